@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * item: one torch.save archive that holds one tensor: where are its elements,
+ * and is it the tensor that the metadata promised.
+ */
+#ifndef CK_FORMAT_ITEM_H
+#define CK_FORMAT_ITEM_H
+
+#include "ckptfs/model.h"
+#include "zip.h"
+
+/* What an item must hold. */
+struct ck_item_want {
+	uint8_t dtype;	     /* ck_dtype_at() */
+	uint32_t ndim;
+	const int64_t *size; /* the box's sizes, elements */
+};
+
+/* Finds the tensor in an item. Sets *ipos to the byte of its first element,
+ * strides[ndim] (bytes) and *change (enum ck_change).
+ * -EIO: it is not the tensor wanted (shape, dtype, storage too small).
+ * -EBADMSG: malformed, or a global that is dangerous, or no known tensor.
+ * Errors of the source as they are. */
+CK_MUST_USE int ck_item_locate(const struct ck_zip_source *src,
+			       const struct ck_item_want *want, uint64_t *ipos,
+			       uint64_t *strides, uint16_t *change,
+			       struct ck_diag *d);
+
+/* Undoes the stream transforms (descriptors joined by ',', applied in order)
+ * of an item held in memory. *out is owned by the caller. limit: most bytes
+ * of output. -EBADMSG: unknown transform, malformed or longer than limit. */
+CK_MUST_USE int ck_transform_undo(struct ck_str descriptors, struct ck_str in,
+				  uint64_t limit, void **out, size_t *len,
+				  struct ck_diag *d);
+
+#endif

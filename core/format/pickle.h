@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pickle: protocols 0 to 5 read as data. Nothing is imported or called; what
+ * a pickle would call becomes a value that says so.
+ *
+ * Bounds for any input: memory at most 64 MiB + 40 bytes, time about 200 ns,
+ * for each byte of input; nesting at most 256 deep; no recursion.
+ */
+#ifndef CK_FORMAT_PICKLE_H
+#define CK_FORMAT_PICKLE_H
+
+#include "ckptfs/base.h"
+
+enum ck_pv_tag {
+	CK_PV_NONE,
+	CK_PV_BOOL,   /* i */
+	CK_PV_INT,    /* i */
+	CK_PV_BIGINT, /* bytes: two's complement, little-endian */
+	CK_PV_FLOAT,  /* f */
+	CK_PV_STR,    /* bytes: utf-8, surrogates as three bytes */
+	CK_PV_BYTES,  /* bytes; Python 2 str too */
+	CK_PV_BYTEARRAY, /* bytes */
+	CK_PV_INTS,   /* a tuple of one or more ints that fit int64: ints */
+	CK_PV_TUPLE,  /* list */
+	CK_PV_LIST,   /* list */
+	CK_PV_SET,    /* list */
+	CK_PV_FROZENSET, /* list */
+	CK_PV_DICT,   /* list: key, value, key, value ... */
+	CK_PV_GLOBAL, /* i: number for ck_pickle_global() */
+	CK_PV_CALL,   /* call: REDUCE, INST, OBJ */
+	CK_PV_NEW,    /* call: NEWOBJ, NEWOBJ_EX */
+	CK_PV_PERSID, /* list of one: the persistent id */
+	CK_PV_EXT,    /* made by a hook; aux and i are the hook's */
+};
+
+/* A value: 16 bytes, scalars and short tuples of ints need no node. */
+struct ck_pv {
+	uint8_t tag;
+	uint8_t aux;
+	uint16_t spare;
+	uint32_t len; /* bytes, or count of ints */
+	union {
+		int64_t i;
+		double f;
+		const char *bytes; /* in the input or the arena */
+		const int64_t *ints;
+		struct ck_plist *list;
+		struct ck_pcall *call;
+	};
+};
+
+/* Children of a container. */
+struct ck_plist {
+	struct ck_pv *items;
+	uint32_t count;
+	uint32_t cap;
+	uint8_t shared; /* may be reached from more than one place */
+};
+
+/* callable(*args), then what was appended, set and BUILT. */
+struct ck_pcall {
+	struct ck_pv callable;
+	struct ck_pv args;   /* TUPLE or INTS */
+	struct ck_pv kwargs; /* DICT or NONE */
+	struct ck_pv state;  /* valid if has_state */
+	struct ck_plist list;  /* APPEND(S) on it */
+	struct ck_plist items; /* SETITEM(S) on it */
+	bool has_state;
+	uint8_t shared;
+	struct ck_pv collapsed; /* tag EXT once a hook took it */
+};
+
+struct ck_pickle;
+
+/* Lets the reader of a format take known objects as they complete, so that
+ * a large pickle leaves no tree behind. */
+struct ck_pickle_hooks {
+	void *ctx;
+	/* A BUILD of `call` with `state` is about to be recorded. Returns 1
+	 * and sets *out (tag EXT) to replace the object, 0 to leave it, or a
+	 * negative errno. The children of state may not be kept. */
+	int (*build)(void *ctx, struct ck_pickle *p,
+		     const struct ck_pcall *call, const struct ck_pv *state,
+		     struct ck_pv *out, struct ck_diag *d);
+};
+
+struct ck_pickle {
+	struct ck_pv root;
+	/* private */
+	struct ck_arena arena;
+	struct ck_pglobal *globals;
+	uint32_t nglobals;
+	uint32_t globals_cap;
+	uint64_t end; /* bytes of input used, STOP included */
+};
+
+/* Reads one pickle at the start of bytes, which must outlive p. Anything that
+ * is no pickle, or asks for what torch never writes (extension registry,
+ * out-of-band buffers, text persistent ids), is -EBADMSG; a dangerous global
+ * is too and is named. hooks may be NULL. */
+CK_MUST_USE int ck_pickle_read(struct ck_pickle *p, const void *bytes,
+			       size_t len, const struct ck_pickle_hooks *hooks,
+			       struct ck_diag *d);
+void ck_pickle_fini(struct ck_pickle *p);
+
+/* --- reading values ------------------------------------------------------- */
+
+/* "module.name" in Python 3 spelling; valid as long as p. */
+struct ck_str ck_pickle_global(const struct ck_pickle *p,
+			       const struct ck_pv *v);
+/* Is v the global with this full name? */
+bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
+		     const char *full_name);
+bool ck_pv_str(const struct ck_pv *v, struct ck_str *out);
+bool ck_pv_int(const struct ck_pv *v, int64_t *out); /* no bool */
+bool ck_pv_bool(const struct ck_pv *v, bool *out);
+bool ck_pv_is_sequence(const struct ck_pv *v); /* TUPLE, LIST or INTS */
+uint32_t ck_pv_count(const struct ck_pv *v);   /* of a sequence, else 0 */
+/* i < count. */
+struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i);
+/* The value of a string key of a DICT; false if there is none. */
+bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out);
+/* Call or object whose callable is that global; NULL otherwise. */
+const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
+				  const struct ck_pv *v,
+				  const char *full_name);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base: what all of ckptfs stands on. Checked numbers, scope-bound cleanup,
+ * borrowed and growable bytes, an arena, a bounded cursor, diagnostics, the
+ * log, hashes, and the system calls that touch a checkpoint's files.
+ * Knows nothing of checkpoints.
+ *
+ * Conventions of the whole code base:
+ *  - fallible functions return 0 or a negative errno and are CK_MUST_USE;
+ *  - cold functions take a struct ck_diag last and fail through ck_fail();
+ *  - argument order: object, input, output, diag; buffer, length, position.
+ */
+#ifndef CKPTFS_BASE_H
+#define CKPTFS_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#define CK_MUST_USE __attribute__((warn_unused_result))
+#define CK_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define CK_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* --- checked numbers: false when the result does not fit --------------- */
+
+static inline CK_MUST_USE bool ck_add(uint64_t *out, uint64_t a, uint64_t b)
+{
+	return !__builtin_add_overflow(a, b, out);
+}
+
+static inline CK_MUST_USE bool ck_mul(uint64_t *out, uint64_t a, uint64_t b)
+{
+	return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline uint64_t ck_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t ck_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* --- scope-bound cleanup ------------------------------------------------ */
+
+void ck_free_cleanup(void *p);
+void ck_fd_cleanup(int *fd); /* closes, sets -1, keeps errno */
+
+#define ck_auto_free __attribute__((cleanup(ck_free_cleanup)))
+#define ck_auto_fd __attribute__((cleanup(ck_fd_cleanup)))
+/* Hands an owned pointer over to the caller. */
+#define ck_steal(p)                                                            \
+	({                                                                     \
+		__typeof__(*(p)) stolen = *(p);                                \
+		*(p) = NULL;                                                   \
+		stolen;                                                        \
+	})
+
+/* --- borrowed bytes: any values, no terminator -------------------------- */
+
+struct ck_str {
+	const char *p;
+	size_t len;
+};
+
+#define CK_STR(literal) ((struct ck_str){ (literal), sizeof(literal) - 1 })
+
+struct ck_str ck_str_from(const char *text);
+bool ck_str_eq(struct ck_str a, struct ck_str b);
+bool ck_str_is(struct ck_str a, const char *text);
+bool ck_str_starts(struct ck_str a, struct ck_str prefix);
+/* Natural order: runs of digits compare as numbers, the rest by bytes, ties
+ * by bytes. <0, 0, >0. */
+int ck_str_natural_cmp(struct ck_str a, struct ck_str b);
+
+/* --- growable bytes ----------------------------------------------------- */
+
+/* Zero-initialise. An allocation failure is remembered in `err` and makes
+ * every later append a no-op, so that it is checked once, at the end. */
+struct ck_buf {
+	char *data; /* owned; NUL after the last byte when not NULL */
+	size_t len;
+	size_t cap;
+	int err; /* 0 or -ENOMEM */
+};
+
+void ck_buf_fini(struct ck_buf *b);
+void ck_buf_add(struct ck_buf *b, const void *bytes, size_t len);
+void ck_buf_str(struct ck_buf *b, struct ck_str s);
+void ck_buf_text(struct ck_buf *b, const char *text);
+void ck_buf_printf(struct ck_buf *b, const char *fmt, ...) CK_PRINTF(2, 3);
+/* Appends bytes so that no control character, U+0080 to U+009F included, and
+ * no malformed UTF-8 reaches a terminal: such bytes become %XX, `%` too. */
+void ck_buf_escaped(struct ck_buf *b, struct ck_str s);
+/* RFC 4648 base64 with padding. */
+void ck_buf_base64(struct ck_buf *b, struct ck_str s);
+
+/* Length of the valid UTF-8 sequence (RFC 3629: no overlong form, surrogate
+ * or value above U+10FFFF) at p, 0 if there is none within len bytes. */
+size_t ck_utf8_len(const char *p, size_t len);
+bool ck_utf8_valid(struct ck_str s);
+
+/* --- arena: many small objects, one lifetime ---------------------------- */
+
+/* Zero-initialise. Memory is 8-byte aligned and not cleared. */
+struct ck_arena {
+	struct ck_arena_block *head;
+	size_t left;  /* bytes free in head */
+	size_t total; /* bytes taken from the system */
+};
+
+/* NULL when out of memory. */
+void *ck_arena_alloc(struct ck_arena *a, size_t size);
+/* Copies, adds a terminator. p is NULL when out of memory. */
+struct ck_str ck_arena_copy(struct ck_arena *a, struct ck_str s);
+void ck_arena_fini(struct ck_arena *a);
+
+/* --- bounded cursor over bytes that are not trusted --------------------- */
+
+/* Every read is checked; false leaves the cursor where it was.
+ * Integers are little-endian. */
+struct ck_cur {
+	const uint8_t *p;
+	const uint8_t *end;
+};
+
+struct ck_cur ck_cur_make(const void *bytes, size_t len);
+size_t ck_cur_left(const struct ck_cur *c);
+CK_MUST_USE bool ck_cur_u8(struct ck_cur *c, uint8_t *out);
+CK_MUST_USE bool ck_cur_u16(struct ck_cur *c, uint16_t *out);
+CK_MUST_USE bool ck_cur_u32(struct ck_cur *c, uint32_t *out);
+CK_MUST_USE bool ck_cur_u64(struct ck_cur *c, uint64_t *out);
+CK_MUST_USE bool ck_cur_skip(struct ck_cur *c, uint64_t len);
+/* The next len bytes, borrowed. */
+CK_MUST_USE bool ck_cur_bytes(struct ck_cur *c, uint64_t len,
+			      struct ck_str *out);
+/* Text up to the next '\n', which is consumed and not part of it. */
+CK_MUST_USE bool ck_cur_line(struct ck_cur *c, struct ck_str *out);
+
+/* --- diagnostics -------------------------------------------------------- */
+
+/* What went wrong, for a person: one line, names already escaped. */
+struct ck_diag {
+	int err; /* positive errno, 0 if nothing failed */
+	char text[1024];
+};
+
+/* Records and returns -err. d may be NULL. */
+int ck_fail(struct ck_diag *d, int err, const char *fmt, ...) CK_PRINTF(3, 4);
+/* Puts "prefix: " before what is recorded. */
+void ck_diag_prefix(struct ck_diag *d, const char *fmt, ...) CK_PRINTF(2, 3);
+/* s escaped as by ck_buf_escaped, cut at about 200 bytes; from a ring of
+ * eight buffers for each thread, so several fit into one ck_fail(). */
+const char *ck_show(struct ck_str s);
+
+/* --- log ---------------------------------------------------------------- */
+
+/* One line each, any thread, never blocks on a reader. Lines go to stderr
+ * until ck_log_detach(); always into a ring of the last 1 MiB. */
+void ck_log(const char *fmt, ...) CK_PRINTF(1, 2);
+/* Writes go to `file` (NULL: nowhere), "syslog" to syslog(3). Opens it. */
+CK_MUST_USE int ck_log_open(const char *file);
+/* No more lines to stderr: the process is a daemon now. */
+void ck_log_detach(void);
+/* Appends what the ring holds, oldest line first, whole lines only. */
+void ck_log_snapshot(struct ck_buf *out);
+
+/* --- hashes (XXH3, seed 0) ----------------------------------------------- */
+
+uint64_t ck_hash64(struct ck_str s);
+/* 32 lower-case hex digits as `xxhsum -H2` prints them, and a terminator. */
+void ck_hash128_hex(struct ck_str s, char out[static 33]);
+
+/* --- system calls -------------------------------------------------------- */
+
+/* Reads exactly len bytes at fpos, repeating short reads and EINTR.
+ * -ENODATA if the file ends before. */
+CK_MUST_USE int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos);
+/* Writes all. */
+CK_MUST_USE int ck_write_full(int fd, const void *buf, size_t len);
+
+/* Whether symlinks that stay beneath the directory may be followed. */
+enum ck_beneath { CK_BENEATH_NO_SYMLINKS, CK_BENEATH_SYMLINKS };
+
+/* openat2(RESOLVE_BENEATH | NO_MAGICLINKS | NO_XDEV), close-on-exec. path is
+ * any bytes: absolute, empty, with `..`, NUL or longer than 4095 bytes is
+ * -EPERM. Returns a descriptor or a negative errno. */
+CK_MUST_USE int ck_open_beneath(int dirfd, struct ck_str path, int flags,
+				enum ck_beneath how);
+
+/* Anonymous zeroed memory in whole pages, huge ones where the kernel likes.
+ * NULL when out of memory. ck_pages_free(NULL, 0) is allowed. */
+void *ck_pages_alloc(size_t len);
+void ck_pages_free(void *p, size_t len);
+
+/* Runs copy(arg); returns -EIO instead of dying if it takes a SIGBUS on a
+ * mapping of a file that was truncated. Any thread; not nested; copy() must
+ * not own anything. ck_sigbus_install() once before the first use. */
+CK_MUST_USE int ck_sigbus_guard(void (*copy)(void *arg), void *arg);
+CK_MUST_USE int ck_sigbus_install(void);
+
+#endif

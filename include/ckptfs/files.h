@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * files: the data files of one checkpoint. Opened beneath its directory only,
+ * by number; at most a fixed number open and mapped at a time; never a byte
+ * from a file that is not the one seen when the set was made.
+ * All functions may be called from any thread once every file was added.
+ */
+#ifndef CKPTFS_FILES_H
+#define CKPTFS_FILES_H
+
+#include "ckptfs/base.h"
+#include <sys/stat.h>
+
+struct ck_files; /* opaque */
+
+/* What was seen of a file when it was added. */
+struct ck_file_info {
+	struct ck_str path; /* relative, as the checkpoint spells it */
+	int err;	    /* 0, or the positive errno why it cannot be used:
+			     * ENODATA missing, no regular file or refused */
+	uint64_t size;
+	struct timespec mtime;
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
+};
+
+/* Takes a copy of dirfd. max_open: descriptors and mappings kept, >= 16. */
+struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
+			       uint32_t max_open);
+void ck_files_free(struct ck_files *f);
+
+/* Adds a file, looks at it (no open file is kept) and gives its number. The
+ * same path gives the same number. -ENOMEM only: everything that is wrong
+ * with the file itself is in its info. Not thread-safe. */
+CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
+			     uint32_t *number);
+uint32_t ck_files_count(const struct ck_files *f);
+const struct ck_file_info *ck_files_info(const struct ck_files *f,
+					 uint32_t number);
+
+/* Compares the file with what was seen, by name and, if it is open, by
+ * descriptor: device, inode, size, mtime. 0, -ESTALE, or its info's err. */
+CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number);
+
+/* One use of an open file. Valid until put. */
+struct ck_file {
+	int fd;
+	const uint8_t *map; /* the whole file, read-only; NULL if empty. A
+			     * load from it may take a SIGBUS: only under
+			     * ck_sigbus_guard() or by the kernel (writev) */
+	uint64_t size;
+	struct ck_file_slot *slot; /* private to files.c */
+};
+
+/* Opens (or reuses) and checks as ck_files_check(). -ESTALE, -EACCES, ... */
+CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
+			     struct ck_file *out);
+void ck_files_put(struct ck_files *f, struct ck_file *file);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * format: where bytes are. A format reads a checkpoint's directory into a
+ * catalog, and finds the elements inside the items that the catalog names.
+ * Nothing from a checkpoint is ever executed.
+ */
+#ifndef CKPTFS_FORMAT_H
+#define CKPTFS_FORMAT_H
+
+#include "ckptfs/files.h"
+#include "ckptfs/model.h"
+
+struct ck_format; /* core/format/format_internal.h */
+
+struct ck_format_options {
+	enum ck_beneath shardlinks;
+};
+
+/* One checkpoint that is open: its directory, its data files, what is in it.
+ * Threads: everything below may be used from any thread. */
+struct ck_checkpoint {
+	const struct ck_format *format;
+	int dirfd;
+	char *path; /* absolute */
+	dev_t dev;  /* of the directory */
+	ino_t ino;
+	struct ck_files *files; /* numbers as in catalog->files */
+	struct ck_catalog *catalog;
+	struct ck_layouts *layouts; /* found so far; private */
+};
+
+/* Opens the checkpoint in directory `path`: finds its format, reads its
+ * metadata, looks at every file named. Damage of single tensors is in the
+ * catalog and no error. -ENOENT, -ENOTDIR, -EBADMSG (unknown, malformed or
+ * dangerous metadata), -ENOMEM, errors of open(2). */
+CK_MUST_USE int ck_checkpoint_open(const char *path,
+				   const struct ck_format_options *options,
+				   struct ck_checkpoint **out,
+				   struct ck_diag *d);
+void ck_checkpoint_close(struct ck_checkpoint *cp);
+
+/* Finds where each box of a tensor lies: reads the header of each of its
+ * items, compares it with its box. The result is shared; put it back. What
+ * is wrong with single boxes is in the extents (and logged once); an error
+ * is returned only for what says nothing about the checkpoint (-ENOMEM,
+ * -EMFILE, ...). May block on the source. */
+CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
+			      const struct ck_layout **out);
+void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * model: what a checkpoint is. Element types, the names shown for keys, the
+ * catalog (the hub: every format fills one, every view reads one) and the
+ * layout (where one tensor's boxes lie). Pure values: no files, no threads.
+ */
+#ifndef CKPTFS_MODEL_H
+#define CKPTFS_MODEL_H
+
+#include "ckptfs/base.h"
+#include <time.h>
+
+/* More dimensions than any tensor that numpy can load. A tensor with more is
+ * listed and answers EBADMSG. */
+#define CK_MAX_DIMS 64
+
+/* --- dtype -------------------------------------------------------------- */
+
+/* Source of every column: torch's own tables (torch/storage.py,
+ * torch/_utils.py) and numpy's format for the header. */
+struct ck_dtype {
+	const char *name;    /* torch's name without "torch." */
+	const char *npy;     /* `descr` of an npy header; NULL: none */
+	const char *storage; /* storage class that implies it, NULL: none */
+	uint8_t size;	     /* bytes per element; 0: not whole bytes */
+	uint8_t unit;	     /* bytes swapped together, one number: half an
+			      * element for complex, else size */
+	bool is_float;	     /* sign is the top bit of each unit */
+	bool is_complex;     /* two units: real, imaginary */
+};
+
+/* Row 0 is the unknown dtype: name "unknown", size 0. */
+#define CK_DTYPE_UNKNOWN 0
+const struct ck_dtype *ck_dtype_at(uint8_t id);
+/* 0 (unknown) when there is no such row. */
+uint8_t ck_dtype_by_name(struct ck_str name);
+uint8_t ck_dtype_by_storage(struct ck_str storage_class);
+
+/* --- names: keys, shown names, stems (the contract's section 2) ---------- */
+
+/* Appends the key without the components that wrappers insert
+ * (_fsdp_wrapped_module, _checkpoint_wrapped_module, _orig_mod, _fpw_module;
+ * each only when a dot follows). */
+void ck_name_unwrap(struct ck_str key, struct ck_buf *out);
+/* Appends the file name, without suffix, for a shown name. `nth` is 1, or
+ * the n of the `~n` that tells equal long stems apart. */
+void ck_name_stem(struct ck_str name, unsigned nth, struct ck_buf *out);
+/* Appends the name a stem stands for. -EINVAL for what is no stem, -ENOENT
+ * for a shortened one (`%~`): only the catalog knows its name. */
+CK_MUST_USE int ck_name_decode(struct ck_str stem, struct ck_buf *out);
+
+/* --- npy header ------------------------------------------------------------ */
+
+/* Appends the header numpy writes before C-order data: version 1.0 (2.0 if it
+ * must be), data at a multiple of 64. dtype must have an npy descr. */
+void ck_npy_header(uint8_t dtype, uint32_t ndim, const int64_t *shape,
+		   struct ck_buf *out);
+
+/* A header somebody else wrote: any key order and spacing, versions 1.0 to
+ * 3.0. */
+struct ck_npy {
+	struct ck_str descr; /* borrowed from the input */
+	bool fortran_order;
+	uint32_t ndim;
+	uint64_t shape[CK_MAX_DIMS];
+	uint64_t data; /* byte at which the data begin */
+};
+
+/* -EINVAL: no npy header, or one that numpy refuses. */
+CK_MUST_USE int ck_npy_parse(struct ck_str bytes, struct ck_npy *out,
+			     struct ck_diag *d);
+
+/* --- catalog -------------------------------------------------------------- */
+
+/* A piece of catalog->text. */
+struct ck_text {
+	uint32_t pos;
+	uint32_t len;
+};
+
+/* What decides who may read something, and its time. */
+struct ck_attr {
+	struct timespec mtime;
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
+};
+
+/* A data file, as seen when the checkpoint was read. */
+struct ck_data_file {
+	struct ck_text path; /* relative, as the checkpoint spells it */
+	uint64_t size;
+	struct ck_attr attr;
+	int err; /* 0 or positive errno: cannot be used */
+};
+
+#define CK_NO_FILE UINT32_MAX
+
+/* One stored box. Its offsets and sizes, in elements, are 2 * ndim values of
+ * catalog->boxes, as stored (so possibly negative: then the tensor has a
+ * fault). Its bytes are one item: [fpos, fpos + length) of a data file. */
+struct ck_chunk {
+	uint64_t fpos;	 /* bytes */
+	uint64_t length; /* bytes, as transformed */
+	uint32_t file;	 /* number in catalog->files; CK_NO_FILE: nobody has it */
+	uint16_t transform; /* number in catalog->transforms; 0: none */
+	uint16_t err; /* 0, or the positive errno a read of it answers */
+};
+
+/* Names common to tensors and other entries. */
+struct ck_names {
+	struct ck_text key;  /* the checkpoint's, any bytes */
+	struct ck_text name; /* shown name (FQN) */
+	struct ck_text stem; /* file name without suffix */
+};
+
+struct ck_tensor {
+	struct ck_names names;
+	struct ck_text dtype_name; /* as stored, without "torch." */
+	struct ck_text fault;	   /* why err is set */
+	uint64_t shape;		   /* first of ndim values in catalog->shapes */
+	uint64_t boxes;	 /* first value in catalog->boxes: chunk i's are at
+			  * boxes + i * 2 * ndim */
+	uint32_t chunk;	 /* first chunk */
+	uint32_t nchunks;
+	uint32_t ndim;
+	uint8_t dtype;	 /* ck_dtype_at() */
+	uint8_t holes;	 /* 1: some elements are in no box */
+	uint16_t err;	 /* 0, or why it cannot be served as a whole: EIO at
+			  * open (its boxes lie), EBADMSG at read (its dtype) */
+	mode_t mode;	 /* r bits that its files, .metadata and directory share */
+	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
+	struct timespec mtime; /* newest of its files */
+};
+
+/* An entry that is no tensor: one item. */
+struct ck_object {
+	struct ck_names names;
+	struct ck_chunk item;
+	mode_t mode;
+	struct timespec mtime;
+};
+
+/* Entries in the checkpoint's own order. */
+struct ck_entry_id {
+	uint32_t i;	/* index in tensors or objects */
+	bool is_object;
+};
+
+/* Immutable after ck_catalog_finish(), apart from the reference count. */
+struct ck_catalog {
+	const char *kind;    /* "dcp" */
+	struct ck_attr meta; /* of .metadata: owner, group, mode, mtime */
+	mode_t dir_mode;     /* of the checkpoint's directory */
+
+	char *text; /* all strings */
+	struct ck_data_file *files;
+	struct ck_tensor *tensors;
+	struct ck_object *objects;
+	struct ck_entry_id *entries;
+	struct ck_chunk *chunks;
+	int64_t *shapes;
+	int64_t *boxes;
+	uint32_t *order;	   /* for each tensor, its chunks' indices
+				    * (0-based in the tensor) sorted by offsets */
+	struct ck_text *transforms; /* [0] unused; descriptors joined by ',' */
+	struct ck_text *globals;    /* unknown globals met, "module.name" */
+	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
+	size_t text_len, nfiles, ntensors, nobjects, nentries, nchunks, nshapes,
+		nboxes, ntransforms, nglobals, stem_slots;
+	uint64_t nbytes; /* of all tensors, each once */
+	struct ck_catalog_caps *caps; /* while being built; private */
+};
+
+/* Building: add, then finish. Each returns 0 or -ENOMEM (-EOVERFLOW past the
+ * index types). Memory grows with what was added, never with a declared
+ * number. */
+struct ck_catalog *ck_catalog_make(const char *kind);
+void ck_catalog_free(struct ck_catalog *c);
+CK_MUST_USE int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
+				    struct ck_text *out);
+CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
+				    const struct ck_data_file *file);
+/* Starts a tensor; its chunks follow by ck_catalog_chunk_add(). Sets key,
+ * dtype, shape; a dimension below 0 becomes its fault. */
+CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
+				      struct ck_str dtype, uint32_t ndim,
+				      const int64_t *shape);
+/* Adds a box to the tensor added last. off, len: ndim of that tensor. */
+CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
+				     const int64_t *len,
+				     const struct ck_chunk *chunk);
+CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
+				      const struct ck_chunk *item);
+CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
+/* Names and stems, order, sizes, modes, and the faults that need no item:
+ * boxes outside, overlapping, sizes that overflow, holes, missing files,
+ * items outside their file, items of one tensor that share bytes. */
+CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
+
+struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
+/* Entry whose stem this is, as index in entries; -1 if there is none. */
+int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
+const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
+					struct ck_entry_id e);
+static inline const int64_t *ck_catalog_shape(const struct ck_catalog *c,
+					      const struct ck_tensor *t)
+{
+	return c->shapes + t->shape;
+}
+
+/* offsets of chunk i of t; its sizes are ndim further on. */
+static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
+					    const struct ck_tensor *t,
+					    uint32_t i)
+{
+	return c->boxes + t->boxes + (uint64_t)i * 2 * t->ndim;
+}
+
+/* One line saying what is wrong with a chunk, or nothing. */
+void ck_catalog_chunk_fault(const struct ck_catalog *c,
+			    const struct ck_chunk *chunk, struct ck_buf *out);
+/* "[4,3]": the spelling of attributes and reports. */
+void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);
+/* The catalog as text, one line for each thing; grammar in
+ * core/model/catalog_dump.c. */
+void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out);
+
+/* --- layout: where the boxes of one tensor lie ----------------------------- */
+
+/* Values must be changed on the way: bits of ck_extent.change. */
+enum ck_change {
+	CK_CHANGE_SWAP = 1, /* bytes of each unit reversed */
+	CK_CHANGE_CONJ = 2, /* imaginary unit negated */
+	CK_CHANGE_NEG = 4,  /* each unit negated */
+};
+
+/* Where the elements of one box are: element i (an index in the box) starts
+ * at pos + sum(i[d] * stride[d]). */
+struct ck_extent {
+	uint64_t pos; /* bytes, in the file or in memory */
+	const uint8_t *memory; /* owned by the layout: the item after its
+				* stream transforms; NULL: in the file */
+	uint32_t file;	 /* number in catalog->files */
+	uint16_t change; /* enum ck_change */
+	uint16_t err;	 /* 0, or positive errno: this box cannot be served */
+};
+
+struct ck_layout {
+	uint32_t tensor;
+	uint32_t n;		   /* chunks */
+	struct ck_extent *extents; /* one for each chunk */
+	uint64_t *strides;	   /* n * ndim, bytes */
+	uint16_t change;	   /* union of the extents' */
+	bool faulty; /* some extent has err, or the tensor has holes */
+};
+
+/* --- slice: what one file of the mount consists of -------------------------- */
+
+enum ck_part_kind { CK_PART_LITERAL, CK_PART_TENSOR };
+
+struct ck_part {
+	enum ck_part_kind kind;
+	uint64_t vpos;	     /* where it begins in the file */
+	uint64_t len;	     /* bytes */
+	const char *literal; /* CK_PART_LITERAL: owned by the slice */
+	uint32_t tensor;     /* CK_PART_TENSOR: index in catalog->tensors */
+	const uint64_t *off; /* box in elements, owned; NULL: all of it */
+	const uint64_t *size;
+};
+
+/* Parts in order of vpos, without gaps. One allocation: free() it. */
+struct ck_slice {
+	uint64_t size;
+	uint32_t nparts;
+	struct ck_part parts[];
+};
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * move: bytes. A plan turns a box of a tensor and a byte range of it into
+ * copies; the host mover runs them from mapped files.
+ */
+#ifndef CKPTFS_MOVE_H
+#define CKPTFS_MOVE_H
+
+#include "ckptfs/files.h"
+#include "ckptfs/model.h"
+#include <sys/uio.h>
+
+/* --- plan ------------------------------------------------------------------- */
+
+/* What is asked of the planner: the bytes [begin, end) of a box of a tensor
+ * in C order, and the stored boxes. */
+struct ck_request {
+	uint32_t ndim;
+	uint32_t item;	     /* bytes per element, >= 1 */
+	const uint64_t *off; /* the box: ndim offsets in the tensor, elements */
+	const uint64_t *size; /* ndim sizes */
+	uint64_t begin, end; /* bytes in the box's C order */
+	uint32_t nchunks;
+	const int64_t *boxes;	 /* 2 * ndim for each chunk: offsets, sizes;
+				  * inside the tensor and disjoint */
+	const uint64_t *strides; /* ndim for each chunk, bytes */
+	const uint32_t *order;	 /* chunks sorted by offsets */
+};
+
+/* count repetitions; each moves on by dst and src bytes. */
+struct ck_loop {
+	uint64_t count;
+	uint64_t dst;
+	uint64_t src;
+};
+
+/* A loop nest over runs of contiguous bytes: outermost loop first. */
+struct ck_copy {
+	uint64_t dst;	/* first run's place in the destination, whose byte 0
+			 * is `begin` */
+	uint64_t src;	/* first run's place, relative to the chunk's first
+			 * element */
+	uint64_t run;	/* bytes */
+	uint32_t chunk; /* index in the tensor */
+	uint32_t nloops;
+	size_t loop; /* first in plan->loops */
+};
+
+/* Zero-initialise; make may be called again on a used one and keeps its
+ * memory. */
+struct ck_plan {
+	struct ck_copy *copies;
+	struct ck_loop *loops;
+	size_t ncopies, nloops, copies_cap, loops_cap;
+	uint64_t runs;	  /* over all copies */
+	uint64_t covered; /* bytes; less than asked: the rest is in no box */
+	uint64_t shortest; /* run; UINT64_MAX if there is none */
+};
+
+/* -ENOMEM only. */
+CK_MUST_USE int ck_plan_make(const struct ck_request *r, struct ck_plan *plan);
+void ck_plan_fini(struct ck_plan *plan);
+
+/* --- host mover --------------------------------------------------------------- */
+
+/* What a read needs. */
+struct ck_read {
+	const struct ck_catalog *catalog;
+	struct ck_files *files;
+	const struct ck_slice *slice;
+	const struct ck_layout *const *layouts; /* one for each part; NULL
+						 * for a literal */
+};
+
+/* Where the bytes of a read are. The pointers are good until release. */
+struct ck_reply {
+	struct iovec *iov; /* into mappings of files (only the kernel may load
+			    * from them: a truncated file), literals or `own` */
+	int niov;
+	uint64_t len;
+	/* private */
+	struct ck_file *used; /* open files */
+	size_t nused;
+	void *own; /* gathered bytes */
+};
+
+/* The bytes [vpos, vpos + len) of a slice, cut at its end. Whole or an
+ * error: -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot
+ * be served), -ESTALE (a file changed), -ENOMEM. Blocks on local files only.
+ * On success release the reply after use, also when it is empty. */
+CK_MUST_USE int ck_host_read(const struct ck_read *r, uint64_t vpos,
+			     uint64_t len, struct ck_reply *reply);
+void ck_host_release(struct ck_files *files, struct ck_reply *reply);
+
+#endif

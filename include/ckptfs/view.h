@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * view: what the user sees. One file of core/view for each part of the tree;
+ * each is a pure function of the catalog. A view turns a name into an entry
+ * and an entry into a slice.
+ */
+#ifndef CKPTFS_VIEW_H
+#define CKPTFS_VIEW_H
+
+#include "ckptfs/model.h"
+
+/* One directory of tensor files. */
+struct ck_view {
+	const char *dir;    /* its name in the root of the mount */
+	const char *suffix; /* of its files, after the stem */
+	/* Bytes of the file of a tensor. */
+	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);
+	/* What the file consists of; free() it. */
+	int (*slice)(const struct ck_catalog *c, uint32_t tensor,
+		     struct ck_slice **out);
+};
+
+/* full/ and raw/, in the order shown. */
+extern const struct ck_view *const ck_views[];
+extern const size_t ck_nviews;
+
+/* The tensor whose file this name is; -ENOENT. */
+CK_MUST_USE int ck_view_lookup(const struct ck_view *v,
+			       const struct ck_catalog *c, struct ck_str name,
+			       uint32_t *tensor);
+/* Appends the file name of a tensor. */
+void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
+		  uint32_t tensor, struct ck_buf *out);
+
+/* Reports of the control directory made from the catalog alone. */
+void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out);
+void ck_report_jsonl(const struct ck_catalog *c, struct ck_buf *out);
+/* One tensor as tensors.jsonl has it, without the newline; `boxes` adds the
+ * list of its boxes. */
+void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
+			   bool boxes, struct ck_buf *out);
+/* A string that JSON can hold: "..." or {"$str":"<base64>"}. */
+void ck_report_json_str(struct ck_str s, struct ck_buf *out);
+
+#endif

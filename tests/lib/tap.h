@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tap: unit tests as plain programs that print TAP. A failed check prints
+ * where and both values and the program goes on; the exit status is 1 if any
+ * check failed.
+ *
+ *	int main(void)
+ *	{
+ *		eq_u64(1 + 1, 2);
+ *		return tap_done();
+ *	}
+ */
+#ifndef CK_TAP_H
+#define CK_TAP_H
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned tap_count, tap_failed;
+
+static inline bool tap_result(bool good, const char *file, int line,
+			      const char *what)
+{
+	tap_count++;
+	if (!good)
+		tap_failed++;
+	printf("%sok %u - %s:%d %s\n", good ? "" : "not ", tap_count, file,
+	       line, what);
+	return good;
+}
+
+static inline void tap_eq_u64(uint64_t got, uint64_t want, const char *file,
+			      int line, const char *what)
+{
+	if (!tap_result(got == want, file, line, what))
+		printf("# got %" PRIu64 ", want %" PRIu64 "\n", got, want);
+}
+
+static inline void tap_eq_i64(int64_t got, int64_t want, const char *file,
+			      int line, const char *what)
+{
+	if (!tap_result(got == want, file, line, what))
+		printf("# got %" PRId64 ", want %" PRId64 "\n", got, want);
+}
+
+static inline void tap_eq_mem(const void *got, size_t got_len,
+			      const void *want, size_t want_len,
+			      const char *file, int line, const char *what)
+{
+	bool good = got_len == want_len &&
+		    (want_len == 0 || memcmp(got, want, want_len) == 0);
+
+	if (!tap_result(good, file, line, what))
+		printf("# got %zu bytes \"%.*s\"\n# want %zu bytes \"%.*s\"\n",
+		       got_len, (int)(got_len < 200 ? got_len : 200),
+		       got ? (const char *)got : "", want_len,
+		       (int)(want_len < 200 ? want_len : 200),
+		       want ? (const char *)want : "");
+}
+
+static inline int tap_done(void)
+{
+	printf("1..%u\n", tap_count);
+	return tap_failed ? 1 : 0;
+}
+
+/* Says that the whole program has nothing to check here. */
+static inline int tap_skip_all(const char *why)
+{
+	printf("1..0 # SKIP %s\n", why);
+	return 0;
+}
+
+/* A seed for property tests: CKPTFS_SEED, or the one given. Printed. */
+static inline uint64_t tap_seed(uint64_t fallback)
+{
+	const char *text = getenv("CKPTFS_SEED");
+	uint64_t seed = text ? strtoull(text, NULL, 0) : fallback;
+
+	printf("# CKPTFS_SEED=%" PRIu64 "\n", seed);
+	return seed;
+}
+
+/* xorshift64*: state must not be 0. */
+static inline uint64_t tap_random(uint64_t *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * UINT64_C(0x2545F4914F6CDD1D);
+}
+
+#define ok(cond) tap_result((cond), __FILE__, __LINE__, #cond)
+#define eq_u64(got, want)                                                      \
+	tap_eq_u64((got), (want), __FILE__, __LINE__, #got " == " #want)
+#define eq_i64(got, want)                                                      \
+	tap_eq_i64((got), (want), __FILE__, __LINE__, #got " == " #want)
+/* rc is 0 or a negative errno. */
+#define eq_err(rc, want)                                                       \
+	tap_eq_i64((rc), (want), __FILE__, __LINE__, #rc " == " #want)
+#define eq_mem(got, got_len, want, want_len)                                   \
+	tap_eq_mem((got), (got_len), (want), (want_len), __FILE__, __LINE__,   \
+		   #got " == " #want)
+#define eq_text(got, want)                                                     \
+	tap_eq_mem((got), strlen(got), (want), strlen(want), __FILE__,         \
+		   __LINE__, #got " == " #want)
+
+#endif
