@@ -11,7 +11,7 @@
 
 /* What an item must hold. */
 struct ck_item_want {
-	uint8_t dtype;	     /* ck_dtype_at() */
+	uint8_t dtype; /* ck_dtype_at() */
 	uint32_t ndim;
 	const int64_t *size; /* the box's sizes, elements */
 };

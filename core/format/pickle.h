@@ -13,24 +13,24 @@
 
 enum ck_pv_tag {
 	CK_PV_NONE,
-	CK_PV_BOOL,   /* i */
-	CK_PV_INT,    /* i */
-	CK_PV_BIGINT, /* bytes: two's complement, little-endian */
-	CK_PV_FLOAT,  /* f */
-	CK_PV_STR,    /* bytes: utf-8, surrogates as three bytes */
-	CK_PV_BYTES,  /* bytes; Python 2 str too */
+	CK_PV_BOOL,	 /* i */
+	CK_PV_INT,	 /* i */
+	CK_PV_BIGINT,	 /* bytes: two's complement, little-endian */
+	CK_PV_FLOAT,	 /* f */
+	CK_PV_STR,	 /* bytes: utf-8, surrogates as three bytes */
+	CK_PV_BYTES,	 /* bytes; Python 2 str too */
 	CK_PV_BYTEARRAY, /* bytes */
-	CK_PV_INTS,   /* a tuple of one or more ints that fit int64: ints */
-	CK_PV_TUPLE,  /* list */
-	CK_PV_LIST,   /* list */
-	CK_PV_SET,    /* list */
+	CK_PV_INTS,	 /* a tuple of one or more ints that fit int64: ints */
+	CK_PV_TUPLE,	 /* list */
+	CK_PV_LIST,	 /* list */
+	CK_PV_SET,	 /* list */
 	CK_PV_FROZENSET, /* list */
-	CK_PV_DICT,   /* list: key, value, key, value ... */
-	CK_PV_GLOBAL, /* i: number for ck_pickle_global() */
-	CK_PV_CALL,   /* call: REDUCE, INST, OBJ */
-	CK_PV_NEW,    /* call: NEWOBJ, NEWOBJ_EX */
-	CK_PV_PERSID, /* list of one: the persistent id */
-	CK_PV_EXT,    /* made by a hook; aux and i are the hook's */
+	CK_PV_DICT,	 /* list: key, value, key, value ... */
+	CK_PV_GLOBAL,	 /* i: number for ck_pickle_global() */
+	CK_PV_CALL,	 /* call: REDUCE, INST, OBJ */
+	CK_PV_NEW,	 /* call: NEWOBJ, NEWOBJ_EX */
+	CK_PV_PERSID,	 /* list of one: the persistent id */
+	CK_PV_EXT,	 /* made by a hook; aux and i are the hook's */
 };
 
 /* A value: 16 bytes, scalars and short tuples of ints need no node. */
@@ -39,6 +39,7 @@ struct ck_pv {
 	uint8_t aux;
 	uint16_t spare;
 	uint32_t len; /* bytes, or count of ints */
+
 	union {
 		int64_t i;
 		double f;
@@ -60,9 +61,9 @@ struct ck_plist {
 /* callable(*args), then what was appended, set and BUILT. */
 struct ck_pcall {
 	struct ck_pv callable;
-	struct ck_pv args;   /* TUPLE or INTS */
-	struct ck_pv kwargs; /* DICT or NONE */
-	struct ck_pv state;  /* valid if has_state */
+	struct ck_pv args;     /* TUPLE or INTS */
+	struct ck_pv kwargs;   /* DICT or NONE */
+	struct ck_pv state;    /* valid if has_state */
 	struct ck_plist list;  /* APPEND(S) on it */
 	struct ck_plist items; /* SETITEM(S) on it */
 	bool has_state;
@@ -122,7 +123,6 @@ struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i);
 bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out);
 /* Call or object whose callable is that global; NULL otherwise. */
 const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
-				  const struct ck_pv *v,
-				  const char *full_name);
+				  const struct ck_pv *v, const char *full_name);
 
 #endif

@@ -21,9 +21,9 @@
 #include <string.h>
 #include <sys/types.h>
 
-#define CK_MUST_USE __attribute__((warn_unused_result))
+#define CK_MUST_USE	     __attribute__((warn_unused_result))
 #define CK_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define CK_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define CK_ARRAY_SIZE(a)     (sizeof(a) / sizeof((a)[0]))
 
 /* --- checked numbers: false when the result does not fit --------------- */
 
@@ -53,7 +53,7 @@ void ck_free_cleanup(void *p);
 void ck_fd_cleanup(int *fd); /* closes, sets -1, keeps errno */
 
 #define ck_auto_free __attribute__((cleanup(ck_free_cleanup)))
-#define ck_auto_fd __attribute__((cleanup(ck_fd_cleanup)))
+#define ck_auto_fd   __attribute__((cleanup(ck_fd_cleanup)))
 /* Hands an owned pointer over to the caller. */
 #define ck_steal(p)                                                            \
 	({                                                                     \

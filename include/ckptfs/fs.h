@@ -18,9 +18,9 @@ struct ck_mount_options {
 	bool have_uid, have_gid;
 	uid_t uid;
 	gid_t gid;
-	mode_t umask;  /* bits removed */
-	char *log;     /* file or "syslog"; owned */
-	char *fsname;  /* owned; NULL: the checkpoint's path */
+	mode_t umask; /* bits removed */
+	char *log;    /* file or "syslog"; owned */
+	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
 	struct ck_buf given; /* the text of all options, for the report */
 };

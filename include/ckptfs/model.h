@@ -102,9 +102,9 @@ struct ck_data_file {
 struct ck_chunk {
 	uint64_t fpos;	 /* bytes */
 	uint64_t length; /* bytes, as transformed */
-	uint32_t file;	 /* number in catalog->files; CK_NO_FILE: nobody has it */
+	uint32_t file; /* number in catalog->files; CK_NO_FILE: nobody has it */
 	uint16_t transform; /* number in catalog->transforms; 0: none */
-	uint16_t err; /* 0, or the positive errno a read of it answers */
+	uint16_t err;	    /* 0, or the positive errno a read of it answers */
 };
 
 /* Names common to tensors and other entries. */
@@ -119,16 +119,16 @@ struct ck_tensor {
 	struct ck_text dtype_name; /* as stored, without "torch." */
 	struct ck_text fault;	   /* why err is set */
 	uint64_t shape;		   /* first of ndim values in catalog->shapes */
-	uint64_t boxes;	 /* first value in catalog->boxes: chunk i's are at
+	uint64_t boxes; /* first value in catalog->boxes: chunk i's are at
 			  * boxes + i * 2 * ndim */
-	uint32_t chunk;	 /* first chunk */
+	uint32_t chunk; /* first chunk */
 	uint32_t nchunks;
 	uint32_t ndim;
-	uint8_t dtype;	 /* ck_dtype_at() */
-	uint8_t holes;	 /* 1: some elements are in no box */
-	uint16_t err;	 /* 0, or why it cannot be served as a whole: EIO at
+	uint8_t dtype; /* ck_dtype_at() */
+	uint8_t holes; /* 1: some elements are in no box */
+	uint16_t err;  /* 0, or why it cannot be served as a whole: EIO at
 			  * open (its boxes lie), EBADMSG at read (its dtype) */
-	mode_t mode;	 /* r bits that its files, .metadata and directory share */
+	mode_t mode; /* r bits that its files, .metadata and directory share */
 	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
 	struct timespec mtime; /* newest of its files */
 };
@@ -143,7 +143,7 @@ struct ck_object {
 
 /* Entries in the checkpoint's own order. */
 struct ck_entry_id {
-	uint32_t i;	/* index in tensors or objects */
+	uint32_t i; /* index in tensors or objects */
 	bool is_object;
 };
 
@@ -161,14 +161,14 @@ struct ck_catalog {
 	struct ck_chunk *chunks;
 	int64_t *shapes;
 	int64_t *boxes;
-	uint32_t *order;	   /* for each tensor, its chunks' indices
+	uint32_t *order;	    /* for each tensor, its chunks' indices
 				    * (0-based in the tensor) sorted by offsets */
 	struct ck_text *transforms; /* [0] unused; descriptors joined by ',' */
 	struct ck_text *globals;    /* unknown globals met, "module.name" */
 	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
 	size_t text_len, nfiles, ntensors, nobjects, nentries, nchunks, nshapes,
 		nboxes, ntransforms, nglobals, stem_slots;
-	uint64_t nbytes; /* of all tensors, each once */
+	uint64_t nbytes;	      /* of all tensors, each once */
 	struct ck_catalog_caps *caps; /* while being built; private */
 };
 
@@ -203,6 +203,7 @@ struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
 int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
 const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
 					struct ck_entry_id e);
+
 static inline const int64_t *ck_catalog_shape(const struct ck_catalog *c,
 					      const struct ck_tensor *t)
 {
@@ -238,12 +239,12 @@ enum ck_change {
 /* Where the elements of one box are: element i (an index in the box) starts
  * at pos + sum(i[d] * stride[d]). */
 struct ck_extent {
-	uint64_t pos; /* bytes, in the file or in memory */
+	uint64_t pos;	       /* bytes, in the file or in memory */
 	const uint8_t *memory; /* owned by the layout: the item after its
 				* stream transforms; NULL: in the file */
-	uint32_t file;	 /* number in catalog->files */
-	uint16_t change; /* enum ck_change */
-	uint16_t err;	 /* 0, or positive errno: this box cannot be served */
+	uint32_t file;	       /* number in catalog->files */
+	uint16_t change;       /* enum ck_change */
+	uint16_t err; /* 0, or positive errno: this box cannot be served */
 };
 
 struct ck_layout {

@@ -19,7 +19,7 @@ struct ck_request {
 	uint32_t item;	     /* bytes per element, >= 1 */
 	const uint64_t *off; /* the box: ndim offsets in the tensor, elements */
 	const uint64_t *size; /* ndim sizes */
-	uint64_t begin, end; /* bytes in the box's C order */
+	uint64_t begin, end;  /* bytes in the box's C order */
 	uint32_t nchunks;
 	const int64_t *boxes;	 /* 2 * ndim for each chunk: offsets, sizes;
 				  * inside the tensor and disjoint */
@@ -52,8 +52,8 @@ struct ck_plan {
 	struct ck_copy *copies;
 	struct ck_loop *loops;
 	size_t ncopies, nloops, copies_cap, loops_cap;
-	uint64_t runs;	  /* over all copies */
-	uint64_t covered; /* bytes; less than asked: the rest is in no box */
+	uint64_t runs;	   /* over all copies */
+	uint64_t covered;  /* bytes; less than asked: the rest is in no box */
 	uint64_t shortest; /* run; UINT64_MAX if there is none */
 };
 

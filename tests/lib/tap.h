@@ -48,9 +48,9 @@ static inline void tap_eq_i64(int64_t got, int64_t want, const char *file,
 		printf("# got %" PRId64 ", want %" PRId64 "\n", got, want);
 }
 
-static inline void tap_eq_mem(const void *got, size_t got_len,
-			      const void *want, size_t want_len,
-			      const char *file, int line, const char *what)
+static inline void tap_eq_mem(const void *got, size_t got_len, const void *want,
+			      size_t want_len, const char *file, int line,
+			      const char *what)
 {
 	bool good = got_len == want_len &&
 		    (want_len == 0 || memcmp(got, want, want_len) == 0);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * log: one line at a time to stderr (in front), to a file or syslog (if
+ * asked), and always into a ring of 1 MiB that .ckptfs/log shows. The ring
+ * holds whole lines; the oldest give way.
+ */
+#include "ckptfs/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <syslog.h>
+#include <unistd.h>
+
+enum { RING = 1 << 20, LINE = 2048 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* All protected by lock. */
+static char *ring;
+static size_t ring_end; /* bytes ever written */
+static bool to_stderr = true, to_syslog;
+static int file_fd = -1;
+
+static void ring_add(const char *line, size_t len)
+{
+	if (!ring)
+		ring = malloc(RING);
+	if (!ring)
+		return;
+	for (size_t i = 0; i < len; i++)
+		ring[ring_end++ % RING] = line[i];
+}
+
+/* line ends in a newline. */
+static void write_line(const char *line, size_t len)
+{
+	pthread_mutex_lock(&lock);
+	ring_add(line, len);
+	if (to_stderr)
+		(void)!write(STDERR_FILENO, line, len);
+	if (file_fd >= 0)
+		(void)!write(file_fd, line, len);
+	if (to_syslog)
+		syslog(LOG_NOTICE, "%.*s", (int)len - 1, line);
+	pthread_mutex_unlock(&lock);
+}
+
+void ck_log(const char *fmt, ...)
+{
+	char line[LINE] = "ckptfs: ";
+	size_t len = strlen(line);
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(line + len, sizeof(line) - len - 1, fmt, args);
+	va_end(args);
+	len = strlen(line);
+	line[len++] = '\n';
+	write_line(line, len);
+}
+
+int ck_log_open(const char *file)
+{
+	int fd;
+
+	if (!file)
+		return 0;
+	if (strcmp(file, "syslog") == 0) {
+		openlog("ckptfs", LOG_PID, LOG_DAEMON);
+		pthread_mutex_lock(&lock);
+		to_syslog = true;
+		pthread_mutex_unlock(&lock);
+		return 0;
+	}
+	fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	pthread_mutex_lock(&lock);
+	file_fd = fd;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+void ck_log_detach(void)
+{
+	pthread_mutex_lock(&lock);
+	to_stderr = false;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Where the oldest whole line begins, in bytes ever written. */
+static size_t oldest_line(void)
+{
+	size_t at;
+
+	if (ring_end <= RING)
+		return 0;
+	for (at = ring_end - RING; at < ring_end; at++)
+		if (ring[at % RING] == '\n')
+			return at + 1;
+	return ring_end;
+}
+
+void ck_log_snapshot(struct ck_buf *out)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t at = ring ? oldest_line() : ring_end; at < ring_end;) {
+		size_t begin = at % RING;
+		size_t len = ck_min(RING - begin, ring_end - at);
+
+		ck_buf_add(out, ring + begin, len);
+		at += len;
+	}
+	pthread_mutex_unlock(&lock);
+}

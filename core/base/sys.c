@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sys: the system calls that touch a checkpoint's files, and the guard that
+ * turns a SIGBUS on a truncated mapping into an error.
+ */
+#include "ckptfs/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4095 };
+
+int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
+{
+	char *p = buf;
+
+	if (fpos > INT64_MAX || len > INT64_MAX - fpos)
+		return -ENODATA;
+	while (len) {
+		ssize_t n = pread(fd, p, len, (off_t)fpos);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -ENODATA;
+		p += n;
+		len -= (size_t)n;
+		fpos += (uint64_t)n;
+	}
+	return 0;
+}
+
+int ck_write_full(int fd, const void *buf, size_t len)
+{
+	const char *p = buf;
+
+	while (len) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Is a component of path ".."? */
+static bool climbs(struct ck_str path)
+{
+	for (size_t i = 0; i < path.len;) {
+		const char *slash = memchr(path.p + i, '/', path.len - i);
+		size_t end = slash ? (size_t)(slash - path.p) : path.len;
+		struct ck_str part = { path.p + i, end - i };
+
+		if (ck_str_is(part, ".."))
+			return true;
+		i = end + 1;
+	}
+	return false;
+}
+
+int ck_open_beneath(int dirfd, struct ck_str path, int flags,
+		    enum ck_beneath how)
+{
+	struct open_how open_how = {
+		.flags = (unsigned)(flags | O_CLOEXEC),
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS |
+			   RESOLVE_NO_XDEV,
+	};
+	ck_auto_free char *text = NULL;
+	long fd;
+
+	if (path.len == 0 || path.len > PATH_BYTES || path.p[0] == '/' ||
+	    memchr(path.p, '\0', path.len) || climbs(path))
+		return -EPERM;
+	text = strndup(path.p, path.len);
+	if (!text)
+		return -ENOMEM;
+	if (how == CK_BENEATH_NO_SYMLINKS)
+		open_how.resolve |= RESOLVE_NO_SYMLINKS;
+	do
+		fd = syscall(SYS_openat2, dirfd, text, &open_how,
+			     sizeof(open_how));
+	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+	return fd < 0 ? -errno : (int)fd;
+}
+
+void *ck_pages_alloc(size_t len)
+{
+	void *p = mmap(NULL, len ? len : 1, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	(void)madvise(p, len, MADV_HUGEPAGE); /* only a wish */
+	return p;
+}
+
+void ck_pages_free(void *p, size_t len)
+{
+	if (p)
+		munmap(p, len ? len : 1);
+}
+
+/* --- SIGBUS ------------------------------------------------------------- */
+
+static _Thread_local sigjmp_buf guard_exit;
+static _Thread_local volatile sig_atomic_t guard_on;
+
+static void on_sigbus(int number)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+
+	if (guard_on)
+		siglongjmp(guard_exit, 1);
+	/* Not ours: die of it as if there were no handler. */
+	sigaction(number, &dfl, NULL);
+	raise(number);
+}
+
+int ck_sigbus_install(void)
+{
+	/* SA_NODEFER: the signal is not blocked after siglongjmp, which does
+	 * not restore the mask (saving it would cost a system call). */
+	struct sigaction act = { .sa_handler = on_sigbus,
+				 .sa_flags = SA_NODEFER };
+
+	return sigaction(SIGBUS, &act, NULL) ? -errno : 0;
+}
+
+int ck_sigbus_guard(void (*copy)(void *arg), void *arg)
+{
+	if (sigsetjmp(guard_exit, 0)) {
+		guard_on = 0;
+		return -EIO;
+	}
+	guard_on = 1;
+	copy(arg);
+	guard_on = 0;
+	return 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes, escapes, UTF-8, natural order, arena, cursor, log, hashes. */
+#include "ckptfs/base.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void test_escapes(void)
+{
+	struct ck_buf b = { 0 };
+
+	ck_buf_escaped(&b, CK_STR("a%\n\x1b[31m\x7f\xc2\x85\xc3\xa9\xff"));
+	eq_text(b.data, "a%25%0A%1B[31m%7F%C2%85\xc3\xa9%FF");
+	ck_buf_fini(&b);
+	ck_buf_base64(&b, CK_STR("f"));
+	ck_buf_base64(&b, CK_STR("fo"));
+	ck_buf_base64(&b, CK_STR("foobar"));
+	eq_text(b.data, "Zg==Zm8=Zm9vYmFy");
+	ck_buf_fini(&b);
+}
+
+static void test_utf8(void)
+{
+	ok(ck_utf8_valid(CK_STR("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")));
+	ok(!ck_utf8_valid(CK_STR("\xc0\xaf")));		/* overlong */
+	ok(!ck_utf8_valid(CK_STR("\xe0\x9f\xbf")));	/* overlong */
+	ok(!ck_utf8_valid(CK_STR("\xed\xa0\x80")));	/* surrogate */
+	ok(!ck_utf8_valid(CK_STR("\xf4\x90\x80\x80"))); /* > U+10FFFF */
+	ok(!ck_utf8_valid(CK_STR("\xe2\x82")));		/* cut */
+}
+
+static void test_natural_order(void)
+{
+	ok(ck_str_natural_cmp(CK_STR("l.2.w"), CK_STR("l.10.w")) < 0);
+	ok(ck_str_natural_cmp(CK_STR("l.10"), CK_STR("l.10.w")) < 0);
+	ok(ck_str_natural_cmp(CK_STR("a02"), CK_STR("a2")) < 0);
+	ok(ck_str_natural_cmp(CK_STR("a2"), CK_STR("a02")) > 0);
+	ok(ck_str_natural_cmp(CK_STR("x"), CK_STR("x")) == 0);
+	ok(ck_str_natural_cmp(CK_STR("a\xff"), CK_STR("ab")) > 0);
+}
+
+static void test_arena(void)
+{
+	struct ck_arena a = { 0 };
+	uint64_t *first = ck_arena_alloc(&a, 8);
+	char *large = ck_arena_alloc(&a, 3 << 20);
+	struct ck_str copy = ck_arena_copy(&a, CK_STR("text"));
+
+	ok(first && large && copy.p);
+	*first = 7;
+	memset(large, 1, 3 << 20);
+	for (int i = 0; i < 100000; i++) {
+		char *p = ck_arena_alloc(&a, 24);
+
+		memset(p, 2, 24);
+	}
+	eq_u64(*first, 7);
+	eq_text(copy.p, "text");
+	ok(ck_arena_alloc(&a, SIZE_MAX - 3) == NULL);
+	ck_arena_fini(&a);
+}
+
+static void test_cursor(void)
+{
+	struct ck_cur c = ck_cur_make("\x01\x02\x03line\nrest", 12);
+	struct ck_str line;
+	uint16_t two;
+	uint64_t eight;
+
+	ok(ck_cur_u16(&c, &two));
+	eq_u64(two, 0x0201);
+	ok(ck_cur_skip(&c, 1));
+	ok(ck_cur_line(&c, &line));
+	eq_mem(line.p, line.len, "line", 4);
+	ok(!ck_cur_line(&c, &line));
+	ok(!ck_cur_u64(&c, &eight));
+	ok(!ck_cur_skip(&c, UINT64_MAX));
+	eq_u64(ck_cur_left(&c), 4);
+}
+
+static void test_diag(void)
+{
+	struct ck_diag d;
+
+	eq_err(ck_fail(&d, EBADMSG, "zip: entry %u", 3U), -EBADMSG);
+	ck_diag_prefix(&d, "file %s", ck_show(CK_STR("a\nb")));
+	eq_text(d.text, "file a%0Ab: zip: entry 3");
+	eq_i64(d.err, EBADMSG);
+}
+
+static void test_log_keeps_whole_lines(void)
+{
+	struct ck_buf b = { 0 };
+
+	ck_log_detach();
+	for (int i = 0; i < 40000; i++)
+		ck_log("line number %06d of a log that wraps", i);
+	ck_log_snapshot(&b);
+	ok(b.len <= 1 << 20 && b.len > (1 << 20) - 100);
+	ok(strncmp(b.data, "ckptfs: line number ", 20) == 0);
+	ok(strstr(b.data, "number 039999 of") != NULL);
+	ck_buf_fini(&b);
+}
+
+static void test_hashes(void)
+{
+	char hex[33];
+
+	/* `printf '' | xxhsum -H2` and `printf abc | xxhsum -H2` */
+	ck_hash128_hex(CK_STR(""), hex);
+	eq_text(hex, "99aa06d3014798d86001c324468d497f");
+	ck_hash128_hex(CK_STR("abc"), hex);
+	eq_text(hex, "06b05ab6733a618578af5f94892f3950");
+}
+
+static void test_beneath(void)
+{
+	char dir[] = "/tmp/ckptfs-base-XXXXXX";
+	int dirfd, fd;
+	char out[4];
+
+	if (!ok(mkdtemp(dir) != NULL))
+		return;
+	dirfd = open(dir, O_DIRECTORY | O_CLOEXEC);
+	fd = openat(dirfd, "f", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	eq_err(ck_write_full(fd, "data", 4), 0);
+	close(fd);
+	ok(symlinkat("f", dirfd, "link") == 0);
+
+	fd = ck_open_beneath(dirfd, CK_STR("f"), O_RDONLY,
+			     CK_BENEATH_NO_SYMLINKS);
+	ok(fd >= 0);
+	eq_err(ck_pread_full(fd, out, 4, 0), 0);
+	eq_mem(out, 4, "data", 4);
+	eq_err(ck_pread_full(fd, out, 4, 1), -ENODATA);
+	eq_err(ck_pread_full(fd, out, 1, UINT64_MAX), -ENODATA);
+	close(fd);
+	eq_err(ck_open_beneath(dirfd, CK_STR("link"), O_RDONLY,
+			       CK_BENEATH_NO_SYMLINKS),
+	       -ELOOP);
+	fd = ck_open_beneath(dirfd, CK_STR("link"), O_RDONLY,
+			     CK_BENEATH_SYMLINKS);
+	ok(fd >= 0);
+	close(fd);
+	eq_err(ck_open_beneath(dirfd, CK_STR("x/../f"), O_RDONLY,
+			       CK_BENEATH_SYMLINKS),
+	       -EPERM);
+	eq_err(ck_open_beneath(dirfd, CK_STR("/etc/passwd"), O_RDONLY,
+			       CK_BENEATH_SYMLINKS),
+	       -EPERM);
+	eq_err(ck_open_beneath(dirfd, CK_STR("f\0g"), O_RDONLY,
+			       CK_BENEATH_SYMLINKS),
+	       -EPERM);
+	eq_err(ck_open_beneath(dirfd, CK_STR(""), O_RDONLY,
+			       CK_BENEATH_SYMLINKS),
+	       -EPERM);
+	unlinkat(dirfd, "link", 0);
+	unlinkat(dirfd, "f", 0);
+	close(dirfd);
+	rmdir(dir);
+}
+
+static void load_one(void *arg)
+{
+	(void)*(volatile char *)arg;
+}
+
+static void test_sigbus_of_a_truncated_file_is_an_error(void)
+{
+	char path[] = "/tmp/ckptfs-bus-XXXXXX";
+	int fd = mkstemp(path);
+	char *map;
+
+	eq_err(ck_sigbus_install(), 0);
+	ok(fd >= 0 && ftruncate(fd, 8192) == 0);
+	map = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+	eq_err(ck_sigbus_guard(load_one, map + 5000), 0);
+	ok(ftruncate(fd, 4096) == 0);
+	eq_err(ck_sigbus_guard(load_one, map + 5000), -EIO);
+	eq_err(ck_sigbus_guard(load_one, map + 5000), -EIO);
+	eq_err(ck_sigbus_guard(load_one, map), 0);
+	munmap(map, 8192);
+	close(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	test_escapes();
+	test_utf8();
+	test_natural_order();
+	test_arena();
+	test_cursor();
+	test_diag();
+	test_log_keeps_whole_lines();
+	test_hashes();
+	test_beneath();
+	test_sigbus_of_a_truncated_file_is_an_error();
+	return tap_done();
+}
