@@ -37,8 +37,8 @@ enum ck_pv_tag {
 struct ck_pv {
 	uint8_t tag;
 	uint8_t aux;
-	uint16_t spare;
-	uint32_t len; /* bytes, or count of ints */
+	uint16_t kept; /* private to the reader */
+	uint32_t len;  /* bytes, or count of ints */
 
 	union {
 		int64_t i;
@@ -55,7 +55,9 @@ struct ck_plist {
 	struct ck_pv *items;
 	uint32_t count;
 	uint32_t cap;
-	uint8_t shared; /* may be reached from more than one place */
+	uint16_t depth;	 /* of the containers below, this one included */
+	uint8_t shared;	 /* may be reached from more than one place */
+	uint8_t on_heap; /* items are malloc'ed, for they grow large */
 };
 
 /* callable(*args), then what was appended, set and BUILT. */
@@ -68,7 +70,8 @@ struct ck_pcall {
 	struct ck_plist items; /* SETITEM(S) on it */
 	bool has_state;
 	uint8_t shared;
-	struct ck_pv collapsed; /* tag EXT once a hook took it */
+	uint16_t depth;
+	struct ck_pv collapsed; /* tag EXT once a hook took it, else NONE */
 };
 
 struct ck_pickle;
@@ -77,6 +80,7 @@ struct ck_pickle;
  * a large pickle leaves no tree behind. */
 struct ck_pickle_hooks {
 	void *ctx;
+	bool no_persids; /* persistent ids are malformed here */
 	/* A BUILD of `call` with `state` is about to be recorded. Returns 1
 	 * and sets *out (tag EXT) to replace the object, 0 to leave it, or a
 	 * negative errno. The children of state may not be kept. */
@@ -92,6 +96,8 @@ struct ck_pickle {
 	struct ck_pglobal *globals;
 	uint32_t nglobals;
 	uint32_t globals_cap;
+	struct ck_plist **heap_lists; /* those with on_heap */
+	uint32_t nheap_lists, heap_lists_cap;
 	uint64_t end; /* bytes of input used, STOP included */
 };
 

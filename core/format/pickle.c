@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pass two over a pickle: a stack machine whose values are 16 bytes. Ints,
+ * floats, strings (borrowed from the input) and tuples of ints need no node.
+ * An object that a hook takes at its BUILD is collapsed to one value, and the
+ * nodes of its state, if no memo slot refers to them, are used again for the
+ * next one: so the tree of a large .metadata never exists.
+ */
+#include "pickle_internal.h"
+
+#include <errno.h>
+
+/* Bounds of the contract in pickle.h. */
+static const uint64_t base_budget = 64ULL << 20;
+
+enum { BUDGET_PER_BYTE = 40, HEAP_ITEMS = 4096 };
+
+int ck_vm_bad(struct ck_vm *vm, const char *what)
+{
+	return ck_fail(vm->d, EBADMSG, "pickle: byte %llu: %s",
+		       (unsigned long long)(vm->p - vm->in), what);
+}
+
+static bool spend(struct ck_vm *vm, uint64_t bytes)
+{
+	if (bytes > vm->budget) {
+		(void)ck_vm_bad(vm, "needs more memory than its size allows");
+		vm->over_budget = true;
+		return false;
+	}
+	vm->budget -= bytes;
+	return true;
+}
+
+void *ck_vm_alloc(struct ck_vm *vm, size_t size)
+{
+	void *p = spend(vm, size) ? ck_arena_alloc(&vm->out->arena, size)
+				  : NULL;
+
+	if (!p && vm->d && !vm->d->err)
+		(void)ck_fail(vm->d, ENOMEM, "pickle: out of memory");
+	return p;
+}
+
+/* Doubles an array of the machine itself. */
+static int grow(struct ck_vm *vm, void **array, size_t *cap, size_t item)
+{
+	size_t more = *cap ? *cap * 2 : 256;
+	void *p;
+
+	if (!spend(vm, (more - *cap) * item / 2))
+		return -EBADMSG;
+	p = realloc(*array, more * item);
+	if (!p)
+		return ck_fail(vm->d, ENOMEM, "pickle: out of memory");
+	*array = p;
+	*cap = more;
+	return 0;
+}
+
+int ck_vm_push(struct ck_vm *vm, struct ck_pv v)
+{
+	if (vm->top == vm->stack_cap) {
+		void *array = vm->stack;
+		int rc = grow(vm, &array, &vm->stack_cap, sizeof(v));
+
+		vm->stack = array;
+		if (rc)
+			return rc;
+	}
+	vm->stack[vm->top++] = v;
+	return 0;
+}
+
+int ck_vm_mark(struct ck_vm *vm)
+{
+	if (vm->nmarks >= CK_PICKLE_MAX_DEPTH)
+		return ck_vm_bad(vm, "nested more than 256 deep");
+	if (vm->nmarks == vm->marks_cap) {
+		void *array = vm->marks;
+		int rc = grow(vm, &array, &vm->marks_cap, sizeof(size_t));
+
+		vm->marks = array;
+		if (rc)
+			return rc;
+	}
+	vm->marks[vm->nmarks++] = vm->top;
+	return 0;
+}
+
+uint16_t ck_vm_depth(const struct ck_pv *v)
+{
+	switch (v->tag) {
+	case CK_PV_TUPLE:
+	case CK_PV_LIST:
+	case CK_PV_SET:
+	case CK_PV_FROZENSET:
+	case CK_PV_DICT:
+	case CK_PV_PERSID: return v->list->depth;
+	case CK_PV_CALL:
+	case CK_PV_NEW: return v->call->depth;
+	case CK_PV_INTS: return 1;
+	default: return 0;
+	}
+}
+
+/* --- nodes ------------------------------------------------------------------ */
+
+struct ck_plist *ck_vm_list(struct ck_vm *vm)
+{
+	struct ck_plist *list = vm->free_lists;
+
+	if (list) {
+		memcpy(&vm->free_lists, list->items, sizeof(list));
+		list->count = 0;
+		list->depth = 1;
+		return list;
+	}
+	list = ck_vm_alloc(vm, sizeof(*list));
+	if (list)
+		*list = (struct ck_plist){ .depth = 1 };
+	return list;
+}
+
+struct ck_pcall *ck_vm_call(struct ck_vm *vm)
+{
+	struct ck_pcall *call = vm->free_calls;
+
+	if (call)
+		vm->free_calls = call->args.call;
+	else
+		call = ck_vm_alloc(vm, sizeof(*call));
+	if (call)
+		*call = (struct ck_pcall){ .depth = 1 };
+	return call;
+}
+
+static int register_heap(struct ck_vm *vm, struct ck_plist *list)
+{
+	struct ck_pickle *p = vm->out;
+
+	if (p->nheap_lists == p->heap_lists_cap) {
+		size_t cap = p->heap_lists_cap;
+		void *array = p->heap_lists;
+		int rc = grow(vm, &array, &cap, sizeof(list));
+
+		p->heap_lists = array;
+		p->heap_lists_cap = (uint32_t)cap;
+		if (rc)
+			return rc;
+	}
+	p->heap_lists[p->nheap_lists++] = list;
+	list->on_heap = 1;
+	return 0;
+}
+
+/* Room for cap items: in the arena while small, else on the heap, where
+ * growing frees what it leaves behind. */
+static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
+{
+	bool heap = list->on_heap;
+	struct ck_pv *items;
+
+	if (cap > UINT32_MAX / 2)
+		return ck_vm_bad(vm, "too many items");
+	if (cap < HEAP_ITEMS) {
+		items = ck_vm_alloc(vm, cap * sizeof(*items));
+	} else {
+		if (!spend(vm,
+			   (cap - (heap ? list->cap : 0)) * sizeof(*items) / 2))
+			return -EBADMSG;
+		items = realloc(heap ? list->items : NULL,
+				cap * sizeof(*items));
+	}
+	if (!items)
+		return ck_fail(vm->d, ENOMEM, "pickle: out of memory");
+	if (!heap && list->count)
+		memcpy(items, list->items, list->count * sizeof(*items));
+	list->items = items;
+	list->cap = (uint32_t)cap;
+	return cap >= HEAP_ITEMS && !heap ? register_heap(vm, list) : 0;
+}
+
+int ck_vm_extend(struct ck_vm *vm, struct ck_plist *list,
+		 const struct ck_pv *values, size_t n)
+{
+	size_t need = list->count + n;
+	uint16_t depth = list->depth;
+
+	if (need > list->cap) {
+		size_t cap = list->cap * 2UL;
+		int rc = reserve(vm, list, need > cap ? need : cap);
+
+		if (rc)
+			return rc;
+	}
+	for (size_t i = 0; i < n; i++) {
+		uint16_t below = ck_vm_depth(&values[i]);
+
+		if (below >= depth)
+			depth = (uint16_t)(below + 1);
+		list->items[list->count++] = values[i];
+	}
+	if (depth > CK_PICKLE_MAX_DEPTH)
+		return ck_vm_bad(vm, "nested more than 256 deep");
+	list->depth = depth;
+	return 0;
+}
+
+void ck_vm_share(struct ck_pv *v)
+{
+	switch (v->tag) {
+	case CK_PV_TUPLE:
+	case CK_PV_LIST:
+	case CK_PV_SET:
+	case CK_PV_FROZENSET:
+	case CK_PV_DICT:
+	case CK_PV_PERSID: v->list->shared = 1; break;
+	case CK_PV_CALL:
+	case CK_PV_NEW: v->call->shared = 1; break;
+	case CK_PV_INTS: v->kept = 1; break;
+	default: break;
+	}
+}
+
+static void recycle_ints(struct ck_vm *vm, const struct ck_pv *v)
+{
+	int64_t *ints = (int64_t *)(uintptr_t)v->ints;
+
+	if (v->kept || v->len == 0 || v->len >= CK_FREE_INTS)
+		return;
+	memcpy(ints, &vm->free_ints[v->len], sizeof(vm->free_ints[0]));
+	vm->free_ints[v->len] = ints;
+}
+
+/* Not deep: what is inside a container inside is left to the arena. */
+void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v)
+{
+	struct ck_plist *list = v->list;
+
+	if (v->tag == CK_PV_INTS) {
+		recycle_ints(vm, v);
+		return;
+	}
+	if (v->tag == CK_PV_NEW && !v->call->shared) {
+		v->call->args.call = vm->free_calls;
+		vm->free_calls = v->call;
+		return;
+	}
+	if ((v->tag != CK_PV_TUPLE && v->tag != CK_PV_DICT) || list->shared ||
+	    list->on_heap || list->cap == 0)
+		return;
+	for (uint32_t i = 0; i < list->count; i++)
+		if (list->items[i].tag == CK_PV_INTS && v->tag == CK_PV_DICT)
+			recycle_ints(vm, &list->items[i]);
+	memcpy(list->items, &vm->free_lists, sizeof(list));
+	vm->free_lists = list;
+}
+
+/* --- running -------------------------------------------------------------- */
+
+static int finish(struct ck_vm *vm)
+{
+	if (vm->nmarks)
+		return ck_vm_bad(vm, "STOP with an open MARK");
+	if (vm->top != 1)
+		return ck_vm_bad(vm, "STOP without exactly one object");
+	if (vm->getattr_pushed != vm->getattr_used)
+		return ck_vm_bad(vm, "dangerous use of builtins.getattr");
+	vm->out->root = vm->stack[0];
+	vm->out->end = vm->lex.end;
+	return 0;
+}
+
+static int run(struct ck_vm *vm)
+{
+	for (;;) {
+		uint8_t op = *vm->p++;
+		int rc;
+
+		if (op == OP_STOP)
+			return finish(vm);
+		rc = ck_pickle_ops[op](vm);
+		if (rc)
+			return rc;
+	}
+}
+
+static int prepare(struct ck_vm *vm, const void *bytes, size_t len)
+{
+	size_t slots;
+	int rc = ck_lex_run(&vm->lex, bytes, len, vm->d);
+
+	if (rc)
+		return rc;
+	vm->budget = base_budget;
+	if (!ck_mul(&vm->budget, len, BUDGET_PER_BYTE) ||
+	    !ck_add(&vm->budget, vm->budget, base_budget))
+		return ck_fail(vm->d, EBADMSG, "pickle: too large");
+	slots = vm->lex.nfetched;
+	vm->memo = malloc((slots + 1) * sizeof(*vm->memo));
+	vm->memo_set = calloc(slots + 1, 1);
+	if (!vm->memo || !vm->memo_set)
+		return ck_fail(vm->d, ENOMEM, "pickle: out of memory");
+	return 0;
+}
+
+static void vm_free(struct ck_vm *vm)
+{
+	ck_lex_fini(&vm->lex);
+	free(vm->stack);
+	free(vm->marks);
+	free(vm->memo);
+	free(vm->memo_set);
+	free(vm);
+}
+
+int ck_pickle_read(struct ck_pickle *p, const void *bytes, size_t len,
+		   const struct ck_pickle_hooks *hooks, struct ck_diag *d)
+{
+	struct ck_vm *vm = calloc(1, sizeof(*vm));
+	int rc;
+
+	*p = (struct ck_pickle){ 0 };
+	if (!vm)
+		return ck_fail(d, ENOMEM, "pickle: out of memory");
+	vm->p = vm->in = bytes;
+	vm->out = p;
+	vm->hooks = hooks;
+	vm->d = d;
+	vm->getattr = vm->size_class = -1;
+	if (d)
+		d->err = 0;
+	rc = prepare(vm, bytes, len);
+	if (rc == 0)
+		rc = run(vm);
+	if (rc && vm->over_budget)
+		rc = -EBADMSG;
+	vm_free(vm);
+	if (rc)
+		ck_pickle_fini(p);
+	return rc;
+}
+
+void ck_pickle_fini(struct ck_pickle *p)
+{
+	for (uint32_t i = 0; i < p->nheap_lists; i++)
+		free(p->heap_lists[i]->items);
+	free(p->heap_lists);
+	free(p->globals);
+	ck_arena_fini(&p->arena);
+	*p = (struct ck_pickle){ 0 };
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names in pickles: interned once each, spelled as Python 3 spells them, and
+ * compared with the closed list of what no checkpoint needs and an attack
+ * does. A name is never more than a name here.
+ */
+#include "pickle_internal.h"
+
+#include <errno.h>
+
+static const char *const dangerous_modules[] = {
+	"os",	  "posix",	"nt",	     "subprocess", "pty",
+	"sys",	  "runpy",	"importlib", "socket",	   "shutil",
+	"ctypes", "_ctypes",	"code",	     "codeop",	   "pdb",
+	"bdb",	  "webbrowser", "pickle",    "_pickle",	   "marshal",
+};
+
+static const char *const dangerous_builtins[] = {
+	"eval",	      "exec",	 "execfile", "compile", "open",	   "input",
+	"__import__", "globals", "locals",   "vars",	"setattr", "delattr",
+};
+
+/* Modules and names that protocols below 3 spell the Python 2 way. */
+static const char *const renamed[][2] = {
+	{ "__builtin__.long", "builtins.int" },
+	{ "__builtin__.unicode", "builtins.str" },
+	{ "__builtin__.xrange", "builtins.range" },
+	{ "copy_reg", "copyreg" },
+	{ "__builtin__", "builtins" },
+};
+
+static bool listed(struct ck_str s, const char *const *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ck_str_is(s, list[i]))
+			return true;
+	return false;
+}
+
+static bool is_dangerous_module(struct ck_str s)
+{
+	return listed(s, dangerous_modules, CK_ARRAY_SIZE(dangerous_modules));
+}
+
+/* The text before the first dot; *rest is what follows it. */
+static struct ck_str first_component(struct ck_str s, struct ck_str *rest)
+{
+	const char *dot = s.len ? memchr(s.p, '.', s.len) : NULL;
+	size_t len = dot ? (size_t)(dot - s.p) : s.len;
+	size_t skip = dot ? len + 1 : len;
+
+	*rest = (struct ck_str){ s.p + skip, s.len - skip };
+	return (struct ck_str){ s.p, len };
+}
+
+/* A component, but the last, that is one of the modules. */
+static bool passes_through(struct ck_str name)
+{
+	struct ck_str rest = name;
+
+	while (rest.len && memchr(rest.p, '.', rest.len))
+		if (is_dangerous_module(first_component(rest, &rest)))
+			return true;
+	return false;
+}
+
+bool ck_global_dangerous(struct ck_str module, struct ck_str name)
+{
+	struct ck_str rest;
+
+	if (is_dangerous_module(first_component(module, &rest)) ||
+	    passes_through(name))
+		return true;
+	if (ck_str_is(module, "builtins") || ck_str_is(module, "__builtin__"))
+		return listed(name, dangerous_builtins,
+			      CK_ARRAY_SIZE(dangerous_builtins));
+	if (ck_str_is(module, "io") || ck_str_is(module, "_io") ||
+	    ck_str_is(module, "codecs"))
+		return ck_str_is(name, "open");
+	return false;
+}
+
+/* "module.name" in Python 3 spelling, in the arena. */
+static struct ck_str full_name(struct ck_vm *vm, struct ck_str module,
+			       struct ck_str name, size_t *module_len)
+{
+	size_t len = module.len + 1 + name.len;
+	char *text = ck_vm_alloc(vm, len + 16);
+
+	if (!text)
+		return (struct ck_str){ NULL, 0 };
+	memcpy(text, module.p, module.len);
+	text[module.len] = '.';
+	if (name.len)
+		memcpy(text + module.len + 1, name.p, name.len);
+	*module_len = module.len;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(renamed); i++) {
+		struct ck_str from = ck_str_from(renamed[i][0]);
+		struct ck_str to = ck_str_from(renamed[i][1]);
+		bool whole = memchr(from.p, '.', from.len);
+
+		if (!ck_str_starts((struct ck_str){ text, len }, from) ||
+		    (whole ? len != from.len : text[from.len] != '.'))
+			continue;
+		memmove(text + to.len, text + from.len, len - from.len);
+		memcpy(text, to.p, to.len);
+		*module_len = whole ? strcspn(to.p, ".") : to.len;
+		len = len - from.len + to.len;
+		break;
+	}
+	return (struct ck_str){ text, len };
+}
+
+static int add_global(struct ck_vm *vm, struct ck_pglobal g)
+{
+	struct ck_pickle *p = vm->out;
+
+	if (p->nglobals >= CK_MAX_GLOBALS)
+		return ck_vm_bad(vm, "too many different globals");
+	if (p->nglobals == p->globals_cap) {
+		uint32_t cap = p->globals_cap ? p->globals_cap * 2 : 32;
+		void *grown = realloc(p->globals, cap * sizeof(*p->globals));
+
+		if (!grown)
+			return ck_fail(vm->d, ENOMEM, "pickle: out of memory");
+		p->globals = grown;
+		p->globals_cap = cap;
+	}
+	p->globals[p->nglobals++] = g;
+	return 0;
+}
+
+static int intern(struct ck_vm *vm, struct ck_pglobal g, uint32_t *number)
+{
+	size_t i = ck_hash64(g.full) % CK_GLOBAL_SLOTS;
+	int rc;
+
+	for (; vm->global_slots[i]; i = (i + 1) % CK_GLOBAL_SLOTS) {
+		*number = vm->global_slots[i] - 1U;
+		if (ck_str_eq(vm->out->globals[*number].full, g.full))
+			return 0;
+	}
+	rc = add_global(vm, g);
+	if (rc)
+		return rc;
+	vm->global_slots[i] = (uint16_t)vm->out->nglobals;
+	*number = vm->out->nglobals - 1;
+	return 0;
+}
+
+int ck_vm_global(struct ck_vm *vm, struct ck_str module, struct ck_str name,
+		 struct ck_pv *out)
+{
+	uint32_t number;
+	size_t module_len;
+	struct ck_str full;
+	int rc;
+
+	if (ck_global_dangerous(module, name))
+		return ck_fail(vm->d, EBADMSG,
+			       "pickle: dangerous global %s.%s: refused",
+			       ck_show(module), ck_show(name));
+	full = full_name(vm, module, name, &module_len);
+	if (!full.p)
+		return -ENOMEM;
+	rc = intern(vm, (struct ck_pglobal){ full, module_len }, &number);
+	if (rc)
+		return rc;
+	if (vm->getattr < 0 && ck_str_is(full, "builtins.getattr"))
+		vm->getattr = number;
+	if (vm->size_class < 0 && ck_str_is(full, "torch.Size"))
+		vm->size_class = number;
+	vm->getattr_pushed += number == vm->getattr;
+	*out = (struct ck_pv){ .tag = CK_PV_GLOBAL, .i = number };
+	return 0;
+}
+
+static bool is_identifier(struct ck_str s)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		char c = s.p[i];
+		bool letter = (c >= 'a' && c <= 'z') ||
+			      (c >= 'A' && c <= 'Z') || c == '_' || c < 0;
+
+		if (!letter && (i == 0 || c < '0' || c > '9'))
+			return false;
+	}
+	return s.len > 0;
+}
+
+int ck_vm_getattr(struct ck_vm *vm, const struct ck_pv *args, struct ck_pv *out)
+{
+	struct ck_pv class, attr;
+	struct ck_pglobal g;
+	struct ck_str name;
+	struct ck_str of;
+	ck_auto_free char *dotted = NULL;
+
+	if (ck_pv_count(args) != 2)
+		return ck_vm_bad(vm, "dangerous use of builtins.getattr");
+	class = ck_pv_at(args, 0);
+	attr = ck_pv_at(args, 1);
+	if (class.tag != CK_PV_GLOBAL || class.i == vm->getattr ||
+	    !ck_pv_str(&attr, &name) || !is_identifier(name) ||
+	    ck_str_starts(name, CK_STR("__")))
+		return ck_vm_bad(vm, "dangerous use of builtins.getattr");
+	vm->getattr_used++;
+	g = vm->out->globals[class.i];
+	of = (struct ck_str){ g.full.p + g.module_len + 1,
+			      g.full.len - g.module_len - 1 };
+	dotted = malloc(of.len + 1 + name.len);
+	if (!dotted)
+		return -ENOMEM;
+	memcpy(dotted, of.p, of.len);
+	dotted[of.len] = '.';
+	memcpy(dotted + of.len + 1, name.p, name.len);
+	return ck_vm_global(vm, (struct ck_str){ g.full.p, g.module_len },
+			    (struct ck_str){ dotted, of.len + 1 + name.len },
+			    out);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pass one over a pickle: where does each opcode end, where does the pickle,
+ * and which memo slots does some GET name? A .metadata of a million chunks
+ * fills sixteen million slots and fetches a thousand of them; pass two keeps
+ * only those.
+ */
+#include "pickle_internal.h"
+
+#include <errno.h>
+
+/* Kinds of argument; 1 to 8: that many bytes. */
+enum {
+	ARG_BAD = 0, /* unknown, or what torch never writes */
+	ARG_NONE = 16,
+	ARG_LINE, /* text up to a newline */
+	ARG_2_LINES,
+	ARG_GET_LINE,
+	ARG_LEN1,  /* u8 length, bytes */
+	ARG_LEN4,  /* u32 length, bytes */
+	ARG_SLEN4, /* i32 length >= 0, bytes */
+	ARG_LEN8,  /* u64 length, bytes */
+	ARG_GET1,
+	ARG_GET4,
+	ARG_FRAME,
+	ARG_STOP,
+};
+
+static const uint8_t args[256] = {
+	[OP_MARK] = ARG_NONE,
+	[OP_STOP] = ARG_STOP,
+	[OP_POP] = ARG_NONE,
+	[OP_POP_MARK] = ARG_NONE,
+	[OP_DUP] = ARG_NONE,
+	[OP_FLOAT] = ARG_LINE,
+	[OP_INT] = ARG_LINE,
+	[OP_BININT] = 4,
+	[OP_BININT1] = 1,
+	[OP_LONG] = ARG_LINE,
+	[OP_BININT2] = 2,
+	[OP_NONE] = ARG_NONE,
+	[OP_BINPERSID] = ARG_NONE,
+	[OP_REDUCE] = ARG_NONE,
+	[OP_STRING] = ARG_LINE,
+	[OP_BINSTRING] = ARG_SLEN4,
+	[OP_SHORT_BINSTRING] = ARG_LEN1,
+	[OP_UNICODE] = ARG_LINE,
+	[OP_BINUNICODE] = ARG_LEN4,
+	[OP_APPEND] = ARG_NONE,
+	[OP_BUILD] = ARG_NONE,
+	[OP_GLOBAL] = ARG_2_LINES,
+	[OP_DICT] = ARG_NONE,
+	[OP_EMPTY_DICT] = ARG_NONE,
+	[OP_APPENDS] = ARG_NONE,
+	[OP_GET] = ARG_GET_LINE,
+	[OP_BINGET] = ARG_GET1,
+	[OP_INST] = ARG_2_LINES,
+	[OP_LONG_BINGET] = ARG_GET4,
+	[OP_LIST] = ARG_NONE,
+	[OP_EMPTY_LIST] = ARG_NONE,
+	[OP_OBJ] = ARG_NONE,
+	[OP_PUT] = ARG_LINE,
+	[OP_BINPUT] = 1,
+	[OP_LONG_BINPUT] = 4,
+	[OP_SETITEM] = ARG_NONE,
+	[OP_TUPLE] = ARG_NONE,
+	[OP_EMPTY_TUPLE] = ARG_NONE,
+	[OP_SETITEMS] = ARG_NONE,
+	[OP_BINFLOAT] = 8,
+	[OP_PROTO] = 1,
+	[OP_NEWOBJ] = ARG_NONE,
+	[OP_TUPLE1] = ARG_NONE,
+	[OP_TUPLE2] = ARG_NONE,
+	[OP_TUPLE3] = ARG_NONE,
+	[OP_NEWTRUE] = ARG_NONE,
+	[OP_NEWFALSE] = ARG_NONE,
+	[OP_LONG1] = ARG_LEN1,
+	[OP_LONG4] = ARG_SLEN4,
+	[OP_SHORT_BINUNICODE] = ARG_LEN1,
+	[OP_BINUNICODE8] = ARG_LEN8,
+	[OP_BINBYTES8] = ARG_LEN8,
+	[OP_EMPTY_SET] = ARG_NONE,
+	[OP_ADDITEMS] = ARG_NONE,
+	[OP_FROZENSET] = ARG_NONE,
+	[OP_NEWOBJ_EX] = ARG_NONE,
+	[OP_STACK_GLOBAL] = ARG_NONE,
+	[OP_MEMOIZE] = ARG_NONE,
+	[OP_FRAME] = ARG_FRAME,
+	[OP_BYTEARRAY8] = ARG_LEN8,
+	[OP_BINBYTES] = ARG_LEN4,
+	[OP_SHORT_BINBYTES] = ARG_LEN1,
+};
+
+static int bad(struct ck_diag *d, uint64_t pos, const char *what)
+{
+	return ck_fail(d, EBADMSG, "pickle: byte %llu: %s",
+		       (unsigned long long)pos, what);
+}
+
+bool ck_lex_index(struct ck_str digits, uint64_t *out)
+{
+	uint64_t value = 0;
+
+	if (digits.len == 0 || digits.len > 18)
+		return false;
+	for (size_t i = 0; i < digits.len; i++) {
+		if (digits.p[i] < '0' || digits.p[i] > '9')
+			return false;
+		value = value * 10 + (uint64_t)(digits.p[i] - '0');
+	}
+	*out = value;
+	return true;
+}
+
+/* A pickler numbers slots one by one, so no slot lies beyond the length of
+ * its output; small sparse numbers are allowed. */
+static bool fetch(struct ck_lex *lex, uint64_t slot)
+{
+	if (slot / 64 >= lex->nwords)
+		return false;
+	lex->fetched[slot / 64] |= (uint64_t)1 << slot % 64;
+	return true;
+}
+
+static bool skip_counted(struct ck_cur *c, unsigned kind)
+{
+	uint64_t len = 0;
+	uint32_t len4;
+	uint8_t len1;
+
+	if (kind == ARG_LEN8)
+		return ck_cur_u64(c, &len) && ck_cur_skip(c, len);
+	if (kind == ARG_LEN1)
+		return ck_cur_u8(c, &len1) && ck_cur_skip(c, len1);
+	if (!ck_cur_u32(c, &len4))
+		return false;
+	return (kind == ARG_LEN4 || len4 <= INT32_MAX) && ck_cur_skip(c, len4);
+}
+
+static bool skip_get(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
+{
+	uint32_t slot4;
+	uint64_t slot;
+	struct ck_str line;
+
+	if (kind == ARG_GET4)
+		return ck_cur_u32(c, &slot4) && fetch(lex, slot4);
+	return ck_cur_line(c, &line) && ck_lex_index(line, &slot) &&
+	       fetch(lex, slot);
+}
+
+/* Steps over the argument of an opcode that the hot loop left. */
+static bool skip_arg(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
+{
+	struct ck_str line;
+	uint64_t frame;
+
+	switch (kind) {
+	case ARG_LINE: return ck_cur_line(c, &line);
+	case ARG_2_LINES: return ck_cur_line(c, &line) && ck_cur_line(c, &line);
+	case ARG_LEN1:
+	case ARG_LEN4:
+	case ARG_SLEN4:
+	case ARG_LEN8: return skip_counted(c, kind);
+	case ARG_GET_LINE:
+	case ARG_GET4: return skip_get(lex, c, kind);
+	case ARG_FRAME: return ck_cur_u64(c, &frame) && frame <= ck_cur_left(c);
+	default: return kind >= 1 && kind <= 8 && ck_cur_skip(c, kind);
+	}
+}
+
+static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
+		struct ck_diag *d)
+{
+	struct ck_cur c = ck_cur_make(in, len);
+
+	while (c.p < c.end) {
+		unsigned kind = args[*c.p++];
+
+		if (kind == ARG_NONE)
+			continue;
+		if (kind == ARG_GET1 && c.p < c.end) {
+			(void)fetch(lex, *c.p++); /* below 256: always fits */
+			continue;
+		}
+		if (kind == ARG_STOP) {
+			lex->end = (uint64_t)(c.p - in);
+			return 0;
+		}
+		if (!skip_arg(lex, &c, kind))
+			return bad(d, (uint64_t)(c.p - 1 - in),
+				   "unknown opcode, bad or missing argument");
+	}
+	return bad(d, len, "ends without STOP");
+}
+
+/* Shrinks the bitmap to its last word in use and counts its bits. */
+static int number_slots(struct ck_lex *lex)
+{
+	uint64_t count = 0;
+
+	while (lex->nwords && !lex->fetched[lex->nwords - 1])
+		lex->nwords--;
+	if (!lex->nwords)
+		return 0;
+	lex->before = malloc(lex->nwords * sizeof(*lex->before));
+	if (!lex->before)
+		return -ENOMEM;
+	for (size_t i = 0; i < lex->nwords; i++) {
+		lex->before[i] = (uint32_t)count;
+		count += (uint64_t)__builtin_popcountll(lex->fetched[i]);
+	}
+	if (count > UINT32_MAX)
+		return -EBADMSG;
+	lex->nfetched = (uint32_t)count;
+	return 0;
+}
+
+int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
+	       struct ck_diag *d)
+{
+	int rc;
+
+	*lex = (struct ck_lex){ 0 };
+	lex->nwords = ck_max(len, 1 << 16) / 64 + 1;
+	lex->bitmap_bytes = lex->nwords * sizeof(*lex->fetched);
+	lex->fetched = ck_pages_alloc(lex->bitmap_bytes);
+	if (!lex->fetched)
+		return ck_fail(d, ENOMEM, "pickle: out of memory");
+	rc = scan(lex, in, len, d);
+	if (rc == 0)
+		rc = number_slots(lex);
+	return rc;
+}
+
+void ck_lex_fini(struct ck_lex *lex)
+{
+	ck_pages_free(lex->fetched, lex->bitmap_bytes);
+	free(lex->before);
+	*lex = (struct ck_lex){ 0 };
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading the values of a pickle: each accessor answers whether the value is
+ * of the kind asked for, so that callers state what they expect and nothing
+ * else gets through.
+ */
+#include "pickle_internal.h"
+
+struct ck_str ck_pickle_global(const struct ck_pickle *p, const struct ck_pv *v)
+{
+	if (v->tag != CK_PV_GLOBAL)
+		return (struct ck_str){ "", 0 };
+	return p->globals[v->i].full;
+}
+
+bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
+		     const char *full_name)
+{
+	return v->tag == CK_PV_GLOBAL &&
+	       ck_str_is(p->globals[v->i].full, full_name);
+}
+
+bool ck_pv_str(const struct ck_pv *v, struct ck_str *out)
+{
+	if (v->tag != CK_PV_STR)
+		return false;
+	*out = (struct ck_str){ v->bytes, v->len };
+	return true;
+}
+
+bool ck_pv_int(const struct ck_pv *v, int64_t *out)
+{
+	if (v->tag != CK_PV_INT)
+		return false;
+	*out = v->i;
+	return true;
+}
+
+bool ck_pv_bool(const struct ck_pv *v, bool *out)
+{
+	if (v->tag != CK_PV_BOOL)
+		return false;
+	*out = v->i != 0;
+	return true;
+}
+
+bool ck_pv_is_sequence(const struct ck_pv *v)
+{
+	return v->tag == CK_PV_TUPLE || v->tag == CK_PV_LIST ||
+	       v->tag == CK_PV_INTS;
+}
+
+uint32_t ck_pv_count(const struct ck_pv *v)
+{
+	if (v->tag == CK_PV_INTS)
+		return v->len;
+	return ck_pv_is_sequence(v) ? v->list->count : 0;
+}
+
+struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i)
+{
+	if (v->tag == CK_PV_INTS)
+		return (struct ck_pv){ .tag = CK_PV_INT, .i = v->ints[i] };
+	return v->list->items[i];
+}
+
+bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out)
+{
+	size_t len = strlen(key);
+
+	if (dict->tag != CK_PV_DICT)
+		return false;
+	for (uint32_t i = 0; i + 1 < dict->list->count; i += 2) {
+		const struct ck_pv *k = &dict->list->items[i];
+
+		if (k->tag == CK_PV_STR && k->len == len &&
+		    memcmp(k->bytes, key, len) == 0) {
+			*out = dict->list->items[i + 1];
+			return true;
+		}
+	}
+	return false;
+}
+
+const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
+				  const struct ck_pv *v, const char *full_name)
+{
+	if ((v->tag != CK_PV_CALL && v->tag != CK_PV_NEW) ||
+	    !ck_pv_is_global(p, &v->call->callable, full_name))
+		return NULL;
+	return v->call;
+}
