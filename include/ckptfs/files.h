@@ -50,6 +50,7 @@ struct ck_file {
 			     * load from it may take a SIGBUS: only under
 			     * ck_sigbus_guard() or by the kernel (writev) */
 	uint64_t size;
+	uint32_t number;
 	struct ck_file_slot *slot; /* private to files.c */
 };
 
