@@ -26,18 +26,25 @@ struct ck_zip_record {
 };
 
 struct ck_zip {
-	struct ck_zip_record *records; /* owned */
+	struct ck_zip_record *records; /* owned; sorted by name */
 	uint32_t nrecords;
-	char *names; /* owned: the central directory */
+	struct ck_buf names;	    /* the records' names */
+	struct ck_zip_bytes *bytes; /* private: what was read of the source */
 };
 
-/* Reads and checks the directory and every local header. -EBADMSG for any
- * other dialect; errors of the source as they are. */
+/* Reads and checks the directory, every local header and every descriptor.
+ * src->ctx must outlive zip. -EBADMSG for any other dialect; errors of the
+ * source as they are. */
 CK_MUST_USE int ck_zip_read(const struct ck_zip_source *src, struct ck_zip *zip,
 			    struct ck_diag *d);
 void ck_zip_fini(struct ck_zip *zip);
 /* NULL if there is no record of this name. */
 const struct ck_zip_record *ck_zip_find(const struct ck_zip *zip,
 					struct ck_str name);
+/* Copies the data of a record, all of it: without a read if ck_zip_read()
+ * came by. Errors of the source. */
+CK_MUST_USE int ck_zip_load(const struct ck_zip *zip,
+			    const struct ck_zip_record *record, void *buf,
+			    struct ck_diag *d);
 
 #endif

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * zip: reads the directory of one torch.save archive. In it lie, without a
+ * gap from byte 0 on,
+ *
+ *   local header, name, extra; data; descriptor	for each record
+ *   entry, name, extra				the same, in the same order
+ *   end records					zip_end.c
+ *
+ * A zip says most things twice, and readers that believe different copies see
+ * different archives. So the copies must agree, and every byte must belong
+ * to one thing: then there is one way to read it. The directory is walked
+ * once; each entry's local header is checked before the next entry is looked
+ * at, so that a bad archive is refused at its first bad record.
+ *
+ * Source: miniz's writer as PyTorch 1.13 to 2.15 configures it; records are
+ * never deflated, and data that follow their header's zeros have a
+ * descriptor.
+ */
+#include "zip_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+enum {
+	LOCAL_SIG = 0x04034b50,
+	ENTRY_SIG = 0x02014b50,
+	DESCRIPTOR_SIG = 0x08074b50,
+
+	LOCAL_LEN = 30,
+	DESCRIPTOR_LEN = 16,
+	DESCRIPTOR64_LEN = 24,
+
+	FLAG_DESCRIPTOR = 1 << 3,
+	FLAG_UTF8 = 1 << 11,
+
+	EXTRA_ZIP64 = 0x0001,
+	EXTRA_PADDING = 0x4246, /* "FB" */
+};
+
+/* --- records --------------------------------------------------------------- */
+
+/* What header and entry of a record both say. */
+struct fields {
+	uint16_t flags, method;
+	uint32_t crc, packed, len;
+	uint16_t name_len, extra_len;
+};
+
+struct record {
+	struct fields f; /* of its entry */
+	struct ck_str name;
+	uint64_t header; /* of its local header */
+	uint64_t len;
+	uint64_t data; /* set by local_check() */
+	bool zip64;    /* its descriptor has 64-bit sizes */
+};
+
+/* From the flags on: a run of fields that both structures share. */
+static bool fields_take(struct ck_cur *c, struct fields *f)
+{
+	return ck_cur_u16(c, &f->flags) && ck_cur_u16(c, &f->method) &&
+	       ck_cur_skip(c, 4) && ck_cur_u32(c, &f->crc) &&
+	       ck_cur_u32(c, &f->packed) && ck_cur_u32(c, &f->len) &&
+	       ck_cur_u16(c, &f->name_len) && ck_cur_u16(c, &f->extra_len);
+}
+
+/* Finds the zip64 block among extras; only padding may be beside it. */
+static bool extra_parse(struct ck_str extra, bool padding, struct ck_cur *zip64)
+{
+	struct ck_cur c = ck_cur_make(extra.p, extra.len);
+	struct ck_str block;
+	bool found = false;
+	uint16_t id, len;
+
+	*zip64 = ck_cur_make(extra.p, 0);
+	while (ck_cur_left(&c)) {
+		if (!ck_cur_u16(&c, &id) || !ck_cur_u16(&c, &len) ||
+		    !ck_cur_bytes(&c, len, &block))
+			return false;
+		if (id == EXTRA_PADDING && padding)
+			continue;
+		if (id != EXTRA_ZIP64 || found)
+			return false;
+		*zip64 = ck_cur_make(block.p, block.len);
+		found = true;
+	}
+	return true;
+}
+
+/* A saturated field has its value in the zip64 block. */
+static bool widen(struct ck_cur *zip64, uint32_t narrow, uint64_t *wide)
+{
+	*wide = narrow;
+	return narrow != CK_ZIP_SATURATED || ck_cur_u64(zip64, wide);
+}
+
+/* Sizes, position and extra of an entry; c is behind its shared fields. */
+static bool entry_rest(struct ck_cur *c, struct record *r)
+{
+	struct ck_str extra;
+	struct ck_cur zip64;
+	uint16_t comment, disk;
+	uint32_t header;
+	uint64_t packed;
+
+	return ck_cur_u16(c, &comment) && comment == 0 &&
+	       ck_cur_u16(c, &disk) && disk == 0 && ck_cur_skip(c, 6) &&
+	       ck_cur_u32(c, &header) &&
+	       ck_cur_bytes(c, r->f.name_len, &r->name) &&
+	       ck_cur_bytes(c, r->f.extra_len, &extra) &&
+	       extra_parse(extra, false, &zip64) &&
+	       widen(&zip64, r->f.len, &r->len) &&
+	       widen(&zip64, r->f.packed, &packed) &&
+	       widen(&zip64, header, &r->header) && ck_cur_left(&zip64) == 0 &&
+	       packed == r->len;
+}
+
+static bool stored_plainly(const struct fields *f)
+{
+	return f->method == 0 && !(f->flags & ~(FLAG_DESCRIPTOR | FLAG_UTF8));
+}
+
+/* The entry at *dirpos, which moves behind it. */
+static int entry_parse(struct ck_zip_bytes *b, uint64_t *dirpos,
+		       struct record *r, struct ck_diag *d)
+{
+	uint32_t sig = 0;
+	struct ck_cur c;
+	size_t len;
+	int rc = ck_zip_fetch(b, &b->dir, *dirpos, CK_ZIP_ENTRY_LEN, &c, d);
+
+	if (rc < 0)
+		return rc;
+	if (!ck_cur_u32(&c, &sig) || sig != ENTRY_SIG || !ck_cur_skip(&c, 4) ||
+	    !fields_take(&c, &r->f) || !stored_plainly(&r->f))
+		return ck_fail(d, EBADMSG,
+			       "zip entry at %" PRIu64
+			       " is malformed, compressed or encrypted",
+			       *dirpos);
+	len = CK_ZIP_ENTRY_LEN + (size_t)r->f.name_len + r->f.extra_len;
+	rc = ck_zip_fetch(b, &b->dir, *dirpos, len, &c, d);
+	if (rc < 0)
+		return rc;
+	if (!ck_cur_skip(&c, CK_ZIP_ENTRY_LEN - 14) || !entry_rest(&c, r))
+		return ck_fail(d, EBADMSG, "malformed zip entry at %" PRIu64,
+			       *dirpos);
+	*dirpos += len;
+	return 0;
+}
+
+/* Do the sizes of a local header fit its entry's? With a descriptor they are
+ * 0, but torch writes the zip64 block where the true ones need it. */
+static bool local_sizes_agree(const struct record *r, const struct fields *f,
+			      struct ck_cur zip64)
+{
+	bool later = f->flags & FLAG_DESCRIPTOR;
+	uint64_t len = 0, packed = 0, header = r->header;
+
+	if (later && (f->crc || f->packed || f->len))
+		return false;
+	if (later && r->len >= CK_ZIP_SATURATED &&
+	    (!ck_cur_u64(&zip64, &len) || !ck_cur_u64(&zip64, &packed) ||
+	     len != r->len || packed != 0))
+		return false;
+	if (!later && (!widen(&zip64, f->len, &len) ||
+		       !widen(&zip64, f->packed, &packed) || len != r->len ||
+		       packed != r->len || f->crc != r->f.crc))
+		return false;
+	if (r->header >= CK_ZIP_SATURATED && ck_cur_left(&zip64))
+		return ck_cur_u64(&zip64, &header) && header == r->header &&
+		       ck_cur_left(&zip64) == 0;
+	return ck_cur_left(&zip64) == 0;
+}
+
+static bool local_agrees(struct ck_cur *c, struct record *r)
+{
+	struct ck_str name, extra;
+	struct ck_cur zip64;
+	struct fields f;
+	uint32_t sig;
+
+	if (!ck_cur_u32(c, &sig) || sig != LOCAL_SIG || !ck_cur_skip(c, 2) ||
+	    !fields_take(c, &f) || f.flags != r->f.flags || f.method != 0)
+		return false;
+	if (!ck_cur_bytes(c, f.name_len, &name) || !ck_str_eq(name, r->name) ||
+	    !ck_cur_bytes(c, f.extra_len, &extra) ||
+	    !extra_parse(extra, true, &zip64))
+		return false;
+	r->zip64 = ck_cur_left(&zip64) != 0;
+	return local_sizes_agree(r, &f, zip64);
+}
+
+/* Length of the local header of a record: its extra may be longer than the
+ * entry's, nothing else. */
+static int local_measure(struct ck_zip_bytes *b, const struct record *r,
+			 size_t *len, struct ck_diag *d)
+{
+	uint16_t name_len = 0, extra_len = 0;
+	struct ck_cur c;
+	int rc = ck_zip_fetch(b, &b->local, r->header, LOCAL_LEN, &c, d);
+
+	if (rc < 0)
+		return rc;
+	if (!ck_cur_skip(&c, LOCAL_LEN - 4) || !ck_cur_u16(&c, &name_len) ||
+	    !ck_cur_u16(&c, &extra_len))
+		return ck_fail(d, EBADMSG, "local header is short");
+	*len = LOCAL_LEN + (size_t)name_len + extra_len;
+	return 0;
+}
+
+static int local_check(struct ck_zip_bytes *b, struct record *r,
+		       struct ck_diag *d)
+{
+	struct ck_cur c;
+	size_t len = 0;
+	int rc = local_measure(b, r, &len, d);
+
+	if (rc < 0)
+		return rc;
+	rc = ck_zip_fetch(b, &b->local, r->header, len, &c, d);
+	if (rc < 0)
+		return rc;
+	if (!local_agrees(&c, r))
+		return ck_fail(d, EBADMSG,
+			       "local header at %" PRIu64
+			       " is not that of record %s",
+			       r->header, ck_show(r->name));
+	r->data = r->header + len;
+	return 0;
+}
+
+static bool descriptor_agrees(struct ck_cur *c, const struct record *r)
+{
+	uint32_t sig, crc, low;
+	uint64_t len[2];
+
+	if (!ck_cur_u32(c, &sig) || sig != DESCRIPTOR_SIG ||
+	    !ck_cur_u32(c, &crc) || crc != r->f.crc)
+		return false;
+	for (int i = 0; i < 2; i++) {
+		if (r->zip64 && !ck_cur_u64(c, &len[i]))
+			return false;
+		if (!r->zip64) {
+			if (!ck_cur_u32(c, &low))
+				return false;
+			len[i] = low;
+		}
+	}
+	return len[0] == r->len && len[1] == r->len;
+}
+
+/* Checks that the data of a record, and its descriptor, end before `limit`,
+ * and where. */
+static int data_check(struct ck_zip_bytes *b, const struct record *r,
+		      uint64_t limit, uint64_t *end, struct ck_diag *d)
+{
+	size_t len = r->zip64 ? DESCRIPTOR64_LEN : DESCRIPTOR_LEN;
+	struct ck_cur c;
+	int rc;
+
+	if (!(r->f.flags & FLAG_DESCRIPTOR))
+		len = 0;
+	if (!ck_add(end, r->data, r->len) || !ck_add(end, *end, len) ||
+	    *end > limit)
+		return ck_fail(d, EBADMSG,
+			       "record %s of %" PRIu64 " bytes at %" PRIu64
+			       " reaches past %" PRIu64,
+			       ck_show(r->name), r->len, r->data, limit);
+	if (len == 0)
+		return 0;
+	rc = ck_zip_fetch(b, &b->local, *end - len, len, &c, d);
+	if (rc < 0)
+		return rc;
+	if (!descriptor_agrees(&c, r))
+		return ck_fail(d, EBADMSG,
+			       "descriptor at %" PRIu64
+			       " is not that of record %s",
+			       *end - len, ck_show(r->name));
+	return 0;
+}
+
+/* --- names ----------------------------------------------------------------- */
+
+static int lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (uint8_t)c;
+}
+
+/* Order in which names that differ by case only are equal: torch looks
+ * records up without regard to it. */
+static int name_cmp(struct ck_str a, struct ck_str b)
+{
+	for (size_t i = 0; i < a.len && i < b.len; i++) {
+		if (lower(a.p[i]) != lower(b.p[i]))
+			return lower(a.p[i]) < lower(b.p[i]) ? -1 : 1;
+	}
+	return (a.len > b.len) - (a.len < b.len);
+}
+
+static int record_cmp(const void *a, const void *b)
+{
+	const struct ck_zip_record *x = a, *y = b;
+
+	return name_cmp(x->name, y->name);
+}
+
+/* Cuts the first component off. */
+static bool name_split(struct ck_str name, struct ck_str *prefix,
+		       struct ck_str *rest)
+{
+	const char *slash = NULL;
+
+	if (name.len)
+		slash = memchr(name.p, '/', name.len);
+	if (!slash)
+		return false;
+	*prefix = (struct ck_str){ name.p, (size_t)(slash - name.p) };
+	*rest = (struct ck_str){ slash + 1, name.len - prefix->len - 1 };
+	return true;
+}
+
+/* Could another reader take it for the same file under another name? */
+static bool name_is_normal(struct ck_str name)
+{
+	size_t begin = 0;
+
+	for (size_t i = 0; i <= name.len; i++) {
+		struct ck_str part = { name.p + begin, i - begin };
+
+		if (i < name.len && (name.p[i] == '\\' || name.p[i] == '\0'))
+			return false;
+		if (i < name.len && name.p[i] != '/')
+			continue;
+		if (part.len == 0 || ck_str_is(part, ".") ||
+		    ck_str_is(part, ".."))
+			return false;
+		begin = i + 1;
+	}
+	return true;
+}
+
+/* --- the walk -------------------------------------------------------------- */
+
+struct walk {
+	struct ck_zip *zip;
+	size_t cap;    /* of zip->records */
+	size_t prefix; /* its length; zip->names begins with it */
+};
+
+static int walk_room(struct walk *w, struct ck_diag *d)
+{
+	size_t cap = w->cap ? w->cap * 2 : 8;
+	struct ck_zip_record *records;
+
+	if (w->zip->nrecords < w->cap)
+		return 0;
+	records = realloc(w->zip->records, cap * sizeof(*records));
+	if (!records)
+		return ck_fail(d, ENOMEM, "out of memory");
+	w->zip->records = records;
+	w->cap = cap;
+	return 0;
+}
+
+static int walk_add(struct walk *w, const struct record *r, struct ck_diag *d)
+{
+	struct ck_buf *names = &w->zip->names;
+	struct ck_str prefix, name;
+	int rc;
+
+	if (!name_split(r->name, &prefix, &name) || !name_is_normal(name))
+		return ck_fail(d, EBADMSG, "unexpected record name %s",
+			       ck_show(r->name));
+	if (w->zip->nrecords == 0) {
+		ck_buf_str(names, prefix);
+		w->prefix = prefix.len;
+	}
+	ck_buf_str(names, name);
+	if (names->err < 0)
+		return ck_fail(d, -names->err, "out of memory");
+	if (!ck_str_eq(prefix, (struct ck_str){ names->data, w->prefix }))
+		return ck_fail(d, EBADMSG,
+			       "record %s is not in the archive's directory",
+			       ck_show(r->name));
+	rc = walk_room(w, d);
+	if (rc < 0)
+		return rc;
+	w->zip->records[w->zip->nrecords++] = (struct ck_zip_record){
+		.name.len = name.len,
+		.ipos = r->data,
+		.len = r->len,
+		.crc = r->f.crc,
+	};
+	return 0;
+}
+
+static int walk_all(struct walk *w, const struct ck_zip_ends *e,
+		    struct ck_diag *d)
+{
+	struct ck_zip_bytes *b = w->zip->bytes;
+	uint64_t dirpos = e->dir, next = 0;
+	struct record r;
+
+	for (uint64_t i = 0; i < e->count; i++) {
+		int rc = entry_parse(b, &dirpos, &r, d);
+
+		if (rc < 0)
+			return rc;
+		if (r.header != next)
+			return ck_fail(d, EBADMSG,
+				       "record %s begins at %" PRIu64
+				       ", expected at %" PRIu64,
+				       ck_show(r.name), r.header, next);
+		rc = local_check(b, &r, d);
+		if (rc < 0)
+			return rc;
+		rc = data_check(b, &r, e->dir, &next, d);
+		if (rc < 0)
+			return rc;
+		rc = walk_add(w, &r, d);
+		if (rc < 0)
+			return rc;
+	}
+	if (next != e->dir || dirpos != e->dir + e->dir_len)
+		return ck_fail(d, EBADMSG,
+			       "bytes that belong to no record at %" PRIu64,
+			       next != e->dir ? next : dirpos);
+	return 0;
+}
+
+/* The buffer of names does not move any more. */
+static int names_settle(struct walk *w, struct ck_diag *d)
+{
+	struct ck_zip *zip = w->zip;
+	const char *p = zip->names.data + w->prefix;
+
+	for (uint32_t i = 0; i < zip->nrecords; i++) {
+		zip->records[i].name.p = p;
+		p += zip->records[i].name.len;
+	}
+	qsort(zip->records, zip->nrecords, sizeof(*zip->records), record_cmp);
+	for (uint32_t i = 1; i < zip->nrecords; i++) {
+		if (record_cmp(&zip->records[i - 1], &zip->records[i]) == 0)
+			return ck_fail(d, EBADMSG, "two records %s",
+				       ck_show(zip->records[i].name));
+	}
+	return 0;
+}
+
+static int zip_read(struct ck_zip *zip, struct ck_diag *d)
+{
+	struct ck_zip_bytes *b = zip->bytes;
+	struct walk w = { .zip = zip };
+	struct ck_zip_ends e = { 0 };
+	int rc = ck_zip_ends_read(b, &e, d);
+
+	if (rc < 0)
+		return rc;
+	rc = walk_all(&w, &e, d);
+	if (rc < 0)
+		return rc;
+	return names_settle(&w, d);
+}
+
+int ck_zip_read(const struct ck_zip_source *src, struct ck_zip *zip,
+		struct ck_diag *d)
+{
+	int rc;
+
+	*zip = (struct ck_zip){ .bytes = calloc(1, sizeof(*zip->bytes)) };
+	if (!zip->bytes)
+		return ck_fail(d, ENOMEM, "out of memory");
+	zip->bytes->src = *src;
+	rc = zip_read(zip, d);
+	if (rc < 0)
+		ck_zip_fini(zip);
+	return rc;
+}
+
+void ck_zip_fini(struct ck_zip *zip)
+{
+	free(zip->records);
+	ck_buf_fini(&zip->names);
+	ck_zip_bytes_free(zip->bytes);
+	*zip = (struct ck_zip){ 0 };
+}
+
+const struct ck_zip_record *ck_zip_find(const struct ck_zip *zip,
+					struct ck_str name)
+{
+	struct ck_zip_record key = { .name = name };
+	const struct ck_zip_record *r;
+
+	if (!zip->nrecords)
+		return NULL;
+	r = bsearch(&key, zip->records, zip->nrecords, sizeof(key), record_cmp);
+	return r && ck_str_eq(r->name, name) ? r : NULL;
+}
+
+int ck_zip_load(const struct ck_zip *zip, const struct ck_zip_record *record,
+		void *buf, struct ck_diag *d)
+{
+	size_t len = (size_t)record->len;
+	const uint8_t *p = ck_zip_peek(zip->bytes, record->ipos, len);
+
+	if (!p)
+		return ck_zip_bytes_read(zip->bytes, buf, len, record->ipos, d);
+	if (len)
+		memcpy(buf, p, len);
+	return 0;
+}

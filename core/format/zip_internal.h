@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of the zip reader share: zip_end.c (bytes and end records),
+ * zip.c (records).
+ */
+#ifndef CK_FORMAT_ZIP_INTERNAL_H
+#define CK_FORMAT_ZIP_INTERNAL_H
+
+#include "zip.h"
+
+#define CK_ZIP_SATURATED UINT32_MAX /* of a 32-bit field: see the zip64 extra */
+
+enum { CK_ZIP_ENTRY_LEN = 46 };
+
+/* --- bytes ----------------------------------------------------------------- */
+
+struct ck_zip_window {
+	uint8_t *bytes; /* owned */
+	size_t len, cap;
+	uint64_t ipos;
+};
+
+struct ck_zip_bytes {
+	struct ck_zip_source src;
+	struct ck_zip_window front, tail; /* the item's edges: kept */
+	struct ck_zip_window dir, local;  /* slide forward */
+};
+
+void ck_zip_bytes_free(struct ck_zip_bytes *b);
+CK_MUST_USE int ck_zip_bytes_read(const struct ck_zip_bytes *b, void *buf,
+				  size_t len, uint64_t ipos, struct ck_diag *d);
+/* [ipos, ipos + len) if the edges have it, else NULL. */
+const uint8_t *ck_zip_peek(const struct ck_zip_bytes *b, uint64_t ipos,
+			   size_t len);
+/* A cursor over [ipos, ipos + len): in an edge, or in w, which is moved there
+ * if it must. Good until w moves again. Nobody asks for more than a header
+ * with a name and an extra of 64 KiB each. -EBADMSG past the item's end. */
+CK_MUST_USE int ck_zip_fetch(struct ck_zip_bytes *b, struct ck_zip_window *w,
+			     uint64_t ipos, size_t len, struct ck_cur *out,
+			     struct ck_diag *d);
+
+/* --- end records ----------------------------------------------------------- */
+
+struct ck_zip_ends {
+	uint64_t disks; /* every field that is 0 on a single disk, or-ed */
+	uint64_t count, count_here;
+	uint64_t dir, dir_len; /* central directory */
+	uint16_t comment;
+};
+
+/* Reads the edges and the end records. The directory is inside the item,
+ * ends where the end records begin, and has room for count entries. */
+CK_MUST_USE int ck_zip_ends_read(struct ck_zip_bytes *b, struct ck_zip_ends *e,
+				 struct ck_diag *d);
+
+#endif
