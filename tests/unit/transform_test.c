@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stream transforms of items: what is undone, what is refused, and that the
+ * output stays within its limit.
+ */
+#include "item.h"
+#include "tap.h"
+
+#include <zstd.h>
+
+/* zstandard's stream writer: one frame that does not say its size. */
+static const uint8_t hello[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 0x29,
+				 0x00, 0x00, 'h',  'e',	 'l',  'l',  'o' };
+
+static struct ck_str bytes_of(const void *p, size_t len)
+{
+	return (struct ck_str){ p, len };
+}
+
+static int undo(const char *descriptors, struct ck_str in, uint64_t limit,
+		struct ck_str want)
+{
+	ck_auto_free void *out = NULL;
+	size_t len = 0;
+	int rc = ck_transform_undo(ck_str_from(descriptors), in, limit, &out,
+				   &len, NULL);
+
+	if (rc == 0)
+		eq_mem(out, len, want.p, want.len);
+	else
+		ok(!out);
+	return rc;
+}
+
+/* A frame of len times the byte 'x'. */
+static struct ck_buf frame_make(size_t len, int level)
+{
+	size_t bound = ZSTD_compressBound(len);
+	char *text = malloc(len + 1), *packed = malloc(bound);
+	struct ck_buf b = { 0 };
+
+	memset(text, 'x', len);
+	ck_buf_add(&b, packed, ZSTD_compress(packed, bound, text, len, level));
+	free(text);
+	free(packed);
+	return b;
+}
+
+static void test_names(void)
+{
+	struct ck_str in = bytes_of(hello, sizeof(hello));
+	struct ck_str want = CK_STR("hello");
+	static const char *const bad[] = {
+		"",
+		"zstd",
+		"stream.zstd",
+		"stream.zstd/",
+		"stream.zstd/2",
+		"stream.zstd/0",
+		"stream.zstd/10",
+		"stream.zstd@here/1",
+		"STREAM.ZSTD/1",
+		"stream.aes/1",
+		",stream.zstd/1",
+		"stream.zstd/1,",
+		"stream.zstd/1,stream.aes/1",
+	};
+
+	eq_err(undo("stream.zstd/1", in, 100, want), 0);
+	eq_err(undo("stream.zstd/1.7", in, 100, want), 0);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(bad); i++)
+		tap_eq_i64(undo(bad[i], in, 100, want), -EBADMSG, __FILE__,
+			   __LINE__, bad[i]);
+}
+
+static void test_unknown_is_named(void)
+{
+	struct ck_diag d = { 0 };
+	void *out;
+	size_t len;
+
+	eq_err(ck_transform_undo(CK_STR("stream.a\nes@x/3"), CK_STR(""), 1,
+				 &out, &len, &d),
+	       -EBADMSG);
+	eq_text(d.text, "unknown stream transform stream.a%0Aes@x/3");
+}
+
+static void test_frames(void)
+{
+	struct ck_buf b = { 0 };
+	static const char skippable[] = "\x50\x2a\x4d\x18\x02\0\0\0ab";
+
+	ck_buf_add(&b, hello, sizeof(hello));
+	ck_buf_add(&b, skippable, sizeof(skippable) - 1);
+	ck_buf_add(&b, hello, sizeof(hello));
+	eq_err(undo("stream.zstd/1", bytes_of(b.data, b.len), 10,
+		    CK_STR("hellohello")),
+	       0);
+	eq_err(undo("stream.zstd/1", bytes_of(b.data, b.len), 9, CK_STR("")),
+	       -EBADMSG);
+	ck_buf_text(&b, "junk");
+	eq_err(undo("stream.zstd/1", bytes_of(b.data, b.len), 100, CK_STR("")),
+	       -EBADMSG);
+	ck_buf_fini(&b);
+}
+
+static void test_twice(void)
+{
+	char packed[100];
+	size_t len = ZSTD_compress(packed, sizeof(packed), hello, sizeof(hello),
+				   3);
+
+	eq_err(undo("stream.zstd/1,stream.zstd/1", bytes_of(packed, len), 100,
+		    CK_STR("hello")),
+	       0);
+	eq_err(undo("stream.zstd/1,stream.zstd/1,stream.zstd/1",
+		    bytes_of(packed, len), 100, CK_STR("")),
+	       -EBADMSG);
+}
+
+static void test_every_truncation_is_refused(void)
+{
+	struct ck_buf b = frame_make(300000, 3);
+	unsigned accepted = 0;
+
+	for (size_t len = 0; len < b.len; len++) {
+		ck_auto_free void *out = NULL;
+		size_t got;
+
+		if (ck_transform_undo(CK_STR("stream.zstd/1"),
+				      bytes_of(b.data, len), 1 << 20, &out,
+				      &got, NULL) != -EBADMSG)
+			accepted++;
+	}
+	eq_u64(accepted, 0);
+	ck_buf_fini(&b);
+}
+
+/* Sizes around the limit and around the steps of the output. */
+static void test_limit(void)
+{
+	static const size_t lens[] = { 0,      1,      65535, 65536,
+				       131072, 131073, 500000 };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(lens); i++) {
+		struct ck_buf b = frame_make(lens[i], 1);
+		struct ck_str in = bytes_of(b.data, b.len);
+		char *want = malloc(lens[i] + 1);
+
+		memset(want, 'x', lens[i]);
+		eq_err(undo("stream.zstd/1", in, lens[i],
+			    bytes_of(want, lens[i])),
+		       0);
+		eq_err(undo("stream.zstd/1", in, UINT64_MAX,
+			    bytes_of(want, lens[i])),
+		       0);
+		if (lens[i])
+			eq_err(undo("stream.zstd/1", in, lens[i] - 1,
+				    CK_STR("")),
+			       -EBADMSG);
+		free(want);
+		ck_buf_fini(&b);
+	}
+}
+
+int main(void)
+{
+	test_names();
+	test_unknown_is_named();
+	test_frames();
+	test_twice();
+	test_every_truncation_is_refused();
+	test_limit();
+	return tap_done();
+}
