@@ -32,8 +32,9 @@ void ck_diag_prefix(struct ck_diag *d, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(prefix, sizeof(prefix) - 2, fmt, args);
 	va_end(args);
-	strcat(prefix, ": ");
 	len = strlen(prefix);
+	memcpy(prefix + len, ": ", 3);
+	len += 2;
 	d->text[sizeof(d->text) - 1 - len] = '\0';
 	memmove(d->text + len, d->text, strlen(d->text) + 1);
 	memcpy(d->text, prefix, len);

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Adds up test results and shows failures in full, and nothing else.
+
+    tally.py [--strict SUITE]... NAME=FILE...
+
+FILE is a meson testlog.json (ends in .json) or the TAP output of one program;
+NAME says in failures where it ran. A program counts one for each of its TAP
+lines; one that printed none, or that ended badly without saying which line is
+to blame, counts one. In a --strict suite a skip is a failure. The last line is
+"N passed, N failed, N skipped".
+"""
+
+import json
+import re
+import sys
+
+TAP = re.compile(r'^(not )?ok\b(.*)$')
+SKIP = re.compile(r'#\s*SKIP\b\s*(.*)', re.I)
+PLAN = re.compile(r'^1\.\.(\d+)\s*(?:#\s*SKIP\b\s*(.*))?$', re.I)
+
+
+class Tally:
+    def __init__(self, strict):
+        self.strict = strict
+        self.passed = self.failed = self.skipped = 0
+
+    def skip(self, where, suites, why):
+        if self.strict & suites:
+            self.failed += 1
+            print(f'FAILED {where}: skipped, which is not allowed here: {why}')
+        else:
+            self.skipped += 1
+            print(f'skipped {where}: {why or "no reason given"}')
+
+    def tap(self, where, suites, text, good):
+        """One program that printed TAP and ended well or not."""
+        results = failed = skipped = 0
+        plan = why = None
+        for line in text.split('\n'):
+            m = TAP.match(line)
+            if m:
+                results += 1
+                skip = SKIP.search(m.group(2))
+                if skip:
+                    skipped += 1
+                    what = m.group(2).split('#')[0].strip()
+                    self.skip(f'{where}: {what}', suites, skip.group(1))
+                elif m.group(1):
+                    failed += 1
+            m = PLAN.match(line)
+            if m:
+                plan, why = int(m.group(1)), m.group(2)
+        if plan == 0 and why is not None and not results and good:
+            self.skip(where, suites, why)
+            return
+        self.passed += results - failed - skipped
+        if not failed and (not good or plan != results):
+            failed = 1
+        self.failed += failed
+        if failed:
+            print(f'FAILED {where}')
+            print(shown(text))
+
+    def meson(self, name, path):
+        with open(path) as f:
+            for line in f:
+                self.meson_test(name, json.loads(line))
+
+    def meson_test(self, name, test):
+        """Meson's name of a test is "project:suite+suite / test"."""
+        suites, _, short = test['name'].rpartition(' / ')
+        where = f'{name}/{short}'
+        suites = set(suites.split(':')[-1].split('+'))
+        text = test.get('stdout', '')
+        good = test['result'] in ('OK', 'SKIP')
+        if not good:
+            text += test.get('stderr', '')
+        if any(TAP.match(l) or PLAN.match(l) for l in text.split('\n')):
+            self.tap(where, suites, text, good)
+        elif test['result'] == 'SKIP':
+            self.skip(where, suites, text.strip())
+        elif good:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print(f'FAILED {where}: {test["result"]}')
+            print(shown(text))
+
+
+def shown(text):
+    """All that is not a passed check, from both ends if it is long."""
+    lines = [l for l in text.rstrip().split('\n') if not l.startswith('ok ')]
+    if len(lines) > 200:
+        lines[150:-50] = [f'... {len(lines) - 200} lines left out ...']
+    return '\n'.join('    ' + l for l in lines)
+
+
+def main(args):
+    strict = set()
+    while args and args[0] == '--strict':
+        strict.add(args[1])
+        args = args[2:]
+    tally = Tally(strict)
+    for arg in args:
+        name, path = arg.split('=', 1)
+        if path.endswith('.json'):
+            tally.meson(name, path)
+            continue
+        with open(path, errors='replace') as f:
+            tally.tap(name, {name}, f.read(), True)
+    print(f'{tally.passed} passed, {tally.failed} failed, '
+          f'{tally.skipped} skipped')
+    return 1 if tally.failed or not tally.passed else 0
+
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tally.py counts right, and fails where a careless sum would pass."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+count = failed = 0
+
+
+def meson(result, stdout, suite='lint+unit'):
+    return json.dumps({'name': f'ckptfs:{suite} / t', 'result': result,
+                       'stdout': stdout, 'stderr': ''})
+
+
+def expect(what, last, *tests, args=()):
+    global count, failed
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'log.json')
+        with open(path, 'w') as f:
+            f.write('\n'.join(tests))
+        out = subprocess.run(
+            [sys.executable, os.path.join(HERE, 'tally.py'), *args,
+             'x=' + path], capture_output=True, text=True)
+    bad = ' 0 failed' not in last or last.startswith('0 passed')
+    good = (out.stdout.rstrip().split('\n')[-1] == last
+            and (out.returncode != 0) == bad)
+    count += 1
+    failed += not good
+    print(f'{"" if good else "not "}ok {count} - {what}')
+    if not good:
+        print(f'# exit {out.returncode}: {out.stdout!r}, want {last!r}')
+
+
+expect('TAP lines are counted', '2 passed, 1 failed, 0 skipped',
+       meson('FAIL', 'ok 1\nnot ok 2 - x\nok 3\n1..3\n'))
+expect('a plain program counts one', '1 passed, 0 failed, 0 skipped',
+       meson('OK', 'hello\n'))
+expect('a crash after good lines is a failure',
+       '1 passed, 1 failed, 0 skipped', meson('ERROR', 'ok 1\n'))
+expect('a missing plan is a failure', '1 passed, 1 failed, 0 skipped',
+       meson('OK', 'ok 1\n'))
+expect('a time-out without output is a failure',
+       '0 passed, 1 failed, 0 skipped', meson('TIMEOUT', ''))
+expect('skips are counted', '1 passed, 0 failed, 2 skipped',
+       meson('OK', 'ok 1\nok 2 # SKIP no x\n1..2\n'),
+       meson('SKIP', '1..0 # SKIP no y\n'))
+expect('a skip in a strict suite is a failure',
+       '1 passed, 1 failed, 1 skipped', meson('OK', 'ok 1\n1..1\n'),
+       meson('SKIP', '1..0 # SKIP no y\n', 'torch'),
+       meson('SKIP', '1..0 # SKIP no z\n', 'unit'), args=('--strict', 'torch'))
+expect('nothing run is a failure', '0 passed, 0 failed, 0 skipped')
+print(f'1..{count}')
+sys.exit(failed > 0)

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+"""The checks of tests/lint/run.
+
+A check is a function of a Tree and yields findings, "path:line: what". It
+has a canary: a small file with the fault that it must find. The driver
+plants canaries in a copy of the tree, so a check may look at other files too.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
+SPDX = 'SPDX-License-Identifier: MIT'
+
+
+class Skip(Exception):
+    """The check cannot be made here; says why."""
+
+
+class Tree:
+    def __init__(self, root, paths):
+        self.root = root
+        self.paths = paths
+
+    def full(self, path):
+        return os.path.join(self.root, path)
+
+    def bytes(self, path):
+        with open(self.full(path), 'rb') as f:
+            return f.read()
+
+    def text(self, path):
+        return self.bytes(path).decode('utf-8', 'replace')
+
+    def ending(self, *suffixes):
+        return [p for p in self.paths if p.endswith(suffixes)]
+
+    def code(self):
+        """C files of the program, not of its tests."""
+        return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
+
+
+CHECKS = []
+
+
+def check(name, path, canary):
+    """Declares a check and the file, with its content, that it must find."""
+    def declare(function):
+        CHECKS.append((name, function, path, canary))
+        return function
+    return declare
+
+
+def lines_of(text):
+    return enumerate(text.split('\n'), 1)
+
+
+def blank(match):
+    """Keeps the line numbers right."""
+    return re.sub(r'[^\n]', ' ', match.group(0))
+
+
+def without_comments(text):
+    """Comments and the inside of string literals become blanks. `//` stays,
+    so that it can be found."""
+    return re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+                  blank, text, flags=re.S)
+
+
+# --- form ------------------------------------------------------------------
+
+def clang_format():
+    for name in ('clang-format-14', 'clang-format'):
+        if shutil.which(name):
+            out = subprocess.run([name, '--version'], capture_output=True,
+                                 text=True, check=True).stdout
+            if 'version 14.' in out:
+                return name
+    raise Skip('clang-format 14 is not installed; other versions differ')
+
+
+@check('format', 'core/base/canary.c', f'/* {SPDX} */\nint  a ;\n')
+def check_format(tree):
+    tool = clang_format()
+    files = tree.ending('.c', '.h')
+    out = subprocess.run([tool, '--dry-run', '--ferror-limit=1', *files],
+                         cwd=tree.root, capture_output=True, text=True)
+    for line in out.stderr.split('\n'):
+        if 'clang-format-violations' in line:
+            where = line.split(': ', 1)[0]
+            yield f'{where}: not as {tool} -i leaves it'
+
+
+@check('licence', 'core/base/canary.c', 'int a;\n')
+def check_licence(tree):
+    for path in tree.paths:
+        head = tree.text(path)[:200].split('\n')
+        if path.endswith(('.c', '.h')):
+            if head[0] != f'/* {SPDX} */':
+                yield f'{path}:1: the first line must be /* {SPDX} */'
+        elif path.endswith(('.py', '.sh')) or head[0].startswith('#!'):
+            if f'# {SPDX}' not in head[:3]:
+                yield f'{path}:1: no line # {SPDX}'
+
+
+@check('function length', 'core/base/canary.c',
+       'int a(void)\n{\n' + '\t;\n' * 79 + '}\n')
+def check_function_length(tree):
+    """clang-format puts the braces of functions, and of nothing else, alone
+    into column 0."""
+    for path in tree.ending('.c', '.h'):
+        begin = None
+        for number, line in lines_of(tree.text(path)):
+            if line == '{':
+                begin = number
+            elif line == '}' and begin is not None:
+                if number - begin + 1 > 80:
+                    yield (f'{path}:{begin}: a function of '
+                           f'{number - begin + 1} lines, at most 80')
+                begin = None
+
+
+@check('file length', 'core/base/canary.h', '\n' * 301)
+def check_file_length(tree):
+    for path in tree.ending('.c', '.h', '.py', '.sh'):
+        most = 300 if path.endswith('.h') else 600
+        lines = tree.bytes(path).count(b'\n')
+        if lines > most:
+            yield f'{path}:{lines}: {lines} lines, at most {most}'
+
+
+# --- structure ---------------------------------------------------------------
+
+def layer_table():
+    modules, uses, only = {}, {}, {}
+    with open(os.path.join(HERE, 'layers.txt')) as f:
+        for line in f:
+            words = line.split('#')[0].split()
+            if words:
+                table = {'module': modules, 'uses': uses, 'only': only}
+                table[words[0]][words[1]] = words[2:]
+    return modules, uses, only
+
+
+def module_of(path, modules):
+    for name, places in modules.items():
+        if any(path == p or path.startswith(p + '/') for p in places):
+            return name
+    return None
+
+
+def include_fault(tree, path, name, header, modules, uses):
+    """Why the file `path` of module `name` may not include "header"."""
+    if header.startswith('ckptfs/'):
+        target = module_of('include/' + header, modules)
+        if target is None:
+            return f'{header} belongs to no module'
+        if target != name and target not in uses[name]:
+            return f'{name} must not know {target} ({header})'
+        return None
+    home = modules[name][0]
+    for folder in (os.path.dirname(path), home):
+        found = os.path.normpath(os.path.join(folder, header))
+        if found.startswith(home + '/') and os.path.exists(tree.full(found)):
+            return None
+    return f'{header} is no header of {name}'
+
+
+@check('layers', 'core/view/canary.c', '#include "ckptfs/move.h"\n')
+def check_layers(tree):
+    modules, uses, only = layer_table()
+    include = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
+    for path in tree.code():
+        name = module_of(path, modules)
+        if name is None:
+            yield f'{path}:1: belongs to no module of layers.txt'
+            continue
+        text = tree.text(path)
+        for m in include.finditer(text):
+            if m.group(1) == '"':
+                fault = include_fault(tree, path, name, m.group(2), modules,
+                                      uses)
+            else:
+                allowed = only.get(os.path.basename(m.group(2)), [name])
+                fault = (None if name in allowed else
+                         f'{name} must not include {m.group(2)}')
+            if fault:
+                line = text.count('\n', 0, m.start()) + 1
+                yield f'{path}:{line}: {fault}'
+
+
+@check('headers alone', 'core/base/canary.h',
+       'static inline size_t canary(void)\n{\n\treturn 0;\n}\n')
+def check_headers(tree):
+    """Each header compiles when it is the only thing included."""
+    compiler = os.environ.get('CC', 'cc').split()
+    fuse = subprocess.run(['pkg-config', '--cflags', 'fuse3'],
+                          capture_output=True, text=True).stdout.split()
+    for path in tree.ending('.h'):
+        command = compiler + [
+            '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
+            '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
+            '-I' + (os.path.dirname(path) or '.'),
+            *fuse, '-include', path, '-x', 'c', '/dev/null']
+        out = subprocess.run(command, cwd=tree.root, capture_output=True,
+                             text=True)
+        if out.returncode:
+            why = next((line for line in out.stderr.split('\n')
+                        if 'error' in line), out.stderr[:200])
+            yield f'{path}:1: does not compile alone: {why}'
+
+
+@check('sources built', 'core/base/canary.c', 'int a;\n')
+def check_sources_built(tree):
+    """A .c file that no meson.build names is dead."""
+    listed = set()
+    for path in tree.ending('meson.build'):
+        folder = os.path.dirname(path)
+        for name in re.findall(r"'([\w./-]+)'", tree.text(path)):
+            for word in (name, name + '.c', name + '_test.c',
+                         name + '_fuzz.c'):
+                listed.add(os.path.normpath(os.path.join(folder, word)))
+    for path in tree.ending('.c'):
+        if path not in listed:
+            yield f'{path}:1: no meson.build names it'
+
+
+# --- words ---------------------------------------------------------------------
+
+# name, pattern, what to do instead, where it is allowed, canary
+WORDS = [
+    ('line comments', r'//', 'write /* */', (), '\tint a; // no\n'),
+    ('unbounded strings',
+     r'\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca)\s*\(',
+     'use struct ck_buf or a bounded function', (),
+     '\tstrcpy(a, b);\n'),
+    ('return -1', r'\breturn\s+-1\s*;', 'return a negative errno', (),
+     '\treturn -1;\n'),
+    ('struct typedefs', r'\btypedef\s+(struct|union|enum)\b',
+     'spell out struct, union or enum', (), 'typedef struct a a;\n'),
+    ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
+     'go through ckptfs/base.h', ('core/base/',), '\tpread(a, b, c, d);\n'),
+    ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',
+     'a position in a view is none in a file', (),
+     '\trc = ck_pread_full(fd, buf,\n\t\t\tlen, vpos);\n'),
+]
+
+
+def word_check(name, pattern, instead, allowed, canary):
+    rule = re.compile(pattern, re.S)
+
+    @check(name, 'fs/canary.c', canary)
+    def check_words(tree):
+        for path in tree.ending('.c', '.h'):
+            if path.startswith(allowed + ('tests/',)):
+                continue
+            text = without_comments(tree.text(path))
+            for m in rule.finditer(text):
+                line = text.count('\n', 0, m.start()) + 1
+                yield f'{path}:{line}: {" ".join(m.group(0).split())}: ' \
+                      f'{instead}'
+
+
+for row in WORDS:
+    word_check(*row)
+
+
+@check('struct names', 'include/ckptfs/canary.h', 'struct canary {\n};\n')
+def check_struct_names(tree):
+    for path in tree.ending('.h'):
+        if not path.startswith(CODE_DIRS):
+            continue
+        for number, line in lines_of(tree.text(path)):
+            if re.match(r'struct (?!ck_)\w+ \{', line):
+                yield f'{path}:{number}: names of headers begin with ck_'
+
+
+@check('strange paths', 'tests/canary.bin', 'x/' + 'home/somebody/ckpt\n')
+def check_paths(tree):
+    """No path of the machine that somebody worked on, in binary files too."""
+    rule = re.compile(rb'/(?:work|root|home/[a-z]\w*|Users/\w+)/[\w.]')
+    for path in tree.paths:
+        found = rule.search(tree.bytes(path))
+        if found:
+            line = tree.bytes(path).count(b'\n', 0, found.start()) + 1
+            yield f'{path}:{line}: {found.group(0).decode()}...: a path of ' \
+                  "somebody's machine"
