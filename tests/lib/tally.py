@@ -6,8 +6,8 @@
 FILE is a meson testlog.json (ends in .json) or the TAP output of one program;
 NAME says in failures where it ran. A program counts one for each of its TAP
 lines; one that printed none, or that ended badly without saying which line is
-to blame, counts one. In a --strict suite a skip is a failure. The last line is
-"N passed, N failed, N skipped".
+to blame, counts one. In a --strict suite a skip is a failure, and so is a suite
+that did not run. The last line is "N passed, N failed, N skipped".
 """
 
 import json
@@ -22,6 +22,7 @@ PLAN = re.compile(r'^1\.\.(\d+)\s*(?:#\s*SKIP\b\s*(.*))?$', re.I)
 class Tally:
     def __init__(self, strict):
         self.strict = strict
+        self.seen = set()
         self.passed = self.failed = self.skipped = 0
 
     def skip(self, where, suites, why):
@@ -71,6 +72,7 @@ class Tally:
         suites, _, short = test['name'].rpartition(' / ')
         where = f'{name}/{short}'
         suites = set(suites.split(':')[-1].split('+'))
+        self.seen |= suites
         text = test.get('stdout', '')
         good = test['result'] in ('OK', 'SKIP')
         if not good:
@@ -108,6 +110,9 @@ def main(args):
             continue
         with open(path, errors='replace') as f:
             tally.tap(name, {name}, f.read(), True)
+    for suite in sorted(strict - tally.seen):
+        tally.failed += 1
+        print(f'FAILED {suite}: the suite did not run')
     print(f'{tally.passed} passed, {tally.failed} failed, '
           f'{tally.skipped} skipped')
     return 1 if tally.failed or not tally.passed else 0

@@ -53,6 +53,9 @@ expect('a skip in a strict suite is a failure',
        '1 passed, 1 failed, 1 skipped', meson('OK', 'ok 1\n1..1\n'),
        meson('SKIP', '1..0 # SKIP no y\n', 'torch'),
        meson('SKIP', '1..0 # SKIP no z\n', 'unit'), args=('--strict', 'torch'))
+expect('a strict suite that did not run is a failure',
+       '1 passed, 1 failed, 0 skipped', meson('OK', 'x'),
+       args=('--strict', 'torch'))
 expect('nothing run is a failure', '0 passed, 0 failed, 0 skipped')
 print(f'1..{count}')
 sys.exit(failed > 0)
