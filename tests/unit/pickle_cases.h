@@ -3,6 +3,8 @@
  * Pickles written by CPython and by hand, and what they hold. Made once; a
  * new case is a new row.
  */
+#include <stddef.h>
+
 /* clang-format off */
 #define CASE(name, bytes, shown) { name, bytes, sizeof(bytes) - 1, shown }
 
