@@ -231,6 +231,20 @@ def check_sources_built(tree):
             yield f'{path}:1: no meson.build names it'
 
 
+@check('options documented', 'fs/options.c', '\t{ "canary=", set_canary },\n')
+def check_options(tree):
+    """Every mount option that does something is in the README."""
+    for path in tree.paths:
+        if path != 'fs/options.c':
+            continue
+        readme = tree.text('README.md')
+        for number, line in lines_of(tree.text(path)):
+            m = re.match(r'\s*\{ "(\w+=?)", set_', line)
+            if m and f'`{m.group(1)}' not in readme:
+                yield f'{path}:{number}: the README does not have the ' \
+                      f'option {m.group(1)}'
+
+
 # --- words ---------------------------------------------------------------------
 
 # name, pattern, what to do instead, where it is allowed, canary
