@@ -469,9 +469,11 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 	}
 	if (rc)
 		return rc;
-	*out = (struct ck_file){
-		.fd = s->fd, .map = s->map, .size = file->info.size, .slot = s
-	};
+	*out = (struct ck_file){ .fd = s->fd,
+				 .map = s->map,
+				 .size = file->info.size,
+				 .number = number,
+				 .slot = s };
 	return 0;
 }
 

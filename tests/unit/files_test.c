@@ -66,6 +66,7 @@ static void check_read(struct ck_files *f, uint32_t number, const char *text)
 
 	if (!ok(ck_files_get(f, number, &file) == 0))
 		return;
+	eq_u64(file.number, number);
 	eq_mem(file.map, file.size, text, strlen(text));
 	ok(ck_pread_full(file.fd, bytes, strlen(text), 0) == 0);
 	ck_files_put(f, &file);
