@@ -82,6 +82,7 @@ struct ck_reply {
 	struct ck_file *used; /* open files */
 	size_t nused;
 	void *own; /* gathered bytes */
+	size_t own_len;
 };
 
 /* The bytes [vpos, vpos + len) of a slice, cut at its end. Whole or an

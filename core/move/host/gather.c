@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The runs of a copy are taken a plane at a time: the two innermost loops. A
+ * plane whose source runs lie the other way round (a transposed item) is
+ * copied in tiles, so that a cache line of the source is fetched once and not
+ * once for each of its elements.
+ *
+ * Sources are mapped files, which somebody may truncate at any moment: they
+ * are loaded from under the SIGBUS guard only.
+ */
+#include "gather.h"
+
+#include <endian.h>
+
+struct plane {
+	struct ck_loop outer, inner;
+	uint64_t dst, src; /* of the first run; src is relative to the copy's */
+};
+
+/* Walks over the planes of a copy. */
+struct planes {
+	const struct ck_loop *loops;
+	uint32_t n; /* loops around the plane */
+	struct plane plane;
+	uint64_t index[CK_MAX_DIMS];
+};
+
+static void planes_begin(struct planes *w, const struct ck_plan *plan,
+			 const struct ck_copy *c)
+{
+	static const struct ck_loop once = { .count = 1 };
+	const struct ck_loop *loops = plan->loops + c->loop;
+
+	w->loops = loops;
+	w->n = c->nloops > 2 ? c->nloops - 2 : 0;
+	w->plane.inner = c->nloops > 0 ? loops[c->nloops - 1] : once;
+	w->plane.outer = c->nloops > 1 ? loops[c->nloops - 2] : once;
+	w->plane.dst = c->dst;
+	w->plane.src = 0;
+	memset(w->index, 0, w->n * sizeof(w->index[0]));
+}
+
+/* To the next plane; false after the last one. */
+static bool planes_next(struct planes *w)
+{
+	for (uint32_t k = w->n; k-- > 0;) {
+		const struct ck_loop *loop = &w->loops[k];
+
+		if (++w->index[k] < loop->count) {
+			w->plane.dst += loop->dst;
+			w->plane.src += loop->src;
+			return true;
+		}
+		w->index[k] = 0;
+		w->plane.dst -= (loop->count - 1) * loop->dst;
+		w->plane.src -= (loop->count - 1) * loop->src;
+	}
+	return false;
+}
+
+/* --- copying ------------------------------------------------------------- */
+
+/* All runs of a plane. Inlined for each usual length of a run, so that a run
+ * is one load and one store. */
+static inline __attribute__((always_inline)) void copy_runs(
+	uint8_t *to, const uint8_t *from, const struct plane *p, size_t run)
+{
+	for (uint64_t i = 0; i < p->outer.count; i++) {
+		uint8_t *t = to + i * p->outer.dst;
+		const uint8_t *f = from + i * p->outer.src;
+
+		for (uint64_t k = 0; k < p->inner.count; k++) {
+			memcpy(t, f, run);
+			t += p->inner.dst;
+			f += p->inner.src;
+		}
+	}
+}
+
+static void copy_plane(uint8_t *to, const uint8_t *from, const struct plane *p,
+		       size_t run)
+{
+	switch (run) {
+	case 1: copy_runs(to, from, p, 1); break;
+	case 2: copy_runs(to, from, p, 2); break;
+	case 4: copy_runs(to, from, p, 4); break;
+	case 8: copy_runs(to, from, p, 8); break;
+	case 16: copy_runs(to, from, p, 16); break;
+	default: copy_runs(to, from, p, run); break;
+	}
+}
+
+static struct ck_loop cut_loop(struct ck_loop loop, uint64_t first,
+			       uint64_t most)
+{
+	loop.count = ck_min(loop.count - first, most);
+	return loop;
+}
+
+/* A plane in squares as wide as a cache line. */
+static void copy_tiles(uint8_t *to, const uint8_t *from, const struct plane *p,
+		       size_t run)
+{
+	uint64_t side = 64 / run;
+
+	for (uint64_t i = 0; i < p->outer.count; i += side) {
+		for (uint64_t k = 0; k < p->inner.count; k += side) {
+			struct plane tile = {
+				.outer = cut_loop(p->outer, i, side),
+				.inner = cut_loop(p->inner, k, side),
+			};
+
+			copy_plane(to + i * p->outer.dst + k * p->inner.dst,
+				   from + i * p->outer.src + k * p->inner.src,
+				   &tile, run);
+		}
+	}
+}
+
+static void copy_all(void *arg)
+{
+	const struct ck_gather *g = arg;
+	struct planes w;
+
+	for (size_t i = 0; i < g->plan->ncopies; i++) {
+		const struct ck_copy *c = &g->plan->copies[i];
+
+		planes_begin(&w, g->plan, c);
+		do {
+			const struct plane *p = &w.plane;
+			uint8_t *to = g->to + p->dst;
+			const uint8_t *from = g->from[i] + p->src;
+
+			if (c->run <= 16 && p->inner.src > p->outer.src)
+				copy_tiles(to, from, p, c->run);
+			else
+				copy_plane(to, from, p, c->run);
+		} while (planes_next(&w));
+	}
+}
+
+int ck_gather_copy(const struct ck_gather *g)
+{
+	struct ck_gather arg = *g;
+
+	return ck_sigbus_guard(copy_all, &arg);
+}
+
+/* --- changing values ----------------------------------------------------- */
+
+/* One number of `unit` bytes, 1 to 8, little-endian. */
+static inline uint64_t load_unit(const uint8_t *p, size_t unit)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, p, unit);
+	return le64toh(value);
+}
+
+static inline void store_unit(uint8_t *p, size_t unit, uint64_t value)
+{
+	value = htole64(value);
+	memcpy(p, &value, unit);
+}
+
+/* Every step'th unit: a float's sign is its top bit, an integer is a two's
+ * complement. */
+static inline void negate_units(uint8_t *p, size_t len, size_t step,
+				size_t unit, bool is_float)
+{
+	uint64_t sign = UINT64_C(1) << (8 * unit - 1);
+
+	for (size_t i = 0; i < len; i += step) {
+		uint64_t value = load_unit(p + i, unit);
+
+		value = is_float ? value ^ sign : ~value + 1;
+		store_unit(p + i, unit, value);
+	}
+}
+
+/* Inlined for each unit, for the compiler to make vector code of. */
+static inline __attribute__((always_inline)) void change_units(
+	uint8_t *p, size_t len, size_t unit, const struct ck_dtype *dtype,
+	unsigned how)
+{
+	if (how & CK_CHANGE_SWAP)
+		for (size_t i = 0; i < len; i += unit)
+			store_unit(p + i, unit,
+				   __builtin_bswap64(load_unit(p + i, unit)) >>
+					   (64 - 8 * unit));
+	if (how & CK_CHANGE_NEG)
+		negate_units(p, len, unit, unit, dtype->is_float);
+	if (how & CK_CHANGE_CONJ && dtype->is_complex)
+		negate_units(p + unit, len - unit, 2 * unit, unit,
+			     dtype->is_float);
+}
+
+static void change_run(uint8_t *p, size_t len, const struct ck_dtype *dtype,
+		       unsigned how)
+{
+	switch (dtype->unit) {
+	case 1: change_units(p, len, 1, dtype, how); break;
+	case 2: change_units(p, len, 2, dtype, how); break;
+	case 4: change_units(p, len, 4, dtype, how); break;
+	case 8: change_units(p, len, 8, dtype, how); break;
+	default: abort(); /* no such row in the table of dtypes */
+	}
+}
+
+static void change_plane(uint8_t *to, const struct plane *p, size_t run,
+			 const struct ck_dtype *dtype, unsigned how)
+{
+	for (uint64_t i = 0; i < p->outer.count; i++)
+		for (uint64_t k = 0; k < p->inner.count; k++)
+			change_run(to + i * p->outer.dst + k * p->inner.dst,
+				   run, dtype, how);
+}
+
+void ck_gather_change(const struct ck_gather *g, size_t i,
+		      const struct ck_dtype *dtype, unsigned how)
+{
+	const struct ck_copy *c = &g->plan->copies[i];
+	struct planes w;
+
+	if (!how)
+		return;
+	planes_begin(&w, g->plan, c);
+	do
+		change_plane(g->to + w.plane.dst, &w.plane, c->run, dtype, how);
+	while (planes_next(&w));
+}

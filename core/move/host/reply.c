@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A read of a slice from local files. Each part of the range is answered the
+ * fast way, by addresses in mapped files that the kernel copies from, if its
+ * runs are long and few; else its bytes are gathered into a buffer. Measured
+ * over FUSE, an address for each run wins down to runs of 4 KiB.
+ *
+ * What a read needs besides its reply (the plan, tables) is kept for each
+ * thread and used again; so is the buffer of the reply released last.
+ */
+#include "ckptfs/move.h"
+#include "gather.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+enum {
+	RUN_BYTES = 4096, /* shorter runs, on average, are gathered */
+	RUNS_FREE = 8,	  /* so many may be shorter: ends of a range */
+	IOV_MOST = 500,	  /* writev(2) takes 1024 */
+	OWN_UNIT = 64 << 10,
+	OWN_KEPT = 4 << 20, /* largest buffer that a thread keeps */
+	KEPT_COPIES = 8192, /* largest plan that a thread keeps */
+};
+
+/* --- what a thread keeps ------------------------------------------------- */
+
+struct span {
+	uint64_t dst;
+	const uint8_t *p;
+	uint64_t len;
+};
+
+struct scratch {
+	struct ck_plan plan;
+	const uint8_t **from; /* for each copy of the plan, its first run */
+	size_t from_cap;
+	struct span spans[IOV_MOST];
+	void *own; /* a buffer for a reply that is not in use */
+	size_t own_len;
+};
+
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static int scratch_err; /* of making the key */
+
+static void scratch_free(void *p)
+{
+	struct scratch *s = p;
+
+	ck_plan_fini(&s->plan);
+	ck_pages_free(s->own, s->own_len);
+	free(s->from);
+	free(s);
+}
+
+static void scratch_init(void)
+{
+	scratch_err = pthread_key_create(&scratch_key, scratch_free);
+}
+
+static struct scratch *scratch_get(void)
+{
+	struct scratch *s;
+
+	if (pthread_once(&scratch_once, scratch_init) || scratch_err)
+		return NULL;
+	s = pthread_getspecific(scratch_key);
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (s && pthread_setspecific(scratch_key, s)) {
+		free(s);
+		s = NULL;
+	}
+	return s;
+}
+
+/* A huge plan is rare: do not keep its memory for ever. */
+static void scratch_trim(struct scratch *s)
+{
+	if (s->plan.copies_cap <= KEPT_COPIES &&
+	    s->plan.loops_cap <= KEPT_COPIES)
+		return;
+	ck_plan_fini(&s->plan);
+	free(s->from);
+	s->from = NULL;
+	s->from_cap = 0;
+}
+
+static int scratch_reserve(struct scratch *s, size_t ncopies)
+{
+	const uint8_t **from;
+
+	if (ncopies <= s->from_cap)
+		return 0;
+	from = reallocarray(s->from, ncopies, sizeof(*from));
+	if (!from)
+		return -ENOMEM;
+	s->from = from;
+	s->from_cap = ncopies;
+	return 0;
+}
+
+/* --- a reply being made -------------------------------------------------- */
+
+struct reading {
+	const struct ck_read *r;
+	struct ck_reply *reply;
+	struct scratch *scratch;
+	uint64_t len; /* of the whole reply */
+	size_t iov_cap, used_cap;
+};
+
+static int grow(void **items, size_t *cap, size_t need, size_t item)
+{
+	size_t want = ck_max(need, *cap * 2);
+	void *grown;
+
+	if (need <= *cap)
+		return 0;
+	grown = reallocarray(*items, want, item);
+	if (!grown)
+		return -ENOMEM;
+	*items = grown;
+	*cap = want;
+	return 0;
+}
+
+static size_t count_iov(const struct reading *rd)
+{
+	return (size_t)rd->reply->niov;
+}
+
+static int reserve_iov(struct reading *rd, size_t more)
+{
+	void *iov = rd->reply->iov;
+	int rc = grow(&iov, &rd->iov_cap, count_iov(rd) + more,
+		      sizeof(struct iovec));
+
+	rd->reply->iov = iov;
+	return rc;
+}
+
+/* Room was reserved. */
+static void add_iov(struct reading *rd, const void *bytes, size_t len)
+{
+	struct ck_reply *reply = rd->reply;
+	struct iovec *last = reply->iov + reply->niov;
+
+	if (reply->niov > 0 &&
+	    (const char *)last[-1].iov_base + last[-1].iov_len == bytes) {
+		last[-1].iov_len += len;
+		return;
+	}
+	last->iov_base = (void *)(uintptr_t)bytes;
+	last->iov_len = len;
+	reply->niov++;
+}
+
+static int own_make(struct reading *rd)
+{
+	struct ck_reply *reply = rd->reply;
+	struct scratch *s = rd->scratch;
+	uint64_t len;
+
+	if (s->own && s->own_len >= rd->len) {
+		reply->own_len = s->own_len;
+		reply->own = ck_steal(&s->own);
+		s->own_len = 0;
+		return 0;
+	}
+	if (!ck_add(&len, rd->len, OWN_UNIT - 1))
+		return -ENOMEM;
+	len -= len % OWN_UNIT;
+	reply->own = ck_pages_alloc(len);
+	reply->own_len = len;
+	return reply->own ? 0 : -ENOMEM;
+}
+
+/* The place in the reply's own buffer for the bytes from dst on. */
+static uint8_t *own_at(struct reading *rd, uint64_t dst)
+{
+	if (!rd->reply->own && own_make(rd))
+		return NULL;
+	return (uint8_t *)rd->reply->own + dst;
+}
+
+/* Gives a buffer that nobody reads any more to the thread or the system. */
+static void own_put(void *own, size_t len)
+{
+	struct scratch *s = len <= OWN_KEPT ? scratch_get() : NULL;
+
+	if (s && (!s->own || s->own_len < len)) {
+		ck_pages_free(s->own, s->own_len);
+		s->own = own;
+		s->own_len = len;
+		return;
+	}
+	ck_pages_free(own, len);
+}
+
+void ck_host_release(struct ck_files *files, struct ck_reply *reply)
+{
+	for (size_t i = 0; i < reply->nused; i++)
+		ck_files_put(files, &reply->used[i]);
+	if (reply->own)
+		own_put(reply->own, reply->own_len);
+	free(reply->used);
+	free(reply->iov);
+	*reply = (struct ck_reply){ 0 };
+}
+
+/* --- where the runs are -------------------------------------------------- */
+
+/* The file, opened and checked once in this reply. */
+static int use_file(struct reading *rd, uint32_t number,
+		    const struct ck_file **out)
+{
+	struct ck_reply *reply = rd->reply;
+	void *used = reply->used;
+	int rc;
+
+	for (size_t i = reply->nused; i-- > 0;) {
+		if (reply->used[i].number == number) {
+			*out = &reply->used[i];
+			return 0;
+		}
+	}
+	rc = grow(&used, &rd->used_cap, reply->nused + 1,
+		  sizeof(struct ck_file));
+	reply->used = used;
+	if (!rc)
+		rc = ck_files_get(rd->r->files, number,
+				  &reply->used[reply->nused]);
+	if (rc)
+		return rc;
+	*out = &reply->used[reply->nused++];
+	return 0;
+}
+
+/* The byte after the last one that a copy from an extent at pos loads; false
+ * if there is no such number. */
+static bool find_end(const struct ck_plan *plan, const struct ck_copy *c,
+		     uint64_t pos, uint64_t *end)
+{
+	if (!ck_add(end, pos, c->src) || !ck_add(end, *end, c->run))
+		return false;
+	for (uint32_t k = 0; k < c->nloops; k++) {
+		const struct ck_loop *loop = &plan->loops[c->loop + k];
+		uint64_t way;
+
+		if (!ck_mul(&way, loop->count - 1, loop->src) ||
+		    !ck_add(end, *end, way))
+			return false;
+	}
+	return true;
+}
+
+static int find_copy(struct reading *rd, const struct ck_extent *e,
+		     const struct ck_copy *c, const uint8_t **from)
+{
+	const struct ck_file *file;
+	uint64_t end;
+	int rc;
+
+	if (e->err)
+		return -e->err;
+	if (!find_end(&rd->scratch->plan, c, e->pos, &end))
+		return -EIO;
+	if (e->memory) {
+		*from = e->memory + e->pos + c->src;
+		return 0;
+	}
+	rc = use_file(rd, e->file, &file);
+	if (rc)
+		return rc;
+	if (end > file->size)
+		return -EIO;
+	*from = file->map + e->pos + c->src;
+	return 0;
+}
+
+/* The first run of each copy of the plan. */
+static int find_copies(struct reading *rd, const struct ck_layout *layout)
+{
+	struct scratch *s = rd->scratch;
+	int rc = scratch_reserve(s, s->plan.ncopies);
+
+	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
+		const struct ck_copy *c = &s->plan.copies[i];
+
+		rc = find_copy(rd, &layout->extents[c->chunk], c, &s->from[i]);
+	}
+	return rc;
+}
+
+/* --- the fast way: addresses --------------------------------------------- */
+
+static bool is_few_runs(const struct reading *rd)
+{
+	const struct ck_plan *plan = &rd->scratch->plan;
+
+	return plan->runs + count_iov(rd) <= IOV_MOST &&
+	       plan->runs <= RUNS_FREE + plan->covered / RUN_BYTES;
+}
+
+/* The runs of a copy as spans. */
+static size_t list_runs(const struct ck_plan *plan, const struct ck_copy *c,
+			const uint8_t *from, struct span *spans)
+{
+	size_t n = 1;
+
+	spans[0] = (struct span){ c->dst, from, c->run };
+	/* each loop, from the innermost on, repeats what is there */
+	for (uint32_t k = c->nloops; k-- > 0;) {
+		const struct ck_loop *loop = &plan->loops[c->loop + k];
+		size_t all = n * loop->count;
+
+		for (size_t i = n; i < all; i++) {
+			spans[i] = spans[i - n];
+			spans[i].dst += loop->dst;
+			spans[i].p += loop->src;
+		}
+		n = all;
+	}
+	return n;
+}
+
+static int compare_spans(const void *a, const void *b)
+{
+	uint64_t x = ((const struct span *)a)->dst;
+	uint64_t y = ((const struct span *)b)->dst;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_sorted(const struct span *spans, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (spans[i - 1].dst > spans[i].dst)
+			return false;
+	return true;
+}
+
+static int add_runs(struct reading *rd)
+{
+	struct scratch *s = rd->scratch;
+	size_t n = 0;
+
+	if (reserve_iov(rd, s->plan.runs))
+		return -ENOMEM;
+	for (size_t i = 0; i < s->plan.ncopies; i++)
+		n += list_runs(&s->plan, &s->plan.copies[i], s->from[i],
+			       s->spans + n);
+	if (!is_sorted(s->spans, n))
+		qsort(s->spans, n, sizeof(s->spans[0]), compare_spans);
+	for (size_t i = 0; i < n; i++)
+		add_iov(rd, s->spans[i].p, s->spans[i].len);
+	return 0;
+}
+
+/* --- the other way: a buffer --------------------------------------------- */
+
+/* len bytes at dst of the reply are in its own buffer. */
+static int add_own(struct reading *rd, uint64_t dst, uint64_t len)
+{
+	if (reserve_iov(rd, 1))
+		return -ENOMEM;
+	add_iov(rd, (const uint8_t *)rd->reply->own + dst, len);
+	return 0;
+}
+
+static int gather(struct reading *rd, uint64_t dst)
+{
+	struct scratch *s = rd->scratch;
+	struct ck_gather g = { &s->plan, s->from, own_at(rd, dst) };
+	int rc;
+
+	if (!g.to)
+		return -ENOMEM;
+	rc = ck_gather_copy(&g);
+	return rc ? rc : add_own(rd, dst, s->plan.covered);
+}
+
+/* As gather(), with changes on the way. The plan is of whole elements; `len`
+ * bytes of it from `skip` on are wanted. */
+static int gather_changed(struct reading *rd, const struct ck_layout *layout,
+			  const struct ck_dtype *dtype, uint64_t skip,
+			  uint64_t dst, uint64_t len)
+{
+	struct scratch *s = rd->scratch;
+	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
+	struct ck_gather g = { &s->plan, s->from, whole };
+	uint8_t *to = own_at(rd, dst);
+	int rc;
+
+	if (!whole || !to)
+		return -ENOMEM;
+	rc = ck_gather_copy(&g);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < s->plan.ncopies; i++) {
+		uint32_t chunk = s->plan.copies[i].chunk;
+
+		ck_gather_change(&g, i, dtype, layout->extents[chunk].change);
+	}
+	memcpy(to, whole + skip, len);
+	return add_own(rd, dst, len);
+}
+
+/* --- parts --------------------------------------------------------------- */
+
+static int read_literal(struct reading *rd, const struct ck_part *part,
+			uint64_t begin, uint64_t end, uint64_t dst)
+{
+	uint8_t *to;
+
+	if (count_iov(rd) < IOV_MOST) {
+		if (reserve_iov(rd, 1))
+			return -ENOMEM;
+		add_iov(rd, part->literal + begin, end - begin);
+		return 0;
+	}
+	to = own_at(rd, dst);
+	if (!to)
+		return -ENOMEM;
+	memcpy(to, part->literal + begin, end - begin);
+	return add_own(rd, dst, end - begin);
+}
+
+static struct ck_request request_of(const struct ck_catalog *c,
+				    const struct ck_part *part,
+				    const struct ck_layout *layout)
+{
+	static const uint64_t zeros[CK_MAX_DIMS];
+	const struct ck_tensor *t = &c->tensors[part->tensor];
+	/* dimensions of a tensor without a fault are not negative */
+	const uint64_t *shape = (const uint64_t *)ck_catalog_shape(c, t);
+
+	return (struct ck_request){
+		.ndim = t->ndim,
+		.item = ck_dtype_at(t->dtype)->size,
+		.off = part->off ? part->off : zeros,
+		.size = part->size ? part->size : shape,
+		.nchunks = t->nchunks,
+		.boxes = ck_catalog_box(c, t, 0),
+		.strides = layout->strides,
+		.order = c->order + t->chunk,
+	};
+}
+
+static int read_tensor(struct reading *rd, const struct ck_part *part,
+		       const struct ck_layout *layout, uint64_t begin,
+		       uint64_t end, uint64_t dst)
+{
+	const struct ck_catalog *c = rd->r->catalog;
+	const struct ck_tensor *t = &c->tensors[part->tensor];
+	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
+	struct ck_plan *plan = &rd->scratch->plan;
+	struct ck_request r;
+	int rc;
+
+	if (t->err)
+		return -t->err;
+	if (t->ndim > CK_MAX_DIMS || dtype->size == 0)
+		return -EBADMSG;
+	r = request_of(c, part, layout);
+	r.begin = begin;
+	r.end = end;
+	if (layout->change) { /* only whole elements can be changed */
+		r.begin -= begin % r.item;
+		r.end += (r.item - end % r.item) % r.item;
+	}
+	rc = ck_plan_make(&r, plan);
+	if (!rc)
+		rc = find_copies(rd, layout);
+	if (rc)
+		return rc;
+	if (plan->covered < r.end - r.begin)
+		return -ENODATA;
+	if (layout->change)
+		return gather_changed(rd, layout, dtype, begin - r.begin, dst,
+				      end - begin);
+	return is_few_runs(rd) ? add_runs(rd) : gather(rd, dst);
+}
+
+/* The part that holds byte vpos. */
+static uint32_t find_part(const struct ck_slice *slice, uint64_t vpos)
+{
+	uint32_t lo = 0;
+	uint32_t hi = slice->nparts;
+
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (slice->parts[mid].vpos <= vpos)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What [vpos, vpos + rd->len) has of part i. */
+static int read_part(struct reading *rd, uint32_t i, uint64_t vpos)
+{
+	const struct ck_part *part = &rd->r->slice->parts[i];
+	uint64_t from = ck_max(vpos, part->vpos);
+	uint64_t to = ck_min(vpos + rd->len, part->vpos + part->len);
+	uint64_t begin = from - part->vpos;
+	uint64_t end = to - part->vpos;
+
+	if (from >= to)
+		return 0;
+	if (part->kind == CK_PART_LITERAL)
+		return read_literal(rd, part, begin, end, from - vpos);
+	return read_tensor(rd, part, rd->r->layouts[i], begin, end,
+			   from - vpos);
+}
+
+int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len,
+		 struct ck_reply *reply)
+{
+	const struct ck_slice *slice = r->slice;
+	struct reading rd = { .r = r, .reply = reply };
+	int rc = 0;
+
+	*reply = (struct ck_reply){ 0 };
+	if (vpos >= slice->size || len == 0)
+		return 0;
+	rd.len = ck_min(len, slice->size - vpos);
+	rd.scratch = scratch_get();
+	if (!rd.scratch)
+		return -ENOMEM;
+	for (uint32_t i = find_part(slice, vpos); i < slice->nparts && !rc;
+	     i++) {
+		if (slice->parts[i].vpos >= vpos + rd.len)
+			break;
+		rc = read_part(&rd, i, vpos);
+	}
+	scratch_trim(rd.scratch);
+	if (rc) {
+		ck_host_release(r->files, reply);
+		return rc;
+	}
+	reply->len = rd.len;
+	return 0;
+}
