@@ -63,6 +63,12 @@ static inline void tap_eq_mem(const void *got, size_t got_len, const void *want,
 		       want ? (const char *)want : "");
 }
 
+static inline void tap_eq_text(const char *got, const char *want,
+			       const char *file, int line, const char *what)
+{
+	tap_eq_mem(got, strlen(got), want, strlen(want), file, line, what);
+}
+
 static inline int tap_done(void)
 {
 	printf("1..%u\n", tap_count);
@@ -107,7 +113,6 @@ static inline uint64_t tap_random(uint64_t *state)
 	tap_eq_mem((got), (got_len), (want), (want_len), __FILE__, __LINE__,   \
 		   #got " == " #want)
 #define eq_text(got, want)                                                     \
-	tap_eq_mem((got), strlen(got), (want), strlen(want), __FILE__,         \
-		   __LINE__, #got " == " #want)
+	tap_eq_text((got), (want), __FILE__, __LINE__, #got " == " #want)
 
 #endif
