@@ -5,12 +5,29 @@
  */
 #include "ckptfs/base.h"
 
+#include <sys/random.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 uint64_t ck_hash64(struct ck_str s)
 {
 	return XXH3_64bits(s.p, s.len);
+}
+
+uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed)
+{
+	return XXH3_64bits_withSeed(s.p, s.len, seed);
+}
+
+uint64_t ck_hash_seed(void)
+{
+	uint64_t seed;
+
+	/* Without randomness a table may be slow, never wrong. */
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = (uintptr_t)&seed;
+	return seed;
 }
 
 void ck_hash128_hex(struct ck_str s, char out[static 33])

@@ -171,9 +171,13 @@ void ck_log_detach(void);
 /* Appends what the ring holds, oldest line first, whole lines only. */
 void ck_log_snapshot(struct ck_buf *out);
 
-/* --- hashes (XXH3, seed 0) ----------------------------------------------- */
+/* --- hashes (XXH3, seed 0 unless one is given) ------------------------------ */
 
 uint64_t ck_hash64(struct ck_str s);
+/* For tables of bytes that are not trusted: with a random seed nobody can
+ * make keys that collide. */
+uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed);
+uint64_t ck_hash_seed(void);
 /* 32 lower-case hex digits as `xxhsum -H2` prints them, and a terminator. */
 void ck_hash128_hex(struct ck_str s, char out[static 33]);
 
