@@ -51,10 +51,12 @@ CK_MUST_USE int ck_name_decode(struct ck_str stem, struct ck_buf *out);
 
 /* --- npy header ------------------------------------------------------------ */
 
-/* Appends the header numpy writes before C-order data: version 1.0 (2.0 if it
- * must be), data at a multiple of 64. dtype must have an npy descr. */
+/* Appends the header numpy writes before C-order data: version 1.0, data at a
+ * multiple of 64. dtype must have an npy descr; ndim <= CK_MAX_DIMS. */
 void ck_npy_header(uint8_t dtype, uint32_t ndim, const int64_t *shape,
 		   struct ck_buf *out);
+/* How many bytes that appends. */
+uint64_t ck_npy_header_len(uint8_t dtype, uint32_t ndim, const int64_t *shape);
 
 /* A header somebody else wrote: any key order and spacing, versions 1.0 to
  * 3.0. */
@@ -168,13 +170,16 @@ struct ck_catalog {
 	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
 	size_t text_len, nfiles, ntensors, nobjects, nentries, nchunks, nshapes,
 		nboxes, ntransforms, nglobals, stem_slots;
-	uint64_t nbytes;	      /* of all tensors, each once */
-	struct ck_catalog_caps *caps; /* while being built; private */
+	uint64_t nbytes; /* of all tensors, each once */
+	/* private */
+	uint64_t hash_seed;	      /* of by_stem: random */
+	struct ck_catalog_caps *caps; /* while being built */
 };
 
 /* Building: add, then finish. Each returns 0 or -ENOMEM (-EOVERFLOW past the
  * index types). Memory grows with what was added, never with a declared
- * number. */
+ * number. `kind` is not copied; meta and dir_mode are set by the caller
+ * before finish, the chunks of the catalog may be changed until then. */
 struct ck_catalog *ck_catalog_make(const char *kind);
 void ck_catalog_free(struct ck_catalog *c);
 CK_MUST_USE int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
@@ -192,10 +197,16 @@ CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 				     const struct ck_chunk *chunk);
 CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 				      const struct ck_chunk *item);
+/* An unknown global; the same one may be added again. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
+/* Descriptors joined by ','; the same ones give the same number, none 0. */
+CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
+					 struct ck_str descriptors,
+					 uint16_t *number);
 /* Names and stems, order, sizes, modes, and the faults that need no item:
  * boxes outside, overlapping, sizes that overflow, holes, missing files,
- * items outside their file, items of one tensor that share bytes. */
+ * items outside their file, items of one tensor that share bytes.
+ * -EBADMSG: two entries have one key. */
 CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
 
 struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * name: keys, shown names and stems.
+ *
+ *	key   _fsdp_wrapped_module.layers.0._orig_mod.w   as stored
+ *	name  layers.0.w                                  what the user knows
+ *	stem  layers.0.w                                  a legal file name
+ *
+ * A stem is the name with %XX for what a file name cannot hold or a terminal
+ * should not see, so short stems decode by themselves. A stem longer than
+ * STEM_MAX is cut and ends in a hash of the name: `%~`, which no escape is,
+ * marks it.
+ */
+#include "ckptfs/model.h"
+
+#include <errno.h>
+
+enum {
+	STEM_MAX = 200,	  /* bytes of a stem that is not shortened */
+	PREFIX_MAX = 120, /* bytes kept of one that is */
+};
+
+/* --- unwrap --------------------------------------------------------------- */
+
+static bool is_wrapper(struct ck_str component)
+{
+	return ck_str_is(component, "_fsdp_wrapped_module") ||
+	       ck_str_is(component, "_checkpoint_wrapped_module") ||
+	       ck_str_is(component, "_orig_mod") ||
+	       ck_str_is(component, "_fpw_module");
+}
+
+/* Dropping a component leaves the next one at a boundary again, so one pass
+ * removes repeated wrappers too. */
+void ck_name_unwrap(struct ck_str key, struct ck_buf *out)
+{
+	while (key.len) {
+		const char *dot = memchr(key.p, '.', key.len);
+		size_t len = dot ? (size_t)(dot - key.p) : key.len;
+		struct ck_str component = { key.p, len };
+		size_t step = dot ? len + 1 : len;
+
+		if (!dot || !is_wrapper(component))
+			ck_buf_add(out, key.p, step);
+		key.p += step;
+		key.len -= step;
+	}
+}
+
+/* --- stem ----------------------------------------------------------------- */
+
+static bool stands_for_itself(struct ck_str name, size_t at)
+{
+	uint8_t c = (uint8_t)name.p[at];
+
+	return c >= 0x20 && c != 0x7f && c != '%' && c != '/' &&
+	       !(c == '.' && at == 0);
+}
+
+/* Spells the character (or lone byte) at `at`; returns its length there and
+ * sets *used to its bytes in the name. */
+static size_t spell(struct ck_str name, size_t at, char out[static 4],
+		    size_t *used)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	size_t len = ck_utf8_len(name.p + at, name.len - at);
+	uint8_t c = (uint8_t)name.p[at];
+
+	if (len && stands_for_itself(name, at)) {
+		memcpy(out, name.p + at, len);
+		*used = len;
+		return len;
+	}
+	out[0] = '%';
+	out[1] = digits[c >> 4];
+	out[2] = digits[c & 15];
+	*used = 1;
+	return 3;
+}
+
+void ck_name_stem(struct ck_str name, unsigned nth, struct ck_buf *out)
+{
+	char text[STEM_MAX + 4];
+	size_t len = 0, prefix = 0, used;
+	char hash[33];
+
+	for (size_t at = 0; at < name.len && len <= STEM_MAX; at += used) {
+		len += spell(name, at, text + len, &used);
+		if (len <= PREFIX_MAX)
+			prefix = len;
+	}
+	if (name.len == 0) {
+		ck_buf_text(out, "%_");
+		return;
+	}
+	if (len <= STEM_MAX) {
+		ck_buf_add(out, text, len);
+		return;
+	}
+	ck_hash128_hex(name, hash);
+	ck_buf_text(out, "%~");
+	ck_buf_add(out, text, prefix);
+	ck_buf_printf(out, "~%s", hash);
+	if (nth > 1)
+		ck_buf_printf(out, "~%u", nth);
+}
+
+/* --- decode --------------------------------------------------------------- */
+
+/* 0 to 15, or 16 for what is no upper-case hex digit. */
+static unsigned hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return (unsigned)(c - '0');
+	if (c >= 'A' && c <= 'F')
+		return (unsigned)(c - 'A') + 10;
+	return 16;
+}
+
+static bool unescape(struct ck_str stem, struct ck_buf *out)
+{
+	for (size_t i = 0; i < stem.len; i++) {
+		unsigned high, low;
+		uint8_t byte;
+
+		if (stem.p[i] != '%') {
+			ck_buf_add(out, stem.p + i, 1);
+			continue;
+		}
+		if (stem.len - i < 3)
+			return false;
+		high = hex_value(stem.p[i + 1]);
+		low = hex_value(stem.p[i + 2]);
+		if (high > 15 || low > 15)
+			return false;
+		byte = (uint8_t)(high << 4 | low);
+		ck_buf_add(out, &byte, 1);
+		i += 2;
+	}
+	return true;
+}
+
+/* A name has one spelling: what does not encode to the stem given is no
+ * stem. That refuses needless escapes, raw control bytes and all else that
+ * ck_name_stem() never writes. */
+static int decode_exactly(struct ck_str stem, struct ck_buf *name,
+			  struct ck_buf *again)
+{
+	bool same;
+
+	if (!ck_str_is(stem, "%_") && (stem.len == 0 || !unescape(stem, name)))
+		return -EINVAL;
+	ck_name_stem((struct ck_str){ name->data, name->len }, 1, again);
+	if (name->err || again->err)
+		return -ENOMEM;
+	same = ck_str_eq((struct ck_str){ again->data, again->len }, stem);
+	return same ? 0 : -EINVAL;
+}
+
+int ck_name_decode(struct ck_str stem, struct ck_buf *out)
+{
+	struct ck_buf name = { 0 }, again = { 0 };
+	int rc;
+
+	if (ck_str_starts(stem, CK_STR("%~")))
+		return -ENOENT;
+	if (stem.len > STEM_MAX)
+		return -EINVAL;
+	rc = decode_exactly(stem, &name, &again);
+	if (rc == 0)
+		ck_buf_add(out, name.data, name.len);
+	if (rc == 0 && out->err)
+		rc = out->err;
+	ck_buf_fini(&name);
+	ck_buf_fini(&again);
+	return rc;
+}
