@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog: the hub. Everything is in flat arrays that refer to each other by
+ * index; strings are pieces of one text. While it is built the arrays grow by
+ * doubling, with no allocation for a single chunk: a checkpoint of a million
+ * chunks costs 60 bytes for each 2-D one. Finishing adds names, sizes and
+ * faults and gives back what is spare.
+ */
+#include "catalog_internal.h"
+
+#include <errno.h>
+
+/* Different lists of stream transforms. torch has one transform; the limit
+ * keeps the search for known ones short. */
+enum { TRANSFORMS_MAX = 256 };
+
+struct ck_catalog *ck_catalog_make(const char *kind)
+{
+	struct ck_catalog *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->caps = calloc(1, sizeof(*c->caps));
+	if (!c->caps) {
+		free(c);
+		return NULL;
+	}
+	c->kind = kind;
+	c->hash_seed = ck_hash_seed();
+	return c;
+}
+
+void ck_catalog_free(struct ck_catalog *c)
+{
+	if (!c)
+		return;
+	free(c->text);
+	free(c->files);
+	free(c->tensors);
+	free(c->objects);
+	free(c->entries);
+	free(c->chunks);
+	free(c->shapes);
+	free(c->boxes);
+	free(c->order);
+	free(c->transforms);
+	free(c->globals);
+	free(c->by_stem);
+	free(c->caps);
+	free(c);
+}
+
+/* --- growing -------------------------------------------------------------- */
+
+/* The array with room for `more` elements behind `used`; NULL and unchanged
+ * when out of memory. */
+static void *grown(void *array, size_t *cap, size_t used, size_t more,
+		   size_t size)
+{
+	size_t want = *cap ? *cap : 16;
+	size_t bytes;
+	void *p;
+
+	if (array && *cap - used >= more)
+		return array;
+	while (want - used < more)
+		if (__builtin_mul_overflow(want, 2, &want))
+			return NULL;
+	if (__builtin_mul_overflow(want, size, &bytes))
+		return NULL;
+	p = realloc(array, bytes);
+	if (p)
+		*cap = want;
+	return p;
+}
+
+/* Room for `more` elements in c->array of which `used` are taken: 0 or
+ * -ENOMEM. */
+#define ROOM(c, array, used, more)                                             \
+	({                                                                     \
+		void *room_ = grown((c)->array, &(c)->caps->array, used, more, \
+				    sizeof(*(c)->array));                      \
+		if (room_)                                                     \
+			(c)->array = room_;                                    \
+		room_ ? 0 : -ENOMEM;                                           \
+	})
+
+int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
+			struct ck_text *out)
+{
+	*out = (struct ck_text){ 0, 0 };
+	if (s.len == 0)
+		return 0;
+	if (s.len > UINT32_MAX - c->text_len)
+		return -EOVERFLOW;
+	if (ROOM(c, text, c->text_len, s.len))
+		return -ENOMEM;
+	memcpy(c->text + c->text_len, s.p, s.len);
+	out->pos = (uint32_t)c->text_len;
+	out->len = (uint32_t)s.len;
+	c->text_len += s.len;
+	return 0;
+}
+
+int ck_catalog_file_add(struct ck_catalog *c, const struct ck_data_file *file)
+{
+	if (c->nfiles >= CK_NO_FILE)
+		return -EOVERFLOW;
+	if (ROOM(c, files, c->nfiles, 1))
+		return -ENOMEM;
+	c->files[c->nfiles++] = *file;
+	return 0;
+}
+
+static int entry_add(struct ck_catalog *c, size_t i, bool is_object)
+{
+	if (c->nentries >= UINT32_MAX / 4)
+		return -EOVERFLOW;
+	if (ROOM(c, entries, c->nentries, 1))
+		return -ENOMEM;
+	c->entries[c->nentries++] = (struct ck_entry_id){
+		.i = (uint32_t)i,
+		.is_object = is_object,
+	};
+	return 0;
+}
+
+/* Neighbours nearly always have the same dtype: one copy of its name. */
+static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype,
+			  struct ck_text *out)
+{
+	if (c->ntensors) {
+		struct ck_text last = c->tensors[c->ntensors - 1].dtype_name;
+
+		if (ck_str_eq(ck_catalog_str(c, last), dtype)) {
+			*out = last;
+			return 0;
+		}
+	}
+	return ck_catalog_text_add(c, dtype, out);
+}
+
+int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
+			  struct ck_str dtype, uint32_t ndim,
+			  const int64_t *shape)
+{
+	struct ck_tensor t = {
+		.shape = c->nshapes,
+		.boxes = c->nboxes,
+		.chunk = (uint32_t)c->nchunks,
+		.ndim = ndim,
+	};
+	int rc;
+
+	if (ck_str_starts(dtype, CK_STR("torch.")))
+		dtype = (struct ck_str){ dtype.p + 6, dtype.len - 6 };
+	t.dtype = ck_dtype_by_name(dtype);
+	/* Chunks and boxes too: there is something to point at without any. */
+	if (ROOM(c, tensors, c->ntensors, 1) ||
+	    ROOM(c, shapes, c->nshapes, ndim) ||
+	    ROOM(c, chunks, c->nchunks, 0) || ROOM(c, boxes, c->nboxes, 0))
+		return -ENOMEM;
+	rc = ck_catalog_text_add(c, key, &t.names.key);
+	if (rc == 0)
+		rc = dtype_name_add(c, dtype, &t.dtype_name);
+	if (rc == 0)
+		rc = entry_add(c, c->ntensors, false);
+	if (rc)
+		return rc;
+	if (ndim)
+		memcpy(c->shapes + c->nshapes, shape, ndim * sizeof(*shape));
+	c->nshapes += ndim;
+	c->tensors[c->ntensors++] = t;
+	return 0;
+}
+
+int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
+			 const int64_t *len, const struct ck_chunk *chunk)
+{
+	struct ck_tensor *t = &c->tensors[c->ntensors - 1];
+	size_t bytes = t->ndim * sizeof(*off);
+
+	if (c->nchunks >= UINT32_MAX)
+		return -EOVERFLOW;
+	if (ROOM(c, chunks, c->nchunks, 1) ||
+	    ROOM(c, boxes, c->nboxes, (size_t)2 * t->ndim))
+		return -ENOMEM;
+	if (bytes) {
+		memcpy(c->boxes + c->nboxes, off, bytes);
+		memcpy(c->boxes + c->nboxes + t->ndim, len, bytes);
+	}
+	c->nboxes += (size_t)2 * t->ndim;
+	c->chunks[c->nchunks++] = *chunk;
+	t->nchunks++;
+	return 0;
+}
+
+int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
+			  const struct ck_chunk *item)
+{
+	struct ck_object o = { .item = *item };
+	int rc;
+
+	if (ROOM(c, objects, c->nobjects, 1))
+		return -ENOMEM;
+	rc = ck_catalog_text_add(c, key, &o.names.key);
+	if (rc == 0)
+		rc = entry_add(c, c->nobjects, true);
+	if (rc == 0)
+		c->objects[c->nobjects++] = o;
+	return rc;
+}
+
+int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
+{
+	struct ck_text text;
+	int rc;
+
+	if (ROOM(c, globals, c->nglobals, 1))
+		return -ENOMEM;
+	rc = ck_catalog_text_add(c, name, &text);
+	if (rc == 0)
+		c->globals[c->nglobals++] = text;
+	return rc;
+}
+
+/* The number of descriptors already known, 0 if there is none. */
+static uint16_t transform_find(const struct ck_catalog *c, struct ck_str s)
+{
+	for (size_t i = c->ntransforms; i-- > 1;)
+		if (ck_str_eq(ck_catalog_str(c, c->transforms[i]), s))
+			return (uint16_t)i;
+	return 0;
+}
+
+int ck_catalog_transform_add(struct ck_catalog *c, struct ck_str descriptors,
+			     uint16_t *number)
+{
+	struct ck_text text;
+	int rc;
+
+	*number = descriptors.len ? transform_find(c, descriptors) : 0;
+	if (descriptors.len == 0 || *number)
+		return 0;
+	if (c->ntransforms >= TRANSFORMS_MAX)
+		return -EOVERFLOW;
+	if (ROOM(c, transforms, c->ntransforms, 2))
+		return -ENOMEM;
+	rc = ck_catalog_text_add(c, descriptors, &text);
+	if (rc)
+		return rc;
+	if (c->ntransforms == 0)
+		c->transforms[c->ntransforms++] = (struct ck_text){ 0, 0 };
+	*number = (uint16_t)c->ntransforms;
+	c->transforms[c->ntransforms++] = text;
+	return 0;
+}
+
+/* --- finishing ------------------------------------------------------------ */
+
+static int text_cmp(const void *a, const void *b, void *catalog)
+{
+	struct ck_str x = ck_catalog_str(catalog, *(const struct ck_text *)a);
+	struct ck_str y = ck_catalog_str(catalog, *(const struct ck_text *)b);
+	int order = memcmp(x.p, y.p, x.len < y.len ? x.len : y.len);
+
+	return order ? order : (x.len > y.len) - (x.len < y.len);
+}
+
+/* Sorted by bytes, each once. */
+static void globals_finish(struct ck_catalog *c)
+{
+	size_t kept = 0;
+
+	if (c->nglobals == 0)
+		return;
+	qsort_r(c->globals, c->nglobals, sizeof(*c->globals), text_cmp, c);
+	for (size_t i = 0; i < c->nglobals; i++)
+		if (kept == 0 ||
+		    text_cmp(&c->globals[kept - 1], &c->globals[i], c))
+			c->globals[kept++] = c->globals[i];
+	c->nglobals = kept;
+}
+
+/* Gives back what is spare; keeping it is no error. */
+static void *trimmed(void *array, size_t count, size_t size)
+{
+	void *p = count ? realloc(array, count * size) : NULL;
+
+	return p ? p : array;
+}
+
+#define TRIM(c, array, count)                                                  \
+	((c)->array = trimmed((c)->array, count, sizeof(*(c)->array)))
+
+static void trim(struct ck_catalog *c)
+{
+	TRIM(c, text, c->text_len);
+	TRIM(c, files, c->nfiles);
+	TRIM(c, tensors, c->ntensors);
+	TRIM(c, objects, c->nobjects);
+	TRIM(c, entries, c->nentries);
+	TRIM(c, chunks, c->nchunks);
+	TRIM(c, shapes, c->nshapes);
+	TRIM(c, boxes, c->nboxes);
+	TRIM(c, transforms, c->ntransforms);
+	TRIM(c, globals, c->nglobals);
+	free(c->caps);
+	c->caps = NULL;
+}
+
+int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
+{
+	int rc = ck_catalog_names_make(c, d);
+
+	if (rc == 0)
+		rc = ck_catalog_check(c);
+	if (rc == -ENOMEM)
+		return ck_fail(d, ENOMEM, "out of memory for the catalog");
+	if (rc == -EOVERFLOW)
+		return ck_fail(d, EOVERFLOW, "more than 4 GiB of names");
+	if (rc)
+		return rc;
+	globals_finish(c);
+	trim(c);
+	return 0;
+}
+
+/* --- reading -------------------------------------------------------------- */
+
+struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t)
+{
+	if (t.len == 0)
+		return (struct ck_str){ "", 0 };
+	return (struct ck_str){ c->text + t.pos, t.len };
+}
+
+const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
+					struct ck_entry_id e)
+{
+	return e.is_object ? &c->objects[e.i].names : &c->tensors[e.i].names;
+}

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog_check: what a finished catalog says beyond what was added: order of
+ * boxes, sizes, modes, times, and every fault that can be told without
+ * reading an item.
+ *
+ *	shape or boxes impossible	the tensor, EIO
+ *	dtype without whole bytes	the tensor, EBADMSG
+ *	elements in no box		the tensor has holes: ENODATA there
+ *	file missing, item beyond it	the box, ENODATA; or the file's error
+ *	items sharing bytes		both boxes, EIO
+ *
+ * Boxes of volume 0 hold nothing: nothing about them is a fault, save a
+ * negative size.
+ */
+#include "catalog_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* Steps of the search for overlaps that each value of a box is worth, which
+ * is plenty for any grid, and those that all tensors share beyond that. */
+enum { STEPS_FOR_EACH = 64 };
+
+#define STEPS_SHARED (UINT64_C(1) << 27)
+
+/* More cannot be the size of a file with a header before it. */
+#define BYTES_MAX (INT64_MAX - 65536)
+
+/* Dimensions of a list shown in a fault. */
+enum { DIMS_SHOWN = 8 };
+
+struct check {
+	struct ck_catalog *c;
+	struct ck_tiling tiling;
+	uint64_t shared;
+	mode_t *modes; /* for each file: r bits it leaves */
+};
+
+/* --- faults of a tensor ------------------------------------------------------------ */
+
+struct fault {
+	int err; /* positive errno, 0: none */
+	struct ck_buf text;
+};
+
+static CK_PRINTF(3, 4) void fault_set(struct fault *f, int err, const char *fmt,
+				      ...)
+{
+	char text[256];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	f->err = err;
+	ck_buf_text(&f->text, text);
+}
+
+static void dims_show(struct ck_buf *out, const int64_t *dims, uint32_t ndim)
+{
+	ck_dims_print(out, dims, ndim < DIMS_SHOWN ? ndim : DIMS_SHOWN);
+	if (ndim > DIMS_SHOWN)
+		ck_buf_text(out, "...");
+}
+
+static void box_show(struct ck_buf *out, const struct ck_catalog *c,
+		     const struct ck_tensor *t, uint32_t i)
+{
+	const int64_t *box = ck_catalog_box(c, t, i);
+
+	ck_buf_printf(out, ", box %" PRIu32 " offset ", i);
+	dims_show(out, box, t->ndim);
+	ck_buf_text(out, " size ");
+	dims_show(out, box + t->ndim, t->ndim);
+}
+
+static bool has_negative(const int64_t *dims, uint32_t ndim)
+{
+	for (uint32_t d = 0; d < ndim; d++)
+		if (dims[d] < 0)
+			return true;
+	return false;
+}
+
+static bool has_zero(const int64_t *dims, uint32_t ndim)
+{
+	for (uint32_t d = 0; d < ndim; d++)
+		if (dims[d] == 0)
+			return true;
+	return false;
+}
+
+/* Product of dimensions that are not negative; false: does not fit. */
+static bool volume(const int64_t *dims, uint32_t ndim, uint64_t *out)
+{
+	uint64_t v = 1;
+
+	*out = 0;
+	if (has_zero(dims, ndim))
+		return true;
+	for (uint32_t d = 0; d < ndim; d++)
+		if (!ck_mul(&v, v, (uint64_t)dims[d]))
+			return false;
+	*out = v;
+	return true;
+}
+
+/* Faults of the shape and dtype. Sets nbytes and *numel if there is none. */
+static void shape_check(struct check *k, struct ck_tensor *t, uint64_t *numel,
+			struct fault *f)
+{
+	const int64_t *shape = ck_catalog_shape(k->c, t);
+	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
+	const char *name = ck_show(ck_catalog_str(k->c, t->dtype_name));
+	uint64_t nbytes;
+
+	if (t->ndim > CK_MAX_DIMS)
+		fault_set(f, EBADMSG,
+			  "%" PRIu32 " dimensions, expected at most %d",
+			  t->ndim, CK_MAX_DIMS);
+	else if (has_negative(shape, t->ndim))
+		fault_set(f, EIO, "a dimension is negative, shape ");
+	else if (t->dtype == CK_DTYPE_UNKNOWN)
+		fault_set(f, EBADMSG, "unknown dtype %s", name);
+	else if (dtype->size == 0)
+		fault_set(f, EBADMSG, "dtype %s has no whole bytes per element",
+			  name);
+	else if (!volume(shape, t->ndim, numel) ||
+		 !ck_mul(&nbytes, *numel, dtype->size) || nbytes > BYTES_MAX)
+		fault_set(f, EIO, "too many elements to count, shape ");
+	else
+		t->nbytes = nbytes;
+	if (f->err == EIO)
+		dims_show(&f->text, shape, t->ndim);
+}
+
+static bool is_inside(const int64_t *box, const int64_t *shape, uint32_t ndim)
+{
+	for (uint32_t d = 0; d < ndim; d++)
+		if (box[d] < 0 || box[d] > shape[d] ||
+		    box[ndim + d] > shape[d] - box[d])
+			return false;
+	return true;
+}
+
+/* Faults of single boxes. Collects those of positive volume in the tiling's
+ * index, in order, and adds up their volumes. */
+static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
+			    struct fault *f)
+{
+	const uint32_t *order = k->c->order + t->chunk;
+	const int64_t *shape = ck_catalog_shape(k->c, t);
+	uint64_t sum = 0, v;
+
+	k->tiling.n = 0;
+	for (uint32_t i = 0; i < t->nchunks && !f->err; i++) {
+		const int64_t *box = ck_catalog_box(k->c, t, order[i]);
+		bool negative = has_negative(box + t->ndim, t->ndim);
+
+		if (!negative && has_zero(box + t->ndim, t->ndim))
+			continue;
+		if (negative || !is_inside(box, shape, t->ndim)) {
+			fault_set(f, EIO, "a box is not inside the tensor%s",
+				  negative ? ", its size is negative" : "");
+			box_show(&f->text, k->c, t, order[i]);
+			break;
+		}
+		/* Cannot overflow: inside a tensor that could be counted. */
+		if (!volume(box + t->ndim, t->ndim, &v) ||
+		    !ck_add(&sum, sum, v))
+			sum = UINT64_MAX;
+		k->tiling.index[k->tiling.n++] = order[i];
+	}
+	return sum;
+}
+
+static enum ck_tiling_result tiling_check(struct check *k)
+{
+	uint64_t own = (uint64_t)k->tiling.n * k->tiling.ndim * STEPS_FOR_EACH;
+	enum ck_tiling_result result;
+
+	k->tiling.budget = own + k->shared;
+	result = ck_tiling_check(&k->tiling);
+	k->shared = ck_min(k->shared, k->tiling.budget);
+	return result;
+}
+
+static void tiles_check(struct check *k, struct ck_tensor *t, uint64_t numel,
+			uint64_t sum, struct fault *f)
+{
+	switch (tiling_check(k)) {
+	case CK_TILING_OVERLAP:
+		fault_set(f, EIO, "boxes overlap");
+		box_show(&f->text, k->c, t, k->tiling.a);
+		box_show(&f->text, k->c, t, k->tiling.b);
+		return;
+	case CK_TILING_IRREGULAR:
+		fault_set(f, EIO, "%s",
+			  sum > numel ? "boxes overlap"
+				      : "boxes too irregular to verify");
+		return;
+	case CK_TILING_DISJOINT: break;
+	}
+	t->holes = sum < numel;
+}
+
+static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
+		       const struct fault *f)
+{
+	struct ck_buf line = { 0 };
+	int rc;
+
+	ck_buf_printf(&line, "%s: ", ck_show(ck_catalog_str(c, t->names.name)));
+	ck_buf_add(&line, f->text.data, f->text.len);
+	rc = line.err || f->text.err ? -ENOMEM : 0;
+	if (rc == 0)
+		rc = ck_catalog_text_add(
+			c, (struct ck_str){ line.data, line.len }, &t->fault);
+	t->err = (uint16_t)f->err;
+	ck_buf_fini(&line);
+	return rc;
+}
+
+/* Fills the tensor's part of catalog->order. */
+static void order_make(struct check *k, const struct ck_tensor *t)
+{
+	struct ck_tiling *tiling = &k->tiling;
+
+	tiling->boxes = k->c->boxes + t->boxes;
+	tiling->ndim = t->ndim;
+	tiling->n = t->nchunks;
+	tiling->budget = 0;
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		tiling->index[i] = i;
+	ck_tiling_sort(tiling);
+	if (t->nchunks)
+		memcpy(k->c->order + t->chunk, tiling->index,
+		       t->nchunks * sizeof(*tiling->index));
+}
+
+static int boxes_finish(struct check *k, struct ck_tensor *t)
+{
+	struct fault f = { 0 };
+	uint64_t numel = 0, sum = 0;
+	int rc = 0;
+
+	order_make(k, t);
+	shape_check(k, t, &numel, &f);
+	if (!f.err)
+		sum = boxes_check(k, t, &f);
+	if (!f.err)
+		tiles_check(k, t, numel, sum, &f);
+	if (f.err)
+		rc = fault_store(k->c, t, &f);
+	ck_buf_fini(&f.text);
+	return rc;
+}
+
+/* --- items --------------------------------------------------------------------------- */
+
+static const struct ck_data_file *file_of(const struct ck_catalog *c,
+					  const struct ck_chunk *chunk)
+{
+	return chunk->file < c->nfiles ? &c->files[chunk->file] : NULL;
+}
+
+/* One past the item's last byte, or the largest number. */
+static uint64_t item_end(const struct ck_chunk *chunk)
+{
+	uint64_t end;
+
+	return ck_add(&end, chunk->fpos, chunk->length) ? end : UINT64_MAX;
+}
+
+static bool is_short(const struct ck_data_file *file,
+		     const struct ck_chunk *chunk)
+{
+	return chunk->fpos > file->size ||
+	       chunk->length > file->size - chunk->fpos;
+}
+
+static uint16_t item_err(const struct ck_catalog *c,
+			 const struct ck_chunk *chunk)
+{
+	const struct ck_data_file *file = file_of(c, chunk);
+
+	if (!file)
+		return ENODATA;
+	if (file->err)
+		return (uint16_t)file->err;
+	if (chunk->err)
+		return chunk->err;
+	return is_short(file, chunk) ? ENODATA : 0;
+}
+
+static int item_cmp(const void *a, const void *b, void *chunks)
+{
+	const struct ck_chunk *x = (struct ck_chunk *)chunks +
+				   *(const uint32_t *)a;
+	const struct ck_chunk *y = (struct ck_chunk *)chunks +
+				   *(const uint32_t *)b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return (x->fpos > y->fpos) - (x->fpos < y->fpos);
+}
+
+static bool is_empty(const struct ck_catalog *c, const struct ck_tensor *t,
+		     uint32_t i)
+{
+	return has_zero(ck_catalog_box(c, t, i) + t->ndim, t->ndim);
+}
+
+/* The tensor's items that have data, sorted by place, in the tiling's index;
+ * returns how many. */
+static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
+{
+	struct ck_chunk *chunks = k->c->chunks + t->chunk;
+	uint32_t *index = k->tiling.index;
+	bool sorted = true;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		if (!file_of(k->c, &chunks[i]) || chunks[i].length == 0 ||
+		    is_empty(k->c, t, i))
+			continue;
+		index[n++] = i;
+		if (n > 1)
+			sorted &= item_cmp(&index[n - 2], &index[n - 1],
+					   chunks) <= 0;
+	}
+	if (!sorted)
+		qsort_r(index, n, sizeof(*index), item_cmp, chunks);
+	return n;
+}
+
+/* Marks items that share bytes. It is enough to compare each with the one
+ * that reaches furthest: if it meets another one, that one has met a further
+ * reaching one before and is marked. */
+static void sharing_check(struct check *k, const struct ck_tensor *t)
+{
+	struct ck_chunk *chunks = k->c->chunks + t->chunk;
+	uint32_t n = t->nchunks > 1 ? items_sort(k, t) : 0;
+	struct ck_chunk *reach = NULL;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct ck_chunk *item = &chunks[k->tiling.index[i]];
+		bool same_file = reach && reach->file == item->file;
+
+		if (same_file && item->fpos < item_end(reach)) {
+			item->err = EIO;
+			reach->err = EIO;
+		}
+		if (!same_file || item_end(item) > item_end(reach))
+			reach = item;
+	}
+}
+
+static void items_check(struct check *k, struct ck_tensor *t)
+{
+	struct ck_chunk *chunks = k->c->chunks + t->chunk;
+
+	sharing_check(k, t);
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (!is_empty(k->c, t, i))
+			chunks[i].err = item_err(k->c, &chunks[i]);
+}
+
+void ck_catalog_chunk_fault(const struct ck_catalog *c,
+			    const struct ck_chunk *chunk, struct ck_buf *out)
+{
+	const struct ck_data_file *file = file_of(c, chunk);
+
+	if (!chunk->err)
+		return;
+	if (!file) {
+		ck_buf_text(out, "no file has this item");
+		return;
+	}
+	ck_buf_escaped(out, ck_catalog_str(c, file->path));
+	if (file->err) {
+		ck_buf_printf(out, ": %s",
+			      file->err == ENODATA
+				      ? "missing, no regular file or refused"
+				      : strerrordesc_np(file->err));
+		return;
+	}
+	ck_buf_printf(out, ": item at %" PRIu64 " of %" PRIu64 " bytes ",
+		      chunk->fpos, chunk->length);
+	if (is_short(file, chunk))
+		ck_buf_printf(out, "ends beyond the file's %" PRIu64,
+			      file->size);
+	else if (chunk->err == EIO)
+		ck_buf_text(out, "shares bytes with another of its tensor");
+	else
+		ck_buf_printf(out, "cannot be used: %s",
+			      strerrordesc_np(chunk->err));
+}
+
+/* --- modes and times --------------------------------------------------------------- */
+
+/* r bits that a shard file leaves. Where its owner (group) is not that of
+ * .metadata, which the mount shows, its bits for others count instead. */
+static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
+{
+	mode_t mode = file->mode & 0444;
+	bool others = mode & S_IROTH;
+
+	if (file->uid != meta->uid)
+		mode = (mode & ~(mode_t)S_IRUSR) | (others ? S_IRUSR : 0);
+	if (file->gid != meta->gid)
+		mode = (mode & ~(mode_t)S_IRGRP) | (others ? S_IRGRP : 0);
+	return mode;
+}
+
+/* Was the file seen at all? */
+static bool has_attr(const struct ck_data_file *file)
+{
+	return file->err == 0 || (file->attr.mode & S_IFMT);
+}
+
+static void modes_make(struct check *k)
+{
+	for (size_t i = 0; i < k->c->nfiles; i++)
+		k->modes[i] = has_attr(&k->c->files[i])
+				      ? file_mode(&k->c->files[i].attr,
+						  &k->c->meta)
+				      : 0444;
+}
+
+static bool is_newer(struct timespec a, struct timespec b)
+{
+	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
+				    : a.tv_nsec > b.tv_nsec;
+}
+
+/* Mode and time of what consists of these items. */
+static void attr_make(const struct check *k, const struct ck_chunk *items,
+		      uint32_t n, mode_t *mode, struct timespec *mtime)
+{
+	const struct ck_catalog *c = k->c;
+	bool any = false;
+
+	*mode = c->meta.mode & c->dir_mode & 0444;
+	*mtime = c->meta.mtime;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct ck_data_file *file = file_of(c, &items[i]);
+
+		if (!file || !has_attr(file))
+			continue;
+		*mode &= k->modes[items[i].file];
+		if (!any || is_newer(file->attr.mtime, *mtime))
+			*mtime = file->attr.mtime;
+		any = true;
+	}
+}
+
+/* --- all ------------------------------------------------------------------------------- */
+
+static int tensor_finish(struct check *k, struct ck_tensor *t)
+{
+	struct ck_catalog *c = k->c;
+
+	items_check(k, t);
+	attr_make(k, c->chunks + t->chunk, t->nchunks, &t->mode, &t->mtime);
+	return boxes_finish(k, t);
+}
+
+static void object_finish(struct check *k, struct ck_object *o)
+{
+	o->item.err = item_err(k->c, &o->item);
+	attr_make(k, &o->item, 1, &o->mode, &o->mtime);
+}
+
+static int check_init(struct check *k, struct ck_catalog *c)
+{
+	uint32_t most = 0;
+
+	*k = (struct check){ .c = c, .shared = STEPS_SHARED };
+	for (size_t i = 0; i < c->ntensors; i++)
+		if (c->tensors[i].nchunks > most)
+			most = c->tensors[i].nchunks;
+	c->order = calloc(c->nchunks + 1, sizeof(*c->order));
+	k->modes = calloc(c->nfiles + 1, sizeof(*k->modes));
+	if (!c->order || !k->modes)
+		return -ENOMEM;
+	modes_make(k);
+	return ck_tiling_init(&k->tiling, most);
+}
+
+int ck_catalog_check(struct ck_catalog *c)
+{
+	struct check k;
+	int rc = check_init(&k, c);
+
+	for (size_t i = 0; rc == 0 && i < c->ntensors; i++) {
+		rc = tensor_finish(&k, &c->tensors[i]);
+		if (!ck_add(&c->nbytes, c->nbytes, c->tensors[i].nbytes))
+			c->nbytes = UINT64_MAX;
+	}
+	for (size_t i = 0; rc == 0 && i < c->nobjects; i++)
+		object_finish(&k, &c->objects[i]);
+	ck_tiling_fini(&k.tiling);
+	free(k.modes);
+	return rc;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog_dump: the catalog as text for tests and people. One line for each
+ * thing, in the checkpoint's order; no times, owners or places of this
+ * machine, so equal checkpoints give equal text.
+ *
+ *	dump    = catalog file* entry* global*
+ *	catalog = "catalog kind=" WORD LF
+ *	file    = "file " N " size=" N [" err=" ERRNO] " " WORD LF
+ *	entry   = tensor chunk* | object
+ *	tensor  = "tensor " WORD " dtype=" WORD " shape=" DIMS " bytes=" N
+ *	          " chunks=" N " kind=tensor" [" key=" WORD]
+ *	          [" err=" ERRNO " " QUOTE TEXT QUOTE] [" holes"] LF
+ *	chunk   = " chunk off=" DIMS " size=" DIMS item LF
+ *	object  = "object " WORD item [" key=" WORD] LF
+ *	item    = (" file=" N | " file=none") " pos=" N " length=" N
+ *	          [" transform=" WORD] [" err=" ERRNO]
+ *	global  = "global " WORD LF
+ *
+ * WORD is a stem, or text with %XX for control characters, malformed UTF-8
+ * and `%`; in both a space is %20. DIMS is [4,3]. ERRNO is a name: EIO.
+ */
+#include "catalog_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim)
+{
+	ck_buf_text(out, "[");
+	for (uint32_t d = 0; d < ndim; d++)
+		ck_buf_printf(out, "%s%" PRId64, d ? "," : "", dims[d]);
+	ck_buf_text(out, "]");
+}
+
+/* A stem has no control characters below U+0080, and every % in it is an
+ * escape: what else must not be seen is escaped without touching those. */
+static void stem_print(struct ck_buf *out, struct ck_str stem)
+{
+	for (size_t i = 0; i < stem.len;) {
+		bool percent = stem.p[i] == '%';
+		size_t len = percent ? 1
+				     : ck_utf8_len(stem.p + i, stem.len - i);
+
+		len = len ? len : 1;
+		if (stem.p[i] == ' ')
+			ck_buf_text(out, "%20");
+		else if (percent)
+			ck_buf_text(out, "%");
+		else
+			ck_buf_escaped(out, (struct ck_str){ stem.p + i, len });
+		i += len;
+	}
+}
+
+static void word_print(struct ck_buf *out, struct ck_str s)
+{
+	struct ck_buf word = { 0 };
+
+	ck_buf_escaped(&word, s);
+	stem_print(out, (struct ck_str){ word.data, word.len });
+	if (word.err)
+		out->err = word.err;
+	ck_buf_fini(&word);
+}
+
+static void err_print(struct ck_buf *out, int err)
+{
+	const char *name = strerrorname_np(err);
+
+	if (err)
+		ck_buf_printf(out, " err=%s", name ? name : "unknown");
+}
+
+static void key_print(const struct ck_catalog *c, const struct ck_names *names,
+		      struct ck_buf *out)
+{
+	struct ck_str key = ck_catalog_str(c, names->key);
+
+	if (ck_str_eq(key, ck_catalog_str(c, names->name)))
+		return;
+	ck_buf_text(out, " key=");
+	word_print(out, key);
+}
+
+static void item_print(const struct ck_catalog *c, const struct ck_chunk *item,
+		       struct ck_buf *out)
+{
+	if (item->file == CK_NO_FILE)
+		ck_buf_text(out, " file=none");
+	else
+		ck_buf_printf(out, " file=%" PRIu32, item->file);
+	ck_buf_printf(out, " pos=%" PRIu64 " length=%" PRIu64, item->fpos,
+		      item->length);
+	if (item->transform && item->transform < c->ntransforms) {
+		ck_buf_text(out, " transform=");
+		word_print(out,
+			   ck_catalog_str(c, c->transforms[item->transform]));
+	}
+	err_print(out, item->err);
+}
+
+static void chunk_print(const struct ck_catalog *c, const struct ck_tensor *t,
+			uint32_t i, struct ck_buf *out)
+{
+	const int64_t *box = ck_catalog_box(c, t, i);
+
+	ck_buf_text(out, " chunk off=");
+	ck_dims_print(out, box, t->ndim);
+	ck_buf_text(out, " size=");
+	ck_dims_print(out, box + t->ndim, t->ndim);
+	item_print(c, &c->chunks[t->chunk + i], out);
+	ck_buf_text(out, "\n");
+}
+
+static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
+			 struct ck_buf *out)
+{
+	ck_buf_text(out, "tensor ");
+	stem_print(out, ck_catalog_str(c, t->names.stem));
+	ck_buf_text(out, " dtype=");
+	word_print(out, ck_catalog_str(c, t->dtype_name));
+	ck_buf_text(out, " shape=");
+	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
+	ck_buf_printf(out, " bytes=%" PRIu64 " chunks=%" PRIu32 " kind=tensor",
+		      t->nbytes, t->nchunks);
+	key_print(c, &t->names, out);
+	err_print(out, t->err);
+	if (t->err) {
+		ck_buf_text(out, " \"");
+		ck_buf_str(out, ck_catalog_str(c, t->fault));
+		ck_buf_text(out, "\"");
+	}
+	ck_buf_text(out, t->holes ? " holes\n" : "\n");
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		chunk_print(c, t, i, out);
+}
+
+static void object_print(const struct ck_catalog *c, const struct ck_object *o,
+			 struct ck_buf *out)
+{
+	ck_buf_text(out, "object ");
+	stem_print(out, ck_catalog_str(c, o->names.stem));
+	item_print(c, &o->item, out);
+	key_print(c, &o->names, out);
+	ck_buf_text(out, "\n");
+}
+
+static void files_print(const struct ck_catalog *c, struct ck_buf *out)
+{
+	for (size_t i = 0; i < c->nfiles; i++) {
+		ck_buf_printf(out, "file %zu size=%" PRIu64, i,
+			      c->files[i].size);
+		err_print(out, c->files[i].err);
+		ck_buf_text(out, " ");
+		word_print(out, ck_catalog_str(c, c->files[i].path));
+		ck_buf_text(out, "\n");
+	}
+}
+
+void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out)
+{
+	ck_buf_printf(out, "catalog kind=%s\n", c->kind);
+	files_print(c, out);
+	for (size_t i = 0; i < c->nentries; i++) {
+		struct ck_entry_id e = c->entries[i];
+
+		if (e.is_object)
+			object_print(c, &c->objects[e.i], out);
+		else
+			tensor_print(c, &c->tensors[e.i], out);
+	}
+	for (size_t i = 0; i < c->nglobals; i++) {
+		ck_buf_text(out, "global ");
+		word_print(out, ck_catalog_str(c, c->globals[i]));
+		ck_buf_text(out, "\n");
+	}
+}

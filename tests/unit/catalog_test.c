@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* Building a catalog: names, stems, lookups, limits, memory. */
+#include "catalogs.h"
+#include "tap.h"
+
+static struct ck_catalog *with_keys(const char *const *keys)
+{
+	struct ck_catalog *c = catalog_new();
+
+	for (size_t i = 0; keys[i]; i++)
+		if (i % 2)
+			object_add(c, keys[i]);
+		else
+			tensor_add(c, keys[i], "float32", 1, DIMS(0));
+	finish(c);
+	return c;
+}
+
+#define KEYS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static void names_are(const char *const *keys, const char *const *names)
+{
+	struct ck_catalog *c = with_keys(keys);
+
+	for (size_t i = 0; names[i]; i++)
+		eq_text(name_of(c, i), names[i]);
+	ck_catalog_free(c);
+}
+
+static void test_names(void)
+{
+	names_are(KEYS("a", "b.c"), KEYS("a", "b.c"));
+	names_are(KEYS("_orig_mod.a", "x._fsdp_wrapped_module.b"),
+		  KEYS("a", "x.b"));
+	/* module. goes if all have it, other entries too, and only once */
+	names_are(KEYS("module.a", "module.module.b"), KEYS("a", "module.b"));
+	names_are(KEYS("module.a", "b"), KEYS("module.a", "b"));
+	names_are(KEYS("_orig_mod.module.a", "module._orig_mod.b"),
+		  KEYS("a", "b"));
+	names_are(KEYS("module."), KEYS(""));
+}
+
+static void test_clashing_names_keep_their_keys(void)
+{
+	names_are(KEYS("_orig_mod.a", "a", "b"), KEYS("_orig_mod.a", "a", "b"));
+	names_are(KEYS("_orig_mod.a", "_fpw_module.a", "_orig_mod.b"),
+		  KEYS("_orig_mod.a", "_fpw_module.a", "b"));
+}
+
+/* The first two clash on "a" and keep their keys; "module.a" then is what
+ * the third shows, so it keeps its key, which the fourth shows ... */
+static void test_kept_keys_clash_again(void)
+{
+	names_are(KEYS("module.a", "module._orig_mod.a", "module.module.a",
+		       "module.module.module.a", "module.b"),
+		  KEYS("module.a", "module._orig_mod.a", "module.module.a",
+		       "module.module.module.a", "b"));
+}
+
+static void test_duplicate_key(void)
+{
+	struct ck_catalog *c = catalog_new();
+	struct ck_diag d = { 0 };
+
+	tensor_add(c, "a\nb", "float32", 1, DIMS(0));
+	object_add(c, "x");
+	object_add(c, "a\nb");
+	eq_err(ck_catalog_finish(c, &d), -EBADMSG);
+	eq_text(d.text, "a%0Ab: duplicate key");
+	ck_catalog_free(c);
+}
+
+static void test_find(void)
+{
+	struct ck_catalog *c = with_keys(KEYS("a", "b/c", ".d", "", "e%"));
+	static const char *const stems[] = { "a", "b%2Fc", "%2Ed", "%_",
+					     "e%25" };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(stems); i++) {
+		eq_i64(ck_catalog_find(c, ck_str_from(stems[i])), (int64_t)i);
+		eq_text(text_of(c, ck_catalog_names(c, c->entries[i])->stem),
+			stems[i]);
+	}
+	eq_i64(ck_catalog_find(c, CK_STR("b/c")), -1);
+	eq_i64(ck_catalog_find(c, CK_STR("")), -1);
+	eq_i64(ck_catalog_find(c, CK_STR("aa")), -1);
+	ck_catalog_free(c);
+}
+
+static void test_empty_catalog(void)
+{
+	struct ck_catalog *c = catalog_new();
+
+	finish(c);
+	eq_i64(ck_catalog_find(c, CK_STR("a")), -1);
+	eq_u64(c->nbytes, 0);
+	ck_catalog_free(c);
+	ck_catalog_free(NULL);
+}
+
+/* --- long names of one hash -------------------------------------------------- */
+
+/* XXH3 multiplies the halves of each 8 bytes, masked by its secret, and adds
+ * the bytes to the next lane. Where the low half is the mask's the product is
+ * 0 whatever the high half is, so two such places only need the same sum. */
+static void collide(char *name, uint32_t i)
+{
+	static const char low1[] = "\x3c\x28\x52\xbb", low2[] = "\x88\xd0\x65"
+								"\x8b";
+	uint32_t high1 = i, high2 = UINT32_MAX - i;
+
+	memset(name, 'a', 256);
+	memcpy(name + 120, low1, 4);
+	memcpy(name + 124, &high1, 4);
+	memcpy(name + 184, low2, 4);
+	memcpy(name + 188, &high2, 4);
+}
+
+static void test_equal_long_stems_are_numbered(void)
+{
+	struct ck_catalog *c = catalog_new();
+	char name[256], first[33], hash[33], want[300];
+	struct ck_chunk item = { 0 };
+
+	for (uint32_t i = 0; i < 20000; i++) {
+		collide(name, i);
+		must(ck_catalog_object_add(c, (struct ck_str){ name, 256 },
+					   &item));
+	}
+	ck_hash128_hex((struct ck_str){ name, 256 }, hash);
+	collide(name, 0);
+	ck_hash128_hex((struct ck_str){ name, 256 }, first);
+	eq_text(hash, first);
+	finish(c);
+	snprintf(want, sizeof(want), "%%~%.120s~%s", name, hash);
+	eq_text(text_of(c, c->objects[0].names.stem), want);
+	strcat(want, "~2");
+	eq_text(text_of(c, c->objects[1].names.stem), want);
+	eq_i64(ck_catalog_find(c, ck_str_from(want)), 1);
+	snprintf(want, sizeof(want), "%%~%.120s~%s~20000", name, hash);
+	eq_i64(ck_catalog_find(c, ck_str_from(want)), 19999);
+	ck_catalog_free(c);
+}
+
+/* Names, wrappers and clashes at random: all names and stems differ, and
+ * each stem finds its entry. */
+static void test_random_names_differ(void)
+{
+	static const char *const parts[] = {
+		"module.", "_orig_mod.", "a.", "_fpw_module.", "b", "a"
+	};
+	uint64_t seed = tap_seed(31);
+	unsigned failed = 0;
+
+	for (int round = 0; round < 3000; round++) {
+		struct ck_catalog *c = catalog_new();
+		unsigned n = 1 + (unsigned)(tap_random(&seed) % 12);
+		bool module = tap_random(&seed) % 2;
+		struct ck_diag d = { 0 };
+
+		for (unsigned i = 0; i < n; i++) {
+			char key[200] = "";
+
+			strcat(key, module ? "module." : "");
+			for (unsigned k = 0; k < tap_random(&seed) % 6; k++)
+				strcat(key, parts[tap_random(&seed) % 6]);
+			object_add(c, key);
+		}
+		if (ck_catalog_finish(c, &d) == 0)
+			for (size_t i = 0; i < c->nentries; i++)
+				failed +=
+					ck_catalog_find(
+						c,
+						ck_catalog_str(
+							c,
+							c->objects[i]
+								.names.stem)) !=
+					(int64_t)i;
+		else
+			failed += d.err != EBADMSG;
+		ck_catalog_free(c);
+	}
+	eq_u64(failed, 0);
+}
+
+/* --- the rest ------------------------------------------------------------------ */
+
+static void test_transforms(void)
+{
+	struct ck_catalog *c = catalog_new();
+	uint16_t n;
+	int rc = 0;
+
+	eq_err(ck_catalog_transform_add(c, CK_STR(""), &n), 0);
+	eq_u64(n, 0);
+	eq_err(ck_catalog_transform_add(c, CK_STR("stream.zstd/1"), &n), 0);
+	eq_u64(n, 1);
+	eq_err(ck_catalog_transform_add(c, CK_STR("other"), &n), 0);
+	eq_u64(n, 2);
+	eq_err(ck_catalog_transform_add(c, CK_STR("stream.zstd/1"), &n), 0);
+	eq_u64(n, 1);
+	eq_text(text_of(c, c->transforms[2]), "other");
+	for (int i = 0; rc == 0 && i < 1000; i++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "t%d", i);
+		rc = ck_catalog_transform_add(c, ck_str_from(text), &n);
+	}
+	eq_err(rc, -EOVERFLOW);
+	ck_catalog_free(c);
+}
+
+static void test_globals_are_sorted_once_each(void)
+{
+	struct ck_catalog *c = catalog_new();
+
+	must(ck_catalog_global_add(c, CK_STR("m.b")));
+	must(ck_catalog_global_add(c, CK_STR("m.a")));
+	must(ck_catalog_global_add(c, CK_STR("")));
+	must(ck_catalog_global_add(c, CK_STR("m.b")));
+	finish(c);
+	eq_u64(c->nglobals, 3);
+	eq_text(text_of(c, c->globals[0]), "");
+	eq_text(text_of(c, c->globals[1]), "m.a");
+	eq_text(text_of(c, c->globals[2]), "m.b");
+	ck_catalog_free(c);
+}
+
+static void test_dtype_prefix(void)
+{
+	struct ck_catalog *c = catalog_new();
+
+	tensor_add(c, "a", "torch.bfloat16", 1, DIMS(3));
+	finish(c);
+	eq_text(text_of(c, c->tensors[0].dtype_name), "bfloat16");
+	eq_u64(c->tensors[0].nbytes, 6);
+	ck_catalog_free(c);
+}
+
+/* 1000 x 1024 chunks of 2-D tensors: 60 bytes each and little more. */
+static void test_memory(void)
+{
+	struct ck_catalog *c = catalog_new();
+	size_t bytes;
+
+	file_add(c, "f", UINT64_MAX, 0);
+	for (int t = 0; t < 1000; t++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "layers.%d.weight", t);
+		tensor_add(c, key, "float32", 2, DIMS(1024, 8));
+		for (int64_t i = 0; i < 1024; i++)
+			box_add(c, DIMS(i, 0), DIMS(1, 8));
+	}
+	finish(c);
+	eq_u64(c->nchunks, 1024000);
+	bytes = c->nchunks * (sizeof(*c->chunks) + sizeof(*c->order)) +
+		c->nboxes * sizeof(*c->boxes);
+	eq_u64(bytes, 1024000 * 60);
+	eq_u64(c->nbytes, (uint64_t)1000 * 1024 * 8 * 4);
+	ok(c->tensors[999].err == 0 && !c->tensors[999].holes);
+	eq_u64(c->order[1023999], 1023);
+	ck_catalog_free(c);
+}
+
+int main(void)
+{
+	test_names();
+	test_clashing_names_keep_their_keys();
+	test_kept_keys_clash_again();
+	test_duplicate_key();
+	test_find();
+	test_empty_catalog();
+	test_equal_long_stems_are_numbered();
+	test_random_names_differ();
+	test_transforms();
+	test_globals_are_sorted_once_each();
+	test_dtype_prefix();
+	test_memory();
+	return tap_done();
+}
