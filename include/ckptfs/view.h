@@ -13,9 +13,11 @@
 struct ck_view {
 	const char *dir;    /* its name in the root of the mount */
 	const char *suffix; /* of its files, after the stem */
-	/* Bytes of the file of a tensor. */
+	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
+	 * counted (its err says why). */
 	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);
-	/* What the file consists of; free() it. */
+	/* What the file consists of, no part where the bytes cannot be
+	 * counted; free() it. 0 or -ENOMEM. */
 	int (*slice)(const struct ck_catalog *c, uint32_t tensor,
 		     struct ck_slice **out);
 };
@@ -31,6 +33,10 @@ CK_MUST_USE int ck_view_lookup(const struct ck_view *v,
 /* Appends the file name of a tensor. */
 void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
 		  uint32_t tensor, struct ck_buf *out);
+
+/* Indices in catalog->entries in natural order of the shown names, the order
+ * of every list for people; free() it. NULL when out of memory. */
+uint32_t *ck_report_order(const struct ck_catalog *c);
 
 /* Reports of the control directory made from the catalog alone. */
 void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out);

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * report: tensors.csv and tensors.jsonl, in natural order of the shown
+ * names. jansson spells the strings; the objects around them are a few fixed
+ * fields, and positions have 64 bits without a sign, which its integers do
+ * not.
+ */
+#include "ckptfs/view.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+
+/* --- order ------------------------------------------------------------------ */
+
+static struct ck_str name_of(const struct ck_catalog *c, uint32_t entry)
+{
+	return ck_catalog_str(c, ck_catalog_names(c, c->entries[entry])->name);
+}
+
+static int name_cmp(const void *a, const void *b, void *catalog)
+{
+	return ck_str_natural_cmp(name_of(catalog, *(const uint32_t *)a),
+				  name_of(catalog, *(const uint32_t *)b));
+}
+
+uint32_t *ck_report_order(const struct ck_catalog *c)
+{
+	uint32_t *order = calloc(c->nentries + 1, sizeof(*order));
+
+	union {
+		const struct ck_catalog *c;
+		void *arg;
+	} catalog = { .c = c };
+
+	if (!order)
+		return NULL;
+	for (uint32_t i = 0; i < c->nentries; i++)
+		order[i] = i;
+	qsort_r(order, c->nentries, sizeof(*order), name_cmp, catalog.arg);
+	return order;
+}
+
+/* Calls print for each tensor in that order. */
+static void tensors_print(const struct ck_catalog *c,
+			  void (*print)(const struct ck_catalog *c,
+					uint32_t tensor, struct ck_buf *out),
+			  struct ck_buf *out)
+{
+	ck_auto_free uint32_t *order = ck_report_order(c);
+
+	if (!order)
+		out->err = -ENOMEM;
+	for (size_t i = 0; order && i < c->nentries; i++)
+		if (!c->entries[order[i]].is_object)
+			print(c, c->entries[order[i]].i, out);
+}
+
+/* --- csv -------------------------------------------------------------------- */
+
+/* One field as RFC 4180 has it: quoted if it must be. */
+static void field_print(struct ck_buf *out, struct ck_str s)
+{
+	bool plain = true;
+
+	for (size_t i = 0; i < s.len; i++)
+		plain &= !memchr("\",\r\n", s.p[i], 4);
+	if (plain) {
+		ck_buf_str(out, s);
+		return;
+	}
+	ck_buf_text(out, "\"");
+	for (size_t i = 0; i < s.len; i++) {
+		if (s.p[i] == '"')
+			ck_buf_text(out, "\"");
+		ck_buf_add(out, s.p + i, 1);
+	}
+	ck_buf_text(out, "\"");
+}
+
+static void row_print(const struct ck_catalog *c, uint32_t tensor,
+		      struct ck_buf *out)
+{
+	const struct ck_tensor *t = &c->tensors[tensor];
+	struct ck_buf shape = { 0 };
+
+	ck_dims_print(&shape, ck_catalog_shape(c, t), t->ndim);
+	field_print(out, ck_catalog_str(c, t->names.stem));
+	ck_buf_text(out, ",");
+	field_print(out, ck_catalog_str(c, t->dtype_name));
+	ck_buf_text(out, ",");
+	field_print(out, (struct ck_str){ shape.data, shape.len });
+	ck_buf_printf(out, ",%" PRIu64 ",%" PRIu32 ",tensor\n", t->nbytes,
+		      t->nchunks);
+	if (shape.err)
+		out->err = shape.err;
+	ck_buf_fini(&shape);
+}
+
+void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out)
+{
+	ck_buf_text(out, "stem,dtype,shape,bytes,chunks,kind\n");
+	tensors_print(c, row_print, out);
+}
+
+/* --- json ------------------------------------------------------------------- */
+
+static int json_bytes_add(const char *bytes, size_t len, void *out)
+{
+	ck_buf_add(out, bytes, len);
+	return 0;
+}
+
+void ck_report_json_str(struct ck_str s, struct ck_buf *out)
+{
+	json_t *text;
+
+	if (!ck_utf8_valid(s)) {
+		ck_buf_text(out, "{\"$str\":\"");
+		ck_buf_base64(out, s);
+		ck_buf_text(out, "\"}");
+		return;
+	}
+	text = json_stringn(s.len ? s.p : "", s.len);
+	if (!text || json_dump_callback(text, json_bytes_add, out,
+					JSON_ENCODE_ANY | JSON_COMPACT))
+		out->err = -ENOMEM;
+	json_decref(text);
+}
+
+static void json_field(struct ck_buf *out, const char *before, struct ck_str s)
+{
+	ck_buf_text(out, before);
+	ck_report_json_str(s, out);
+}
+
+static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
+		      uint32_t i, struct ck_buf *out)
+{
+	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+	const int64_t *box = ck_catalog_box(c, t, i);
+
+	ck_buf_text(out, i ? ",{\"offset\":" : "{\"offset\":");
+	ck_dims_print(out, box, t->ndim);
+	ck_buf_text(out, ",\"size\":");
+	ck_dims_print(out, box + t->ndim, t->ndim);
+	if (chunk->file < c->nfiles)
+		json_field(out, ",\"file\":",
+			   ck_catalog_str(c, c->files[chunk->file].path));
+	else
+		ck_buf_text(out, ",\"file\":null");
+	ck_buf_printf(out, ",\"pos\":%" PRIu64 ",\"length\":%" PRIu64 "}",
+		      chunk->fpos, chunk->length);
+}
+
+static void boxes_print(const struct ck_catalog *c, const struct ck_tensor *t,
+			struct ck_buf *out)
+{
+	ck_buf_text(out, ",\"boxes\":[");
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		box_print(c, t, i, out);
+	ck_buf_text(out, "]");
+}
+
+void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
+			   bool boxes, struct ck_buf *out)
+{
+	const struct ck_tensor *t = &c->tensors[tensor];
+	struct ck_str name = ck_catalog_str(c, t->names.name);
+	struct ck_str key = ck_catalog_str(c, t->names.key);
+
+	json_field(out, "{\"fqn\":", name);
+	json_field(out, ",\"stem\":", ck_catalog_str(c, t->names.stem));
+	json_field(out, ",\"dtype\":", ck_catalog_str(c, t->dtype_name));
+	ck_buf_text(out, ",\"shape\":");
+	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
+	ck_buf_printf(out,
+		      ",\"bytes\":%" PRIu64 ",\"chunks\":%" PRIu32
+		      ",\"kind\":\"tensor\"",
+		      t->nbytes, t->nchunks);
+	if (!ck_str_eq(key, name))
+		json_field(out, ",\"raw_key\":", key);
+	if (boxes)
+		boxes_print(c, t, out);
+	ck_buf_text(out, "}");
+}
+
+static void line_print(const struct ck_catalog *c, uint32_t tensor,
+		       struct ck_buf *out)
+{
+	ck_report_tensor_json(c, tensor, false, out);
+	ck_buf_text(out, "\n");
+}
+
+void ck_report_jsonl(const struct ck_catalog *c, struct ck_buf *out)
+{
+	tensors_print(c, line_print, out);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* tensors.csv, tensors.jsonl and the JSON of one tensor. */
+#include "catalogs.h"
+#include "ckptfs/view.h"
+#include "tap.h"
+
+static struct ck_catalog *example(void)
+{
+	struct ck_catalog *c = catalog_new();
+	struct ck_chunk far_away = { .file = CK_NO_FILE,
+				     .fpos = UINT64_MAX,
+				     .length = UINT64_MAX };
+
+	file_add(c, "__0_0.distcp", 1000, 0);
+	file_add(c, "\xff", 1000, 0);
+	tensor_add(c, "l.10.w", "bfloat16", 2, DIMS(4, 3));
+	item_add(c, DIMS(0, 0), DIMS(2, 3), 0, 0, 100);
+	item_add(c, DIMS(2, 0), DIMS(2, 3), 1, 7, 9);
+	tensor_add(c, "_orig_mod.l.2.w", "float32", 1, DIMS(5));
+	must(ck_catalog_chunk_add(c, DIMS(0), DIMS(5), &far_away));
+	object_add(c, "a");
+	tensor_add(c, "a,\"b\"", "int64", 0, NULL);
+	tensor_add(c, "z\xed\xa0\x80", "int\xff", 1, DIMS(2));
+	finish(c);
+	return c;
+}
+
+static void test_csv(void)
+{
+	struct ck_catalog *c = example();
+	struct ck_buf out = { 0 };
+
+	ck_report_csv(c, &out);
+	eq_text(out.data, "stem,dtype,shape,bytes,chunks,kind\n"
+			  "\"a,\"\"b\"\"\",int64,[],8,0,tensor\n"
+			  "l.2.w,float32,[5],20,1,tensor\n"
+			  "l.10.w,bfloat16,\"[4,3]\",24,2,tensor\n"
+			  "z%ED%A0%80,int\xff,[2],0,0,tensor\n");
+	ck_buf_fini(&out);
+	ck_catalog_free(c);
+}
+
+static void test_jsonl(void)
+{
+	struct ck_catalog *c = example();
+	struct ck_buf out = { 0 };
+
+	ck_report_jsonl(c, &out);
+	eq_text(out.data,
+		"{\"fqn\":\"a,\\\"b\\\"\",\"stem\":\"a,\\\"b\\\"\","
+		"\"dtype\":\"int64\",\"shape\":[],\"bytes\":8,\"chunks\":0,"
+		"\"kind\":\"tensor\"}\n"
+		"{\"fqn\":\"l.2.w\",\"stem\":\"l.2.w\",\"dtype\":\"float32\","
+		"\"shape\":[5],\"bytes\":20,\"chunks\":1,\"kind\":\"tensor\","
+		"\"raw_key\":\"_orig_mod.l.2.w\"}\n"
+		"{\"fqn\":\"l.10.w\",\"stem\":\"l.10.w\","
+		"\"dtype\":\"bfloat16\",\"shape\":[4,3],\"bytes\":24,"
+		"\"chunks\":2,\"kind\":\"tensor\"}\n"
+		"{\"fqn\":{\"$str\":\"eu2ggA==\"},\"stem\":\"z%ED%A0%80\","
+		"\"dtype\":{\"$str\":\"aW50/w==\"},\"shape\":[2],\"bytes\":0,"
+		"\"chunks\":0,\"kind\":\"tensor\"}\n");
+	ck_buf_fini(&out);
+	ck_catalog_free(c);
+}
+
+static void test_boxes(void)
+{
+	struct ck_catalog *c = example();
+	struct ck_buf out = { 0 };
+	static const char two[] =
+		"\"boxes\":[{\"offset\":[0,0],\"size\":[2,3],"
+		"\"file\":\"__0_0.distcp\",\"pos\":0,\"length\":100},"
+		"{\"offset\":[2,0],\"size\":[2,3],"
+		"\"file\":{\"$str\":\"/w==\"},\"pos\":7,\"length\":9}]}";
+	static const char none[] =
+		"\"boxes\":[{\"offset\":[0],\"size\":[5],\"file\":null,"
+		"\"pos\":18446744073709551615,"
+		"\"length\":18446744073709551615}]}";
+
+	ck_report_tensor_json(c, 0, true, &out);
+	eq_text(out.data + out.len - strlen(two), two);
+	ck_buf_fini(&out);
+	ck_report_tensor_json(c, 1, true, &out);
+	eq_text(out.data + out.len - strlen(none), none);
+	ck_buf_fini(&out);
+	ck_catalog_free(c);
+}
+
+static void test_json_strings(void)
+{
+	static const struct {
+		struct ck_str s;
+		const char *json;
+	} rows[] = {
+		{ { "", 0 }, "\"\"" },
+		{ { NULL, 0 }, "\"\"" },
+		{ { "a/\\\"\n\0", 6 }, "\"a/\\\\\\\"\\n\\u0000\"" },
+		{ { "\xc3\xa9\xf0\x9f\x98\x80", 6 },
+		  "\"\xc3\xa9\xf0\x9f\x98\x80\"" },
+		{ { "\xc3", 1 }, "{\"$str\":\"ww==\"}" },
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
+		struct ck_buf out = { 0 };
+
+		ck_report_json_str(rows[i].s, &out);
+		eq_text(out.data, rows[i].json);
+		ck_buf_fini(&out);
+	}
+}
+
+static void test_order_has_every_entry(void)
+{
+	struct ck_catalog *c = example();
+	uint32_t *order = ck_report_order(c);
+	static const char *const want[] = { "a", "a,\"b\"", "l.2.w", "l.10.w" };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(want); i++)
+		eq_text(name_of(c, order[i]), want[i]);
+	free(order);
+	ck_catalog_free(c);
+}
+
+int main(void)
+{
+	test_csv();
+	test_jsonl();
+	test_boxes();
+	test_json_strings();
+	test_order_has_every_entry();
+	return tap_done();
+}
