@@ -2,7 +2,7 @@
 /*
  * arena: blocks that double in size up to 1 MiB, freed together. An object
  * larger than a block gets a block of its own behind the head, so that what
- * is left of the head stays in use.
+ * is left of the head stays in use. And the one way in which flat arrays grow.
  */
 #include "ckptfs/base.h"
 
@@ -95,4 +95,23 @@ void ck_arena_fini(struct ck_arena *a)
 		free(b);
 	}
 	*a = (struct ck_arena){ 0 };
+}
+
+void *ck_grow(void *array, size_t *cap, size_t used, size_t more, size_t size)
+{
+	size_t want = *cap ? *cap : 16;
+	size_t bytes;
+	void *p;
+
+	if (array && *cap - used >= more)
+		return array;
+	while (want - used < more)
+		if (__builtin_mul_overflow(want, 2, &want))
+			return NULL;
+	if (__builtin_mul_overflow(want, size, &bytes))
+		return NULL;
+	p = realloc(array, bytes);
+	if (p)
+		*cap = want;
+	return p;
 }

@@ -121,6 +121,13 @@ void *ck_arena_alloc(struct ck_arena *a, size_t size);
 struct ck_str ck_arena_copy(struct ck_arena *a, struct ck_str s);
 void ck_arena_fini(struct ck_arena *a);
 
+/* --- flat arrays that grow by doubling ----------------------------------- */
+
+/* The array (of *cap elements of `size` bytes, `used` of them taken) with
+ * room for `more`; moved if need be. NULL and unchanged when out of memory;
+ * not NULL otherwise, also for 0 elements. */
+void *ck_grow(void *array, size_t *cap, size_t used, size_t more, size_t size);
+
 /* --- bounded cursor over bytes that are not trusted --------------------- */
 
 /* Every read is checked; false leaves the cursor where it was.
