@@ -52,34 +52,12 @@ void ck_catalog_free(struct ck_catalog *c)
 
 /* --- growing -------------------------------------------------------------- */
 
-/* The array with room for `more` elements behind `used`; NULL and unchanged
- * when out of memory. */
-static void *grown(void *array, size_t *cap, size_t used, size_t more,
-		   size_t size)
-{
-	size_t want = *cap ? *cap : 16;
-	size_t bytes;
-	void *p;
-
-	if (array && *cap - used >= more)
-		return array;
-	while (want - used < more)
-		if (__builtin_mul_overflow(want, 2, &want))
-			return NULL;
-	if (__builtin_mul_overflow(want, size, &bytes))
-		return NULL;
-	p = realloc(array, bytes);
-	if (p)
-		*cap = want;
-	return p;
-}
-
 /* Room for `more` elements in c->array of which `used` are taken: 0 or
  * -ENOMEM. */
 #define ROOM(c, array, used, more)                                             \
 	({                                                                     \
-		void *room_ = grown((c)->array, &(c)->caps->array, used, more, \
-				    sizeof(*(c)->array));                      \
+		void *room_ = ck_grow((c)->array, &(c)->caps->array, used,     \
+				      more, sizeof(*(c)->array));              \
 		if (room_)                                                     \
 			(c)->array = room_;                                    \
 		room_ ? 0 : -ENOMEM;                                           \
@@ -172,6 +150,14 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 	c->nshapes += ndim;
 	c->tensors[c->ntensors++] = t;
 	return 0;
+}
+
+int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
+{
+	struct ck_tensor *t = &c->tensors[c->ntensors - 1];
+
+	t->err = (uint16_t)err;
+	return ck_catalog_text_add(c, ck_str_from(why), &t->fault);
 }
 
 int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,

@@ -248,7 +248,11 @@ static int boxes_finish(struct check *k, struct ck_tensor *t)
 	int rc = 0;
 
 	order_make(k, t);
-	shape_check(k, t, &numel, &f);
+	if (t->err) /* the format's own words */
+		fault_set(&f, t->err, "%.*s", (int)t->fault.len,
+			  ck_catalog_str(k->c, t->fault).p);
+	else
+		shape_check(k, t, &numel, &f);
 	if (!f.err)
 		sum = boxes_check(k, t, &f);
 	if (!f.err)

@@ -191,6 +191,9 @@ CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
 CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 				      struct ck_str dtype, uint32_t ndim,
 				      const int64_t *shape);
+/* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
+CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
+					const char *why);
 /* Adds a box to the tensor added last. off, len: ndim of that tensor. */
 CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 				     const int64_t *len,
