@@ -13,7 +13,7 @@
 /* Bounds of the contract in pickle.h. */
 static const uint64_t base_budget = 64ULL << 20;
 
-enum { BUDGET_PER_BYTE = 40, HEAP_ITEMS = 4096 };
+enum { BUDGET_PER_BYTE = 40, SMALL_ITEMS = 64, HEAP_ITEMS = 4096 };
 
 int ck_vm_bad(struct ck_vm *vm, const char *what)
 {
@@ -154,6 +154,28 @@ static int register_heap(struct ck_vm *vm, struct ck_plist *list)
 	return 0;
 }
 
+/* Arrays that a recycled list left behind, linked through their first item;
+ * the second holds the capacity. */
+static struct ck_pv *take_array(struct ck_vm *vm, size_t *cap)
+{
+	struct ck_pv *items = vm->free_arrays;
+
+	if (!items || *cap < SMALL_ITEMS || items[1].len < *cap)
+		return NULL;
+	*cap = items[1].len;
+	memcpy(&vm->free_arrays, items, sizeof(items));
+	return items;
+}
+
+static void give_array(struct ck_vm *vm, struct ck_plist *list)
+{
+	memcpy(list->items, &vm->free_arrays, sizeof(list->items));
+	list->items[1].len = list->cap;
+	vm->free_arrays = list->items;
+	list->items = NULL;
+	list->cap = list->count = 0;
+}
+
 /* Room for cap items: in the arena while small, else on the heap, where
  * growing frees what it leaves behind. */
 static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
@@ -164,7 +186,9 @@ static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
 	if (cap > UINT32_MAX / 2)
 		return ck_vm_bad(vm, "too many items");
 	if (cap < HEAP_ITEMS) {
-		items = ck_vm_alloc(vm, cap * sizeof(*items));
+		items = take_array(vm, &cap);
+		if (!items)
+			items = ck_vm_alloc(vm, cap * sizeof(*items));
 	} else {
 		if (!spend(vm,
 			   (cap - (heap ? list->cap : 0)) * sizeof(*items) / 2))
@@ -207,6 +231,13 @@ int ck_vm_extend(struct ck_vm *vm, struct ck_plist *list,
 	return 0;
 }
 
+/* Sets a flag that may be set already: the one empty tuple is everybody's. */
+static void set(uint8_t *flag)
+{
+	if (!*flag)
+		*flag = 1;
+}
+
 void ck_vm_share(struct ck_pv *v)
 {
 	switch (v->tag) {
@@ -215,9 +246,9 @@ void ck_vm_share(struct ck_pv *v)
 	case CK_PV_SET:
 	case CK_PV_FROZENSET:
 	case CK_PV_DICT:
-	case CK_PV_PERSID: v->list->shared = 1; break;
+	case CK_PV_PERSID: set(&v->list->shared); break;
 	case CK_PV_CALL:
-	case CK_PV_NEW: v->call->shared = 1; break;
+	case CK_PV_NEW: set(&v->call->shared); break;
 	case CK_PV_INTS: v->kept = 1; break;
 	default: break;
 	}
@@ -231,6 +262,15 @@ static void recycle_ints(struct ck_vm *vm, const struct ck_pv *v)
 		return;
 	memcpy(ints, &vm->free_ints[v->len], sizeof(vm->free_ints[0]));
 	vm->free_ints[v->len] = ints;
+}
+
+static void recycle_child(struct ck_vm *vm, const struct ck_pv *v)
+{
+	if (v->tag == CK_PV_INTS)
+		recycle_ints(vm, v);
+	else if (v->tag == CK_PV_LIST && !v->list->shared &&
+		 !v->list->on_heap && v->list->cap >= SMALL_ITEMS)
+		give_array(vm, v->list);
 }
 
 /* Not deep: what is inside a container inside is left to the arena. */
@@ -250,9 +290,8 @@ void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v)
 	if ((v->tag != CK_PV_TUPLE && v->tag != CK_PV_DICT) || list->shared ||
 	    list->on_heap || list->cap == 0)
 		return;
-	for (uint32_t i = 0; i < list->count; i++)
-		if (list->items[i].tag == CK_PV_INTS && v->tag == CK_PV_DICT)
-			recycle_ints(vm, &list->items[i]);
+	for (uint32_t i = 0; v->tag == CK_PV_DICT && i < list->count; i++)
+		recycle_child(vm, &list->items[i]);
 	memcpy(list->items, &vm->free_lists, sizeof(list));
 	vm->free_lists = list;
 }

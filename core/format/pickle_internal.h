@@ -147,6 +147,7 @@ struct ck_vm {
 	uint64_t budget; /* bytes that may still be allocated */
 	bool over_budget;
 	struct ck_plist *free_lists;	  /* linked through items[0] */
+	struct ck_pv *free_arrays;	  /* linked through their first item */
 	struct ck_pcall *free_calls;	  /* linked through args.call */
 	int64_t *free_ints[CK_FREE_INTS]; /* by count, linked through [0] */
 	uint16_t global_slots[CK_GLOBAL_SLOTS]; /* hash table: number + 1 */

@@ -62,12 +62,16 @@ static int make_tuple(struct ck_vm *vm, size_t n)
 					      .ints = ints });
 }
 
-int ck_op_empty_tuple(struct ck_vm *vm)
+static struct ck_pv empty_tuple(void)
 {
 	static struct ck_plist none = { .depth = 1, .shared = 1 };
 
-	return ck_vm_push(vm,
-			  (struct ck_pv){ .tag = CK_PV_TUPLE, .list = &none });
+	return (struct ck_pv){ .tag = CK_PV_TUPLE, .list = &none };
+}
+
+int ck_op_empty_tuple(struct ck_vm *vm)
+{
+	return ck_vm_push(vm, empty_tuple());
 }
 
 int ck_op_tuple1(struct ck_vm *vm)
@@ -271,6 +275,21 @@ static bool as_size(struct ck_vm *vm, const struct ck_pv *args,
 	return true;
 }
 
+/* Protocols 0 and 1 make a plain object by a function of copyreg. */
+static bool is_plain_object(struct ck_vm *vm, const struct ck_pv *callable,
+			    const struct ck_pv *args)
+{
+	struct ck_pv base, state;
+
+	if (!ck_pv_is_global(vm->out, callable, "copyreg._reconstructor") ||
+	    ck_pv_count(args) != 3)
+		return false;
+	base = ck_pv_at(args, 1);
+	state = ck_pv_at(args, 2);
+	return ck_pv_is_global(vm->out, &base, "builtins.object") &&
+	       state.tag == CK_PV_NONE;
+}
+
 int ck_op_reduce(struct ck_vm *vm)
 {
 	struct ck_pv callable, args, v;
@@ -290,6 +309,10 @@ int ck_op_reduce(struct ck_vm *vm)
 		rc = ck_vm_getattr(vm, &args, &v);
 		return rc ? rc : ck_vm_push(vm, v);
 	}
+	if (is_plain_object(vm, &callable, &args))
+		return push_call(vm, CK_PV_NEW, ck_pv_at(&args, 0),
+				 empty_tuple(),
+				 (struct ck_pv){ .tag = CK_PV_NONE });
 	return push_call(vm, CK_PV_CALL, callable, args,
 			 (struct ck_pv){ .tag = CK_PV_NONE });
 }
