@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * checkpoint: a directory becomes a catalog. The directory is opened once and
+ * everything else beneath that descriptor; the first format that knows the
+ * directory reads it.
+ */
+#include "format_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* Descriptors and mappings of data files kept: far below the usual hard
+ * limits (20,000 and 65,530). */
+enum { MAX_OPEN = 4096 };
+
+static const struct ck_format *const formats[] = {
+	&ck_format_dcp,
+};
+
+static int open_directory(struct ck_checkpoint *cp, const char *path,
+			  struct ck_diag *d)
+{
+	struct stat st;
+
+	cp->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (cp->dirfd < 0)
+		return ck_fail(d, errno, "%s", strerror(errno));
+	cp->path = realpath(path, NULL);
+	if (!cp->path || fstat(cp->dirfd, &st))
+		return ck_fail(d, errno, "%s", strerror(errno));
+	cp->dev = st.st_dev;
+	cp->ino = st.st_ino;
+	cp->catalog->dir_mode = st.st_mode;
+	return 0;
+}
+
+static int find_format(struct ck_checkpoint *cp, struct ck_diag *d)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(formats); i++)
+		if (formats[i]->probe(cp->dirfd)) {
+			cp->format = formats[i];
+			return 0;
+		}
+	return ck_fail(
+		d, EBADMSG,
+		"no checkpoint known here; expected .metadata of torch.distributed.checkpoint");
+}
+
+/* Copies what is known of the data files into the catalog. */
+static int describe_files(struct ck_checkpoint *cp)
+{
+	for (uint32_t i = 0; i < ck_files_count(cp->files); i++) {
+		const struct ck_file_info *info = ck_files_info(cp->files, i);
+		struct ck_data_file file = {
+			.size = info->size,
+			.attr = { info->mtime, info->mode, info->uid,
+				  info->gid },
+			.err = info->err,
+		};
+		int rc = ck_catalog_text_add(cp->catalog, info->path,
+					     &file.path);
+
+		if (rc == 0)
+			rc = ck_catalog_file_add(cp->catalog, &file);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int load(struct ck_checkpoint *cp, const char *path,
+		const struct ck_format_options *options, struct ck_diag *d)
+{
+	int rc;
+
+	cp->catalog = ck_catalog_make("");
+	if (!cp->catalog)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = open_directory(cp, path, d);
+	if (rc == 0)
+		rc = find_format(cp, d);
+	if (rc)
+		return rc;
+	cp->catalog->kind = cp->format->name;
+	cp->files = ck_files_make(cp->dirfd, options->shardlinks, MAX_OPEN);
+	if (!cp->files)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = cp->format->load(cp, options, d);
+	if (rc)
+		return rc;
+	if (describe_files(cp))
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = ck_catalog_finish(cp->catalog, d);
+	if (rc)
+		return rc;
+	cp->layouts = ck_layouts_make(cp->catalog->ntensors);
+	return cp->layouts ? 0 : ck_fail(d, ENOMEM, "out of memory");
+}
+
+int ck_checkpoint_open(const char *path,
+		       const struct ck_format_options *options,
+		       struct ck_checkpoint **out, struct ck_diag *d)
+{
+	struct ck_checkpoint *cp = calloc(1, sizeof(*cp));
+	int rc;
+
+	if (!cp)
+		return ck_fail(d, ENOMEM, "out of memory");
+	cp->dirfd = -1;
+	rc = load(cp, path, options, d);
+	if (rc) {
+		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
+		ck_checkpoint_close(cp);
+		return rc;
+	}
+	*out = cp;
+	return 0;
+}
+
+void ck_checkpoint_close(struct ck_checkpoint *cp)
+{
+	if (!cp)
+		return;
+	ck_layouts_free(cp->layouts);
+	ck_catalog_free(cp->catalog);
+	ck_files_free(cp->files);
+	if (cp->dirfd >= 0)
+		close(cp->dirfd);
+	free(cp->path);
+	free(cp);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The dcp format: reads `.metadata` into the catalog, and finds a box inside
+ * the torch.save archive that holds it.
+ */
+#include "dcp.h"
+#include "format_internal.h"
+#include "item.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static const struct ck_str metadata_name = { ".metadata", 9 };
+
+/* What an archive may hold beside the elements of its box: names, pickle,
+ * padding, and storages longer than their tensor. */
+static const uint64_t item_overhead = 16ULL << 20;
+
+static bool probe(int dirfd)
+{
+	return faccessat(dirfd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* --- loading -------------------------------------------------------------------- */
+
+static int add_file(void *ctx, struct ck_str path, uint32_t *number)
+{
+	struct ck_checkpoint *cp = ctx;
+
+	return ck_files_add(cp->files, path, number);
+}
+
+/* Reads a file that must not change meanwhile into pages of its own. */
+static int read_pages(int fd, const struct stat *st, void **out,
+		      struct ck_diag *d)
+{
+	size_t len = (size_t)st->st_size;
+	void *pages = ck_pages_alloc(len);
+	int rc;
+
+	if (!pages)
+		return ck_fail(d, ENOMEM, ".metadata: out of memory");
+	rc = ck_pread_full(fd, pages, len, 0);
+	if (rc) {
+		ck_pages_free(pages, len);
+		return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
+	}
+	*out = pages;
+	return 0;
+}
+
+static int load(struct ck_checkpoint *cp,
+		const struct ck_format_options *options, struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
+					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
+					    options->shardlinks);
+	struct stat st;
+	void *pages = NULL;
+	int rc;
+
+	if (fd < 0)
+		return ck_fail(d, -fd, ".metadata: %s", strerror(-fd));
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
+	cp->catalog->meta = (struct ck_attr){ st.st_mtim, st.st_mode, st.st_uid,
+					      st.st_gid };
+	rc = read_pages(fd, &st, &pages, d);
+	if (rc)
+		return rc;
+	rc = ck_dcp_parse(cp->catalog, pages, (size_t)st.st_size, add_file, cp,
+			  d);
+	ck_pages_free(pages, (size_t)st.st_size);
+	return rc;
+}
+
+/* --- locating ---------------------------------------------------------------------- */
+
+/* An item in a data file. */
+struct stored {
+	struct ck_file file;
+	uint64_t fpos;
+};
+
+static int read_stored(void *ctx, void *buf, size_t len, uint64_t ipos)
+{
+	const struct stored *item = ctx;
+
+	return ck_pread_full(item->file.fd, buf, len, item->fpos + ipos);
+}
+
+/* An item in memory. */
+static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
+{
+	const char *bytes = ctx;
+
+	memcpy(buf, bytes + ipos, len);
+	return 0;
+}
+
+static struct ck_item_want want_of(const struct ck_catalog *c,
+				   const struct ck_tensor *t, uint32_t i)
+{
+	return (struct ck_item_want){
+		.dtype = t->dtype,
+		.ndim = t->ndim,
+		.size = ck_catalog_box(c, t, i) + t->ndim,
+	};
+}
+
+/* Bytes of a box; the catalog has checked that they can be counted. */
+static uint64_t box_bytes(const struct ck_item_want *want)
+{
+	uint64_t bytes = ck_dtype_at(want->dtype)->size;
+
+	for (uint32_t dim = 0; dim < want->ndim; dim++)
+		bytes *= (uint64_t)want->size[dim];
+	return bytes;
+}
+
+/* Holds the item in memory, its stream transforms undone. */
+static int locate_transformed(struct ck_checkpoint *cp, struct stored *item,
+			      const struct ck_chunk *chunk,
+			      const struct ck_item_want *want,
+			      struct ck_extent *extent, uint64_t *strides,
+			      struct ck_diag *d)
+{
+	const struct ck_catalog *c = cp->catalog;
+	struct ck_str names = ck_catalog_str(c,
+					     c->transforms[chunk->transform]);
+	ck_auto_free char *in = malloc(chunk->length + 1);
+	ck_auto_free void *out = NULL;
+	struct ck_zip_source src = { .read = read_memory };
+	size_t len;
+	int rc;
+
+	if (!in)
+		return -ENOMEM;
+	rc = read_stored(item, in, chunk->length, 0);
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
+	rc = ck_transform_undo(names, (struct ck_str){ in, chunk->length },
+			       box_bytes(want) + item_overhead, &out, &len, d);
+	if (rc)
+		return rc;
+	src.ctx = out;
+	src.len = len;
+	rc = ck_item_locate(&src, want, &extent->pos, strides, &extent->change,
+			    d);
+	if (rc == 0)
+		extent->memory = ck_steal(&out);
+	return rc;
+}
+
+static int locate_in(struct ck_checkpoint *cp, struct stored *item,
+		     const struct ck_chunk *chunk,
+		     const struct ck_item_want *want, struct ck_extent *extent,
+		     uint64_t *strides, struct ck_diag *d)
+{
+	struct ck_zip_source src = {
+		.ctx = item,
+		.read = read_stored,
+		.len = chunk->length,
+	};
+	int rc;
+
+	if (chunk->transform)
+		return locate_transformed(cp, item, chunk, want, extent,
+					  strides, d);
+	rc = ck_item_locate(&src, want, &extent->pos, strides, &extent->change,
+			    d);
+	extent->pos += chunk->fpos;
+	return rc;
+}
+
+static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
+		  uint32_t i, struct ck_extent *extent, uint64_t *strides,
+		  struct ck_diag *d)
+{
+	const struct ck_catalog *c = cp->catalog;
+	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+	struct ck_str path = ck_catalog_str(c, c->files[chunk->file].path);
+	struct ck_item_want want = want_of(c, t, i);
+	struct stored item = { .fpos = chunk->fpos };
+	int rc = ck_files_get(cp->files, chunk->file, &item.file);
+
+	if (rc) {
+		(void)ck_fail(d, -rc, "%s", strerror(-rc));
+	} else {
+		rc = locate_in(cp, &item, chunk, &want, extent, strides, d);
+		ck_files_put(cp->files, &item.file);
+	}
+	if (rc)
+		ck_diag_prefix(d, "%s at %llu", ck_show(path),
+			       (unsigned long long)chunk->fpos);
+	return rc;
+}
+
+const struct ck_format ck_format_dcp = {
+	.name = "dcp",
+	.probe = probe,
+	.load = load,
+	.locate = locate,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the two halves of the `.metadata` reader share: dcp_metadata.c takes
+ * rows from the pickle as it runs, dcp_join.c joins them into the catalog.
+ */
+#ifndef CK_FORMAT_DCP_INTERNAL_H
+#define CK_FORMAT_DCP_INTERNAL_H
+
+#include "dcp.h"
+#include "pickle.h"
+
+/* What a class means here. Values of aux for collapsed objects. */
+enum ck_dcp_kind {
+	CK_DCP_NOT_SEEN,
+	CK_DCP_UNKNOWN,
+	CK_DCP_KNOWN, /* part of the format, nothing to take from it */
+	CK_DCP_METADATA,
+	CK_DCP_TENSOR,
+	CK_DCP_BYTES,
+	CK_DCP_CHUNK,
+	CK_DCP_PROPERTIES,
+	CK_DCP_INDEX,
+	CK_DCP_INFO,
+};
+
+enum { CK_DCP_GLOBALS = 4096 };
+
+#define CK_DCP_NO_OFFSET UINT32_MAX
+#define CK_DCP_BAD_BOX	 UINT32_MAX
+
+/* MetadataIndex: key of an item. */
+struct ck_dcp_index_row {
+	const char *fqn; /* in the input */
+	uint64_t offset; /* in ints */
+	uint32_t fqn_len;
+	uint32_t ndim; /* CK_DCP_NO_OFFSET: an entry that is no tensor */
+};
+
+/* TensorStorageMetadata. */
+struct ck_dcp_tensor_row {
+	uint64_t shape; /* in ints */
+	uint64_t boxes; /* in ints, one after the other */
+	uint32_t ndim;
+	uint32_t nchunks;
+	int64_t dtype;	   /* number of its global, -1: none */
+	const char *fault; /* NULL, or why its boxes cannot be used */
+	int err;
+};
+
+/* An entry of state_dict_metadata. */
+struct ck_dcp_entry {
+	struct ck_str key;
+	const struct ck_dcp_tensor_row *tensor; /* NULL: no tensor */
+	bool known;				/* its class */
+	size_t first;				/* in items */
+	uint32_t count;				/* items: boxes, or one */
+	uint32_t next; /* the item that storage_data should name next */
+};
+
+/* Open addressing: number + 1, 0 empty; slots are a power of two. */
+struct ck_dcp_table {
+	uint32_t *slots;
+	size_t n;
+};
+
+struct ck_dcp_reader {
+	struct ck_catalog *c;
+	struct ck_pickle *p;
+	struct ck_diag *d;
+	int (*file)(void *ctx, struct ck_str path, uint32_t *number);
+	void *file_ctx;
+
+	uint8_t kinds[CK_DCP_GLOBALS]; /* by number of a global */
+	int64_t *ints;
+	struct ck_dcp_index_row *indexes;
+	struct ck_chunk *infos;
+	struct ck_dcp_tensor_row *tensors;
+	size_t nints, nindexes, ninfos, ntensors;
+	size_t ints_cap, indexes_cap, infos_cap, tensors_cap;
+
+	struct ck_str last_path; /* of infos: mostly the one before */
+	uint32_t last_file;
+
+	struct ck_dcp_entry *entries; /* of state_dict_metadata, in order */
+	uint32_t nentries;
+	struct ck_chunk *items; /* of all boxes and other entries */
+	size_t nitems;
+	struct ck_dcp_table by_key;    /* entries */
+	struct ck_dcp_table leftovers; /* rows of storage_data out of order */
+	const struct ck_pv *storage;   /* key, value, ... of storage_data */
+	uint32_t nstorage;	       /* pairs */
+	uint64_t seed;
+};
+
+/* The meaning of a global, found once for each. */
+enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v);
+/* A collapsed object of that kind, wherever it is kept. */
+bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
+		  struct ck_pv *out);
+int ck_dcp_no_memory(struct ck_dcp_reader *r);
+/* Fills the catalog from the rows and the pickle's root. */
+CK_MUST_USE int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p);
+
+#endif

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Joining the rows of a `.metadata`: each box finds its item by (fqn,
+ * offset), as torch's own loader does, and each entry goes into the catalog.
+ *
+ * storage_data has a row for each box, a million of them. A rank writes its
+ * tensors in order and ranks follow each other, so for one tensor the rows
+ * come in the order of its boxes: each entry remembers which box should be
+ * next, and all memory is walked forwards. Rows out of this order are left
+ * over and joined through a hash table. Two rows of one key are refused:
+ * taking the last would let two readers see different data.
+ */
+#include "dcp_internal.h"
+
+#include <errno.h>
+
+static int table_make(struct ck_dcp_reader *r, struct ck_dcp_table *t,
+		      uint32_t count)
+{
+	for (t->n = 16; t->n < 2UL * count;)
+		t->n *= 2;
+	t->slots = calloc(t->n, sizeof(*t->slots));
+	return t->slots ? 0 : ck_dcp_no_memory(r);
+}
+
+/* --- entries by key ----------------------------------------------------------- */
+
+/* The slot of a key: its own, or the empty one where it belongs. */
+static uint32_t *entry_slot(const struct ck_dcp_reader *r, struct ck_str key)
+{
+	size_t mask = r->by_key.n - 1;
+	size_t i = ck_hash64_seeded(key, r->seed) & mask;
+	uint32_t *slots = r->by_key.slots;
+
+	while (slots[i] && !ck_str_eq(r->entries[slots[i] - 1].key, key))
+		i = (i + 1) & mask;
+	return &slots[i];
+}
+
+static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
+				       struct ck_str key)
+{
+	uint32_t slot = *entry_slot(r, key);
+
+	return slot ? &r->entries[slot - 1] : NULL;
+}
+
+static int entry_add(struct ck_dcp_reader *r, struct ck_str key,
+		     const struct ck_pv *v)
+{
+	struct ck_dcp_entry *e = &r->entries[r->nentries];
+	uint32_t *slot = entry_slot(r, key);
+	struct ck_pv tensor;
+
+	if (*slot) /* one file cannot be two entries; nor can torch write it */
+		return ck_fail(r->d, EBADMSG,
+			       ".metadata: two entries of name %s",
+			       ck_show(key));
+	*e = (struct ck_dcp_entry){ .key = key, .first = r->nitems };
+	if (ck_dcp_taken(v, CK_DCP_TENSOR, &tensor))
+		e->tensor = &r->tensors[tensor.i];
+	e->known = v->tag == CK_PV_NEW &&
+		   ck_dcp_kind(r, &v->call->callable) == CK_DCP_BYTES;
+	e->count = e->tensor ? e->tensor->nchunks : 1;
+	r->nitems += e->count;
+	*slot = ++r->nentries;
+	return 0;
+}
+
+static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
+{
+	int rc = table_make(r, &r->by_key, dict->count / 2);
+
+	r->entries = malloc((dict->count / 2 + 1UL) * sizeof(*r->entries));
+	if (rc == 0 && !r->entries)
+		rc = ck_dcp_no_memory(r);
+	for (uint32_t i = 0; rc == 0 && i < dict->count; i += 2) {
+		struct ck_str key;
+
+		rc = ck_pv_str(&dict->items[i], &key)
+			     ? entry_add(r, key, &dict->items[i + 1])
+			     : ck_fail(r->d, EBADMSG,
+				       ".metadata: entry %u has a key that is no string",
+				       i / 2);
+	}
+	if (rc)
+		return rc;
+	r->items = malloc((r->nitems + 1) * sizeof(*r->items));
+	if (!r->items)
+		return ck_dcp_no_memory(r);
+	for (size_t i = 0; i < r->nitems; i++)
+		r->items[i] = (struct ck_chunk){ .file = CK_NO_FILE };
+	return 0;
+}
+
+/* --- rows of storage_data ---------------------------------------------------------- */
+
+/* offsets (then sizes) of box i. */
+static const int64_t *box_at(const struct ck_dcp_reader *r,
+			     const struct ck_dcp_tensor_row *t, uint32_t i)
+{
+	return r->ints + t->boxes + (uint64_t)i * 2 * t->ndim;
+}
+
+static bool is_offset(const struct ck_dcp_reader *r,
+		      const struct ck_dcp_index_row *row, const int64_t *offset,
+		      uint32_t ndim)
+{
+	if (row->ndim != ndim)
+		return false;
+	return ndim == 0 || ndim == CK_DCP_NO_OFFSET ||
+	       memcmp(r->ints + row->offset, offset, ndim * sizeof(*offset)) ==
+		       0;
+}
+
+static bool is_item(const struct ck_dcp_reader *r, const struct ck_dcp_entry *e,
+		    uint32_t i, const struct ck_dcp_index_row *row)
+{
+	if (!e->tensor)
+		return row->ndim == CK_DCP_NO_OFFSET;
+	return is_offset(r, row, box_at(r, e->tensor, i), e->tensor->ndim);
+}
+
+static struct ck_str row_fqn(const struct ck_dcp_index_row *row)
+{
+	return (struct ck_str){ row->fqn, row->fqn_len };
+}
+
+static const struct ck_dcp_index_row *row_at(const struct ck_dcp_reader *r,
+					     uint32_t pair)
+{
+	struct ck_pv index;
+
+	(void)ck_dcp_taken(&r->storage[2 * (size_t)pair], CK_DCP_INDEX, &index);
+	return &r->indexes[index.i];
+}
+
+static const struct ck_chunk *info_at(const struct ck_dcp_reader *r,
+				      uint32_t pair)
+{
+	struct ck_pv info;
+
+	(void)ck_dcp_taken(&r->storage[2 * (size_t)pair + 1], CK_DCP_INFO,
+			   &info);
+	return &r->infos[info.i];
+}
+
+static int check_pair(struct ck_dcp_reader *r, uint32_t pair)
+{
+	const struct ck_pv *kv = &r->storage[2 * (size_t)pair];
+	struct ck_pv out;
+
+	if (ck_dcp_taken(&kv[0], CK_DCP_INDEX, &out) &&
+	    ck_dcp_taken(&kv[1], CK_DCP_INFO, &out))
+		return 0;
+	return ck_fail(
+		r->d, EBADMSG,
+		".metadata: storage_data: entry %u is not MetadataIndex to _StorageInfo",
+		pair);
+}
+
+/* Takes every row that comes in order; marks the others by moving their
+ * pairs to the front of `left`. */
+static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
+			 uint32_t *nleft)
+{
+	*nleft = 0;
+	for (uint32_t i = 0; i < r->nstorage; i++) {
+		const struct ck_dcp_index_row *row;
+		struct ck_dcp_entry *e;
+		int rc = check_pair(r, i);
+
+		if (rc)
+			return rc;
+		row = row_at(r, i);
+		e = entry_find(r, row_fqn(row));
+		if (e && e->next < e->count && is_item(r, e, e->next, row)) {
+			r->items[e->first + e->next++] = *info_at(r, i);
+			continue;
+		}
+		left[(*nleft)++] = i;
+	}
+	return 0;
+}
+
+/* --- rows left over ---------------------------------------------------------------------- */
+
+static uint32_t *left_slot(const struct ck_dcp_reader *r, struct ck_str fqn,
+			   const int64_t *offset, uint32_t ndim)
+{
+	uint64_t seed = ck_hash64_seeded(fqn, r->seed);
+	struct ck_str ints = { (const char *)offset, 0 };
+	size_t mask = r->leftovers.n - 1;
+	uint32_t *slots = r->leftovers.slots;
+	size_t i;
+
+	if (ndim != CK_DCP_NO_OFFSET)
+		ints.len = ndim * sizeof(*offset);
+	for (i = ck_hash64_seeded(ints, seed + ndim) & mask; slots[i];
+	     i = (i + 1) & mask) {
+		const struct ck_dcp_index_row *row = row_at(r, slots[i] - 1);
+
+		if (is_offset(r, row, offset, ndim) &&
+		    ck_str_eq(row_fqn(row), fqn))
+			break;
+	}
+	return &slots[i];
+}
+
+static int duplicate(struct ck_dcp_reader *r, struct ck_str fqn)
+{
+	return ck_fail(
+		r->d, EBADMSG,
+		".metadata: storage_data has two items of %s at one offset",
+		ck_show(fqn));
+}
+
+static int leftovers_make(struct ck_dcp_reader *r, const uint32_t *left,
+			  uint32_t nleft)
+{
+	int rc = table_make(r, &r->leftovers, nleft);
+
+	for (uint32_t i = 0; rc == 0 && i < nleft; i++) {
+		const struct ck_dcp_index_row *row = row_at(r, left[i]);
+		uint32_t *slot = left_slot(r, row_fqn(row),
+					   r->ints + row->offset, row->ndim);
+
+		if (*slot)
+			return duplicate(r, row_fqn(row));
+		*slot = left[i] + 1;
+	}
+	return rc;
+}
+
+/* Items that no row in order gave; those that one gave must have no other. */
+static int entry_leftovers(struct ck_dcp_reader *r, struct ck_dcp_entry *e)
+{
+	for (uint32_t i = 0; i < e->count; i++) {
+		const int64_t *offset = e->tensor ? box_at(r, e->tensor, i)
+						  : NULL;
+		uint32_t ndim = e->tensor ? e->tensor->ndim : CK_DCP_NO_OFFSET;
+		uint32_t slot = *left_slot(r, e->key, offset, ndim);
+
+		if (slot && i < e->next)
+			return duplicate(r, e->key);
+		if (slot)
+			r->items[e->first + i] = *info_at(r, slot - 1);
+	}
+	return 0;
+}
+
+static int rows_join(struct ck_dcp_reader *r)
+{
+	ck_auto_free uint32_t *left =
+		malloc((r->nstorage + 1UL) * sizeof(*left));
+	uint32_t nleft;
+	int rc;
+
+	if (!left)
+		return ck_dcp_no_memory(r);
+	rc = rows_in_order(r, left, &nleft);
+	if (rc == 0 && nleft)
+		rc = leftovers_make(r, left, nleft);
+	for (uint32_t i = 0; rc == 0 && nleft && i < r->nentries; i++)
+		rc = entry_leftovers(r, &r->entries[i]);
+	return rc;
+}
+
+/* --- the catalog ------------------------------------------------------------------------------- */
+
+static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
+{
+	const struct ck_dcp_tensor_row *t = e->tensor;
+	struct ck_pv dtype = { .tag = CK_PV_GLOBAL, .i = t->dtype };
+	struct ck_str name = CK_STR("?");
+	int rc;
+
+	if (t->dtype >= 0)
+		name = ck_pickle_global(r->p, &dtype);
+	rc = ck_catalog_tensor_add(r->c, e->key, name, t->ndim,
+				   r->ints + t->shape);
+	if (rc == 0 && t->fault)
+		rc = ck_catalog_tensor_fault(r->c, t->err, t->fault);
+	for (uint32_t i = 0; rc == 0 && i < t->nchunks; i++) {
+		const int64_t *box = box_at(r, t, i);
+
+		rc = ck_catalog_chunk_add(r->c, box, box + t->ndim,
+					  &r->items[e->first + i]);
+	}
+	return rc;
+}
+
+static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
+{
+	struct ck_chunk item;
+
+	if (e->tensor)
+		return catalog_tensor(r, e);
+	item = r->items[e->first];
+	if (!e->known)
+		item.err = EBADMSG; /* listed; what it is nobody knows */
+	return ck_catalog_object_add(r->c, e->key, &item);
+}
+
+static int catalog_globals(struct ck_dcp_reader *r)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < r->p->nglobals; i++) {
+		struct ck_pv v = { .tag = CK_PV_GLOBAL, .i = i };
+
+		if (ck_dcp_kind(r, &v) == CK_DCP_UNKNOWN)
+			rc = ck_catalog_global_add(r->c,
+						   ck_pickle_global(r->p, &v));
+	}
+	return rc;
+}
+
+static int catalog_fill(struct ck_dcp_reader *r)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < r->nentries; i++)
+		rc = catalog_entry(r, &r->entries[i]);
+	if (rc == 0)
+		rc = catalog_globals(r);
+	return rc ? ck_fail(r->d, -rc, ".metadata: %s", strerror(-rc)) : 0;
+}
+
+int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
+{
+	const struct ck_pcall *root = p->root.call;
+	struct ck_pv entries, storage;
+	int rc;
+
+	if (p->root.tag != CK_PV_NEW ||
+	    ck_dcp_kind(r, &root->callable) != CK_DCP_METADATA ||
+	    !root->has_state)
+		return ck_fail(r->d, EBADMSG,
+			       ".metadata: holds no Metadata object");
+	if (!ck_pv_get(&root->state, "state_dict_metadata", &entries) ||
+	    entries.tag != CK_PV_DICT)
+		return ck_fail(r->d, EBADMSG,
+			       ".metadata: no state_dict_metadata");
+	if (!ck_pv_get(&root->state, "storage_data", &storage) ||
+	    storage.tag != CK_PV_DICT)
+		return ck_fail(r->d, EBADMSG, ".metadata: no storage_data");
+	r->storage = storage.list->items;
+	r->nstorage = storage.list->count / 2;
+	rc = entries_make(r, entries.list);
+	if (rc == 0)
+		rc = rows_join(r);
+	/* What is joined is not needed for filling: half the rows' memory. */
+	free(r->indexes);
+	free(r->infos);
+	r->indexes = NULL;
+	r->infos = NULL;
+	return rc ? rc : catalog_fill(r);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `.metadata`, streamed. The objects that a large checkpoint has a million of
+ * (ChunkStorageMetadata, MetadataIndex, _StorageInfo) are taken from the
+ * pickle at their BUILD and become rows of flat arrays; a tensor takes its
+ * boxes the same way. When the pickle ends, dcp_join.c joins the rows.
+ *
+ * Facts: classes and their fields by release in torch/distributed/checkpoint/
+ * metadata.py and filesystem.py; releases up to 2.2 keep TensorProperties in
+ * torch/distributed/_shard/sharded_tensor/metadata.py, 1.13 everything in
+ * torch/distributed/_shard/checkpoint.
+ */
+#include "dcp_internal.h"
+
+#include <errno.h>
+
+/* --- classes ---------------------------------------------------------------- */
+
+static const struct {
+	const char *name; /* last component */
+	enum ck_dcp_kind kind;
+} classes[] = {
+	{ "Metadata", CK_DCP_METADATA },
+	{ "TensorStorageMetadata", CK_DCP_TENSOR },
+	{ "BytesStorageMetadata", CK_DCP_BYTES },
+	{ "ChunkStorageMetadata", CK_DCP_CHUNK },
+	{ "TensorProperties", CK_DCP_PROPERTIES },
+	{ "MetadataIndex", CK_DCP_INDEX },
+	{ "_StorageInfo", CK_DCP_INFO },
+	{ "StorageMeta", CK_DCP_KNOWN },
+	{ "_MEM_FORMAT_ENCODING", CK_DCP_KNOWN },
+	{ "MEM_FORMAT_ENCODING", CK_DCP_KNOWN },
+	{ "MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT", CK_DCP_KNOWN },
+};
+
+static const char *const known_globals[] = {
+	"torch.Size",
+	"torch.device",
+	"torch.serialization._get_layout",
+	"collections.OrderedDict",
+	"copyreg._reconstructor",
+	"builtins.object",
+	"builtins.getattr",
+	"builtins.set",
+	"_codecs.encode",
+	"pathlib.Path",
+	"pathlib.PosixPath",
+	"pathlib.PurePosixPath",
+	"pathlib.WindowsPath",
+	"pathlib.PureWindowsPath",
+	"pathlib._local.PosixPath",
+	"pathlib._local.PurePosixPath",
+};
+
+/* Are the classes of this module those of the format? */
+static bool is_format_module(struct ck_str full, struct ck_str *class)
+{
+	static const char *const modules[] = {
+		"torch.distributed.checkpoint.metadata.",
+		"torch.distributed.checkpoint.filesystem.",
+		"torch.distributed._shard.checkpoint.metadata.",
+		"torch.distributed._shard.checkpoint.filesystem.",
+		"torch.distributed._shard.sharded_tensor.metadata.",
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(modules); i++) {
+		struct ck_str module = ck_str_from(modules[i]);
+
+		if (!ck_str_starts(full, module))
+			continue;
+		*class = (struct ck_str){ full.p + module.len,
+					  full.len - module.len };
+		return true;
+	}
+	return false;
+}
+
+static bool is_torch_dtype(struct ck_str full)
+{
+	struct ck_str torch = CK_STR("torch.");
+
+	return ck_str_starts(full, torch) &&
+	       ck_dtype_by_name((struct ck_str){ full.p + torch.len,
+						 full.len - torch.len }) !=
+		       CK_DTYPE_UNKNOWN;
+}
+
+static enum ck_dcp_kind classify(struct ck_str full)
+{
+	struct ck_str class;
+
+	if (is_format_module(full, &class)) {
+		for (size_t i = 0; i < CK_ARRAY_SIZE(classes); i++)
+			if (ck_str_is(class, classes[i].name))
+				return classes[i].kind;
+		if (ck_str_starts(class, CK_STR("MEM_FORMAT_ENCODING.")) ||
+		    ck_str_starts(class, CK_STR("_MEM_FORMAT_ENCODING.")))
+			return CK_DCP_KNOWN;
+	}
+	for (size_t i = 0; i < CK_ARRAY_SIZE(known_globals); i++)
+		if (ck_str_is(full, known_globals[i]))
+			return CK_DCP_KNOWN;
+	return is_torch_dtype(full) ? CK_DCP_KNOWN : CK_DCP_UNKNOWN;
+}
+
+enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v)
+{
+	uint8_t *kind;
+
+	if (v->tag != CK_PV_GLOBAL || v->i >= CK_DCP_GLOBALS)
+		return CK_DCP_UNKNOWN;
+	kind = &r->kinds[v->i];
+	if (*kind == CK_DCP_NOT_SEEN)
+		*kind = (uint8_t)classify(ck_pickle_global(r->p, v));
+	return *kind;
+}
+
+bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
+		  struct ck_pv *out)
+{
+	*out = *v;
+	if (v->tag == CK_PV_NEW)
+		*out = v->call->collapsed;
+	return out->tag == CK_PV_EXT && out->aux == kind;
+}
+
+/* --- rows --------------------------------------------------------------------- */
+
+int ck_dcp_no_memory(struct ck_dcp_reader *r)
+{
+	return ck_fail(r->d, ENOMEM, ".metadata: out of memory");
+}
+
+#define ROOM(r, array, more)                                                   \
+	({                                                                     \
+		void *room_ = ck_grow((r)->array, &(r)->array##_cap,           \
+				      (r)->n##array, more,                     \
+				      sizeof(*(r)->array));                    \
+		if (room_)                                                     \
+			(r)->array = room_;                                    \
+		room_ != NULL;                                                 \
+	})
+
+static struct ck_pv ext(enum ck_dcp_kind kind, uint64_t i, uint32_t len)
+{
+	return (struct ck_pv){ .tag = CK_PV_EXT,
+			       .aux = (uint8_t)kind,
+			       .len = len,
+			       .i = (int64_t)i };
+}
+
+/* Appends the ints of a sequence; false if it is none. */
+static bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
+		     uint32_t *n)
+{
+	*n = ck_pv_count(v);
+	if (!ck_pv_is_sequence(v) || !ROOM(r, ints, *n))
+		return false;
+	for (uint32_t i = 0; i < *n; i++) {
+		struct ck_pv item = ck_pv_at(v, i);
+
+		if (!ck_pv_int(&item, &r->ints[r->nints + i]))
+			return false;
+	}
+	r->nints += *n;
+	return true;
+}
+
+/* offsets and sizes of a box, one behind the other in ints; a box that makes
+ * no sense is kept as such, for its tensor's sake. */
+static int take_chunk(struct ck_dcp_reader *r, const struct ck_pv *state,
+		      struct ck_pv *out)
+{
+	uint64_t begin = r->nints;
+	struct ck_pv offsets, sizes;
+	uint32_t n, m;
+
+	*out = ext(CK_DCP_CHUNK, begin, CK_DCP_BAD_BOX);
+	if (ck_pv_get(state, "offsets", &offsets) &&
+	    ck_pv_get(state, "sizes", &sizes) && add_ints(r, &offsets, &n) &&
+	    add_ints(r, &sizes, &m) && n == m)
+		*out = ext(CK_DCP_CHUNK, begin, n);
+	return 1;
+}
+
+static int take_properties(struct ck_dcp_reader *r, const struct ck_pv *state,
+			   struct ck_pv *out)
+{
+	struct ck_pv dtype = { .tag = CK_PV_NONE };
+
+	(void)r;
+	if (ck_pv_is_sequence(state) && ck_pv_count(state))
+		dtype = ck_pv_at(state, 0);
+	else
+		(void)ck_pv_get(state, "dtype", &dtype);
+	*out = ext(CK_DCP_PROPERTIES, 0, 0);
+	out->i = dtype.tag == CK_PV_GLOBAL ? dtype.i : -1;
+	return 1;
+}
+
+/* Boxes that were not stored one behind the other, and thus are now. */
+static int copy_boxes(struct ck_dcp_reader *r, struct ck_dcp_tensor_row *t,
+		      const struct ck_pv *chunks)
+{
+	uint64_t begin = r->nints;
+	uint32_t per_box = 2 * t->ndim;
+	struct ck_pv chunk;
+
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		struct ck_pv v = ck_pv_at(chunks, i);
+
+		if (!ROOM(r, ints, per_box))
+			return ck_dcp_no_memory(r);
+		(void)ck_dcp_taken(&v, CK_DCP_CHUNK, &chunk);
+		memcpy(r->ints + r->nints, r->ints + chunk.i,
+		       per_box * sizeof(*r->ints));
+		r->nints += per_box;
+	}
+	t->boxes = begin;
+	return 0;
+}
+
+static int take_boxes(struct ck_dcp_reader *r, struct ck_dcp_tensor_row *t,
+		      const struct ck_pv *chunks)
+{
+	bool in_line = true;
+	struct ck_pv chunk;
+
+	t->nchunks = ck_pv_count(chunks);
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		struct ck_pv v = ck_pv_at(chunks, i);
+
+		if (!ck_dcp_taken(&v, CK_DCP_CHUNK, &chunk) ||
+		    chunk.len != t->ndim) {
+			t->fault = "a box has other dimensions than the tensor";
+			t->err = EIO;
+			t->nchunks = 0;
+			return 0;
+		}
+		if (i == 0)
+			t->boxes = (uint64_t)chunk.i;
+		in_line &= (uint64_t)chunk.i ==
+			   t->boxes + (uint64_t)i * 2 * t->ndim;
+	}
+	return in_line ? 0 : copy_boxes(r, t, chunks);
+}
+
+static int take_tensor(struct ck_dcp_reader *r, const struct ck_pv *state,
+		       struct ck_pv *out)
+{
+	struct ck_dcp_tensor_row t = { .dtype = -1, .shape = r->nints };
+	struct ck_pv properties, size, chunks;
+	int rc;
+
+	if (ck_pv_get(state, "properties", &properties) &&
+	    ck_dcp_taken(&properties, CK_DCP_PROPERTIES, &properties))
+		t.dtype = properties.i;
+	if (!ck_pv_get(state, "size", &size) || !add_ints(r, &size, &t.ndim)) {
+		t.ndim = 0;
+		t.fault = "its size is no list of numbers";
+		t.err = EBADMSG;
+	} else if (!ck_pv_get(state, "chunks", &chunks) ||
+		   !ck_pv_is_sequence(&chunks)) {
+		t.fault = "it has no list of boxes";
+		t.err = EBADMSG;
+	} else {
+		rc = take_boxes(r, &t, &chunks);
+		if (rc)
+			return rc;
+	}
+	if (!ROOM(r, tensors, 1))
+		return ck_dcp_no_memory(r);
+	*out = ext(CK_DCP_TENSOR, r->ntensors, 0);
+	r->tensors[r->ntensors++] = t;
+	return 1;
+}
+
+static int take_index(struct ck_dcp_reader *r, const struct ck_pv *state,
+		      struct ck_pv *out)
+{
+	struct ck_dcp_index_row row = { .offset = r->nints,
+					.ndim = CK_DCP_NO_OFFSET };
+	struct ck_pv fqn, offset;
+	struct ck_str name;
+
+	if (!ck_pv_get(state, "fqn", &fqn) || !ck_pv_str(&fqn, &name))
+		return ck_fail(r->d, EBADMSG,
+			       ".metadata: a MetadataIndex without fqn");
+	if (ck_pv_get(state, "offset", &offset) && offset.tag != CK_PV_NONE &&
+	    !add_ints(r, &offset, &row.ndim))
+		return ck_fail(r->d, EBADMSG,
+			       ".metadata: item of %s: malformed offset",
+			       ck_show(name));
+	if (!ROOM(r, indexes, 1))
+		return ck_dcp_no_memory(r);
+	row.fqn = name.p;
+	row.fqn_len = (uint32_t)name.len;
+	*out = ext(CK_DCP_INDEX, r->nindexes, 0);
+	r->indexes[r->nindexes++] = row;
+	return 1;
+}
+
+static int add_file(struct ck_dcp_reader *r, struct ck_str path,
+		    uint32_t *number)
+{
+	int rc = 0;
+
+	if (!r->last_path.p || !ck_str_eq(path, r->last_path)) {
+		rc = r->file(r->file_ctx, path, &r->last_file);
+		r->last_path = path;
+	}
+	*number = r->last_file;
+	return rc;
+}
+
+/* ['stream.zstd/1'] as "stream.zstd/1"; None as nothing. */
+static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
+			  uint16_t *number)
+{
+	struct ck_buf joined = { 0 };
+	int rc;
+
+	for (uint32_t i = 0; i < ck_pv_count(list); i++) {
+		struct ck_pv v = ck_pv_at(list, i);
+		struct ck_str name = CK_STR("?");
+
+		(void)ck_pv_str(&v, &name);
+		if (i)
+			ck_buf_text(&joined, ",");
+		ck_buf_str(&joined, name);
+	}
+	rc = joined.err
+		     ? joined.err
+		     : ck_catalog_transform_add(
+			       r->c, (struct ck_str){ joined.data, joined.len },
+			       number);
+	ck_buf_fini(&joined);
+	return rc;
+}
+
+static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
+		     struct ck_pv *out)
+{
+	struct ck_chunk info = { .file = CK_NO_FILE };
+	struct ck_pv path, offset, length, transforms;
+	int64_t fpos, len;
+	struct ck_str name;
+	int rc;
+
+	if (!ck_pv_get(state, "relative_path", &path) ||
+	    !ck_pv_str(&path, &name) || !ck_pv_get(state, "offset", &offset) ||
+	    !ck_pv_int(&offset, &fpos) ||
+	    !ck_pv_get(state, "length", &length) || !ck_pv_int(&length, &len))
+		return ck_fail(r->d, EBADMSG,
+			       ".metadata: a malformed _StorageInfo");
+	rc = add_file(r, name, &info.file);
+	if (rc == 0 && ck_pv_get(state, "transform_descriptors", &transforms))
+		rc = add_transforms(r, &transforms, &info.transform);
+	if (rc)
+		return ck_fail(r->d, -rc, ".metadata: %s", strerror(-rc));
+	/* A negative place is outside its file, as a huge one is. */
+	info.fpos = (uint64_t)fpos;
+	info.length = (uint64_t)len;
+	if (!ROOM(r, infos, 1))
+		return ck_dcp_no_memory(r);
+	*out = ext(CK_DCP_INFO, r->ninfos, 0);
+	r->infos[r->ninfos++] = info;
+	return 1;
+}
+
+static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
+		 const struct ck_pv *state, struct ck_pv *out,
+		 struct ck_diag *d)
+{
+	struct ck_dcp_reader *r = ctx;
+
+	r->p = p;
+	r->d = d;
+	switch (ck_dcp_kind(r, &call->callable)) {
+	case CK_DCP_CHUNK: return take_chunk(r, state, out);
+	case CK_DCP_PROPERTIES: return take_properties(r, state, out);
+	case CK_DCP_TENSOR: return take_tensor(r, state, out);
+	case CK_DCP_INDEX: return take_index(r, state, out);
+	case CK_DCP_INFO: return take_info(r, state, out);
+	case CK_DCP_NOT_SEEN:
+	case CK_DCP_UNKNOWN:
+	case CK_DCP_KNOWN:
+	case CK_DCP_METADATA:
+	case CK_DCP_BYTES: break;
+	}
+	return 0;
+}
+
+static void reader_free(struct ck_dcp_reader *r)
+{
+	free(r->ints);
+	free(r->indexes);
+	free(r->infos);
+	free(r->tensors);
+	free(r->entries);
+	free(r->items);
+	free(r->by_key.slots);
+	free(r->leftovers.slots);
+	free(r);
+}
+
+int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
+		 int (*file)(void *ctx, struct ck_str path, uint32_t *number),
+		 void *ctx, struct ck_diag *d)
+{
+	struct ck_dcp_reader *r = calloc(1, sizeof(*r));
+	struct ck_pickle p;
+	struct ck_pickle_hooks hooks = { .ctx = r,
+					 .no_persids = true,
+					 .build = build };
+	int rc;
+
+	if (!r)
+		return ck_fail(d, ENOMEM, ".metadata: out of memory");
+	r->c = c;
+	r->d = d;
+	r->p = &p;
+	r->file = file;
+	r->file_ctx = ctx;
+	r->seed = ck_hash_seed();
+	rc = ck_pickle_read(&p, bytes, len, &hooks, d);
+	if (rc) {
+		ck_diag_prefix(d, ".metadata");
+	} else {
+		rc = p.end == len ? ck_dcp_join(r, &p)
+				  : ck_fail(d, EBADMSG,
+					    ".metadata: bytes after its end");
+		ck_pickle_fini(&p);
+	}
+	reader_free(r);
+	return rc;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a format provides. One const instance for each, listed in
+ * checkpoint.c.
+ */
+#ifndef CK_FORMAT_INTERNAL_H
+#define CK_FORMAT_INTERNAL_H
+
+#include "ckptfs/format.h"
+
+struct ck_format {
+	const char *name;
+	/* Does the directory look like one of its checkpoints? */
+	bool (*probe)(int dirfd);
+	/* Fills cp->catalog (made, empty) and cp->files; finishes neither. */
+	int (*load)(struct ck_checkpoint *cp,
+		    const struct ck_format_options *options, struct ck_diag *d);
+	/* Finds chunk i of a tensor: fills extents[i] and its strides.
+	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
+	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
+		      uint32_t i, struct ck_extent *extent, uint64_t *strides,
+		      struct ck_diag *d);
+};
+
+extern const struct ck_format ck_format_dcp;
+
+/* Layouts found so far, one list for each checkpoint. */
+struct ck_layouts *ck_layouts_make(size_t ntensors);
+void ck_layouts_free(struct ck_layouts *l);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * layout: where the boxes of a tensor lie, found when it is first opened and
+ * shared by all who open it. A layout is kept for the life of the mount
+ * unless it holds whole items in memory (stream transforms) or a fault that
+ * may pass; then it lives as long as somebody uses it.
+ *
+ * Two threads that open the same tensor first may both look; one result is
+ * kept. No lock is held while files are read.
+ */
+#include "format_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+struct entry {
+	struct ck_layout layout; /* first: the layout is the entry */
+	uint32_t refs;		 /* protected by ck_layouts.lock */
+	bool keep;
+};
+
+struct ck_layouts {
+	size_t n; /* tensors */
+	pthread_mutex_t lock;
+	struct entry **entries; /* by tensor; protected by lock */
+	uint8_t *logged;	/* by tensor; protected by lock */
+};
+
+struct ck_layouts *ck_layouts_make(size_t ntensors)
+{
+	struct ck_layouts *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	pthread_mutex_init(&l->lock, NULL);
+	l->n = ntensors;
+	l->entries = calloc(ntensors + 1, sizeof(struct entry *));
+	l->logged = calloc(ntensors + 1, 1);
+	if (!l->entries || !l->logged) {
+		free(l->entries);
+		free(l->logged);
+		free(l);
+		return NULL;
+	}
+	return l;
+}
+
+static void entry_free(struct entry *e)
+{
+	if (!e)
+		return;
+	for (uint32_t i = 0; i < e->layout.n; i++)
+		free((void *)(uintptr_t)e->layout.extents[i].memory);
+	free(e->layout.extents);
+	free(e->layout.strides);
+	free(e);
+}
+
+void ck_layouts_free(struct ck_layouts *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		entry_free(l->entries[i]);
+	pthread_mutex_destroy(&l->lock);
+	free(l->entries);
+	free(l->logged);
+	free(l);
+}
+
+static bool box_is_empty(const struct ck_catalog *c, const struct ck_tensor *t,
+			 uint32_t i)
+{
+	const int64_t *size = ck_catalog_box(c, t, i) + t->ndim;
+
+	for (uint32_t dim = 0; dim < t->ndim; dim++)
+		if (size[dim] == 0)
+			return true;
+	return false;
+}
+
+/* Faults that say something about the checkpoint, and will be there next
+ * time. */
+static bool is_lasting(int rc)
+{
+	return rc == -EIO || rc == -EBADMSG || rc == -ENODATA;
+}
+
+/* Faults of this process, not of any file. */
+static bool is_ours(int rc)
+{
+	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
+}
+
+static void log_fault(struct ck_checkpoint *cp, const struct ck_tensor *t,
+		      uint32_t i, const struct ck_diag *d)
+{
+	const struct ck_catalog *c = cp->catalog;
+	struct ck_buf box = { 0 };
+
+	ck_dims_print(&box, ck_catalog_box(c, t, i), t->ndim);
+	ck_log("%s: box at %s: %s", ck_show(ck_catalog_str(c, t->names.name)),
+	       box.data ? box.data : "", d->text);
+	ck_buf_fini(&box);
+}
+
+/* Finds box i; what is wrong with it goes into its extent. */
+static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t i,
+		  bool log)
+{
+	const struct ck_catalog *c = cp->catalog;
+	const struct ck_tensor *t = &c->tensors[e->layout.tensor];
+	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+	struct ck_extent *extent = &e->layout.extents[i];
+	struct ck_diag d = { 0 };
+	int rc;
+
+	extent->file = chunk->file;
+	if (box_is_empty(c, t, i))
+		return 0;
+	if (chunk->err) {
+		extent->err = chunk->err;
+		e->layout.faulty = true;
+		return 0;
+	}
+	rc = cp->format->locate(cp, t, i, extent,
+				e->layout.strides + (size_t)i * t->ndim, &d);
+	if (is_ours(rc))
+		return rc;
+	if (rc == 0) {
+		e->layout.change |= extent->change;
+		e->keep &= !extent->memory;
+		return 0;
+	}
+	extent->err = (uint16_t)-rc;
+	e->layout.faulty = true;
+	e->keep &= is_lasting(rc);
+	if (log)
+		log_fault(cp, t, i, &d);
+	return 0;
+}
+
+static int find(struct ck_checkpoint *cp, uint32_t tensor, bool log,
+		struct entry **out)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	struct entry *e = calloc(1, sizeof(*e));
+	int rc = 0;
+
+	if (!e)
+		return -ENOMEM;
+	e->keep = true;
+	e->layout.tensor = tensor;
+	/* Of a tensor that cannot be served no item is looked at. */
+	e->layout.n = t->err ? 0 : t->nchunks;
+	e->layout.faulty = t->holes || t->err;
+	e->layout.extents = calloc(e->layout.n + 1UL,
+				   sizeof(*e->layout.extents));
+	e->layout.strides = calloc((size_t)e->layout.n * t->ndim + 1,
+				   sizeof(*e->layout.strides));
+	if (!e->layout.extents || !e->layout.strides)
+		rc = -ENOMEM;
+	for (uint32_t i = 0; rc == 0 && i < e->layout.n; i++)
+		rc = locate(cp, e, i, log);
+	if (rc) {
+		entry_free(e);
+		return rc;
+	}
+	*out = e;
+	return 0;
+}
+
+/* Takes a reference to what is known already. */
+static struct entry *known(struct ck_layouts *l, uint32_t tensor, bool *log)
+{
+	struct entry *e;
+
+	pthread_mutex_lock(&l->lock);
+	e = l->entries[tensor];
+	if (e)
+		e->refs++;
+	*log = !l->logged[tensor];
+	pthread_mutex_unlock(&l->lock);
+	return e;
+}
+
+/* Enters e, or lets it go for one that came first. */
+static struct entry *enter(struct ck_layouts *l, struct entry *e)
+{
+	uint32_t tensor = e->layout.tensor;
+	struct entry *first;
+
+	pthread_mutex_lock(&l->lock);
+	first = l->entries[tensor];
+	if (!first)
+		first = l->entries[tensor] = e;
+	first->refs++;
+	l->logged[tensor] |= e->layout.faulty;
+	pthread_mutex_unlock(&l->lock);
+	if (first != e)
+		entry_free(e);
+	return first;
+}
+
+int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
+		  const struct ck_layout **out)
+{
+	bool log;
+	struct entry *e = known(cp->layouts, tensor, &log);
+	int rc;
+
+	if (!e) {
+		rc = find(cp, tensor, log, &e);
+		if (rc)
+			return rc;
+		e = enter(cp->layouts, e);
+	}
+	*out = &e->layout;
+	return 0;
+}
+
+void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout)
+{
+	struct ck_layouts *l = cp->layouts;
+	struct entry *e = (struct entry *)(uintptr_t)layout;
+	bool last;
+
+	if (!layout)
+		return;
+	pthread_mutex_lock(&l->lock);
+	last = --e->refs == 0 && !e->keep;
+	if (last)
+		l->entries[layout->tensor] = NULL;
+	pthread_mutex_unlock(&l->lock);
+	if (last)
+		entry_free(e);
+}

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes dcp_cases.h: `.metadata` pickles that no torch writes.
+
+Stand-in classes carry the module and field names of
+torch.distributed.checkpoint, so no torch is needed. Each case says what must
+come out: an error whose text holds some words, or lines of the catalog dump.
+
+    python3 tests/unit/dcp_cases.py > tests/unit/dcp_cases.h
+"""
+import pickle
+import sys
+import types
+
+MODULES = {}
+
+
+def module(name):
+    if name not in MODULES:
+        MODULES[name] = sys.modules[name] = types.ModuleType(name)
+    return MODULES[name]
+
+
+def stand_in(module_name, name):
+    cls = type(name, (), {"__module__": module_name})
+    setattr(module(module_name), name, cls)
+
+    def make(**fields):
+        obj = cls()
+        obj.__dict__.update(fields)
+        return obj
+
+    return make
+
+
+for parent in ("torch", "torch.distributed", "torch.distributed._shard",
+               "torch.distributed._shard.checkpoint",
+               "torch.distributed.checkpoint", "vendor"):
+    module(parent)
+
+
+class Size(tuple):
+    def __reduce__(self):
+        return Size, (tuple(self),)
+
+
+Size.__module__ = "torch"
+module("torch").Size = Size
+
+
+class Named:
+    """Pickles as a bare global torch.<name>."""
+
+    def __init__(self, name):
+        self.name = name
+        setattr(module("torch"), name, self)
+
+    def __reduce__(self):
+        return self.name
+
+
+Named.__module__ = "torch"
+FLOAT32, FLOAT99, QUINT4 = Named("float32"), Named("float99"), Named("quint4x2")
+META = "torch.distributed.checkpoint.metadata"
+Metadata = stand_in(META, "Metadata")
+Tensor = stand_in(META, "TensorStorageMetadata")
+Bytes = stand_in(META, "BytesStorageMetadata")
+Chunk = stand_in(META, "ChunkStorageMetadata")
+Index = stand_in(META, "MetadataIndex")
+Info = stand_in("torch.distributed.checkpoint.filesystem", "_StorageInfo")
+Novel = stand_in("vendor.plugin", "Novel")
+OLD = "torch.distributed._shard.checkpoint.metadata"
+OldMetadata = stand_in(OLD, "Metadata")
+
+
+class TensorProperties:
+    def __init__(self, dtype, *more):
+        self.state = (dtype, None, False, None, False, *more)
+
+    def __getstate__(self):
+        return self.state
+
+
+TensorProperties.__module__ = META
+module(META).TensorProperties = TensorProperties
+
+
+class System:
+    def __reduce__(self):
+        import os
+        return os.system, ("touch /tmp/ckptfs-canary",)
+
+
+def tensor(size, boxes, dtype=FLOAT32, dims=Size, more=()):
+    return Tensor(properties=TensorProperties(dtype, *more), size=dims(size),
+                  chunks=[Chunk(offsets=dims(o), sizes=dims(s))
+                          for o, s in boxes])
+
+
+def index(fqn, offset=None, dims=Size):
+    return Index(fqn=fqn, index=0, **({} if offset is None
+                                      else {"offset": dims(offset)}))
+
+
+def info(path="f", offset=0, length=10, **more):
+    return Info(relative_path=path, offset=offset, length=length, **more)
+
+
+ROWS = [((0, 0), (2, 3)), ((2, 0), (2, 3))]
+
+
+def checkpoint(entries, storage, make=Metadata, **more):
+    return make(state_dict_metadata=entries, planner_data=None,
+                storage_data=storage, **more)
+
+
+def good(dims=Size, **more):
+    return checkpoint(
+        {"w": tensor((4, 3), ROWS, dims=dims)},
+        {index("w", (0, 0), dims): info(), index("w", (2, 0), dims):
+         info(offset=10)}, **more)
+
+
+CASES = []
+
+
+def case(name, obj, want, error=False, protocol=4):
+    data = obj if isinstance(obj, bytes) else pickle.dumps(obj, protocol)
+    CASES.append((name, data, error, want))
+
+
+LINE = "tensor w dtype=float32 shape=[4,3] bytes=48 chunks=2 kind=tensor"
+for p in range(6):
+    case(f"protocol {p}", good(), LINE, protocol=p)
+case("tuples in place of torch.Size", good(tuple), LINE)
+case("lists in place of torch.Size", checkpoint(
+    {"w": tensor((4, 3), ROWS, dims=list)},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}), LINE)
+case("six properties", checkpoint(
+    {"w": tensor((4, 3), ROWS, more=((3, 1),))},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}), LINE)
+case("unknown fields are no error", good(vendor={"a": [Novel(x=1)]}),
+     "global vendor.plugin.Novel")
+case("module of 1.13", checkpoint({}, {}, OldMetadata), "catalog kind=")
+case("rows out of order", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {index("w", (2, 0)): info(offset=10), index("w", (0, 0)): info()}),
+    " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10")
+case("a row nobody asks for", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {index("x", (0,)): info(), index("w", (0, 0)): info(),
+     index("w", (2, 0)): info(offset=10)}), LINE)
+case("no row for a box", checkpoint(
+    {"w": tensor((4, 3), ROWS)}, {index("w", (0, 0)): info()}),
+    " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
+case("a 0-d tensor has an offset", checkpoint(
+    {"s": tensor((), [((), ())])}, {index("s", ()): info()}),
+    " chunk off=[] size=[] file=0 pos=0 length=10")
+case("a 0-d tensor without offset has no item", checkpoint(
+    {"s": tensor((), [((), ())])}, {index("s"): info()}),
+    " chunk off=[] size=[] file=none pos=0 length=0 err=ENODATA")
+case("an entry of unknown class is listed", checkpoint(
+    {"n": Novel(x=1)}, {index("n"): info()}), "object n ")
+case("boxes that overlap", checkpoint(
+    {"w": tensor((4, 3), [((0, 0), (3, 3)), ((2, 0), (2, 3))])},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}),
+    "err=EIO \"w: boxes overlap")
+case("a box outside", checkpoint(
+    {"w": tensor((4, 3), [((0, 0), (2, 3)), ((3, 0), (2, 3))])}, {}),
+    "err=EIO \"w: a box is not inside the tensor")
+case("a negative offset", checkpoint(
+    {"w": tensor((4, 3), [((-1, 0), (2, 3))])}, {}),
+    "err=EIO \"w: a box is not inside the tensor")
+case("a huge box", checkpoint(
+    {"w": tensor((4, 3), [((0, 0), (2**63 - 1, 2**63 - 1))])}, {}), "err=EIO")
+case("a hole", checkpoint(
+    {"w": tensor((5, 3), ROWS)},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}),
+    "holes")
+case("a negative dimension", checkpoint(
+    {"w": tensor((-4, 3), [])}, {}), "err=EIO")
+case("dimensions whose product overflows", checkpoint(
+    {"w": tensor((2**32, 2**32), [])}, {}), "err=EIO")
+case("a dimension of 64 bits", checkpoint(
+    {"w": tensor((2**63 - 1, 2), [])}, {}), "err=EIO")
+case("a dimension of 70 bits", checkpoint(
+    {"w": tensor((2**70, 2), [])}, {}), "err=EBADMSG")
+case("zero times a huge dimension", checkpoint(
+    {"w": tensor((0, 2**63 - 1), [])}, {}), "bytes=0 chunks=0")
+case("65 dimensions", checkpoint(
+    {"w": tensor((1,) * 65, [((0,) * 65, (1,) * 65)])}, {}), "err=EBADMSG")
+case("a box of other dimensions", checkpoint(
+    {"w": tensor((4, 3), [((0,), (4,))])}, {}),
+    "w: a box has other dimensions than the tensor")
+case("an offset of other dimensions than sizes", checkpoint(
+    {"w": tensor((4, 3), [((0, 0), (4,))])}, {}), "err=EIO")
+case("a dtype of the future", checkpoint(
+    {"w": tensor((4, 3), ROWS, dtype=FLOAT99)}, {}),
+    "w: unknown dtype float99")
+case("a dtype without whole bytes", checkpoint(
+    {"w": tensor((4, 3), ROWS, dtype=QUINT4)}, {}), "err=EBADMSG")
+case("no properties", checkpoint(
+    {"w": Tensor(size=Size((4,)), chunks=[])}, {}), "err=EBADMSG")
+case("no size", checkpoint({"w": Tensor(chunks=[])}, {}), "err=EBADMSG")
+case("no chunks", checkpoint(
+    {"w": Tensor(size=Size((4,)))}, {}), "err=EBADMSG")
+case("an item at a negative place", checkpoint(
+    {"w": tensor((2, 3), ROWS[:1])},
+    {index("w", (0, 0)): info(offset=-1)}), "err=ENODATA")
+case("an item of negative length", checkpoint(
+    {"w": tensor((2, 3), ROWS[:1])},
+    {index("w", (0, 0)): info(length=-1)}), "err=ENODATA")
+case("two boxes of one item", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=5)}),
+    "file=0 pos=5 length=10 err=EIO")
+case("stream transforms", checkpoint(
+    {"w": tensor((2, 3), ROWS[:1])},
+    {index("w", (0, 0)): info(transform_descriptors=["a/1", "b"])}),
+    "transform=a/1,b")
+
+
+def twice(marker, data):
+    """`marker` stands for a second copy of a key of the same length."""
+    return data.replace(marker[0], marker[1])
+
+
+case("two entries of one name", twice(
+    (b"w2", b"w1"), pickle.dumps(checkpoint({"w1": Bytes(), "w2": Bytes()},
+                                            {}), 4)),
+    "two entries of name w1", error=True)
+case("two items of one key in order", twice(
+    (b"w2", b"w1"), pickle.dumps(checkpoint(
+        {"w1": Bytes()}, {index("w1"): info(), index("w2"): info()}), 2)),
+    "two items of w1", error=True)
+case("two items of one key that nobody asks for", twice(
+    (b"w2", b"w1"), pickle.dumps(checkpoint(
+        {}, {index("w1"): info(), index("w2"): info()}), 2)),
+    "two items of w1", error=True)
+case("no Metadata", {"a": 1}, "holds no Metadata", error=True)
+case("a class named Metadata of another module",
+     stand_in("vendor", "Metadata")(state_dict_metadata={}, storage_data={}),
+     "holds no Metadata", error=True)
+case("no state_dict_metadata", Metadata(storage_data={}),
+     "no state_dict_metadata", error=True)
+case("no storage_data", Metadata(state_dict_metadata={}), "no storage_data",
+     error=True)
+case("storage_data that is a list", Metadata(
+    state_dict_metadata={}, storage_data=[]), "no storage_data", error=True)
+case("storage_data of other things", checkpoint({}, {1: 2}),
+     "entry 0 is not MetadataIndex", error=True)
+case("a key that is no string", checkpoint({1: Bytes()}, {}),
+     "a key that is no string", error=True)
+case("an index without fqn", checkpoint({}, {Index(index=0): info()}),
+     "without fqn", error=True)
+case("a path that is no string", checkpoint({}, {index("w"): info(path=1)}),
+     "malformed _StorageInfo", error=True)
+case("bytes after the end", pickle.dumps(good(), 4) + b"x",
+     "bytes after its end", error=True)
+case("a dangerous global in a field nobody reads", good(vendor=System()),
+     "dangerous global posix.system", error=True)
+case("a persistent id", pickle.dumps(good(), 2)[:-1] + b"Q.",
+     "persistent id", error=True)
+
+
+def c_string(data):
+    rows = [data[i:i + 16] for i in range(0, len(data), 16)] or [b""]
+    return "\n\t  ".join(
+        '"' + "".join(f"\\x{b:02x}" for b in row) + '"' for row in rows)
+
+
+def main():
+    print("/* SPDX-License-Identifier: MIT */")
+    print("/* Made by dcp_cases.py: see there. */")
+    print("/* clang-format off */")
+    print("static const struct {\n\tconst char *name, *bytes;\n"
+          "\tsize_t len;\n\tint is_error;\n\tconst char *want;\n"
+          "} dcp_cases[] = {")
+    for name, data, error, want in CASES:
+        escaped = want.replace('"', '\\"')
+        print(f'\t{{ "{name}",\n\t  {c_string(data)},\n'
+              f'\t  {len(data)}, {int(error)}, "{escaped}" }},')
+    print("};")
+
+
+main()
