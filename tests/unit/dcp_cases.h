@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Made by dcp_cases.py: see there. */
 /* clang-format off */
+#include <stddef.h>
+
 static const struct {
 	const char *name, *bytes;
 	size_t len;

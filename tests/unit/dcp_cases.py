@@ -273,6 +273,7 @@ def main():
     print("/* SPDX-License-Identifier: MIT */")
     print("/* Made by dcp_cases.py: see there. */")
     print("/* clang-format off */")
+    print("#include <stddef.h>\n")
     print("static const struct {\n\tconst char *name, *bytes;\n"
           "\tsize_t len;\n\tint is_error;\n\tconst char *want;\n"
           "} dcp_cases[] = {")
