@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random checkpoints: a mesh, and many tensors of random shape, dtype and placement on it, in one save.
 
 Every choice comes from one seeded generator that all ranks draw from alike, so that a run is repeated by its seed.
@@ -9,7 +10,7 @@ import torch.distributed as dist
 
 from models import Recipe, fully_shard, seeded
 from recipes import DTYPES as ALL_DTYPES
-from world import DTensor, Replicate, Shard, values
+from world import Replicate, Shard
 
 DTYPES = [name for name in ALL_DTYPES if name != "float4_e2m1fn_x2"]            # PyTorch cannot pad it: no fill_
 MESHES = ((1,), (2,), (3,), (4,), (6,), (8,), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (2, 2, 2))
@@ -42,12 +43,9 @@ def add_dtensor(w, rng, mesh, key):
                                 ",".join(f"S{p.dim}" if isinstance(p, Shard) else "R" for p in placements))
     w.dtensor(name, shape, placements, mesh, dtype)
     if rng.random() < 0.25:
-        tensor, order = w.state[name], list(range(len(shape)))
+        order = list(range(len(shape)))
         rng.shuffle(order)
-        back = [order.index(dim) for dim in range(len(order))]
-        local = tensor.to_local().permute(order).contiguous().permute(back)
-        w.state[name] = DTensor.from_local(local, mesh, placements, run_check=False, shape=tensor.shape,
-                                           stride=tensor.stride())
+        w.restride(name, order)
 
 
 def add_plain(w, rng, key):
