@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes the large checkpoints of the benchmarks. Not in the repository: 2.2 GB, 0.2 GB and 0.2 GB.
+
+    make_big.py [--torch RELEASE] model OUTDIR [--only NAME]...     2.1 GiB of bf16 saved by 8 ranks with dcp.save
+    make_big.py [--torch RELEASE] chunks OUTDIR [--no-data]         .metadata of 1000 tensors x 1024 ranks, sparse data
+    make_big.py [--torch RELEASE] tensors OUTDIR [--count N]        100,000 tensors in one file
+
+`model` is a llama under FSDP: DTensors with Shard(0) on 8 ranks, `tok_embeddings.weight` of 1 GiB among them, and
+`output.weight`, 256 MiB, Shard(1) with rows of 1 KiB in each rank. --only saves just these tensors.
+
+`chunks` has 1,024,000 boxes made of PyTorch's own metadata classes, pickled as dcp.save does it. Its data files have the
+sizes that .metadata tells and are holes, but for the items of the first tensor, which are real: every other tensor is a
+malformed item when read. --no-data leaves them out.
+
+`tensors` is one file of torch.save items of float32 (4,), with .metadata of PyTorch's own classes. Element j of tensor
+i is 4*i + j.
+
+Element i of a tensor of `model`, in C order, has the bit pattern (i * 40503 + i // 65536 * 9973 + crc32(name)) mod 65536
+(without NaNs: bit 14 cleared), so that misplaced pieces show.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+import zlib
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
+import make                                                                                 # noqa: E402
+
+RANKS = 8
+DIM, HIDDEN, LAYERS = 2048, 5632, 9
+
+
+# ---- model ----------------------------------------------------------------------------------------------------------
+
+def model_tensors():
+    """Name -> (shape, dimension that is sharded)."""
+    tensors = {"tok_embeddings.weight": ((131072, 4096), 0)}
+    for layer in range(LAYERS):
+        for name, shape in (("attention.wq", (DIM, DIM)), ("attention.wk", (DIM, DIM)), ("attention.wv", (DIM, DIM)),
+                            ("attention.wo", (DIM, DIM)), ("feed_forward.w1", (HIDDEN, DIM)),
+                            ("feed_forward.w2", (DIM, HIDDEN)), ("feed_forward.w3", (HIDDEN, DIM)),
+                            ("attention_norm", (DIM,)), ("ffn_norm", (DIM,))):
+            tensors[f"layers.{layer}.{name}.weight"] = (shape, 0)
+    tensors["norm.weight"] = ((DIM,), 0)
+    tensors["output.weight"] = ((32768, 4096), 1)
+    return tensors
+
+
+def piece(name, shape, dim, rank):
+    """This rank's part of a tensor, computed from the positions its elements have in the whole."""
+    import torch
+    rows, columns = shape[0], shape[1] if len(shape) > 1 else 1
+    low = [rank * rows // RANKS, 0] if dim == 0 else [0, rank * columns // RANKS]
+    extent = [rows // RANKS, columns] if dim == 0 else [rows, columns // RANKS]
+    result = torch.empty(extent, dtype=torch.int16)
+    across = torch.arange(low[1], low[1] + extent[1], dtype=torch.int64)
+    step = max(1, 2 ** 20 // extent[1])
+    for row in range(0, extent[0], step):
+        down = torch.arange(low[0] + row, low[0] + min(row + step, extent[0]), dtype=torch.int64)
+        place = down[:, None] * columns + across
+        pattern = (place * 40503 + place // 65536 * 9973 + zlib.crc32(name.encode())) & 0xBFFF
+        result[row:row + step] = (pattern - (pattern >> 15) * 65536).to(torch.int16)
+    return result.view(torch.bfloat16).reshape(extent if len(shape) > 1 else extent[:1])
+
+
+def save_model(rank, world, out, only):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    mesh, state = init_device_mesh("cpu", (world,)), {}
+    for name, (shape, dim) in model_tensors().items():
+        if not only or name in only:
+            state[name] = DTensor.from_local(piece(name, shape, dim, rank), mesh, [Shard(dim)], run_check=False)
+    dcp.save({"model": state}, storage_writer=dcp.FileSystemWriter(out, sync_files=False))
+
+
+def make_model(options):
+    import spawn
+    spawn.run(save_model, RANKS, options.outdir, options.only, timeout=1800)
+
+
+# ---- chunks ---------------------------------------------------------------------------------------------------------
+
+CHUNK_TENSORS, CHUNK_RANKS, CHUNK_SHAPE = 1000, 1024, (8, 16)           # the shape of one box
+
+
+def chunk_metadata(item_length):
+    import torch
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    from torch.distributed.checkpoint.metadata import (ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties,
+                                                       TensorStorageMetadata)
+    rows, columns = CHUNK_SHAPE
+    names = [f"model.layers.{n // 10}.part{n % 10}.weight" for n in range(CHUNK_TENSORS)]
+    tensors = {name: TensorStorageMetadata(
+        TensorProperties(dtype=torch.bfloat16), torch.Size((rows * CHUNK_RANKS, columns)),
+        [ChunkStorageMetadata(torch.Size((rank * rows, 0)), torch.Size(CHUNK_SHAPE)) for rank in range(CHUNK_RANKS)])
+        for name in names}
+    storage = {}
+    for rank in range(CHUNK_RANKS):
+        for number, name in enumerate(names):
+            index = MetadataIndex(name, torch.Size((rank * rows, 0)), rank)
+            storage[index] = _StorageInfo(f"__{rank}_0.distcp", number * item_length, item_length)
+    return Metadata(tensors, {name: (name,) for name in names}, storage)
+
+
+def make_chunks(options):
+    import gc
+    import torch
+    import assemble
+    from world import values
+    gc.disable()
+    options.outdir.mkdir(parents=True)
+    whole = values("first", (CHUNK_SHAPE[0] * CHUNK_RANKS, CHUNK_SHAPE[1]), torch.bfloat16)
+    pieces = whole.split(CHUNK_SHAPE[0])
+    length = len(assemble.item(pieces[0].clone()))
+    for rank in range(0 if options.no_data else CHUNK_RANKS):
+        with open(options.outdir / f"__{rank}_0.distcp", "wb") as data:
+            data.write(assemble.item(pieces[rank].clone()))
+            data.truncate(CHUNK_TENSORS * length)
+    assemble.publish(options.outdir, chunk_metadata(length))
+
+
+# ---- tensors --------------------------------------------------------------------------------------------------------
+
+def make_tensors(options):
+    import torch
+    import assemble
+
+    def entries():
+        for number in range(options.count):
+            tensor = torch.arange(4.0) + 4 * number
+            key = f"model.layers.{number // 1000}.mlp.experts.{number // 4 % 250}.w{number % 4}.weight"
+            yield key, (4,), [((0,), tensor)]
+    assemble.write(options.outdir, entries())
+
+
+# ---- the program ----------------------------------------------------------------------------------------------------
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--torch", metavar="RELEASE", help="PyTorch release to install if another or none is there")
+    parser.add_argument("--force", action="store_true", help="replace OUTDIR")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, function in (("model", make_model), ("chunks", make_chunks), ("tensors", make_tensors)):
+        command = commands.add_parser(name)
+        command.add_argument("outdir", type=pathlib.Path, metavar="OUTDIR")
+        command.set_defaults(function=function)
+    commands.choices["model"].add_argument("--only", action="append", metavar="NAME", choices=list(model_tensors()))
+    commands.choices["chunks"].add_argument("--no-data", action="store_true")
+    commands.choices["tensors"].add_argument("--count", type=int, default=100000)
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    release = make.installed()
+    if not release or options.torch and release != options.torch:
+        make.restart_with(options.torch or "2.13.0")
+    if options.outdir.exists():
+        if not options.force:
+            sys.exit(f"make_big.py: {options.outdir}: exists; --force replaces it")
+        shutil.rmtree(options.outdir)
+    make.quiet()
+    options.function(options)
+    size = sum(file.stat().st_blocks * 512 for file in options.outdir.iterdir())
+    metadata = os.stat(options.outdir / ".metadata").st_size
+    print(f"{options.outdir}: {size / 2 ** 20:,.0f} MiB on disk, .metadata {metadata:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
