@@ -400,9 +400,9 @@ static int walk_all(struct walk *w, const struct ck_zip_ends *e,
 {
 	struct ck_zip_bytes *b = w->zip->bytes;
 	uint64_t dirpos = e->dir, next = 0;
-	struct record r;
 
 	for (uint64_t i = 0; i < e->count; i++) {
+		struct record r = { 0 };
 		int rc = entry_parse(b, &dirpos, &r, d);
 
 		if (rc < 0)

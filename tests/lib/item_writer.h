@@ -39,7 +39,7 @@ struct iw {
 	struct iw_place at[IW_RECORDS];
 	uint64_t dir, end64, locator, end;
 	unsigned reads;	  /* calls of iw_read() */
-	unsigned fail_at; /* number of the call that fails; 0: none */
+	unsigned fail_at; /* number of the call that answers ESTALE */
 };
 
 /* Zeroed; too large for a stack. */
@@ -273,7 +273,7 @@ static inline int iw_read(void *ctx, void *buf, size_t len, uint64_t ipos)
 	struct iw *w = ctx;
 
 	if (++w->reads == w->fail_at)
-		return -EIO;
+		return -ESTALE;
 	if (ipos > iw_len(w) || len > iw_len(w) - ipos)
 		return -ENODATA;
 	for (size_t i = 0; i < len; i++) {
