@@ -348,26 +348,11 @@ struct walk {
 	size_t prefix; /* its length; zip->names begins with it */
 };
 
-static int walk_room(struct walk *w, struct ck_diag *d)
-{
-	size_t cap = w->cap ? w->cap * 2 : 8;
-	struct ck_zip_record *records;
-
-	if (w->zip->nrecords < w->cap)
-		return 0;
-	records = realloc(w->zip->records, cap * sizeof(*records));
-	if (!records)
-		return ck_fail(d, ENOMEM, "out of memory");
-	w->zip->records = records;
-	w->cap = cap;
-	return 0;
-}
-
 static int walk_add(struct walk *w, const struct record *r, struct ck_diag *d)
 {
 	struct ck_buf *names = &w->zip->names;
 	struct ck_str prefix, name;
-	int rc;
+	struct ck_zip_record *records;
 
 	if (!name_split(r->name, &prefix, &name) || !name_is_normal(name))
 		return ck_fail(d, EBADMSG, "unexpected record name %s",
@@ -383,10 +368,12 @@ static int walk_add(struct walk *w, const struct record *r, struct ck_diag *d)
 		return ck_fail(d, EBADMSG,
 			       "record %s is not in the archive's directory",
 			       ck_show(r->name));
-	rc = walk_room(w, d);
-	if (rc < 0)
-		return rc;
-	w->zip->records[w->zip->nrecords++] = (struct ck_zip_record){
+	records = ck_grow(w->zip->records, &w->cap, w->zip->nrecords, 1,
+			  sizeof(*records));
+	if (!records)
+		return ck_fail(d, ENOMEM, "out of memory");
+	w->zip->records = records;
+	records[w->zip->nrecords++] = (struct ck_zip_record){
 		.name.len = name.len,
 		.ipos = r->data,
 		.len = r->len,
