@@ -307,7 +307,7 @@ static void test_errors_of_the_source(void)
 		pk_begin(&p);
 		pk_tensor(&p, &t, true);
 		for (int k = 0; k < 5000; k++) /* data.pkl apart */
-			pk_op(&p, 'N'), pk_op(&p, '0');
+			ck_buf_text(&p.b, "N0");
 		w->fail_at = i;
 		iw_item(w, pk_end(&p), "little", (struct ck_str){ zeros, 24 });
 		ck_buf_fini(&p.b);
