@@ -58,14 +58,9 @@ static int64_t off_of(const struct ck_tiling *t, uint32_t box, uint32_t dim)
 	return t->boxes[(size_t)box * 2 * t->ndim + dim];
 }
 
-static int64_t size_of(const struct ck_tiling *t, uint32_t box, uint32_t dim)
-{
-	return off_of(t, box, t->ndim + dim);
-}
-
 static int64_t end_of(const struct ck_tiling *t, uint32_t box, uint32_t dim)
 {
-	return off_of(t, box, dim) + size_of(t, box, dim);
+	return off_of(t, box, dim) + off_of(t, box, t->ndim + dim);
 }
 
 /* --- sorting: merging of the runs that are there ------------------------------ */
@@ -213,15 +208,15 @@ static uint32_t thinnest_dim(struct ck_tiling *t,
 
 /* --- cutting -------------------------------------------------------------------- */
 
-/* Do all boxes have one interval here? Then this dimension cannot cut. */
+/* Do all intervals begin at one place? Then all meet there, and this
+ * dimension cannot cut. */
 static bool is_flat(struct ck_tiling *t, const struct ck_tiling_range *r,
 		    uint32_t dim)
 {
-	uint32_t first = t->index[r->begin], i = r->begin + 1;
+	int64_t first = off_of(t, t->index[r->begin], dim);
+	uint32_t i = r->begin + 1;
 
-	while (i < r->end &&
-	       off_of(t, t->index[i], dim) == off_of(t, first, dim) &&
-	       size_of(t, t->index[i], dim) == size_of(t, first, dim))
+	while (i < r->end && off_of(t, t->index[i], dim) == first)
 		i++;
 	spend(t, i - r->begin);
 	return i == r->end;

@@ -110,10 +110,10 @@ static void test_hashes(void)
 {
 	char hex[33];
 
-	/* `printf '' | xxhsum -H2` and `printf abc | xxhsum -H2` */
 	eq_u64(ck_hash64_seeded(CK_STR("abc"), 0), ck_hash64(CK_STR("abc")));
 	ok(ck_hash64_seeded(CK_STR("abc"), 1) != ck_hash64(CK_STR("abc")));
 	ok(ck_hash_seed() != ck_hash_seed());
+	/* `printf '' | xxhsum -H2` and `printf abc | xxhsum -H2` */
 	ck_hash128_hex(CK_STR(""), hex);
 	eq_text(hex, "99aa06d3014798d86001c324468d497f");
 	ck_hash128_hex(CK_STR("abc"), hex);

@@ -219,6 +219,15 @@ static void test_chunks_of_a_faulty_tensor_are_kept(void)
 	ck_catalog_free(c);
 }
 
+static void test_fault_of_the_format(void)
+{
+	struct ck_catalog *c = one("float32", 1, DIMS(4));
+
+	must(ck_catalog_tensor_fault(c, EIO, "a box of 2 dimensions"));
+	box_add(c, DIMS(9), DIMS(9));
+	expect(c, EIO, false, 0, "t: a box of 2 dimensions");
+}
+
 /* --- order ------------------------------------------------------------------------ */
 
 static void test_order(void)
@@ -537,6 +546,7 @@ int main(void)
 	test_dtypes_without_bytes();
 	test_dimensions();
 	test_chunks_of_a_faulty_tensor_are_kept();
+	test_fault_of_the_format();
 	test_order();
 	test_random_boxes();
 	test_items();
