@@ -95,11 +95,17 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 
 /* --- rows of storage_data ---------------------------------------------------------- */
 
+/* ints from pos on; of a checkpoint without any number too. */
+static const int64_t *ints_at(const struct ck_dcp_reader *r, uint64_t pos)
+{
+	return r->ints ? r->ints + pos : NULL;
+}
+
 /* offsets (then sizes) of box i. */
 static const int64_t *box_at(const struct ck_dcp_reader *r,
 			     const struct ck_dcp_tensor_row *t, uint32_t i)
 {
-	return r->ints + t->boxes + (uint64_t)i * 2 * t->ndim;
+	return ints_at(r, t->boxes + (uint64_t)i * 2 * t->ndim);
 }
 
 static bool is_offset(const struct ck_dcp_reader *r,
@@ -109,8 +115,8 @@ static bool is_offset(const struct ck_dcp_reader *r,
 	if (row->ndim != ndim)
 		return false;
 	return ndim == 0 || ndim == CK_DCP_NO_OFFSET ||
-	       memcmp(r->ints + row->offset, offset, ndim * sizeof(*offset)) ==
-		       0;
+	       memcmp(ints_at(r, row->offset), offset,
+		      ndim * sizeof(*offset)) == 0;
 }
 
 static bool is_item(const struct ck_dcp_reader *r, const struct ck_dcp_entry *e,
@@ -223,7 +229,7 @@ static int leftovers_make(struct ck_dcp_reader *r, const uint32_t *left,
 	for (uint32_t i = 0; rc == 0 && i < nleft; i++) {
 		const struct ck_dcp_index_row *row = row_at(r, left[i]);
 		uint32_t *slot = left_slot(r, row_fqn(row),
-					   r->ints + row->offset, row->ndim);
+					   ints_at(r, row->offset), row->ndim);
 
 		if (*slot)
 			return duplicate(r, row_fqn(row));
@@ -278,13 +284,13 @@ static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 	if (t->dtype >= 0)
 		name = ck_pickle_global(r->p, &dtype);
 	rc = ck_catalog_tensor_add(r->c, e->key, name, t->ndim,
-				   r->ints + t->shape);
+				   ints_at(r, t->shape));
 	if (rc == 0 && t->fault)
 		rc = ck_catalog_tensor_fault(r->c, t->err, t->fault);
 	for (uint32_t i = 0; rc == 0 && i < t->nchunks; i++) {
 		const int64_t *box = box_at(r, t, i);
 
-		rc = ck_catalog_chunk_add(r->c, box, box + t->ndim,
+		rc = ck_catalog_chunk_add(r->c, box, box ? box + t->ndim : NULL,
 					  &r->items[e->first + i]);
 	}
 	return rc;

@@ -163,13 +163,13 @@ static struct ck_pv *take_array(struct ck_vm *vm, size_t *cap)
 	if (!items || *cap < SMALL_ITEMS || items[1].len < *cap)
 		return NULL;
 	*cap = items[1].len;
-	memcpy(&vm->free_arrays, items, sizeof(items));
+	vm->free_arrays = items[0].array;
 	return items;
 }
 
 static void give_array(struct ck_vm *vm, struct ck_plist *list)
 {
-	memcpy(list->items, &vm->free_arrays, sizeof(list->items));
+	list->items[0].array = vm->free_arrays;
 	list->items[1].len = list->cap;
 	vm->free_arrays = list->items;
 	list->items = NULL;

@@ -47,6 +47,7 @@ struct ck_pv {
 		const int64_t *ints;
 		struct ck_plist *list;
 		struct ck_pcall *call;
+		struct ck_pv *array; /* private to the reader */
 	};
 };
 
@@ -91,6 +92,7 @@ struct ck_pickle_hooks {
 
 struct ck_pickle {
 	struct ck_pv root;
+	uint64_t end; /* bytes of input used, STOP included */
 	/* private */
 	struct ck_arena arena;
 	struct ck_pglobal *globals;
@@ -98,7 +100,6 @@ struct ck_pickle {
 	uint32_t globals_cap;
 	struct ck_plist **heap_lists; /* those with on_heap */
 	uint32_t nheap_lists, heap_lists_cap;
-	uint64_t end; /* bytes of input used, STOP included */
 };
 
 /* Reads one pickle at the start of bytes, which must outlive p. Anything that

@@ -28,6 +28,7 @@ static const struct ck_dtype table[] = {
 	{ "complex128", "<c16", "ComplexDoubleStorage", 16, 8, true, true },
 	{ "complex64", "<c8", "ComplexFloatStorage", 8, 4, true, true },
 	{ "complex32", "|V4", NULL, 4, 2, true, true },
+	{ "bcomplex32", "|V4", NULL, 4, 2, true, true },
 	{ "uint64", "<u8", NULL, 8, 8, false, false },
 	{ "uint32", "<u4", NULL, 4, 4, false, false },
 	{ "uint16", "<u2", NULL, 2, 2, false, false },
