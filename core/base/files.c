@@ -46,6 +46,7 @@ struct ck_files {
 	uint32_t count, cap;
 	uint32_t *by_path; /* hash table: number + 1, 0 empty */
 	uint32_t nbuckets; /* power of two, 0 at first */
+	uint64_t hash_seed;
 
 	uint32_t max_open;
 	pthread_mutex_t lock;
@@ -157,6 +158,7 @@ struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 		return NULL;
 	}
 	f->how = how;
+	f->hash_seed = ck_hash_seed();
 	f->max_open = max_open < 16 ? 16 : max_open;
 	f->idle.older = f->idle.newer = &f->idle;
 	pthread_mutex_init(&f->lock, NULL);
@@ -200,7 +202,7 @@ const struct ck_file_info *ck_files_info(const struct ck_files *f,
 /* The bucket that holds path, or the empty one where it belongs. */
 static uint32_t *bucket_of(const struct ck_files *f, struct ck_str path)
 {
-	uint64_t i = ck_hash64(path);
+	uint64_t i = ck_hash64_seeded(path, f->hash_seed);
 
 	for (;; i++) {
 		uint32_t *bucket = &f->by_path[i & (f->nbuckets - 1)];
