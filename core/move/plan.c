@@ -39,38 +39,22 @@ struct planner {
 
 /* --- the plan's memory --------------------------------------------------- */
 
-static int reserve(void **items, size_t *cap, size_t need, size_t item)
-{
-	size_t want = *cap ? *cap : 16;
-	void *grown;
-
-	if (need <= *cap)
-		return 0;
-	while (want < need)
-		want *= 2;
-	grown = reallocarray(*items, want, item);
-	if (!grown)
-		return -ENOMEM;
-	*items = grown;
-	*cap = want;
-	return 0;
-}
-
-/* Room for one more copy with as many loops as there can be, and never none,
- * so that `loops` is an address. */
+/* Room for one more copy with as many loops as there can be. */
 static int reserve_copy(struct ck_plan *plan, uint32_t ndim)
 {
-	void *copies = plan->copies;
-	void *loops = plan->loops;
-	int rc = reserve(&copies, &plan->copies_cap, plan->ncopies + 1,
-			 sizeof(struct ck_copy));
+	struct ck_copy *copies = ck_grow(plan->copies, &plan->copies_cap,
+					 plan->ncopies, 1, sizeof(*copies));
+	struct ck_loop *loops;
 
-	if (!rc)
-		rc = reserve(&loops, &plan->loops_cap, plan->nloops + ndim + 1,
-			     sizeof(struct ck_loop));
+	if (!copies)
+		return -ENOMEM;
 	plan->copies = copies;
+	loops = ck_grow(plan->loops, &plan->loops_cap, plan->nloops, ndim,
+			sizeof(*loops));
+	if (!loops)
+		return -ENOMEM;
 	plan->loops = loops;
-	return rc;
+	return 0;
 }
 
 void ck_plan_fini(struct ck_plan *plan)

@@ -15,7 +15,7 @@
 /* What is asked of the planner: the bytes [begin, end) of a box of a tensor
  * in C order, and the stored boxes. */
 struct ck_request {
-	uint32_t ndim;
+	uint32_t ndim;	     /* at most CK_MAX_DIMS */
 	uint32_t item;	     /* bytes per element, >= 1 */
 	const uint64_t *off; /* the box: ndim offsets in the tensor, elements */
 	const uint64_t *size; /* ndim sizes */

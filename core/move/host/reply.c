@@ -4,128 +4,27 @@
  * fast way, by addresses in mapped files that the kernel copies from, if its
  * runs are long and few; else its bytes are gathered into a buffer. Measured
  * over FUSE, an address for each run wins down to runs of 4 KiB.
- *
- * What a read needs besides its reply (the plan, tables) is kept for each
- * thread and used again; so is the buffer of the reply released last.
  */
 #include "ckptfs/move.h"
 #include "gather.h"
+#include "scratch.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 enum {
 	RUN_BYTES = 4096, /* shorter runs, on average, are gathered */
 	RUNS_FREE = 8,	  /* so many may be shorter: ends of a range */
-	IOV_MOST = 500,	  /* writev(2) takes 1024 */
-	OWN_UNIT = 64 << 10,
-	OWN_KEPT = 4 << 20, /* largest buffer that a thread keeps */
-	KEPT_COPIES = 8192, /* largest plan that a thread keeps */
 };
-
-/* --- what a thread keeps ------------------------------------------------- */
-
-struct span {
-	uint64_t dst;
-	const uint8_t *p;
-	uint64_t len;
-};
-
-struct scratch {
-	struct ck_plan plan;
-	const uint8_t **from; /* for each copy of the plan, its first run */
-	size_t from_cap;
-	struct span spans[IOV_MOST];
-	void *own; /* a buffer for a reply that is not in use */
-	size_t own_len;
-};
-
-static pthread_key_t scratch_key;
-static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
-static int scratch_err; /* of making the key */
-
-static void scratch_free(void *p)
-{
-	struct scratch *s = p;
-
-	ck_plan_fini(&s->plan);
-	ck_pages_free(s->own, s->own_len);
-	free(s->from);
-	free(s);
-}
-
-static void scratch_init(void)
-{
-	scratch_err = pthread_key_create(&scratch_key, scratch_free);
-}
-
-static struct scratch *scratch_get(void)
-{
-	struct scratch *s;
-
-	if (pthread_once(&scratch_once, scratch_init) || scratch_err)
-		return NULL;
-	s = pthread_getspecific(scratch_key);
-	if (s)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (s && pthread_setspecific(scratch_key, s)) {
-		free(s);
-		s = NULL;
-	}
-	return s;
-}
-
-/* A huge plan is rare: do not keep its memory for ever. */
-static void scratch_trim(struct scratch *s)
-{
-	if (s->plan.copies_cap <= KEPT_COPIES &&
-	    s->plan.loops_cap <= KEPT_COPIES)
-		return;
-	ck_plan_fini(&s->plan);
-	free(s->from);
-	s->from = NULL;
-	s->from_cap = 0;
-}
-
-static int scratch_reserve(struct scratch *s, size_t ncopies)
-{
-	const uint8_t **from;
-
-	if (ncopies <= s->from_cap)
-		return 0;
-	from = reallocarray(s->from, ncopies, sizeof(*from));
-	if (!from)
-		return -ENOMEM;
-	s->from = from;
-	s->from_cap = ncopies;
-	return 0;
-}
 
 /* --- a reply being made -------------------------------------------------- */
 
 struct reading {
 	const struct ck_read *r;
 	struct ck_reply *reply;
-	struct scratch *scratch;
+	struct ck_scratch *scratch;
 	uint64_t len; /* of the whole reply */
 	size_t iov_cap, used_cap;
 };
-
-static int grow(void **items, size_t *cap, size_t need, size_t item)
-{
-	size_t want = ck_max(need, *cap * 2);
-	void *grown;
-
-	if (need <= *cap)
-		return 0;
-	grown = reallocarray(*items, want, item);
-	if (!grown)
-		return -ENOMEM;
-	*items = grown;
-	*cap = want;
-	return 0;
-}
 
 static size_t count_iov(const struct reading *rd)
 {
@@ -134,12 +33,13 @@ static size_t count_iov(const struct reading *rd)
 
 static int reserve_iov(struct reading *rd, size_t more)
 {
-	void *iov = rd->reply->iov;
-	int rc = grow(&iov, &rd->iov_cap, count_iov(rd) + more,
-		      sizeof(struct iovec));
+	struct iovec *iov = ck_grow(rd->reply->iov, &rd->iov_cap, count_iov(rd),
+				    more, sizeof(*iov));
 
+	if (!iov)
+		return -ENOMEM;
 	rd->reply->iov = iov;
-	return rc;
+	return 0;
 }
 
 /* Room was reserved. */
@@ -158,46 +58,15 @@ static void add_iov(struct reading *rd, const void *bytes, size_t len)
 	reply->niov++;
 }
 
-static int own_make(struct reading *rd)
-{
-	struct ck_reply *reply = rd->reply;
-	struct scratch *s = rd->scratch;
-	uint64_t len;
-
-	if (s->own && s->own_len >= rd->len) {
-		reply->own_len = s->own_len;
-		reply->own = ck_steal(&s->own);
-		s->own_len = 0;
-		return 0;
-	}
-	if (!ck_add(&len, rd->len, OWN_UNIT - 1))
-		return -ENOMEM;
-	len -= len % OWN_UNIT;
-	reply->own = ck_pages_alloc(len);
-	reply->own_len = len;
-	return reply->own ? 0 : -ENOMEM;
-}
-
 /* The place in the reply's own buffer for the bytes from dst on. */
 static uint8_t *own_at(struct reading *rd, uint64_t dst)
 {
-	if (!rd->reply->own && own_make(rd))
-		return NULL;
-	return (uint8_t *)rd->reply->own + dst;
-}
+	struct ck_reply *reply = rd->reply;
 
-/* Gives a buffer that nobody reads any more to the thread or the system. */
-static void own_put(void *own, size_t len)
-{
-	struct scratch *s = len <= OWN_KEPT ? scratch_get() : NULL;
-
-	if (s && (!s->own || s->own_len < len)) {
-		ck_pages_free(s->own, s->own_len);
-		s->own = own;
-		s->own_len = len;
-		return;
-	}
-	ck_pages_free(own, len);
+	if (!reply->own)
+		reply->own = ck_scratch_buffer(rd->scratch, rd->len,
+					       &reply->own_len);
+	return reply->own ? (uint8_t *)reply->own + dst : NULL;
 }
 
 void ck_host_release(struct ck_files *files, struct ck_reply *reply)
@@ -205,7 +74,7 @@ void ck_host_release(struct ck_files *files, struct ck_reply *reply)
 	for (size_t i = 0; i < reply->nused; i++)
 		ck_files_put(files, &reply->used[i]);
 	if (reply->own)
-		own_put(reply->own, reply->own_len);
+		ck_scratch_keep(reply->own, reply->own_len);
 	free(reply->used);
 	free(reply->iov);
 	*reply = (struct ck_reply){ 0 };
@@ -218,24 +87,27 @@ static int use_file(struct reading *rd, uint32_t number,
 		    const struct ck_file **out)
 {
 	struct ck_reply *reply = rd->reply;
-	void *used = reply->used;
+	struct ck_file *used;
+	uint32_t *where;
 	int rc;
 
-	for (size_t i = reply->nused; i-- > 0;) {
-		if (reply->used[i].number == number) {
-			*out = &reply->used[i];
-			return 0;
-		}
+	if (number >= ck_files_count(rd->r->files))
+		return -ENODATA; /* CK_NO_FILE */
+	where = &rd->scratch->where[number];
+	if (*where < reply->nused && reply->used[*where].number == number) {
+		*out = &reply->used[*where];
+		return 0;
 	}
-	rc = grow(&used, &rd->used_cap, reply->nused + 1,
-		  sizeof(struct ck_file));
+	used = ck_grow(reply->used, &rd->used_cap, reply->nused, 1,
+		       sizeof(*used));
+	if (!used)
+		return -ENOMEM;
 	reply->used = used;
-	if (!rc)
-		rc = ck_files_get(rd->r->files, number,
-				  &reply->used[reply->nused]);
+	rc = ck_files_get(rd->r->files, number, &used[reply->nused]);
 	if (rc)
 		return rc;
-	*out = &reply->used[reply->nused++];
+	*where = (uint32_t)reply->nused++;
+	*out = &reply->used[*where];
 	return 0;
 }
 
@@ -284,8 +156,9 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 /* The first run of each copy of the plan. */
 static int find_copies(struct reading *rd, const struct ck_layout *layout)
 {
-	struct scratch *s = rd->scratch;
-	int rc = scratch_reserve(s, s->plan.ncopies);
+	struct ck_scratch *s = rd->scratch;
+	int rc = ck_scratch_reserve(s, s->plan.ncopies,
+				    ck_files_count(rd->r->files));
 
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
 		const struct ck_copy *c = &s->plan.copies[i];
@@ -301,17 +174,17 @@ static bool is_few_runs(const struct reading *rd)
 {
 	const struct ck_plan *plan = &rd->scratch->plan;
 
-	return plan->runs + count_iov(rd) <= IOV_MOST &&
+	return plan->runs + count_iov(rd) <= CK_IOV_MOST &&
 	       plan->runs <= RUNS_FREE + plan->covered / RUN_BYTES;
 }
 
 /* The runs of a copy as spans. */
 static size_t list_runs(const struct ck_plan *plan, const struct ck_copy *c,
-			const uint8_t *from, struct span *spans)
+			const uint8_t *from, struct ck_span *spans)
 {
 	size_t n = 1;
 
-	spans[0] = (struct span){ c->dst, from, c->run };
+	spans[0] = (struct ck_span){ c->dst, from, c->run };
 	/* each loop, from the innermost on, repeats what is there */
 	for (uint32_t k = c->nloops; k-- > 0;) {
 		const struct ck_loop *loop = &plan->loops[c->loop + k];
@@ -329,13 +202,13 @@ static size_t list_runs(const struct ck_plan *plan, const struct ck_copy *c,
 
 static int compare_spans(const void *a, const void *b)
 {
-	uint64_t x = ((const struct span *)a)->dst;
-	uint64_t y = ((const struct span *)b)->dst;
+	uint64_t x = ((const struct ck_span *)a)->dst;
+	uint64_t y = ((const struct ck_span *)b)->dst;
 
 	return x < y ? -1 : x > y;
 }
 
-static bool is_sorted(const struct span *spans, size_t n)
+static bool is_sorted(const struct ck_span *spans, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
 		if (spans[i - 1].dst > spans[i].dst)
@@ -345,7 +218,7 @@ static bool is_sorted(const struct span *spans, size_t n)
 
 static int add_runs(struct reading *rd)
 {
-	struct scratch *s = rd->scratch;
+	struct ck_scratch *s = rd->scratch;
 	size_t n = 0;
 
 	if (reserve_iov(rd, s->plan.runs))
@@ -373,7 +246,7 @@ static int add_own(struct reading *rd, uint64_t dst, uint64_t len)
 
 static int gather(struct reading *rd, uint64_t dst)
 {
-	struct scratch *s = rd->scratch;
+	struct ck_scratch *s = rd->scratch;
 	struct ck_gather g = { &s->plan, s->from, own_at(rd, dst) };
 	int rc;
 
@@ -389,7 +262,7 @@ static int gather_changed(struct reading *rd, const struct ck_layout *layout,
 			  const struct ck_dtype *dtype, uint64_t skip,
 			  uint64_t dst, uint64_t len)
 {
-	struct scratch *s = rd->scratch;
+	struct ck_scratch *s = rd->scratch;
 	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
 	struct ck_gather g = { &s->plan, s->from, whole };
 	uint8_t *to = own_at(rd, dst);
@@ -416,7 +289,7 @@ static int read_literal(struct reading *rd, const struct ck_part *part,
 {
 	uint8_t *to;
 
-	if (count_iov(rd) < IOV_MOST) {
+	if (count_iov(rd) < CK_IOV_MOST) {
 		if (reserve_iov(rd, 1))
 			return -ENOMEM;
 		add_iov(rd, part->literal + begin, end - begin);
@@ -530,7 +403,7 @@ int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len,
 	if (vpos >= slice->size || len == 0)
 		return 0;
 	rd.len = ck_min(len, slice->size - vpos);
-	rd.scratch = scratch_get();
+	rd.scratch = ck_scratch_get();
 	if (!rd.scratch)
 		return -ENOMEM;
 	for (uint32_t i = find_part(slice, vpos); i < slice->nparts && !rc;
@@ -539,7 +412,7 @@ int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len,
 			break;
 		rc = read_part(&rd, i, vpos);
 	}
-	scratch_trim(rd.scratch);
+	ck_scratch_trim(rd.scratch);
 	if (rc) {
 		ck_host_release(r->files, reply);
 		return rc;

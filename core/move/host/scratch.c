@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a read needs besides its reply is kept for each thread, so that a read
+ * costs no system call for memory and no page faults on a fresh buffer.
+ */
+#include "scratch.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+enum {
+	BUFFER_UNIT = 64 << 10,
+	BUFFER_KEPT = 4 << 20, /* bytes; larger ones go to the system */
+	COPIES_KEPT = 8192,
+};
+
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int key_err;
+
+static void scratch_free(void *p)
+{
+	struct ck_scratch *s = p;
+
+	ck_plan_fini(&s->plan);
+	ck_pages_free(s->buffer, s->buffer_len);
+	free(s->from);
+	free(s->where);
+	free(s);
+}
+
+static void make_key(void)
+{
+	key_err = pthread_key_create(&key, scratch_free);
+}
+
+struct ck_scratch *ck_scratch_get(void)
+{
+	struct ck_scratch *s;
+
+	if (pthread_once(&once, make_key) || key_err)
+		return NULL;
+	s = pthread_getspecific(key);
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (s && pthread_setspecific(key, s)) {
+		free(s);
+		return NULL;
+	}
+	return s;
+}
+
+static int reserve_from(struct ck_scratch *s, size_t n)
+{
+	const uint8_t **from;
+
+	if (n <= s->from_cap)
+		return 0;
+	from = reallocarray(s->from, n, sizeof(*from));
+	if (!from)
+		return -ENOMEM;
+	s->from = from;
+	s->from_cap = n;
+	return 0;
+}
+
+static int reserve_where(struct ck_scratch *s, size_t n)
+{
+	uint32_t *where;
+
+	if (n <= s->where_cap)
+		return 0;
+	where = calloc(n, sizeof(*where));
+	if (!where)
+		return -ENOMEM;
+	free(s->where);
+	s->where = where;
+	s->where_cap = n;
+	return 0;
+}
+
+int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies, size_t nfiles)
+{
+	int rc = reserve_from(s, ncopies);
+
+	return rc ? rc : reserve_where(s, nfiles);
+}
+
+void ck_scratch_trim(struct ck_scratch *s)
+{
+	if (s->plan.copies_cap <= COPIES_KEPT &&
+	    s->plan.loops_cap <= COPIES_KEPT)
+		return;
+	ck_plan_fini(&s->plan);
+	free(s->from);
+	s->from = NULL;
+	s->from_cap = 0;
+}
+
+void *ck_scratch_buffer(struct ck_scratch *s, uint64_t len, size_t *cap)
+{
+	uint64_t whole;
+
+	if (s->buffer && s->buffer_len >= len) {
+		*cap = s->buffer_len;
+		return ck_steal(&s->buffer);
+	}
+	if (!ck_add(&whole, len, BUFFER_UNIT - 1))
+		return NULL;
+	*cap = whole - whole % BUFFER_UNIT;
+	return ck_pages_alloc(*cap);
+}
+
+void ck_scratch_keep(void *buffer, size_t cap)
+{
+	struct ck_scratch *s = cap <= BUFFER_KEPT ? ck_scratch_get() : NULL;
+
+	if (!s || (s->buffer && s->buffer_len >= cap)) {
+		ck_pages_free(buffer, cap);
+		return;
+	}
+	ck_pages_free(s->buffer, s->buffer_len);
+	s->buffer = buffer;
+	s->buffer_len = cap;
+}
