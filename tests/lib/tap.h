@@ -21,6 +21,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Sanitizers of this build: tests that are only long run less, tests that
+ * need signals of their own cannot run under TAP_THREADS. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TAP_ADDRESSES 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define TAP_THREADS 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define TAP_ADDRESSES 1
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define TAP_THREADS 1
+#endif
+#ifndef TAP_ADDRESSES
+#define TAP_ADDRESSES 0
+#endif
+#ifndef TAP_THREADS
+#define TAP_THREADS 0
+#endif
+#define TAP_SLOW (TAP_ADDRESSES || TAP_THREADS)
+
 static unsigned tap_count, tap_failed;
 
 static inline bool tap_result(bool good, const char *file, int line,

@@ -9,18 +9,6 @@
 
 #include <time.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOW_BUILD 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW_BUILD 1
-#endif
-#ifndef SLOW_BUILD
-#define SLOW_BUILD 0
-#endif
-
 enum { BYTES = BOXES_ELEMENTS * 16 };
 
 /* Where a byte comes from. */
@@ -215,7 +203,7 @@ static uint64_t count_cases(void)
 
 	if (text)
 		return strtoull(text, NULL, 0);
-	return SLOW_BUILD ? 100000 : 1000000;
+	return TAP_SLOW ? 100000 : 1000000;
 }
 
 static void test_random(void)

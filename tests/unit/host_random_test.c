@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * host: random slices of random layouts, read from real files and compared
+ * with brute force: bytes, changed values, and the error that each byte is.
+ */
+#include "world.h"
+
+static void random_extents(struct world *w, uint64_t *random)
+{
+	bool changed = boxes_one_in(random, 3);
+
+	for (uint32_t i = 0; i < w->b.n; i++) {
+		struct ck_extent *e = &w->extents[i];
+
+		e->file = (uint32_t)boxes_below(random, NFILES);
+		e->pos = boxes_below(random, FILE_BYTES - w->b.span[i] + 1);
+		if (boxes_one_in(random, 6))
+			e->memory = content[boxes_below(random, NFILES)];
+		if (boxes_one_in(random, 40))
+			e->err = EBADMSG;
+		if (changed && boxes_one_in(random, 2))
+			e->change = (uint16_t)boxes_below(random, 8);
+		w->layout.change |= e->change;
+	}
+}
+
+/* --- brute force --------------------------------------------------------- */
+
+static void negate_bytes(uint8_t *unit, const struct ck_dtype *dtype)
+{
+	unsigned carry = 1;
+
+	if (dtype->is_float) {
+		unit[dtype->unit - 1] ^= 0x80;
+		return;
+	}
+	for (unsigned i = 0; i < dtype->unit; i++) {
+		carry += 255U - unit[i];
+		unit[i] = (uint8_t)carry;
+		carry >>= 8;
+	}
+}
+
+static void change_element(uint8_t *bytes, unsigned how,
+			   const struct ck_dtype *dtype)
+{
+	for (unsigned u = 0; u < dtype->size; u += dtype->unit) {
+		uint8_t old[16];
+
+		memcpy(old, bytes + u, dtype->unit);
+		for (unsigned i = 0; how & CK_CHANGE_SWAP && i < dtype->unit;
+		     i++)
+			bytes[u + i] = old[dtype->unit - 1U - i];
+		if (how & CK_CHANGE_NEG)
+			negate_bytes(bytes + u, dtype);
+		if (how & CK_CHANGE_CONJ && dtype->is_complex && u)
+			negate_bytes(bytes + u, dtype);
+	}
+}
+
+enum { OUT_BYTES = 8 * BOXES_ELEMENTS * 16 + 1024 };
+
+/* What the slice holds at each byte, and the error that reading it is. */
+struct truth {
+	uint8_t byte[OUT_BYTES];
+	int err[OUT_BYTES];
+};
+
+static void define_tensor(struct world *w, const struct ck_part *part,
+			  struct truth *out)
+{
+	const struct ck_dtype *dtype = ck_dtype_at(w->tensor.dtype);
+	struct boxes *b = &w->b;
+	uint64_t vpos = part->vpos;
+
+	for (uint64_t n = 0; n < part->len / b->item; n++) {
+		uint64_t index[BOXES_DIMS], src = 0;
+		uint8_t element[16] = { 0 };
+		int err = -ENODATA;
+		int64_t chunk;
+
+		boxes_index(b->ndim, part->off, part->size, n, index);
+		chunk = boxes_find(b, index, &src);
+		if (chunk >= 0) {
+			const struct ck_extent *e = &w->extents[chunk];
+			const uint8_t *from = e->memory ? e->memory
+							: content[e->file];
+
+			memcpy(element, from + e->pos + src, b->item);
+			change_element(element, e->change, dtype);
+			err = -e->err;
+		}
+		for (uint32_t i = 0; i < b->item; i++, vpos++) {
+			out->byte[vpos] = element[i];
+			out->err[vpos] = err;
+		}
+	}
+}
+
+static void define(struct world *w, struct truth *out)
+{
+	for (uint32_t i = 0; i < w->slice->nparts; i++) {
+		const struct ck_part *part = &w->slice->parts[i];
+
+		if (part->kind == CK_PART_TENSOR) {
+			define_tensor(w, part, out);
+			continue;
+		}
+		memcpy(out->byte + part->vpos, part->literal, part->len);
+		memset(out->err + part->vpos, 0, part->len * sizeof(int));
+	}
+}
+
+/* Is rc an answer that one of the bytes gives? */
+static bool is_right_rc(const struct truth *t, uint64_t begin, uint64_t end,
+			int rc)
+{
+	bool bad = false;
+
+	for (uint64_t i = begin; i < end; i++) {
+		if (t->err[i] == rc && rc)
+			return true;
+		bad |= t->err[i] != 0;
+	}
+	return rc == 0 && !bad;
+}
+
+static bool check_read(struct world *w, const struct truth *t, uint64_t vpos,
+		       uint64_t len)
+{
+	uint64_t size = w->slice->size;
+	uint64_t begin = vpos < size ? vpos : size;
+	uint64_t n = len < size - begin ? len : size - begin;
+	struct ck_reply reply;
+	int rc = ck_host_read(&w->read, vpos, len, &reply);
+	bool right = is_right_rc(t, begin, begin + n, rc);
+
+	if (rc)
+		return right;
+	right = right && is_right_reply(&reply, t->byte + begin, n);
+	ck_host_release(files, &reply);
+	return right;
+}
+
+/* --- random slices ------------------------------------------------------- */
+
+/* Up to eight parts: text and boxes of the tensor. */
+static void random_slice(struct world *w, uint64_t *windows, uint64_t *random)
+{
+	static const char text[] = "literal bytes, such as a header";
+	uint64_t nparts = 1 + boxes_below(random, 8);
+
+	w->slice->size = w->slice->nparts = 0;
+	for (uint64_t i = 0; i < nparts; i++) {
+		uint64_t *off = windows + i * 2 * BOXES_DIMS;
+		uint64_t *size = off + BOXES_DIMS;
+		struct ck_part part = { .kind = CK_PART_TENSOR,
+					.off = off,
+					.size = size };
+
+		boxes_window(&w->b, off, size, random);
+		part.len = boxes_volume(size, w->b.ndim) * w->b.item;
+		if (boxes_one_in(random, 3))
+			part = (struct ck_part){
+				.kind = CK_PART_LITERAL,
+				.literal = text,
+				.len = boxes_below(random, sizeof(text)),
+			};
+		add_part(w->slice, part);
+	}
+}
+
+static unsigned random_world(struct world *w, uint64_t *random)
+{
+	static const char *const names[] = {
+		"float32", "bfloat16",	 "int64",   "uint8",	 "complex64",
+		"int16",   "complex128", "float64", "complex32", "int32",
+	};
+	static struct truth truth;
+	uint64_t windows[8 * 2 * BOXES_DIMS];
+	uint8_t dtype = dtype_of(names[boxes_below(random, 10)]);
+	unsigned wrong = 0;
+
+	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
+	make_world(w, dtype);
+	random_extents(w, random);
+	random_slice(w, windows, random);
+	define(w, &truth);
+	for (unsigned i = 0; i < 8; i++) {
+		uint64_t vpos = boxes_below(random, w->slice->size + 3);
+		uint64_t len = boxes_below(random, w->slice->size + 3);
+
+		wrong += !check_read(w, &truth, vpos, len);
+	}
+	wrong += !check_read(w, &truth, 0, UINT64_MAX);
+	return wrong;
+}
+
+static void test_random(void)
+{
+	const char *text = getenv("CKPTFS_CASES");
+	uint64_t cases = text	    ? strtoull(text, NULL, 0) / 50
+			 : TAP_SLOW ? 5000
+				    : 20000;
+	uint64_t random = tap_seed(811) | 1;
+	struct world *w = world_make(8);
+	unsigned wrong = 0;
+
+	for (uint64_t i = 0; i < cases; i++)
+		wrong += random_world(w, &random);
+	printf("# %" PRIu64 " layouts\n", cases);
+	eq_u64(wrong, 0);
+	world_free(w);
+}
+
+int main(void)
+{
+	if (!world_begin())
+		return 2;
+	test_random();
+	return world_end();
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * host: what happens when files disappear, shrink or change; which way
+ * replies are made; threads; speed.
+ */
+#include "gather.h"
+#include "world.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+
+/* --- by hand ------------------------------------------------------------- */
+
+/* Two rows of four bytes, row 0 in f0, row 1 in f1; the slice is all of it. */
+static struct world *two_rows(void)
+{
+	struct world *w = world_make(1);
+	struct boxes *b = &w->b;
+	const int64_t box[] = { 0, 0, 1, 4, 1, 0, 1, 4 };
+
+	b->ndim = 2;
+	b->item = 1;
+	b->n = 2;
+	b->shape[0] = 2;
+	b->shape[1] = 4;
+	memcpy(b->box, box, sizeof(box));
+	b->strides[0] = b->strides[2] = 4;
+	b->strides[1] = b->strides[3] = 1;
+	b->order[1] = 1;
+	make_world(w, dtype_of("uint8"));
+	w->extents[1].file = 1;
+	add_part(w->slice,
+		 (struct ck_part){ .kind = CK_PART_TENSOR, .len = 8 });
+	return w;
+}
+
+static int read_rc(const struct world *w, uint64_t vpos, uint64_t len)
+{
+	struct ck_reply reply;
+	int rc = ck_host_read(&w->read, vpos, len, &reply);
+
+	if (!rc)
+		ck_host_release(files, &reply);
+	return rc;
+}
+
+/* A box that cannot be had fails the reads that touch it, and no others. */
+static void test_lost_box(void)
+{
+	struct world *w = two_rows();
+
+	eq_err(read_rc(w, 0, 8), 0);
+	w->extents[1].file = 5; /* missing */
+	eq_err(read_rc(w, 0, 4), 0);
+	eq_err(read_rc(w, 3, 2), -ENODATA);
+	eq_err(read_rc(w, 4, 4), -ENODATA);
+	w->extents[1].file = CK_NO_FILE;
+	eq_err(read_rc(w, 0, 4), 0);
+	eq_err(read_rc(w, 4, 1), -ENODATA);
+	w->extents[1] = (struct ck_extent){ .file = 1, .err = EIO };
+	eq_err(read_rc(w, 0, 4), 0);
+	eq_err(read_rc(w, 4, 1), -EIO);
+	w->extents[1] = (struct ck_extent){ .file = 1, .pos = FILE_BYTES - 3 };
+	eq_err(read_rc(w, 0, 4), 0);
+	eq_err(read_rc(w, 4, 3), 0);
+	eq_err(read_rc(w, 4, 4), -EIO); /* one byte behind the end */
+	w->extents[1].pos = UINT64_MAX - 2;
+	eq_err(read_rc(w, 4, 4), -EIO);
+	w->extents[1].pos = UINT64_MAX;
+	eq_err(read_rc(w, 5, 1), -EIO);
+	world_free(w);
+}
+
+static void test_bad_tensor(void)
+{
+	struct world *w = two_rows();
+
+	w->tensor.err = EIO;
+	eq_err(read_rc(w, 0, 1), -EIO);
+	w->tensor.err = 0;
+	w->tensor.dtype = CK_DTYPE_UNKNOWN;
+	eq_err(read_rc(w, 0, 1), -EBADMSG);
+	w->tensor.dtype = dtype_of("uint8");
+	w->tensor.ndim = CK_MAX_DIMS + 1;
+	eq_err(read_rc(w, 0, 1), -EBADMSG);
+	world_free(w);
+}
+
+/* Strides that leave the number range must not come back inside the file. */
+static void test_overflow(void)
+{
+	struct world *w = two_rows();
+	const int64_t box[] = { 0, 0, 2, 4 };
+
+	memcpy(w->b.box, box, sizeof(box));
+	w->b.n = w->tensor.nchunks = w->layout.n = 1;
+	w->b.strides[0] = UINT64_MAX;
+	eq_err(read_rc(w, 0, 8), -EIO);
+	w->b.strides[0] = UINT64_C(1) << 63;
+	eq_err(read_rc(w, 0, 8), -EIO);
+	eq_err(read_rc(w, 4, 1), -EIO);
+	w->b.strides[1] = UINT64_C(1) << 62;
+	w->b.strides[0] = 1;
+	eq_err(read_rc(w, 0, 4), -EIO);
+	w->b.shape[1] = 5;
+	w->b.box[3] = 5; /* 4 * 2^62 would be 0 again */
+	w->slice->size = w->slice->parts[0].len = 10;
+	eq_err(read_rc(w, 4, 1), -EIO);
+	eq_err(read_rc(w, 9, 1), -EIO);
+	eq_err(read_rc(w, 5, 1), 0);
+	world_free(w);
+}
+
+static void test_stale(void)
+{
+	struct world *w = two_rows();
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/f1", dir_path);
+	eq_err(read_rc(w, 0, 8), 0);
+	ok(truncate(path, 2) == 0);
+	eq_err(read_rc(w, 0, 4), 0);
+	eq_err(read_rc(w, 0, 8), -ESTALE);
+	unlink(path);
+	eq_err(read_rc(w, 4, 4), -ESTALE);
+	write_file(1, FILE_BYTES); /* another file, same bytes */
+	eq_err(read_rc(w, 4, 4), -ESTALE);
+	eq_err(read_rc(w, 0, 4), 0);
+	world_free(w);
+}
+
+/* A file cut while it is being copied from: an error, not a death. */
+static void test_sigbus(void)
+{
+	static uint8_t to[1 << 16];
+	struct ck_copy copies[] = {
+		{ .run = 4096, .nloops = 0 },
+		{ .dst = 4096, .run = 4, .nloops = 1 },
+	};
+	struct ck_loop loops[] = { { 1024, 4, 16 } };
+	struct ck_plan plan = {
+		.copies = copies, .loops = loops, .ncopies = 2, .nloops = 1
+	};
+	const uint8_t *from[2];
+	struct ck_gather g = { &plan, from, to };
+	int fd = openat(dir, "cut", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	uint8_t *map;
+	int pipes[2];
+
+	ok(fd >= 0 && ftruncate(fd, 1 << 16) == 0);
+	map = mmap(NULL, 1 << 16, PROT_READ, MAP_SHARED, fd, 0);
+	if (!ok(map != MAP_FAILED))
+		return;
+	from[0] = map;
+	from[1] = map + 4096;
+	eq_err(ck_gather_copy(&g), 0);
+	ok(ftruncate(fd, 4096) == 0);
+	eq_err(ck_gather_copy(&g), -EIO);
+	eq_err(ck_gather_copy(&g), -EIO);
+	ok(ftruncate(fd, 1 << 16) == 0);
+	eq_err(ck_gather_copy(&g), 0);
+	/* and what the kernel says of an address in it */
+	ok(ftruncate(fd, 0) == 0);
+	ok(pipe2(pipes, O_CLOEXEC) == 0);
+	ok(write(pipes[1], map, 4096) == -1 && errno == EFAULT);
+	close(pipes[0]);
+	close(pipes[1]);
+	munmap(map, 1 << 16);
+	close(fd);
+}
+
+/* --- which way ----------------------------------------------------------- */
+
+/* A tensor of rows x columns float32 in f4, cut in n on dimension d. */
+static struct world *big(uint64_t rows, uint64_t columns, unsigned d,
+			 unsigned n)
+{
+	struct world *w = world_make(1);
+	struct boxes *b = &w->b;
+
+	b->ndim = 2;
+	b->item = 4;
+	b->n = n;
+	b->shape[0] = rows;
+	b->shape[1] = columns;
+	for (unsigned i = 0; i < n; i++) {
+		int64_t *box = boxes_at(b, i);
+
+		box[0] = box[1] = 0;
+		box[2] = (int64_t)rows;
+		box[3] = (int64_t)columns;
+		box[2 + d] /= n;
+		box[d] = i * box[2 + d];
+		b->strides[2 * i] = (uint64_t)box[3] * 4;
+		b->strides[2 * i + 1] = 4;
+		b->order[i] = i;
+	}
+	make_world(w, dtype_of("float32"));
+	for (unsigned i = 0; i < n; i++) {
+		w->extents[i].file = BIG;
+		w->extents[i].pos = rows * columns * 4 / n * i;
+	}
+	add_part(w->slice, (struct ck_part){ .kind = CK_PART_TENSOR,
+					     .len = rows * columns * 4 });
+	return w;
+}
+
+/* Byte vpos of big(). */
+static uint8_t big_byte(struct world *w, uint64_t vpos)
+{
+	uint64_t columns = w->b.shape[1];
+	const uint64_t index[BOXES_DIMS] = { vpos / 4 / columns,
+					     vpos / 4 % columns };
+	uint64_t src = 0;
+	int64_t chunk = boxes_find(&w->b, index, &src);
+
+	return content[BIG][w->extents[chunk].pos + src + vpos % 4];
+}
+
+static bool is_big(struct world *w, const struct ck_reply *reply, uint64_t vpos)
+{
+	for (int i = 0; i < reply->niov; i++) {
+		const uint8_t *p = reply->iov[i].iov_base;
+		size_t n = reply->iov[i].iov_len;
+
+		/* ends and some bytes between */
+		for (size_t k = 0; k < n; k += k + 97 < n ? 97 : 1)
+			if (p[k] != big_byte(w, vpos + k))
+				return false;
+		vpos += n;
+	}
+	return true;
+}
+
+static void check_way(struct world *w, uint64_t vpos, uint64_t len, int niov,
+		      bool gathered)
+{
+	struct ck_reply reply;
+
+	if (!ok(ck_host_read(&w->read, vpos, len, &reply) == 0))
+		return;
+	eq_i64(reply.niov, niov);
+	ok((reply.own != NULL) == gathered);
+	ok(is_big(w, &reply, vpos));
+	ck_host_release(files, &reply);
+}
+
+static void test_ways(void)
+{
+	struct world *w = big(64, 8192, 0, 8);
+
+	check_way(w, 0, 1 << 20, 1, false); /* items follow each other */
+	for (unsigned i = 0; i < 8; i++)    /* now they do not */
+		w->extents[i].pos = 262144 * (7 - i);
+	check_way(w, 0, 1 << 20, 4, false);
+	check_way(w, 1001, 1 << 20, 5, false);
+	check_way(w, 123457, 5, 1, false);
+	world_free(w);
+	w = big(64, 8192, 1, 8); /* rows of 4 KiB */
+	check_way(w, 0, 1 << 20, 256, false);
+	check_way(w, 4097, 1 << 20, 257, false);
+	check_way(w, 0, 2 << 20, 1, true); /* 512 runs are too many */
+	world_free(w);
+	w = big(256, 2048, 1, 8); /* rows of 1 KiB */
+	check_way(w, 0, 1 << 20, 1, true);
+	check_way(w, 77777, 999999, 1, true);
+	check_way(w, 77777, 3000, 4, false);
+	world_free(w);
+}
+
+/* More parts than a reply may have addresses. */
+static void test_many_parts(void)
+{
+	enum { N = 1500 };
+
+	static const char text[N + 1] = "abc";
+	static uint64_t off[2] = { 1, 1 }, size[2] = { 1, 2 };
+	struct world *w = two_rows();
+	const struct ck_layout **layouts = calloc(2 * N, sizeof(*layouts));
+	struct ck_slice *slice =
+		calloc(1, sizeof(*slice) + 2 * N * sizeof(struct ck_part));
+	static uint8_t want[3 * N];
+	struct ck_reply reply;
+
+	if (!slice || !layouts)
+		abort();
+	for (unsigned i = 0; i < N; i++) {
+		layouts[2 * i + 1] = &w->layout;
+		add_part(slice,
+			 (struct ck_part){ .literal = text + i, .len = 1 });
+		add_part(slice, (struct ck_part){ .kind = CK_PART_TENSOR,
+						  .len = 2,
+						  .off = off,
+						  .size = size });
+		want[3 * i] = (uint8_t)text[i];
+		memcpy(want + 3 * i + 1, content[0] + 1, 2);
+	}
+	w->extents[1].file = 0;
+	w->read.slice = slice;
+	w->read.layouts = layouts;
+	ok(ck_host_read(&w->read, 0, 3 * N, &reply) == 0);
+	ok(reply.niov <= 512);
+	ok(is_right_reply(&reply, want, 3 * N));
+	ck_host_release(files, &reply);
+	ok(ck_host_read(&w->read, 1001, 301, &reply) == 0);
+	ok(is_right_reply(&reply, want + 1001, 301));
+	ck_host_release(files, &reply);
+	free(slice);
+	free(layouts);
+	world_free(w);
+}
+
+/* --- threads ------------------------------------------------------------- */
+
+static void *read_random(void *arg)
+{
+	uint64_t random = *(uint64_t *)arg;
+	struct world *w;
+	uintptr_t wrong = 0;
+
+	for (unsigned round = 0; round < 300; round++) {
+		unsigned n = 1U << boxes_below(&random, 4);
+
+		w = big(256, 2048, boxes_one_in(&random, 2), n);
+		for (unsigned i = 0; i < 4; i++) {
+			uint64_t vpos = boxes_below(&random, 2 << 20);
+			struct ck_reply reply;
+
+			if (ck_host_read(&w->read, vpos, 5000, &reply)) {
+				wrong++;
+				continue;
+			}
+			wrong += !is_big(w, &reply, vpos);
+			ck_host_release(files, &reply);
+		}
+		world_free(w);
+	}
+	return (void *)wrong; /* NOLINT */
+}
+
+static void test_threads(void)
+{
+	pthread_t threads[4];
+	uint64_t seeds[4];
+
+	for (unsigned i = 0; i < 4; i++) {
+		seeds[i] = i + 5;
+		if (pthread_create(&threads[i], NULL, read_random, &seeds[i]))
+			abort();
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		void *wrong;
+
+		pthread_join(threads[i], &wrong);
+		ok(wrong == NULL);
+	}
+}
+
+/* --- speed: printed, never judged ---------------------------------------- */
+
+static void report_speed(const char *what, const struct world *w)
+{
+	enum { ROUNDS = 400 };
+	struct timespec a, b;
+	double seconds;
+
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (unsigned i = 0; i < ROUNDS; i++)
+		if (read_rc(w, (uint64_t)(i % 3) << 20, 1 << 20))
+			return;
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	seconds = (double)(b.tv_sec - a.tv_sec) +
+		  (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+	printf("# %s: %.1f us, %.2f GB/s\n", what, seconds * 1e6 / ROUNDS,
+	       ROUNDS * 1048576. / 1e9 / seconds);
+}
+
+static void test_speed(void)
+{
+	struct world *w = big(512, 2048, 0, 8);
+
+	report_speed("addresses, 1 MiB", w);
+	world_free(w);
+	w = big(512, 2048, 1, 8);
+	report_speed("gather, rows of 1 KiB", w);
+	world_free(w);
+	w = big(8192, 128, 1, 8);
+	report_speed("gather, rows of 64 B", w);
+	world_free(w);
+	w = big(1024, 1024, 0, 1);
+	w->b.strides[0] = 4;
+	w->b.strides[1] = 4096;
+	report_speed("gather, transposed", w);
+	world_free(w);
+	w = big(1024, 1024, 0, 1);
+	w->layout.change = w->extents[0].change = CK_CHANGE_SWAP;
+	report_speed("gather, swapped", w);
+	world_free(w);
+}
+
+int main(void)
+{
+	if (!world_begin())
+		return 2;
+	test_lost_box();
+	test_bad_tensor();
+	test_overflow();
+	test_ways();
+	test_many_parts();
+	if (!TAP_THREADS) /* it blocks SIGBUS once its handler was left */
+		test_sigbus();
+	test_threads();
+	if (!TAP_SLOW)
+		test_speed();
+	test_stale();
+	return world_end();
+}
