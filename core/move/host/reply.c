@@ -7,6 +7,7 @@
  */
 #include "ckptfs/move.h"
 #include "gather.h"
+#include "range.h"
 #include "scratch.h"
 
 #include <errno.h>
@@ -111,24 +112,6 @@ static int use_file(struct reading *rd, uint32_t number,
 	return 0;
 }
 
-/* The byte after the last one that a copy from an extent at pos loads; false
- * if there is no such number. */
-static bool find_end(const struct ck_plan *plan, const struct ck_copy *c,
-		     uint64_t pos, uint64_t *end)
-{
-	if (!ck_add(end, pos, c->src) || !ck_add(end, *end, c->run))
-		return false;
-	for (uint32_t k = 0; k < c->nloops; k++) {
-		const struct ck_loop *loop = &plan->loops[c->loop + k];
-		uint64_t way;
-
-		if (!ck_mul(&way, loop->count - 1, loop->src) ||
-		    !ck_add(end, *end, way))
-			return false;
-	}
-	return true;
-}
-
 static int find_copy(struct reading *rd, const struct ck_extent *e,
 		     const struct ck_copy *c, const uint8_t **from)
 {
@@ -138,7 +121,7 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 
 	if (e->err)
 		return -e->err;
-	if (!find_end(&rd->scratch->plan, c, e->pos, &end))
+	if (!ck_range_end(&rd->scratch->plan, c, e->pos, &end))
 		return -EIO;
 	if (e->memory) {
 		*from = e->memory + e->pos + c->src;
@@ -302,27 +285,6 @@ static int read_literal(struct reading *rd, const struct ck_part *part,
 	return add_own(rd, dst, end - begin);
 }
 
-static struct ck_request request_of(const struct ck_catalog *c,
-				    const struct ck_part *part,
-				    const struct ck_layout *layout)
-{
-	static const uint64_t zeros[CK_MAX_DIMS];
-	const struct ck_tensor *t = &c->tensors[part->tensor];
-	/* dimensions of a tensor without a fault are not negative */
-	const uint64_t *shape = (const uint64_t *)ck_catalog_shape(c, t);
-
-	return (struct ck_request){
-		.ndim = t->ndim,
-		.item = ck_dtype_at(t->dtype)->size,
-		.off = part->off ? part->off : zeros,
-		.size = part->size ? part->size : shape,
-		.nchunks = t->nchunks,
-		.boxes = ck_catalog_box(c, t, 0),
-		.strides = layout->strides,
-		.order = c->order + t->chunk,
-	};
-}
-
 static int read_tensor(struct reading *rd, const struct ck_part *part,
 		       const struct ck_layout *layout, uint64_t begin,
 		       uint64_t end, uint64_t dst)
@@ -338,7 +300,7 @@ static int read_tensor(struct reading *rd, const struct ck_part *part,
 		return -t->err;
 	if (t->ndim > CK_MAX_DIMS || dtype->size == 0)
 		return -EBADMSG;
-	r = request_of(c, part, layout);
+	r = ck_range_request(c, part, layout);
 	r.begin = begin;
 	r.end = end;
 	if (layout->change) { /* only whole elements can be changed */
@@ -356,23 +318,6 @@ static int read_tensor(struct reading *rd, const struct ck_part *part,
 		return gather_changed(rd, layout, dtype, begin - r.begin, dst,
 				      end - begin);
 	return is_few_runs(rd) ? add_runs(rd) : gather(rd, dst);
-}
-
-/* The part that holds byte vpos. */
-static uint32_t find_part(const struct ck_slice *slice, uint64_t vpos)
-{
-	uint32_t lo = 0;
-	uint32_t hi = slice->nparts;
-
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (slice->parts[mid].vpos <= vpos)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
 }
 
 /* What [vpos, vpos + rd->len) has of part i. */
@@ -406,7 +351,7 @@ int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len,
 	rd.scratch = ck_scratch_get();
 	if (!rd.scratch)
 		return -ENOMEM;
-	for (uint32_t i = find_part(slice, vpos); i < slice->nparts && !rc;
+	for (uint32_t i = ck_range_part(slice, vpos); i < slice->nparts && !rc;
 	     i++) {
 		if (slice->parts[i].vpos >= vpos + rd.len)
 			break;
