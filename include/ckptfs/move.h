@@ -93,4 +93,23 @@ CK_MUST_USE int ck_host_read(const struct ck_read *r, uint64_t vpos,
 			     uint64_t len, struct ck_reply *reply);
 void ck_host_release(struct ck_files *files, struct ck_reply *reply);
 
+/* --- read-ahead on data files ---------------------------------------------------- */
+
+struct ck_ahead; /* threads and their queue; one for each mount */
+
+/* One reader of a slice. Zero-initialise. Protected by the ck_ahead. */
+struct ck_ahead_stream {
+	uint64_t next;	/* vpos behind what was read */
+	uint64_t read;	/* bytes read without a jump */
+	uint64_t asked; /* vpos up to which data was asked for */
+};
+
+/* Starts its threads: not before the last fork(2). NULL: out of memory. */
+struct ck_ahead *ck_ahead_make(struct ck_files *files);
+void ck_ahead_free(struct ck_ahead *a); /* waits for its threads */
+/* The stream reads [vpos, vpos + len) of the slice now. Has the kernel fetch
+ * what follows if the stream reads on; never waits, never fails. */
+void ck_ahead_note(struct ck_ahead *a, struct ck_ahead_stream *s,
+		   const struct ck_read *r, uint64_t vpos, uint64_t len);
+
 #endif
