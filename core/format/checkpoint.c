@@ -83,6 +83,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc)
 		return rc;
 	cp->catalog->kind = cp->format->name;
+	cp->why = cp->format->why;
 	cp->files = ck_files_make(cp->dirfd, options->shardlinks, MAX_OPEN);
 	if (!cp->files)
 		return ck_fail(d, ENOMEM, "out of memory");
@@ -129,4 +130,9 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 		close(cp->dirfd);
 	free(cp->path);
 	free(cp);
+}
+
+bool ck_checkpoint_changed(const struct ck_checkpoint *cp)
+{
+	return cp->format->changed(cp);
 }

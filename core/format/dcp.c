@@ -56,25 +56,39 @@ static int load(struct ck_checkpoint *cp,
 	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
 					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
 					    options->shardlinks);
-	struct stat st;
+	struct stat *st = &cp->metadata;
 	void *pages = NULL;
 	int rc;
 
 	if (fd < 0)
 		return ck_fail(d, -fd, ".metadata: %s", strerror(-fd));
-	if (fstat(fd, &st))
+	if (fstat(fd, st))
 		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
-	if (!S_ISREG(st.st_mode))
+	if (!S_ISREG(st->st_mode))
 		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
-	cp->catalog->meta = (struct ck_attr){ st.st_mtim, st.st_mode, st.st_uid,
-					      st.st_gid };
-	rc = read_pages(fd, &st, &pages, d);
+	cp->catalog->meta = (struct ck_attr){ st->st_mtim, st->st_mode,
+					      st->st_uid, st->st_gid };
+	rc = read_pages(fd, st, &pages, d);
 	if (rc)
 		return rc;
-	rc = ck_dcp_parse(cp->catalog, pages, (size_t)st.st_size, add_file, cp,
+	rc = ck_dcp_parse(cp->catalog, pages, (size_t)st->st_size, add_file, cp,
 			  d);
-	ck_pages_free(pages, (size_t)st.st_size);
+	ck_pages_free(pages, (size_t)st->st_size);
 	return rc;
+}
+
+/* A save renames a new file over the old one; whoever writes in place changes
+ * size or time. */
+static bool changed(const struct ck_checkpoint *cp)
+{
+	const struct stat *seen = &cp->metadata;
+	struct stat st;
+
+	return fstatat(cp->dirfd, ".metadata", &st, 0) ||
+	       st.st_dev != seen->st_dev || st.st_ino != seen->st_ino ||
+	       st.st_size != seen->st_size ||
+	       st.st_mtim.tv_sec != seen->st_mtim.tv_sec ||
+	       st.st_mtim.tv_nsec != seen->st_mtim.tv_nsec;
 }
 
 /* --- locating ---------------------------------------------------------------------- */
@@ -201,7 +215,9 @@ static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
 
 const struct ck_format ck_format_dcp = {
 	.name = "dcp",
+	.why = "it has the .metadata of torch.distributed.checkpoint",
 	.probe = probe,
 	.load = load,
+	.changed = changed,
 	.locate = locate,
 };

@@ -10,11 +10,14 @@
 
 struct ck_format {
 	const char *name;
+	const char *why; /* how a directory of it is recognised */
 	/* Does the directory look like one of its checkpoints? */
 	bool (*probe)(int dirfd);
 	/* Fills cp->catalog (made, empty) and cp->files; finishes neither. */
 	int (*load)(struct ck_checkpoint *cp,
 		    const struct ck_format_options *options, struct ck_diag *d);
+	/* Is the metadata another file than cp->metadata, which load() set? */
+	bool (*changed)(const struct ck_checkpoint *cp);
 	/* Finds chunk i of a tensor: fills extents[i] and its strides.
 	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,

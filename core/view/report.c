@@ -78,8 +78,8 @@ static void field_print(struct ck_buf *out, struct ck_str s)
 	ck_buf_text(out, "\"");
 }
 
-static void row_print(const struct ck_catalog *c, uint32_t tensor,
-		      struct ck_buf *out)
+void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
+			  struct ck_buf *out)
 {
 	const struct ck_tensor *t = &c->tensors[tensor];
 	struct ck_buf shape = { 0 };
@@ -99,8 +99,8 @@ static void row_print(const struct ck_catalog *c, uint32_t tensor,
 
 void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out)
 {
-	ck_buf_text(out, "stem,dtype,shape,bytes,chunks,kind\n");
-	tensors_print(c, row_print, out);
+	ck_buf_text(out, CK_REPORT_CSV_HEADER);
+	tensors_print(c, ck_report_tensor_csv, out);
 }
 
 /* --- json ------------------------------------------------------------------- */

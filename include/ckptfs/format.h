@@ -20,10 +20,12 @@ struct ck_format_options {
  * Threads: everything below may be used from any thread. */
 struct ck_checkpoint {
 	const struct ck_format *format;
+	const char *why; /* how the format was recognised, for a person */
 	int dirfd;
 	char *path; /* absolute */
 	dev_t dev;  /* of the directory */
 	ino_t ino;
+	struct stat metadata;	/* of the file that was read, as it was then */
 	struct ck_files *files; /* numbers as in catalog->files */
 	struct ck_catalog *catalog;
 	struct ck_layouts *layouts; /* found so far; private */
@@ -38,6 +40,8 @@ CK_MUST_USE int ck_checkpoint_open(const char *path,
 				   struct ck_checkpoint **out,
 				   struct ck_diag *d);
 void ck_checkpoint_close(struct ck_checkpoint *cp);
+/* The metadata is no longer the file that was read: somebody saved anew. */
+bool ck_checkpoint_changed(const struct ck_checkpoint *cp);
 
 /* Finds where each box of a tensor lies: reads the header of each of its
  * items, compares it with its box. The result is shared; put it back. What

@@ -39,8 +39,12 @@ void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
 uint32_t *ck_report_order(const struct ck_catalog *c);
 
 /* Reports of the control directory made from the catalog alone. */
+#define CK_REPORT_CSV_HEADER "stem,dtype,shape,bytes,chunks,kind\n"
 void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out);
 void ck_report_jsonl(const struct ck_catalog *c, struct ck_buf *out);
+/* One tensor as tensors.csv has it, with the newline. */
+void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
+			  struct ck_buf *out);
 /* One tensor as tensors.jsonl has it, without the newline; `boxes` adds the
  * list of its boxes. */
 void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
