@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * control: the files of .ckptfs, made by the daemon. Each is a text that was
+ * printed at one moment, a snapshot: the size that stat shows is its size,
+ * and an open file keeps the snapshot it was opened with. Reports of the
+ * catalog are printed once, when first looked at, and kept; live ones are
+ * printed at each lookup.
+ *
+ * The lock protects the table of present snapshots and is held for a few
+ * loads only: texts are printed outside of it.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <unistd.h>
+
+enum { REPORT_STATUS, REPORT_LOG, REPORT_CSV, REPORT_JSONL, NREPORTS };
+
+struct ck_control {
+	pthread_mutex_t lock;
+	struct ck_snapshot *present[NREPORTS]; /* one reference each */
+};
+
+/* --- what the reports say ------------------------------------------------- */
+
+bool ck_control_changed(struct ck_fs *fs)
+{
+	if (!ck_checkpoint_changed(fs->cp))
+		return false;
+	if (!atomic_exchange(&fs->metadata_changed, true))
+		ck_log("%s: the checkpoint was saved anew; this mount keeps "
+		       "what it read",
+		       ck_show(ck_str_from(fs->cp->path)));
+	return true;
+}
+
+static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
+{
+	ck_buf_printf(out, "unknown classes: %zu\n", c->nglobals);
+	for (size_t i = 0; i < c->nglobals; i++) {
+		ck_buf_text(out, "  ");
+		ck_buf_escaped(out, ck_catalog_str(c, c->globals[i]));
+		ck_buf_text(out, "\n");
+	}
+}
+
+static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
+{
+	const struct ck_catalog *c = fs->catalog;
+	struct ck_buf list = { 0 };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->ntensors; i++) {
+		if (!ck_tensor_known_faulty(fs, i))
+			continue;
+		n++;
+		ck_buf_text(&list, "  ");
+		ck_buf_escaped(&list,
+			       ck_catalog_str(c, c->tensors[i].names.name));
+		ck_buf_text(&list, "\n");
+	}
+	ck_buf_printf(out, "tensors with a known fault: %u\n", n);
+	ck_buf_add(out, list.data, list.len);
+	ck_buf_fini(&list);
+}
+
+static void print_status(struct ck_fs *fs, struct ck_buf *out)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_buf *given = &fs->options->given;
+
+	ck_buf_text(out, "ckptfs: " CK_VERSION "\nsource: ");
+	ck_buf_escaped(out, ck_str_from(fs->cp->path));
+	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, fs->cp->why);
+	ck_buf_printf(out, "generation: %s\n",
+		      ck_control_changed(fs)
+			      ? "the one mounted; the source has a newer one"
+			      : "the source's present one");
+	ck_buf_printf(out, "tensors: %zu\nbytes: %ju\n", c->ntensors,
+		      (uintmax_t)c->nbytes);
+	ck_buf_printf(out, "boxes: %zu\nfiles: %zu\nother entries: %zu\n",
+		      c->nchunks, c->nfiles, c->nobjects);
+	ck_buf_text(out, "options: ");
+	ck_buf_escaped(out, (struct ck_str){ given->data, given->len });
+	ck_buf_printf(out, "\ndaemon: %d\n", (int)getpid());
+	print_globals(c, out);
+	print_faulty(fs, out);
+}
+
+static void print_log(struct ck_fs *fs, struct ck_buf *out)
+{
+	(void)fs;
+	ck_log_snapshot(out);
+}
+
+static void print_csv(struct ck_fs *fs, struct ck_buf *out)
+{
+	ck_report_csv(fs->catalog, out);
+}
+
+static void print_jsonl(struct ck_fs *fs, struct ck_buf *out)
+{
+	ck_report_jsonl(fs->catalog, out);
+}
+
+const struct ck_report ck_reports[] = {
+	[REPORT_STATUS] = { "status", print_status, true },
+	[REPORT_LOG] = { "log", print_log, true },
+	[REPORT_CSV] = { "tensors.csv", print_csv, false },
+	[REPORT_JSONL] = { "tensors.jsonl", print_jsonl, false },
+};
+const size_t ck_nreports = NREPORTS;
+
+/* --- snapshots ------------------------------------------------------------ */
+
+struct ck_control *ck_control_make(void)
+{
+	struct ck_control *control = calloc(1, sizeof(*control));
+
+	if (control)
+		pthread_mutex_init(&control->lock, NULL);
+	return control;
+}
+
+void ck_control_free(struct ck_control *control)
+{
+	if (!control)
+		return;
+	for (size_t i = 0; i < NREPORTS; i++)
+		ck_snapshot_put(control->present[i]);
+	pthread_mutex_destroy(&control->lock);
+	free(control);
+}
+
+void ck_snapshot_put(struct ck_snapshot *s)
+{
+	if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+		return;
+	ck_buf_fini(&s->text);
+	free(s);
+}
+
+/* With one reference, the caller's. */
+static struct ck_snapshot *snapshot_make(struct ck_fs *fs, uint32_t report)
+{
+	struct ck_snapshot *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	atomic_init(&s->refs, 1);
+	ck_reports[report].print(fs, &s->text);
+	if (s->text.err == 0)
+		return s;
+	ck_snapshot_put(s);
+	return NULL;
+}
+
+static struct ck_snapshot *present_get(struct ck_control *control,
+				       uint32_t report)
+{
+	struct ck_snapshot *s;
+
+	pthread_mutex_lock(&control->lock);
+	s = control->present[report];
+	if (s)
+		atomic_fetch_add(&s->refs, 1);
+	pthread_mutex_unlock(&control->lock);
+	return s;
+}
+
+/* Two lookups at once may both have printed a report of the catalog: the
+ * texts are equal, either may stay. */
+static void present_set(struct ck_control *control, uint32_t report,
+			struct ck_snapshot *s)
+{
+	struct ck_snapshot *old;
+
+	atomic_fetch_add(&s->refs, 1);
+	pthread_mutex_lock(&control->lock);
+	old = control->present[report];
+	control->present[report] = s;
+	pthread_mutex_unlock(&control->lock);
+	ck_snapshot_put(old);
+}
+
+int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
+		   struct ck_snapshot **out)
+{
+	*out = NULL;
+	if (!renew || !ck_reports[report].live)
+		*out = present_get(fs->control, report);
+	if (*out)
+		return 0;
+	*out = snapshot_make(fs, report);
+	if (!*out)
+		return -ENOMEM;
+	present_set(fs->control, report, *out);
+	return 0;
+}

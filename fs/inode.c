@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * inode: every node has a number that says what it is, so nothing is kept for
+ * a node and nothing has to be forgotten:
+ *
+ *	1		the root (FUSE says so)
+ *	2		.ckptfs
+ *	3 ...		the reports in it
+ *	16 ...		the views' directories
+ *	64 + tensor * number of views + view
+ *			the file of a tensor in a view
+ *
+ * A number is never used again within a mount: the catalog does not change.
+ * Modes and times follow the contract's section 3.
+ */
+#include "internal.h"
+
+#define CONTROL_NUMBER 2
+#define REPORT_NUMBER  3
+#define VIEW_NUMBER    16
+#define TENSOR_NUMBER  64
+
+bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
+{
+	uint64_t n = ino;
+
+	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
+	if (n == FUSE_ROOT_ID)
+		return true;
+	if (n == CONTROL_NUMBER) {
+		out->kind = CK_NODE_CONTROL;
+		return true;
+	}
+	if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_nreports) {
+		out->kind = CK_NODE_REPORT;
+		out->index = (uint32_t)(n - REPORT_NUMBER);
+		return true;
+	}
+	if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_nviews) {
+		out->kind = CK_NODE_VIEW;
+		out->index = (uint32_t)(n - VIEW_NUMBER);
+		return true;
+	}
+	if (n < TENSOR_NUMBER ||
+	    (n - TENSOR_NUMBER) / ck_nviews >= fs->catalog->ntensors)
+		return false;
+	out->kind = CK_NODE_TENSOR;
+	out->index = (uint32_t)((n - TENSOR_NUMBER) % ck_nviews);
+	out->tensor = (uint32_t)((n - TENSOR_NUMBER) / ck_nviews);
+	return true;
+}
+
+fuse_ino_t ck_node_number(const struct ck_node *n)
+{
+	switch (n->kind) {
+	case CK_NODE_ROOT: return FUSE_ROOT_ID;
+	case CK_NODE_CONTROL: return CONTROL_NUMBER;
+	case CK_NODE_REPORT: return REPORT_NUMBER + n->index;
+	case CK_NODE_VIEW: return VIEW_NUMBER + n->index;
+	case CK_NODE_TENSOR: break;
+	}
+	return TENSOR_NUMBER + (uint64_t)n->tensor * ck_nviews + n->index;
+}
+
+bool ck_node_is_dir(const struct ck_node *n)
+{
+	return n->kind != CK_NODE_REPORT && n->kind != CK_NODE_TENSOR;
+}
+
+static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
+{
+	const struct ck_catalog *c = fs->catalog;
+	mode_t keep = 07777 & ~fs->options->umask;
+
+	if (ck_node_is_dir(n))
+		return S_IFDIR | (c->dir_mode & 07555 & keep);
+	if (n->kind == CK_NODE_REPORT)
+		return S_IFREG | (c->meta.mode & c->dir_mode & 0444 & keep);
+	return S_IFREG | (c->tensors[n->tensor].mode & 0444 & keep);
+}
+
+/* A read that asks the daemon each time pays for each request, so tools are
+ * told to ask for much. */
+static blksize_t node_blksize(const struct ck_fs *fs, const struct ck_node *n)
+{
+	if (n->kind == CK_NODE_TENSOR && fs->options->direct)
+		return CK_REQUEST_MAX;
+	return 4096;
+}
+
+void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
+		  uint64_t size, struct stat *out)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_mount_options *o = fs->options;
+
+	*out = (struct stat){
+		.st_ino = ck_node_number(n),
+		.st_mode = node_mode(fs, n),
+		.st_nlink = 1,
+		.st_uid = o->have_uid ? o->uid : c->meta.uid,
+		.st_gid = o->have_gid ? o->gid : c->meta.gid,
+		.st_blksize = node_blksize(fs, n),
+		.st_mtim = c->meta.mtime,
+	};
+	if (n->kind == CK_NODE_TENSOR) {
+		size = ck_views[n->index]->size(c, n->tensor);
+		out->st_mtim = c->tensors[n->tensor].mtime;
+	}
+	if (ck_node_is_dir(n))
+		size = 0;
+	out->st_size = (off_t)size;
+	out->st_blocks = (blkcnt_t)(size / 512 + (size % 512 != 0));
+	out->st_atim = out->st_mtim;
+	out->st_ctim = out->st_mtim;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fs, inside: what the files of this directory share. A request is answered
+ * by two functions: a static do_X() that finds the answer or a negative
+ * errno, and ck_fs_X() that replies exactly once.
+ */
+#ifndef CKPTFS_FS_INTERNAL_H
+#define CKPTFS_FS_INTERNAL_H
+
+#define FUSE_USE_VERSION 314
+
+#include "ckptfs/fs.h"
+#include "ckptfs/move.h"
+#include "ckptfs/view.h"
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Seconds the kernel may believe names and attributes: they never change
+ * while the mount lives. */
+#define CK_TIMEOUT 86400.0
+
+/* Bytes of one request at most; what libfuse and the kernel agree on. */
+#define CK_REQUEST_MAX (1U << 20)
+
+/* One mount. Constant while it is served, but for what is named below. */
+struct ck_fs {
+	struct ck_checkpoint *cp;
+	const struct ck_catalog *catalog; /* cp's */
+	const struct ck_mount_options *options;
+	struct ck_control *control; /* locks itself */
+	uint8_t *faulty; /* atomic; a bit for each tensor: a fault was found
+			  * in its items */
+	atomic_bool metadata_changed; /* said in the log */
+	pthread_mutex_t handles_lock;
+	struct ck_handle *handles; /* open files; protected by the lock */
+};
+
+/* --- inode.c: nodes and their numbers ------------------------------------- */
+
+enum ck_node_kind {
+	CK_NODE_ROOT,
+	CK_NODE_CONTROL, /* the directory .ckptfs */
+	CK_NODE_REPORT,	 /* a file in it: index in ck_reports */
+	CK_NODE_VIEW,	 /* a directory: index in ck_views */
+	CK_NODE_TENSOR,	 /* a file in a view */
+};
+
+struct ck_node {
+	enum ck_node_kind kind;
+	uint32_t index;	 /* of the report or view */
+	uint32_t tensor; /* CK_NODE_TENSOR: index in the catalog */
+};
+
+/* False for a number that was never given. */
+CK_MUST_USE bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,
+			      struct ck_node *out);
+fuse_ino_t ck_node_number(const struct ck_node *n);
+bool ck_node_is_dir(const struct ck_node *n);
+/* Attributes. size: of a report; unused for all else. */
+void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
+		  uint64_t size, struct stat *out);
+
+/* --- control.c: the control directory ------------------------------------- */
+
+#define CK_CONTROL_DIR ".ckptfs"
+
+struct ck_report {
+	const char *name;
+	/* Appends the text. */
+	void (*print)(struct ck_fs *fs, struct ck_buf *out);
+	bool live; /* its text changes while the mount is served */
+};
+
+extern const struct ck_report ck_reports[];
+extern const size_t ck_nreports;
+
+/* The text of a report at one moment, shared by those who look at it. */
+struct ck_snapshot {
+	atomic_uint refs;
+	struct ck_buf text;
+};
+
+struct ck_control *ck_control_make(void); /* NULL: out of memory */
+void ck_control_free(struct ck_control *control);
+/* The present snapshot of a report; a new one if there is none, or if it is
+ * live and `renew`. -ENOMEM. Put it back. */
+CK_MUST_USE int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
+			       struct ck_snapshot **out);
+void ck_snapshot_put(struct ck_snapshot *s);
+/* Notices a new generation in the source, and logs it once. */
+bool ck_control_changed(struct ck_fs *fs);
+
+/* --- read.c: what is known of single tensors ------------------------------ */
+
+/* A fault is in the catalog, or was found in the items before. No I/O. */
+bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
+/* Looks at the items' headers and at the files. Put the layout back. */
+CK_MUST_USE int ck_tensor_layout(struct ck_fs *fs, uint32_t tensor,
+				 const struct ck_layout **out, bool *faulty);
+
+/* Frees the files that were open when the mount ended: the kernel sends no
+ * release for them. No thread may serve any more. */
+void ck_handles_close(struct ck_fs *fs);
+
+/* --- place.c ------------------------------------------------------------ */
+
+/* S-F5. 0 or -EINVAL, errors of open(2). */
+CK_MUST_USE int ck_fs_check_place(const struct ck_checkpoint *cp,
+				  const char *mountpoint, struct ck_diag *d);
+
+/* --- handlers ------------------------------------------------------------- */
+
+void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino);
+void ck_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		   struct fuse_file_info *fi);
+void ck_fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi);
+void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		struct fuse_file_info *fi);
+void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    size_t size);
+void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+
+/* Fills the rows of everything that would change something. */
+void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);
+
+/* Fills an entry for the kernel; live reports get no timeout. */
+CK_MUST_USE int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
+			    struct fuse_entry_param *out);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lookup: names to nodes, attributes, and the size of it all. Answers carry
+ * long timeouts, also "no such name": nothing in the tree changes while it is
+ * mounted. Only a live report is looked up anew each time, which is the
+ * moment its snapshot is made.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <sys/statvfs.h>
+
+#define BLOCK 4096
+
+static int root_lookup(const char *name, struct ck_node *out)
+{
+	if (strcmp(name, CK_CONTROL_DIR) == 0) {
+		out->kind = CK_NODE_CONTROL;
+		return 0;
+	}
+	for (uint32_t i = 0; i < ck_nviews; i++)
+		if (strcmp(name, ck_views[i]->dir) == 0) {
+			out->kind = CK_NODE_VIEW;
+			out->index = i;
+			return 0;
+		}
+	return -ENOENT;
+}
+
+static int control_lookup(const char *name, struct ck_node *out)
+{
+	for (uint32_t i = 0; i < ck_nreports; i++)
+		if (strcmp(name, ck_reports[i].name) == 0) {
+			out->kind = CK_NODE_REPORT;
+			out->index = i;
+			return 0;
+		}
+	return -ENOENT;
+}
+
+static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
+		       const char *name, struct ck_node *out)
+{
+	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
+	switch (dir->kind) {
+	case CK_NODE_ROOT: return root_lookup(name, out);
+	case CK_NODE_CONTROL: return control_lookup(name, out);
+	case CK_NODE_VIEW: break;
+	case CK_NODE_REPORT:
+	case CK_NODE_TENSOR: return -ENOTDIR;
+	}
+	out->kind = CK_NODE_TENSOR;
+	out->index = dir->index;
+	return ck_view_lookup(ck_views[dir->index], fs->catalog,
+			      ck_str_from(name), &out->tensor);
+}
+
+static int report_size(struct ck_fs *fs, uint32_t report, bool renew,
+		       uint64_t *size)
+{
+	struct ck_snapshot *text;
+	int rc = ck_control_get(fs, report, renew, &text);
+
+	if (rc)
+		return rc;
+	*size = text->text.len;
+	ck_snapshot_put(text);
+	return 0;
+}
+
+int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
+		struct fuse_entry_param *out)
+{
+	bool live = n->kind == CK_NODE_REPORT && ck_reports[n->index].live;
+	uint64_t size = 0;
+	int rc = 0;
+
+	if (n->kind == CK_NODE_REPORT)
+		rc = report_size(fs, n->index, true, &size);
+	if (rc)
+		return rc;
+	*out = (struct fuse_entry_param){
+		.ino = ck_node_number(n),
+		.attr_timeout = live ? 0 : CK_TIMEOUT,
+		.entry_timeout = live ? 0 : CK_TIMEOUT,
+	};
+	ck_node_stat(fs, n, size, &out->attr);
+	return 0;
+}
+
+static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
+		     struct fuse_entry_param *out)
+{
+	struct ck_node dir, n;
+	int rc;
+
+	if (!ck_node_find(fs, parent, &dir))
+		return -ENOENT;
+	rc = node_lookup(fs, &dir, name, &n);
+	if (rc == -ENOENT) {
+		/* Inode 0 means: no such name, and remember it. */
+		*out = (struct fuse_entry_param){ .entry_timeout = CK_TIMEOUT };
+		return 0;
+	}
+	if (rc)
+		return rc;
+	return ck_fs_entry(fs, &n, out);
+}
+
+void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fuse_entry_param e;
+	int rc = do_lookup(fuse_req_userdata(req), parent, name, &e);
+
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_entry(req, &e);
+}
+
+static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
+		      double *timeout)
+{
+	struct ck_node n;
+	uint64_t size = 0;
+	int rc = 0;
+
+	if (!ck_node_find(fs, ino, &n))
+		return -ENOENT;
+	*timeout = CK_TIMEOUT;
+	if (n.kind == CK_NODE_REPORT) {
+		/* Not renewed: the size must stay that of the lookup. */
+		rc = report_size(fs, n.index, false, &size);
+		if (ck_reports[n.index].live)
+			*timeout = 0;
+	}
+	if (rc == 0)
+		ck_node_stat(fs, &n, size, st);
+	return rc;
+}
+
+void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct stat st;
+	double timeout;
+	int rc = do_getattr(fuse_req_userdata(req), ino, &st, &timeout);
+
+	(void)fi;
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_attr(req, &st, timeout);
+}
+
+void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	const struct ck_fs *fs = fuse_req_userdata(req);
+	const struct ck_catalog *c = fs->catalog;
+	uint64_t blocks = c->nbytes / BLOCK + (c->nbytes % BLOCK != 0);
+	struct statvfs st = {
+		.f_bsize = BLOCK,
+		.f_frsize = BLOCK,
+		.f_blocks = ck_max(1, blocks),
+		.f_files = 2 + ck_nreports + ck_nviews * (1 + c->ntensors),
+		.f_namemax = 255,
+	};
+
+	(void)ino;
+	fuse_reply_statfs(req, &st);
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options: the text after -o, by a table. mount(8) passes what fstab has,
+ * also words that mean nothing to a filesystem or that the kernel handles:
+ * those are accepted and ignored; a word that nobody knows is an error, since
+ * it is most often a known one misspelt.
+ */
+#include "ckptfs/fs.h"
+#include <ctype.h>
+#include <errno.h>
+
+struct option {
+	/* With `=` at the end: takes a value. With `*`: a prefix. */
+	const char *name;
+	/* NULL: accepted and ignored. value: "" if it takes none. */
+	int (*set)(struct ck_mount_options *o, const char *value,
+		   struct ck_diag *d);
+};
+
+/* --- values --------------------------------------------------------------- */
+
+/* A number without sign. expected: for the message. */
+static int parse_number(const char *value, int base, unsigned long most,
+			const char *expected, struct ck_diag *d)
+{
+	char *end = NULL;
+	unsigned long n = 0;
+
+	errno = 0;
+	if (isdigit((unsigned char)value[0]))
+		n = strtoul(value, &end, base);
+	if (!end || *end || errno || n > most)
+		return ck_fail(d, EINVAL, "option %s: expected %s",
+			       ck_show(ck_str_from(value)), expected);
+	return 0;
+}
+
+static int set_uid(struct ck_mount_options *o, const char *value,
+		   struct ck_diag *d)
+{
+	int rc = parse_number(value, 10, UINT32_MAX - 1,
+			      "uid=N, a decimal number", d);
+
+	o->uid = (uid_t)strtoul(value, NULL, 10);
+	o->have_uid = true;
+	return rc;
+}
+
+static int set_gid(struct ck_mount_options *o, const char *value,
+		   struct ck_diag *d)
+{
+	int rc = parse_number(value, 10, UINT32_MAX - 1,
+			      "gid=N, a decimal number", d);
+
+	o->gid = (gid_t)strtoul(value, NULL, 10);
+	o->have_gid = true;
+	return rc;
+}
+
+static int set_umask(struct ck_mount_options *o, const char *value,
+		     struct ck_diag *d)
+{
+	int rc = parse_number(value, 8, 0777,
+			      "umask=N, an octal number up to 777", d);
+
+	o->umask = (mode_t)strtoul(value, NULL, 8);
+	return rc;
+}
+
+static int set_text(char **out, const char *value, struct ck_diag *d)
+{
+	free(*out);
+	*out = strdup(value);
+	return *out ? 0 : ck_fail(d, ENOMEM, "out of memory");
+}
+
+static int set_log(struct ck_mount_options *o, const char *value,
+		   struct ck_diag *d)
+{
+	return set_text(&o->log, value, d);
+}
+
+static int set_fsname(struct ck_mount_options *o, const char *value,
+		      struct ck_diag *d)
+{
+	return set_text(&o->fsname, value, d);
+}
+
+static int set_shardlinks(struct ck_mount_options *o, const char *value,
+			  struct ck_diag *d)
+{
+	if (strcmp(value, "beneath") != 0)
+		return ck_fail(d, EINVAL,
+			       "option shardlinks=%s: expected beneath",
+			       ck_show(ck_str_from(value)));
+	o->format.shardlinks = CK_BENEATH_SYMLINKS;
+	return 0;
+}
+
+static int set_allow_other(struct ck_mount_options *o, const char *value,
+			   struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->allow_other = true;
+	return 0;
+}
+
+static int set_auto_unmount(struct ck_mount_options *o, const char *value,
+			    struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->auto_unmount = true;
+	return 0;
+}
+
+static int set_direct(struct ck_mount_options *o, const char *value,
+		      struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->direct = true;
+	return 0;
+}
+
+static int set_noxattr(struct ck_mount_options *o, const char *value,
+		       struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->noxattr = true;
+	return 0;
+}
+
+static int set_debug(struct ck_mount_options *o, const char *value,
+		     struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->debug = true;
+	return 0;
+}
+
+static int set_write(struct ck_mount_options *o, const char *value,
+		     struct ck_diag *d)
+{
+	(void)o, (void)value;
+	return ck_fail(d, EOPNOTSUPP,
+		       "option write: not supported yet; this version mounts "
+		       "for reading only");
+}
+
+static const struct option table[] = {
+	{ "allow_other", set_allow_other },
+	{ "auto_unmount", set_auto_unmount },
+	{ "debug", set_debug },
+	{ "direct", set_direct },
+	{ "fsname=", set_fsname },
+	{ "gid=", set_gid },
+	{ "log=", set_log },
+	{ "noxattr", set_noxattr },
+	{ "shardlinks=", set_shardlinks },
+	{ "uid=", set_uid },
+	{ "umask=", set_umask },
+	{ "write", set_write },
+	/* What the mount has, or cannot have, in any case. */
+	{ "default_permissions", NULL },
+	{ "ro", NULL },
+	{ "rw", NULL },
+	{ "nodev", NULL },
+	{ "dev", NULL },
+	{ "nosuid", NULL },
+	{ "suid", NULL },
+	{ "exec", NULL },
+	{ "noexec", NULL },
+	{ "atime", NULL },
+	{ "noatime", NULL },
+	{ "diratime", NULL },
+	{ "nodiratime", NULL },
+	{ "relatime", NULL },
+	{ "norelatime", NULL },
+	{ "strictatime", NULL },
+	{ "lazytime", NULL },
+	{ "nolazytime", NULL },
+	{ "sync", NULL },
+	{ "async", NULL },
+	{ "dirsync", NULL },
+	/* Words of fstab and of mount(8). */
+	{ "auto", NULL },
+	{ "noauto", NULL },
+	{ "defaults", NULL },
+	{ "nofail", NULL },
+	{ "_netdev", NULL },
+	{ "user", NULL },
+	{ "user=", NULL },
+	{ "nouser", NULL },
+	{ "users", NULL },
+	{ "owner", NULL },
+	{ "group", NULL },
+	{ "user_id=", NULL },
+	{ "group_id=", NULL },
+	{ "comment=", NULL },
+	{ "x-*", NULL },
+	{ "X-*", NULL },
+};
+
+/* --- finding -------------------------------------------------------------- */
+
+static bool matches(const struct option *o, const char *word)
+{
+	size_t len = strlen(o->name);
+
+	if (o->name[len - 1] == '=')
+		return strncmp(word, o->name, len) == 0;
+	if (o->name[len - 1] == '*')
+		return strncmp(word, o->name, len - 1) == 0;
+	return strcmp(word, o->name) == 0;
+}
+
+#define NAME_LEN 32 /* of names compared; longer words are cut */
+
+/* Insertions, deletions and replacements that make b of a. */
+static size_t edit_distance(struct ck_str a, struct ck_str b)
+{
+	size_t row[NAME_LEN + 1];
+
+	for (size_t j = 0; j <= b.len; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= a.len; i++) {
+		size_t corner = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= b.len; j++) {
+			size_t best = corner + (a.p[i - 1] != b.p[j - 1]);
+
+			corner = row[j];
+			best = ck_min(best, row[j] + 1);
+			row[j] = ck_min(best, row[j - 1] + 1);
+		}
+	}
+	return row[b.len];
+}
+
+static struct ck_str cut_name(const char *word)
+{
+	struct ck_str s = { word, strcspn(word, "=") };
+
+	s.len = ck_min(s.len, NAME_LEN);
+	return s;
+}
+
+static const char *nearest(const char *word)
+{
+	const char *best = table[0].name;
+	size_t least = SIZE_MAX;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
+		size_t n = edit_distance(cut_name(word),
+					 cut_name(table[i].name));
+
+		if (n < least) {
+			least = n;
+			best = table[i].name;
+		}
+	}
+	return best;
+}
+
+static int option_set(struct ck_mount_options *o, const char *word,
+		      struct ck_diag *d)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
+		const char *value = strchr(word, '=');
+
+		if (!matches(&table[i], word))
+			continue;
+		if (!table[i].set)
+			return 0;
+		return table[i].set(o, value ? value + 1 : "", d);
+	}
+	return ck_fail(d, EINVAL, "option %s: unknown; the nearest is %s",
+		       ck_show(ck_str_from(word)), nearest(word));
+}
+
+/* Takes the next word of *text, up to a comma that has no `\` before it. */
+static void next_word(const char **text, struct ck_buf *word)
+{
+	const char *p = *text;
+
+	word->len = 0;
+	for (; *p && *p != ','; p++) {
+		if (p[0] == '\\' && p[1])
+			p++;
+		ck_buf_add(word, p, 1);
+	}
+	*text = *p ? p + 1 : p;
+}
+
+int ck_options_parse(struct ck_mount_options *o, const char *text,
+		     struct ck_diag *d)
+{
+	struct ck_buf word = { 0 };
+	int rc = 0;
+
+	if (o->given.len)
+		ck_buf_text(&o->given, ",");
+	ck_buf_text(&o->given, text);
+	while (*text && rc == 0) {
+		next_word(&text, &word);
+		if (word.err)
+			rc = ck_fail(d, ENOMEM, "out of memory");
+		else if (word.len)
+			rc = option_set(o, word.data, d);
+	}
+	ck_buf_fini(&word);
+	return rc;
+}
+
+void ck_options_fini(struct ck_mount_options *o)
+{
+	free(o->log);
+	free(o->fsname);
+	ck_buf_fini(&o->given);
+	*o = (struct ck_mount_options){ 0 };
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * place: where a mount may not be (S-F5). In its own source the daemon would
+ * meet its own mount on the way to a shard, and wait for itself; over its
+ * source the mount would hide what it serves.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define CLIMB_MAX 4096 /* longer paths do not exist */
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether directory `what` is fd's or one above it. Closes fd. */
+static bool lies_in(int fd, const struct stat *what)
+{
+	struct stat at, above;
+	bool found = fstat(fd, &at) == 0 && same(&at, what);
+
+	for (int i = 0; i < CLIMB_MAX && !found; i++) {
+		int up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+		if (up < 0)
+			break;
+		close(fd);
+		fd = up;
+		if (fstat(fd, &above) || same(&above, &at))
+			break;
+		at = above;
+		found = same(&at, what);
+	}
+	close(fd);
+	return found;
+}
+
+static int dir_open(int dirfd, const char *path)
+{
+	return openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+int ck_fs_check_place(const struct ck_checkpoint *cp, const char *mountpoint,
+		      struct ck_diag *d)
+{
+	ck_auto_fd int place = dir_open(AT_FDCWD, mountpoint);
+	const char *name = ck_show(ck_str_from(mountpoint));
+	struct stat source_st, place_st;
+	struct statfs dead;
+
+	/* A mount whose daemon is gone may still show cached attributes; only
+	 * the size of the filesystem is never cached. */
+	if (place < 0 || fstat(place, &place_st) || fstatfs(place, &dead))
+		return ck_fail(d, errno, "%s: %s%s", name, strerror(errno),
+			       errno == ENOTCONN
+				       ? "; a mount whose daemon is gone, "
+					 "umount it first"
+				       : "");
+	if (fstat(cp->dirfd, &source_st))
+		return ck_fail(d, errno, "%s: %s",
+			       ck_show(ck_str_from(cp->path)), strerror(errno));
+	if (lies_in(dir_open(place, "."), &source_st))
+		return ck_fail(d, EINVAL,
+			       "%s: the mount point lies in the checkpoint",
+			       name);
+	if (lies_in(dir_open(cp->dirfd, "."), &place_st))
+		return ck_fail(d, EINVAL,
+			       "%s: the checkpoint lies in the mount point",
+			       name);
+	return 0;
+}

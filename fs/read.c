@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * read: open, read, release. An open file is a handle: the slice that its
+ * view made (what the file consists of) and the layouts of the tensors in it
+ * (where their boxes lie), or the snapshot of a report. A read is the mover's
+ * work: it answers with the places of the bytes in mapped files, and the
+ * kernel copies them from there.
+ *
+ * A tensor without fault is read through the page cache, which keeps its
+ * bytes between opens. One with a fault is read directly, so that a read
+ * fails if and only if it touches a byte that is lost; a page would fail
+ * whole. Nothing here ever answers EINTR: what a page fault waits for would
+ * then be a SIGBUS in the program, and local files answer soon enough.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
+
+/* A reply wakes the reader before our call returns, so the file may be closed
+ * while a read of it still ends here: each read holds a reference. */
+struct ck_handle {
+	struct ck_handle *next, *prev; /* of fs->handles; its lock */
+	atomic_uint refs;
+	struct ck_snapshot *text; /* a report; NULL: a tensor */
+	int err;		  /* what every read answers, or 0 */
+	bool direct;		  /* not through the page cache */
+	uint32_t tensor;
+	atomic_bool logged; /* a failure was put into the log */
+	struct ck_slice *slice;
+	const struct ck_layout **layouts; /* one for each part, or NULL */
+	struct ck_read read;
+};
+
+/* --- what is known of single tensors -------------------------------------- */
+
+static void faulty_set(struct ck_fs *fs, uint32_t tensor)
+{
+	__atomic_fetch_or(&fs->faulty[tensor / 8],
+			  (uint8_t)(1U << (tensor % 8)), __ATOMIC_RELAXED);
+}
+
+bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_tensor *t = &c->tensors[tensor];
+
+	if (t->err || t->holes)
+		return true;
+	if (__atomic_load_n(&fs->faulty[tensor / 8], __ATOMIC_RELAXED) &
+	    (1U << (tensor % 8)))
+		return true;
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (c->chunks[t->chunk + i].err)
+			return true;
+	return false;
+}
+
+/* Whether all files of a tensor are still those seen at the mount. */
+static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout)
+{
+	uint32_t last = CK_NO_FILE;
+
+	for (uint32_t i = 0; i < layout->n; i++) {
+		const struct ck_extent *x = &layout->extents[i];
+
+		if (x->err || x->memory || x->file == last)
+			continue;
+		last = x->file;
+		if (ck_files_check(fs->cp->files, last))
+			return true;
+	}
+	return false;
+}
+
+int ck_tensor_layout(struct ck_fs *fs, uint32_t tensor,
+		     const struct ck_layout **out, bool *faulty)
+{
+	int rc = ck_layout_get(fs->cp, tensor, out);
+
+	if (rc)
+		return rc;
+	*faulty = (*out)->faulty || files_changed(fs, *out);
+	if (*faulty)
+		faulty_set(fs, tensor);
+	return 0;
+}
+
+/* --- handles -------------------------------------------------------------- */
+
+static struct ck_handle *handle_make(struct ck_fs *fs)
+{
+	struct ck_handle *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	atomic_init(&h->refs, 1);
+	pthread_mutex_lock(&fs->handles_lock);
+	h->next = fs->handles;
+	if (h->next)
+		h->next->prev = h;
+	fs->handles = h;
+	pthread_mutex_unlock(&fs->handles_lock);
+	return h;
+}
+
+static void handle_unlink(struct ck_fs *fs, struct ck_handle *h)
+{
+	pthread_mutex_lock(&fs->handles_lock);
+	if (h->prev)
+		h->prev->next = h->next;
+	else
+		fs->handles = h->next;
+	if (h->next)
+		h->next->prev = h->prev;
+	pthread_mutex_unlock(&fs->handles_lock);
+}
+
+static void handle_put(struct ck_fs *fs, struct ck_handle *h)
+{
+	if (atomic_fetch_sub(&h->refs, 1) != 1)
+		return;
+	handle_unlink(fs, h);
+	for (uint32_t i = 0; h->layouts && i < h->slice->nparts; i++)
+		if (h->layouts[i])
+			ck_layout_put(fs->cp, h->layouts[i]);
+	free(h->layouts);
+	free(h->slice);
+	ck_snapshot_put(h->text);
+	free(h);
+}
+
+void ck_handles_close(struct ck_fs *fs)
+{
+	while (fs->handles)
+		handle_put(fs, fs->handles);
+}
+
+static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
+{
+	h->direct = ck_reports[report].live;
+	return ck_control_get(fs, report, false, &h->text);
+}
+
+static int layouts_get(struct ck_fs *fs, struct ck_handle *h)
+{
+	bool faulty;
+
+	h->layouts = calloc(h->slice->nparts ? h->slice->nparts : 1,
+			    sizeof(*h->layouts));
+	if (!h->layouts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < h->slice->nparts; i++) {
+		const struct ck_part *part = &h->slice->parts[i];
+		int rc;
+
+		if (part->kind != CK_PART_TENSOR)
+			continue;
+		rc = ck_tensor_layout(fs, part->tensor, &h->layouts[i],
+				      &faulty);
+		if (rc)
+			return rc;
+		h->direct = h->direct || faulty;
+	}
+	return 0;
+}
+
+static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
+		       struct ck_handle *h)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	int rc;
+
+	ck_control_changed(fs);
+	h->tensor = n->tensor;
+	h->direct = fs->options->direct || t->err != 0;
+	/* Boxes that lie are refused here; a dtype that cannot be shown is
+	 * answered by read, which must then reach us: its size is 0. */
+	if (t->err && t->err != EBADMSG)
+		return -t->err;
+	if (t->err) {
+		h->err = t->err;
+		return 0;
+	}
+	rc = ck_views[n->index]->slice(fs->catalog, n->tensor, &h->slice);
+	if (rc)
+		return rc;
+	rc = layouts_get(fs, h);
+	h->read = (struct ck_read){ fs->catalog, fs->cp->files, h->slice,
+				    h->layouts };
+	return rc;
+}
+
+static int do_open(struct ck_fs *fs, fuse_ino_t ino, int flags,
+		   struct ck_handle **out)
+{
+	struct ck_node n;
+	struct ck_handle *h;
+	int rc;
+
+	if (!ck_node_find(fs, ino, &n))
+		return -ENOENT;
+	if (ck_node_is_dir(&n))
+		return -EISDIR;
+	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
+		return -EROFS;
+	h = handle_make(fs);
+	if (!h)
+		return -ENOMEM;
+	rc = n.kind == CK_NODE_REPORT ? report_open(fs, n.index, h)
+				      : tensor_open(fs, &n, h);
+	if (rc) {
+		handle_put(fs, h);
+		return rc;
+	}
+	*out = h;
+	return 0;
+}
+
+void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_handle *h = NULL;
+	int rc = do_open(fs, ino, fi->flags, &h);
+
+	if (rc) {
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	fi->fh = (uintptr_t)h;
+	fi->direct_io = h->direct;
+	fi->keep_cache = !h->direct;
+	fi->noflush = 1;
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		handle_put(fs, h); /* interrupted: no release will come */
+}
+
+void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	handle_put(fuse_req_userdata(req), (struct ck_handle *)fi->fh);
+	fuse_reply_err(req, 0);
+}
+
+/* --- read ----------------------------------------------------------------- */
+
+static void reply_text(fuse_req_t req, const struct ck_buf *text, uint64_t vpos,
+		       size_t size)
+{
+	uint64_t begin = ck_min(vpos, text->len);
+	uint64_t len = ck_min(size, text->len - begin);
+
+	fuse_reply_buf(req, len ? text->data + begin : NULL, len);
+}
+
+/* The first failure of a handle is worth a line; a scan of a broken tensor
+ * would fill the log with one for each block. */
+static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
+			size_t size, int err)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[h->tensor];
+
+	if (atomic_exchange(&h->logged, true))
+		return;
+	ck_log("%s: %s; reading %zu bytes at %ju",
+	       ck_show(ck_catalog_str(fs->catalog, t->names.name)),
+	       strerror(err), size, (uintmax_t)vpos);
+}
+
+static int do_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
+		   size_t size, struct ck_reply *reply)
+{
+	int rc = h->err ? -h->err : ck_host_read(&h->read, vpos, size, reply);
+
+	if (rc)
+		log_failure(fs, h, vpos, size, -rc);
+	return rc;
+}
+
+static void reply_tensor(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
+			 size_t size)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_reply reply = { 0 };
+	int rc = do_read(fs, h, vpos, size, &reply);
+
+	if (rc) {
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	rc = fuse_reply_iov(req, reply.iov, reply.niov);
+	ck_host_release(fs->cp->files, &reply);
+	/* A file cut short under its mapping: the kernel could not copy, and
+	 * has answered EIO. */
+	if (rc == -EFAULT)
+		log_failure(fs, h, vpos, size, EIO);
+}
+
+void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_handle *h = (struct ck_handle *)fi->fh;
+
+	(void)ino;
+	atomic_fetch_add(&h->refs, 1);
+	if (h->text)
+		reply_text(req, &h->text->text, (uint64_t)off, size);
+	else
+		reply_tensor(req, h, (uint64_t)off, size);
+	handle_put(fs, h);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * readdir: a directory is a row of entries by position; the position is the
+ * cookie, so cookies are stable and any of them can be asked for. 0 is `.`,
+ * 1 is `..`, then the directory's own, tensors in the checkpoint's order.
+ */
+#include "internal.h"
+#include <errno.h>
+
+/* One answer being filled. The entry at hand is in node and name. */
+struct listing {
+	struct ck_fs *fs;
+	fuse_req_t req;
+	bool plus; /* with attributes */
+	struct ck_node node;
+	struct ck_buf name;
+	char *buf;
+	size_t room, used;
+};
+
+static bool entry_set(struct listing *l, enum ck_node_kind kind, uint64_t index,
+		      const char *name)
+{
+	l->node = (struct ck_node){ .kind = kind, .index = (uint32_t)index };
+	ck_buf_text(&l->name, name);
+	return true;
+}
+
+static bool root_entry(struct listing *l, uint64_t i)
+{
+	if (i < ck_nviews)
+		return entry_set(l, CK_NODE_VIEW, i, ck_views[i]->dir);
+	if (i == ck_nviews)
+		return entry_set(l, CK_NODE_CONTROL, 0, CK_CONTROL_DIR);
+	return false;
+}
+
+static bool control_entry(struct listing *l, uint64_t i)
+{
+	if (i >= ck_nreports)
+		return false;
+	return entry_set(l, CK_NODE_REPORT, i, ck_reports[i].name);
+}
+
+static bool view_entry(struct listing *l, uint32_t view, uint64_t i)
+{
+	const struct ck_catalog *c = l->fs->catalog;
+
+	if (i >= c->ntensors)
+		return false;
+	l->node = (struct ck_node){ CK_NODE_TENSOR, view, (uint32_t)i };
+	ck_view_name(ck_views[view], c, (uint32_t)i, &l->name);
+	return true;
+}
+
+/* Takes entry i of a directory at hand; false past the last. */
+static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
+{
+	l->name.len = 0;
+	if (i == 0)
+		return entry_set(l, dir->kind, dir->index, ".");
+	if (i == 1)
+		return entry_set(l, CK_NODE_ROOT, 0, "..");
+	switch (dir->kind) {
+	case CK_NODE_ROOT: return root_entry(l, i - 2);
+	case CK_NODE_CONTROL: return control_entry(l, i - 2);
+	case CK_NODE_VIEW: return view_entry(l, dir->index, i - 2);
+	case CK_NODE_REPORT:
+	case CK_NODE_TENSOR: break;
+	}
+	return false;
+}
+
+/* Number and type only. In an answer with attributes inode 0 says so: for `.`
+ * and `..`, which must not count as looked up, and for reports, since a
+ * listing is no reason to make them. */
+static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
+{
+	*e = (struct fuse_entry_param){ .ino = 0 };
+	e->attr.st_ino = ck_node_number(&l->node);
+	e->attr.st_mode = ck_node_is_dir(&l->node) ? S_IFDIR : S_IFREG;
+}
+
+/* Adds what is at hand, with cookie `next`; false when there is no room. */
+static bool entry_add(struct listing *l, uint64_t next)
+{
+	size_t left = l->room - l->used;
+	struct fuse_entry_param e;
+	size_t len;
+
+	if (next <= 2 || l->node.kind == CK_NODE_REPORT || !l->plus)
+		entry_plain(l, &e);
+	else if (ck_fs_entry(l->fs, &l->node, &e))
+		return false;
+	if (l->plus)
+		len = fuse_add_direntry_plus(l->req, l->buf + l->used, left,
+					     l->name.data, &e, (off_t)next);
+	else
+		len = fuse_add_direntry(l->req, l->buf + l->used, left,
+					l->name.data, &e.attr, (off_t)next);
+	if (len > left)
+		return false;
+	l->used += len;
+	return true;
+}
+
+static int do_readdir(struct listing *l, fuse_ino_t ino, uint64_t first)
+{
+	struct ck_node dir;
+
+	if (!ck_node_find(l->fs, ino, &dir) || !ck_node_is_dir(&dir))
+		return -ENOTDIR;
+	l->buf = malloc(l->room ? l->room : 1);
+	if (!l->buf)
+		return -ENOMEM;
+	for (uint64_t i = first; dir_entry(l, &dir, i); i++) {
+		if (l->name.err)
+			return l->name.err;
+		if (!entry_add(l, i + 1))
+			break;
+	}
+	return 0;
+}
+
+static void reply_readdir(fuse_req_t req, fuse_ino_t ino, size_t size,
+			  off_t off, bool plus)
+{
+	struct listing l = { .fs = fuse_req_userdata(req),
+			     .req = req,
+			     .plus = plus,
+			     .room = size };
+	int rc = do_readdir(&l, ino, (uint64_t)off);
+
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_buf(req, l.buf, l.used);
+	free(l.buf);
+	ck_buf_fini(&l.name);
+}
+
+void ck_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		   struct fuse_file_info *fi)
+{
+	(void)fi;
+	reply_readdir(req, ino, size, off, false);
+}
+
+void ck_fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	(void)fi;
+	reply_readdir(req, ino, size, off, true);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * readonly: everything that would change something answers EROFS. The kernel
+ * answers so itself on a mount with `ro`; these are for one that somebody
+ * remounted `rw`.
+ */
+#include "internal.h"
+#include <errno.h>
+
+static void refuse(fuse_req_t req)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void ro_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
+		       int to_set, struct fuse_file_info *fi)
+{
+	(void)ino, (void)attr, (void)to_set, (void)fi;
+	refuse(req);
+}
+
+static void ro_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
+		     mode_t mode, dev_t rdev)
+{
+	(void)parent, (void)name, (void)mode, (void)rdev;
+	refuse(req);
+}
+
+static void ro_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
+		     mode_t mode)
+{
+	(void)parent, (void)name, (void)mode;
+	refuse(req);
+}
+
+static void ro_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	(void)parent, (void)name;
+	refuse(req);
+}
+
+static void ro_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
+		       const char *name)
+{
+	(void)link, (void)parent, (void)name;
+	refuse(req);
+}
+
+static void ro_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      fuse_ino_t newparent, const char *newname,
+		      unsigned int flags)
+{
+	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
+	refuse(req);
+}
+
+static void ro_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
+		    const char *newname)
+{
+	(void)ino, (void)newparent, (void)newname;
+	refuse(req);
+}
+
+static void ro_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      mode_t mode, struct fuse_file_info *fi)
+{
+	(void)parent, (void)name, (void)mode, (void)fi;
+	refuse(req);
+}
+
+static void ro_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+			const char *value, size_t size, int flags)
+{
+	(void)ino, (void)name, (void)value, (void)size, (void)flags;
+	refuse(req);
+}
+
+static void ro_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	(void)ino, (void)name;
+	refuse(req);
+}
+
+void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops)
+{
+	ops->setattr = ro_setattr;
+	ops->mknod = ro_mknod;
+	ops->mkdir = ro_mkdir;
+	ops->unlink = ro_remove;
+	ops->rmdir = ro_remove;
+	ops->symlink = ro_symlink;
+	ops->rename = ro_rename;
+	ops->link = ro_link;
+	ops->create = ro_create;
+	ops->setxattr = ro_setxattr;
+	ops->removexattr = ro_removexattr;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * session: one mount from its first to its last moment. The calling thread
+ * runs libfuse's workers; a second thread, the keeper, waits for the first
+ * answer of the mount (no worker may, it would wait for itself), raises the
+ * read-ahead, says that the tree can be used, and then waits for a signal
+ * that ends the mount.
+ *
+ * Signals are blocked in all threads and taken by the keeper alone, so none
+ * is lost between a test of a flag and a wait. It wakes the calling thread by
+ * KICK until that has seen the end.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define KICK	      SIGUSR1
+#define KICK_USEC     10000
+#define READ_AHEAD_KB 1024
+
+struct keeper {
+	struct fuse_session *session;
+	const char *mountpoint;
+	void (*ready)(void *arg);
+	void *arg;
+	pthread_t thread, caller;
+	atomic_bool usable; /* the mount has answered */
+	atomic_bool ended;  /* the caller left the loop */
+};
+
+/* --- what the kernel is asked for ----------------------------------------- */
+
+static const struct {
+	unsigned flag;
+	const char *why;
+} capabilities[] = {
+	{ FUSE_CAP_ASYNC_READ, "read-ahead requests run beside each other" },
+	{ FUSE_CAP_ASYNC_DIO, "so do the parts of one large direct read" },
+	{ FUSE_CAP_PARALLEL_DIROPS, "lookups in one directory too" },
+	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
+	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
+	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
+	  "the cache holds what was mounted; nothing is dropped by guess" },
+	/* Not asked for, though libfuse would:
+	 * AUTO_INVAL_DATA: the opposite of the last one;
+	 * SPLICE_*: measured 2 to 3 times slower, and a file cut short gives
+	 * a short reply, which a reader takes for the end of the tensor;
+	 * WRITEBACK_CACHE, ATOMIC_O_TRUNC: for writing, where the first is
+	 * wrong and the second cuts the file under those who map it. */
+};
+
+static void session_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	conn->want = 0;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
+		conn->want |= capabilities[i].flag & conn->capable;
+	conn->max_write = CK_REQUEST_MAX;
+	conn->max_read = CK_REQUEST_MAX;
+	conn->time_gran = 1;
+}
+
+static struct fuse_lowlevel_ops session_ops(void)
+{
+	struct fuse_lowlevel_ops ops = {
+		.init = session_init,
+		.lookup = ck_fs_lookup,
+		.getattr = ck_fs_getattr,
+		.statfs = ck_fs_statfs,
+		.readdir = ck_fs_readdir,
+		.readdirplus = ck_fs_readdirplus,
+		.open = ck_fs_open,
+		.read = ck_fs_read,
+		.release = ck_fs_release,
+		.getxattr = ck_fs_getxattr,
+		.listxattr = ck_fs_listxattr,
+	};
+
+	ck_fs_readonly_ops(&ops);
+	return ops;
+}
+
+/* --- libfuse's messages --------------------------------------------------- */
+
+/* What libfuse said last, for the message of a mount that fails. Written
+ * before workers exist, or by them into the log only. */
+static char fuse_said[256];
+static atomic_bool serving;
+
+CK_PRINTF(2, 0)
+
+static void log_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char text[256];
+	size_t len;
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	len = strlen(text);
+	while (len > 0 && text[len - 1] == '\n')
+		text[--len] = '\0';
+	if (atomic_load(&serving) || level > FUSE_LOG_ERR)
+		ck_log("%s", text);
+	else
+		memcpy(fuse_said, text, len + 1);
+}
+
+/* --- the keeper ----------------------------------------------------------- */
+
+static bool write_text(const char *path, const char *text)
+{
+	ck_auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && ck_write_full(fd, text, strlen(text)) == 0;
+}
+
+/* The kernel offers 128 KiB, and FUSE can only lower that; reading what is
+ * not cached yet is 1.4 to 2 times faster with more. */
+static bool read_ahead_raise(const char *path)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", READ_AHEAD_KB);
+	return write_text(path, text);
+}
+
+/* The first answer comes from a worker: the mount works. */
+static void mount_finish(struct keeper *k)
+{
+	struct stat st;
+	char path[64];
+	bool raised;
+
+	if (stat(k->mountpoint, &st))
+		return;
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
+		 major(st.st_dev), minor(st.st_dev));
+	raised = read_ahead_raise(path);
+	atomic_store(&k->usable, true);
+	k->ready(k->arg);
+	if (!raised)
+		ck_log("first reads are faster with more read-ahead; as root: "
+		       "echo %d > %s",
+		       READ_AHEAD_KB, path);
+}
+
+/* The signals that end a mount; nohup's wish is respected. */
+static void signals_fill(sigset_t *out)
+{
+	struct sigaction hup;
+
+	sigemptyset(out);
+	sigaddset(out, SIGTERM);
+	sigaddset(out, SIGINT);
+	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
+		sigaddset(out, SIGHUP);
+}
+
+static void *keeper_run(void *arg)
+{
+	struct keeper *k = arg;
+	sigset_t signals;
+	int sig = 0;
+
+	mount_finish(k);
+	signals_fill(&signals);
+	sigwait(&signals, &sig);
+	if (!atomic_load(&k->ended))
+		ck_log("%s: unmounting", strsignal(sig));
+	fuse_session_exit(k->session);
+	while (!atomic_load(&k->ended)) {
+		pthread_kill(k->caller, KICK);
+		usleep(KICK_USEC);
+	}
+	return NULL;
+}
+
+static void kicked(int sig)
+{
+	(void)sig;
+}
+
+/* Every thread to come inherits the mask; the caller alone may be kicked. */
+static void signals_take(sigset_t *old)
+{
+	struct sigaction kick = { .sa_handler = kicked };
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t ends;
+
+	signals_fill(&ends);
+	pthread_sigmask(SIG_BLOCK, &ends, old);
+	sigaction(KICK, &kick, NULL);
+	sigaction(SIGPIPE, &ignore, NULL);
+}
+
+/* --- mounting ------------------------------------------------------------- */
+
+/* allow_other of an ordinary user is decided by fusermount3's file. */
+static bool allow_other_refused(void)
+{
+	char line[256], word[32];
+	bool found = false;
+	FILE *f;
+
+	if (geteuid() == 0)
+		return false;
+	f = fopen("/etc/fuse.conf", "re");
+	if (!f)
+		return errno == ENOENT;
+	while (!found && fgets(line, sizeof(line), f))
+		found = sscanf(line, " %31[^# \t\n]", word) == 1 &&
+			strcmp(word, "user_allow_other") == 0;
+	fclose(f);
+	return !found;
+}
+
+static void add_escaped(struct ck_buf *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == ',' || *text == '\\')
+			ck_buf_text(out, "\\");
+		ck_buf_add(out, text, 1);
+	}
+}
+
+/* The option text for libfuse. Modes are checked by the kernel in any case:
+ * allow_other without that would show a private checkpoint to everyone. */
+static void mount_text(const struct ck_fs *fs, struct ck_buf *out)
+{
+	const struct ck_mount_options *o = fs->options;
+
+	ck_buf_printf(out,
+		      "ro,nosuid,nodev,default_permissions,max_read=%u,"
+		      "subtype=ckptfs,fsname=",
+		      CK_REQUEST_MAX);
+	add_escaped(out, o->fsname ? o->fsname : fs->cp->path);
+	if (o->allow_other)
+		ck_buf_text(out, ",allow_other");
+	if (o->auto_unmount)
+		ck_buf_text(out, ",auto_unmount");
+	if (o->debug)
+		ck_buf_text(out, ",debug");
+}
+
+static int session_make(struct ck_fs *fs, struct fuse_session **out,
+			struct ck_diag *d)
+{
+	struct fuse_lowlevel_ops ops = session_ops();
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	struct ck_buf text = { 0 };
+	bool fine;
+
+	mount_text(fs, &text);
+	fine = text.err == 0 && fuse_opt_add_arg(&args, "ckptfs") == 0 &&
+	       fuse_opt_add_arg(&args, "-o") == 0 &&
+	       fuse_opt_add_arg(&args, text.data) == 0;
+	ck_buf_fini(&text);
+	*out = fine ? fuse_session_new(&args, &ops, sizeof(ops), fs) : NULL;
+	fuse_opt_free_args(&args);
+	if (!*out)
+		return ck_fail(d, ENOMEM, "no FUSE session; %s", fuse_said);
+	return 0;
+}
+
+static int session_mount(struct fuse_session *session, const char *mountpoint,
+			 struct ck_diag *d)
+{
+	if (fuse_session_mount(session, mountpoint) == 0)
+		return 0;
+	return ck_fail(d, EPERM, "%s: cannot be mounted; %s",
+		       ck_show(ck_str_from(mountpoint)),
+		       fuse_said[0] ? fuse_said : "fusermount3 has said why");
+}
+
+static int session_loop(struct fuse_session *session)
+{
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned threads = (unsigned)(cpus < 1 ? 2 : cpus > 4 ? 8 : 2 * cpus);
+	int rc;
+
+	if (!config)
+		return -ENOMEM;
+	fuse_loop_cfg_set_max_threads(config, threads);
+	fuse_loop_cfg_set_clone_fd(config, 0);
+	rc = fuse_session_loop_mt(session, config);
+	fuse_loop_cfg_destroy(config);
+	return rc;
+}
+
+/* Serves a session that is mounted, until it ends. */
+static int session_run(struct keeper *k, struct ck_diag *d)
+{
+	int rc = pthread_create(&k->thread, NULL, keeper_run, k);
+
+	if (rc) {
+		fuse_session_unmount(k->session);
+		return ck_fail(d, rc, "no thread for the mount");
+	}
+	rc = session_loop(k->session);
+	atomic_store(&k->ended, true);
+	/* Before the join: the keeper may still wait for the first answer. */
+	fuse_session_unmount(k->session);
+	pthread_kill(k->thread, SIGTERM);
+	pthread_join(k->thread, NULL);
+	if (rc < 0)
+		return ck_fail(d, -rc, "serving the mount: %s", strerror(-rc));
+	if (!atomic_load(&k->usable))
+		return ck_fail(d, ECONNABORTED,
+			       "unmounted before it could be used");
+	return 0;
+}
+
+/* A damaged checkpoint mounts; whoever mounts it hears of it once. */
+static void log_damage(const struct ck_fs *fs)
+{
+	size_t damaged = 0;
+
+	for (uint32_t i = 0; i < fs->catalog->ntensors; i++)
+		damaged += ck_tensor_known_faulty(fs, i);
+	if (damaged)
+		ck_log("%s: %zu of %zu tensors are damaged; " CK_CONTROL_DIR
+		       "/status in the mount names them",
+		       ck_show(ck_str_from(fs->cp->path)), damaged,
+		       fs->catalog->ntensors);
+}
+
+static int fs_make(struct ck_fs *fs, struct ck_diag *d)
+{
+	pthread_mutex_init(&fs->handles_lock, NULL);
+	fs->control = ck_control_make();
+	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
+	if (fs->control && fs->faulty)
+		return 0;
+	return ck_fail(d, ENOMEM, "out of memory");
+}
+
+static void fs_fini(struct ck_fs *fs)
+{
+	ck_handles_close(fs);
+	pthread_mutex_destroy(&fs->handles_lock);
+	ck_control_free(fs->control);
+	free(fs->faulty);
+}
+
+/* Signals are taken before there is a mount: one that came between would
+ * leave it without a daemon. */
+static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
+{
+	sigset_t old;
+	int rc = session_make(fs, &k->session, d);
+
+	if (rc)
+		return rc;
+	k->caller = pthread_self();
+	signals_take(&old);
+	rc = session_mount(k->session, k->mountpoint, d);
+	if (rc == 0) {
+		log_damage(fs);
+		atomic_store(&serving, true);
+		rc = session_run(k, d);
+	}
+	fuse_session_destroy(k->session);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc;
+}
+
+int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
+		const struct ck_mount_options *options,
+		void (*ready)(void *arg), void *arg, struct ck_diag *d)
+{
+	struct ck_fs fs = { .cp = cp,
+			    .catalog = cp->catalog,
+			    .options = options };
+	struct keeper k = { .mountpoint = mountpoint,
+			    .ready = ready,
+			    .arg = arg };
+	int rc = ck_fs_check_place(cp, mountpoint, d);
+
+	if (rc)
+		return rc;
+	if (options->allow_other && allow_other_refused())
+		return ck_fail(d, EPERM,
+			       "allow_other: a user may give it only if "
+			       "/etc/fuse.conf has the line user_allow_other");
+	fuse_set_log_func(log_fuse);
+	rc = ck_sigbus_install();
+	if (rc)
+		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
+			       strerror(-rc));
+	rc = fs_make(&fs, d);
+	if (rc == 0)
+		rc = serve(&fs, &k, d);
+	fs_fini(&fs);
+	return rc;
+}

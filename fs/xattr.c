@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * xattr: what a tensor is, as attributes of its file in every view. Values
+ * are exact bytes; lists have no spaces. Listing reads nothing; asking for
+ * `error` looks at the items' headers.
+ */
+#include "internal.h"
+#include <errno.h>
+
+#define PREFIX	    "user.ckptfs."
+#define ERROR_LINES 16 /* faults told one by one */
+
+struct attribute {
+	const char *name;
+	/* Appends the value. -ENODATA: this tensor has none. */
+	int (*get)(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out);
+	/* Whether the tensor is known to have it; NULL: each one has. */
+	bool (*has)(const struct ck_fs *fs, uint32_t tensor);
+};
+
+static const struct ck_tensor *tensor_at(const struct ck_fs *fs, uint32_t i)
+{
+	return &fs->catalog->tensors[i];
+}
+
+static int get_fqn(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_at(fs, tensor);
+
+	ck_buf_str(out, ck_catalog_str(fs->catalog, t->names.name));
+	return 0;
+}
+
+static bool has_raw_key(const struct ck_fs *fs, uint32_t tensor)
+{
+	const struct ck_names *n = &tensor_at(fs, tensor)->names;
+
+	return !ck_str_eq(ck_catalog_str(fs->catalog, n->key),
+			  ck_catalog_str(fs->catalog, n->name));
+}
+
+static int get_raw_key(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_at(fs, tensor);
+
+	if (!has_raw_key(fs, tensor))
+		return -ENODATA;
+	ck_buf_str(out, ck_catalog_str(fs->catalog, t->names.key));
+	return 0;
+}
+
+static int get_dtype(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_at(fs, tensor);
+
+	ck_buf_str(out, ck_catalog_str(fs->catalog, t->dtype_name));
+	return 0;
+}
+
+static int get_shape(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_at(fs, tensor);
+
+	ck_dims_print(out, ck_catalog_shape(fs->catalog, t), t->ndim);
+	return 0;
+}
+
+static int get_chunks(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	ck_buf_printf(out, "%u", tensor_at(fs, tensor)->nchunks);
+	return 0;
+}
+
+static int get_kind(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	(void)fs, (void)tensor;
+	ck_buf_text(out, "tensor");
+	return 0;
+}
+
+/* One line for a box that cannot be served as it should. */
+static void print_box_fault(struct ck_fs *fs, const struct ck_tensor *t,
+			    const struct ck_layout *layout, uint32_t i,
+			    struct ck_buf *out)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+	const struct ck_extent *x = &layout->extents[i];
+	const int64_t *box = ck_catalog_box(c, t, i);
+	int err = x->err;
+
+	if (!err && !x->memory && x->file != CK_NO_FILE)
+		err = -ck_files_check(fs->cp->files, x->file);
+	if (!err)
+		return;
+	ck_buf_text(out, out->len ? "\nbox " : "box ");
+	ck_dims_print(out, box, t->ndim);
+	ck_buf_text(out, " ");
+	ck_dims_print(out, box + t->ndim, t->ndim);
+	ck_buf_printf(out, ": %s", strerror(err));
+	if (!chunk->err)
+		return;
+	ck_buf_text(out, "; ");
+	ck_catalog_chunk_fault(c, chunk, out);
+}
+
+static int get_error(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_at(fs, tensor);
+	const struct ck_layout *layout;
+	uint32_t lines = 0;
+	bool faulty;
+	int rc;
+
+	if (t->err) {
+		ck_buf_str(out, ck_catalog_str(fs->catalog, t->fault));
+		return 0;
+	}
+	rc = ck_tensor_layout(fs, tensor, &layout, &faulty);
+	if (rc)
+		return rc;
+	if (faulty && t->holes)
+		ck_buf_str(out, CK_STR("some elements are in no box"));
+	for (uint32_t i = 0; faulty && i < layout->n; i++) {
+		size_t before = out->len;
+
+		print_box_fault(fs, t, layout, i, out);
+		if (out->len != before && ++lines == ERROR_LINES) {
+			ck_buf_text(out, "\nand perhaps more");
+			break;
+		}
+	}
+	ck_layout_put(fs->cp, layout);
+	return faulty ? 0 : -ENODATA;
+}
+
+static const struct attribute attributes[] = {
+	{ PREFIX "fqn", get_fqn, NULL },
+	{ PREFIX "raw_key", get_raw_key, has_raw_key },
+	{ PREFIX "dtype", get_dtype, NULL },
+	{ PREFIX "shape", get_shape, NULL },
+	{ PREFIX "chunks", get_chunks, NULL },
+	{ PREFIX "kind", get_kind, NULL },
+	{ PREFIX "error", get_error, ck_tensor_known_faulty },
+};
+
+static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
+		       struct ck_buf *out)
+{
+	struct ck_node n;
+
+	if (fs->options->noxattr)
+		return -ENOSYS; /* the kernel will not ask again */
+	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
+		return -EOPNOTSUPP;
+	if (!ck_node_find(fs, ino, &n) || n.kind != CK_NODE_TENSOR)
+		return -ENODATA;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++)
+		if (strcmp(name, attributes[i].name) == 0)
+			return attributes[i].get(fs, n.tensor, out);
+	return -ENODATA;
+}
+
+static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
+{
+	struct ck_node n;
+
+	if (fs->options->noxattr)
+		return -ENOSYS;
+	if (!ck_node_find(fs, ino, &n) || n.kind != CK_NODE_TENSOR)
+		return 0;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
+		const struct attribute *a = &attributes[i];
+
+		if (!a->has || a->has(fs, n.tensor))
+			ck_buf_add(out, a->name, strlen(a->name) + 1);
+	}
+	return 0;
+}
+
+/* size 0 asks how long the value is. */
+static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
+			size_t size)
+{
+	if (rc == 0)
+		rc = value->err;
+	if (rc == 0 && size > 0 && size < value->len)
+		rc = -ERANGE;
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else if (size == 0)
+		fuse_reply_xattr(req, value->len);
+	else
+		fuse_reply_buf(req, value->data, value->len);
+}
+
+void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    size_t size)
+{
+	struct ck_buf value = { 0 };
+	int rc = do_getxattr(fuse_req_userdata(req), ino, name, &value);
+
+	reply_value(req, rc, &value, size);
+	ck_buf_fini(&value);
+}
+
+void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct ck_buf names = { 0 };
+	int rc = do_listxattr(fuse_req_userdata(req), ino, &names);
+
+	reply_value(req, rc, &names, size);
+	ck_buf_fini(&names);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * options: every word of the contract is taken, values land where they
+ * belong, and a misspelt word is an error that names the right one.
+ */
+#include "ckptfs/fs.h"
+#include "tap.h"
+
+#include <errno.h>
+
+static int parse(const char *text, struct ck_mount_options *o,
+		 struct ck_diag *d)
+{
+	*o = (struct ck_mount_options){ 0 };
+	*d = (struct ck_diag){ 0 };
+	return ck_options_parse(o, text, d);
+}
+
+static void values(void)
+{
+	struct ck_mount_options o;
+	struct ck_diag d;
+
+	eq_err(parse("uid=1000,gid=0,umask=027,direct,noxattr", &o, &d), 0);
+	ok(o.have_uid && o.uid == 1000);
+	ok(o.have_gid && o.gid == 0);
+	eq_u64(o.umask, 027);
+	ok(o.direct && o.noxattr && !o.allow_other && !o.auto_unmount);
+	/* A second -o adds, and the later word wins. */
+	eq_err(ck_options_parse(&o, "allow_other,auto_unmount,uid=7", &d), 0);
+	ok(o.allow_other && o.auto_unmount && o.direct && o.uid == 7);
+	eq_mem(o.given.data, o.given.len,
+	       "uid=1000,gid=0,umask=027,direct,noxattr,"
+	       "allow_other,auto_unmount,uid=7",
+	       70);
+	ck_options_fini(&o);
+
+	eq_err(parse("fsname=a\\,b\\\\c=d,log=/x y,shardlinks=beneath", &o, &d),
+	       0);
+	eq_text(o.fsname, "a,b\\c=d");
+	eq_text(o.log, "/x y");
+	ok(o.format.shardlinks == CK_BENEATH_SYMLINKS);
+	ck_options_fini(&o);
+
+	eq_err(parse(",,rw,,", &o, &d), 0);
+	ck_options_fini(&o);
+	eq_err(parse("uid=4294967294", &o, &d), 0);
+	ck_options_fini(&o);
+}
+
+static void ignored(void)
+{
+	static const char *const words[] = {
+		"rw",
+		"ro",
+		"dev",
+		"nodev",
+		"suid",
+		"nosuid",
+		"exec",
+		"noexec",
+		"atime",
+		"noatime",
+		"auto",
+		"noauto",
+		"user",
+		"users",
+		"user=me",
+		"nofail",
+		"_netdev",
+		"defaults",
+		"x-systemd.automount",
+		"x-a=b",
+		"comment=a b",
+		"comment=",
+		"sync",
+		"async",
+		"relatime",
+		"norelatime",
+		"nodiratime",
+		"lazytime",
+		"user_id=0",
+		"group_id=0",
+		"default_permissions",
+	};
+	struct ck_mount_options o;
+	struct ck_diag d;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(words); i++) {
+		int rc = parse(words[i], &o, &d);
+
+		printf("# %s\n", words[i]);
+		eq_err(rc, 0);
+		ck_options_fini(&o);
+	}
+}
+
+static void refused(void)
+{
+	static const struct {
+		const char *text, *says;
+		int err;
+	} cases[] = {
+		{ "allow_othr", "allow_other", EINVAL },
+		{ "alow_other", "allow_other", EINVAL },
+		{ "dirct", "direct", EINVAL },
+		{ "xattr", "noxattr", EINVAL },
+		{ "ro,wirte", "write", EINVAL },
+		{ "shardlink=beneath", "shardlinks", EINVAL },
+		{ "fsnam=x", "fsname", EINVAL },
+		/* A word that takes no value, one that needs it. */
+		{ "direct=1", "direct", EINVAL },
+		{ "uid", "uid", EINVAL },
+		{ "uid=", "decimal", EINVAL },
+		{ "uid=-1", "decimal", EINVAL },
+		{ "uid=1x", "decimal", EINVAL },
+		{ "uid= 1", "decimal", EINVAL },
+		{ "uid=4294967295", "decimal", EINVAL },
+		{ "gid=99999999999999999999", "decimal", EINVAL },
+		{ "umask=8", "octal", EINVAL },
+		{ "umask=1000", "octal", EINVAL },
+		{ "shardlinks=", "beneath", EINVAL },
+		{ "shardlinks=all", "beneath", EINVAL },
+		{ "write", "not supported yet", EOPNOTSUPP },
+		{ "a\nb", "%0A", EINVAL },
+		{ "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww",
+		  "nearest", EINVAL },
+	};
+	struct ck_mount_options o;
+	struct ck_diag d;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		int rc = parse(cases[i].text, &o, &d);
+
+		printf("# %s: %s\n", ck_show(ck_str_from(cases[i].text)),
+		       d.text);
+		eq_err(rc, -cases[i].err);
+		ok(strstr(d.text, cases[i].says));
+		ck_options_fini(&o);
+	}
+}
+
+int main(void)
+{
+	values();
+	ignored();
+	refused();
+	return tap_done();
+}
