@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * inspect: the tensors of a checkpoint without mounting it, as a table for a
+ * person, or as JSON or CSV for a program. A glob picks by shown name or by
+ * file name without suffix.
+ */
+#include "ckptfs/format.h"
+#include "ckptfs/view.h"
+#include "commands.h"
+#include <errno.h>
+#include <fnmatch.h>
+#include <getopt.h>
+#include <stdio.h>
+
+enum style { TABLE, JSON, CSV };
+
+struct inspection {
+	const struct ck_catalog *c;
+	const char *glob; /* NULL: all */
+	enum style style;
+	bool chunks;
+	/* What was picked, in the order of reports. */
+	uint32_t *tensors, *objects;
+	size_t ntensors, nobjects;
+	struct ck_buf out;
+};
+
+/* --- picking -------------------------------------------------------------- */
+
+static bool text_matches(const char *glob, struct ck_str s)
+{
+	ck_auto_free char *text = strndup(s.p, s.len);
+
+	return text && fnmatch(glob, text, 0) == 0;
+}
+
+static bool is_picked(const struct inspection *in, const struct ck_names *n)
+{
+	return !in->glob ||
+	       text_matches(in->glob, ck_catalog_str(in->c, n->name)) ||
+	       text_matches(in->glob, ck_catalog_str(in->c, n->stem));
+}
+
+static bool pick(struct inspection *in)
+{
+	const struct ck_catalog *c = in->c;
+	uint32_t *order = ck_report_order(c);
+
+	if (!order)
+		return false;
+	in->tensors = order;
+	in->objects = calloc(c->nobjects + 1, sizeof(*in->objects));
+	for (size_t i = 0; in->objects && i < c->nentries; i++) {
+		struct ck_entry_id e = c->entries[order[i]];
+
+		if (!is_picked(in, ck_catalog_names(c, e)))
+			continue;
+		if (e.is_object)
+			in->objects[in->nobjects++] = e.i;
+		else
+			in->tensors[in->ntensors++] = e.i;
+	}
+	return in->objects != NULL;
+}
+
+/* --- table ---------------------------------------------------------------- */
+
+/* Widths of the columns dtype, shape, bytes, boxes. */
+enum { DTYPE, SHAPE, BYTES, BOXES, COLUMNS };
+
+static void tensor_cells(const struct ck_catalog *c, const struct ck_tensor *t,
+			 struct ck_buf cells[static COLUMNS])
+{
+	for (int i = 0; i < COLUMNS; i++)
+		cells[i].len = 0;
+	ck_buf_escaped(&cells[DTYPE], ck_catalog_str(c, t->dtype_name));
+	ck_dims_print(&cells[SHAPE], ck_catalog_shape(c, t), t->ndim);
+	ck_buf_printf(&cells[BYTES], "%ju", (uintmax_t)t->nbytes);
+	ck_buf_printf(&cells[BOXES], "%u", t->nchunks);
+}
+
+static void print_row(struct ck_buf *out, const char *const cells[],
+		      const size_t width[static COLUMNS])
+{
+	ck_buf_printf(out, "%-*s  %-*s  %*s  %*s  ", (int)width[DTYPE],
+		      cells[DTYPE], (int)width[SHAPE], cells[SHAPE],
+		      (int)width[BYTES], cells[BYTES], (int)width[BOXES],
+		      cells[BOXES]);
+}
+
+static void print_boxes(struct inspection *in, const struct ck_tensor *t)
+{
+	const struct ck_catalog *c = in->c;
+
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+		const int64_t *box = ck_catalog_box(c, t, i);
+
+		ck_buf_text(&in->out, "    ");
+		ck_dims_print(&in->out, box, t->ndim);
+		ck_buf_text(&in->out, " ");
+		ck_dims_print(&in->out, box + t->ndim, t->ndim);
+		if (chunk->file != CK_NO_FILE) {
+			ck_buf_text(&in->out, "  ");
+			ck_buf_escaped(
+				&in->out,
+				ck_catalog_str(c, c->files[chunk->file].path));
+			ck_buf_printf(&in->out, "  pos %ju  length %ju",
+				      (uintmax_t)chunk->fpos,
+				      (uintmax_t)chunk->length);
+		}
+		if (chunk->err)
+			ck_buf_text(&in->out, "  ! ");
+		ck_catalog_chunk_fault(c, chunk, &in->out);
+		ck_buf_text(&in->out, "\n");
+	}
+}
+
+static void print_totals(struct inspection *in)
+{
+	uint64_t bytes = 0, boxes = 0;
+
+	for (size_t i = 0; i < in->ntensors; i++) {
+		bytes += in->c->tensors[in->tensors[i]].nbytes;
+		boxes += in->c->tensors[in->tensors[i]].nchunks;
+	}
+	ck_buf_printf(&in->out,
+		      "%s: %zu tensors, %ju bytes in %ju boxes; %zu files; "
+		      "%zu other entries\n",
+		      in->c->kind, in->ntensors, (uintmax_t)bytes,
+		      (uintmax_t)boxes, in->c->nfiles, in->c->nobjects);
+}
+
+static void print_tensor(struct inspection *in, const struct ck_tensor *t,
+			 struct ck_buf cells[static COLUMNS],
+			 const size_t width[static COLUMNS])
+{
+	const char *text[COLUMNS];
+
+	tensor_cells(in->c, t, cells);
+	for (int i = 0; i < COLUMNS; i++)
+		text[i] = cells[i].data ? cells[i].data : "";
+	print_row(&in->out, text, width);
+	ck_buf_escaped(&in->out, ck_catalog_str(in->c, t->names.name));
+	if (t->err) {
+		ck_buf_text(&in->out, "  ! ");
+		ck_buf_str(&in->out, ck_catalog_str(in->c, t->fault));
+	}
+	ck_buf_text(&in->out, "\n");
+	if (in->chunks)
+		print_boxes(in, t);
+}
+
+static void print_table(struct inspection *in)
+{
+	static const char *const head[COLUMNS] = { "dtype", "shape", "bytes",
+						   "boxes" };
+	struct ck_buf cells[COLUMNS] = { 0 };
+	size_t width[COLUMNS];
+
+	for (int i = 0; i < COLUMNS; i++)
+		width[i] = strlen(head[i]);
+	for (size_t i = 0; i < in->ntensors; i++) {
+		tensor_cells(in->c, &in->c->tensors[in->tensors[i]], cells);
+		for (int k = 0; k < COLUMNS; k++)
+			width[k] = ck_max(width[k], cells[k].len);
+	}
+	print_row(&in->out, head, width);
+	ck_buf_text(&in->out, "name\n");
+	for (size_t i = 0; i < in->ntensors; i++)
+		print_tensor(in, &in->c->tensors[in->tensors[i]], cells, width);
+	print_totals(in);
+	for (int i = 0; i < COLUMNS; i++)
+		ck_buf_fini(&cells[i]);
+}
+
+/* --- for programs --------------------------------------------------------- */
+
+static void print_objects_json(struct inspection *in)
+{
+	const struct ck_catalog *c = in->c;
+
+	for (size_t i = 0; i < in->nobjects; i++) {
+		const struct ck_names *n = &c->objects[in->objects[i]].names;
+
+		ck_buf_text(&in->out, i ? ",\n" : "\n");
+		ck_buf_text(&in->out, "{\"fqn\":");
+		ck_report_json_str(ck_catalog_str(c, n->name), &in->out);
+		ck_buf_text(&in->out, ",\"stem\":");
+		ck_report_json_str(ck_catalog_str(c, n->stem), &in->out);
+		ck_buf_text(&in->out, "}");
+	}
+}
+
+static void print_json(struct inspection *in)
+{
+	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
+		      in->c->kind);
+	for (size_t i = 0; i < in->ntensors; i++) {
+		ck_buf_text(&in->out, i ? ",\n" : "\n");
+		ck_report_tensor_json(in->c, in->tensors[i], in->chunks,
+				      &in->out);
+	}
+	ck_buf_text(&in->out, "],\n\"objects\":[");
+	print_objects_json(in);
+	ck_buf_text(&in->out, "]}\n");
+}
+
+static void print_csv(struct inspection *in)
+{
+	ck_buf_text(&in->out, CK_REPORT_CSV_HEADER);
+	for (size_t i = 0; i < in->ntensors; i++)
+		ck_report_tensor_csv(in->c, in->tensors[i], &in->out);
+}
+
+/* --- arguments ------------------------------------------------------------ */
+
+static int inspect(struct inspection *in)
+{
+	bool fine = pick(in);
+
+	switch (in->style) {
+	case TABLE: print_table(in); break;
+	case JSON: print_json(in); break;
+	case CSV: print_csv(in); break;
+	}
+	free(in->tensors);
+	free(in->objects);
+	if (!fine)
+		in->out.err = -ENOMEM;
+	return ck_print(&in->out);
+}
+
+static int parse(struct inspection *in, int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{ "chunks", no_argument, NULL, 'c' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "csv", no_argument, NULL, 'v' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int letter;
+
+	opterr = 0;
+	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) !=
+	       -1) {
+		switch (letter) {
+		case 'c': in->chunks = true; break;
+		case 'j': in->style = JSON; break;
+		case 'v': in->style = CSV; break;
+		default: return ck_usage(argv[0]);
+		}
+	}
+	if (argc - optind < 1 || argc - optind > 2)
+		return ck_usage(argv[0]);
+	if (in->chunks && in->style == CSV)
+		return ck_trouble("inspect: --csv has one line for each "
+				  "tensor; --chunks goes with --json");
+	in->glob = argv[optind + 1]; /* NULL after the last */
+	return CK_EXIT_FINE;
+}
+
+int ck_cmd_inspect(int argc, char **argv)
+{
+	struct ck_format_options options = { .shardlinks =
+						     CK_BENEATH_NO_SYMLINKS };
+	struct inspection in = { .style = TABLE };
+	struct ck_checkpoint *cp = NULL;
+	struct ck_diag d = { 0 };
+	int rc = parse(&in, argc, argv);
+
+	if (rc)
+		return rc;
+	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
+		return ck_trouble("%s", d.text);
+	in.c = cp->catalog;
+	rc = inspect(&in);
+	ck_checkpoint_close(cp);
+	return rc;
+}

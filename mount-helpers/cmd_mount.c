@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mount: the command returns when the tree can be used, or with the reason
+ * why it cannot. So it forks first; the child opens the checkpoint, mounts,
+ * and, when the mount has answered, leaves the terminal and writes one byte
+ * into a pipe. A child that ends without that byte has said why on the
+ * stderr that both have.
+ */
+#include "ckptfs/fs.h"
+#include "commands.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct mount {
+	const char *source;
+	const char *place;
+	bool foreground;
+	bool fake; /* parse only, as mount(8)'s -f says */
+	struct ck_mount_options options;
+	char *target; /* the mount point, absolute; owned */
+	int told;     /* write end of the pipe; -1: nobody waits */
+};
+
+/* --- the child ------------------------------------------------------------ */
+
+/* Leaves terminal, directory and stderr, then lets the parent go. Messages
+ * are in the log from here on. */
+static void detach(void *arg)
+{
+	struct mount *m = arg;
+	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (m->told < 0)
+		return;
+	setsid();
+	(void)!chdir("/");
+	for (int fd = 0; null >= 0 && fd <= 2; fd++)
+		dup2(null, fd);
+	ck_log_detach();
+	(void)!write(m->told, "", 1);
+	ck_fd_cleanup(&m->told);
+}
+
+static int serve(struct mount *m)
+{
+	const char *log = m->options.log;
+	struct ck_checkpoint *cp = NULL;
+	struct ck_diag d = { 0 };
+	int rc = ck_log_open(log);
+
+	if (rc)
+		return ck_trouble("%s: cannot be opened as log: %s",
+				  ck_show(ck_str_from(log)), strerror(-rc));
+	rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
+	if (rc == 0)
+		rc = ck_fs_serve(cp, m->target, &m->options, detach, m, &d);
+	ck_checkpoint_close(cp);
+	if (rc == 0)
+		return CK_EXIT_FINE;
+	ck_log("%s", d.text);
+	return CK_EXIT_TROUBLE;
+}
+
+/* --- the parent ----------------------------------------------------------- */
+
+static int wait_for_mount(pid_t child, int from_child)
+{
+	char byte;
+	ssize_t n;
+	int status = 0;
+
+	do
+		n = read(from_child, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n == 1)
+		return CK_EXIT_FINE;
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFSIGNALED(status))
+		return ck_trouble("mount: the daemon died of signal %d",
+				  WTERMSIG(status));
+	return CK_EXIT_TROUBLE;
+}
+
+static int start(struct mount *m)
+{
+	ck_auto_fd int from_child = -1;
+	int ends[2];
+	pid_t child;
+
+	if (m->foreground)
+		return serve(m);
+	if (pipe2(ends, O_CLOEXEC))
+		return ck_trouble("mount: no pipe: %s", strerror(errno));
+	from_child = ends[0];
+	m->told = ends[1];
+	child = fork();
+	if (child < 0)
+		return ck_trouble("mount: no process: %s", strerror(errno));
+	if (child == 0) {
+		ck_fd_cleanup(&from_child);
+		return serve(m);
+	}
+	ck_fd_cleanup(&m->told);
+	return wait_for_mount(child, from_child);
+}
+
+/* --- arguments ------------------------------------------------------------ */
+
+static int parse_options(struct mount *m, const char *text)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_options_parse(&m->options, text, &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
+
+static int parse_operands(struct mount *m, int argc, char **argv)
+{
+	if (argc - optind != 2)
+		return ck_usage(argv[0]);
+	m->source = argv[optind];
+	m->place = argv[optind + 1];
+	m->target = realpath(m->place, NULL);
+	if (!m->target)
+		return ck_trouble("%s: %s", ck_show(ck_str_from(m->place)),
+				  strerror(errno));
+	return CK_EXIT_FINE;
+}
+
+/* letters: those of getopt(3); `f` means what the caller says. */
+static int parse(struct mount *m, int argc, char **argv, const char *letters,
+		 bool *f)
+{
+	int letter, rc = CK_EXIT_FINE;
+
+	opterr = 0;
+	while (rc == 0 && (letter = getopt(argc, argv, letters)) != -1) {
+		switch (letter) {
+		case 'o': rc = parse_options(m, optarg); break;
+		case 'd': rc = parse_options(m, "debug"); break;
+		case 'f': *f = true; break;
+		case 'n':
+		case 's':
+		case 'v':
+		case 'N':
+		case 't': break;
+		default: rc = ck_usage(argv[0]);
+		}
+	}
+	return rc ? rc : parse_operands(m, argc, argv);
+}
+
+static void mount_fini(struct mount *m)
+{
+	ck_fd_cleanup(&m->told);
+	ck_options_fini(&m->options);
+	free(m->target);
+}
+
+int ck_cmd_mount(int argc, char **argv)
+{
+	struct mount m = { .told = -1 };
+	int rc = parse(&m, argc, argv, "o:df", &m.foreground);
+
+	if (rc == 0)
+		rc = start(&m);
+	mount_fini(&m);
+	return rc;
+}
+
+/* mount(8): `mount.ckptfs SRC MNT [-sfnv] [-N namespace] [-o ...] [-t type]`;
+ * -f is "fake" there. */
+int ck_cmd_mount_helper(int argc, char **argv)
+{
+	struct mount m = { .told = -1 };
+	int rc = parse(&m, argc, argv, "o:fnsvN:t:", &m.fake);
+
+	if (rc == 0 && !m.fake)
+		rc = start(&m);
+	mount_fini(&m);
+	return rc;
+}

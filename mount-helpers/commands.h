@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * commands: one function for each subcommand, as a program's main; argv[0] is
+ * the command's name. They return the exit status: CK_EXIT_FINE, or
+ * CK_EXIT_TROUBLE after one line on stderr.
+ */
+#ifndef CKPTFS_COMMANDS_H
+#define CKPTFS_COMMANDS_H
+
+#include "ckptfs/base.h"
+
+enum { CK_EXIT_FINE = 0, CK_EXIT_TROUBLE = 2 };
+
+int ck_cmd_mount(int argc, char **argv);
+int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
+int ck_cmd_umount(int argc, char **argv);
+int ck_cmd_inspect(int argc, char **argv);
+int ck_cmd_dump(int argc, char **argv);
+
+/* Prints "ckptfs: ..." on stderr; names must be escaped. CK_EXIT_TROUBLE. */
+int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
+/* Says how the command is used, as the table has it. CK_EXIT_TROUBLE. */
+int ck_usage(const char *command);
+/* Writes all of out to stdout and frees it. The exit status. */
+int ck_print(struct ck_buf *out);
+/* A checkpoint of thousands of shards needs thousands of descriptors. */
+void ck_raise_nofile(void);
+
+#endif
