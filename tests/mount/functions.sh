@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+#
+# What the tests of this directory are made of. A test says what it expects
+# with check, fails and equal, and ends with done_testing.
+
+count=0
+failed=0
+mnt=$WORK/mnt
+
+# result STATUS WHAT: one line of TAP.
+result() {
+	count=$((count + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $count - $2"
+	else
+		echo "not ok $count - $2"
+		failed=1
+	fi
+}
+
+# Output of the last command, to be shown after a failure.
+show() {
+	head -n 8 "$WORK/out" | cut -c1-300 | sed 's/^/# /'
+}
+
+# check WHAT COMMAND...: it must succeed.
+check() {
+	local what=$1 status=0
+	shift
+	"$@" >"$WORK/out" 2>&1 || status=$?
+	result "$status" "$what"
+	[ "$status" -eq 0 ] || show
+}
+
+# fails WHAT TEXT COMMAND...: it must fail and say TEXT (empty: anything).
+fails() {
+	local what=$1 text=$2 status=0
+	shift 2
+	"$@" >"$WORK/out" 2>&1 && status=1
+	[ -z "$text" ] || grep -qF -- "$text" "$WORK/out" || status=1
+	result "$status" "$what"
+	[ "$status" -eq 0 ] || show
+}
+
+# equal WHAT GOT WANT
+equal() {
+	[ "$2" = "$3" ]
+	result $? "$1"
+	[ "$2" = "$3" ] || printf '# got  %.500q\n# want %.500q\n' "$2" "$3"
+}
+
+skip_all() {
+	if [ "${CI:-}" = true ]; then
+		echo "1..1"
+		echo "not ok 1 - skipped, which is not allowed here: $1"
+		exit 1
+	fi
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+# skip WHAT WHY: one result that cannot be had here.
+skip() {
+	count=$((count + 1))
+	if [ "${CI:-}" = true ]; then
+		failed=1
+		echo "not ok $count - $1: skipped, which is not allowed: $2"
+	else
+		echo "ok $count - $1 # SKIP $2"
+	fi
+}
+
+done_testing() {
+	echo "1..$count"
+	exit $failed
+}
+
+# need PROGRAM...: the test is nothing without them.
+need() {
+	local program
+	for program; do
+		command -v "$program" >/dev/null || skip_all "no $program"
+	done
+}
+
+# fixture NAME: a copy that the test may change.
+fixture() {
+	cp -a "$FIXTURES/$1" "$WORK/$1"
+	echo "$WORK/$1"
+}
+
+is_mounted() {
+	grep -q " ${1:-$mnt} fuse.ckptfs " /proc/self/mounts
+}
+
+# mounted SOURCE [ARGUMENT...]: mounts on $mnt, or the test ends here.
+mounted() {
+	"$CKPTFS" mount "$1" "$mnt" "${@:2}" >"$WORK/out" 2>&1 && return
+	result 1 "mount $1 ${*:2}"
+	show
+	done_testing
+}
+
+unmounted() {
+	"$CKPTFS" umount "$mnt" >"$WORK/out" 2>&1 && return
+	result 1 'umount'
+	show
+	done_testing
+}
+
+# The daemon that serves $mnt.
+daemon() {
+	sed -n 's/^daemon: //p' "$mnt/.ckptfs/status"
+}
+
+# gone PID: within three seconds.
+gone() {
+	for _ in $(seq 60); do
+		kill -0 "$1" 2>/dev/null || return 0
+		sleep 0.05
+	done
+	return 1
+}
+
+# Stems of a fixture, as its table has them.
+stems() {
+	cut -f1 "$FIXTURES/$1.tensors.tsv"
+}

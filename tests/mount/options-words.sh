@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+#
+# Mount options: known ones work, ignored ones are ignored, an unknown one is
+# refused with the nearest name; and the forms in which mount(8) and users
+# call the program.
+need python3
+
+source=$FIXTURES/plain
+one=$(stems plain | head -n 1)
+
+# refused OPTIONS TEXT
+refused() {
+	"$CKPTFS" mount "$source" "$mnt" -o "$1" >"$WORK/err" 2>&1
+	equal "-o $1: exit status" $? 2
+	check "-o $1: says $2" grep -F -- "$2" "$WORK/err"
+	equal "-o $1: one line" "$(wc -l <"$WORK/err")" 1
+	equal "-o $1: not mounted" "$(ls "$mnt")" ''
+}
+
+refused allow_othr 'allow_other'
+refused dirct 'direct'
+refused ro,nxattr 'noxattr'
+refused shardlinks=all 'beneath'
+refused uid=me 'decimal'
+refused umask=9 'octal'
+refused write 'not supported yet'
+refused "log=$WORK/no/such/dir" 'cannot be opened'
+
+ignored=rw,ro,dev,nodev,suid,nosuid,exec,noexec,atime,noatime,auto,noauto
+ignored=$ignored,user,users,nofail,_netdev,defaults,x-systemd.automount
+ignored=$ignored,x-gvfs-hide,comment=hello,sync,async,relatime,norelatime
+ignored=$ignored,nodiratime,lazytime,user_id=0,group_id=0,default_permissions
+mounted "$source" -o "$ignored"
+check 'ignored words' cat "$mnt/full/$one.npy"
+flags=$(findmnt -no OPTIONS "$mnt")
+for flag in ro nosuid nodev default_permissions; do
+	check "always: $flag" grep -qw "$flag" <<<"$flags"
+done
+check 'status has the options' grep -q 'comment=hello' "$mnt/.ckptfs/status"
+unmounted
+
+mounted "$source" -o "fsname=a\\,b\\\\c d"
+equal 'fsname= with comma, backslash and blank' "$(findmnt -no SOURCE "$mnt" |
+	sed 's/\\x5c/\\/g')" 'a,b\c d'
+unmounted
+mkdir "odd,name \\x"
+cp -a "$source/." "odd,name \\x"
+mounted "$WORK/odd,name \\x"
+check 'a source with comma, backslash and blank' cat "$mnt/full/$one.npy"
+check 'df shows it' test "$(df --output=source "$mnt" | tail -n 1)" = \
+	"$WORK/odd,name \\x"
+unmounted
+
+mounted "$source" -o "log=$WORK/messages"
+check 'log=FILE' test -e "$WORK/messages"
+unmounted
+
+mounted "$source" -o direct
+check 'direct: bytes' env -C "$mnt" sha256sum --quiet -c "$source.sha256"
+fails 'direct: no shared mapping' 'No such device' python3 -c '
+import mmap, sys
+f = open(sys.argv[1], "rb")
+mmap.mmap(f.fileno(), 8, mmap.MAP_SHARED, mmap.PROT_READ)' "$mnt/full/$one.npy"
+check 'direct: a private mapping' python3 -c '
+import mmap, sys
+f = open(sys.argv[1], "rb")
+m = mmap.mmap(f.fileno(), 8, mmap.MAP_PRIVATE, mmap.PROT_READ)
+assert m[:6] == b"\x93NUMPY"' "$mnt/full/$one.npy"
+unmounted
+
+check 'ckptfs SRC MNT' "$CKPTFS" "$source" "$mnt"
+unmounted
+check 'ckptfs SRC MNT -o' "$CKPTFS" "$source" "$mnt" -o rw,nosuid
+unmounted
+check 'ckptfs -o SRC MNT' "$CKPTFS" -o rw "$source" "$mnt"
+unmounted
+ln -s "$CKPTFS" mount.ckptfs
+check 'mount.ckptfs -f is fake' ./mount.ckptfs "$source" "$mnt" -f -o rw
+equal 'mount.ckptfs -f: not mounted' "$(ls "$mnt")" ''
+check 'mount.ckptfs' ./mount.ckptfs "$source" "$mnt" -sv -n -t ckptfs -o rw,noatime
+unmounted
+cd "$FIXTURES" || exit
+check 'a relative source' "$CKPTFS" plain "$mnt"
+equal 'its path is shown whole' "$(findmnt -no SOURCE "$mnt")" "$source"
+check 'it is read after the daemon left' cat "$mnt/full/$one.npy"
+cd "$WORK" || exit
+unmounted
+
+# exits STATUS ARGUMENT...: and says one line on stderr if not 0
+exits() {
+	local want=$1
+	shift
+	"$CKPTFS" "$@" >"$WORK/out" 2>"$WORK/err" </dev/null
+	equal "exit status: ${*//$WORK/.}" $? "$want"
+	[ "$want" = 0 ] ||
+		equal "one line: ${*//$WORK/.}" "$(grep -c '^ckptfs: ' "$WORK/err")" 1
+}
+
+exits 0 --help
+exits 0 --version
+exits 2
+exits 2 frobnicate
+exits 2 mount "$source"
+exits 2 mount "$source" "$WORK/none"
+exits 2 mount "$WORK/none" "$mnt"
+exits 2 mount "$HERE" "$mnt"
+exits 2 mount "$source" "$CKPTFS"
+exits 2 umount "$mnt"
+exits 2 umount /proc
+exits 2 umount
+exits 2 inspect
+exits 2 inspect "$WORK/none"
+exits 2 inspect "$source" --nothing
+exits 2 inspect "$source" --csv --chunks
+exits 0 inspect "$source"
+exits 0 inspect "$source" --chunks
+exits 0 inspect "$source" 'no match'
+exits 0 dump "$source"
+exits 2 dump
+"$CKPTFS" dump "$source" >/dev/full 2>"$WORK/err"
+equal 'a full disk is told' $? 2
+done_testing

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+#
+# The files of the control directory: right, of the size that stat shows, and
+# an open one stays what it was.
+need jq python3
+
+# As a CSV reader sees it, in the columns of a fixture's table.
+csv_rows() {
+	python3 -c '
+import csv, sys
+for r in csv.DictReader(open(sys.argv[1], newline="")):
+    print(r["stem"], r["dtype"], r["shape"], r["chunks"], r["kind"])
+' "$1"
+}
+
+for name in sample keys dtypes_rare wrappers; do
+	mounted "$FIXTURES/$name"
+	dir=$mnt/.ckptfs
+	table=$FIXTURES/$name.tensors.tsv
+	for file in tensors.csv tensors.jsonl; do
+		size=$(stat -c %s "$dir/$file")
+		equal "$name: size of $file" "$(wc -c <"$dir/$file")" "$size"
+	done
+	equal "$name: csv" "$(csv_rows "$dir/tensors.csv" | sort)" \
+		"$(awk -F'\t' '{ print $1, $2, $3, $5, "tensor" }' "$table" |
+			sort)"
+	equal "$name: jsonl" \
+		"$(jq -r '[.stem, .dtype, (.shape | tostring), (.chunks |
+			tostring)] | join("\t")' "$dir/tensors.jsonl" | sort)" \
+		"$(cut -f1,2,3,5 "$table" | sort)"
+	equal "$name: inspect --json is the same" \
+		"$("$CKPTFS" inspect "$FIXTURES/$name" --json |
+			jq -c '.version, .tensors[]')" \
+		"1
+$(jq -c . "$dir/tensors.jsonl")"
+	equal "$name: inspect --csv is the same" \
+		"$("$CKPTFS" inspect "$FIXTURES/$name" --csv | sha256sum)" \
+		"$(sha256sum <"$dir/tensors.csv")"
+	unmounted
+done
+
+source=$(fixture sample)
+mounted "$source"
+dir=$mnt/.ckptfs
+equal 'names' "$(ls "$dir" | xargs)" 'log status tensors.csv tensors.jsonl'
+equal 'natural order' "$(tail -n +2 "$dir/tensors.csv" | cut -d, -f1)" \
+	"$(stems sample | python3 -c '
+import re, sys
+parts = lambda line: [int(x) if x.isdigit() else x
+                      for x in re.split(r"(\d+)", line.strip())]
+print("".join(sorted(sys.stdin, key=parts)), end="")')"
+equal 'status: counts' "$(sed -n 's/^tensors: //p' "$dir/status")" \
+	"$(stems sample | wc -l)"
+check 'status: kind' grep -q '^kind: dcp ' "$dir/status"
+equal 'status: size' "$(stat -c %s "$dir/status")" "$(wc -c <"$dir/status")"
+fails 'a live report is not mapped shared' 'No such device' python3 -c '
+import mmap, sys
+f = open(sys.argv[1], "rb")
+mmap.mmap(f.fileno(), 10, mmap.MAP_SHARED, mmap.PROT_READ)' "$dir/status"
+
+# An open handle keeps its snapshot; a new look shows the present.
+exec 3<"$dir/status"
+cp "$source/.metadata" new
+touch -d '2030-01-01' new
+mv new "$source/.metadata"
+check 'status: a new generation is seen' grep -q 'newer' "$dir/status"
+check 'log: it is said there' grep -q 'saved anew' "$dir/log"
+equal 'log: once' "$(cat "$dir/status" "$dir/log" | grep -c 'saved anew')" 1
+fails 'an open status stays what it was' '' grep -q newer <&3
+exec 3<&-
+one=$(stems sample | head -n 1)
+check 'the old catalog is still served' cat "$mnt/full/$one.npy"
+unmounted
+
+mounted "$FIXTURES/tp_fsdp2_bad"
+bad=$(cut -f1 "$FIXTURES/tp_fsdp2_bad.errors.tsv" | head -n 1)
+cat "$mnt/raw/$bad" >/dev/null 2>&1
+check 'status: a fault that was met' grep -qxF "  $bad" "$mnt/.ckptfs/status"
+check 'log: it is there too' grep -qF "$bad" "$mnt/.ckptfs/log"
+unmounted
+done_testing

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+#
+# A shard that is replaced, rewritten, cut short or removed under the mount:
+# what it held is an error, all else is served, and the daemon lives.
+
+# files STEM: those that its boxes lie in.
+files() {
+	"$CKPTFS" inspect "$source" --json --chunks "$1" |
+		jq -r '.tensors[].boxes[] | select(.size | all(. > 0)) | .file' |
+		sort -u
+}
+need jq
+
+# Stems with data in __1_0.distcp, and without.
+sort_stems() {
+	hit=() spared=()
+	while read -r stem; do
+		if files "$stem" | grep -qxF __1_0.distcp; then
+			hit+=("$stem")
+		else
+			spared+=("$stem")
+		fi
+	done < <(stems sample)
+}
+
+replaced() {
+	cp "$1" "$1.new"
+	mv "$1.new" "$1"
+}
+rewritten() {
+	printf x | dd of="$1" conv=notrunc bs=1 seek=100 status=none
+	touch -d '2040-01-01' "$1"
+}
+cut_short() {
+	truncate -s 100 "$1"
+}
+emptied() {
+	: >"$1"
+}
+removed() {
+	rm "$1"
+}
+renamed_away() {
+	mv "$1" "$1.away"
+}
+a_fifo() {
+	rm "$1"
+	mkfifo "$1"
+}
+a_link() {
+	mv "$1" "$1.away"
+	ln -s "$(basename "$1").away" "$1"
+}
+
+# failing NAME...: how many of these cannot be read; the errors in $WORK/out
+failing() {
+	local n=0 stem
+	: >"$WORK/out"
+	for stem; do
+		timeout 10 cat "$mnt/raw/$stem" 2>>"$WORK/out" >/dev/null ||
+			n=$((n + 1))
+	done
+	echo "$n"
+}
+
+for change in replaced rewritten cut_short emptied removed renamed_away \
+	a_fifo a_link; do
+	rm -rf "$WORK/sample"
+	source=$(fixture sample)
+	[ "$change" != replaced ] || sort_stems
+	mounted "$source"
+	# Some have been opened before, all by the other view.
+	cat "$mnt/full/${hit[0]}.npy" "$mnt/full/${hit[1]}.npy" >/dev/null
+	exec 3<"$mnt/raw/${hit[2]}"
+	$change "$source/__1_0.distcp"
+	equal "$change: what it held fails" \
+		"$(failing "${hit[@]}")" "${#hit[@]}"
+	equal "$change: as stale" "$(grep -vc 'Stale file handle' "$WORK/out")" 0
+	equal "$change: nothing else fails" "$(failing "${spared[@]}")" 0
+	fails "$change: an open file too" '' cat <&3
+	exec 3<&-
+	check "$change: attribute error" getfattr -n user.ckptfs.error \
+		--absolute-names "$mnt/raw/${hit[0]}"
+	check "$change: the daemon lives" grep -q '^daemon:' "$mnt/.ckptfs/status"
+	unmounted
+done
+
+# A file missing already at the mount is another thing: nobody has its bytes.
+rm -rf "$WORK/sample"
+source=$(fixture sample)
+rm "$source/__1_0.distcp"
+"$CKPTFS" mount "$source" "$mnt" 2>"$WORK/err"
+equal 'missing: mounts' $? 0
+equal 'missing: one line says so' "$(grep -c damaged "$WORK/err")" 1
+equal 'missing: what it held fails' "$(failing "${hit[@]}")" "${#hit[@]}"
+equal 'missing: as no data' "$(grep -vc 'No data available' "$WORK/out")" 0
+equal 'missing: nothing else fails' "$(failing "${spared[@]}")" 0
+unmounted
+
+# Only the bytes that are lost: the first rows, of another rank, are there.
+source=$WORK/big
+python3 "$HERE/big.py" "$source" 1 4 1048576
+mounted "$source"
+head -c 1048576 "$mnt/raw/t0" >"$WORK/rank0"
+unmounted
+truncate -s 100 "$source/__1_0.distcp"
+mounted "$source"
+check 'bytes before the hole' cmp -n 1048576 "$mnt/raw/t0" "$WORK/rank0"
+fails 'bytes of the hole' 'No data available' \
+	dd if="$mnt/raw/t0" of=/dev/null bs=1048576 skip=1 count=1
+fails 'one byte of it' 'No data available' \
+	dd if="$mnt/raw/t0" of=/dev/null bs=1 skip=1048575 count=2
+check 'bytes behind it' \
+	dd if="$mnt/raw/t0" of=/dev/null bs=1048576 skip=2 count=2
+unmounted
+
+# Cut short while it is read: an error or old bytes, never zeros or an end.
+rm -rf "$source"
+python3 "$HERE/big.py" "$source" 1 2 4194304
+python3 "$HERE/big.py" --columns "$WORK/columns" 1 8 1048576 512
+for source in "$WORK/big" "$WORK/columns" "$WORK/big" "$WORK/columns" \
+	"$WORK/big" "$WORK/columns"; do
+	what="${source##*/}, cut while read"
+	mounted "$source"
+	cp "$source/__0_0.distcp" "$WORK/whole"
+	(sleep 0.00$((RANDOM % 10)) && truncate -s 4096 "$source/__0_0.distcp") &
+	cat "$mnt/raw/t0" >"$WORK/read" 2>"$WORK/err"
+	status=$?
+	wait
+	check "$what: a whole file or an error" \
+		test "$status" != 0 -o "$(stat -c %s "$WORK/read")" = 8388608
+	check "$what: the bytes had are right" \
+		python3 "$HERE/big.py" --verify 0 "$WORK/read"
+	check "$what: the daemon lives" ls "$mnt/.ckptfs/status"
+	unmounted
+	mv "$WORK/whole" "$source/__0_0.distcp"
+done
+done_testing

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+#
+# However a mount ends, nothing is left: no mount, no daemon, an empty
+# directory; also while somebody reads, and in front as well as detached.
+
+source=$FIXTURES/plain
+one=$(stems plain | head -n 1)
+
+# left_nothing WHAT PID
+left_nothing() {
+	check "$1: the daemon is gone" gone "$2"
+	check "$1: the mount is gone" not_mounted
+	equal "$1: the directory is empty" "$(ls -A "$mnt")" ''
+}
+
+not_mounted() {
+	! is_mounted
+}
+
+for signal in TERM INT HUP; do
+	mounted "$source"
+	pid=$(daemon)
+	check "SIG$signal" kill -"$signal" "$pid"
+	left_nothing "SIG$signal" "$pid"
+done
+
+mounted "$source"
+pid=$(daemon)
+check 'umount(8)' umount "$mnt"
+left_nothing 'umount(8)' "$pid"
+
+mounted "$source"
+pid=$(daemon)
+check 'ckptfs umount' "$CKPTFS" umount "$mnt"
+left_nothing 'ckptfs umount' "$pid"
+
+mounted "$source"
+pid=$(daemon)
+exec 3<"$mnt/full/$one.npy"
+fails 'busy' 'busy' "$CKPTFS" umount "$mnt"
+check 'busy: still served' cat "$mnt/raw/$one"
+kill -TERM "$pid"
+check 'SIGTERM with an open file: the daemon is gone' gone "$pid"
+check 'SIGTERM with an open file: the mount is gone' not_mounted
+exec 3<&-
+
+# Readers at work do not keep the daemon from ending.
+mounted "$source" -o direct
+pid=$(daemon)
+for _ in 1 2 3 4; do
+	while cat "$mnt/full/$one.npy" >/dev/null 2>&1; do :; done &
+done
+sleep 0.2
+kill -TERM "$pid"
+check 'SIGTERM among readers: the daemon is gone' gone "$pid"
+check 'SIGTERM among readers: the mount is gone' not_mounted
+wait
+
+for signal in TERM INT; do
+	"$CKPTFS" mount "$source" "$mnt" -f >"$WORK/front" 2>&1 &
+	pid=$!
+	for _ in $(seq 100); do
+		is_mounted && break
+		sleep 0.05
+	done
+	check '-f: usable' cat "$mnt/full/$one.npy"
+	kill -"$signal" "$pid"
+	wait "$pid"
+	equal "-f: exit status after SIG$signal" $? 0
+	check "-f: unmounted after SIG$signal" not_mounted
+done
+
+# A signal at any moment of the start leaves no dead mount.
+left=0
+for delay in 0 0.001 0.002 0.004 0.006 0.008 0.01 0.015 0.02 0.03; do
+	"$CKPTFS" mount "$source" "$mnt" -f >/dev/null 2>&1 &
+	pid=$!
+	sleep "$delay"
+	kill -TERM "$pid"
+	wait "$pid"
+	is_mounted && left=$((left + 1)) && umount -l "$mnt"
+done
+equal 'SIGTERM while starting: mounts left' "$left" 0
+
+# A daemon that is killed leaves a dead mount, which can be ended.
+mounted "$source"
+pid=$(daemon)
+kill -KILL "$pid"
+check 'SIGKILL: the daemon is gone' gone "$pid"
+fails 'SIGKILL: the mount is dead' 'not connected' ls "$mnt"
+fails 'SIGKILL: mounting over it' 'umount it first' \
+	"$CKPTFS" mount "$source" "$mnt"
+check 'SIGKILL: ckptfs umount' "$CKPTFS" umount "$mnt"
+check 'SIGKILL: the mount is gone' not_mounted
+done_testing
