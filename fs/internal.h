@@ -29,6 +29,7 @@ struct ck_fs {
 	const struct ck_catalog *catalog; /* cp's */
 	const struct ck_mount_options *options;
 	struct ck_control *control; /* locks itself */
+	struct ck_ahead *ahead;	    /* locks itself */
 	uint8_t *faulty; /* atomic; a bit for each tensor: a fault was found
 			  * in its items */
 	atomic_bool metadata_changed; /* said in the log */

@@ -29,6 +29,7 @@ struct ck_handle {
 	struct ck_slice *slice;
 	const struct ck_layout **layouts; /* one for each part, or NULL */
 	struct ck_read read;
+	struct ck_ahead_stream stream; /* fs->ahead protects it */
 };
 
 /* --- what is known of single tensors -------------------------------------- */
@@ -269,8 +270,12 @@ static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 static int do_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 		   size_t size, struct ck_reply *reply)
 {
-	int rc = h->err ? -h->err : ck_host_read(&h->read, vpos, size, reply);
+	int rc = -h->err;
 
+	if (rc == 0) {
+		ck_ahead_note(fs->ahead, &h->stream, &h->read, vpos, size);
+		rc = ck_host_read(&h->read, vpos, size, reply);
+	}
 	if (rc)
 		log_failure(fs, h, vpos, size, -rc);
 	return rc;

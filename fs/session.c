@@ -332,8 +332,9 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
 	pthread_mutex_init(&fs->handles_lock, NULL);
 	fs->control = ck_control_make();
+	fs->ahead = ck_ahead_make(fs->cp->files);
 	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
-	if (fs->control && fs->faulty)
+	if (fs->control && fs->ahead && fs->faulty)
 		return 0;
 	return ck_fail(d, ENOMEM, "out of memory");
 }
@@ -341,6 +342,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 static void fs_fini(struct ck_fs *fs)
 {
 	ck_handles_close(fs);
+	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_control_free(fs->control);
 	free(fs->faulty);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,6 +45,13 @@ static void detach(void *arg)
 	ck_fd_cleanup(&m->told);
 }
 
+/* Arrays that were needed to read the metadata go back to the system when
+ * they are freed, however many came before: glibc would raise its limit. */
+static void keep_memory_flat(void)
+{
+	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
 static int serve(struct mount *m)
 {
 	const char *log = m->options.log;
@@ -51,6 +59,7 @@ static int serve(struct mount *m)
 	struct ck_diag d = { 0 };
 	int rc = ck_log_open(log);
 
+	keep_memory_flat();
 	if (rc)
 		return ck_trouble("%s: cannot be opened as log: %s",
 				  ck_show(ck_str_from(log)), strerror(-rc));

@@ -97,7 +97,7 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 int main(void)
 {
 	char dir[] = "ahead-XXXXXX"; /* here: /tmp may be no disk */
-	const uint8_t *map;
+	const uint8_t *map = MAP_FAILED;
 	int dirfd, fd;
 	bool cold;
 

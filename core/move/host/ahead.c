@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 enum {
@@ -111,6 +112,20 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* Signals are for the threads that wait for them. Without threads nothing is
+ * fetched, and that is all. */
+static void start_threads(struct ck_ahead *a)
+{
+	sigset_t all, old;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	for (; a->nthreads < THREADS; a->nthreads++)
+		if (pthread_create(&a->threads[a->nthreads], NULL, run, a))
+			break;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
 struct ck_ahead *ck_ahead_make(struct ck_files *files)
 {
 	struct ck_ahead *a = calloc(1, sizeof(*a));
@@ -120,9 +135,7 @@ struct ck_ahead *ck_ahead_make(struct ck_files *files)
 	a->files = files;
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->more, NULL);
-	for (; a->nthreads < THREADS; a->nthreads++)
-		if (pthread_create(&a->threads[a->nthreads], NULL, run, a))
-			break;
+	start_threads(a);
 	return a;
 }
 
