@@ -96,16 +96,18 @@ CK_PRINTF(2, 0)
 static void log_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	char text[256];
+	const char *said;
 	size_t len;
 
 	vsnprintf(text, sizeof(text), fmt, ap);
 	len = strlen(text);
 	while (len > 0 && text[len - 1] == '\n')
-		text[--len] = '\0';
+		len--;
+	said = ck_show((struct ck_str){ text, len });
 	if (atomic_load(&serving) || level > FUSE_LOG_ERR)
-		ck_log("%s", text);
+		ck_log("%s", said);
 	else
-		memcpy(fuse_said, text, len + 1);
+		snprintf(fuse_said, sizeof(fuse_said), "%s", said);
 }
 
 /* --- the keeper ----------------------------------------------------------- */

@@ -97,11 +97,12 @@ static void print_box_fault(struct ck_fs *fs, const struct ck_tensor *t,
 	ck_dims_print(out, box, t->ndim);
 	ck_buf_text(out, " ");
 	ck_dims_print(out, box + t->ndim, t->ndim);
-	ck_buf_printf(out, ": %s", strerror(err));
-	if (!chunk->err)
-		return;
-	ck_buf_text(out, "; ");
-	ck_catalog_chunk_fault(c, chunk, out);
+	ck_buf_printf(out, ": %s; ", strerror(err));
+	if (chunk->err)
+		ck_catalog_chunk_fault(c, chunk, out);
+	else
+		ck_buf_text(out, err == ESTALE ? "changed since the mount"
+					       : "the log says why");
 }
 
 static int get_error(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
