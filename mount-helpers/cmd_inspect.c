@@ -65,8 +65,8 @@ static bool pick(struct inspection *in)
 
 /* --- table ---------------------------------------------------------------- */
 
-/* Widths of the columns dtype, shape, bytes, boxes. */
-enum { DTYPE, SHAPE, BYTES, BOXES, COLUMNS };
+/* Columns whose width is counted. */
+enum { DTYPE, SHAPE, BYTES, CHUNKS, COLUMNS };
 
 static void tensor_cells(const struct ck_catalog *c, const struct ck_tensor *t,
 			 struct ck_buf cells[static COLUMNS])
@@ -76,7 +76,7 @@ static void tensor_cells(const struct ck_catalog *c, const struct ck_tensor *t,
 	ck_buf_escaped(&cells[DTYPE], ck_catalog_str(c, t->dtype_name));
 	ck_dims_print(&cells[SHAPE], ck_catalog_shape(c, t), t->ndim);
 	ck_buf_printf(&cells[BYTES], "%ju", (uintmax_t)t->nbytes);
-	ck_buf_printf(&cells[BOXES], "%u", t->nchunks);
+	ck_buf_printf(&cells[CHUNKS], "%u", t->nchunks);
 }
 
 static void print_row(struct ck_buf *out, const char *const cells[],
@@ -84,8 +84,8 @@ static void print_row(struct ck_buf *out, const char *const cells[],
 {
 	ck_buf_printf(out, "%-*s  %-*s  %*s  %*s  ", (int)width[DTYPE],
 		      cells[DTYPE], (int)width[SHAPE], cells[SHAPE],
-		      (int)width[BYTES], cells[BYTES], (int)width[BOXES],
-		      cells[BOXES]);
+		      (int)width[BYTES], cells[BYTES], (int)width[CHUNKS],
+		      cells[CHUNKS]);
 }
 
 static void print_boxes(struct inspection *in, const struct ck_tensor *t)
@@ -118,17 +118,17 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 
 static void print_totals(struct inspection *in)
 {
-	uint64_t bytes = 0, boxes = 0;
+	uint64_t bytes = 0, chunks = 0;
 
 	for (size_t i = 0; i < in->ntensors; i++) {
 		bytes += in->c->tensors[in->tensors[i]].nbytes;
-		boxes += in->c->tensors[in->tensors[i]].nchunks;
+		chunks += in->c->tensors[in->tensors[i]].nchunks;
 	}
 	ck_buf_printf(&in->out,
-		      "%s: %zu tensors, %ju bytes in %ju boxes; %zu files; "
-		      "%zu other entries\n",
+		      "%s; tensors %zu, bytes %ju, chunks %ju; files %zu; "
+		      "other entries %zu\n",
 		      in->c->kind, in->ntensors, (uintmax_t)bytes,
-		      (uintmax_t)boxes, in->c->nfiles, in->c->nobjects);
+		      (uintmax_t)chunks, in->c->nfiles, in->c->nobjects);
 }
 
 static void print_tensor(struct inspection *in, const struct ck_tensor *t,
@@ -154,7 +154,7 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 static void print_table(struct inspection *in)
 {
 	static const char *const head[COLUMNS] = { "dtype", "shape", "bytes",
-						   "boxes" };
+						   "chunks" };
 	struct ck_buf cells[COLUMNS] = { 0 };
 	size_t width[COLUMNS];
 
