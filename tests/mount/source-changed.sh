@@ -112,6 +112,15 @@ fails 'one byte of it' 'No data available' \
 	dd if="$mnt/raw/t0" of=/dev/null bs=1 skip=1048575 count=2
 check 'bytes behind it' \
 	dd if="$mnt/raw/t0" of=/dev/null bs=1048576 skip=2 count=2
+fails 'no shared mapping' 'No such device' python3 -c '
+import mmap, sys
+f = open(sys.argv[1], "rb")
+mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ)' "$mnt/raw/t0"
+check 'a private mapping of good pages' python3 -c '
+import mmap, sys
+f = open(sys.argv[1], "rb")
+m = mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+assert m[:1048576] == open(sys.argv[2], "rb").read()' "$mnt/raw/t0" "$WORK/rank0"
 unmounted
 
 # Cut short while it is read: an error or old bytes, never zeros or an end.

@@ -92,4 +92,19 @@ fails 'SIGKILL: mounting over it' 'umount it first' \
 	"$CKPTFS" mount "$source" "$mnt"
 check 'SIGKILL: ckptfs umount' "$CKPTFS" umount "$mnt"
 check 'SIGKILL: the mount is gone' not_mounted
+
+mounted "$source" -o auto_unmount
+pid=$(daemon)
+check 'auto_unmount: usable' cat "$mnt/full/$one.npy"
+kill -KILL "$pid"
+check 'auto_unmount: the daemon is gone' gone "$pid"
+for _ in $(seq 40); do
+	is_mounted || break
+	sleep 0.05
+done
+check 'auto_unmount: the mount is gone after SIGKILL' not_mounted
+mounted "$source" -o auto_unmount
+pid=$(daemon)
+kill -TERM "$pid"
+left_nothing 'auto_unmount: SIGTERM' "$pid"
 done_testing
