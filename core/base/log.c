@@ -32,18 +32,25 @@ static void ring_add(const char *line, size_t len)
 		ring[ring_end++ % RING] = line[i];
 }
 
-/* line ends in a newline. */
+/* line ends in a newline. What receives it may be slow, or stand still: the
+ * lock is not held meanwhile. */
 static void write_line(const char *line, size_t len)
 {
+	bool terminal, system;
+	int fd;
+
 	pthread_mutex_lock(&lock);
 	ring_add(line, len);
-	if (to_stderr)
-		(void)!write(STDERR_FILENO, line, len);
-	if (file_fd >= 0)
-		(void)!write(file_fd, line, len);
-	if (to_syslog)
-		syslog(LOG_NOTICE, "%.*s", (int)len - 1, line);
+	terminal = to_stderr;
+	system = to_syslog;
+	fd = file_fd;
 	pthread_mutex_unlock(&lock);
+	if (terminal)
+		(void)!write(STDERR_FILENO, line, len);
+	if (fd >= 0)
+		(void)!write(fd, line, len);
+	if (system)
+		syslog(LOG_NOTICE, "%.*s", (int)len - 1, line);
 }
 
 void ck_log(const char *fmt, ...)
