@@ -182,6 +182,7 @@ static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
 {
 	bool heap = list->on_heap;
 	struct ck_pv *items;
+	int rc = 0;
 
 	if (cap > UINT32_MAX / 2)
 		return ck_vm_bad(vm, "too many items");
@@ -200,9 +201,15 @@ static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
 		return ck_fail(vm->d, ENOMEM, "pickle: out of memory");
 	if (!heap && list->count)
 		memcpy(items, list->items, list->count * sizeof(*items));
+	if (cap >= HEAP_ITEMS && !heap)
+		rc = register_heap(vm, list);
+	if (rc) {
+		free(items);
+		return rc;
+	}
 	list->items = items;
 	list->cap = (uint32_t)cap;
-	return cap >= HEAP_ITEMS && !heap ? register_heap(vm, list) : 0;
+	return 0;
 }
 
 int ck_vm_extend(struct ck_vm *vm, struct ck_plist *list,
@@ -273,6 +280,15 @@ static void recycle_child(struct ck_vm *vm, const struct ck_pv *v)
 		give_array(vm, v->list);
 }
 
+/* Lists on the heap belong to their place: it is registered to be freed. */
+static void recycle_call(struct ck_vm *vm, struct ck_pcall *call)
+{
+	if (call->shared || call->list.on_heap || call->items.on_heap)
+		return;
+	call->args.call = vm->free_calls;
+	vm->free_calls = call;
+}
+
 /* Not deep: what is inside a container inside is left to the arena. */
 void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v)
 {
@@ -282,9 +298,8 @@ void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v)
 		recycle_ints(vm, v);
 		return;
 	}
-	if (v->tag == CK_PV_NEW && !v->call->shared) {
-		v->call->args.call = vm->free_calls;
-		vm->free_calls = v->call;
+	if (v->tag == CK_PV_NEW) {
+		recycle_call(vm, v->call);
 		return;
 	}
 	if ((v->tag != CK_PV_TUPLE && v->tag != CK_PV_DICT) || list->shared ||

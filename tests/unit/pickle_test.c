@@ -230,6 +230,35 @@ static void test_hooks_keep_memory_flat(void)
 	ck_buf_fini(&b);
 }
 
+/* The first object's list lay on the heap and was freed once more for the
+ * object that got its node. */
+static void test_taken_objects_with_many_items(void)
+{
+	static const char begin[] = "\x80\x02("
+				    "cm\nC\n)\x81(";
+	static const char again[] = "cm\nC\n)\x81(";
+	static const char end[] = "e}(X\x01\0\0\0aNub";
+	int taken = 0;
+	struct ck_pickle_hooks hooks = { .ctx = &taken, .build = take };
+	struct ck_buf b = { 0 };
+	struct ck_pickle p;
+
+	for (int i = 0; i < 4; i++) {
+		if (i == 0)
+			ck_buf_add(&b, begin, sizeof(begin) - 1);
+		else
+			ck_buf_add(&b, again, sizeof(again) - 1);
+		for (int k = 0; k < 5000; k++)
+			ck_buf_text(&b, "N");
+		ck_buf_add(&b, end, sizeof(end) - 1);
+	}
+	ck_buf_text(&b, "l.");
+	eq_err(ck_pickle_read(&p, b.data, b.len, &hooks, NULL), 0);
+	eq_i64(taken, 4);
+	ck_pickle_fini(&p);
+	ck_buf_fini(&b);
+}
+
 int main(void)
 {
 	test_good();
@@ -237,5 +266,6 @@ int main(void)
 	test_every_truncation_is_refused();
 	test_bombs();
 	test_hooks_keep_memory_flat();
+	test_taken_objects_with_many_items();
 	return tap_done();
 }
