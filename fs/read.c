@@ -64,7 +64,8 @@ static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout)
 	for (uint32_t i = 0; i < layout->n; i++) {
 		const struct ck_extent *x = &layout->extents[i];
 
-		if (x->err || x->memory || x->file == last)
+		if (x->err || x->memory || x->file == CK_NO_FILE ||
+		    x->file == last)
 			continue;
 		last = x->file;
 		if (ck_files_check(fs->cp->files, last))

@@ -115,9 +115,11 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t i,
 	struct ck_diag d = { 0 };
 	int rc;
 
-	extent->file = chunk->file;
+	/* A box without elements may have no item: it needs no file. */
+	extent->file = CK_NO_FILE;
 	if (box_is_empty(c, t, i))
 		return 0;
+	extent->file = chunk->file;
 	if (chunk->err) {
 		extent->err = chunk->err;
 		e->layout.faulty = true;
