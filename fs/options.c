@@ -19,9 +19,10 @@ struct option {
 
 /* --- values --------------------------------------------------------------- */
 
-/* A number without sign. expected: for the message. */
-static int parse_number(const char *value, int base, unsigned long most,
-			const char *expected, struct ck_diag *d)
+/* A number without sign. name, expected: for the message. */
+static int parse_number(const char *name, const char *value, int base,
+			unsigned long most, const char *expected,
+			struct ck_diag *d)
 {
 	char *end = NULL;
 	unsigned long n = 0;
@@ -30,7 +31,7 @@ static int parse_number(const char *value, int base, unsigned long most,
 	if (isdigit((unsigned char)value[0]))
 		n = strtoul(value, &end, base);
 	if (!end || *end || errno || n > most)
-		return ck_fail(d, EINVAL, "option %s: expected %s",
+		return ck_fail(d, EINVAL, "option %s=%s: expected %s", name,
 			       ck_show(ck_str_from(value)), expected);
 	return 0;
 }
@@ -38,8 +39,8 @@ static int parse_number(const char *value, int base, unsigned long most,
 static int set_uid(struct ck_mount_options *o, const char *value,
 		   struct ck_diag *d)
 {
-	int rc = parse_number(value, 10, UINT32_MAX - 1,
-			      "uid=N, a decimal number", d);
+	int rc = parse_number("uid", value, 10, UINT32_MAX - 1,
+			      "a decimal number", d);
 
 	o->uid = (uid_t)strtoul(value, NULL, 10);
 	o->have_uid = true;
@@ -49,8 +50,8 @@ static int set_uid(struct ck_mount_options *o, const char *value,
 static int set_gid(struct ck_mount_options *o, const char *value,
 		   struct ck_diag *d)
 {
-	int rc = parse_number(value, 10, UINT32_MAX - 1,
-			      "gid=N, a decimal number", d);
+	int rc = parse_number("gid", value, 10, UINT32_MAX - 1,
+			      "a decimal number", d);
 
 	o->gid = (gid_t)strtoul(value, NULL, 10);
 	o->have_gid = true;
@@ -60,15 +61,18 @@ static int set_gid(struct ck_mount_options *o, const char *value,
 static int set_umask(struct ck_mount_options *o, const char *value,
 		     struct ck_diag *d)
 {
-	int rc = parse_number(value, 8, 0777,
-			      "umask=N, an octal number up to 777", d);
+	int rc = parse_number("umask", value, 8, 0777,
+			      "an octal number up to 777", d);
 
 	o->umask = (mode_t)strtoul(value, NULL, 8);
 	return rc;
 }
 
-static int set_text(char **out, const char *value, struct ck_diag *d)
+static int set_text(char **out, const char *name, const char *value,
+		    struct ck_diag *d)
 {
+	if (!*value)
+		return ck_fail(d, EINVAL, "option %s=: expected a value", name);
 	free(*out);
 	*out = strdup(value);
 	return *out ? 0 : ck_fail(d, ENOMEM, "out of memory");
@@ -77,13 +81,13 @@ static int set_text(char **out, const char *value, struct ck_diag *d)
 static int set_log(struct ck_mount_options *o, const char *value,
 		   struct ck_diag *d)
 {
-	return set_text(&o->log, value, d);
+	return set_text(&o->log, "log", value, d);
 }
 
 static int set_fsname(struct ck_mount_options *o, const char *value,
 		      struct ck_diag *d)
 {
-	return set_text(&o->fsname, value, d);
+	return set_text(&o->fsname, "fsname", value, d);
 }
 
 static int set_shardlinks(struct ck_mount_options *o, const char *value,
