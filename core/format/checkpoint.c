@@ -8,11 +8,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Descriptors and mappings of data files kept: far below the usual hard
  * limits (20,000 and 65,530). */
 enum { MAX_OPEN = 4096 };
+
+/* Where the limit is lower, half of it: reads at work may hold more than is
+ * kept. */
+static uint32_t max_open(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return MAX_OPEN;
+	return (uint32_t)ck_min(limit.rlim_cur / 2, MAX_OPEN);
+}
 
 static const struct ck_format *const formats[] = {
 	&ck_format_dcp,
@@ -84,7 +96,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return rc;
 	cp->catalog->kind = cp->format->name;
 	cp->why = cp->format->why;
-	cp->files = ck_files_make(cp->dirfd, options->shardlinks, MAX_OPEN);
+	cp->files = ck_files_make(cp->dirfd, options->shardlinks, max_open());
 	if (!cp->files)
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = cp->format->load(cp, options, d);
