@@ -384,7 +384,7 @@ void ck_catalog_chunk_fault(const struct ck_catalog *c,
 		ck_buf_text(out, "no file has this item");
 		return;
 	}
-	ck_buf_escaped(out, ck_catalog_str(c, file->path));
+	ck_buf_text(out, ck_show(ck_catalog_str(c, file->path)));
 	if (file->err) {
 		ck_buf_printf(out, ": %s",
 			      file->err == ENODATA
