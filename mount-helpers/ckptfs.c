@@ -6,6 +6,7 @@
  */
 #include "commands.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -101,11 +102,25 @@ static int run_command(int argc, char **argv)
 	return ck_cmd_mount(argc, argv);
 }
 
+/* Of descriptors 0 to 2, those that the caller has closed are taken, or the
+ * first files opened would get their numbers. Writing to one still fails. */
+static void take_standard_fds(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
 	const char *self = slash ? slash + 1 : argc > 0 ? argv[0] : "";
 
+	take_standard_fds();
 	ck_raise_nofile();
 	if (strncmp(self, "mount.", 6) == 0)
 		return ck_cmd_mount_helper(argc, argv);

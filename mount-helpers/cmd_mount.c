@@ -73,6 +73,17 @@ static int serve(struct mount *m)
 	return CK_EXIT_TROUBLE;
 }
 
+/* What the caller had open beyond the first three is his: a daemon that kept
+ * it would hold his lock, or the end of his pipe, for days. */
+static void close_inherited(const struct mount *m)
+{
+	unsigned told = (unsigned)m->told;
+
+	if (told > 3)
+		(void)close_range(3, told - 1, 0);
+	(void)close_range(told + 1, ~0U, 0);
+}
+
 /* --- the parent ----------------------------------------------------------- */
 
 static int wait_for_mount(pid_t child, int from_child)
@@ -111,6 +122,7 @@ static int start(struct mount *m)
 		return ck_trouble("mount: no process: %s", strerror(errno));
 	if (child == 0) {
 		ck_fd_cleanup(&from_child);
+		close_inherited(m);
 		return serve(m);
 	}
 	ck_fd_cleanup(&m->told);
