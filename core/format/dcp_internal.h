@@ -23,7 +23,10 @@ enum ck_dcp_kind {
 	CK_DCP_INFO,
 };
 
-enum { CK_DCP_GLOBALS = 4096 };
+enum {
+	CK_DCP_GLOBALS = 4096,
+	CK_DCP_STEP = 16, /* price of looking at one value */
+};
 
 #define CK_DCP_NO_OFFSET UINT32_MAX
 #define CK_DCP_BAD_BOX	 UINT32_MAX
@@ -70,6 +73,7 @@ struct ck_dcp_reader {
 	int (*file)(void *ctx, struct ck_str path, uint32_t *number);
 	void *file_ctx;
 
+	int err; /* of what must end the reading: no memory, or none left */
 	uint8_t kinds[CK_DCP_GLOBALS]; /* by number of a global */
 	int64_t *ints;
 	struct ck_dcp_index_row *indexes;
@@ -98,6 +102,10 @@ enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v);
 bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
 		  struct ck_pv *out);
 int ck_dcp_no_memory(struct ck_dcp_reader *r);
+/* Pays for bytes kept, or steps done, from what the size of the .metadata
+ * allows: an object may be named any number of times by two bytes each, and
+ * must not be copied or walked as often for nothing. -EBADMSG. */
+CK_MUST_USE int ck_dcp_spend(struct ck_dcp_reader *r, uint64_t bytes);
 /* Fills the catalog from the rows and the pickle's root. */
 CK_MUST_USE int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p);
 

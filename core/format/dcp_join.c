@@ -14,6 +14,9 @@
 
 #include <errno.h>
 
+/* Of an entry without boxes: what the catalog has of it, names, a fault. */
+enum { ENTRY_BYTES = 512 };
+
 static int table_make(struct ck_dcp_reader *r, struct ck_dcp_table *t,
 		      uint32_t count)
 {
@@ -45,6 +48,21 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 	return slot ? &r->entries[slot - 1] : NULL;
 }
 
+/* What an entry and its boxes take here and in the catalog: many keys may
+ * have one value. */
+static int entry_spend(struct ck_dcp_reader *r,
+		       const struct ck_dcp_tensor_row *t)
+{
+	uint64_t box = 2 * sizeof(struct ck_chunk) + sizeof(uint32_t);
+	uint64_t dim = 2 * sizeof(int64_t);
+
+	if (!t)
+		return ck_dcp_spend(r, ENTRY_BYTES);
+	/* Numbers of 32 bits, of rows that were paid for: no overflow. */
+	return ck_dcp_spend(r, ENTRY_BYTES + t->ndim * dim +
+				       t->nchunks * (box + t->ndim * dim));
+}
+
 static int entry_add(struct ck_dcp_reader *r, struct ck_str key,
 		     const struct ck_pv *v)
 {
@@ -53,12 +71,13 @@ static int entry_add(struct ck_dcp_reader *r, struct ck_str key,
 	struct ck_pv tensor;
 
 	if (*slot) /* one file cannot be two entries; nor can torch write it */
-		return ck_fail(r->d, EBADMSG,
-			       ".metadata: two entries of name %s",
+		return ck_fail(r->d, EBADMSG, "two entries of name %s",
 			       ck_show(key));
 	*e = (struct ck_dcp_entry){ .key = key, .first = r->nitems };
 	if (ck_dcp_taken(v, CK_DCP_TENSOR, &tensor))
 		e->tensor = &r->tensors[tensor.i];
+	if (entry_spend(r, e->tensor))
+		return -EBADMSG;
 	e->known = v->tag == CK_PV_NEW &&
 		   ck_dcp_kind(r, &v->call->callable) == CK_DCP_BYTES;
 	e->count = e->tensor ? e->tensor->nchunks : 1;
@@ -80,7 +99,7 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 		rc = ck_pv_str(&dict->items[i], &key)
 			     ? entry_add(r, key, &dict->items[i + 1])
 			     : ck_fail(r->d, EBADMSG,
-				       ".metadata: entry %u has a key that is no string",
+				       "entry %u has a key that is no string",
 				       i / 2);
 	}
 	if (rc)
@@ -161,7 +180,7 @@ static int check_pair(struct ck_dcp_reader *r, uint32_t pair)
 		return 0;
 	return ck_fail(
 		r->d, EBADMSG,
-		".metadata: storage_data: entry %u is not MetadataIndex to _StorageInfo",
+		"storage_data: entry %u is not MetadataIndex to _StorageInfo",
 		pair);
 }
 
@@ -215,10 +234,9 @@ static uint32_t *left_slot(const struct ck_dcp_reader *r, struct ck_str fqn,
 
 static int duplicate(struct ck_dcp_reader *r, struct ck_str fqn)
 {
-	return ck_fail(
-		r->d, EBADMSG,
-		".metadata: storage_data has two items of %s at one offset",
-		ck_show(fqn));
+	return ck_fail(r->d, EBADMSG,
+		       "storage_data has two items of %s at one offset",
+		       ck_show(fqn));
 }
 
 static int leftovers_make(struct ck_dcp_reader *r, const uint32_t *left,
@@ -330,7 +348,7 @@ static int catalog_fill(struct ck_dcp_reader *r)
 		rc = catalog_entry(r, &r->entries[i]);
 	if (rc == 0)
 		rc = catalog_globals(r);
-	return rc ? ck_fail(r->d, -rc, ".metadata: %s", strerror(-rc)) : 0;
+	return rc ? ck_fail(r->d, -rc, "%s", strerror(-rc)) : 0;
 }
 
 int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
@@ -342,15 +360,13 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 	if (p->root.tag != CK_PV_NEW ||
 	    ck_dcp_kind(r, &root->callable) != CK_DCP_METADATA ||
 	    !root->has_state)
-		return ck_fail(r->d, EBADMSG,
-			       ".metadata: holds no Metadata object");
+		return ck_fail(r->d, EBADMSG, "holds no Metadata object");
 	if (!ck_pv_get(&root->state, "state_dict_metadata", &entries) ||
 	    entries.tag != CK_PV_DICT)
-		return ck_fail(r->d, EBADMSG,
-			       ".metadata: no state_dict_metadata");
+		return ck_fail(r->d, EBADMSG, "no state_dict_metadata");
 	if (!ck_pv_get(&root->state, "storage_data", &storage) ||
 	    storage.tag != CK_PV_DICT)
-		return ck_fail(r->d, EBADMSG, ".metadata: no storage_data");
+		return ck_fail(r->d, EBADMSG, "no storage_data");
 	r->storage = storage.list->items;
 	r->nstorage = storage.list->count / 2;
 	rc = entries_make(r, entries.list);

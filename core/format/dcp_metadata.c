@@ -128,7 +128,17 @@ bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
 
 int ck_dcp_no_memory(struct ck_dcp_reader *r)
 {
-	return ck_fail(r->d, ENOMEM, ".metadata: out of memory");
+	r->err = ck_fail(r->d, ENOMEM, "out of memory");
+	return r->err;
+}
+
+int ck_dcp_spend(struct ck_dcp_reader *r, uint64_t bytes)
+{
+	if (ck_pickle_spend(r->p, bytes))
+		return 0;
+	r->err = ck_fail(r->d, EBADMSG,
+			 "needs more memory than its size allows");
+	return r->err;
 }
 
 #define ROOM(r, array, more)                                                   \
@@ -154,8 +164,10 @@ static bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 		     uint32_t *n)
 {
 	*n = ck_pv_count(v);
-	if (!ck_pv_is_sequence(v) || !ROOM(r, ints, *n))
+	if (!ck_pv_is_sequence(v) || ck_dcp_spend(r, *n * sizeof(*r->ints)) < 0)
 		return false;
+	if (!ROOM(r, ints, *n))
+		return ck_dcp_no_memory(r) == 0;
 	for (uint32_t i = 0; i < *n; i++) {
 		struct ck_pv item = ck_pv_at(v, i);
 
@@ -209,6 +221,8 @@ static int copy_boxes(struct ck_dcp_reader *r, struct ck_dcp_tensor_row *t,
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		struct ck_pv v = ck_pv_at(chunks, i);
 
+		if (ck_dcp_spend(r, per_box * sizeof(*r->ints)) < 0)
+			return -EBADMSG;
 		if (!ROOM(r, ints, per_box))
 			return ck_dcp_no_memory(r);
 		(void)ck_dcp_taken(&v, CK_DCP_CHUNK, &chunk);
@@ -227,6 +241,8 @@ static int take_boxes(struct ck_dcp_reader *r, struct ck_dcp_tensor_row *t,
 	struct ck_pv chunk;
 
 	t->nchunks = ck_pv_count(chunks);
+	if (ck_dcp_spend(r, (uint64_t)t->nchunks * CK_DCP_STEP) < 0)
+		return -EBADMSG;
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		struct ck_pv v = ck_pv_at(chunks, i);
 
@@ -284,13 +300,16 @@ static int take_index(struct ck_dcp_reader *r, const struct ck_pv *state,
 	struct ck_str name;
 
 	if (!ck_pv_get(state, "fqn", &fqn) || !ck_pv_str(&fqn, &name))
-		return ck_fail(r->d, EBADMSG,
-			       ".metadata: a MetadataIndex without fqn");
+		return ck_fail(r->d, EBADMSG, "a MetadataIndex without fqn");
 	if (ck_pv_get(state, "offset", &offset) && offset.tag != CK_PV_NONE &&
 	    !add_ints(r, &offset, &row.ndim))
-		return ck_fail(r->d, EBADMSG,
-			       ".metadata: item of %s: malformed offset",
-			       ck_show(name));
+		return r->err ? r->err
+			      : ck_fail(r->d, EBADMSG,
+					"item of %s: malformed offset",
+					ck_show(name));
+	/* The name of each row is hashed, and compared. */
+	if (ck_dcp_spend(r, sizeof(row) + name.len) < 0)
+		return -EBADMSG;
 	if (!ROOM(r, indexes, 1))
 		return ck_dcp_no_memory(r);
 	row.fqn = name.p;
@@ -318,8 +337,10 @@ static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
 			  uint16_t *number)
 {
 	struct ck_buf joined = { 0 };
-	int rc;
+	int rc = ck_dcp_spend(r, ck_pv_count(list) * (uint64_t)CK_DCP_STEP);
 
+	if (rc)
+		return rc;
 	for (uint32_t i = 0; i < ck_pv_count(list); i++) {
 		struct ck_pv v = ck_pv_at(list, i);
 		struct ck_str name = CK_STR("?");
@@ -351,13 +372,14 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 	    !ck_pv_str(&path, &name) || !ck_pv_get(state, "offset", &offset) ||
 	    !ck_pv_int(&offset, &fpos) ||
 	    !ck_pv_get(state, "length", &length) || !ck_pv_int(&length, &len))
-		return ck_fail(r->d, EBADMSG,
-			       ".metadata: a malformed _StorageInfo");
-	rc = add_file(r, name, &info.file);
+		return ck_fail(r->d, EBADMSG, "a malformed _StorageInfo");
+	rc = ck_dcp_spend(r, sizeof(info) + name.len);
+	if (rc == 0)
+		rc = add_file(r, name, &info.file);
 	if (rc == 0 && ck_pv_get(state, "transform_descriptors", &transforms))
 		rc = add_transforms(r, &transforms, &info.transform);
 	if (rc)
-		return ck_fail(r->d, -rc, ".metadata: %s", strerror(-rc));
+		return r->err ? rc : ck_fail(r->d, -rc, "%s", strerror(-rc));
 	/* A negative place is outside its file, as a huge one is. */
 	info.fpos = (uint64_t)fpos;
 	info.length = (uint64_t)len;
@@ -368,14 +390,9 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 	return 1;
 }
 
-static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
-		 const struct ck_pv *state, struct ck_pv *out,
-		 struct ck_diag *d)
+static int take(struct ck_dcp_reader *r, const struct ck_pcall *call,
+		const struct ck_pv *state, struct ck_pv *out)
 {
-	struct ck_dcp_reader *r = ctx;
-
-	r->p = p;
-	r->d = d;
 	switch (ck_dcp_kind(r, &call->callable)) {
 	case CK_DCP_CHUNK: return take_chunk(r, state, out);
 	case CK_DCP_PROPERTIES: return take_properties(r, state, out);
@@ -389,6 +406,22 @@ static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 	case CK_DCP_BYTES: break;
 	}
 	return 0;
+}
+
+static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
+		 const struct ck_pv *state, struct ck_pv *out,
+		 struct ck_diag *d)
+{
+	struct ck_dcp_reader *r = ctx;
+	uint64_t fields = state->tag == CK_PV_DICT ? state->list->count : 0;
+	int rc;
+
+	r->p = p;
+	r->d = d;
+	rc = ck_dcp_spend(r, fields * CK_DCP_STEP);
+	if (rc == 0)
+		rc = take(r, call, state, out);
+	return r->err ? r->err : rc;
 }
 
 static void reader_free(struct ck_dcp_reader *r)
@@ -416,7 +449,7 @@ int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
 	int rc;
 
 	if (!r)
-		return ck_fail(d, ENOMEM, ".metadata: out of memory");
+		return ck_fail(d, ENOMEM, "out of memory");
 	r->c = c;
 	r->d = d;
 	r->p = &p;
@@ -424,14 +457,13 @@ int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
 	r->file_ctx = ctx;
 	r->seed = ck_hash_seed();
 	rc = ck_pickle_read(&p, bytes, len, &hooks, d);
-	if (rc) {
-		ck_diag_prefix(d, ".metadata");
-	} else {
+	if (rc == 0) {
 		rc = p.end == len ? ck_dcp_join(r, &p)
-				  : ck_fail(d, EBADMSG,
-					    ".metadata: bytes after its end");
+				  : ck_fail(d, EBADMSG, "bytes after its end");
 		ck_pickle_fini(&p);
 	}
+	if (rc)
+		ck_diag_prefix(d, ".metadata");
 	reader_free(r);
 	return rc;
 }

@@ -21,15 +21,21 @@ int ck_vm_bad(struct ck_vm *vm, const char *what)
 		       (unsigned long long)(vm->p - vm->in), what);
 }
 
+bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes)
+{
+	if (bytes > p->budget)
+		return false;
+	p->budget -= bytes;
+	return true;
+}
+
 static bool spend(struct ck_vm *vm, uint64_t bytes)
 {
-	if (bytes > vm->budget) {
-		(void)ck_vm_bad(vm, "needs more memory than its size allows");
-		vm->over_budget = true;
-		return false;
-	}
-	vm->budget -= bytes;
-	return true;
+	if (ck_pickle_spend(vm->out, bytes))
+		return true;
+	(void)ck_vm_bad(vm, "needs more memory than its size allows");
+	vm->over_budget = true;
+	return false;
 }
 
 void *ck_vm_alloc(struct ck_vm *vm, size_t size)
@@ -48,7 +54,7 @@ static int grow(struct ck_vm *vm, void **array, size_t *cap, size_t item)
 	size_t more = *cap ? *cap * 2 : 256;
 	void *p;
 
-	if (!spend(vm, (more - *cap) * item / 2))
+	if (!spend(vm, (more - *cap) * item))
 		return -EBADMSG;
 	p = realloc(*array, more * item);
 	if (!p)
@@ -191,8 +197,7 @@ static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
 		if (!items)
 			items = ck_vm_alloc(vm, cap * sizeof(*items));
 	} else {
-		if (!spend(vm,
-			   (cap - (heap ? list->cap : 0)) * sizeof(*items) / 2))
+		if (!spend(vm, (cap - (heap ? list->cap : 0)) * sizeof(*items)))
 			return -EBADMSG;
 		items = realloc(heap ? list->items : NULL,
 				cap * sizeof(*items));
@@ -343,15 +348,18 @@ static int run(struct ck_vm *vm)
 static int prepare(struct ck_vm *vm, const void *bytes, size_t len)
 {
 	size_t slots;
+	uint64_t budget;
 	int rc = ck_lex_run(&vm->lex, bytes, len, vm->d);
 
 	if (rc)
 		return rc;
-	vm->budget = base_budget;
-	if (!ck_mul(&vm->budget, len, BUDGET_PER_BYTE) ||
-	    !ck_add(&vm->budget, vm->budget, base_budget))
+	if (!ck_mul(&budget, len, BUDGET_PER_BYTE) ||
+	    !ck_add(&budget, budget, base_budget))
 		return ck_fail(vm->d, EBADMSG, "pickle: too large");
+	vm->out->budget = budget;
 	slots = vm->lex.nfetched;
+	if (!spend(vm, slots * (sizeof(*vm->memo) + 1) + len / 4))
+		return -EBADMSG;
 	vm->memo = malloc((slots + 1) * sizeof(*vm->memo));
 	vm->memo_set = calloc(slots + 1, 1);
 	if (!vm->memo || !vm->memo_set)
@@ -383,6 +391,7 @@ int ck_pickle_read(struct ck_pickle *p, const void *bytes, size_t len,
 	vm->hooks = hooks;
 	vm->d = d;
 	vm->getattr = vm->size_class = -1;
+	vm->hash_seed = ck_hash_seed();
 	if (d)
 		d->err = 0;
 	rc = prepare(vm, bytes, len);

@@ -82,7 +82,9 @@ struct ck_pickle;
 struct ck_pickle_hooks {
 	void *ctx;
 	bool no_persids; /* persistent ids are malformed here */
-	/* A BUILD of `call` with `state` is about to be recorded. Returns 1
+	/* A BUILD of `call` with `state` is about to be recorded. What the
+	 * hook keeps, and looks at, it pays for by ck_pickle_spend(): one
+	 * state may come back any number of times. Returns 1
 	 * and sets *out (tag EXT) to replace the object, 0 to leave it, or a
 	 * negative errno. The children of state may not be kept. */
 	int (*build)(void *ctx, struct ck_pickle *p,
@@ -94,6 +96,7 @@ struct ck_pickle {
 	struct ck_pv root;
 	uint64_t end; /* bytes of input used, STOP included */
 	/* private */
+	uint64_t budget; /* bytes that may still be allocated */
 	struct ck_arena arena;
 	struct ck_pglobal *globals;
 	uint32_t nglobals;
@@ -110,6 +113,8 @@ CK_MUST_USE int ck_pickle_read(struct ck_pickle *p, const void *bytes,
 			       size_t len, const struct ck_pickle_hooks *hooks,
 			       struct ck_diag *d);
 void ck_pickle_fini(struct ck_pickle *p);
+/* Takes from the memory that the input is worth; false if that is spent. */
+CK_MUST_USE bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes);
 
 /* --- reading values ------------------------------------------------------- */
 
@@ -126,7 +131,8 @@ bool ck_pv_is_sequence(const struct ck_pv *v); /* TUPLE, LIST or INTS */
 uint32_t ck_pv_count(const struct ck_pv *v);   /* of a sequence, else 0 */
 /* i < count. */
 struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i);
-/* The value of a string key of a DICT; false if there is none. */
+/* The value of a string key of a DICT, of equal keys the last one's, as in
+ * Python; false if there is none. */
 bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out);
 /* Call or object whose callable is that global; NULL otherwise. */
 const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,

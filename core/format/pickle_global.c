@@ -132,7 +132,7 @@ static int add_global(struct ck_vm *vm, struct ck_pglobal g)
 
 static int intern(struct ck_vm *vm, struct ck_pglobal g, uint32_t *number)
 {
-	size_t i = ck_hash64(g.full) % CK_GLOBAL_SLOTS;
+	size_t i = ck_hash64_seeded(g.full, vm->hash_seed) % CK_GLOBAL_SLOTS;
 	int rc;
 
 	for (; vm->global_slots[i]; i = (i + 1) % CK_GLOBAL_SLOTS) {

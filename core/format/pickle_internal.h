@@ -144,13 +144,13 @@ struct ck_vm {
 	bool *memo_set;
 	uint64_t memo_len; /* slots ever set: what MEMOIZE counts */
 
-	uint64_t budget; /* bytes that may still be allocated */
 	bool over_budget;
 	struct ck_plist *free_lists;	  /* linked through items[0] */
 	struct ck_pv *free_arrays;	  /* linked through their first item */
 	struct ck_pcall *free_calls;	  /* linked through args.call */
 	int64_t *free_ints[CK_FREE_INTS]; /* by count, linked through [0] */
 	uint16_t global_slots[CK_GLOBAL_SLOTS]; /* hash table: number + 1 */
+	uint64_t hash_seed;
 	uint64_t getattr_pushed, getattr_used;
 	int64_t getattr;    /* number of builtins.getattr, -1: not met */
 	int64_t size_class; /* number of torch.Size, -1: not met */

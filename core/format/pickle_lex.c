@@ -195,7 +195,7 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 }
 
 /* Shrinks the bitmap to its last word in use and counts its bits. */
-static int number_slots(struct ck_lex *lex)
+static int number_slots(struct ck_lex *lex, struct ck_diag *d)
 {
 	uint64_t count = 0;
 
@@ -205,13 +205,13 @@ static int number_slots(struct ck_lex *lex)
 		return 0;
 	lex->before = malloc(lex->nwords * sizeof(*lex->before));
 	if (!lex->before)
-		return -ENOMEM;
+		return ck_fail(d, ENOMEM, "pickle: out of memory");
 	for (size_t i = 0; i < lex->nwords; i++) {
 		lex->before[i] = (uint32_t)count;
 		count += (uint64_t)__builtin_popcountll(lex->fetched[i]);
 	}
 	if (count > UINT32_MAX)
-		return -EBADMSG;
+		return bad(d, 0, "more than 4 billion memo slots");
 	lex->nfetched = (uint32_t)count;
 	return 0;
 }
@@ -228,9 +228,7 @@ int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 	if (!lex->fetched)
 		return ck_fail(d, ENOMEM, "pickle: out of memory");
 	rc = scan(lex, in, len, d);
-	if (rc == 0)
-		rc = number_slots(lex);
-	return rc;
+	return rc ? rc : number_slots(lex, d);
 }
 
 void ck_lex_fini(struct ck_lex *lex)

@@ -404,6 +404,8 @@ int ck_op_build(struct ck_vm *vm)
 	if ((obj->tag != CK_PV_NEW && obj->tag != CK_PV_CALL) ||
 	    call->collapsed.tag != CK_PV_NONE)
 		return ck_vm_bad(vm, "state for what is no object");
+	if (call->has_state)
+		return ck_vm_bad(vm, "a second state for an object");
 	if (obj->tag == CK_PV_NEW && vm->hooks)
 		rc = vm->hooks->build(vm->hooks->ctx, vm->out, call, &state,
 				      &taken, vm->d);

@@ -190,12 +190,19 @@ static int op_pop(struct ck_vm *vm)
 	return 0;
 }
 
+/* A value that is elsewhere already. */
+static int push_again(struct ck_vm *vm, struct ck_pv v)
+{
+	vm->getattr_pushed += v.tag == CK_PV_GLOBAL && v.i == vm->getattr;
+	return ck_vm_push(vm, v);
+}
+
 static int op_dup(struct ck_vm *vm)
 {
 	if (!ck_vm_has(vm, 1))
 		return ck_vm_empty(vm);
 	ck_vm_share(&vm->stack[vm->top - 1]);
-	return ck_vm_push(vm, vm->stack[vm->top - 1]);
+	return push_again(vm, vm->stack[vm->top - 1]);
 }
 
 static int op_skip1(struct ck_vm *vm) /* PROTO: the number says nothing */
@@ -233,9 +240,7 @@ static int memo_get(struct ck_vm *vm, uint64_t slot)
 
 	if (i < 0 || !vm->memo_set[i])
 		return ck_vm_bad(vm, "memo slot was never set");
-	vm->getattr_pushed += vm->memo[i].tag == CK_PV_GLOBAL &&
-			      vm->memo[i].i == vm->getattr;
-	return ck_vm_push(vm, vm->memo[i]);
+	return push_again(vm, vm->memo[i]);
 }
 
 static int op_memoize(struct ck_vm *vm)

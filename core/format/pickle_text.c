@@ -9,7 +9,7 @@
 
 /* As CPython's limit for int(text): larger needs time that grows as the
  * square. */
-enum { MAX_DIGITS = 4300 };
+enum { MAX_DIGITS = 4300, LIMBS = MAX_DIGITS / 9 + 1 };
 
 struct ck_pv ck_text_long(struct ck_str le)
 {
@@ -34,22 +34,53 @@ static bool all_digits(struct ck_str s)
 	return s.len > 0;
 }
 
+/* Base 2^32, little-endian. */
+struct limbs {
+	uint32_t value[LIMBS];
+	size_t n;
+};
+
+static void limbs_mul_add(struct limbs *l, uint32_t factor, uint32_t more)
+{
+	uint64_t carry = more;
+
+	for (size_t i = 0; i < l->n; i++) {
+		carry += (uint64_t)l->value[i] * factor;
+		l->value[i] = (uint32_t)carry;
+		carry >>= 32;
+	}
+	if (carry)
+		l->value[l->n++] = (uint32_t)carry;
+}
+
+/* Nine digits at a time, or a number of them takes 50 times its bytes. */
+static void limbs_read(struct limbs *l, struct ck_str digits)
+{
+	uint32_t factor = 1, value = 0;
+
+	for (size_t i = 0; i < digits.len; i++) {
+		factor *= 10;
+		value = value * 10 + (uint32_t)(digits.p[i] - '0');
+		if (factor == 1000000000 || i + 1 == digits.len) {
+			limbs_mul_add(l, factor, value);
+			factor = 1;
+			value = 0;
+		}
+	}
+}
+
 /* The digits' value in base 256, little-endian, with a sign byte. */
 static void decimal_to_le(struct ck_str digits, bool negative, uint8_t *le,
 			  size_t len)
 {
-	unsigned carry;
+	struct limbs l;
+	unsigned carry = 1;
 
-	memset(le, 0, len);
-	for (size_t i = 0; i < digits.len; i++) {
-		carry = (unsigned)(digits.p[i] - '0');
-		for (size_t j = 0; j < len; j++) {
-			carry += le[j] * 10U;
-			le[j] = (uint8_t)carry;
-			carry >>= 8;
-		}
-	}
-	carry = 1;
+	l.n = 0; /* what is behind n is not looked at */
+	limbs_read(&l, digits);
+	for (size_t j = 0; j < len; j++)
+		le[j] = j / 4 < l.n ? (uint8_t)(l.value[j / 4] >> 8 * (j % 4))
+				    : 0;
 	for (size_t j = 0; negative && j < len; j++) {
 		carry += (uint8_t)~le[j];
 		le[j] = (uint8_t)carry;
@@ -171,8 +202,14 @@ static bool escape(struct ck_cur *c, struct ck_buf *b)
 /* Moves the text of b into the tree. */
 static int keep(struct ck_vm *vm, struct ck_buf *b, struct ck_str *out)
 {
-	char *copy = b->err ? NULL : ck_vm_alloc(vm, b->len + 1);
+	char *copy = NULL;
 
+	if (b->len > UINT32_MAX) {
+		ck_buf_fini(b);
+		return ck_vm_bad(vm, "a string of 4 GiB or more");
+	}
+	if (!b->err)
+		copy = ck_vm_alloc(vm, b->len + 1);
 	if (copy && b->len)
 		memcpy(copy, b->data, b->len);
 	*out = (struct ck_str){ copy, b->len };

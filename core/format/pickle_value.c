@@ -70,12 +70,12 @@ bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out)
 
 	if (dict->tag != CK_PV_DICT)
 		return false;
-	for (uint32_t i = 0; i + 1 < dict->list->count; i += 2) {
-		const struct ck_pv *k = &dict->list->items[i];
+	for (uint32_t i = dict->list->count / 2; i-- > 0;) {
+		const struct ck_pv *k = &dict->list->items[2 * i];
 
 		if (k->tag == CK_PV_STR && k->len == len &&
 		    memcmp(k->bytes, key, len) == 0) {
-			*out = dict->list->items[i + 1];
+			*out = k[1];
 			return true;
 		}
 	}
