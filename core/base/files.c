@@ -80,7 +80,7 @@ static int stat_fd(int fd, struct stat *st)
 }
 
 /* Of a data file; no FIFO makes the open wait. */
-enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK };
+enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
 
 static int look_as(const struct ck_files *f, struct ck_str path, int flags,
 		   struct stat *st)

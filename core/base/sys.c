@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4095 };
+enum { PATH_BYTES = 4095, OPEN_TRIES = 64 };
 
 int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
 {
@@ -79,7 +80,7 @@ int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 			   RESOLVE_NO_XDEV,
 	};
 	ck_auto_free char *text = NULL;
-	long fd;
+	long fd = -1;
 
 	if (path.len == 0 || path.len > PATH_BYTES || path.p[0] == '/' ||
 	    memchr(path.p, '\0', path.len) || climbs(path))
@@ -89,10 +90,14 @@ int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 		return -ENOMEM;
 	if (how == CK_BENEATH_NO_SYMLINKS)
 		open_how.resolve |= RESOLVE_NO_SYMLINKS;
-	do
+	/* EAGAIN: something was renamed meanwhile; or somebody holds a lease
+	 * on the file, for a minute perhaps. */
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
 		fd = syscall(SYS_openat2, dirfd, text, &open_how,
 			     sizeof(open_how));
-	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+		if (fd >= 0 || (errno != EINTR && errno != EAGAIN))
+			break;
+	}
 	return fd < 0 ? -errno : (int)fd;
 }
 
@@ -121,9 +126,16 @@ static _Thread_local volatile sig_atomic_t guard_on;
 static void on_sigbus(int number)
 {
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
+	sigset_t this;
 
-	if (guard_on)
+	if (guard_on) {
+		/* The jump does not restore the mask: to save that at each
+		 * guard would cost a system call. */
+		sigemptyset(&this);
+		sigaddset(&this, number);
+		pthread_sigmask(SIG_UNBLOCK, &this, NULL);
 		siglongjmp(guard_exit, 1);
+	}
 	/* Not ours: die of it as if there were no handler. */
 	sigaction(number, &dfl, NULL);
 	raise(number);
@@ -131,10 +143,7 @@ static void on_sigbus(int number)
 
 int ck_sigbus_install(void)
 {
-	/* SA_NODEFER: the signal is not blocked after siglongjmp, which does
-	 * not restore the mask (saving it would cost a system call). */
-	struct sigaction act = { .sa_handler = on_sigbus,
-				 .sa_flags = SA_NODEFER };
+	struct sigaction act = { .sa_handler = on_sigbus };
 
 	return sigaction(SIGBUS, &act, NULL) ? -errno : 0;
 }
