@@ -13,6 +13,10 @@
 
 static const struct ck_str metadata_name = { ".metadata", 9 };
 
+/* No .metadata is that long (that of a million boxes has 140 MiB): a sparse
+ * file is not read for hours. */
+static const uint64_t metadata_most = 4ULL << 30;
+
 /* What an archive may hold beside the elements of its box: names, pickle,
  * padding, and storages longer than their tensor. */
 static const uint64_t item_overhead = 16ULL << 20;
@@ -31,17 +35,43 @@ static int add_file(void *ctx, struct ck_str path, uint32_t *number)
 	return ck_files_add(cp->files, path, number);
 }
 
-/* Reads a file that must not change meanwhile into pages of its own. */
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
+	       a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* All or an error, also if somebody writes meanwhile. */
+static int read_same(int fd, const struct stat *st, void *buf)
+{
+	int rc = ck_pread_full(fd, buf, (size_t)st->st_size, 0);
+	struct stat after;
+
+	if (rc)
+		return rc;
+	if (fstat(fd, &after))
+		return -errno;
+	return is_same(&after, st) ? 0 : -ESTALE;
+}
+
+/* Reads a file into pages of its own. */
 static int read_pages(int fd, const struct stat *st, void **out,
 		      struct ck_diag *d)
 {
 	size_t len = (size_t)st->st_size;
-	void *pages = ck_pages_alloc(len);
+	void *pages;
 	int rc;
 
+	if ((uint64_t)st->st_size > metadata_most)
+		return ck_fail(d, EBADMSG,
+			       ".metadata: %zu bytes, expected at most %ju",
+			       len, (uintmax_t)metadata_most);
+	pages = ck_pages_alloc(len);
 	if (!pages)
 		return ck_fail(d, ENOMEM, ".metadata: out of memory");
-	rc = ck_pread_full(fd, pages, len, 0);
+	rc = read_same(fd, st, pages);
 	if (rc) {
 		ck_pages_free(pages, len);
 		return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
@@ -81,14 +111,10 @@ static int load(struct ck_checkpoint *cp,
  * size or time. */
 static bool changed(const struct ck_checkpoint *cp)
 {
-	const struct stat *seen = &cp->metadata;
 	struct stat st;
 
 	return fstatat(cp->dirfd, ".metadata", &st, 0) ||
-	       st.st_dev != seen->st_dev || st.st_ino != seen->st_ino ||
-	       st.st_size != seen->st_size ||
-	       st.st_mtim.tv_sec != seen->st_mtim.tv_sec ||
-	       st.st_mtim.tv_nsec != seen->st_mtim.tv_nsec;
+	       !is_same(&st, &cp->metadata);
 }
 
 /* --- locating ---------------------------------------------------------------------- */
@@ -145,19 +171,25 @@ static int locate_transformed(struct ck_checkpoint *cp, struct stored *item,
 	const struct ck_catalog *c = cp->catalog;
 	struct ck_str names = ck_catalog_str(c,
 					     c->transforms[chunk->transform]);
-	ck_auto_free char *in = malloc(chunk->length + 1);
+	uint64_t most = box_bytes(want) + item_overhead;
+	ck_auto_free char *in = NULL;
 	ck_auto_free void *out = NULL;
 	struct ck_zip_source src = { .read = read_memory };
 	size_t len;
 	int rc;
 
+	/* A stream is hardly longer than what it is made of. */
+	if (chunk->length > most + most / 8)
+		return ck_fail(d, EBADMSG, "stream of %ju bytes for %ju",
+			       (uintmax_t)chunk->length, (uintmax_t)most);
+	in = malloc(chunk->length + 1);
 	if (!in)
-		return -ENOMEM;
+		return ck_fail(d, ENOMEM, "out of memory");
 	rc = read_stored(item, in, chunk->length, 0);
 	if (rc)
 		return ck_fail(d, -rc, "%s", strerror(-rc));
 	rc = ck_transform_undo(names, (struct ck_str){ in, chunk->length },
-			       box_bytes(want) + item_overhead, &out, &len, d);
+			       most, &out, &len, d);
 	if (rc)
 		return rc;
 	src.ctx = out;
