@@ -82,19 +82,22 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 			  struct ck_buf *out)
 {
 	const struct ck_tensor *t = &c->tensors[tensor];
-	struct ck_buf shape = { 0 };
+	struct ck_buf shape = { 0 }, dtype = { 0 };
 
 	ck_dims_print(&shape, ck_catalog_shape(c, t), t->ndim);
+	/* An unknown one can be any bytes, and this is read on terminals. */
+	ck_buf_escaped(&dtype, ck_catalog_str(c, t->dtype_name));
 	field_print(out, ck_catalog_str(c, t->names.stem));
 	ck_buf_text(out, ",");
-	field_print(out, ck_catalog_str(c, t->dtype_name));
+	field_print(out, (struct ck_str){ dtype.data, dtype.len });
 	ck_buf_text(out, ",");
 	field_print(out, (struct ck_str){ shape.data, shape.len });
 	ck_buf_printf(out, ",%" PRIu64 ",%" PRIu32 ",tensor\n", t->nbytes,
 		      t->nchunks);
-	if (shape.err)
-		out->err = shape.err;
+	if (shape.err || dtype.err)
+		out->err = -ENOMEM;
 	ck_buf_fini(&shape);
+	ck_buf_fini(&dtype);
 }
 
 void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out)

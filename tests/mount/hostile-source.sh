@@ -17,4 +17,103 @@ fails 'and has no error' 'No such attribute' \
 	getfattr -n user.ckptfs.error "$mnt/raw/w"
 unmounted
 
+# Shard names: nothing but a regular file beneath, on this device, no link.
+if hostile paths; then
+	mount -t tmpfs tmpfs "$WORK/paths/other" 2>/dev/null &&
+		cp "$WORK/paths/f" "$WORK/paths/other/f"
+	unmounted
+	mounted "$WORK/paths"
+	equal 'a shard beneath is read' "$(wc -c <"$mnt/raw/good")" 24
+	for name in up up_and_down inner_up absolute proc empty nul long \
+		missing directory dot link link_out link_dir fifo socket \
+		device device_zero other_device; do
+		fails "shard name: $name" 'No data available' \
+			timeout 5 cat "$mnt/raw/$name"
+		fails "shard name: $name, a page of it" '' timeout 5 \
+			dd if="$mnt/raw/$name" bs=4 count=1 status=none
+	done
+	unmounted
+	mounted "$WORK/paths" -o shardlinks=beneath
+	for name in link link_dir; do
+		equal "shardlinks=beneath: $name" \
+			"$(wc -c <"$mnt/raw/$name")" 24
+	done
+	for name in link_out up absolute fifo device; do
+		fails "shardlinks=beneath: $name" 'No data available' \
+			timeout 5 cat "$mnt/raw/$name"
+	done
+	unmounted
+	umount "$WORK/paths/other" 2>/dev/null
+fi
+
+# Text of the checkpoint never reaches a terminal or the log unescaped. Names
+# of files, and what lists them, keep U+0080 to U+009F, as the contract says.
+ascii='[\x00-\x1f]' all='[\x00-\x1f\x7f]|\xc2[\x80-\x9f]'
+printed() { # WHAT PATTERN COMMAND...
+	"${@:3}" >"$WORK/text" 2>&1
+	tr -d '\n' <"$WORK/text" | grep -aqP "$2"
+	equal "no control characters: $1" $? 1
+	[ -s "$WORK/text" ] || result 1 "$1 prints nothing"
+}
+hostile escapes
+for file in "$mnt"/raw/*; do cat "$file"; done >/dev/null 2>&1
+printed 'status' "$all" cat "$mnt/.ckptfs/status"
+printed 'log' "$all" cat "$mnt/.ckptfs/log"
+printed 'tensors.csv' "$ascii" cat "$mnt/.ckptfs/tensors.csv"
+printed 'tensors.jsonl' "$ascii" cat "$mnt/.ckptfs/tensors.jsonl"
+printed 'inspect' "$all" "$CKPTFS" inspect "$WORK/escapes"
+printed 'inspect --chunks' "$all" "$CKPTFS" inspect --chunks "$WORK/escapes"
+printed 'dump' "$all" "$CKPTFS" dump "$WORK/escapes"
+printed 'names' "$ascii" ls -N "$mnt/raw" "$mnt/full"
+for file in "$mnt"/raw/*; do
+	getfattr --absolute-names --only-values \
+		-n user.ckptfs.error "$file" 2>/dev/null
+	echo
+done >"$WORK/faults"
+printed 'attribute error' "$all" cat "$WORK/faults"
+unmounted
+
+# Names of the tree itself cannot be taken, all tensors are there.
+hostile reserved
+equal 'the root' "$(ls -A "$mnt" | xargs)" '.ckptfs full raw'
+equal 'every key has a file' "$(ls -A "$mnt/raw" | wc -l)" 21
+for file in "$mnt"/raw/*; do
+	[ "$(wc -c <"$file")" -eq 24 ] || result 1 "read $file"
+done
+equal 'nothing is hidden' "$(cd "$mnt/raw" && ls -A | grep -c '^[.]')" 0
+equal 'short forms differ' "$(cd "$mnt/raw" && ls -A | grep -c '^%~k')" 2
+equal 'short forms have their names' "$(for file in "$mnt"/raw/%~k*; do
+	getfattr --absolute-names --only-values -n user.ckptfs.fqn "$file" |
+		wc -c
+done | sort | xargs)" '300 301'
+unmounted
+
+# Nothing is executed.
+python3 "$HERE/hostile.py" dangerous "$WORK/dangerous"
+fails 'a dangerous .metadata is refused and named' \
+	'dangerous global posix.system' "$CKPTFS" mount "$WORK/dangerous" "$mnt"
+fails 'inspect too' 'dangerous global posix.system' \
+	"$CKPTFS" inspect "$WORK/dangerous"
+hostile dangerous-item
+fails 'a dangerous item cannot be read' 'Bad message' cat "$mnt/raw/b"
+check 'and is named in the log' \
+	grep -q 'dangerous global posix.system' "$mnt/.ckptfs/log"
+equal 'its neighbour can' "$(wc -c <"$mnt/raw/g")" 24
+unmounted
+check 'no canary' test ! -e "$WORK/dangerous-canary" \
+	-a ! -e "$WORK/dangerous-item-canary"
+
+# A caller without standard files.
+(
+	exec "$CKPTFS" mount "$FIXTURES/plain" "$mnt" <&- >&- 2>&-
+)
+check 'mounted without standard files: tensors can be read' \
+	bash -c "cd '$mnt' && sha256sum --quiet -c '$FIXTURES/plain.sha256'"
+unmounted
+
+cp -a "$FIXTURES/plain" "$WORK/sparse"
+truncate -s 1T "$WORK/sparse/.metadata"
+fails 'a sparse .metadata is refused at once' 'expected at most' \
+	timeout 5 "$CKPTFS" mount "$WORK/sparse" "$mnt"
+
 done_testing

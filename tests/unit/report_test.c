@@ -35,7 +35,7 @@ static void test_csv(void)
 			  "\"a,\"\"b\"\"\",int64,[],8,0,tensor\n"
 			  "l.2.w,float32,[5],20,1,tensor\n"
 			  "l.10.w,bfloat16,\"[4,3]\",24,2,tensor\n"
-			  "z%ED%A0%80,int\xff,[2],0,0,tensor\n");
+			  "z%ED%A0%80,int%FF,[2],0,0,tensor\n");
 	ck_buf_fini(&out);
 	ck_catalog_free(c);
 }
