@@ -103,14 +103,6 @@ unmounted
 check 'no canary' test ! -e "$WORK/dangerous-canary" \
 	-a ! -e "$WORK/dangerous-item-canary"
 
-# A caller without standard files.
-(
-	exec "$CKPTFS" mount "$FIXTURES/plain" "$mnt" <&- >&- 2>&-
-)
-check 'mounted without standard files: tensors can be read' \
-	bash -c "cd '$mnt' && sha256sum --quiet -c '$FIXTURES/plain.sha256'"
-unmounted
-
 cp -a "$FIXTURES/plain" "$WORK/sparse"
 truncate -s 1T "$WORK/sparse/.metadata"
 fails 'a sparse .metadata is refused at once' 'expected at most' \
