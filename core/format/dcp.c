@@ -80,6 +80,18 @@ static int read_pages(int fd, const struct stat *st, void **out,
 	return 0;
 }
 
+/* The kernel's words for what S-F1 and S-F2 refuse would mislead. */
+static const char *open_error(int err)
+{
+	switch (err) {
+	case ELOOP:
+		return "is a symbolic link; option shardlinks=beneath follows "
+		       "those that stay in the checkpoint";
+	case EXDEV: return "leads out of the checkpoint";
+	default: return strerror(err);
+	}
+}
+
 static int load(struct ck_checkpoint *cp,
 		const struct ck_format_options *options, struct ck_diag *d)
 {
@@ -91,7 +103,7 @@ static int load(struct ck_checkpoint *cp,
 	int rc;
 
 	if (fd < 0)
-		return ck_fail(d, -fd, ".metadata: %s", strerror(-fd));
+		return ck_fail(d, -fd, ".metadata: %s", open_error(-fd));
 	if (fstat(fd, st))
 		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
 	if (!S_ISREG(st->st_mode))

@@ -55,6 +55,23 @@ mounted "$source" -o "log=$WORK/messages"
 check 'log=FILE' test -e "$WORK/messages"
 unmounted
 
+linked=$(fixture plain)
+mkdir "$linked/blobs"
+for name in .metadata __0_0.distcp; do
+	mv "$linked/$name" "$linked/blobs/${name#.}"
+	ln -s "blobs/${name#.}" "$linked/$name"
+done
+fails 'a .metadata that is a link' 'option shardlinks=beneath' \
+	"$CKPTFS" mount "$linked" "$mnt"
+mounted "$linked" -o shardlinks=beneath
+check 'shardlinks=beneath: bytes' \
+	env -C "$mnt" sha256sum --quiet -c "$source.sha256"
+unmounted
+ln -sf "$source/.metadata" "$linked/.metadata"
+fails 'shardlinks=beneath: a link that leaves' 'leads out' \
+	"$CKPTFS" mount "$linked" "$mnt" -o shardlinks=beneath
+rm -rf "$linked"
+
 mounted "$source" -o direct
 check 'direct: bytes' env -C "$mnt" sha256sum --quiet -c "$source.sha256"
 fails 'direct: no shared mapping' 'No such device' python3 -c '
