@@ -80,7 +80,11 @@ int ck_log_open(const char *file)
 		pthread_mutex_unlock(&lock);
 		return 0;
 	}
-	fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	/* A FIFO or terminal that nobody reads holds up no request. */
+	fd = open(file,
+		  O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY |
+			  O_CLOEXEC,
+		  0600);
 	if (fd < 0)
 		return -errno;
 	pthread_mutex_lock(&lock);

@@ -55,6 +55,10 @@ mounted "$source" -o "log=$WORK/messages"
 check 'log=FILE' test -e "$WORK/messages"
 unmounted
 
+mkfifo fifo
+fails 'regression: log=FIFO that nobody reads' 'cannot be opened' \
+	timeout 10 "$CKPTFS" mount "$source" "$mnt" -o "log=$WORK/fifo"
+
 linked=$(fixture plain)
 mkdir "$linked/blobs"
 for name in .metadata __0_0.distcp; do
