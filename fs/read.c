@@ -34,10 +34,23 @@ struct ck_handle {
 
 /* --- what is known of single tensors -------------------------------------- */
 
-static void faulty_set(struct ck_fs *fs, uint32_t tensor)
+static bool faulty_get(const struct ck_fs *fs, uint32_t tensor)
 {
-	__atomic_fetch_or(&fs->faulty[tensor / 8],
-			  (uint8_t)(1U << (tensor % 8)), __ATOMIC_RELAXED);
+	return __atomic_load_n(&fs->faulty[tensor / 8], __ATOMIC_RELAXED) &
+	       (1U << (tensor % 8));
+}
+
+/* Also false: a shard that was away and is back is no fault any more. */
+static void faulty_set(struct ck_fs *fs, uint32_t tensor, bool faulty)
+{
+	uint8_t bit = (uint8_t)(1U << (tensor % 8));
+
+	if (faulty)
+		__atomic_fetch_or(&fs->faulty[tensor / 8], bit,
+				  __ATOMIC_RELAXED);
+	else if (faulty_get(fs, tensor))
+		__atomic_fetch_and(&fs->faulty[tensor / 8], (uint8_t)~bit,
+				   __ATOMIC_RELAXED);
 }
 
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
@@ -47,8 +60,7 @@ bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 
 	if (t->err || t->holes)
 		return true;
-	if (__atomic_load_n(&fs->faulty[tensor / 8], __ATOMIC_RELAXED) &
-	    (1U << (tensor % 8)))
+	if (faulty_get(fs, tensor))
 		return true;
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (c->chunks[t->chunk + i].err)
@@ -82,8 +94,7 @@ int ck_tensor_layout(struct ck_fs *fs, uint32_t tensor,
 	if (rc)
 		return rc;
 	*faulty = (*out)->faulty || files_changed(fs, *out);
-	if (*faulty)
-		faulty_set(fs, tensor);
+	faulty_set(fs, tensor, *faulty);
 	return 0;
 }
 

@@ -85,6 +85,22 @@ for change in replaced rewritten cut_short emptied removed renamed_away \
 	unmounted
 done
 
+# What comes back as it was is no fault any more.
+rm -rf "$WORK/sample"
+source=$(fixture sample)
+mounted "$source"
+renamed_away "$source/__1_0.distcp"
+failing "${hit[@]}" >/dev/null
+check 'away: error is listed' grep -q error \
+	<<<"$(getfattr --absolute-names "$mnt/raw/${hit[0]}")"
+mv "$source/__1_0.distcp.away" "$source/__1_0.distcp"
+equal 'back: nothing fails' "$(failing "${hit[@]}")" 0
+equal 'regression: back: error is no longer listed' \
+	"$(getfattr --absolute-names "$mnt/raw/${hit[0]}" | grep -c error)" 0
+check 'back: no tensor has a known fault' \
+	grep -qx 'tensors with a known fault: 0' "$mnt/.ckptfs/status"
+unmounted
+
 # A file missing already at the mount is another thing: nobody has its bytes.
 rm -rf "$WORK/sample"
 source=$(fixture sample)
