@@ -395,6 +395,9 @@ static int slot_map(struct ck_file_slot *s, uint64_t size)
 	map = mmap(NULL, size, PROT_READ, MAP_SHARED, s->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
+	/* A fault would read as much around it as the disk's read-ahead says,
+	 * which may be megabytes. The movers say what they need. */
+	(void)madvise(map, size, MADV_RANDOM);
 	s->map = map;
 	s->map_len = size;
 	return 0;

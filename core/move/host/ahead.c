@@ -7,26 +7,21 @@
  *
  * A stream is one open file of the mount. Once it has read on for a while,
  * the ranges of data files that the next WINDOW bytes come from are handed,
- * BATCH bytes at a time, to two threads that ask the kernel to fetch them.
- * Whoever reads never waits for them: a full queue drops the rest. What is
- * in the page cache already costs one mincore(2).
+ * BATCH bytes at a time, to threads that read them. A file always belongs to
+ * the same thread, which so reads it from front to back. Whoever reads the
+ * mount never waits for them: a full queue drops the rest. What is in memory
+ * already costs two system calls for each range.
  */
+#include "cold.h"
 #include "range.h"
 #include "scratch.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 
 enum {
 	THREADS = 2,
-	QUEUE = 4096, /* ranges waiting */
-	PAGE = 4096,
-	/* One readahead(2) reads no more than the device takes at once. */
-	PIECE = 256 << 10,
-	CHECKED = 1 << 20,   /* bytes whose residence is asked for at once */
+	QUEUE = 2048,	     /* ranges waiting for one thread */
 	NEAR = 4 << 20,	     /* requests of one reader overtake each other */
 	START = 512 << 10,   /* bytes read on before it is a stream */
 	WINDOW = 32 << 20,   /* bytes of the slice ahead of the reader */
@@ -40,72 +35,58 @@ struct range {
 	uint64_t len;
 };
 
+/* A thread and the ranges it is to read; first in, first out. */
+struct fetcher {
+	struct ck_ahead *ahead;
+	pthread_t thread;
+	pthread_cond_t more;
+	char block[CK_COLD_BLOCK];
+	/* protected by the lock of ahead */
+	struct range queue[QUEUE];
+	size_t head, count;
+};
+
 struct ck_ahead {
 	struct ck_files *files;
 	pthread_mutex_t lock;
-	pthread_cond_t more;
-	/* protected by lock, as every stream is */
-	struct range queue[QUEUE];
-	size_t head, count;
-	bool stop;
+	bool stop; /* protected by lock, as every stream is */
 	int nthreads;
-	pthread_t threads[THREADS];
+	struct fetcher fetchers[THREADS];
 };
 
 /* --- fetching --------------------------------------------------------------- */
 
-/* Are all pages of [fpos, fpos + len), at most CHECKED bytes, in memory? */
-static bool is_resident(const struct ck_file *file, uint64_t fpos, uint64_t len)
+static void fetch(struct fetcher *f, const struct range *r)
 {
-	unsigned char pages[CHECKED / PAGE + 1];
-	uint64_t begin = fpos - fpos % PAGE;
-	size_t n = (size_t)((fpos + len - begin + PAGE - 1) / PAGE);
-
-	if (mincore((void *)(uintptr_t)(file->map + begin), n * PAGE, pages))
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (!(pages[i] & 1))
-			return false;
-	return true;
-}
-
-static void fetch(struct ck_files *files, const struct range *r)
-{
+	struct ck_files *files = f->ahead->files;
 	struct ck_file file;
-	uint64_t end;
 
 	if (ck_files_get(files, r->file, &file))
 		return; /* the read itself will say what is wrong */
-	end = ck_min(r->fpos + r->len, file.size);
-	for (uint64_t at = r->fpos; at < end; at += CHECKED - PAGE) {
-		uint64_t stop = ck_min(at + CHECKED - PAGE, end);
-
-		if (is_resident(&file, at, stop - at))
-			continue;
-		for (uint64_t p = at; p < stop; p += PIECE)
-			(void)readahead(file.fd, (off_t)p,
-					(size_t)ck_min(PIECE, stop - p));
-	}
+	if (r->len && (!ck_cold_is_resident(&file, r->fpos) ||
+		       !ck_cold_is_resident(&file, r->fpos + r->len - 1)))
+		ck_cold_fetch(&file, r->fpos, r->len, f->block);
 	ck_files_put(files, &file);
 }
 
 static void *run(void *arg)
 {
-	struct ck_ahead *a = arg;
+	struct fetcher *f = arg;
+	struct ck_ahead *a = f->ahead;
 
 	pthread_mutex_lock(&a->lock);
 	for (;;) {
 		struct range r;
 
-		while (a->count == 0 && !a->stop)
-			pthread_cond_wait(&a->more, &a->lock);
+		while (f->count == 0 && !a->stop)
+			pthread_cond_wait(&f->more, &a->lock);
 		if (a->stop)
 			break;
-		r = a->queue[a->head];
-		a->head = (a->head + 1) % QUEUE;
-		a->count--;
+		r = f->queue[f->head];
+		f->head = (f->head + 1) % QUEUE;
+		f->count--;
 		pthread_mutex_unlock(&a->lock);
-		fetch(a->files, &r);
+		fetch(f, &r);
 		pthread_mutex_lock(&a->lock);
 	}
 	pthread_mutex_unlock(&a->lock);
@@ -120,9 +101,14 @@ static void start_threads(struct ck_ahead *a)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
-	for (; a->nthreads < THREADS; a->nthreads++)
-		if (pthread_create(&a->threads[a->nthreads], NULL, run, a))
+	for (; a->nthreads < THREADS; a->nthreads++) {
+		struct fetcher *f = &a->fetchers[a->nthreads];
+
+		f->ahead = a;
+		pthread_cond_init(&f->more, NULL);
+		if (pthread_create(&f->thread, NULL, run, f))
 			break;
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
@@ -134,7 +120,6 @@ struct ck_ahead *ck_ahead_make(struct ck_files *files)
 		return NULL;
 	a->files = files;
 	pthread_mutex_init(&a->lock, NULL);
-	pthread_cond_init(&a->more, NULL);
 	start_threads(a);
 	return a;
 }
@@ -145,11 +130,11 @@ void ck_ahead_free(struct ck_ahead *a)
 		return;
 	pthread_mutex_lock(&a->lock);
 	a->stop = true;
-	pthread_cond_broadcast(&a->more);
+	for (int i = 0; i < a->nthreads; i++)
+		pthread_cond_signal(&a->fetchers[i].more);
 	pthread_mutex_unlock(&a->lock);
-	while (a->nthreads)
-		pthread_join(a->threads[--a->nthreads], NULL);
-	pthread_cond_destroy(&a->more);
+	for (int i = 0; i < a->nthreads; i++)
+		pthread_join(a->fetchers[i].thread, NULL);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
 }
@@ -177,10 +162,15 @@ static bool advance(struct ck_ahead_stream *s, uint64_t size, uint64_t begin,
 
 static void push(struct ck_ahead *a, const struct range *r)
 {
+	struct fetcher *f;
+
+	if (a->nthreads == 0)
+		return;
+	f = &a->fetchers[r->file % (uint32_t)a->nthreads];
 	pthread_mutex_lock(&a->lock);
-	if (a->count < QUEUE) {
-		a->queue[(a->head + a->count++) % QUEUE] = *r;
-		pthread_cond_signal(&a->more);
+	if (f->count < QUEUE) {
+		f->queue[(f->head + f->count++) % QUEUE] = *r;
+		pthread_cond_signal(&f->more);
 	}
 	pthread_mutex_unlock(&a->lock);
 }

@@ -6,6 +6,7 @@
  * over FUSE, an address for each run wins down to runs of 4 KiB.
  */
 #include "ckptfs/move.h"
+#include "cold.h"
 #include "gather.h"
 #include "range.h"
 #include "scratch.h"
@@ -13,8 +14,9 @@
 #include <errno.h>
 
 enum {
-	RUN_BYTES = 4096, /* shorter runs, on average, are gathered */
-	RUNS_FREE = 8,	  /* so many may be shorter: ends of a range */
+	COPIES_ASKED = 64, /* of more, nobody asks whether they are cold */
+	RUN_BYTES = 4096,  /* shorter runs, on average, are gathered */
+	RUNS_FREE = 8,	   /* so many may be shorter: ends of a range */
 };
 
 /* --- a reply being made -------------------------------------------------- */
@@ -132,6 +134,8 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 		return rc;
 	if (end > file->size)
 		return -EIO;
+	if (rd->scratch->plan.ncopies <= COPIES_ASKED)
+		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
 	*from = file->map + e->pos + c->src;
 	return 0;
 }

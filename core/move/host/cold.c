@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cold: see cold.h. Mappings of data files are MADV_RANDOM: a fault reads one
+ * page and nothing around it, so that one small read of a cold tensor reads
+ * little. Whoever loads more says so first.
+ *
+ * Measured: what readahead(2) and MADV_WILLNEED bring lies in page cache as
+ * single pages and is later read five times slower, by everyone, than what
+ * read(2) brings. So read-ahead reads, and throws away what it read.
+ */
+#include "cold.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+enum {
+	PAGE = 4096,
+	BLOCK = 128 << 10,   /* read at once: stays in the processor's cache */
+	SPAN_MAX = 64 << 20, /* a strided copy that spans more: page by page */
+};
+
+bool ck_cold_is_resident(const struct ck_file *file, uint64_t fpos)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+
+	return preadv2(file->fd, &iov, 1, (off_t)fpos, RWF_NOWAIT) == 1;
+}
+
+void ck_cold_want(const struct ck_file *file, uint64_t fpos, uint64_t len)
+{
+	uint64_t begin = fpos - fpos % PAGE;
+
+	if (len == 0 || len > SPAN_MAX ||
+	    ck_cold_is_resident(file, fpos + len - 1))
+		return;
+	(void)madvise((void *)(uintptr_t)(file->map + begin),
+		      (size_t)(fpos + len - begin), MADV_WILLNEED);
+}
+
+void ck_cold_fetch(const struct ck_file *file, uint64_t fpos, uint64_t len,
+		   char block[static CK_COLD_BLOCK])
+{
+	uint64_t end = ck_min(fpos + len, file->size);
+
+	while (fpos < end) {
+		size_t n = (size_t)ck_min(CK_COLD_BLOCK, end - fpos);
+
+		if (ck_pread_full(file->fd, block, n, fpos))
+			return; /* the read itself will say what is wrong */
+		fpos += n;
+	}
+}
