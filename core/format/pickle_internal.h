@@ -105,6 +105,16 @@ CK_MUST_USE int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 			   struct ck_diag *d);
 void ck_lex_fini(struct ck_lex *lex);
 
+/* Bits set, without a call: baseline x86-64 has no instruction for it. */
+static inline uint32_t ck_lex_bits(uint64_t word)
+{
+	word -= word >> 1 & UINT64_C(0x5555555555555555);
+	word = (word & UINT64_C(0x3333333333333333)) +
+	       (word >> 2 & UINT64_C(0x3333333333333333));
+	word = (word + (word >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+	return (uint32_t)(word * UINT64_C(0x0101010101010101) >> 56);
+}
+
 /* Number of a fetched slot among the fetched ones; -1: no GET names it. */
 static inline int64_t ck_lex_slot(const struct ck_lex *lex, uint64_t slot)
 {
@@ -116,8 +126,7 @@ static inline int64_t ck_lex_slot(const struct ck_lex *lex, uint64_t slot)
 	bit = (uint64_t)1 << slot % 64;
 	if (!(word & bit))
 		return -1;
-	return lex->before[slot / 64] +
-	       (unsigned)__builtin_popcountll(word & (bit - 1));
+	return lex->before[slot / 64] + ck_lex_bits(word & (bit - 1));
 }
 
 /* A decimal memo index of GET and PUT; false if it is none. */

@@ -208,7 +208,7 @@ static int number_slots(struct ck_lex *lex, struct ck_diag *d)
 		return ck_fail(d, ENOMEM, "pickle: out of memory");
 	for (size_t i = 0; i < lex->nwords; i++) {
 		lex->before[i] = (uint32_t)count;
-		count += (uint64_t)__builtin_popcountll(lex->fetched[i]);
+		count += ck_lex_bits(lex->fetched[i]);
 	}
 	if (count > UINT32_MAX)
 		return bad(d, 0, "more than 4 billion memo slots");
