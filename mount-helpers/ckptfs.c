@@ -121,6 +121,9 @@ int main(int argc, char **argv)
 	const char *self = slash ? slash + 1 : argc > 0 ? argv[0] : "";
 
 	take_standard_fds();
+	/* Or getopt() would take no options after SRC MNT, where mount(8) puts
+	 * them. */
+	unsetenv("POSIXLY_CORRECT");
 	ck_raise_nofile();
 	if (strncmp(self, "mount.", 6) == 0)
 		return ck_cmd_mount_helper(argc, argv);

@@ -100,6 +100,9 @@ check 'mount.ckptfs -f is fake' ./mount.ckptfs "$source" "$mnt" -f -o rw
 equal 'mount.ckptfs -f: not mounted' "$(ls "$mnt")" ''
 check 'mount.ckptfs' ./mount.ckptfs "$source" "$mnt" -sv -n -t ckptfs -o rw,noatime
 unmounted
+check 'regression: options last with POSIXLY_CORRECT' \
+	env POSIXLY_CORRECT=1 ./mount.ckptfs "$source" "$mnt" -o rw
+unmounted
 cd "$FIXTURES" || exit
 check 'a relative source' "$CKPTFS" plain "$mnt"
 equal 'its path is shown whole' "$(findmnt -no SOURCE "$mnt")" "$source"
