@@ -259,6 +259,49 @@ static void test_taken_objects_with_many_items(void)
 	ck_buf_fini(&b);
 }
 
+static int read_text(const char *bytes, size_t len, struct ck_pickle *p)
+{
+	return ck_pickle_read(p, bytes, len, NULL, NULL);
+}
+
+#define READ(bytes, p) read_text(bytes, sizeof(bytes) - 1, p)
+
+/* What Python's reader takes in another way than a careless one. */
+static void test_read_as_python_reads(void)
+{
+	struct ck_pickle p;
+	struct ck_pv v;
+	int64_t i = 0;
+
+	/* of equal keys the last one counts */
+	eq_err(READ("}(X\1\0\0\0aK\1X\1\0\0\0aK\2u.", &p), 0);
+	ok(ck_pv_get(&p.root, "a", &v) && ck_pv_int(&v, &i));
+	eq_i64(i, 2);
+	ck_pickle_fini(&p);
+	/* a second state would be added to the first */
+	eq_err(READ("cm\nC\n)\x81}b}b.", &p), -EBADMSG);
+	/* one getattr is called, the other kept */
+	eq_err(READ("(cbuiltins\ngetattr\n2(cm\nC\nX\1\0\0\0atRl.", &p),
+	       -EBADMSG);
+	/* signed and unsigned numbers of any width */
+	eq_err(READ("(L-9223372036854775808L\nL9223372036854775807L\n"
+		    "L-9223372036854775809L\nL-18446744073709551616L\nt.",
+		    &p),
+	       0);
+	v = ck_pv_at(&p.root, 0);
+	ok(ck_pv_int(&v, &i));
+	eq_i64(i, INT64_MIN);
+	v = ck_pv_at(&p.root, 1);
+	ok(ck_pv_int(&v, &i));
+	eq_i64(i, INT64_MAX);
+	v = ck_pv_at(&p.root, 2);
+	ok(v.tag == CK_PV_BIGINT);
+	eq_mem(v.bytes, v.len, "\xff\xff\xff\xff\xff\xff\xff\x7f\xff", 9);
+	v = ck_pv_at(&p.root, 3);
+	eq_mem(v.bytes, v.len, "\0\0\0\0\0\0\0\0\xff", 9);
+	ck_pickle_fini(&p);
+}
+
 int main(void)
 {
 	test_good();
@@ -267,5 +310,6 @@ int main(void)
 	test_bombs();
 	test_hooks_keep_memory_flat();
 	test_taken_objects_with_many_items();
+	test_read_as_python_reads();
 	return tap_done();
 }
