@@ -195,7 +195,7 @@ static void test_doubling(void)
 {
 	repeated("tuples that hold the one before twice", "N", "2\x86", 1000000,
 		 ".");
-	repeated("10 million DUPs", "(]", "2", 10000000, "l.");
+	repeated("5 million DUPs", "(]", "2", 5000000, "l.");
 	EXACTLY("a list in itself", "]q\x01h\x01"
 				    "a.");
 	EXACTLY("a dict in itself", "}q\x01K\x01h\x01s.");
@@ -214,11 +214,11 @@ static void test_declared_lengths(void)
 
 static void test_many_small_values(void)
 {
-	repeated("empty dicts", "(", "}", 10000000, "l.");
+	repeated("empty dicts", "(", "}", 2500000, "l.");
 	repeated("objects",
 		 "cm\nC\nq\x01"
 		 "0(",
-		 "h\x01)\x81", 4000000, "l.");
+		 "h\x01)\x81", 1000000, "l.");
 	repeated("memo slots", "N",
 		 "q\x01h\x01"
 		 "0",
