@@ -105,7 +105,7 @@ CK_MUST_USE int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 			   struct ck_diag *d);
 void ck_lex_fini(struct ck_lex *lex);
 
-/* Bits set, without a call: baseline x86-64 has no instruction for it. */
+/* Bits set; baseline x86-64 has no instruction for it. */
 static inline uint32_t ck_lex_bits(uint64_t word)
 {
 	word -= word >> 1 & UINT64_C(0x5555555555555555);
@@ -152,7 +152,6 @@ struct ck_vm {
 	struct ck_pv *memo; /* one for each fetched slot */
 	bool *memo_set;
 	uint64_t memo_len; /* slots ever set: what MEMOIZE counts */
-
 	bool over_budget;
 	struct ck_plist *free_lists;	  /* linked through items[0] */
 	struct ck_pv *free_arrays;	  /* linked through their first item */
