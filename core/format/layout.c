@@ -104,14 +104,16 @@ static void log_fault(struct ck_checkpoint *cp, const struct ck_tensor *t,
 	ck_buf_fini(&box);
 }
 
-/* Finds box i; what is wrong with it goes into its extent. */
-static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t i,
+/* Finds box number k of the layout; what is wrong with it goes into its
+ * extent. */
+static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 		  bool log)
 {
 	const struct ck_catalog *c = cp->catalog;
 	const struct ck_tensor *t = &c->tensors[e->layout.tensor];
+	uint32_t i = e->layout.first + k;
 	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
-	struct ck_extent *extent = &e->layout.extents[i];
+	struct ck_extent *extent = &e->layout.extents[k];
 	struct ck_diag d = { 0 };
 	int rc;
 
@@ -126,7 +128,7 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t i,
 		return 0;
 	}
 	rc = cp->format->locate(cp, t, i, extent,
-				e->layout.strides + (size_t)i * t->ndim, &d);
+				e->layout.strides + (size_t)k * t->ndim, &d);
 	if (is_ours(rc))
 		return rc;
 	if (rc == 0) {
@@ -142,20 +144,21 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t i,
 	return 0;
 }
 
-static int find(struct ck_checkpoint *cp, uint32_t tensor, bool log,
-		struct entry **out)
+/* Finds the boxes [first, first + n) of a tensor. */
+static int find(struct ck_checkpoint *cp, const struct ck_layout *want,
+		bool log, struct entry **out)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	const struct ck_tensor *t = &cp->catalog->tensors[want->tensor];
 	struct entry *e = calloc(1, sizeof(*e));
 	int rc = 0;
 
 	if (!e)
 		return -ENOMEM;
 	e->keep = true;
-	e->layout.tensor = tensor;
+	e->layout = *want;
 	/* Of a tensor that cannot be served no item is looked at. */
-	e->layout.n = t->err ? 0 : t->nchunks;
-	e->layout.faulty = t->holes || t->err;
+	if (t->err)
+		e->layout.n = 0;
 	e->layout.extents = calloc(e->layout.n + 1UL,
 				   sizeof(*e->layout.extents));
 	e->layout.strides = calloc((size_t)e->layout.n * t->ndim + 1,
@@ -207,16 +210,40 @@ static struct entry *enter(struct ck_layouts *l, struct entry *e)
 int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
 		  const struct ck_layout **out)
 {
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	struct ck_layout want = { .tensor = tensor,
+				  .n = t->nchunks,
+				  .faulty = t->holes || t->err };
 	bool log;
 	struct entry *e = known(cp->layouts, tensor, &log);
 	int rc;
 
 	if (!e) {
-		rc = find(cp, tensor, log, &e);
+		rc = find(cp, &want, log, &e);
 		if (rc)
 			return rc;
 		e = enter(cp->layouts, e);
 	}
+	*out = &e->layout;
+	return 0;
+}
+
+int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor, uint32_t i,
+		      const struct ck_layout **out)
+{
+	struct ck_layout want = {
+		.tensor = tensor,
+		.first = i,
+		.n = 1,
+		.faulty = cp->catalog->tensors[tensor].err != 0,
+	};
+	struct entry *e;
+	int rc = find(cp, &want, true, &e);
+
+	if (rc)
+		return rc;
+	e->keep = false;
+	e->refs = 1;
 	*out = &e->layout;
 	return 0;
 }
@@ -231,7 +258,7 @@ void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout)
 		return;
 	pthread_mutex_lock(&l->lock);
 	last = --e->refs == 0 && !e->keep;
-	if (last)
+	if (last && l->entries[layout->tensor] == e)
 		l->entries[layout->tensor] = NULL;
 	pthread_mutex_unlock(&l->lock);
 	if (last)

@@ -20,17 +20,17 @@ static int full_slice(const struct ck_catalog *c, uint32_t tensor,
 		      struct ck_slice **out)
 {
 	const struct ck_tensor *t = &c->tensors[tensor];
+	struct ck_view_part part = { .tensor = tensor,
+				     .nbytes = t->nbytes,
+				     .has_tensor = ck_view_has_bytes(t) };
 	struct ck_buf header = { 0 };
 	int rc;
 
-	if (ck_view_has_bytes(t))
+	if (part.has_tensor)
 		ck_npy_header(t->dtype, t->ndim, ck_catalog_shape(c, t),
 			      &header);
-	rc = header.err;
-	if (rc == 0)
-		rc = ck_view_slice_make(
-			c, tensor, (struct ck_str){ header.data, header.len },
-			out);
+	part.literal = (struct ck_str){ header.data, header.len };
+	rc = header.err ? header.err : ck_view_slice_make(&part, out);
 	ck_buf_fini(&header);
 	return rc;
 }

@@ -12,7 +12,12 @@ static uint64_t raw_size(const struct ck_catalog *c, uint32_t tensor)
 static int raw_slice(const struct ck_catalog *c, uint32_t tensor,
 		     struct ck_slice **out)
 {
-	return ck_view_slice_make(c, tensor, (struct ck_str){ NULL, 0 }, out);
+	const struct ck_tensor *t = &c->tensors[tensor];
+	struct ck_view_part part = { .tensor = tensor,
+				     .nbytes = t->nbytes,
+				     .has_tensor = ck_view_has_bytes(t) };
+
+	return ck_view_slice_make(&part, out);
 }
 
 const struct ck_view ck_view_raw = {

@@ -43,31 +43,47 @@ bool ck_view_has_bytes(const struct ck_tensor *t)
 	return !t->err || t->nbytes;
 }
 
-int ck_view_slice_make(const struct ck_catalog *c, uint32_t tensor,
-		       struct ck_str literal, struct ck_slice **out)
+/* The box at the end of the allocation. */
+static void box_copy(struct ck_part *part, uint64_t *to,
+		     const struct ck_view_part *p)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
-	struct ck_slice *s;
-	struct ck_part *part;
-	char *copy;
+	for (uint32_t d = 0; d < 2 * p->ndim; d++)
+		to[d] = (uint64_t)p->off[d];
+	part->off = to;
+	part->size = to + p->ndim;
+}
 
-	s = malloc(sizeof(*s) + 2 * sizeof(s->parts[0]) + literal.len);
+int ck_view_slice_make(const struct ck_view_part *p, struct ck_slice **out)
+{
+	uint32_t ndim = p->off ? p->ndim : 0;
+	size_t box = 2 * ndim * sizeof(uint64_t);
+	struct ck_slice *s = malloc(sizeof(*s) + 2 * sizeof(s->parts[0]) + box +
+				    p->literal.len);
+	struct ck_part *part;
+	uint64_t *numbers;
+
 	if (!s)
 		return -ENOMEM;
-	*s = (struct ck_slice){ .size = literal.len + t->nbytes };
+	*s = (struct ck_slice){ .size = p->literal.len + p->nbytes };
 	part = s->parts;
-	copy = (char *)(s->parts + 2);
-	if (literal.len) {
-		memcpy(copy, literal.p, literal.len);
+	numbers = (uint64_t *)(s->parts + 2);
+	if (p->literal.len) {
+		char *copy = (char *)(numbers + 2 * ndim);
+
+		memcpy(copy, p->literal.p, p->literal.len);
 		*part++ = (struct ck_part){ .kind = CK_PART_LITERAL,
-					    .len = literal.len,
+					    .len = p->literal.len,
 					    .literal = copy };
 	}
-	if (ck_view_has_bytes(t))
-		*part++ = (struct ck_part){ .kind = CK_PART_TENSOR,
-					    .vpos = literal.len,
-					    .len = t->nbytes,
-					    .tensor = tensor };
+	if (p->has_tensor) {
+		*part = (struct ck_part){ .kind = CK_PART_TENSOR,
+					  .vpos = p->literal.len,
+					  .len = p->nbytes,
+					  .tensor = p->tensor };
+		if (p->off)
+			box_copy(part, numbers, p);
+		part++;
+	}
 	s->nparts = (uint32_t)(part - s->parts);
 	*out = s;
 	return 0;

@@ -14,9 +14,20 @@ extern const struct ck_view ck_view_full, ck_view_raw;
  * its err says why. */
 bool ck_view_has_bytes(const struct ck_tensor *t);
 
-/* A slice of literal bytes (copied; may be none) and a whole tensor. */
-CK_MUST_USE int ck_view_slice_make(const struct ck_catalog *c, uint32_t tensor,
-				   struct ck_str literal,
+/* What the file of one tensor, or of one box of it, consists of. */
+struct ck_view_part {
+	struct ck_str literal; /* bytes before the elements; may be none */
+	bool has_tensor;       /* false: no elements can be shown */
+	uint32_t tensor;
+	uint64_t nbytes; /* of the elements */
+	/* The box: ndim offsets, then ndim sizes, as in catalog->boxes and
+	 * inside the tensor; NULL: all of the tensor. */
+	const int64_t *off;
+	uint32_t ndim;
+};
+
+/* Copies everything into one allocation. */
+CK_MUST_USE int ck_view_slice_make(const struct ck_view_part *p,
 				   struct ck_slice **out);
 
 #endif

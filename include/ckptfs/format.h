@@ -50,6 +50,9 @@ bool ck_checkpoint_changed(const struct ck_checkpoint *cp);
  * -EMFILE, ...). May block on the source. */
 CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
 			      const struct ck_layout **out);
+/* The same for one box of a tensor: reads the header of its item only. */
+CK_MUST_USE int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor,
+				  uint32_t i, const struct ck_layout **out);
 void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
 
 #endif

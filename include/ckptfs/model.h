@@ -263,11 +263,12 @@ struct ck_extent {
 
 struct ck_layout {
 	uint32_t tensor;
-	uint32_t n;		   /* chunks */
+	uint32_t first;		   /* the tensor's chunk of extents[0] */
+	uint32_t n;		   /* chunks: all of the tensor's, or one */
 	struct ck_extent *extents; /* one for each chunk */
 	uint64_t *strides;	   /* n * ndim, bytes */
 	uint16_t change;	   /* union of the extents' */
-	bool faulty; /* some extent has err, or the tensor has holes */
+	bool faulty; /* some extent has err; of a whole tensor: it has holes */
 };
 
 /* --- slice: what one file of the mount consists of -------------------------- */

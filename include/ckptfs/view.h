@@ -34,6 +34,39 @@ CK_MUST_USE int ck_view_lookup(const struct ck_view *v,
 void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
 		  uint32_t tensor, struct ck_buf *out);
 
+/* --- local/: what each rank saved, as it saved it ------------------------------ */
+
+/* A box is an index in catalog->chunks. An owner is a rank, or a data file
+ * that is named after none; it has a directory. */
+struct ck_local;
+
+/* The catalog must outlive it. -ENOMEM. */
+CK_MUST_USE int ck_local_make(const struct ck_catalog *c,
+			      struct ck_local **out);
+void ck_local_free(struct ck_local *l);
+uint32_t ck_local_count(const struct ck_local *l); /* of owners */
+/* Appends the name of an owner's directory. */
+void ck_local_name(const struct ck_local *l, uint32_t owner,
+		   struct ck_buf *out);
+CK_MUST_USE int ck_local_find(const struct ck_local *l, struct ck_str name,
+			      uint32_t *owner);
+/* How many boxes an owner has, and which is number i of them. */
+uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner);
+uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i);
+/* The tensor that a box is of. */
+uint32_t ck_local_tensor(const struct ck_local *l, uint32_t box);
+/* Appends the file name of a box; -ENOENT: no box of the owner has it. */
+void ck_local_box_name(const struct ck_local *l, uint32_t box,
+		       struct ck_buf *out);
+CK_MUST_USE int ck_local_box_find(const struct ck_local *l, uint32_t owner,
+				  struct ck_str name, uint32_t *box);
+/* Bytes of the file of a box, and what it consists of; free() it. */
+uint64_t ck_local_size(const struct ck_local *l, uint32_t box);
+CK_MUST_USE int ck_local_slice(const struct ck_local *l, uint32_t box,
+			       struct ck_slice **out);
+
+/* --- reports and order ---------------------------------------------------------- */
+
 /* Indices in catalog->entries in natural order of the shown names, the order
  * of every list for people; free() it. NULL when out of memory. */
 uint32_t *ck_report_order(const struct ck_catalog *c);

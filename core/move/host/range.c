@@ -25,6 +25,7 @@ struct ck_request ck_range_request(const struct ck_catalog *c,
 				   const struct ck_layout *layout)
 {
 	static const uint64_t zeros[CK_MAX_DIMS];
+	static const uint32_t only[1];
 	const struct ck_tensor *t = &c->tensors[part->tensor];
 	/* dimensions of a tensor without a fault are not negative */
 	const uint64_t *shape = (const uint64_t *)ck_catalog_shape(c, t);
@@ -34,10 +35,10 @@ struct ck_request ck_range_request(const struct ck_catalog *c,
 		.item = ck_dtype_at(t->dtype)->size,
 		.off = part->off ? part->off : zeros,
 		.size = part->size ? part->size : shape,
-		.nchunks = t->nchunks,
-		.boxes = ck_catalog_box(c, t, 0),
+		.nchunks = layout->n,
+		.boxes = ck_catalog_box(c, t, layout->first),
 		.strides = layout->strides,
-		.order = c->order + t->chunk,
+		.order = layout->n == t->nchunks ? c->order + t->chunk : only,
 	};
 }
 

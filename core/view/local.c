@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * local: local/<owner>/ shows what one rank saved, as it saved it: each box
+ * of a tensor in its own npy file. The owner of a box is the rank that its
+ * data file is named after (`__<rank>_...`), or else the file itself.
+ *
+ * Owners are in the order of the data files, the boxes of an owner in the
+ * checkpoint's order. Two arrays hold that for a million boxes: for each box
+ * its owner, and all boxes sorted by owner.
+ */
+#include "view_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+enum {
+	OFFSETS_MAX = 40, /* longer lists of offsets are hashed */
+};
+
+struct owner {
+	bool is_rank;
+	uint32_t file; /* its first data file */
+	uint64_t rank;
+	uint32_t begin; /* of its boxes, in ck_local.boxes */
+	uint32_t end;
+};
+
+struct ck_local {
+	const struct ck_catalog *c;
+	struct owner *owners;
+	uint32_t nowners;
+	uint32_t *of_file; /* owner of each data file */
+	uint32_t *boxes;   /* indices in catalog->chunks, sorted by owner */
+};
+
+/* --- owners ----------------------------------------------------------------- */
+
+/* The rank in `__<rank>_...`, written as a decimal without leading zeros. */
+static bool rank_of(struct ck_str path, uint64_t *rank)
+{
+	struct ck_str prefix = CK_STR("__");
+	size_t i = prefix.len;
+
+	if (!ck_str_starts(path, prefix) || memchr(path.p, '/', path.len))
+		return false;
+	*rank = 0;
+	for (; i < path.len && path.p[i] >= '0' && path.p[i] <= '9'; i++)
+		*rank = *rank * 10 + (uint64_t)(path.p[i] - '0');
+	if (i == prefix.len || i > prefix.len + 18 || i == path.len ||
+	    path.p[i] != '_')
+		return false;
+	return path.p[prefix.len] != '0' || i == prefix.len + 1;
+}
+
+/* Slot of a rank in an open-addressing table of owners + 1. */
+static uint32_t *rank_slot(const struct ck_local *l, uint32_t *slots,
+			   size_t mask, uint64_t rank)
+{
+	size_t i = (size_t)(rank * UINT64_C(0x9E3779B97F4A7C15) >> 20) & mask;
+
+	while (slots[i] && l->owners[slots[i] - 1].rank != rank)
+		i = (i + 1) & mask;
+	return &slots[i];
+}
+
+static uint32_t owner_add(struct ck_local *l, uint32_t file)
+{
+	l->owners[l->nowners] = (struct owner){ .file = file };
+	return l->nowners++;
+}
+
+static int find_owners(struct ck_local *l)
+{
+	size_t nslots = 16;
+	ck_auto_free uint32_t *slots = NULL;
+
+	while (nslots < 2 * l->c->nfiles)
+		nslots *= 2;
+	slots = calloc(nslots, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < l->c->nfiles; i++) {
+		struct ck_str path = ck_catalog_str(l->c, l->c->files[i].path);
+		uint32_t *slot;
+		uint64_t rank;
+
+		if (!rank_of(path, &rank)) {
+			l->of_file[i] = owner_add(l, i);
+			continue;
+		}
+		slot = rank_slot(l, slots, nslots - 1, rank);
+		if (!*slot) {
+			*slot = owner_add(l, i) + 1;
+			l->owners[*slot - 1].is_rank = true;
+			l->owners[*slot - 1].rank = rank;
+		}
+		l->of_file[i] = *slot - 1;
+	}
+	return 0;
+}
+
+/* --- boxes ------------------------------------------------------------------ */
+
+/* Owner of a box; UINT32_MAX: no file has it. */
+static uint32_t owner_of(const struct ck_local *l, uint32_t box)
+{
+	uint32_t file = l->c->chunks[box].file;
+
+	return file < l->c->nfiles ? l->of_file[file] : UINT32_MAX;
+}
+
+/* Sorts the boxes by owner, keeping their order: counts, then places. */
+static void sort_boxes(struct ck_local *l)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < l->c->nchunks; i++)
+		if (owner_of(l, i) != UINT32_MAX)
+			l->owners[owner_of(l, i)].end++;
+	for (uint32_t i = 0; i < l->nowners; i++) {
+		l->owners[i].begin = at;
+		at += l->owners[i].end;
+		l->owners[i].end = l->owners[i].begin;
+	}
+	for (uint32_t i = 0; i < l->c->nchunks; i++)
+		if (owner_of(l, i) != UINT32_MAX)
+			l->boxes[l->owners[owner_of(l, i)].end++] = i;
+}
+
+int ck_local_make(const struct ck_catalog *c, struct ck_local **out)
+{
+	struct ck_local *l = calloc(1, sizeof(*l));
+	int rc = -ENOMEM;
+
+	if (!l)
+		return -ENOMEM;
+	l->c = c;
+	l->owners = malloc((c->nfiles + 1) * sizeof(*l->owners));
+	l->of_file = malloc((c->nfiles + 1) * sizeof(*l->of_file));
+	l->boxes = malloc((c->nchunks + 1) * sizeof(*l->boxes));
+	if (l->owners && l->of_file && l->boxes)
+		rc = find_owners(l);
+	if (rc) {
+		ck_local_free(l);
+		return rc;
+	}
+	sort_boxes(l);
+	*out = l;
+	return 0;
+}
+
+void ck_local_free(struct ck_local *l)
+{
+	if (!l)
+		return;
+	free(l->owners);
+	free(l->of_file);
+	free(l->boxes);
+	free(l);
+}
+
+/* --- directories ------------------------------------------------------------ */
+
+uint32_t ck_local_count(const struct ck_local *l)
+{
+	return l->nowners;
+}
+
+void ck_local_name(const struct ck_local *l, uint32_t owner, struct ck_buf *out)
+{
+	const struct owner *o = &l->owners[owner];
+
+	if (o->is_rank) {
+		ck_buf_printf(out, "rank-%" PRIu64, o->rank);
+		return;
+	}
+	ck_buf_text(out, "file-");
+	ck_name_stem(ck_catalog_str(l->c, l->c->files[o->file].path), 1, out);
+}
+
+int ck_local_find(const struct ck_local *l, struct ck_str name, uint32_t *owner)
+{
+	struct ck_buf b = { 0 };
+	int rc = -ENOENT;
+
+	for (uint32_t i = 0; rc == -ENOENT && i < l->nowners; i++) {
+		b.len = 0;
+		ck_local_name(l, i, &b);
+		if (b.err)
+			rc = b.err;
+		else if (ck_str_eq((struct ck_str){ b.data, b.len }, name)) {
+			*owner = i;
+			rc = 0;
+		}
+	}
+	ck_buf_fini(&b);
+	return rc;
+}
+
+uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner)
+{
+	return l->owners[owner].end - l->owners[owner].begin;
+}
+
+uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i)
+{
+	return l->boxes[l->owners[owner].begin + i];
+}
+
+/* --- files ------------------------------------------------------------------ */
+
+uint32_t ck_local_tensor(const struct ck_local *l, uint32_t box)
+{
+	const struct ck_catalog *c = l->c;
+	size_t lo = 0, hi = c->ntensors;
+
+	/* the last tensor whose first chunk is not behind the box */
+	while (hi - lo > 1) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->tensors[mid].chunk <= box)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return (uint32_t)lo;
+}
+
+/* Has this owner another box of the same tensor? */
+static bool has_siblings(const struct ck_local *l, const struct ck_tensor *t,
+			 uint32_t box)
+{
+	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++)
+		if (i != box && owner_of(l, i) == owner_of(l, box))
+			return true;
+	return false;
+}
+
+static void add_offsets(const struct ck_local *l, const struct ck_tensor *t,
+			uint32_t box, struct ck_buf *out)
+{
+	const int64_t *off = ck_catalog_box(l->c, t, box - t->chunk);
+	struct ck_buf text = { 0 };
+	char hex[33];
+
+	for (uint32_t d = 0; d < t->ndim; d++)
+		ck_buf_printf(&text, d ? ",%" PRId64 : "%" PRId64, off[d]);
+	if (text.len > OFFSETS_MAX) {
+		ck_hash128_hex((struct ck_str){ text.data, text.len }, hex);
+		ck_buf_printf(out, "%%@~%s", hex);
+	} else {
+		ck_buf_text(out, "%@");
+		ck_buf_add(out, text.data, text.len);
+	}
+	if (text.err)
+		out->err = text.err;
+	ck_buf_fini(&text);
+}
+
+void ck_local_box_name(const struct ck_local *l, uint32_t box,
+		       struct ck_buf *out)
+{
+	const struct ck_tensor *t = &l->c->tensors[ck_local_tensor(l, box)];
+
+	ck_buf_str(out, ck_catalog_str(l->c, t->names.stem));
+	if (t->ndim && has_siblings(l, t, box))
+		add_offsets(l, t, box, out);
+	ck_buf_text(out, ".npy");
+}
+
+/* The stem in a file name, with ".npy" and the text of offsets cut off. */
+static bool stem_in(struct ck_str name, struct ck_str *stem)
+{
+	static const char suffix[] = ".npy";
+	const char *at;
+
+	if (name.len < 4 || memcmp(name.p + name.len - 4, suffix, 4) != 0)
+		return false;
+	*stem = (struct ck_str){ name.p, name.len - 4 };
+	at = memmem(stem->p, stem->len, "%@", 2);
+	if (at)
+		stem->len = (size_t)(at - stem->p);
+	return true;
+}
+
+int ck_local_box_find(const struct ck_local *l, uint32_t owner,
+		      struct ck_str name, uint32_t *box)
+{
+	const struct ck_catalog *c = l->c;
+	struct ck_buf b = { 0 };
+	const struct ck_tensor *t;
+	struct ck_str stem;
+	int64_t entry;
+	int rc = -ENOENT;
+
+	entry = stem_in(name, &stem) ? ck_catalog_find(c, stem) : -1;
+	if (entry < 0 || c->entries[entry].is_object)
+		return -ENOENT;
+	t = &c->tensors[c->entries[entry].i];
+	for (uint32_t i = t->chunk; rc && i < t->chunk + t->nchunks; i++) {
+		if (owner_of(l, i) != owner)
+			continue;
+		b.len = 0;
+		ck_local_box_name(l, i, &b);
+		if (b.err)
+			break;
+		if (ck_str_eq((struct ck_str){ b.data, b.len }, name)) {
+			*box = i;
+			rc = 0;
+		}
+	}
+	if (b.err)
+		rc = b.err;
+	ck_buf_fini(&b);
+	return rc;
+}
+
+/* --- what a file consists of ------------------------------------------------ */
+
+/* Bytes of a box; false if they cannot be counted or shown. */
+static bool box_bytes(const struct ck_tensor *t, const int64_t *size,
+		      uint64_t *bytes)
+{
+	*bytes = ck_dtype_at(t->dtype)->size;
+	if (t->err || *bytes == 0)
+		return false;
+	for (uint32_t d = 0; d < t->ndim; d++)
+		if (size[d] < 0 || !ck_mul(bytes, *bytes, (uint64_t)size[d]))
+			return false;
+	return *bytes <= INT64_MAX;
+}
+
+uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
+{
+	const struct ck_tensor *t = &l->c->tensors[ck_local_tensor(l, box)];
+	const int64_t *size = ck_catalog_box(l->c, t, box - t->chunk) + t->ndim;
+	uint64_t bytes;
+
+	if (!box_bytes(t, size, &bytes))
+		return 0;
+	return ck_npy_header_len(t->dtype, t->ndim, size) + bytes;
+}
+
+int ck_local_slice(const struct ck_local *l, uint32_t box,
+		   struct ck_slice **out)
+{
+	uint32_t tensor = ck_local_tensor(l, box);
+	const struct ck_tensor *t = &l->c->tensors[tensor];
+	const int64_t *off = ck_catalog_box(l->c, t, box - t->chunk);
+	struct ck_view_part part = { .tensor = tensor, .ndim = t->ndim };
+	struct ck_buf header = { 0 };
+	int rc;
+
+	if (!box_bytes(t, off + t->ndim, &part.nbytes))
+		return ck_view_slice_make(&part, out);
+	ck_npy_header(t->dtype, t->ndim, off + t->ndim, &header);
+	part.literal = (struct ck_str){ header.data, header.len };
+	part.has_tensor = true;
+	part.off = off;
+	rc = header.err ? header.err : ck_view_slice_make(&part, out);
+	ck_buf_fini(&header);
+	return rc;
+}
