@@ -6,9 +6,12 @@
  *	1		the root (FUSE says so)
  *	2		.ckptfs
  *	3 ...		the reports in it
+ *	15		local
  *	16 ...		the views' directories
  *	64 + tensor * number of views + view
  *			the file of a tensor in a view
+ *	then		the owners in local
+ *	then		the boxes, as in the catalog
  *
  * A number is never used again within a mount: the catalog does not change.
  * Modes and times follow the contract's section 3.
@@ -17,46 +20,78 @@
 
 #define CONTROL_NUMBER 2
 #define REPORT_NUMBER  3
+#define LOCAL_NUMBER   15
 #define VIEW_NUMBER    16
 #define TENSOR_NUMBER  64
+
+static uint64_t owner_number(const struct ck_fs *fs)
+{
+	return TENSOR_NUMBER + fs->catalog->ntensors * ck_nviews;
+}
+
+static uint64_t box_number(const struct ck_fs *fs)
+{
+	return owner_number(fs) + ck_local_count(fs->local);
+}
+
+/* The fixed part of the tree. */
+static bool find_fixed(uint64_t n, struct ck_node *out)
+{
+	if (n == FUSE_ROOT_ID)
+		out->kind = CK_NODE_ROOT;
+	else if (n == CONTROL_NUMBER)
+		out->kind = CK_NODE_CONTROL;
+	else if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_nreports)
+		*out = (struct ck_node){ CK_NODE_REPORT,
+					 (uint32_t)(n - REPORT_NUMBER), 0 };
+	else if (n == LOCAL_NUMBER)
+		out->kind = CK_NODE_LOCAL;
+	else if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_nviews)
+		*out = (struct ck_node){ CK_NODE_VIEW,
+					 (uint32_t)(n - VIEW_NUMBER), 0 };
+	else
+		return false;
+	return true;
+}
 
 bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 {
 	uint64_t n = ino;
 
 	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
-	if (n == FUSE_ROOT_ID)
-		return true;
-	if (n == CONTROL_NUMBER) {
-		out->kind = CK_NODE_CONTROL;
-		return true;
-	}
-	if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_nreports) {
-		out->kind = CK_NODE_REPORT;
-		out->index = (uint32_t)(n - REPORT_NUMBER);
+	if (n < TENSOR_NUMBER)
+		return find_fixed(n, out);
+	if (n < owner_number(fs)) {
+		n -= TENSOR_NUMBER;
+		*out = (struct ck_node){ CK_NODE_TENSOR,
+					 (uint32_t)(n % ck_nviews),
+					 (uint32_t)(n / ck_nviews) };
 		return true;
 	}
-	if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_nviews) {
-		out->kind = CK_NODE_VIEW;
-		out->index = (uint32_t)(n - VIEW_NUMBER);
+	if (n < box_number(fs)) {
+		out->kind = CK_NODE_OWNER;
+		out->index = (uint32_t)(n - owner_number(fs));
 		return true;
 	}
-	if (n < TENSOR_NUMBER ||
-	    (n - TENSOR_NUMBER) / ck_nviews >= fs->catalog->ntensors)
+	n -= box_number(fs);
+	if (n >= fs->catalog->nchunks)
 		return false;
-	out->kind = CK_NODE_TENSOR;
-	out->index = (uint32_t)((n - TENSOR_NUMBER) % ck_nviews);
-	out->tensor = (uint32_t)((n - TENSOR_NUMBER) / ck_nviews);
+	out->kind = CK_NODE_BOX;
+	out->index = (uint32_t)n;
+	out->tensor = ck_local_tensor(fs->local, out->index);
 	return true;
 }
 
-fuse_ino_t ck_node_number(const struct ck_node *n)
+fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
 {
 	switch (n->kind) {
 	case CK_NODE_ROOT: return FUSE_ROOT_ID;
 	case CK_NODE_CONTROL: return CONTROL_NUMBER;
 	case CK_NODE_REPORT: return REPORT_NUMBER + n->index;
+	case CK_NODE_LOCAL: return LOCAL_NUMBER;
 	case CK_NODE_VIEW: return VIEW_NUMBER + n->index;
+	case CK_NODE_OWNER: return owner_number(fs) + n->index;
+	case CK_NODE_BOX: return box_number(fs) + n->index;
 	case CK_NODE_TENSOR: break;
 	}
 	return TENSOR_NUMBER + (uint64_t)n->tensor * ck_nviews + n->index;
@@ -64,7 +99,18 @@ fuse_ino_t ck_node_number(const struct ck_node *n)
 
 bool ck_node_is_dir(const struct ck_node *n)
 {
-	return n->kind != CK_NODE_REPORT && n->kind != CK_NODE_TENSOR;
+	return n->kind != CK_NODE_REPORT && !ck_node_is_tensor(n);
+}
+
+bool ck_node_is_tensor(const struct ck_node *n)
+{
+	return n->kind == CK_NODE_TENSOR || n->kind == CK_NODE_BOX;
+}
+
+/* Mode and time of a box are those of its own file. */
+static struct ck_attr box_attr(const struct ck_fs *fs, uint32_t box)
+{
+	return ck_catalog_attr(fs->catalog, &fs->catalog->chunks[box], 1);
 }
 
 static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
@@ -76,6 +122,8 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
 		return S_IFDIR | (c->dir_mode & 07555 & keep);
 	if (n->kind == CK_NODE_REPORT)
 		return S_IFREG | (c->meta.mode & c->dir_mode & 0444 & keep);
+	if (n->kind == CK_NODE_BOX)
+		return S_IFREG | (box_attr(fs, n->index).mode & 0444 & keep);
 	return S_IFREG | (c->tensors[n->tensor].mode & 0444 & keep);
 }
 
@@ -83,7 +131,7 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
  * told to ask for much. */
 static blksize_t node_blksize(const struct ck_fs *fs, const struct ck_node *n)
 {
-	if (n->kind == CK_NODE_TENSOR && fs->options->direct)
+	if (ck_node_is_tensor(n) && fs->options->direct)
 		return CK_REQUEST_MAX;
 	return 4096;
 }
@@ -95,7 +143,7 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	const struct ck_mount_options *o = fs->options;
 
 	*out = (struct stat){
-		.st_ino = ck_node_number(n),
+		.st_ino = ck_node_number(fs, n),
 		.st_mode = node_mode(fs, n),
 		.st_nlink = 1,
 		.st_uid = o->have_uid ? o->uid : c->meta.uid,
@@ -106,6 +154,10 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	if (n->kind == CK_NODE_TENSOR) {
 		size = ck_views[n->index]->size(c, n->tensor);
 		out->st_mtim = c->tensors[n->tensor].mtime;
+	}
+	if (n->kind == CK_NODE_BOX) {
+		size = ck_local_size(fs->local, n->index);
+		out->st_mtim = box_attr(fs, n->index).mtime;
 	}
 	if (ck_node_is_dir(n))
 		size = 0;

@@ -28,6 +28,7 @@ struct ck_fs {
 	struct ck_checkpoint *cp;
 	const struct ck_catalog *catalog; /* cp's */
 	const struct ck_mount_options *options;
+	struct ck_local *local;	    /* who saved which box */
 	struct ck_control *control; /* locks itself */
 	struct ck_ahead *ahead;	    /* locks itself */
 	uint8_t *faulty; /* atomic; a bit for each tensor: a fault was found
@@ -44,20 +45,25 @@ enum ck_node_kind {
 	CK_NODE_CONTROL, /* the directory .ckptfs */
 	CK_NODE_REPORT,	 /* a file in it: index in ck_reports */
 	CK_NODE_VIEW,	 /* a directory: index in ck_views */
+	CK_NODE_LOCAL,	 /* the directory local */
+	CK_NODE_OWNER,	 /* a directory in it: index as in ck_local */
 	CK_NODE_TENSOR,	 /* a file in a view */
+	CK_NODE_BOX,	 /* a file of an owner: index in catalog->chunks */
 };
 
 struct ck_node {
 	enum ck_node_kind kind;
-	uint32_t index;	 /* of the report or view */
-	uint32_t tensor; /* CK_NODE_TENSOR: index in the catalog */
+	uint32_t index;	 /* of the report, view, owner or box */
+	uint32_t tensor; /* of a tensor or box: index in the catalog */
 };
 
 /* False for a number that was never given. */
 CK_MUST_USE bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,
 			      struct ck_node *out);
-fuse_ino_t ck_node_number(const struct ck_node *n);
+fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
+/* A file of a tensor or of a box. */
+bool ck_node_is_tensor(const struct ck_node *n);
 /* Attributes. size: of a report; unused for all else. */
 void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		  uint64_t size, struct stat *out);
@@ -65,6 +71,7 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 /* --- control.c: the control directory ------------------------------------- */
 
 #define CK_CONTROL_DIR ".ckptfs"
+#define CK_LOCAL_DIR   "local"
 
 struct ck_report {
 	const char *name;

@@ -17,6 +17,10 @@ static int root_lookup(const char *name, struct ck_node *out)
 		out->kind = CK_NODE_CONTROL;
 		return 0;
 	}
+	if (strcmp(name, CK_LOCAL_DIR) == 0) {
+		out->kind = CK_NODE_LOCAL;
+		return 0;
+	}
 	for (uint32_t i = 0; i < ck_nviews; i++)
 		if (strcmp(name, ck_views[i]->dir) == 0) {
 			out->kind = CK_NODE_VIEW;
@@ -37,6 +41,26 @@ static int control_lookup(const char *name, struct ck_node *out)
 	return -ENOENT;
 }
 
+static int owner_lookup(const struct ck_fs *fs, const char *name,
+			struct ck_node *out)
+{
+	out->kind = CK_NODE_OWNER;
+	return ck_local_find(fs->local, ck_str_from(name), &out->index);
+}
+
+static int box_lookup(const struct ck_fs *fs, uint32_t owner, const char *name,
+		      struct ck_node *out)
+{
+	int rc = ck_local_box_find(fs->local, owner, ck_str_from(name),
+				   &out->index);
+
+	if (rc)
+		return rc;
+	out->kind = CK_NODE_BOX;
+	out->tensor = ck_local_tensor(fs->local, out->index);
+	return 0;
+}
+
 static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 		       const char *name, struct ck_node *out)
 {
@@ -44,9 +68,12 @@ static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 	switch (dir->kind) {
 	case CK_NODE_ROOT: return root_lookup(name, out);
 	case CK_NODE_CONTROL: return control_lookup(name, out);
+	case CK_NODE_LOCAL: return owner_lookup(fs, name, out);
+	case CK_NODE_OWNER: return box_lookup(fs, dir->index, name, out);
 	case CK_NODE_VIEW: break;
 	case CK_NODE_REPORT:
-	case CK_NODE_TENSOR: return -ENOTDIR;
+	case CK_NODE_TENSOR:
+	case CK_NODE_BOX: return -ENOTDIR;
 	}
 	out->kind = CK_NODE_TENSOR;
 	out->index = dir->index;
@@ -79,7 +106,7 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 	if (rc)
 		return rc;
 	*out = (struct fuse_entry_param){
-		.ino = ck_node_number(n),
+		.ino = ck_node_number(fs, n),
 		.attr_timeout = live ? 0 : CK_TIMEOUT,
 		.entry_timeout = live ? 0 : CK_TIMEOUT,
 	};
@@ -160,7 +187,8 @@ void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 		.f_bsize = BLOCK,
 		.f_frsize = BLOCK,
 		.f_blocks = ck_max(1, blocks),
-		.f_files = 2 + ck_nreports + ck_nviews * (1 + c->ntensors),
+		.f_files = 3 + ck_nreports + ck_nviews * (1 + c->ntensors) +
+			   ck_local_count(fs->local) + c->nchunks,
 		.f_namemax = 255,
 	};
 

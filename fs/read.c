@@ -154,7 +154,25 @@ static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 	return ck_control_get(fs, report, false, &h->text);
 }
 
-static int layouts_get(struct ck_fs *fs, struct ck_handle *h)
+/* The layout of what a node shows: of a box, of that box alone. */
+static int layout_get(struct ck_fs *fs, const struct ck_node *n,
+		      uint32_t tensor, const struct ck_layout **out,
+		      bool *faulty)
+{
+	int rc;
+
+	if (n->kind != CK_NODE_BOX)
+		return ck_tensor_layout(fs, tensor, out, faulty);
+	rc = ck_layout_get_box(fs->cp, tensor,
+			       n->index - fs->catalog->tensors[tensor].chunk,
+			       out);
+	if (rc == 0)
+		*faulty = (*out)->faulty || files_changed(fs, *out);
+	return rc;
+}
+
+static int layouts_get(struct ck_fs *fs, const struct ck_node *n,
+		       struct ck_handle *h)
 {
 	bool faulty;
 
@@ -168,8 +186,7 @@ static int layouts_get(struct ck_fs *fs, struct ck_handle *h)
 
 		if (part->kind != CK_PART_TENSOR)
 			continue;
-		rc = ck_tensor_layout(fs, part->tensor, &h->layouts[i],
-				      &faulty);
+		rc = layout_get(fs, n, part->tensor, &h->layouts[i], &faulty);
 		if (rc)
 			return rc;
 		h->direct = h->direct || faulty;
@@ -194,10 +211,13 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		h->err = t->err;
 		return 0;
 	}
-	rc = ck_views[n->index]->slice(fs->catalog, n->tensor, &h->slice);
+	rc = n->kind == CK_NODE_BOX
+		     ? ck_local_slice(fs->local, n->index, &h->slice)
+		     : ck_views[n->index]->slice(fs->catalog, n->tensor,
+						 &h->slice);
 	if (rc)
 		return rc;
-	rc = layouts_get(fs, h);
+	rc = layouts_get(fs, n, h);
 	h->read = (struct ck_read){ fs->catalog, fs->cp->files, h->slice,
 				    h->layouts };
 	return rc;

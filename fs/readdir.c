@@ -31,6 +31,8 @@ static bool root_entry(struct listing *l, uint64_t i)
 	if (i < ck_nviews)
 		return entry_set(l, CK_NODE_VIEW, i, ck_views[i]->dir);
 	if (i == ck_nviews)
+		return entry_set(l, CK_NODE_LOCAL, 0, CK_LOCAL_DIR);
+	if (i == ck_nviews + 1)
 		return entry_set(l, CK_NODE_CONTROL, 0, CK_CONTROL_DIR);
 	return false;
 }
@@ -53,6 +55,37 @@ static bool view_entry(struct listing *l, uint32_t view, uint64_t i)
 	return true;
 }
 
+static bool local_entry(struct listing *l, uint64_t i)
+{
+	if (i >= ck_local_count(l->fs->local))
+		return false;
+	l->node = (struct ck_node){ CK_NODE_OWNER, (uint32_t)i, 0 };
+	ck_local_name(l->fs->local, (uint32_t)i, &l->name);
+	return true;
+}
+
+static bool owner_entry(struct listing *l, uint32_t owner, uint64_t i)
+{
+	const struct ck_local *local = l->fs->local;
+	uint32_t box;
+
+	if (i >= ck_local_boxes(local, owner))
+		return false;
+	box = ck_local_box(local, owner, (uint32_t)i);
+	l->node = (struct ck_node){ CK_NODE_BOX, box,
+				    ck_local_tensor(local, box) };
+	ck_local_box_name(local, box, &l->name);
+	return true;
+}
+
+/* `..`: everything else is in the root. */
+static bool parent_entry(struct listing *l, const struct ck_node *dir)
+{
+	return entry_set(
+		l, dir->kind == CK_NODE_OWNER ? CK_NODE_LOCAL : CK_NODE_ROOT, 0,
+		"..");
+}
+
 /* Takes entry i of a directory at hand; false past the last. */
 static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 {
@@ -60,13 +93,16 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 	if (i == 0)
 		return entry_set(l, dir->kind, dir->index, ".");
 	if (i == 1)
-		return entry_set(l, CK_NODE_ROOT, 0, "..");
+		return parent_entry(l, dir);
 	switch (dir->kind) {
 	case CK_NODE_ROOT: return root_entry(l, i - 2);
 	case CK_NODE_CONTROL: return control_entry(l, i - 2);
 	case CK_NODE_VIEW: return view_entry(l, dir->index, i - 2);
+	case CK_NODE_LOCAL: return local_entry(l, i - 2);
+	case CK_NODE_OWNER: return owner_entry(l, dir->index, i - 2);
 	case CK_NODE_REPORT:
-	case CK_NODE_TENSOR: break;
+	case CK_NODE_TENSOR:
+	case CK_NODE_BOX: break;
 	}
 	return false;
 }
@@ -77,7 +113,7 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){ .ino = 0 };
-	e->attr.st_ino = ck_node_number(&l->node);
+	e->attr.st_ino = ck_node_number(l->fs, &l->node);
 	e->attr.st_mode = ck_node_is_dir(&l->node) ? S_IFDIR : S_IFREG;
 }
 

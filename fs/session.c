@@ -334,6 +334,8 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
 	pthread_mutex_init(&fs->handles_lock, NULL);
 	fs->control = ck_control_make();
+	if (ck_local_make(fs->catalog, &fs->local))
+		return ck_fail(d, ENOMEM, "out of memory");
 	fs->ahead = ck_ahead_make(fs->cp->files);
 	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
 	if (fs->control && fs->ahead && fs->faulty)
@@ -346,6 +348,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_handles_close(fs);
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
+	ck_local_free(fs->local);
 	ck_control_free(fs->control);
 	free(fs->faulty);
 }

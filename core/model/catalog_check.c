@@ -36,7 +36,6 @@ struct check {
 	struct ck_catalog *c;
 	struct ck_tiling tiling;
 	uint64_t shared;
-	mode_t *modes; /* for each file: r bits it leaves */
 };
 
 /* --- faults of a tensor ------------------------------------------------------------ */
@@ -426,40 +425,30 @@ static bool has_attr(const struct ck_data_file *file)
 	return file->err == 0 || (file->attr.mode & S_IFMT);
 }
 
-static void modes_make(struct check *k)
-{
-	for (size_t i = 0; i < k->c->nfiles; i++)
-		k->modes[i] = has_attr(&k->c->files[i])
-				      ? file_mode(&k->c->files[i].attr,
-						  &k->c->meta)
-				      : 0444;
-}
-
 static bool is_newer(struct timespec a, struct timespec b)
 {
 	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
 				    : a.tv_nsec > b.tv_nsec;
 }
 
-/* Mode and time of what consists of these items. */
-static void attr_make(const struct check *k, const struct ck_chunk *items,
-		      uint32_t n, mode_t *mode, struct timespec *mtime)
+struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
+			       const struct ck_chunk *items, uint32_t n)
 {
-	const struct ck_catalog *c = k->c;
+	struct ck_attr attr = c->meta;
 	bool any = false;
 
-	*mode = c->meta.mode & c->dir_mode & 0444;
-	*mtime = c->meta.mtime;
+	attr.mode = c->meta.mode & c->dir_mode & 0444;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct ck_data_file *file = file_of(c, &items[i]);
 
 		if (!file || !has_attr(file))
 			continue;
-		*mode &= k->modes[items[i].file];
-		if (!any || is_newer(file->attr.mtime, *mtime))
-			*mtime = file->attr.mtime;
+		attr.mode &= file_mode(&file->attr, &c->meta);
+		if (!any || is_newer(file->attr.mtime, attr.mtime))
+			attr.mtime = file->attr.mtime;
 		any = true;
 	}
+	return attr;
 }
 
 /* --- all ------------------------------------------------------------------------------- */
@@ -467,16 +456,22 @@ static void attr_make(const struct check *k, const struct ck_chunk *items,
 static int tensor_finish(struct check *k, struct ck_tensor *t)
 {
 	struct ck_catalog *c = k->c;
+	struct ck_attr attr;
 
 	items_check(k, t);
-	attr_make(k, c->chunks + t->chunk, t->nchunks, &t->mode, &t->mtime);
+	attr = ck_catalog_attr(c, c->chunks + t->chunk, t->nchunks);
+	t->mode = attr.mode;
+	t->mtime = attr.mtime;
 	return boxes_finish(k, t);
 }
 
 static void object_finish(struct check *k, struct ck_object *o)
 {
+	struct ck_attr attr = ck_catalog_attr(k->c, &o->item, 1);
+
 	o->item.err = item_err(k->c, &o->item);
-	attr_make(k, &o->item, 1, &o->mode, &o->mtime);
+	o->mode = attr.mode;
+	o->mtime = attr.mtime;
 }
 
 static int check_init(struct check *k, struct ck_catalog *c)
@@ -488,10 +483,8 @@ static int check_init(struct check *k, struct ck_catalog *c)
 		if (c->tensors[i].nchunks > most)
 			most = c->tensors[i].nchunks;
 	c->order = calloc(c->nchunks + 1, sizeof(*c->order));
-	k->modes = calloc(c->nfiles + 1, sizeof(*k->modes));
-	if (!c->order || !k->modes)
+	if (!c->order)
 		return -ENOMEM;
-	modes_make(k);
 	return ck_tiling_init(&k->tiling, most);
 }
 
@@ -508,6 +501,5 @@ int ck_catalog_check(struct ck_catalog *c)
 	for (size_t i = 0; rc == 0 && i < c->nobjects; i++)
 		object_finish(&k, &c->objects[i]);
 	ck_tiling_fini(&k.tiling);
-	free(k.modes);
 	return rc;
 }

@@ -232,6 +232,10 @@ static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
 	return c->boxes + t->boxes + (uint64_t)i * 2 * t->ndim;
 }
 
+/* Owner, mode (r bits that .metadata, directory and files share) and newest
+ * time of what consists of these items. */
+struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
+			       const struct ck_chunk *items, uint32_t n);
 /* One line saying what is wrong with a chunk, or nothing. */
 void ck_catalog_chunk_fault(const struct ck_catalog *c,
 			    const struct ck_chunk *chunk, struct ck_buf *out);
