@@ -103,9 +103,10 @@ bool ck_control_changed(struct ck_fs *fs);
 
 /* A fault is in the catalog, or was found in the items before. No I/O. */
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
-/* Looks at the items' headers and at the files. Put the layout back. */
-CK_MUST_USE int ck_tensor_layout(struct ck_fs *fs, uint32_t tensor,
-				 const struct ck_layout **out, bool *faulty);
+/* Looks at the headers of the items that a file of a tensor comes from, and
+ * at their files. Put the layout back. */
+CK_MUST_USE int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
+			       const struct ck_layout **out, bool *faulty);
 
 /* Frees the files that were open when the mount ended: the kernel sends no
  * release for them. No thread may serve any more. */

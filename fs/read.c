@@ -86,15 +86,20 @@ static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout)
 	return false;
 }
 
-int ck_tensor_layout(struct ck_fs *fs, uint32_t tensor,
-		     const struct ck_layout **out, bool *faulty)
+int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
+		   const struct ck_layout **out, bool *faulty)
 {
-	int rc = ck_layout_get(fs->cp, tensor, out);
+	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	bool is_box = n->kind == CK_NODE_BOX;
+	int rc = is_box ? ck_layout_get_box(fs->cp, n->tensor,
+					    n->index - t->chunk, out)
+			: ck_layout_get(fs->cp, n->tensor, out);
 
 	if (rc)
 		return rc;
 	*faulty = (*out)->faulty || files_changed(fs, *out);
-	faulty_set(fs, tensor, *faulty);
+	if (!is_box)
+		faulty_set(fs, n->tensor, *faulty);
 	return 0;
 }
 
@@ -154,23 +159,6 @@ static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 	return ck_control_get(fs, report, false, &h->text);
 }
 
-/* The layout of what a node shows: of a box, of that box alone. */
-static int layout_get(struct ck_fs *fs, const struct ck_node *n,
-		      uint32_t tensor, const struct ck_layout **out,
-		      bool *faulty)
-{
-	int rc;
-
-	if (n->kind != CK_NODE_BOX)
-		return ck_tensor_layout(fs, tensor, out, faulty);
-	rc = ck_layout_get_box(fs->cp, tensor,
-			       n->index - fs->catalog->tensors[tensor].chunk,
-			       out);
-	if (rc == 0)
-		*faulty = (*out)->faulty || files_changed(fs, *out);
-	return rc;
-}
-
 static int layouts_get(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_handle *h)
 {
@@ -186,7 +174,7 @@ static int layouts_get(struct ck_fs *fs, const struct ck_node *n,
 
 		if (part->kind != CK_PART_TENSOR)
 			continue;
-		rc = layout_get(fs, n, part->tensor, &h->layouts[i], &faulty);
+		rc = ck_node_layout(fs, n, &h->layouts[i], &faulty);
 		if (rc)
 			return rc;
 		h->direct = h->direct || faulty;

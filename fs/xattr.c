@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xattr: what a tensor is, as attributes of its file in every view. Values
+ * xattr: what a file of a tensor holds: the tensor, or one box of it. Values
  * are exact bytes; lists have no spaces. Listing reads nothing; asking for
  * `error` looks at the items' headers.
  */
@@ -12,68 +12,103 @@
 
 struct attribute {
 	const char *name;
-	/* Appends the value. -ENODATA: this tensor has none. */
-	int (*get)(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out);
-	/* Whether the tensor is known to have it; NULL: each one has. */
-	bool (*has)(const struct ck_fs *fs, uint32_t tensor);
+	/* Appends the value. -ENODATA: this file has none. */
+	int (*get)(struct ck_fs *fs, const struct ck_node *n,
+		   struct ck_buf *out);
+	/* Whether the file is known to have it; NULL: each one has. */
+	bool (*has)(const struct ck_fs *fs, const struct ck_node *n);
 };
 
-static const struct ck_tensor *tensor_at(const struct ck_fs *fs, uint32_t i)
+static const struct ck_tensor *tensor_of(const struct ck_fs *fs,
+					 const struct ck_node *n)
 {
-	return &fs->catalog->tensors[i];
+	return &fs->catalog->tensors[n->tensor];
 }
 
-static int get_fqn(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+/* Offsets of a box; its sizes are ndim further on. */
+static const int64_t *box_of(const struct ck_fs *fs, const struct ck_node *n)
 {
-	const struct ck_tensor *t = tensor_at(fs, tensor);
+	const struct ck_tensor *t = tensor_of(fs, n);
+
+	return ck_catalog_box(fs->catalog, t, n->index - t->chunk);
+}
+
+static int get_fqn(struct ck_fs *fs, const struct ck_node *n,
+		   struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_of(fs, n);
 
 	ck_buf_str(out, ck_catalog_str(fs->catalog, t->names.name));
 	return 0;
 }
 
-static bool has_raw_key(const struct ck_fs *fs, uint32_t tensor)
+static bool has_raw_key(const struct ck_fs *fs, const struct ck_node *n)
 {
-	const struct ck_names *n = &tensor_at(fs, tensor)->names;
+	const struct ck_names *names = &tensor_of(fs, n)->names;
 
-	return !ck_str_eq(ck_catalog_str(fs->catalog, n->key),
-			  ck_catalog_str(fs->catalog, n->name));
+	return !ck_str_eq(ck_catalog_str(fs->catalog, names->key),
+			  ck_catalog_str(fs->catalog, names->name));
 }
 
-static int get_raw_key(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static int get_raw_key(struct ck_fs *fs, const struct ck_node *n,
+		       struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_at(fs, tensor);
+	const struct ck_tensor *t = tensor_of(fs, n);
 
-	if (!has_raw_key(fs, tensor))
+	if (!has_raw_key(fs, n))
 		return -ENODATA;
 	ck_buf_str(out, ck_catalog_str(fs->catalog, t->names.key));
 	return 0;
 }
 
-static int get_dtype(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static int get_dtype(struct ck_fs *fs, const struct ck_node *n,
+		     struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_at(fs, tensor);
+	const struct ck_tensor *t = tensor_of(fs, n);
 
 	ck_buf_str(out, ck_catalog_str(fs->catalog, t->dtype_name));
 	return 0;
 }
 
-static int get_shape(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static int get_shape(struct ck_fs *fs, const struct ck_node *n,
+		     struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_at(fs, tensor);
+	const struct ck_tensor *t = tensor_of(fs, n);
+	const int64_t *shape = n->kind == CK_NODE_BOX
+				       ? box_of(fs, n) + t->ndim
+				       : ck_catalog_shape(fs->catalog, t);
 
-	ck_dims_print(out, ck_catalog_shape(fs->catalog, t), t->ndim);
+	ck_dims_print(out, shape, t->ndim);
 	return 0;
 }
 
-static int get_chunks(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static bool has_offset(const struct ck_fs *fs, const struct ck_node *n)
 {
-	ck_buf_printf(out, "%u", tensor_at(fs, tensor)->nchunks);
+	(void)fs;
+	return n->kind == CK_NODE_BOX;
+}
+
+static int get_offset(struct ck_fs *fs, const struct ck_node *n,
+		      struct ck_buf *out)
+{
+	if (!has_offset(fs, n))
+		return -ENODATA;
+	ck_dims_print(out, box_of(fs, n), tensor_of(fs, n)->ndim);
 	return 0;
 }
 
-static int get_kind(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static int get_chunks(struct ck_fs *fs, const struct ck_node *n,
+		      struct ck_buf *out)
 {
-	(void)fs, (void)tensor;
+	ck_buf_printf(out, "%u",
+		      n->kind == CK_NODE_BOX ? 1 : tensor_of(fs, n)->nchunks);
+	return 0;
+}
+
+static int get_kind(struct ck_fs *fs, const struct ck_node *n,
+		    struct ck_buf *out)
+{
+	(void)fs, (void)n;
 	ck_buf_text(out, "tensor");
 	return 0;
 }
@@ -84,9 +119,10 @@ static void print_box_fault(struct ck_fs *fs, const struct ck_tensor *t,
 			    struct ck_buf *out)
 {
 	const struct ck_catalog *c = fs->catalog;
-	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+	uint32_t at = layout->first + i;
+	const struct ck_chunk *chunk = &c->chunks[t->chunk + at];
 	const struct ck_extent *x = &layout->extents[i];
-	const int64_t *box = ck_catalog_box(c, t, i);
+	const int64_t *box = ck_catalog_box(c, t, at);
 	int err = x->err;
 
 	if (!err && !x->memory && x->file != CK_NO_FILE)
@@ -105,9 +141,18 @@ static void print_box_fault(struct ck_fs *fs, const struct ck_tensor *t,
 					       : "the log says why");
 }
 
-static int get_error(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
 {
-	const struct ck_tensor *t = tensor_at(fs, tensor);
+	if (n->kind == CK_NODE_BOX)
+		return tensor_of(fs, n)->err ||
+		       fs->catalog->chunks[n->index].err;
+	return ck_tensor_known_faulty(fs, n->tensor);
+}
+
+static int get_error(struct ck_fs *fs, const struct ck_node *n,
+		     struct ck_buf *out)
+{
+	const struct ck_tensor *t = tensor_of(fs, n);
 	const struct ck_layout *layout;
 	uint32_t lines = 0;
 	bool faulty;
@@ -117,10 +162,10 @@ static int get_error(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
 		ck_buf_str(out, ck_catalog_str(fs->catalog, t->fault));
 		return 0;
 	}
-	rc = ck_tensor_layout(fs, tensor, &layout, &faulty);
+	rc = ck_node_layout(fs, n, &layout, &faulty);
 	if (rc)
 		return rc;
-	if (faulty && t->holes)
+	if (faulty && t->holes && n->kind == CK_NODE_TENSOR)
 		ck_buf_str(out, CK_STR("some elements are in no box"));
 	for (uint32_t i = 0; faulty && i < layout->n; i++) {
 		size_t before = out->len;
@@ -140,9 +185,10 @@ static const struct attribute attributes[] = {
 	{ PREFIX "raw_key", get_raw_key, has_raw_key },
 	{ PREFIX "dtype", get_dtype, NULL },
 	{ PREFIX "shape", get_shape, NULL },
+	{ PREFIX "offset", get_offset, has_offset },
 	{ PREFIX "chunks", get_chunks, NULL },
 	{ PREFIX "kind", get_kind, NULL },
-	{ PREFIX "error", get_error, ck_tensor_known_faulty },
+	{ PREFIX "error", get_error, has_error },
 };
 
 static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
@@ -154,11 +200,11 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		return -ENOSYS; /* the kernel will not ask again */
 	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
 		return -EOPNOTSUPP;
-	if (!ck_node_find(fs, ino, &n) || n.kind != CK_NODE_TENSOR)
+	if (!ck_node_find(fs, ino, &n) || !ck_node_is_tensor(&n))
 		return -ENODATA;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++)
 		if (strcmp(name, attributes[i].name) == 0)
-			return attributes[i].get(fs, n.tensor, out);
+			return attributes[i].get(fs, &n, out);
 	return -ENODATA;
 }
 
@@ -168,12 +214,12 @@ static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 
 	if (fs->options->noxattr)
 		return -ENOSYS;
-	if (!ck_node_find(fs, ino, &n) || n.kind != CK_NODE_TENSOR)
+	if (!ck_node_find(fs, ino, &n) || !ck_node_is_tensor(&n))
 		return 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
 		const struct attribute *a = &attributes[i];
 
-		if (!a->has || a->has(fs, n.tensor))
+		if (!a->has || a->has(fs, &n))
 			ck_buf_add(out, a->name, strlen(a->name) + 1);
 	}
 	return 0;
