@@ -68,6 +68,9 @@ static bool pick(struct inspection *in)
 /* Columns whose width is counted. */
 enum { DTYPE, SHAPE, BYTES, CHUNKS, COLUMNS };
 
+/* One shape of a million numbers must not make every line as long. */
+enum { WIDTH_MOST = 48 };
+
 static void tensor_cells(const struct ck_catalog *c, const struct ck_tensor *t,
 			 struct ck_buf cells[static COLUMNS])
 {
@@ -163,7 +166,8 @@ static void print_table(struct inspection *in)
 	for (size_t i = 0; i < in->ntensors; i++) {
 		tensor_cells(in->c, &in->c->tensors[in->tensors[i]], cells);
 		for (int k = 0; k < COLUMNS; k++)
-			width[k] = ck_max(width[k], cells[k].len);
+			width[k] = ck_max(width[k],
+					  ck_min(cells[k].len, WIDTH_MOST));
 	}
 	print_row(&in->out, head, width);
 	ck_buf_text(&in->out, "name\n");

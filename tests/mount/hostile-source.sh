@@ -103,6 +103,10 @@ unmounted
 check 'no canary' test ! -e "$WORK/dangerous-canary" \
 	-a ! -e "$WORK/dangerous-item-canary"
 
+python3 "$HERE/hostile.py" wide "$WORK/wide"
+size=$("$CKPTFS" inspect "$WORK/wide" | wc -c)
+check 'a wide shape does not widen every line' test "$size" -lt 1000000
+
 cp -a "$FIXTURES/plain" "$WORK/sparse"
 truncate -s 1T "$WORK/sparse/.metadata"
 fails 'a sparse .metadata is refused at once' 'expected at most' \

@@ -171,6 +171,13 @@ def reserved(path):
            for i, k in enumerate(keys)}, {"f": content * len(keys)})
 
 
+def wide(path):
+    """One shape of 100,000 numbers among a thousand of two."""
+    tensors = {f"w{i}": d.tensor((2, 3), []) for i in range(1000)}
+    tensors["wide"] = d.tensor((1,) * 100000, [])
+    write(path, tensors, {}, {})
+
+
 class Touch:
     def __init__(self, canary):
         self.canary = canary
@@ -206,6 +213,7 @@ KINDS = {
     "escapes": escapes,
     "paths": paths,
     "reserved": reserved,
+    "wide": wide,
     "empty-boxes": empty_boxes,
 }
 
