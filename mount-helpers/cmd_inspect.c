@@ -2,11 +2,12 @@
 /*
  * inspect: the tensors of a checkpoint without mounting it, as a table for a
  * person, or as JSON or CSV for a program. A glob picks by shown name or by
- * file name without suffix.
+ * file name without suffix; a name picks itself, whatever is in it.
  */
 #include "ckptfs/format.h"
 #include "ckptfs/view.h"
 #include "commands.h"
+#include "inspect_totals.h"
 #include <errno.h>
 #include <fnmatch.h>
 #include <getopt.h>
@@ -22,6 +23,7 @@ struct inspection {
 	/* What was picked, in the order of reports. */
 	uint32_t *tensors, *objects;
 	size_t ntensors, nobjects;
+	struct ck_totals by_dtype, by_prefix; /* of these tensors */
 	struct ck_buf out;
 };
 
@@ -29,8 +31,11 @@ struct inspection {
 
 static bool text_matches(const char *glob, struct ck_str s)
 {
-	ck_auto_free char *text = strndup(s.p, s.len);
+	ck_auto_free char *text = NULL;
 
+	if (ck_str_is(s, glob))
+		return true;
+	text = strndup(s.p, s.len);
 	return text && fnmatch(glob, text, 0) == 0;
 }
 
@@ -91,10 +96,25 @@ static void print_row(struct ck_buf *out, const char *const cells[],
 		      cells[CHUNKS]);
 }
 
+static void print_grid(struct inspection *in, const struct ck_tensor *t)
+{
+	int64_t grid[CK_MAX_DIMS];
+	int rc = ck_report_grid(in->c, t, grid);
+
+	if (rc == -ENOMEM)
+		in->out.err = rc;
+	if (rc)
+		return;
+	ck_buf_text(&in->out, "    grid ");
+	ck_dims_print(&in->out, grid, t->ndim);
+	ck_buf_text(&in->out, "\n");
+}
+
 static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 {
 	const struct ck_catalog *c = in->c;
 
+	print_grid(in, t);
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
 		const int64_t *box = ck_catalog_box(c, t, i);
@@ -119,19 +139,56 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 	}
 }
 
+static void print_total(struct inspection *in, const struct ck_total *t)
+{
+	ck_buf_printf(&in->out, "tensors %ju, bytes %ju, chunks %ju",
+		      (uintmax_t)t->tensors, (uintmax_t)t->bytes,
+		      (uintmax_t)t->chunks);
+}
+
+static void print_named_total(struct inspection *in, const char *what,
+			      const struct ck_total *t)
+{
+	ck_buf_printf(&in->out, "%s ", what);
+	ck_buf_escaped(&in->out, t->name);
+	ck_buf_text(&in->out, ": ");
+	print_total(in, t);
+	ck_buf_text(&in->out, "\n");
+}
+
+/* Prefixes of one tensor, which the table shows anyway, share a line. */
+static void print_prefixes(struct inspection *in, const struct ck_totals *t)
+{
+	struct ck_total single = { 0 };
+
+	for (size_t i = 0; i < t->n; i++) {
+		if (t->rows[i].tensors == 1)
+			ck_total_add(&single, &t->rows[i]);
+		else
+			print_named_total(in, "prefix", &t->rows[i]);
+	}
+	if (single.tensors == 0)
+		return;
+	ck_buf_text(&in->out, "prefixes of one tensor each: ");
+	print_total(in, &single);
+	ck_buf_text(&in->out, "\n");
+}
+
 static void print_totals(struct inspection *in)
 {
-	uint64_t bytes = 0, chunks = 0;
+	struct ck_total all = { 0 };
 
-	for (size_t i = 0; i < in->ntensors; i++) {
-		bytes += in->c->tensors[in->tensors[i]].nbytes;
-		chunks += in->c->tensors[in->tensors[i]].nchunks;
+	ck_buf_text(&in->out, "\n");
+	for (size_t i = 0; i < in->by_dtype.n; i++) {
+		print_named_total(in, "dtype", &in->by_dtype.rows[i]);
+		ck_total_add(&all, &in->by_dtype.rows[i]);
 	}
-	ck_buf_printf(&in->out,
-		      "%s; tensors %zu, bytes %ju, chunks %ju; files %zu; "
-		      "other entries %zu\n",
-		      in->c->kind, in->ntensors, (uintmax_t)bytes,
-		      (uintmax_t)chunks, in->c->nfiles, in->c->nobjects);
+	if (in->by_prefix.n > 1 && in->by_prefix.n < in->ntensors)
+		print_prefixes(in, &in->by_prefix);
+	ck_buf_printf(&in->out, "%s; ", in->c->kind);
+	print_total(in, &all);
+	ck_buf_printf(&in->out, "; files %zu; other entries %zu\n",
+		      in->c->nfiles, in->nobjects);
 }
 
 static void print_tensor(struct inspection *in, const struct ck_tensor *t,
@@ -154,6 +211,20 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 		print_boxes(in, t);
 }
 
+/* An entry that is no tensor has a name and nothing to count. */
+static void print_object(struct inspection *in, const struct ck_object *o,
+			 const size_t width[static COLUMNS])
+{
+	static const char *const text[COLUMNS] = { "object", "-", "-", "-" };
+
+	print_row(&in->out, text, width);
+	ck_buf_escaped(&in->out, ck_catalog_str(in->c, o->names.name));
+	if (o->item.err)
+		ck_buf_text(&in->out, "  ! ");
+	ck_catalog_chunk_fault(in->c, &o->item, &in->out);
+	ck_buf_text(&in->out, "\n");
+}
+
 static void print_table(struct inspection *in)
 {
 	static const char *const head[COLUMNS] = { "dtype", "shape", "bytes",
@@ -163,6 +234,8 @@ static void print_table(struct inspection *in)
 
 	for (int i = 0; i < COLUMNS; i++)
 		width[i] = strlen(head[i]);
+	if (in->nobjects)
+		width[DTYPE] = strlen("object");
 	for (size_t i = 0; i < in->ntensors; i++) {
 		tensor_cells(in->c, &in->c->tensors[in->tensors[i]], cells);
 		for (int k = 0; k < COLUMNS; k++)
@@ -173,6 +246,8 @@ static void print_table(struct inspection *in)
 	ck_buf_text(&in->out, "name\n");
 	for (size_t i = 0; i < in->ntensors; i++)
 		print_tensor(in, &in->c->tensors[in->tensors[i]], cells, width);
+	for (size_t i = 0; i < in->nobjects; i++)
+		print_object(in, &in->c->objects[in->objects[i]], width);
 	print_totals(in);
 	for (int i = 0; i < COLUMNS; i++)
 		ck_buf_fini(&cells[i]);
@@ -196,6 +271,24 @@ static void print_objects_json(struct inspection *in)
 	}
 }
 
+static void print_totals_json(struct inspection *in, const char *list,
+			      const char *name, const struct ck_totals *t)
+{
+	ck_buf_printf(&in->out, "\"%s\":[", list);
+	for (size_t i = 0; i < t->n; i++) {
+		const struct ck_total *row = &t->rows[i];
+
+		ck_buf_printf(&in->out, "%s{\"%s\":", i ? ",\n" : "\n", name);
+		ck_report_json_str(row->name, &in->out);
+		ck_buf_printf(&in->out,
+			      ",\"tensors\":%ju,\"bytes\":%ju,"
+			      "\"chunks\":%ju}",
+			      (uintmax_t)row->tensors, (uintmax_t)row->bytes,
+			      (uintmax_t)row->chunks);
+	}
+	ck_buf_text(&in->out, "]");
+}
+
 static void print_json(struct inspection *in)
 {
 	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
@@ -207,7 +300,11 @@ static void print_json(struct inspection *in)
 	}
 	ck_buf_text(&in->out, "],\n\"objects\":[");
 	print_objects_json(in);
-	ck_buf_text(&in->out, "]}\n");
+	ck_buf_text(&in->out, "],\n\"totals\":{");
+	print_totals_json(in, "dtypes", "dtype", &in->by_dtype);
+	ck_buf_text(&in->out, ",\n");
+	print_totals_json(in, "prefixes", "prefix", &in->by_prefix);
+	ck_buf_text(&in->out, "}}\n");
 }
 
 static void print_csv(struct inspection *in)
@@ -221,7 +318,11 @@ static void print_csv(struct inspection *in)
 
 static int inspect(struct inspection *in)
 {
-	bool fine = pick(in);
+	bool fine = pick(in) &&
+		    ck_totals_by_dtype(in->c, in->tensors, in->ntensors,
+				       &in->by_dtype) == 0 &&
+		    ck_totals_by_prefix(in->c, in->tensors, in->ntensors,
+					&in->by_prefix) == 0;
 
 	switch (in->style) {
 	case TABLE: print_table(in); break;
@@ -230,6 +331,8 @@ static int inspect(struct inspection *in)
 	}
 	free(in->tensors);
 	free(in->objects);
+	ck_totals_fini(&in->by_dtype);
+	ck_totals_fini(&in->by_prefix);
 	if (!fine)
 		in->out.err = -ENOMEM;
 	return ck_print(&in->out);

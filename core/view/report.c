@@ -159,6 +159,16 @@ static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 static void boxes_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			struct ck_buf *out)
 {
+	int64_t grid[CK_MAX_DIMS];
+	int rc = ck_report_grid(c, t, grid);
+
+	ck_buf_text(out, ",\"grid\":");
+	if (rc == 0)
+		ck_dims_print(out, grid, t->ndim);
+	else
+		ck_buf_text(out, "null");
+	if (rc == -ENOMEM)
+		out->err = rc;
 	ck_buf_text(out, ",\"boxes\":[");
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		box_print(c, t, i, out);

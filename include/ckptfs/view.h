@@ -79,9 +79,14 @@ void ck_report_jsonl(const struct ck_catalog *c, struct ck_buf *out);
 void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 			  struct ck_buf *out);
 /* One tensor as tensors.jsonl has it, without the newline; `boxes` adds the
- * list of its boxes. */
+ * list of its boxes and their grid. */
 void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 			   bool boxes, struct ck_buf *out);
+/* How many parts each dimension is cut into, if the boxes are the cells of a
+ * grid; -ENOENT: they are not, or t has a fault. -ENOMEM. */
+CK_MUST_USE int ck_report_grid(const struct ck_catalog *c,
+			       const struct ck_tensor *t,
+			       int64_t grid[static CK_MAX_DIMS]);
 /* A string that JSON can hold: "..." or {"$str":"<base64>"}. */
 void ck_report_json_str(struct ck_str s, struct ck_buf *out);
 

@@ -68,12 +68,12 @@ static void test_boxes(void)
 	struct ck_catalog *c = example();
 	struct ck_buf out = { 0 };
 	static const char two[] =
-		"\"boxes\":[{\"offset\":[0,0],\"size\":[2,3],"
+		",\"grid\":[2,1],\"boxes\":[{\"offset\":[0,0],\"size\":[2,3],"
 		"\"file\":\"__0_0.distcp\",\"pos\":0,\"length\":100},"
 		"{\"offset\":[2,0],\"size\":[2,3],"
 		"\"file\":{\"$str\":\"/w==\"},\"pos\":7,\"length\":9}]}";
 	static const char none[] =
-		"\"boxes\":[{\"offset\":[0],\"size\":[5],\"file\":null,"
+		",\"grid\":[1],\"boxes\":[{\"offset\":[0],\"size\":[5],\"file\":null,"
 		"\"pos\":18446744073709551615,"
 		"\"length\":18446744073709551615}]}";
 
