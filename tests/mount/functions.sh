@@ -113,10 +113,11 @@ daemon() {
 	sed -n 's/^daemon: //p' "$mnt/.ckptfs/status"
 }
 
-# gone PID: within three seconds.
+# gone PID: within three seconds. A process that only waits for its parent
+# to notice is gone.
 gone() {
 	for _ in $(seq 60); do
-		kill -0 "$1" 2>/dev/null || return 0
+		readlink "/proc/$1/exe" >/dev/null || return 0
 		sleep 0.05
 	done
 	return 1
