@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+#
+# Completion of ckptfs(1) for bash: commands, options, mount options, and the
+# names in the checkpoint that the command line names. Names are stems: they
+# have no control characters, and inspect takes them as they are.
+
+# The words up to the cursor into `words`, the last one being completed. Bash
+# cuts words at = and : too; what stands together is one word here.
+_ckptfs_words() {
+	local line=${COMP_LINE:0:COMP_POINT} blanks piece i
+	words=()
+	for ((i = 0; i <= COMP_CWORD; i++)); do
+		blanks=${line%%[![:blank:]]*}
+		line=${line#"$blanks"}
+		piece=${COMP_WORDS[i]}
+		[[ $i -lt $COMP_CWORD ]] || piece=$line
+		line=${line#"$piece"}
+		if [[ -n $blanks || $i -eq 0 ]]; then
+			words+=("$piece")
+		else
+			words[-1]+=$piece
+		fi
+	done
+}
+
+# A word as the shell would pass it, without running anything: quotes and
+# backslashes go, ~/ is the home directory.
+_ckptfs_unquoted() {
+	local word=$1 out= quote= c
+	[[ $word != '~/'* ]] || word=$HOME${word#'~'}
+	while [[ -n $word ]]; do
+		c=${word:0:1}
+		word=${word:1}
+		if [[ $c == "$quote" ]]; then
+			quote=
+		elif [[ -z $quote && $c == [\'\"] ]]; then
+			quote=$c
+		elif [[ $c == \\ && $quote != \' && -n $word ]]; then
+			out+=${word:0:1}
+			word=${word:1}
+		else
+			out+=$c
+		fi
+	done
+	REPLY=$out
+}
+
+# Offers those of the lines on stdin that begin with the word at the cursor.
+# Readline replaces only $2, which may be the end of that word.
+_ckptfs_offer() {
+	local word=$1 part=$2 line quote=
+	[[ ${words[-1]} != [\'\"]* ]] || quote=1
+	while IFS= read -r line; do
+		[[ $line == "$word"* ]] || continue
+		if [[ -z $quote ]]; then
+			printf -v line %q "$line"
+			line=${line//\\,/,} # a comma needs no quoting
+		fi
+		line=${line#"${words[-1]%"$part"}"}
+		[[ -z $line ]] || COMPREPLY+=("$line")
+	done
+}
+
+_ckptfs_directories() {
+	compopt -o filenames
+	mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$1")
+}
+
+_ckptfs_mounts() {
+	local source place type rest
+	while read -r source place type rest; do
+		[[ $type != fuse.ckptfs ]] || printf '%b\n' "$place"
+	done </proc/self/mounts
+}
+
+# Stems beginning with $3 in the checkpoint $2: first fields of the CSV.
+_ckptfs_stems() {
+	local glob=$3
+	glob=${glob//\\/\\\\}
+	glob=${glob//\*/\\*}
+	glob=${glob//\?/\\?}
+	glob=${glob//\[/\\[}
+	"$1" inspect --csv -- "$2" "$glob*" 2>/dev/null | sed -e 1d -e '
+		s/^"\(\([^"]\|""\)*\)".*/\1/
+		t quoted
+		s/,.*//
+		b
+		: quoted
+		s/""/"/g'
+}
+
+_ckptfs_mount_options() {
+	local before= part=$2
+	[[ $1 != *,* ]] || before=${1%,*},
+	compopt -o nospace
+	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" allow_other \
+		auto_unmount debug direct fsname= gid= log= log=syslog noxattr \
+		ro shardlinks=beneath uid= umask= write)
+}
+
+_ckptfs_commands='mount umount inspect dump'
+
+_ckptfs() {
+	local program=$1 part=$2 cur command= options most operands=() words i
+	_ckptfs_words
+	type -P "$program" >/dev/null || program=ckptfs
+	_ckptfs_unquoted "${words[-1]}"
+	cur=$REPLY
+	COMPREPLY=()
+	for ((i = 1; i < ${#words[@]} - 1; i++)); do
+		if [[ $i -eq 1 && " $_ckptfs_commands " == *" ${words[1]} "* ]]; then
+			command=${words[1]}
+		elif [[ ${words[i]} == -o ]]; then
+			i=$((i + 1))
+		elif [[ ${words[i]} != -* ]]; then
+			_ckptfs_unquoted "${words[i]}"
+			operands+=("$REPLY")
+		fi
+	done
+	case $command in
+	'' | mount) options='-o -f' most=2 ;;
+	inspect) options='--chunks --json --csv' most=2 ;;
+	*) options='' most=1 ;;
+	esac
+	[[ ${#words[@]} -gt 2 ]] || options='--help --version'
+
+	if [[ ${words[-2]} == -o && $options == *-o* ]]; then
+		_ckptfs_mount_options "$cur" "$part"
+	elif [[ $cur == -* ]]; then
+		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $options)
+	elif [[ ${#operands[@]} -ge $most ]]; then
+		return
+	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
+		_ckptfs_offer "$cur" "$part" \
+			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
+	elif [[ $command == umount ]]; then
+		_ckptfs_offer "$cur" "$part" < <(_ckptfs_mounts)
+	else
+		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \
+			< <(printf '%s\n' $_ckptfs_commands)
+		_ckptfs_directories "$part"
+	fi
+}
+
+complete -F _ckptfs ckptfs

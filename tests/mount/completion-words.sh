@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+#
+# What bash and zsh offer for a command line: commands, options, directories,
+# and names of the checkpoint, whatever is in them.
+
+completion=$HERE/../../mount-helpers/completion
+source=$FIXTURES/sample
+check 'bash: syntax' bash -n "$completion/ckptfs.bash"
+need jq python3
+. "$completion/ckptfs.bash"
+compopt() {
+	: # only inside of a completion
+}
+mkdir bin
+ln -s "$CKPTFS" bin/ckptfs
+PATH=$WORK/bin:$PATH
+
+# offered LINE: what bash would offer at its end, each on a line. The words
+# are cut as readline cuts them.
+offered() {
+	local COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS COMP_CWORD COMPREPLY
+	mapfile -t COMP_WORDS < <(python3 -c '
+import re, sys
+line = sys.argv[1]
+pieces = re.findall(r"""(?:\\.|"[^"]*"?|\x27[^\x27]*\x27?|[^\s=:"\x27\\])+"""
+                    r"""|[=:]+""", line)
+if line[-1:].isspace():
+    pieces.append("")
+print("\n".join(pieces))' "$1")
+	COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+	local last=${COMP_WORDS[COMP_CWORD]}
+	[[ $last != [=:]* ]] || last=
+	COMPREPLY=()
+	_ckptfs ckptfs "${last#[\'\"]}" ''
+	printf '%s\n' "${COMPREPLY[@]}"
+}
+# offers LINE WORD...
+offers() {
+	local line=$1
+	shift
+	equal "bash: $line" "$(offered "$line" | sort | xargs -d '\n')" "$*"
+}
+
+mkdir empty
+cd empty || exit
+check 'bash: every command' diff \
+	<(offered 'ckptfs ' | sort) \
+	<("$CKPTFS" --help | sed -n 's/^  ckptfs \([a-z]*\) .*/\1/p' | sort)
+offers 'ckptfs --' --help --version
+offers 'ckptfs in' inspect
+offers 'ckptfs xyz'
+mkdir checkpoint
+offers 'ckptfs ch' checkpoint
+offers 'ckptfs mount ' checkpoint
+offers 'ckptfs mount checkpoint -' -f -o
+offers 'ckptfs checkpoint -' -f -o
+offers 'ckptfs inspect ' checkpoint
+offers 'ckptfs dump c' checkpoint
+offers 'ckptfs dump -'
+offers 'ckptfs dump checkpoint '
+offers 'ckptfs checkpoint empty '
+offers "ckptfs inspect $source --" --chunks --csv --json
+check 'bash: options of inspect are those of --help' diff \
+	<(offered "ckptfs inspect $source -" | sort) \
+	<("$CKPTFS" --help | grep ' inspect ' | grep -o -- '--[a-z]*' | sort)
+
+offers 'ckptfs mount a b -o ' allow_other auto_unmount debug direct fsname= \
+	gid= log= log=syslog noxattr ro shardlinks=beneath uid= umask= write
+offers 'ckptfs a b -o al' allow_other
+offers 'ckptfs a b -o ro,dir' ro,direct
+offers 'ckptfs a b -o log=' syslog
+offers 'ckptfs a b -o ro,log=sys' syslog
+
+norm=model.layers.1.attention_norm.weight
+offers "ckptfs inspect $source model.layers.1.attention_n" $norm
+offers "ckptfs inspect --chunks $source model.layers.1.attention_n" $norm
+offers "ckptfs inspect $source --json model.layers.1.attention_n" $norm
+offers "ckptfs inspect '$source' model.layers.1.attention_n" $norm
+offers "ckptfs inspect $source 'model.layers.1.attention_n" $norm
+offers "ckptfs inspect $source nothing"
+offers "ckptfs inspect $source $norm "
+offers "ckptfs inspect $WORK/none "
+equal 'bash: names in natural order' "$(offered "ckptfs inspect $source ")" \
+	"$("$CKPTFS" inspect "$source" --json | jq -r '.tensors[].stem')"
+cp -a "$source" 'a checkpoint'
+offers "ckptfs inspect a\\ checkpoint/ model.layers.1.attention_n" $norm
+HOME=$FIXTURES offers 'ckptfs inspect ~/sample model.layers.1.attention_n' $norm
+cd "$FIXTURES" || exit
+offers "ckptfs inspect sample/ model.layers.1.attention_n" $norm
+cd "$WORK/empty" || exit
+
+# Each name of the fixture with odd ones comes back as a word that the shell
+# reads as that name.
+read_back() {
+	local word
+	while IFS= read -r word; do
+		eval "printf '%s\\n' $word"
+	done
+}
+check 'bash: odd names' diff <(offered "ckptfs inspect $FIXTURES/keys " |
+	read_back | sort) <(stems keys | sort)
+offers "ckptfs inspect $FIXTURES/keys back\\\\s" 'back\\slash'
+offers "ckptfs inspect $FIXTURES/keys with\\ sp" 'with\ space'
+offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
+
+mounted "$source"
+offers "ckptfs umount $WORK/m" "$mnt"
+unmounted
+offers "ckptfs umount $WORK/m"
+
+# --- zsh ---------------------------------------------------------------------
+
+if ! command -v zsh >/dev/null; then
+	skip 'zsh' 'no zsh'
+	done_testing
+fi
+check 'zsh: syntax' zsh -n "$completion/_ckptfs"
+
+# zsh_line TYPED: the line after the tab key.
+cat >zsh-line <<'END'
+zmodload zsh/zpty
+zpty -b shell zsh -f -i
+zpty -w shell "PS1= PS2= RPS1=; unsetopt zle_bracketed_paste beep
+fpath=($1 \$fpath); autoload -Uz compinit; compinit -D -u; cd $2
+show() { print -rn -- \"<<\$BUFFER>>\"; zle kill-buffer }
+zle -N show; bindkey ^X show; zstyle ':completion:*' insert-tab false
+print ready''now"
+zpty -r -m shell out '*readynow*' || exit 1
+zpty -w -n shell "$3"$'\t\x18'
+zpty -r -m shell out '*<<*>>*' || exit 1
+out=${out##*<<}
+print -r -- "${out%%>>*}"
+zpty -d shell
+END
+zsh_line() {
+	timeout 30 zsh -f zsh-line "$(realpath "$completion")" "$WORK/empty" "$1"
+}
+completes() {
+	equal "zsh: $1" "$(zsh_line "$1" | tr -d '\r')" "$2"
+}
+completes 'ckptfs insp' 'ckptfs inspect '
+completes 'ckptfs inspect --ch' 'ckptfs inspect --chunks '
+completes "ckptfs inspect $source model.layers.1.attention_n" \
+	"ckptfs inspect $source $norm "
+completes "ckptfs inspect $FIXTURES/keys with" \
+	"ckptfs inspect $FIXTURES/keys with\\ space "
+completes 'ckptfs checkpoint empty -o allow_o' \
+	'ckptfs checkpoint empty -o allow_other,'
+completes 'ckptfs mount checkp' 'ckptfs mount checkpoint/'
+done_testing
