@@ -231,18 +231,67 @@ def check_sources_built(tree):
             yield f'{path}:1: no meson.build names it'
 
 
+def manual(tree, page):
+    """The text of a manual page, its escapes undone."""
+    return tree.text(f'mount-helpers/{page}.scd').replace('\\', '')
+
+
+def undocumented(tree, source, row, places):
+    """Names in the rows of a table that a place does not have. places: its
+    name for the message, its text, and what the name looks like there."""
+    for path in tree.paths:
+        if path != source:
+            continue
+        for number, line in lines_of(tree.text(path)):
+            m = re.match(row, line)
+            for where, text, form in places if m else ():
+                if form.format(m.group(1)) not in text:
+                    yield f'{path}:{number}: {where} does not have ' \
+                          f'{m.group(1)}'
+
+
 @check('options documented', 'fs/options.c', '\t{ "canary=", set_canary },\n')
 def check_options(tree):
-    """Every mount option that does something is in the README."""
-    for path in tree.paths:
-        if path != 'fs/options.c':
-            continue
-        readme = tree.text('README.md')
-        for number, line in lines_of(tree.text(path)):
-            m = re.match(r'\s*\{ "(\w+=?)", set_', line)
-            if m and f'`{m.group(1)}' not in readme:
-                yield f'{path}:{number}: the README does not have the ' \
-                      f'option {m.group(1)}'
+    """Every mount option is in a manual page; one that does something also
+    in the README and in what the shells complete."""
+    folder = 'mount-helpers/completion/'
+    pages = manual(tree, 'ckptfs.1') + manual(tree, 'mount.ckptfs.8')
+    yield from undocumented(
+        tree, 'fs/options.c', r'\s*\{ "([\w-]+=?)\*?", ',
+        [('ckptfs(1) or mount.ckptfs(8)', pages, '*{}')])
+    yield from undocumented(
+        tree, 'fs/options.c', r'\s*\{ "(\w+)=?", set_',
+        [('the README', tree.text('README.md'), '`{}'),
+         ('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
+         ('the completion of zsh', tree.text(folder + '_ckptfs'), "'{}")])
+
+
+@check('commands documented', 'mount-helpers/ckptfs.c',
+       '\t{ "canary", ck_cmd_canary, "canary SRC",\n')
+def check_commands(tree):
+    folder = 'mount-helpers/completion/'
+    yield from undocumented(
+        tree, 'mount-helpers/ckptfs.c', r'\s*\{ "(\w+)", ck_cmd_',
+        [('ckptfs(1)', manual(tree, 'ckptfs.1'), '\n*ckptfs {}* '),
+         ('the README', tree.text('README.md'), '`ckptfs {}'),
+         ('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
+         ('the completion of zsh', tree.text(folder + '_ckptfs'), "'{}:")])
+
+
+@check('reports documented', 'fs/control.c',
+       '\t[REPORT_CANARY] = { "canary", print_canary, true },\n')
+def check_reports(tree):
+    yield from undocumented(
+        tree, 'fs/control.c', r'\s*\[REPORT_\w+\] = \{ "([\w.]+)"',
+        [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*.ckptfs/{}*')])
+
+
+@check('attributes documented', 'fs/xattr.c',
+       '\t{ PREFIX "canary", get_canary, NULL },\n')
+def check_attributes(tree):
+    yield from undocumented(
+        tree, 'fs/xattr.c', r'\s*\{ PREFIX "(\w+)"',
+        [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*user.ckptfs.{}*')])
 
 
 # --- words ---------------------------------------------------------------------

@@ -58,6 +58,8 @@ for type in ckptfs fuse.ckptfs; do
 		mount -t $type "$source" "$mnt" -o dirct
 	fails "-t $type: no such source" 'No such file' \
 		mount -t $type "$WORK/none" "$mnt"
+	mount -t $type "$WORK/none" "$mnt" 2>/dev/null
+	equal "-t $type: no such source: exit status" $? 2
 	fails "-t $type: nothing is mounted" '' is_mounted
 done
 # mount.fuse does not know -f and mounts.
