@@ -6,6 +6,7 @@
 #include "dcp.h"
 #include "format_internal.h"
 #include "item.h"
+#include "source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -131,28 +132,6 @@ static bool changed(const struct ck_checkpoint *cp)
 
 /* --- locating ---------------------------------------------------------------------- */
 
-/* An item in a data file. */
-struct stored {
-	struct ck_file file;
-	uint64_t fpos;
-};
-
-static int read_stored(void *ctx, void *buf, size_t len, uint64_t ipos)
-{
-	const struct stored *item = ctx;
-
-	return ck_pread_full(item->file.fd, buf, len, item->fpos + ipos);
-}
-
-/* An item in memory. */
-static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
-{
-	const char *bytes = ctx;
-
-	memcpy(buf, bytes + ipos, len);
-	return 0;
-}
-
 static struct ck_item_want want_of(const struct ck_catalog *c,
 				   const struct ck_tensor *t, uint32_t i)
 {
@@ -174,38 +153,21 @@ static uint64_t box_bytes(const struct ck_item_want *want)
 }
 
 /* Holds the item in memory, its stream transforms undone. */
-static int locate_transformed(struct ck_checkpoint *cp, struct stored *item,
-			      const struct ck_chunk *chunk,
+static int locate_transformed(const struct ck_stored *item,
+			      struct ck_str transforms,
 			      const struct ck_item_want *want,
 			      struct ck_extent *extent, uint64_t *strides,
 			      struct ck_diag *d)
 {
-	const struct ck_catalog *c = cp->catalog;
-	struct ck_str names = ck_catalog_str(c,
-					     c->transforms[chunk->transform]);
-	uint64_t most = box_bytes(want) + item_overhead;
-	ck_auto_free char *in = NULL;
 	ck_auto_free void *out = NULL;
-	struct ck_zip_source src = { .read = read_memory };
+	struct ck_zip_source src;
 	size_t len;
-	int rc;
+	int rc = ck_stored_undo(item, transforms,
+				box_bytes(want) + item_overhead, &out, &len, d);
 
-	/* A stream is hardly longer than what it is made of. */
-	if (chunk->length > most + most / 8)
-		return ck_fail(d, EBADMSG, "stream of %ju bytes for %ju",
-			       (uintmax_t)chunk->length, (uintmax_t)most);
-	in = malloc(chunk->length + 1);
-	if (!in)
-		return ck_fail(d, ENOMEM, "out of memory");
-	rc = read_stored(item, in, chunk->length, 0);
-	if (rc)
-		return ck_fail(d, -rc, "%s", strerror(-rc));
-	rc = ck_transform_undo(names, (struct ck_str){ in, chunk->length },
-			       most, &out, &len, d);
 	if (rc)
 		return rc;
-	src.ctx = out;
-	src.len = len;
+	src = ck_source_memory(out, len);
 	rc = ck_item_locate(&src, want, &extent->pos, strides, &extent->change,
 			    d);
 	if (rc == 0)
@@ -213,25 +175,28 @@ static int locate_transformed(struct ck_checkpoint *cp, struct stored *item,
 	return rc;
 }
 
-static int locate_in(struct ck_checkpoint *cp, struct stored *item,
-		     const struct ck_chunk *chunk,
+static int locate_in(struct ck_stored *item, struct ck_str transforms,
 		     const struct ck_item_want *want, struct ck_extent *extent,
 		     uint64_t *strides, struct ck_diag *d)
 {
-	struct ck_zip_source src = {
-		.ctx = item,
-		.read = read_stored,
-		.len = chunk->length,
-	};
+	struct ck_zip_source src = ck_source_stored(item);
 	int rc;
 
-	if (chunk->transform)
-		return locate_transformed(cp, item, chunk, want, extent,
+	if (transforms.len)
+		return locate_transformed(item, transforms, want, extent,
 					  strides, d);
 	rc = ck_item_locate(&src, want, &extent->pos, strides, &extent->change,
 			    d);
-	extent->pos += chunk->fpos;
+	extent->pos += item->fpos;
 	return rc;
+}
+
+static struct ck_str transforms_of(const struct ck_catalog *c,
+				   const struct ck_chunk *chunk)
+{
+	if (!chunk->transform)
+		return CK_STR("");
+	return ck_catalog_str(c, c->transforms[chunk->transform]);
 }
 
 static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
@@ -242,13 +207,15 @@ static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
 	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
 	struct ck_str path = ck_catalog_str(c, c->files[chunk->file].path);
 	struct ck_item_want want = want_of(c, t, i);
-	struct stored item = { .fpos = chunk->fpos };
+	struct ck_stored item = { .fpos = chunk->fpos,
+				  .length = chunk->length };
 	int rc = ck_files_get(cp->files, chunk->file, &item.file);
 
 	if (rc) {
 		(void)ck_fail(d, -rc, "%s", strerror(-rc));
 	} else {
-		rc = locate_in(cp, &item, chunk, &want, extent, strides, d);
+		rc = locate_in(&item, transforms_of(c, chunk), &want, extent,
+			       strides, d);
 		ck_files_put(cp->files, &item.file);
 	}
 	if (rc)

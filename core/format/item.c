@@ -14,7 +14,7 @@
  * torch/_tensor.py, torch/serialization.py).
  */
 #include "item.h"
-#include "pickle.h"
+#include "storage.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -168,38 +168,6 @@ static struct ck_pv argument(const struct call *c, uint8_t place)
 	return ck_pv_at(&c->args, place);
 }
 
-/* The five parts of a persistent id; class is left as a global. */
-static bool storage_take(const struct ck_pickle *p, const struct ck_pv *v,
-			 struct ck_str *class, struct ck_str *key,
-			 int64_t *numel)
-{
-	struct ck_pv id, part[5];
-	struct ck_str tag, location;
-
-	if (v->tag != CK_PV_PERSID || v->list->count != 1)
-		return false;
-	id = v->list->items[0];
-	if (id.tag != CK_PV_TUPLE || ck_pv_count(&id) != 5)
-		return false;
-	for (uint32_t i = 0; i < 5; i++)
-		part[i] = ck_pv_at(&id, i);
-	if (part[1].tag != CK_PV_GLOBAL)
-		return false;
-	*class = ck_pickle_global(p, &part[1]);
-	return ck_pv_str(&part[0], &tag) && ck_str_is(tag, "storage") &&
-	       ck_pv_str(&part[2], key) && ck_pv_str(&part[3], &location) &&
-	       ck_pv_int(&part[4], numel) && *numel >= 0;
-}
-
-static bool class_is_untyped(struct ck_str class)
-{
-	static const char name[] = ".UntypedStorage";
-	size_t len = sizeof(name) - 1;
-
-	return class.len > len &&
-	       memcmp(class.p + class.len - len, name, len) == 0;
-}
-
 /* The dtype that v3 names; CK_DTYPE_UNKNOWN if it is none. */
 static uint8_t dtype_take(const struct ck_pickle *p, const struct ck_pv *v)
 {
@@ -223,9 +191,9 @@ static int storage_parse(const struct ck_pickle *p, const struct call *c,
 	int64_t numel;
 	bool untyped;
 
-	if (!storage_take(p, &v, &class, &t->key, &numel))
+	if (!ck_storage_take(p, &v, &class, &t->key, &numel))
 		return ck_fail(d, EBADMSG, "malformed storage in data.pkl");
-	untyped = class_is_untyped(class);
+	untyped = ck_storage_is_untyped(class);
 	t->dtype = ck_dtype_by_storage(class);
 	if (how->dtype) {
 		uint8_t dtype = dtype_take(p, &named);
@@ -399,9 +367,9 @@ static int byteorder_read(const struct ck_zip *zip, bool *big,
 	return 0;
 }
 
-/* Reads data.pkl; bytes must outlive p. */
-static int pickle_read(const struct ck_zip *zip, struct ck_pickle *p,
-		       void **bytes, struct ck_diag *d)
+int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
+		   struct ck_pickle *p, void **bytes, size_t *len,
+		   struct ck_diag *d)
 {
 	const struct ck_zip_record *r = ck_zip_find(zip, CK_STR("data.pkl"));
 	int rc;
@@ -409,7 +377,7 @@ static int pickle_read(const struct ck_zip *zip, struct ck_pickle *p,
 	if (!r || ck_zip_find(zip, CK_STR("constants.pkl")))
 		return ck_fail(d, EBADMSG, "not made by torch.save: %s",
 			       r ? "TorchScript" : "no data.pkl");
-	if (r->len > PICKLE_MAX)
+	if (r->len > limit)
 		return ck_fail(d, EBADMSG, "data.pkl of %" PRIu64 " bytes",
 			       r->len);
 	*bytes = malloc((size_t)r->len + 1);
@@ -424,6 +392,7 @@ static int pickle_read(const struct ck_zip *zip, struct ck_pickle *p,
 			     r->len - p->end);
 	if (rc < 0)
 		ck_diag_prefix(d, "data.pkl");
+	*len = (size_t)r->len;
 	return rc;
 }
 
@@ -535,11 +504,12 @@ int ck_item_locate(const struct ck_zip_source *src,
 	struct ck_pickle p = { 0 };
 	struct tensor t = { 0 };
 	struct ck_zip zip;
+	size_t len;
 	int rc = ck_zip_read(src, &zip, d);
 
 	if (rc < 0)
 		return rc;
-	rc = pickle_read(&zip, &p, &bytes, d);
+	rc = ck_item_pickle(&zip, PICKLE_MAX, &p, &bytes, &len, d);
 	if (rc == 0)
 		rc = locate(&zip, &p, want, &t, d);
 	ck_pickle_fini(&p);

@@ -7,6 +7,7 @@
 #define CK_FORMAT_ITEM_H
 
 #include "ckptfs/model.h"
+#include "pickle.h"
 #include "zip.h"
 
 /* What an item must hold. */
@@ -24,6 +25,12 @@ struct ck_item_want {
 CK_MUST_USE int ck_item_locate(const struct ck_zip_source *src,
 			       const struct ck_item_want *want, uint64_t *ipos,
 			       uint64_t *strides, uint16_t *change,
+			       struct ck_diag *d);
+
+/* Reads data.pkl of an archive, of at most so many bytes. *bytes is owned by
+ * the caller and must outlive p. */
+CK_MUST_USE int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
+			       struct ck_pickle *p, void **bytes, size_t *len,
 			       struct ck_diag *d);
 
 /* Undoes the stream transforms (descriptors joined by ',', applied in order)

@@ -115,6 +115,8 @@ CK_MUST_USE int ck_pickle_read(struct ck_pickle *p, const void *bytes,
 void ck_pickle_fini(struct ck_pickle *p);
 /* Takes from the memory that the input is worth; false if that is spent. */
 CK_MUST_USE bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes);
+/* Bytes that it holds. */
+uint64_t ck_pickle_memory(const struct ck_pickle *p);
 
 /* --- reading values ------------------------------------------------------- */
 

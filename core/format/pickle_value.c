@@ -6,6 +6,16 @@
  */
 #include "pickle_internal.h"
 
+uint64_t ck_pickle_memory(const struct ck_pickle *p)
+{
+	uint64_t bytes = p->arena.total;
+
+	bytes += p->globals_cap * sizeof(*p->globals);
+	for (uint32_t i = 0; i < p->nheap_lists; i++)
+		bytes += p->heap_lists[i]->cap * sizeof(struct ck_pv);
+	return bytes;
+}
+
 struct ck_str ck_pickle_global(const struct ck_pickle *p, const struct ck_pv *v)
 {
 	if (v->tag != CK_PV_GLOBAL)

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * report: tensors.csv and tensors.jsonl, in natural order of the shown
- * names. jansson spells the strings; the objects around them are a few fixed
- * fields, and positions have 64 bits without a sign, which its integers do
- * not.
+ * names.
  */
 #include "ckptfs/view.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 
 /* --- order ------------------------------------------------------------------ */
 
@@ -108,27 +105,9 @@ void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out)
 
 /* --- json ------------------------------------------------------------------- */
 
-static int json_bytes_add(const char *bytes, size_t len, void *out)
-{
-	ck_buf_add(out, bytes, len);
-	return 0;
-}
-
 void ck_report_json_str(struct ck_str s, struct ck_buf *out)
 {
-	json_t *text;
-
-	if (!ck_utf8_valid(s)) {
-		ck_buf_text(out, "{\"$str\":\"");
-		ck_buf_base64(out, s);
-		ck_buf_text(out, "\"}");
-		return;
-	}
-	text = json_stringn(s.len ? s.p : "", s.len);
-	if (!text || json_dump_callback(text, json_bytes_add, out,
-					JSON_ENCODE_ANY | JSON_COMPACT))
-		out->err = -ENOMEM;
-	json_decref(text);
+	ck_buf_json_str(out, s);
 }
 
 static void json_field(struct ck_buf *out, const char *before, struct ck_str s)

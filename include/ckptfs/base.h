@@ -100,6 +100,16 @@ void ck_buf_printf(struct ck_buf *b, const char *fmt, ...) CK_PRINTF(2, 3);
 void ck_buf_escaped(struct ck_buf *b, struct ck_str s);
 /* RFC 4648 base64 with padding. */
 void ck_buf_base64(struct ck_buf *b, struct ck_str s);
+/* As JSON: "..." or, of what is no UTF-8, {"$str":"<base64>"}. */
+void ck_buf_json_str(struct ck_buf *b, struct ck_str s);
+/* The shortest number that comes back the same, always with '.' or 'e', or
+ * {"$float":"nan"}. */
+void ck_buf_json_float(struct ck_buf *b, double value);
+/* An integer of any width: two's complement, little-endian. The time is the
+ * square of the width: *steps of about 4 ns are used up; false and nothing
+ * appended if there are too few. */
+CK_MUST_USE bool ck_buf_json_int(struct ck_buf *b, struct ck_str le,
+				 uint64_t *steps);
 
 /* Length of the valid UTF-8 sequence (RFC 3629: no overlong form, surrogate
  * or value above U+10FFFF) at p, 0 if there is none within len bytes. */

@@ -55,4 +55,30 @@ CK_MUST_USE int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor,
 				  uint32_t i, const struct ck_layout **out);
 void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
 
+/* --- entries that are no tensors --------------------------------------------- */
+
+/* Appends entry `object` of the catalog as JSON, as the contract's section 5
+ * has it, with a newline. -EBADMSG: malformed, dangerous, nested too deep, or
+ * longer than its size allows; -ENODATA, -ESTALE, errors of open(2) and of
+ * the source as they are. Nothing is appended on error. May block on the
+ * source. */
+CK_MUST_USE int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
+			       struct ck_buf *out, struct ck_diag *d);
+
+/* Bytes of a data file. */
+struct ck_object_place {
+	uint32_t file; /* number in catalog->files */
+	uint64_t fpos;
+	uint64_t length;
+};
+
+/* Where the item of an entry lies: 1 if those bytes are the item, 0 if they
+ * are transformed and ck_object_item() must be asked, a negative errno if
+ * nobody has it. */
+CK_MUST_USE int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
+				struct ck_object_place *out);
+/* Appends the item, its stream transforms undone: what torch.load opens. */
+CK_MUST_USE int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
+			       struct ck_buf *out, struct ck_diag *d);
+
 #endif

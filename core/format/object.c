@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * object: an entry that is no tensor is one torch.save archive: its item.
+ * data.pkl of it is the value; what tensors inside it hold lies in other
+ * records and is not looked at.
+ */
+#include "object.h"
+#include "ckptfs/format.h"
+#include "item.h"
+#include "source.h"
+
+#include <errno.h>
+
+/* Far above what anybody keeps beside tensors. */
+static const uint64_t pickle_max = 1ULL << 30;
+
+/* What a stream transform may make of an item, see pickle.h. */
+static const uint64_t undone_base = 64ULL << 20;
+
+enum { UNDONE_PER_BYTE = 40 };
+
+int ck_item_json(const struct ck_zip_source *src, struct ck_buf *out,
+		 struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_pickle p = { 0 };
+	struct ck_zip zip;
+	size_t len;
+	int rc = ck_zip_read(src, &zip, d);
+
+	if (rc)
+		return rc;
+	rc = ck_item_pickle(&zip, pickle_max, &p, &bytes, &len, d);
+	if (rc == 0)
+		rc = ck_pickle_json(&p, len, out, d);
+	ck_pickle_fini(&p);
+	ck_zip_fini(&zip);
+	return rc;
+}
+
+/* The item of an entry, its file in use; 0 or what is wrong with it. An entry
+ * of an unknown class is an item all the same. */
+static int stored_get(struct ck_checkpoint *cp, uint32_t object,
+		      struct ck_stored *item, struct ck_diag *d)
+{
+	const struct ck_chunk *chunk = &cp->catalog->objects[object].item;
+	int rc;
+
+	if (chunk->err && chunk->err != EBADMSG)
+		return ck_fail(d, chunk->err, "%s", strerror(chunk->err));
+	rc = ck_files_get(cp->files, chunk->file, &item->file);
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
+	item->fpos = chunk->fpos;
+	item->length = chunk->length;
+	return 0;
+}
+
+static struct ck_str transforms_of(const struct ck_checkpoint *cp,
+				   uint32_t object)
+{
+	const struct ck_catalog *c = cp->catalog;
+	uint16_t number = c->objects[object].item.transform;
+
+	return number ? ck_catalog_str(c, c->transforms[number]) : CK_STR("");
+}
+
+static int undo(const struct ck_stored *item, struct ck_str transforms,
+		void **bytes, size_t *len, struct ck_diag *d)
+{
+	uint64_t limit;
+
+	if (!ck_mul(&limit, item->length, UNDONE_PER_BYTE) ||
+	    !ck_add(&limit, limit, undone_base))
+		limit = UINT64_MAX;
+	return ck_stored_undo(item, transforms, limit, bytes, len, d);
+}
+
+static void name_fault(const struct ck_checkpoint *cp, uint32_t object,
+		       struct ck_diag *d)
+{
+	const struct ck_catalog *c = cp->catalog;
+	const struct ck_object *o = &c->objects[object];
+
+	if (o->item.file < c->nfiles)
+		ck_diag_prefix(
+			d, "%s at %llu",
+			ck_show(ck_catalog_str(c, c->files[o->item.file].path)),
+			(unsigned long long)o->item.fpos);
+	ck_diag_prefix(d, "%s", ck_show(ck_catalog_str(c, o->names.name)));
+}
+
+int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
+		    struct ck_object_place *out)
+{
+	const struct ck_chunk *chunk = &cp->catalog->objects[object].item;
+
+	if (chunk->err && chunk->err != EBADMSG)
+		return -chunk->err;
+	*out = (struct ck_object_place){ chunk->file, chunk->fpos,
+					 chunk->length };
+	return chunk->transform ? 0 : 1;
+}
+
+static int item_read(struct ck_checkpoint *cp, uint32_t object,
+		     struct ck_buf *out, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_str transforms = transforms_of(cp, object);
+	struct ck_stored item;
+	size_t len;
+	int rc = stored_get(cp, object, &item, d);
+
+	if (rc)
+		return rc;
+	len = item.length;
+	rc = transforms.len ? undo(&item, transforms, &bytes, &len, d)
+			    : ck_stored_read(&item, &bytes, d);
+	ck_files_put(cp->files, &item.file);
+	if (rc)
+		return rc;
+	ck_buf_add(out, bytes, len);
+	return out->err ? ck_fail(d, ENOMEM, "out of memory") : 0;
+}
+
+int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
+		   struct ck_buf *out, struct ck_diag *d)
+{
+	int rc = item_read(cp, object, out, d);
+
+	if (rc)
+		name_fault(cp, object, d);
+	return rc;
+}
+
+static int json_make(struct ck_checkpoint *cp, uint32_t object,
+		     struct ck_buf *out, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_str transforms = transforms_of(cp, object);
+	struct ck_zip_source src;
+	struct ck_stored item;
+	size_t len = 0;
+	int rc = stored_get(cp, object, &item, d);
+
+	if (rc)
+		return rc;
+	src = ck_source_stored(&item);
+	if (transforms.len) {
+		rc = undo(&item, transforms, &bytes, &len, d);
+		src = ck_source_memory(bytes, len);
+	}
+	if (rc == 0)
+		rc = ck_item_json(&src, out, d);
+	ck_files_put(cp->files, &item.file);
+	return rc;
+}
+
+int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
+		   struct ck_buf *out, struct ck_diag *d)
+{
+	size_t begin = out->len;
+	int rc = cp->catalog->objects[object].item.err == EBADMSG
+			 ? ck_fail(d, EBADMSG, "an entry of an unknown class")
+			 : json_make(cp, object, out, d);
+
+	if (rc == 0)
+		return 0;
+	name_fault(cp, object, d);
+	if (out->data) {
+		out->len = begin;
+		out->data[begin] = '\0';
+	}
+	return rc;
+}

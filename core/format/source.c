@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * source: an item is a slice of its data file. As it is, it is read where it
+ * lies; with stream transforms it is read whole and undone in memory.
+ */
+#include "source.h"
+#include "item.h"
+
+#include <errno.h>
+
+static int read_stored(void *ctx, void *buf, size_t len, uint64_t ipos)
+{
+	const struct ck_stored *item = ctx;
+
+	return ck_pread_full(item->file.fd, buf, len, item->fpos + ipos);
+}
+
+static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
+{
+	const char *bytes = ctx;
+
+	memcpy(buf, bytes + ipos, len);
+	return 0;
+}
+
+struct ck_zip_source ck_source_stored(struct ck_stored *item)
+{
+	return (struct ck_zip_source){ item, read_stored, item->length };
+}
+
+struct ck_zip_source ck_source_memory(void *bytes, size_t len)
+{
+	return (struct ck_zip_source){ bytes, read_memory, len };
+}
+
+/* Nothing is allocated for bytes that the file does not have. */
+static bool is_inside(const struct ck_stored *item)
+{
+	return item->fpos <= item->file.size &&
+	       item->length <= item->file.size - item->fpos;
+}
+
+int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	int rc;
+
+	if (!is_inside(item))
+		return ck_fail(d, ENODATA, "ends beyond its file");
+	bytes = malloc(item->length + 1);
+	if (!bytes)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = ck_pread_full(item->file.fd, bytes, item->length, item->fpos);
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
+	*out = ck_steal(&bytes);
+	return 0;
+}
+
+int ck_stored_undo(const struct ck_stored *item, struct ck_str descriptors,
+		   uint64_t limit, void **out, size_t *len, struct ck_diag *d)
+{
+	ck_auto_free void *in = NULL;
+	int rc;
+
+	/* A stream is hardly longer than what it is made of. */
+	if (item->length / 9 > limit / 8)
+		return ck_fail(d, EBADMSG, "stream of %ju bytes for %ju",
+			       (uintmax_t)item->length, (uintmax_t)limit);
+	rc = ck_stored_read(item, &in, d);
+	if (rc)
+		return rc;
+	return ck_transform_undo(descriptors,
+				 (struct ck_str){ in, item->length }, limit,
+				 out, len, d);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * source: the bytes of one item, in its data file or in memory.
+ */
+#ifndef CK_FORMAT_SOURCE_H
+#define CK_FORMAT_SOURCE_H
+
+#include "ckptfs/files.h"
+#include "zip.h"
+
+/* An item as it is in its file. */
+struct ck_stored {
+	struct ck_file file; /* in use */
+	uint64_t fpos;
+	uint64_t length;
+};
+
+/* The item must outlive what is made of the source. */
+struct ck_zip_source ck_source_stored(struct ck_stored *item);
+struct ck_zip_source ck_source_memory(void *bytes, size_t len);
+/* Reads it all. *out is owned by the caller. */
+CK_MUST_USE int ck_stored_read(const struct ck_stored *item, void **out,
+			       struct ck_diag *d);
+/* Reads it all and undoes its stream transforms, see ck_transform_undo(). */
+CK_MUST_USE int ck_stored_undo(const struct ck_stored *item,
+			       struct ck_str descriptors, uint64_t limit,
+			       void **out, size_t *len, struct ck_diag *d);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * storage: how a pickle of torch.save names the bytes of a tensor. The
+ * persistent id ('storage', class, key, location, numel) says the record,
+ * data/<key>, and how many elements of which dtype it has; only the last
+ * component of the class counts, as for torch itself.
+ */
+#include "storage.h"
+
+bool ck_storage_take(const struct ck_pickle *p, const struct ck_pv *v,
+		     struct ck_str *class, struct ck_str *key, int64_t *numel)
+{
+	struct ck_pv id, part[5];
+	struct ck_str tag, location;
+
+	if (v->tag != CK_PV_PERSID || v->list->count != 1)
+		return false;
+	id = v->list->items[0];
+	if (id.tag != CK_PV_TUPLE || ck_pv_count(&id) != 5)
+		return false;
+	for (uint32_t i = 0; i < 5; i++)
+		part[i] = ck_pv_at(&id, i);
+	if (part[1].tag != CK_PV_GLOBAL)
+		return false;
+	*class = ck_pickle_global(p, &part[1]);
+	return ck_pv_str(&part[0], &tag) && ck_str_is(tag, "storage") &&
+	       ck_pv_str(&part[2], key) && ck_pv_str(&part[3], &location) &&
+	       ck_pv_int(&part[4], numel) && *numel >= 0;
+}
+
+bool ck_storage_is_untyped(struct ck_str class)
+{
+	static const char name[] = ".UntypedStorage";
+	size_t len = sizeof(name) - 1;
+
+	return class.len > len &&
+	       memcmp(class.p + class.len - len, name, len) == 0;
+}
