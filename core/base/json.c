@@ -5,12 +5,13 @@
  * repr() has it, and an integer of any width in all its digits.
  */
 #include "ckptfs/base.h"
+#include "pow10.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 
-enum { BASE = 1000000000, BASE_DIGITS = 9 };
+enum { BASE = 1000000000, BASE_DIGITS = 9, CHAINS = 4 };
 
 /* --- strings ---------------------------------------------------------------- */
 
@@ -50,83 +51,103 @@ void ck_buf_json_str(struct ck_buf *b, struct ck_str s)
 
 /* --- floats ----------------------------------------------------------------- */
 
-/* A finite number that is not negative: 0.DIGITS times ten to `point`. */
+/* A finite number above 0: 0.DIGITS times ten to `point`. */
 struct decimal {
 	char digits[20];
 	int ndigits;
 	int point;
 };
 
-/* The nearest number of n digits; whether it comes back as value. */
-static bool nearest(double value, int n, struct decimal *out)
+/* c * 2^q and the bounds of what reads back as it, all times four. */
+struct interval {
+	uint64_t below, value, above;
+	int q;
+	bool closed; /* the bounds read back too: an even number */
+	bool uneven; /* below a power of two, doubles are twice as dense */
+};
+
+static struct interval interval_make(double value)
 {
-	char text[40];
-
-	snprintf(text, sizeof(text), "%.*e", n - 1, value);
-	out->digits[0] = text[0];
-	if (n > 1)
-		memcpy(out->digits + 1, text + 2, (size_t)n - 1);
-	out->ndigits = n;
-	out->point = (int)strtol(strchr(text, 'e') + 1, NULL, 10) + 1;
-	return strtod(text, NULL) == value;
-}
-
-static bool comes_back(double value, const struct decimal *dec)
-{
-	char text[40];
-
-	snprintf(text, sizeof(text), "0.%.*se%d", dec->ndigits, dec->digits,
-		 dec->point);
-	return strtod(text, NULL) == value;
-}
-
-/* Below a power of two, doubles are twice as dense: a number of n digits
- * above it may come back where the nearest one, below it, does not. */
-static bool above(double value, int n, struct decimal *out)
-{
+	struct interval v = { 0 };
+	uint64_t bits, c;
 	int exponent;
 
-	if (frexp(value, &exponent) != 0.5)
-		return false;
-	(void)nearest(value, n, out);
-	for (int i = n; i-- > 0;) {
-		if (out->digits[i] != '9') {
-			out->digits[i]++;
-			return comes_back(value, out);
-		}
-		out->digits[i] = '0';
-	}
-	return false; /* only nines: the longer form will do */
+	memcpy(&bits, &value, sizeof(bits));
+	c = bits & ((UINT64_C(1) << 52) - 1);
+	exponent = (int)(bits >> 52);
+	v.uneven = c == 0 && exponent > 1;
+	if (exponent)
+		c |= UINT64_C(1) << 52;
+	v.q = (exponent ? exponent : 1) - 1075;
+	v.closed = c % 2 == 0;
+	v.value = 4 * c;
+	v.below = 4 * c - 2 + v.uneven;
+	v.above = 4 * c + 2;
+	return v;
 }
 
-/* Digits that a number with fewer than 53 bits needs. */
-static int least_digits(double value, struct decimal *out)
+static int floor_log2_pow10(int e)
 {
-	int least = 1;
-
-	for (int most = 17; least < most;) {
-		int n = (least + most) / 2;
-
-		if (nearest(value, n, out))
-			most = n;
-		else
-			least = n + 1;
-	}
-	return least;
+	return (e * 1741647) >> 19;
 }
 
-/* Numbers with 53 bits need 15 to 17 digits: what fewer say, 15 say with
- * zeros behind. */
-static void shortest(double value, struct decimal *out)
+/* floor(log10(2^e)), or of 3/4 of it. */
+static int floor_log10_pow2(int e, bool three_quarters)
 {
-	int n = value < 0x1p-1022 ? least_digits(value, out) : 15;
+	return (e * 1262611 - (three_quarters ? 524031 : 0)) >> 22;
+}
 
-	while (n < 17 && !nearest(value, n, out) && !above(value, n, out))
+/* The upper 64 bits of g * c, the lowest of them set if any below is. */
+static uint64_t round_to_odd(const uint64_t g[static 2], uint64_t c)
+{
+	__extension__ typedef unsigned __int128 u128;
+	u128 low = (u128)g[1] * c;
+	u128 high = (u128)g[0] * c + (uint64_t)(low >> 64);
+
+	return (uint64_t)(high >> 64) | ((uint64_t)high > 1);
+}
+
+/* The shortest decimal that reads back as value, of these the nearest, as
+ * digits * 10^*exponent: Schubfach, R. Giulietti, "The Schubfach way to
+ * render doubles", 2020. */
+static uint64_t shortest(double value, int *exponent)
+{
+	struct interval v = interval_make(value);
+	int k = floor_log10_pow2(v.q, v.uneven);
+	int shift = v.q + floor_log2_pow10(-k) + 1;
+	const uint64_t *g = ck_pow10 + 2 * (-k - CK_POW10_LEAST);
+	uint64_t low = round_to_odd(g, v.below << shift) + !v.closed;
+	uint64_t mid = round_to_odd(g, v.value << shift);
+	uint64_t high = round_to_odd(g, v.above << shift) - !v.closed;
+	uint64_t s = mid / 4, tens = s / 10;
+	bool down, up;
+
+	*exponent = k + 1;
+	down = low <= 40 * tens;
+	up = 40 * tens + 40 <= high;
+	if (s >= 10 && down != up)
+		return tens + up;
+	*exponent = k;
+	down = low <= 4 * s;
+	up = 4 * s + 4 <= high;
+	if (down != up)
+		return s + up;
+	return s + (mid > 4 * s + 2 || (mid == 4 * s + 2 && s % 2));
+}
+
+static void decimal_make(double value, struct decimal *out)
+{
+	int exponent, n = 0;
+	uint64_t digits = shortest(value, &exponent);
+
+	for (; digits % 10 == 0; digits /= 10)
+		exponent++;
+	for (uint64_t left = digits; left; left /= 10)
 		n++;
-	if (n == 17)
-		(void)nearest(value, n, out);
-	while (out->ndigits > 1 && out->digits[out->ndigits - 1] == '0')
-		out->ndigits--;
+	out->ndigits = n;
+	out->point = exponent + n;
+	for (; n > 0; digits /= 10)
+		out->digits[--n] = (char)('0' + digits % 10);
 }
 
 /* As Python: an exponent below 1e-4 and from 1e16 on. */
@@ -173,7 +194,7 @@ void ck_buf_json_float(struct ck_buf *b, double value)
 		ck_buf_text(b, "0.0");
 		return;
 	}
-	shortest(fabs(value), &dec);
+	decimal_make(fabs(value), &dec);
 	decimal_print(b, &dec);
 }
 
@@ -197,19 +218,33 @@ static size_t magnitude(struct ck_str le, bool negative, uint32_t *limbs)
 	return n;
 }
 
-/* Divides by BASE; returns the remainder. */
-static uint32_t divide(uint32_t *limbs, size_t *n)
+static inline uint32_t divide_limb(uint64_t *rest, uint32_t limb)
 {
-	uint64_t rest = 0;
+	uint64_t value = *rest << 32 | limb;
+
+	*rest = value % BASE;
+	return (uint32_t)(value / BASE);
+}
+
+/* Divides by BASE four times at once, each division a limb behind the one
+ * before: alone, each limb would wait for the remainder of the last. */
+static void divide(uint32_t *limbs, size_t *n, uint32_t rests[static CHAINS])
+{
+	uint64_t a = 0, b = 0, c = 0, d = 0;
 
 	for (size_t i = *n; i-- > 0;) {
-		rest = rest << 32 | limbs[i];
-		limbs[i] = (uint32_t)(rest / BASE);
-		rest %= BASE;
+		uint32_t limb = divide_limb(&a, limbs[i]);
+
+		limb = divide_limb(&b, limb);
+		limb = divide_limb(&c, limb);
+		limbs[i] = divide_limb(&d, limb);
 	}
+	rests[0] = (uint32_t)a;
+	rests[1] = (uint32_t)b;
+	rests[2] = (uint32_t)c;
+	rests[3] = (uint32_t)d;
 	while (*n && limbs[*n - 1] == 0)
 		--*n;
-	return (uint32_t)rest;
 }
 
 static void digits_print(struct ck_buf *b, const uint32_t *groups, size_t n)
@@ -229,7 +264,8 @@ bool ck_buf_json_int(struct ck_buf *b, struct ck_str le, uint64_t *steps)
 {
 	bool negative = le.len && le.p[le.len - 1] < 0;
 	/* 32 / log2(10^9) is below 1.08 */
-	size_t limbs = le.len / 4 + 1, room = limbs + limbs / 12 + 1, n;
+	size_t limbs = le.len / 4 + 1, room = limbs + limbs / 12 + CHAINS + 1,
+	       n;
 	ck_auto_free uint32_t *number = malloc(limbs * sizeof(*number));
 	ck_auto_free uint32_t *groups = malloc(room * sizeof(*groups));
 	size_t ngroups = 0;
@@ -243,8 +279,10 @@ bool ck_buf_json_int(struct ck_buf *b, struct ck_str le, uint64_t *steps)
 	if (!ck_mul(&need, n, n) || need / 2 > *steps)
 		return false;
 	*steps -= need / 2;
-	while (n)
-		groups[ngroups++] = divide(number, &n);
+	for (; n; ngroups += CHAINS)
+		divide(number, &n, groups + ngroups);
+	while (ngroups && groups[ngroups - 1] == 0)
+		ngroups--;
 	if (negative)
 		ck_buf_text(b, "-");
 	digits_print(b, groups, ngroups);
