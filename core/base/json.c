@@ -19,12 +19,18 @@ static void control_add(struct ck_buf *b, char c)
 {
 	static const char names[] = "\"\\\b\f\n\r\t";
 	static const char letters[] = "\"\\bfnrt";
+	static const char hex[] = "0123456789abcdef";
 	const char *at = c ? strchr(names, c) : NULL;
+	char text[] = "\\u0000";
 
-	if (at)
-		ck_buf_printf(b, "\\%c", letters[at - names]);
-	else
-		ck_buf_printf(b, "\\u%04x", (unsigned)(uint8_t)c);
+	if (at) {
+		text[1] = letters[at - names];
+		ck_buf_add(b, text, 2);
+		return;
+	}
+	text[4] = hex[(uint8_t)c >> 4];
+	text[5] = hex[c & 15];
+	ck_buf_add(b, text, 6);
 }
 
 void ck_buf_json_str(struct ck_buf *b, struct ck_str s)
@@ -161,8 +167,10 @@ static void decimal_print(struct ck_buf *b, const struct decimal *dec)
 		if (n > 1)
 			ck_buf_text(b, ".");
 		ck_buf_add(b, dec->digits + 1, n - 1);
-		ck_buf_printf(b, "e%c%02d", dec->point > 0 ? '+' : '-',
-			      abs(dec->point - 1));
+		ck_buf_text(b, dec->point > 0 ? "e+" : "e-");
+		if (abs(dec->point - 1) < 10)
+			ck_buf_text(b, "0");
+		ck_buf_i64(b, abs(dec->point - 1));
 	} else if (dec->point <= 0) {
 		ck_buf_text(b, "0.");
 		ck_buf_add(b, zeros, (size_t)-dec->point);
@@ -199,6 +207,21 @@ void ck_buf_json_float(struct ck_buf *b, double value)
 }
 
 /* --- integers --------------------------------------------------------------- */
+
+void ck_buf_i64(struct ck_buf *b, int64_t value)
+{
+	uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	char text[20];
+	size_t i = sizeof(text);
+
+	do {
+		text[--i] = (char)('0' + left % 10);
+		left /= 10;
+	} while (left);
+	if (value < 0)
+		text[--i] = '-';
+	ck_buf_add(b, text + i, sizeof(text) - i);
+}
 
 /* The magnitude of a two's complement number in base 2^32, little-endian;
  * returns the limbs without zeros on top. */
@@ -249,7 +272,7 @@ static void divide(uint32_t *limbs, size_t *n, uint32_t rests[static CHAINS])
 
 static void digits_print(struct ck_buf *b, const uint32_t *groups, size_t n)
 {
-	ck_buf_printf(b, "%u", n ? groups[n - 1] : 0);
+	ck_buf_i64(b, n ? groups[n - 1] : 0);
 	for (size_t i = n ? n - 1 : 0; i-- > 0;) {
 		char text[BASE_DIGITS];
 		uint32_t left = groups[i];

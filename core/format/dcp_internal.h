@@ -54,9 +54,10 @@ struct ck_dcp_tensor_row {
 struct ck_dcp_entry {
 	struct ck_str key;
 	const struct ck_dcp_tensor_row *tensor; /* NULL: no tensor */
-	bool known;				/* its class */
-	size_t first;				/* in items */
-	uint32_t count;				/* items: boxes, or one */
+	const struct ck_pv *path; /* of planner_data; NULL: none */
+	bool known;		  /* its class */
+	size_t first;		  /* in items */
+	uint32_t count;		  /* items: boxes, or one */
 	uint32_t next; /* the item that storage_data should name next */
 };
 

@@ -112,6 +112,33 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 	return 0;
 }
 
+/* planner_data: where each entry is in the nested state dict. Some planners
+ * leave it out or keep something else there. */
+static int paths_join(struct ck_dcp_reader *r, const struct ck_pv *state)
+{
+	struct ck_pv paths;
+
+	if (!ck_pv_get(state, "planner_data", &paths) ||
+	    paths.tag != CK_PV_DICT)
+		return 0;
+	for (uint32_t i = 0; i < paths.list->count; i += 2) {
+		struct ck_str key = { 0 };
+		struct ck_dcp_entry *e;
+
+		if (!ck_pv_str(&paths.list->items[i], &key))
+			continue;
+		e = entry_find(r, key);
+		if (e && e->path)
+			return ck_fail(
+				r->d, EBADMSG,
+				".metadata: planner_data has two paths of %s",
+				ck_show(key));
+		if (e)
+			e->path = &paths.list->items[i + 1];
+	}
+	return 0;
+}
+
 /* --- rows of storage_data ---------------------------------------------------------- */
 
 /* ints from pos on; of a checkpoint without any number too. */
@@ -314,6 +341,65 @@ static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 	return rc;
 }
 
+static bool is_path(const struct ck_pv *path)
+{
+	for (uint32_t i = 0; i < ck_pv_count(path); i++) {
+		struct ck_pv part = ck_pv_at(path, i);
+
+		if (part.tag != CK_PV_STR &&
+		    (part.tag != CK_PV_INT || part.i < 0))
+			return false;
+	}
+	return ck_pv_count(path) > 0;
+}
+
+/* The parts joined by dots are the key: then its text is theirs too. *pos is
+ * where the next part begins in it. */
+static int part_text(struct ck_catalog *c, struct ck_text key,
+		     struct ck_str part, uint32_t *pos, struct ck_text *out)
+{
+	struct ck_str all = ck_catalog_str(c, key), rest = all;
+	uint32_t len = (uint32_t)part.len;
+
+	rest.p += ck_min(*pos, all.len);
+	rest.len -= ck_min(*pos, all.len);
+	if (!ck_str_starts(rest, part) ||
+	    (rest.len > len && rest.p[len] != '.'))
+		return ck_catalog_text_add(c, part, out);
+	*out = (struct ck_text){ key.pos + *pos, len };
+	*pos += len + 1;
+	return 0;
+}
+
+static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
+{
+	struct ck_catalog *c = r->c;
+	struct ck_entry_id id = c->entries[c->nentries - 1];
+	struct ck_text key = ck_catalog_names(c, id)->key;
+	uint32_t n = e->path && is_path(e->path) ? ck_pv_count(e->path) : 0;
+	uint32_t pos = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		struct ck_pv part = ck_pv_at(e->path, i);
+		struct ck_buf number = { 0 };
+		struct ck_str s;
+		struct ck_text text;
+
+		if (!ck_pv_str(&part, &s)) {
+			ck_buf_i64(&number, part.i);
+			s = (struct ck_str){ number.data, number.len };
+		}
+		rc = number.err ? number.err
+				: part_text(c, key, s, &pos, &text);
+		if (rc == 0)
+			rc = ck_catalog_part_add(c, text,
+						 part.tag == CK_PV_INT);
+		ck_buf_fini(&number);
+	}
+	return rc;
+}
+
 static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 {
 	struct ck_chunk item;
@@ -344,8 +430,11 @@ static int catalog_fill(struct ck_dcp_reader *r)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < r->nentries; i++)
+	for (uint32_t i = 0; rc == 0 && i < r->nentries; i++) {
 		rc = catalog_entry(r, &r->entries[i]);
+		if (rc == 0)
+			rc = catalog_path(r, &r->entries[i]);
+	}
 	if (rc == 0)
 		rc = catalog_globals(r);
 	return rc ? ck_fail(r->d, -rc, "%s", strerror(-rc)) : 0;
@@ -370,6 +459,8 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 	r->storage = storage.list->items;
 	r->nstorage = storage.list->count / 2;
 	rc = entries_make(r, entries.list);
+	if (rc == 0)
+		rc = paths_join(r, &root->state);
 	if (rc == 0)
 		rc = rows_join(r);
 	/* What is joined is not needed for filling: half the rows' memory. */

@@ -11,7 +11,6 @@
 #include "object_internal.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 
 static void base64_print(struct ck_json *j, const char *before, struct ck_str s)
@@ -23,8 +22,11 @@ static void base64_print(struct ck_json *j, const char *before, struct ck_str s)
 
 void ck_json_ints(struct ck_json *j, const struct ck_pv *v)
 {
-	for (uint32_t i = 0; i < v->len; i++)
-		ck_buf_printf(j->out, "%s%" PRId64, i ? "," : "", v->ints[i]);
+	for (uint32_t i = 0; i < v->len; i++) {
+		if (i)
+			ck_buf_text(j->out, ",");
+		ck_buf_i64(j->out, v->ints[i]);
+	}
 }
 
 /* A tuple of ints, or the torch.Size made of it. */
@@ -101,7 +103,7 @@ int ck_json_leaf(struct ck_json *j, const struct ck_pv *v)
 	switch (v->tag) {
 	case CK_PV_NONE: ck_buf_text(j->out, "null"); return 0;
 	case CK_PV_BOOL: ck_buf_text(j->out, v->i ? "true" : "false"); return 0;
-	case CK_PV_INT: ck_buf_printf(j->out, "%" PRId64, v->i); return 0;
+	case CK_PV_INT: ck_buf_i64(j->out, v->i); return 0;
 	case CK_PV_BIGINT: return bigint_leaf(j, v);
 	case CK_PV_FLOAT: return float_leaf(j, v->f);
 	case CK_PV_STR: return ck_json_str(j, s, 0);

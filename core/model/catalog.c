@@ -39,6 +39,8 @@ void ck_catalog_free(struct ck_catalog *c)
 	free(c->tensors);
 	free(c->objects);
 	free(c->entries);
+	free(c->paths);
+	free(c->parts);
 	free(c->chunks);
 	free(c->shapes);
 	free(c->boxes);
@@ -94,8 +96,10 @@ static int entry_add(struct ck_catalog *c, size_t i, bool is_object)
 {
 	if (c->nentries >= UINT32_MAX / 4)
 		return -EOVERFLOW;
-	if (ROOM(c, entries, c->nentries, 1))
+	if (ROOM(c, entries, c->nentries, 1) || ROOM(c, paths, c->nentries, 2))
 		return -ENOMEM;
+	c->paths[c->nentries] = (uint32_t)c->nparts;
+	c->paths[c->nentries + 1] = (uint32_t)c->nparts;
 	c->entries[c->nentries++] = (struct ck_entry_id){
 		.i = (uint32_t)i,
 		.is_object = is_object,
@@ -197,6 +201,22 @@ int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 	return rc;
 }
 
+int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
+			bool is_index)
+{
+	if (text.len > INT32_MAX || c->nparts >= UINT32_MAX)
+		return -EOVERFLOW;
+	if (ROOM(c, parts, c->nparts, 1))
+		return -ENOMEM;
+	c->parts[c->nparts++] = (struct ck_path_part){
+		.pos = text.pos,
+		.len = text.len & INT32_MAX,
+		.is_index = is_index,
+	};
+	c->paths[c->nentries] = (uint32_t)c->nparts;
+	return 0;
+}
+
 int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
 {
 	struct ck_text text;
@@ -286,6 +306,8 @@ static void trim(struct ck_catalog *c)
 	TRIM(c, tensors, c->ntensors);
 	TRIM(c, objects, c->nobjects);
 	TRIM(c, entries, c->nentries);
+	TRIM(c, paths, c->nentries + 1);
+	TRIM(c, parts, c->nparts);
 	TRIM(c, chunks, c->nchunks);
 	TRIM(c, shapes, c->nshapes);
 	TRIM(c, boxes, c->nboxes);

@@ -9,8 +9,8 @@
 
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
-	size_t text, files, tensors, objects, entries, chunks, shapes, boxes,
-		transforms, globals;
+	size_t text, files, tensors, objects, entries, paths, parts, chunks,
+		shapes, boxes, transforms, globals;
 };
 
 /* catalog_names.c: shown names, stems, the table by stem. */

@@ -149,6 +149,13 @@ struct ck_entry_id {
 	bool is_object;
 };
 
+/* A step of the way to an entry in the nested state dict. */
+struct ck_path_part {
+	uint32_t pos; /* of its text in catalog->text */
+	uint32_t len : 31;
+	uint32_t is_index : 1; /* a position in a list, in decimal */
+};
+
 /* Immutable after ck_catalog_finish(), apart from the reference count. */
 struct ck_catalog {
 	const char *kind;    /* "dcp" */
@@ -160,6 +167,9 @@ struct ck_catalog {
 	struct ck_tensor *tensors;
 	struct ck_object *objects;
 	struct ck_entry_id *entries;
+	uint32_t *paths; /* of entry i: parts[paths[i]] to parts[paths[i + 1]],
+			  * not that one; none: not known */
+	struct ck_path_part *parts;
 	struct ck_chunk *chunks;
 	int64_t *shapes;
 	int64_t *boxes;
@@ -168,8 +178,8 @@ struct ck_catalog {
 	struct ck_text *transforms; /* [0] unused; descriptors joined by ',' */
 	struct ck_text *globals;    /* unknown globals met, "module.name" */
 	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
-	size_t text_len, nfiles, ntensors, nobjects, nentries, nchunks, nshapes,
-		nboxes, ntransforms, nglobals, stem_slots;
+	size_t text_len, nfiles, ntensors, nobjects, nentries, nparts, nchunks,
+		nshapes, nboxes, ntransforms, nglobals, stem_slots;
 	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
 	uint64_t hash_seed;	      /* of by_stem: random */
@@ -200,6 +210,9 @@ CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 				     const struct ck_chunk *chunk);
 CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 				      const struct ck_chunk *item);
+/* Adds a part to the path of the entry added last. */
+CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
+				    bool is_index);
 /* An unknown global; the same one may be added again. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
 /* Descriptors joined by ','; the same ones give the same number, none 0. */

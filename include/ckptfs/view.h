@@ -75,6 +75,10 @@ uint32_t *ck_report_order(const struct ck_catalog *c);
 #define CK_REPORT_CSV_HEADER "stem,dtype,shape,bytes,chunks,kind\n"
 void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out);
 void ck_report_jsonl(const struct ck_catalog *c, struct ck_buf *out);
+/* state_dict.json: the shown names in the nesting that the checkpoint's own
+ * paths give; one flat object where there are none or they contradict each
+ * other. */
+void ck_report_state_dict(const struct ck_catalog *c, struct ck_buf *out);
 /* One tensor as tensors.csv has it, with the newline. */
 void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 			  struct ck_buf *out);
