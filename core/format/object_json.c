@@ -180,7 +180,7 @@ static int dict_open(struct ck_json *j, const struct ck_plist *list)
 	f.kind = CK_FRAME_PAIRS;
 	f.levels = 3; /* with the pair's own */
 	f.prefix = "$dict";
-	f.close = "]}";
+	f.close = "]]}";
 	return frame_open(j, f, "{\"$dict\":[");
 }
 

@@ -392,6 +392,7 @@ int ck_pickle_read(struct ck_pickle *p, const void *bytes, size_t len,
 	vm->d = d;
 	vm->getattr = vm->size_class = -1;
 	vm->hash_seed = ck_hash_seed();
+	vm->is_python2 = true;
 	if (d)
 		d->err = 0;
 	rc = prepare(vm, bytes, len);

@@ -20,13 +20,41 @@ static const char *const dangerous_builtins[] = {
 	"__import__", "globals", "locals",   "vars",	"setattr", "delattr",
 };
 
-/* Modules and names that protocols below 3 spell the Python 2 way. */
-static const char *const renamed[][2] = {
-	{ "__builtin__.long", "builtins.int" },
-	{ "__builtin__.unicode", "builtins.str" },
-	{ "__builtin__.xrange", "builtins.range" },
-	{ "copy_reg", "copyreg" },
-	{ "__builtin__", "builtins" },
+/* Modules and names that protocols below 3 spell the Python 2 way
+ * (Lib/_compat_pickle.py); later ones never say the first few otherwise, and
+ * the others, where they do, mean a module of the user's. */
+static const struct {
+	const char *from, *to;
+	bool always;
+} renamed[] = {
+	{ "__builtin__.long", "builtins.int", true },
+	{ "__builtin__.unicode", "builtins.str", true },
+	{ "__builtin__.xrange", "builtins.range", true },
+	{ "__builtin__.reduce", "functools.reduce", true },
+	{ "__builtin__.unichr", "builtins.chr", true },
+	{ "copy_reg", "copyreg", true },
+	{ "__builtin__", "builtins", true },
+	{ "itertools.izip", "builtins.zip", false },
+	{ "itertools.imap", "builtins.map", false },
+	{ "itertools.ifilter", "builtins.filter", false },
+	{ "itertools.ifilterfalse", "itertools.filterfalse", false },
+	{ "itertools.izip_longest", "itertools.zip_longest", false },
+	{ "UserDict.IterableUserDict", "collections.UserDict", false },
+	{ "UserDict", "collections", false },
+	{ "UserList", "collections", false },
+	{ "UserString", "collections", false },
+	{ "_abcoll", "collections.abc", false },
+	{ "exceptions", "builtins", false },
+	{ "Queue", "queue", false },
+	{ "ConfigParser", "configparser", false },
+	{ "SocketServer", "socketserver", false },
+	{ "StringIO", "io", false },
+	{ "cStringIO", "io", false },
+	{ "cPickle", "pickle", false },
+	{ "commands", "subprocess", false },
+	{ "thread", "_thread", false },
+	{ "urlparse", "urllib.parse", false },
+	{ "urllib2", "urllib.request", false },
 };
 
 static bool listed(struct ck_str s, const char *const *list, size_t n)
@@ -95,16 +123,18 @@ static struct ck_str full_name(struct ck_vm *vm, struct ck_str module,
 		memcpy(text + module.len + 1, name.p, name.len);
 	*module_len = module.len;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(renamed); i++) {
-		struct ck_str from = ck_str_from(renamed[i][0]);
-		struct ck_str to = ck_str_from(renamed[i][1]);
+		struct ck_str from = ck_str_from(renamed[i].from);
+		struct ck_str to = ck_str_from(renamed[i].to);
 		bool whole = memchr(from.p, '.', from.len);
 
 		if (!ck_str_starts((struct ck_str){ text, len }, from) ||
-		    (whole ? len != from.len : text[from.len] != '.'))
+		    (whole ? len != from.len : text[from.len] != '.') ||
+		    (!renamed[i].always && !vm->is_python2))
 			continue;
 		memmove(text + to.len, text + from.len, len - from.len);
 		memcpy(text, to.p, to.len);
-		*module_len = whole ? strcspn(to.p, ".") : to.len;
+		*module_len = whole ? (size_t)(strrchr(to.p, '.') - to.p)
+				    : to.len;
 		len = len - from.len + to.len;
 		break;
 	}
@@ -148,6 +178,13 @@ static int intern(struct ck_vm *vm, struct ck_pglobal g, uint32_t *number)
 	return 0;
 }
 
+static int refuse(struct ck_vm *vm, struct ck_str module, struct ck_str name)
+{
+	return ck_fail(vm->d, EBADMSG,
+		       "pickle: dangerous global %s.%s: refused",
+		       ck_show(module), ck_show(name));
+}
+
 int ck_vm_global(struct ck_vm *vm, struct ck_str module, struct ck_str name,
 		 struct ck_pv *out)
 {
@@ -157,12 +194,14 @@ int ck_vm_global(struct ck_vm *vm, struct ck_str module, struct ck_str name,
 	int rc;
 
 	if (ck_global_dangerous(module, name))
-		return ck_fail(vm->d, EBADMSG,
-			       "pickle: dangerous global %s.%s: refused",
-			       ck_show(module), ck_show(name));
+		return refuse(vm, module, name);
 	full = full_name(vm, module, name, &module_len);
 	if (!full.p)
 		return -ENOMEM;
+	if (ck_global_dangerous((struct ck_str){ full.p, module_len },
+				(struct ck_str){ full.p + module_len + 1,
+						 full.len - module_len - 1 }))
+		return refuse(vm, module, name);
 	rc = intern(vm, (struct ck_pglobal){ full, module_len }, &number);
 	if (rc)
 		return rc;

@@ -161,6 +161,7 @@ struct ck_vm {
 	uint64_t hash_seed;
 	uint64_t getattr_pushed, getattr_used;
 	int64_t getattr;    /* number of builtins.getattr, -1: not met */
+	bool is_python2;    /* protocol below 3: names as Python 2 has them */
 	int64_t size_class; /* number of torch.Size, -1: not met */
 };
 

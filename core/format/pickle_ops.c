@@ -205,9 +205,10 @@ static int op_dup(struct ck_vm *vm)
 	return push_again(vm, vm->stack[vm->top - 1]);
 }
 
-static int op_skip1(struct ck_vm *vm) /* PROTO: the number says nothing */
+/* The number says nothing about what follows but how names are spelled. */
+static int op_proto(struct ck_vm *vm)
 {
-	(void)ck_vm_arg(vm, 1);
+	vm->is_python2 = ck_vm_arg(vm, 1) < 3;
 	return 0;
 }
 
@@ -326,7 +327,7 @@ int (*const ck_pickle_ops[256])(struct ck_vm *vm) = {
 	[OP_EMPTY_TUPLE] = ck_op_empty_tuple,
 	[OP_SETITEMS] = ck_op_setitems,
 	[OP_BINFLOAT] = op_binfloat,
-	[OP_PROTO] = op_skip1,
+	[OP_PROTO] = op_proto,
 	[OP_NEWOBJ] = ck_op_newobj,
 	[OP_TUPLE1] = ck_op_tuple1,
 	[OP_TUPLE2] = ck_op_tuple2,

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every entry of every fixture that is no tensor, as JSON, byte for byte what
+ * Python says of the value that was saved (NAME.objects.jsonl); and the
+ * nested state dict (NAME.state_dict.json).
+ *
+ *	objects_test FIXTURES
+ */
+#include "ckptfs/format.h"
+#include "ckptfs/view.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static int64_t object_of(const struct ck_catalog *c, const char *stem)
+{
+	int64_t entry = ck_catalog_find(c, ck_str_from(stem));
+
+	if (entry < 0 || !c->entries[entry].is_object)
+		return -1;
+	return c->entries[entry].i;
+}
+
+static void check_line(struct ck_checkpoint *cp, const char *fixture,
+		       const json_t *line)
+{
+	const char *stem = json_string_value(json_object_get(line, "stem"));
+	const json_t *json = json_object_get(line, "json");
+	int64_t object = object_of(cp->catalog, stem);
+	struct ck_buf out = { 0 }, item = { 0 };
+	struct ck_diag d = { 0 };
+
+	printf("# %s: %s\n", fixture, stem);
+	if (!ok(object >= 0))
+		return;
+	eq_err(ck_object_json(cp, (uint32_t)object, &out, &d), 0);
+	if (d.err)
+		printf("# %s\n", d.text);
+	eq_mem(out.data, out.len, json_string_value(json),
+	       json_string_length(json));
+	eq_err(ck_object_item(cp, (uint32_t)object, &item, NULL), 0);
+	ok(item.len > 4 && memcmp(item.data, "PK\3\4", 4) == 0);
+	ck_buf_fini(&item);
+	ck_buf_fini(&out);
+}
+
+static void check_objects(struct ck_checkpoint *cp, const char *fixture,
+			  const char *path)
+{
+	FILE *f = fopen(path, "r");
+	size_t lines = 0, room = 0;
+	char *text = NULL;
+
+	while (f && getline(&text, &room, f) > 0) {
+		json_t *line = json_loads(text, JSON_ALLOW_NUL, NULL);
+
+		check_line(cp, fixture, line);
+		json_decref(line);
+		lines++;
+	}
+	eq_u64(lines, cp->catalog->nobjects);
+	free(text);
+	if (f)
+		fclose(f);
+}
+
+static void check_state_dict(const struct ck_checkpoint *cp, const char *path)
+{
+	FILE *f = fopen(path, "r");
+	struct ck_buf out = { 0 };
+	size_t room = 0;
+	char *text = NULL;
+	ssize_t len;
+
+	if (!ok(f != NULL))
+		return;
+	len = getline(&text, &room, f);
+	ck_report_state_dict(cp->catalog, &out);
+	eq_mem(out.data, out.len, text, len < 0 ? 0 : (size_t)len);
+	ck_buf_fini(&out);
+	free(text);
+	fclose(f);
+}
+
+static void check_fixture(const char *dir, const char *name)
+{
+	static const struct ck_format_options options;
+	struct ck_checkpoint *cp = NULL;
+	struct ck_diag d = { 0 };
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	eq_err(ck_checkpoint_open(path, &options, &cp, &d), 0);
+	if (!cp) {
+		printf("# %s\n", d.text);
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/%s.objects.jsonl", dir, name);
+	check_objects(cp, name, path);
+	snprintf(path, sizeof(path), "%s/%s.state_dict.json", dir, name);
+	check_state_dict(cp, path);
+	ck_checkpoint_close(cp);
+}
+
+static bool is_fixture(const char *dir, const char *name)
+{
+	char path[512];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s/.metadata", dir, name);
+	return name[0] != '.' && stat(path, &st) == 0;
+}
+
+int main(int argc, char **argv)
+{
+	DIR *dir = argc == 2 ? opendir(argv[1]) : NULL;
+	const struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (is_fixture(argv[1], entry->d_name))
+			check_fixture(argv[1], entry->d_name);
+	if (dir)
+		closedir(dir);
+	ok(tap_count > 0);
+	return tap_done();
+}
