@@ -36,7 +36,7 @@ int ck_json_limit(struct ck_json *j, uint64_t more)
 {
 	if (j->out->err)
 		return ck_json_no_memory(j);
-	if (j->out->len + j->tables + more > j->limit)
+	if (j->out->len + j->tables + j->scratch.cap + more > j->limit)
 		return ck_json_bad(j, "longer than its size allows");
 	return 0;
 }
@@ -435,6 +435,7 @@ static int prepare(struct ck_json *j, size_t len)
 	j->steps = base_steps + STEPS_PER_BYTE * (uint64_t)len;
 	j->limit = base_memory + MEMORY_PER_BYTE * (uint64_t)len;
 	j->limit -= ck_min(used, j->limit);
+	j->limit -= j->limit / 4; /* what growing leaves behind, one leaf */
 	j->limit += j->out->len;
 	j->frames = calloc(CK_JSON_LEVELS, sizeof(*j->frames));
 	j->nnodes = CK_JSON_ROOT + 1;
