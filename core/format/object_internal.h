@@ -100,6 +100,7 @@ struct ck_json {
 	uint64_t limit;	 /* bytes of output and tables */
 	uint64_t tables; /* bytes of the tables below */
 	uint64_t steps;	 /* left for integers */
+	uint64_t seed;	 /* of tables of keys */
 
 	struct ck_json_frame *frames;
 	uint32_t nframes;

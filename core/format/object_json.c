@@ -9,7 +9,7 @@
 static const uint64_t base_memory = 64ULL << 20;
 static const uint64_t base_steps = 1ULL << 27; /* half a second */
 
-enum { MEMORY_PER_BYTE = 40, STEPS_PER_BYTE = 20 };
+enum { MEMORY_PER_BYTE = 40, STEPS_PER_BYTE = 20, FEW_KEYS = 2 * 8 };
 
 int ck_json_bad(struct ck_json *j, const char *what)
 {
@@ -120,14 +120,34 @@ static int array_open(struct ck_json *j, const struct ck_plist *list,
 	return frame_open(j, f, text);
 }
 
-/* Strings among the keys: any two that are equal? The table is of this dict
+static int equal_keys(struct ck_json *j, struct ck_str key)
+{
+	return ck_fail(j->d, EBADMSG, "two values of key %s", ck_show(key));
+}
+
+/* Most dicts are small: each key with each. */
+static int few_keys_check(struct ck_json *j, const struct ck_plist *list)
+{
+	struct ck_str key, other;
+
+	for (uint32_t i = 2; i < list->count; i += 2)
+		for (uint32_t k = 0; k < i; k += 2)
+			if (ck_pv_str(&list->items[i], &key) &&
+			    ck_pv_str(&list->items[k], &other) &&
+			    ck_str_eq(key, other))
+				return equal_keys(j, key);
+	return 0;
+}
+
+/* Strings among the keys: are any two equal? The table is of this dict
  * alone. */
 static int keys_check(struct ck_json *j, const struct ck_plist *list)
 {
 	ck_auto_free uint32_t *slots = NULL;
-	uint64_t seed = ck_hash_seed();
 	size_t n = 4;
 
+	if (list->count <= FEW_KEYS)
+		return few_keys_check(j, list);
 	while (n < list->count)
 		n *= 2;
 	slots = calloc(n, sizeof(*slots));
@@ -139,13 +159,11 @@ static int keys_check(struct ck_json *j, const struct ck_plist *list)
 
 		if (!ck_pv_str(&list->items[k], &key))
 			continue;
-		for (i = ck_hash64_seeded(key, seed) & (n - 1); slots[i];
-		     i = (i + 1) & (n - 1)) {
+		i = ck_hash64_seeded(key, j->seed) & (n - 1);
+		for (; slots[i]; i = (i + 1) & (n - 1)) {
 			(void)ck_pv_str(&list->items[slots[i] - 1], &other);
 			if (ck_str_eq(key, other))
-				return ck_fail(j->d, EBADMSG,
-					       "two values of key %s",
-					       ck_show(key));
+				return equal_keys(j, key);
 		}
 		slots[i] = k + 1;
 	}
@@ -432,6 +450,7 @@ static int prepare(struct ck_json *j, size_t len)
 {
 	uint64_t used = ck_pickle_memory(j->p);
 
+	j->seed = ck_hash_seed();
 	j->steps = base_steps + STEPS_PER_BYTE * (uint64_t)len;
 	j->limit = base_memory + MEMORY_PER_BYTE * (uint64_t)len;
 	j->limit -= ck_min(used, j->limit);
