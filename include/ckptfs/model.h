@@ -149,11 +149,10 @@ struct ck_entry_id {
 	bool is_object;
 };
 
-/* A step of the way to an entry in the nested state dict. */
+/* A step to an entry in the nested state dict: a ck_text; for a list, its
+ * position in decimal. */
 struct ck_path_part {
-	uint32_t pos; /* of its text in catalog->text */
-	uint32_t len : 31;
-	uint32_t is_index : 1; /* a position in a list, in decimal */
+	uint32_t pos, len : 31, is_index : 1;
 };
 
 /* Immutable after ck_catalog_finish(), apart from the reference count. */
@@ -167,8 +166,7 @@ struct ck_catalog {
 	struct ck_tensor *tensors;
 	struct ck_object *objects;
 	struct ck_entry_id *entries;
-	uint32_t *paths; /* of entry i: parts[paths[i]] to parts[paths[i + 1]],
-			  * not that one; none: not known */
+	uint32_t *paths; /* entry i's parts: [paths[i], paths[i + 1]) */
 	struct ck_path_part *parts;
 	struct ck_chunk *chunks;
 	int64_t *shapes;
@@ -210,7 +208,7 @@ CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 				     const struct ck_chunk *chunk);
 CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 				      const struct ck_chunk *item);
-/* Adds a part to the path of the entry added last. */
+/* The next part of the path of the entry added last. */
 CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
 				    bool is_index);
 /* An unknown global; the same one may be added again. */

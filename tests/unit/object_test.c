@@ -42,6 +42,8 @@ static void test_cases(void)
 /* A block of the exact size, so that ASan sees one byte too many. */
 static void test_cut_short_and_flipped(void)
 {
+	unsigned others = 0; /* errors that are not EBADMSG */
+
 	for (size_t i = 0; i < CK_ARRAY_SIZE(object_cases); i++) {
 		struct ck_str s = object_cases[i].pickle;
 
@@ -55,13 +57,12 @@ static void test_cut_short_and_flipped(void)
 			if (k >= s.len)
 				copy[k % s.len] ^= (char)(1 << (k / s.len - 1));
 			rc = print((struct ck_str){ copy, len }, &out, NULL);
-			if (rc && rc != -EBADMSG)
-				ok(!"another error");
+			others += rc && rc != -EBADMSG;
 			ck_buf_fini(&out);
 			free(copy);
 		}
 	}
-	ok(true);
+	eq_u64(others, 0);
 }
 
 static void add_times(struct ck_buf *b, const char *text, unsigned n)
