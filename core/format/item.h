@@ -6,7 +6,7 @@
 #ifndef CK_FORMAT_ITEM_H
 #define CK_FORMAT_ITEM_H
 
-#include "ckptfs/model.h"
+#include "ckptfs/layout.h"
 #include "pickle.h"
 #include "zip.h"
 

@@ -12,6 +12,7 @@
 enum {
 	CK_PICKLE_MAX_DEPTH = 256,
 	CK_MAX_GLOBALS = 4096, /* different ones */
+	CK_FREE_INTS = 9,      /* tuples of fewer ints are used again */
 	CK_GLOBAL_SLOTS = 4 * CK_MAX_GLOBALS,
 };
 
@@ -133,8 +134,6 @@ static inline int64_t ck_lex_slot(const struct ck_lex *lex, uint64_t slot)
 bool ck_lex_index(struct ck_str digits, uint64_t *out);
 
 /* --- pass two: the machine ------------------------------------------------- */
-
-enum { CK_FREE_INTS = 9 };
 
 struct ck_vm {
 	const uint8_t *p; /* next byte: an argument once the op was taken */

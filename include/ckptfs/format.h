@@ -8,7 +8,7 @@
 #define CKPTFS_FORMAT_H
 
 #include "ckptfs/files.h"
-#include "ckptfs/model.h"
+#include "ckptfs/layout.h"
 
 struct ck_format; /* core/format/format_internal.h */
 

@@ -7,7 +7,7 @@
 #define CKPTFS_MOVE_H
 
 #include "ckptfs/files.h"
-#include "ckptfs/model.h"
+#include "ckptfs/layout.h"
 #include <sys/uio.h>
 
 /* --- plan ------------------------------------------------------------------- */

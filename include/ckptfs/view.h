@@ -7,7 +7,7 @@
 #ifndef CKPTFS_VIEW_H
 #define CKPTFS_VIEW_H
 
-#include "ckptfs/model.h"
+#include "ckptfs/layout.h"
 
 /* One directory of tensor files. */
 struct ck_view {
