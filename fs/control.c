@@ -13,7 +13,14 @@
 #include <errno.h>
 #include <unistd.h>
 
-enum { REPORT_STATUS, REPORT_LOG, REPORT_CSV, REPORT_JSONL, NREPORTS };
+enum {
+	REPORT_STATUS,
+	REPORT_LOG,
+	REPORT_CSV,
+	REPORT_JSONL,
+	REPORT_STATE_DICT,
+	NREPORTS
+};
 
 struct ck_control {
 	pthread_mutex_t lock;
@@ -102,11 +109,17 @@ static void print_jsonl(struct ck_fs *fs, struct ck_buf *out)
 	ck_report_jsonl(fs->catalog, out);
 }
 
+static void print_state_dict(struct ck_fs *fs, struct ck_buf *out)
+{
+	ck_report_state_dict(fs->catalog, out);
+}
+
 const struct ck_report ck_reports[] = {
 	[REPORT_STATUS] = { "status", print_status, true },
 	[REPORT_LOG] = { "log", print_log, true },
 	[REPORT_CSV] = { "tensors.csv", print_csv, false },
 	[REPORT_JSONL] = { "tensors.jsonl", print_jsonl, false },
+	[REPORT_STATE_DICT] = { "state_dict.json", print_state_dict, false },
 };
 const size_t ck_nreports = NREPORTS;
 

@@ -6,12 +6,13 @@
  *	1		the root (FUSE says so)
  *	2		.ckptfs
  *	3 ...		the reports in it
- *	15		local
+ *	14, 15		objects, local
  *	16 ...		the views' directories
  *	64 + tensor * number of views + view
  *			the file of a tensor in a view
  *	then		the owners in local
  *	then		the boxes, as in the catalog
+ *	then		two files for each entry that is no tensor
  *
  * A number is never used again within a mount: the catalog does not change.
  * Modes and times follow the contract's section 3.
@@ -20,6 +21,7 @@
 
 #define CONTROL_NUMBER 2
 #define REPORT_NUMBER  3
+#define OBJECTS_NUMBER 14
 #define LOCAL_NUMBER   15
 #define VIEW_NUMBER    16
 #define TENSOR_NUMBER  64
@@ -34,6 +36,11 @@ static uint64_t box_number(const struct ck_fs *fs)
 	return owner_number(fs) + ck_local_count(fs->local);
 }
 
+static uint64_t object_number(const struct ck_fs *fs)
+{
+	return box_number(fs) + fs->catalog->nchunks;
+}
+
 /* The fixed part of the tree. */
 static bool find_fixed(uint64_t n, struct ck_node *out)
 {
@@ -44,6 +51,8 @@ static bool find_fixed(uint64_t n, struct ck_node *out)
 	else if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_nreports)
 		*out = (struct ck_node){ CK_NODE_REPORT,
 					 (uint32_t)(n - REPORT_NUMBER), 0 };
+	else if (n == OBJECTS_NUMBER)
+		out->kind = CK_NODE_OBJECTS;
 	else if (n == LOCAL_NUMBER)
 		out->kind = CK_NODE_LOCAL;
 	else if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_nviews)
@@ -73,13 +82,17 @@ bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 		out->index = (uint32_t)(n - owner_number(fs));
 		return true;
 	}
-	n -= box_number(fs);
-	if (n >= fs->catalog->nchunks)
-		return false;
-	out->kind = CK_NODE_BOX;
-	out->index = (uint32_t)n;
-	out->tensor = ck_local_tensor(fs->local, out->index);
-	return true;
+	if (n < object_number(fs)) {
+		out->kind = CK_NODE_BOX;
+		out->index = (uint32_t)(n - box_number(fs));
+		out->tensor = ck_local_tensor(fs->local, out->index);
+		return true;
+	}
+	n -= object_number(fs);
+	*out = (struct ck_node){ CK_NODE_OBJECT,
+				 (uint32_t)(n % CK_OBJECT_FILES),
+				 (uint32_t)(n / CK_OBJECT_FILES) };
+	return n / CK_OBJECT_FILES < fs->catalog->nobjects;
 }
 
 fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
@@ -89,6 +102,10 @@ fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
 	case CK_NODE_CONTROL: return CONTROL_NUMBER;
 	case CK_NODE_REPORT: return REPORT_NUMBER + n->index;
 	case CK_NODE_LOCAL: return LOCAL_NUMBER;
+	case CK_NODE_OBJECTS: return OBJECTS_NUMBER;
+	case CK_NODE_OBJECT:
+		return object_number(fs) +
+		       (uint64_t)n->tensor * CK_OBJECT_FILES + n->index;
 	case CK_NODE_VIEW: return VIEW_NUMBER + n->index;
 	case CK_NODE_OWNER: return owner_number(fs) + n->index;
 	case CK_NODE_BOX: return box_number(fs) + n->index;
@@ -99,7 +116,8 @@ fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
 
 bool ck_node_is_dir(const struct ck_node *n)
 {
-	return n->kind != CK_NODE_REPORT && !ck_node_is_tensor(n);
+	return n->kind != CK_NODE_REPORT && n->kind != CK_NODE_OBJECT &&
+	       !ck_node_is_tensor(n);
 }
 
 bool ck_node_is_tensor(const struct ck_node *n)
@@ -122,6 +140,8 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
 		return S_IFDIR | (c->dir_mode & 07555 & keep);
 	if (n->kind == CK_NODE_REPORT)
 		return S_IFREG | (c->meta.mode & c->dir_mode & 0444 & keep);
+	if (n->kind == CK_NODE_OBJECT)
+		return S_IFREG | (ck_object_of(fs, n)->mode & 0444 & keep);
 	if (n->kind == CK_NODE_BOX)
 		return S_IFREG | (box_attr(fs, n->index).mode & 0444 & keep);
 	return S_IFREG | (c->tensors[n->tensor].mode & 0444 & keep);
@@ -159,6 +179,8 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		size = ck_local_size(fs->local, n->index);
 		out->st_mtim = box_attr(fs, n->index).mtime;
 	}
+	if (n->kind == CK_NODE_OBJECT)
+		out->st_mtim = ck_object_of(fs, n)->mtime;
 	if (ck_node_is_dir(n))
 		size = 0;
 	out->st_size = (off_t)size;

@@ -47,14 +47,16 @@ enum ck_node_kind {
 	CK_NODE_VIEW,	 /* a directory: index in ck_views */
 	CK_NODE_LOCAL,	 /* the directory local */
 	CK_NODE_OWNER,	 /* a directory in it: index as in ck_local */
+	CK_NODE_OBJECTS, /* the directory objects */
 	CK_NODE_TENSOR,	 /* a file in a view */
+	CK_NODE_OBJECT,	 /* a file in objects: 0 JSON, 1 the item */
 	CK_NODE_BOX,	 /* a file of an owner: index in catalog->chunks */
 };
 
 struct ck_node {
 	enum ck_node_kind kind;
-	uint32_t index;	 /* of the report, view, owner or box */
-	uint32_t tensor; /* of a tensor or box: index in the catalog */
+	uint32_t index;	 /* of the report, view, owner or box; which file */
+	uint32_t tensor; /* of a tensor, box or object: index in the catalog */
 };
 
 /* False for a number that was never given. */
@@ -72,6 +74,7 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 
 #define CK_CONTROL_DIR ".ckptfs"
 #define CK_LOCAL_DIR   "local"
+#define CK_OBJECTS_DIR "objects"
 
 struct ck_report {
 	const char *name;
@@ -98,6 +101,23 @@ CK_MUST_USE int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
 void ck_snapshot_put(struct ck_snapshot *s);
 /* Notices a new generation in the source, and logs it once. */
 bool ck_control_changed(struct ck_fs *fs);
+
+/* --- object.c: entries that are no tensors --------------------------------- */
+
+#define CK_OBJECT_FILES 2 /* of each */
+
+const struct ck_object *ck_object_of(const struct ck_fs *fs,
+				     const struct ck_node *n);
+void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
+		    struct ck_buf *out);
+CK_MUST_USE int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
+				 struct ck_node *out);
+/* What the file holds. Errors as of ck_object_json(). */
+CK_MUST_USE int ck_object_text(struct ck_fs *fs, const struct ck_node *n,
+			       struct ck_buf *out, struct ck_diag *d);
+uint64_t ck_object_size(struct ck_fs *fs, const struct ck_node *n);
+CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
+			       struct ck_snapshot **out);
 
 /* --- read.c: what is known of single tensors ------------------------------ */
 

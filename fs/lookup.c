@@ -17,6 +17,10 @@ static int root_lookup(const char *name, struct ck_node *out)
 		out->kind = CK_NODE_CONTROL;
 		return 0;
 	}
+	if (strcmp(name, CK_OBJECTS_DIR) == 0) {
+		out->kind = CK_NODE_OBJECTS;
+		return 0;
+	}
 	if (strcmp(name, CK_LOCAL_DIR) == 0) {
 		out->kind = CK_NODE_LOCAL;
 		return 0;
@@ -70,6 +74,9 @@ static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 	case CK_NODE_CONTROL: return control_lookup(name, out);
 	case CK_NODE_LOCAL: return owner_lookup(fs, name, out);
 	case CK_NODE_OWNER: return box_lookup(fs, dir->index, name, out);
+	case CK_NODE_OBJECTS:
+		return ck_object_lookup(fs, ck_str_from(name), out);
+	case CK_NODE_OBJECT:
 	case CK_NODE_VIEW: break;
 	case CK_NODE_REPORT:
 	case CK_NODE_TENSOR:
@@ -105,6 +112,8 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		rc = report_size(fs, n->index, true, &size);
 	if (rc)
 		return rc;
+	if (n->kind == CK_NODE_OBJECT)
+		size = ck_object_size(fs, n);
 	*out = (struct fuse_entry_param){
 		.ino = ck_node_number(fs, n),
 		.attr_timeout = live ? 0 : CK_TIMEOUT,
@@ -160,6 +169,8 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 		if (ck_reports[n.index].live)
 			*timeout = 0;
 	}
+	if (n.kind == CK_NODE_OBJECT)
+		size = ck_object_size(fs, &n);
 	if (rc == 0)
 		ck_node_stat(fs, &n, size, st);
 	return rc;
@@ -187,8 +198,9 @@ void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 		.f_bsize = BLOCK,
 		.f_frsize = BLOCK,
 		.f_blocks = ck_max(1, blocks),
-		.f_files = 3 + ck_nreports + ck_nviews * (1 + c->ntensors) +
-			   ck_local_count(fs->local) + c->nchunks,
+		.f_files = 4 + ck_nreports + ck_nviews * (1 + c->ntensors) +
+			   ck_local_count(fs->local) + c->nchunks +
+			   CK_OBJECT_FILES * c->nobjects,
 		.f_namemax = 255,
 	};
 

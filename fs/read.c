@@ -211,6 +211,21 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	return rc;
 }
 
+/* JSON that cannot be made is refused here; an item is what it is, and what is
+ * wrong with it is answered by read. */
+static int object_open(struct ck_fs *fs, const struct ck_node *n,
+		       struct ck_handle *h)
+{
+	int rc = ck_object_open(fs, n, &h->text);
+
+	if (rc == 0 || n->index == 0 || rc == -ENOMEM)
+		return rc;
+	h->err = -rc;
+	h->direct = true;
+	atomic_store(&h->logged, true); /* it was */
+	return 0;
+}
+
 static int do_open(struct ck_fs *fs, fuse_ino_t ino, int flags,
 		   struct ck_handle **out)
 {
@@ -227,8 +242,12 @@ static int do_open(struct ck_fs *fs, fuse_ino_t ino, int flags,
 	h = handle_make(fs);
 	if (!h)
 		return -ENOMEM;
-	rc = n.kind == CK_NODE_REPORT ? report_open(fs, n.index, h)
-				      : tensor_open(fs, &n, h);
+	if (n.kind == CK_NODE_REPORT)
+		rc = report_open(fs, n.index, h);
+	else if (n.kind == CK_NODE_OBJECT)
+		rc = object_open(fs, &n, h);
+	else
+		rc = tensor_open(fs, &n, h);
 	if (rc) {
 		handle_put(fs, h);
 		return rc;

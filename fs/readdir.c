@@ -33,6 +33,8 @@ static bool root_entry(struct listing *l, uint64_t i)
 	if (i == ck_nviews)
 		return entry_set(l, CK_NODE_LOCAL, 0, CK_LOCAL_DIR);
 	if (i == ck_nviews + 1)
+		return entry_set(l, CK_NODE_OBJECTS, 0, CK_OBJECTS_DIR);
+	if (i == ck_nviews + 2)
 		return entry_set(l, CK_NODE_CONTROL, 0, CK_CONTROL_DIR);
 	return false;
 }
@@ -78,6 +80,17 @@ static bool owner_entry(struct listing *l, uint32_t owner, uint64_t i)
 	return true;
 }
 
+static bool objects_entry(struct listing *l, uint64_t i)
+{
+	if (i / CK_OBJECT_FILES >= l->fs->catalog->nobjects)
+		return false;
+	l->node = (struct ck_node){ CK_NODE_OBJECT,
+				    (uint32_t)(i % CK_OBJECT_FILES),
+				    (uint32_t)(i / CK_OBJECT_FILES) };
+	ck_object_name(l->fs, &l->node, &l->name);
+	return true;
+}
+
 /* `..`: everything else is in the root. */
 static bool parent_entry(struct listing *l, const struct ck_node *dir)
 {
@@ -100,6 +113,8 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 	case CK_NODE_VIEW: return view_entry(l, dir->index, i - 2);
 	case CK_NODE_LOCAL: return local_entry(l, i - 2);
 	case CK_NODE_OWNER: return owner_entry(l, dir->index, i - 2);
+	case CK_NODE_OBJECTS: return objects_entry(l, i - 2);
+	case CK_NODE_OBJECT:
 	case CK_NODE_REPORT:
 	case CK_NODE_TENSOR:
 	case CK_NODE_BOX: break;
@@ -108,13 +123,19 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 }
 
 /* Number and type only. In an answer with attributes inode 0 says so: for `.`
- * and `..`, which must not count as looked up, and for reports, since a
- * listing is no reason to make them. */
+ * and `..`, which must not count as looked up, and for reports and objects,
+ * since a listing is no reason to make them. */
 static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){ .ino = 0 };
 	e->attr.st_ino = ck_node_number(l->fs, &l->node);
 	e->attr.st_mode = ck_node_is_dir(&l->node) ? S_IFDIR : S_IFREG;
+}
+
+/* Its size is known only when it is made. */
+static bool is_made(const struct ck_node *n)
+{
+	return n->kind == CK_NODE_REPORT || n->kind == CK_NODE_OBJECT;
 }
 
 /* Adds what is at hand, with cookie `next`; false when there is no room. */
@@ -124,7 +145,7 @@ static bool entry_add(struct listing *l, uint64_t next)
 	struct fuse_entry_param e;
 	size_t len;
 
-	if (next <= 2 || l->node.kind == CK_NODE_REPORT || !l->plus)
+	if (next <= 2 || is_made(&l->node) || !l->plus)
 		entry_plain(l, &e);
 	else if (ck_fs_entry(l->fs, &l->node, &e))
 		return false;

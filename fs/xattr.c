@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xattr: what a file of a tensor holds: the tensor, or one box of it. Values
+ * xattr: what a file holds: a tensor, one box of it, or another entry. Values
  * are exact bytes; lists have no spaces. Listing reads nothing; asking for
  * `error` looks at the items' headers.
  */
@@ -19,6 +19,14 @@ struct attribute {
 	bool (*has)(const struct ck_fs *fs, const struct ck_node *n);
 };
 
+static const struct ck_names *names_of(const struct ck_fs *fs,
+				       const struct ck_node *n)
+{
+	if (n->kind == CK_NODE_OBJECT)
+		return &ck_object_of(fs, n)->names;
+	return &fs->catalog->tensors[n->tensor].names;
+}
+
 static const struct ck_tensor *tensor_of(const struct ck_fs *fs,
 					 const struct ck_node *n)
 {
@@ -36,15 +44,13 @@ static const int64_t *box_of(const struct ck_fs *fs, const struct ck_node *n)
 static int get_fqn(struct ck_fs *fs, const struct ck_node *n,
 		   struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_of(fs, n);
-
-	ck_buf_str(out, ck_catalog_str(fs->catalog, t->names.name));
+	ck_buf_str(out, ck_catalog_str(fs->catalog, names_of(fs, n)->name));
 	return 0;
 }
 
 static bool has_raw_key(const struct ck_fs *fs, const struct ck_node *n)
 {
-	const struct ck_names *names = &tensor_of(fs, n)->names;
+	const struct ck_names *names = names_of(fs, n);
 
 	return !ck_str_eq(ck_catalog_str(fs->catalog, names->key),
 			  ck_catalog_str(fs->catalog, names->name));
@@ -53,11 +59,9 @@ static bool has_raw_key(const struct ck_fs *fs, const struct ck_node *n)
 static int get_raw_key(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_of(fs, n);
-
 	if (!has_raw_key(fs, n))
 		return -ENODATA;
-	ck_buf_str(out, ck_catalog_str(fs->catalog, t->names.key));
+	ck_buf_str(out, ck_catalog_str(fs->catalog, names_of(fs, n)->key));
 	return 0;
 }
 
@@ -108,8 +112,8 @@ static int get_chunks(struct ck_fs *fs, const struct ck_node *n,
 static int get_kind(struct ck_fs *fs, const struct ck_node *n,
 		    struct ck_buf *out)
 {
-	(void)fs, (void)n;
-	ck_buf_text(out, "tensor");
+	(void)fs;
+	ck_buf_text(out, n->kind == CK_NODE_OBJECT ? "object" : "tensor");
 	return 0;
 }
 
@@ -143,21 +147,37 @@ static void print_box_fault(struct ck_fs *fs, const struct ck_tensor *t,
 
 static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
 {
+	if (n->kind == CK_NODE_OBJECT)
+		return ck_object_of(fs, n)->item.err != 0;
 	if (n->kind == CK_NODE_BOX)
 		return tensor_of(fs, n)->err ||
 		       fs->catalog->chunks[n->index].err;
 	return ck_tensor_known_faulty(fs, n->tensor);
 }
 
+static int get_object_error(struct ck_fs *fs, const struct ck_node *n,
+			    struct ck_buf *out)
+{
+	struct ck_buf text = { 0 };
+	struct ck_diag d = { 0 };
+	int rc = ck_object_json(fs->cp, n->tensor, &text, &d);
+
+	ck_buf_fini(&text);
+	ck_buf_text(out, d.text);
+	return rc ? 0 : -ENODATA;
+}
+
 static int get_error(struct ck_fs *fs, const struct ck_node *n,
 		     struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_of(fs, n);
+	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
 	const struct ck_layout *layout;
 	uint32_t lines = 0;
 	bool faulty;
 	int rc;
 
+	if (n->kind == CK_NODE_OBJECT)
+		return get_object_error(fs, n, out);
 	if (t->err) {
 		ck_buf_str(out, ck_catalog_str(fs->catalog, t->fault));
 		return 0;
@@ -180,16 +200,27 @@ static int get_error(struct ck_fs *fs, const struct ck_node *n,
 	return faulty ? 0 : -ENODATA;
 }
 
+static bool is_of_tensor(const struct ck_fs *fs, const struct ck_node *n)
+{
+	(void)fs;
+	return ck_node_is_tensor(n);
+}
+
 static const struct attribute attributes[] = {
 	{ PREFIX "fqn", get_fqn, NULL },
 	{ PREFIX "raw_key", get_raw_key, has_raw_key },
-	{ PREFIX "dtype", get_dtype, NULL },
-	{ PREFIX "shape", get_shape, NULL },
+	{ PREFIX "dtype", get_dtype, is_of_tensor },
+	{ PREFIX "shape", get_shape, is_of_tensor },
 	{ PREFIX "offset", get_offset, has_offset },
-	{ PREFIX "chunks", get_chunks, NULL },
+	{ PREFIX "chunks", get_chunks, is_of_tensor },
 	{ PREFIX "kind", get_kind, NULL },
 	{ PREFIX "error", get_error, has_error },
 };
+
+static bool has_attributes(const struct ck_node *n)
+{
+	return ck_node_is_tensor(n) || n->kind == CK_NODE_OBJECT;
+}
 
 static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		       struct ck_buf *out)
@@ -200,11 +231,16 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		return -ENOSYS; /* the kernel will not ask again */
 	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
 		return -EOPNOTSUPP;
-	if (!ck_node_find(fs, ino, &n) || !ck_node_is_tensor(&n))
+	if (!ck_node_find(fs, ino, &n) || !has_attributes(&n))
 		return -ENODATA;
-	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++)
-		if (strcmp(name, attributes[i].name) == 0)
-			return attributes[i].get(fs, &n, out);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
+		const struct attribute *a = &attributes[i];
+
+		if (strcmp(name, a->name) == 0)
+			return a->has == is_of_tensor && !a->has(fs, &n)
+				       ? -ENODATA
+				       : a->get(fs, &n, out);
+	}
 	return -ENODATA;
 }
 
@@ -214,7 +250,7 @@ static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 
 	if (fs->options->noxattr)
 		return -ENOSYS;
-	if (!ck_node_find(fs, ino, &n) || !ck_node_is_tensor(&n))
+	if (!ck_node_find(fs, ino, &n) || !has_attributes(&n))
 		return 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
 		const struct attribute *a = &attributes[i];

@@ -75,7 +75,7 @@ unmounted
 
 # Names of the tree itself cannot be taken, all tensors are there.
 hostile reserved
-equal 'the root' "$(ls -A "$mnt" | xargs)" '.ckptfs full local raw'
+equal 'the root' "$(ls -A "$mnt" | xargs)" '.ckptfs full local objects raw'
 equal 'every key has a file' "$(ls -A "$mnt/raw" | wc -l)" 21
 for file in "$mnt"/raw/*; do
 	[ "$(wc -c <"$file")" -eq 24 ] || result 1 "read $file"

@@ -42,7 +42,7 @@ done
 source=$(fixture sample)
 mounted "$source"
 dir=$mnt/.ckptfs
-equal 'names' "$(ls "$dir" | xargs)" 'log status tensors.csv tensors.jsonl'
+equal 'names' "$(ls "$dir" | xargs)" 'log state_dict.json status tensors.csv tensors.jsonl'
 equal 'natural order' "$(tail -n +2 "$dir/tensors.csv" | cut -d, -f1)" \
 	"$(stems sample | python3 -c '
 import re, sys

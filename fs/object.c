@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * object: the files of entries that are no tensors. objects/<stem>.json is the
+ * value as JSON, objects/<stem>.pt the item that torch.load opens. Both are
+ * small and made when they are asked for; an open file keeps what it was
+ * opened with.
+ */
+#include "internal.h"
+#include <errno.h>
+
+static const char *const suffixes[] = { ".json", ".pt" };
+
+enum { JSON, ITEM };
+
+const struct ck_object *ck_object_of(const struct ck_fs *fs,
+				     const struct ck_node *n)
+{
+	return &fs->catalog->objects[n->tensor];
+}
+
+void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
+		    struct ck_buf *out)
+{
+	ck_buf_str(out, ck_catalog_str(fs->catalog,
+				       ck_object_of(fs, n)->names.stem));
+	ck_buf_text(out, suffixes[n->index]);
+}
+
+int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
+		     struct ck_node *out)
+{
+	const struct ck_catalog *c = fs->catalog;
+
+	for (uint32_t i = 0; i < CK_OBJECT_FILES; i++) {
+		size_t suffix = strlen(suffixes[i]);
+		struct ck_str stem = { name.p, name.len - suffix };
+		int64_t entry;
+
+		if (name.len < suffix ||
+		    memcmp(name.p + stem.len, suffixes[i], suffix) != 0)
+			continue;
+		entry = ck_catalog_find(c, stem);
+		if (entry < 0 || !c->entries[entry].is_object)
+			continue;
+		*out = (struct ck_node){ CK_NODE_OBJECT, i,
+					 c->entries[entry].i };
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int ck_object_text(struct ck_fs *fs, const struct ck_node *n,
+		   struct ck_buf *out, struct ck_diag *d)
+{
+	if (n->index == JSON)
+		return ck_object_json(fs->cp, n->tensor, out, d);
+	return ck_object_item(fs->cp, n->tensor, out, d);
+}
+
+uint64_t ck_object_size(struct ck_fs *fs, const struct ck_node *n)
+{
+	struct ck_object_place place;
+	struct ck_buf text = { 0 };
+	uint64_t size;
+
+	if (n->index == ITEM && ck_object_place(fs->cp, n->tensor, &place) == 1)
+		return place.length;
+	size = ck_object_text(fs, n, &text, NULL) ? 0 : text.len;
+	ck_buf_fini(&text);
+	return size;
+}
+
+int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
+		   struct ck_snapshot **out)
+{
+	struct ck_snapshot *s = calloc(1, sizeof(*s));
+	struct ck_diag d = { 0 };
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	atomic_init(&s->refs, 1);
+	rc = ck_object_text(fs, n, &s->text, &d);
+	if (rc) {
+		ck_log("%s", d.text);
+		ck_snapshot_put(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+#
+# Entries that are no tensors: as JSON, and as the item that torch.load opens.
+need python3 jq
+
+for oracle in "$FIXTURES"/*.objects.jsonl; do
+	name=$(basename "$oracle" .objects.jsonl)
+	mounted "$FIXTURES/$name"
+	check "$name" python3 "$HERE/objects.py" "$mnt" "$oracle" "$CKPTFS" \
+		"$FIXTURES/$name"
+	unmounted
+done
+
+mounted "$FIXTURES/values"
+check 'jq reads every one' sh -c "cat $mnt/objects/*.json | jq . >/dev/null"
+fails 'nothing is written' 'Read-only file system' \
+	sh -c "echo 1 >$mnt/objects/none.json"
+unmounted
+
+copy=$(fixture objects)
+mounted "$copy"
+one=$(basename "$(ls "$mnt"/objects/*.json | head -n 1)" .json)
+check 'an object is read' cat "$mnt/objects/$one.json"
+unmounted
+mv "$copy/__0_0.distcp" "$copy/away"
+mounted "$copy"
+equal 'without its file: size 0' "$(stat -c %s "$mnt/objects/$one.json")" 0
+fails 'and an error at open' 'No data available' cat "$mnt/objects/$one.json"
+fails 'of the item, too' 'No data available' cat "$mnt/objects/$one.pt"
+check 'it has the attribute error' \
+	getfattr -n user.ckptfs.error "$mnt/objects/$one.json"
+unmounted
+done_testing
