@@ -15,6 +15,7 @@
 
 enum {
 	REPORT_STATUS,
+	REPORT_DAMAGE,
 	REPORT_LOG,
 	REPORT_CSV,
 	REPORT_JSONL,
@@ -52,22 +53,12 @@ static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
 
 static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 {
-	const struct ck_catalog *c = fs->catalog;
-	struct ck_buf list = { 0 };
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < c->ntensors; i++) {
-		if (!ck_tensor_known_faulty(fs, i))
-			continue;
-		n++;
-		ck_buf_text(&list, "  ");
-		ck_buf_escaped(&list,
-			       ck_catalog_str(c, c->tensors[i].names.name));
-		ck_buf_text(&list, "\n");
-	}
-	ck_buf_printf(out, "tensors with a known fault: %u\n", n);
-	ck_buf_add(out, list.data, list.len);
-	ck_buf_fini(&list);
+	for (uint32_t i = 0; i < fs->catalog->ntensors; i++)
+		n += ck_tensor_known_faulty(fs, i);
+	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
+		      n ? "; see damage" : "");
 }
 
 static void print_status(struct ck_fs *fs, struct ck_buf *out)
@@ -116,6 +107,7 @@ static void print_state_dict(struct ck_fs *fs, struct ck_buf *out)
 
 const struct ck_report ck_reports[] = {
 	[REPORT_STATUS] = { "status", print_status, true },
+	[REPORT_DAMAGE] = { "damage", ck_damage_print, true },
 	[REPORT_LOG] = { "log", print_log, true },
 	[REPORT_CSV] = { "tensors.csv", print_csv, false },
 	[REPORT_JSONL] = { "tensors.jsonl", print_jsonl, false },

@@ -123,10 +123,20 @@ CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
 
 /* A fault is in the catalog, or was found in the items before. No I/O. */
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
+/* The latter. */
+bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor);
 /* Looks at the headers of the items that a file of a tensor comes from, and
  * at their files. Put the layout back. */
 CK_MUST_USE int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
 			       const struct ck_layout **out, bool *faulty);
+
+/* damage.c: appends a line, indented, for each fault of a tensor or box, the
+ * first of them if there are many; layout may be NULL. */
+void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
+			  const struct ck_layout *layout, const char *indent,
+			  struct ck_buf *out);
+/* The report `damage`. */
+void ck_damage_print(struct ck_fs *fs, struct ck_buf *out);
 
 /* Frees the files that were open when the mount ended: the kernel sends no
  * release for them. No thread may serve any more. */

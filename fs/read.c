@@ -34,7 +34,7 @@ struct ck_handle {
 
 /* --- what is known of single tensors -------------------------------------- */
 
-static bool faulty_get(const struct ck_fs *fs, uint32_t tensor)
+bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor)
 {
 	return __atomic_load_n(&fs->faulty[tensor / 8], __ATOMIC_RELAXED) &
 	       (1U << (tensor % 8));
@@ -48,7 +48,7 @@ static void faulty_set(struct ck_fs *fs, uint32_t tensor, bool faulty)
 	if (faulty)
 		__atomic_fetch_or(&fs->faulty[tensor / 8], bit,
 				  __ATOMIC_RELAXED);
-	else if (faulty_get(fs, tensor))
+	else if (ck_tensor_found_faulty(fs, tensor))
 		__atomic_fetch_and(&fs->faulty[tensor / 8], (uint8_t)~bit,
 				   __ATOMIC_RELAXED);
 }
@@ -58,9 +58,7 @@ bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 	const struct ck_catalog *c = fs->catalog;
 	const struct ck_tensor *t = &c->tensors[tensor];
 
-	if (t->err || t->holes)
-		return true;
-	if (faulty_get(fs, tensor))
+	if (t->err || t->holes || ck_tensor_found_faulty(fs, tensor))
 		return true;
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (c->chunks[t->chunk + i].err)
@@ -98,7 +96,8 @@ int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
 	if (rc)
 		return rc;
 	*faulty = (*out)->faulty || files_changed(fs, *out);
-	if (!is_box)
+	/* A box can show that there is a fault, not that there is none. */
+	if (*faulty || !is_box)
 		faulty_set(fs, n->tensor, *faulty);
 	return 0;
 }

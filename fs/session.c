@@ -325,7 +325,7 @@ static void log_damage(const struct ck_fs *fs)
 		damaged += ck_tensor_known_faulty(fs, i);
 	if (damaged)
 		ck_log("%s: %zu of %zu tensors are damaged; " CK_CONTROL_DIR
-		       "/status in the mount names them",
+		       "/damage in the mount names them",
 		       ck_show(ck_str_from(fs->cp->path)), damaged,
 		       fs->catalog->ntensors);
 }

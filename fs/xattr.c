@@ -7,8 +7,7 @@
 #include "internal.h"
 #include <errno.h>
 
-#define PREFIX	    "user.ckptfs."
-#define ERROR_LINES 16 /* faults told one by one */
+#define PREFIX "user.ckptfs."
 
 struct attribute {
 	const char *name;
@@ -117,34 +116,6 @@ static int get_kind(struct ck_fs *fs, const struct ck_node *n,
 	return 0;
 }
 
-/* One line for a box that cannot be served as it should. */
-static void print_box_fault(struct ck_fs *fs, const struct ck_tensor *t,
-			    const struct ck_layout *layout, uint32_t i,
-			    struct ck_buf *out)
-{
-	const struct ck_catalog *c = fs->catalog;
-	uint32_t at = layout->first + i;
-	const struct ck_chunk *chunk = &c->chunks[t->chunk + at];
-	const struct ck_extent *x = &layout->extents[i];
-	const int64_t *box = ck_catalog_box(c, t, at);
-	int err = x->err;
-
-	if (!err && !x->memory && x->file != CK_NO_FILE)
-		err = -ck_files_check(fs->cp->files, x->file);
-	if (!err)
-		return;
-	ck_buf_text(out, out->len ? "\nbox " : "box ");
-	ck_dims_print(out, box, t->ndim);
-	ck_buf_text(out, " ");
-	ck_dims_print(out, box + t->ndim, t->ndim);
-	ck_buf_printf(out, ": %s; ", strerror(err));
-	if (chunk->err)
-		ck_catalog_chunk_fault(c, chunk, out);
-	else
-		ck_buf_text(out, err == ESTALE ? "changed since the mount"
-					       : "the log says why");
-}
-
 static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
 {
 	if (n->kind == CK_NODE_OBJECT)
@@ -170,34 +141,22 @@ static int get_object_error(struct ck_fs *fs, const struct ck_node *n,
 static int get_error(struct ck_fs *fs, const struct ck_node *n,
 		     struct ck_buf *out)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
-	const struct ck_layout *layout;
-	uint32_t lines = 0;
+	const struct ck_layout *layout = NULL;
 	bool faulty;
 	int rc;
 
 	if (n->kind == CK_NODE_OBJECT)
 		return get_object_error(fs, n, out);
-	if (t->err) {
-		ck_buf_str(out, ck_catalog_str(fs->catalog, t->fault));
-		return 0;
+	if (!tensor_of(fs, n)->err) {
+		rc = ck_node_layout(fs, n, &layout, &faulty);
+		if (rc)
+			return rc;
 	}
-	rc = ck_node_layout(fs, n, &layout, &faulty);
-	if (rc)
-		return rc;
-	if (faulty && t->holes && n->kind == CK_NODE_TENSOR)
-		ck_buf_str(out, CK_STR("some elements are in no box"));
-	for (uint32_t i = 0; faulty && i < layout->n; i++) {
-		size_t before = out->len;
-
-		print_box_fault(fs, t, layout, i, out);
-		if (out->len != before && ++lines == ERROR_LINES) {
-			ck_buf_text(out, "\nand perhaps more");
-			break;
-		}
-	}
+	ck_node_print_faults(fs, n, layout, "", out);
 	ck_layout_put(fs->cp, layout);
-	return faulty ? 0 : -ENODATA;
+	if (out->len && out->data[out->len - 1] == '\n')
+		out->data[--out->len] = '\0';
+	return out->len ? 0 : -ENODATA;
 }
 
 static bool is_of_tensor(const struct ck_fs *fs, const struct ck_node *n)

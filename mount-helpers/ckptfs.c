@@ -23,6 +23,8 @@ static const struct command {
 	{ "inspect", ck_cmd_inspect,
 	  "inspect SRC [GLOB] [--chunks] [--json|--csv]",
 	  "list tensors, without mounting" },
+	{ "check", ck_cmd_check, "check SRC [--full] [--json]",
+	  "find damage; --full reads all bytes and compares checksums" },
 	{ "dump", ck_cmd_dump, "dump SRC", "print the catalog as text" },
 };
 

@@ -118,6 +118,7 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
 		const int64_t *box = ck_catalog_box(c, t, i);
+		struct ck_fault fault;
 
 		ck_buf_text(&in->out, "    ");
 		ck_dims_print(&in->out, box, t->ndim);
@@ -132,9 +133,12 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 				      (uintmax_t)chunk->fpos,
 				      (uintmax_t)chunk->length);
 		}
-		if (chunk->err)
+		if (ck_catalog_box_has_fault(c, t, i, &fault)) {
 			ck_buf_text(&in->out, "  ! ");
-		ck_catalog_chunk_fault(c, chunk, &in->out);
+			fault.box = NULL; /* the line has both */
+			fault.file.p = NULL;
+			ck_fault_print(&fault, false, &in->out);
+		}
 		ck_buf_text(&in->out, "\n");
 	}
 }
@@ -196,15 +200,16 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 			 const size_t width[static COLUMNS])
 {
 	const char *text[COLUMNS];
+	struct ck_fault fault;
 
 	tensor_cells(in->c, t, cells);
 	for (int i = 0; i < COLUMNS; i++)
 		text[i] = cells[i].data ? cells[i].data : "";
 	print_row(&in->out, text, width);
 	ck_buf_escaped(&in->out, ck_catalog_str(in->c, t->names.name));
-	if (t->err) {
+	if (ck_catalog_tensor_has_fault(in->c, t, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
-		ck_buf_str(&in->out, ck_catalog_str(in->c, t->fault));
+		ck_fault_print(&fault, false, &in->out);
 	}
 	ck_buf_text(&in->out, "\n");
 	if (in->chunks)
@@ -216,12 +221,14 @@ static void print_object(struct inspection *in, const struct ck_object *o,
 			 const size_t width[static COLUMNS])
 {
 	static const char *const text[COLUMNS] = { "object", "-", "-", "-" };
+	struct ck_fault fault;
 
 	print_row(&in->out, text, width);
 	ck_buf_escaped(&in->out, ck_catalog_str(in->c, o->names.name));
-	if (o->item.err)
+	if (ck_catalog_object_has_fault(in->c, o, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
-	ck_catalog_chunk_fault(in->c, &o->item, &in->out);
+		ck_fault_print(&fault, false, &in->out);
+	}
 	ck_buf_text(&in->out, "\n");
 }
 

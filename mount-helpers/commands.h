@@ -2,19 +2,20 @@
 /*
  * commands: one function for each subcommand, as a program's main; argv[0] is
  * the command's name. They return the exit status: CK_EXIT_FINE, or
- * CK_EXIT_TROUBLE after one line on stderr.
+ * CK_EXIT_TROUBLE after one line on stderr; CK_EXIT_DAMAGE is check's.
  */
 #ifndef CKPTFS_COMMANDS_H
 #define CKPTFS_COMMANDS_H
 
 #include "ckptfs/base.h"
 
-enum { CK_EXIT_FINE = 0, CK_EXIT_TROUBLE = 2 };
+enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
 
 int ck_cmd_mount(int argc, char **argv);
 int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
 int ck_cmd_umount(int argc, char **argv);
 int ck_cmd_inspect(int argc, char **argv);
+int ck_cmd_check(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
 
 /* Prints "ckptfs: ..." on stderr; names must be escaped. CK_EXIT_TROUBLE. */

@@ -15,10 +15,55 @@ int ck_fail(struct ck_diag *d, int err, const char *fmt, ...)
 	if (!d)
 		return -err;
 	d->err = err;
+	d->expected[0] = d->found[0] = '\0';
 	va_start(args, fmt);
 	vsnprintf(d->text, sizeof(d->text), fmt, args);
 	va_end(args);
 	return -err;
+}
+
+/* The end of a text; nothing if it would not be whole. */
+static int print_difference(const struct ck_diag *d, char *out, size_t size)
+{
+	int len = snprintf(out, size, "; expected %s, found %s", d->expected,
+			   d->found);
+
+	return len < 0 || (size_t)len >= size ? 0 : len;
+}
+
+int ck_differs(struct ck_diag *d, int err, const char *expected,
+	       const char *found, const char *fmt, ...)
+{
+	char tail[sizeof(d->expected) + sizeof(d->found) + 32];
+	size_t room, len;
+	va_list args;
+
+	if (!d)
+		return -err;
+	d->err = err;
+	snprintf(d->expected, sizeof(d->expected), "%s", expected);
+	snprintf(d->found, sizeof(d->found), "%s", found);
+	room = (size_t)print_difference(d, tail, sizeof(tail)) + 1;
+	va_start(args, fmt);
+	vsnprintf(d->text, sizeof(d->text) - room, fmt, args);
+	va_end(args);
+	len = strlen(d->text);
+	memcpy(d->text + len, tail, room);
+	return -err;
+}
+
+struct ck_str ck_diag_what(const struct ck_diag *d)
+{
+	char tail[sizeof(d->expected) + sizeof(d->found) + 32];
+	struct ck_str what = ck_str_from(d->text);
+	size_t len;
+
+	if (!d->expected[0] && !d->found[0])
+		return what;
+	len = (size_t)print_difference(d, tail, sizeof(tail));
+	if (what.len >= len && memcmp(what.p + what.len - len, tail, len) == 0)
+		what.len -= len;
+	return what;
 }
 
 void ck_diag_prefix(struct ck_diag *d, const char *fmt, ...)
@@ -40,11 +85,18 @@ void ck_diag_prefix(struct ck_diag *d, const char *fmt, ...)
 	memcpy(d->text, prefix, len);
 }
 
+static _Thread_local char ring[SHOWN][SHOWN_BYTES * 3 + 4];
+
+static char *ring_next(void)
+{
+	static _Thread_local unsigned turn;
+
+	return ring[turn++ % SHOWN];
+}
+
 const char *ck_show(struct ck_str s)
 {
-	static _Thread_local char ring[SHOWN][SHOWN_BYTES * 3 + 4];
-	static _Thread_local unsigned turn;
-	char *out = ring[turn++ % SHOWN];
+	char *out = ring_next();
 	bool cut = s.len > SHOWN_BYTES;
 	struct ck_buf b = { 0 };
 
@@ -52,5 +104,16 @@ const char *ck_show(struct ck_str s)
 	snprintf(out, sizeof(ring[0]), "%s%s", b.data ? b.data : "",
 		 cut ? "..." : "");
 	ck_buf_fini(&b);
+	return out;
+}
+
+const char *ck_shown(const char *fmt, ...)
+{
+	char *out = ring_next();
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(out, sizeof(ring[0]), fmt, args);
+	va_end(args);
 	return out;
 }

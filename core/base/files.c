@@ -241,13 +241,37 @@ static int grow(struct ck_files *f)
 	return 0;
 }
 
+/* In words for a person: why a file cannot be used. rc: what look() said,
+ * mode: of what it saw, if anything. */
+static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
+			  mode_t mode)
+{
+	struct stat st;
+
+	if (rc == 0)
+		return NULL;
+	if (rc != -ENODATA)
+		return "cannot be opened";
+	if (mode && !S_ISREG(mode))
+		return S_ISLNK(mode) ? "is a link that is not followed"
+				     : "is no regular file";
+	switch (look_as(f, path, O_PATH, &st)) {
+	case -ENOENT: return "is missing";
+	case -ELOOP: return "is a link that is not followed";
+	default: return "is refused: not beneath the checkpoint's directory";
+	}
+}
+
 static void record(const struct ck_files *f, struct file *file)
 {
 	struct ck_file_info *info = &file->info;
 	struct stat st = { 0 };
 	struct stat by_name;
+	int rc;
 
-	info->err = -look(f, info->path, &st);
+	rc = look(f, info->path, &st);
+	info->err = -rc;
+	info->why = reason(f, info->path, rc, st.st_mode);
 	info->size = (uint64_t)st.st_size;
 	info->mtime = st.st_mtim;
 	info->mode = st.st_mode;

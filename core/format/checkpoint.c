@@ -69,6 +69,7 @@ static int describe_files(struct ck_checkpoint *cp)
 			.attr = { info->mtime, info->mode, info->uid,
 				  info->gid },
 			.err = info->err,
+			.why = info->why,
 		};
 		int rc = ck_catalog_text_add(cp->catalog, info->path,
 					     &file.path);
@@ -107,7 +108,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	rc = ck_catalog_finish(cp->catalog, d);
 	if (rc)
 		return rc;
-	cp->layouts = ck_layouts_make(cp->catalog->ntensors);
+	cp->layouts = ck_layouts_make(cp->catalog);
 	return cp->layouts ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 

@@ -8,6 +8,8 @@
 
 #include "ckptfs/format.h"
 
+struct ck_look;
+
 struct ck_format {
 	const char *name;
 	const char *why; /* how a directory of it is recognised */
@@ -23,12 +25,28 @@ struct ck_format {
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
 		      uint32_t i, struct ck_extent *extent, uint64_t *strides,
 		      struct ck_diag *d);
+	/* Looks at all of one item: is it what its box wants, and with
+	 * look->bytes, are its bytes those that were written? What is wrong
+	 * with it goes to look->fault; errors are of this process only. */
+	int (*look)(struct ck_checkpoint *cp, const struct ck_look *look);
+};
+
+/* What to look at. */
+struct ck_look {
+	const struct ck_chunk *item;
+	const struct ck_tensor *tensor; /* NULL: another entry's item */
+	uint32_t box;			/* of the tensor */
+	void *buffer;			/* NULL: not at the bytes */
+	size_t buffer_len;
+	/* fpos: in the file, of what is wrong. */
+	void (*fault)(void *ctx, uint64_t fpos, const struct ck_diag *d);
+	void *ctx;
 };
 
 extern const struct ck_format ck_format_dcp;
 
 /* Layouts found so far, one list for each checkpoint. */
-struct ck_layouts *ck_layouts_make(size_t ntensors);
+struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
 void ck_layouts_free(struct ck_layouts *l);
 
 #endif

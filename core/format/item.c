@@ -401,22 +401,24 @@ int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 static int want_check(const struct ck_item_want *want, const struct tensor *t,
 		      struct ck_diag *d)
 {
-	struct ck_buf b = { 0 };
+	struct ck_buf expected = { 0 }, found = { 0 };
 	int rc;
 
 	if (t->dtype != want->dtype)
-		return ck_fail(d, EIO, "dtype %s expected, %s found",
-			       ck_dtype_at(want->dtype)->name,
-			       ck_dtype_at(t->dtype)->name);
+		return ck_differs(d, EIO, ck_dtype_at(want->dtype)->name,
+				  ck_dtype_at(t->dtype)->name,
+				  "its item has another dtype");
 	if (t->ndim == want->ndim &&
 	    (t->ndim == 0 ||
 	     memcmp(t->size, want->size, t->ndim * sizeof(*t->size)) == 0))
 		return 0;
-	ck_dims_print(&b, want->size, want->ndim);
-	ck_buf_text(&b, " expected, ");
-	ck_dims_print(&b, t->size, t->ndim);
-	rc = ck_fail(d, EIO, "shape %s found", b.err ? "other" : b.data);
-	ck_buf_fini(&b);
+	ck_dims_print(&expected, want->size, want->ndim);
+	ck_dims_print(&found, t->size, t->ndim);
+	rc = ck_differs(d, EIO, expected.data ? expected.data : "the box's",
+			found.data ? found.data : "another",
+			"its item has another shape");
+	ck_buf_fini(&expected);
+	ck_buf_fini(&found);
 	return rc;
 }
 
@@ -448,17 +450,18 @@ static int place_find(const struct ck_zip *zip, struct tensor *t,
 	bool empty;
 
 	if (!r || r->len != t->storage)
-		return ck_fail(d, EBADMSG,
-			       "record data/%s of %" PRIu64
-			       " bytes expected, %" PRIu64 " found",
-			       ck_show(t->key), t->storage, r ? r->len : 0);
+		return ck_differs(
+			d, EBADMSG, ck_shown("%" PRIu64 " bytes", t->storage),
+			r ? ck_shown("%" PRIu64, r->len) : "none",
+			"record data/%s is not its storage", ck_show(t->key));
 	if (!reach(t, &empty, &elements))
 		elements = UINT64_MAX;
 	if (elements > r->len / item)
-		return ck_fail(d, EIO,
-			       "storage of at least %" PRIu64
-			       " elements expected, %" PRIu64 " found",
-			       elements, r->len / item);
+		return ck_differs(
+			d, EIO,
+			ck_shown("at least %" PRIu64 " elements", elements),
+			ck_shown("%" PRIu64, r->len / item),
+			"its storage is too small");
 	t->ipos = r->ipos + (empty ? 0 : t->offset * item);
 	return 0;
 }
@@ -496,28 +499,48 @@ static int locate(const struct ck_zip *zip, const struct ck_pickle *p,
 	return place_find(zip, t, d);
 }
 
-int ck_item_locate(const struct ck_zip_source *src,
-		   const struct ck_item_want *want, uint64_t *ipos,
-		   uint64_t *strides, uint16_t *change, struct ck_diag *d)
+int ck_item_locate_in(const struct ck_zip *zip, const struct ck_item_want *want,
+		      uint64_t *ipos, uint64_t *strides, uint16_t *change,
+		      struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
 	struct ck_pickle p = { 0 };
 	struct tensor t = { 0 };
-	struct ck_zip zip;
 	size_t len;
-	int rc = ck_zip_read(src, &zip, d);
+	int rc = ck_item_pickle(zip, PICKLE_MAX, &p, &bytes, &len, d);
 
-	if (rc < 0)
-		return rc;
-	rc = ck_item_pickle(&zip, PICKLE_MAX, &p, &bytes, &len, d);
 	if (rc == 0)
-		rc = locate(&zip, &p, want, &t, d);
+		rc = locate(zip, &p, want, &t, d);
 	ck_pickle_fini(&p);
-	ck_zip_fini(&zip);
 	if (rc < 0)
 		return rc;
 	*ipos = t.ipos;
 	*change = t.change;
 	place_strides(&t, strides);
 	return 0;
+}
+
+int ck_item_locate(const struct ck_zip_source *src,
+		   const struct ck_item_want *want, uint64_t *ipos,
+		   uint64_t *strides, uint16_t *change, struct ck_diag *d)
+{
+	struct ck_zip zip;
+	int rc = ck_zip_read(src, &zip, d);
+
+	if (rc < 0)
+		return rc;
+	rc = ck_item_locate_in(&zip, want, ipos, strides, change, d);
+	ck_zip_fini(&zip);
+	return rc;
+}
+
+int ck_item_parse_in(const struct ck_zip *zip, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_pickle p = { 0 };
+	size_t len;
+	int rc = ck_item_pickle(zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
+
+	ck_pickle_fini(&p);
+	return rc;
 }

@@ -27,11 +27,21 @@ CK_MUST_USE int ck_item_locate(const struct ck_zip_source *src,
 			       uint64_t *strides, uint16_t *change,
 			       struct ck_diag *d);
 
+/* Bytes of data.pkl: far above what anybody keeps beside tensors. */
+enum { CK_PICKLE_MAX = 1 << 30 };
+
 /* Reads data.pkl of an archive, of at most so many bytes. *bytes is owned by
  * the caller and must outlive p. */
 CK_MUST_USE int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 			       struct ck_pickle *p, void **bytes, size_t *len,
 			       struct ck_diag *d);
+/* The same in an archive whose directory was read. */
+CK_MUST_USE int ck_item_locate_in(const struct ck_zip *zip,
+				  const struct ck_item_want *want,
+				  uint64_t *ipos, uint64_t *strides,
+				  uint16_t *change, struct ck_diag *d);
+/* Can data.pkl be read, whatever it holds? */
+CK_MUST_USE int ck_item_parse_in(const struct ck_zip *zip, struct ck_diag *d);
 
 /* Undoes the stream transforms (descriptors joined by ',', applied in order)
  * of an item held in memory. *out is owned by the caller. limit: most bytes
@@ -39,5 +49,20 @@ CK_MUST_USE int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 CK_MUST_USE int ck_transform_undo(struct ck_str descriptors, struct ck_str in,
 				  uint64_t limit, void **out, size_t *len,
 				  struct ck_diag *d);
+
+/* Compares the CRC-32 of every record with the directory's, through a buffer.
+ * Calls fault for each that differs, at the record's data. */
+struct ck_crc_check {
+	const struct ck_zip_source *src;
+	const struct ck_zip *zip;
+	void *buffer;
+	size_t buffer_len;
+	void (*fault)(void *ctx, uint64_t ipos, const struct ck_diag *d);
+	void *ctx;
+};
+
+/* Errors of the source. */
+CK_MUST_USE int ck_crc_check(const struct ck_crc_check *check,
+			     struct ck_diag *d);
 
 #endif

@@ -24,25 +24,27 @@ struct ck_layouts {
 	pthread_mutex_t lock;
 	struct entry **entries; /* by tensor; protected by lock */
 	uint8_t *logged;	/* by tensor; protected by lock */
+	uint8_t *seen;		/* a bit for each chunk; atomic: looked at */
 };
 
-struct ck_layouts *ck_layouts_make(size_t ntensors)
+struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
 {
 	struct ck_layouts *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
-	l->n = ntensors;
-	l->entries = calloc(ntensors + 1, sizeof(struct entry *));
-	l->logged = calloc(ntensors + 1, 1);
-	if (!l->entries || !l->logged) {
-		free(l->entries);
-		free(l->logged);
-		free(l);
-		return NULL;
-	}
-	return l;
+	l->n = c->ntensors;
+	l->entries = calloc(l->n + 1, sizeof(struct entry *));
+	l->logged = calloc(l->n + 1, 1);
+	l->seen = calloc(c->nchunks / 8 + 1, 1);
+	if (l->entries && l->logged && l->seen)
+		return l;
+	free(l->entries);
+	free(l->logged);
+	free(l->seen);
+	free(l);
+	return NULL;
 }
 
 static void entry_free(struct entry *e)
@@ -51,6 +53,9 @@ static void entry_free(struct entry *e)
 		return;
 	for (uint32_t i = 0; i < e->layout.n; i++)
 		free((void *)(uintptr_t)e->layout.extents[i].memory);
+	for (uint32_t i = 0; e->layout.faults && i < e->layout.n; i++)
+		free(e->layout.faults[i]);
+	free(e->layout.faults);
 	free(e->layout.extents);
 	free(e->layout.strides);
 	free(e);
@@ -65,18 +70,8 @@ void ck_layouts_free(struct ck_layouts *l)
 	pthread_mutex_destroy(&l->lock);
 	free(l->entries);
 	free(l->logged);
+	free(l->seen);
 	free(l);
-}
-
-static bool box_is_empty(const struct ck_catalog *c, const struct ck_tensor *t,
-			 uint32_t i)
-{
-	const int64_t *size = ck_catalog_box(c, t, i) + t->ndim;
-
-	for (uint32_t dim = 0; dim < t->ndim; dim++)
-		if (size[dim] == 0)
-			return true;
-	return false;
 }
 
 /* Faults that say something about the checkpoint, and will be there next
@@ -92,17 +87,88 @@ static bool is_ours(int rc)
 	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
-static void log_fault(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		      uint32_t i, const struct ck_diag *d)
+/* Keeps what was found in the item of box k, for those who will ask. */
+static int keep_fault(struct entry *e, uint32_t k, const struct ck_diag *d)
+{
+	struct ck_str what = ck_diag_what(d);
+	size_t expected = strlen(d->expected) + 1, found = strlen(d->found) + 1;
+	struct ck_box_fault *f =
+		malloc(sizeof(*f) + what.len + expected + found);
+	char *p = (char *)(f + 1);
+
+	if (!e->layout.faults)
+		e->layout.faults = calloc(e->layout.n, sizeof(f));
+	if (!e->layout.faults || !f) {
+		free(f);
+		return -ENOMEM;
+	}
+	*f = (struct ck_box_fault){ .what = { p, what.len } };
+	memcpy(p, what.p, what.len);
+	memcpy(p + what.len, d->expected, expected);
+	memcpy(p + what.len + expected, d->found, found);
+	if (expected > 1 || found > 1) {
+		f->expected = p + what.len;
+		f->found = f->expected + expected;
+	}
+	e->layout.faults[k] = f;
+	return 0;
+}
+
+/* --- what is wrong with them ---------------------------------------------------- */
+
+static bool item_has_fault(struct ck_checkpoint *cp,
+			   const struct ck_layout *layout, uint32_t i,
+			   struct ck_fault *out)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[layout->tensor];
+	const struct ck_extent *x = &layout->extents[i - layout->first];
+	const struct ck_box_fault *f = NULL;
+	int err = x->err;
+
+	if (!err && !x->memory && x->file != CK_NO_FILE)
+		err = -ck_files_check(cp->files, x->file);
+	if (!err)
+		return false;
+	ck_catalog_box_fault_init(cp->catalog, t, i, out);
+	out->err = err;
+	if (layout->faults)
+		f = layout->faults[i - layout->first];
+	if (f) {
+		out->what = f->what;
+		out->expected = f->expected;
+		out->found = f->found;
+	} else {
+		out->what = ck_str_from(err == ESTALE
+						? "changed since it was opened"
+						: strerrordesc_np(err));
+	}
+	return true;
+}
+
+bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
+		      uint32_t tensor, uint32_t i, struct ck_fault *out)
 {
 	const struct ck_catalog *c = cp->catalog;
-	struct ck_buf box = { 0 };
 
-	ck_dims_print(&box, ck_catalog_box(c, t, i), t->ndim);
-	ck_log("%s: box at %s: %s", ck_show(ck_catalog_str(c, t->names.name)),
-	       box.data ? box.data : "", d->text);
-	ck_buf_fini(&box);
+	if (ck_catalog_box_has_fault(c, &c->tensors[tensor], i, out))
+		return true;
+	return layout && i >= layout->first && i - layout->first < layout->n &&
+	       item_has_fault(cp, layout, i, out);
 }
+
+static void log_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
+		      uint32_t k)
+{
+	struct ck_buf line = { 0 };
+	struct ck_fault f;
+
+	if (item_has_fault(cp, layout, layout->first + k, &f))
+		ck_fault_print(&f, true, &line);
+	ck_log("%s", line.data ? line.data : "out of memory");
+	ck_buf_fini(&line);
+}
+
+/* --- finding them --------------------------------------------------------------- */
 
 /* Finds box number k of the layout; what is wrong with it goes into its
  * extent. */
@@ -119,7 +185,7 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 
 	/* A box without elements may have no item: it needs no file. */
 	extent->file = CK_NO_FILE;
-	if (box_is_empty(c, t, i))
+	if (ck_catalog_box_is_empty(c, t, i))
 		return 0;
 	extent->file = chunk->file;
 	if (chunk->err) {
@@ -131,6 +197,9 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 				e->layout.strides + (size_t)k * t->ndim, &d);
 	if (is_ours(rc))
 		return rc;
+	__atomic_fetch_or(&cp->layouts->seen[(t->chunk + i) / 8],
+			  (uint8_t)(1U << ((t->chunk + i) % 8)),
+			  __ATOMIC_RELAXED);
 	if (rc == 0) {
 		e->layout.change |= extent->change;
 		e->keep &= !extent->memory;
@@ -139,9 +208,10 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 	extent->err = (uint16_t)-rc;
 	e->layout.faulty = true;
 	e->keep &= is_lasting(rc);
-	if (log)
-		log_fault(cp, t, i, &d);
-	return 0;
+	rc = keep_fault(e, k, &d);
+	if (rc == 0 && log)
+		log_fault(cp, &e->layout, k);
+	return rc;
 }
 
 /* Finds the boxes [first, first + n) of a tensor. */
@@ -205,6 +275,37 @@ static struct entry *enter(struct ck_layouts *l, struct entry *e)
 	if (first != e)
 		entry_free(e);
 	return first;
+}
+
+const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
+					uint32_t tensor)
+{
+	bool log;
+	struct entry *e = known(cp->layouts, tensor, &log);
+
+	return e ? &e->layout : NULL;
+}
+
+/* Boxes that have an item at all. */
+static uint64_t items_count(const struct ck_catalog *c)
+{
+	uint64_t n = c->nobjects;
+
+	for (size_t i = 0; i < c->ntensors; i++)
+		for (uint32_t k = 0; k < c->tensors[i].nchunks; k++)
+			n += !ck_catalog_box_is_empty(c, &c->tensors[i], k);
+	return n;
+}
+
+void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
+{
+	const struct ck_layouts *l = cp->layouts;
+
+	*items = items_count(cp->catalog);
+	*seen = 0;
+	for (size_t i = 0; i < cp->catalog->nchunks / 8 + 1; i++)
+		*seen += (unsigned)__builtin_popcount(
+			__atomic_load_n(&l->seen[i], __ATOMIC_RELAXED));
 }
 
 int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,

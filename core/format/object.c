@@ -11,9 +11,6 @@
 
 #include <errno.h>
 
-/* Far above what anybody keeps beside tensors. */
-static const uint64_t pickle_max = 1ULL << 30;
-
 /* What a stream transform may make of an item, see pickle.h. */
 static const uint64_t undone_base = 64ULL << 20;
 
@@ -30,7 +27,7 @@ int ck_item_json(const struct ck_zip_source *src, struct ck_buf *out,
 
 	if (rc)
 		return rc;
-	rc = ck_item_pickle(&zip, pickle_max, &p, &bytes, &len, d);
+	rc = ck_item_pickle(&zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
 	if (rc == 0)
 		rc = ck_pickle_json(&p, len, out, d);
 	ck_pickle_fini(&p);
@@ -53,6 +50,7 @@ static int stored_get(struct ck_checkpoint *cp, uint32_t object,
 		return ck_fail(d, -rc, "%s", strerror(-rc));
 	item->fpos = chunk->fpos;
 	item->length = chunk->length;
+	item->ahead = 0;
 	return 0;
 }
 

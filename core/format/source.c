@@ -7,11 +7,27 @@
 #include "item.h"
 
 #include <errno.h>
+#include <fcntl.h>
+
+/* Bytes that the kernel is asked for before they are read. */
+static const uint64_t ahead_max = 8ULL << 20;
+
+static void read_ahead(struct ck_stored *item, uint64_t fpos)
+{
+	uint64_t to = ck_min(fpos + ahead_max, item->fpos + item->length);
+
+	if (item->ahead == 0 || to < item->ahead + ahead_max / 2)
+		return;
+	(void)posix_fadvise(item->file.fd, (off_t)item->ahead,
+			    (off_t)(to - item->ahead), POSIX_FADV_WILLNEED);
+	item->ahead = to;
+}
 
 static int read_stored(void *ctx, void *buf, size_t len, uint64_t ipos)
 {
-	const struct ck_stored *item = ctx;
+	struct ck_stored *item = ctx;
 
+	read_ahead(item, item->fpos + ipos);
 	return ck_pread_full(item->file.fd, buf, len, item->fpos + ipos);
 }
 

@@ -13,6 +13,8 @@ struct ck_stored {
 	struct ck_file file; /* in use */
 	uint64_t fpos;
 	uint64_t length;
+	uint64_t ahead; /* where the kernel was asked to read to, in the file;
+			 * 0: it was not */
 };
 
 /* The item must outlive what is made of the source. */

@@ -14,6 +14,7 @@
  * negative size.
  */
 #include "catalog_internal.h"
+#include "ckptfs/fault.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -209,18 +210,11 @@ static void tiles_check(struct check *k, struct ck_tensor *t, uint64_t numel,
 static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
 		       const struct fault *f)
 {
-	struct ck_buf line = { 0 };
-	int rc;
-
-	ck_buf_printf(&line, "%s: ", ck_show(ck_catalog_str(c, t->names.name)));
-	ck_buf_add(&line, f->text.data, f->text.len);
-	rc = line.err || f->text.err ? -ENOMEM : 0;
-	if (rc == 0)
-		rc = ck_catalog_text_add(
-			c, (struct ck_str){ line.data, line.len }, &t->fault);
 	t->err = (uint16_t)f->err;
-	ck_buf_fini(&line);
-	return rc;
+	if (f->text.err)
+		return -ENOMEM;
+	return ck_catalog_text_add(
+		c, (struct ck_str){ f->text.data, f->text.len }, &t->fault);
 }
 
 /* Fills the tensor's part of catalog->order. */
@@ -278,13 +272,6 @@ static uint64_t item_end(const struct ck_chunk *chunk)
 	return ck_add(&end, chunk->fpos, chunk->length) ? end : UINT64_MAX;
 }
 
-static bool is_short(const struct ck_data_file *file,
-		     const struct ck_chunk *chunk)
-{
-	return chunk->fpos > file->size ||
-	       chunk->length > file->size - chunk->fpos;
-}
-
 static uint16_t item_err(const struct ck_catalog *c,
 			 const struct ck_chunk *chunk)
 {
@@ -296,7 +283,7 @@ static uint16_t item_err(const struct ck_catalog *c,
 		return (uint16_t)file->err;
 	if (chunk->err)
 		return chunk->err;
-	return is_short(file, chunk) ? ENODATA : 0;
+	return ck_catalog_item_is_there(c, chunk) ? 0 : ENODATA;
 }
 
 static int item_cmp(const void *a, const void *b, void *chunks)
@@ -311,8 +298,8 @@ static int item_cmp(const void *a, const void *b, void *chunks)
 	return (x->fpos > y->fpos) - (x->fpos < y->fpos);
 }
 
-static bool is_empty(const struct ck_catalog *c, const struct ck_tensor *t,
-		     uint32_t i)
+bool ck_catalog_box_is_empty(const struct ck_catalog *c,
+			     const struct ck_tensor *t, uint32_t i)
 {
 	return has_zero(ck_catalog_box(c, t, i) + t->ndim, t->ndim);
 }
@@ -328,7 +315,7 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		if (!file_of(k->c, &chunks[i]) || chunks[i].length == 0 ||
-		    is_empty(k->c, t, i))
+		    ck_catalog_box_is_empty(k->c, t, i))
 			continue;
 		index[n++] = i;
 		if (n > 1)
@@ -368,39 +355,8 @@ static void items_check(struct check *k, struct ck_tensor *t)
 
 	sharing_check(k, t);
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (!is_empty(k->c, t, i))
+		if (!ck_catalog_box_is_empty(k->c, t, i))
 			chunks[i].err = item_err(k->c, &chunks[i]);
-}
-
-void ck_catalog_chunk_fault(const struct ck_catalog *c,
-			    const struct ck_chunk *chunk, struct ck_buf *out)
-{
-	const struct ck_data_file *file = file_of(c, chunk);
-
-	if (!chunk->err)
-		return;
-	if (!file) {
-		ck_buf_text(out, "no file has this item");
-		return;
-	}
-	ck_buf_text(out, ck_show(ck_catalog_str(c, file->path)));
-	if (file->err) {
-		ck_buf_printf(out, ": %s",
-			      file->err == ENODATA
-				      ? "missing, no regular file or refused"
-				      : strerrordesc_np(file->err));
-		return;
-	}
-	ck_buf_printf(out, ": item at %" PRIu64 " of %" PRIu64 " bytes ",
-		      chunk->fpos, chunk->length);
-	if (is_short(file, chunk))
-		ck_buf_printf(out, "ends beyond the file's %" PRIu64,
-			      file->size);
-	else if (chunk->err == EIO)
-		ck_buf_text(out, "shares bytes with another of its tensor");
-	else
-		ck_buf_printf(out, "cannot be used: %s",
-			      strerrordesc_np(chunk->err));
 }
 
 /* --- modes and times --------------------------------------------------------------- */

@@ -167,15 +167,26 @@ CK_MUST_USE bool ck_cur_line(struct ck_cur *c, struct ck_str *out);
 struct ck_diag {
 	int err; /* positive errno, 0 if nothing failed */
 	char text[1024];
+	/* Of a difference, what should be and what is; else empty. The text
+	 * ends with both. */
+	char expected[256], found[256];
 };
 
 /* Records and returns -err. d may be NULL. */
 int ck_fail(struct ck_diag *d, int err, const char *fmt, ...) CK_PRINTF(3, 4);
+/* The same for something that is not what it should be: the text goes on
+ * "; expected EXPECTED, found FOUND". */
+int ck_differs(struct ck_diag *d, int err, const char *expected,
+	       const char *found, const char *fmt, ...) CK_PRINTF(5, 6);
+/* The text without what ck_differs() put behind it. */
+struct ck_str ck_diag_what(const struct ck_diag *d);
 /* Puts "prefix: " before what is recorded. */
 void ck_diag_prefix(struct ck_diag *d, const char *fmt, ...) CK_PRINTF(2, 3);
 /* s escaped as by ck_buf_escaped, cut at about 200 bytes; from a ring of
  * eight buffers for each thread, so several fit into one ck_fail(). */
 const char *ck_show(struct ck_str s);
+/* A short text from the same ring: a number with its unit. */
+const char *ck_shown(const char *fmt, ...) CK_PRINTF(1, 2);
 
 /* --- log ---------------------------------------------------------------- */
 

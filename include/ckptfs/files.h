@@ -18,6 +18,7 @@ struct ck_file_info {
 	struct ck_str path; /* relative, as the checkpoint spells it */
 	int err;	    /* 0, or the positive errno why it cannot be used:
 			     * ENODATA missing, no regular file or refused */
+	const char *why;    /* err in words: "is missing"; NULL without */
 	uint64_t size;
 	struct timespec mtime;
 	mode_t mode;

@@ -7,6 +7,7 @@
 #ifndef CKPTFS_FORMAT_H
 #define CKPTFS_FORMAT_H
 
+#include "ckptfs/fault.h"
 #include "ckptfs/files.h"
 #include "ckptfs/layout.h"
 
@@ -54,6 +55,51 @@ CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
 CK_MUST_USE int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor,
 				  uint32_t i, const struct ck_layout **out);
 void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
+/* The layout of a tensor if one is kept, else NULL; reads nothing. Put it
+ * back. */
+const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
+					uint32_t tensor);
+/* How many items there are, and of how many the header was read. */
+void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen,
+		      uint64_t *items);
+/* What is wrong with box i of a tensor: what the catalog knows, and with a
+ * layout what was found in its item, or that its file has changed. Fields are
+ * valid as long as the layout, and until other text is shown. */
+CK_MUST_USE bool ck_box_has_fault(struct ck_checkpoint *cp,
+				  const struct ck_layout *layout,
+				  uint32_t tensor, uint32_t i,
+				  struct ck_fault *out);
+
+/* --- check: everything that can be found to be wrong ------------------------- */
+
+struct ck_check_progress {
+	uint64_t items, items_total;
+	uint64_t bytes, bytes_total; /* of items, as stored */
+};
+
+struct ck_check_options {
+	bool full;	  /* all bytes of all items, not headers only */
+	unsigned threads; /* at least 1 */
+	/* From time to time, from one thread at a time; may be NULL. */
+	void (*progress)(void *arg, const struct ck_check_progress *p);
+	void *arg;
+};
+
+struct ck_findings {
+	struct ck_fault *faults; /* by name in natural order, then by place */
+	size_t n;
+	uint64_t items;	       /* whose header was read */
+	uint64_t items_total;  /* that the checkpoint has */
+	struct ck_arena arena; /* the texts that are not the catalog's */
+	size_t cap;	       /* private */
+};
+
+/* Looks at everything. 0 also if faults were found; -ENOMEM and the like
+ * when it could not look. The findings may not outlive the checkpoint. */
+CK_MUST_USE int ck_checkpoint_check(struct ck_checkpoint *cp,
+				    const struct ck_check_options *options,
+				    struct ck_findings *out, struct ck_diag *d);
+void ck_findings_fini(struct ck_findings *f);
 
 /* --- entries that are no tensors --------------------------------------------- */
 

@@ -36,6 +36,9 @@ struct ck_layout {
 	uint64_t *strides;	   /* n * ndim, bytes */
 	uint16_t change;	   /* union of the extents' */
 	bool faulty; /* some extent has err; of a whole tensor: it has holes */
+	struct ck_box_fault **faults; /* what was found in the items: one
+				       * for each extent, each may be NULL;
+				       * NULL: none */
 };
 
 /* --- slice: what one file of the mount consists of -------------------------- */

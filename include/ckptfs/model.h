@@ -93,7 +93,8 @@ struct ck_data_file {
 	struct ck_text path; /* relative, as the checkpoint spells it */
 	uint64_t size;
 	struct ck_attr attr;
-	int err; /* 0 or positive errno: cannot be used */
+	int err;	 /* 0 or positive errno: cannot be used */
+	const char *why; /* err in words, not owned; NULL without */
 };
 
 #define CK_NO_FILE UINT32_MAX
@@ -247,9 +248,6 @@ static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
  * time of what consists of these items. */
 struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 			       const struct ck_chunk *items, uint32_t n);
-/* One line saying what is wrong with a chunk, or nothing. */
-void ck_catalog_chunk_fault(const struct ck_catalog *c,
-			    const struct ck_chunk *chunk, struct ck_buf *out);
 /* "[4,3]": the spelling of attributes and reports. */
 void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);
 /* The catalog as text, one line for each thing; grammar in

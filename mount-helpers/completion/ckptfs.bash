@@ -98,7 +98,7 @@ _ckptfs_mount_options() {
 		ro shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount inspect dump'
+_ckptfs_commands='mount umount inspect check dump'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -120,6 +120,7 @@ _ckptfs() {
 	case $command in
 	'' | mount) options='-o -f' most=2 ;;
 	inspect) options='--chunks --json --csv' most=2 ;;
+	check) options='--full --json' most=1 ;;
 	*) options='' most=1 ;;
 	esac
 	[[ ${#words[@]} -gt 2 ]] || options='--help --version'

@@ -42,7 +42,7 @@ done
 source=$(fixture sample)
 mounted "$source"
 dir=$mnt/.ckptfs
-equal 'names' "$(ls "$dir" | xargs)" 'log state_dict.json status tensors.csv tensors.jsonl'
+equal 'names' "$(ls "$dir" | xargs)" 'damage log state_dict.json status tensors.csv tensors.jsonl'
 equal 'natural order' "$(tail -n +2 "$dir/tensors.csv" | cut -d, -f1)" \
 	"$(stems sample | python3 -c '
 import re, sys
@@ -75,7 +75,11 @@ unmounted
 mounted "$FIXTURES/tp_fsdp2_bad"
 bad=$(cut -f1 "$FIXTURES/tp_fsdp2_bad.errors.tsv" | head -n 1)
 cat "$mnt/raw/$bad" >/dev/null 2>&1
-check 'status: a fault that was met' grep -qxF "  $bad" "$mnt/.ckptfs/status"
+check 'damage: a fault that was met' grep -qxF \
+	'model.column7.weight: 16 of 112 bytes are lost' "$mnt/.ckptfs/damage"
+check 'damage: why' grep -qxF '  EIO: box [6,0] [1,4]: its item has another shape; __4_0.distcp at 0; expected [1,4], found [0,4]' "$mnt/.ckptfs/damage"
+check 'damage: how much is known' grep -qxE 'items checked [1-9] of 38' \
+	"$mnt/.ckptfs/damage"
 check 'log: it is there too' grep -qF "$bad" "$mnt/.ckptfs/log"
 unmounted
 done_testing

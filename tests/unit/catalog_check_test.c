@@ -2,6 +2,7 @@
 /* Faults that the catalog tells without reading an item; order, modes and
  * times. */
 #include "catalogs.h"
+#include "ckptfs/fault.h"
 #include "tap.h"
 
 #include <sys/stat.h>
@@ -53,7 +54,7 @@ static void test_zero_dimensions(void)
 	box_add(c, NULL, NULL);
 	box_add(c, NULL, NULL);
 	expect(c, EIO, false, 8,
-	       "t: boxes overlap, box 0 offset [] size [], "
+	       "boxes overlap, box 0 offset [] size [], "
 	       "box 1 offset [] size []");
 }
 
@@ -67,7 +68,7 @@ static void test_empty_tensor(void)
 	c = one("float32", 2, DIMS(0, 2));
 	box_add(c, DIMS(0, 0), DIMS(1, 2));
 	expect(c, EIO, false, 0,
-	       "t: a box is not inside the tensor, "
+	       "a box is not inside the tensor, "
 	       "box 0 offset [0,0] size [1,2]");
 	/* huge and empty */
 	expect(one("float32", 3, DIMS(INT64_MAX, INT64_MAX, 0)), 0, false, 0,
@@ -112,7 +113,7 @@ static void test_overlap(void)
 	box_add(c, DIMS(2, 2), DIMS(2, 2));
 	box_add(c, DIMS(1, 1), DIMS(2, 2));
 	expect(c, EIO, false, 64,
-	       "t: boxes overlap, box 0 offset [0,0] size [2,2], "
+	       "boxes overlap, box 0 offset [0,0] size [2,2], "
 	       "box 2 offset [1,1] size [2,2]");
 }
 
@@ -145,27 +146,27 @@ static void test_negative_sizes(void)
 {
 	struct ck_catalog *c = one("float32", 2, DIMS(4, -1));
 
-	expect(c, EIO, false, 0, "t: a dimension is negative, shape [4,-1]");
+	expect(c, EIO, false, 0, "a dimension is negative, shape [4,-1]");
 	c = one("float32", 2, DIMS(4, 4));
 	box_add(c, DIMS(0, 0), DIMS(0, -4));
 	expect(c, EIO, false, 64,
-	       "t: a box is not inside the tensor, its size is negative, "
+	       "a box is not inside the tensor, its size is negative, "
 	       "box 0 offset [0,0] size [0,-4]");
 	c = one("float32", 1, DIMS(INT64_MIN));
 	box_add(c, DIMS(INT64_MIN), DIMS(INT64_MIN));
 	expect(c, EIO, false, 0,
-	       "t: a dimension is negative, shape [-9223372036854775808]");
+	       "a dimension is negative, shape [-9223372036854775808]");
 }
 
 static void test_overflowing_sizes(void)
 {
 	expect(one("float32", 2, DIMS(INT64_MAX, 3)), EIO, false, 0,
-	       "t: too many elements to count, "
+	       "too many elements to count, "
 	       "shape [9223372036854775807,3]");
 	expect(one("float64", 1, DIMS(INT64_MAX)), EIO, false, 0,
-	       "t: too many elements to count, shape [9223372036854775807]");
+	       "too many elements to count, shape [9223372036854775807]");
 	expect(one("uint8", 1, DIMS(INT64_MAX)), EIO, false, 0,
-	       "t: too many elements to count, shape [9223372036854775807]");
+	       "too many elements to count, shape [9223372036854775807]");
 	expect(one("uint8", 1, DIMS(INT64_MAX - 65536)), 0, true,
 	       INT64_MAX - 65536, "");
 }
@@ -175,12 +176,12 @@ static void test_dtypes_without_bytes(void)
 	struct ck_catalog *c = one("int4", 1, DIMS(4));
 
 	box_add(c, DIMS(0), DIMS(4));
-	expect(c, EBADMSG, false, 0, "t: unknown dtype int4");
+	expect(c, EBADMSG, false, 0, "unknown dtype int4");
 	c = one("evil\n\x1b[2J", 1, DIMS(4));
-	expect(c, EBADMSG, false, 0, "t: unknown dtype evil%0A%1B[2J");
+	expect(c, EBADMSG, false, 0, "unknown dtype evil%0A%1B[2J");
 	c = one("quint4x2", 1, DIMS(4));
 	expect(c, EBADMSG, false, 0,
-	       "t: dtype quint4x2 has no whole bytes per element");
+	       "dtype quint4x2 has no whole bytes per element");
 }
 
 static void test_dimensions(void)
@@ -196,12 +197,12 @@ static void test_dimensions(void)
 	c = one("float32", CK_MAX_DIMS + 1, ones);
 	box_add(c, zeros, ones);
 	box_add(c, zeros, ones);
-	expect(c, EBADMSG, false, 0, "t: 65 dimensions, expected at most 64");
+	expect(c, EBADMSG, false, 0, "65 dimensions, expected at most 64");
 	/* a fault shows the first of many */
 	c = one("float32", 12, ones);
 	box_add(c, ones, ones);
 	expect(c, EIO, false, 4,
-	       "t: a box is not inside the tensor, box 0 offset "
+	       "a box is not inside the tensor, box 0 offset "
 	       "[1,1,1,1,1,1,1,1]... size [1,1,1,1,1,1,1,1]...");
 }
 
@@ -225,7 +226,7 @@ static void test_fault_of_the_format(void)
 
 	must(ck_catalog_tensor_fault(c, EIO, "a box of 2 dimensions"));
 	box_add(c, DIMS(9), DIMS(9));
-	expect(c, EIO, false, 0, "t: a box of 2 dimensions");
+	expect(c, EIO, false, 0, "a box of 2 dimensions");
 }
 
 /* --- order ------------------------------------------------------------------------ */
@@ -322,12 +323,14 @@ static void test_random_boxes(void)
 
 /* --- items ------------------------------------------------------------------------- */
 
-static const char *chunk_fault(const struct ck_catalog *c, size_t i)
+static const char *box_fault(const struct ck_catalog *c, uint32_t i)
 {
 	static struct ck_buf b;
+	struct ck_fault f;
 
 	ck_buf_fini(&b);
-	ck_catalog_chunk_fault(c, &c->chunks[i], &b);
+	if (ck_catalog_box_has_fault(c, &c->tensors[0], i, &f))
+		ck_fault_print(&f, true, &b);
 	return b.data ? b.data : "";
 }
 
@@ -342,19 +345,26 @@ static void test_items(void)
 		{ 0, 0, 1000, 0, "" },
 		{ 0, 1000, 0, 0, "" },
 		{ 0, 1, 1000, ENODATA,
-		  "__0_0.distcp: item at 1 of 1000 bytes ends beyond the "
-		  "file's 1000" },
+		  "t: ENODATA: box [0] [1]: its item ends beyond its file; "
+		  "__0_0.distcp at 1; expected at least 1001 bytes, found "
+		  "1000" },
 		{ 0, UINT64_MAX, 2, ENODATA,
-		  "__0_0.distcp: item at 18446744073709551615 of 2 bytes "
-		  "ends beyond the file's 1000" },
+		  "t: ENODATA: box [0] [1]: its item ends beyond its file; "
+		  "__0_0.distcp at 18446744073709551615; expected at least "
+		  "18446744073709551615 bytes, found 1000" },
 		{ 0, 2, UINT64_MAX, ENODATA,
-		  "__0_0.distcp: item at 2 of 18446744073709551615 bytes "
-		  "ends beyond the file's 1000" },
+		  "t: ENODATA: box [0] [1]: its item ends beyond its file; "
+		  "__0_0.distcp at 2; expected at least "
+		  "18446744073709551615 bytes, found 1000" },
 		{ 1, 0, 0, ENODATA,
-		  "__1_0.distcp: missing, no regular file or refused" },
-		{ 2, 0, 0, EACCES, "%0A: Permission denied" },
-		{ CK_NO_FILE, 0, 0, ENODATA, "no file has this item" },
-		{ 77, 0, 0, ENODATA, "no file has this item" },
+		  "t: ENODATA: box [0] [1]: its file cannot be used; "
+		  "__1_0.distcp at 0" },
+		{ 2, 0, 0, EACCES,
+		  "t: EACCES: box [0] [1]: its file cannot be used; %0A at 0" },
+		{ CK_NO_FILE, 0, 0, ENODATA,
+		  "t: ENODATA: box [0] [1]: no file has its bytes" },
+		{ 77, 0, 0, ENODATA,
+		  "t: ENODATA: box [0] [1]: no file has its bytes" },
 	};
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
@@ -365,7 +375,7 @@ static void test_items(void)
 			 rows[i].length);
 		finish(c);
 		eq_u64(c->chunks[0].err, (uint64_t)rows[i].err);
-		eq_text(chunk_fault(c, 0), rows[i].fault);
+		eq_text(box_fault(c, 0), rows[i].fault);
 		eq_u64(c->tensors[0].err, 0);
 		ck_catalog_free(c);
 	}
@@ -402,8 +412,9 @@ static void test_items_sharing_bytes(void)
 	finish(c);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(want); i++)
 		eq_u64(c->chunks[i].err, (uint64_t)want[i]);
-	eq_text(chunk_fault(c, 1), "__0_0.distcp: item at 9 of 1 bytes shares "
-				   "bytes with another of its tensor");
+	eq_text(box_fault(c, 1),
+		"t: EIO: box [1] [1]: its item shares bytes with another one "
+		"of the tensor; __0_0.distcp at 9");
 	eq_u64(c->tensors[0].err, 0);
 	ck_catalog_free(c);
 }

@@ -15,7 +15,7 @@ static const char want[] =
 	"object a%20b%2F%C2%85%0A file=0 pos=100 length=10\n"
 	"tensor step dtype=int64 shape=[] bytes=8 chunks=0 kind=tensor holes\n"
 	"tensor bad dtype=float32 shape=[2] bytes=8 chunks=1 kind=tensor "
-	"err=EIO \"bad: a box is not inside the tensor, box 0 offset [1] "
+	"err=EIO \"a box is not inside the tensor, box 0 offset [1] "
 	"size [2]\"\n"
 	" chunk off=[1] size=[2] file=none pos=0 length=0 err=ENODATA\n"
 	"object o file=none pos=0 length=0 err=ENODATA key=_orig_mod.o\n"

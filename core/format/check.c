@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check: all that can be found to be wrong with a checkpoint. First what the
+ * catalog knows; then threads look at the items, in the order in which they
+ * lie in their files, a run of neighbours at a time, so that a disk is read
+ * forward and large files do not keep one thread busy alone. What they find
+ * is sorted at the end: the same checkpoint gives the same list.
+ */
+#include "format_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+	BUFFER = 512 * 1024, /* stays in a core's cache between read and CRC */
+	RUN_ITEMS = 64,
+	THREADS_MAX = 64,
+};
+
+static const uint64_t run_bytes = 4ULL << 20;
+
+/* One thing to look at. */
+struct task {
+	const struct ck_chunk *item;
+	const struct ck_tensor *tensor; /* NULL: of an object */
+	uint32_t i;			/* box of the tensor, or object */
+};
+
+struct check {
+	struct ck_checkpoint *cp;
+	const struct ck_check_options *options;
+	struct task *tasks;
+	size_t ntasks;
+	uint8_t *file_told;   /* by number: a finding names it */
+	pthread_mutex_t lock; /* of what follows */
+	size_t next;	      /* task */
+	struct ck_findings *out;
+	struct ck_check_progress done;
+	int rc;
+};
+
+/* --- findings ------------------------------------------------------------- */
+
+static const char *text_copy(struct ck_arena *a, const char *text)
+{
+	return text ? ck_arena_copy(a, ck_str_from(text)).p : NULL;
+}
+
+/* Copies a fault with its texts; names and boxes are the catalog's. */
+static void add(struct check *k, const struct ck_fault *f)
+{
+	struct ck_findings *out = k->out;
+	struct ck_fault *faults = ck_grow(out->faults, &out->cap, out->n, 1,
+					  sizeof(*faults));
+	struct ck_fault copy = *f;
+
+	copy.what = ck_arena_copy(&out->arena, f->what);
+	copy.expected = text_copy(&out->arena, f->expected);
+	copy.found = text_copy(&out->arena, f->found);
+	if (faults)
+		out->faults = faults;
+	if (!faults || !copy.what.p || !copy.expected != !f->expected ||
+	    !copy.found != !f->found) {
+		k->rc = -ENOMEM;
+		return;
+	}
+	faults[out->n++] = copy;
+}
+
+static int num_cmp(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int fault_cmp(const void *a, const void *b)
+{
+	const struct ck_fault *x = a, *y = b;
+	int order = (x->name.p != NULL) - (y->name.p != NULL);
+
+	if (order == 0 && x->name.p)
+		order = ck_str_natural_cmp(x->name, y->name);
+	if (order == 0)
+		order = (x->box != NULL) - (y->box != NULL);
+	if (order == 0 && x->box && x->box != y->box)
+		order = x->box < y->box ? -1 : 1;
+	if (order == 0)
+		order = ck_str_natural_cmp(x->file, y->file);
+	if (order == 0)
+		order = num_cmp(x->pos, y->pos);
+	return order ? order : ck_str_natural_cmp(x->what, y->what);
+}
+
+/* --- what the catalog knows ------------------------------------------------ */
+
+static void add_of_item(struct check *k, const struct ck_chunk *item,
+			const struct ck_fault *f)
+{
+	if (item->file < k->cp->catalog->nfiles)
+		k->file_told[item->file] = 1;
+	add(k, f);
+}
+
+static void add_known(struct check *k)
+{
+	const struct ck_catalog *c = k->cp->catalog;
+	struct ck_fault f;
+
+	for (size_t i = 0; i < c->ntensors; i++) {
+		const struct ck_tensor *t = &c->tensors[i];
+
+		if (ck_catalog_tensor_has_fault(c, t, &f))
+			add(k, &f);
+		for (uint32_t box = 0; box < t->nchunks; box++)
+			if (ck_catalog_box_has_fault(c, t, box, &f))
+				add_of_item(k, &c->chunks[t->chunk + box], &f);
+	}
+	for (size_t i = 0; i < c->nobjects; i++)
+		if (ck_catalog_object_has_fault(c, &c->objects[i], &f))
+			add_of_item(k, &c->objects[i].item, &f);
+	for (uint32_t i = 0; i < c->nfiles; i++)
+		if (!k->file_told[i] && ck_catalog_file_has_fault(c, i, &f))
+			add(k, &f);
+}
+
+/* --- what there is to look at ----------------------------------------------- */
+
+static int task_cmp(const void *a, const void *b)
+{
+	const struct ck_chunk *x = ((const struct task *)a)->item;
+	const struct ck_chunk *y = ((const struct task *)b)->item;
+
+	return x->file != y->file ? num_cmp(x->file, y->file)
+				  : num_cmp(x->fpos, y->fpos);
+}
+
+static void task_add(struct check *k, const struct ck_chunk *item,
+		     const struct ck_tensor *tensor, uint32_t i)
+{
+	k->out->items_total++;
+	if (!ck_catalog_item_is_there(k->cp->catalog, item))
+		return;
+	k->done.bytes_total += item->length;
+	k->tasks[k->ntasks++] = (struct task){ item, tensor, i };
+}
+
+static int tasks_make(struct check *k)
+{
+	const struct ck_catalog *c = k->cp->catalog;
+
+	k->tasks = calloc(c->nchunks + c->nobjects + 1, sizeof(*k->tasks));
+	if (!k->tasks)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->ntensors; i++) {
+		const struct ck_tensor *t = &c->tensors[i];
+
+		for (uint32_t box = 0; box < t->nchunks; box++)
+			if (!ck_catalog_box_is_empty(c, t, box))
+				task_add(k, &c->chunks[t->chunk + box], t, box);
+	}
+	for (uint32_t i = 0; i < c->nobjects; i++)
+		task_add(k, &c->objects[i].item, NULL, i);
+	qsort(k->tasks, k->ntasks, sizeof(*k->tasks), task_cmp);
+	k->done.items_total = k->ntasks;
+	return 0;
+}
+
+/* --- looking ----------------------------------------------------------------- */
+
+struct worker {
+	struct check *k;
+	const struct task *task;
+	void *buffer; /* NULL: headers only */
+};
+
+static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
+{
+	const struct worker *w = ctx;
+	const struct ck_catalog *c = w->k->cp->catalog;
+	struct ck_fault f;
+
+	if (w->task->tensor)
+		ck_catalog_box_fault_init(c, w->task->tensor, w->task->i, &f);
+	else
+		ck_catalog_object_fault_init(c, &c->objects[w->task->i], &f);
+	f.err = d->err;
+	f.pos = fpos;
+	f.what = ck_diag_what(d);
+	f.expected = d->expected[0] ? d->expected : NULL;
+	f.found = d->expected[0] ? d->found : NULL;
+	pthread_mutex_lock(&w->k->lock);
+	add(w->k, &f);
+	pthread_mutex_unlock(&w->k->lock);
+}
+
+/* The next run of tasks: [*begin, returned). */
+static size_t run_take(struct check *k, size_t *begin)
+{
+	uint64_t bytes = 0;
+	size_t end;
+
+	pthread_mutex_lock(&k->lock);
+	*begin = end = k->next;
+	while (k->rc == 0 && end < k->ntasks && end - *begin < RUN_ITEMS &&
+	       bytes < run_bytes)
+		bytes += k->tasks[end++].item->length;
+	k->next = end;
+	pthread_mutex_unlock(&k->lock);
+	return end;
+}
+
+static void task_done(struct check *k, const struct task *task, int rc)
+{
+	const struct ck_check_options *o = k->options;
+
+	pthread_mutex_lock(&k->lock);
+	if (rc && k->rc == 0)
+		k->rc = rc;
+	k->done.items++;
+	k->done.bytes += task->item->length;
+	if (o->progress)
+		o->progress(o->arg, &k->done);
+	pthread_mutex_unlock(&k->lock);
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	size_t begin, end;
+
+	while ((end = run_take(w->k, &begin)) > begin)
+		for (size_t i = begin; i < end; i++) {
+			const struct task *task = &w->k->tasks[i];
+			struct ck_look look = {
+				.item = task->item,
+				.tensor = task->tensor,
+				.box = task->i,
+				.buffer = w->buffer,
+				.buffer_len = BUFFER,
+				.fault = found,
+				.ctx = w,
+			};
+
+			w->task = task;
+			task_done(w->k, task,
+				  w->k->cp->format->look(w->k->cp, &look));
+		}
+	return NULL;
+}
+
+/* The calling thread is one of them, so that there always is one. */
+static int look_at_items(struct check *k)
+{
+	unsigned n = k->options->threads, started = 0;
+	pthread_t threads[THREADS_MAX];
+	struct worker *workers;
+
+	n = n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+	workers = calloc(n, sizeof(*workers));
+	if (!workers)
+		return -ENOMEM;
+	for (unsigned i = 0; i < n; i++) {
+		workers[i].k = k;
+		if (k->options->full && !(workers[i].buffer = malloc(BUFFER)))
+			k->rc = -ENOMEM;
+	}
+	while (started + 1 < n && pthread_create(&threads[started], NULL, work,
+						 &workers[started]) == 0)
+		started++;
+	work(&workers[n - 1]);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < n; i++)
+		free(workers[i].buffer);
+	free(workers);
+	return k->rc;
+}
+
+static int check_all(struct check *k)
+{
+	int rc;
+
+	k->file_told = calloc(k->cp->catalog->nfiles + 1, 1);
+	if (!k->file_told)
+		return -ENOMEM;
+	add_known(k);
+	rc = k->rc;
+	if (rc == 0)
+		rc = tasks_make(k);
+	return rc ? rc : look_at_items(k);
+}
+
+int ck_checkpoint_check(struct ck_checkpoint *cp,
+			const struct ck_check_options *options,
+			struct ck_findings *out, struct ck_diag *d)
+{
+	struct check k = { .cp = cp, .options = options, .out = out };
+	int rc;
+
+	*out = (struct ck_findings){ 0 };
+	pthread_mutex_init(&k.lock, NULL);
+	rc = check_all(&k);
+	pthread_mutex_destroy(&k.lock);
+	free(k.tasks);
+	free(k.file_told);
+	if (rc) {
+		ck_findings_fini(out);
+		return ck_fail(d, -rc, "%s: %s", ck_show(ck_str_from(cp->path)),
+			       strerror(-rc));
+	}
+	out->items = k.done.items;
+	if (out->n)
+		qsort(out->faults, out->n, sizeof(*out->faults), fault_cmp);
+	return 0;
+}
+
+void ck_findings_fini(struct ck_findings *f)
+{
+	free(f->faults);
+	ck_arena_fini(&f->arena);
+	*f = (struct ck_findings){ 0 };
+}

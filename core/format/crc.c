@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * crc: are the bytes of an item those that were written? The zip directory
+ * has a CRC-32 of each record. torch can leave those of the data out
+ * (skip_data, and all with set_crc32_options(False)); then they are 0 and say
+ * nothing.
+ */
+#include "item.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <libdeflate.h>
+
+static int record_crc(const struct ck_crc_check *check,
+		      const struct ck_zip_record *r, uint32_t *crc)
+{
+	*crc = libdeflate_crc32(0, NULL, 0);
+	for (uint64_t at = 0; at < r->len;) {
+		size_t len = (size_t)ck_min(check->buffer_len, r->len - at);
+		int rc = check->src->read(check->src->ctx, check->buffer, len,
+					  r->ipos + at);
+
+		if (rc)
+			return rc;
+		*crc = libdeflate_crc32(*crc, check->buffer, len);
+		at += len;
+	}
+	return 0;
+}
+
+/* torch leaves out all of them, or (skip_data) those of data. */
+static bool has_crc(const struct ck_zip_record *r, bool any)
+{
+	return r->crc || (any && !ck_str_starts(r->name, CK_STR("data/")));
+}
+
+static bool any_crc(const struct ck_zip *zip)
+{
+	for (uint32_t i = 0; i < zip->nrecords; i++)
+		if (zip->records[i].crc)
+			return true;
+	return false;
+}
+
+int ck_crc_check(const struct ck_crc_check *check, struct ck_diag *d)
+{
+	bool any = any_crc(check->zip);
+
+	for (uint32_t i = 0; i < check->zip->nrecords; i++) {
+		const struct ck_zip_record *r = &check->zip->records[i];
+		struct ck_diag found;
+		uint32_t crc = r->crc;
+		int rc = has_crc(r, any) ? record_crc(check, r, &crc) : 0;
+		if (rc)
+			return ck_fail(d, -rc, "record %s: %s",
+				       ck_show(r->name), strerrordesc_np(-rc));
+		if (crc == r->crc)
+			continue;
+		(void)ck_differs(&found, EIO, ck_shown("%08" PRIx32, r->crc),
+				 ck_shown("%08" PRIx32, crc),
+				 "record %s has another CRC-32",
+				 ck_show(r->name));
+		check->fault(check->ctx, r->ipos, &found);
+	}
+	return 0;
+}

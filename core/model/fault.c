@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fault: one spelling of what is wrong, for check, the damage report, the
+ * attribute `error`, inspect and the log; and the faults that a catalog
+ * knows without reading an item.
+ */
+#include "ckptfs/fault.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* The mount's own errno, ENOTSUP's second name and the like never come. */
+static const char *errno_name(int err)
+{
+	const char *name = strerrorname_np(err);
+
+	return name ? name : "EIO";
+}
+
+void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
+{
+	if (name && f->name.p) {
+		ck_buf_escaped(out, f->name);
+		ck_buf_text(out, ": ");
+	}
+	ck_buf_printf(out, "%s: ", errno_name(f->err));
+	if (f->box) {
+		ck_buf_text(out, "box ");
+		ck_dims_print(out, f->box, f->ndim);
+		ck_buf_text(out, " ");
+		ck_dims_print(out, f->box + f->ndim, f->ndim);
+		ck_buf_text(out, ": ");
+	}
+	ck_buf_str(out, f->what);
+	if (f->file.p) {
+		ck_buf_text(out, "; ");
+		ck_buf_text(out, ck_show(f->file)); /* may be 4 KiB */
+	}
+	if (f->file.p && f->has_pos)
+		ck_buf_printf(out, " at %" PRIu64, f->pos);
+	if (f->expected)
+		ck_buf_printf(out, "; expected %s, found %s", f->expected,
+			      f->found);
+}
+
+/* --- what a catalog knows ------------------------------------------------------ */
+
+static const struct ck_data_file *file_of(const struct ck_catalog *c,
+					  const struct ck_chunk *item)
+{
+	return item->file < c->nfiles ? &c->files[item->file] : NULL;
+}
+
+static bool is_inside(const struct ck_data_file *file,
+		      const struct ck_chunk *item)
+{
+	return item->fpos <= file->size &&
+	       item->length <= file->size - item->fpos;
+}
+
+bool ck_catalog_item_is_there(const struct ck_catalog *c,
+			      const struct ck_chunk *item)
+{
+	const struct ck_data_file *file = file_of(c, item);
+
+	return file && !file->err && is_inside(file, item);
+}
+
+static void place_set(const struct ck_catalog *c, const struct ck_chunk *item,
+		      struct ck_fault *f)
+{
+	const struct ck_data_file *file = file_of(c, item);
+
+	if (!file)
+		return;
+	f->file = ck_catalog_str(c, file->path);
+	f->pos = item->fpos;
+	f->has_pos = true;
+}
+
+static void file_describe(const struct ck_data_file *file, struct ck_fault *f)
+{
+	f->what = ck_str_from(ck_shown(
+		"its file %s", file->why ? file->why : "cannot be used"));
+}
+
+static void item_describe(const struct ck_catalog *c,
+			  const struct ck_chunk *item, struct ck_fault *f)
+{
+	const struct ck_data_file *file = file_of(c, item);
+	uint64_t end;
+
+	f->err = item->err;
+	if (!file) {
+		f->what = CK_STR("no file has its bytes");
+	} else if (file->err) {
+		file_describe(file, f);
+	} else if (!is_inside(file, item)) {
+		if (!ck_add(&end, item->fpos, item->length))
+			end = UINT64_MAX;
+		f->what = CK_STR("its item ends beyond its file");
+		f->expected = ck_shown("at least %" PRIu64 " bytes", end);
+		f->found = ck_shown("%" PRIu64, file->size);
+	} else if (item->err == EIO) {
+		f->what = CK_STR("its item shares bytes with another one of "
+				 "the tensor");
+	} else {
+		f->what = CK_STR("its item has no place that can be");
+	}
+}
+
+void ck_catalog_box_fault_init(const struct ck_catalog *c,
+			       const struct ck_tensor *t, uint32_t i,
+			       struct ck_fault *out)
+{
+	*out = (struct ck_fault){
+		.name = ck_catalog_str(c, t->names.name),
+		.box = ck_catalog_box(c, t, i),
+		.ndim = t->ndim,
+	};
+	place_set(c, &c->chunks[t->chunk + i], out);
+}
+
+bool ck_catalog_box_has_fault(const struct ck_catalog *c,
+			      const struct ck_tensor *t, uint32_t i,
+			      struct ck_fault *out)
+{
+	const struct ck_chunk *item = &c->chunks[t->chunk + i];
+
+	if (!item->err)
+		return false;
+	ck_catalog_box_fault_init(c, t, i, out);
+	item_describe(c, item, out);
+	return true;
+}
+
+void ck_catalog_object_fault_init(const struct ck_catalog *c,
+				  const struct ck_object *o,
+				  struct ck_fault *out)
+{
+	*out = (struct ck_fault){ .name = ck_catalog_str(c, o->names.name) };
+	place_set(c, &o->item, out);
+}
+
+bool ck_catalog_object_has_fault(const struct ck_catalog *c,
+				 const struct ck_object *o,
+				 struct ck_fault *out)
+{
+	if (!o->item.err)
+		return false;
+	ck_catalog_object_fault_init(c, o, out);
+	item_describe(c, &o->item, out);
+	return true;
+}
+
+bool ck_catalog_file_has_fault(const struct ck_catalog *c, uint32_t file,
+			       struct ck_fault *out)
+{
+	const struct ck_data_file *f = &c->files[file];
+
+	if (!f->err)
+		return false;
+	*out = (struct ck_fault){
+		.file = ck_catalog_str(c, f->path),
+		.err = f->err,
+		.what = ck_str_from(f->why ? f->why : "cannot be used"),
+	};
+	return true;
+}
+
+/* Elements of a box that the catalog has found to be inside. */
+static uint64_t box_volume(const struct ck_catalog *c,
+			   const struct ck_tensor *t, uint32_t i)
+{
+	const int64_t *size = ck_catalog_box(c, t, i) + t->ndim;
+	uint64_t volume = 1;
+
+	for (uint32_t dim = 0; dim < t->ndim; dim++)
+		if (size[dim] < 0 ||
+		    !ck_mul(&volume, volume, (uint64_t)size[dim]))
+			return 0;
+	return volume;
+}
+
+uint64_t ck_catalog_box_bytes(const struct ck_catalog *c,
+			      const struct ck_tensor *t, uint32_t i)
+{
+	uint64_t bytes;
+
+	if (t->err ||
+	    !ck_mul(&bytes, box_volume(c, t, i), ck_dtype_at(t->dtype)->size))
+		return 0;
+	return bytes;
+}
+
+bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
+				 const struct ck_tensor *t,
+				 struct ck_fault *out)
+{
+	uint64_t have = 0;
+
+	*out = (struct ck_fault){
+		.name = ck_catalog_str(c, t->names.name),
+		.err = t->err,
+		.what = ck_catalog_str(c, t->fault),
+	};
+	if (t->err)
+		return true;
+	if (!t->holes)
+		return false;
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		have += ck_catalog_box_bytes(c, t, i);
+	out->err = ENODATA;
+	out->what = CK_STR("some elements are in no box");
+	out->expected = ck_shown("%" PRIu64 " bytes", t->nbytes);
+	out->found = ck_shown("%" PRIu64, have);
+	return true;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * damage: what is known to be lost, and why, in the words that `ckptfs check`
+ * has too: the report `damage`, and the attribute `error` of one file.
+ * Nothing is read for the report but what an open has found and let go.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+enum { LINES_MAX = 16 }; /* for each tensor; check names all */
+
+static void print_line(const struct ck_fault *f, const char *indent,
+		       struct ck_buf *out)
+{
+	ck_buf_text(out, indent);
+	ck_fault_print(f, false, out);
+	ck_buf_text(out, "\n");
+}
+
+void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
+			  const struct ck_layout *layout, const char *indent,
+			  struct ck_buf *out)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	bool is_box = n->kind == CK_NODE_BOX;
+	uint32_t i = is_box ? n->index - t->chunk : 0;
+	uint32_t end = is_box ? i + 1 : t->nchunks;
+	uint64_t lines = 0;
+	struct ck_fault f;
+
+	if ((!is_box || t->err) &&
+	    ck_catalog_tensor_has_fault(fs->catalog, t, &f))
+		print_line(&f, indent, out);
+	for (; i < end && !t->err; i++)
+		if (ck_box_has_fault(fs->cp, layout, n->tensor, i, &f) &&
+		    ++lines <= LINES_MAX)
+			print_line(&f, indent, out);
+	if (lines > LINES_MAX)
+		ck_buf_printf(out, "%sand %" PRIu64 " more boxes\n", indent,
+			      lines - LINES_MAX);
+}
+
+/* --- the report ----------------------------------------------------------- */
+
+/* Bytes of a tensor that are in no box, or in one that cannot be read. */
+static uint64_t lost_bytes(struct ck_fs *fs, uint32_t tensor,
+			   const struct ck_layout *layout)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_tensor *t = &c->tensors[tensor];
+	uint64_t good = 0;
+	struct ck_fault f;
+
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (!ck_box_has_fault(fs->cp, layout, tensor, i, &f))
+			good += ck_catalog_box_bytes(c, t, i);
+	return t->nbytes - ck_min(good, t->nbytes);
+}
+
+static void print_tensor(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[tensor];
+	struct ck_node n = { .kind = CK_NODE_TENSOR, .tensor = tensor };
+	const struct ck_layout *layout = NULL;
+
+	/* A fault that may pass is known, and its layout not kept. */
+	if (!t->err) {
+		layout = ck_layout_known(fs->cp, tensor);
+		if (!layout && ck_tensor_found_faulty(fs, tensor) &&
+		    ck_layout_get(fs->cp, tensor, &layout))
+			layout = NULL;
+	}
+	ck_buf_escaped(out, ck_catalog_str(fs->catalog, t->names.name));
+	if (t->err)
+		ck_buf_text(out, ": cannot be read\n");
+	else
+		ck_buf_printf(out,
+			      ": %" PRIu64 " of %" PRIu64 " bytes are lost\n",
+			      lost_bytes(fs, tensor, layout), t->nbytes);
+	ck_node_print_faults(fs, &n, layout, "  ", out);
+	ck_layout_put(fs->cp, layout);
+}
+
+static bool print_object(struct ck_fs *fs, uint32_t object, struct ck_buf *out)
+{
+	struct ck_fault f;
+
+	if (!ck_catalog_object_has_fault(fs->catalog,
+					 &fs->catalog->objects[object], &f))
+		return false;
+	ck_buf_escaped(out, f.name);
+	ck_buf_text(out, ": cannot be read\n");
+	print_line(&f, "  ", out);
+	return true;
+}
+
+void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
+{
+	const struct ck_catalog *c = fs->catalog;
+	ck_auto_free uint32_t *order = ck_report_order(c);
+	uint64_t damaged = 0, seen, items;
+
+	if (!order)
+		out->err = -ENOMEM;
+	for (size_t i = 0; order && i < c->nentries; i++) {
+		struct ck_entry_id e = c->entries[order[i]];
+
+		if (e.is_object) {
+			damaged += print_object(fs, e.i, out);
+		} else if (ck_tensor_known_faulty(fs, e.i)) {
+			print_tensor(fs, e.i, out);
+			damaged++;
+		}
+	}
+	ck_layouts_count(fs->cp, &seen, &items);
+	ck_buf_printf(out,
+		      "damaged entries %" PRIu64 " of %zu\n"
+		      "items checked %" PRIu64 " of %" PRIu64 "\n",
+		      damaged, c->nentries, seen, items);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check: looks at everything in a checkpoint without mounting it, and says
+ * what is wrong: one line for each fault, or JSON. The exit status says
+ * whether there was any.
+ */
+#include "ckptfs/format.h"
+#include "ckptfs/view.h"
+#include "commands.h"
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Checksums are faster than most disks; two threads keep one busy while the
+ * other computes. */
+enum { THREADS = 4, PROGRESS_MSEC = 200 };
+
+struct checking {
+	bool full, json;
+	int64_t shown; /* when progress was, milliseconds; 0: never */
+};
+
+/* --- progress ------------------------------------------------------------- */
+
+static int64_t now_msec(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void show_progress(void *arg, const struct ck_check_progress *p)
+{
+	struct checking *k = arg;
+	int64_t now = now_msec();
+
+	if (now - k->shown < PROGRESS_MSEC)
+		return;
+	k->shown = now;
+	fprintf(stderr,
+		"\rckptfs: %" PRIu64 " of %" PRIu64 " items, %" PRIu64
+		" of %" PRIu64 " MiB\033[K",
+		p->items, p->items_total, p->bytes >> 20, p->bytes_total >> 20);
+}
+
+static void clear_progress(const struct checking *k)
+{
+	if (k->shown)
+		fprintf(stderr, "\r\033[K");
+}
+
+/* --- findings ------------------------------------------------------------- */
+
+static void print_text(const struct ck_catalog *c, const struct ck_findings *f,
+		       struct ck_buf *out)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		ck_fault_print(&f->faults[i], true, out);
+		ck_buf_text(out, "\n");
+	}
+	for (size_t i = 0; i < c->nglobals; i++) {
+		ck_buf_text(out, "unknown class, kept as it is: ");
+		ck_buf_escaped(out, ck_catalog_str(c, c->globals[i]));
+		ck_buf_text(out, "\n");
+	}
+	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
+		      f->items, f->items_total, f->n,
+		      f->n == 1 ? "finding" : "findings");
+}
+
+static void field(struct ck_buf *out, const char *before, struct ck_str s)
+{
+	ck_buf_text(out, before);
+	if (s.p)
+		ck_report_json_str(s, out);
+	else
+		ck_buf_text(out, "null");
+}
+
+static struct ck_str text_of(const char *text)
+{
+	return text ? ck_str_from(text) : (struct ck_str){ 0 };
+}
+
+static void print_finding(const struct ck_fault *f, struct ck_buf *out)
+{
+	const char *err = strerrorname_np(f->err);
+
+	field(out, "{\"fqn\":", f->name);
+	field(out, ",\"file\":", f->file);
+	if (f->file.p && f->has_pos)
+		ck_buf_printf(out, ",\"pos\":%" PRIu64, f->pos);
+	else
+		ck_buf_text(out, ",\"pos\":null");
+	field(out, ",\"errno\":", text_of(err));
+	field(out, ",\"what\":", f->what);
+	field(out, ",\"expected\":", text_of(f->expected));
+	field(out, ",\"found\":", text_of(f->found));
+	ck_buf_text(out, ",\"offset\":");
+	if (f->box)
+		ck_dims_print(out, f->box, f->ndim);
+	ck_buf_text(out, f->box ? ",\"size\":" : "null,\"size\":");
+	if (f->box)
+		ck_dims_print(out, f->box + f->ndim, f->ndim);
+	ck_buf_text(out, f->box ? "}" : "null}");
+}
+
+static void print_json(const struct ck_catalog *c, const struct ck_findings *f,
+		       struct ck_buf *out)
+{
+	ck_buf_printf(out,
+		      "{\"version\":1,\"ok\":%s,\"checked\":%" PRIu64
+		      ",\"total\":%" PRIu64 ",\"findings\":[",
+		      f->n ? "false" : "true", f->items, f->items_total);
+	for (size_t i = 0; i < f->n; i++) {
+		ck_buf_text(out, i ? ",\n" : "\n");
+		print_finding(&f->faults[i], out);
+	}
+	ck_buf_text(out, "],\n\"unknown_globals\":[");
+	for (size_t i = 0; i < c->nglobals; i++)
+		field(out, i ? "," : "", ck_catalog_str(c, c->globals[i]));
+	ck_buf_text(out, "]}\n");
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+static int check(struct checking *k, struct ck_checkpoint *cp)
+{
+	struct ck_check_options options = {
+		.full = k->full,
+		.threads = THREADS,
+		.progress = isatty(STDERR_FILENO) ? show_progress : NULL,
+		.arg = k,
+	};
+	struct ck_findings findings;
+	struct ck_buf out = { 0 };
+	struct ck_diag d = { 0 };
+	int status, rc = ck_checkpoint_check(cp, &options, &findings, &d);
+
+	clear_progress(k);
+	if (rc)
+		return ck_trouble("%s", d.text);
+	if (k->json)
+		print_json(cp->catalog, &findings, &out);
+	else
+		print_text(cp->catalog, &findings, &out);
+	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
+	ck_findings_fini(&findings);
+	rc = ck_print(&out);
+	return rc ? rc : status;
+}
+
+static int parse(struct checking *k, int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{ "full", no_argument, NULL, 'f' },
+		{ "json", no_argument, NULL, 'j' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int letter;
+
+	opterr = 0;
+	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) !=
+	       -1) {
+		switch (letter) {
+		case 'f': k->full = true; break;
+		case 'j': k->json = true; break;
+		default: return ck_usage(argv[0]);
+		}
+	}
+	return argc - optind == 1 ? CK_EXIT_FINE : ck_usage(argv[0]);
+}
+
+int ck_cmd_check(int argc, char **argv)
+{
+	struct ck_format_options options = { .shardlinks =
+						     CK_BENEATH_NO_SYMLINKS };
+	struct checking k = { 0 };
+	struct ck_checkpoint *cp = NULL;
+	struct ck_diag d = { 0 };
+	int rc = parse(&k, argc, argv);
+
+	if (rc)
+		return rc;
+	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
+		return ck_trouble("%s", d.text);
+	rc = check(&k, cp);
+	ck_checkpoint_close(cp);
+	return rc;
+}
