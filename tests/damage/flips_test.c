@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A small checkpoint of PyTorch, cut at every byte and with every bit flipped,
+ * one at a time. What a mount would serve must be an error or the bytes that
+ * were saved, unless `check --full` says that something is wrong.
+ *
+ *	flips_test DIRECTORY
+ */
+#include "ckptfs/format.h"
+#include "ckptfs/move.h"
+#include "ckptfs/view.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILES_MAX = 16 };
+
+struct file {
+	char name[64];
+	uint8_t *bytes;
+	size_t len;
+	int fd; /* of the copy */
+};
+
+struct truth {
+	char *name;	/* of a tensor, with its dtype and shape */
+	uint8_t *bytes; /* of all elements */
+	uint64_t len;
+};
+
+/* What came of one change. */
+struct outcome {
+	bool refused, reported;
+	unsigned wrong;	  /* tensors of other bytes under their own name */
+	unsigned bits;	  /* that are other ones */
+	unsigned missing; /* tensors no longer there under their name */
+};
+
+static char dir[] = "/tmp/ckptfs-flips-XXXXXX";
+static struct file files[FILES_MAX];
+static size_t nfiles;
+static struct truth *truths;
+static size_t ntruths;
+
+/* --- files ---------------------------------------------------------------- */
+
+static void write_file(const struct file *f)
+{
+	if (ftruncate(f->fd, 0) || ck_write_full(f->fd, f->bytes, f->len))
+		abort();
+	lseek(f->fd, 0, SEEK_SET);
+}
+
+static void read_file(const char *from, const char *name)
+{
+	struct file *f = &files[nfiles++];
+	struct stat st;
+	char path[512];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", from, name);
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st))
+		abort();
+	f->len = (size_t)st.st_size;
+	f->bytes = malloc(f->len + 1);
+	if (!f->bytes || ck_pread_full(fd, f->bytes, f->len, 0))
+		abort();
+	close(fd);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (f->fd < 0)
+		abort();
+	write_file(f);
+}
+
+static void read_files(const char *from)
+{
+	DIR *d = opendir(from);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 &&
+		    strcmp(e->d_name, "..") != 0 && nfiles < FILES_MAX)
+			read_file(from, e->d_name);
+	if (!d || nfiles == 0)
+		abort();
+	closedir(d);
+}
+
+/* --- what a mount would serve ------------------------------------------------ */
+
+static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
+{
+	struct ck_buf b = { 0 };
+
+	ck_buf_escaped(&b, ck_catalog_str(c, t->names.name));
+	ck_buf_text(&b, " ");
+	ck_buf_escaped(&b, ck_catalog_str(c, t->dtype_name));
+	ck_dims_print(&b, ck_catalog_shape(c, t), t->ndim);
+	return b.data;
+}
+
+static void copy_out(const struct ck_reply *reply, uint8_t *out)
+{
+	for (int i = 0; i < reply->niov; i++) {
+		memcpy(out, reply->iov[i].iov_base, reply->iov[i].iov_len);
+		out += reply->iov[i].iov_len;
+	}
+}
+
+/* All bytes of a tensor; the caller's. */
+static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
+		       uint64_t *len)
+{
+	const struct ck_view *raw = ck_views[1];
+	const struct ck_layout *layout;
+	struct ck_slice *slice = NULL;
+	struct ck_reply reply;
+	struct ck_read r;
+	int rc = -cp->catalog->tensors[tensor].err;
+
+	if (rc)
+		return rc;
+	if (raw->slice(cp->catalog, tensor, &slice) ||
+	    ck_layout_get(cp, tensor, &layout))
+		abort();
+	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
+	*len = raw->size(cp->catalog, tensor);
+	*out = calloc(1, *len + 1);
+	rc = ck_host_read(&r, 0, *len, &reply);
+	if (rc == 0) {
+		copy_out(&reply, *out);
+		ck_host_release(cp->files, &reply);
+	} else {
+		free(*out);
+	}
+	ck_layout_put(cp, layout);
+	free(slice);
+	return rc;
+}
+
+static unsigned bits_between(const uint8_t *a, const uint8_t *b, uint64_t len)
+{
+	unsigned n = 0;
+
+	for (uint64_t i = 0; i < len; i++)
+		n += (unsigned)__builtin_popcount(a[i] ^ b[i]);
+	return n;
+}
+
+static void compare(struct ck_checkpoint *cp, uint32_t tensor,
+		    const struct truth *truth, struct outcome *out)
+{
+	uint8_t *bytes;
+	uint64_t len;
+
+	if (read_tensor(cp, tensor, &bytes, &len))
+		return;
+	if (len != truth->len)
+		abort(); /* of the same shape and dtype */
+	if (memcmp(bytes, truth->bytes, len) != 0) {
+		out->wrong++;
+		out->bits += bits_between(bytes, truth->bytes, len);
+	}
+	free(bytes);
+}
+
+static void look_at_tensors(struct ck_checkpoint *cp, struct outcome *out)
+{
+	const struct ck_catalog *c = cp->catalog;
+
+	out->missing = (unsigned)ntruths;
+	for (uint32_t i = 0; i < c->ntensors; i++) {
+		char *name = name_of(c, &c->tensors[i]);
+
+		for (size_t k = 0; k < ntruths; k++) {
+			if (strcmp(name, truths[k].name) != 0)
+				continue;
+			out->missing--;
+			compare(cp, i, &truths[k], out);
+		}
+		free(name);
+	}
+}
+
+/* Opens what is in the directory now. */
+static struct outcome look(void)
+{
+	static const struct ck_format_options options = { 0 };
+	static const struct ck_check_options all = { .full = true,
+						     .threads = 1 };
+	struct ck_checkpoint *cp = NULL;
+	struct ck_findings findings;
+	struct outcome out = { 0 };
+	struct ck_diag d = { 0 };
+
+	if (ck_checkpoint_open(dir, &options, &cp, &d)) {
+		out.refused = true;
+		return out;
+	}
+	look_at_tensors(cp, &out);
+	if (ck_checkpoint_check(cp, &all, &findings, &d))
+		abort();
+	out.reported = findings.n > 0;
+	ck_findings_fini(&findings);
+	ck_checkpoint_close(cp);
+	return out;
+}
+
+static void remember(void)
+{
+	static const struct ck_format_options options = { 0 };
+	struct ck_checkpoint *cp = NULL;
+
+	if (ck_checkpoint_open(dir, &options, &cp, NULL))
+		abort();
+	ntruths = cp->catalog->ntensors;
+	truths = calloc(ntruths + 1, sizeof(*truths));
+	for (uint32_t i = 0; truths && i < ntruths; i++) {
+		truths[i].name = name_of(cp->catalog, &cp->catalog->tensors[i]);
+		if (read_tensor(cp, i, &truths[i].bytes, &truths[i].len))
+			abort();
+	}
+	ck_checkpoint_close(cp);
+}
+
+/* --- the tests ---------------------------------------------------------------- */
+
+static bool is_metadata(const struct file *f)
+{
+	return strcmp(f->name, ".metadata") == 0;
+}
+
+static void test_unchanged(void)
+{
+	struct outcome got = look();
+
+	ok(ntruths > 0);
+	ok(!got.refused && !got.reported && !got.wrong && !got.missing);
+}
+
+/* Each length shorter than the file: noticed, and nothing wrong is served. */
+static void test_cut(const struct file *f)
+{
+	unsigned silent = 0, wrong = 0;
+
+	for (size_t len = f->len; len-- > 0;) {
+		struct outcome got;
+
+		if (ftruncate(f->fd, (off_t)len))
+			abort();
+		got = look();
+		silent += !got.refused && !got.reported;
+		wrong += got.wrong;
+	}
+	write_file(f);
+	printf("# %s cut at each of %zu bytes\n", f->name, f->len);
+	eq_u64(silent, 0);
+	eq_u64(wrong, 0);
+}
+
+struct tally {
+	unsigned refused, reported, silent, payload, missing, bad;
+};
+
+/* A shard: what is wrong is a bit of the data, and reported; what is not
+ * reported changes nothing. */
+static bool shard_is_fine(const struct outcome *got)
+{
+	if (got->missing || got->wrong > 1)
+		return false;
+	return got->reported || !got->wrong;
+}
+
+/* .metadata: nothing wrong is served under a tensor's name. */
+static bool metadata_is_fine(const struct outcome *got)
+{
+	return got->refused || got->reported || !got->wrong;
+}
+
+static void flip(struct file *f, size_t at, unsigned bit, struct tally *t)
+{
+	uint8_t other = (uint8_t)(f->bytes[at] ^ (1U << bit));
+	struct outcome got;
+	bool fine;
+
+	if (pwrite(f->fd, &other, 1, (off_t)at) != 1)
+		abort();
+	got = look();
+	if (pwrite(f->fd, &f->bytes[at], 1, (off_t)at) != 1)
+		abort();
+	fine = is_metadata(f) ? metadata_is_fine(&got) : shard_is_fine(&got);
+	t->refused += got.refused;
+	t->reported += got.reported;
+	t->payload += got.wrong && got.bits == 1;
+	t->silent += !got.refused && !got.reported;
+	t->bad += !fine;
+	if (!fine)
+		printf("# %s byte %zu bit %u: %u tensors wrong in %u bits, "
+		       "%u missing, %s\n",
+		       f->name, at, bit, got.wrong, got.bits, got.missing,
+		       got.reported ? "reported" : "not reported");
+	/* What no file can tell: another name is another tensor. */
+	if (!got.refused && !got.reported && got.missing) {
+		t->missing++;
+		printf("# %s byte %zu bit %u: %u tensors have another name\n",
+		       f->name, at, bit, got.missing);
+	}
+}
+
+static void test_flips(struct file *f)
+{
+	struct tally t = { 0 };
+
+	for (size_t at = 0; at < f->len; at++)
+		for (unsigned bit = 0; bit < 8; bit++)
+			flip(f, at, bit, &t);
+	printf("# %s: of %zu bits %u refused, %u reported, %u of them bits of "
+	       "data; %u change nothing that is shown, but %u a name\n",
+	       f->name, f->len * 8, t.refused, t.reported, t.payload, t.silent,
+	       t.missing);
+	eq_u64(t.bad, 0);
+}
+
+static void clean_up(void)
+{
+	int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	for (size_t i = 0; i < nfiles; i++) {
+		unlinkat(dirfd, files[i].name, 0);
+		close(files[i].fd);
+		free(files[i].bytes);
+	}
+	for (size_t i = 0; i < ntruths; i++) {
+		free(truths[i].name);
+		free(truths[i].bytes);
+	}
+	free(truths);
+	close(dirfd);
+	rmdir(dir);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2)
+		return 2;
+	ck_log_detach();
+	if (!mkdtemp(dir))
+		return 2;
+	read_files(argv[1]);
+	remember();
+	test_unchanged();
+	for (size_t i = 0; i < nfiles; i++) {
+		test_cut(&files[i]);
+		test_flips(&files[i]);
+	}
+	clean_up();
+	return tap_done();
+}

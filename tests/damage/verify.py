@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Makes every kind of damage of some groups, checks and mounts it, and
+compares what comes out with what must. Prints TAP.
+
+    CKPTFS=build/mount-helpers/ckptfs python3 tests/damage/verify.py WORK GROUP...
+    python3 tests/damage/verify.py --make DIRECTORY KIND
+"""
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+CKPTFS = os.environ.get("CKPTFS", "ckptfs")
+
+
+def run(*args):
+    return subprocess.run([CKPTFS, *args], capture_output=True, text=True,
+                          errors="surrogateescape", timeout=60)
+
+
+def errors_of(want, name):
+    return {e for _, _, e in want.lost.get(name, ())}
+
+
+def verify_check(path, want, full):
+    """Problems of what check says."""
+    got = run("check", "--json", path, *(["--full"] if full else []))
+    if want.refused:
+        if got.returncode != 2 or want.text not in got.stderr:
+            yield f"check: exit {got.returncode}, {got.stderr!r}"
+        if len(got.stderr.splitlines()) != 1 or not got.stderr.isprintable() \
+                and not got.stderr[:-1].isprintable():
+            yield f"check: not one clean line: {got.stderr!r}"
+        return
+    expected = {(name, e) for name in want.lost
+                for e in errors_of(want, name)}
+    expected |= set(want.objects.items())
+    if full:
+        expected |= {(name, "EIO") for name in want.full}
+    try:
+        report = json.loads(got.stdout)
+    except ValueError:
+        yield f"check: no JSON: {got.stdout!r} {got.stderr!r}"
+        return
+    found = {(f["fqn"], f["errno"]) for f in report["findings"]
+             if f["fqn"] not in want.unsure or full and want.full}
+    # Boxes of a tensor that is wrong as a whole may be missing too.
+    found -= {(name, "ENODATA") for name, ranges in want.lost.items()
+              if not ranges[0][1]}
+    if found != expected:
+        yield f"check: found {found}, expected {expected}: {got.stdout}"
+    if report["ok"] != (not report["findings"]) or \
+            got.returncode != (not report["ok"]):
+        yield f"check: exit {got.returncode}, ok {report['ok']}"
+    if set(want.unknown) - set(report["unknown_globals"]):
+        yield f"check: unknown classes {report['unknown_globals']}"
+    text = run("check", path).stdout
+    if not all(line.isprintable() for line in text.splitlines()):
+        yield f"check: unprintable {text!r}"
+
+
+def verify_bytes(fd, good, ranges):
+    size = os.fstat(fd).st_size
+    end = max([len(good)] + [r[1] for r in ranges])
+    if ranges and not ranges[0][1]:
+        end = 0
+    if size not in (end, 0):
+        yield f"size {size}, expected {end}"
+    for at in range(0, max(end, 4), 4):
+        bad = [e for begin, to, e in ranges if begin <= at < max(to, 1)]
+        try:
+            data = os.pread(fd, 4, at)
+        except OSError as e:
+            if errno.errorcode[e.errno] not in bad:
+                yield f"at {at}: {e}, expected {bad or 'data'}"
+            continue
+        if bad or data != good[at:at + 4]:
+            yield f"at {at}: {data!r}, expected {bad or good[at:at + 4]!r}"
+
+
+def verify_tensor(mnt, name, want):
+    from source import values
+    ranges = want.lost.get(name, [])
+    path = f"{mnt}/raw/{name}"
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError as e:
+        if (None, None, errno.errorcode[e.errno]) not in ranges:
+            yield f"{name}: open: {e}"
+        return
+    try:
+        if ranges and ranges[0][0] is None:
+            yield f"{name}: was opened"
+        elif name not in want.unsure:
+            for problem in verify_bytes(fd, values(name), ranges):
+                yield f"{name}: {problem}"
+    finally:
+        os.close(fd)
+    try:
+        text = os.getxattr(path, "user.ckptfs.error").decode()
+    except OSError as e:
+        text = "" if e.errno == errno.ENODATA else str(e)
+    if bool(text) != bool(ranges):
+        yield f"{name}: attribute error {text!r}"
+    if any(e not in text for e in errors_of(want, name)):
+        yield f"{name}: attribute error {text!r}"
+
+
+def verify_damage(mnt, want):
+    with open(mnt + "/.ckptfs/damage") as report:
+        lines = report.read().splitlines()
+    named = {line.split(":")[0] for line in lines
+             if line[0] != " " and ": " in line}
+    expected = set(want.lost) | set(want.objects)
+    if named - set(want.unsure) != expected:
+        yield f"damage: names {named}, expected {expected}"
+    if not lines[-1].startswith("items checked "):
+        yield f"damage: ends with {lines[-1]!r}"
+
+
+def verify_mount(path, mnt, want):
+    got = run("mount", path, mnt)
+    if want.refused:
+        if got.returncode != 2 or want.text not in got.stderr:
+            yield f"mount: exit {got.returncode}, {got.stderr!r}"
+        return
+    if got.returncode:
+        yield f"mount: exit {got.returncode}, {got.stderr!r}"
+        return
+    try:
+        for name in ("a", "b", "c"):
+            yield from verify_tensor(mnt, name, want)
+        yield from verify_damage(mnt, want)
+        with open(mnt + "/.ckptfs/status") as status:
+            if "\ndaemon: " not in status.read():
+                yield "the daemon does not answer"
+    finally:
+        got = run("umount", mnt)
+        if got.returncode:
+            yield f"umount: {got.stderr!r}"
+
+
+def verify(work, key, change):
+    from source import Checkpoint
+    path, mnt = work + "/in/source", work + "/mnt"
+    os.makedirs(work + "/in")
+    checkpoint = Checkpoint()
+    want = change(checkpoint)
+    checkpoint.write(path)
+    begin = time.monotonic()
+    yield from verify_check(path, want, False)
+    yield from verify_check(path, want, True)
+    yield from verify_mount(path, mnt, want)
+    if os.path.exists(os.environ["CANARY"]):
+        yield "something of the checkpoint was run"
+    if time.monotonic() - begin > 30:
+        yield "it took too long"
+    shutil.rmtree(work + "/in")
+
+
+def main():
+    work, groups = sys.argv[1], sys.argv[2:]
+    os.environ["CANARY"] = work + "/canary"
+    import kinds  # noqa: F401
+    from want import KINDS
+    if work == "--make":
+        return make(KINDS, *groups)
+    os.makedirs(work + "/mnt", exist_ok=True)
+    failed = count = 0
+    for key, change in KINDS.items():
+        if key[0] not in groups:
+            continue
+        count += 1
+        problems = list(verify(work, key, change))
+        failed += bool(problems)
+        print(f"{'not ' if problems else ''}ok {count} - {key[1]}")
+        for problem in problems:
+            print(f"# {problem[:600]}")
+    print(f"1..{count}")
+    return bool(failed)
+
+
+def make(kinds, path, name):
+    from source import Checkpoint
+    checkpoint = Checkpoint()
+    for key, change in kinds.items():
+        if key[1] == name:
+            change(checkpoint)
+            checkpoint.write(path)
+            return 0
+    print("\n".join(name for _, name in kinds))
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

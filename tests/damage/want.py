@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""What must come of a kind of damage:
+
+    FINE            all bytes are equal
+    lost(...)       by tensor: [begin, end) of its bytes, and the errno that
+                    a read of them answers
+    refused         neither mounted nor checked: exit 2
+    Want(...)       the rest; a place None is one of open, [0, 0) is every
+                    read of a tensor of no known size
+"""
+
+KINDS = {}
+ALL = {"a": 48, "b": 24, "c": 12}
+
+
+class Want:
+    def __init__(self, lost=None, refused=False, full=(), objects=None,
+                 unsure=(), unknown=(), text=""):
+        self.lost = lost or {}	# name: [(begin, end, errno)]
+        self.refused = refused
+        self.full = full
+        self.objects = objects or {}	# name: errno
+        self.unsure = unsure	# bytes that nothing can tell are wrong
+        self.unknown = unknown	# classes that must be listed
+        self.text = text	# in the message of a refusal
+
+
+FINE = Want()
+
+
+def lost(objects=None, **ranges):
+    return Want({name: [r if isinstance(r, tuple) else (0, ALL[name], r)]
+                 for name, r in ranges.items()}, objects=objects)
+
+
+def refused(text):
+    return Want(refused=True, text=text)
+
+
+def kind(group, name):
+    def register(function):
+        assert (group, name) not in KINDS, name
+        KINDS[group, name] = function
+        return function
+    return register
+
+
+def table(group, rows, apply, want):
+    for name, *args in rows:
+        def run(c, args=tuple(args)):
+            apply(c, *args)
+            return want
+        kind(group, name)(run)

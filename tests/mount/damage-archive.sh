@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+#
+# Archives with wrong fields, records and bytes.
+# Each kind of tests/damage/kinds.py: checked, mounted, every byte read.
+need python3
+
+python3 "$HERE/../damage/verify.py" "$WORK" archive
