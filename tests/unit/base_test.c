@@ -82,6 +82,31 @@ static void test_cursor(void)
 	eq_u64(ck_cur_left(&c), 4);
 }
 
+static void test_differs(void)
+{
+	struct ck_diag d;
+	struct ck_str what;
+	char big[2000];
+
+	eq_err(ck_differs(&d, EIO, "[2]", "[3]", "shape of %s", "w"), -EIO);
+	eq_text(d.text, "shape of w; expected [2], found [3]");
+	eq_text(d.expected, "[2]");
+	eq_text(d.found, "[3]");
+	ck_diag_prefix(&d, "item");
+	what = ck_diag_what(&d);
+	eq_mem(what.p, what.len, "item: shape of w", 16);
+	memset(big, 'x', sizeof(big) - 1);
+	big[sizeof(big) - 1] = '\0';
+	(void)ck_differs(&d, EIO, big, big, "%s", big);
+	eq_u64(strlen(d.found), sizeof(d.found) - 1);
+	what = ck_diag_what(&d);
+	ok(what.len < strlen(d.text));
+	(void)ck_fail(&d, EIO, "plain");
+	what = ck_diag_what(&d);
+	eq_mem(what.p, what.len, "plain", 5);
+	eq_err(ck_differs(NULL, EIO, "", "", "x"), -EIO);
+}
+
 static void test_diag(void)
 {
 	struct ck_diag d;
@@ -199,6 +224,7 @@ int main(void)
 	test_arena();
 	test_cursor();
 	test_diag();
+	test_differs();
 	test_log_keeps_whole_lines();
 	test_hashes();
 	test_beneath();

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+#
+# ckptfs check: exit status, lines, JSON, and that nothing but damage is found
+# in what PyTorch wrote.
+need python3 jq
+
+# findings SOURCE [ARGUMENT...]: the exit status, and what each finding says.
+findings() {
+	"$CKPTFS" check --json "$@" >"$WORK/json" 2>"$WORK/out"
+	echo "$?" "$(jq -r '.findings[] | "\(.fqn) \(.errno) \(.pos)"' \
+		"$WORK/json" | xargs)"
+}
+
+for dir in "$FIXTURES"/*/; do
+	name=$(basename "$dir")
+	case $name in
+	should-fail-*)
+		equal "$name: refused" "$(findings "$dir")" '2 '
+		;;
+	dtypes_rare)
+		equal "$name: two dtypes" "$(findings "$dir" --full)" \
+			'1 quint2x4 EBADMSG null quint4x2 EBADMSG null'
+		;;
+	tp_fsdp2_bad)
+		equal "$name: one box" "$(findings "$dir" --full)" \
+			'1 model.column7.weight EIO 0'
+		;;
+	*)
+		equal "$name: nothing" "$(findings "$dir" --full)" '0 '
+		equal "$name: all items" "$(jq .checked "$WORK/json")" \
+			"$(jq .total "$WORK/json")"
+		;;
+	esac
+done
+
+source=$(fixture fsdp2)
+check 'lines: nothing found' "$CKPTFS" check "$source"
+equal 'lines: a summary' "$(cat "$WORK/out")" \
+	'items checked 90 of 90; 0 findings'
+python3 - "$source/__2_0.distcp" <<'END'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    data = f.read()
+    at = data.find(b"data/0") + 70
+    f.seek(at)
+    f.write(bytes([data[at] ^ 1]))
+END
+equal 'a flipped bit: not in a header' "$(findings "$source")" '0 '
+equal 'a flipped bit: in the data' "$(findings "$source" --full | cut -d' ' -f1)" 1
+equal 'a flipped bit: both checksums' "$(jq -r '.findings[0] |
+	"\(.expected | length) \(.found | length) \(.what)"' "$WORK/json")" \
+	'8 8 record data/0 has another CRC-32'
+rm "$source/__1_0.distcp"
+"$CKPTFS" check "$source" >"$WORK/lines" 2>"$WORK/out"
+equal 'a missing shard: exit' $? 1
+equal 'a missing shard: natural order, one line each' \
+	"$(head -n 1 "$WORK/lines")" \
+	'model.first.bias: ENODATA: box [2] [2]: its file is missing; __1_0.distcp at 4227'
+equal 'a missing shard: the rest was looked at' "$(tail -n 1 "$WORK/lines")" \
+	'items checked 64 of 90; 26 findings'
+equal 'no progress but on a terminal' "$(cat "$WORK/out")" ''
+fails 'usage' 'usage: ckptfs check SRC' "$CKPTFS" check
+fails 'an unknown option' 'usage: ckptfs check SRC' \
+	"$CKPTFS" check --fast "$source"
+fails 'no such directory' 'No such file' "$CKPTFS" check "$WORK/none"
+done_testing
