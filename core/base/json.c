@@ -51,7 +51,8 @@ void ck_buf_json_str(struct ck_buf *b, struct ck_str s)
 		control_add(b, s.p[i]);
 		done = i + 1;
 	}
-	ck_buf_add(b, s.p + done, s.len - done);
+	if (s.len)
+		ck_buf_add(b, s.p + done, s.len - done);
 	ck_buf_text(b, "\"");
 }
 

@@ -86,7 +86,6 @@ enum ck_op {
 	OP_READONLY_BUFFER = 0x98,
 	OP_BINBYTES = 'B',
 	OP_SHORT_BINBYTES = 'C',
-	OP_BINPERSID_ = 'Q',
 };
 
 /* --- pass one: lexing ----------------------------------------------------- */
