@@ -64,9 +64,76 @@ static void test_every_truncation_is_refused(void)
 	eq_u64(accepted, 0);
 }
 
+/* --- planner_data ------------------------------------------------------------ */
+
+#define CLASS(name) "ctorch.distributed.checkpoint.metadata\n" name "\n)\x81"
+#define BYTES	    CLASS("BytesStorageMetadata")
+
+/* The paths of all entries, parts with |, positions with #, a line each. */
+static void paths_show(const struct ck_catalog *c, struct ck_buf *out)
+{
+	for (size_t i = 0; i < c->nentries; i++) {
+		for (uint32_t k = c->paths[i]; k < c->paths[i + 1]; k++) {
+			struct ck_path_part part = c->parts[k];
+			struct ck_text text = { part.pos, part.len };
+
+			ck_buf_text(out, part.is_index ? "|#" : "|");
+			ck_buf_str(out, ck_catalog_str(c, text));
+		}
+		ck_buf_text(out, "\n");
+	}
+}
+
+/* Entries a.0, a.b and c with this planner_data. */
+static int paths_read(const char *planner_data, struct ck_buf *out)
+{
+	struct ck_catalog *c = ck_catalog_make("dcp");
+	struct ck_buf b = { 0 };
+	int rc;
+
+	ck_buf_text(&b, CLASS("Metadata") "}(Vstate_dict_metadata\n(");
+	ck_buf_text(&b, "Va.0\n" BYTES "Va.b\n" BYTES "Vc\n" BYTES "d");
+	ck_buf_text(&b, "Vstorage_data\n}Vplanner_data\n");
+	ck_buf_text(&b, planner_data);
+	ck_buf_text(&b, "ub.");
+	rc = ck_dcp_parse(c, b.data, b.len, one_file, c, NULL);
+	if (rc == 0)
+		paths_show(c, out);
+	ck_buf_fini(&b);
+	ck_catalog_free(c);
+	return rc;
+}
+
+static void test_planner_data(void)
+{
+	static const struct {
+		const char *planner_data, *want;
+	} rows[] = {
+		{ "N", "\n\n\n" },
+		{ "(Va.0\n(Va\nI0\ntVa.b\n(Va\nVb\ntVc\n(Vc\ntd",
+		  "|a|#0\n|a|b\n|c\n" },
+		{ "(Va.0\n(Va.0\ntVa.b\n(lVa\naVx\nad", "|a.0\n|a|x\n\n" },
+		{ "(Va.b\n(Va\nVb\ntVunknown\nNI5\nNd", "\n|a|b\n\n" },
+		{ "(Va.0\n(Va\nI-1\ntVa.b\n(Va\nNtVc\n)d", "\n\n\n" },
+		{ "(Va.0\nNVa.b\nVa\nVc\n(I7\ntd", "\n\n|#7\n" },
+		{ "(Vc\n(Vc\ntVc\n(Vc\ntd", NULL }, /* two paths of c */
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
+		struct ck_buf out = { 0 };
+
+		eq_err(paths_read(rows[i].planner_data, &out),
+		       rows[i].want ? 0 : -EBADMSG);
+		if (rows[i].want)
+			eq_text(out.data, rows[i].want);
+		ck_buf_fini(&out);
+	}
+}
+
 int main(void)
 {
 	test_cases();
+	test_planner_data();
 	test_every_truncation_is_refused();
 	return tap_done();
 }
