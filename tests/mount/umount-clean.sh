@@ -87,6 +87,11 @@ mounted "$source"
 pid=$(daemon)
 kill -KILL "$pid"
 check 'SIGKILL: the daemon is gone' gone "$pid"
+# A zombie's last thread may still hold the mount for a moment.
+for _ in $(seq 60); do
+	stat -f "$mnt" >/dev/null 2>&1 || break
+	sleep 0.05
+done
 fails 'SIGKILL: the mount is dead' 'not connected' ls "$mnt"
 fails 'SIGKILL: mounting over it' 'umount it first' \
 	"$CKPTFS" mount "$source" "$mnt"
