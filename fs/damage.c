@@ -85,15 +85,19 @@ static void print_tensor(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
 
 static bool print_object(struct ck_fs *fs, uint32_t object, struct ck_buf *out)
 {
-	struct ck_fault f;
+	const struct ck_object *o = &fs->catalog->objects[object];
+	struct ck_buf line = { 0 };
+	bool faulty = ck_object_known_faulty(fs->cp, object) &&
+		      ck_object_print_fault(fs->cp, object, false, &line) ==
+			      0 &&
+		      line.len > 0;
 
-	if (!ck_catalog_object_has_fault(fs->catalog,
-					 &fs->catalog->objects[object], &f))
-		return false;
-	ck_buf_escaped(out, f.name);
-	ck_buf_text(out, ": cannot be read\n");
-	print_line(&f, "  ", out);
-	return true;
+	if (faulty) {
+		ck_buf_escaped(out, ck_catalog_str(fs->catalog, o->names.name));
+		ck_buf_printf(out, ": cannot be read\n  %s\n", line.data);
+	}
+	ck_buf_fini(&line);
+	return faulty;
 }
 
 void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)

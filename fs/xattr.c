@@ -119,23 +119,11 @@ static int get_kind(struct ck_fs *fs, const struct ck_node *n,
 static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
 {
 	if (n->kind == CK_NODE_OBJECT)
-		return ck_object_of(fs, n)->item.err != 0;
+		return ck_object_known_faulty(fs->cp, n->tensor);
 	if (n->kind == CK_NODE_BOX)
 		return tensor_of(fs, n)->err ||
 		       fs->catalog->chunks[n->index].err;
 	return ck_tensor_known_faulty(fs, n->tensor);
-}
-
-static int get_object_error(struct ck_fs *fs, const struct ck_node *n,
-			    struct ck_buf *out)
-{
-	struct ck_buf text = { 0 };
-	struct ck_diag d = { 0 };
-	int rc = ck_object_json(fs->cp, n->tensor, &text, &d);
-
-	ck_buf_fini(&text);
-	ck_buf_text(out, d.text);
-	return rc ? 0 : -ENODATA;
 }
 
 static int get_error(struct ck_fs *fs, const struct ck_node *n,
@@ -145,8 +133,10 @@ static int get_error(struct ck_fs *fs, const struct ck_node *n,
 	bool faulty;
 	int rc;
 
-	if (n->kind == CK_NODE_OBJECT)
-		return get_object_error(fs, n, out);
+	if (n->kind == CK_NODE_OBJECT) {
+		rc = ck_object_print_fault(fs->cp, n->tensor, false, out);
+		return rc ? rc : out->len ? 0 : -ENODATA;
+	}
 	if (!tensor_of(fs, n)->err) {
 		rc = ck_node_layout(fs, n, &layout, &faulty);
 		if (rc)

@@ -43,6 +43,8 @@ void ck_buf_json_str(struct ck_buf *b, struct ck_str s)
 		ck_buf_text(b, "\"}");
 		return;
 	}
+	if (s.len == 0)
+		s.p = ""; /* it may be no place at all */
 	ck_buf_text(b, "\"");
 	for (size_t i = 0; i < s.len; i++) {
 		if ((uint8_t)s.p[i] >= 0x20 && s.p[i] != '"' && s.p[i] != '\\')
@@ -51,8 +53,7 @@ void ck_buf_json_str(struct ck_buf *b, struct ck_str s)
 		control_add(b, s.p[i]);
 		done = i + 1;
 	}
-	if (s.len)
-		ck_buf_add(b, s.p + done, s.len - done);
+	ck_buf_add(b, s.p + done, s.len - done);
 	ck_buf_text(b, "\"");
 }
 

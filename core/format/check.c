@@ -183,11 +183,7 @@ static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 		ck_catalog_box_fault_init(c, w->task->tensor, w->task->i, &f);
 	else
 		ck_catalog_object_fault_init(c, &c->objects[w->task->i], &f);
-	f.err = d->err;
-	f.pos = fpos;
-	f.what = ck_diag_what(d);
-	f.expected = d->expected[0] ? d->expected : NULL;
-	f.found = d->expected[0] ? d->found : NULL;
+	ck_fault_set(&f, fpos, d);
 	pthread_mutex_lock(&w->k->lock);
 	add(w->k, &f);
 	pthread_mutex_unlock(&w->k->lock);
@@ -242,8 +238,7 @@ static void *work(void *arg)
 			};
 
 			w->task = task;
-			task_done(w->k, task,
-				  w->k->cp->format->look(w->k->cp, &look));
+			task_done(w->k, task, ck_look_at_item(w->k->cp, &look));
 		}
 	return NULL;
 }

@@ -27,9 +27,6 @@ static bool probe(int dirfd)
 	return faccessat(dirfd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Times that an item of no known size may grow when it is undone. */
-static const uint64_t unpacked_max = 40;
-
 /* --- loading -------------------------------------------------------------------- */
 
 static int add_file(void *ctx, struct ck_str path, uint32_t *number)
@@ -221,123 +218,6 @@ static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
 	return rc;
 }
 
-/* --- looking at all of an item ------------------------------------------------------ */
-
-struct looking {
-	struct ck_checkpoint *cp;
-	const struct ck_look *look;
-	struct ck_zip_source src;
-	bool in_memory; /* places in it are none of the file */
-};
-
-static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
-{
-	const struct looking *l = ctx;
-
-	l->look->fault(l->look->ctx,
-		       l->look->item->fpos + (l->in_memory ? 0 : ipos), d);
-}
-
-/* What the archive holds: the box, or anything else that can be read. Of a
- * tensor that cannot be served nothing is sure enough to compare with. */
-static int look_at_content(const struct looking *l, const struct ck_zip *zip,
-			   struct ck_diag *d)
-{
-	const struct ck_tensor *t = l->look->tensor;
-	ck_auto_free uint64_t *strides = NULL;
-	struct ck_item_want want;
-	uint64_t ipos;
-	uint16_t change;
-
-	if (!t || t->err)
-		return ck_item_parse_in(zip, d);
-	strides = calloc(t->ndim + 1UL, sizeof(*strides));
-	if (!strides)
-		return ck_fail(d, ENOMEM, "out of memory");
-	want = want_of(l->cp->catalog, t, l->look->box);
-	return ck_item_locate_in(zip, &want, &ipos, strides, &change, d);
-}
-
-static int look_at_bytes(struct looking *l, const struct ck_zip *zip,
-			 struct ck_diag *d)
-{
-	struct ck_crc_check check = {
-		.src = &l->src,
-		.zip = zip,
-		.buffer = l->look->buffer,
-		.buffer_len = l->look->buffer_len,
-		.fault = tell,
-		.ctx = l,
-	};
-
-	return check.buffer ? ck_crc_check(&check, d) : 0;
-}
-
-static int look_at_archive(struct looking *l, struct ck_diag *d)
-{
-	struct ck_zip zip;
-	int rc = ck_zip_read(&l->src, &zip, d);
-
-	if (rc)
-		return rc;
-	rc = look_at_content(l, &zip, d);
-	if (rc && rc != -ENOMEM)
-		tell(l, 0, d);
-	if (rc != -ENOMEM)
-		rc = look_at_bytes(l, &zip, d);
-	ck_zip_fini(&zip);
-	return rc;
-}
-
-static int look_at_stored(struct looking *l, struct ck_stored *item,
-			  struct ck_diag *d)
-{
-	const struct ck_look *look = l->look;
-	ck_auto_free void *out = NULL;
-	uint64_t most = item->length * unpacked_max;
-	size_t len;
-	int rc;
-
-	if (look->buffer)
-		item->ahead = item->fpos;
-	if (!look->item->transform) {
-		l->src = ck_source_stored(item);
-		return look_at_archive(l, d);
-	}
-	if (look->tensor && !look->tensor->err)
-		most = ck_catalog_box_bytes(l->cp->catalog, look->tensor,
-					    look->box);
-	rc = ck_stored_undo(item, transforms_of(l->cp->catalog, look->item),
-			    most + item_overhead, &out, &len, d);
-	if (rc)
-		return rc;
-	l->in_memory = true;
-	l->src = ck_source_memory(out, len);
-	return look_at_archive(l, d);
-}
-
-static int look(struct ck_checkpoint *cp, const struct ck_look *look)
-{
-	const struct ck_chunk *chunk = look->item;
-	struct looking l = { .cp = cp, .look = look };
-	struct ck_stored item = { .fpos = chunk->fpos,
-				  .length = chunk->length };
-	struct ck_diag d = { 0 };
-	int rc = ck_files_get(cp->files, chunk->file, &item.file);
-
-	if (rc) {
-		(void)ck_fail(&d, -rc, "its file: %s", strerror(-rc));
-	} else {
-		rc = look_at_stored(&l, &item, &d);
-		ck_files_put(cp->files, &item.file);
-	}
-	if (rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE)
-		return rc;
-	if (rc)
-		look->fault(look->ctx, chunk->fpos, &d);
-	return 0;
-}
-
 const struct ck_format ck_format_dcp = {
 	.name = "dcp",
 	.why = "it has the .metadata of torch.distributed.checkpoint",
@@ -345,5 +225,4 @@ const struct ck_format ck_format_dcp = {
 	.load = load,
 	.changed = changed,
 	.locate = locate,
-	.look = look,
 };

@@ -8,8 +8,6 @@
 
 #include "ckptfs/format.h"
 
-struct ck_look;
-
 struct ck_format {
 	const char *name;
 	const char *why; /* how a directory of it is recognised */
@@ -25,10 +23,6 @@ struct ck_format {
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
 		      uint32_t i, struct ck_extent *extent, uint64_t *strides,
 		      struct ck_diag *d);
-	/* Looks at all of one item: is it what its box wants, and with
-	 * look->bytes, are its bytes those that were written? What is wrong
-	 * with it goes to look->fault; errors are of this process only. */
-	int (*look)(struct ck_checkpoint *cp, const struct ck_look *look);
 };
 
 /* What to look at. */
@@ -43,10 +37,18 @@ struct ck_look {
 	void *ctx;
 };
 
+/* Looks at all of one item: is it what its box wants, and with look->buffer,
+ * are its bytes those that were written? What is wrong with it goes to
+ * look->fault; errors are of this process only. */
+CK_MUST_USE int ck_look_at_item(struct ck_checkpoint *cp,
+				const struct ck_look *look);
+
 extern const struct ck_format ck_format_dcp;
 
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
 void ck_layouts_free(struct ck_layouts *l);
+/* The item of another entry was looked at. rc: what came of it. */
+void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc);
 
 #endif

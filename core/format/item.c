@@ -533,14 +533,3 @@ int ck_item_locate(const struct ck_zip_source *src,
 	ck_zip_fini(&zip);
 	return rc;
 }
-
-int ck_item_parse_in(const struct ck_zip *zip, struct ck_diag *d)
-{
-	ck_auto_free void *bytes = NULL;
-	struct ck_pickle p = { 0 };
-	size_t len;
-	int rc = ck_item_pickle(zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
-
-	ck_pickle_fini(&p);
-	return rc;
-}

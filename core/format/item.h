@@ -40,8 +40,6 @@ CK_MUST_USE int ck_item_locate_in(const struct ck_zip *zip,
 				  const struct ck_item_want *want,
 				  uint64_t *ipos, uint64_t *strides,
 				  uint16_t *change, struct ck_diag *d);
-/* Can data.pkl be read, whatever it holds? */
-CK_MUST_USE int ck_item_parse_in(const struct ck_zip *zip, struct ck_diag *d);
 
 /* Undoes the stream transforms (descriptors joined by ',', applied in order)
  * of an item held in memory. *out is owned by the caller. limit: most bytes

@@ -19,12 +19,15 @@ struct entry {
 	bool keep;
 };
 
+enum seen_object { NOT_SEEN, SEEN_GOOD, SEEN_FAULTY };
+
 struct ck_layouts {
 	size_t n; /* tensors */
 	pthread_mutex_t lock;
 	struct entry **entries; /* by tensor; protected by lock */
 	uint8_t *logged;	/* by tensor; protected by lock */
 	uint8_t *seen;		/* a bit for each chunk; atomic: looked at */
+	uint8_t *objects;	/* enum seen_object for each; atomic */
 };
 
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
@@ -38,8 +41,10 @@ struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
 	l->entries = calloc(l->n + 1, sizeof(struct entry *));
 	l->logged = calloc(l->n + 1, 1);
 	l->seen = calloc(c->nchunks / 8 + 1, 1);
-	if (l->entries && l->logged && l->seen)
+	l->objects = calloc(c->nobjects + 1, 1);
+	if (l->entries && l->logged && l->seen && l->objects)
 		return l;
+	free(l->objects);
 	free(l->entries);
 	free(l->logged);
 	free(l->seen);
@@ -71,6 +76,7 @@ void ck_layouts_free(struct ck_layouts *l)
 	free(l->entries);
 	free(l->logged);
 	free(l->seen);
+	free(l->objects);
 	free(l);
 }
 
@@ -286,6 +292,21 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 	return e ? &e->layout : NULL;
 }
 
+void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
+{
+	if (rc == 0 || is_lasting(rc))
+		__atomic_store_n(&cp->layouts->objects[object],
+				 rc ? SEEN_FAULTY : SEEN_GOOD,
+				 __ATOMIC_RELAXED);
+}
+
+bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
+{
+	return cp->catalog->objects[object].item.err ||
+	       __atomic_load_n(&cp->layouts->objects[object],
+			       __ATOMIC_RELAXED) == SEEN_FAULTY;
+}
+
 /* Boxes that have an item at all. */
 static uint64_t items_count(const struct ck_catalog *c)
 {
@@ -306,6 +327,9 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 	for (size_t i = 0; i < cp->catalog->nchunks / 8 + 1; i++)
 		*seen += (unsigned)__builtin_popcount(
 			__atomic_load_n(&l->seen[i], __ATOMIC_RELAXED));
+	for (size_t i = 0; i < cp->catalog->nobjects; i++)
+		*seen += __atomic_load_n(&l->objects[i], __ATOMIC_RELAXED) !=
+			 NOT_SEEN;
 }
 
 int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,

@@ -5,7 +5,7 @@
  * records and is not looked at.
  */
 #include "object.h"
-#include "ckptfs/format.h"
+#include "format_internal.h"
 #include "item.h"
 #include "source.h"
 
@@ -162,6 +162,8 @@ int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 			 ? ck_fail(d, EBADMSG, "an entry of an unknown class")
 			 : json_make(cp, object, out, d);
 
+	if (!cp->catalog->objects[object].item.err)
+		ck_layouts_note_object(cp, object, rc);
 	if (rc == 0)
 		return 0;
 	name_fault(cp, object, d);

@@ -17,6 +17,15 @@ static const char *errno_name(int err)
 	return name ? name : "EIO";
 }
 
+void ck_fault_set(struct ck_fault *f, uint64_t pos, const struct ck_diag *d)
+{
+	f->err = d->err;
+	f->pos = pos;
+	f->what = ck_diag_what(d);
+	f->expected = d->expected[0] ? d->expected : NULL;
+	f->found = d->expected[0] ? d->found : NULL;
+}
+
 void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 {
 	if (name && f->name.p) {
@@ -104,6 +113,8 @@ static void item_describe(const struct ck_catalog *c,
 	} else if (item->err == EIO) {
 		f->what = CK_STR("its item shares bytes with another one of "
 				 "the tensor");
+	} else if (item->err == EBADMSG) {
+		f->what = CK_STR("its class is unknown");
 	} else {
 		f->what = CK_STR("its item has no place that can be");
 	}

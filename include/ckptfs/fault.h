@@ -27,6 +27,8 @@ struct ck_box_fault {
 	const char *expected, *found; /* NULL: no difference */
 };
 
+/* Says what d does, at that byte of the file; d must outlive f. */
+void ck_fault_set(struct ck_fault *f, uint64_t pos, const struct ck_diag *d);
 /* Appends one line without its end: "NAME: EIO: box [0] [4]: WHAT; FILE at
  * POS; expected X, found Y". `name`: with the name. */
 void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out);

@@ -70,6 +70,14 @@ CK_MUST_USE bool ck_box_has_fault(struct ck_checkpoint *cp,
 				  uint32_t tensor, uint32_t i,
 				  struct ck_fault *out);
 
+/* A fault of an entry's item is in the catalog, or was found by
+ * ck_object_json() before. */
+bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object);
+/* Looks at the item and appends what is wrong with it as one line, see
+ * ck_fault_print(); nothing if nothing is. May block on the source. */
+CK_MUST_USE int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object,
+				      bool name, struct ck_buf *out);
+
 /* --- check: everything that can be found to be wrong ------------------------- */
 
 struct ck_check_progress {

@@ -134,6 +134,31 @@ def path_with_controls(c):
     return FINE
 
 
+# --- the item of o ----------------------------------------------------------------
+
+def called(module, name):
+    """A call of that function, with an argument that would be seen."""
+    canary = os.environ.get("CANARY", "/tmp/canary").encode()
+    return b"\x80\2c%s\n%s\n(X%stR." % (
+        module, name,
+        struct.pack("<I", len(canary) + 6) + b"touch " + canary)
+
+
+def entry(pkl):
+    def apply(c):
+        c.replace("o", s.archive([("data.pkl", pkl)]), None)
+    return apply
+
+
+for name, pkl in (("a dangerous call", called(b"os", b"system")),
+                  ("nested too deep", b"\x80\2" + b"]" * 250 + b"a" * 249 +
+                   b"."),
+                  ("two equal keys", b"\x80\2}(X\1\0\0\0aK\1X\1\0\0\0aK\2u."),
+                  ("cut short", b"\x80\2}(X\1\0\0\0aK\1")):
+    table("pickle", [("entry: " + name,)], entry(pkl),
+          Want(objects={"o": "EBADMSG"}))
+
+
 # --- the archive of b ------------------------------------------------------------
 
 LOCAL, ENTRY, END = b"PK\3\4", b"PK\1\2", b"PK\5\6"
@@ -310,14 +335,6 @@ def pickled(pkl):
     def apply(c):
         c.replace("b", s.archive(s.records(pkl, s.values("b"))))
     return apply
-
-
-def called(module, name):
-    """A call of that function, with an argument that would be seen."""
-    canary = os.environ.get("CANARY", "/tmp/canary").encode()
-    return b"\x80\2c%s\n%s\n(X%stR." % (
-        module, name,
-        struct.pack("<I", len(canary) + 6) + b"touch " + canary)
 
 
 PROPER = s.dumps(s.Tensor((2, 3)))

@@ -109,6 +109,24 @@ def verify_tensor(mnt, name, want):
         yield f"{name}: attribute error {text!r}"
 
 
+def verify_object(mnt, want):
+    path, expected = mnt + "/objects/o.json", want.objects.get("o")
+    try:
+        with open(path) as f:
+            text = f.read()
+        if expected or text != '{"step":7}\n' and "o" not in want.full:
+            yield f"o: {text!r}, expected {expected or 'its value'}"
+    except OSError as e:
+        if errno.errorcode[e.errno] != expected:
+            yield f"o: {e}, expected {expected or 'its value'}"
+    try:
+        text = os.getxattr(path, "user.ckptfs.error").decode()
+    except OSError as e:
+        text = "" if e.errno == errno.ENODATA else str(e)
+    if bool(text) != bool(expected) or (expected or "") not in text:
+        yield f"o: attribute error {text!r}, expected {expected}"
+
+
 def verify_damage(mnt, want):
     with open(mnt + "/.ckptfs/damage") as report:
         lines = report.read().splitlines()
@@ -133,6 +151,7 @@ def verify_mount(path, mnt, want):
     try:
         for name in ("a", "b", "c"):
             yield from verify_tensor(mnt, name, want)
+        yield from verify_object(mnt, want)
         yield from verify_damage(mnt, want)
         with open(mnt + "/.ckptfs/status") as status:
             if "\ndaemon: " not in status.read():

@@ -50,7 +50,8 @@ offers 'ckptfs --' --help --version
 offers 'ckptfs in' inspect
 offers 'ckptfs xyz'
 mkdir checkpoint
-offers 'ckptfs ch' checkpoint
+offers 'ckptfs ch' check checkpoint
+offers 'ckptfs check checkpoint -' --full --json
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs mount checkpoint -' -f -o
 offers 'ckptfs checkpoint -' -f -o

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * look: one item as a whole, for check. Its directory, its pickle, what it
+ * holds against what it must, and the CRC-32 of its records. A long item is
+ * read forward, and the kernel is asked for what follows.
+ */
+#include "format_internal.h"
+#include "item.h"
+#include "object.h"
+#include "source.h"
+
+#include <errno.h>
+
+/* What an archive holds beside its elements, and times that an item of no
+ * known size may grow when it is undone: as for those who open it. */
+static const uint64_t undone_base = 64ULL << 20;
+
+enum { UNDONE_PER_BYTE = 40 };
+
+struct looking {
+	struct ck_checkpoint *cp;
+	const struct ck_look *look;
+	struct ck_stored item;
+	struct ck_zip_source src;
+	bool in_memory; /* places in it are none of the file */
+};
+
+static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
+{
+	const struct looking *l = ctx;
+
+	l->look->fault(l->look->ctx, l->item.fpos + (l->in_memory ? 0 : ipos),
+		       d);
+}
+
+/* --- the bytes ------------------------------------------------------------- */
+
+/* Makes the source; *bytes is what it is in, if it is in memory. */
+static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
+{
+	const struct ck_catalog *c = l->cp->catalog;
+	const struct ck_look *look = l->look;
+	uint16_t transform = look->item->transform;
+	uint64_t limit;
+	size_t len;
+	int rc;
+
+	if (!transform) {
+		l->src = ck_source_stored(&l->item);
+		return 0;
+	}
+	if (look->tensor && !look->tensor->err)
+		limit = ck_catalog_box_bytes(c, look->tensor, look->box);
+	else if (!ck_mul(&limit, l->item.length, UNDONE_PER_BYTE))
+		limit = UINT64_MAX;
+	if (!ck_add(&limit, limit, undone_base))
+		limit = UINT64_MAX;
+	rc = ck_stored_undo(&l->item,
+			    ck_catalog_str(c, c->transforms[transform]), limit,
+			    bytes, &len, d);
+	if (rc)
+		return rc;
+	l->in_memory = true;
+	l->src = ck_source_memory(*bytes, len);
+	return 0;
+}
+
+/* --- what they hold -------------------------------------------------------- */
+
+static int look_at_box(const struct looking *l, const struct ck_zip *zip,
+		       struct ck_diag *d)
+{
+	const struct ck_tensor *t = l->look->tensor;
+	struct ck_item_want want = {
+		.dtype = t->dtype,
+		.ndim = t->ndim,
+		.size = ck_catalog_box(l->cp->catalog, t, l->look->box) +
+			t->ndim,
+	};
+	ck_auto_free uint64_t *strides = calloc(t->ndim + 1UL,
+						sizeof(*strides));
+	uint64_t ipos;
+	uint16_t change;
+
+	if (!strides)
+		return ck_fail(d, ENOMEM, "out of memory");
+	return ck_item_locate_in(zip, &want, &ipos, strides, &change, d);
+}
+
+/* Can it be read, and an entry be shown? Of a tensor that cannot be served
+ * nothing is sure enough to compare with. */
+static int look_at_value(const struct looking *l, const struct ck_zip *zip,
+			 struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_pickle p = { 0 };
+	struct ck_buf json = { 0 };
+	size_t len;
+	int rc = ck_item_pickle(zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
+
+	if (rc == 0 && !l->look->tensor && !l->look->item->err)
+		rc = ck_pickle_json(&p, len, &json, d);
+	ck_buf_fini(&json);
+	ck_pickle_fini(&p);
+	return rc;
+}
+
+static int look_at_content(const struct looking *l, const struct ck_zip *zip,
+			   struct ck_diag *d)
+{
+	const struct ck_tensor *t = l->look->tensor;
+
+	return t && !t->err ? look_at_box(l, zip, d) : look_at_value(l, zip, d);
+}
+
+static int look_at_bytes(struct looking *l, const struct ck_zip *zip,
+			 struct ck_diag *d)
+{
+	struct ck_crc_check check = {
+		.src = &l->src,
+		.zip = zip,
+		.buffer = l->look->buffer,
+		.buffer_len = l->look->buffer_len,
+		.fault = tell,
+		.ctx = l,
+	};
+
+	return check.buffer ? ck_crc_check(&check, d) : 0;
+}
+
+static int look_at_archive(struct looking *l, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_zip zip;
+	int rc = open_source(l, &bytes, d);
+
+	if (rc == 0)
+		rc = ck_zip_read(&l->src, &zip, d);
+	if (rc)
+		return rc;
+	rc = look_at_content(l, &zip, d);
+	if (rc && rc != -ENOMEM)
+		tell(l, 0, d);
+	if (rc != -ENOMEM)
+		rc = look_at_bytes(l, &zip, d);
+	ck_zip_fini(&zip);
+	return rc;
+}
+
+int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
+{
+	const struct ck_chunk *chunk = look->item;
+	struct looking l = {
+		.cp = cp,
+		.look = look,
+		.item = { .fpos = chunk->fpos,
+			  .length = chunk->length,
+			  .ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0 },
+	};
+	struct ck_diag d = { 0 };
+	int rc = ck_files_get(cp->files, chunk->file, &l.item.file);
+
+	if (rc) {
+		(void)ck_fail(&d, -rc, "its file: %s", strerror(-rc));
+	} else {
+		rc = look_at_archive(&l, &d);
+		ck_files_put(cp->files, &l.item.file);
+	}
+	if (rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE)
+		return rc;
+	if (rc)
+		tell(&l, 0, &d);
+	return 0;
+}
+
+/* --- one entry ------------------------------------------------------------- */
+
+struct printing {
+	const struct ck_catalog *c;
+	const struct ck_object *o;
+	bool name;
+	struct ck_buf *out;
+};
+
+static void print_fault(void *ctx, uint64_t fpos, const struct ck_diag *d)
+{
+	const struct printing *p = ctx;
+	struct ck_fault f;
+
+	ck_catalog_object_fault_init(p->c, p->o, &f);
+	ck_fault_set(&f, fpos, d);
+	ck_fault_print(&f, p->name, p->out);
+}
+
+int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
+			  struct ck_buf *out)
+{
+	struct printing p = { cp->catalog, &cp->catalog->objects[object], name,
+			      out };
+	struct ck_look look = { .item = &p.o->item,
+				.fault = print_fault,
+				.ctx = &p };
+	struct ck_fault f;
+
+	if (!ck_catalog_object_has_fault(p.c, p.o, &f))
+		return ck_look_at_item(cp, &look);
+	ck_fault_print(&f, name, out);
+	return 0;
+}
