@@ -76,7 +76,7 @@ static void field(struct ck_buf *out, const char *before, struct ck_str s)
 {
 	ck_buf_text(out, before);
 	if (s.p)
-		ck_report_json_str(s, out);
+		ck_buf_json_str(out, s);
 	else
 		ck_buf_text(out, "null");
 }

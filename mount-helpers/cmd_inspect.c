@@ -271,9 +271,9 @@ static void print_objects_json(struct inspection *in)
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_text(&in->out, "{\"fqn\":");
-		ck_report_json_str(ck_catalog_str(c, n->name), &in->out);
+		ck_buf_json_str(&in->out, ck_catalog_str(c, n->name));
 		ck_buf_text(&in->out, ",\"stem\":");
-		ck_report_json_str(ck_catalog_str(c, n->stem), &in->out);
+		ck_buf_json_str(&in->out, ck_catalog_str(c, n->stem));
 		ck_buf_text(&in->out, "}");
 	}
 }
@@ -286,7 +286,7 @@ static void print_totals_json(struct inspection *in, const char *list,
 		const struct ck_total *row = &t->rows[i];
 
 		ck_buf_printf(&in->out, "%s{\"%s\":", i ? ",\n" : "\n", name);
-		ck_report_json_str(row->name, &in->out);
+		ck_buf_json_str(&in->out, row->name);
 		ck_buf_printf(&in->out,
 			      ",\"tensors\":%ju,\"bytes\":%ju,"
 			      "\"chunks\":%ju}",

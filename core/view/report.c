@@ -105,15 +105,10 @@ void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out)
 
 /* --- json ------------------------------------------------------------------- */
 
-void ck_report_json_str(struct ck_str s, struct ck_buf *out)
-{
-	ck_buf_json_str(out, s);
-}
-
 static void json_field(struct ck_buf *out, const char *before, struct ck_str s)
 {
 	ck_buf_text(out, before);
-	ck_report_json_str(s, out);
+	ck_buf_json_str(out, s);
 }
 
 static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,

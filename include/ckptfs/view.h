@@ -91,7 +91,5 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 CK_MUST_USE int ck_report_grid(const struct ck_catalog *c,
 			       const struct ck_tensor *t,
 			       int64_t grid[static CK_MAX_DIMS]);
-/* A string that JSON can hold: "..." or {"$str":"<base64>"}. */
-void ck_report_json_str(struct ck_str s, struct ck_buf *out);
 
 #endif

@@ -103,7 +103,7 @@ static void test_json_strings(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
 		struct ck_buf out = { 0 };
 
-		ck_report_json_str(rows[i].s, &out);
+		ck_buf_json_str(&out, rows[i].s);
 		eq_text(out.data, rows[i].json);
 		ck_buf_fini(&out);
 	}
