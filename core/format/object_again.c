@@ -147,15 +147,14 @@ static int reference_print(struct ck_json *j, uint32_t node)
 /* Scalars come again only as long text. */
 const void *ck_json_identity(const struct ck_json *j, const struct ck_pv *v)
 {
+	const struct ck_plist *list = ck_pv_list(v);
+	const struct ck_pcall *call = ck_pv_any_call(v);
+
+	if (list)
+		return list->shared ? list : NULL;
+	if (call)
+		return call->shared ? call : NULL;
 	switch (v->tag) {
-	case CK_PV_TUPLE:
-	case CK_PV_LIST:
-	case CK_PV_SET:
-	case CK_PV_FROZENSET:
-	case CK_PV_DICT:
-	case CK_PV_PERSID: return v->list->shared ? v->list : NULL;
-	case CK_PV_CALL:
-	case CK_PV_NEW: return v->call->shared ? v->call : NULL;
 	case CK_PV_INTS: return v->kept ? v->ints : NULL;
 	case CK_PV_STR:
 	case CK_PV_BYTES:

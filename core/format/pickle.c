@@ -96,18 +96,14 @@ int ck_vm_mark(struct ck_vm *vm)
 
 uint16_t ck_vm_depth(const struct ck_pv *v)
 {
-	switch (v->tag) {
-	case CK_PV_TUPLE:
-	case CK_PV_LIST:
-	case CK_PV_SET:
-	case CK_PV_FROZENSET:
-	case CK_PV_DICT:
-	case CK_PV_PERSID: return v->list->depth;
-	case CK_PV_CALL:
-	case CK_PV_NEW: return v->call->depth;
-	case CK_PV_INTS: return 1;
-	default: return 0;
-	}
+	const struct ck_plist *list = ck_pv_list(v);
+	const struct ck_pcall *call = ck_pv_any_call(v);
+
+	if (list)
+		return list->depth;
+	if (call)
+		return call->depth;
+	return v->tag == CK_PV_INTS;
 }
 
 /* --- nodes ------------------------------------------------------------------ */
@@ -252,18 +248,15 @@ static void set(uint8_t *flag)
 
 void ck_vm_share(struct ck_pv *v)
 {
-	switch (v->tag) {
-	case CK_PV_TUPLE:
-	case CK_PV_LIST:
-	case CK_PV_SET:
-	case CK_PV_FROZENSET:
-	case CK_PV_DICT:
-	case CK_PV_PERSID: set(&v->list->shared); break;
-	case CK_PV_CALL:
-	case CK_PV_NEW: set(&v->call->shared); break;
-	case CK_PV_INTS: v->kept = 1; break;
-	default: break;
-	}
+	struct ck_plist *list = ck_pv_list(v);
+	struct ck_pcall *call = ck_pv_any_call(v);
+
+	if (list)
+		set(&list->shared);
+	else if (call)
+		set(&call->shared);
+	else if (v->tag == CK_PV_INTS)
+		v->kept = 1;
 }
 
 static void recycle_ints(struct ck_vm *vm, const struct ck_pv *v)

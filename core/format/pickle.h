@@ -129,6 +129,27 @@ bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
 bool ck_pv_str(const struct ck_pv *v, struct ck_str *out);
 bool ck_pv_int(const struct ck_pv *v, int64_t *out); /* no bool */
 bool ck_pv_bool(const struct ck_pv *v, bool *out);
+
+/* The children of a container or persistent id; NULL for any other value. */
+static inline struct ck_plist *ck_pv_list(const struct ck_pv *v)
+{
+	switch (v->tag) {
+	case CK_PV_TUPLE:
+	case CK_PV_LIST:
+	case CK_PV_SET:
+	case CK_PV_FROZENSET:
+	case CK_PV_DICT:
+	case CK_PV_PERSID: return v->list;
+	default: return NULL;
+	}
+}
+
+/* A call or object of any class; NULL for any other value. */
+static inline struct ck_pcall *ck_pv_any_call(const struct ck_pv *v)
+{
+	return v->tag == CK_PV_CALL || v->tag == CK_PV_NEW ? v->call : NULL;
+}
+
 bool ck_pv_is_sequence(const struct ck_pv *v); /* TUPLE, LIST or INTS */
 uint32_t ck_pv_count(const struct ck_pv *v);   /* of a sequence, else 0 */
 /* i < count. */

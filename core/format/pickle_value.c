@@ -95,7 +95,7 @@ bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out)
 const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
 				  const struct ck_pv *v, const char *full_name)
 {
-	if ((v->tag != CK_PV_CALL && v->tag != CK_PV_NEW) ||
+	if (!ck_pv_any_call(v) ||
 	    !ck_pv_is_global(p, &v->call->callable, full_name))
 		return NULL;
 	return v->call;
