@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: MIT
 """Makes every kind of damage of some groups, checks and mounts it, and
-compares what comes out with what must. Prints TAP.
+compares what comes out with what must, and what each run took with what it
+may (S-P5). Prints TAP.
 
-    CKPTFS=build/mount-helpers/ckptfs python3 tests/damage/verify.py WORK GROUP...
+    CKPTFS=build/mount-helpers/ckptfs BOUNDED_BIN=build/tests/damage/bounded \\
+        python3 tests/damage/verify.py WORK GROUP...
     python3 tests/damage/verify.py --make DIRECTORY KIND
 """
 import errno
 import json
 import os
 import shutil
-import subprocess
 import sys
-import time
+
+import bounds
 
 CKPTFS = os.environ.get("CKPTFS", "ckptfs")
+meter = None
 
 
 def run(*args):
-    return subprocess.run([CKPTFS, *args], capture_output=True, text=True,
-                          errors="surrogateescape", timeout=60)
+    return meter.run(CKPTFS, *args)
 
 
 def errors_of(want, name):
@@ -154,33 +156,81 @@ def verify_mount(path, mnt, want):
         yield from verify_object(mnt, want)
         yield from verify_damage(mnt, want)
         with open(mnt + "/.ckptfs/status") as status:
-            if "\ndaemon: " not in status.read():
-                yield "the daemon does not answer"
+            pid = status.read().partition("\ndaemon: ")[2].split("\n")[0]
+        if pid:
+            meter.daemon(pid)
+        else:
+            yield "the daemon does not answer"
     finally:
         got = run("umount", mnt)
         if got.returncode:
             yield f"umount: {got.stderr!r}"
 
 
-def verify(work, key, change):
+class Largest:
+    """What the greediest runs took, for the report."""
+
+    def __init__(self, free):
+        self.free = free	# nothing is judged: a sanitizer's build
+        self.memory = self.seconds = (0, "", "")
+
+    def note(self, usage, size, kind):
+        what = f"{usage.what}, {kind}, {size} bytes"
+        self.memory = max(self.memory, (usage.memory, what))
+        self.seconds = max(self.seconds, (usage.seconds, what))
+
+    def show(self):
+        print(f"# most memory: {self.memory[0] >> 10} KiB ({self.memory[1]})")
+        print(f"# most time: {self.seconds[0] * 1000:.0f} ms "
+              f"({self.seconds[1]})")
+
+
+def verify_bounds():
+    """That a run which takes too much would be seen."""
+    meter.run(sys.executable, "-c", "x = bytearray(90 << 20)\n"
+              "for i in range(10**6): i * i")
+    usage = meter.take()[0]
+    if len(list(usage.over(0, seconds=0.01))) != 2:
+        yield f"{usage.memory} bytes, {usage.seconds} s are not too much"
+    if list(usage.over(10 * bounds.MIB, seconds=60)):
+        yield "what a larger checkpoint may take is too much"
+    meter.daemon(os.getpid())
+    usage = meter.take()[0]
+    if len(list(usage.over(0, memory=bounds.MIB, seconds=0.01))) != 2:
+        yield f"of a daemon: {usage.memory} bytes, {usage.seconds} s"
+
+
+def verify(work, key, change, largest):
     from source import Checkpoint
     path, mnt = work + "/in/source", work + "/mnt"
     os.makedirs(work + "/in")
     checkpoint = Checkpoint()
     want = change(checkpoint)
     checkpoint.write(path)
-    begin = time.monotonic()
     yield from verify_check(path, want, False)
     yield from verify_check(path, want, True)
     yield from verify_mount(path, mnt, want)
     if os.path.exists(os.environ["CANARY"]):
         yield "something of the checkpoint was run"
-    if time.monotonic() - begin > 30:
-        yield "it took too long"
+    size = bounds.size_of(path)
+    for usage in meter.take():
+        largest.note(usage, size, key[1])
+        if not largest.free:
+            yield from usage.over(size)
     shutil.rmtree(work + "/in")
 
 
+def report(count, name, problems):
+    """One line of TAP; whether it failed."""
+    problems = list(problems)
+    print(f"{'not ' if problems else ''}ok {count} - {name}")
+    for problem in problems:
+        print(f"# {problem[:600]}")
+    return bool(problems)
+
+
 def main():
+    global meter
     work, groups = sys.argv[1], sys.argv[2:]
     os.environ["CANARY"] = work + "/canary"
     import kinds  # noqa: F401
@@ -188,16 +238,17 @@ def main():
     if work == "--make":
         return make(KINDS, *groups)
     os.makedirs(work + "/mnt", exist_ok=True)
-    failed = count = 0
+    meter = bounds.Meter(work, CKPTFS)
+    largest = Largest(bounds.sanitized(CKPTFS))
+    count = 1
+    failed = report(count, "bounds: a run that takes too much is found",
+                    verify_bounds())
     for key, change in KINDS.items():
         if key[0] not in groups:
             continue
         count += 1
-        problems = list(verify(work, key, change))
-        failed += bool(problems)
-        print(f"{'not ' if problems else ''}ok {count} - {key[1]}")
-        for problem in problems:
-            print(f"# {problem[:600]}")
+        failed |= report(count, key[1], verify(work, key, change, largest))
+    largest.show()
     print(f"1..{count}")
     return bool(failed)
 
