@@ -30,4 +30,15 @@ fails 'of the item, too' 'No data available' cat "$mnt/objects/$one.pt"
 check 'it has the attribute error' \
 	getfattr -n user.ckptfs.error "$mnt/objects/$one.json"
 unmounted
+
+# An entry whose pickle names a dangerous function.
+python3 "$HERE/../damage/verify.py" --make "$WORK/bad" 'entry: a dangerous call'
+mounted "$WORK/bad"
+equal 'refused: size 0' "$(stat -c %s "$mnt/objects/o.json")" 0
+fails 'refused: an error at open' 'Bad message' cat "$mnt/objects/o.json"
+check 'refused: the item can be read as it is' grep -q system \
+	"$mnt/objects/o.pt"
+check 'refused: and says why' grep -q dangerous <<<"$(getfattr \
+	-n user.ckptfs.error --absolute-names "$mnt/objects/o.json")"
+unmounted
 done_testing

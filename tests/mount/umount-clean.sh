@@ -29,6 +29,15 @@ pid=$(daemon)
 check 'umount(8)' umount "$mnt"
 left_nothing 'umount(8)' "$pid"
 
+if command -v fusermount3 >/dev/null; then
+	mounted "$source"
+	pid=$(daemon)
+	check 'fusermount3 -u' fusermount3 -u "$mnt"
+	left_nothing 'fusermount3 -u' "$pid"
+else
+	skip 'fusermount3 -u' 'no fusermount3 here'
+fi
+
 mounted "$source"
 pid=$(daemon)
 check 'ckptfs umount' "$CKPTFS" umount "$mnt"
