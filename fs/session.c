@@ -319,15 +319,19 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 /* A damaged checkpoint mounts; whoever mounts it hears of it once. */
 static void log_damage(const struct ck_fs *fs)
 {
-	size_t damaged = 0;
+	const struct ck_catalog *c = fs->catalog;
+	size_t tensors = 0, others = 0;
 
-	for (uint32_t i = 0; i < fs->catalog->ntensors; i++)
-		damaged += ck_tensor_known_faulty(fs, i);
-	if (damaged)
-		ck_log("%s: %zu of %zu tensors are damaged; " CK_CONTROL_DIR
+	for (uint32_t i = 0; i < c->ntensors; i++)
+		tensors += ck_tensor_known_faulty(fs, i);
+	for (uint32_t i = 0; i < c->nobjects; i++)
+		others += ck_object_known_faulty(fs->cp, i);
+	if (tensors || others)
+		ck_log("%s: %zu of %zu tensors and %zu of %zu other entries "
+		       "are damaged; " CK_CONTROL_DIR
 		       "/damage in the mount names them",
-		       ck_show(ck_str_from(fs->cp->path)), damaged,
-		       fs->catalog->ntensors);
+		       ck_show(ck_str_from(fs->cp->path)), tensors, c->ntensors,
+		       others, c->nobjects);
 }
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)

@@ -99,8 +99,8 @@ static int run_command(int argc, char **argv)
 		if (argc > 1 && strcmp(argv[1], commands[i].name) == 0)
 			return commands[i].run(argc - 1, argv + 1);
 	if (argc < 3)
-		return ck_trouble("usage: ckptfs COMMAND ...; ckptfs --help "
-				  "lists the commands");
+		return ck_trouble("usage: ckptfs SRC MNT [-o opt,...] [-f]; "
+				  "ckptfs --help lists the commands");
 	return ck_cmd_mount(argc, argv);
 }
 

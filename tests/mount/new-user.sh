@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+#
+# What somebody does who has lost a shard, or was given a checkpoint by nobody
+# he knows: the commands of the README and the manual, and what they say.
+need getfattr jq python3 rsync
+
+source=$(fixture sample)
+mv "$source" step-1000
+mkdir ck
+mnt=$WORK/ck
+mounted "$WORK/step-1000"
+(cd ck && sha256sum full/*) >"$WORK/whole"
+unmounted
+rm step-1000/__2_0.distcp
+
+"$CKPTFS" step-1000 ck >"$WORK/out" 2>&1
+equal 'it mounts' $? 0
+equal 'and says how much is lost, and where to look' "$(cat "$WORK/out")" \
+	"ckptfs: $WORK/step-1000: 70 of 84 tensors and 4 of 13 other entries are damaged; .ckptfs/damage in the mount names them"
+equal 'the report begins with a tensor, and why' "$(head -n 2 ck/.ckptfs/damage)" \
+	'model.layers.0.attention.wk.weight: 256 of 1024 bytes are lost
+  ENODATA: box [8,0] [4,16]: its file is missing; __2_0.distcp at 9286'
+equal 'the report counts as the mount did' \
+	"$(grep '^damaged' ck/.ckptfs/damage)" 'damaged entries 74 of 97'
+
+rsync -a ck/full/ good/ >"$WORK/out" 2>&1
+equal 'rsync: exit status of a partial copy' $? 23
+equal 'rsync: the whole ones' "$(ls good | wc -l)" 14
+equal 'rsync: none of them is empty or cut' "$(find good -type f -size 0)" ''
+(cd good && printf '%s\n' *) | while read -r name; do
+	grep -F "  full/$name" "$WORK/whole"
+done | sed 's|full/|good/|' >"$WORK/expected"
+equal 'rsync: each is known' "$(wc -l <"$WORK/expected")" 14
+check 'rsync: with the bytes that it had' \
+	sha256sum --quiet -c "$WORK/expected"
+mkdir plain
+cp ck/full/* plain/ >"$WORK/out" 2>&1
+equal 'cp: says that it failed' $? 1
+equal 'cp: names what it could not copy' \
+	"$(grep -c "error reading.*No data available" "$WORK/out")" 70
+
+one=model.layers.0.attention.wk.weight
+fails 'a lost tensor' 'No data available' cat "ck/full/$one.npy"
+equal 'its attribute says why' "$(getfattr -n user.ckptfs.error --only-values \
+	"ck/full/$one.npy")" \
+	'ENODATA: box [8,0] [4,16]: its file is missing; __2_0.distcp at 9286'
+equal 'what other ranks saved of it is there' \
+	"$(cd ck/local && cat rank-[013]/$one.npy | wc -c)" $((3 * 384))
+fails 'what this one saved is not' 'No data available' \
+	cat "ck/local/rank-2/$one.npy"
+check 'other entries' jq . ck/objects/step.json
+check 'umount' "$CKPTFS" umount ck
+
+"$CKPTFS" check step-1000 --json | jq -r '.findings[].file' | sort | uniq -c |
+	xargs >"$WORK/out"
+equal 'check --json | jq: which file' "$(cat "$WORK/out")" '74 __2_0.distcp'
+equal 'check --json | jq: which tensors' "$("$CKPTFS" check step-1000 --json |
+	jq -r '.findings[].fqn' | sort -u | wc -l)" 74
+equal 'check --json | jq: whether it is well' \
+	"$("$CKPTFS" check step-1000 --json | jq .ok)" false
+check 'check of a whole one: exit status' "$CKPTFS" check "$FIXTURES/sample"
+
+# A checkpoint that would run something when PyTorch reads it.
+python3 "$HERE/hostile.py" dangerous "$WORK/gift"
+for command in mount inspect check dump; do
+	arguments=("$WORK/gift")
+	[ "$command" != mount ] || arguments+=(ck)
+	"$CKPTFS" "$command" "${arguments[@]}" >"$WORK/out" 2>"$WORK/err"
+	equal "malicious .metadata: $command: exit status" $? 2
+	equal "malicious .metadata: $command: names what it would do" \
+		"$(cat "$WORK/err")" \
+		"ckptfs: $WORK/gift: .metadata: pickle: dangerous global posix.system: refused"
+	equal "malicious .metadata: $command: no output" "$(cat "$WORK/out")" ''
+done
+"$CKPTFS" check "$WORK/gift" --json >"$WORK/out" 2>"$WORK/err"
+equal 'malicious .metadata: check --json: exit status' $? 2
+equal 'malicious .metadata: check --json: no output' "$(cat "$WORK/out")" ''
+check 'malicious .metadata: nothing ran' test ! -e "$WORK/gift-canary"
+python3 - "$WORK/gift/.metadata" >"$WORK/out" 2>&1 <<'END'
+import os, pickle, sys
+
+class Anything:
+    def __init__(self, *_): pass
+    def __hash__(self): return id(self)
+    def __setstate__(self, state): pass
+
+class Loader(pickle.Unpickler):  # as pickle.load, without torch's classes
+    def find_class(self, module, name):
+        return os.system if name == "system" else Anything
+
+Loader(open(sys.argv[1], "rb")).load()
+END
+check 'canary: it would have, in Python' test -e "$WORK/gift-canary"
+
+# Words that are not right, and what to do about it.
+fails 'one word is no mount' 'usage: ckptfs SRC MNT' "$CKPTFS" step-1000
+fails 'a directory that is no checkpoint' \
+	'no checkpoint known here; expected .metadata' "$CKPTFS" good ck
+fails 'the .metadata itself' 'Not a directory' "$CKPTFS" step-1000/.metadata ck
+fails 'no mount point' 'No such file' "$CKPTFS" step-1000 none
+done_testing
