@@ -233,6 +233,7 @@ def main():
     global meter
     work, groups = sys.argv[1], sys.argv[2:]
     os.environ["CANARY"] = work + "/canary"
+    import containers  # noqa: F401
     import kinds  # noqa: F401
     from want import KINDS
     if work == "--make":
