@@ -2,14 +2,16 @@
 """The checks of tests/lint/run.
 
 A check is a function of a Tree and yields findings, "path:line: what". It
-has a canary: a small file with the fault that it must find. The driver
-plants canaries in a copy of the tree, so a check may look at other files too.
+has canaries: small files, each with a fault that it must find. The driver
+plants them in a copy of the tree, so a check may look at other files too.
 """
 
 import os
 import re
 import shutil
 import subprocess
+
+import evidence
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
@@ -46,10 +48,10 @@ class Tree:
 CHECKS = []
 
 
-def check(name, path, canary):
-    """Declares a check and the file, with its content, that it must find."""
+def check(name, path, *canaries):
+    """Declares a check and the file that it must find with each content."""
     def declare(function):
-        CHECKS.append((name, function, path, canary))
+        CHECKS.append((name, function, path, canaries))
         return function
     return declare
 
@@ -292,6 +294,47 @@ def check_attributes(tree):
     yield from undocumented(
         tree, 'fs/xattr.c', r'\s*\{ PREFIX "(\w+)"',
         [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*user.ckptfs.{}*')])
+
+
+def named(tree, path, faults):
+    if path in tree.paths:
+        yield from faults(tree, path)
+
+
+TEST = 'mount `umount-clean`: `busy`'
+
+
+@check('promises have tests', 'fs/SEMANTICS.md',
+       '- **P1** No test.\n',
+       '- **P1** No list of tests. mount `umount-clean`\n',
+       '- **P1** No case. [mount `umount-clean`]\n',
+       '- **P1** No such test. [mount `canary`: `busy`]\n',
+       '- **P1** Not run. [mount `functions`: `done_testing`]\n',
+       f'- **P1** One case is not. [{TEST}, `canary`]\n',
+       f'- **P1** A comment is no case. [{TEST}, `Readers at work`]\n',
+       f'- **P1** One test is not. [{TEST}; unit `canary`: `busy`]\n',
+       '- **P1** A part of a name. [unit `zip`: `test_wor`]\n',
+       f'- **P2** Begins late. [{TEST}]\n',
+       f'- **P1** A gap. [{TEST}]\n- **P3** Here. [{TEST}]\n',
+       f'- **P1** Twice. [{TEST}]\n- **P1** Here. [{TEST}]\n',
+       f'- **P1** Other form. [{TEST}]\n* **P2** Here. [{TEST}]\n',
+       'Nothing is promised.\n')
+def check_promises(tree):
+    yield from named(tree, 'fs/SEMANTICS.md', evidence.promise_faults)
+
+
+@check('statements have tests', 'tests/SECURITY.md',
+       '| S-P1 | No test. | |\n',
+       '| S-P1 | No case. | mount `umount-clean` |\n',
+       '| S-P1 | No such test. | unit `canary`: `test_good` |\n',
+       f'| S-P1 | One case is not. | {TEST}, `canary` |\n',
+       f'| S-P1 | A gap. | {TEST} |\n| S-P3 | Here. | {TEST} |\n',
+       f'| S-P1 | Twice. | {TEST} |\n| S-P1 | Here. | {TEST} |\n',
+       f'| S-Z2 | Begins late. | {TEST} |\n',
+       f'| S-P1 | Other form. | {TEST} |\n| S-P2: Here. | {TEST} |\n',
+       'Nothing is said.\n')
+def check_statements(tree):
+    yield from named(tree, 'tests/SECURITY.md', evidence.statement_faults)
 
 
 # --- words ---------------------------------------------------------------------
