@@ -54,6 +54,12 @@ static int find_format(struct ck_checkpoint *cp, struct ck_diag *d)
 			cp->format = formats[i];
 			return 0;
 		}
+	/* PyTorch's own name until all is saved. */
+	if (faccessat(cp->dirfd, ".metadata.tmp", F_OK, AT_SYMLINK_NOFOLLOW) ==
+	    0)
+		return ck_fail(d, EBADMSG,
+			       "no .metadata, but .metadata.tmp: saving this "
+			       "checkpoint did not end");
 	return ck_fail(
 		d, EBADMSG,
 		"no checkpoint known here; expected .metadata of torch.distributed.checkpoint");

@@ -172,9 +172,12 @@ static bool skip_arg(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
 static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 		struct ck_diag *d)
 {
+	static const char cut[] =
+		"an argument is bad or reaches past the end: it is cut short or damaged";
 	struct ck_cur c = ck_cur_make(in, len);
 
 	while (c.p < c.end) {
+		uint64_t at = (uint64_t)(c.p - in);
 		unsigned kind = args[*c.p++];
 
 		if (kind == ARG_NONE)
@@ -188,10 +191,11 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 			return 0;
 		}
 		if (!skip_arg(lex, &c, kind))
-			return bad(d, (uint64_t)(c.p - 1 - in),
-				   "unknown opcode, bad or missing argument");
+			return bad(d, at, kind ? cut : "unknown opcode");
 	}
-	return bad(d, len, "ends without STOP");
+	return bad(d, len,
+		   len ? "ends without STOP: it is cut short"
+		       : "it is empty: no STOP");
 }
 
 /* Shrinks the bitmap to its last word in use and counts its bits. */

@@ -97,5 +97,12 @@ fails 'one word is no mount' 'usage: ckptfs SRC MNT' "$CKPTFS" step-1000
 fails 'a directory that is no checkpoint' \
 	'no checkpoint known here; expected .metadata' "$CKPTFS" good ck
 fails 'the .metadata itself' 'Not a directory' "$CKPTFS" step-1000/.metadata ck
+mv "$WORK/gift/.metadata" "$WORK/gift/.metadata.tmp"
+fails 'a save that did not end' 'saving this checkpoint did not end' \
+	"$CKPTFS" gift ck
+: >gift/.metadata
+fails 'a .metadata of no bytes' 'it is empty' "$CKPTFS" gift ck
+head -c 9000 "$FIXTURES/sample/.metadata" >gift/.metadata
+fails 'a .metadata that is cut' 'it is cut short' "$CKPTFS" gift ck
 fails 'no mount point' 'No such file' "$CKPTFS" step-1000 none
 done_testing
