@@ -3,8 +3,7 @@
  * read: open, read, release. An open file is a handle: the slice that its
  * view made (what the file consists of) and the layouts of the tensors in it
  * (where their boxes lie), or the snapshot of a report. A read is the mover's
- * work: it answers with the places of the bytes in mapped files, and the
- * kernel copies them from there.
+ * work: it gathers the bytes into a buffer of the thread.
  *
  * A tensor without fault is read through the page cache, which keeps its
  * bytes between opens. One with a fault is read directly, so that a read
@@ -305,37 +304,37 @@ static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 	       strerror(err), size, (uintmax_t)vpos);
 }
 
-static int do_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
-		   size_t size, struct ck_reply *reply)
+/* *len is cut at the file's end. The bytes are this thread's buffer. */
+static int tensor_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
+		       size_t *len, void **bytes)
 {
-	int rc = -h->err;
+	uint64_t size;
 
-	if (rc == 0) {
-		ck_ahead_note(fs->ahead, &h->stream, &h->read, vpos, size);
-		rc = ck_host_read(&h->read, vpos, size, reply);
-	}
-	if (rc)
-		log_failure(fs, h, vpos, size, -rc);
-	return rc;
+	if (h->err)
+		return -h->err;
+	size = h->slice->size;
+	*len = vpos < size ? (size_t)ck_min(*len, size - vpos) : 0;
+	*bytes = ck_host_buffer(*len);
+	if (!*bytes)
+		return -ENOMEM;
+	ck_ahead_note(fs->ahead, &h->stream, &h->read, vpos, *len);
+	return ck_host_read(&h->read, vpos, *len, *bytes);
 }
 
 static void reply_tensor(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			 size_t size)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_reply reply = { 0 };
-	int rc = do_read(fs, h, vpos, size, &reply);
+	size_t len = size;
+	void *bytes;
+	int rc = tensor_read(fs, h, vpos, &len, &bytes);
 
 	if (rc) {
+		log_failure(fs, h, vpos, size, -rc);
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	rc = fuse_reply_iov(req, reply.iov, reply.niov);
-	ck_host_release(fs->cp->files, &reply);
-	/* A file cut short under its mapping: the kernel could not copy, and
-	 * has answered EIO. */
-	if (rc == -EFAULT)
-		log_failure(fs, h, vpos, size, EIO);
+	fuse_reply_buf(req, bytes, len);
 }
 
 void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

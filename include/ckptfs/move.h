@@ -8,7 +8,6 @@
 
 #include "ckptfs/files.h"
 #include "ckptfs/layout.h"
-#include <sys/uio.h>
 
 /* --- plan ------------------------------------------------------------------- */
 
@@ -72,26 +71,15 @@ struct ck_read {
 						 * for a literal */
 };
 
-/* Where the bytes of a read are. The pointers are good until release. */
-struct ck_reply {
-	struct iovec *iov; /* into mappings of files (only the kernel may load
-			    * from them: a truncated file), literals or `own` */
-	int niov;
-	uint64_t len;
-	/* private */
-	struct ck_file *used; /* open files */
-	size_t nused;
-	void *own; /* gathered bytes */
-	size_t own_len;
-};
-
-/* The bytes [vpos, vpos + len) of a slice, cut at its end. Whole or an
- * error: -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot
- * be served), -ESTALE (a file changed), -ENOMEM. Blocks on local files only.
- * On success release the reply after use, also when it is empty. */
+/* The bytes [vpos, vpos + len) of a slice, into `to`. All of them or an error:
+ * -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot be
+ * served), -ESTALE (a file changed), -EINVAL (not within the slice), -ENOMEM.
+ * On an error `to` has anything. Blocks on local files only. Any thread. */
 CK_MUST_USE int ck_host_read(const struct ck_read *r, uint64_t vpos,
-			     uint64_t len, struct ck_reply *reply);
-void ck_host_release(struct ck_files *files, struct ck_reply *reply);
+			     uint64_t len, void *to);
+/* This thread's buffer of at least len bytes, whole pages and with content left
+ * by whoever used it; good until it is asked for again. NULL: out of memory. */
+void *ck_host_buffer(uint64_t len);
 
 /* --- read-ahead on data files ---------------------------------------------------- */
 

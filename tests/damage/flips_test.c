@@ -107,14 +107,6 @@ static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 	return b.data;
 }
 
-static void copy_out(const struct ck_reply *reply, uint8_t *out)
-{
-	for (int i = 0; i < reply->niov; i++) {
-		memcpy(out, reply->iov[i].iov_base, reply->iov[i].iov_len);
-		out += reply->iov[i].iov_len;
-	}
-}
-
 /* All bytes of a tensor; the caller's. */
 static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
 		       uint64_t *len)
@@ -122,7 +114,6 @@ static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
 	const struct ck_view *raw = ck_views[1];
 	const struct ck_layout *layout;
 	struct ck_slice *slice = NULL;
-	struct ck_reply reply;
 	struct ck_read r;
 	int rc = -cp->catalog->tensors[tensor].err;
 
@@ -134,13 +125,9 @@ static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
 	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
 	*len = raw->size(cp->catalog, tensor);
 	*out = calloc(1, *len + 1);
-	rc = ck_host_read(&r, 0, *len, &reply);
-	if (rc == 0) {
-		copy_out(&reply, *out);
-		ck_host_release(cp->files, &reply);
-	} else {
+	rc = ck_host_read(&r, 0, *len, *out);
+	if (rc)
 		free(*out);
-	}
 	ck_layout_put(cp, layout);
 	free(slice);
 	return rc;

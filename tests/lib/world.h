@@ -119,7 +119,7 @@ static inline void world_free(struct world *w)
 	free(w);
 }
 
-/* --- slices and replies --------------------------------------------------- */
+/* --- slices and reads --------------------------------------------------- */
 
 static inline void add_part(struct ck_slice *slice, struct ck_part part)
 {
@@ -128,22 +128,31 @@ static inline void add_part(struct ck_slice *slice, struct ck_part part)
 	slice->parts[slice->nparts++] = part;
 }
 
-static inline bool is_right_reply(const struct ck_reply *reply,
-				  const uint8_t *want, uint64_t len)
+/* The bytes [vpos, vpos + len), the caller's; or NULL and *rc. */
+static inline uint8_t *world_read(const struct world *w, uint64_t vpos,
+				  uint64_t len, int *rc)
 {
-	uint64_t pos = 0;
+	uint8_t *bytes = malloc(len + 1);
 
-	if (reply->len != len)
-		return false;
-	for (int i = 0; i < reply->niov; i++) {
-		size_t n = reply->iov[i].iov_len;
-
-		if (n > len - pos ||
-		    memcmp(reply->iov[i].iov_base, want + pos, n) != 0)
-			return false;
-		pos += n;
+	if (!bytes)
+		abort();
+	*rc = ck_host_read(&w->read, vpos, len, bytes);
+	if (*rc) {
+		free(bytes);
+		return NULL;
 	}
-	return pos == len;
+	return bytes;
+}
+
+static inline bool is_right_read(const struct world *w, const uint8_t *want,
+				 uint64_t vpos, uint64_t len)
+{
+	int rc;
+	uint8_t *bytes = world_read(w, vpos, len, &rc);
+	bool right = bytes && memcmp(bytes, want, len) == 0;
+
+	free(bytes);
+	return right;
 }
 
 /* --- the directory -------------------------------------------------------- */

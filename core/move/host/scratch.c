@@ -8,11 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-enum {
-	BUFFER_UNIT = 64 << 10,
-	BUFFER_KEPT = 4 << 20, /* bytes; larger ones go to the system */
-	COPIES_KEPT = 8192,
-};
+enum { COPIES_KEPT = 8192 };
 
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -24,6 +20,7 @@ static void scratch_free(void *p)
 
 	ck_plan_fini(&s->plan);
 	ck_pages_free(s->buffer, s->buffer_len);
+	free(s->used);
 	free(s->from);
 	free(s->where);
 	free(s);
@@ -98,29 +95,16 @@ void ck_scratch_trim(struct ck_scratch *s)
 	s->from_cap = 0;
 }
 
-void *ck_scratch_buffer(struct ck_scratch *s, uint64_t len, size_t *cap)
+void *ck_host_buffer(uint64_t len)
 {
-	uint64_t whole;
+	struct ck_scratch *s = ck_scratch_get();
 
-	if (s->buffer && s->buffer_len >= len) {
-		*cap = s->buffer_len;
-		return ck_steal(&s->buffer);
-	}
-	if (!ck_add(&whole, len, BUFFER_UNIT - 1))
+	if (!s || len > SIZE_MAX)
 		return NULL;
-	*cap = whole - whole % BUFFER_UNIT;
-	return ck_pages_alloc(*cap);
-}
-
-void ck_scratch_keep(void *buffer, size_t cap)
-{
-	struct ck_scratch *s = cap <= BUFFER_KEPT ? ck_scratch_get() : NULL;
-
-	if (!s || (s->buffer && s->buffer_len >= cap)) {
-		ck_pages_free(buffer, cap);
-		return;
-	}
+	if (s->buffer && s->buffer_len >= len)
+		return s->buffer;
 	ck_pages_free(s->buffer, s->buffer_len);
-	s->buffer = buffer;
-	s->buffer_len = cap;
+	s->buffer = ck_pages_alloc(len);
+	s->buffer_len = s->buffer ? len : 0;
+	return s->buffer;
 }

@@ -7,25 +7,16 @@
 
 #include "ckptfs/move.h"
 
-/* Addresses in one reply; writev(2) takes 1024. */
-#define CK_IOV_MOST 500
-
-/* One run of a reply. */
-struct ck_span {
-	uint64_t dst;
-	const uint8_t *p;
-	uint64_t len;
-};
-
 struct ck_scratch {
 	struct ck_plan plan;
 	const uint8_t **from; /* for each copy of the plan, its first run */
-	uint32_t *where; /* for each file, its place in reply->used if it is
-			  * there; else anything */
-	struct ck_span spans[CK_IOV_MOST];
+	struct ck_file *used; /* files open in this read */
+	size_t nused;
+	uint32_t *where; /* for each file, its place in `used` if it is there;
+			  * else anything */
+	size_t used_cap, from_cap, where_cap;
 	/* private */
-	size_t from_cap, where_cap;
-	void *buffer; /* of a reply that was released */
+	void *buffer;
 	size_t buffer_len;
 };
 
@@ -36,10 +27,5 @@ CK_MUST_USE int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies,
 				   size_t nfiles);
 /* Gives back what was needed for a huge plan: they are rare. */
 void ck_scratch_trim(struct ck_scratch *s);
-
-/* A buffer of at least len bytes, any content; NULL when out of memory. It
- * goes back by ck_scratch_keep(), on any thread. */
-void *ck_scratch_buffer(struct ck_scratch *s, uint64_t len, size_t *cap);
-void ck_scratch_keep(void *buffer, size_t cap);
 
 #endif

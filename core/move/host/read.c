@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A read of a slice from local files: the planner says which runs of which
+ * boxes the bytes are, and they are gathered from mapped files into the
+ * caller's buffer.
+ *
+ * The kernel could also be given the places in the mappings to copy from
+ * itself. Measured, that is slower, since the bytes of a tensor lie at other
+ * places in their pages than the pages of its file: the kernel looks up each
+ * page of the source by itself and copies it in two misaligned pieces.
+ */
+#include "ckptfs/move.h"
+#include "cold.h"
+#include "gather.h"
+#include "range.h"
+#include "scratch.h"
+
+#include <errno.h>
+
+enum {
+	COPIES_ASKED = 64, /* of more, nobody asks whether they are cold */
+};
+
+struct reading {
+	const struct ck_read *r;
+	struct ck_scratch *scratch;
+};
+
+/* --- where the runs are -------------------------------------------------- */
+
+/* The file, opened and checked once in this read. */
+static int use_file(struct reading *rd, uint32_t number,
+		    const struct ck_file **out)
+{
+	struct ck_scratch *s = rd->scratch;
+	struct ck_file *used;
+	uint32_t *where;
+	int rc;
+
+	if (number >= ck_files_count(rd->r->files))
+		return -ENODATA; /* CK_NO_FILE */
+	where = &s->where[number];
+	if (*where < s->nused && s->used[*where].number == number) {
+		*out = &s->used[*where];
+		return 0;
+	}
+	used = ck_grow(s->used, &s->used_cap, s->nused, 1, sizeof(*used));
+	if (!used)
+		return -ENOMEM;
+	s->used = used;
+	rc = ck_files_get(rd->r->files, number, &used[s->nused]);
+	if (rc)
+		return rc;
+	*where = (uint32_t)s->nused++;
+	*out = &s->used[*where];
+	return 0;
+}
+
+static void release_files(struct reading *rd)
+{
+	struct ck_scratch *s = rd->scratch;
+
+	for (size_t i = 0; i < s->nused; i++)
+		ck_files_put(rd->r->files, &s->used[i]);
+	s->nused = 0;
+}
+
+static int find_copy(struct reading *rd, const struct ck_extent *e,
+		     const struct ck_copy *c, const uint8_t **from)
+{
+	const struct ck_file *file;
+	uint64_t end;
+	int rc;
+
+	if (e->err)
+		return -e->err;
+	if (!ck_range_end(&rd->scratch->plan, c, e->pos, &end))
+		return -EIO;
+	if (e->memory) {
+		*from = e->memory + e->pos + c->src;
+		return 0;
+	}
+	rc = use_file(rd, e->file, &file);
+	if (rc)
+		return rc;
+	if (end > file->size)
+		return -EIO;
+	if (rd->scratch->plan.ncopies <= COPIES_ASKED)
+		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
+	*from = file->map + e->pos + c->src;
+	return 0;
+}
+
+/* The first run of each copy of the plan. */
+static int find_copies(struct reading *rd, const struct ck_layout *layout)
+{
+	struct ck_scratch *s = rd->scratch;
+	int rc = ck_scratch_reserve(s, s->plan.ncopies,
+				    ck_files_count(rd->r->files));
+
+	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
+		const struct ck_copy *c = &s->plan.copies[i];
+
+		rc = find_copy(rd, &layout->extents[c->chunk], c, &s->from[i]);
+	}
+	return rc;
+}
+
+/* --- their bytes --------------------------------------------------------- */
+
+static int gather(struct reading *rd, uint8_t *to)
+{
+	struct ck_scratch *s = rd->scratch;
+	struct ck_gather g = { &s->plan, s->from, to };
+
+	return ck_gather_copy(&g);
+}
+
+/* As gather(), with changes on the way. The plan is of whole elements; `len`
+ * bytes of it from `skip` on are wanted. */
+static int gather_changed(struct reading *rd, const struct ck_layout *layout,
+			  const struct ck_dtype *dtype, uint64_t skip,
+			  uint64_t len, uint8_t *to)
+{
+	struct ck_scratch *s = rd->scratch;
+	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
+	struct ck_gather g = { &s->plan, s->from, whole };
+	int rc;
+
+	if (!whole)
+		return -ENOMEM;
+	rc = ck_gather_copy(&g);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < s->plan.ncopies; i++) {
+		uint32_t chunk = s->plan.copies[i].chunk;
+
+		ck_gather_change(&g, i, dtype, layout->extents[chunk].change);
+	}
+	memcpy(to, whole + skip, len);
+	return 0;
+}
+
+/* --- parts --------------------------------------------------------------- */
+
+/* Bytes [begin, end) of a part that is a box of a tensor. */
+static int read_tensor(struct reading *rd, uint32_t i, uint64_t begin,
+		       uint64_t end, uint8_t *to)
+{
+	const struct ck_catalog *c = rd->r->catalog;
+	const struct ck_part *part = &rd->r->slice->parts[i];
+	const struct ck_layout *layout = rd->r->layouts[i];
+	const struct ck_tensor *t = &c->tensors[part->tensor];
+	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
+	struct ck_plan *plan = &rd->scratch->plan;
+	struct ck_request r;
+	int rc;
+
+	if (t->err)
+		return -t->err;
+	if (t->ndim > CK_MAX_DIMS || dtype->size == 0)
+		return -EBADMSG;
+	r = ck_range_request(c, part, layout);
+	r.begin = begin;
+	r.end = end;
+	if (layout->change) { /* only whole elements can be changed */
+		r.begin -= begin % r.item;
+		r.end += (r.item - end % r.item) % r.item;
+	}
+	rc = ck_plan_make(&r, plan);
+	if (!rc)
+		rc = find_copies(rd, layout);
+	if (rc)
+		return rc;
+	if (plan->covered < r.end - r.begin)
+		return -ENODATA;
+	if (!layout->change)
+		return gather(rd, to);
+	return gather_changed(rd, layout, dtype, begin - r.begin, end - begin,
+			      to);
+}
+
+/* What [vpos, end) has of part i. */
+static int read_part(struct reading *rd, uint32_t i, uint64_t vpos,
+		     uint64_t end, uint8_t *to)
+{
+	const struct ck_part *part = &rd->r->slice->parts[i];
+	uint64_t from = ck_max(vpos, part->vpos);
+	uint64_t till = ck_min(end, part->vpos + part->len);
+
+	if (from >= till)
+		return 0;
+	to += from - vpos;
+	if (part->kind == CK_PART_TENSOR)
+		return read_tensor(rd, i, from - part->vpos, till - part->vpos,
+				   to);
+	memcpy(to, part->literal + (from - part->vpos), till - from);
+	return 0;
+}
+
+int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len, void *to)
+{
+	const struct ck_slice *slice = r->slice;
+	struct reading rd = { r, ck_scratch_get() };
+	int rc = 0;
+
+	if (len > slice->size || vpos > slice->size - len)
+		return -EINVAL;
+	if (len == 0)
+		return 0;
+	if (!rd.scratch)
+		return -ENOMEM;
+	for (uint32_t i = ck_range_part(slice, vpos); i < slice->nparts && !rc;
+	     i++) {
+		if (slice->parts[i].vpos >= vpos + len)
+			break;
+		rc = read_part(&rd, i, vpos, vpos + len, to);
+	}
+	release_files(&rd);
+	ck_scratch_trim(rd.scratch);
+	return rc;
+}
