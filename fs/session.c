@@ -60,7 +60,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
 	conn->max_write = CK_REQUEST_MAX;
-	conn->max_read = CK_REQUEST_MAX;
+	conn->max_read = CK_READ_MAX;
 	conn->time_gran = 1;
 }
 
@@ -237,7 +237,7 @@ static void mount_text(const struct ck_fs *fs, struct ck_buf *out)
 	ck_buf_printf(out,
 		      "ro,nosuid,nodev,default_permissions,max_read=%u,"
 		      "subtype=ckptfs,fsname=",
-		      CK_REQUEST_MAX);
+		      CK_READ_MAX);
 	add_escaped(out, o->fsname ? o->fsname : fs->cp->path);
 	if (o->allow_other)
 		ck_buf_text(out, ",allow_other");
