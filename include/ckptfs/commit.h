@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * commit: new bytes for tensors. They are staged in files without a name,
+ * already cut into the boxes of the checkpoint, and become part of it all at
+ * once, by one rename(2) over its metadata. Files that were there before are
+ * never changed or removed.
+ */
+#ifndef CKPTFS_COMMIT_H
+#define CKPTFS_COMMIT_H
+
+#include "ckptfs/format.h"
+
+/* --- writer: the right to change a checkpoint ----------------------------- */
+
+struct ck_writer; /* opaque; one for each mount */
+
+struct ck_writer_options {
+	bool keep_unknown; /* rewrite metadata that names unknown globals */
+};
+
+/* Takes the lock that other writers respect, and keeps it; removes what an
+ * interrupted commit left. -EBUSY: another writer has it; -EROFS, -EACCES;
+ * -EPERM: unknown globals; -EOPNOTSUPP: a format that cannot be written;
+ * -ENOMEM, -EIO. */
+CK_MUST_USE int ck_writer_open(struct ck_checkpoint *cp,
+			       const struct ck_writer_options *options,
+			       struct ck_writer **out, struct ck_diag *d);
+void ck_writer_close(struct ck_writer *w); /* no stage may be open */
+
+struct ck_writer_status {
+	uint64_t generation; /* of the last commit found or made; 0: none */
+	uint32_t stages;     /* open */
+	uint64_t dead;	     /* bytes in data files that nothing names now */
+};
+
+void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out);
+
+/* --- stage: what a program writes into one file of the mount -------------- */
+
+struct ck_stage; /* opaque; one for each file that is open for writing */
+
+enum ck_stage_form {
+	CK_STAGE_NPY, /* a header, then elements in the order it says */
+	CK_STAGE_RAW, /* elements in C order, as stored */
+};
+
+enum ck_stage_state {
+	CK_STAGE_EMPTY, /* nothing was written or cut: close changes nothing */
+	CK_STAGE_PART,	/* bytes are missing */
+	CK_STAGE_COMPLETE, /* may be committed */
+	CK_STAGE_SPOILED,  /* something was refused: never committed */
+};
+
+#define CK_STAGE_ALL UINT32_MAX
+
+/* For a whole tensor, or box number `box` of it. Nothing is allocated before
+ * the first write. -EBUSY: the tensor has a stage; -EIO: a box whose place in
+ * the metadata is not known; -ENOMEM. Threads: calls for one stage must not
+ * overlap; those of different stages may. */
+CK_MUST_USE int ck_stage_open(struct ck_writer *w, uint32_t tensor,
+			      uint32_t box, enum ck_stage_form form,
+			      struct ck_stage **out, struct ck_diag *d);
+/* What was not committed is gone. */
+void ck_stage_close(struct ck_stage *s);
+
+/* Bytes for the file at vpos. -EINVAL: a header of another shape, dtype or
+ * form than the tensor's; -EFBIG: beyond the end that the header gives; both
+ * spoil the stage. -ENOSPC, -EDQUOT, -EIO: they leave it as it was. */
+CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
+			       const void *bytes, size_t len,
+			       struct ck_diag *d);
+/* As O_TRUNC and ftruncate(2): 0 begins again, with nothing written; a larger
+ * size than was reached is zeros written. Errors as of write. */
+CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
+				  struct ck_diag *d);
+enum ck_stage_state ck_stage_state(const struct ck_stage *s);
+/* Says into d why the stage is not complete; -EINVAL. */
+CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
+
+/* --- commit ---------------------------------------------------------------- */
+
+/* Makes n complete stages, of different tensors, the checkpoint's content:
+ * all or none. When it returns 0 they are durable, the catalog has the new
+ * places, ck_layout_get() gives them, and the stages are empty; layouts got
+ * before stay good and lead to the old bytes. On an error the checkpoint is
+ * as before and the stages are still complete: -ESTALE (somebody else saved),
+ * -ENOSPC, -EDQUOT, -EIO, -ENOMEM, -EINVAL (a stage is not complete), -EBADMSG
+ * or -EOPNOTSUPP (metadata that cannot be rewritten). May take seconds; one
+ * at a time, others wait. */
+CK_MUST_USE int ck_commit(struct ck_writer *w, struct ck_stage *const *stages,
+			  uint32_t n, struct ck_diag *d);
+
+#endif
