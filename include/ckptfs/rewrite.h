@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rewrite: format, the other way. The archive around the bytes of one box, and
+ * a checkpoint's metadata with new places for some of its boxes.
+ */
+#ifndef CKPTFS_REWRITE_H
+#define CKPTFS_REWRITE_H
+
+#include "ckptfs/format.h"
+
+/* --- item: what torch.save writes around one contiguous tensor ------------ */
+
+struct ck_item_form {
+	struct ck_buf head; /* before the elements */
+	struct ck_buf tail; /* behind them; length known from the beginning */
+	uint64_t data_len;  /* bytes of the elements */
+	uint64_t crc_at[2]; /* private: where tail has the CRC-32 */
+};
+
+/* An item of this dtype and shape (C order, little-endian, numbers of
+ * elements) that will begin at fpos of its file; elements lie at a multiple
+ * of 64 of the file. Any release from 1.13 on reads it, also with
+ * weights_only=True. -EOPNOTSUPP: a dtype that torch.save cannot store;
+ * -EOVERFLOW; -ENOMEM. */
+CK_MUST_USE int ck_item_form_make(struct ck_item_form *f, uint8_t dtype,
+				  uint32_t ndim, const int64_t *size,
+				  uint64_t fpos);
+/* Puts the CRC-32 of the elements into the tail. */
+void ck_item_form_crc(struct ck_item_form *f, uint32_t crc);
+void ck_item_form_fini(struct ck_item_form *f);
+
+/* --- metadata -------------------------------------------------------------- */
+
+/* Where the item of a box lies from now on; without stream transforms. */
+struct ck_change_of_place {
+	uint32_t chunk; /* index in catalog->chunks */
+	uint32_t file;	/* number in catalog->files once it is known there */
+	struct ck_str path; /* relative_path of the file */
+	uint64_t fpos, length;
+};
+
+/* Can this metadata be rewritten at all, and without carrying on globals that
+ * are unknown? 0, -EOPNOTSUPP, -EPERM (names one). */
+CK_MUST_USE int ck_metadata_writable(const struct ck_checkpoint *cp,
+				     bool keep_unknown, struct ck_diag *d);
+
+/* Writes into out, from its beginning, the metadata that was read, with the
+ * changes (sorted by chunk, each once) and not otherwise changed: unknown
+ * fields, order, arity, classes stay. -ESTALE: .metadata is not the file
+ * that was read; -EOPNOTSUPP: a change that cannot be expressed; errors of
+ * write(2). Does not sync. */
+CK_MUST_USE int ck_metadata_rewrite(const struct ck_checkpoint *cp,
+				    const struct ck_change_of_place *changes,
+				    uint32_t n, int out, struct ck_diag *d);
+/* Reads the metadata in fd again and compares: each entry and box of the
+ * catalog, and the places of all boxes, but for the changes. -EIO: something
+ * differs. */
+CK_MUST_USE int ck_metadata_verify(const struct ck_checkpoint *cp,
+				   const struct ck_change_of_place *changes,
+				   uint32_t n, int fd, struct ck_diag *d);
+
+#endif
