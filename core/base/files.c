@@ -20,6 +20,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* What may be added while files are used: addresses, not memory. */
+enum { FILES_RESERVED = 1 << 22 };
+
 struct ck_file_slot {
 	struct ck_file_slot *older, *newer; /* in the idle list, while users
 					     * is 0 */
@@ -43,7 +46,9 @@ struct ck_files {
 	enum ck_beneath how;
 	struct ck_arena arena; /* struct file and paths */
 	struct file **files;
-	uint32_t count, cap;
+	size_t reserved; /* bytes of pages at files; 0: on the heap */
+	uint32_t count;	 /* atomic: files may be added while others are used */
+	uint32_t cap;
 	uint32_t *by_path; /* hash table: number + 1, 0 empty */
 	uint32_t nbuckets; /* power of two, 0 at first */
 	uint64_t hash_seed;
@@ -183,14 +188,17 @@ void ck_files_free(struct ck_files *f)
 	close(f->dirfd);
 	pthread_mutex_destroy(&f->lock);
 	ck_arena_fini(&f->arena);
-	free(f->files);
+	if (f->reserved)
+		ck_pages_free(f->files, f->reserved);
+	else
+		free(f->files);
 	free(f->by_path);
 	free(f);
 }
 
 uint32_t ck_files_count(const struct ck_files *f)
 {
-	return f->count;
+	return __atomic_load_n(&f->count, __ATOMIC_ACQUIRE);
 }
 
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
@@ -214,30 +222,56 @@ static uint32_t *bucket_of(const struct ck_files *f, struct ck_str path)
 	}
 }
 
+static int grow_table(struct ck_files *f)
+{
+	uint32_t n = f->nbuckets ? f->nbuckets * 2 : 32;
+	uint32_t *by_path;
+
+	if (f->count < f->nbuckets / 2)
+		return 0;
+	by_path = calloc(n, sizeof(*by_path));
+	if (!by_path)
+		return -ENOMEM;
+	free(f->by_path);
+	f->by_path = by_path;
+	f->nbuckets = n;
+	for (uint32_t i = 0; i < f->count; i++)
+		*bucket_of(f, f->files[i]->info.path) = i + 1;
+	return 0;
+}
+
 /* Room for one more file in the array and the hash table. */
 static int grow(struct ck_files *f)
 {
 	struct file **files;
-	uint32_t *by_path;
 	uint32_t cap = f->cap ? f->cap * 2 : 16;
 
 	if (f->count < f->cap)
-		return 0;
-	if (f->cap >= UINT32_C(1) << 29)
+		return grow_table(f);
+	if (f->cap >= UINT32_C(1) << 29 || f->reserved)
 		return -ENOMEM;
 	files = realloc(f->files, cap * sizeof(struct file *));
 	if (!files)
 		return -ENOMEM;
 	f->files = files;
-	by_path = calloc(cap * 2, sizeof(*by_path));
-	if (!by_path)
-		return -ENOMEM;
-	free(f->by_path);
-	f->by_path = by_path;
-	f->nbuckets = cap * 2;
 	f->cap = cap;
-	for (uint32_t i = 0; i < f->count; i++)
-		*bucket_of(f, f->files[i]->info.path) = i + 1;
+	return grow_table(f);
+}
+
+int ck_files_reserve(struct ck_files *f)
+{
+	uint32_t cap = f->count + FILES_RESERVED;
+	size_t bytes = cap * sizeof(struct file *);
+	struct file **files = ck_pages_alloc(bytes);
+
+	if (!files)
+		return -ENOMEM;
+	if (f->count)
+		memcpy(files, f->files, f->count * sizeof(struct file *));
+	free(f->files);
+	f->files = files;
+	f->reserved = bytes;
+	f->cap = cap;
 	return 0;
 }
 
@@ -305,8 +339,9 @@ int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 		return -ENOMEM;
 	record(f, file);
 	*number = f->count;
-	f->files[f->count++] = file;
-	*bucket = f->count;
+	f->files[f->count] = file;
+	*bucket = f->count + 1;
+	__atomic_store_n(&f->count, f->count + 1, __ATOMIC_RELEASE);
 	return 0;
 }
 

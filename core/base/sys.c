@@ -11,7 +11,9 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -53,6 +55,42 @@ int ck_write_full(int fd, const void *buf, size_t len)
 		p += n;
 		len -= (size_t)n;
 	}
+	return 0;
+}
+
+int ck_pwrite_full(int fd, const void *buf, size_t len, uint64_t fpos)
+{
+	const char *p = buf;
+
+	if (fpos > INT64_MAX || len > INT64_MAX - fpos)
+		return -EFBIG;
+	while (len) {
+		ssize_t n = pwrite(fd, p, len, (off_t)fpos);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+		fpos += (uint64_t)n;
+	}
+	return 0;
+}
+
+int ck_random_hex(char out[static 17])
+{
+	uint64_t value;
+
+	for (;;) {
+		ssize_t n = getrandom(&value, sizeof(value), 0);
+
+		if (n == sizeof(value))
+			break;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+	}
+	snprintf(out, 17, "%016jx", (uintmax_t)value);
 	return 0;
 }
 

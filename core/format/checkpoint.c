@@ -65,27 +65,27 @@ static int find_format(struct ck_checkpoint *cp, struct ck_diag *d)
 		"no checkpoint known here; expected .metadata of torch.distributed.checkpoint");
 }
 
-/* Copies what is known of the data files into the catalog. */
+int ck_file_describe(struct ck_checkpoint *cp, uint32_t number)
+{
+	const struct ck_file_info *info = ck_files_info(cp->files, number);
+	struct ck_data_file file = {
+		.size = info->size,
+		.attr = { info->mtime, info->mode, info->uid, info->gid },
+		.err = info->err,
+		.why = info->why,
+	};
+	int rc = ck_catalog_text_add(cp->catalog, info->path, &file.path);
+
+	return rc ? rc : ck_catalog_file_add(cp->catalog, &file);
+}
+
 static int describe_files(struct ck_checkpoint *cp)
 {
-	for (uint32_t i = 0; i < ck_files_count(cp->files); i++) {
-		const struct ck_file_info *info = ck_files_info(cp->files, i);
-		struct ck_data_file file = {
-			.size = info->size,
-			.attr = { info->mtime, info->mode, info->uid,
-				  info->gid },
-			.err = info->err,
-			.why = info->why,
-		};
-		int rc = ck_catalog_text_add(cp->catalog, info->path,
-					     &file.path);
+	int rc = 0;
 
-		if (rc == 0)
-			rc = ck_catalog_file_add(cp->catalog, &file);
-		if (rc)
-			return rc;
-	}
-	return 0;
+	for (uint32_t i = 0; i < ck_files_count(cp->files) && !rc; i++)
+		rc = ck_file_describe(cp, i);
+	return rc;
 }
 
 static int load(struct ck_checkpoint *cp, const char *path,
@@ -128,6 +128,7 @@ int ck_checkpoint_open(const char *path,
 	if (!cp)
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->dirfd = -1;
+	pthread_rwlock_init(&cp->places, NULL);
 	rc = load(cp, path, options, d);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
@@ -147,6 +148,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	ck_files_free(cp->files);
 	if (cp->dirfd >= 0)
 		close(cp->dirfd);
+	pthread_rwlock_destroy(&cp->places);
 	free(cp->path);
 	free(cp);
 }

@@ -48,6 +48,12 @@ extern const struct ck_format ck_format_dcp;
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
 void ck_layouts_free(struct ck_layouts *l);
+/* Copies what is known of a data file into the catalog; files in the order of
+ * their numbers. */
+CK_MUST_USE int ck_file_describe(struct ck_checkpoint *cp, uint32_t number);
+
+/* A tensor's layout is no longer the one to give out. */
+void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor);
 /* The item of another entry was looked at. rc: what came of it. */
 void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc);
 

@@ -155,11 +155,14 @@ bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
 		      uint32_t tensor, uint32_t i, struct ck_fault *out)
 {
 	const struct ck_catalog *c = cp->catalog;
+	bool has;
 
-	if (ck_catalog_box_has_fault(c, &c->tensors[tensor], i, out))
-		return true;
-	return layout && i >= layout->first && i - layout->first < layout->n &&
-	       item_has_fault(cp, layout, i, out);
+	ck_checkpoint_lock(cp);
+	has = ck_catalog_box_has_fault(c, &c->tensors[tensor], i, out) ||
+	      (layout && i >= layout->first && i - layout->first < layout->n &&
+	       item_has_fault(cp, layout, i, out));
+	ck_checkpoint_unlock(cp);
+	return has;
 }
 
 static void log_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
@@ -292,6 +295,22 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 	return e ? &e->layout : NULL;
 }
 
+void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor)
+{
+	struct entry *e;
+
+	pthread_mutex_lock(&l->lock);
+	e = l->entries[tensor];
+	l->entries[tensor] = NULL;
+	l->logged[tensor] = false;
+	if (e && e->refs) {
+		e->keep = false;
+		e = NULL; /* whoever uses it frees it */
+	}
+	pthread_mutex_unlock(&l->lock);
+	entry_free(e);
+}
+
 void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
 {
 	if (rc == 0 || is_lasting(rc))
@@ -332,25 +351,37 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 			 NOT_SEEN;
 }
 
-int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
-		  const struct ck_layout **out)
+static int get(struct ck_checkpoint *cp, uint32_t tensor, struct entry **e)
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
 	struct ck_layout want = { .tensor = tensor,
 				  .n = t->nchunks,
 				  .faulty = t->holes || t->err };
 	bool log;
-	struct entry *e = known(cp->layouts, tensor, &log);
 	int rc;
 
-	if (!e) {
-		rc = find(cp, &want, log, &e);
-		if (rc)
-			return rc;
-		e = enter(cp->layouts, e);
-	}
-	*out = &e->layout;
-	return 0;
+	*e = known(cp->layouts, tensor, &log);
+	if (*e)
+		return 0;
+	rc = find(cp, &want, log, e);
+	if (rc == 0)
+		*e = enter(cp->layouts, *e);
+	return rc;
+}
+
+int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
+		  const struct ck_layout **out)
+{
+	struct entry *e;
+	int rc;
+
+	/* No commit between looking and entering what was found. */
+	ck_checkpoint_lock(cp);
+	rc = get(cp, tensor, &e);
+	ck_checkpoint_unlock(cp);
+	if (rc == 0)
+		*out = &e->layout;
+	return rc;
 }
 
 int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor, uint32_t i,
@@ -363,8 +394,11 @@ int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor, uint32_t i,
 		.faulty = cp->catalog->tensors[tensor].err != 0,
 	};
 	struct entry *e;
-	int rc = find(cp, &want, true, &e);
+	int rc;
 
+	ck_checkpoint_lock(cp);
+	rc = find(cp, &want, true, &e);
+	ck_checkpoint_unlock(cp);
 	if (rc)
 		return rc;
 	e->keep = false;

@@ -14,6 +14,10 @@
  * keeps the search for known ones short. */
 enum { TRANSFORMS_MAX = 256 };
 
+/* What commits may add while a catalog is served: addresses, not memory. */
+#define TEXT_RESERVED  (256UL << 20)
+#define FILES_RESERVED (1UL << 22)
+
 struct ck_catalog *ck_catalog_make(const char *kind)
 {
 	struct ck_catalog *c = calloc(1, sizeof(*c));
@@ -30,12 +34,21 @@ struct ck_catalog *ck_catalog_make(const char *kind)
 	return c;
 }
 
+/* Of an array that ck_catalog_reserve() may have moved. */
+static void array_free(void *array, size_t mapped)
+{
+	if (mapped)
+		ck_pages_free(array, mapped);
+	else
+		free(array);
+}
+
 void ck_catalog_free(struct ck_catalog *c)
 {
 	if (!c)
 		return;
-	free(c->text);
-	free(c->files);
+	array_free(c->text, c->caps->text_mapped);
+	array_free(c->files, c->caps->files_mapped);
 	free(c->tensors);
 	free(c->objects);
 	free(c->entries);
@@ -65,6 +78,48 @@ void ck_catalog_free(struct ck_catalog *c)
 		room_ ? 0 : -ENOMEM;                                           \
 	})
 
+/* Pages that hold what the array has, and room for more. */
+static void *reserve(void *array, size_t bytes, size_t *mapped)
+{
+	void *pages = ck_pages_alloc(*mapped);
+
+	if (!pages) {
+		*mapped = 0;
+		return NULL;
+	}
+	if (bytes)
+		memcpy(pages, array, bytes);
+	free(array);
+	return pages;
+}
+
+int ck_catalog_reserve(struct ck_catalog *c)
+{
+	struct ck_catalog_caps *caps = c->caps;
+	void *pages;
+
+	caps->text_mapped = ck_min(c->text_len + TEXT_RESERVED, UINT32_MAX);
+	pages = reserve(c->text, c->text_len, &caps->text_mapped);
+	if (!pages)
+		return -ENOMEM;
+	c->text = pages;
+	caps->text = caps->text_mapped;
+	caps->files = c->nfiles + FILES_RESERVED;
+	caps->files_mapped = caps->files * sizeof(*c->files);
+	pages = reserve(c->files, c->nfiles * sizeof(*c->files),
+			&caps->files_mapped);
+	if (!pages)
+		return -ENOMEM;
+	c->files = pages;
+	return 0;
+}
+
+/* No room is left where the array may not move. */
+static bool is_full(size_t mapped, size_t cap, size_t used, size_t more)
+{
+	return mapped && more > cap - used;
+}
+
 int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 			struct ck_text *out)
 {
@@ -73,7 +128,8 @@ int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 		return 0;
 	if (s.len > UINT32_MAX - c->text_len)
 		return -EOVERFLOW;
-	if (ROOM(c, text, c->text_len, s.len))
+	if (is_full(c->caps->text_mapped, c->caps->text, c->text_len, s.len) ||
+	    ROOM(c, text, c->text_len, s.len))
 		return -ENOMEM;
 	memcpy(c->text + c->text_len, s.p, s.len);
 	out->pos = (uint32_t)c->text_len;
@@ -86,7 +142,8 @@ int ck_catalog_file_add(struct ck_catalog *c, const struct ck_data_file *file)
 {
 	if (c->nfiles >= CK_NO_FILE)
 		return -EOVERFLOW;
-	if (ROOM(c, files, c->nfiles, 1))
+	if (is_full(c->caps->files_mapped, c->caps->files, c->nfiles, 1) ||
+	    ROOM(c, files, c->nfiles, 1))
 		return -ENOMEM;
 	c->files[c->nfiles++] = *file;
 	return 0;
@@ -313,8 +370,8 @@ static void trim(struct ck_catalog *c)
 	TRIM(c, boxes, c->nboxes);
 	TRIM(c, transforms, c->ntransforms);
 	TRIM(c, globals, c->nglobals);
-	free(c->caps);
-	c->caps = NULL;
+	*c->caps = (struct ck_catalog_caps){ .text = c->text_len,
+					     .files = c->nfiles };
 }
 
 int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)

@@ -407,17 +407,22 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 	return attr;
 }
 
+void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
+{
+	struct ck_tensor *t = &c->tensors[tensor];
+	struct ck_attr attr = ck_catalog_attr(c, c->chunks + t->chunk,
+					      t->nchunks);
+
+	t->mode = attr.mode;
+	t->mtime = attr.mtime;
+}
+
 /* --- all ------------------------------------------------------------------------------- */
 
 static int tensor_finish(struct check *k, struct ck_tensor *t)
 {
-	struct ck_catalog *c = k->c;
-	struct ck_attr attr;
-
 	items_check(k, t);
-	attr = ck_catalog_attr(c, c->chunks + t->chunk, t->nchunks);
-	t->mode = attr.mode;
-	t->mtime = attr.mtime;
+	ck_catalog_tensor_renew(k->c, (uint32_t)(t - k->c->tensors));
 	return boxes_finish(k, t);
 }
 

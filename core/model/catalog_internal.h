@@ -11,6 +11,7 @@
 struct ck_catalog_caps {
 	size_t text, files, tensors, objects, entries, paths, parts, chunks,
 		shapes, boxes, transforms, globals;
+	size_t text_mapped, files_mapped; /* bytes of pages; 0: on the heap */
 };
 
 /* catalog_names.c: shown names, stems, the table by stem. */

@@ -35,23 +35,6 @@ struct ck_local {
 
 /* --- owners ----------------------------------------------------------------- */
 
-/* The rank in `__<rank>_...`, written as a decimal without leading zeros. */
-static bool rank_of(struct ck_str path, uint64_t *rank)
-{
-	struct ck_str prefix = CK_STR("__");
-	size_t i = prefix.len;
-
-	if (!ck_str_starts(path, prefix) || memchr(path.p, '/', path.len))
-		return false;
-	*rank = 0;
-	for (; i < path.len && path.p[i] >= '0' && path.p[i] <= '9'; i++)
-		*rank = *rank * 10 + (uint64_t)(path.p[i] - '0');
-	if (i == prefix.len || i > prefix.len + 18 || i == path.len ||
-	    path.p[i] != '_')
-		return false;
-	return path.p[prefix.len] != '0' || i == prefix.len + 1;
-}
-
 /* Slot of a rank in an open-addressing table of owners + 1. */
 static uint32_t *rank_slot(const struct ck_local *l, uint32_t *slots,
 			   size_t mask, uint64_t rank)
@@ -84,7 +67,7 @@ static int find_owners(struct ck_local *l)
 		uint32_t *slot;
 		uint64_t rank;
 
-		if (!rank_of(path, &rank)) {
+		if (!ck_name_rank(path, &rank)) {
 			l->of_file[i] = owner_add(l, i);
 			continue;
 		}

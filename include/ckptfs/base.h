@@ -217,6 +217,10 @@ void ck_hash128_hex(struct ck_str s, char out[static 33]);
 CK_MUST_USE int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos);
 /* Writes all. */
 CK_MUST_USE int ck_write_full(int fd, const void *buf, size_t len);
+CK_MUST_USE int ck_pwrite_full(int fd, const void *buf, size_t len,
+			       uint64_t fpos);
+/* 16 random hex digits and a terminator. */
+CK_MUST_USE int ck_random_hex(char out[static 17]);
 
 /* Whether symlinks that stay beneath the directory may be followed. */
 enum ck_beneath { CK_BENEATH_NO_SYMLINKS, CK_BENEATH_SYMLINKS };

@@ -3,7 +3,8 @@
  * files: the data files of one checkpoint. Opened beneath its directory only,
  * by number; at most a fixed number open and mapped at a time; never a byte
  * from a file that is not the one seen when the set was made.
- * All functions may be called from any thread once every file was added.
+ * All functions may be called from any thread once every file was added, or
+ * after ck_files_reserve().
  */
 #ifndef CKPTFS_FILES_H
 #define CKPTFS_FILES_H
@@ -36,6 +37,9 @@ void ck_files_free(struct ck_files *f);
  * with the file itself is in its info. Not thread-safe. */
 CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
 			     uint32_t *number);
+/* From now on one thread may add files while others use those that were there
+ * before. Once, before threads. -ENOMEM. */
+CK_MUST_USE int ck_files_reserve(struct ck_files *f);
 uint32_t ck_files_count(const struct ck_files *f);
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);

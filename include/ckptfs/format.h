@@ -10,6 +10,7 @@
 #include "ckptfs/fault.h"
 #include "ckptfs/files.h"
 #include "ckptfs/layout.h"
+#include <pthread.h>
 
 struct ck_format; /* core/format/format_internal.h */
 
@@ -30,6 +31,7 @@ struct ck_checkpoint {
 	struct ck_files *files; /* numbers as in catalog->files */
 	struct ck_catalog *catalog;
 	struct ck_layouts *layouts; /* found so far; private */
+	pthread_rwlock_t places;    /* private */
 };
 
 /* Opens the checkpoint in directory `path`: finds its format, reads its
@@ -43,6 +45,11 @@ CK_MUST_USE int ck_checkpoint_open(const char *path,
 void ck_checkpoint_close(struct ck_checkpoint *cp);
 /* The metadata is no longer the file that was read: somebody saved anew. */
 bool ck_checkpoint_changed(const struct ck_checkpoint *cp);
+/* While it is locked no commit changes where boxes are: for whoever reads
+ * catalog->chunks or several facts that belong together. The functions below
+ * lock by themselves. */
+void ck_checkpoint_lock(struct ck_checkpoint *cp);
+void ck_checkpoint_unlock(struct ck_checkpoint *cp);
 
 /* Finds where each box of a tensor lies: reads the header of each of its
  * items, compares it with its box. The result is shared; put it back. What

@@ -49,6 +49,10 @@ void ck_name_stem(struct ck_str name, unsigned nth, struct ck_buf *out);
  * for a shortened one (`%~`): only the catalog knows its name. */
 CK_MUST_USE int ck_name_decode(struct ck_str stem, struct ck_buf *out);
 
+/* The rank that a data file of torch.distributed.checkpoint is named after:
+ * `__<rank>_...`, a decimal without leading zeros. False: it has none. */
+CK_MUST_USE bool ck_name_rank(struct ck_str path, uint64_t *rank);
+
 /* --- npy header ------------------------------------------------------------ */
 
 /* Appends the header numpy writes before C-order data: version 1.0, data at a
@@ -156,7 +160,8 @@ struct ck_path_part {
 	uint32_t pos, len : 31, is_index : 1;
 };
 
-/* Immutable after ck_catalog_finish(), apart from the reference count. */
+/* Immutable after ck_catalog_finish(), but for what commits change: see
+ * ck_catalog_reserve(). */
 struct ck_catalog {
 	const char *kind;    /* "dcp" */
 	struct ck_attr meta; /* of .metadata: owner, group, mode, mtime */
@@ -223,6 +228,13 @@ CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
  * items outside their file, items of one tensor that share bytes.
  * -EBADMSG: two entries have one key. */
 CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
+
+/* For a catalog that commits will change: text and files may be added, and the
+ * items of tensors changed, while others read what was there before. Once,
+ * after finish and before threads. -ENOMEM. */
+CK_MUST_USE int ck_catalog_reserve(struct ck_catalog *c);
+/* Items of a tensor have changed: finds its mode and time again. */
+void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
 
 struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
 /* Entry whose stem this is, as index in entries; -1 if there is none. */

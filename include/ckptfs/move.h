@@ -81,6 +81,29 @@ CK_MUST_USE int ck_host_read(const struct ck_read *r, uint64_t vpos,
  * by whoever used it; good until it is asked for again. NULL: out of memory. */
 void *ck_host_buffer(uint64_t len);
 
+/* --- host mover, the other way -------------------------------------------------- */
+
+/* A file that boxes are written into. */
+struct ck_target {
+	int fd; /* for reading and writing */
+	uint64_t size;
+	uint8_t *map; /* private; NULL at first */
+};
+
+/* Where a chunk begins. */
+struct ck_place {
+	struct ck_target *target;
+	uint64_t fpos;
+};
+
+/* Writes bytes [begin, end) of what is asked of the planner into the files of
+ * its chunks, which have the strides of the request. -ENODATA: some belong to
+ * no chunk; errors of write(2); -EINVAL: outside its file; -ENOMEM. Any
+ * thread, one at a time for a target. */
+CK_MUST_USE int ck_host_place(const struct ck_request *r,
+			      const struct ck_place *places, const void *bytes);
+void ck_target_unmap(struct ck_target *t);
+
 /* --- read-ahead on data files ---------------------------------------------------- */
 
 struct ck_ahead; /* threads and their queue; one for each mount */

@@ -59,4 +59,20 @@ CK_MUST_USE int ck_metadata_verify(const struct ck_checkpoint *cp,
 				   const struct ck_change_of_place *changes,
 				   uint32_t n, int fd, struct ck_diag *d);
 
+/* --- the catalog --------------------------------------------------------------- */
+
+/* Makes a checkpoint one whose catalog ck_checkpoint_switch() may change. Once,
+ * before threads. -ENOMEM. */
+CK_MUST_USE int ck_checkpoint_reserve(struct ck_checkpoint *cp);
+/* Looks at the files that the changes name and gives them numbers, which go
+ * into the changes. One thread at a time. -ENOMEM. */
+CK_MUST_USE int ck_checkpoint_prepare(struct ck_checkpoint *cp,
+				      struct ck_change_of_place *changes,
+				      uint32_t n);
+/* The catalog has the new places from now on, and `metadata` is what
+ * ck_checkpoint_changed() compares with. Layouts that somebody has stay as
+ * they are. Waits for those who have the lock. */
+void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
+			  const struct ck_change_of_place *changes, uint32_t n);
+
 #endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * switch: a commit in memory. Numbers and texts of new files are added behind
+ * what others read, without a lock; the rows of changed boxes are replaced
+ * under one that every reader of rows holds. Layouts are not changed: the one
+ * of a changed tensor is forgotten, and whoever uses it keeps it.
+ */
+#include "ckptfs/rewrite.h"
+#include "format_internal.h"
+
+#include <errno.h>
+
+int ck_checkpoint_reserve(struct ck_checkpoint *cp)
+{
+	int rc = ck_catalog_reserve(cp->catalog);
+
+	return rc ? rc : ck_files_reserve(cp->files);
+}
+
+void ck_checkpoint_lock(struct ck_checkpoint *cp)
+{
+	pthread_rwlock_rdlock(&cp->places);
+}
+
+void ck_checkpoint_unlock(struct ck_checkpoint *cp)
+{
+	pthread_rwlock_unlock(&cp->places);
+}
+
+int ck_checkpoint_prepare(struct ck_checkpoint *cp,
+			  struct ck_change_of_place *changes, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct ck_change_of_place *change = &changes[i];
+		int rc = ck_files_add(cp->files, change->path, &change->file);
+
+		if (rc == 0 && change->file >= cp->catalog->nfiles)
+			rc = ck_file_describe(cp, change->file);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Index of the tensor that chunk number `chunk` of the catalog belongs to. */
+static uint32_t tensor_of(const struct ck_catalog *c, uint32_t chunk)
+{
+	size_t lo = 0, hi = c->ntensors;
+
+	while (hi - lo > 1) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->tensors[mid].chunk <= chunk)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return (uint32_t)lo;
+}
+
+void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
+			  const struct ck_change_of_place *changes, uint32_t n)
+{
+	struct ck_catalog *c = cp->catalog;
+
+	pthread_rwlock_wrlock(&cp->places);
+	cp->metadata = *metadata;
+	c->meta = (struct ck_attr){ metadata->st_mtim, metadata->st_mode,
+				    metadata->st_uid, metadata->st_gid };
+	for (uint32_t i = 0; i < n; i++)
+		c->chunks[changes[i].chunk] = (struct ck_chunk){
+			.fpos = changes[i].fpos,
+			.length = changes[i].length,
+			.file = changes[i].file,
+		};
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t tensor = tensor_of(c, changes[i].chunk);
+
+		ck_catalog_tensor_renew(c, tensor);
+		ck_layouts_forget(cp->layouts, tensor);
+	}
+	pthread_rwlock_unlock(&cp->places);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * place: the way back of a gather. The planner says which runs of the given
+ * bytes belong where in which box; here they are written into the files that
+ * the boxes will be.
+ *
+ * Runs of some length are written one by one. Short ones that fill a range of
+ * the file are put together first and written as one. What remains, rows of
+ * another order than the file's, would be a system call for each element: it
+ * is stored through a mapping.
+ */
+#include "ckptfs/move.h"
+#include "gather.h"
+#include "range.h"
+#include "scratch.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+enum {
+	RUN_BYTES = 16 << 10, /* longer runs are written one by one */
+	FILLED_MAX = 4 << 20, /* bytes put together */
+};
+
+/* One copy of the plan with both sides exchanged. */
+struct way_back {
+	struct ck_copy copy;
+	struct ck_loop loops[CK_MAX_DIMS];
+	struct ck_plan plan;
+};
+
+static void turn(struct way_back *b, const struct ck_plan *plan,
+		 const struct ck_copy *c)
+{
+	b->copy = (struct ck_copy){ .run = c->run, .nloops = c->nloops };
+	for (uint32_t k = 0; k < c->nloops; k++) {
+		const struct ck_loop *loop = &plan->loops[c->loop + k];
+
+		b->loops[k] = (struct ck_loop){ .count = loop->count,
+						.dst = loop->src,
+						.src = loop->dst };
+	}
+	b->plan = (struct ck_plan){ .copies = &b->copy,
+				    .loops = b->loops,
+				    .ncopies = 1,
+				    .nloops = c->nloops };
+}
+
+static uint64_t copy_bytes(const struct ck_plan *plan, const struct ck_copy *c)
+{
+	uint64_t bytes = c->run;
+
+	for (uint32_t k = 0; k < c->nloops; k++)
+		bytes *= plan->loops[c->loop + k].count;
+	return bytes;
+}
+
+/* Each run by itself, the innermost loop first. */
+static int write_runs(const struct ck_plan *plan, const struct ck_copy *c,
+		      int fd, uint64_t fpos, const uint8_t *bytes)
+{
+	const struct ck_loop *loops = plan->loops + c->loop;
+	uint64_t index[CK_MAX_DIMS] = { 0 };
+	uint32_t k;
+
+	do {
+		int rc = ck_pwrite_full(fd, bytes, c->run, fpos);
+
+		if (rc)
+			return rc;
+		for (k = c->nloops; k-- > 0;) {
+			fpos += loops[k].src;
+			bytes += loops[k].dst;
+			if (++index[k] < loops[k].count)
+				break;
+			fpos -= loops[k].count * loops[k].src;
+			bytes -= loops[k].count * loops[k].dst;
+			index[k] = 0;
+		}
+	} while (k != UINT32_MAX);
+	return 0;
+}
+
+/* Runs that fill [fpos, fpos + len) of the file. */
+static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
+			uint64_t len, const uint8_t *bytes)
+{
+	void *filled = ck_host_buffer(len);
+	struct ck_gather g = { &b->plan, &bytes, filled };
+	int rc = filled ? ck_gather_copy(&g) : -ENOMEM;
+
+	return rc ? rc : ck_pwrite_full(fd, filled, len, fpos);
+}
+
+static int target_map(struct ck_target *t)
+{
+	if (t->map)
+		return 0;
+	t->map = mmap(NULL, t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->fd,
+		      0);
+	if (t->map == MAP_FAILED) {
+		t->map = NULL;
+		return -errno;
+	}
+	return 0;
+}
+
+void ck_target_unmap(struct ck_target *t)
+{
+	if (t->map)
+		munmap(t->map, t->size);
+	t->map = NULL;
+}
+
+static int store(const struct way_back *b, struct ck_target *t, uint64_t fpos,
+		 const uint8_t *bytes)
+{
+	int rc = target_map(t);
+	struct ck_gather g = { &b->plan, &bytes, t->map + fpos };
+
+	return rc ? rc : ck_gather_copy(&g);
+}
+
+static int place_copy(const struct ck_plan *plan, const struct ck_copy *c,
+		      const struct ck_place *place, const uint8_t *bytes)
+{
+	struct ck_target *t = place->target;
+	uint64_t fpos = place->fpos + c->src;
+	uint64_t len = copy_bytes(plan, c);
+	struct way_back b;
+	uint64_t end;
+
+	if (!ck_range_end(plan, c, place->fpos, &end) || end > t->size)
+		return -EINVAL;
+	bytes += c->dst;
+	if (c->nloops == 0 || c->run >= RUN_BYTES)
+		return write_runs(plan, c, t->fd, fpos, bytes);
+	turn(&b, plan, c);
+	if (end - fpos == len && len <= FILLED_MAX)
+		return write_filled(&b, t->fd, fpos, len, bytes);
+	return store(&b, t, fpos, bytes);
+}
+
+int ck_host_place(const struct ck_request *r, const struct ck_place *places,
+		  const void *bytes)
+{
+	struct ck_scratch *s = ck_scratch_get();
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	rc = ck_plan_make(r, &s->plan);
+	if (rc == 0 && s->plan.covered < r->end - r->begin)
+		rc = -ENODATA;
+	for (size_t i = 0; i < s->plan.ncopies && !rc; i++)
+		rc = place_copy(&s->plan, &s->plan.copies[i],
+				&places[s->plan.copies[i].chunk], bytes);
+	ck_scratch_trim(s);
+	return rc;
+}
