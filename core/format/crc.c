@@ -5,6 +5,7 @@
  * (skip_data, and all with set_crc32_options(False)); then they are 0 and say
  * nothing.
  */
+#include "ckptfs/rewrite.h"
 #include "item.h"
 
 #include <errno.h>
@@ -62,5 +63,27 @@ int ck_crc_check(const struct ck_crc_check *check, struct ck_diag *d)
 				 ck_show(r->name));
 		check->fault(check->ctx, r->ipos, &found);
 	}
+	return 0;
+}
+
+int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos)
+{
+	enum { BLOCK = 256 << 10 };
+
+	ck_auto_free void *block = malloc(BLOCK);
+	uint32_t crc = libdeflate_crc32(0, NULL, 0);
+
+	if (!block)
+		return -ENOMEM;
+	for (uint64_t at = 0; at < f->data_len;) {
+		size_t len = (size_t)ck_min(BLOCK, f->data_len - at);
+		int rc = ck_pread_full(fd, block, len, fpos + at);
+
+		if (rc)
+			return rc;
+		crc = libdeflate_crc32(crc, block, len);
+		at += len;
+	}
+	ck_item_form_crc(f, crc);
 	return 0;
 }

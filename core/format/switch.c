@@ -34,12 +34,27 @@ int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 		struct ck_change_of_place *change = &changes[i];
 		int rc = ck_files_add(cp->files, change->path, &change->file);
 
-		if (rc == 0 && change->file >= cp->catalog->nfiles)
-			rc = ck_file_describe(cp, change->file);
+		/* One that was added in vain before is described as well. */
+		while (rc == 0 && cp->catalog->nfiles <= change->file)
+			rc = ck_file_describe(cp,
+					      (uint32_t)cp->catalog->nfiles);
 		if (rc)
 			return rc;
 	}
 	return 0;
+}
+
+void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
+			     const struct ck_change_of_place *changes,
+			     uint32_t n)
+{
+	struct ck_catalog *c = cp->catalog;
+
+	pthread_rwlock_wrlock(&cp->places);
+	for (uint32_t i = 0; i < n; i++)
+		if (changes[i].file < c->nfiles)
+			c->files[changes[i].file].err = ENODATA;
+	pthread_rwlock_unlock(&cp->places);
 }
 
 /* Index of the tensor that chunk number `chunk` of the catalog belongs to. */

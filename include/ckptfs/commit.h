@@ -73,7 +73,7 @@ CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
  * size than was reached is zeros written. Errors as of write. */
 CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
 				  struct ck_diag *d);
-enum ck_stage_state ck_stage_state(const struct ck_stage *s);
+enum ck_stage_state ck_stage_state(struct ck_stage *s);
 /* Says into d why the stage is not complete; -EINVAL. */
 CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
 
@@ -83,10 +83,12 @@ CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
  * all or none. When it returns 0 they are durable, the catalog has the new
  * places, ck_layout_get() gives them, and the stages are empty; layouts got
  * before stay good and lead to the old bytes. On an error the checkpoint is
- * as before and the stages are still complete: -ESTALE (somebody else saved),
- * -ENOSPC, -EDQUOT, -EIO, -ENOMEM, -EINVAL (a stage is not complete), -EBADMSG
- * or -EOPNOTSUPP (metadata that cannot be rewritten). May take seconds; one
- * at a time, others wait. */
+ * as before: -ESTALE (somebody else saved), -EINVAL (a stage is not complete),
+ * -ENOSPC, -EDQUOT, -EIO, -EPERM (owner and group), -ENOMEM, -EBADMSG or
+ * -EOPNOTSUPP (metadata that cannot be rewritten); unless it was found out
+ * early, the stages are spoiled. Only if the last fsync(2) of the directory
+ * fails is the new content there all the same. May take seconds; one at a
+ * time, others wait. */
 CK_MUST_USE int ck_commit(struct ck_writer *w, struct ck_stage *const *stages,
 			  uint32_t n, struct ck_diag *d);
 

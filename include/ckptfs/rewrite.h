@@ -27,6 +27,8 @@ CK_MUST_USE int ck_item_form_make(struct ck_item_form *f, uint8_t dtype,
 				  uint64_t fpos);
 /* Puts the CRC-32 of the elements into the tail. */
 void ck_item_form_crc(struct ck_item_form *f, uint32_t crc);
+/* The same, of the elements at fpos of a file. Errors of read(2), -ENOMEM. */
+CK_MUST_USE int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos);
 void ck_item_form_fini(struct ck_item_form *f);
 
 /* --- metadata -------------------------------------------------------------- */
@@ -69,6 +71,10 @@ CK_MUST_USE int ck_checkpoint_reserve(struct ck_checkpoint *cp);
 CK_MUST_USE int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 				      struct ck_change_of_place *changes,
 				      uint32_t n);
+/* The files will not be used after all. */
+void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
+			     const struct ck_change_of_place *changes,
+			     uint32_t n);
 /* The catalog has the new places from now on, and `metadata` is what
  * ck_checkpoint_changed() compares with. Layouts that somebody has stay as
  * they are. Waits for those who have the lock. */

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * commit: the protocol. Invariants:
+ *
+ *  1. Until .metadata is renamed over, everything that the old one names is
+ *     untouched; afterwards too. So whoever reads, before or after a crash at
+ *     any point, finds a complete checkpoint: the old or the new one.
+ *  2. A name is never used again, and never before its file is whole and
+ *     durable.
+ *  3. Bytes are durable before a name leads to them: data files before their
+ *     names, their names before the metadata that uses them, the metadata
+ *     before its name.
+ *  4. 0 is answered only when the new name of the metadata is durable.
+ *  5. A file whose fsync(2) failed is given up: the kernel may have forgotten
+ *     what it could not write.
+ *  6. What fails takes away what it made and nothing else. What dies leaves
+ *     names of ours that no metadata names; the next writer removes them.
+ *
+ * The states are the rows of `steps`. Each may fail without effect, up to the
+ * rename; the one behind it cannot undo that, so a failure there is reported
+ * and the new state stays.
+ */
+#include "commit_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct commit {
+	struct ck_writer *w;
+	struct ck_stage *const *stages;
+	uint32_t nstages;
+	struct ck_change_of_place *changes;
+	uint32_t nchanges;
+	int fd;	       /* the new metadata, -1: none */
+	char temp[64]; /* its name until the rename; "": it has none */
+	bool sealed;   /* files were touched: no second try with them */
+	bool renamed;
+};
+
+/* --- changes -------------------------------------------------------------------- */
+
+static int compare_changes(const void *a, const void *b)
+{
+	const struct ck_change_of_place *x = a, *y = b;
+
+	return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;
+}
+
+static void add_changes(struct commit *k, const struct ck_shards *s)
+{
+	for (uint32_t i = 0; i < s->ncuts; i++) {
+		const struct ck_cut *cut = &s->cuts[i];
+		const struct ck_item_form *form = &cut->form;
+
+		k->changes[k->nchanges++] = (struct ck_change_of_place){
+			.chunk = cut->chunk,
+			.file = CK_NO_FILE,
+			.path = ck_str_from(s->shards[cut->shard].name),
+			.fpos = cut->fpos,
+			.length = form->head.len + form->data_len +
+				  form->tail.len,
+		};
+	}
+}
+
+static int list_changes(struct commit *k, struct ck_diag *d)
+{
+	size_t most = 1;
+
+	for (uint32_t i = 0; i < k->nstages; i++)
+		most += k->stages[i]->shards.ncuts;
+	k->changes = calloc(most, sizeof(*k->changes));
+	if (!k->changes)
+		return ck_fail(d, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < k->nstages; i++)
+		add_changes(k, &k->stages[i]->shards);
+	qsort(k->changes, k->nchanges, sizeof(*k->changes), compare_changes);
+	/* Their names are final: the files can be looked at. */
+	return ck_checkpoint_prepare(k->w->cp, k->changes, k->nchanges)
+		       ? ck_fail(d, ENOMEM, "out of memory")
+		       : 0;
+}
+
+/* --- steps ---------------------------------------------------------------------- */
+
+static int check_stages(struct commit *k, struct ck_diag *d)
+{
+	for (uint32_t i = 0; i < k->nstages; i++) {
+		struct ck_stage *s = k->stages[i];
+		int rc;
+
+		if (ck_stage_state(s) != CK_STAGE_COMPLETE)
+			return ck_stage_explain(s, d);
+		rc = ck_stage_make(s, d); /* it may be all zeros */
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* A bit for each data file that some item is in. */
+static uint8_t *files_named(const struct ck_catalog *c)
+{
+	uint8_t *named = calloc(c->nfiles / 8 + 1, 1);
+
+	for (size_t i = 0; named && i < c->nchunks; i++)
+		if (c->chunks[i].file < c->nfiles)
+			named[c->chunks[i].file / 8] |=
+				(uint8_t)(1U << c->chunks[i].file % 8);
+	for (size_t i = 0; named && i < c->nobjects; i++)
+		if (c->objects[i].item.file < c->nfiles)
+			named[c->objects[i].item.file / 8] |=
+				(uint8_t)(1U << c->objects[i].item.file % 8);
+	return named;
+}
+
+/* Has somebody else saved, or touched a file that the metadata names? */
+static int check_source(struct commit *k, struct ck_diag *d)
+{
+	const struct ck_checkpoint *cp = k->w->cp;
+	ck_auto_free uint8_t *named = files_named(cp->catalog);
+
+	if (!named)
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (ck_checkpoint_changed(cp))
+		return ck_fail(d, ESTALE,
+			       ".metadata was changed by somebody else");
+	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
+		if (named[i / 8] & 1U << i % 8 &&
+		    ck_files_check(cp->files, i) == -ESTALE)
+			return ck_fail(
+				d, ESTALE, "%s was changed by somebody else",
+				ck_show(ck_files_info(cp->files, i)->path));
+	return 0;
+}
+
+static int seal(struct commit *k, struct ck_diag *d)
+{
+	int rc = 0;
+
+	k->sealed = true;
+	for (uint32_t i = 0; i < k->nstages && !rc; i++)
+		rc = ck_shards_seal(k->w, &k->stages[i]->shards, d);
+	return rc;
+}
+
+static int sync_shards(struct commit *k, struct ck_diag *d)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < k->nstages && !rc; i++)
+		rc = ck_shards_sync(&k->stages[i]->shards, d);
+	return rc;
+}
+
+static int link_shards(struct commit *k, struct ck_diag *d)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < k->nstages && !rc; i++)
+		rc = ck_shards_link(k->w, k->w->generation,
+				    &k->stages[i]->shards, d);
+	return rc;
+}
+
+static int sync_names(struct commit *k, struct ck_diag *d)
+{
+	if (fsync(k->w->dirfd))
+		return ck_fail(d, errno, "its directory: fsync: %s",
+			       strerror(errno));
+	return 0;
+}
+
+static int write_metadata(struct commit *k, struct ck_diag *d)
+{
+	struct ck_writer *w = k->w;
+	int rc = ck_file_make(w, &k->fd, d);
+
+	if (rc == 0)
+		rc = ck_metadata_rewrite(w->cp, k->changes, k->nchanges, k->fd,
+					 d);
+	if (rc == 0)
+		rc = ck_file_own(w, k->fd, d);
+	if (rc)
+		return rc;
+	return fsync(k->fd) ? ck_fail(d, errno, "new metadata: fsync: %s",
+				      strerror(errno))
+			    : 0;
+}
+
+static int verify_metadata(struct commit *k, struct ck_diag *d)
+{
+	return ck_metadata_verify(k->w->cp, k->changes, k->nchanges, k->fd, d);
+}
+
+static int name_metadata(struct commit *k, struct ck_diag *d)
+{
+	char hex[17], name[sizeof(k->temp)];
+	int rc = ck_random_hex(hex);
+
+	if (rc)
+		return ck_fail(d, -rc, "no random number");
+	snprintf(name, sizeof(name), CK_METADATA_TEMP "%s", hex);
+	rc = ck_file_link(k->w, k->fd, name, d);
+	if (rc == 0)
+		memcpy(k->temp, name, sizeof(name));
+	return rc;
+}
+
+/* The commit point. */
+static int rename_metadata(struct commit *k, struct ck_diag *d)
+{
+	if (renameat(k->w->dirfd, k->temp, k->w->dirfd, ".metadata"))
+		return ck_fail(d, errno, ".metadata: rename: %s",
+			       strerror(errno));
+	k->temp[0] = '\0';
+	k->renamed = true;
+	return 0;
+}
+
+static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
+	check_source,	seal,
+	sync_shards,	link_shards,
+	sync_names,	list_changes,
+	write_metadata, verify_metadata,
+	check_source, /* as late as can be */
+	name_metadata,	rename_metadata,
+	sync_names, /* from here on it is durable */
+};
+
+/* --- all ------------------------------------------------------------------------ */
+
+static void undo(struct commit *k)
+{
+	if (k->temp[0])
+		(void)unlinkat(k->w->dirfd, k->temp, 0);
+	ck_checkpoint_unprepare(k->w->cp, k->changes, k->nchanges);
+	for (uint32_t i = 0; i < k->nstages; i++) {
+		struct ck_stage *s = k->stages[i];
+
+		ck_shards_unlink(k->w, &s->shards);
+		if (k->sealed)
+			s->spoiled = -EIO;
+		if (k->sealed && !s->why[0])
+			snprintf(s->why, sizeof(s->why),
+				 "its commit failed; write it again");
+	}
+}
+
+/* The mount shows the new state. */
+static void publish(struct commit *k)
+{
+	struct stat st = k->w->cp->metadata;
+
+	(void)fstat(k->fd, &st);
+	ck_checkpoint_switch(k->w->cp, &st, k->changes, k->nchanges);
+	for (uint32_t i = 0; i < k->nstages; i++)
+		ck_stage_renew(k->stages[i]);
+}
+
+static uint64_t generation_next(struct ck_writer *w)
+{
+	uint64_t generation;
+
+	pthread_mutex_lock(&w->lock);
+	generation = ++w->generation;
+	pthread_mutex_unlock(&w->lock);
+	return generation;
+}
+
+static bool has_cuts(const struct commit *k)
+{
+	for (uint32_t i = 0; i < k->nstages; i++)
+		if (k->stages[i]->shards.ncuts)
+			return true;
+	return false;
+}
+
+static int run(struct commit *k, struct ck_diag *d)
+{
+	int rc = check_stages(k, d);
+
+	if (rc)
+		return rc;
+	if (!has_cuts(k)) { /* no element, nothing to store */
+		for (uint32_t i = 0; i < k->nstages; i++)
+			ck_stage_renew(k->stages[i]);
+		return 0;
+	}
+	(void)generation_next(k->w);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(steps) && !rc; i++)
+		rc = steps[i](k, d);
+	if (k->renamed)
+		publish(k);
+	else
+		undo(k);
+	return rc;
+}
+
+int ck_commit(struct ck_writer *w, struct ck_stage *const *stages, uint32_t n,
+	      struct ck_diag *d)
+{
+	struct commit k = { .w = w, .stages = stages, .nstages = n, .fd = -1 };
+	int rc;
+
+	pthread_mutex_lock(&w->commit_lock);
+	rc = run(&k, d);
+	pthread_mutex_unlock(&w->commit_lock);
+	if (k.fd >= 0)
+		close(k.fd);
+	free(k.changes);
+	if (rc)
+		ck_diag_prefix(d, "commit");
+	return rc;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * commit, inside: writer.c has the lock and what was left behind, stage.c
+ * what a program writes, cut.c where its bytes go, shard.c the files that
+ * hold them, commit.c the protocol.
+ */
+#ifndef CK_COMMIT_INTERNAL_H
+#define CK_COMMIT_INTERNAL_H
+
+#include "ckptfs/commit.h"
+#include "ckptfs/move.h"
+#include "ckptfs/rewrite.h"
+
+struct ck_writer {
+	struct ck_checkpoint *cp;
+	struct ck_writer_options options;
+	int dirfd;		     /* of its own: its lock is gone with it */
+	pthread_mutex_t commit_lock; /* held by the commit that runs */
+	pthread_mutex_t lock;	     /* of what follows */
+	uint8_t *busy;		     /* a bit for each tensor: has a stage */
+	uint32_t nstages;
+	uint64_t generation;
+};
+
+/* --- shard.c: files that have no name yet --------------------------------- */
+
+#define CK_NO_RANK UINT64_MAX
+
+/* One box in a shard. */
+struct ck_cut {
+	uint32_t chunk; /* index in catalog->chunks */
+	uint32_t shard;
+	uint64_t fpos; /* of the item */
+	struct ck_item_form form;
+};
+
+struct ck_shard {
+	struct ck_target target; /* its file, -1: not made */
+	uint64_t rank;
+	char name[64]; /* "": it has none */
+};
+
+/* The files of one stage, and how its boxes lie in them. */
+struct ck_shards {
+	struct ck_cut *cuts; /* in the order of their chunks */
+	uint32_t ncuts;
+	struct ck_shard *shards;
+	uint32_t nshards;
+};
+
+/* Plans shards for the boxes [first, first + n) of a tensor; makes no file.
+ * -EIO, -EOPNOTSUPP, -ENOMEM. */
+CK_MUST_USE int ck_shards_plan(const struct ck_writer *w, uint32_t tensor,
+			       uint32_t first, uint32_t n,
+			       struct ck_shards *out, struct ck_diag *d);
+/* Makes the files, with room for all they will hold. -ENOSPC and others. */
+CK_MUST_USE int ck_shards_make(const struct ck_writer *w, struct ck_shards *s,
+			       struct ck_diag *d);
+/* Writes what stands around the elements; afterwards the files are whole, and
+ * owned and shared as the metadata is. May be done again. */
+CK_MUST_USE int ck_shards_seal(const struct ck_writer *w, struct ck_shards *s,
+			       struct ck_diag *d);
+CK_MUST_USE int ck_shards_sync(struct ck_shards *s, struct ck_diag *d);
+/* Gives the files names that were never used. */
+CK_MUST_USE int ck_shards_link(const struct ck_writer *w, uint64_t generation,
+			       struct ck_shards *s, struct ck_diag *d);
+/* Takes the names away again. */
+void ck_shards_unlink(const struct ck_writer *w, struct ck_shards *s);
+/* Closes the files; what has no name is gone. */
+void ck_shards_close(struct ck_shards *s);
+void ck_shards_fini(struct ck_shards *s);
+
+/* A new unnamed file in the checkpoint's directory. */
+CK_MUST_USE int ck_file_make(const struct ck_writer *w, int *fd,
+			     struct ck_diag *d);
+/* Owner, group, mode and ACL of .metadata. */
+CK_MUST_USE int ck_file_own(const struct ck_writer *w, int fd,
+			    struct ck_diag *d);
+CK_MUST_USE int ck_file_link(const struct ck_writer *w, int fd,
+			     const char *name, struct ck_diag *d);
+
+/* --- cut.c: elements to boxes --------------------------------------------- */
+
+/* Where elements written in some order belong. */
+struct ck_cutter {
+	struct ck_request request; /* its arrays are owned */
+	struct ck_place *places;   /* one for each chunk */
+	uint64_t nbytes;
+	uint8_t unit; /* bytes to be reversed together; 1: none */
+};
+
+CK_MUST_USE int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
+			       uint32_t tensor, uint32_t box,
+			       struct ck_shards *shards, bool fortran,
+			       bool swapped);
+void ck_cutter_fini(struct ck_cutter *k);
+/* Elements' bytes at pos, in the order they are written in. */
+CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
+				const void *bytes, uint64_t len);
+
+/* --- stage.c --------------------------------------------------------------- */
+
+/* Disjoint ranges of a file, sorted. Zero-initialise. */
+struct ck_ranges {
+	struct ck_range {
+		uint64_t begin, end;
+	} * r;
+
+	size_t n, cap;
+};
+
+CK_MUST_USE int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin,
+			      uint64_t end);
+bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
+		    uint64_t end);
+
+struct ck_stage {
+	struct ck_writer *w;
+	uint32_t tensor, box;
+	enum ck_stage_form form;
+	struct ck_shards shards;
+	struct ck_cutter cutter;
+	bool placing;	    /* shards are planned and the cutter is made */
+	bool made;	    /* the shards' files too */
+	bool anew;	    /* begun with O_TRUNC: what is skipped is zeros */
+	bool touched;	    /* something was written or cut */
+	struct ck_buf head; /* the header; bytes not written are 0 */
+	uint64_t data;	    /* where elements begin */
+	bool data_known;    /* and in which order they come */
+	bool head_accepted; /* what is in head was compared */
+	uint64_t reached;   /* anew: the size of the file */
+	struct ck_ranges given; /* not anew: elements' bytes written */
+	int spoiled;		/* 0 or negative errno */
+	char why[512];
+};
+
+/* Plans and makes the shards, if they are not. */
+CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);
+/* As after open: what was staged was committed, or is given up. */
+void ck_stage_renew(struct ck_stage *s);
+
+/* --- header.c ---------------------------------------------------------------- */
+
+/* Bytes that an npy header has, as far as head says it already. */
+uint64_t ck_header_len(const struct ck_buf *head);
+/* Is s->head the header of what s is for? -EINVAL. */
+CK_MUST_USE int ck_header_accept(const struct ck_stage *s, struct ck_npy *npy,
+				 bool *swapped, struct ck_diag *d);
+
+/* --- writer.c: names ---------------------------------------------------------- */
+
+/* `__<r>_ckptfs-<generation>-<16 hex>.distcp`, `__ckptfs-...`, or a metadata
+ * not yet renamed: is it a name of ours? */
+bool ck_name_is_ours(const char *name, uint64_t *generation);
+#define CK_METADATA_TEMP ".metadata.ckptfs-"
+
+#endif

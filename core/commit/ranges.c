@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ranges: which bytes of a file were written. A program that writes from
+ * front to back makes one range; one that jumps about makes many, of which
+ * neighbours are joined.
+ */
+#include "commit_internal.h"
+
+#include <errno.h>
+
+/* The first range that ends at or behind pos. */
+static size_t find(const struct ck_ranges *ranges, uint64_t pos)
+{
+	size_t lo = 0, hi = ranges->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (ranges->r[mid].end < pos)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
+{
+	size_t first = find(ranges, begin), last = first;
+	struct ck_range *r;
+
+	if (begin >= end)
+		return 0;
+	r = ck_grow(ranges->r, &ranges->cap, ranges->n, 1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	ranges->r = r;
+	/* [first, last) touch it */
+	for (; last < ranges->n && r[last].begin <= end; last++) {
+		begin = ck_min(begin, r[last].begin);
+		end = ck_max(end, r[last].end);
+	}
+	memmove(r + first + 1, r + last, (ranges->n - last) * sizeof(*r));
+	r[first] = (struct ck_range){ begin, end };
+	ranges->n += 1 + first - last;
+	return 0;
+}
+
+bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
+		    uint64_t end)
+{
+	size_t i = find(ranges, begin);
+
+	return begin >= end || (i < ranges->n && ranges->r[i].begin <= begin &&
+				ranges->r[i].end >= end);
+}

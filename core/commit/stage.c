@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stage: what a program writes into one file of the mount, before it is
+ * committed. A file begun anew (O_TRUNC) grows as POSIX says, and is complete
+ * when its end is where the header says. Else the bytes written replace those
+ * of the tensor, and it is complete when all of them were.
+ *
+ * The header comes first, nearly always; it says in which order elements come.
+ * Elements that come before it are taken to be in the order in which the mount
+ * shows them, and the header must then agree.
+ */
+#include "commit_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static const struct ck_tensor *tensor_of(const struct ck_stage *s)
+{
+	return &s->w->cp->catalog->tensors[s->tensor];
+}
+
+static const int64_t *shape_of(const struct ck_stage *s)
+{
+	const struct ck_catalog *c = s->w->cp->catalog;
+	const struct ck_tensor *t = tensor_of(s);
+
+	return s->box == CK_STAGE_ALL ? ck_catalog_shape(c, t)
+				      : ck_catalog_box(c, t, s->box) + t->ndim;
+}
+
+/* Refuses for good. */
+static int spoil(struct ck_stage *s, const struct ck_diag *d, int err)
+{
+	s->spoiled = -err;
+	snprintf(s->why, sizeof(s->why), "%.500s", d ? d->text : "");
+	return -err;
+}
+
+/* --- beginning and ending ------------------------------------------------------ */
+
+static int busy_take(struct ck_writer *w, uint32_t tensor)
+{
+	uint8_t bit = (uint8_t)(1U << tensor % 8);
+	int rc = -EBUSY;
+
+	pthread_mutex_lock(&w->lock);
+	if (!(w->busy[tensor / 8] & bit)) {
+		w->busy[tensor / 8] |= bit;
+		w->nstages++;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&w->lock);
+	return rc;
+}
+
+static void busy_give(struct ck_writer *w, uint32_t tensor)
+{
+	pthread_mutex_lock(&w->lock);
+	w->busy[tensor / 8] &= (uint8_t) ~(1U << tensor % 8);
+	w->nstages--;
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Whatever was staged is gone. */
+static void discard(struct ck_stage *s)
+{
+	ck_cutter_fini(&s->cutter);
+	ck_shards_fini(&s->shards);
+	s->placing = s->made = false;
+	ck_buf_fini(&s->head);
+	s->head = (struct ck_buf){ 0 };
+	s->given.n = 0;
+	s->reached = 0;
+	s->data = 0;
+	s->data_known = s->form == CK_STAGE_RAW;
+	s->head_accepted = s->data_known;
+	s->touched = false;
+	s->spoiled = 0;
+	s->why[0] = '\0';
+}
+
+/* The header that the mount shows. */
+static int own_header(struct ck_stage *s)
+{
+	const struct ck_tensor *t = tensor_of(s);
+
+	if (s->form == CK_STAGE_RAW)
+		return 0;
+	ck_npy_header(t->dtype, t->ndim, shape_of(s), &s->head);
+	s->data = s->head.len;
+	s->data_known = s->head_accepted = true;
+	return s->head.err;
+}
+
+/* Can all bytes of what is written be put somewhere? */
+static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
+			  uint32_t box, struct ck_diag *d)
+{
+	const struct ck_catalog *c = cp->catalog;
+	const struct ck_tensor *t = &c->tensors[tensor];
+	uint32_t first = box == CK_STAGE_ALL ? 0 : box;
+	uint32_t n = box == CK_STAGE_ALL ? t->nchunks : 1;
+
+	if (t->err)
+		return ck_fail(d, t->err, "a damaged tensor");
+	if (t->holes && box == CK_STAGE_ALL)
+		return ck_fail(d, EIO, "some elements belong to no box");
+	for (uint32_t i = first; i < first + n; i++)
+		if (!ck_catalog_box_is_empty(c, t, i) &&
+		    c->chunks[t->chunk + i].file == CK_NO_FILE)
+			return ck_fail(d, EIO,
+				       "the metadata has no place for "
+				       "one of its boxes");
+	return 0;
+}
+
+int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
+		  enum ck_stage_form form, struct ck_stage **out,
+		  struct ck_diag *d)
+{
+	struct ck_stage *s;
+	int rc = check_writable(w->cp, tensor, box, d);
+
+	if (rc)
+		return rc;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return ck_fail(d, ENOMEM, "out of memory");
+	s->w = w;
+	s->tensor = tensor;
+	s->box = box;
+	s->form = form;
+	discard(s);
+	if (own_header(s)) {
+		free(s);
+		return ck_fail(d, ENOMEM, "out of memory");
+	}
+	if (busy_take(w, tensor)) {
+		ck_buf_fini(&s->head);
+		free(s);
+		return ck_fail(d, EBUSY, "is being written already");
+	}
+	*out = s;
+	return 0;
+}
+
+void ck_stage_close(struct ck_stage *s)
+{
+	if (!s)
+		return;
+	busy_give(s->w, s->tensor);
+	discard(s);
+	free(s->given.r);
+	free(s);
+}
+
+void ck_stage_renew(struct ck_stage *s)
+{
+	discard(s);
+	s->anew = false;
+	/* Without memory for a header it is begun anew only. */
+	if (own_header(s))
+		s->spoiled = -ENOMEM;
+}
+
+/* --- elements ------------------------------------------------------------------- */
+
+static int begin_placing(struct ck_stage *s, bool fortran, bool swapped,
+			 struct ck_diag *d)
+{
+	bool whole = s->box == CK_STAGE_ALL;
+	int rc = ck_shards_plan(s->w, s->tensor, whole ? 0 : s->box,
+				whole ? tensor_of(s)->nchunks : 1, &s->shards,
+				d);
+
+	if (rc)
+		return rc;
+	rc = ck_cutter_make(&s->cutter, s->w->cp->catalog, s->tensor, s->box,
+			    &s->shards, fortran, swapped);
+	if (rc) {
+		ck_shards_fini(&s->shards);
+		return ck_fail(d, -rc, "out of memory");
+	}
+	s->placing = true;
+	return 0;
+}
+
+int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
+{
+	int rc = s->placing ? 0 : begin_placing(s, false, false, d);
+
+	if (rc || s->made)
+		return rc;
+	rc = ck_shards_make(s->w, &s->shards, d);
+	s->made = rc == 0;
+	return rc;
+}
+
+static uint64_t total(const struct ck_stage *s)
+{
+	uint64_t bytes = ck_dtype_at(tensor_of(s)->dtype)->size;
+
+	for (uint32_t d = 0; d < tensor_of(s)->ndim; d++)
+		bytes *= (uint64_t)shape_of(s)[d];
+	return s->data + bytes;
+}
+
+static int too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
+{
+	(void)ck_differs(d, EFBIG, ck_shown("%ju", (uintmax_t)total(s)),
+			 ck_shown("%ju", (uintmax_t)end), "too many bytes");
+	return spoil(s, d, EFBIG);
+}
+
+/* Bytes behind the header. */
+static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
+			  uint64_t len, struct ck_diag *d)
+{
+	int rc;
+
+	if (len == 0)
+		return 0;
+	if (len > total(s) || vpos > total(s) - len)
+		return too_long(s, vpos + len, d);
+	rc = ck_stage_make(s, d);
+	if (rc)
+		return rc;
+	rc = ck_cutter_place(&s->cutter, vpos - s->data, bytes, len);
+	if (rc == 0 && !s->anew)
+		rc = ck_ranges_add(&s->given, vpos, vpos + len);
+	return rc ? ck_fail(d, -rc, "staging: %s", strerror(-rc)) : 0;
+}
+
+/* --- header ------------------------------------------------------------------------ */
+
+static int accept(struct ck_stage *s, struct ck_diag *d)
+{
+	struct ck_npy npy;
+	bool swapped;
+	int rc = ck_header_accept(s, &npy, &swapped, d);
+
+	if (rc)
+		return spoil(s, d, EINVAL);
+	if (!s->data_known) {
+		rc = begin_placing(s, npy.fortran_order && npy.ndim > 1,
+				   swapped, d);
+		if (rc)
+			return rc;
+		s->data = npy.data;
+		s->data_known = true;
+	} else if (npy.data != s->data || swapped ||
+		   (npy.fortran_order && npy.ndim > 1)) {
+		(void)ck_fail(d, EINVAL,
+			      "a header of another form, behind its "
+			      "elements");
+		return spoil(s, d, EINVAL);
+	}
+	s->head_accepted = true;
+	return s->anew && s->reached > total(s) ? too_long(s, s->reached, d)
+						: 0;
+}
+
+/* Room for [0, end) of the header; what was not written is 0. */
+static int head_grow(struct ck_stage *s, uint64_t end)
+{
+	static const char zeros[256];
+
+	while (s->head.len < end && !s->head.err)
+		ck_buf_add(&s->head, zeros,
+			   ck_min(sizeof(zeros), end - s->head.len));
+	return s->head.err;
+}
+
+static int head_put(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		    uint64_t len)
+{
+	int rc = head_grow(s, vpos + len);
+
+	if (rc == 0)
+		memcpy(s->head.data + vpos, bytes, len);
+	return rc;
+}
+
+/* The header comes first: takes what belongs to it. *used: bytes taken. */
+static int feed_header(struct ck_stage *s, uint64_t vpos, const uint8_t *bytes,
+		       uint64_t len, uint64_t *used, struct ck_diag *d)
+{
+	*used = 0;
+	while (!s->data_known && *used < len) {
+		uint64_t want = ck_max(ck_header_len(&s->head), vpos + 1);
+		uint64_t n = ck_min(want - vpos, len - *used);
+
+		if (head_put(s, vpos, bytes + *used, n))
+			return ck_fail(d, ENOMEM, "out of memory");
+		*used += n;
+		vpos += n;
+		if (s->head.len >= ck_header_len(&s->head)) {
+			int rc = accept(s, d);
+
+			if (rc)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+/* Elements come before their header. */
+static int assume_header(struct ck_stage *s)
+{
+	const struct ck_tensor *t = tensor_of(s);
+
+	s->data = ck_npy_header_len(t->dtype, t->ndim, shape_of(s));
+	s->data_known = true;
+	return head_grow(s, s->data);
+}
+
+/* Bytes of a header whose place is known. */
+static int change_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
+			 uint64_t len)
+{
+	if (memcmp(s->head.data + vpos, bytes, len) == 0)
+		return 0;
+	s->head_accepted = false;
+	return head_put(s, vpos, bytes, len);
+}
+
+static int write_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
+			uint64_t len, uint64_t *used, struct ck_diag *d)
+{
+	*used = 0;
+	if (!s->data_known && vpos <= s->head.len)
+		return feed_header(s, vpos, bytes, len, used, d);
+	if (!s->data_known && assume_header(s))
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (vpos >= s->data)
+		return 0;
+	*used = ck_min(len, s->data - vpos);
+	return change_header(s, vpos, bytes, *used)
+		       ? ck_fail(d, ENOMEM, "out of memory")
+		       : 0;
+}
+
+/* --- what fs calls ----------------------------------------------------------------- */
+
+int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
+{
+	uint64_t have = 0;
+
+	if (s->spoiled)
+		return ck_fail(d, EINVAL, "%s", s->why);
+	if (!s->data_known)
+		return ck_fail(d, EINVAL, "its header is not complete");
+	for (size_t i = 0; i < s->given.n; i++)
+		have += s->given.r[i].end - s->given.r[i].begin;
+	if (s->anew)
+		have = s->reached;
+	else
+		have += s->data;
+	return ck_differs(d, EINVAL, ck_shown("%ju bytes", (uintmax_t)total(s)),
+			  ck_shown("%ju", (uintmax_t)have), "not complete");
+}
+
+int ck_stage_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		   size_t len, struct ck_diag *d)
+{
+	uint64_t end, used = 0;
+	int rc;
+
+	if (s->spoiled)
+		return ck_stage_explain(s, d);
+	if (len == 0)
+		return 0;
+	if (!ck_add(&end, vpos, len) || end > INT64_MAX)
+		return ck_fail(d, EFBIG, "too many bytes");
+	s->touched = true;
+	rc = write_header(s, vpos, bytes, len, &used, d);
+	if (rc == 0)
+		rc = write_elements(s, vpos + used, (const char *)bytes + used,
+				    len - used, d);
+	if (rc == 0)
+		s->reached = ck_max(s->reached, end);
+	return rc;
+}
+
+/* A file begun anew that becomes shorter: what was there is zeros again. */
+static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
+{
+	static const char zeros[64 << 10];
+
+	if (!s->data_known || size < s->data) {
+		(void)ck_fail(d, EINVAL, "its header is cut off");
+		return spoil(s, d, EINVAL);
+	}
+	for (uint64_t at = size; at < s->reached;) {
+		uint64_t n = ck_min(sizeof(zeros), s->reached - at);
+		int rc = write_elements(s, at, zeros, n, d);
+
+		if (rc)
+			return rc;
+		at += n;
+	}
+	return 0;
+}
+
+int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
+{
+	int rc = 0;
+
+	if (size == 0) {
+		discard(s);
+		s->anew = true;
+		return 0;
+	}
+	if (s->spoiled)
+		return ck_stage_explain(s, d);
+	if (!s->anew && size == total(s))
+		return 0;
+	if (!s->anew) {
+		(void)ck_differs(
+			d, EINVAL, ck_shown("%ju", (uintmax_t)total(s)),
+			ck_shown("%ju", (uintmax_t)size), "another size");
+		return spoil(s, d, EINVAL);
+	}
+	s->touched = true;
+	if (s->data_known && size > total(s))
+		return too_long(s, size, d);
+	if (size < s->reached)
+		rc = cut_off(s, size, d);
+	if (rc == 0)
+		s->reached = size;
+	return rc;
+}
+
+enum ck_stage_state ck_stage_state(struct ck_stage *s)
+{
+	struct ck_diag d;
+
+	if (s->spoiled)
+		return CK_STAGE_SPOILED;
+	if (!s->touched)
+		return CK_STAGE_EMPTY;
+	if (!s->data_known)
+		return CK_STAGE_PART;
+	if (s->anew ? s->reached != total(s)
+		    : !ck_ranges_have(&s->given, s->data, total(s)))
+		return CK_STAGE_PART;
+	if (!s->head_accepted && accept(s, &d))
+		return CK_STAGE_SPOILED;
+	return CK_STAGE_COMPLETE;
+}

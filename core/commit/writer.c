@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * writer: the right to change a checkpoint. Writers of ckptfs exclude each
+ * other by flock(2) on the directory, for as long as they are mounted. What
+ * an interrupted commit left carries a name of ours and is named by no
+ * metadata; it is removed before anything is written. Nothing else is needed
+ * to recover.
+ */
+#include "commit_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { HEX = 16 };
+
+/* --- names ---------------------------------------------------------------- */
+
+static bool take(struct ck_str *s, const char *text)
+{
+	struct ck_str prefix = ck_str_from(text);
+
+	if (!ck_str_starts(*s, prefix))
+		return false;
+	*s = (struct ck_str){ s->p + prefix.len, s->len - prefix.len };
+	return true;
+}
+
+static bool take_number(struct ck_str *s, uint64_t *out)
+{
+	size_t n = 0;
+
+	*out = 0;
+	for (; n < s->len && n < 18 && s->p[n] >= '0' && s->p[n] <= '9'; n++)
+		*out = *out * 10 + (uint64_t)(s->p[n] - '0');
+	*s = (struct ck_str){ s->p + n, s->len - n };
+	return n > 0;
+}
+
+static bool take_hex(struct ck_str *s)
+{
+	if (s->len < HEX)
+		return false;
+	for (size_t i = 0; i < HEX; i++)
+		if (!strchr("0123456789abcdef", s->p[i]) || !s->p[i])
+			return false;
+	*s = (struct ck_str){ s->p + HEX, s->len - HEX };
+	return true;
+}
+
+bool ck_name_is_ours(const char *name, uint64_t *generation)
+{
+	struct ck_str s = ck_str_from(name);
+	uint64_t rank;
+
+	*generation = 0;
+	if (take(&s, CK_METADATA_TEMP))
+		return take_hex(&s) && s.len == 0;
+	if (!take(&s, "__"))
+		return false;
+	if (take_number(&s, &rank) && !take(&s, "_"))
+		return false;
+	return take(&s, "ckptfs-") && take_number(&s, generation) &&
+	       take(&s, "-") && take_hex(&s) && take(&s, ".distcp") &&
+	       s.len == 0;
+}
+
+/* --- what was left behind -------------------------------------------------- */
+
+static bool is_named(const struct ck_checkpoint *cp, const char *name)
+{
+	for (uint32_t i = 0; i < ck_files_count(cp->files); i++)
+		if (ck_str_is(ck_files_info(cp->files, i)->path, name))
+			return true;
+	return false;
+}
+
+static void look_at(struct ck_writer *w, const char *name)
+{
+	uint64_t generation;
+
+	if (!ck_name_is_ours(name, &generation))
+		return;
+	w->generation = ck_max(w->generation, generation);
+	if (is_named(w->cp, name) || unlinkat(w->dirfd, name, 0))
+		return;
+	ck_log("%s: removed, no metadata names it", ck_show(ck_str_from(name)));
+}
+
+/* The lock is held and .metadata is the one that was read: what it does not
+ * name nobody can need. */
+static int collect(struct ck_writer *w, struct ck_diag *d)
+{
+	int fd = openat(w->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return ck_fail(d, errno, "its directory: %s", strerror(errno));
+	}
+	while ((e = readdir(dir)))
+		look_at(w, e->d_name);
+	closedir(dir);
+	return 0;
+}
+
+/* --- the writer ------------------------------------------------------------ */
+
+static int lock(struct ck_writer *w, struct ck_diag *d)
+{
+	w->dirfd = openat(w->cp->dirfd, ".",
+			  O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (w->dirfd < 0)
+		return ck_fail(d, errno, "%s", strerror(errno));
+	if (faccessat(w->dirfd, ".", W_OK, AT_EACCESS))
+		return ck_fail(d, errno, "cannot be written: %s",
+			       strerror(errno));
+	if (flock(w->dirfd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno == EWOULDBLOCK)
+		return ck_fail(d, EBUSY, "is mounted for writing already");
+	return ck_fail(d, errno, "cannot be locked: %s", strerror(errno));
+}
+
+static int begin(struct ck_writer *w, struct ck_diag *d)
+{
+	int rc = ck_metadata_writable(w->cp, w->options.keep_unknown, d);
+
+	if (rc == 0)
+		rc = lock(w, d);
+	if (rc)
+		return rc;
+	/* Read before it was locked: another writer may have been faster. */
+	if (ck_checkpoint_changed(w->cp))
+		return ck_fail(d, ESTALE, "was changed while it was opened");
+	if (ck_checkpoint_reserve(w->cp))
+		return ck_fail(d, ENOMEM, "out of memory");
+	return collect(w, d);
+}
+
+int ck_writer_open(struct ck_checkpoint *cp,
+		   const struct ck_writer_options *options,
+		   struct ck_writer **out, struct ck_diag *d)
+{
+	struct ck_writer *w = calloc(1, sizeof(*w));
+	int rc;
+
+	if (!w)
+		return ck_fail(d, ENOMEM, "out of memory");
+	w->cp = cp;
+	w->options = *options;
+	w->dirfd = -1;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->commit_lock, NULL);
+	w->busy = calloc(cp->catalog->ntensors / 8 + 1, 1);
+	rc = w->busy ? begin(w, d) : ck_fail(d, ENOMEM, "out of memory");
+	if (rc) {
+		ck_diag_prefix(d, "%s", ck_show(ck_str_from(cp->path)));
+		ck_writer_close(w);
+		return rc;
+	}
+	*out = w;
+	return 0;
+}
+
+void ck_writer_close(struct ck_writer *w)
+{
+	if (!w)
+		return;
+	if (w->dirfd >= 0)
+		close(w->dirfd);
+	pthread_mutex_destroy(&w->lock);
+	pthread_mutex_destroy(&w->commit_lock);
+	free(w->busy);
+	free(w);
+}
+
+/* Bytes of data files that belong to no item. */
+static uint64_t dead_bytes(const struct ck_catalog *c)
+{
+	uint64_t all = 0, live = 0;
+
+	for (size_t i = 0; i < c->nfiles; i++)
+		all += c->files[i].err ? 0 : c->files[i].size;
+	for (size_t i = 0; i < c->nchunks; i++)
+		live += c->chunks[i].err ? 0 : c->chunks[i].length;
+	for (size_t i = 0; i < c->nobjects; i++)
+		live += c->objects[i].item.err ? 0 : c->objects[i].item.length;
+	return all > live ? all - live : 0;
+}
+
+void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out)
+{
+	pthread_mutex_lock(&w->lock);
+	*out = (struct ck_writer_status){ .generation = w->generation,
+					  .stages = w->nstages };
+	pthread_mutex_unlock(&w->lock);
+	ck_checkpoint_lock(w->cp);
+	out->dead = dead_bytes(w->cp->catalog);
+	ck_checkpoint_unlock(w->cp);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ranges: random ranges, compared with a bitmap.
+ */
+#include "commit_internal.h"
+#include "tap.h"
+
+enum { SPACE = 200, ROUNDS = 3000, ADDS = 40 };
+
+static bool bits_have(const bool *bits, uint64_t begin, uint64_t end)
+{
+	for (uint64_t i = begin; i < end; i++)
+		if (!bits[i])
+			return false;
+	return true;
+}
+
+static bool is_sorted(const struct ck_ranges *ranges)
+{
+	for (size_t i = 1; i < ranges->n; i++)
+		if (ranges->r[i - 1].end >= ranges->r[i].begin)
+			return false;
+	return true;
+}
+
+static bool round_is_right(uint64_t *random)
+{
+	struct ck_ranges ranges = { 0 };
+	bool bits[SPACE] = { false };
+	bool right = true;
+
+	for (int i = 0; i < ADDS; i++) {
+		uint64_t begin = tap_random(random) % SPACE;
+		uint64_t end = begin + tap_random(random) % 20;
+
+		end = ck_min(end, SPACE);
+		right &= ck_ranges_add(&ranges, begin, end) == 0;
+		for (uint64_t k = begin; k < end; k++)
+			bits[k] = true;
+		right &= is_sorted(&ranges);
+		begin = tap_random(random) % SPACE;
+		end = ck_min(begin + tap_random(random) % 50, SPACE);
+		right &= ck_ranges_have(&ranges, begin, end) ==
+			 bits_have(bits, begin, end);
+	}
+	free(ranges.r);
+	return right;
+}
+
+int main(void)
+{
+	uint64_t random = 3;
+	int wrong = 0;
+
+	for (int i = 0; i < ROUNDS; i++)
+		wrong += !round_is_right(&random);
+	eq_i64(wrong, 0);
+	return tap_done();
+}
