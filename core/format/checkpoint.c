@@ -157,3 +157,37 @@ bool ck_checkpoint_changed(const struct ck_checkpoint *cp)
 {
 	return cp->format->changed(cp);
 }
+
+/* --- writing -------------------------------------------------------------- */
+
+int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
+			 struct ck_diag *d)
+{
+	const struct ck_catalog *c = cp->catalog;
+
+	if (!cp->format->rewrite)
+		return ck_fail(d, EOPNOTSUPP,
+			       "checkpoints of format %s cannot be written",
+			       cp->format->name);
+	if (c->nglobals && !keep_unknown)
+		return ck_fail(d, EPERM,
+			       ".metadata names %s, which is not known and "
+			       "which PyTorch would run; option keep_unknown "
+			       "carries it on",
+			       ck_show(ck_catalog_str(c, c->globals[0])));
+	return 0;
+}
+
+int ck_metadata_rewrite(const struct ck_checkpoint *cp,
+			const struct ck_change_of_place *changes, uint32_t n,
+			int out, struct ck_diag *d)
+{
+	return cp->format->rewrite(cp, changes, n, out, d);
+}
+
+int ck_metadata_verify(const struct ck_checkpoint *cp,
+		       const struct ck_change_of_place *changes, uint32_t n,
+		       int fd, struct ck_diag *d)
+{
+	return cp->format->verify(cp, changes, n, fd, d);
+}

@@ -4,6 +4,7 @@
  * the torch.save archive that holds it.
  */
 #include "dcp.h"
+#include "dcp_rewrite.h"
 #include "format_internal.h"
 #include "item.h"
 #include "source.h"
@@ -130,6 +131,84 @@ static bool changed(const struct ck_checkpoint *cp)
 	       !is_same(&st, &cp->metadata);
 }
 
+/* --- writing -------------------------------------------------------------------- */
+
+/* The bytes of the metadata that was read, if it is that still. A link that
+ * was followed then is followed again. */
+static int read_again(const struct ck_checkpoint *cp, void **pages,
+		      struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
+					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
+					    CK_BENEATH_SYMLINKS);
+	struct stat st;
+
+	if (fd < 0)
+		return ck_fail(d, -fd, ".metadata: %s", open_error(-fd));
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	if (!is_same(&st, &cp->metadata))
+		return ck_fail(d, ESTALE,
+			       ".metadata: is not the file that was read");
+	return read_pages(fd, &st, pages, d);
+}
+
+static int rewrite(const struct ck_checkpoint *cp,
+		   const struct ck_change_of_place *changes, uint32_t n,
+		   int out, struct ck_diag *d)
+{
+	size_t len = (size_t)cp->metadata.st_size;
+	void *pages = NULL;
+	int rc = read_again(cp, &pages, d);
+
+	if (rc == 0) {
+		struct ck_dcp_wish w = {
+			cp->catalog, { pages, len }, changes, n
+		};
+
+		rc = ck_dcp_rewrite(&w, out, d);
+		ck_pages_free(pages, len);
+	}
+	return rc;
+}
+
+static int verify_pages(const struct ck_dcp_wish *w, int fd, struct ck_diag *d)
+{
+	struct stat st;
+	void *pages = NULL;
+	int rc;
+
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	rc = read_pages(fd, &st, &pages, d);
+	if (rc == 0) {
+		struct ck_str bytes = { pages, (size_t)st.st_size };
+
+		rc = ck_dcp_verify(w, bytes, d);
+		ck_pages_free(pages, bytes.len);
+	}
+	return rc;
+}
+
+static int verify(const struct ck_checkpoint *cp,
+		  const struct ck_change_of_place *changes, uint32_t n, int fd,
+		  struct ck_diag *d)
+{
+	size_t len = (size_t)cp->metadata.st_size;
+	void *pages = NULL;
+	int rc = read_again(cp, &pages, d);
+
+	if (rc == 0) {
+		struct ck_dcp_wish w = {
+			cp->catalog, { pages, len }, changes, n
+		};
+
+		rc = verify_pages(&w, fd, d);
+		ck_pages_free(pages, len);
+	}
+	return rc;
+}
+
 /* --- locating ---------------------------------------------------------------------- */
 
 static struct ck_item_want want_of(const struct ck_catalog *c,
@@ -225,4 +304,6 @@ const struct ck_format ck_format_dcp = {
 	.load = load,
 	.changed = changed,
 	.locate = locate,
+	.rewrite = rewrite,
+	.verify = verify,
 };

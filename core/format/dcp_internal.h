@@ -95,6 +95,9 @@ struct ck_dcp_reader {
 	const struct ck_pv *storage;   /* key, value, ... of storage_data */
 	uint32_t nstorage;	       /* pairs */
 	uint64_t seed;
+
+	struct ck_str in;	      /* the .metadata */
+	struct ck_dcp_places *places; /* NULL: nobody asks */
 };
 
 /* The meaning of a global, found once for each. */
@@ -109,5 +112,20 @@ int ck_dcp_no_memory(struct ck_dcp_reader *r);
 CK_MUST_USE int ck_dcp_spend(struct ck_dcp_reader *r, uint64_t bytes);
 /* Fills the catalog from the rows and the pickle's root. */
 CK_MUST_USE int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p);
+
+/* --- places; only where somebody asks ----------------------------------------- */
+
+/* A _StorageInfo was taken, the last of infos. */
+CK_MUST_USE int ck_dcp_place_info(struct ck_dcp_reader *r,
+				  const struct ck_pv *state);
+/* The pickle.h hook; ctx is the reader. */
+CK_MUST_USE int ck_dcp_place_frame(void *ctx, struct ck_pickle *p,
+				   uint64_t len);
+/* Of all items: how many there are is known now. */
+CK_MUST_USE int ck_dcp_place_items(struct ck_dcp_reader *r);
+/* The place of this item is that of this info. */
+void ck_dcp_place_item(struct ck_dcp_reader *r, size_t item, uint64_t info);
+/* All items are joined: the places of boxes. */
+CK_MUST_USE int ck_dcp_place_chunks(struct ck_dcp_reader *r);
 
 #endif

@@ -109,7 +109,7 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 		return ck_dcp_no_memory(r);
 	for (size_t i = 0; i < r->nitems; i++)
 		r->items[i] = (struct ck_chunk){ .file = CK_NO_FILE };
-	return 0;
+	return r->places ? ck_dcp_place_items(r) : 0;
 }
 
 /* planner_data: where each entry is in the nested state dict. Some planners
@@ -187,14 +187,16 @@ static const struct ck_dcp_index_row *row_at(const struct ck_dcp_reader *r,
 	return &r->indexes[index.i];
 }
 
-static const struct ck_chunk *info_at(const struct ck_dcp_reader *r,
-				      uint32_t pair)
+/* Gives an item what the row says. */
+static void item_set(struct ck_dcp_reader *r, size_t item, uint32_t pair)
 {
 	struct ck_pv info;
 
 	(void)ck_dcp_taken(&r->storage[2 * (size_t)pair + 1], CK_DCP_INFO,
 			   &info);
-	return &r->infos[info.i];
+	r->items[item] = r->infos[info.i];
+	if (r->places)
+		ck_dcp_place_item(r, item, (uint64_t)info.i);
 }
 
 static int check_pair(struct ck_dcp_reader *r, uint32_t pair)
@@ -227,7 +229,7 @@ static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 		row = row_at(r, i);
 		e = entry_find(r, row_fqn(row));
 		if (e && e->next < e->count && is_item(r, e, e->next, row)) {
-			r->items[e->first + e->next++] = *info_at(r, i);
+			item_set(r, e->first + e->next++, i);
 			continue;
 		}
 		left[(*nleft)++] = i;
@@ -295,7 +297,7 @@ static int entry_leftovers(struct ck_dcp_reader *r, struct ck_dcp_entry *e)
 		if (slot && i < e->next)
 			return duplicate(r, e->key);
 		if (slot)
-			r->items[e->first + i] = *info_at(r, slot - 1);
+			item_set(r, e->first + i, slot - 1);
 	}
 	return 0;
 }
@@ -468,5 +470,7 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 	free(r->infos);
 	r->indexes = NULL;
 	r->infos = NULL;
-	return rc ? rc : catalog_fill(r);
+	if (rc == 0 && r->places)
+		rc = ck_dcp_place_chunks(r);
+	return rc || !r->file ? rc : catalog_fill(r);
 }

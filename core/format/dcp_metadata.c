@@ -324,7 +324,7 @@ static int add_file(struct ck_dcp_reader *r, struct ck_str path,
 {
 	int rc = 0;
 
-	if (!r->last_path.p || !ck_str_eq(path, r->last_path)) {
+	if (r->file && (!r->last_path.p || !ck_str_eq(path, r->last_path))) {
 		rc = r->file(r->file_ctx, path, &r->last_file);
 		r->last_path = path;
 	}
@@ -387,7 +387,8 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 		return ck_dcp_no_memory(r);
 	*out = ext(CK_DCP_INFO, r->ninfos, 0);
 	r->infos[r->ninfos++] = info;
-	return 1;
+	rc = r->places ? ck_dcp_place_info(r, state) : 0;
+	return rc ? rc : 1;
 }
 
 static int take(struct ck_dcp_reader *r, const struct ck_pcall *call,
@@ -437,33 +438,61 @@ static void reader_free(struct ck_dcp_reader *r)
 	free(r);
 }
 
-int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
-		 int (*file)(void *ctx, struct ck_str path, uint32_t *number),
-		 void *ctx, struct ck_diag *d)
+static int parse(struct ck_dcp_reader *r)
 {
-	struct ck_dcp_reader *r = calloc(1, sizeof(*r));
 	struct ck_pickle p;
-	struct ck_pickle_hooks hooks = { .ctx = r,
-					 .no_persids = true,
-					 .build = build };
+	struct ck_pickle_hooks hooks = {
+		.ctx = r,
+		.no_persids = true,
+		.build = build,
+		.frame = r->places ? ck_dcp_place_frame : NULL,
+	};
 	int rc;
 
+	r->p = &p;
+	r->seed = ck_hash_seed();
+	rc = ck_pickle_read(&p, r->in.p, r->in.len, &hooks, r->d);
+	if (rc == 0) {
+		rc = p.end == r->in.len
+			     ? ck_dcp_join(r, &p)
+			     : ck_fail(r->d, EBADMSG, "bytes after its end");
+		ck_pickle_fini(&p);
+	}
+	if (rc)
+		ck_diag_prefix(r->d, ".metadata");
+	return rc;
+}
+
+int ck_dcp_parse_places(struct ck_catalog *c, struct ck_str bytes,
+			const struct ck_dcp_numbers *numbers,
+			struct ck_dcp_places *places, struct ck_diag *d)
+{
+	struct ck_dcp_reader *r = calloc(1, sizeof(*r));
+	int rc;
+
+	if (places)
+		*places = (struct ck_dcp_places){ 0 };
 	if (!r)
 		return ck_fail(d, ENOMEM, "out of memory");
 	r->c = c;
 	r->d = d;
-	r->p = &p;
-	r->file = file;
-	r->file_ctx = ctx;
-	r->seed = ck_hash_seed();
-	rc = ck_pickle_read(&p, bytes, len, &hooks, d);
-	if (rc == 0) {
-		rc = p.end == len ? ck_dcp_join(r, &p)
-				  : ck_fail(d, EBADMSG, "bytes after its end");
-		ck_pickle_fini(&p);
-	}
-	if (rc)
-		ck_diag_prefix(d, ".metadata");
+	r->in = bytes;
+	r->file = numbers->file;
+	r->file_ctx = numbers->ctx;
+	r->places = places;
+	rc = parse(r);
 	reader_free(r);
+	if (rc && places)
+		ck_dcp_places_fini(places);
 	return rc;
+}
+
+int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
+		 int (*file)(void *ctx, struct ck_str path, uint32_t *number),
+		 void *ctx, struct ck_diag *d)
+{
+	struct ck_dcp_numbers numbers = { file, ctx };
+
+	return ck_dcp_parse_places(c, (struct ck_str){ bytes, len }, &numbers,
+				   NULL, d);
 }

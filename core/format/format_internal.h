@@ -7,6 +7,7 @@
 #define CK_FORMAT_INTERNAL_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/rewrite.h"
 
 struct ck_format {
 	const char *name;
@@ -23,6 +24,14 @@ struct ck_format {
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
 		      uint32_t i, struct ck_extent *extent, uint64_t *strides,
 		      struct ck_diag *d);
+	/* ck_metadata_rewrite() and ck_metadata_verify(); NULL if it cannot
+	 * be written. */
+	int (*rewrite)(const struct ck_checkpoint *cp,
+		       const struct ck_change_of_place *changes, uint32_t n,
+		       int out, struct ck_diag *d);
+	int (*verify)(const struct ck_checkpoint *cp,
+		      const struct ck_change_of_place *changes, uint32_t n,
+		      int fd, struct ck_diag *d);
 };
 
 /* What to look at. */

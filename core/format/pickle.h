@@ -90,11 +90,16 @@ struct ck_pickle_hooks {
 	int (*build)(void *ctx, struct ck_pickle *p,
 		     const struct ck_pcall *call, const struct ck_pv *state,
 		     struct ck_pv *out, struct ck_diag *d);
+	/* A frame of len bytes begins behind this opcode; may be NULL. */
+	int (*frame)(void *ctx, struct ck_pickle *p, uint64_t len);
 };
 
 struct ck_pickle {
 	struct ck_pv root;
 	uint64_t end; /* bytes of input used, STOP included */
+	/* while a hook runs */
+	uint64_t at;  /* position of the opcode */
+	uint64_t set; /* how many values the last SETITEMS took */
 	/* private */
 	uint64_t budget; /* bytes that may still be allocated */
 	struct ck_arena arena;

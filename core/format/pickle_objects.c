@@ -201,6 +201,7 @@ int ck_op_setitems(struct ck_vm *vm)
 		return ck_vm_empty(vm);
 	if (n % 2)
 		return ck_vm_bad(vm, "a key without a value");
+	vm->out->set = n;
 	return add_to(vm, CK_PV_DICT, n);
 }
 
@@ -406,6 +407,7 @@ int ck_op_build(struct ck_vm *vm)
 		return ck_vm_bad(vm, "state for what is no object");
 	if (call->has_state)
 		return ck_vm_bad(vm, "a second state for an object");
+	vm->out->at = (uint64_t)(vm->p - vm->in) - 1;
 	if (obj->tag == CK_PV_NEW && vm->hooks)
 		rc = vm->hooks->build(vm->hooks->ctx, vm->out, call, &state,
 				      &taken, vm->d);

@@ -21,7 +21,7 @@ struct ck_item_form {
  * elements) that will begin at fpos of its file; elements lie at a multiple
  * of 64 of the file. Any release from 1.13 on reads it, also with
  * weights_only=True. -EOPNOTSUPP: a dtype that torch.save cannot store;
- * -EOVERFLOW; -ENOMEM. */
+ * -EINVAL: a size below 0; -EOVERFLOW; -ENOMEM. */
 CK_MUST_USE int ck_item_form_make(struct ck_item_form *f, uint8_t dtype,
 				  uint32_t ndim, const int64_t *size,
 				  uint64_t fpos);
@@ -50,13 +50,14 @@ CK_MUST_USE int ck_metadata_writable(const struct ck_checkpoint *cp,
  * changes (sorted by chunk, each once) and not otherwise changed: unknown
  * fields, order, arity, classes stay. -ESTALE: .metadata is not the file
  * that was read; -EOPNOTSUPP: a change that cannot be expressed; errors of
- * write(2). Does not sync. */
+ * write(2). Does not sync, and does not cut out if that was longer. */
 CK_MUST_USE int ck_metadata_rewrite(const struct ck_checkpoint *cp,
 				    const struct ck_change_of_place *changes,
 				    uint32_t n, int out, struct ck_diag *d);
 /* Reads the metadata in fd again and compares: each entry and box of the
- * catalog, and the places of all boxes, but for the changes. -EIO: something
- * differs. */
+ * catalog and the places of all boxes, but for the changes, and byte by byte
+ * with the old file, which must still be there, all that a rewrite leaves as
+ * it is. -EIO: something differs; -ESTALE as above. */
 CK_MUST_USE int ck_metadata_verify(const struct ck_checkpoint *cp,
 				   const struct ck_change_of_place *changes,
 				   uint32_t n, int fd, struct ck_diag *d);
