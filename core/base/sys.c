@@ -139,6 +139,20 @@ int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 	return fd < 0 ? -errno : (int)fd;
 }
 
+int ck_open_again(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int ck_open_unnamed(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
 void *ck_pages_alloc(size_t len)
 {
 	void *p = mmap(NULL, len ? len : 1, PROT_READ | PROT_WRITE,

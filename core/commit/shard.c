@@ -128,15 +128,15 @@ int ck_shards_plan(const struct ck_writer *w, uint32_t tensor, uint32_t first,
 
 int ck_file_make(const struct ck_writer *w, int *fd, struct ck_diag *d)
 {
-	*fd = openat(w->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	*fd = ck_open_unnamed(w->dirfd);
 	if (*fd >= 0)
 		return 0;
-	if (errno == EISDIR || errno == EOPNOTSUPP)
+	if (*fd == -EISDIR || *fd == -EOPNOTSUPP)
 		return ck_fail(d, EOPNOTSUPP,
 			       "%s: its file system has no files without name",
 			       ck_show(ck_str_from(w->cp->path)));
-	return ck_fail(d, errno, "%s: no new file: %s",
-		       ck_show(ck_str_from(w->cp->path)), strerror(errno));
+	return ck_fail(d, -*fd, "%s: no new file: %s",
+		       ck_show(ck_str_from(w->cp->path)), strerror(-*fd));
 }
 
 static int shard_make(const struct ck_writer *w, struct ck_shard *shard,

@@ -94,14 +94,14 @@ static void look_at(struct ck_writer *w, const char *name)
  * name nobody can need. */
 static int collect(struct ck_writer *w, struct ck_diag *d)
 {
-	int fd = openat(w->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = ck_open_again(w->dirfd);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
 
 	if (!dir) {
 		if (fd >= 0)
 			close(fd);
-		return ck_fail(d, errno, "its directory: %s", strerror(errno));
+		return ck_fail(d, fd < 0 ? -fd : ENOMEM, "cannot be listed");
 	}
 	while ((e = readdir(dir)))
 		look_at(w, e->d_name);
@@ -113,10 +113,9 @@ static int collect(struct ck_writer *w, struct ck_diag *d)
 
 static int lock(struct ck_writer *w, struct ck_diag *d)
 {
-	w->dirfd = openat(w->cp->dirfd, ".",
-			  O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	w->dirfd = ck_open_again(w->cp->dirfd);
 	if (w->dirfd < 0)
-		return ck_fail(d, errno, "%s", strerror(errno));
+		return ck_fail(d, -w->dirfd, "%s", strerror(-w->dirfd));
 	if (faccessat(w->dirfd, ".", W_OK, AT_EACCESS))
 		return ck_fail(d, errno, "cannot be written: %s",
 			       strerror(errno));

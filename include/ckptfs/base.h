@@ -231,6 +231,12 @@ enum ck_beneath { CK_BENEATH_NO_SYMLINKS, CK_BENEATH_SYMLINKS };
 CK_MUST_USE int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 				enum ck_beneath how);
 
+/* The same directory with an own position and own locks; a new file in it that
+ * has no name, for reading and writing. A descriptor, close-on-exec, or a
+ * negative errno. */
+CK_MUST_USE int ck_open_again(int dirfd);
+CK_MUST_USE int ck_open_unnamed(int dirfd);
+
 /* Anonymous zeroed memory in whole pages, huge ones where the kernel likes.
  * NULL when out of memory. ck_pages_free(NULL, 0) is allowed. */
 void *ck_pages_alloc(size_t len);
