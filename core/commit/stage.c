@@ -100,9 +100,18 @@ static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
 	const struct ck_tensor *t = &c->tensors[tensor];
 	uint32_t first = box == CK_STAGE_ALL ? 0 : box;
 	uint32_t n = box == CK_STAGE_ALL ? t->nchunks : 1;
+	struct ck_item_form form = { 0 };
+	int rc;
 
 	if (t->err)
 		return ck_fail(d, t->err, "a damaged tensor");
+	rc = ck_item_form_make(&form, t->dtype, 0, NULL, 0);
+	ck_item_form_fini(&form);
+	if (rc)
+		return ck_fail(d, -rc, "dtype %s: %s",
+			       ck_show(ck_catalog_str(c, t->dtype_name)),
+			       rc == -EOPNOTSUPP ? "cannot be written"
+						 : strerror(-rc));
 	if (t->holes && box == CK_STAGE_ALL)
 		return ck_fail(d, EIO, "some elements belong to no box");
 	for (uint32_t i = first; i < first + n; i++)

@@ -78,9 +78,11 @@ static void decimal_to_le(struct ck_str digits, bool negative, uint8_t *le,
 
 	l.n = 0; /* what is behind n is not looked at */
 	limbs_read(&l, digits);
-	for (size_t j = 0; j < len; j++)
-		le[j] = j / 4 < l.n ? (uint8_t)(l.value[j / 4] >> 8 * (j % 4))
-				    : 0;
+	for (size_t j = 0; j < len; j++) {
+		uint32_t limb = j / 4 < l.n ? l.value[j / 4] : 0;
+
+		le[j] = (uint8_t)(limb >> 8 * (j % 4));
+	}
 	for (size_t j = 0; negative && j < len; j++) {
 		carry += (uint8_t)~le[j];
 		le[j] = (uint8_t)carry;
