@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""File systems in files, and power cuts on them.
+
+    with Image("ext4", "/tmp/x") as image:
+        ... write below image.root, image.settle() ...
+        image.cut("lost")
+        image.recover()
+
+The shutdown ioctl of ext4 and XFS stops a file system dead: what it had not
+written to its device is gone, and the next mount replays the journal. States:
+
+    lost     nothing more reaches the device
+    journal  the journal is committed first
+    fsync    another program syncs a file of its own first, which commits
+             the journal as well, at its own time and by another path
+    partly   some unsynced data of open files is written first, then as lost
+    all      everything is written first: the cut comes late
+
+What the device was told is kept: that drives lose what they have not been
+told to flush is not shown by this.
+"""
+import ctypes
+import fcntl
+import os
+import random
+import subprocess
+
+EXT4_IOC_SHUTDOWN = XFS_IOC_GOINGDOWN = 0x8004587D      # _IOR('X', 125, u32)
+FLUSH_ALL, FLUSH_LOG, FLUSH_NOTHING = 0, 1, 2
+STATES = ("lost", "journal", "fsync", "partly", "all")
+
+# name: type, MiB, options of mkfs, options of mount. "strict" is an ext4
+# without its habit of writing data before a rename replaces a file.
+KINDS = {
+    "ext4": ("ext4", 64, ["-q", "-F", "-E", "lazy_itable_init=0"], ""),
+    "xfs": ("xfs", 320, ["-q", "-f"], ""),
+    "strict": ("ext4", 64, ["-q", "-F", "-E", "lazy_itable_init=0"],
+               "noauto_da_alloc,data=writeback"),
+}
+
+libc = ctypes.CDLL(None, use_errno=True)
+WRITE_AND_WAIT = 7      # sync_file_range(2)
+
+
+class Trouble(Exception):
+    """Images cannot be used here; the text says why."""
+
+
+def checked(status, what):
+    if status:
+        code = ctypes.get_errno()
+        raise Trouble(f"{what}: {os.strerror(code)}")
+
+
+def run(*argv):
+    try:
+        return subprocess.run(argv, check=True, capture_output=True,
+                              text=True).stdout.strip()
+    except FileNotFoundError:
+        raise Trouble(f"no {argv[0]}")
+    except subprocess.CalledProcessError as problem:
+        raise Trouble(f"{argv[0]}: {problem.stderr.strip()[:200]}")
+
+
+class Image:
+    def __init__(self, kind, work):
+        self.kind = kind
+        self.type, size, self.mkfs, self.options = KINDS[kind]
+        self.file, self.root = f"{work}/{kind}.img", f"{work}/{kind}"
+        self.device, self.mounted = None, False
+        with open(self.file, "wb") as out:
+            out.truncate(size << 20)
+
+    def __enter__(self):
+        os.makedirs(self.root, exist_ok=True)
+        try:
+            run("mkfs." + self.type, *self.mkfs, self.file)
+            self.device = run("losetup", "--find", "--show", self.file)
+            self.mount()
+        except Trouble:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if self.mounted:
+            self.unmount()
+        if self.device:
+            run("losetup", "--detach", self.device)
+        os.unlink(self.file)
+
+    def mount(self):
+        checked(libc.mount(self.device.encode(), self.root.encode(),
+                           self.type.encode(), 0, self.options.encode()),
+                f"mount {self.kind}")
+        self.mounted = True
+
+    def unmount(self):
+        checked(libc.umount2(self.root.encode(), 0), f"umount {self.kind}")
+        self.mounted = False
+
+    def settle(self):
+        """What was written so far is old: no cut takes it away."""
+        fd = os.open(self.root, os.O_RDONLY)
+        try:
+            checked(libc.syncfs(fd), "syncfs")
+        finally:
+            os.close(fd)
+
+    def cut(self, state, pids=(), seed=0):
+        if state == "fsync":
+            self.another_fsync()
+        if state == "partly":
+            self.write_some(pids, random.Random(seed))
+        flags = {"journal": FLUSH_LOG, "all": FLUSH_ALL}.get(
+            state, FLUSH_NOTHING)
+        fd = os.open(self.root, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, flags.to_bytes(4, "little"))
+        finally:
+            os.close(fd)
+
+    def another_fsync(self):
+        with open(self.root + "/neighbour", "wb") as out:
+            out.write(b"of another program")
+            out.flush()
+            os.fsync(out.fileno())
+
+    def open_files(self, pids):
+        """Paths to what these processes have open here, nameless or not,
+        and to what can be named."""
+        for pid in pids:
+            try:
+                fds = os.listdir(f"/proc/{pid}/fd")
+            except OSError:
+                continue
+            yield from (f"/proc/{pid}/fd/{fd}" for fd in sorted(fds))
+        for folder, _, files in sorted(os.walk(self.root)):
+            yield from (f"{folder}/{name}" for name in sorted(files))
+
+    def write_some(self, pids, rng):
+        device = os.stat(self.root).st_dev
+        for path in self.open_files(pids):
+            try:
+                status = os.stat(path)
+                if status.st_dev != device or rng.random() < 0.5 or \
+                        not os.path.isfile(path):
+                    continue
+                fd = os.open(path, os.O_RDONLY)
+            except OSError:
+                continue
+            length = rng.choice([status.st_size, status.st_size // 2])
+            libc.sync_file_range(fd, ctypes.c_int64(0),
+                                 ctypes.c_int64(length), WRITE_AND_WAIT)
+            os.close(fd)
+
+    def recover(self):
+        """The next start of the machine."""
+        self.unmount()
+        self.mount()
+
+
+def why_not(work, kind="ext4"):
+    """Why images cannot be used here, None if they can."""
+    if os.geteuid() != 0:
+        return "only root can mount images"
+    try:
+        with Image(kind, work) as image:
+            image.cut("lost")
+            image.recover()
+    except (Trouble, OSError) as problem:
+        return str(problem)
+    return None

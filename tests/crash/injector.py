@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""The Python side of inject: a command runs, and a fault decides at each of
+its system calls beneath a directory what becomes of it.
+
+    run = Injector(["writer", path], path, fault)
+    status, said = run.wait()
+
+A fault is asked `before(call)` and, if it answered "watch", `after(call)`.
+Calls are numbered from 1 in the order in which they were made; which ones are
+counted is the fault's affair.
+"""
+import collections
+import errno
+import os
+import subprocess
+import threading
+
+INJECT = os.environ.get("INJECT_BIN", "inject")
+Call = collections.namedtuple("Call", "tid name length paths")
+
+DATA = set("write pwrite64 writev pwritev pwritev2 copy_file_range sendfile "
+           "splice".split())
+LOOKS = set("read pread64 readv preadv preadv2".split())
+SYNCS = set("fsync fdatasync sync_file_range syncfs".split())
+NAMES = set("open creat openat openat2 link linkat rename renameat renameat2 "
+            "unlink unlinkat rmdir mkdir mkdirat mknod mknodat symlink "
+            "symlinkat".split())
+ATTRIBUTES = set("fallocate ftruncate truncate ioctl chmod fchmod fchmodat "
+                 "chown lchown fchown fchownat utimensat setxattr lsetxattr "
+                 "fsetxattr removexattr lremovexattr fremovexattr".split())
+# What can leave another state behind. Opening is among them: O_CREAT, O_TRUNC.
+CHANGES = DATA | SYNCS | NAMES | ATTRIBUTES
+
+ERRNOS = ("EIO", "ENOSPC", "EDQUOT", "EINTR", "EAGAIN", "ENOMEM", "EMFILE",
+          "EROFS", "ESTALE")
+
+
+class Fault:
+    """Lets everything happen and writes down what. The others are made of
+    it: at the call of number `at` they do something, once."""
+
+    def __init__(self, at=0, counted=CHANGES):
+        self.at, self.counted = at, counted
+        self.seen, self.hit, self.armed = [], None, True
+
+    def before(self, call):
+        if not self.armed or self.counted and call.name not in self.counted:
+            return self.others(call)
+        self.seen.append(call)
+        if len(self.seen) != self.at:
+            return self.others(call)
+        self.hit = call
+        return self.strike(call)
+
+    def others(self, _call):
+        return "go"
+
+    def strike(self, _call):
+        return "go"
+
+    def after(self, _call, _result):
+        return "go"
+
+
+class Kill(Fault):
+    """SIGKILL before the call or, late, after it."""
+
+    def __init__(self, at, late=False, **more):
+        super().__init__(at, **more)
+        self.late = late
+
+    def strike(self, _call):
+        return "watch" if self.late else "kill"
+
+    def after(self, _call, _result):
+        return "kill"
+
+
+class Cut(Fault):
+    """Power cut: what `cut` does, then nobody is left alive."""
+
+    def __init__(self, at, cut, late=False, **more):
+        super().__init__(at, **more)
+        self.late, self.cut = late, cut
+
+    def strike(self, _call):
+        if self.late:
+            return "watch"
+        return self.after(_call, 0)
+
+    def after(self, _call, _result):
+        self.cut()
+        return "killall"
+
+
+class Fail(Fault):
+    """The call does not happen and fails. After an fsync that failed the
+    kernel takes the pages for clean: later ones of that file, which would
+    find nothing to do, say 0 and do nothing."""
+
+    def __init__(self, at, error, **more):
+        more.setdefault("counted", None)
+        super().__init__(at, **more)
+        self.error = getattr(errno, error)
+        self.clean = None
+
+    def strike(self, call):
+        if call.name in SYNCS:
+            self.clean = call.paths
+        return f"return {-self.error}"
+
+    def others(self, call):
+        if self.clean == call.paths and call.name in SYNCS:
+            return "return 0"
+        return "go"
+
+
+class Short(Fault):
+    """The call moves one byte, or half of its data."""
+
+    def __init__(self, at, half=False, **more):
+        more.setdefault("counted", DATA | LOOKS)
+        super().__init__(at, **more)
+        self.half = half
+
+    def strike(self, call):
+        return f"short {max(1, call.length // 2) if self.half else 1}"
+
+
+class Skip(Fault):
+    """The call says 0 and does nothing: a protocol without it."""
+
+    def __init__(self, at, counted=frozenset(SYNCS), **more):
+        super().__init__(at, counted=counted, **more)
+
+    def strike(self, _call):
+        return "return 0"
+
+
+class Both:
+    """Two faults in one run, such as a sync left out and then a power cut.
+    Each counts on its own; the first that does anything is obeyed."""
+
+    def __init__(self, *faults):
+        self.faults = faults
+
+    def before(self, call):
+        replies = [fault.before(call) for fault in self.faults]
+        return next((r for r in replies if r != "go"), "go")
+
+    def after(self, call, result):
+        replies = [fault.after(call, result) for fault in self.faults]
+        return next((r for r in replies if r != "go"), "go")
+
+    @property
+    def hit(self):
+        return self.faults[-1].hit
+
+    @property
+    def seen(self):
+        return self.faults[-1].seen
+
+
+class Injector:
+    def __init__(self, argv, directory, fault, **more):
+        events, give = os.pipe()
+        take, replies = os.pipe()
+        self.fault, self.problem = fault, None
+        self.process = subprocess.Popen(
+            [INJECT, str(give), str(take), directory, *argv],
+            pass_fds=(give, take), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
+        os.close(give)
+        os.close(take)
+        self.talk = threading.Thread(target=self.converse,
+                                     args=(events, replies), daemon=True)
+        self.talk.start()
+
+    def converse(self, events, replies):
+        pending = {}
+        with open(events) as lines, open(replies, "w") as out:
+            for line in lines:
+                try:
+                    reply = self.answer(line.split(" "), pending)
+                except Exception as problem:  # the run ends, wait() tells
+                    self.problem, reply = problem, "killall"
+                try:
+                    print(reply, file=out, flush=True)
+                except BrokenPipeError:
+                    return
+
+    def answer(self, words, pending):
+        tid = int(words[1])
+        if words[0] == "done":
+            return self.fault.after(pending.pop(tid), int(words[2]))
+        call = Call(tid, words[2], int(words[3]),
+                    tuple(words[4:6]) if words[5].strip() else (words[4],))
+        call = call._replace(paths=tuple(p.strip() for p in call.paths))
+        reply = self.fault.before(call)
+        if reply == "watch":
+            pending[tid] = call
+        return reply
+
+    def wait(self, timeout=60):
+        """Exit status (128 + signal) and what it printed."""
+        try:
+            said, _ = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        self.talk.join(10)
+        if self.problem:
+            raise self.problem
+        return self.process.returncode, said.decode(errors="replace")
