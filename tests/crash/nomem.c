@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nomem: an LD_PRELOAD library that lets the n-th allocation of a program
+ * fail. Orders and count are in a file that CRASH_NOMEM names and that the
+ * harness maps too, so that it can start, count and strike in a daemon that
+ * runs already. Without that variable nothing ever fails.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The file. */
+struct orders {
+	_Atomic uint64_t armed; /* 0: nothing is counted */
+	_Atomic uint64_t count; /* allocations since */
+	_Atomic uint64_t at;	/* the first that fails; 0: none */
+	_Atomic uint64_t times; /* how many fail */
+	_Atomic uint64_t hits;	/* how many did */
+};
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+
+static struct orders *orders;
+
+/* Before it ran nothing fails: the loader's own allocations are not ours. */
+__attribute__((constructor)) static void open_orders(void)
+{
+	const char *path = getenv("CRASH_NOMEM");
+	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	void *map;
+
+	if (fd < 0)
+		return;
+	map = mmap(NULL, sizeof(*orders), PROT_READ | PROT_WRITE, MAP_SHARED,
+		   fd, 0);
+	close(fd);
+	if (map != MAP_FAILED)
+		orders = map;
+}
+
+static bool fails(void)
+{
+	uint64_t n, at;
+
+	if (!orders || !atomic_load(&orders->armed))
+		return false;
+	n = atomic_fetch_add(&orders->count, 1) + 1;
+	at = atomic_load(&orders->at);
+	if (at == 0 || n < at || n - at >= atomic_load(&orders->times))
+		return false;
+	atomic_fetch_add(&orders->hits, 1);
+	errno = ENOMEM;
+	return true;
+}
+
+EXPORT void *malloc(size_t size)
+{
+	return fails() ? NULL : __libc_malloc(size);
+}
+
+EXPORT void *calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __libc_calloc(n, size);
+}
+
+EXPORT void *realloc(void *p, size_t size)
+{
+	return fails() ? NULL : __libc_realloc(p, size);
+}
+
+EXPORT void *aligned_alloc(size_t align, size_t size)
+{
+	return fails() ? NULL : __libc_memalign(align, size);
+}
+
+EXPORT void *memalign(size_t align, size_t size)
+{
+	return fails() ? NULL : __libc_memalign(align, size);
+}
+
+EXPORT int posix_memalign(void **out, size_t align, size_t size)
+{
+	void *p = fails() ? NULL : __libc_memalign(align, size);
+
+	if (!p)
+		return ENOMEM;
+	*out = p;
+	return 0;
+}
