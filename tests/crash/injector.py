@@ -11,11 +11,14 @@ counted is the fault's affair.
 """
 import collections
 import errno
+import mmap
 import os
+import struct
 import subprocess
 import threading
 
 INJECT = os.environ.get("INJECT_BIN", "inject")
+NOMEM = os.environ.get("NOMEM_BIN", "libnomem.so")
 Call = collections.namedtuple("Call", "tid name length paths")
 
 DATA = set("write pwrite64 writev pwritev pwritev2 copy_file_range sendfile "
@@ -79,18 +82,16 @@ class Kill(Fault):
 class Cut(Fault):
     """Power cut: what `cut` does, then nobody is left alive."""
 
-    def __init__(self, at, cut, late=False, **more):
+    def __init__(self, at, cut, late=False, whom="killall", **more):
         super().__init__(at, **more)
-        self.late, self.cut = late, cut
+        self.late, self.cut, self.whom = late, cut, whom
 
-    def strike(self, _call):
-        if self.late:
-            return "watch"
-        return self.after(_call, 0)
+    def strike(self, call):
+        return "watch" if self.late else self.after(call, 0)
 
-    def after(self, _call, _result):
-        self.cut()
-        return "killall"
+    def after(self, call, _result):
+        self.cut(call)
+        return self.whom
 
 
 class Fail(Fault):
@@ -161,14 +162,47 @@ class Both:
         return self.faults[-1].seen
 
 
+class NoMemory:
+    """Allocation `at` fails, and `times - 1` after it: what is written into
+    the file that nomem.c maps. `prefix` is what the command is begun with."""
+
+    FIELDS = struct.Struct("QQQQQ")     # armed, count, at, times, hits
+
+    def __init__(self, path, at=0, times=1):
+        with open(path, "wb+") as f:
+            f.truncate(self.FIELDS.size)
+            self.map = mmap.mmap(f.fileno(), self.FIELDS.size)
+        self.map[:] = self.FIELDS.pack(1, 0, at, times, 0)
+        self.prefix = ["env", f"CRASH_NOMEM={path}", f"LD_PRELOAD={NOMEM}"]
+
+    @property
+    def armed(self):
+        return bool(self.FIELDS.unpack(self.map)[0])
+
+    @armed.setter
+    def armed(self, yes):
+        self.map[:8] = struct.pack("Q", yes)
+
+    @property
+    def count(self):
+        return self.FIELDS.unpack(self.map)[1]
+
+    @property
+    def hit(self):
+        return self.FIELDS.unpack(self.map)[4] or None
+
+    def before(self, _call):
+        return "go"
+
+
 class Injector:
-    def __init__(self, argv, directory, fault, **more):
+    def __init__(self, argv, directory, fault, more_fds=(), **more):
         events, give = os.pipe()
         take, replies = os.pipe()
         self.fault, self.problem = fault, None
         self.process = subprocess.Popen(
             [INJECT, str(give), str(take), directory, *argv],
-            pass_fds=(give, take), stdin=subprocess.DEVNULL,
+            pass_fds=(give, take, *more_fds), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
         os.close(give)
         os.close(take)

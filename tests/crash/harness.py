@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""Trials: a writer, a fault, and what the oracle says of it.
+
+A phase yields (id, trial) for every point at which its fault can strike; a
+trial returns problems. Points are found by a first run without a fault. Ids
+are names of points: SUBJECT/PHASE/..., and running with one repeats it.
+
+    kill    SIGKILL before and after every call that changes something
+    cut     a power cut before every such call and after the end, with every
+            state of the file system (images.STATES) that is asked for
+    random  a power cut at a point, after a delay and in a state drawn by lot
+    error   every call beneath the checkpoint fails, with every errno; then
+            the power is cut, so that success that was reported is tested
+    short   every read and write moves one byte, or half
+    skip    every sync is left out, then the power is cut at every point
+    nomem   every allocation fails, alone or with all after it
+    model   states that POSIX allows and our file systems do not make
+"""
+import os
+import random
+import shutil
+from functools import partial
+
+import images
+import injector
+import model
+import oracle
+
+
+class Field:
+    """Where trials take place: a plain folder, or the root of an image."""
+
+    def __init__(self, root, image=None):
+        self.root, self.image = root, image
+        self.path, self.count = None, 0
+        os.makedirs(root, exist_ok=True)
+
+    def fresh(self, plan):
+        if self.path:
+            shutil.rmtree(self.path)
+        self.count += 1
+        self.path = f"{self.root}/run{self.count}"
+        plan.write_old(self.path)
+        if self.image:
+            self.image.settle()
+        return self.path
+
+
+class Subject:
+    """A writer and what it is to do. `plans` differ only for random cuts."""
+
+    def __init__(self, name, writer, plans, work, **rules):
+        self.name, self.writer, self.plans = name, writer, plans
+        self.rules, self.folders = rules, []
+        for number, plan in enumerate(plans):
+            folder = f"{work}/plan-{name}-{number}"
+            plan.write_new(folder)
+            self.folders.append(folder)
+
+    def before(self, path, plan):
+        if not hasattr(plan, "before"):
+            plan.before = oracle.look(path)
+            if plan.before.broken:
+                raise RuntimeError("the maker of checkpoints: "
+                                   + plan.before.broken)
+        return plan.before
+
+    def run(self, field, fault, which=0):
+        """Outcome, and a function that judges what is there now."""
+        plan = self.plans[which]
+        path = field.fresh(plan)
+        before = self.before(path, plan)
+        wanted = plan.wanted(before)
+        outcome = self.writer.run(path, self.folders[which], fault)
+
+        def judge(may_leak=True):
+            return oracle.verdict(before, wanted, oracle.look(path),
+                                  outcome.reported, may_leak=may_leak,
+                                  **self.rules)
+        return outcome, judge
+
+    def calls(self, field, counted=injector.CHANGES, which=0):
+        """The calls of a run that nothing disturbs, which must end well."""
+        fault = injector.Fault(counted=counted)
+        outcome, judge = self.run(field, fault, which)
+        problems = judge(may_leak=False)
+        if outcome.status or not outcome.reported:
+            raise RuntimeError(f"{self.name} fails undisturbed: {outcome}")
+        return fault.seen, problems
+
+
+def missed(fault, point):
+    return [] if fault.hit or not point else [
+        ("harness", f"the fault did not hit: there was no call {point}")]
+
+
+def died(outcome):
+    if outcome.status <= 128:
+        return []
+    return [("died", f"of signal {outcome.status - 128}")]
+
+
+# --- phases ---------------------------------------------------------------------
+
+def undisturbed(subject, field):
+    yield f"{subject.name}/undisturbed", lambda: subject.calls(field)[1]
+
+
+def kill(subject, field):
+    def trial(at, late):
+        fault = injector.Kill(at, late)
+        _, judge = subject.run(field, fault)
+        return missed(fault, at) + judge()
+    for at in range(1, len(subject.calls(field)[0]) + 1):
+        yield f"{subject.name}/kill/{at}", partial(trial, at, False)
+        yield f"{subject.name}/kill/{at}+", partial(trial, at, True)
+
+
+def cut_after(subject, field, fault, point, cut, which=0):
+    """A run with a power cut in it, or after it where there was none."""
+    _, judge = subject.run(field, fault, which)
+    problems = missed(fault, point)
+    if not fault.hit:
+        cut(None)
+    field.image.recover()
+    return problems + judge()
+
+
+def cut(subject, field, states=("lost", "journal", "fsync")):
+    def trial(at, state, last):
+        def strike(call):
+            field.image.cut(state, [call.tid] if call else [], at)
+        return cut_after(subject, field, injector.Cut(at, strike),
+                         0 if last else at, strike)
+    count = len(subject.calls(field)[0])
+    for state in states:
+        for at in range(1, count + 2):
+            yield (f"{subject.name}/cut/{field.image.kind}/{state}/{at}",
+                   partial(trial, at, state, at > count))
+
+
+def random_cuts(subject, field, cuts, seed):
+    counts = [len(subject.calls(field, which=which)[0])
+              for which in range(len(subject.plans))]
+
+    def trial(number):
+        rng = random.Random(number)
+        which = rng.randrange(len(counts))
+        at = rng.randrange(1, counts[which] + 2)
+        state, late = rng.choice(images.STATES), rng.random() < 0.5
+        last = at > counts[which]
+
+        def strike(call):
+            field.image.cut(state, [call.tid] if call else [], number)
+        return cut_after(subject, field, injector.Cut(at, strike, late),
+                         0 if last else at, strike, which)
+    for number in range(seed, seed + cuts):
+        yield (f"{subject.name}/random/{field.image.kind}/{number}",
+               partial(trial, number))
+
+
+def error(subject, field, errnos=injector.ERRNOS):
+    def trial(at, name):
+        fault = injector.Fail(at, name)
+        outcome, judge = subject.run(field, fault)
+        problems = missed(fault, at) + died(outcome)
+        # Who cannot remove a file must leave it.
+        problems += judge(may_leak=bool(
+            fault.hit and fault.hit.name.startswith("unlink")))
+        field.image.cut("lost")
+        field.image.recover()
+        return problems + judge()
+    for at in range(1, len(subject.calls(field, None)[0]) + 1):
+        for name in errnos:
+            yield f"{subject.name}/error/{name}/{at}", partial(trial, at, name)
+
+
+def short(subject, field):
+    def trial(at, half):
+        fault = injector.Short(at, half)
+        outcome, judge = subject.run(field, fault)
+        return missed(fault, at) + died(outcome) + judge(may_leak=False)
+    moves = injector.DATA | injector.LOOKS
+    for at in range(1, len(subject.calls(field, moves)[0]) + 1):
+        for half in (False, True):
+            yield (f"{subject.name}/short/{'half' if half else 'one'}/{at}",
+                   partial(trial, at, half))
+
+
+def skip(subject, field, state="lost"):
+    """One trial for each sync: without it, is anything ever wrong? To be
+    used as a mutant: what is caught here was needed."""
+    points = len(subject.calls(field)[0]) + 1
+
+    def trial(left_out):
+        problems = []
+        for at in range(1, points + 1):
+            def strike(_call):
+                field.image.cut(state)
+            fault = injector.Both(injector.Skip(left_out),
+                                  injector.Cut(at, strike))
+            problems += cut_after(subject, field, fault, 0, strike)
+        return problems
+    for at in range(1, len(subject.calls(field, injector.SYNCS)[0]) + 1):
+        yield f"{subject.name}/skip/{at}", partial(trial, at)
+
+
+def nomem(subject, field):
+    path = field.root + ".nomem"
+
+    def trial(at, times):
+        fault = injector.NoMemory(path, at, times)
+        outcome, judge = subject.run(field, fault)
+        return missed(fault, at) + died(outcome) + judge(may_leak=False)
+    fault = injector.NoMemory(path)
+    subject.run(field, fault)
+    if not fault.count:
+        raise RuntimeError(f"{NOMEM_SILENT}")
+    for at in range(1, fault.count + 1):
+        yield f"{subject.name}/nomem/once/{at}", partial(trial, at, 1)
+        yield f"{subject.name}/nomem/all/{at}", partial(trial, at, 1 << 60)
+
+
+NOMEM_SILENT = "no allocation was seen: is the program static or sanitized?"
+
+
+def modelled(subject, field):
+    count = len(subject.calls(field)[0])
+
+    def trial(at):
+        watch = model.Watch(field, at)
+        _, judge = subject.run(field, watch)
+        found = missed(watch, at if at <= count else 0)
+        for state in list(watch.states()):
+            state.make(field.path)
+            found += judge()
+        return found
+    for at in range(1, count + 2):
+        yield f"{subject.name}/model/{at}", partial(trial, at)

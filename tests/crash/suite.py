@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: MIT
+"""Runs groups of trials and prints TAP. See README.md, section crash.
+
+    run BUILD reference [OPTION...]     the correct writer survives all
+    run BUILD mutants                   each mutant of it is caught
+    run BUILD eatmydata                 so is a disk that syncs nothing
+    run BUILD dcp --python PYTHON       so is dcp.save over a checkpoint
+    run BUILD writer --writer 'COMMAND {checkpoint} {plan}'
+    run BUILD writer --mount 'COMMAND {checkpoint} {mnt}' --script 'cp ...'
+"""
+import argparse
+import collections
+import os
+import random
+import shlex
+import shutil
+import sys
+import tempfile
+import traceback
+from functools import partial
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cases  # noqa: E402
+import harness  # noqa: E402
+import images  # noqa: E402
+import injector  # noqa: E402
+import oracle  # noqa: E402
+import writers  # noqa: E402
+
+ON_IMAGES = ("cut", "random", "error", "skip")
+PHASES = ("undisturbed", "kill", "short", "nomem", "model", "error", "cut",
+          "random")
+Found = collections.namedtuple("Found", "trials bad kinds first")
+
+
+class Suite:
+    def __init__(self, options, work):
+        self.options, self.work = options, work
+        self.count, self.failed = 0, False
+        self.fields, self.mounted = {}, []
+        self.why = None
+        if options.fs:
+            self.why = images.why_not(work)
+
+    # --- TAP ---
+
+    def result(self, good, what, notes=()):
+        self.count += 1
+        self.failed |= not good
+        print(f"{'' if good else 'not '}ok {self.count} - {what}")
+        for note in notes:
+            print(f"# {note[:500]}")
+        sys.stdout.flush()
+
+    def skip(self, what, why):
+        if os.environ.get("CI") == "true":
+            self.result(False, f"{what}: skipped, which is not allowed: {why}")
+            return
+        self.count += 1
+        print(f"ok {self.count} - {what} # SKIP {why}")
+
+    # --- where ---
+
+    def field(self, kind):
+        """A plain folder, or an image of that kind, mounted once."""
+        if kind not in self.fields:
+            image = None
+            root = f"{self.work}/folder"
+            if kind:
+                image = images.Image(kind, self.work).__enter__()
+                self.mounted.append(image)
+                root = image.root
+            self.fields[kind] = harness.Field(root, image)
+        return self.fields[kind]
+
+    def close(self):
+        for image in self.mounted:
+            image.__exit__()
+
+    # --- trials ---
+
+    def trials(self, subject, phase, kind):
+        options, field = self.options, self.field(kind)
+        if phase == "cut":
+            return harness.cut(subject, field, options.states)
+        if phase == "random":
+            return harness.random_cuts(subject, field, options.cuts,
+                                       options.seed)
+        if phase == "model":
+            return harness.modelled(subject, field)
+        return getattr(harness, phase)(subject, field)
+
+    def go(self, trials, enough=None):
+        """enough: kinds of which one ends it, for mutants."""
+        count = bad = 0
+        kinds, first = collections.Counter(), []
+        for name, trial in trials:
+            if not (name + "/").startswith(self.options.only.rstrip("/")
+                                           + "/" * bool(self.options.only)):
+                continue
+            count += 1
+            problems = sorted(set(trial()))
+            bad += bool(problems)
+            kinds.update({kind for kind, _ in problems})
+            if problems and len(first) < 20:
+                first += [f"{name}: {kind}: {text}"
+                          for kind, text in problems][:6]
+            if enough and not self.options.all and kinds.keys() & enough:
+                break
+        return Found(count, bad, kinds, first)
+
+    def phases(self, subject, phases):
+        """(phase, kind of image) as the options have it."""
+        for phase in phases:
+            if phase not in ON_IMAGES:
+                yield phase, None
+            elif self.why:
+                self.skip(f"{subject.name}/{phase}", self.why)
+            elif phase in ("error", "skip"):
+                yield phase, self.options.fs[0]
+            else:
+                yield from ((phase, kind) for kind in self.options.fs)
+
+    def survives(self, subject, phases):
+        for phase, kind in self.phases(subject, phases):
+            try:
+                found = self.go(self.trials(subject, phase, kind))
+            except Exception:
+                self.result(False, f"{subject.name}/{phase}",
+                            traceback.format_exc().splitlines())
+                continue
+            if found.trials or not self.options.only:
+                self.result(
+                    not found.bad and found.trials > 0,
+                    f"{subject.name}/{phase}{'/' + kind if kind else ''}: "
+                    f"{found.trials - found.bad} of {found.trials} good",
+                    found.first)
+
+    def caught(self, subject, phases, kinds, need=any):
+        """need: any place that shows it is enough, or all."""
+        got, lines = [], []
+        for phase, kind in self.phases(subject, phases):
+            found = self.go(self.trials(subject, phase, kind), kinds)
+            if not found.trials:
+                continue
+            got.append(bool(found.kinds.keys() & kinds))
+            seen = ", ".join(f"{k} {n}" for k, n in found.kinds.items())
+            lines.append(f"{phase}{'/' + kind if kind else ''}: {found.bad} "
+                         f"of {found.trials} ({seen or 'nothing'})")
+            if self.options.only:
+                lines += found.first
+            elif found.first:
+                lines.append("first " + found.first[0])
+        if got:
+            self.result(need(got), f"{subject.name} is caught", lines)
+
+
+def reference(suite, name, plans, prefix=()):
+    argv = [*prefix, os.environ["REFERENCE_BIN"], name, "{checkpoint}",
+            "{plan}/new"]
+    title = "-".join([*map(os.path.basename, prefix), name])
+    return harness.Subject(title, writers.Command(*argv), plans, suite.work)
+
+
+def group_reference(suite):
+    suite.survives(reference(suite, "correct", cases.plans()),
+                   suite.options.phases)
+
+
+def group_mutants(suite):
+    suite.options.fs += ["strict"] * ("strict" not in suite.options.fs)
+    for name, mutant in cases.MUTANTS.items():
+        if suite.options.only.split("/")[0] not in ("", name):
+            continue
+        plan = cases.made.Plan(**mutant.plan)
+        suite.caught(reference(suite, name, [plan]), mutant.phases,
+                     mutant.kinds)
+
+
+def group_eatmydata(suite):
+    if not shutil.which("eatmydata"):
+        suite.skip("eatmydata", "no eatmydata")
+        return
+    subject = reference(suite, "correct", cases.plans(), ["eatmydata"])
+    suite.caught(subject, ["cut"], cases.HARM, all)
+
+
+def group_writer(suite):
+    options, plans = suite.options, cases.plans()
+    if options.mount:
+        writer = writers.Mounted(shlex.split(options.mount), options.script,
+                                 suite.work + "/mnt")
+    else:
+        writer = writers.Command(*shlex.split(options.writer))
+    subject = harness.Subject(options.name, writer, plans[:options.plans],
+                              suite.work, atomic=not options.each)
+    suite.survives(subject, options.phases)
+
+
+# --- dcp.save -----------------------------------------------------------------------
+
+class Saving:
+    """Cuts of dcp.save over a checkpoint that it saved itself, with other
+    shapes and values."""
+
+    OLD, NEW = "1000 1", "1500 2"
+
+    def __init__(self, field, python):
+        self.field, self.count = field, 0
+        self.writer, self.wanted = writers.DcpSave(python), {}
+        self.writer.start(field.root)
+
+    def old(self, tensors):
+        self.count += 1
+        path = f"{self.field.root}/dcp{self.count}"
+        self.writer.run(path, f"{tensors} {self.OLD}", injector.Fault())
+        self.field.image.settle()
+        return path, oracle.look(path)
+
+    def new(self, tensors):
+        """Contents and number of calls of a save that nothing disturbs."""
+        if tensors not in self.wanted:
+            path, _ = self.old(tensors)
+            fault = injector.Fault()
+            self.writer.run(path, f"{tensors} {self.NEW}", fault)
+            self.wanted[tensors] = (oracle.look(path).contents,
+                                    len(fault.seen))
+        return self.wanted[tensors]
+
+    def trial(self, tensors, state, at, number):
+        """at: the call before which the power goes, 0 as it has returned."""
+        wanted, _ = self.new(tensors)
+        path, before = self.old(tensors)
+
+        def strike(call):
+            self.field.image.cut(state, [call.tid] if call else [], number)
+        fault = injector.Cut(at, strike, whom="kill")
+        outcome = self.writer.run(path, f"{tensors} {self.NEW}", fault)
+        if not fault.hit:
+            strike(None)
+        self.field.image.recover()
+        return [(kind, text) for kind, text in oracle.verdict(
+            before, wanted, oracle.look(path), outcome.reported)
+            if kind in cases.HARM]
+
+    def returned(self, state):
+        kind = self.field.image.kind
+        for tensors in (2, 8, 60):
+            for n in range(3):
+                yield (f"dcp/returned/{kind}/{state}/{tensors}/{n}",
+                       partial(self.trial, tensors, state, 0, n))
+
+    def anywhere(self, cuts, seed):
+        def trial(number):
+            rng = random.Random(number)
+            tensors = rng.choice((2, 8, 60))
+            # Half of the points among the last calls, where names change.
+            last = self.new(tensors)[1] + 1
+            first = rng.choice((1, max(1, last - 6)))
+            return self.trial(tensors, rng.choice(images.STATES),
+                              rng.randrange(first, last + 1), number)
+        for number in range(seed, seed + cuts):
+            yield (f"dcp/random/{self.field.image.kind}/{number}",
+                   partial(trial, number))
+
+
+def group_dcp(suite):
+    options = suite.options
+    if suite.why:
+        suite.skip("dcp", suite.why)
+        return
+    for kind in options.fs:
+        try:
+            saving = Saving(suite.field(kind), options.python)
+        except RuntimeError as problem:
+            suite.skip(f"dcp/{kind}", str(problem))
+            continue
+        try:
+            rows = {"as it returns": saving.returned("lost"),
+                    "as it returns, journal committed":
+                    saving.returned("journal"),
+                    "at random": saving.anywhere(options.cuts, options.seed)}
+            for what, trials in rows.items():
+                found = suite.go(trials)
+                if not found.trials:
+                    continue
+                seen = ", ".join(f"{k} {n}" for k, n in found.kinds.items())
+                suite.result(found.kinds["unreadable"] > 0,
+                             f"dcp.save on {kind}, {what}, is caught: "
+                             f"{found.bad} of {found.trials} ({seen})",
+                             found.first[:2])
+        finally:
+            saving.writer.stop()
+
+
+GROUPS = {"reference": group_reference, "mutants": group_mutants,
+          "eatmydata": group_eatmydata, "writer": group_writer,
+          "dcp": group_dcp}
+
+
+def words(text):
+    return [word for word in text.split(",") if word]
+
+
+def parse():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("group", choices=GROUPS)
+    p.add_argument("--phases", type=words, default=list(PHASES))
+    p.add_argument("--fs", type=words, default=["ext4", "xfs"])
+    p.add_argument("--states", type=words,
+                   default=["lost", "journal", "fsync"])
+    p.add_argument("--cuts", type=int, default=40, help="of phase random")
+    p.add_argument("--seed", type=int,
+                   default=int(os.environ.get("CKPTFS_SEED", 1)))
+    p.add_argument("--only", default="", help="an id, or the beginning of one")
+    p.add_argument("--all", action="store_true",
+                   help="go on when a mutant is caught, and count")
+    p.add_argument("--python", default=sys.executable, help="one with torch")
+    p.add_argument("--name", default="writer")
+    p.add_argument("--writer")
+    p.add_argument("--mount")
+    p.add_argument("--script", default="cp {plan}/full/t0.npy {mnt}/full/")
+    p.add_argument("--plans", type=int, default=5)
+    p.add_argument("--each", action="store_true",
+                   help="a commit for each tensor, not one for all")
+    options = p.parse_args()
+    if options.group == "writer" and not (options.mount or options.writer):
+        p.error("writer needs --writer or --mount")
+    return options
+
+
+def main():
+    options = parse()
+    print(f"# CKPTFS_SEED={options.seed}")
+    work = tempfile.mkdtemp(prefix="ckptfs-crash-")
+    suite = Suite(options, work)
+    try:
+        GROUPS[options.group](suite)
+    finally:
+        suite.close()
+        shutil.rmtree(work)
+    print(f"1..{suite.count}")
+    return suite.failed or not suite.count
+
+
+sys.exit(main())

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Who changes a checkpoint, and how it is asked to.
+
+Each has run(checkpoint, plan, fault) -> Outcome. `fault` decides at every
+system call beneath `checkpoint`; `plan` is the folder of made.Plan.write_new().
+
+    Command    a program that makes one commit and ends
+    Mounted    the daemon, with tools that write into the mount
+    DcpSave    torch.distributed.checkpoint.save
+"""
+import collections
+import ctypes
+import os
+import subprocess
+import time
+
+import injector
+
+# status: of the program, 128 + signal; reported: it said that all is well
+Outcome = collections.namedtuple("Outcome", "status reported said")
+MNT_DETACH = 2
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def filled(words, **places):
+    return [word.format(**places) for word in words]
+
+
+class Command:
+    """argv may have {checkpoint} and {plan}. Success is exit 0, or a line
+    "committed", which counts however the program ends."""
+
+    def __init__(self, *argv):
+        self.argv = argv
+
+    def run(self, checkpoint, plan, fault):
+        argv = filled(self.argv, checkpoint=checkpoint, plan=plan)
+        status, said = injector.Injector(
+            getattr(fault, "prefix", []) + argv, checkpoint, fault).wait()
+        reported = status == 0 or "committed" in said.splitlines()
+        return Outcome(status, reported, said)
+
+
+class Mounted:
+    """argv mounts {checkpoint} at {mnt} and stays in front; script is what a
+    user does there, one shell command a line, with {mnt} and {plan}. Success
+    is that every command ended well. Calls count from when it is mounted."""
+
+    def __init__(self, argv, script, mnt):
+        self.argv, self.script, self.mnt = argv, script, mnt
+        os.makedirs(mnt, exist_ok=True)
+
+    def is_mounted(self):
+        with open("/proc/self/mounts") as mounts:
+            return any(line.split()[1] == self.mnt for line in mounts)
+
+    def run(self, checkpoint, plan, fault):
+        argv = filled(self.argv, checkpoint=checkpoint, mnt=self.mnt)
+        fault.armed = False
+        run = injector.Injector(getattr(fault, "prefix", []) + argv,
+                                checkpoint, fault)
+        try:
+            said, good = self.use(run, plan, fault)
+        finally:
+            # A daemon that is dead leaves its mount; a living one ends.
+            libc.umount2(self.mnt.encode(), 0) and \
+                libc.umount2(self.mnt.encode(), MNT_DETACH)
+        status, log = run.wait()
+        return Outcome(status, good, said + log)
+
+    def use(self, run, plan, fault):
+        end = time.monotonic() + 20
+        while not self.is_mounted():
+            if run.process.poll() is not None or time.monotonic() > end:
+                return "not mounted\n", False
+            time.sleep(0.002)
+        fault.armed = True
+        done = subprocess.run(
+            ["sh", "-ec", self.script.format(mnt=self.mnt, plan=plan)],
+            capture_output=True, text=True, timeout=60)
+        return done.stdout + done.stderr, done.returncode == 0
+
+
+class DcpSave:
+    """dcp.save in processes forked from one that has imported torch; plan is
+    "<tensors> <columns> <seed>"."""
+
+    def __init__(self, python):
+        self.python, self.server, self.root = python, None, None
+
+    def start(self, root):
+        here = os.path.dirname(os.path.abspath(__file__))
+        give, take = os.pipe(), os.pipe()
+        self.root = root
+        self.server = injector.Injector(
+            [self.python, f"{here}/dcp_save.py", str(give[0]), str(take[1])],
+            root, injector.Fault(), more_fds=(give[0], take[1]))
+        os.close(give[0])
+        os.close(take[1])
+        self.orders, self.answers = open(give[1], "w"), open(take[0])
+        if self.answers.readline() != "ready\n":
+            self.stop()
+            raise RuntimeError("no torch: " + self.said.strip()[-200:])
+
+    def stop(self):
+        self.orders.close()
+        _, self.said = self.server.wait()
+        self.server = None
+
+    def run(self, checkpoint, plan, fault):
+        self.server.fault = fault
+        print(checkpoint, plan, file=self.orders, flush=True)
+        status = int(self.answers.readline().split()[1])
+        self.server.fault = injector.Fault()
+        return Outcome(status, status == 0, "")
