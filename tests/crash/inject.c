@@ -20,7 +20,8 @@
  * "done" is answered with go, kill or killall. Nothing is needed in the
  * command: ptrace does it, and a seccomp filter keeps all other calls at full
  * speed. Not seen: stores to mapped files, io_uring. The exit status is the
- * command's, 128 + N after signal N.
+ * command's, 128 + N after signal N. inject itself has one thread: its long
+ * buffers are static.
  */
 #include "inject_calls.h"
 #include <errno.h>
@@ -49,8 +50,9 @@ enum { MOST_THREADS = 4096, LINE = 4 * PATH_MAX };
 
 /* A thread that is followed. */
 struct thread {
-	pid_t tid;		/* 0: the row is free */
-	uint64_t iov, iov_len; /* a vector made shorter, to be mended; 0: none */
+	pid_t tid; /* 0: the row is free */
+	uint64_t iov,
+		iov_len; /* a vector made shorter, to be mended; 0: none */
 };
 
 static struct {
@@ -72,7 +74,7 @@ static void die(const char *what)
 
 static void say(const char *fmt, ...)
 {
-	char line[LINE];
+	static char line[LINE];
 	va_list args;
 	int len;
 
@@ -139,8 +141,8 @@ static bool copy_memory(pid_t tid, uint64_t at, void *buf, size_t len,
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	n = into ? pwrite(fd, buf, len, (off_t)at) :
-		   pread(fd, buf, len, (off_t)at);
+	n = into ? pwrite(fd, buf, len, (off_t)at)
+		 : pread(fd, buf, len, (off_t)at);
 	close(fd);
 	return n > 0 && (into ? (size_t)n == len : true);
 }
@@ -171,12 +173,12 @@ static bool path_of_fd(pid_t tid, uint64_t fd, char *out, size_t size)
 }
 
 /* A path in the thread's memory at `at`, taken from the directory `fd`. */
-static bool path_at(pid_t tid, uint64_t fd, uint64_t at, char *out,
-		    size_t size)
+static bool path_at(pid_t tid, uint64_t fd, uint64_t at, char *out, size_t size)
 {
-	char name[PATH_MAX + 1] = "";
+	static char name[PATH_MAX + 1];
 	size_t len;
 
+	memset(name, 0, sizeof(name));
 	if (at && !copy_memory(tid, at, name, PATH_MAX, false))
 		return false;
 	if (name[0] == '/') {
@@ -341,7 +343,7 @@ static const struct call *call_of(uint64_t nr)
 
 static void on_call(struct thread *t)
 {
-	char path[2 * PATH_MAX], shown[2][LINE / 4];
+	static char path[2 * PATH_MAX], shown[2][LINE / 4];
 	struct __ptrace_syscall_info info;
 	const struct call *c = NULL;
 	bool touches = false;
@@ -366,8 +368,7 @@ static void on_call(struct thread *t)
 		return;
 	}
 	say("call %d %s %llu %s %s\n", t->tid, c->name,
-	    (unsigned long long)length_of(t->tid, c, args), shown[0],
-	    shown[1]);
+	    (unsigned long long)length_of(t->tid, c, args), shown[0], shown[1]);
 	obey(t, c, args);
 }
 
@@ -415,9 +416,9 @@ static int follow(void)
 		}
 		t->tid = 0;
 		if (tid == state.first)
-			state.status = WIFEXITED(status) ?
-					       WEXITSTATUS(status) :
-					       128 + WTERMSIG(status);
+			state.status = WIFEXITED(status)
+					       ? WEXITSTATUS(status)
+					       : 128 + WTERMSIG(status);
 	}
 	return state.status;
 }
@@ -432,8 +433,8 @@ static void install_filter(void)
 
 	code[n++] = (struct sock_filter)BPF_STMT(
 		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
-	code[n++] = (struct sock_filter)BPF_JUMP(
-		BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+						 AUDIT_ARCH_X86_64, 1, 0);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
 						 SECCOMP_RET_ALLOW);
 	code[n++] = (struct sock_filter)BPF_STMT(

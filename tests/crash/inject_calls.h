@@ -116,6 +116,7 @@ static const struct call calls[] = {
 	FILE_CALL(listxattr, { BY_PATH, 0 }),
 	FILE_CALL(flistxattr, { BY_FD, 0 }),
 };
+
 /* clang-format on */
 
 enum { CALLS = sizeof(calls) / sizeof(calls[0]) };

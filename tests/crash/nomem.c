@@ -5,12 +5,11 @@
  * harness maps too, so that it can start, count and strike in a daemon that
  * runs already. Without that variable nothing ever fails.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -33,8 +33,11 @@ Snapshot = collections.namedtuple("Snapshot", "contents broken files")
 def describe(path):
     status = os.lstat(path)
     if stat.S_ISREG(status.st_mode):
-        with open(path, "rb") as f:
-            content = hashlib.sha256(f.read()).hexdigest()
+        try:
+            with open(path, "rb") as f:
+                content = hashlib.sha256(f.read()).hexdigest()
+        except OSError as problem:
+            content = str(problem)
     elif stat.S_ISLNK(status.st_mode):
         content = os.readlink(path)
     else:

@@ -168,8 +168,11 @@ class Item:
         if not name.startswith("_rebuild_tensor"):
             raise Broken(f"{self.what}: no tensor but {name}")
         (dtype, data), first, shape, stride = value.args[:4]
+        more = value.args[6:]
         if name == "_rebuild_tensor_v3":
-            dtype = last_part(value.args[6])
+            dtype, more = last_part(value.args[6]), value.args[7:]
+        if more and more[0]:
+            raise Broken(f"{self.what}: conjugated or negated")
         return dtype, tuple(shape), tuple(stride), first, data
 
     def digest(self):

@@ -77,7 +77,7 @@ static const char *const names[MUTANTS] = {
 
 struct writer {
 	enum mutant mutant;
-	int to, from; /* directories */
+	int to, from;	  /* directories */
 	struct stat like; /* the old .metadata */
 	char *shards[MOST_SHARDS];
 	size_t n, made; /* of these, that were made */
