@@ -95,6 +95,8 @@ def missed(fault, point):
 
 
 def died(outcome):
+    if outcome.status == injector.HUNG:
+        return [("hung", f"for {injector.PATIENCE} s")]
     if outcome.status <= 128:
         return []
     return [("died", f"of signal {outcome.status - 128}")]

@@ -19,6 +19,7 @@ import threading
 
 INJECT = os.environ.get("INJECT_BIN", "inject")
 NOMEM = os.environ.get("NOMEM_BIN", "libnomem.so")
+PATIENCE, HUNG = 20, 999        # seconds; the status of who took longer
 Call = collections.namedtuple("Call", "tid name length paths")
 
 DATA = set("write pwrite64 writev pwritev pwritev2 copy_file_range sendfile "
@@ -199,7 +200,7 @@ class Injector:
     def __init__(self, argv, directory, fault, more_fds=(), **more):
         events, give = os.pipe()
         take, replies = os.pipe()
-        self.fault, self.problem = fault, None
+        self.fault, self.problem, self.hung = fault, None, False
         self.process = subprocess.Popen(
             [INJECT, str(give), str(take), directory, *argv],
             pass_fds=(give, take, *more_fds), stdin=subprocess.DEVNULL,
@@ -235,15 +236,20 @@ class Injector:
             pending[tid] = call
         return reply
 
-    def wait(self, timeout=60):
-        """Exit status (128 + signal) and what it printed."""
+    def end(self):
+        """It took too long. What inject follows dies with it."""
+        self.process.kill()
+        self.hung = True
+
+    def wait(self):
+        """Exit status (128 + signal, or HUNG) and what it printed."""
         try:
-            said, _ = self.process.communicate(timeout=timeout)
+            said, _ = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            raise
+            self.end()
+            said, _ = self.process.communicate()
         self.talk.join(10)
         if self.problem:
             raise self.problem
-        return self.process.returncode, said.decode(errors="replace")
+        status = HUNG if self.hung else self.process.returncode
+        return status, said.decode(errors="replace")

@@ -16,7 +16,7 @@ import time
 
 import injector
 
-# status: of the program, 128 + signal; reported: it said that all is well
+# status: of the program, 128 + signal, HUNG; reported: it said that all is well
 Outcome = collections.namedtuple("Outcome", "status reported said")
 MNT_DETACH = 2
 libc = ctypes.CDLL(None, use_errno=True)
@@ -59,13 +59,14 @@ class Mounted:
         fault.armed = False
         run = injector.Injector(getattr(fault, "prefix", []) + argv,
                                 checkpoint, fault)
+        said, good = "", False
         try:
             said, good = self.use(run, plan, fault)
         finally:
             # A daemon that is dead leaves its mount; a living one ends.
-            libc.umount2(self.mnt.encode(), 0) and \
+            if libc.umount2(self.mnt.encode(), 0):
                 libc.umount2(self.mnt.encode(), MNT_DETACH)
-        status, log = run.wait()
+            status, log = run.wait()
         return Outcome(status, good, said + log)
 
     def use(self, run, plan, fault):
@@ -75,9 +76,13 @@ class Mounted:
                 return "not mounted\n", False
             time.sleep(0.002)
         fault.armed = True
-        done = subprocess.run(
-            ["sh", "-ec", self.script.format(mnt=self.mnt, plan=plan)],
-            capture_output=True, text=True, timeout=60)
+        try:
+            done = subprocess.run(
+                ["sh", "-ec", self.script.format(mnt=self.mnt, plan=plan)],
+                capture_output=True, text=True, timeout=injector.PATIENCE)
+        except subprocess.TimeoutExpired:
+            run.end()
+            return "", False
         return done.stdout + done.stderr, done.returncode == 0
 
 
