@@ -12,7 +12,7 @@ are names of points: SUBJECT/PHASE/..., and running with one repeats it.
     error   every call beneath the checkpoint fails, with every errno; then
             the power is cut, so that success that was reported is tested
     short   every read and write moves one byte, or half
-    skip    every sync is left out, then the power is cut at every point
+    skip    every sync is left out, then power cuts and model at every point
     nomem   every allocation fails, alone or with all after it
     model   states that POSIX allows and our file systems do not make
 """
@@ -79,6 +79,16 @@ class Subject:
                                   **self.rules)
         return outcome, judge
 
+    def next_mount(self, field, judge):
+        """What is left after a crash can be mounted, which tidies it."""
+        if not hasattr(self.writer, "again"):
+            return []
+        status, said = self.writer.again(field.path)
+        problems = judge(may_leak=False)
+        if status:
+            problems.append(("mount", f"the next one fails: {said[-200:]}"))
+        return problems
+
     def calls(self, field, counted=injector.CHANGES, which=0):
         """The calls of a run that nothing disturbs, which must end well."""
         fault = injector.Fault(counted=counted)
@@ -112,7 +122,7 @@ def kill(subject, field):
     def trial(at, late):
         fault = injector.Kill(at, late)
         _, judge = subject.run(field, fault)
-        return missed(fault, at) + judge()
+        return missed(fault, at) + judge() + subject.next_mount(field, judge)
     for at in range(1, len(subject.calls(field)[0]) + 1):
         yield f"{subject.name}/kill/{at}", partial(trial, at, False)
         yield f"{subject.name}/kill/{at}+", partial(trial, at, True)
@@ -125,7 +135,7 @@ def cut_after(subject, field, fault, point, cut, which=0):
     if not fault.hit:
         cut(None)
     field.image.recover()
-    return problems + judge()
+    return problems + judge() + subject.next_mount(field, judge)
 
 
 def cut(subject, field, states=("lost", "journal", "fsync")):
@@ -190,19 +200,29 @@ def short(subject, field):
 
 
 def skip(subject, field, state="lost"):
-    """One trial for each sync: without it, is anything ever wrong? To be
-    used as a mutant: what is caught here was needed."""
+    """One trial for each sync: without it, is anything ever wrong, on this
+    file system or by the model? What is found nowhere was not needed."""
     points = len(subject.calls(field)[0]) + 1
 
+    def without(left_out, at):
+        def strike(_call):
+            field.image.cut(state)
+        fault = injector.Both(injector.Skip(left_out),
+                              injector.Cut(at, strike))
+        return cut_after(subject, field, fault, 0, strike)
+
     def trial(left_out):
-        problems = []
         for at in range(1, points + 1):
-            def strike(_call):
-                field.image.cut(state)
-            fault = injector.Both(injector.Skip(left_out),
-                                  injector.Cut(at, strike))
-            problems += cut_after(subject, field, fault, 0, strike)
-        return problems
+            problems = without(left_out, at)
+            if problems:
+                return problems
+        for at in range(1, points + 1):
+            watch = model.Watch(field, at)
+            problems = follow(subject, field, watch,
+                              injector.Both(injector.Skip(left_out), watch))
+            if problems:
+                return problems
+        return []
     for at in range(1, len(subject.calls(field, injector.SYNCS)[0]) + 1):
         yield f"{subject.name}/skip/{at}", partial(trial, at)
 
@@ -213,7 +233,8 @@ def nomem(subject, field):
     def trial(at, times):
         fault = injector.NoMemory(path, at, times)
         outcome, judge = subject.run(field, fault)
-        return missed(fault, at) + died(outcome) + judge(may_leak=False)
+        return missed(fault, at if subject.writer.steady else 0) + \
+            died(outcome) + judge(may_leak=False)
     fault = injector.NoMemory(path)
     subject.run(field, fault)
     if not fault.count:
@@ -226,16 +247,22 @@ def nomem(subject, field):
 NOMEM_SILENT = "no allocation was seen: is the program static or sanitized?"
 
 
+def follow(subject, field, watch, fault):
+    """Every state that the model has at one point."""
+    _, judge = subject.run(field, fault)
+    problems = []
+    for state in list(watch.states()):
+        state.make(field.path)
+        problems += judge()
+    return problems
+
+
 def modelled(subject, field):
     count = len(subject.calls(field)[0])
 
     def trial(at):
         watch = model.Watch(field, at)
-        _, judge = subject.run(field, watch)
-        found = missed(watch, at if at <= count else 0)
-        for state in list(watch.states()):
-            state.make(field.path)
-            found += judge()
-        return found
+        found = follow(subject, field, watch, watch)
+        return found + missed(watch, at if at <= count else 0)
     for at in range(1, count + 2):
         yield f"{subject.name}/model/{at}", partial(trial, at)

@@ -62,6 +62,9 @@ class Fault:
     def strike(self, _call):
         return "go"
 
+    def finish(self):
+        """All that was asked of a daemon is done; it will be ended."""
+
     def after(self, _call, _result):
         return "go"
 
@@ -154,6 +157,10 @@ class Both:
         replies = [fault.after(call, result) for fault in self.faults]
         return next((r for r in replies if r != "go"), "go")
 
+    def finish(self):
+        for fault in self.faults:
+            fault.finish()
+
     @property
     def hit(self):
         return self.faults[-1].hit
@@ -194,6 +201,10 @@ class NoMemory:
 
     def before(self, _call):
         return "go"
+
+    def finish(self):
+        """glibc aborts when it cannot allocate for a thread that ends."""
+        self.armed = False
 
 
 class Injector:

@@ -3,6 +3,7 @@
 
     run BUILD reference [OPTION...]     the correct writer survives all
     run BUILD mutants                   each mutant of it is caught
+    run BUILD syncs                     so is each sync left out
     run BUILD eatmydata                 so is a disk that syncs nothing
     run BUILD dcp --python PYTHON       so is dcp.save over a checkpoint
     run BUILD writer --writer 'COMMAND {checkpoint} {plan}'
@@ -184,17 +185,35 @@ def group_eatmydata(suite):
     suite.caught(subject, ["cut"], cases.HARM, all)
 
 
-def group_writer(suite):
+def given(suite):
+    """The writer of the command line."""
     options, plans = suite.options, cases.plans()
     if options.mount:
         writer = writers.Mounted(shlex.split(options.mount), options.script,
                                  suite.work + "/mnt")
-    else:
+    elif options.writer:
         writer = writers.Command(*shlex.split(options.writer))
+    else:
+        return reference(suite, "correct", plans)
     subject = harness.Subject(options.name, writer, plans[:options.plans],
                               suite.work, atomic=not options.each)
     subject.changes = not options.unchanged
-    suite.survives(subject, options.phases)
+    return subject
+
+
+def group_writer(suite):
+    suite.survives(given(suite), suite.options.phases)
+
+
+def group_syncs(suite):
+    """A sync that can be left out unnoticed is not needed, or not tested."""
+    subject = given(suite)
+    suite.options.fs = suite.options.fs[-1:]
+    for phase, kind in suite.phases(subject, ["skip"]):
+        for name, trial in suite.trials(subject, phase, kind):
+            problems = sorted(set(trial()))
+            suite.result(problems, f"{name}: left out, it is missed",
+                         [f"{k}: {text}" for k, text in problems[:1]])
 
 
 # --- dcp.save -----------------------------------------------------------------------
@@ -298,7 +317,7 @@ def group_dcp(suite):
 
 GROUPS = {"reference": group_reference, "mutants": group_mutants,
           "eatmydata": group_eatmydata, "writer": group_writer,
-          "dcp": group_dcp}
+          "syncs": group_syncs, "dcp": group_dcp}
 
 
 def words(text):

@@ -30,6 +30,8 @@ class Command:
     """argv may have {checkpoint} and {plan}. Success is exit 0, or a line
     "committed", which counts however the program ends."""
 
+    steady = True       # the same calls and allocations every time
+
     def __init__(self, *argv):
         self.argv = argv
 
@@ -45,6 +47,8 @@ class Mounted:
     """argv mounts {checkpoint} at {mnt} and stays in front; script is what a
     user does there, one shell command a line, with {mnt} and {plan}. Success
     is that every command ended well. Calls count from when it is mounted."""
+
+    steady = False
 
     def __init__(self, argv, script, mnt):
         self.argv, self.script, self.mnt = argv, script, mnt
@@ -69,6 +73,13 @@ class Mounted:
             status, log = run.wait()
         return Outcome(status, good, said + log)
 
+    def again(self, checkpoint):
+        """Mounts and ends, with no fault: status and what was said."""
+        script, self.script = self.script, "true"
+        outcome = self.run(checkpoint, "", injector.Fault())
+        self.script = script
+        return outcome.status or not outcome.reported, outcome.said
+
     def use(self, run, plan, fault):
         end = time.monotonic() + 20
         while not self.is_mounted():
@@ -83,6 +94,7 @@ class Mounted:
         except subprocess.TimeoutExpired:
             run.end()
             return "", False
+        fault.finish()
         return done.stdout + done.stderr, done.returncode == 0
 
 
@@ -105,7 +117,7 @@ class DcpSave:
         self.orders, self.answers = open(give[1], "w"), open(take[0])
         if self.answers.readline() != "ready\n":
             self.stop()
-            raise RuntimeError("no torch: " + self.said.strip()[-200:])
+            raise RuntimeError((self.said.split("\n")[-2:] or ["no torch"])[0])
 
     def stop(self):
         self.orders.close()
