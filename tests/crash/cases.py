@@ -22,7 +22,7 @@ def plans():
         made.Plan(2, tensors=8, columns=300, changed=3, ranks=4),
         made.Plan(3, tensors=60, columns=50, changed=5),
         made.Plan(4, tensors=2, columns=40000, changed=2),
-        made.Plan(5, tensors=500, columns=3, changed=1),
+        made.Plan(5, tensors=150, columns=3, changed=1),
     ]
 
 

@@ -40,6 +40,7 @@ KINDS = {
 }
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
+MNT_DETACH = 2
 
 libc = ctypes.CDLL(None, use_errno=True)
 WRITE_AND_WAIT = 7      # sync_file_range(2)
@@ -95,7 +96,7 @@ class Image:
 
     def __exit__(self, *_):
         if self.mounted:
-            self.unmount()
+            libc.umount2(self.root.encode(), MNT_DETACH)
         if self.device:
             run("losetup", "--detach", self.device)
         os.unlink(self.file)

@@ -72,7 +72,7 @@ static void die(const char *what)
 
 /* --- the other side of the pipes ------------------------------------------- */
 
-static void say(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
 {
 	static char line[LINE];
 	va_list args;

@@ -48,6 +48,7 @@ class Plan:
         self.changed = self.tensors if in_place else self.tensors[:changed]
         self.change = {t: self.bytes_of(self.columns[True])
                        for t in self.changed}
+        self.ready = {}
         self.tag = "%016x" % self.rng.getrandbits(64)
 
     def bytes_of(self, columns):
@@ -90,10 +91,13 @@ class Plan:
         return pickle.dumps(d.checkpoint(entries, rows), 4)
 
     def write_old(self, path):
+        if not self.ready:      # it is written very often
+            self.ready = {name: b"".join(items.values())
+                          for name, items in self.files(False).items()}
+            self.ready[".metadata"] = self.metadata(False)
         os.makedirs(path)
-        for name, items in self.files(False).items():
-            put(f"{path}/{name}", b"".join(items.values()))
-        put(f"{path}/.metadata", self.metadata(False))
+        for name, data in self.ready.items():
+            put(f"{path}/{name}", data)
         put(f"{path}/notes.json", b'{"step": 7}\n')
         put(f"{path}/__9_0.distcp", b"of a save with more ranks")
         os.makedirs(f"{path}/logs/deep")
