@@ -12,6 +12,7 @@ A problem is (kind, text). What may be left behind is said by the caller:
     lost        success had been reported, and it is not what is there
     foreign     a file that the writer did not make was changed or removed
     leak        a file of the writer's that nothing names
+    owner       new files have another mode, owner or group than .metadata had
 """
 import collections
 import hashlib
@@ -117,6 +118,19 @@ def judge_files(before, after, ours, may_leak):
             yield "leak", f"{name} is left, and .metadata does not name it"
 
 
+def judge_owners(before, after):
+    """The new .metadata takes the place of the old one in type, mode, owner
+    and group too, and new shards are as it is."""
+    was, named = before.files[".metadata"], ()
+    if after.contents:
+        named = after.contents.files - before.files.keys()
+    for name in [".metadata", *sorted(named)]:
+        now = after.files.get(name)
+        if now and now[:4] != was[:4]:
+            yield "owner", f"{name}: type, mode, owner, group are " \
+                           f"{now[:4]}, of .metadata they were {was[:4]}"
+
+
 def verdict(before, wanted, after, reported_success, *, atomic=True,
             may_leak=True, ours=OURS):
     """before, after: Snapshots; wanted: Contents, or None where the writer
@@ -131,9 +145,4 @@ def verdict(before, wanted, after, reported_success, *, atomic=True,
         problems += judge_values(before.contents, wanted, after.contents,
                                  reported_success, atomic)
     problems += judge_files(before, after, ours, may_leak)
-    # The new .metadata takes the place of the old in owner and mode too.
-    was, now = (s.files.get(".metadata") for s in (before, after))
-    if was and now and was[:4] != now[:4]:
-        problems.append(("foreign", f".metadata: mode or owner {now[:4]}, "
-                                    f"was {was[:4]}"))
-    return problems
+    return problems + list(judge_owners(before, after))

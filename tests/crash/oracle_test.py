@@ -202,10 +202,16 @@ def _(c):
     os.symlink("other", f"{c.path}/latest")
 
 
-@harm(".metadata has another mode", "foreign")
+@harm(".metadata has another mode", "owner")
 def _(c):
     c.commit()
     os.chmod(f"{c.path}/.metadata", 0o600)
+
+
+@harm("a new shard has another mode", "owner")
+def _(c):
+    c.commit()
+    os.chmod(shard(c, "__1_ckptfs"), 0o666)
 
 
 @harm("a file of our own is left, and may be")
