@@ -56,7 +56,7 @@ static void entry_free(struct entry *e)
 {
 	if (!e)
 		return;
-	for (uint32_t i = 0; i < e->layout.n; i++)
+	for (uint32_t i = 0; e->layout.extents && i < e->layout.n; i++)
 		free((void *)(uintptr_t)e->layout.extents[i].memory);
 	for (uint32_t i = 0; e->layout.faults && i < e->layout.n; i++)
 		free(e->layout.faults[i]);
@@ -87,12 +87,6 @@ static bool is_lasting(int rc)
 	return rc == -EIO || rc == -EBADMSG || rc == -ENODATA;
 }
 
-/* Faults of this process, not of any file. */
-static bool is_ours(int rc)
-{
-	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
-}
-
 /* Keeps what was found in the item of box k, for those who will ask. */
 static int keep_fault(struct entry *e, uint32_t k, const struct ck_diag *d)
 {
@@ -100,7 +94,7 @@ static int keep_fault(struct entry *e, uint32_t k, const struct ck_diag *d)
 	size_t expected = strlen(d->expected) + 1, found = strlen(d->found) + 1;
 	struct ck_box_fault *f =
 		malloc(sizeof(*f) + what.len + expected + found);
-	char *p = (char *)(f + 1);
+	char *p;
 
 	if (!e->layout.faults)
 		e->layout.faults = calloc(e->layout.n, sizeof(f));
@@ -108,6 +102,7 @@ static int keep_fault(struct entry *e, uint32_t k, const struct ck_diag *d)
 		free(f);
 		return -ENOMEM;
 	}
+	p = (char *)(f + 1);
 	*f = (struct ck_box_fault){ .what = { p, what.len } };
 	memcpy(p, what.p, what.len);
 	memcpy(p + what.len, d->expected, expected);
@@ -204,7 +199,7 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 	}
 	rc = cp->format->locate(cp, t, i, extent,
 				e->layout.strides + (size_t)k * t->ndim, &d);
-	if (is_ours(rc))
+	if (ck_is_shortage(rc))
 		return rc;
 	__atomic_fetch_or(&cp->layouts->seen[(t->chunk + i) / 8],
 			  (uint8_t)(1U << ((t->chunk + i) % 8)),

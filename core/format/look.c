@@ -166,7 +166,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 		rc = look_at_archive(&l, &d);
 		ck_files_put(cp->files, &l.item.file);
 	}
-	if (rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE)
+	if (ck_is_shortage(rc))
 		return rc;
 	if (rc)
 		tell(&l, 0, &d);

@@ -13,6 +13,7 @@
 #ifndef CKPTFS_BASE_H
 #define CKPTFS_BASE_H
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,6 +36,12 @@ static inline CK_MUST_USE bool ck_add(uint64_t *out, uint64_t a, uint64_t b)
 static inline CK_MUST_USE bool ck_mul(uint64_t *out, uint64_t a, uint64_t b)
 {
 	return !__builtin_mul_overflow(a, b, out);
+}
+
+/* Faults of this process, that say nothing about any file. */
+static inline bool ck_is_shortage(int rc)
+{
+	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
 static inline uint64_t ck_min(uint64_t a, uint64_t b)
