@@ -329,18 +329,20 @@ static int tensor_parse(const struct ck_pickle *p, struct tensor *t,
 
 /* --- records ------------------------------------------------------------------- */
 
-static const struct ck_zip_record *storage_find(const struct ck_zip *zip,
-						struct ck_str key)
+/* *r is NULL if there is none. */
+static int storage_find(const struct ck_zip *zip, struct ck_str key,
+			const struct ck_zip_record **r, struct ck_diag *d)
 {
-	const struct ck_zip_record *r = NULL;
 	struct ck_buf name = { 0 };
+	int rc;
 
 	ck_buf_text(&name, "data/");
 	ck_buf_str(&name, key);
-	if (name.err == 0)
-		r = ck_zip_find(zip, (struct ck_str){ name.data, name.len });
+	rc = name.err;
+	if (rc == 0)
+		*r = ck_zip_find(zip, (struct ck_str){ name.data, name.len });
 	ck_buf_fini(&name);
-	return r;
+	return rc ? ck_fail(d, -rc, "out of memory") : 0;
 }
 
 static int byteorder_read(const struct ck_zip *zip, bool *big,
@@ -445,10 +447,13 @@ static bool reach(const struct tensor *t, bool *empty, uint64_t *elements)
 static int place_find(const struct ck_zip *zip, struct tensor *t,
 		      struct ck_diag *d)
 {
-	const struct ck_zip_record *r = storage_find(zip, t->key);
 	uint64_t item = ck_dtype_at(t->dtype)->size, elements = 0;
+	const struct ck_zip_record *r = NULL;
 	bool empty;
+	int rc = storage_find(zip, t->key, &r, d);
 
+	if (rc < 0)
+		return rc;
 	if (!r || r->len != t->storage)
 		return ck_differs(
 			d, EBADMSG, ck_shown("%" PRIu64 " bytes", t->storage),
