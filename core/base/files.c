@@ -296,7 +296,8 @@ static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
 	}
 }
 
-static void record(const struct ck_files *f, struct file *file)
+/* An error says nothing about the file. */
+static int record(const struct ck_files *f, struct file *file)
 {
 	struct ck_file_info *info = &file->info;
 	struct stat st = { 0 };
@@ -304,6 +305,8 @@ static void record(const struct ck_files *f, struct file *file)
 	int rc;
 
 	rc = look(f, info->path, &st);
+	if (ck_is_shortage(rc))
+		return rc;
 	info->err = -rc;
 	info->why = reason(f, info->path, rc, st.st_mode);
 	info->size = (uint64_t)st.st_size;
@@ -316,12 +319,14 @@ static void record(const struct ck_files *f, struct file *file)
 	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&
 	    !fstatat(f->dirfd, info->path.p, &by_name, AT_SYMLINK_NOFOLLOW))
 		file->plain = is_same(file, &by_name);
+	return 0;
 }
 
 int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 {
 	struct file *file;
 	uint32_t *bucket;
+	int rc;
 
 	if (grow(f))
 		return -ENOMEM;
@@ -337,7 +342,9 @@ int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 	file->info.path = ck_arena_copy(&f->arena, path);
 	if (!file->info.path.p)
 		return -ENOMEM;
-	record(f, file);
+	rc = record(f, file);
+	if (rc)
+		return rc;
 	*number = f->count;
 	f->files[f->count] = file;
 	*bucket = f->count + 1;

@@ -33,8 +33,9 @@ struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 void ck_files_free(struct ck_files *f);
 
 /* Adds a file, looks at it (no open file is kept) and gives its number. The
- * same path gives the same number. -ENOMEM only: everything that is wrong
- * with the file itself is in its info. Not thread-safe. */
+ * same path gives the same number. Errors are those of ck_is_shortage()
+ * only: everything that is wrong with the file itself is in its info. Not
+ * thread-safe. */
 CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
 			     uint32_t *number);
 /* From now on one thread may add files while others use those that were there
