@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every call that can fail does, one at a time: for each step of reading a
+ * checkpoint (open it, open each tensor and each entry, check it) the first
+ * call fails, then the second, until the step needs no more of them. The
+ * linker hands the calls to this file (--wrap); the code under test does not
+ * know.
+ *
+ * Want of memory or of descriptors may fail a step, with that errno, but
+ * never says anything about the checkpoint: what comes of the step is what
+ * comes of it otherwise, and the same step, asked again, succeeds. A failed
+ * read fails the step or is found by it; the bytes are never others.
+ *
+ *	shortage_test DIRECTORY...	checkpoints, the first of one shard
+ */
+#include "ckptfs/format.h"
+#include "ckptfs/move.h"
+#include "ckptfs/view.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* --- calls that fail ------------------------------------------------------ */
+
+enum what { MEMORY, DESCRIPTORS, READS };
+
+static struct {
+	bool on, fired, for_good; /* for_good: all that follow fail too */
+	enum what what;
+	unsigned left; /* calls that succeed first */
+} trap;
+
+static const char *const what_names[] = { "memory", "descriptors", "reads" };
+
+static bool fails(enum what what, int err)
+{
+	if (!trap.on || trap.what != what)
+		return false;
+	if (trap.fired && !trap.for_good)
+		return false;
+	if (!trap.fired && trap.left-- > 0)
+		return false;
+	trap.fired = true;
+	errno = err;
+	return true;
+}
+
+#define REAL(type, name, ...)                                                  \
+	type __real_##name(__VA_ARGS__);                                       \
+	type __wrap_##name(__VA_ARGS__)
+
+REAL(void *, malloc, size_t size);
+REAL(void *, calloc, size_t n, size_t size);
+REAL(void *, realloc, void *p, size_t size);
+REAL(void *, reallocarray, void *p, size_t n, size_t size);
+REAL(char *, strndup, const char *text, size_t len);
+REAL(char *, realpath, const char *path, char *out);
+REAL(void *, mmap64, void *at, size_t len, int prot, int flags, int fd,
+     off_t pos);
+REAL(ssize_t, pread64, int fd, void *buf, size_t len, off_t pos);
+REAL(int, fstat64, int fd, struct stat *st);
+REAL(int, open64, const char *path, int flags, ...);
+REAL(long, syscall, long number, ...);
+
+void *__wrap_malloc(size_t size)
+{
+	return fails(MEMORY, ENOMEM) ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails(MEMORY, ENOMEM) ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	return fails(MEMORY, ENOMEM) ? NULL : __real_realloc(p, size);
+}
+
+void *__wrap_reallocarray(void *p, size_t n, size_t size)
+{
+	return fails(MEMORY, ENOMEM) ? NULL : __real_reallocarray(p, n, size);
+}
+
+char *__wrap_strndup(const char *text, size_t len)
+{
+	return fails(MEMORY, ENOMEM) ? NULL : __real_strndup(text, len);
+}
+
+char *__wrap_realpath(const char *path, char *out)
+{
+	return fails(MEMORY, ENOMEM) ? NULL : __real_realpath(path, out);
+}
+
+void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd,
+		    off_t pos)
+{
+	if (fails(MEMORY, ENOMEM))
+		return MAP_FAILED;
+	return __real_mmap64(at, len, prot, flags, fd, pos);
+}
+
+ssize_t __wrap_pread64(int fd, void *buf, size_t len, off_t pos)
+{
+	return fails(READS, EIO) ? -1 : __real_pread64(fd, buf, len, pos);
+}
+
+int __wrap_fstat64(int fd, struct stat *st)
+{
+	return fails(READS, EIO) ? -1 : __real_fstat64(fd, st);
+}
+
+int __wrap_open64(const char *path, int flags, ...)
+{
+	return fails(DESCRIPTORS, EMFILE) ? -1 : __real_open64(path, flags);
+}
+
+/* openat2() only. */
+long __wrap_syscall(long number, ...)
+{
+	long a[4];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 4; i++)
+		a[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_openat2 && fails(DESCRIPTORS, EMFILE))
+		return -1;
+	return __real_syscall(number, a[0], a[1], a[2], a[3]);
+}
+
+/* --- steps ---------------------------------------------------------------- */
+
+enum kind { OPEN, TENSOR, BOXES, JSON, ITEM, ENTRY_FAULT, CHECK, CHECK_FULL };
+
+static const char *const kind_names[] = {
+	"open", "tensor",	 "boxes", "json",
+	"item", "entry's fault", "check", "check --full",
+};
+
+struct step {
+	enum kind kind;
+	uint32_t i; /* of a tensor or an entry */
+};
+
+/* What came of a step: its errno, or what it gave. */
+struct outcome {
+	int rc;
+	struct ck_buf text;
+};
+
+static const char *dir;
+
+static int open_it(struct ck_checkpoint **cp)
+{
+	static const struct ck_format_options options = { 0 };
+	struct ck_diag d = { 0 };
+
+	return ck_checkpoint_open(dir, &options, cp, &d);
+}
+
+/* The bytes of a tensor as a mount would serve them. */
+static int do_read(struct ck_checkpoint *cp, uint32_t tensor,
+		   const struct ck_layout *layout, struct ck_buf *out)
+{
+	const struct ck_view *raw = ck_views[1];
+	struct ck_slice *slice;
+	struct ck_reply reply;
+	struct ck_read r;
+	int rc = raw->slice(cp->catalog, tensor, &slice);
+
+	if (rc)
+		return rc;
+	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
+	rc = ck_host_read(&r, 0, raw->size(cp->catalog, tensor), &reply);
+	free(slice);
+	if (rc)
+		return rc;
+	for (int i = 0; i < reply.niov; i++)
+		ck_buf_add(out, reply.iov[i].iov_base, reply.iov[i].iov_len);
+	ck_host_release(cp->files, &reply);
+	return out->err;
+}
+
+/* When memory is short a fault is told in fewer words. */
+static void add_fault(const struct ck_fault *f, struct ck_buf *out)
+{
+	ck_buf_str(out, f->name);
+	ck_buf_printf(out, " %d at %" PRIu64 "; ", f->err, f->pos);
+}
+
+/* Faults of all boxes, then the bytes or why there are none. */
+static int do_tensor(struct ck_checkpoint *cp, uint32_t tensor,
+		     struct ck_buf *out)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	const struct ck_layout *layout;
+	struct ck_fault f;
+	int rc = ck_layout_get(cp, tensor, &layout);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (ck_box_has_fault(cp, layout, tensor, i, &f))
+			add_fault(&f, out);
+	rc = out->err ? out->err : do_read(cp, tensor, layout, out);
+	ck_layout_put(cp, layout);
+	return rc;
+}
+
+static int do_boxes(struct ck_checkpoint *cp, uint32_t tensor,
+		    struct ck_buf *out)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < t->nchunks; i++) {
+		const struct ck_layout *layout;
+		struct ck_fault f;
+
+		rc = ck_layout_get_box(cp, tensor, i, &layout);
+		if (rc)
+			break;
+		if (ck_box_has_fault(cp, layout, tensor, i, &f))
+			add_fault(&f, out);
+		ck_layout_put(cp, layout);
+	}
+	return rc ? rc : out->err;
+}
+
+static int do_check(struct ck_checkpoint *cp, bool full, struct ck_buf *out)
+{
+	const struct ck_check_options options = { .full = full, .threads = 1 };
+	struct ck_findings found;
+	struct ck_diag d = { 0 };
+	int rc = ck_checkpoint_check(cp, &options, &found, &d);
+
+	for (size_t i = 0; i < found.n; i++)
+		add_fault(&found.faults[i], out);
+	ck_findings_fini(&found);
+	return rc ? rc : out->err;
+}
+
+static int do_step(struct ck_checkpoint *cp, struct step s, struct ck_buf *out)
+{
+	struct ck_diag d = { 0 };
+
+	switch (s.kind) {
+	case TENSOR: return do_tensor(cp, s.i, out);
+	case BOXES: return do_boxes(cp, s.i, out);
+	case JSON: return ck_object_json(cp, s.i, out, &d);
+	case ITEM: return ck_object_item(cp, s.i, out, &d);
+	case ENTRY_FAULT: return ck_object_print_fault(cp, s.i, true, out);
+	case CHECK: return do_check(cp, false, out);
+	case CHECK_FULL: return do_check(cp, true, out);
+	case OPEN: break;
+	}
+	abort();
+}
+
+static struct outcome run(struct ck_checkpoint *cp, struct step s)
+{
+	struct outcome out = { 0 };
+
+	out.rc = do_step(cp, s, &out.text);
+	if (out.rc)
+		out.text.len = 0;
+	if (!out.rc && out.text.err)
+		out.rc = out.text.err;
+	return out;
+}
+
+static bool same(const struct outcome *a, const struct outcome *b)
+{
+	return a->rc == b->rc && a->text.len == b->text.len &&
+	       (a->text.len == 0 ||
+		memcmp(a->text.data, b->text.data, a->text.len) == 0);
+}
+
+/* --- one step, each of its calls failing -------------------------------------- */
+
+struct want {
+	enum what what;
+	int rc; /* of a step that fails for it; 0: any */
+	bool for_good;
+};
+
+static void arm(const struct want *w, unsigned n)
+{
+	trap.what = w->what;
+	trap.left = n;
+	trap.for_good = w->for_good;
+	trap.fired = false;
+	trap.on = true;
+}
+
+/* May this come of a step that a call failed? */
+static bool is_fine(const struct want *w, struct step s,
+		    const struct outcome *got, const struct outcome *truth)
+{
+	if (w->what == READS &&
+	    (s.kind == CHECK || s.kind == CHECK_FULL || s.kind == ENTRY_FAULT))
+		return got->rc || got->text.len || same(got, truth);
+	if (w->what == READS && got->rc)
+		return true;
+	return got->rc == w->rc || same(got, truth);
+}
+
+static void complain(const char *when, const struct want *w, struct step s,
+		     unsigned n, const struct outcome *got)
+{
+	printf("# %s: %s %u, %s, call %u%s %s: %d \"%.*s\"\n", dir,
+	       kind_names[s.kind], s.i, what_names[w->what], n,
+	       w->for_good ? " and on" : "", when, got->rc,
+	       (int)(got->text.len < 200 ? got->text.len : 200),
+	       got->text.data ? got->text.data : "");
+}
+
+/* Call n fails in it; false if it has no such call. */
+static bool fail_one(const struct want *w, struct step s, unsigned n,
+		     const struct outcome *truth, unsigned *bad)
+{
+	struct ck_checkpoint *cp;
+	struct outcome got, again;
+
+	if (open_it(&cp))
+		abort();
+	arm(w, n);
+	got = run(cp, s);
+	trap.on = false;
+	if (!is_fine(w, s, &got, truth)) {
+		complain("failed", w, s, n, &got);
+		++*bad;
+	}
+	again = run(cp, s);
+	if (w->what != READS && !same(&again, truth)) {
+		complain("had failed", w, s, n, &again);
+		++*bad;
+	}
+	ck_buf_fini(&got.text);
+	ck_buf_fini(&again.text);
+	ck_checkpoint_close(cp);
+	return trap.fired;
+}
+
+static void fail_step(const struct want *w, struct step s, unsigned *calls,
+		      unsigned *bad)
+{
+	struct ck_checkpoint *cp;
+	struct outcome truth;
+	unsigned n = 0;
+
+	if (open_it(&cp))
+		abort();
+	truth = run(cp, s);
+	ck_checkpoint_close(cp);
+	while (fail_one(w, s, n, &truth, bad))
+		n++;
+	*calls += n;
+	ck_buf_fini(&truth.text);
+}
+
+/* Opening it: what is open is as it was. */
+static bool fail_open(const struct want *w, unsigned n,
+		      const struct outcome *truth, unsigned *bad)
+{
+	const struct step all = { .kind = CHECK };
+	struct ck_checkpoint *cp = NULL;
+	struct outcome got = { 0 };
+
+	arm(w, n);
+	got.rc = open_it(&cp);
+	trap.on = false;
+	if (got.rc == 0) {
+		got = run(cp, all);
+		ck_checkpoint_close(cp);
+	}
+	if (!is_fine(w, all, &got, truth)) {
+		complain("failed opening", w, (struct step){ .kind = OPEN }, n,
+			 &got);
+		++*bad;
+	}
+	ck_buf_fini(&got.text);
+	return trap.fired;
+}
+
+static void fail_all(const struct want *w, size_t ntensors, size_t nobjects)
+{
+	static const enum kind of_tensor[] = { TENSOR, BOXES };
+
+	static const enum kind of_entry[] = { JSON, ITEM, ENTRY_FAULT };
+
+	unsigned calls = 0, bad = 0, n = 0;
+	struct outcome truth;
+	struct ck_checkpoint *cp;
+
+	if (open_it(&cp))
+		abort();
+	truth = run(cp, (struct step){ .kind = CHECK });
+	ck_checkpoint_close(cp);
+	while (fail_open(w, n, &truth, &bad))
+		n++;
+	calls += n;
+	ck_buf_fini(&truth.text);
+	for (uint32_t i = 0; i < ntensors; i++)
+		for (size_t k = 0; k < CK_ARRAY_SIZE(of_tensor); k++)
+			fail_step(w, (struct step){ of_tensor[k], i }, &calls,
+				  &bad);
+	for (uint32_t i = 0; i < nobjects; i++)
+		for (size_t k = 0; k < CK_ARRAY_SIZE(of_entry); k++)
+			fail_step(w, (struct step){ of_entry[k], i }, &calls,
+				  &bad);
+	fail_step(w, (struct step){ .kind = CHECK }, &calls, &bad);
+	fail_step(w, (struct step){ .kind = CHECK_FULL }, &calls, &bad);
+	printf("# %s: %s: each of %u calls failed%s\n", dir,
+	       what_names[w->what], calls,
+	       w->for_good ? ", with all that follow" : "");
+	ok(calls > 0);
+	eq_u64(bad, 0);
+}
+
+static void test_directory(void)
+{
+	static const struct want wants[] = {
+		{ MEMORY, -ENOMEM, false },
+		{ MEMORY, -ENOMEM, true },
+		{ DESCRIPTORS, -EMFILE, false },
+		{ DESCRIPTORS, -EMFILE, true },
+		{ READS, 0, false },
+	};
+	struct ck_checkpoint *cp;
+	size_t ntensors, nobjects;
+
+	if (open_it(&cp))
+		abort();
+	ntensors = cp->catalog->ntensors;
+	nobjects = cp->catalog->nobjects;
+	ck_checkpoint_close(cp);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(wants); i++)
+		fail_all(&wants[i], ntensors, nobjects);
+}
+
+/* --- a checkpoint with faults ------------------------------------------------- */
+
+static char damaged[] = "/tmp/ckptfs-shortage-XXXXXX";
+
+static void copy_file(const char *name)
+{
+	static char bytes[1 << 16];
+	char path[512];
+	ssize_t len;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	len = read(fd, bytes, sizeof(bytes));
+	close(fd);
+	snprintf(path, sizeof(path), "%s/%s", damaged, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || len < 0 || write(fd, bytes, (size_t)len) != len)
+		abort();
+	close(fd);
+}
+
+static void spoil(int fd, uint64_t at)
+{
+	uint8_t byte;
+
+	if (pread(fd, &byte, 1, (off_t)at) != 1)
+		abort();
+	byte ^= 0xff;
+	if (pwrite(fd, &byte, 1, (off_t)at) != 1)
+		abort();
+}
+
+/* The header of one tensor's item is no longer one, and an element of another
+ * is not what was written. */
+static void damage(const char *shard)
+{
+	const struct ck_layout *layout;
+	struct ck_checkpoint *cp;
+	char path[512];
+	int fd;
+
+	copy_file(".metadata");
+	copy_file(shard);
+	snprintf(path, sizeof(path), "%s/%s", damaged, shard);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (open_it(&cp) || ck_layout_get(cp, 1, &layout))
+		abort();
+	spoil(fd, cp->catalog->chunks[cp->catalog->tensors[0].chunk].fpos);
+	spoil(fd, layout->extents[0].pos);
+	ck_layout_put(cp, layout);
+	ck_checkpoint_close(cp);
+	close(fd);
+}
+
+static void test_damaged(const char *from)
+{
+	static const char shard[] = "__0_0.distcp";
+	struct ck_checkpoint *cp;
+	struct outcome faults;
+	char path[512];
+
+	dir = from;
+	if (!mkdtemp(damaged))
+		abort();
+	damage(shard);
+	dir = damaged;
+	if (open_it(&cp))
+		abort();
+	faults = run(cp, (struct step){ .kind = CHECK_FULL });
+	ok(faults.rc == 0 && faults.text.len > 0);
+	ck_buf_fini(&faults.text);
+	ck_checkpoint_close(cp);
+	test_directory();
+	snprintf(path, sizeof(path), "%s/%s", damaged, shard);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/.metadata", damaged);
+	unlink(path);
+	rmdir(damaged);
+}
+
+int main(int argc, char **argv)
+{
+	ck_log_detach();
+	if (argc < 2)
+		return 2;
+	for (int i = 1; i < argc; i++) {
+		dir = argv[i];
+		test_directory();
+	}
+	test_damaged(argv[1]);
+	return tap_done();
+}
