@@ -57,12 +57,16 @@ struct record {
 };
 
 /* From the flags on: a run of fields that both structures share. */
-static bool fields_take(struct ck_cur *c, struct fields *f)
+static void fields_take(struct ck_cur *c, struct fields *f)
 {
-	return ck_cur_u16(c, &f->flags) && ck_cur_u16(c, &f->method) &&
-	       ck_cur_skip(c, 4) && ck_cur_u32(c, &f->crc) &&
-	       ck_cur_u32(c, &f->packed) && ck_cur_u32(c, &f->len) &&
-	       ck_cur_u16(c, &f->name_len) && ck_cur_u16(c, &f->extra_len);
+	f->flags = ck_zip_u16(c);
+	f->method = ck_zip_u16(c);
+	(void)ck_zip_u32(c); /* time and date */
+	f->crc = ck_zip_u32(c);
+	f->packed = ck_zip_u32(c);
+	f->len = ck_zip_u32(c);
+	f->name_len = ck_zip_u16(c);
+	f->extra_len = ck_zip_u16(c);
 }
 
 /* Finds the zip64 block among extras; only padding may be beside it. */
@@ -98,15 +102,15 @@ static bool widen(struct ck_cur *zip64, uint32_t narrow, uint64_t *wide)
 /* Sizes, position and extra of an entry; c is behind its shared fields. */
 static bool entry_rest(struct ck_cur *c, struct record *r)
 {
+	uint16_t comment = ck_zip_u16(c), disk = ck_zip_u16(c);
 	struct ck_str extra;
 	struct ck_cur zip64;
-	uint16_t comment, disk;
 	uint32_t header;
 	uint64_t packed;
 
-	return ck_cur_u16(c, &comment) && comment == 0 &&
-	       ck_cur_u16(c, &disk) && disk == 0 && ck_cur_skip(c, 6) &&
-	       ck_cur_u32(c, &header) &&
+	(void)ck_zip_take(c, 6); /* attributes */
+	header = ck_zip_u32(c);
+	return comment == 0 && disk == 0 &&
 	       ck_cur_bytes(c, r->f.name_len, &r->name) &&
 	       ck_cur_bytes(c, r->f.extra_len, &extra) &&
 	       extra_parse(extra, false, &zip64) &&
@@ -125,15 +129,17 @@ static bool stored_plainly(const struct fields *f)
 static int entry_parse(struct ck_zip_bytes *b, uint64_t *dirpos,
 		       struct record *r, struct ck_diag *d)
 {
-	uint32_t sig = 0;
 	struct ck_cur c;
+	uint32_t sig;
 	size_t len;
 	int rc = ck_zip_fetch(b, &b->dir, *dirpos, CK_ZIP_ENTRY_LEN, &c, d);
 
 	if (rc < 0)
 		return rc;
-	if (!ck_cur_u32(&c, &sig) || sig != ENTRY_SIG || !ck_cur_skip(&c, 4) ||
-	    !fields_take(&c, &r->f) || !stored_plainly(&r->f))
+	sig = ck_zip_u32(&c);
+	(void)ck_zip_u32(&c); /* versions */
+	fields_take(&c, &r->f);
+	if (sig != ENTRY_SIG || !stored_plainly(&r->f))
 		return ck_fail(d, EBADMSG,
 			       "zip entry at %" PRIu64
 			       " is malformed, compressed or encrypted",
@@ -178,10 +184,11 @@ static bool local_agrees(struct ck_cur *c, struct record *r)
 	struct ck_str name, extra;
 	struct ck_cur zip64;
 	struct fields f;
-	uint32_t sig;
+	uint32_t sig = ck_zip_u32(c);
 
-	if (!ck_cur_u32(c, &sig) || sig != LOCAL_SIG || !ck_cur_skip(c, 2) ||
-	    !fields_take(c, &f) || f.flags != r->f.flags || f.method != 0)
+	(void)ck_zip_u16(c); /* version */
+	fields_take(c, &f);
+	if (sig != LOCAL_SIG || f.flags != r->f.flags || f.method != 0)
 		return false;
 	if (!ck_cur_bytes(c, f.name_len, &name) || !ck_str_eq(name, r->name) ||
 	    !ck_cur_bytes(c, f.extra_len, &extra) ||
@@ -196,16 +203,15 @@ static bool local_agrees(struct ck_cur *c, struct record *r)
 static int local_measure(struct ck_zip_bytes *b, const struct record *r,
 			 size_t *len, struct ck_diag *d)
 {
-	uint16_t name_len = 0, extra_len = 0;
+	struct fields f;
 	struct ck_cur c;
 	int rc = ck_zip_fetch(b, &b->local, r->header, LOCAL_LEN, &c, d);
 
 	if (rc < 0)
 		return rc;
-	if (!ck_cur_skip(&c, LOCAL_LEN - 4) || !ck_cur_u16(&c, &name_len) ||
-	    !ck_cur_u16(&c, &extra_len))
-		return ck_fail(d, EBADMSG, "local header is short");
-	*len = LOCAL_LEN + (size_t)name_len + extra_len;
+	(void)ck_zip_take(&c, 6); /* signature, version */
+	fields_take(&c, &f);
+	*len = LOCAL_LEN + (size_t)f.name_len + f.extra_len;
 	return 0;
 }
 
@@ -232,22 +238,12 @@ static int local_check(struct ck_zip_bytes *b, struct record *r,
 
 static bool descriptor_agrees(struct ck_cur *c, const struct record *r)
 {
-	uint32_t sig, crc, low;
-	uint64_t len[2];
+	unsigned size = r->zip64 ? 8 : 4;
+	uint32_t sig = ck_zip_u32(c), crc = ck_zip_u32(c);
+	uint64_t packed = ck_zip_take(c, size), len = ck_zip_take(c, size);
 
-	if (!ck_cur_u32(c, &sig) || sig != DESCRIPTOR_SIG ||
-	    !ck_cur_u32(c, &crc) || crc != r->f.crc)
-		return false;
-	for (int i = 0; i < 2; i++) {
-		if (r->zip64 && !ck_cur_u64(c, &len[i]))
-			return false;
-		if (!r->zip64) {
-			if (!ck_cur_u32(c, &low))
-				return false;
-			len[i] = low;
-		}
-	}
-	return len[0] == r->len && len[1] == r->len;
+	return sig == DESCRIPTOR_SIG && crc == r->f.crc && packed == r->len &&
+	       len == r->len;
 }
 
 /* Checks that the data of a record, and its descriptor, end before `limit`,

@@ -159,23 +159,19 @@ static int end_find(struct ck_zip_bytes *b, uint64_t *ipos, struct ck_diag *d)
 static int end_parse(struct ck_zip_bytes *b, uint64_t ipos,
 		     struct ck_zip_ends *e, struct ck_diag *d)
 {
-	uint32_t dir_len, dir;
-	uint16_t disk, dir_disk, count_here, count;
 	struct ck_cur c;
 	int rc = ck_zip_fetch(b, &b->local, ipos, END_LEN, &c, d);
 
 	if (rc < 0)
 		return rc;
-	if (!ck_cur_skip(&c, 4) || !ck_cur_u16(&c, &disk) ||
-	    !ck_cur_u16(&c, &dir_disk) || !ck_cur_u16(&c, &count_here) ||
-	    !ck_cur_u16(&c, &count) || !ck_cur_u32(&c, &dir_len) ||
-	    !ck_cur_u32(&c, &dir) || !ck_cur_u16(&c, &e->comment))
-		return ck_fail(d, EBADMSG, "zip end record is short");
-	e->disks = disk | dir_disk;
-	e->count_here = count_here;
-	e->count = count;
-	e->dir_len = dir_len;
-	e->dir = dir;
+	(void)ck_zip_u32(&c); /* the signature was searched for */
+	e->disks = ck_zip_u16(&c);
+	e->disks |= ck_zip_u16(&c);
+	e->count_here = ck_zip_u16(&c);
+	e->count = ck_zip_u16(&c);
+	e->dir_len = ck_zip_u32(&c);
+	e->dir = ck_zip_u32(&c);
+	e->comment = ck_zip_u16(&c);
 	return 0;
 }
 
@@ -183,22 +179,21 @@ static int end_parse(struct ck_zip_bytes *b, uint64_t ipos,
 static int end64_parse(struct ck_zip_bytes *b, uint64_t ipos,
 		       struct ck_zip_ends *e, struct ck_diag *d)
 {
-	uint64_t size;
-	uint32_t sig, disk, dir_disk;
 	struct ck_cur c;
 	int rc = ck_zip_fetch(b, &b->local, ipos, END64_LEN, &c, d);
 
 	if (rc < 0)
 		return rc;
-	if (!ck_cur_u32(&c, &sig) || sig != END64_SIG ||
-	    !ck_cur_u64(&c, &size) || size != END64_LEN - 12 ||
-	    !ck_cur_skip(&c, 4) || !ck_cur_u32(&c, &disk) ||
-	    !ck_cur_u32(&c, &dir_disk) || !ck_cur_u64(&c, &e->count_here) ||
-	    !ck_cur_u64(&c, &e->count) || !ck_cur_u64(&c, &e->dir_len) ||
-	    !ck_cur_u64(&c, &e->dir))
+	if (ck_zip_u32(&c) != END64_SIG || ck_zip_u64(&c) != END64_LEN - 12)
 		return ck_fail(d, EBADMSG,
 			       "malformed zip64 end record at %" PRIu64, ipos);
-	e->disks = disk | dir_disk;
+	(void)ck_zip_u32(&c); /* versions */
+	e->disks = ck_zip_u32(&c);
+	e->disks |= ck_zip_u32(&c);
+	e->count_here = ck_zip_u64(&c);
+	e->count = ck_zip_u64(&c);
+	e->dir_len = ck_zip_u64(&c);
+	e->dir = ck_zip_u64(&c);
 	return 0;
 }
 
@@ -218,9 +213,8 @@ static int end64_take(struct ck_zip_bytes *b, uint64_t *end,
 		      struct ck_zip_ends *e, struct ck_diag *d)
 {
 	struct ck_zip_ends wide = { .comment = e->comment };
-	uint32_t sig, disk, disks;
-	uint64_t at;
 	struct ck_cur c;
+	uint64_t at;
 	int rc;
 
 	if (*end < LOCATOR_LEN + END64_LEN)
@@ -228,11 +222,10 @@ static int end64_take(struct ck_zip_bytes *b, uint64_t *end,
 	rc = ck_zip_fetch(b, &b->local, *end - LOCATOR_LEN, LOCATOR_LEN, &c, d);
 	if (rc < 0)
 		return rc;
-	if (!ck_cur_u32(&c, &sig) || sig != LOCATOR_SIG)
+	if (ck_zip_u32(&c) != LOCATOR_SIG)
 		return 0;
-	if (!ck_cur_u32(&c, &disk) || !ck_cur_u64(&c, &at) ||
-	    !ck_cur_u32(&c, &disks) || disk != 0 || disks != 1 ||
-	    at != *end - LOCATOR_LEN - END64_LEN)
+	at = *end - LOCATOR_LEN - END64_LEN;
+	if (ck_zip_u32(&c) != 0 || ck_zip_u64(&c) != at || ck_zip_u32(&c) != 1)
 		return ck_fail(d, EBADMSG,
 			       "malformed zip64 locator at %" PRIu64,
 			       *end - LOCATOR_LEN);

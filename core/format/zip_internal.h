@@ -39,6 +39,33 @@ CK_MUST_USE int ck_zip_fetch(struct ck_zip_bytes *b, struct ck_zip_window *w,
 			     uint64_t ipos, size_t len, struct ck_cur *out,
 			     struct ck_diag *d);
 
+/* The next field of a structure, little-endian. Its bytes are there, since
+ * ck_zip_fetch() gave all of it; past the end it would be 0. */
+static inline uint64_t ck_zip_take(struct ck_cur *c, unsigned bytes)
+{
+	struct ck_str s;
+	uint64_t value = 0;
+
+	if (ck_cur_bytes(c, bytes, &s))
+		memcpy(&value, s.p, bytes); /* little-endian hosts only */
+	return value;
+}
+
+static inline uint16_t ck_zip_u16(struct ck_cur *c)
+{
+	return (uint16_t)ck_zip_take(c, 2);
+}
+
+static inline uint32_t ck_zip_u32(struct ck_cur *c)
+{
+	return (uint32_t)ck_zip_take(c, 4);
+}
+
+static inline uint64_t ck_zip_u64(struct ck_cur *c)
+{
+	return ck_zip_take(c, 8);
+}
+
 /* --- end records ----------------------------------------------------------- */
 
 struct ck_zip_ends {
