@@ -2,9 +2,7 @@
 /*
  * Every call that can fail does, one at a time: for each step of reading a
  * checkpoint (open it, open each tensor and each entry, check it) the first
- * call fails, then the second, until the step needs no more of them. The
- * linker hands the calls to this file (--wrap); the code under test does not
- * know.
+ * call fails, then the second, until the step needs no more of them.
  *
  * Want of memory or of descriptors may fail a step, with that errno, but
  * never says anything about the checkpoint: what comes of the step is what
@@ -16,125 +14,13 @@
 #include "ckptfs/format.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
+#include "shortage.h"
 #include "tap.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* --- calls that fail ------------------------------------------------------ */
-
-enum what { MEMORY, DESCRIPTORS, READS };
-
-static struct {
-	bool on, fired, for_good; /* for_good: all that follow fail too */
-	enum what what;
-	unsigned left; /* calls that succeed first */
-} trap;
-
-static const char *const what_names[] = { "memory", "descriptors", "reads" };
-
-static bool fails(enum what what, int err)
-{
-	if (!trap.on || trap.what != what)
-		return false;
-	if (trap.fired && !trap.for_good)
-		return false;
-	if (!trap.fired && trap.left-- > 0)
-		return false;
-	trap.fired = true;
-	errno = err;
-	return true;
-}
-
-#define REAL(type, name, ...)                                                  \
-	type __real_##name(__VA_ARGS__);                                       \
-	type __wrap_##name(__VA_ARGS__)
-
-REAL(void *, malloc, size_t size);
-REAL(void *, calloc, size_t n, size_t size);
-REAL(void *, realloc, void *p, size_t size);
-REAL(void *, reallocarray, void *p, size_t n, size_t size);
-REAL(char *, strndup, const char *text, size_t len);
-REAL(char *, realpath, const char *path, char *out);
-REAL(void *, mmap64, void *at, size_t len, int prot, int flags, int fd,
-     off_t pos);
-REAL(ssize_t, pread64, int fd, void *buf, size_t len, off_t pos);
-REAL(int, fstat64, int fd, struct stat *st);
-REAL(int, open64, const char *path, int flags, ...);
-REAL(long, syscall, long number, ...);
-
-void *__wrap_malloc(size_t size)
-{
-	return fails(MEMORY, ENOMEM) ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return fails(MEMORY, ENOMEM) ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t size)
-{
-	return fails(MEMORY, ENOMEM) ? NULL : __real_realloc(p, size);
-}
-
-void *__wrap_reallocarray(void *p, size_t n, size_t size)
-{
-	return fails(MEMORY, ENOMEM) ? NULL : __real_reallocarray(p, n, size);
-}
-
-char *__wrap_strndup(const char *text, size_t len)
-{
-	return fails(MEMORY, ENOMEM) ? NULL : __real_strndup(text, len);
-}
-
-char *__wrap_realpath(const char *path, char *out)
-{
-	return fails(MEMORY, ENOMEM) ? NULL : __real_realpath(path, out);
-}
-
-void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd,
-		    off_t pos)
-{
-	if (fails(MEMORY, ENOMEM))
-		return MAP_FAILED;
-	return __real_mmap64(at, len, prot, flags, fd, pos);
-}
-
-ssize_t __wrap_pread64(int fd, void *buf, size_t len, off_t pos)
-{
-	return fails(READS, EIO) ? -1 : __real_pread64(fd, buf, len, pos);
-}
-
-int __wrap_fstat64(int fd, struct stat *st)
-{
-	return fails(READS, EIO) ? -1 : __real_fstat64(fd, st);
-}
-
-int __wrap_open64(const char *path, int flags, ...)
-{
-	return fails(DESCRIPTORS, EMFILE) ? -1 : __real_open64(path, flags);
-}
-
-/* openat2() only. */
-long __wrap_syscall(long number, ...)
-{
-	long a[4];
-	va_list args;
-
-	va_start(args, number);
-	for (int i = 0; i < 4; i++)
-		a[i] = va_arg(args, long);
-	va_end(args);
-	if (number == SYS_openat2 && fails(DESCRIPTORS, EMFILE))
-		return -1;
-	return __real_syscall(number, a[0], a[1], a[2], a[3]);
-}
 
 /* --- steps ---------------------------------------------------------------- */
 
@@ -292,15 +178,6 @@ struct want {
 	bool for_good;
 };
 
-static void arm(const struct want *w, unsigned n)
-{
-	trap.what = w->what;
-	trap.left = n;
-	trap.for_good = w->for_good;
-	trap.fired = false;
-	trap.on = true;
-}
-
 /* May this come of a step that a call failed? */
 static bool is_fine(const struct want *w, struct step s,
 		    const struct outcome *got, const struct outcome *truth)
@@ -332,7 +209,7 @@ static bool fail_one(const struct want *w, struct step s, unsigned n,
 
 	if (open_it(&cp))
 		abort();
-	arm(w, n);
+	trap_arm(w->what, n, w->for_good);
 	got = run(cp, s);
 	trap.on = false;
 	if (!is_fine(w, s, &got, truth)) {
@@ -375,7 +252,7 @@ static bool fail_open(const struct want *w, unsigned n,
 	struct ck_checkpoint *cp = NULL;
 	struct outcome got = { 0 };
 
-	arm(w, n);
+	trap_arm(w->what, n, w->for_good);
 	got.rc = open_it(&cp);
 	trap.on = false;
 	if (got.rc == 0) {
