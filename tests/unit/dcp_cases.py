@@ -262,6 +262,103 @@ case("a dangerous global in a field nobody reads", good(vendor=System()),
 case("a persistent id", pickle.dumps(good(), 2)[:-1] + b"Q.",
      "persistent id", error=True)
 
+# Boxes that are not stored one behind the other: two tensors share theirs.
+first, second = (Chunk(offsets=Size(o), sizes=Size(s)) for o, s in ROWS)
+case("boxes in another order for a second tensor", checkpoint(
+    {"v": Tensor(properties=TensorProperties(FLOAT32), size=Size((4, 3)),
+                 chunks=[first, second]),
+     "w": Tensor(properties=TensorProperties(FLOAT32), size=Size((4, 3)),
+                 chunks=[second, first])},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}), LINE)
+case("a box without sizes", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((2,)),
+                 chunks=[Chunk(offsets=Size((0,)))])}, {}), "err=EIO")
+case("a box without offsets", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((2,)),
+                 chunks=[Chunk(sizes=Size((2,)))])}, {}), "err=EIO")
+case("a box of words", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((2,)),
+                 chunks=[Chunk(offsets=["a"], sizes=Size((2,)))])}, {}),
+     "err=EIO")
+case("a box that is none", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((2,)),
+                 chunks=[Novel(offsets=Size((0,)), sizes=Size((2,))), 5])},
+    {}), "err=EIO")
+case("boxes in a dict", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((2,)),
+                 chunks={})}, {}), "it has no list of boxes")
+case("a size of words", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=["a"],
+                 chunks=[])}, {}), "its size is no list of numbers")
+case("a size that is a number", checkpoint(
+    {"w": Tensor(properties=TensorProperties(FLOAT32), size=3,
+                 chunks=[])}, {}), "its size is no list of numbers")
+case("properties that are others", checkpoint(
+    {"w": Tensor(properties=Novel(dtype=FLOAT32), size=Size((2,)),
+                 chunks=[])}, {}), "err=EBADMSG")
+
+
+def properties(state):
+    made = TensorProperties(FLOAT32)
+    made.state = state
+    return made
+
+
+def with_properties(state):
+    return checkpoint(
+        {"w": Tensor(properties=properties(state), size=Size((4, 3)),
+                     chunks=[Chunk(offsets=Size(o), sizes=Size(s))
+                             for o, s in ROWS])},
+        {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)})
+
+
+case("properties in a dict", with_properties({"dtype": FLOAT32}),
+     LINE)
+case("properties without dtype", with_properties(
+    {"layout": None}), "err=EBADMSG")
+case("a dtype that is a word", with_properties(
+    {"dtype": "float32"}), "err=EBADMSG")
+for name in ("MEM_FORMAT_ENCODING", "_MEM_FORMAT_ENCODING"):
+    enum = Named("")
+    enum.name = f"distributed.checkpoint.metadata.{name}.TORCH_CONTIGUOUS"
+    setattr(module(META), name, types.SimpleNamespace(TORCH_CONTIGUOUS=enum))
+    module("torch").distributed = types.SimpleNamespace(
+        checkpoint=types.SimpleNamespace(metadata=module(META)))
+    case(f"a member of {name} in place of its number", checkpoint(
+        {"w": tensor((4, 3), ROWS, more=(enum,))},
+        {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}),
+        LINE)
+case("an index whose fqn is a number", checkpoint({}, {index(1): info()}),
+     "without fqn", error=True)
+case("an index whose offset is None", checkpoint(
+    {"n": Bytes()}, {Index(fqn="n", index=0, offset=None): info()}),
+     "object n")
+case("an index whose offset is a word", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {Index(fqn="w", index=0, offset=["a"]): info()}), "malformed offset",
+     error=True)
+case("an index whose offset is a number", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {Index(fqn="w", index=0, offset=5): info()}), "malformed offset",
+     error=True)
+for field, value in (("relative_path", None), ("offset", None),
+                     ("length", None), ("offset", "1"), ("length", True)):
+    row = {"relative_path": "f", "offset": 0, "length": 10}
+    if value is None:
+        del row[field]
+    else:
+        row[field] = value
+    case(f"{field} that is {value}", checkpoint({}, {index("w"): Info(**row)}),
+         "malformed _StorageInfo", error=True)
+case("transforms that are no words", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {index("w", (0, 0)): info(transform_descriptors=[1, "b"]),
+     index("w", (2, 0)): info(offset=10)}), "transform=?,b")
+case("properties that are numbers", with_properties((1, 2)), "err=EBADMSG")
+case("properties that are nothing", with_properties(()), "err=EBADMSG")
+case("an item of unknown class beyond its file", checkpoint(
+    {"n": Novel(x=1)}, {index("n"): info(offset=5000)}), "object n")
+
 
 def c_string(data):
     rows = [data[i:i + 16] for i in range(0, len(data), 16)] or [b""]

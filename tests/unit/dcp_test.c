@@ -130,10 +130,75 @@ static void test_planner_data(void)
 	}
 }
 
+/* --- many boxes ---------------------------------------------------------------- */
+
+enum { TENSORS = 4, BOXES_EACH = 200 };
+
+static void add_tensor(struct ck_buf *b, unsigned tensor)
+{
+	ck_buf_printf(b, "Vt%u\n" CLASS("TensorStorageMetadata"), tensor);
+	ck_buf_text(b, "}(Vproperties\n" CLASS("TensorProperties"));
+	ck_buf_text(b, "(ctorch\nuint8\ntb");
+	ck_buf_printf(b, "Vsize\n(I%d\ntVchunks\n](", BOXES_EACH);
+	for (unsigned i = 0; i < BOXES_EACH; i++) {
+		ck_buf_text(b, CLASS("ChunkStorageMetadata") "}(Voffsets\n");
+		ck_buf_printf(b, "(I%u\ntVsizes\n(I1\ntub", i);
+	}
+	ck_buf_text(b, "eub");
+}
+
+static void add_row(struct ck_buf *b, unsigned tensor, unsigned i)
+{
+	ck_buf_text(b, CLASS("MetadataIndex"));
+	ck_buf_printf(b, "}(Vfqn\nVt%u\nVoffset\n(I%u\ntub", tensor, i);
+	ck_buf_text(b, "ctorch.distributed.checkpoint.filesystem\n"
+		       "_StorageInfo\n)\x81");
+	ck_buf_printf(b,
+		      "}(Vrelative_path\nVf\nVoffset\nI%u\nVlength\nI1\n"
+		      "ub",
+		      tensor * BOXES_EACH + i);
+}
+
+/* Lists so long that the arrays of one tensor's serve for the next one. */
+static void test_many_boxes(void)
+{
+	struct ck_catalog *c = ck_catalog_make("dcp");
+	struct ck_buf b = { 0 };
+	struct ck_diag d = { 0 };
+	unsigned bad = 0;
+
+	ck_buf_text(&b, CLASS("Metadata") "}(Vstate_dict_metadata\n(");
+	for (unsigned t = 0; t < TENSORS; t++)
+		add_tensor(&b, t);
+	ck_buf_text(&b, "dVstorage_data\n(");
+	for (unsigned t = 0; t < TENSORS; t++)
+		for (unsigned i = 0; i < BOXES_EACH; i++)
+			add_row(&b, t, i);
+	ck_buf_text(&b, "dub.");
+	eq_err(ck_dcp_parse(c, b.data, b.len, one_file, c, &d), 0);
+	printf("# %s\n", d.text);
+	eq_u64(c->ntensors, TENSORS);
+	for (size_t t = 0; t < c->ntensors; t++)
+		for (uint32_t i = 0; i < c->tensors[t].nchunks; i++) {
+			const struct ck_chunk *k =
+				&c->chunks[c->tensors[t].chunk + i];
+			const int64_t *box = ck_catalog_box(c, &c->tensors[t],
+							    i);
+
+			bad += box[0] != i || box[1] != 1 ||
+			       k->fpos != t * BOXES_EACH + i;
+		}
+	eq_u64(c->nchunks, TENSORS * BOXES_EACH);
+	eq_u64(bad, 0);
+	ck_buf_fini(&b);
+	ck_catalog_free(c);
+}
+
 int main(void)
 {
 	test_cases();
 	test_planner_data();
+	test_many_boxes();
 	test_every_truncation_is_refused();
 	return tap_done();
 }
