@@ -167,6 +167,41 @@ static const struct object_case {
 	{ "call of a call", PICKLE("cm\nf\n)R)R."),
 	  "{\"$class\":{\"$class\":\"m.f\",\"args\":[]},\"args\":[]}" },
 	{ "dangerous", PICKLE("cos\nsystem\nX\2\0\0\0id\x85R."), NULL },
+	/* calls that make scalars */
+	{ "bytes",
+	  PICKLE("c_codecs\nencode\nX\2\0\0\0\xc3\xbfX\6\0\0\0"
+		 "latin1\x86R."),
+	  "{\"$bytes\":\"/w==\"}" },
+	{ "bytes of another code",
+	  PICKLE("c_codecs\nencode\nX\1\0\0\0aX\5\0\0\0utf-8\x86R."),
+	  "{\"$class\":\"_codecs.encode\",\"args\":[\"a\",\"utf-8\"]}" },
+	{ "bytes of a number's code",
+	  PICKLE("c_codecs\nencode\nX\1\0\0\0aK\1\x86R."),
+	  "{\"$class\":\"_codecs.encode\",\"args\":[\"a\",1]}" },
+	{ "bytes of a number",
+	  PICKLE("c_codecs\nencode\nK\1X\6\0\0\0latin1\x86R."),
+	  "{\"$class\":\"_codecs.encode\",\"args\":[1,\"latin1\"]}" },
+	{ "bytes of one argument", PICKLE("c_codecs\nencode\nX\1\0\0\0a\x85R."),
+	  "{\"$class\":\"_codecs.encode\",\"args\":[\"a\"]}" },
+	{ "bytearray of bytes by a call",
+	  PICKLE("cbuiltins\nbytearray\nc__builtin__\nbytes\n)R\x85R."),
+	  "{\"$bytearray\":\"\"}" },
+	{ "bytearray of a list", PICKLE("cbuiltins\nbytearray\n]\x85R."),
+	  "{\"$class\":\"builtins.bytearray\",\"args\":[[]]}" },
+	{ "bytearray of somebody's call",
+	  PICKLE("cbuiltins\nbytearray\ncm\nC\n)R\x85R."),
+	  "{\"$class\":\"builtins.bytearray\",\"args\":[{\"$class\":\"m.C\",\"args\":[]}]}" },
+	{ "bytearray of three arguments",
+	  PICKLE("cbuiltins\nbytearray\nX\1\0\0\0aX\6\0\0\0latin1N\x87R."),
+	  "{\"$class\":\"builtins.bytearray\",\"args\":[\"a\",\"latin1\",null]}" },
+	{ "complex of one number",
+	  PICKLE("c__builtin__\ncomplex\nG\0\0\0\0\0\0\0\0\x85R."),
+	  "{\"$class\":\"builtins.complex\",\"args\":[0.0]}" },
+	{ "complex of ints", PICKLE("c__builtin__\ncomplex\nK\1K\2\x86R."),
+	  "{\"$class\":\"builtins.complex\",\"args\":[1,2]}" },
+	{ "complex with a state",
+	  PICKLE("c__builtin__\ncomplex\nK\1K\2\x86RNb."),
+	  "{\"$class\":\"builtins.complex\",\"args\":[1,2],\"state\":null}" },
 	/* tensors */
 	{ "tensor", PICKLE(DENSE "."), DENSE_JSON },
 	{ "tensor twice", PICKLE("(" DENSE "q\0h\0l."),
@@ -235,6 +270,68 @@ static const struct object_case {
 		 "cnumpy.core.multiarray\n_reconstruct\n)R(K\1K\5K\6\x86tb"
 		 "ctorch\nint8\nX\3\0\0\0xla\x89tR."),
 	  "{\"$tensor\":{\"dtype\":\"int8\",\"shape\":[5,6]}}" },
+	{ "tensor of an array without state",
+	  PICKLE("ctorch._utils\n_rebuild_device_tensor_from_numpy\n("
+		 "cnumpy.core.multiarray\n_reconstruct\n)R"
+		 "ctorch\nint8\nX\3\0\0\0xla\x89tR."),
+	  "{\"$class\":\"torch._utils._rebuild_device_tensor_from_numpy\",\"args\":[{\"$class\":\"numpy.core.multiarray._reconstruct\",\"args\":[]},{\"$global\":\"torch.int8\"},\"xla\",false]}" },
+	{ "tensor of an array with a short state",
+	  PICKLE("ctorch._utils\n_rebuild_device_tensor_from_numpy\n("
+		 "cnumpy.core.multiarray\n_reconstruct\n)RK\1\x85"
+		 "b"
+		 "ctorch\nint8\nX\3\0\0\0xla\x89tR."),
+	  "{\"$class\":\"torch._utils._rebuild_device_tensor_from_numpy\",\"args\":[{\"$class\":\"numpy.core.multiarray._reconstruct\",\"args\":[],\"state\":{\"$tuple\":[1]}},{\"$global\":\"torch.int8\"},\"xla\",false]}" },
+	{ "tensor of a device, of somebody's object",
+	  PICKLE("ctorch._utils\n_rebuild_device_tensor_from_cpu_tensor\n("
+		 "cm\nT\n)\x81"
+		 "ctorch\nint8\nX\3\0\0\0xpu\x89tR."),
+	  "{\"$class\":\"torch._utils._rebuild_device_tensor_from_cpu_tensor\","
+	  "\"args\":[{\"$class\":\"m.T\",\"args\":[]},{\"$global\":"
+	  "\"torch.int8\"},\"xpu\",false]}" },
+	{ "compressed tensor by the name of its layout",
+	  PICKLE("ctorch._utils\n_rebuild_sparse_tensor\nctorch\nsparse_coo\n"
+		 "(N" DENSE "K\x09K\7\x86\x89t\x86R."),
+	  "{\"$tensor\":{\"dtype\":\"float32\",\"shape\":[9,7]}}" },
+	{ "sparse tensor of a layout of many arguments",
+	  PICKLE("ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n"
+		 "_get_layout\n)R(N" DENSE "K\x09K\7\x86\x89t\x86R."),
+	  NULL },
+	{ "parameter of a changed tensor",
+	  PICKLE("ctorch._utils\n_rebuild_parameter\n" DENSE "}b\x88}\x87R."),
+	  "{\"$class\":\"torch._utils._rebuild_parameter\",\"args\":[{"
+	  "\"$class\":\"torch._utils._rebuild_tensor_v2\",\"args\":[{"
+	  "\"$storage\":{\"dtype\":\"float32\",\"numel\":6}},0,{\"$tuple\":"
+	  "[2,3]},{\"$tuple\":[3,1]},false,{}],\"state\":{}},true,{}]}" },
+	{ "parameters around a parameter",
+	  PICKLE("ctorch._utils\n_rebuild_parameter\nq\0h\0h\0h\0h\0h\0h\0"
+		 "h\0h\0h\0h\0h\0" DENSE
+		 "\x88}\x87R\x88}\x87R\x88}\x87R\x88}\x87R\x88}\x87R"
+		 "\x88}\x87R\x88}\x87R\x88}\x87R\x88}\x87R\x88}\x87R"
+		 "\x88}\x87R\x88}\x87R."),
+	  NULL },
+	{ "tensor with a size of words",
+	  PICKLE("ctorch._utils\n_rebuild_tensor_v2\n(" FLOAT_STORAGE
+		 "K\0X\1\0\0\0a\x85K\1\x85\x89}tR."),
+	  NULL },
+	{ "tensor with a size that is none",
+	  PICKLE("ctorch._utils\n_rebuild_tensor_v2\n(" FLOAT_STORAGE
+		 "K\0K\1K\1\x85\x89}tR."),
+	  NULL },
+	{ "storage of words",
+	  PICKLE("(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"
+		 "0X\3\0\0\0cpuX\1\0\0\0006tQ."),
+	  NULL },
+	{ "storage of another tag",
+	  PICKLE("(X\7\0\0\0storeagctorch\nFloatStorage\nX\1\0\0\0"
+		 "0X\3\0\0\0cpuK\6tQ."),
+	  NULL },
+	{ "storage of five numbers", PICKLE("(K\1K\1K\1K\1K\1tQ."), NULL },
+	{ "storage of no class",
+	  PICKLE("(X\7\0\0\0storageNX\1\0\0\0000X\3\0\0\0cpuK\6tQ."), NULL },
+	{ "storage of a short class",
+	  PICKLE("(X\7\0\0\0storagecm\nC\nX\1\0\0\0"
+		 "0X\3\0\0\0cpuK\6tQ."),
+	  "{\"$storage\":{\"dtype\":\"unknown\",\"numel\":6}}" },
 	{ "storage", PICKLE(FLOAT_STORAGE "."),
 	  "{\"$storage\":{\"dtype\":\"float32\",\"numel\":6}}" },
 	{ "storage of bytes",

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A checkpoint as a whole, in a directory of its own: when it counts as
+ * changed, what its metadata may be, entries whose class nobody knows, and
+ * how a check is done by several threads.
+ *
+ *	checkpoint_test DIRECTORY	a checkpoint of one shard, __0_0.distcp
+ */
+#include "ckptfs/format.h"
+#include "tap.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CLASS(name) "ctorch.distributed.checkpoint.metadata\n" name "\n)\x81"
+
+static char dir[] = "/tmp/ckptfs-checkpoint-XXXXXX";
+static int dirfd_;
+static struct ck_buf metadata, shard; /* of the checkpoint given */
+
+/* --- files ------------------------------------------------------------------- */
+
+static void read_file(const char *from, const char *name, struct ck_buf *out)
+{
+	char path[512], part[1024];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", from, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	while ((n = read(fd, part, sizeof(part))) > 0)
+		ck_buf_add(out, part, (size_t)n);
+	if (fd < 0 || n < 0 || out->err)
+		abort();
+	close(fd);
+}
+
+static void write_file(const char *name, const void *bytes, size_t len)
+{
+	int fd = openat(dirfd_, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+			0600);
+
+	if (fd < 0 || ck_write_full(fd, bytes, len))
+		abort();
+	close(fd);
+}
+
+/* The checkpoint given, as it was. */
+static void restore(void)
+{
+	unlinkat(dirfd_, ".metadata", 0);
+	write_file(".metadata", metadata.data, metadata.len);
+	write_file("__0_0.distcp", shard.data, shard.len);
+}
+
+static int open_as(enum ck_beneath links, struct ck_checkpoint **cp,
+		   struct ck_diag *d)
+{
+	struct ck_format_options options = { .shardlinks = links };
+
+	*d = (struct ck_diag){ 0 };
+	return ck_checkpoint_open(dir, &options, cp, d);
+}
+
+static struct ck_checkpoint *opened(void)
+{
+	struct ck_checkpoint *cp;
+	struct ck_diag d;
+
+	if (open_as(CK_BENEATH_NO_SYMLINKS, &cp, &d))
+		abort();
+	return cp;
+}
+
+/* --- changes -------------------------------------------------------------------- */
+
+static void set_mtime(time_t sec, long nsec)
+{
+	struct timespec times[2] = { { 0, UTIME_OMIT }, { sec, nsec } };
+
+	if (utimensat(dirfd_, ".metadata", times, 0))
+		abort();
+}
+
+static void move_metadata(void)
+{
+	write_file("new", metadata.data, metadata.len);
+	if (renameat(dirfd_, "new", dirfd_, ".metadata"))
+		abort();
+	set_mtime(1000, 5);
+}
+
+static void append_metadata(void)
+{
+	int fd = openat(dirfd_, ".metadata", O_WRONLY | O_APPEND | O_CLOEXEC);
+
+	if (write(fd, "x", 1) != 1)
+		abort();
+	close(fd);
+	set_mtime(1000, 5);
+}
+
+static void touch_second(void)
+{
+	set_mtime(1001, 5);
+}
+
+static void touch_nanosecond(void)
+{
+	set_mtime(1000, 6);
+}
+
+static void remove_metadata(void)
+{
+	unlinkat(dirfd_, ".metadata", 0);
+}
+
+static void test_changes(void)
+{
+	static void (*const changes[])(void) = {
+		touch_second,  touch_nanosecond, append_metadata,
+		move_metadata, remove_metadata,
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(changes); i++) {
+		struct ck_checkpoint *cp;
+
+		restore();
+		set_mtime(1000, 5);
+		cp = opened();
+		ok(!ck_checkpoint_changed(cp));
+		changes[i]();
+		ok(ck_checkpoint_changed(cp));
+		ck_checkpoint_close(cp);
+	}
+	restore();
+}
+
+/* --- what the metadata may be --------------------------------------------------- */
+
+static void link_to(const char *target)
+{
+	unlinkat(dirfd_, ".metadata", 0);
+	if (symlinkat(target, dirfd_, ".metadata"))
+		abort();
+}
+
+static void test_metadata_links(void)
+{
+	static const struct {
+		const char *target;
+		enum ck_beneath links;
+		int rc;
+		const char *words;
+	} rows[] = {
+		{ "here", CK_BENEATH_NO_SYMLINKS, -ELOOP, "shardlinks" },
+		{ "here", CK_BENEATH_SYMLINKS, 0, "" },
+		{ "/etc/passwd", CK_BENEATH_SYMLINKS, -EXDEV, "leads out" },
+		{ "nowhere", CK_BENEATH_SYMLINKS, -ENOENT, "No such file" },
+	};
+
+	write_file("here", metadata.data, metadata.len);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
+		struct ck_checkpoint *cp = NULL;
+		struct ck_diag d;
+
+		link_to(rows[i].target);
+		eq_err(open_as(rows[i].links, &cp, &d), rows[i].rc);
+		printf("# %s\n", d.text);
+		ok(strstr(d.text, rows[i].words) != NULL);
+		ck_checkpoint_close(cp);
+	}
+	unlinkat(dirfd_, "here", 0);
+	restore();
+}
+
+static void test_metadata_too_long(void)
+{
+	struct ck_checkpoint *cp;
+	struct ck_diag d;
+	int fd = openat(dirfd_, ".metadata", O_WRONLY | O_CLOEXEC);
+
+	if (ftruncate(fd, (4LL << 30) + 1))
+		abort(); /* a hole */
+	close(fd);
+	eq_err(open_as(CK_BENEATH_NO_SYMLINKS, &cp, &d), -EBADMSG);
+	ok(strstr(d.text, "at most") != NULL);
+	restore();
+}
+
+static void test_no_directory(void)
+{
+	static const struct ck_format_options options = { 0 };
+	struct ck_checkpoint *cp;
+	struct ck_diag d = { 0 };
+
+	eq_err(ck_checkpoint_open("/nonexistent", &options, &cp, &d), -ENOENT);
+	eq_err(ck_checkpoint_open("/etc/passwd", &options, &cp, &d), -ENOTDIR);
+	remove_metadata();
+	eq_err(open_as(CK_BENEATH_NO_SYMLINKS, &cp, &d), -EBADMSG);
+	restore();
+}
+
+/* --- entries of an unknown class ------------------------------------------------ */
+
+/* Two entries, of the length of the file each: one is in it. */
+static void write_unknown(void)
+{
+	struct ck_buf b = { 0 };
+
+	ck_buf_text(&b, CLASS("Metadata") "}(Vstate_dict_metadata\n(");
+	ck_buf_text(&b, "Vgood\ncm\nC\n)\x81Vbeyond\ncm\nC\n)\x81"
+			"dVstorage_data\n(");
+	for (int i = 0; i < 2; i++) {
+		ck_buf_text(&b, CLASS("MetadataIndex"));
+		ck_buf_printf(&b, "}Vfqn\nV%s\nsb", i ? "beyond" : "good");
+		ck_buf_text(&b, "ctorch.distributed.checkpoint.filesystem\n"
+				"_StorageInfo\n)\x81}(Vrelative_path\n"
+				"V__0_0.distcp\nVoffset\n");
+		ck_buf_printf(&b, "I%d\nVlength\nI10\nub", i ? 1 << 20 : 0);
+	}
+	ck_buf_text(&b, "dub.");
+	write_file(".metadata", b.data, b.len);
+	ck_buf_fini(&b);
+}
+
+/* Its item is given as it is, if the file has it; what it means is not. */
+static void test_unknown_class(void)
+{
+	struct ck_object_place place;
+	struct ck_checkpoint *cp;
+
+	write_unknown();
+	cp = opened();
+	eq_u64(cp->catalog->nobjects, 2);
+	for (uint32_t i = 0; i < cp->catalog->nobjects; i++) {
+		const struct ck_object *o = &cp->catalog->objects[i];
+		bool good = o->item.fpos == 0;
+		struct ck_buf out = { 0 };
+		struct ck_diag d = { 0 };
+
+		eq_err(ck_object_item(cp, i, &out, &d), good ? 0 : -ENODATA);
+		eq_mem(out.data, out.len, shard.data, good ? 10 : 0);
+		eq_err(ck_object_json(cp, i, &out, &d), -EBADMSG);
+		printf("# %s\n", d.text);
+		ok(strstr(d.text, "unknown class") != NULL);
+		eq_i64(ck_object_place(cp, i, &place), 1);
+		ok(ck_object_known_faulty(cp, i));
+		ck_buf_fini(&out);
+	}
+	ck_checkpoint_close(cp);
+	restore();
+}
+
+/* --- items that nobody has ------------------------------------------------------ */
+
+static void test_missing_shard(void)
+{
+	struct ck_object_place place;
+	struct ck_checkpoint *cp;
+	struct ck_buf out = { 0 };
+	struct ck_diag d = { 0 };
+
+	unlinkat(dirfd_, "__0_0.distcp", 0);
+	cp = opened();
+	ok(cp->catalog->nobjects > 0);
+	eq_err(ck_object_item(cp, 0, &out, &d), -ENODATA);
+	eq_err(ck_object_json(cp, 0, &out, &d), -ENODATA);
+	eq_err(ck_object_place(cp, 0, &place), -ENODATA);
+	eq_u64(out.len, 0);
+	ck_buf_fini(&out);
+	ck_checkpoint_close(cp);
+	restore();
+}
+
+/* A file that goes away once it was seen. */
+static void test_shard_gone(void)
+{
+	struct ck_checkpoint *cp = opened();
+	struct ck_buf out = { 0 };
+	struct ck_diag d = { 0 };
+
+	unlinkat(dirfd_, "__0_0.distcp", 0);
+	eq_err(ck_object_item(cp, 0, &out, &d), -ESTALE);
+	eq_err(ck_object_json(cp, 0, &out, &d), -ESTALE);
+	ok(!ck_object_known_faulty(cp, 0)); /* it may come back */
+	eq_err(ck_object_print_fault(cp, 0, true, &out), 0);
+	ok(out.len > 0);
+	ck_buf_fini(&out);
+	ck_checkpoint_close(cp);
+	restore();
+}
+
+/* --- layouts -------------------------------------------------------------------- */
+
+static void test_known_layouts(void)
+{
+	struct ck_checkpoint *cp = opened();
+	const struct ck_layout *first, *again;
+	uint64_t seen, items;
+
+	ok(ck_layout_known(cp, 0) == NULL);
+	ck_layout_put(cp, NULL);
+	eq_err(ck_layout_get(cp, 0, &first), 0);
+	again = ck_layout_known(cp, 0);
+	ok(again == first);
+	ck_layout_put(cp, again);
+	ck_layout_put(cp, first);
+	ck_layouts_count(cp, &seen, &items);
+	eq_u64(seen, cp->catalog->tensors[0].nchunks);
+	ok(items > seen);
+	ck_checkpoint_close(cp);
+}
+
+/* --- checks --------------------------------------------------------------------- */
+
+static void note_progress(void *arg, const struct ck_check_progress *p)
+{
+	struct ck_check_progress *last = arg;
+
+	ok(p->items == last->items + 1);
+	*last = *p;
+}
+
+static void test_check_threads(void)
+{
+	static const unsigned threads[] = { 0, 1, 3, 1000 };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(threads); i++) {
+		struct ck_check_progress last = { 0 };
+		struct ck_check_options options = { .full = true,
+						    .threads = threads[i],
+						    .progress = note_progress,
+						    .arg = &last };
+		struct ck_checkpoint *cp = opened();
+		struct ck_findings found;
+		struct ck_diag d = { 0 };
+
+		eq_err(ck_checkpoint_check(cp, &options, &found, &d), 0);
+		eq_u64(found.n, 0);
+		eq_u64(found.items, found.items_total);
+		eq_u64(last.items, last.items_total);
+		eq_u64(last.bytes, last.bytes_total);
+		ck_findings_fini(&found);
+		ck_checkpoint_close(cp);
+	}
+}
+
+/* Whatever the threads, what they find is told in the same order: entries by
+ * name, their boxes and records by place. */
+static void test_check_order(void)
+{
+	struct ck_buf texts[2] = { { 0 } };
+
+	for (size_t i = 16; i < shard.len; i += 97)
+		shard.data[i] ^= 1;
+	write_file("__0_0.distcp", shard.data, shard.len);
+	for (size_t i = 0; i < 2; i++) {
+		struct ck_check_options options = { .full = true,
+						    .threads = i ? 8 : 1 };
+		struct ck_checkpoint *cp = opened();
+		struct ck_findings found;
+		struct ck_diag d = { 0 };
+
+		eq_err(ck_checkpoint_check(cp, &options, &found, &d), 0);
+		ok(found.n > 1);
+		for (size_t k = 0; k < found.n; k++) {
+			ck_fault_print(&found.faults[k], true, &texts[i]);
+			ck_buf_text(&texts[i], "\n");
+		}
+		ck_findings_fini(&found);
+		ck_checkpoint_close(cp);
+	}
+	printf("# %s", texts[0].data);
+	eq_text(texts[1].data, texts[0].data);
+	ck_buf_fini(&texts[0]);
+	ck_buf_fini(&texts[1]);
+	for (size_t i = 16; i < shard.len; i += 97)
+		shard.data[i] ^= 1;
+	restore();
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2 || !mkdtemp(dir))
+		return 2;
+	ck_log_detach();
+	dirfd_ = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	read_file(argv[1], ".metadata", &metadata);
+	read_file(argv[1], "__0_0.distcp", &shard);
+	restore();
+	test_changes();
+	test_metadata_links();
+	test_metadata_too_long();
+	test_no_directory();
+	test_unknown_class();
+	test_missing_shard();
+	test_shard_gone();
+	test_known_layouts();
+	test_check_threads();
+	test_check_order();
+	unlinkat(dirfd_, ".metadata", 0);
+	unlinkat(dirfd_, "__0_0.distcp", 0);
+	close(dirfd_);
+	rmdir(dir);
+	ck_buf_fini(&metadata);
+	ck_buf_fini(&shard);
+	return tap_done();
+}
