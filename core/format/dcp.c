@@ -19,10 +19,6 @@ static const struct ck_str metadata_name = { ".metadata", 9 };
  * file is not read for hours. */
 static const uint64_t metadata_most = 4ULL << 30;
 
-/* What an archive may hold beside the elements of its box: names, pickle,
- * padding, and storages longer than their tensor. */
-static const uint64_t item_overhead = 16ULL << 20;
-
 static bool probe(int dirfd)
 {
 	return faccessat(dirfd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -242,7 +238,7 @@ static int locate_transformed(const struct ck_stored *item,
 	struct ck_zip_source src;
 	size_t len;
 	int rc = ck_stored_undo(item, transforms,
-				box_bytes(want) + item_overhead, &out, &len, d);
+				ck_undone_box(box_bytes(want)), &out, &len, d);
 
 	if (rc)
 		return rc;

@@ -11,12 +11,6 @@
 
 #include <errno.h>
 
-/* What an archive holds beside its elements, and times that an item of no
- * known size may grow when it is undone: as for those who open it. */
-static const uint64_t undone_base = 64ULL << 20;
-
-enum { UNDONE_PER_BYTE = 40 };
-
 struct looking {
 	struct ck_checkpoint *cp;
 	const struct ck_look *look;
@@ -50,11 +44,10 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 		return 0;
 	}
 	if (look->tensor && !look->tensor->err)
-		limit = ck_catalog_box_bytes(c, look->tensor, look->box);
-	else if (!ck_mul(&limit, l->item.length, UNDONE_PER_BYTE))
-		limit = UINT64_MAX;
-	if (!ck_add(&limit, limit, undone_base))
-		limit = UINT64_MAX;
+		limit = ck_undone_box(
+			ck_catalog_box_bytes(c, look->tensor, look->box));
+	else
+		limit = ck_undone_value(l->item.length);
 	rc = ck_stored_undo(&l->item,
 			    ck_catalog_str(c, c->transforms[transform]), limit,
 			    bytes, &len, d);

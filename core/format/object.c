@@ -11,11 +11,6 @@
 
 #include <errno.h>
 
-/* What a stream transform may make of an item, see pickle.h. */
-static const uint64_t undone_base = 64ULL << 20;
-
-enum { UNDONE_PER_BYTE = 40 };
-
 int ck_item_json(const struct ck_zip_source *src, struct ck_buf *out,
 		 struct ck_diag *d)
 {
@@ -66,12 +61,8 @@ static struct ck_str transforms_of(const struct ck_checkpoint *cp,
 static int undo(const struct ck_stored *item, struct ck_str transforms,
 		void **bytes, size_t *len, struct ck_diag *d)
 {
-	uint64_t limit;
-
-	if (!ck_mul(&limit, item->length, UNDONE_PER_BYTE) ||
-	    !ck_add(&limit, limit, undone_base))
-		limit = UINT64_MAX;
-	return ck_stored_undo(item, transforms, limit, bytes, len, d);
+	return ck_stored_undo(item, transforms, ck_undone_value(item->length),
+			      bytes, len, d);
 }
 
 static void name_fault(const struct ck_checkpoint *cp, uint32_t object,

@@ -44,12 +44,13 @@ static int64_t *ints_alloc(struct ck_vm *vm, size_t n)
 	return ints;
 }
 
+/* n > 0. */
 static int make_tuple(struct ck_vm *vm, size_t n)
 {
 	struct ck_pv *values = vm->stack + vm->top - n;
 	int64_t *ints;
 
-	if (n == 0 || n > UINT32_MAX || !all_ints(values, n))
+	if (n > UINT32_MAX || !all_ints(values, n))
 		return gather(vm, CK_PV_TUPLE, n);
 	ints = ints_alloc(vm, n);
 	if (!ints)

@@ -12,6 +12,15 @@
 /* Bytes that the kernel is asked for before they are read. */
 static const uint64_t ahead_max = 8ULL << 20;
 
+/* What an archive may hold beside the elements of its box: names, pickle,
+ * padding, and storages longer than their tensor. */
+static const uint64_t box_overhead = 16ULL << 20;
+
+/* A value may become as long as what a pickle may take, see pickle.h. */
+static const uint64_t value_base = 64ULL << 20;
+
+enum { VALUE_PER_BYTE = 40 };
+
 static void read_ahead(struct ck_stored *item, uint64_t fpos)
 {
 	uint64_t to = ck_min(fpos + ahead_max, item->fpos + item->length);
@@ -71,6 +80,18 @@ int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
 		return ck_fail(d, -rc, "%s", strerror(-rc));
 	*out = ck_steal(&bytes);
 	return 0;
+}
+
+uint64_t ck_undone_box(uint64_t bytes)
+{
+	return ck_min(bytes, UINT64_MAX - box_overhead) + box_overhead;
+}
+
+uint64_t ck_undone_value(uint64_t length)
+{
+	uint64_t most = (UINT64_MAX - value_base) / VALUE_PER_BYTE;
+
+	return ck_min(length, most) * VALUE_PER_BYTE + value_base;
 }
 
 int ck_stored_undo(const struct ck_stored *item, struct ck_str descriptors,

@@ -23,6 +23,11 @@ struct ck_zip_source ck_source_memory(void *bytes, size_t len);
 /* Reads it all. *out is owned by the caller. */
 CK_MUST_USE int ck_stored_read(const struct ck_stored *item, void **out,
 			       struct ck_diag *d);
+/* What an item may become when its stream transforms are undone: one that
+ * holds a box of so many bytes; one of so many bytes that holds who knows
+ * what. */
+uint64_t ck_undone_box(uint64_t bytes);
+uint64_t ck_undone_value(uint64_t length);
 /* Reads it all and undoes its stream transforms, see ck_transform_undo(). */
 CK_MUST_USE int ck_stored_undo(const struct ck_stored *item,
 			       struct ck_str descriptors, uint64_t limit,

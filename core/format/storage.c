@@ -13,7 +13,7 @@ bool ck_storage_take(const struct ck_pickle *p, const struct ck_pv *v,
 	struct ck_pv id, part[5];
 	struct ck_str tag, location;
 
-	if (v->tag != CK_PV_PERSID || v->list->count != 1)
+	if (v->tag != CK_PV_PERSID)
 		return false;
 	id = v->list->items[0];
 	if (id.tag != CK_PV_TUPLE || ck_pv_count(&id) != 5)
