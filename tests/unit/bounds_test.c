@@ -126,11 +126,8 @@ static void bounded(struct bomb *b)
 
 	fflush(stdout);
 	child = fork();
-	if (child == 0) {
-		status = measure(b);
-		fflush(stdout);
-		_exit(status);
-	}
+	if (child == 0)
+		exit(measure(b)); /* a build for coverage counts it, too */
 	waitpid(child, &status, 0);
 	printf("# %s\n", b->name);
 	eq_i64(status, 0);

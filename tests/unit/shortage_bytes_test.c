@@ -194,7 +194,7 @@ static void test_large(void)
 
 	for (int list = 0; list < 20; list++) {
 		ck_buf_printf(&in, "%s]q%c", list ? "" : "(", list + 1);
-		for (int batch = 0; batch < 6; batch++) {
+		for (int batch = 0; batch < 10; batch++) {
 			ck_buf_text(&in, "(");
 			for (int i = 0; i < 1000; i++)
 				ck_buf_text(&in, "K\x07");

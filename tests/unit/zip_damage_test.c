@@ -122,6 +122,70 @@ static void test_every_changed_field_is_refused(void)
 	}
 }
 
+/* A number in every place where it is said: nothing disagrees, but it is none
+ * that the archive can hold. */
+static void test_lies_that_agree(void)
+{
+	static const uint64_t sizes[] = { 3, 500, 0xfffffffe };
+	static const uint64_t counts[] = { 8, 10000, UINT64_C(1) << 33,
+					   UINT64_MAX / 46 + 1 };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(sizes); i++) {
+		struct iw *w = item(storage);
+
+		iw_set(w, w->at[5].entry + 20, sizes[i], 4);
+		iw_set(w, w->at[5].entry + 24, sizes[i], 4);
+		eq_err(take_zip(w), -EBADMSG);
+	}
+	for (size_t i = 0; i < CK_ARRAY_SIZE(counts); i++) {
+		struct iw *w = item(storage);
+		uint64_t narrow = ck_min(counts[i], UINT16_MAX);
+
+		iw_set(w, w->end64 + 24, counts[i], 8);
+		iw_set(w, w->end64 + 32, counts[i], 8);
+		iw_set(w, w->end + 8, narrow, 2);
+		iw_set(w, w->end + 10, narrow, 2);
+		eq_err(take_zip(w), -EBADMSG);
+	}
+}
+
+/* An end record and nothing else, and one at the very end of bytes too few
+ * for a locator. */
+static void test_end_record_alone(void)
+{
+	for (unsigned before = 0; before < 80; before++) {
+		struct iw *w = iw_make();
+
+		for (unsigned i = 0; i < before; i++)
+			ck_buf_text(&w->out, "x");
+		ck_buf_text(&w->out, "PK\5\6");
+		for (unsigned i = 4; i < 22; i++)
+			ck_buf_add(&w->out, "", 1);
+		eq_err(take_zip(w), -EBADMSG);
+	}
+}
+
+static void test_nul_in_a_name(void)
+{
+	struct iw *w = item(storage);
+
+	iw_set(w, w->at[5].header + 30 + 10, 0, 1);
+	iw_set(w, w->at[5].entry + 46 + 10, 0, 1);
+	eq_err(take_zip(w), -EBADMSG);
+}
+
+/* What was refused may be let go again. */
+static void test_refused_twice(void)
+{
+	struct iw *w = iw_make();
+	struct ck_zip zip;
+
+	eq_err(read_zip(w, &zip), -EBADMSG);
+	ck_zip_fini(&zip);
+	ok(ck_zip_find(&zip, CK_STR("data.pkl")) == NULL);
+	iw_free(w);
+}
+
 static void test_every_truncation_is_refused(void)
 {
 	struct iw *w = item(storage);
@@ -401,6 +465,10 @@ static void test_message(void)
 int main(void)
 {
 	test_every_changed_field_is_refused();
+	test_lies_that_agree();
+	test_end_record_alone();
+	test_nul_in_a_name();
+	test_refused_twice();
 	test_every_truncation_is_refused();
 	test_every_shift_is_refused();
 	test_every_bit_flip_is_refused_or_harmless();
