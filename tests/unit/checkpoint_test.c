@@ -366,13 +366,14 @@ static void test_check_order(void)
 		eq_err(ck_checkpoint_check(cp, &options, &found, &d), 0);
 		ok(found.n > 1);
 		for (size_t k = 0; k < found.n; k++) {
+			ck_buf_text(&texts[i], "# ");
 			ck_fault_print(&found.faults[k], true, &texts[i]);
 			ck_buf_text(&texts[i], "\n");
 		}
 		ck_findings_fini(&found);
 		ck_checkpoint_close(cp);
 	}
-	printf("# %s", texts[0].data);
+	fputs(texts[0].data, stdout);
 	eq_text(texts[1].data, texts[0].data);
 	ck_buf_fini(&texts[0]);
 	ck_buf_fini(&texts[1]);

@@ -4,6 +4,7 @@
  * output stays within its limit.
  */
 #include "item.h"
+#include "source.h"
 #include "tap.h"
 
 #include <zstd.h>
@@ -163,8 +164,59 @@ static void test_limit(void)
 	}
 }
 
+/* An item as its file has it: nothing is read, or made room for, that cannot
+ * be there. */
+static void test_stored(void)
+{
+	static const struct {
+		uint64_t fpos, length, limit;
+		int rc;
+	} rows[] = {
+		{ 0, 14, 16, 0 },
+		{ 2, 14, 16, -EBADMSG }, /* no frame begins there */
+		{ 3, 14, 16, -ENODATA }, /* ends beyond */
+		{ 17, 1, 16, -ENODATA }, /* begins beyond */
+		{ UINT64_MAX, 14, 16, -ENODATA },
+		{ 0, 1 << 20, 16, -EBADMSG }, /* too long for 16 */
+		{ 0, UINT64_MAX, UINT64_MAX, -ENODATA },
+	};
+
+	FILE *f = tmpfile();
+
+	if (!f || fwrite(hello, sizeof(hello), 1, f) != 1 ||
+	    fwrite("xx", 2, 1, f) != 1 || fflush(f))
+		abort();
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
+		struct ck_stored item = {
+			.file = { .fd = fileno(f), .size = 16 },
+			.fpos = rows[i].fpos,
+			.length = rows[i].length,
+		};
+		ck_auto_free void *out = NULL;
+		struct ck_diag d = { 0 };
+		size_t len = 0;
+
+		eq_err(ck_stored_undo(&item, CK_STR("stream.zstd/1"),
+				      rows[i].limit, &out, &len, &d),
+		       rows[i].rc);
+		printf("# %s\n", d.text);
+		eq_mem(out, len, "hello", rows[i].rc ? 0 : 5);
+	}
+	fclose(f);
+}
+
+static void test_stored_limits(void)
+{
+	eq_u64(ck_undone_box(0), 16 << 20);
+	eq_u64(ck_undone_box(UINT64_MAX), UINT64_MAX);
+	eq_u64(ck_undone_value(1), (64 << 20) + 40);
+	ok(ck_undone_value(UINT64_MAX) > UINT64_MAX - 40);
+}
+
 int main(void)
 {
+	test_stored();
+	test_stored_limits();
 	test_names();
 	test_unknown_is_named();
 	test_frames();
