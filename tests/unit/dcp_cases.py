@@ -350,6 +350,9 @@ for field, value in (("relative_path", None), ("offset", None),
         row[field] = value
     case(f"{field} that is {value}", checkpoint({}, {index("w"): Info(**row)}),
          "malformed _StorageInfo", error=True)
+case("an index to something else", checkpoint({}, {index("w"): 5}),
+     "is not MetadataIndex to _StorageInfo", error=True)
+case("Metadata without anything", Metadata(), "holds no Metadata", error=True)
 case("transforms that are no words", checkpoint(
     {"w": tensor((4, 3), ROWS)},
     {index("w", (0, 0)): info(transform_descriptors=[1, "b"]),

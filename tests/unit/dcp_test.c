@@ -116,6 +116,7 @@ static void test_planner_data(void)
 		{ "(Va.b\n(Va\nVb\ntVunknown\nNI5\nNd", "\n|a|b\n\n" },
 		{ "(Va.0\n(Va\nI-1\ntVa.b\n(Va\nNtVc\n)d", "\n\n\n" },
 		{ "(Va.0\nNVa.b\nVa\nVc\n(I7\ntd", "\n\n|#7\n" },
+		{ "(Va.0\n(Va.\nVx\ntd", "|a.|x\n\n\n" },
 		{ "(Vc\n(Vc\ntVc\n(Vc\ntd", NULL }, /* two paths of c */
 	};
 

@@ -116,6 +116,39 @@ static const struct {
 		    "a") },
 	{ "tensor in a tuple", -EBADMSG, PIECE(10, "tR\x85") },
 	{ "tensor by NEWOBJ", -EBADMSG, PIECE(10, "t\x81") },
+	{ "a parameter of it", 0,
+	  PIECE(10, "tRq\1"
+		    "0ctorch._utils\n_rebuild_parameter\nh\1\x88}\x87R") },
+	{ "a parameter of one argument", -EBADMSG,
+	  PIECE(10, "tRq\1"
+		    "0ctorch._utils\n_rebuild_parameter\nh\1\x85R") },
+	{ "a tensor of its type", 0,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2ctorch\n"
+		    "Tensor\nh\1}tR") },
+	{ "a parameter of its type", 0,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2"
+		    "ctorch.nn.parameter\nParameter\nh\1}tR") },
+	{ "a tensor of another type", -EBADMSG,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2cm\n"
+		    "Tensor\nh\1}tR") },
+	{ "a type of three arguments", -EBADMSG,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2ctorch\n"
+		    "Tensor\nh\1tR") },
+	{ "a type and a list of arguments", -EBADMSG,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2ctorch\n"
+		    "Tensor\n]}tR") },
+	{ "torch.Size of nothing", -EBADMSG, PIECE(6, "ctorch\nSize\n)R") },
+	{ "grad is None", -EBADMSG, PIECE(8, "N") },
 	{ "seven of six arguments", -EBADMSG, PIECE(9, "NNN") },
 	{ "arguments missing", -EBADMSG, PIECE(8, "") },
 	{ "unknown bit", -EBADMSG, PIECE(9, "N}X\3\0\0\0inv\x88s") },
