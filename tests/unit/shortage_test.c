@@ -57,21 +57,21 @@ static int do_read(struct ck_checkpoint *cp, uint32_t tensor,
 		   const struct ck_layout *layout, struct ck_buf *out)
 {
 	const struct ck_view *raw = ck_views[1];
+	uint64_t len = raw->size(cp->catalog, tensor);
 	struct ck_slice *slice;
-	struct ck_reply reply;
 	struct ck_read r;
+	void *bytes;
 	int rc = raw->slice(cp->catalog, tensor, &slice);
 
 	if (rc)
 		return rc;
 	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
-	rc = ck_host_read(&r, 0, raw->size(cp->catalog, tensor), &reply);
+	bytes = ck_host_buffer(len);
+	rc = bytes ? ck_host_read(&r, 0, len, bytes) : -ENOMEM;
 	free(slice);
 	if (rc)
 		return rc;
-	for (int i = 0; i < reply.niov; i++)
-		ck_buf_add(out, reply.iov[i].iov_base, reply.iov[i].iov_len);
-	ck_host_release(cp->files, &reply);
+	ck_buf_add(out, bytes, len);
 	return out->err;
 }
 
