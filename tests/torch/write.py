@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What is copied in is what dcp.load loads: random checkpoints are saved by PyTorch, mounted for writing, and most of
+their tensors are replaced by other bytes, one file each.
+
+    write.py CKPTFS [--cases N] [--only NAME]...
+
+At least N (default 500) tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED
+repeats a run. Then dcp.load of the whole directory, while it is still mounted and after it was unmounted, must give the
+new bytes of those and the old bytes of their neighbours; so must a fresh mount. Where a tensor cannot be written
+(PyTorch saved its boxes wrongly) writing it is an error, and it stays as it was. The result is TAP.
+"""
+import argparse
+import errno
+import hashlib
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
+import interop                                                                              # noqa: E402
+import make                                                                                 # noqa: E402
+import oracle                                                                               # noqa: E402
+
+REFUSED = (errno.EIO, errno.EBADMSG, errno.EOPNOTSUPP)
+
+
+class Mount(interop.Mount):
+    """Mounted for writing."""
+
+    def __enter__(self):
+        self.point = tempfile.mkdtemp(prefix="mnt-")
+        subprocess.run([self.program, "mount", "-o", "write", str(self.source), self.point], check=True, timeout=60)
+        return os.fsencode(self.point)
+
+
+def other_bytes(rng, expected, length):
+    return bytes(rng.choices((0, 1), k=length)) if expected.dtype == "bool" else rng.randbytes(length)
+
+
+def put(path, content, block):
+    """As cp does: cut to nothing, then written from front to back."""
+    with open(path, "wb", buffering=0) as file:
+        for begin in range(0, len(content), block):
+            file.write(content[begin:begin + block])
+
+
+def replace(top, stem, expected, rng):
+    """Returns what is expected now, and whether it was written."""
+    raw = os.path.join(top, b"raw", stem)
+    content = other_bytes(rng, expected, os.stat(raw).st_size)
+    npy = oracle.npy_bytes(content, expected.dtype, expected.shape)
+    by_raw = rng.random() < 0.3 and content
+    try:
+        put(raw if by_raw else os.path.join(top, b"full", stem + b".npy"), content if by_raw else npy,
+            rng.choice((1 << 20, 1000, 4096)))
+    except OSError as error:
+        if error.errno in REFUSED and (expected.error or expected.dtype.startswith("q")):
+            return expected, False
+        raise
+    if expected.error:
+        raise AssertionError(f"{stem!r}: written, though it cannot be read: {expected.error}")
+    return expected._replace(raw=hashlib.sha256(content).hexdigest(), npy=hashlib.sha256(npy).hexdigest()), True
+
+
+def check(tap, name, entry, directory, options, seed):
+    """Save, replace, compare. Returns the number of tensors replaced."""
+    count, problems = 0, []
+    rng = random.Random(f"{seed} {name}")
+    try:
+        make.make(name, entry, directory)
+        source = directory / name
+        table = interop.read_expected(source)
+        before = {path: path.read_bytes() for path in source.iterdir() if path.suffix == ".distcp"}
+        with Mount(options.ckptfs, source) as top:
+            for stem, expected in list(table.items()):
+                if rng.random() < 0.8:
+                    table[stem], written = replace(top, stem, expected, rng)
+                    count += written
+            problems += interop.differences(top, table)
+            with interop.DcpLoad(source) as loaded:
+                problems += interop.differences(loaded, table, any_errno=True)
+                if name == "random-2":
+                    missed = interop.canary(loaded, table)
+                    tap.line(not missed, "canary caught", missed)
+        with interop.Mount(options.ckptfs, source) as top:
+            problems += interop.differences(top, table)
+        with interop.DcpLoad(source) as loaded:
+            problems += interop.differences(loaded, table, any_errno=True)
+        problems += [f"{path.name}: changed" for path, content in before.items() if path.read_bytes() != content]
+    except Exception as error:
+        problems = [f"{error}"] + traceback.format_exc().splitlines()[-3:]
+    tap.line(not problems, f"{name}: {count} tensors replaced, {max(entry.world, 1)} processes", problems)
+    return count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("ckptfs", type=lambda path: str(pathlib.Path(path).resolve()), help="the built program")
+    parser.add_argument("--cases", type=int, default=500, help="random tensors at least")
+    parser.add_argument("--only", action="append", metavar="NAME")
+    options = parser.parse_args()
+    if not make.installed():
+        interop.skip("torch, numpy, xxhash or zstandard is not installed")
+    if not os.path.exists("/dev/fuse"):
+        interop.skip("no /dev/fuse")
+    make.quiet()
+    import torch
+    import cases
+    import world
+    torch.set_num_threads(1)                                            # no pool of threads before the forks
+    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
+    print(f"# torch {torch.__version__}, CKPTFS_SEED={seed}", flush=True)
+    tap, count = interop.Tap(), 0
+    with tempfile.TemporaryDirectory(prefix="write-") as scratch:
+        directory = pathlib.Path(scratch, "out")
+        directory.mkdir()
+        world.CHECKPOINTS = f"{scratch}/ckpt"
+        for name, entry in cases.random_checkpoints(seed, options.cases * 3 // 2):
+            if not options.only or name in options.only:
+                count += check(tap, name, entry, directory, options, seed)
+    if not options.only:
+        tap.line(count >= options.cases, f"{count} tensors replaced, {options.cases} wanted")
+    sys.exit(tap.finish())
+
+
+if __name__ == "__main__":
+    main()
