@@ -6,7 +6,8 @@
  *
  * Owners are in the order of the data files, the boxes of an owner in the
  * checkpoint's order. Two arrays hold that for a million boxes: for each box
- * its owner, and all boxes sorted by owner.
+ * its owner, and all boxes sorted by owner. They are made once: a commit that
+ * moves boxes to other files does not move them to other directories.
  */
 #include "view_internal.h"
 
@@ -29,9 +30,11 @@ struct ck_local {
 	const struct ck_catalog *c;
 	struct owner *owners;
 	uint32_t nowners;
-	uint32_t *of_file; /* owner of each data file */
-	uint32_t *boxes;   /* indices in catalog->chunks, sorted by owner */
+	uint32_t *of_box; /* owner of each; NO_OWNER: no file has it */
+	uint32_t *boxes;  /* indices in catalog->chunks, sorted by owner */
 };
+
+#define NO_OWNER UINT32_MAX
 
 /* --- owners ----------------------------------------------------------------- */
 
@@ -52,7 +55,7 @@ static uint32_t owner_add(struct ck_local *l, uint32_t file)
 	return l->nowners++;
 }
 
-static int find_owners(struct ck_local *l)
+static int find_owners(struct ck_local *l, uint32_t *of_file)
 {
 	size_t nslots = 16;
 	ck_auto_free uint32_t *slots = NULL;
@@ -68,7 +71,7 @@ static int find_owners(struct ck_local *l)
 		uint64_t rank;
 
 		if (!ck_name_rank(path, &rank)) {
-			l->of_file[i] = owner_add(l, i);
+			of_file[i] = owner_add(l, i);
 			continue;
 		}
 		slot = rank_slot(l, slots, nslots - 1, rank);
@@ -77,20 +80,12 @@ static int find_owners(struct ck_local *l)
 			l->owners[*slot - 1].is_rank = true;
 			l->owners[*slot - 1].rank = rank;
 		}
-		l->of_file[i] = *slot - 1;
+		of_file[i] = *slot - 1;
 	}
 	return 0;
 }
 
 /* --- boxes ------------------------------------------------------------------ */
-
-/* Owner of a box; UINT32_MAX: no file has it. */
-static uint32_t owner_of(const struct ck_local *l, uint32_t box)
-{
-	uint32_t file = l->c->chunks[box].file;
-
-	return file < l->c->nfiles ? l->of_file[file] : UINT32_MAX;
-}
 
 /* Sorts the boxes by owner, keeping their order: counts, then places. */
 static void sort_boxes(struct ck_local *l)
@@ -98,16 +93,34 @@ static void sort_boxes(struct ck_local *l)
 	uint32_t at = 0;
 
 	for (uint32_t i = 0; i < l->c->nchunks; i++)
-		if (owner_of(l, i) != UINT32_MAX)
-			l->owners[owner_of(l, i)].end++;
+		if (l->of_box[i] != NO_OWNER)
+			l->owners[l->of_box[i]].end++;
 	for (uint32_t i = 0; i < l->nowners; i++) {
 		l->owners[i].begin = at;
 		at += l->owners[i].end;
 		l->owners[i].end = l->owners[i].begin;
 	}
 	for (uint32_t i = 0; i < l->c->nchunks; i++)
-		if (owner_of(l, i) != UINT32_MAX)
-			l->boxes[l->owners[owner_of(l, i)].end++] = i;
+		if (l->of_box[i] != NO_OWNER)
+			l->boxes[l->owners[l->of_box[i]].end++] = i;
+}
+
+static int find_boxes(struct ck_local *l)
+{
+	const struct ck_catalog *c = l->c;
+	ck_auto_free uint32_t *of_file =
+		malloc((c->nfiles + 1) * sizeof(*of_file));
+	int rc = of_file ? find_owners(l, of_file) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < c->nchunks; i++) {
+		uint32_t file = c->chunks[i].file;
+
+		l->of_box[i] = file < c->nfiles ? of_file[file] : NO_OWNER;
+	}
+	sort_boxes(l);
+	return 0;
 }
 
 int ck_local_make(const struct ck_catalog *c, struct ck_local **out)
@@ -119,15 +132,14 @@ int ck_local_make(const struct ck_catalog *c, struct ck_local **out)
 		return -ENOMEM;
 	l->c = c;
 	l->owners = malloc((c->nfiles + 1) * sizeof(*l->owners));
-	l->of_file = malloc((c->nfiles + 1) * sizeof(*l->of_file));
+	l->of_box = malloc((c->nchunks + 1) * sizeof(*l->of_box));
 	l->boxes = malloc((c->nchunks + 1) * sizeof(*l->boxes));
-	if (l->owners && l->of_file && l->boxes)
-		rc = find_owners(l);
+	if (l->owners && l->of_box && l->boxes)
+		rc = find_boxes(l);
 	if (rc) {
 		ck_local_free(l);
 		return rc;
 	}
-	sort_boxes(l);
 	*out = l;
 	return 0;
 }
@@ -137,7 +149,7 @@ void ck_local_free(struct ck_local *l)
 	if (!l)
 		return;
 	free(l->owners);
-	free(l->of_file);
+	free(l->of_box);
 	free(l->boxes);
 	free(l);
 }
@@ -190,6 +202,12 @@ uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i)
 	return l->boxes[l->owners[owner].begin + i];
 }
 
+bool ck_local_has_owner(const struct ck_local *l, uint32_t box, uint32_t *owner)
+{
+	*owner = l->of_box[box];
+	return *owner != NO_OWNER;
+}
+
 /* --- files ------------------------------------------------------------------ */
 
 uint32_t ck_local_tensor(const struct ck_local *l, uint32_t box)
@@ -214,7 +232,7 @@ static bool has_siblings(const struct ck_local *l, const struct ck_tensor *t,
 			 uint32_t box)
 {
 	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++)
-		if (i != box && owner_of(l, i) == owner_of(l, box))
+		if (i != box && l->of_box[i] == l->of_box[box])
 			return true;
 	return false;
 }
@@ -281,7 +299,7 @@ int ck_local_box_find(const struct ck_local *l, uint32_t owner,
 		return -ENOENT;
 	t = &c->tensors[c->entries[entry].i];
 	for (uint32_t i = t->chunk; rc && i < t->chunk + t->nchunks; i++) {
-		if (owner_of(l, i) != owner)
+		if (l->of_box[i] != owner)
 			continue;
 		b.len = 0;
 		ck_local_box_name(l, i, &b);

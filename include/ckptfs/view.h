@@ -40,7 +40,8 @@ void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
  * that is named after none; it has a directory. */
 struct ck_local;
 
-/* The catalog must outlive it. -ENOMEM. */
+/* The catalog must outlive it. Who saved which box stays as it is now, also
+ * when a commit moves boxes to other files. -ENOMEM. */
 CK_MUST_USE int ck_local_make(const struct ck_catalog *c,
 			      struct ck_local **out);
 void ck_local_free(struct ck_local *l);
@@ -53,6 +54,9 @@ CK_MUST_USE int ck_local_find(const struct ck_local *l, struct ck_str name,
 /* How many boxes an owner has, and which is number i of them. */
 uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner);
 uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i);
+/* False: no file had the box, it is in no directory. */
+CK_MUST_USE bool ck_local_has_owner(const struct ck_local *l, uint32_t box,
+				    uint32_t *owner);
 /* The tensor that a box is of. */
 uint32_t ck_local_tensor(const struct ck_local *l, uint32_t box);
 /* Appends the file name of a box; -ENOENT: no box of the owner has it. */
