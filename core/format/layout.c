@@ -230,6 +230,7 @@ static int find(struct ck_checkpoint *cp, const struct ck_layout *want,
 		return -ENOMEM;
 	e->keep = true;
 	e->layout = *want;
+	e->layout.version = t->version;
 	/* Of a tensor that cannot be served no item is looked at. */
 	if (t->err)
 		e->layout.n = 0;

@@ -73,6 +73,13 @@ static uint32_t tensor_of(const struct ck_catalog *c, uint32_t chunk)
 	return (uint32_t)lo;
 }
 
+static void tensor_renew(struct ck_checkpoint *cp, uint32_t tensor)
+{
+	ck_catalog_tensor_renew(cp->catalog, tensor);
+	cp->catalog->tensors[tensor].version++;
+	ck_layouts_forget(cp->layouts, tensor);
+}
+
 void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n)
 {
@@ -88,11 +95,12 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 			.length = changes[i].length,
 			.file = changes[i].file,
 		};
+	/* Changes of one tensor are next to each other. */
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t tensor = tensor_of(c, changes[i].chunk);
 
-		ck_catalog_tensor_renew(c, tensor);
-		ck_layouts_forget(cp->layouts, tensor);
+		if (i == 0 || tensor != tensor_of(c, changes[i - 1].chunk))
+			tensor_renew(cp, tensor);
 	}
 	pthread_rwlock_unlock(&cp->places);
 }

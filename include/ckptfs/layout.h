@@ -32,6 +32,7 @@ struct ck_layout {
 	uint32_t tensor;
 	uint32_t first;		   /* the tensor's chunk of extents[0] */
 	uint32_t n;		   /* chunks: all of the tensor's, or one */
+	uint64_t version;	   /* the tensor's, which it belongs to */
 	struct ck_extent *extents; /* one for each chunk */
 	uint64_t *strides;	   /* n * ndim, bytes */
 	uint16_t change;	   /* union of the extents' */

@@ -138,6 +138,7 @@ struct ck_tensor {
 	mode_t mode; /* r bits that its files, .metadata and directory share */
 	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
 	struct timespec mtime; /* newest of its files */
+	uint64_t version;      /* grows when its items change */
 };
 
 /* An entry that is no tensor: one item. */
