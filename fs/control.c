@@ -30,9 +30,23 @@ struct ck_control {
 
 /* --- what the reports say ------------------------------------------------- */
 
+/* While this mount commits, its own .metadata is there before it is known to
+ * be: what is seen then says nothing. */
+static bool saved_by_others(struct ck_fs *fs)
+{
+	unsigned commits = atomic_load(&fs->commits);
+	bool changed;
+
+	ck_checkpoint_lock(fs->cp);
+	changed = ck_checkpoint_changed(fs->cp);
+	ck_checkpoint_unlock(fs->cp);
+	return changed && commits % 2 == 0 &&
+	       commits == atomic_load(&fs->commits);
+}
+
 bool ck_control_changed(struct ck_fs *fs)
 {
-	if (!ck_checkpoint_changed(fs->cp))
+	if (!saved_by_others(fs))
 		return false;
 	if (!atomic_exchange(&fs->metadata_changed, true))
 		ck_log("%s: the checkpoint was saved anew; this mount keeps "
@@ -61,6 +75,28 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 		      n ? "; see damage" : "");
 }
 
+static void print_writing(const struct ck_fs *fs, struct ck_buf *out)
+{
+	struct ck_writer_status status;
+
+	ck_writer_status(fs->writer, &status);
+	ck_buf_printf(out,
+		      "commits: %ju\nstaged writers: %u\ndead bytes: %ju\n"
+		      "free bytes: %ju\n",
+		      (uintmax_t)status.generation, status.stages,
+		      (uintmax_t)status.dead, (uintmax_t)ck_fs_free_bytes(fs));
+}
+
+static size_t files_count(const struct ck_fs *fs)
+{
+	size_t n;
+
+	ck_checkpoint_lock(fs->cp);
+	n = fs->catalog->nfiles;
+	ck_checkpoint_unlock(fs->cp);
+	return n;
+}
+
 static void print_status(struct ck_fs *fs, struct ck_buf *out)
 {
 	const struct ck_catalog *c = fs->catalog;
@@ -76,7 +112,9 @@ static void print_status(struct ck_fs *fs, struct ck_buf *out)
 	ck_buf_printf(out, "tensors: %zu\nbytes: %ju\n", c->ntensors,
 		      (uintmax_t)c->nbytes);
 	ck_buf_printf(out, "boxes: %zu\nfiles: %zu\nother entries: %zu\n",
-		      c->nchunks, c->nfiles, c->nobjects);
+		      c->nchunks, files_count(fs), c->nobjects);
+	if (fs->writer)
+		print_writing(fs, out);
 	ck_buf_text(out, "options: ");
 	ck_buf_escaped(out, (struct ck_str){ given->data, given->len });
 	ck_buf_printf(out, "\ndaemon: %d\n", (int)getpid());

@@ -14,7 +14,10 @@
  *	then		the boxes, as in the catalog
  *	then		two files for each entry that is no tensor
  *
- * A number is never used again within a mount: the catalog does not change.
+ * That many numbers are a span. The files of a tensor and of its boxes are as
+ * many spans further on as the tensor has versions behind it: a commit gives
+ * them new numbers, and none is used again within a mount. An old one says
+ * what it was for as long as somebody has it open.
  * Modes and times follow the contract's section 3.
  */
 #include "internal.h"
@@ -41,6 +44,11 @@ static uint64_t object_number(const struct ck_fs *fs)
 	return box_number(fs) + fs->catalog->nchunks;
 }
 
+static uint64_t span(const struct ck_fs *fs)
+{
+	return object_number(fs) + CK_OBJECT_FILES * fs->catalog->nobjects;
+}
+
 /* The fixed part of the tree. */
 static bool find_fixed(uint64_t n, struct ck_node *out)
 {
@@ -49,32 +57,36 @@ static bool find_fixed(uint64_t n, struct ck_node *out)
 	else if (n == CONTROL_NUMBER)
 		out->kind = CK_NODE_CONTROL;
 	else if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_nreports)
-		*out = (struct ck_node){ CK_NODE_REPORT,
-					 (uint32_t)(n - REPORT_NUMBER), 0 };
+		*out = (struct ck_node){
+			.kind = CK_NODE_REPORT,
+			.index = (uint32_t)(n - REPORT_NUMBER),
+		};
 	else if (n == OBJECTS_NUMBER)
 		out->kind = CK_NODE_OBJECTS;
 	else if (n == LOCAL_NUMBER)
 		out->kind = CK_NODE_LOCAL;
 	else if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_nviews)
-		*out = (struct ck_node){ CK_NODE_VIEW,
-					 (uint32_t)(n - VIEW_NUMBER), 0 };
+		*out = (struct ck_node){
+			.kind = CK_NODE_VIEW,
+			.index = (uint32_t)(n - VIEW_NUMBER),
+		};
 	else
 		return false;
 	return true;
 }
 
-bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
+/* A number of the first span. */
+static bool find_first(const struct ck_fs *fs, uint64_t n, struct ck_node *out)
 {
-	uint64_t n = ino;
-
-	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
 	if (n < TENSOR_NUMBER)
 		return find_fixed(n, out);
 	if (n < owner_number(fs)) {
 		n -= TENSOR_NUMBER;
-		*out = (struct ck_node){ CK_NODE_TENSOR,
-					 (uint32_t)(n % ck_nviews),
-					 (uint32_t)(n / ck_nviews) };
+		*out = (struct ck_node){
+			.kind = CK_NODE_TENSOR,
+			.index = (uint32_t)(n % ck_nviews),
+			.tensor = (uint32_t)(n / ck_nviews),
+		};
 		return true;
 	}
 	if (n < box_number(fs)) {
@@ -89,13 +101,25 @@ bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 		return true;
 	}
 	n -= object_number(fs);
-	*out = (struct ck_node){ CK_NODE_OBJECT,
-				 (uint32_t)(n % CK_OBJECT_FILES),
-				 (uint32_t)(n / CK_OBJECT_FILES) };
-	return n / CK_OBJECT_FILES < fs->catalog->nobjects;
+	*out = (struct ck_node){
+		.kind = CK_NODE_OBJECT,
+		.index = (uint32_t)(n % CK_OBJECT_FILES),
+		.tensor = (uint32_t)(n / CK_OBJECT_FILES),
+	};
+	return true;
 }
 
-fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
+bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
+{
+	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
+	if (!find_first(fs, ino % span(fs), out))
+		return false;
+	out->version = ino / span(fs);
+	return out->version == 0 || (ck_node_is_tensor(out) &&
+				     out->version <= ck_node_version(fs, out));
+}
+
+static fuse_ino_t first_number(const struct ck_fs *fs, const struct ck_node *n)
 {
 	switch (n->kind) {
 	case CK_NODE_ROOT: return FUSE_ROOT_ID;
@@ -112,6 +136,23 @@ fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
 	case CK_NODE_TENSOR: break;
 	}
 	return TENSOR_NUMBER + (uint64_t)n->tensor * ck_nviews + n->index;
+}
+
+fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
+{
+	return n->version * span(fs) + first_number(fs, n);
+}
+
+uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n)
+{
+	uint64_t version;
+
+	if (!ck_node_is_tensor(n))
+		return 0;
+	ck_checkpoint_lock(fs->cp);
+	version = fs->catalog->tensors[n->tensor].version;
+	ck_checkpoint_unlock(fs->cp);
+	return version;
 }
 
 bool ck_node_is_dir(const struct ck_node *n)
@@ -135,16 +176,19 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
 {
 	const struct ck_catalog *c = fs->catalog;
 	mode_t keep = 07777 & ~fs->options->umask;
+	mode_t w = fs->writer ? c->meta.mode & 0222 & keep : 0;
 
 	if (ck_node_is_dir(n))
-		return S_IFDIR | (c->dir_mode & 07555 & keep);
+		return S_IFDIR |
+		       (c->dir_mode & (fs->writer ? 07777 : 07555) & keep);
 	if (n->kind == CK_NODE_REPORT)
 		return S_IFREG | (c->meta.mode & c->dir_mode & 0444 & keep);
 	if (n->kind == CK_NODE_OBJECT)
 		return S_IFREG | (ck_object_of(fs, n)->mode & 0444 & keep);
 	if (n->kind == CK_NODE_BOX)
-		return S_IFREG | (box_attr(fs, n->index).mode & 0444 & keep);
-	return S_IFREG | (c->tensors[n->tensor].mode & 0444 & keep);
+		return S_IFREG | w |
+		       (box_attr(fs, n->index).mode & 0444 & keep);
+	return S_IFREG | w | (c->tensors[n->tensor].mode & 0444 & keep);
 }
 
 /* A read that asks the daemon each time pays for each request, so tools are
@@ -156,8 +200,8 @@ static blksize_t node_blksize(const struct ck_fs *fs, const struct ck_node *n)
 	return 4096;
 }
 
-void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
-		  uint64_t size, struct stat *out)
+static void fill_stat(const struct ck_fs *fs, const struct ck_node *n,
+		      uint64_t size, struct stat *out)
 {
 	const struct ck_catalog *c = fs->catalog;
 	const struct ck_mount_options *o = fs->options;
@@ -187,4 +231,12 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	out->st_blocks = (blkcnt_t)(size / 512 + (size % 512 != 0));
 	out->st_atim = out->st_mtim;
 	out->st_ctim = out->st_mtim;
+}
+
+void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
+		  uint64_t size, struct stat *out)
+{
+	ck_checkpoint_lock(fs->cp);
+	fill_stat(fs, n, size, out);
+	ck_checkpoint_unlock(fs->cp);
 }

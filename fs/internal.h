@@ -9,6 +9,7 @@
 
 #define FUSE_USE_VERSION 314
 
+#include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
@@ -16,8 +17,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Seconds the kernel may believe names and attributes: they never change
- * while the mount lives. */
+/* Seconds the kernel may believe names and attributes: they change by commits
+ * only, and then it is told. */
 #define CK_TIMEOUT 86400.0
 
 /* Bytes of one request at most; what libfuse and the kernel agree on. */
@@ -41,6 +42,12 @@ struct ck_fs {
 	atomic_bool metadata_changed; /* said in the log */
 	pthread_mutex_t handles_lock;
 	struct ck_handle *handles; /* open files; protected by the lock */
+	/* Of a mount for writing; else NULL. */
+	struct ck_writer *writer;
+	struct ck_drafts *drafts;	/* locks itself */
+	struct ck_publisher *publisher; /* locks itself */
+	struct fuse_session *session;
+	atomic_uint commits; /* odd while one is made */
 };
 
 /* --- inode.c: nodes and their numbers ------------------------------------- */
@@ -60,14 +67,17 @@ enum ck_node_kind {
 
 struct ck_node {
 	enum ck_node_kind kind;
-	uint32_t index;	 /* of the report, view, owner or box; which file */
-	uint32_t tensor; /* of a tensor, box or object: index in the catalog */
+	uint32_t index;	  /* of the report, view, owner or box; which file */
+	uint32_t tensor;  /* of a tensor, box or object: index in the catalog */
+	uint64_t version; /* of a tensor or box: the tensor's */
 };
 
-/* False for a number that was never given. */
+/* False for a number that cannot have been given. */
 CK_MUST_USE bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,
 			      struct ck_node *out);
 fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n);
+/* The version that the node's tensor has now; 0 of all else. */
+uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
 /* A file of a tensor or of a box. */
 bool ck_node_is_tensor(const struct ck_node *n);
@@ -130,6 +140,8 @@ CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
 /* The latter. */
 bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor);
+/* What was found does not hold any more. */
+void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor);
 /* Looks at the headers of the items that a file of a tensor comes from, and
  * at their files. Put the layout back. */
 CK_MUST_USE int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
@@ -146,6 +158,49 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out);
 /* Frees the files that were open when the mount ended: the kernel sends no
  * release for them. No thread may serve any more. */
 void ck_handles_close(struct ck_fs *fs);
+/* What is written through an open file; NULL: it was opened for reading. */
+struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi);
+
+/* --- draft.c: what is written through one open file ------------------------ */
+
+struct ck_drafts *ck_drafts_make(void); /* NULL: out of memory */
+void ck_drafts_free(struct ck_drafts *drafts);
+/* One at a time for each tensor: -EBUSY. Errors of ck_stage_open(). Waits a
+ * moment for one that is being closed. */
+CK_MUST_USE int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
+			      struct ck_draft **out);
+/* The draft of this file, with a reference; NULL: it has none. */
+struct ck_draft *ck_draft_find(struct ck_fs *fs, const struct ck_node *n);
+struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
+/* What was not committed is gone with the last reference. */
+void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
+CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
+			       uint64_t vpos, const void *bytes, size_t len);
+CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
+				  uint64_t size);
+/* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written
+ * (why goes into the log). */
+CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft);
+/* Commits if there is something to commit; errors of ck_commit(). May take
+ * seconds. */
+CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
+const struct ck_node *ck_draft_node(const struct ck_draft *draft);
+
+/* --- publish.c: commits, and telling the kernel of them --------------------- */
+
+/* Starts its thread. NULL: no memory, or no thread. */
+struct ck_publisher *ck_publisher_start(struct ck_fs *fs);
+/* From now on the kernel is told nothing: none of its locks is waited for.
+ * Those who answer requests must still be there. */
+void ck_publisher_quiet(struct ck_publisher *p);
+/* Finishes what it was asked for, and ends its thread. Quiet, or without a
+ * kernel that waits for answers. */
+void ck_publisher_end(struct ck_publisher *p);
+void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
+/* Commits a draft and answers req when the tree shows it. -ENOMEM: nobody
+ * will answer. */
+CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
+			   struct ck_draft *draft);
 
 /* --- place.c ------------------------------------------------------------ */
 
@@ -170,10 +225,16 @@ void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    size_t size);
 void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 
-/* Fills the rows of everything that would change something. */
+/* Fills the rows of everything that would change something: refused. */
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);
+/* write.c: changes those that a mount for writing has. */
+void ck_fs_write_ops(struct fuse_lowlevel_ops *ops);
 
-/* Fills an entry for the kernel; live reports get no timeout. */
+/* What the source has left to write to; 0 of a mount for reading. */
+uint64_t ck_fs_free_bytes(const struct ck_fs *fs);
+
+/* Fills an entry for the kernel, with the node's present version; live reports
+ * get no timeout. */
 CK_MUST_USE int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 			    struct fuse_entry_param *out);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * lookup: names to nodes, attributes, and the size of it all. Answers carry
- * long timeouts, also "no such name": nothing in the tree changes while it is
- * mounted. Only a live report is looked up anew each time, which is the
- * moment its snapshot is made.
+ * long timeouts, also "no such name": names never change while the tree is
+ * mounted, and where a commit changed a file, the kernel is told. Only a live
+ * report is looked up anew each time, which is the moment its snapshot is made.
  */
 #include "internal.h"
 #include <errno.h>
@@ -105,6 +105,7 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		struct fuse_entry_param *out)
 {
 	bool live = n->kind == CK_NODE_REPORT && ck_reports[n->index].live;
+	struct ck_node present = *n;
 	uint64_t size = 0;
 	int rc = 0;
 
@@ -114,12 +115,13 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		return rc;
 	if (n->kind == CK_NODE_OBJECT)
 		size = ck_object_size(fs, n);
+	present.version = ck_node_version(fs, n);
 	*out = (struct fuse_entry_param){
-		.ino = ck_node_number(fs, n),
+		.ino = ck_node_number(fs, &present),
 		.attr_timeout = live ? 0 : CK_TIMEOUT,
 		.entry_timeout = live ? 0 : CK_TIMEOUT,
 	};
-	ck_node_stat(fs, n, size, &out->attr);
+	ck_node_stat(fs, &present, size, &out->attr);
 	return 0;
 }
 
@@ -189,6 +191,17 @@ void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_attr(req, &st, timeout);
 }
 
+uint64_t ck_fs_free_bytes(const struct ck_fs *fs)
+{
+	struct statvfs st;
+	uint64_t bytes;
+
+	if (!fs->writer || fstatvfs(fs->cp->dirfd, &st) ||
+	    !ck_mul(&bytes, st.f_bavail, st.f_frsize))
+		return 0;
+	return bytes;
+}
+
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);
@@ -201,9 +214,11 @@ void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 		.f_files = 4 + ck_nreports + ck_nviews * (1 + c->ntensors) +
 			   ck_local_count(fs->local) + c->nchunks +
 			   CK_OBJECT_FILES * c->nobjects,
+		.f_bfree = ck_fs_free_bytes(fs) / BLOCK,
 		.f_namemax = 255,
 	};
 
 	(void)ino;
+	st.f_bavail = st.f_bfree;
 	fuse_reply_statfs(req, &st);
 }

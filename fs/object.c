@@ -42,8 +42,9 @@ int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 		entry = ck_catalog_find(c, stem);
 		if (entry < 0 || !c->entries[entry].is_object)
 			continue;
-		*out = (struct ck_node){ CK_NODE_OBJECT, i,
-					 c->entries[entry].i };
+		*out = (struct ck_node){ .kind = CK_NODE_OBJECT,
+					 .index = i,
+					 .tensor = c->entries[entry].i };
 		return 0;
 	}
 	return -ENOENT;

@@ -141,13 +141,28 @@ static int set_debug(struct ck_mount_options *o, const char *value,
 	return 0;
 }
 
+static int set_ro(struct ck_mount_options *o, const char *value,
+		  struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->ro = true;
+	return 0;
+}
+
 static int set_write(struct ck_mount_options *o, const char *value,
 		     struct ck_diag *d)
 {
-	(void)o, (void)value;
-	return ck_fail(d, EOPNOTSUPP,
-		       "option write: not supported yet; this version mounts "
-		       "for reading only");
+	(void)value, (void)d;
+	o->write = true;
+	return 0;
+}
+
+static int set_keep_unknown(struct ck_mount_options *o, const char *value,
+			    struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->keep_unknown = true;
+	return 0;
 }
 
 static const struct option table[] = {
@@ -157,15 +172,16 @@ static const struct option table[] = {
 	{ "direct", set_direct },
 	{ "fsname=", set_fsname },
 	{ "gid=", set_gid },
+	{ "keep_unknown", set_keep_unknown },
 	{ "log=", set_log },
 	{ "noxattr", set_noxattr },
+	{ "ro", set_ro },
 	{ "shardlinks=", set_shardlinks },
 	{ "uid=", set_uid },
 	{ "umask=", set_umask },
 	{ "write", set_write },
 	/* What the mount has, or cannot have, in any case. */
 	{ "default_permissions", NULL },
-	{ "ro", NULL },
 	{ "rw", NULL },
 	{ "nodev", NULL },
 	{ "dev", NULL },

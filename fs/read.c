@@ -5,6 +5,11 @@
  * (where their boxes lie), or the snapshot of a report. A read is the mover's
  * work: it gathers the bytes into a buffer of the thread.
  *
+ * A commit changes nothing of that: whoever opened a file before reads what it
+ * was then. The page cache belongs to the inode, and so to one version of a
+ * tensor: an old inode is not opened again. ESTALE makes the kernel look the
+ * name up anew, also where it has not been told of the commit yet.
+ *
  * A tensor without fault is read through the page cache, which keeps its
  * bytes between opens. One with a fault is read directly, so that a read
  * fails if and only if it touches a byte that is lost; a page would fail
@@ -27,6 +32,7 @@ struct ck_handle {
 	atomic_bool logged; /* a failure was put into the log */
 	struct ck_slice *slice;
 	const struct ck_layout **layouts; /* one for each part, or NULL */
+	struct ck_draft *draft;		  /* what is written; or NULL */
 	struct ck_read read;
 	struct ck_ahead_stream stream; /* fs->ahead protects it */
 };
@@ -52,17 +58,23 @@ static void faulty_set(struct ck_fs *fs, uint32_t tensor, bool faulty)
 				   __ATOMIC_RELAXED);
 }
 
+void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor)
+{
+	faulty_set(fs, tensor, false);
+}
+
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 {
 	const struct ck_catalog *c = fs->catalog;
 	const struct ck_tensor *t = &c->tensors[tensor];
+	bool faulty = ck_tensor_found_faulty(fs, tensor);
 
-	if (t->err || t->holes || ck_tensor_found_faulty(fs, tensor))
-		return true;
-	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (c->chunks[t->chunk + i].err)
-			return true;
-	return false;
+	ck_checkpoint_lock(fs->cp);
+	faulty = faulty || t->err || t->holes;
+	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
+		faulty = c->chunks[t->chunk + i].err;
+	ck_checkpoint_unlock(fs->cp);
+	return faulty;
 }
 
 /* Whether all files of a tensor are still those seen at the mount. */
@@ -142,6 +154,8 @@ static void handle_put(struct ck_fs *fs, struct ck_handle *h)
 	free(h->layouts);
 	free(h->slice);
 	ck_snapshot_put(h->text);
+	if (h->draft)
+		ck_draft_put(fs, h->draft);
 	free(h);
 }
 
@@ -149,6 +163,13 @@ void ck_handles_close(struct ck_fs *fs)
 {
 	while (fs->handles)
 		handle_put(fs, fs->handles);
+}
+
+struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi)
+{
+	const struct ck_handle *h = (const struct ck_handle *)fi->fh;
+
+	return h->draft;
 }
 
 static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
@@ -173,6 +194,8 @@ static int layouts_get(struct ck_fs *fs, const struct ck_node *n,
 		if (part->kind != CK_PART_TENSOR)
 			continue;
 		rc = ck_node_layout(fs, n, &h->layouts[i], &faulty);
+		if (rc == 0 && h->layouts[i]->version != n->version)
+			rc = -ESTALE;
 		if (rc)
 			return rc;
 		h->direct = h->direct || faulty;
@@ -187,7 +210,6 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	int rc;
 
 	ck_control_changed(fs);
-	h->tensor = n->tensor;
 	h->direct = fs->options->direct || t->err != 0;
 	/* Boxes that lie are refused here; a dtype that cannot be shown is
 	 * answered by read, which must then reach us: its size is 0. */
@@ -207,6 +229,35 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	h->read = (struct ck_read){ fs->catalog, fs->cp->files, h->slice,
 				    h->layouts };
 	return rc;
+}
+
+static bool is_for_writing(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
+/* What is written goes past the page cache, where those who read the present
+ * version have it; O_RDWR reads that version, too. */
+static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
+		      struct ck_handle *h)
+{
+	int rc = (flags & O_ACCMODE) == O_RDWR ? tensor_open(fs, n, h) : 0;
+
+	if (rc == 0)
+		rc = ck_draft_open(fs, n, &h->draft);
+	h->direct = true;
+	return rc;
+}
+
+static int tensor_open_as(struct ck_fs *fs, const struct ck_node *n, int flags,
+			  struct ck_handle *h)
+{
+	h->tensor = n->tensor;
+	if (n->version != ck_node_version(fs, n))
+		return -ESTALE;
+	if (is_for_writing(flags))
+		return draft_open(fs, n, flags, h);
+	return tensor_open(fs, n, h);
 }
 
 /* JSON that cannot be made is refused here; an item is what it is, and what is
@@ -235,7 +286,7 @@ static int do_open(struct ck_fs *fs, fuse_ino_t ino, int flags,
 		return -ENOENT;
 	if (ck_node_is_dir(&n))
 		return -EISDIR;
-	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
+	if (is_for_writing(flags) && !(fs->writer && ck_node_is_tensor(&n)))
 		return -EROFS;
 	h = handle_make(fs);
 	if (!h)
@@ -245,7 +296,7 @@ static int do_open(struct ck_fs *fs, fuse_ino_t ino, int flags,
 	else if (n.kind == CK_NODE_OBJECT)
 		rc = object_open(fs, &n, h);
 	else
-		rc = tensor_open(fs, &n, h);
+		rc = tensor_open_as(fs, &n, flags, h);
 	if (rc) {
 		handle_put(fs, h);
 		return rc;
@@ -266,8 +317,8 @@ void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = h->direct;
-	fi->keep_cache = !h->direct;
-	fi->noflush = 1;
+	fi->keep_cache = !h->direct || h->draft;
+	fi->noflush = !h->draft;
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		handle_put(fs, h); /* interrupted: no release will come */
 }

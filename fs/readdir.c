@@ -52,7 +52,9 @@ static bool view_entry(struct listing *l, uint32_t view, uint64_t i)
 
 	if (i >= c->ntensors)
 		return false;
-	l->node = (struct ck_node){ CK_NODE_TENSOR, view, (uint32_t)i };
+	l->node = (struct ck_node){ .kind = CK_NODE_TENSOR,
+				    .index = view,
+				    .tensor = (uint32_t)i };
 	ck_view_name(ck_views[view], c, (uint32_t)i, &l->name);
 	return true;
 }
@@ -61,7 +63,8 @@ static bool local_entry(struct listing *l, uint64_t i)
 {
 	if (i >= ck_local_count(l->fs->local))
 		return false;
-	l->node = (struct ck_node){ CK_NODE_OWNER, (uint32_t)i, 0 };
+	l->node = (struct ck_node){ .kind = CK_NODE_OWNER,
+				    .index = (uint32_t)i };
 	ck_local_name(l->fs->local, (uint32_t)i, &l->name);
 	return true;
 }
@@ -74,8 +77,9 @@ static bool owner_entry(struct listing *l, uint32_t owner, uint64_t i)
 	if (i >= ck_local_boxes(local, owner))
 		return false;
 	box = ck_local_box(local, owner, (uint32_t)i);
-	l->node = (struct ck_node){ CK_NODE_BOX, box,
-				    ck_local_tensor(local, box) };
+	l->node = (struct ck_node){ .kind = CK_NODE_BOX,
+				    .index = box,
+				    .tensor = ck_local_tensor(local, box) };
 	ck_local_box_name(local, box, &l->name);
 	return true;
 }
@@ -84,9 +88,9 @@ static bool objects_entry(struct listing *l, uint64_t i)
 {
 	if (i / CK_OBJECT_FILES >= l->fs->catalog->nobjects)
 		return false;
-	l->node = (struct ck_node){ CK_NODE_OBJECT,
-				    (uint32_t)(i % CK_OBJECT_FILES),
-				    (uint32_t)(i / CK_OBJECT_FILES) };
+	l->node = (struct ck_node){ .kind = CK_NODE_OBJECT,
+				    .index = (uint32_t)(i % CK_OBJECT_FILES),
+				    .tensor = (uint32_t)(i / CK_OBJECT_FILES) };
 	ck_object_name(l->fs, &l->node, &l->name);
 	return true;
 }
@@ -127,8 +131,11 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
  * since a listing is no reason to make them. */
 static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
 {
+	struct ck_node present = l->node;
+
+	present.version = ck_node_version(l->fs, &present);
 	*e = (struct fuse_entry_param){ .ino = 0 };
-	e->attr.st_ino = ck_node_number(l->fs, &l->node);
+	e->attr.st_ino = ck_node_number(l->fs, &present);
 	e->attr.st_mode = ck_node_is_dir(&l->node) ? S_IFDIR : S_IFREG;
 }
 

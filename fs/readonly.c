@@ -2,7 +2,8 @@
 /*
  * readonly: everything that would change something answers EROFS. The kernel
  * answers so itself on a mount with `ro`; these are for one that somebody
- * remounted `rw`.
+ * remounted `rw`. A mount for writing has some of them, too: in a directory of
+ * tensors, where there is something that can be written, the answer is EPERM.
  */
 #include "internal.h"
 #include <errno.h>
@@ -10,6 +11,17 @@
 static void refuse(fuse_req_t req)
 {
 	fuse_reply_err(req, EROFS);
+}
+
+/* A name in a directory. */
+static void refuse_in(fuse_req_t req, fuse_ino_t dir)
+{
+	const struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_node n;
+	bool has_tensors = ck_node_find(fs, dir, &n) &&
+			   (n.kind == CK_NODE_VIEW || n.kind == CK_NODE_OWNER);
+
+	fuse_reply_err(req, fs->writer && has_tensors ? EPERM : EROFS);
 }
 
 static void ro_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
@@ -22,50 +34,50 @@ static void ro_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 static void ro_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode, dev_t rdev)
 {
-	(void)parent, (void)name, (void)mode, (void)rdev;
-	refuse(req);
+	(void)name, (void)mode, (void)rdev;
+	refuse_in(req, parent);
 }
 
 static void ro_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode)
 {
-	(void)parent, (void)name, (void)mode;
-	refuse(req);
+	(void)name, (void)mode;
+	refuse_in(req, parent);
 }
 
 static void ro_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	(void)parent, (void)name;
-	refuse(req);
+	(void)name;
+	refuse_in(req, parent);
 }
 
 static void ro_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
 		       const char *name)
 {
-	(void)link, (void)parent, (void)name;
-	refuse(req);
+	(void)link, (void)name;
+	refuse_in(req, parent);
 }
 
 static void ro_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      fuse_ino_t newparent, const char *newname,
 		      unsigned int flags)
 {
-	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
-	refuse(req);
+	(void)name, (void)newparent, (void)newname, (void)flags;
+	refuse_in(req, parent);
 }
 
 static void ro_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 		    const char *newname)
 {
-	(void)ino, (void)newparent, (void)newname;
-	refuse(req);
+	(void)ino, (void)newname;
+	refuse_in(req, newparent);
 }
 
 static void ro_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
-	(void)parent, (void)name, (void)mode, (void)fi;
-	refuse(req);
+	(void)name, (void)mode, (void)fi;
+	refuse_in(req, parent);
 }
 
 static void ro_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,

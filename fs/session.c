@@ -23,6 +23,7 @@
 #define READ_AHEAD_KB 1024
 
 struct keeper {
+	struct ck_fs *fs;
 	struct fuse_session *session;
 	const char *mountpoint;
 	void (*ready)(void *arg);
@@ -49,8 +50,9 @@ static const struct {
 	 * AUTO_INVAL_DATA: the opposite of the last one;
 	 * SPLICE_*: measured 2 to 3 times slower, and a file cut short gives
 	 * a short reply, which a reader takes for the end of the tensor;
-	 * WRITEBACK_CACHE, ATOMIC_O_TRUNC: for writing, where the first is
-	 * wrong and the second cuts the file under those who map it. */
+	 * WRITEBACK_CACHE: errors of a write would come at the wrong call,
+	 * and what is staged would be seen by readers;
+	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
 };
 
 static void session_init(void *userdata, struct fuse_conn_info *conn)
@@ -64,7 +66,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->time_gran = 1;
 }
 
-static struct fuse_lowlevel_ops session_ops(void)
+static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
 {
 	struct fuse_lowlevel_ops ops = {
 		.init = session_init,
@@ -81,6 +83,8 @@ static struct fuse_lowlevel_ops session_ops(void)
 	};
 
 	ck_fs_readonly_ops(&ops);
+	if (fs->writer)
+		ck_fs_write_ops(&ops);
 	return ops;
 }
 
@@ -172,6 +176,8 @@ static void *keeper_run(void *arg)
 	sigwait(&signals, &sig);
 	if (!atomic_load(&k->ended))
 		ck_log("%s: unmounting", strsignal(sig));
+	if (k->fs->publisher)
+		ck_publisher_quiet(k->fs->publisher);
 	fuse_session_exit(k->session);
 	while (!atomic_load(&k->ended)) {
 		pthread_kill(k->caller, KICK);
@@ -235,9 +241,9 @@ static void mount_text(const struct ck_fs *fs, struct ck_buf *out)
 	const struct ck_mount_options *o = fs->options;
 
 	ck_buf_printf(out,
-		      "ro,nosuid,nodev,default_permissions,max_read=%u,"
+		      "%s,nosuid,nodev,default_permissions,max_read=%u,"
 		      "subtype=ckptfs,fsname=",
-		      CK_READ_MAX);
+		      fs->writer ? "rw" : "ro", CK_READ_MAX);
 	add_escaped(out, o->fsname ? o->fsname : fs->cp->path);
 	if (o->allow_other)
 		ck_buf_text(out, ",allow_other");
@@ -250,7 +256,7 @@ static void mount_text(const struct ck_fs *fs, struct ck_buf *out)
 static int session_make(struct ck_fs *fs, struct fuse_session **out,
 			struct ck_diag *d)
 {
-	struct fuse_lowlevel_ops ops = session_ops();
+	struct fuse_lowlevel_ops ops = session_ops(fs);
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct ck_buf text = { 0 };
 	bool fine;
@@ -293,17 +299,34 @@ static int session_loop(struct fuse_session *session)
 	return rc;
 }
 
-/* Serves a session that is mounted, until it ends. */
+static int threads_start(struct keeper *k, struct ck_diag *d)
+{
+	struct ck_fs *fs = k->fs;
+	int rc = 0;
+
+	if (fs->writer) {
+		fs->publisher = ck_publisher_start(fs);
+		rc = fs->publisher ? 0 : EAGAIN;
+	}
+	if (rc == 0)
+		rc = pthread_create(&k->thread, NULL, keeper_run, k);
+	return rc ? ck_fail(d, rc, "no thread for the mount") : 0;
+}
+
+/* Serves a session that is mounted, until it ends. Commits that were asked
+ * for are finished while those who asked can be answered. */
 static int session_run(struct keeper *k, struct ck_diag *d)
 {
-	int rc = pthread_create(&k->thread, NULL, keeper_run, k);
+	int rc = threads_start(k, d);
 
 	if (rc) {
 		fuse_session_unmount(k->session);
-		return ck_fail(d, rc, "no thread for the mount");
+		return rc;
 	}
 	rc = session_loop(k->session);
 	atomic_store(&k->ended, true);
+	if (k->fs->publisher)
+		ck_publisher_end(k->fs->publisher);
 	/* Before the join: the keeper may still wait for the first answer. */
 	fuse_session_unmount(k->session);
 	pthread_kill(k->thread, SIGTERM);
@@ -334,27 +357,43 @@ static void log_damage(const struct ck_fs *fs)
 		       others, c->nobjects);
 }
 
+/* Before there are threads: it prepares the catalog for changes. */
+static int writer_open(struct ck_fs *fs, struct ck_diag *d)
+{
+	struct ck_writer_options options = {
+		.keep_unknown = fs->options->keep_unknown,
+	};
+
+	if (!fs->options->write || fs->options->ro)
+		return 0;
+	return ck_writer_open(fs->cp, &options, &fs->writer, d);
+}
+
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
-	pthread_mutex_init(&fs->handles_lock, NULL);
 	fs->control = ck_control_make();
 	if (ck_local_make(fs->catalog, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->ahead = ck_ahead_make(fs->cp->files);
 	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
-	if (fs->control && fs->ahead && fs->faulty)
+	fs->drafts = ck_drafts_make();
+	if (fs->control && fs->ahead && fs->faulty && fs->drafts)
 		return 0;
 	return ck_fail(d, ENOMEM, "out of memory");
 }
 
 static void fs_fini(struct ck_fs *fs)
 {
+	ck_publisher_free(fs->publisher);
 	ck_handles_close(fs);
+	ck_drafts_free(fs->drafts);
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_local_free(fs->local);
 	ck_control_free(fs->control);
 	free(fs->faulty);
+	if (fs->writer)
+		ck_writer_close(fs->writer);
 }
 
 /* Signals are taken before there is a mount: one that came between would
@@ -366,6 +405,7 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 
 	if (rc)
 		return rc;
+	fs->session = k->session;
 	k->caller = pthread_self();
 	signals_take(&old);
 	rc = session_mount(k->session, k->mountpoint, d);
@@ -385,10 +425,11 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 {
 	struct ck_fs fs = { .cp = cp,
 			    .catalog = cp->catalog,
-			    .options = options };
-	struct keeper k = { .mountpoint = mountpoint,
-			    .ready = ready,
-			    .arg = arg };
+			    .options = options,
+			    .handles_lock = PTHREAD_MUTEX_INITIALIZER };
+	struct keeper k = {
+		.fs = &fs, .mountpoint = mountpoint, .ready = ready, .arg = arg
+	};
 	int rc = ck_fs_check_place(cp, mountpoint, d);
 
 	if (rc)
@@ -402,7 +443,9 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 	if (rc)
 		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
 			       strerror(-rc));
-	rc = fs_make(&fs, d);
+	rc = writer_open(&fs, d);
+	if (rc == 0)
+		rc = fs_make(&fs, d);
 	if (rc == 0)
 		rc = serve(&fs, &k, d);
 	fs_fini(&fs);

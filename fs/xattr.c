@@ -118,12 +118,16 @@ static int get_kind(struct ck_fs *fs, const struct ck_node *n,
 
 static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
 {
+	bool faulty;
+
 	if (n->kind == CK_NODE_OBJECT)
 		return ck_object_known_faulty(fs->cp, n->tensor);
-	if (n->kind == CK_NODE_BOX)
-		return tensor_of(fs, n)->err ||
-		       fs->catalog->chunks[n->index].err;
-	return ck_tensor_known_faulty(fs, n->tensor);
+	if (n->kind != CK_NODE_BOX)
+		return ck_tensor_known_faulty(fs, n->tensor);
+	ck_checkpoint_lock(fs->cp);
+	faulty = tensor_of(fs, n)->err || fs->catalog->chunks[n->index].err;
+	ck_checkpoint_unlock(fs->cp);
+	return faulty;
 }
 
 static int get_error(struct ck_fs *fs, const struct ck_node *n,

@@ -14,7 +14,10 @@ struct ck_mount_options {
 	bool auto_unmount;
 	bool direct;  /* FOPEN_DIRECT_IO for every tensor */
 	bool noxattr; /* ENOSYS to all attribute requests */
-	bool debug;   /* libfuse's trace */
+	bool ro;      /* whatever `write` says */
+	bool write;
+	bool keep_unknown;
+	bool debug; /* libfuse's trace */
 	bool have_uid, have_gid;
 	uid_t uid;
 	gid_t gid;

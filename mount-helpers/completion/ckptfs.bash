@@ -94,8 +94,8 @@ _ckptfs_mount_options() {
 	[[ $1 != *,* ]] || before=${1%,*},
 	compopt -o nospace
 	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" allow_other \
-		auto_unmount debug direct fsname= gid= log= log=syslog noxattr \
-		ro shardlinks=beneath uid= umask= write)
+		auto_unmount debug direct fsname= gid= keep_unknown log= \
+		log=syslog noxattr ro shardlinks=beneath uid= umask= write)
 }
 
 _ckptfs_commands='mount umount inspect check dump'

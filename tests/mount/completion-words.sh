@@ -66,7 +66,8 @@ check 'bash: options of inspect are those of --help' diff \
 	<("$CKPTFS" --help | grep ' inspect ' | grep -o -- '--[a-z]*' | sort)
 
 offers 'ckptfs mount a b -o ' allow_other auto_unmount debug direct fsname= \
-	gid= log= log=syslog noxattr ro shardlinks=beneath uid= umask= write
+	gid= keep_unknown log= log=syslog noxattr ro shardlinks=beneath uid= \
+	umask= write
 offers 'ckptfs a b -o al' allow_other
 offers 'ckptfs a b -o ro,dir' ro,direct
 offers 'ckptfs a b -o log=' syslog

@@ -23,7 +23,7 @@ refused ro,nxattr 'noxattr'
 refused shardlinks=all 'beneath'
 refused uid=me 'decimal'
 refused umask=9 'octal'
-refused write 'not supported yet'
+refused ro,wirte 'write'
 refused "log=$WORK/no/such/dir" 'cannot be opened'
 
 ignored=rw,ro,dev,nodev,suid,nosuid,exec,noexec,atime,noatime,auto,noauto

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * draft: what is written through one open file, from open(2) to its last
+ * close, around the stage that holds the bytes. There is one for a tensor at
+ * a time, whichever of its files it is.
+ *
+ * The kernel tells of the last close after close(2) has returned, so that the
+ * next program may open or cut the file before: it waits a moment for a draft
+ * that was closed and not written since.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <time.h>
+
+#define LEAVE_MSEC 300 /* a draft that is being closed has to be gone */
+
+struct ck_draft {
+	struct ck_draft *next; /* this and refs: ck_drafts.lock */
+	unsigned refs;
+	struct ck_node node;  /* the file */
+	uint64_t size;	      /* of it, as shown */
+	atomic_bool leaving;  /* closed, and not written since */
+	pthread_mutex_t lock; /* of all below; held while it commits */
+	struct ck_stage *stage;
+	bool longer; /* more was written than the file shows */
+	bool told;   /* what a write or close refused is in the log */
+};
+
+struct ck_drafts {
+	pthread_mutex_t lock;
+	pthread_cond_t gone;
+	struct ck_draft *first;
+};
+
+struct ck_drafts *ck_drafts_make(void)
+{
+	struct ck_drafts *drafts = calloc(1, sizeof(*drafts));
+
+	if (!drafts)
+		return NULL;
+	pthread_mutex_init(&drafts->lock, NULL);
+	pthread_cond_init(&drafts->gone, NULL);
+	return drafts;
+}
+
+void ck_drafts_free(struct ck_drafts *drafts)
+{
+	if (!drafts)
+		return;
+	pthread_cond_destroy(&drafts->gone);
+	pthread_mutex_destroy(&drafts->lock);
+	free(drafts);
+}
+
+/* --- the list ------------------------------------------------------------- */
+
+/* The draft of a tensor. Under the lock. */
+static struct ck_draft *of_tensor(const struct ck_drafts *drafts,
+				  uint32_t tensor)
+{
+	struct ck_draft *draft = drafts->first;
+
+	while (draft && draft->node.tensor != tensor)
+		draft = draft->next;
+	return draft;
+}
+
+static void enter(struct ck_drafts *drafts, struct ck_draft *draft)
+{
+	draft->next = drafts->first;
+	drafts->first = draft;
+}
+
+static void leave(struct ck_drafts *drafts, struct ck_draft *draft)
+{
+	struct ck_draft **at = &drafts->first;
+
+	while (*at != draft)
+		at = &(*at)->next;
+	*at = draft->next;
+	pthread_cond_broadcast(&drafts->gone);
+}
+
+static struct timespec soon(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_REALTIME, &at);
+	at.tv_nsec += LEAVE_MSEC * 1000000L;
+	at.tv_sec += at.tv_nsec / 1000000000L;
+	at.tv_nsec %= 1000000000L;
+	return at;
+}
+
+/* As of_tensor(), but waits for one that is being closed. */
+static struct ck_draft *that_stays(struct ck_drafts *drafts, uint32_t tensor)
+{
+	struct timespec until = soon();
+	struct ck_draft *draft;
+	int rc = 0;
+
+	while ((draft = of_tensor(drafts, tensor)) && rc == 0 &&
+	       atomic_load(&draft->leaving))
+		rc = pthread_cond_timedwait(&drafts->gone, &drafts->lock,
+					    &until);
+	return draft;
+}
+
+/* Enters a draft when its tensor has no other. */
+static int enter_alone(struct ck_drafts *drafts, struct ck_draft *draft)
+{
+	struct ck_draft *other;
+
+	pthread_mutex_lock(&drafts->lock);
+	other = that_stays(drafts, draft->node.tensor);
+	if (!other)
+		enter(drafts, draft);
+	pthread_mutex_unlock(&drafts->lock);
+	return other ? -EBUSY : 0;
+}
+
+static void draft_free(struct ck_draft *draft)
+{
+	pthread_mutex_destroy(&draft->lock);
+	free(draft);
+}
+
+struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft)
+{
+	pthread_mutex_lock(&fs->drafts->lock);
+	draft->refs++;
+	pthread_mutex_unlock(&fs->drafts->lock);
+	return draft;
+}
+
+static bool same_file(const struct ck_node *a, const struct ck_node *b)
+{
+	return a->kind == b->kind && a->index == b->index &&
+	       a->tensor == b->tensor;
+}
+
+struct ck_draft *ck_draft_find(struct ck_fs *fs, const struct ck_node *n)
+{
+	struct ck_draft *draft;
+
+	pthread_mutex_lock(&fs->drafts->lock);
+	draft = that_stays(fs->drafts, n->tensor);
+	if (draft && same_file(&draft->node, n) && draft->refs)
+		draft->refs++;
+	else
+		draft = NULL;
+	pthread_mutex_unlock(&fs->drafts->lock);
+	return draft;
+}
+
+/* The stage is closed first: as long as the draft is listed, nobody asks for
+ * another one of the tensor. */
+void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft)
+{
+	bool last;
+
+	pthread_mutex_lock(&fs->drafts->lock);
+	last = --draft->refs == 0;
+	pthread_mutex_unlock(&fs->drafts->lock);
+	if (!last)
+		return;
+	if (draft->stage)
+		ck_stage_close(draft->stage);
+	pthread_mutex_lock(&fs->drafts->lock);
+	leave(fs->drafts, draft);
+	pthread_mutex_unlock(&fs->drafts->lock);
+	draft_free(draft);
+}
+
+const struct ck_node *ck_draft_node(const struct ck_draft *draft)
+{
+	return &draft->node;
+}
+
+/* --- what is said of it ----------------------------------------------------- */
+
+static const char *shown_name(const struct ck_fs *fs, const struct ck_node *n)
+{
+	const struct ck_catalog *c = fs->catalog;
+
+	return ck_show(ck_catalog_str(c, c->tensors[n->tensor].names.name));
+}
+
+/* What a program did wrong is said once for each open file. */
+static void tell_once(const struct ck_fs *fs, struct ck_draft *draft,
+		      const struct ck_diag *d)
+{
+	if (!draft->told)
+		ck_log("%s: %s; the tensor stays as it was",
+		       shown_name(fs, &draft->node), d->text);
+	draft->told = true;
+}
+
+/* --- opening ---------------------------------------------------------------- */
+
+static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
+		      struct ck_diag *d)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[draft->node.tensor];
+	const struct ck_node *n = &draft->node;
+	bool is_box = n->kind == CK_NODE_BOX;
+	enum ck_stage_form form = CK_STAGE_NPY;
+
+	if (t->err)
+		return ck_fail(d, t->err, "cannot be written: %s",
+			       strerror(t->err));
+	if (!is_box && !*ck_views[n->index]->suffix)
+		form = CK_STAGE_RAW;
+	return ck_stage_open(fs->writer, n->tensor,
+			     is_box ? n->index - t->chunk : CK_STAGE_ALL, form,
+			     &draft->stage, d);
+}
+
+int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
+		  struct ck_draft **out)
+{
+	struct ck_draft *draft = calloc(1, sizeof(*draft));
+	struct ck_diag d = { 0 };
+	struct stat shown;
+	int rc;
+
+	if (!draft)
+		return -ENOMEM;
+	draft->refs = 1;
+	draft->node = *n;
+	ck_node_stat(fs, n, 0, &shown);
+	draft->size = (uint64_t)shown.st_size;
+	pthread_mutex_init(&draft->lock, NULL);
+	rc = enter_alone(fs->drafts, draft);
+	if (rc) {
+		draft_free(draft);
+		return rc;
+	}
+	pthread_mutex_lock(&draft->lock);
+	rc = stage_open(fs, draft, &d);
+	pthread_mutex_unlock(&draft->lock);
+	if (rc) {
+		ck_log("%s: %s", shown_name(fs, n), d.text);
+		ck_draft_put(fs, draft);
+		return rc;
+	}
+	*out = draft;
+	return 0;
+}
+
+/* --- writing ------------------------------------------------------------------ */
+
+/* The kernel takes a write behind the end for a longer file, and those who read
+ * it from the page cache would be given zeros there, until the kernel asks for
+ * the size again. A file of a tensor never has to be longer than it is. */
+static int refuse_longer(struct ck_draft *draft, uint64_t end,
+			 struct ck_diag *d)
+{
+	draft->longer = true;
+	return ck_differs(d, EFBIG, ck_shown("%ju", (uintmax_t)draft->size),
+			  ck_shown("%ju", (uintmax_t)end),
+			  "too many bytes, header included");
+}
+
+int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
+		   const void *bytes, size_t len)
+{
+	struct ck_diag d = { 0 };
+	size_t fits;
+	int rc;
+
+	atomic_store(&draft->leaving, false);
+	pthread_mutex_lock(&draft->lock);
+	fits = vpos < draft->size ? ck_min(len, draft->size - vpos) : 0;
+	rc = ck_stage_write(draft->stage, vpos, bytes, fits, &d);
+	if (rc == 0 && fits < len)
+		rc = refuse_longer(draft, vpos + len, &d);
+	if (rc)
+		tell_once(fs, draft, &d);
+	pthread_mutex_unlock(&draft->lock);
+	return rc;
+}
+
+int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
+{
+	struct ck_diag d = { 0 };
+	int rc;
+
+	atomic_store(&draft->leaving, false);
+	pthread_mutex_lock(&draft->lock);
+	draft->longer = draft->longer && size > 0;
+	rc = draft->stage ? ck_stage_truncate(draft->stage, size, &d)
+			  : ck_fail(&d, EBUSY, "was not opened for writing");
+	if (rc)
+		tell_once(fs, draft, &d);
+	pthread_mutex_unlock(&draft->lock);
+	return rc;
+}
+
+/* --- closing ------------------------------------------------------------------ */
+
+/* As ck_draft_settle(), under the lock. */
+static int settle(struct ck_fs *fs, struct ck_draft *draft)
+{
+	enum ck_stage_state state = ck_stage_state(draft->stage);
+	struct ck_diag d = { 0 };
+	int rc;
+
+	if (draft->longer)
+		return -EINVAL; /* it was told why */
+	/* Also if it was cut: `cat >FILE` and dd close the descriptor that
+	 * they opened before they write to its copy. */
+	if (state == CK_STAGE_EMPTY)
+		return 0;
+	if (state == CK_STAGE_COMPLETE)
+		return 1;
+	rc = ck_stage_explain(draft->stage, &d);
+	tell_once(fs, draft, &d);
+	return rc;
+}
+
+int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft)
+{
+	int rc;
+
+	pthread_mutex_lock(&draft->lock);
+	rc = settle(fs, draft);
+	pthread_mutex_unlock(&draft->lock);
+	atomic_store(&draft->leaving, true);
+	return rc;
+}
+
+int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
+{
+	struct ck_diag d = { 0 };
+	int rc;
+
+	pthread_mutex_lock(&draft->lock);
+	rc = settle(fs, draft);
+	if (rc == 1) {
+		rc = ck_commit(fs->writer, &draft->stage, 1, &d);
+		if (rc)
+			ck_log("%s: not saved: %s",
+			       shown_name(fs, &draft->node), d.text);
+	}
+	pthread_mutex_unlock(&draft->lock);
+	return rc;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * publish: commits, and telling the kernel of them. When close(2) or fsync(2)
+ * returns 0, the new bytes are durable, and whoever looks the file up sees
+ * them, with a new inode number.
+ *
+ * One thread does both, for two reasons. Commits are made one at a time and
+ * take long; those who answer requests go on meanwhile. And the kernel drops
+ * a name only under the lock of its directory, which a lookup holds until it
+ * is answered: if each thread that answers waited for that lock, none would
+ * be left to answer. For the same reason nothing is told once those threads
+ * are about to end (ck_publisher_quiet).
+ *
+ * Telling is a matter of what stat(2) shows. An open of an inode that the
+ * kernel still has is refused by ESTALE (see read.c), so that it never leads
+ * to bytes of another version.
+ */
+#include "internal.h"
+#include <errno.h>
+
+struct job {
+	struct job *next;
+	fuse_req_t req;
+	struct ck_draft *draft; /* a reference */
+};
+
+struct ck_publisher {
+	struct ck_fs *fs;
+	pthread_t thread;
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t changed;
+	struct job *first, **last;
+	bool quiet;   /* the kernel is told nothing */
+	bool telling; /* it is being told */
+	bool ended;   /* the thread is to end when nothing is left */
+	bool joined;
+};
+
+/* --- telling the kernel ----------------------------------------------------- */
+
+static void forget_name(const struct ck_fs *fs, const struct ck_node *dir,
+			const struct ck_buf *name)
+{
+	/* -ENOENT: the kernel does not have it. */
+	if (name->err == 0)
+		(void)fuse_lowlevel_notify_inval_entry(fs->session,
+						       ck_node_number(fs, dir),
+						       name->data, name->len);
+}
+
+/* Its attributes only. */
+static void forget_attributes(const struct ck_fs *fs, const struct ck_node *n)
+{
+	(void)fuse_lowlevel_notify_inval_inode(fs->session,
+					       ck_node_number(fs, n), -1, 0);
+}
+
+static void tell_names(const struct ck_fs *fs, uint32_t tensor)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[tensor];
+	struct ck_node dir = { .kind = CK_NODE_VIEW };
+	struct ck_buf name = { 0 };
+
+	for (; dir.index < ck_nviews; dir.index++) {
+		name.len = 0;
+		ck_view_name(ck_views[dir.index], fs->catalog, tensor, &name);
+		forget_name(fs, &dir, &name);
+	}
+	dir.kind = CK_NODE_OWNER;
+	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++) {
+		if (!ck_local_has_owner(fs->local, i, &dir.index))
+			continue;
+		name.len = 0;
+		ck_local_box_name(fs->local, i, &name);
+		forget_name(fs, &dir, &name);
+	}
+	ck_buf_fini(&name);
+}
+
+/* What has the time of .metadata. The text of the reports that were made once
+ * stays: a commit changes no name, shape, dtype or number of boxes. */
+static void tell_times(const struct ck_fs *fs)
+{
+	struct ck_node n = { .kind = CK_NODE_ROOT };
+
+	forget_attributes(fs, &n);
+	n.kind = CK_NODE_CONTROL;
+	forget_attributes(fs, &n);
+	n.kind = CK_NODE_OBJECTS;
+	forget_attributes(fs, &n);
+	n.kind = CK_NODE_LOCAL;
+	forget_attributes(fs, &n);
+	n.kind = CK_NODE_REPORT;
+	for (n.index = 0; n.index < ck_nreports; n.index++)
+		forget_attributes(fs, &n);
+	n.kind = CK_NODE_VIEW;
+	for (n.index = 0; n.index < ck_nviews; n.index++)
+		forget_attributes(fs, &n);
+	n.kind = CK_NODE_OWNER;
+	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)
+		forget_attributes(fs, &n);
+}
+
+static bool begin_telling(struct ck_publisher *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->telling = !p->quiet;
+	pthread_mutex_unlock(&p->lock);
+	return p->telling;
+}
+
+static void end_telling(struct ck_publisher *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->telling = false;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void tell(struct ck_publisher *p, uint32_t tensor)
+{
+	if (!begin_telling(p))
+		return;
+	tell_names(p->fs, tensor);
+	tell_times(p->fs);
+	end_telling(p);
+}
+
+/* --- the thread ------------------------------------------------------------- */
+
+/* A commit that fails at its very end is seen all the same. */
+static void job_run(struct ck_publisher *p, struct job *job)
+{
+	struct ck_fs *fs = p->fs;
+	struct ck_node n = *ck_draft_node(job->draft);
+	int rc;
+
+	n.version = ck_node_version(fs, &n);
+	atomic_fetch_add(&fs->commits, 1);
+	rc = ck_draft_commit(fs, job->draft);
+	atomic_fetch_add(&fs->commits, 1);
+	if (ck_node_version(fs, &n) != n.version) {
+		ck_tensor_forget_faults(fs, n.tensor);
+		tell(p, n.tensor);
+	}
+	ck_draft_put(fs, job->draft);
+	fuse_reply_err(job->req, -rc);
+	free(job);
+}
+
+/* NULL: there is none, and there will be none. */
+static struct job *job_take(struct ck_publisher *p)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->first && !p->ended)
+		pthread_cond_wait(&p->changed, &p->lock);
+	job = p->first;
+	if (job)
+		p->first = job->next;
+	if (!p->first)
+		p->last = &p->first;
+	pthread_mutex_unlock(&p->lock);
+	return job;
+}
+
+static void *publisher_run(void *arg)
+{
+	struct ck_publisher *p = arg;
+	struct job *job;
+
+	while ((job = job_take(p)))
+		job_run(p, job);
+	return NULL;
+}
+
+struct ck_publisher *ck_publisher_start(struct ck_fs *fs)
+{
+	struct ck_publisher *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->fs = fs;
+	p->last = &p->first;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->changed, NULL);
+	if (pthread_create(&p->thread, NULL, publisher_run, p) == 0)
+		return p;
+	p->joined = true;
+	ck_publisher_free(p);
+	return NULL;
+}
+
+void ck_publisher_quiet(struct ck_publisher *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->quiet = true;
+	while (p->telling)
+		pthread_cond_wait(&p->changed, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void ck_publisher_end(struct ck_publisher *p)
+{
+	if (p->joined)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->quiet = true;
+	p->ended = true;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	p->joined = true;
+}
+
+void ck_publisher_free(struct ck_publisher *p)
+{
+	if (!p)
+		return;
+	ck_publisher_end(p);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+{
+	struct ck_publisher *p = fs->publisher;
+	struct job *job = malloc(sizeof(*job));
+
+	if (!job)
+		return -ENOMEM;
+	*job = (struct job){ .req = req, .draft = ck_draft_ref(fs, draft) };
+	pthread_mutex_lock(&p->lock);
+	*p->last = job;
+	p->last = &job->next;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * write: requests that change something, on a mount for writing. Bytes go into
+ * the draft of the open file; a close or fsync(2) of a complete one commits
+ * it. Until then everybody, the writer too, is shown the file as it is
+ * committed: those who read it share the kernel's inode.
+ *
+ * Owner, mode and times of a tensor are those of the checkpoint. To change
+ * them is accepted and has no effect, so that tools which copy them end well,
+ * but for one thing: who takes permissions from others must not believe that
+ * it was done.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <sys/stat.h>
+
+/* --- bytes ------------------------------------------------------------------ */
+
+static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
+		     size_t len, off_t off, struct fuse_file_info *fi)
+{
+	struct ck_draft *draft = ck_handle_draft(fi);
+	int rc = -EBADF;
+
+	(void)ino;
+	if (draft)
+		rc = ck_draft_write(fuse_req_userdata(req), draft,
+				    (uint64_t)off, bytes, len);
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_write(req, len);
+}
+
+static void finish(fuse_req_t req, struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_draft *draft = ck_handle_draft(fi);
+	int rc = draft ? ck_draft_settle(fs, draft) : 0;
+
+	if (rc == 1) {
+		rc = ck_publish(fs, req, draft);
+		if (rc == 0)
+			return; /* it will be answered */
+	}
+	fuse_reply_err(req, -rc);
+}
+
+static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	finish(req, fi);
+}
+
+static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
+		     struct fuse_file_info *fi)
+{
+	(void)ino, (void)datasync;
+	finish(req, fi);
+}
+
+/* --- attributes --------------------------------------------------------------- */
+
+/* Takes bits from group or others that the file shows. */
+static bool is_private(const struct stat *shown, mode_t mode)
+{
+	return shown->st_mode & ~mode & 077;
+}
+
+/* open(2) with O_TRUNC comes without its open file, as truncate(2) does: it is
+ * for who has the file open for writing. */
+static int set_size(struct ck_fs *fs, const struct ck_node *n,
+		    const struct stat *shown, uint64_t size,
+		    const struct fuse_file_info *fi)
+{
+	struct ck_draft *draft;
+	int rc;
+
+	if (!ck_node_is_tensor(n))
+		return -EISDIR;
+	if (fi && ck_handle_draft(fi))
+		return ck_draft_truncate(fs, ck_handle_draft(fi), size);
+	draft = ck_draft_find(fs, n);
+	if (!draft)
+		return size == (uint64_t)shown->st_size ? 0 : -EINVAL;
+	rc = ck_draft_truncate(fs, draft, size);
+	ck_draft_put(fs, draft);
+	return rc;
+}
+
+static int do_setattr(struct ck_fs *fs, fuse_ino_t ino, const struct stat *attr,
+		      int to_set, const struct fuse_file_info *fi,
+		      struct stat *out)
+{
+	struct ck_node n;
+
+	if (!ck_node_find(fs, ino, &n))
+		return -ENOENT;
+	if (n.kind == CK_NODE_REPORT || n.kind == CK_NODE_OBJECT)
+		return -EROFS;
+	ck_node_stat(fs, &n, 0, out);
+	if ((to_set & FUSE_SET_ATTR_MODE) && is_private(out, attr->st_mode))
+		return -EPERM;
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		return set_size(fs, &n, out, (uint64_t)attr->st_size, fi);
+	return 0;
+}
+
+static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
+		       int to_set, struct fuse_file_info *fi)
+{
+	struct stat out;
+	int rc = do_setattr(fuse_req_userdata(req), ino, attr, to_set, fi,
+			    &out);
+
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_attr(req, &out, CK_TIMEOUT);
+}
+
+static void rw_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+			const char *value, size_t size, int flags)
+{
+	(void)ino, (void)name, (void)value, (void)size, (void)flags;
+	fuse_reply_err(req, EOPNOTSUPP);
+}
+
+static void rw_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	(void)ino, (void)name;
+	fuse_reply_err(req, EOPNOTSUPP);
+}
+
+void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
+{
+	ops->write = rw_write;
+	ops->flush = rw_flush;
+	ops->fsync = rw_fsync;
+	ops->setattr = rw_setattr;
+	ops->setxattr = rw_setxattr;
+	ops->removexattr = rw_removexattr;
+}
