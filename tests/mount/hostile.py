@@ -160,6 +160,18 @@ def escapes(path):
         out.write(pickle.dumps(other, 4))
 
 
+def unknown(path):
+    """A good tensor, and a class that nobody knows."""
+    tensors = {"w": d.tensor((2, 3), [((0, 0), (2, 3))])}
+    content = item((2, 3))
+    rows = {d.index("w", (0, 0)): d.info("f", 0, len(content))}
+    write(path, tensors, rows, {"f": content})
+    other = d.checkpoint(tensors, rows, make=d.Metadata,
+                         vendor=d.Named("unknown"))
+    with open(path + "/.metadata", "wb") as out:
+        out.write(pickle.dumps(other, 4))
+
+
 def reserved(path):
     """Keys named as what the tree has of its own, or as a way out of it."""
     keys = [".ckptfs", ".metadata", ".", "..", "../../etc/passwd", "/", "",
@@ -213,6 +225,7 @@ KINDS = {
     "escapes": escapes,
     "paths": paths,
     "reserved": reserved,
+    "unknown": unknown,
     "wide": wide,
     "empty-boxes": empty_boxes,
 }

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""Commits to one tensor of a mount while others read it. Prints what is wrong.
+
+    write-isolation.py MOUNT STEM files|inodes|readers|lookups
+"""
+
+import mmap
+import os
+import random
+import struct
+import sys
+import threading
+import time
+
+mount, stem, part = sys.argv[1:]
+raw = f'{mount}/raw/{stem}'
+size = os.stat(raw).st_size
+problems = []
+
+
+def expect(what, got, want):
+    if got != want:
+        problems.append(f'{what}: {got!r:.200}, expected {want!r:.200}')
+
+
+def content(n):
+    """What is written as number n: the number, everywhere."""
+    return struct.pack('<I', n) * (size // 4)
+
+
+def put(path, data):
+    with open(path, 'wb') as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, 'rb') as f:
+        return f.read()
+
+
+def files():
+    """What was opened before stays, also where nothing was read yet."""
+    put(raw, content(1))
+    fd = os.open(raw, os.O_RDONLY)
+    untouched = os.open(raw, os.O_RDONLY)
+    direct = os.open(raw, os.O_RDONLY | os.O_DIRECT)
+    shared = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
+    private = mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    expect('read', os.pread(fd, size, 0), content(1))
+    first = private[:4096]
+    inode = os.fstat(fd).st_ino
+    for n in range(2, 12):
+        put(raw, content(n))
+        expect('a new open', get(raw), content(n))
+        expect('a new open of the other view', get(f'{mount}/full/{stem}.npy')
+               [-size:], content(n))
+        expect('an open file', os.pread(fd, size, 0), content(1))
+        expect('one not read before', os.pread(untouched, 64, 64 * n % size),
+               content(1)[:64])
+        expect('one past the page cache', os.pread(direct, size, 0),
+               content(1))
+        expect('a shared mapping', shared[:], content(1))
+        expect('a private mapping', private[:4096], first)
+        expect('inode of an open file', os.fstat(fd).st_ino, inode)
+        expect('size of an open file', os.fstat(fd).st_size, size)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    expect('an open file, not cached', os.pread(fd, size, 0), content(1))
+    expect('a mapping, not cached', shared[:], content(1))
+
+
+def numbers():
+    """Inode number and time of every file, by stat and by listing."""
+    seen = {}
+    for directory, _, names in os.walk(mount):
+        listed = {e.name: e.inode() for e in os.scandir(directory)}
+        for name in names:
+            path = os.path.join(directory, name)
+            s = os.stat(path)
+            expect(f'{path}: listed inode', listed[name], s.st_ino)
+            seen[path] = s.st_ino, s.st_mtime_ns
+    return seen
+
+
+def of_tensor(path):
+    return os.path.basename(path).split('%@')[0] in (stem, stem + '.npy')
+
+
+def inodes():
+    used = set()
+    before = numbers()
+    for n in range(5):
+        used |= {inode for inode, _ in before.values()}
+        begun = time.time_ns()
+        put(raw, content(n))
+        after = numbers()
+        expect('names', set(after), set(before))
+        for path, (inode, mtime) in after.items():
+            if '/.ckptfs/' in path:
+                expect(f'{path}: inode', inode, before[path][0])
+            elif not of_tensor(path):
+                expect(f'{path}: untouched', (inode, mtime), before[path])
+            elif inode in used:
+                problems.append(f'{path}: inode {inode} was used before')
+            elif not begun - 10 ** 9 < mtime < time.time_ns() + 10 ** 9:
+                problems.append(f'{path}: time {mtime}')
+        expect('files changed', sum(map(of_tensor, after)) >= 6, True)
+        expect('time of the directory',
+               os.stat(f'{mount}/raw').st_mtime_ns >= begun - 10 ** 9, True)
+        before = after
+
+
+def together(work, seconds, threads):
+    """Runs work(until) in threads, and a writer beside them."""
+    until = time.monotonic() + seconds
+    pool = [threading.Thread(target=work, args=(until,), daemon=True)
+            for _ in range(threads)]
+    for thread in pool:
+        thread.start()
+    return until, pool
+
+
+committed = 0  # the number whose close has returned
+begun = 0      # the number being written
+
+
+def read_on(until):
+    while time.monotonic() < until and not problems:
+        least = committed
+        data = get(raw)
+        most = begun
+        n = struct.unpack_from('<I', data)[0]
+        if data != content(n):
+            problems.append('a mixture')
+        if not least <= n <= most:
+            problems.append(f'{n}, expected {least} to {most}')
+
+
+def write_on(until):
+    global begun, committed
+    n = 0
+    while time.monotonic() < until and not problems:
+        n += 1
+        begun = n
+        put(raw, content(n))
+        committed = n
+        expect('the writer reads', get(raw), content(n))
+    print(f'# {n} commits')
+    expect('commits', n > 5, True)
+
+
+def join(pool):
+    for thread in pool:
+        thread.join(20)
+        expect('a thread is stuck', thread.is_alive(), False)
+
+
+def readers():
+    put(raw, content(0))
+    until, pool = together(read_on, 8, 4)
+    write_on(until)
+    join(pool)
+
+
+def look_up(until):
+    """Names that the kernel has, and ones that it must ask for."""
+    mine = random.Random(threading.get_ident())
+    folders = [f'{mount}/{d}' for d in ('raw', 'full', 'local/rank-0')]
+    while time.monotonic() < until:
+        folder = mine.choice(folders)
+        names = os.listdir(folder)
+        for name in mine.sample(names, 20):
+            os.stat(f'{folder}/{name}')
+            os.path.exists(f'{folder}/{name}{mine.random()}')
+        os.listxattr(f'{folder}/{names[0]}')
+
+
+def lookups():
+    """Each of several writers has a tensor of its own."""
+    stems = sorted(os.listdir(f'{mount}/raw'))[:6]
+
+    def write_own(until, name):
+        path = f'{mount}/raw/{name}'
+        data = get(path)
+        n = 0
+        while time.monotonic() < until and not problems:
+            put(path, data)
+            n += 1
+        expect(f'{name}: commits', n > 0, True)
+
+    until, pool = together(look_up, 8, 8)
+    pool += [threading.Thread(target=write_own, args=(until, name),
+                              daemon=True) for name in stems]
+    for thread in pool[8:]:
+        thread.start()
+    join(pool)
+
+
+{'files': files, 'inodes': inodes, 'readers': readers,
+ 'lookups': lookups}[part]()
+for problem in problems[:8]:
+    print(problem)
+sys.stdout.flush()
+os._exit(1 if problems else 0)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Tries what a mount for writing must refuse, and what it must accept without
+effect. Prints what does not answer as the table says.
+
+    write-refused.py MOUNT STEM
+"""
+
+import contextlib
+import errno
+import mmap
+import os
+import struct
+import sys
+
+mount, stem = sys.argv[1:]
+raw = f'{mount}/raw/{stem}'
+npy = f'{mount}/full/{stem}.npy'
+new = f'{mount}/full/new.npy'
+with open(raw, 'rb') as f:
+    data = f.read()
+with open(npy, 'rb') as f:
+    good = f.read()
+problems = 0
+
+
+@contextlib.contextmanager
+def opened(path, flags):
+    fd = os.open(path, flags)
+    try:
+        yield fd
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+        raise
+    os.close(fd)
+
+
+def put(path, content, flags=os.O_TRUNC):
+    with opened(path, os.O_WRONLY | flags) as fd:
+        os.write(fd, content)
+
+
+def header(descr="'<f4'", shape='(16, 16)', fortran='False', fill=0):
+    text = f"{{'descr': {descr}, 'fortran_order': {fortran}, " \
+           f"'shape': {shape}, }}"
+    text += ' ' * (fill + (-11 - len(text)) % 64) + '\n'
+    return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text.encode()
+
+
+def second_writer(first, second):
+    with opened(first, os.O_WRONLY):
+        os.close(os.open(second, os.O_RDWR))
+
+
+def mapped(access):
+    with opened(raw, os.O_RDWR) as fd:
+        mmap.mmap(fd, 1024, access).close()
+
+
+def private_mapping():
+    with opened(raw, os.O_RDWR) as fd:
+        with mmap.mmap(fd, 1024, mmap.MAP_PRIVATE) as m:
+            assert m[:] == data
+
+
+def after_refusal():
+    """A handle that was refused something stays so."""
+    with opened(raw, os.O_WRONLY) as fd:
+        with contextlib.suppress(OSError):
+            os.pwrite(fd, b'x', len(data))
+        os.pwrite(fd, data, 0)
+
+
+def half_then_fsync():
+    with opened(raw, os.O_WRONLY) as fd:
+        os.write(fd, data[:512])
+        os.fsync(fd)
+
+
+def half_then_rest():
+    """A close of a copy is refused, the handle goes on."""
+    with opened(raw, os.O_WRONLY | os.O_TRUNC) as fd:
+        os.write(fd, data[:512])
+        try:
+            os.close(os.dup(fd))
+            raise AssertionError
+        except OSError as e:
+            assert e.errno == errno.EINVAL
+        os.ftruncate(fd, 0)
+
+
+def reads_what_is_committed():
+    with opened(raw, os.O_RDWR) as fd:
+        os.pwrite(fd, b'x' * 100, 0)
+        assert os.pread(fd, 100, 0) == data[:100]
+        assert os.fstat(fd).st_size == len(data)
+        with open(raw, 'rb') as other:
+            assert other.read() == data
+        os.ftruncate(fd, 0)
+        assert os.fstat(fd).st_size == len(data)
+        assert os.pread(fd, 100, 0) == data[:100]
+
+
+E = errno
+bits = os.stat(raw).st_mode & 0o777
+calls = {
+    'part': (E.EINVAL, lambda: put(raw, data[:100])),
+    'all but one byte': (E.EINVAL, lambda: put(raw, data[:-1])),
+    'part, without truncation': (E.EINVAL, lambda: put(raw, data[:9], 0)),
+    'one byte more': (E.EFBIG, lambda: put(raw, data + b'x')),
+    'after a refusal': (E.EINVAL, after_refusal),
+    'fsync of a part': (E.EINVAL, half_then_fsync),
+    'a copy closed too early': (0, half_then_rest),
+    'npy: part': (E.EINVAL, lambda: put(npy, good[:-1])),
+    'npy: no header': (E.EINVAL, lambda: put(npy, data + b'x' * 128)),
+    'npy: a longer header': (E.EFBIG, lambda: put(
+        npy, header(fill=320) + data)),
+    'npy: shape': (E.EINVAL, lambda: put(npy, header(shape='(8, 32)') + data)),
+    'npy: rank': (E.EINVAL, lambda: put(npy, header(shape='(256,)') + data)),
+    'npy: size': (E.EINVAL,
+                  lambda: put(npy, header(shape='(16, 17)') + data)),
+    'npy: dtype': (E.EINVAL, lambda: put(npy, header("'<f8'") + data + data)),
+    'npy: integers': (E.EINVAL, lambda: put(npy, header("'<i4'") + data)),
+    'npy: objects': (E.EINVAL, lambda: put(npy, header("'|O'") + data)),
+    'second writer': (E.EBUSY, lambda: second_writer(raw, raw)),
+    'second writer of another view': (E.EBUSY,
+                                      lambda: second_writer(raw, npy)),
+    'second writer of a box': (
+        E.EBUSY, lambda: second_writer(
+            raw, f'{mount}/local/rank-0/{stem}.npy')),
+    'shared mapping': (E.ENODEV, lambda: mapped(mmap.MAP_SHARED)),
+    'private mapping': (0, private_mapping),
+    'reading what was not committed': (0, reads_what_is_committed),
+    'open to cut, reading': (E.EINVAL,
+                             lambda: os.close(os.open(raw, os.O_TRUNC))),
+    'truncate': (E.EINVAL, lambda: os.truncate(raw, 0)),
+    'truncate, longer': (E.EINVAL, lambda: os.truncate(raw, 2000)),
+    'truncate to what it is': (0, lambda: os.truncate(raw, len(data))),
+    'chmod, private': (E.EPERM, lambda: os.chmod(raw, 0o600)),
+    'chmod as it is': (0, lambda: os.chmod(raw, bits)),
+    'chmod, more': (0, lambda: os.chmod(raw, 0o777)),
+    'chown': (0, lambda: os.chown(raw, os.getuid(), os.getgid())),
+    'utimens': (0, lambda: os.utime(raw, (1, 1))),
+    'utimens of a directory': (0, lambda: os.utime(f'{mount}/full', (1, 1))),
+    'setxattr': (E.EOPNOTSUPP, lambda: os.setxattr(raw, 'user.x', b'y')),
+    'removexattr': (E.EOPNOTSUPP,
+                    lambda: os.removexattr(raw, 'user.ckptfs.fqn')),
+    'create': (E.EPERM, lambda: os.open(new, os.O_WRONLY | os.O_CREAT)),
+    'create in a box directory': (
+        E.EPERM, lambda: os.open(f'{mount}/local/rank-0/x',
+                                 os.O_WRONLY | os.O_CREAT)),
+    'create in the root': (E.EROFS, lambda: os.mknod(f'{mount}/x')),
+    'mkdir': (E.EPERM, lambda: os.mkdir(new)),
+    'symlink': (E.EPERM, lambda: os.symlink('x', new)),
+    'link': (E.EPERM, lambda: os.link(raw, new)),
+    'unlink': (E.EPERM, lambda: os.unlink(raw)),
+    'rename': (E.EPERM, lambda: os.rename(raw, f'{mount}/raw/x')),
+    'rmdir': (E.EROFS, lambda: os.rmdir(f'{mount}/full')),
+    'write to a report': (
+        E.EROFS, lambda: os.open(f'{mount}/.ckptfs/log', os.O_WRONLY)),
+    'write to an object': (
+        E.EROFS, lambda: os.open(f'{mount}/objects/step.pt', os.O_WRONLY)),
+}
+if os.geteuid() != 0:  # the modes say so before ckptfs is asked
+    for name in 'write to a report', 'write to an object':
+        calls[name] = (E.EACCES, calls[name][1])
+for name, (want, call) in calls.items():
+    got = 0
+    try:
+        call()
+    except OSError as e:
+        got = e.errno
+    except AssertionError as e:
+        got = repr(e)
+    with open(raw, 'rb') as f, open(npy, 'rb') as g:
+        if f.read() != data or g.read() != good:
+            got = 'changed'
+    if os.stat(raw).st_mode & 0o777 != bits or os.stat(raw).st_mtime < 10:
+        got = 'attributes'
+    if got != want:
+        problems += 1
+        print(f'{name}: {errno.errorcode.get(got, got)}')
+sys.exit(1 if problems else 0)

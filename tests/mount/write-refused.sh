@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+#
+# What a mount for writing refuses, with which error; and then nothing has
+# changed, in the mount and in the checkpoint's directory.
+need python3 sha256sum
+
+source=$(fixture sample)
+one=model.layers.0.attention.wk.weight
+state() {
+	(cd "$source" && sha256sum .metadata * | sha256sum)
+}
+before=$(state)
+mounted "$source" -o write
+check 'refused calls' python3 "$HERE/write-refused.py" "$mnt" "$one"
+check 'the log says why, with both sides' grep -q \
+	"$one: .*expected 1024 bytes, found 100;" "$mnt/.ckptfs/log"
+
+# Interrupted tools.
+cp "$mnt/raw/$one" raw.bin
+fails 'head' 'Invalid argument' sh -c 'head -c 100 raw.bin >"$1"' - \
+	"$mnt/raw/$one"
+fails 'too much' 'File too large' sh -c 'cat raw.bin raw.bin >"$1"' - \
+	"$mnt/raw/$one"
+fails 'cat >>' 'File too large' sh -c 'cat raw.bin >>"$1"' - "$mnt/raw/$one"
+fails 'cp of a private file: says that it stays readable' \
+	'preserving permissions' sh -c \
+	'chmod 600 raw.bin && cp -p raw.bin "$1"' - "$mnt/raw/$one"
+check 'nothing written: nothing changes' sh -c ': >"$1"' - "$mnt/raw/$one"
+(python3 -c '
+import os, signal, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+os.write(fd, b"x" * 100)
+os.kill(os.getpid(), signal.SIGKILL)' "$mnt/raw/$one"; true) 2>"$WORK/out"
+check 'killed in the middle: the next one writes' cp raw.bin "$mnt/raw/$one"
+
+check 'the mount is as it was' env -C "$mnt" sha256sum --quiet -c \
+	"$FIXTURES/sample.sha256"
+unmounted
+
+# What was copied were the same bytes; refused things alone change nothing.
+rm -rf "$source"
+source=$(fixture sample)
+mounted "$source" -o write
+check 'refused calls again' python3 "$HERE/write-refused.py" "$mnt" "$one"
+unmounted
+equal 'the source is untouched' "$(state)" "$before"
+done_testing

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+#
+# Tools that write into a file of the mount: the tensor is replaced when the
+# tool has ended, in every view; nothing else is, and it is still there after
+# a mount of its own.
+need python3 dd tee cmp sha256sum
+
+source=$(fixture sample)
+one=model.layers.0.attention.wk.weight
+mounted "$source" -o write
+raw=$mnt/raw/$one
+npy=$mnt/full/$one.npy
+size=$(stat -c %s "$raw")
+header=$(($(stat -c %s "$npy") - size))
+grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" >others.sha256
+
+# fresh: other values in raw.bin, and as a NumPy file in full.npy.
+fresh() {
+	head -c "$size" /dev/urandom >raw.bin
+	head -c "$header" "$npy" >full.npy
+	cat raw.bin >>full.npy
+}
+
+# replaced WHAT: both files have the bytes.
+replaced() {
+	check "$1: bytes" cmp raw.bin "$raw"
+	check "$1: the other view" cmp full.npy "$npy"
+}
+
+# into WHAT COMMAND...: it writes raw.bin or full.npy.
+into() {
+	fresh
+	check "$@"
+	replaced "$1"
+}
+
+into 'cp' cp raw.bin "$raw"
+into 'cp of a NumPy file' cp full.npy "$npy"
+into 'cp -p' cp -p raw.bin "$raw"
+into 'cp -a' cp -a raw.bin "$raw"
+into 'cp --sparse=always' cp --sparse=always full.npy "$npy"
+into 'cat >' sh -c 'cat raw.bin >"$1"' - "$raw"
+into 'tee' sh -c 'tee "$1" <full.npy >tee.out' - "$npy"
+into 'dd' dd if=raw.bin of="$raw" status=none
+into 'dd with small blocks' dd if=full.npy of="$npy" bs=100 status=none
+into 'dd conv=notrunc' dd if=raw.bin of="$raw" conv=notrunc status=none
+into 'dd conv=fsync' dd if=raw.bin of="$raw" conv=fsync status=none
+into 'dd oflag=direct' dd if=raw.bin of="$raw" oflag=direct bs=1M status=none
+into 'dd of two halves, without truncation' sh -c '
+	exec 3<>"$1"
+	dd if=raw.bin bs=512 skip=1 seek=1 of=/dev/fd/3 conv=notrunc \
+		status=none 2>/dev/null || true
+	dd if=raw.bin bs=1024 count=1 conv=notrunc status=none >&3' - "$raw"
+if command -v rsync >/dev/null; then
+	into 'rsync --inplace' rsync --inplace --ignore-times raw.bin "$raw"
+else
+	skip 'rsync --inplace' 'no rsync'
+fi
+into 'truncate, then cp' sh -c 'truncate -s 0 "$1" && cp raw.bin "$1"' - "$raw"
+into 'python, r+b' python3 -c '
+import sys
+with open(sys.argv[1], "r+b") as f:
+    f.write(open("raw.bin", "rb").read())' "$raw"
+into 'written backwards' python3 -c '
+import os, sys
+data = open("raw.bin", "rb").read()
+fd = os.open(sys.argv[1], os.O_WRONLY)
+for at in range(len(data) - 64, -1, -64):
+    os.pwrite(fd, data[at:at + 64], at)
+os.close(fd)' "$raw"
+into 'fsync, and a second time' python3 -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+for data in b"\1" * 1024, open("raw.bin", "rb").read():
+    os.pwrite(fd, data, 0)
+    os.fsync(fd)
+    assert open(sys.argv[1], "rb").read() == data
+os.close(fd)' "$raw"
+
+zeros() {
+	head -c "$size" /dev/zero >raw.bin
+	head -c "$header" "$npy" >full.npy
+	cat raw.bin >>full.npy
+}
+zeros
+check 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
+replaced 'cp --sparse=always of a hole'
+
+if python3 -c 'import numpy' 2>/dev/null; then
+	into 'numpy.save' python3 -c '
+import numpy, sys
+numpy.save(sys.argv[1], numpy.load("full.npy"))' "$npy"
+	into 'numpy.save in Fortran order' python3 -c '
+import numpy, sys
+numpy.save(sys.argv[1], numpy.asfortranarray(numpy.load("full.npy")))' "$npy"
+	into 'numpy.save, big-endian' python3 -c '
+import numpy, sys
+numpy.save(sys.argv[1], numpy.load("full.npy").astype(">f4"))' "$npy"
+	for version in 1 2 3; do
+		into "an npy header of version $version.0" python3 -c '
+import numpy, sys
+array = numpy.load("full.npy")
+with open(sys.argv[1], "wb") as f:
+    numpy.lib.format.write_array(f, array, version=(int(sys.argv[2]), 0))' \
+			"$npy" $version
+	done
+	into 'a short npy header' python3 -c '
+import sys
+text = b"{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":(16,16)}\n"
+with open("full.npy", "rb") as f, open(sys.argv[1], "wb") as out:
+    out.write(b"\x93NUMPY\1\0" + bytes([len(text), 0]) + text + f.read()[128:])
+' "$npy"
+	into 'ndarray.tofile' python3 -c '
+import numpy, sys
+numpy.load("full.npy").tofile(sys.argv[1])' "$raw"
+else
+	skip 'numpy.save' 'no numpy'
+fi
+
+# One box of it.
+box=$mnt/local/rank-2/$one.npy
+rows=$(getfattr --only-values -n user.ckptfs.offset "$box" 2>/dev/null |
+	tr -d '[' | cut -d, -f1)
+head -c 128 "$box" >box.npy
+head -c $(($(stat -c %s "$box") - 128)) /dev/urandom >>box.npy
+before=$(sha256sum <"$mnt/local/rank-1/$one.npy")
+check 'cp into a box' cp box.npy "$box"
+check 'cp into a box: bytes' cmp box.npy "$box"
+if [ -n "$rows" ]; then
+	tail -c +129 box.npy >box.bin
+	dd if="$raw" of=part.bin bs=64 skip="$rows" status=none \
+		count=$(($(stat -c %s box.bin) / 64))
+	check 'cp into a box: the tensor has it' cmp box.bin part.bin
+fi
+equal 'cp into a box: the others stay' \
+	"$(sha256sum <"$mnt/local/rank-1/$one.npy")" "$before"
+cp "$raw" raw.bin
+cp "$npy" full.npy
+
+check 'nothing else has changed' env -C "$mnt" sha256sum --quiet -c \
+	"$WORK/others.sha256"
+equal 'no fault is known' "$(grep -c '^damaged entries 0 ' \
+	"$mnt/.ckptfs/damage")" 1
+unmounted
+check 'a checkpoint without a fault' "$CKPTFS" check "$source" --full
+
+mounted "$source"
+replaced 'mounted again'
+check 'mounted again: the others' env -C "$mnt" sha256sum --quiet -c \
+	"$WORK/others.sha256"
+unmounted
+done_testing
