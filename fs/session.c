@@ -299,11 +299,27 @@ static int session_loop(struct fuse_session *session)
 	return rc;
 }
 
+static void *end_thread(void *arg)
+{
+	pthread_exit(arg);
+}
+
+/* A thread that is ended needs a library that glibc loads then; where there is
+ * no memory for that, it ends the process. */
+static void load_unwinder(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, end_thread, NULL) == 0)
+		pthread_join(thread, NULL);
+}
+
 static int threads_start(struct keeper *k, struct ck_diag *d)
 {
 	struct ck_fs *fs = k->fs;
 	int rc = 0;
 
+	load_unwinder();
 	if (fs->writer) {
 		fs->publisher = ck_publisher_start(fs);
 		rc = fs->publisher ? 0 : EAGAIN;

@@ -79,9 +79,10 @@ static bool is_refusal(int err)
 	}
 }
 
+/* Network file systems may be interrupted; a reader must not hear of it. */
 static int stat_fd(int fd, struct stat *st)
 {
-	return fstat(fd, st) ? -errno : 0;
+	return TEMP_FAILURE_RETRY(fstat(fd, st)) ? -errno : 0;
 }
 
 /* Of a data file; no FIFO makes the open wait. */
@@ -134,7 +135,8 @@ static int check_name(const struct ck_files *f, const struct file *file)
 
 	if (!file->plain)
 		rc = look_as(f, file->info.path, O_PATH, &st);
-	else if (fstatat(f->dirfd, file->info.path.p, &st, AT_SYMLINK_NOFOLLOW))
+	else if (TEMP_FAILURE_RETRY(fstatat(f->dirfd, file->info.path.p, &st,
+					    AT_SYMLINK_NOFOLLOW)))
 		rc = -errno;
 	else
 		rc = 0;

@@ -32,9 +32,10 @@ struct commit {
 	uint32_t nstages;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
-	int fd;	       /* the new metadata, -1: none */
-	char temp[64]; /* its name until the rename; "": it has none */
-	bool sealed;   /* files were touched: no second try with them */
+	int fd;		      /* the new metadata, -1: none */
+	struct stat metadata; /* what it will be */
+	char temp[64];	      /* its name until the rename; "": it has none */
+	bool sealed;	      /* files were touched: no second try with them */
 	bool renamed;
 };
 
@@ -184,9 +185,13 @@ static int write_metadata(struct commit *k, struct ck_diag *d)
 		rc = ck_file_own(w, k->fd, d);
 	if (rc)
 		return rc;
-	return fsync(k->fd) ? ck_fail(d, errno, "new metadata: fsync: %s",
-				      strerror(errno))
-			    : 0;
+	if (fsync(k->fd))
+		return ck_fail(d, errno, "new metadata: fsync: %s",
+			       strerror(errno));
+	/* Its name changes none of this. */
+	if (fstat(k->fd, &k->metadata))
+		return ck_fail(d, errno, "new metadata: %s", strerror(errno));
+	return 0;
 }
 
 static int verify_metadata(struct commit *k, struct ck_diag *d)
@@ -251,10 +256,7 @@ static void undo(struct commit *k)
 /* The mount shows the new state. */
 static void publish(struct commit *k)
 {
-	struct stat st = k->w->cp->metadata;
-
-	(void)fstat(k->fd, &st);
-	ck_checkpoint_switch(k->w->cp, &st, k->changes, k->nchanges);
+	ck_checkpoint_switch(k->w->cp, &k->metadata, k->changes, k->nchanges);
 	for (uint32_t i = 0; i < k->nstages; i++)
 		ck_stage_renew(k->stages[i]);
 }
