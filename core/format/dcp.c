@@ -168,21 +168,20 @@ static int rewrite(const struct ck_checkpoint *cp,
 	return rc;
 }
 
-static int verify_pages(const struct ck_dcp_wish *w, int fd, struct ck_diag *d)
+/* The second step, with the old file. */
+static int verify_bytes(const struct ck_checkpoint *cp, struct ck_dcp_wish *w,
+			struct ck_str bytes, const struct ck_dcp_places *places,
+			struct ck_diag *d)
 {
-	struct stat st;
+	size_t len = (size_t)cp->metadata.st_size;
 	void *pages = NULL;
-	int rc;
+	int rc = read_again(cp, &pages, d);
 
-	if (fstat(fd, &st))
-		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
-	rc = read_pages(fd, &st, &pages, d);
-	if (rc == 0) {
-		struct ck_str bytes = { pages, (size_t)st.st_size };
-
-		rc = ck_dcp_verify(w, bytes, d);
-		ck_pages_free(pages, bytes.len);
-	}
+	if (rc)
+		return rc;
+	w->old = (struct ck_str){ pages, len };
+	rc = ck_dcp_verify_is(w, bytes, places, d);
+	ck_pages_free(pages, len);
 	return rc;
 }
 
@@ -190,18 +189,24 @@ static int verify(const struct ck_checkpoint *cp,
 		  const struct ck_change_of_place *changes, uint32_t n, int fd,
 		  struct ck_diag *d)
 {
-	size_t len = (size_t)cp->metadata.st_size;
+	struct ck_dcp_wish w = { cp->catalog, CK_STR(""), changes, n };
+	struct ck_dcp_places places;
+	struct ck_str bytes;
+	struct stat st;
 	void *pages = NULL;
-	int rc = read_again(cp, &pages, d);
+	int rc;
 
-	if (rc == 0) {
-		struct ck_dcp_wish w = {
-			cp->catalog, { pages, len }, changes, n
-		};
-
-		rc = verify_pages(&w, fd, d);
-		ck_pages_free(pages, len);
-	}
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	rc = read_pages(fd, &st, &pages, d);
+	if (rc)
+		return rc;
+	bytes = (struct ck_str){ pages, (size_t)st.st_size };
+	rc = ck_dcp_verify_says(&w, bytes, &places, d);
+	if (rc == 0)
+		rc = verify_bytes(cp, &w, bytes, &places, d);
+	ck_dcp_places_fini(&places);
+	ck_pages_free(pages, bytes.len);
 	return rc;
 }
 

@@ -22,9 +22,18 @@ struct ck_dcp_wish {
 /* See ck_metadata_rewrite(). */
 CK_MUST_USE int ck_dcp_rewrite(const struct ck_dcp_wish *w, int out,
 			       struct ck_diag *d);
-/* See ck_metadata_verify(). */
-CK_MUST_USE int ck_dcp_verify(const struct ck_dcp_wish *w, struct ck_str bytes,
-			      struct ck_diag *d);
+/* ck_metadata_verify() in two steps, so that old bytes and new catalog need
+ * not be in memory together. What the new bytes say; w->old is not used.
+ * Places are the caller's also after an error. */
+CK_MUST_USE int ck_dcp_verify_says(const struct ck_dcp_wish *w,
+				   struct ck_str bytes,
+				   struct ck_dcp_places *places,
+				   struct ck_diag *d);
+/* What they are, with the places that the first step found in them. */
+CK_MUST_USE int ck_dcp_verify_is(const struct ck_dcp_wish *w,
+				 struct ck_str bytes,
+				 const struct ck_dcp_places *places,
+				 struct ck_diag *d);
 
 /* What is put before a BUILD: the keys of one place. */
 struct ck_dcp_insertion {

@@ -27,7 +27,8 @@ struct verifying {
 	const struct ck_dcp_wish *w;
 	struct ck_str bytes; /* new */
 	struct ck_catalog *c;
-	struct ck_dcp_places places;
+	struct ck_dcp_places *places;	   /* to be found */
+	const struct ck_dcp_places *found; /* in the first step */
 	uint32_t *slots; /* paths by hash: number + 1, 0 empty */
 	size_t nslots;
 	uint64_t seed;
@@ -282,7 +283,7 @@ static int seen_make(struct verifying *v)
 		return no_memory(v);
 	for (uint32_t i = 0; i < w->n; i++) {
 		const struct ck_dcp_place *place =
-			&v->places.chunks[w->changes[i].chunk];
+			&v->found->chunks[w->changes[i].chunk];
 
 		v->seen[i] = (struct seen){ place->build, i, place->set };
 	}
@@ -405,7 +406,7 @@ static bool is_frame_len(const struct verifying *v,
 
 static int stream_compare(struct verifying *v)
 {
-	const struct ck_dcp_places *s = &v->places;
+	const struct ck_dcp_places *s = v->found;
 	struct pair at = { 0, 0 };
 	size_t frame = 0;
 	int rc = 0;
@@ -431,36 +432,47 @@ static int stream_compare(struct verifying *v)
 
 /* --- both ------------------------------------------------------------------------------ */
 
-static int verify(struct verifying *v)
+static int says(struct verifying *v)
 {
 	const struct ck_dcp_numbers numbers = { path_number, v };
 	int rc = paths_make(v);
 
 	if (rc)
 		return rc;
-	rc = ck_dcp_parse_places(v->c, v->bytes, &numbers, &v->places, v->d);
+	rc = ck_dcp_parse_places(v->c, v->bytes, &numbers, v->places, v->d);
 	if (rc == -EBADMSG) {
 		ck_diag_prefix(v->d, "the new one");
 		return -EIO;
 	}
-	if (rc == 0)
-		rc = catalogs_compare(v);
-	if (rc == 0)
-		rc = seen_make(v);
-	return rc ? rc : stream_compare(v);
+	return rc ? rc : catalogs_compare(v);
 }
 
-int ck_dcp_verify(const struct ck_dcp_wish *w, struct ck_str bytes,
-		  struct ck_diag *d)
+int ck_dcp_verify_says(const struct ck_dcp_wish *w, struct ck_str bytes,
+		       struct ck_dcp_places *places, struct ck_diag *d)
 {
-	struct verifying v = { .w = w, .bytes = bytes, .d = d };
+	struct verifying v = {
+		.w = w, .bytes = bytes, .places = places, .d = d
+	};
 	int rc;
 
+	*places = (struct ck_dcp_places){ 0 };
 	v.c = ck_catalog_make("dcp");
-	rc = v.c ? verify(&v) : no_memory(&v);
+	rc = v.c ? says(&v) : no_memory(&v);
 	ck_catalog_free(v.c);
-	ck_dcp_places_fini(&v.places);
 	free(v.slots);
+	return rc;
+}
+
+int ck_dcp_verify_is(const struct ck_dcp_wish *w, struct ck_str bytes,
+		     const struct ck_dcp_places *places, struct ck_diag *d)
+{
+	struct verifying v = {
+		.w = w, .bytes = bytes, .found = places, .d = d
+	};
+	int rc = seen_make(&v);
+
+	if (rc == 0)
+		rc = stream_compare(&v);
 	free(v.seen);
 	free(v.growth);
 	ck_buf_fini(&v.text);

@@ -128,8 +128,13 @@ static int rewrite(struct subject *s)
 static int verify(struct subject *s)
 {
 	struct ck_dcp_wish w = wish(s);
+	struct ck_dcp_places places;
+	int rc = ck_dcp_verify_says(&w, bytes_of(&s->new), &places, &s->d);
 
-	return ck_dcp_verify(&w, bytes_of(&s->new), &s->d);
+	if (rc == 0)
+		rc = ck_dcp_verify_is(&w, bytes_of(&s->new), &places, &s->d);
+	ck_dcp_places_fini(&places);
+	return rc;
 }
 
 /* The new bytes become the old ones, read anew. */
