@@ -314,5 +314,6 @@ int ck_commit(struct ck_writer *w, struct ck_stage *const *stages, uint32_t n,
 	free(k.changes);
 	if (rc)
 		ck_diag_prefix(d, "commit");
-	return rc;
+	/* Who writes would ask again, for something else. */
+	return rc == -EINTR ? -EIO : rc;
 }

@@ -126,12 +126,26 @@ static int lock(struct ck_writer *w, struct ck_diag *d)
 	return ck_fail(d, errno, "cannot be locked: %s", strerror(errno));
 }
 
+/* The rename of a commit would replace the link. */
+static int check_no_link(const struct ck_writer *w, struct ck_diag *d)
+{
+	struct stat st;
+
+	if (fstatat(w->dirfd, ".metadata", &st, AT_SYMLINK_NOFOLLOW))
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	return S_ISREG(st.st_mode)
+		       ? 0
+		       : ck_fail(d, EOPNOTSUPP, ".metadata is a symbolic link");
+}
+
 static int begin(struct ck_writer *w, struct ck_diag *d)
 {
 	int rc = ck_metadata_writable(w->cp, w->options.keep_unknown, d);
 
 	if (rc == 0)
 		rc = lock(w, d);
+	if (rc == 0)
+		rc = check_no_link(w, d);
 	if (rc)
 		return rc;
 	/* Read before it was locked: another writer may have been faster. */

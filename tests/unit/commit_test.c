@@ -489,12 +489,29 @@ static void test_orphans(const char *sample)
 	ck_checkpoint_close(cp);
 }
 
+static void test_link(const char *sample)
+{
+	static const struct ck_format_options follow = { CK_BENEATH_SYMLINKS };
+	static struct ck_diag d;
+	struct ck_checkpoint *cp;
+	struct ck_writer *w = NULL;
+
+	shell("rm -rf %s && cp -r %s %s && cd %s && mv .metadata m && "
+	      "ln -s m .metadata",
+	      dir, sample, dir, dir);
+	if (!ok(ck_checkpoint_open(dir, &follow, &cp, &d) == 0))
+		return;
+	eq_err(ck_writer_open(cp, &any, &w, &d), -EOPNOTSUPP);
+	ck_checkpoint_close(cp);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2 || !mkdtemp(dir) || ck_sigbus_install())
 		return 2;
 	test_refusals(argv[1]);
 	test_orphans(argv[1]);
+	test_link(argv[1]);
 	for (int i = 1; i < argc; i++)
 		test_fixture(argv[i]);
 	shell("rm -rf %s", dir);
