@@ -4,7 +4,7 @@
  * one at a time. What a mount would serve must be an error or the bytes that
  * were saved, unless `check --full` says that something is wrong.
  *
- *	flips_test DIRECTORY
+ *	flips_test DIRECTORY [FILE]	only that file of it is changed
  */
 #include "ckptfs/format.h"
 #include "ckptfs/move.h"
@@ -336,7 +336,7 @@ static void clean_up(void)
 
 int main(int argc, char **argv)
 {
-	if (argc != 2)
+	if (argc != 2 && argc != 3)
 		return 2;
 	ck_log_detach();
 	if (!mkdtemp(dir))
@@ -345,6 +345,8 @@ int main(int argc, char **argv)
 	remember();
 	test_unchanged();
 	for (size_t i = 0; i < nfiles; i++) {
+		if (argc == 3 && strcmp(files[i].name, argv[2]) != 0)
+			continue;
 		test_cut(&files[i]);
 		test_flips(&files[i]);
 	}
