@@ -2,11 +2,14 @@
 /*
  * ranges: which bytes of a file were written. A program that writes from
  * front to back makes one range; one that jumps about makes many, of which
- * neighbours are joined.
+ * neighbours are joined; how many there may be is bounded.
  */
 #include "commit_internal.h"
 
 #include <errno.h>
+
+/* Nobody writes a tensor in more pieces that do not touch. */
+enum { RANGES_MAX = 1 << 20 };
 
 /* The first range that ends at or behind pos. */
 static size_t find(const struct ck_ranges *ranges, uint64_t pos)
@@ -31,6 +34,8 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 
 	if (begin >= end)
 		return 0;
+	if (ranges->n >= RANGES_MAX)
+		return -ENOSPC;
 	r = ck_grow(ranges->r, &ranges->cap, ranges->n, 1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;

@@ -78,16 +78,15 @@ static bool is_named(const struct ck_checkpoint *cp, const char *name)
 	return false;
 }
 
-static void look_at(struct ck_writer *w, const char *name)
+/* True: it was removed. */
+static bool look_at(struct ck_writer *w, const char *name)
 {
 	uint64_t generation;
 
 	if (!ck_name_is_ours(name, &generation))
-		return;
+		return false;
 	w->generation = ck_max(w->generation, generation);
-	if (is_named(w->cp, name) || unlinkat(w->dirfd, name, 0))
-		return;
-	ck_log("%s: removed, no metadata names it", ck_show(ck_str_from(name)));
+	return !is_named(w->cp, name) && unlinkat(w->dirfd, name, 0) == 0;
 }
 
 /* The lock is held and .metadata is the one that was read: what it does not
@@ -97,6 +96,7 @@ static int collect(struct ck_writer *w, struct ck_diag *d)
 	int fd = ck_open_again(w->dirfd);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	const struct dirent *e;
+	unsigned removed = 0;
 
 	if (!dir) {
 		if (fd >= 0)
@@ -104,8 +104,12 @@ static int collect(struct ck_writer *w, struct ck_diag *d)
 		return ck_fail(d, fd < 0 ? -fd : ENOMEM, "cannot be listed");
 	}
 	while ((e = readdir(dir)))
-		look_at(w, e->d_name);
+		removed += look_at(w, e->d_name);
 	closedir(dir);
+	if (removed)
+		ck_log("%s: removed %u files of earlier commits that nothing "
+		       "names any more",
+		       ck_show(ck_str_from(w->cp->path)), removed);
 	return 0;
 }
 
