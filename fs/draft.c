@@ -20,6 +20,7 @@ struct ck_draft {
 	struct ck_node node;  /* the file */
 	uint64_t size;	      /* of it, as shown */
 	atomic_bool leaving;  /* closed, and not written since */
+	atomic_bool anew;     /* its name was made by this open */
 	pthread_mutex_t lock; /* of all below; held while it commits */
 	struct ck_stage *stage;
 	bool longer; /* more was written than the file shows */
@@ -297,6 +298,22 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 	return rc;
 }
 
+int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)
+{
+	atomic_store(&draft->anew, true);
+	return ck_draft_truncate(fs, draft, 0);
+}
+
+bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n)
+{
+	struct ck_draft *draft = ck_draft_find(fs, n);
+	bool anew = draft && atomic_load(&draft->anew);
+
+	if (draft)
+		ck_draft_put(fs, draft);
+	return anew;
+}
+
 /* --- closing ------------------------------------------------------------------ */
 
 /* As ck_draft_settle(), under the lock. */
@@ -338,6 +355,7 @@ int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 	pthread_mutex_lock(&draft->lock);
 	rc = settle(fs, draft);
 	if (rc == 1) {
+		atomic_store(&draft->anew, false);
 		rc = ck_commit(fs->writer, &draft->stage, 1, &d);
 		if (rc)
 			ck_log("%s: not saved: %s",

@@ -28,6 +28,7 @@
 #define LOCAL_NUMBER   15
 #define VIEW_NUMBER    16
 #define TENSOR_NUMBER  64
+#define SCRATCH_NUMBER ((uint64_t)1 << 62)
 
 static uint64_t owner_number(const struct ck_fs *fs)
 {
@@ -112,6 +113,11 @@ static bool find_first(const struct ck_fs *fs, uint64_t n, struct ck_node *out)
 bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 {
 	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
+	if (ino >= SCRATCH_NUMBER) {
+		out->kind = CK_NODE_SCRATCH;
+		out->tensor = (uint32_t)(ino - SCRATCH_NUMBER);
+		return fs->scratches && ino - SCRATCH_NUMBER <= UINT32_MAX;
+	}
 	if (!find_first(fs, ino % span(fs), out))
 		return false;
 	out->version = ino / span(fs);
@@ -133,6 +139,7 @@ static fuse_ino_t first_number(const struct ck_fs *fs, const struct ck_node *n)
 	case CK_NODE_VIEW: return VIEW_NUMBER + n->index;
 	case CK_NODE_OWNER: return owner_number(fs) + n->index;
 	case CK_NODE_BOX: return box_number(fs) + n->index;
+	case CK_NODE_SCRATCH: return SCRATCH_NUMBER + n->tensor;
 	case CK_NODE_TENSOR: break;
 	}
 	return TENSOR_NUMBER + (uint64_t)n->tensor * ck_nviews + n->index;
@@ -158,12 +165,40 @@ uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n)
 bool ck_node_is_dir(const struct ck_node *n)
 {
 	return n->kind != CK_NODE_REPORT && n->kind != CK_NODE_OBJECT &&
-	       !ck_node_is_tensor(n);
+	       n->kind != CK_NODE_SCRATCH && !ck_node_is_tensor(n);
 }
 
 bool ck_node_is_tensor(const struct ck_node *n)
 {
 	return n->kind == CK_NODE_TENSOR || n->kind == CK_NODE_BOX;
+}
+
+uint8_t *ck_hidden_make(const struct ck_fs *fs)
+{
+	return calloc(span(fs) / 8 + 1, 1);
+}
+
+bool ck_node_hidden(const struct ck_fs *fs, const struct ck_node *n)
+{
+	uint64_t at;
+
+	if (!fs->hidden || !ck_node_is_tensor(n))
+		return false;
+	at = first_number(fs, n);
+	return __atomic_load_n(&fs->hidden[at / 8], __ATOMIC_RELAXED) &
+	       (1U << (at % 8));
+}
+
+void ck_node_hide(struct ck_fs *fs, const struct ck_node *n, bool hidden)
+{
+	uint64_t at = first_number(fs, n);
+	uint8_t bit = (uint8_t)(1U << (at % 8));
+
+	if (hidden)
+		__atomic_fetch_or(&fs->hidden[at / 8], bit, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_and(&fs->hidden[at / 8], (uint8_t)~bit,
+				   __ATOMIC_RELAXED);
 }
 
 /* Mode and time of a box are those of its own file. */

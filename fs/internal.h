@@ -13,6 +13,7 @@
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
+#include "scratch.h"
 #include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -47,6 +48,8 @@ struct ck_fs {
 	struct ck_drafts *drafts;	/* locks itself */
 	struct ck_publisher *publisher; /* locks itself */
 	struct fuse_session *session;
+	struct ck_scratches *scratches; /* locks itself */
+	uint8_t *hidden;     /* atomic; a bit for each file that was removed */
 	atomic_uint commits; /* odd while one is made */
 };
 
@@ -63,12 +66,14 @@ enum ck_node_kind {
 	CK_NODE_TENSOR,	 /* a file in a view */
 	CK_NODE_OBJECT,	 /* a file in objects: 0 JSON, 1 the item */
 	CK_NODE_BOX,	 /* a file of an owner: index in catalog->chunks */
+	CK_NODE_SCRATCH, /* a file of this mount only */
 };
 
 struct ck_node {
 	enum ck_node_kind kind;
 	uint32_t index;	  /* of the report, view, owner or box; which file */
-	uint32_t tensor;  /* of a tensor, box or object: index in the catalog */
+	uint32_t tensor;  /* of a tensor, box or object: index in the catalog;
+			   * of a scratch file: its number */
 	uint64_t version; /* of a tensor or box: the tensor's */
 };
 
@@ -81,7 +86,13 @@ uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
 /* A file of a tensor or of a box. */
 bool ck_node_is_tensor(const struct ck_node *n);
-/* Attributes. size: of a report; unused for all else. */
+/* Whether the file of a tensor or box was removed from this mount. */
+CK_MUST_USE bool ck_node_hidden(const struct ck_fs *fs,
+				const struct ck_node *n);
+void ck_node_hide(struct ck_fs *fs, const struct ck_node *n, bool hidden);
+/* The bits for that. NULL: out of memory. */
+uint8_t *ck_hidden_make(const struct ck_fs *fs);
+/* Attributes. size: of a report; unused for all else, and no scratch file. */
 void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		  uint64_t size, struct stat *out);
 
@@ -158,8 +169,16 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out);
 /* Frees the files that were open when the mount ended: the kernel sends no
  * release for them. No thread may serve any more. */
 void ck_handles_close(struct ck_fs *fs);
-/* What is written through an open file; NULL: it was opened for reading. */
+/* What is written through an open file; NULL: it was opened for reading, or is
+ * no tensor's. */
 struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi);
+/* NULL: it is no scratch file. */
+struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi);
+/* open(2) of a file by fi->flags. */
+CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
+			       struct fuse_file_info *fi);
+/* For one that the kernel did not take. */
+void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
 
 /* --- draft.c: what is written through one open file ------------------------ */
 
@@ -178,6 +197,10 @@ CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       uint64_t vpos, const void *bytes, size_t len);
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
+/* For a name that was made again: nothing is written yet. */
+CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
+/* The name of this file was made, and nothing was committed since. */
+CK_MUST_USE bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n);
 /* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written
  * (why goes into the log). */
 CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft);
@@ -201,6 +224,12 @@ void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
  * will answer. */
 CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
 			   struct ck_draft *draft);
+
+/* The same in the calling thread, which may have the kernel's locks: the tree
+ * shows it to those who open, and to stat(2) after ck_publish_tell(), which
+ * is for when they are free. */
+CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
+void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
 
 /* --- place.c ------------------------------------------------------------ */
 
@@ -229,6 +258,15 @@ void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);
 /* write.c: changes those that a mount for writing has. */
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops);
+
+/* names.c: the same of names. */
+void ck_fs_name_ops(struct fuse_lowlevel_ops *ops);
+/* As those of a mount for reading: EPERM where tensors are, else EROFS. */
+void ck_fs_refuse_in(fuse_req_t req, fuse_ino_t dir);
+/* The node that a name in a directory is of, or would be of if it was not
+ * hidden. -ENOENT, -ENOTDIR. */
+CK_MUST_USE int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
+			   const char *name, struct ck_node *out);
 
 /* What the source has left to write to; 0 of a mount for reading. */
 uint64_t ck_fs_free_bytes(const struct ck_fs *fs);

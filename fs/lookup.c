@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * lookup: names to nodes, attributes, and the size of it all. Answers carry
- * long timeouts, also "no such name": names never change while the tree is
- * mounted, and where a commit changed a file, the kernel is told. Only a live
- * report is looked up anew each time, which is the moment its snapshot is made.
+ * long timeouts, also "no such name": names change by requests of the same
+ * kernel only, and where a commit changed a file, it is told. Looked up anew
+ * each time are live reports, since that is the moment their snapshot is made,
+ * and scratch files: the name of one may be a tensor's after a rename.
  */
 #include "internal.h"
 #include <errno.h>
@@ -80,12 +81,24 @@ static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 	case CK_NODE_VIEW: break;
 	case CK_NODE_REPORT:
 	case CK_NODE_TENSOR:
+	case CK_NODE_SCRATCH:
 	case CK_NODE_BOX: return -ENOTDIR;
 	}
 	out->kind = CK_NODE_TENSOR;
 	out->index = dir->index;
 	return ck_view_lookup(ck_views[dir->index], fs->catalog,
 			      ck_str_from(name), &out->tensor);
+}
+
+int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
+	       const char *name, struct ck_node *out)
+{
+	int rc = node_lookup(fs, dir, name, out);
+
+	if (rc != -ENOENT || dir->kind != CK_NODE_VIEW || !fs->scratches)
+		return rc;
+	*out = (struct ck_node){ .kind = CK_NODE_SCRATCH };
+	return ck_scratch_find(fs, dir->index, name, &out->tensor);
 }
 
 static int report_size(struct ck_fs *fs, uint32_t report, bool renew,
@@ -104,7 +117,8 @@ static int report_size(struct ck_fs *fs, uint32_t report, bool renew,
 int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		struct fuse_entry_param *out)
 {
-	bool live = n->kind == CK_NODE_REPORT && ck_reports[n->index].live;
+	bool live = (n->kind == CK_NODE_REPORT && ck_reports[n->index].live) ||
+		    n->kind == CK_NODE_SCRATCH;
 	struct ck_node present = *n;
 	uint64_t size = 0;
 	int rc = 0;
@@ -121,6 +135,8 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		.attr_timeout = live ? 0 : CK_TIMEOUT,
 		.entry_timeout = live ? 0 : CK_TIMEOUT,
 	};
+	if (n->kind == CK_NODE_SCRATCH)
+		return ck_scratch_stat(fs, n->tensor, &out->attr);
 	ck_node_stat(fs, &present, size, &out->attr);
 	return 0;
 }
@@ -133,8 +149,8 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 
 	if (!ck_node_find(fs, parent, &dir))
 		return -ENOENT;
-	rc = node_lookup(fs, &dir, name, &n);
-	if (rc == -ENOENT) {
+	rc = ck_fs_name(fs, &dir, name, &n);
+	if (rc == -ENOENT || (rc == 0 && ck_node_hidden(fs, &n))) {
 		/* Inode 0 means: no such name, and remember it. */
 		*out = (struct fuse_entry_param){ .entry_timeout = CK_TIMEOUT };
 		return 0;
@@ -164,7 +180,9 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 
 	if (!ck_node_find(fs, ino, &n))
 		return -ENOENT;
-	*timeout = CK_TIMEOUT;
+	*timeout = n.kind == CK_NODE_SCRATCH ? 0 : CK_TIMEOUT;
+	if (n.kind == CK_NODE_SCRATCH)
+		return ck_scratch_stat(fs, n.tensor, st);
 	if (n.kind == CK_NODE_REPORT) {
 		/* Not renewed: the size must stay that of the lookup. */
 		rc = report_size(fs, n.index, false, &size);

@@ -11,6 +11,10 @@
  * be left to answer. For the same reason nothing is told once those threads
  * are about to end (ck_publisher_quiet).
  *
+ * A rename(2) onto a tensor has locks of directories while it is answered, and
+ * if it was queued here, what is before it might wait for them: it commits in
+ * the thread that answers, and the kernel is told of it afterwards.
+ *
  * Telling is a matter of what stat(2) shows. An open of an inode that the
  * kernel still has is refused by ESTALE (see read.c), so that it never leads
  * to bytes of another version.
@@ -21,13 +25,15 @@
 struct job {
 	struct job *next;
 	fuse_req_t req;
-	struct ck_draft *draft; /* a reference */
+	struct ck_draft *draft; /* a reference; NULL: the kernel is told of */
+	uint32_t tensor;	/* this one */
 };
 
 struct ck_publisher {
 	struct ck_fs *fs;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t commit; /* one at a time; nothing is told under it */
+	pthread_mutex_t lock;	/* of all below */
 	pthread_cond_t changed;
 	struct job *first, **last;
 	bool quiet;   /* the kernel is told nothing */
@@ -129,22 +135,35 @@ static void tell(struct ck_publisher *p, uint32_t tensor)
 /* --- the thread ------------------------------------------------------------- */
 
 /* A commit that fails at its very end is seen all the same. */
-static void job_run(struct ck_publisher *p, struct job *job)
+static int commit(struct ck_publisher *p, struct ck_draft *draft, bool *changed)
 {
 	struct ck_fs *fs = p->fs;
-	struct ck_node n = *ck_draft_node(job->draft);
+	struct ck_node n = *ck_draft_node(draft);
 	int rc;
 
+	pthread_mutex_lock(&p->commit);
 	n.version = ck_node_version(fs, &n);
 	atomic_fetch_add(&fs->commits, 1);
-	rc = ck_draft_commit(fs, job->draft);
+	rc = ck_draft_commit(fs, draft);
 	atomic_fetch_add(&fs->commits, 1);
-	if (ck_node_version(fs, &n) != n.version) {
+	*changed = ck_node_version(fs, &n) != n.version;
+	pthread_mutex_unlock(&p->commit);
+	if (*changed)
 		ck_tensor_forget_faults(fs, n.tensor);
-		tell(p, n.tensor);
+	return rc;
+}
+
+static void job_run(struct ck_publisher *p, struct job *job)
+{
+	bool changed = true;
+	int rc = job->draft ? commit(p, job->draft, &changed) : 0;
+
+	if (changed)
+		tell(p, job->tensor);
+	if (job->draft) {
+		ck_draft_put(p->fs, job->draft);
+		fuse_reply_err(job->req, -rc);
 	}
-	ck_draft_put(fs, job->draft);
-	fuse_reply_err(job->req, -rc);
 	free(job);
 }
 
@@ -183,6 +202,7 @@ struct ck_publisher *ck_publisher_start(struct ck_fs *fs)
 		return NULL;
 	p->fs = fs;
 	p->last = &p->first;
+	pthread_mutex_init(&p->commit, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
 	if (pthread_create(&p->thread, NULL, publisher_run, p) == 0)
@@ -221,21 +241,49 @@ void ck_publisher_free(struct ck_publisher *p)
 	ck_publisher_end(p);
 	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
+	pthread_mutex_destroy(&p->commit);
 	free(p);
 }
 
-int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+static int job_add(struct ck_publisher *p, const struct job *what)
 {
-	struct ck_publisher *p = fs->publisher;
 	struct job *job = malloc(sizeof(*job));
 
 	if (!job)
 		return -ENOMEM;
-	*job = (struct job){ .req = req, .draft = ck_draft_ref(fs, draft) };
+	*job = *what;
 	pthread_mutex_lock(&p->lock);
 	*p->last = job;
 	p->last = &job->next;
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	return 0;
+}
+
+int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+{
+	struct job job = { .req = req,
+			   .draft = ck_draft_ref(fs, draft),
+			   .tensor = ck_draft_node(draft)->tensor };
+	int rc = job_add(fs->publisher, &job);
+
+	if (rc)
+		ck_draft_put(fs, draft);
+	return rc;
+}
+
+int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
+{
+	bool changed;
+
+	return commit(fs->publisher, draft, &changed);
+}
+
+/* Without memory stat(2) goes on to show what was; open(2) does not. */
+void ck_publish_tell(struct ck_fs *fs, uint32_t tensor)
+{
+	struct job job = { .tensor = tensor };
+
+	if (job_add(fs->publisher, &job))
+		ck_log("out of memory: times of one tensor are shown late");
 }

@@ -33,6 +33,7 @@ struct ck_handle {
 	struct ck_slice *slice;
 	const struct ck_layout **layouts; /* one for each part, or NULL */
 	struct ck_draft *draft;		  /* what is written; or NULL */
+	struct ck_scratch *scratch;	  /* or NULL */
 	struct ck_read read;
 	struct ck_ahead_stream stream; /* fs->ahead protects it */
 };
@@ -156,6 +157,8 @@ static void handle_put(struct ck_fs *fs, struct ck_handle *h)
 	ck_snapshot_put(h->text);
 	if (h->draft)
 		ck_draft_put(fs, h->draft);
+	if (h->scratch)
+		ck_scratch_drop(fs, h->scratch);
 	free(h);
 }
 
@@ -170,6 +173,13 @@ struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi)
 	const struct ck_handle *h = (const struct ck_handle *)fi->fh;
 
 	return h->draft;
+}
+
+struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
+{
+	const struct ck_handle *h = (const struct ck_handle *)fi->fh;
+
+	return h->scratch;
 }
 
 static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
@@ -275,52 +285,72 @@ static int object_open(struct ck_fs *fs, const struct ck_node *n,
 	return 0;
 }
 
-static int do_open(struct ck_fs *fs, fuse_ino_t ino, int flags,
-		   struct ck_handle **out)
+/* Not through the page cache: what a mapping was given would be missing when
+ * the file becomes a tensor. */
+static int scratch_open(struct ck_fs *fs, const struct ck_node *n,
+			struct ck_handle *h)
 {
-	struct ck_node n;
+	h->direct = true;
+	h->scratch = ck_scratch_hold(fs, n->tensor);
+	return h->scratch ? 0 : -ESTALE;
+}
+
+static int node_open(struct ck_fs *fs, const struct ck_node *n, int flags,
+		     struct ck_handle *h)
+{
+	if (n->kind == CK_NODE_SCRATCH)
+		return scratch_open(fs, n, h);
+	if (n->kind == CK_NODE_REPORT)
+		return report_open(fs, n->index, h);
+	if (n->kind == CK_NODE_OBJECT)
+		return object_open(fs, n, h);
+	return tensor_open_as(fs, n, flags, h);
+}
+
+int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
+		   struct fuse_file_info *fi)
+{
+	bool writable = fs->writer &&
+			(n->kind == CK_NODE_SCRATCH || ck_node_is_tensor(n));
 	struct ck_handle *h;
 	int rc;
 
-	if (!ck_node_find(fs, ino, &n))
-		return -ENOENT;
-	if (ck_node_is_dir(&n))
+	if (ck_node_is_dir(n))
 		return -EISDIR;
-	if (is_for_writing(flags) && !(fs->writer && ck_node_is_tensor(&n)))
+	if (is_for_writing(fi->flags) && !writable)
 		return -EROFS;
 	h = handle_make(fs);
 	if (!h)
 		return -ENOMEM;
-	if (n.kind == CK_NODE_REPORT)
-		rc = report_open(fs, n.index, h);
-	else if (n.kind == CK_NODE_OBJECT)
-		rc = object_open(fs, &n, h);
-	else
-		rc = tensor_open_as(fs, &n, flags, h);
+	rc = node_open(fs, n, fi->flags, h);
 	if (rc) {
 		handle_put(fs, h);
 		return rc;
-	}
-	*out = h;
-	return 0;
-}
-
-void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_handle *h = NULL;
-	int rc = do_open(fs, ino, fi->flags, &h);
-
-	if (rc) {
-		fuse_reply_err(req, -rc);
-		return;
 	}
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = h->direct;
 	fi->keep_cache = !h->direct || h->draft;
 	fi->noflush = !h->draft;
-	if (fuse_reply_open(req, fi) == -ENOENT)
-		handle_put(fs, h); /* interrupted: no release will come */
+	return 0;
+}
+
+void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
+{
+	handle_put(fs, (struct ck_handle *)fi->fh);
+}
+
+void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_node n;
+	int rc = -ENOENT;
+
+	if (ck_node_find(fs, ino, &n))
+		rc = ck_handle_open(fs, &n, fi);
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else if (fuse_reply_open(req, fi) == -ENOENT)
+		ck_handle_drop(fs, fi); /* interrupted: no release comes */
 }
 
 void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -377,6 +407,20 @@ static int tensor_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 	return ck_host_read(&h->read, vpos, *len, *bytes);
 }
 
+static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
+			  size_t size)
+{
+	void *bytes = ck_host_buffer(size);
+	size_t len = size;
+	int rc = bytes ? ck_scratch_read(h->scratch, vpos, &len, bytes)
+		       : -ENOMEM;
+
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_buf(req, bytes, len);
+}
+
 static void reply_tensor(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			 size_t size)
 {
@@ -403,6 +447,8 @@ void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	atomic_fetch_add(&h->refs, 1);
 	if (h->text)
 		reply_text(req, &h->text->text, (uint64_t)off, size);
+	else if (h->scratch)
+		reply_scratch(req, h, (uint64_t)off, size);
 	else
 		reply_tensor(req, h, (uint64_t)off, size);
 	handle_put(fs, h);

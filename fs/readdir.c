@@ -2,7 +2,8 @@
 /*
  * readdir: a directory is a row of entries by position; the position is the
  * cookie, so cookies are stable and any of them can be asked for. 0 is `.`,
- * 1 is `..`, then the directory's own, tensors in the checkpoint's order.
+ * 1 is `..`, then the directory's own, tensors in the checkpoint's order, then
+ * scratch files by their numbers. What was removed leaves a gap in the row.
  */
 #include "internal.h"
 #include <errno.h>
@@ -11,7 +12,8 @@
 struct listing {
 	struct ck_fs *fs;
 	fuse_req_t req;
-	bool plus; /* with attributes */
+	bool plus;   /* with attributes */
+	uint64_t at; /* position of the entry at hand, or of the next one */
 	struct ck_node node;
 	struct ck_buf name;
 	char *buf;
@@ -46,12 +48,26 @@ static bool control_entry(struct listing *l, uint64_t i)
 	return entry_set(l, CK_NODE_REPORT, i, ck_reports[i].name);
 }
 
+/* From number `first` on. */
+static bool scratch_entry(struct listing *l, uint32_t view, uint64_t first)
+{
+	uint64_t number = first;
+
+	if (!l->fs->scratches ||
+	    !ck_scratch_next(l->fs, view, &number, &l->name))
+		return false;
+	l->at += number - first;
+	l->node = (struct ck_node){ .kind = CK_NODE_SCRATCH,
+				    .tensor = (uint32_t)number };
+	return true;
+}
+
 static bool view_entry(struct listing *l, uint32_t view, uint64_t i)
 {
 	const struct ck_catalog *c = l->fs->catalog;
 
 	if (i >= c->ntensors)
-		return false;
+		return scratch_entry(l, view, i - c->ntensors);
 	l->node = (struct ck_node){ .kind = CK_NODE_TENSOR,
 				    .index = view,
 				    .tensor = (uint32_t)i };
@@ -103,9 +119,11 @@ static bool parent_entry(struct listing *l, const struct ck_node *dir)
 		"..");
 }
 
-/* Takes entry i of a directory at hand; false past the last. */
-static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
+/* Takes the entry at l->at at hand; false past the last. */
+static bool dir_entry(struct listing *l, const struct ck_node *dir)
 {
+	uint64_t i = l->at;
+
 	l->name.len = 0;
 	if (i == 0)
 		return entry_set(l, dir->kind, dir->index, ".");
@@ -121,6 +139,7 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 	case CK_NODE_OBJECT:
 	case CK_NODE_REPORT:
 	case CK_NODE_TENSOR:
+	case CK_NODE_SCRATCH:
 	case CK_NODE_BOX: break;
 	}
 	return false;
@@ -177,10 +196,11 @@ static int do_readdir(struct listing *l, fuse_ino_t ino, uint64_t first)
 	l->buf = malloc(l->room ? l->room : 1);
 	if (!l->buf)
 		return -ENOMEM;
-	for (uint64_t i = first; dir_entry(l, &dir, i); i++) {
+	for (l->at = first; dir_entry(l, &dir); l->at++) {
 		if (l->name.err)
 			return l->name.err;
-		if (!entry_add(l, i + 1))
+		if (!ck_node_hidden(l->fs, &l->node) &&
+		    !entry_add(l, l->at + 1))
 			break;
 	}
 	return 0;

@@ -14,7 +14,7 @@ static void refuse(fuse_req_t req)
 }
 
 /* A name in a directory. */
-static void refuse_in(fuse_req_t req, fuse_ino_t dir)
+void ck_fs_refuse_in(fuse_req_t req, fuse_ino_t dir)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node n;
@@ -35,27 +35,27 @@ static void ro_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode, dev_t rdev)
 {
 	(void)name, (void)mode, (void)rdev;
-	refuse_in(req, parent);
+	ck_fs_refuse_in(req, parent);
 }
 
 static void ro_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode)
 {
 	(void)name, (void)mode;
-	refuse_in(req, parent);
+	ck_fs_refuse_in(req, parent);
 }
 
 static void ro_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	(void)name;
-	refuse_in(req, parent);
+	ck_fs_refuse_in(req, parent);
 }
 
 static void ro_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
 		       const char *name)
 {
 	(void)link, (void)name;
-	refuse_in(req, parent);
+	ck_fs_refuse_in(req, parent);
 }
 
 static void ro_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -63,21 +63,21 @@ static void ro_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      unsigned int flags)
 {
 	(void)name, (void)newparent, (void)newname, (void)flags;
-	refuse_in(req, parent);
+	ck_fs_refuse_in(req, parent);
 }
 
 static void ro_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 		    const char *newname)
 {
 	(void)ino, (void)newname;
-	refuse_in(req, newparent);
+	ck_fs_refuse_in(req, newparent);
 }
 
 static void ro_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
 	(void)name, (void)mode, (void)fi;
-	refuse_in(req, parent);
+	ck_fs_refuse_in(req, parent);
 }
 
 static void ro_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,

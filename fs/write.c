@@ -8,7 +8,9 @@
  * Owner, mode and times of a tensor are those of the checkpoint. To change
  * them is accepted and has no effect, so that tools which copy them end well,
  * but for one thing: who takes permissions from others must not believe that
- * it was done.
+ * it was done. A file that was made anew starts as private as its maker likes,
+ * and then has the tensor's mode, as one that is renamed. Scratch files are
+ * ordinary ones.
  */
 #include "internal.h"
 #include <errno.h>
@@ -19,13 +21,16 @@
 static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		     size_t len, off_t off, struct fuse_file_info *fi)
 {
-	struct ck_draft *draft = ck_handle_draft(fi);
+	struct ck_fs *fs = fuse_req_userdata(req);
 	int rc = -EBADF;
 
 	(void)ino;
-	if (draft)
-		rc = ck_draft_write(fuse_req_userdata(req), draft,
-				    (uint64_t)off, bytes, len);
+	if (ck_handle_draft(fi))
+		rc = ck_draft_write(fs, ck_handle_draft(fi), (uint64_t)off,
+				    bytes, len);
+	else if (ck_handle_scratch(fi))
+		rc = ck_scratch_write(fs, ck_handle_scratch(fi), (uint64_t)off,
+				      bytes, len);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
@@ -98,8 +103,14 @@ static int do_setattr(struct ck_fs *fs, fuse_ino_t ino, const struct stat *attr,
 		return -ENOENT;
 	if (n.kind == CK_NODE_REPORT || n.kind == CK_NODE_OBJECT)
 		return -EROFS;
+	if (n.kind == CK_NODE_SCRATCH) {
+		int rc = ck_scratch_setattr(fs, n.tensor, attr, to_set);
+
+		return rc ? rc : ck_scratch_stat(fs, n.tensor, out);
+	}
 	ck_node_stat(fs, &n, 0, out);
-	if ((to_set & FUSE_SET_ATTR_MODE) && is_private(out, attr->st_mode))
+	if ((to_set & FUSE_SET_ATTR_MODE) && is_private(out, attr->st_mode) &&
+	    !(ck_node_is_tensor(&n) && ck_draft_is_new(fs, &n)))
 		return -EPERM;
 	if (to_set & FUSE_SET_ATTR_SIZE)
 		return set_size(fs, &n, out, (uint64_t)attr->st_size, fi);
@@ -140,4 +151,5 @@ void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
 	ops->setattr = rw_setattr;
 	ops->setxattr = rw_setxattr;
 	ops->removexattr = rw_removexattr;
+	ck_fs_name_ops(ops);
 }

@@ -153,7 +153,8 @@ calls = {
     'mkdir': (E.EPERM, lambda: os.mkdir(new)),
     'symlink': (E.EPERM, lambda: os.symlink('x', new)),
     'link': (E.EPERM, lambda: os.link(raw, new)),
-    'unlink': (E.EPERM, lambda: os.unlink(raw)),
+    'unlink of an object': (
+        E.EROFS, lambda: os.unlink(f'{mount}/objects/step.pt')),
     'rename': (E.EPERM, lambda: os.rename(raw, f'{mount}/raw/x')),
     'rmdir': (E.EROFS, lambda: os.rmdir(f'{mount}/full')),
     'write to a report': (

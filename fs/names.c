@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * names: requests that make, remove and change names, on a mount for writing.
+ * A name of a tensor is removed from this mount only, and making it again is
+ * writing the tensor anew. Any other new name in a view is a scratch file's;
+ * a rename of one onto a tensor's name is a commit.
+ *
+ * The kernel has locked the directories while it waits for the answer, so no
+ * two of these requests meet in one directory.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static bool is_place(const struct ck_node *dir)
+{
+	return dir->kind == CK_NODE_VIEW || dir->kind == CK_NODE_OWNER;
+}
+
+/* As ck_fs_refuse_in(). */
+static int refusal(const struct ck_node *dir)
+{
+	return is_place(dir) ? -EPERM : -EROFS;
+}
+
+/* --- making ----------------------------------------------------------------- */
+
+/* The tensor as it is shown; what is written begins with nothing. */
+static int create_tensor(struct ck_fs *fs, const struct ck_node *n,
+			 struct fuse_file_info *fi)
+{
+	struct ck_node present = *n;
+	int rc;
+
+	present.version = ck_node_version(fs, n);
+	rc = ck_handle_open(fs, &present, fi);
+	if (rc)
+		return rc;
+	if (ck_handle_draft(fi))
+		rc = ck_draft_begin(fs, ck_handle_draft(fi));
+	if (rc)
+		ck_handle_drop(fs, fi);
+	else
+		ck_node_hide(fs, n, false);
+	return rc;
+}
+
+/* *n is the node then. */
+static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
+			  const char *name, const struct stat *attr,
+			  struct fuse_file_info *fi, struct ck_node *n)
+{
+	int rc = dir->kind == CK_NODE_VIEW
+			 ? ck_scratch_name_check(dir->index, name)
+			 : refusal(dir);
+
+	if (rc)
+		return rc;
+	*n = (struct ck_node){ .kind = CK_NODE_SCRATCH };
+	rc = ck_scratch_create(fs, dir->index, name, attr, &n->tensor);
+	if (rc)
+		return rc;
+	rc = ck_handle_open(fs, n, fi);
+	if (rc)
+		ck_scratch_remove(fs, n->tensor);
+	return rc;
+}
+
+static int do_create(struct ck_fs *fs, fuse_ino_t parent, const char *name,
+		     const struct stat *attr, struct fuse_file_info *fi,
+		     struct fuse_entry_param *out)
+{
+	struct ck_node dir, n;
+	int rc;
+
+	if (!ck_node_find(fs, parent, &dir))
+		return -ENOENT;
+	rc = ck_fs_name(fs, &dir, name, &n);
+	if (rc == -ENOENT)
+		rc = create_scratch(fs, &dir, name, attr, fi, &n);
+	else if (rc == 0 && ck_node_hidden(fs, &n))
+		rc = create_tensor(fs, &n, fi);
+	else if (rc == 0)
+		rc = is_place(&dir) ? -EEXIST : -EROFS;
+	if (rc)
+		return rc;
+	rc = ck_fs_entry(fs, &n, out);
+	if (rc)
+		ck_handle_drop(fs, fi);
+	return rc;
+}
+
+static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      mode_t mode, struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	const struct fuse_ctx *by = fuse_req_ctx(req);
+	struct stat attr = { .st_mode = S_IFREG | (mode & 07777),
+			     .st_uid = by->uid,
+			     .st_gid = by->gid };
+	struct fuse_entry_param e;
+	int rc = do_create(fs, parent, name, &attr, fi, &e);
+
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else if (fuse_reply_create(req, &e, fi) == -ENOENT)
+		ck_handle_drop(fs, fi); /* interrupted: no release comes */
+}
+
+/* --- removing --------------------------------------------------------------- */
+
+static int do_unlink(struct ck_fs *fs, fuse_ino_t parent, const char *name)
+{
+	struct ck_node dir, n;
+	int rc;
+
+	if (!ck_node_find(fs, parent, &dir))
+		return -ENOENT;
+	rc = ck_fs_name(fs, &dir, name, &n);
+	if (rc == 0 && n.kind == CK_NODE_SCRATCH)
+		ck_scratch_remove(fs, n.tensor);
+	else if (rc == 0 && ck_node_is_tensor(&n))
+		ck_node_hide(fs, &n, true);
+	else if (rc == 0)
+		rc = refusal(&dir);
+	return rc;
+}
+
+static void rw_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	fuse_reply_err(req, -do_unlink(fuse_req_userdata(req), parent, name));
+}
+
+/* --- renaming --------------------------------------------------------------- */
+
+/* One rename. */
+struct move {
+	struct ck_node from_dir, to_dir;
+	const char *from, *to;
+	unsigned flags;
+	struct ck_node source;
+	struct ck_node target; /* of a tensor if it becomes one */
+};
+
+/* On an error both are as they were. */
+static int become_tensor(struct ck_fs *fs, const struct move *m)
+{
+	struct ck_node present = m->target;
+	struct ck_scratch *s = ck_scratch_hold(fs, m->source.tensor);
+	int rc;
+
+	if (!s)
+		return -ENOENT;
+	present.version = ck_node_version(fs, &present);
+	rc = ck_scratch_commit(fs, s, &present);
+	if (rc == 0) {
+		ck_node_hide(fs, &m->target, false);
+		ck_scratch_remove(fs, m->source.tensor);
+	}
+	ck_scratch_drop(fs, s);
+	return rc;
+}
+
+static int become_scratch(struct ck_fs *fs, const struct move *m, bool replaces)
+{
+	int rc = m->to_dir.kind == CK_NODE_VIEW
+			 ? ck_scratch_name_check(m->to_dir.index, m->to)
+			 : refusal(&m->to_dir);
+
+	if (rc)
+		return rc;
+	rc = ck_scratch_move(fs, m->source.tensor, m->to_dir.index, m->to);
+	if (rc == 0 && replaces)
+		ck_scratch_remove(fs, m->target.tensor);
+	return rc;
+}
+
+/* RENAME_NOREPLACE is all that is known of flags. */
+static int flags_check(const struct ck_fs *fs, const struct move *m, bool found)
+{
+	if (m->flags & ~(unsigned)RENAME_NOREPLACE)
+		return -EINVAL;
+	if (found && m->flags && !ck_node_hidden(fs, &m->target))
+		return -EEXIST;
+	return 0;
+}
+
+static int do_rename(struct ck_fs *fs, struct move *m)
+{
+	int rc = ck_fs_name(fs, &m->from_dir, m->from, &m->source);
+	bool found;
+
+	if (rc)
+		return rc;
+	if (m->source.kind != CK_NODE_SCRATCH)
+		return refusal(&m->from_dir);
+	rc = ck_fs_name(fs, &m->to_dir, m->to, &m->target);
+	found = rc == 0;
+	if (rc && rc != -ENOENT)
+		return rc;
+	rc = flags_check(fs, m, found);
+	if (rc)
+		return rc;
+	if (found && ck_node_is_tensor(&m->target))
+		return become_tensor(fs, m);
+	if (found && m->target.kind != CK_NODE_SCRATCH)
+		return refusal(&m->to_dir);
+	return become_scratch(fs, m, found);
+}
+
+static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      fuse_ino_t newparent, const char *newname,
+		      unsigned int flags)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct move m = { .from = name, .to = newname, .flags = flags };
+	int rc = -ENOENT;
+
+	if (ck_node_find(fs, parent, &m.from_dir) &&
+	    ck_node_find(fs, newparent, &m.to_dir))
+		rc = do_rename(fs, &m);
+	fuse_reply_err(req, -rc);
+	/* Also after one that failed at its very end. */
+	if (ck_node_is_tensor(&m.target))
+		ck_publish_tell(fs, m.target.tensor);
+}
+
+void ck_fs_name_ops(struct fuse_lowlevel_ops *ops)
+{
+	ops->create = rw_create;
+	ops->unlink = rw_unlink;
+	ops->rename = rw_rename;
+}

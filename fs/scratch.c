@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scratch: files that are no tensors. Tools write to a name of their own and
+ * rename it; until then their bytes are in a file without a name in the
+ * checkpoint's directory (or in memory, where there can be none), so nothing
+ * is left of them when the mount ends, however it does.
+ *
+ * Owner, mode and times are kept here, since a daemon that is not root cannot
+ * give a file away. When a scratch file becomes a tensor its bytes are copied
+ * into a draft; who still has it open cannot write any more, as those bytes
+ * would be lost.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SCRATCH_MAX  4096
+#define NAME_LONGEST 255
+#define COPY	     (1U << 20)
+
+struct ck_scratch {
+	struct ck_scratch *next; /* this up to attr: ck_scratches.lock */
+	uint32_t number;
+	uint32_t view;
+	char *name; /* owned; NULL: it has none any more */
+	unsigned refs;
+	struct stat attr;
+	int fd;		    /* owned */
+	pthread_mutex_t io; /* of what changes the bytes, and of taken */
+	bool taken;	    /* it has become a tensor */
+};
+
+struct ck_scratches {
+	pthread_mutex_t lock;
+	struct ck_scratch *first; /* by falling numbers */
+	uint32_t count, most;
+	uint64_t given; /* numbers */
+};
+
+/* --- the list ------------------------------------------------------------- */
+
+/* Each has a descriptor, and the data files need some, too. */
+static uint32_t most_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return SCRATCH_MAX;
+	return (uint32_t)ck_min(limit.rlim_cur / 8, SCRATCH_MAX);
+}
+
+struct ck_scratches *ck_scratches_make(void)
+{
+	struct ck_scratches *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return NULL;
+	all->most = most_files();
+	pthread_mutex_init(&all->lock, NULL);
+	return all;
+}
+
+static void scratch_free(struct ck_scratch *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	pthread_mutex_destroy(&s->io);
+	free(s->name);
+	free(s);
+}
+
+void ck_scratches_free(struct ck_scratches *all)
+{
+	struct ck_scratch *s, *next;
+
+	if (!all)
+		return;
+	for (s = all->first; s; s = next) {
+		next = s->next;
+		scratch_free(s);
+	}
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}
+
+/* The functions up to the next rule are for who has the lock. */
+
+static struct ck_scratch *by_number(const struct ck_scratches *all,
+				    uint32_t number)
+{
+	struct ck_scratch *s = all->first;
+
+	while (s && s->number > number)
+		s = s->next;
+	return s && s->number == number ? s : NULL;
+}
+
+static struct ck_scratch *by_name(const struct ck_scratches *all, uint32_t view,
+				  const char *name)
+{
+	struct ck_scratch *s = all->first;
+
+	while (s && (!s->name || s->view != view || strcmp(s->name, name) != 0))
+		s = s->next;
+	return s;
+}
+
+/* It is gone when it has neither a name nor a reference. */
+static void settle(struct ck_scratches *all, struct ck_scratch *s)
+{
+	struct ck_scratch **at = &all->first;
+
+	if (s->name || s->refs)
+		return;
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	all->count--;
+	scratch_free(s);
+}
+
+static int enter(struct ck_scratches *all, struct ck_scratch *s)
+{
+	if (all->count >= all->most || all->given > UINT32_MAX)
+		return -ENFILE;
+	s->number = (uint32_t)all->given++;
+	s->next = all->first;
+	all->first = s;
+	all->count++;
+	return 0;
+}
+
+/* --- names ---------------------------------------------------------------- */
+
+/* In full/ a name that ends as a tensor's would be taken for a new one, but
+ * for the hidden ones of tools. */
+int ck_scratch_name_check(uint32_t view, const char *name)
+{
+	const char *suffix = ck_views[view]->suffix;
+	size_t len = strlen(name), end = strlen(suffix);
+
+	if (len > NAME_LONGEST)
+		return -ENAMETOOLONG;
+	if (end == 0 || name[0] == '.')
+		return 0;
+	return len >= end && strcmp(name + len - end, suffix) == 0 ? -EPERM : 0;
+}
+
+/* Where the filesystem has no files without names, memory is used. */
+static int backing_open(const struct ck_fs *fs)
+{
+	int fd = ck_open_unnamed(fs->cp->dirfd);
+
+	if (fd != -EOPNOTSUPP && fd != -EISDIR && fd != -ENOENT &&
+	    fd != -EACCES && fd != -EROFS)
+		return fd;
+	fd = memfd_create("ckptfs", MFD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int scratch_make(const struct ck_fs *fs, const char *name,
+			struct ck_scratch **out)
+{
+	struct ck_scratch *s = calloc(1, sizeof(*s));
+	int rc = 0;
+
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->io, NULL);
+	s->fd = backing_open(fs);
+	s->name = strdup(name);
+	if (s->fd < 0)
+		rc = s->fd;
+	else if (!s->name)
+		rc = -ENOMEM;
+	if (rc)
+		scratch_free(s);
+	else
+		*out = s;
+	return rc;
+}
+
+static void now(struct timespec *out)
+{
+	clock_gettime(CLOCK_REALTIME, out);
+}
+
+int ck_scratch_create(struct ck_fs *fs, uint32_t view, const char *name,
+		      const struct stat *attr, uint32_t *number)
+{
+	struct ck_scratches *all = fs->scratches;
+	struct ck_scratch *s = NULL;
+	int rc = scratch_make(fs, name, &s);
+
+	if (rc)
+		return rc;
+	s->view = view;
+	s->attr = *attr;
+	now(&s->attr.st_mtim);
+	s->attr.st_atim = s->attr.st_mtim;
+	s->attr.st_ctim = s->attr.st_mtim;
+	pthread_mutex_lock(&all->lock);
+	rc = enter(all, s);
+	*number = s->number;
+	pthread_mutex_unlock(&all->lock);
+	if (rc)
+		scratch_free(s);
+	return rc;
+}
+
+int ck_scratch_find(const struct ck_fs *fs, uint32_t view, const char *name,
+		    uint32_t *number)
+{
+	struct ck_scratches *all = fs->scratches;
+	const struct ck_scratch *s;
+
+	pthread_mutex_lock(&all->lock);
+	s = by_name(all, view, name);
+	if (s)
+		*number = s->number;
+	pthread_mutex_unlock(&all->lock);
+	return s ? 0 : -ENOENT;
+}
+
+bool ck_scratch_next(const struct ck_fs *fs, uint32_t view, uint64_t *number,
+		     struct ck_buf *name)
+{
+	struct ck_scratches *all = fs->scratches;
+	const struct ck_scratch *found = NULL;
+
+	pthread_mutex_lock(&all->lock);
+	for (const struct ck_scratch *s = all->first; s && s->number >= *number;
+	     s = s->next)
+		if (s->name && s->view == view)
+			found = s;
+	if (found) {
+		*number = found->number;
+		ck_buf_text(name, found->name);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return found;
+}
+
+void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
+{
+	struct ck_scratches *all = fs->scratches;
+	struct ck_scratch *s;
+
+	pthread_mutex_lock(&all->lock);
+	s = by_number(all, number);
+	if (s) {
+		free(s->name);
+		s->name = NULL;
+		settle(all, s);
+	}
+	pthread_mutex_unlock(&all->lock);
+}
+
+int ck_scratch_move(struct ck_fs *fs, uint32_t number, uint32_t view,
+		    const char *name)
+{
+	struct ck_scratches *all = fs->scratches;
+	char *copy = strdup(name);
+	struct ck_scratch *s;
+
+	if (!copy)
+		return -ENOMEM;
+	pthread_mutex_lock(&all->lock);
+	s = by_number(all, number);
+	if (s) {
+		free(s->name);
+		s->name = copy;
+		s->view = view;
+		now(&s->attr.st_ctim);
+	}
+	pthread_mutex_unlock(&all->lock);
+	if (!s)
+		free(copy);
+	return s ? 0 : -ENOENT;
+}
+
+struct ck_scratch *ck_scratch_hold(struct ck_fs *fs, uint32_t number)
+{
+	struct ck_scratches *all = fs->scratches;
+	struct ck_scratch *s;
+
+	pthread_mutex_lock(&all->lock);
+	s = by_number(all, number);
+	if (s)
+		s->refs++;
+	pthread_mutex_unlock(&all->lock);
+	return s;
+}
+
+void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s)
+{
+	pthread_mutex_lock(&fs->scratches->lock);
+	s->refs--;
+	settle(fs->scratches, s);
+	pthread_mutex_unlock(&fs->scratches->lock);
+}
+
+/* --- attributes ------------------------------------------------------------ */
+
+/* Under the lock. */
+static int fill_stat(const struct ck_scratch *s, struct stat *out)
+{
+	struct stat bytes;
+
+	if (fstat(s->fd, &bytes))
+		return -errno;
+	*out = s->attr;
+	out->st_ino = 0;
+	out->st_nlink = s->name ? 1 : 0;
+	out->st_size = bytes.st_size;
+	out->st_blocks = bytes.st_blocks;
+	out->st_blksize = bytes.st_blksize;
+	return 0;
+}
+
+int ck_scratch_stat(const struct ck_fs *fs, uint32_t number, struct stat *out)
+{
+	struct ck_node n = { .kind = CK_NODE_SCRATCH, .tensor = number };
+	struct ck_scratches *all = fs->scratches;
+	const struct ck_scratch *s;
+	int rc = -ESTALE;
+
+	pthread_mutex_lock(&all->lock);
+	s = by_number(all, number);
+	if (s)
+		rc = fill_stat(s, out);
+	pthread_mutex_unlock(&all->lock);
+	out->st_ino = ck_node_number(fs, &n);
+	return rc;
+}
+
+static void set_times(struct stat *attr, const struct stat *to, int to_set)
+{
+	now(&attr->st_ctim);
+	if (to_set & FUSE_SET_ATTR_ATIME)
+		attr->st_atim = to->st_atim;
+	if (to_set & FUSE_SET_ATTR_MTIME)
+		attr->st_mtim = to->st_mtim;
+	if (to_set & FUSE_SET_ATTR_ATIME_NOW)
+		attr->st_atim = attr->st_ctim;
+	if (to_set & FUSE_SET_ATTR_MTIME_NOW)
+		attr->st_mtim = attr->st_ctim;
+}
+
+static void set_attr(struct stat *attr, const struct stat *to, int to_set)
+{
+	if (to_set & FUSE_SET_ATTR_MODE)
+		attr->st_mode = S_IFREG | (to->st_mode & 07777);
+	if (to_set & FUSE_SET_ATTR_UID)
+		attr->st_uid = to->st_uid;
+	if (to_set & FUSE_SET_ATTR_GID)
+		attr->st_gid = to->st_gid;
+	set_times(attr, to, to_set);
+}
+
+static void touch(struct ck_fs *fs, struct ck_scratch *s)
+{
+	pthread_mutex_lock(&fs->scratches->lock);
+	now(&s->attr.st_mtim);
+	s->attr.st_ctim = s->attr.st_mtim;
+	pthread_mutex_unlock(&fs->scratches->lock);
+}
+
+static int set_size(struct ck_fs *fs, struct ck_scratch *s, off_t size)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&s->io);
+	if (s->taken)
+		rc = -ESTALE;
+	else if (ftruncate(s->fd, size))
+		rc = -errno;
+	pthread_mutex_unlock(&s->io);
+	if (rc == 0)
+		touch(fs, s);
+	return rc;
+}
+
+int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
+		       const struct stat *attr, int to_set)
+{
+	struct ck_scratch *s = ck_scratch_hold(fs, number);
+	int rc = 0;
+
+	if (!s)
+		return -ESTALE;
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		rc = set_size(fs, s, attr->st_size);
+	if (rc == 0) {
+		pthread_mutex_lock(&fs->scratches->lock);
+		set_attr(&s->attr, attr, to_set);
+		pthread_mutex_unlock(&fs->scratches->lock);
+	}
+	ck_scratch_drop(fs, s);
+	return rc;
+}
+
+/* --- bytes ------------------------------------------------------------------ */
+
+int ck_scratch_read(struct ck_scratch *s, uint64_t vpos, size_t *len,
+		    void *bytes)
+{
+	size_t got = 0;
+
+	while (got < *len) {
+		ssize_t n = pread(s->fd, (char *)bytes + got, *len - got,
+				  (off_t)(vpos + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		got += (size_t)n;
+	}
+	*len = got;
+	return 0;
+}
+
+int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s, uint64_t vpos,
+		     const void *bytes, size_t len)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->io);
+	rc = s->taken ? -ESTALE : ck_pwrite_full(s->fd, bytes, len, vpos);
+	pthread_mutex_unlock(&s->io);
+	if (rc == 0)
+		touch(fs, s);
+	return rc;
+}
+
+/* --- becoming a tensor -------------------------------------------------------- */
+
+/* buf has COPY bytes. */
+static int copy_through(struct ck_fs *fs, struct ck_scratch *s,
+			struct ck_draft *draft, void *buf)
+{
+	uint64_t at = 0;
+	size_t len;
+	int rc;
+
+	do {
+		len = COPY;
+		rc = ck_scratch_read(s, at, &len, buf);
+		if (rc == 0 && len > 0)
+			rc = ck_draft_write(fs, draft, at, buf, len);
+		at += len;
+	} while (rc == 0 && len == COPY);
+	return rc;
+}
+
+static int copy_into(struct ck_fs *fs, struct ck_scratch *s,
+		     struct ck_draft *draft)
+{
+	void *buf = ck_pages_alloc(COPY);
+	int rc = buf ? ck_draft_truncate(fs, draft, 0) : -ENOMEM;
+
+	if (rc == 0)
+		rc = copy_through(fs, s, draft, buf);
+	ck_pages_free(buf, buf ? COPY : 0);
+	return rc;
+}
+
+/* Nothing is everything of a tensor without elements only. */
+static int draft_commit(struct ck_fs *fs, struct ck_draft *draft)
+{
+	struct stat shown;
+	int rc = ck_draft_settle(fs, draft);
+
+	if (rc == 1)
+		return ck_publish_now(fs, draft);
+	ck_node_stat(fs, ck_draft_node(draft), 0, &shown);
+	return rc || shown.st_size == 0 ? rc : -EINVAL;
+}
+
+static int commit(struct ck_fs *fs, struct ck_scratch *s,
+		  const struct ck_node *n)
+{
+	struct ck_draft *draft;
+	int rc = ck_draft_open(fs, n, &draft);
+
+	if (rc)
+		return rc;
+	rc = copy_into(fs, s, draft);
+	if (rc == 0)
+		rc = draft_commit(fs, draft);
+	ck_draft_put(fs, draft);
+	return rc;
+}
+
+int ck_scratch_commit(struct ck_fs *fs, struct ck_scratch *s,
+		      const struct ck_node *n)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->io);
+	rc = commit(fs, s, n);
+	s->taken = rc == 0;
+	pthread_mutex_unlock(&s->io);
+	return rc;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scratch: files that are no tensors, for the time of the mount. They have
+ * numbers, and names in the directories of the views.
+ */
+#ifndef CKPTFS_FS_SCRATCH_H
+#define CKPTFS_FS_SCRATCH_H
+
+#include "ckptfs/base.h"
+#include <sys/stat.h>
+
+struct ck_fs;
+struct ck_node;
+struct ck_scratch; /* there as long as it has a name, or is open */
+
+struct ck_scratches *ck_scratches_make(void); /* NULL: out of memory */
+void ck_scratches_free(struct ck_scratches *all);
+/* Whether a new file may have this name in a view. -EPERM, -ENAMETOOLONG. */
+CK_MUST_USE int ck_scratch_name_check(uint32_t view, const char *name);
+/* A new file with a name that is free. -ENFILE: too many; -ENOMEM, errors of
+ * open(2). */
+CK_MUST_USE int ck_scratch_create(struct ck_fs *fs, uint32_t view,
+				  const char *name, const struct stat *attr,
+				  uint32_t *number);
+CK_MUST_USE int ck_scratch_find(const struct ck_fs *fs, uint32_t view,
+				const char *name, uint32_t *number);
+/* The first with a name in the view that has *number or more; appends it. */
+CK_MUST_USE bool ck_scratch_next(const struct ck_fs *fs, uint32_t view,
+				 uint64_t *number, struct ck_buf *name);
+/* -ESTALE: it is gone. */
+CK_MUST_USE int ck_scratch_stat(const struct ck_fs *fs, uint32_t number,
+				struct stat *out);
+CK_MUST_USE int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
+				   const struct stat *attr, int to_set);
+/* With a reference; NULL: it is gone. */
+struct ck_scratch *ck_scratch_hold(struct ck_fs *fs, uint32_t number);
+void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s);
+/* *len becomes what there is. */
+CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t vpos,
+				size_t *len, void *bytes);
+/* -ESTALE: it has become a tensor. */
+CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
+				 uint64_t vpos, const void *bytes, size_t len);
+/* The name is free then. */
+void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
+/* To a name that is free. -ENOMEM. */
+CK_MUST_USE int ck_scratch_move(struct ck_fs *fs, uint32_t number,
+				uint32_t view, const char *name);
+/* Its bytes replace those of the file of a tensor or box. -EBUSY: that has a
+ * writer; errors of writing and closing one. */
+CK_MUST_USE int ck_scratch_commit(struct ck_fs *fs, struct ck_scratch *s,
+				  const struct ck_node *n);
+
+#endif
