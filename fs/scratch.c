@@ -406,34 +406,37 @@ int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
 
 /* --- bytes ------------------------------------------------------------------ */
 
-int ck_scratch_read(struct ck_scratch *s, uint64_t vpos, size_t *len,
+static int read_now(const struct ck_scratch *s, uint64_t fpos, size_t *len,
 		    void *bytes)
 {
-	size_t got = 0;
+	struct stat st;
+	uint64_t size;
 
-	while (got < *len) {
-		ssize_t n = pread(s->fd, (char *)bytes + got, *len - got,
-				  (off_t)(vpos + got));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		got += (size_t)n;
-	}
-	*len = got;
-	return 0;
+	if (fstat(s->fd, &st))
+		return -errno;
+	size = (uint64_t)st.st_size;
+	*len = fpos < size ? (size_t)ck_min(*len, size - fpos) : 0;
+	return ck_pread_full(s->fd, bytes, *len, fpos);
 }
 
-int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s, uint64_t vpos,
+int ck_scratch_read(struct ck_scratch *s, uint64_t fpos, size_t *len,
+		    void *bytes)
+{
+	int rc;
+
+	do /* -ENODATA: it was cut meanwhile */
+		rc = read_now(s, fpos, len, bytes);
+	while (rc == -ENODATA);
+	return rc;
+}
+
+int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s, uint64_t fpos,
 		     const void *bytes, size_t len)
 {
 	int rc;
 
 	pthread_mutex_lock(&s->io);
-	rc = s->taken ? -ESTALE : ck_pwrite_full(s->fd, bytes, len, vpos);
+	rc = s->taken ? -ESTALE : ck_pwrite_full(s->fd, bytes, len, fpos);
 	pthread_mutex_unlock(&s->io);
 	if (rc == 0)
 		touch(fs, s);

@@ -36,11 +36,11 @@ CK_MUST_USE int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
 struct ck_scratch *ck_scratch_hold(struct ck_fs *fs, uint32_t number);
 void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s);
 /* *len becomes what there is. */
-CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t vpos,
+CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t fpos,
 				size_t *len, void *bytes);
 /* -ESTALE: it has become a tensor. */
 CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
-				 uint64_t vpos, const void *bytes, size_t len);
+				 uint64_t fpos, const void *bytes, size_t len);
 /* The name is free then. */
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
 /* To a name that is free. -ENOMEM. */
