@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+#
+# Tools that write to a name of their own first, or remove a file and make it
+# again, and what they leave when they fail: each with the outcome that the
+# table in the README states. Those that write in place are in write-tools.
+need python3 tar install sed cmp sha256sum
+
+source=$(fixture sample)
+one=model.layers.0.attention.wk.weight
+mounted "$source" -o write
+raw=$mnt/raw/$one
+npy=$mnt/full/$one.npy
+box=$mnt/local/rank-2/$one.npy
+size=$(stat -c %s "$raw")
+header=$(($(stat -c %s "$npy") - size))
+grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" >others.sha256
+entries=$(ls -a "$mnt/raw" "$mnt/full" | sha256sum)
+
+# fresh: other values in raw.bin, and as a NumPy file in full.npy.
+fresh() {
+	head -c "$size" /dev/urandom >raw.bin
+	head -c "$header" "$npy" >full.npy
+	cat raw.bin >>full.npy
+	cp raw.bin raw.want
+	cp full.npy full.want
+}
+
+# replaced WHAT: both views have the bytes, and no other name is there.
+replaced() {
+	check "$1: bytes" cmp raw.want "$raw"
+	check "$1: the other view" cmp full.want "$npy"
+	equal "$1: names" "$(ls -a "$mnt/raw" "$mnt/full" | sha256sum)" \
+		"$entries"
+}
+
+# into WHAT COMMAND...: it ends well, and has replaced the tensor.
+into() {
+	fresh
+	check "$@"
+	replaced "$1"
+}
+
+# refused WHAT TEXT COMMAND...: it ends with this error, and the tensor and all
+# names stay as they were.
+refused() {
+	cp "$raw" raw.want
+	cp "$npy" full.want
+	head -c "$size" /dev/urandom >raw.bin
+	fails "$@"
+	replaced "$1"
+}
+
+# --- removed and made again --------------------------------------------------
+
+into 'install' install -m 644 raw.bin "$raw"
+into 'install of a NumPy file' install full.npy "$npy"
+into 'cp --remove-destination' cp --remove-destination raw.bin "$raw"
+cp_from_other() {
+	cp "$1" moved && mv moved "$2"
+}
+into 'mv from another filesystem' cp_from_other raw.bin "$raw"
+into 'mv of a NumPy file' cp_from_other full.npy "$npy"
+mkdir -p tree/raw tree/full
+extract() {
+	cp "$1" "tree/$2" && tar -C tree -cf tree.tar "$2" &&
+		tar -C "$mnt" -xf tree.tar "${@:3}"
+}
+into 'tar -x' extract raw.bin "raw/$one"
+into 'tar -x of a NumPy file' extract full.npy "full/$one.npy"
+into 'tar -xp' extract raw.bin "raw/$one" -p
+into 'tar -x --overwrite' extract raw.bin "raw/$one" --overwrite
+into 'rm, then cp' sh -c 'rm "$1" && cp raw.bin "$1"' - "$raw"
+
+check 'rm' rm "$raw"
+fails 'rm: the name is gone' 'No such file' cat "$raw"
+fails 'rm: not listed' '' grep -qxF "$one" <(ls "$mnt/raw")
+check 'rm: the other view stays' cmp full.want "$npy"
+(cd "$source" && "$CKPTFS" check . --full) >"$WORK/out" 2>&1
+result $? 'rm: nothing is committed'
+fails 'rm, then a part' 'Invalid argument' \
+	sh -c 'head -c 100 raw.bin >"$1"' - "$raw"
+replaced 'rm, then a part'
+check 'rm of a box' rm "$box"
+fails 'rm of a box: the name is gone' 'No such file' cat "$box"
+
+# --- renamed -----------------------------------------------------------------
+
+into 'save by rename' sh -c 'cat raw.bin >"$1.tmp" && mv "$1.tmp" "$1"' - \
+	"$raw"
+into 'temporary name, chmod, rename' python3 -c '
+import os, sys
+name = os.path.dirname(sys.argv[1]) + "/.save"
+with open(name, "xb") as f:
+    f.write(open("full.npy", "rb").read())
+    os.fsync(f.fileno())
+os.chmod(name, 0o600)
+os.utime(name, (1, 1))
+s = os.stat(name)
+assert (s.st_mode & 0o777, s.st_mtime, s.st_nlink) == (0o600, 1, 1)
+os.replace(name, sys.argv[1])
+s = os.stat(sys.argv[1])
+assert s.st_mode & 0o044 == 0o044 and s.st_mtime > 1, s' "$npy"
+into 'rename from the other view' sh -c '
+	cp full.npy "$1/raw/x" && mv "$1/raw/x" "$2"' - "$mnt" "$npy"
+into 'sed -i' sh -c '
+	cp raw.bin "$1" && LC_ALL=C sed -i s/a_word_that_is_not_there/x/ "$1"' \
+	- "$raw"
+if command -v rsync >/dev/null; then
+	into 'rsync' rsync --ignore-times raw.bin "$raw"
+	into 'rsync -a' rsync -a --ignore-times full.npy "$npy"
+	into 'rsync --partial-dir' rsync --ignore-times --partial-dir=part \
+		raw.bin "$raw"
+	# Its exit status does not say so.
+	fresh
+	rsync --ignore-times --delay-updates raw.bin "$raw" >said 2>&1
+	check 'rsync --delay-updates: says that it did not' grep -q \
+		'Unable to create partial-dir' said
+	fails 'rsync --delay-updates: did not' '' cmp raw.bin "$raw"
+	rm -f "$mnt"/raw/."$one".*
+else
+	skip 'rsync' 'no rsync'
+fi
+if command -v ed >/dev/null; then
+	into 'ed' sh -c 'cp raw.bin "$1" && printf "w\nq\n" | ed -s "$1"' - \
+		"$raw"
+fi
+if python3 -c 'import numpy' 2>/dev/null; then
+	into 'numpy.save to a temporary name' python3 -c '
+import numpy, os, sys
+with open(sys.argv[1] + ".tmp", "wb") as f:
+    numpy.save(f, numpy.load("full.npy"))
+os.rename(sys.argv[1] + ".tmp", sys.argv[1])' "$npy"
+else
+	skip 'numpy.save to a temporary name' 'no numpy'
+fi
+rm -f "$mnt/raw/x"
+boxed() {
+	head -c 128 "$mnt/local/rank-1/$one.npy" >box.npy
+	head -c $(($(stat -c %s "$mnt/local/rank-1/$one.npy") - 128)) \
+		/dev/urandom >>box.npy
+	cp box.npy "$mnt/full/x" && mv "$mnt/full/x" "$1" && cmp box.npy "$1"
+}
+check 'rename onto a box' boxed "$mnt/local/rank-1/$one.npy"
+check 'rename onto a box that was removed' boxed "$box"
+
+# --- refused, and interrupted --------------------------------------------------
+
+renamed() {
+	"${@:2}" >"$mnt/raw/x" && sync -f "$mnt/raw/x" &&
+		python3 -c 'import os, sys; os.rename(*sys.argv[1:])' \
+			"$mnt/raw/x" "$1"
+}
+# left: the scratch file is still there, and goes.
+left() {
+	local status=0
+	"$@" || status=$?
+	rm "$mnt/raw/x" || return 0
+	return $status
+}
+refused 'rename of a part' 'Invalid argument' left renamed "$raw" \
+	head -c 100 raw.bin
+refused 'rename of nothing' 'Invalid argument' left renamed "$raw" true
+refused 'rename of too much' 'File too large' left renamed "$raw" \
+	cat raw.bin raw.bin
+refused 'rename of another form' 'Invalid argument' left renamed "$npy" \
+	cat raw.bin
+refused 'mv of a part' 'Invalid argument' sh -c '
+	head -c 100 raw.bin >moved && mv moved "$1"' - "$raw"
+refused 'install of too much' 'File too large' sh -c '
+	cat raw.bin raw.bin >big && install big "$1"' - "$raw"
+refused 'tar -x of a part' '' sh -c '
+	head -c 100 raw.bin >"tree/raw/$2" &&
+	tar -C tree -cf tree.tar "raw/$2" && tar -C "$1" -xf tree.tar' - \
+	"$mnt" "$one"
+refused 'rename while it is written' 'Device or resource busy' \
+	left sh -c 'exec 3>"$1" && cp raw.bin "$2/x" && python3 -c "
+import os, sys; os.rename(*sys.argv[1:])" "$2/x" "$1"' - "$raw" "$mnt/raw"
+refused 'a tensor renamed' 'Operation not permitted' \
+	python3 -c 'import os, sys; os.rename(sys.argv[1], sys.argv[1] + "~")' \
+	"$raw"
+refused 'a new tensor' 'Operation not permitted' cp full.npy "$mnt/full/new.npy"
+refused 'numpy.save of a new tensor' 'Operation not permitted' python3 -c '
+import os, sys
+with open(sys.argv[1] + "/new", "wb") as f:
+    f.write(b"x")
+try:
+    os.rename(sys.argv[1] + "/new", sys.argv[1] + "/new.npy")
+finally:
+    os.unlink(sys.argv[1] + "/new")' "$mnt/full"
+killed() {
+	python3 -c '
+import os, signal, sys
+os.unlink(sys.argv[1])
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+os.write(fd, b"x" * 100)
+os.kill(os.getpid(), signal.SIGKILL)' "$raw"
+}
+cp "$raw" raw.want
+cp "$npy" full.want
+(killed; true) 2>"$WORK/out"
+replaced 'killed while it writes anew'
+into 'the next one writes' cp raw.bin "$raw"
+
+check 'scratch files' python3 "$HERE/tools-scratch.py" "$mnt" "$one"
+check 'nothing else has changed' env -C "$mnt" sha256sum --quiet -c \
+	"$WORK/others.sha256"
+
+# --- random ---------------------------------------------------------------------
+
+cp "$raw" raw.want
+unmounted
+check 'a checkpoint without a fault' "$CKPTFS" check "$source" --full
+equal 'nothing of scratch files is left' \
+	"$(ls -A "$source" | grep -vE '^(\.metadata|__.*\.distcp)$')" ''
+mounted "$source" -o write
+check 'mounted again' cmp raw.want "$raw"
+unmounted
+check 'random operations' python3 "$HERE/tools-random.py" "$CKPTFS" "$source" \
+	"$mnt" "$one" "${CKPTFS_OPERATIONS:-3000}" "${CKPTFS_SEED:-1}"
+fails 'canary: a wrong model is found' 'seed' env CKPTFS_CANARY=1 python3 \
+	"$HERE/tools-random.py" "$CKPTFS" "$source" "$mnt" "$one" 2000 2
+check 'random operations: a checkpoint without a fault' "$CKPTFS" check \
+	"$source" --full
+done_testing
