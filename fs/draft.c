@@ -343,8 +343,14 @@ int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft)
 	pthread_mutex_lock(&draft->lock);
 	rc = settle(fs, draft);
 	pthread_mutex_unlock(&draft->lock);
-	atomic_store(&draft->leaving, true);
+	if (rc != 1)
+		ck_draft_leave(draft);
 	return rc;
+}
+
+void ck_draft_leave(struct ck_draft *draft)
+{
+	atomic_store(&draft->leaving, true);
 }
 
 int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)

@@ -204,6 +204,9 @@ CK_MUST_USE bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n);
 /* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written
  * (why goes into the log). */
 CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft);
+/* After a commit: others wait for it to be gone. Not before the kernel was
+ * told, which may need a lock that is held by who waits. */
+void ck_draft_leave(struct ck_draft *draft);
 /* Commits if there is something to commit; errors of ck_commit(). May take
  * seconds. */
 CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);

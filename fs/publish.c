@@ -161,6 +161,7 @@ static void job_run(struct ck_publisher *p, struct job *job)
 	if (changed)
 		tell(p, job->tensor);
 	if (job->draft) {
+		ck_draft_leave(job->draft);
 		ck_draft_put(p->fs, job->draft);
 		fuse_reply_err(job->req, -rc);
 	}

@@ -219,6 +219,11 @@ check 'random operations' python3 "$HERE/tools-random.py" "$CKPTFS" "$source" \
 	"$mnt" "$one" "${CKPTFS_OPERATIONS:-3000}" "${CKPTFS_SEED:-1}"
 fails 'canary: a wrong model is found' 'seed' env CKPTFS_CANARY=1 python3 \
 	"$HERE/tools-random.py" "$CKPTFS" "$source" "$mnt" "$one" 2000 2
-check 'random operations: a checkpoint without a fault' "$CKPTFS" check \
-	"$source" --full
+mounted "$source" -o write
+stems=$(find "$mnt/raw" -size -1025c -size +1023c -printf '%f\n' | head -n 3)
+check 'renames, commits and lookups at work' timeout 60 \
+	python3 "$HERE/tools-crowd.py" "$mnt" 4 $stems
+unmounted
+check 'at the end: a checkpoint without a fault' "$CKPTFS" check "$source" \
+	--full
 done_testing
