@@ -124,6 +124,10 @@ if command -v ed >/dev/null; then
 	into 'ed' sh -c 'cp raw.bin "$1" && printf "w\nq\n" | ed -s "$1"' - \
 		"$raw"
 fi
+if command -v vim >/dev/null; then
+	into 'vim' sh -c 'cp raw.bin "$1" &&
+		vim -u NONE -b -N -es -c wq "$1" </dev/null' - "$raw"
+fi
 if python3 -c 'import numpy' 2>/dev/null; then
 	into 'numpy.save to a temporary name' python3 -c '
 import numpy, os, sys
