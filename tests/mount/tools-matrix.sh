@@ -16,6 +16,14 @@ header=$(($(stat -c %s "$npy") - size))
 grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" >others.sha256
 entries=$(ls -a "$mnt/raw" "$mnt/full" | sha256sum)
 
+# Unmounts and waits for the daemon, which has the checkpoint until it ends.
+released() {
+	local pid
+	pid=$(daemon)
+	unmounted
+	gone "$pid" || result 1 'the daemon ends'
+}
+
 # fresh: other values in raw.bin, and as a NumPy file in full.npy.
 fresh() {
 	head -c "$size" /dev/urandom >raw.bin
@@ -212,13 +220,13 @@ check 'nothing else has changed' env -C "$mnt" sha256sum --quiet -c \
 # --- random ---------------------------------------------------------------------
 
 cp "$raw" raw.want
-unmounted
+released
 check 'a checkpoint without a fault' "$CKPTFS" check "$source" --full
 equal 'nothing of scratch files is left' \
 	"$(ls -A "$source" | grep -vE '^(\.metadata|__.*\.distcp)$')" ''
 mounted "$source" -o write
 check 'mounted again' cmp raw.want "$raw"
-unmounted
+released
 check 'random operations' python3 "$HERE/tools-random.py" "$CKPTFS" "$source" \
 	"$mnt" "$one" "${CKPTFS_OPERATIONS:-3000}" "${CKPTFS_SEED:-1}"
 fails 'canary: a wrong model is found' 'seed' env CKPTFS_CANARY=1 python3 \
@@ -227,7 +235,7 @@ mounted "$source" -o write
 stems=$(find "$mnt/raw" -size -1025c -size +1023c -printf '%f\n' | head -n 3)
 check 'renames, commits and lookups at work' timeout 60 \
 	python3 "$HERE/tools-crowd.py" "$mnt" 4 $stems
-unmounted
+released
 check 'at the end: a checkpoint without a fault' "$CKPTFS" check "$source" \
 	--full
 done_testing
