@@ -3,7 +3,7 @@
 # Tools that write to a name of their own first, or remove a file and make it
 # again, and what they leave when they fail: each with the outcome that the
 # table in the README states. Those that write in place are in write-tools.
-need python3 tar install sed cmp sha256sum
+need python3 tar install sed cmp sha256sum flock
 
 source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
@@ -231,6 +231,7 @@ check 'random operations' python3 "$HERE/tools-random.py" "$CKPTFS" "$source" \
 	"$mnt" "$one" "${CKPTFS_OPERATIONS:-3000}" "${CKPTFS_SEED:-1}"
 fails 'canary: a wrong model is found' 'seed' env CKPTFS_CANARY=1 python3 \
 	"$HERE/tools-random.py" "$CKPTFS" "$source" "$mnt" "$one" 2000 2
+flock "$source" true # the last daemon has it until it ends
 mounted "$source" -o write
 stems=$(find "$mnt/raw" -size -1025c -size +1023c -printf '%f\n' | head -n 3)
 check 'renames, commits and lookups at work' timeout 60 \
