@@ -13,9 +13,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { HEX = 16 };
+enum {
+	HEX = 16,
+	LOCK_TRIES = 100, /* in 2 s */
+};
 
 /* --- names ---------------------------------------------------------------- */
 
@@ -115,6 +119,22 @@ static int collect(struct ck_writer *w, struct ck_diag *d)
 
 /* --- the writer ------------------------------------------------------------ */
 
+/* A daemon whose mount is gone may have it for a moment. */
+static bool try_lock(int fd)
+{
+	const struct timespec moment = { .tv_nsec = 20 * 1000 * 1000 };
+
+	for (int tries = 0; tries < LOCK_TRIES; tries++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return true;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return false;
+		nanosleep(&moment, NULL);
+	}
+	errno = EWOULDBLOCK;
+	return false;
+}
+
 static int lock(struct ck_writer *w, struct ck_diag *d)
 {
 	w->dirfd = ck_open_again(w->cp->dirfd);
@@ -123,7 +143,7 @@ static int lock(struct ck_writer *w, struct ck_diag *d)
 	if (faccessat(w->dirfd, ".", W_OK, AT_EACCESS))
 		return ck_fail(d, errno, "cannot be written: %s",
 			       strerror(errno));
-	if (flock(w->dirfd, LOCK_EX | LOCK_NB) == 0)
+	if (try_lock(w->dirfd))
 		return 0;
 	if (errno == EWOULDBLOCK)
 		return ck_fail(d, EBUSY, "is mounted for writing already");
