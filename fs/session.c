@@ -299,27 +299,11 @@ static int session_loop(struct fuse_session *session)
 	return rc;
 }
 
-static void *end_thread(void *arg)
-{
-	pthread_exit(arg);
-}
-
-/* A thread that is ended needs a library that glibc loads then; where there is
- * no memory for that, it ends the process. */
-static void load_unwinder(void)
-{
-	pthread_t thread;
-
-	if (pthread_create(&thread, NULL, end_thread, NULL) == 0)
-		pthread_join(thread, NULL);
-}
-
 static int threads_start(struct keeper *k, struct ck_diag *d)
 {
 	struct ck_fs *fs = k->fs;
 	int rc = 0;
 
-	load_unwinder();
 	if (fs->writer) {
 		fs->publisher = ck_publisher_start(fs);
 		rc = fs->publisher ? 0 : EAGAIN;
@@ -442,6 +426,21 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 	return rc;
 }
 
+static void *end_thread(void *arg)
+{
+	pthread_exit(arg);
+}
+
+/* A thread that is ended needs a library that glibc loads then; where there is
+ * no memory for that, it ends the process. */
+static void load_unwinder(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, end_thread, NULL) == 0)
+		pthread_join(thread, NULL);
+}
+
 int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 		const struct ck_mount_options *options,
 		void (*ready)(void *arg), void *arg, struct ck_diag *d)
@@ -462,6 +461,7 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			       "allow_other: a user may give it only if "
 			       "/etc/fuse.conf has the line user_allow_other");
 	fuse_set_log_func(log_fuse);
+	load_unwinder();
 	rc = ck_sigbus_install();
 	if (rc)
 		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
