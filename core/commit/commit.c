@@ -225,13 +225,18 @@ static int rename_metadata(struct commit *k, struct ck_diag *d)
 }
 
 static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
-	check_source,	seal,
-	sync_shards,	link_shards,
-	sync_names,	list_changes,
-	write_metadata, verify_metadata,
-	check_source, /* as late as can be */
-	name_metadata,	rename_metadata,
-	sync_names, /* from here on it is durable */
+	check_source,	 /* nobody else has saved */
+	seal,		 /* new data files are whole */
+	sync_shards,	 /* and durable */
+	link_shards,	 /* and have names */
+	sync_names,	 /* durable ones */
+	list_changes,	 /* what the metadata will say */
+	write_metadata,	 /* is durable, without a name */
+	verify_metadata, /* and is what was meant */
+	check_source,	 /* still: as late as can be */
+	name_metadata,	 /* beside the old one */
+	rename_metadata, /* in its place: the commit point */
+	sync_names,	 /* durable */
 };
 
 /* --- all ------------------------------------------------------------------------ */
