@@ -127,3 +127,12 @@ gone() {
 stems() {
 	cut -f1 "$FIXTURES/$1.tensors.tsv"
 }
+
+# Sets NUMPY_PYTHON: whichever python3 is first may have no numpy, then Debian's
+# has it, or that of the tests with PyTorch.
+find_numpy() {
+	for NUMPY_PYTHON in python3 /usr/bin/python3 \
+		"$HERE/../../.venv-torch-2.13.0/bin/python"; do
+		"$NUMPY_PYTHON" -c 'import numpy' 2>/dev/null && return
+	done
+}

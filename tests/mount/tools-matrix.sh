@@ -136,8 +136,8 @@ if command -v vim >/dev/null; then
 	into 'vim' sh -c 'cp raw.bin "$1" &&
 		vim -u NONE -b -N -es -c wq "$1" </dev/null' - "$raw"
 fi
-if python3 -c 'import numpy' 2>/dev/null; then
-	into 'numpy.save to a temporary name' python3 -c '
+if find_numpy; then
+	into 'numpy.save to a temporary name' "$NUMPY_PYTHON" -c '
 import numpy, os, sys
 with open(sys.argv[1] + ".tmp", "wb") as f:
     numpy.save(f, numpy.load("full.npy"))

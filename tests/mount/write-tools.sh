@@ -86,18 +86,18 @@ zeros
 check 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
 replaced 'cp --sparse=always of a hole'
 
-if python3 -c 'import numpy' 2>/dev/null; then
-	into 'numpy.save' python3 -c '
+if find_numpy; then
+	into 'numpy.save' "$NUMPY_PYTHON" -c '
 import numpy, sys
 numpy.save(sys.argv[1], numpy.load("full.npy"))' "$npy"
-	into 'numpy.save in Fortran order' python3 -c '
+	into 'numpy.save in Fortran order' "$NUMPY_PYTHON" -c '
 import numpy, sys
 numpy.save(sys.argv[1], numpy.asfortranarray(numpy.load("full.npy")))' "$npy"
-	into 'numpy.save, big-endian' python3 -c '
+	into 'numpy.save, big-endian' "$NUMPY_PYTHON" -c '
 import numpy, sys
 numpy.save(sys.argv[1], numpy.load("full.npy").astype(">f4"))' "$npy"
 	for version in 1 2 3; do
-		into "an npy header of version $version.0" python3 -c '
+		into "an npy header of version $version.0" "$NUMPY_PYTHON" -c '
 import numpy, sys
 array = numpy.load("full.npy")
 with open(sys.argv[1], "wb") as f:
@@ -110,7 +110,7 @@ text = b"{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":(16,16)}\n"
 with open("full.npy", "rb") as f, open(sys.argv[1], "wb") as out:
     out.write(b"\x93NUMPY\1\0" + bytes([len(text), 0]) + text + f.read()[128:])
 ' "$npy"
-	into 'ndarray.tofile' python3 -c '
+	into 'ndarray.tofile' "$NUMPY_PYTHON" -c '
 import numpy, sys
 numpy.load("full.npy").tofile(sys.argv[1])' "$raw"
 else
