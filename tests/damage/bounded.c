@@ -28,7 +28,7 @@ static int trouble(const char *what)
 	return TROUBLE;
 }
 
-static void limit(int resource, const char *number, rlim_t unit)
+static void limit(__rlimit_resource_t resource, const char *number, rlim_t unit)
 {
 	rlim_t most = strtoul(number, NULL, 10) * unit;
 	struct rlimit l = { most, most };

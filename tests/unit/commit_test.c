@@ -24,7 +24,7 @@ static uint64_t rnd = 77;
 static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS };
 static const struct ck_writer_options any = { .keep_unknown = true };
 
-static void shell(const char *fmt, ...)
+static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
 {
 	static char command[1024];
 	va_list args;

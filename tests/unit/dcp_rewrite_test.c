@@ -90,7 +90,9 @@ static void change(struct subject *s, uint32_t chunk, unsigned generation)
 }
 
 /* Every nth box that has an item. */
-static void change_some(struct subject *s, uint32_t nth, unsigned generation)
+static __attribute__((noinline)) void change_some(struct subject *s,
+						  uint32_t nth,
+						  unsigned generation)
 {
 	s->n = 0;
 	for (uint32_t i = nth / 2; i < s->c->nchunks; i += nth)
@@ -165,7 +167,7 @@ static bool load(const char *path, struct ck_buf *out)
 	return true;
 }
 
-static void test_fixture(struct subject *s)
+static __attribute__((noinline)) void test_fixture(struct subject *s)
 {
 	static const uint32_t nths[] = { 1000000, 3, 1 };
 
@@ -194,7 +196,7 @@ static void test_fixture(struct subject *s)
 	eq_u64(s->new.len, s->old.len);
 }
 
-static unsigned test_fixtures(const char *fixtures)
+static __attribute__((noinline)) unsigned test_fixtures(const char *fixtures)
 {
 	DIR *dir = opendir(fixtures);
 	struct dirent *entry;
@@ -202,7 +204,7 @@ static unsigned test_fixtures(const char *fixtures)
 
 	while (dir && (entry = readdir(dir))) {
 		char path[512];
-		struct subject s;
+		static struct subject s;
 		struct ck_buf bytes;
 
 		snprintf(path, sizeof(path), "%s/%s/.metadata", fixtures,
@@ -233,7 +235,8 @@ static void fixture(struct subject *s, const char *fixtures, const char *name)
 
 /* --- canaries ----------------------------------------------------------------------- */
 
-static void test_every_wrong_byte_is_found(const char *fixtures)
+static __attribute__((noinline)) void test_every_wrong_byte_is_found(
+	const char *fixtures)
 {
 	static const uint8_t masks[] = { 1, 0x20, 0xff };
 	struct subject s;
@@ -261,7 +264,8 @@ static void test_every_wrong_byte_is_found(const char *fixtures)
 	subject_free(&s);
 }
 
-static void test_other_changes_are_found(const char *fixtures)
+static __attribute__((noinline)) void test_other_changes_are_found(
+	const char *fixtures)
 {
 	struct subject s;
 	struct ck_change_of_place keep;
@@ -292,7 +296,8 @@ static void test_other_changes_are_found(const char *fixtures)
 	subject_free(&s);
 }
 
-static void test_catalog_is_compared(const char *fixtures)
+static __attribute__((noinline)) void test_catalog_is_compared(
+	const char *fixtures)
 {
 	struct subject s;
 
@@ -363,7 +368,7 @@ static int try(struct subject *s)
 	return rewrite(s);
 }
 
-static void test_protocol_0(void)
+static __attribute__((noinline)) void test_protocol_0(void)
 {
 	static const char good[] = HEAD KEY(0) INFO "}(" FIELDS "ub" KEY(1) INFO
 		"(" FIELDS1 "db" TAIL;
@@ -389,7 +394,7 @@ static void test_protocol_0(void)
 	subject_free(&s);
 }
 
-static void test_shared_objects_are_refused(void)
+static __attribute__((noinline)) void test_shared_objects_are_refused(void)
 {
 	/* one object, one state, and a state of which there was a copy */
 	static const char object[] = HEAD KEY(0) INFO
@@ -434,7 +439,7 @@ static size_t len_after(const void *text, size_t len)
 
 /* An insertion is replaced only if it is one, whole; and keeps what hides a
  * transform that is in the state below it. */
-static void test_earlier_insertions(void)
+static __attribute__((noinline)) void test_earlier_insertions(void)
 {
 	static const char plain[] = HEAD KEY(0) INFO "}(" FIELDS "ub" TAIL;
 	static const char ours[] = HEAD KEY(0) INFO "}(" FIELDS
@@ -465,7 +470,7 @@ static void test_earlier_insertions(void)
 	eq_u64(len_after(has, sizeof(has) - 1), sizeof(has) - 1 + grown + 27);
 }
 
-static void test_bad_changes(const char *fixtures)
+static __attribute__((noinline)) void test_bad_changes(const char *fixtures)
 {
 	struct subject s;
 
