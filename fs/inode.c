@@ -98,7 +98,7 @@ static bool find_first(const struct ck_fs *fs, uint64_t n, struct ck_node *out)
 	if (n < object_number(fs)) {
 		out->kind = CK_NODE_BOX;
 		out->index = (uint32_t)(n - box_number(fs));
-		out->tensor = ck_local_tensor(fs->local, out->index);
+		out->tensor = ck_catalog_tensor_of(fs->catalog, out->index);
 		return true;
 	}
 	n -= object_number(fs);

@@ -62,7 +62,7 @@ static int box_lookup(const struct ck_fs *fs, uint32_t owner, const char *name,
 	if (rc)
 		return rc;
 	out->kind = CK_NODE_BOX;
-	out->tensor = ck_local_tensor(fs->local, out->index);
+	out->tensor = ck_catalog_tensor_of(fs->catalog, out->index);
 	return 0;
 }
 

@@ -95,7 +95,8 @@ static bool owner_entry(struct listing *l, uint32_t owner, uint64_t i)
 	box = ck_local_box(local, owner, (uint32_t)i);
 	l->node = (struct ck_node){ .kind = CK_NODE_BOX,
 				    .index = box,
-				    .tensor = ck_local_tensor(local, box) };
+				    .tensor = ck_catalog_tensor_of(
+					    l->fs->catalog, box) };
 	ck_local_box_name(local, box, &l->name);
 	return true;
 }

@@ -57,22 +57,6 @@ void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
 	pthread_rwlock_unlock(&cp->places);
 }
 
-/* Index of the tensor that chunk number `chunk` of the catalog belongs to. */
-static uint32_t tensor_of(const struct ck_catalog *c, uint32_t chunk)
-{
-	size_t lo = 0, hi = c->ntensors;
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->tensors[mid].chunk <= chunk)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return (uint32_t)lo;
-}
-
 static void tensor_renew(struct ck_checkpoint *cp, uint32_t tensor)
 {
 	ck_catalog_tensor_renew(cp->catalog, tensor);
@@ -97,9 +81,10 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 		};
 	/* Changes of one tensor are next to each other. */
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t tensor = tensor_of(c, changes[i].chunk);
+		uint32_t tensor = ck_catalog_tensor_of(c, changes[i].chunk);
 
-		if (i == 0 || tensor != tensor_of(c, changes[i - 1].chunk))
+		if (i == 0 ||
+		    tensor != ck_catalog_tensor_of(c, changes[i - 1].chunk))
 			tensor_renew(cp, tensor);
 	}
 	pthread_rwlock_unlock(&cp->places);

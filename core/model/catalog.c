@@ -405,3 +405,19 @@ const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
 {
 	return e.is_object ? &c->objects[e.i].names : &c->tensors[e.i].names;
 }
+
+uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk)
+{
+	size_t lo = 0, hi = c->ntensors;
+
+	/* the last tensor whose first chunk is not behind it */
+	while (hi - lo > 1) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->tensors[mid].chunk <= chunk)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return (uint32_t)lo;
+}

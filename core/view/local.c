@@ -210,23 +210,6 @@ bool ck_local_has_owner(const struct ck_local *l, uint32_t box, uint32_t *owner)
 
 /* --- files ------------------------------------------------------------------ */
 
-uint32_t ck_local_tensor(const struct ck_local *l, uint32_t box)
-{
-	const struct ck_catalog *c = l->c;
-	size_t lo = 0, hi = c->ntensors;
-
-	/* the last tensor whose first chunk is not behind the box */
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->tensors[mid].chunk <= box)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return (uint32_t)lo;
-}
-
 /* Has this owner another box of the same tensor? */
 static bool has_siblings(const struct ck_local *l, const struct ck_tensor *t,
 			 uint32_t box)
@@ -261,7 +244,8 @@ static void add_offsets(const struct ck_local *l, const struct ck_tensor *t,
 void ck_local_box_name(const struct ck_local *l, uint32_t box,
 		       struct ck_buf *out)
 {
-	const struct ck_tensor *t = &l->c->tensors[ck_local_tensor(l, box)];
+	const struct ck_tensor *t =
+		&l->c->tensors[ck_catalog_tensor_of(l->c, box)];
 
 	ck_buf_str(out, ck_catalog_str(l->c, t->names.stem));
 	if (t->ndim && has_siblings(l, t, box))
@@ -333,7 +317,8 @@ static bool box_bytes(const struct ck_tensor *t, const int64_t *size,
 
 uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
 {
-	const struct ck_tensor *t = &l->c->tensors[ck_local_tensor(l, box)];
+	const struct ck_tensor *t =
+		&l->c->tensors[ck_catalog_tensor_of(l->c, box)];
 	const int64_t *size = ck_catalog_box(l->c, t, box - t->chunk) + t->ndim;
 	uint64_t bytes;
 
@@ -345,7 +330,7 @@ uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
 int ck_local_slice(const struct ck_local *l, uint32_t box,
 		   struct ck_slice **out)
 {
-	uint32_t tensor = ck_local_tensor(l, box);
+	uint32_t tensor = ck_catalog_tensor_of(l->c, box);
 	const struct ck_tensor *t = &l->c->tensors[tensor];
 	const int64_t *off = ck_catalog_box(l->c, t, box - t->chunk);
 	struct ck_view_part part = { .tensor = tensor, .ndim = t->ndim };

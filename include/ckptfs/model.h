@@ -243,6 +243,9 @@ int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
 const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
 					struct ck_entry_id e);
 
+/* Index of the tensor that a chunk of the catalog belongs to. */
+uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
+
 static inline const int64_t *ck_catalog_shape(const struct ck_catalog *c,
 					      const struct ck_tensor *t)
 {

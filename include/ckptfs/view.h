@@ -57,8 +57,6 @@ uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i);
 /* False: no file had the box, it is in no directory. */
 CK_MUST_USE bool ck_local_has_owner(const struct ck_local *l, uint32_t box,
 				    uint32_t *owner);
-/* The tensor that a box is of. */
-uint32_t ck_local_tensor(const struct ck_local *l, uint32_t box);
 /* Appends the file name of a box; -ENOENT: no box of the owner has it. */
 void ck_local_box_name(const struct ck_local *l, uint32_t box,
 		       struct ck_buf *out);
