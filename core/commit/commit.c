@@ -32,6 +32,7 @@ struct commit {
 	uint32_t nstages;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
+	uint64_t generation;  /* in the names of new files */
 	int fd;		      /* the new metadata, -1: none */
 	struct stat metadata; /* what it will be */
 	char temp[64];	      /* its name until the rename; "": it has none */
@@ -100,19 +101,21 @@ static int check_stages(struct commit *k, struct ck_diag *d)
 	return 0;
 }
 
+static void mark(uint8_t *named, const struct ck_catalog *c, uint32_t file)
+{
+	if (file < c->nfiles)
+		named[file / 8] |= (uint8_t)(1U << file % 8);
+}
+
 /* A bit for each data file that some item is in. */
 static uint8_t *files_named(const struct ck_catalog *c)
 {
 	uint8_t *named = calloc(c->nfiles / 8 + 1, 1);
 
 	for (size_t i = 0; named && i < c->nchunks; i++)
-		if (c->chunks[i].file < c->nfiles)
-			named[c->chunks[i].file / 8] |=
-				(uint8_t)(1U << c->chunks[i].file % 8);
+		mark(named, c, c->chunks[i].file);
 	for (size_t i = 0; named && i < c->nobjects; i++)
-		if (c->objects[i].item.file < c->nfiles)
-			named[c->objects[i].item.file / 8] |=
-				(uint8_t)(1U << c->objects[i].item.file % 8);
+		mark(named, c, c->objects[i].item.file);
 	return named;
 }
 
@@ -160,8 +163,8 @@ static int link_shards(struct commit *k, struct ck_diag *d)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < k->nstages && !rc; i++)
-		rc = ck_shards_link(k->w, k->w->generation,
-				    &k->stages[i]->shards, d);
+		rc = ck_shards_link(k->w, k->generation, &k->stages[i]->shards,
+				    d);
 	return rc;
 }
 
@@ -251,7 +254,7 @@ static void undo(struct commit *k)
 
 		ck_shards_unlink(k->w, &s->shards);
 		if (k->sealed)
-			s->spoiled = -EIO;
+			s->spoiled = true;
 		if (k->sealed && !s->why[0])
 			snprintf(s->why, sizeof(s->why),
 				 "its commit failed; write it again");
@@ -295,7 +298,7 @@ static int run(struct commit *k, struct ck_diag *d)
 			ck_stage_renew(k->stages[i]);
 		return 0;
 	}
-	(void)generation_next(k->w);
+	k->generation = generation_next(k->w);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(steps) && !rc; i++)
 		rc = steps[i](k, d);
 	if (k->renamed)

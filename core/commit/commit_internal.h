@@ -85,8 +85,7 @@ CK_MUST_USE int ck_file_link(const struct ck_writer *w, int fd,
 struct ck_cutter {
 	struct ck_request request; /* its arrays are owned */
 	struct ck_place *places;   /* one for each chunk */
-	uint64_t nbytes;
-	uint8_t unit; /* bytes to be reversed together; 1: none */
+	uint8_t unit;		   /* bytes to be reversed together; 1: none */
 };
 
 CK_MUST_USE int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
@@ -130,9 +129,19 @@ struct ck_stage {
 	bool head_accepted; /* what is in head was compared */
 	uint64_t reached;   /* anew: the size of the file */
 	struct ck_ranges given; /* not anew: elements' bytes written */
-	int spoiled;		/* 0 or negative errno */
+	bool spoiled;		/* never committed; why says for what reason */
 	char why[512];
 };
+
+/* Sizes of what the file holds: the tensor, or one box of it. */
+static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
+{
+	const struct ck_catalog *c = s->w->cp->catalog;
+	const struct ck_tensor *t = &c->tensors[s->tensor];
+
+	return s->box == CK_STAGE_ALL ? ck_catalog_shape(c, t)
+				      : ck_catalog_box(c, t, s->box) + t->ndim;
+}
 
 /* Plans and makes the shards, if they are not. */
 CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);

@@ -95,16 +95,6 @@ static void fill_extent(const struct arrays *a, const int64_t *off,
 	}
 }
 
-static uint64_t count_bytes(const struct ck_cutter *k)
-{
-	uint64_t bytes = k->request.item;
-
-	/* Of a tensor without a fault: no overflow. */
-	for (uint32_t d = 0; d < k->request.ndim; d++)
-		bytes *= k->request.size[d];
-	return bytes;
-}
-
 int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 		   uint32_t tensor, uint32_t box, struct ck_shards *shards,
 		   bool fortran, bool swapped)
@@ -137,7 +127,6 @@ int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 	qsort_r(a.order, n, sizeof(*a.order), compare_offsets,
 		&(struct sorting){ a.boxes, t->ndim });
 	fill_places(k, shards, t->chunk + first);
-	k->nbytes = count_bytes(k);
 	return 0;
 }
 

@@ -86,9 +86,7 @@ int ck_header_accept(const struct ck_stage *s, struct ck_npy *npy,
 	const struct ck_catalog *c = s->w->cp->catalog;
 	const struct ck_tensor *t = &c->tensors[s->tensor];
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
-	const int64_t *shape = s->box == CK_STAGE_ALL
-				       ? ck_catalog_shape(c, t)
-				       : ck_catalog_box(c, t, s->box) + t->ndim;
+	const int64_t *shape = ck_stage_shape(s);
 	int rc = ck_npy_parse((struct ck_str){ s->head.data, s->head.len }, npy,
 			      d);
 

@@ -19,19 +19,10 @@ static const struct ck_tensor *tensor_of(const struct ck_stage *s)
 	return &s->w->cp->catalog->tensors[s->tensor];
 }
 
-static const int64_t *shape_of(const struct ck_stage *s)
-{
-	const struct ck_catalog *c = s->w->cp->catalog;
-	const struct ck_tensor *t = tensor_of(s);
-
-	return s->box == CK_STAGE_ALL ? ck_catalog_shape(c, t)
-				      : ck_catalog_box(c, t, s->box) + t->ndim;
-}
-
 /* Refuses for good. */
 static int spoil(struct ck_stage *s, const struct ck_diag *d, int err)
 {
-	s->spoiled = -err;
+	s->spoiled = true;
 	snprintf(s->why, sizeof(s->why), "%.500s", d ? d->text : "");
 	return -err;
 }
@@ -75,7 +66,7 @@ static void discard(struct ck_stage *s)
 	s->data_known = s->form == CK_STAGE_RAW;
 	s->head_accepted = s->data_known;
 	s->touched = false;
-	s->spoiled = 0;
+	s->spoiled = false;
 	s->why[0] = '\0';
 }
 
@@ -86,7 +77,7 @@ static int own_header(struct ck_stage *s)
 
 	if (s->form == CK_STAGE_RAW)
 		return 0;
-	ck_npy_header(t->dtype, t->ndim, shape_of(s), &s->head);
+	ck_npy_header(t->dtype, t->ndim, ck_stage_shape(s), &s->head);
 	s->data = s->head.len;
 	s->data_known = s->head_accepted = true;
 	return s->head.err;
@@ -100,18 +91,12 @@ static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
 	const struct ck_tensor *t = &c->tensors[tensor];
 	uint32_t first = box == CK_STAGE_ALL ? 0 : box;
 	uint32_t n = box == CK_STAGE_ALL ? t->nchunks : 1;
-	struct ck_item_form form = { 0 };
-	int rc;
 
 	if (t->err)
 		return ck_fail(d, t->err, "a damaged tensor");
-	rc = ck_item_form_make(&form, t->dtype, 0, NULL, 0);
-	ck_item_form_fini(&form);
-	if (rc)
-		return ck_fail(d, -rc, "dtype %s: %s",
-			       ck_show(ck_catalog_str(c, t->dtype_name)),
-			       rc == -EOPNOTSUPP ? "cannot be written"
-						 : strerror(-rc));
+	if (!ck_item_form_has(t->dtype))
+		return ck_fail(d, EOPNOTSUPP, "dtype %s: cannot be written",
+			       ck_show(ck_catalog_str(c, t->dtype_name)));
 	if (t->holes && box == CK_STAGE_ALL)
 		return ck_fail(d, EIO, "some elements belong to no box");
 	for (uint32_t i = first; i < first + n; i++)
@@ -169,7 +154,7 @@ void ck_stage_renew(struct ck_stage *s)
 	s->anew = false;
 	/* Without memory for a header it is begun anew only. */
 	if (own_header(s))
-		s->spoiled = -ENOMEM;
+		s->spoiled = true;
 }
 
 /* --- elements ------------------------------------------------------------------- */
@@ -207,11 +192,12 @@ int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 
 static uint64_t total(const struct ck_stage *s)
 {
-	uint64_t bytes = ck_dtype_at(tensor_of(s)->dtype)->size;
+	const struct ck_tensor *t = tensor_of(s);
 
-	for (uint32_t d = 0; d < tensor_of(s)->ndim; d++)
-		bytes *= (uint64_t)shape_of(s)[d];
-	return s->data + bytes;
+	return s->data +
+	       (s->box == CK_STAGE_ALL
+			? t->nbytes
+			: ck_catalog_box_bytes(s->w->cp->catalog, t, s->box));
 }
 
 static int too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
@@ -318,7 +304,7 @@ static int assume_header(struct ck_stage *s)
 {
 	const struct ck_tensor *t = tensor_of(s);
 
-	s->data = ck_npy_header_len(t->dtype, t->ndim, shape_of(s));
+	s->data = ck_npy_header_len(t->dtype, t->ndim, ck_stage_shape(s));
 	s->data_known = true;
 	return head_grow(s, s->data);
 }

@@ -369,9 +369,11 @@ static void form_write(struct ck_item_form *f, struct ck_str pickle,
 }
 
 /* Types with a quantizer need one; those below a byte have no elements. */
-static bool can_be_saved(const struct ck_dtype *dtype)
+bool ck_item_form_has(uint8_t dtype)
 {
-	return dtype->size && (!dtype->storage || dtype->storage[0] != 'Q');
+	const struct ck_dtype *type = ck_dtype_at(dtype);
+
+	return type->size && (!type->storage || type->storage[0] != 'Q');
 }
 
 /* Room for head and tail, beside the elements, below the end of any file. */
@@ -387,7 +389,7 @@ int ck_item_form_make(struct ck_item_form *f, uint8_t dtype, uint32_t ndim,
 	int rc;
 
 	*f = (struct ck_item_form){ 0 };
-	if (!can_be_saved(type))
+	if (!ck_item_form_has(dtype))
 		return -EOPNOTSUPP;
 	rc = shape_make(&s, type->size, ndim, size);
 	if (rc == 0 && (!ck_add(&end, fpos, s.bytes) || end > most_fpos))

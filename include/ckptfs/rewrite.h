@@ -17,10 +17,12 @@ struct ck_item_form {
 	uint64_t crc_at[2]; /* private: where tail has the CRC-32 */
 };
 
+/* Is there an item of this dtype at all? */
+CK_MUST_USE bool ck_item_form_has(uint8_t dtype);
 /* An item of this dtype and shape (C order, little-endian, numbers of
  * elements) that will begin at fpos of its file; elements lie at a multiple
  * of 64 of the file. Any release from 1.13 on reads it, also with
- * weights_only=True. -EOPNOTSUPP: a dtype that torch.save cannot store;
+ * weights_only=True. -EOPNOTSUPP: ck_item_form_has() is false;
  * -EINVAL: a size below 0; -EOVERFLOW; -ENOMEM. */
 CK_MUST_USE int ck_item_form_make(struct ck_item_form *f, uint8_t dtype,
 				  uint32_t ndim, const int64_t *size,
