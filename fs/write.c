@@ -130,26 +130,11 @@ static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		fuse_reply_attr(req, &out, CK_TIMEOUT);
 }
 
-static void rw_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
-			const char *value, size_t size, int flags)
-{
-	(void)ino, (void)name, (void)value, (void)size, (void)flags;
-	fuse_reply_err(req, EOPNOTSUPP);
-}
-
-static void rw_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
-{
-	(void)ino, (void)name;
-	fuse_reply_err(req, EOPNOTSUPP);
-}
-
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
 {
 	ops->write = rw_write;
 	ops->flush = rw_flush;
 	ops->fsync = rw_fsync;
 	ops->setattr = rw_setattr;
-	ops->setxattr = rw_setxattr;
-	ops->removexattr = rw_removexattr;
 	ck_fs_name_ops(ops);
 }
