@@ -10,12 +10,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <libdeflate.h>
+#include <isa-l/crc.h>
 
 static int record_crc(const struct ck_crc_check *check,
 		      const struct ck_zip_record *r, uint32_t *crc)
 {
-	*crc = libdeflate_crc32(0, NULL, 0);
+	*crc = 0;
 	for (uint64_t at = 0; at < r->len;) {
 		size_t len = (size_t)ck_min(check->buffer_len, r->len - at);
 		int rc = check->src->read(check->src->ctx, check->buffer, len,
@@ -23,7 +23,7 @@ static int record_crc(const struct ck_crc_check *check,
 
 		if (rc)
 			return rc;
-		*crc = libdeflate_crc32(*crc, check->buffer, len);
+		*crc = crc32_gzip_refl(*crc, check->buffer, len);
 		at += len;
 	}
 	return 0;
@@ -71,7 +71,7 @@ int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos)
 	enum { BLOCK = 256 << 10 };
 
 	ck_auto_free void *block = malloc(BLOCK);
-	uint32_t crc = libdeflate_crc32(0, NULL, 0);
+	uint32_t crc = 0;
 
 	if (!block)
 		return -ENOMEM;
@@ -81,7 +81,7 @@ int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos)
 
 		if (rc)
 			return rc;
-		crc = libdeflate_crc32(crc, block, len);
+		crc = crc32_gzip_refl(crc, block, len);
 		at += len;
 	}
 	ck_item_form_crc(f, crc);

@@ -17,7 +17,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <libdeflate.h>
+#include <isa-l/crc.h>
 #include <stdio.h>
 
 enum {
@@ -277,7 +277,7 @@ static void record_add(struct archive *a, const char *name, struct ck_str data)
 {
 	struct record *r = record_begin(a, name, data.len);
 
-	r->crc = libdeflate_crc32(0, data.p, data.len);
+	r->crc = crc32_gzip_refl(0, (const uint8_t *)data.p, data.len);
 	ck_buf_str(a->out, data);
 	record_end(a, r);
 }
