@@ -16,6 +16,7 @@
 #include "scratch.h"
 #include <fuse_lowlevel.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 /* Seconds the kernel may believe names and attributes: they change by commits
@@ -43,6 +44,7 @@ struct ck_fs {
 	atomic_bool metadata_changed; /* said in the log */
 	pthread_mutex_t handles_lock;
 	struct ck_handle *handles; /* open files; protected by the lock */
+	sem_t asked;		   /* posted when the kernel asks first */
 	/* Of a mount for writing; else NULL. */
 	struct ck_writer *writer;
 	struct ck_drafts *drafts;	/* locks itself */

@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define KICK	      SIGUSR1
@@ -29,7 +28,7 @@ struct keeper {
 	void (*ready)(void *arg);
 	void *arg;
 	pthread_t thread, caller;
-	atomic_bool usable; /* the mount has answered */
+	atomic_bool usable; /* the kernel has asked for something */
 	atomic_bool ended;  /* the caller left the loop */
 };
 
@@ -57,13 +56,15 @@ static const struct {
 
 static void session_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	struct ck_fs *fs = userdata;
+
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
 	conn->max_write = CK_REQUEST_MAX;
 	conn->max_read = CK_READ_MAX;
 	conn->time_gran = 1;
+	sem_post(&fs->asked);
 }
 
 static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
@@ -133,17 +134,19 @@ static bool read_ahead_raise(const char *path)
 	return write_text(path, text);
 }
 
-/* The first answer comes from a worker: the mount works. */
+/* The kernel has asked its first question, so the mount works. Nothing that is
+ * asked of it here may be a request: a daemon that is killed while it waits for
+ * its own answer is never gone. */
 static void mount_finish(struct keeper *k)
 {
-	struct stat st;
+	struct statx st;
 	char path[64];
 	bool raised;
 
-	if (stat(k->mountpoint, &st))
+	if (statx(AT_FDCWD, k->mountpoint, AT_STATX_DONT_SYNC, 0, &st))
 		return;
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
-		 major(st.st_dev), minor(st.st_dev));
+		 st.stx_dev_major, st.stx_dev_minor);
 	raised = read_ahead_raise(path);
 	atomic_store(&k->usable, true);
 	k->ready(k->arg);
@@ -171,7 +174,10 @@ static void *keeper_run(void *arg)
 	sigset_t signals;
 	int sig = 0;
 
-	mount_finish(k);
+	while (sem_wait(&k->fs->asked) && errno == EINTR)
+		;
+	if (!atomic_load(&k->ended))
+		mount_finish(k);
 	signals_fill(&signals);
 	sigwait(&signals, &sig);
 	if (!atomic_load(&k->ended))
@@ -327,8 +333,8 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 	atomic_store(&k->ended, true);
 	if (k->fs->publisher)
 		ck_publisher_end(k->fs->publisher);
-	/* Before the join: the keeper may still wait for the first answer. */
 	fuse_session_unmount(k->session);
+	sem_post(&k->fs->asked); /* the kernel may not have asked */
 	pthread_kill(k->thread, SIGTERM);
 	pthread_join(k->thread, NULL);
 	if (rc < 0)
@@ -466,11 +472,13 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 	if (rc)
 		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
 			       strerror(-rc));
+	sem_init(&fs.asked, 0, 0);
 	rc = writer_open(&fs, d);
 	if (rc == 0)
 		rc = fs_make(&fs, d);
 	if (rc == 0)
 		rc = serve(&fs, &k, d);
 	fs_fini(&fs);
+	sem_destroy(&fs.asked);
 	return rc;
 }

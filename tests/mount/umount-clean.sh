@@ -107,6 +107,32 @@ fails 'SIGKILL: mounting over it' 'umount it first' \
 check 'SIGKILL: ckptfs umount' "$CKPTFS" umount "$mnt"
 check 'SIGKILL: the mount is gone' not_mounted
 
+# A daemon that is killed with a request unanswered, at the start too, ends
+# whole: no thread of it waits for an answer of its own.
+end_whole() {
+	for _ in $(seq 60); do
+		[ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null |
+			wc -l)" -le 1 ] && return
+		sleep 0.05
+	done
+	return 1
+}
+
+for at in 1 2 3; do
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_AT=$at \
+		LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" -f \
+		>/dev/null 2>&1 &
+	pid=$!
+	for _ in $(seq 60); do
+		is_mounted && break
+		sleep 0.05
+	done
+	timeout -s KILL 20 ls "$mnt" >/dev/null 2>&1
+	check "regression: killed at answer $at: all threads end" end_whole \
+		"$pid"
+	umount -l "$mnt"
+done
+
 # fusermount3 leaves the mount if it hears of the death before the kernel has
 # let go of the device, which happens; then somebody has to unmount.
 for try in 1 2 3 4 5; do
