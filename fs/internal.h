@@ -49,6 +49,7 @@ struct ck_fs {
 	struct ck_writer *writer;
 	struct ck_drafts *drafts;	/* locks itself */
 	struct ck_publisher *publisher; /* locks itself */
+	struct ck_turns *turns;		/* locks itself */
 	struct fuse_session *session;
 	struct ck_scratches *scratches; /* locks itself */
 	uint8_t *hidden;     /* atomic; a bit for each file that was removed */
@@ -235,6 +236,18 @@ CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
  * is for when they are free. */
 CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
 void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
+
+/* --- turn.c: who was overtaken by a commit opens next ------------------------ */
+
+struct ck_turns *ck_turns_make(void); /* NULL: out of memory */
+void ck_turns_free(struct ck_turns *t);
+/* This thread was answered ESTALE for the tensor, and will come again. */
+void ck_turn_give(struct ck_turns *t, uint32_t tensor, pid_t thread);
+/* It has come. */
+void ck_turn_take(struct ck_turns *t, uint32_t tensor, pid_t thread);
+/* Before a commit of the tensor: waits for those who have a turn, 0.1 s at
+ * most. */
+void ck_turns_wait(struct ck_turns *t, uint32_t tensor);
 
 /* --- place.c ------------------------------------------------------------ */
 

@@ -141,6 +141,7 @@ static int commit(struct ck_publisher *p, struct ck_draft *draft, bool *changed)
 	struct ck_node n = *ck_draft_node(draft);
 	int rc;
 
+	ck_turns_wait(fs->turns, n.tensor);
 	pthread_mutex_lock(&p->commit);
 	n.version = ck_node_version(fs, &n);
 	atomic_fetch_add(&fs->commits, 1);

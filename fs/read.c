@@ -339,14 +339,29 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 	handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
+static int do_open(struct ck_fs *fs, fuse_ino_t ino, pid_t thread,
+		   struct fuse_file_info *fi)
+{
+	struct ck_node n;
+	int rc;
+
+	if (!ck_node_find(fs, ino, &n))
+		return -ENOENT;
+	rc = ck_handle_open(fs, &n, fi);
+	if (!fs->writer || !ck_node_is_tensor(&n))
+		return rc;
+	if (rc == -ESTALE)
+		ck_turn_give(fs->turns, n.tensor, thread);
+	else
+		ck_turn_take(fs->turns, n.tensor, thread);
+	return rc;
+}
+
 void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_node n;
-	int rc = -ENOENT;
+	int rc = do_open(fs, ino, fuse_req_ctx(req)->pid, fi);
 
-	if (ck_node_find(fs, ino, &n))
-		rc = ck_handle_open(fs, &n, fi);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else if (fuse_reply_open(req, fi) == -ENOENT)

@@ -383,11 +383,12 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->ahead = ck_ahead_make(fs->cp->files);
 	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
 	fs->drafts = ck_drafts_make();
+	fs->turns = ck_turns_make();
 	if (fs->writer) {
 		fs->scratches = ck_scratches_make();
 		fs->hidden = ck_hidden_make(fs);
 	}
-	if (fs->control && fs->ahead && fs->faulty && fs->drafts &&
+	if (fs->control && fs->ahead && fs->faulty && fs->drafts && fs->turns &&
 	    (!fs->writer || (fs->scratches && fs->hidden)))
 		return 0;
 	return ck_fail(d, ENOMEM, "out of memory");
@@ -398,6 +399,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_publisher_free(fs->publisher);
 	ck_handles_close(fs);
 	ck_drafts_free(fs->drafts);
+	ck_turns_free(fs->turns);
 	ck_scratches_free(fs->scratches);
 	free(fs->hidden);
 	ck_ahead_free(fs->ahead);

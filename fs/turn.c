@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * turn: who was overtaken by a commit opens next. The open of an inode whose
+ * tensor has a newer version is answered ESTALE; the kernel then looks the name
+ * up anew and opens what it finds, but does so only once. So that no second
+ * commit comes between, the next one of that tensor waits until the same thread
+ * has opened it: a moment only, since that thread may have ended.
+ *
+ * If there is no room to note a turn, or nobody comes, nothing is lost: that
+ * open may fail with ESTALE.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <time.h>
+
+enum {
+	TURNS = 32,	 /* at a time, in one mount */
+	TURN_MSEC = 100, /* after that it is over */
+};
+
+struct turn {
+	uint32_t tensor;
+	pid_t thread;
+	struct timespec until; /* in the past: none */
+};
+
+struct ck_turns {
+	pthread_mutex_t lock;
+	pthread_cond_t taken;
+	struct turn turns[TURNS];
+	size_t next; /* to be given: the oldest */
+};
+
+struct ck_turns *ck_turns_make(void)
+{
+	struct ck_turns *t = calloc(1, sizeof(*t));
+	pthread_condattr_t attr;
+
+	if (!t)
+		return NULL;
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&t->taken, &attr);
+	pthread_condattr_destroy(&attr);
+	return t;
+}
+
+void ck_turns_free(struct ck_turns *t)
+{
+	if (!t)
+		return;
+	pthread_cond_destroy(&t->taken);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static struct timespec now(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	return at;
+}
+
+static struct timespec soon(void)
+{
+	struct timespec at = now();
+
+	at.tv_nsec += TURN_MSEC * 1000000L;
+	at.tv_sec += at.tv_nsec / 1000000000L;
+	at.tv_nsec %= 1000000000L;
+	return at;
+}
+
+static bool is_before(struct timespec a, struct timespec b)
+{
+	return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec
+				    : a.tv_nsec < b.tv_nsec;
+}
+
+void ck_turn_give(struct ck_turns *t, uint32_t tensor, pid_t thread)
+{
+	pthread_mutex_lock(&t->lock);
+	t->turns[t->next++ % TURNS] = (struct turn){ tensor, thread, soon() };
+	pthread_mutex_unlock(&t->lock);
+}
+
+void ck_turn_take(struct ck_turns *t, uint32_t tensor, pid_t thread)
+{
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = 0; i < TURNS; i++)
+		if (t->turns[i].tensor == tensor &&
+		    t->turns[i].thread == thread)
+			t->turns[i] = (struct turn){ 0 };
+	pthread_cond_broadcast(&t->taken);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Under the lock. */
+static bool somebody_has(const struct ck_turns *t, uint32_t tensor)
+{
+	struct timespec at = now();
+
+	for (size_t i = 0; i < TURNS; i++)
+		if (t->turns[i].tensor == tensor &&
+		    is_before(at, t->turns[i].until))
+			return true;
+	return false;
+}
+
+void ck_turns_wait(struct ck_turns *t, uint32_t tensor)
+{
+	struct timespec until = soon();
+	int rc = 0;
+
+	pthread_mutex_lock(&t->lock);
+	while (rc == 0 && somebody_has(t, tensor))
+		rc = pthread_cond_timedwait(&t->taken, &t->lock, &until);
+	pthread_mutex_unlock(&t->lock);
+}
