@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * switch: a commit in memory. Numbers and texts of new files are added behind
- * what others read, without a lock; the rows of changed boxes are replaced
- * under one that every reader of rows holds. Layouts are not changed: the one
- * of a changed tensor is forgotten, and whoever uses it keeps it.
+ * switch: a commit in memory. Texts of new files are added behind what others
+ * read, and move nothing; their number and the rows of changed boxes are
+ * changed under a lock that every reader of rows holds. Layouts are not
+ * changed: the one of a changed tensor is forgotten, and whoever uses it keeps
+ * it.
  */
 #include "ckptfs/rewrite.h"
 #include "format_internal.h"
@@ -27,6 +28,18 @@ void ck_checkpoint_unlock(struct ck_checkpoint *cp)
 	pthread_rwlock_unlock(&cp->places);
 }
 
+/* Up to this one; some may have been added in vain before. */
+static int describe_up_to(struct ck_checkpoint *cp, uint32_t file)
+{
+	int rc = 0;
+
+	pthread_rwlock_wrlock(&cp->places);
+	while (rc == 0 && cp->catalog->nfiles <= file)
+		rc = ck_file_describe(cp, (uint32_t)cp->catalog->nfiles);
+	pthread_rwlock_unlock(&cp->places);
+	return rc;
+}
+
 int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 			  struct ck_change_of_place *changes, uint32_t n)
 {
@@ -34,10 +47,8 @@ int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 		struct ck_change_of_place *change = &changes[i];
 		int rc = ck_files_add(cp->files, change->path, &change->file);
 
-		/* One that was added in vain before is described as well. */
-		while (rc == 0 && cp->catalog->nfiles <= change->file)
-			rc = ck_file_describe(cp,
-					      (uint32_t)cp->catalog->nfiles);
+		if (rc == 0)
+			rc = describe_up_to(cp, change->file);
 		if (rc)
 			return rc;
 	}

@@ -68,12 +68,12 @@ void ck_catalog_free(struct ck_catalog *c)
 /* --- growing -------------------------------------------------------------- */
 
 /* Room for `more` elements in c->array of which `used` are taken: 0 or
- * -ENOMEM. */
+ * -ENOMEM. What does not move is not written: others may be reading it. */
 #define ROOM(c, array, used, more)                                             \
 	({                                                                     \
 		void *room_ = ck_grow((c)->array, &(c)->caps->array, used,     \
 				      more, sizeof(*(c)->array));              \
-		if (room_)                                                     \
+		if (room_ && room_ != (c)->array)                              \
 			(c)->array = room_;                                    \
 		room_ ? 0 : -ENOMEM;                                           \
 	})
