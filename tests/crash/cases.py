@@ -26,6 +26,11 @@ def plans():
     ]
 
 
+def crowded():
+    """Each step of a commit needs a block of its own."""
+    return made.Plan(6, tensors=60, columns=3000, crowded=True)
+
+
 def mutant(phases, kinds=HARM, **plan):
     return Mutant({"seed": 1, "columns": 12000, **plan}, phases, kinds)
 

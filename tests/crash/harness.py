@@ -15,9 +15,12 @@ are names of points: SUBJECT/PHASE/..., and running with one repeats it.
     skip    every sync is left out, then power cuts and model at every point
     nomem   every allocation fails, alone or with all after it
     model   states that POSIX allows and our file systems do not make
+    space   the disk has room for so many blocks more, from none to enough;
+            then the power is cut. What cannot be had is told by ENOSPC
 """
 import os
 import random
+import re
 import shutil
 from functools import partial
 
@@ -266,3 +269,84 @@ def modelled(subject, field):
         return found + missed(watch, at if at <= count else 0)
     for at in range(1, count + 2):
         yield f"{subject.name}/model/{at}", partial(trial, at)
+
+
+# --- space ----------------------------------------------------------------------
+
+# What mounts and tools say of where it ended.
+PLACES = {"write": "error writing", "close": "failed to close",
+          "data file": "a new data file:", "name": "distcp: No space",
+          "metadata": "new metadata:|metadata: No space|no new file:",
+          "temporary name": r"\.metadata\.ckptfs-\w+: No space"}
+
+
+def blocks_left_out(field, before, free):
+    """Blocks that are gone although nothing changed; a directory that grew
+    for a name keeps its size."""
+    field.image.settle()
+    grown = os.stat(field.path).st_size - before
+    return (free - field.image.free() - max(0, grown)) // 4096
+
+
+def full_disk(subject, field, free, places):
+    """One run with so many bytes left, and what is there afterwards."""
+    plan, folder = subject.plans[0], subject.folders[0]
+    need = os.path.getsize(f"{folder}/full/{plan.changed[0]}.npy")
+    path = field.fresh(plan)
+    before = subject.before(path, plan)
+    wanted, size = plan.wanted(before), os.stat(path).st_size
+    left = field.image.fill(free)
+    outcome = subject.writer.run(path, folder, injector.Fault())
+
+    def judge(may_leak=False):
+        return oracle.verdict(before, wanted, oracle.look(path),
+                              outcome.reported, may_leak=may_leak)
+    problems = judge()
+    reached = {place for place, text in PLACES.items()
+               if re.search(text, outcome.said)}
+    places[left] = reached if not outcome.reported else {"success"}
+    if outcome.reported:
+        field.image.cut("lost")
+        field.image.recover()
+        problems += judge()
+    else:
+        # Room for the data is promised when the first of them are written.
+        if "data file" in reached:
+            problems.append(("late", outcome.said))
+        if "No space left" not in outcome.said:
+            problems.append(("errno", f"ENOSPC is not told: {outcome.said}"))
+        if left < need and "write" not in reached:
+            problems.append(("late", f"{need} bytes do not fit in {left}, "
+                             f"which no write was told: {outcome.said}"))
+        lost = blocks_left_out(field, size, left)
+        if lost:
+            problems.append(("leak", f"{lost} blocks are gone"))
+    field.image.unfill()
+    replaced = outcome.reported
+    outcome = subject.writer.run(path, folder, injector.Fault())
+    if not outcome.reported:
+        problems.append(("stuck", f"with room again: {outcome.said}"))
+    return problems + judge(may_leak=replaced)
+
+
+def space(subject, field):
+    subject.calls(field)
+    image, places, most = field.image, {}, 200
+    for free in range(0, most * 4096, 4096):
+        yield (f"{subject.name}/space/{image.kind}/{free // 4096}",
+               partial(full_disk, subject, field, free, places))
+        last = [places[n] for n in sorted(places)[-5:]]
+        if last == [{"success"}] * 5:
+            break
+
+    def all_met():
+        met = set().union(*places.values())
+        return [] if {"write", "close", "success"} <= met else [
+            ("harness", f"met were only {sorted(met)}")]
+    if len(places) > 5:
+        yield f"{subject.name}/space/{image.kind}/all", all_met
+    for place in ["success", *PLACES]:
+        found = sorted(n // 4096 for n, met in places.items() if place in met)
+        if found:
+            print(f"# {image.kind}: {place}: with {found[0]} to {found[-1]} "
+                  "blocks left")

@@ -20,6 +20,7 @@ What the device was told is kept: that drives lose what they have not been
 told to flush is not shown by this.
 """
 import ctypes
+import errno
 import fcntl
 import os
 import random
@@ -31,10 +32,13 @@ FLUSH_ALL, FLUSH_LOG, FLUSH_NOTHING = 0, 1, 2
 STATES = ("lost", "journal", "fsync", "partly", "all")
 
 # name: type, MiB, options of mkfs, options of mount. "strict" is an ext4
-# without its habit of writing data before a rename replaces a file.
+# without its habit of writing data before a rename replaces a file. "ext4-4k"
+# keeps nothing back for root, and has blocks of the size that others have.
 KINDS = {
     "ext4": ("ext4", 64, ["-q", "-F", "-E", "lazy_itable_init=0"], ""),
     "xfs": ("xfs", 320, ["-q", "-f"], ""),
+    "ext4-4k": ("ext4", 64, ["-q", "-F", "-b", "4096", "-m", "0", "-E",
+                             "lazy_itable_init=0"], ""),
     "strict": ("ext4", 64, ["-q", "-F", "-E", "lazy_itable_init=0"],
                "noauto_da_alloc,data=writeback"),
 }
@@ -176,6 +180,42 @@ class Image:
                 raise Trouble(f"{self.device} stays in use after umount")
             time.sleep(0.005)
         self.mount()
+
+    # --- a full disk ---
+
+    def free(self):
+        """Bytes that root can have for files."""
+        found = os.statvfs(self.root)
+        return found.f_bavail * found.f_frsize
+
+    def fill(self, free):
+        """Leaves about so many bytes, and says how many."""
+        fd = os.open(self.root + "/filler", os.O_CREAT | os.O_WRONLY)
+        size = 0
+        for _ in range(5):      # what was removed is given back later
+            self.settle()
+            if self.free() - free < 4096:
+                break
+            size = self.allocate(fd, size, free)
+        os.close(fd)
+        return self.free()
+
+    def allocate(self, fd, size, free):
+        """Where its blocks lie takes some blocks, too."""
+        for piece in (16 << 20, 1 << 20, 64 << 10, 4 << 10):
+            while self.free() - free >= piece:
+                try:
+                    os.posix_fallocate(fd, size, piece)
+                except OSError as problem:
+                    if problem.errno != errno.ENOSPC:
+                        raise
+                    break
+                size += piece
+        return size
+
+    def unfill(self):
+        os.unlink(self.root + "/filler")
+        self.settle()
 
     def is_free(self):
         try:

@@ -11,6 +11,7 @@
 
 Tensors `t0`, `t1` ... are cut into rows, one box in each rank's file.
 """
+import itertools
 import os
 import pickle
 import random
@@ -36,13 +37,15 @@ class Plan:
     """columns: of float32, so that a box has 4 * columns * rows bytes.
     changed: how many tensors the commit replaces. in_place: the new shards
     have the names of old ones, and every tensor is written anew; other_shape:
-    these are longer by that many columns."""
+    these are longer by that many columns. crowded: on ext4 the directory has
+    no room for one more name, and the inode of .metadata none for its ACL."""
 
     def __init__(self, seed=1, tensors=3, columns=5000, rows=4, ranks=2,
-                 changed=1, in_place=False, other_shape=0):
+                 changed=1, in_place=False, other_shape=0, crowded=False):
         self.rng = random.Random(seed)
         self.tensors = [f"t{n}" for n in range(tensors)]
         self.rows, self.ranks, self.in_place = rows, ranks, in_place
+        self.crowded = crowded
         self.columns = {False: columns, True: columns + other_shape}
         self.old = {t: self.bytes_of(columns) for t in self.tensors}
         self.changed = self.tensors if in_place else self.tensors[:changed]
@@ -103,6 +106,10 @@ class Plan:
         os.makedirs(f"{path}/logs/deep")
         put(f"{path}/logs/deep/train.log", b"loss 1.0\n" * 900)
         os.symlink("notes.json", f"{path}/latest")
+        if self.crowded:
+            crowd(path)
+            os.setxattr(f"{path}/.metadata", "system.posix_acl_access",
+                        acl(range(1000, 1040)))
 
     def write_new(self, folder):
         for name in ("raw", "full", "new"):
@@ -129,3 +136,25 @@ class Plan:
 def put(path, data):
     with open(path, "wb") as out:
         out.write(data)
+
+
+def crowd(path):
+    """Names until one block of an ext4 directory has no room for another:
+    each takes 8 bytes and its own, in fours; `.`, `..` and a checksum 36."""
+    def bytes_of(name):
+        return 8 + (len(name) + 3) // 4 * 4
+    room = 4096 - 36 - sum(map(bytes_of, os.listdir(path)))
+    for number in itertools.count():
+        if room < 32:
+            return
+        name = f"{number:02}".ljust(min(240, room - 8), "x")
+        put(f"{path}/{name}", b"")
+        room -= bytes_of(name)
+
+
+def acl(users):
+    """As setxattr(2) takes it: owner, these users, group, mask, others."""
+    rows = [(1, 6, -1), *((2, 4, user) for user in users), (4, 4, -1),
+            (16, 4, -1), (32, 4, -1)]
+    return struct.pack("<I", 2) + b"".join(
+        struct.pack("<HHi", *row) for row in rows)

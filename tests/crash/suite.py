@@ -6,6 +6,7 @@
     run BUILD syncs                     so is each sync left out
     run BUILD eatmydata                 so is a disk that syncs nothing
     run BUILD dcp --python PYTHON       so is dcp.save over a checkpoint
+    run BUILD space --fs ext4-4k,xfs    every size that a full disk leaves
     run BUILD writer --writer 'COMMAND {checkpoint} {plan}'
     run BUILD writer --mount 'COMMAND {checkpoint} {mnt}' --script 'cp ...'
 """
@@ -30,7 +31,7 @@ import injector  # noqa: E402
 import oracle  # noqa: E402
 import writers  # noqa: E402
 
-ON_IMAGES = ("cut", "random", "error", "skip")
+ON_IMAGES = ("cut", "random", "error", "skip", "space")
 PHASES = ("undisturbed", "kill", "short", "nomem", "model", "error", "cut",
           "random")
 Found = collections.namedtuple("Found", "trials bad kinds first")
@@ -185,9 +186,9 @@ def group_eatmydata(suite):
     suite.caught(subject, ["cut"], cases.HARM, all)
 
 
-def given(suite):
+def given(suite, plans=None):
     """The writer of the command line."""
-    options, plans = suite.options, cases.plans()
+    options, plans = suite.options, plans or cases.plans()
     if options.mount:
         writer = writers.Mounted(shlex.split(options.mount), options.script,
                                  suite.work + "/mnt")
@@ -203,6 +204,10 @@ def given(suite):
 
 def group_writer(suite):
     suite.survives(given(suite), suite.options.phases)
+
+
+def group_space(suite):
+    suite.survives(given(suite, [cases.crowded()]), ["space"])
 
 
 def group_syncs(suite):
@@ -317,7 +322,7 @@ def group_dcp(suite):
 
 GROUPS = {"reference": group_reference, "mutants": group_mutants,
           "eatmydata": group_eatmydata, "writer": group_writer,
-          "syncs": group_syncs, "dcp": group_dcp}
+          "space": group_space, "syncs": group_syncs, "dcp": group_dcp}
 
 
 def words(text):
