@@ -162,6 +162,19 @@ static int check_no_link(const struct ck_writer *w, struct ck_diag *d)
 		       : ck_fail(d, EOPNOTSUPP, ".metadata is a symbolic link");
 }
 
+/* Who cannot make files that belong to whom .metadata does would be told by
+ * his first commit. */
+static int check_owner(const struct ck_writer *w, struct ck_diag *d)
+{
+	ck_auto_fd int fd = -1;
+	int rc = ck_file_make(w, &fd, d);
+
+	if (rc == 0)
+		rc = ck_file_own(w, fd, d);
+	/* A disk that is full now may have room when something is written. */
+	return rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
+}
+
 static int begin(struct ck_writer *w, struct ck_diag *d)
 {
 	int rc = ck_metadata_writable(w->cp, w->options.keep_unknown, d);
@@ -175,6 +188,9 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 	/* Read before it was locked: another writer may have been faster. */
 	if (ck_checkpoint_changed(w->cp))
 		return ck_fail(d, ESTALE, "was changed while it was opened");
+	rc = check_owner(w, d);
+	if (rc)
+		return rc;
 	if (ck_checkpoint_reserve(w->cp))
 		return ck_fail(d, ENOMEM, "out of memory");
 	return collect(w, d);

@@ -20,8 +20,9 @@ struct ck_writer_options {
 
 /* Takes the lock that other writers respect, and keeps it; removes what an
  * interrupted commit left. -EBUSY: another writer has it; -EROFS, -EACCES;
- * -EPERM: unknown globals; -EOPNOTSUPP: a format that cannot be written;
- * -ENOMEM, -EIO. */
+ * -EPERM: unknown globals, or new files could not have the owner, group and
+ * ACL of .metadata; -EOPNOTSUPP: a format or file system that cannot be
+ * written; -ENOMEM, -EIO. */
 CK_MUST_USE int ck_writer_open(struct ck_checkpoint *cp,
 			       const struct ck_writer_options *options,
 			       struct ck_writer **out, struct ck_diag *d);

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+#
+# To whom new files belong: root writes into another user's checkpoint, and
+# what is new there is as its .metadata was. Who could not do so is refused.
+need getfacl setfacl setpriv
+[ "$(id -u)" = 0 ] || skip_all 'only root can become another user'
+for user in nobody games daemon; do
+	id "$user" >/dev/null 2>&1 || skip_all "no user $user"
+done
+
+one=model.layers.0.attention.wk.weight
+source=$(fixture sample)
+setfacl -m u:games:r "$source/.metadata" 2>"$WORK/out" ||
+	skip_all 'no ACLs here'
+setfacl -b "$source/.metadata"
+as() { # as USER GROUP COMMAND...
+	setpriv --reuid="$1" --regid="$2" --clear-groups "${@:3}"
+}
+owners() {
+	stat -c '%U:%G %a' "$@" | sort -u
+}
+acls() {
+	local file
+	for file; do getfacl -cpn "$file"; done | sort -u
+}
+
+# round WHAT: a commit; then .metadata and what is new are as it was before.
+round() {
+	local owner acl
+	owner=$(owners "$source/.metadata")
+	acl=$(acls "$source/.metadata")
+	rm -f "$source"/__*ckptfs-*
+	mounted "$source" -o write
+	cp "$mnt/raw/$one" raw.bin
+	check "$1: a commit" cp raw.bin "$mnt/raw/$one"
+	unmounted
+	check "$1: a new file" test -e "$source"/__0_ckptfs-*.distcp
+	equal "$1: owner, group, mode" \
+		"$(owners "$source/.metadata" "$source"/__*ckptfs-*)" "$owner"
+	equal "$1: ACL" \
+		"$(acls "$source/.metadata" "$source"/__*ckptfs-*)" "$acl"
+	fresh
+}
+
+# The checkpoint as nobody has it.
+fresh() {
+	rm -rf "$source"
+	fixture sample >/dev/null
+	chown -R nobody:games "$source"
+	chmod 755 "$source"
+	chmod 644 "$source"/* "$source/.metadata"
+}
+
+fresh
+round "another's"
+chmod 600 "$source/.metadata"
+round 'private'
+chmod 664 "$source/.metadata"
+round 'of a group'
+setfacl -m u:daemon:rw,g:daemon:r "$source/.metadata"
+round 'with an ACL'
+setfacl -d -m u:games:rwx,g:daemon:rx,o:- "$source"
+round 'a default ACL of the directory'
+setfacl -d -m u:games:rwx,o:- "$source"
+setfacl -m u:daemon:rw,m:rw "$source/.metadata"
+round 'a default ACL of the directory, and another'
+chown nobody:daemon "$source"
+chmod 2775 "$source"
+round 'a setgid directory'
+umask 077
+round 'a umask'
+umask 022
+chown root:root "$source"
+chown daemon:games "$source"/*.distcp
+round 'a directory of root, data files of others'
+
+# He writes himself, in the mount that root made.
+as nobody games test -x "$WORK" || skip_all 'nobody cannot get here'
+setfacl -m u:daemon:rw "$source/.metadata"
+acl=$(acls "$source/.metadata")
+mounted "$source" -o write,allow_other
+cp "$mnt/raw/$one" raw.bin
+chmod 644 raw.bin
+check 'allow_other: the owner writes' as nobody games cp raw.bin "$mnt/raw/$one"
+fails 'allow_other: others do not' 'ermission denied' \
+	as games daemon cp raw.bin "$mnt/raw/$one"
+unmounted
+equal 'allow_other: owner, group, mode' "$(owners "$source/.metadata" \
+	"$source"/__*ckptfs-*)" 'nobody:games 664'
+equal 'allow_other: ACL' "$(acls "$source/.metadata" "$source"/__*ckptfs-*)" \
+	"$acl"
+
+# Who may write the directory, but not make files such as .metadata.
+fuse=$(stat -c %a /dev/fuse)
+if [ "$fuse" != 666 ]; then
+	echo "chmod $fuse /dev/fuse" >"$WORK.restore"
+	chmod 666 /dev/fuse
+fi
+as nobody games test -x "$CKPTFS" || {
+	cp "$CKPTFS" "$WORK/ckptfs"
+	CKPTFS=$WORK/ckptfs
+}
+mkdir theirs
+chown nobody theirs
+mnt=$WORK/theirs
+refused() { # refused WHAT GROUP
+	local before
+	before=$(ls -lA --time-style=full-iso "$source")
+	fails "$1: refused" 'the owner and group of .metadata' \
+		as nobody "$2" "$CKPTFS" mount "$source" "$mnt" -o write
+	equal "$1: not mounted" "$(ls "$mnt")" ''
+	equal "$1: nothing changed" \
+		"$(ls -lA --time-style=full-iso "$source")" "$before"
+	check "$1: for reading" as nobody "$2" "$CKPTFS" mount "$source" "$mnt"
+	check "$1: umount" as nobody "$2" "$CKPTFS" umount "$mnt"
+}
+fresh
+refused "another group's .metadata" nogroup
+chown daemon "$source/.metadata"
+refused "another user's .metadata" games
+fresh
+check 'his own: mount' as nobody games "$CKPTFS" mount "$source" "$mnt" -o write
+check 'his own: a commit' as nobody games cp raw.bin "$mnt/raw/$one"
+check 'his own: umount' as nobody games "$CKPTFS" umount "$mnt"
+
+[ ! -s "$WORK.restore" ] || sh "$WORK.restore"
+done_testing
