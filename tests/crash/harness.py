@@ -15,6 +15,9 @@ are names of points: SUBJECT/PHASE/..., and running with one repeats it.
     skip    every sync is left out, then power cuts and model at every point
     nomem   every allocation fails, alone or with all after it
     model   states that POSIX allows and our file systems do not make
+    foreign somebody else saves before each call: what he saved stays, and
+            who wrote is told, but for him who saves between the last look
+            and the rename
     space   the disk has room for so many blocks more, from none to enough;
             then the power is cut. What cannot be had is told by ENOSPC
 """
@@ -269,6 +272,75 @@ def modelled(subject, field):
         return found + missed(watch, at if at <= count else 0)
     for at in range(1, count + 2):
         yield f"{subject.name}/model/{at}", partial(trial, at)
+
+
+# --- somebody else --------------------------------------------------------------
+
+class Foreign(injector.Fault):
+    """Before the call somebody else saves, whole or its data files only."""
+
+    def __init__(self, at, path, plan, whole):
+        super().__init__(at, counted=None)
+        self.path, self.plan, self.whole = path, plan, whole
+
+    def strike(self, _call):
+        def metadata():
+            with open(f"{self.path}/.metadata", "rb") as f:
+                return f.read()
+        self.committed = metadata() != self.plan.metadata(False)
+        self.plan.save_over(self.path, self.whole)
+        self.saved = theirs(oracle.look(self.path))
+        return "go"
+
+
+def theirs(snapshot):
+    return {name: what for name, what in snapshot.files.items()
+            if not oracle.OURS.match(name)}
+
+
+def judge_foreign(fault, outcome, after):
+    """Problems, and whether ours is there after all."""
+    files, ours = theirs(after), sorted(filter(oracle.OURS.match, after.files))
+    if files != fault.saved:
+        if set(files) == set(fault.saved) and outcome.reported and \
+                fault.hit.name in ("linkat", "renameat"):
+            return [], True
+        return [("foreign", "what was saved has changed before "
+                 f"{fault.hit.name} {fault.hit.paths}")], True
+    problems = []
+    if after.broken and fault.whole:
+        problems.append(("unreadable", after.broken))
+    if fault.committed:
+        return problems, False
+    if ours:
+        problems.append(("leak", f"{ours} are left"))
+    if outcome.reported or "Stale file handle" not in outcome.said:
+        problems.append(("lost", f"ESTALE is not told: {outcome.said}"))
+    return problems, False
+
+
+def foreign(subject, field):
+    plan, late = subject.plans[0], {False: [], True: []}
+
+    def trial(at, whole):
+        fault = Foreign(at, field.fresh(plan), plan, whole)
+        outcome = subject.writer.run(fault.path, subject.folders[0], fault)
+        problems = missed(fault, at)
+        if not problems:
+            problems, over = judge_foreign(fault, outcome,
+                                           oracle.look(fault.path))
+            late[whole] += [fault.hit.name] * over
+        return problems
+
+    def narrow(names):
+        return [] if sorted(names) in (["linkat", "renameat"], ["renameat"]) \
+            else [("foreign", f"unseen before {names}")]
+    for whole in (True, False):
+        what = f"{subject.name}/foreign/{'whole' if whole else 'part'}"
+        for at in range(1, len(subject.calls(field, None)[0]) + 1):
+            yield f"{what}/{at}", partial(trial, at, whole)
+        if late[whole]:
+            yield f"{what}/unseen", partial(narrow, late[whole])
 
 
 # --- space ----------------------------------------------------------------------
