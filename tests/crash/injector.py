@@ -162,6 +162,15 @@ class Both:
             fault.finish()
 
     @property
+    def armed(self):
+        return self.faults[-1].armed
+
+    @armed.setter
+    def armed(self, yes):
+        for fault in self.faults:
+            fault.armed = yes
+
+    @property
     def hit(self):
         return self.faults[-1].hit
 

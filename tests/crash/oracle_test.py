@@ -286,8 +286,20 @@ def do_model():
                f"{status} {said} {states ^ want}")
 
 
+def do_both():
+    """Of a mount calls count from when it is mounted."""
+    both = injector.Both(injector.Skip(1), injector.Kill(2))
+    call = injector.Call(1, "fsync", 0, ("x",))
+    replies = []
+    for both.armed in (False, True, True):
+        replies.append(both.before(call))
+    result(replies == ["go", "return 0", "kill"],
+           "two faults in one run count together", replies)
+
+
 read_fixtures()
 do_harms()
 do_model()
+do_both()
 print(f"1..{count}")
 sys.exit(failed > 0)
