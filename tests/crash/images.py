@@ -62,10 +62,16 @@ def checked(status, what):
 
 def keep_mounts_private():
     """What this process mounts nobody else sees: no copy of a mount in
-    another namespace keeps a file system alive, and all end with us."""
+    another namespace keeps a file system alive, and all end with us. Nor do
+    we keep one: a daemon lives until the last copy of its mount is gone."""
     checked(libc.unshare(CLONE_NEWNS), "unshare")
     checked(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None),
             "private mounts")
+    with open("/proc/self/mounts") as mounts:
+        found = [line.split()[1] for line in mounts
+                 if line.split()[2] == "fuse.ckptfs"]
+    for place in found:
+        libc.umount2(place.encode(), MNT_DETACH)
 
 
 def run(*argv):
