@@ -5,7 +5,7 @@ their tensors are replaced by other bytes, one file each.
 
     write.py CKPTFS [--cases N] [--only NAME]...
 
-At least N (default 500) tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED
+At least N (default 2000) tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED
 repeats a run. Then dcp.load of the whole directory, while it is still mounted and after it was unmounted, must give the
 new bytes of those and the old bytes of their neighbours; so must a fresh mount. A tensor of which PyTorch saved an item
 that is not its box cannot be read before and can afterwards. The result is TAP.
@@ -101,7 +101,7 @@ def check(tap, name, entry, directory, options, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("ckptfs", type=lambda path: str(pathlib.Path(path).resolve()), help="the built program")
-    parser.add_argument("--cases", type=int, default=500, help="random tensors at least")
+    parser.add_argument("--cases", type=int, default=2000, help="random tensors at least")
     parser.add_argument("--only", action="append", metavar="NAME")
     options = parser.parse_args()
     if not make.installed():
