@@ -61,14 +61,14 @@ def read_expected(out):
 # ---- readers --------------------------------------------------------------------------------------------------------
 
 class Mount:
-    """The checkpoint mounted by the program under test."""
+    """The checkpoint mounted by the program under test, with these arguments too."""
 
-    def __init__(self, program, source):
-        self.program, self.source = program, source
+    def __init__(self, program, source, *arguments):
+        self.command, self.program = [program, "mount", *arguments, str(source)], program
 
     def __enter__(self):
         self.point = tempfile.mkdtemp(prefix="mnt-")
-        subprocess.run([self.program, "mount", str(self.source), self.point], check=True, timeout=60)
+        subprocess.run([*self.command, self.point], check=True, timeout=60)
         return os.fsencode(self.point)
 
     def __exit__(self, *_):

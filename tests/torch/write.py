@@ -16,7 +16,6 @@ import hashlib
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,15 +28,6 @@ import make                                                                     
 import oracle                                                                               # noqa: E402
 
 REFUSED = (errno.EIO, errno.EBADMSG, errno.EOPNOTSUPP)
-
-
-class Mount(interop.Mount):
-    """Mounted for writing."""
-
-    def __enter__(self):
-        self.point = tempfile.mkdtemp(prefix="mnt-")
-        subprocess.run([self.program, "mount", "-o", "write", str(self.source), self.point], check=True, timeout=60)
-        return os.fsencode(self.point)
 
 
 def other_bytes(rng, expected, length):
@@ -76,7 +66,7 @@ def check(tap, name, entry, directory, options, seed):
         source = directory / name
         table = interop.read_expected(source)
         before = {path: path.read_bytes() for path in source.iterdir() if path.suffix == ".distcp"}
-        with Mount(options.ckptfs, source) as top:
+        with interop.Mount(options.ckptfs, source, "-o", "write") as top:
             for stem, expected in list(table.items()):
                 if rng.random() < 0.8:
                     table[stem], written = replace(top, stem, expected, rng)
