@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""PyTorch reads the directory while a mount commits to it.
+
+    readers.py CKPTFS [--commits N]
+
+Commit c fills tensor c % n with c, so every state that ever was is known by its numbers: a load must be one of them, and
+not an older one than was committed when it began. Three processes load: one by dcp.load, one that goes on with the
+`.metadata` that it read ten commits ago, and one that reads items with torch.load(weights_only=True) by the places in
+`.metadata`. A load may fail for one reason: the checkpoint was mounted for writing anew meanwhile, which removes files
+that only older states name. The result is TAP.
+"""
+import collections
+import io
+import logging
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+
+import live                                                             # finds the modules of tests/fixtures, too
+import interop
+import spawn
+
+fork = multiprocessing.get_context("fork")
+TENSORS, SHAPE, RANKS = 6, (32, 33), 2
+FILE_NOT_FOUND = "No such file or directory"
+Load = collections.namedtuple("Load", "least most numbers problem mounts")
+
+
+def save(rank, size, path):
+    import torch
+    from world import Shard, distribute_tensor, dcp, init_device_mesh
+    mesh = init_device_mesh("cpu", (size,))
+    state = {f"t{i}": distribute_tensor(torch.full(SHAPE, float(i)), mesh, [Shard(i % 2)]) for i in range(TENSORS)}
+    dcp.save({**state, "step": 7}, checkpoint_id=path)
+
+
+def state_of(commit):
+    """What the tensors are filled with when this was the last one; the first TENSORS commits are the save."""
+    return [commit - (commit - i) % TENSORS for i in range(TENSORS)]
+
+
+def fault(load):
+    """What is wrong with it, None if nothing is."""
+    if load.problem:
+        return None if FILE_NOT_FOUND in load.problem and load.mounts else load.problem
+    last = max(load.numbers)
+    if load.numbers != state_of(last):
+        return f"a state that never was: {load.numbers}"
+    if not load.least <= last <= load.most:
+        return f"commit {last}, expected {load.least} to {load.most}"
+    return None
+
+
+# ---- loads: each takes a path and gives the tensors ------------------------------------------------------------------
+
+def by_dcp(path, _):
+    import torch
+    import world
+    state = {f"t{i}": torch.full(SHAPE, -1.0) for i in range(TENSORS)}
+    world.load(path, state)
+    return state.values()
+
+
+def by_old_metadata(path, wait):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    reader = dcp.FileSystemReader(path)
+    metadata = reader.read_metadata()
+    wait(10)
+    reader.read_metadata = lambda *_, **__: metadata
+    state = {f"t{i}": torch.full(SHAPE, -1.0) for i in range(TENSORS)}
+    dcp.load(state, storage_reader=reader, no_dist=True)
+    return state.values()
+
+
+def by_items(path, _):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    metadata = dcp.FileSystemReader(path).read_metadata()
+    wholes = {f"t{i}": torch.full(SHAPE, -1.0) for i in range(TENSORS)}
+    for index, place in metadata.storage_data.items():
+        if index.fqn not in wholes:
+            continue
+        with open(f"{path}/{place.relative_path}", "rb") as file:
+            file.seek(place.offset)
+            box = torch.load(io.BytesIO(file.read(place.length)), weights_only=True)
+        wholes[index.fqn][tuple(slice(o, o + n) for o, n in zip(index.offset, box.shape))] = box
+    return wholes.values()
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+class Shared:
+    """What writer and readers know of each other."""
+
+    def __init__(self):
+        self.begun, self.committed = fork.Value("l", TENSORS - 1), fork.Value("l", TENSORS - 1)
+        self.mounts, self.ended = fork.Value("l", 0), fork.Event()
+
+    def wait(self, commits):
+        """Until so many more are there, or no more will be."""
+        goal, end = self.committed.value + commits, time.monotonic() + 20
+        while self.committed.value < goal and not self.ended.is_set() and time.monotonic() < end:
+            time.sleep(0.002)
+
+
+def one_load(how, path, shared):
+    least, mounts = shared.committed.value, shared.mounts.value
+    most, numbers, problem = None, [], None
+
+    def wait(commits):
+        nonlocal most
+        most = shared.begun.value
+        shared.wait(commits)
+    try:
+        for tensor in how(path, wait):
+            values = set(tensor.flatten().tolist())
+            if len(values) != 1:
+                problem = f"a mixture of {sorted(values)[:5]}"
+            numbers.append(int(values.pop()))
+    except BaseException as error:                      # torch's CheckpointException is no Exception
+        problem = f"{type(error).__name__}: {error}"
+    return Load(least, shared.begun.value if most is None else most, numbers, problem, shared.mounts.value - mounts)
+
+
+def read_on(how, path, shared, results):
+    logging.disable()                                   # torch logs what it does not find
+    loads, failed, faults, states = 0, 0, [], set()
+    while not shared.ended.is_set():
+        load = one_load(how, path, shared)
+        loads, failed = loads + 1, failed + bool(load.problem)
+        states.add(tuple(load.numbers))
+        wrong = fault(load)
+        faults += [wrong] if wrong else []
+    results.put((how.__name__, loads, failed, len(states), faults[:5], len(faults)))
+
+
+class Readers:
+    """The three processes, while a `with` lasts; `seen` is what they found."""
+
+    def __init__(self, path, shared):
+        self.shared, self.results = shared, fork.Queue()
+        self.processes = [fork.Process(target=read_on, args=(how, path, shared, self.results), daemon=True)
+                          for how in (by_dcp, by_old_metadata, by_items)]
+
+    def __enter__(self):
+        for process in self.processes:
+            process.start()
+        return self
+
+    def __exit__(self, *_):
+        self.shared.ended.set()
+        self.seen = [self.results.get(timeout=60) for _ in self.processes]
+        for process in self.processes:
+            process.join()
+
+
+def commit(top, shared, number):
+    """By one of the ways to write a tensor."""
+    import numpy
+    stem, array = f"t{number % TENSORS}", numpy.full(SHAPE, number, "f4")
+    shared.begun.value = number
+    if number % 3:
+        with open(os.path.join(top, b"raw", stem.encode()), "wb") as file:
+            file.write(array.tobytes())
+    else:
+        numpy.save(os.fsdecode(os.path.join(top, b"full", f"{stem}.npy".encode())), array)
+    shared.committed.value = number
+
+
+def tell(tap, what, seen, commits, least):
+    """The one with an old .metadata may always come too late where there are mounts."""
+    for name, loads, failed, states, faults, count in sorted(seen):
+        print(f"# {what}: {name}: {loads} loads, {failed} failed, {states} different states, {commits} commits")
+        tap.line(not count, f"{what}: {name}: every load is one state", faults)
+        tap.line(min(loads - failed, states) >= least.get(name, 0), f"{what}: {name}: enough of them")
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+def canaries(tap):
+    good = Load(8, 9, state_of(9), None, 0)
+    mixed = list(good.numbers)
+    mixed[3], mixed[0] = 9, 0
+    wrong = {"a mixture of commits": good._replace(numbers=mixed), "too old": good._replace(least=10),
+             "too new": good._replace(most=8), "an error": good._replace(problem="RuntimeError: bad zip"),
+             "a file that is gone": good._replace(problem=FILE_NOT_FOUND)}
+    missed = [name for name, load in wrong.items() if not fault(load)]
+    tap.line(not missed and not fault(good), "canary: what is wrong is found", missed)
+
+
+def one_mount(tap, options, path):
+    shared = Shared()
+    with interop.Mount(options.ckptfs, path, "-o", "write") as top, Readers(path, shared) as readers:
+        for number in range(TENSORS, TENSORS + options.commits):
+            commit(top, shared, number)
+    tell(tap, "one mount", readers.seen, options.commits,
+         dict.fromkeys(("by_dcp", "by_items", "by_old_metadata"), options.commits // 40))
+    return shared
+
+
+def several_mounts(tap, options, path, shared):
+    """Each mount removes what only states before it name."""
+    shared.ended.clear()
+    number, rng = shared.committed.value + 1, random.Random(1)
+    with Readers(path, shared) as readers:
+        for _ in range(10):
+            shared.mounts.value += 1
+            with interop.Mount(options.ckptfs, path, "-o", "write") as top:
+                for _ in range(rng.randrange(5, 15)):
+                    commit(top, shared, number)
+                    number += 1
+    tell(tap, "ten mounts", readers.seen, number - TENSORS - options.commits,
+         {"by_dcp": 5, "by_items": 5})
+
+
+def dcp_saves(tap, path):
+    """The control: PyTorch saves over its checkpoint again and again, and the same readers see it."""
+    shared = Shared()
+    spawn.run(save, 1, path)
+    with Readers(path, shared) as readers:
+        spawn.run(save_over, 0, path, shared)
+    faults = sum(entry[-1] for entry in readers.seen)
+    print(f"# control: {faults} of {sum(entry[1] for entry in readers.seen)} loads are wrong")
+    tap.line(faults > 0, "control: dcp.save over a checkpoint is caught")
+
+
+def save_over(rank, size, path, shared):
+    import torch
+    from world import dcp
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        number = shared.committed.value + 1
+        shared.begun.value = number
+        dcp.save({f"t{i}": torch.full(SHAPE, float(n)) for i, n in enumerate(state_of(number))},
+                 checkpoint_id=path, no_dist=True)
+        shared.committed.value = number
+
+
+def main():
+    options = live.arguments(__doc__, commits=600)
+    tap = interop.Tap()
+    canaries(tap)
+    with tempfile.TemporaryDirectory(prefix="readers-") as scratch:
+        try:
+            spawn.run(save, RANKS, f"{scratch}/ckpt")
+            several_mounts(tap, options, f"{scratch}/ckpt", one_mount(tap, options, f"{scratch}/ckpt"))
+            dcp_saves(tap, f"{scratch}/saves")
+        except Exception:
+            tap.line(False, "it ran", traceback.format_exc().splitlines())
+    sys.exit(tap.finish())
+
+
+if __name__ == "__main__":
+    main()
