@@ -20,6 +20,38 @@ uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed)
 	return XXH3_64bits_withSeed(s.p, s.len, seed);
 }
 
+/* The library's state wants to lie at a multiple of 64 bytes. */
+struct ck_hasher {
+	XXH3_state_t state;
+};
+
+struct ck_hasher *ck_hasher_make(uint64_t seed)
+{
+	struct ck_hasher *h = aligned_alloc(64, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	/* Resetting looks at the seed that was. */
+	XXH3_INITSTATE(&h->state);
+	(void)XXH3_64bits_reset_withSeed(&h->state, seed);
+	return h;
+}
+
+void ck_hasher_add(struct ck_hasher *h, struct ck_str s)
+{
+	(void)XXH3_64bits_update(&h->state, s.p, s.len);
+}
+
+uint64_t ck_hasher_sum(const struct ck_hasher *h)
+{
+	return XXH3_64bits_digest(&h->state);
+}
+
+void ck_hasher_free(struct ck_hasher *h)
+{
+	free(h);
+}
+
 uint64_t ck_hash_seed(void)
 {
 	uint64_t seed;

@@ -214,6 +214,11 @@ uint64_t ck_hash64(struct ck_str s);
  * make keys that collide. */
 uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed);
 uint64_t ck_hash_seed(void);
+/* ck_hash64_seeded() of bytes that come in pieces. NULL when out of memory. */
+struct ck_hasher *ck_hasher_make(uint64_t seed);
+void ck_hasher_add(struct ck_hasher *h, struct ck_str s);
+uint64_t ck_hasher_sum(const struct ck_hasher *h);
+void ck_hasher_free(struct ck_hasher *h);
 /* 32 lower-case hex digits as `xxhsum -H2` prints them, and a terminator. */
 void ck_hash128_hex(struct ck_str s, char out[static 33]);
 

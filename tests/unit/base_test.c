@@ -131,6 +131,28 @@ static void test_log_keeps_whole_lines(void)
 	ck_buf_fini(&b);
 }
 
+/* In pieces of any length, on memory that others had before. */
+static void test_hasher(void)
+{
+	static char bytes[5000];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)(i * 7 + i / 256);
+	for (uint64_t seed = 0; seed < 50; seed++) {
+		struct ck_str all = { bytes, 100 * seed };
+		struct ck_hasher *h = ck_hasher_make(seed);
+		size_t part = 0;
+
+		for (size_t i = 0; i < all.len; i += part) {
+			part = ck_min(all.len - i, 1 + i % 700);
+			ck_hasher_add(h, (struct ck_str){ bytes + i, part });
+		}
+		eq_u64(ck_hasher_sum(h), ck_hash64_seeded(all, seed));
+		memset(h, (int)seed, 64);
+		ck_hasher_free(h);
+	}
+}
+
 static void test_hashes(void)
 {
 	char hex[33];
@@ -227,6 +249,7 @@ int main(void)
 	test_differs();
 	test_log_keeps_whole_lines();
 	test_hashes();
+	test_hasher();
 	test_beneath();
 	test_sigbus_of_a_truncated_file_is_an_error();
 	return tap_done();
