@@ -63,6 +63,7 @@ static int serve(struct mount *m)
 	if (rc)
 		return ck_trouble("%s: cannot be opened as log: %s",
 				  ck_show(ck_str_from(log)), strerror(-rc));
+	m->options.format.write = m->options.write && !m->options.ro;
 	rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
 	if (rc == 0)
 		rc = ck_fs_serve(cp, m->target, &m->options, detach, m, &d);

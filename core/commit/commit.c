@@ -182,12 +182,15 @@ static int write_metadata(struct commit *k, struct ck_diag *d)
 	int rc = ck_file_make(w, &k->fd, d);
 
 	if (rc == 0)
-		rc = ck_metadata_rewrite(w->cp, k->changes, k->nchanges, k->fd,
-					 d);
-	if (rc == 0)
 		rc = ck_file_own(w, k->fd, d);
-	if (rc)
-		return rc;
+	if (rc == 0)
+		rc = ck_metadata_write(w->cp, k->changes, k->nchanges, k->fd,
+				       d);
+	return rc;
+}
+
+static int sync_metadata(struct commit *k, struct ck_diag *d)
+{
 	if (fsync(k->fd))
 		return ck_fail(d, errno, "new metadata: fsync: %s",
 			       strerror(errno));
@@ -195,11 +198,6 @@ static int write_metadata(struct commit *k, struct ck_diag *d)
 	if (fstat(k->fd, &k->metadata))
 		return ck_fail(d, errno, "new metadata: %s", strerror(errno));
 	return 0;
-}
-
-static int verify_metadata(struct commit *k, struct ck_diag *d)
-{
-	return ck_metadata_verify(k->w->cp, k->changes, k->nchanges, k->fd, d);
 }
 
 static int name_metadata(struct commit *k, struct ck_diag *d)
@@ -234,8 +232,8 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	link_shards,	 /* and have names */
 	sync_names,	 /* durable ones */
 	list_changes,	 /* what the metadata will say */
-	write_metadata,	 /* is durable, without a name */
-	verify_metadata, /* and is what was meant */
+	write_metadata,	 /* and has said, without a name */
+	sync_metadata,	 /* durably */
 	check_source,	 /* still: as late as can be */
 	name_metadata,	 /* beside the old one */
 	rename_metadata, /* in its place: the commit point */

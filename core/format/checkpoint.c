@@ -146,6 +146,8 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	ck_layouts_free(cp->layouts);
 	ck_catalog_free(cp->catalog);
 	ck_files_free(cp->files);
+	if (cp->format)
+		cp->format->forget(cp);
 	if (cp->dirfd >= 0)
 		close(cp->dirfd);
 	pthread_rwlock_destroy(&cp->places);
@@ -165,10 +167,12 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 {
 	const struct ck_catalog *c = cp->catalog;
 
-	if (!cp->format->rewrite)
+	if (!cp->format->write)
 		return ck_fail(d, EOPNOTSUPP,
 			       "checkpoints of format %s cannot be written",
 			       cp->format->name);
+	if (!cp->known)
+		return ck_fail(d, EINVAL, "was not opened for writing");
 	if (c->nglobals && !keep_unknown)
 		return ck_fail(d, EPERM,
 			       ".metadata names %s, which is not known and "
@@ -178,16 +182,9 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 	return 0;
 }
 
-int ck_metadata_rewrite(const struct ck_checkpoint *cp,
-			const struct ck_change_of_place *changes, uint32_t n,
-			int out, struct ck_diag *d)
+int ck_metadata_write(struct ck_checkpoint *cp,
+		      const struct ck_change_of_place *changes, uint32_t n,
+		      int fd, struct ck_diag *d)
 {
-	return cp->format->rewrite(cp, changes, n, out, d);
-}
-
-int ck_metadata_verify(const struct ck_checkpoint *cp,
-		       const struct ck_change_of_place *changes, uint32_t n,
-		       int fd, struct ck_diag *d)
-{
-	return cp->format->verify(cp, changes, n, fd, d);
+	return cp->format->write(cp, changes, n, fd, d);
 }

@@ -19,6 +19,13 @@ static const struct ck_str metadata_name = { ".metadata", 9 };
  * file is not read for hours. */
 static const uint64_t metadata_most = 4ULL << 30;
 
+/* Up to this length what was written is parsed again: 0.1 s. */
+static const uint64_t parse_most = 16 << 20;
+
+struct ck_known {
+	struct ck_dcp_known dcp;
+};
+
 static bool probe(int dirfd)
 {
 	return faccessat(dirfd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -90,6 +97,23 @@ static const char *open_error(int err)
 	}
 }
 
+static int parse(struct ck_checkpoint *cp, struct ck_str bytes, bool write,
+		 struct ck_diag *d)
+{
+	const struct ck_dcp_numbers numbers = { add_file, cp };
+	struct ck_dcp_places places;
+	int rc = ck_dcp_parse_places(cp->catalog, bytes, &numbers,
+				     write ? &places : NULL, d);
+
+	if (rc || !write)
+		return rc;
+	cp->known = calloc(1, sizeof(*cp->known));
+	if (cp->known)
+		ck_dcp_known_make(&cp->known->dcp, &places, bytes);
+	ck_dcp_places_fini(&places);
+	return cp->known ? 0 : ck_fail(d, ENOMEM, "out of memory");
+}
+
 static int load(struct ck_checkpoint *cp,
 		const struct ck_format_options *options, struct ck_diag *d)
 {
@@ -111,10 +135,17 @@ static int load(struct ck_checkpoint *cp,
 	rc = read_pages(fd, st, &pages, d);
 	if (rc)
 		return rc;
-	rc = ck_dcp_parse(cp->catalog, pages, (size_t)st->st_size, add_file, cp,
-			  d);
+	rc = parse(cp, (struct ck_str){ pages, (size_t)st->st_size },
+		   options->write, d);
 	ck_pages_free(pages, (size_t)st->st_size);
 	return rc;
+}
+
+static void forget(struct ck_checkpoint *cp)
+{
+	if (cp->known)
+		ck_dcp_known_fini(&cp->known->dcp);
+	free(cp->known);
 }
 
 /* A save renames a new file over the old one; whoever writes in place changes
@@ -149,51 +180,24 @@ static int read_again(const struct ck_checkpoint *cp, void **pages,
 	return read_pages(fd, &st, pages, d);
 }
 
-static int rewrite(const struct ck_checkpoint *cp,
-		   const struct ck_change_of_place *changes, uint32_t n,
-		   int out, struct ck_diag *d)
+static int rewrite(const struct ck_checkpoint *cp, struct ck_dcp_wish *w,
+		   int fd, struct ck_diag *d)
 {
 	size_t len = (size_t)cp->metadata.st_size;
 	void *pages = NULL;
 	int rc = read_again(cp, &pages, d);
 
-	if (rc == 0) {
-		struct ck_dcp_wish w = {
-			cp->catalog, { pages, len }, changes, n
-		};
-
-		rc = ck_dcp_rewrite(&w, out, d);
-		ck_pages_free(pages, len);
-	}
+	if (rc == 0)
+		rc = ck_dcp_rewrite(w, (struct ck_str){ pages, len }, fd, d);
+	ck_pages_free(pages, pages ? len : 0);
 	return rc;
 }
 
-/* The second step, with the old file. */
-static int verify_bytes(const struct ck_checkpoint *cp, struct ck_dcp_wish *w,
-			struct ck_str bytes, const struct ck_dcp_places *places,
-			struct ck_diag *d)
+static int verify(const struct ck_dcp_wish *w, int fd, struct ck_diag *d)
 {
-	size_t len = (size_t)cp->metadata.st_size;
-	void *pages = NULL;
-	int rc = read_again(cp, &pages, d);
-
-	if (rc)
-		return rc;
-	w->old = (struct ck_str){ pages, len };
-	rc = ck_dcp_verify_is(w, bytes, places, d);
-	ck_pages_free(pages, len);
-	return rc;
-}
-
-static int verify(const struct ck_checkpoint *cp,
-		  const struct ck_change_of_place *changes, uint32_t n, int fd,
-		  struct ck_diag *d)
-{
-	struct ck_dcp_wish w = { cp->catalog, CK_STR(""), changes, n };
-	struct ck_dcp_places places;
 	struct ck_str bytes;
-	struct stat st;
 	void *pages = NULL;
+	struct stat st;
 	int rc;
 
 	if (fstat(fd, &st))
@@ -202,12 +206,33 @@ static int verify(const struct ck_checkpoint *cp,
 	if (rc)
 		return rc;
 	bytes = (struct ck_str){ pages, (size_t)st.st_size };
-	rc = ck_dcp_verify_says(&w, bytes, &places, d);
-	if (rc == 0)
-		rc = verify_bytes(cp, &w, bytes, &places, d);
-	ck_dcp_places_fini(&places);
+	rc = ck_dcp_verify_is(w, bytes, d);
+	if (rc == 0 && (bytes.len <= parse_most || !w->known->places.roomy))
+		rc = ck_dcp_verify_says(w, bytes, d);
 	ck_pages_free(pages, bytes.len);
 	return rc;
+}
+
+/* Old and new bytes are not in memory together. */
+static int write_changes(struct ck_checkpoint *cp,
+			 const struct ck_change_of_place *changes, uint32_t n,
+			 int fd, struct ck_diag *d)
+{
+	struct ck_dcp_wish w = { .catalog = cp->catalog,
+				 .known = &cp->known->dcp,
+				 .changes = changes,
+				 .n = n };
+	int rc = rewrite(cp, &w, fd, d);
+
+	if (rc == 0)
+		rc = verify(&w, fd, d);
+	ck_dcp_wish_fini(&w);
+	return rc;
+}
+
+static void switched(struct ck_checkpoint *cp)
+{
+	ck_dcp_known_next(&cp->known->dcp);
 }
 
 /* --- locating ---------------------------------------------------------------------- */
@@ -305,6 +330,7 @@ const struct ck_format ck_format_dcp = {
 	.load = load,
 	.changed = changed,
 	.locate = locate,
-	.rewrite = rewrite,
-	.verify = verify,
+	.write = write_changes,
+	.switched = switched,
+	.forget = forget,
 };

@@ -28,35 +28,31 @@ struct ck_dcp_numbers {
 
 /* --- places: where a .metadata says where a box is ------------------------- */
 
-/* Of the row of one box. */
+/* The BUILD of a _StorageInfo; the dict on top of the stack then is its
+ * state. */
 struct ck_dcp_place {
-	uint64_t build; /* position of the BUILD of its _StorageInfo, whose
-			 * state is on top of the stack then; 0: no row */
-	uint32_t set;	/* bytes before it that are one MARK ... SETITEMS whose
-		       * first key is relative_path, of 3 or 4 pairs; or 0 */
+	uint32_t build; /* which BUILD of the pickle: the first is 1 */
 	bool used;	/* private */
-	bool shared;	/* its object or state belongs to something else too */
+	bool fixed;	/* no place may be set there: its object or state
+			 * belongs to something else too, or it is too deep */
 };
 
-struct ck_dcp_frame {
-	uint64_t at; /* position of its opcode */
-	uint64_t len;
-};
+#define CK_DCP_FIXED UINT32_C(0x80000000)
 
+/* Numbers of opcodes, not positions: whatever is inserted that has no BUILD
+ * leaves them as they are. */
 struct ck_dcp_places {
-	struct ck_dcp_place *chunks; /* owned; as catalog->chunks */
+	uint32_t *chunks; /* owned; as catalog->chunks: the BUILD of its row,
+			   * 0: it has none; CK_DCP_FIXED may be set */
 	size_t nchunks;
-	struct ck_dcp_frame *frames; /* owned; in order */
-	size_t nframes;
+	bool roomy; /* parsing took less than half of what it may take */
 	/* private: of all rows, while the pickle runs */
-	size_t frames_cap;
 	struct ck_dcp_place *infos;
 	size_t ninfos, infos_cap;
 	uint32_t *of_item; /* number in infos + 1, 0: none */
 };
 
-/* As ck_dcp_parse(), and finds the places. Without file() the catalog is not
- * filled. */
+/* As ck_dcp_parse(), and finds the places. */
 CK_MUST_USE int ck_dcp_parse_places(struct ck_catalog *c, struct ck_str bytes,
 				    const struct ck_dcp_numbers *numbers,
 				    struct ck_dcp_places *places,

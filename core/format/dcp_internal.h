@@ -118,9 +118,6 @@ CK_MUST_USE int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p);
 /* A _StorageInfo was taken, the last of infos. */
 CK_MUST_USE int ck_dcp_place_info(struct ck_dcp_reader *r,
 				  const struct ck_pv *state);
-/* The pickle.h hook; ctx is the reader. */
-CK_MUST_USE int ck_dcp_place_frame(void *ctx, struct ck_pickle *p,
-				   uint64_t len);
 /* Of all items: how many there are is known now. */
 CK_MUST_USE int ck_dcp_place_items(struct ck_dcp_reader *r);
 /* The place of this item is that of this info. */

@@ -472,5 +472,5 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 	r->infos = NULL;
 	if (rc == 0 && r->places)
 		rc = ck_dcp_place_chunks(r);
-	return rc || !r->file ? rc : catalog_fill(r);
+	return rc ? rc : catalog_fill(r);
 }

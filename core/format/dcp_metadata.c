@@ -324,7 +324,7 @@ static int add_file(struct ck_dcp_reader *r, struct ck_str path,
 {
 	int rc = 0;
 
-	if (r->file && (!r->last_path.p || !ck_str_eq(path, r->last_path))) {
+	if (!r->last_path.p || !ck_str_eq(path, r->last_path)) {
 		rc = r->file(r->file_ctx, path, &r->last_file);
 		r->last_path = path;
 	}
@@ -445,7 +445,6 @@ static int parse(struct ck_dcp_reader *r)
 		.ctx = r,
 		.no_persids = true,
 		.build = build,
-		.frame = r->places ? ck_dcp_place_frame : NULL,
 	};
 	int rc;
 
@@ -453,6 +452,8 @@ static int parse(struct ck_dcp_reader *r)
 	r->seed = ck_hash_seed();
 	rc = ck_pickle_read(&p, r->in.p, r->in.len, &hooks, r->d);
 	if (rc == 0) {
+		if (r->places)
+			r->places->roomy = ck_pickle_is_roomy(&p, r->in.len);
 		rc = p.end == r->in.len
 			     ? ck_dcp_join(r, &p)
 			     : ck_fail(r->d, EBADMSG, "bytes after its end");

@@ -11,13 +11,19 @@
  * more: a frame that holds an insertion is longer by it, and an insertion
  * that is there already is replaced, so that the file does not grow with
  * every commit.
+ *
+ * The BUILDs are known by number since the file was first parsed, and no
+ * insertion has one: stepping over the opcodes finds them again, in a tenth
+ * of the time that parsing takes. That the bytes are still those that were
+ * parsed, or made of those, their hash says.
  */
 #include "dcp_rewrite.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
-enum { OUT_BUFFER = 1 << 20, FRAME_HEADER = 9 };
+enum { OUT_BUFFER = 1 << 20, OUT_PIECE = 8 << 20 };
 
 /* --- insertions ---------------------------------------------------------------- */
 
@@ -72,20 +78,80 @@ struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 	return i;
 }
 
+struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_wish *w,
+					     const struct ck_dcp_edit *e)
+{
+	const struct ck_change_of_place *c = &w->changes[e->change];
+	bool transform = w->catalog->chunks[c->chunk].transform != 0;
+
+	return (struct ck_dcp_insertion){ c->path, c->fpos, c->length,
+					  transform || e->cut_transform };
+}
+
+/* --- what is known -------------------------------------------------------------- */
+
+static uint64_t places_sum(const struct ck_dcp_known *k)
+{
+	const void *numbers = k->places.chunks;
+
+	return ck_hash64_seeded(
+		(struct ck_str){ numbers, k->places.nchunks *
+						  sizeof(*k->places.chunks) },
+		k->seed);
+}
+
+void ck_dcp_known_make(struct ck_dcp_known *k, struct ck_dcp_places *places,
+		       struct ck_str bytes)
+{
+	*k = (struct ck_dcp_known){ .places = *places,
+				    .seed = ck_hash_seed(),
+				    .len = bytes.len };
+	*places = (struct ck_dcp_places){ 0 };
+	k->places_sum = places_sum(k);
+	k->sum = ck_hash64_seeded(bytes, k->seed);
+}
+
+void ck_dcp_known_next(struct ck_dcp_known *k)
+{
+	k->len = k->next_len;
+	k->sum = k->next_sum;
+}
+
+void ck_dcp_known_fini(struct ck_dcp_known *k)
+{
+	ck_dcp_places_fini(&k->places);
+}
+
+void ck_dcp_wish_fini(struct ck_dcp_wish *w)
+{
+	free(w->edits);
+	w->edits = NULL;
+}
+
+/* A wrong number would change another box. */
+static int known_check(const struct ck_dcp_wish *w, struct ck_str old,
+		       struct ck_diag *d)
+{
+	const struct ck_dcp_known *k = w->known;
+
+	if (k->places.nchunks != w->catalog->nchunks ||
+	    places_sum(k) != k->places_sum)
+		return ck_fail(d, EIO,
+			       "what is remembered of .metadata was damaged in "
+			       "memory");
+	if (old.len != k->len || ck_hash64_seeded(old, k->seed) != k->sum)
+		return ck_fail(d, ESTALE,
+			       ".metadata: is not the file that was read");
+	return 0;
+}
+
 /* --- edits ----------------------------------------------------------------------- */
 
-/* One change in the old bytes: those of [at - cut, at) become an insertion. */
-struct edit {
-	uint64_t at;
-	uint32_t change;
-	uint32_t cut;
-	bool transform;
-};
-
 struct rewriting {
-	const struct ck_dcp_wish *w;
-	struct ck_dcp_places places;
-	struct edit *edits;	      /* n, in the order of the file */
+	struct ck_dcp_wish *w;
+	struct ck_str old;
+	struct ck_pickle_build *builds; /* n, in the order of the file */
+	struct ck_pickle_frames frames;
 	struct ck_dcp_growth *growth; /* n */
 	struct ck_buf insertion;      /* the last one made */
 	struct ck_diag *d;
@@ -108,13 +174,14 @@ static const char *name_of(const struct ck_catalog *c, uint32_t chunk)
 static int change_check(const struct rewriting *r, uint32_t i)
 {
 	const struct ck_change_of_place *c = &r->w->changes[i];
-	const struct ck_dcp_place *place = &r->places.chunks[c->chunk];
+	uint32_t place = r->w->known->places.chunks[c->chunk];
 	const char *why = NULL;
 
-	if (!place->build)
+	if (place == 0)
 		why = "storage_data has no item of it";
-	else if (place->shared)
-		why = "something else has its place, as one object";
+	else if (place & CK_DCP_FIXED)
+		why = "something else has its place, as one object, or it is "
+		      "nested too deep";
 	else if (c->path.len == 0 || c->path.len > INT32_MAX / 2 ||
 		 !ck_utf8_valid(c->path) || c->fpos > INT64_MAX ||
 		 c->length > INT64_MAX)
@@ -125,53 +192,22 @@ static int change_check(const struct rewriting *r, uint32_t i)
 		   : 0;
 }
 
-/* An insertion that says what the catalog says was put there by this file. */
-static void cut_find(struct rewriting *r, struct edit *e, uint32_t chunk)
-{
-	const struct ck_catalog *c = r->w->catalog;
-	const char *end = r->w->old.p + e->at;
-	uint32_t set = r->places.chunks[chunk].set;
-
-	e->transform = c->chunks[chunk].transform != 0;
-	for (int transform = 0; set && transform < 2; transform++) {
-		struct ck_dcp_insertion old = ck_dcp_insertion_of(c, chunk,
-								  transform);
-
-		ck_dcp_insertion_make(&old, &r->insertion);
-		if (r->insertion.err || r->insertion.len != set ||
-		    memcmp(r->insertion.data, end - set, set) != 0)
-			continue;
-		/* What hides an older transform must stay. */
-		e->transform |= transform == 1;
-		e->cut = set;
-	}
-}
-
 static int edits_cmp(const void *a, const void *b)
 {
-	const struct edit *x = a, *y = b;
+	const struct ck_dcp_edit *x = a, *y = b;
 
-	return (x->at > y->at) - (x->at < y->at);
+	return (x->build > y->build) - (x->build < y->build);
 }
 
-static int insertion_make(struct rewriting *r, const struct edit *e)
-{
-	const struct ck_change_of_place *c = &r->w->changes[e->change];
-	struct ck_dcp_insertion i = { c->path, c->fpos, c->length,
-				      e->transform };
-
-	ck_dcp_insertion_make(&i, &r->insertion);
-	return r->insertion.err ? ck_fail(r->d, ENOMEM, "out of memory") : 0;
-}
-
+/* Each has another BUILD: what is shared is refused. */
 static int edits_make(struct rewriting *r)
 {
-	const struct ck_dcp_wish *w = r->w;
-	uint64_t more = 0;
+	struct ck_dcp_wish *w = r->w;
 
-	r->edits = malloc((w->n + 1UL) * sizeof(*r->edits));
-	r->growth = malloc((w->n + 1UL) * sizeof(*r->growth));
-	if (!r->edits || !r->growth)
+	w->edits = calloc(w->n + 1UL, sizeof(*w->edits));
+	r->builds = calloc(w->n + 1UL, sizeof(*r->builds));
+	r->growth = calloc(w->n + 1UL, sizeof(*r->growth));
+	if (!w->edits || !r->builds || !r->growth)
 		return ck_fail(r->d, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < w->n; i++) {
 		uint32_t chunk = w->changes[i].chunk;
@@ -179,21 +215,58 @@ static int edits_make(struct rewriting *r)
 
 		if (rc)
 			return rc;
-		r->edits[i] = (struct edit){
-			.at = r->places.chunks[chunk].build, .change = i
+		w->edits[i] = (struct ck_dcp_edit){
+			.change = i, .build = w->known->places.chunks[chunk]
 		};
-		cut_find(r, &r->edits[i], chunk);
 	}
-	qsort(r->edits, w->n, sizeof(*r->edits), edits_cmp);
-	for (uint32_t i = 0; i < w->n; i++) {
-		int rc = insertion_make(r, &r->edits[i]);
-
-		if (rc)
-			return rc;
-		more += r->insertion.len - r->edits[i].cut;
-		r->growth[i] = (struct ck_dcp_growth){ r->edits[i].at, more };
-	}
+	qsort(w->edits, w->n, sizeof(*w->edits), edits_cmp);
+	for (uint32_t i = 0; i < w->n; i++)
+		r->builds[i].number = w->edits[i].build;
 	return 0;
+}
+
+static int insertion_make(struct rewriting *r, struct ck_dcp_insertion i)
+{
+	ck_dcp_insertion_make(&i, &r->insertion);
+	return r->insertion.err ? ck_fail(r->d, ENOMEM, "out of memory") : 0;
+}
+
+/* One that says what the catalog says, and begins with the last MARK, was put
+ * there by this file. */
+static int cut_find(struct rewriting *r, struct ck_dcp_edit *e,
+		    const struct ck_pickle_build *b)
+{
+	uint32_t chunk = r->w->changes[e->change].chunk;
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && e->cut == 0 && i < 2; i++) {
+		rc = insertion_make(
+			r, ck_dcp_insertion_of(r->w->catalog, chunk, i == 1));
+		if (rc || r->insertion.len != b->at - b->mark ||
+		    memcmp(r->insertion.data, r->old.p + b->mark,
+			   r->insertion.len) != 0)
+			continue;
+		e->cut = (uint32_t)r->insertion.len;
+		e->cut_transform = i == 1;
+	}
+	return rc;
+}
+
+static int growth_make(struct rewriting *r)
+{
+	uint64_t more = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < r->w->n; i++) {
+		struct ck_dcp_edit *e = &r->w->edits[i];
+
+		rc = cut_find(r, e, &r->builds[i]);
+		if (rc == 0)
+			rc = insertion_make(r, ck_dcp_insertion_new(r->w, e));
+		more += r->insertion.len - e->cut;
+		r->growth[i] = (struct ck_dcp_growth){ r->builds[i].at, more };
+	}
+	return rc;
 }
 
 /* How many of them lie before. */
@@ -226,16 +299,36 @@ uint64_t ck_dcp_growth_in(const struct ck_dcp_growth *g, size_t n,
 
 /* --- output ------------------------------------------------------------------------ */
 
-/* Bytes on their way to a file, in large writes. */
+/* Bytes on their way to a file, in large writes. The disk begins with them
+ * while the next ones are made. */
 struct output {
 	int fd;
 	char *buffer;
 	size_t len;
+	uint64_t written;
 };
+
+static int output_write(struct output *o, const char *bytes, size_t len)
+{
+	int rc = 0;
+
+	while (rc == 0 && len) {
+		size_t part = ck_min(len, OUT_PIECE);
+
+		rc = ck_write_full(o->fd, bytes, part);
+		/* A hint: fsync(2) has the last word. */
+		(void)sync_file_range(o->fd, (off_t)o->written, (off_t)part,
+				      SYNC_FILE_RANGE_WRITE);
+		o->written += part;
+		bytes += part;
+		len -= part;
+	}
+	return rc;
+}
 
 static int output_flush(struct output *o)
 {
-	int rc = ck_write_full(o->fd, o->buffer, o->len);
+	int rc = output_write(o, o->buffer, o->len);
 
 	o->len = 0;
 	return rc;
@@ -248,7 +341,7 @@ static int output_add(struct output *o, const void *bytes, size_t len)
 	if (len > OUT_BUFFER - o->len)
 		rc = output_flush(o);
 	if (rc == 0 && len > OUT_BUFFER)
-		return ck_write_full(o->fd, bytes, len);
+		return output_write(o, bytes, len);
 	if (rc == 0 && len) {
 		memcpy(o->buffer + o->len, bytes, len);
 		o->len += len;
@@ -258,60 +351,61 @@ static int output_add(struct output *o, const void *bytes, size_t len)
 
 /* The header of a frame that grew, with what is before it; *pos is how far
  * the old bytes are copied. */
-static int frame_write(const struct rewriting *r, const struct ck_dcp_frame *f,
-		       struct output *o, uint64_t *pos)
+static int frame_write(const struct rewriting *r,
+		       const struct ck_pickle_frame *f, struct output *o,
+		       uint64_t *pos)
 {
-	uint64_t begin = f->at + FRAME_HEADER, len = f->len;
+	uint64_t begin = f->at + CK_DCP_FRAME_HEADER, len = f->len;
 	int rc;
 
 	len += ck_dcp_growth_in(r->growth, r->w->n, begin, begin + f->len);
 	if (len == f->len)
 		return 0;
-	rc = output_add(o, r->w->old.p + *pos, f->at + 1 - *pos);
+	rc = output_add(o, r->old.p + *pos, f->at + 1 - *pos);
 	if (rc == 0)
 		rc = output_add(o, &len, sizeof(len));
 	*pos = begin;
 	return rc;
 }
 
-static int edit_write(struct rewriting *r, const struct edit *e,
-		      struct output *o, uint64_t *pos)
+static int edit_write(struct rewriting *r, uint32_t i, struct output *o,
+		      uint64_t *pos)
 {
-	int rc = insertion_make(r, e);
+	const struct ck_dcp_edit *e = &r->w->edits[i];
+	uint64_t at = r->builds[i].at;
+	int rc = insertion_make(r, ck_dcp_insertion_new(r->w, e));
 
 	if (rc == 0)
-		rc = output_add(o, r->w->old.p + *pos, e->at - e->cut - *pos);
+		rc = output_add(o, r->old.p + *pos, at - e->cut - *pos);
 	if (rc == 0)
 		rc = output_add(o, r->insertion.data, r->insertion.len);
-	*pos = e->at;
+	*pos = at;
 	return rc;
 }
 
 /* Headers of frames and edits in the order of the file. */
 static int stream_write(struct rewriting *r, struct output *o)
 {
-	const struct ck_dcp_places *s = &r->places;
+	const struct ck_pickle_frames *f = &r->frames;
 	uint64_t pos = 0;
 	size_t frame = 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < r->w->n; i++) {
-		const struct edit *e = &r->edits[i];
-
-		while (rc == 0 && frame < s->nframes &&
-		       s->frames[frame].at < e->at)
-			rc = frame_write(r, &s->frames[frame++], o, &pos);
+		while (rc == 0 && frame < f->n &&
+		       f->rows[frame].at < r->builds[i].at)
+			rc = frame_write(r, &f->rows[frame++], o, &pos);
 		if (rc == 0)
-			rc = edit_write(r, e, o, &pos);
+			rc = edit_write(r, i, o, &pos);
 	}
 	if (rc == 0)
-		rc = output_add(o, r->w->old.p + pos, r->w->old.len - pos);
+		rc = output_add(o, r->old.p + pos, r->old.len - pos);
 	return rc ? rc : output_flush(o);
 }
 
 static int stream(struct rewriting *r, int out)
 {
-	struct output o = { out, malloc(OUT_BUFFER), 0 };
+	struct output o = { .fd = out, .buffer = malloc(OUT_BUFFER) };
 	int rc = 0;
 
 	if (!o.buffer)
@@ -327,25 +421,6 @@ static int stream(struct rewriting *r, int out)
 
 /* --- all of it ---------------------------------------------------------------------- */
 
-/* The old bytes are those that the catalog was made of; the caller's changes
- * are what was asked for. */
-static int parse(struct rewriting *r)
-{
-	const struct ck_dcp_numbers no_files = { NULL, NULL };
-	struct ck_catalog *scratch = ck_catalog_make("dcp");
-	int rc;
-
-	if (!scratch)
-		return ck_fail(r->d, ENOMEM, "out of memory");
-	rc = ck_dcp_parse_places(scratch, r->w->old, &no_files, &r->places,
-				 r->d);
-	ck_catalog_free(scratch);
-	if (rc == 0 && r->places.nchunks != r->w->catalog->nchunks)
-		rc = ck_fail(r->d, ESTALE,
-			     ".metadata: is not the file that was read");
-	return rc;
-}
-
 static int changes_check(const struct ck_dcp_wish *w, struct ck_diag *d)
 {
 	for (uint32_t i = 0; i < w->n; i++)
@@ -356,20 +431,32 @@ static int changes_check(const struct ck_dcp_wish *w, struct ck_diag *d)
 	return 0;
 }
 
-int ck_dcp_rewrite(const struct ck_dcp_wish *w, int out, struct ck_diag *d)
+static int rewrite(struct rewriting *r, int out)
 {
-	struct rewriting r = { .w = w, .d = d };
-	int rc = changes_check(w, d);
+	int rc = known_check(r->w, r->old, r->d);
 
 	if (rc == 0)
-		rc = parse(&r);
+		rc = edits_make(r);
 	if (rc == 0)
-		rc = edits_make(&r);
+		rc = ck_pickle_walk(r->old, r->builds, r->w->n, &r->frames,
+				    r->d);
 	if (rc == 0)
-		rc = stream(&r, out);
-	ck_dcp_places_fini(&r.places);
-	free(r.edits);
+		rc = growth_make(r);
+	return rc ? rc : stream(r, out);
+}
+
+int ck_dcp_rewrite(struct ck_dcp_wish *w, struct ck_str old, int out,
+		   struct ck_diag *d)
+{
+	struct rewriting r = { .w = w, .old = old, .d = d };
+	int rc = changes_check(w, d);
+
+	ck_dcp_wish_fini(w);
+	if (rc == 0)
+		rc = rewrite(&r, out);
+	free(r.builds);
 	free(r.growth);
+	free(r.frames.rows);
 	ck_buf_fini(&r.insertion);
 	return rc;
 }

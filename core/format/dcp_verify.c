@@ -1,41 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is a `.metadata` that was written the one that was wanted? Two answers, and
- * both must be yes.
+ * Is a `.metadata` that was written the one that was wanted?
+ *
+ * What it is: the BUILD of each change, counted from the beginning, has
+ * exactly its insertion before it, from a MARK on; and with the insertions
+ * taken out, what they replaced put back and frames as long as they were, the
+ * bytes have the hash of those that are known. So whoever runs it does what
+ * he did with the old bytes, but for dicts that got other values: an insertion
+ * takes nothing from the stack or the memo and leaves nothing there.
  *
  * What it says: it is parsed into a catalog of its own, and every entry, box
- * and place of that is compared with the old catalog and the changes.
- *
- * What it is: but for insertions before the BUILDs that changed and for the
- * lengths of frames, its bytes are the old ones; so all that the catalog does
- * not know, fields of releases to come, is as it was too.
+ * and place of that is compared with the old catalog and the changes. This
+ * follows from the former. It is one more way to find a mistake of ours, at
+ * the price of a mount: so of a large file it is left out, unless parsing was
+ * near the bounds of pickle.h, which an insertion may then exceed.
  */
 #include "dcp_rewrite.h"
 
 #include <errno.h>
 
-enum { FRAME_HEADER = 9 };
-
-/* An edit as it is in the new bytes. */
-struct seen {
-	uint64_t build;
-	uint32_t change;
-	uint32_t set;
-};
-
 struct verifying {
 	const struct ck_dcp_wish *w;
 	struct ck_str bytes; /* new */
+	struct ck_diag *d;
+	/* says: */
 	struct ck_catalog *c;
-	struct ck_dcp_places *places;	   /* to be found */
-	const struct ck_dcp_places *found; /* in the first step */
 	uint32_t *slots; /* paths by hash: number + 1, 0 empty */
 	size_t nslots;
 	uint64_t seed;
-	struct seen *seen;	      /* n, in the order of the file */
+	/* is: */
+	struct ck_pickle_build *builds; /* n, in the order of the file */
+	struct ck_pickle_frames frames;
 	struct ck_dcp_growth *growth; /* n */
 	struct ck_buf text;
-	struct ck_diag *d;
+	struct ck_hasher *hasher; /* of the bytes as they were */
+	uint64_t hashed;	  /* how many */
 };
 
 static int differs(const struct verifying *v, const char *what,
@@ -256,6 +255,28 @@ static int catalogs_compare(const struct verifying *v)
 	return rc;
 }
 
+int ck_dcp_verify_says(const struct ck_dcp_wish *w, struct ck_str bytes,
+		       struct ck_diag *d)
+{
+	struct verifying v = { .w = w, .bytes = bytes, .d = d };
+	const struct ck_dcp_numbers numbers = { path_number, &v };
+	int rc;
+
+	v.c = ck_catalog_make("dcp");
+	rc = v.c ? paths_make(&v) : no_memory(&v);
+	if (rc == 0)
+		rc = ck_dcp_parse_places(v.c, bytes, &numbers, NULL, d);
+	if (rc == -EBADMSG) {
+		ck_diag_prefix(d, "the new one");
+		rc = -EIO;
+	} else if (rc == 0) {
+		rc = catalogs_compare(&v);
+	}
+	ck_catalog_free(v.c);
+	free(v.slots);
+	return rc;
+}
+
 /* --- what it is ---------------------------------------------------------------------- */
 
 static int other_bytes(const struct verifying *v, uint64_t at)
@@ -266,215 +287,148 @@ static int other_bytes(const struct verifying *v, uint64_t at)
 		       (unsigned long long)at);
 }
 
-static int seen_cmp(const void *a, const void *b)
+static uint32_t build_of(const struct ck_dcp_wish *w,
+			 const struct ck_dcp_edit *e)
 {
-	const struct seen *x = a, *y = b;
-
-	return (x->build > y->build) - (x->build < y->build);
+	if (e->change >= w->n)
+		return 0;
+	return w->known->places.chunks[w->changes[e->change].chunk];
 }
 
-static int seen_make(struct verifying *v)
+/* Numbers of BUILDs grow: so each change is there, once. */
+static int builds_find(struct verifying *v)
 {
 	const struct ck_dcp_wish *w = v->w;
+	int rc;
 
-	v->seen = malloc((w->n + 1UL) * sizeof(*v->seen));
-	v->growth = malloc((w->n + 1UL) * sizeof(*v->growth));
-	if (!v->seen || !v->growth)
+	v->builds = calloc(w->n + 1UL, sizeof(*v->builds));
+	v->growth = calloc(w->n + 1UL, sizeof(*v->growth));
+	if (!v->builds || !v->growth)
 		return no_memory(v);
-	for (uint32_t i = 0; i < w->n; i++) {
-		const struct ck_dcp_place *place =
-			&v->found->chunks[w->changes[i].chunk];
-
-		v->seen[i] = (struct seen){ place->build, i, place->set };
+	for (uint32_t i = 0; i < w->n; i++)
+		v->builds[i].number = build_of(w, &w->edits[i]);
+	rc = ck_pickle_walk(v->bytes, v->builds, w->n, &v->frames, v->d);
+	if (rc == -EBADMSG) {
+		ck_diag_prefix(v->d, "the new .metadata");
+		return -EIO;
 	}
-	qsort(v->seen, w->n, sizeof(*v->seen), seen_cmp);
-	return 0;
+	return rc;
 }
 
-/* Two positions that should be one and the same. */
-struct pair {
-	uint64_t old, new;
-};
-
-/* The bytes up to `to`, of the new ones. */
-static int bytes_compare(const struct verifying *v, struct pair *at,
-			 uint64_t to)
+/* The insertion wanted is all there is between the last MARK and the BUILD. */
+static int edit_check(struct verifying *v, uint32_t i)
 {
-	struct ck_str old = v->w->old, new = v->bytes;
+	const struct ck_dcp_edit *e = &v->w->edits[i];
+	const struct ck_pickle_build *b = &v->builds[i];
+	struct ck_dcp_insertion want = ck_dcp_insertion_new(v->w, e);
+	uint64_t before = i ? v->growth[i - 1].more : 0;
 
-	if (to < at->new || to > new.len || to - at->new > old.len - at->old)
-		return other_bytes(v, at->new);
-	if (to > at->new &&memcmp(old.p + at->old, new.p + at->new,
-				  to - at->new) !=
-	    0)
-		return other_bytes(v, at->new);
-	at->old += to - at->new;
-	at->new = to;
-	return 0;
-}
-
-/* How long the insertion at p is, if it is this one. */
-static uint64_t insertion_len(struct verifying *v,
-			      const struct ck_dcp_insertion *i, const char *p,
-			      uint64_t left)
-{
-	ck_dcp_insertion_make(i, &v->text);
-	if (v->text.err || left <= v->text.len ||
-	    memcmp(p, v->text.data, v->text.len) != 0 || p[v->text.len] != 'b')
-		return 0;
-	return v->text.len;
-}
-
-/* That of an earlier commit, in the old bytes. */
-static uint64_t old_len(struct verifying *v, uint64_t at, uint32_t chunk)
-{
-	uint64_t len = 0;
-
-	for (int transform = 0; len == 0 && transform < 2; transform++) {
-		struct ck_dcp_insertion i =
-			ck_dcp_insertion_of(v->w->catalog, chunk, transform);
-
-		len = insertion_len(v, &i, v->w->old.p + at,
-				    v->w->old.len - at);
-	}
-	return len;
-}
-
-static uint64_t new_len(struct verifying *v, uint64_t at,
-			const struct ck_change_of_place *c)
-{
-	uint64_t len = 0;
-
-	for (int transform = 0; len == 0 && transform < 2; transform++) {
-		struct ck_dcp_insertion i = { c->path, c->fpos, c->length,
-					      transform };
-
-		len = insertion_len(v, &i, v->bytes.p + at, v->bytes.len - at);
-	}
-	return len;
-}
-
-static int edit_compare(struct verifying *v, struct pair *at, uint32_t i)
-{
-	const struct seen *s = &v->seen[i];
-	const struct ck_change_of_place *c = &v->w->changes[s->change];
-	int rc = bytes_compare(v, at, s->build - s->set);
-	uint64_t old;
-
-	if (rc)
-		return rc;
-	if (s->set == 0 || new_len(v, at->new, c) != s->set)
-		return v->text.err ? no_memory(v) : other_bytes(v, at->new);
-	old = old_len(v, at->old, c->chunk);
+	ck_dcp_insertion_make(&want, &v->text);
 	if (v->text.err)
 		return no_memory(v);
-	at->old += old;
-	at->new += s->set;
-	v->growth[i] = (struct ck_dcp_growth){
-		s->build, (i ? v->growth[i - 1].more : 0) + s->set - old
-	};
+	if (b->at - b->mark != v->text.len ||
+	    memcmp(v->bytes.p + b->mark, v->text.data, v->text.len) != 0)
+		return other_bytes(v, b->mark);
+	v->growth[i] = (struct ck_dcp_growth){ b->at,
+					       before + v->text.len - e->cut };
 	return 0;
 }
 
-/* Lengths are compared when all growth is known. */
-static int frame_compare(const struct verifying *v, struct pair *at,
-			 const struct ck_dcp_frame *f)
+static void hash_add(struct verifying *v, const void *bytes, size_t len)
 {
-	int rc = bytes_compare(v, at, f->at + 1);
+	ck_hasher_add(v->hasher, (struct ck_str){ bytes, len });
+	v->hashed += len;
+}
 
-	if (rc)
-		return rc;
-	if (v->w->old.len - at->old < sizeof(f->len))
-		return other_bytes(v, at->new);
-	at->old += sizeof(f->len);
-	at->new += sizeof(f->len);
-	return 0;
+/* The new bytes up to `to`, which are old ones. */
+static void hash_until(struct verifying *v, uint64_t *pos, uint64_t to)
+{
+	hash_add(v, v->bytes.p + *pos, to - *pos);
+	*pos = to;
 }
 
 /* Where it was, it was as much shorter as what is in it grew. */
-static bool is_frame_len(const struct verifying *v,
-			 const struct ck_dcp_frame *f)
+static void frame_hash(struct verifying *v, const struct ck_pickle_frame *f,
+		       uint64_t *pos)
 {
-	uint64_t begin = f->at + FRAME_HEADER, len;
-	uint64_t grown = ck_dcp_growth_in(v->growth, v->w->n, begin,
-					  begin + f->len);
-	uint64_t before = ck_dcp_growth_in(v->growth, v->w->n, 0, f->at);
+	uint64_t begin = f->at + CK_DCP_FRAME_HEADER, len = f->len;
 
-	memcpy(&len, v->w->old.p + f->at - before + 1, sizeof(len));
-	return f->len == len + grown;
+	len -= ck_dcp_growth_in(v->growth, v->w->n, begin, begin + f->len);
+	hash_until(v, pos, f->at + 1);
+	hash_add(v, &len, sizeof(len));
+	*pos = begin;
 }
 
-static int stream_compare(struct verifying *v)
+/* The insertion as it was. */
+static int edit_hash(struct verifying *v, uint32_t i, uint64_t *pos)
 {
-	const struct ck_dcp_places *s = v->found;
-	struct pair at = { 0, 0 };
+	const struct ck_dcp_edit *e = &v->w->edits[i];
+	const struct ck_change_of_place *c = &v->w->changes[e->change];
+
+	hash_until(v, pos, v->builds[i].mark);
+	*pos = v->builds[i].at;
+	if (e->cut) {
+		struct ck_dcp_insertion was = ck_dcp_insertion_of(
+			v->w->catalog, c->chunk, e->cut_transform);
+
+		ck_dcp_insertion_make(&was, &v->text);
+		if (v->text.err)
+			return no_memory(v);
+		hash_add(v, v->text.data, v->text.len);
+	}
+	return 0;
+}
+
+static int stream_hash(struct verifying *v)
+{
+	const struct ck_pickle_frames *f = &v->frames;
+	uint64_t pos = 0;
 	size_t frame = 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < v->w->n; i++) {
-		while (rc == 0 && frame < s->nframes &&
-		       s->frames[frame].at < v->seen[i].build)
-			rc = frame_compare(v, &at, &s->frames[frame++]);
-		if (rc == 0)
-			rc = edit_compare(v, &at, i);
+		while (frame < f->n && f->rows[frame].at < v->builds[i].at)
+			frame_hash(v, &f->rows[frame++], &pos);
+		rc = edit_hash(v, i, &pos);
 	}
-	while (rc == 0 && frame < s->nframes)
-		rc = frame_compare(v, &at, &s->frames[frame++]);
-	if (rc == 0)
-		rc = bytes_compare(v, &at, v->bytes.len);
-	if (rc == 0 && at.old != v->w->old.len)
-		rc = other_bytes(v, at.new);
-	for (size_t i = 0; rc == 0 && i < s->nframes; i++)
-		if (!is_frame_len(v, &s->frames[i]))
-			rc = other_bytes(v, s->frames[i].at);
+	hash_until(v, &pos, v->bytes.len);
 	return rc;
 }
 
-/* --- both ------------------------------------------------------------------------------ */
-
-static int says(struct verifying *v)
+static int is(struct verifying *v)
 {
-	const struct ck_dcp_numbers numbers = { path_number, v };
-	int rc = paths_make(v);
+	struct ck_dcp_known *k = v->w->known;
+	int rc = builds_find(v);
 
+	for (uint32_t i = 0; rc == 0 && i < v->w->n; i++)
+		rc = edit_check(v, i);
 	if (rc)
 		return rc;
-	rc = ck_dcp_parse_places(v->c, v->bytes, &numbers, v->places, v->d);
-	if (rc == -EBADMSG) {
-		ck_diag_prefix(v->d, "the new one");
-		return -EIO;
-	}
-	return rc ? rc : catalogs_compare(v);
-}
-
-int ck_dcp_verify_says(const struct ck_dcp_wish *w, struct ck_str bytes,
-		       struct ck_dcp_places *places, struct ck_diag *d)
-{
-	struct verifying v = {
-		.w = w, .bytes = bytes, .places = places, .d = d
-	};
-	int rc;
-
-	*places = (struct ck_dcp_places){ 0 };
-	v.c = ck_catalog_make("dcp");
-	rc = v.c ? says(&v) : no_memory(&v);
-	ck_catalog_free(v.c);
-	free(v.slots);
-	return rc;
+	v->hasher = ck_hasher_make(k->seed);
+	if (!v->hasher)
+		return no_memory(v);
+	rc = stream_hash(v);
+	if (rc)
+		return rc;
+	if (v->hashed != k->len || ck_hasher_sum(v->hasher) != k->sum)
+		return ck_fail(v->d, EIO,
+			       "the new .metadata is not what was wanted: its "
+			       "other bytes are not those that were read");
+	k->next_len = v->bytes.len;
+	k->next_sum = ck_hash64_seeded(v->bytes, k->seed);
+	return 0;
 }
 
 int ck_dcp_verify_is(const struct ck_dcp_wish *w, struct ck_str bytes,
-		     const struct ck_dcp_places *places, struct ck_diag *d)
+		     struct ck_diag *d)
 {
-	struct verifying v = {
-		.w = w, .bytes = bytes, .found = places, .d = d
-	};
-	int rc = seen_make(&v);
+	struct verifying v = { .w = w, .bytes = bytes, .d = d };
+	int rc = is(&v);
 
-	if (rc == 0)
-		rc = stream_compare(&v);
-	free(v.seen);
+	free(v.builds);
 	free(v.growth);
+	free(v.frames.rows);
 	ck_buf_fini(&v.text);
+	ck_hasher_free(v.hasher);
 	return rc;
 }

@@ -24,14 +24,14 @@ struct ck_format {
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
 		      uint32_t i, struct ck_extent *extent, uint64_t *strides,
 		      struct ck_diag *d);
-	/* ck_metadata_rewrite() and ck_metadata_verify(); NULL if it cannot
-	 * be written. */
-	int (*rewrite)(const struct ck_checkpoint *cp,
-		       const struct ck_change_of_place *changes, uint32_t n,
-		       int out, struct ck_diag *d);
-	int (*verify)(const struct ck_checkpoint *cp,
-		      const struct ck_change_of_place *changes, uint32_t n,
-		      int fd, struct ck_diag *d);
+	/* ck_metadata_write(); NULL if it cannot be written. */
+	int (*write)(struct ck_checkpoint *cp,
+		     const struct ck_change_of_place *changes, uint32_t n,
+		     int fd, struct ck_diag *d);
+	/* What was written last is the metadata now. */
+	void (*switched)(struct ck_checkpoint *cp);
+	/* Frees cp->known, which load() may have made. */
+	void (*forget)(struct ck_checkpoint *cp);
 };
 
 /* What to look at. */

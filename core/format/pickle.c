@@ -29,6 +29,11 @@ bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes)
 	return true;
 }
 
+bool ck_pickle_is_roomy(const struct ck_pickle *p, size_t len)
+{
+	return p->budget / (BUDGET_PER_BYTE / 2) >= len;
+}
+
 static bool spend(struct ck_vm *vm, uint64_t bytes)
 {
 	if (ck_pickle_spend(vm->out, bytes))

@@ -90,16 +90,14 @@ struct ck_pickle_hooks {
 	int (*build)(void *ctx, struct ck_pickle *p,
 		     const struct ck_pcall *call, const struct ck_pv *state,
 		     struct ck_pv *out, struct ck_diag *d);
-	/* A frame of len bytes begins behind this opcode; may be NULL. */
-	int (*frame)(void *ctx, struct ck_pickle *p, uint64_t len);
 };
 
 struct ck_pickle {
 	struct ck_pv root;
 	uint64_t end; /* bytes of input used, STOP included */
 	/* while a hook runs */
-	uint64_t at;  /* position of the opcode */
-	uint64_t set; /* how many values the last SETITEMS took */
+	uint64_t builds; /* this BUILD's number, the first one's is 1 */
+	bool full;	 /* as many MARKs are open as may be */
 	/* private */
 	uint64_t budget; /* bytes that may still be allocated */
 	struct ck_arena arena;
@@ -120,8 +118,37 @@ CK_MUST_USE int ck_pickle_read(struct ck_pickle *p, const void *bytes,
 void ck_pickle_fini(struct ck_pickle *p);
 /* Takes from the memory that the input is worth; false if that is spent. */
 CK_MUST_USE bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes);
+/* Half of that is left, of an input of len bytes. */
+bool ck_pickle_is_roomy(const struct ck_pickle *p, size_t len);
 /* Bytes that it holds. */
 uint64_t ck_pickle_memory(const struct ck_pickle *p);
+
+/* --- where opcodes are ----------------------------------------------------- */
+
+struct ck_pickle_build {
+	uint32_t number; /* which one is wanted; the first has 1 */
+	uint64_t at;	 /* position of the opcode */
+	uint64_t mark;	 /* of the last MARK before it; at: there is none */
+};
+
+struct ck_pickle_frame {
+	uint64_t at; /* position of the opcode */
+	uint64_t len;
+};
+
+struct ck_pickle_frames {
+	struct ck_pickle_frame *rows; /* owned; in order */
+	size_t n, cap;
+};
+
+/* Steps from opcode to opcode of one pickle that fills all the bytes, and
+ * interprets nothing: finds n BUILDs (sorted by number, each once) and all
+ * frames, which are the caller's also after an error. -EBADMSG: malformed, or
+ * there is no such BUILD; -ENOMEM. */
+CK_MUST_USE int ck_pickle_walk(struct ck_str bytes,
+			       struct ck_pickle_build *builds, size_t n,
+			       struct ck_pickle_frames *frames,
+			       struct ck_diag *d);
 
 /* --- reading values ------------------------------------------------------- */
 

@@ -169,6 +169,30 @@ static bool skip_arg(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
 	}
 }
 
+/* The arguments that a .metadata is full of. False: another, or it reaches
+ * past the end. */
+static inline bool skip_common(struct ck_cur *c, unsigned kind)
+{
+	size_t left = (size_t)(c->end - c->p);
+	uint64_t len = kind;
+
+	if (kind == ARG_LEN1 && left) {
+		len = 1UL + *c->p;
+	} else if (kind == ARG_LEN4 && left >= sizeof(uint32_t)) {
+		uint32_t len4;
+
+		memcpy(&len4, c->p,
+		       sizeof(len4)); /* little-endian hosts only */
+		len = sizeof(len4) + (uint64_t)len4;
+	} else if (kind - 1 >= 8) {
+		return false;
+	}
+	if (len > left)
+		return false;
+	c->p += len;
+	return true;
+}
+
 static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 		struct ck_diag *d)
 {
@@ -186,6 +210,8 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 			(void)fetch(lex, *c.p++); /* below 256: always fits */
 			continue;
 		}
+		if (skip_common(&c, kind))
+			continue;
 		if (kind == ARG_STOP) {
 			lex->end = (uint64_t)(c.p - in);
 			return 0;
@@ -233,6 +259,124 @@ int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 		return ck_fail(d, ENOMEM, "pickle: out of memory");
 	rc = scan(lex, in, len, d);
 	return rc ? rc : number_slots(lex, d);
+}
+
+/* --- one more pass: where BUILDs and frames are ----------------------------- */
+
+/* Kinds for this pass; of the memo nothing is wanted. */
+enum { ARG_MARK = ARG_STOP + 1, ARG_BUILD };
+
+struct walk {
+	struct ck_cur c;
+	uint8_t kinds[256]; /* of opcodes */
+	const uint8_t *in;
+	struct ck_pickle_build *next, *end; /* those not yet found */
+	uint32_t builds;		    /* met so far */
+	uint64_t mark;			    /* the last one */
+	bool marked;			    /* there was one */
+	struct ck_pickle_frames *frames;
+	struct ck_diag *d;
+};
+
+static void walk_build(struct walk *w, uint64_t at)
+{
+	if (w->next == w->end || ++w->builds != w->next->number)
+		return;
+	w->next->at = at;
+	w->next->mark = w->marked ? w->mark : at;
+	w->next++;
+}
+
+static int walk_frame(struct walk *w, uint64_t at)
+{
+	struct ck_pickle_frames *f = w->frames;
+	struct ck_cur c = w->c;
+	uint64_t len;
+	void *room;
+
+	if (!ck_cur_u64(&c, &len))
+		return 0; /* skip_arg() will say so */
+	room = ck_grow(f->rows, &f->cap, f->n, 1, sizeof(*f->rows));
+	if (!room)
+		return ck_fail(w->d, ENOMEM, "pickle: out of memory");
+	f->rows = room;
+	f->rows[f->n++] = (struct ck_pickle_frame){ at, len };
+	return 0;
+}
+
+static void walk_mark(struct walk *w, uint64_t at)
+{
+	w->mark = at;
+	w->marked = true;
+}
+
+static int walk_arg(struct walk *w, uint64_t at, unsigned kind)
+{
+	int rc = 0;
+
+	switch (kind) {
+	case ARG_MARK: walk_mark(w, at); return 0;
+	case ARG_BUILD: walk_build(w, at); return 0;
+	case ARG_FRAME: rc = walk_frame(w, at); break;
+	default: break;
+	}
+	if (rc == 0 && !skip_arg(NULL, &w->c, kind))
+		rc = bad(w->d, at, "an argument is bad");
+	return rc;
+}
+
+static int walk_end(struct walk *w)
+{
+	uint64_t at = (uint64_t)(w->c.p - w->in);
+
+	if (w->c.p != w->c.end)
+		return bad(w->d, at, "bytes after its end");
+	return w->next == w->end ? 0 : bad(w->d, at, "a BUILD is missing");
+}
+
+static int walk(struct walk *w)
+{
+	while (w->c.p < w->c.end) {
+		uint64_t at = (uint64_t)(w->c.p - w->in);
+		unsigned kind = w->kinds[*w->c.p++];
+		int rc;
+
+		if (kind == ARG_NONE || skip_common(&w->c, kind))
+			continue;
+		if (kind == ARG_STOP)
+			return walk_end(w);
+		rc = walk_arg(w, at, kind);
+		if (rc)
+			return rc;
+	}
+	return bad(w->d, (uint64_t)(w->c.p - w->in), "ends without STOP");
+}
+
+static void walk_kinds(struct walk *w)
+{
+	memcpy(w->kinds, args, sizeof(args));
+	w->kinds[OP_MARK] = ARG_MARK;
+	w->kinds[OP_BUILD] = ARG_BUILD;
+	w->kinds[OP_GET] = ARG_LINE;
+	w->kinds[OP_BINGET] = 1;
+	w->kinds[OP_LONG_BINGET] = 4;
+}
+
+int ck_pickle_walk(struct ck_str bytes, struct ck_pickle_build *builds,
+		   size_t n, struct ck_pickle_frames *frames, struct ck_diag *d)
+{
+	struct walk w = {
+		.c = ck_cur_make(bytes.p, bytes.len),
+		.in = (const uint8_t *)bytes.p,
+		.next = builds,
+		.end = builds + n,
+		.frames = frames,
+		.d = d,
+	};
+
+	*frames = (struct ck_pickle_frames){ 0 };
+	walk_kinds(&w);
+	return walk(&w);
 }
 
 void ck_lex_fini(struct ck_lex *lex)

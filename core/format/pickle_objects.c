@@ -202,7 +202,6 @@ int ck_op_setitems(struct ck_vm *vm)
 		return ck_vm_empty(vm);
 	if (n % 2)
 		return ck_vm_bad(vm, "a key without a value");
-	vm->out->set = n;
 	return add_to(vm, CK_PV_DICT, n);
 }
 
@@ -398,6 +397,7 @@ int ck_op_build(struct ck_vm *vm)
 	struct ck_pcall *call;
 	int rc = 0;
 
+	vm->out->builds++;
 	if (!ck_vm_has(vm, 2))
 		return ck_vm_empty(vm);
 	state = vm->stack[--vm->top];
@@ -408,7 +408,7 @@ int ck_op_build(struct ck_vm *vm)
 		return ck_vm_bad(vm, "state for what is no object");
 	if (call->has_state)
 		return ck_vm_bad(vm, "a second state for an object");
-	vm->out->at = (uint64_t)(vm->p - vm->in) - 1;
+	vm->out->full = vm->nmarks == CK_PICKLE_MAX_DEPTH;
 	if (obj->tag == CK_PV_NEW && vm->hooks)
 		rc = vm->hooks->build(vm->hooks->ctx, vm->out, call, &state,
 				      &taken, vm->d);

@@ -82,6 +82,7 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 
 	pthread_rwlock_wrlock(&cp->places);
 	cp->metadata = *metadata;
+	cp->format->switched(cp);
 	c->meta = (struct ck_attr){ metadata->st_mtim, metadata->st_mode,
 				    metadata->st_uid, metadata->st_gid };
 	for (uint32_t i = 0; i < n; i++)

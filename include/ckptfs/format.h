@@ -16,6 +16,7 @@ struct ck_format; /* core/format/format_internal.h */
 
 struct ck_format_options {
 	enum ck_beneath shardlinks;
+	bool write; /* with what ck_writer_open() needs */
 };
 
 /* One checkpoint that is open: its directory, its data files, what is in it.
@@ -31,6 +32,7 @@ struct ck_checkpoint {
 	struct ck_files *files; /* numbers as in catalog->files */
 	struct ck_catalog *catalog;
 	struct ck_layouts *layouts; /* found so far; private */
+	struct ck_known *known;	    /* private: for writing */
 	pthread_rwlock_t places;    /* private */
 };
 

@@ -44,25 +44,21 @@ struct ck_change_of_place {
 };
 
 /* Can this metadata be rewritten at all, and without carrying on globals that
- * are unknown? 0, -EOPNOTSUPP, -EPERM (names one). */
+ * are unknown? 0, -EOPNOTSUPP, -EPERM (names one), -EINVAL (it was not opened
+ * for writing). */
 CK_MUST_USE int ck_metadata_writable(const struct ck_checkpoint *cp,
 				     bool keep_unknown, struct ck_diag *d);
 
-/* Writes into out, from its beginning, the metadata that was read, with the
- * changes (sorted by chunk, each once) and not otherwise changed: unknown
- * fields, order, arity, classes stay. -ESTALE: .metadata is not the file
- * that was read; -EOPNOTSUPP: a change that cannot be expressed; errors of
- * write(2). Does not sync, and does not cut out if that was longer. */
-CK_MUST_USE int ck_metadata_rewrite(const struct ck_checkpoint *cp,
-				    const struct ck_change_of_place *changes,
-				    uint32_t n, int out, struct ck_diag *d);
-/* Reads the metadata in fd again and compares: each entry and box of the
- * catalog and the places of all boxes, but for the changes, and byte by byte
- * with the old file, which must still be there, all that a rewrite leaves as
- * it is. -EIO: something differs; -ESTALE as above. */
-CK_MUST_USE int ck_metadata_verify(const struct ck_checkpoint *cp,
-				   const struct ck_change_of_place *changes,
-				   uint32_t n, int fd, struct ck_diag *d);
+/* Writes into fd, from its beginning, the metadata that was read or switched
+ * to, with the changes (sorted by chunk, each once) and not otherwise changed:
+ * unknown fields, order, arity, classes stay. What fd has then is read again
+ * and compared with what was wanted. Does not sync, and does not cut what was
+ * longer. One thread at a time. -ESTALE: .metadata is not the file that was
+ * read; -EOPNOTSUPP: a change that cannot be expressed; -EIO: what was written
+ * is not what was wanted; errors of write(2). */
+CK_MUST_USE int ck_metadata_write(struct ck_checkpoint *cp,
+				  const struct ck_change_of_place *changes,
+				  uint32_t n, int fd, struct ck_diag *d);
 
 /* --- the catalog --------------------------------------------------------------- */
 
@@ -78,9 +74,10 @@ CK_MUST_USE int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
 			     const struct ck_change_of_place *changes,
 			     uint32_t n);
-/* The catalog has the new places from now on, and `metadata` is what
- * ck_checkpoint_changed() compares with. Layouts that somebody has stay as
- * they are. Waits for those who have the lock. */
+/* The catalog has the new places from now on, and `metadata`, which
+ * ck_metadata_write() wrote last, is what ck_checkpoint_changed() compares
+ * with. Layouts that somebody has stay as they are. Waits for those who have
+ * the lock. */
 void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n);
 

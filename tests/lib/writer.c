@@ -112,7 +112,7 @@ static uint32_t changes_make(const struct ck_catalog *c, char **argv,
 
 static int metadata(char **argv)
 {
-	struct ck_format_options options = { 0 };
+	struct ck_format_options options = { .write = true };
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	struct ck_buf text = { 0 };
@@ -129,9 +129,7 @@ static int metadata(char **argv)
 	paths = calloc(cp->catalog->nchunks + 1, sizeof(*paths));
 	fd = open(argv[5], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	n = changes_make(cp->catalog, argv, changes, &text, paths);
-	rc = ck_metadata_rewrite(cp, changes, n, fd, &d);
-	if (rc == 0)
-		rc = ck_metadata_verify(cp, changes, n, fd, &d);
+	rc = ck_metadata_write(cp, changes, n, fd, &d);
 	if (rc == 0 && text.len)
 		fwrite(text.data, 1, text.len, stdout);
 	if (rc)

@@ -21,7 +21,8 @@
 static char dir[] = "/tmp/ckptfs-commit-XXXXXX";
 static uint64_t rnd = 77;
 
-static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS };
+static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS,
+						.write = true };
 static const struct ck_writer_options any = { .keep_unknown = true };
 
 static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
@@ -491,7 +492,8 @@ static void test_orphans(const char *sample)
 
 static void test_link(const char *sample)
 {
-	static const struct ck_format_options follow = { CK_BENEATH_SYMLINKS };
+	static const struct ck_format_options follow = { CK_BENEATH_SYMLINKS,
+							 .write = true };
 	static struct ck_diag d;
 	struct ck_checkpoint *cp;
 	struct ck_writer *w = NULL;
