@@ -23,7 +23,7 @@ static bool number(struct ck_cur *c, size_t len, uint64_t *out)
 
 	if (ck_cur_left(c) < len)
 		return false;
-	for (size_t i = len; i-- > 0;)
+	for (size_t i = len; i > 0 && i--;)
 		value = value << 8 | c->p[i];
 	c->p += len;
 	*out = value;

@@ -212,7 +212,7 @@ void ck_buf_json_float(struct ck_buf *b, double value)
 
 void ck_buf_i64(struct ck_buf *b, int64_t value)
 {
-	uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
+	uint64_t left = value < 0 ? ~(uint64_t)value + 1 : (uint64_t)value;
 	char text[20];
 	size_t i = sizeof(text);
 
@@ -227,7 +227,8 @@ void ck_buf_i64(struct ck_buf *b, int64_t value)
 
 /* The magnitude of a two's complement number in base 2^32, little-endian;
  * returns the limbs without zeros on top. */
-static size_t magnitude(struct ck_str le, bool negative, uint32_t *limbs)
+static CK_WRAPS size_t magnitude(struct ck_str le, bool negative,
+				 uint32_t *limbs)
 {
 	size_t n = le.len / 4 + 1, carry = 1;
 
@@ -257,7 +258,7 @@ static void divide(uint32_t *limbs, size_t *n, uint32_t rests[static CHAINS])
 {
 	uint64_t a = 0, b = 0, c = 0, d = 0;
 
-	for (size_t i = *n; i-- > 0;) {
+	for (size_t i = *n; i > 0 && i--;) {
 		uint32_t limb = divide_limb(&a, limbs[i]);
 
 		limb = divide_limb(&b, limb);
@@ -275,11 +276,11 @@ static void divide(uint32_t *limbs, size_t *n, uint32_t rests[static CHAINS])
 static void digits_print(struct ck_buf *b, const uint32_t *groups, size_t n)
 {
 	ck_buf_i64(b, n ? groups[n - 1] : 0);
-	for (size_t i = n ? n - 1 : 0; i-- > 0;) {
+	for (size_t i = n ? n - 1 : 0; i > 0 && i--;) {
 		char text[BASE_DIGITS];
 		uint32_t left = groups[i];
 
-		for (size_t k = BASE_DIGITS; k-- > 0; left /= 10)
+		for (size_t k = BASE_DIGITS; k > 0 && k--; left /= 10)
 			text[k] = (char)('0' + left % 10);
 		ck_buf_add(b, text, sizeof(text));
 	}

@@ -60,7 +60,7 @@ static void fill_chunk(const struct arrays *a, uint32_t i, const int64_t *box,
 	int64_t *to = a->boxes + i * 2UL * ndim;
 	uint64_t stride = item;
 
-	for (uint32_t d = ndim; d-- > 0;) {
+	for (uint32_t d = ndim; d > 0 && d--;) {
 		uint32_t at = fortran ? ndim - 1 - d : d;
 
 		to[at] = box[d];

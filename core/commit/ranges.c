@@ -47,7 +47,7 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 	}
 	memmove(r + first + 1, r + last, (ranges->n - last) * sizeof(*r));
 	r[first] = (struct ck_range){ begin, end };
-	ranges->n += 1 + first - last;
+	ranges->n = ranges->n - (last - first) + 1;
 	return 0;
 }
 

@@ -127,7 +127,7 @@ static int shape_make(struct shape *s, uint32_t element, uint32_t ndim,
 	if (ndim > CK_MAX_DIMS)
 		return -EOVERFLOW;
 	s->ndim = ndim;
-	for (uint32_t i = ndim; i-- > 0;) {
+	for (uint32_t i = ndim; i > 0 && i--;) {
 		if (size[i] < 0)
 			return -EINVAL;
 		s->size[i] = (uint64_t)size[i];
@@ -246,7 +246,7 @@ static struct record *record_begin(struct archive *a, const char *name,
 	*r = (struct record){ .name = name, .header = here(a), .len = len };
 	zip64 = zip64_len(r) ? zip64_len(r) + 4 : 0;
 	data = a->fpos + r->header + 30 + strlen(name) + zip64 + 4;
-	pad = (unsigned)(-data % ALIGNMENT);
+	pad = (unsigned)((ALIGNMENT - data % ALIGNMENT) % ALIGNMENT);
 	put(a->out, 0x04034b50, 4);
 	put(a->out, 0, 2);
 	put_shared(a->out, r, 0, 0);

@@ -169,8 +169,8 @@ const void *ck_json_identity(const struct ck_json *j, const struct ck_pv *v)
 	}
 }
 
-static size_t slot_of(const struct ck_json *j, const struct ck_pv *v,
-		      const void *at)
+static CK_WRAPS size_t slot_of(const struct ck_json *j, const struct ck_pv *v,
+			       const void *at)
 {
 	uint64_t hash = ((uint64_t)(uintptr_t)at + v->tag * 3U + v->aux) *
 			UINT64_C(0x9E3779B97F4A7C15);

@@ -106,7 +106,7 @@ CK_MUST_USE int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 void ck_lex_fini(struct ck_lex *lex);
 
 /* Bits set; baseline x86-64 has no instruction for it. */
-static inline uint32_t ck_lex_bits(uint64_t word)
+static inline CK_WRAPS uint32_t ck_lex_bits(uint64_t word)
 {
 	word -= word >> 1 & UINT64_C(0x5555555555555555);
 	word = (word & UINT64_C(0x3333333333333333)) +

@@ -184,7 +184,7 @@ static inline bool skip_common(struct ck_cur *c, unsigned kind)
 		memcpy(&len4, c->p,
 		       sizeof(len4)); /* little-endian hosts only */
 		len = sizeof(len4) + (uint64_t)len4;
-	} else if (kind - 1 >= 8) {
+	} else if (kind == 0 || kind > 8) {
 		return false;
 	}
 	if (len > left)

@@ -19,10 +19,10 @@ struct ck_pv ck_text_long(struct ck_str le)
 		return (struct ck_pv){ .tag = CK_PV_BIGINT,
 				       .len = (uint32_t)le.len,
 				       .bytes = le.p };
-	for (size_t i = le.len; i-- > 0;)
+	for (size_t i = le.len; i > 0 && i--;)
 		value = value << 8 | (uint8_t)le.p[i];
 	if (le.len && le.len < 8 && le.p[le.len - 1] < 0)
-		value |= ~(uint64_t)0 << 8 * le.len;
+		value |= ~((UINT64_C(1) << 8 * le.len) - 1);
 	return (struct ck_pv){ .tag = CK_PV_INT, .i = (int64_t)value };
 }
 
@@ -255,7 +255,7 @@ static void add_code_point(struct ck_buf *b, uint32_t cp)
 	size_t len = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
 	static const uint8_t first[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
 
-	for (size_t i = len; i-- > 1; cp >>= 6)
+	for (size_t i = len; i > 1 && i--; cp >>= 6)
 		out[i] = (char)(0x80 | (cp & 0x3f));
 	out[0] = (char)(first[len] | cp);
 	ck_buf_add(b, out, len);

@@ -80,7 +80,7 @@ bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out)
 
 	if (dict->tag != CK_PV_DICT)
 		return false;
-	for (uint32_t i = dict->list->count / 2; i-- > 0;) {
+	for (uint32_t i = dict->list->count / 2; i > 0 && i--;) {
 		const struct ck_pv *k = &dict->list->items[2 * i];
 
 		if (k->tag == CK_PV_STR && k->len == len &&

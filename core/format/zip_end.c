@@ -124,7 +124,7 @@ int ck_zip_fetch(struct ck_zip_bytes *b, struct ck_zip_window *w, uint64_t ipos,
 /* Position in the window of the last end record that is whole; -1: none. */
 static int64_t end_search(const struct ck_zip_window *w)
 {
-	for (size_t i = w->len; i-- > 0;) {
+	for (size_t i = w->len; i > 0 && i--;) {
 		if (w->len - i >= END_LEN &&
 		    memcmp(w->bytes + i, "PK\5\6", 4) == 0)
 			return (int64_t)i;

@@ -290,7 +290,7 @@ int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
 /* The number of descriptors already known, 0 if there is none. */
 static uint16_t transform_find(const struct ck_catalog *c, struct ck_str s)
 {
-	for (size_t i = c->ntransforms; i-- > 1;)
+	for (size_t i = c->ntransforms; i > 1 && i--;)
 		if (ck_str_eq(ck_catalog_str(c, c->transforms[i]), s))
 			return (uint16_t)i;
 	return 0;

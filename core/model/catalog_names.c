@@ -133,7 +133,7 @@ static bool chain_equal(struct keepers *k)
 {
 	bool any = false;
 
-	for (size_t i = k->c->nentries; i-- > 0;) {
+	for (size_t i = k->c->nentries; i > 0 && i--;) {
 		uint32_t *slot = table_slot(&k->by_name,
 					    text_of(&k->by_name, i));
 

@@ -78,7 +78,7 @@ uint64_t ck_npy_header_len(uint8_t dtype, uint32_t ndim, const int64_t *shape)
 
 static void add_spaces(struct ck_buf *out, size_t n)
 {
-	while (n--)
+	for (; n > 0; n--)
 		ck_buf_add(out, " ", 1);
 }
 

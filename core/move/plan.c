@@ -148,7 +148,7 @@ static int add_copy(struct planner *p, uint32_t chunk)
 
 	if (reserve_copy(plan, r->ndim))
 		return -ENOMEM;
-	for (uint32_t d = r->ndim; d-- > 0;) {
+	for (uint32_t d = r->ndim; d > 0 && d--;) {
 		uint64_t from = (uint64_t)off[d];
 		uint64_t lo = ck_max(p->lo[d], from);
 		uint64_t hi = ck_min(p->hi[d], from + (uint64_t)size[d]);
@@ -337,7 +337,7 @@ int ck_plan_make(const struct ck_request *r, struct ck_plan *plan)
 		return 0;
 	p.r = r;
 	p.plan = plan;
-	for (uint32_t d = r->ndim + 1; d-- > 0;) {
+	for (uint32_t d = r->ndim + 1; d > 0 && d--;) {
 		p.size[d] = d < r->ndim ? r->size[d] : r->item;
 		p.step[d] = step;
 		step *= p.size[d];

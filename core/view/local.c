@@ -39,8 +39,8 @@ struct ck_local {
 /* --- owners ----------------------------------------------------------------- */
 
 /* Slot of a rank in an open-addressing table of owners + 1. */
-static uint32_t *rank_slot(const struct ck_local *l, uint32_t *slots,
-			   size_t mask, uint64_t rank)
+static CK_WRAPS uint32_t *rank_slot(const struct ck_local *l, uint32_t *slots,
+				    size_t mask, uint64_t rank)
 {
 	size_t i = (size_t)(rank * UINT64_C(0x9E3779B97F4A7C15) >> 20) & mask;
 

@@ -22,7 +22,13 @@
 #include <string.h>
 #include <sys/types.h>
 
-#define CK_MUST_USE	     __attribute__((warn_unused_result))
+#define CK_MUST_USE __attribute__((warn_unused_result))
+/* Arithmetic modulo 2^n is meant; clang can look for all that is not. */
+#ifdef __clang__
+#define CK_WRAPS __attribute__((no_sanitize("integer")))
+#else
+#define CK_WRAPS
+#endif
 #define CK_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CK_ARRAY_SIZE(a)     (sizeof(a) / sizeof((a)[0]))
 

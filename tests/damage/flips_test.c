@@ -238,7 +238,7 @@ static void test_cut(const struct file *f)
 {
 	unsigned silent = 0, wrong = 0;
 
-	for (size_t len = f->len; len-- > 0;) {
+	for (size_t len = f->len; len > 0 && len--;) {
 		struct outcome got;
 
 		if (ftruncate(f->fd, (off_t)len))

@@ -266,10 +266,10 @@ static inline int64_t boxes_find(struct boxes *b, const uint64_t *index,
 
 		*src = 0;
 		for (uint32_t d = 0; d < b->ndim && inside; d++) {
-			uint64_t k = index[d] - (uint64_t)off[d];
+			int64_t k = (int64_t)index[d] - off[d];
 
-			inside = k < (uint64_t)size[d];
-			*src += inside ? k * stride[d] : 0;
+			inside = k >= 0 && k < size[d];
+			*src += inside ? (uint64_t)k * stride[d] : 0;
 		}
 		if (inside)
 			return i;
@@ -298,7 +298,7 @@ static inline void boxes_index(uint32_t ndim, const uint64_t *off,
 			       const uint64_t *size, uint64_t n,
 			       uint64_t *index)
 {
-	for (uint32_t d = ndim; d-- > 0;) {
+	for (uint32_t d = ndim; d > 0 && d--;) {
 		index[d] = off[d] + n % size[d];
 		n /= size[d];
 	}

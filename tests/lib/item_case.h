@@ -65,8 +65,8 @@ static inline struct iw *item(const struct iw_tensor *t)
 }
 
 /* Locates t in an item of its own, or in one with that pickle. */
-static inline int try_item(struct iw *w, const struct iw_tensor *t,
-			   struct got *got)
+static inline CK_WRAPS int try_item(struct iw *w, const struct iw_tensor *t,
+				    struct got *got)
 {
 	int rc = locate(w, t, got, NULL);
 

@@ -37,7 +37,7 @@ static bool fails(enum what what, int err)
 		return false;
 	if (trap.fired && !trap.for_good)
 		return false;
-	if (!trap.fired && trap.left-- > 0)
+	if (!trap.fired && trap.left > 0 && trap.left--)
 		return false;
 	trap.fired = true;
 	errno = err;

@@ -122,7 +122,11 @@ static inline uint64_t tap_seed(uint64_t fallback)
 }
 
 /* xorshift64*: state must not be 0. */
-static inline uint64_t tap_random(uint64_t *state)
+#ifdef __clang__
+__attribute__((no_sanitize("integer")))
+#endif
+static inline uint64_t
+tap_random(uint64_t *state)
 {
 	*state ^= *state >> 12;
 	*state ^= *state << 25;

@@ -13,7 +13,11 @@ static void random_extents(struct world *w, uint64_t *random)
 		struct ck_extent *e = &w->extents[i];
 
 		e->file = (uint32_t)boxes_below(random, NFILES);
-		e->pos = boxes_below(random, FILE_BYTES - w->b.span[i] + 1);
+		/* What is longer than its file ends behind it. */
+		e->pos = boxes_below(random,
+				     w->b.span[i] <= FILE_BYTES
+					     ? FILE_BYTES - w->b.span[i] + 1
+					     : FILE_BYTES);
 		if (boxes_one_in(random, 6))
 			e->memory = content[boxes_below(random, NFILES)];
 		if (boxes_one_in(random, 40))

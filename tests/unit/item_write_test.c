@@ -94,7 +94,7 @@ static bool strides_are_c(const struct ck_item_want *want,
 {
 	uint64_t stride = ck_dtype_at(want->dtype)->size;
 
-	for (uint32_t i = want->ndim; i-- > 0;) {
+	for (uint32_t i = want->ndim; i > 0 && i--;) {
 		if (strides[i] != stride && want->size[i] > 1)
 			return false;
 		stride *= ck_max((uint64_t)want->size[i], 1);

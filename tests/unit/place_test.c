@@ -27,7 +27,7 @@ static void only_distinct(struct boxes *b)
 
 		for (uint32_t d = 0; d < b->ndim; d++)
 			shared |= size[d] > 1 && stride[d] == 0;
-		for (uint32_t d = b->ndim; shared && d-- > 0;) {
+		for (uint32_t d = b->ndim; shared && d > 0 && d--;) {
 			stride[d] = next;
 			next *= (uint64_t)(size[d] ? size[d] : 1);
 		}
@@ -161,7 +161,7 @@ static void test_ways(void)
 
 	ok(fd >= 0 && ftruncate(fd, sizeof(want)) == 0);
 	for (uint32_t i = 0; i < SIDE * SIDE; i++) {
-		bytes[i] = i * 2654435761U;
+		bytes[i] = (uint32_t)(i * UINT64_C(2654435761));
 		want[i % SIDE * SIDE + i / SIDE] = bytes[i];
 	}
 	eq_err(ck_host_place(&r, &place, bytes), 0);

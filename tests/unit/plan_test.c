@@ -73,7 +73,7 @@ static bool take_copy(struct origin *want, uint64_t len,
 	for (uint64_t i = 0; i < runs; i++) {
 		uint64_t n = i, dst = c->dst, src = c->src;
 
-		for (uint32_t k = c->nloops; k-- > 0;) {
+		for (uint32_t k = c->nloops; k > 0 && k--;) {
 			dst += n % loops[k].count * loops[k].dst;
 			src += n % loops[k].count * loops[k].src;
 			n /= loops[k].count;
@@ -262,7 +262,7 @@ static void shard(struct boxes *b, uint32_t d, uint32_t n)
 		uint64_t *stride = b->strides + (size_t)i * b->ndim;
 		uint64_t next = b->item;
 
-		for (uint32_t k = b->ndim; k-- > 0;) {
+		for (uint32_t k = b->ndim; k > 0 && k--;) {
 			off[k] = 0;
 			size[k] = (int64_t)(b->shape[k] / (k == d ? n : 1));
 			stride[k] = next;

@@ -43,7 +43,7 @@ static void planes_begin(struct planes *w, const struct ck_plan *plan,
 /* To the next plane; false after the last one. */
 static bool planes_next(struct planes *w)
 {
-	for (uint32_t k = w->n; k-- > 0;) {
+	for (uint32_t k = w->n; k > 0 && k--;) {
 		const struct ck_loop *loop = &w->loops[k];
 
 		if (++w->index[k] < loop->count) {
@@ -165,8 +165,8 @@ static inline void store_unit(uint8_t *p, size_t unit, uint64_t value)
 
 /* Every step'th unit: a float's sign is its top bit, an integer is a two's
  * complement. */
-static inline void negate_units(uint8_t *p, size_t len, size_t step,
-				size_t unit, bool is_float)
+static inline CK_WRAPS void negate_units(uint8_t *p, size_t len, size_t step,
+					 size_t unit, bool is_float)
 {
 	uint64_t sign = UINT64_C(1) << (8 * unit - 1);
 

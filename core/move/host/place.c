@@ -61,23 +61,25 @@ static int write_runs(const struct ck_plan *plan, const struct ck_copy *c,
 {
 	const struct ck_loop *loops = plan->loops + c->loop;
 	uint64_t index[CK_MAX_DIMS] = { 0 };
-	uint32_t k;
+	bool more = true;
 
-	do {
+	while (more) {
 		int rc = ck_pwrite_full(fd, bytes, c->run, fpos);
 
 		if (rc)
 			return rc;
-		for (k = c->nloops; k-- > 0;) {
+		more = false;
+		for (uint32_t k = c->nloops; !more && k > 0 && k--;) {
 			fpos += loops[k].src;
 			bytes += loops[k].dst;
-			if (++index[k] < loops[k].count)
-				break;
+			more = ++index[k] < loops[k].count;
+			if (more)
+				continue;
 			fpos -= loops[k].count * loops[k].src;
 			bytes -= loops[k].count * loops[k].dst;
 			index[k] = 0;
 		}
-	} while (k != UINT32_MAX);
+	}
 	return 0;
 }
 
