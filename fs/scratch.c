@@ -145,9 +145,12 @@ int ck_scratch_name_check(uint32_t view, const char *name)
 
 	if (len > NAME_LONGEST)
 		return -ENAMETOOLONG;
-	if (end == 0 || name[0] == '.')
+	if (end == 0 || name[0] == '.' || len < end ||
+	    strcmp(name + len - end, suffix) != 0)
 		return 0;
-	return len >= end && strcmp(name + len - end, suffix) == 0 ? -EPERM : 0;
+	ck_log("%s/%s: no tensor of this checkpoint; none can be added",
+	       ck_views[view]->dir, ck_show(ck_str_from(name)));
+	return -EPERM;
 }
 
 /* Where the filesystem has no files without names, memory is used. */
