@@ -19,6 +19,7 @@ KINDS = {
     'damage': ('tests/damage/{}_test.c',),
     'golden': ('tests/golden/{}_test.c', 'tests/golden/{}.py'),
     'fuzz': ('tests/fuzz/{}_fuzz.c',),
+    'torch': ('tests/torch/{}.py',),
 }
 REFERENCE = re.compile(r'\b(%s) `([\w-]+)`' % '|'.join(KINDS))
 
