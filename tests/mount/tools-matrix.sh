@@ -217,7 +217,7 @@ check 'scratch files' python3 "$HERE/tools-scratch.py" "$mnt" "$one"
 check 'nothing else has changed' env -C "$mnt" sha256sum --quiet -c \
 	"$WORK/others.sha256"
 
-# --- random ---------------------------------------------------------------------
+# --- afterwards ---------------------------------------------------------------------
 
 cp "$raw" raw.want
 released
@@ -227,10 +227,6 @@ equal 'nothing of scratch files is left' \
 mounted "$source" -o write
 check 'mounted again' cmp raw.want "$raw"
 released
-check 'random operations' python3 "$HERE/tools-random.py" "$CKPTFS" "$source" \
-	"$mnt" "$one" "${CKPTFS_OPERATIONS:-3000}" "${CKPTFS_SEED:-1}"
-fails 'canary: a wrong model is found' 'seed' env CKPTFS_CANARY=1 python3 \
-	"$HERE/tools-random.py" "$CKPTFS" "$source" "$mnt" "$one" 2000 2
 flock "$source" true # the last daemon has it until it ends
 mounted "$source" -o write
 stems=$(find "$mnt/raw" -size -1025c -size +1023c -printf '%f\n' | head -n 3)
