@@ -119,8 +119,9 @@ struct ck_stage {
 	enum ck_stage_form form;
 	struct ck_shards shards;
 	struct ck_cutter cutter;
-	bool placing;	    /* shards are planned and the cutter is made */
-	bool made;	    /* the shards' files too */
+	bool placing;	       /* shards are planned and the cutter is made */
+	bool fortran, swapped; /* the order in which it takes elements */
+	bool made;	       /* the shards' files too */
 	bool anew;	    /* begun with O_TRUNC: what is skipped is zeros */
 	bool touched;	    /* something was written or cut */
 	struct ck_buf head; /* the header; bytes not written are 0 */

@@ -58,6 +58,7 @@ static void discard(struct ck_stage *s)
 	ck_cutter_fini(&s->cutter);
 	ck_shards_fini(&s->shards);
 	s->placing = s->made = false;
+	s->fortran = s->swapped = false;
 	ck_buf_fini(&s->head);
 	s->head = (struct ck_buf){ 0 };
 	s->given.n = 0;
@@ -176,6 +177,8 @@ static int begin_placing(struct ck_stage *s, bool fortran, bool swapped,
 		return ck_fail(d, -rc, "out of memory");
 	}
 	s->placing = true;
+	s->fortran = fortran;
+	s->swapped = swapped;
 	return 0;
 }
 
@@ -231,20 +234,26 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 static int accept(struct ck_stage *s, struct ck_diag *d)
 {
 	struct ck_npy npy;
-	bool swapped;
+	bool swapped, fortran;
 	int rc = ck_header_accept(s, &npy, &swapped, d);
 
 	if (rc)
 		return spoil(s, d, EINVAL);
+	fortran = npy.fortran_order && npy.ndim > 1;
+	if (!s->data_known && npy.data < s->head.len) {
+		(void)ck_fail(d, EINVAL,
+			      "a header that became shorter, with elements "
+			      "behind it");
+		return spoil(s, d, EINVAL);
+	}
 	if (!s->data_known) {
-		rc = begin_placing(s, npy.fortran_order && npy.ndim > 1,
-				   swapped, d);
+		rc = begin_placing(s, fortran, swapped, d);
 		if (rc)
 			return rc;
 		s->data = npy.data;
 		s->data_known = true;
-	} else if (npy.data != s->data || swapped ||
-		   (npy.fortran_order && npy.ndim > 1)) {
+	} else if (npy.data != s->data || swapped != s->swapped ||
+		   fortran != s->fortran) {
 		(void)ck_fail(d, EINVAL,
 			      "a header of another form, behind its "
 			      "elements");
