@@ -18,7 +18,7 @@ import injector
 
 # status: of the program, 128 + signal, HUNG; reported: it said that all is well
 Outcome = collections.namedtuple("Outcome", "status reported said")
-MNT_DETACH = 2
+MNT_FORCE, MNT_DETACH = 1, 2
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -67,8 +67,11 @@ class Mounted:
         try:
             said, good = self.use(run, plan, fault)
         finally:
-            # A daemon that is dead leaves its mount; a living one ends.
+            # A daemon that is dead leaves its mount; a living one ends. One
+            # that was killed as it waited for its own answer waits until the
+            # connection is aborted.
             if libc.umount2(self.mnt.encode(), 0):
+                libc.umount2(self.mnt.encode(), MNT_FORCE)
                 libc.umount2(self.mnt.encode(), MNT_DETACH)
             status, log = run.wait()
         return Outcome(status, good, said + log)
