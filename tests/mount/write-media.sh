@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# Media that cannot be written, or can no longer: a mount for writing is
-# refused, or answers EROFS, and reads go on.
+# Media that cannot be written, or can no longer, or are full: a mount for
+# writing is refused, or answers EROFS or ENOSPC, and reads go on.
 need python3 mkfs.ext4 mount umount
 [ "$(id -u)" = 0 ] || skip_all 'only root can mount images'
 
@@ -65,7 +65,7 @@ check 'remounted rw: a commit' cp two.bin "$mnt/raw/$one"
 check 'remounted rw: the new bytes' cmp two.bin "$mnt/raw/$one"
 check 'remounted rw: and back' cp raw.bin "$mnt/raw/$one"
 
-# With something staged a mount cannot be made read-only,
+# With something staged a mount cannot be made read-only;
 exec 3>"$mnt/raw/$one"
 head -c 100 two.bin >&3 2>/dev/null
 fails 'staged: ro' 'busy' mount -o remount,bind,ro bound
@@ -73,7 +73,24 @@ exec 3>&- 2>/dev/null
 unmounted
 umount bound
 
-# but a fault of the medium does it to the whole file system.
+# a full disk does nothing worse than to be full (block by block in
+# tests/crash),
+mounted "$source" -o write
+dd if=/dev/zero of=disk/filler bs=64k status=none 2>"$WORK/out"
+dd if=/dev/zero of=disk/filler2 bs=1k status=none 2>"$WORK/out"
+before=$(state)
+fails 'a full disk: told by a write' 'error writing' \
+	cp raw.bin "$mnt/raw/$one"
+fails 'a full disk: what is told' 'No space left on device' \
+	cp raw.bin "$mnt/raw/$one"
+check 'a full disk: all is read' as_mounted
+equal 'a full disk: the source is untouched' "$(state)" "$before"
+rm disk/filler disk/filler2
+check 'room again: a commit' cp two.bin "$mnt/raw/$one"
+check 'room again: and back' cp raw.bin "$mnt/raw/$one"
+unmounted
+
+# and a fault of the medium does it to the whole file system.
 fault=/sys/fs/ext4/$(basename "$(findmnt -no SOURCE disk)")/trigger_fs_error
 mounted "$source" -o write
 before=$(state)
