@@ -299,14 +299,23 @@ uint64_t ck_dcp_growth_in(const struct ck_dcp_growth *g, size_t n,
 
 /* --- output ------------------------------------------------------------------------ */
 
-/* Bytes on their way to a file, in large writes. The disk begins with them
- * while the next ones are made. */
+/* Bytes on their way to a file, in large writes. */
 struct output {
 	int fd;
 	char *buffer;
 	size_t len;
 	uint64_t written;
 };
+
+/* The disk begins with these bytes while the next ones are made. What it says
+ * now it may not say again to fsync(2). */
+static int output_begin(const struct output *o, size_t len)
+{
+	if (sync_file_range(o->fd, (off_t)o->written, (off_t)len,
+			    SYNC_FILE_RANGE_WRITE) == 0)
+		return 0;
+	return errno == ENOSYS ? 0 : -errno;
+}
 
 static int output_write(struct output *o, const char *bytes, size_t len)
 {
@@ -316,9 +325,8 @@ static int output_write(struct output *o, const char *bytes, size_t len)
 		size_t part = ck_min(len, OUT_PIECE);
 
 		rc = ck_write_full(o->fd, bytes, part);
-		/* A hint: fsync(2) has the last word. */
-		(void)sync_file_range(o->fd, (off_t)o->written, (off_t)part,
-				      SYNC_FILE_RANGE_WRITE);
+		if (rc == 0 && part == OUT_PIECE)
+			rc = output_begin(o, part);
 		o->written += part;
 		bytes += part;
 		len -= part;
