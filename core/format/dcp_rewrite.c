@@ -305,16 +305,22 @@ struct output {
 	char *buffer;
 	size_t len;
 	uint64_t written;
+	uint64_t begun; /* so much of it the disk was told of */
 };
 
-/* The disk begins with these bytes while the next ones are made. What it says
- * now it may not say again to fsync(2). */
-static int output_begin(const struct output *o, size_t len)
+/* The disk begins with a piece while the next one is made. What it says now
+ * it may not say again to fsync(2). */
+static int output_begin(struct output *o)
 {
-	if (sync_file_range(o->fd, (off_t)o->written, (off_t)len,
-			    SYNC_FILE_RANGE_WRITE) == 0)
+	uint64_t len = o->written - o->begun;
+	int rc;
+
+	if (len < OUT_PIECE)
 		return 0;
-	return errno == ENOSYS ? 0 : -errno;
+	rc = sync_file_range(o->fd, (off_t)o->begun, (off_t)len,
+			     SYNC_FILE_RANGE_WRITE);
+	o->begun = o->written;
+	return rc == 0 || errno == ENOSYS ? 0 : -errno;
 }
 
 static int output_write(struct output *o, const char *bytes, size_t len)
@@ -325,9 +331,9 @@ static int output_write(struct output *o, const char *bytes, size_t len)
 		size_t part = ck_min(len, OUT_PIECE);
 
 		rc = ck_write_full(o->fd, bytes, part);
-		if (rc == 0 && part == OUT_PIECE)
-			rc = output_begin(o, part);
 		o->written += part;
+		if (rc == 0)
+			rc = output_begin(o);
 		bytes += part;
 		len -= part;
 	}

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the large checkpoints of the benchmarks. Not in the repository: 2.2 GB, 0.2 GB and 0.2 GB.
+"""Writes the large checkpoints of the benchmarks. Not in the repository: 2.2 GB, 0.2 GB, 0.2 GB and 0.1 GB.
 
     make_big.py [--torch RELEASE] model OUTDIR [--only NAME]...     2.1 GiB of bf16 saved by 8 ranks with dcp.save
     make_big.py [--torch RELEASE] chunks OUTDIR [--no-data]         .metadata of 1000 tensors x 1024 ranks, sparse data
     make_big.py [--torch RELEASE] tensors OUTDIR [--count N]        100,000 tensors in one file
+    make_big.py [--torch RELEASE] hundred OUTDIR                    100 tensors of 1 MiB, in 8 boxes each
 
 `model` is a llama under FSDP: DTensors with Shard(0) on 8 ranks, `tok_embeddings.weight` of 1 GiB among them, and
 `output.weight`, 256 MiB, Shard(1) with rows of 1 KiB in each rank. --only saves just these tensors.
@@ -12,6 +13,8 @@
 `chunks` has 1,024,000 boxes made of PyTorch's own metadata classes, pickled as dcp.save does it. Its data files have the
 sizes that .metadata tells and are holes, but for the items of the first tensor, which are real: every other tensor is a
 malformed item when read. --no-data leaves them out.
+
+`hundred` is what 8 ranks would save of 100 matrices of float32 (512,512), each of one number.
 
 `tensors` is one file of torch.save items of float32 (4,), with .metadata of PyTorch's own classes. Element j of tensor
 i is 4*i + j.
@@ -124,6 +127,32 @@ def make_chunks(options):
     assemble.publish(options.outdir, chunk_metadata(length))
 
 
+# ---- hundred --------------------------------------------------------------------------------------------------------
+
+def make_hundred(options):
+    import torch
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    from torch.distributed.checkpoint.metadata import (ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties,
+                                                       TensorStorageMetadata)
+    import assemble
+    side, rows = 512, 512 // RANKS
+    names = [f"layers.{number}.weight" for number in range(100)]
+    chunks = [ChunkStorageMetadata(torch.Size((rank * rows, 0)), torch.Size((rows, side))) for rank in range(RANKS)]
+    tensors = {name: TensorStorageMetadata(TensorProperties(dtype=torch.float32), torch.Size((side, side)),
+                                           list(chunks)) for name in names}
+    storage = {}
+    options.outdir.mkdir(parents=True)
+    for rank in range(RANKS):
+        file, position = f"__{rank}_0.distcp", 0
+        with open(options.outdir / file, "wb") as data:
+            for number, name in enumerate(names):
+                item = assemble.item(torch.full((rows, side), float(number)))
+                index = MetadataIndex(name, torch.Size((rank * rows, 0)), rank)
+                storage[index] = _StorageInfo(file, position, len(item))
+                position += data.write(item)
+    assemble.publish(options.outdir, Metadata(tensors, {name: (name,) for name in names}, storage))
+
+
 # ---- tensors --------------------------------------------------------------------------------------------------------
 
 def make_tensors(options):
@@ -145,7 +174,8 @@ def arguments():
     parser.add_argument("--torch", metavar="RELEASE", help="PyTorch release to install if another or none is there")
     parser.add_argument("--force", action="store_true", help="replace OUTDIR")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, function in (("model", make_model), ("chunks", make_chunks), ("tensors", make_tensors)):
+    for name, function in (("model", make_model), ("chunks", make_chunks), ("tensors", make_tensors),
+                           ("hundred", make_hundred)):
         command = commands.add_parser(name)
         command.add_argument("outdir", type=pathlib.Path, metavar="OUTDIR")
         command.set_defaults(function=function)
