@@ -452,11 +452,11 @@ static int parse(struct ck_dcp_reader *r)
 	r->seed = ck_hash_seed();
 	rc = ck_pickle_read(&p, r->in.p, r->in.len, &hooks, r->d);
 	if (rc == 0) {
-		if (r->places)
-			r->places->roomy = ck_pickle_is_roomy(&p, r->in.len);
 		rc = p.end == r->in.len
 			     ? ck_dcp_join(r, &p)
 			     : ck_fail(r->d, EBADMSG, "bytes after its end");
+		if (r->places)
+			r->places->roomy = ck_pickle_is_roomy(&p, r->in.len);
 		ck_pickle_fini(&p);
 	}
 	if (rc)

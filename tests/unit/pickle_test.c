@@ -302,6 +302,83 @@ static void test_read_as_python_reads(void)
 	ck_pickle_fini(&p);
 }
 
+/* --- stepping over opcodes --------------------------------------------------- */
+
+static int walk(const char *bytes, size_t len, struct ck_pickle_build *builds,
+		size_t n)
+{
+	struct ck_pickle_frames frames;
+	int rc = ck_pickle_walk((struct ck_str){ bytes, len }, builds, n,
+				&frames, NULL);
+
+	free(frames.rows);
+	return rc;
+}
+
+/* It ends where reading does, and finds as many BUILDs. */
+static void test_walk_as_read(void)
+{
+	unsigned found = 0;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(good_pickles); i++) {
+		const char *bytes = good_pickles[i].bytes;
+		struct ck_pickle_build last = { 0 };
+		struct ck_pickle p;
+		size_t missed = 0;
+
+		eq_err(ck_pickle_read(&p, bytes, good_pickles[i].len, NULL,
+				      NULL),
+		       0);
+		eq_err(walk(bytes, p.end, NULL, 0), 0);
+		for (size_t len = 0; len < p.end; len++)
+			missed += walk(bytes, len, NULL, 0) != -EBADMSG;
+		eq_u64(missed, 0);
+		last.number = (uint32_t)p.builds + 1;
+		eq_err(walk(bytes, p.end, &last, 1), -EBADMSG);
+		last.number--;
+		if (last.number) {
+			found++;
+			eq_err(walk(bytes, p.end, &last, 1), 0);
+			eq_u64((uint8_t)bytes[last.at], 'b');
+		}
+		ck_pickle_fini(&p);
+	}
+	ok(found > 0);
+}
+
+static void test_walk_positions(void)
+{
+	/* a frame of 5 bytes; MARK and BUILD as arguments count for nothing */
+	static const char text[] = "\x95\5\0\0\0\0\0\0\0"
+				   "NbK(b(Kbb(C\2b(J((bbb.";
+	struct ck_pickle_build builds[4] = { { .number = 1 },
+					     { .number = 2 },
+					     { .number = 3 },
+					     { .number = 4 } };
+	struct ck_pickle_frames frames;
+
+	eq_err(ck_pickle_walk((struct ck_str){ text, sizeof(text) - 1 }, builds,
+			      4, &frames, NULL),
+	       0);
+	eq_u64(frames.n, 1);
+	eq_u64(frames.rows[0].at, 0);
+	eq_u64(frames.rows[0].len, 5);
+	free(frames.rows);
+	eq_u64(builds[0].at, 10);
+	eq_u64(builds[0].mark, 10);
+	eq_u64(builds[1].at, 13);
+	eq_u64(builds[1].mark, 13);
+	eq_u64(builds[2].at, 17);
+	eq_u64(builds[2].mark, 14);
+	eq_u64(builds[3].at, 28);
+	eq_u64(builds[3].mark, 18);
+	eq_err(walk(text, sizeof(text), NULL, 0), -EBADMSG); /* one more */
+	eq_err(walk("N\x97.", 3, NULL, 0), -EBADMSG);	     /* unknown */
+	eq_err(walk("\x95\3\0\0\0\0\0\0\0N.", 11, NULL, 0), -EBADMSG);
+	builds[1].number = 1; /* not in order */
+	eq_err(walk(text, sizeof(text) - 1, builds, 4), -EBADMSG);
+}
+
 int main(void)
 {
 	test_good();
@@ -311,5 +388,7 @@ int main(void)
 	test_hooks_keep_memory_flat();
 	test_taken_objects_with_many_items();
 	test_read_as_python_reads();
+	test_walk_as_read();
+	test_walk_positions();
 	return tap_done();
 }
