@@ -362,7 +362,7 @@ int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 	rc = settle(fs, draft);
 	if (rc == 1) {
 		atomic_store(&draft->anew, false);
-		rc = ck_commit(fs->writer, &draft->stage, 1, &d);
+		rc = ck_stage_commit(draft->stage, &d);
 		if (rc)
 			ck_log("%s: not saved: %s",
 			       shown_name(fs, &draft->node), d.text);

@@ -210,7 +210,7 @@ CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft);
 /* After a commit: others wait for it to be gone. Not before the kernel was
  * told, which may need a lock that is held by who waits. */
 void ck_draft_leave(struct ck_draft *draft);
-/* Commits if there is something to commit; errors of ck_commit(). May take
+/* Commits if there is something to commit; errors of ck_stage_commit(). May take
  * seconds. */
 CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
 const struct ck_node *ck_draft_node(const struct ck_draft *draft);

@@ -28,8 +28,8 @@
 
 struct commit {
 	struct ck_writer *w;
-	struct ck_stage *const *stages;
-	uint32_t nstages;
+	struct ck_stage *stage;
+	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
 	uint64_t generation;  /* in the names of new files */
@@ -49,34 +49,27 @@ static int compare_changes(const void *a, const void *b)
 	return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;
 }
 
-static void add_changes(struct commit *k, const struct ck_shards *s)
+static struct ck_change_of_place change_to(const struct ck_batch *b,
+					   const struct ck_kept *kept)
 {
-	for (uint32_t i = 0; i < s->ncuts; i++) {
-		const struct ck_cut *cut = &s->cuts[i];
-		const struct ck_item_form *form = &cut->form;
-
-		k->changes[k->nchanges++] = (struct ck_change_of_place){
-			.chunk = cut->chunk,
-			.file = CK_NO_FILE,
-			.path = ck_str_from(s->shards[cut->shard].name),
-			.fpos = cut->fpos,
-			.length = form->head.len + form->data_len +
-				  form->tail.len,
-		};
-	}
+	return (struct ck_change_of_place){
+		.chunk = kept->chunk,
+		.file = CK_NO_FILE,
+		.path = ck_str_from(b->shards[kept->shard].name),
+		.fpos = kept->fpos,
+		.length = kept->length,
+	};
 }
 
 static int list_changes(struct commit *k, struct ck_diag *d)
 {
-	size_t most = 1;
+	const struct ck_batch *b = k->batch;
 
-	for (uint32_t i = 0; i < k->nstages; i++)
-		most += k->stages[i]->shards.ncuts;
-	k->changes = calloc(most, sizeof(*k->changes));
+	k->changes = calloc(b->nkept, sizeof(*k->changes));
 	if (!k->changes)
 		return ck_fail(d, ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < k->nstages; i++)
-		add_changes(k, &k->stages[i]->shards);
+	for (size_t i = 0; i < b->nkept; i++)
+		k->changes[k->nchanges++] = change_to(b, &b->kept[i]);
 	qsort(k->changes, k->nchanges, sizeof(*k->changes), compare_changes);
 	/* Their names are final: the files can be looked at. */
 	return ck_checkpoint_prepare(k->w->cp, k->changes, k->nchanges)
@@ -85,21 +78,6 @@ static int list_changes(struct commit *k, struct ck_diag *d)
 }
 
 /* --- steps ---------------------------------------------------------------------- */
-
-static int check_stages(struct commit *k, struct ck_diag *d)
-{
-	for (uint32_t i = 0; i < k->nstages; i++) {
-		struct ck_stage *s = k->stages[i];
-		int rc;
-
-		if (ck_stage_state(s) != CK_STAGE_COMPLETE)
-			return ck_stage_explain(s, d);
-		rc = ck_stage_make(s, d); /* it may be all zeros */
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
 
 static void mark(uint8_t *named, const struct ck_catalog *c, uint32_t file)
 {
@@ -141,31 +119,25 @@ static int check_source(struct commit *k, struct ck_diag *d)
 
 static int seal(struct commit *k, struct ck_diag *d)
 {
-	int rc = 0;
+	int rc;
 
 	k->sealed = true;
-	for (uint32_t i = 0; i < k->nstages && !rc; i++)
-		rc = ck_shards_seal(k->w, &k->stages[i]->shards, d);
-	return rc;
+	rc = ck_cuts_seal(&k->stage->cuts);
+	if (rc == 0)
+		rc = ck_cuts_keep(&k->stage->cuts);
+	if (rc)
+		return ck_fail(d, -rc, "a new data file: %s", strerror(-rc));
+	return ck_batch_own(k->w, k->batch, d);
 }
 
 static int sync_shards(struct commit *k, struct ck_diag *d)
 {
-	int rc = 0;
-
-	for (uint32_t i = 0; i < k->nstages && !rc; i++)
-		rc = ck_shards_sync(&k->stages[i]->shards, d);
-	return rc;
+	return ck_batch_sync(k->batch, d);
 }
 
 static int link_shards(struct commit *k, struct ck_diag *d)
 {
-	int rc = 0;
-
-	for (uint32_t i = 0; i < k->nstages && !rc; i++)
-		rc = ck_shards_link(k->w, k->generation, &k->stages[i]->shards,
-				    d);
-	return rc;
+	return ck_batch_link(k->w, k->generation, k->batch, d);
 }
 
 static int sync_names(struct commit *k, struct ck_diag *d)
@@ -247,24 +219,19 @@ static void undo(struct commit *k)
 	if (k->temp[0])
 		(void)unlinkat(k->w->dirfd, k->temp, 0);
 	ck_checkpoint_unprepare(k->w->cp, k->changes, k->nchanges);
-	for (uint32_t i = 0; i < k->nstages; i++) {
-		struct ck_stage *s = k->stages[i];
-
-		ck_shards_unlink(k->w, &s->shards);
-		if (k->sealed)
-			s->spoiled = true;
-		if (k->sealed && !s->why[0])
-			snprintf(s->why, sizeof(s->why),
-				 "its commit failed; write it again");
-	}
+	ck_batch_unlink(k->w, k->batch);
+	if (k->sealed)
+		k->stage->spoiled = true;
+	if (k->sealed && !k->stage->why[0])
+		snprintf(k->stage->why, sizeof(k->stage->why),
+			 "its commit failed; write it again");
 }
 
 /* The mount shows the new state. */
 static void publish(struct commit *k)
 {
 	ck_checkpoint_switch(k->w->cp, &k->metadata, k->changes, k->nchanges);
-	for (uint32_t i = 0; i < k->nstages; i++)
-		ck_stage_renew(k->stages[i]);
+	ck_stage_renew(k->stage);
 }
 
 static uint64_t generation_next(struct ck_writer *w)
@@ -277,25 +244,10 @@ static uint64_t generation_next(struct ck_writer *w)
 	return generation;
 }
 
-static bool has_cuts(const struct commit *k)
+static int run_steps(struct commit *k, struct ck_diag *d)
 {
-	for (uint32_t i = 0; i < k->nstages; i++)
-		if (k->stages[i]->shards.ncuts)
-			return true;
-	return false;
-}
+	int rc = 0;
 
-static int run(struct commit *k, struct ck_diag *d)
-{
-	int rc = check_stages(k, d);
-
-	if (rc)
-		return rc;
-	if (!has_cuts(k)) { /* no element, nothing to store */
-		for (uint32_t i = 0; i < k->nstages; i++)
-			ck_stage_renew(k->stages[i]);
-		return 0;
-	}
 	k->generation = generation_next(k->w);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(steps) && !rc; i++)
 		rc = steps[i](k, d);
@@ -303,21 +255,38 @@ static int run(struct commit *k, struct ck_diag *d)
 		publish(k);
 	else
 		undo(k);
+	if (k->fd >= 0)
+		close(k->fd);
+	free(k->changes);
 	return rc;
 }
 
-int ck_commit(struct ck_writer *w, struct ck_stage *const *stages, uint32_t n,
-	      struct ck_diag *d)
+/* The commit lock is held. */
+static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 {
-	struct commit k = { .w = w, .stages = stages, .nstages = n, .fd = -1 };
+	struct commit k = { .w = s->w, .stage = s, .fd = -1 };
 	int rc;
 
-	pthread_mutex_lock(&w->commit_lock);
-	rc = run(&k, d);
-	pthread_mutex_unlock(&w->commit_lock);
-	if (k.fd >= 0)
-		close(k.fd);
-	free(k.changes);
+	if (ck_stage_state(s) != CK_STAGE_COMPLETE)
+		return ck_stage_explain(s, d);
+	rc = ck_stage_make(s, d); /* it may be all zeros */
+	if (rc)
+		return rc;
+	if (s->cuts.n == 0) { /* no element, nothing to store */
+		ck_stage_renew(s);
+		return 0;
+	}
+	k.batch = s->batch;
+	return run_steps(&k, d);
+}
+
+int ck_stage_commit(struct ck_stage *s, struct ck_diag *d)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->w->commit_lock);
+	rc = commit_stage(s, d);
+	pthread_mutex_unlock(&s->w->commit_lock);
 	if (rc)
 		ck_diag_prefix(d, "commit");
 	/* Who writes would ask again, for something else. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * commit, inside: writer.c has the lock and what was left behind, stage.c
- * what a program writes, cut.c where its bytes go, shard.c the files that
- * hold them, commit.c the protocol.
+ * what a program writes, cut.c where its bytes go, batch.c which part of which
+ * file that is, shard.c the files, commit.c the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -22,53 +22,91 @@ struct ck_writer {
 	uint64_t generation;
 };
 
-/* --- shard.c: files that have no name yet --------------------------------- */
+/* --- batch.c: what one commit will have -------------------------------------- */
 
-#define CK_NO_RANK UINT64_MAX
+#define CK_NO_RANK    UINT64_MAX
+#define CK_SHARDS_MAX 64 /* files of one commit; for more ranks, one file */
 
-/* One box in a shard. */
-struct ck_cut {
+/* A file of a batch. It has no name until the commit. */
+struct ck_shard {
+	int fd; /* -1: not made */
+	uint64_t rank;
+	uint64_t size; /* given to items */
+	uint32_t uses; /* items that have a part of it */
+	char name[64]; /* "": it has none */
+};
+
+/* An item that is whole, and will be in the commit. */
+struct ck_kept {
 	uint32_t chunk; /* index in catalog->chunks */
 	uint32_t shard;
+	uint64_t fpos, length;
+};
+
+/* The files of one commit, and what of them is whole. */
+struct ck_batch {
+	pthread_mutex_t lock; /* of all below */
+	struct ck_shard shards[CK_SHARDS_MAX];
+	uint32_t nshards;
+	struct ck_kept *kept;
+	size_t nkept, kept_cap;
+};
+
+struct ck_batch *ck_batch_make(void); /* NULL: out of memory */
+/* Closes the files; what has no name is gone. */
+void ck_batch_free(struct ck_batch *b);
+
+/* One box of a stage, and the item that it will be. */
+struct ck_cut {
+	uint32_t chunk, shard;
 	uint64_t fpos; /* of the item */
 	struct ck_item_form form;
 };
 
-struct ck_shard {
-	struct ck_target target; /* its file, -1: not made */
-	uint64_t rank;
-	char name[64]; /* "": it has none */
+/* What a stage has of a file: [begin, target.size). */
+struct ck_room {
+	struct ck_target target; /* its descriptor is the shard's */
+	uint64_t begin;
+	uint32_t uses; /* items */
 };
 
-/* The files of one stage, and how its boxes lie in them. */
-struct ck_shards {
+/* Where the boxes of one stage lie in the files of its batch. */
+struct ck_cuts {
+	struct ck_batch *batch;
 	struct ck_cut *cuts; /* in the order of their chunks */
-	uint32_t ncuts;
-	struct ck_shard *shards;
-	uint32_t nshards;
+	uint32_t n;
+	struct ck_room *rooms; /* one for each shard that there was */
+	uint32_t nrooms;
 };
 
-/* Plans shards for the boxes [first, first + n) of a tensor; makes no file.
+/* Plans places for the boxes [first, first + n) of a tensor; makes no file.
  * -EIO, -EOPNOTSUPP, -ENOMEM. */
-CK_MUST_USE int ck_shards_plan(const struct ck_writer *w, uint32_t tensor,
-			       uint32_t first, uint32_t n,
-			       struct ck_shards *out, struct ck_diag *d);
-/* Makes the files, with room for all they will hold. -ENOSPC and others. */
-CK_MUST_USE int ck_shards_make(const struct ck_writer *w, struct ck_shards *s,
-			       struct ck_diag *d);
-/* Writes what stands around the elements; afterwards the files are whole, and
- * owned and shared as the metadata is. May be done again. */
-CK_MUST_USE int ck_shards_seal(const struct ck_writer *w, struct ck_shards *s,
-			       struct ck_diag *d);
-CK_MUST_USE int ck_shards_sync(struct ck_shards *s, struct ck_diag *d);
+CK_MUST_USE int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
+			     struct ck_batch *b, uint32_t tensor,
+			     uint32_t first, uint32_t n);
+/* Makes the files that are missing, with room for all that will be in these
+ * places. On an error, -ENOSPC and others, it has none. */
+CK_MUST_USE int ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
+			     struct ck_diag *d);
+/* Writes what stands around the elements: the items are whole then. May be
+ * done again. */
+CK_MUST_USE int ck_cuts_seal(struct ck_cuts *cuts);
+/* The items are in the commit from now on. -ENOMEM: nothing has changed. */
+CK_MUST_USE int ck_cuts_keep(struct ck_cuts *cuts);
+/* The places are free again. */
+void ck_cuts_drop(struct ck_cuts *cuts);
+
+/* --- shard.c: files that have no name yet --------------------------------- */
+
+/* Owned and shared as the metadata is. */
+CK_MUST_USE int ck_batch_own(const struct ck_writer *w, struct ck_batch *b,
+			     struct ck_diag *d);
+CK_MUST_USE int ck_batch_sync(struct ck_batch *b, struct ck_diag *d);
 /* Gives the files names that were never used. */
-CK_MUST_USE int ck_shards_link(const struct ck_writer *w, uint64_t generation,
-			       struct ck_shards *s, struct ck_diag *d);
+CK_MUST_USE int ck_batch_link(const struct ck_writer *w, uint64_t generation,
+			      struct ck_batch *b, struct ck_diag *d);
 /* Takes the names away again. */
-void ck_shards_unlink(const struct ck_writer *w, struct ck_shards *s);
-/* Closes the files; what has no name is gone. */
-void ck_shards_close(struct ck_shards *s);
-void ck_shards_fini(struct ck_shards *s);
+void ck_batch_unlink(const struct ck_writer *w, struct ck_batch *b);
 
 /* A new unnamed file in the checkpoint's directory. */
 CK_MUST_USE int ck_file_make(const struct ck_writer *w, int *fd,
@@ -89,9 +127,10 @@ struct ck_cutter {
 };
 
 CK_MUST_USE int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
-			       uint32_t tensor, uint32_t box,
-			       struct ck_shards *shards, bool fortran,
+			       uint32_t tensor, uint32_t box, bool fortran,
 			       bool swapped);
+/* Its boxes lie there; the first box that it is for has this chunk. */
+void ck_cutter_aim(struct ck_cutter *k, struct ck_cuts *cuts, uint32_t first);
 void ck_cutter_fini(struct ck_cutter *k);
 /* Elements' bytes at pos, in the order they are written in. */
 CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
@@ -117,11 +156,12 @@ struct ck_stage {
 	struct ck_writer *w;
 	uint32_t tensor, box;
 	enum ck_stage_form form;
-	struct ck_shards shards;
+	struct ck_batch *batch; /* owned; NULL: nothing was staged yet */
+	struct ck_cuts cuts;	/* in its files */
 	struct ck_cutter cutter;
-	bool placing;	       /* shards are planned and the cutter is made */
+	bool placing;	       /* places are planned and the cutter is made */
 	bool fortran, swapped; /* the order in which it takes elements */
-	bool made;	       /* the shards' files too */
+	bool made;	       /* their files too */
 	bool anew;	    /* begun with O_TRUNC: what is skipped is zeros */
 	bool touched;	    /* something was written or cut */
 	struct ck_buf head; /* the header; bytes not written are 0 */
@@ -144,7 +184,7 @@ static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 				      : ck_catalog_box(c, t, s->box) + t->ndim;
 }
 
-/* Plans and makes the shards, if they are not. */
+/* Plans and makes the files, if they are not. */
 CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);
 /* As after open: what was staged was committed, or is given up. */
 void ck_stage_renew(struct ck_stage *s);

@@ -70,19 +70,6 @@ static void fill_chunk(const struct arrays *a, uint32_t i, const int64_t *box,
 	}
 }
 
-static void fill_places(struct ck_cutter *k, struct ck_shards *shards,
-			uint32_t first)
-{
-	for (uint32_t i = 0; i < shards->ncuts; i++) {
-		const struct ck_cut *cut = &shards->cuts[i];
-
-		k->places[cut->chunk - first] = (struct ck_place){
-			.target = &shards->shards[cut->shard].target,
-			.fpos = cut->fpos + cut->form.head.len,
-		};
-	}
-}
-
 /* What the file holds: the whole tensor, or one box of it. */
 static void fill_extent(const struct arrays *a, const int64_t *off,
 			const int64_t *size, uint32_t ndim, bool fortran)
@@ -96,8 +83,7 @@ static void fill_extent(const struct arrays *a, const int64_t *off,
 }
 
 int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
-		   uint32_t tensor, uint32_t box, struct ck_shards *shards,
-		   bool fortran, bool swapped)
+		   uint32_t tensor, uint32_t box, bool fortran, bool swapped)
 {
 	const struct ck_tensor *t = &c->tensors[tensor];
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
@@ -126,8 +112,19 @@ int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 	}
 	qsort_r(a.order, n, sizeof(*a.order), compare_offsets,
 		&(struct sorting){ a.boxes, t->ndim });
-	fill_places(k, shards, t->chunk + first);
 	return 0;
+}
+
+void ck_cutter_aim(struct ck_cutter *k, struct ck_cuts *cuts, uint32_t first)
+{
+	for (uint32_t i = 0; i < cuts->n; i++) {
+		const struct ck_cut *cut = &cuts->cuts[i];
+
+		k->places[cut->chunk - first] = (struct ck_place){
+			.target = &cuts->rooms[cut->shard].target,
+			.fpos = cut->fpos + cut->form.head.len,
+		};
+	}
 }
 
 void ck_cutter_fini(struct ck_cutter *k)

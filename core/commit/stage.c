@@ -56,7 +56,9 @@ static void busy_give(struct ck_writer *w, uint32_t tensor)
 static void discard(struct ck_stage *s)
 {
 	ck_cutter_fini(&s->cutter);
-	ck_shards_fini(&s->shards);
+	ck_cuts_drop(&s->cuts);
+	ck_batch_free(s->batch);
+	s->batch = NULL;
 	s->placing = s->made = false;
 	s->fortran = s->swapped = false;
 	ck_buf_fini(&s->head);
@@ -160,22 +162,41 @@ void ck_stage_renew(struct ck_stage *s)
 
 /* --- elements ------------------------------------------------------------------- */
 
+/* The first box of what the file holds, and how many there are. */
+static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
+{
+	bool whole = s->box == CK_STAGE_ALL;
+
+	*n = whole ? tensor_of(s)->nchunks : 1;
+	return whole ? 0 : s->box;
+}
+
+static int plan(struct ck_stage *s)
+{
+	uint32_t n, first = first_box(s, &n);
+
+	if (!s->batch)
+		s->batch = ck_batch_make();
+	return s->batch ? ck_cuts_plan(&s->cuts, s->w, s->batch, s->tensor,
+				       first, n)
+			: -ENOMEM;
+}
+
 static int begin_placing(struct ck_stage *s, bool fortran, bool swapped,
 			 struct ck_diag *d)
 {
-	bool whole = s->box == CK_STAGE_ALL;
-	int rc = ck_shards_plan(s->w, s->tensor, whole ? 0 : s->box,
-				whole ? tensor_of(s)->nchunks : 1, &s->shards,
-				d);
+	uint32_t n, first = first_box(s, &n);
+	int rc = plan(s);
 
 	if (rc)
-		return rc;
+		return ck_fail(d, -rc, "cannot be stored: %s", strerror(-rc));
 	rc = ck_cutter_make(&s->cutter, s->w->cp->catalog, s->tensor, s->box,
-			    &s->shards, fortran, swapped);
+			    fortran, swapped);
 	if (rc) {
-		ck_shards_fini(&s->shards);
+		ck_cuts_drop(&s->cuts);
 		return ck_fail(d, -rc, "out of memory");
 	}
+	ck_cutter_aim(&s->cutter, &s->cuts, tensor_of(s)->chunk + first);
 	s->placing = true;
 	s->fortran = fortran;
 	s->swapped = swapped;
@@ -188,7 +209,7 @@ int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 
 	if (rc || s->made)
 		return rc;
-	rc = ck_shards_make(s->w, &s->shards, d);
+	rc = ck_cuts_make(&s->cuts, s->w, d);
 	s->made = rc == 0;
 	return rc;
 }

@@ -80,17 +80,16 @@ CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
 
 /* --- commit ---------------------------------------------------------------- */
 
-/* Makes n complete stages, of different tensors, the checkpoint's content:
- * all or none. When it returns 0 they are durable, the catalog has the new
- * places, ck_layout_get() gives them, and the stages are empty; layouts got
- * before stay good and lead to the old bytes. On an error the checkpoint is
- * as before: -ESTALE (somebody else saved), -EINVAL (a stage is not complete),
- * -ENOSPC, -EDQUOT, -EIO, -EPERM (owner and group), -ENOMEM, -EBADMSG or
- * -EOPNOTSUPP (metadata that cannot be rewritten); unless it was found out
- * early, the stages are spoiled. Only if the last fsync(2) of the directory
- * fails is the new content there all the same. May take seconds; one at a
- * time, others wait. */
-CK_MUST_USE int ck_commit(struct ck_writer *w, struct ck_stage *const *stages,
-			  uint32_t n, struct ck_diag *d);
+/* Makes a complete stage the checkpoint's content: all or nothing of it. When
+ * it returns 0 the bytes are durable, the catalog has the new places,
+ * ck_layout_get() gives them, and the stage is empty; layouts got before stay
+ * good and lead to the old bytes. On an error the checkpoint is as before:
+ * -ESTALE (somebody else saved), -EINVAL (the stage is not complete), -ENOSPC,
+ * -EDQUOT, -EIO, -EPERM (owner and group), -ENOMEM, -EBADMSG or -EOPNOTSUPP
+ * (metadata that cannot be rewritten); unless it was found out early, the
+ * stage is spoiled. Only if the last fsync(2) of the directory fails is the
+ * new content there all the same. May take seconds; one at a time, others
+ * wait. */
+CK_MUST_USE int ck_stage_commit(struct ck_stage *s, struct ck_diag *d);
 
 #endif

@@ -232,7 +232,7 @@ static bool replace(struct ck_checkpoint *cp, struct ck_writer *w,
 
 		done = t->b.len == 0 ? state == CK_STAGE_EMPTY
 				     : state == CK_STAGE_COMPLETE &&
-					       ck_commit(w, &s, 1, &d) == 0;
+					       ck_stage_commit(s, &d) == 0;
 	}
 	if (!done)
 		printf("# %s\n", d.text);
@@ -396,7 +396,7 @@ static void test_refusals(const char *sample)
 	/* not begun anew: some bytes are not enough, all are */
 	eq_err(write_rc(s, 500, &one, &said), 0);
 	eq_i64(ck_stage_state(s), CK_STAGE_PART);
-	eq_err(ck_commit(w, &s, 1, &d), -EINVAL);
+	eq_err(ck_stage_commit(s, &d), -EINVAL);
 	eq_err(write_rc(s, 128 + 1024, &one, &said), -EFBIG);
 	eq_i64(ck_stage_state(s), CK_STAGE_SPOILED);
 	eq_err(ck_stage_truncate(s, 0, &d), 0);
@@ -440,7 +440,7 @@ static void test_refusals(const char *sample)
 	one.len = 1024;
 	eq_err(write_rc(s, 128, &one, &said), 0);
 	shell("touch %s/.metadata", dir);
-	eq_err(ck_commit(w, &s, 1, &d), -ESTALE);
+	eq_err(ck_stage_commit(s, &d), -ESTALE);
 	ok(strstr(d.text, ".metadata was changed by somebody else") != NULL);
 	ck_stage_close(s);
 	eq_i64(count_files(), files);

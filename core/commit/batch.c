@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * batch: which part of which new file a staged box has. There is a file for
+ * each rank that had the boxes, and what is written goes to its place at once.
+ * The room is taken from the file system before the first byte, so that a full
+ * disk is told to the program that writes and not to the commit. What is given
+ * up at the end of a file makes it shorter, and elsewhere leaves a hole.
+ */
+#include "commit_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+struct ck_batch *ck_batch_make(void)
+{
+	struct ck_batch *b = calloc(1, sizeof(*b));
+
+	if (b)
+		pthread_mutex_init(&b->lock, NULL);
+	return b;
+}
+
+void ck_batch_free(struct ck_batch *b)
+{
+	if (!b)
+		return;
+	for (uint32_t i = 0; i < b->nshards; i++)
+		if (b->shards[i].fd >= 0)
+			close(b->shards[i].fd);
+	pthread_mutex_destroy(&b->lock);
+	free(b->kept);
+	free(b);
+}
+
+/* --- which file --------------------------------------------------------------- */
+
+static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
+{
+	uint32_t file = c->chunks[chunk].file;
+	uint64_t rank;
+
+	if (file >= c->nfiles ||
+	    !ck_name_rank(ck_catalog_str(c, c->files[file].path), &rank))
+		return CK_NO_RANK;
+	return rank;
+}
+
+/* The file of a rank; CK_SHARDS_MAX where there is no more. */
+static uint32_t shard_of(struct ck_batch *b, uint64_t rank)
+{
+	uint32_t i = 0;
+
+	while (i < b->nshards && b->shards[i].rank != rank)
+		i++;
+	if (i == b->nshards && i < CK_SHARDS_MAX)
+		b->shards[b->nshards++] = (struct ck_shard){ .fd = -1,
+							     .rank = rank };
+	return i;
+}
+
+/* A file for each rank. False: some box has no rank, or there are too many. */
+static bool choose_by_rank(const struct ck_catalog *c, struct ck_cuts *cuts)
+{
+	uint32_t before = cuts->batch->nshards;
+
+	for (uint32_t i = 0; i < cuts->n; i++) {
+		struct ck_cut *cut = &cuts->cuts[i];
+		uint64_t rank = rank_of(c, cut->chunk);
+
+		if (rank != CK_NO_RANK)
+			cut->shard = shard_of(cuts->batch, rank);
+		if (rank == CK_NO_RANK || cut->shard == CK_SHARDS_MAX) {
+			cuts->batch->nshards = before;
+			return false;
+		}
+	}
+	return true;
+}
+
+static int choose_shards(const struct ck_catalog *c, struct ck_cuts *cuts)
+{
+	uint32_t shard;
+
+	if (choose_by_rank(c, cuts))
+		return 0;
+	shard = shard_of(cuts->batch, CK_NO_RANK);
+	for (uint32_t i = 0; i < cuts->n; i++)
+		cuts->cuts[i].shard = shard;
+	return shard < CK_SHARDS_MAX ? 0 : -EMFILE;
+}
+
+/* --- which part of it ------------------------------------------------------------ */
+
+static int cut_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
+		    const struct ck_tensor *t, struct ck_cut *cut)
+{
+	struct ck_room *room = &cuts->rooms[cut->shard];
+	const int64_t *box = ck_catalog_box(c, t, cut->chunk - t->chunk);
+	int rc;
+
+	cut->fpos = room->target.size;
+	rc = ck_item_form_make(&cut->form, t->dtype, t->ndim, box + t->ndim,
+			       cut->fpos);
+	if (rc)
+		return rc;
+	room->uses++;
+	room->target.size += cut->form.head.len + cut->form.data_len +
+			     cut->form.tail.len;
+	return room->target.size > INT64_MAX ? -EFBIG : 0;
+}
+
+/* Takes [begin, size) of the files. */
+static void rooms_take(struct ck_cuts *cuts)
+{
+	for (uint32_t i = 0; i < cuts->nrooms; i++) {
+		struct ck_shard *shard = &cuts->batch->shards[i];
+
+		shard->size = cuts->rooms[i].target.size;
+		shard->uses += cuts->rooms[i].uses;
+	}
+}
+
+/* Under the lock of the batch. */
+static int rooms_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
+		      const struct ck_tensor *t)
+{
+	struct ck_batch *b = cuts->batch;
+	int rc = choose_shards(c, cuts);
+
+	if (rc)
+		return rc;
+	cuts->rooms = calloc(b->nshards + 1UL, sizeof(*cuts->rooms));
+	if (!cuts->rooms)
+		return -ENOMEM;
+	cuts->nrooms = b->nshards;
+	for (uint32_t i = 0; i < cuts->nrooms; i++)
+		cuts->rooms[i] = (struct ck_room){
+			.target = { .fd = -1, .size = b->shards[i].size },
+			.begin = b->shards[i].size,
+		};
+	for (uint32_t i = 0; i < cuts->n && !rc; i++)
+		rc = cut_plan(cuts, c, t, &cuts->cuts[i]);
+	if (rc == 0)
+		rooms_take(cuts);
+	return rc;
+}
+
+static void cuts_fini(struct ck_cuts *cuts)
+{
+	for (uint32_t i = 0; i < cuts->n; i++)
+		ck_item_form_fini(&cuts->cuts[i].form);
+	free(cuts->cuts);
+	free(cuts->rooms);
+	*cuts = (struct ck_cuts){ 0 };
+}
+
+int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
+		 struct ck_batch *b, uint32_t tensor, uint32_t first,
+		 uint32_t n)
+{
+	const struct ck_catalog *c = w->cp->catalog;
+	const struct ck_tensor *t = &c->tensors[tensor];
+	int rc;
+
+	*out = (struct ck_cuts){ .batch = b };
+	out->cuts = calloc(n + 1UL, sizeof(*out->cuts));
+	if (!out->cuts)
+		return -ENOMEM;
+	for (uint32_t i = first; i < first + n; i++)
+		if (!ck_catalog_box_is_empty(c, t, i))
+			out->cuts[out->n++].chunk = t->chunk + i;
+	pthread_mutex_lock(&b->lock);
+	ck_checkpoint_lock(w->cp);
+	rc = rooms_plan(out, c, t);
+	ck_checkpoint_unlock(w->cp);
+	pthread_mutex_unlock(&b->lock);
+	if (rc)
+		cuts_fini(out);
+	return rc;
+}
+
+/* --- room --------------------------------------------------------------------------- */
+
+/* Nobody uses [begin, end) any more. Under the lock. */
+static void give_back(struct ck_shard *shard, uint64_t begin, uint64_t end,
+		      uint32_t uses)
+{
+	bool last = end == shard->size;
+
+	shard->uses -= uses;
+	if (last)
+		shard->size = begin;
+	if (shard->uses == 0) {
+		shard->size = 0;
+		ck_fd_cleanup(&shard->fd);
+	}
+	if (shard->fd < 0)
+		return;
+	/* What cannot be given back stays, of no use. */
+	if (!last || ftruncate(shard->fd, (off_t)begin))
+		(void)fallocate(shard->fd,
+				FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+				(off_t)begin, (off_t)(end - begin));
+}
+
+static int room_make(struct ck_room *room, struct ck_shard *shard,
+		     const struct ck_writer *w, struct ck_diag *d)
+{
+	struct ck_target *t = &room->target;
+	uint64_t len = t->size - room->begin;
+
+	if (shard->fd < 0) {
+		int rc = ck_file_make(w, &shard->fd, d);
+
+		if (rc)
+			return rc;
+	}
+	t->fd = shard->fd;
+	if (fallocate(t->fd, 0, (off_t)room->begin, (off_t)len) == 0)
+		return 0;
+	/* Some file systems cannot promise room. */
+	if (errno == EOPNOTSUPP && ftruncate(t->fd, (off_t)shard->size) == 0)
+		return 0;
+	return ck_fail(d, errno, "no room for %ju bytes in %s: %s",
+		       (uintmax_t)len, ck_show(ck_str_from(w->cp->path)),
+		       strerror(errno));
+}
+
+/* The file system has the room again; the places stay planned. */
+static void room_unmake(struct ck_room *room, struct ck_shard *shard)
+{
+	uint32_t others = shard->uses - room->uses;
+
+	ck_target_unmap(&room->target);
+	room->target.fd = -1;
+	if (others == 0)
+		ck_fd_cleanup(&shard->fd);
+	else
+		(void)fallocate(shard->fd,
+				FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+				(off_t)room->begin,
+				(off_t)(room->target.size - room->begin));
+}
+
+int ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
+		 struct ck_diag *d)
+{
+	uint32_t i = 0;
+	int rc = 0;
+
+	pthread_mutex_lock(&cuts->batch->lock);
+	for (; i < cuts->nrooms && !rc; i++)
+		if (cuts->rooms[i].uses)
+			rc = room_make(&cuts->rooms[i], &cuts->batch->shards[i],
+				       w, d);
+	while (rc && i-- > 0)
+		if (cuts->rooms[i].uses)
+			room_unmake(&cuts->rooms[i], &cuts->batch->shards[i]);
+	pthread_mutex_unlock(&cuts->batch->lock);
+	return rc;
+}
+
+void ck_cuts_drop(struct ck_cuts *cuts)
+{
+	if (!cuts->batch)
+		return;
+	pthread_mutex_lock(&cuts->batch->lock);
+	for (uint32_t i = cuts->nrooms; i-- > 0;) {
+		struct ck_room *room = &cuts->rooms[i];
+
+		ck_target_unmap(&room->target);
+		if (room->uses)
+			give_back(&cuts->batch->shards[i], room->begin,
+				  room->target.size, room->uses);
+	}
+	pthread_mutex_unlock(&cuts->batch->lock);
+	cuts_fini(cuts);
+}
+
+/* --- whole items ---------------------------------------------------------------------- */
+
+static int cut_seal(const struct ck_cuts *cuts, struct ck_cut *cut)
+{
+	struct ck_item_form *form = &cut->form;
+	int fd = cuts->rooms[cut->shard].target.fd;
+	uint64_t data = cut->fpos + form->head.len;
+	int rc = ck_item_form_sum(form, fd, data);
+
+	if (rc == 0)
+		rc = ck_pwrite_full(fd, form->head.data, form->head.len,
+				    cut->fpos);
+	if (rc == 0)
+		rc = ck_pwrite_full(fd, form->tail.data, form->tail.len,
+				    data + form->data_len);
+	return rc;
+}
+
+int ck_cuts_seal(struct ck_cuts *cuts)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < cuts->nrooms; i++)
+		ck_target_unmap(&cuts->rooms[i].target);
+	for (uint32_t i = 0; i < cuts->n && !rc; i++)
+		rc = cut_seal(cuts, &cuts->cuts[i]);
+	return rc;
+}
+
+static struct ck_kept kept_of(const struct ck_cut *cut)
+{
+	const struct ck_item_form *form = &cut->form;
+
+	return (struct ck_kept){
+		.chunk = cut->chunk,
+		.shard = cut->shard,
+		.fpos = cut->fpos,
+		.length = form->head.len + form->data_len + form->tail.len,
+	};
+}
+
+int ck_cuts_keep(struct ck_cuts *cuts)
+{
+	struct ck_batch *b = cuts->batch;
+	struct ck_kept *room;
+
+	pthread_mutex_lock(&b->lock);
+	room = ck_grow(b->kept, &b->kept_cap, b->nkept, cuts->n, sizeof(*room));
+	if (room) {
+		b->kept = room;
+		for (uint32_t i = 0; i < cuts->n; i++)
+			b->kept[b->nkept++] = kept_of(&cuts->cuts[i]);
+	}
+	pthread_mutex_unlock(&b->lock);
+	if (room)
+		cuts_fini(cuts);
+	return room ? 0 : -ENOMEM;
+}
