@@ -12,27 +12,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-struct ck_batch *ck_batch_make(void)
-{
-	struct ck_batch *b = calloc(1, sizeof(*b));
-
-	if (b)
-		pthread_mutex_init(&b->lock, NULL);
-	return b;
-}
-
-void ck_batch_free(struct ck_batch *b)
-{
-	if (!b)
-		return;
-	for (uint32_t i = 0; i < b->nshards; i++)
-		if (b->shards[i].fd >= 0)
-			close(b->shards[i].fd);
-	pthread_mutex_destroy(&b->lock);
-	free(b->kept);
-	free(b);
-}
-
 /* --- which file --------------------------------------------------------------- */
 
 static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
@@ -44,6 +23,63 @@ static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 	    !ck_name_rank(ck_catalog_str(c, c->files[file].path), &rank))
 		return CK_NO_RANK;
 	return rank;
+}
+
+/* Different ranks, no rank being one; counts no further than to most + 1. */
+static uint32_t count_ranks(const struct ck_catalog *c, uint32_t most)
+{
+	uint64_t ranks[CK_SHARDS_MAX + 1], rank;
+	uint32_t n = 0, last = CK_NO_FILE;
+
+	for (size_t i = 0; i < c->nchunks && n <= most; i++) {
+		uint32_t at = 0;
+
+		if (c->chunks[i].file == last)
+			continue;
+		last = c->chunks[i].file;
+		rank = rank_of(c, (uint32_t)i);
+		while (at < n && ranks[at] != rank)
+			at++;
+		if (at == n)
+			ranks[n++] = rank;
+	}
+	return n;
+}
+
+/* Stages that share files come one after the other, and their commit must not
+ * have too many: so all that may come decide. */
+struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
+{
+	const struct ck_catalog *c = w->cp->catalog;
+	struct ck_batch *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->tensors_len = c->ntensors / 8 + 1;
+	b->tensors = calloc(b->tensors_len, 1);
+	if (!b->tensors) {
+		free(b);
+		return NULL;
+	}
+	pthread_mutex_init(&b->lock, NULL);
+	if (shared) {
+		ck_checkpoint_lock(w->cp);
+		b->one_file = count_ranks(c, CK_SHARDS_MAX) > CK_SHARDS_MAX;
+		ck_checkpoint_unlock(w->cp);
+	}
+	return b;
+}
+
+void ck_batch_free(struct ck_batch *b)
+{
+	if (!b)
+		return;
+	for (uint32_t i = 0; i < b->nshards; i++)
+		ck_fd_cleanup(&b->shards[i].fd);
+	pthread_mutex_destroy(&b->lock);
+	free(b->kept);
+	free(b->tensors);
+	free(b);
 }
 
 /* The file of a rank; CK_SHARDS_MAX where there is no more. */
@@ -64,6 +100,8 @@ static bool choose_by_rank(const struct ck_catalog *c, struct ck_cuts *cuts)
 {
 	uint32_t before = cuts->batch->nshards;
 
+	if (cuts->batch->one_file)
+		return false;
 	for (uint32_t i = 0; i < cuts->n; i++) {
 		struct ck_cut *cut = &cuts->cuts[i];
 		uint64_t rank = rank_of(c, cut->chunk);
@@ -254,7 +292,7 @@ int ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 		if (cuts->rooms[i].uses)
 			rc = room_make(&cuts->rooms[i], &cuts->batch->shards[i],
 				       w, d);
-	while (rc && i-- > 0)
+	for (; rc && i > 0 && i--;)
 		if (cuts->rooms[i].uses)
 			room_unmake(&cuts->rooms[i], &cuts->batch->shards[i]);
 	pthread_mutex_unlock(&cuts->batch->lock);
@@ -266,7 +304,7 @@ void ck_cuts_drop(struct ck_cuts *cuts)
 	if (!cuts->batch)
 		return;
 	pthread_mutex_lock(&cuts->batch->lock);
-	for (uint32_t i = cuts->nrooms; i-- > 0;) {
+	for (uint32_t i = cuts->nrooms; i > 0 && i--;) {
 		struct ck_room *room = &cuts->rooms[i];
 
 		ck_target_unmap(&room->target);
@@ -319,20 +357,113 @@ static struct ck_kept kept_of(const struct ck_cut *cut)
 	};
 }
 
-int ck_cuts_keep(struct ck_cuts *cuts)
+/* What is kept of the boxes [first, last] is given up. */
+static void replace(struct ck_batch *b, uint32_t first, uint32_t last)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->nkept; i++) {
+		const struct ck_kept *kept = &b->kept[i];
+
+		if (kept->chunk < first || kept->chunk > last)
+			b->kept[n++] = *kept;
+		else
+			give_back(&b->shards[kept->shard], kept->fpos,
+				  kept->fpos + kept->length, 1);
+	}
+	b->nkept = n;
+}
+
+static bool is_marked(struct ck_batch *b, uint32_t tensor)
+{
+	return b->tensors[tensor / 8] & 1U << tensor % 8;
+}
+
+/* There is room, and some box. */
+static void keep(struct ck_batch *b, const struct ck_cuts *cuts,
+		 uint32_t tensor)
+{
+	if (is_marked(b, tensor))
+		replace(b, cuts->cuts[0].chunk, cuts->cuts[cuts->n - 1].chunk);
+	else
+		b->ntensors++;
+	b->tensors[tensor / 8] |= (uint8_t)(1U << tensor % 8);
+	for (uint32_t i = 0; i < cuts->n; i++)
+		b->kept[b->nkept++] = kept_of(&cuts->cuts[i]);
+}
+
+int ck_cuts_keep(struct ck_cuts *cuts, uint32_t tensor)
 {
 	struct ck_batch *b = cuts->batch;
 	struct ck_kept *room;
 
 	pthread_mutex_lock(&b->lock);
 	room = ck_grow(b->kept, &b->kept_cap, b->nkept, cuts->n, sizeof(*room));
-	if (room) {
+	if (room)
 		b->kept = room;
-		for (uint32_t i = 0; i < cuts->n; i++)
-			b->kept[b->nkept++] = kept_of(&cuts->cuts[i]);
-	}
+	if (room && cuts->n)
+		keep(b, cuts, tensor);
 	pthread_mutex_unlock(&b->lock);
 	if (room)
 		cuts_fini(cuts);
 	return room ? 0 : -ENOMEM;
+}
+
+void ck_batch_clear(struct ck_batch *b)
+{
+	pthread_mutex_lock(&b->lock);
+	replace(b, 0, UINT32_MAX);
+	memset(b->tensors, 0, b->tensors_len);
+	b->ntensors = 0;
+	pthread_mutex_unlock(&b->lock);
+}
+
+uint32_t ck_batch_count(struct ck_batch *b, uint64_t *bytes)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&b->lock);
+	n = b->ntensors;
+	*bytes = 0;
+	for (size_t i = 0; i < b->nkept; i++)
+		*bytes += b->kept[i].length;
+	pthread_mutex_unlock(&b->lock);
+	return n;
+}
+
+/* --- moving ------------------------------------------------------------------------------ */
+
+enum { COPY = 1 << 20 };
+
+static int cut_copy(int from, uint64_t fpos, int to, uint64_t to_fpos,
+		    uint64_t len, void *buf)
+{
+	int rc = 0;
+
+	for (uint64_t at = 0; at < len && !rc; at += COPY) {
+		size_t n = (size_t)ck_min(COPY, len - at);
+
+		rc = ck_pread_full(from, buf, n, fpos + at);
+		if (rc == 0)
+			rc = ck_pwrite_full(to, buf, n, to_fpos + at);
+	}
+	return rc;
+}
+
+int ck_cuts_copy(const struct ck_cuts *from, const struct ck_cuts *to)
+{
+	void *buf = ck_pages_alloc(COPY);
+	int rc = buf ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < from->n && !rc; i++) {
+		const struct ck_cut *a = &from->cuts[i], *b = &to->cuts[i];
+
+		rc = cut_copy(from->rooms[a->shard].target.fd,
+			      a->fpos + a->form.head.len,
+			      to->rooms[b->shard].target.fd,
+			      b->fpos + b->form.head.len, a->form.data_len,
+			      buf);
+	}
+	ck_pages_free(buf, buf ? COPY : 0);
+	return rc;
 }

@@ -13,7 +13,9 @@
  *  4. 0 is answered only when the new name of the metadata is durable.
  *  5. A file whose fsync(2) failed is given up: the kernel may have forgotten
  *     what it could not write.
- *  6. What fails takes away what it made and nothing else. What dies leaves
+ *  6. Once a commit has begun with files, nobody else writes into them, and
+ *     they are not tried again.
+ *  7. What fails takes away what it made and nothing else. What dies leaves
  *     names of ours that no metadata names; the next writer removes them.
  *
  * The states are the rows of `steps`. Each may fail without effect, up to the
@@ -23,12 +25,14 @@
 #include "commit_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
 struct commit {
 	struct ck_writer *w;
-	struct ck_stage *stage;
+	struct ck_stage *stage; /* NULL: all that the batch has */
+	struct ck_outcome *out; /* then; its tensors */
 	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
@@ -117,17 +121,31 @@ static int check_source(struct commit *k, struct ck_diag *d)
 	return 0;
 }
 
-static int seal(struct commit *k, struct ck_diag *d)
+static int seal_stage(struct commit *k, struct ck_diag *d)
 {
 	int rc;
 
 	k->sealed = true;
 	rc = ck_cuts_seal(&k->stage->cuts);
 	if (rc == 0)
-		rc = ck_cuts_keep(&k->stage->cuts);
-	if (rc)
-		return ck_fail(d, -rc, "a new data file: %s", strerror(-rc));
-	return ck_batch_own(k->w, k->batch, d);
+		rc = ck_cuts_keep(&k->stage->cuts, k->stage->tensor);
+	return rc ? ck_fail(d, -rc, "a new data file: %s", strerror(-rc)) : 0;
+}
+
+/* What is kept is whole. */
+static int take_batch(struct commit *k, struct ck_diag *d)
+{
+	int rc = ck_batch_take(k->w, &k->batch, k->out, d);
+
+	k->sealed = rc == 0;
+	return rc;
+}
+
+static int seal(struct commit *k, struct ck_diag *d)
+{
+	int rc = k->stage ? seal_stage(k, d) : take_batch(k, d);
+
+	return rc ? rc : ck_batch_own(k->w, k->batch, d);
 }
 
 static int sync_shards(struct commit *k, struct ck_diag *d)
@@ -199,7 +217,7 @@ static int rename_metadata(struct commit *k, struct ck_diag *d)
 
 static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	check_source,	 /* nobody else has saved */
-	seal,		 /* new data files are whole */
+	seal,		 /* new data files are whole, and ours */
 	sync_shards,	 /* and durable */
 	link_shards,	 /* and have names */
 	sync_names,	 /* durable ones */
@@ -219,19 +237,19 @@ static void undo(struct commit *k)
 	if (k->temp[0])
 		(void)unlinkat(k->w->dirfd, k->temp, 0);
 	ck_checkpoint_unprepare(k->w->cp, k->changes, k->nchanges);
+	if (!k->sealed)
+		return;
 	ck_batch_unlink(k->w, k->batch);
-	if (k->sealed)
-		k->stage->spoiled = true;
-	if (k->sealed && !k->stage->why[0])
-		snprintf(k->stage->why, sizeof(k->stage->why),
-			 "its commit failed; write it again");
+	if (k->stage)
+		ck_stage_lose(k->stage, "its commit failed; write it again");
 }
 
 /* The mount shows the new state. */
 static void publish(struct commit *k)
 {
 	ck_checkpoint_switch(k->w->cp, &k->metadata, k->changes, k->nchanges);
-	ck_stage_renew(k->stage);
+	if (k->stage)
+		ck_stage_renew(k->stage);
 }
 
 static uint64_t generation_next(struct ck_writer *w)
@@ -265,11 +283,8 @@ static int run_steps(struct commit *k, struct ck_diag *d)
 static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 {
 	struct commit k = { .w = s->w, .stage = s, .fd = -1 };
-	int rc;
+	int rc = ck_stage_complete(s, d);
 
-	if (ck_stage_state(s) != CK_STAGE_COMPLETE)
-		return ck_stage_explain(s, d);
-	rc = ck_stage_make(s, d); /* it may be all zeros */
 	if (rc)
 		return rc;
 	if (s->cuts.n == 0) { /* no element, nothing to store */
@@ -280,6 +295,14 @@ static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 	return run_steps(&k, d);
 }
 
+static int answer(int rc, struct ck_diag *d)
+{
+	if (rc)
+		ck_diag_prefix(d, "commit");
+	/* Who writes would ask again, for something else. */
+	return rc == -EINTR ? -EIO : rc;
+}
+
 int ck_stage_commit(struct ck_stage *s, struct ck_diag *d)
 {
 	int rc;
@@ -287,8 +310,57 @@ int ck_stage_commit(struct ck_stage *s, struct ck_diag *d)
 	pthread_mutex_lock(&s->w->commit_lock);
 	rc = commit_stage(s, d);
 	pthread_mutex_unlock(&s->w->commit_lock);
+	return answer(rc, d);
+}
+
+/* A disk that is full now is better found before what is staged is taken: the
+ * new metadata needs room. */
+static int check_room(const struct ck_writer *w, size_t nkept,
+		      struct ck_diag *d)
+{
+	enum { OF_EACH = 256 }; /* bytes for a new place, and more */
+
+	uint64_t len = (uint64_t)w->cp->metadata.st_size + nkept * OF_EACH;
+	ck_auto_fd int fd = -1;
+	int rc = ck_file_make(w, &fd, d);
+
 	if (rc)
-		ck_diag_prefix(d, "commit");
-	/* Who writes would ask again, for something else. */
-	return rc == -EINTR ? -EIO : rc;
+		return rc;
+	if (fallocate(fd, 0, 0, (off_t)len) && errno != EOPNOTSUPP)
+		return ck_fail(d, errno, "no room for the new metadata: %s",
+			       strerror(errno));
+	return 0;
+}
+
+/* The commit lock is held. */
+static int commit_all(struct ck_writer *w, struct ck_outcome *out,
+		      struct ck_diag *d)
+{
+	struct commit k = { .w = w, .out = out, .fd = -1 };
+	int rc = ck_outcome_make(out, w, d);
+
+	if (rc || out->n == 0)
+		return rc;
+	rc = check_room(w, w->batch->nkept, d);
+	if (rc)
+		return rc;
+	rc = run_steps(&k, d);
+	out->published = k.renamed;
+	out->lost = k.sealed && !k.renamed;
+	if (k.sealed) {
+		ck_batch_settle(w, k.batch, out->lost);
+		ck_batch_free(k.batch);
+	}
+	return rc;
+}
+
+int ck_writer_commit(struct ck_writer *w, struct ck_outcome *out,
+		     struct ck_diag *d)
+{
+	int rc;
+
+	pthread_mutex_lock(&w->commit_lock);
+	rc = commit_all(w, out, d);
+	pthread_mutex_unlock(&w->commit_lock);
+	return answer(rc, d);
 }

@@ -2,7 +2,8 @@
 /*
  * commit, inside: writer.c has the lock and what was left behind, stage.c
  * what a program writes, cut.c where its bytes go, batch.c which part of which
- * file that is, shard.c the files, commit.c the protocol.
+ * file that is, shard.c the files, together.c what several stages share,
+ * commit.c the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -18,8 +19,13 @@ struct ck_writer {
 	pthread_mutex_t commit_lock; /* held by the commit that runs */
 	pthread_mutex_t lock;	     /* of what follows */
 	uint8_t *busy;		     /* a bit for each tensor: has a stage */
+	struct ck_stage *stages;     /* open */
 	uint32_t nstages;
 	uint64_t generation;
+	/* Held for reading by whoever does something with a stage or with what
+	 * follows. Its writer may do anything with any stage. */
+	pthread_rwlock_t placing;
+	struct ck_batch *batch; /* of all stages; NULL: each has its own */
 };
 
 /* --- batch.c: what one commit will have -------------------------------------- */
@@ -50,9 +56,14 @@ struct ck_batch {
 	uint32_t nshards;
 	struct ck_kept *kept;
 	size_t nkept, kept_cap;
+	uint8_t *tensors; /* a bit for each of which an item is kept */
+	size_t tensors_len;
+	uint32_t ntensors; /* bits that are set */
+	bool one_file;	   /* for all ranks */
 };
 
-struct ck_batch *ck_batch_make(void); /* NULL: out of memory */
+/* NULL: out of memory. shared: by stages of any tensors. */
+struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared);
 /* Closes the files; what has no name is gone. */
 void ck_batch_free(struct ck_batch *b);
 
@@ -91,10 +102,19 @@ CK_MUST_USE int ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 /* Writes what stands around the elements: the items are whole then. May be
  * done again. */
 CK_MUST_USE int ck_cuts_seal(struct ck_cuts *cuts);
-/* The items are in the commit from now on. -ENOMEM: nothing has changed. */
-CK_MUST_USE int ck_cuts_keep(struct ck_cuts *cuts);
+/* The items, of one tensor, are in the commit from now on, in place of those
+ * that it had of the same boxes. -ENOMEM: nothing has changed. */
+CK_MUST_USE int ck_cuts_keep(struct ck_cuts *cuts, uint32_t tensor);
 /* The places are free again. */
 void ck_cuts_drop(struct ck_cuts *cuts);
+/* The bytes of all elements, to the places that other cuts have of the same
+ * boxes. */
+CK_MUST_USE int ck_cuts_copy(const struct ck_cuts *from,
+			     const struct ck_cuts *to);
+/* Tensors of which something is kept, and the bytes. */
+uint32_t ck_batch_count(struct ck_batch *b, uint64_t *bytes);
+/* No item is kept any more. */
+void ck_batch_clear(struct ck_batch *b);
 
 /* --- shard.c: files that have no name yet --------------------------------- */
 
@@ -154,10 +174,12 @@ bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
 
 struct ck_stage {
 	struct ck_writer *w;
+	struct ck_stage *next; /* in w->stages */
 	uint32_t tensor, box;
 	enum ck_stage_form form;
-	struct ck_batch *batch; /* owned; NULL: nothing was staged yet */
+	struct ck_batch *batch; /* owned; NULL: nothing was staged, or shared */
 	struct ck_cuts cuts;	/* in its files */
+	const struct ck_batch *kept_in; /* what it had before is there */
 	struct ck_cutter cutter;
 	bool placing;	       /* places are planned and the cutter is made */
 	bool fortran, swapped; /* the order in which it takes elements */
@@ -186,8 +208,26 @@ static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 
 /* Plans and makes the files, if they are not. */
 CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);
+/* All its bytes are in its files; else -EINVAL and why, or as of write. */
+CK_MUST_USE int ck_stage_complete(struct ck_stage *s, struct ck_diag *d);
+/* Its boxes have places in another batch, and what was written is there. */
+CK_MUST_USE int ck_stage_move(struct ck_stage *s, struct ck_batch *to);
+/* What it has is gone. It has to be begun anew; says why. */
+void ck_stage_lose(struct ck_stage *s, const char *why);
 /* As after open: what was staged was committed, or is given up. */
 void ck_stage_renew(struct ck_stage *s);
+
+/* --- together.c ------------------------------------------------------------- */
+
+/* What there is now. */
+CK_MUST_USE int ck_outcome_make(struct ck_outcome *out, struct ck_writer *w,
+				struct ck_diag *d);
+/* All stages share another batch from now on, and what of them is not kept
+ * moves there; nothing is written into the old one. -ENOMEM: as it was. */
+CK_MUST_USE int ck_batch_take(struct ck_writer *w, struct ck_batch **out,
+			      struct ck_outcome *of, struct ck_diag *d);
+/* What stages had in a batch is committed, or lost. */
+void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost);
 
 /* --- header.c ---------------------------------------------------------------- */
 
@@ -196,6 +236,13 @@ uint64_t ck_header_len(const struct ck_buf *head);
 /* Is s->head the header of what s is for? -EINVAL. */
 CK_MUST_USE int ck_header_accept(const struct ck_stage *s, struct ck_npy *npy,
 				 bool *swapped, struct ck_diag *d);
+
+/* --- writer.c: open stages ----------------------------------------------------- */
+
+/* One for each tensor. -EBUSY. */
+CK_MUST_USE int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s);
+/* With the lock. */
+void ck_writer_delist(struct ck_writer *w, struct ck_stage *s);
 
 /* --- writer.c: names ---------------------------------------------------------- */
 

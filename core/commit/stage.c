@@ -29,27 +29,14 @@ static int spoil(struct ck_stage *s, const struct ck_diag *d, int err)
 
 /* --- beginning and ending ------------------------------------------------------ */
 
-static int busy_take(struct ck_writer *w, uint32_t tensor)
+static void enter(const struct ck_stage *s)
 {
-	uint8_t bit = (uint8_t)(1U << tensor % 8);
-	int rc = -EBUSY;
-
-	pthread_mutex_lock(&w->lock);
-	if (!(w->busy[tensor / 8] & bit)) {
-		w->busy[tensor / 8] |= bit;
-		w->nstages++;
-		rc = 0;
-	}
-	pthread_mutex_unlock(&w->lock);
-	return rc;
+	pthread_rwlock_rdlock(&s->w->placing);
 }
 
-static void busy_give(struct ck_writer *w, uint32_t tensor)
+static void leave(const struct ck_stage *s)
 {
-	pthread_mutex_lock(&w->lock);
-	w->busy[tensor / 8] &= (uint8_t) ~(1U << tensor % 8);
-	w->nstages--;
-	pthread_mutex_unlock(&w->lock);
+	pthread_rwlock_unlock(&s->w->placing);
 }
 
 /* Whatever was staged is gone. */
@@ -132,7 +119,7 @@ int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
 		free(s);
 		return ck_fail(d, ENOMEM, "out of memory");
 	}
-	if (busy_take(w, tensor)) {
+	if (ck_writer_enlist(w, s)) {
 		ck_buf_fini(&s->head);
 		free(s);
 		return ck_fail(d, EBUSY, "is being written already");
@@ -143,10 +130,15 @@ int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
 
 void ck_stage_close(struct ck_stage *s)
 {
+	struct ck_writer *w;
+
 	if (!s)
 		return;
-	busy_give(s->w, s->tensor);
+	w = s->w;
+	pthread_rwlock_rdlock(&w->placing);
 	discard(s);
+	ck_writer_delist(w, s);
+	pthread_rwlock_unlock(&w->placing);
 	free(s->given.r);
 	free(s);
 }
@@ -174,12 +166,14 @@ static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
 static int plan(struct ck_stage *s)
 {
 	uint32_t n, first = first_box(s, &n);
+	struct ck_batch *batch = s->w->batch;
 
-	if (!s->batch)
-		s->batch = ck_batch_make();
-	return s->batch ? ck_cuts_plan(&s->cuts, s->w, s->batch, s->tensor,
-				       first, n)
-			: -ENOMEM;
+	if (!batch && !s->batch)
+		s->batch = ck_batch_make(s->w, false);
+	if (!batch)
+		batch = s->batch;
+	return batch ? ck_cuts_plan(&s->cuts, s->w, batch, s->tensor, first, n)
+		     : -ENOMEM;
 }
 
 static int begin_placing(struct ck_stage *s, bool fortran, bool swapped,
@@ -367,7 +361,7 @@ static int write_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
 
 /* --- what fs calls ----------------------------------------------------------------- */
 
-int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
+static int explain(const struct ck_stage *s, struct ck_diag *d)
 {
 	uint64_t have = 0;
 
@@ -385,14 +379,24 @@ int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
 			  ck_shown("%ju", (uintmax_t)have), "not complete");
 }
 
-int ck_stage_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
-		   size_t len, struct ck_diag *d)
+int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
+{
+	int rc;
+
+	enter(s);
+	rc = explain(s, d);
+	leave(s);
+	return rc;
+}
+
+static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		     size_t len, struct ck_diag *d)
 {
 	uint64_t end, used = 0;
 	int rc;
 
 	if (s->spoiled)
-		return ck_stage_explain(s, d);
+		return explain(s, d);
 	if (len == 0)
 		return 0;
 	if (!ck_add(&end, vpos, len) || end > INT64_MAX)
@@ -404,6 +408,17 @@ int ck_stage_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
 				    len - used, d);
 	if (rc == 0)
 		s->reached = ck_max(s->reached, end);
+	return rc;
+}
+
+int ck_stage_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		   size_t len, struct ck_diag *d)
+{
+	int rc;
+
+	enter(s);
+	rc = write_now(s, vpos, bytes, len, d);
+	leave(s);
 	return rc;
 }
 
@@ -427,7 +442,7 @@ static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	return 0;
 }
 
-int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
+static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 {
 	int rc = 0;
 
@@ -437,7 +452,7 @@ int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 		return 0;
 	}
 	if (s->spoiled)
-		return ck_stage_explain(s, d);
+		return explain(s, d);
 	if (!s->anew && size == total(s))
 		return 0;
 	if (!s->anew) {
@@ -456,7 +471,17 @@ int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	return rc;
 }
 
-enum ck_stage_state ck_stage_state(struct ck_stage *s)
+int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
+{
+	int rc;
+
+	enter(s);
+	rc = truncate_now(s, size, d);
+	leave(s);
+	return rc;
+}
+
+static enum ck_stage_state state_now(struct ck_stage *s)
 {
 	struct ck_diag d;
 
@@ -472,4 +497,86 @@ enum ck_stage_state ck_stage_state(struct ck_stage *s)
 	if (!s->head_accepted && accept(s, &d))
 		return CK_STAGE_SPOILED;
 	return CK_STAGE_COMPLETE;
+}
+
+enum ck_stage_state ck_stage_state(struct ck_stage *s)
+{
+	enum ck_stage_state state;
+
+	enter(s);
+	state = state_now(s);
+	leave(s);
+	return state;
+}
+
+/* --- what becomes of it ------------------------------------------------------------ */
+
+int ck_stage_complete(struct ck_stage *s, struct ck_diag *d)
+{
+	if (state_now(s) != CK_STAGE_COMPLETE)
+		return explain(s, d);
+	return ck_stage_make(s, d); /* it may be all zeros */
+}
+
+int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
+{
+	int rc;
+
+	enter(s);
+	rc = ck_stage_complete(s, d);
+	if (rc == 0) {
+		rc = ck_cuts_seal(&s->cuts);
+		if (rc == 0)
+			rc = ck_cuts_keep(&s->cuts, s->tensor);
+		if (rc)
+			rc = ck_fail(d, -rc, "staging: %s", strerror(-rc));
+	}
+	if (rc == 0) {
+		ck_stage_renew(s);
+		s->kept_in = s->w->batch;
+	}
+	leave(s);
+	return rc == -EINTR ? -EIO : rc;
+}
+
+/* Places in the new batch first: what fails changes nothing. */
+static int move_cuts(struct ck_stage *s, struct ck_cuts *to)
+{
+	struct ck_diag d;
+	int rc = 0;
+
+	if (s->made)
+		rc = ck_cuts_make(to, s->w, &d);
+	if (rc == 0 && s->made)
+		rc = ck_cuts_copy(&s->cuts, to);
+	return rc;
+}
+
+int ck_stage_move(struct ck_stage *s, struct ck_batch *to)
+{
+	uint32_t n, first = first_box(s, &n);
+	struct ck_cuts cuts;
+	int rc;
+
+	if (!s->placing)
+		return 0;
+	rc = ck_cuts_plan(&cuts, s->w, to, s->tensor, first, n);
+	if (rc)
+		return rc;
+	rc = move_cuts(s, &cuts);
+	if (rc) {
+		ck_cuts_drop(&cuts);
+		return rc;
+	}
+	ck_cuts_drop(&s->cuts);
+	s->cuts = cuts;
+	ck_cutter_aim(&s->cutter, &s->cuts, tensor_of(s)->chunk + first);
+	return 0;
+}
+
+void ck_stage_lose(struct ck_stage *s, const char *why)
+{
+	discard(s);
+	s->spoiled = true;
+	snprintf(s->why, sizeof(s->why), "%s", why);
 }

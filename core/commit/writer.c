@@ -193,7 +193,27 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 		return rc;
 	if (ck_checkpoint_reserve(w->cp))
 		return ck_fail(d, ENOMEM, "out of memory");
+	if (w->options.together) {
+		w->batch = ck_batch_make(w, true);
+		if (!w->batch)
+			return ck_fail(d, ENOMEM, "out of memory");
+	}
 	return collect(w, d);
+}
+
+/* A commit that wants to take the batch is not kept waiting by those who write
+ * without end. */
+static void locks_init(struct ck_writer *w)
+{
+	pthread_rwlockattr_t attr;
+
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->commit_lock, NULL);
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(
+		&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&w->placing, &attr);
+	pthread_rwlockattr_destroy(&attr);
 }
 
 int ck_writer_open(struct ck_checkpoint *cp,
@@ -208,8 +228,7 @@ int ck_writer_open(struct ck_checkpoint *cp,
 	w->cp = cp;
 	w->options = *options;
 	w->dirfd = -1;
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_mutex_init(&w->commit_lock, NULL);
+	locks_init(w);
 	w->busy = calloc(cp->catalog->ntensors / 8 + 1, 1);
 	rc = w->busy ? begin(w, d) : ck_fail(d, ENOMEM, "out of memory");
 	if (rc) {
@@ -229,9 +248,47 @@ void ck_writer_close(struct ck_writer *w)
 		close(w->dirfd);
 	pthread_mutex_destroy(&w->lock);
 	pthread_mutex_destroy(&w->commit_lock);
+	pthread_rwlock_destroy(&w->placing);
+	ck_batch_free(w->batch);
 	free(w->busy);
 	free(w);
 }
+
+/* --- open stages ----------------------------------------------------------- */
+
+int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s)
+{
+	uint8_t bit = (uint8_t)(1U << s->tensor % 8);
+	int rc = -EBUSY;
+
+	pthread_rwlock_rdlock(&w->placing);
+	pthread_mutex_lock(&w->lock);
+	if (!(w->busy[s->tensor / 8] & bit)) {
+		w->busy[s->tensor / 8] |= bit;
+		s->next = w->stages;
+		w->stages = s;
+		w->nstages++;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&w->lock);
+	pthread_rwlock_unlock(&w->placing);
+	return rc;
+}
+
+void ck_writer_delist(struct ck_writer *w, struct ck_stage *s)
+{
+	struct ck_stage **at = &w->stages;
+
+	pthread_mutex_lock(&w->lock);
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	w->busy[s->tensor / 8] &= (uint8_t) ~(1U << s->tensor % 8);
+	w->nstages--;
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* --- status ------------------------------------------------------------------ */
 
 /* Bytes of data files that belong to no item. */
 static uint64_t dead_bytes(const struct ck_catalog *c)
@@ -253,6 +310,10 @@ void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out)
 	*out = (struct ck_writer_status){ .generation = w->generation,
 					  .stages = w->nstages };
 	pthread_mutex_unlock(&w->lock);
+	pthread_rwlock_rdlock(&w->placing);
+	if (w->batch)
+		out->staged = ck_batch_count(w->batch, &out->bytes);
+	pthread_rwlock_unlock(&w->placing);
 	ck_checkpoint_lock(w->cp);
 	out->dead = dead_bytes(w->cp->catalog);
 	ck_checkpoint_unlock(w->cp);

@@ -16,6 +16,7 @@ struct ck_writer; /* opaque; one for each mount */
 
 struct ck_writer_options {
 	bool keep_unknown; /* rewrite metadata that names unknown globals */
+	bool together;	   /* complete stages wait for a commit of them all */
 };
 
 /* Takes the lock that other writers respect, and keeps it; removes what an
@@ -31,6 +32,8 @@ void ck_writer_close(struct ck_writer *w); /* no stage may be open */
 struct ck_writer_status {
 	uint64_t generation; /* of the last commit found or made; 0: none */
 	uint32_t stages;     /* open */
+	uint32_t staged;     /* tensors kept for the next commit */
+	uint64_t bytes;	     /* of them in new files */
 	uint64_t dead;	     /* bytes in data files that nothing names now */
 };
 
@@ -91,5 +94,32 @@ CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
  * new content there all the same. May take seconds; one at a time, others
  * wait. */
 CK_MUST_USE int ck_stage_commit(struct ck_stage *s, struct ck_diag *d);
+
+/* --- commit of many, by a writer with `together` ----------------------------- */
+
+/* A complete stage is kept for the next commit, in place of what was kept of
+ * the same tensor or box, and is empty then. Who reads sees nothing of it.
+ * -EINVAL: it is not complete; -EIO, -ENOMEM: it stays as it is. */
+CK_MUST_USE int ck_stage_keep(struct ck_stage *s, struct ck_diag *d);
+
+/* What became of what was kept. */
+struct ck_outcome {
+	uint32_t *tensors; /* of which something was kept */
+	uint32_t n;
+	uint64_t bytes; /* of it in new files */
+	uint32_t open;	/* stages that are being written, and no part of it */
+	bool published; /* it is the checkpoint's content */
+	bool lost;	/* it is gone, and has to be written again */
+};
+
+/* Commits all that is kept: as ck_stage_commit(), and 0 if it is nothing. On
+ * an error all is still kept, or it is said that all was lost. Others may
+ * write and keep meanwhile: that is for the next commit. */
+CK_MUST_USE int ck_writer_commit(struct ck_writer *w, struct ck_outcome *out,
+				 struct ck_diag *d);
+/* Gives up all that is kept. -ENOMEM. */
+CK_MUST_USE int ck_writer_drop(struct ck_writer *w, struct ck_outcome *out,
+			       struct ck_diag *d);
+void ck_outcome_fini(struct ck_outcome *out);
 
 #endif

@@ -75,7 +75,7 @@ static void read_tensor(uint32_t tensor, uint8_t *to)
 static void disk_open(void)
 {
 	static const struct ck_format_options plain = {
-		CK_BENEATH_NO_SYMLINKS
+		CK_BENEATH_NO_SYMLINKS, .write = true
 	};
 	static const struct ck_writer_options options = { false };
 
@@ -367,7 +367,7 @@ static void model_commit(uint8_t *values)
 			to[i] = from[is_swapped() ? i / unit * unit + unit - 1 -
 							    i % unit
 						  : i];
-		for (uint32_t d = m.t->ndim; d-- > 0;) {
+		for (uint32_t d = m.t->ndim; d > 0 && d--;) {
 			if (++index[d] < (uint64_t)m.shape[d])
 				break;
 			index[d] = 0;
@@ -384,7 +384,7 @@ static void commit(uint32_t tensor)
 
 	if (state == CK_STAGE_COMPLETE)
 		model_commit(disk.now[tensor]);
-	rc = ck_commit(disk.w, &stage, 1, &d);
+	rc = ck_stage_commit(stage, &d);
 	must(rc == (state == CK_STAGE_COMPLETE ? 0 : -EINVAL));
 	disk.commits += rc == 0;
 	for (uint32_t i = 0; i < disk.cp->catalog->ntensors; i++) {

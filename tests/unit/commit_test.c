@@ -8,87 +8,16 @@
  *	commit_test FIXTURE...
  */
 #include "ckptfs/commit.h"
-#include "ckptfs/move.h"
-#include "ckptfs/view.h"
-#include "tap.h"
+#include "copy_case.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[] = "/tmp/ckptfs-commit-XXXXXX";
 static uint64_t rnd = 77;
 
-static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS,
-						.write = true };
 static const struct ck_writer_options any = { .keep_unknown = true };
-
-static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
-{
-	static char command[1024];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(command, sizeof(command), fmt, args);
-	va_end(args);
-	if (system(command))
-		abort();
-}
-
-static struct ck_checkpoint *open_copy(void)
-{
-	struct ck_checkpoint *cp = NULL;
-	static struct ck_diag d;
-
-	if (ck_checkpoint_open(dir, &plain, &cp, &d))
-		printf("# %s\n", d.text);
-	return cp;
-}
-
-/* --- reading ---------------------------------------------------------------- */
-
-/* All bytes of a tensor by its raw view; NULL if some cannot be had. */
-static uint8_t *read_with(struct ck_checkpoint *cp, uint32_t tensor,
-			  const struct ck_layout *layout, uint64_t *len)
-{
-	struct ck_slice *slice = NULL;
-	struct ck_read r;
-	uint8_t *bytes;
-
-	if (ck_views[1]->slice(cp->catalog, tensor, &slice))
-		return NULL;
-	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
-	*len = slice->size;
-	bytes = calloc(1, slice->size + 1);
-	if (ck_host_read(&r, 0, slice->size, bytes)) {
-		free(bytes);
-		bytes = NULL;
-	}
-	free(slice);
-	return bytes;
-}
-
-static uint8_t *read_tensor(struct ck_checkpoint *cp, uint32_t tensor,
-			    uint64_t *len)
-{
-	const struct ck_layout *layout;
-	uint8_t *bytes = NULL;
-
-	*len = 0;
-	if (cp->catalog->tensors[tensor].err ||
-	    ck_layout_get(cp, tensor, &layout))
-		return NULL;
-	bytes = read_with(cp, tensor, layout, len);
-	ck_layout_put(cp, layout);
-	return bytes;
-}
-
-static bool same(const uint8_t *a, const uint8_t *b, uint64_t len)
-{
-	return !a == !b && (!a || memcmp(a, b, len) == 0);
-}
 
 /* --- writing ---------------------------------------------------------------- */
 
@@ -328,15 +257,6 @@ static void test_fixture(const char *fixture)
 
 /* --- what is refused --------------------------------------------------------------- */
 
-static uint32_t tensor_named(const struct ck_catalog *c, const char *name)
-{
-	uint32_t i = 0;
-
-	while (!ck_str_is(ck_catalog_str(c, c->tensors[i].names.name), name))
-		i++;
-	return i;
-}
-
 static struct ck_stage *stage(struct ck_writer *w, uint32_t tensor)
 {
 	struct ck_stage *s = NULL;
@@ -355,17 +275,6 @@ static int write_rc(struct ck_stage *s, uint64_t vpos, const struct ck_buf *b,
 
 	*said = d.text;
 	return rc;
-}
-
-static unsigned count_files(void)
-{
-	DIR *list = opendir(dir);
-	unsigned n = 0;
-
-	while (list && readdir(list))
-		n++;
-	closedir(list);
-	return n;
 }
 
 static void test_refusals(const char *sample)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * together: many tensors in one commit. Their stages share the files of one
+ * batch, and each that is complete is kept in it. A commit takes the batch
+ * away: its files are never written again. Stages that are not complete then
+ * move what they have to the files of the next one, by copying it: the one
+ * case in which bytes are written twice. Nothing is asked of them meanwhile.
+ */
+#include "commit_internal.h"
+
+#include <errno.h>
+
+/* Has somebody written what is not kept yet? */
+static bool is_open(const struct ck_stage *s)
+{
+	return s->touched && !s->spoiled;
+}
+
+void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost)
+{
+	pthread_rwlock_wrlock(&w->placing);
+	for (struct ck_stage *s = w->stages; s; s = s->next) {
+		if (s->kept_in != b)
+			continue;
+		s->kept_in = NULL;
+		if (lost && !s->touched)
+			ck_stage_lose(s, "its commit failed; write it again");
+	}
+	pthread_rwlock_unlock(&w->placing);
+}
+
+/* --- what is kept ------------------------------------------------------------- */
+
+static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)
+{
+	for (uint32_t i = 0; i < b->tensors_len * 8; i++)
+		if (b->tensors[i / 8] & 1U << i % 8)
+			out->tensors[out->n++] = i;
+	for (size_t i = 0; i < b->nkept; i++)
+		out->bytes += b->kept[i].length;
+}
+
+/* Under the lock for writing. */
+static int outcome_fill(struct ck_outcome *out, const struct ck_writer *w,
+			struct ck_diag *d)
+{
+	const struct ck_batch *b = w->batch;
+
+	ck_outcome_fini(out);
+	out->tensors = calloc(b->ntensors + 1UL, sizeof(*out->tensors));
+	if (!out->tensors)
+		return ck_fail(d, ENOMEM, "out of memory");
+	list_tensors(out, b);
+	for (const struct ck_stage *s = w->stages; s; s = s->next)
+		out->open += is_open(s);
+	return 0;
+}
+
+int ck_outcome_make(struct ck_outcome *out, struct ck_writer *w,
+		    struct ck_diag *d)
+{
+	int rc;
+
+	*out = (struct ck_outcome){ 0 };
+	pthread_rwlock_wrlock(&w->placing);
+	rc = outcome_fill(out, w, d);
+	pthread_rwlock_unlock(&w->placing);
+	return rc;
+}
+
+void ck_outcome_fini(struct ck_outcome *out)
+{
+	free(out->tensors);
+	*out = (struct ck_outcome){ 0 };
+}
+
+/* --- taking it away -------------------------------------------------------------- */
+
+static void stage_move(struct ck_stage *s, struct ck_batch *to)
+{
+	if (ck_stage_move(s, to))
+		ck_stage_lose(s, "others were committed meanwhile, and there "
+				 "was no room to keep it; write it again");
+}
+
+int ck_batch_take(struct ck_writer *w, struct ck_batch **out,
+		  struct ck_outcome *of, struct ck_diag *d)
+{
+	struct ck_batch *next = ck_batch_make(w, true);
+	int rc;
+
+	if (!next)
+		return ck_fail(d, ENOMEM, "out of memory");
+	pthread_rwlock_wrlock(&w->placing);
+	rc = outcome_fill(of, w, d);
+	if (rc == 0) {
+		*out = w->batch;
+		w->batch = next;
+		for (struct ck_stage *s = w->stages; s; s = s->next)
+			stage_move(s, next);
+	}
+	pthread_rwlock_unlock(&w->placing);
+	if (rc)
+		ck_batch_free(next);
+	return rc;
+}
+
+int ck_writer_drop(struct ck_writer *w, struct ck_outcome *out,
+		   struct ck_diag *d)
+{
+	int rc;
+
+	pthread_mutex_lock(&w->commit_lock);
+	rc = ck_outcome_make(out, w, d);
+	if (rc == 0) {
+		pthread_rwlock_wrlock(&w->placing);
+		ck_batch_clear(w->batch);
+		pthread_rwlock_unlock(&w->placing);
+		ck_batch_settle(w, w->batch, false);
+	}
+	pthread_mutex_unlock(&w->commit_lock);
+	return rc;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copy_case: a copy of a fixture that a test may change, and what is in it.
+ */
+#ifndef CK_COPY_CASE_H
+#define CK_COPY_CASE_H
+
+#include "ckptfs/format.h"
+#include "ckptfs/move.h"
+#include "ckptfs/view.h"
+#include "tap.h"
+
+#include <dirent.h>
+
+static char dir[] = "/tmp/ckptfs-commit-XXXXXX";
+
+static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS,
+						.write = true };
+
+static inline CK_PRINTF(1, 2) void shell(const char *fmt, ...)
+{
+	static char command[1024];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(command, sizeof(command), fmt, args);
+	va_end(args);
+	if (system(command))
+		abort();
+}
+
+static inline struct ck_checkpoint *open_copy(void)
+{
+	struct ck_checkpoint *cp = NULL;
+	static struct ck_diag d;
+
+	if (ck_checkpoint_open(dir, &plain, &cp, &d))
+		printf("# %s\n", d.text);
+	return cp;
+}
+
+/* --- reading ---------------------------------------------------------------- */
+
+/* All bytes of a tensor by its raw view; NULL if some cannot be had. */
+static inline uint8_t *read_with(struct ck_checkpoint *cp, uint32_t tensor,
+				 const struct ck_layout *layout, uint64_t *len)
+{
+	struct ck_slice *slice = NULL;
+	struct ck_read r;
+	uint8_t *bytes;
+
+	if (ck_views[1]->slice(cp->catalog, tensor, &slice))
+		return NULL;
+	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
+	*len = slice->size;
+	bytes = calloc(1, slice->size + 1);
+	if (ck_host_read(&r, 0, slice->size, bytes)) {
+		free(bytes);
+		bytes = NULL;
+	}
+	free(slice);
+	return bytes;
+}
+
+static inline uint8_t *read_tensor(struct ck_checkpoint *cp, uint32_t tensor,
+				   uint64_t *len)
+{
+	const struct ck_layout *layout;
+	uint8_t *bytes = NULL;
+
+	*len = 0;
+	if (cp->catalog->tensors[tensor].err ||
+	    ck_layout_get(cp, tensor, &layout))
+		return NULL;
+	bytes = read_with(cp, tensor, layout, len);
+	ck_layout_put(cp, layout);
+	return bytes;
+}
+
+static inline bool same(const uint8_t *a, const uint8_t *b, uint64_t len)
+{
+	return !a == !b && (!a || memcmp(a, b, len) == 0);
+}
+
+static inline uint32_t tensor_named(const struct ck_catalog *c,
+				    const char *name)
+{
+	uint32_t i = 0;
+
+	while (!ck_str_is(ck_catalog_str(c, c->tensors[i].names.name), name))
+		i++;
+	return i;
+}
+
+static inline unsigned count_files(void)
+{
+	DIR *list = opendir(dir);
+	unsigned n = 0;
+
+	while (list && readdir(list))
+		n++;
+	closedir(list);
+	return n;
+}
+
+#endif

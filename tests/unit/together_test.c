@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * together: tensors are kept and committed at once, on a copy of a fixture.
+ * Until then nothing may change, afterwards all must be there, in one file for
+ * each rank; what is dropped or replaced must leave no trace.
+ *
+ *	together_test SAMPLE
+ */
+#include "ckptfs/commit.h"
+#include "copy_case.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+static const struct ck_writer_options together = { .together = true };
+static const char *sample;
+
+/* A checkpoint that is open for writing, and what it should have. */
+struct scene {
+	struct ck_checkpoint *cp;
+	struct ck_writer *w;
+	uint8_t **want;
+	unsigned files;
+};
+
+static void scene_open(struct scene *s)
+{
+	static struct ck_diag d;
+	uint64_t len;
+
+	*s = (struct scene){ .cp = open_copy() };
+	if (!s->cp || ck_writer_open(s->cp, &together, &s->w, &d)) {
+		printf("# %s\n", d.text);
+		abort();
+	}
+	s->want = calloc(s->cp->catalog->ntensors + 1, sizeof(*s->want));
+	for (uint32_t i = 0; i < s->cp->catalog->ntensors; i++)
+		s->want[i] = read_tensor(s->cp, i, &len);
+	s->files = count_files();
+}
+
+static void scene_begin(struct scene *s)
+{
+	shell("rm -rf %s && cp -r %s %s", dir, sample, dir);
+	scene_open(s);
+}
+
+static unsigned count_wrong(struct ck_checkpoint *cp, uint8_t **want)
+{
+	unsigned wrong = 0;
+
+	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
+		uint64_t len;
+		uint8_t *now = read_tensor(cp, i, &len);
+
+		wrong += !same(now, want[i], len);
+		free(now);
+	}
+	return wrong;
+}
+
+/* All is as it should be, also for who opens the checkpoint now. */
+static void scene_check(struct scene *s)
+{
+	struct ck_checkpoint *fresh = open_copy();
+
+	eq_u64(count_wrong(s->cp, s->want), 0);
+	eq_u64(fresh ? count_wrong(fresh, s->want) : 1, 0);
+	ck_checkpoint_close(fresh);
+}
+
+static void scene_end(struct scene *s)
+{
+	unsigned files;
+
+	scene_check(s);
+	files = count_files();
+	ck_writer_close(s->w);
+	eq_u64(count_files(), files);
+	for (uint32_t i = 0; i < s->cp->catalog->ntensors; i++)
+		free(s->want[i]);
+	free(s->want);
+	ck_checkpoint_close(s->cp);
+}
+
+/* --- writing -------------------------------------------------------------------- */
+
+static struct ck_stage *begin(struct scene *s, uint32_t tensor, uint32_t box)
+{
+	struct ck_stage *stage = NULL;
+	static struct ck_diag d;
+
+	if (ck_stage_open(s->w, tensor, box, CK_STAGE_RAW, &stage, &d)) {
+		printf("# %s\n", d.text);
+		abort();
+	}
+	return stage;
+}
+
+static uint64_t nbytes(const struct scene *s, uint32_t tensor)
+{
+	return s->cp->catalog->tensors[tensor].nbytes;
+}
+
+static uint8_t *filled(uint64_t len, int with)
+{
+	uint8_t *bytes = malloc(len + 1);
+
+	memset(bytes, with, len);
+	return bytes;
+}
+
+/* Elements [from, to) in halves of the file, all with one value. */
+static int put(struct ck_stage *stage, uint64_t from, uint64_t to, int with)
+{
+	uint8_t *bytes = filled(to - from, with);
+	static struct ck_diag d;
+	int rc = ck_stage_write(stage, from, bytes, to - from, &d);
+
+	if (rc)
+		printf("# %s\n", d.text);
+	free(bytes);
+	return rc;
+}
+
+static int keep(struct ck_stage *stage)
+{
+	struct ck_diag d = { 0 };
+
+	return ck_stage_keep(stage, &d);
+}
+
+/* Keeps a tensor in which each byte is `with`. */
+static void stage_all(struct scene *s, uint32_t tensor, int with)
+{
+	struct ck_stage *stage = begin(s, tensor, CK_STAGE_ALL);
+
+	eq_err(put(stage, 0, nbytes(s, tensor), with), 0);
+	eq_err(keep(stage), 0);
+	eq_i64(ck_stage_state(stage), CK_STAGE_EMPTY);
+	ck_stage_close(stage);
+}
+
+static void expect(struct scene *s, uint32_t tensor, int with)
+{
+	free(s->want[tensor]);
+	s->want[tensor] = filled(nbytes(s, tensor), with);
+}
+
+static uint32_t staged(struct scene *s)
+{
+	struct ck_writer_status status;
+
+	ck_writer_status(s->w, &status);
+	return status.staged;
+}
+
+/* Commits, of n tensors; how many stages are no part of it. */
+static void commit(struct scene *s, uint32_t n, uint32_t open)
+{
+	struct ck_outcome out;
+	struct ck_diag d = { 0 };
+
+	eq_err(ck_writer_commit(s->w, &out, &d), 0);
+	eq_u64(out.n, n);
+	eq_u64(out.open, open);
+	ok(out.published == (n > 0) && !out.lost);
+	ck_outcome_fini(&out);
+	eq_u64(staged(s), 0);
+}
+
+/* --- tests ------------------------------------------------------------------------ */
+
+static uint32_t wk, wq;
+
+static void test_two(void)
+{
+	struct scene s;
+
+	scene_begin(&s);
+	commit(&s, 0, 0);
+	stage_all(&s, wk, 1);
+	stage_all(&s, wq, 2);
+	eq_u64(staged(&s), 2);
+	eq_u64(count_files(), s.files);
+	scene_check(&s); /* as it was */
+	expect(&s, wk, 1);
+	expect(&s, wq, 2);
+	commit(&s, 2, 0);
+	/* each has a box of each of four ranks */
+	eq_u64(count_files(), s.files + 4);
+	/* and again */
+	stage_all(&s, wk, 3);
+	expect(&s, wk, 3);
+	commit(&s, 1, 0);
+	eq_u64(count_files(), s.files + 8);
+	scene_end(&s);
+}
+
+static void test_all(void)
+{
+	struct scene s;
+	uint32_t n = 0;
+
+	scene_begin(&s);
+	for (uint32_t i = 0; i < s.cp->catalog->ntensors; i++) {
+		if (!nbytes(&s, i))
+			continue;
+		stage_all(&s, i, (int)(i % 250) + 1);
+		expect(&s, i, (int)(i % 250) + 1);
+		n++;
+	}
+	commit(&s, n, 0);
+	eq_u64(count_files(), s.files + 4);
+	scene_end(&s);
+}
+
+static void test_dropped(void)
+{
+	struct scene s;
+	struct ck_outcome out;
+	struct ck_diag d;
+	struct ck_stage *stage;
+
+	scene_begin(&s);
+	stage_all(&s, wk, 1);
+	stage = begin(&s, wq, CK_STAGE_ALL);
+	eq_err(put(stage, 0, 100, 2), 0);
+	stage_all(&s, wk, 3);
+	eq_err(ck_writer_drop(s.w, &out, &d), 0);
+	eq_u64(out.n, 1);
+	eq_u64(out.open, 1);
+	eq_u64(out.tensors[0], wk);
+	ck_outcome_fini(&out);
+	eq_u64(staged(&s), 0);
+	commit(&s, 0, 1);
+	/* what was not kept is not dropped */
+	eq_err(put(stage, 100, nbytes(&s, wq), 2), 0);
+	eq_err(keep(stage), 0);
+	ck_stage_close(stage);
+	expect(&s, wq, 2);
+	commit(&s, 1, 0);
+	scene_end(&s);
+}
+
+/* The last complete one counts; a box replaces that box. */
+static void test_replaced(void)
+{
+	struct scene s;
+	struct ck_stage *stage;
+
+	scene_begin(&s);
+	stage_all(&s, wk, 1);
+	stage_all(&s, wq, 1);
+	stage_all(&s, wk, 2);
+	stage = begin(&s, wk, CK_STAGE_ALL);
+	eq_err(put(stage, 0, 100, 3), 0);
+	eq_err(keep(stage), -EINVAL);
+	ck_stage_close(stage);
+	stage = begin(&s, wk, 0); /* the first four rows of 16 */
+	eq_err(put(stage, 0, nbytes(&s, wk) / 4, 4), 0);
+	eq_err(keep(stage), 0);
+	ck_stage_close(stage);
+	eq_u64(staged(&s), 2);
+	expect(&s, wk, 2);
+	memset(s.want[wk], 4, nbytes(&s, wk) / 4);
+	expect(&s, wq, 1);
+	commit(&s, 2, 0);
+	eq_u64(count_files(), s.files + 4);
+	scene_end(&s);
+}
+
+/* What is written while others are committed goes on. */
+static void test_open(void)
+{
+	struct scene s;
+	struct ck_stage *half, *whole, *none;
+
+	scene_begin(&s);
+	half = begin(&s, wq, CK_STAGE_ALL);
+	eq_err(put(half, 100, nbytes(&s, wq), 5), 0);
+	stage_all(&s, wk, 1);
+	whole = begin(&s, wk, CK_STAGE_ALL);
+	eq_err(put(whole, 0, nbytes(&s, wk), 6), 0);
+	none = begin(&s, tensor_named(s.cp->catalog, "model.norm.weight"),
+		     CK_STAGE_ALL);
+	expect(&s, wk, 1);
+	commit(&s, 1, 2);
+	scene_check(&s);
+	eq_err(put(half, 0, 100, 7), 0);
+	eq_err(keep(half), 0);
+	eq_err(keep(whole), 0);
+	eq_err(keep(none), -EINVAL);
+	ck_stage_close(half);
+	ck_stage_close(whole);
+	ck_stage_close(none);
+	expect(&s, wk, 6);
+	expect(&s, wq, 5);
+	memset(s.want[wq], 7, 100);
+	commit(&s, 2, 0);
+	scene_end(&s);
+}
+
+/* Kept as long as nothing was tried; lost when files were touched. */
+static void test_foreign_save(void)
+{
+	struct scene s;
+	struct ck_outcome out;
+	struct ck_diag d;
+
+	scene_begin(&s);
+	stage_all(&s, wk, 1);
+	shell("touch %s/.metadata", dir);
+	eq_err(ck_writer_commit(s.w, &out, &d), -ESTALE);
+	ok(!out.published && !out.lost && out.n == 1);
+	ck_outcome_fini(&out);
+	eq_u64(staged(&s), 1);
+	eq_u64(count_files(), s.files);
+	scene_end(&s);
+}
+
+/* --- ranks ---------------------------------------------------------------------- */
+
+/* More ranks than files: one. Of as many: one for each. */
+static void test_ranks(unsigned ranks, unsigned files)
+{
+	struct scene s;
+
+	/* one of its names is taken by a foreign file */
+	shell("rm -rf %s && PYTHONPATH=%s/../../crash python3 -B -c 'import "
+	      "made; p = made.Plan(1, tensors=3, columns=4, rows=%u, "
+	      "ranks=%u); p.write_old(\"%s\"); n = \"__9_0.distcp\"; "
+	      "made.put(\"%s/\" + n, p.ready[n])'",
+	      dir, sample, ranks, ranks, dir, dir);
+	scene_open(&s);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct ck_stage *box = begin(&s, i, i + 1);
+
+		eq_err(put(box, 0, 16, 8), 0);
+		eq_err(keep(box), 0);
+		ck_stage_close(box);
+		memset(s.want[i] + (i + 1) * 16, 8, 16);
+	}
+	commit(&s, 2, 0);
+	eq_u64(count_files(), s.files + ck_min(files, 2));
+	stage_all(&s, 2, 9);
+	expect(&s, 2, 9);
+	commit(&s, 1, 0);
+	eq_u64(count_files(), s.files + ck_min(files, 2) + files);
+	scene_end(&s);
+}
+
+/* --- many threads ------------------------------------------------------------------ */
+
+struct worker {
+	struct scene *s;
+	uint32_t tensor;
+	pthread_t thread;
+};
+
+enum { ROUNDS = 30 };
+
+static atomic_uint ended;
+
+static void *work(void *arg)
+{
+	struct worker *k = arg;
+	uint64_t len = nbytes(k->s, k->tensor);
+	unsigned bad = 0;
+
+	for (int i = 1; i <= ROUNDS; i++) {
+		struct ck_stage *stage = begin(k->s, k->tensor, CK_STAGE_ALL);
+
+		for (uint64_t at = 0; at < len; at += 128)
+			bad += put(stage, at, ck_min(at + 128, len), i) != 0;
+		bad += keep(stage) != 0;
+		ck_stage_close(stage);
+	}
+	atomic_fetch_add(&ended, 1);
+	return bad ? arg : NULL;
+}
+
+static void test_threads(void)
+{
+	static const char *const names[] = {
+		"model.layers.0.attention.wk.weight",
+		"model.layers.0.attention.wq.weight",
+		"model.output.weight",
+		"model.norm.weight",
+	};
+	struct worker workers[CK_ARRAY_SIZE(names)];
+	struct scene s;
+	struct ck_outcome out;
+	struct ck_diag d;
+	unsigned bad = 0;
+	void *result;
+
+	scene_begin(&s);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++) {
+		workers[i].s = &s;
+		workers[i].tensor = tensor_named(s.cp->catalog, names[i]);
+		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+	}
+	while (atomic_load(&ended) < CK_ARRAY_SIZE(names)) {
+		bad += ck_writer_commit(s.w, &out, &d) != 0;
+		ck_outcome_fini(&out);
+	}
+	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++) {
+		pthread_join(workers[i].thread, &result);
+		bad += result != NULL;
+		expect(&s, workers[i].tensor, ROUNDS);
+	}
+	eq_u64(bad, 0);
+	eq_err(ck_writer_commit(s.w, &out, &d), 0);
+	ck_outcome_fini(&out);
+	scene_end(&s);
+}
+
+int main(int argc, char **argv)
+{
+	struct ck_checkpoint *cp;
+
+	if (argc != 2 || !mkdtemp(dir) || ck_sigbus_install())
+		return 2;
+	sample = argv[1];
+	shell("rm -rf %s && cp -r %s %s", dir, sample, dir);
+	cp = open_copy();
+	/* float32, 16 x 16, by rows from four ranks */
+	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
+	wq = tensor_named(cp->catalog, "model.layers.0.attention.wq.weight");
+	ck_checkpoint_close(cp);
+	test_two();
+	test_all();
+	test_dropped();
+	test_replaced();
+	test_open();
+	test_foreign_save();
+	test_ranks(64, 64);
+	test_ranks(65, 1);
+	test_threads();
+	shell("rm -rf %s", dir);
+	return tap_done();
+}
