@@ -75,16 +75,21 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 		      n ? "; see damage" : "");
 }
 
-static void print_writing(const struct ck_fs *fs, struct ck_buf *out)
+static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 {
 	struct ck_writer_status status;
 
 	ck_writer_status(fs->writer, &status);
+	ck_buf_printf(out, "commit: %s\ncommits: %ju\nstaged writers: %u\n",
+		      ck_commit_words[fs->options->commit],
+		      (uintmax_t)status.generation, status.stages);
+	ck_buf_printf(out, "staged tensors: %u\nstaged bytes: %ju\n",
+		      status.staged, (uintmax_t)status.bytes);
 	ck_buf_printf(out,
-		      "commits: %ju\nstaged writers: %u\ndead bytes: %ju\n"
+		      "scratch bytes: %ju\ndead bytes: %ju\n"
 		      "free bytes: %ju\n",
-		      (uintmax_t)status.generation, status.stages,
-		      (uintmax_t)status.dead, (uintmax_t)ck_fs_free_bytes(fs));
+		      (uintmax_t)ck_scratches_bytes(fs), (uintmax_t)status.dead,
+		      (uintmax_t)ck_fs_free_bytes(fs));
 }
 
 static size_t files_count(const struct ck_fs *fs)

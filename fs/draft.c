@@ -370,3 +370,22 @@ int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
 }
+
+int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft)
+{
+	struct ck_diag d = { 0 };
+	int rc;
+
+	pthread_mutex_lock(&draft->lock);
+	rc = settle(fs, draft);
+	if (rc == 1) {
+		atomic_store(&draft->anew, false);
+		rc = ck_stage_keep(draft->stage, &d);
+		if (rc)
+			ck_log("%s: not staged: %s",
+			       shown_name(fs, &draft->node), d.text);
+	}
+	pthread_mutex_unlock(&draft->lock);
+	ck_draft_leave(draft);
+	return rc;
+}

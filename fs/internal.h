@@ -13,8 +13,8 @@
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
+#include "publish.h"
 #include "scratch.h"
-#include <fuse_lowlevel.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -54,6 +54,7 @@ struct ck_fs {
 	struct ck_scratches *scratches; /* locks itself */
 	uint8_t *hidden;     /* atomic; a bit for each file that was removed */
 	atomic_uint commits; /* odd while one is made */
+	atomic_bool advised; /* to make one commit of many */
 };
 
 /* --- inode.c: nodes and their numbers ------------------------------------- */
@@ -213,29 +214,9 @@ void ck_draft_leave(struct ck_draft *draft);
 /* Commits if there is something to commit; errors of ck_stage_commit(). May take
  * seconds. */
 CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
+/* Keeps it for the next commit of all instead, where the mount does that. */
+CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft);
 const struct ck_node *ck_draft_node(const struct ck_draft *draft);
-
-/* --- publish.c: commits, and telling the kernel of them --------------------- */
-
-/* Starts its thread. NULL: no memory, or no thread. */
-struct ck_publisher *ck_publisher_start(struct ck_fs *fs);
-/* From now on the kernel is told nothing: none of its locks is waited for.
- * Those who answer requests must still be there. */
-void ck_publisher_quiet(struct ck_publisher *p);
-/* Finishes what it was asked for, and ends its thread. Quiet, or without a
- * kernel that waits for answers. */
-void ck_publisher_end(struct ck_publisher *p);
-void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
-/* Commits a draft and answers req when the tree shows it. -ENOMEM: nobody
- * will answer. */
-CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
-			   struct ck_draft *draft);
-
-/* The same in the calling thread, which may have the kernel's locks: the tree
- * shows it to those who open, and to stat(2) after ck_publish_tell(), which
- * is for when they are free. */
-CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
-void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
 
 /* --- turn.c: who was overtaken by a commit opens next ------------------------ */
 
@@ -245,8 +226,9 @@ void ck_turns_free(struct ck_turns *t);
 void ck_turn_give(struct ck_turns *t, uint32_t tensor, pid_t thread);
 /* It has come. */
 void ck_turn_take(struct ck_turns *t, uint32_t tensor, pid_t thread);
-/* Before a commit of the tensor: waits for those who have a turn, 0.1 s at
- * most. */
+/* Before a commit of the tensor, or of CK_TURN_ANY: waits for those who have a
+ * turn, 0.1 s at most. */
+#define CK_TURN_ANY UINT32_MAX
 void ck_turns_wait(struct ck_turns *t, uint32_t tensor);
 
 /* --- place.c ------------------------------------------------------------ */

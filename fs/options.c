@@ -165,9 +165,34 @@ static int set_keep_unknown(struct ck_mount_options *o, const char *value,
 	return 0;
 }
 
+const char *const ck_commit_words[] = {
+	[CK_COMMIT_CLOSE] = "close",
+	[CK_COMMIT_FSYNC] = "fsync",
+	[CK_COMMIT_MANUAL] = "manual",
+};
+
+static int set_commit(struct ck_mount_options *o, const char *value,
+		      struct ck_diag *d)
+{
+	size_t i = 0;
+
+	while (i < CK_ARRAY_SIZE(ck_commit_words) &&
+	       strcmp(value, ck_commit_words[i]) != 0)
+		i++;
+	if (i == CK_ARRAY_SIZE(ck_commit_words))
+		return ck_fail(d, EINVAL,
+			       "option commit=%s: expected close, fsync or "
+			       "manual",
+			       ck_show(ck_str_from(value)));
+	o->commit = (enum ck_commit_when)i;
+	o->commit_given = true;
+	return 0;
+}
+
 static const struct option table[] = {
 	{ "allow_other", set_allow_other },
 	{ "auto_unmount", set_auto_unmount },
+	{ "commit=", set_commit },
 	{ "debug", set_debug },
 	{ "direct", set_direct },
 	{ "fsname=", set_fsname },

@@ -15,18 +15,32 @@
  * if it was queued here, what is before it might wait for them: it commits in
  * the thread that answers, and the kernel is told of it afterwards.
  *
+ * Where a commit is of many, it takes all that drafts have left with the
+ * writer; who orders it by ioctl(2) is answered here, too.
+ *
  * Telling is a matter of what stat(2) shows. An open of an inode that the
  * kernel still has is refused by ESTALE (see read.c), so that it never leads
  * to bytes of another version.
  */
 #include "internal.h"
 #include <errno.h>
+#include <stdio.h>
+
+enum job_kind {
+	JOB_DRAFT, /* commit it */
+	JOB_ALL,   /* commit all that is kept */
+	JOB_ORDER,
+	JOB_TELL,
+};
 
 struct job {
 	struct job *next;
-	fuse_req_t req;
-	struct ck_draft *draft; /* a reference; NULL: the kernel is told of */
-	uint32_t tensor;	/* this one */
+	enum job_kind kind;
+	fuse_req_t req;		/* to be answered; not of JOB_TELL */
+	struct ck_draft *draft; /* a reference, or NULL */
+	unsigned order;
+	uint32_t *tensors; /* JOB_TELL: these; owned */
+	uint32_t n;
 };
 
 struct ck_publisher {
@@ -123,16 +137,36 @@ static void end_telling(struct ck_publisher *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-static void tell(struct ck_publisher *p, uint32_t tensor)
+static void tell(struct ck_publisher *p, const uint32_t *tensors, uint32_t n)
 {
-	if (!begin_telling(p))
+	if (n == 0 || !begin_telling(p))
 		return;
-	tell_names(p->fs, tensor);
+	for (uint32_t i = 0; i < n; i++)
+		tell_names(p->fs, tensors[i]);
 	tell_times(p->fs);
 	end_telling(p);
 }
 
-/* --- the thread ------------------------------------------------------------- */
+/* --- committing -------------------------------------------------------------- */
+
+enum { LARGE = 16 << 20 }; /* bytes of metadata, all written by each commit */
+
+/* Said once. */
+static void advise(struct ck_fs *fs)
+{
+	const struct ck_checkpoint *cp = fs->cp;
+	uint64_t bytes;
+
+	ck_checkpoint_lock(fs->cp);
+	bytes = (uint64_t)cp->metadata.st_size;
+	ck_checkpoint_unlock(fs->cp);
+	if (bytes > LARGE && !atomic_exchange(&fs->advised, true))
+		ck_log("%s: each commit writes all of .metadata, %ju MiB; to "
+		       "replace many tensors, mount with commit=manual and "
+		       "commit them at once",
+		       ck_show(ck_str_from(cp->path)),
+		       (uintmax_t)(bytes >> 20));
+}
 
 /* A commit that fails at its very end is seen all the same. */
 static int commit(struct ck_publisher *p, struct ck_draft *draft, bool *changed)
@@ -149,23 +183,106 @@ static int commit(struct ck_publisher *p, struct ck_draft *draft, bool *changed)
 	atomic_fetch_add(&fs->commits, 1);
 	*changed = ck_node_version(fs, &n) != n.version;
 	pthread_mutex_unlock(&p->commit);
-	if (*changed)
-		ck_tensor_forget_faults(fs, n.tensor);
+	if (!*changed)
+		return rc;
+	ck_tensor_forget_faults(fs, n.tensor);
+	advise(fs);
 	return rc;
+}
+
+/* What is to be said of it goes into text; into the log, too, if it failed. */
+static int commit_all(struct ck_publisher *p, struct ck_outcome *out,
+		      struct ck_buf *text)
+{
+	struct ck_fs *fs = p->fs;
+	struct ck_diag d = { 0 };
+	int rc;
+
+	ck_turns_wait(fs->turns, CK_TURN_ANY);
+	pthread_mutex_lock(&p->commit);
+	atomic_fetch_add(&fs->commits, 1);
+	rc = ck_writer_commit(fs->writer, out, &d);
+	atomic_fetch_add(&fs->commits, 1);
+	pthread_mutex_unlock(&p->commit);
+	for (uint32_t i = 0; out->published && i < out->n; i++)
+		ck_tensor_forget_faults(fs, out->tensors[i]);
+	ck_outcome_print(fs, out, rc, &d, text);
+	if (rc)
+		ck_log("%s", text->data ? text->data : d.text);
+	return rc;
+}
+
+/* --- the thread ------------------------------------------------------------- */
+
+static int run_draft(struct ck_publisher *p, struct job *job)
+{
+	uint32_t tensor = ck_draft_node(job->draft)->tensor;
+	bool changed;
+	int rc = commit(p, job->draft, &changed);
+
+	tell(p, &tensor, changed);
+	return rc;
+}
+
+static int run_all(struct ck_publisher *p)
+{
+	struct ck_outcome out;
+	struct ck_buf text = { 0 };
+	int rc = commit_all(p, &out, &text);
+
+	tell(p, out.tensors, out.published ? out.n : 0);
+	ck_outcome_fini(&out);
+	ck_buf_fini(&text);
+	return rc;
+}
+
+static int drop_all(struct ck_publisher *p, struct ck_outcome *out,
+		    struct ck_buf *text)
+{
+	struct ck_diag d = { 0 };
+	int rc = ck_writer_drop(p->fs->writer, out, &d);
+
+	if (rc)
+		ck_buf_text(text, d.text);
+	else
+		ck_drop_print(p->fs, out, "dropped", text);
+	return rc;
+}
+
+static void run_order(struct ck_publisher *p, struct job *job)
+{
+	struct ck_order answer = { 0 };
+	struct ck_outcome out;
+	struct ck_buf text = { 0 };
+	int rc = job->order == CK_ORDER_COMMIT ? commit_all(p, &out, &text)
+					       : drop_all(p, &out, &text);
+
+	tell(p, out.tensors, out.published ? out.n : 0);
+	answer.err = -rc;
+	snprintf(answer.text, sizeof(answer.text), "%s",
+		 text.data ? text.data : "out of memory");
+	fuse_reply_ioctl(job->req, 0, &answer, sizeof(answer));
+	ck_outcome_fini(&out);
+	ck_buf_fini(&text);
 }
 
 static void job_run(struct ck_publisher *p, struct job *job)
 {
-	bool changed = true;
-	int rc = job->draft ? commit(p, job->draft, &changed) : 0;
+	int rc = 0;
 
-	if (changed)
-		tell(p, job->tensor);
+	switch (job->kind) {
+	case JOB_DRAFT: rc = run_draft(p, job); break;
+	case JOB_ALL: rc = run_all(p); break;
+	case JOB_ORDER: run_order(p, job); break;
+	case JOB_TELL: tell(p, job->tensors, job->n); break;
+	}
 	if (job->draft) {
 		ck_draft_leave(job->draft);
 		ck_draft_put(p->fs, job->draft);
-		fuse_reply_err(job->req, -rc);
 	}
+	if (job->kind == JOB_DRAFT || job->kind == JOB_ALL)
+		fuse_reply_err(job->req, -rc);
+	free(job->tensors);
 	free(job);
 }
 
@@ -262,16 +379,38 @@ static int job_add(struct ck_publisher *p, const struct job *what)
 	return 0;
 }
 
-int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
-{
-	struct job job = { .req = req,
-			   .draft = ck_draft_ref(fs, draft),
-			   .tensor = ck_draft_node(draft)->tensor };
-	int rc = job_add(fs->publisher, &job);
+/* --- what others ask for -------------------------------------------------------- */
 
-	if (rc)
+static int publish(struct ck_fs *fs, struct job *job, struct ck_draft *draft)
+{
+	int rc;
+
+	job->draft = draft ? ck_draft_ref(fs, draft) : NULL;
+	rc = job_add(fs->publisher, job);
+	if (rc && draft)
 		ck_draft_put(fs, draft);
 	return rc;
+}
+
+int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+{
+	struct job job = { .kind = JOB_DRAFT, .req = req };
+
+	return publish(fs, &job, draft);
+}
+
+int ck_publish_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+{
+	struct job job = { .kind = JOB_ALL, .req = req };
+
+	return publish(fs, &job, draft);
+}
+
+int ck_publish_order(struct ck_fs *fs, fuse_req_t req, unsigned order)
+{
+	struct job job = { .kind = JOB_ORDER, .req = req, .order = order };
+
+	return publish(fs, &job, NULL);
 }
 
 int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
@@ -281,11 +420,56 @@ int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
 	return commit(fs->publisher, draft, &changed);
 }
 
-/* Without memory stat(2) goes on to show what was; open(2) does not. */
+/* Takes the array. Without memory stat(2) goes on to show what was; open(2)
+ * does not. */
+static void tell_later(struct ck_fs *fs, uint32_t *tensors, uint32_t n)
+{
+	struct job job = { .kind = JOB_TELL, .tensors = tensors, .n = n };
+
+	if (tensors && job_add(fs->publisher, &job) == 0)
+		return;
+	free(tensors);
+	ck_log("out of memory: times of some tensors are shown late");
+}
+
 void ck_publish_tell(struct ck_fs *fs, uint32_t tensor)
 {
-	struct job job = { .tensor = tensor };
+	uint32_t *one = malloc(sizeof(*one));
 
-	if (job_add(fs->publisher, &job))
-		ck_log("out of memory: times of one tensor are shown late");
+	if (one)
+		*one = tensor;
+	tell_later(fs, one, 1);
+}
+
+int ck_publish_all_now(struct ck_fs *fs)
+{
+	struct ck_outcome out;
+	struct ck_buf text = { 0 };
+	int rc = commit_all(fs->publisher, &out, &text);
+
+	if (out.published)
+		tell_later(fs, ck_steal(&out.tensors), out.n);
+	ck_outcome_fini(&out);
+	ck_buf_fini(&text);
+	return rc;
+}
+
+void ck_publish_rest(struct ck_fs *fs)
+{
+	struct ck_writer_status status;
+	struct ck_outcome out;
+	struct ck_buf text = { 0 };
+
+	ck_writer_status(fs->writer, &status);
+	if (status.staged == 0)
+		return;
+	if (fs->options->commit == CK_COMMIT_FSYNC) {
+		if (commit_all(fs->publisher, &out, &text) == 0)
+			ck_log("%s", text.data ? text.data : "committed");
+	} else if (drop_all(fs->publisher, &out, &text) == 0) {
+		ck_log("unmounted without a commit: %s",
+		       text.data ? text.data : "staged tensors are dropped");
+	}
+	ck_outcome_fini(&out);
+	ck_buf_fini(&text);
 }

@@ -446,6 +446,20 @@ int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s, uint64_t fpos,
 	return rc;
 }
 
+uint64_t ck_scratches_bytes(struct ck_fs *fs)
+{
+	struct ck_scratches *all = fs->scratches;
+	uint64_t bytes = 0;
+	struct stat st;
+
+	pthread_mutex_lock(&all->lock);
+	for (const struct ck_scratch *s = all->first; s; s = s->next)
+		if (fstat(s->fd, &st) == 0)
+			bytes += (uint64_t)st.st_blocks * 512;
+	pthread_mutex_unlock(&all->lock);
+	return bytes;
+}
+
 /* --- becoming a tensor -------------------------------------------------------- */
 
 /* buf has COPY bytes. */
@@ -484,6 +498,8 @@ static int draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 	struct stat shown;
 	int rc = ck_draft_settle(fs, draft);
 
+	if (rc == 1 && fs->options->commit != CK_COMMIT_CLOSE)
+		return ck_draft_keep(fs, draft);
 	if (rc == 1)
 		return ck_publish_now(fs, draft);
 	ck_node_stat(fs, ck_draft_node(draft), 0, &shown);

@@ -15,6 +15,8 @@ struct ck_scratch; /* there as long as it has a name, or is open */
 
 struct ck_scratches *ck_scratches_make(void); /* NULL: out of memory */
 void ck_scratches_free(struct ck_scratches *all);
+/* What they take of the disk. */
+uint64_t ck_scratches_bytes(struct ck_fs *fs);
 /* Whether a new file may have this name in a view. -EPERM, -ENAMETOOLONG. */
 CK_MUST_USE int ck_scratch_name_check(uint32_t view, const char *name);
 /* A new file with a name that is free. -ENFILE: too many; -ENOMEM, errors of

@@ -43,6 +43,7 @@ static const struct {
 	{ FUSE_CAP_PARALLEL_DIROPS, "lookups in one directory too" },
 	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
 	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
+	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
 	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
 	  "the cache holds what was mounted; nothing is dropped by guess" },
 	/* Not asked for, though libfuse would:
@@ -331,8 +332,10 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 	}
 	rc = session_loop(k->session);
 	atomic_store(&k->ended, true);
-	if (k->fs->publisher)
+	if (k->fs->publisher) {
 		ck_publisher_end(k->fs->publisher);
+		ck_publish_rest(k->fs);
+	}
 	fuse_session_unmount(k->session);
 	sem_post(&k->fs->asked); /* the kernel may not have asked */
 	pthread_kill(k->thread, SIGTERM);
@@ -368,8 +371,11 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 {
 	struct ck_writer_options options = {
 		.keep_unknown = fs->options->keep_unknown,
+		.together = fs->options->commit != CK_COMMIT_CLOSE,
 	};
 
+	if (fs->options->commit_given && !fs->options->write)
+		return ck_fail(d, EINVAL, "option commit: only with write");
 	if (!fs->options->write || fs->options->ro)
 		return 0;
 	return ck_writer_open(fs->cp, &options, &fs->writer, d);

@@ -103,7 +103,7 @@ static bool somebody_has(const struct ck_turns *t, uint32_t tensor)
 	struct timespec at = now();
 
 	for (size_t i = 0; i < TURNS; i++)
-		if (t->turns[i].tensor == tensor &&
+		if ((tensor == CK_TURN_ANY || t->turns[i].tensor == tensor) &&
 		    is_before(at, t->turns[i].until))
 			return true;
 	return false;

@@ -2,7 +2,7 @@
 /*
  * write: requests that change something, on a mount for writing. Bytes go into
  * the draft of the open file; a close or fsync(2) of a complete one commits
- * it. Until then everybody, the writer too, is shown the file as it is
+ * it, or keeps it for a commit of many. Until then everybody, the writer too, is shown the file as it is
  * committed: those who read it share the kernel's inode.
  *
  * Owner, mode and times of a tensor are those of the checkpoint. To change
@@ -37,31 +37,69 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_write(req, len);
 }
 
-static void finish(fuse_req_t req, struct fuse_file_info *fi)
+/* The kernel's locks are free, but for a directory's. */
+static int commit_now(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+{
+	int rc = draft ? ck_draft_settle(fs, draft) : 0;
+
+	if (rc != 1)
+		return rc;
+	rc = ck_publish(fs, req, draft);
+	return rc ? rc : 1;
+}
+
+/* One that is complete waits for others; who syncs a file commits all. */
+static int commit_later(struct ck_fs *fs, fuse_req_t req,
+			struct ck_draft *draft, bool sync)
+{
+	int rc = draft ? ck_draft_keep(fs, draft) : 0;
+
+	if (rc || !sync || fs->options->commit != CK_COMMIT_FSYNC)
+		return rc;
+	rc = ck_publish_all(fs, req, draft);
+	return rc ? rc : 1;
+}
+
+static void finish(fuse_req_t req, struct fuse_file_info *fi, bool sync)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_draft *draft = ck_handle_draft(fi);
-	int rc = draft ? ck_draft_settle(fs, draft) : 0;
+	int rc;
 
-	if (rc == 1) {
-		rc = ck_publish(fs, req, draft);
-		if (rc == 0)
-			return; /* it will be answered */
-	}
-	fuse_reply_err(req, -rc);
+	if (ck_handle_scratch(fi))
+		rc = 0;
+	else if (fs->options->commit == CK_COMMIT_CLOSE)
+		rc = commit_now(fs, req, draft);
+	else
+		rc = commit_later(fs, req, draft, sync);
+	if (rc != 1) /* else it will be answered */
+		fuse_reply_err(req, -rc);
 }
 
 static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	finish(req, fi);
+	finish(req, fi, false);
 }
 
 static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		     struct fuse_file_info *fi)
 {
 	(void)ino, (void)datasync;
-	finish(req, fi);
+	finish(req, fi, true);
+}
+
+/* Who renamed a file syncs its directory. The kernel has locked that. */
+static void rw_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
+			struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	int rc = 0;
+
+	(void)ino, (void)datasync, (void)fi;
+	if (fs->options->commit == CK_COMMIT_FSYNC)
+		rc = ck_publish_all_now(fs);
+	fuse_reply_err(req, -rc);
 }
 
 /* --- attributes --------------------------------------------------------------- */
@@ -135,6 +173,8 @@ void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
 	ops->write = rw_write;
 	ops->flush = rw_flush;
 	ops->fsync = rw_fsync;
+	ops->fsyncdir = rw_fsyncdir;
+	ops->ioctl = ck_fs_order;
 	ops->setattr = rw_setattr;
 	ck_fs_name_ops(ops);
 }

@@ -3,53 +3,13 @@
  * umount: ends a mount of ours, and no other: a wrong path given to this
  * command must not unmount somebody's disk.
  */
+#include "ckptfs/fs.h"
 #include "commands.h"
 #include <errno.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define TYPE "fuse.ckptfs"
-
-/* The last mount on a path is the one that shows. */
-static bool is_ours(const char *path)
-{
-	FILE *f = setmntent("/proc/self/mounts", "re");
-	bool ours = false;
-	struct mntent *m;
-
-	if (!f)
-		return false;
-	while ((m = getmntent(f)))
-		if (strcmp(m->mnt_dir, path) == 0)
-			ours = strcmp(m->mnt_type, TYPE) == 0;
-	endmntent(f);
-	return ours;
-}
-
-/* The path without symbolic links; of a dead mount's root nothing can be
- * asked, so that only its parent is resolved. Owned by the caller; NULL and
- * errno. */
-static char *resolve(const char *path)
-{
-	ck_auto_free char *copy = strdup(path);
-	ck_auto_free char *parent = NULL;
-	char *whole = realpath(path, NULL);
-	char *slash;
-
-	if (whole || !copy || errno != ENOTCONN)
-		return whole;
-	slash = strrchr(copy, '/');
-	if (slash)
-		*slash = '\0';
-	parent = realpath(!slash ? "." : *copy ? copy : "/", NULL);
-	if (!parent || asprintf(&whole, "%s/%s", parent + (parent[1] == '\0'),
-				slash ? slash + 1 : path) < 0)
-		return NULL;
-	return whole;
-}
 
 /* The only program that may unmount for an ordinary user. It says what is
  * wrong. */
@@ -70,6 +30,31 @@ static int run_fusermount(const char *path)
 	return status == 0 ? CK_EXIT_FINE : CK_EXIT_TROUBLE;
 }
 
+/* What is staged would be lost without a word, or committed when nobody is told
+ * of an error any more. */
+static int settle(const char *path)
+{
+	struct ck_buf commit = { 0 }, staged = { 0 };
+	int rc = CK_EXIT_FINE;
+
+	/* Of one whose process is dead nothing can be asked. */
+	if (ck_status_field(path, "commit", &commit) &&
+	    ck_status_field(path, "staged tensors", &staged) &&
+	    strcmp(staged.data, "0") != 0) {
+		if (strcmp(commit.data, "fsync") == 0)
+			rc = ck_order(path, path, CK_ORDER_COMMIT, false);
+		else
+			rc = ck_trouble("%s: tensors are staged and not "
+					"committed: %s; first commit, or "
+					"abort",
+					ck_show(ck_str_from(path)),
+					staged.data);
+	}
+	ck_buf_fini(&commit);
+	ck_buf_fini(&staged);
+	return rc;
+}
+
 int ck_cmd_umount(int argc, char **argv)
 {
 	ck_auto_free char *path = NULL;
@@ -77,13 +62,10 @@ int ck_cmd_umount(int argc, char **argv)
 
 	if (argc != 2)
 		return ck_usage(argv[0]);
+	path = ck_mount_point(argv[1]);
+	if (!path || settle(path))
+		return CK_EXIT_TROUBLE;
 	name = ck_show(ck_str_from(argv[1]));
-	path = resolve(argv[1]);
-	if (!path)
-		return ck_trouble("%s: %s", name, strerror(errno));
-	if (!is_ours(path))
-		return ck_trouble("%s: not the mount point of a checkpoint",
-				  name);
 	if (geteuid() != 0)
 		return run_fusermount(path);
 	if (umount2(path, UMOUNT_NOFOLLOW))

@@ -14,6 +14,9 @@ enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
 int ck_cmd_mount(int argc, char **argv);
 int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
 int ck_cmd_umount(int argc, char **argv);
+int ck_cmd_status(int argc, char **argv);
+int ck_cmd_commit(int argc, char **argv);
+int ck_cmd_abort(int argc, char **argv);
 int ck_cmd_inspect(int argc, char **argv);
 int ck_cmd_check(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
@@ -24,6 +27,13 @@ int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
 int ck_usage(const char *command);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
+/* The absolute path of a mount of ours; owned. NULL: it said why. */
+char *ck_mount_point(const char *path);
+/* Appends what a line of its status says. False: there is none. */
+bool ck_status_field(const char *path, const char *field, struct ck_buf *value);
+/* One of fs.h to the mount at path; name is how it was given. say: print the
+ * answer. The exit status. */
+int ck_order(const char *path, const char *name, unsigned long order, bool say);
 /* A checkpoint of thousands of shards needs thousands of descriptors. */
 void ck_raise_nofile(void);
 

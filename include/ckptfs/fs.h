@@ -8,6 +8,18 @@
 
 #include "ckptfs/format.h"
 
+#include <sys/ioctl.h>
+
+/* When what is written into a file becomes part of the checkpoint. */
+enum ck_commit_when {
+	CK_COMMIT_CLOSE,  /* at close(2) and fsync(2) */
+	CK_COMMIT_FSYNC,  /* at fsync(2), with all that was closed before */
+	CK_COMMIT_MANUAL, /* when it is ordered, with all others */
+};
+
+/* As -o commit= has them. */
+extern const char *const ck_commit_words[];
+
 /* Mount options (the contract's section 8), parsed. */
 struct ck_mount_options {
 	bool allow_other;
@@ -17,6 +29,8 @@ struct ck_mount_options {
 	bool ro;      /* whatever `write` says */
 	bool write;
 	bool keep_unknown;
+	bool commit_given;
+	enum ck_commit_when commit;
 	bool debug; /* libfuse's trace */
 	bool have_uid, have_gid;
 	uid_t uid;
@@ -41,5 +55,16 @@ CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    const struct ck_mount_options *options,
 			    void (*ready)(void *arg), void *arg,
 			    struct ck_diag *d);
+
+/* --- orders: what commands ask of a mount for writing ---------------------- */
+
+/* The answer to an ioctl(2) on the mount's root. */
+struct ck_order {
+	int32_t err; /* 0, or a positive errno */
+	char text[2044];
+};
+
+#define CK_ORDER_COMMIT _IOR('k', 1, struct ck_order)
+#define CK_ORDER_ABORT	_IOR('k', 2, struct ck_order)
 
 #endif

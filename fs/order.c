@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * order: what `ckptfs commit` and `ckptfs abort` ask for, by ioctl(2) on the
+ * root of a mount for writing, and the sentences that answer. The work is the
+ * publisher's. Who may order is who may have written: root, the user who
+ * mounted, and those who may write a tensor's file.
+ */
+#include "internal.h"
+#include <errno.h>
+#include <unistd.h>
+
+enum { NAMES = 6, GROUPS = 1024 };
+
+/* --- what is said ------------------------------------------------------------- */
+
+static void print_count(struct ck_buf *text, uint32_t n, const char *one,
+			const char *many)
+{
+	ck_buf_printf(text, "%u %s", n, n == 1 ? one : many);
+}
+
+/* "2 tensors, a and b", of many the first ones. */
+static void print_tensors(const struct ck_fs *fs, const struct ck_outcome *out,
+			  struct ck_buf *text)
+{
+	const struct ck_catalog *c = fs->catalog;
+	uint32_t n = out->n > NAMES ? NAMES - 1 : out->n;
+
+	print_count(text, out->n, "tensor", "tensors");
+	for (uint32_t i = 0; i < n; i++) {
+		const struct ck_tensor *t = &c->tensors[out->tensors[i]];
+
+		ck_buf_text(text, i ? ", " : " (");
+		ck_buf_escaped(text, ck_catalog_str(c, t->names.name));
+	}
+	if (n < out->n)
+		ck_buf_printf(text, " and %u more", out->n - n);
+	ck_buf_text(text, n ? ")" : "");
+}
+
+static void print_open(const struct ck_outcome *out, struct ck_buf *text)
+{
+	if (out->open == 0)
+		return;
+	ck_buf_text(text, "; ");
+	print_count(text, out->open, "file is being written and no part of it",
+		    "files are being written and no part of it");
+}
+
+static void print_failure(const struct ck_fs *fs, const struct ck_outcome *out,
+			  const struct ck_diag *d, struct ck_buf *text)
+{
+	ck_buf_text(text, d->text);
+	if (out->n == 0)
+		return;
+	ck_buf_text(text, out->published ? "; " : "; nothing is committed; ");
+	print_tensors(fs, out, text);
+	if (out->published)
+		ck_buf_text(text, " are there, but may be gone after a crash");
+	else if (out->lost)
+		ck_buf_text(text, " must be written again");
+	else
+		ck_buf_text(text, " stay staged");
+}
+
+void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,
+		      int rc, const struct ck_diag *d, struct ck_buf *text)
+{
+	if (rc) {
+		print_failure(fs, out, d, text);
+		return;
+	}
+	if (out->n) {
+		ck_buf_text(text, "committed ");
+		print_tensors(fs, out, text);
+	} else {
+		ck_buf_text(text, "nothing is staged");
+	}
+	print_open(out, text);
+}
+
+void ck_drop_print(const struct ck_fs *fs, const struct ck_outcome *out,
+		   const char *what, struct ck_buf *text)
+{
+	if (out->n) {
+		ck_buf_printf(text, "%s ", what);
+		print_tensors(fs, out, text);
+	} else {
+		ck_buf_text(text, "nothing is staged");
+	}
+	print_open(out, text);
+}
+
+/* --- who may -------------------------------------------------------------------- */
+
+static bool has_group(fuse_req_t req, gid_t gid)
+{
+	ck_auto_free gid_t *list = calloc(GROUPS, sizeof(*list));
+	int n = list ? fuse_req_getgroups(req, GROUPS, list) : 0;
+
+	for (int i = 0; i < n && i < GROUPS; i++)
+		if (list[i] == gid)
+			return true;
+	return fuse_req_ctx(req)->gid == gid;
+}
+
+/* As the kernel does it for a tensor's file. */
+static bool may_write(struct ck_fs *fs, fuse_req_t req)
+{
+	struct ck_node n = { .kind = CK_NODE_TENSOR };
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct stat st;
+
+	if (uid == 0 || uid == geteuid())
+		return true;
+	if (fs->catalog->ntensors == 0)
+		return false;
+	ck_node_stat(fs, &n, 0, &st);
+	if (uid == st.st_uid)
+		return st.st_mode & 0200;
+	if (has_group(req, st.st_gid))
+		return st.st_mode & 0020;
+	return st.st_mode & 0002;
+}
+
+/* --- the request ------------------------------------------------------------------ */
+
+static void reply_nothing(fuse_req_t req)
+{
+	static const struct ck_order answer = {
+		.text = "nothing is staged: with commit=close each file is "
+			"committed when it is closed",
+	};
+
+	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
+}
+
+static int do_order(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino,
+		    unsigned order, size_t out_len)
+{
+	if (ino != FUSE_ROOT_ID ||
+	    (order != CK_ORDER_COMMIT && order != CK_ORDER_ABORT) ||
+	    out_len < sizeof(struct ck_order))
+		return -ENOTTY;
+	if (!may_write(fs, req))
+		return -EPERM;
+	if (fs->options->commit != CK_COMMIT_CLOSE)
+		return ck_publish_order(fs, req, order);
+	reply_nothing(req);
+	return 0;
+}
+
+void ck_fs_order(fuse_req_t req, fuse_ino_t ino, unsigned order, void *arg,
+		 struct fuse_file_info *fi, unsigned flags, const void *in,
+		 size_t in_len, size_t out_len)
+{
+	int rc = do_order(fuse_req_userdata(req), req, ino, order, out_len);
+
+	(void)arg, (void)fi, (void)flags, (void)in, (void)in_len;
+	if (rc)
+		fuse_reply_err(req, -rc);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * publish: commits, and what is said of them. One thread makes them and tells
+ * the kernel.
+ */
+#ifndef CKPTFS_FS_PUBLISH_H
+#define CKPTFS_FS_PUBLISH_H
+
+#include "ckptfs/commit.h"
+#include <fuse_lowlevel.h>
+
+struct ck_draft;
+struct ck_fs;
+struct ck_publisher;
+
+/* --- publish.c: commits, and telling the kernel of them --------------------- */
+
+/* Starts its thread. NULL: no memory, or no thread. */
+struct ck_publisher *ck_publisher_start(struct ck_fs *fs);
+/* From now on the kernel is told nothing: none of its locks is waited for.
+ * Those who answer requests must still be there. */
+void ck_publisher_quiet(struct ck_publisher *p);
+/* Finishes what it was asked for, and ends its thread. Quiet, or without a
+ * kernel that waits for answers. */
+void ck_publisher_end(struct ck_publisher *p);
+void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
+/* Commits a draft and answers req when the tree shows it. -ENOMEM: nobody
+ * will answer. */
+CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
+			   struct ck_draft *draft);
+
+/* The same in the calling thread, which may have the kernel's locks: the tree
+ * shows it to those who open, and to stat(2) after ck_publish_tell(), which
+ * is for when they are free. */
+CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
+void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
+
+/* Commits all that is kept and answers req when the tree shows it. draft, or
+ * NULL: what the answer is for. -ENOMEM: nobody will answer. */
+CK_MUST_USE int ck_publish_all(struct ck_fs *fs, fuse_req_t req,
+			       struct ck_draft *draft);
+/* The same in the calling thread, as above; tells the kernel later. */
+CK_MUST_USE int ck_publish_all_now(struct ck_fs *fs);
+/* Does what is ordered, and answers. -ENOMEM: nobody will answer. */
+CK_MUST_USE int ck_publish_order(struct ck_fs *fs, fuse_req_t req,
+				 unsigned order);
+/* What is kept when the mount ends, whose publisher has ended: it is committed
+ * or given up, as the mount does it, and the log says so. */
+void ck_publish_rest(struct ck_fs *fs);
+
+/* --- order.c: orders, and what is said of them ------------------------------- */
+
+/* Of what was to be committed, rc being the answer and d why. */
+void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,
+		      int rc, const struct ck_diag *d, struct ck_buf *text);
+/* The same of what was dropped. */
+void ck_drop_print(const struct ck_fs *fs, const struct ck_outcome *out,
+		   const char *what, struct ck_buf *text);
+/* ioctl(2). */
+void ck_fs_order(fuse_req_t req, fuse_ino_t ino, unsigned order, void *arg,
+		 struct fuse_file_info *fi, unsigned flags, const void *in,
+		 size_t in_len, size_t out_len);
+
+#endif
