@@ -7,8 +7,6 @@
 #ifndef CKPTFS_FS_INTERNAL_H
 #define CKPTFS_FS_INTERNAL_H
 
-#define FUSE_USE_VERSION 314
-
 #include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"

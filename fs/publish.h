@@ -6,6 +6,8 @@
 #ifndef CKPTFS_FS_PUBLISH_H
 #define CKPTFS_FS_PUBLISH_H
 
+#define FUSE_USE_VERSION 314
+
 #include "ckptfs/commit.h"
 #include <fuse_lowlevel.h>
 

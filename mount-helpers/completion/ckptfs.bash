@@ -94,11 +94,12 @@ _ckptfs_mount_options() {
 	[[ $1 != *,* ]] || before=${1%,*},
 	compopt -o nospace
 	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" allow_other \
-		auto_unmount debug direct fsname= gid= keep_unknown log= \
-		log=syslog noxattr ro shardlinks=beneath uid= umask= write)
+		auto_unmount commit=close commit=fsync commit=manual debug direct \
+		fsname= gid= keep_unknown log= log=syslog noxattr ro \
+		shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount inspect check dump'
+_ckptfs_commands='mount umount status commit abort inspect check dump'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -134,7 +135,7 @@ _ckptfs() {
 	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
-	elif [[ $command == umount ]]; then
+	elif [[ " umount status commit abort " == *" $command "* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(_ckptfs_mounts)
 	else
 		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \

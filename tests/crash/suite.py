@@ -196,8 +196,9 @@ def given(suite, plans=None):
         writer = writers.Command(*shlex.split(options.writer))
     else:
         return reference(suite, "correct", plans)
-    subject = harness.Subject(options.name, writer, plans[:options.plans],
-                              suite.work, atomic=not options.each)
+    plans = plans[options.first - 1:][:options.plans]
+    subject = harness.Subject(options.name, writer, plans, suite.work,
+                              atomic=not options.each)
     subject.changes = not options.unchanged
     return subject
 
@@ -348,6 +349,8 @@ def parse():
     p.add_argument("--mount")
     p.add_argument("--script", default="cp {plan}/full/t0.npy {mnt}/full/")
     p.add_argument("--plans", type=int, default=5)
+    p.add_argument("--first", type=int, default=1,
+                   help="number of the plan that is used for all points")
     p.add_argument("--each", action="store_true",
                    help="a commit for each tensor, not one for all")
     p.add_argument("--unchanged", action="store_true",
