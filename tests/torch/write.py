@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What is copied in is what dcp.load loads: random checkpoints are saved by PyTorch, mounted for writing, and most of
-their tensors are replaced by other bytes, one file each.
+their tensors are replaced by other bytes, one file each, each in a commit of its own or all in one.
 
     write.py CKPTFS [--cases N] [--only NAME]...
 
@@ -28,6 +28,18 @@ import make                                                                     
 import oracle                                                                               # noqa: E402
 
 REFUSED = (errno.EIO, errno.EBADMSG, errno.EOPNOTSUPP)
+
+
+class Mount(interop.Mount):
+    """Mounted for writing; together: what is written is committed at once."""
+
+    def __init__(self, program, source, together):
+        super().__init__(program, source, "-o", "write,commit=manual" if together else "write")
+        self.together = together
+
+    def commit(self):
+        if self.together:
+            subprocess.run([self.program, "commit", self.point], check=True, timeout=60, stdout=subprocess.DEVNULL)
 
 
 def other_bytes(rng, expected, length):
@@ -59,18 +71,20 @@ def replace(top, stem, expected, rng):
 
 def check(tap, name, entry, directory, options, seed):
     """Save, replace, compare. Returns the number of tensors replaced."""
-    count, problems = 0, []
+    count, problems, mount = 0, [], None
     rng = random.Random(f"{seed} {name}")
     try:
         make.make(name, entry, directory)
         source = directory / name
         table = interop.read_expected(source)
         before = {path: path.read_bytes() for path in source.iterdir() if path.suffix == ".distcp"}
-        with interop.Mount(options.ckptfs, source, "-o", "write") as top:
+        mount = Mount(options.ckptfs, source, together=rng.random() < 0.5)
+        with mount as top:
             for stem, expected in list(table.items()):
                 if rng.random() < 0.8:
                     table[stem], written = replace(top, stem, expected, rng)
                     count += written
+            mount.commit()
             problems += interop.differences(top, table)
             with interop.DcpLoad(source) as loaded:
                 problems += interop.differences(loaded, table, any_errno=True)
@@ -84,7 +98,8 @@ def check(tap, name, entry, directory, options, seed):
         problems += [f"{path.name}: changed" for path, content in before.items() if path.read_bytes() != content]
     except Exception as error:
         problems = [f"{error}"] + traceback.format_exc().splitlines()[-3:]
-    tap.line(not problems, f"{name}: {count} tensors replaced, {max(entry.world, 1)} processes", problems)
+    how = "at once" if mount and mount.together else "one by one"
+    tap.line(not problems, f"{name}: {count} tensors replaced {how}, {max(entry.world, 1)} processes", problems)
     return count
 
 
