@@ -315,12 +315,12 @@ int ck_stage_commit(struct ck_stage *s, struct ck_diag *d)
 
 /* A disk that is full now is better found before what is staged is taken: the
  * new metadata needs room. */
-static int check_room(const struct ck_writer *w, size_t nkept,
+static int check_room(const struct ck_writer *w, size_t boxes,
 		      struct ck_diag *d)
 {
 	enum { OF_EACH = 256 }; /* bytes for a new place, and more */
 
-	uint64_t len = (uint64_t)w->cp->metadata.st_size + nkept * OF_EACH;
+	uint64_t len = (uint64_t)w->cp->metadata.st_size + boxes * OF_EACH;
 	ck_auto_fd int fd = -1;
 	int rc = ck_file_make(w, &fd, d);
 
@@ -341,7 +341,7 @@ static int commit_all(struct ck_writer *w, struct ck_outcome *out,
 
 	if (rc || out->n == 0)
 		return rc;
-	rc = check_room(w, w->batch->nkept, d);
+	rc = check_room(w, out->boxes, d);
 	if (rc)
 		return rc;
 	rc = run_steps(&k, d);

@@ -36,6 +36,7 @@ static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)
 	for (uint32_t i = 0; i < b->tensors_len * 8; i++)
 		if (b->tensors[i / 8] & 1U << i % 8)
 			out->tensors[out->n++] = i;
+	out->boxes = b->nkept;
 	for (size_t i = 0; i < b->nkept; i++)
 		out->bytes += b->kept[i].length;
 }

@@ -106,6 +106,7 @@ CK_MUST_USE int ck_stage_keep(struct ck_stage *s, struct ck_diag *d);
 struct ck_outcome {
 	uint32_t *tensors; /* of which something was kept */
 	uint32_t n;
+	size_t boxes;
 	uint64_t bytes; /* of it in new files */
 	uint32_t open;	/* stages that are being written, and no part of it */
 	bool published; /* it is the checkpoint's content */
