@@ -16,6 +16,7 @@ import hashlib
 import os
 import pathlib
 import random
+import subprocess
 import sys
 import tempfile
 import time
