@@ -126,7 +126,7 @@ static void rewrite(struct target *t, struct ck_dcp_known *known,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct target t = { .c = ck_catalog_make("dcp") };
-	struct ck_str in = { (const char *)data + 1, size - 1 };
+	struct ck_str in = { (const char *)data + 1, size ? size - 1 : 0 };
 	const struct ck_dcp_numbers numbers = { file_add, &t };
 	struct ck_dcp_places places = { 0 };
 	struct ck_dcp_known known;

@@ -66,9 +66,9 @@ static void look(struct walk *w, const struct ck_pv *v)
 	if (ck_pv_str(v, &s))
 		touch(w, s);
 	if (ck_pv_int(v, &i))
-		w->sum += (uint64_t)i;
+		w->sum ^= (uint64_t)i & INT64_MAX;
 	if (ck_pv_bool(v, &b))
-		w->sum += b;
+		w->sum ^= b;
 	if (ck_pv_is_sequence(v))
 		for (uint32_t k = 0; k < ck_pv_count(v) && k < BUDGET; k++)
 			push(w, ck_pv_at(v, k));
@@ -84,12 +84,12 @@ static void look(struct walk *w, const struct ck_pv *v)
 	case CK_PV_DICT: look_dict(w, v); break;
 	case CK_PV_GLOBAL:
 		touch(w, ck_pickle_global(w->p, v));
-		w->sum += ck_pv_is_global(w->p, v, "builtins.set");
+		w->sum ^= ck_pv_is_global(w->p, v, "builtins.set");
 		break;
 	case CK_PV_CALL:
 	case CK_PV_NEW:
 		look_call(w, v->call);
-		w->sum += ck_pv_call(w->p, v, "builtins.set") != NULL;
+		w->sum ^= ck_pv_call(w->p, v, "builtins.set") != NULL;
 		break;
 	case CK_PV_NONE:
 	case CK_PV_BOOL:

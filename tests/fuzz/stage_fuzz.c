@@ -74,9 +74,8 @@ static void read_tensor(uint32_t tensor, uint8_t *to)
 
 static void disk_open(void)
 {
-	static const struct ck_format_options plain = {
-		CK_BENEATH_NO_SYMLINKS, .write = true
-	};
+	static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS,
+							.write = true };
 	static const struct ck_writer_options options = { false };
 
 	if (disk.cp)
