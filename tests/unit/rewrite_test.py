@@ -207,11 +207,16 @@ def check(name, data, nths=(1, 3, 1 << 30)):
            f"{name}: every {nth}, again")
 
 
-def pickled(data, protocol, pickler):
+def pickled(data, protocol, pickler, change=lambda graph: None):
     graph, out = load(CReader, data), io.BytesIO()
+    change(graph)
     with Importable():
         pickler(out, protocol).dump(graph)
     return out.getvalue()
+
+
+def lengthen(graph):
+    graph.state["storage_meta"].state["save_id"] = "x" * (17 << 20)
 
 
 def canaries(data):
@@ -254,6 +259,8 @@ def main():
                 check(f"{name}, protocol {protocol} of {pickler.__module__}", pickled(data, protocol, pickler),
                       nths=[2])
     check("many frames, protocol 5", pickled((FIXTURES / "many/.metadata").read_bytes(), 5, pickle._Pickler))
+    # of more than 16 MiB, of which what is written is not parsed again
+    check("large", pickled((FIXTURES / "dtensor/.metadata").read_bytes(), 4, pickle.Pickler, lengthen))
     canaries((FIXTURES / "dtensor/.metadata").read_bytes())
     print(f"1..{count}")
     return 1 if failed else 0
