@@ -46,7 +46,7 @@ static const char *dir;
 
 static int open_it(struct ck_checkpoint **cp)
 {
-	static const struct ck_format_options options = { 0 };
+	static const struct ck_format_options options = { .write = true };
 	struct ck_diag d = { 0 };
 
 	return ck_checkpoint_open(dir, &options, cp, &d);
