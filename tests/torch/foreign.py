@@ -4,7 +4,7 @@
 
     foreign.py CKPTFS
 
-Something is written through the mount in six ways, and somewhere before its last call dcp.save saves into the directory:
+Something is written through the mount in seven ways, and somewhere before its last call dcp.save saves into the directory:
 other shapes, the same shapes, or so far only its data files. The last call answers ESTALE, nothing in the directory has
 changed by it, the save can be finished and loads, and the next mount shows it and writes to it. The result is TAP.
 """
@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -76,20 +77,20 @@ def put(path, data=filled(9)):
         file.write(data)
 
 
-def close_when_complete(top):
+def close_when_complete(top, _):
     with open(f"{top}/raw/t0", "wb", buffering=0) as file:
         file.write(filled(9))
         yield
 
 
-def close_after_a_part(top):
+def close_after_a_part(top, _):
     with open(f"{top}/raw/t0", "wb", buffering=0) as file:
         file.write(filled(9)[:50])
         yield
         file.write(filled(9)[50:])
 
 
-def fsync(top):
+def fsync(top, _):
     fd = os.open(f"{top}/raw/t0", os.O_WRONLY | os.O_TRUNC)
     os.write(fd, filled(9))
     yield
@@ -100,18 +101,18 @@ def fsync(top):
             os.close(fd)
 
 
-def rename_onto(top):
+def rename_onto(top, _):
     put(f"{top}/raw/.t0.tmp")
     yield
     os.rename(f"{top}/raw/.t0.tmp", f"{top}/raw/t0")
 
 
-def open_afterwards(top):
+def open_afterwards(top, _):
     yield
     put(f"{top}/raw/t0")
 
 
-def after_a_commit(top):
+def after_a_commit(top, _):
     put(f"{top}/raw/t0")
     put(f"{top}/raw/t1")
     with open(f"{top}/raw/t0", "wb", buffering=0) as file:
@@ -119,10 +120,26 @@ def after_a_commit(top):
         yield
 
 
-WAYS = (close_when_complete, close_after_a_part, fsync, rename_onto, open_afterwards, after_a_commit)
+def several_at_once(top, program):
+    """With -o commit=manual."""
+    put(f"{top}/raw/t0")
+    put(f"{top}/raw/t1")
+    yield
+    done = subprocess.run([program, "commit", top], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(errno.ESTALE if "changed by somebody else" in done.stderr else errno.EPROTO, done.stderr)
+
+
+WAYS = (close_when_complete, close_after_a_part, fsync, rename_onto, open_afterwards, after_a_commit,
+        several_at_once)
 
 
 # ---- the test --------------------------------------------------------------------------------------------------------
+
+def writing(program, path, way):
+    """A mount for it."""
+    return interop.Mount(program, path, "-o", "write" + (",commit=manual" if way is several_at_once else ""))
+
 
 def outcome(way):
     """The errno of what is left of it, 0: it ends well."""
@@ -147,13 +164,13 @@ def try_way(tap, program, path, way, kind):
     """kind: (shape of the other save, whether it stops before it has replaced .metadata, what it is called)."""
     shape, stops, name = kind
     name = f"{way.__name__}, {name}"
-    with interop.Mount(program, path, "-o", "write") as top:
+    with writing(program, path, way) as top:
         top = os.fsdecode(top)
-        writing = way(top)
-        next(writing)
+        steps = way(top, program)
+        next(steps)
         other = Save(path, shape, stops)
         saved = live.content(path)
-        found = outcome(writing)
+        found = outcome(steps)
         tap.line(found == errno.ESTALE, f"{name}: ESTALE", [errno.errorcode.get(found, "success")])
         tap.line(live.content(path) == saved, f"{name}: nothing is added, changed or removed",
                  sorted(set(live.content(path)) ^ set(saved)))
@@ -162,8 +179,10 @@ def try_way(tap, program, path, way, kind):
         tap.line(loads(path, shape, (50, 50, 50)), f"{name}: the save loads")
         log = pathlib.Path(top, ".ckptfs/log").read_text()
         tap.line("changed by somebody else" in log, f"{name}: the log says why", log.splitlines()[-3:])
-        found = outcome(open_afterwards(top))
+        found = outcome((way if way is several_at_once else open_afterwards)(top, program))
         tap.line(found == errno.ESTALE, f"{name}: the next write, too", [errno.errorcode.get(found, "success")])
+        if way is several_at_once:
+            subprocess.run([program, "abort", top], check=True, stdout=subprocess.DEVNULL)
     again(tap, program, path, shape, name)
 
 
@@ -179,12 +198,12 @@ def again(tap, program, path, shape, name):
 
 def nobody_saves(tap, program, path, way):
     """The control: alone, each way ends well."""
-    with interop.Mount(program, path, "-o", "write") as top:
-        writing = way(os.fsdecode(top))
-        next(writing)
-        found = outcome(writing)
-    number = 10 if way is after_a_commit else 9
-    tap.line(found == 0 and loads(path, OURS, (number, 9 if number == 10 else 1, 1)),
+    with writing(program, path, way) as top:
+        steps = way(os.fsdecode(top), program)
+        next(steps)
+        found = outcome(steps)
+    numbers = {after_a_commit: (10, 9, 1), several_at_once: (9, 9, 1)}.get(way, (9, 1, 1))
+    tap.line(found == 0 and loads(path, OURS, numbers),
              f"control: {way.__name__} ends well alone", [errno.errorcode.get(found, "success")])
 
 

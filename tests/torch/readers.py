@@ -7,7 +7,8 @@
 Commit c fills tensor c % n with c, so every state that ever was is known by its numbers: a load must be one of them, and
 not an older one than was committed when it began. Three processes load: one by dcp.load, one that goes on with the
 `.metadata` that it read ten commits ago, and one that reads items with torch.load(weights_only=True) by the places in
-`.metadata`. A load may fail for one reason: the checkpoint was mounted for writing anew meanwhile, which removes files
+`.metadata`. In the same way it goes with commits of several tensors at once (-o commit=manual), which no load has in part;
+commit c then fills two or more that are drawn by lot. A load may fail for one reason: the checkpoint was mounted for writing anew meanwhile, which removes files
 that only older states name. The result is TAP.
 """
 import collections
@@ -16,6 +17,7 @@ import logging
 import multiprocessing
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -44,12 +46,26 @@ def state_of(commit):
     return [commit - (commit - i) % TENSORS for i in range(TENSORS)]
 
 
-def fault(load):
-    """What is wrong with it, None if nothing is."""
+def drawn(commit):
+    """The tensors that a commit of several fills."""
+    lot = random.Random(commit)
+    return lot.sample(range(TENSORS), lot.randrange(2, TENSORS + 1))
+
+
+def states_of_batches(first, count):
+    """Number of the commit -> what the tensors are filled with; before them there was state_of(first - 1)."""
+    states = {first - 1: state_of(first - 1)}
+    for number in range(first, first + count):
+        states[number] = [number if i in drawn(number) else old for i, old in enumerate(states[number - 1])]
+    return states
+
+
+def fault(load, states=None):
+    """What is wrong with it, None if nothing is. states: where a commit has several tensors."""
     if load.problem:
         return None if FILE_NOT_FOUND in load.problem and load.mounts else load.problem
     last = max(load.numbers)
-    if load.numbers != state_of(last):
+    if load.numbers != (states.get(last) if states else state_of(last)):
         return f"a state that never was: {load.numbers}"
     if not load.least <= last <= load.most:
         return f"commit {last}, expected {load.least} to {load.most}"
@@ -128,24 +144,24 @@ def one_load(how, path, shared):
     return Load(least, shared.begun.value if most is None else most, numbers, problem, shared.mounts.value - mounts)
 
 
-def read_on(how, path, shared, results):
+def read_on(how, path, shared, results, known):
     logging.disable()                                   # torch logs what it does not find
-    loads, failed, faults, states = 0, 0, [], set()
+    loads, failed, faults, seen = 0, 0, [], set()
     while not shared.ended.is_set():
         load = one_load(how, path, shared)
         loads, failed = loads + 1, failed + bool(load.problem)
-        states.add(tuple(load.numbers))
-        wrong = fault(load)
+        seen.add(tuple(load.numbers))
+        wrong = fault(load, known)
         faults += [wrong] if wrong else []
-    results.put((how.__name__, loads, failed, len(states), faults[:5], len(faults)))
+    results.put((how.__name__, loads, failed, len(seen), faults[:5], len(faults)))
 
 
 class Readers:
     """The three processes, while a `with` lasts; `seen` is what they found."""
 
-    def __init__(self, path, shared):
+    def __init__(self, path, shared, states=None):
         self.shared, self.results = shared, fork.Queue()
-        self.processes = [fork.Process(target=read_on, args=(how, path, shared, self.results), daemon=True)
+        self.processes = [fork.Process(target=read_on, args=(how, path, shared, self.results, states), daemon=True)
                           for how in (by_dcp, by_old_metadata, by_items)]
 
     def __enter__(self):
@@ -160,16 +176,28 @@ class Readers:
             process.join()
 
 
-def commit(top, shared, number):
+def fill(top, tensor, number):
     """By one of the ways to write a tensor."""
     import numpy
-    stem, array = f"t{number % TENSORS}", numpy.full(SHAPE, number, "f4")
-    shared.begun.value = number
+    stem, array = f"t{tensor}", numpy.full(SHAPE, number, "f4")
     if number % 3:
         with open(os.path.join(top, b"raw", stem.encode()), "wb") as file:
             file.write(array.tobytes())
     else:
         numpy.save(os.fsdecode(os.path.join(top, b"full", f"{stem}.npy".encode())), array)
+
+
+def commit(top, shared, number):
+    shared.begun.value = number
+    fill(top, number % TENSORS, number)
+    shared.committed.value = number
+
+
+def commit_several(options, top, shared, number):
+    shared.begun.value = number
+    for tensor in drawn(number):
+        fill(top, tensor, number)
+    subprocess.run([options.ckptfs, "commit", top], check=True, stdout=subprocess.DEVNULL)
     shared.committed.value = number
 
 
@@ -192,6 +220,12 @@ def canaries(tap):
              "a file that is gone": good._replace(problem=FILE_NOT_FOUND)}
     missed = [name for name, load in wrong.items() if not fault(load)]
     tap.line(not missed and not fault(good), "canary: what is wrong is found", missed)
+    states = states_of_batches(12, 30)
+    parts = [[new if i == drawn(number)[0] else old for i, (old, new) in enumerate(zip(states[number - 1], state))]
+             for number, state in states.items() if number > 12]
+    missed = [part for part in parts if not fault(Load(0, 99, part, None, 0), states)]
+    tap.line(not missed and not fault(Load(0, 99, states[30], None, 0), states),
+             "canary: a part of a commit of several is found", missed)
 
 
 def one_mount(tap, options, path):
@@ -202,6 +236,18 @@ def one_mount(tap, options, path):
     tell(tap, "one mount", readers.seen, options.commits,
          dict.fromkeys(("by_dcp", "by_items", "by_old_metadata"), options.commits // 40))
     return shared
+
+
+def several_at_once(tap, options, path, shared):
+    shared.ended.clear()
+    first = shared.committed.value + 1
+    states = states_of_batches(first, options.commits // 2)
+    with (interop.Mount(options.ckptfs, path, "-o", "write,commit=manual") as top,
+          Readers(path, shared, states) as readers):
+        for number in range(first, first + options.commits // 2):
+            commit_several(options, top, shared, number)
+    tell(tap, "several at once", readers.seen, options.commits // 2,
+         dict.fromkeys(("by_dcp", "by_items", "by_old_metadata"), options.commits // 80))
 
 
 def several_mounts(tap, options, path, shared):
@@ -249,7 +295,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="readers-") as scratch:
         try:
             spawn.run(save, RANKS, f"{scratch}/ckpt")
-            several_mounts(tap, options, f"{scratch}/ckpt", one_mount(tap, options, f"{scratch}/ckpt"))
+            shared = one_mount(tap, options, f"{scratch}/ckpt")
+            several_mounts(tap, options, f"{scratch}/ckpt", shared)
+            several_at_once(tap, options, f"{scratch}/ckpt", shared)
             dcp_saves(tap, f"{scratch}/saves")
         except Exception:
             tap.line(False, "it ran", traceback.format_exc().splitlines())
