@@ -25,49 +25,69 @@ static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 	return rank;
 }
 
-/* Different ranks, no rank being one; counts no further than to most + 1. */
-static uint32_t count_ranks(const struct ck_catalog *c, uint32_t most)
+/* Ranks that were met, no rank being one; no more than are of interest. */
+struct ranks {
+	uint64_t list[CK_SHARDS_MAX + 1];
+	uint32_t n;
+	uint8_t *seen; /* a bit for each file */
+};
+
+static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
+		      uint32_t chunk)
 {
-	uint64_t ranks[CK_SHARDS_MAX + 1], rank;
-	uint32_t n = 0, last = CK_NO_FILE;
+	uint32_t file = c->chunks[chunk].file, at = 0;
+	uint64_t rank;
 
-	for (size_t i = 0; i < c->nchunks && n <= most; i++) {
-		uint32_t at = 0;
+	if (file < c->nfiles && ranks->seen[file / 8] & 1U << file % 8)
+		return;
+	if (file < c->nfiles)
+		ranks->seen[file / 8] |= (uint8_t)(1U << file % 8);
+	rank = rank_of(c, chunk);
+	while (at < ranks->n && ranks->list[at] != rank)
+		at++;
+	if (at == ranks->n)
+		ranks->list[ranks->n++] = rank;
+}
 
-		if (c->chunks[i].file == last)
-			continue;
-		last = c->chunks[i].file;
-		rank = rank_of(c, (uint32_t)i);
-		while (at < n && ranks[at] != rank)
-			at++;
-		if (at == n)
-			ranks[n++] = rank;
-	}
-	return n;
+/* Of all boxes. -ENOMEM. */
+static int has_many_ranks(const struct ck_catalog *c, bool *many)
+{
+	struct ranks ranks = { .seen = calloc(c->nfiles / 8 + 1, 1) };
+
+	if (!ranks.seen)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->nchunks && ranks.n <= CK_SHARDS_MAX; i++)
+		ranks_add(&ranks, c, (uint32_t)i);
+	*many = ranks.n > CK_SHARDS_MAX;
+	free(ranks.seen);
+	return 0;
 }
 
 /* Stages that share files come one after the other, and their commit must not
  * have too many: so all that may come decide. */
+static int decide(const struct ck_writer *w, struct ck_batch *b)
+{
+	int rc;
+
+	ck_checkpoint_lock(w->cp);
+	rc = has_many_ranks(w->cp->catalog, &b->one_file);
+	ck_checkpoint_unlock(w->cp);
+	return rc;
+}
+
 struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
 {
-	const struct ck_catalog *c = w->cp->catalog;
 	struct ck_batch *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
-	b->tensors_len = c->ntensors / 8 + 1;
-	b->tensors = calloc(b->tensors_len, 1);
-	if (!b->tensors) {
-		free(b);
-		return NULL;
-	}
 	pthread_mutex_init(&b->lock, NULL);
-	if (shared) {
-		ck_checkpoint_lock(w->cp);
-		b->one_file = count_ranks(c, CK_SHARDS_MAX) > CK_SHARDS_MAX;
-		ck_checkpoint_unlock(w->cp);
-	}
-	return b;
+	b->tensors_len = w->cp->catalog->ntensors / 8 + 1;
+	b->tensors = calloc(b->tensors_len, 1);
+	if (b->tensors && (!shared || decide(w, b) == 0))
+		return b;
+	ck_batch_free(b);
+	return NULL;
 }
 
 void ck_batch_free(struct ck_batch *b)

@@ -221,6 +221,39 @@ else
 	skip 'another user' 'only root can become another user'
 fi
 
+# A full disk is told to who writes; what is staged stays. Four tensors of 1 MiB
+# and room for two more.
+if mkdir small && mount -t tmpfs -o size=6400k none small 2>"$WORK/out"; then
+	python3 - "$HERE/../crash" "$WORK/small/cp" <<'PYTHON'
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import made
+made.Plan(1, tensors=4, columns=1 << 16).write_old(sys.argv[2])
+PYTHON
+	head -c 1048576 /dev/urandom >big
+	mounted "$WORK/small/cp" -o write,commit=manual
+	check 'full disk: two fit' cp big "$mnt/raw/t0"
+	cp big "$mnt/raw/t1"
+	fails 'full disk: a third does not' 'No space' cp big "$mnt/raw/t2"
+	equal 'full disk: two are staged' "$(staged)" 2
+	check 'full disk: abort' "$CKPTFS" abort "$mnt"
+	check 'full disk: there is room again' cp big "$mnt/raw/t2"
+	cp big "$mnt/raw/t3"
+	head -c "$(($(stat -f -c '%a * %S' small)))" /dev/zero >small/filler
+	fails 'full disk: no room for .metadata' \
+		'2 tensors (t2, t3) stay staged' "$CKPTFS" commit "$mnt"
+	rm small/filler
+	check 'full disk: commit' "$CKPTFS" commit "$mnt"
+	check 'full disk: committed' cmp big "$mnt/raw/t3"
+	check 'full disk: the others are as they were' sh -c \
+		'! cmp -s big "$1"' - "$mnt/raw/t0"
+	unmounted
+	umount small
+else
+	skip 'full disk' 'no tmpfs can be mounted here'
+fi
+
 # Large metadata.
 python3 - "$HERE/../crash" "$WORK/large" <<'PYTHON'
 import sys
