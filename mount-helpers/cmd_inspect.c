@@ -24,6 +24,7 @@ struct inspection {
 	uint32_t *tensors, *objects;
 	size_t ntensors, nobjects;
 	struct ck_totals by_dtype, by_prefix; /* of these tensors */
+	struct ck_alike alike;		      /* of all entries */
 	struct ck_buf out;
 };
 
@@ -66,6 +67,13 @@ static bool pick(struct inspection *in)
 			in->tensors[in->ntensors++] = e.i;
 	}
 	return in->objects != NULL;
+}
+
+static struct ck_str alike_stem(const struct inspection *in, size_t i)
+{
+	struct ck_entry_id e = in->c->entries[in->alike.rows[i].entry];
+
+	return ck_catalog_str(in->c, ck_catalog_names(in->c, e)->stem);
 }
 
 /* --- table ---------------------------------------------------------------- */
@@ -195,6 +203,20 @@ static void print_totals(struct inspection *in)
 		      in->c->nfiles, in->nobjects);
 }
 
+/* A line for each group. */
+static void print_alike(struct inspection *in)
+{
+	for (size_t i = 0; i < in->alike.n; i++) {
+		ck_buf_text(&in->out, in->alike.rows[i].first
+					      ? "one name where case is folded "
+						"or Unicode normalised: "
+					      : ", ");
+		ck_buf_escaped(&in->out, alike_stem(in, i));
+		if (i + 1 == in->alike.n || in->alike.rows[i + 1].first)
+			ck_buf_text(&in->out, "\n");
+	}
+}
+
 static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 			 struct ck_buf cells[static COLUMNS],
 			 const size_t width[static COLUMNS])
@@ -256,6 +278,8 @@ static void print_table(struct inspection *in)
 	for (size_t i = 0; i < in->nobjects; i++)
 		print_object(in, &in->c->objects[in->objects[i]], width);
 	print_totals(in);
+	if (!in->glob)
+		print_alike(in);
 	for (int i = 0; i < COLUMNS; i++)
 		ck_buf_fini(&cells[i]);
 }
@@ -296,6 +320,20 @@ static void print_totals_json(struct inspection *in, const char *list,
 	ck_buf_text(&in->out, "]");
 }
 
+/* A list for each group. */
+static void print_alike_json(struct inspection *in)
+{
+	for (size_t i = 0; i < in->alike.n; i++) {
+		bool first = in->alike.rows[i].first;
+
+		if (first)
+			ck_buf_text(&in->out, i ? "],\n" : "\n");
+		ck_buf_text(&in->out, first ? "[" : ",");
+		ck_buf_json_str(&in->out, alike_stem(in, i));
+	}
+	ck_buf_text(&in->out, in->alike.n ? "]" : "");
+}
+
 static void print_json(struct inspection *in)
 {
 	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
@@ -311,7 +349,9 @@ static void print_json(struct inspection *in)
 	print_totals_json(in, "dtypes", "dtype", &in->by_dtype);
 	ck_buf_text(&in->out, ",\n");
 	print_totals_json(in, "prefixes", "prefix", &in->by_prefix);
-	ck_buf_text(&in->out, "}}\n");
+	ck_buf_text(&in->out, "},\n\"alike\":[");
+	print_alike_json(in);
+	ck_buf_text(&in->out, "]}\n");
 }
 
 static void print_csv(struct inspection *in)
@@ -329,7 +369,8 @@ static int inspect(struct inspection *in)
 		    ck_totals_by_dtype(in->c, in->tensors, in->ntensors,
 				       &in->by_dtype) == 0 &&
 		    ck_totals_by_prefix(in->c, in->tensors, in->ntensors,
-					&in->by_prefix) == 0;
+					&in->by_prefix) == 0 &&
+		    ck_alike_find(in->c, &in->alike) == 0;
 
 	switch (in->style) {
 	case TABLE: print_table(in); break;
@@ -340,6 +381,7 @@ static int inspect(struct inspection *in)
 	free(in->objects);
 	ck_totals_fini(&in->by_dtype);
 	ck_totals_fini(&in->by_prefix);
+	ck_alike_fini(&in->alike);
 	if (!fine)
 		in->out.err = -ENOMEM;
 	return ck_print(&in->out);

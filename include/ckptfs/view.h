@@ -88,6 +88,20 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
  * list of its boxes and their grid. */
 void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 			   bool boxes, struct ck_buf *out);
+
+/* Names that a file system which folds case or normalises Unicode would take
+ * for one, in groups. rows is owned. -ENOMEM. */
+struct ck_alike {
+	struct ck_alike_row {
+		uint32_t entry; /* index in catalog->entries */
+		bool first;	/* of its group */
+	} * rows;
+
+	size_t n;
+};
+
+CK_MUST_USE int ck_alike_find(const struct ck_catalog *c, struct ck_alike *out);
+void ck_alike_fini(struct ck_alike *a);
 /* How many parts each dimension is cut into, if the boxes are the cells of a
  * grid; -ENOENT: they are not, or t has a fault. -ENOMEM. */
 CK_MUST_USE int ck_report_grid(const struct ck_catalog *c,

@@ -77,6 +77,12 @@ unmounted
 hostile reserved
 equal 'the root' "$(ls -A "$mnt" | xargs)" '.ckptfs full local objects raw'
 equal 'every key has a file' "$(ls -A "$mnt/raw" | wc -l)" 21
+equal 'inspect: names that are alike' \
+	"$("$CKPTFS" inspect "$WORK/reserved" --json | python3 -c \
+		'import json, sys; print(ascii(sorted(map(sorted, json.load(sys.stdin)["alike"]))))')" \
+	"[['A', 'a'], ['e\\u0301', '\\xe9']]"
+equal 'inspect: in its table' \
+	"$("$CKPTFS" inspect "$WORK/reserved" | grep -c '^one name where case')" 2
 for file in "$mnt"/raw/*; do
 	[ "$(wc -c <"$file")" -eq 24 ] || result 1 "read $file"
 done

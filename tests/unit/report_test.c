@@ -121,8 +121,58 @@ static void test_order_has_every_entry(void)
 	ck_catalog_free(c);
 }
 
+static void test_alike(void)
+{
+	/* U+00E9; e U+0301; the micro sign and mu; sharp s */
+	static const char *const names[] = {
+		"w.B",
+		"\xc3\xa9",
+		"a",
+		"w.b",
+		"e\xcc\x81",
+		"W.b",
+		"\xc2\xb5",
+		"\xce\xbc",
+		"stra\xc3\x9f"
+		"e",
+		"STRASSE",
+		"z",
+	};
+	static const char *const want[] = {
+		"+stra\xc3\x9f"
+		"e",
+		"STRASSE",
+		"+w.B",
+		"w.b",
+		"W.b",
+		"+\xc3\xa9",
+		"e\xcc\x81",
+		"+\xc2\xb5",
+		"\xce\xbc",
+	};
+	struct ck_catalog *c = catalog_new();
+	struct ck_alike alike;
+	size_t found = 0;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
+		object_add(c, names[i]);
+	finish(c);
+	must(ck_alike_find(c, &alike));
+	eq_u64(alike.n, CK_ARRAY_SIZE(want));
+	for (size_t i = 0; i < alike.n; i++)
+		for (size_t k = 0; k < CK_ARRAY_SIZE(want); k++)
+			found += ck_str_is(ck_str_from(name_of(
+						   c, alike.rows[i].entry)),
+					   want[k] + (*want[k] == '+')) &&
+				 alike.rows[i].first == (*want[k] == '+');
+	eq_u64(found, CK_ARRAY_SIZE(want));
+	ck_alike_fini(&alike);
+	ck_catalog_free(c);
+}
+
 int main(void)
 {
+	test_alike();
 	test_csv();
 	test_jsonl();
 	test_boxes();

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * alike: names that Linux tells apart and a file system that folds case or
+ * normalises Unicode does not. A copy of the tree to such a one would lose
+ * all but one of each group.
+ */
+#include "ckptfs/view.h"
+
+#include <errno.h>
+#include <utf8proc.h>
+
+struct folded {
+	utf8proc_uint8_t *text; /* owned */
+	uint32_t entry;
+};
+
+static int folded_cmp(const void *a, const void *b)
+{
+	const struct folded *x = a, *y = b;
+	int order = strcmp((const char *)x->text, (const char *)y->text);
+
+	return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
+}
+
+/* Stems are UTF-8 and have no NUL. */
+static int fold(const struct ck_catalog *c, uint32_t entry, struct folded *out)
+{
+	struct ck_str stem =
+		ck_catalog_str(c, ck_catalog_names(c, c->entries[entry])->stem);
+
+	out->entry = entry;
+	return utf8proc_map((const utf8proc_uint8_t *)stem.p,
+			    (utf8proc_ssize_t)stem.len, &out->text,
+			    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+				    UTF8PROC_CASEFOLD) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+static bool is_alike(const struct folded *a, const struct folded *b)
+{
+	return strcmp((const char *)a->text, (const char *)b->text) == 0;
+}
+
+/* Of n sorted ones, those that are not alone. */
+static void collect(const struct folded *all, size_t n, struct ck_alike *out)
+{
+	for (size_t i = 0; i < n; i++) {
+		bool before = i > 0 && is_alike(&all[i - 1], &all[i]);
+		bool behind = i + 1 < n && is_alike(&all[i], &all[i + 1]);
+
+		if (!before && !behind)
+			continue;
+		out->rows[out->n++] = (struct ck_alike_row){
+			.entry = all[i].entry,
+			.first = !before,
+		};
+	}
+}
+
+int ck_alike_find(const struct ck_catalog *c, struct ck_alike *out)
+{
+	struct folded *all = calloc(c->nentries + 1, sizeof(*all));
+	size_t n = 0;
+	int rc = 0;
+
+	*out = (struct ck_alike){
+		.rows = calloc(c->nentries + 1, sizeof(*out->rows)),
+	};
+	if (!all || !out->rows)
+		rc = -ENOMEM;
+	for (; rc == 0 && n < c->nentries; n++)
+		rc = fold(c, (uint32_t)n, &all[n]);
+	if (rc == 0) {
+		qsort(all, n, sizeof(*all), folded_cmp);
+		collect(all, n, out);
+	}
+	for (size_t i = 0; i < n; i++)
+		free(all[i].text);
+	free(all);
+	if (rc)
+		ck_alike_fini(out);
+	return rc;
+}
+
+void ck_alike_fini(struct ck_alike *a)
+{
+	free(a->rows);
+	*a = (struct ck_alike){ 0 };
+}
