@@ -64,6 +64,9 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 		conn->want |= capabilities[i].flag & conn->capable;
 	conn->max_write = CK_REQUEST_MAX;
 	conn->max_read = CK_READ_MAX;
+	/* The kernel keeps what it has if that is less, and the keeper may
+	 * raise it before this answer is there. */
+	conn->max_readahead = READ_AHEAD_KB << 10;
 	conn->time_gran = 1;
 	sem_post(&fs->asked);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * mute: an LD_PRELOAD library. The daemon is killed as it gives its n-th
- * answer, where MUTE_AT says n: a request of the kernel stays unanswered.
+ * answer, where MUTE_AT says n: a request of the kernel stays unanswered. With
+ * MUTE_LATE its first answer comes half a second late.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,8 +17,11 @@ __attribute__((visibility("default"))) ssize_t writev(int fd,
 {
 	static atomic_int answers;
 	const char *at = getenv("MUTE_AT");
+	int answer = atomic_fetch_add(&answers, 1) + 1;
 
-	if (at && atomic_fetch_add(&answers, 1) + 1 == atoi(at))
+	if (at && answer == atoi(at))
 		kill(getpid(), SIGKILL);
+	if (getenv("MUTE_LATE") && answer == 1)
+		usleep(500 * 1000);
 	return syscall(SYS_writev, fd, iov, n);
 }

@@ -133,6 +133,19 @@ for at in 1 2 3; do
 	umount -l "$mnt"
 done
 
+# The kernel takes the read-ahead from the first answer, if it is less than
+# what it has then.
+read_ahead() {
+	cat "/sys/class/bdi/$(findmnt -no MAJ:MIN "$mnt" | xargs)/read_ahead_kb"
+}
+if [ "$(id -u)" = 0 ]; then
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_LATE=1 \
+		LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt"
+	check 'a late first answer: usable' cat "$mnt/full/$one.npy"
+	equal 'a late first answer: the read-ahead is kept' "$(read_ahead)" 1024
+	unmounted
+fi
+
 # fusermount3 leaves the mount if it hears of the death before the kernel has
 # let go of the device, which happens; then somebody has to unmount.
 for try in 1 2 3 4 5; do
