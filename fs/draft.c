@@ -10,6 +10,7 @@
  */
 #include "internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <time.h>
 
 #define LEAVE_MSEC 300 /* a draft that is being closed has to be gone */
@@ -314,6 +315,46 @@ bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n)
 	return anew;
 }
 
+/* --- patching ---------------------------------------------------------------- */
+
+static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
+		    const struct fuse_file_info *old, uint64_t begin,
+		    uint64_t end, struct ck_diag *d)
+{
+	size_t len = (size_t)ck_min(end - begin, CK_READ_MAX);
+	void *bytes;
+	int rc = ck_handle_read(fs, old, begin, &len, &bytes);
+
+	if (rc)
+		return ck_fail(d, -rc, "bytes that were not written: %s",
+			       strerror(-rc));
+	return ck_stage_write(draft->stage, begin, bytes, len, d);
+}
+
+/* What was not written becomes what the tensor has. Nobody else can commit it
+ * meanwhile. */
+static int fill(struct ck_fs *fs, struct ck_draft *draft)
+{
+	struct fuse_file_info old = { .flags = O_RDONLY };
+	struct ck_node n = draft->node;
+	struct ck_diag d = { 0 };
+	uint64_t begin, end;
+	int rc;
+
+	if (!ck_stage_gap(draft->stage, &begin, &end))
+		return 0;
+	n.version = ck_node_version(fs, &n);
+	rc = ck_handle_open(fs, &n, &old);
+	if (rc)
+		return rc;
+	while (rc == 0 && ck_stage_gap(draft->stage, &begin, &end))
+		rc = gap_fill(fs, draft, &old, begin, end, &d);
+	ck_handle_drop(fs, &old);
+	if (rc)
+		tell_once(fs, draft, &d);
+	return rc;
+}
+
 /* --- closing ------------------------------------------------------------------ */
 
 /* As ck_draft_settle(), under the lock. */
@@ -325,6 +366,12 @@ static int settle(struct ck_fs *fs, struct ck_draft *draft)
 
 	if (draft->longer)
 		return -EINVAL; /* it was told why */
+	if (state == CK_STAGE_PART && fs->options->patch) {
+		rc = fill(fs, draft);
+		if (rc)
+			return rc;
+		state = ck_stage_state(draft->stage);
+	}
 	/* Also if it was cut: `cat >FILE` and dd close the descriptor that
 	 * they opened before they write to its copy. */
 	if (state == CK_STAGE_EMPTY)

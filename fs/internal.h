@@ -179,6 +179,11 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi);
 /* open(2) of a file by fi->flags. */
 CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 			       struct fuse_file_info *fi);
+/* Bytes of a tensor that was opened for reading, in this thread's buffer; *len
+ * is cut at the file's end. */
+CK_MUST_USE int ck_handle_read(struct ck_fs *fs,
+			       const struct fuse_file_info *fi, uint64_t vpos,
+			       size_t *len, void **bytes);
 /* For one that the kernel did not take. */
 void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
 

@@ -165,6 +165,14 @@ static int set_keep_unknown(struct ck_mount_options *o, const char *value,
 	return 0;
 }
 
+static int set_patch(struct ck_mount_options *o, const char *value,
+		     struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->patch = true;
+	return 0;
+}
+
 const char *const ck_commit_words[] = {
 	[CK_COMMIT_CLOSE] = "close",
 	[CK_COMMIT_FSYNC] = "fsync",
@@ -200,6 +208,7 @@ static const struct option table[] = {
 	{ "keep_unknown", set_keep_unknown },
 	{ "log=", set_log },
 	{ "noxattr", set_noxattr },
+	{ "patch", set_patch },
 	{ "ro", set_ro },
 	{ "shardlinks=", set_shardlinks },
 	{ "uid=", set_uid },

@@ -422,6 +422,12 @@ static int tensor_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 	return ck_host_read(&h->read, vpos, *len, *bytes);
 }
 
+int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
+		   uint64_t vpos, size_t *len, void **bytes)
+{
+	return tensor_read(fs, (struct ck_handle *)fi->fh, vpos, len, bytes);
+}
+
 static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			  size_t size)
 {

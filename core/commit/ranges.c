@@ -51,6 +51,18 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 	return 0;
 }
 
+bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
+		   uint64_t *end)
+{
+	size_t i = find(ranges, *begin);
+
+	if (i < ranges->n && ranges->r[i].begin <= *begin)
+		*begin = ranges->r[i++].end;
+	if (i < ranges->n)
+		*end = ck_min(*end, ranges->r[i].begin);
+	return *begin < *end;
+}
+
 bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
 		    uint64_t end)
 {

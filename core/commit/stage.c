@@ -499,6 +499,13 @@ static enum ck_stage_state state_now(struct ck_stage *s)
 	return CK_STAGE_COMPLETE;
 }
 
+bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin, uint64_t *end)
+{
+	*begin = s->data;
+	*end = s->data_known ? total(s) : 0;
+	return !s->anew && ck_ranges_gap(&s->given, begin, end);
+}
+
 enum ck_stage_state ck_stage_state(struct ck_stage *s)
 {
 	enum ck_stage_state state;

@@ -29,6 +29,7 @@ struct ck_mount_options {
 	bool ro;      /* whatever `write` says */
 	bool write;
 	bool keep_unknown;
+	bool patch; /* what is not written stays, when a file is closed */
 	bool commit_given;
 	enum ck_commit_when commit;
 	bool debug; /* libfuse's trace */

@@ -15,6 +15,22 @@ static bool bits_have(const bool *bits, uint64_t begin, uint64_t end)
 	return true;
 }
 
+/* The first part of [begin, end) without a bit. */
+static bool gap_is_right(const struct ck_ranges *ranges, const bool *bits,
+			 uint64_t begin, uint64_t end)
+{
+	uint64_t from = begin, to = end, want = begin, want_end;
+
+	while (want < end && bits[want])
+		want++;
+	want_end = want;
+	while (want_end < end && !bits[want_end])
+		want_end++;
+	if (!ck_ranges_gap(ranges, &from, &to))
+		return want >= end;
+	return from == want && to == want_end;
+}
+
 static bool is_sorted(const struct ck_ranges *ranges)
 {
 	for (size_t i = 1; i < ranges->n; i++)
@@ -42,6 +58,7 @@ static bool round_is_right(uint64_t *random)
 		end = ck_min(begin + tap_random(random) % 50, SPACE);
 		right &= ck_ranges_have(&ranges, begin, end) ==
 			 bits_have(bits, begin, end);
+		right &= gap_is_right(&ranges, bits, begin, end);
 	}
 	free(ranges.r);
 	return right;
