@@ -80,8 +80,9 @@ void ck_outcome_fini(struct ck_outcome *out)
 static void stage_move(struct ck_stage *s, struct ck_batch *to)
 {
 	if (ck_stage_move(s, to))
-		ck_stage_lose(s, "others were committed meanwhile, and there "
-				 "was no room to keep it; write it again");
+		ck_stage_lose(s, "others were committed meanwhile, and what "
+				 "was written could not be kept; write it "
+				 "again");
 }
 
 int ck_batch_take(struct ck_writer *w, struct ck_batch **out,
@@ -111,14 +112,15 @@ int ck_writer_drop(struct ck_writer *w, struct ck_outcome *out,
 {
 	int rc;
 
+	*out = (struct ck_outcome){ 0 };
 	pthread_mutex_lock(&w->commit_lock);
-	rc = ck_outcome_make(out, w, d);
-	if (rc == 0) {
-		pthread_rwlock_wrlock(&w->placing);
+	pthread_rwlock_wrlock(&w->placing);
+	rc = outcome_fill(out, w, d);
+	if (rc == 0)
 		ck_batch_clear(w->batch);
-		pthread_rwlock_unlock(&w->placing);
+	pthread_rwlock_unlock(&w->placing);
+	if (rc == 0)
 		ck_batch_settle(w, w->batch, false);
-	}
 	pthread_mutex_unlock(&w->commit_lock);
 	return rc;
 }
