@@ -54,14 +54,16 @@ class Mounted:
         self.argv, self.script, self.mnt = argv, script, mnt
         os.makedirs(mnt, exist_ok=True)
 
-    def is_usable(self):
+    def is_usable(self, waited):
         """The last thing that ckptfs does before it says so is to raise the
-        read-ahead; whoever unmounts earlier is told that it was too early."""
+        read-ahead; whoever unmounts earlier is told that it was too early.
+        Where a device number is used again at once, it may be that of the
+        mount before which is raised (1 of 100), and nothing is seen."""
         with open("/proc/self/mountinfo") as mounts:
             devices = [line.split()[2] for line in mounts
                        if line.split()[4] == self.mnt]
-        if not devices or os.geteuid() != 0:    # who may not raise it
-            return bool(devices)
+        if not devices or os.geteuid() != 0 or waited > 3:
+            return bool(devices)    # who is not root may not raise it
         with open(f"/sys/class/bdi/{devices[0]}/read_ahead_kb") as kb:
             return kb.read() == "1024\n"
 
@@ -91,9 +93,10 @@ class Mounted:
         return outcome.status or not outcome.reported, outcome.said
 
     def use(self, run, plan, fault):
-        end = time.monotonic() + 20
-        while not self.is_usable():
-            if run.process.poll() is not None or time.monotonic() > end:
+        begin = time.monotonic()
+        while not self.is_usable(time.monotonic() - begin):
+            if run.process.poll() is not None or \
+                    time.monotonic() > begin + 20:
                 return "not mounted\n", False
             time.sleep(0.002)
         fault.armed = True
