@@ -4,9 +4,10 @@
 
     foreign.py CKPTFS
 
-Something is written through the mount in seven ways, and somewhere before its last call dcp.save saves into the directory:
-other shapes, the same shapes, or so far only its data files. The last call answers ESTALE, nothing in the directory has
-changed by it, the save can be finished and loads, and the next mount shows it and writes to it. The result is TAP.
+Something is written through the mount in seven ways, and somewhere before its last call dcp.save saves into the
+directory: other shapes, the same shapes, or so far only its data files. The last call answers ESTALE, nothing in the
+directory has changed by it, the save can be finished and loads, and the next mount shows it and writes to it. The
+result is TAP.
 """
 import contextlib
 import errno

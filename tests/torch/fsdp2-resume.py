@@ -6,8 +6,8 @@
 
 The job is train.py: FSDP2, AdamW, four processes, begun by torchrun. What it saved is mounted and layers are replaced;
 then the daemon is killed, or the plug is pulled (see tests/crash/images.py; as root), in the middle of the next copy or
-at any time. dcp.load in four and in two processes has the layers whose cp ended well, nothing else is changed, and the job
-goes on, bit by bit as one whose layers were set by PyTorch. The result is TAP.
+at any time. dcp.load in four and in two processes has the layers whose cp ended well, nothing else is changed, and the
+job goes on, bit by bit as one whose layers were set by PyTorch. The result is TAP.
 """
 import json
 import os
@@ -47,7 +47,8 @@ def free_port():
 
 class Trial:
     def __init__(self, tap, options, scratch):
-        self.tap, self.options, self.scratch, self.rng = tap, options, pathlib.Path(scratch), random.Random(options.seed)
+        self.tap, self.options, self.scratch = tap, options, pathlib.Path(scratch)
+        self.rng = random.Random(options.seed)
         self.arrays = 0
 
     def array(self, number):
@@ -67,9 +68,9 @@ class Trial:
         words = [f"--report={report}", *map(str, words)]
         try:
             if torchrun:
-                subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(world), "--master-addr",
-                                "127.0.0.1", "--master-port", str(free_port()), pathlib.Path(train.__file__),
-                                *words], check=True, timeout=200, capture_output=True,
+                subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(world),
+                                "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
+                                pathlib.Path(train.__file__), *words], check=True, timeout=200, capture_output=True,
                                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
             else:
                 spawn.run(train.run, world, train.arguments(words))
@@ -91,7 +92,8 @@ class Trial:
     # ---- copies ----
 
     def copy(self, daemon, name, file):
-        return subprocess.run(["cp", file, daemon.path("full", stem(name))], check=False, capture_output=True).returncode == 0
+        done = subprocess.run(["cp", file, daemon.path("full", stem(name))], check=False, capture_output=True)
+        return done.returncode == 0
 
     def copies_until(self, daemon, name, crash):
         """cp after cp until the crash comes; returns the last file that was copied well, and the one after it."""
@@ -147,8 +149,8 @@ class Trial:
             ended()
             copied += pair[0] is not None
             wrong += [] if self.one_of(path, "wk", before, pair) else [f"crash {turn}"]
-        self.tap.line(not wrong and copied, f"{what}: {TURNS} crashes at any time: the last cp that ended well, or the next",
-                      wrong)
+        self.tap.line(not wrong and copied,
+                      f"{what}: {TURNS} crashes at any time: the last cp that ended well, or the next", wrong)
         with live.Daemon(self.options.ckptfs, path) as daemon:
             self.tap.line(self.copy(daemon, "wk", self.array(4)), f"{what}: a mount afterwards writes")
         pair = (self.array(1), self.array(2))
@@ -207,7 +209,8 @@ def main():
         trial, saved = Trial(tap, options, scratch), f"{scratch}/saved"
         try:
             trial.job(4, "--steps=2", f"--save={saved}", torchrun=True)
-            layers = [f"--set={LAYER.format(name)}={trial.array(number)}" for name, number in (("wq", 1), ("wv", 2), ("wk", 4))]
+            layers = [f"--set={LAYER.format(name)}={trial.array(number)}"
+                      for name, number in (("wq", 1), ("wv", 2), ("wk", 4))]
             plain = trial.job(4, f"--load={saved}", "--seed=7", "--steps=2")
             wanted = {world: trial.job(world, f"--load={saved}", "--seed=7", "--steps=2", *layers) for world in (4, 2)}
             changed = {key for key, entry in wanted[4]["loaded"].items() if plain["loaded"][key] != entry}

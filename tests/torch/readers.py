@@ -4,12 +4,12 @@
 
     readers.py CKPTFS [--commits N]
 
-Commit c fills tensor c % n with c, so every state that ever was is known by its numbers: a load must be one of them, and
-not an older one than was committed when it began. Three processes load: one by dcp.load, one that goes on with the
+Commit c fills tensor c % n with c, so every state that ever was is known by its numbers: a load must be one of them,
+and not an older one than was committed when it began. Three processes load: one by dcp.load, one that goes on with the
 `.metadata` that it read ten commits ago, and one that reads items with torch.load(weights_only=True) by the places in
-`.metadata`. In the same way it goes with commits of several tensors at once (-o commit=manual), which no load has in part;
-commit c then fills two or more that are drawn by lot. A load may fail for one reason: the checkpoint was mounted for writing anew meanwhile, which removes files
-that only older states name. The result is TAP.
+`.metadata`. In the same way it goes with commits of several tensors at once (-o commit=manual), which no load has in
+part; commit c then fills two or more that are drawn by lot. A load may fail for one reason: the checkpoint was mounted
+for writing anew meanwhile, which removes files that only older states name. The result is TAP.
 """
 import collections
 import io

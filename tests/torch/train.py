@@ -4,9 +4,9 @@
 
     torchrun --nproc-per-node 4 train.py [--load DIR] [--set NAME=FILE.npy]... [--steps N] [--save DIR] [--report FILE]
 
-Model and optimizer go in and out by get_state_dict, set_state_dict, dcp.load and dcp.save. One batch is the same however
-many processes share it, so that jobs can be compared. The report is JSON: SHA-256 of every whole tensor as it was
-loaded (after --set, which puts an array where a parameter is) and as it was trained, and the losses.
+Model and optimizer go in and out by get_state_dict, set_state_dict, dcp.load and dcp.save. One batch is the same
+however many processes share it, so that jobs can be compared. The report is JSON: SHA-256 of every whole tensor as it
+was loaded (after --set, which puts an array where a parameter is) and as it was trained, and the losses.
 """
 import argparse
 import hashlib

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """What is written into checkpoints of PyTorch 2.1 to 2.15 is loaded by the release that saved them, and by others.
 
-    written.py CKPTFS                                   every release that is installed (see README.md) reads all fixtures
-    written.py --load JOBS                              what runs in one of them; JSON comes out
+    written.py CKPTFS           every release that is installed (see README.md) reads all fixtures
+    written.py --load JOBS      what runs in one of them; JSON comes out
 
-Copies of the fixtures are mounted, some of their tensors replaced. A release that can load the original must load the
-copy by dcp.load, new bytes and old ones; the release that saved it, and the newest up to it, can. Each new item, cut out of
-its file by the offset and length that `.metadata` has, is loaded by torch.load(weights_only=True), and so is each entry
-that is no tensor, from `objects/`. CKPTFS_SEED repeats a run. The result is TAP.
+Copies of the fixtures are mounted, some of their tensors replaced, one by one or in one commit. A release that can load
+the original must load the copy by dcp.load, new bytes and old ones; the release that saved it can, and so can the
+newest one if it is no older. Each new item, cut out of its file by the offset and length that `.metadata` has, is
+loaded by torch.load(weights_only=True), and so is each entry that is no tensor, from `objects/`. CKPTFS_SEED repeats a
+run. The result is TAP.
 """
 import argparse
 import glob
@@ -117,7 +118,8 @@ def load_main(file):
     make.quiet()
     for job in json.loads(pathlib.Path(file).read_text()):
         original = load_all(job["original"], job["old"])
-        answer = {"name": job["name"], "readable": not isinstance(original, str), "problems": [], "items": 0, "objects": 0}
+        answer = {"name": job["name"], "readable": not isinstance(original, str), "problems": [], "items": 0,
+                  "objects": 0}
         if answer["readable"]:
             written = load_all(job["written"], job["old"])
             wrong = [written] if isinstance(written, str) else [
@@ -136,7 +138,8 @@ def pythons():
     """Release -> its Python: those that tests/fixtures/make.py installed, else this one."""
     home = os.environ.get("CKPTFS_VENVS")
     prefix = f"{home}/" if home else f"{make.TOP}/.venv-torch-"
-    found = {path[len(prefix):-len("/ready")]: path[:-len("ready")] + "bin/python" for path in glob.glob(prefix + "*/ready")}
+    found = {path[len(prefix):-len("/ready")]: path[:-len("ready")] + "bin/python"
+             for path in glob.glob(prefix + "*/ready")}
     if make.installed():
         found.setdefault(make.installed(), sys.executable)
     return dict(sorted(found.items(), key=lambda item: number(item[0])))
@@ -176,12 +179,16 @@ def prepare(options, name, scratch, rng):
     for path in (written, *written.iterdir()):
         path.chmod(path.stat().st_mode | 0o200)
     chosen = [key for key, (_, _, size) in table.items() if size]
-    with interop.Mount(options.ckptfs, written, "-o", "write,keep_unknown") as top:
+    together = rng.random() < 0.5
+    commit = "manual" if together else "close"
+    with interop.Mount(options.ckptfs, written, "-o", f"write,keep_unknown,commit={commit}") as top:
         for key in rng.sample(chosen, min(MOST, len(chosen) * 3 // 4 + 1, len(chosen))):
             stem, dtype, size = table[key]
             content = other_bytes(rng, dtype, size)
             write.put(os.path.join(top, b"raw", stem), content, 1 << 20)
             new[key] = hashlib.sha256(content).hexdigest()
+        if together:
+            subprocess.run([options.ckptfs, "commit", top], check=True, stdout=subprocess.DEVNULL)
         shutil.copytree(os.path.join(top, b"objects"), os.fsencode(objects))
     return {"name": name, "original": str(original), "written": str(written), "objects": str(objects),
             "old": list(table), "new": new}
@@ -196,8 +203,8 @@ def load_in(tap, release, python, jobs, newest):
     answers = [json.loads(line) for line in out.stdout.splitlines()]
     tap.line(out.returncode == 0 and len(answers) == len(jobs), f"{release}: it ran", out.stderr.splitlines()[-5:])
     readable = [answer for answer in answers if answer["readable"]]
-    print(f"# {release}: {len(readable)} of {len(jobs)} originals are readable, {sum(a['items'] for a in answers)} new items "
-          f"and {sum(a['objects'] for a in answers)} objects loaded by torch.load(weights_only=True)")
+    print(f"# {release}: {len(readable)} of {len(jobs)} originals are readable, {sum(a['items'] for a in answers)} new "
+          f"items and {sum(a['objects'] for a in answers)} objects loaded by torch.load(weights_only=True)")
     for answer in answers:
         own = number(release_of(answer["name"]))
         if not answer["readable"] and (own == number(release) or number(release) == newest >= own):
