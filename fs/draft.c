@@ -11,7 +11,6 @@
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <time.h>
 
 #define LEAVE_MSEC 300 /* a draft that is being closed has to be gone */
 
@@ -83,21 +82,10 @@ static void leave(struct ck_drafts *drafts, struct ck_draft *draft)
 	pthread_cond_broadcast(&drafts->gone);
 }
 
-static struct timespec soon(void)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_nsec += LEAVE_MSEC * 1000000L;
-	at.tv_sec += at.tv_nsec / 1000000000L;
-	at.tv_nsec %= 1000000000L;
-	return at;
-}
-
 /* As of_tensor(), but waits for one that is being closed. */
 static struct ck_draft *that_stays(struct ck_drafts *drafts, uint32_t tensor)
 {
-	struct timespec until = soon();
+	struct timespec until = ck_time_in(CLOCK_REALTIME, LEAVE_MSEC);
 	struct ck_draft *draft;
 	int rc = 0;
 
@@ -400,7 +388,10 @@ void ck_draft_leave(struct ck_draft *draft)
 	atomic_store(&draft->leaving, true);
 }
 
-int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
+/* What is complete is handed over; failed: what the log says if that fails. */
+static int hand_over(struct ck_fs *fs, struct ck_draft *draft,
+		     int (*to)(struct ck_stage *s, struct ck_diag *d),
+		     const char *failed)
 {
 	struct ck_diag d = { 0 };
 	int rc;
@@ -409,30 +400,24 @@ int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 	rc = settle(fs, draft);
 	if (rc == 1) {
 		atomic_store(&draft->anew, false);
-		rc = ck_stage_commit(draft->stage, &d);
+		rc = to(draft->stage, &d);
 		if (rc)
-			ck_log("%s: not saved: %s",
-			       shown_name(fs, &draft->node), d.text);
+			ck_log("%s: %s: %s", shown_name(fs, &draft->node),
+			       failed, d.text);
 	}
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
 }
 
+int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
+{
+	return hand_over(fs, draft, ck_stage_commit, "not saved");
+}
+
 int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft)
 {
-	struct ck_diag d = { 0 };
-	int rc;
+	int rc = hand_over(fs, draft, ck_stage_keep, "not staged");
 
-	pthread_mutex_lock(&draft->lock);
-	rc = settle(fs, draft);
-	if (rc == 1) {
-		atomic_store(&draft->anew, false);
-		rc = ck_stage_keep(draft->stage, &d);
-		if (rc)
-			ck_log("%s: not staged: %s",
-			       shown_name(fs, &draft->node), d.text);
-	}
-	pthread_mutex_unlock(&draft->lock);
 	ck_draft_leave(draft);
 	return rc;
 }

@@ -11,7 +11,6 @@
  */
 #include "internal.h"
 #include <errno.h>
-#include <time.h>
 
 enum {
 	TURNS = 32,	 /* at a time, in one mount */
@@ -55,22 +54,9 @@ void ck_turns_free(struct ck_turns *t)
 	free(t);
 }
 
-static struct timespec now(void)
+static struct timespec end_of_turn(void)
 {
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	return at;
-}
-
-static struct timespec soon(void)
-{
-	struct timespec at = now();
-
-	at.tv_nsec += TURN_MSEC * 1000000L;
-	at.tv_sec += at.tv_nsec / 1000000000L;
-	at.tv_nsec %= 1000000000L;
-	return at;
+	return ck_time_in(CLOCK_MONOTONIC, TURN_MSEC);
 }
 
 static bool is_before(struct timespec a, struct timespec b)
@@ -82,7 +68,8 @@ static bool is_before(struct timespec a, struct timespec b)
 void ck_turn_give(struct ck_turns *t, uint32_t tensor, pid_t thread)
 {
 	pthread_mutex_lock(&t->lock);
-	t->turns[t->next++ % TURNS] = (struct turn){ tensor, thread, soon() };
+	t->turns[t->next++ % TURNS] = (struct turn){ tensor, thread,
+						     end_of_turn() };
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -100,7 +87,7 @@ void ck_turn_take(struct ck_turns *t, uint32_t tensor, pid_t thread)
 /* Under the lock. */
 static bool somebody_has(const struct ck_turns *t, uint32_t tensor)
 {
-	struct timespec at = now();
+	struct timespec at = ck_time_in(CLOCK_MONOTONIC, 0);
 
 	for (size_t i = 0; i < TURNS; i++)
 		if ((tensor == CK_TURN_ANY || t->turns[i].tensor == tensor) &&
@@ -111,7 +98,7 @@ static bool somebody_has(const struct ck_turns *t, uint32_t tensor)
 
 void ck_turns_wait(struct ck_turns *t, uint32_t tensor)
 {
-	struct timespec until = soon();
+	struct timespec until = end_of_turn();
 	int rc = 0;
 
 	pthread_mutex_lock(&t->lock);

@@ -78,6 +78,18 @@ int ck_pwrite_full(int fd, const void *buf, size_t len, uint64_t fpos)
 	return 0;
 }
 
+struct timespec ck_time_in(clockid_t clock, unsigned msec)
+{
+	struct timespec at;
+
+	clock_gettime(clock, &at);
+	at.tv_sec += msec / 1000;
+	at.tv_nsec += msec % 1000 * 1000000L;
+	at.tv_sec += at.tv_nsec / 1000000000L;
+	at.tv_nsec %= 1000000000L;
+	return at;
+}
+
 int ck_random_hex(char out[static 17])
 {
 	uint64_t value;

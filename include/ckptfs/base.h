@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 
 #define CK_MUST_USE __attribute__((warn_unused_result))
 /* Arithmetic modulo 2^n is meant; clang can look for all that is not. */
@@ -237,6 +238,8 @@ CK_MUST_USE int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos);
 CK_MUST_USE int ck_write_full(int fd, const void *buf, size_t len);
 CK_MUST_USE int ck_pwrite_full(int fd, const void *buf, size_t len,
 			       uint64_t fpos);
+/* The time of a clock, that many milliseconds from now. */
+struct timespec ck_time_in(clockid_t clock, unsigned msec);
 /* 16 random hex digits and a terminator. */
 CK_MUST_USE int ck_random_hex(char out[static 17]);
 
