@@ -21,6 +21,7 @@ struct ck_draft {
 	uint64_t size;	      /* of it, as shown */
 	atomic_bool leaving;  /* closed, and not written since */
 	atomic_bool anew;     /* its name was made by this open */
+	atomic_int thread;    /* that opened it */
 	pthread_mutex_t lock; /* of all below; held while it commits */
 	struct ck_stage *stage;
 	bool longer; /* more was written than the file shows */
@@ -285,6 +286,22 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 		tell_once(fs, draft, &d);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
+}
+
+void ck_draft_opened_by(struct ck_draft *draft, pid_t thread)
+{
+	atomic_store(&draft->thread, thread);
+}
+
+/* What open(2) with O_TRUNC asks for cannot be told from truncate(2), but both
+ * come from a thread. Of another one it would put zeros in place of what was
+ * written. */
+int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size,
+		 pid_t thread)
+{
+	if (atomic_load(&draft->thread) != thread)
+		return -EBUSY;
+	return ck_draft_truncate(fs, draft, size);
 }
 
 int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)

@@ -204,6 +204,10 @@ CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       uint64_t vpos, const void *bytes, size_t len);
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
+void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
+/* The same without its open file; -EBUSY: another thread opened it. */
+CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
+			     uint64_t size, pid_t thread);
 /* For a name that was made again: nothing is written yet. */
 CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
 /* The name of this file was made, and nothing was committed since. */

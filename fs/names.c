@@ -102,6 +102,8 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 	struct fuse_entry_param e;
 	int rc = do_create(fs, parent, name, &attr, fi, &e);
 
+	if (rc == 0 && ck_handle_draft(fi))
+		ck_draft_opened_by(ck_handle_draft(fi), by->pid);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else if (fuse_reply_create(req, &e, fi) == -ENOENT)

@@ -354,6 +354,8 @@ static int do_open(struct ck_fs *fs, fuse_ino_t ino, pid_t thread,
 		ck_turn_give(fs->turns, n.tensor, thread);
 	else
 		ck_turn_take(fs->turns, n.tensor, thread);
+	if (rc == 0 && ck_handle_draft(fi))
+		ck_draft_opened_by(ck_handle_draft(fi), thread);
 	return rc;
 }
 

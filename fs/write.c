@@ -112,10 +112,11 @@ static bool is_private(const struct stat *shown, mode_t mode)
 
 /* open(2) with O_TRUNC comes without its open file, as truncate(2) does: it is
  * for who has the file open for writing. */
-static int set_size(struct ck_fs *fs, const struct ck_node *n,
+static int set_size(fuse_req_t req, const struct ck_node *n,
 		    const struct stat *shown, uint64_t size,
 		    const struct fuse_file_info *fi)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_draft *draft;
 	int rc;
 
@@ -126,15 +127,16 @@ static int set_size(struct ck_fs *fs, const struct ck_node *n,
 	draft = ck_draft_find(fs, n);
 	if (!draft)
 		return size == (uint64_t)shown->st_size ? 0 : -EINVAL;
-	rc = ck_draft_truncate(fs, draft, size);
+	rc = ck_draft_cut(fs, draft, size, fuse_req_ctx(req)->pid);
 	ck_draft_put(fs, draft);
 	return rc;
 }
 
-static int do_setattr(struct ck_fs *fs, fuse_ino_t ino, const struct stat *attr,
+static int do_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr,
 		      int to_set, const struct fuse_file_info *fi,
 		      struct stat *out)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node n;
 
 	if (!ck_node_find(fs, ino, &n))
@@ -151,7 +153,7 @@ static int do_setattr(struct ck_fs *fs, fuse_ino_t ino, const struct stat *attr,
 	    !(ck_node_is_tensor(&n) && ck_draft_is_new(fs, &n)))
 		return -EPERM;
 	if (to_set & FUSE_SET_ATTR_SIZE)
-		return set_size(fs, &n, out, (uint64_t)attr->st_size, fi);
+		return set_size(req, &n, out, (uint64_t)attr->st_size, fi);
 	return 0;
 }
 
@@ -159,8 +161,7 @@ static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		       int to_set, struct fuse_file_info *fi)
 {
 	struct stat out;
-	int rc = do_setattr(fuse_req_userdata(req), ino, attr, to_set, fi,
-			    &out);
+	int rc = do_setattr(req, ino, attr, to_set, fi, &out);
 
 	if (rc)
 		fuse_reply_err(req, -rc);

@@ -5,6 +5,7 @@ effect. Prints what does not answer as the table says.
     write-refused.py MOUNT STEM
 """
 
+import concurrent.futures
 import contextlib
 import errno
 import mmap
@@ -101,6 +102,25 @@ def reads_what_is_committed():
         assert os.pread(fd, 100, 0) == data[:100]
 
 
+def in_thread(call):
+    """What call() gives in another thread, or its errno."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        try:
+            return pool.submit(call).result()
+        except OSError as e:
+            return e.errno
+
+
+def cut_by_another():
+    """regression: truncate(2) put zeros in place of what was written."""
+    with opened(raw, os.O_WRONLY | os.O_TRUNC) as fd:
+        os.write(fd, data[:512])
+        for size in 0, 100, len(data):
+            got = in_thread(lambda size=size: os.truncate(raw, size))
+            assert got == errno.EBUSY, (size, got)
+        os.ftruncate(fd, 0)
+
+
 E = errno
 bits = os.stat(raw).st_mode & 0o777
 calls = {
@@ -136,6 +156,7 @@ calls = {
     'truncate': (E.EINVAL, lambda: os.truncate(raw, 0)),
     'truncate, longer': (E.EINVAL, lambda: os.truncate(raw, 2000)),
     'truncate to what it is': (0, lambda: os.truncate(raw, len(data))),
+    'regression: truncate while another writes': (0, cut_by_another),
     'chmod, private': (E.EPERM, lambda: os.chmod(raw, 0o600)),
     'chmod as it is': (0, lambda: os.chmod(raw, bits)),
     'chmod, more': (0, lambda: os.chmod(raw, 0o777)),
