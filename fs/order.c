@@ -56,11 +56,13 @@ static void print_failure(const struct ck_fs *fs, const struct ck_outcome *out,
 	ck_buf_text(text, out->published ? "; " : "; nothing is committed; ");
 	print_tensors(fs, out, text);
 	if (out->published)
-		ck_buf_text(text, " are there, but may be gone after a crash");
+		ck_buf_printf(text, " %s there, but may be gone after a crash",
+			      out->n == 1 ? "is" : "are");
 	else if (out->lost)
 		ck_buf_text(text, " must be written again");
 	else
-		ck_buf_text(text, " stay staged");
+		ck_buf_text(text,
+			    out->n == 1 ? " stays staged" : " stay staged");
 }
 
 void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,

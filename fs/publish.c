@@ -466,6 +466,8 @@ void ck_publish_rest(struct ck_fs *fs)
 	if (fs->options->commit == CK_COMMIT_FSYNC) {
 		if (commit_all(fs->publisher, &out, &text) == 0)
 			ck_log("%s", text.data ? text.data : "committed");
+		else if (!out.published && out.n)
+			ck_log("unmounted: what was staged is dropped");
 	} else if (drop_all(fs->publisher, &out, &text) == 0) {
 		ck_log("unmounted without a commit: %s",
 		       text.data ? text.data : "staged tensors are dropped");

@@ -158,7 +158,8 @@ check 'umount(8): as it was' cmp "new/$one" "$mnt/raw/$one"
 # Somebody else saves.
 cp other "$mnt/raw/$one"
 touch "$source/.metadata"
-fails 'a foreign save' "1 tensor ($one) stay staged" "$CKPTFS" commit "$mnt"
+fails 'a foreign save' "1 tensor ($one) stays staged" \
+	"$CKPTFS" commit "$mnt"
 equal 'a foreign save: exit status' "$("$CKPTFS" commit "$mnt" \
 	>"$WORK/out" 2>&1; echo $?)" 2
 check 'a foreign save: abort' "$CKPTFS" abort "$mnt"
@@ -194,6 +195,18 @@ check 'fsync: SIGTERM' gone "$pid"
 mounted "$source"
 check 'fsync: SIGTERM commits' cmp other "$mnt/raw/$one"
 unmounted
+
+# A commit that fails when the mount ends.
+mounted "$source" -o write,commit=fsync,log="$log"
+cp again "$mnt/raw/$one"
+touch "$source"/__3_0.distcp
+pid=$(daemon)
+fails 'fsync: ckptfs umount says that it cannot commit' \
+	"1 tensor ($one) stays staged" "$CKPTFS" umount "$mnt"
+umount "$mnt" 2>"$WORK/out" || fusermount3 -u "$mnt"
+check 'fsync: the end' gone "$pid"
+check 'regression: the log says what was dropped' \
+	grep -qx "ckptfs: unmounted: what was staged is dropped" "$log"
 
 # Who may.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
