@@ -90,6 +90,17 @@ equal 'allow_other: owner, group, mode' "$(owners "$source/.metadata" \
 equal 'allow_other: ACL' "$(acls "$source/.metadata" "$source"/__*ckptfs-*)" \
 	"$acl"
 
+# cp makes a file private before it gives it away: it has to say that it cannot.
+fresh
+mounted "$source" -o write
+tr '\0-\377' '\1-\377\0' <raw.bin >new.bin
+chmod 644 new.bin
+fails 'cp -p, another owner: says so' 'Operation not permitted' \
+	cp -p new.bin "$mnt/raw/$one"
+check 'cp -p, another owner: the bytes are there' cmp new.bin "$mnt/raw/$one"
+check 'cp, another owner' cp raw.bin "$mnt/raw/$one"
+unmounted
+
 # Who may write the directory, but not make files such as .metadata.
 fuse=$(stat -c %a /dev/fuse)
 if [ "$fuse" != 666 ]; then
