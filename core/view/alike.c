@@ -31,8 +31,9 @@ static int fold(const struct ck_catalog *c, uint32_t entry, struct folded *out)
 	out->entry = entry;
 	return utf8proc_map((const utf8proc_uint8_t *)stem.p,
 			    (utf8proc_ssize_t)stem.len, &out->text,
-			    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
-				    UTF8PROC_CASEFOLD) < 0
+			    (utf8proc_option_t)(UTF8PROC_STABLE |
+						UTF8PROC_DECOMPOSE |
+						UTF8PROC_CASEFOLD)) < 0
 		       ? -ENOMEM
 		       : 0;
 }
