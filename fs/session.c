@@ -379,6 +379,9 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 
 	if (fs->options->commit_given && !fs->options->write)
 		return ck_fail(d, EINVAL, "option commit: only with write");
+	if (fs->options->keep_unknown && !fs->options->write)
+		return ck_fail(d, EINVAL,
+			       "option keep_unknown: only with write");
 	if (fs->options->patch && (!fs->options->write || options.together))
 		return ck_fail(d, EINVAL,
 			       "option patch: only with write and "

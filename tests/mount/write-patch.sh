@@ -10,6 +10,8 @@ raw=$mnt/raw/$one
 npy=$mnt/full/$one.npy
 
 fails 'without write' 'only with write' "$CKPTFS" mount "$source" "$mnt" -o patch
+fails 'keep_unknown without write' 'only with write' \
+	"$CKPTFS" mount "$source" "$mnt" -o keep_unknown
 fails 'with commit=manual' 'commit=close' "$CKPTFS" mount "$source" "$mnt" \
 	-o write,patch,commit=manual
 
