@@ -106,8 +106,7 @@ static bool has_group(fuse_req_t req, gid_t gid)
 	return fuse_req_ctx(req)->gid == gid;
 }
 
-/* As the kernel does it for a tensor's file. */
-static bool may_write(struct ck_fs *fs, fuse_req_t req)
+bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 {
 	struct ck_node n = { .kind = CK_NODE_TENSOR };
 	uid_t uid = fuse_req_ctx(req)->uid;
@@ -144,7 +143,7 @@ static int do_order(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino,
 	    (order != CK_ORDER_COMMIT && order != CK_ORDER_ABORT) ||
 	    out_len < sizeof(struct ck_order))
 		return -ENOTTY;
-	if (!may_write(fs, req))
+	if (!ck_may_write(fs, req))
 		return -EPERM;
 	if (fs->options->commit != CK_COMMIT_CLOSE)
 		return ck_publish_order(fs, req, order);

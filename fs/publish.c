@@ -11,9 +11,11 @@
  * be left to answer. For the same reason nothing is told once those threads
  * are about to end (ck_publisher_quiet).
  *
- * A rename(2) onto a tensor has locks of directories while it is answered, and
- * if it was queued here, what is before it might wait for them: it commits in
- * the thread that answers, and the kernel is told of it afterwards.
+ * A rename(2) onto a tensor has locks of directories and of the tensor's file
+ * while it is answered, an fsync(2) that of the file, for which such a rename
+ * may wait. If they were queued here, what is before them might wait for those
+ * directories: they commit in the thread that answers, and the kernel is told
+ * afterwards.
  *
  * Where a commit is of many, it takes all that drafts have left with the
  * writer; who orders it by ioctl(2) is answered here, too.
@@ -28,7 +30,6 @@
 
 enum job_kind {
 	JOB_DRAFT, /* commit it */
-	JOB_ALL,   /* commit all that is kept */
 	JOB_ORDER,
 	JOB_TELL,
 };
@@ -224,18 +225,6 @@ static int run_draft(struct ck_publisher *p, struct job *job)
 	return rc;
 }
 
-static int run_all(struct ck_publisher *p)
-{
-	struct ck_outcome out;
-	struct ck_buf text = { 0 };
-	int rc = commit_all(p, &out, &text);
-
-	tell(p, out.tensors, out.published ? out.n : 0);
-	ck_outcome_fini(&out);
-	ck_buf_fini(&text);
-	return rc;
-}
-
 static int drop_all(struct ck_publisher *p, struct ck_outcome *out,
 		    struct ck_buf *text)
 {
@@ -272,7 +261,6 @@ static void job_run(struct ck_publisher *p, struct job *job)
 
 	switch (job->kind) {
 	case JOB_DRAFT: rc = run_draft(p, job); break;
-	case JOB_ALL: rc = run_all(p); break;
 	case JOB_ORDER: run_order(p, job); break;
 	case JOB_TELL: tell(p, job->tensors, job->n); break;
 	}
@@ -280,7 +268,7 @@ static void job_run(struct ck_publisher *p, struct job *job)
 		ck_draft_leave(job->draft);
 		ck_draft_put(p->fs, job->draft);
 	}
-	if (job->kind == JOB_DRAFT || job->kind == JOB_ALL)
+	if (job->kind == JOB_DRAFT)
 		fuse_reply_err(job->req, -rc);
 	free(job->tensors);
 	free(job);
@@ -399,25 +387,11 @@ int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
 	return publish(fs, &job, draft);
 }
 
-int ck_publish_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
-{
-	struct job job = { .kind = JOB_ALL, .req = req };
-
-	return publish(fs, &job, draft);
-}
-
 int ck_publish_order(struct ck_fs *fs, fuse_req_t req, unsigned order)
 {
 	struct job job = { .kind = JOB_ORDER, .req = req, .order = order };
 
 	return publish(fs, &job, NULL);
-}
-
-int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
-{
-	bool changed;
-
-	return commit(fs->publisher, draft, &changed);
 }
 
 /* Takes the array. Without memory stat(2) goes on to show what was; open(2)
@@ -439,6 +413,14 @@ void ck_publish_tell(struct ck_fs *fs, uint32_t tensor)
 	if (one)
 		*one = tensor;
 	tell_later(fs, one, 1);
+}
+
+int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft, bool *changed)
+{
+	int rc = commit(fs->publisher, draft, changed);
+
+	ck_draft_leave(draft);
+	return rc;
 }
 
 int ck_publish_all_now(struct ck_fs *fs)

@@ -34,14 +34,12 @@ CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
 /* The same in the calling thread, which may have the kernel's locks: the tree
  * shows it to those who open, and to stat(2) after ck_publish_tell(), which
  * is for when they are free. */
-CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
+CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft,
+			       bool *changed);
 void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
 
-/* Commits all that is kept and answers req when the tree shows it. draft, or
- * NULL: what the answer is for. -ENOMEM: nobody will answer. */
-CK_MUST_USE int ck_publish_all(struct ck_fs *fs, fuse_req_t req,
-			       struct ck_draft *draft);
-/* The same in the calling thread, as above; tells the kernel later. */
+/* Commits all that is kept, in the calling thread as above; tells the kernel
+ * later. */
 CK_MUST_USE int ck_publish_all_now(struct ck_fs *fs);
 /* Does what is ordered, and answers. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish_order(struct ck_fs *fs, fuse_req_t req,
@@ -58,6 +56,9 @@ void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,
 /* The same of what was dropped. */
 void ck_drop_print(const struct ck_fs *fs, const struct ck_outcome *out,
 		   const char *what, struct ck_buf *text);
+/* Who asks may write tensors, as the kernel sees it; root and who mounted may
+ * in any case. */
+CK_MUST_USE bool ck_may_write(struct ck_fs *fs, fuse_req_t req);
 /* ioctl(2). */
 void ck_fs_order(fuse_req_t req, fuse_ino_t ino, unsigned order, void *arg,
 		 struct fuse_file_info *fi, unsigned flags, const void *in,

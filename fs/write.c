@@ -2,8 +2,9 @@
 /*
  * write: requests that change something, on a mount for writing. Bytes go into
  * the draft of the open file; a close or fsync(2) of a complete one commits
- * it, or keeps it for a commit of many. Until then everybody, the writer too, is shown the file as it is
- * committed: those who read it share the kernel's inode.
+ * it, or keeps it for a commit of many. Until then everybody, the writer too,
+ * is shown the file as it is committed: those who read it share the kernel's
+ * inode.
  *
  * Owner, mode and times of a tensor are those of the checkpoint. To change
  * them is accepted and has no effect, so that tools which copy them end well,
@@ -37,69 +38,72 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_write(req, len);
 }
 
-/* The kernel's locks are free, but for a directory's. */
-static int commit_now(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+/* The kernel has locked nothing for it. */
+static int do_flush(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
 {
-	int rc = draft ? ck_draft_settle(fs, draft) : 0;
+	int rc;
 
+	if (!draft)
+		return 0;
+	if (fs->options->commit != CK_COMMIT_CLOSE)
+		return ck_draft_keep(fs, draft);
+	rc = ck_draft_settle(fs, draft);
 	if (rc != 1)
 		return rc;
 	rc = ck_publish(fs, req, draft);
 	return rc ? rc : 1;
 }
 
-/* One that is complete waits for others; who syncs a file commits all. */
-static int commit_later(struct ck_fs *fs, fuse_req_t req,
-			struct ck_draft *draft, bool sync)
+static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	int rc = draft ? ck_draft_keep(fs, draft) : 0;
+	int rc = do_flush(fuse_req_userdata(req), req, ck_handle_draft(fi));
 
-	if (rc || !sync || fs->options->commit != CK_COMMIT_FSYNC)
-		return rc;
-	rc = ck_publish_all(fs, req, draft);
-	return rc ? rc : 1;
-}
-
-static void finish(fuse_req_t req, struct fuse_file_info *fi, bool sync)
-{
-	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_draft *draft = ck_handle_draft(fi);
-	int rc;
-
-	if (ck_handle_scratch(fi))
-		rc = 0;
-	else if (fs->options->commit == CK_COMMIT_CLOSE)
-		rc = commit_now(fs, req, draft);
-	else
-		rc = commit_later(fs, req, draft, sync);
+	(void)ino;
 	if (rc != 1) /* else it will be answered */
 		fuse_reply_err(req, -rc);
 }
 
-static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* The kernel has locked the file. A rename onto it waits for that, with its
+ * directories locked, and for those the publisher may wait: nothing here may
+ * wait for the publisher. */
+static int sync_draft(struct ck_fs *fs, struct ck_draft *draft, bool *changed)
 {
-	(void)ino;
-	finish(req, fi, false);
+	if (fs->options->commit == CK_COMMIT_CLOSE)
+		return ck_publish_now(fs, draft, changed);
+	return ck_draft_keep(fs, draft);
+}
+
+/* Who syncs commits all that waits. */
+static int sync_all(struct ck_fs *fs, fuse_req_t req)
+{
+	if (fs->options->commit != CK_COMMIT_FSYNC || !ck_may_write(fs, req))
+		return 0;
+	return ck_publish_all_now(fs);
 }
 
 static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		     struct fuse_file_info *fi)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_draft *draft = ck_handle_draft(fi);
+	uint32_t tensor = draft ? ck_draft_node(draft)->tensor : 0;
+	bool changed = false;
+	int rc = draft ? sync_draft(fs, draft, &changed) : 0;
+
 	(void)ino, (void)datasync;
-	finish(req, fi, true);
+	if (rc == 0 && !ck_handle_scratch(fi))
+		rc = sync_all(fs, req);
+	fuse_reply_err(req, -rc);
+	if (changed)
+		ck_publish_tell(fs, tensor);
 }
 
 /* Who renamed a file syncs its directory. The kernel has locked that. */
 static void rw_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
 			struct fuse_file_info *fi)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	int rc = 0;
-
 	(void)ino, (void)datasync, (void)fi;
-	if (fs->options->commit == CK_COMMIT_FSYNC)
-		rc = ck_publish_all_now(fs);
-	fuse_reply_err(req, -rc);
+	fuse_reply_err(req, -sync_all(fuse_req_userdata(req), req));
 }
 
 /* --- attributes --------------------------------------------------------------- */

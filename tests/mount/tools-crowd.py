@@ -31,6 +31,14 @@ def writes(i, path):
     os.close(fd)
 
 
+def syncs(i, path):
+    """The kernel locks the file for an fsync, and so for a rename onto it."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    os.write(fd, bytes([i]) * size)
+    os.fsync(fd)
+    os.close(fd)
+
+
 def makes(i, path):
     os.unlink(path)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -57,7 +65,7 @@ def work(i):
     done = 0
     random.seed(i)
     while time.monotonic() < until + (0 if done else 20):
-        what = (renames, writes, makes, looks)[i % 4]
+        what = (renames, writes, makes, looks, syncs)[i % 5]
         try:
             what(i, f'{mount}/raw/{random.choice(stems)}')
             done += 1
@@ -70,7 +78,7 @@ def work(i):
 for stem in stems:
     writes(255, f'{mount}/raw/{stem}')
 children = []
-for i in range(1, 13):
+for i in range(1, 16):
     pid = os.fork()
     if pid == 0:
         try:
