@@ -328,15 +328,16 @@ static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
 {
 	size_t len = (size_t)ck_min(end - begin, CK_READ_MAX);
 	void *bytes;
-	int rc = ck_handle_read(fs, old, begin, &len, &bytes);
+	int rc = ck_handle_read(fs, old, end - len, &len, &bytes);
 
 	if (rc)
 		return ck_fail(d, -rc, "bytes that were not written: %s",
 			       strerror(-rc));
-	return ck_stage_write(draft->stage, begin, bytes, len, d);
+	return ck_stage_write(draft->stage, end - len, bytes, len, d);
 }
 
-/* What was not written becomes what the tensor has. Nobody else can commit it
+/* What was not written becomes what the tensor has, from the end, so that there
+ * is little behind it in the list of ranges. Nobody else can commit the tensor
  * meanwhile. */
 static int fill(struct ck_fs *fs, struct ck_draft *draft)
 {
@@ -350,8 +351,11 @@ static int fill(struct ck_fs *fs, struct ck_draft *draft)
 		return 0;
 	n.version = ck_node_version(fs, &n);
 	rc = ck_handle_open(fs, &n, &old);
-	if (rc)
+	if (rc) {
+		ck_log("%s: bytes that were not written: %s",
+		       shown_name(fs, &n), strerror(-rc));
 		return rc;
+	}
 	while (rc == 0 && ck_stage_gap(draft->stage, &begin, &end))
 		rc = gap_fill(fs, draft, &old, begin, end, &d);
 	ck_handle_drop(fs, &old);

@@ -169,7 +169,7 @@ struct ck_ranges {
 
 CK_MUST_USE int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin,
 			      uint64_t end);
-/* Makes of [*begin, *end) the first part that they do not have; false: they
+/* Makes of [*begin, *end) the last part that they do not have; false: they
  * have all of it. */
 bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
 		   uint64_t *end);

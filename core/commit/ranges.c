@@ -34,8 +34,6 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 
 	if (begin >= end)
 		return 0;
-	if (ranges->n >= RANGES_MAX)
-		return -ENOSPC;
 	r = ck_grow(ranges->r, &ranges->cap, ranges->n, 1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
@@ -45,6 +43,8 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 		begin = ck_min(begin, r[last].begin);
 		end = ck_max(end, r[last].end);
 	}
+	if (first == last && ranges->n >= RANGES_MAX)
+		return -ENOSPC;
 	memmove(r + first + 1, r + last, (ranges->n - last) * sizeof(*r));
 	r[first] = (struct ck_range){ begin, end };
 	ranges->n = ranges->n - (last - first) + 1;
@@ -54,12 +54,14 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
 		   uint64_t *end)
 {
-	size_t i = find(ranges, *begin);
+	const struct ck_range *r = ranges->r;
+	size_t i = find(ranges,
+			*end); /* the ranges before it end before *end */
 
-	if (i < ranges->n && ranges->r[i].begin <= *begin)
-		*begin = ranges->r[i++].end;
-	if (i < ranges->n)
-		*end = ck_min(*end, ranges->r[i].begin);
+	if (i < ranges->n && r[i].begin < *end)
+		*end = r[i].begin;
+	if (i > 0)
+		*begin = ck_max(*begin, r[i - 1].end);
 	return *begin < *end;
 }
 

@@ -78,8 +78,8 @@ CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
 CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
 				  struct ck_diag *d);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
-/* The first bytes of the file, [*begin, *end), that were not written. False:
- * all were, or it was begun anew. */
+/* The last bytes of the file, [*begin, *end), that were not written. False: all
+ * were, or it was begun anew. */
 CK_MUST_USE bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin,
 			      uint64_t *end);
 /* Says into d why the stage is not complete; -EINVAL. */

@@ -69,6 +69,24 @@ equal 'a box: bytes' "$(tail -c +129 "$box" | head -c 4)" wxyz
 check 'a box: all else' cmp <(tail -c +133 "$box") <(tail -c +5 box.before)
 cp "$raw" want
 
+# From front to back, each piece would move what is behind it.
+scatter() {
+	python3 "$HERE/big.py" "$WORK/big" 1 1 4194304 && mkdir big.mnt &&
+		"$CKPTFS" mount "$WORK/big" big.mnt -o write,patch &&
+		timeout 60 python3 - <<-'EOF'
+			import os
+			fd = os.open('big.mnt/raw/t0', os.O_RDWR)
+			for at in range(0, 1 << 22, 64):
+			    os.pwrite(fd, b'1234', at)
+			os.close(fd)
+			data = open('big.mnt/raw/t0', 'rb').read()
+			assert all(data[at:at + 4] == b'1234' and
+			           data[at + 8:at + 16] == (at // 8 + 1).to_bytes(8, 'little')
+			           for at in range(0, 1 << 22, 64))
+		EOF
+}
+check 'many pieces' scatter
+"$CKPTFS" umount big.mnt
 fails 'too long' 'File too large' dd if=piece of="$raw" bs=700 seek=1000 \
 	oflag=seek_bytes conv=notrunc
 fails 'truncated: not whole' 'Invalid argument' cp norm "$raw"

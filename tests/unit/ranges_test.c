@@ -15,20 +15,20 @@ static bool bits_have(const bool *bits, uint64_t begin, uint64_t end)
 	return true;
 }
 
-/* The first part of [begin, end) without a bit. */
+/* The last part of [begin, end) without a bit. */
 static bool gap_is_right(const struct ck_ranges *ranges, const bool *bits,
 			 uint64_t begin, uint64_t end)
 {
-	uint64_t from = begin, to = end, want = begin, want_end;
+	uint64_t from = begin, to = end, want = end, want_begin;
 
-	while (want < end && bits[want])
-		want++;
-	want_end = want;
-	while (want_end < end && !bits[want_end])
-		want_end++;
+	while (want > begin && bits[want - 1])
+		want--;
+	want_begin = want;
+	while (want_begin > begin && !bits[want_begin - 1])
+		want_begin--;
 	if (!ck_ranges_gap(ranges, &from, &to))
-		return want >= end;
-	return from == want && to == want_end;
+		return want <= begin;
+	return from == want_begin && to == want;
 }
 
 static bool is_sorted(const struct ck_ranges *ranges)
