@@ -229,14 +229,14 @@ const struct ck_node *ck_draft_node(const struct ck_draft *draft);
 
 struct ck_turns *ck_turns_make(void); /* NULL: out of memory */
 void ck_turns_free(struct ck_turns *t);
-/* This thread was answered ESTALE for the tensor, and will come again. */
-void ck_turn_give(struct ck_turns *t, uint32_t tensor, pid_t thread);
+/* This thread was answered ESTALE for an old inode, and will come again. */
+void ck_turn_give(struct ck_turns *t, pid_t thread);
+/* It looks a name up: what it is answered is to be what it opens. */
+void ck_turn_renew(struct ck_turns *t, pid_t thread);
 /* It has come. */
-void ck_turn_take(struct ck_turns *t, uint32_t tensor, pid_t thread);
-/* Before a commit of the tensor, or of CK_TURN_ANY: waits for those who have a
- * turn, 0.1 s at most. */
-#define CK_TURN_ANY UINT32_MAX
-void ck_turns_wait(struct ck_turns *t, uint32_t tensor);
+void ck_turn_take(struct ck_turns *t, pid_t thread);
+/* Before a commit is shown: waits for those who have a turn, 0.3 s at most. */
+void ck_turns_wait(struct ck_turns *t);
 
 /* --- place.c ------------------------------------------------------------ */
 

@@ -162,9 +162,13 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 
 void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct fuse_entry_param e;
-	int rc = do_lookup(fuse_req_userdata(req), parent, name, &e);
+	int rc;
 
+	if (fs->writer)
+		ck_turn_renew(fs->turns, fuse_req_ctx(req)->pid);
+	rc = do_lookup(fs, parent, name, &e);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else

@@ -4,18 +4,17 @@
  * returns 0, the new bytes are durable, and whoever looks the file up sees
  * them, with a new inode number.
  *
- * One thread does both, for two reasons. Commits are made one at a time and
- * take long; those who answer requests go on meanwhile. And the kernel drops
- * a name only under the lock of its directory, which a lookup holds until it
- * is answered: if each thread that answers waited for that lock, none would
- * be left to answer. For the same reason nothing is told once those threads
- * are about to end (ck_publisher_quiet).
+ * Two threads do that. One commits: commits are made one at a time and take
+ * long; those who answer requests go on meanwhile. The other tells the kernel,
+ * which drops a name only under the lock of its directory. A lookup holds that
+ * until it is answered: if each thread that answers waited for the lock, none
+ * would be left to answer. For the same reason nothing is told once those
+ * threads are about to end (ck_publisher_quiet).
  *
- * A rename(2) onto a tensor has locks of directories and of the tensor's file
- * while it is answered, an fsync(2) that of the file, for which such a rename
- * may wait. If they were queued here, what is before them might wait for those
- * directories: they commit in the thread that answers, and the kernel is told
- * afterwards.
+ * A close(2) is answered when the kernel was told. An fsync(2) is answered
+ * before: the kernel has locked the file for it, a rename(2) onto the file
+ * waits for that with its directories locked, and telling waits for those. The
+ * rename itself commits in the thread that answers it.
  *
  * Where a commit is of many, it takes all that drafts have left with the
  * writer; who orders it by ioctl(2) is answered here, too.
@@ -29,8 +28,10 @@
 #include <stdio.h>
 
 enum job_kind {
-	JOB_DRAFT, /* commit it */
-	JOB_ORDER,
+	JOB_CLOSE, /* commit the draft, tell, answer */
+	JOB_SYNC,  /* commit it, answer, tell */
+	JOB_ALL,   /* commit all that is kept, answer, tell */
+	JOB_ORDER, /* do it, tell, answer */
 	JOB_TELL,
 };
 
@@ -40,21 +41,30 @@ struct job {
 	fuse_req_t req;		/* to be answered; not of JOB_TELL */
 	struct ck_draft *draft; /* a reference, or NULL */
 	unsigned order;
-	uint32_t *tensors; /* JOB_TELL: these; owned */
+	int rc;		    /* the answer */
+	struct ck_buf text; /* of an order */
+	uint32_t *tensors;  /* that the kernel is told of; owned */
 	uint32_t n;
+};
+
+/* A thread and what it has to do. */
+struct line {
+	struct ck_publisher *p;
+	void (*run)(struct ck_publisher *p, struct job *job); /* takes it */
+	pthread_t thread;
+	struct job *first, **last;
+	bool ended; /* the thread is to end when nothing is left */
+	bool started;
 };
 
 struct ck_publisher {
 	struct ck_fs *fs;
-	pthread_t thread;
 	pthread_mutex_t commit; /* one at a time; nothing is told under it */
 	pthread_mutex_t lock;	/* of all below */
 	pthread_cond_t changed;
-	struct job *first, **last;
+	struct line commits, tells;
 	bool quiet;   /* the kernel is told nothing */
 	bool telling; /* it is being told */
-	bool ended;   /* the thread is to end when nothing is left */
-	bool joined;
 };
 
 /* --- telling the kernel ----------------------------------------------------- */
@@ -176,7 +186,6 @@ static int commit(struct ck_publisher *p, struct ck_draft *draft, bool *changed)
 	struct ck_node n = *ck_draft_node(draft);
 	int rc;
 
-	ck_turns_wait(fs->turns, n.tensor);
 	pthread_mutex_lock(&p->commit);
 	n.version = ck_node_version(fs, &n);
 	atomic_fetch_add(&fs->commits, 1);
@@ -199,7 +208,6 @@ static int commit_all(struct ck_publisher *p, struct ck_outcome *out,
 	struct ck_diag d = { 0 };
 	int rc;
 
-	ck_turns_wait(fs->turns, CK_TURN_ANY);
 	pthread_mutex_lock(&p->commit);
 	atomic_fetch_add(&fs->commits, 1);
 	rc = ck_writer_commit(fs->writer, out, &d);
@@ -213,16 +221,35 @@ static int commit_all(struct ck_publisher *p, struct ck_outcome *out,
 	return rc;
 }
 
-/* --- the thread ------------------------------------------------------------- */
+/* --- the threads ------------------------------------------------------------ */
 
-static int run_draft(struct ck_publisher *p, struct job *job)
+static void line_add(struct line *line, struct job *job)
 {
-	uint32_t tensor = ck_draft_node(job->draft)->tensor;
-	bool changed;
-	int rc = commit(p, job->draft, &changed);
+	job->next = NULL;
+	pthread_mutex_lock(&line->p->lock);
+	*line->last = job;
+	line->last = &job->next;
+	pthread_cond_broadcast(&line->p->changed);
+	pthread_mutex_unlock(&line->p->lock);
+}
 
-	tell(p, &tensor, changed);
-	return rc;
+static uint32_t *one_tensor(uint32_t tensor)
+{
+	uint32_t *one = malloc(sizeof(*one));
+
+	if (one)
+		*one = tensor;
+	return one;
+}
+
+static void do_draft(struct ck_publisher *p, struct job *job)
+{
+	bool changed;
+
+	job->rc = commit(p, job->draft, &changed);
+	if (changed)
+		job->tensors = one_tensor(ck_draft_node(job->draft)->tensor);
+	job->n = job->tensors ? 1 : 0;
 }
 
 static int drop_all(struct ck_publisher *p, struct ck_outcome *out,
@@ -238,67 +265,112 @@ static int drop_all(struct ck_publisher *p, struct ck_outcome *out,
 	return rc;
 }
 
-static void run_order(struct ck_publisher *p, struct job *job)
+static void do_all(struct ck_publisher *p, struct job *job)
 {
-	struct ck_order answer = { 0 };
 	struct ck_outcome out;
-	struct ck_buf text = { 0 };
-	int rc = job->order == CK_ORDER_COMMIT ? commit_all(p, &out, &text)
-					       : drop_all(p, &out, &text);
 
-	tell(p, out.tensors, out.published ? out.n : 0);
-	answer.err = -rc;
-	snprintf(answer.text, sizeof(answer.text), "%s",
-		 text.data ? text.data : "out of memory");
-	fuse_reply_ioctl(job->req, 0, &answer, sizeof(answer));
+	job->rc = job->order == CK_ORDER_ABORT
+			  ? drop_all(p, &out, &job->text)
+			  : commit_all(p, &out, &job->text);
+	if (out.published) {
+		job->n = out.n;
+		job->tensors = ck_steal(&out.tensors);
+	}
 	ck_outcome_fini(&out);
-	ck_buf_fini(&text);
 }
 
-static void job_run(struct ck_publisher *p, struct job *job)
+static void answer_order(const struct job *job)
 {
-	int rc = 0;
+	struct ck_order answer = { .err = -job->rc };
 
-	switch (job->kind) {
-	case JOB_DRAFT: rc = run_draft(p, job); break;
-	case JOB_ORDER: run_order(p, job); break;
-	case JOB_TELL: tell(p, job->tensors, job->n); break;
-	}
+	snprintf(answer.text, sizeof(answer.text), "%s",
+		 job->text.data ? job->text.data : "out of memory");
+	fuse_reply_ioctl(job->req, 0, &answer, sizeof(answer));
+}
+
+/* Others may have waited for the draft. */
+static void answer(struct ck_publisher *p, struct job *job)
+{
 	if (job->draft) {
 		ck_draft_leave(job->draft);
 		ck_draft_put(p->fs, job->draft);
+		job->draft = NULL;
 	}
-	if (job->kind == JOB_DRAFT)
-		fuse_reply_err(job->req, -rc);
+	if (job->kind == JOB_ORDER)
+		answer_order(job);
+	else if (job->kind != JOB_TELL)
+		fuse_reply_err(job->req, -job->rc);
+	job->kind = JOB_TELL;
+}
+
+static void job_commit(struct ck_publisher *p, struct job *job)
+{
+	if (job->kind == JOB_CLOSE || job->kind == JOB_SYNC)
+		do_draft(p, job);
+	else
+		do_all(p, job);
+	if (job->kind == JOB_SYNC || job->kind == JOB_ALL)
+		answer(p, job);
+	line_add(&p->tells, job);
+}
+
+static void job_tell(struct ck_publisher *p, struct job *job)
+{
+	tell(p, job->tensors, job->n);
+	answer(p, job);
+	ck_buf_fini(&job->text);
 	free(job->tensors);
 	free(job);
 }
 
 /* NULL: there is none, and there will be none. */
-static struct job *job_take(struct ck_publisher *p)
+static struct job *line_take(struct line *line)
 {
 	struct job *job;
 
-	pthread_mutex_lock(&p->lock);
-	while (!p->first && !p->ended)
-		pthread_cond_wait(&p->changed, &p->lock);
-	job = p->first;
+	pthread_mutex_lock(&line->p->lock);
+	while (!line->first && !line->ended)
+		pthread_cond_wait(&line->p->changed, &line->p->lock);
+	job = line->first;
 	if (job)
-		p->first = job->next;
-	if (!p->first)
-		p->last = &p->first;
-	pthread_mutex_unlock(&p->lock);
+		line->first = job->next;
+	if (!line->first)
+		line->last = &line->first;
+	pthread_mutex_unlock(&line->p->lock);
 	return job;
 }
 
-static void *publisher_run(void *arg)
+static void *line_run(void *arg)
 {
-	struct ck_publisher *p = arg;
+	struct line *line = arg;
 	struct job *job;
 
-	while ((job = job_take(p)))
-		job_run(p, job);
+	while ((job = line_take(line)))
+		line->run(line->p, job);
 	return NULL;
+}
+
+static bool line_start(struct line *line, struct ck_publisher *p,
+		       void (*run)(struct ck_publisher *p, struct job *job))
+{
+	*line = (struct line){ .p = p, .run = run };
+	line->last = &line->first;
+	line->started = pthread_create(&line->thread, NULL, line_run, line) ==
+			0;
+	return line->started;
+}
+
+/* When nothing is left in it. */
+static void line_end(struct line *line)
+{
+	if (!line->started)
+		return;
+	pthread_mutex_lock(&line->p->lock);
+	line->ended = true;
+	pthread_cond_broadcast(&line->p->changed);
+	pthread_mutex_unlock(&line->p->lock);
+	pthread_join(line->thread, NULL);
+	line->started = false;
 }
 
 struct ck_publisher *ck_publisher_start(struct ck_fs *fs)
@@ -308,13 +380,12 @@ struct ck_publisher *ck_publisher_start(struct ck_fs *fs)
 	if (!p)
 		return NULL;
 	p->fs = fs;
-	p->last = &p->first;
 	pthread_mutex_init(&p->commit, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
-	if (pthread_create(&p->thread, NULL, publisher_run, p) == 0)
+	if (line_start(&p->tells, p, job_tell) &&
+	    line_start(&p->commits, p, job_commit))
 		return p;
-	p->joined = true;
 	ck_publisher_free(p);
 	return NULL;
 }
@@ -330,15 +401,11 @@ void ck_publisher_quiet(struct ck_publisher *p)
 
 void ck_publisher_end(struct ck_publisher *p)
 {
-	if (p->joined)
-		return;
 	pthread_mutex_lock(&p->lock);
 	p->quiet = true;
-	p->ended = true;
-	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
-	pthread_join(p->thread, NULL);
-	p->joined = true;
+	line_end(&p->commits);
+	line_end(&p->tells);
 }
 
 void ck_publisher_free(struct ck_publisher *p)
@@ -352,37 +419,32 @@ void ck_publisher_free(struct ck_publisher *p)
 	free(p);
 }
 
-static int job_add(struct ck_publisher *p, const struct job *what)
+/* --- what others ask for -------------------------------------------------------- */
+
+static int publish(struct ck_fs *fs, const struct job *what,
+		   struct ck_draft *draft)
 {
 	struct job *job = malloc(sizeof(*job));
 
 	if (!job)
 		return -ENOMEM;
 	*job = *what;
-	pthread_mutex_lock(&p->lock);
-	*p->last = job;
-	p->last = &job->next;
-	pthread_cond_broadcast(&p->changed);
-	pthread_mutex_unlock(&p->lock);
+	job->draft = draft ? ck_draft_ref(fs, draft) : NULL;
+	line_add(&fs->publisher->commits, job);
 	return 0;
 }
 
-/* --- what others ask for -------------------------------------------------------- */
-
-static int publish(struct ck_fs *fs, struct job *job, struct ck_draft *draft)
+int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft,
+	       bool sync)
 {
-	int rc;
+	struct job job = { .kind = sync ? JOB_SYNC : JOB_CLOSE, .req = req };
 
-	job->draft = draft ? ck_draft_ref(fs, draft) : NULL;
-	rc = job_add(fs->publisher, job);
-	if (rc && draft)
-		ck_draft_put(fs, draft);
-	return rc;
+	return publish(fs, &job, draft);
 }
 
-int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+int ck_publish_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
 {
-	struct job job = { .kind = JOB_DRAFT, .req = req };
+	struct job job = { .kind = JOB_ALL, .req = req };
 
 	return publish(fs, &job, draft);
 }
@@ -394,46 +456,27 @@ int ck_publish_order(struct ck_fs *fs, fuse_req_t req, unsigned order)
 	return publish(fs, &job, NULL);
 }
 
-/* Takes the array. Without memory stat(2) goes on to show what was; open(2)
- * does not. */
-static void tell_later(struct ck_fs *fs, uint32_t *tensors, uint32_t n)
-{
-	struct job job = { .kind = JOB_TELL, .tensors = tensors, .n = n };
-
-	if (tensors && job_add(fs->publisher, &job) == 0)
-		return;
-	free(tensors);
-	ck_log("out of memory: times of some tensors are shown late");
-}
-
+/* Without memory stat(2) goes on to show what was; open(2) does not. */
 void ck_publish_tell(struct ck_fs *fs, uint32_t tensor)
 {
-	uint32_t *one = malloc(sizeof(*one));
+	struct job *job = malloc(sizeof(*job));
+	uint32_t *one = one_tensor(tensor);
 
-	if (one)
-		*one = tensor;
-	tell_later(fs, one, 1);
+	if (job && one) {
+		*job = (struct job){ .kind = JOB_TELL, .tensors = one, .n = 1 };
+		line_add(&fs->publisher->tells, job);
+		return;
+	}
+	free(job);
+	free(one);
+	ck_log("out of memory: times of a tensor are shown late");
 }
 
-int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft, bool *changed)
+int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
 {
-	int rc = commit(fs->publisher, draft, changed);
+	bool changed;
 
-	ck_draft_leave(draft);
-	return rc;
-}
-
-int ck_publish_all_now(struct ck_fs *fs)
-{
-	struct ck_outcome out;
-	struct ck_buf text = { 0 };
-	int rc = commit_all(fs->publisher, &out, &text);
-
-	if (out.published)
-		tell_later(fs, ck_steal(&out.tensors), out.n);
-	ck_outcome_fini(&out);
-	ck_buf_fini(&text);
-	return rc;
+	return commit(fs->publisher, draft, &changed);
 }
 
 void ck_publish_rest(struct ck_fs *fs)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * publish: commits, and what is said of them. One thread makes them and tells
+ * publish: commits, and what is said of them. One thread makes them, one tells
  * the kernel.
  */
 #ifndef CKPTFS_FS_PUBLISH_H
@@ -26,21 +26,20 @@ void ck_publisher_quiet(struct ck_publisher *p);
  * kernel that waits for answers. */
 void ck_publisher_end(struct ck_publisher *p);
 void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
-/* Commits a draft and answers req when the tree shows it. -ENOMEM: nobody
- * will answer. */
+/* Commits a draft and answers req: when the tree shows it, or, for an fsync(2),
+ * when it is durable and an open finds it. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
-			   struct ck_draft *draft);
-
-/* The same in the calling thread, which may have the kernel's locks: the tree
- * shows it to those who open, and to stat(2) after ck_publish_tell(), which
+			   struct ck_draft *draft, bool sync);
+/* Commits all that is kept and answers req as for an fsync(2). draft, or NULL:
+ * what the answer is for. -ENOMEM: nobody will answer. */
+CK_MUST_USE int ck_publish_all(struct ck_fs *fs, fuse_req_t req,
+			       struct ck_draft *draft);
+/* Commits a draft in the calling thread, which may have the kernel's locks: the
+ * tree shows it to those who open, and to stat(2) after ck_publish_tell(), which
  * is for when they are free. */
-CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft,
-			       bool *changed);
+CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
 void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
 
-/* Commits all that is kept, in the calling thread as above; tells the kernel
- * later. */
-CK_MUST_USE int ck_publish_all_now(struct ck_fs *fs);
 /* Does what is ordered, and answers. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish_order(struct ck_fs *fs, fuse_req_t req,
 				 unsigned order);

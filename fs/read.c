@@ -351,9 +351,9 @@ static int do_open(struct ck_fs *fs, fuse_ino_t ino, pid_t thread,
 	if (!fs->writer || !ck_node_is_tensor(&n))
 		return rc;
 	if (rc == -ESTALE)
-		ck_turn_give(fs->turns, n.tensor, thread);
+		ck_turn_give(fs->turns, thread);
 	else
-		ck_turn_take(fs->turns, n.tensor, thread);
+		ck_turn_take(fs->turns, thread);
 	if (rc == 0 && ck_handle_draft(fi))
 		ck_draft_opened_by(ck_handle_draft(fi), thread);
 	return rc;

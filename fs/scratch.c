@@ -496,13 +496,12 @@ static int copy_into(struct ck_fs *fs, struct ck_scratch *s,
 static int draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 {
 	struct stat shown;
-	bool changed; /* who renames tells the kernel in any case */
 	int rc = ck_draft_settle(fs, draft);
 
 	if (rc == 1 && fs->options->commit != CK_COMMIT_CLOSE)
 		return ck_draft_keep(fs, draft);
 	if (rc == 1)
-		return ck_publish_now(fs, draft, &changed);
+		return ck_publish_now(fs, draft);
 	ck_node_stat(fs, ck_draft_node(draft), 0, &shown);
 	return rc || shown.st_size == 0 ? rc : -EINVAL;
 }

@@ -369,12 +369,21 @@ static void log_damage(const struct ck_fs *fs)
 		       others, c->nobjects);
 }
 
+static void wait_for_turns(void *arg)
+{
+	const struct ck_fs *fs = arg;
+
+	ck_turns_wait(fs->turns);
+}
+
 /* Before there are threads: it prepares the catalog for changes. */
 static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 {
 	struct ck_writer_options options = {
 		.keep_unknown = fs->options->keep_unknown,
 		.together = fs->options->commit != CK_COMMIT_CLOSE,
+		.before_switch = wait_for_turns,
+		.arg = fs,
 	};
 
 	if (fs->options->commit_given && !fs->options->write)

@@ -38,47 +38,41 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_write(req, len);
 }
 
-/* The kernel has locked nothing for it. */
-static int do_flush(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+/* One that is complete is committed: 1, it will be answered. */
+static int commit_draft(struct ck_fs *fs, fuse_req_t req,
+			struct ck_draft *draft, bool sync)
 {
 	int rc;
 
-	if (!draft)
-		return 0;
 	if (fs->options->commit != CK_COMMIT_CLOSE)
 		return ck_draft_keep(fs, draft);
 	rc = ck_draft_settle(fs, draft);
 	if (rc != 1)
 		return rc;
-	rc = ck_publish(fs, req, draft);
+	rc = ck_publish(fs, req, draft, sync);
+	return rc ? rc : 1;
+}
+
+/* Who syncs commits all that waits. */
+static int commit_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+{
+	int rc;
+
+	if (fs->options->commit != CK_COMMIT_FSYNC || !ck_may_write(fs, req))
+		return 0;
+	rc = ck_publish_all(fs, req, draft);
 	return rc ? rc : 1;
 }
 
 static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	int rc = do_flush(fuse_req_userdata(req), req, ck_handle_draft(fi));
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_draft *draft = ck_handle_draft(fi);
+	int rc = draft ? commit_draft(fs, req, draft, false) : 0;
 
 	(void)ino;
-	if (rc != 1) /* else it will be answered */
+	if (rc != 1)
 		fuse_reply_err(req, -rc);
-}
-
-/* The kernel has locked the file. A rename onto it waits for that, with its
- * directories locked, and for those the publisher may wait: nothing here may
- * wait for the publisher. */
-static int sync_draft(struct ck_fs *fs, struct ck_draft *draft, bool *changed)
-{
-	if (fs->options->commit == CK_COMMIT_CLOSE)
-		return ck_publish_now(fs, draft, changed);
-	return ck_draft_keep(fs, draft);
-}
-
-/* Who syncs commits all that waits. */
-static int sync_all(struct ck_fs *fs, fuse_req_t req)
-{
-	if (fs->options->commit != CK_COMMIT_FSYNC || !ck_may_write(fs, req))
-		return 0;
-	return ck_publish_all_now(fs);
 }
 
 static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
@@ -86,24 +80,24 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_draft *draft = ck_handle_draft(fi);
-	uint32_t tensor = draft ? ck_draft_node(draft)->tensor : 0;
-	bool changed = false;
-	int rc = draft ? sync_draft(fs, draft, &changed) : 0;
+	int rc = draft ? commit_draft(fs, req, draft, true) : 0;
 
 	(void)ino, (void)datasync;
 	if (rc == 0 && !ck_handle_scratch(fi))
-		rc = sync_all(fs, req);
-	fuse_reply_err(req, -rc);
-	if (changed)
-		ck_publish_tell(fs, tensor);
+		rc = commit_all(fs, req, draft);
+	if (rc != 1)
+		fuse_reply_err(req, -rc);
 }
 
 /* Who renamed a file syncs its directory. The kernel has locked that. */
 static void rw_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
 			struct fuse_file_info *fi)
 {
+	int rc = commit_all(fuse_req_userdata(req), req, NULL);
+
 	(void)ino, (void)datasync, (void)fi;
-	fuse_reply_err(req, -sync_all(fuse_req_userdata(req), req));
+	if (rc != 1)
+		fuse_reply_err(req, -rc);
 }
 
 /* --- attributes --------------------------------------------------------------- */

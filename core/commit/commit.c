@@ -247,6 +247,10 @@ static void undo(struct commit *k)
 /* The mount shows the new state. */
 static void publish(struct commit *k)
 {
+	const struct ck_writer_options *o = &k->w->options;
+
+	if (o->before_switch)
+		o->before_switch(o->arg);
 	ck_checkpoint_switch(k->w->cp, &k->metadata, k->changes, k->nchanges);
 	if (k->stage)
 		ck_stage_renew(k->stage);

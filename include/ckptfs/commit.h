@@ -17,6 +17,10 @@ struct ck_writer; /* opaque; one for each mount */
 struct ck_writer_options {
 	bool keep_unknown; /* rewrite metadata that names unknown globals */
 	bool together;	   /* complete stages wait for a commit of them all */
+	/* Called when a commit is durable and the catalog does not have it yet:
+	 * the last moment of what is read until then. May be NULL. */
+	void (*before_switch)(void *arg);
+	void *arg;
 };
 
 /* Takes the lock that other writers respect, and keeps it; removes what an
