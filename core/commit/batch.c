@@ -354,7 +354,8 @@ static int cut_seal(const struct ck_cuts *cuts, struct ck_cut *cut)
 	return rc;
 }
 
-int ck_cuts_seal(struct ck_cuts *cuts)
+/* What stands around the elements; may be written again. */
+static int cuts_seal(struct ck_cuts *cuts)
 {
 	int rc = 0;
 
@@ -416,7 +417,10 @@ int ck_cuts_keep(struct ck_cuts *cuts, uint32_t tensor)
 {
 	struct ck_batch *b = cuts->batch;
 	struct ck_kept *room;
+	int rc = cuts_seal(cuts);
 
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&b->lock);
 	room = ck_grow(b->kept, &b->kept_cap, b->nkept, cuts->n, sizeof(*room));
 	if (room)

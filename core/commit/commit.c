@@ -123,12 +123,9 @@ static int check_source(struct commit *k, struct ck_diag *d)
 
 static int seal_stage(struct commit *k, struct ck_diag *d)
 {
-	int rc;
+	int rc = ck_cuts_keep(&k->stage->cuts, k->stage->tensor);
 
 	k->sealed = true;
-	rc = ck_cuts_seal(&k->stage->cuts);
-	if (rc == 0)
-		rc = ck_cuts_keep(&k->stage->cuts, k->stage->tensor);
 	return rc ? ck_fail(d, -rc, "a new data file: %s", strerror(-rc)) : 0;
 }
 

@@ -99,11 +99,10 @@ CK_MUST_USE int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
  * places. On an error, -ENOSPC and others, it has none. */
 CK_MUST_USE int ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 			     struct ck_diag *d);
-/* Writes what stands around the elements: the items are whole then. May be
- * done again. */
-CK_MUST_USE int ck_cuts_seal(struct ck_cuts *cuts);
-/* The items, of one tensor, are in the commit from now on, in place of those
- * that it had of the same boxes. -ENOMEM: nothing has changed. */
+/* Writes what stands around the elements, so that the items, of one tensor, are
+ * whole. They are in the commit from now on, in place of those that it had of
+ * the same boxes. On an error, of writing or -ENOMEM, they are not, and it may
+ * be done again. */
 CK_MUST_USE int ck_cuts_keep(struct ck_cuts *cuts, uint32_t tensor);
 /* The places are free again. */
 void ck_cuts_drop(struct ck_cuts *cuts);

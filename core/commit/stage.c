@@ -532,9 +532,7 @@ int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
 	enter(s);
 	rc = ck_stage_complete(s, d);
 	if (rc == 0) {
-		rc = ck_cuts_seal(&s->cuts);
-		if (rc == 0)
-			rc = ck_cuts_keep(&s->cuts, s->tensor);
+		rc = ck_cuts_keep(&s->cuts, s->tensor);
 		if (rc)
 			rc = ck_fail(d, -rc, "staging: %s", strerror(-rc));
 	}

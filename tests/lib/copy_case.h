@@ -82,6 +82,21 @@ static inline bool same(const uint8_t *a, const uint8_t *b, uint64_t len)
 	return !a == !b && (!a || memcmp(a, b, len) == 0);
 }
 
+/* Tensors that are not what `want` says, NULL: cannot be had. */
+static inline unsigned count_wrong(struct ck_checkpoint *cp, uint8_t **want)
+{
+	unsigned wrong = 0;
+
+	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
+		uint64_t len;
+		uint8_t *now = read_tensor(cp, i, &len);
+
+		wrong += !same(now, want[i], len);
+		free(now);
+	}
+	return wrong;
+}
+
 static inline uint32_t tensor_named(const struct ck_catalog *c,
 				    const char *name)
 {

@@ -169,21 +169,6 @@ static bool replace(struct ck_checkpoint *cp, struct ck_writer *w,
 	return done;
 }
 
-/* Each tensor is what `want` says, NULL: cannot be had. */
-static unsigned count_wrong(struct ck_checkpoint *cp, uint8_t **want)
-{
-	unsigned wrong = 0;
-
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
-		uint64_t len;
-		uint8_t *now = read_tensor(cp, i, &len);
-
-		wrong += !same(now, want[i], len);
-		free(now);
-	}
-	return wrong;
-}
-
 /* Some tensors of the copy, one after the other. */
 static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
 			 uint8_t **want)

@@ -47,20 +47,6 @@ static void scene_begin(struct scene *s)
 	scene_open(s);
 }
 
-static unsigned count_wrong(struct ck_checkpoint *cp, uint8_t **want)
-{
-	unsigned wrong = 0;
-
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
-		uint64_t len;
-		uint8_t *now = read_tensor(cp, i, &len);
-
-		wrong += !same(now, want[i], len);
-		free(now);
-	}
-	return wrong;
-}
-
 /* All is as it should be, also for who opens the checkpoint now. */
 static void scene_check(struct scene *s)
 {
