@@ -15,11 +15,15 @@ import make                                                                     
 
 
 def arguments(doc, **more):
-    """CKPTFS, and more options with their defaults. Skips where PyTorch or FUSE is missing."""
+    """CKPTFS, and more options with their defaults; one whose default is a list may be given several times. Skips where
+    PyTorch or FUSE is missing."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("ckptfs", type=lambda path: str(pathlib.Path(path).resolve()), help="the built program")
     for name, default in more.items():
-        parser.add_argument(f"--{name}", type=type(default), default=default)
+        if isinstance(default, list):
+            parser.add_argument(f"--{name}", action="append", default=default)
+        else:
+            parser.add_argument(f"--{name}", type=type(default), default=default)
     options = parser.parse_args()
     if not make.installed():
         interop.skip("torch, numpy, xxhash or zstandard is not installed")

@@ -10,7 +10,6 @@ repeats a run. Then dcp.load of the whole directory, while it is still mounted a
 new bytes of those and the old bytes of their neighbours; so must a fresh mount. A tensor of which PyTorch saved an item
 that is not its box cannot be read before and can afterwards. The result is TAP.
 """
-import argparse
 import errno
 import hashlib
 import os
@@ -25,6 +24,7 @@ import traceback
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
 import interop                                                                              # noqa: E402
+import live                                                                                 # noqa: E402
 import make                                                                                 # noqa: E402
 import oracle                                                                               # noqa: E402
 
@@ -105,22 +105,11 @@ def check(tap, name, entry, directory, options, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("ckptfs", type=lambda path: str(pathlib.Path(path).resolve()), help="the built program")
-    parser.add_argument("--cases", type=int, default=2000, help="random tensors at least")
-    parser.add_argument("--only", action="append", metavar="NAME")
-    options = parser.parse_args()
-    if not make.installed():
-        interop.skip("torch, numpy, xxhash or zstandard is not installed")
-    if not os.path.exists("/dev/fuse"):
-        interop.skip("no /dev/fuse")
-    make.quiet()
-    import torch
+    options = live.arguments(__doc__, cases=2000, only=[])
     import cases
     import world
-    torch.set_num_threads(1)                                            # no pool of threads before the forks
     seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# torch {torch.__version__}, CKPTFS_SEED={seed}", flush=True)
+    print(f"# CKPTFS_SEED={seed}", flush=True)
     tap, count = interop.Tap(), 0
     with tempfile.TemporaryDirectory(prefix="write-") as scratch:
         directory = pathlib.Path(scratch, "out")
