@@ -324,11 +324,10 @@ bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n)
 
 static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
 		    const struct fuse_file_info *old, uint64_t begin,
-		    uint64_t end, struct ck_diag *d)
+		    uint64_t end, void *bytes, struct ck_diag *d)
 {
 	size_t len = (size_t)ck_min(end - begin, CK_READ_MAX);
-	void *bytes;
-	int rc = ck_handle_read(fs, old, end - len, &len, &bytes);
+	int rc = ck_handle_read(fs, old, end - len, len, bytes);
 
 	if (rc)
 		return ck_fail(d, -rc, "bytes that were not written: %s",
@@ -336,9 +335,22 @@ static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
 	return ck_stage_write(draft->stage, end - len, bytes, len, d);
 }
 
-/* What was not written becomes what the tensor has, from the end, so that there
- * is little behind it in the list of ranges. Nobody else can commit the tensor
- * meanwhile. */
+/* From the end, so that there is little behind a gap in the list of ranges. */
+static int gaps_fill(struct ck_fs *fs, struct ck_draft *draft,
+		     const struct fuse_file_info *old, struct ck_diag *d)
+{
+	void *bytes = ck_pages_alloc(CK_READ_MAX);
+	uint64_t begin, end;
+	int rc = bytes ? 0 : ck_fail(d, ENOMEM, "out of memory");
+
+	while (rc == 0 && ck_stage_gap(draft->stage, &begin, &end))
+		rc = gap_fill(fs, draft, old, begin, end, bytes, d);
+	ck_pages_free(bytes, CK_READ_MAX);
+	return rc;
+}
+
+/* What was not written becomes what the tensor has. Nobody else can commit the
+ * tensor meanwhile. */
 static int fill(struct ck_fs *fs, struct ck_draft *draft)
 {
 	struct fuse_file_info old = { .flags = O_RDONLY };
@@ -356,8 +368,7 @@ static int fill(struct ck_fs *fs, struct ck_draft *draft)
 		       shown_name(fs, &n), strerror(-rc));
 		return rc;
 	}
-	while (rc == 0 && ck_stage_gap(draft->stage, &begin, &end))
-		rc = gap_fill(fs, draft, &old, begin, end, &d);
+	rc = gaps_fill(fs, draft, &old, &d);
 	ck_handle_drop(fs, &old);
 	if (rc)
 		tell_once(fs, draft, &d);

@@ -179,13 +179,20 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi);
 /* open(2) of a file by fi->flags. */
 CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 			       struct fuse_file_info *fi);
-/* Bytes of a tensor that was opened for reading, in this thread's buffer; *len
- * is cut at the file's end. */
+/* Bytes [vpos, vpos + len) of a tensor that was opened for reading, into `to`:
+ * all, or an error as of ck_host_read(). */
 CK_MUST_USE int ck_handle_read(struct ck_fs *fs,
 			       const struct fuse_file_info *fi, uint64_t vpos,
-			       size_t *len, void **bytes);
+			       size_t len, void *to);
 /* For one that the kernel did not take. */
 void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
+
+/* --- buffer.c -------------------------------------------------------------- */
+
+/* At least len bytes, whole pages and with any content, for the reply that this
+ * thread makes: good until it asks again, which is why it is for nothing else.
+ * NULL: out of memory. */
+void *ck_reply_buffer(size_t len);
 
 /* --- draft.c: what is written through one open file ------------------------ */
 

@@ -402,38 +402,36 @@ static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 	       strerror(err), size, (uintmax_t)vpos);
 }
 
-/* *len is cut at the file's end. The bytes are this thread's buffer. */
 static int tensor_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
-		       size_t *len, void **bytes)
+		       size_t len, void *to)
 {
-	uint64_t size;
-
 	if (h->err)
 		return -h->err;
-	size = h->slice->size;
-	*len = vpos < size ? (size_t)ck_min(*len, size - vpos) : 0;
-	*bytes = NULL;
-	/* The kernel asks behind the end, too: for the second half of a large
-	 * read of a short file. */
-	if (*len == 0)
-		return 0;
-	*bytes = ck_host_buffer(*len);
-	if (!*bytes)
-		return -ENOMEM;
-	ck_ahead_note(fs->ahead, &h->stream, &h->read, vpos, *len);
-	return ck_host_read(&h->read, vpos, *len, *bytes);
+	ck_ahead_note(fs->ahead, &h->stream, &h->read, vpos, len);
+	return ck_host_read(&h->read, vpos, len, to);
 }
 
 int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
-		   uint64_t vpos, size_t *len, void **bytes)
+		   uint64_t vpos, size_t len, void *to)
 {
-	return tensor_read(fs, (struct ck_handle *)fi->fh, vpos, len, bytes);
+	return tensor_read(fs, (struct ck_handle *)fi->fh, vpos, len, to);
+}
+
+/* How many of `size` bytes at vpos there are. The kernel asks behind the end,
+ * too: for the second half of a large read of a short file. */
+static size_t bytes_there(const struct ck_handle *h, uint64_t vpos, size_t size)
+{
+	if (h->err)
+		return size;
+	return vpos < h->slice->size
+		       ? (size_t)ck_min(size, h->slice->size - vpos)
+		       : 0;
 }
 
 static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			  size_t size)
 {
-	void *bytes = ck_host_buffer(size);
+	void *bytes = ck_reply_buffer(size);
 	size_t len = size;
 	int rc = bytes ? ck_scratch_read(h->scratch, vpos, &len, bytes)
 		       : -ENOMEM;
@@ -448,9 +446,11 @@ static void reply_tensor(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			 size_t size)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	size_t len = size;
-	void *bytes;
-	int rc = tensor_read(fs, h, vpos, &len, &bytes);
+	size_t len = bytes_there(h, vpos, size);
+	void *bytes = len ? ck_reply_buffer(len) : NULL;
+	int rc = bytes ? tensor_read(fs, h, vpos, len, bytes)
+		 : len ? -ENOMEM
+		       : 0;
 
 	if (rc) {
 		log_failure(fs, h, vpos, size, -rc);

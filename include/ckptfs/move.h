@@ -74,12 +74,10 @@ struct ck_read {
 /* The bytes [vpos, vpos + len) of a slice, into `to`. All of them or an error:
  * -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot be
  * served), -ESTALE (a file changed), -EINVAL (not within the slice), -ENOMEM.
- * On an error `to` has anything. Blocks on local files only. Any thread. */
+ * On an error `to`, which is the caller's, has anything. Blocks on local files
+ * only. Any thread. */
 CK_MUST_USE int ck_host_read(const struct ck_read *r, uint64_t vpos,
 			     uint64_t len, void *to);
-/* This thread's buffer of at least len bytes, whole pages and with content left
- * by whoever used it; good until it is asked for again. NULL: out of memory. */
-void *ck_host_buffer(uint64_t len);
 
 /* --- host mover, the other way -------------------------------------------------- */
 
@@ -97,8 +95,8 @@ struct ck_place {
 };
 
 /* Writes bytes [begin, end) of what is asked of the planner into the files of
- * its chunks, which have the strides of the request. -ENODATA: some belong to
- * no chunk; errors of write(2); -EINVAL: outside its file; -ENOMEM. Any
+ * its chunks, which have the strides of the request. `bytes` are the caller's and
+ * stay as they are. -ENODATA: some belong to no chunk; errors of write(2); -EINVAL: outside its file; -ENOMEM. Any
  * thread, one at a time for a target. */
 CK_MUST_USE int ck_host_place(const struct ck_request *r,
 			      const struct ck_place *places, const void *bytes);

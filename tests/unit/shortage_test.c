@@ -60,13 +60,13 @@ static int do_read(struct ck_checkpoint *cp, uint32_t tensor,
 	uint64_t len = raw->size(cp->catalog, tensor);
 	struct ck_slice *slice;
 	struct ck_read r;
-	void *bytes;
+	ck_auto_free void *bytes = NULL;
 	int rc = raw->slice(cp->catalog, tensor, &slice);
 
 	if (rc)
 		return rc;
 	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
-	bytes = ck_host_buffer(len);
+	bytes = malloc(len + 1);
 	rc = bytes ? ck_host_read(&r, 0, len, bytes) : -ENOMEM;
 	free(slice);
 	if (rc)

@@ -14,6 +14,7 @@
 #include "range.h"
 #include "scratch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -87,11 +88,21 @@ static int write_runs(const struct ck_plan *plan, const struct ck_copy *c,
 static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
 			uint64_t len, const uint8_t *bytes)
 {
-	void *filled = ck_host_buffer(len);
+	struct ck_scratch *s = ck_scratch_get();
+	void *filled = s ? ck_scratch_fill(s, len) : NULL;
 	struct ck_gather g = { &b->plan, &bytes, filled };
 	int rc = filled ? ck_gather_copy(&g) : -ENOMEM;
 
 	return rc ? rc : ck_pwrite_full(fd, filled, len, fpos);
+}
+
+/* What is gathered into may not be what is gathered from. */
+static bool is_apart(const struct ck_scratch *s, const void *bytes,
+		     uint64_t len)
+{
+	uintptr_t p = (uintptr_t)bytes, filled = (uintptr_t)s->filled;
+
+	return !s->filled || p + len <= filled || p >= filled + s->filled_len;
 }
 
 static int target_map(struct ck_target *t)
@@ -151,6 +162,7 @@ int ck_host_place(const struct ck_request *r, const struct ck_place *places,
 
 	if (!s)
 		return -ENOMEM;
+	assert(is_apart(s, bytes, r->end - r->begin));
 	rc = ck_plan_make(r, &s->plan);
 	if (rc == 0 && s->plan.covered < r->end - r->begin)
 		rc = -ENODATA;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a read needs besides its reply is kept for each thread, so that a read
- * costs no system call for memory and no page faults on a fresh buffer.
+ * What a read or write needs besides the bytes of its caller is kept for each
+ * thread, so that it costs no system call for memory and no page faults on fresh
+ * pages.
  */
 #include "scratch.h"
 
@@ -19,7 +20,7 @@ static void scratch_free(void *p)
 	struct ck_scratch *s = p;
 
 	ck_plan_fini(&s->plan);
-	ck_pages_free(s->buffer, s->buffer_len);
+	ck_pages_free(s->filled, s->filled_len);
 	free(s->used);
 	free(s->from);
 	free(s->where);
@@ -95,16 +96,12 @@ void ck_scratch_trim(struct ck_scratch *s)
 	s->from_cap = 0;
 }
 
-void *ck_host_buffer(uint64_t len)
+void *ck_scratch_fill(struct ck_scratch *s, size_t len)
 {
-	struct ck_scratch *s = ck_scratch_get();
-
-	if (!s || len > SIZE_MAX)
-		return NULL;
-	if (s->buffer && s->buffer_len >= len)
-		return s->buffer;
-	ck_pages_free(s->buffer, s->buffer_len);
-	s->buffer = ck_pages_alloc(len);
-	s->buffer_len = s->buffer ? len : 0;
-	return s->buffer;
+	if (s->filled && s->filled_len >= len)
+		return s->filled;
+	ck_pages_free(s->filled, s->filled_len);
+	s->filled = ck_pages_alloc(len);
+	s->filled_len = s->filled ? len : 0;
+	return s->filled;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch: memory that a thread keeps from one read to the next.
+ * scratch: memory that a thread keeps from one read or write to the next. It is
+ * the movers' own: nobody who calls them is ever given a part of it, or what he
+ * hands them could be overwritten while they work on it.
  */
 #ifndef CK_SCRATCH_H
 #define CK_SCRATCH_H
@@ -15,9 +17,8 @@ struct ck_scratch {
 	uint32_t *where; /* for each file, its place in `used` if it is there;
 			  * else anything */
 	size_t used_cap, from_cap, where_cap;
-	/* private */
-	void *buffer;
-	size_t buffer_len;
+	void *filled; /* what is put together before it is written */
+	size_t filled_len;
 };
 
 /* This thread's; freed when it ends. NULL when out of memory. */
@@ -25,6 +26,9 @@ struct ck_scratch *ck_scratch_get(void);
 /* Makes room in `from` and `where`. */
 CK_MUST_USE int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies,
 				   size_t nfiles);
+/* `filled`, with room for len bytes, whole pages of any content. NULL when out
+ * of memory. */
+void *ck_scratch_fill(struct ck_scratch *s, size_t len);
 /* Gives back what was needed for a huge plan: they are rare. */
 void ck_scratch_trim(struct ck_scratch *s);
 
