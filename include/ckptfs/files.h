@@ -57,7 +57,7 @@ struct ck_file {
 			     * ck_sigbus_guard() or by the kernel (writev) */
 	uint64_t size;
 	uint32_t number;
-	struct ck_file_slot *slot; /* private to files.c */
+	struct ck_file_slot *slot; /* private */
 };
 
 /* Opens (or reuses) and checks as ck_files_check(). -ESTALE, -EACCES, ... */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of files share.
+ */
+#ifndef CK_FILES_INTERNAL_H
+#define CK_FILES_INTERNAL_H
+
+#include "ckptfs/files.h"
+#include <pthread.h>
+
+struct ck_file_slot {
+	struct ck_file_slot *older, *newer; /* in the idle list, while users
+					     * is 0 */
+	uint32_t number;
+	uint32_t users;
+	int fd;
+	void *map; /* NULL if the file is empty */
+	size_t map_len;
+};
+
+struct ck_seen_file {
+	struct ck_file_info info;
+	dev_t dev;
+	ino_t ino;
+	bool plain; /* one component and no symlink: fstatat() can check it */
+	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
+};
+
+struct ck_files {
+	int dirfd;
+	enum ck_beneath how;
+	struct ck_arena arena; /* struct ck_seen_file and paths */
+	struct ck_seen_file **files;
+	size_t reserved; /* bytes of pages at files; 0: on the heap */
+	uint32_t count;	 /* atomic: files may be added while others are used */
+	uint32_t cap;
+	uint32_t *by_path; /* hash table: number + 1, 0 empty */
+	uint32_t nbuckets; /* power of two, 0 at first */
+	uint64_t hash_seed;
+
+	uint32_t max_open;
+	pthread_mutex_t lock;
+	uint32_t nopen;		  /* slots */
+	struct ck_file_slot idle; /* list head: newer is the longest unused */
+};
+
+/* Looks at a new file and fills its info. An error says nothing about the
+ * file. */
+CK_MUST_USE int ck_file_record(const struct ck_files *f,
+			       struct ck_seen_file *file);
+/* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
+ * that cannot be told. */
+CK_MUST_USE int ck_file_check_name(const struct ck_files *f,
+				   const struct ck_seen_file *file);
+CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd);
+/* A descriptor of the file that was seen, or a negative errno as above. */
+CK_MUST_USE int ck_file_open(const struct ck_files *f,
+			     const struct ck_seen_file *file);
+/* Closes the file; nobody knows the slot any more. */
+void ck_file_slot_close(struct ck_file_slot *s);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * files_look: what a data file is now, and whether it is what it was. It is
+ * compared at every use, by name and by descriptor: a file that was replaced,
+ * cut or rewritten answers ESTALE and never gives a byte of another
+ * generation.
+ */
+#include "files_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* Errors that say: there is no such file, or it may not be used. The others
+ * say that somebody could not look. */
+static bool is_refusal(int err)
+{
+	switch (err) {
+	case ENOENT:
+	case ENOTDIR:
+	case ELOOP:
+	case EXDEV:
+	case EPERM:
+	case ENXIO: /* a socket, or a device without driver */
+	case ENODEV:
+	case EISDIR:
+	case ENAMETOOLONG: return true;
+	default: return false;
+	}
+}
+
+/* Network file systems may be interrupted; a reader must not hear of it. */
+static int stat_fd(int fd, struct stat *st)
+{
+	return TEMP_FAILURE_RETRY(fstat(fd, st)) ? -errno : 0;
+}
+
+/* Of a data file; no FIFO makes the open wait. */
+enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
+
+static int look_as(const struct ck_files *f, struct ck_str path, int flags,
+		   struct stat *st)
+{
+	ck_auto_fd int fd = ck_open_beneath(f->dirfd, path, flags, f->how);
+
+	if (fd < 0)
+		return fd;
+	return stat_fd(fd, st);
+}
+
+/* The file at path, as it is now. First without opening it, since opening a
+ * device or a FIFO does something to it. */
+static int look(const struct ck_files *f, struct ck_str path, struct stat *st)
+{
+	int rc = look_as(f, path, O_PATH, st);
+
+	if (!rc && S_ISREG(st->st_mode))
+		rc = look_as(f, path, OPEN_FLAGS, st);
+	if (rc)
+		return is_refusal(-rc) ? -ENODATA : rc;
+	return S_ISREG(st->st_mode) ? 0 : -ENODATA;
+}
+
+static bool is_same(const struct ck_seen_file *file, const struct stat *st)
+{
+	const struct ck_file_info *seen = &file->info;
+
+	return S_ISREG(st->st_mode) && st->st_dev == file->dev &&
+	       st->st_ino == file->ino && (uint64_t)st->st_size == seen->size &&
+	       st->st_mtim.tv_sec == seen->mtime.tv_sec &&
+	       st->st_mtim.tv_nsec == seen->mtime.tv_nsec;
+}
+
+static int compare(const struct ck_seen_file *file, int rc,
+		   const struct stat *st)
+{
+	if (rc)
+		return is_refusal(-rc) ? -ESTALE : rc;
+	return is_same(file, st) ? 0 : -ESTALE;
+}
+
+int ck_file_check_name(const struct ck_files *f,
+		       const struct ck_seen_file *file)
+{
+	struct stat st;
+	int rc;
+
+	if (!file->plain)
+		rc = look_as(f, file->info.path, O_PATH, &st);
+	else if (TEMP_FAILURE_RETRY(fstatat(f->dirfd, file->info.path.p, &st,
+					    AT_SYMLINK_NOFOLLOW)))
+		rc = -errno;
+	else
+		rc = 0;
+	return compare(file, rc, &st);
+}
+
+int ck_file_check_fd(const struct ck_seen_file *file, int fd)
+{
+	struct stat st;
+
+	return compare(file, stat_fd(fd, &st), &st);
+}
+
+int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file)
+{
+	int fd = ck_open_beneath(f->dirfd, file->info.path, OPEN_FLAGS, f->how);
+	int rc;
+
+	if (fd < 0)
+		return compare(file, fd, NULL);
+	rc = ck_file_check_fd(file, fd);
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+/* --- the first look ------------------------------------------------------ */
+
+/* In words for a person: why a file cannot be used. rc: what look() said,
+ * mode: of what it saw, if anything. */
+static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
+			  mode_t mode)
+{
+	struct stat st;
+
+	if (rc == 0)
+		return NULL;
+	if (rc != -ENODATA)
+		return "cannot be opened";
+	if (mode && !S_ISREG(mode))
+		return S_ISLNK(mode) ? "is a link that is not followed"
+				     : "is no regular file";
+	switch (look_as(f, path, O_PATH, &st)) {
+	case -ENOENT: return "is missing";
+	case -ELOOP: return "is a link that is not followed";
+	default: return "is refused: not beneath the checkpoint's directory";
+	}
+}
+
+int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
+{
+	struct ck_file_info *info = &file->info;
+	struct stat st = { 0 };
+	struct stat by_name;
+	int rc;
+
+	rc = look(f, info->path, &st);
+	if (ck_is_shortage(rc))
+		return rc;
+	info->err = -rc;
+	info->why = reason(f, info->path, rc, st.st_mode);
+	info->size = (uint64_t)st.st_size;
+	info->mtime = st.st_mtim;
+	info->mode = st.st_mode;
+	info->uid = st.st_uid;
+	info->gid = st.st_gid;
+	file->dev = st.st_dev;
+	file->ino = st.st_ino;
+	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&
+	    !fstatat(f->dirfd, info->path.p, &by_name, AT_SYMLINK_NOFOLLOW))
+		file->plain = is_same(file, &by_name);
+	return 0;
+}
