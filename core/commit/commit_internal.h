@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * commit, inside: writer.c has the lock and what was left behind, stage.c
- * what a program writes, cut.c where its bytes go, batch.c which part of which
- * file that is, shard.c the files, together.c what several stages share,
- * commit.c the protocol.
+ * commit, inside: writer.c has the lock, collect.c what was left behind, names.c
+ * what files are called, stage.c what a program writes, cut.c where its bytes
+ * go, batch.c which part of which file that is, shard.c the files, together.c
+ * what several stages share, commit.c the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -247,7 +247,14 @@ CK_MUST_USE int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s);
 /* With the lock. */
 void ck_writer_delist(struct ck_writer *w, struct ck_stage *s);
 
-/* --- writer.c: names ---------------------------------------------------------- */
+/* --- collect.c ---------------------------------------------------------------- */
+
+/* Removes what nothing names any more, and finds the last generation. The lock
+ * is held and .metadata is the one that was read. Errors of opening the
+ * directory. */
+CK_MUST_USE int ck_writer_collect(struct ck_writer *w, struct ck_diag *d);
+
+/* --- names.c ------------------------------------------------------------------ */
 
 /* `__<r>_ckptfs-<generation>-<16 hex>.distcp`, `__ckptfs-...`, or a metadata
  * not yet renamed: is it a name of ours? */

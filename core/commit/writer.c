@@ -8,7 +8,6 @@
  */
 #include "commit_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,106 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-	HEX = 16,
-	LOCK_TRIES = 100, /* in 2 s */
-};
-
-/* --- names ---------------------------------------------------------------- */
-
-static bool take(struct ck_str *s, const char *text)
-{
-	struct ck_str prefix = ck_str_from(text);
-
-	if (!ck_str_starts(*s, prefix))
-		return false;
-	*s = (struct ck_str){ s->p + prefix.len, s->len - prefix.len };
-	return true;
-}
-
-static bool take_number(struct ck_str *s, uint64_t *out)
-{
-	size_t n = 0;
-
-	*out = 0;
-	for (; n < s->len && n < 18 && s->p[n] >= '0' && s->p[n] <= '9'; n++)
-		*out = *out * 10 + (uint64_t)(s->p[n] - '0');
-	*s = (struct ck_str){ s->p + n, s->len - n };
-	return n > 0;
-}
-
-static bool take_hex(struct ck_str *s)
-{
-	if (s->len < HEX)
-		return false;
-	for (size_t i = 0; i < HEX; i++)
-		if (!strchr("0123456789abcdef", s->p[i]) || !s->p[i])
-			return false;
-	*s = (struct ck_str){ s->p + HEX, s->len - HEX };
-	return true;
-}
-
-bool ck_name_is_ours(const char *name, uint64_t *generation)
-{
-	struct ck_str s = ck_str_from(name);
-	uint64_t rank;
-
-	*generation = 0;
-	if (take(&s, CK_METADATA_TEMP))
-		return take_hex(&s) && s.len == 0;
-	if (!take(&s, "__"))
-		return false;
-	if (take_number(&s, &rank) && !take(&s, "_"))
-		return false;
-	return take(&s, "ckptfs-") && take_number(&s, generation) &&
-	       take(&s, "-") && take_hex(&s) && take(&s, ".distcp") &&
-	       s.len == 0;
-}
-
-/* --- what was left behind -------------------------------------------------- */
-
-static bool is_named(const struct ck_checkpoint *cp, const char *name)
-{
-	for (uint32_t i = 0; i < ck_files_count(cp->files); i++)
-		if (ck_str_is(ck_files_info(cp->files, i)->path, name))
-			return true;
-	return false;
-}
-
-/* True: it was removed. */
-static bool look_at(struct ck_writer *w, const char *name)
-{
-	uint64_t generation;
-
-	if (!ck_name_is_ours(name, &generation))
-		return false;
-	w->generation = ck_max(w->generation, generation);
-	return !is_named(w->cp, name) && unlinkat(w->dirfd, name, 0) == 0;
-}
-
-/* The lock is held and .metadata is the one that was read: what it does not
- * name nobody can need. */
-static int collect(struct ck_writer *w, struct ck_diag *d)
-{
-	int fd = ck_open_again(w->dirfd);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
-	unsigned removed = 0;
-
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return ck_fail(d, fd < 0 ? -fd : ENOMEM, "cannot be listed");
-	}
-	while ((e = readdir(dir)))
-		removed += look_at(w, e->d_name);
-	closedir(dir);
-	if (removed)
-		ck_log("%s: removed %u files of earlier commits that nothing "
-		       "names any more",
-		       ck_show(ck_str_from(w->cp->path)), removed);
-	return 0;
-}
+enum { LOCK_TRIES = 100 }; /* in 2 s */
 
 /* --- the writer ------------------------------------------------------------ */
 
@@ -198,7 +98,7 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 		if (!w->batch)
 			return ck_fail(d, ENOMEM, "out of memory");
 	}
-	return collect(w, d);
+	return ck_writer_collect(w, d);
 }
 
 /* A commit that wants to take the batch is not kept waiting by those who write
