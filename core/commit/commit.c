@@ -253,12 +253,16 @@ static void publish(struct commit *k)
 		ck_stage_renew(k->stage);
 }
 
+/* Somebody may have made a file of the last one there is: files of one commit
+ * then only differ from his by chance, as those of one generation do. */
 static uint64_t generation_next(struct ck_writer *w)
 {
 	uint64_t generation;
 
 	pthread_mutex_lock(&w->lock);
-	generation = ++w->generation;
+	if (w->generation < UINT64_MAX)
+		w->generation++;
+	generation = w->generation;
 	pthread_mutex_unlock(&w->lock);
 	return generation;
 }

@@ -33,13 +33,16 @@ struct ck_writer {
 #define CK_NO_RANK    UINT64_MAX
 #define CK_SHARDS_MAX 64 /* files of one commit; for more ranks, one file */
 
+/* The longest name of a data file, with both numbers of 20 digits. */
+#define CK_NAME_LEN 80
+
 /* A file of a batch. It has no name until the commit. */
 struct ck_shard {
 	int fd; /* -1: not made */
 	uint64_t rank;
-	uint64_t size; /* given to items */
-	uint32_t uses; /* items that have a part of it */
-	char name[64]; /* "": it has none */
+	uint64_t size;		/* given to items */
+	uint32_t uses;		/* items that have a part of it */
+	char name[CK_NAME_LEN]; /* "": it has none */
 };
 
 /* An item that is whole, and will be in the commit. */
@@ -256,8 +259,12 @@ CK_MUST_USE int ck_writer_collect(struct ck_writer *w, struct ck_diag *d);
 
 /* --- names.c ------------------------------------------------------------------ */
 
-/* `__<r>_ckptfs-<generation>-<16 hex>.distcp`, `__ckptfs-...`, or a metadata
- * not yet renamed: is it a name of ours? */
+/* Of a data file: `__<r>_ckptfs-<generation>-<hex>.distcp`, or without `<r>_`
+ * for CK_NO_RANK. A generation is at least 1. hex: 16 digits. */
+void ck_name_make(char out[static CK_NAME_LEN], uint64_t rank,
+		  uint64_t generation, const char *hex);
+/* Is it a name that was made so (its generation then), or that of a metadata
+ * not yet renamed (0)? */
 bool ck_name_is_ours(const char *name, uint64_t *generation);
 #define CK_METADATA_TEMP ".metadata.ckptfs-"
 

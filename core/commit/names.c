@@ -5,6 +5,8 @@
  */
 #include "commit_internal.h"
 
+#include <stdio.h>
+
 enum { HEX = 16 };
 
 static bool take(struct ck_str *s, const char *text)
@@ -17,15 +19,20 @@ static bool take(struct ck_str *s, const char *text)
 	return true;
 }
 
+/* As printf(3) writes it: no other spelling of a number is ours. */
 static bool take_number(struct ck_str *s, uint64_t *out)
 {
 	size_t n = 0;
 
 	*out = 0;
-	for (; n < s->len && n < 18 && s->p[n] >= '0' && s->p[n] <= '9'; n++)
-		*out = *out * 10 + (uint64_t)(s->p[n] - '0');
+	for (; n < s->len && s->p[n] >= '0' && s->p[n] <= '9'; n++)
+		if (!ck_mul(out, *out, 10) ||
+		    !ck_add(out, *out, (uint64_t)(s->p[n] - '0')))
+			return false;
+	if (n == 0 || (n > 1 && s->p[0] == '0'))
+		return false;
 	*s = (struct ck_str){ s->p + n, s->len - n };
-	return n > 0;
+	return true;
 }
 
 static bool take_hex(struct ck_str *s)
@@ -39,6 +46,17 @@ static bool take_hex(struct ck_str *s)
 	return true;
 }
 
+void ck_name_make(char out[static CK_NAME_LEN], uint64_t rank,
+		  uint64_t generation, const char *hex)
+{
+	char text[24] = "";
+
+	if (rank != CK_NO_RANK)
+		snprintf(text, sizeof(text), "%ju_", (uintmax_t)rank);
+	snprintf(out, CK_NAME_LEN, "__%sckptfs-%ju-%.16s.distcp", text,
+		 (uintmax_t)generation, hex);
+}
+
 bool ck_name_is_ours(const char *name, uint64_t *generation)
 {
 	struct ck_str s = ck_str_from(name);
@@ -49,9 +67,10 @@ bool ck_name_is_ours(const char *name, uint64_t *generation)
 		return take_hex(&s) && s.len == 0;
 	if (!take(&s, "__"))
 		return false;
-	if (take_number(&s, &rank) && !take(&s, "_"))
+	if (ck_name_rank(ck_str_from(name), &rank) &&
+	    (!take_number(&s, &rank) || !take(&s, "_")))
 		return false;
 	return take(&s, "ckptfs-") && take_number(&s, generation) &&
-	       take(&s, "-") && take_hex(&s) && take(&s, ".distcp") &&
-	       s.len == 0;
+	       *generation && take(&s, "-") && take_hex(&s) &&
+	       take(&s, ".distcp") && s.len == 0;
 }

@@ -112,18 +112,14 @@ int ck_file_link(const struct ck_writer *w, int fd, const char *name,
 static int shard_link(const struct ck_writer *w, uint64_t generation,
 		      struct ck_shard *shard, struct ck_diag *d)
 {
-	char rank[24] = "";
-	char hex[17], name[sizeof(shard->name)];
+	char hex[17], name[CK_NAME_LEN];
 	int rc = -EEXIST;
 
-	if (shard->rank != CK_NO_RANK)
-		snprintf(rank, sizeof(rank), "%ju_", (uintmax_t)shard->rank);
 	for (int i = 0; i < NAME_TRIES && rc == -EEXIST; i++) {
 		rc = ck_random_hex(hex);
 		if (rc)
 			return ck_fail(d, -rc, "no random number");
-		snprintf(name, sizeof(name), "__%.19sckptfs-%ju-%s.distcp",
-			 rank, (uintmax_t)generation, hex);
+		ck_name_make(name, shard->rank, generation, hex);
 		rc = ck_file_link(w, shard->fd, name, d);
 	}
 	if (rc == 0)
