@@ -103,8 +103,12 @@ int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
 		  struct ck_diag *d)
 {
 	struct ck_stage *s;
-	int rc = check_writable(w->cp, tensor, box, d);
+	int rc;
 
+	/* Places of boxes are changed by commits. */
+	ck_checkpoint_lock(w->cp);
+	rc = check_writable(w->cp, tensor, box, d);
+	ck_checkpoint_unlock(w->cp);
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));

@@ -404,6 +404,64 @@ static void test_threads(void)
 	scene_end(&s);
 }
 
+/* --- opens beside commits ---------------------------------------------------------- */
+
+struct opener {
+	struct scene *s;
+	atomic_bool end;
+};
+
+/* Opens a tensor for writing as often as it can. */
+static void *open_often(void *arg)
+{
+	struct opener *o = arg;
+	unsigned opened = 0;
+
+	while (!atomic_load(&o->end)) {
+		struct ck_stage *stage;
+		struct ck_diag d;
+
+		if (ck_stage_open(o->s->w, wk, CK_STAGE_ALL, CK_STAGE_RAW,
+				  &stage, &d))
+			continue;
+		ck_stage_close(stage);
+		opened++;
+	}
+	return opened ? arg : NULL;
+}
+
+/* Where its boxes lie changes meanwhile: a sanitizer of threads sees who looks
+ * at that without a lock. */
+static void test_opens(void)
+{
+	struct scene s;
+	struct opener opener = { .s = &s };
+	struct ck_outcome out;
+	struct ck_diag d;
+	pthread_t thread;
+	void *result;
+
+	scene_begin(&s);
+	pthread_create(&thread, NULL, open_often, &opener);
+	for (int i = 1; i <= ROUNDS; i++) {
+		struct ck_stage *stage = NULL;
+
+		while (ck_stage_open(s.w, wk, CK_STAGE_ALL, CK_STAGE_RAW,
+				     &stage, &d) == -EBUSY)
+			;
+		eq_err(put(stage, 0, nbytes(&s, wk), i), 0);
+		eq_err(keep(stage), 0);
+		ck_stage_close(stage);
+		eq_err(ck_writer_commit(s.w, &out, &d), 0);
+		ck_outcome_fini(&out);
+	}
+	atomic_store(&opener.end, true);
+	pthread_join(thread, &result);
+	ok(result != NULL);
+	expect(&s, wk, ROUNDS);
+	scene_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	struct ck_checkpoint *cp;
@@ -426,6 +484,7 @@ int main(int argc, char **argv)
 	test_ranks(64, 64);
 	test_ranks(65, 1);
 	test_threads();
+	test_opens();
 	shell("rm -rf %s", dir);
 	return tap_done();
 }
