@@ -162,3 +162,26 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 		file->plain = is_same(file, &by_name);
 	return 0;
 }
+
+/* --- which file it is ---------------------------------------------------- */
+
+struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number)
+{
+	const struct ck_seen_file *file = f->files[number];
+
+	return (struct ck_file_id){ file->dev, file->ino };
+}
+
+int ck_files_identify(const struct ck_files *f, uint32_t number,
+		      struct ck_file_id *out)
+{
+	const struct ck_file_info *info = &f->files[number]->info;
+	struct stat st = { 0 };
+	int rc = look_as(f, info->path, O_PATH, &st);
+
+	*out = (struct ck_file_id){ st.st_dev, st.st_ino };
+	if (rc == -ENOTDIR)
+		rc = -ENOENT;
+	/* One that was there may be somewhere else now. */
+	return rc == -ENOENT && !info->err ? -ESTALE : rc;
+}

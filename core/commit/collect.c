@@ -1,53 +1,188 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * collect: what was left behind. An interrupted commit, and the files that
- * later commits took the place of, have names of ours and are in no metadata.
+ * later commits took the place of, have names of ours and are needed by no
+ * metadata.
+ *
+ * A metadata may lead to a file by another path than its name: `./name`, a
+ * symbolic link, a hard link. So files are compared, not names, and as long as
+ * one of those that the metadata names cannot be looked at, it may be any.
  */
 #include "commit_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_named(const struct ck_checkpoint *cp, const char *name)
+/* --- which files ------------------------------------------------------------ */
+
+static int compare_ids(const void *a, const void *b)
 {
-	for (uint32_t i = 0; i < ck_files_count(cp->files); i++)
-		if (ck_str_is(ck_files_info(cp->files, i)->path, name))
-			return true;
-	return false;
+	const struct ck_file_id *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* True: it was removed. */
-static bool look_at(struct ck_writer *w, const char *name)
+struct ids {
+	struct ck_file_id *list; /* sorted; owned */
+	size_t n;
+};
+
+static bool ids_have(const struct ids *ids, const struct stat *st)
 {
+	const struct ck_file_id id = { st->st_dev, st->st_ino };
+
+	return ids->n &&
+	       bsearch(&id, ids->list, ids->n, sizeof(id), compare_ids);
+}
+
+/* All files that the metadata leads to. An error: it is not known which they
+ * are. */
+static int ids_find(struct ids *ids, const struct ck_files *files,
+		    struct ck_diag *d)
+{
+	uint32_t n = ck_files_count(files);
+
+	ids->list = calloc(n + 1UL, sizeof(*ids->list));
+	if (!ids->list)
+		return ck_fail(d, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < n; i++) {
+		int rc = ck_files_identify(files, i, &ids->list[ids->n]);
+
+		if (rc && rc != -ENOENT)
+			return ck_fail(d, -rc, "%s: %s",
+				       ck_show(ck_files_info(files, i)->path),
+				       strerror(-rc));
+		ids->n += rc == 0;
+	}
+	qsort(ids->list, ids->n, sizeof(*ids->list), compare_ids);
+	return 0;
+}
+
+/* --- what is not needed ------------------------------------------------------- */
+
+struct found {
 	uint64_t generation;
+	unsigned n;
+};
 
-	if (!ck_name_is_ours(name, &generation))
-		return false;
-	w->generation = ck_max(w->generation, generation);
-	return !is_named(w->cp, name) && unlinkat(w->dirfd, name, 0) == 0;
+/* What has a name of ours, and was made by us: a file. */
+static bool is_ours(const struct ck_writer *w, const char *name,
+		    uint64_t *generation, struct stat *st)
+{
+	return ck_name_is_ours(name, generation) &&
+	       fstatat(w->dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISREG(st->st_mode);
 }
 
-/* The lock is held and .metadata is the one that was read: what it does not
- * name nobody can need. */
+static void note_names(struct ck_writer *w, DIR *dir, struct found *found)
+{
+	const struct dirent *e;
+	uint64_t generation;
+	struct stat st;
+
+	while ((e = readdir(dir))) {
+		if (!is_ours(w, e->d_name, &generation, &st))
+			continue;
+		found->generation = ck_max(found->generation, generation);
+		found->n++;
+	}
+	rewinddir(dir);
+}
+
+static void remove_others(struct ck_writer *w, DIR *dir, const struct ids *ids)
+{
+	const struct dirent *e;
+	unsigned removed = 0;
+	uint64_t generation;
+	struct stat st;
+
+	while ((e = readdir(dir)))
+		if (is_ours(w, e->d_name, &generation, &st) &&
+		    !ids_have(ids, &st))
+			removed += unlinkat(w->dirfd, e->d_name, 0) == 0;
+	if (removed)
+		ck_log("%s: removed %u files of earlier commits that nothing "
+		       "names any more",
+		       ck_show(ck_str_from(w->cp->path)), removed);
+}
+
+/* Nothing is removed as long as it may be needed. */
+static void collect(struct ck_writer *w, DIR *dir)
+{
+	struct found found = { 0 };
+	struct ids ids = { 0 };
+	struct ck_diag d = { 0 };
+
+	note_names(w, dir, &found);
+	w->generation = found.generation;
+	if (found.n == 0)
+		return;
+	if (ids_find(&ids, w->cp->files, &d) == 0)
+		remove_others(w, dir, &ids);
+	else
+		ck_log("%s: files of earlier commits are kept, since one that "
+		       ".metadata names may be any of them: %s",
+		       ck_show(ck_str_from(w->cp->path)), d.text);
+	free(ids.list);
+}
+
 int ck_writer_collect(struct ck_writer *w, struct ck_diag *d)
 {
 	int fd = ck_open_again(w->dirfd);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
-	unsigned removed = 0;
 
 	if (!dir) {
 		if (fd >= 0)
 			close(fd);
 		return ck_fail(d, fd < 0 ? -fd : ENOMEM, "cannot be listed");
 	}
-	while ((e = readdir(dir)))
-		removed += look_at(w, e->d_name);
+	collect(w, dir);
 	closedir(dir);
-	if (removed)
-		ck_log("%s: removed %u files of earlier commits that nothing "
-		       "names any more",
-		       ck_show(ck_str_from(w->cp->path)), removed);
 	return 0;
+}
+
+/* --- bytes of no use ------------------------------------------------------------ */
+
+struct sized {
+	struct ck_file_id id; /* first: as compare_ids() wants it */
+	uint64_t size;
+};
+
+/* Of the files that can be used, each once. */
+static uint64_t bytes_of_files(const struct ck_checkpoint *cp)
+{
+	const struct ck_catalog *c = cp->catalog;
+	ck_auto_free struct sized *list = calloc(c->nfiles + 1, sizeof(*list));
+	uint64_t bytes = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; list && i < c->nfiles; i++)
+		if (!c->files[i].err)
+			list[n++] = (struct sized){
+				ck_files_id(cp->files, (uint32_t)i),
+				c->files[i].size,
+			};
+	if (n)
+		qsort(list, n, sizeof(*list), compare_ids);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || compare_ids(&list[i - 1], &list[i]))
+			bytes += list[i].size;
+	return bytes;
+}
+
+uint64_t ck_dead_bytes(const struct ck_checkpoint *cp)
+{
+	const struct ck_catalog *c = cp->catalog;
+	uint64_t all = bytes_of_files(cp), live = 0;
+
+	for (size_t i = 0; i < c->nchunks; i++)
+		live += c->chunks[i].err ? 0 : c->chunks[i].length;
+	for (size_t i = 0; i < c->nobjects; i++)
+		live += c->objects[i].item.err ? 0 : c->objects[i].item.length;
+	return all > live ? all - live : 0;
 }

@@ -190,20 +190,6 @@ void ck_writer_delist(struct ck_writer *w, struct ck_stage *s)
 
 /* --- status ------------------------------------------------------------------ */
 
-/* Bytes of data files that belong to no item. */
-static uint64_t dead_bytes(const struct ck_catalog *c)
-{
-	uint64_t all = 0, live = 0;
-
-	for (size_t i = 0; i < c->nfiles; i++)
-		all += c->files[i].err ? 0 : c->files[i].size;
-	for (size_t i = 0; i < c->nchunks; i++)
-		live += c->chunks[i].err ? 0 : c->chunks[i].length;
-	for (size_t i = 0; i < c->nobjects; i++)
-		live += c->objects[i].item.err ? 0 : c->objects[i].item.length;
-	return all > live ? all - live : 0;
-}
-
 void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out)
 {
 	pthread_mutex_lock(&w->lock);
@@ -215,6 +201,6 @@ void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out)
 		out->staged = ck_batch_count(w->batch, &out->bytes);
 	pthread_rwlock_unlock(&w->placing);
 	ck_checkpoint_lock(w->cp);
-	out->dead = dead_bytes(w->cp->catalog);
+	out->dead = ck_dead_bytes(w->cp);
 	ck_checkpoint_unlock(w->cp);
 }

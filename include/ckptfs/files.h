@@ -45,6 +45,19 @@ uint32_t ck_files_count(const struct ck_files *f);
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);
 
+/* Which file it is, whatever leads to it. */
+struct ck_file_id {
+	dev_t dev;
+	ino_t ino;
+};
+
+/* The one that was seen; zeros if none was. */
+struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number);
+/* The one that the path leads to now, also if it cannot be used. -ENOENT: it
+ * leads to none; after any other error nobody can say. */
+CK_MUST_USE int ck_files_identify(const struct ck_files *f, uint32_t number,
+				  struct ck_file_id *out);
+
 /* Compares the file with what was seen, by name and, if it is open, by
  * descriptor: device, inode, size, mtime. 0, -ESTALE, or its info's err. */
 CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number);
