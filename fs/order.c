@@ -19,13 +19,14 @@ static void print_count(struct ck_buf *text, uint32_t n, const char *one,
 	ck_buf_printf(text, "%u %s", n, n == 1 ? one : many);
 }
 
-/* "2 tensors, a and b", of many the first ones. */
-static void print_tensors(const struct ck_fs *fs, const struct ck_outcome *out,
+/* "2 tensors (a, b)" in natural order, of many the first ones. */
+static void print_tensors(const struct ck_fs *fs, struct ck_outcome *out,
 			  struct ck_buf *text)
 {
 	const struct ck_catalog *c = fs->catalog;
 	uint32_t n = out->n > NAMES ? NAMES - 1 : out->n;
 
+	ck_report_sort(c, out->tensors, out->n);
 	print_count(text, out->n, "tensor", "tensors");
 	for (uint32_t i = 0; i < n; i++) {
 		const struct ck_tensor *t = &c->tensors[out->tensors[i]];
@@ -47,7 +48,7 @@ static void print_open(const struct ck_outcome *out, struct ck_buf *text)
 		    "files are being written and no part of it");
 }
 
-static void print_failure(const struct ck_fs *fs, const struct ck_outcome *out,
+static void print_failure(const struct ck_fs *fs, struct ck_outcome *out,
 			  const struct ck_diag *d, struct ck_buf *text)
 {
 	ck_buf_text(text, d->text);
@@ -65,8 +66,8 @@ static void print_failure(const struct ck_fs *fs, const struct ck_outcome *out,
 			    out->n == 1 ? " stays staged" : " stay staged");
 }
 
-void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,
-		      int rc, const struct ck_diag *d, struct ck_buf *text)
+void ck_outcome_print(const struct ck_fs *fs, struct ck_outcome *out, int rc,
+		      const struct ck_diag *d, struct ck_buf *text)
 {
 	if (rc) {
 		print_failure(fs, out, d, text);
@@ -81,7 +82,7 @@ void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,
 	print_open(out, text);
 }
 
-void ck_drop_print(const struct ck_fs *fs, const struct ck_outcome *out,
+void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 		   const char *what, struct ck_buf *text)
 {
 	if (out->n) {

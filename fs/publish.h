@@ -49,11 +49,12 @@ void ck_publish_rest(struct ck_fs *fs);
 
 /* --- order.c: orders, and what is said of them ------------------------------- */
 
-/* Of what was to be committed, rc being the answer and d why. */
-void ck_outcome_print(const struct ck_fs *fs, const struct ck_outcome *out,
-		      int rc, const struct ck_diag *d, struct ck_buf *text);
+/* Of what was to be committed, rc being the answer and d why. Sorts the tensors
+ * by name. */
+void ck_outcome_print(const struct ck_fs *fs, struct ck_outcome *out, int rc,
+		      const struct ck_diag *d, struct ck_buf *text);
 /* The same of what was dropped. */
-void ck_drop_print(const struct ck_fs *fs, const struct ck_outcome *out,
+void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 		   const char *what, struct ck_buf *text);
 /* Who asks may write tensors, as the kernel sees it; root and who mounted may
  * in any case. */

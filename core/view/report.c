@@ -21,21 +21,44 @@ static int name_cmp(const void *a, const void *b, void *catalog)
 				  name_of(catalog, *(const uint32_t *)b));
 }
 
-uint32_t *ck_report_order(const struct ck_catalog *c)
+static struct ck_str tensor_name(const struct ck_catalog *c, uint32_t tensor)
 {
-	uint32_t *order = calloc(c->nentries + 1, sizeof(*order));
+	return ck_catalog_str(c, c->tensors[tensor].names.name);
+}
 
+static int tensor_cmp(const void *a, const void *b, void *catalog)
+{
+	return ck_str_natural_cmp(tensor_name(catalog, *(const uint32_t *)a),
+				  tensor_name(catalog, *(const uint32_t *)b));
+}
+
+static void sort(const struct ck_catalog *c, uint32_t *list, size_t n,
+		 int (*cmp)(const void *a, const void *b, void *catalog))
+{
 	union {
 		const struct ck_catalog *c;
 		void *arg;
 	} catalog = { .c = c };
 
+	if (n)
+		qsort_r(list, n, sizeof(*list), cmp, catalog.arg);
+}
+
+uint32_t *ck_report_order(const struct ck_catalog *c)
+{
+	uint32_t *order = calloc(c->nentries + 1, sizeof(*order));
+
 	if (!order)
 		return NULL;
 	for (uint32_t i = 0; i < c->nentries; i++)
 		order[i] = i;
-	qsort_r(order, c->nentries, sizeof(*order), name_cmp, catalog.arg);
+	sort(c, order, c->nentries, name_cmp);
 	return order;
+}
+
+void ck_report_sort(const struct ck_catalog *c, uint32_t *tensors, size_t n)
+{
+	sort(c, tensors, n, tensor_cmp);
 }
 
 /* Calls print for each tensor in that order. */

@@ -72,6 +72,8 @@ CK_MUST_USE int ck_local_slice(const struct ck_local *l, uint32_t box,
 /* Indices in catalog->entries in natural order of the shown names, the order
  * of every list for people; free() it. NULL when out of memory. */
 uint32_t *ck_report_order(const struct ck_catalog *c);
+/* Brings indices of tensors into that order. */
+void ck_report_sort(const struct ck_catalog *c, uint32_t *tensors, size_t n);
 
 /* Reports of the control directory made from the catalog alone. */
 #define CK_REPORT_CSV_HEADER "stem,dtype,shape,bytes,chunks,kind\n"

@@ -267,6 +267,38 @@ else
 	skip 'full disk' 'no tmpfs can be mounted here'
 fi
 
+# Lists of tensors are in natural order, whatever that of the checkpoint.
+python3 - "$HERE/../crash" "$WORK/ordered" <<'PYTHON'
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import made
+plan = made.Plan(1, columns=2, rows=2)
+plan.tensors = [f"layers.{n}" for n in (10, 2, 30, 1)]
+plan.old = {t: plan.bytes_of(2) for t in plan.tensors}
+plan.write_old(sys.argv[2])
+PYTHON
+mounted "$WORK/ordered" -o write,commit=manual
+stage_all() {
+	for path in "$mnt"/raw/*; do
+		cat "$path" >bytes
+		cat bytes >"$path"
+	done
+}
+names='(layers.1, layers.2, layers.10, layers.30)'
+stage_all
+equal 'natural order: commit' "$("$CKPTFS" commit "$mnt")" \
+	"committed 4 tensors $names"
+stage_all
+equal 'natural order: abort' "$("$CKPTFS" abort "$mnt")" \
+	"dropped 4 tensors $names"
+stage_all
+touch "$WORK/ordered/.metadata"
+fails 'natural order: a commit that fails' "4 tensors $names" \
+	"$CKPTFS" commit "$mnt"
+check 'natural order: abort what stays' "$CKPTFS" abort "$mnt"
+unmounted
+
 # Large metadata.
 python3 - "$HERE/../crash" "$WORK/large" <<'PYTHON'
 import sys
