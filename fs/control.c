@@ -30,29 +30,60 @@ struct ck_control {
 
 /* --- what the reports say ------------------------------------------------- */
 
+/* In the line `generation` of status, and in the log. */
+static const struct {
+	const char *status, *log;
+} fates[] = {
+	[CK_FATE_NONE] = { "the source's present one", NULL },
+	[CK_FATE_SAVED] = { "the one mounted; the source has a newer one",
+			    "the checkpoint was saved anew" },
+	[CK_FATE_NO_METADATA] = { "the one mounted; the source has no "
+				  ".metadata any more",
+				  ".metadata was removed" },
+	[CK_FATE_NO_DIRECTORY] = { "the one mounted; its directory was "
+				   "removed",
+				   "the directory was removed" },
+	[CK_FATE_MOVED] = { "the one mounted; its directory was moved",
+			    "the directory was moved" },
+	[CK_FATE_UNSEEN] = { "the one mounted; the source's .metadata "
+			     "cannot be looked at",
+			     ".metadata cannot be looked at" },
+};
+
 /* While this mount commits, its own .metadata is there before it is known to
  * be: what is seen then says nothing. */
-static bool saved_by_others(struct ck_fs *fs)
+static enum ck_fate seen_fate(struct ck_fs *fs, int *err)
 {
 	unsigned commits = atomic_load(&fs->commits);
-	bool changed;
+	enum ck_fate fate;
 
 	ck_checkpoint_lock(fs->cp);
-	changed = ck_checkpoint_changed(fs->cp);
+	fate = ck_checkpoint_fate(fs->cp, err);
 	ck_checkpoint_unlock(fs->cp);
-	return changed && commits % 2 == 0 &&
-	       commits == atomic_load(&fs->commits);
+	if (commits % 2 == 0 && commits == atomic_load(&fs->commits))
+		return fate;
+	*err = 0;
+	return CK_FATE_NONE;
 }
 
-bool ck_control_changed(struct ck_fs *fs)
+/* Logs each kind of change once. */
+static enum ck_fate noticed_fate(struct ck_fs *fs, int *err)
 {
-	if (!saved_by_others(fs))
-		return false;
-	if (!atomic_exchange(&fs->metadata_changed, true))
-		ck_log("%s: the checkpoint was saved anew; this mount keeps "
-		       "what it read",
-		       ck_show(ck_str_from(fs->cp->path)));
-	return true;
+	enum ck_fate fate = seen_fate(fs, err);
+	unsigned bit = 1U << fate;
+
+	if (fates[fate].log && !(atomic_fetch_or(&fs->fates_said, bit) & bit))
+		ck_log("%s: %s%s%s; this mount keeps what it read",
+		       ck_show(ck_str_from(fs->cp->path)), fates[fate].log,
+		       *err ? ": " : "", *err ? strerror(*err) : "");
+	return fate;
+}
+
+void ck_control_notice(struct ck_fs *fs)
+{
+	int err;
+
+	(void)noticed_fate(fs, &err);
 }
 
 static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
@@ -102,6 +133,15 @@ static size_t files_count(const struct ck_fs *fs)
 	return n;
 }
 
+static void print_generation(struct ck_fs *fs, struct ck_buf *out)
+{
+	int err;
+	enum ck_fate fate = noticed_fate(fs, &err);
+
+	ck_buf_printf(out, "generation: %s%s%s\n", fates[fate].status,
+		      err ? ": " : "", err ? strerror(err) : "");
+}
+
 static void print_status(struct ck_fs *fs, struct ck_buf *out)
 {
 	const struct ck_catalog *c = fs->catalog;
@@ -110,10 +150,7 @@ static void print_status(struct ck_fs *fs, struct ck_buf *out)
 	ck_buf_text(out, "ckptfs: " CK_VERSION "\nsource: ");
 	ck_buf_escaped(out, ck_str_from(fs->cp->path));
 	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, fs->cp->why);
-	ck_buf_printf(out, "generation: %s\n",
-		      ck_control_changed(fs)
-			      ? "the one mounted; the source has a newer one"
-			      : "the source's present one");
+	print_generation(fs, out);
 	ck_buf_printf(out, "tensors: %zu\nbytes: %ju\n", c->ntensors,
 		      (uintmax_t)c->nbytes);
 	ck_buf_printf(out, "boxes: %zu\nfiles: %zu\nother entries: %zu\n",

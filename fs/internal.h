@@ -39,7 +39,7 @@ struct ck_fs {
 	struct ck_ahead *ahead;	    /* locks itself */
 	uint8_t *faulty; /* atomic; a bit for each tensor: a fault was found
 			  * in its items */
-	atomic_bool metadata_changed; /* said in the log */
+	atomic_uint fates_said; /* in the log: bits of enum ck_fate */
 	pthread_mutex_t handles_lock;
 	struct ck_handle *handles; /* open files; protected by the lock */
 	sem_t asked;		   /* posted when the kernel asks first */
@@ -127,8 +127,8 @@ void ck_control_free(struct ck_control *control);
 CK_MUST_USE int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
 			       struct ck_snapshot **out);
 void ck_snapshot_put(struct ck_snapshot *s);
-/* Notices a new generation in the source, and logs it once. */
-bool ck_control_changed(struct ck_fs *fs);
+/* Notices what became of the source, and logs it once. */
+void ck_control_notice(struct ck_fs *fs);
 
 /* --- object.c: entries that are no tensors --------------------------------- */
 

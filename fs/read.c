@@ -219,7 +219,7 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
 	int rc;
 
-	ck_control_changed(fs);
+	ck_control_notice(fs);
 	h->direct = fs->options->direct || t->err != 0;
 	/* Boxes that lie are refused here; a dtype that cannot be shown is
 	 * answered by read, which must then reach us: its size is 0. */

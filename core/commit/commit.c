@@ -106,12 +106,13 @@ static int check_source(struct commit *k, struct ck_diag *d)
 {
 	const struct ck_checkpoint *cp = k->w->cp;
 	ck_auto_free uint8_t *named = files_named(cp->catalog);
+	int rc;
 
 	if (!named)
 		return ck_fail(d, ENOMEM, "out of memory");
-	if (ck_checkpoint_changed(cp))
-		return ck_fail(d, ESTALE,
-			       ".metadata was changed by somebody else");
+	rc = ck_checkpoint_same(cp, d);
+	if (rc)
+		return rc;
 	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
 		if (named[i / 8] & 1U << i % 8 &&
 		    ck_files_check(cp->files, i) == -ESTALE)

@@ -86,9 +86,9 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 	if (rc)
 		return rc;
 	/* Read before it was locked: another writer may have been faster. */
-	if (ck_checkpoint_changed(w->cp))
-		return ck_fail(d, ESTALE, "was changed while it was opened");
-	rc = check_owner(w, d);
+	rc = ck_checkpoint_same(w->cp, d);
+	if (rc == 0)
+		rc = check_owner(w, d);
 	if (rc)
 		return rc;
 	if (ck_checkpoint_reserve(w->cp))

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -155,9 +156,56 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	free(cp);
 }
 
-bool ck_checkpoint_changed(const struct ck_checkpoint *cp)
+/* --- what becomes of it ----------------------------------------------------- */
+
+int ck_checkpoint_same(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
-	return cp->format->changed(cp);
+	int rc = cp->format->changed(cp);
+
+	if (rc == 0)
+		return 0;
+	if (rc > 0)
+		return ck_fail(d, ESTALE,
+			       ".metadata was changed by somebody else");
+	if (rc == -ENOENT)
+		return ck_fail(d, ESTALE,
+			       ".metadata was removed by somebody else");
+	return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
+}
+
+/* By the descriptor: a path may lead to anything by now, a mount of this
+ * process included, whose answer it would wait for. */
+static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
+{
+	size_t len = strlen(cp->path);
+	ck_auto_free char *path = malloc(len + 1);
+	char name[32];
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(cp->dirfd, &st) == 0 && st.st_nlink == 0)
+		return CK_FATE_NO_DIRECTORY;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", cp->dirfd);
+	n = path ? readlink(name, path, len + 1) : -1;
+	if (n < 0 || ck_str_is((struct ck_str){ path, (size_t)n }, cp->path))
+		return CK_FATE_NONE;
+	return CK_FATE_MOVED;
+}
+
+enum ck_fate ck_checkpoint_fate(const struct ck_checkpoint *cp, int *err)
+{
+	int rc = cp->format->changed(cp);
+	enum ck_fate of_directory;
+
+	*err = 0;
+	if (rc > 0)
+		return CK_FATE_SAVED;
+	if (rc < 0 && rc != -ENOENT) {
+		*err = -rc;
+		return CK_FATE_UNSEEN;
+	}
+	of_directory = directory_fate(cp);
+	return of_directory || rc == 0 ? of_directory : CK_FATE_NO_METADATA;
 }
 
 /* --- writing -------------------------------------------------------------- */

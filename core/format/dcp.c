@@ -150,12 +150,13 @@ static void forget(struct ck_checkpoint *cp)
 
 /* A save renames a new file over the old one; whoever writes in place changes
  * size or time. */
-static bool changed(const struct ck_checkpoint *cp)
+static int changed(const struct ck_checkpoint *cp)
 {
 	struct stat st;
 
-	return fstatat(cp->dirfd, ".metadata", &st, 0) ||
-	       !is_same(&st, &cp->metadata);
+	if (fstatat(cp->dirfd, ".metadata", &st, 0))
+		return -errno;
+	return !is_same(&st, &cp->metadata);
 }
 
 /* --- writing -------------------------------------------------------------------- */

@@ -17,8 +17,9 @@ struct ck_format {
 	/* Fills cp->catalog (made, empty) and cp->files; finishes neither. */
 	int (*load)(struct ck_checkpoint *cp,
 		    const struct ck_format_options *options, struct ck_diag *d);
-	/* Is the metadata another file than cp->metadata, which load() set? */
-	bool (*changed)(const struct ck_checkpoint *cp);
+	/* 1: the metadata is another file than cp->metadata, which load() set,
+	 * 0: it is that; errors of stat(2). */
+	int (*changed)(const struct ck_checkpoint *cp);
 	/* Finds chunk i of a tensor: fills extents[i] and its strides.
 	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,

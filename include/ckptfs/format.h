@@ -45,8 +45,25 @@ CK_MUST_USE int ck_checkpoint_open(const char *path,
 				   struct ck_checkpoint **out,
 				   struct ck_diag *d);
 void ck_checkpoint_close(struct ck_checkpoint *cp);
-/* The metadata is no longer the file that was read: somebody saved anew. */
-bool ck_checkpoint_changed(const struct ck_checkpoint *cp);
+/* 0: the metadata is the file that was read. -ESTALE: it is another one, or
+ * gone; errors of stat(2) as they are. d says which. */
+CK_MUST_USE int ck_checkpoint_same(const struct ck_checkpoint *cp,
+				   struct ck_diag *d);
+
+/* What became of a checkpoint since it was read. */
+enum ck_fate {
+	CK_FATE_NONE,
+	CK_FATE_SAVED,	      /* another .metadata: saved anew */
+	CK_FATE_NO_METADATA,  /* there is none any more */
+	CK_FATE_NO_DIRECTORY, /* the directory was removed */
+	CK_FATE_MOVED,	      /* it has another path; all is served */
+	CK_FATE_UNSEEN,	      /* .metadata cannot be looked at */
+};
+
+/* Looks at .metadata and where the directory is. *err is a positive errno of
+ * CK_FATE_UNSEEN, else 0. */
+CK_MUST_USE enum ck_fate ck_checkpoint_fate(const struct ck_checkpoint *cp,
+					    int *err);
 /* While it is locked no commit changes where boxes are: for whoever reads
  * catalog->chunks or several facts that belong together. The functions below
  * lock by themselves. */

@@ -75,7 +75,7 @@ void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
 			     const struct ck_change_of_place *changes,
 			     uint32_t n);
 /* The catalog has the new places from now on, and `metadata`, which
- * ck_metadata_write() wrote last, is what ck_checkpoint_changed() compares
+ * ck_metadata_write() wrote last, is what ck_checkpoint_same() compares
  * with. Layouts that somebody has stay as they are. Waits for those who have
  * the lock. */
 void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,

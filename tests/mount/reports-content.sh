@@ -72,6 +72,37 @@ one=$(stems sample | head -n 1)
 check 'the old catalog is still served' cat "$mnt/full/$one.npy"
 unmounted
 
+# What becomes of the source is told as it is: WHAT STATUS LOG
+told() {
+	equal "$1: status" "$(sed -n 's/^generation: //p' "$dir/status")" "$2"
+	equal "$1: log" "$(grep -c "$3; this mount keeps" "$dir/log")" 1
+}
+mounted "$source"
+equal 'nothing happened: status' \
+	"$(sed -n 's/^generation: //p' "$dir/status")" "the source's present one"
+mv "$source" moved
+told 'moved' 'the one mounted; its directory was moved' \
+	'the directory was moved'
+check 'moved: all is read' cat "$mnt/full/$one.npy"
+mv moved "$source"
+equal 'moved back: status' "$(sed -n 's/^generation: //p' "$dir/status")" \
+	"the source's present one"
+mv "$source/.metadata" kept
+told 'no .metadata' \
+	'the one mounted; the source has no .metadata any more' \
+	'.metadata was removed'
+ln -s .metadata "$source/.metadata"
+told 'not to be looked at' "the one mounted; the source's .metadata cannot be looked at: Too many levels of symbolic links" \
+	'.metadata cannot be looked at: Too many levels of symbolic links'
+rm -r "$source"
+told 'no directory' 'the one mounted; its directory was removed' \
+	'the directory was removed'
+fixture sample >/dev/null
+told 'another directory' 'the one mounted; its directory was removed' \
+	'the directory was removed'
+equal 'removed: nobody saved anew' "$(grep -c 'saved anew' "$dir/log")" 0
+unmounted
+
 mounted "$FIXTURES/tp_fsdp2_bad"
 bad=$(cut -f1 "$FIXTURES/tp_fsdp2_bad.errors.tsv" | head -n 1)
 cat "$mnt/raw/$bad" >/dev/null 2>&1

@@ -92,9 +92,9 @@ try:
 except OSError as e:
     print(errno.errorcode[e.errno])
 END
-# foreign WHAT HOW: it is done while a tensor is staged.
+# foreign WHAT HOW [WORD]: it is done while a tensor is staged; the log has WORD.
 foreign() {
-	local before
+	local before what=${3:-changed}
 	rm -rf "$source"
 	fixture sample >/dev/null
 	before=$(cd "$source" && sha256sum __*)
@@ -102,7 +102,7 @@ foreign() {
 	equal "$1" "$(python3 staged.py "$mnt/raw/$one" "$WORK/new.bin" \
 		"$source" "$2")" ESTALE
 	check "$1: the log says so" grep -q \
-		"$one: not saved: .* was changed by somebody else" \
+		"$one: not saved: .* was $what by somebody else" \
 		"$mnt/.ckptfs/log"
 	equal "$1: his files are intact, ours are gone" \
 		"$(cd "$source" && sha256sum __*)" "$before"
@@ -129,6 +129,6 @@ fails 'another data file: its boxes are stale' 'Stale file handle' \
 check 'another data file: others are read' sh -c 'cd "$1" && for box in \
 	local/rank-1/*; do cat "$box" || exit; done >"$2"' - "$mnt" "$WORK/out"
 unmounted
-foreign '.metadata is gone' gone
+foreign '.metadata is gone' gone removed
 unmounted
 done_testing

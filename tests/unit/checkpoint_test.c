@@ -116,25 +116,89 @@ static void remove_metadata(void)
 	unlinkat(dirfd_, ".metadata", 0);
 }
 
+/* stat(2) of it fails. */
+static void loop_metadata(void)
+{
+	unlinkat(dirfd_, ".metadata", 0);
+	if (symlinkat(".metadata", dirfd_, ".metadata"))
+		abort();
+}
+
+static void move_directory(void)
+{
+	char moved[sizeof(dir) + 4];
+
+	snprintf(moved, sizeof(moved), "%s.new", dir);
+	if (rename(dir, moved))
+		abort();
+}
+
+static void move_back(void)
+{
+	char moved[sizeof(dir) + 4];
+
+	snprintf(moved, sizeof(moved), "%s.new", dir);
+	(void)rename(moved, dir);
+}
+
 static void test_changes(void)
 {
-	static void (*const changes[])(void) = {
-		touch_second,  touch_nanosecond, append_metadata,
-		move_metadata, remove_metadata,
+	static const struct {
+		void (*make)(void);
+		enum ck_fate change;
+		int same, err; /* what ck_checkpoint_same() says, and errno */
+	} changes[] = {
+		{ touch_second, CK_FATE_SAVED, -ESTALE, 0 },
+		{ touch_nanosecond, CK_FATE_SAVED, -ESTALE, 0 },
+		{ append_metadata, CK_FATE_SAVED, -ESTALE, 0 },
+		{ move_metadata, CK_FATE_SAVED, -ESTALE, 0 },
+		{ remove_metadata, CK_FATE_NO_METADATA, -ESTALE, 0 },
+		{ loop_metadata, CK_FATE_UNSEEN, -ELOOP, ELOOP },
+		{ move_directory, CK_FATE_MOVED, 0, 0 },
 	};
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(changes); i++) {
 		struct ck_checkpoint *cp;
+		struct ck_diag d = { 0 };
+		int err = -1;
 
 		restore();
 		set_mtime(1000, 5);
 		cp = opened();
-		ok(!ck_checkpoint_changed(cp));
-		changes[i]();
-		ok(ck_checkpoint_changed(cp));
+		eq_err(ck_checkpoint_same(cp, &d), 0);
+		eq_i64(ck_checkpoint_fate(cp, &err), CK_FATE_NONE);
+		eq_i64(err, 0);
+		changes[i].make();
+		eq_err(ck_checkpoint_same(cp, &d), changes[i].same);
+		eq_i64(ck_checkpoint_fate(cp, &err), changes[i].change);
+		eq_i64(err, changes[i].err);
 		ck_checkpoint_close(cp);
+		move_back();
 	}
 	restore();
+}
+
+/* What is at the path of one that was removed is another one. */
+static void test_removed(void)
+{
+	struct ck_checkpoint *cp = opened();
+	struct ck_diag d = { 0 };
+	int err;
+
+	unlinkat(dirfd_, ".metadata", 0);
+	unlinkat(dirfd_, "__0_0.distcp", 0);
+	close(dirfd_);
+	if (rmdir(dir))
+		abort();
+	eq_err(ck_checkpoint_same(cp, &d), -ESTALE);
+	ok(strstr(d.text, ".metadata was removed") != NULL);
+	eq_i64(ck_checkpoint_fate(cp, &err), CK_FATE_NO_DIRECTORY);
+	if (mkdir(dir, 0700))
+		abort();
+	dirfd_ = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	restore();
+	eq_i64(ck_checkpoint_fate(cp, &err), CK_FATE_NO_DIRECTORY);
+	ck_checkpoint_close(cp);
 }
 
 /* --- what the metadata may be --------------------------------------------------- */
@@ -392,6 +456,7 @@ int main(int argc, char **argv)
 	read_file(argv[1], "__0_0.distcp", &shard);
 	restore();
 	test_changes();
+	test_removed();
 	test_metadata_links();
 	test_metadata_too_long();
 	test_no_directory();
