@@ -213,34 +213,71 @@ void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_attr(req, &st, timeout);
 }
 
-uint64_t ck_fs_free_bytes(const struct ck_fs *fs)
-{
-	struct statvfs st;
-	uint64_t bytes;
+/* --- how large it is ------------------------------------------------------ */
 
-	if (!fs->writer || fstatvfs(fs->cp->dirfd, &st) ||
-	    !ck_mul(&bytes, st.f_bavail, st.f_frsize))
-		return 0;
-	return bytes;
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return ck_mul(&product, a, b) ? product : UINT64_MAX;
 }
 
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return ck_add(&sum, a, b) ? sum : UINT64_MAX;
+}
+
+/* Of the source's file system, for who may write; else zeros. */
+static struct statvfs source_statvfs(const struct ck_fs *fs)
+{
+	struct statvfs st;
+
+	if (!fs->writer || fstatvfs(fs->cp->dirfd, &st))
+		return (struct statvfs){ 0 };
+	return st;
+}
+
+uint64_t ck_fs_free_bytes(const struct ck_fs *fs)
+{
+	struct statvfs source = source_statvfs(fs);
+
+	return times(source.f_bavail, source.f_frsize);
+}
+
+static uint64_t files_shown(const struct ck_fs *fs)
+{
+	const struct ck_catalog *c = fs->catalog;
+
+	return 4 + ck_nreports + ck_nviews * (1 + c->ntensors) +
+	       ck_local_count(fs->local) + c->nchunks +
+	       CK_OBJECT_FILES * c->nobjects;
+}
+
+/* Used is what the tensors take, free what the source has: both are part of
+ * the size. Where the source counts no inodes, there is nothing to add to. */
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);
-	const struct ck_catalog *c = fs->catalog;
-	uint64_t blocks = c->nbytes / BLOCK + (c->nbytes % BLOCK != 0);
+	uint64_t nbytes = fs->catalog->nbytes;
+	struct statvfs source = source_statvfs(fs);
+	uint64_t bfree = times(source.f_bfree, source.f_frsize) / BLOCK;
 	struct statvfs st = {
 		.f_bsize = BLOCK,
 		.f_frsize = BLOCK,
-		.f_blocks = ck_max(1, blocks),
-		.f_files = 4 + ck_nreports + ck_nviews * (1 + c->ntensors) +
-			   ck_local_count(fs->local) + c->nchunks +
-			   CK_OBJECT_FILES * c->nobjects,
-		.f_bfree = ck_fs_free_bytes(fs) / BLOCK,
+		.f_blocks =
+			plus(ck_max(1, nbytes / BLOCK + (nbytes % BLOCK != 0)),
+			     bfree),
+		.f_bfree = bfree,
+		.f_bavail = times(source.f_bavail, source.f_frsize) / BLOCK,
+		.f_ffree = source.f_ffree,
+		.f_favail = source.f_favail,
 		.f_namemax = 255,
 	};
 
 	(void)ino;
-	st.f_bavail = st.f_bfree;
+	if (!fs->writer || source.f_files)
+		st.f_files = plus(files_shown(fs), source.f_ffree);
 	fuse_reply_statfs(req, &st);
 }

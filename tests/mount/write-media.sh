@@ -7,7 +7,7 @@ need python3 mkfs.ext4 mount umount
 
 one=model.layers.0.attention.wk.weight
 truncate -s 64M disk.img
-mkfs.ext4 -q -F disk.img || skip_all 'no ext4'
+mkfs.ext4 -q -F -b 1024 disk.img || skip_all 'no ext4'
 mkdir disk
 mount -o loop,errors=remount-ro disk.img disk 2>"$WORK/out" ||
 	skip_all "no loop images: $(cat "$WORK/out")"
@@ -50,6 +50,18 @@ mkdir bound
 mount --bind "$source" bound
 mount -o remount,bind,ro bound
 refused 'a read-only bind mount' "$WORK/bound"
+
+# df has the units of the mount, whatever those of the source.
+mounted "$source" -o write
+tensors=$(($(cat "$mnt"/raw/* | wc -c) / 4096 + 1))
+equal 'df: in blocks of 4096' \
+	"$(stat -fc '%S %b %f %a %d' "$mnt")" "$(stat -fc '%S %f %a %d' disk |
+	awk -v tensors="$tensors" '{
+		print 4096, tensors + int($2 * $1 / 4096),
+			int($2 * $1 / 4096), int($3 * $1 / 4096), $4 }')"
+equal 'df -i: used' "$(df --output=iused "$mnt" | tail -n 1 | xargs)" \
+	"$(find "$mnt" | wc -l)"
+unmounted
 
 # It becomes read-only while it is mounted for writing.
 mount -o remount,bind,rw bound

@@ -55,6 +55,14 @@ free=$(df --output=avail -B1M "$WORK" | tail -n 1)
 shown=$(df --output=avail -B1M "$mnt" | tail -n 1)
 check 'df: what the source has free' test \
 	"$((shown > free ? shown - free : free - shown))" -lt 500
+equal 'df: used is what the tensors take' \
+	"$(df --output=used -B4096 "$mnt" | tail -n 1 | xargs)" \
+	$(($(cat "$mnt"/raw/* | wc -c) / 4096 + 1))
+check 'df: a part of all' test "$(df --output=pcent "$mnt" | tail -n 1 |
+	tr -dc 0-9)" -le 100
+equal 'df -i: used is what the mount without write has' \
+	"$(df --output=iused "$mnt" | tail -n 1 | xargs)" \
+	"$(df --output=itotal mnt2 | tail -n 1 | xargs)"
 equal 'the other mount is told' "$(sed -n 's/^generation: //p' \
 	"$WORK/mnt2/.ckptfs/status")" \
 	'the one mounted; the source has a newer one'
