@@ -96,6 +96,16 @@ static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
 	}
 }
 
+static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
+{
+	ck_buf_printf(out, "prefixed names: %zu\n", c->nprefixed);
+	if (c->nprefixed == 0)
+		return;
+	ck_buf_text(out, "prefixed: ");
+	ck_report_prefixed(c, out);
+	ck_buf_text(out, "\n");
+}
+
 static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 {
 	uint32_t n = 0;
@@ -160,6 +170,7 @@ static void print_status(struct ck_fs *fs, struct ck_buf *out)
 	ck_buf_text(out, "options: ");
 	ck_buf_escaped(out, (struct ck_str){ given->data, given->len });
 	ck_buf_printf(out, "\ndaemon: %d\n", (int)getpid());
+	print_prefixed(c, out);
 	print_globals(c, out);
 	print_faulty(fs, out);
 }

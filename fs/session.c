@@ -369,6 +369,21 @@ static void log_damage(const struct ck_fs *fs)
 		       others, c->nobjects);
 }
 
+/* Who looks for a name without the prefix does not find it. */
+static void log_prefixed(const struct ck_fs *fs)
+{
+	struct ck_buf names = { 0 };
+
+	if (fs->catalog->nprefixed == 0)
+		return;
+	ck_report_prefixed(fs->catalog, &names);
+	ck_log("%s: shown with the prefixes of wrappers, since names would be "
+	       "equal without them: %s",
+	       ck_show(ck_str_from(fs->cp->path)),
+	       names.data ? names.data : "out of memory");
+	ck_buf_fini(&names);
+}
+
 static void wait_for_turns(void *arg)
 {
 	const struct ck_fs *fs = arg;
@@ -451,6 +466,7 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 	rc = session_mount(k->session, k->mountpoint, d);
 	if (rc == 0) {
 		log_damage(fs);
+		log_prefixed(fs);
 		atomic_store(&serving, true);
 		rc = session_run(k, d);
 	}

@@ -76,6 +76,21 @@ static struct ck_str alike_stem(const struct inspection *in, size_t i)
 	return ck_catalog_str(in->c, ck_catalog_names(in->c, e)->stem);
 }
 
+/* The same as ck_report_prefixed(), for programs. */
+static void print_prefixed_json(struct inspection *in)
+{
+	const struct ck_catalog *c = in->c;
+
+	for (size_t i = 0; i < c->nprefixed; i++) {
+		struct ck_entry_id e = c->entries[c->prefixed[i]];
+
+		ck_buf_text(&in->out, i ? ",\n" : "\n");
+		ck_buf_json_str(
+			&in->out,
+			ck_catalog_str(c, ck_catalog_names(c, e)->stem));
+	}
+}
+
 /* --- table ---------------------------------------------------------------- */
 
 /* Columns whose width is counted. */
@@ -217,6 +232,16 @@ static void print_alike(struct inspection *in)
 	}
 }
 
+static void print_prefixed(struct inspection *in)
+{
+	if (in->c->nprefixed == 0)
+		return;
+	ck_buf_text(&in->out, "with the prefixes of wrappers, since names "
+			      "would be equal without them: ");
+	ck_report_prefixed(in->c, &in->out);
+	ck_buf_text(&in->out, "\n");
+}
+
 static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 			 struct ck_buf cells[static COLUMNS],
 			 const size_t width[static COLUMNS])
@@ -278,8 +303,10 @@ static void print_table(struct inspection *in)
 	for (size_t i = 0; i < in->nobjects; i++)
 		print_object(in, &in->c->objects[in->objects[i]], width);
 	print_totals(in);
-	if (!in->glob)
+	if (!in->glob) {
+		print_prefixed(in);
 		print_alike(in);
+	}
 	for (int i = 0; i < COLUMNS; i++)
 		ck_buf_fini(&cells[i]);
 }
@@ -351,6 +378,8 @@ static void print_json(struct inspection *in)
 	print_totals_json(in, "prefixes", "prefix", &in->by_prefix);
 	ck_buf_text(&in->out, "},\n\"alike\":[");
 	print_alike_json(in);
+	ck_buf_text(&in->out, "],\n\"prefixed\":[");
+	print_prefixed_json(in);
 	ck_buf_text(&in->out, "]}\n");
 }
 

@@ -61,6 +61,7 @@ void ck_catalog_free(struct ck_catalog *c)
 	free(c->transforms);
 	free(c->globals);
 	free(c->by_stem);
+	free(c->prefixed);
 	free(c->caps);
 	free(c);
 }

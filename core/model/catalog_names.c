@@ -171,11 +171,23 @@ static void keepers_find(struct keepers *k)
 		}
 	for (size_t i = 0; i < k->n; i++)
 		keep_equal(k, k->list[i]);
-	for (size_t i = 0; i < k->n; i++) {
-		struct ck_names *names = names_of(k->c, k->list[i]);
+}
 
+/* They are shown by their keys. Those of them that would not have been anyway
+ * are remembered. */
+static void keepers_name(struct keepers *k)
+{
+	struct ck_catalog *c = k->c;
+
+	for (size_t i = 0; i < k->n; i++) {
+		struct ck_names *names = names_of(c, k->list[i]);
+
+		if (!ck_str_eq(ck_catalog_str(c, names->name),
+			       ck_catalog_str(c, names->key)))
+			k->list[c->nprefixed++] = k->list[i];
 		names->name = names->key;
 	}
+	c->prefixed = ck_steal(&k->list);
 }
 
 static int keys_check(const struct ck_catalog *c, struct ck_diag *d)
@@ -217,8 +229,10 @@ static int clashes_solve(struct ck_catalog *c, struct ck_diag *d)
 
 	if (rc == 0 && chain_equal(&k)) {
 		rc = keys_check(c, d);
-		if (rc == 0)
+		if (rc == 0) {
 			keepers_find(&k);
+			keepers_name(&k);
+		}
 	}
 	free(k.by_name.slots);
 	free(k.next);

@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
+/* Of a list in one line, these at most. */
+enum { NAMES = 6 };
+
 /* --- order ------------------------------------------------------------------ */
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t entry)
@@ -59,6 +62,26 @@ uint32_t *ck_report_order(const struct ck_catalog *c)
 void ck_report_sort(const struct ck_catalog *c, uint32_t *tensors, size_t n)
 {
 	sort(c, tensors, n, tensor_cmp);
+}
+
+void ck_report_prefixed(const struct ck_catalog *c, struct ck_buf *out)
+{
+	size_t n = c->nprefixed > NAMES ? NAMES - 1 : c->nprefixed;
+	ck_auto_free uint32_t *list = calloc(c->nprefixed + 1, sizeof(*list));
+
+	if (!list) {
+		out->err = -ENOMEM;
+		return;
+	}
+	if (c->nprefixed)
+		memcpy(list, c->prefixed, c->nprefixed * sizeof(*list));
+	sort(c, list, c->nprefixed, name_cmp);
+	for (size_t i = 0; i < n; i++) {
+		ck_buf_text(out, i ? ", " : "");
+		ck_buf_escaped(out, name_of(c, list[i]));
+	}
+	if (n < c->nprefixed)
+		ck_buf_printf(out, " and %zu more", c->nprefixed - n);
 }
 
 /* Calls print for each tensor in that order. */

@@ -183,8 +183,10 @@ struct ck_catalog {
 	struct ck_text *transforms; /* [0] unused; descriptors joined by ',' */
 	struct ck_text *globals;    /* unknown globals met, "module.name" */
 	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
+	uint32_t *prefixed; /* entries that keep the prefixes of wrappers, since
+			     * without them names would be equal; any order */
 	size_t text_len, nfiles, ntensors, nobjects, nentries, nparts, nchunks,
-		nshapes, nboxes, ntransforms, nglobals, stem_slots;
+		nshapes, nboxes, ntransforms, nglobals, stem_slots, nprefixed;
 	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
 	uint64_t hash_seed;	      /* of by_stem: random */

@@ -75,6 +75,10 @@ uint32_t *ck_report_order(const struct ck_catalog *c);
 /* Brings indices of tensors into that order. */
 void ck_report_sort(const struct ck_catalog *c, uint32_t *tensors, size_t n);
 
+/* Appends the names that keep the prefixes of wrappers, escaped, in natural
+ * order, with commas between: the first ones of many, and how many more. */
+void ck_report_prefixed(const struct ck_catalog *c, struct ck_buf *out);
+
 /* Reports of the control directory made from the catalog alone. */
 #define CK_REPORT_CSV_HEADER "stem,dtype,shape,bytes,chunks,kind\n"
 void ck_report_csv(const struct ck_catalog *c, struct ck_buf *out);

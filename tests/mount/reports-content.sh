@@ -103,6 +103,41 @@ told 'another directory' 'the one mounted; its directory was removed' \
 equal 'removed: nobody saved anew' "$(grep -c 'saved anew' "$dir/log")" 0
 unmounted
 
+# Names that would be equal without the prefixes of wrappers.
+python3 - "$HERE/../crash" "$WORK/twice" <<'PYTHON'
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import made
+plan = made.Plan(1, columns=2, rows=2)
+plan.tensors = [f"layers.{n}.{wrapper}w" for n in (10, 9, 8, 7, 6, 5, 4)
+                for wrapper in ("", "_orig_mod.")] + ["_orig_mod.head.w"]
+plan.old = {t: plan.bytes_of(2) for t in plan.tensors}
+plan.write_old(sys.argv[2])
+PYTHON
+some=$(printf 'layers.%s._orig_mod.w, ' 4 5 6 7 8)
+some="${some%, } and 2 more"
+"$CKPTFS" mount "$WORK/twice" "$mnt" >"$WORK/out" 2>&1
+equal 'prefixed: the mount' $? 0
+equal 'prefixed: told at the mount, once' "$(cat "$WORK/out")" \
+	"ckptfs: $WORK/twice: shown with the prefixes of wrappers, since names would be equal without them: $some"
+equal 'prefixed: the log' "$(grep -c 'prefixes of wrappers' "$dir/log")" 1
+equal 'prefixed: status' "$(grep '^prefixed' "$dir/status")" \
+	"prefixed names: 7
+prefixed: $some"
+equal 'prefixed: the tree' "$(ls "$mnt/raw" | grep -c _orig_mod)" 7
+check 'prefixed: others are not' test -e "$mnt/raw/head.w"
+check 'prefixed: inspect' grep -qF "without them: $some" \
+	<<<"$("$CKPTFS" inspect "$WORK/twice")"
+equal 'prefixed: inspect --json' "$("$CKPTFS" inspect "$WORK/twice" --json |
+	jq -r '.prefixed[]' | sort)" \
+	"$(ls "$mnt/raw" | grep _orig_mod | sort)"
+unmounted
+mounted "$FIXTURES/wrappers"
+equal 'prefixed: none' "$(grep '^prefixed' "$dir/status")" 'prefixed names: 0'
+equal 'prefixed: none, the log' "$(grep -c prefixes "$dir/log")" 0
+unmounted
+
 mounted "$FIXTURES/tp_fsdp2_bad"
 bad=$(cut -f1 "$FIXTURES/tp_fsdp2_bad.errors.tsv" | head -n 1)
 cat "$mnt/raw/$bad" >/dev/null 2>&1

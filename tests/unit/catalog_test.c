@@ -27,6 +27,19 @@ static void names_are(const char *const *keys, const char *const *names)
 	ck_catalog_free(c);
 }
 
+/* Entries that are shown with the prefixes of wrappers, as "1 3 ". */
+static void prefixed_are(const char *const *keys, const char *entries)
+{
+	struct ck_catalog *c = with_keys(keys);
+	struct ck_buf text = { 0 };
+
+	for (size_t i = 0; i < c->nprefixed; i++)
+		ck_buf_printf(&text, "%u ", c->prefixed[i]);
+	eq_text(text.data ? text.data : "", entries);
+	ck_buf_fini(&text);
+	ck_catalog_free(c);
+}
+
 static void test_names(void)
 {
 	names_are(KEYS("a", "b.c"), KEYS("a", "b.c"));
@@ -55,6 +68,13 @@ static void test_kept_keys_clash_again(void)
 		       "module.module.module.a", "module.b"),
 		  KEYS("module.a", "module._orig_mod.a", "module.module.a",
 		       "module.module.module.a", "b"));
+}
+
+static void test_prefixed(void)
+{
+	prefixed_are(KEYS("_orig_mod.a", "b"), "");
+	prefixed_are(KEYS("a", "_orig_mod.a", "b", "_orig_mod.b"), "1 3 ");
+	prefixed_are(KEYS("module.a", "module._orig_mod.a"), "0 1 ");
 }
 
 static void test_duplicate_key(void)
@@ -268,6 +288,7 @@ int main(void)
 	test_names();
 	test_clashing_names_keep_their_keys();
 	test_kept_keys_clash_again();
+	test_prefixed();
 	test_duplicate_key();
 	test_find();
 	test_empty_catalog();
