@@ -269,28 +269,6 @@ static bool matches(const struct option *o, const char *word)
 
 #define NAME_LEN 32 /* of names compared; longer words are cut */
 
-/* Insertions, deletions and replacements that make b of a. */
-static size_t edit_distance(struct ck_str a, struct ck_str b)
-{
-	size_t row[NAME_LEN + 1];
-
-	for (size_t j = 0; j <= b.len; j++)
-		row[j] = j;
-	for (size_t i = 1; i <= a.len; i++) {
-		size_t corner = row[0];
-
-		row[0] = i;
-		for (size_t j = 1; j <= b.len; j++) {
-			size_t best = corner + (a.p[i - 1] != b.p[j - 1]);
-
-			corner = row[j];
-			best = ck_min(best, row[j] + 1);
-			row[j] = ck_min(best, row[j - 1] + 1);
-		}
-	}
-	return row[b.len];
-}
-
 static struct ck_str cut_name(const char *word)
 {
 	struct ck_str s = { word, strcspn(word, "=") };
@@ -305,8 +283,8 @@ static const char *nearest(const char *word)
 	size_t least = SIZE_MAX;
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
-		size_t n = edit_distance(cut_name(word),
-					 cut_name(table[i].name));
+		size_t n = ck_str_distance(cut_name(word),
+					   cut_name(table[i].name), NAME_LEN);
 
 		if (n < least) {
 			least = n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * str: comparing borrowed bytes, and what is UTF-8; the cleanup functions of
- * ck_auto_free and ck_auto_fd.
+ * str: comparing borrowed bytes, how far they are apart, and what is UTF-8; the
+ * cleanup functions of ck_auto_free and ck_auto_fd.
  */
 #include "ckptfs/base.h"
 
@@ -101,6 +101,59 @@ int ck_str_natural_cmp(struct ck_str a, struct ck_str b)
 		return i < a.len ? 1 : -1;
 	return bytes_cmp(a, b);
 }
+
+/* --- how far two names are apart ------------------------------------------- */
+
+#define DISTANCE_LEN 256 /* of what differs */
+
+/* Takes off what both begin and end with: most names have much in common. */
+static void cut_common(struct ck_str *a, struct ck_str *b)
+{
+	while (a->len && b->len && a->p[0] == b->p[0]) {
+		a->p++, a->len--;
+		b->p++, b->len--;
+	}
+	while (a->len && b->len && a->p[a->len - 1] == b->p[b->len - 1]) {
+		a->len--;
+		b->len--;
+	}
+}
+
+/* row[j]: from the first bytes of a, of which c is the i-th and last, to j bytes
+ * of b; it has those of one byte less. Returns the least of them. */
+static size_t next_row(size_t *row, size_t i, char c, struct ck_str b)
+{
+	size_t corner = row[0], least = i;
+
+	row[0] = i;
+	for (size_t j = 1; j <= b.len; j++) {
+		size_t best = corner + (c != b.p[j - 1]);
+
+		corner = row[j];
+		best = ck_min(best, row[j] + 1);
+		row[j] = ck_min(best, row[j - 1] + 1);
+		least = ck_min(least, row[j]);
+	}
+	return least;
+}
+
+size_t ck_str_distance(struct ck_str a, struct ck_str b, size_t most)
+{
+	size_t row[DISTANCE_LEN + 1];
+
+	cut_common(&a, &b);
+	if (b.len > DISTANCE_LEN || a.len > b.len + most ||
+	    b.len > a.len + most)
+		return most + 1;
+	for (size_t j = 0; j <= b.len; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= a.len; i++)
+		if (next_row(row, i, a.p[i - 1], b) > most)
+			return most + 1;
+	return ck_min(row[b.len], most + 1);
+}
+
+/* --- UTF-8 ------------------------------------------------------------------- */
 
 static bool is_tail(uint8_t c)
 {

@@ -92,6 +92,9 @@ bool ck_str_starts(struct ck_str a, struct ck_str prefix);
 /* Natural order: runs of digits compare as numbers, the rest by bytes, ties
  * by bytes. <0, 0, >0. */
 int ck_str_natural_cmp(struct ck_str a, struct ck_str b);
+/* How many bytes have to be inserted, removed or replaced to make b of a; most
+ * + 1 if it takes more than `most`, or what differs is longer than 256 bytes. */
+size_t ck_str_distance(struct ck_str a, struct ck_str b, size_t most);
 
 /* --- growable bytes ----------------------------------------------------- */
 

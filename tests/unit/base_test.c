@@ -43,6 +43,40 @@ static void test_natural_order(void)
 	ok(ck_str_natural_cmp(CK_STR("a\xff"), CK_STR("ab")) > 0);
 }
 
+static size_t apart(const char *a, const char *b, size_t most)
+{
+	size_t there = ck_str_distance(ck_str_from(a), ck_str_from(b), most);
+
+	eq_u64(ck_str_distance(ck_str_from(b), ck_str_from(a), most), there);
+	return there;
+}
+
+static void test_distance(void)
+{
+	char x[301], y[301];
+
+	eq_u64(apart("", "", 5), 0);
+	eq_u64(apart("norm", "norm", 0), 0);
+	eq_u64(apart("norm", "form", 5), 1);
+	eq_u64(apart("norm", "nor", 5), 1);
+	eq_u64(apart("wieght", "weight", 5), 2);
+	eq_u64(apart("kitten", "sitting", 5), 3);
+	eq_u64(apart("abcdef", "uvwxyz", 6), 6);
+	eq_u64(apart("abcdef", "uvwxyz", 5), 6);
+	eq_u64(apart("abcdef", "uvwxyz", 2), 3);
+	eq_u64(apart("", "abc", 2), 3);
+	eq_u64(apart("aab", "ab", 1), 1);
+	memset(x, 'x', sizeof(x));
+	memset(y, 'y', sizeof(y));
+	x[300] = y[300] = '\0';
+	eq_u64(apart(x, y, 300), 301);
+	y[200] = '\0';
+	eq_u64(apart(x + 100, y, 300), 200);
+	memset(y, 'x', 299); /* but for the last, all the same */
+	y[299] = 'y';
+	eq_u64(apart(x, y, 300), 1);
+}
+
 static void test_arena(void)
 {
 	struct ck_arena a = { 0 };
@@ -243,6 +277,7 @@ int main(void)
 	test_escapes();
 	test_utf8();
 	test_natural_order();
+	test_distance();
 	test_arena();
 	test_cursor();
 	test_diag();
