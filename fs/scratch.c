@@ -10,7 +10,7 @@
  * into a draft; who still has it open cannot write any more, as those bytes
  * would be lost.
  */
-#include "internal.h"
+#include "scratch_internal.h"
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,28 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SCRATCH_MAX  4096
-#define NAME_LONGEST 255
-#define COPY	     (1U << 20)
-
-struct ck_scratch {
-	struct ck_scratch *next; /* this up to attr: ck_scratches.lock */
-	uint32_t number;
-	uint32_t view;
-	char *name; /* owned; NULL: it has none any more */
-	unsigned refs;
-	struct stat attr;
-	int fd;		    /* owned */
-	pthread_mutex_t io; /* of what changes the bytes, and of taken */
-	bool taken;	    /* it has become a tensor */
-};
-
-struct ck_scratches {
-	pthread_mutex_t lock;
-	struct ck_scratch *first; /* by falling numbers */
-	uint32_t count, most;
-	uint64_t given; /* numbers */
-};
+#define SCRATCH_MAX 4096
+#define COPY	    (1U << 20)
 
 /* --- the list ------------------------------------------------------------- */
 
@@ -89,8 +69,8 @@ void ck_scratches_free(struct ck_scratches *all)
 
 /* The functions up to the next rule are for who has the lock. */
 
-static struct ck_scratch *by_number(const struct ck_scratches *all,
-				    uint32_t number)
+struct ck_scratch *ck_scratch_by_number(const struct ck_scratches *all,
+					uint32_t number)
 {
 	struct ck_scratch *s = all->first;
 
@@ -99,18 +79,7 @@ static struct ck_scratch *by_number(const struct ck_scratches *all,
 	return s && s->number == number ? s : NULL;
 }
 
-static struct ck_scratch *by_name(const struct ck_scratches *all, uint32_t view,
-				  const char *name)
-{
-	struct ck_scratch *s = all->first;
-
-	while (s && (!s->name || s->view != view || strcmp(s->name, name) != 0))
-		s = s->next;
-	return s;
-}
-
-/* It is gone when it has neither a name nor a reference. */
-static void settle(struct ck_scratches *all, struct ck_scratch *s)
+void ck_scratch_settle(struct ck_scratches *all, struct ck_scratch *s)
 {
 	struct ck_scratch **at = &all->first;
 
@@ -134,24 +103,7 @@ static int enter(struct ck_scratches *all, struct ck_scratch *s)
 	return 0;
 }
 
-/* --- names ---------------------------------------------------------------- */
-
-/* In full/ a name that ends as a tensor's would be taken for a new one, but
- * for the hidden ones of tools. */
-int ck_scratch_name_check(uint32_t view, const char *name)
-{
-	const char *suffix = ck_views[view]->suffix;
-	size_t len = strlen(name), end = strlen(suffix);
-
-	if (len > NAME_LONGEST)
-		return -ENAMETOOLONG;
-	if (end == 0 || name[0] == '.' || len < end ||
-	    strcmp(name + len - end, suffix) != 0)
-		return 0;
-	ck_log("%s/%s: no tensor of this checkpoint; none can be added",
-	       ck_views[view]->dir, ck_show(ck_str_from(name)));
-	return -EPERM;
-}
+/* --- making, and having ------------------------------------------------------ */
 
 /* Where the filesystem has no files without names, memory is used. */
 static int backing_open(const struct ck_fs *fs)
@@ -187,7 +139,7 @@ static int scratch_make(const struct ck_fs *fs, const char *name,
 	return rc;
 }
 
-static void now(struct timespec *out)
+void ck_scratch_now(struct timespec *out)
 {
 	clock_gettime(CLOCK_REALTIME, out);
 }
@@ -203,7 +155,7 @@ int ck_scratch_create(struct ck_fs *fs, uint32_t view, const char *name,
 		return rc;
 	s->view = view;
 	s->attr = *attr;
-	now(&s->attr.st_mtim);
+	ck_scratch_now(&s->attr.st_mtim);
 	s->attr.st_atim = s->attr.st_mtim;
 	s->attr.st_ctim = s->attr.st_mtim;
 	pthread_mutex_lock(&all->lock);
@@ -215,84 +167,13 @@ int ck_scratch_create(struct ck_fs *fs, uint32_t view, const char *name,
 	return rc;
 }
 
-int ck_scratch_find(const struct ck_fs *fs, uint32_t view, const char *name,
-		    uint32_t *number)
-{
-	struct ck_scratches *all = fs->scratches;
-	const struct ck_scratch *s;
-
-	pthread_mutex_lock(&all->lock);
-	s = by_name(all, view, name);
-	if (s)
-		*number = s->number;
-	pthread_mutex_unlock(&all->lock);
-	return s ? 0 : -ENOENT;
-}
-
-bool ck_scratch_next(const struct ck_fs *fs, uint32_t view, uint64_t *number,
-		     struct ck_buf *name)
-{
-	struct ck_scratches *all = fs->scratches;
-	const struct ck_scratch *found = NULL;
-
-	pthread_mutex_lock(&all->lock);
-	for (const struct ck_scratch *s = all->first; s && s->number >= *number;
-	     s = s->next)
-		if (s->name && s->view == view)
-			found = s;
-	if (found) {
-		*number = found->number;
-		ck_buf_text(name, found->name);
-	}
-	pthread_mutex_unlock(&all->lock);
-	return found;
-}
-
-void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
-{
-	struct ck_scratches *all = fs->scratches;
-	struct ck_scratch *s;
-
-	pthread_mutex_lock(&all->lock);
-	s = by_number(all, number);
-	if (s) {
-		free(s->name);
-		s->name = NULL;
-		settle(all, s);
-	}
-	pthread_mutex_unlock(&all->lock);
-}
-
-int ck_scratch_move(struct ck_fs *fs, uint32_t number, uint32_t view,
-		    const char *name)
-{
-	struct ck_scratches *all = fs->scratches;
-	char *copy = strdup(name);
-	struct ck_scratch *s;
-
-	if (!copy)
-		return -ENOMEM;
-	pthread_mutex_lock(&all->lock);
-	s = by_number(all, number);
-	if (s) {
-		free(s->name);
-		s->name = copy;
-		s->view = view;
-		now(&s->attr.st_ctim);
-	}
-	pthread_mutex_unlock(&all->lock);
-	if (!s)
-		free(copy);
-	return s ? 0 : -ENOENT;
-}
-
 struct ck_scratch *ck_scratch_hold(struct ck_fs *fs, uint32_t number)
 {
 	struct ck_scratches *all = fs->scratches;
 	struct ck_scratch *s;
 
 	pthread_mutex_lock(&all->lock);
-	s = by_number(all, number);
+	s = ck_scratch_by_number(all, number);
 	if (s)
 		s->refs++;
 	pthread_mutex_unlock(&all->lock);
@@ -303,7 +184,7 @@ void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s)
 {
 	pthread_mutex_lock(&fs->scratches->lock);
 	s->refs--;
-	settle(fs->scratches, s);
+	ck_scratch_settle(fs->scratches, s);
 	pthread_mutex_unlock(&fs->scratches->lock);
 }
 
@@ -333,7 +214,7 @@ int ck_scratch_stat(const struct ck_fs *fs, uint32_t number, struct stat *out)
 	int rc = -ESTALE;
 
 	pthread_mutex_lock(&all->lock);
-	s = by_number(all, number);
+	s = ck_scratch_by_number(all, number);
 	if (s)
 		rc = fill_stat(s, out);
 	pthread_mutex_unlock(&all->lock);
@@ -343,7 +224,7 @@ int ck_scratch_stat(const struct ck_fs *fs, uint32_t number, struct stat *out)
 
 static void set_times(struct stat *attr, const struct stat *to, int to_set)
 {
-	now(&attr->st_ctim);
+	ck_scratch_now(&attr->st_ctim);
 	if (to_set & FUSE_SET_ATTR_ATIME)
 		attr->st_atim = to->st_atim;
 	if (to_set & FUSE_SET_ATTR_MTIME)
@@ -368,7 +249,7 @@ static void set_attr(struct stat *attr, const struct stat *to, int to_set)
 static void touch(struct ck_fs *fs, struct ck_scratch *s)
 {
 	pthread_mutex_lock(&fs->scratches->lock);
-	now(&s->attr.st_mtim);
+	ck_scratch_now(&s->attr.st_mtim);
 	s->attr.st_ctim = s->attr.st_mtim;
 	pthread_mutex_unlock(&fs->scratches->lock);
 }

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scratch_names: where scratch files are in the tree. The name of one is free
+ * for another as soon as it is removed or moved; the file stays as long as it is
+ * open.
+ */
+#include "scratch_internal.h"
+#include <errno.h>
+
+#define NAME_LONGEST 255
+
+static struct ck_scratch *by_name(const struct ck_scratches *all, uint32_t view,
+				  const char *name)
+{
+	struct ck_scratch *s = all->first;
+
+	while (s && (!s->name || s->view != view || strcmp(s->name, name) != 0))
+		s = s->next;
+	return s;
+}
+
+/* In full/ a name that ends as a tensor's would be taken for a new one, but
+ * for the hidden ones of tools. */
+int ck_scratch_name_check(uint32_t view, const char *name)
+{
+	const char *suffix = ck_views[view]->suffix;
+	size_t len = strlen(name), end = strlen(suffix);
+
+	if (len > NAME_LONGEST)
+		return -ENAMETOOLONG;
+	if (end == 0 || name[0] == '.' || len < end ||
+	    strcmp(name + len - end, suffix) != 0)
+		return 0;
+	ck_log("%s/%s: no tensor of this checkpoint; none can be added",
+	       ck_views[view]->dir, ck_show(ck_str_from(name)));
+	return -EPERM;
+}
+
+int ck_scratch_find(const struct ck_fs *fs, uint32_t view, const char *name,
+		    uint32_t *number)
+{
+	struct ck_scratches *all = fs->scratches;
+	const struct ck_scratch *s;
+
+	pthread_mutex_lock(&all->lock);
+	s = by_name(all, view, name);
+	if (s)
+		*number = s->number;
+	pthread_mutex_unlock(&all->lock);
+	return s ? 0 : -ENOENT;
+}
+
+bool ck_scratch_next(const struct ck_fs *fs, uint32_t view, uint64_t *number,
+		     struct ck_buf *name)
+{
+	struct ck_scratches *all = fs->scratches;
+	const struct ck_scratch *found = NULL;
+
+	pthread_mutex_lock(&all->lock);
+	for (const struct ck_scratch *s = all->first; s && s->number >= *number;
+	     s = s->next)
+		if (s->name && s->view == view)
+			found = s;
+	if (found) {
+		*number = found->number;
+		ck_buf_text(name, found->name);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return found;
+}
+
+void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
+{
+	struct ck_scratches *all = fs->scratches;
+	struct ck_scratch *s;
+
+	pthread_mutex_lock(&all->lock);
+	s = ck_scratch_by_number(all, number);
+	if (s) {
+		free(s->name);
+		s->name = NULL;
+		ck_scratch_settle(all, s);
+	}
+	pthread_mutex_unlock(&all->lock);
+}
+
+int ck_scratch_move(struct ck_fs *fs, uint32_t number, uint32_t view,
+		    const char *name)
+{
+	struct ck_scratches *all = fs->scratches;
+	char *copy = strdup(name);
+	struct ck_scratch *s;
+
+	if (!copy)
+		return -ENOMEM;
+	pthread_mutex_lock(&all->lock);
+	s = ck_scratch_by_number(all, number);
+	if (s) {
+		free(s->name);
+		s->name = copy;
+		s->view = view;
+		ck_scratch_now(&s->attr.st_ctim);
+	}
+	pthread_mutex_unlock(&all->lock);
+	if (!s)
+		free(copy);
+	return s ? 0 : -ENOENT;
+}
