@@ -173,6 +173,11 @@ bool ck_node_is_tensor(const struct ck_node *n)
 	return n->kind == CK_NODE_TENSOR || n->kind == CK_NODE_BOX;
 }
 
+bool ck_node_has_tensors(const struct ck_node *n)
+{
+	return n->kind == CK_NODE_VIEW || n->kind == CK_NODE_OWNER;
+}
+
 uint8_t *ck_hidden_make(const struct ck_fs *fs)
 {
 	return calloc(span(fs) / 8 + 1, 1);

@@ -88,6 +88,8 @@ uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
 /* A file of a tensor or of a box. */
 bool ck_node_is_tensor(const struct ck_node *n);
+/* A directory of such files. */
+bool ck_node_has_tensors(const struct ck_node *n);
 /* Whether the file of a tensor or box was removed from this mount. */
 CK_MUST_USE bool ck_node_hidden(const struct ck_fs *fs,
 				const struct ck_node *n);

@@ -95,10 +95,10 @@ int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
 {
 	int rc = node_lookup(fs, dir, name, out);
 
-	if (rc != -ENOENT || dir->kind != CK_NODE_VIEW || !fs->scratches)
+	if (rc != -ENOENT || !ck_node_has_tensors(dir) || !fs->scratches)
 		return rc;
 	*out = (struct ck_node){ .kind = CK_NODE_SCRATCH };
-	return ck_scratch_find(fs, dir->index, name, &out->tensor);
+	return ck_scratch_find(fs, dir, name, &out->tensor);
 }
 
 static int report_size(struct ck_fs *fs, uint32_t report, bool renew,

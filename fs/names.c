@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * names: requests that make, remove and change names, on a mount for writing.
- * A name of a tensor is removed from this mount only, and making it again is
- * writing the tensor anew. Any other new name in a view is a scratch file's;
- * a rename of one onto a tensor's name is a commit.
+ * The name of a tensor or box is removed from this mount only, and making it
+ * again is writing it anew. Any other new name beside those is a scratch file's;
+ * a rename of one onto the name of a tensor or box is a commit.
  *
  * The kernel has locked the directories while it waits for the answer, so no
  * two of these requests meet in one directory.
@@ -13,15 +13,10 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-static bool is_place(const struct ck_node *dir)
-{
-	return dir->kind == CK_NODE_VIEW || dir->kind == CK_NODE_OWNER;
-}
-
 /* As ck_fs_refuse_in(). */
 static int refusal(const struct ck_node *dir)
 {
-	return is_place(dir) ? -EPERM : -EROFS;
+	return ck_node_has_tensors(dir) ? -EPERM : -EROFS;
 }
 
 /* --- making ----------------------------------------------------------------- */
@@ -51,14 +46,13 @@ static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name, const struct stat *attr,
 			  struct fuse_file_info *fi, struct ck_node *n)
 {
-	int rc = dir->kind == CK_NODE_VIEW
-			 ? ck_scratch_name_check(dir->index, name)
-			 : refusal(dir);
+	int rc = ck_node_has_tensors(dir) ? ck_scratch_name_check(fs, dir, name)
+					  : refusal(dir);
 
 	if (rc)
 		return rc;
 	*n = (struct ck_node){ .kind = CK_NODE_SCRATCH };
-	rc = ck_scratch_create(fs, dir->index, name, attr, &n->tensor);
+	rc = ck_scratch_create(fs, dir, name, attr, &n->tensor);
 	if (rc)
 		return rc;
 	rc = ck_handle_open(fs, n, fi);
@@ -82,7 +76,7 @@ static int do_create(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 	else if (rc == 0 && ck_node_hidden(fs, &n))
 		rc = create_tensor(fs, &n, fi);
 	else if (rc == 0)
-		rc = is_place(&dir) ? -EEXIST : -EROFS;
+		rc = ck_node_has_tensors(&dir) ? -EEXIST : -EROFS;
 	if (rc)
 		return rc;
 	rc = ck_fs_entry(fs, &n, out);
@@ -166,13 +160,13 @@ static int become_tensor(struct ck_fs *fs, const struct move *m)
 
 static int become_scratch(struct ck_fs *fs, const struct move *m, bool replaces)
 {
-	int rc = m->to_dir.kind == CK_NODE_VIEW
-			 ? ck_scratch_name_check(m->to_dir.index, m->to)
+	int rc = ck_node_has_tensors(&m->to_dir)
+			 ? ck_scratch_name_check(fs, &m->to_dir, m->to)
 			 : refusal(&m->to_dir);
 
 	if (rc)
 		return rc;
-	rc = ck_scratch_move(fs, m->source.tensor, m->to_dir.index, m->to);
+	rc = ck_scratch_move(fs, m->source.tensor, &m->to_dir, m->to);
 	if (rc == 0 && replaces)
 		ck_scratch_remove(fs, m->target.tensor);
 	return rc;

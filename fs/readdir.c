@@ -49,12 +49,13 @@ static bool control_entry(struct listing *l, uint64_t i)
 }
 
 /* From number `first` on. */
-static bool scratch_entry(struct listing *l, uint32_t view, uint64_t first)
+static bool scratch_entry(struct listing *l, const struct ck_node *dir,
+			  uint64_t first)
 {
 	uint64_t number = first;
 
 	if (!l->fs->scratches ||
-	    !ck_scratch_next(l->fs, view, &number, &l->name))
+	    !ck_scratch_next(l->fs, dir, &number, &l->name))
 		return false;
 	l->at += number - first;
 	l->node = (struct ck_node){ .kind = CK_NODE_SCRATCH,
@@ -62,16 +63,16 @@ static bool scratch_entry(struct listing *l, uint32_t view, uint64_t first)
 	return true;
 }
 
-static bool view_entry(struct listing *l, uint32_t view, uint64_t i)
+static bool view_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 {
 	const struct ck_catalog *c = l->fs->catalog;
 
 	if (i >= c->ntensors)
-		return scratch_entry(l, view, i - c->ntensors);
+		return scratch_entry(l, dir, i - c->ntensors);
 	l->node = (struct ck_node){ .kind = CK_NODE_TENSOR,
-				    .index = view,
+				    .index = dir->index,
 				    .tensor = (uint32_t)i };
-	ck_view_name(ck_views[view], c, (uint32_t)i, &l->name);
+	ck_view_name(ck_views[dir->index], c, (uint32_t)i, &l->name);
 	return true;
 }
 
@@ -85,14 +86,16 @@ static bool local_entry(struct listing *l, uint64_t i)
 	return true;
 }
 
-static bool owner_entry(struct listing *l, uint32_t owner, uint64_t i)
+static bool owner_entry(struct listing *l, const struct ck_node *dir,
+			uint64_t i)
 {
 	const struct ck_local *local = l->fs->local;
+	uint32_t boxes = ck_local_boxes(local, dir->index);
 	uint32_t box;
 
-	if (i >= ck_local_boxes(local, owner))
-		return false;
-	box = ck_local_box(local, owner, (uint32_t)i);
+	if (i >= boxes)
+		return scratch_entry(l, dir, i - boxes);
+	box = ck_local_box(local, dir->index, (uint32_t)i);
 	l->node = (struct ck_node){ .kind = CK_NODE_BOX,
 				    .index = box,
 				    .tensor = ck_catalog_tensor_of(
@@ -133,9 +136,9 @@ static bool dir_entry(struct listing *l, const struct ck_node *dir)
 	switch (dir->kind) {
 	case CK_NODE_ROOT: return root_entry(l, i - 2);
 	case CK_NODE_CONTROL: return control_entry(l, i - 2);
-	case CK_NODE_VIEW: return view_entry(l, dir->index, i - 2);
+	case CK_NODE_VIEW: return view_entry(l, dir, i - 2);
 	case CK_NODE_LOCAL: return local_entry(l, i - 2);
-	case CK_NODE_OWNER: return owner_entry(l, dir->index, i - 2);
+	case CK_NODE_OWNER: return owner_entry(l, dir, i - 2);
 	case CK_NODE_OBJECTS: return objects_entry(l, i - 2);
 	case CK_NODE_OBJECT:
 	case CK_NODE_REPORT:

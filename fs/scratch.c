@@ -144,8 +144,9 @@ void ck_scratch_now(struct timespec *out)
 	clock_gettime(CLOCK_REALTIME, out);
 }
 
-int ck_scratch_create(struct ck_fs *fs, uint32_t view, const char *name,
-		      const struct stat *attr, uint32_t *number)
+int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
+		      const char *name, const struct stat *attr,
+		      uint32_t *number)
 {
 	struct ck_scratches *all = fs->scratches;
 	struct ck_scratch *s = NULL;
@@ -153,7 +154,7 @@ int ck_scratch_create(struct ck_fs *fs, uint32_t view, const char *name,
 
 	if (rc)
 		return rc;
-	s->view = view;
+	s->dir = ck_node_number(fs, dir);
 	s->attr = *attr;
 	ck_scratch_now(&s->attr.st_mtim);
 	s->attr.st_atim = s->attr.st_mtim;

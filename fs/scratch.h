@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * scratch: files that are no tensors, for the time of the mount. They have
- * numbers, and names in the directories of the views.
+ * numbers, and names in the directories that have files of tensors or boxes.
  */
 #ifndef CKPTFS_FS_SCRATCH_H
 #define CKPTFS_FS_SCRATCH_H
@@ -17,18 +17,24 @@ struct ck_scratches *ck_scratches_make(void); /* NULL: out of memory */
 void ck_scratches_free(struct ck_scratches *all);
 /* What they take of the disk. */
 uint64_t ck_scratches_bytes(struct ck_fs *fs);
-/* Whether a new file may have this name in a view. -EPERM, -ENAMETOOLONG. */
-CK_MUST_USE int ck_scratch_name_check(uint32_t view, const char *name);
+/* Whether a new file may have this name in a directory of files of tensors or
+ * boxes. -EPERM (why goes into the log), -ENAMETOOLONG. */
+CK_MUST_USE int ck_scratch_name_check(struct ck_fs *fs,
+				      const struct ck_node *dir,
+				      const char *name);
 /* A new file with a name that is free. -ENFILE: too many; -ENOMEM, errors of
  * open(2). */
-CK_MUST_USE int ck_scratch_create(struct ck_fs *fs, uint32_t view,
+CK_MUST_USE int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
 				  const char *name, const struct stat *attr,
 				  uint32_t *number);
-CK_MUST_USE int ck_scratch_find(const struct ck_fs *fs, uint32_t view,
-				const char *name, uint32_t *number);
-/* The first with a name in the view that has *number or more; appends it. */
-CK_MUST_USE bool ck_scratch_next(const struct ck_fs *fs, uint32_t view,
-				 uint64_t *number, struct ck_buf *name);
+CK_MUST_USE int ck_scratch_find(const struct ck_fs *fs,
+				const struct ck_node *dir, const char *name,
+				uint32_t *number);
+/* The first with a name in the directory that has *number or more; appends
+ * it. */
+CK_MUST_USE bool ck_scratch_next(const struct ck_fs *fs,
+				 const struct ck_node *dir, uint64_t *number,
+				 struct ck_buf *name);
 /* -ESTALE: it is gone. */
 CK_MUST_USE int ck_scratch_stat(const struct ck_fs *fs, uint32_t number,
 				struct stat *out);
@@ -47,7 +53,7 @@ CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
 /* To a name that is free. -ENOMEM. */
 CK_MUST_USE int ck_scratch_move(struct ck_fs *fs, uint32_t number,
-				uint32_t view, const char *name);
+				const struct ck_node *dir, const char *name);
 /* Its bytes replace those of the file of a tensor or box. -EBUSY: that has a
  * writer; errors of writing and closing one. */
 CK_MUST_USE int ck_scratch_commit(struct ck_fs *fs, struct ck_scratch *s,

@@ -10,8 +10,8 @@
 struct ck_scratch {
 	struct ck_scratch *next; /* this up to attr: ck_scratches.lock */
 	uint32_t number;
-	uint32_t view;
-	char *name; /* owned; NULL: it has none any more */
+	fuse_ino_t dir; /* number of the directory that its name is in */
+	char *name;	/* owned; NULL: it has none any more */
 	unsigned refs;
 	struct stat attr;
 	int fd;		    /* owned */

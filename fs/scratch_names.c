@@ -9,21 +9,58 @@
 
 #define NAME_LONGEST 255
 
-static struct ck_scratch *by_name(const struct ck_scratches *all, uint32_t view,
-				  const char *name)
+static struct ck_scratch *by_name(const struct ck_scratches *all,
+				  fuse_ino_t dir, const char *name)
 {
 	struct ck_scratch *s = all->first;
 
-	while (s && (!s->name || s->view != view || strcmp(s->name, name) != 0))
+	while (s && (!s->name || s->dir != dir || strcmp(s->name, name) != 0))
 		s = s->next;
 	return s;
 }
 
-/* In full/ a name that ends as a tensor's would be taken for a new one, but
- * for the hidden ones of tools. */
-int ck_scratch_name_check(uint32_t view, const char *name)
+/* What files of tensors or boxes end in there. */
+static const char *suffix_in(const struct ck_node *dir)
 {
-	const char *suffix = ck_views[view]->suffix;
+	return dir->kind == CK_NODE_VIEW ? ck_views[dir->index]->suffix
+					 : ".npy";
+}
+
+/* The path of a name in a directory, for people. */
+static void print_path(const struct ck_fs *fs, const struct ck_node *dir,
+		       const char *name, struct ck_buf *out)
+{
+	struct ck_buf owner = { 0 };
+
+	if (dir->kind == CK_NODE_VIEW) {
+		ck_buf_text(out, ck_views[dir->index]->dir);
+	} else {
+		ck_local_name(fs->local, dir->index, &owner);
+		ck_buf_text(out, CK_LOCAL_DIR "/");
+		ck_buf_escaped(out, (struct ck_str){ owner.data, owner.len });
+		ck_buf_fini(&owner);
+	}
+	ck_buf_text(out, "/");
+	ck_buf_escaped(out, ck_str_from(name));
+}
+
+static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
+		       const char *name)
+{
+	struct ck_buf path = { 0 };
+
+	print_path(fs, dir, name, &path);
+	ck_log("%s: no tensor of this checkpoint; none can be added",
+	       path.data ? path.data : "a new file");
+	ck_buf_fini(&path);
+}
+
+/* A name that ends as a tensor's would be taken for a new one, but for the
+ * hidden ones of tools. */
+int ck_scratch_name_check(struct ck_fs *fs, const struct ck_node *dir,
+			  const char *name)
+{
+	const char *suffix = suffix_in(dir);
 	size_t len = strlen(name), end = strlen(suffix);
 
 	if (len > NAME_LONGEST)
@@ -31,35 +68,35 @@ int ck_scratch_name_check(uint32_t view, const char *name)
 	if (end == 0 || name[0] == '.' || len < end ||
 	    strcmp(name + len - end, suffix) != 0)
 		return 0;
-	ck_log("%s/%s: no tensor of this checkpoint; none can be added",
-	       ck_views[view]->dir, ck_show(ck_str_from(name)));
+	refuse_new(fs, dir, name);
 	return -EPERM;
 }
 
-int ck_scratch_find(const struct ck_fs *fs, uint32_t view, const char *name,
-		    uint32_t *number)
+int ck_scratch_find(const struct ck_fs *fs, const struct ck_node *dir,
+		    const char *name, uint32_t *number)
 {
 	struct ck_scratches *all = fs->scratches;
 	const struct ck_scratch *s;
 
 	pthread_mutex_lock(&all->lock);
-	s = by_name(all, view, name);
+	s = by_name(all, ck_node_number(fs, dir), name);
 	if (s)
 		*number = s->number;
 	pthread_mutex_unlock(&all->lock);
 	return s ? 0 : -ENOENT;
 }
 
-bool ck_scratch_next(const struct ck_fs *fs, uint32_t view, uint64_t *number,
-		     struct ck_buf *name)
+bool ck_scratch_next(const struct ck_fs *fs, const struct ck_node *dir,
+		     uint64_t *number, struct ck_buf *name)
 {
 	struct ck_scratches *all = fs->scratches;
+	fuse_ino_t in = ck_node_number(fs, dir);
 	const struct ck_scratch *found = NULL;
 
 	pthread_mutex_lock(&all->lock);
 	for (const struct ck_scratch *s = all->first; s && s->number >= *number;
 	     s = s->next)
-		if (s->name && s->view == view)
+		if (s->name && s->dir == in)
 			found = s;
 	if (found) {
 		*number = found->number;
@@ -84,8 +121,8 @@ void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
 	pthread_mutex_unlock(&all->lock);
 }
 
-int ck_scratch_move(struct ck_fs *fs, uint32_t number, uint32_t view,
-		    const char *name)
+int ck_scratch_move(struct ck_fs *fs, uint32_t number,
+		    const struct ck_node *dir, const char *name)
 {
 	struct ck_scratches *all = fs->scratches;
 	char *copy = strdup(name);
@@ -98,7 +135,7 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number, uint32_t view,
 	if (s) {
 		free(s->name);
 		s->name = copy;
-		s->view = view;
+		s->dir = ck_node_number(fs, dir);
 		ck_scratch_now(&s->attr.st_ctim);
 	}
 	pthread_mutex_unlock(&all->lock);

@@ -27,4 +27,16 @@ mv "$copy/no rank.bin" "$copy/no rank.bin."
 mounted "$copy"
 equal 'a data file of no rank' "$(ls "$mnt/local")" 'file-no rank.bin.'
 unmounted
+mounted "$copy" -o write
+owner="$mnt/local/file-no rank.bin."
+box=$owner/$(ls "$owner" | head -n 1)
+tail -c +129 "$box" | tr '\0-\377' '\1-\377\0' >other.bin
+(head -c 128 "$box" && cat other.bin) >other.npy
+cp other.npy "$owner/new"
+check 'a data file of no rank: a scratch file' cmp other.npy "$owner/new"
+check 'a data file of no rank: rename onto a box' mv "$owner/new" "$box"
+check 'a data file of no rank: the box is replaced' cmp other.npy "$box"
+equal 'a data file of no rank: the name is free' \
+	"$(ls "$owner" | grep -cxF new)" 0
+unmounted
 done_testing

@@ -14,7 +14,10 @@ box=$mnt/local/rank-2/$one.npy
 size=$(stat -c %s "$raw")
 header=$(($(stat -c %s "$npy") - size))
 grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" >others.sha256
-entries=$(ls -a "$mnt/raw" "$mnt/full" | sha256sum)
+names() {
+	ls -a "$mnt/raw" "$mnt/full" "$mnt"/local/* | sha256sum
+}
+entries=$(names)
 
 # Unmounts and waits for the daemon, which has the checkpoint until it ends.
 released() {
@@ -37,8 +40,7 @@ fresh() {
 replaced() {
 	check "$1: bytes" cmp raw.want "$raw"
 	check "$1: the other view" cmp full.want "$npy"
-	equal "$1: names" "$(ls -a "$mnt/raw" "$mnt/full" | sha256sum)" \
-		"$entries"
+	equal "$1: names" "$(names)" "$entries"
 }
 
 # into WHAT COMMAND...: it ends well, and has replaced the tensor.
@@ -88,8 +90,10 @@ result $? 'rm: nothing is committed'
 fails 'rm, then a part' 'Invalid argument' \
 	sh -c 'head -c 100 raw.bin >"$1"' - "$raw"
 replaced 'rm, then a part'
+cp "$box" box.npy
 check 'rm of a box' rm "$box"
 fails 'rm of a box: the name is gone' 'No such file' cat "$box"
+check 'rm of a box, then cp' cp box.npy "$box"
 
 # --- renamed -----------------------------------------------------------------
 
@@ -153,7 +157,80 @@ boxed() {
 	cp box.npy "$mnt/full/x" && mv "$mnt/full/x" "$1" && cmp box.npy "$1"
 }
 check 'rename onto a box' boxed "$mnt/local/rank-1/$one.npy"
+rm "$box"
 check 'rename onto a box that was removed' boxed "$box"
+
+# --- in local/ ----------------------------------------------------------------
+
+box=$mnt/local/rank-1/$one.npy
+boxes() {
+	for rank in 0 1 2 3; do
+		tail -c +$((header + 1)) "$mnt/local/rank-$rank/$one.npy"
+	done
+}
+
+# into_box WHAT COMMAND...: as into(), of box.npy and the box.
+into_box() {
+	head -c "$header" "$box" >box.npy
+	head -c $(($(stat -c %s "$box") - header)) /dev/urandom >>box.npy
+	cp box.npy box.want
+	check "local: $1" "${@:2}"
+	check "local: $1: bytes" cmp box.want "$box"
+	check "local: $1: the tensor has them" cmp <(boxes) "$raw"
+	equal "local: $1: names" "$(names)" "$entries"
+}
+
+check 'local: the boxes are rows' cmp <(boxes) "$raw"
+into_box 'cp, then mv' sh -c 'cp box.npy "$1.tmp" && mv "$1.tmp" "$1"' - "$box"
+into_box 'mv from another directory' sh -c \
+	'cp box.npy "$2/new" && mv "$2/new" "$1"' - "$box" "$mnt/local/rank-0"
+into_box 'mv from raw/' sh -c 'cp box.npy "$2/new" && mv "$2/new" "$1"' - \
+	"$box" "$mnt/raw"
+into_box 'mv from another filesystem' cp_from_other box.npy "$box"
+into_box 'install' install -m 644 box.npy "$box"
+into_box 'sed -i' sh -c '
+	cp box.npy "$1" && LC_ALL=C sed -i s/a_word_that_is_not_there/x/ "$1"' \
+	- "$box"
+extract_box() {
+	mkdir -p tree/local/rank-1
+	cp box.npy "tree/local/rank-1/$one.npy"
+	tar -C tree -cf tree.tar "local/rank-1/$one.npy" &&
+		tar -C "$mnt" -xf tree.tar "$@"
+}
+into_box 'tar -x' extract_box
+into_box 'cp --remove-destination' cp --remove-destination box.npy "$box"
+if command -v rsync >/dev/null; then
+	into_box 'rsync' rsync --ignore-times box.npy "$box"
+	into_box 'rsync -a' rsync -a --ignore-times box.npy "$box"
+else
+	skip 'local: rsync' 'no rsync'
+fi
+if command -v vim >/dev/null; then
+	into_box 'vim' sh -c 'cp box.npy "$1" &&
+		vim -u NONE -b -N -es -c wq "$1" </dev/null' - "$box"
+fi
+if command -v ed >/dev/null; then
+	into_box 'ed' sh -c 'cp box.npy "$1" && printf "w\nq\n" | ed -s "$1"' - \
+		"$box"
+fi
+if find_numpy; then
+	into_box 'numpy.save to a temporary name' "$NUMPY_PYTHON" -c '
+import numpy, os, sys
+with open(sys.argv[1] + ".tmp", "wb") as f:
+    numpy.save(f, numpy.load("box.npy"))
+os.rename(sys.argv[1] + ".tmp", sys.argv[1])' "$box"
+fi
+cp box.want box.npy
+fails 'local: a part is refused' 'Invalid argument' sh -c '
+	head -c 200 box.npy >"$1.tmp" && python3 -c "
+import os, sys; os.rename(*sys.argv[1:])" "$1.tmp" "$1"' - "$box"
+rm "$box.tmp"
+check 'local: a part is refused: bytes' cmp box.want "$box"
+fails 'local: a new box' 'Operation not permitted' cp box.npy \
+	"$mnt/local/rank-1/new.npy"
+printf x >>box.npy
+fails 'canary: local: a box that was not replaced is found' 'EOF' cmp box.npy \
+	"$box"
 
 # --- refused, and interrupted --------------------------------------------------
 

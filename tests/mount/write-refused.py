@@ -168,7 +168,10 @@ calls = {
                     lambda: os.removexattr(raw, 'user.ckptfs.fqn')),
     'create': (E.EPERM, lambda: os.open(new, os.O_WRONLY | os.O_CREAT)),
     'create in a box directory': (
-        E.EPERM, lambda: os.open(f'{mount}/local/rank-0/x',
+        E.EPERM, lambda: os.open(f'{mount}/local/rank-0/new.npy',
+                                 os.O_WRONLY | os.O_CREAT)),
+    'create beside the box directories': (
+        E.EROFS, lambda: os.open(f'{mount}/local/x',
                                  os.O_WRONLY | os.O_CREAT)),
     'create in the root': (E.EROFS, lambda: os.mknod(f'{mount}/x')),
     'mkdir': (E.EPERM, lambda: os.mkdir(new)),

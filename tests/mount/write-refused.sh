@@ -19,6 +19,11 @@ fails 'a file of no tensor' 'not permitted' cp "$mnt/full/$one.npy" \
 check 'a file of no tensor: the log says why' grep -q \
 	"full/$one.copy.npy: no tensor of this checkpoint; none can be added" \
 	"$mnt/.ckptfs/log"
+fails 'a file of no box' 'not permitted' cp "$mnt/full/$one.npy" \
+	"$mnt/local/rank-1/$one.copy.npy"
+check 'a file of no box: the log says why' grep -q \
+	"local/rank-1/$one.copy.npy: no tensor of this checkpoint" \
+	"$mnt/.ckptfs/log"
 
 # Interrupted tools.
 cp "$mnt/raw/$one" raw.bin
