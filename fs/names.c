@@ -19,15 +19,29 @@ static int refusal(const struct ck_node *dir)
 	return ck_node_has_tensors(dir) ? -EPERM : -EROFS;
 }
 
+/* The kernel has asked whether the directory may be written, as for any name.
+ * Here the name stands for the tensor, for all who use the mount: to replace or
+ * to hide it is for who may write it. */
+static int may_replace(fuse_req_t req, const struct ck_node *n)
+{
+	struct stat shown;
+
+	ck_node_stat(fuse_req_userdata(req), n, 0, &shown);
+	return ck_may(req, &shown, CK_MAY_WRITE) ? 0 : -EACCES;
+}
+
 /* --- making ----------------------------------------------------------------- */
 
 /* The tensor as it is shown; what is written begins with nothing. */
-static int create_tensor(struct ck_fs *fs, const struct ck_node *n,
+static int create_tensor(fuse_req_t req, const struct ck_node *n,
 			 struct fuse_file_info *fi)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node present = *n;
-	int rc;
+	int rc = may_replace(req, n);
 
+	if (rc)
+		return rc;
 	present.version = ck_node_version(fs, n);
 	rc = ck_handle_open(fs, &present, fi);
 	if (rc)
@@ -61,10 +75,11 @@ static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
 	return rc;
 }
 
-static int do_create(struct ck_fs *fs, fuse_ino_t parent, const char *name,
+static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     const struct stat *attr, struct fuse_file_info *fi,
 		     struct fuse_entry_param *out)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node dir, n;
 	int rc;
 
@@ -74,7 +89,7 @@ static int do_create(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 	if (rc == -ENOENT)
 		rc = create_scratch(fs, &dir, name, attr, fi, &n);
 	else if (rc == 0 && ck_node_hidden(fs, &n))
-		rc = create_tensor(fs, &n, fi);
+		rc = create_tensor(req, &n, fi);
 	else if (rc == 0)
 		rc = ck_node_has_tensors(&dir) ? -EEXIST : -EROFS;
 	if (rc)
@@ -94,7 +109,7 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 			     .st_uid = by->uid,
 			     .st_gid = by->gid };
 	struct fuse_entry_param e;
-	int rc = do_create(fs, parent, name, &attr, fi, &e);
+	int rc = do_create(req, parent, name, &attr, fi, &e);
 
 	if (rc == 0 && ck_handle_draft(fi))
 		ck_draft_opened_by(ck_handle_draft(fi), by->pid);
@@ -106,8 +121,18 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 
 /* --- removing --------------------------------------------------------------- */
 
-static int do_unlink(struct ck_fs *fs, fuse_ino_t parent, const char *name)
+static int unlink_tensor(fuse_req_t req, const struct ck_node *n)
 {
+	int rc = may_replace(req, n);
+
+	if (rc == 0)
+		ck_node_hide(fuse_req_userdata(req), n, true);
+	return rc;
+}
+
+static int do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node dir, n;
 	int rc;
 
@@ -117,7 +142,7 @@ static int do_unlink(struct ck_fs *fs, fuse_ino_t parent, const char *name)
 	if (rc == 0 && n.kind == CK_NODE_SCRATCH)
 		ck_scratch_remove(fs, n.tensor);
 	else if (rc == 0 && ck_node_is_tensor(&n))
-		ck_node_hide(fs, &n, true);
+		rc = unlink_tensor(req, &n);
 	else if (rc == 0)
 		rc = refusal(&dir);
 	return rc;
@@ -125,13 +150,14 @@ static int do_unlink(struct ck_fs *fs, fuse_ino_t parent, const char *name)
 
 static void rw_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	fuse_reply_err(req, -do_unlink(fuse_req_userdata(req), parent, name));
+	fuse_reply_err(req, -do_unlink(req, parent, name));
 }
 
 /* --- renaming --------------------------------------------------------------- */
 
 /* One rename. */
 struct move {
+	fuse_req_t req;
 	struct ck_node from_dir, to_dir;
 	const char *from, *to;
 	unsigned flags;
@@ -139,13 +165,31 @@ struct move {
 	struct ck_node target; /* of a tensor if it becomes one */
 };
 
+/* The bytes are shown with the tensor's mode then: it takes who could copy
+ * them. */
+static int may_become(struct ck_fs *fs, const struct move *m)
+{
+	struct stat shown;
+	int rc = ck_scratch_stat(fs, m->source.tensor, &shown);
+
+	if (rc)
+		return rc;
+	if (fuse_req_ctx(m->req)->uid != shown.st_uid &&
+	    !ck_may(m->req, &shown, CK_MAY_READ))
+		return -EACCES;
+	return may_replace(m->req, &m->target);
+}
+
 /* On an error both are as they were. */
 static int become_tensor(struct ck_fs *fs, const struct move *m)
 {
 	struct ck_node present = m->target;
-	struct ck_scratch *s = ck_scratch_hold(fs, m->source.tensor);
-	int rc;
+	struct ck_scratch *s;
+	int rc = may_become(fs, m);
 
+	if (rc)
+		return rc;
+	s = ck_scratch_hold(fs, m->source.tensor);
 	if (!s)
 		return -ENOENT;
 	present.version = ck_node_version(fs, &present);
@@ -210,7 +254,9 @@ static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      unsigned int flags)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	struct move m = { .from = name, .to = newname, .flags = flags };
+	struct move m = {
+		.req = req, .from = name, .to = newname, .flags = flags
+	};
 	int rc = -ENOENT;
 
 	if (ck_node_find(fs, parent, &m.from_dir) &&

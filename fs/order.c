@@ -107,22 +107,30 @@ static bool has_group(fuse_req_t req, gid_t gid)
 	return fuse_req_ctx(req)->gid == gid;
 }
 
+bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+
+	if (uid == 0)
+		return true;
+	if (uid == shown->st_uid)
+		return shown->st_mode & (bit << 6);
+	if (has_group(req, shown->st_gid))
+		return shown->st_mode & (bit << 3);
+	return shown->st_mode & bit;
+}
+
 bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 {
 	struct ck_node n = { .kind = CK_NODE_TENSOR };
-	uid_t uid = fuse_req_ctx(req)->uid;
-	struct stat st;
+	struct stat shown;
 
-	if (uid == 0 || uid == geteuid())
+	if (fuse_req_ctx(req)->uid == geteuid())
 		return true;
 	if (fs->catalog->ntensors == 0)
-		return false;
-	ck_node_stat(fs, &n, 0, &st);
-	if (uid == st.st_uid)
-		return st.st_mode & 0200;
-	if (has_group(req, st.st_gid))
-		return st.st_mode & 0020;
-	return st.st_mode & 0002;
+		return fuse_req_ctx(req)->uid == 0;
+	ck_node_stat(fs, &n, 0, &shown);
+	return ck_may(req, &shown, CK_MAY_WRITE);
 }
 
 /* --- the request ------------------------------------------------------------------ */

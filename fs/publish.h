@@ -10,6 +10,7 @@
 
 #include "ckptfs/commit.h"
 #include <fuse_lowlevel.h>
+#include <sys/stat.h>
 
 struct ck_draft;
 struct ck_fs;
@@ -56,8 +57,12 @@ void ck_outcome_print(const struct ck_fs *fs, struct ck_outcome *out, int rc,
 /* The same of what was dropped. */
 void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 		   const char *what, struct ck_buf *text);
-/* Who asks may write tensors, as the kernel sees it; root and who mounted may
- * in any case. */
+/* Who asks may do this with a file that shows this owner and mode, as the kernel
+ * judges. bit: one of these. */
+#define CK_MAY_READ  0004
+#define CK_MAY_WRITE 0002
+CK_MUST_USE bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit);
+/* Who asks may write tensors; root and who mounted may in any case. */
 CK_MUST_USE bool ck_may_write(struct ck_fs *fs, fuse_req_t req);
 /* ioctl(2). */
 void ck_fs_order(fuse_req_t req, fuse_ino_t ino, unsigned order, void *arg,
