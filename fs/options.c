@@ -12,9 +12,11 @@
 struct option {
 	/* With `=` at the end: takes a value. With `*`: a prefix. */
 	const char *name;
-	/* NULL: accepted and ignored. value: "" if it takes none. */
+	/* value: "" if it takes none. */
 	int (*set)(struct ck_mount_options *o, const char *value,
 		   struct ck_diag *d);
+	/* For the help: what may stand behind `=`, and one line. */
+	const char *values, *what;
 };
 
 /* --- values --------------------------------------------------------------- */
@@ -198,95 +200,108 @@ static int set_commit(struct ck_mount_options *o, const char *value,
 }
 
 static const struct option table[] = {
-	{ "allow_other", set_allow_other },
-	{ "auto_unmount", set_auto_unmount },
-	{ "commit=", set_commit },
-	{ "debug", set_debug },
-	{ "direct", set_direct },
-	{ "fsname=", set_fsname },
-	{ "gid=", set_gid },
-	{ "keep_unknown", set_keep_unknown },
-	{ "log=", set_log },
-	{ "noxattr", set_noxattr },
-	{ "patch", set_patch },
-	{ "ro", set_ro },
-	{ "shardlinks=", set_shardlinks },
-	{ "uid=", set_uid },
-	{ "umask=", set_umask },
-	{ "write", set_write },
+	{ "write", set_write, "", "tensors can be replaced by writing" },
+	{ "commit=", set_commit, "close|fsync|manual",
+	  "with write: when what is written is committed" },
+	{ "patch", set_patch, "",
+	  "with write: what a closed file did not write stays" },
+	{ "keep_unknown", set_keep_unknown, "",
+	  "with write: also if .metadata names unknown classes" },
+	{ "ro", set_ro, "", "read-only, even with write" },
+	{ "allow_other", set_allow_other, "",
+	  "other users may look, as far as modes allow" },
+	{ "auto_unmount", set_auto_unmount, "",
+	  "the mount ends with its process" },
+	{ "uid=", set_uid, "N", "show this owner" },
+	{ "gid=", set_gid, "N", "show this group" },
+	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },
+	{ "shardlinks=", set_shardlinks, "beneath",
+	  "follow links to data files that stay beneath SRC" },
+	{ "direct", set_direct, "", "reads bypass the page cache" },
+	{ "noxattr", set_noxattr, "", "no extended attributes" },
+	{ "log=", set_log, "FILE|syslog", "messages go there, too" },
+	{ "fsname=", set_fsname, "NAME", "the source that df and mount show" },
+	{ "debug", set_debug, "", "print every request; with -f" },
+};
+
+static const char *const ignored[] = {
 	/* What the mount has, or cannot have, in any case. */
-	{ "default_permissions", NULL },
-	{ "rw", NULL },
-	{ "nodev", NULL },
-	{ "dev", NULL },
-	{ "nosuid", NULL },
-	{ "suid", NULL },
-	{ "exec", NULL },
-	{ "noexec", NULL },
-	{ "atime", NULL },
-	{ "noatime", NULL },
-	{ "diratime", NULL },
-	{ "nodiratime", NULL },
-	{ "relatime", NULL },
-	{ "norelatime", NULL },
-	{ "strictatime", NULL },
-	{ "lazytime", NULL },
-	{ "nolazytime", NULL },
-	{ "sync", NULL },
-	{ "async", NULL },
-	{ "dirsync", NULL },
+	"default_permissions",
+	"rw",
+	"nodev",
+	"dev",
+	"nosuid",
+	"suid",
+	"exec",
+	"noexec",
+	"atime",
+	"noatime",
+	"diratime",
+	"nodiratime",
+	"relatime",
+	"norelatime",
+	"strictatime",
+	"lazytime",
+	"nolazytime",
+	"sync",
+	"async",
+	"dirsync",
 	/* Words of fstab and of mount(8). */
-	{ "auto", NULL },
-	{ "noauto", NULL },
-	{ "defaults", NULL },
-	{ "nofail", NULL },
-	{ "_netdev", NULL },
-	{ "user", NULL },
-	{ "user=", NULL },
-	{ "nouser", NULL },
-	{ "users", NULL },
-	{ "owner", NULL },
-	{ "group", NULL },
-	{ "user_id=", NULL },
-	{ "group_id=", NULL },
-	{ "comment=", NULL },
-	{ "x-*", NULL },
-	{ "X-*", NULL },
+	"auto",
+	"noauto",
+	"defaults",
+	"nofail",
+	"_netdev",
+	"user",
+	"user=",
+	"nouser",
+	"users",
+	"owner",
+	"group",
+	"user_id=",
+	"group_id=",
+	"comment=",
+	"x-*",
+	"X-*",
 };
 
 /* --- finding -------------------------------------------------------------- */
 
-static bool matches(const struct option *o, const char *word)
+static bool matches(const char *name, const char *word)
 {
-	size_t len = strlen(o->name);
+	size_t len = strlen(name);
 
-	if (o->name[len - 1] == '=')
-		return strncmp(word, o->name, len) == 0;
-	if (o->name[len - 1] == '*')
-		return strncmp(word, o->name, len - 1) == 0;
-	return strcmp(word, o->name) == 0;
+	if (name[len - 1] == '=')
+		return strncmp(word, name, len) == 0;
+	if (name[len - 1] == '*')
+		return strncmp(word, name, len - 1) == 0;
+	return strcmp(word, name) == 0;
 }
 
-#define NAME_LEN 32 /* of names compared; longer words are cut */
+#define NAME_LEN 64 /* of names compared; longer words are cut */
 
-static struct ck_str cut_name(const char *word)
+/* Whether it says how a checkpoint is read, mounted or not. */
+static bool is_reading(const struct option *o)
 {
-	struct ck_str s = { word, strcspn(word, "=") };
-
-	s.len = ck_min(s.len, NAME_LEN);
-	return s;
+	return o->set == set_shardlinks;
 }
 
-static const char *nearest(const char *word)
+static struct ck_str name_of(const char *word)
 {
-	const char *best = table[0].name;
+	return (struct ck_str){ word, ck_min(strcspn(word, "="), NAME_LEN) };
+}
+
+/* Of the options that do something. */
+static const char *nearest(const char *word, bool reading)
+{
+	const char *best = "";
 	size_t least = SIZE_MAX;
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
-		size_t n = ck_str_distance(cut_name(word),
-					   cut_name(table[i].name), NAME_LEN);
+		size_t n = ck_str_distance(name_of(word),
+					   name_of(table[i].name), NAME_LEN);
 
-		if (n < least) {
+		if (n < least && (!reading || is_reading(&table[i]))) {
 			least = n;
 			best = table[i].name;
 		}
@@ -294,20 +309,33 @@ static const char *nearest(const char *word)
 	return best;
 }
 
-static int option_set(struct ck_mount_options *o, const char *word,
-		      struct ck_diag *d)
+static bool is_ignored(const char *word)
 {
-	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
-		const char *value = strchr(word, '=');
+	for (size_t i = 0; i < CK_ARRAY_SIZE(ignored); i++)
+		if (matches(ignored[i], word))
+			return true;
+	return false;
+}
 
-		if (!matches(&table[i], word))
+/* reading: nothing is mounted. */
+static int option_set(struct ck_mount_options *o, const char *word,
+		      bool reading, struct ck_diag *d)
+{
+	const char *name = ck_show(ck_str_from(word));
+	const char *value = strchr(word, '=');
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
+		if (!matches(table[i].name, word))
 			continue;
-		if (!table[i].set)
-			return 0;
+		if (reading && !is_reading(&table[i]))
+			return ck_fail(d, EINVAL, "option %s: only for mounts",
+				       name);
 		return table[i].set(o, value ? value + 1 : "", d);
 	}
-	return ck_fail(d, EINVAL, "option %s: unknown; the nearest is %s",
-		       ck_show(ck_str_from(word)), nearest(word));
+	if (!reading && is_ignored(word))
+		return 0;
+	return ck_fail(d, EINVAL, "option %s: unknown; the nearest is %s", name,
+		       nearest(word, reading));
 }
 
 /* Takes the next word of *text, up to a comma that has no `\` before it. */
@@ -324,24 +352,52 @@ static void next_word(const char **text, struct ck_buf *word)
 	*text = *p ? p + 1 : p;
 }
 
-int ck_options_parse(struct ck_mount_options *o, const char *text,
-		     struct ck_diag *d)
+static int parse(struct ck_mount_options *o, const char *text, bool reading,
+		 struct ck_diag *d)
 {
 	struct ck_buf word = { 0 };
 	int rc = 0;
 
-	if (o->given.len)
-		ck_buf_text(&o->given, ",");
-	ck_buf_text(&o->given, text);
 	while (*text && rc == 0) {
 		next_word(&text, &word);
 		if (word.err)
 			rc = ck_fail(d, ENOMEM, "out of memory");
 		else if (word.len)
-			rc = option_set(o, word.data, d);
+			rc = option_set(o, word.data, reading, d);
 	}
 	ck_buf_fini(&word);
 	return rc;
+}
+
+int ck_options_parse(struct ck_mount_options *o, const char *text,
+		     struct ck_diag *d)
+{
+	if (o->given.len)
+		ck_buf_text(&o->given, ",");
+	ck_buf_text(&o->given, text);
+	return parse(o, text, false, d);
+}
+
+int ck_options_parse_reading(struct ck_format_options *o, const char *text,
+			     struct ck_diag *d)
+{
+	struct ck_mount_options all = { .format = *o };
+	int rc = parse(&all, text, true, d);
+
+	*o = all.format;
+	ck_options_fini(&all);
+	return rc;
+}
+
+void ck_options_help(struct ck_buf *out)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
+		const struct option *o = &table[i];
+		int width = 28 - (int)strlen(o->name);
+
+		ck_buf_printf(out, "  %s%-*s %s\n", o->name, width, o->values,
+			      o->what);
+	}
 }
 
 void ck_options_fini(struct ck_mount_options *o)

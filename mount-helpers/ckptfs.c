@@ -25,11 +25,14 @@ static const struct command {
 	  "make all that is staged the checkpoint's content, at once" },
 	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged" },
 	{ "inspect", ck_cmd_inspect,
-	  "inspect SRC [GLOB] [--chunks] [--json|--csv]",
+	  "inspect SRC [GLOB] [--chunks] [--json|--csv] "
+	  "[-o shardlinks=beneath]",
 	  "list tensors, without mounting" },
-	{ "check", ck_cmd_check, "check SRC [--full] [--json]",
+	{ "check", ck_cmd_check,
+	  "check SRC [--full] [--json] [-o shardlinks=beneath]",
 	  "find damage; --full reads all bytes and compares checksums" },
-	{ "dump", ck_cmd_dump, "dump SRC", "print the catalog as text" },
+	{ "dump", ck_cmd_dump, "dump SRC [-o shardlinks=beneath]",
+	  "print the catalog as text" },
 };
 
 int ck_trouble(const char *fmt, ...)

@@ -8,7 +8,6 @@
 #include "ckptfs/view.h"
 #include "commands.h"
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
@@ -20,6 +19,7 @@ enum { THREADS = 4, PROGRESS_MSEC = 200 };
 
 struct checking {
 	bool full, json;
+	struct ck_format_options options;
 	int64_t shown; /* when progress was, milliseconds; 0: never */
 };
 
@@ -161,32 +161,32 @@ static int parse(struct checking *k, int argc, char **argv)
 		{ "json", no_argument, NULL, 'j' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int letter;
+	int letter, rc = CK_EXIT_FINE;
 
-	opterr = 0;
-	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) !=
-	       -1) {
+	while (rc == 0 &&
+	       (letter = ck_getopt(argc, argv, "o:", long_options)) != -1) {
 		switch (letter) {
 		case 'f': k->full = true; break;
 		case 'j': k->json = true; break;
-		default: return ck_usage(argv[0]);
+		case 'o': rc = ck_parse_reading(&k->options, optarg); break;
+		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
+	if (rc)
+		return rc;
 	return argc - optind == 1 ? CK_EXIT_FINE : ck_usage(argv[0]);
 }
 
 int ck_cmd_check(int argc, char **argv)
 {
-	struct ck_format_options options = { .shardlinks =
-						     CK_BENEATH_NO_SYMLINKS };
-	struct checking k = { 0 };
+	struct checking k = { .options.shardlinks = CK_BENEATH_NO_SYMLINKS };
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	int rc = parse(&k, argc, argv);
 
 	if (rc)
 		return rc;
-	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
+	if (ck_checkpoint_open(argv[optind], &k.options, &cp, &d))
 		return ck_trouble("%s", d.text);
 	rc = check(&k, cp);
 	ck_checkpoint_close(cp);

@@ -6,6 +6,19 @@
 #include "ckptfs/format.h"
 #include "commands.h"
 
+static int parse(struct ck_format_options *o, int argc, char **argv)
+{
+	static const struct option none[] = { { NULL, 0, NULL, 0 } };
+	int letter, rc = CK_EXIT_FINE;
+
+	while (rc == 0 && (letter = ck_getopt(argc, argv, "o:", none)) != -1)
+		rc = letter == 'o' ? ck_parse_reading(o, optarg)
+				   : CK_EXIT_TROUBLE;
+	if (rc == 0 && argc - optind != 1)
+		rc = ck_usage(argv[0]);
+	return rc;
+}
+
 int ck_cmd_dump(int argc, char **argv)
 {
 	struct ck_format_options options = { .shardlinks =
@@ -14,9 +27,9 @@ int ck_cmd_dump(int argc, char **argv)
 	struct ck_buf out = { 0 };
 	struct ck_diag d = { 0 };
 
-	if (argc != 2)
-		return ck_usage(argv[0]);
-	if (ck_checkpoint_open(argv[1], &options, &cp, &d))
+	if (parse(&options, argc, argv))
+		return CK_EXIT_TROUBLE;
+	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
 		return ck_trouble("%s", d.text);
 	ck_catalog_dump(cp->catalog, &out);
 	ck_checkpoint_close(cp);

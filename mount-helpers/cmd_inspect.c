@@ -10,13 +10,13 @@
 #include "inspect_totals.h"
 #include <errno.h>
 #include <fnmatch.h>
-#include <getopt.h>
 #include <stdio.h>
 
 enum style { TABLE, JSON, CSV };
 
 struct inspection {
 	const struct ck_catalog *c;
+	struct ck_format_options options;
 	const char *glob; /* NULL: all */
 	enum style style;
 	bool chunks;
@@ -424,18 +424,20 @@ static int parse(struct inspection *in, int argc, char **argv)
 		{ "csv", no_argument, NULL, 'v' },
 		{ NULL, 0, NULL, 0 },
 	};
-	int letter;
+	int letter, rc = CK_EXIT_FINE;
 
-	opterr = 0;
-	while ((letter = getopt_long(argc, argv, "", long_options, NULL)) !=
-	       -1) {
+	while (rc == 0 &&
+	       (letter = ck_getopt(argc, argv, "o:", long_options)) != -1) {
 		switch (letter) {
 		case 'c': in->chunks = true; break;
 		case 'j': in->style = JSON; break;
 		case 'v': in->style = CSV; break;
-		default: return ck_usage(argv[0]);
+		case 'o': rc = ck_parse_reading(&in->options, optarg); break;
+		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
+	if (rc)
+		return rc;
 	if (argc - optind < 1 || argc - optind > 2)
 		return ck_usage(argv[0]);
 	if (in->chunks && in->style == CSV)
@@ -447,16 +449,15 @@ static int parse(struct inspection *in, int argc, char **argv)
 
 int ck_cmd_inspect(int argc, char **argv)
 {
-	struct ck_format_options options = { .shardlinks =
-						     CK_BENEATH_NO_SYMLINKS };
-	struct inspection in = { .style = TABLE };
+	struct inspection in = { .style = TABLE,
+				 .options.shardlinks = CK_BENEATH_NO_SYMLINKS };
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	int rc = parse(&in, argc, argv);
 
 	if (rc)
 		return rc;
-	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
+	if (ck_checkpoint_open(argv[optind], &in.options, &cp, &d))
 		return ck_trouble("%s", d.text);
 	in.c = cp->catalog;
 	rc = inspect(&in);

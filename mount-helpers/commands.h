@@ -7,7 +7,8 @@
 #ifndef CKPTFS_COMMANDS_H
 #define CKPTFS_COMMANDS_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/format.h"
+#include <getopt.h>
 
 enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
 
@@ -25,6 +26,12 @@ int ck_cmd_dump(int argc, char **argv);
 int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
 /* Says how the command is used, as the table has it. CK_EXIT_TROUBLE. */
 int ck_usage(const char *command);
+/* getopt_long(3), of argv of a command; longs may be empty, not NULL. '?': an
+ * option is wrong, which was said. */
+int ck_getopt(int argc, char **argv, const char *letters,
+	      const struct option *longs);
+/* The value of an -o of a command that mounts nothing. The exit status. */
+int ck_parse_reading(struct ck_format_options *o, const char *text);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
 /* The absolute path of a mount of ours; owned. NULL: it said why. */

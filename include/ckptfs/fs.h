@@ -44,9 +44,15 @@ struct ck_mount_options {
 };
 
 /* Adds "a,b=c,..." (`\` escapes a comma). -EINVAL names an unknown option and
- * the nearest known one. */
+ * the nearest one that does something. */
 CK_MUST_USE int ck_options_parse(struct ck_mount_options *o, const char *text,
 				 struct ck_diag *d);
+/* The same where nothing is mounted: only options that say how a checkpoint is
+ * read are known. */
+CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
+					 const char *text, struct ck_diag *d);
+/* Appends a line for each option that does something, `write` first. */
+void ck_options_help(struct ck_buf *out);
 void ck_options_fini(struct ck_mount_options *o);
 
 /* Mounts cp on mountpoint and serves requests until the mount ends or

@@ -259,7 +259,7 @@ def check_options(tree):
     folder = 'mount-helpers/completion/'
     pages = manual(tree, 'ckptfs.1') + manual(tree, 'mount.ckptfs.8')
     yield from undocumented(
-        tree, 'fs/options.c', r'\s*\{ "([\w-]+=?)\*?", ',
+        tree, 'fs/options.c', r'\t(?:\{ )?"([\w-]+=?)\*?",',
         [('ckptfs(1) or mount.ckptfs(8)', pages, '*{}')])
     yield from undocumented(
         tree, 'fs/options.c', r'\s*\{ "(\w+)=?", set_',

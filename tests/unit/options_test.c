@@ -108,6 +108,9 @@ static void refused(void)
 		{ "ro,wirte", "write", EINVAL },
 		{ "shardlink=beneath", "shardlinks", EINVAL },
 		{ "fsnam=x", "fsname", EINVAL },
+		/* Not the words that are accepted and do nothing. */
+		{ "relatme", "nearest is fsname=", EINVAL },
+		{ "ownr", "nearest is ro", EINVAL },
 		/* A word that takes no value, one that needs it. */
 		{ "direct=1", "direct", EINVAL },
 		{ "uid", "uid", EINVAL },
@@ -146,10 +149,36 @@ static void refused(void)
 	}
 }
 
+static void reading(void)
+{
+	struct ck_format_options o = { .shardlinks = CK_BENEATH_NO_SYMLINKS };
+	struct ck_diag d = { 0 };
+
+	eq_err(ck_options_parse_reading(&o, "shardlinks=beneath", &d), 0);
+	ok(o.shardlinks == CK_BENEATH_SYMLINKS);
+	eq_err(ck_options_parse_reading(&o, "write", &d), -EINVAL);
+	ok(strstr(d.text, "option write: only for mounts"));
+	eq_err(ck_options_parse_reading(&o, "wirte", &d), -EINVAL);
+	ok(strstr(d.text, "nearest is shardlinks="));
+}
+
+static void help(void)
+{
+	struct ck_buf out = { 0 };
+
+	ck_options_help(&out);
+	ok(out.err == 0 && strncmp(out.data, "  write ", 8) == 0);
+	ok(strstr(out.data, "  commit=close|fsync|manual "));
+	ok(!strstr(out.data, "noatime"));
+	ck_buf_fini(&out);
+}
+
 int main(void)
 {
 	values();
 	ignored();
 	refused();
+	reading();
+	help();
 	return tap_done();
 }

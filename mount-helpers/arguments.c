@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arguments: what the commands share in reading theirs. getopt_long(3) says
+ * no more than that something is wrong; here the option is named, and the one
+ * that was probably meant.
+ */
+#include "ckptfs/fs.h"
+#include "commands.h"
+#include <stdio.h>
+
+enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
+
+static const char *nearest(const char *word, const struct option *longs)
+{
+	struct ck_str given = { word, strcspn(word, "=") };
+	const char *best = "help";
+	size_t least = ck_str_distance(given, CK_STR("help"), WORD_LEN);
+
+	for (; longs->name; longs++) {
+		size_t n = ck_str_distance(given, ck_str_from(longs->name),
+					   WORD_LEN);
+
+		if (n < least) {
+			least = n;
+			best = longs->name;
+		}
+	}
+	return best;
+}
+
+static bool has_letter(int letter, const struct option *longs)
+{
+	while (longs->name && longs->val != letter)
+		longs++;
+	return longs->name != NULL;
+}
+
+/* What getopt_long() has just refused. */
+static void refuse(const char *command, const char *word,
+		   const struct option *longs)
+{
+	bool is_long = strncmp(word, "--", 2) == 0;
+	const char *shown = ck_show(ck_str_from(word));
+
+	if (is_long && optopt && has_letter(optopt, longs))
+		ck_trouble("%s: option %s: a value is missing, or too much",
+			   command, shown);
+	else if (is_long && !optopt)
+		ck_trouble("%s: option %s: unknown; the nearest is --%s",
+			   command, shown, nearest(word + 2, longs));
+	else if (optopt == 'o')
+		ck_trouble("%s: option -o: expected a value", command);
+	else
+		ck_trouble(
+			"%s: option -%s: unknown; ckptfs help %s lists them",
+			command,
+			ck_show((struct ck_str){ (char[]){ (char)optopt }, 1 }),
+			command);
+}
+
+int ck_getopt(int argc, char **argv, const char *letters,
+	      const struct option *longs)
+{
+	int letter;
+
+	opterr = 0;
+	letter = getopt_long(argc, argv, letters, longs, NULL);
+	if (letter == '?')
+		refuse(argv[0], argv[optind - 1], longs);
+	return letter;
+}
+
+int ck_parse_reading(struct ck_format_options *o, const char *text)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_options_parse_reading(o, text, &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
