@@ -117,6 +117,19 @@ int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file)
 
 /* --- the first look ------------------------------------------------------ */
 
+/* A link is not followed, or leads in a circle. */
+static const char *link_reason(const struct ck_files *f, struct ck_str path)
+{
+	ck_auto_fd int fd = ck_open_beneath(f->dirfd, path, O_PATH,
+					    CK_BENEATH_SYMLINKS);
+	struct stat st;
+
+	if (fd >= 0 && stat_fd(fd, &st) == 0 && S_ISREG(st.st_mode))
+		return "is a link that is not followed (-o shardlinks=beneath "
+		       "follows it)";
+	return "is a link that is not followed";
+}
+
 /* In words for a person: why a file cannot be used. rc: what look() said,
  * mode: of what it saw, if anything. */
 static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
@@ -129,11 +142,11 @@ static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
 	if (rc != -ENODATA)
 		return "cannot be opened";
 	if (mode && !S_ISREG(mode))
-		return S_ISLNK(mode) ? "is a link that is not followed"
+		return S_ISLNK(mode) ? link_reason(f, path)
 				     : "is no regular file";
 	switch (look_as(f, path, O_PATH, &st)) {
 	case -ENOENT: return "is missing";
-	case -ELOOP: return "is a link that is not followed";
+	case -ELOOP: return link_reason(f, path);
 	default: return "is refused: not beneath the checkpoint's directory";
 	}
 }

@@ -71,6 +71,29 @@ mounted "$linked" -o shardlinks=beneath
 check 'shardlinks=beneath: bytes' \
 	env -C "$mnt" sha256sum --quiet -c "$source.sha256"
 unmounted
+# Commands that mount nothing follow the same links.
+mv "$linked/blobs/metadata" "$linked/.metadata"
+fails 'check: a data file that is a link' \
+	'a link that is not followed (-o shardlinks=beneath follows it)' \
+	"$CKPTFS" check "$linked"
+mounted "$linked"
+check 'damage names the option' grep -qF '(-o shardlinks=beneath follows it)' \
+	"$mnt/.ckptfs/damage"
+unmounted
+for command in check 'check --full' inspect 'inspect --chunks' dump; do
+	# shellcheck disable=SC2086
+	check "$command -o shardlinks=beneath" "$CKPTFS" $command "$linked" \
+		-o shardlinks=beneath
+	fails "$command -o: not what is only for mounts" 'only for mounts' \
+		"$CKPTFS" $command -o write "$linked"
+done
+ln -sf nowhere "$linked/__0_0.distcp"
+fails 'check: a link that leads nowhere' 'is a link that is not followed;' \
+	"$CKPTFS" check "$linked"
+ln -sf "$source/__0_0.distcp" "$linked/__0_0.distcp"
+fails 'check: a link that leads out' 'is a link that is not followed;' \
+	"$CKPTFS" check "$linked"
+mv "$linked/.metadata" "$linked/blobs/metadata"
 ln -sf "$source/.metadata" "$linked/.metadata"
 fails 'shardlinks=beneath: a link that leaves' 'leads out' \
 	"$CKPTFS" mount "$linked" "$mnt" -o shardlinks=beneath
