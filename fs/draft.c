@@ -313,7 +313,7 @@ int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)
 bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_draft *draft = ck_draft_find(fs, n);
-	bool anew = draft && atomic_load(&draft->anew);
+	bool anew = ck_node_made(fs, n) || (draft && atomic_load(&draft->anew));
 
 	if (draft)
 		ck_draft_put(fs, draft);

@@ -178,32 +178,64 @@ bool ck_node_has_tensors(const struct ck_node *n)
 	return n->kind == CK_NODE_VIEW || n->kind == CK_NODE_OWNER;
 }
 
+/* Two bits for each file. */
+enum name_bit { NAME_HIDDEN, NAME_MADE, NAME_BITS };
+
 uint8_t *ck_hidden_make(const struct ck_fs *fs)
 {
-	return calloc(span(fs) / 8 + 1, 1);
+	return calloc(NAME_BITS * span(fs) / 8 + 1, 1);
 }
 
-bool ck_node_hidden(const struct ck_fs *fs, const struct ck_node *n)
+static bool name_bit(const struct ck_fs *fs, const struct ck_node *n,
+		     enum name_bit bit)
 {
 	uint64_t at;
 
 	if (!fs->hidden || !ck_node_is_tensor(n))
 		return false;
-	at = first_number(fs, n);
+	at = NAME_BITS * first_number(fs, n) + bit;
 	return __atomic_load_n(&fs->hidden[at / 8], __ATOMIC_RELAXED) &
 	       (1U << (at % 8));
 }
 
+static void set_name_bit(struct ck_fs *fs, const struct ck_node *n,
+			 enum name_bit bit, bool value)
+{
+	uint64_t at = NAME_BITS * first_number(fs, n) + bit;
+	uint8_t mask = (uint8_t)(1U << (at % 8));
+
+	if (value)
+		__atomic_fetch_or(&fs->hidden[at / 8], mask, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_and(&fs->hidden[at / 8], (uint8_t)~mask,
+				   __ATOMIC_RELAXED);
+}
+
+bool ck_node_hidden(const struct ck_fs *fs, const struct ck_node *n)
+{
+	return name_bit(fs, n, NAME_HIDDEN);
+}
+
 void ck_node_hide(struct ck_fs *fs, const struct ck_node *n, bool hidden)
 {
-	uint64_t at = first_number(fs, n);
-	uint8_t bit = (uint8_t)(1U << (at % 8));
+	set_name_bit(fs, n, NAME_MADE, false);
+	set_name_bit(fs, n, NAME_HIDDEN, hidden);
+}
 
-	if (hidden)
-		__atomic_fetch_or(&fs->hidden[at / 8], bit, __ATOMIC_RELAXED);
-	else
-		__atomic_fetch_and(&fs->hidden[at / 8], (uint8_t)~bit,
-				   __ATOMIC_RELAXED);
+bool ck_node_made(const struct ck_fs *fs, const struct ck_node *n)
+{
+	return name_bit(fs, n, NAME_MADE);
+}
+
+void ck_node_make(struct ck_fs *fs, const struct ck_node *n)
+{
+	ck_node_hide(fs, n, false);
+	set_name_bit(fs, n, NAME_MADE, true);
+}
+
+void ck_node_begun(struct ck_fs *fs, const struct ck_node *n)
+{
+	set_name_bit(fs, n, NAME_MADE, false);
 }
 
 /* Mode and time of a box are those of its own file. */

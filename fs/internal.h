@@ -50,7 +50,7 @@ struct ck_fs {
 	struct ck_turns *turns;		/* locks itself */
 	struct fuse_session *session;
 	struct ck_scratches *scratches; /* locks itself */
-	uint8_t *hidden;     /* atomic; a bit for each file that was removed */
+	uint8_t *hidden; /* atomic; files that were removed, or made again */
 	atomic_uint commits; /* odd while one is made */
 	atomic_bool advised; /* to make one commit of many */
 };
@@ -94,6 +94,11 @@ bool ck_node_has_tensors(const struct ck_node *n);
 CK_MUST_USE bool ck_node_hidden(const struct ck_fs *fs,
 				const struct ck_node *n);
 void ck_node_hide(struct ck_fs *fs, const struct ck_node *n, bool hidden);
+/* Shows one that was hidden and is made again without being opened. It is made
+ * until it is begun: what is then written begins with nothing. */
+void ck_node_make(struct ck_fs *fs, const struct ck_node *n);
+CK_MUST_USE bool ck_node_made(const struct ck_fs *fs, const struct ck_node *n);
+void ck_node_begun(struct ck_fs *fs, const struct ck_node *n);
 /* The bits for that. NULL: out of memory. */
 uint8_t *ck_hidden_make(const struct ck_fs *fs);
 /* Attributes. size: of a report; unused for all else, and no scratch file. */
@@ -217,7 +222,7 @@ void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
 /* The same without its open file; -EBUSY: another thread opened it. */
 CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
 			     uint64_t size, pid_t thread);
-/* For a name that was made again: nothing is written yet. */
+/* For a name that was made again: what is written begins with nothing. */
 CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
 /* The name of this file was made, and nothing was committed since. */
 CK_MUST_USE bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n);

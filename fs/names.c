@@ -32,7 +32,9 @@ static int may_replace(fuse_req_t req, const struct ck_node *n)
 
 /* --- making ----------------------------------------------------------------- */
 
-/* The tensor as it is shown; what is written begins with nothing. */
+/* A name is made with an open file, or without one: then fi is NULL. */
+
+/* The tensor is shown as it is; what is written into it begins with nothing. */
 static int create_tensor(fuse_req_t req, const struct ck_node *n,
 			 struct fuse_file_info *fi)
 {
@@ -42,16 +44,11 @@ static int create_tensor(fuse_req_t req, const struct ck_node *n,
 
 	if (rc)
 		return rc;
+	ck_node_make(fs, n);
 	present.version = ck_node_version(fs, n);
-	rc = ck_handle_open(fs, &present, fi);
+	rc = fi ? ck_handle_open(fs, &present, fi) : 0;
 	if (rc)
-		return rc;
-	if (ck_handle_draft(fi))
-		rc = ck_draft_begin(fs, ck_handle_draft(fi));
-	if (rc)
-		ck_handle_drop(fs, fi);
-	else
-		ck_node_hide(fs, n, false);
+		ck_node_hide(fs, n, true);
 	return rc;
 }
 
@@ -69,17 +66,20 @@ static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
 	rc = ck_scratch_create(fs, dir, name, attr, &n->tensor);
 	if (rc)
 		return rc;
-	rc = ck_handle_open(fs, n, fi);
+	rc = fi ? ck_handle_open(fs, n, fi) : 0;
 	if (rc)
 		ck_scratch_remove(fs, n->tensor);
 	return rc;
 }
 
 static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name,
-		     const struct stat *attr, struct fuse_file_info *fi,
+		     mode_t mode, struct fuse_file_info *fi,
 		     struct fuse_entry_param *out)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
+	struct stat attr = { .st_mode = S_IFREG | (mode & 07777),
+			     .st_uid = fuse_req_ctx(req)->uid,
+			     .st_gid = fuse_req_ctx(req)->gid };
 	struct ck_node dir, n;
 	int rc;
 
@@ -87,7 +87,7 @@ static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		return -ENOENT;
 	rc = ck_fs_name(fs, &dir, name, &n);
 	if (rc == -ENOENT)
-		rc = create_scratch(fs, &dir, name, attr, fi, &n);
+		rc = create_scratch(fs, &dir, name, &attr, fi, &n);
 	else if (rc == 0 && ck_node_hidden(fs, &n))
 		rc = create_tensor(req, &n, fi);
 	else if (rc == 0)
@@ -95,7 +95,7 @@ static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 	if (rc)
 		return rc;
 	rc = ck_fs_entry(fs, &n, out);
-	if (rc)
+	if (rc && fi)
 		ck_handle_drop(fs, fi);
 	return rc;
 }
@@ -104,19 +104,34 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	const struct fuse_ctx *by = fuse_req_ctx(req);
-	struct stat attr = { .st_mode = S_IFREG | (mode & 07777),
-			     .st_uid = by->uid,
-			     .st_gid = by->gid };
 	struct fuse_entry_param e;
-	int rc = do_create(req, parent, name, &attr, fi, &e);
+	int rc = do_create(req, parent, name, mode, fi, &e);
 
 	if (rc == 0 && ck_handle_draft(fi))
-		ck_draft_opened_by(ck_handle_draft(fi), by->pid);
+		ck_draft_opened_by(ck_handle_draft(fi), fuse_req_ctx(req)->pid);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else if (fuse_reply_create(req, &e, fi) == -ENOENT)
 		ck_handle_drop(fs, fi); /* interrupted: no release comes */
+}
+
+/* tar makes a file so that it can give it attributes, and opens it then. */
+static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
+		     mode_t mode, dev_t rdev)
+{
+	struct fuse_entry_param e;
+	int rc;
+
+	(void)rdev;
+	if (!S_ISREG(mode)) {
+		ck_fs_refuse_in(req, parent);
+		return;
+	}
+	rc = do_create(req, parent, name, mode, NULL, &e);
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_entry(req, &e);
 }
 
 /* --- removing --------------------------------------------------------------- */
@@ -271,6 +286,7 @@ static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 void ck_fs_name_ops(struct fuse_lowlevel_ops *ops)
 {
 	ops->create = rw_create;
+	ops->mknod = rw_mknod;
 	ops->unlink = rw_unlink;
 	ops->rename = rw_rename;
 }

@@ -255,6 +255,10 @@ static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 
 	if (rc == 0)
 		rc = ck_draft_open(fs, n, &h->draft);
+	if (rc == 0 && ck_node_made(fs, n))
+		rc = ck_draft_begin(fs, h->draft);
+	if (rc == 0)
+		ck_node_begun(fs, n);
 	h->direct = true;
 	return rc;
 }

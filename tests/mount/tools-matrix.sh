@@ -79,6 +79,22 @@ into 'tar -x' extract raw.bin "raw/$one"
 into 'tar -x of a NumPy file' extract full.npy "full/$one.npy"
 into 'tar -xp' extract raw.bin "raw/$one" -p
 into 'tar -x --overwrite' extract raw.bin "raw/$one" --overwrite
+# attribute FILE: gives it one that files of the mount have.
+attribute() {
+	python3 -c 'import os, sys
+os.setxattr(sys.argv[1], "user.ckptfs.dtype", b"float32")' "$1" 2>"$WORK/out"
+}
+if attribute "tree/raw/$one"; then
+	with_attributes() {
+		cp "$1" "tree/$2" && tar -C tree --xattrs -cf tree.tar "$2" &&
+			tar -C "$mnt" --xattrs -xf tree.tar
+	}
+	into 'tar --xattrs -x' with_attributes raw.bin "raw/$one"
+	into 'tar --xattrs -x of a NumPy file' with_attributes full.npy \
+		"full/$one.npy"
+else
+	skip 'tar --xattrs -x' 'no attributes in $TMPDIR'
+fi
 into 'rm, then cp' sh -c 'rm "$1" && cp raw.bin "$1"' - "$raw"
 
 check 'rm' rm "$raw"

@@ -136,6 +136,7 @@ class Test:
         self.size = len(self.committed)
         self.header = len(content(npy)) - self.size
         self.hidden = False
+        self.made = False  # again, and not opened for writing since
         self.writer = None
         self.readers = []  # (fd, bytes)
 
@@ -163,9 +164,9 @@ class Test:
         if fd is None:
             return
         self.writer = Writer(fd, flags & os.O_RDWR, self.committed)
-        if self.hidden or flags & os.O_TRUNC:
+        if self.hidden or self.made or flags & os.O_TRUNC:
             self.writer.cut(0)
-        self.hidden = False
+        self.hidden = self.made = False
 
     def write(self):
         if not self.writer:
@@ -217,7 +218,13 @@ class Test:
     def unlink(self):
         want = errno.ENOENT if self.hidden else 0
         call('unlink', want, os.unlink, raw)
-        self.hidden = True
+        self.hidden, self.made = True, False
+
+    def mknod(self):
+        want = 0 if self.hidden else errno.EEXIST
+        call('mknod', want, os.mknod, raw, 0o600)
+        if self.hidden:
+            self.hidden, self.made = False, True
 
     def rename(self):
         if self.would_wait():
@@ -239,7 +246,7 @@ class Test:
             os.unlink(name)
             return
         self.committed = data
-        self.hidden = False
+        self.hidden = self.made = False
         tally['commits'] += 1
 
     def read(self):
@@ -274,14 +281,14 @@ class Test:
         done.append('remount')
         command('umount', mount)
         command('mount', source, mount, '-o', 'write')
-        self.hidden = False
+        self.hidden = self.made = False
         self.read()
         tally['remounts'] += 1
 
     def run(self):
         weights = {self.open: 10, self.write: 32, self.cut: 12, self.sync: 3,
                    self.close_copy: 2, self.close: 8, self.unlink: 4,
-                   self.rename: 6, self.read: 14, self.keep: 8,
+                   self.mknod: 2, self.rename: 6, self.read: 14, self.keep: 8,
                    self.remount: 0.1}
         for _ in range(count):
             rng.choices(list(weights), weights.values())[0]()

@@ -7,6 +7,80 @@ source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
 size=1024
 
+# mknod(2) of a removed name makes it again, and then as O_TRUNC does.
+mounted "$source" -o write
+raw=$mnt/raw/$one
+box=$mnt/local/rank-1/$one.npy
+made() {
+	python3 - "$1" <<'PYTHON'
+import errno
+import os
+import stat
+import sys
+
+path = sys.argv[1]
+data = open(path, 'rb').read()
+header = 128 if path.endswith('.npy') else 0
+other = data[:header] + data[header:][::-1]
+before = os.stat(path)
+
+
+def refused(number, call, *args):
+    try:
+        call(*args)
+    except OSError as e:
+        assert e.errno == number, (e, call, args)
+    else:
+        raise AssertionError((call, args))
+
+
+refused(errno.EEXIST, os.mknod, path)
+os.unlink(path)
+os.mknod(path, 0o600)
+assert os.path.basename(path) in os.listdir(os.path.dirname(path))
+assert open(path, 'rb').read() == data
+assert os.stat(path).st_mode == before.st_mode
+os.chmod(path, 0o600)  # of the new one: dropped
+assert os.stat(path).st_mode == before.st_mode
+os.unlink(path)
+refused(errno.ENOENT, os.stat, path)
+os.mknod(path)
+fd = os.open(path, os.O_WRONLY)  # what is written begins with nothing
+os.write(fd, other[:header + 8])
+refused(errno.EINVAL, os.close, fd)
+assert open(path, 'rb').read() == data
+fd = os.open(path, os.O_WRONLY)  # and the next one is as any
+os.pwrite(fd, other[:-8], 0)
+os.pwrite(fd, other[-8:], len(other) - 8)
+os.close(fd)
+assert open(path, 'rb').read() == other
+os.unlink(path)
+os.mknod(path)
+refused(errno.EPERM, os.mkfifo, path + '.fifo')
+refused(errno.EPERM, os.mknod, path + '.node', stat.S_IFCHR, os.makedev(1, 3))
+PYTHON
+}
+check 'mknod of a tensor' made "$raw"
+check 'mknod of a box' made "$box"
+check 'mknod of a NumPy file' made "$mnt/full/$one.npy"
+check 'mknod of a scratch file' python3 -c '
+import os, stat, sys
+path = sys.argv[1]
+os.mknod(path, 0o640)
+assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
+open(path, "wb").write(b"x")
+assert open(path).read() == "x"
+os.unlink(path)' "$mnt/raw/x"
+fails 'mknod of a new tensor' 'Operation not permitted' python3 -c '
+import os, sys; os.mknod(sys.argv[1])' "$mnt/full/new.npy"
+cp "$raw" old.bin
+rm "$raw"
+python3 -c 'import os, sys; os.mknod(sys.argv[1])' "$raw"
+unmounted
+mounted "$source" -o write
+check 'mknod alone commits nothing' cmp old.bin "$raw"
+unmounted
+
 # Another user, in a directory that all may write: a name stands for a tensor,
 # and it takes the right to write that.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
@@ -45,6 +119,8 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	rm "$raw" "$box"
 	fails 'another user: create' 'Permission denied' \
 		as_nobody cp new.bin "$raw"
+	fails 'another user: mknod' 'PermissionError: [Errno 13]' \
+		as_nobody bash -c 'call mknod "$@"' - "$raw"
 	fails 'another user: rename onto a removed name' \
 		'PermissionError: [Errno 13]' \
 		as_nobody bash -c 'call rename "$@"' - "$mnt/raw/x" "$raw"
