@@ -116,6 +116,15 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 		      n ? "; see damage" : "");
 }
 
+/* Nothing is said if it is not known. */
+static void print_dead(struct ck_fs *fs, struct ck_buf *out)
+{
+	uint64_t dead;
+
+	if (ck_checkpoint_dead(fs->cp, &dead) == 0)
+		ck_buf_printf(out, "dead bytes: %ju\n", (uintmax_t)dead);
+}
+
 static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 {
 	struct ck_writer_status status;
@@ -126,10 +135,10 @@ static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 		      (uintmax_t)status.generation, status.stages);
 	ck_buf_printf(out, "staged tensors: %u\nstaged bytes: %ju\n",
 		      status.staged, (uintmax_t)status.bytes);
-	ck_buf_printf(out,
-		      "scratch bytes: %ju\ndead bytes: %ju\n"
-		      "free bytes: %ju\n",
-		      (uintmax_t)ck_scratches_bytes(fs), (uintmax_t)status.dead,
+	ck_buf_printf(out, "scratch bytes: %ju\n",
+		      (uintmax_t)ck_scratches_bytes(fs));
+	print_dead(fs, out);
+	ck_buf_printf(out, "free bytes: %ju\n",
 		      (uintmax_t)ck_fs_free_bytes(fs));
 }
 

@@ -21,6 +21,8 @@ struct checking {
 	bool full, json;
 	struct ck_format_options options;
 	int64_t shown; /* when progress was, milliseconds; 0: never */
+	uint64_t dead;
+	bool dead_known;
 };
 
 /* --- progress ------------------------------------------------------------- */
@@ -55,8 +57,8 @@ static void clear_progress(const struct checking *k)
 
 /* --- findings ------------------------------------------------------------- */
 
-static void print_text(const struct ck_catalog *c, const struct ck_findings *f,
-		       struct ck_buf *out)
+static void print_text(const struct checking *k, const struct ck_catalog *c,
+		       const struct ck_findings *f, struct ck_buf *out)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		ck_fault_print(&f->faults[i], true, out);
@@ -67,6 +69,8 @@ static void print_text(const struct ck_catalog *c, const struct ck_findings *f,
 		ck_buf_escaped(out, ck_catalog_str(c, c->globals[i]));
 		ck_buf_text(out, "\n");
 	}
+	if (k->dead_known && k->dead)
+		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
 	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
 		      f->items, f->items_total, f->n,
 		      f->n == 1 ? "finding" : "findings");
@@ -109,8 +113,8 @@ static void print_finding(const struct ck_fault *f, struct ck_buf *out)
 	ck_buf_text(out, f->box ? "}" : "null}");
 }
 
-static void print_json(const struct ck_catalog *c, const struct ck_findings *f,
-		       struct ck_buf *out)
+static void print_json(const struct checking *k, const struct ck_catalog *c,
+		       const struct ck_findings *f, struct ck_buf *out)
 {
 	ck_buf_printf(out,
 		      "{\"version\":1,\"ok\":%s,\"checked\":%" PRIu64
@@ -123,7 +127,11 @@ static void print_json(const struct ck_catalog *c, const struct ck_findings *f,
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
 	for (size_t i = 0; i < c->nglobals; i++)
 		field(out, i ? "," : "", ck_catalog_str(c, c->globals[i]));
-	ck_buf_text(out, "]}\n");
+	ck_buf_text(out, "],\n\"dead_bytes\":");
+	if (k->dead_known)
+		ck_buf_printf(out, "%" PRIu64 "}\n", k->dead);
+	else
+		ck_buf_text(out, "null}\n");
 }
 
 /* --- the command ---------------------------------------------------------- */
@@ -144,10 +152,11 @@ static int check(struct checking *k, struct ck_checkpoint *cp)
 	clear_progress(k);
 	if (rc)
 		return ck_trouble("%s", d.text);
+	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
 	if (k->json)
-		print_json(cp->catalog, &findings, &out);
+		print_json(k, cp->catalog, &findings, &out);
 	else
-		print_text(cp->catalog, &findings, &out);
+		print_text(k, cp->catalog, &findings, &out);
 	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
 	ck_findings_fini(&findings);
 	rc = ck_print(&out);

@@ -256,8 +256,6 @@ void ck_writer_delist(struct ck_writer *w, struct ck_stage *s);
  * is held and .metadata is the one that was read. Errors of opening the
  * directory. */
 CK_MUST_USE int ck_writer_collect(struct ck_writer *w, struct ck_diag *d);
-/* Bytes of data files that belong to no item. The checkpoint is locked. */
-uint64_t ck_dead_bytes(const struct ck_checkpoint *cp);
 
 /* --- names.c ------------------------------------------------------------------ */
 

@@ -200,7 +200,4 @@ void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out)
 	if (w->batch)
 		out->staged = ck_batch_count(w->batch, &out->bytes);
 	pthread_rwlock_unlock(&w->placing);
-	ck_checkpoint_lock(w->cp);
-	out->dead = ck_dead_bytes(w->cp);
-	ck_checkpoint_unlock(w->cp);
 }

@@ -327,6 +327,7 @@ static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
 const struct ck_format ck_format_dcp = {
 	.name = "dcp",
 	.why = "it has the .metadata of torch.distributed.checkpoint",
+	.suffix = ".distcp",
 	.probe = probe,
 	.load = load,
 	.changed = changed,

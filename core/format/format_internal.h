@@ -11,7 +11,8 @@
 
 struct ck_format {
 	const char *name;
-	const char *why; /* how a directory of it is recognised */
+	const char *why;    /* how a directory of it is recognised */
+	const char *suffix; /* of the names of data files */
 	/* Does the directory look like one of its checkpoints? */
 	bool (*probe)(int dirfd);
 	/* Fills cp->catalog (made, empty) and cp->files; finishes neither. */

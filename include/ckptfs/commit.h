@@ -38,7 +38,6 @@ struct ck_writer_status {
 	uint32_t stages;     /* open */
 	uint32_t staged;     /* tensors kept for the next commit */
 	uint64_t bytes;	     /* of them in new files */
-	uint64_t dead;	     /* bytes in data files that nothing names now */
 };
 
 void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out);

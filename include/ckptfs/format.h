@@ -64,6 +64,11 @@ enum ck_fate {
  * CK_FATE_UNSEEN, else 0. */
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(const struct ck_checkpoint *cp,
 					    int *err);
+/* Bytes that are of no use: in data files those that belong to no item, and
+ * files beside them that have the name of a data file and are named by
+ * nothing. An error of open(2): the directory cannot be listed, and *bytes has
+ * the former only; -ENOMEM. */
+CK_MUST_USE int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes);
 /* While it is locked no commit changes where boxes are: for whoever reads
  * catalog->chunks or several facts that belong together. The functions below
  * lock by themselves. */

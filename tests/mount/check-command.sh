@@ -59,6 +59,47 @@ equal 'a missing shard: natural order, one line each' \
 equal 'a missing shard: the rest was looked at' "$(tail -n 1 "$WORK/lines")" \
 	'items checked 64 of 90; 26 findings'
 equal 'no progress but on a terminal' "$(cat "$WORK/out")" ''
+
+# What nothing needs: inside of files that are named, and beside them.
+source=$(fixture sample)
+chmod 644 "$source/.metadata"
+dead() {
+	"$CKPTFS" check "$source" --json | jq .dead_bytes
+}
+one=$(stems sample | head -n 1)
+equal 'dead bytes: none' "$(dead)" 0
+mounted "$source" -o write
+cat "$mnt/raw/$one" >bytes
+cp bytes "$mnt/raw/$one"
+replaced=$(dead)
+check 'dead bytes: of a tensor that was replaced' test "$replaced" -gt 0
+equal 'dead bytes: as status has them' \
+	"$(sed -n 's/^dead bytes: //p' "$mnt/.ckptfs/status")" "$replaced"
+cp bytes "$mnt/raw/$one"
+unnamed=$(find "$source" -name '*ckptfs-1-*' -printf '%s\n' |
+	awk '{ n += $1 } END { print n }')
+equal 'dead bytes: files that no commit needs any more' "$(dead)" \
+	$((replaced + unnamed))
+equal 'dead bytes: those as status has them' \
+	"$(sed -n 's/^dead bytes: //p' "$mnt/.ckptfs/status")" "$(dead)"
+unmounted
+mounted "$source" -o write
+unmounted
+equal 'dead bytes: the next mount for writing removes these' "$(dead)" \
+	"$replaced"
+head -c 1000 /dev/zero >"$source/__77_0.distcp"
+: >"$source/notes.txt"
+ln -s __0_0.distcp "$source/__78_0.distcp"
+ln "$source/__0_0.distcp" "$source/__79_0.distcp"
+mkdir "$source/__80_0.distcp"
+equal 'dead bytes: a file that nothing names' "$(dead)" $((replaced + 1000))
+equal 'dead bytes: lines' "$("$CKPTFS" check "$source" | grep dead)" \
+	"dead bytes: $((replaced + 1000))"
+mv "$source/__1_0.distcp" "$source/real.distcp"
+ln -s real.distcp "$source/__1_0.distcp"
+check 'dead bytes: not what a link leads to that is not followed' \
+	test "$(dead)" -le $((replaced + 1000))
+
 fails 'usage' 'usage: ckptfs check SRC' "$CKPTFS" check
 fails 'an unknown option' 'usage: ckptfs check SRC' \
 	"$CKPTFS" check --fast "$source"

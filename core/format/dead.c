@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dead: bytes that take room and are of no use. In the files that the metadata
+ * names, those that belong to no item; and beside them whole files that look
+ * like data files and are named by nothing. Files are compared by device and
+ * inode, since a metadata may spell a name in many ways.
+ */
+#include "format_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* A directory with more entries than that is not walked to its end. */
+enum { ENTRIES_MOST = 1 << 20 };
+
+/* A file that is known, in the order of device and inode; two names of one
+ * file are two rows next to each other. */
+struct row {
+	struct ck_file_id id;
+	uint64_t size, live;
+};
+
+struct rows {
+	struct row *list;
+	size_t n;
+};
+
+/* --- the files that are known ---------------------------------------------- */
+
+static int row_cmp(const void *a, const void *b)
+{
+	const struct ck_file_id *x = &((const struct row *)a)->id;
+	const struct ck_file_id *y = &((const struct row *)b)->id;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	return (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+	uint64_t sum;
+
+	return ck_add(&sum, a, b) ? sum : UINT64_MAX;
+}
+
+static void count_live(struct rows *rows, const struct ck_chunk *item)
+{
+	if (item->file < rows->n)
+		rows->list[item->file].live = plus(rows->list[item->file].live,
+						   item->length);
+}
+
+/* The checkpoint is locked. Not sorted: row i is file i. */
+static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp)
+{
+	const struct ck_catalog *c = cp->catalog;
+
+	for (uint32_t i = 0; i < rows->n; i++)
+		rows->list[i] = (struct row){
+			.id = ck_files_id(cp->files, i),
+			.size = c->files[i].err ? 0 : c->files[i].size,
+		};
+	for (size_t i = 0; i < c->nchunks; i++)
+		count_live(rows, &c->chunks[i]);
+	for (size_t i = 0; i < c->nobjects; i++)
+		count_live(rows, &c->objects[i].item);
+}
+
+/* Of files that cannot be used nothing was kept: which they are is asked. */
+static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp)
+{
+	for (uint32_t i = 0; i < rows->n; i++) {
+		struct ck_file_id *id = &rows->list[i].id;
+		ck_auto_fd int fd = -1;
+		struct stat st;
+
+		if (id->ino)
+			continue;
+		fd = ck_open_beneath(cp->dirfd,
+				     ck_files_info(cp->files, i)->path, O_PATH,
+				     CK_BENEATH_SYMLINKS);
+		if (fd >= 0 && fstat(fd, &st) == 0)
+			*id = (struct ck_file_id){ st.st_dev, st.st_ino };
+	}
+}
+
+static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
+{
+	ck_checkpoint_lock(cp);
+	rows->n = cp->catalog->nfiles;
+	rows->list = calloc(rows->n + 1, sizeof(*rows->list));
+	if (rows->list)
+		rows_fill(rows, cp);
+	ck_checkpoint_unlock(cp);
+	if (!rows->list)
+		return -ENOMEM;
+	rows_identify(rows, cp);
+	qsort(rows->list, rows->n, sizeof(*rows->list), row_cmp);
+	return 0;
+}
+
+/* Rows of one file are one, and items that lie over each other fill no more
+ * than the file. */
+static uint64_t dead_inside(const struct rows *rows)
+{
+	uint64_t dead = 0, live = 0;
+
+	for (size_t i = 0; i < rows->n; i++) {
+		const struct row *row = &rows->list[i];
+
+		live = plus(live, row->live);
+		if (i + 1 < rows->n && row_cmp(row, row + 1) == 0)
+			continue;
+		dead = plus(dead, row->size > live ? row->size - live : 0);
+		live = 0;
+	}
+	return dead;
+}
+
+static bool is_known(const struct rows *rows, dev_t dev, ino_t ino)
+{
+	const struct row key = { .id = { dev, ino } };
+
+	return bsearch(&key, rows->list, rows->n, sizeof(key), row_cmp);
+}
+
+/* --- the files beside them --------------------------------------------------- */
+
+static bool ends_with(const char *name, const char *suffix)
+{
+	size_t len = strlen(name), end = strlen(suffix);
+
+	return len >= end && strcmp(name + len - end, suffix) == 0;
+}
+
+/* What the entry says of its inode saves most calls of stat(2). */
+static uint64_t dead_entry(const struct ck_checkpoint *cp, int fd,
+			   const struct rows *rows, const struct dirent *e)
+{
+	struct stat st;
+
+	if (!ends_with(e->d_name, cp->format->suffix) ||
+	    is_known(rows, cp->dev, e->d_ino) ||
+	    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISREG(st.st_mode) || is_known(rows, st.st_dev, st.st_ino))
+		return 0;
+	return (uint64_t)st.st_size;
+}
+
+static int dead_beside(const struct ck_checkpoint *cp, const struct rows *rows,
+		       uint64_t *dead)
+{
+	int fd = ck_open_again(cp->dirfd);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return fd < 0 ? fd : -ENOMEM;
+	}
+	for (int i = 0; i < ENTRIES_MOST && (e = readdir(dir)); i++)
+		*dead = plus(*dead, dead_entry(cp, dirfd(dir), rows, e));
+	closedir(dir);
+	return 0;
+}
+
+int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes)
+{
+	struct rows rows;
+	int rc = rows_make(&rows, cp);
+
+	*bytes = 0;
+	if (rc)
+		return rc;
+	*bytes = dead_inside(&rows);
+	rc = dead_beside(cp, &rows, bytes);
+	free(rows.list);
+	return rc;
+}
