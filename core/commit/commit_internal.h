@@ -212,6 +212,15 @@ static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 				      : ck_catalog_box(c, t, s->box) + t->ndim;
 }
 
+/* Size of the whole file, as far as its header is known. */
+uint64_t ck_stage_total(const struct ck_stage *s);
+/* Refuses for good: -err. */
+int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err);
+/* The same of a file that ends at `end`: -EFBIG. */
+int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d);
+/* Plans the places of elements that come in that order. */
+CK_MUST_USE int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
+			       struct ck_diag *d);
 /* Plans and makes the files, if they are not. */
 CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);
 /* All its bytes are in its files; else -EINVAL and why, or as of write. */
@@ -237,11 +246,14 @@ void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost);
 
 /* --- header.c ---------------------------------------------------------------- */
 
-/* Bytes that an npy header has, as far as head says it already. */
-uint64_t ck_header_len(const struct ck_buf *head);
-/* Is s->head the header of what s is for? -EINVAL. */
-CK_MUST_USE int ck_header_accept(const struct ck_stage *s, struct ck_npy *npy,
-				 bool *swapped, struct ck_diag *d);
+/* Takes what of bytes written at vpos belongs to the header: *used of them. Once
+ * it is whole, or elements came, the stage knows where elements begin. */
+CK_MUST_USE int ck_header_write(struct ck_stage *s, uint64_t vpos,
+				const void *bytes, uint64_t len, uint64_t *used,
+				struct ck_diag *d);
+/* A whole header is compared with what the stage is for, and says in which order
+ * elements come. -EINVAL, -EFBIG: the stage is spoiled; errors of placing. */
+CK_MUST_USE int ck_header_settle(struct ck_stage *s, struct ck_diag *d);
 
 /* --- writer.c: open stages ----------------------------------------------------- */
 

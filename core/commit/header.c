@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * header: is what a program wrote before the elements the tensor's? Spellings
+ * header: is what a program writes before the elements the tensor's? Spellings
  * of a dtype that numpy lacks are many: `|V2`, `<V2` (ml_dtypes), `<u2` and
  * the name itself all are bfloat16.
+ *
+ * The header comes first, nearly always; it says in which order elements come.
+ * Elements that come before it are taken to be in the order in which the mount
+ * shows them, and the header must then agree.
  */
 #include "commit_internal.h"
 
@@ -14,7 +18,8 @@ enum {
 	HEADER_MAX = 1 << 20 /* bytes */
 };
 
-uint64_t ck_header_len(const struct ck_buf *head)
+/* Bytes that an npy header has, as far as head says it already. */
+static uint64_t header_len(const struct ck_buf *head)
 {
 	const uint8_t *p = (const uint8_t *)head->data;
 	uint64_t len;
@@ -80,8 +85,9 @@ static int refuse_shape(const struct ck_npy *npy, const int64_t *shape,
 	return rc;
 }
 
-int ck_header_accept(const struct ck_stage *s, struct ck_npy *npy,
-		     bool *swapped, struct ck_diag *d)
+/* Is s->head the header of what s is for? -EINVAL. */
+static int header_accept(const struct ck_stage *s, struct ck_npy *npy,
+			 bool *swapped, struct ck_diag *d)
 {
 	const struct ck_catalog *c = s->w->cp->catalog;
 	const struct ck_tensor *t = &c->tensors[s->tensor];
@@ -99,4 +105,120 @@ int ck_header_accept(const struct ck_stage *s, struct ck_npy *npy,
 				  ck_shown("%s (%s)", dtype->name, dtype->npy),
 				  ck_show(npy->descr), "another dtype");
 	return 0;
+}
+
+/* --- as it is written -------------------------------------------------------- */
+
+int ck_header_settle(struct ck_stage *s, struct ck_diag *d)
+{
+	struct ck_npy npy;
+	bool swapped = false, fortran;
+	int rc = header_accept(s, &npy, &swapped, d);
+
+	if (rc)
+		return ck_stage_spoil(s, d, EINVAL);
+	fortran = npy.fortran_order && npy.ndim > 1;
+	if (!s->data_known && npy.data < s->head.len) {
+		(void)ck_fail(d, EINVAL,
+			      "a header that became shorter, with elements "
+			      "behind it");
+		return ck_stage_spoil(s, d, EINVAL);
+	}
+	if (!s->data_known) {
+		rc = ck_stage_place(s, fortran, swapped, d);
+		if (rc)
+			return rc;
+		s->data = npy.data;
+		s->data_known = true;
+	} else if (npy.data != s->data || swapped != s->swapped ||
+		   fortran != s->fortran) {
+		(void)ck_fail(d, EINVAL,
+			      "a header of another form, behind its "
+			      "elements");
+		return ck_stage_spoil(s, d, EINVAL);
+	}
+	s->head_accepted = true;
+	return s->anew && s->reached > ck_stage_total(s)
+		       ? ck_stage_too_long(s, s->reached, d)
+		       : 0;
+}
+
+/* Room for [0, end) of the header; what was not written is 0. */
+static int head_grow(struct ck_stage *s, uint64_t end)
+{
+	static const char zeros[256];
+
+	while (s->head.len < end && !s->head.err)
+		ck_buf_add(&s->head, zeros,
+			   ck_min(sizeof(zeros), end - s->head.len));
+	return s->head.err;
+}
+
+static int head_put(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		    uint64_t len)
+{
+	int rc = head_grow(s, vpos + len);
+
+	if (rc == 0)
+		memcpy(s->head.data + vpos, bytes, len);
+	return rc;
+}
+
+/* The header comes first: takes what belongs to it. *used: bytes taken. */
+static int feed_header(struct ck_stage *s, uint64_t vpos, const uint8_t *bytes,
+		       uint64_t len, uint64_t *used, struct ck_diag *d)
+{
+	*used = 0;
+	while (!s->data_known && *used < len) {
+		uint64_t want = ck_max(header_len(&s->head), vpos + 1);
+		uint64_t n = ck_min(want - vpos, len - *used);
+
+		if (head_put(s, vpos, bytes + *used, n))
+			return ck_fail(d, ENOMEM, "out of memory");
+		*used += n;
+		vpos += n;
+		if (s->head.len >= header_len(&s->head)) {
+			int rc = ck_header_settle(s, d);
+
+			if (rc)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+/* Elements come before their header. */
+static int assume_header(struct ck_stage *s)
+{
+	const struct ck_tensor *t = &s->w->cp->catalog->tensors[s->tensor];
+
+	s->data = ck_npy_header_len(t->dtype, t->ndim, ck_stage_shape(s));
+	s->data_known = true;
+	return head_grow(s, s->data);
+}
+
+/* Bytes of a header whose place is known. */
+static int change_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
+			 uint64_t len)
+{
+	if (memcmp(s->head.data + vpos, bytes, len) == 0)
+		return 0;
+	s->head_accepted = false;
+	return head_put(s, vpos, bytes, len);
+}
+
+int ck_header_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		    uint64_t len, uint64_t *used, struct ck_diag *d)
+{
+	*used = 0;
+	if (!s->data_known && vpos <= s->head.len)
+		return feed_header(s, vpos, bytes, len, used, d);
+	if (!s->data_known && assume_header(s))
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (vpos >= s->data)
+		return 0;
+	*used = ck_min(len, s->data - vpos);
+	return change_header(s, vpos, bytes, *used)
+		       ? ck_fail(d, ENOMEM, "out of memory")
+		       : 0;
 }

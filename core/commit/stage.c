@@ -4,10 +4,6 @@
  * committed. A file begun anew (O_TRUNC) grows as POSIX says, and is complete
  * when its end is where the header says. Else the bytes written replace those
  * of the tensor, and it is complete when all of them were.
- *
- * The header comes first, nearly always; it says in which order elements come.
- * Elements that come before it are taken to be in the order in which the mount
- * shows them, and the header must then agree.
  */
 #include "commit_internal.h"
 
@@ -19,8 +15,7 @@ static const struct ck_tensor *tensor_of(const struct ck_stage *s)
 	return &s->w->cp->catalog->tensors[s->tensor];
 }
 
-/* Refuses for good. */
-static int spoil(struct ck_stage *s, const struct ck_diag *d, int err)
+int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err)
 {
 	s->spoiled = true;
 	snprintf(s->why, sizeof(s->why), "%.500s", d ? d->text : "");
@@ -180,8 +175,8 @@ static int plan(struct ck_stage *s)
 		     : -ENOMEM;
 }
 
-static int begin_placing(struct ck_stage *s, bool fortran, bool swapped,
-			 struct ck_diag *d)
+int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
+		   struct ck_diag *d)
 {
 	uint32_t n, first = first_box(s, &n);
 	int rc = plan(s);
@@ -203,7 +198,7 @@ static int begin_placing(struct ck_stage *s, bool fortran, bool swapped,
 
 int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 {
-	int rc = s->placing ? 0 : begin_placing(s, false, false, d);
+	int rc = s->placing ? 0 : ck_stage_place(s, false, false, d);
 
 	if (rc || s->made)
 		return rc;
@@ -212,7 +207,7 @@ int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 	return rc;
 }
 
-static uint64_t total(const struct ck_stage *s)
+uint64_t ck_stage_total(const struct ck_stage *s)
 {
 	const struct ck_tensor *t = tensor_of(s);
 
@@ -222,11 +217,12 @@ static uint64_t total(const struct ck_stage *s)
 			: ck_catalog_box_bytes(s->w->cp->catalog, t, s->box));
 }
 
-static int too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
+int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
 {
-	(void)ck_differs(d, EFBIG, ck_shown("%ju", (uintmax_t)total(s)),
+	(void)ck_differs(d, EFBIG,
+			 ck_shown("%ju", (uintmax_t)ck_stage_total(s)),
 			 ck_shown("%ju", (uintmax_t)end), "too many bytes");
-	return spoil(s, d, EFBIG);
+	return ck_stage_spoil(s, d, EFBIG);
 }
 
 /* Bytes behind the header. */
@@ -237,8 +233,8 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 
 	if (len == 0)
 		return 0;
-	if (len > total(s) || vpos > total(s) - len)
-		return too_long(s, vpos + len, d);
+	if (len > ck_stage_total(s) || vpos > ck_stage_total(s) - len)
+		return ck_stage_too_long(s, vpos + len, d);
 	rc = ck_stage_make(s, d);
 	if (rc)
 		return rc;
@@ -246,121 +242,6 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	if (rc == 0 && !s->anew)
 		rc = ck_ranges_add(&s->given, vpos, vpos + len);
 	return rc ? ck_fail(d, -rc, "staging: %s", strerror(-rc)) : 0;
-}
-
-/* --- header ------------------------------------------------------------------------ */
-
-static int accept(struct ck_stage *s, struct ck_diag *d)
-{
-	struct ck_npy npy;
-	bool swapped, fortran;
-	int rc = ck_header_accept(s, &npy, &swapped, d);
-
-	if (rc)
-		return spoil(s, d, EINVAL);
-	fortran = npy.fortran_order && npy.ndim > 1;
-	if (!s->data_known && npy.data < s->head.len) {
-		(void)ck_fail(d, EINVAL,
-			      "a header that became shorter, with elements "
-			      "behind it");
-		return spoil(s, d, EINVAL);
-	}
-	if (!s->data_known) {
-		rc = begin_placing(s, fortran, swapped, d);
-		if (rc)
-			return rc;
-		s->data = npy.data;
-		s->data_known = true;
-	} else if (npy.data != s->data || swapped != s->swapped ||
-		   fortran != s->fortran) {
-		(void)ck_fail(d, EINVAL,
-			      "a header of another form, behind its "
-			      "elements");
-		return spoil(s, d, EINVAL);
-	}
-	s->head_accepted = true;
-	return s->anew && s->reached > total(s) ? too_long(s, s->reached, d)
-						: 0;
-}
-
-/* Room for [0, end) of the header; what was not written is 0. */
-static int head_grow(struct ck_stage *s, uint64_t end)
-{
-	static const char zeros[256];
-
-	while (s->head.len < end && !s->head.err)
-		ck_buf_add(&s->head, zeros,
-			   ck_min(sizeof(zeros), end - s->head.len));
-	return s->head.err;
-}
-
-static int head_put(struct ck_stage *s, uint64_t vpos, const void *bytes,
-		    uint64_t len)
-{
-	int rc = head_grow(s, vpos + len);
-
-	if (rc == 0)
-		memcpy(s->head.data + vpos, bytes, len);
-	return rc;
-}
-
-/* The header comes first: takes what belongs to it. *used: bytes taken. */
-static int feed_header(struct ck_stage *s, uint64_t vpos, const uint8_t *bytes,
-		       uint64_t len, uint64_t *used, struct ck_diag *d)
-{
-	*used = 0;
-	while (!s->data_known && *used < len) {
-		uint64_t want = ck_max(ck_header_len(&s->head), vpos + 1);
-		uint64_t n = ck_min(want - vpos, len - *used);
-
-		if (head_put(s, vpos, bytes + *used, n))
-			return ck_fail(d, ENOMEM, "out of memory");
-		*used += n;
-		vpos += n;
-		if (s->head.len >= ck_header_len(&s->head)) {
-			int rc = accept(s, d);
-
-			if (rc)
-				return rc;
-		}
-	}
-	return 0;
-}
-
-/* Elements come before their header. */
-static int assume_header(struct ck_stage *s)
-{
-	const struct ck_tensor *t = tensor_of(s);
-
-	s->data = ck_npy_header_len(t->dtype, t->ndim, ck_stage_shape(s));
-	s->data_known = true;
-	return head_grow(s, s->data);
-}
-
-/* Bytes of a header whose place is known. */
-static int change_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
-			 uint64_t len)
-{
-	if (memcmp(s->head.data + vpos, bytes, len) == 0)
-		return 0;
-	s->head_accepted = false;
-	return head_put(s, vpos, bytes, len);
-}
-
-static int write_header(struct ck_stage *s, uint64_t vpos, const void *bytes,
-			uint64_t len, uint64_t *used, struct ck_diag *d)
-{
-	*used = 0;
-	if (!s->data_known && vpos <= s->head.len)
-		return feed_header(s, vpos, bytes, len, used, d);
-	if (!s->data_known && assume_header(s))
-		return ck_fail(d, ENOMEM, "out of memory");
-	if (vpos >= s->data)
-		return 0;
-	*used = ck_min(len, s->data - vpos);
-	return change_header(s, vpos, bytes, *used)
-		       ? ck_fail(d, ENOMEM, "out of memory")
-		       : 0;
 }
 
 /* --- what fs calls ----------------------------------------------------------------- */
@@ -379,7 +260,8 @@ static int explain(const struct ck_stage *s, struct ck_diag *d)
 		have = s->reached;
 	else
 		have += s->data;
-	return ck_differs(d, EINVAL, ck_shown("%ju bytes", (uintmax_t)total(s)),
+	return ck_differs(d, EINVAL,
+			  ck_shown("%ju bytes", (uintmax_t)ck_stage_total(s)),
 			  ck_shown("%ju", (uintmax_t)have), "not complete");
 }
 
@@ -406,7 +288,7 @@ static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	if (!ck_add(&end, vpos, len) || end > INT64_MAX)
 		return ck_fail(d, EFBIG, "too many bytes");
 	s->touched = true;
-	rc = write_header(s, vpos, bytes, len, &used, d);
+	rc = ck_header_write(s, vpos, bytes, len, &used, d);
 	if (rc == 0)
 		rc = write_elements(s, vpos + used, (const char *)bytes + used,
 				    len - used, d);
@@ -433,7 +315,7 @@ static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 
 	if (!s->data_known || size < s->data) {
 		(void)ck_fail(d, EINVAL, "its header is cut off");
-		return spoil(s, d, EINVAL);
+		return ck_stage_spoil(s, d, EINVAL);
 	}
 	for (uint64_t at = size; at < s->reached;) {
 		uint64_t n = ck_min(sizeof(zeros), s->reached - at);
@@ -457,17 +339,18 @@ static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	}
 	if (s->spoiled)
 		return explain(s, d);
-	if (!s->anew && size == total(s))
+	if (!s->anew && size == ck_stage_total(s))
 		return 0;
 	if (!s->anew) {
-		(void)ck_differs(
-			d, EINVAL, ck_shown("%ju", (uintmax_t)total(s)),
-			ck_shown("%ju", (uintmax_t)size), "another size");
-		return spoil(s, d, EINVAL);
+		(void)ck_differs(d, EINVAL,
+				 ck_shown("%ju", (uintmax_t)ck_stage_total(s)),
+				 ck_shown("%ju", (uintmax_t)size),
+				 "another size");
+		return ck_stage_spoil(s, d, EINVAL);
 	}
 	s->touched = true;
-	if (s->data_known && size > total(s))
-		return too_long(s, size, d);
+	if (s->data_known && size > ck_stage_total(s))
+		return ck_stage_too_long(s, size, d);
 	if (size < s->reached)
 		rc = cut_off(s, size, d);
 	if (rc == 0)
@@ -495,10 +378,10 @@ static enum ck_stage_state state_now(struct ck_stage *s)
 		return CK_STAGE_EMPTY;
 	if (!s->data_known)
 		return CK_STAGE_PART;
-	if (s->anew ? s->reached != total(s)
-		    : !ck_ranges_have(&s->given, s->data, total(s)))
+	if (s->anew ? s->reached != ck_stage_total(s)
+		    : !ck_ranges_have(&s->given, s->data, ck_stage_total(s)))
 		return CK_STAGE_PART;
-	if (!s->head_accepted && accept(s, &d))
+	if (!s->head_accepted && ck_header_settle(s, &d))
 		return CK_STAGE_SPOILED;
 	return CK_STAGE_COMPLETE;
 }
@@ -506,7 +389,7 @@ static enum ck_stage_state state_now(struct ck_stage *s)
 bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin, uint64_t *end)
 {
 	*begin = s->data;
-	*end = s->data_known ? total(s) : 0;
+	*end = s->data_known ? ck_stage_total(s) : 0;
 	return !s->anew && ck_ranges_gap(&s->given, begin, end);
 }
 
