@@ -24,8 +24,9 @@ struct ck_draft {
 	atomic_int thread;    /* that opened it */
 	pthread_mutex_t lock; /* of all below; held while it commits */
 	struct ck_stage *stage;
-	bool longer; /* more was written than the file shows */
-	bool told;   /* what a write or close refused is in the log */
+	bool longer;	   /* more was written than the file shows */
+	bool told;	   /* what was refused is in the log */
+	bool told_missing; /* so is what is missing; nothing came since */
 };
 
 struct ck_drafts {
@@ -52,6 +53,46 @@ void ck_drafts_free(struct ck_drafts *drafts)
 	pthread_cond_destroy(&drafts->gone);
 	pthread_mutex_destroy(&drafts->lock);
 	free(drafts);
+}
+
+/* --- what is said of it ----------------------------------------------------- */
+
+static const char *shown_name(const struct ck_fs *fs, const struct ck_node *n)
+{
+	const struct ck_catalog *c = fs->catalog;
+
+	return ck_show(ck_catalog_str(c, c->tensors[n->tensor].names.name));
+}
+
+static void tell(const struct ck_fs *fs, const struct ck_draft *draft,
+		 const struct ck_diag *d)
+{
+	ck_log("%s: %s; the tensor stays as it was",
+	       shown_name(fs, &draft->node), d->text);
+}
+
+/* What a program did wrong is said once for each open file. */
+static void tell_once(const struct ck_fs *fs, struct ck_draft *draft,
+		      const struct ck_diag *d)
+{
+	if (!draft->told)
+		tell(fs, draft, d);
+	draft->told = true;
+}
+
+/* What is missing may still come as long as the file is open, so it is said when
+ * somebody asks for all to be there, and at the end. */
+static void tell_missing(const struct ck_fs *fs, struct ck_draft *draft)
+{
+	enum ck_stage_state state = ck_stage_state(draft->stage);
+	struct ck_diag d = { 0 };
+
+	if ((state != CK_STAGE_BEGUN && state != CK_STAGE_PART) ||
+	    draft->longer || draft->told_missing)
+		return;
+	if (ck_stage_explain(draft->stage, &d))
+		tell(fs, draft, &d);
+	draft->told_missing = true;
 }
 
 /* --- the list ------------------------------------------------------------- */
@@ -155,8 +196,10 @@ void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft)
 	pthread_mutex_unlock(&fs->drafts->lock);
 	if (!last)
 		return;
-	if (draft->stage)
+	if (draft->stage) {
+		tell_missing(fs, draft);
 		ck_stage_close(draft->stage);
+	}
 	pthread_mutex_lock(&fs->drafts->lock);
 	leave(fs->drafts, draft);
 	pthread_mutex_unlock(&fs->drafts->lock);
@@ -166,25 +209,6 @@ void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft)
 const struct ck_node *ck_draft_node(const struct ck_draft *draft)
 {
 	return &draft->node;
-}
-
-/* --- what is said of it ----------------------------------------------------- */
-
-static const char *shown_name(const struct ck_fs *fs, const struct ck_node *n)
-{
-	const struct ck_catalog *c = fs->catalog;
-
-	return ck_show(ck_catalog_str(c, c->tensors[n->tensor].names.name));
-}
-
-/* What a program did wrong is said once for each open file. */
-static void tell_once(const struct ck_fs *fs, struct ck_draft *draft,
-		      const struct ck_diag *d)
-{
-	if (!draft->told)
-		ck_log("%s: %s; the tensor stays as it was",
-		       shown_name(fs, &draft->node), d->text);
-	draft->told = true;
 }
 
 /* --- opening ---------------------------------------------------------------- */
@@ -254,7 +278,7 @@ static int refuse_longer(struct ck_draft *draft, uint64_t end,
 }
 
 int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
-		   const void *bytes, size_t len)
+		   const void *bytes, size_t len, pid_t thread)
 {
 	struct ck_diag d = { 0 };
 	size_t fits;
@@ -263,7 +287,9 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 	atomic_store(&draft->leaving, false);
 	pthread_mutex_lock(&draft->lock);
 	fits = vpos < draft->size ? ck_min(len, draft->size - vpos) : 0;
-	rc = ck_stage_write(draft->stage, vpos, bytes, fits, &d);
+	draft->told_missing = false;
+	rc = ck_stage_write(draft->stage, vpos, bytes, fits, (uint32_t)thread,
+			    &d);
 	if (rc == 0 && fits < len)
 		rc = refuse_longer(draft, vpos + len, &d);
 	if (rc)
@@ -280,6 +306,7 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 	atomic_store(&draft->leaving, false);
 	pthread_mutex_lock(&draft->lock);
 	draft->longer = draft->longer && size > 0;
+	draft->told_missing = false;
 	rc = draft->stage ? ck_stage_truncate(draft->stage, size, &d)
 			  : ck_fail(&d, EBUSY, "was not opened for writing");
 	if (rc)
@@ -332,7 +359,7 @@ static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
 	if (rc)
 		return ck_fail(d, -rc, "bytes that were not written: %s",
 			       strerror(-rc));
-	return ck_stage_write(draft->stage, end - len, bytes, len, d);
+	return ck_stage_write(draft->stage, end - len, bytes, len, 0, d);
 }
 
 /* From the end, so that there is little behind a gap in the list of ranges. */
@@ -378,7 +405,7 @@ static int fill(struct ck_fs *fs, struct ck_draft *draft)
 /* --- closing ------------------------------------------------------------------ */
 
 /* As ck_draft_settle(), under the lock. */
-static int settle(struct ck_fs *fs, struct ck_draft *draft)
+static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
 	enum ck_stage_state state = ck_stage_state(draft->stage);
 	struct ck_diag d = { 0 };
@@ -392,23 +419,24 @@ static int settle(struct ck_fs *fs, struct ck_draft *draft)
 			return rc;
 		state = ck_stage_state(draft->stage);
 	}
-	/* Also if it was cut: `cat >FILE` and dd close the descriptor that
-	 * they opened before they write to its copy. */
 	if (state == CK_STAGE_EMPTY)
 		return 0;
 	if (state == CK_STAGE_COMPLETE)
 		return 1;
 	rc = ck_stage_explain(draft->stage, &d);
-	tell_once(fs, draft, &d);
+	if (state == CK_STAGE_SPOILED)
+		tell_once(fs, draft, &d);
+	else if (asked)
+		tell_missing(fs, draft);
 	return rc;
 }
 
-int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft)
+int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
 	int rc;
 
 	pthread_mutex_lock(&draft->lock);
-	rc = settle(fs, draft);
+	rc = settle(fs, draft, asked);
 	pthread_mutex_unlock(&draft->lock);
 	if (rc != 1)
 		ck_draft_leave(draft);
@@ -421,7 +449,7 @@ void ck_draft_leave(struct ck_draft *draft)
 }
 
 /* What is complete is handed over; failed: what the log says if that fails. */
-static int hand_over(struct ck_fs *fs, struct ck_draft *draft,
+static int hand_over(struct ck_fs *fs, struct ck_draft *draft, bool asked,
 		     int (*to)(struct ck_stage *s, struct ck_diag *d),
 		     const char *failed)
 {
@@ -429,7 +457,7 @@ static int hand_over(struct ck_fs *fs, struct ck_draft *draft,
 	int rc;
 
 	pthread_mutex_lock(&draft->lock);
-	rc = settle(fs, draft);
+	rc = settle(fs, draft, asked);
 	if (rc == 1) {
 		atomic_store(&draft->anew, false);
 		rc = to(draft->stage, &d);
@@ -443,12 +471,12 @@ static int hand_over(struct ck_fs *fs, struct ck_draft *draft,
 
 int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 {
-	return hand_over(fs, draft, ck_stage_commit, "not saved");
+	return hand_over(fs, draft, false, ck_stage_commit, "not saved");
 }
 
-int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft)
+int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
-	int rc = hand_over(fs, draft, ck_stage_keep, "not staged");
+	int rc = hand_over(fs, draft, asked, ck_stage_keep, "not staged");
 
 	ck_draft_leave(draft);
 	return rc;

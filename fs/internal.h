@@ -214,8 +214,10 @@ struct ck_draft *ck_draft_find(struct ck_fs *fs, const struct ck_node *n);
 struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
 /* What was not committed is gone with the last reference. */
 void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
+/* thread: of the program; 0: it cannot be told from others. */
 CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
-			       uint64_t vpos, const void *bytes, size_t len);
+			       uint64_t vpos, const void *bytes, size_t len,
+			       pid_t thread);
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
 void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
@@ -226,9 +228,11 @@ CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
 CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
 /* The name of this file was made, and nothing was committed since. */
 CK_MUST_USE bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n);
-/* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written
- * (why goes into the log). */
-CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft);
+/* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written.
+ * Why is in the log then: at once if it was asked for all to be there, as by
+ * fsync(2); else, since what is closed may be a copy, after the last close. */
+CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft,
+				bool asked);
 /* After a commit: others wait for it to be gone. Not before the kernel was
  * told, which may need a lock that is held by who waits. */
 void ck_draft_leave(struct ck_draft *draft);
@@ -236,7 +240,8 @@ void ck_draft_leave(struct ck_draft *draft);
  * seconds. */
 CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
 /* Keeps it for the next commit of all instead, where the mount does that. */
-CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft);
+CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft,
+			      bool asked);
 const struct ck_node *ck_draft_node(const struct ck_draft *draft);
 
 /* --- turn.c: who was overtaken by a commit opens next ------------------------ */

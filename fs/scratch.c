@@ -356,7 +356,7 @@ static int copy_through(struct ck_fs *fs, struct ck_scratch *s,
 		len = COPY;
 		rc = ck_scratch_read(s, at, &len, buf);
 		if (rc == 0 && len > 0)
-			rc = ck_draft_write(fs, draft, at, buf, len);
+			rc = ck_draft_write(fs, draft, at, buf, len, 0);
 		at += len;
 	} while (rc == 0 && len == COPY);
 	return rc;
@@ -374,18 +374,13 @@ static int copy_into(struct ck_fs *fs, struct ck_scratch *s,
 	return rc;
 }
 
-/* Nothing is everything of a tensor without elements only. */
 static int draft_commit(struct ck_fs *fs, struct ck_draft *draft)
 {
-	struct stat shown;
-	int rc = ck_draft_settle(fs, draft);
+	int rc = ck_draft_settle(fs, draft, true);
 
 	if (rc == 1 && fs->options->commit != CK_COMMIT_CLOSE)
-		return ck_draft_keep(fs, draft);
-	if (rc == 1)
-		return ck_publish_now(fs, draft);
-	ck_node_stat(fs, ck_draft_node(draft), 0, &shown);
-	return rc || shown.st_size == 0 ? rc : -EINVAL;
+		return ck_draft_keep(fs, draft, true);
+	return rc == 1 ? ck_publish_now(fs, draft) : rc;
 }
 
 static int commit(struct ck_fs *fs, struct ck_scratch *s,

@@ -28,7 +28,7 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 	(void)ino;
 	if (ck_handle_draft(fi))
 		rc = ck_draft_write(fs, ck_handle_draft(fi), (uint64_t)off,
-				    bytes, len);
+				    bytes, len, fuse_req_ctx(req)->pid);
 	else if (ck_handle_scratch(fi))
 		rc = ck_scratch_write(fs, ck_handle_scratch(fi), (uint64_t)off,
 				      bytes, len);
@@ -45,8 +45,8 @@ static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 	int rc;
 
 	if (fs->options->commit != CK_COMMIT_CLOSE)
-		return ck_draft_keep(fs, draft);
-	rc = ck_draft_settle(fs, draft);
+		return ck_draft_keep(fs, draft, sync);
+	rc = ck_draft_settle(fs, draft, sync);
 	if (rc != 1)
 		return rc;
 	rc = ck_publish(fs, req, draft, sync);

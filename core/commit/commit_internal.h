@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * commit, inside: writer.c has the lock, collect.c what was left behind, names.c
- * what files are called, stage.c what a program writes, cut.c where its bytes
- * go, batch.c which part of which file that is, shard.c the files, together.c
- * what several stages share, commit.c the protocol.
+ * what files are called, stage.c what a program writes, given.c and ranges.c what
+ * of it is missing, header.c what stands before the elements, cut.c where its
+ * bytes go, batch.c which part of which file that is, shard.c the files,
+ * together.c what several stages share, commit.c the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -11,6 +12,7 @@
 #include "ckptfs/commit.h"
 #include "ckptfs/move.h"
 #include "ckptfs/rewrite.h"
+#include "given.h"
 
 struct ck_writer {
 	struct ck_checkpoint *cp;
@@ -158,25 +160,7 @@ void ck_cutter_fini(struct ck_cutter *k);
 CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 				const void *bytes, uint64_t len);
 
-/* --- stage.c --------------------------------------------------------------- */
-
-/* Disjoint ranges of a file, sorted. Zero-initialise. */
-struct ck_ranges {
-	struct ck_range {
-		uint64_t begin, end;
-	} * r;
-
-	size_t n, cap;
-};
-
-CK_MUST_USE int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin,
-			      uint64_t end);
-/* Makes of [*begin, *end) the last part that they do not have; false: they
- * have all of it. */
-bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
-		   uint64_t *end);
-bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
-		    uint64_t end);
+/* --- stage.c ----------------------------------------------------------------- */
 
 struct ck_stage {
 	struct ck_writer *w;
@@ -190,15 +174,14 @@ struct ck_stage {
 	bool placing;	       /* places are planned and the cutter is made */
 	bool fortran, swapped; /* the order in which it takes elements */
 	bool made;	       /* their files too */
-	bool anew;	    /* begun with O_TRUNC: what is skipped is zeros */
-	bool touched;	    /* something was written or cut */
-	struct ck_buf head; /* the header; bytes not written are 0 */
-	uint64_t data;	    /* where elements begin */
-	bool data_known;    /* and in which order they come */
-	bool head_accepted; /* what is in head was compared */
-	uint64_t reached;   /* anew: the size of the file */
-	struct ck_ranges given; /* not anew: elements' bytes written */
-	bool spoiled;		/* never committed; why says for what reason */
+	bool anew;	       /* begun with O_TRUNC: it has no other bytes */
+	bool touched;	       /* something was written or cut */
+	struct ck_buf head;    /* the header; bytes not written are 0 */
+	uint64_t data;	       /* where elements begin */
+	bool data_known;       /* and in which order they come */
+	bool head_accepted;    /* what is in head was compared */
+	struct ck_given given;
+	bool spoiled; /* never committed; why says for what reason */
 	char why[512];
 };
 

@@ -4,7 +4,7 @@
  * front to back makes one range; one that jumps about makes many, of which
  * neighbours are joined; how many there may be is bounded.
  */
-#include "commit_internal.h"
+#include "given.h"
 
 #include <errno.h>
 
@@ -49,6 +49,54 @@ int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
 	r[first] = (struct ck_range){ begin, end };
 	ranges->n = ranges->n - (last - first) + 1;
 	return 0;
+}
+
+/* Of r[i], which [begin, end) is a part of, what is before and behind it. */
+static int split(struct ck_ranges *ranges, size_t i, uint64_t begin,
+		 uint64_t end)
+{
+	struct ck_range *r = ck_grow(ranges->r, &ranges->cap, ranges->n, 1,
+				     sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	ranges->r = r;
+	if (ranges->n >= RANGES_MAX)
+		return -ENOSPC;
+	memmove(r + i + 1, r + i, (ranges->n - i) * sizeof(*r));
+	ranges->n++;
+	r[i].end = begin;
+	r[i + 1].begin = end;
+	return 0;
+}
+
+int ck_ranges_remove(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
+{
+	size_t first = find(ranges, begin), last;
+	struct ck_range *r = ranges->r;
+
+	if (begin >= end || first == ranges->n)
+		return 0;
+	if (r[first].begin < begin && r[first].end > end)
+		return split(ranges, first, begin, end);
+	if (r[first].begin < begin)
+		r[first++].end = begin;
+	for (last = first; last < ranges->n && r[last].end <= end;)
+		last++;
+	if (last < ranges->n)
+		r[last].begin = ck_max(r[last].begin, end);
+	memmove(r + first, r + last, (ranges->n - last) * sizeof(*r));
+	ranges->n -= last - first;
+	return 0;
+}
+
+void ck_ranges_cut(struct ck_ranges *ranges, uint64_t end)
+{
+	while (ranges->n && ranges->r[ranges->n - 1].begin >= end)
+		ranges->n--;
+	if (ranges->n)
+		ranges->r[ranges->n - 1].end =
+			ck_min(ranges->r[ranges->n - 1].end, end);
 }
 
 bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,

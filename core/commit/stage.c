@@ -2,8 +2,9 @@
 /*
  * stage: what a program writes into one file of the mount, before it is
  * committed. A file begun anew (O_TRUNC) grows as POSIX says, and is complete
- * when its end is where the header says. Else the bytes written replace those
- * of the tensor, and it is complete when all of them were.
+ * when its end is where the header says and no byte is missing. Else the bytes
+ * written replace those of the tensor, and it is complete when all of them were.
+ * See given.c for what is missing.
  */
 #include "commit_internal.h"
 
@@ -45,8 +46,7 @@ static void discard(struct ck_stage *s)
 	s->fortran = s->swapped = false;
 	ck_buf_fini(&s->head);
 	s->head = (struct ck_buf){ 0 };
-	s->given.n = 0;
-	s->reached = 0;
+	ck_given_clear(&s->given);
 	s->data = 0;
 	s->data_known = s->form == CK_STAGE_RAW;
 	s->head_accepted = s->data_known;
@@ -138,7 +138,7 @@ void ck_stage_close(struct ck_stage *s)
 	discard(s);
 	ck_writer_delist(w, s);
 	pthread_rwlock_unlock(&w->placing);
-	free(s->given.r);
+	ck_given_fini(&s->given);
 	free(s);
 }
 
@@ -239,30 +239,57 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	if (rc)
 		return rc;
 	rc = ck_cutter_place(&s->cutter, vpos - s->data, bytes, len);
-	if (rc == 0 && !s->anew)
-		rc = ck_ranges_add(&s->given, vpos, vpos + len);
 	return rc ? ck_fail(d, -rc, "staging: %s", strerror(-rc)) : 0;
 }
 
 /* --- what fs calls ----------------------------------------------------------------- */
 
+/* The first bytes that are missing; there are some. */
+static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
+{
+	const struct ck_ranges *written = &s->given.written;
+	uint64_t begin = s->anew ? 0 : s->data, end = ck_stage_total(s);
+	uint64_t have = begin + ck_given_bytes(&s->given, begin);
+	size_t i = 0;
+
+	for (; i < written->n && written->r[i].begin <= begin; i++)
+		begin = ck_max(begin, written->r[i].end);
+	if (i < written->n)
+		end = written->r[i].begin;
+	return ck_differs(d, EINVAL,
+			  ck_shown("%ju bytes", (uintmax_t)ck_stage_total(s)),
+			  ck_shown("%ju", (uintmax_t)have),
+			  "not complete: bytes %ju to %ju were not written",
+			  (uintmax_t)begin, (uintmax_t)end - 1);
+}
+
 static int explain(const struct ck_stage *s, struct ck_diag *d)
 {
-	uint64_t have = 0;
+	const struct ck_given *g = &s->given;
 
 	if (s->spoiled)
 		return ck_fail(d, EINVAL, "%s", s->why);
+	if (g->failed.n)
+		return ck_fail(
+			d, EINVAL,
+			"bytes %ju to %ju could not be written, and were "
+			"not written again",
+			(uintmax_t)g->failed.r[0].begin,
+			(uintmax_t)g->failed.r[0].end - 1);
+	if (s->anew && ck_given_nothing(g))
+		return ck_fail(d, EINVAL,
+			       g->end ? "nothing but holes; zeros have to be "
+					"written"
+				      : "was begun anew, and nothing was "
+					"written");
 	if (!s->data_known)
 		return ck_fail(d, EINVAL, "its header is not complete");
-	for (size_t i = 0; i < s->given.n; i++)
-		have += s->given.r[i].end - s->given.r[i].begin;
-	if (s->anew)
-		have = s->reached;
-	else
-		have += s->data;
-	return ck_differs(d, EINVAL,
-			  ck_shown("%ju bytes", (uintmax_t)ck_stage_total(s)),
-			  ck_shown("%ju", (uintmax_t)have), "not complete");
+	if (s->anew && g->end < ck_stage_total(s))
+		return ck_differs(
+			d, EINVAL,
+			ck_shown("%ju bytes", (uintmax_t)ck_stage_total(s)),
+			ck_shown("%ju", (uintmax_t)g->end), "not complete");
+	return explain_gap(s, d);
 }
 
 int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
@@ -275,10 +302,33 @@ int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d)
 	return rc;
 }
 
-static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
-		     size_t len, struct ck_diag *d)
+/* Bytes of a header, then elements. */
+static int put(struct ck_stage *s, uint64_t vpos, const void *bytes, size_t len,
+	       struct ck_diag *d)
 {
-	uint64_t end, used = 0;
+	uint64_t used = 0;
+	int rc = ck_header_write(s, vpos, bytes, len, &used, d);
+
+	return rc ? rc
+		  : write_elements(s, vpos + used, (const char *)bytes + used,
+				   len - used, d);
+}
+
+/* What of it is in the file nobody knows: it is missing. */
+static void note_failure(struct ck_stage *s, uint64_t begin, uint64_t end)
+{
+	struct ck_diag d = { 0 };
+
+	if (!s->spoiled && ck_given_fail(&s->given, begin, end)) {
+		(void)ck_fail(&d, ENOMEM, "a write failed; write all again");
+		(void)ck_stage_spoil(s, &d, ENOMEM);
+	}
+}
+
+static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		     size_t len, uint32_t thread, struct ck_diag *d)
+{
+	uint64_t end;
 	int rc;
 
 	if (s->spoiled)
@@ -288,44 +338,64 @@ static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	if (!ck_add(&end, vpos, len) || end > INT64_MAX)
 		return ck_fail(d, EFBIG, "too many bytes");
 	s->touched = true;
-	rc = ck_header_write(s, vpos, bytes, len, &used, d);
-	if (rc == 0)
-		rc = write_elements(s, vpos + used, (const char *)bytes + used,
-				    len - used, d);
-	if (rc == 0)
-		s->reached = ck_max(s->reached, end);
+	rc = put(s, vpos, bytes, len, d);
+	if (rc == 0) {
+		rc = ck_given_write(&s->given, vpos, end, thread);
+		rc = rc ? ck_fail(d, -rc, "too many pieces: %s", strerror(-rc))
+			: 0;
+	}
+	if (rc)
+		note_failure(s, vpos, end);
 	return rc;
 }
 
 int ck_stage_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
-		   size_t len, struct ck_diag *d)
+		   size_t len, uint32_t thread, struct ck_diag *d)
 {
 	int rc;
 
 	enter(s);
-	rc = write_now(s, vpos, bytes, len, d);
+	rc = write_now(s, vpos, bytes, len, thread, d);
 	leave(s);
+	return rc;
+}
+
+static int put_zeros(struct ck_stage *s, uint64_t begin, uint64_t end,
+		     struct ck_diag *d)
+{
+	static const char zeros[64 << 10];
+	int rc = 0;
+
+	for (uint64_t at = begin; at < end && !rc; at += sizeof(zeros))
+		rc = write_elements(s, at, zeros,
+				    ck_min(sizeof(zeros), end - at), d);
 	return rc;
 }
 
 /* A file begun anew that becomes shorter: what was there is zeros again. */
 static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 {
-	static const char zeros[64 << 10];
+	const struct ck_ranges *written = &s->given.written;
+	int rc = 0;
 
 	if (!s->data_known || size < s->data) {
 		(void)ck_fail(d, EINVAL, "its header is cut off");
 		return ck_stage_spoil(s, d, EINVAL);
 	}
-	for (uint64_t at = size; at < s->reached;) {
-		uint64_t n = ck_min(sizeof(zeros), s->reached - at);
-		int rc = write_elements(s, at, zeros, n, d);
+	for (size_t i = written->n; i > 0 && !rc; i--)
+		rc = put_zeros(s, ck_max(size, written->r[i - 1].begin),
+			       written->r[i - 1].end, d);
+	if (rc)
+		note_failure(s, size, s->given.end);
+	return rc;
+}
 
-		if (rc)
-			return rc;
-		at += n;
-	}
-	return 0;
+/* Cut to 0: it begins anew. */
+static void begin_anew(struct ck_stage *s)
+{
+	discard(s);
+	s->anew = true;
+	s->touched = true;
 }
 
 static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
@@ -333,8 +403,7 @@ static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	int rc = 0;
 
 	if (size == 0) {
-		discard(s);
-		s->anew = true;
+		begin_anew(s);
 		return 0;
 	}
 	if (s->spoiled)
@@ -348,13 +417,12 @@ static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 				 "another size");
 		return ck_stage_spoil(s, d, EINVAL);
 	}
-	s->touched = true;
 	if (s->data_known && size > ck_stage_total(s))
 		return ck_stage_too_long(s, size, d);
-	if (size < s->reached)
+	if (size < s->given.end)
 		rc = cut_off(s, size, d);
 	if (rc == 0)
-		s->reached = size;
+		ck_given_size(&s->given, size);
 	return rc;
 }
 
@@ -368,6 +436,19 @@ int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	return rc;
 }
 
+static bool is_given(const struct ck_stage *s)
+{
+	const struct ck_given *g = &s->given;
+	uint64_t end = ck_stage_total(s);
+
+	if (!s->anew)
+		return ck_given_all(g, s->data, end);
+	if (g->end != end)
+		return false;
+	return ck_given_all(g, 0, end) ||
+	       (ck_given_skips(g) && g->failed.n == 0);
+}
+
 static enum ck_stage_state state_now(struct ck_stage *s)
 {
 	struct ck_diag d;
@@ -376,10 +457,10 @@ static enum ck_stage_state state_now(struct ck_stage *s)
 		return CK_STAGE_SPOILED;
 	if (!s->touched)
 		return CK_STAGE_EMPTY;
-	if (!s->data_known)
-		return CK_STAGE_PART;
-	if (s->anew ? s->reached != ck_stage_total(s)
-		    : !ck_ranges_have(&s->given, s->data, ck_stage_total(s)))
+	if (s->anew && ck_given_nothing(&s->given))
+		return s->data_known && ck_stage_total(s) == 0 ? CK_STAGE_EMPTY
+							       : CK_STAGE_BEGUN;
+	if (!s->data_known || !is_given(s))
 		return CK_STAGE_PART;
 	if (!s->head_accepted && ck_header_settle(s, &d))
 		return CK_STAGE_SPOILED;
@@ -390,7 +471,8 @@ bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin, uint64_t *end)
 {
 	*begin = s->data;
 	*end = s->data_known ? ck_stage_total(s) : 0;
-	return !s->anew && ck_ranges_gap(&s->given, begin, end);
+	return !s->anew && !s->spoiled && s->given.failed.n == 0 &&
+	       ck_ranges_gap(&s->given.written, begin, end);
 }
 
 enum ck_stage_state ck_stage_state(struct ck_stage *s)

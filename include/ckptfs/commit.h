@@ -52,7 +52,9 @@ enum ck_stage_form {
 };
 
 enum ck_stage_state {
-	CK_STAGE_EMPTY, /* nothing was written or cut: close changes nothing */
+	CK_STAGE_EMPTY, /* nothing was written or cut, or nothing is all there
+			 * is to write: close changes nothing */
+	CK_STAGE_BEGUN, /* begun anew, and nothing was written */
 	CK_STAGE_PART,	/* bytes are missing */
 	CK_STAGE_COMPLETE, /* may be committed */
 	CK_STAGE_SPOILED,  /* something was refused: never committed */
@@ -70,19 +72,23 @@ CK_MUST_USE int ck_stage_open(struct ck_writer *w, uint32_t tensor,
 /* What was not committed is gone. */
 void ck_stage_close(struct ck_stage *s);
 
-/* Bytes for the file at vpos. -EINVAL: a header of another shape, dtype or
- * form than the tensor's; -EFBIG: beyond the end that the header gives; both
- * spoil the stage. -ENOSPC, -EDQUOT, -EIO: they leave it as it was. */
+/* Bytes for the file at vpos, by a thread that has this number; 0: it cannot be
+ * told from others. -EINVAL: a header of another shape, dtype or form than the
+ * tensor's; -EFBIG: beyond the end that the header gives; both spoil the stage.
+ * -ENOSPC (also: more than 2^20 pieces that do not touch), -EDQUOT, -EIO,
+ * -ENOMEM: these bytes are missing until they are written. */
 CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
-			       const void *bytes, size_t len,
+			       const void *bytes, size_t len, uint32_t thread,
 			       struct ck_diag *d);
-/* As O_TRUNC and ftruncate(2): 0 begins again, with nothing written; a larger
- * size than was reached is zeros written. Errors as of write. */
+/* As O_TRUNC and ftruncate(2): 0 begins anew, with nothing written. Then bytes
+ * that are skipped, below a write or a size that is set, are zeros of those who
+ * write from front to back in one thread and set the size at the end; of all
+ * others they are missing. Errors as of write. */
 CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
 				  struct ck_diag *d);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
 /* The last bytes of the file, [*begin, *end), that were not written. False: all
- * were, or it was begun anew. */
+ * were, or it was begun anew, or spoiled, or a write failed. */
 CK_MUST_USE bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin,
 			      uint64_t *end);
 /* Says into d why the stage is not complete; -EINVAL. */

@@ -3,12 +3,13 @@
  * Any writes and cuts of one file of a tensor, as a program would make them,
  * into stages of a small checkpoint of PyTorch (a copy of a fixture on tmpfs).
  * A model knows the bytes that the file would have: a stage is complete only
- * if these are a whole one of the tensor's shape and dtype, and always if they
- * are and nothing was refused; and some complete ones are committed, after
+ * if these are a whole one of the tensor's shape and dtype, all given or zeros
+ * left out on purpose, and always if they are and nothing was refused; and some complete ones are committed, after
  * which the tensor must have exactly these values, and all others theirs.
  *
  * Input: a byte for the tensor, one for the box (0: all), one of flags (1: raw,
- * 2: begun with O_TRUNC), then operations, see run(). Those with a certain sum
+ * 2: begun with O_TRUNC), then operations, see run(), of which the greater ones
+ * are of other threads. Those with a certain sum
  * are committed; each seed is one, by what was put at its end.
  */
 #include "ckptfs/commit.h"
@@ -105,6 +106,9 @@ static struct model {
 	bool late;    /* elements came before their header: it may be refused */
 	bool changed; /* so may one that became another */
 	uint8_t file[LIMIT], given[LIMIT];
+	uint32_t by;	/* the thread that wrote */
+	bool jumped;	/* what was skipped is missing */
+	bool sized;	/* its size was set */
 	uint64_t size;	/* anew: of the file */
 	uint64_t front; /* anew: bytes from the beginning that were written */
 	uint64_t own;	/* length of the header that the mount shows */
@@ -150,6 +154,8 @@ static void model_begin(bool anew)
 
 	m.anew = anew;
 	m.refused = m.touched = m.late = m.changed = false;
+	m.jumped = m.sized = false;
+	m.by = 0;
 	memset(m.file, 0, sizeof(m.file));
 	memset(m.given, 0, sizeof(m.given));
 	m.size = m.front = m.own = 0;
@@ -174,17 +180,29 @@ static bool is_fortran(void)
 	return !m.raw && m.npy.fortran_order && m.npy.ndim > 1;
 }
 
-/* Is the file whole, as far as POSIX is concerned? */
+static bool all_given(uint64_t begin, uint64_t end)
+{
+	for (uint64_t i = begin; i < end; i++)
+		if (!m.given[i])
+			return false;
+	return true;
+}
+
+static bool some_given(void)
+{
+	return memchr(m.given, 1, LIMIT);
+}
+
+/* Is nothing missing of the file? */
 static bool model_whole(void)
 {
 	if (!m.valid || !m.touched)
 		return false;
-	if (m.anew)
-		return m.size == m.npy.data + m.nbytes;
-	for (uint64_t i = m.own; i < m.own + m.nbytes; i++)
-		if (!m.given[i])
-			return false;
-	return m.npy.data == m.own;
+	if (!m.anew)
+		return m.npy.data == m.own &&
+		       all_given(m.own, m.own + m.nbytes);
+	return m.size == m.npy.data + m.nbytes &&
+	       (all_given(0, m.size) || (!m.jumped && some_given()));
 }
 
 /* One that may be refused all the same. */
@@ -217,7 +235,15 @@ static int write_outcome(uint64_t vpos, uint64_t end)
 	return end > m.npy.data + m.nbytes ? -EFBIG : 0;
 }
 
-static void op_write(uint64_t vpos, const uint8_t *bytes, size_t len)
+static void model_order(uint64_t vpos, uint32_t thread)
+{
+	if (!thread || (m.by && m.by != thread) || vpos < m.size || m.sized)
+		m.jumped = true;
+	m.by = thread;
+}
+
+static void op_write(uint64_t vpos, const uint8_t *bytes, size_t len,
+		     uint32_t thread)
 {
 	struct ck_diag d = { 0 };
 	uint64_t end = vpos + len;
@@ -226,13 +252,14 @@ static void op_write(uint64_t vpos, const uint8_t *bytes, size_t len)
 	if (end > LIMIT || len == 0)
 		return;
 	want = write_outcome(vpos, end);
-	rc = ck_stage_write(stage, vpos, bytes, len, &d);
+	rc = ck_stage_write(stage, vpos, bytes, len, thread, &d);
 	must(want == 1 || rc == want);
 	must(rc == 0 || (d.err == -rc && d.text[0]));
 	check_errno(rc);
 	if (rc)
 		return;
 	m.touched = true;
+	model_order(vpos, thread);
 	if (!m.raw && vpos < (m.valid ? m.npy.data : m.own) && m.valid &&
 	    memcmp(m.file + vpos, bytes, ck_min(len, m.npy.data - vpos)) != 0)
 		m.changed = true;
@@ -272,7 +299,7 @@ static void op_truncate(uint64_t size)
 		model_begin(true);
 	if (size == 0 || !m.anew)
 		return;
-	m.touched = true;
+	m.touched = m.sized = true;
 	if (size < m.size) {
 		memset(m.file + size, 0, LIMIT - size);
 		memset(m.given + size, 0, LIMIT - size);
@@ -317,6 +344,9 @@ static enum ck_stage_state op_look(void)
 
 	if (m.refused)
 		must(state == CK_STAGE_SPOILED);
+	else if (m.anew && !some_given())
+		must(state == (m.raw && m.nbytes == 0 ? CK_STAGE_EMPTY
+						      : CK_STAGE_BEGUN));
 	else if (!m.touched)
 		must(state == CK_STAGE_EMPTY);
 	else
@@ -406,6 +436,7 @@ static bool numbers(struct ck_cur *c, uint16_t *a, uint16_t *b)
 static void run(uint8_t op, struct ck_cur *c)
 {
 	uint64_t data = m.valid ? m.npy.data : m.own;
+	uint32_t thread = op < 128 ? 1 : op < 192 ? 2 : 0;
 	uint16_t at = 0, n = 0;
 	uint8_t bytes[LIMIT];
 	struct ck_str literal;
@@ -413,15 +444,17 @@ static void run(uint8_t op, struct ck_cur *c)
 
 	if (op % 8 == 0 && numbers(c, &at, &n)) { /* bytes of the input */
 		if (ck_cur_bytes(c, ck_min(n, ck_cur_left(c)), &literal))
-			op_write(at, (const uint8_t *)literal.p, literal.len);
+			op_write(at, (const uint8_t *)literal.p, literal.len,
+				 thread);
 	} else if (op % 8 <= 2 && numbers(c, &at, &n)) { /* a pattern, */
 		for (size_t i = 0; i < n % LIMIT; i++)
 			bytes[i] = (uint8_t)(at * 7U + i * 31U + op);
 		/* from the beginning, or from that of the elements */
-		op_write(at + (op % 8 == 2 ? data : 0), bytes, n % LIMIT);
+		op_write(at + (op % 8 == 2 ? data : 0), bytes, n % LIMIT,
+			 thread);
 	} else if (op % 8 == 3 && ck_cur_u16(c, &n) && !m.raw) {
 		len = header_make(op / 8, bytes); /* or a part of it */
-		op_write(0, bytes, n ? ck_min(n, len) : len);
+		op_write(0, bytes, n ? ck_min(n, len) : len, thread);
 	} else if (op % 8 == 4 && ck_cur_u16(c, &n)) {
 		op_truncate(n);
 	} else if (op % 8 == 5) {
@@ -429,7 +462,7 @@ static void run(uint8_t op, struct ck_cur *c)
 	} else if (op % 8 == 6) { /* all elements */
 		for (size_t i = 0; i < m.nbytes; i++)
 			bytes[i] = (uint8_t)(i * 13U + op);
-		op_write(data, bytes, m.nbytes);
+		op_write(data, bytes, m.nbytes, thread);
 	} else if (op % 8 == 7) {
 		op_look();
 	}

@@ -9,6 +9,7 @@ With CKPTFS_CANARY the model is wrong now and then: that has to be found.
 """
 
 import collections
+import concurrent.futures
 import errno
 import os
 import random
@@ -22,6 +23,7 @@ canary = bool(os.environ.get('CKPTFS_CANARY'))
 raw = f'{mount}/raw/{stem}'
 npy = f'{mount}/full/{stem}.npy'
 rng = random.Random(seed)
+pool = concurrent.futures.ThreadPoolExecutor(1)
 done = collections.deque(maxlen=12)
 tally = collections.Counter()
 
@@ -64,6 +66,10 @@ def content(path):
         return f.read()
 
 
+def in_thread(*args):
+    return pool.submit(os.pwrite, *args).result()
+
+
 class Writer:
     """What is written through one open file."""
 
@@ -76,11 +82,12 @@ class Writer:
 
     def begin(self, anew):
         self.anew, self.reached, self.given = anew, 0, set()
-        self.touched = self.spoiled = False
+        self.touched, self.spoiled = anew, False
+        self.by, self.jumped, self.sized = None, False, False
         self.longer = self.longer and not anew
         self.bytes = bytearray(self.size)
 
-    def put(self, at, data):
+    def put(self, at, data, thread):
         """The errno of writing."""
         self.resting = False
         if self.spoiled:
@@ -88,6 +95,9 @@ class Writer:
         fits = data[:max(0, self.size - at)]
         if fits:
             self.touched = True
+            self.jumped |= (self.by not in (None, thread) or self.sized or
+                            at < self.reached)
+            self.by = thread
             self.bytes[at:at + len(fits)] = fits
             self.given.update(range(at, at + len(fits)))
             self.reached = max(self.reached, at + len(fits))
@@ -107,18 +117,20 @@ class Writer:
                 return 0
             self.spoiled = True
             return errno.EINVAL
-        self.touched = True
         if size > self.size:
             self.spoiled = True
             return errno.EFBIG
         self.bytes[size:] = bytes(self.size - size)
-        self.reached = size
+        self.given.difference_update(range(size, self.size))
+        self.reached, self.sized = size, True
         return 0
 
     def complete(self):
-        if self.anew:
-            return self.reached == self.size
-        return len(self.given) == self.size
+        """What was skipped is zeros of one who wrote from front to back."""
+        if len(self.given) == self.size:
+            return not self.anew or self.reached == self.size
+        return (self.anew and self.reached == self.size and
+                not self.jumped and bool(self.given))
 
     def settle(self):
         """The errno of a close, and whether it commits."""
@@ -176,9 +188,16 @@ class Test:
                         rng.randint(1, self.size)))
         if rng.random() < 0.9:
             n = max(1, min(n, self.size - at))
+        if rng.random() < 0.2:  # the next bytes, or some behind them
+            at = min(self.writer.reached, self.size - 1)
+            at = rng.choice((at, rng.randrange(at, self.size)))
+            n = min(n, self.size - at)
         data = rng.randbytes(n)
-        want = self.writer.put(at, data)
-        call(f'write {at}+{n}', want, os.pwrite, self.writer.fd, data, at)
+        other = rng.random() < 0.1
+        want = self.writer.put(at, data, other)
+        write = in_thread if other else os.pwrite
+        call(f'write {at}+{n}{" by another" * other}', want, write,
+             self.writer.fd, data, at)
 
     def cut(self):
         if not self.writer:

@@ -111,6 +111,36 @@ def in_thread(call):
             return e.errno
 
 
+def begun_anew(*sizes):
+    """Nothing is written, and its copy's close is refused, too."""
+    with opened(raw, os.O_WRONLY) as fd:
+        for size in sizes:
+            os.ftruncate(fd, size)
+        with contextlib.suppress(OSError):
+            os.close(os.dup(fd))
+            raise AssertionError
+
+
+def cut_to_present_size():
+    with opened(raw, os.O_WRONLY) as fd:
+        os.ftruncate(fd, len(data))
+        os.fsync(fd)
+
+
+def used_afterwards():
+    """A draft that was refused at a close can be written."""
+    with opened(raw, os.O_WRONLY) as fd:
+        os.ftruncate(fd, 0)
+        for call in os.fsync, lambda fd: os.close(os.dup(fd)):
+            try:
+                call(fd)
+                raise AssertionError
+            except OSError as e:
+                assert e.errno == errno.EINVAL
+        os.write(fd, data[:-1])
+        os.pwrite(fd, b'x', len(data))  # the end: refused
+
+
 def cut_by_another():
     """regression: truncate(2) put zeros in place of what was written."""
     with opened(raw, os.O_WRONLY | os.O_TRUNC) as fd:
@@ -130,7 +160,14 @@ calls = {
     'one byte more': (E.EFBIG, lambda: put(raw, data + b'x')),
     'after a refusal': (E.EINVAL, after_refusal),
     'fsync of a part': (E.EINVAL, half_then_fsync),
-    'a copy closed too early': (0, half_then_rest),
+    'a copy closed too early': (E.EINVAL, half_then_rest),
+    'begun anew': (E.EINVAL, lambda: put(raw, b'')),
+    'npy: begun anew': (E.EINVAL, lambda: put(npy, b'')),
+    'begun anew by ftruncate': (E.EINVAL, lambda: begun_anew(0)),
+    'nothing but a size': (E.EINVAL, lambda: begun_anew(0, len(data))),
+    'begun anew, and used afterwards': (E.EFBIG, used_afterwards),
+    'nothing written': (0, lambda: put(raw, b'', 0)),
+    'cut to what it is': (0, cut_to_present_size),
     'npy: part': (E.EINVAL, lambda: put(npy, good[:-1])),
     'npy: no header': (E.EINVAL, lambda: put(npy, data + b'x' * 128)),
     'npy: a longer header': (E.EFBIG, lambda: put(
@@ -150,13 +187,13 @@ calls = {
             raw, f'{mount}/local/rank-0/{stem}.npy')),
     'shared mapping': (E.ENODEV, lambda: mapped(mmap.MAP_SHARED)),
     'private mapping': (0, private_mapping),
-    'reading what was not committed': (0, reads_what_is_committed),
+    'reading what was not committed': (E.EINVAL, reads_what_is_committed),
     'open to cut, reading': (E.EINVAL,
                              lambda: os.close(os.open(raw, os.O_TRUNC))),
     'truncate': (E.EINVAL, lambda: os.truncate(raw, 0)),
     'truncate, longer': (E.EINVAL, lambda: os.truncate(raw, 2000)),
     'truncate to what it is': (0, lambda: os.truncate(raw, len(data))),
-    'regression: truncate while another writes': (0, cut_by_another),
+    'regression: truncate while another writes': (E.EINVAL, cut_by_another),
     'chmod, private': (E.EPERM, lambda: os.chmod(raw, 0o600)),
     'chmod as it is': (0, lambda: os.chmod(raw, bits)),
     'chmod, more': (0, lambda: os.chmod(raw, 0o777)),

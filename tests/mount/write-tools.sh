@@ -56,7 +56,8 @@ if command -v rsync >/dev/null; then
 else
 	skip 'rsync --inplace' 'no rsync'
 fi
-into 'truncate, then cp' sh -c 'truncate -s 0 "$1" && cp raw.bin "$1"' - "$raw"
+into 'truncate, then cp' sh -c '
+	! truncate -s 0 "$1" 2>truncate.out && cp raw.bin "$1"' - "$raw"
 into 'python, r+b' python3 -c '
 import sys
 with open(sys.argv[1], "r+b") as f:
@@ -83,8 +84,9 @@ zeros() {
 	cat raw.bin >>full.npy
 }
 zeros
-check 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
-replaced 'cp --sparse=always of a hole'
+check 'cp --sparse=always of zeros behind a header' cp --sparse=always \
+	full.npy "$npy"
+replaced 'cp --sparse=always of zeros behind a header'
 
 if find_numpy; then
 	into 'numpy.save' "$NUMPY_PYTHON" -c '

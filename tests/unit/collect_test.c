@@ -44,7 +44,7 @@ static void commit(struct ck_checkpoint *cp, struct ck_writer *w, int with)
 
 	memset(bytes, with, len);
 	eq_err(ck_stage_open(w, wk, CK_STAGE_ALL, CK_STAGE_RAW, &s, &d), 0);
-	eq_err(ck_stage_write(s, 0, bytes, len, &d), 0);
+	eq_err(ck_stage_write(s, 0, bytes, len, 1, &d), 0);
 	eq_err(ck_stage_commit(s, &d), 0);
 	ck_stage_close(s);
 	free(bytes);

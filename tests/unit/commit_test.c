@@ -121,7 +121,7 @@ static bool write_text(struct ck_stage *s, const struct text *t,
 		if (ck_stage_state(s) == CK_STAGE_COMPLETE)
 			printf("# complete at %ju of %zu\n", (uintmax_t)at,
 			       t->b.len);
-		if (ck_stage_write(s, at, t->b.data + at, n, d))
+		if (ck_stage_write(s, at, t->b.data + at, n, 1, d))
 			return false;
 		at += n;
 	}
@@ -256,7 +256,7 @@ static int write_rc(struct ck_stage *s, uint64_t vpos, const struct ck_buf *b,
 		    const char **said)
 {
 	static struct ck_diag d;
-	int rc = ck_stage_write(s, vpos, b->data, b->len, &d);
+	int rc = ck_stage_write(s, vpos, b->data, b->len, 1, &d);
 
 	*said = d.text;
 	return rc;
@@ -294,7 +294,8 @@ static void test_refusals(const char *sample)
 	eq_err(write_rc(s, 128 + 1024, &one, &said), -EFBIG);
 	eq_i64(ck_stage_state(s), CK_STAGE_SPOILED);
 	eq_err(ck_stage_truncate(s, 0, &d), 0);
-	eq_i64(ck_stage_state(s), CK_STAGE_EMPTY);
+	eq_i64(ck_stage_state(s), CK_STAGE_BEGUN);
+	eq_err(ck_stage_commit(s, &d), -EINVAL);
 	/* another shape, another dtype, no header at all */
 	ck_npy_header(ck_dtype_by_name(CK_STR("float32")), 2, other, &head);
 	eq_err(write_rc(s, 0, &head, &said), -EINVAL);

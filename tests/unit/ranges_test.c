@@ -2,10 +2,10 @@
 /*
  * ranges: random ranges, compared with a bitmap.
  */
-#include "commit_internal.h"
+#include "given.h"
 #include "tap.h"
 
-enum { SPACE = 200, ROUNDS = 3000, ADDS = 40 };
+enum { SPACE = 200, ROUNDS = 3000, CHANGES = 60 };
 
 static bool bits_have(const bool *bits, uint64_t begin, uint64_t end)
 {
@@ -39,20 +39,37 @@ static bool is_sorted(const struct ck_ranges *ranges)
 	return true;
 }
 
+/* Adds a random range, or takes one away, or all behind a place. */
+static bool change(struct ck_ranges *ranges, bool *bits, uint64_t *random)
+{
+	uint64_t begin = tap_random(random) % SPACE;
+	uint64_t end = ck_min(begin + tap_random(random) % 20, SPACE);
+	bool has = tap_random(random) % 3;
+	int rc = 0;
+
+	if (tap_random(random) % 20 == 0) {
+		has = false;
+		end = SPACE;
+		ck_ranges_cut(ranges, begin);
+	} else {
+		rc = has ? ck_ranges_add(ranges, begin, end)
+			 : ck_ranges_remove(ranges, begin, end);
+	}
+	for (uint64_t k = begin; k < end; k++)
+		bits[k] = has;
+	return rc == 0;
+}
+
 static bool round_is_right(uint64_t *random)
 {
 	struct ck_ranges ranges = { 0 };
 	bool bits[SPACE] = { false };
 	bool right = true;
 
-	for (int i = 0; i < ADDS; i++) {
-		uint64_t begin = tap_random(random) % SPACE;
-		uint64_t end = begin + tap_random(random) % 20;
+	for (int i = 0; i < CHANGES; i++) {
+		uint64_t begin, end;
 
-		end = ck_min(end, SPACE);
-		right &= ck_ranges_add(&ranges, begin, end) == 0;
-		for (uint64_t k = begin; k < end; k++)
-			bits[k] = true;
+		right &= change(&ranges, bits, random);
 		right &= is_sorted(&ranges);
 		begin = tap_random(random) % SPACE;
 		end = ck_min(begin + tap_random(random) % 50, SPACE);

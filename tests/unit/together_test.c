@@ -103,7 +103,7 @@ static int put(struct ck_stage *stage, uint64_t from, uint64_t to, int with)
 {
 	uint8_t *bytes = filled(to - from, with);
 	static struct ck_diag d;
-	int rc = ck_stage_write(stage, from, bytes, to - from, &d);
+	int rc = ck_stage_write(stage, from, bytes, to - from, 1, &d);
 
 	if (rc)
 		printf("# %s\n", d.text);

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""Writes a tensor in ways that leave bytes out, or seem to: each is refused at
+the close, or is complete. Prints what does not end as the table says.
+
+    write-incomplete.py MOUNT STEM
+"""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+
+mount, stem = sys.argv[1:]
+raw = f'{mount}/raw/{stem}'
+npy = f'{mount}/full/{stem}.npy'
+with open(raw, 'rb') as f:
+    size = len(f.read())
+with open(npy, 'rb') as f:
+    header = f.read()[:-size]
+half = size // 2
+problems = 0
+turn = 0
+
+
+def fresh():
+    """Bytes that were not there before, none of them 0."""
+    global turn
+    turn += 1
+    return bytes((i * 7 + turn) % 255 + 1 for i in range(size))
+
+
+def opened(path, write, flags=os.O_TRUNC):
+    """What write(fd) does, and its close."""
+    fd = os.open(path, os.O_WRONLY | flags)
+    try:
+        write(fd)
+    finally:
+        os.close(fd)
+
+
+def in_threads(*calls):
+    threads = [threading.Thread(target=call) for call in calls]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def pieces(fd, data, n, left_out=()):
+    step = size // n
+
+    def piece(i):
+        return lambda: os.pwrite(fd, data[i * step:(i + 1) * step], i * step)
+    return [piece(i) for i in range(n) if i not in left_out]
+
+
+def backwards(fd, data, left_out=()):
+    for piece in reversed(pieces(fd, data, 8, left_out)):
+        piece()
+
+
+def front_to_back(fd, data, left_out=()):
+    for piece in pieces(fd, data, 8, left_out):
+        piece()
+
+
+def child(fd, what='pass'):
+    subprocess.run((sys.executable, '-c', f'import os\nfd = {fd}\n{what}'),
+                   pass_fds=(fd,), check=True)
+
+
+def with_holes(data, *left_out):
+    step = size // 8
+    return b''.join(bytes(step) if i in left_out
+                    else data[i * step:(i + 1) * step] for i in range(8))
+
+
+# name: what the file is, what is done, the errno of a close or None, and what
+# is there then, if not all
+def header_last(fd, data):
+    os.pwrite(fd, data, len(header))
+    os.pwrite(fd, header, 0)
+
+
+def header_last_and_a_gap(fd, data):
+    os.pwrite(fd, data[half:], len(header) + half)
+    os.pwrite(fd, header, 0)
+
+
+def sized_then(call):
+    def do(fd, data):
+        os.ftruncate(fd, size)
+        call(fd, data)
+    return do
+
+
+def and_sized(call):
+    def do(fd, data):
+        call(fd, data)
+        os.ftruncate(fd, size)
+    return do
+
+
+def cut_and_grown(fd, data):
+    os.write(fd, data)
+    os.ftruncate(fd, half)
+    os.ftruncate(fd, size)
+
+
+def cut_and_written(fd, data):
+    cut_and_grown(fd, data)
+    os.pwrite(fd, data[:half + 1], 0)
+
+
+E = errno.EINVAL
+ways = {
+    'backwards': (raw, backwards, 0),
+    'backwards, a gap': (raw, lambda f, d: backwards(f, d, (3,)), E),
+    'front to back, holes': (
+        raw, lambda f, d: front_to_back(f, d, (0, 3)), 0, (0, 3)),
+    'front to back, the end set': (
+        raw, and_sized(lambda f, d: front_to_back(f, d, (2, 7))), 0, (2, 7)),
+    'the end set first, all written': (raw, sized_then(front_to_back), 0),
+    'the end set first, backwards': (raw, sized_then(backwards), 0),
+    'the end set first, a hole': (
+        raw, sized_then(lambda f, d: front_to_back(f, d, (3,))), E),
+    'the end set first, a part': (
+        raw, sized_then(lambda f, d: os.write(f, d[:half])), E),
+    'the end set, nothing written': (
+        raw, lambda f, d: os.ftruncate(f, size), E),
+    'the end set, a child that merely exits': (
+        raw, sized_then(lambda f, d: child(f)), E),
+    'eight threads': (
+        raw, lambda f, d: in_threads(*pieces(f, d, 8)), 0),
+    'eight threads, the end set first': (
+        raw, sized_then(lambda f, d: in_threads(*pieces(f, d, 8))), 0),
+    'eight threads of which one fails': (
+        raw, sized_then(lambda f, d: in_threads(*pieces(f, d, 8, (3,)))), E),
+    'one after the other, of which the second fails': (
+        raw, lambda f, d: [in_threads(p) for p in pieces(f, d, 8, (1,))], E),
+    'a child writes behind a hole': (
+        raw, lambda f, d: [os.pwrite(f, d[:9], 0), child(
+            f, f'os.pwrite(fd, b"x" * {half}, {half})')], E),
+    'a child writes all': (
+        raw, lambda f, d: child(f, f'os.write(fd, {d!r})'), 0),
+    'cut, and longer again': (raw, cut_and_grown, 0, (4, 5, 6, 7)),
+    'cut, longer again, and written': (raw, cut_and_written, E),
+    'npy: the header last': (npy, header_last, 0),
+    'npy: the header last, and a gap': (npy, header_last_and_a_gap, E),
+    'npy: a header and zeros': (
+        npy, lambda f, d: [os.write(f, header),
+                           os.ftruncate(f, len(header) + size)], 0,
+        range(8)),
+    'npy: zeros and no header': (
+        npy, lambda f, d: os.ftruncate(f, len(header) + size), E),
+}
+with open(raw, 'rb') as f:
+    committed = f.read()
+for name, (path, write, want, *left_out) in ways.items():
+    data, got = fresh(), 0
+    try:
+        opened(path, lambda fd: write(fd, data))
+    except OSError as e:
+        got = e.errno
+    if not want:
+        committed = with_holes(data, *left_out[0]) if left_out else data
+    with open(raw, 'rb') as f:
+        bytes_there = f.read()
+    if got != want or bytes_there != committed:
+        problems += 1
+        print(f'{name}: {errno.errorcode.get(got, got)}'
+              f'{", other bytes" * (bytes_there != committed)}')
+        committed = bytes_there
+sys.exit(1 if problems else 0)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+#
+# Files that are not whole when they are closed: nothing is written, bytes are
+# left out, a write has failed. None of them becomes a tensor, and none ends as
+# if it had. What a shell does before a program writes is no fault.
+need python3 tar dd cmp truncate
+
+source=$(fixture sample)
+one=model.layers.0.attention.wk.weight
+mounted "$source" -o write
+raw=$mnt/raw/$one
+npy=$mnt/full/$one.npy
+size=$(stat -c %s "$raw")
+
+lines() { wc -l <"$mnt/.ckptfs/log"; }
+# told WHAT TEXT: the log says so, a moment after the last close at most.
+told() {
+	for _ in $(seq 40); do
+		! tail -n +$((before + 1)) "$mnt/.ckptfs/log" | grep -qF "$2" ||
+			break
+		sleep 0.05
+	done
+	check "$1" grep -qF "$2" <(tail -n +$((before + 1)) "$mnt/.ckptfs/log")
+	before=$(lines)
+}
+untold() { # untold WHAT: nothing new is there
+	sleep 0.1
+	equal "$1" "$(tail -n +$((before + 1)) "$mnt/.ckptfs/log")" ''
+}
+fresh() { head -c "$size" /dev/urandom >raw.bin; }
+# not WHAT COMMAND...: it fails, and nothing changes.
+not() {
+	cp "$raw" was
+	fails "$1" '' "${@:2}"
+	check "$1: nothing changes" cmp was "$raw"
+}
+
+# --- nothing is written ------------------------------------------------------
+
+before=$(lines)
+: >nothing
+not 'cp of nothing' cp /dev/null "$npy"
+told 'cp of nothing: the log says so' "$one: was begun anew, and nothing"
+not 'python, opened and closed' python3 -c '
+import sys
+open(sys.argv[1], "wb").close()' "$raw"
+told 'python, opened and closed: the log says so' 'nothing was written'
+not 'install of nothing' install nothing "$raw"
+told 'install of nothing: the log says so' 'nothing was written'
+if command -v rsync >/dev/null; then
+	not 'rsync of nothing' rsync -I --inplace nothing "$raw"
+	told 'rsync of nothing: the log says so' 'nothing was written'
+fi
+not 'truncate to nothing' truncate -s 0 "$raw"
+told 'truncate to nothing: the log says so' 'nothing was written'
+not 'mv of nothing' sh -c 'cp nothing "$1/x"; mv "$1/x" "$2"' - "$mnt/raw" \
+	"$raw"
+rm -f "$mnt/raw/x"
+told 'mv of nothing: the log says so' 'nothing was written'
+not 'fsync of nothing' python3 -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+try:
+    os.fsync(fd)
+finally:
+    os._exit(1)' "$raw"
+told 'fsync of nothing: the log says so' 'nothing was written'
+untold 'fsync of nothing: said once'
+not 'fsync of nothing, then of a part' python3 -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+for data in b"", b"x" * 9:
+    os.write(fd, data)
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass
+os.close(fd)' "$raw"
+told 'then of a part: the log says that, too' 'expected 1024 bytes, found 9;'
+check 'cut to the present size' truncate -s "$size" "$raw"
+untold 'cut to the present size: nothing is said'
+
+# Without elements there is nothing to write.
+shapes=$(fixture shapes)
+mkdir other
+"$CKPTFS" mount "$shapes" other -o write
+check 'nothing is all: raw' cp /dev/null other/raw/2x0x3
+check 'nothing is all: raw, removed and made again' \
+	install /dev/null other/raw/0x2
+check 'nothing is all: rename' sh -c ': >other/raw/x && mv other/raw/x other/raw/0'
+fails 'nothing is not a header' 'Invalid argument' cp /dev/null \
+	other/full/2x0x3.npy
+"$CKPTFS" umount other
+
+# --- shells close a copy of what they open ------------------------------------
+
+# shell NAME COMMAND...: reads raw.bin, writes to $F.
+shells() {
+	local what=$1 script=$2 shell
+	for shell in bash dash zsh 'busybox sh'; do
+		if ! command -v "${shell%% *}" >/dev/null; then
+			skip "$shell: $what" "no $shell"
+			continue
+		fi
+		fresh
+		before=$(lines)
+		# shellcheck disable=SC2086
+		check "$shell: $what" env F="$raw" $shell -e -c "$script"
+		check "$shell: $what: bytes" cmp raw.bin "$raw"
+		untold "$shell: $what: nothing is said"
+	done
+}
+shells 'cat >' 'cat raw.bin >"$F"'
+shells 'dd' 'dd if=raw.bin of="$F" bs=100 2>dd.out'
+shells 'a subshell' '(:; cat raw.bin; :) >"$F"'
+shells 'a group' '{ cat raw.bin; } >"$F"'
+shells 'a descriptor' 'exec 3>"$F"; cat raw.bin >&3; exec 3>&-'
+shells 'parts' 'head -c 1024 /dev/zero | tr "\0" x >raw.bin
+	exec 3>"$F"; printf xxxxx >&3; (printf xxxxxxx >&3); :>&3
+	dd if=raw.bin bs=1012 count=1 status=none >&3; exec 3>&-'
+shells 'a pipe' 'cat raw.bin | (cat; :) >"$F"'
+shells 'a background job' '(cat raw.bin; true) >"$F" & wait'
+if command -v busybox >/dev/null; then
+	fresh
+	check 'busybox dd' busybox dd if=raw.bin of="$raw" bs=64
+	check 'busybox dd: bytes' cmp raw.bin "$raw"
+fi
+check 'python: a child writes, waited for' python3 -c '
+import subprocess, sys
+with open(sys.argv[1], "wb") as f:
+    subprocess.Popen(["cat", "raw.bin"], stdout=f).wait()' "$raw"
+before=$(lines)
+check 'a shell that opens, and nothing else' sh -c ': >"$1"' - "$raw"
+told 'a shell that opens: the log says so' 'nothing was written'
+
+# --- bytes are left out --------------------------------------------------------
+
+check 'ways of writing' python3 "$HERE/write-incomplete.py" "$mnt" "$one"
+head -c 8192 /dev/zero >zeros
+before=$(lines)
+head -c "$size" zeros >raw.bin
+not 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
+told 'cp --sparse=always of a hole: the log says so' 'nothing but holes'
+check 'cp of zeros' cp --sparse=never raw.bin "$raw"
+check 'cp of zeros: bytes' cmp raw.bin "$raw"
+python3 "$HERE/big.py" big 1 1 1048576
+mkdir big.mnt
+"$CKPTFS" mount big big.mnt -o write
+python3 -c '
+import os
+data = bytearray(os.urandom(1 << 20))
+data[65536:524288] = bytes(524288 - 65536)
+data[700000:] = bytes((1 << 20) - 700000)
+with open("holes.bin", "wb") as f:
+    f.write(data)'
+sparse() {
+	cp big.mnt/raw/t0 keep.bin
+	check "$@"
+	check "$1: bytes" cmp holes.bin big.mnt/raw/t0
+	cp keep.bin big.mnt/raw/t0
+}
+sparse 'cp --sparse=always' cp --sparse=always holes.bin big.mnt/raw/t0
+mkdir -p tree/raw
+cp --sparse=always holes.bin tree/raw/t0
+sparse 'tar -S' sh -c 'tar -S -C tree -cf t.tar raw/t0 &&
+	tar -S -C big.mnt -xf t.tar'
+# It takes the size that is shown for that of the file, and sets none.
+not_sparse() {
+	cp big.mnt/raw/t0 keep.bin
+	fails 'dd conv=sparse of zeros at the end' 'Invalid argument' dd \
+		if=holes.bin of=big.mnt/raw/t0 bs=4096 conv=sparse status=none
+	check 'dd conv=sparse of zeros at the end: nothing changes' \
+		cmp keep.bin big.mnt/raw/t0
+}
+not_sparse
+printf x | dd of=holes.bin bs=1 seek=1048575 conv=notrunc status=none
+sparse 'dd conv=sparse' dd if=holes.bin of=big.mnt/raw/t0 bs=4096 \
+	conv=sparse status=none
+"$CKPTFS" umount big.mnt
+
+# --- writes that fail ------------------------------------------------------------
+
+full() {
+	mkdir disk
+	mount -t tmpfs -o size=24M none disk || return
+	python3 "$HERE/big.py" disk/big 1 1 4194304
+	"$CKPTFS" mount disk/big big.mnt -o write
+	check 'writes that fail' python3 - big.mnt/raw/t0 disk/filler <<-'EOF2'
+		import errno, os, sys
+		path, filler = sys.argv[1:]
+		def fill():
+		    with open(filler, 'wb') as f:
+		        try:
+		            while True:
+		                f.write(b'x' * 4096)
+		                f.flush()
+		        except OSError as e:
+		            assert e.errno == errno.ENOSPC
+		        # the last bytes go again at the close
+		        f.detach()
+		def refused(call, want):
+		    try:
+		        call()
+		    except OSError as e:
+		        assert e.errno == want, e
+		        return
+		    raise AssertionError('not refused')
+		before = open(path, 'rb').read()
+		data = os.urandom(len(before))
+		n = 65536
+		for flags in os.O_TRUNC, 0:
+		    fd = os.open(path, os.O_WRONLY | flags)
+		    try:
+		        fill()
+		    except OSError:
+		        pass
+		    for i in range(5):
+		        refused(lambda: os.pwrite(fd, data[i * n:(i + 1) * n], i * n),
+		                errno.ENOSPC)
+		    os.unlink(filler)
+		    for at in range(5 * n, len(data), n):
+		        os.pwrite(fd, data[at:at + n], at)
+		    refused(lambda: os.fsync(fd), errno.EINVAL)
+		    refused(lambda: os.close(os.dup(fd)), errno.EINVAL)
+		    assert open(path, 'rb').read() == before
+		    os.pwrite(fd, data[:n], 0)
+		    refused(lambda: os.fsync(fd), errno.EINVAL)
+		    os.pwrite(fd, data[n:5 * n], n)
+		    os.fsync(fd)
+		    os.close(fd)
+		    assert open(path, 'rb').read() == data
+		    before, data = data, os.urandom(len(data))
+	EOF2
+	check 'writes that fail: the log says which bytes' grep -q \
+		'bytes 0 to 327679 could not be written' big.mnt/.ckptfs/log
+	"$CKPTFS" umount big.mnt
+}
+if [ "$(id -u)" = 0 ]; then full; else skip 'writes that fail' 'not root'; fi
+unmounted
+check 'a checkpoint without a fault' "$CKPTFS" check "$source" --full
+done_testing

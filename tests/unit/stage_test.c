@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stage: random writes, cuts and sizes by several threads, of which some fail in
+ * the middle, on tensors that are cut in every way, against a plain model: the
+ * bytes of the file, and for each whether it was given. What is complete by the
+ * model is committed, and then read.
+ *
+ *	stage_test FIXTURE...
+ */
+#include "commit_internal.h"
+#include "copy_case.h"
+
+#include <errno.h>
+
+enum { LIMIT = 4096, OPERATIONS = 24, PIECES = 1 << 20 };
+
+static uint64_t rnd;
+static const struct ck_writer_options any = { .keep_unknown = true };
+
+static uint64_t lot(uint64_t n)
+{
+	return tap_random(&rnd) % n;
+}
+
+/* --- writes that fail --------------------------------------------------------- */
+
+static int fail_place, fail_room; /* with this errno; once */
+
+int __real_ck_host_place(const struct ck_request *r,
+			 const struct ck_place *places, const void *bytes);
+int __wrap_ck_host_place(const struct ck_request *r,
+			 const struct ck_place *places, const void *bytes);
+int __real_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
+			struct ck_diag *d);
+int __wrap_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
+			struct ck_diag *d);
+
+/* The first half is there, and damaged, when it fails. */
+int __wrap_ck_host_place(const struct ck_request *r,
+			 const struct ck_place *places, const void *bytes)
+{
+	static uint8_t bad[LIMIT];
+	struct ck_request half = *r;
+	int rc = -fail_place;
+
+	if (!fail_place)
+		return __real_ck_host_place(r, places, bytes);
+	memset(bad, 0xee, sizeof(bad));
+	half.end -= (half.end - half.begin) / 2;
+	if (__real_ck_host_place(&half, places, bad))
+		abort();
+	fail_place = 0;
+	return rc;
+}
+
+int __wrap_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
+			struct ck_diag *d)
+{
+	int err = fail_room;
+
+	fail_room = 0;
+	return err ? ck_fail(d, err, "no room")
+		   : __real_ck_cuts_make(cuts, w, d);
+}
+
+/* --- the model ---------------------------------------------------------------- */
+
+enum byte { ABSENT, GIVEN, FAILED };
+
+static struct model {
+	bool anew, jumped, sized, refused, touched;
+	uint32_t by;
+	uint64_t size, total; /* of the file; anew: its end, and where it is */
+	uint64_t data;	      /* where elements begin */
+	uint8_t file[LIMIT], what[LIMIT];
+	struct ck_buf head;
+} m;
+
+static bool canary; /* the model forgets that a write failed */
+
+static void model_begin(bool anew)
+{
+	m.anew = anew;
+	m.jumped = m.sized = m.refused = false;
+	m.touched = anew;
+	m.by = 0;
+	m.size = 0;
+	memset(m.file, 0, sizeof(m.file));
+	memset(m.what, ABSENT, sizeof(m.what));
+	if (!anew && m.data) {
+		memcpy(m.file, m.head.data, m.data);
+		memset(m.what, GIVEN, m.data);
+	}
+}
+
+static bool has(enum byte what, uint64_t begin)
+{
+	return memchr(m.what + begin, what, LIMIT - begin);
+}
+
+static enum ck_stage_state model_state(void)
+{
+	bool gap = memchr(m.what, ABSENT, m.total), skips;
+
+	if (m.refused)
+		return CK_STAGE_SPOILED;
+	if (!m.touched)
+		return CK_STAGE_EMPTY;
+	if (m.anew && !has(GIVEN, 0) && !has(FAILED, 0))
+		return m.total == 0 ? CK_STAGE_EMPTY : CK_STAGE_BEGUN;
+	if (has(FAILED, 0))
+		return CK_STAGE_PART;
+	skips = m.anew && !m.jumped && has(GIVEN, 0);
+	if ((m.anew && m.size != m.total) || (gap && !skips))
+		return CK_STAGE_PART;
+	return m.data == 0 || memcmp(m.file, m.head.data, m.data) == 0
+		       ? CK_STAGE_COMPLETE
+		       : CK_STAGE_SPOILED;
+}
+
+static void model_write(uint64_t at, const uint8_t *bytes, uint64_t len,
+			uint32_t thread)
+{
+	if (!thread || (m.by && m.by != thread) || at < m.size || m.sized)
+		m.jumped = true;
+	m.by = thread;
+	memcpy(m.file + at, bytes, len);
+	memset(m.what + at, GIVEN, len);
+	m.size = ck_max(m.size, at + len);
+}
+
+/* --- operations ----------------------------------------------------------------- */
+
+static struct ck_stage *stage;
+static unsigned wrong, commits, failures;
+
+static void expect(bool good, const char *what)
+{
+	if (!good && !canary)
+		printf("# %s\n", what);
+	wrong += !good;
+}
+
+/* Elements are random, the header is the tensor's. */
+static void op_write(uint64_t at, uint64_t len, uint32_t thread)
+{
+	static struct ck_diag d;
+	static uint8_t bytes[LIMIT];
+	bool fails = lot(12) == 0;
+	int rc;
+
+	if (len == 0)
+		return;
+	for (uint64_t i = 0; i < len; i++)
+		bytes[i] = at + i < m.data ? (uint8_t)m.head.data[at + i]
+					   : (uint8_t)(lot(255) + 1);
+	if (fails)
+		*(lot(2) ? &fail_place : &fail_room) = lot(2) ? ENOSPC : EIO;
+	rc = ck_stage_write(stage, at, bytes, len, thread, &d);
+	fail_place = fail_room = 0;
+	expect(rc == 0 || (!m.refused && fails) || (m.refused && rc == -EINVAL),
+	       "a write");
+	if (m.refused)
+		return;
+	m.touched = true;
+	if (rc == 0) {
+		model_write(at, bytes, len, thread);
+	} else if (!canary) {
+		failures++;
+		memset(m.what + at, FAILED, len);
+	}
+}
+
+static void op_size(uint64_t size)
+{
+	static struct ck_diag d;
+	int rc = ck_stage_truncate(stage, size, &d);
+
+	if (size == 0) {
+		expect(rc == 0, "begun anew");
+		model_begin(true);
+		return;
+	}
+	if (m.refused)
+		return expect(rc == -EINVAL, "a size after a refusal");
+	if (!m.anew) {
+		expect(rc == (size == m.total ? 0 : -EINVAL), "another size");
+		m.refused = size != m.total;
+		return;
+	}
+	/* Before the end of a header, or while it is not known. */
+	if (rc == -EINVAL && m.data && size < m.size) {
+		m.refused = true;
+		return;
+	}
+	expect(rc == 0, "a size");
+	for (uint64_t i = size; i < LIMIT; i++)
+		if (m.what[i] == GIVEN)
+			m.what[i] = ABSENT;
+	if (size < m.size)
+		memset(m.file + size, 0, LIMIT - size);
+	m.size = size;
+	m.sized = true;
+}
+
+static void operate(void)
+{
+	uint32_t thread = lot(8) ? 1 : (uint32_t)lot(3);
+	uint64_t at = lot(m.total + 1), next = ck_min(m.size, m.total);
+	unsigned what = (unsigned)lot(10);
+
+	if (what < 2) /* anywhere */
+		op_write(at, lot(m.total - at + 1), thread);
+	else if (what < 5) /* the next bytes */
+		op_write(next, lot(m.total - next + 1), thread);
+	else if (what == 5) { /* some are left out */
+		next += lot(m.total - next + 1);
+		op_write(next, lot(m.total - next + 1), thread);
+	} else if (what < 8) /* to the end */
+		op_write(next, m.total - next, thread);
+	else if (what == 8)
+		op_size(lot(2) || m.total == 0 ? m.total : 1 + lot(m.total));
+	else if (lot(4) == 0)
+		op_size(0);
+	else /* what is missing */
+		for (at = 0; at < m.total; at++)
+			if (m.what[at] != GIVEN)
+				op_write(at, 1, thread);
+}
+
+/* --- tensors --------------------------------------------------------------------- */
+
+static void look(struct ck_checkpoint *cp, uint32_t tensor, bool last)
+{
+	enum ck_stage_state want = model_state(), got = ck_stage_state(stage);
+	static struct ck_diag d;
+	uint8_t *now;
+	uint64_t len;
+	int rc;
+
+	/* Whether a header with holes is one at all is not said. */
+	if (want == CK_STAGE_SPOILED && !m.refused && got == CK_STAGE_PART)
+		want = got;
+	expect(got == want, ck_shown("state %d, not %d", (int)got, (int)want));
+	m.refused = m.refused || got == CK_STAGE_SPOILED;
+	if (!last)
+		return;
+	rc = ck_stage_commit(stage, &d);
+	expect(rc == (got == CK_STAGE_COMPLETE ? 0 : -EINVAL), "a commit");
+	expect(rc == 0 || d.text[0], "why");
+	if (rc || canary)
+		return;
+	commits++;
+	now = read_tensor(cp, tensor, &len);
+	expect(now && same(now, m.file + m.data, len), "what is committed");
+	free(now);
+}
+
+static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
+		       uint32_t tensor)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	bool raw = lot(2);
+
+	m.head = (struct ck_buf){ 0 };
+	if (!raw)
+		ck_npy_header(t->dtype, t->ndim,
+			      ck_catalog_shape(cp->catalog, t), &m.head);
+	m.data = m.head.len;
+	m.total = m.data + t->nbytes;
+	model_begin(false);
+	if (ck_stage_open(w, tensor, CK_STAGE_ALL,
+			  raw ? CK_STAGE_RAW : CK_STAGE_NPY, &stage, NULL))
+		abort();
+	if (lot(4))
+		op_size(0);
+	for (uint64_t i = lot(OPERATIONS); i > 0; i--) {
+		operate();
+		look(cp, tensor, false);
+	}
+	look(cp, tensor, true);
+	ck_stage_close(stage);
+	ck_buf_fini(&m.head);
+}
+
+static bool is_fit(const struct ck_catalog *c, uint32_t tensor)
+{
+	const struct ck_tensor *t = &c->tensors[tensor];
+
+	if (t->err || t->holes || t->nbytes > LIMIT / 2 ||
+	    !ck_item_form_has(t->dtype))
+		return false;
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (c->chunks[t->chunk + i].file == CK_NO_FILE &&
+		    !ck_catalog_box_is_empty(c, t, i))
+			return false;
+	return true;
+}
+
+static void test_fixture(const char *fixture, int rounds)
+{
+	struct ck_checkpoint *cp;
+	struct ck_writer *w = NULL;
+	static struct ck_diag d;
+
+	shell("rm -rf %s && cp -r %s %s", dir, fixture, dir);
+	cp = open_copy();
+	if (!ok(cp && ck_writer_open(cp, &any, &w, &d) == 0))
+		return;
+	for (uint32_t i = 0; i < cp->catalog->ntensors; i++)
+		for (int n = 0; n < rounds && is_fit(cp->catalog, i); n++)
+			test_round(cp, w, i);
+	ck_writer_close(w);
+	ck_checkpoint_close(cp);
+}
+
+/* --- single rules ------------------------------------------------------------------ */
+
+/* More pieces than anybody needs: the write that makes one too many. */
+static void test_pieces(void)
+{
+	struct ck_given g = { 0 };
+	int rc = 0;
+	uint64_t i = 0;
+
+	for (; rc == 0 && i <= PIECES; i++)
+		rc = ck_given_write(&g, 2 * i, 2 * i + 1, 1);
+	eq_u64(i, PIECES + 1);
+	eq_err(rc, -ENOSPC);
+	eq_err(ck_given_write(&g, 1, 2, 1), 0); /* it joins two */
+	eq_err(ck_given_write(&g, 2 * i, 2 * i + 1, 1), 0);
+	ck_given_fini(&g);
+}
+
+int main(int argc, char **argv)
+{
+	const char *factor = getenv("CKPTFS_ROUNDS");
+	int rounds = factor ? atoi(factor) : 12;
+
+	rnd = tap_seed(20261122);
+	if (argc < 2 || !mkdtemp(dir) || ck_sigbus_install())
+		return 2;
+	test_pieces();
+	for (int i = 1; i < argc; i++)
+		test_fixture(argv[i], rounds);
+	eq_u64(wrong, 0);
+	ok(commits > 30 && failures > 300);
+	printf("# %u commits, %u failures\n", commits, failures);
+	canary = true;
+	test_fixture(argv[1], rounds);
+	ok(wrong > 0); /* canary: a write that failed is forgotten */
+	shell("rm -rf %s", dir);
+	return tap_done();
+}
