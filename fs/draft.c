@@ -25,6 +25,7 @@ struct ck_draft {
 	pthread_mutex_t lock; /* of all below; held while it commits */
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
+	bool written;	   /* something was, since it was opened */
 	bool told;	   /* what was refused is in the log */
 	bool told_missing; /* so is what is missing; nothing came since */
 };
@@ -288,6 +289,7 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 	pthread_mutex_lock(&draft->lock);
 	fits = vpos < draft->size ? ck_min(len, draft->size - vpos) : 0;
 	draft->told_missing = false;
+	draft->written = true;
 	rc = ck_stage_write(draft->stage, vpos, bytes, fits, (uint32_t)thread,
 			    &d);
 	if (rc == 0 && fits < len)
@@ -298,19 +300,28 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 	return rc;
 }
 
-int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
+/* As ck_draft_truncate(), under the lock. */
+static int cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 {
 	struct ck_diag d = { 0 };
 	int rc;
 
 	atomic_store(&draft->leaving, false);
-	pthread_mutex_lock(&draft->lock);
 	draft->longer = draft->longer && size > 0;
 	draft->told_missing = false;
 	rc = draft->stage ? ck_stage_truncate(draft->stage, size, &d)
 			  : ck_fail(&d, EBUSY, "was not opened for writing");
 	if (rc)
 		tell_once(fs, draft, &d);
+	return rc;
+}
+
+int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
+{
+	int rc;
+
+	pthread_mutex_lock(&draft->lock);
+	rc = cut(fs, draft, size);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
 }
@@ -322,13 +333,25 @@ void ck_draft_opened_by(struct ck_draft *draft, pid_t thread)
 
 /* What open(2) with O_TRUNC asks for cannot be told from truncate(2), but both
  * come from a thread. Of another one it would put zeros in place of what was
- * written. */
+ * written. Where all threads look alike it is the opener's as long as there is
+ * nothing to lose. */
+static bool may_cut(const struct ck_draft *draft, uint64_t size, pid_t thread)
+{
+	if (atomic_load(&draft->thread) != thread)
+		return false;
+	return thread || (size == 0 && !draft->written);
+}
+
 int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size,
 		 pid_t thread)
 {
-	if (atomic_load(&draft->thread) != thread)
-		return -EBUSY;
-	return ck_draft_truncate(fs, draft, size);
+	int rc = -EBUSY;
+
+	pthread_mutex_lock(&draft->lock);
+	if (may_cut(draft, size, thread))
+		rc = cut(fs, draft, size);
+	pthread_mutex_unlock(&draft->lock);
+	return rc;
 }
 
 int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)

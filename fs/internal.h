@@ -221,7 +221,8 @@ CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
 void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
-/* The same without its open file; -EBUSY: another thread opened it. */
+/* The same without its open file; -EBUSY: another thread opened it, or that
+ * cannot be told (0) and something was written, or the size is not 0. */
 CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
 			     uint64_t size, pid_t thread);
 /* For a name that was made again: what is written begins with nothing. */
