@@ -18,8 +18,10 @@
 #include <stdatomic.h>
 
 /* Seconds the kernel may believe names and attributes: they change by commits
- * only, and then it is told. */
-#define CK_TIMEOUT 86400.0
+ * only, and then it is told, but not of single names (see publish.c). */
+#define CK_TIMEOUT	86400.0
+/* Names of tensors and boxes on a mount for writing, at most. */
+#define CK_NAME_TIMEOUT 1.0
 
 /* Bytes of one request at most; what libfuse and the kernel agree on. */
 #define CK_REQUEST_MAX (1U << 20)
@@ -47,6 +49,7 @@ struct ck_fs {
 	struct ck_writer *writer;
 	struct ck_drafts *drafts;	/* locks itself */
 	struct ck_publisher *publisher; /* locks itself */
+	double name_timeout;		/* of tensors and boxes, in seconds */
 	struct ck_turns *turns;		/* locks itself */
 	struct fuse_session *session;
 	struct ck_scratches *scratches; /* locks itself */
@@ -234,8 +237,7 @@ CK_MUST_USE bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n);
  * fsync(2); else, since what is closed may be a copy, after the last close. */
 CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft,
 				bool asked);
-/* After a commit: others wait for it to be gone. Not before the kernel was
- * told, which may need a lock that is held by who waits. */
+/* After a commit: others wait for it to be gone. */
 void ck_draft_leave(struct ck_draft *draft);
 /* Commits if there is something to commit; errors of ck_stage_commit(). May take
  * seconds. */

@@ -2,9 +2,11 @@
 /*
  * lookup: names to nodes, attributes, and the size of it all. Answers carry
  * long timeouts, also "no such name": names change by requests of the same
- * kernel only, and where a commit changed a file, it is told. Looked up anew
- * each time are live reports, since that is the moment their snapshot is made,
- * and scratch files: the name of one may be a tensor's after a rename.
+ * kernel only. On a mount for writing a name of a tensor or box leads to a new
+ * inode after a commit, so it is good for a second at most; the attributes of an
+ * inode, which is one version, are good for long. Looked up anew each time are live
+ * reports, since that is the moment their snapshot is made, and scratch files:
+ * the name of one may be a tensor's after a rename.
  */
 #include "internal.h"
 #include <errno.h>
@@ -114,6 +116,12 @@ static int report_size(struct ck_fs *fs, uint32_t report, bool renew,
 	return 0;
 }
 
+/* How long a name is good. tensors: it is one of a tensor or box, or could be. */
+static double name_timeout(const struct ck_fs *fs, bool tensors)
+{
+	return fs->writer && tensors ? fs->name_timeout : CK_TIMEOUT;
+}
+
 int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		struct fuse_entry_param *out)
 {
@@ -133,12 +141,24 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 	*out = (struct fuse_entry_param){
 		.ino = ck_node_number(fs, &present),
 		.attr_timeout = live ? 0 : CK_TIMEOUT,
-		.entry_timeout = live ? 0 : CK_TIMEOUT,
+		.entry_timeout = live ? 0
+				      : name_timeout(fs, ck_node_is_tensor(n)),
 	};
 	if (n->kind == CK_NODE_SCRATCH)
 		return ck_scratch_stat(fs, n->tensor, &out->attr);
 	ck_node_stat(fs, &present, size, &out->attr);
 	return 0;
+}
+
+/* Inode 0 means: no such name, and remember it. */
+static void no_entry(const struct ck_fs *fs, const struct ck_node *dir,
+		     struct fuse_entry_param *out)
+{
+	bool tensors = dir->kind == CK_NODE_VIEW || dir->kind == CK_NODE_OWNER;
+
+	*out = (struct fuse_entry_param){
+		.entry_timeout = name_timeout(fs, tensors),
+	};
 }
 
 static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
@@ -151,8 +171,7 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 		return -ENOENT;
 	rc = ck_fs_name(fs, &dir, name, &n);
 	if (rc == -ENOENT || (rc == 0 && ck_node_hidden(fs, &n))) {
-		/* Inode 0 means: no such name, and remember it. */
-		*out = (struct fuse_entry_param){ .entry_timeout = CK_TIMEOUT };
+		no_entry(fs, &dir, out);
 		return 0;
 	}
 	if (rc)

@@ -278,9 +278,6 @@ static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	    ck_node_find(fs, newparent, &m.to_dir))
 		rc = do_rename(fs, &m);
 	fuse_reply_err(req, -rc);
-	/* Also after one that failed at its very end. */
-	if (ck_node_is_tensor(&m.target))
-		ck_publish_tell(fs, m.target.tensor);
 }
 
 void ck_fs_name_ops(struct fuse_lowlevel_ops *ops)

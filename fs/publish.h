@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * publish: commits, and what is said of them. One thread makes them, one tells
- * the kernel.
+ * publish: commits, and what is said of them.
  */
 #ifndef CKPTFS_FS_PUBLISH_H
 #define CKPTFS_FS_PUBLISH_H
@@ -18,28 +17,22 @@ struct ck_publisher;
 
 /* --- publish.c: commits, and telling the kernel of them --------------------- */
 
-/* Starts its thread. NULL: no memory, or no thread. */
+/* Starts its thread, when the session is mounted and not yet served, and finds
+ * out how long names may be kept. NULL: no memory, or no thread. */
 struct ck_publisher *ck_publisher_start(struct ck_fs *fs);
-/* From now on the kernel is told nothing: none of its locks is waited for.
- * Those who answer requests must still be there. */
-void ck_publisher_quiet(struct ck_publisher *p);
-/* Finishes what it was asked for, and ends its thread. Quiet, or without a
- * kernel that waits for answers. */
+/* Finishes what it was asked for, and ends its thread. */
 void ck_publisher_end(struct ck_publisher *p);
 void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
-/* Commits a draft and answers req: when the tree shows it, or, for an fsync(2),
- * when it is durable and an open finds it. -ENOMEM: nobody will answer. */
+/* Commits a draft and answers req when it is durable and an open finds it.
+ * -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
-			   struct ck_draft *draft, bool sync);
+			   struct ck_draft *draft);
 /* Commits all that is kept and answers req as for an fsync(2). draft, or NULL:
  * what the answer is for. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish_all(struct ck_fs *fs, fuse_req_t req,
 			       struct ck_draft *draft);
-/* Commits a draft in the calling thread, which may have the kernel's locks: the
- * tree shows it to those who open, and to stat(2) after ck_publish_tell(), which
- * is for when they are free. */
+/* Commits a draft in the calling thread, which may have the kernel's locks. */
 CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
-void ck_publish_tell(struct ck_fs *fs, uint32_t tensor);
 
 /* Does what is ordered, and answers. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish_order(struct ck_fs *fs, fuse_req_t req,

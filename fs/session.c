@@ -186,8 +186,6 @@ static void *keeper_run(void *arg)
 	sigwait(&signals, &sig);
 	if (!atomic_load(&k->ended))
 		ck_log("%s: unmounting", strsignal(sig));
-	if (k->fs->publisher)
-		ck_publisher_quiet(k->fs->publisher);
 	fuse_session_exit(k->session);
 	while (!atomic_load(&k->ended)) {
 		pthread_kill(k->caller, KICK);

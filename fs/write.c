@@ -49,7 +49,7 @@ static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 	rc = ck_draft_settle(fs, draft, sync);
 	if (rc != 1)
 		return rc;
-	rc = ck_publish(fs, req, draft, sync);
+	rc = ck_publish(fs, req, draft);
 	return rc ? rc : 1;
 }
 
@@ -89,7 +89,7 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		fuse_reply_err(req, -rc);
 }
 
-/* Who renamed a file syncs its directory. The kernel has locked that. */
+/* Who renamed a file syncs its directory. */
 static void rw_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
 			struct fuse_file_info *fi)
 {

@@ -2,8 +2,11 @@
 /*
  * mute: an LD_PRELOAD library. The daemon is killed as it gives its n-th
  * answer, where MUTE_AT says n: a request of the kernel stays unanswered. With
- * MUTE_LATE its first answer comes half a second late.
+ * MUTE_LATE its first answer comes half a second late. With MUTE_EPOCH the
+ * kernel does not know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16.
  */
+#include <errno.h>
+#include <linux/fuse.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,4 +27,17 @@ __attribute__((visibility("default"))) ssize_t writev(int fd,
 	if (getenv("MUTE_LATE") && answer == 1)
 		usleep(500 * 1000);
 	return syscall(SYS_writev, fd, iov, n);
+}
+
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes,
+						     size_t len)
+{
+	const struct fuse_out_header *word = bytes;
+
+	if (len == sizeof(*word) && word->len == len && word->error == 8 &&
+	    word->unique == 0 && getenv("MUTE_EPOCH")) {
+		errno = EINVAL;
+		return -1;
+	}
+	return syscall(SYS_write, fd, bytes, len);
 }

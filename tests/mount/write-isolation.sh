@@ -16,6 +16,16 @@ check 'readers at work' timeout 100 python3 \
 	"$HERE/write-isolation.py" "$mnt" "$one" readers
 check 'lookups at work' timeout 100 python3 \
 	"$HERE/write-isolation.py" "$mnt" "$one" lookups
+pid=$(daemon)
+unmounted
+gone "$pid"
+# The kernel cannot be told that all names are old.
+export MUTE_EPOCH=1 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0
+LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write
+for part in files inodes readers; do
+	check "before Linux 6.16: $part" timeout 100 python3 \
+		"$HERE/write-isolation.py" "$mnt" "$one" "$part"
+done
 unmounted
 check 'a checkpoint without a fault' "$CKPTFS" check "$source" --full
 done_testing

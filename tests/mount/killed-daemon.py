@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""Daemons that are killed in the middle of commits, beside programs that make,
+remove, rename and look up names: each of these programs ends, nothing is left
+of the daemon, and the next mount works. Prints what is wrong.
+
+    killed-daemon.py CKPTFS SOURCE MOUNT KILLS [UID GID]
+
+With UID and GID all but this script runs as that user.
+"""
+
+import ctypes
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+ckptfs, source, mount, kills = sys.argv[1:5]
+user = list(map(int, sys.argv[5:7]))
+raw = f'{mount}/raw'
+GONE = {errno.ENOTCONN, errno.ECONNABORTED}
+MOST = 5  # bad ones are enough
+END = 5  # seconds within which everybody has to have ended
+MNT_FORCE = 1
+libc = ctypes.CDLL(None)
+
+
+def become():
+    if user:
+        os.setgroups([])
+        os.setgid(user[1])
+        os.setuid(user[0])
+
+
+def run(*command):
+    return subprocess.run(command, preexec_fn=become, timeout=20,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+# --- clients: each call is one thing done -------------------------------------
+
+def commits(i, stems):
+    """A tensor is written anew."""
+    path = f'{raw}/{random.choice(stems)}'
+    size = os.stat(path).st_size
+    with open(path, 'wb') as f:
+        f.write(bytes([i]) * size)
+
+
+def makes(i, stems):
+    with open(f'{raw}/made{i}', 'wb'):
+        pass
+    os.unlink(f'{raw}/made{i}')
+
+
+def renames(i, stems):
+    with open(f'{raw}/from{i}', 'wb'):
+        pass
+    os.rename(f'{raw}/from{i}', f'{raw}/to{i}')
+
+
+def replaces(i, stems):
+    path = f'{raw}/{random.choice(stems)}'
+    with open(f'{raw}/new{i}', 'wb') as f:
+        f.write(bytes([i]) * os.stat(path).st_size)
+    os.rename(f'{raw}/new{i}', path)
+
+
+def misses(i, stems):
+    os.stat(f'{raw}/{random.random()}')
+
+
+def lists(i, stems):
+    for e in os.scandir(raw):
+        e.stat()
+
+
+BESIDE = [makes, renames, replaces, misses, lists]
+
+
+def work(what, i, stems):
+    """Until the mount is dead."""
+    random.seed(i * 1000003 + os.getpid())
+    while True:
+        try:
+            what(i, stems)
+        except OSError as e:
+            if e.errno in GONE:
+                return
+
+
+def client(what, i, stems):
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        become()
+        work(what, i, stems)
+        os._exit(0)
+    except BaseException as e:
+        print(f'{what.__name__}: {e!r}', flush=True)
+        os._exit(1)
+
+
+# --- one kill -----------------------------------------------------------------
+
+def ended(pids, seconds):
+    """Those that have not."""
+    until = time.monotonic() + seconds
+    left = list(pids)
+    while left and time.monotonic() < until:
+        left = [pid for pid in left if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        time.sleep(0.005)
+    return left
+
+
+def states(pids):
+    """As ps(1) has them."""
+    text = ''
+    for pid in pids:
+        with open(f'/proc/{pid}/stat') as f:
+            text += f.read().rsplit(')')[-1].split()[0]
+    return text
+
+
+def threads(pid):
+    try:
+        return len(os.listdir(f'/proc/{pid}/task'))
+    except FileNotFoundError:
+        return 0
+
+
+def whole(pid):
+    """It has ended with all its threads, though its parent may not know."""
+    until = time.monotonic() + END
+    while threads(pid) > 1 and time.monotonic() < until:
+        time.sleep(0.005)
+    return threads(pid) <= 1
+
+
+def detach():
+    if user:
+        run('fusermount3', '-uz', mount)
+    else:
+        run('umount', '-l', mount)
+
+
+def free(left):
+    """For a mount that holds its clients: what only root can do."""
+    helper = os.fork()
+    if helper == 0:
+        libc.umount2(mount.encode(), MNT_FORCE)
+        os._exit(0)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    ended([*left, helper], END)
+
+
+def daemon_of(mounted):
+    status = run('cat', f'{mount}/.ckptfs/status').stdout.decode()
+    return int(status.split('\ndaemon: ')[1].split('\n')[0])
+
+
+def kill_once(number):
+    """What is wrong; None: nothing."""
+    mounted = run(ckptfs, 'mount', source, mount, '-o', 'write')
+    if mounted.returncode:
+        return f'the next mount: {mounted.stdout.decode()}'
+    daemon = daemon_of(mounted)
+    stems = run('ls', raw).stdout.decode().split()[:4]
+    kinds = [commits] * 3 + random.choices(BESIDE, k=5)
+    pids = [client(what, i, stems) for i, what in enumerate(kinds)]
+    time.sleep(random.uniform(0.02, 0.12))
+    os.kill(daemon, signal.SIGKILL)
+    left = ended(pids, END)
+    alive = not whole(daemon)
+    names = ' '.join(kind.__name__ for kind in kinds)
+    wrong = None
+    if left:
+        wrong = f'{states(left)} of {len(pids)} programs did not end: {names}'
+        free(left)
+    elif alive:
+        wrong = f'the daemon did not end: {names}'
+    detach()
+    return wrong
+
+
+seed = int(os.environ.get('CKPTFS_SEED', time.time_ns() % 10 ** 6))
+print(f'# CKPTFS_SEED={seed}')
+random.seed(seed)
+begun = time.monotonic()
+bad = 0
+for number in range(int(kills)):
+    wrong = kill_once(number)
+    if wrong:
+        bad += 1
+        print(f'kill {number}: {wrong}', flush=True)
+    if bad == MOST:
+        break
+print(f'# {number + 1} kills, {bad} bad, {time.monotonic() - begun:.0f} s')
+sys.exit(bad > 0)
