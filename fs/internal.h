@@ -282,6 +282,10 @@ void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    size_t size);
 void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+/* Of a mount for writing: accepted for the names above, without effect. */
+void ck_fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    const char *value, size_t size, int flags);
+void ck_fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 /* Fills the rows of everything that would change something: refused. */
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);

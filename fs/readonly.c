@@ -79,25 +79,17 @@ static void ro_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 	ck_fs_refuse_in(req, parent);
 }
 
-/* Where files can be written, they still take no attributes. */
-static void refuse_attribute(fuse_req_t req)
-{
-	const struct ck_fs *fs = fuse_req_userdata(req);
-
-	fuse_reply_err(req, fs->writer ? EOPNOTSUPP : EROFS);
-}
-
 static void ro_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 			const char *value, size_t size, int flags)
 {
 	(void)ino, (void)name, (void)value, (void)size, (void)flags;
-	refuse_attribute(req);
+	refuse(req);
 }
 
 static void ro_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	(void)ino, (void)name;
-	refuse_attribute(req);
+	refuse(req);
 }
 
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops)

@@ -3,6 +3,10 @@
  * xattr: what a file holds: a tensor, one box of it, or another entry. Values
  * are exact bytes; lists have no spaces. Listing reads nothing; asking for
  * `error` looks at the items' headers.
+ *
+ * They follow from what the file is and cannot be changed. Tools that copy a
+ * file back with its attributes set them all the same: that is accepted, and has
+ * no effect.
  */
 #include "internal.h"
 #include <errno.h>
@@ -247,4 +251,31 @@ void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 
 	reply_value(req, rc, &names, size);
 	ck_buf_fini(&names);
+}
+
+/* --- on a mount for writing ------------------------------------------------- */
+
+static int do_change(const struct ck_fs *fs, fuse_ino_t ino, const char *name)
+{
+	struct ck_node n;
+
+	if (fs->options->noxattr)
+		return -ENOSYS;
+	if (!ck_node_find(fs, ino, &n) ||
+	    !(ck_node_is_tensor(&n) || n.kind == CK_NODE_SCRATCH))
+		return -EOPNOTSUPP;
+	return ck_str_starts(ck_str_from(name), CK_STR(PREFIX)) ? 0
+								: -EOPNOTSUPP;
+}
+
+void ck_fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    const char *value, size_t size, int flags)
+{
+	(void)value, (void)size, (void)flags;
+	fuse_reply_err(req, -do_change(fuse_req_userdata(req), ino, name));
+}
+
+void ck_fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	fuse_reply_err(req, -do_change(fuse_req_userdata(req), ino, name));
 }

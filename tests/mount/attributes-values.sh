@@ -25,4 +25,8 @@ mounted "$FIXTURES/sample" -o noxattr
 fails 'noxattr' 'Operation not supported' \
 	getfattr -n user.ckptfs.fqn --absolute-names "$mnt/full/$one.npy"
 unmounted
+mounted "$(fixture sample)" -o noxattr,write
+fails 'noxattr, to set' 'Operation not supported' \
+	setfattr -n user.ckptfs.fqn -v x "$mnt/full/$one.npy"
+unmounted
 done_testing

@@ -79,21 +79,28 @@ into 'tar -x' extract raw.bin "raw/$one"
 into 'tar -x of a NumPy file' extract full.npy "full/$one.npy"
 into 'tar -xp' extract raw.bin "raw/$one" -p
 into 'tar -x --overwrite' extract raw.bin "raw/$one" --overwrite
-# attribute FILE: gives it one that files of the mount have.
-attribute() {
-	python3 -c 'import os, sys
-os.setxattr(sys.argv[1], "user.ckptfs.dtype", b"float32")' "$1" 2>"$WORK/out"
+# With the attributes that the mount shows, taken along when it was copied out.
+# back COMMAND... FILE DEST
+back() {
+	cp --preserve=xattr "${@: -1}" with && cat "${@: -2:1}" >with &&
+		"${@:1:$#-2}" with "${@: -1}"
 }
-if attribute "tree/raw/$one"; then
-	with_attributes() {
-		cp "$1" "tree/$2" && tar -C tree --xattrs -cf tree.tar "$2" &&
-			tar -C "$mnt" --xattrs -xf tree.tar
-	}
-	into 'tar --xattrs -x' with_attributes raw.bin "raw/$one"
-	into 'tar --xattrs -x of a NumPy file' with_attributes full.npy \
-		"full/$one.npy"
+extract_with() {
+	cp with "tree/raw/$one" --preserve=xattr &&
+		tar -C tree --xattrs -cf tree.tar "raw/$one" &&
+		tar -C "$mnt" --xattrs -xf tree.tar
+}
+attributes=
+if cp --preserve=xattr "$raw" with 2>"$WORK/out"; then
+	attributes=yes
+	equal 'attributes are copied out' "$(python3 -c '
+import os; print(os.getxattr("with", "user.ckptfs.dtype").decode())')" float32
+	into 'tar --xattrs -x' back extract_with raw.bin "$raw"
+	into 'cp --preserve=xattr' back cp --preserve=xattr raw.bin "$raw"
+	into 'cp -a --remove-destination' back cp -a --remove-destination \
+		full.npy "$npy"
 else
-	skip 'tar --xattrs -x' 'no attributes in $TMPDIR'
+	skip 'tar --xattrs -x' 'no attributes where the tests are'
 fi
 into 'rm, then cp' sh -c 'rm "$1" && cp raw.bin "$1"' - "$raw"
 
@@ -136,6 +143,8 @@ into 'sed -i' sh -c '
 if command -v rsync >/dev/null; then
 	into 'rsync' rsync --ignore-times raw.bin "$raw"
 	into 'rsync -a' rsync -a --ignore-times full.npy "$npy"
+	[ -z "$attributes" ] || into 'rsync -aX' \
+		back rsync -aX --ignore-times raw.bin "$raw"
 	into 'rsync --partial-dir' rsync --ignore-times --partial-dir=part \
 		raw.bin "$raw"
 	# Its exit status does not say so.
@@ -214,10 +223,22 @@ extract_box() {
 		tar -C "$mnt" -xf tree.tar "$@"
 }
 into_box 'tar -x' extract_box
+if [ -n "$attributes" ]; then
+	extract_box_with() {
+		cp --preserve=xattr with "tree/local/rank-1/$one.npy" &&
+			tar -C tree --xattrs -cf tree.tar \
+				"local/rank-1/$one.npy" &&
+			tar -C "$mnt" --xattrs -xf tree.tar
+	}
+	into_box 'tar --xattrs -x' back extract_box_with box.npy "$box"
+	into_box 'cp --preserve=xattr' back cp --preserve=xattr box.npy "$box"
+fi
 into_box 'cp --remove-destination' cp --remove-destination box.npy "$box"
 if command -v rsync >/dev/null; then
 	into_box 'rsync' rsync --ignore-times box.npy "$box"
 	into_box 'rsync -a' rsync -a --ignore-times box.npy "$box"
+	[ -z "$attributes" ] || into_box 'rsync -aX' \
+		back rsync -aX --ignore-times box.npy "$box"
 else
 	skip 'local: rsync' 'no rsync'
 fi

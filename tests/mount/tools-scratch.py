@@ -78,6 +78,8 @@ def attributes():
         expect('chown', (s.st_uid, s.st_gid), (12, 34))
     expect_error('setxattr', errno.EOPNOTSUPP,
                  lambda: os.setxattr(path, 'user.x', b'y'))
+    os.setxattr(path, 'user.ckptfs.dtype', b'float32')
+    os.removexattr(path, 'user.ckptfs.shape')
     expect('attributes', os.listxattr(path), [])
     os.unlink(path)
 

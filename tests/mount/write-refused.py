@@ -102,6 +102,17 @@ def reads_what_is_committed():
         assert os.pread(fd, 100, 0) == data[:100]
 
 
+def shown_attributes():
+    """They are taken back by tools that copied them, and stay as they are."""
+    for path in raw, npy, f'{mount}/local/rank-0/{stem}.npy':
+        for flags in 0, os.XATTR_CREATE, os.XATTR_REPLACE:
+            os.setxattr(path, 'user.ckptfs.dtype', b'int8', flags)
+        os.setxattr(path, 'user.ckptfs.unknown', b'y')
+        os.removexattr(path, 'user.ckptfs.dtype')
+        assert os.getxattr(path, 'user.ckptfs.dtype') == b'float32'
+        assert 'user.ckptfs.unknown' not in os.listxattr(path)
+
+
 def in_thread(call):
     """What call() gives in another thread, or its errno."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -201,8 +212,11 @@ calls = {
     'utimens': (0, lambda: os.utime(raw, (1, 1))),
     'utimens of a directory': (0, lambda: os.utime(f'{mount}/full', (1, 1))),
     'setxattr': (E.EOPNOTSUPP, lambda: os.setxattr(raw, 'user.x', b'y')),
-    'removexattr': (E.EOPNOTSUPP,
-                    lambda: os.removexattr(raw, 'user.ckptfs.fqn')),
+    'removexattr': (E.EOPNOTSUPP, lambda: os.removexattr(raw, 'user.x')),
+    'setxattr of a directory': (
+        E.EOPNOTSUPP, lambda: os.setxattr(f'{mount}/raw', 'user.ckptfs.fqn',
+                                          b'y')),
+    'attributes that are shown': (0, shown_attributes),
     'create': (E.EPERM, lambda: os.open(new, os.O_WRONLY | os.O_CREAT)),
     'create in a box directory': (
         E.EPERM, lambda: os.open(f'{mount}/local/rank-0/new.npy',
