@@ -140,6 +140,7 @@ static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 	print_dead(fs, out);
 	ck_buf_printf(out, "free bytes: %ju\n",
 		      (uintmax_t)ck_fs_free_bytes(fs));
+	ck_scratches_status(fs, out);
 }
 
 static size_t files_count(const struct ck_fs *fs)

@@ -222,13 +222,21 @@ static int become_scratch(struct ck_fs *fs, const struct move *m, bool replaces)
 	int rc = ck_node_has_tensors(&m->to_dir)
 			 ? ck_scratch_name_check(fs, &m->to_dir, m->to)
 			 : refusal(&m->to_dir);
+	struct ck_scratch *s;
 
 	if (rc)
 		return rc;
 	rc = ck_scratch_move(fs, m->source.tensor, &m->to_dir, m->to);
-	if (rc == 0 && replaces)
+	if (rc)
+		return rc;
+	if (replaces)
 		ck_scratch_remove(fs, m->target.tensor);
-	return rc;
+	s = ck_scratch_hold(fs, m->source.tensor);
+	if (s) {
+		ck_scratch_closed(fs, s);
+		ck_scratch_drop(fs, s);
+	}
+	return 0;
 }
 
 /* RENAME_NOREPLACE is all that is known of flags. */

@@ -7,6 +7,7 @@
  */
 #include "internal.h"
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
 enum { NAMES = 6, GROUPS = 1024 };
@@ -135,13 +136,18 @@ bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 
 /* --- the request ------------------------------------------------------------------ */
 
-static void reply_nothing(fuse_req_t req)
+static void reply_nothing(fuse_req_t req, unsigned order)
 {
-	static const struct ck_order answer = {
-		.text = "nothing is staged: with commit=close each file is "
-			"committed when it is closed",
-	};
+	struct ck_order answer = { 0 };
+	struct ck_buf text = { 0 };
 
+	ck_buf_text(&text, "nothing is staged: with commit=close each file is "
+			   "committed when it is closed");
+	if (order == CK_ORDER_COMMIT)
+		ck_scratches_print(fuse_req_userdata(req), &text);
+	snprintf(answer.text, sizeof(answer.text), "%s",
+		 text.data ? text.data : "out of memory");
+	ck_buf_fini(&text);
 	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
 }
 
@@ -156,7 +162,7 @@ static int do_order(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino,
 		return -EPERM;
 	if (fs->options->commit != CK_COMMIT_CLOSE)
 		return ck_publish_order(fs, req, order);
-	reply_nothing(req);
+	reply_nothing(req, order);
 	return 0;
 }
 

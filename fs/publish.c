@@ -201,6 +201,8 @@ static void do_all(struct ck_publisher *p, struct job *job)
 	job->rc = job->order == CK_ORDER_ABORT
 			  ? drop_all(p, &out, &job->text)
 			  : commit_all(p, &out, &job->text);
+	if (job->rc == 0 && job->order == CK_ORDER_COMMIT)
+		ck_scratches_print(p->fs, &job->text);
 	ck_outcome_fini(&out);
 }
 

@@ -334,7 +334,7 @@ int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = h->direct;
 	fi->keep_cache = !h->direct || h->draft;
-	fi->noflush = !h->draft;
+	fi->noflush = !h->draft && !h->scratch;
 	return 0;
 }
 

@@ -49,6 +49,15 @@ CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t fpos,
 /* -ESTALE: it has become a tensor. */
 CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
 				 uint64_t fpos, const void *bytes, size_t len);
+/* At a close of its open files, and when it got another name: if it holds bytes,
+ * the log says once that the name is no tensor's. */
+void ck_scratch_closed(struct ck_fs *fs, struct ck_scratch *s);
+/* Appends the lines of `status`: how many have a name and hold bytes, and which. */
+void ck_scratches_status(struct ck_fs *fs, struct ck_buf *out);
+/* Appends a sentence for each of those. */
+void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out);
+/* The log says that they are gone. */
+void ck_scratches_dropped(struct ck_fs *fs);
 /* The name is free then. */
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
 /* To a name that is free. -ENOMEM. */

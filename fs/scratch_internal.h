@@ -12,6 +12,7 @@ struct ck_scratch {
 	uint32_t number;
 	fuse_ino_t dir; /* number of the directory that its name is in */
 	char *name;	/* owned; NULL: it has none any more */
+	bool told;	/* the log says that it is no tensor's */
 	unsigned refs;
 	struct stat attr;
 	int fd;		    /* owned */
@@ -35,5 +36,17 @@ struct ck_scratch *ck_scratch_by_number(const struct ck_scratches *all,
 void ck_scratch_settle(struct ck_scratches *all, struct ck_scratch *s);
 /* The time for what has changed. */
 void ck_scratch_now(struct timespec *out);
+
+/* Those below need no lock. */
+
+/* What files of tensors or boxes end in in a directory. */
+const char *ck_place_suffix(const struct ck_node *dir);
+/* Appends the path of a name in a directory, for people. */
+void ck_place_print(const struct ck_fs *fs, const struct ck_node *dir,
+		    const char *name, struct ck_buf *out);
+/* outside.c: appends ", the nearest is NAME", if a name of a tensor or box in the
+ * directory is near. */
+void ck_nearest_print(const struct ck_fs *fs, const struct ck_node *dir,
+		      const char *name, struct ck_buf *out);
 
 #endif

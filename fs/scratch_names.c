@@ -19,16 +19,14 @@ static struct ck_scratch *by_name(const struct ck_scratches *all,
 	return s;
 }
 
-/* What files of tensors or boxes end in there. */
-static const char *suffix_in(const struct ck_node *dir)
+const char *ck_place_suffix(const struct ck_node *dir)
 {
 	return dir->kind == CK_NODE_VIEW ? ck_views[dir->index]->suffix
 					 : ".npy";
 }
 
-/* The path of a name in a directory, for people. */
-static void print_path(const struct ck_fs *fs, const struct ck_node *dir,
-		       const char *name, struct ck_buf *out)
+void ck_place_print(const struct ck_fs *fs, const struct ck_node *dir,
+		    const char *name, struct ck_buf *out)
 {
 	struct ck_buf owner = { 0 };
 
@@ -47,12 +45,15 @@ static void print_path(const struct ck_fs *fs, const struct ck_node *dir,
 static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 		       const char *name)
 {
-	struct ck_buf path = { 0 };
+	struct ck_buf path = { 0 }, nearest = { 0 };
 
-	print_path(fs, dir, name, &path);
-	ck_log("%s: no tensor of this checkpoint; none can be added",
-	       path.data ? path.data : "a new file");
+	ck_place_print(fs, dir, name, &path);
+	ck_nearest_print(fs, dir, name, &nearest);
+	ck_log("%s: no tensor of this checkpoint; none can be added%s",
+	       path.data ? path.data : "a new file",
+	       nearest.data ? nearest.data : "");
 	ck_buf_fini(&path);
+	ck_buf_fini(&nearest);
 }
 
 /* A name that ends as a tensor's would be taken for a new one, but for the
@@ -60,7 +61,7 @@ static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 int ck_scratch_name_check(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name)
 {
-	const char *suffix = suffix_in(dir);
+	const char *suffix = ck_place_suffix(dir);
 	size_t len = strlen(name), end = strlen(suffix);
 
 	if (len > NAME_LONGEST)
@@ -135,6 +136,7 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 	if (s) {
 		free(s->name);
 		s->name = copy;
+		s->told = false;
 		s->dir = ck_node_number(fs, dir);
 		ck_scratch_now(&s->attr.st_ctim);
 	}

@@ -336,6 +336,7 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 	if (k->fs->publisher) {
 		ck_publisher_end(k->fs->publisher);
 		ck_publish_rest(k->fs);
+		ck_scratches_dropped(k->fs);
 	}
 	fuse_session_unmount(k->session);
 	sem_post(&k->fs->asked); /* the kernel may not have asked */

@@ -71,6 +71,8 @@ static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int rc = draft ? commit_draft(fs, req, draft, false) : 0;
 
 	(void)ino;
+	if (ck_handle_scratch(fi))
+		ck_scratch_closed(fs, ck_handle_scratch(fi));
 	if (rc != 1)
 		fuse_reply_err(req, -rc);
 }

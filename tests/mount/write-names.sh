@@ -81,6 +81,92 @@ mounted "$source" -o write
 check 'mknod alone commits nothing' cmp old.bin "$raw"
 unmounted
 
+# What is not part of the checkpoint: a typo is said when the file is closed, by
+# commit, by status and at the end.
+mounted "$source" -o write,commit=manual,log=lines
+said() {
+	grep -c "not part of the checkpoint: $1" "$mnt/.ckptfs/log"
+}
+field() {
+	sed -n "s/^$1: //p" "$mnt/.ckptfs/status"
+}
+nothing="; no tensor has the name"
+equal 'no scratch file: status' "$(field 'scratch files')$(field scratch)" 0
+cp old.bin "$mnt/raw/model.norm.wieght"
+equal 'a typo: the log' \
+	"$(said "raw/model.norm.wieght$nothing, the nearest is model.norm.weight\$")" 1
+cat old.bin >>"$mnt/raw/model.norm.wieght"
+cat "$mnt/raw/model.norm.wieght" >copied
+equal 'a typo: it is said once' "$(said raw/model)" 1
+equal 'a typo: status' "$(field 'scratch files'), $(field scratch)" \
+	'1, raw/model.norm.wieght'
+cp old.bin "$mnt/raw/$one"
+"$CKPTFS" commit "$mnt" >answer
+equal 'a typo: commit' "$(cat answer)" "committed 1 tensor ($one); not part of \
+the checkpoint: raw/model.norm.wieght$nothing, the nearest is model.norm.weight"
+cp old.bin "$mnt/full/model.norm.weight"
+equal 'without .npy: the log' "$(said "full/model.norm.weight$nothing, the \
+nearest is model.norm.weight.npy\$")" 1
+cp old.bin "$mnt/full/$one.npz"
+equal 'numpy.savez: the log' \
+	"$(said "full/$one.npz$nothing, the nearest is $one.npy\$")" 1
+cp old.bin "$mnt/local/rank-1/${one}s"
+equal 'in local/: the log' \
+	"$(said "local/rank-1/${one}s$nothing, the nearest is $one.npy\$")" 1
+cp old.bin "$mnt/raw/something"
+equal 'nothing is near: the log' "$(said "raw/something$nothing\$")" 1
+cp old.bin "$mnt/raw/x.tmp"
+mv "$mnt/raw/x.tmp" "$mnt/raw/model.norm.wieghts"
+equal 'renamed to a typo: the log' \
+	"$(said "raw/model.norm.wieghts$nothing, the nearest is model.norm.weight\$")" 1
+fails 'a new tensor' 'not permitted' cp old.bin "$mnt/full/model.norm.wieght.npy"
+check 'a new tensor: the log' grep -q "full/model.norm.wieght.npy: no tensor of \
+this checkpoint; none can be added, the nearest is model.norm.weight.npy\$" \
+	"$mnt/.ckptfs/log"
+before=$(said .)
+cp "$mnt/full/$one.npy" new.npy
+: >"$mnt/raw/empty"
+cp old.bin "$mnt/raw/$one.tmp" && mv "$mnt/raw/$one.tmp" "$mnt/raw/$one"
+cp old.bin "$mnt/raw/.hidden"
+cp old.bin "$mnt/raw/backup~"
+LC_ALL=C sed -i s/a_word_that_is_not_there/x/ "$mnt/raw/$one"
+! command -v rsync >"$WORK/out" ||
+	rsync --ignore-times new.npy "$mnt/full/$one.npy"
+equal 'names of tools: no line at a close' "$(said .)" "$before"
+equal 'names of tools: they count' "$(field 'scratch files')" 8
+rm "$mnt/raw/something" "$mnt/raw/backup~"
+equal 'many: status' "$(field scratch)" "full/$one.npz, full/model.norm.weight, \
+local/rank-1/${one}s, raw/.hidden, raw/model.norm.wieght, raw/model.norm.wieghts"
+"$CKPTFS" commit "$mnt" >answer
+equal 'many: commit' "$(grep -o 'not part of' answer | wc -l)" 6
+for i in 1 2 3 4 5 6 7 8; do cp old.bin "$mnt/raw/m$i"; done
+check 'more: status' grep -q '^scratch: .*, raw/m4 and 6 more$' \
+	"$mnt/.ckptfs/status"
+rm "$mnt"/raw/m? "$mnt"/raw/.hidden "$mnt"/full/model.norm.weight
+rm "$mnt/full/$one.npz" "$mnt/local/rank-1/${one}s" "$mnt/raw/empty"
+pid=$(daemon)
+umount "$mnt"
+gone "$pid" || result 1 'the daemon ends'
+equal 'the end: the log' "$(grep dropped lines)" "ckptfs: dropped 2 scratch \
+files: raw/model.norm.wieght, raw/model.norm.wieghts"
+mounted "$source" -o write,log=lines
+cp old.bin "$mnt/raw/model.norm.wieght"
+"$CKPTFS" commit "$mnt" >answer
+check 'commit=close: commit' grep -q "closed; not part of the checkpoint: \
+raw/model.norm.wieght$nothing, the nearest is model.norm.weight\$" answer
+pid=$(daemon)
+kill "$pid"
+gone "$pid" || result 1 'the daemon ends'
+equal 'SIGTERM: the log' "$(tail -n 1 lines)" \
+	'ckptfs: dropped 1 scratch file: raw/model.norm.wieght'
+mounted "$source" -o write,log=none
+cp old.bin "$mnt/raw/x"
+rm "$mnt/raw/x"
+pid=$(daemon)
+umount "$mnt"
+gone "$pid" || result 1 'the daemon ends'
+equal 'nothing is dropped: the log' "$(grep -c dropped none)" 0
+
 # Another user, in a directory that all may write: a name stands for a tensor,
 # and it takes the right to write that.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
