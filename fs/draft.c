@@ -13,6 +13,7 @@
 #include <fcntl.h>
 
 #define LEAVE_MSEC 300 /* a draft that is being closed has to be gone */
+#define BUSY_SEC   10  /* between two lines that a tensor has a writer */
 
 struct ck_draft {
 	struct ck_draft *next; /* this and refs: ck_drafts.lock */
@@ -232,6 +233,20 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 			     &draft->stage, d);
 }
 
+/* Programs that wait for their turn by trying again would fill the log. */
+static void tell_busy(struct ck_fs *fs, const struct ck_node *n)
+{
+	atomic_uint *told = &fs->busy_told[n->tensor % CK_BUSY_TOLD];
+	struct timespec t;
+	unsigned now, before = atomic_load(told);
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (unsigned)t.tv_sec + BUSY_SEC; /* never 0 */
+	if ((before == 0 || now - before >= BUSY_SEC) &&
+	    atomic_compare_exchange_strong(told, &before, now))
+		ck_log("%s: is being written already", shown_name(fs, n));
+}
+
 int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 		  struct ck_draft **out)
 {
@@ -249,6 +264,7 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 	pthread_mutex_init(&draft->lock, NULL);
 	rc = enter_alone(fs->drafts, draft);
 	if (rc) {
+		tell_busy(fs, n);
 		draft_free(draft);
 		return rc;
 	}

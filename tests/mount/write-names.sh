@@ -7,6 +7,14 @@ source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
 size=1024
 
+# Waits for the daemon, which has the checkpoint until it ends.
+released() {
+	local pid
+	pid=$(daemon)
+	"$@" >"$WORK/out" 2>&1 || result 1 "$*"
+	gone "$pid" || result 1 'the daemon ends'
+}
+
 # mknod(2) of a removed name makes it again, and then as O_TRUNC does.
 mounted "$source" -o write
 raw=$mnt/raw/$one
@@ -76,10 +84,10 @@ import os, sys; os.mknod(sys.argv[1])' "$mnt/full/new.npy"
 cp "$raw" old.bin
 rm "$raw"
 python3 -c 'import os, sys; os.mknod(sys.argv[1])' "$raw"
-unmounted
+released "$CKPTFS" umount "$mnt"
 mounted "$source" -o write
 check 'mknod alone commits nothing' cmp old.bin "$raw"
-unmounted
+released "$CKPTFS" umount "$mnt"
 
 # What is not part of the checkpoint: a typo is said when the file is closed, by
 # commit, by status and at the end.
@@ -144,9 +152,7 @@ check 'more: status' grep -q '^scratch: .*, raw/m4 and 6 more$' \
 	"$mnt/.ckptfs/status"
 rm "$mnt"/raw/m? "$mnt"/raw/.hidden "$mnt"/full/model.norm.weight
 rm "$mnt/full/$one.npz" "$mnt/local/rank-1/${one}s" "$mnt/raw/empty"
-pid=$(daemon)
-umount "$mnt"
-gone "$pid" || result 1 'the daemon ends'
+released umount "$mnt"
 equal 'the end: the log' "$(grep dropped lines)" "ckptfs: dropped 2 scratch \
 files: raw/model.norm.wieght, raw/model.norm.wieghts"
 mounted "$source" -o write,log=lines
@@ -154,18 +160,36 @@ cp old.bin "$mnt/raw/model.norm.wieght"
 "$CKPTFS" commit "$mnt" >answer
 check 'commit=close: commit' grep -q "closed; not part of the checkpoint: \
 raw/model.norm.wieght$nothing, the nearest is model.norm.weight\$" answer
-pid=$(daemon)
-kill "$pid"
-gone "$pid" || result 1 'the daemon ends'
+released kill "$(daemon)"
 equal 'SIGTERM: the log' "$(tail -n 1 lines)" \
 	'ckptfs: dropped 1 scratch file: raw/model.norm.wieght'
 mounted "$source" -o write,log=none
 cp old.bin "$mnt/raw/x"
 rm "$mnt/raw/x"
-pid=$(daemon)
-umount "$mnt"
-gone "$pid" || result 1 'the daemon ends'
+released umount "$mnt"
 equal 'nothing is dropped: the log' "$(grep -c dropped none)" 0
+
+# A second writer is told in the log, too, which is not filled by it.
+mounted "$source" -o write
+busy() {
+	grep -c "^ckptfs: $1: is being written already\$" "$mnt/.ckptfs/log"
+}
+two=model.norm.weight
+cp old.bin "$mnt/raw/x"
+exec 3>>"$mnt/raw/$one" 4>>"$mnt/raw/$two"
+equal 'one writer: no line' "$(busy .*)" 0
+fails 'a second writer' 'busy' cp old.bin "$mnt/raw/$one"
+equal 'a second writer: the log' "$(busy "$one")" 1
+for i in 1 2 3 4 5; do
+	cp new.npy "$mnt/full/$one.npy" 2>"$WORK/out"
+	mv -f "$mnt/raw/x" "$mnt/raw/$one" 2>"$WORK/out"
+done
+equal 'a second writer, again and again: the log' "$(busy "$one")" 1
+fails 'of another tensor' 'busy' cp old.bin "$mnt/raw/$two"
+equal 'of another tensor: the log' "$(busy "$two")" 1
+exec 3>&- 4>&-
+check 'then a rename' mv "$mnt/raw/x" "$mnt/raw/$one"
+released "$CKPTFS" umount "$mnt"
 
 # Another user, in a directory that all may write: a name stands for a tensor,
 # and it takes the right to write that.
@@ -216,7 +240,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 		cmp new.bin "$mnt/raw/x"
 	check 'another user: the owner renames it' mv "$mnt/raw/x" "$raw"
 	check 'another user: the owner renames it: bytes' cmp new.bin "$raw"
-	unmounted
+	released "$CKPTFS" umount "$mnt"
 
 	# The group may.
 	chgrp 4242 "$source/.metadata" "$source"/*.distcp
@@ -241,7 +265,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	check 'a private file: its owner may' \
 		in_group bash -c 'call rename "$@"' - "$mnt/raw/his" "$raw"
 	check 'a private file: its owner may: bytes' cmp old.bin "$raw"
-	unmounted
+	released "$CKPTFS" umount "$mnt"
 else
 	skip 'another user' 'only root can become another user'
 fi
