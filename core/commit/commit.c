@@ -10,7 +10,9 @@
  *  3. Bytes are durable before a name leads to them: data files before their
  *     names, their names before the metadata that uses them, the metadata
  *     before its name.
- *  4. 0 is answered only when the new name of the metadata is durable.
+ *  4. 0 is answered only when the new name of the metadata is durable. XFS that
+ *     shut itself down has a 0 for fsync(2) of a directory, so the file that
+ *     was renamed is synced, too.
  *  5. A file whose fsync(2) failed is given up: the kernel may have forgotten
  *     what it could not write.
  *  6. Once a commit has begun with files, nobody else writes into them, and
@@ -19,7 +21,7 @@
  *     names of ours that no metadata names; the next writer removes them.
  *
  * The states are the rows of `steps`. Each may fail without effect, up to the
- * rename; the one behind it cannot undo that, so a failure there is reported
+ * rename; those behind it cannot undo that, so a failure there is reported
  * and the new state stays.
  */
 #include "commit_internal.h"
@@ -225,6 +227,7 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	check_source,	 /* still: as late as can be */
 	name_metadata,	 /* beside the old one */
 	rename_metadata, /* in its place: the commit point */
+	sync_metadata,	 /* durable: XFS that stopped says it here alone */
 	sync_names,	 /* durable */
 };
 

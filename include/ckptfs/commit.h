@@ -103,8 +103,8 @@ CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
  * -ESTALE (somebody else saved), -EINVAL (the stage is not complete), -ENOSPC,
  * -EDQUOT, -EIO, -EPERM (owner and group), -ENOMEM, -EBADMSG or -EOPNOTSUPP
  * (metadata that cannot be rewritten); unless it was found out early, the
- * stage is spoiled. Only if the last fsync(2) of the directory fails is the
- * new content there all the same. May take seconds; one at a time, others
+ * stage is spoiled. Only if one of the last two fsync(2) fails, of the new
+ * metadata and of the directory, is the new content there all the same. May take seconds; one at a time, others
  * wait. */
 CK_MUST_USE int ck_stage_commit(struct ck_stage *s, struct ck_diag *d);
 

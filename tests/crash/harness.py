@@ -8,11 +8,14 @@ are names of points: SUBJECT/PHASE/..., and running with one repeats it.
     kill    SIGKILL before and after every call that changes something
     cut     a power cut before every such call and after the end, with every
             state of the file system (images.STATES) that is asked for
+    shutdown    the file system shuts down before every such call, and the
+            writer goes on
     random  a power cut at a point, after a delay and in a state drawn by lot
     error   every call beneath the checkpoint fails, with every errno; then
             the power is cut, so that success that was reported is tested
     short   every read and write moves one byte, or half
-    skip    every sync is left out, then power cuts and model at every point
+    skip    every sync is left out, then power cuts, shutdowns and model at
+            every point
     nomem   every allocation fails, alone or with all after it
     model   states that POSIX allows and our file systems do not make
     foreign somebody else saves before each call: what he saved stays, and
@@ -157,6 +160,19 @@ def cut(subject, field, states=("lost", "journal", "fsync")):
                    partial(trial, at, state, at > count))
 
 
+def shutdown(subject, field):
+    """The file system stops dead, and who writes goes on: what he says is
+    saved must be there."""
+    def trial(at):
+        def strike(_call):
+            field.image.cut("lost")
+        return cut_after(subject, field, injector.Cut(at, strike, whom="go"),
+                         at, strike)
+    for at in range(1, len(subject.calls(field)[0]) + 1):
+        yield (f"{subject.name}/shutdown/{field.image.kind}/{at}",
+               partial(trial, at))
+
+
 def random_cuts(subject, field, cuts, seed):
     counts = [len(subject.calls(field, which=which)[0])
               for which in range(len(subject.plans))]
@@ -207,21 +223,23 @@ def short(subject, field):
 
 def skip(subject, field, state="lost"):
     """One trial for each sync: without it, is anything ever wrong, on this
-    file system or by the model? What is found nowhere was not needed."""
+    file system, cut off or shut down, or by the model? What is found nowhere
+    was not needed."""
     points = len(subject.calls(field)[0]) + 1
 
-    def without(left_out, at):
+    def without(left_out, at, whom):
         def strike(_call):
             field.image.cut(state)
         fault = injector.Both(injector.Skip(left_out),
-                              injector.Cut(at, strike))
+                              injector.Cut(at, strike, whom=whom))
         return cut_after(subject, field, fault, 0, strike)
 
     def trial(left_out):
-        for at in range(1, points + 1):
-            problems = without(left_out, at)
-            if problems:
-                return problems
+        for whom in ("killall", "go"):
+            for at in range(1, points + 1):
+                problems = without(left_out, at, whom)
+                if problems:
+                    return problems
         for at in range(1, points + 1):
             watch = model.Watch(field, at)
             problems = follow(subject, field, watch,

@@ -31,7 +31,9 @@ enum mutant {
 	NO_SHARD_SYNC,
 	NO_METADATA_SYNC,
 	NO_FIRST_DIRECTORY_SYNC,
+	NO_LAST_METADATA_SYNC,
 	NO_LAST_DIRECTORY_SYNC,
+	NO_LAST_SYNC, /* neither */
 	NO_SYNC_AT_ALL,
 	RENAME_BEFORE_SYNC,
 	SYNC_BEFORE_WRITE,
@@ -56,6 +58,8 @@ static const char *const names[MUTANTS] = {
 	[NO_SHARD_SYNC] = "no-shard-sync",
 	[NO_METADATA_SYNC] = "no-metadata-sync",
 	[NO_FIRST_DIRECTORY_SYNC] = "no-first-directory-sync",
+	[NO_LAST_METADATA_SYNC] = "no-last-metadata-sync",
+	[NO_LAST_SYNC] = "no-last-sync",
 	[NO_LAST_DIRECTORY_SYNC] = "no-last-directory-sync",
 	[NO_SYNC_AT_ALL] = "no-sync-at-all",
 	[RENAME_BEFORE_SYNC] = "rename-before-sync",
@@ -194,6 +198,20 @@ static int sync_late(struct writer *w)
 	return rc;
 }
 
+/* A file system that stopped may have a 0 for its directory. */
+static int sync_last(struct writer *w)
+{
+	int rc = 0;
+
+	if (is(w, NO_LAST_SYNC) || is(w, LIKE_DCP))
+		return 0;
+	if (!is(w, NO_LAST_METADATA_SYNC))
+		rc = sync_late(w);
+	if (rc == 0 && !is(w, NO_LAST_DIRECTORY_SYNC))
+		rc = sync_fd(w, w->to);
+	return rc;
+}
+
 static int publish(struct writer *w)
 {
 	bool late = is(w, RENAME_BEFORE_SYNC);
@@ -210,11 +228,7 @@ static int publish(struct writer *w)
 	if (renameat(w->to, TMP, w->to, METADATA))
 		return -errno;
 	w->published = true;
-	if (late)
-		rc = sync_late(w);
-	if (rc == 0 && !is(w, NO_LAST_DIRECTORY_SYNC) && !is(w, LIKE_DCP))
-		rc = sync_fd(w, w->to);
-	return rc;
+	return sync_last(w);
 }
 
 /* What nobody needs any more, or what somebody took for it. */

@@ -31,9 +31,9 @@ import injector  # noqa: E402
 import oracle  # noqa: E402
 import writers  # noqa: E402
 
-ON_IMAGES = ("cut", "random", "error", "skip", "space")
+ON_IMAGES = ("cut", "shutdown", "random", "error", "skip", "space")
 PHASES = ("undisturbed", "kill", "short", "nomem", "model", "error", "cut",
-          "random")
+          "shutdown", "random")
 Found = collections.namedtuple("Found", "trials bad kinds first")
 
 
