@@ -38,11 +38,12 @@ struct commit {
 	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
-	uint64_t generation;  /* in the names of new files */
-	int fd;		      /* the new metadata, -1: none */
-	struct stat metadata; /* what it will be */
-	char temp[64];	      /* its name until the rename; "": it has none */
-	bool sealed;	      /* files were touched: no second try with them */
+	uint64_t generation;   /* in the names of new files */
+	struct ck_owner owner; /* of all new files */
+	int fd;		       /* the new metadata, -1: none */
+	struct stat metadata;  /* what it will be */
+	char temp[64];	       /* its name until the rename; "": it has none */
+	bool sealed;	       /* files were touched: no second try with them */
 	bool renamed;
 };
 
@@ -124,6 +125,12 @@ static int check_source(struct commit *k, struct ck_diag *d)
 	return 0;
 }
 
+/* Who cannot give files away is told before anything is touched. */
+static int make_metadata(struct commit *k, struct ck_diag *d)
+{
+	return ck_owner_try(k->w, &k->fd, &k->owner, d);
+}
+
 static int seal_stage(struct commit *k, struct ck_diag *d)
 {
 	int rc = ck_cuts_keep(&k->stage->cuts, k->stage->tensor);
@@ -145,7 +152,7 @@ static int seal(struct commit *k, struct ck_diag *d)
 {
 	int rc = k->stage ? seal_stage(k, d) : take_batch(k, d);
 
-	return rc ? rc : ck_batch_own(k->w, k->batch, d);
+	return rc ? rc : ck_batch_own(&k->owner, k->batch, d);
 }
 
 static int sync_shards(struct commit *k, struct ck_diag *d)
@@ -168,15 +175,7 @@ static int sync_names(struct commit *k, struct ck_diag *d)
 
 static int write_metadata(struct commit *k, struct ck_diag *d)
 {
-	struct ck_writer *w = k->w;
-	int rc = ck_file_make(w, &k->fd, d);
-
-	if (rc == 0)
-		rc = ck_file_own(w, k->fd, d);
-	if (rc == 0)
-		rc = ck_metadata_write(w->cp, k->changes, k->nchanges, k->fd,
-				       d);
-	return rc;
+	return ck_metadata_write(k->w->cp, k->changes, k->nchanges, k->fd, d);
 }
 
 static int sync_metadata(struct commit *k, struct ck_diag *d)
@@ -188,6 +187,22 @@ static int sync_metadata(struct commit *k, struct ck_diag *d)
 	if (fstat(k->fd, &k->metadata))
 		return ck_fail(d, errno, "new metadata: %s", strerror(errno));
 	return 0;
+}
+
+/* Who changes the present .metadata while this runs means the next one, too. */
+static int follow_owner(struct commit *k, struct ck_diag *d)
+{
+	bool changed;
+	int rc = ck_owner_renew(&k->owner, &changed, d);
+
+	if (rc || !changed)
+		return rc;
+	rc = ck_batch_own(&k->owner, k->batch, d);
+	if (rc == 0)
+		rc = ck_batch_sync(k->batch, d);
+	if (rc == 0)
+		rc = ck_file_own(&k->owner, k->fd, d);
+	return rc ? rc : sync_metadata(k, d);
 }
 
 static int name_metadata(struct commit *k, struct ck_diag *d)
@@ -217,6 +232,7 @@ static int rename_metadata(struct commit *k, struct ck_diag *d)
 
 static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	check_source,	 /* nobody else has saved */
+	make_metadata,	 /* an empty file, his who has the old one */
 	seal,		 /* new data files are whole, and ours */
 	sync_shards,	 /* and durable */
 	link_shards,	 /* and have names */
@@ -225,8 +241,10 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	write_metadata,	 /* and has said, without a name */
 	sync_metadata,	 /* durably */
 	check_source,	 /* still: as late as can be */
+	follow_owner,	 /* and the old one is whose it was */
 	name_metadata,	 /* beside the old one */
 	rename_metadata, /* in its place: the commit point */
+	follow_owner,	 /* until then, too */
 	sync_metadata,	 /* durable: XFS that stopped says it here alone */
 	sync_names,	 /* durable */
 };
@@ -282,8 +300,8 @@ static int run_steps(struct commit *k, struct ck_diag *d)
 		publish(k);
 	else
 		undo(k);
-	if (k->fd >= 0)
-		close(k->fd);
+	ck_fd_cleanup(&k->fd);
+	ck_owner_fini(&k->owner);
 	free(k->changes);
 	return rc;
 }
@@ -291,7 +309,7 @@ static int run_steps(struct commit *k, struct ck_diag *d)
 /* The commit lock is held. */
 static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 {
-	struct commit k = { .w = s->w, .stage = s, .fd = -1 };
+	struct commit k = { .w = s->w, .stage = s, .owner.fd = -1, .fd = -1 };
 	int rc = ck_stage_complete(s, d);
 
 	if (rc)
@@ -345,7 +363,7 @@ static int check_room(const struct ck_writer *w, size_t boxes,
 static int commit_all(struct ck_writer *w, struct ck_outcome *out,
 		      struct ck_diag *d)
 {
-	struct commit k = { .w = w, .out = out, .fd = -1 };
+	struct commit k = { .w = w, .out = out, .owner.fd = -1, .fd = -1 };
 	int rc = ck_outcome_make(out, w, d);
 
 	if (rc || out->n == 0)

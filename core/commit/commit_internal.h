@@ -3,8 +3,8 @@
  * commit, inside: writer.c has the lock, collect.c what was left behind, names.c
  * what files are called, stage.c what a program writes, given.c and ranges.c what
  * of it is missing, header.c what stands before the elements, cut.c where its
- * bytes go, batch.c which part of which file that is, shard.c the files,
- * together.c what several stages share, commit.c the protocol.
+ * bytes go, batch.c which part of which file that is, shard.c the files, owner.c
+ * whose they are, together.c what several stages share, commit.c the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -24,6 +24,7 @@ struct ck_writer {
 	struct ck_stage *stages;     /* open */
 	uint32_t nstages;
 	uint64_t generation;
+	struct stat owned; /* a .metadata to whose owner files can be given */
 	/* Held for reading by whoever does something with a stage or with what
 	 * follows. Its writer may do anything with any stage. */
 	pthread_rwlock_t placing;
@@ -120,10 +121,39 @@ uint32_t ck_batch_count(struct ck_batch *b, uint64_t *bytes);
 /* No item is kept any more. */
 void ck_batch_clear(struct ck_batch *b);
 
+/* --- owner.c: whose new files are ------------------------------------------ */
+
+/* Owner, group, mode and ACL of a .metadata. Zero-initialise, with fd -1. */
+struct ck_owner {
+	int fd; /* the file */
+	struct stat st;
+	struct ck_buf acl; /* empty: it has none */
+};
+
+/* As the .metadata has them now that was read or switched to. -ESTALE: it is
+ * another one; errors of open(2), -ENOMEM. */
+CK_MUST_USE int ck_owner_find(struct ck_owner *o, struct ck_writer *w,
+			      struct ck_diag *d);
+/* As the same file has them now, whatever its name is. */
+CK_MUST_USE int ck_owner_renew(struct ck_owner *o, bool *changed,
+			       struct ck_diag *d);
+void ck_owner_fini(struct ck_owner *o);
+/* Gives them to a new file. -EPERM. */
+CK_MUST_USE int ck_file_own(const struct ck_owner *o, int fd,
+			    struct ck_diag *d);
+/* Finds them and makes an unnamed file with them; *fd and *o are the caller's,
+ * also after an error. */
+CK_MUST_USE int ck_owner_try(struct ck_writer *w, int *fd, struct ck_owner *o,
+			     struct ck_diag *d);
+
+/* Can new files be given to whom .metadata belongs now? Asks again only when
+ * that was changed. As ck_owner_try(), but a full disk is no error. */
+CK_MUST_USE int ck_owner_check(struct ck_writer *w, struct ck_diag *d);
+
 /* --- shard.c: files that have no name yet --------------------------------- */
 
 /* Owned and shared as the metadata is. */
-CK_MUST_USE int ck_batch_own(const struct ck_writer *w, struct ck_batch *b,
+CK_MUST_USE int ck_batch_own(const struct ck_owner *o, const struct ck_batch *b,
 			     struct ck_diag *d);
 CK_MUST_USE int ck_batch_sync(struct ck_batch *b, struct ck_diag *d);
 /* Gives the files names that were never used. */
@@ -135,9 +165,6 @@ void ck_batch_unlink(const struct ck_writer *w, struct ck_batch *b);
 /* A new unnamed file in the checkpoint's directory. */
 CK_MUST_USE int ck_file_make(const struct ck_writer *w, int *fd,
 			     struct ck_diag *d);
-/* Owner, group, mode and ACL of .metadata. */
-CK_MUST_USE int ck_file_own(const struct ck_writer *w, int fd,
-			    struct ck_diag *d);
 CK_MUST_USE int ck_file_link(const struct ck_writer *w, int fd,
 			     const char *name, struct ck_diag *d);
 

@@ -7,14 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
 #include <stdio.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 enum { NAME_TRIES = 8 };
-
-#define ACL "system.posix_acl_access"
 
 /* --- files ----------------------------------------------------------------- */
 
@@ -31,59 +27,16 @@ int ck_file_make(const struct ck_writer *w, int *fd, struct ck_diag *d)
 		       ck_show(ck_str_from(w->cp->path)), strerror(-*fd));
 }
 
-/* --- owner, group, mode, ACL ------------------------------------------------ */
-
-/* An unnamed file may have got an ACL from its directory. */
-static int copy_acl(const struct ck_writer *w, int fd)
-{
-	ck_auto_fd int from = ck_open_beneath(w->dirfd, CK_STR(".metadata"),
-					      O_RDONLY, CK_BENEATH_SYMLINKS);
-	ck_auto_free void *acl = malloc(XATTR_SIZE_MAX);
-	ssize_t n;
-
-	if (from < 0 || !acl)
-		return from < 0 ? from : -ENOMEM;
-	n = fgetxattr(from, ACL, acl, XATTR_SIZE_MAX);
-	if (n < 0 && errno != ENODATA && errno != EOPNOTSUPP)
-		return -errno;
-	if (n >= 0)
-		return fsetxattr(fd, ACL, acl, (size_t)n, 0) ? -errno : 0;
-	if (fremovexattr(fd, ACL) && errno != ENODATA && errno != EOPNOTSUPP)
-		return -errno;
-	return 0;
-}
-
-int ck_file_own(const struct ck_writer *w, int fd, struct ck_diag *d)
-{
-	const struct stat *want = &w->cp->metadata;
-	struct stat st;
-	int rc;
-
-	if (fstat(fd, &st))
-		return ck_fail(d, errno, "a new file: %s", strerror(errno));
-	if ((st.st_uid != want->st_uid || st.st_gid != want->st_gid) &&
-	    fchown(fd, want->st_uid, want->st_gid))
-		return ck_fail(d, errno,
-			       "a new file cannot have the owner and group of "
-			       ".metadata, %u and %u: %s",
-			       want->st_uid, want->st_gid, strerror(errno));
-	if (fchmod(fd, want->st_mode & 0777))
-		return ck_fail(d, errno, "a new file: %s", strerror(errno));
-	rc = copy_acl(w, fd);
-	return rc ? ck_fail(d, -rc, "the ACL of .metadata: %s", strerror(-rc))
-		  : 0;
-}
-
 /* --- all of a batch ---------------------------------------------------------- */
 
-int ck_batch_own(const struct ck_writer *w, struct ck_batch *b,
+int ck_batch_own(const struct ck_owner *o, const struct ck_batch *b,
 		 struct ck_diag *d)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->nshards && !rc; i++)
 		if (b->shards[i].fd >= 0)
-			rc = ck_file_own(w, b->shards[i].fd, d);
+			rc = ck_file_own(o, b->shards[i].fd, d);
 	return rc;
 }
 

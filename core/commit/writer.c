@@ -62,19 +62,6 @@ static int check_no_link(const struct ck_writer *w, struct ck_diag *d)
 		       : ck_fail(d, EOPNOTSUPP, ".metadata is a symbolic link");
 }
 
-/* Who cannot make files that belong to whom .metadata does would be told by
- * his first commit. */
-static int check_owner(const struct ck_writer *w, struct ck_diag *d)
-{
-	ck_auto_fd int fd = -1;
-	int rc = ck_file_make(w, &fd, d);
-
-	if (rc == 0)
-		rc = ck_file_own(w, fd, d);
-	/* A disk that is full now may have room when something is written. */
-	return rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
-}
-
 static int begin(struct ck_writer *w, struct ck_diag *d)
 {
 	int rc = ck_metadata_writable(w->cp, w->options.keep_unknown, d);
@@ -87,8 +74,11 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 		return rc;
 	/* Read before it was locked: another writer may have been faster. */
 	rc = ck_checkpoint_same(w->cp, d);
-	if (rc == 0)
-		rc = check_owner(w, d);
+	if (rc)
+		return rc;
+	/* Who cannot make files that belong to whom .metadata does would be
+	 * told by his first commit. */
+	rc = ck_owner_check(w, d);
 	if (rc)
 		return rc;
 	if (ck_checkpoint_reserve(w->cp))

@@ -74,7 +74,54 @@ chown root:root "$source"
 chown daemon:games "$source"/*.distcp
 round 'a directory of root, data files of others'
 
+# What is done to .metadata while it is mounted is carried on.
+fresh
+mounted "$source" -o write
+cp "$mnt/raw/$one" raw.bin
+latest() { # the data files of the last commit
+	local file generation
+	file=$(cd "$source" && printf '%s\n' __0_ckptfs-* | sort -V | tail -n 1)
+	generation=${file#__0_ckptfs-}
+	echo "$source"/__?_ckptfs-"${generation%%-*}"-*
+}
+follows() { # follows WHAT COMMAND...
+	local owner acl
+	"${@:2}" "$source/.metadata"
+	owner=$(owners "$source/.metadata")
+	acl=$(acls "$source/.metadata")
+	check "mounted, then $1: a commit" cp raw.bin "$mnt/raw/$one"
+	equal "mounted, then $1: owner, group, mode" \
+		"$(owners "$source/.metadata" $(latest))" "$owner"
+	equal "mounted, then $1: ACL" \
+		"$(acls "$source/.metadata" $(latest))" "$acl"
+}
+follows 'chmod 640' chmod 640
+follows 'chmod 666' chmod 666
+follows 'chown' chown daemon
+follows 'chgrp' chgrp nogroup
+follows 'setfacl' setfacl -m u:games:r,m:rw
+follows 'another ACL' setfacl -m u:games:rw,u:nobody:r
+follows 'no ACL' setfacl -b
+follows 'chmod 600' chmod 600
+check 'mounted, then chmod 600: shown' test \
+	"$(stat -c '%U %a' "$mnt/raw/$one")" = 'daemon 600'
+
+# At whatever moment of a commit: none is lost.
+lost=0
+for i in $(seq 30); do
+	mode=$((600 + i % 2 * 40))
+	cp raw.bin "$mnt/raw/$one" &
+	sleep "0.00$((i % 10))"
+	chmod "$mode" "$source/.metadata"
+	wait
+	[ "$(owners "$source/.metadata")" = "daemon:nogroup $mode" ] ||
+		lost=$((lost + 1))
+done
+equal 'chmod among commits: all are carried on' "$lost" 0
+unmounted
+
 # He writes himself, in the mount that root made.
+fresh
 as nobody games test -x "$WORK" || skip_all 'nobody cannot get here'
 setfacl -m u:daemon:rw "$source/.metadata"
 acl=$(acls "$source/.metadata")
@@ -130,6 +177,36 @@ refused "another group's .metadata" nogroup
 chown daemon "$source/.metadata"
 refused "another user's .metadata" games
 fresh
+mounted_by_him() {
+	check "his own: mount $*" as nobody games "$CKPTFS" mount "$source" \
+		"$mnt" -o "write$1"
+}
+state() {
+	(cd "$source" && ls -lA --time-style=full-iso && sha256sum .metadata *)
+}
+given() { # given WHAT TEXT COMMAND...: it is not his any more
+	local before
+	chown nobody:daemon "$source/.metadata"
+	before=$(state)
+	fails "$1: refused" "$2" "${@:3}"
+	equal "$1: nothing changed" "$(state)" "$before"
+}
+mounted_by_him ''
+given 'given away' 'Operation not permitted' \
+	as nobody games cp raw.bin "$mnt/raw/$one"
+check 'given away: the log says so' as nobody games grep -q \
+	'the owner and group of .metadata' "$mnt/.ckptfs/log"
+chown nobody:games "$source/.metadata"
+check 'given back: a commit' as nobody games cp raw.bin "$mnt/raw/$one"
+check 'given back: umount' as nobody games "$CKPTFS" umount "$mnt"
+mounted_by_him ,commit=manual
+check 'staged' as nobody games cp raw.bin "$mnt/raw/$one"
+given 'staged, then given away' '1 tensor (model.layers.0.attention.wk.weight) stays staged' \
+	as nobody games "$CKPTFS" commit "$mnt"
+chown nobody:games "$source/.metadata"
+check 'staged, then given back: a commit' as nobody games "$CKPTFS" commit \
+	"$mnt"
+check 'staged, then given back: umount' as nobody games "$CKPTFS" umount "$mnt"
 check 'his own: mount' as nobody games "$CKPTFS" mount "$source" "$mnt" -o write
 check 'his own: a commit' as nobody games cp raw.bin "$mnt/raw/$one"
 check 'his own: umount' as nobody games "$CKPTFS" umount "$mnt"
