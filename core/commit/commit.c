@@ -318,6 +318,9 @@ static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 		ck_stage_renew(s);
 		return 0;
 	}
+	rc = ck_cuts_movable(&s->cuts, s->w, d);
+	if (rc)
+		return rc;
 	k.batch = s->batch;
 	return run_steps(&k, d);
 }

@@ -251,6 +251,13 @@ CK_MUST_USE int ck_outcome_make(struct ck_outcome *out, struct ck_writer *w,
  * moves there; nothing is written into the old one. -ENOMEM: as it was. */
 CK_MUST_USE int ck_batch_take(struct ck_writer *w, struct ck_batch **out,
 			      struct ck_outcome *of, struct ck_diag *d);
+/* Can the metadata give these boxes other places? -EOPNOTSUPP. */
+CK_MUST_USE int ck_cuts_movable(const struct ck_cuts *cuts,
+				const struct ck_writer *w, struct ck_diag *d);
+/* Would a commit refuse these boxes, and all others with them? -EOPNOTSUPP,
+ * -EPERM. */
+CK_MUST_USE int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
+			      struct ck_diag *d);
 /* What stages had in a batch is committed, or lost. */
 void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost);
 

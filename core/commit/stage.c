@@ -500,6 +500,8 @@ int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
 
 	enter(s);
 	rc = ck_stage_complete(s, d);
+	if (rc == 0)
+		rc = ck_cuts_check(&s->cuts, s->w, d);
 	if (rc == 0) {
 		rc = ck_cuts_keep(&s->cuts, s->tensor);
 		if (rc)

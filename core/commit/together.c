@@ -29,6 +29,27 @@ void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost)
 	pthread_rwlock_unlock(&w->placing);
 }
 
+int ck_cuts_movable(const struct ck_cuts *cuts, const struct ck_writer *w,
+		    struct ck_diag *d)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < cuts->n && !rc; i++)
+		rc = ck_metadata_movable(w->cp, cuts->cuts[i].chunk, d);
+	return rc;
+}
+
+/* That somebody else has saved is the commit's affair. */
+int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
+		  struct ck_diag *d)
+{
+	int rc = ck_cuts_movable(cuts, w, d);
+
+	if (rc == 0)
+		rc = ck_owner_check(w, d);
+	return rc == -ESTALE ? 0 : rc;
+}
+
 /* --- what is kept ------------------------------------------------------------- */
 
 static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)

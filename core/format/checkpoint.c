@@ -230,6 +230,12 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 	return 0;
 }
 
+int ck_metadata_movable(const struct ck_checkpoint *cp, uint32_t chunk,
+			struct ck_diag *d)
+{
+	return cp->format->movable(cp, chunk, d);
+}
+
 int ck_metadata_write(struct ck_checkpoint *cp,
 		      const struct ck_change_of_place *changes, uint32_t n,
 		      int fd, struct ck_diag *d)

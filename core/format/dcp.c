@@ -231,6 +231,12 @@ static int write_changes(struct ck_checkpoint *cp,
 	return rc;
 }
 
+static int movable(const struct ck_checkpoint *cp, uint32_t chunk,
+		   struct ck_diag *d)
+{
+	return ck_dcp_place_check(cp->catalog, &cp->known->dcp, chunk, d);
+}
+
 static void switched(struct ck_checkpoint *cp)
 {
 	ck_dcp_known_next(&cp->known->dcp);
@@ -333,6 +339,7 @@ const struct ck_format ck_format_dcp = {
 	.changed = changed,
 	.locate = locate,
 	.write = write_changes,
+	.movable = movable,
 	.switched = switched,
 	.forget = forget,
 };

@@ -171,25 +171,42 @@ static const char *name_of(const struct ck_catalog *c, uint32_t chunk)
 	return "no tensor";
 }
 
+static int cannot_change(const struct ck_catalog *c, uint32_t chunk,
+			 const char *why, struct ck_diag *d)
+{
+	return ck_fail(d, EOPNOTSUPP, ".metadata: %s cannot be changed: %s",
+		       name_of(c, chunk), why);
+}
+
+int ck_dcp_place_check(const struct ck_catalog *c, const struct ck_dcp_known *k,
+		       uint32_t chunk, struct ck_diag *d)
+{
+	uint32_t place = k->places.chunks[chunk];
+
+	if (place == 0)
+		return cannot_change(c, chunk, "storage_data has no item of it",
+				     d);
+	if (place & CK_DCP_FIXED)
+		return cannot_change(c, chunk,
+				     "something else has its place, as one "
+				     "object, or it is nested too deep",
+				     d);
+	return 0;
+}
+
 static int change_check(const struct rewriting *r, uint32_t i)
 {
 	const struct ck_change_of_place *c = &r->w->changes[i];
-	uint32_t place = r->w->known->places.chunks[c->chunk];
-	const char *why = NULL;
+	int rc = ck_dcp_place_check(r->w->catalog, r->w->known, c->chunk, r->d);
 
-	if (place == 0)
-		why = "storage_data has no item of it";
-	else if (place & CK_DCP_FIXED)
-		why = "something else has its place, as one object, or it is "
-		      "nested too deep";
-	else if (c->path.len == 0 || c->path.len > INT32_MAX / 2 ||
-		 !ck_utf8_valid(c->path) || c->fpos > INT64_MAX ||
-		 c->length > INT64_MAX)
-		why = "its new place cannot be written";
-	return why ? ck_fail(r->d, EOPNOTSUPP,
-			     ".metadata: %s cannot be changed: %s",
-			     name_of(r->w->catalog, c->chunk), why)
-		   : 0;
+	if (rc)
+		return rc;
+	if (c->path.len == 0 || c->path.len > INT32_MAX / 2 ||
+	    !ck_utf8_valid(c->path) || c->fpos > INT64_MAX ||
+	    c->length > INT64_MAX)
+		return cannot_change(r->w->catalog, c->chunk,
+				     "its new place cannot be written", r->d);
+	return 0;
 }
 
 static int edits_cmp(const void *a, const void *b)

@@ -26,6 +26,10 @@ void ck_dcp_known_make(struct ck_dcp_known *k, struct ck_dcp_places *places,
 		       struct ck_str bytes);
 /* What was written last is the `.metadata` now. */
 void ck_dcp_known_next(struct ck_dcp_known *k);
+/* Can this box have another place? -EOPNOTSUPP. */
+CK_MUST_USE int ck_dcp_place_check(const struct ck_catalog *c,
+				   const struct ck_dcp_known *k, uint32_t chunk,
+				   struct ck_diag *d);
 void ck_dcp_known_fini(struct ck_dcp_known *k);
 
 /* One change: where, and what was there before. */

@@ -30,6 +30,9 @@ struct ck_format {
 	int (*write)(struct ck_checkpoint *cp,
 		     const struct ck_change_of_place *changes, uint32_t n,
 		     int fd, struct ck_diag *d);
+	/* ck_metadata_movable(); where there is write. */
+	int (*movable)(const struct ck_checkpoint *cp, uint32_t chunk,
+		       struct ck_diag *d);
 	/* What was written last is the metadata now. */
 	void (*switched)(struct ck_checkpoint *cp);
 	/* Frees cp->known, which load() may have made. */

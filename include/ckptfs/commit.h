@@ -112,7 +112,9 @@ CK_MUST_USE int ck_stage_commit(struct ck_stage *s, struct ck_diag *d);
 
 /* A complete stage is kept for the next commit, in place of what was kept of
  * the same tensor or box, and is empty then. Who reads sees nothing of it.
- * -EINVAL: it is not complete; -EIO, -ENOMEM: it stays as it is. */
+ * -EINVAL: it is not complete; -EOPNOTSUPP: the metadata cannot say where it
+ * would lie; -EPERM: new files could not have the owner and group of .metadata;
+ * -EIO, -ENOMEM: it stays as it is. */
 CK_MUST_USE int ck_stage_keep(struct ck_stage *s, struct ck_diag *d);
 
 /* What became of what was kept. */

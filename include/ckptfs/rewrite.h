@@ -49,6 +49,11 @@ struct ck_change_of_place {
 CK_MUST_USE int ck_metadata_writable(const struct ck_checkpoint *cp,
 				     bool keep_unknown, struct ck_diag *d);
 
+/* Can ck_metadata_write() give this box of a writable one another place?
+ * -EOPNOTSUPP, and says of which tensor. Any thread. */
+CK_MUST_USE int ck_metadata_movable(const struct ck_checkpoint *cp,
+				    uint32_t chunk, struct ck_diag *d);
+
 /* Writes into fd, from its beginning, the metadata that was read or switched
  * to, with the changes (sorted by chunk, each once) and not otherwise changed:
  * unknown fields, order, arity, classes stay. What fd has then is read again

@@ -203,6 +203,9 @@ mounted_by_him ,commit=manual
 check 'staged' as nobody games cp raw.bin "$mnt/raw/$one"
 given 'staged, then given away' '1 tensor (model.layers.0.attention.wk.weight) stays staged' \
 	as nobody games "$CKPTFS" commit "$mnt"
+other=model.layers.0.attention.wq.weight
+given 'given away, then staged' 'Operation not permitted' \
+	as nobody games cp raw.bin "$mnt/raw/$other"
 chown nobody:games "$source/.metadata"
 check 'staged, then given back: a commit' as nobody games "$CKPTFS" commit \
 	"$mnt"

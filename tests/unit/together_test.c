@@ -307,6 +307,50 @@ static void test_foreign_save(void)
 	scene_end(&s);
 }
 
+/* --- what no commit could have ------------------------------------------------------ */
+
+/* Of t0 and t2 the metadata has one place as one object; t1 has its own. */
+static void begin_shared(struct scene *s)
+{
+	shell("rm -rf %s && PYTHONPATH=%s/../../crash python3 -B -c '\n"
+	      "import made\n"
+	      "def share(rows):\n"
+	      "    keys = list(rows)\n"
+	      "    for at in (0, 3):\n"
+	      "        rows[keys[at + 2]] = rows[keys[at]]\n"
+	      "    return rows\n"
+	      "make = made.d.checkpoint\n"
+	      "made.d.checkpoint = lambda e, rows: make(e, share(rows))\n"
+	      "made.Plan(1, columns=4).write_old(\"%s\")'",
+	      dir, sample, dir);
+	scene_open(s);
+}
+
+/* The one that would take all others with it is refused by itself. */
+static void test_refused(void)
+{
+	struct scene s;
+	struct ck_stage *stage;
+	struct ck_diag d = { 0 };
+
+	begin_shared(&s);
+	stage_all(&s, 1, 1);
+	stage = begin(&s, 0, CK_STAGE_ALL);
+	eq_err(put(stage, 0, nbytes(&s, 0), 2), 0);
+	eq_err(ck_stage_keep(stage, &d), -EOPNOTSUPP);
+	ok(strstr(d.text, "t0, box 0 cannot be changed") != NULL);
+	eq_i64(ck_stage_state(stage), CK_STAGE_COMPLETE);
+	ck_stage_close(stage);
+	stage = begin(&s, 2, 1);
+	eq_err(put(stage, 0, nbytes(&s, 2) / 2, 2), 0);
+	eq_err(keep(stage), -EOPNOTSUPP);
+	ck_stage_close(stage);
+	eq_u64(staged(&s), 1);
+	expect(&s, 1, 1);
+	commit(&s, 1, 0);
+	scene_end(&s);
+}
+
 /* --- ranks ---------------------------------------------------------------------- */
 
 /* More ranks than files: one. Of as many: one for each. */
@@ -481,6 +525,7 @@ int main(int argc, char **argv)
 	test_replaced();
 	test_open();
 	test_foreign_save();
+	test_refused();
 	test_ranks(64, 64);
 	test_ranks(65, 1);
 	test_threads();
