@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files that a commit makes: what they are called (names.c), whose they are
+ * (owner.c), and what is done with all of a batch (shard.c).
+ */
+#ifndef CK_COMMIT_FILES_MADE_H
+#define CK_COMMIT_FILES_MADE_H
+
+#include "ckptfs/base.h"
+
+#include <sys/stat.h>
+
+struct ck_batch;
+struct ck_writer;
+
+/* --- names.c ------------------------------------------------------------------ */
+
+/* The longest name of a data file, with both numbers of 20 digits. */
+#define CK_NAME_LEN 80
+#define CK_NO_RANK  UINT64_MAX
+
+/* Of a data file: `__<r>_ckptfs-<generation>-<hex>.distcp`, or without `<r>_`
+ * for CK_NO_RANK. A generation is at least 1. hex: 16 digits. */
+void ck_name_make(char out[static CK_NAME_LEN], uint64_t rank,
+		  uint64_t generation, const char *hex);
+/* Is it a name that was made so (its generation then), or that of a metadata
+ * not yet renamed (0)? */
+bool ck_name_is_ours(const char *name, uint64_t *generation);
+#define CK_METADATA_TEMP ".metadata.ckptfs-"
+
+/* --- owner.c: whose new files are ------------------------------------------ */
+
+/* Owner, group, mode and ACL of a .metadata. Zero-initialise, with fd -1. */
+struct ck_owner {
+	int fd; /* the file */
+	struct stat st;
+	struct ck_buf acl; /* empty: it has none */
+};
+
+/* As the .metadata has them now that was read or switched to. -ESTALE: it is
+ * another one; errors of open(2), -ENOMEM. */
+CK_MUST_USE int ck_owner_find(struct ck_owner *o, struct ck_writer *w,
+			      struct ck_diag *d);
+/* As the same file has them now, whatever its name is. */
+CK_MUST_USE int ck_owner_renew(struct ck_owner *o, bool *changed,
+			       struct ck_diag *d);
+void ck_owner_fini(struct ck_owner *o);
+/* Gives them to a new file. -EPERM. */
+CK_MUST_USE int ck_file_own(const struct ck_owner *o, int fd,
+			    struct ck_diag *d);
+/* Finds them and makes an unnamed file with them; *fd and *o are the caller's,
+ * also after an error. */
+CK_MUST_USE int ck_owner_try(struct ck_writer *w, int *fd, struct ck_owner *o,
+			     struct ck_diag *d);
+
+/* Can new files be given to whom .metadata belongs now? Asks again only when
+ * that was changed. As ck_owner_try(), but a full disk is no error. */
+CK_MUST_USE int ck_owner_check(struct ck_writer *w, struct ck_diag *d);
+
+/* --- shard.c: files that have no name yet --------------------------------- */
+
+/* Owned and shared as the metadata is. */
+CK_MUST_USE int ck_batch_own(const struct ck_owner *o, const struct ck_batch *b,
+			     struct ck_diag *d);
+CK_MUST_USE int ck_batch_sync(struct ck_batch *b, struct ck_diag *d);
+/* Gives the files names that were never used. */
+CK_MUST_USE int ck_batch_link(const struct ck_writer *w, uint64_t generation,
+			      struct ck_batch *b, struct ck_diag *d);
+/* Takes the names away again. */
+void ck_batch_unlink(const struct ck_writer *w, struct ck_batch *b);
+
+/* A new unnamed file in the checkpoint's directory. */
+CK_MUST_USE int ck_file_make(const struct ck_writer *w, int *fd,
+			     struct ck_diag *d);
+CK_MUST_USE int ck_file_link(const struct ck_writer *w, int fd,
+			     const char *name, struct ck_diag *d);
+
+#endif
