@@ -11,6 +11,7 @@
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
+#include "node.h"
 #include "publish.h"
 #include "scratch.h"
 #include <pthread.h>
@@ -61,56 +62,6 @@ struct ck_fs {
 	atomic_uint busy_told[CK_BUSY_TOLD];
 	atomic_bool advised; /* to make one commit of many */
 };
-
-/* --- inode.c: nodes and their numbers ------------------------------------- */
-
-enum ck_node_kind {
-	CK_NODE_ROOT,
-	CK_NODE_CONTROL, /* the directory .ckptfs */
-	CK_NODE_REPORT,	 /* a file in it: index in ck_reports */
-	CK_NODE_VIEW,	 /* a directory: index in ck_views */
-	CK_NODE_LOCAL,	 /* the directory local */
-	CK_NODE_OWNER,	 /* a directory in it: index as in ck_local */
-	CK_NODE_OBJECTS, /* the directory objects */
-	CK_NODE_TENSOR,	 /* a file in a view */
-	CK_NODE_OBJECT,	 /* a file in objects: 0 JSON, 1 the item */
-	CK_NODE_BOX,	 /* a file of an owner: index in catalog->chunks */
-	CK_NODE_SCRATCH, /* a file of this mount only */
-};
-
-struct ck_node {
-	enum ck_node_kind kind;
-	uint32_t index;	  /* of the report, view, owner or box; which file */
-	uint32_t tensor;  /* of a tensor, box or object: index in the catalog;
-			   * of a scratch file: its number */
-	uint64_t version; /* of a tensor or box: the tensor's */
-};
-
-/* False for a number that cannot have been given. */
-CK_MUST_USE bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,
-			      struct ck_node *out);
-fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n);
-/* The version that the node's tensor has now; 0 of all else. */
-uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n);
-bool ck_node_is_dir(const struct ck_node *n);
-/* A file of a tensor or of a box. */
-bool ck_node_is_tensor(const struct ck_node *n);
-/* A directory of such files. */
-bool ck_node_has_tensors(const struct ck_node *n);
-/* Whether the file of a tensor or box was removed from this mount. */
-CK_MUST_USE bool ck_node_hidden(const struct ck_fs *fs,
-				const struct ck_node *n);
-void ck_node_hide(struct ck_fs *fs, const struct ck_node *n, bool hidden);
-/* Shows one that was hidden and is made again without being opened. It is made
- * until it is begun: what is then written begins with nothing. */
-void ck_node_make(struct ck_fs *fs, const struct ck_node *n);
-CK_MUST_USE bool ck_node_made(const struct ck_fs *fs, const struct ck_node *n);
-void ck_node_begun(struct ck_fs *fs, const struct ck_node *n);
-/* The bits for that. NULL: out of memory. */
-uint8_t *ck_hidden_make(const struct ck_fs *fs);
-/* Attributes. size: of a report; unused for all else, and no scratch file. */
-void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
-		  uint64_t size, struct stat *out);
 
 /* --- control.c: the control directory ------------------------------------- */
 
