@@ -13,7 +13,8 @@
 #include <fcntl.h>
 
 #define LEAVE_MSEC 300 /* a draft that is being closed has to be gone */
-#define BUSY_SEC   10  /* between two lines that a tensor has a writer */
+#define BUSY_TOLD  64
+#define BUSY_SEC   10 /* between two lines that a tensor has a writer */
 
 struct ck_draft {
 	struct ck_draft *next; /* this and refs: ck_drafts.lock */
@@ -35,6 +36,9 @@ struct ck_drafts {
 	pthread_mutex_t lock;
 	pthread_cond_t gone;
 	struct ck_draft *first;
+	/* Of tensors by their numbers, when it was said that one is being
+	 * written, in seconds; 0: never. */
+	atomic_uint busy_told[BUSY_TOLD];
 };
 
 struct ck_drafts *ck_drafts_make(void)
@@ -236,7 +240,7 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 /* Programs that wait for their turn by trying again would fill the log. */
 static void tell_busy(struct ck_fs *fs, const struct ck_node *n)
 {
-	atomic_uint *told = &fs->busy_told[n->tensor % CK_BUSY_TOLD];
+	atomic_uint *told = &fs->drafts->busy_told[n->tensor % BUSY_TOLD];
 	struct timespec t;
 	unsigned now, before = atomic_load(told);
 

@@ -56,10 +56,6 @@ struct ck_fs {
 	struct ck_scratches *scratches; /* locks itself */
 	uint8_t *hidden; /* atomic; files that were removed, or made again */
 	atomic_uint commits; /* odd while one is made */
-	/* Of tensors by their numbers, when it was said that one is being
-	 * written, in seconds; 0: never. */
-#define CK_BUSY_TOLD 64
-	atomic_uint busy_told[CK_BUSY_TOLD];
 	atomic_bool advised; /* to make one commit of many */
 };
 
