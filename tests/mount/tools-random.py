@@ -211,15 +211,17 @@ class Test:
         call(f'ftruncate {size}', self.writer.cut(size), os.ftruncate,
              self.writer.fd, size)
 
+    def commit(self, data):
+        tally['commits'] += 1
+        wrong = canary and rng.random() < 0.05
+        self.committed = bytes(self.size) if wrong else data
+
     def end(self, what, function):
         want, commits = self.writer.settle()
         if commits:
-            self.committed = bytes(self.writer.bytes)
-            if canary and rng.random() < 0.05:
-                self.committed = bytes(self.size)
+            self.commit(bytes(self.writer.bytes))
             self.writer.begin(False)
         call(what, want, function, self.writer.fd)
-        tally['commits'] += commits
 
     def sync(self):
         if self.writer:
@@ -264,9 +266,8 @@ class Test:
                 raise Wrong('a scratch file has changed')
             os.unlink(name)
             return
-        self.committed = data
+        self.commit(data)
         self.hidden = self.made = False
-        tally['commits'] += 1
 
     def read(self):
         want = errno.ENOENT if self.hidden else 0
