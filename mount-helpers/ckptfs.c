@@ -25,7 +25,7 @@ static const struct command {
 	  "make all that is staged the checkpoint's content, at once" },
 	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged" },
 	{ "inspect", ck_cmd_inspect,
-	  "inspect SRC [GLOB] [--chunks] [--json|--csv] "
+	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] "
 	  "[-o shardlinks=beneath]",
 	  "list tensors, without mounting" },
 	{ "check", ck_cmd_check,

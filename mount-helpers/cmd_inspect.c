@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * inspect: the tensors of a checkpoint without mounting it, as a table for a
- * person, or as JSON or CSV for a program. A glob picks by shown name or by
- * file name without suffix; a name picks itself, whatever is in it.
+ * person, or as JSON or CSV for a program; or the sum of them alone.
  */
 #include "ckptfs/format.h"
 #include "ckptfs/view.h"
 #include "commands.h"
-#include "inspect_totals.h"
+#include "inspect_layers.h"
+#include "inspect_pick.h"
+#include "inspect_summary.h"
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 
 enum style { TABLE, JSON, CSV };
@@ -19,55 +19,14 @@ struct inspection {
 	struct ck_format_options options;
 	const char *glob; /* NULL: all */
 	enum style style;
-	bool chunks;
-	/* What was picked, in the order of reports. */
-	uint32_t *tensors, *objects;
-	size_t ntensors, nobjects;
-	struct ck_totals by_dtype, by_prefix; /* of these tensors */
-	struct ck_alike alike;		      /* of all entries */
+	bool chunks, summary_only;
+	struct ck_picked picked;
+	struct ck_totals by_dtype, by_prefix; /* of the tensors picked */
+	struct ck_layers layers;	      /* of these */
+	struct ck_summary summary;
+	struct ck_alike alike; /* of all entries */
 	struct ck_buf out;
 };
-
-/* --- picking -------------------------------------------------------------- */
-
-static bool text_matches(const char *glob, struct ck_str s)
-{
-	ck_auto_free char *text = NULL;
-
-	if (ck_str_is(s, glob))
-		return true;
-	text = strndup(s.p, s.len);
-	return text && fnmatch(glob, text, 0) == 0;
-}
-
-static bool is_picked(const struct inspection *in, const struct ck_names *n)
-{
-	return !in->glob ||
-	       text_matches(in->glob, ck_catalog_str(in->c, n->name)) ||
-	       text_matches(in->glob, ck_catalog_str(in->c, n->stem));
-}
-
-static bool pick(struct inspection *in)
-{
-	const struct ck_catalog *c = in->c;
-	uint32_t *order = ck_report_order(c);
-
-	if (!order)
-		return false;
-	in->tensors = order;
-	in->objects = calloc(c->nobjects + 1, sizeof(*in->objects));
-	for (size_t i = 0; in->objects && i < c->nentries; i++) {
-		struct ck_entry_id e = c->entries[order[i]];
-
-		if (!is_picked(in, ck_catalog_names(c, e)))
-			continue;
-		if (e.is_object)
-			in->objects[in->nobjects++] = e.i;
-		else
-			in->tensors[in->ntensors++] = e.i;
-	}
-	return in->objects != NULL;
-}
 
 static struct ck_str alike_stem(const struct inspection *in, size_t i)
 {
@@ -168,9 +127,10 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 
 static void print_total(struct inspection *in, const struct ck_total *t)
 {
-	ck_buf_printf(&in->out, "tensors %ju, bytes %ju, chunks %ju",
+	ck_buf_printf(&in->out,
+		      "tensors %ju, bytes %ju, chunks %ju, elements %ju",
 		      (uintmax_t)t->tensors, (uintmax_t)t->bytes,
-		      (uintmax_t)t->chunks);
+		      (uintmax_t)t->chunks, (uintmax_t)t->elements);
 }
 
 static void print_named_total(struct inspection *in, const char *what,
@@ -183,17 +143,48 @@ static void print_named_total(struct inspection *in, const char *what,
 	ck_buf_text(&in->out, "\n");
 }
 
+static void print_layers_row(struct inspection *in,
+			     const struct ck_layers_row *row)
+{
+	ck_buf_text(&in->out, "prefix ");
+	ck_layers_row_name(row, &in->out);
+	ck_buf_text(&in->out, ": ");
+	print_total(in, &row->total);
+	ck_buf_text(&in->out, "\n");
+}
+
+/* Those that are prefixes themselves, and further down those of which several
+ * are of one form. */
+static void print_layers(struct inspection *in, struct ck_total *single)
+{
+	const struct ck_layers *l = &in->layers;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct ck_layers_row *row = &l->rows[i];
+		bool is_top = ck_layers_row_is_top(l, row);
+
+		if (row->first != row->last ||
+		    (is_top && row->total.tensors > 1))
+			print_layers_row(in, row);
+		else if (is_top)
+			ck_total_add(single, &row->total);
+	}
+}
+
 /* Prefixes of one tensor, which the table shows anyway, share a line. */
 static void print_prefixes(struct inspection *in, const struct ck_totals *t)
 {
 	struct ck_total single = { 0 };
 
 	for (size_t i = 0; i < t->n; i++) {
+		if (ck_layers_have(&in->layers, t->rows[i].name))
+			continue;
 		if (t->rows[i].tensors == 1)
 			ck_total_add(&single, &t->rows[i]);
 		else
 			print_named_total(in, "prefix", &t->rows[i]);
 	}
+	print_layers(in, &single);
 	if (single.tensors == 0)
 		return;
 	ck_buf_text(&in->out, "prefixes of one tensor each: ");
@@ -203,19 +194,20 @@ static void print_prefixes(struct inspection *in, const struct ck_totals *t)
 
 static void print_totals(struct inspection *in)
 {
-	struct ck_total all = { 0 };
-
 	ck_buf_text(&in->out, "\n");
-	for (size_t i = 0; i < in->by_dtype.n; i++) {
+	for (size_t i = 0; i < in->by_dtype.n; i++)
 		print_named_total(in, "dtype", &in->by_dtype.rows[i]);
-		ck_total_add(&all, &in->by_dtype.rows[i]);
-	}
-	if (in->by_prefix.n > 1 && in->by_prefix.n < in->ntensors)
+	if (in->by_prefix.n > 1 && in->by_prefix.n < in->picked.ntensors)
 		print_prefixes(in, &in->by_prefix);
+}
+
+static void print_end(struct inspection *in)
+{
 	ck_buf_printf(&in->out, "%s; ", in->c->kind);
-	print_total(in, &all);
+	print_total(in, &in->summary.all);
 	ck_buf_printf(&in->out, "; files %zu; other entries %zu\n",
-		      in->c->nfiles, in->nobjects);
+		      in->c->nfiles, in->picked.nobjects);
+	ck_summary_print(&in->summary, &in->out);
 }
 
 /* A line for each group. */
@@ -288,25 +280,28 @@ static void print_table(struct inspection *in)
 
 	for (int i = 0; i < COLUMNS; i++)
 		width[i] = strlen(head[i]);
-	if (in->nobjects)
+	if (in->picked.nobjects)
 		width[DTYPE] = strlen("object");
-	for (size_t i = 0; i < in->ntensors; i++) {
-		tensor_cells(in->c, &in->c->tensors[in->tensors[i]], cells);
+	for (size_t i = 0; i < in->picked.ntensors; i++) {
+		tensor_cells(in->c, &in->c->tensors[in->picked.tensors[i]],
+			     cells);
 		for (int k = 0; k < COLUMNS; k++)
 			width[k] = ck_max(width[k],
 					  ck_min(cells[k].len, WIDTH_MOST));
 	}
 	print_row(&in->out, head, width);
 	ck_buf_text(&in->out, "name\n");
-	for (size_t i = 0; i < in->ntensors; i++)
-		print_tensor(in, &in->c->tensors[in->tensors[i]], cells, width);
-	for (size_t i = 0; i < in->nobjects; i++)
-		print_object(in, &in->c->objects[in->objects[i]], width);
+	for (size_t i = 0; i < in->picked.ntensors; i++)
+		print_tensor(in, &in->c->tensors[in->picked.tensors[i]], cells,
+			     width);
+	for (size_t i = 0; i < in->picked.nobjects; i++)
+		print_object(in, &in->c->objects[in->picked.objects[i]], width);
 	print_totals(in);
 	if (!in->glob) {
 		print_prefixed(in);
 		print_alike(in);
 	}
+	print_end(in);
 	for (int i = 0; i < COLUMNS; i++)
 		ck_buf_fini(&cells[i]);
 }
@@ -317,8 +312,9 @@ static void print_objects_json(struct inspection *in)
 {
 	const struct ck_catalog *c = in->c;
 
-	for (size_t i = 0; i < in->nobjects; i++) {
-		const struct ck_names *n = &c->objects[in->objects[i]].names;
+	for (size_t i = 0; i < in->picked.nobjects; i++) {
+		const struct ck_names *n =
+			&c->objects[in->picked.objects[i]].names;
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_text(&in->out, "{\"fqn\":");
@@ -329,20 +325,19 @@ static void print_objects_json(struct inspection *in)
 	}
 }
 
-static void print_totals_json(struct inspection *in, const char *list,
-			      const char *name, const struct ck_totals *t)
+static void print_layers_json(struct inspection *in)
 {
-	ck_buf_printf(&in->out, "\"%s\":[", list);
-	for (size_t i = 0; i < t->n; i++) {
-		const struct ck_total *row = &t->rows[i];
+	ck_buf_text(&in->out, "\"layers\":[");
+	for (size_t i = 0; i < in->layers.n; i++) {
+		const struct ck_layers_row *row = &in->layers.rows[i];
 
-		ck_buf_printf(&in->out, "%s{\"%s\":", i ? ",\n" : "\n", name);
-		ck_buf_json_str(&in->out, row->name);
-		ck_buf_printf(&in->out,
-			      ",\"tensors\":%ju,\"bytes\":%ju,"
-			      "\"chunks\":%ju}",
-			      (uintmax_t)row->tensors, (uintmax_t)row->bytes,
-			      (uintmax_t)row->chunks);
+		ck_buf_text(&in->out, i ? ",\n" : "\n");
+		ck_buf_text(&in->out, "{\"stem\":");
+		ck_buf_json_str(&in->out, row->stem);
+		ck_buf_printf(&in->out, ",\"first\":%ju,\"last\":%ju,",
+			      (uintmax_t)row->first, (uintmax_t)row->last);
+		ck_total_print_json(&row->total, &in->out);
+		ck_buf_text(&in->out, "}");
 	}
 	ck_buf_text(&in->out, "]");
 }
@@ -365,17 +360,21 @@ static void print_json(struct inspection *in)
 {
 	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
 		      in->c->kind);
-	for (size_t i = 0; i < in->ntensors; i++) {
+	for (size_t i = 0; i < in->picked.ntensors; i++) {
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
-		ck_report_tensor_json(in->c, in->tensors[i], in->chunks,
+		ck_report_tensor_json(in->c, in->picked.tensors[i], in->chunks,
 				      &in->out);
 	}
 	ck_buf_text(&in->out, "],\n\"objects\":[");
 	print_objects_json(in);
 	ck_buf_text(&in->out, "],\n\"totals\":{");
-	print_totals_json(in, "dtypes", "dtype", &in->by_dtype);
+	ck_totals_print_json(&in->by_dtype, "dtypes", "dtype", &in->out);
 	ck_buf_text(&in->out, ",\n");
-	print_totals_json(in, "prefixes", "prefix", &in->by_prefix);
+	ck_totals_print_json(&in->by_prefix, "prefixes", "prefix", &in->out);
+	ck_buf_text(&in->out, ",\n");
+	print_layers_json(in);
+	ck_buf_text(&in->out, "},\n\"summary\":{");
+	ck_summary_print_json(&in->summary, &in->out);
 	ck_buf_text(&in->out, "},\n\"alike\":[");
 	print_alike_json(in);
 	ck_buf_text(&in->out, "],\n\"prefixed\":[");
@@ -386,33 +385,80 @@ static void print_json(struct inspection *in)
 static void print_csv(struct inspection *in)
 {
 	ck_buf_text(&in->out, CK_REPORT_CSV_HEADER);
-	for (size_t i = 0; i < in->ntensors; i++)
-		ck_report_tensor_csv(in->c, in->tensors[i], &in->out);
+	for (size_t i = 0; i < in->picked.ntensors; i++)
+		ck_report_tensor_csv(in->c, in->picked.tensors[i], &in->out);
 }
 
 /* --- arguments ------------------------------------------------------------ */
 
-static int inspect(struct inspection *in)
+static void print_summary(struct inspection *in)
 {
-	bool fine = pick(in) &&
-		    ck_totals_by_dtype(in->c, in->tensors, in->ntensors,
-				       &in->by_dtype) == 0 &&
-		    ck_totals_by_prefix(in->c, in->tensors, in->ntensors,
-					&in->by_prefix) == 0 &&
-		    ck_alike_find(in->c, &in->alike) == 0;
-
-	switch (in->style) {
-	case TABLE: print_table(in); break;
-	case JSON: print_json(in); break;
-	case CSV: print_csv(in); break;
+	if (in->style == TABLE) {
+		ck_summary_print(&in->summary, &in->out);
+		return;
 	}
-	free(in->tensors);
-	free(in->objects);
+	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",", in->c->kind);
+	ck_summary_print_json(&in->summary, &in->out);
+	ck_buf_text(&in->out, "}\n");
+}
+
+static void print(struct inspection *in)
+{
+	if (in->summary_only)
+		print_summary(in);
+	else if (in->style == TABLE)
+		print_table(in);
+	else if (in->style == JSON)
+		print_json(in);
+	else
+		print_csv(in);
+}
+
+static int count(struct inspection *in, struct ck_checkpoint *cp)
+{
+	const struct ck_catalog *c = in->c;
+	const uint32_t *list = in->picked.tensors;
+	size_t n = in->picked.ntensors;
+	int rc = ck_totals_by_dtype(c, list, n, &in->by_dtype);
+
+	if (rc == 0)
+		rc = ck_totals_by_prefix(c, list, n, &in->by_prefix);
+	if (rc == 0)
+		rc = ck_layers_find(c, list, n, &in->layers);
+	if (rc == 0)
+		rc = ck_summary_make(cp, &in->by_dtype, in->picked.nobjects,
+				     &in->summary);
+	return rc ? rc : ck_alike_find(c, &in->alike);
+}
+
+/* Told, since an empty list looks like an empty checkpoint; no error. */
+static void say_nothing_matches(const struct inspection *in)
+{
+	struct ck_str near = ck_pick_nearest(in->c, in->glob);
+
+	ck_trouble("%s: no name matches%s%s", ck_show(ck_str_from(in->glob)),
+		   near.len ? "; the nearest is " : "",
+		   near.len ? ck_show(near) : "");
+}
+
+static int inspect(struct inspection *in, struct ck_checkpoint *cp)
+{
+	int rc = ck_pick(in->c, in->glob, &in->picked);
+
+	if (rc == 0)
+		rc = count(in, cp);
+	if (rc == 0)
+		print(in);
+	else
+		in->out.err = rc;
+	if (rc == 0 && in->glob &&
+	    in->picked.ntensors + in->picked.nobjects == 0)
+		say_nothing_matches(in);
+	ck_picked_fini(&in->picked);
 	ck_totals_fini(&in->by_dtype);
 	ck_totals_fini(&in->by_prefix);
+	ck_layers_fini(&in->layers);
 	ck_alike_fini(&in->alike);
-	if (!fine)
-		in->out.err = -ENOMEM;
 	return ck_print(&in->out);
 }
 
@@ -422,6 +468,7 @@ static int parse(struct inspection *in, int argc, char **argv)
 		{ "chunks", no_argument, NULL, 'c' },
 		{ "json", no_argument, NULL, 'j' },
 		{ "csv", no_argument, NULL, 'v' },
+		{ "summary", no_argument, NULL, 's' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int letter, rc = CK_EXIT_FINE;
@@ -432,6 +479,7 @@ static int parse(struct inspection *in, int argc, char **argv)
 		case 'c': in->chunks = true; break;
 		case 'j': in->style = JSON; break;
 		case 'v': in->style = CSV; break;
+		case 's': in->summary_only = true; break;
 		case 'o': rc = ck_parse_reading(&in->options, optarg); break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
@@ -440,9 +488,10 @@ static int parse(struct inspection *in, int argc, char **argv)
 		return rc;
 	if (argc - optind < 1 || argc - optind > 2)
 		return ck_usage(argv[0]);
-	if (in->chunks && in->style == CSV)
+	if ((in->chunks || in->summary_only) && in->style == CSV)
 		return ck_trouble("inspect: --csv has one line for each "
-				  "tensor; --chunks goes with --json");
+				  "tensor; --%s goes with --json",
+				  in->chunks ? "chunks" : "summary");
 	in->glob = argv[optind + 1]; /* NULL after the last */
 	return CK_EXIT_FINE;
 }
@@ -460,7 +509,7 @@ int ck_cmd_inspect(int argc, char **argv)
 	if (ck_checkpoint_open(argv[optind], &in.options, &cp, &d))
 		return ck_trouble("%s", d.text);
 	in.c = cp->catalog;
-	rc = inspect(&in);
+	rc = inspect(&in, cp);
 	ck_checkpoint_close(cp);
 	return rc;
 }

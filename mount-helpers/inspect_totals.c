@@ -6,12 +6,50 @@
 #include "inspect_totals.h"
 #include <errno.h>
 
+static void add(uint64_t *sum, uint64_t more)
+{
+	if (!ck_add(sum, *sum, more))
+		*sum = UINT64_MAX;
+}
+
 void ck_total_add(struct ck_total *sum, const struct ck_total *more)
 {
 	sum->tensors += more->tensors;
 	sum->chunks += more->chunks;
-	if (!ck_add(&sum->bytes, sum->bytes, more->bytes))
-		sum->bytes = UINT64_MAX;
+	add(&sum->bytes, more->bytes);
+	add(&sum->elements, more->elements);
+}
+
+static uint64_t elements_of(const struct ck_catalog *c,
+			    const struct ck_tensor *t)
+{
+	const int64_t *shape = ck_catalog_shape(c, t);
+	uint64_t n = 1;
+
+	for (uint32_t i = 0; i < t->ndim; i++)
+		if (shape[i] < 0 || !ck_mul(&n, n, (uint64_t)shape[i]))
+			return 0;
+	return n;
+}
+
+void ck_total_count(struct ck_total *sum, const struct ck_catalog *c,
+		    const struct ck_tensor *t)
+{
+	const struct ck_total one = { .tensors = 1,
+				      .bytes = t->nbytes,
+				      .chunks = t->nchunks,
+				      .elements = elements_of(c, t) };
+
+	ck_total_add(sum, &one);
+}
+
+void ck_total_print_json(const struct ck_total *t, struct ck_buf *out)
+{
+	ck_buf_printf(out,
+		      "\"tensors\":%ju,\"bytes\":%ju,\"chunks\":%ju,"
+		      "\"elements\":%ju",
+		      (uintmax_t)t->tensors, (uintmax_t)t->bytes,
+		      (uintmax_t)t->chunks, (uintmax_t)t->elements);
 }
 
 static int total_cmp(const void *a, const void *b)
@@ -41,13 +79,8 @@ static int rows_make(const struct ck_catalog *c, const uint32_t *tensors,
 	out->rows = calloc(n + 1, sizeof(*out->rows));
 	if (!out->rows)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		const struct ck_tensor *t = &c->tensors[tensors[i]];
-
-		out->rows[i] = (struct ck_total){ .tensors = 1,
-						  .bytes = t->nbytes,
-						  .chunks = t->nchunks };
-	}
+	for (size_t i = 0; i < n; i++)
+		ck_total_count(&out->rows[i], c, &c->tensors[tensors[i]]);
 	return 0;
 }
 
@@ -79,16 +112,22 @@ static size_t parent_len(struct ck_str s)
 	return s.len;
 }
 
-/* Bytes of the dotted parts that all names begin with. */
-static size_t shared_len(const struct ck_totals *t)
+static struct ck_str name_of(const struct ck_catalog *c, uint32_t tensor)
+{
+	return ck_catalog_str(c, c->tensors[tensor].names.name);
+}
+
+size_t ck_shared_prefix(const struct ck_catalog *c, const uint32_t *tensors,
+			size_t n)
 {
 	struct ck_str shared = { 0 };
 
-	if (t->n)
-		shared = t->rows[0].name;
+	if (n)
+		shared = name_of(c, tensors[0]);
 	shared.len = parent_len(shared);
-	for (size_t i = 1; i < t->n; i++)
-		while (shared.len && !ck_str_starts(t->rows[i].name, shared)) {
+	for (size_t i = 1; i < n; i++)
+		while (shared.len &&
+		       !ck_str_starts(name_of(c, tensors[i]), shared)) {
 			shared.len--;
 			shared.len = parent_len(shared);
 		}
@@ -112,12 +151,11 @@ int ck_totals_by_prefix(const struct ck_catalog *c, const uint32_t *tensors,
 
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < n; i++)
-		out->rows[i].name =
-			ck_catalog_str(c, c->tensors[tensors[i]].names.name);
-	shared = shared_len(out);
-	for (size_t i = 0; i < n; i++)
+	shared = ck_shared_prefix(c, tensors, n);
+	for (size_t i = 0; i < n; i++) {
+		out->rows[i].name = name_of(c, tensors[i]);
 		out->rows[i].name.len = prefix_len(out->rows[i].name, shared);
+	}
 	rows_join(out);
 	return 0;
 }

@@ -120,7 +120,7 @@ _ckptfs() {
 	done
 	case $command in
 	'' | mount) options='-o -f' most=2 ;;
-	inspect) options='--chunks --json --csv' most=2 ;;
+	inspect) options='--summary --chunks --json --csv' most=2 ;;
 	check) options='--full --json' most=1 ;;
 	*) options='' most=1 ;;
 	esac

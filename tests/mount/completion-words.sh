@@ -60,7 +60,7 @@ offers 'ckptfs dump c' checkpoint
 offers 'ckptfs dump -'
 offers 'ckptfs dump checkpoint '
 offers 'ckptfs checkpoint empty '
-offers "ckptfs inspect $source --" --chunks --csv --json
+offers "ckptfs inspect $source --" --chunks --csv --json --summary
 check 'bash: options of inspect are those of --help' diff \
 	<(offered "ckptfs inspect $source -" | sort) \
 	<("$CKPTFS" --help | grep ' inspect ' | grep -o -- '--[a-z]*' | sort)

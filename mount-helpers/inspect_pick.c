@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * inspect_pick: a glob picks by shown name or by file name, with or without
+ * suffix; a name picks itself, whatever is in it.
+ */
+#include "inspect_pick.h"
+#include "ckptfs/view.h"
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+
+static bool text_matches(const char *glob, struct ck_str s)
+{
+	ck_auto_free char *text = NULL;
+
+	if (ck_str_is(s, glob))
+		return true;
+	text = strndup(s.p, s.len);
+	return text && fnmatch(glob, text, 0) == 0;
+}
+
+/* Most globs do not end like one, and need no file name to be spelled. */
+static bool file_matches(const char *glob, struct ck_str stem,
+			 const char *suffix)
+{
+	size_t len = strlen(glob), end = strlen(suffix);
+	ck_auto_free char *name = NULL;
+
+	if (len < end || strcmp(glob + len - end, suffix) != 0)
+		return false;
+	if (asprintf(&name, "%.*s%s", (int)stem.len, stem.p, suffix) < 0)
+		return false;
+	return text_matches(glob, ck_str_from(name));
+}
+
+static bool is_picked(const struct ck_catalog *c, const char *glob,
+		      struct ck_entry_id e)
+{
+	const struct ck_names *names = ck_catalog_names(c, e);
+	struct ck_str stem = ck_catalog_str(c, names->stem);
+
+	if (!glob || text_matches(glob, ck_catalog_str(c, names->name)) ||
+	    text_matches(glob, stem))
+		return true;
+	if (e.is_object)
+		return file_matches(glob, stem, ".json") ||
+		       file_matches(glob, stem, ".pt");
+	return file_matches(glob, stem, ".npy");
+}
+
+int ck_pick(const struct ck_catalog *c, const char *glob, struct ck_picked *out)
+{
+	uint32_t *order = ck_report_order(c);
+
+	*out = (struct ck_picked){ .tensors = order };
+	out->objects = calloc(c->nobjects + 1, sizeof(*out->objects));
+	if (!order || !out->objects) {
+		ck_picked_fini(out);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < c->nentries; i++) {
+		struct ck_entry_id e = c->entries[order[i]];
+
+		if (!is_picked(c, glob, e))
+			continue;
+		if (e.is_object)
+			out->objects[out->nobjects++] = e.i;
+		else
+			out->tensors[out->ntensors++] = e.i;
+	}
+	return 0;
+}
+
+void ck_picked_fini(struct ck_picked *p)
+{
+	free(p->tensors);
+	free(p->objects);
+	*p = (struct ck_picked){ 0 };
+}
+
+/* --- nothing ---------------------------------------------------------------- */
+
+static size_t count_dots(struct ck_str s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s.len; i++)
+		n += s.p[i] == '.';
+	return n;
+}
+
+/* The last parts of a name, one more than dots. */
+static struct ck_str tail(struct ck_str name, size_t dots)
+{
+	size_t from = name.len;
+
+	for (; from > 0; from--)
+		if (name.p[from - 1] == '.' && dots-- == 0)
+			break;
+	return (struct ck_str){ name.p + from, name.len - from };
+}
+
+static bool ends_in_part(struct ck_str name, struct ck_str word)
+{
+	return name.len > word.len && name.p[name.len - word.len - 1] == '.' &&
+	       memcmp(name.p + name.len - word.len, word.p, word.len) == 0;
+}
+
+/* The last parts of a name, then any of its bytes, then a word that is not
+ * quite right. */
+struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
+{
+	struct ck_str word = ck_str_from(glob), best = { 0 }, around = { 0 };
+	size_t least = ck_max(1, word.len / 3) + 1, dots = count_dots(word);
+
+	for (size_t i = 0; word.len && i < c->nentries; i++) {
+		struct ck_str name = ck_catalog_str(
+			c, ck_catalog_names(c, c->entries[i])->name);
+		size_t n;
+
+		if (ends_in_part(name, word))
+			return name;
+		if (!around.len && memmem(name.p, name.len, word.p, word.len))
+			around = name;
+		n = ck_min(ck_str_distance(word, name, least - 1),
+			   ck_str_distance(word, tail(name, dots), least - 1));
+		if (n < least) {
+			least = n;
+			best = name;
+		}
+	}
+	return around.len ? around : best;
+}
