@@ -48,22 +48,28 @@ static int open_directory(struct ck_checkpoint *cp, const char *path,
 	return 0;
 }
 
-static int find_format(struct ck_checkpoint *cp, struct ck_diag *d)
+static bool is_there(int dirfd, const char *name)
+{
+	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int find_format(struct ck_checkpoint *cp, const char *path,
+		       struct ck_diag *d)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(formats); i++)
 		if (formats[i]->probe(cp->dirfd)) {
 			cp->format = formats[i];
 			return 0;
 		}
+	/* One that cannot be looked at is another matter. */
+	if (!is_there(cp->dirfd, ".metadata") && errno != ENOENT)
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
 	/* PyTorch's own name until all is saved. */
-	if (faccessat(cp->dirfd, ".metadata.tmp", F_OK, AT_SYMLINK_NOFOLLOW) ==
-	    0)
+	if (is_there(cp->dirfd, ".metadata.tmp"))
 		return ck_fail(d, EBADMSG,
 			       "no .metadata, but .metadata.tmp: saving this "
 			       "checkpoint did not end");
-	return ck_fail(
-		d, EBADMSG,
-		"no checkpoint known here; expected .metadata of torch.distributed.checkpoint");
+	return ck_say_what_is_here(cp->dirfd, path, d);
 }
 
 int ck_file_describe(struct ck_checkpoint *cp, uint32_t number)
@@ -99,7 +105,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = open_directory(cp, path, d);
 	if (rc == 0)
-		rc = find_format(cp, d);
+		rc = find_format(cp, path, d);
 	if (rc)
 		return rc;
 	cp->catalog->kind = cp->format->name;

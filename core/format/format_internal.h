@@ -59,6 +59,11 @@ CK_MUST_USE int ck_look_at_item(struct ck_checkpoint *cp,
 
 extern const struct ck_format ck_format_dcp;
 
+/* No format knows the directory: says into d what it is, and which
+ * directories below it, by `path`, are checkpoints. -EBADMSG; -ENOMEM. */
+CK_MUST_USE int ck_say_what_is_here(int dirfd, const char *path,
+				    struct ck_diag *d);
+
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
 void ck_layouts_free(struct ck_layouts *l);

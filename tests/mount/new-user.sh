@@ -104,5 +104,62 @@ fails 'a save that did not end' 'saving this checkpoint did not end' \
 fails 'a .metadata of no bytes' 'it is empty' "$CKPTFS" gift ck
 head -c 9000 "$FIXTURES/sample/.metadata" >gift/.metadata
 fails 'a .metadata that is cut' 'it is cut short' "$CKPTFS" gift ck
+
+# A directory that is another one: what is in it, and where checkpoints are.
+mkdir other
+# here WHAT TEXT [FILE...]: with these files, `other` is said to be TEXT.
+here() {
+	local what=$1 text=$2
+	shift 2
+	rm -rf other
+	mkdir other
+	[ $# -eq 0 ] || (cd other && for file; do
+		mkdir -p "$(dirname "$file")" && : >"$file"
+	done)
+	"$CKPTFS" inspect other >"$WORK/out" 2>&1
+	equal "$what: exit status" $? 2
+	equal "$what: what it is" "$(cat "$WORK/out")" "ckptfs: other: $text"
+}
+none='no checkpoint known here; expected .metadata of torch.distributed.checkpoint'
+here 'an empty directory' "$none, found nothing"
+here 'something else' "$none, found nothing of a checkpoint" notes.txt
+here 'safetensors' \
+	"$none, found model-00001-of-00002.safetensors: safetensors, which later versions read" \
+	config.json model-00001-of-00002.safetensors optimizer.pt
+here 'weights of transformers' \
+	"$none, found pytorch_model.bin.index.json: weights of transformers, which later versions read" \
+	pytorch_model.bin.index.json pytorch_model-00001-of-00002.bin
+here 'a file for each rank' \
+	"$none, found rank_0.pt: written by torch.save, which later versions read" \
+	rank_0.pt
+here 'a .bin of no checkpoint' "$none, found nothing of a checkpoint" \
+	training_args.bin
+here 'data files alone' \
+	'no .metadata, but __0_0.distcp: saving this checkpoint did not end, or its .metadata is on another machine' \
+	__0_0.distcp
+here 'one level below' \
+	"$none, found nothing of a checkpoint; try other/optimizer_0, other/pytorch_model_fsdp_0" \
+	pytorch_model_fsdp_0/.metadata optimizer_0/.metadata scheduler.bin
+here 'two levels below, natural order, beside weights' \
+	"$none, found model.safetensors: safetensors, which later versions read; try other/step-2/dcp, other/step-10" \
+	model.safetensors step-10/.metadata step-2/dcp/.metadata a/b/c/.metadata \
+	.hidden/.metadata step-10/inner/.metadata
+here 'a name with a control character' \
+	"$none, found nothing of a checkpoint; try other/a%0Ab" \
+	"$(printf 'a\nb')/.metadata"
+here 'ten of them' \
+	"$none, found nothing of a checkpoint; try $(printf 'other/%s, ' {0..7} |
+		sed 's/, $//') and 2 more" {0..9}/.metadata
+(cd other && mkdir d{1..2500} && for dir in d*; do : >"$dir/.metadata"; done)
+equal 'thousands of them: not all are looked at' \
+	"$("$CKPTFS" inspect other 2>&1 | sed 's/.* and \(.*\)/\1/')" '1992 more'
+rm -rf other
+mkdir other
+ln -s ../step-1000 other/link
+fails 'a link below is not followed' 'found nothing of a checkpoint' \
+	"$CKPTFS" check other
+equal 'a slash behind' "$(mkdir other/a && : >other/a/.metadata &&
+	"$CKPTFS" dump other/ 2>&1 | sed 's/.*; //')" 'try other/a'
+fails 'a mount says it, too' 'try other/a' "$CKPTFS" other ck
 fails 'no mount point' 'No such file' "$CKPTFS" step-1000 none
 done_testing

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * elsewhere: a directory in which no format found anything. Who gave it and
+ * meant a checkpoint has one of another kind, one whose saving did not end, or
+ * is in a directory above: that is said. The work is bounded, no link is
+ * followed, and no other file system is entered.
+ */
+#include "format_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+	ENTRIES_MOST = 20000, /* looked at, in all directories together */
+	OPENS_MOST = 2000,    /* directories that are opened */
+	LEVELS = 2,	      /* below the directory */
+	NAMES = 8,	      /* shown */
+	TEXT_MOST = 700,      /* bytes of a message after which none follows */
+};
+
+/* --- kinds of files ----------------------------------------------------------- */
+
+enum kind { SAVING, SAFETENSORS, BIN, TORCH, KINDS };
+
+/* The first kind of which there is a file is told. */
+static const struct {
+	enum kind kind;
+	const char *suffix;
+} suffixes[] = {
+	{ SAVING, ".distcp" },	    { SAFETENSORS, ".safetensors" },
+	{ BIN, ".bin.index.json" }, { BIN, "pytorch_model.bin" },
+	{ TORCH, ".pt" },	    { TORCH, ".pth" },
+};
+
+static const char *const words[] = {
+	[SAFETENSORS] = "safetensors, which later versions read",
+	[BIN] = "weights of transformers, which later versions read",
+	[TORCH] = "written by torch.save, which later versions read",
+};
+
+/* --- what there is -------------------------------------------------------------- */
+
+struct place {
+	char *name; /* relative to the directory; owned */
+	unsigned level;
+	bool is_checkpoint;
+};
+
+struct search {
+	int dirfd;
+	struct place *places; /* directories below, by levels */
+	size_t n, cap;
+	unsigned entries;
+	bool is_empty;
+	char found[KINDS][NAME_MAX + 1]; /* the first file of each kind */
+};
+
+static bool ends_with(const char *name, const char *suffix)
+{
+	size_t len = strlen(name), end = strlen(suffix);
+
+	return len >= end && strcmp(name + len - end, suffix) == 0;
+}
+
+static void note_file(struct search *s, const char *name)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(suffixes); i++) {
+		char *found = s->found[suffixes[i].kind];
+
+		if (!*found && ends_with(name, suffixes[i].suffix))
+			snprintf(found, NAME_MAX + 1, "%s", name);
+	}
+}
+
+/* Where memory is short the search is a shorter one. */
+static void note_directory(struct search *s, const char *above, unsigned level,
+			   const char *name)
+{
+	struct place place = { .level = level };
+	struct place *places;
+
+	if (s->n >= OPENS_MOST)
+		return;
+	places = ck_grow(s->places, &s->cap, s->n, 1, sizeof(*places));
+	if (!places)
+		return;
+	s->places = places;
+	if (asprintf(&place.name, "%s%s%s", above, *above ? "/" : "", name) >=
+	    0)
+		s->places[s->n++] = place;
+}
+
+static void note_entry(struct search *s, const char *above, unsigned level,
+		       const struct dirent *e)
+{
+	if (e->d_name[0] == '.')
+		return;
+	if (level == 0) {
+		s->is_empty = false;
+		note_file(s, e->d_name);
+	}
+	if (e->d_type == DT_DIR || e->d_type == DT_UNKNOWN)
+		note_directory(s, above, level + 1, e->d_name);
+}
+
+static DIR *list_open(const struct search *s, const char *name)
+{
+	int fd = *name ? ck_open_beneath(s->dirfd, ck_str_from(name),
+					 O_RDONLY | O_DIRECTORY | O_NONBLOCK,
+					 CK_BENEATH_NO_SYMLINKS)
+		       : ck_open_again(s->dirfd);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir && fd >= 0)
+		close(fd);
+	return dir;
+}
+
+static bool has_metadata(int fd)
+{
+	return faccessat(fd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* True: it is a checkpoint. Else what is in it is noted. */
+static bool look_in(struct search *s, const char *name, unsigned level)
+{
+	DIR *dir = list_open(s, name);
+	const struct dirent *e;
+	bool is_checkpoint;
+
+	if (!dir)
+		return false;
+	is_checkpoint = level > 0 && has_metadata(dirfd(dir));
+	while (!is_checkpoint && level < LEVELS && s->entries < ENTRIES_MOST &&
+	       (e = readdir(dir))) {
+		s->entries++;
+		note_entry(s, name, level, e);
+	}
+	closedir(dir);
+	return is_checkpoint;
+}
+
+/* By levels, so that what is near is found first. */
+static void search(struct search *s)
+{
+	look_in(s, "", 0);
+	for (size_t i = 0; i < s->n; i++)
+		s->places[i].is_checkpoint = look_in(s, s->places[i].name,
+						     s->places[i].level);
+}
+
+static void search_fini(struct search *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		free(s->places[i].name);
+	free(s->places);
+}
+
+/* --- what is said of it ------------------------------------------------------------ */
+
+static int place_cmp(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
+}
+
+static void print_found(const struct search *s, struct ck_buf *text)
+{
+	for (int kind = SAVING + 1; kind < KINDS; kind++)
+		if (s->found[kind][0]) {
+			ck_buf_text(text, ", found ");
+			ck_buf_escaped(text, ck_str_from(s->found[kind]));
+			ck_buf_printf(text, ": %s", words[kind]);
+			return;
+		}
+	ck_buf_text(text, s->is_empty ? ", found nothing"
+				      : ", found nothing of a checkpoint");
+}
+
+/* "; try DIR/a, DIR/b", whole names only. */
+static void print_places(struct search *s, const char *path,
+			 struct ck_buf *text)
+{
+	struct ck_str dir = ck_str_from(path);
+	size_t shown = 0, all = 0;
+
+	while (dir.len > 0 && dir.p[dir.len - 1] == '/')
+		dir.len--;
+	qsort(s->places, s->n, sizeof(*s->places), place_cmp);
+	for (size_t i = 0; i < s->n; i++) {
+		if (!s->places[i].is_checkpoint || all++ >= NAMES ||
+		    text->len + dir.len > TEXT_MOST)
+			continue;
+		ck_buf_text(text, shown++ ? ", " : "; try ");
+		ck_buf_escaped(text, dir);
+		ck_buf_text(text, "/");
+		ck_buf_escaped(text, ck_str_from(s->places[i].name));
+	}
+	if (shown < all)
+		ck_buf_printf(text, "%s and %zu more", shown ? "" : "; try one",
+			      all - shown);
+}
+
+int ck_say_what_is_here(int dirfd, const char *path, struct ck_diag *d)
+{
+	struct search s = { .dirfd = dirfd, .is_empty = true };
+	struct ck_buf text = { 0 };
+	int rc;
+
+	search(&s);
+	if (s.found[SAVING][0]) {
+		ck_buf_printf(&text, "no .metadata, but ");
+		ck_buf_escaped(&text, ck_str_from(s.found[SAVING]));
+		ck_buf_text(&text, ": saving this checkpoint did not end, or "
+				   "its .metadata is on another machine");
+	} else {
+		ck_buf_text(&text, "no checkpoint known here; expected "
+				   ".metadata of "
+				   "torch.distributed.checkpoint");
+		print_found(&s, &text);
+	}
+	print_places(&s, path, &text);
+	rc = text.err ? ck_fail(d, ENOMEM, "out of memory")
+		      : ck_fail(d, EBADMSG, "%s", text.data);
+	ck_buf_fini(&text);
+	search_fini(&s);
+	return rc;
+}
