@@ -232,7 +232,7 @@ static void print_paths(const struct outsiders *found, struct ck_buf *out)
 
 	for (uint32_t i = 0; i < n; i++) {
 		ck_buf_text(out, i ? ", " : "");
-		ck_buf_str(out, path_of(&found->all[i]));
+		ck_buf_listed(out, path_of(&found->all[i]));
 	}
 	if (n < found->n)
 		ck_buf_printf(out, " and %u more", found->n - n);

@@ -107,22 +107,44 @@ bool ck_status_field(const char *path, const char *field, struct ck_buf *value)
 	return value->len > 0 && value->err == 0;
 }
 
+/* Frees the text. */
+static int print_status(struct ck_buf *text, bool json)
+{
+	struct ck_buf out = { 0 };
+
+	if (!json)
+		return ck_print(text);
+	ck_status_json(text, &out);
+	ck_buf_fini(text);
+	return ck_print(&out);
+}
+
 int ck_cmd_status(int argc, char **argv)
 {
+	static const struct option long_options[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ NULL, 0, NULL, 0 },
+	};
 	ck_auto_free char *path = NULL;
 	struct ck_buf text = { 0 };
-	int rc;
+	bool json = false;
+	int rc, letter;
 
-	if (argc != 2)
+	while ((letter = ck_getopt(argc, argv, "", long_options)) != -1) {
+		if (letter != 'j')
+			return CK_EXIT_TROUBLE;
+		json = true;
+	}
+	if (argc - optind != 1)
 		return ck_usage(argv[0]);
-	path = ck_mount_point(argv[1]);
+	path = ck_mount_point(argv[optind]);
 	if (!path)
 		return CK_EXIT_TROUBLE;
 	rc = read_status(path, &text);
 	if (rc == 0)
-		return ck_print(&text);
+		return print_status(&text, json);
 	ck_buf_fini(&text);
-	return ck_trouble("%s: %s", ck_show(ck_str_from(argv[1])),
+	return ck_trouble("%s: %s", ck_show(ck_str_from(argv[optind])),
 			  strerror(-rc));
 }
 

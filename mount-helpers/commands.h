@@ -36,6 +36,8 @@ int ck_parse_reading(struct ck_format_options *o, const char *text);
 int ck_print(struct ck_buf *out);
 /* The absolute path of a mount of ours; owned. NULL: it said why. */
 char *ck_mount_point(const char *path);
+/* Appends a status as one JSON object, with a newline. */
+void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
 /* Appends what a line of its status says. False: there is none. */
 bool ck_status_field(const char *path, const char *field, struct ck_buf *value);
 /* One of fs.h to the mount at path; name is how it was given. say: print the

@@ -111,6 +111,15 @@ void ck_buf_escaped(struct ck_buf *b, struct ck_str s)
 	}
 }
 
+void ck_buf_listed(struct ck_buf *b, struct ck_str escaped)
+{
+	for (size_t i = 0; i < escaped.len; i++)
+		if (escaped.p[i] == ',')
+			ck_buf_text(b, "%2C");
+		else
+			ck_buf_add(b, escaped.p + i, 1);
+}
+
 void ck_buf_base64(struct ck_buf *b, struct ck_str s)
 {
 	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -77,8 +77,12 @@ void ck_report_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 		memcpy(list, c->prefixed, c->nprefixed * sizeof(*list));
 	sort(c, list, c->nprefixed, name_cmp);
 	for (size_t i = 0; i < n; i++) {
+		struct ck_buf name = { 0 };
+
+		ck_buf_escaped(&name, name_of(c, list[i]));
 		ck_buf_text(out, i ? ", " : "");
-		ck_buf_escaped(out, name_of(c, list[i]));
+		ck_buf_listed(out, (struct ck_str){ name.data, name.len });
+		ck_buf_fini(&name);
 	}
 	if (n < c->nprefixed)
 		ck_buf_printf(out, " and %zu more", c->nprefixed - n);

@@ -115,6 +115,9 @@ void ck_buf_printf(struct ck_buf *b, const char *fmt, ...) CK_PRINTF(2, 3);
 /* Appends bytes so that no control character, U+0080 to U+009F included, and
  * no malformed UTF-8 reaches a terminal: such bytes become %XX, `%` too. */
 void ck_buf_escaped(struct ck_buf *b, struct ck_str s);
+/* Appends a text that was escaped so, as one of a list with commas between:
+ * its own become %2C. */
+void ck_buf_listed(struct ck_buf *b, struct ck_str escaped);
 /* RFC 4648 base64 with padding. */
 void ck_buf_base64(struct ck_buf *b, struct ck_str s);
 /* As JSON: "..." or, of what is no UTF-8, {"$str":"<base64>"}. */

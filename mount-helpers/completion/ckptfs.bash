@@ -122,6 +122,7 @@ _ckptfs() {
 	'' | mount) options='-o -f' most=2 ;;
 	inspect) options='--summary --chunks --json --csv' most=2 ;;
 	check) options='--full --json' most=1 ;;
+	status) options='--json' most=1 ;;
 	*) options='' most=1 ;;
 	esac
 	[[ ${#words[@]} -gt 2 ]] || options='--help --version'

@@ -58,6 +58,22 @@ import mmap, sys
 f = open(sys.argv[1], "rb")
 mmap.mmap(f.fileno(), 10, mmap.MAP_SHARED, mmap.PROT_READ)' "$dir/status"
 
+# The same for programs.
+"$CKPTFS" status "$mnt" --json >"$WORK/json"
+equal 'status --json: version, kind' "$(jq -c '[.version, .kind, .why]' json)" \
+	'[1,"dcp","it has the .metadata of torch.distributed.checkpoint"]'
+equal 'status --json: every line, in order' "$(jq -r 'keys_unsorted[]' json |
+	grep -vx 'version\|why')" \
+	"$("$CKPTFS" status "$mnt" | sed -n 's/^\([^ ][^:]*\): .*/\1/p' | tr ' ' _)"
+equal 'status --json: numbers' \
+	"$(jq -c '[.tensors, .bytes, .boxes, .files, .daemon]' json)" \
+	"[84,95508,273,4,$(daemon)]"
+equal 'status --json: lists' "$(jq -c '[.options, .unknown_classes]' json)" \
+	'[[],[]]'
+equal 'status --json: a string' "$(jq -r .source json)" "$source"
+fails 'status: an option' 'the nearest is --json' "$CKPTFS" status "$mnt" --jsn
+fails 'status: two mounts' 'usage' "$CKPTFS" status "$mnt" "$mnt" --json
+
 # An open handle keeps its snapshot; a new look shows the present.
 exec 3<"$dir/status"
 cp "$source/.metadata" new
@@ -125,6 +141,9 @@ equal 'prefixed: the log' "$(grep -c 'prefixes of wrappers' "$dir/log")" 1
 equal 'prefixed: status' "$(grep '^prefixed' "$dir/status")" \
 	"prefixed names: 7
 prefixed: $some"
+equal 'prefixed: status --json' "$("$CKPTFS" status "$mnt" --json |
+	jq -c '[.prefixed_names, .prefixed]')" \
+	"[7,[$(printf '"layers.%s._orig_mod.w",' 4 5 6 7 8 | sed 's/,$//')]]"
 equal 'prefixed: the tree' "$(ls "$mnt/raw" | grep -c _orig_mod)" 7
 check 'prefixed: others are not' test -e "$mnt/raw/head.w"
 check 'prefixed: inspect' grep -qF "without them: $some" \
@@ -147,5 +166,23 @@ check 'damage: why' grep -qxF '  EIO: box [6,0] [1,4]: its item has another shap
 check 'damage: how much is known' grep -qxE 'items checked [1-9] of 38' \
 	"$mnt/.ckptfs/damage"
 check 'log: it is there too' grep -qF "$bad" "$mnt/.ckptfs/log"
+unmounted
+
+# Values that have what separates them in the text.
+odd=$WORK/$(printf '50%% a, b\n')
+cp -a "$FIXTURES/sample" "$odd"
+chmod 644 "$odd/.metadata"
+mounted "$odd" -o write,commit=manual,fsname=x
+echo text >"$mnt/raw/a, b"
+echo text >"$mnt/raw/10% off"
+"$CKPTFS" status --json "$mnt" >"$WORK/json"
+equal 'status --json: a path with a percent sign' "$(jq -r .source json)" "$odd"
+equal 'status --json: options' "$(jq -c .options json)" \
+	'["write","commit=manual","fsname=x"]'
+equal 'status --json: scratch files' \
+	"$(jq -c '[.scratch_files, .scratch]' json)" \
+	'[2,["raw/10% off","raw/a, b"]]'
+equal 'status --json: of a mount for writing' \
+	"$(jq -c '[.commit, .staged_tensors, .dead_bytes]' json)" '["manual",0,0]'
 unmounted
 done_testing

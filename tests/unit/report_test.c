@@ -40,6 +40,23 @@ static void test_csv(void)
 	ck_catalog_free(c);
 }
 
+static void test_prefixed(void)
+{
+	static const char *const keys[] = { "_orig_mod.l.10",	"l.10",
+					    "_orig_mod.l.2",	"l.2",
+					    "_orig_mod.a,\x1b", "a,\x1b" };
+	struct ck_catalog *c = catalog_new();
+	struct ck_buf out = { 0 };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(keys); i++)
+		object_add(c, keys[i]);
+	finish(c);
+	ck_report_prefixed(c, &out);
+	eq_text(out.data, "_orig_mod.a%2C%1B, _orig_mod.l.2, _orig_mod.l.10");
+	ck_buf_fini(&out);
+	ck_catalog_free(c);
+}
+
 static void test_jsonl(void)
 {
 	struct ck_catalog *c = example();
@@ -165,6 +182,7 @@ int main(void)
 {
 	test_alike();
 	test_csv();
+	test_prefixed();
 	test_jsonl();
 	test_boxes();
 	test_json_strings();

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * status_json: the status of a mount for programs, made of its text, so that a
+ * line that a later daemon adds is there without more ado. A line is
+ * `name: value`; indented lines belong to the one before.
+ */
+#include "commands.h"
+
+/* Values that are lists, and what is between. */
+static const struct {
+	const char *name, *between;
+} lists[] = {
+	{ "options", "," },
+	{ "prefixed", ", " },
+	{ "scratch", ", " },
+};
+
+/* Lines under it are a list, also if there are none. */
+#define INDENTED "unknown classes"
+
+/* --- pieces ----------------------------------------------------------------- */
+
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* In the text bytes may be %XX, as in all that is for terminals. */
+static void add_string(struct ck_buf *out, struct ck_str s)
+{
+	struct ck_buf bytes = { 0 };
+
+	for (size_t i = 0; i < s.len; i++) {
+		bool coded = s.p[i] == '%' && i + 2 < s.len &&
+			     hex_value(s.p[i + 1]) >= 0 &&
+			     hex_value(s.p[i + 2]) >= 0;
+		char byte = s.p[i];
+
+		if (coded) {
+			byte = (char)(hex_value(s.p[i + 1]) * 16 +
+				      hex_value(s.p[i + 2]));
+			i += 2;
+		}
+		ck_buf_add(&bytes, &byte, 1);
+	}
+	if (bytes.err)
+		out->err = bytes.err;
+	ck_buf_json_str(out, (struct ck_str){ bytes.data ? bytes.data : "",
+					      bytes.len });
+	ck_buf_fini(&bytes);
+}
+
+static size_t digits(struct ck_str s)
+{
+	size_t n = 0;
+
+	while (n < s.len && s.p[n] >= '0' && s.p[n] <= '9')
+		n++;
+	return n > 1 && s.p[0] == '0' ? 0 : n;
+}
+
+static struct ck_str cut(struct ck_str s, size_t from, size_t to)
+{
+	return (struct ck_str){ s.p + from, to - from };
+}
+
+/* Of "a, b and 3 more" the part before " and". */
+static struct ck_str without_more(struct ck_str s)
+{
+	static const char and[] = " and ", more[] = " more";
+	size_t end, i;
+
+	if (s.len < sizeof(more) ||
+	    memcmp(s.p + s.len - (sizeof(more) - 1), more, sizeof(more) - 1))
+		return s;
+	end = s.len - (sizeof(more) - 1);
+	for (i = end; i > 0 && s.p[i - 1] >= '0' && s.p[i - 1] <= '9'; i--)
+		;
+	if (i == end || i < sizeof(and) - 1 ||
+	    memcmp(s.p + i - (sizeof(and) - 1), and, sizeof(and) - 1))
+		return s;
+	return cut(s, 0, i - (sizeof(and) - 1));
+}
+
+/* --- values ------------------------------------------------------------------- */
+
+static void add_list(struct ck_buf *out, struct ck_str value,
+		     const char *between)
+{
+	size_t step = strlen(between);
+
+	value = without_more(value);
+	while (value.len) {
+		const char *at = memmem(value.p, value.len, between, step);
+		size_t len = at ? (size_t)(at - value.p) : value.len;
+
+		add_string(out, cut(value, 0, len));
+		if (at)
+			ck_buf_text(out, ",");
+		value = cut(value, at ? len + step : len, value.len);
+	}
+}
+
+/* A number may be followed by a remark. */
+static void add_value(struct ck_buf *out, struct ck_str value)
+{
+	size_t n = digits(value);
+
+	if (n && (n == value.len || value.p[n] == ';'))
+		ck_buf_str(out, cut(value, 0, n));
+	else
+		add_string(out, value);
+}
+
+static void add_name(struct ck_buf *out, struct ck_str name)
+{
+	ck_buf_text(out, ",\n\"");
+	for (size_t i = 0; i < name.len; i++)
+		ck_buf_add(out, name.p[i] == ' ' ? "_" : name.p + i, 1);
+	ck_buf_text(out, "\":");
+}
+
+static bool is_indented(const struct ck_cur *at)
+{
+	return ck_cur_left(at) > 2 && at->p[0] == ' ' && at->p[1] == ' ';
+}
+
+static void add_indented(struct ck_buf *out, struct ck_cur *at)
+{
+	bool first = true;
+	struct ck_str line;
+
+	ck_buf_text(out, "[");
+	while (is_indented(at) && ck_cur_line(at, &line)) {
+		ck_buf_text(out, first ? "" : ",");
+		add_string(out, cut(line, 2, line.len));
+		first = false;
+	}
+	ck_buf_text(out, "]");
+}
+
+/* --- lines -------------------------------------------------------------------- */
+
+/* "dcp (why)" is a word and a reason. */
+static void add_kind(struct ck_buf *out, struct ck_str value)
+{
+	const char *open = memmem(value.p, value.len, " (", 2);
+	size_t len = open ? (size_t)(open - value.p) : value.len;
+
+	add_string(out, cut(value, 0, len));
+	if (!open)
+		return;
+	add_name(out, CK_STR("why"));
+	add_string(out, cut(value, len + 2, value.len - 1));
+}
+
+static void add_line(struct ck_buf *out, struct ck_str name,
+		     struct ck_str value, struct ck_cur *rest)
+{
+	add_name(out, name);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(lists); i++) {
+		if (!ck_str_is(name, lists[i].name))
+			continue;
+		ck_buf_text(out, "[");
+		add_list(out, value, lists[i].between);
+		ck_buf_text(out, "]");
+		return;
+	}
+	if (is_indented(rest) || ck_str_is(name, INDENTED))
+		add_indented(out, rest);
+	else if (ck_str_is(name, "kind"))
+		add_kind(out, value);
+	else
+		add_value(out, value);
+}
+
+void ck_status_json(const struct ck_buf *status, struct ck_buf *out)
+{
+	struct ck_cur at = ck_cur_make(status->data, status->len);
+	struct ck_str line;
+
+	ck_buf_text(out, "{\"version\":1");
+	while (ck_cur_line(&at, &line)) {
+		const char *colon = memmem(line.p, line.len, ": ", 2);
+
+		if (colon)
+			add_line(out, cut(line, 0, (size_t)(colon - line.p)),
+				 cut(line, (size_t)(colon - line.p) + 2,
+				     line.len),
+				 &at);
+	}
+	ck_buf_text(out, "}\n");
+}
