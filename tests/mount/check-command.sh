@@ -101,7 +101,7 @@ check 'dead bytes: not what a link leads to that is not followed' \
 	test "$(dead)" -le $((replaced + 1000))
 
 fails 'usage' 'usage: ckptfs check SRC' "$CKPTFS" check
-fails 'an unknown option' 'usage: ckptfs check SRC' \
+fails 'an unknown option' 'the nearest is --full' \
 	"$CKPTFS" check --fast "$source"
 fails 'no such directory' 'No such file' "$CKPTFS" check "$WORK/none"
 done_testing
