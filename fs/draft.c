@@ -4,17 +4,15 @@
  * close, around the stage that holds the bytes. There is one for a tensor at
  * a time, whichever of its files it is.
  *
- * The kernel tells of the last close after close(2) has returned, so that the
- * next program may open or cut the file before: it waits a moment for a draft
- * that was closed and not written since.
+ * Who comes while a draft may be about to be closed for the last time asks later,
+ * see later.c.
  */
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
 
-#define LEAVE_MSEC 300 /* a draft that is being closed has to be gone */
-#define BUSY_TOLD  64
-#define BUSY_SEC   10 /* between two lines that a tensor has a writer */
+#define BUSY_TOLD 64
+#define BUSY_SEC  10 /* between two lines that a tensor has a writer */
 
 struct ck_draft {
 	struct ck_draft *next; /* this and refs: ck_drafts.lock */
@@ -34,7 +32,6 @@ struct ck_draft {
 
 struct ck_drafts {
 	pthread_mutex_t lock;
-	pthread_cond_t gone;
 	struct ck_draft *first;
 	/* Of tensors by their numbers, when it was said that one is being
 	 * written, in seconds; 0: never. */
@@ -48,7 +45,6 @@ struct ck_drafts *ck_drafts_make(void)
 	if (!drafts)
 		return NULL;
 	pthread_mutex_init(&drafts->lock, NULL);
-	pthread_cond_init(&drafts->gone, NULL);
 	return drafts;
 }
 
@@ -56,18 +52,22 @@ void ck_drafts_free(struct ck_drafts *drafts)
 {
 	if (!drafts)
 		return;
-	pthread_cond_destroy(&drafts->gone);
 	pthread_mutex_destroy(&drafts->lock);
 	free(drafts);
 }
 
 /* --- what is said of it ----------------------------------------------------- */
 
-static const char *shown_name(const struct ck_fs *fs, const struct ck_node *n)
+static const char *tensor_name(const struct ck_fs *fs, uint32_t tensor)
 {
 	const struct ck_catalog *c = fs->catalog;
 
-	return ck_show(ck_catalog_str(c, c->tensors[n->tensor].names.name));
+	return ck_show(ck_catalog_str(c, c->tensors[tensor].names.name));
+}
+
+static const char *shown_name(const struct ck_fs *fs, const struct ck_node *n)
+{
+	return tensor_name(fs, n->tensor);
 }
 
 static void tell(const struct ck_fs *fs, const struct ck_draft *draft,
@@ -127,34 +127,34 @@ static void leave(struct ck_drafts *drafts, struct ck_draft *draft)
 	while (*at != draft)
 		at = &(*at)->next;
 	*at = draft->next;
-	pthread_cond_broadcast(&drafts->gone);
-}
-
-/* As of_tensor(), but waits for one that is being closed. */
-static struct ck_draft *that_stays(struct ck_drafts *drafts, uint32_t tensor)
-{
-	struct timespec until = ck_time_in(CLOCK_REALTIME, LEAVE_MSEC);
-	struct ck_draft *draft;
-	int rc = 0;
-
-	while ((draft = of_tensor(drafts, tensor)) && rc == 0 &&
-	       atomic_load(&draft->leaving))
-		rc = pthread_cond_timedwait(&drafts->gone, &drafts->lock,
-					    &until);
-	return draft;
 }
 
 /* Enters a draft when its tensor has no other. */
 static int enter_alone(struct ck_drafts *drafts, struct ck_draft *draft)
 {
-	struct ck_draft *other;
+	const struct ck_draft *other;
+	int rc = 0;
 
 	pthread_mutex_lock(&drafts->lock);
-	other = that_stays(drafts, draft->node.tensor);
+	other = of_tensor(drafts, draft->node.tensor);
 	if (!other)
 		enter(drafts, draft);
+	else
+		rc = atomic_load(&other->leaving) ? CK_LATER : -EBUSY;
 	pthread_mutex_unlock(&drafts->lock);
-	return other ? -EBUSY : 0;
+	return rc;
+}
+
+bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor)
+{
+	const struct ck_draft *draft;
+	bool leaves;
+
+	pthread_mutex_lock(&fs->drafts->lock);
+	draft = of_tensor(fs->drafts, tensor);
+	leaves = draft && atomic_load(&draft->leaving);
+	pthread_mutex_unlock(&fs->drafts->lock);
+	return leaves;
 }
 
 static void draft_free(struct ck_draft *draft)
@@ -177,18 +177,23 @@ static bool same_file(const struct ck_node *a, const struct ck_node *b)
 	       a->tensor == b->tensor;
 }
 
-struct ck_draft *ck_draft_find(struct ck_fs *fs, const struct ck_node *n)
+int ck_draft_find(struct ck_fs *fs, const struct ck_node *n, bool last,
+		  struct ck_draft **out)
 {
 	struct ck_draft *draft;
+	int rc = 0;
 
+	*out = NULL;
 	pthread_mutex_lock(&fs->drafts->lock);
-	draft = that_stays(fs->drafts, n->tensor);
-	if (draft && same_file(&draft->node, n) && draft->refs)
+	draft = of_tensor(fs->drafts, n->tensor);
+	if (draft && atomic_load(&draft->leaving) && !last)
+		rc = CK_LATER;
+	else if (draft && same_file(&draft->node, n) && draft->refs) {
 		draft->refs++;
-	else
-		draft = NULL;
+		*out = draft;
+	}
 	pthread_mutex_unlock(&fs->drafts->lock);
-	return draft;
+	return rc;
 }
 
 /* The stage is closed first: as long as the draft is listed, nobody asks for
@@ -209,6 +214,7 @@ void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft)
 	pthread_mutex_lock(&fs->drafts->lock);
 	leave(fs->drafts, draft);
 	pthread_mutex_unlock(&fs->drafts->lock);
+	ck_laters_look(fs->laters);
 	draft_free(draft);
 }
 
@@ -238,9 +244,9 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 }
 
 /* Programs that wait for their turn by trying again would fill the log. */
-static void tell_busy(struct ck_fs *fs, const struct ck_node *n)
+int ck_draft_busy(struct ck_fs *fs, uint32_t tensor)
 {
-	atomic_uint *told = &fs->drafts->busy_told[n->tensor % BUSY_TOLD];
+	atomic_uint *told = &fs->drafts->busy_told[tensor % BUSY_TOLD];
 	struct timespec t;
 	unsigned now, before = atomic_load(told);
 
@@ -248,7 +254,8 @@ static void tell_busy(struct ck_fs *fs, const struct ck_node *n)
 	now = (unsigned)t.tv_sec + BUSY_SEC; /* never 0 */
 	if ((before == 0 || now - before >= BUSY_SEC) &&
 	    atomic_compare_exchange_strong(told, &before, now))
-		ck_log("%s: is being written already", shown_name(fs, n));
+		ck_log("%s: is being written already", tensor_name(fs, tensor));
+	return -EBUSY;
 }
 
 int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
@@ -268,9 +275,8 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 	pthread_mutex_init(&draft->lock, NULL);
 	rc = enter_alone(fs->drafts, draft);
 	if (rc) {
-		tell_busy(fs, n);
 		draft_free(draft);
-		return rc;
+		return rc == -EBUSY ? ck_draft_busy(fs, n->tensor) : rc;
 	}
 	pthread_mutex_lock(&draft->lock);
 	rc = stage_open(fs, draft, &d);
@@ -374,20 +380,15 @@ int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size,
 	return rc;
 }
 
+bool ck_draft_is_new(const struct ck_draft *draft)
+{
+	return atomic_load(&draft->anew);
+}
+
 int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)
 {
 	atomic_store(&draft->anew, true);
 	return ck_draft_truncate(fs, draft, 0);
-}
-
-bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n)
-{
-	struct ck_draft *draft = ck_draft_find(fs, n);
-	bool anew = ck_node_made(fs, n) || (draft && atomic_load(&draft->anew));
-
-	if (draft)
-		ck_draft_put(fs, draft);
-	return anew;
 }
 
 /* --- patching ---------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
 #include "control.h"
+#include "draft.h"
 #include "node.h"
 #include "publish.h"
 #include "scratch.h"
@@ -24,6 +25,9 @@
 #define CK_TIMEOUT	86400.0
 /* Names of tensors and boxes on a mount for writing, at most. */
 #define CK_NAME_TIMEOUT 1.0
+
+/* Bytes of a name that the kernel asks for, at most. */
+#define CK_NAME_MAX 1024
 
 /* Bytes of one request at most; what libfuse and the kernel agree on. */
 #define CK_REQUEST_MAX (1U << 20)
@@ -50,6 +54,7 @@ struct ck_fs {
 	/* Of a mount for writing; else NULL. */
 	struct ck_writer *writer;
 	struct ck_drafts *drafts;	/* locks itself */
+	struct ck_laters *laters;	/* locks itself */
 	struct ck_publisher *publisher; /* locks itself */
 	double name_timeout;		/* of tensors and boxes, in seconds */
 	struct ck_turns *turns;		/* locks itself */
@@ -124,49 +129,6 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
  * thread makes: good until it asks again, which is why it is for nothing else.
  * NULL: out of memory. */
 void *ck_reply_buffer(size_t len);
-
-/* --- draft.c: what is written through one open file ------------------------ */
-
-struct ck_drafts *ck_drafts_make(void); /* NULL: out of memory */
-void ck_drafts_free(struct ck_drafts *drafts);
-/* One at a time for each tensor: -EBUSY. Errors of ck_stage_open(). Waits a
- * moment for one that is being closed. */
-CK_MUST_USE int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
-			      struct ck_draft **out);
-/* The draft of this file, with a reference; NULL: it has none. */
-struct ck_draft *ck_draft_find(struct ck_fs *fs, const struct ck_node *n);
-struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
-/* What was not committed is gone with the last reference. */
-void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
-/* thread: of the program; 0: it cannot be told from others. */
-CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
-			       uint64_t vpos, const void *bytes, size_t len,
-			       pid_t thread);
-CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
-				  uint64_t size);
-void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
-/* The same without its open file; -EBUSY: another thread opened it, or that
- * cannot be told (0) and something was written, or the size is not 0. */
-CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
-			     uint64_t size, pid_t thread);
-/* For a name that was made again: what is written begins with nothing. */
-CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
-/* The name of this file was made, and nothing was committed since. */
-CK_MUST_USE bool ck_draft_is_new(struct ck_fs *fs, const struct ck_node *n);
-/* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written.
- * Why is in the log then: at once if it was asked for all to be there, as by
- * fsync(2); else, since what is closed may be a copy, after the last close. */
-CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft,
-				bool asked);
-/* After a commit: others wait for it to be gone. */
-void ck_draft_leave(struct ck_draft *draft);
-/* Commits if there is something to commit; errors of ck_stage_commit(). May take
- * seconds. */
-CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
-/* Keeps it for the next commit of all instead, where the mount does that. */
-CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft,
-			      bool asked);
-const struct ck_node *ck_draft_node(const struct ck_draft *draft);
 
 /* --- turn.c: who was overtaken by a commit opens next ------------------------ */
 

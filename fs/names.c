@@ -72,54 +72,88 @@ static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
 	return rc;
 }
 
-static int do_create(fuse_req_t req, fuse_ino_t parent, const char *name,
-		     mode_t mode, struct fuse_file_info *fi,
-		     struct fuse_entry_param *out)
+struct create_request {
+	struct ck_later later;
+	fuse_req_t req;
+	fuse_ino_t parent;
+	mode_t mode;
+	struct fuse_file_info fi;
+	struct fuse_entry_param out;
+	char name[CK_NAME_MAX + 1];
+};
+
+/* fi: as above. */
+static int do_create(struct create_request *r, struct fuse_file_info *fi)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	struct stat attr = { .st_mode = S_IFREG | (mode & 07777),
-			     .st_uid = fuse_req_ctx(req)->uid,
-			     .st_gid = fuse_req_ctx(req)->gid };
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	struct stat attr = { .st_mode = S_IFREG | (r->mode & 07777),
+			     .st_uid = fuse_req_ctx(r->req)->uid,
+			     .st_gid = fuse_req_ctx(r->req)->gid };
 	struct ck_node dir, n;
 	int rc;
 
-	if (!ck_node_find(fs, parent, &dir))
+	if (!ck_node_find(fs, r->parent, &dir))
 		return -ENOENT;
-	rc = ck_fs_name(fs, &dir, name, &n);
+	rc = ck_fs_name(fs, &dir, r->name, &n);
+	r->later.tensor = rc ? 0 : n.tensor;
 	if (rc == -ENOENT)
-		rc = create_scratch(fs, &dir, name, &attr, fi, &n);
+		rc = create_scratch(fs, &dir, r->name, &attr, fi, &n);
 	else if (rc == 0 && ck_node_hidden(fs, &n))
-		rc = create_tensor(req, &n, fi);
+		rc = create_tensor(r->req, &n, fi);
 	else if (rc == 0)
 		rc = ck_node_has_tensors(&dir) ? -EEXIST : -EROFS;
 	if (rc)
 		return rc;
-	rc = ck_fs_entry(fs, &n, out);
+	rc = ck_fs_entry(fs, &n, &r->out);
 	if (rc && fi)
 		ck_handle_drop(fs, fi);
 	return rc;
 }
 
+static int create_answer(struct ck_later *l)
+{
+	struct create_request *r = (struct create_request *)l;
+	const struct fuse_ctx *by = fuse_req_ctx(r->req);
+	int rc = do_create(r, &r->fi);
+
+	if (rc == CK_LATER && !l->last)
+		return rc;
+	if (rc == CK_LATER)
+		rc = ck_draft_busy(fuse_req_userdata(r->req), l->tensor);
+	if (rc == 0 && ck_handle_draft(&r->fi))
+		ck_draft_opened_by(ck_handle_draft(&r->fi), by->pid);
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else if (fuse_reply_create(r->req, &r->out, &r->fi) == -ENOENT)
+		/* interrupted: no release comes */
+		ck_handle_drop(fuse_req_userdata(r->req), &r->fi);
+	return 0;
+}
+
 static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	struct fuse_entry_param e;
-	int rc = do_create(req, parent, name, mode, fi, &e);
+	struct create_request r = { .later.answer = create_answer,
+				    .req = req,
+				    .parent = parent,
+				    .mode = mode,
+				    .fi = *fi };
 
-	if (rc == 0 && ck_handle_draft(fi))
-		ck_draft_opened_by(ck_handle_draft(fi), fuse_req_ctx(req)->pid);
-	if (rc)
-		fuse_reply_err(req, -rc);
-	else if (fuse_reply_create(req, &e, fi) == -ENOENT)
-		ck_handle_drop(fs, fi); /* interrupted: no release comes */
+	if (strlen(name) > CK_NAME_MAX) {
+		fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	memcpy(r.name, name, strlen(name) + 1);
+	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
 }
 
 /* tar makes a file so that it can give it attributes, and opens it then. */
 static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode, dev_t rdev)
 {
-	struct fuse_entry_param e;
+	struct create_request r = { .req = req,
+				    .parent = parent,
+				    .mode = mode };
 	int rc;
 
 	(void)rdev;
@@ -127,11 +161,12 @@ static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		ck_fs_refuse_in(req, parent);
 		return;
 	}
-	rc = do_create(req, parent, name, mode, NULL, &e);
+	snprintf(r.name, sizeof(r.name), "%s", name);
+	rc = strlen(name) > CK_NAME_MAX ? -ENAMETOOLONG : do_create(&r, NULL);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
-		fuse_reply_entry(req, &e);
+		fuse_reply_entry(req, &r.out);
 }
 
 /* --- removing --------------------------------------------------------------- */
@@ -272,20 +307,53 @@ static int do_rename(struct ck_fs *fs, struct move *m)
 	return become_scratch(fs, m, found);
 }
 
+struct rename_request {
+	struct ck_later later;
+	fuse_req_t req;
+	fuse_ino_t parent, newparent;
+	unsigned flags;
+	char name[CK_NAME_MAX + 1], newname[CK_NAME_MAX + 1];
+};
+
+static int rename_answer(struct ck_later *l)
+{
+	struct rename_request *r = (struct rename_request *)l;
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	struct move m = { .req = r->req,
+			  .from = r->name,
+			  .to = r->newname,
+			  .flags = r->flags };
+	int rc = -ENOENT;
+
+	if (ck_node_find(fs, r->parent, &m.from_dir) &&
+	    ck_node_find(fs, r->newparent, &m.to_dir))
+		rc = do_rename(fs, &m);
+	l->tensor = m.target.tensor;
+	if (rc == CK_LATER && !l->last)
+		return rc;
+	if (rc == CK_LATER)
+		rc = ck_draft_busy(fs, l->tensor);
+	fuse_reply_err(r->req, -rc);
+	return 0;
+}
+
 static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      fuse_ino_t newparent, const char *newname,
 		      unsigned int flags)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	struct move m = {
-		.req = req, .from = name, .to = newname, .flags = flags
-	};
-	int rc = -ENOENT;
+	struct rename_request r = { .later.answer = rename_answer,
+				    .req = req,
+				    .parent = parent,
+				    .newparent = newparent,
+				    .flags = flags };
 
-	if (ck_node_find(fs, parent, &m.from_dir) &&
-	    ck_node_find(fs, newparent, &m.to_dir))
-		rc = do_rename(fs, &m);
-	fuse_reply_err(req, -rc);
+	if (strlen(name) > CK_NAME_MAX || strlen(newname) > CK_NAME_MAX) {
+		fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	memcpy(r.name, name, strlen(name) + 1);
+	memcpy(r.newname, newname, strlen(newname) + 1);
+	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
 }
 
 void ck_fs_name_ops(struct fuse_lowlevel_ops *ops)

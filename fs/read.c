@@ -343,35 +343,59 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 	handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
-static int do_open(struct ck_fs *fs, fuse_ino_t ino, pid_t thread,
-		   struct fuse_file_info *fi)
+struct open_request {
+	struct ck_later later;
+	fuse_req_t req;
+	fuse_ino_t ino;
+	struct fuse_file_info fi;
+};
+
+static int do_open(struct open_request *r)
 {
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	pid_t thread = fuse_req_ctx(r->req)->pid;
 	struct ck_node n;
 	int rc;
 
-	if (!ck_node_find(fs, ino, &n))
+	if (!ck_node_find(fs, r->ino, &n))
 		return -ENOENT;
-	rc = ck_handle_open(fs, &n, fi);
-	if (!fs->writer || !ck_node_is_tensor(&n))
+	r->later.tensor = n.tensor;
+	rc = ck_handle_open(fs, &n, &r->fi);
+	if (!fs->writer || !ck_node_is_tensor(&n) || rc == CK_LATER)
 		return rc;
 	if (rc == -ESTALE)
 		ck_turn_give(fs->turns, thread);
 	else
 		ck_turn_take(fs->turns, thread);
-	if (rc == 0 && ck_handle_draft(fi))
-		ck_draft_opened_by(ck_handle_draft(fi), thread);
+	if (rc == 0 && ck_handle_draft(&r->fi))
+		ck_draft_opened_by(ck_handle_draft(&r->fi), thread);
 	return rc;
+}
+
+static int open_answer(struct ck_later *l)
+{
+	struct open_request *r = (struct open_request *)l;
+	int rc = do_open(r);
+
+	if (rc == CK_LATER && !l->last)
+		return rc;
+	if (rc == CK_LATER)
+		rc = ck_draft_busy(fuse_req_userdata(r->req), l->tensor);
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else if (fuse_reply_open(r->req, &r->fi) == -ENOENT)
+		/* interrupted: no release comes */
+		ck_handle_drop(fuse_req_userdata(r->req), &r->fi);
+	return 0;
 }
 
 void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	int rc = do_open(fs, ino, fuse_req_ctx(req)->pid, fi);
+	struct open_request r = {
+		.later.answer = open_answer, .req = req, .ino = ino, .fi = *fi
+	};
 
-	if (rc)
-		fuse_reply_err(req, -rc);
-	else if (fuse_reply_open(req, fi) == -ENOENT)
-		ck_handle_drop(fs, fi); /* interrupted: no release comes */
+	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
 }
 
 void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -314,7 +314,8 @@ static int threads_start(struct keeper *k, struct ck_diag *d)
 
 	if (fs->writer) {
 		fs->publisher = ck_publisher_start(fs);
-		rc = fs->publisher ? 0 : EAGAIN;
+		fs->laters = ck_laters_start(fs);
+		rc = fs->publisher && fs->laters ? 0 : EAGAIN;
 	}
 	if (rc == 0)
 		rc = pthread_create(&k->thread, NULL, keeper_run, k);
@@ -333,6 +334,7 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 	}
 	rc = session_loop(k->session);
 	atomic_store(&k->ended, true);
+	ck_laters_end(k->fs->laters);
 	if (k->fs->publisher) {
 		ck_publisher_end(k->fs->publisher);
 		ck_publish_rest(k->fs);
@@ -437,6 +439,7 @@ static void fs_fini(struct ck_fs *fs)
 {
 	ck_publisher_free(fs->publisher);
 	ck_handles_close(fs);
+	ck_laters_free(fs->laters);
 	ck_drafts_free(fs->drafts);
 	ck_turns_free(fs->turns);
 	ck_scratches_free(fs->scratches);

@@ -110,63 +110,109 @@ static bool is_private(const struct stat *shown, mode_t mode)
 	return shown->st_mode & ~mode & 077;
 }
 
+struct setattr_request {
+	struct ck_later later;
+	fuse_req_t req;
+	fuse_ino_t ino;
+	struct stat attr;
+	int to_set;
+	struct ck_draft *draft; /* of the open file, if it has one */
+	struct stat out;
+};
+
 /* open(2) with O_TRUNC comes without its open file, as truncate(2) does: it is
  * for who has the file open for writing. */
-static int set_size(fuse_req_t req, const struct ck_node *n,
-		    const struct stat *shown, uint64_t size,
-		    const struct fuse_file_info *fi)
+static int set_size(const struct setattr_request *r, const struct ck_node *n)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	uint64_t size = (uint64_t)r->attr.st_size;
 	struct ck_draft *draft;
 	int rc;
 
 	if (!ck_node_is_tensor(n))
 		return -EISDIR;
-	if (fi && ck_handle_draft(fi))
-		return ck_draft_truncate(fs, ck_handle_draft(fi), size);
-	draft = ck_draft_find(fs, n);
+	if (r->draft)
+		return ck_draft_truncate(fs, r->draft, size);
+	rc = ck_draft_find(fs, n, r->later.last, &draft);
+	if (rc)
+		return rc;
 	if (!draft)
-		return size == (uint64_t)shown->st_size ? 0 : -EINVAL;
-	rc = ck_draft_cut(fs, draft, size, fuse_req_ctx(req)->pid);
+		return size == (uint64_t)r->out.st_size ? 0 : -EINVAL;
+	rc = ck_draft_cut(fs, draft, size, fuse_req_ctx(r->req)->pid);
 	ck_draft_put(fs, draft);
 	return rc;
 }
 
-static int do_setattr(fuse_req_t req, fuse_ino_t ino, const struct stat *attr,
-		      int to_set, const struct fuse_file_info *fi,
-		      struct stat *out)
+/* Bits are taken that are shown: 0 if that may be dropped. */
+static int set_private(const struct setattr_request *r, const struct ck_node *n)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_node n;
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	struct ck_draft *draft;
+	int rc;
 
-	if (!ck_node_find(fs, ino, &n))
+	if (!ck_node_is_tensor(n))
+		return -EPERM;
+	if (ck_node_made(fs, n))
+		return 0;
+	rc = ck_draft_find(fs, n, r->later.last, &draft);
+	if (rc || !draft)
+		return rc ? rc : -EPERM;
+	rc = ck_draft_is_new(draft) ? 0 : -EPERM;
+	ck_draft_put(fs, draft);
+	return rc;
+}
+
+static int do_setattr(struct setattr_request *r)
+{
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	struct ck_node n;
+	int rc = 0;
+
+	if (!ck_node_find(fs, r->ino, &n))
 		return -ENOENT;
 	if (n.kind == CK_NODE_REPORT || n.kind == CK_NODE_OBJECT)
 		return -EROFS;
 	if (n.kind == CK_NODE_SCRATCH) {
-		int rc = ck_scratch_setattr(fs, n.tensor, attr, to_set);
-
-		return rc ? rc : ck_scratch_stat(fs, n.tensor, out);
+		rc = ck_scratch_setattr(fs, n.tensor, &r->attr, r->to_set);
+		return rc ? rc : ck_scratch_stat(fs, n.tensor, &r->out);
 	}
-	ck_node_stat(fs, &n, 0, out);
-	if ((to_set & FUSE_SET_ATTR_MODE) && is_private(out, attr->st_mode) &&
-	    !(ck_node_is_tensor(&n) && ck_draft_is_new(fs, &n)))
-		return -EPERM;
-	if (to_set & FUSE_SET_ATTR_SIZE)
-		return set_size(req, &n, out, (uint64_t)attr->st_size, fi);
+	r->later.tensor = n.tensor;
+	ck_node_stat(fs, &n, 0, &r->out);
+	if ((r->to_set & FUSE_SET_ATTR_MODE) &&
+	    is_private(&r->out, r->attr.st_mode))
+		rc = set_private(r, &n);
+	if (rc == 0 && (r->to_set & FUSE_SET_ATTR_SIZE))
+		rc = set_size(r, &n);
+	return rc;
+}
+
+static int setattr_answer(struct ck_later *l)
+{
+	struct setattr_request *r = (struct setattr_request *)l;
+	int rc = do_setattr(r);
+
+	if (rc == CK_LATER)
+		return rc;
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else
+		fuse_reply_attr(r->req, &r->out, CK_TIMEOUT);
 	return 0;
 }
 
 static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		       int to_set, struct fuse_file_info *fi)
 {
-	struct stat out;
-	int rc = do_setattr(req, ino, attr, to_set, fi, &out);
+	struct setattr_request r = {
+		.later.answer = setattr_answer,
+		.req = req,
+		.ino = ino,
+		.attr = *attr,
+		.to_set = to_set,
+		.draft = fi ? ck_handle_draft(fi) : NULL,
+	};
 
-	if (rc)
-		fuse_reply_err(req, -rc);
-	else
-		fuse_reply_attr(req, &out, CK_TIMEOUT);
+	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
 }
 
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * draft: what is written into the files of tensors, and requests that wait for it.
+ */
+#ifndef CKPTFS_FS_DRAFT_H
+#define CKPTFS_FS_DRAFT_H
+
+#include "ckptfs/base.h"
+#include <time.h>
+
+struct ck_draft;
+struct ck_drafts;
+struct ck_fs;
+struct ck_laters;
+struct ck_node;
+
+/* --- draft.c: what is written through one open file ------------------------ */
+
+struct ck_drafts *ck_drafts_make(void); /* NULL: out of memory */
+void ck_drafts_free(struct ck_drafts *drafts);
+/* One at a time for each tensor: -EBUSY, or CK_LATER where the other is being
+ * closed. Errors of ck_stage_open(). */
+CK_MUST_USE int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
+			      struct ck_draft **out);
+/* The draft of this file, with a reference; NULL: it has none. CK_LATER: its
+ * tensor's draft is being closed, and this is not the last time to ask. */
+CK_MUST_USE int ck_draft_find(struct ck_fs *fs, const struct ck_node *n,
+			      bool last, struct ck_draft **out);
+/* Says so in the log once in a while, for the tensor has one: -EBUSY. */
+int ck_draft_busy(struct ck_fs *fs, uint32_t tensor);
+/* The tensor has a draft that is being closed. */
+bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor);
+struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
+/* What was not committed is gone with the last reference. */
+void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
+/* thread: of the program; 0: it cannot be told from others. */
+CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
+			       uint64_t vpos, const void *bytes, size_t len,
+			       pid_t thread);
+CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
+				  uint64_t size);
+void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
+/* The same without its open file; -EBUSY: another thread opened it, or that
+ * cannot be told (0) and something was written, or the size is not 0. */
+CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
+			     uint64_t size, pid_t thread);
+/* For a name that was made again: what is written begins with nothing. */
+CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
+/* The name of its file was made, and nothing was committed since. */
+CK_MUST_USE bool ck_draft_is_new(const struct ck_draft *draft);
+/* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written.
+ * Why is in the log then: at once if it was asked for all to be there, as by
+ * fsync(2); else, since what is closed may be a copy, after the last close. */
+CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft,
+				bool asked);
+/* After a commit: others ask later whether it is gone. */
+void ck_draft_leave(struct ck_draft *draft);
+/* Commits if there is something to commit; errors of ck_stage_commit(). May take
+ * seconds. */
+CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
+/* Keeps it for the next commit of all instead, where the mount does that. */
+CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft,
+			      bool asked);
+const struct ck_node *ck_draft_node(const struct ck_draft *draft);
+
+/* --- later.c: requests that wait for a draft to be gone --------------------- */
+
+/* What nobody is told: the request has to be answered later. */
+#define CK_LATER (-EINPROGRESS)
+
+/* A request, at the beginning of what else is needed to answer it. That is
+ * copied while it waits, and has no pointers to what the caller owns. */
+struct ck_later {
+	struct ck_later *next;
+	/* Answers it, or says CK_LATER; never that if it is the last time. In
+	 * any thread. */
+	int (*answer)(struct ck_later *l);
+	uint32_t tensor; /* whose draft it waits for: set by answer */
+	bool last;
+	struct timespec until; /* CLOCK_MONOTONIC */
+};
+
+/* Starts its thread. NULL: no memory, or no thread. */
+struct ck_laters *ck_laters_start(struct ck_fs *fs);
+/* Ends its thread and answers all that wait, when nothing is asked any more. NULL
+ * is allowed. */
+void ck_laters_end(struct ck_laters *all);
+void ck_laters_free(struct ck_laters *all); /* NULL is allowed */
+/* A draft is gone. NULL is allowed. */
+void ck_laters_look(struct ck_laters *all);
+/* Answers a request now, or when the draft that is in its way is gone, or 0.3 s
+ * later. size: of all that begins with *l. */
+void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * later: requests that wait for a draft to be gone. The kernel tells of the last
+ * close after close(2) has returned, so that the next program may open, cut or
+ * replace a file before. A draft that was closed, and not written since, has a
+ * moment to be gone.
+ *
+ * What waits is the request; those who answer requests go on with others. One
+ * thread takes requests up again, when their draft is gone or their moment is
+ * over.
+ */
+#include "internal.h"
+#include <errno.h>
+
+#define LATER_MSEC 300
+
+struct ck_laters {
+	struct ck_fs *fs;
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t changed;
+	struct ck_later *first; /* by their ends */
+	bool ended;
+	bool started;
+	pthread_t thread;
+};
+
+static bool is_over(const struct ck_later *l)
+{
+	struct timespec now = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return now.tv_sec != l->until.tv_sec ? now.tv_sec > l->until.tv_sec
+					     : now.tv_nsec >= l->until.tv_nsec;
+}
+
+/* The first that can be taken up, out of the list; NULL: all wait. Under the
+ * lock. */
+static struct ck_later *take(struct ck_laters *all)
+{
+	struct ck_later **at = &all->first, *l;
+
+	while ((l = *at) && !is_over(l) && ck_draft_leaves(all->fs, l->tensor))
+		at = &l->next;
+	if (!l)
+		return NULL;
+	*at = l->next;
+	l->last = is_over(l);
+	return l;
+}
+
+static void put(struct ck_laters *all, struct ck_later *l)
+{
+	struct ck_later **at = &all->first;
+
+	pthread_mutex_lock(&all->lock);
+	/* One that waited before has less time left than others. */
+	while (*at && ((*at)->until.tv_sec < l->until.tv_sec ||
+		       ((*at)->until.tv_sec == l->until.tv_sec &&
+			(*at)->until.tv_nsec <= l->until.tv_nsec)))
+		at = &(*at)->next;
+	l->next = *at;
+	*at = l;
+	pthread_cond_signal(&all->changed);
+	pthread_mutex_unlock(&all->lock);
+}
+
+/* As ck_later_answer(), of one that has waited. */
+static void take_up(struct ck_laters *all, struct ck_later *l)
+{
+	if (l->answer(l) == CK_LATER)
+		put(all, l);
+	else
+		free(l);
+}
+
+static void *laters_run(void *arg)
+{
+	struct ck_laters *all = arg;
+	struct ck_later *l;
+
+	pthread_mutex_lock(&all->lock);
+	while (!all->ended) {
+		l = take(all);
+		if (l) {
+			pthread_mutex_unlock(&all->lock);
+			take_up(all, l);
+			pthread_mutex_lock(&all->lock);
+		} else if (all->first) {
+			pthread_cond_timedwait(&all->changed, &all->lock,
+					       &all->first->until);
+		} else {
+			pthread_cond_wait(&all->changed, &all->lock);
+		}
+	}
+	pthread_mutex_unlock(&all->lock);
+	return NULL;
+}
+
+struct ck_laters *ck_laters_start(struct ck_fs *fs)
+{
+	struct ck_laters *all = calloc(1, sizeof(*all));
+	pthread_condattr_t attr;
+
+	if (!all)
+		return NULL;
+	all->fs = fs;
+	pthread_mutex_init(&all->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&all->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	all->started = pthread_create(&all->thread, NULL, laters_run, all) == 0;
+	if (all->started)
+		return all;
+	ck_laters_free(all);
+	return NULL;
+}
+
+void ck_laters_end(struct ck_laters *all)
+{
+	struct ck_later *l;
+
+	if (!all || !all->started)
+		return;
+	pthread_mutex_lock(&all->lock);
+	all->ended = true;
+	pthread_cond_signal(&all->changed);
+	pthread_mutex_unlock(&all->lock);
+	pthread_join(all->thread, NULL);
+	all->started = false;
+	while ((l = all->first)) {
+		all->first = l->next;
+		l->last = true;
+		(void)l->answer(l);
+		free(l);
+	}
+}
+
+void ck_laters_free(struct ck_laters *all)
+{
+	if (!all)
+		return;
+	ck_laters_end(all);
+	pthread_cond_destroy(&all->changed);
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}
+
+void ck_laters_look(struct ck_laters *all)
+{
+	if (!all)
+		return;
+	pthread_mutex_lock(&all->lock);
+	pthread_cond_signal(&all->changed);
+	pthread_mutex_unlock(&all->lock);
+}
+
+void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size)
+{
+	struct ck_later *copy;
+
+	l->last = false;
+	if (l->answer(l) != CK_LATER)
+		return;
+	copy = malloc(size);
+	if (copy) {
+		memcpy(copy, l, size);
+		copy->until = ck_time_in(CLOCK_MONOTONIC, LATER_MSEC);
+		put(fs->laters, copy);
+		return;
+	}
+	l->last = true;
+	(void)l->answer(l);
+}
