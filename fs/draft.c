@@ -17,12 +17,13 @@
 struct ck_draft {
 	struct ck_draft *next; /* this and refs: ck_drafts.lock */
 	unsigned refs;
-	struct ck_node node;  /* the file */
-	uint64_t size;	      /* of it, as shown */
-	atomic_bool leaving;  /* closed, and not written since */
-	atomic_bool anew;     /* its name was made by this open */
-	atomic_int thread;    /* that opened it */
-	pthread_mutex_t lock; /* of all below; held while it commits */
+	struct ck_node node;   /* the file */
+	uint64_t size;	       /* of it, as shown */
+	atomic_bool leaving;   /* closed, and not written since */
+	atomic_bool anew;      /* its name was made by this open */
+	atomic_int thread;     /* that opened it */
+	atomic_bool told_mode; /* what a change of its mode did not do */
+	pthread_mutex_t lock;  /* of all below; held while it commits */
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
 	bool written;	   /* something was, since it was opened */
@@ -378,6 +379,19 @@ int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size,
 		rc = cut(fs, draft, size);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
+}
+
+/* cp -p does so before it has closed what it made. */
+bool ck_draft_drop_mode(const struct ck_fs *fs, struct ck_draft *draft,
+			mode_t mode, pid_t thread)
+{
+	if (thread == 0 || atomic_load(&draft->thread) != thread)
+		return false;
+	if (!atomic_exchange(&draft->told_mode, true))
+		ck_log("%s: its mode is that of .metadata; a change to %04o "
+		       "has no effect",
+		       shown_name(fs, &draft->node), (unsigned)mode & 07777);
+	return true;
 }
 
 bool ck_draft_is_new(const struct ck_draft *draft)

@@ -48,6 +48,11 @@ CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
 CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
 /* The name of its file was made, and nothing was committed since. */
 CK_MUST_USE bool ck_draft_is_new(const struct ck_draft *draft);
+/* A change of the mode that would take bits: whether it may be dropped, since
+ * the thread that opened the file asks for it. The log says so. */
+CK_MUST_USE bool ck_draft_drop_mode(const struct ck_fs *fs,
+				    struct ck_draft *draft, mode_t mode,
+				    pid_t thread);
 /* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written.
  * Why is in the log then: at once if it was asked for all to be there, as by
  * fsync(2); else, since what is closed may be a copy, after the last close. */

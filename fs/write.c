@@ -9,9 +9,10 @@
  * Owner, mode and times of a tensor are those of the checkpoint. To change
  * them is accepted and has no effect, so that tools which copy them end well,
  * but for one thing: who takes permissions from others must not believe that
- * it was done. A file that was made anew starts as private as its maker likes,
- * and then has the tensor's mode, as one that is renamed. Scratch files are
- * ordinary ones.
+ * it was done. Who has the file open for writing, as `cp -p`, is told by the log
+ * alone. A file that was made anew starts as private as its maker likes, and
+ * then has the tensor's mode, as one that is renamed. Scratch files are ordinary
+ * ones.
  */
 #include "internal.h"
 #include <errno.h>
@@ -157,7 +158,10 @@ static int set_private(const struct setattr_request *r, const struct ck_node *n)
 	rc = ck_draft_find(fs, n, r->later.last, &draft);
 	if (rc || !draft)
 		return rc ? rc : -EPERM;
-	rc = ck_draft_is_new(draft) ? 0 : -EPERM;
+	if (!ck_draft_is_new(draft) &&
+	    !ck_draft_drop_mode(fs, draft, r->attr.st_mode,
+				fuse_req_ctx(r->req)->pid))
+		rc = -EPERM;
 	ck_draft_put(fs, draft);
 	return rc;
 }

@@ -59,6 +59,9 @@ for flags in os.O_TRUNC, 0:
     assert b"Device or resource busy" in p.stderr, p
     os.write(fd, data[100:])
     os.close(fd)' "$raw"
+chmod 600 raw.bin
+fails 'cp -p of a private file' 'preserving permissions' cp -p raw.bin "$raw"
+check 'cp -p of a private file: the bytes are there' cmp raw.bin "$raw"
 # Writers cannot be told from each other: what they leave out is missing.
 cp "$raw" was
 head -c 500 raw.bin >part.bin

@@ -137,14 +137,23 @@ equal 'allow_other: owner, group, mode' "$(owners "$source/.metadata" \
 equal 'allow_other: ACL' "$(acls "$source/.metadata" "$source"/__*ckptfs-*)" \
 	"$acl"
 
-# cp makes a file private before it gives it away: it has to say that it cannot.
+# cp makes a file private before it gives it away: that is no error of the copy.
 fresh
 mounted "$source" -o write
 tr '\0-\377' '\1-\377\0' <raw.bin >new.bin
 chmod 644 new.bin
-fails 'cp -p, another owner: says so' 'Operation not permitted' \
-	cp -p new.bin "$mnt/raw/$one"
-check 'cp -p, another owner: the bytes are there' cmp new.bin "$mnt/raw/$one"
+for how in -p -a --preserve=all; do
+	check "cp $how, another owner" cp $how new.bin "$mnt/raw/$one"
+	check "cp $how, another owner: the bytes are there" cmp new.bin \
+		"$mnt/raw/$one"
+	equal "cp $how, another owner: whose it is" \
+		"$(stat -c '%U:%G %a' "$mnt/raw/$one")" 'nobody:games 644'
+	check "cp $how, another owner: and back" cp $how raw.bin "$mnt/raw/$one"
+done
+check 'cp -p, another owner: the log says what has no effect' grep -q \
+	'its mode is that of .metadata; a change to' "$mnt/.ckptfs/log"
+fails 'chmod, another owner' 'Operation not permitted' \
+	chmod 600 "$mnt/raw/$one"
 check 'cp, another owner' cp raw.bin "$mnt/raw/$one"
 unmounted
 

@@ -162,6 +162,17 @@ def cut_by_another():
         os.ftruncate(fd, 0)
 
 
+def private_while_written():
+    """What cp -p does; nobody else may."""
+    with opened(raw, os.O_WRONLY) as fd:
+        os.fchmod(fd, 0o600)
+        os.chmod(raw, 0o600)
+        os.fsync(fd)
+        assert in_thread(lambda: os.chmod(raw, 0o600)) == errno.EPERM
+        assert os.fstat(fd).st_mode & 0o777 == bits
+    os.chmod(raw, 0o600)  # it is at rest: refused
+
+
 E = errno
 bits = os.stat(raw).st_mode & 0o777
 calls = {
@@ -206,6 +217,7 @@ calls = {
     'truncate to what it is': (0, lambda: os.truncate(raw, len(data))),
     'regression: truncate while another writes': (E.EINVAL, cut_by_another),
     'chmod, private': (E.EPERM, lambda: os.chmod(raw, 0o600)),
+    'chmod, private, by who writes': (E.EPERM, private_while_written),
     'chmod as it is': (0, lambda: os.chmod(raw, bits)),
     'chmod, more': (0, lambda: os.chmod(raw, 0o777)),
     'chown': (0, lambda: os.chown(raw, os.getuid(), os.getgid())),

@@ -62,6 +62,8 @@ equal 'manual: stat shows what is committed' "$(stat -c %i "$mnt/raw/$one")" \
 equal 'manual: status' "$(sed -n '/^commit: /p; /^staged tensors/p' \
 	"$mnt/.ckptfs/status" | paste -sd' ')" \
 	'commit: manual staged tensors: 2'
+fails 'manual: chmod of what is staged' 'not permitted' \
+	chmod 600 "$mnt/raw/$one"
 check 'manual: fsync does not commit' sh -c \
 	'dd if="$1" of="$2" conv=fsync status=none' - "new/$one" "$mnt/raw/$one"
 equal 'manual: a second time is no second tensor' "$(staged)" 2
