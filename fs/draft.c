@@ -23,6 +23,8 @@ struct ck_draft {
 	atomic_bool anew;      /* its name was made by this open */
 	atomic_int thread;     /* that opened it */
 	atomic_bool told_mode; /* what a change of its mode did not do */
+	bool reads;	       /* it was opened for reading, too */
+	struct ck_caller by;   /* else who opened it, with patch */
 	pthread_mutex_t lock;  /* of all below; held while it commits */
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
@@ -161,6 +163,7 @@ bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor)
 static void draft_free(struct ck_draft *draft)
 {
 	pthread_mutex_destroy(&draft->lock);
+	ck_caller_fini(&draft->by);
 	free(draft);
 }
 
@@ -271,6 +274,7 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 		return -ENOMEM;
 	draft->refs = 1;
 	draft->node = *n;
+	draft->by.uid = (uid_t)-1; /* until it is said who it is */
 	ck_node_stat(fs, n, 0, &shown);
 	draft->size = (uint64_t)shown.st_size;
 	pthread_mutex_init(&draft->lock, NULL);
@@ -353,9 +357,14 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 	return rc;
 }
 
-void ck_draft_opened_by(struct ck_draft *draft, pid_t thread)
+void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
+			fuse_req_t req, int flags)
 {
-	atomic_store(&draft->thread, thread);
+	atomic_store(&draft->thread, fuse_req_ctx(req)->pid);
+	/* The kernel has asked who opened it to read as well. */
+	draft->reads = (flags & O_ACCMODE) == O_RDWR;
+	if (fs->options->patch && !draft->reads)
+		ck_caller_take(&draft->by, req);
 }
 
 /* What open(2) with O_TRUNC asks for cannot be told from truncate(2), but both
@@ -417,7 +426,7 @@ static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
 	if (rc)
 		return ck_fail(d, -rc, "bytes that were not written: %s",
 			       strerror(-rc));
-	return ck_stage_write(draft->stage, end - len, bytes, len, 0, d);
+	return ck_stage_fill(draft->stage, end - len, bytes, len, d);
 }
 
 /* From the end, so that there is little behind a gap in the list of ranges. */
@@ -434,6 +443,21 @@ static int gaps_fill(struct ck_fs *fs, struct ck_draft *draft,
 	return rc;
 }
 
+/* What is filled in would be his to read: he must be allowed to. */
+static int may_fill(struct ck_fs *fs, struct ck_draft *draft,
+		    const struct ck_node *n, struct ck_diag *d)
+{
+	struct stat shown;
+
+	ck_node_stat(fs, n, 0, &shown);
+	if (draft->reads || ck_caller_may(&draft->by, &shown, CK_MAY_READ))
+		return 0;
+	return ck_fail(d, EACCES,
+		       "bytes that were not written: user %u, who writes, may "
+		       "not read them",
+		       draft->by.uid);
+}
+
 /* What was not written becomes what the tensor has. Nobody else can commit the
  * tensor meanwhile. */
 static int fill(struct ck_fs *fs, struct ck_draft *draft)
@@ -446,6 +470,11 @@ static int fill(struct ck_fs *fs, struct ck_draft *draft)
 
 	if (!ck_stage_gap(draft->stage, &begin, &end))
 		return 0;
+	rc = may_fill(fs, draft, &n, &d);
+	if (rc) {
+		tell_once(fs, draft, &d);
+		return rc;
+	}
 	n.version = ck_node_version(fs, &n);
 	rc = ck_handle_open(fs, &n, &old);
 	if (rc) {

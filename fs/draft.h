@@ -5,7 +5,7 @@
 #ifndef CKPTFS_FS_DRAFT_H
 #define CKPTFS_FS_DRAFT_H
 
-#include "ckptfs/base.h"
+#include "publish.h"
 #include <time.h>
 
 struct ck_draft;
@@ -39,7 +39,9 @@ CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       pid_t thread);
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
-void ck_draft_opened_by(struct ck_draft *draft, pid_t thread);
+/* Before who opened it with these flags is answered. */
+void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
+			fuse_req_t req, int flags);
 /* The same without its open file; -EBUSY: another thread opened it, or that
  * cannot be told (0) and something was written, or the size is not 0. */
 CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,

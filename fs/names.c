@@ -113,20 +113,21 @@ static int do_create(struct create_request *r, struct fuse_file_info *fi)
 static int create_answer(struct ck_later *l)
 {
 	struct create_request *r = (struct create_request *)l;
-	const struct fuse_ctx *by = fuse_req_ctx(r->req);
+	struct ck_fs *fs = fuse_req_userdata(r->req);
 	int rc = do_create(r, &r->fi);
 
 	if (rc == CK_LATER && !l->last)
 		return rc;
 	if (rc == CK_LATER)
-		rc = ck_draft_busy(fuse_req_userdata(r->req), l->tensor);
+		rc = ck_draft_busy(fs, l->tensor);
 	if (rc == 0 && ck_handle_draft(&r->fi))
-		ck_draft_opened_by(ck_handle_draft(&r->fi), by->pid);
+		ck_draft_opened_by(fs, ck_handle_draft(&r->fi), r->req,
+				   r->fi.flags);
 	if (rc)
 		fuse_reply_err(r->req, -rc);
 	else if (fuse_reply_create(r->req, &r->out, &r->fi) == -ENOENT)
 		/* interrupted: no release comes */
-		ck_handle_drop(fuse_req_userdata(r->req), &r->fi);
+		ck_handle_drop(fs, &r->fi);
 	return 0;
 }
 

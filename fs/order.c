@@ -97,28 +97,54 @@ void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 
 /* --- who may -------------------------------------------------------------------- */
 
-static bool has_group(fuse_req_t req, gid_t gid)
+void ck_caller_take(struct ck_caller *c, fuse_req_t req)
 {
-	ck_auto_free gid_t *list = calloc(GROUPS, sizeof(*list));
-	int n = list ? fuse_req_getgroups(req, GROUPS, list) : 0;
+	const struct fuse_ctx *by = fuse_req_ctx(req);
+	int n;
 
-	for (int i = 0; i < n && i < GROUPS; i++)
-		if (list[i] == gid)
+	*c = (struct ck_caller){ .uid = by->uid, .gid = by->gid };
+	if (by->uid == 0)
+		return;
+	c->groups = calloc(GROUPS, sizeof(*c->groups));
+	n = c->groups ? fuse_req_getgroups(req, GROUPS, c->groups) : 0;
+	c->n = n < 0 ? 0 : n > GROUPS ? GROUPS : (unsigned)n;
+}
+
+void ck_caller_fini(struct ck_caller *c)
+{
+	free(c->groups);
+	*c = (struct ck_caller){ 0 };
+}
+
+static bool has_group(const struct ck_caller *c, gid_t gid)
+{
+	for (unsigned i = 0; i < c->n; i++)
+		if (c->groups[i] == gid)
 			return true;
-	return fuse_req_ctx(req)->gid == gid;
+	return c->gid == gid;
+}
+
+bool ck_caller_may(const struct ck_caller *c, const struct stat *shown,
+		   mode_t bit)
+{
+	if (c->uid == 0)
+		return true;
+	if (c->uid == shown->st_uid)
+		return shown->st_mode & (bit << 6);
+	if (has_group(c, shown->st_gid))
+		return shown->st_mode & (bit << 3);
+	return shown->st_mode & bit;
 }
 
 bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit)
 {
-	uid_t uid = fuse_req_ctx(req)->uid;
+	struct ck_caller c;
+	bool may;
 
-	if (uid == 0)
-		return true;
-	if (uid == shown->st_uid)
-		return shown->st_mode & (bit << 6);
-	if (has_group(req, shown->st_gid))
-		return shown->st_mode & (bit << 3);
-	return shown->st_mode & bit;
+	ck_caller_take(&c, req);
+	may = ck_caller_may(&c, shown, bit);
+	ck_caller_fini(&c);
+	return may;
 }
 
 bool ck_may_write(struct ck_fs *fs, fuse_req_t req)

@@ -55,6 +55,19 @@ void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 #define CK_MAY_READ  0004
 #define CK_MAY_WRITE 0002
 CK_MUST_USE bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit);
+
+/* Who asked, to be judged later. Zero-initialise. */
+struct ck_caller {
+	uid_t uid;
+	gid_t gid;
+	gid_t *groups; /* owned; those that cannot be read are none */
+	unsigned n;
+};
+
+void ck_caller_take(struct ck_caller *c, fuse_req_t req);
+void ck_caller_fini(struct ck_caller *c);
+CK_MUST_USE bool ck_caller_may(const struct ck_caller *c,
+			       const struct stat *shown, mode_t bit);
 /* Who asks may write tensors; root and who mounted may in any case. */
 CK_MUST_USE bool ck_may_write(struct ck_fs *fs, fuse_req_t req);
 /* ioctl(2). */

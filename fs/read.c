@@ -368,7 +368,8 @@ static int do_open(struct open_request *r)
 	else
 		ck_turn_take(fs->turns, thread);
 	if (rc == 0 && ck_handle_draft(&r->fi))
-		ck_draft_opened_by(ck_handle_draft(&r->fi), thread);
+		ck_draft_opened_by(fs, ck_handle_draft(&r->fi), r->req,
+				   r->fi.flags);
 	return rc;
 }
 

@@ -40,6 +40,7 @@ struct commit {
 	uint32_t nchanges;
 	uint64_t generation;   /* in the names of new files */
 	struct ck_owner owner; /* of all new files */
+	bool carries;	       /* they have bytes of the old ones */
 	int fd;		       /* the new metadata, -1: none */
 	struct stat metadata;  /* what it will be */
 	char temp[64];	       /* its name until the rename; "": it has none */
@@ -135,6 +136,7 @@ static int seal_stage(struct commit *k, struct ck_diag *d)
 {
 	int rc = ck_cuts_keep(&k->stage->cuts, k->stage->tensor);
 
+	k->carries = k->stage->carries;
 	k->sealed = true;
 	return rc ? ck_fail(d, -rc, "a new data file: %s", strerror(-rc)) : 0;
 }
@@ -148,11 +150,22 @@ static int take_batch(struct commit *k, struct ck_diag *d)
 	return rc;
 }
 
+static int own(struct commit *k, struct ck_diag *d)
+{
+	struct ck_limit limits[CK_SHARDS_MAX];
+	int rc;
+
+	if (!k->carries)
+		return ck_batch_own(&k->owner, NULL, k->batch, d);
+	rc = ck_limits_find(limits, &k->owner, k->w, k->batch, d);
+	return rc ? rc : ck_batch_own(&k->owner, limits, k->batch, d);
+}
+
 static int seal(struct commit *k, struct ck_diag *d)
 {
 	int rc = k->stage ? seal_stage(k, d) : take_batch(k, d);
 
-	return rc ? rc : ck_batch_own(&k->owner, k->batch, d);
+	return rc ? rc : own(k, d);
 }
 
 static int sync_shards(struct commit *k, struct ck_diag *d)
@@ -197,11 +210,11 @@ static int follow_owner(struct commit *k, struct ck_diag *d)
 
 	if (rc || !changed)
 		return rc;
-	rc = ck_batch_own(&k->owner, k->batch, d);
+	rc = own(k, d);
 	if (rc == 0)
 		rc = ck_batch_sync(k->batch, d);
 	if (rc == 0)
-		rc = ck_file_own(&k->owner, k->fd, d);
+		rc = ck_file_own(&k->owner, NULL, k->fd, d);
 	return rc ? rc : sync_metadata(k, d);
 }
 

@@ -153,6 +153,7 @@ struct ck_stage {
 	bool made;	       /* their files too */
 	bool anew;	       /* begun with O_TRUNC: it has no other bytes */
 	bool touched;	       /* something was written or cut */
+	bool carries;	       /* some bytes are those that the tensor has */
 	struct ck_buf head;    /* the header; bytes not written are 0 */
 	uint64_t data;	       /* where elements begin */
 	bool data_known;       /* and in which order they come */

@@ -45,9 +45,22 @@ CK_MUST_USE int ck_owner_find(struct ck_owner *o, struct ck_writer *w,
 CK_MUST_USE int ck_owner_renew(struct ck_owner *o, bool *changed,
 			       struct ck_diag *d);
 void ck_owner_fini(struct ck_owner *o);
-/* Gives them to a new file. -EPERM. */
-CK_MUST_USE int ck_file_own(const struct ck_owner *o, int fd,
+
+/* What of them a new file may have at most. */
+struct ck_limit {
+	mode_t mode;
+	bool no_acl;
+};
+
+/* Gives them to a new file; limit: NULL is none. -EPERM. */
+CK_MUST_USE int ck_file_own(const struct ck_owner *o,
+			    const struct ck_limit *limit, int fd,
 			    struct ck_diag *d);
+/* For each file of a batch, so that nobody reads it who cannot read the files
+ * that its items are in now. Errors of opening those. */
+CK_MUST_USE int ck_limits_find(struct ck_limit *limits,
+			       const struct ck_owner *o, struct ck_writer *w,
+			       const struct ck_batch *b, struct ck_diag *d);
 /* Finds them and makes an unnamed file with them; *fd and *o are the caller's,
  * also after an error. */
 CK_MUST_USE int ck_owner_try(struct ck_writer *w, int *fd, struct ck_owner *o,
@@ -59,9 +72,10 @@ CK_MUST_USE int ck_owner_check(struct ck_writer *w, struct ck_diag *d);
 
 /* --- shard.c: files that have no name yet --------------------------------- */
 
-/* Owned and shared as the metadata is. */
-CK_MUST_USE int ck_batch_own(const struct ck_owner *o, const struct ck_batch *b,
-			     struct ck_diag *d);
+/* Owned and shared as the metadata is. limits: for each, or NULL. */
+CK_MUST_USE int ck_batch_own(const struct ck_owner *o,
+			     const struct ck_limit *limits,
+			     const struct ck_batch *b, struct ck_diag *d);
 CK_MUST_USE int ck_batch_sync(struct ck_batch *b, struct ck_diag *d);
 /* Gives the files names that were never used. */
 CK_MUST_USE int ck_batch_link(const struct ck_writer *w, uint64_t generation,

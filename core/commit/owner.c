@@ -2,7 +2,9 @@
 /*
  * owner: whose new files are. They have the owner, group, mode and ACL of the
  * .metadata that they come to belong to, as it is when they do: who has given
- * it to another, or closed it to others, finds that done to them.
+ * it to another, or closed it to others, finds that done to them. Where bytes of
+ * other files are carried over, nobody can read the new one who could not read each
+ * of those.
  */
 #include "commit_internal.h"
 
@@ -39,6 +41,12 @@ static int read_acl(int fd, struct ck_buf *out)
 		return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -errno;
 	ck_buf_add(out, acl, (size_t)n);
 	return out->err;
+}
+
+static bool is_same_acl(const struct ck_buf *a, const struct ck_buf *b)
+{
+	return a->len == b->len &&
+	       (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
 }
 
 /* Of the open file, as it is now. */
@@ -80,8 +88,7 @@ int ck_owner_renew(struct ck_owner *o, bool *changed, struct ck_diag *d)
 	o->acl = (struct ck_buf){ 0 };
 	rc = look(o, d);
 	*changed = was.st_uid != o->st.st_uid || was.st_gid != o->st.st_gid ||
-		   was.st_mode != o->st.st_mode || acl.len != o->acl.len ||
-		   (acl.len && memcmp(acl.data, o->acl.data, acl.len) != 0);
+		   was.st_mode != o->st.st_mode || !is_same_acl(&acl, &o->acl);
 	ck_buf_fini(&acl);
 	return rc;
 }
@@ -92,15 +99,87 @@ void ck_owner_fini(struct ck_owner *o)
 	ck_buf_fini(&o->acl);
 }
 
+/* --- what they may get --------------------------------------------------------- */
+
+/* Bits to read a file that .metadata's owner and group would have, of those of a
+ * file with such a mode. Who has another class there than here counts as each
+ * that he may have. */
+static mode_t readers(const struct stat *old, const struct stat *meta)
+{
+	bool user = old->st_mode & S_IRUSR, group = old->st_mode & S_IRGRP;
+	bool others = old->st_mode & S_IROTH, all = group && others;
+
+	if (old->st_uid != meta->st_uid && !user)
+		return 0;
+	if (old->st_uid != meta->st_uid)
+		user = all;
+	if (old->st_gid != meta->st_gid)
+		group = others = all;
+	return (user ? S_IRUSR : 0) | (group ? S_IRGRP : 0) |
+	       (others ? S_IROTH : 0);
+}
+
+/* ACLs are compared, not understood: with another one than .metadata's, nobody
+ * but the owner reads. */
+static void narrow(struct ck_limit *limit, const struct ck_owner *o,
+		   const struct stat *old, const struct ck_buf *acl)
+{
+	bool owned = old->st_uid == o->st.st_uid && old->st_gid == o->st.st_gid;
+
+	limit->mode &= readers(old, &o->st) | (0777 & ~0444U);
+	if (is_same_acl(acl, &o->acl) && (owned || acl->len == 0))
+		return;
+	limit->no_acl = true;
+	limit->mode &= 0700;
+	if (acl->len && old->st_uid != o->st.st_uid)
+		limit->mode &= ~(mode_t)S_IRUSR;
+}
+
+static int limit_by(struct ck_limit *limit, const struct ck_owner *o,
+		    struct ck_files *files, uint32_t number)
+{
+	struct ck_buf acl = { 0 };
+	struct ck_file file;
+	struct stat st;
+	int rc = ck_files_get(files, number, &file);
+
+	if (rc)
+		return rc;
+	rc = fstat(file.fd, &st) ? -errno : read_acl(file.fd, &acl);
+	ck_files_put(files, &file);
+	if (rc == 0)
+		narrow(limit, o, &st, &acl);
+	ck_buf_fini(&acl);
+	return rc;
+}
+
+int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
+		   struct ck_writer *w, const struct ck_batch *b,
+		   struct ck_diag *d)
+{
+	const struct ck_chunk *chunks = w->cp->catalog->chunks;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->nshards; i++)
+		limits[i] = (struct ck_limit){ .mode = 0777 };
+	/* Until the switch the catalog has the places that they had. */
+	for (size_t i = 0; i < b->nkept && !rc; i++)
+		rc = limit_by(&limits[b->kept[i].shard], o, w->cp->files,
+			      chunks[b->kept[i].chunk].file);
+	return rc ? ck_fail(d, -rc, "who may read what is carried over: %s",
+			    strerror(-rc))
+		  : 0;
+}
+
 /* --- what new files get -------------------------------------------------------- */
 
 /* An unnamed file may have got an ACL from its directory. */
-static int give_acl(const struct ck_owner *o, int fd)
+static int give_acl(const struct ck_buf *acl, int fd)
 {
-	int rc = o->acl.len ? fsetxattr(fd, ACL, o->acl.data, o->acl.len, 0)
-			    : fremovexattr(fd, ACL);
+	int rc = acl->len ? fsetxattr(fd, ACL, acl->data, acl->len, 0)
+			  : fremovexattr(fd, ACL);
 
-	if (rc && !o->acl.len && (errno == ENODATA || errno == EOPNOTSUPP))
+	if (rc && !acl->len && (errno == ENODATA || errno == EOPNOTSUPP))
 		return 0;
 	return rc ? -errno : 0;
 }
@@ -124,17 +203,20 @@ static int give(const struct ck_owner *o, int fd, struct ck_diag *d)
 	return 0;
 }
 
-int ck_file_own(const struct ck_owner *o, int fd, struct ck_diag *d)
+int ck_file_own(const struct ck_owner *o, const struct ck_limit *limit, int fd,
+		struct ck_diag *d)
 {
+	static const struct ck_buf none;
+	mode_t most = limit ? limit->mode : 0777;
 	int rc = give(o, fd, d);
 
 	if (rc)
 		return rc;
-	rc = give_acl(o, fd);
+	rc = give_acl(limit && limit->no_acl ? &none : &o->acl, fd);
 	if (rc)
 		return ck_fail(d, -rc, "the ACL of .metadata: %s",
 			       strerror(-rc));
-	if (fchmod(fd, o->st.st_mode & 0777))
+	if (fchmod(fd, o->st.st_mode & most & 0777))
 		return ck_fail(d, errno, "a new file: %s", strerror(errno));
 	return 0;
 }
@@ -146,7 +228,7 @@ int ck_owner_try(struct ck_writer *w, int *fd, struct ck_owner *o,
 
 	if (rc == 0)
 		rc = ck_file_make(w, fd, d);
-	return rc ? rc : ck_file_own(o, *fd, d);
+	return rc ? rc : ck_file_own(o, NULL, *fd, d);
 }
 
 static bool is_known(struct ck_writer *w, const struct stat *st)

@@ -29,14 +29,15 @@ int ck_file_make(const struct ck_writer *w, int *fd, struct ck_diag *d)
 
 /* --- all of a batch ---------------------------------------------------------- */
 
-int ck_batch_own(const struct ck_owner *o, const struct ck_batch *b,
-		 struct ck_diag *d)
+int ck_batch_own(const struct ck_owner *o, const struct ck_limit *limits,
+		 const struct ck_batch *b, struct ck_diag *d)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->nshards && !rc; i++)
 		if (b->shards[i].fd >= 0)
-			rc = ck_file_own(o, b->shards[i].fd, d);
+			rc = ck_file_own(o, limits ? &limits[i] : NULL,
+					 b->shards[i].fd, d);
 	return rc;
 }
 

@@ -50,7 +50,7 @@ static void discard(struct ck_stage *s)
 	s->data = 0;
 	s->data_known = s->form == CK_STAGE_RAW;
 	s->head_accepted = s->data_known;
-	s->touched = false;
+	s->touched = s->carries = false;
 	s->spoiled = false;
 	s->why[0] = '\0';
 }
@@ -356,6 +356,18 @@ int ck_stage_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
 
 	enter(s);
 	rc = write_now(s, vpos, bytes, len, thread, d);
+	leave(s);
+	return rc;
+}
+
+int ck_stage_fill(struct ck_stage *s, uint64_t vpos, const void *bytes,
+		  size_t len, struct ck_diag *d)
+{
+	int rc;
+
+	enter(s);
+	s->carries = true;
+	rc = write_now(s, vpos, bytes, len, 0, d);
 	leave(s);
 	return rc;
 }

@@ -80,6 +80,10 @@ void ck_stage_close(struct ck_stage *s);
 CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
 			       const void *bytes, size_t len, uint32_t thread,
 			       struct ck_diag *d);
+/* The same of bytes that the tensor has: who may not read all files that it is in
+ * cannot read the new ones either. Not for a writer with `together`. */
+CK_MUST_USE int ck_stage_fill(struct ck_stage *s, uint64_t vpos,
+			      const void *bytes, size_t len, struct ck_diag *d);
 /* As O_TRUNC and ftruncate(2): 0 begins anew, with nothing written. Then bytes
  * that are skipped, below a write or a size that is set, are zeros of those who
  * write from front to back in one thread and set the size at the end; of all
