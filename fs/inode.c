@@ -150,6 +150,22 @@ fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
 	return n->version * span(fs) + first_number(fs, n);
 }
 
+uint64_t ck_node_place(const struct ck_fs *fs, const struct ck_node *n)
+{
+	return first_number(fs, n);
+}
+
+uint64_t ck_node_places(const struct ck_fs *fs)
+{
+	return span(fs);
+}
+
+void ck_node_forget_attributes(const struct ck_fs *fs, const struct ck_node *n)
+{
+	(void)fuse_lowlevel_notify_inval_inode(fs->session,
+					       ck_node_number(fs, n), -1, 0);
+}
+
 uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n)
 {
 	uint64_t version;

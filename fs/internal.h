@@ -7,6 +7,7 @@
 #ifndef CKPTFS_FS_INTERNAL_H
 #define CKPTFS_FS_INTERNAL_H
 
+#include "access.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
@@ -44,6 +45,7 @@ struct ck_fs {
 	const struct ck_mount_options *options;
 	struct ck_local *local;	    /* who saved which box */
 	struct ck_control *control; /* locks itself */
+	struct ck_judged *judged;   /* locks itself */
 	struct ck_ahead *ahead;	    /* locks itself */
 	uint8_t *faulty; /* atomic; a bit for each tensor: a fault was found
 			  * in its items */

@@ -214,9 +214,11 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 	}
 	if (n.kind == CK_NODE_OBJECT)
 		size = ck_object_size(fs, &n);
-	if (rc == 0)
-		ck_node_stat(fs, &n, size, st);
-	return rc;
+	if (rc)
+		return rc;
+	ck_access_look(fs, &n);
+	ck_node_stat(fs, &n, size, st);
+	return 0;
 }
 
 void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

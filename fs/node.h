@@ -47,6 +47,11 @@ bool ck_node_is_dir(const struct ck_node *n);
 bool ck_node_is_tensor(const struct ck_node *n);
 /* A directory of such files. */
 bool ck_node_has_tensors(const struct ck_node *n);
+/* Its number but for the version: below ck_node_places(). No scratch file. */
+uint64_t ck_node_place(const struct ck_fs *fs, const struct ck_node *n);
+uint64_t ck_node_places(const struct ck_fs *fs);
+/* The kernel asks for its attributes anew. */
+void ck_node_forget_attributes(const struct ck_fs *fs, const struct ck_node *n);
 /* Whether the file of a tensor or box was removed from this mount. */
 CK_MUST_USE bool ck_node_hidden(const struct ck_fs *fs,
 				const struct ck_node *n);

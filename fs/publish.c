@@ -74,35 +74,28 @@ static bool forget_names(const struct ck_fs *fs)
 	return write(fuse_session_fd(fs->session), &word, sizeof(word)) >= 0;
 }
 
-/* Its attributes only. */
-static void forget_attributes(const struct ck_fs *fs, const struct ck_node *n)
-{
-	(void)fuse_lowlevel_notify_inval_inode(fs->session,
-					       ck_node_number(fs, n), -1, 0);
-}
-
 /* What has the time of .metadata. The text of the reports that were made once
  * stays: a commit changes no name, shape, dtype or number of boxes. */
 static void forget_times(const struct ck_fs *fs)
 {
 	struct ck_node n = { .kind = CK_NODE_ROOT };
 
-	forget_attributes(fs, &n);
+	ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_CONTROL;
-	forget_attributes(fs, &n);
+	ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_OBJECTS;
-	forget_attributes(fs, &n);
+	ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_LOCAL;
-	forget_attributes(fs, &n);
+	ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_REPORT;
 	for (n.index = 0; n.index < ck_nreports; n.index++)
-		forget_attributes(fs, &n);
+		ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_VIEW;
 	for (n.index = 0; n.index < ck_nviews; n.index++)
-		forget_attributes(fs, &n);
+		ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_OWNER;
 	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)
-		forget_attributes(fs, &n);
+		ck_node_forget_attributes(fs, &n);
 }
 
 static void tell(const struct ck_fs *fs)

@@ -82,18 +82,20 @@ bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout)
 {
 	uint32_t last = CK_NO_FILE;
+	bool changed = false;
 
 	for (uint32_t i = 0; i < layout->n; i++) {
 		const struct ck_extent *x = &layout->extents[i];
 
-		if (x->err || x->memory || x->file == CK_NO_FILE ||
-		    x->file == last)
+		if (x->file == CK_NO_FILE || x->file == last)
 			continue;
 		last = x->file;
-		if (ck_files_check(fs->cp->files, last))
-			return true;
+		/* Of all: who may read them is looked at, too. */
+		if (ck_files_check(fs->cp->files, last) && !x->err &&
+		    !x->memory)
+			changed = true;
 	}
-	return false;
+	return changed;
 }
 
 int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
@@ -219,7 +221,6 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
 	int rc;
 
-	ck_control_notice(fs);
 	h->direct = fs->options->direct || t->err != 0;
 	/* Boxes that lie are refused here; a dtype that cannot be shown is
 	 * answered by read, which must then reach us: its size is 0. */
@@ -343,6 +344,25 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 	handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
+/* Of who may: of .metadata and the directory before anything is done, of data
+ * files when it has looked at them. */
+static int judged_open(struct ck_fs *fs, const struct ck_node *n,
+		       struct fuse_file_info *fi, bool *old)
+{
+	int rc;
+
+	ck_control_notice(fs);
+	*old = ck_access_is_old(fs, n);
+	if (*old)
+		return -ESTALE;
+	rc = ck_handle_open(fs, n, fi);
+	*old = ck_access_is_old(fs, n);
+	if (rc || !*old)
+		return rc;
+	ck_handle_drop(fs, fi);
+	return -ESTALE;
+}
+
 struct open_request {
 	struct ck_later later;
 	fuse_req_t req;
@@ -355,13 +375,17 @@ static int do_open(struct open_request *r)
 	struct ck_fs *fs = fuse_req_userdata(r->req);
 	pid_t thread = fuse_req_ctx(r->req)->pid;
 	struct ck_node n;
+	bool old;
 	int rc;
 
 	if (!ck_node_find(fs, r->ino, &n))
 		return -ENOENT;
 	r->later.tensor = n.tensor;
-	rc = ck_handle_open(fs, &n, &r->fi);
+	rc = judged_open(fs, &n, &r->fi, &old);
 	if (!fs->writer || !ck_node_is_tensor(&n) || rc == CK_LATER)
+		return rc;
+	/* Who may not any more will not come again. */
+	if (old && n.version == ck_node_version(fs, &n))
 		return rc;
 	if (rc == -ESTALE)
 		ck_turn_give(fs->turns, thread);

@@ -421,6 +421,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->control = ck_control_make();
 	if (ck_local_make(fs->catalog, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
+	fs->judged = ck_judged_make(fs);
 	fs->ahead = ck_ahead_make(fs->cp->files);
 	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
 	fs->drafts = ck_drafts_make();
@@ -429,7 +430,8 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 		fs->scratches = ck_scratches_make();
 		fs->hidden = ck_hidden_make(fs);
 	}
-	if (fs->control && fs->ahead && fs->faulty && fs->drafts && fs->turns &&
+	if (fs->control && fs->judged && fs->ahead && fs->faulty &&
+	    fs->drafts && fs->turns &&
 	    (!fs->writer || (fs->scratches && fs->hidden)))
 		return 0;
 	return ck_fail(d, ENOMEM, "out of memory");
@@ -448,6 +450,7 @@ static void fs_fini(struct ck_fs *fs)
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_local_free(fs->local);
 	ck_control_free(fs->control);
+	ck_judged_free(fs->judged);
 	free(fs->faulty);
 	if (fs->writer)
 		ck_writer_close(fs->writer);

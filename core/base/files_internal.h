@@ -22,6 +22,7 @@ struct ck_seen_file {
 	struct ck_file_info info;
 	dev_t dev;
 	ino_t ino;
+	struct ck_file_access access; /* when it was last looked at */
 	bool plain; /* one component and no symlink: fstatat() can check it */
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };
@@ -51,7 +52,7 @@ CK_MUST_USE int ck_file_record(const struct ck_files *f,
 /* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
  * that cannot be told. */
 CK_MUST_USE int ck_file_check_name(const struct ck_files *f,
-				   const struct ck_seen_file *file);
+				   struct ck_seen_file *file);
 CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd);
 /* A descriptor of the file that was seen, or a negative errno as above. */
 CK_MUST_USE int ck_file_open(const struct ck_files *f,

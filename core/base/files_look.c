@@ -60,6 +60,29 @@ static int look(const struct ck_files *f, struct ck_str path, struct stat *st)
 	return S_ISREG(st->st_mode) ? 0 : -ENODATA;
 }
 
+/* Nearly always it is what it was: nothing is written then. */
+static void note(unsigned *to, unsigned value)
+{
+	if (__atomic_load_n(to, __ATOMIC_RELAXED) != value)
+		__atomic_store_n(to, value, __ATOMIC_RELAXED);
+}
+
+void ck_file_access_note(struct ck_file_access *to, const struct stat *st)
+{
+	note(&to->mode, st->st_mode);
+	note(&to->uid, st->st_uid);
+	note(&to->gid, st->st_gid);
+}
+
+struct ck_file_access ck_file_access_noted(const struct ck_file_access *from)
+{
+	return (struct ck_file_access){
+		__atomic_load_n(&from->mode, __ATOMIC_RELAXED),
+		__atomic_load_n(&from->uid, __ATOMIC_RELAXED),
+		__atomic_load_n(&from->gid, __ATOMIC_RELAXED),
+	};
+}
+
 static bool is_same(const struct ck_seen_file *file, const struct stat *st)
 {
 	const struct ck_file_info *seen = &file->info;
@@ -78,8 +101,7 @@ static int compare(const struct ck_seen_file *file, int rc,
 	return is_same(file, st) ? 0 : -ESTALE;
 }
 
-int ck_file_check_name(const struct ck_files *f,
-		       const struct ck_seen_file *file)
+int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file)
 {
 	struct stat st;
 	int rc;
@@ -91,7 +113,10 @@ int ck_file_check_name(const struct ck_files *f,
 		rc = -errno;
 	else
 		rc = 0;
-	return compare(file, rc, &st);
+	rc = compare(file, rc, &st);
+	if (rc == 0)
+		ck_file_access_note(&file->access, &st);
+	return rc;
 }
 
 int ck_file_check_fd(const struct ck_seen_file *file, int fd)
@@ -168,6 +193,7 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	info->mode = st.st_mode;
 	info->uid = st.st_uid;
 	info->gid = st.st_gid;
+	ck_file_access_note(&file->access, &st);
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
 	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&
@@ -177,6 +203,12 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 }
 
 /* --- which file it is ---------------------------------------------------- */
+
+const struct ck_file_access *ck_files_access(const struct ck_files *f,
+					     uint32_t number)
+{
+	return &f->files[number]->access;
+}
 
 struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number)
 {

@@ -170,7 +170,7 @@ static int slot_open(struct ck_files *f, uint32_t number,
 
 static int slot_check(const struct ck_files *f, const struct ck_file_slot *s)
 {
-	const struct ck_seen_file *file = f->files[s->number];
+	struct ck_seen_file *file = f->files[s->number];
 	int rc = ck_file_check_name(f, file);
 
 	return rc ? rc : ck_file_check_fd(file, s->fd);

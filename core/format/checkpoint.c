@@ -122,7 +122,9 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc)
 		return rc;
 	cp->layouts = ck_layouts_make(cp->catalog);
-	return cp->layouts ? 0 : ck_fail(d, ENOMEM, "out of memory");
+	cp->access = ck_access_make(cp->catalog);
+	return cp->layouts && cp->access ? 0
+					 : ck_fail(d, ENOMEM, "out of memory");
 }
 
 int ck_checkpoint_open(const char *path,
@@ -151,6 +153,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	if (!cp)
 		return;
 	ck_layouts_free(cp->layouts);
+	free(cp->access);
 	ck_catalog_free(cp->catalog);
 	ck_files_free(cp->files);
 	if (cp->format)
@@ -189,8 +192,11 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	struct stat st;
 	ssize_t n;
 
-	if (fstat(cp->dirfd, &st) == 0 && st.st_nlink == 0)
-		return CK_FATE_NO_DIRECTORY;
+	if (fstat(cp->dirfd, &st) == 0) {
+		ck_access_note_directory(cp->access, &st);
+		if (st.st_nlink == 0)
+			return CK_FATE_NO_DIRECTORY;
+	}
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", cp->dirfd);
 	n = path ? readlink(name, path, len + 1) : -1;
 	if (n < 0 || ck_str_is((struct ck_str){ path, (size_t)n }, cp->path))

@@ -156,7 +156,10 @@ static int changed(const struct ck_checkpoint *cp)
 
 	if (fstatat(cp->dirfd, ".metadata", &st, 0))
 		return -errno;
-	return !is_same(&st, &cp->metadata);
+	if (!is_same(&st, &cp->metadata))
+		return 1;
+	ck_access_note_metadata(cp->access, &st);
+	return 0;
 }
 
 /* --- writing -------------------------------------------------------------------- */

@@ -71,6 +71,14 @@ void ck_layouts_free(struct ck_layouts *l);
  * their numbers. */
 CK_MUST_USE int ck_file_describe(struct ck_checkpoint *cp, uint32_t number);
 
+/* Who may read .metadata and the directory. NULL: out of memory. Free it. */
+struct ck_access *ck_access_make(const struct ck_catalog *c);
+/* As it is now; a may be NULL. Any thread. */
+void ck_access_note_metadata(struct ck_access *a, const struct stat *st);
+void ck_access_note_directory(struct ck_access *a, const struct stat *st);
+/* The catalog has other modes and owners now. Locked for writing. */
+void ck_access_renewed(struct ck_checkpoint *cp);
+
 /* A tensor's layout is no longer the one to give out. */
 void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor);
 /* The item of another entry was looked at. rc: what came of it. */

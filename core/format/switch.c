@@ -79,10 +79,13 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n)
 {
 	struct ck_catalog *c = cp->catalog;
+	struct ck_attr was;
 
 	pthread_rwlock_wrlock(&cp->places);
+	was = c->meta;
 	cp->metadata = *metadata;
 	cp->format->switched(cp);
+	ck_access_note_metadata(cp->access, metadata);
 	c->meta = (struct ck_attr){ metadata->st_mtim, metadata->st_mode,
 				    metadata->st_uid, metadata->st_gid };
 	for (uint32_t i = 0; i < n; i++)
@@ -99,5 +102,8 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 		    tensor != ck_catalog_tensor_of(c, changes[i - 1].chunk))
 			tensor_renew(cp, tensor);
 	}
+	if (was.mode != c->meta.mode || was.uid != c->meta.uid ||
+	    was.gid != c->meta.gid)
+		ck_access_renewed(cp);
 	pthread_rwlock_unlock(&cp->places);
 }

@@ -417,6 +417,22 @@ void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
 	t->mtime = attr.mtime;
 }
 
+static void object_renew(struct ck_catalog *c, struct ck_object *o)
+{
+	struct ck_attr attr = ck_catalog_attr(c, &o->item, 1);
+
+	o->mode = attr.mode;
+	o->mtime = attr.mtime;
+}
+
+void ck_catalog_access_renew(struct ck_catalog *c)
+{
+	for (size_t i = 0; i < c->ntensors; i++)
+		ck_catalog_tensor_renew(c, (uint32_t)i);
+	for (size_t i = 0; i < c->nobjects; i++)
+		object_renew(c, &c->objects[i]);
+}
+
 /* --- all ------------------------------------------------------------------------------- */
 
 static int tensor_finish(struct check *k, struct ck_tensor *t)
@@ -428,11 +444,8 @@ static int tensor_finish(struct check *k, struct ck_tensor *t)
 
 static void object_finish(struct check *k, struct ck_object *o)
 {
-	struct ck_attr attr = ck_catalog_attr(k->c, &o->item, 1);
-
 	o->item.err = item_err(k->c, &o->item);
-	o->mode = attr.mode;
-	o->mtime = attr.mtime;
+	object_renew(k->c, o);
 }
 
 static int check_init(struct check *k, struct ck_catalog *c)

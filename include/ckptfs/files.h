@@ -58,6 +58,21 @@ struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number);
 CK_MUST_USE int ck_files_identify(const struct ck_files *f, uint32_t number,
 				  struct ck_file_id *out);
 
+/* Who may read a file. */
+struct ck_file_access {
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
+};
+
+/* Each field by itself, from any thread. */
+void ck_file_access_note(struct ck_file_access *to, const struct stat *st);
+struct ck_file_access ck_file_access_noted(const struct ck_file_access *from);
+/* As it was when the file was last found to be what it was, by name. Looks at
+ * nothing. */
+const struct ck_file_access *ck_files_access(const struct ck_files *f,
+					     uint32_t number);
+
 /* Compares the file with what was seen, by name and, if it is open, by
  * descriptor: device, inode, size, mtime. 0, -ESTALE, or its info's err. */
 CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number);

@@ -33,6 +33,7 @@ struct ck_checkpoint {
 	struct ck_catalog *catalog;
 	struct ck_layouts *layouts; /* found so far; private */
 	struct ck_known *known;	    /* private: for writing */
+	struct ck_access *access;   /* private: as it was last seen */
 	pthread_rwlock_t places;    /* private */
 };
 
@@ -64,6 +65,17 @@ enum ck_fate {
  * CK_FATE_UNSEEN, else 0. */
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(const struct ck_checkpoint *cp,
 					    int *err);
+/* Looks at the files of these items of the catalog, as an open does. */
+void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
+			uint32_t n);
+/* Compares who may read .metadata, the directory and the files of these items of
+ * the catalog with what that says; if something is other, all of it is put
+ * right there. Looks at nothing: what counts is what was last seen, of the first
+ * two by ck_checkpoint_fate(), of files by whoever used them. */
+void ck_checkpoint_renew_access(struct ck_checkpoint *cp,
+				const struct ck_chunk *items, uint32_t n);
+/* How often that was done, here or by a commit. */
+uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);
 /* Bytes that are of no use: in data files those that belong to no item, and
  * files beside them that have the name of a data file and are named by
  * nothing. An error of open(2): the directory cannot be listed, and *bytes has

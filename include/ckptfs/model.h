@@ -238,6 +238,9 @@ CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
 CK_MUST_USE int ck_catalog_reserve(struct ck_catalog *c);
 /* Items of a tensor have changed: finds its mode and time again. */
 void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
+/* Who may read .metadata, the directory or a file has changed: finds modes and
+ * times of all entries again. */
+void ck_catalog_access_renew(struct ck_catalog *c);
 
 struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
 /* Entry whose stem this is, as index in entries; -1 if there is none. */

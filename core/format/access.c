@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * access: who may read what. The catalog has the modes and owners of .metadata,
+ * the directory and the data files as they were at first. Whoever looks at one
+ * of these, to see whether it is still the same, notes what it is now; this
+ * file compares, and puts the catalog right.
+ */
+#include "format_internal.h"
+
+#include <errno.h>
+
+/* What was seen last: each field is atomic, and two that are read one after
+ * the other may be of two moments. Who acts on that looks again. */
+struct ck_access {
+	struct ck_file_access metadata;
+	mode_t dir;
+	uint64_t renewed; /* how often the catalog was put right */
+};
+
+struct ck_access *ck_access_make(const struct ck_catalog *c)
+{
+	struct ck_access *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->metadata = (struct ck_file_access){ c->meta.mode, c->meta.uid,
+					       c->meta.gid };
+	a->dir = c->dir_mode;
+	return a;
+}
+
+void ck_access_note_metadata(struct ck_access *a, const struct stat *st)
+{
+	if (a)
+		ck_file_access_note(&a->metadata, st);
+}
+
+void ck_access_note_directory(struct ck_access *a, const struct stat *st)
+{
+	if (a)
+		__atomic_store_n(&a->dir, st->st_mode, __ATOMIC_RELAXED);
+}
+
+/* --- comparing ---------------------------------------------------------------- */
+
+static bool is_other(const struct ck_attr *shown,
+		     const struct ck_file_access *now)
+{
+	struct ck_file_access seen = ck_file_access_noted(now);
+
+	return shown->mode != seen.mode || shown->uid != seen.uid ||
+	       shown->gid != seen.gid;
+}
+
+static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
+{
+	const struct ck_catalog *c = cp->catalog;
+
+	return file < c->nfiles && !c->files[file].err &&
+	       is_other(&c->files[file].attr, ck_files_access(cp->files, file));
+}
+
+/* Locked. */
+static bool is_old(const struct ck_checkpoint *cp, const struct ck_chunk *items,
+		   uint32_t n)
+{
+	const struct ck_catalog *c = cp->catalog;
+	bool old = is_other(&c->meta, &cp->access->metadata) ||
+		   c->dir_mode !=
+			   __atomic_load_n(&cp->access->dir, __ATOMIC_RELAXED);
+
+	for (uint32_t i = 0; i < n && !old; i++)
+		if (i == 0 || items[i].file != items[i - 1].file)
+			old = file_is_other(cp, items[i].file);
+	return old;
+}
+
+/* --- putting it right --------------------------------------------------------- */
+
+static void take(struct ck_attr *shown, const struct ck_file_access *now)
+{
+	struct ck_file_access seen = ck_file_access_noted(now);
+
+	shown->mode = seen.mode;
+	shown->uid = seen.uid;
+	shown->gid = seen.gid;
+}
+
+void ck_access_renewed(struct ck_checkpoint *cp)
+{
+	ck_catalog_access_renew(cp->catalog);
+	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
+}
+
+static void renew(struct ck_checkpoint *cp)
+{
+	struct ck_catalog *c = cp->catalog;
+
+	pthread_rwlock_wrlock(&cp->places);
+	take(&c->meta, &cp->access->metadata);
+	c->dir_mode = __atomic_load_n(&cp->access->dir, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < c->nfiles; i++)
+		if (file_is_other(cp, i))
+			take(&c->files[i].attr, ck_files_access(cp->files, i));
+	ck_access_renewed(cp);
+	pthread_rwlock_unlock(&cp->places);
+}
+
+void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
+			uint32_t n)
+{
+	int rc = 0;
+
+	ck_checkpoint_lock(cp);
+	for (uint32_t i = 0; i < n; i++)
+		if (items[i].file < cp->catalog->nfiles &&
+		    (i == 0 || items[i].file != items[i - 1].file))
+			rc = ck_files_check(cp->files, items[i].file);
+	ck_checkpoint_unlock(cp);
+	(void)rc; /* what is wrong with one is told to who opens it */
+}
+
+void ck_checkpoint_renew_access(struct ck_checkpoint *cp,
+				const struct ck_chunk *items, uint32_t n)
+{
+	bool old;
+
+	ck_checkpoint_lock(cp);
+	old = is_old(cp, items, n);
+	ck_checkpoint_unlock(cp);
+	if (old)
+		renew(cp);
+}
+
+uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp)
+{
+	return __atomic_load_n(&cp->access->renewed, __ATOMIC_ACQUIRE);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * access: who may open what, when that is changed under a mount. The kernel
+ * judges by the modes and owners that it was told, and it was told them long
+ * ago. Each open looks at those of the source, and where they are others the
+ * daemon shows these from then on. That open, and the first one of every other
+ * file, is answered ESTALE: the kernel then looks the name up, is told the
+ * present mode, and judges again before it opens once more. Before the kernel
+ * refuses somebody it asks for the attributes of the file: these are looked at
+ * then, too.
+ */
+#include "internal.h"
+
+struct ck_judged {
+	pthread_mutex_t lock; /* of renewed, and of setting all bits */
+	uint64_t renewed;     /* as ck_checkpoint_access() was */
+	size_t len;
+	uint8_t old[]; /* atomic; a bit for each node: the kernel may have
+			* what was before */
+};
+
+struct ck_judged *ck_judged_make(const struct ck_fs *fs)
+{
+	size_t len = ck_node_places(fs) / 8 + 1;
+	struct ck_judged *j = calloc(1, sizeof(*j) + len);
+
+	if (!j)
+		return NULL;
+	pthread_mutex_init(&j->lock, NULL);
+	j->len = len;
+	return j;
+}
+
+void ck_judged_free(struct ck_judged *j)
+{
+	if (!j)
+		return;
+	pthread_mutex_destroy(&j->lock);
+	free(j);
+}
+
+/* The kernel asks for those of directories when it needs them. */
+static void tell_directories(struct ck_fs *fs)
+{
+	static const enum ck_node_kind single[] = {
+		CK_NODE_ROOT,
+		CK_NODE_CONTROL,
+		CK_NODE_LOCAL,
+		CK_NODE_OBJECTS,
+	};
+	struct ck_node n = { .kind = CK_NODE_VIEW };
+
+	for (; n.index < ck_nviews; n.index++)
+		ck_node_forget_attributes(fs, &n);
+	n.kind = CK_NODE_OWNER;
+	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)
+		ck_node_forget_attributes(fs, &n);
+	n.index = 0;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(single); i++) {
+		n.kind = single[i];
+		ck_node_forget_attributes(fs, &n);
+	}
+}
+
+/* True: what is shown was changed. */
+static bool note_renewal(struct ck_fs *fs)
+{
+	struct ck_judged *j = fs->judged;
+	uint64_t now = ck_checkpoint_access(fs->cp);
+	bool changed;
+
+	if (now == __atomic_load_n(&j->renewed, __ATOMIC_ACQUIRE))
+		return false;
+	pthread_mutex_lock(&j->lock);
+	changed = j->renewed != now;
+	if (changed)
+		memset(j->old, 0xff, j->len);
+	__atomic_store_n(&j->renewed, now, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&j->lock);
+	return changed;
+}
+
+static bool take_bit(struct ck_judged *j, uint64_t at)
+{
+	uint8_t bit = (uint8_t)(1U << at % 8);
+	uint8_t *byte = &j->old[at / 8];
+
+	if (!(__atomic_load_n(byte, __ATOMIC_RELAXED) & bit))
+		return false;
+	return __atomic_fetch_and(byte, (uint8_t)~bit, __ATOMIC_RELAXED) & bit;
+}
+
+/* What the node consists of. */
+static const struct ck_chunk *items_of(const struct ck_fs *fs,
+				       const struct ck_node *n, uint32_t *count)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_tensor *t = &c->tensors[n->tensor];
+
+	*count = 1;
+	if (n->kind == CK_NODE_BOX)
+		return c->chunks + n->index;
+	if (n->kind == CK_NODE_OBJECT)
+		return &c->objects[n->tensor].item;
+	*count = n->kind == CK_NODE_TENSOR ? t->nchunks : 0;
+	return *count ? c->chunks + t->chunk : NULL;
+}
+
+bool ck_access_is_old(struct ck_fs *fs, const struct ck_node *n)
+{
+	const struct ck_chunk *items;
+	uint32_t count;
+
+	if (n->kind == CK_NODE_SCRATCH)
+		return false;
+	items = items_of(fs, n, &count);
+	ck_checkpoint_renew_access(fs->cp, items, count);
+	if (note_renewal(fs))
+		tell_directories(fs);
+	return take_bit(fs->judged, ck_node_place(fs, n));
+}
+
+void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
+{
+	uint32_t count;
+	const struct ck_chunk *items = items_of(fs, n, &count);
+
+	ck_control_notice(fs);
+	ck_checkpoint_look(fs->cp, items, count);
+	ck_checkpoint_renew_access(fs->cp, items, count);
+}
