@@ -23,9 +23,7 @@
 
 /* Seconds the kernel may believe names and attributes: they change by commits
  * only, and then it is told, but not of single names (see publish.c). */
-#define CK_TIMEOUT	86400.0
-/* Names of tensors and boxes on a mount for writing, at most. */
-#define CK_NAME_TIMEOUT 1.0
+#define CK_TIMEOUT 86400.0
 
 /* Bytes of a name that the kernel asks for, at most. */
 #define CK_NAME_MAX 1024

@@ -65,6 +65,8 @@ struct word {
 
 enum { INC_EPOCH = 8 };
 
+#define NAME_TIMEOUT 1.0 /* where the kernel takes that, in seconds */
+
 /* All names are looked up anew when they are used. False: the kernel cannot do
  * that. */
 static bool forget_names(const struct ck_fs *fs)
@@ -279,7 +281,7 @@ struct ck_publisher *ck_publisher_start(struct ck_fs *fs)
 		return NULL;
 	p->fs = fs;
 	p->last = &p->first;
-	fs->name_timeout = forget_names(fs) ? CK_NAME_TIMEOUT : 0;
+	fs->name_timeout = forget_names(fs) ? NAME_TIMEOUT : 0;
 	pthread_mutex_init(&p->commit, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);

@@ -9,10 +9,17 @@
  * Signals are blocked in all threads and taken by the keeper alone, so none
  * is lost between a test of a flag and a wait. It wakes the calling thread by
  * KICK until that has seen the end.
+ *
+ * Root's daemon gives up its privileges between the mount and its first thread,
+ * and another process unmounts (see detacher.c); a user's unmounts by
+ * fusermount3.
  */
+#include "detacher.h"
 #include "internal.h"
+#include "privileges.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -24,7 +31,9 @@
 struct keeper {
 	struct ck_fs *fs;
 	struct fuse_session *session;
+	struct ck_detacher *detacher; /* or NULL */
 	const char *mountpoint;
+	struct ck_mount_id mounted;
 	void (*ready)(void *arg);
 	void *arg;
 	pthread_t thread, caller;
@@ -143,14 +152,11 @@ static bool read_ahead_raise(const char *path)
  * its own answer is never gone. */
 static void mount_finish(struct keeper *k)
 {
-	struct statx st;
 	char path[64];
 	bool raised;
 
-	if (statx(AT_FDCWD, k->mountpoint, AT_STATX_DONT_SYNC, 0, &st))
-		return;
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
-		 st.stx_dev_major, st.stx_dev_minor);
+		 k->mounted.major, k->mounted.minor);
 	raised = read_ahead_raise(path);
 	atomic_store(&k->usable, true);
 	k->ready(k->arg);
@@ -244,7 +250,8 @@ static void add_escaped(struct ck_buf *out, const char *text)
 
 /* The option text for libfuse. Modes are checked by the kernel in any case:
  * allow_other without that would show a private checkpoint to everyone. */
-static void mount_text(const struct ck_fs *fs, struct ck_buf *out)
+static void mount_text(const struct ck_fs *fs, const struct keeper *k,
+		       struct ck_buf *out)
 {
 	const struct ck_mount_options *o = fs->options;
 
@@ -255,40 +262,75 @@ static void mount_text(const struct ck_fs *fs, struct ck_buf *out)
 	add_escaped(out, o->fsname ? o->fsname : fs->cp->path);
 	if (o->allow_other)
 		ck_buf_text(out, ",allow_other");
-	if (o->auto_unmount)
+	if (o->auto_unmount && !k->detacher)
 		ck_buf_text(out, ",auto_unmount");
 	if (o->debug)
 		ck_buf_text(out, ",debug");
 }
 
-static int session_make(struct ck_fs *fs, struct fuse_session **out,
-			struct ck_diag *d)
+static int session_make(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 {
 	struct fuse_lowlevel_ops ops = session_ops(fs);
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct ck_buf text = { 0 };
 	bool fine;
 
-	mount_text(fs, &text);
+	mount_text(fs, k, &text);
 	fine = text.err == 0 && fuse_opt_add_arg(&args, "ckptfs") == 0 &&
 	       fuse_opt_add_arg(&args, "-o") == 0 &&
 	       fuse_opt_add_arg(&args, text.data) == 0;
 	ck_buf_fini(&text);
-	*out = fine ? fuse_session_new(&args, &ops, sizeof(ops), fs) : NULL;
+	k->session = fine ? fuse_session_new(&args, &ops, sizeof(ops), fs)
+			  : NULL;
 	fuse_opt_free_args(&args);
-	if (!*out)
+	if (!k->session)
 		return ck_fail(d, ENOMEM, "no FUSE session; %s", fuse_said);
 	return 0;
 }
 
-static int session_mount(struct fuse_session *session, const char *mountpoint,
-			 struct ck_diag *d)
+static int session_mount(struct keeper *k, struct ck_diag *d)
 {
-	if (fuse_session_mount(session, mountpoint) == 0)
+	int rc = fuse_session_mount(k->session, k->mountpoint);
+
+	if (rc)
+		return ck_fail(d, EPERM, "%s: cannot be mounted; %s",
+			       ck_show(ck_str_from(k->mountpoint)),
+			       fuse_said[0] ? fuse_said
+					    : "fusermount3 has said why");
+	rc = ck_mount_id(k->mountpoint, &k->mounted);
+	if (k->detacher && rc == 0)
+		ck_detacher_tell(k->detacher, &k->mounted,
+				 k->fs->options->auto_unmount);
+	return 0;
+}
+
+/* Somebody has unmounted already, or cut the connection. */
+static bool session_is_gone(struct fuse_session *session)
+{
+	struct pollfd device = { .fd = fuse_session_fd(session) };
+
+	return poll(&device, 1, 0) == 1 && device.revents & POLLERR;
+}
+
+/* What is left of the mount is for the detacher, once the device is closed. */
+static void session_unmount(struct keeper *k)
+{
+	if (!k->detacher)
+		fuse_session_unmount(k->session);
+	else if (!session_is_gone(k->session))
+		ck_detacher_tell(k->detacher, &k->mounted, true);
+}
+
+/* Before the first thread. */
+static int drop_privileges(const struct keeper *k, struct ck_diag *d)
+{
+	const char *log = k->fs->options->log;
+
+	if (!k->detacher)
 		return 0;
-	return ck_fail(d, EPERM, "%s: cannot be mounted; %s",
-		       ck_show(ck_str_from(mountpoint)),
-		       fuse_said[0] ? fuse_said : "fusermount3 has said why");
+	return ck_privileges_drop(k->fs->writer ? CK_ROLE_WRITER
+						: CK_ROLE_READER,
+				  log && strcmp(log, "syslog") == 0, d);
 }
 
 static int session_loop(struct fuse_session *session)
@@ -312,11 +354,13 @@ static int threads_start(struct keeper *k, struct ck_diag *d)
 	struct ck_fs *fs = k->fs;
 	int rc = 0;
 
+	fs->ahead = ck_ahead_make(fs->cp->files);
 	if (fs->writer) {
 		fs->publisher = ck_publisher_start(fs);
 		fs->laters = ck_laters_start(fs);
-		rc = fs->publisher && fs->laters ? 0 : EAGAIN;
 	}
+	if (!fs->ahead || (fs->writer && (!fs->publisher || !fs->laters)))
+		rc = EAGAIN;
 	if (rc == 0)
 		rc = pthread_create(&k->thread, NULL, keeper_run, k);
 	return rc ? ck_fail(d, rc, "no thread for the mount") : 0;
@@ -326,10 +370,12 @@ static int threads_start(struct keeper *k, struct ck_diag *d)
  * for are finished while those who asked can be answered. */
 static int session_run(struct keeper *k, struct ck_diag *d)
 {
-	int rc = threads_start(k, d);
+	int rc = drop_privileges(k, d);
 
+	if (rc == 0)
+		rc = threads_start(k, d);
 	if (rc) {
-		fuse_session_unmount(k->session);
+		session_unmount(k);
 		return rc;
 	}
 	rc = session_loop(k->session);
@@ -340,7 +386,7 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 		ck_publish_rest(k->fs);
 		ck_scratches_dropped(k->fs);
 	}
-	fuse_session_unmount(k->session);
+	session_unmount(k);
 	sem_post(&k->fs->asked); /* the kernel may not have asked */
 	pthread_kill(k->thread, SIGTERM);
 	pthread_join(k->thread, NULL);
@@ -422,7 +468,6 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	if (ck_local_make(fs->catalog, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make(fs);
-	fs->ahead = ck_ahead_make(fs->cp->files);
 	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
@@ -430,9 +475,8 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 		fs->scratches = ck_scratches_make();
 		fs->hidden = ck_hidden_make(fs);
 	}
-	if (fs->control && fs->judged && fs->ahead && fs->faulty &&
-	    fs->drafts && fs->turns &&
-	    (!fs->writer || (fs->scratches && fs->hidden)))
+	if (fs->control && fs->judged && fs->faulty && fs->drafts &&
+	    fs->turns && (!fs->writer || (fs->scratches && fs->hidden)))
 		return 0;
 	return ck_fail(d, ENOMEM, "out of memory");
 }
@@ -461,14 +505,14 @@ static void fs_fini(struct ck_fs *fs)
 static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 {
 	sigset_t old;
-	int rc = session_make(fs, &k->session, d);
+	int rc = session_make(fs, k, d);
 
 	if (rc)
 		return rc;
 	fs->session = k->session;
 	k->caller = pthread_self();
 	signals_take(&old);
-	rc = session_mount(k->session, k->mountpoint, d);
+	rc = session_mount(k, d);
 	if (rc == 0) {
 		log_damage(fs);
 		log_prefixed(fs);
@@ -476,6 +520,8 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 		rc = session_run(k, d);
 	}
 	fuse_session_destroy(k->session);
+	if (k->detacher)
+		ck_detacher_wait(k->detacher);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc;
 }
@@ -497,15 +543,18 @@ static void load_unwinder(void)
 
 int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 		const struct ck_mount_options *options,
-		void (*ready)(void *arg), void *arg, struct ck_diag *d)
+		struct ck_detacher *detacher, void (*ready)(void *arg),
+		void *arg, struct ck_diag *d)
 {
 	struct ck_fs fs = { .cp = cp,
 			    .catalog = cp->catalog,
 			    .options = options,
 			    .handles_lock = PTHREAD_MUTEX_INITIALIZER };
-	struct keeper k = {
-		.fs = &fs, .mountpoint = mountpoint, .ready = ready, .arg = arg
-	};
+	struct keeper k = { .fs = &fs,
+			    .detacher = detacher,
+			    .mountpoint = mountpoint,
+			    .ready = ready,
+			    .arg = arg };
 	int rc = ck_fs_check_place(cp, mountpoint, d);
 
 	if (rc)

@@ -55,6 +55,7 @@ static void keep_memory_flat(void)
 static int serve(struct mount *m)
 {
 	const char *log = m->options.log;
+	struct ck_detacher *detacher = NULL;
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	int rc = ck_log_open(log);
@@ -64,9 +65,13 @@ static int serve(struct mount *m)
 		return ck_trouble("%s: cannot be opened as log: %s",
 				  ck_show(ck_str_from(log)), strerror(-rc));
 	m->options.format.write = m->options.write && !m->options.ro;
-	rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
+	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
-		rc = ck_fs_serve(cp, m->target, &m->options, detach, m, &d);
+		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
+	if (rc == 0)
+		rc = ck_fs_serve(cp, m->target, &m->options, detacher, detach,
+				 m, &d);
+	ck_detacher_end(detacher);
 	ck_checkpoint_close(cp);
 	if (rc == 0)
 		return CK_EXIT_FINE;

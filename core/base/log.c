@@ -74,7 +74,7 @@ int ck_log_open(const char *file)
 	if (!file)
 		return 0;
 	if (strcmp(file, "syslog") == 0) {
-		openlog("ckptfs", LOG_PID, LOG_DAEMON);
+		openlog("ckptfs", LOG_PID | LOG_NDELAY, LOG_DAEMON);
 		pthread_mutex_lock(&lock);
 		to_syslog = true;
 		pthread_mutex_unlock(&lock);

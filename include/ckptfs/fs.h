@@ -55,11 +55,24 @@ CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 void ck_options_help(struct ck_buf *out);
 void ck_options_fini(struct ck_mount_options *o);
 
+/* A process that unmounts for a daemon of root, which gives up that right. */
+struct ck_detacher;
+
+/* Starts it, before there are threads and anything is open; *out stays as it is
+ * for who is not root. mountpoint stays the caller's, as long as *out is. */
+CK_MUST_USE int ck_detacher_start(const char *mountpoint,
+				  struct ck_detacher **out, struct ck_diag *d);
+/* It does what it was told last and ends. NULL is allowed. */
+void ck_detacher_end(struct ck_detacher *detacher);
+
 /* Mounts cp on mountpoint and serves requests until the mount ends or
  * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(arg) is called once
- * when the tree can be used, from another thread. 0 after a clean end. */
+ * when the tree can be used, from another thread. detacher: told to unmount,
+ * and not ended; NULL: who serves unmounts himself. With one the process keeps
+ * no privilege that serving does not need. 0 after a clean end. */
 CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    const struct ck_mount_options *options,
+			    struct ck_detacher *detacher,
 			    void (*ready)(void *arg), void *arg,
 			    struct ck_diag *d);
 

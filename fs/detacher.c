@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * detacher: a daemon of root that has mounted gives up the right to unmount
+ * (see privileges.c). It leaves that to a process which it starts before it
+ * opens anything, so that no device, lock or memory of the daemon is there. It
+ * waits at a pipe. The last order that came through it counts when its other
+ * end is closed, which the kernel does, too, for a daemon that is killed.
+ *
+ * The place may be another mount's by then: somebody unmounted ours, or has
+ * covered it. Only what is the mount that the daemon made is detached, and
+ * neither question nor answer needs a daemon.
+ */
+#include "detacher.h"
+#include "privileges.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x4000U /* Linux 6.8; else the id may come again */
+#endif
+
+struct ck_detacher {
+	pid_t process;
+	int orders; /* end of the pipe; owned */
+	const char *mountpoint;
+};
+
+struct order {
+	struct ck_mount_id mounted;
+	bool detach;
+};
+
+/* --- which mount ---------------------------------------------------------------- */
+
+static int id_of(int fd, const char *path, int flags, struct ck_mount_id *out)
+{
+	struct statx st;
+
+	if (statx(fd, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT | flags,
+		  STATX_MNT_ID | STATX_MNT_ID_UNIQUE, &st))
+		return -errno;
+	*out = (struct ck_mount_id){ st.stx_mnt_id, st.stx_dev_major,
+				     st.stx_dev_minor };
+	return 0;
+}
+
+int ck_mount_id(const char *path, struct ck_mount_id *out)
+{
+	return id_of(AT_FDCWD, path, 0, out);
+}
+
+static bool same_mount(const struct ck_mount_id *a, const struct ck_mount_id *b)
+{
+	return a->id == b->id && a->major == b->major && a->minor == b->minor;
+}
+
+/* --- the process ---------------------------------------------------------------- */
+
+/* 0: it is not there, or not there any more. By the descriptor, so that nothing
+ * can come between; where there is no /proc, by the place. */
+static int detach_mount(const char *mountpoint,
+			const struct ck_mount_id *mounted)
+{
+	ck_auto_fd int fd = open(mountpoint,
+				 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct ck_mount_id there = { 0 };
+	char link[32];
+
+	if (fd < 0 || id_of(fd, "", AT_EMPTY_PATH, &there) ||
+	    !same_mount(&there, mounted))
+		return 0;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (umount2(link, MNT_DETACH) == 0)
+		return 0;
+	return errno == ENOENT
+		       ? umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW)
+		       : -1;
+}
+
+/* Nothing of the daemon's caller is kept but the end of the pipe. */
+static void leave_all(int *orders)
+{
+	int null = open("/dev/null", O_RDWR);
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	setsid();
+	(void)!chdir("/");
+	for (int fd = 0; null >= 0 && fd <= 2; fd++)
+		dup2(null, fd);
+	if (*orders != 3)
+		dup2(*orders, 3);
+	*orders = 3;
+	(void)close_range(4, ~0U, 0);
+	prctl(PR_SET_NAME, "ckptfs-detacher");
+}
+
+static int wait_and_detach(const char *mountpoint, int orders)
+{
+	struct order order = { .detach = false }, next;
+	struct ck_diag d = { 0 };
+
+	leave_all(&orders);
+	if (ck_privileges_drop(CK_ROLE_DETACHER, false, &d))
+		return 1;
+	while (read(orders, &next, sizeof(next)) == sizeof(next))
+		order = next;
+	return order.detach && detach_mount(mountpoint, &order.mounted) ? 1 : 0;
+}
+
+/* --- its daemon -------------------------------------------------------------------- */
+
+int ck_detacher_start(const char *mountpoint, struct ck_detacher **out,
+		      struct ck_diag *d)
+{
+	struct ck_detacher *detacher;
+	int ends[2];
+
+	if (geteuid() != 0)
+		return 0;
+	detacher = calloc(1, sizeof(*detacher));
+	if (!detacher || pipe2(ends, O_CLOEXEC)) {
+		free(detacher);
+		return ck_fail(d, errno, "no pipe: %s", strerror(errno));
+	}
+	detacher->mountpoint = mountpoint;
+	detacher->process = fork();
+	if (detacher->process == 0) {
+		close(ends[1]);
+		_exit(wait_and_detach(mountpoint, ends[0]));
+	}
+	close(ends[0]);
+	detacher->orders = ends[1];
+	if (detacher->process < 0) {
+		close(ends[1]);
+		free(detacher);
+		return ck_fail(d, errno, "no process: %s", strerror(errno));
+	}
+	*out = detacher;
+	return 0;
+}
+
+void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
+		      bool detach)
+{
+	struct order order = { *mounted, detach };
+
+	if (ck_write_full(d->orders, &order, sizeof(order)))
+		ck_log("%s: the process that unmounts is gone",
+		       ck_show(ck_str_from(d->mountpoint)));
+}
+
+void ck_detacher_wait(struct ck_detacher *d)
+{
+	int status = 0;
+
+	if (d->orders < 0)
+		return;
+	ck_fd_cleanup(&d->orders);
+	while (waitpid(d->process, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status)
+		ck_log("%s: is not unmounted, do it by umount",
+		       ck_show(ck_str_from(d->mountpoint)));
+}
+
+void ck_detacher_end(struct ck_detacher *d)
+{
+	if (d)
+		ck_detacher_wait(d);
+	free(d);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * privileges: a daemon of root reads what strangers wrote, for days. It keeps
+ * the right to read and, where it writes, to write and to give files away; it
+ * has mounted before, and another process unmounts (see detacher.c). Whoever
+ * took the daemon over could start no program, look into no other process,
+ * open no socket and mount nothing.
+ */
+#include "privileges.h"
+#include <errno.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#ifdef CK_CALL_FILTER
+#include <seccomp.h>
+#endif
+
+/* --- capabilities ------------------------------------------------------------- */
+
+enum { KEPT = 5 };
+
+static const struct {
+	int n;
+	cap_value_t kept[KEPT];
+} roles[] = {
+	[CK_ROLE_READER] = { 1, { CAP_DAC_READ_SEARCH } },
+	[CK_ROLE_WRITER] = { 5,
+			     { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN,
+			       CAP_FOWNER, CAP_FSETID } },
+	/* The way to the mount point may be somebody's alone. */
+	[CK_ROLE_DETACHER] = { 2, { CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH } },
+};
+
+static bool is_kept(enum ck_role role, cap_value_t cap)
+{
+	for (int i = 0; i < roles[role].n; i++)
+		if (roles[role].kept[i] == cap)
+			return true;
+	return false;
+}
+
+/* What can be had by execve(2). Without CAP_SETPCAP that stays as it is, and so
+ * does nothing: there is no execve(2) that adds to what a process has. */
+static void drop_bounds(enum ck_role role)
+{
+	for (cap_value_t cap = 0; CAP_IS_SUPPORTED(cap); cap++)
+		if (!is_kept(role, cap))
+			(void)cap_drop_bound(cap);
+	(void)cap_reset_ambient();
+}
+
+/* Nothing is inheritable. What the process does not have it does not get. */
+static int drop_sets(enum ck_role role)
+{
+	cap_t have = cap_get_proc(), want = cap_init();
+	cap_flag_value_t has;
+	int rc = have && want ? 0 : -ENOMEM;
+
+	for (int i = 0; rc == 0 && i < roles[role].n; i++) {
+		const cap_value_t *cap = &roles[role].kept[i];
+
+		if (cap_get_flag(have, *cap, CAP_PERMITTED, &has) ||
+		    has != CAP_SET)
+			continue;
+		cap_set_flag(want, CAP_PERMITTED, 1, cap, CAP_SET);
+		cap_set_flag(want, CAP_EFFECTIVE, 1, cap, CAP_SET);
+	}
+	if (rc == 0 && cap_set_proc(want))
+		rc = -errno;
+	cap_free(have);
+	cap_free(want);
+	return rc;
+}
+
+/* --- system calls ------------------------------------------------------------- */
+
+#ifdef CK_CALL_FILTER
+
+static const int refused[] = {
+	/* programs and processes */
+	SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(ptrace),
+	SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev),
+	SCMP_SYS(process_madvise), SCMP_SYS(pidfd_getfd), SCMP_SYS(kcmp),
+	/* mounts, roots and namespaces */
+	SCMP_SYS(mount), SCMP_SYS(umount), SCMP_SYS(mount_setattr),
+	SCMP_SYS(move_mount), SCMP_SYS(fsopen), SCMP_SYS(fsconfig),
+	SCMP_SYS(fsmount), SCMP_SYS(fspick), SCMP_SYS(open_tree),
+	SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(setns),
+	SCMP_SYS(unshare), SCMP_SYS(open_by_handle_at),
+	/* much of the kernel behind one call; io_uring opens sockets, too */
+	SCMP_SYS(io_uring_setup), SCMP_SYS(bpf), SCMP_SYS(perf_event_open),
+	SCMP_SYS(userfaultfd), SCMP_SYS(keyctl), SCMP_SYS(add_key),
+	SCMP_SYS(request_key), SCMP_SYS(init_module), SCMP_SYS(finit_module),
+	SCMP_SYS(delete_module), SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load)
+};
+
+/* EPERM; -EDOM: this machine does not have the call. */
+static int refuse(scmp_filter_ctx filter, int call)
+{
+	int rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
+
+	return rc == -EDOM ? 0 : rc;
+}
+
+static int refuse_sockets(scmp_filter_ctx filter, bool but_unix)
+{
+	if (!but_unix)
+		return refuse(filter, SCMP_SYS(socket));
+	return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket),
+				1, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+}
+
+static int fill(scmp_filter_ctx filter, enum ck_role role, bool unix_sockets)
+{
+	int rc = refuse_sockets(filter, unix_sockets);
+
+	for (size_t i = 0; rc == 0 && i < CK_ARRAY_SIZE(refused); i++)
+		rc = refuse(filter, refused[i]);
+	if (rc == 0 && role != CK_ROLE_DETACHER)
+		rc = refuse(filter, SCMP_SYS(umount2));
+	return rc;
+}
+
+/* Calls of another architecture's numbers end the process. */
+static void filter_calls(enum ck_role role, bool unix_sockets)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	int rc = filter ? fill(filter, role, unix_sockets) : -ENOMEM;
+
+	if (rc == 0)
+		rc = seccomp_load(filter);
+	if (filter)
+		seccomp_release(filter);
+	if (rc)
+		ck_log("no system call is refused: %s", strerror(-rc));
+}
+
+#else
+
+static void filter_calls(enum ck_role role, bool unix_sockets)
+{
+	(void)role, (void)unix_sockets;
+}
+
+#endif
+
+int ck_privileges_drop(enum ck_role role, bool unix_sockets, struct ck_diag *d)
+{
+	int rc;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return ck_fail(d, errno, "no_new_privs: %s", strerror(errno));
+	drop_bounds(role);
+	rc = drop_sets(role);
+	if (rc)
+		return ck_fail(d, -rc, "capabilities: %s", strerror(-rc));
+	filter_calls(role, unix_sockets);
+	return 0;
+}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: MIT
+#
+# What root's daemon may still do once it serves, and the process that unmounts
+# for it: however the daemon ends, and no mount but its own.
+need setpriv python3 unshare
+
+[ "$(id -u)" = 0 ] || skip_all 'only root has something to give up'
+id nobody >/dev/null 2>&1 || skip_all 'no user nobody'
+source=$(fixture plain)
+one=$(stems plain | head -n 1)
+filter=2
+if ldd "$CKPTFS" | grep -q 'lib[a-z]*san'; then
+	filter=0
+fi
+
+# of PID FIELD: the values that its threads have, each once.
+of() {
+	cat /proc/"$1"/task/*/status | sed -n "s/^$2:[[:space:]]*//p" | sort -u
+}
+
+# The process that unmounts for a daemon.
+detacher() {
+	cat /proc/"$1"/task/*/children | tr -d ' '
+}
+
+# Daemons that nobody has waited for are gone, too.
+ended() {
+	local pid=$1
+	check "$2: the daemon is gone" gone "$pid"
+	check "$2: so is the other process" gone "$3"
+}
+
+# has_only WHAT CAPABILITIES PID
+has_only() {
+	equal "$1: it has" "$(of "$3" CapEff)" "$2"
+	equal "$1: it can have" "$(of "$3" CapPrm)" "$2"
+	equal "$1: execve can give" "$(of "$3" CapBnd)" "$2"
+	equal "$1: it passes on" "$(of "$3" CapInh) $(of "$3" CapAmb)" \
+		'0000000000000000 0000000000000000'
+	equal "$1: no_new_privs" "$(of "$3" NoNewPrivs)" 1
+	equal "$1: system calls" "$(of "$3" Seccomp)" "$filter"
+}
+
+# --- what they may ------------------------------------------------------------
+
+mounted "$source"
+pid=$(daemon)
+other=$(detacher "$pid")
+has_only 'a reader' 0000000000000004 "$pid"
+has_only 'the process that unmounts' 0000000000200004 "$other"
+equal 'the process that unmounts: descriptors' \
+	"$(find "/proc/$other/fd" -mindepth 1 -printf '%f %l\n' |
+		sed 's/:.*//' | sort | xargs)" \
+	'0 /dev/null 1 /dev/null 2 /dev/null 3 pipe'
+equal 'the process that unmounts: directory' "$(readlink "/proc/$other/cwd")" /
+unmounted
+ended "$pid" 'a reader' "$other"
+
+mounted "$source" -o write
+pid=$(daemon)
+other=$(detacher "$pid")
+has_only 'a writer' 000000000000001f "$pid"
+check 'a writer: commits' cp "$FIXTURES/plain/../$(basename "$source")/.metadata" \
+	"$mnt/raw/scratch"
+kill -TERM "$pid"
+ended "$pid" 'a writer' "$other"
+
+# What only CAP_DAC_READ_SEARCH opens; the way to the mount point, too.
+private=$(fixture sample)
+stem=$(stems sample | head -n 1)
+mkdir -p theirs/mnt
+chown -R nobody "$private" theirs
+chmod 700 "$private" theirs
+find "$private" -type f -exec chmod 600 {} +
+was=$mnt
+mnt=$WORK/theirs/mnt
+mounted "$private"
+check "another user's private checkpoint" cat "$mnt/full/$stem.npy"
+pid=$(daemon)
+other=$(detacher "$pid")
+kill -TERM "$pid"
+ended "$pid" "another user's directory" "$other"
+fails "another user's directory: unmounted" '' is_mounted "$mnt"
+mnt=$was
+
+# --- however it ends ------------------------------------------------------------
+
+for signal in KILL SEGV TERM; do
+	mounted "$source" -o auto_unmount
+	pid=$(daemon)
+	other=$(detacher "$pid")
+	exec 3<"$mnt/full/$one.npy"
+	kill -"$signal" "$pid"
+	ended "$pid" "auto_unmount, SIG$signal" "$other"
+	fails "auto_unmount, SIG$signal: unmounted" '' is_mounted "$mnt"
+	fails "auto_unmount, SIG$signal: an open file" 'not connected' \
+		dd iflag=direct bs=4096 count=1 <&3
+	exec 3<&-
+done
+
+mounted "$source" -o auto_unmount
+pid=$(daemon)
+other=$(detacher "$pid")
+check 'auto_unmount: umount(8)' umount "$mnt"
+ended "$pid" 'auto_unmount: umount(8)' "$other"
+
+# --- no mount but its own --------------------------------------------------------
+
+# In a mount namespace of its own, since it covers and leaves mounts.
+unshare -m bash -u -c '. "$HERE/functions.sh"
+detacher() {
+	cat /proc/"$1"/task/*/children | tr -d " "
+}
+for end in KILL TERM; do
+	mounted "$1" -o auto_unmount
+	pid=$(daemon)
+	other=$(detacher "$pid")
+	mount -t tmpfs cover "$mnt"
+	kill -$end "$pid"
+	check "covered, SIG$end: the process is gone" gone "$other"
+	equal "covered, SIG$end: what covers is there" \
+		"$(findmnt -rno SOURCE "$mnt" | xargs)" "$1 cover"
+	umount "$mnt"
+	umount -l "$mnt"
+
+	mounted "$1" -o auto_unmount
+	pid=$(daemon)
+	other=$(detacher "$pid")
+	exec 3<"$mnt/full/$2.npy"
+	umount -l "$mnt"
+	mount -t tmpfs next "$mnt"
+	kill -$end "$pid"
+	check "replaced, SIG$end: the process is gone" gone "$other"
+	equal "replaced, SIG$end: what came then is there" \
+		"$(findmnt -rno SOURCE "$mnt")" next
+	umount "$mnt"
+	exec 3<&-
+done
+echo "failed=$failed"' - "$source" "$one" >said
+while read -r verdict; do
+	case $verdict in
+	'ok '*) result 0 "${verdict#*- }" ;;
+	'not ok '*) result 1 "${verdict#*- }" ;;
+	'# '*) echo "$verdict" ;;
+	esac
+done <said
+equal 'in a namespace: all was tried' "$(grep -c '^ok\|^not ok' said)" 8
+
+# --- syslog -------------------------------------------------------------------------
+
+# In a namespace with a /dev/log of our own, which goes away and comes back.
+cat >listen.py <<'END'
+import os, socket, subprocess, sys
+ckptfs, source, mnt = sys.argv[1:]
+def listen():
+    if os.path.exists('/dev/log'):
+        os.unlink('/dev/log')
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    s.bind('/dev/log')
+    s.settimeout(5)
+    return s
+def heard(s, what):
+    while True:
+        said = s.recv(4096).decode()
+        if what in said:
+            return
+def refused(name):
+    try:
+        with open(f'{mnt}/full/{name}.npy', 'wb'):
+            pass
+    except OSError:
+        pass
+s = listen()
+subprocess.run([ckptfs, 'mount', source, mnt, '-o', 'write,log=syslog'],
+               check=True)
+refused('one')
+heard(s, 'one')
+s.close()
+s = listen()
+refused('two')
+heard(s, 'two')
+subprocess.run([ckptfs, 'umount', mnt], check=True)
+END
+check 'log=syslog: a new listener is found' unshare -m sh -c '
+	mkdir dev && touch dev/null dev/fuse &&
+	mount -t tmpfs dev dev && touch dev/null dev/fuse &&
+	mount --bind /dev/null dev/null && mount --bind /dev/fuse dev/fuse &&
+	mount --rbind dev /dev && exec python3 listen.py "$@"' - \
+	"$CKPTFS" "$source" "$mnt"
+
+# --- a user's ------------------------------------------------------------------------
+
+# fusermount3, which he needs, is setuid.
+mode=$(stat -c %a /dev/fuse)
+if [ "$mode" != 666 ]; then
+	echo "chmod $mode /dev/fuse" >"$WORK.restore"
+	chmod 666 /dev/fuse
+fi
+cp "$CKPTFS" ckptfs
+mkdir his
+chown -R "nobody:$(id -gn nobody)" "$source" his
+as_nobody() {
+	setpriv --reuid=nobody --regid="$(id -gn nobody)" --clear-groups "$@"
+}
+check 'a user mounts' as_nobody "$WORK/ckptfs" mount "$source" "$WORK/his" \
+	-o auto_unmount
+pid=$(as_nobody sed -n 's/^daemon: //p' his/.ckptfs/status)
+equal 'a user: no_new_privs' "$(of "$pid" NoNewPrivs)" 0
+kill -TERM "$pid"
+check 'a user: the daemon is gone' gone "$pid"
+fails 'a user: unmounted' '' is_mounted "$WORK/his"
+done_testing

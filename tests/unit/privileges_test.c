@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * privileges: each role in a process of its own. What it gave up it cannot do
+ * any more, however it asks, and has no way to get back.
+ */
+#include "privileges.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SANITIZED (TAP_ADDRESSES || TAP_THREADS)
+
+static void is_int(int got, int want, const char *who, const char *what)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s: %s", who, what);
+	if (!tap_result(got == want, __FILE__, __LINE__, text))
+		printf("# got %d, want %d\n", got, want);
+}
+
+/* Calls as they come from somebody who has taken the process over, with
+ * arguments that do no harm where the call is carried out. */
+static const struct call {
+	const char *name;
+	long number;
+	long args[3];
+	bool unlike; /* a process of root would be answered otherwise */
+} calls[] = {
+	{ "execve", SYS_execve, { 0 }, true },
+	{ "execveat", SYS_execveat, { -1 }, true },
+	{ "ptrace", SYS_ptrace, { PTRACE_TRACEME }, true },
+	{ "process_vm_readv", SYS_process_vm_readv, { 1, 0, 0 }, true },
+	{ "process_vm_writev", SYS_process_vm_writev, { 1, 0, 0 }, true },
+	{ "socket, local", SYS_socket, { AF_UNIX, SOCK_DGRAM }, true },
+	{ "socket, network", SYS_socket, { AF_INET, SOCK_DGRAM }, true },
+	{ "socket, netlink", SYS_socket, { AF_NETLINK, SOCK_RAW }, true },
+	{ "mount", SYS_mount, { 0 }, false },
+	{ "umount2", SYS_umount2, { 0 }, false },
+	{ "mount_setattr", SYS_mount_setattr, { -1 }, false },
+	{ "move_mount", SYS_move_mount, { -1 }, false },
+	{ "fsopen", SYS_fsopen, { 0 }, false },
+	{ "fsconfig", SYS_fsconfig, { -1 }, false },
+	{ "fsmount", SYS_fsmount, { -1 }, false },
+	{ "fspick", SYS_fspick, { -1 }, false },
+	{ "open_tree", SYS_open_tree, { -1 }, false },
+	{ "pivot_root", SYS_pivot_root, { 0 }, false },
+	{ "chroot", SYS_chroot, { 0 }, true },
+	{ "setns", SYS_setns, { -1 }, true },
+	{ "unshare", SYS_unshare, { 0 }, true },
+	{ "open_by_handle_at", SYS_open_by_handle_at, { -1 }, false },
+	{ "io_uring_setup", SYS_io_uring_setup, { 0 }, false },
+	{ "bpf", SYS_bpf, { -1 }, false },
+	{ "perf_event_open", SYS_perf_event_open, { 0 }, false },
+	{ "keyctl", SYS_keyctl, { -1 }, false },
+};
+
+/* What a process did as a role: exit status. */
+static int as_role(enum ck_role role, bool unix_sockets,
+		   int (*what)(const void *arg), const void *arg)
+{
+	pid_t child = fork();
+	struct ck_diag d = { 0 };
+	int status = 0;
+
+	if (child == 0) {
+		if (ck_privileges_drop(role, unix_sockets, &d))
+			_exit(100);
+		_exit(what(arg));
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The errno of a call; 0: none. */
+static int do_call(const void *arg)
+{
+	const struct call *c = arg;
+
+	return syscall(c->number, c->args[0], c->args[1], c->args[2], 0L, 0L,
+		       0L) < 0
+		       ? errno
+		       : 0;
+}
+
+static int call_freely(const struct call *c)
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (child == 0)
+		_exit(do_call(c));
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_calls(void)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(calls); i++) {
+		const struct call *c = &calls[i];
+
+		is_int(as_role(CK_ROLE_READER, false, do_call, c), EPERM,
+		       "a reader", c->name);
+		is_int(as_role(CK_ROLE_WRITER, false, do_call, c), EPERM,
+		       "a writer", c->name);
+		if (c->unlike)
+			is_int(call_freely(c) == EPERM, 0, "canary", c->name);
+	}
+}
+
+static const struct call *find_call(const char *name)
+{
+	const struct call *c = calls;
+
+	while (strcmp(c->name, name) != 0)
+		c++;
+	return c;
+}
+
+/* syslog(3) may have to connect anew. */
+static void test_syslog(void)
+{
+	is_int(as_role(CK_ROLE_READER, true, do_call,
+		       find_call("socket, local")),
+	       0, "syslog", "a local socket");
+	is_int(as_role(CK_ROLE_READER, true, do_call,
+		       find_call("socket, network")),
+	       EPERM, "syslog", "no other");
+	is_int(as_role(CK_ROLE_READER, true, do_call,
+		       find_call("socket, netlink")),
+	       EPERM, "syslog", "none of the kernel");
+}
+
+static int count_kept(const void *arg)
+{
+	cap_t have = cap_get_proc();
+	cap_flag_value_t on, inherited;
+	int n = 0;
+
+	(void)arg;
+	for (cap_value_t cap = 0; CAP_IS_SUPPORTED(cap); cap++) {
+		cap_get_flag(have, cap, CAP_PERMITTED, &on);
+		cap_get_flag(have, cap, CAP_INHERITABLE, &inherited);
+		if (inherited == CAP_SET)
+			return 99;
+		n += on == CAP_SET;
+	}
+	cap_free(have);
+	return n;
+}
+
+static int has_cap(const void *arg)
+{
+	const cap_value_t *cap = arg;
+	cap_t have = cap_get_proc();
+	cap_flag_value_t on = CAP_CLEAR;
+
+	cap_get_flag(have, *cap, CAP_EFFECTIVE, &on);
+	cap_free(have);
+	return on == CAP_SET;
+}
+
+static int is_bound(const void *arg)
+{
+	(void)arg;
+	return cap_get_bound(CAP_SYS_ADMIN);
+}
+
+static int no_new_privs(const void *arg)
+{
+	(void)arg;
+	return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
+}
+
+static int raise_again(const void *arg)
+{
+	cap_t want = cap_init();
+	cap_value_t cap = CAP_SYS_PTRACE;
+	int rc;
+
+	(void)arg;
+	cap_set_flag(want, CAP_PERMITTED, 1, &cap, CAP_SET);
+	rc = cap_set_proc(want) ? errno : 0;
+	cap_free(want);
+	return rc;
+}
+
+/* As root with all that these tests need. */
+static void test_capabilities(void)
+{
+	static const cap_value_t override = CAP_DAC_OVERRIDE,
+				 admin = CAP_SYS_ADMIN;
+
+	is_int(as_role(CK_ROLE_READER, false, count_kept, NULL), 1, "a reader",
+	       "keeps one");
+	is_int(as_role(CK_ROLE_READER, false, has_cap, &override), 0,
+	       "a reader", "may not write what is not his");
+	is_int(as_role(CK_ROLE_WRITER, false, count_kept, NULL), 5, "a writer",
+	       "keeps five");
+	is_int(as_role(CK_ROLE_WRITER, false, has_cap, &override), 1,
+	       "a writer", "may write it");
+	is_int(as_role(CK_ROLE_WRITER, false, has_cap, &admin), 0, "a writer",
+	       "may not mount");
+	is_int(as_role(CK_ROLE_DETACHER, false, has_cap, &admin), 1,
+	       "the detacher", "may unmount");
+	is_int(as_role(CK_ROLE_WRITER, false, is_bound, NULL), 0, "a writer",
+	       "nor can execve give it");
+	is_int(as_role(CK_ROLE_WRITER, false, raise_again, NULL), EPERM,
+	       "a writer", "none comes back");
+}
+
+int main(void)
+{
+	is_int(as_role(CK_ROLE_READER, false, no_new_privs, NULL), 1,
+	       "a reader", "no_new_privs");
+	/* A sanitizer needs calls, and only root has capabilities. */
+	if (!SANITIZED) {
+		test_calls();
+		test_syslog();
+	}
+	if (geteuid() == 0)
+		test_capabilities();
+	return tap_done();
+}
