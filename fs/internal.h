@@ -17,6 +17,7 @@
 #include "node.h"
 #include "publish.h"
 #include "scratch.h"
+#include "turn.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -130,18 +131,6 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
  * NULL: out of memory. */
 void *ck_reply_buffer(size_t len);
 
-/* --- turn.c: who was overtaken by a commit opens next ------------------------ */
-
-struct ck_turns *ck_turns_make(void); /* NULL: out of memory */
-void ck_turns_free(struct ck_turns *t);
-/* This thread was answered ESTALE for an old inode, and will come again. */
-void ck_turn_give(struct ck_turns *t, pid_t thread);
-/* It looks a name up: what it is answered is to be what it opens. */
-void ck_turn_renew(struct ck_turns *t, pid_t thread);
-/* It has come. */
-void ck_turn_take(struct ck_turns *t, pid_t thread);
-/* Before a commit is shown: waits for those who have a turn, 0.3 s at most. */
-void ck_turns_wait(struct ck_turns *t);
 
 /* --- place.c ------------------------------------------------------------ */
 
