@@ -52,6 +52,7 @@ struct ck_fs {
 	pthread_mutex_t handles_lock;
 	struct ck_handle *handles; /* open files; protected by the lock */
 	sem_t asked;		   /* posted when the kernel asks first */
+	atomic_bool was_asked;
 	/* Of a mount for writing; else NULL. */
 	struct ck_writer *writer;
 	struct ck_drafts *drafts;	/* locks itself */

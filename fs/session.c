@@ -37,8 +37,7 @@ struct keeper {
 	void (*ready)(void *arg);
 	void *arg;
 	pthread_t thread, caller;
-	atomic_bool usable; /* the kernel has asked for something */
-	atomic_bool ended;  /* the caller left the loop */
+	atomic_bool ended; /* the caller left the loop */
 };
 
 /* --- what the kernel is asked for ----------------------------------------- */
@@ -77,6 +76,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	 * raise it before this answer is there. */
 	conn->max_readahead = READ_AHEAD_KB << 10;
 	conn->time_gran = 1;
+	atomic_store(&fs->was_asked, true);
 	sem_post(&fs->asked);
 }
 
@@ -147,9 +147,9 @@ static bool read_ahead_raise(const char *path)
 	return write_text(path, text);
 }
 
-/* The kernel has asked its first question, so the mount works. Nothing that is
- * asked of it here may be a request: a daemon that is killed while it waits for
- * its own answer is never gone. */
+/* The kernel has asked its first question, so the mount works, or did if it has
+ * ended since. Nothing that is asked of it here may be a request: a daemon that
+ * is killed while it waits for its own answer is never gone. */
 static void mount_finish(struct keeper *k)
 {
 	char path[64];
@@ -157,8 +157,8 @@ static void mount_finish(struct keeper *k)
 
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
 		 k->mounted.major, k->mounted.minor);
-	raised = read_ahead_raise(path);
-	atomic_store(&k->usable, true);
+	/* The number may be another's when the mount has ended. */
+	raised = atomic_load(&k->ended) || read_ahead_raise(path);
 	k->ready(k->arg);
 	if (!raised)
 		ck_log("first reads are faster with more read-ahead; as root: "
@@ -186,7 +186,7 @@ static void *keeper_run(void *arg)
 
 	while (sem_wait(&k->fs->asked) && errno == EINTR)
 		;
-	if (!atomic_load(&k->ended))
+	if (atomic_load(&k->fs->was_asked))
 		mount_finish(k);
 	signals_fill(&signals);
 	sigwait(&signals, &sig);
@@ -392,7 +392,7 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 	pthread_join(k->thread, NULL);
 	if (rc < 0)
 		return ck_fail(d, -rc, "serving the mount: %s", strerror(-rc));
-	if (!atomic_load(&k->usable))
+	if (!atomic_load(&k->fs->was_asked))
 		return ck_fail(d, ECONNABORTED,
 			       "unmounted before it could be used");
 	return 0;

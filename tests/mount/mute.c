@@ -2,11 +2,14 @@
 /*
  * mute: an LD_PRELOAD library. The daemon is killed as it gives its n-th
  * answer, where MUTE_AT says n: a request of the kernel stays unanswered. With
- * MUTE_LATE its first answer comes half a second late. With MUTE_EPOCH the
- * kernel does not know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16.
+ * MUTE_LATE its first answer comes half a second late; with MUTE_KEEPER the
+ * thread that waits for the kernel's first question is late, instead. With
+ * MUTE_EPOCH the kernel does not know FUSE_NOTIFY_INC_EPOCH, as before Linux
+ * 6.16.
  */
 #include <errno.h>
 #include <linux/fuse.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -40,4 +43,14 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes,
 		return -1;
 	}
 	return syscall(SYS_write, fd, bytes, len);
+}
+
+/* The first thread waits for the end of the session. */
+__attribute__((visibility("default"))) int sem_wait(sem_t *sem)
+{
+	while (sem_trywait(sem))
+		usleep(1000);
+	if (getenv("MUTE_KEEPER") && gettid() != getpid())
+		usleep(500 * 1000);
+	return 0;
 }

@@ -151,6 +151,24 @@ if [ "$(id -u)" = 0 ]; then
 	unmounted
 fi
 
+# A mount that is used and unmounted before its own process has looked.
+for front in '-f' ''; do
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_KEEPER=1 \
+		LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" \
+		$front >"$WORK/front" 2>&1 &
+	pid=$!
+	for _ in $(seq 60); do
+		is_mounted && break
+		sleep 0.05
+	done
+	check "regression: used at once, $front" cat "$mnt/full/$one.npy"
+	check "regression: unmounted at once, $front" umount "$mnt"
+	wait "$pid"
+	equal "regression: used and unmounted at once, $front: status" $? 0
+	equal "regression: used and unmounted at once, $front: said" \
+		"$(cat "$WORK/front")" ''
+done
+
 # Of a user fusermount3 leaves the mount if it hears of the death before the
 # kernel has let go of the device, which happens; of root nothing is left.
 if [ "$(id -u)" = 0 ]; then
