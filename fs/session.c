@@ -216,6 +216,7 @@ static void signals_take(sigset_t *old)
 	pthread_sigmask(SIG_BLOCK, &ends, old);
 	sigaction(KICK, &kick, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
+	sigaction(SIGXFSZ, &ignore, NULL); /* the writer is told EFBIG */
 }
 
 /* --- mounting ------------------------------------------------------------- */
@@ -438,6 +439,21 @@ static void wait_for_turns(void *arg)
 	ck_turns_wait(fs->turns);
 }
 
+/* Files get their names by way of it. */
+static int needs_proc(const struct ck_fs *fs, struct ck_diag *d)
+{
+	struct stat by_number, dir;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fs->cp->dirfd);
+	if (stat(path, &by_number) == 0 && fstat(fs->cp->dirfd, &dir) == 0 &&
+	    by_number.st_dev == dir.st_dev && by_number.st_ino == dir.st_ino)
+		return 0;
+	return ck_fail(d, ENOENT,
+		       "option write: needs /proc, which is not "
+		       "mounted");
+}
+
 /* Before there are threads: it prepares the catalog for changes. */
 static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 {
@@ -447,6 +463,7 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 		.before_switch = wait_for_turns,
 		.arg = fs,
 	};
+	int rc;
 
 	if (fs->options->commit_given && !fs->options->write)
 		return ck_fail(d, EINVAL, "option commit: only with write");
@@ -459,7 +476,8 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 			       "commit=close");
 	if (!fs->options->write || fs->options->ro)
 		return 0;
-	return ck_writer_open(fs->cp, &options, &fs->writer, d);
+	rc = needs_proc(fs, d);
+	return rc ? rc : ck_writer_open(fs->cp, &options, &fs->writer, d);
 }
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
