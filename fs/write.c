@@ -69,11 +69,13 @@ static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_draft *draft = ck_handle_draft(fi);
-	int rc = draft ? commit_draft(fs, req, draft, false) : 0;
+	int rc;
 
 	(void)ino;
 	if (ck_handle_scratch(fi))
 		ck_scratch_closed(fs, ck_handle_scratch(fi));
+	/* Once it is answered, by whomever, the open file may be gone. */
+	rc = draft ? commit_draft(fs, req, draft, false) : 0;
 	if (rc != 1)
 		fuse_reply_err(req, -rc);
 }
