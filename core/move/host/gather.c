@@ -125,6 +125,8 @@ static void copy_all(void *arg)
 	for (size_t i = 0; i < g->plan->ncopies; i++) {
 		const struct ck_copy *c = &g->plan->copies[i];
 
+		if (!g->from[i])
+			continue;
 		planes_begin(&w, g->plan, c);
 		do {
 			const struct plane *p = &w.plane;

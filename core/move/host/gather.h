@@ -9,7 +9,8 @@
 
 struct ck_gather {
 	const struct ck_plan *plan;
-	const uint8_t *const *from; /* for each copy, its first run */
+	const uint8_t *const *from; /* for each copy, its first run; NULL: it
+				     * is left out */
 	uint8_t *to;		    /* byte 0 of the plan's destination */
 };
 

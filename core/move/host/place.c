@@ -128,10 +128,9 @@ void ck_target_unmap(struct ck_target *t)
 static int store(const struct way_back *b, struct ck_target *t, uint64_t fpos,
 		 const uint8_t *bytes)
 {
-	int rc = target_map(t);
 	struct ck_gather g = { &b->plan, &bytes, t->map + fpos };
 
-	return rc ? rc : ck_gather_copy(&g);
+	return ck_gather_copy(&g);
 }
 
 static int place_copy(const struct ck_plan *plan, const struct ck_copy *c,
@@ -151,6 +150,9 @@ static int place_copy(const struct ck_plan *plan, const struct ck_copy *c,
 	turn(&b, plan, c);
 	if (end - fpos == len && len <= FILLED_MAX)
 		return write_filled(&b, t->fd, fpos, len, bytes);
+	/* Without room for a mapping. */
+	if (target_map(t))
+		return write_runs(plan, c, t->fd, fpos, bytes);
 	return store(&b, t, fpos, bytes);
 }
 

@@ -2,7 +2,7 @@
 /*
  * A read of a slice from local files: the planner says which runs of which
  * boxes the bytes are, and they are gathered from mapped files into the
- * caller's buffer.
+ * caller's buffer; from one that cannot be mapped they are read.
  *
  * The kernel could also be given the places in the mappings to copy from
  * itself. Measured, that is slower, since the bytes of a tensor lie at other
@@ -12,6 +12,7 @@
 #include "ckptfs/move.h"
 #include "cold.h"
 #include "gather.h"
+#include "load.h"
 #include "range.h"
 #include "scratch.h"
 
@@ -24,6 +25,7 @@ enum {
 struct reading {
 	const struct ck_read *r;
 	struct ck_scratch *scratch;
+	bool loads; /* some copies of the plan are of files without mapping */
 };
 
 /* --- where the runs are -------------------------------------------------- */
@@ -85,19 +87,24 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 		return rc;
 	if (end > file->size)
 		return -EIO;
+	*from = NULL;
+	rd->loads |= !file->map;
+	if (!file->map)
+		return 0;
 	if (rd->scratch->plan.ncopies <= COPIES_ASKED)
 		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
 	*from = file->map + e->pos + c->src;
 	return 0;
 }
 
-/* The first run of each copy of the plan. */
+/* The first run of each copy of the plan; NULL where there is no mapping. */
 static int find_copies(struct reading *rd, const struct ck_layout *layout)
 {
 	struct ck_scratch *s = rd->scratch;
 	int rc = ck_scratch_reserve(s, s->plan.ncopies,
 				    ck_files_count(rd->r->files));
 
+	rd->loads = false;
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
 		const struct ck_copy *c = &s->plan.copies[i];
 
@@ -108,12 +115,36 @@ static int find_copies(struct reading *rd, const struct ck_layout *layout)
 
 /* --- their bytes --------------------------------------------------------- */
 
-static int gather(struct reading *rd, uint8_t *to)
+/* What is not in memory. */
+static int load(struct reading *rd, const struct ck_layout *layout, uint8_t *to)
+{
+	struct ck_scratch *s = rd->scratch;
+	uint8_t *block = ck_scratch_block(s);
+	int rc = block ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
+		const struct ck_copy *c = &s->plan.copies[i];
+		const struct ck_extent *e = &layout->extents[c->chunk];
+		const struct ck_file *file;
+
+		if (s->from[i])
+			continue;
+		rc = use_file(rd, e->file, &file);
+		if (rc == 0)
+			rc = ck_load_copy(file->fd, &s->plan, i,
+					  e->pos + c->src, to, block);
+	}
+	return rc;
+}
+
+static int gather(struct reading *rd, const struct ck_layout *layout,
+		  uint8_t *to)
 {
 	struct ck_scratch *s = rd->scratch;
 	struct ck_gather g = { &s->plan, s->from, to };
+	int rc = ck_gather_copy(&g);
 
-	return ck_gather_copy(&g);
+	return rc || !rd->loads ? rc : load(rd, layout, to);
 }
 
 /* As gather(), with changes on the way. The plan is of whole elements; `len`
@@ -129,7 +160,7 @@ static int gather_changed(struct reading *rd, const struct ck_layout *layout,
 
 	if (!whole)
 		return -ENOMEM;
-	rc = ck_gather_copy(&g);
+	rc = gather(rd, layout, whole);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < s->plan.ncopies; i++) {
@@ -175,7 +206,7 @@ static int read_tensor(struct reading *rd, uint32_t i, uint64_t begin,
 	if (plan->covered < r.end - r.begin)
 		return -ENODATA;
 	if (!layout->change)
-		return gather(rd, to);
+		return gather(rd, layout, to);
 	return gather_changed(rd, layout, dtype, begin - r.begin, end - begin,
 			      to);
 }
@@ -201,7 +232,7 @@ static int read_part(struct reading *rd, uint32_t i, uint64_t vpos,
 int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len, void *to)
 {
 	const struct ck_slice *slice = r->slice;
-	struct reading rd = { r, ck_scratch_get() };
+	struct reading rd = { .r = r, .scratch = ck_scratch_get() };
 	int rc = 0;
 
 	if (len > slice->size || vpos > slice->size - len)

@@ -5,6 +5,7 @@
  * pages.
  */
 #include "scratch.h"
+#include "load.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,6 +25,7 @@ static void scratch_free(void *p)
 	free(s->used);
 	free(s->from);
 	free(s->where);
+	free(s->block);
 	free(s);
 }
 
@@ -83,6 +85,13 @@ int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies, size_t nfiles)
 	int rc = reserve_from(s, ncopies);
 
 	return rc ? rc : reserve_where(s, nfiles);
+}
+
+uint8_t *ck_scratch_block(struct ck_scratch *s)
+{
+	if (!s->block)
+		s->block = malloc(CK_LOAD_BLOCK);
+	return s->block;
 }
 
 void ck_scratch_trim(struct ck_scratch *s)

@@ -19,6 +19,7 @@ struct ck_scratch {
 	size_t used_cap, from_cap, where_cap;
 	void *filled; /* what is put together before it is written */
 	size_t filled_len;
+	uint8_t *block; /* a piece of a file that is not mapped */
 };
 
 /* This thread's; freed when it ends. NULL when out of memory. */
@@ -29,6 +30,8 @@ CK_MUST_USE int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies,
 /* `filled`, with room for len bytes, whole pages of any content. NULL when out
  * of memory. */
 void *ck_scratch_fill(struct ck_scratch *s, size_t len);
+/* `block`, CK_LOAD_BLOCK bytes of any content. NULL when out of memory. */
+uint8_t *ck_scratch_block(struct ck_scratch *s);
 /* Gives back what was needed for a huge plan: they are rare. */
 void ck_scratch_trim(struct ck_scratch *s);
 
