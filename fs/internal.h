@@ -67,7 +67,6 @@ struct ck_fs {
 	atomic_bool advised; /* to make one commit of many */
 };
 
-
 /* --- object.c: entries that are no tensors --------------------------------- */
 
 #define CK_OBJECT_FILES 2 /* of each */
@@ -131,7 +130,6 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
  * thread makes: good until it asks again, which is why it is for nothing else.
  * NULL: out of memory. */
 void *ck_reply_buffer(size_t len);
-
 
 /* --- place.c ------------------------------------------------------------ */
 
