@@ -7,6 +7,7 @@
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -73,4 +74,18 @@ int ck_fs_check_place(const struct ck_checkpoint *cp, const char *mountpoint,
 			       "%s: the checkpoint lies in the mount point",
 			       name);
 	return 0;
+}
+
+int ck_fs_check_proc(const struct ck_checkpoint *cp, struct ck_diag *d)
+{
+	struct stat by_number, dir;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", cp->dirfd);
+	if (stat(path, &by_number) == 0 && fstat(cp->dirfd, &dir) == 0 &&
+	    by_number.st_dev == dir.st_dev && by_number.st_ino == dir.st_ino)
+		return 0;
+	return ck_fail(d, ENOENT,
+		       "option write: needs /proc, which is not "
+		       "mounted");
 }

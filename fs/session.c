@@ -439,21 +439,6 @@ static void wait_for_turns(void *arg)
 	ck_turns_wait(fs->turns);
 }
 
-/* Files get their names by way of it. */
-static int needs_proc(const struct ck_fs *fs, struct ck_diag *d)
-{
-	struct stat by_number, dir;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fs->cp->dirfd);
-	if (stat(path, &by_number) == 0 && fstat(fs->cp->dirfd, &dir) == 0 &&
-	    by_number.st_dev == dir.st_dev && by_number.st_ino == dir.st_ino)
-		return 0;
-	return ck_fail(d, ENOENT,
-		       "option write: needs /proc, which is not "
-		       "mounted");
-}
-
 /* Before there are threads: it prepares the catalog for changes. */
 static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 {
@@ -476,7 +461,7 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 			       "commit=close");
 	if (!fs->options->write || fs->options->ro)
 		return 0;
-	rc = needs_proc(fs, d);
+	rc = ck_fs_check_proc(fs->cp, d);
 	return rc ? rc : ck_writer_open(fs->cp, &options, &fs->writer, d);
 }
 
