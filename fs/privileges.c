@@ -108,7 +108,7 @@ static int refuse_sockets(scmp_filter_ctx filter, bool but_unix)
 	if (!but_unix)
 		return refuse(filter, SCMP_SYS(socket));
 	return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket),
-				1, SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+				1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
 }
 
 static int fill(scmp_filter_ctx filter, enum ck_role role, bool unix_sockets)

@@ -313,13 +313,30 @@ static bool session_is_gone(struct fuse_session *session)
 	return poll(&device, 1, 0) == 1 && device.revents & POLLERR;
 }
 
-/* What is left of the mount is for the detacher, once the device is closed. */
+/* libfuse takes the session for one that has ended, and does not try to unmount
+ * what this process may not: at a pipe that nobody reads it sees the same as at
+ * a device without a mount. */
+static void device_close(struct fuse_session *session)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return;
+	close(ends[0]);
+	dup3(ends[1], fuse_session_fd(session), O_CLOEXEC);
+	close(ends[1]);
+}
+
+/* The device is closed first: then nobody waits for an answer any more. */
 static void session_unmount(struct keeper *k)
 {
-	if (!k->detacher)
-		fuse_session_unmount(k->session);
-	else if (!session_is_gone(k->session))
+	if (k->detacher && !session_is_gone(k->session))
 		ck_detacher_tell(k->detacher, &k->mounted, true);
+	if (k->detacher)
+		device_close(k->session);
+	fuse_session_unmount(k->session);
+	if (k->detacher)
+		ck_detacher_wait(k->detacher);
 }
 
 /* Before the first thread. */
@@ -523,8 +540,6 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 		rc = session_run(k, d);
 	}
 	fuse_session_destroy(k->session);
-	if (k->detacher)
-		ck_detacher_wait(k->detacher);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc;
 }
