@@ -85,7 +85,7 @@ mnt=$was
 
 # --- however it ends ------------------------------------------------------------
 
-for signal in KILL SEGV TERM; do
+for signal in KILL ABRT TERM; do
 	mounted "$source" -o auto_unmount
 	pid=$(daemon)
 	other=$(detacher "$pid")
