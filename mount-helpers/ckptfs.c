@@ -19,7 +19,10 @@ static const struct command {
 } commands[] = {
 	{ "mount", ck_cmd_mount, "mount SRC MNT [-o opt,...] [-f]",
 	  "show a checkpoint as a directory; -f stays in front" },
-	{ "umount", ck_cmd_umount, "umount MNT", "end a mount" },
+	{ "umount", ck_cmd_umount, "umount [-l] MNT...",
+	  "end mounts; -l detaches what is busy or does not answer" },
+	{ "mounts", ck_cmd_mounts, "mounts [--json]",
+	  "list mounted checkpoints" },
 	{ "status", ck_cmd_status, "status MNT [--json]",
 	  "what a mount has and does" },
 	{ "commit", ck_cmd_commit, "commit MNT",

@@ -8,6 +8,7 @@
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
+#include "mounts.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -21,17 +22,18 @@ struct mount {
 	bool foreground;
 	bool fake; /* parse only, as mount(8)'s -f says */
 	struct ck_mount_options options;
-	char *target; /* the mount point, absolute; owned */
-	int told;     /* write end of the pipe; -1: nobody waits */
+	char *target;	  /* the mount point, absolute; owned */
+	int told;	  /* write end of the pipe; -1: nobody waits */
+	const char *kind; /* of the checkpoint */
+	char record[CK_RECORD_NAME];
 };
 
 /* --- the child ------------------------------------------------------------ */
 
 /* Leaves terminal, directory and stderr, then lets the parent go. Messages
  * are in the log from here on. */
-static void detach(void *arg)
+static void detach(struct mount *m)
 {
-	struct mount *m = arg;
 	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (m->told < 0)
@@ -43,6 +45,14 @@ static void detach(void *arg)
 	ck_log_detach();
 	(void)!write(m->told, "", 1);
 	ck_fd_cleanup(&m->told);
+}
+
+static void ready(void *arg)
+{
+	struct mount *m = arg;
+
+	ck_record_write(m->target, m->kind, m->record);
+	detach(m);
 }
 
 /* Arrays that were needed to read the metadata go back to the system when
@@ -68,9 +78,12 @@ static int serve(struct mount *m)
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
-	if (rc == 0)
-		rc = ck_fs_serve(cp, m->target, &m->options, detacher, detach,
-				 m, &d);
+	if (rc == 0) {
+		m->kind = cp->catalog->kind;
+		rc = ck_fs_serve(cp, m->target, &m->options, detacher, ready, m,
+				 &d);
+		ck_record_remove(m->record);
+	}
 	ck_detacher_end(detacher);
 	ck_checkpoint_close(cp);
 	if (rc == 0)
@@ -111,12 +124,35 @@ static int wait_for_mount(pid_t child, int from_child)
 	return CK_EXIT_TROUBLE;
 }
 
+/* Two mounts on one place, of which only the last shows, are a mistake. What
+ * is there may be dead, and is not asked. */
+static int check_free(const struct mount *m)
+{
+	const char *name = ck_show(ck_str_from(m->place));
+	const struct ck_mount *there;
+	struct ck_mounts all;
+	bool ours;
+
+	if (ck_mounts_read(&all))
+		return CK_EXIT_FINE;
+	there = ck_mounts_on(&all, m->target);
+	ours = there && there->ours;
+	ck_mounts_fini(&all);
+	if (!ours)
+		return CK_EXIT_FINE;
+	return ck_trouble("%s: a checkpoint is mounted there; umount it first: "
+			  "ckptfs umount %s",
+			  name, name);
+}
+
 static int start(struct mount *m)
 {
 	ck_auto_fd int from_child = -1;
 	int ends[2];
 	pid_t child;
 
+	if (check_free(m))
+		return CK_EXIT_TROUBLE;
 	if (m->foreground)
 		return serve(m);
 	if (pipe2(ends, O_CLOEXEC))
@@ -152,11 +188,8 @@ static int parse_operands(struct mount *m, int argc, char **argv)
 		return ck_usage(argv[0]);
 	m->source = argv[optind];
 	m->place = argv[optind + 1];
-	m->target = realpath(m->place, NULL);
-	if (!m->target)
-		return ck_trouble("%s: %s", ck_show(ck_str_from(m->place)),
-				  strerror(errno));
-	return CK_EXIT_FINE;
+	m->target = ck_path(m->place);
+	return m->target ? CK_EXIT_FINE : CK_EXIT_TROUBLE;
 }
 
 /* letters: those of getopt(3); `f` means what the caller says. */

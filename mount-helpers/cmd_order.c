@@ -6,80 +6,34 @@
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
+#include "mounts.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <mntent.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#define TYPE "fuse.ckptfs"
-
-/* --- which mount --------------------------------------------------------------- */
-
-/* The last mount on a path is the one that shows. */
-static bool is_ours(const char *path)
-{
-	FILE *f = setmntent("/proc/self/mounts", "re");
-	bool ours = false;
-	struct mntent *m;
-
-	if (!f)
-		return false;
-	while ((m = getmntent(f)))
-		if (strcmp(m->mnt_dir, path) == 0)
-			ours = strcmp(m->mnt_type, TYPE) == 0;
-	endmntent(f);
-	return ours;
-}
-
-/* The path without symbolic links; of a dead mount's root nothing can be
- * asked, so that only its parent is resolved. Owned by the caller; NULL and
- * errno. */
-static char *resolve(const char *path)
-{
-	ck_auto_free char *copy = strdup(path);
-	ck_auto_free char *parent = NULL;
-	char *whole = realpath(path, NULL);
-	char *slash;
-
-	if (whole || !copy || errno != ENOTCONN)
-		return whole;
-	slash = strrchr(copy, '/');
-	if (slash)
-		*slash = '\0';
-	parent = realpath(!slash ? "." : *copy ? copy : "/", NULL);
-	if (!parent || asprintf(&whole, "%s/%s", parent + (parent[1] == '\0'),
-				slash ? slash + 1 : path) < 0)
-		return NULL;
-	return whole;
-}
-
 char *ck_mount_point(const char *path)
 {
-	char *whole = resolve(path);
-	const char *name = ck_show(ck_str_from(path));
+	struct ck_mount m;
+	char *point;
 
-	if (!whole) {
-		ck_trouble("%s: %s", name, strerror(errno));
+	if (ck_mount_find(path, &m))
 		return NULL;
-	}
-	if (is_ours(whole))
-		return whole;
-	ck_trouble("%s: not the mount point of a checkpoint", name);
-	free(whole);
-	return NULL;
+	point = ck_steal(&m.point);
+	ck_mount_fini(&m);
+	return point;
 }
 
 /* --- its status -------------------------------------------------------------------- */
 
-static int read_status(const char *path, struct ck_buf *out)
+static int status_work(void *path, struct ck_buf *out)
 {
 	ck_auto_free char *name = NULL;
 	ck_auto_fd int fd = -1;
 	char bytes[2048];
 	ssize_t n;
 
-	if (asprintf(&name, "%s/.ckptfs/status", path) < 0)
+	if (asprintf(&name, "%s/.ckptfs/status", (const char *)path) < 0)
 		return -ENOMEM;
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -89,22 +43,38 @@ static int read_status(const char *path, struct ck_buf *out)
 	return n < 0 ? -errno : out->err;
 }
 
-bool ck_status_field(const char *path, const char *field, struct ck_buf *value)
+int ck_status_read(const char *path, struct ck_buf *out)
 {
-	struct ck_buf text = { 0 };
-	struct ck_str line, name = ck_str_from(field);
-	struct ck_cur at;
+	ck_auto_free char *copy = strdup(path);
 
-	if (read_status(path, &text) == 0) {
-		at = ck_cur_make(text.data, text.len);
-		while (value->len == 0 && ck_cur_line(&at, &line))
-			if (ck_str_starts(line, name) &&
-			    line.len > name.len + 2 && line.p[name.len] == ':')
-				ck_buf_add(value, line.p + name.len + 2,
-					   line.len - name.len - 2);
-	}
-	ck_buf_fini(&text);
+	return copy ? ck_ask(status_work, copy, CK_ASK_MSEC, NULL, out)
+		    : -ENOMEM;
+}
+
+bool ck_status_field(const struct ck_buf *status, const char *field,
+		     struct ck_buf *value)
+{
+	struct ck_str line, name = ck_str_from(field);
+	struct ck_cur at = ck_cur_make(status->data, status->len);
+
+	while (value->len == 0 && ck_cur_line(&at, &line))
+		if (ck_str_starts(line, name) && line.len > name.len + 2 &&
+		    line.p[name.len] == ':')
+			ck_buf_add(value, line.p + name.len + 2,
+				   line.len - name.len - 2);
 	return value->len > 0 && value->err == 0;
+}
+
+const char *ck_why_silent(int rc)
+{
+	if (rc == -ETIMEDOUT)
+		return "does not answer";
+	if (rc == -EACCES)
+		return "Permission denied; others than who mounted may look "
+		       "only with the mount option allow_other";
+	if (rc == -ENOTCONN)
+		return "its process is dead; ckptfs umount detaches it";
+	return strerror(-rc);
 }
 
 /* Frees the text. */
@@ -140,37 +110,60 @@ int ck_cmd_status(int argc, char **argv)
 	path = ck_mount_point(argv[optind]);
 	if (!path)
 		return CK_EXIT_TROUBLE;
-	rc = read_status(path, &text);
+	rc = ck_status_read(path, &text);
 	if (rc == 0)
 		return print_status(&text, json);
 	ck_buf_fini(&text);
 	return ck_trouble("%s: %s", ck_show(ck_str_from(argv[optind])),
-			  strerror(-rc));
+			  ck_why_silent(rc));
 }
 
 /* --- orders -------------------------------------------------------------------------- */
 
-static const char *why_not(int err)
+static const char *why_not(int rc)
 {
-	if (err == ENOTTY)
+	if (rc == -ENOTTY)
 		return "not mounted for writing";
-	if (err == EPERM)
+	if (rc == -EPERM)
 		return "only root, the user who mounted, and who may write "
 		       "tensors may do that";
-	return strerror(err);
+	return ck_why_silent(rc);
 }
 
-int ck_order(const char *path, const char *name, unsigned long order, bool say)
+struct asked {
+	const char *path;
+	unsigned long order;
+};
+
+static int order_work(void *arg, struct ck_buf *out)
 {
-	ck_auto_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct asked *a = arg;
+	ck_auto_fd int fd = open(a->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct ck_order answer = { 0 };
+
+	if (fd < 0 || ioctl(fd, a->order, &answer))
+		return -errno;
+	ck_buf_add(out, &answer, sizeof(answer));
+	return out->err;
+}
+
+/* As long as it takes, if the daemon lives. */
+int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
+	     bool say)
+{
+	struct asked a = { .path = m->point, .order = order };
 	struct ck_order answer = { 0 };
 	struct ck_buf out = { 0 };
+	struct ck_record daemon;
+	int rc;
 
-	name = ck_show(ck_str_from(name));
-	if (fd < 0)
-		return ck_trouble("%s: %s", name, strerror(errno));
-	if (ioctl(fd, order, &answer))
-		return ck_trouble("%s: %s", name, why_not(errno));
+	ck_record_read(m, &daemon);
+	rc = ck_ask(order_work, &a, CK_ASK_MSEC, &daemon, &out);
+	if (rc == 0 && out.len == sizeof(answer))
+		memcpy(&answer, out.data, sizeof(answer));
+	ck_buf_fini(&out);
+	if (rc)
+		return ck_trouble("%s: %s", name, why_not(rc));
 	answer.text[sizeof(answer.text) - 1] = '\0';
 	if (answer.err)
 		return ck_trouble("%s: %s", name, answer.text);
@@ -182,12 +175,17 @@ int ck_order(const char *path, const char *name, unsigned long order, bool say)
 
 static int run_order(int argc, char **argv, unsigned long order)
 {
-	ck_auto_free char *path = NULL;
+	struct ck_mount m;
+	int rc;
 
 	if (argc != 2)
 		return ck_usage(argv[0]);
-	path = ck_mount_point(argv[1]);
-	return path ? ck_order(path, argv[1], order, true) : CK_EXIT_TROUBLE;
+	rc = ck_mount_find(argv[1], &m);
+	if (rc)
+		return rc;
+	rc = ck_order(&m, ck_show(ck_str_from(argv[1])), order, true);
+	ck_mount_fini(&m);
+	return rc;
 }
 
 int ck_cmd_commit(int argc, char **argv)

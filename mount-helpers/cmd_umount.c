@@ -1,77 +1,339 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * umount: ends a mount of ours, and no other: a wrong path given to this
- * command must not unmount somebody's disk.
+ * umount: ends mounts of ours, and no other: a wrong path given to this
+ * command must not unmount somebody's disk. A mount whose daemon is dead is
+ * detached at once; one that lives is asked first what would be lost.
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
+#include "mounts.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The only program that may unmount for an ordinary user. It says what is
- * wrong. */
-static int run_fusermount(const char *path)
-{
-	pid_t child = fork();
-	int status = 0;
+/* Another command may look at the mount just now. */
+enum { BUSY_TRIES = 5, BUSY_USEC = 100000, DEAD_MSEC = 500 };
 
-	if (child < 0)
-		return ck_trouble("umount: no process: %s", strerror(errno));
+enum { FUSERMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
+
+struct ending {
+	const char *name; /* as it was given, escaped */
+	struct ck_mount mount;
+	struct ck_record daemon;
+	bool lazy;
+	struct ck_buf dropped; /* scratch files: "2 scratch files: a, b" */
+};
+
+/* --- whether the daemon lives --------------------------------------------- */
+
+enum state {
+	ANSWERS,
+	NOT_ASKED, /* only who mounted may ask */
+	SILENT,
+	DEAD,
+};
+
+/* Takes no lock of the mount, so that it can be killed while nobody answers. */
+static int statfs_work(void *arg, struct ck_buf *answer)
+{
+	struct statfs st;
+
+	if (statfs(arg, &st))
+		return -errno;
+	/* The kernel answers for the daemon whom the mount does not let in. */
+	if (st.f_blocks == 0)
+		return -EACCES;
+	(void)answer;
+	return 0;
+}
+
+static enum state look(struct ending *e)
+{
+	struct ck_buf none = { 0 };
+	enum ck_life life;
+	int rc;
+
+	ck_record_read(&e->mount, &e->daemon);
+	life = ck_record_life(&e->daemon);
+	rc = ck_ask(statfs_work, e->mount.point,
+		    life == CK_LIFE_DEAD ? DEAD_MSEC : CK_ASK_MSEC, NULL,
+		    &none);
+	ck_buf_fini(&none);
+	if (rc == 0)
+		return ANSWERS;
+	if (rc == -ENOTCONN || rc == -ECONNABORTED || life == CK_LIFE_DEAD)
+		return DEAD;
+	return rc == -ETIMEDOUT ? SILENT : NOT_ASKED;
+}
+
+/* --- unmounting ----------------------------------------------------------- */
+
+struct fusermount {
+	const char *point;
+	bool lazy;
+};
+
+/* The only program that may unmount for an ordinary user. What it says is the
+ * answer. -ECHILD: it failed. */
+static int fusermount_work(void *arg, struct ck_buf *answer)
+{
+	const struct fusermount *f = arg;
+	char bytes[512];
+	int ends[2], status = 0;
+	pid_t child;
+	ssize_t n;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	child = fork();
 	if (child == 0) {
-		execlp("fusermount3", "fusermount3", "-u", "--", path, NULL);
-		ck_trouble("fusermount3: %s", strerror(errno));
+		dup2(ends[1], STDERR_FILENO);
+		setenv("LC_ALL", "C", 1);
+		execlp("fusermount3", "fusermount3", f->lazy ? "-uz" : "-u",
+		       "--", f->point, NULL);
+		dprintf(STDERR_FILENO, "fusermount3: %s%s", strerror(errno),
+			errno == ENOENT ? "; install the package fuse3" : "");
 		_exit(CK_EXIT_TROUBLE);
 	}
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	return status == 0 ? CK_EXIT_FINE : CK_EXIT_TROUBLE;
+	close(ends[1]);
+	while (child > 0 && (n = read(ends[0], bytes, sizeof(bytes))) > 0)
+		ck_buf_add(answer, bytes, (size_t)n);
+	if (child < 0 || waitpid(child, &status, 0) < 0)
+		return -errno;
+	ck_buf_printf(answer, "%c", status == 0 ? 'y' : 'n');
+	return answer->err;
+}
+
+/* said: receives what went wrong, a line. 0, -EBUSY or -EIO. */
+static int user_unmount(const char *point, bool lazy, struct ck_buf *said)
+{
+	struct fusermount f = { .point = point, .lazy = lazy };
+	int rc = ck_ask(fusermount_work, &f, FUSERMOUNT_MSEC, NULL, said);
+
+	if (rc || said->len == 0) {
+		ck_buf_printf(said, "fusermount3: %s", strerror(-rc));
+		return -EIO;
+	}
+	if (said->data[--said->len] == 'y')
+		return 0;
+	while (said->len && strchr("\n ", said->data[said->len - 1]))
+		said->len--;
+	said->data[said->len] = '\0';
+	return strstr(said->data, "busy") ? -EBUSY : -EIO;
+}
+
+static int root_unmount(const char *point, int flags, struct ck_buf *said)
+{
+	if (umount2(point, flags | UMOUNT_NOFOLLOW) == 0)
+		return 0;
+	ck_buf_text(said, strerror(errno));
+	return errno == EBUSY ? -EBUSY : -EIO;
+}
+
+static int unmount(const struct ending *e, bool lazy, int flags)
+{
+	const char *point = e->mount.point;
+	struct ck_buf said = { 0 };
+	int rc = 0, tries = BUSY_TRIES;
+
+	do {
+		said.len = 0;
+		if (rc)
+			usleep(BUSY_USEC);
+		if (geteuid() != 0)
+			rc = user_unmount(point, lazy, &said);
+		else
+			rc = root_unmount(
+				point, flags | (lazy ? MNT_DETACH : 0), &said);
+	} while (rc == -EBUSY && --tries > 0);
+	if (rc == -EIO)
+		ck_trouble("%s: %s", e->name,
+			   ck_show((struct ck_str){ said.data, said.len }));
+	ck_buf_fini(&said);
+	return rc;
+}
+
+static int say_busy(const struct ending *e)
+{
+	struct ck_buf who = { 0 };
+	struct ck_mounts all;
+	int rc = ck_mounts_read(&all);
+
+	if (rc == 0) {
+		ck_holders_print(&all, &e->mount, &who);
+		ck_mounts_fini(&all);
+	}
+	rc = ck_trouble("%s: busy%s", e->name,
+			who.len && !who.err ? who.data : "");
+	ck_buf_fini(&who);
+	return rc;
+}
+
+/* --- of a daemon that is dead --------------------------------------------- */
+
+/* Requests that nobody will answer end with an error. Only where this file
+ * system of the kernel is mounted: elsewhere there may be anything. */
+static void abort_connection(const struct ck_mount *m)
+{
+	static const char all[] = "/sys/fs/fuse/connections";
+	ck_auto_fd int fd = -1;
+	struct statfs st;
+	char name[64];
+
+	if (statfs(all, &st) || st.f_type != FUSECTL_MAGIC)
+		return;
+	snprintf(name, sizeof(name), "%s/%u/abort", all, m->minor);
+	fd = open(name, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)!write(fd, "1", 1);
+}
+
+static int detach_dead(const struct ending *e)
+{
+	struct ck_mounts all;
+	int rc;
+
+	abort_connection(&e->mount);
+	rc = unmount(e, true, MNT_FORCE);
+	if (rc == 0 && ck_mounts_read(&all) == 0) {
+		ck_records_clean(&all);
+		ck_mounts_fini(&all);
+	}
+	return rc ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
+}
+
+/* --- of a daemon that lives ----------------------------------------------- */
+
+static void keep_dropped(struct ending *e, const struct ck_buf *status)
+{
+	struct ck_buf n = { 0 }, names = { 0 };
+
+	if (ck_status_field(status, "scratch files", &n) &&
+	    strcmp(n.data, "0") != 0) {
+		bool one = strcmp(n.data, "1") == 0;
+
+		ck_status_field(status, "scratch", &names);
+		ck_buf_printf(&e->dropped, "%s scratch file%s%s", n.data,
+			      one ? "" : "s", names.len ? ": " : "");
+		ck_buf_add(&e->dropped, names.data, names.len);
+	}
+	ck_buf_fini(&n);
+	ck_buf_fini(&names);
 }
 
 /* What is staged would be lost without a word, or committed when nobody is told
  * of an error any more. */
-static int settle(const char *path)
+static int settle_staged(const struct ending *e, const struct ck_buf *status)
 {
 	struct ck_buf commit = { 0 }, staged = { 0 };
 	int rc = CK_EXIT_FINE;
 
-	/* Of one whose process is dead nothing can be asked. */
-	if (ck_status_field(path, "commit", &commit) &&
-	    ck_status_field(path, "staged tensors", &staged) &&
+	if (ck_status_field(status, "commit", &commit) &&
+	    ck_status_field(status, "staged tensors", &staged) &&
 	    strcmp(staged.data, "0") != 0) {
 		if (strcmp(commit.data, "fsync") == 0)
-			rc = ck_order(path, path, CK_ORDER_COMMIT, false);
+			rc = ck_order(&e->mount, e->name, CK_ORDER_COMMIT,
+				      false);
 		else
 			rc = ck_trouble("%s: tensors are staged and not "
 					"committed: %s; first commit, or "
 					"abort",
-					ck_show(ck_str_from(path)),
-					staged.data);
+					e->name, staged.data);
 	}
 	ck_buf_fini(&commit);
 	ck_buf_fini(&staged);
 	return rc;
 }
 
+static int say_silent(const struct ending *e)
+{
+	return ck_trouble("%s: does not answer; its process%s lives; ckptfs "
+			  "umount -l detaches it",
+			  e->name,
+			  e->daemon.pid ? ck_shown(" %d", (int)e->daemon.pid)
+					: " may be dead or");
+}
+
+static int settle(struct ending *e)
+{
+	struct ck_buf status = { 0 };
+	int rc = ck_status_read(e->mount.point, &status);
+
+	if (rc == 0) {
+		keep_dropped(e, &status);
+		rc = settle_staged(e, &status);
+	} else if (rc == -ETIMEDOUT) {
+		rc = e->lazy ? CK_EXIT_FINE : say_silent(e);
+	} else {
+		rc = CK_EXIT_FINE; /* nothing can be asked */
+	}
+	ck_buf_fini(&status);
+	return rc;
+}
+
+static int end_living(struct ending *e)
+{
+	int rc = settle(e);
+
+	if (rc)
+		return rc;
+	rc = unmount(e, e->lazy, 0);
+	if (rc == -EBUSY)
+		return say_busy(e);
+	if (rc)
+		return CK_EXIT_TROUBLE;
+	if (e->dropped.len && !e->dropped.err)
+		fprintf(stderr, "ckptfs: %s: dropped %s\n", e->name,
+			e->dropped.data);
+	return CK_EXIT_FINE;
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+static int end_one(const char *path, bool lazy)
+{
+	ck_auto_free char *name = strdup(ck_show(ck_str_from(path)));
+	struct ending e = { .name = name, .lazy = lazy };
+	int rc = name ? ck_mount_find(path, &e.mount)
+		      : ck_trouble("out of memory");
+
+	if (rc)
+		return rc;
+	switch (look(&e)) {
+	case DEAD: rc = detach_dead(&e); break;
+	case SILENT:
+		if (!lazy)
+			rc = say_silent(&e);
+		else if (unmount(&e, true, 0))
+			rc = CK_EXIT_TROUBLE;
+		break;
+	case ANSWERS:
+	case NOT_ASKED: rc = end_living(&e); break;
+	}
+	ck_buf_fini(&e.dropped);
+	ck_mount_fini(&e.mount);
+	return rc;
+}
+
 int ck_cmd_umount(int argc, char **argv)
 {
-	ck_auto_free char *path = NULL;
-	const char *name;
+	static const struct option none[] = { { NULL, 0, NULL, 0 } };
+	int letter, rc = CK_EXIT_FINE;
+	bool lazy = false;
 
-	if (argc != 2)
+	while ((letter = ck_getopt(argc, argv, "l", none)) != -1) {
+		if (letter != 'l')
+			return CK_EXIT_TROUBLE;
+		lazy = true;
+	}
+	if (optind == argc)
 		return ck_usage(argv[0]);
-	path = ck_mount_point(argv[1]);
-	if (!path || settle(path))
-		return CK_EXIT_TROUBLE;
-	name = ck_show(ck_str_from(argv[1]));
-	if (geteuid() != 0)
-		return run_fusermount(path);
-	if (umount2(path, UMOUNT_NOFOLLOW))
-		return ck_trouble("%s: %s%s", name, strerror(errno),
-				  errno == EBUSY ? "; some process has a file "
-						   "or its directory there"
-						 : "");
-	return CK_EXIT_FINE;
+	for (int i = optind; i < argc; i++)
+		if (end_one(argv[i], lazy))
+			rc = CK_EXIT_TROUBLE;
+	return rc;
 }

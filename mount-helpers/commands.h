@@ -12,9 +12,12 @@
 
 enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
 
+struct ck_mount; /* mounts.h */
+
 int ck_cmd_mount(int argc, char **argv);
 int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
 int ck_cmd_umount(int argc, char **argv);
+int ck_cmd_mounts(int argc, char **argv);
 int ck_cmd_status(int argc, char **argv);
 int ck_cmd_commit(int argc, char **argv);
 int ck_cmd_abort(int argc, char **argv);
@@ -38,11 +41,18 @@ int ck_print(struct ck_buf *out);
 char *ck_mount_point(const char *path);
 /* Appends a status as one JSON object, with a newline. */
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
-/* Appends what a line of its status says. False: there is none. */
-bool ck_status_field(const char *path, const char *field, struct ck_buf *value);
-/* One of fs.h to the mount at path; name is how it was given. say: print the
+/* The status of the mount at an absolute path. -ETIMEDOUT: it does not
+ * answer. */
+CK_MUST_USE int ck_status_read(const char *path, struct ck_buf *out);
+/* Appends what a line of a status says. False: there is none. */
+bool ck_status_field(const struct ck_buf *status, const char *field,
+		     struct ck_buf *value);
+/* In words, why a mount gave no answer. */
+const char *ck_why_silent(int rc);
+/* One of fs.h to a mount; name is how it was given, escaped. say: print the
  * answer. The exit status. */
-int ck_order(const char *path, const char *name, unsigned long order, bool say);
+int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
+	     bool say);
 /* A checkpoint of thousands of shards needs thousands of descriptors. */
 void ck_raise_nofile(void);
 

@@ -99,7 +99,7 @@ _ckptfs_mount_options() {
 		shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount status commit abort inspect check dump'
+_ckptfs_commands='mount umount mounts status commit abort inspect check dump'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -120,15 +120,21 @@ _ckptfs() {
 	done
 	case $command in
 	'' | mount) options='-o -f' most=2 ;;
-	inspect) options='--summary --chunks --json --csv' most=2 ;;
-	check) options='--full --json' most=1 ;;
+	umount) options='-l' most=99 ;;
+	mounts) options='--json' most=0 ;;
+	inspect) options='--summary --chunks --json --csv -o' most=2 ;;
+	check) options='--full --json -o' most=1 ;;
+	dump) options='-o' most=1 ;;
 	status) options='--json' most=1 ;;
 	*) options='' most=1 ;;
 	esac
 	[[ ${#words[@]} -gt 2 ]] || options='--help --version'
 
 	if [[ ${words[-2]} == -o && $options == *-o* ]]; then
-		_ckptfs_mount_options "$cur" "$part"
+		case $command in
+		'' | mount) _ckptfs_mount_options "$cur" "$part" ;;
+		*) _ckptfs_offer "$cur" "$part" <<<shardlinks=beneath ;;
+		esac
 	elif [[ $cur == -* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $options)
 	elif [[ ${#operands[@]} -ge $most ]]; then

@@ -350,7 +350,9 @@ WORDS = [
      'spell out struct, union or enum', (), 'typedef struct a a;\n'),
     ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
      'go through ckptfs/base.h',
-     ('core/base/', 'fs/place.c'),  # place.c: directories around the mount
+     # not in a checkpoint: directories around the mount, /run, /proc
+     ('core/base/', 'fs/place.c', 'mount-helpers/holders.c',
+      'mount-helpers/record.c'),
      '\tpread(a, b, c, d);\n'),
     ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',
      'a position in a view is none in a file', (),

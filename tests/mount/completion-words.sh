@@ -51,19 +51,23 @@ offers 'ckptfs in' inspect
 offers 'ckptfs xyz'
 mkdir checkpoint
 offers 'ckptfs ch' check checkpoint
-offers 'ckptfs check checkpoint -' --full --json
+offers 'ckptfs check checkpoint -' --full --json -o
+offers 'ckptfs check checkpoint -o ' shardlinks=beneath
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs mount checkpoint -' -f -o
 offers 'ckptfs checkpoint -' -f -o
 offers 'ckptfs inspect ' checkpoint
 offers 'ckptfs dump c' checkpoint
-offers 'ckptfs dump -'
+offers 'ckptfs dump -' -o
+offers 'ckptfs mounts -' --json
+offers 'ckptfs mounts '
 offers 'ckptfs dump checkpoint '
 offers 'ckptfs checkpoint empty '
 offers "ckptfs inspect $source --" --chunks --csv --json --summary
 check 'bash: options of inspect are those of --help' diff \
 	<(offered "ckptfs inspect $source -" | sort) \
-	<("$CKPTFS" --help | grep ' inspect ' | grep -o -- '--[a-z]*' | sort)
+	<("$CKPTFS" --help | grep ' inspect ' | grep -oE -- ' ?\[?--?[a-z]+' |
+		grep -oE -- '--?[a-z]+' | sort)
 
 offers 'ckptfs mount a b -o ' allow_other auto_unmount commit=close \
 	commit=fsync commit=manual debug direct fsname= gid= \
@@ -108,6 +112,7 @@ offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
 
 mounted "$source"
 offers "ckptfs umount $WORK/m" "$mnt"
+offers "ckptfs umount -l /tmp $WORK/m" "$mnt"
 unmounted
 offers "ckptfs umount $WORK/m"
 

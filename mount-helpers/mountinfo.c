@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mountinfo: the kernel's table of mounts, and paths to them. Nothing here
+ * asks a mount.
+ */
+#include "commands.h"
+#include "mounts.h"
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define TABLE "/proc/self/mountinfo"
+#define TYPE  "fuse.ckptfs"
+
+enum { LINKS = 40 }; /* followed, as by the kernel */
+
+/* --- rows ----------------------------------------------------------------- */
+
+static bool is_octal(const char *p)
+{
+	return p[0] >= '0' && p[0] <= '3' && p[1] >= '0' && p[1] <= '7' &&
+	       p[2] >= '0' && p[2] <= '7';
+}
+
+/* A copy of a field, in which blanks and the like are `\` and three octal
+ * digits. */
+static char *unescaped(const char *field)
+{
+	char *copy = strdup(field), *to = copy;
+
+	for (const char *p = copy; p && *p; p++) {
+		if (*p == '\\' && is_octal(p + 1)) {
+			*to++ = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 +
+				       (p[3] - '0'));
+			p += 3;
+		} else {
+			*to++ = *p;
+		}
+	}
+	if (to)
+		*to = '\0';
+	return copy;
+}
+
+/* "rw,user_id=0,group_id=0,allow_other" */
+static void read_options(char *options, struct ck_mount *m)
+{
+	char *rest = NULL, *word = strtok_r(options, ",", &rest);
+
+	for (; word; word = strtok_r(NULL, ",", &rest)) {
+		if (strcmp(word, "rw") == 0)
+			m->write = true;
+		else if (strncmp(word, "user_id=", 8) == 0)
+			m->user = (uid_t)strtoul(word + 8, NULL, 10);
+	}
+}
+
+/* "36 35 0:47 / POINT rw,noatime shared:1 - TYPE SOURCE rw,user_id=0": false
+ * and errno 0 if a line is none, ENOMEM. */
+static bool read_row(char *line, struct ck_mount *m)
+{
+	char *behind = strstr(line, " - ");
+	char *point = NULL, *type = NULL, *source = NULL, *options = NULL;
+	bool whole = behind &&
+		     sscanf(line, "%d %d %u:%u %*s %ms", &m->id, &m->parent,
+			    &m->major, &m->minor, &point) == 5;
+
+	if (whole)
+		whole = sscanf(behind + 3, "%ms %ms %ms", &type, &source,
+			       &options) == 3;
+	if (whole) {
+		m->ours = strcmp(type, TYPE) == 0;
+		read_options(options, m);
+		m->point = unescaped(point);
+		m->source = unescaped(source);
+	}
+	free(point);
+	free(type);
+	free(source);
+	free(options);
+	return whole && m->point && m->source;
+}
+
+static int add_row(struct ck_mounts *out, char *line)
+{
+	struct ck_mount *rows, m = { 0 };
+
+	if (!read_row(line, &m)) {
+		ck_mount_fini(&m);
+		return 0;
+	}
+	rows = ck_grow(out->rows, &out->cap, out->n, 1, sizeof(m));
+	if (!rows) {
+		ck_mount_fini(&m);
+		return -ENOMEM;
+	}
+	out->rows = rows;
+	out->rows[out->n++] = m;
+	return 0;
+}
+
+int ck_mounts_read(struct ck_mounts *out)
+{
+	FILE *f = fopen(TABLE, "re");
+	char *line = NULL;
+	size_t size = 0;
+	int rc = 0;
+
+	*out = (struct ck_mounts){ 0 };
+	if (!f)
+		return -errno;
+	while (rc == 0 && getline(&line, &size, f) > 0) {
+		line[strcspn(line, "\n")] = '\0';
+		rc = add_row(out, line);
+	}
+	if (rc == 0 && ferror(f))
+		rc = -EIO;
+	free(line);
+	fclose(f);
+	if (rc)
+		ck_mounts_fini(out);
+	return rc;
+}
+
+void ck_mount_fini(struct ck_mount *m)
+{
+	free(m->point);
+	free(m->source);
+	*m = (struct ck_mount){ 0 };
+}
+
+void ck_mounts_fini(struct ck_mounts *m)
+{
+	for (size_t i = 0; i < m->n; i++)
+		ck_mount_fini(&m->rows[i]);
+	free(m->rows);
+	*m = (struct ck_mounts){ 0 };
+}
+
+const struct ck_mount *ck_mounts_on(const struct ck_mounts *m, const char *path)
+{
+	for (size_t i = m->n; i-- > 0;)
+		if (strcmp(m->rows[i].point, path) == 0)
+			return &m->rows[i];
+	return NULL;
+}
+
+/* --- paths ---------------------------------------------------------------- */
+
+/* Of "a/b///" the last component, "b"; the rest, "a/", is cut off behind its
+ * last slash. */
+static char *cut_last(char *path)
+{
+	size_t len = strlen(path);
+	char *slash;
+
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = '\0';
+	slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+/* Where a link leads, seen from its directory. NULL and errno EINVAL: it is
+ * none. */
+static char *link_target(const char *link, const char *directory)
+{
+	char target[PATH_MAX / 2];
+	ssize_t n = readlink(link, target, sizeof(target));
+	char *whole = NULL;
+
+	if (n == sizeof(target))
+		errno = ENAMETOOLONG;
+	if (n < 0 || n == sizeof(target))
+		return NULL;
+	target[n] = '\0';
+	if (*target == '/')
+		return strdup(target);
+	return asprintf(&whole, "%s/%s", directory, target) < 0 ? NULL : whole;
+}
+
+/* One step: the parent resolved, or where a link leads. *is_link says which.
+ * NULL and errno. */
+static char *resolve_step(char *path, bool *is_link)
+{
+	char *last = cut_last(path), *target;
+	ck_auto_free char *name = strdup(last);
+	ck_auto_free char *parent = NULL;
+	ck_auto_free char *whole = NULL;
+
+	*is_link = false;
+	if (!name || !*name || strcmp(name, ".") == 0 ||
+	    strcmp(name, "..") == 0)
+		return realpath(path, NULL);
+	*last = '\0';
+	parent = realpath(*path ? path : ".", NULL);
+	if (!parent ||
+	    asprintf(&whole, "%s/%s", parent + (parent[1] == '\0'), name) < 0)
+		return NULL;
+	target = link_target(whole, parent);
+	*is_link = target != NULL;
+	if (target || (errno != EINVAL && errno != ENOTCONN))
+		return target;
+	return ck_steal(&whole);
+}
+
+char *ck_resolve(const char *path)
+{
+	char *at = strdup(path);
+	bool is_link = true;
+
+	if (at && !*at) {
+		free(at);
+		errno = ENOENT;
+		return NULL;
+	}
+	for (int i = 0; at && is_link; i++) {
+		char *next = NULL;
+
+		if (i < LINKS)
+			next = resolve_step(at, &is_link);
+		else
+			errno = ELOOP;
+		free(at);
+		at = next;
+	}
+	return at;
+}
+
+static int resolve_work(void *arg, struct ck_buf *answer)
+{
+	ck_auto_free char *path = ck_resolve(arg);
+
+	if (!path)
+		return -errno;
+	ck_buf_text(answer, path);
+	return answer->err;
+}
+
+/* The row of an absolute path, for the caller to keep. */
+static int find_row(const char *path, const char *name, struct ck_mount *out)
+{
+	struct ck_mounts all;
+	const struct ck_mount *m;
+	int rc = ck_mounts_read(&all);
+
+	if (rc)
+		return ck_trouble(TABLE ": %s", strerror(-rc));
+	m = ck_mounts_on(&all, path);
+	if (!m || !m->ours) {
+		ck_mounts_fini(&all);
+		return ck_trouble("%s: not the mount point of a checkpoint",
+				  name);
+	}
+	*out = *m;
+	out->point = strdup(m->point);
+	out->source = strdup(m->source);
+	ck_mounts_fini(&all);
+	if (out->point && out->source)
+		return CK_EXIT_FINE;
+	ck_mount_fini(out);
+	return ck_trouble("out of memory");
+}
+
+char *ck_path(const char *path)
+{
+	ck_auto_free char *copy = strdup(path);
+	const char *name = ck_show(ck_str_from(path));
+	struct ck_buf whole = { 0 };
+	int rc = copy ? ck_ask(resolve_work, copy, CK_ASK_MSEC, NULL, &whole)
+		      : -ENOMEM;
+
+	if (rc == 0)
+		return whole.data;
+	ck_buf_fini(&whole);
+	if (rc == -ETIMEDOUT)
+		ck_trouble("%s: what it lies in does not answer", name);
+	else
+		ck_trouble("%s: %s", name, strerror(-rc));
+	return NULL;
+}
+
+int ck_mount_find(const char *path, struct ck_mount *out)
+{
+	ck_auto_free char *whole = ck_path(path);
+
+	*out = (struct ck_mount){ 0 };
+	if (!whole)
+		return CK_EXIT_TROUBLE;
+	return find_row(whole, ck_show(ck_str_from(path)), out);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mounts: how commands look at mounts that may be dead or hang. What the
+ * kernel's table of mounts says is read here; what only the mount itself can
+ * say is asked by a child, which may be left behind. A daemon records itself
+ * where the commands find it without asking.
+ */
+#ifndef CKPTFS_MOUNTS_H
+#define CKPTFS_MOUNTS_H
+
+#include "ckptfs/base.h"
+
+/* --- the table ------------------------------------------------------------ */
+
+/* A row of /proc/self/mountinfo. */
+struct ck_mount {
+	int id, parent;
+	unsigned major, minor; /* the device number */
+	bool ours;	       /* type fuse.ckptfs */
+	bool write;
+	uid_t user;	      /* who mounted; of mounts that are ours */
+	char *point, *source; /* owned */
+};
+
+struct ck_mounts {
+	struct ck_mount *rows;
+	size_t n, cap;
+};
+
+/* All rows. -ENOMEM, or why the table cannot be read. */
+CK_MUST_USE int ck_mounts_read(struct ck_mounts *out);
+void ck_mounts_fini(struct ck_mounts *m);
+/* What shows at an absolute path without symbolic links; NULL: nothing is
+ * mounted on it. */
+const struct ck_mount *ck_mounts_on(const struct ck_mounts *m,
+				    const char *path);
+
+/* The path without symbolic links. The last component is not looked at beyond
+ * whether it is a link, so that a mount there is not asked. Owned by the
+ * caller; NULL and errno. */
+char *ck_resolve(const char *path);
+/* The same by a child, since what the path lies in may not answer. NULL: it
+ * said why. */
+char *ck_path(const char *path);
+/* The mount of ours at a path that a user gave; out->point and out->source are
+ * the caller's. The exit status; it said why. */
+CK_MUST_USE int ck_mount_find(const char *path, struct ck_mount *out);
+void ck_mount_fini(struct ck_mount *m);
+
+/* --- asking --------------------------------------------------------------- */
+
+enum { CK_ASK_MSEC = 2000 }; /* a mount that takes longer does not answer */
+
+struct ck_record;
+
+/* Runs work(arg, answer) in a child and gives its answer and what it returned,
+ * 0 or -errno. -ETIMEDOUT if that takes longer than msec; the child is killed
+ * then, but not waited for, since nothing may be able to end it. With a record
+ * there is no limit while that daemon lives. */
+CK_MUST_USE int ck_ask(int (*work)(void *arg, struct ck_buf *answer), void *arg,
+		       unsigned msec, const struct ck_record *daemon,
+		       struct ck_buf *answer);
+
+/* --- records of daemons --------------------------------------------------- */
+
+struct ck_record {
+	pid_t pid;	/* 0: there is no record */
+	uint64_t start; /* field 22 of /proc/PID/stat: the pid may be another's
+			 * by now */
+	uint64_t space; /* inode of the pid namespace */
+	char kind[16];	/* of the checkpoint */
+};
+
+enum ck_life { CK_LIFE_UNKNOWN, CK_LIFE_LIVES, CK_LIFE_DEAD };
+
+/* The calling process serves what is mounted at point. Not being able to
+ * record that is no error. name: receives what ck_record_remove() takes. */
+enum { CK_RECORD_NAME = 32 };
+
+void ck_record_write(const char *point, const char *kind,
+		     char name[static CK_RECORD_NAME]);
+/* Removes the record, if it is still the calling process's. */
+void ck_record_remove(const char *name);
+/* The record of a mount; out->pid is 0 if there is none that can be believed:
+ * root's, or that of the user who mounted. */
+void ck_record_read(const struct ck_mount *m, struct ck_record *out);
+enum ck_life ck_record_life(const struct ck_record *r);
+/* Removes records of the calling user whose mount and daemon are gone. */
+void ck_records_clean(const struct ck_mounts *present);
+
+/* --- who holds a mount ---------------------------------------------------- */
+
+/* Appends "used by 12 (bash), 13 (cat), and 2 processes that may not be
+ * looked at". The mount is not asked. */
+void ck_holders_print(const struct ck_mounts *all, const struct ck_mount *m,
+		      struct ck_buf *out);
+
+#endif

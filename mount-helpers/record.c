@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record: each daemon says who it is in a small file, so that a mount which
+ * does not answer can be told from one whose daemon is dead. Root's records
+ * are in /run/ckptfs, a user's in $XDG_RUNTIME_DIR/ckptfs; their names are the
+ * device numbers of the mounts.
+ *
+ * A record is believed only if the directory and the file belong to root or to
+ * the user who mounted, so that a record of one user says nothing about the
+ * mounts of another. A daemon that cannot write one goes without.
+ */
+#include "mounts.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DIRECTORY "ckptfs"
+
+enum { SIZE_MOST = 1024, SPACE_NONE = 0 };
+
+/* --- processes ------------------------------------------------------------ */
+
+/* State and start time of a process. False: there is none, or it cannot be
+ * seen. */
+static bool process_read(pid_t pid, char *state, uint64_t *start)
+{
+	char path[64], text[1024];
+	ck_auto_fd int fd = -1;
+	const char *at;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	/* The second field is in parentheses and may have any in it. */
+	at = strrchr(text, ')');
+	return at && sscanf(at + 1,
+			    " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u "
+			    "%*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+			    state, start) == 2;
+}
+
+static uint64_t own_space(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) ? SPACE_NONE : st.st_ino;
+}
+
+enum ck_life ck_record_life(const struct ck_record *r)
+{
+	uint64_t start = 0;
+	char state = '\0';
+
+	if (r->pid <= 0 || r->space == SPACE_NONE || r->space != own_space())
+		return CK_LIFE_UNKNOWN;
+	if (kill(r->pid, 0) && errno == ESRCH)
+		return CK_LIFE_DEAD;
+	if (!process_read(r->pid, &state, &start))
+		return CK_LIFE_UNKNOWN;
+	return start == r->start && !strchr("ZX", state) ? CK_LIFE_LIVES
+							 : CK_LIFE_DEAD;
+}
+
+/* --- the directory -------------------------------------------------------- */
+
+static bool belongs(int fd, uid_t user)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_uid == user &&
+	       (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* What a user's directory of records is in; root's is in /run. Descriptor,
+ * or a negative errno. */
+static int base_open(uid_t user)
+{
+	const char *given = getenv("XDG_RUNTIME_DIR");
+	char path[64] = "/run";
+	int fd;
+
+	if (user != 0)
+		snprintf(path, sizeof(path), "/run/user/%ju", (uintmax_t)user);
+	if (user == 0 || user != geteuid() || !given || *given != '/')
+		given = path;
+	fd = open(given, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && !belongs(fd, user)) {
+		close(fd);
+		return -EPERM;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* The directory of a user's records. make: it is the caller's own. */
+static int directory_open(uid_t user, bool make)
+{
+	ck_auto_fd int base = base_open(user);
+	int fd;
+
+	if (base < 0)
+		return base;
+	if (make)
+		(void)mkdirat(base, DIRECTORY, 0755);
+	fd = openat(base, DIRECTORY,
+		    O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (make)
+		(void)fchmod(fd, 0755); /* whatever the umask was */
+	if (!belongs(fd, user)) {
+		close(fd);
+		return -EPERM;
+	}
+	return fd;
+}
+
+/* --- reading -------------------------------------------------------------- */
+
+static void read_line(struct ck_str line, struct ck_record *r)
+{
+	char text[64];
+	int pid;
+
+	if (line.len >= sizeof(text))
+		return;
+	memcpy(text, line.p, line.len);
+	text[line.len] = '\0';
+	if (sscanf(text, "pid: %d", &pid) == 1)
+		r->pid = (pid_t)pid;
+	(void)sscanf(text, "start: %" SCNu64, &r->start);
+	(void)sscanf(text, "pid namespace: %" SCNu64, &r->space);
+	(void)sscanf(text, "kind: %15s", r->kind);
+}
+
+static int read_file(int dirfd, const char *name, uid_t user, char *text,
+		     size_t *len)
+{
+	ck_auto_fd int fd = openat(
+		dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0 || fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode) || (st.st_uid != 0 && st.st_uid != user) ||
+	    (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return -EPERM;
+	n = read(fd, text, SIZE_MOST);
+	if (n < 0)
+		return -errno;
+	*len = (size_t)n;
+	return 0;
+}
+
+static void record_read(int dirfd, const char *name, uid_t user,
+			struct ck_record *out)
+{
+	char text[SIZE_MOST];
+	struct ck_str line;
+	struct ck_cur at;
+	size_t len = 0;
+
+	*out = (struct ck_record){ 0 };
+	if (read_file(dirfd, name, user, text, &len))
+		return;
+	at = ck_cur_make(text, len);
+	while (ck_cur_line(&at, &line))
+		read_line(line, out);
+	if (out->pid <= 0)
+		*out = (struct ck_record){ 0 };
+}
+
+static void device_name(unsigned major, unsigned minor,
+			char name[static CK_RECORD_NAME])
+{
+	snprintf(name, CK_RECORD_NAME, "%u:%u", major, minor);
+}
+
+static int read_work(void *arg, struct ck_buf *answer)
+{
+	const struct ck_mount *m = arg;
+	ck_auto_fd int dirfd = directory_open(m->user, false);
+	char name[CK_RECORD_NAME];
+	struct ck_record r;
+
+	if (dirfd < 0)
+		return dirfd;
+	device_name(m->major, m->minor, name);
+	record_read(dirfd, name, m->user, &r);
+	ck_buf_add(answer, &r, sizeof(r));
+	return answer->err;
+}
+
+/* By a child, since another user may have mounted anything where his records
+ * should be. */
+void ck_record_read(const struct ck_mount *m, struct ck_record *out)
+{
+	struct ck_mount copy = *m;
+	struct ck_buf answer = { 0 };
+
+	*out = (struct ck_record){ 0 };
+	if (ck_ask(read_work, &copy, CK_ASK_MSEC, NULL, &answer) == 0 &&
+	    answer.len == sizeof(*out))
+		memcpy(out, answer.data, sizeof(*out));
+	ck_buf_fini(&answer);
+}
+
+/* --- writing -------------------------------------------------------------- */
+
+static void print_own(const char *kind, struct ck_buf *out)
+{
+	uint64_t start = 0;
+	char state;
+
+	if (!process_read(getpid(), &state, &start))
+		out->err = -EIO;
+	ck_buf_printf(out,
+		      "pid: %d\nstart: %" PRIu64 "\npid namespace: %" PRIu64
+		      "\nkind: %s\n",
+		      (int)getpid(), start, own_space(), kind);
+}
+
+/* Under a temporary name, so that nobody reads a part. */
+static int put_file(int dirfd, const char *name, const struct ck_buf *text)
+{
+	char temporary[CK_RECORD_NAME + 2];
+	ck_auto_fd int fd = -1;
+	int rc;
+
+	snprintf(temporary, sizeof(temporary), ".%s", name);
+	(void)unlinkat(dirfd, temporary, 0);
+	fd = openat(dirfd, temporary,
+		    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return -errno;
+	rc = fchmod(fd, 0644) ? -errno : 0;
+	if (rc == 0)
+		rc = ck_write_full(fd, text->data, text->len);
+	if (rc == 0 && renameat(dirfd, temporary, dirfd, name))
+		rc = -errno;
+	if (rc)
+		(void)unlinkat(dirfd, temporary, 0);
+	return rc;
+}
+
+void ck_record_write(const char *point, const char *kind,
+		     char name[static CK_RECORD_NAME])
+{
+	ck_auto_fd int dirfd = directory_open(geteuid(), true);
+	struct ck_buf text = { 0 };
+	struct statx st;
+
+	name[0] = '\0';
+	/* The device number is known without asking the mount. */
+	if (dirfd < 0 || statx(AT_FDCWD, point, AT_STATX_DONT_SYNC, 0, &st))
+		return;
+	print_own(kind, &text);
+	device_name(st.stx_dev_major, st.stx_dev_minor, name);
+	if (text.err || put_file(dirfd, name, &text))
+		name[0] = '\0';
+	ck_buf_fini(&text);
+}
+
+void ck_record_remove(const char *name)
+{
+	ck_auto_fd int dirfd = -1;
+	struct ck_record r;
+
+	if (!*name)
+		return;
+	dirfd = directory_open(geteuid(), false);
+	if (dirfd < 0)
+		return;
+	record_read(dirfd, name, geteuid(), &r);
+	if (r.pid == getpid() && r.space == own_space())
+		(void)unlinkat(dirfd, name, 0);
+}
+
+/* --- cleaning ------------------------------------------------------------- */
+
+static bool is_present(const struct ck_mounts *all, const char *name)
+{
+	char device[CK_RECORD_NAME];
+
+	for (size_t i = 0; i < all->n; i++) {
+		const struct ck_mount *m = &all->rows[i];
+
+		device_name(m->major, m->minor, device);
+		if (m->ours && m->user == geteuid() &&
+		    strcmp(device, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+void ck_records_clean(const struct ck_mounts *present)
+{
+	int dirfd = directory_open(geteuid(), false);
+	DIR *dir = dirfd < 0 ? NULL : fdopendir(dirfd);
+	const struct dirent *e;
+	struct ck_record r;
+
+	if (dirfd >= 0 && !dir)
+		close(dirfd);
+	while (dir && (e = readdir(dir))) {
+		if (e->d_name[0] == '.' || is_present(present, e->d_name))
+			continue;
+		record_read(dirfd, e->d_name, geteuid(), &r);
+		if (ck_record_life(&r) == CK_LIFE_DEAD)
+			(void)unlinkat(dirfd, e->d_name, 0);
+	}
+	if (dir)
+		closedir(dir);
+}

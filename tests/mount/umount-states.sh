@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+#
+# `ckptfs umount` of mounts in every state: it never hangs, names who keeps one
+# busy, and detaches one whose daemon is dead so that the next mount works.
+need python3 setpriv unshare
+
+[ "$(id -u)" = 0 ] || skip_all 'only root can do what is done here'
+# In a mount namespace of its own /dev/fuse can be covered by one that any user
+# may open.
+if [ -z "${INSIDE:-}" ]; then
+	unshare -m --propagation private true 2>/dev/null ||
+		skip_all 'no mount namespace can be made here'
+	INSIDE=1 exec unshare -m --propagation private \
+		bash -u -c '. "$HERE/functions.sh"; . "$0"' "$0"
+fi
+mknod fuse c 10 229
+chmod 666 fuse
+mount --bind fuse /dev/fuse
+one=$(stems plain | head -n 1)
+source=$(fixture plain)
+
+# hold ARGUMENT...: holder.py in the background; its pid is in $holder.
+hold() {
+	python3 "$HERE/holder.py" "$@" >"$WORK/ready" 2>&1 &
+	holder=$!
+	for _ in $(seq 100); do
+		grep -q ready "$WORK/ready" && return
+		sleep 0.05
+	done
+	cat "$WORK/ready"
+}
+release() {
+	kill -KILL "$holder" && wait "$holder" 2>/dev/null
+}
+
+# quick COMMAND...: one that hangs is a failure.
+quick() {
+	timeout -s KILL 6 "$@"
+}
+umounts() {
+	quick "$CKPTFS" umount "$@"
+}
+# next_works WHAT: it is gone, and another can take its place.
+next_works() {
+	fails "$1: the mount is gone" '' is_mounted
+	mounted "$source"
+	check "$1: the next mount works" cat "$mnt/full/$one.npy"
+	unmounted
+}
+
+# --- dead --------------------------------------------------------------------
+
+killed() {
+	mounted "$source" "$@"
+	pid=$(daemon)
+	exec 3<"$mnt/full/$one.npy"
+	kill -KILL "$pid"
+	gone "$pid"
+}
+killed
+check 'dead, with an open file' umounts "$mnt"
+next_works 'dead, with an open file'
+fails 'dead: the open file' 'not connected' cat <&3
+exec 3<&-
+
+# Of this one somebody has the device still: requests wait for ever.
+hanging() {
+	mounted "$source"
+	pid=$(daemon)
+	hold device "$pid"
+	kill -KILL "$pid"
+	gone "$pid"
+	cat "$mnt/raw/$one" >"$WORK/client" 2>&1 &
+	client=$!
+}
+hanging
+fails 'dead, and hangs: canary' '' timeout -s KILL 1 stat -f "$mnt"
+check 'dead, and hangs' umounts "$mnt"
+check 'dead, and hangs: its client ends' gone "$client"
+next_works 'dead, and hangs'
+release
+wait "$client"
+
+hanging
+check 'dead, and hangs: mounts lists it' \
+	grep -q "^$mnt .* $pid  dead\$" <<<"$(quick "$CKPTFS" mounts)"
+fails 'dead, and hangs: status' 'does not answer' quick "$CKPTFS" status "$mnt"
+fails 'dead, and hangs: mounting over it' 'umount it first' \
+	quick "$CKPTFS" mount "$source" "$mnt"
+check 'dead, and hangs: a second client' umounts "$mnt"
+next_works 'dead, and hangs: a second client'
+release
+wait "$client"
+
+# --- alive, but does not answer ----------------------------------------------
+
+mounted "$source"
+pid=$(daemon)
+kill -STOP "$pid"
+fails 'stopped' "does not answer; its process $pid lives" umounts "$mnt"
+check 'stopped: still mounted' is_mounted
+fails 'stopped: status' 'does not answer' quick "$CKPTFS" status "$mnt"
+check 'stopped: -l' umounts -l "$mnt"
+fails 'stopped: -l: the mount is gone' '' is_mounted
+kill -CONT "$pid"
+check 'stopped: -l: the daemon ends when it goes on' gone "$pid"
+
+# --- busy --------------------------------------------------------------------
+
+for what in file map cwd root; do
+	mounted "$source"
+	path=$mnt
+	case $what in file | map) path=$mnt/full/$one.npy ;; esac
+	hold $what "$path"
+	fails "busy: $what" "used by $holder (python3)" umounts "$mnt"
+	check "busy: $what: still served" cat "$mnt/raw/$one"
+	release
+	unmounted
+done
+mounted "$source"
+hold cwd "$mnt/full"
+first=$holder
+hold file "$mnt/raw/$one"
+fails 'busy: two' "used by $first (python3), $holder (python3)" umounts "$mnt"
+pid=$(daemon)
+check 'busy: -l' umounts -l "$mnt"
+fails 'busy: -l: the mount is gone' '' is_mounted
+check 'busy: -l: still served to who has it' readlink "/proc/$pid/exe"
+release
+holder=$first
+release
+check 'busy: -l: the daemon ends after the last' gone "$pid"
+mounted "$source" -o umask=0
+mount --bind "$mnt/raw" "$mnt/full"
+fails 'busy: a mount in it' "mounted in it: $mnt/full" umounts "$mnt"
+umount "$mnt/full"
+unmounted
+
+# --- several, and how they are named -----------------------------------------
+
+mkdir second
+mounted "$source"
+"$CKPTFS" mount "$source" second
+fails 'several, one is none' 'none: No such file' umounts "$mnt" none second
+equal 'several, one is none: the others are gone' \
+	"$(grep -c " $WORK/.* fuse.ckptfs " /proc/self/mounts)" 0
+ln -s mnt link
+ln -s "$WORK/link" links
+for path in mnt mnt/// ./mnt "$WORK/../$(basename "$WORK")/mnt" link links; do
+	mounted "$source"
+	check "named ${path//$WORK/.}" umounts "$path"
+done
+mounted "$source"
+check 'named . from inside' \
+	bash -c 'cd "$2" && exec "$1" umount -l .' - "$CKPTFS" "$mnt"
+fails 'a loop of links' 'symbolic links' \
+	bash -c 'ln -s a b; ln -s b a; exec "$1" umount a' - "$CKPTFS"
+fails 'an option that is none' 'option -x' umounts -x "$mnt"
+
+# --- records that lie --------------------------------------------------------
+
+if [ -d /run/ckptfs ]; then
+	fixture sample >/dev/null
+	mounted "$WORK/sample" -o write,commit=manual
+	number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
+	record=/run/ckptfs/$number
+	equal 'record: who has it' "$(stat -c '%U %a' "$record")" 'root 644'
+	norm=$(stems sample | grep attention_norm | head -n 1)
+	cat "$mnt/raw/$norm" >"$WORK/bytes"
+	cat "$WORK/bytes" >"$mnt/raw/$norm"
+	cp "$record" "$WORK/record"
+	sed 's/^pid: .*/pid: 4194303/' "$WORK/record" >"$record"
+	fails 'record of a dead process, daemon alive: it is asked' \
+		'tensors are staged' umounts "$mnt"
+	cp "$WORK/record" "$record"
+	chown nobody "$record"
+	pid_of() {
+		"$CKPTFS" mounts | awk -v m="$mnt" '$1 == m { print $5 }'
+	}
+	equal "record of another user: not believed" "$(pid_of)" -
+	chown root "$record"
+	equal "record of root: believed" "$(pid_of)" "$(daemon)"
+	chmod 666 "$record"
+	equal "record that others may write: not believed" "$(pid_of)" -
+	rm "$record"
+	ln -s "$WORK/record" "$record"
+	equal "record that is a link: not believed" "$(pid_of)" -
+	rm "$record"
+	check 'without record: abort' "$CKPTFS" abort "$mnt"
+	check 'without record: umount' umounts "$mnt"
+else
+	skip 'records' 'no /run'
+fi
+
+# --- an ordinary user --------------------------------------------------------
+
+nobody=(setpriv --reuid=nobody --regid="$(id -gn nobody)" --clear-groups
+	env XDG_RUNTIME_DIR="$WORK/run")
+as_nobody() {
+	"${nobody[@]}" "$@"
+}
+chmod 755 "$source"
+chmod 644 "$source"/* "$source/.metadata"
+as_nobody test -x "$CKPTFS" || {
+	cp "$CKPTFS" "$WORK/ckptfs"
+	CKPTFS=$WORK/ckptfs
+}
+if [ ! -u "$(command -v fusermount3)" ] ||
+	! as_nobody test -r "$source/.metadata"; then
+	skip 'an ordinary user' 'nobody cannot mount, or cannot get here'
+	done_testing
+fi
+mkdir -m 700 run
+mkdir theirs
+chown nobody run theirs
+mnt=$WORK/theirs
+as_nobody "$CKPTFS" mount "$source" "$mnt"
+fails 'root: status of a user' 'allow_other' "$CKPTFS" status "$mnt"
+"${nobody[@]}" env -C "$mnt" sleep 100 &
+holder=$!
+sleep 0.5
+said=$(as_nobody timeout -s KILL 20 "$CKPTFS" umount "$mnt" 2>&1)
+check 'user: busy, and who may not be looked at' grep -Eq "used by $holder \
+\\(sleep\\) and [0-9]+ process(es)? that may not be looked at\$" <<<"$said"
+release
+check 'user: umount' as_nobody "$CKPTFS" umount "$mnt"
+fails 'user: missing fusermount3' 'install the package fuse3' \
+	as_nobody bash -c '"$1" mount "$2" "$3" && PATH=/none "$1" umount "$3"' \
+	- "$CKPTFS" "$source" "$mnt"
+pid=$(as_nobody "$CKPTFS" mounts | awk -v m="$mnt" '$1 == m { print $5 }')
+hold device "$pid"
+kill -KILL "$pid"
+gone "$pid"
+"${nobody[@]}" cat "$mnt/raw/$one" >"$WORK/client" 2>&1 &
+client=$!
+sleep 0.2
+check 'user: dead, and hangs' as_nobody timeout -s KILL 10 "$CKPTFS" umount \
+	"$mnt"
+fails 'user: dead, and hangs: the mount is gone' '' is_mounted "$mnt"
+kill -KILL "$client"
+check 'user: dead, and hangs: a client can be killed' gone "$client"
+wait "$client"
+check 'user: dead, and hangs: the next mount works' as_nobody "$CKPTFS" mount \
+	"$source" "$mnt"
+check 'user: the next mount is read' as_nobody cat "$mnt/raw/$one"
+release
+kill -KILL "$(as_nobody "$CKPTFS" mounts --json | grep -o '"pid":[0-9]*' |
+	cut -d: -f2)"
+check "root: a user's mount, dead" umounts "$mnt"
+fails "root: a user's mount, dead: it is gone" '' is_mounted "$mnt"
+done_testing
