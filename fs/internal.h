@@ -135,7 +135,8 @@ void *ck_reply_buffer(size_t len);
 
 /* S-F5. 0 or -EINVAL, errors of open(2). */
 CK_MUST_USE int ck_fs_check_place(const struct ck_checkpoint *cp,
-				  const char *mountpoint, struct ck_diag *d);
+				  const char *mountpoint, bool nonempty,
+				  struct ck_diag *d);
 /* New files get their names by way of /proc. -ENOENT: it is not mounted. */
 CK_MUST_USE int ck_fs_check_proc(const struct ck_checkpoint *cp,
 				 struct ck_diag *d);

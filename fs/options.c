@@ -119,6 +119,14 @@ static int set_auto_unmount(struct ck_mount_options *o, const char *value,
 	return 0;
 }
 
+static int set_nonempty(struct ck_mount_options *o, const char *value,
+			struct ck_diag *d)
+{
+	(void)value, (void)d;
+	o->nonempty = true;
+	return 0;
+}
+
 static int set_direct(struct ck_mount_options *o, const char *value,
 		      struct ck_diag *d)
 {
@@ -212,6 +220,8 @@ static const struct option table[] = {
 	  "other users may look, as far as modes allow" },
 	{ "auto_unmount", set_auto_unmount, "",
 	  "the mount ends with its process" },
+	{ "nonempty", set_nonempty, "",
+	  "the mount point may have files, which are hidden" },
 	{ "uid=", set_uid, "N", "show this owner" },
 	{ "gid=", set_gid, "N", "show this group" },
 	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },

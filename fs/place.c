@@ -2,9 +2,11 @@
 /*
  * place: where a mount may not be (S-F5). In its own source the daemon would
  * meet its own mount on the way to a shard, and wait for itself; over its
- * source the mount would hide what it serves.
+ * source the mount would hide what it serves, and over files it would hide
+ * them.
  */
 #include "internal.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,8 +48,26 @@ static int dir_open(int dirfd, const char *path)
 	return openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* Also of a directory that cannot be listed: then nobody knows better. */
+static bool is_empty(int place)
+{
+	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+	bool found = false;
+
+	if (fd >= 0 && !dir)
+		close(fd);
+	while (dir && !found && (e = readdir(dir)))
+		found = strcmp(e->d_name, ".") != 0 &&
+			strcmp(e->d_name, "..") != 0;
+	if (dir)
+		closedir(dir);
+	return !found;
+}
+
 int ck_fs_check_place(const struct ck_checkpoint *cp, const char *mountpoint,
-		      struct ck_diag *d)
+		      bool nonempty, struct ck_diag *d)
 {
 	ck_auto_fd int place = dir_open(AT_FDCWD, mountpoint);
 	const char *name = ck_show(ck_str_from(mountpoint));
@@ -72,6 +92,11 @@ int ck_fs_check_place(const struct ck_checkpoint *cp, const char *mountpoint,
 	if (lies_in(dir_open(cp->dirfd, "."), &place_st))
 		return ck_fail(d, EINVAL,
 			       "%s: the checkpoint lies in the mount point",
+			       name);
+	if (!nonempty && !is_empty(place))
+		return ck_fail(d, ENOTEMPTY,
+			       "%s: not empty; what is there would be hidden, "
+			       "which -o nonempty allows",
 			       name);
 	return 0;
 }

@@ -573,7 +573,7 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    .mountpoint = mountpoint,
 			    .ready = ready,
 			    .arg = arg };
-	int rc = ck_fs_check_place(cp, mountpoint, d);
+	int rc = ck_fs_check_place(cp, mountpoint, options->nonempty, d);
 
 	if (rc)
 		return rc;

@@ -24,9 +24,10 @@ extern const char *const ck_commit_words[];
 struct ck_mount_options {
 	bool allow_other;
 	bool auto_unmount;
-	bool direct;  /* FOPEN_DIRECT_IO for every tensor */
-	bool noxattr; /* ENOSYS to all attribute requests */
-	bool ro;      /* whatever `write` says */
+	bool nonempty; /* the mount point may hide files */
+	bool direct;   /* FOPEN_DIRECT_IO for every tensor */
+	bool noxattr;  /* ENOSYS to all attribute requests */
+	bool ro;       /* whatever `write` says */
 	bool write;
 	bool keep_unknown;
 	bool patch; /* what is not written stays, when a file is closed */

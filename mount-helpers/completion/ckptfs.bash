@@ -95,7 +95,7 @@ _ckptfs_mount_options() {
 	compopt -o nospace
 	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" allow_other \
 		auto_unmount commit=close commit=fsync commit=manual debug direct \
-		fsname= gid= keep_unknown log= log=syslog noxattr patch ro \
+		fsname= gid= keep_unknown log= log=syslog nonempty noxattr patch ro \
 		shardlinks=beneath uid= umask= write)
 }
 

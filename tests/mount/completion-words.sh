@@ -71,7 +71,7 @@ check 'bash: options of inspect are those of --help' diff \
 
 offers 'ckptfs mount a b -o ' allow_other auto_unmount commit=close \
 	commit=fsync commit=manual debug direct fsname= gid= \
-	keep_unknown log= log=syslog noxattr patch ro shardlinks=beneath uid= \
+	keep_unknown log= log=syslog nonempty noxattr patch ro shardlinks=beneath uid= \
 	umask= write
 offers 'ckptfs a b -o al' allow_other
 offers 'ckptfs a b -o ro,dir' ro,direct
