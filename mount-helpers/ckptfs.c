@@ -25,6 +25,8 @@ static const struct command {
 	  "list mounted checkpoints" },
 	{ "status", ck_cmd_status, "status MNT [--json]",
 	  "what a mount has and does" },
+	{ "log", ck_cmd_log, "log MNT [-f]",
+	  "what a mount has to say; -f goes on until it ends" },
 	{ "commit", ck_cmd_commit, "commit MNT",
 	  "make all that is staged the checkpoint's content, at once" },
 	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged" },

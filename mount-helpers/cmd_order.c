@@ -24,18 +24,15 @@ char *ck_mount_point(const char *path)
 	return point;
 }
 
-/* --- its status -------------------------------------------------------------------- */
+/* --- its reports -------------------------------------------------------------------- */
 
-static int status_work(void *path, struct ck_buf *out)
+static int report_work(void *path, struct ck_buf *out)
 {
-	ck_auto_free char *name = NULL;
 	ck_auto_fd int fd = -1;
 	char bytes[2048];
 	ssize_t n;
 
-	if (asprintf(&name, "%s/.ckptfs/status", (const char *)path) < 0)
-		return -ENOMEM;
-	fd = open(name, O_RDONLY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
@@ -43,12 +40,13 @@ static int status_work(void *path, struct ck_buf *out)
 	return n < 0 ? -errno : out->err;
 }
 
-int ck_status_read(const char *path, struct ck_buf *out)
+int ck_report_read(const char *path, const char *report, struct ck_buf *out)
 {
-	ck_auto_free char *copy = strdup(path);
+	ck_auto_free char *name = NULL;
 
-	return copy ? ck_ask(status_work, copy, CK_ASK_MSEC, NULL, out)
-		    : -ENOMEM;
+	if (asprintf(&name, "%s/.ckptfs/%s", path, report) < 0)
+		return -ENOMEM;
+	return ck_ask(report_work, name, CK_ASK_MSEC, NULL, out);
 }
 
 bool ck_status_field(const struct ck_buf *status, const char *field,
@@ -110,7 +108,7 @@ int ck_cmd_status(int argc, char **argv)
 	path = ck_mount_point(argv[optind]);
 	if (!path)
 		return CK_EXIT_TROUBLE;
-	rc = ck_status_read(path, &text);
+	rc = ck_report_read(path, "status", &text);
 	if (rc == 0)
 		return print_status(&text, json);
 	ck_buf_fini(&text);

@@ -261,7 +261,7 @@ static int say_silent(const struct ending *e)
 static int settle(struct ending *e)
 {
 	struct ck_buf status = { 0 };
-	int rc = ck_status_read(e->mount.point, &status);
+	int rc = ck_report_read(e->mount.point, "status", &status);
 
 	if (rc == 0) {
 		keep_dropped(e, &status);

@@ -18,6 +18,7 @@ int ck_cmd_mount(int argc, char **argv);
 int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
 int ck_cmd_umount(int argc, char **argv);
 int ck_cmd_mounts(int argc, char **argv);
+int ck_cmd_log(int argc, char **argv);
 int ck_cmd_status(int argc, char **argv);
 int ck_cmd_commit(int argc, char **argv);
 int ck_cmd_abort(int argc, char **argv);
@@ -41,9 +42,10 @@ int ck_print(struct ck_buf *out);
 char *ck_mount_point(const char *path);
 /* Appends a status as one JSON object, with a newline. */
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
-/* The status of the mount at an absolute path. -ETIMEDOUT: it does not
+/* A file of .ckptfs of the mount at an absolute path. -ETIMEDOUT: it does not
  * answer. */
-CK_MUST_USE int ck_status_read(const char *path, struct ck_buf *out);
+CK_MUST_USE int ck_report_read(const char *path, const char *report,
+			       struct ck_buf *out);
 /* Appends what a line of a status says. False: there is none. */
 bool ck_status_field(const struct ck_buf *status, const char *field,
 		     struct ck_buf *value);

@@ -115,8 +115,13 @@ static size_t oldest_line(void)
 
 void ck_log_snapshot(struct ck_buf *out)
 {
+	size_t oldest;
+
 	pthread_mutex_lock(&lock);
-	for (size_t at = ring ? oldest_line() : ring_end; at < ring_end;) {
+	oldest = ring ? oldest_line() : ring_end;
+	if (oldest > 0)
+		ck_buf_printf(out, CK_LOG_GONE "\n", oldest);
+	for (size_t at = oldest; at < ring_end;) {
 		size_t begin = at % RING;
 		size_t len = ck_min(RING - begin, ring_end - at);
 

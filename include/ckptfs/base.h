@@ -217,7 +217,10 @@ void ck_log(const char *fmt, ...) CK_PRINTF(1, 2);
 CK_MUST_USE int ck_log_open(const char *file);
 /* No more lines to stderr: the process is a daemon now. */
 void ck_log_detach(void);
-/* Appends what the ring holds, oldest line first, whole lines only. */
+/* Appends what the ring holds, oldest line first, whole lines only. If there
+ * were older ones, the first line counts their bytes; no other line begins as
+ * that does. */
+#define CK_LOG_GONE "[%zu bytes of older lines are gone]"
 void ck_log_snapshot(struct ck_buf *out);
 
 /* --- hashes (XXH3, seed 0 unless one is given) ------------------------------ */

@@ -99,7 +99,7 @@ _ckptfs_mount_options() {
 		shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount mounts status commit abort inspect check dump'
+_ckptfs_commands='mount umount mounts status log commit abort inspect check dump'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -121,6 +121,7 @@ _ckptfs() {
 	case $command in
 	'' | mount) options='-o -f' most=2 ;;
 	umount) options='-l' most=99 ;;
+	log) options='-f' most=1 ;;
 	mounts) options='--json' most=0 ;;
 	inspect) options='--summary --chunks --json --csv -o' most=2 ;;
 	check) options='--full --json -o' most=1 ;;
@@ -142,7 +143,7 @@ _ckptfs() {
 	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
-	elif [[ " umount status commit abort " == *" $command "* ]]; then
+	elif [[ " umount status log commit abort " == *" $command "* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(_ckptfs_mounts)
 	else
 		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \

@@ -61,6 +61,7 @@ offers 'ckptfs dump c' checkpoint
 offers 'ckptfs dump -' -o
 offers 'ckptfs mounts -' --json
 offers 'ckptfs mounts '
+offers 'ckptfs log -' -f
 offers 'ckptfs dump checkpoint '
 offers 'ckptfs checkpoint empty '
 offers "ckptfs inspect $source --" --chunks --csv --json --summary

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * log: the messages of a mount. Following it reads the whole log again and
+ * again and prints what came since: nothing is kept open, or nobody could
+ * unmount. The log says how many bytes it has lost at its beginning, so that
+ * the place of each line is known.
+ */
+#include "commands.h"
+#include "mounts.h"
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { POLL_USEC = 250000 };
+
+struct following {
+	const char *name; /* as it was given, escaped */
+	struct ck_mount mount;
+	struct ck_record daemon;
+	size_t seen; /* bytes of the log, from its first one */
+};
+
+/* Takes the line off that counts what is gone. */
+static size_t take_gone(struct ck_str *text)
+{
+	struct ck_cur at = ck_cur_make(text->p, text->len);
+	struct ck_str line;
+	char first[64];
+	size_t gone;
+
+	if (!ck_cur_line(&at, &line) || line.len >= sizeof(first))
+		return 0;
+	memcpy(first, line.p, line.len);
+	first[line.len] = '\0';
+	if (sscanf(first, CK_LOG_GONE, &gone) != 1)
+		return 0;
+	text->p += line.len + 1;
+	text->len -= line.len + 1;
+	return gone;
+}
+
+/* The part that is new. */
+static int print_new(struct following *f, const struct ck_buf *log)
+{
+	struct ck_str text = { log->data, log->len };
+	size_t gone = take_gone(&text), end = gone + text.len, skip = 0;
+	int rc = 0;
+
+	if (gone > f->seen && f->seen == 0)
+		rc = ck_write_full(STDOUT_FILENO, log->data,
+				   log->len - text.len);
+	else if (gone > f->seen)
+		ck_trouble("%s: the log went on faster than it was read; %zu "
+			   "bytes are missing here",
+			   f->name, gone - f->seen);
+	else
+		skip = f->seen - gone;
+	if (rc == 0 && skip < text.len)
+		rc = ck_write_full(STDOUT_FILENO, text.p + skip,
+				   text.len - skip);
+	if (rc)
+		return ck_trouble("standard output: %s", strerror(-rc));
+	f->seen = end;
+	return CK_EXIT_FINE;
+}
+
+/* Whether what is mounted there is still the same. */
+static bool goes_on(const struct following *f)
+{
+	const struct ck_mount *there;
+	struct ck_mounts all;
+	struct ck_record r;
+	bool same;
+
+	if (ck_mounts_read(&all))
+		return false;
+	there = ck_mounts_on(&all, f->mount.point);
+	same = there && there->ours && there->id == f->mount.id;
+	ck_mounts_fini(&all);
+	ck_record_read(&f->mount, &r);
+	return same && r.pid == f->daemon.pid && r.start == f->daemon.start &&
+	       ck_record_life(&r) != CK_LIFE_DEAD;
+}
+
+static int follow(struct following *f)
+{
+	int rc = CK_EXIT_FINE;
+
+	while (rc == CK_EXIT_FINE) {
+		struct ck_buf log = { 0 };
+		int err;
+
+		usleep(POLL_USEC);
+		if (!goes_on(f))
+			break;
+		err = ck_report_read(f->mount.point, "log", &log);
+		if (err == 0)
+			rc = print_new(f, &log);
+		else if (err != -ETIMEDOUT && goes_on(f))
+			rc = ck_trouble("%s: %s", f->name, ck_why_silent(err));
+		ck_buf_fini(&log);
+	}
+	return rc;
+}
+
+static int show(struct following *f, bool go_on)
+{
+	struct ck_buf log = { 0 };
+	int rc;
+
+	ck_record_read(&f->mount, &f->daemon);
+	rc = ck_report_read(f->mount.point, "log", &log);
+	if (rc)
+		rc = ck_trouble("%s: %s", f->name, ck_why_silent(rc));
+	else
+		rc = print_new(f, &log);
+	ck_buf_fini(&log);
+	return rc || !go_on ? rc : follow(f);
+}
+
+int ck_cmd_log(int argc, char **argv)
+{
+	static const struct option none[] = { { NULL, 0, NULL, 0 } };
+	ck_auto_free char *name = NULL;
+	struct following f = { 0 };
+	bool go_on = false;
+	int letter, rc;
+
+	while ((letter = ck_getopt(argc, argv, "f", none)) != -1) {
+		if (letter != 'f')
+			return CK_EXIT_TROUBLE;
+		go_on = true;
+	}
+	if (argc - optind != 1)
+		return ck_usage(argv[0]);
+	name = strdup(ck_show(ck_str_from(argv[optind])));
+	f.name = name;
+	rc = name ? ck_mount_find(argv[optind], &f.mount)
+		  : ck_trouble("out of memory");
+	if (rc == 0)
+		rc = show(&f, go_on);
+	ck_mount_fini(&f.mount);
+	return rc;
+}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+#
+# `ckptfs log` prints what a mount has to say, and goes on with -f: each line
+# once, also when the oldest give way to new ones.
+need python3
+
+source=$(fixture plain)
+one=$(stems plain | head -n 1)
+mounted "$source" -o write
+fails 'a refused write' 'Invalid argument' cp "$source/.metadata" \
+	"$mnt/full/$one.npy"
+check 'log: why' grep -q "^ckptfs: $one: .*; the tensor stays as it was\$" \
+	<<<"$("$CKPTFS" log "$mnt")"
+equal 'log: all of it' "$("$CKPTFS" log "$mnt")" "$(cat "$mnt/.ckptfs/log")"
+fails 'log of no mount' 'not the mount point' "$CKPTFS" log "$source"
+fails 'log: no operand' usage "$CKPTFS" log
+fails 'log: a full disk is told' 'No space left' \
+	bash -c '"$1" log "$2" >/dev/full' - "$CKPTFS" "$mnt"
+unmounted
+
+# With -o debug each request is logged, so that there is much to say; the kernel
+# numbers them, by twos.
+# names COUNT [SECONDS]: looks up files that are not there, with rests.
+names() {
+	python3 -c '
+import os, sys, time
+for i in range(int(sys.argv[2])):
+    try:
+        os.stat(f"{sys.argv[1]}/full/{time.monotonic_ns()}")
+    except FileNotFoundError:
+        pass
+    if i % 400 == 0:
+        time.sleep(float(sys.argv[3]))' "$mnt" "$@"
+}
+numbers() {
+	sed -n 's/^ckptfs: unique: \([0-9]*\), opcode.*/\1/p' "$@"
+}
+# come: what is in the log now has come to the follower.
+come() {
+	local last
+	last=$("$CKPTFS" log "$mnt" | numbers | tail -n 1)
+	for _ in $(seq 100); do
+		[ "$(numbers "$WORK/lines" | tail -n 1)" -ge "$last" ] && return
+		sleep 0.1
+	done
+	return 1
+}
+
+mounted "$source" -o debug
+"$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>"$WORK/errors" &
+follower=$!
+names 12000 0.1
+check '-f: the last line comes' come
+check '-f: the ring has turned over' grep -q '^\[[0-9]* bytes of older' \
+	<<<"$("$CKPTFS" log "$mnt")"
+numbers "$WORK/lines" | sort -n >"$WORK/numbers"
+check '-f: every line once' cmp "$WORK/numbers" \
+	<(seq 2 2 "$(tail -n 1 "$WORK/numbers")")
+check '-f: as many as were asked for' \
+	test "$(wc -l <"$WORK/numbers")" -ge 12000
+equal '-f: nothing is missing' "$(cat "$WORK/errors")" ''
+
+kill -STOP "$follower"
+names 12000 0
+kill -CONT "$follower"
+check '-f: slower than the log: goes on' come
+check '-f: slower than the log: says so' grep -q 'bytes are missing here' \
+	"$WORK/errors"
+numbers "$WORK/lines" | sort -n >"$WORK/numbers"
+check '-f: slower than the log: no line twice' sort -c -n -u "$WORK/numbers"
+check '-f: does not keep the mount busy' "$CKPTFS" umount "$mnt"
+wait "$follower"
+equal '-f: ends with the mount' $? 0
+
+mounted "$source"
+pid=$(daemon)
+timeout -s KILL 20 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>&1 &
+follower=$!
+sleep 0.3
+kill -KILL "$pid"
+wait "$follower"
+equal '-f: ends with the daemon' $? 0
+unmounted
+done_testing
