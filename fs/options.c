@@ -403,7 +403,7 @@ void ck_options_help(struct ck_buf *out)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {
 		const struct option *o = &table[i];
-		int width = 28 - (int)strlen(o->name);
+		int width = 26 - (int)strlen(o->name);
 
 		ck_buf_printf(out, "  %s%-*s %s\n", o->name, width, o->values,
 			      o->what);

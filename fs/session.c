@@ -15,6 +15,7 @@
  * fusermount3.
  */
 #include "detacher.h"
+#include "host.h"
 #include "internal.h"
 #include "privileges.h"
 #include <errno.h>
@@ -221,25 +222,6 @@ static void signals_take(sigset_t *old)
 
 /* --- mounting ------------------------------------------------------------- */
 
-/* allow_other of an ordinary user is decided by fusermount3's file. */
-static bool allow_other_refused(void)
-{
-	char line[256], word[32];
-	bool found = false;
-	FILE *f;
-
-	if (geteuid() == 0)
-		return false;
-	f = fopen("/etc/fuse.conf", "re");
-	if (!f)
-		return errno == ENOENT;
-	while (!found && fgets(line, sizeof(line), f))
-		found = sscanf(line, " %31[^# \t\n]", word) == 1 &&
-			strcmp(word, "user_allow_other") == 0;
-	fclose(f);
-	return !found;
-}
-
 static void add_escaped(struct ck_buf *out, const char *text)
 {
 	for (; *text; text++) {
@@ -293,6 +275,11 @@ static int session_mount(struct keeper *k, struct ck_diag *d)
 {
 	int rc = fuse_session_mount(k->session, k->mountpoint);
 
+	if (rc && geteuid() != 0 && !ck_host_has_fusermount())
+		return ck_fail(d, ENOENT,
+			       "%s: cannot be mounted; there is no "
+			       "fusermount3, install the package fuse3",
+			       ck_show(ck_str_from(k->mountpoint)));
 	if (rc)
 		return ck_fail(d, EPERM, "%s: cannot be mounted; %s",
 			       ck_show(ck_str_from(k->mountpoint)),
@@ -577,7 +564,7 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 
 	if (rc)
 		return rc;
-	if (options->allow_other && allow_other_refused())
+	if (options->allow_other && ck_host_refuses_allow_other())
 		return ck_fail(d, EPERM,
 			       "allow_other: a user may give it only if "
 			       "/etc/fuse.conf has the line user_allow_other");

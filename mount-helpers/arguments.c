@@ -10,7 +10,7 @@
 
 enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
 
-static const char *nearest(const char *word, const struct option *longs)
+const char *ck_nearest_option(const char *word, const struct option *longs)
 {
 	struct ck_str given = { word, strcspn(word, "=") };
 	const char *best = "help";
@@ -47,7 +47,7 @@ static void refuse(const char *command, const char *word,
 			   command, shown);
 	else if (is_long && !optopt)
 		ck_trouble("%s: option %s: unknown; the nearest is --%s",
-			   command, shown, nearest(word + 2, longs));
+			   command, shown, ck_nearest_option(word + 2, longs));
 	else if (optopt == 'o')
 		ck_trouble("%s: option -o: expected a value", command);
 	else

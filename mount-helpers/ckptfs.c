@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ckptfs: the program. Its commands are a table; `ckptfs SRC MNT` is short for
+ * ckptfs: the program. Its commands are a table, of which the help is made;
+ * `ckptfs SRC MNT` is short for
  * `ckptfs mount SRC MNT`, and under the name mount.ckptfs it takes what
  * mount(8) passes.
  */
+#include "ckptfs/fs.h"
 #include "commands.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -11,34 +13,60 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
+
+static int ck_cmd_help(int argc, char **argv);
+
+#define READING                                                                \
+	"  -o shardlinks=beneath      follow links to data files that stay "   \
+	"beneath SRC\n"
+
 static const struct command {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const char *usage;
 	const char *what;
+	const char *options; /* a line each; of mount also those of -o */
 } commands[] = {
 	{ "mount", ck_cmd_mount, "mount SRC MNT [-o opt,...] [-f]",
-	  "show a checkpoint as a directory; -f stays in front" },
+	  "show a checkpoint as a directory; -f stays in front",
+	  "  -o OPT,...                 see below\n"
+	  "  -f                         stay in front; messages to stderr\n"
+	  "  -d                         the same as -o debug\n" },
 	{ "umount", ck_cmd_umount, "umount [-l] MNT...",
-	  "end mounts; -l detaches what is busy or does not answer" },
+	  "end mounts; -l detaches what is busy or does not answer",
+	  "  -l                         detach what is busy or does not "
+	  "answer\n" },
 	{ "mounts", ck_cmd_mounts, "mounts [--json]",
-	  "list mounted checkpoints" },
+	  "list mounted checkpoints",
+	  "  --json                     one JSON object\n" },
 	{ "status", ck_cmd_status, "status MNT [--json]",
-	  "what a mount has and does" },
+	  "what a mount has and does",
+	  "  --json                     one JSON object\n" },
 	{ "log", ck_cmd_log, "log MNT [-f]",
-	  "what a mount has to say; -f goes on until it ends" },
+	  "what a mount has to say; -f goes on until it ends",
+	  "  -f                         go on until the mount ends\n" },
 	{ "commit", ck_cmd_commit, "commit MNT",
-	  "make all that is staged the checkpoint's content, at once" },
-	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged" },
+	  "make all that is staged the checkpoint's content, at once", "" },
+	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged",
+	  "" },
 	{ "inspect", ck_cmd_inspect,
 	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] "
 	  "[-o shardlinks=beneath]",
-	  "list tensors, without mounting" },
+	  "list tensors, without mounting",
+	  "  --summary                  the last line alone\n"
+	  "  --chunks                   the boxes of each tensor\n"
+	  "  --json                     one JSON object\n"
+	  "  --csv                      one line for each tensor\n" READING },
 	{ "check", ck_cmd_check,
 	  "check SRC [--full] [--json] [-o shardlinks=beneath]",
-	  "find damage; --full reads all bytes and compares checksums" },
+	  "find damage; --full reads all bytes and compares checksums",
+	  "  --full                     read all bytes, compare "
+	  "checksums\n"
+	  "  --json                     one JSON object\n" READING },
 	{ "dump", ck_cmd_dump, "dump SRC [-o shardlinks=beneath]",
-	  "print the catalog as text" },
+	  "print the catalog as text", READING },
+	{ "help", ck_cmd_help, "help [CMD]", "what a command does", "" },
 };
 
 int ck_trouble(const char *fmt, ...)
@@ -53,13 +81,38 @@ int ck_trouble(const char *fmt, ...)
 	return CK_EXIT_TROUBLE;
 }
 
-int ck_usage(const char *command)
+static const struct command *find_command(const char *name)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
-		if (strcmp(command, commands[i].name) == 0)
-			return ck_trouble("usage: ckptfs %s",
-					  commands[i].usage);
-	return ck_trouble("usage: %s SRC MNT [-o opt,...]", command);
+		if (strcmp(name, commands[i].name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static const char *nearest_command(const char *name)
+{
+	const char *best = "";
+	size_t least = SIZE_MAX;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++) {
+		size_t n = ck_str_distance(ck_str_from(name),
+					   ck_str_from(commands[i].name),
+					   WORD_LEN);
+
+		if (n < least) {
+			least = n;
+			best = commands[i].name;
+		}
+	}
+	return best;
+}
+
+int ck_usage(const char *command)
+{
+	const struct command *c = find_command(command);
+
+	return ck_trouble("usage: ckptfs %s; ckptfs help %s says more",
+			  c ? c->usage : "CMD", command);
 }
 
 int ck_print(struct ck_buf *out)
@@ -84,6 +137,27 @@ void ck_raise_nofile(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static void print_options(const struct command *c, struct ck_buf *out)
+{
+	if (*c->options)
+		ck_buf_printf(out, "\n%s", c->options);
+	if (c->run != ck_cmd_mount)
+		return;
+	ck_buf_text(out, "\nOptions after -o, with commas between:\n\n");
+	ck_options_help(out);
+	ck_buf_text(out, "\nWhat else mount(8) and fstab(5) pass on is "
+			 "accepted and ignored.\n");
+}
+
+static int print_help_of(const struct command *c)
+{
+	struct ck_buf out = { 0 };
+
+	ck_buf_printf(&out, "usage: ckptfs %s\n\n  %s\n", c->usage, c->what);
+	print_options(c, &out);
+	return ck_print(&out);
+}
+
 static int print_help(void)
 {
 	struct ck_buf out = { 0 };
@@ -94,27 +168,101 @@ static int print_help(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
 		ck_buf_printf(&out, "  ckptfs %s\n\t%s\n", commands[i].usage,
 			      commands[i].what);
-	ck_buf_text(&out, "  ckptfs --help, --version\n");
+	ck_buf_text(&out,
+		    "  ckptfs --help, --version\n\n"
+		    "Options of mount, after -o, with commas between:\n\n");
+	ck_options_help(&out);
 	return ck_print(&out);
+}
+
+static int unknown_command(const char *name)
+{
+	return ck_trouble("%s: neither a command nor a directory; the nearest "
+			  "command is %s; ckptfs --help lists all",
+			  ck_show(ck_str_from(name)), nearest_command(name));
+}
+
+static int ck_cmd_help(int argc, char **argv)
+{
+	const struct command *c = argc > 1 ? find_command(argv[1]) : NULL;
+
+	if (argc > 2)
+		return ck_usage(argv[0]);
+	if (argc == 1)
+		return print_help();
+	return c ? print_help_of(c) : unknown_command(argv[1]);
 }
 
 static int print_version(void)
 {
 	struct ck_buf out = { 0 };
+	int rc;
 
-	ck_buf_text(&out, "ckptfs " CK_VERSION "\n");
-	return ck_print(&out);
+	ck_buf_text(&out,
+		    "ckptfs " CK_VERSION "\nbuilt with: " CK_BUILT_WITH "\n");
+	rc = ck_print(&out);
+	if (rc == 0 && ck_fs_version_print())
+		rc = ck_trouble("standard output: %s", strerror(errno));
+	return rc;
+}
+
+/* `CMD --help` anywhere among its arguments, but as the value of -o. */
+static bool asks_help(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		if (strcmp(argv[i], "--help") == 0)
+			return true;
+		if (strcmp(argv[i], "-o") == 0)
+			i++;
+	}
+	return false;
+}
+
+static int unknown_option(const char *given)
+{
+	static const struct option longs[] = {
+		{ "help", no_argument, NULL, 0 },
+		{ "version", no_argument, NULL, 0 },
+		{ NULL, 0, NULL, 0 },
+	};
+
+	return ck_trouble("option %s: unknown; the nearest is --%s",
+			  ck_show(ck_str_from(given)),
+			  ck_nearest_option(given + 2, longs));
 }
 
 static int run_command(int argc, char **argv)
 {
-	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
-		if (argc > 1 && strcmp(argv[1], commands[i].name) == 0)
-			return commands[i].run(argc - 1, argv + 1);
+	static char mount[] = "mount";
+	const char *first = argc > 1 ? argv[1] : "";
+	const struct command *c = find_command(first);
+
+	if (c && asks_help(argc - 1, argv + 1))
+		return print_help_of(c);
+	if (c)
+		return c->run(argc - 1, argv + 1);
+	if (asks_help(argc, argv))
+		return print_help_of(find_command(mount));
+	if (strncmp(first, "--", 2) == 0 && first[2])
+		return unknown_option(first);
+	if (*first && *first != '-' && !strchr(first, '/') &&
+	    access(first, F_OK))
+		return unknown_command(first);
 	if (argc < 3)
 		return ck_trouble("usage: ckptfs SRC MNT [-o opt,...] [-f]; "
 				  "ckptfs --help lists the commands");
+	argv[0] = mount;
 	return ck_cmd_mount(argc, argv);
+}
+
+static int run_mount_helper(int argc, char **argv)
+{
+	static char mount[] = "mount";
+
+	if (asks_help(argc, argv))
+		return print_help_of(find_command(mount));
+	argv[0] = mount;
+	return ck_cmd_mount_helper(argc, argv);
 }
 
 /* Of descriptors 0 to 2, those that the caller has closed are taken, or the
@@ -141,7 +289,7 @@ int main(int argc, char **argv)
 	unsetenv("POSIXLY_CORRECT");
 	ck_raise_nofile();
 	if (strncmp(self, "mount.", 6) == 0)
-		return ck_cmd_mount_helper(argc, argv);
+		return run_mount_helper(argc, argv);
 	if (argc == 2 &&
 	    (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
 		return print_help();

@@ -11,7 +11,6 @@
 #include "mounts.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -196,10 +195,11 @@ static int parse_operands(struct mount *m, int argc, char **argv)
 static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		 bool *f)
 {
+	static const struct option none[] = { { NULL, 0, NULL, 0 } };
 	int letter, rc = CK_EXIT_FINE;
 
-	opterr = 0;
-	while (rc == 0 && (letter = getopt(argc, argv, letters)) != -1) {
+	while (rc == 0 &&
+	       (letter = ck_getopt(argc, argv, letters, none)) != -1) {
 		switch (letter) {
 		case 'o': rc = parse_options(m, optarg); break;
 		case 'd': rc = parse_options(m, "debug"); break;
@@ -209,10 +209,40 @@ static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		case 'v':
 		case 'N':
 		case 't': break;
-		default: rc = ck_usage(argv[0]);
+		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
 	return rc ? rc : parse_operands(m, argc, argv);
+}
+
+static bool has_word(const char *list, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = list; p; p = strchr(p, ',')) {
+		p += *p == ',';
+		if (strncmp(p, word, len) == 0 && (!p[len] || p[len] == ','))
+			return true;
+	}
+	return false;
+}
+
+/* Who says rw wants to write; but mount(8) always says it, and one of the words
+ * for devices and programs with it. */
+static void hint_write(const struct mount *m)
+{
+	static const char *const by_mount[] = { "dev", "nodev", "suid",
+						"nosuid" };
+	const char *given = m->options.given.data;
+
+	if (m->options.write || m->options.ro || !given ||
+	    !has_word(given, "rw"))
+		return;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(by_mount); i++)
+		if (has_word(given, by_mount[i]))
+			return;
+	ck_trouble("option rw: the mount is read-only; -o write allows to "
+		   "replace tensors");
 }
 
 static void mount_fini(struct mount *m)
@@ -227,8 +257,10 @@ int ck_cmd_mount(int argc, char **argv)
 	struct mount m = { .told = -1 };
 	int rc = parse(&m, argc, argv, "o:df", &m.foreground);
 
-	if (rc == 0)
+	if (rc == 0) {
+		hint_write(&m);
 		rc = start(&m);
+	}
 	mount_fini(&m);
 	return rc;
 }

@@ -34,6 +34,8 @@ int ck_usage(const char *command);
  * option is wrong, which was said. */
 int ck_getopt(int argc, char **argv, const char *letters,
 	      const struct option *longs);
+/* The one of longs, or "help", that a word without its dashes is most like. */
+const char *ck_nearest_option(const char *word, const struct option *longs);
 /* The value of an -o of a command that mounts nothing. The exit status. */
 int ck_parse_reading(struct ck_format_options *o, const char *text);
 /* Writes all of out to stdout and frees it. The exit status. */

@@ -77,6 +77,10 @@ CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    void (*ready)(void *arg), void *arg,
 			    struct ck_diag *d);
 
+/* Prints lines on stdout: the versions of libfuse, of the kernel's interface
+ * that it speaks, and of fusermount3. 0, or -errno. */
+CK_MUST_USE int ck_fs_version_print(void);
+
 /* --- orders: what commands ask of a mount for writing ---------------------- */
 
 /* The answer to an ioctl(2) on the mount's root. */

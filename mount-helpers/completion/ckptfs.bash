@@ -99,7 +99,7 @@ _ckptfs_mount_options() {
 		shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount mounts status log commit abort inspect check dump'
+_ckptfs_commands='mount umount mounts status log commit abort inspect check dump help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -127,6 +127,7 @@ _ckptfs() {
 	check) options='--full --json -o' most=1 ;;
 	dump) options='-o' most=1 ;;
 	status) options='--json' most=1 ;;
+	help) options='' most=1 ;;
 	*) options='' most=1 ;;
 	esac
 	[[ ${#words[@]} -gt 2 ]] || options='--help --version'
@@ -143,6 +144,8 @@ _ckptfs() {
 	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
+	elif [[ $command == help ]]; then
+		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $_ckptfs_commands)
 	elif [[ " umount status log commit abort " == *" $command "* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(_ckptfs_mounts)
 	else

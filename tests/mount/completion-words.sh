@@ -62,6 +62,8 @@ offers 'ckptfs dump -' -o
 offers 'ckptfs mounts -' --json
 offers 'ckptfs mounts '
 offers 'ckptfs log -' -f
+offers 'ckptfs help mo' mount mounts
+offers 'ckptfs help mount '
 offers 'ckptfs dump checkpoint '
 offers 'ckptfs checkpoint empty '
 offers "ckptfs inspect $source --" --chunks --csv --json --summary

@@ -145,6 +145,9 @@ exits() {
 
 exits 0 --help
 exits 0 --version
+exits 0 help
+exits 2 help nothing
+exits 2 help mount umount
 exits 2
 exits 2 frobnicate
 exits 2 mount "$source"
@@ -164,6 +167,73 @@ exits 0 inspect "$source" --chunks
 exits 0 inspect "$source" 'no match'
 exits 0 dump "$source"
 exits 2 dump
+# --- help --------------------------------------------------------------------
+
+"$CKPTFS" --help >"$WORK/help"
+for command in $(sed -n 's/^  ckptfs \([a-z]*\) .*/\1/p' "$WORK/help"); do
+	"$CKPTFS" "$command" --help >"$WORK/said" 2>"$WORK/err"
+	equal "$command --help: exit status" $? 0
+	check "$command --help: on stdout" grep -q "^usage: ckptfs $command" \
+		"$WORK/said"
+	equal "$command --help: nothing on stderr" "$(cat "$WORK/err")" ''
+	equal "help $command" "$("$CKPTFS" help "$command")" \
+		"$(cat "$WORK/said")"
+done
+check '--help among arguments' grep -q '^usage: ckptfs check' \
+	<<<"$("$CKPTFS" check "$source" --full --help)"
+check 'mount.ckptfs --help' grep -q '^usage: ckptfs mount' \
+	<<<"$(./mount.ckptfs --help)"
+equal '--help: the first option is write' \
+	"$(sed -n '/^Options/,$ { s/^  \([a-z_]*\).*/\1/p; }' "$WORK/help" |
+		head -n 1)" write
+# Those that the table has a function for, and no others.
+equal '--help: every option that does something' \
+	"$(sed -n '/^Options/,$ { s/^  \([a-z_]*\).*/\1/p; }' "$WORK/help" |
+		sort | xargs)" \
+	"$(sed -n 's/^\t{ "\([a-z_]*\)=*", set_.*/\1/p' \
+		"$HERE/../../fs/options.c" | sort | xargs)"
+equal '--help: no line is too long' "$(awk 'length > 80' "$WORK/help" |
+	grep -v 'every tensor is a file')" ''
+check 'help mount has them, too' grep -q '^  commit=close|fsync|manual ' \
+	<<<"$("$CKPTFS" help mount)"
+
+fails 'an unknown command' 'the nearest command is inspect' \
+	"$CKPTFS" instpect "$source"
+fails 'an unknown command alone' 'the nearest command is umount' \
+	"$CKPTFS" umout
+fails 'help of an unknown command' 'the nearest command is status' \
+	"$CKPTFS" help stat
+fails 'an unknown option of the program' 'the nearest is --version' \
+	"$CKPTFS" --verison
+fails 'an unknown option of a command' \
+	'inspect: option --chunk_: unknown; the nearest is --chunks' \
+	"$CKPTFS" inspect "$source" --chunk_
+fails 'an unknown letter' 'mount: option -x: unknown' \
+	"$CKPTFS" "$source" "$mnt" -x
+"$CKPTFS" --version >"$WORK/said"
+for line in '^ckptfs [0-9.]*$' '^built with: ' '^libfuse 3' \
+	'FUSE kernel interface version 7\.[0-9]*$'; do
+	check "--version: $line" grep -q "$line" "$WORK/said"
+done
+fails '--version: a full disk is told' 'No space' \
+	bash -c '"$1" --version >/dev/full' - "$CKPTFS"
+
+# hint WHAT TEXT ARGUMENT...: what a mount that succeeds says.
+hint() {
+	"${@:3}" 2>"$WORK/err"
+	equal "$1" "$(cat "$WORK/err")" "$2"
+	unmounted
+}
+read_only='ckptfs: option rw: the mount is read-only; -o write allows to replace tensors'
+copy=$(fixture plain)
+hint 'rw without write: a hint' "$read_only" "$CKPTFS" "$copy" "$mnt" -o rw
+hint 'rw without write, among others: a hint' "$read_only" \
+	"$CKPTFS" mount "$copy" "$mnt" -o umask=0,rw
+hint 'rw with write: none' '' "$CKPTFS" "$copy" "$mnt" -o rw,write
+hint 'rw and ro: none' '' "$CKPTFS" "$copy" "$mnt" -o rw,ro
+hint 'rw of mount(8): none' '' ./mount.ckptfs "$copy" "$mnt" -o rw
+hint 'rw of mount.fuse3: none' '' "$CKPTFS" "$copy" "$mnt" -o rw,dev,suid
+
 "$CKPTFS" dump "$source" >/dev/full 2>"$WORK/err"
 equal 'a full disk is told' $? 2
 done_testing

@@ -38,7 +38,10 @@ quick() {
 	timeout -s KILL 6 "$@"
 }
 umounts() {
-	quick "$CKPTFS" umount "$@"
+	quick "$CKPTFS" umount "$@" 2>"$WORK/said"
+	local status=$?
+	cat "$WORK/said" >&2
+	return $status
 }
 # next_works WHAT: it is gone, and another can take its place.
 next_works() {
@@ -157,6 +160,19 @@ fails 'a loop of links' 'symbolic links' \
 	bash -c 'ln -s a b; ln -s b a; exec "$1" umount a' - "$CKPTFS"
 fails 'an option that is none' 'option -x' umounts -x "$mnt"
 
+# --- what is lost ------------------------------------------------------------
+
+mounted "$source" -o write
+echo x >"$mnt/raw/wieght"
+check 'scratch files: umount' umounts "$mnt"
+check 'scratch files: named' grep -qx \
+	"ckptfs: $mnt: dropped 1 scratch file: raw/wieght" "$WORK/said"
+mounted "$source" -o write
+echo x >"$mnt/raw/a"
+rm "$mnt/raw/a"
+check 'no scratch files: umount' umounts "$mnt"
+equal 'no scratch files: nothing is said' "$(cat "$WORK/said")" ''
+
 # --- records that lie --------------------------------------------------------
 
 if [ -d /run/ckptfs ]; then
@@ -227,6 +243,15 @@ check 'user: umount' as_nobody "$CKPTFS" umount "$mnt"
 fails 'user: missing fusermount3' 'install the package fuse3' \
 	as_nobody bash -c '"$1" mount "$2" "$3" && PATH=/none "$1" umount "$3"' \
 	- "$CKPTFS" "$source" "$mnt"
+# In one more namespace /usr/bin is a directory of links to all but that program.
+mkdir true-bin theirs2
+chown nobody theirs2
+fails 'user: missing fusermount3: mount' 'install the package fuse3' \
+	unshare -m bash -c '
+	mount --bind /usr/bin true-bin && mount -t tmpfs -o mode=755 none /usr/bin
+	true-bin/ln -s "$PWD"/true-bin/* /usr/bin
+	/usr/bin/rm /usr/bin/fusermount3
+	"$@"' - "${nobody[@]}" "$CKPTFS" mount "$source" "$WORK/theirs2"
 pid=$(as_nobody "$CKPTFS" mounts | awk -v m="$mnt" '$1 == m { print $5 }')
 hold device "$pid"
 kill -KILL "$pid"
