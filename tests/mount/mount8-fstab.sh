@@ -69,12 +69,24 @@ fails '-t ckptfs -f: not mounted' '' is_mounted
 # --- fstab -------------------------------------------------------------------
 
 [ -e /etc/fstab ] || skip_all 'no /etc/fstab that could be covered'
+rm "$sbin/mount.ckptfs" "$sbin/ckptfs"
+check 'meson install' meson install -C "$(dirname "$CKPTFS")/.." --no-rebuild \
+	--destdir "$WORK/root"
+if [ -x root/usr/local/bin/ckptfs ]; then
+	mount --bind root/usr/local/bin /usr/local/bin
+	CKPTFS=/usr/local/bin/ckptfs
+else
+	skip 'fstab' 'the prefix is not /usr/local'
+	done_testing
+fi
+fails 'type ckptfs needs what is in /sbin' 'unknown filesystem type' \
+	mount -t ckptfs "$source" "$mnt"
 words=ro,noauto,nofail,_netdev,comment=x,x-systemd.automount
 words=$words,x-systemd.idle-timeout=600
 mkdir second 'with blank'
 cp -a "$source/." 'with blank'
 cat >fstab <<END
-$source $mnt ckptfs $words 0 0
+$source $mnt fuse.ckptfs $words 0 0
 $source $WORK/second fuse.ckptfs defaults,nofail 0 0
 END
 
@@ -87,14 +99,28 @@ mnt=$WORK/second
 served 'fstab: mount -a'
 mnt=$WORK/mnt
 fails 'fstab: noauto is left alone' '' is_mounted
-echo "$WORK/none $mnt ckptfs nofail 0 0" >fstab
+echo "$WORK/none $mnt fuse.ckptfs nofail 0 0" >fstab
 fails 'fstab: the source is away' 'No such file' mount -a
 fails 'fstab: the source is away: nothing is mounted' '' is_mounted
 
-printf '%s %s ckptfs ro 0 0\n' "$WORK/with\\040blank" "$mnt" >fstab
+printf '%s %s fuse.ckptfs ro 0 0\n' "$WORK/with\\040blank" "$mnt" >fstab
 check 'fstab: a source with a blank' mount "$mnt"
 check 'fstab: a source with a blank, bytes' cat "$mnt/full/$one.npy"
 check 'fstab: a source with a blank, umount' umount "$mnt"
+
+# The lines of the documents, as they are.
+docs=$HERE/../..
+lines='s,^ *\(`*\)/ckpt/step-1000 /mnt/ck \([^`]*\)\1$,\2,p'
+sed -n "$lines" "$docs/mount-helpers/mount.ckptfs.8.scd" >lines
+equal 'the manual has lines for fstab' "$(wc -l <lines)" 2
+while read -r line; do
+	echo "$source $mnt $line" >fstab
+	check "documents: $line" mount "$mnt"
+	served "documents: $line"
+done <lines
+fails 'documents: no line has the type ckptfs' '' grep -E \
+	'^[^ ]+ [^ ]+ ckptfs [^ ]+ 0 0|(SRC|/[^ ]+) (MNT|/[^ ]+) ckptfs ' \
+	"$docs/README.md" "$docs"/mount-helpers/*.scd
 
 # --- an ordinary user --------------------------------------------------------
 
@@ -113,12 +139,13 @@ chmod 666 fuse
 mount --bind fuse /dev/fuse
 chown nobody second
 mnt=$WORK/second
-for type in ckptfs fuse.ckptfs; do
-	printf '%s %s %s user,noauto 0 0\n' "$source" "$mnt" $type >fstab
-	check "fstab: user, $type" as_nobody mount "$mnt"
-	check "fstab: user, $type: reads" as_nobody cat "$mnt/full/$one.npy"
+for word in user users; do
+	echo "$source $mnt fuse.ckptfs $word,noauto 0 0" >fstab
+	as_nobody mount "$mnt" >out 2>&1
+	equal "fstab: $word" "$?$(cat out)" 0
+	check "fstab: $word: reads" as_nobody cat "$mnt/full/$one.npy"
 	pid=$(as_nobody sed -n 's/^daemon: //p' "$mnt/.ckptfs/status")
-	check "fstab: user, $type: umount" as_nobody umount "$mnt"
-	check "fstab: user, $type: the daemon is gone" gone "$pid"
+	check "fstab: $word: umount" as_nobody umount "$mnt"
+	check "fstab: $word: the daemon is gone" gone "$pid"
 done
 done_testing
