@@ -49,6 +49,19 @@ int ck_report_read(const char *path, const char *report, struct ck_buf *out)
 	return ck_ask(report_work, name, CK_ASK_MSEC, NULL, out);
 }
 
+/* A daemon escapes what it shows; what is mounted may be no daemon of ours. */
+static bool is_plain(const struct ck_buf *text)
+{
+	for (size_t i = 0; i < text->len; i++) {
+		unsigned char c = (unsigned char)text->data[i];
+
+		if (c < 0x20 || c == 0x7f ||
+		    (c == 0xc2 && (unsigned char)text->data[i + 1] < 0xa0))
+			return false;
+	}
+	return true;
+}
+
 bool ck_status_field(const struct ck_buf *status, const char *field,
 		     struct ck_buf *value)
 {
@@ -60,7 +73,7 @@ bool ck_status_field(const struct ck_buf *status, const char *field,
 		    line.p[name.len] == ':')
 			ck_buf_add(value, line.p + name.len + 2,
 				   line.len - name.len - 2);
-	return value->len > 0 && value->err == 0;
+	return value->len > 0 && value->err == 0 && is_plain(value);
 }
 
 const char *ck_why_silent(int rc)

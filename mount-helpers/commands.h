@@ -48,7 +48,8 @@ void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
  * answer. */
 CK_MUST_USE int ck_report_read(const char *path, const char *report,
 			       struct ck_buf *out);
-/* Appends what a line of a status says. False: there is none. */
+/* Appends what a line of a status says. False: there is none that can be
+ * shown. */
 bool ck_status_field(const struct ck_buf *status, const char *field,
 		     struct ck_buf *value);
 /* In words, why a mount gave no answer. */
