@@ -2,7 +2,7 @@
 #
 # Tools that write to a name of their own first, or remove a file and make it
 # again, and what they leave when they fail: each with the outcome that the
-# table in the README states. Those that write in place are in write-tools.
+# section Tools of ckptfs(5) states. Those that write in place are in write-tools.
 need python3 tar install sed cmp sha256sum flock
 
 source=$(fixture sample)
