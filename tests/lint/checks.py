@@ -255,7 +255,7 @@ def undocumented(tree, source, row, places):
 @check('options documented', 'fs/options.c', '\t{ "canary=", set_canary },\n')
 def check_options(tree):
     """Every mount option is in a manual page; one that does something also
-    in the README and in what the shells complete."""
+    in what the shells complete."""
     folder = 'mount-helpers/completion/'
     pages = manual(tree, 'ckptfs.1') + manual(tree, 'mount.ckptfs.8')
     yield from undocumented(
@@ -263,8 +263,7 @@ def check_options(tree):
         [('ckptfs(1) or mount.ckptfs(8)', pages, '*{}')])
     yield from undocumented(
         tree, 'fs/options.c', r'\s*\{ "(\w+)=?", set_',
-        [('the README', tree.text('README.md'), '`{}'),
-         ('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
+        [('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
          ('the completion of zsh', tree.text(folder + '_ckptfs'), "'{}")])
 
 
@@ -275,9 +274,55 @@ def check_commands(tree):
     yield from undocumented(
         tree, 'mount-helpers/ckptfs.c', r'\s*\{ "(\w+)", ck_cmd_',
         [('ckptfs(1)', manual(tree, 'ckptfs.1'), '\n*ckptfs {}* '),
-         ('the README', tree.text('README.md'), '`ckptfs {}'),
          ('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
          ('the completion of zsh', tree.text(folder + '_ckptfs'), "'{}:")])
+
+
+def listed(tree, path, begin, end, word):
+    """Words between two marks of a file, where the tree has it."""
+    if path in tree.paths:
+        text = tree.text(path).replace('\\\n', ' ')
+        part = re.search(re.escape(begin) + '(.*?)' + re.escape(end), text,
+                         re.S)
+        yield from re.findall(word, part.group(1), re.M) if part else ['']
+
+
+# What a document has of a table of the source: where, and in what form.
+BASH = 'mount-helpers/completion/ckptfs.bash'
+ZSH = 'mount-helpers/completion/_ckptfs'
+PAGE = 'mount-helpers/ckptfs.1.scd'
+COPIES = [
+    ('fs/options.c', r'\{ "(\w+)=?", set_', BASH,
+     (r'printf "$before%s\n"', ')', r'(?:^|\s)(\w+)\b'), '{} canary)'),
+    ('fs/options.c', r'\{ "(\w+)=?", set_', ZSH,
+     ("_values -s , 'mount option'", '\n}', r"^\s*'(\w+)\["),
+     "{}\n\t'canary[x]'\n}}\n"),
+    ('fs/options.c', r'\{ "(\w+)=?", set_', PAGE,
+     ('# OPTIONS', '# EXIT STATUS', r'^(?:\*\w+[^\n]*, )?\*([\w\\]+)[=*]'),
+     '{}\n\n*canary*\n\tx\n\n# EXIT STATUS\n'),
+    ('mount-helpers/ckptfs.c', r'\{ "(\w+)", ck_cmd_', BASH,
+     ("_ckptfs_commands='", "'", r'\w+'), "{}mount canary'"),
+    ('mount-helpers/ckptfs.c', r'\{ "(\w+)", ck_cmd_', ZSH,
+     ('commands=(', '\n\t)', r"^\s*'(\w+):"), "{}\n\t'canary:x'\n\t)"),
+    ('mount-helpers/ckptfs.c', r'\{ "(\w+)", ck_cmd_', PAGE,
+     ('# COMMANDS', '# OPTIONS', r'^\*ckptfs (\w+)\*'),
+     '{}\n*ckptfs canary* _SRC_\n# OPTIONS\n'),
+]
+
+
+def copy_check(source, row, path, marks, canary):
+    @check(f'nothing but {source} in {os.path.basename(path)}', path,
+           canary.format(marks[0]), 'The marks are gone.\n')
+    def check_copy(tree):
+        """A document has no option or command that there is not."""
+        known = re.findall(row, tree.text(source))
+        for name in listed(tree, path, *marks):
+            if name.replace('\\', '') not in known:
+                yield f'{path}:1: {source} does not have "{name}"'
+
+
+for copy in COPIES:
+    copy_check(*copy)
 
 
 @check('reports documented', 'fs/control.c',
@@ -294,6 +339,25 @@ def check_attributes(tree):
     yield from undocumented(
         tree, 'fs/xattr.c', r'\s*\{ PREFIX "(\w+)"',
         [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*user.ckptfs.{}*')])
+
+
+@check('README length', 'README.md', '\n' * 201)
+def check_readme(tree):
+    for path in tree.paths:
+        lines = tree.bytes(path).count(b'\n')
+        if path == 'README.md' and lines > 200:
+            yield f'{path}:{lines}: {lines} lines, at most 200'
+
+
+@check('links', 'README.md', '[x](no/such.md)\n', '[x](no.md#part)\n')
+def check_links(tree):
+    """Documents link to files that are there."""
+    for path in tree.ending('.md'):
+        for number, line in lines_of(tree.text(path)):
+            for target in re.findall(r'\]\(([^):#]+)(?:#[^)]*)?\)', line):
+                full = os.path.join(os.path.dirname(tree.full(path)), target)
+                if not os.path.exists(full):
+                    yield f'{path}:{number}: there is no {target}'
 
 
 def named(tree, path, faults):
