@@ -136,3 +136,12 @@ find_numpy() {
 		"$NUMPY_PYTHON" -c 'import numpy' 2>/dev/null && return
 	done
 }
+
+# Sets TORCH_PYTHON: that of the tests with PyTorch, or python3, if it has it.
+find_torch() {
+	for TORCH_PYTHON in "$HERE/../../.venv-torch-2.13.0/bin/python" python3; do
+		"$TORCH_PYTHON" -c 'import torch' 2>/dev/null && return
+	done
+	unset TORCH_PYTHON
+	return 1
+}

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+#
+# Every command of the README is run, and has the output that is shown, in what
+# looks like a clone that was built. What installs or builds is run by
+# tests/clean-clone.
+need getfattr rsync tail
+
+# A python3 for whoever asks: with PyTorch if there is one.
+find_torch || find_numpy || skip_all 'no numpy'
+mkdir -p bin clone/build/mount-helpers
+printf '#!/bin/sh\nexec %s "$@"\n' \
+	"$(command -v "${TORCH_PYTHON:-$NUMPY_PYTHON}")" >bin/python3
+chmod +x bin/python3
+ln -s "$CKPTFS" clone/build/mount-helpers/ckptfs
+ln -s "$(realpath "$HERE/..")" clone/tests
+PATH=$WORK/bin:$PATH
+cd clone
+
+# obey FILE: runs it; its results become ours.
+obey() {
+	local line
+	while IFS= read -r line; do
+		case $line in
+		'ok '*) result 0 "${line#ok }" ;;
+		'not ok '*) result 1 "${line#not ok }" ;;
+		'skip '*) skip "${line#skip }" 'PyTorch is needed' ;;
+		*) echo "$line" ;;
+		esac
+	done < <(/usr/bin/env python3 "$HERE/readme.py" "$1" 2>&1 ||
+		echo "not ok it ends")
+}
+
+# finds WHAT: of the README on stdin, with a fault, it says so.
+finds() {
+	cat >"$WORK/wrong.md"
+	python3 "$HERE/readme.py" "$WORK/wrong.md" >"$WORK/out" 2>&1
+	grep -q '^not ok ' "$WORK/out"
+	result $? "canary: $1 is found"
+}
+
+finds 'a command that fails' <<'END'
+```
+$ true
+$ ckptfs no-such-command
+```
+END
+finds 'another output' <<'END'
+```
+$ echo two words
+two wards
+```
+END
+finds 'more output' <<'END'
+```
+$ printf 'a\nb\n'
+a
+```
+END
+finds 'another output about dots' <<'END'
+```
+$ printf 'a\nb\nc\n'
+a
+...
+d
+```
+END
+finds 'a block without commands and without a reason' <<'END'
+```
+make install
+```
+END
+finds 'an empty reason' <<'END'
+<!-- not run: -->
+```
+$ true
+```
+END
+finds 'a file that is not there' <<'END'
+<!-- picture: of a mount -->
+```
+├── .metadata    ├── full/model.norm.wieght.npy
+```
+END
+finds 'a script that fails' <<'END'
+```python
+raise SystemExit(1)
+```
+END
+finds 'a script that prints something else' <<'END'
+```python
+print(1 + 1)  # 3
+```
+END
+finds 'a block of another form' <<'END'
+   ```
+   $ true
+   ```
+END
+cat >"$WORK/right.md" <<'END'
+<!-- picture: of a mount -->
+```
+├── .metadata    ├── full/model.norm.weight.npy
+```
+<!-- not run: it has a reason -->
+```
+$ false
+```
+```
+$ number=7
+$ printf 'a\nb\nc %d\n' $number
+a
+...
+c ...
+```
+END
+python3 "$HERE/readme.py" "$WORK/right.md" >"$WORK/out" 2>&1
+fails 'canary: a right one is right' '' grep -qv '^ok ' "$WORK/out"
+
+obey "$HERE/../../README.md"
+done_testing
