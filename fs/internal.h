@@ -80,9 +80,12 @@ CK_MUST_USE int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 /* What the file holds. Errors as of ck_object_json(). */
 CK_MUST_USE int ck_object_text(struct ck_fs *fs, const struct ck_node *n,
 			       struct ck_buf *out, struct ck_diag *d);
-uint64_t ck_object_size(struct ck_fs *fs, const struct ck_node *n);
+/* 0 bytes if it cannot be made; errors are of the moment only. */
+CK_MUST_USE int ck_object_size(struct ck_fs *fs, const struct ck_node *n,
+			       uint64_t *size);
+/* Of an error, *passing says whether it is of the moment. */
 CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
-			       struct ck_snapshot **out);
+			       struct ck_snapshot **out, bool *passing);
 
 /* --- read.c: what is known of single tensors ------------------------------ */
 

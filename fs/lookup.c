@@ -122,6 +122,18 @@ static double name_timeout(const struct ck_fs *fs, bool tensors)
 	return fs->writer && tensors ? fs->name_timeout : CK_TIMEOUT;
 }
 
+/* Who may read a file turns out only when all its data files were seen; what
+ * an entry is, perhaps when its file is back. */
+static double attr_timeout(const struct ck_fs *fs, const struct ck_node *n,
+			   uint64_t size)
+{
+	if (!ck_node_is_dir(n) && !ck_checkpoint_is_seen(fs->cp))
+		return 0;
+	if (n->kind == CK_NODE_OBJECT && size == 0)
+		return 0;
+	return n->kind == CK_NODE_SCRATCH ? 0 : CK_TIMEOUT;
+}
+
 int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		struct fuse_entry_param *out)
 {
@@ -133,14 +145,14 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 
 	if (n->kind == CK_NODE_REPORT)
 		rc = report_size(fs, n->index, true, &size);
+	if (n->kind == CK_NODE_OBJECT)
+		rc = ck_object_size(fs, n, &size);
 	if (rc)
 		return rc;
-	if (n->kind == CK_NODE_OBJECT)
-		size = ck_object_size(fs, n);
 	present.version = ck_node_version(fs, n);
 	*out = (struct fuse_entry_param){
 		.ino = ck_node_number(fs, &present),
-		.attr_timeout = live ? 0 : CK_TIMEOUT,
+		.attr_timeout = live ? 0 : attr_timeout(fs, n, size),
 		.entry_timeout = live ? 0
 				      : name_timeout(fs, ck_node_is_tensor(n)),
 	};
@@ -203,20 +215,19 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 
 	if (!ck_node_find(fs, ino, &n))
 		return -ENOENT;
-	*timeout = n.kind == CK_NODE_SCRATCH ? 0 : CK_TIMEOUT;
+	*timeout = 0;
 	if (n.kind == CK_NODE_SCRATCH)
 		return ck_scratch_stat(fs, n.tensor, st);
-	if (n.kind == CK_NODE_REPORT) {
-		/* Not renewed: the size must stay that of the lookup. */
+	/* Not renewed: the size must stay that of the lookup. */
+	if (n.kind == CK_NODE_REPORT)
 		rc = report_size(fs, n.index, false, &size);
-		if (ck_reports[n.index].live)
-			*timeout = 0;
-	}
 	if (n.kind == CK_NODE_OBJECT)
-		size = ck_object_size(fs, &n);
+		rc = ck_object_size(fs, &n, &size);
 	if (rc)
 		return rc;
 	ck_access_look(fs, &n);
+	if (n.kind != CK_NODE_REPORT || !ck_reports[n.index].live)
+		*timeout = attr_timeout(fs, &n, size);
 	ck_node_stat(fs, &n, size, st);
 	return 0;
 }

@@ -58,31 +58,40 @@ int ck_object_text(struct ck_fs *fs, const struct ck_node *n,
 	return ck_object_item(fs->cp, n->tensor, out, d);
 }
 
-uint64_t ck_object_size(struct ck_fs *fs, const struct ck_node *n)
+int ck_object_size(struct ck_fs *fs, const struct ck_node *n, uint64_t *size)
 {
 	struct ck_object_place place;
 	struct ck_buf text = { 0 };
-	uint64_t size;
+	struct ck_diag d = { 0 };
+	int rc;
 
-	if (n->index == ITEM && ck_object_place(fs->cp, n->tensor, &place) == 1)
-		return place.length;
-	size = ck_object_text(fs, n, &text, NULL) ? 0 : text.len;
+	*size = 0;
+	if (n->index == ITEM &&
+	    ck_object_place(fs->cp, n->tensor, &place) == 1) {
+		*size = place.length;
+		return 0;
+	}
+	rc = ck_object_text(fs, n, &text, &d);
+	if (rc == 0)
+		*size = text.len;
 	ck_buf_fini(&text);
-	return size;
+	return d.passing || ck_is_shortage(rc) ? rc : 0;
 }
 
 int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
-		   struct ck_snapshot **out)
+		   struct ck_snapshot **out, bool *passing)
 {
 	struct ck_snapshot *s = calloc(1, sizeof(*s));
 	struct ck_diag d = { 0 };
 	int rc;
 
+	*passing = true;
 	if (!s)
 		return -ENOMEM;
 	atomic_init(&s->refs, 1);
 	rc = ck_object_text(fs, n, &s->text, &d);
 	if (rc) {
+		*passing = d.passing || ck_is_shortage(rc);
 		ck_log("%s", d.text);
 		ck_snapshot_put(s);
 		return rc;

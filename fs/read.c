@@ -16,7 +16,7 @@
  * whole. Nothing here ever answers EINTR: what a page fault waits for would
  * then be a SIGBUS in the program, and local files answer soon enough.
  */
-#include "internal.h"
+#include "boxes.h"
 #include <errno.h>
 #include <fcntl.h>
 
@@ -31,11 +31,12 @@ struct ck_handle {
 	uint32_t tensor;
 	atomic_bool logged; /* a failure was put into the log */
 	struct ck_slice *slice;
-	const struct ck_layout **layouts; /* one for each part, or NULL */
+	struct ck_node node;
+	mode_t shown;			  /* of the node, as it was opened */
+	_Atomic(struct ck_boxes *) boxes; /* where they lie; or NULL */
 	struct ck_draft *draft;		  /* what is written; or NULL */
 	struct ck_scratch *scratch;	  /* or NULL */
-	struct ck_read read;
-	struct ck_ahead_stream stream; /* fs->ahead protects it */
+	struct ck_ahead_stream stream;	  /* fs->ahead protects it */
 };
 
 /* --- what is known of single tensors -------------------------------------- */
@@ -78,22 +79,27 @@ bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 	return faulty;
 }
 
-/* Whether all files of a tensor are still those seen at the mount. */
-static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout)
+/* Whether all files of a tensor are still those seen at the mount. *passing:
+ * of some that could not be told. */
+static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout,
+			  bool *passing)
 {
 	uint32_t last = CK_NO_FILE;
 	bool changed = false;
 
 	for (uint32_t i = 0; i < layout->n; i++) {
 		const struct ck_extent *x = &layout->extents[i];
+		bool now;
 
 		if (x->file == CK_NO_FILE || x->file == last)
 			continue;
 		last = x->file;
 		/* Of all: who may read them is looked at, too. */
-		if (ck_files_check(fs->cp->files, last) && !x->err &&
-		    !x->memory)
-			changed = true;
+		if (ck_files_check(fs->cp->files, last, &now) == 0 || x->err ||
+		    x->memory)
+			continue;
+		*passing = *passing || now;
+		changed = changed || !now;
 	}
 	return changed;
 }
@@ -102,17 +108,20 @@ int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
 		   const struct ck_layout **out, bool *faulty)
 {
 	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
-	bool is_box = n->kind == CK_NODE_BOX;
+	bool is_box = n->kind == CK_NODE_BOX, lasting, passing;
 	int rc = is_box ? ck_layout_get_box(fs->cp, n->tensor,
 					    n->index - t->chunk, out)
 			: ck_layout_get(fs->cp, n->tensor, out);
 
 	if (rc)
 		return rc;
-	*faulty = (*out)->faulty || files_changed(fs, *out);
-	/* A box can show that there is a fault, not that there is none. */
-	if (*faulty || !is_box)
-		faulty_set(fs, n->tensor, *faulty);
+	passing = (*out)->passing;
+	lasting = (*out)->faulty | files_changed(fs, *out, &passing);
+	*faulty = lasting || passing;
+	/* A box can show that there is a fault, not that there is none; what
+	 * could not be asked shows nothing. */
+	if (lasting || (!is_box && !passing))
+		faulty_set(fs, n->tensor, lasting);
 	return 0;
 }
 
@@ -151,10 +160,7 @@ static void handle_put(struct ck_fs *fs, struct ck_handle *h)
 	if (atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
 	handle_unlink(fs, h);
-	for (uint32_t i = 0; h->layouts && i < h->slice->nparts; i++)
-		if (h->layouts[i])
-			ck_layout_put(fs->cp, h->layouts[i]);
-	free(h->layouts);
+	ck_boxes_free(fs, atomic_load(&h->boxes));
 	free(h->slice);
 	ck_snapshot_put(h->text);
 	if (h->draft)
@@ -190,28 +196,24 @@ static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 	return ck_control_get(fs, report, false, &h->text);
 }
 
-static int layouts_get(struct ck_fs *fs, const struct ck_node *n,
-		       struct ck_handle *h)
+static mode_t mode_of(const struct ck_fs *fs, const struct ck_node *n)
 {
-	bool faulty;
+	struct stat st;
 
-	h->layouts = calloc(h->slice->nparts ? h->slice->nparts : 1,
-			    sizeof(*h->layouts));
-	if (!h->layouts)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < h->slice->nparts; i++) {
-		const struct ck_part *part = &h->slice->parts[i];
-		int rc;
+	ck_node_stat(fs, n, 0, &st);
+	return st.st_mode;
+}
 
-		if (part->kind != CK_PART_TENSOR)
-			continue;
-		rc = ck_node_layout(fs, n, &h->layouts[i], &faulty);
-		if (rc == 0 && h->layouts[i]->version != n->version)
-			rc = -ESTALE;
-		if (rc)
-			return rc;
-		h->direct = h->direct || faulty;
-	}
+static int boxes_find(struct ck_fs *fs, struct ck_handle *h)
+{
+	struct ck_boxes *boxes;
+	bool faulty = false;
+	int rc = ck_boxes_get(fs, &h->node, h->slice, &boxes, &faulty);
+
+	if (rc)
+		return rc;
+	atomic_store(&h->boxes, boxes);
+	h->direct = h->direct || faulty;
 	return 0;
 }
 
@@ -221,6 +223,8 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
 	int rc;
 
+	h->node = *n;
+	h->shown = mode_of(fs, n);
 	h->direct = fs->options->direct || t->err != 0;
 	/* Boxes that lie are refused here; a dtype that cannot be shown is
 	 * answered by read, which must then reach us: its size is 0. */
@@ -234,12 +238,7 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		     ? ck_local_slice(fs->local, n->index, &h->slice)
 		     : ck_views[n->index]->slice(fs->catalog, n->tensor,
 						 &h->slice);
-	if (rc)
-		return rc;
-	rc = layouts_get(fs, n, h);
-	h->read = (struct ck_read){ fs->catalog, fs->cp->files, h->slice,
-				    h->layouts };
-	return rc;
+	return rc ? rc : boxes_find(fs, h);
 }
 
 static bool is_for_writing(int flags)
@@ -276,13 +275,14 @@ static int tensor_open_as(struct ck_fs *fs, const struct ck_node *n, int flags,
 }
 
 /* JSON that cannot be made is refused here; an item is what it is, and what is
- * wrong with it is answered by read. */
+ * wrong with it is answered by read. What could not be asked is refused. */
 static int object_open(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_handle *h)
 {
-	int rc = ck_object_open(fs, n, &h->text);
+	bool passing;
+	int rc = ck_object_open(fs, n, &h->text, &passing);
 
-	if (rc == 0 || n->index == 0 || rc == -ENOMEM)
+	if (rc == 0 || n->index == 0 || passing)
 		return rc;
 	h->err = -rc;
 	h->direct = true;
@@ -397,6 +397,21 @@ static int do_open(struct open_request *r)
 	return rc;
 }
 
+/* What this process has too little of has no other place to be told. */
+static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
+{
+	const struct ck_tensor *t = fs->catalog->tensors;
+	struct ck_node n;
+
+	if (!ck_is_shortage(-err) || !ck_node_find(fs, ino, &n) ||
+	    !ck_node_is_tensor(&n))
+		return;
+	t += n.tensor;
+	ck_log("%s: cannot be opened: %s",
+	       ck_show(ck_catalog_str(fs->catalog, t->names.name)),
+	       strerrordesc_np(err));
+}
+
 static int open_answer(struct ck_later *l)
 {
 	struct open_request *r = (struct open_request *)l;
@@ -406,6 +421,8 @@ static int open_answer(struct ck_later *l)
 		return rc;
 	if (rc == CK_LATER)
 		rc = ck_draft_busy(fuse_req_userdata(r->req), l->tensor);
+	if (rc)
+		log_shortage(fuse_req_userdata(r->req), r->ino, -rc);
 	if (rc)
 		fuse_reply_err(r->req, -rc);
 	else if (fuse_reply_open(r->req, &r->fi) == -ENOENT)
@@ -455,13 +472,55 @@ static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 	       strerror(err), size, (uintmax_t)vpos);
 }
 
+static int boxes_read(struct ck_fs *fs, struct ck_handle *h,
+		      const struct ck_boxes *boxes, uint64_t vpos, size_t len,
+		      void *bytes)
+{
+	struct ck_read r = { fs->catalog, fs->cp->files, h->slice,
+			     boxes->layouts };
+
+	ck_ahead_note(fs->ahead, &h->stream, &r, vpos, len);
+	return ck_host_read(&r, vpos, len, bytes);
+}
+
+/* A box that could not be asked for at the open, or at a read before, is asked
+ * for again by a read that needs it. What was found stays with the handle,
+ * and so does what it stands for: others may be reading from that. */
+static int boxes_read_again(struct ck_fs *fs, struct ck_handle *h,
+			    struct ck_boxes *old, uint64_t vpos, size_t len,
+			    void *bytes)
+{
+	struct ck_boxes *boxes;
+	bool faulty = false;
+	int rc = ck_boxes_get(fs, &h->node, h->slice, &boxes, &faulty);
+
+	if (rc)
+		return rc;
+	/* Who may read it may have turned out only now. */
+	if (mode_of(fs, &h->node) != h->shown)
+		rc = -ESTALE;
+	else
+		rc = boxes_read(fs, h, boxes, vpos, len, bytes);
+	boxes->older = old;
+	if (rc || !atomic_compare_exchange_strong(&h->boxes, &old, boxes)) {
+		boxes->older = NULL;
+		ck_boxes_free(fs, boxes);
+	}
+	return rc;
+}
+
 static int tensor_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 		       size_t len, void *to)
 {
+	struct ck_boxes *boxes = atomic_load(&h->boxes);
+	int rc;
+
 	if (h->err)
 		return -h->err;
-	ck_ahead_note(fs->ahead, &h->stream, &h->read, vpos, len);
-	return ck_host_read(&h->read, vpos, len, to);
+	rc = boxes_read(fs, h, boxes, vpos, len, to);
+	if (rc && boxes->passing)
+		rc = boxes_read_again(fs, h, boxes, vpos, len, to);
+	return rc;
 }
 
 int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,

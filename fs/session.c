@@ -523,6 +523,7 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 	if (rc == 0) {
 		log_damage(fs);
 		log_prefixed(fs);
+		ck_checkpoint_log_troubles(fs->cp);
 		atomic_store(&serving, true);
 		rc = session_run(k, d);
 	}

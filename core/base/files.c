@@ -7,10 +7,22 @@
 #include "files_internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* What may be added while files are used: addresses, not memory. */
 enum { FILES_RESERVED = 1 << 22 };
+
+/* Mappings take addresses, which may be limited: a quarter of them, the
+ * rest is for memory and stacks. */
+static uint64_t map_most(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return limit.rlim_cur / 4;
+}
 
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 			       uint32_t max_open)
@@ -27,9 +39,15 @@ struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 	f->how = how;
 	f->hash_seed = ck_hash_seed();
 	f->max_open = max_open < 16 ? 16 : max_open;
+	f->map_most = map_most();
 	f->idle.older = f->idle.newer = &f->idle;
 	pthread_mutex_init(&f->lock, NULL);
 	return f;
+}
+
+void ck_files_map_most(struct ck_files *f, uint64_t bytes)
+{
+	f->map_most = bytes;
 }
 
 void ck_files_free(struct ck_files *f)
@@ -53,6 +71,18 @@ void ck_files_free(struct ck_files *f)
 uint32_t ck_files_count(const struct ck_files *f)
 {
 	return __atomic_load_n(&f->count, __ATOMIC_ACQUIRE);
+}
+
+bool ck_files_is_seen(const struct ck_files *f, uint32_t number)
+{
+	return __atomic_load_n(&f->files[number]->seen, __ATOMIC_ACQUIRE);
+}
+
+int ck_files_trouble(const struct ck_files *f, uint32_t number)
+{
+	const struct ck_seen_file *file = f->files[number];
+
+	return file->info.err ? 0 : -file->trouble;
 }
 
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
@@ -134,7 +164,6 @@ int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 {
 	struct ck_seen_file *file;
 	uint32_t *bucket;
-	int rc;
 
 	if (grow(f))
 		return -ENOMEM;
@@ -150,9 +179,7 @@ int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 	file->info.path = ck_arena_copy(&f->arena, path);
 	if (!file->info.path.p)
 		return -ENOMEM;
-	rc = ck_file_record(f, file);
-	if (rc)
-		return rc;
+	file->seen = ck_file_record(f, file) == 0;
 	*number = f->count;
 	f->files[f->count] = file;
 	*bucket = f->count + 1;

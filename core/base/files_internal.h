@@ -14,8 +14,10 @@ struct ck_file_slot {
 	uint32_t number;
 	uint32_t users;
 	int fd;
-	void *map; /* NULL if the file is empty */
+	void *map; /* NULL if the file is empty or not mapped (yet); set
+		    * under the lock */
 	size_t map_len;
+	bool retired; /* known to nobody but its users */
 };
 
 struct ck_seen_file {
@@ -23,7 +25,9 @@ struct ck_seen_file {
 	dev_t dev;
 	ino_t ino;
 	struct ck_file_access access; /* when it was last looked at */
-	bool plain; /* one component and no symlink: fstatat() can check it */
+	bool plain;  /* one component and no symlink: fstatat() can check it */
+	bool seen;   /* what is above holds. Atomic, set under the lock */
+	int trouble; /* of the last look: 0 or a negative errno of the moment */
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };
 
@@ -41,22 +45,25 @@ struct ck_files {
 
 	uint32_t max_open;
 	pthread_mutex_t lock;
+	uint64_t map_most;	  /* bytes */
+	uint64_t mapped;	  /* bytes, of slots that are known */
 	uint32_t nopen;		  /* slots */
 	struct ck_file_slot idle; /* list head: newer is the longest unused */
 };
 
-/* Looks at a new file and fills its info. An error says nothing about the
- * file. */
+/* Looks at a file and fills all that is said about it but `seen`. An error
+ * says nothing about the file, and leaves only `trouble`. */
 CK_MUST_USE int ck_file_record(const struct ck_files *f,
 			       struct ck_seen_file *file);
 /* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
- * that cannot be told. */
+ * that cannot be told: then *passing is true. */
 CK_MUST_USE int ck_file_check_name(const struct ck_files *f,
-				   struct ck_seen_file *file);
-CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd);
+				   struct ck_seen_file *file, bool *passing);
+CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd,
+				 bool *passing);
 /* A descriptor of the file that was seen, or a negative errno as above. */
 CK_MUST_USE int ck_file_open(const struct ck_files *f,
-			     const struct ck_seen_file *file);
+			     const struct ck_seen_file *file, bool *passing);
 /* Closes the file; nobody knows the slot any more. */
 void ck_file_slot_close(struct ck_file_slot *s);
 

@@ -47,19 +47,6 @@ static int look_as(const struct ck_files *f, struct ck_str path, int flags,
 	return stat_fd(fd, st);
 }
 
-/* The file at path, as it is now. First without opening it, since opening a
- * device or a FIFO does something to it. */
-static int look(const struct ck_files *f, struct ck_str path, struct stat *st)
-{
-	int rc = look_as(f, path, O_PATH, st);
-
-	if (!rc && S_ISREG(st->st_mode))
-		rc = look_as(f, path, OPEN_FLAGS, st);
-	if (rc)
-		return is_refusal(-rc) ? -ENODATA : rc;
-	return S_ISREG(st->st_mode) ? 0 : -ENODATA;
-}
-
 /* Nearly always it is what it was: nothing is written then. */
 static void note(unsigned *to, unsigned value)
 {
@@ -93,15 +80,18 @@ static bool is_same(const struct ck_seen_file *file, const struct stat *st)
 	       st->st_mtim.tv_nsec == seen->mtime.tv_nsec;
 }
 
+/* rc: what a system call answered that asked for *st. */
 static int compare(const struct ck_seen_file *file, int rc,
-		   const struct stat *st)
+		   const struct stat *st, bool *passing)
 {
-	if (rc)
-		return is_refusal(-rc) ? -ESTALE : rc;
-	return is_same(file, st) ? 0 : -ESTALE;
+	*passing = rc && !is_refusal(-rc);
+	if (*passing)
+		return rc;
+	return rc == 0 && is_same(file, st) ? 0 : -ESTALE;
 }
 
-int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file)
+int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
+		       bool *passing)
 {
 	struct stat st;
 	int rc;
@@ -113,27 +103,29 @@ int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file)
 		rc = -errno;
 	else
 		rc = 0;
-	rc = compare(file, rc, &st);
+	rc = compare(file, rc, &st, passing);
 	if (rc == 0)
 		ck_file_access_note(&file->access, &st);
 	return rc;
 }
 
-int ck_file_check_fd(const struct ck_seen_file *file, int fd)
+int ck_file_check_fd(const struct ck_seen_file *file, int fd, bool *passing)
 {
 	struct stat st;
+	int rc = stat_fd(fd, &st);
 
-	return compare(file, stat_fd(fd, &st), &st);
+	return compare(file, rc, &st, passing);
 }
 
-int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file)
+int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file,
+		 bool *passing)
 {
 	int fd = ck_open_beneath(f->dirfd, file->info.path, OPEN_FLAGS, f->how);
 	int rc;
 
 	if (fd < 0)
-		return compare(file, fd, NULL);
-	rc = ck_file_check_fd(file, fd);
+		return compare(file, fd, NULL, passing);
+	rc = ck_file_check_fd(file, fd, passing);
 	if (rc == 0)
 		return fd;
 	close(fd);
@@ -155,6 +147,29 @@ static const char *link_reason(const struct ck_files *f, struct ck_str path)
 	return "is a link that is not followed";
 }
 
+/* The file at path, as it is now: 0, -ENODATA, or why nobody can tell. First
+ * without opening it, since opening a device or a FIFO does something to it.
+ * That is enough to know which file it is; *trouble is why it cannot be opened
+ * at the moment. What an open tells is fresher on a network file system. */
+static int look(const struct ck_files *f, struct ck_str path, struct stat *st,
+		int *trouble)
+{
+	struct stat opened;
+	int rc = look_as(f, path, O_PATH, st);
+
+	*trouble = rc;
+	if (rc)
+		return is_refusal(-rc) ? -ENODATA : rc;
+	if (!S_ISREG(st->st_mode))
+		return -ENODATA;
+	rc = look_as(f, path, OPEN_FLAGS, &opened);
+	*trouble = rc;
+	if (rc)
+		return is_refusal(-rc) ? -ENODATA : 0;
+	*st = opened;
+	return S_ISREG(st->st_mode) ? 0 : -ENODATA;
+}
+
 /* In words for a person: why a file cannot be used. rc: what look() said,
  * mode: of what it saw, if anything. */
 static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
@@ -164,8 +179,6 @@ static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
 
 	if (rc == 0)
 		return NULL;
-	if (rc != -ENODATA)
-		return "cannot be opened";
 	if (mode && !S_ISREG(mode))
 		return S_ISLNK(mode) ? link_reason(f, path)
 				     : "is no regular file";
@@ -181,10 +194,9 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	struct ck_file_info *info = &file->info;
 	struct stat st = { 0 };
 	struct stat by_name;
-	int rc;
+	int rc = look(f, info->path, &st, &file->trouble);
 
-	rc = look(f, info->path, &st);
-	if (ck_is_shortage(rc))
+	if (rc && rc != -ENODATA)
 		return rc;
 	info->err = -rc;
 	info->why = reason(f, info->path, rc, st.st_mode);

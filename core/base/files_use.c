@@ -45,6 +45,14 @@ static void slot_use(struct ck_file_slot *s)
 		idle_remove(s);
 }
 
+/* Lock held. Nobody finds the slot any more. */
+static void slot_forget(struct ck_files *f, const struct ck_file_slot *s)
+{
+	f->files[s->number]->slot = NULL;
+	f->nopen--;
+	f->mapped -= s->map_len;
+}
+
 /* Lock held. Takes the longest unused slots out until there are few enough;
  * they are linked by `newer`, for slots_close() without the lock. */
 static struct ck_file_slot *slots_evict(struct ck_files *f)
@@ -55,8 +63,7 @@ static struct ck_file_slot *slots_evict(struct ck_files *f)
 		struct ck_file_slot *s = f->idle.newer;
 
 		idle_remove(s);
-		f->files[s->number]->slot = NULL;
-		f->nopen--;
+		slot_forget(f, s);
 		s->newer = victims;
 		victims = s;
 	}
@@ -92,12 +99,26 @@ static void slot_put(struct ck_files *f, struct ck_file_slot *s)
 	struct ck_file_slot *victims = NULL;
 
 	pthread_mutex_lock(&f->lock);
-	if (--s->users == 0) {
+	if (--s->users == 0 && s->retired) {
+		victims = s;
+		victims->newer = NULL;
+	} else if (s->users == 0) {
 		idle_append(f, s);
 		victims = slots_evict(f);
 	}
 	pthread_mutex_unlock(&f->lock);
 	slots_close(victims);
+}
+
+/* The next one who needs the file opens it anew: a descriptor that cannot be
+ * asked any more may be one that a server has forgotten. */
+static void slot_retire(struct ck_files *f, struct ck_file_slot *s)
+{
+	pthread_mutex_lock(&f->lock);
+	if (!s->retired)
+		slot_forget(f, s);
+	s->retired = true;
+	pthread_mutex_unlock(&f->lock);
 }
 
 /* Makes a slot known, in use; or uses the one another thread made first. */
@@ -124,42 +145,65 @@ static struct ck_file_slot *slot_publish(struct ck_files *f,
 	return s;
 }
 
-static int slot_map(struct ck_file_slot *s, uint64_t size)
+/* Has a mapping of so many bytes room beside the others? */
+static bool map_has_room(struct ck_files *f, uint64_t size)
+{
+	bool has;
+
+	pthread_mutex_lock(&f->lock);
+	has = f->mapped <= f->map_most && size <= f->map_most - f->mapped;
+	pthread_mutex_unlock(&f->lock);
+	return has;
+}
+
+/* Lock held. */
+static void slot_map_set(struct ck_files *f, struct ck_file_slot *s, void *map,
+			 size_t len)
+{
+	s->map_len = len;
+	f->mapped += len;
+	__atomic_store_n(&s->map, map, __ATOMIC_RELEASE);
+}
+
+/* Maps the file of a slot in use, if that is possible now; else it is read
+ * with read(2). */
+static void slot_map(struct ck_files *f, struct ck_file_slot *s, uint64_t size)
 {
 	void *map;
+	bool mine;
 
-	if (!size)
-		return 0;
+	if (size == 0 || size > SIZE_MAX || !map_has_room(f, size))
+		return;
 	map = mmap(NULL, size, PROT_READ, MAP_SHARED, s->fd, 0);
 	if (map == MAP_FAILED)
-		return -errno;
+		return;
 	/* A fault would read as much around it as the disk's read-ahead says,
 	 * which may be megabytes. The movers say what they need. */
 	(void)madvise(map, size, MADV_RANDOM);
-	s->map = map;
-	s->map_len = size;
-	return 0;
+	pthread_mutex_lock(&f->lock);
+	mine = !s->map && !s->retired;
+	if (mine)
+		slot_map_set(f, s, map, size);
+	pthread_mutex_unlock(&f->lock);
+	if (!mine)
+		munmap(map, size);
 }
 
 static int slot_open(struct ck_files *f, uint32_t number,
-		     struct ck_file_slot **out)
+		     struct ck_file_slot **out, bool *passing)
 {
 	struct ck_seen_file *file = f->files[number];
 	struct ck_file_slot *s = calloc(1, sizeof(*s));
 	int rc;
 
+	*passing = true;
 	if (!s)
 		return -ENOMEM;
 	s->number = number;
-	s->fd = ck_file_open(f, file);
+	s->fd = ck_file_open(f, file, passing);
 	if (s->fd < 0) {
 		rc = s->fd;
 		free(s);
-		return rc;
-	}
-	rc = slot_map(s, file->info.size);
-	if (rc) {
-		ck_file_slot_close(s);
 		return rc;
 	}
 	*out = slot_publish(f, file, s);
@@ -168,51 +212,110 @@ static int slot_open(struct ck_files *f, uint32_t number,
 
 /* --- use ----------------------------------------------------------------- */
 
-static int slot_check(const struct ck_files *f, const struct ck_file_slot *s)
+/* Looks at a file that could not be looked at before. What two threads see at
+ * two moments may differ: the first one counts. */
+static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 {
-	struct ck_seen_file *file = f->files[s->number];
-	int rc = ck_file_check_name(f, file);
+	struct ck_seen_file now = { .info = { .path = file->info.path } };
+	struct stat st = { 0 };
+	int rc = ck_file_record(f, &now);
 
-	return rc ? rc : ck_file_check_fd(file, s->fd);
+	*passing = rc != 0;
+	if (rc)
+		return rc;
+	st.st_mode = now.access.mode;
+	st.st_uid = now.access.uid;
+	st.st_gid = now.access.gid;
+	pthread_mutex_lock(&f->lock);
+	if (!file->seen) {
+		file->info = now.info;
+		file->dev = now.dev;
+		file->ino = now.ino;
+		file->plain = now.plain;
+		ck_file_access_note(&file->access, &st);
+		__atomic_store_n(&file->seen, true, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return 0;
 }
 
-int ck_files_check(struct ck_files *f, uint32_t number)
+/* 0, or why the file cannot be used. */
+static int known(struct ck_files *f, uint32_t number, bool *passing)
+{
+	struct ck_seen_file *file = f->files[number];
+	int rc = ck_files_is_seen(f, number) ? 0 : learn(f, file, passing);
+
+	if (rc)
+		return rc;
+	*passing = false;
+	return -file->info.err;
+}
+
+static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
+{
+	struct ck_seen_file *file = f->files[s->number];
+	int rc = ck_file_check_name(f, file, passing);
+
+	if (rc)
+		return rc;
+	rc = ck_file_check_fd(file, s->fd, passing);
+	if (rc)
+		slot_retire(f, s);
+	return rc;
+}
+
+int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 {
 	struct ck_seen_file *file = f->files[number];
 	struct ck_file_slot *s;
+	bool unused;
 	int rc;
 
-	if (file->info.err)
-		return -file->info.err;
+	if (!passing)
+		passing = &unused;
+	rc = known(f, number, passing);
+	if (rc)
+		return rc;
 	s = slot_find(f, file);
 	if (!s)
-		return ck_file_check_name(f, file);
-	rc = slot_check(f, s);
+		return ck_file_check_name(f, file, passing);
+	rc = slot_check(f, s, passing);
 	slot_put(f, s);
+	return rc;
+}
+
+/* A slot of the file that was seen, in use. */
+static int slot_get(struct ck_files *f, uint32_t number,
+		    struct ck_file_slot **out, bool *passing)
+{
+	int rc = known(f, number, passing);
+
+	if (rc)
+		return rc;
+	*out = slot_find(f, f->files[number]);
+	if (!*out)
+		return slot_open(f, number, out, passing);
+	rc = slot_check(f, *out, passing);
+	if (rc)
+		slot_put(f, *out);
 	return rc;
 }
 
 int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 {
-	struct ck_seen_file *file = f->files[number];
+	const struct ck_file_info *info = &f->files[number]->info;
 	struct ck_file_slot *s;
-	int rc;
+	int rc = slot_get(f, number, &s, &out->passing);
 
-	if (file->info.err)
-		return -file->info.err;
-	s = slot_find(f, file);
-	if (s) {
-		rc = slot_check(f, s);
-		if (rc)
-			slot_put(f, s);
-	} else {
-		rc = slot_open(f, number, &s);
-	}
 	if (rc)
 		return rc;
+	/* Set once, by whoever comes first. */
+	if (!__atomic_load_n(&s->map, __ATOMIC_ACQUIRE))
+		slot_map(f, s, info->size);
 	*out = (struct ck_file){ .fd = s->fd,
-				 .map = s->map,
-				 .size = file->info.size,
+				 .map = __atomic_load_n(&s->map,
+							__ATOMIC_ACQUIRE),
+				 .size = info->size,
 				 .number = number,
 				 .slot = s };
 	return 0;

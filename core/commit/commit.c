@@ -119,7 +119,7 @@ static int check_source(struct commit *k, struct ck_diag *d)
 		return rc;
 	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
 		if (named[i / 8] & 1U << i % 8 &&
-		    ck_files_check(cp->files, i) == -ESTALE)
+		    ck_files_check(cp->files, i, NULL) == -ESTALE)
 			return ck_fail(
 				d, ESTALE, "%s was changed by somebody else",
 				ck_show(ck_files_info(cp->files, i)->path));

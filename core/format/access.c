@@ -57,6 +57,7 @@ static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
 	const struct ck_catalog *c = cp->catalog;
 
 	return file < c->nfiles && !c->files[file].err &&
+	       !c->files[file].unseen &&
 	       is_other(&c->files[file].attr, ck_files_access(cp->files, file));
 }
 
@@ -115,8 +116,9 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
 	for (uint32_t i = 0; i < n; i++)
 		if (items[i].file < cp->catalog->nfiles &&
 		    (i == 0 || items[i].file != items[i - 1].file))
-			rc = ck_files_check(cp->files, items[i].file);
+			rc = ck_files_check(cp->files, items[i].file, NULL);
 	ck_checkpoint_unlock(cp);
+	ck_checkpoint_learn(cp);
 	(void)rc; /* what is wrong with one is told to who opens it */
 }
 

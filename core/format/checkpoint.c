@@ -78,6 +78,7 @@ int ck_file_describe(struct ck_checkpoint *cp, uint32_t number)
 	struct ck_data_file file = {
 		.size = info->size,
 		.attr = { info->mtime, info->mode, info->uid, info->gid },
+		.unseen = !ck_files_is_seen(cp->files, number),
 		.err = info->err,
 		.why = info->why,
 	};
@@ -121,6 +122,8 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	rc = ck_catalog_finish(cp->catalog, d);
 	if (rc)
 		return rc;
+	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
+		cp->unseen += cp->catalog->files[i].unseen;
 	cp->layouts = ck_layouts_make(cp->catalog);
 	cp->access = ck_access_make(cp->catalog);
 	return cp->layouts && cp->access ? 0
@@ -163,6 +166,23 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	pthread_rwlock_destroy(&cp->places);
 	free(cp->path);
 	free(cp);
+}
+
+void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
+{
+	uint32_t n = 0, first = 0;
+
+	for (uint32_t i = ck_files_count(cp->files); i-- > 0;)
+		if (ck_files_trouble(cp->files, i)) {
+			first = i;
+			n++;
+		}
+	if (n)
+		ck_log("%s: %s: %s%s; asked again when it is used",
+		       ck_show(ck_str_from(cp->path)),
+		       ck_show(ck_files_info(cp->files, first)->path),
+		       strerrordesc_np(ck_files_trouble(cp->files, first)),
+		       n == 1 ? "" : ck_shown(", and %u more files", n - 1));
 }
 
 /* --- what becomes of it ----------------------------------------------------- */

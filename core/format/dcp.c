@@ -276,6 +276,7 @@ static int locate_transformed(const struct ck_stored *item,
 {
 	ck_auto_free void *out = NULL;
 	struct ck_zip_source src;
+	uint16_t change = 0;
 	size_t len;
 	int rc = ck_stored_undo(item, transforms,
 				ck_undone_box(box_bytes(want)), &out, &len, d);
@@ -283,8 +284,8 @@ static int locate_transformed(const struct ck_stored *item,
 	if (rc)
 		return rc;
 	src = ck_source_memory(out, len);
-	rc = ck_item_locate(&src, want, &extent->pos, strides, &extent->change,
-			    d);
+	rc = ck_item_locate(&src, want, &extent->pos, strides, &change, d);
+	extent->change = (uint8_t)change;
 	if (rc == 0)
 		extent->memory = ck_steal(&out);
 	return rc;
@@ -295,13 +296,14 @@ static int locate_in(struct ck_stored *item, struct ck_str transforms,
 		     uint64_t *strides, struct ck_diag *d)
 {
 	struct ck_zip_source src = ck_source_stored(item);
+	uint16_t change = 0;
 	int rc;
 
 	if (transforms.len)
 		return locate_transformed(item, transforms, want, extent,
 					  strides, d);
-	rc = ck_item_locate(&src, want, &extent->pos, strides, &extent->change,
-			    d);
+	rc = ck_item_locate(&src, want, &extent->pos, strides, &change, d);
+	extent->change = (uint8_t)change;
 	extent->pos += item->fpos;
 	return rc;
 }
@@ -321,12 +323,11 @@ static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
 	const struct ck_catalog *c = cp->catalog;
 	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
 	struct ck_item_want want = want_of(c, t, i);
-	struct ck_stored item = { .fpos = chunk->fpos,
-				  .length = chunk->length };
-	int rc = ck_files_get(cp->files, chunk->file, &item.file);
+	struct ck_stored item;
+	int rc = ck_stored_get(cp->files, chunk, &item, d);
 
 	if (rc)
-		return ck_fail(d, -rc, "its file: %s", strerror(-rc));
+		return rc;
 	rc = locate_in(&item, transforms_of(c, chunk), &want, extent, strides,
 		       d);
 	ck_files_put(cp->files, &item.file);

@@ -78,6 +78,9 @@ void ck_access_note_metadata(struct ck_access *a, const struct stat *st);
 void ck_access_note_directory(struct ck_access *a, const struct stat *st);
 /* The catalog has other modes and owners now. Locked for writing. */
 void ck_access_renewed(struct ck_checkpoint *cp);
+/* Takes over what was found out about files that nobody could look at before.
+ * Not under ck_checkpoint_lock(). */
+void ck_checkpoint_learn(struct ck_checkpoint *cp);
 
 /* A tensor's layout is no longer the one to give out. */
 void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor);

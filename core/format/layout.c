@@ -3,7 +3,8 @@
  * layout: where the boxes of a tensor lie, found when it is first opened and
  * shared by all who open it. A layout is kept for the life of the mount
  * unless it holds whole items in memory (stream transforms) or a fault that
- * may pass; then it lives as long as somebody uses it.
+ * may pass; then it lives as long as somebody uses it. One that met an error
+ * of the moment is given out to nobody else: who comes next asks again.
  *
  * Two threads that open the same tensor first may both look; one result is
  * kept. No lock is held while files are read.
@@ -124,10 +125,11 @@ static bool item_has_fault(struct ck_checkpoint *cp,
 	const struct ck_tensor *t = &cp->catalog->tensors[layout->tensor];
 	const struct ck_extent *x = &layout->extents[i - layout->first];
 	const struct ck_box_fault *f = NULL;
+	bool passing = x->passing;
 	int err = x->err;
 
 	if (!err && !x->memory && x->file != CK_NO_FILE)
-		err = -ck_files_check(cp->files, x->file);
+		err = -ck_files_check(cp->files, x->file, &passing);
 	if (!err)
 		return false;
 	ck_catalog_box_fault_init(cp->catalog, t, i, out);
@@ -139,7 +141,7 @@ static bool item_has_fault(struct ck_checkpoint *cp,
 		out->expected = f->expected;
 		out->found = f->found;
 	} else {
-		out->what = ck_str_from(err == ESTALE
+		out->what = ck_str_from(err == ESTALE && !passing
 						? "changed since it was opened"
 						: strerrordesc_np(err));
 	}
@@ -174,6 +176,31 @@ static void log_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
 
 /* --- finding them --------------------------------------------------------------- */
 
+static void note_seen(struct ck_layouts *l, uint32_t chunk)
+{
+	__atomic_fetch_or(&l->seen[chunk / 8], (uint8_t)(1U << (chunk % 8)),
+			  __ATOMIC_RELAXED);
+}
+
+/* What locating box k has come to: its fault, or an error of the moment, which
+ * the log has when somebody reads the box. */
+static int take_fault(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
+		      const struct ck_diag *d, bool log)
+{
+	struct ck_extent *extent = &e->layout.extents[k];
+	int rc;
+
+	extent->err = (uint16_t)d->err;
+	extent->passing = d->passing;
+	e->layout.passing |= d->passing;
+	e->layout.faulty |= !d->passing;
+	e->keep &= !d->passing && is_lasting(-d->err);
+	rc = keep_fault(e, k, d);
+	if (rc == 0 && log && !d->passing)
+		log_fault(cp, &e->layout, k);
+	return rc;
+}
+
 /* Finds box number k of the layout; what is wrong with it goes into its
  * extent. */
 static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
@@ -201,26 +228,38 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 				e->layout.strides + (size_t)k * t->ndim, &d);
 	if (ck_is_shortage(rc))
 		return rc;
-	__atomic_fetch_or(&cp->layouts->seen[(t->chunk + i) / 8],
-			  (uint8_t)(1U << ((t->chunk + i) % 8)),
-			  __ATOMIC_RELAXED);
-	if (rc == 0) {
-		e->layout.change |= extent->change;
-		e->keep &= !extent->memory;
-		return 0;
-	}
-	extent->err = (uint16_t)-rc;
-	e->layout.faulty = true;
-	e->keep &= is_lasting(rc);
-	rc = keep_fault(e, k, &d);
-	if (rc == 0 && log)
-		log_fault(cp, &e->layout, k);
-	return rc;
+	if (rc == 0 || !d.passing)
+		note_seen(cp->layouts, t->chunk + i);
+	d.err = -rc;
+	if (rc)
+		return take_fault(cp, e, k, &d, log);
+	e->layout.change |= extent->change;
+	e->keep &= !extent->memory;
+	return 0;
 }
 
-/* Finds the boxes [first, first + n) of a tensor. */
+/* Takes box k over from an older layout of the same boxes, if that has found
+ * it. */
+static bool reuse(struct entry *e, const struct entry *old, uint32_t k,
+		  uint32_t ndim)
+{
+	const struct ck_extent *x = old ? &old->layout.extents[k] : NULL;
+
+	if (!x || x->err || x->memory)
+		return false;
+	e->layout.extents[k] = *x;
+	if (ndim)
+		memcpy(e->layout.strides + (size_t)k * ndim,
+		       old->layout.strides + (size_t)k * ndim,
+		       ndim * sizeof(*e->layout.strides));
+	e->layout.change |= x->change;
+	return true;
+}
+
+/* Finds the boxes [first, first + n) of a tensor. old: what was found of them
+ * before, or NULL. */
 static int find(struct ck_checkpoint *cp, const struct ck_layout *want,
-		bool log, struct entry **out)
+		const struct entry *old, bool log, struct entry **out)
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[want->tensor];
 	struct entry *e = calloc(1, sizeof(*e));
@@ -241,7 +280,8 @@ static int find(struct ck_checkpoint *cp, const struct ck_layout *want,
 	if (!e->layout.extents || !e->layout.strides)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; rc == 0 && i < e->layout.n; i++)
-		rc = locate(cp, e, i, log);
+		if (!reuse(e, old, i, t->ndim))
+			rc = locate(cp, e, i, log);
 	if (rc) {
 		entry_free(e);
 		return rc;
@@ -264,7 +304,8 @@ static struct entry *known(struct ck_layouts *l, uint32_t tensor, bool *log)
 	return e;
 }
 
-/* Enters e, or lets it go for one that came first. */
+/* Enters e, or lets it go for one that came first. One with an error of the
+ * moment is left to those who use it. */
 static struct entry *enter(struct ck_layouts *l, struct entry *e)
 {
 	uint32_t tensor = e->layout.tensor;
@@ -272,7 +313,7 @@ static struct entry *enter(struct ck_layouts *l, struct entry *e)
 
 	pthread_mutex_lock(&l->lock);
 	first = l->entries[tensor];
-	if (!first)
+	if (!first || first->layout.passing)
 		first = l->entries[tensor] = e;
 	first->refs++;
 	l->logged[tensor] |= e->layout.faulty;
@@ -288,7 +329,10 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 	bool log;
 	struct entry *e = known(cp->layouts, tensor, &log);
 
-	return e ? &e->layout : NULL;
+	if (!e || !e->layout.passing)
+		return e ? &e->layout : NULL;
+	ck_layout_put(cp, &e->layout);
+	return NULL;
 }
 
 void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor)
@@ -353,15 +397,19 @@ static int get(struct ck_checkpoint *cp, uint32_t tensor, struct entry **e)
 	struct ck_layout want = { .tensor = tensor,
 				  .n = t->nchunks,
 				  .faulty = t->holes || t->err };
+	struct entry *old;
 	bool log;
 	int rc;
 
-	*e = known(cp->layouts, tensor, &log);
-	if (*e)
+	old = known(cp->layouts, tensor, &log);
+	*e = old;
+	if (old && !old->layout.passing)
 		return 0;
-	rc = find(cp, &want, log, e);
+	rc = find(cp, &want, old, log, e);
 	if (rc == 0)
 		*e = enter(cp->layouts, *e);
+	if (old)
+		ck_layout_put(cp, &old->layout);
 	return rc;
 }
 
@@ -377,6 +425,7 @@ int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
 	ck_checkpoint_unlock(cp);
 	if (rc == 0)
 		*out = &e->layout;
+	ck_checkpoint_learn(cp);
 	return rc;
 }
 
@@ -393,8 +442,9 @@ int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor, uint32_t i,
 	int rc;
 
 	ck_checkpoint_lock(cp);
-	rc = find(cp, &want, true, &e);
+	rc = find(cp, &want, NULL, true, &e);
 	ck_checkpoint_unlock(cp);
+	ck_checkpoint_learn(cp);
 	if (rc)
 		return rc;
 	e->keep = false;

@@ -146,23 +146,19 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 	struct looking l = {
 		.cp = cp,
 		.look = look,
-		.item = { .fpos = chunk->fpos,
-			  .length = chunk->length,
-			  .ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0 },
 	};
 	struct ck_diag d = { 0 };
-	int rc = ck_files_get(cp->files, chunk->file, &l.item.file);
+	int rc = ck_stored_get(cp->files, chunk, &l.item, &d);
 
-	if (rc) {
-		(void)ck_fail(&d, -rc, "its file: %s", strerror(-rc));
-	} else {
+	if (rc == 0) {
+		l.item.ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0;
 		rc = look_at_archive(&l, &d);
 		ck_files_put(cp->files, &l.item.file);
 	}
 	if (ck_is_shortage(rc))
 		return rc;
 	if (rc)
-		tell(&l, 0, &d);
+		look->fault(look->ctx, chunk->fpos, &d);
 	return 0;
 }
 

@@ -36,17 +36,10 @@ static int stored_get(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_stored *item, struct ck_diag *d)
 {
 	const struct ck_chunk *chunk = &cp->catalog->objects[object].item;
-	int rc;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return ck_fail(d, chunk->err, "%s", strerror(chunk->err));
-	rc = ck_files_get(cp->files, chunk->file, &item->file);
-	if (rc)
-		return ck_fail(d, -rc, "%s", strerror(-rc));
-	item->fpos = chunk->fpos;
-	item->length = chunk->length;
-	item->ahead = 0;
-	return 0;
+	return ck_stored_get(cp->files, chunk, item, d);
 }
 
 static struct ck_str transforms_of(const struct ck_checkpoint *cp,
@@ -117,6 +110,7 @@ int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
 {
 	int rc = item_read(cp, object, out, d);
 
+	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(cp, object, d);
 	return rc;
@@ -148,13 +142,18 @@ static int json_make(struct ck_checkpoint *cp, uint32_t object,
 int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 		   struct ck_buf *out, struct ck_diag *d)
 {
+	struct ck_diag unread;
 	size_t begin = out->len;
-	int rc = cp->catalog->objects[object].item.err == EBADMSG
-			 ? ck_fail(d, EBADMSG, "an entry of an unknown class")
-			 : json_make(cp, object, out, d);
+	int rc;
 
-	if (!cp->catalog->objects[object].item.err)
+	d = d ? d : &unread;
+	rc = cp->catalog->objects[object].item.err == EBADMSG
+		     ? ck_fail(d, EBADMSG, "an entry of an unknown class")
+		     : json_make(cp, object, out, d);
+
+	if (!cp->catalog->objects[object].item.err && (rc == 0 || !d->passing))
 		ck_layouts_note_object(cp, object, rc);
+	ck_checkpoint_learn(cp);
 	if (rc == 0)
 		return 0;
 	name_fault(cp, object, d);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 
 /* Bytes that the kernel is asked for before they are read. */
 static const uint64_t ahead_max = 8ULL << 20;
@@ -58,11 +59,43 @@ struct ck_zip_source ck_source_memory(void *bytes, size_t len)
 	return (struct ck_zip_source){ bytes, read_memory, len };
 }
 
-/* Nothing is allocated for bytes that the file does not have. */
 static bool is_inside(const struct ck_stored *item)
 {
 	return item->fpos <= item->file.size &&
 	       item->length <= item->file.size - item->fpos;
+}
+
+/* An item of a file that nobody could look at before may not be in it. */
+static int fail_outside(const struct ck_stored *item, struct ck_diag *d)
+{
+	uint64_t end;
+
+	if (!ck_add(&end, item->fpos, item->length))
+		end = UINT64_MAX;
+	return ck_differs(d, ENODATA,
+			  ck_shown("at least %" PRIu64 " bytes", end),
+			  ck_shown("%" PRIu64, item->file.size),
+			  "its item ends beyond its file");
+}
+
+int ck_stored_get(struct ck_files *files, const struct ck_chunk *chunk,
+		  struct ck_stored *out, struct ck_diag *d)
+{
+	int rc = ck_files_get(files, chunk->file, &out->file);
+
+	if (rc && out->file.passing)
+		return ck_fail_passing(d, -rc, "its file: %s",
+				       strerrordesc_np(-rc));
+	if (rc)
+		return ck_fail(d, -rc, "its file: %s", strerrordesc_np(-rc));
+	out->fpos = chunk->fpos;
+	out->length = chunk->length;
+	out->ahead = 0;
+	if (is_inside(out))
+		return 0;
+	rc = fail_outside(out, d);
+	ck_files_put(files, &out->file);
+	return rc;
 }
 
 int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
@@ -70,14 +103,14 @@ int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
 	ck_auto_free void *bytes = NULL;
 	int rc;
 
-	if (!is_inside(item))
-		return ck_fail(d, ENODATA, "ends beyond its file");
 	bytes = malloc(item->length + 1);
 	if (!bytes)
-		return ck_fail(d, ENOMEM, "out of memory");
+		return ck_fail_passing(d, ENOMEM, "out of memory");
 	rc = ck_pread_full(item->file.fd, bytes, item->length, item->fpos);
+	if (rc == -ENODATA)
+		return ck_fail(d, ENODATA, "its file ends before it");
 	if (rc)
-		return ck_fail(d, -rc, "%s", strerror(-rc));
+		return ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc));
 	*out = ck_steal(&bytes);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #define CK_FORMAT_SOURCE_H
 
 #include "ckptfs/files.h"
+#include "ckptfs/model.h"
 #include "zip.h"
 
 /* An item as it is in its file. */
@@ -17,6 +18,11 @@ struct ck_stored {
 			 * 0: it was not */
 };
 
+/* The item of a chunk, its file in use: ck_files_put() item->file. d says what
+ * is wrong with the file, or that the item is not inside of it. */
+CK_MUST_USE int ck_stored_get(struct ck_files *files,
+			      const struct ck_chunk *chunk,
+			      struct ck_stored *out, struct ck_diag *d);
 /* The item must outlive what is made of the source. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item);
 struct ck_zip_source ck_source_memory(void *bytes, size_t len);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * switch: a commit in memory. Texts of new files are added behind what others
+ * switch: what changes in a catalog that is in use: a commit in memory, and
+ * data files that nobody could look at when it was made.
+ * Texts of new files are added behind what others
  * read, and move nothing; their number and the rows of changed boxes are
  * changed under a lock that every reader of rows holds. Layouts are not
  * changed: the one of a changed tensor is forgotten, and whoever uses it keeps
@@ -40,6 +42,68 @@ static int describe_up_to(struct ck_checkpoint *cp, uint32_t file)
 	return rc;
 }
 
+/* --- files that could not be looked at ------------------------------------ */
+
+static bool is_learnt(const struct ck_checkpoint *cp, uint32_t file)
+{
+	return cp->catalog->files[file].unseen &&
+	       ck_files_is_seen(cp->files, file);
+}
+
+/* Lock held for writing. */
+static void learn(struct ck_checkpoint *cp)
+{
+	struct ck_catalog *c = cp->catalog;
+
+	for (uint32_t i = 0; i < c->nfiles; i++) {
+		const struct ck_file_info *info = ck_files_info(cp->files, i);
+		struct ck_data_file *file = &c->files[i];
+
+		if (!is_learnt(cp, i))
+			continue;
+		file->size = info->size;
+		file->attr = (struct ck_attr){ info->mtime, info->mode,
+					       info->uid, info->gid };
+		file->err = info->err;
+		file->why = info->why;
+		file->unseen = false;
+		__atomic_fetch_sub(&cp->unseen, 1, __ATOMIC_RELEASE);
+	}
+	ck_access_renewed(cp);
+}
+
+bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp)
+{
+	return __atomic_load_n(&cp->unseen, __ATOMIC_ACQUIRE) == 0;
+}
+
+void ck_checkpoint_learn(struct ck_checkpoint *cp)
+{
+	bool any = false;
+
+	if (ck_checkpoint_is_seen(cp))
+		return;
+	ck_checkpoint_lock(cp);
+	for (uint32_t i = 0; i < cp->catalog->nfiles && !any; i++)
+		any = is_learnt(cp, i);
+	ck_checkpoint_unlock(cp);
+	if (!any)
+		return;
+	pthread_rwlock_wrlock(&cp->places);
+	learn(cp);
+	pthread_rwlock_unlock(&cp->places);
+}
+
+/* --- a commit -------------------------------------------------------------- */
+
+/* A new file must be known before anybody reads it. */
+static int new_file_check(const struct ck_checkpoint *cp, uint32_t file)
+{
+	int trouble = ck_files_trouble(cp->files, file);
+
+	return trouble ? -trouble : -ck_files_info(cp->files, file)->err;
+}
+
 int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 			  struct ck_change_of_place *changes, uint32_t n)
 {
@@ -47,6 +111,8 @@ int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 		struct ck_change_of_place *change = &changes[i];
 		int rc = ck_files_add(cp->files, change->path, &change->file);
 
+		if (rc == 0)
+			rc = new_file_check(cp, change->file);
 		if (rc == 0)
 			rc = describe_up_to(cp, change->file);
 		if (rc)

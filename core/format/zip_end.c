@@ -46,9 +46,13 @@ int ck_zip_bytes_read(const struct ck_zip_bytes *b, void *buf, size_t len,
 {
 	int rc = len ? b->src.read(b->src.ctx, buf, len, ipos) : 0;
 
+	if (rc == -ENODATA) /* its file ends before */
+		return ck_fail(d, ENODATA, "cannot read %zu bytes at %" PRIu64,
+			       len, ipos);
 	if (rc < 0)
-		return ck_fail(d, -rc, "cannot read %zu bytes at %" PRIu64, len,
-			       ipos);
+		return ck_fail_passing(
+			d, -rc, "cannot read %zu bytes at %" PRIu64 ": %s", len,
+			ipos, strerrordesc_np(-rc));
 	return 0;
 }
 

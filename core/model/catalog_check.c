@@ -378,7 +378,7 @@ static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
 /* Was the file seen at all? */
 static bool has_attr(const struct ck_data_file *file)
 {
-	return file->err == 0 || (file->attr.mode & S_IFMT);
+	return !file->unseen && (file->err == 0 || (file->attr.mode & S_IFMT));
 }
 
 static bool is_newer(struct timespec a, struct timespec b)

@@ -152,7 +152,7 @@ static void files_print(const struct ck_catalog *c, struct ck_buf *out)
 		ck_buf_printf(out, "file %zu size=%" PRIu64, i,
 			      c->files[i].size);
 		err_print(out, c->files[i].err);
-		ck_buf_text(out, " ");
+		ck_buf_text(out, c->files[i].unseen ? " unseen " : " ");
 		word_print(out, ck_catalog_str(c, c->files[i].path));
 		ck_buf_text(out, "\n");
 	}

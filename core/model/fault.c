@@ -60,9 +60,12 @@ static const struct ck_data_file *file_of(const struct ck_catalog *c,
 	return item->file < c->nfiles ? &c->files[item->file] : NULL;
 }
 
+/* Whatever is not known to be outside. */
 static bool is_inside(const struct ck_data_file *file,
 		      const struct ck_chunk *item)
 {
+	if (file->unseen)
+		return true;
 	return item->fpos <= file->size &&
 	       item->length <= file->size - item->fpos;
 }

@@ -185,7 +185,9 @@ CK_MUST_USE bool ck_cur_line(struct ck_cur *c, struct ck_str *out);
 
 /* What went wrong, for a person: one line, names already escaped. */
 struct ck_diag {
-	int err; /* positive errno, 0 if nothing failed */
+	int err;      /* positive errno, 0 if nothing failed */
+	bool passing; /* the source could not be asked now: nothing is said
+		       * about its bytes, and who asks again may know */
 	char text[1024];
 	/* Of a difference, what should be and what is; else empty. The text
 	 * ends with both. */
@@ -194,7 +196,11 @@ struct ck_diag {
 
 /* Records and returns -err. d may be NULL. */
 int ck_fail(struct ck_diag *d, int err, const char *fmt, ...) CK_PRINTF(3, 4);
-/* The same for something that is not what it should be: the text goes on
+/* The same for a system call on the source that failed: it is passing. */
+int ck_fail_passing(struct ck_diag *d, int err, const char *fmt, ...)
+	CK_PRINTF(3, 4);
+/* The same as ck_fail() for something that is not what it should be: the text
+ * goes on
  * "; expected EXPECTED, found FOUND". */
 int ck_differs(struct ck_diag *d, int err, const char *expected,
 	       const char *found, const char *fmt, ...) CK_PRINTF(5, 6);

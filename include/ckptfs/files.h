@@ -14,7 +14,8 @@
 
 struct ck_files; /* opaque */
 
-/* What was seen of a file when it was added. */
+/* What was seen of a file at the first look that could be taken: when it was
+ * added, or later. Until then all but the path is 0. */
 struct ck_file_info {
 	struct ck_str path; /* relative, as the checkpoint spells it */
 	int err;	    /* 0, or the positive errno why it cannot be used:
@@ -31,11 +32,14 @@ struct ck_file_info {
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 			       uint32_t max_open);
 void ck_files_free(struct ck_files *f);
+/* So many bytes are mapped at most; files beyond that are read. A quarter of
+ * the addresses that the process may have, unless something else is said
+ * before the first use. */
+void ck_files_map_most(struct ck_files *f, uint64_t bytes);
 
 /* Adds a file, looks at it (no open file is kept) and gives its number. The
- * same path gives the same number. Errors are those of ck_is_shortage()
- * only: everything that is wrong with the file itself is in its info. Not
- * thread-safe. */
+ * same path gives the same number. -ENOMEM only: everything that is wrong
+ * with the file itself is in its info. Not thread-safe. */
 CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
 			     uint32_t *number);
 /* From now on one thread may add files while others use those that were there
@@ -44,6 +48,16 @@ CK_MUST_USE int ck_files_reserve(struct ck_files *f);
 uint32_t ck_files_count(const struct ck_files *f);
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);
+/* Whether the file's info holds. Until then each use below looks again. */
+bool ck_files_is_seen(const struct ck_files *f, uint32_t number);
+/* Of a file that was just added: 0, or the positive errno of the moment why it
+ * could not be looked at, or seen but not opened. */
+int ck_files_trouble(const struct ck_files *f, uint32_t number);
+
+/* Errors of the functions below are of two kinds. What was found is true of
+ * the file until it changes: -ESTALE, it is another one, or its info's err.
+ * What could not be asked is of the moment, `passing`: any errno of a system
+ * call, ESTALE too. Nothing of it is kept. */
 
 /* Which file it is, whatever leads to it. */
 struct ck_file_id {
@@ -74,21 +88,26 @@ const struct ck_file_access *ck_files_access(const struct ck_files *f,
 					     uint32_t number);
 
 /* Compares the file with what was seen, by name and, if it is open, by
- * descriptor: device, inode, size, mtime. 0, -ESTALE, or its info's err. */
-CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number);
+ * descriptor: device, inode, size, mtime. *passing is set on an error; it may
+ * be NULL. */
+CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number,
+			       bool *passing);
 
 /* One use of an open file. Valid until put. */
 struct ck_file {
 	int fd;
-	const uint8_t *map; /* the whole file, read-only; NULL if empty. A
+	const uint8_t *map; /* the whole file, read-only; NULL if empty or
+			     * if there was no room for a mapping. A
 			     * load from it may take a SIGBUS: only under
 			     * ck_sigbus_guard() or by the kernel (writev) */
 	uint64_t size;
 	uint32_t number;
+	bool passing;		   /* of an error, see above */
 	struct ck_file_slot *slot; /* private */
 };
 
-/* Opens (or reuses) and checks as ck_files_check(). -ESTALE, -EACCES, ... */
+/* Opens (or reuses) and checks as ck_files_check(). On an error nothing but
+ * out->passing is set. */
 CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 			     struct ck_file *out);
 void ck_files_put(struct ck_files *f, struct ck_file *file);

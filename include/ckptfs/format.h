@@ -35,6 +35,7 @@ struct ck_checkpoint {
 	struct ck_known *known;	    /* private: for writing */
 	struct ck_access *access;   /* private: as it was last seen */
 	pthread_rwlock_t places;    /* private */
+	uint32_t unseen; /* private; atomic: data files nobody could look at */
 };
 
 /* Opens the checkpoint in directory `path`: finds its format, reads its
@@ -87,11 +88,19 @@ CK_MUST_USE int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes);
 void ck_checkpoint_lock(struct ck_checkpoint *cp);
 void ck_checkpoint_unlock(struct ck_checkpoint *cp);
 
+/* Data files that could not be looked at, or opened, when the checkpoint was:
+ * one line of the log, if there are any. */
+void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp);
+/* False: of some data files nobody knows size, mode and time yet. Those that
+ * use them find out; then modes and times in the catalog change. */
+bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp);
+
 /* Finds where each box of a tensor lies: reads the header of each of its
  * items, compares it with its box. The result is shared; put it back. What
  * is wrong with single boxes is in the extents (and logged once); an error
- * is returned only for what says nothing about the checkpoint (-ENOMEM,
- * -EMFILE, ...). May block on the source. */
+ * is returned only for shortages of this process, which say nothing about the
+ * checkpoint (-ENOMEM, -EMFILE, ...). Boxes that met an error of the moment
+ * are asked for again by the next call. May block on the source. */
 CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
 			      const struct ck_layout **out);
 /* The same for one box of a tensor: reads the header of its item only. */

@@ -24,8 +24,11 @@ struct ck_extent {
 	const uint8_t *memory; /* owned by the layout: the item after its
 				* stream transforms; NULL: in the file */
 	uint32_t file;	       /* number in catalog->files */
-	uint16_t change;       /* enum ck_change */
-	uint16_t err; /* 0, or positive errno: this box cannot be served */
+	uint16_t err;	       /* 0, or positive errno: this box cannot be
+				* served */
+	uint8_t change;	       /* enum ck_change */
+	bool passing;	       /* err is of the moment: who asks again may know
+				* more */
 };
 
 struct ck_layout {
@@ -36,7 +39,9 @@ struct ck_layout {
 	struct ck_extent *extents; /* one for each chunk */
 	uint64_t *strides;	   /* n * ndim, bytes */
 	uint16_t change;	   /* union of the extents' */
-	bool faulty; /* some extent has err; of a whole tensor: it has holes */
+	bool faulty;  /* some extent has err that is not passing; of a whole
+		       * tensor: it has holes */
+	bool passing; /* some extent is passing */
 	struct ck_box_fault **faults; /* what was found in the items: one
 				       * for each extent, each may be NULL;
 				       * NULL: none */

@@ -97,7 +97,8 @@ struct ck_data_file {
 	struct ck_text path; /* relative, as the checkpoint spells it */
 	uint64_t size;
 	struct ck_attr attr;
-	int err;	 /* 0 or positive errno: cannot be used */
+	bool unseen; /* nobody could look yet: size and attr are not known */
+	int err;     /* 0 or positive errno: cannot be used */
 	const char *why; /* err in words, not owned; NULL without */
 };
 
@@ -236,7 +237,8 @@ CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
  * items of tensors changed, while others read what was there before. Once,
  * after finish and before threads. -ENOMEM. */
 CK_MUST_USE int ck_catalog_reserve(struct ck_catalog *c);
-/* Items of a tensor have changed: finds its mode and time again. */
+/* Items of a tensor have changed, or what is known of its files: finds its mode
+ * and time again. */
 void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
 /* Who may read .metadata, the directory or a file has changed: finds modes and
  * times of all entries again. */

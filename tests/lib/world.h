@@ -17,7 +17,9 @@ enum { NFILES = 4, FILE_BYTES = 24000, BIG_BYTES = 4 << 20, BIG = NFILES };
 
 static int dir = -1;
 static char dir_path[] = "/tmp/ckptfs-move-XXXXXX";
-static struct ck_files *files;
+static struct ck_files *files; /* those that make_world() takes */
+/* The same files, none of which is mapped; of which two have room to be. */
+static struct ck_files *unmapped, *half_mapped;
 static uint8_t content[NFILES + 1][BIG_BYTES];
 
 static inline void write_file(unsigned i, size_t len)
@@ -32,31 +34,38 @@ static inline void write_file(unsigned i, size_t len)
 	close(fd);
 }
 
-static inline void add_file(const char *name)
+/* f0 to f3, the big f4, and number 5, which is not there. */
+static inline struct ck_files *files_open(void)
 {
+	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
 	uint32_t number;
 
-	if (ck_files_add(files, ck_str_from(name), &number))
-		abort();
+	for (unsigned i = 0; i <= BIG + 1; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "f%u", i);
+		if (ck_files_add(f, ck_str_from(name), &number))
+			abort();
+	}
+	return f;
 }
 
-/* f0 to f3, the big f4, and number 5, which is not there. */
 static inline void make_files(void)
 {
 	uint64_t random = 99;
 
-	files = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
 	for (unsigned i = 0; i <= BIG; i++) {
 		size_t len = i == BIG ? BIG_BYTES : FILE_BYTES;
-		char name[16];
 
 		for (size_t k = 0; k < len; k++)
 			content[i][k] = (uint8_t)tap_random(&random);
 		write_file(i, len);
-		snprintf(name, sizeof(name), "f%u", i);
-		add_file(name);
 	}
-	add_file("missing");
+	files = files_open();
+	unmapped = files_open();
+	ck_files_map_most(unmapped, 0);
+	half_mapped = files_open();
+	ck_files_map_most(half_mapped, 2 * FILE_BYTES);
 }
 
 /* --- one tensor in a catalog --------------------------------------------- */
@@ -172,6 +181,8 @@ static inline int world_end(void)
 	char command[128];
 
 	ck_files_free(files);
+	ck_files_free(unmapped);
+	ck_files_free(half_mapped);
 	close(dir);
 	snprintf(command, sizeof(command), "rm -rf '%s'", dir_path);
 	return system(command) ? 2 : tap_done();

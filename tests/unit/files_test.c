@@ -97,8 +97,8 @@ static void test_plain(void)
 	check_read(f, b, "second");
 	check_read(f, nested, "third");
 	check_read(f, a, "first");
-	eq_err(ck_files_check(f, a), 0);
-	eq_err(ck_files_check(f, nested), 0);
+	eq_err(ck_files_check(f, a, NULL), 0);
+	eq_err(ck_files_check(f, nested, NULL), 0);
 	ok(ck_files_get(f, empty, &file) == 0);
 	ok(file.map == NULL && file.size == 0);
 	ck_files_put(f, &file);
@@ -114,7 +114,7 @@ static void check_refused(struct ck_files *f, struct ck_str path)
 		printf("# %s: %d\n", ck_show(path),
 		       ck_files_info(f, number)->err);
 	eq_err(get_rc(f, number), -ENODATA);
-	eq_err(ck_files_check(f, number), -ENODATA);
+	eq_err(ck_files_check(f, number, NULL), -ENODATA);
 }
 
 static void test_refused(void)
@@ -175,7 +175,7 @@ static void test_links(void)
 	check_refused(f, CK_STR("link_dangling"));
 	unlinkat(dir, "link", 0);
 	ok(symlinkat("b", dir, "link") == 0);
-	eq_err(ck_files_check(f, link), -ESTALE);
+	eq_err(ck_files_check(f, link, NULL), -ESTALE);
 	eq_err(get_rc(f, link), -ESTALE);
 	ck_files_free(f);
 }
@@ -239,9 +239,9 @@ static void test_change(enum change how, const char *name, bool open_before)
 	number = add(f, name);
 	if (open_before)
 		eq_err(get_rc(f, number), 0);
-	eq_err(ck_files_check(f, number), 0);
+	eq_err(ck_files_check(f, number, NULL), 0);
 	change(how, name);
-	eq_err(ck_files_check(f, number), -ESTALE);
+	eq_err(ck_files_check(f, number, NULL), -ESTALE);
 	eq_err(get_rc(f, number), -ESTALE);
 	eq_err(get_rc(f, number), -ESTALE);
 	unlinkat(dir, name, 0);
@@ -258,7 +258,7 @@ static void test_parent_changed(void)
 
 	check_read(f, number, "third");
 	ok(renameat(dir, "sub", dir, "sub2") == 0);
-	eq_err(ck_files_check(f, number), -ESTALE);
+	eq_err(ck_files_check(f, number, NULL), -ESTALE);
 	ok(symlinkat("sub2", dir, "sub") == 0);
 	eq_err(get_rc(f, number), -ESTALE);
 	unlinkat(dir, "sub", 0);
@@ -279,11 +279,48 @@ static void test_no_permission(void)
 		return;
 	}
 	number = add(f, "secret");
-	eq_u64((uint64_t)ck_files_info(f, number)->err, EACCES);
+	eq_u64((uint64_t)ck_files_info(f, number)->err, 0);
+	eq_u64((uint64_t)ck_files_trouble(f, number), EACCES);
+	ok(ck_files_is_seen(f, number));
 	eq_err(get_rc(f, number), -EACCES);
 	if (geteuid() != getuid() && seteuid(getuid()))
 		abort();
 	eq_u64(ck_files_info(f, number)->size, 5);
+	ok(fchmodat(dir, "secret", 0600, 0) == 0);
+	eq_err(get_rc(f, number), 0); /* it was of the moment */
+	ck_files_free(f);
+}
+
+/* Nobody may look into the directory; then everybody may. */
+static void test_unseen(void)
+{
+	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
+	bool passing = false;
+	uint32_t number;
+
+	ok(mkdirat(dir, "closed", 0700) == 0);
+	put_file("closed/in", "12345");
+	ok(fchmodat(dir, "closed", 0, 0) == 0);
+	if (geteuid() == 0 && seteuid(65534)) {
+		ck_files_free(f);
+		return;
+	}
+	number = add(f, "closed/in");
+	eq_u64((uint64_t)ck_files_info(f, number)->err, 0);
+	eq_u64((uint64_t)ck_files_trouble(f, number), EACCES);
+	ok(!ck_files_is_seen(f, number));
+	eq_err(ck_files_check(f, number, &passing), -EACCES);
+	ok(passing && !ck_files_is_seen(f, number));
+	if (geteuid() != getuid() && seteuid(getuid()))
+		abort();
+	ok(fchmodat(dir, "closed", 0700, 0) == 0);
+	eq_err(ck_files_check(f, number, &passing), 0);
+	ok(ck_files_is_seen(f, number));
+	eq_u64(ck_files_info(f, number)->size, 5);
+	check_read(f, number, "12345");
+	put_file("closed/in", "1");
+	eq_err(ck_files_check(f, number, &passing), -ESTALE);
+	ok(!passing);
 	ck_files_free(f);
 }
 
@@ -429,6 +466,7 @@ int main(void)
 	}
 	test_parent_changed();
 	test_no_permission();
+	test_unseen();
 	test_threads();
 	test_all_in_use();
 	remove_dir();

@@ -2,6 +2,7 @@
 /*
  * host: random slices of random layouts, read from real files and compared
  * with brute force: bytes, changed values, and the error that each byte is.
+ * Half of them from files of which none, or not all, can be mapped.
  */
 #include "world.h"
 
@@ -23,7 +24,7 @@ static void random_extents(struct world *w, uint64_t *random)
 		if (boxes_one_in(random, 40))
 			e->err = EBADMSG;
 		if (changed && boxes_one_in(random, 2))
-			e->change = (uint16_t)boxes_below(random, 8);
+			e->change = (uint8_t)boxes_below(random, 8);
 		w->layout.change |= e->change;
 	}
 }
@@ -185,6 +186,9 @@ static unsigned random_world(struct world *w, uint64_t *random)
 
 	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
 	make_world(w, dtype);
+	if (boxes_one_in(random, 2))
+		w->read.files = boxes_one_in(random, 2) ? unmapped
+							: half_mapped;
 	random_extents(w, random);
 	random_slice(w, windows, random);
 	define(w, &truth);

@@ -245,6 +245,67 @@ static void test_big(void)
 	world_free(w);
 }
 
+/* Read calls of this process so far. */
+static uint64_t reads_made(void)
+{
+	FILE *f = fopen("/proc/self/io", "re");
+	char line[64];
+	uint64_t n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "syscr: %" SCNu64, &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Whether a read is right and takes no more than so many calls. */
+static bool is_cheap(struct world *w, uint64_t vpos, uint64_t len,
+		     uint64_t most)
+{
+	uint64_t before = reads_made(), made;
+
+	if (!is_big(w, vpos, len))
+		return false;
+	made = reads_made() - before;
+	printf("# %" PRIu64 " reads\n", made);
+	return made <= most;
+}
+
+/* Where nothing is mapped, what is short lies close together, or is long, is
+ * not read by a call for each run. */
+static void test_unmapped(void)
+{
+	struct ck_files *mapped = files;
+	struct ck_file file;
+	struct world *w;
+
+	files = unmapped;
+	if (ok(ck_files_get(files, BIG, &file) == 0)) {
+		ok(file.map == NULL && file.size == BIG_BYTES);
+		ck_files_put(files, &file);
+	}
+	test_big();
+	w = big(8192, 128, 1, 8); /* rows of 64 bytes */
+	ok(is_cheap(w, 0, 1 << 20, 40));
+	ok(is_cheap(w, 12345, 1 << 20, 40));
+	world_free(w);
+	w = big(1024, 1024, 0, 1);
+	w->b.strides[0] = 4;
+	w->b.strides[1] = 4096; /* transposed: rows of 4 bytes */
+	ok(is_cheap(w, 0, 1 << 20, 40));
+	ok(is_cheap(w, 4097, 1 << 20, 60));
+	ok(is_big(w, 7, 5));
+	world_free(w);
+	w = big(16, 1024, 0, 1);
+	w->b.strides[0] = 200000; /* far apart */
+	ok(is_cheap(w, 0, 1 << 16, 32));
+	ok(is_big(w, 4000, 8200));
+	world_free(w);
+	files = mapped;
+}
+
 /* A header between any two boxes. */
 static void test_many_parts(void)
 {
@@ -371,6 +432,7 @@ int main(void)
 	test_bad_tensor();
 	test_overflow();
 	test_big();
+	test_unmapped();
 	test_many_parts();
 	if (!TAP_THREADS) /* it blocks SIGBUS once its handler was left */
 		test_sigbus();
