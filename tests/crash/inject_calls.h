@@ -97,6 +97,7 @@ static const struct call calls[] = {
 	VECTOR_CALL(readv),
 	VECTOR_CALL(preadv),
 	VECTOR_CALL(preadv2),
+	FILE_CALL(mmap, { BY_FD, 4 }),
 	FILE_CALL(getdents64, { BY_FD, 0 }),
 	FILE_CALL(stat, { BY_PATH, 0 }),
 	FILE_CALL(lstat, { BY_PATH, 0 }),

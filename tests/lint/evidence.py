@@ -20,6 +20,7 @@ KINDS = {
     'golden': ('tests/golden/{}_test.c', 'tests/golden/{}.py'),
     'fuzz': ('tests/fuzz/{}_fuzz.c',),
     'torch': ('tests/torch/{}.py',),
+    'crash': ('tests/crash/{}_test.py',),
 }
 REFERENCE = re.compile(r'\b(%s) `([\w-]+)`' % '|'.join(KINDS))
 
