@@ -37,10 +37,10 @@ judge() {
 }
 
 for source in rows columns; do
-	check "$source: mounts" limited 120000 "$source"
+	check "$source: mounts" limited 1000000 "$source"
 	judge "$source" "$source"
 	unmounted
-	check "huge $source: mounts" limited 120000 "huge-$source"
+	check "huge $source: mounts" limited 1000000 "huge-$source"
 	judge "huge $source" "$source"
 	unmounted
 done
