@@ -48,6 +48,10 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 	return slot ? &r->entries[slot - 1] : NULL;
 }
 
+/* Of what the catalog keeps of a path three times as much is spent: arrays
+ * grow by doubling, and what is kept stays well below what may be taken. */
+#define PART_GROWTH UINT64_C(3)
+
 /* What an entry and its boxes take here and in the catalog: many keys may
  * have one value. */
 static int entry_spend(struct ck_dcp_reader *r,
@@ -352,22 +356,24 @@ static bool is_path(const struct ck_pv *path)
 		    (part.tag != CK_PV_INT || part.i < 0))
 			return false;
 	}
-	return ck_pv_count(path) > 0;
+	return true;
 }
 
 /* The parts joined by dots are the key: then its text is theirs too. *pos is
  * where the next part begins in it. */
-static int part_text(struct ck_catalog *c, struct ck_text key,
+static int part_text(struct ck_dcp_reader *r, struct ck_text key,
 		     struct ck_str part, uint32_t *pos, struct ck_text *out)
 {
-	struct ck_str all = ck_catalog_str(c, key), rest = all;
+	struct ck_str all = ck_catalog_str(r->c, key), rest = all;
 	uint32_t len = (uint32_t)part.len;
 
 	rest.p += ck_min(*pos, all.len);
 	rest.len -= ck_min(*pos, all.len);
 	if (!ck_str_starts(rest, part) ||
 	    (rest.len > len && rest.p[len] != '.'))
-		return ck_catalog_text_add(c, part, out);
+		return ck_dcp_spend(r, PART_GROWTH * len)
+			       ? -EBADMSG
+			       : ck_catalog_text_add(r->c, part, out);
 	*out = (struct ck_text){ key.pos + *pos, len };
 	*pos += len + 1;
 	return 0;
@@ -378,10 +384,15 @@ static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 	struct ck_catalog *c = r->c;
 	struct ck_entry_id id = c->entries[c->nentries - 1];
 	struct ck_text key = ck_catalog_names(c, id)->key;
-	uint32_t n = e->path && is_path(e->path) ? ck_pv_count(e->path) : 0;
+	uint32_t n = e->path ? ck_pv_count(e->path) : 0;
 	uint32_t pos = 0;
 	int rc = 0;
 
+	/* Many entries may have one path, which the input has once. */
+	if (ck_dcp_spend(r, n * PART_GROWTH * sizeof(struct ck_path_part)))
+		return -EBADMSG;
+	if (n && !is_path(e->path))
+		return 0;
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		struct ck_pv part = ck_pv_at(e->path, i);
 		struct ck_buf number = { 0 };
@@ -393,7 +404,7 @@ static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 			s = (struct ck_str){ number.data, number.len };
 		}
 		rc = number.err ? number.err
-				: part_text(c, key, s, &pos, &text);
+				: part_text(r, key, s, &pos, &text);
 		if (rc == 0)
 			rc = ck_catalog_part_add(c, text,
 						 part.tag == CK_PV_INT);
@@ -439,7 +450,7 @@ static int catalog_fill(struct ck_dcp_reader *r)
 	}
 	if (rc == 0)
 		rc = catalog_globals(r);
-	return rc ? ck_fail(r->d, -rc, "%s", strerror(-rc)) : 0;
+	return rc && !r->err ? ck_fail(r->d, -rc, "%s", strerror(-rc)) : rc;
 }
 
 int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)

@@ -408,6 +408,43 @@ static void test_one_tensor_under_many_keys(void)
 	bounded(&b);
 }
 
+/* Many entries that have one long path, or one long step in it. */
+static void test_one_path_for_many_entries(const char *name, unsigned steps,
+					   unsigned len)
+{
+	enum { ENTRIES = 100000 };
+	struct bomb b = { .name = name, .is_metadata = true };
+	char *step = malloc(len + 1);
+	char key[16];
+
+	memset(step, 'x', len);
+	step[len] = '\0';
+	add(&b.bytes, "\200\4c" META "\nBytesStorageMetadata\n)\x81q\1"
+		      "0");
+	add_str(&b.bytes, step);
+	add(&b.bytes, "q\2"
+		      "0(");
+	add_times(&b.bytes, "h\2", steps);
+	add(&b.bytes, "tq\3"
+		      "0c" META "\nMetadata\n)\x81}(");
+	add_str(&b.bytes, "storage_data");
+	add(&b.bytes, "}");
+	for (int planned = 0; planned < 2; planned++) {
+		add_str(&b.bytes,
+			planned ? "planner_data" : "state_dict_metadata");
+		add(&b.bytes, "}(");
+		for (int i = 0; i < ENTRIES; i++) {
+			snprintf(key, sizeof(key), "%d", i);
+			add_str(&b.bytes, key);
+			add(&b.bytes, planned ? "h\3" : "h\1");
+		}
+		add(&b.bytes, "u");
+	}
+	add(&b.bytes, "ub.");
+	free(step);
+	bounded(&b);
+}
+
 int main(void)
 {
 	/* As the daemon: large arrays go back when they grow. */
@@ -423,5 +460,10 @@ int main(void)
 	test_long_names();
 	test_one_chunk_many_times();
 	test_one_tensor_under_many_keys();
+	test_one_path_for_many_entries("one long path for many entries", 2000,
+				       1);
+	test_one_path_for_many_entries("one long step for many entries", 1,
+				       10000);
+	test_one_path_for_many_entries("one short path for many entries", 3, 1);
 	return tap_done();
 }
