@@ -18,6 +18,9 @@
 /* Another command may look at the mount just now. */
 enum { BUSY_TRIES = 5, BUSY_USEC = 100000, DEAD_MSEC = 500 };
 
+/* Of a daemon whose mount is gone: it closes files and frees memory. */
+enum { END_TRIES = 500, END_USEC = 10000 };
+
 enum { FUSERMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
 
 struct ending {
@@ -275,6 +278,17 @@ static int settle(struct ending *e)
 	return rc;
 }
 
+/* A checkpoint that is mounted for writing is locked as long as its daemon
+ * lives: whoever mounts it again right after this command shall find it free. */
+static void await_end(const struct ck_record *daemon)
+{
+	for (int i = 0; i < END_TRIES; i++) {
+		if (ck_record_life(daemon) != CK_LIFE_LIVES)
+			return;
+		usleep(END_USEC);
+	}
+}
+
 static int end_living(struct ending *e)
 {
 	int rc = settle(e);
@@ -286,6 +300,8 @@ static int end_living(struct ending *e)
 		return say_busy(e);
 	if (rc)
 		return CK_EXIT_TROUBLE;
+	if (!e->lazy)
+		await_end(&e->daemon);
 	if (e->dropped.len && !e->dropped.err)
 		fprintf(stderr, "ckptfs: %s: dropped %s\n", e->name,
 			e->dropped.data);

@@ -3,9 +3,9 @@
  * mute: an LD_PRELOAD library. The daemon is killed as it gives its n-th
  * answer, where MUTE_AT says n: a request of the kernel stays unanswered. With
  * MUTE_LATE its first answer comes half a second late; with MUTE_KEEPER the
- * thread that waits for the kernel's first question is late, instead. With
- * MUTE_EPOCH the kernel does not know FUSE_NOTIFY_INC_EPOCH, as before Linux
- * 6.16.
+ * thread that waits for the kernel's first question is late, instead; with
+ * MUTE_END the process takes so long to end. With MUTE_EPOCH the kernel does not
+ * know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16.
  */
 #include <errno.h>
 #include <linux/fuse.h>
@@ -30,6 +30,12 @@ __attribute__((visibility("default"))) ssize_t writev(int fd,
 	if (getenv("MUTE_LATE") && answer == 1)
 		usleep(500 * 1000);
 	return syscall(SYS_writev, fd, iov, n);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	if (getenv("MUTE_END"))
+		usleep(500 * 1000);
 }
 
 __attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes,

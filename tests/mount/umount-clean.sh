@@ -151,6 +151,14 @@ if [ "$(id -u)" = 0 ]; then
 	unmounted
 fi
 
+# Its lock of the checkpoint ends with the daemon.
+ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_END=1 \
+	LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt"
+pid=$(daemon)
+check 'a slow end: ckptfs umount' "$CKPTFS" umount "$mnt"
+fails 'a slow end: the daemon is gone when umount ends' '' \
+	readlink "/proc/$pid/exe"
+
 # A mount that is used and unmounted before its own process has looked.
 for front in '-f' ''; do
 	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_KEEPER=1 \
