@@ -21,6 +21,7 @@ source=$(fixture plain)
 
 # hold ARGUMENT...: holder.py in the background; its pid is in $holder.
 hold() {
+	: >"$WORK/ready"
 	python3 "$HERE/holder.py" "$@" >"$WORK/ready" 2>&1 &
 	holder=$!
 	for _ in $(seq 100); do
