@@ -269,10 +269,13 @@ static int settle(struct ending *e)
 	if (rc == 0) {
 		keep_dropped(e, &status);
 		rc = settle_staged(e, &status);
+	} else if (rc == -EACCES || e->lazy) {
+		rc = CK_EXIT_FINE; /* only who mounted may ask */
 	} else if (rc == -ETIMEDOUT) {
-		rc = e->lazy ? CK_EXIT_FINE : say_silent(e);
+		rc = say_silent(e);
 	} else {
-		rc = CK_EXIT_FINE; /* nothing can be asked */
+		rc = ck_trouble("%s: cannot be asked what would be lost: %s",
+				e->name, ck_why_silent(rc));
 	}
 	ck_buf_fini(&status);
 	return rc;

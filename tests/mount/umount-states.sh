@@ -174,6 +174,13 @@ rm "$mnt/raw/a"
 check 'no scratch files: umount' umounts "$mnt"
 equal 'no scratch files: nothing is said' "$(cat "$WORK/said")" ''
 
+mkdir empty
+mounted "$source"
+mount --bind empty "$mnt/.ckptfs"
+fails 'no status: refused' 'cannot be asked what would be lost' umounts "$mnt"
+umount "$mnt/.ckptfs"
+unmounted
+
 # --- records that lie --------------------------------------------------------
 
 if [ -d /run/ckptfs ]; then
