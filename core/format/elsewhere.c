@@ -190,7 +190,8 @@ static void print_places(struct search *s, const char *path,
 
 	while (dir.len > 0 && dir.p[dir.len - 1] == '/')
 		dir.len--;
-	qsort(s->places, s->n, sizeof(*s->places), place_cmp);
+	if (s->n)
+		qsort(s->places, s->n, sizeof(*s->places), place_cmp);
 	for (size_t i = 0; i < s->n; i++) {
 		if (!s->places[i].is_checkpoint || all++ >= NAMES ||
 		    text->len + dir.len > TEXT_MOST)
