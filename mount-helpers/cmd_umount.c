@@ -19,7 +19,7 @@
 enum { BUSY_TRIES = 5, BUSY_USEC = 100000, DEAD_MSEC = 500 };
 
 /* Of a daemon whose mount is gone: it closes files and frees memory. */
-enum { END_TRIES = 500, END_USEC = 10000 };
+enum { END_TRIES = 200, END_USEC = 10000 };
 
 enum { FUSERMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
 
@@ -283,13 +283,17 @@ static int settle(struct ending *e)
 
 /* A checkpoint that is mounted for writing is locked as long as its daemon
  * lives: whoever mounts it again right after this command shall find it free. */
-static void await_end(const struct ck_record *daemon)
+static void await_end(const struct ending *e)
 {
 	for (int i = 0; i < END_TRIES; i++) {
-		if (ck_record_life(daemon) != CK_LIFE_LIVES)
+		if (ck_record_life(&e->daemon) != CK_LIFE_LIVES)
 			return;
 		usleep(END_USEC);
 	}
+	fprintf(stderr,
+		"ckptfs: %s: unmounted, but its process %d goes on; another "
+		"mount namespace, such as a container, may have the mount\n",
+		e->name, (int)e->daemon.pid);
 }
 
 static int end_living(struct ending *e)
@@ -304,7 +308,7 @@ static int end_living(struct ending *e)
 	if (rc)
 		return CK_EXIT_TROUBLE;
 	if (!e->lazy)
-		await_end(&e->daemon);
+		await_end(e);
 	if (e->dropped.len && !e->dropped.err)
 		fprintf(stderr, "ckptfs: %s: dropped %s\n", e->name,
 			e->dropped.data);

@@ -158,6 +158,21 @@ pid=$(daemon)
 check 'a slow end: ckptfs umount' "$CKPTFS" umount "$mnt"
 fails 'a slow end: the daemon is gone when umount ends' '' \
 	readlink "/proc/$pid/exe"
+if unshare -m --propagation private true 2>/dev/null; then
+	mounted "$source"
+	pid=$(daemon)
+	unshare -m --propagation private sh -c 'echo; exec sleep 30' >other &
+	other=$!
+	until [ -s other ]; do sleep 0.05; done
+	"$CKPTFS" umount "$mnt" 2>said
+	equal 'another namespace: umount' $? 0
+	check 'another namespace: it is told' grep -q "process $pid goes on" said
+	check 'another namespace: not mounted here' not_mounted
+	kill "$other"
+	check 'another namespace: the daemon ends with it' gone "$pid"
+else
+	skip 'another namespace' 'no mount namespace can be made here'
+fi
 
 # A mount that is used and unmounted before its own process has looked.
 for front in '-f' ''; do
