@@ -24,6 +24,7 @@ import time
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import images  # noqa: E402
 import injector  # noqa: E402
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -281,6 +282,9 @@ def main():
         print("1..0 # SKIP FUSE cannot be used here")
         return os.environ.get("CI") == "true"
     print(f"# CKPTFS_SEED={os.environ.get('CKPTFS_SEED', 1)}")
+    # A copy of a mount in somebody else's namespace would keep it alive.
+    if os.geteuid() == 0:
+        images.keep_mounts_private()
     work = tempfile.mkdtemp(prefix="ckptfs-moment-")
     sweep = Sweep(sys.argv[1], work, sys.argv[2:])
     try:
