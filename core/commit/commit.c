@@ -253,8 +253,8 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	list_changes,	 /* what the metadata will say */
 	write_metadata,	 /* and has said, without a name */
 	sync_metadata,	 /* durably */
-	check_source,	 /* still: as late as can be */
 	follow_owner,	 /* and the old one is whose it was */
+	check_source,	 /* nobody has saved still: as late as can be */
 	name_metadata,	 /* beside the old one */
 	rename_metadata, /* in its place: the commit point */
 	follow_owner,	 /* until then, too */
