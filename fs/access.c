@@ -95,15 +95,14 @@ static const struct ck_chunk *items_of(const struct ck_fs *fs,
 				       const struct ck_node *n, uint32_t *count)
 {
 	const struct ck_catalog *c = fs->catalog;
-	const struct ck_tensor *t = &c->tensors[n->tensor];
 
 	*count = 1;
 	if (n->kind == CK_NODE_BOX)
 		return c->chunks + n->index;
 	if (n->kind == CK_NODE_OBJECT)
 		return &c->objects[n->tensor].item;
-	*count = n->kind == CK_NODE_TENSOR ? t->nchunks : 0;
-	return *count ? c->chunks + t->chunk : NULL;
+	*count = n->kind == CK_NODE_TENSOR ? c->tensors[n->tensor].nchunks : 0;
+	return *count ? c->chunks + c->tensors[n->tensor].chunk : NULL;
 }
 
 bool ck_access_is_old(struct ck_fs *fs, const struct ck_node *n)
