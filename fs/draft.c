@@ -309,6 +309,11 @@ static int refuse_longer(struct ck_draft *draft, uint64_t end,
 			  "too many bytes, header included");
 }
 
+void ck_draft_is_renamed(struct ck_draft *draft)
+{
+	draft->size = UINT64_MAX;
+}
+
 int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 		   const void *bytes, size_t len, pid_t thread)
 {

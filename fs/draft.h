@@ -33,6 +33,9 @@ bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor);
 struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
 /* What was not committed is gone with the last reference. */
 void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
+/* Its bytes come from a file that is renamed: no file that the kernel has grows by
+ * them, so that their header may be longer than the one shown. */
+void ck_draft_is_renamed(struct ck_draft *draft);
 /* thread: of the program; 0: it cannot be told from others. */
 CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       uint64_t vpos, const void *bytes, size_t len,

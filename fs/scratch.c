@@ -391,6 +391,7 @@ static int commit(struct ck_fs *fs, struct ck_scratch *s,
 
 	if (rc)
 		return rc;
+	ck_draft_is_renamed(draft);
 	rc = copy_into(fs, s, draft);
 	if (rc == 0)
 		rc = draft_commit(fs, draft);

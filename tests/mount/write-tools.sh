@@ -106,6 +106,15 @@ with open(sys.argv[1], "wb") as f:
     numpy.lib.format.write_array(f, array, version=(int(sys.argv[2]), 0))' \
 			"$npy" $version
 	done
+	into 'a long npy header, by a rename' python3 -c '
+import os, sys
+data = open("full.npy", "rb").read()
+end = 10 + int.from_bytes(data[8:10], "little")
+head = data[10:end - 1] + b" " * 384 + b"\n"
+temporary = sys.argv[1] + "~"
+with open(temporary, "wb") as f:
+    f.write(data[:8] + len(head).to_bytes(2, "little") + head + data[end:])
+os.rename(temporary, sys.argv[1])' "$npy"
 	into 'a short npy header' python3 -c '
 import sys
 text = b"{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":(16,16)}\n"
