@@ -4,7 +4,9 @@
  * each rank that had the boxes, and what is written goes to its place at once.
  * The room is taken from the file system before the first byte, so that a full
  * disk is told to the program that writes and not to the commit. What is given
- * up at the end of a file makes it shorter, and elsewhere leaves a hole.
+ * up at the end of a file makes it shorter, and elsewhere leaves a hole, which
+ * the next items that fit are put into: a tensor that is written many times
+ * before a commit has two places in turn.
  */
 #include "commit_internal.h"
 
@@ -94,8 +96,10 @@ void ck_batch_free(struct ck_batch *b)
 {
 	if (!b)
 		return;
-	for (uint32_t i = 0; i < b->nshards; i++)
+	for (uint32_t i = 0; i < b->nshards; i++) {
 		ck_fd_cleanup(&b->shards[i].fd);
+		free(b->shards[i].unused.r);
+	}
 	pthread_mutex_destroy(&b->lock);
 	free(b->kept);
 	free(b->tensors);
@@ -158,6 +162,7 @@ static int cut_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 	int rc;
 
 	cut->fpos = room->target.size;
+	ck_item_form_fini(&cut->form);
 	rc = ck_item_form_make(&cut->form, t->dtype, t->ndim, box + t->ndim,
 			       cut->fpos);
 	if (rc)
@@ -168,14 +173,58 @@ static int cut_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 	return room->target.size > INT64_MAX ? -EFBIG : 0;
 }
 
+/* All items that go to a file, one behind the other. */
+static int room_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
+		     const struct ck_tensor *t, uint32_t shard, uint64_t begin)
+{
+	int rc = 0;
+
+	cuts->rooms[shard] = (struct ck_room){
+		.target = { .fd = -1, .size = begin },
+		.begin = begin,
+	};
+	for (uint32_t i = 0; i < cuts->n && !rc; i++)
+		if (cuts->cuts[i].shard == shard)
+			rc = cut_plan(cuts, c, t, &cuts->cuts[i]);
+	return rc;
+}
+
+/* By how much the length of items may depend on where they begin. */
+enum { PADDING = 64 };
+
+/* Moves what was planned at the end of a file into a part of it that nobody
+ * uses, if there is one. */
+static int room_fit(struct ck_cuts *cuts, const struct ck_catalog *c,
+		    const struct ck_tensor *t, uint32_t shard)
+{
+	const struct ck_room *room = &cuts->rooms[shard];
+	const struct ck_shard *in = &cuts->batch->shards[shard];
+	uint64_t len = room->target.size - room->begin;
+	const struct ck_range *r = NULL;
+
+	len -= ck_min(len, PADDING);
+	while ((r = ck_ranges_fit(&in->unused, len, r))) {
+		int rc = room_plan(cuts, c, t, shard, r->begin);
+
+		if (rc || room->target.size <= r->end)
+			return rc;
+	}
+	return room_plan(cuts, c, t, shard, in->size);
+}
+
 /* Takes [begin, size) of the files. */
 static void rooms_take(struct ck_cuts *cuts)
 {
 	for (uint32_t i = 0; i < cuts->nrooms; i++) {
 		struct ck_shard *shard = &cuts->batch->shards[i];
+		const struct ck_room *room = &cuts->rooms[i];
 
-		shard->size = cuts->rooms[i].target.size;
-		shard->uses += cuts->rooms[i].uses;
+		if (room->begin == shard->size)
+			shard->size = room->target.size;
+		else
+			ck_ranges_take(&shard->unused, room->begin,
+				       room->target.size);
+		shard->uses += room->uses;
 	}
 }
 
@@ -192,13 +241,11 @@ static int rooms_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 	if (!cuts->rooms)
 		return -ENOMEM;
 	cuts->nrooms = b->nshards;
-	for (uint32_t i = 0; i < cuts->nrooms; i++)
-		cuts->rooms[i] = (struct ck_room){
-			.target = { .fd = -1, .size = b->shards[i].size },
-			.begin = b->shards[i].size,
-		};
-	for (uint32_t i = 0; i < cuts->n && !rc; i++)
-		rc = cut_plan(cuts, c, t, &cuts->cuts[i]);
+	for (uint32_t i = 0; i < cuts->nrooms && !rc; i++) {
+		rc = room_plan(cuts, c, t, i, b->shards[i].size);
+		if (rc == 0 && cuts->rooms[i].uses && b->shards[i].unused.n)
+			rc = room_fit(cuts, c, t, i);
+	}
 	if (rc == 0)
 		rooms_take(cuts);
 	return rc;
@@ -240,26 +287,50 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 
 /* --- room --------------------------------------------------------------------------- */
 
+/* Makes zeros of [begin, end), which others will be given: bytes that are left
+ * out of what is written there are zeros. False: it cannot. */
+static bool room_blank(const struct ck_shard *shard, uint64_t begin,
+		       uint64_t end)
+{
+	if (shard->fd < 0)
+		return true;
+	if (end == shard->size && ftruncate(shard->fd, (off_t)begin) == 0)
+		return true;
+	return fallocate(shard->fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+			 (off_t)begin, (off_t)(end - begin)) == 0;
+}
+
+/* No item has [begin, end) any more. What cannot be made zeros, or noted, stays,
+ * of no use. */
+static void room_free(struct ck_shard *shard, uint64_t begin, uint64_t end)
+{
+	struct ck_ranges *unused = &shard->unused;
+	bool last = end == shard->size;
+
+	/* With what is unused before it. */
+	if (last && unused->n && unused->r[unused->n - 1].end == begin)
+		begin = unused->r[unused->n - 1].begin;
+	if (!room_blank(shard, begin, end) ||
+	    (!last && ck_ranges_add(unused, begin, end)))
+		return;
+	if (last) {
+		shard->size = begin;
+		ck_ranges_cut(unused, begin);
+	}
+}
+
 /* Nobody uses [begin, end) any more. Under the lock. */
 static void give_back(struct ck_shard *shard, uint64_t begin, uint64_t end,
 		      uint32_t uses)
 {
-	bool last = end == shard->size;
-
 	shard->uses -= uses;
-	if (last)
-		shard->size = begin;
-	if (shard->uses == 0) {
-		shard->size = 0;
-		ck_fd_cleanup(&shard->fd);
-	}
-	if (shard->fd < 0)
+	if (shard->uses) {
+		room_free(shard, begin, end);
 		return;
-	/* What cannot be given back stays, of no use. */
-	if (!last || ftruncate(shard->fd, (off_t)begin))
-		(void)fallocate(shard->fd,
-				FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
-				(off_t)begin, (off_t)(end - begin));
+	}
+	shard->size = 0;
+	shard->unused.n = 0;
+	ck_fd_cleanup(&shard->fd);
 }
 
 static int room_make(struct ck_room *room, struct ck_shard *shard,

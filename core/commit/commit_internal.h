@@ -40,9 +40,10 @@ struct ck_writer {
 struct ck_shard {
 	int fd; /* -1: not made */
 	uint64_t rank;
-	uint64_t size;		/* given to items */
-	uint32_t uses;		/* items that have a part of it */
-	char name[CK_NAME_LEN]; /* "": it has none */
+	uint64_t size;		 /* given to items */
+	struct ck_ranges unused; /* of it, given back; all zeros */
+	uint32_t uses;		 /* items that have a part of it */
+	char name[CK_NAME_LEN];	 /* "": it has none */
 };
 
 /* An item that is whole, and will be in the commit. */

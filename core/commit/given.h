@@ -32,6 +32,13 @@ bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
 		   uint64_t *end);
 bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
 		    uint64_t end);
+/* The shortest range of at least len bytes; with `after`, that it gave before,
+ * the next one in this order. NULL: there is none. */
+const struct ck_range *ck_ranges_fit(const struct ck_ranges *ranges,
+				     uint64_t len,
+				     const struct ck_range *after);
+/* Of the range that begins at begin, what is before end is gone. */
+void ck_ranges_take(struct ck_ranges *ranges, uint64_t begin, uint64_t end);
 
 /* --- given.c: what of a file was written ------------------------------------- */
 

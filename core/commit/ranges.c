@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ranges: which bytes of a file were written. A program that writes from
- * front to back makes one range; one that jumps about makes many, of which
+ * ranges: which bytes of a file were written, or are free. A program that writes
+ * from front to back makes one range; one that jumps about makes many, of which
  * neighbours are joined; how many there may be is bounded.
  */
 #include "given.h"
@@ -120,4 +120,42 @@ bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
 
 	return begin >= end || (i < ranges->n && ranges->r[i].begin <= begin &&
 				ranges->r[i].end >= end);
+}
+
+/* In the order of their lengths, and of their places. */
+static bool precedes(const struct ck_range *a, const struct ck_range *b)
+{
+	uint64_t x = a->end - a->begin, y = b->end - b->begin;
+
+	return x < y || (x == y && a->begin < b->begin);
+}
+
+const struct ck_range *ck_ranges_fit(const struct ck_ranges *ranges,
+				     uint64_t len, const struct ck_range *after)
+{
+	const struct ck_range *best = NULL;
+
+	for (size_t i = 0; i < ranges->n; i++) {
+		const struct ck_range *r = &ranges->r[i];
+
+		if (r->end - r->begin >= len &&
+		    (!after || precedes(after, r)) &&
+		    (!best || precedes(r, best)))
+			best = r;
+	}
+	return best;
+}
+
+void ck_ranges_take(struct ck_ranges *ranges, uint64_t begin, uint64_t end)
+{
+	size_t i = find(ranges, begin + 1);
+	struct ck_range *r = ranges->r;
+
+	if (i == ranges->n || r[i].begin != begin)
+		return;
+	r[i].begin = end;
+	if (end < r[i].end)
+		return;
+	ranges->n--;
+	memmove(r + i, r + i + 1, (ranges->n - i) * sizeof(*r));
 }

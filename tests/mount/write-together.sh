@@ -269,6 +269,29 @@ else
 	skip 'full disk' 'no tmpfs can be mounted here'
 fi
 
+# A tensor that is written again and again before a commit has the places that it
+# had: the new files do not grow with each time.
+python3 "$HERE/big.py" "$WORK/rewritten" 2 2 65536
+mounted "$WORK/rewritten" -o write,commit=manual
+cat "$mnt/raw/t0" >t0.bin
+for byte in 1 2 3 4; do
+	head -c 131072 /dev/zero | tr '\0' "\\$byte" >"t1.$byte"
+done
+truncate -s 131072 sparse
+printf end | dd of=sparse bs=1 seek=70000 conv=notrunc status=none
+cat t0.bin >"$mnt/raw/t0"
+for round in $(seq 10); do
+	for byte in 1 2 3 4; do cat "t1.$byte" >"$mnt/raw/t1"; done
+done
+cp --sparse=always sparse "$mnt/raw/t1"
+check 'rewritten: commit' "$CKPTFS" commit "$mnt"
+check 'rewritten: the last is there, with zeros for holes' \
+	cmp sparse "$mnt/raw/t1"
+check 'rewritten: the other is as it was' cmp t0.bin "$mnt/raw/t0"
+check 'rewritten: the new files have not grown each time' sh -c \
+	'[ "$(cat "$1"/*ckptfs-* | wc -c)" -lt 800000 ]' - "$WORK/rewritten"
+unmounted
+
 # Lists of tensors are in natural order, whatever that of the checkpoint.
 python3 - "$HERE/../crash" "$WORK/ordered" <<'PYTHON'
 import sys

@@ -60,6 +60,30 @@ static bool change(struct ck_ranges *ranges, bool *bits, uint64_t *random)
 	return rc == 0;
 }
 
+/* Of all ranges of at least len bytes, the shortest first, each once; then some
+ * of one is taken. */
+static bool fit_is_right(struct ck_ranges *ranges, bool *bits, uint64_t len,
+			 uint64_t *random)
+{
+	const struct ck_range *r = NULL, *last = NULL;
+	uint64_t begin, end;
+	size_t want = 0;
+	bool right = true;
+
+	for (size_t i = 0; i < ranges->n; i++)
+		want += ranges->r[i].end - ranges->r[i].begin >= len;
+	for (; (r = ck_ranges_fit(ranges, len, last)); last = r, want--)
+		right &= r->end - r->begin >=
+			 (last ? last->end - last->begin : len);
+	if (!last || !right)
+		return right && want == 0;
+	begin = last->begin;
+	end = begin + 1 + tap_random(random) % (last->end - begin);
+	ck_ranges_take(ranges, begin, end);
+	memset(bits + begin, 0, (end - begin) * sizeof(*bits));
+	return want == 0;
+}
+
 static bool round_is_right(uint64_t *random)
 {
 	struct ck_ranges ranges = { 0 };
@@ -70,6 +94,9 @@ static bool round_is_right(uint64_t *random)
 		uint64_t begin, end;
 
 		right &= change(&ranges, bits, random);
+		if (tap_random(random) % 4 == 0)
+			right &= fit_is_right(&ranges, bits,
+					      tap_random(random) % 30, random);
 		right &= is_sorted(&ranges);
 		begin = tap_random(random) % SPACE;
 		end = ck_min(begin + tap_random(random) % 50, SPACE);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct ck_writer_options together = { .together = true };
@@ -255,6 +256,62 @@ static void test_replaced(void)
 	expect(&s, wq, 1);
 	commit(&s, 2, 0);
 	eq_u64(count_files(), s.files + 4);
+	scene_end(&s);
+}
+
+/* --- written many times ----------------------------------------------------------- */
+
+/* Bytes of all files that commits made. */
+static uint64_t new_bytes(void)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *e;
+	uint64_t bytes = 0;
+	struct stat st;
+
+	while ((e = readdir(d)))
+		if (strstr(e->d_name, "ckptfs-") &&
+		    fstatat(dirfd(d), e->d_name, &st, 0) == 0)
+			bytes += (uint64_t)st.st_size;
+	closedir(d);
+	return bytes;
+}
+
+/* Begun anew, and bytes are left out: they are zeros. */
+static void stage_sparse(struct scene *s, uint32_t tensor)
+{
+	struct ck_stage *stage = begin(s, tensor, CK_STAGE_ALL);
+	uint64_t len = nbytes(s, tensor);
+	struct ck_diag d = { 0 };
+
+	eq_err(ck_stage_truncate(stage, 0, &d), 0);
+	eq_err(put(stage, len / 2, len / 2 + 8, 7), 0);
+	eq_err(ck_stage_truncate(stage, len, &d), 0);
+	eq_err(keep(stage), 0);
+	ck_stage_close(stage);
+	expect(s, tensor, 0);
+	memset(s->want[tensor] + len / 2, 7, 8);
+}
+
+/* The places of what was replaced are used again, and nothing of it is seen. */
+static void test_rewritten(const char *of, uint32_t often, uint32_t beside,
+			   int times)
+{
+	struct ck_outcome out;
+	static struct ck_diag d;
+	struct scene s;
+
+	shell("rm -rf %s && cp -r %s/../%s %s", dir, sample, of, dir);
+	scene_open(&s);
+	stage_all(&s, often, 255);
+	stage_all(&s, beside, 3);
+	expect(&s, beside, 3);
+	for (int i = 0; i < times; i++)
+		stage_all(&s, often, 255);
+	stage_sparse(&s, often);
+	eq_err(ck_writer_commit(s.w, &out, &d), 0);
+	ok(new_bytes() < 3 * out.bytes);
+	ck_outcome_fini(&out);
 	scene_end(&s);
 }
 
@@ -523,6 +580,11 @@ int main(int argc, char **argv)
 	test_all();
 	test_dropped();
 	test_replaced();
+	for (int times = 50; times < 52; times++) {
+		test_rewritten("sample", wk, wq, times);
+		test_rewritten("sample", wq, wk, times);
+		test_rewritten("dtensor_columns", 0, 1, times);
+	}
 	test_open();
 	test_foreign_save();
 	test_refused();
