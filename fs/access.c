@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: who may open what, when that is changed under a mount. The kernel
+ * access: who may do what, when that is changed under a mount. The kernel
  * judges by the modes and owners that it was told, and it was told them long
- * ago. Each open looks at those of the source, and where they are others the
- * daemon shows these from then on. That open, and the first one of every other
- * file, is answered ESTALE: the kernel then looks the name up, is told the
- * present mode, and judges again before it opens once more. Before the kernel
- * refuses somebody it asks for the attributes of the file: these are looked at
- * then, too.
+ * ago. Each open and each change of a name looks at those of the source, and
+ * where they are others the daemon shows these from then on, and judges by them
+ * itself. It does not leave that to the kernel, which would have to look the
+ * name up again: a file of /proc/self/fd is opened without a name. Before the
+ * kernel refuses somebody it asks for the attributes of the file: these are
+ * looked at then, too.
  */
 #include "internal.h"
+#include <errno.h>
+#include <fcntl.h>
 
 struct ck_judged {
 	pthread_mutex_t lock; /* of renewed, and of setting all bits */
@@ -105,20 +107,6 @@ static const struct ck_chunk *items_of(const struct ck_fs *fs,
 	return *count ? c->chunks + c->tensors[n->tensor].chunk : NULL;
 }
 
-bool ck_access_is_old(struct ck_fs *fs, const struct ck_node *n)
-{
-	const struct ck_chunk *items;
-	uint32_t count;
-
-	if (n->kind == CK_NODE_SCRATCH)
-		return false;
-	items = items_of(fs, n, &count);
-	ck_checkpoint_renew_access(fs->cp, items, count);
-	if (note_renewal(fs))
-		tell_directories(fs);
-	return take_bit(fs->judged, ck_node_place(fs, n));
-}
-
 void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 {
 	uint32_t count;
@@ -127,4 +115,85 @@ void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 	ck_control_notice(fs);
 	ck_checkpoint_look(fs->cp, items, count);
 	ck_checkpoint_renew_access(fs->cp, items, count);
+}
+
+static void renew(struct ck_fs *fs, const struct ck_node *n)
+{
+	uint32_t count;
+	const struct ck_chunk *items = items_of(fs, n, &count);
+
+	ck_checkpoint_renew_access(fs->cp, items, count);
+	if (note_renewal(fs))
+		tell_directories(fs);
+	if (n->kind != CK_NODE_SCRATCH &&
+	    take_bit(fs->judged, ck_node_place(fs, n)))
+		ck_node_forget_attributes(fs, n);
+}
+
+/* --- judging ------------------------------------------------------------------ */
+
+static bool was_changed(const struct ck_fs *fs)
+{
+	return ck_checkpoint_access(fs->cp) != 0;
+}
+
+/* All directories show the same. */
+static bool may_in(const struct ck_fs *fs, fuse_req_t req, mode_t bits)
+{
+	const struct ck_node root = { .kind = CK_NODE_ROOT };
+	struct stat shown;
+
+	ck_node_stat(fs, &root, 0, &shown);
+	return ck_may(req, &shown, bits);
+}
+
+static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
+			const struct ck_node *n, mode_t bits)
+{
+	struct stat shown;
+
+	if (!may_in(fs, req, CK_MAY_SEARCH))
+		return false;
+	if (n->kind == CK_NODE_SCRATCH)
+		return true;
+	ck_node_stat(fs, n, 0, &shown);
+	return ck_may(req, &shown, bits);
+}
+
+bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
+		       const struct ck_node *n, mode_t bits)
+{
+	ck_access_look(fs, n);
+	renew(fs, n);
+	return may_as_seen(fs, req, n, bits);
+}
+
+mode_t ck_access_bits(int flags)
+{
+	int mode = flags & O_ACCMODE;
+	mode_t bits = mode == O_WRONLY ? 0 : CK_MAY_READ;
+
+	return mode != O_RDONLY || (flags & O_TRUNC) ? bits | CK_MAY_WRITE
+						     : bits;
+}
+
+int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
+			 const struct ck_node *n, int flags)
+{
+	mode_t bits = ck_access_bits(flags);
+
+	renew(fs, n);
+	if (!was_changed(fs) || may_as_seen(fs, req, n, bits))
+		return 0;
+	return ck_access_may_now(fs, req, n, bits) ? 0 : -EACCES;
+}
+
+int ck_access_judge_names(struct ck_fs *fs, fuse_req_t req,
+			  const struct ck_node *dir)
+{
+	ck_access_look(fs, dir);
+	renew(fs, dir);
+	if (!was_changed(fs) || may_in(fs, req, CK_MAY_WRITE | CK_MAY_SEARCH))
+		return 0;
+	return -EACCES;
 }

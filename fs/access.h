@@ -5,18 +5,34 @@
 #ifndef CKPTFS_FS_ACCESS_H
 #define CKPTFS_FS_ACCESS_H
 
+#define FUSE_USE_VERSION 314
+
 #include "ckptfs/base.h"
+#include <fuse_lowlevel.h>
+#include <sys/types.h>
 
 struct ck_fs;
 struct ck_node;
 
 struct ck_judged *ck_judged_make(const struct ck_fs *fs); /* NULL: no memory */
 void ck_judged_free(struct ck_judged *j);
-/* For an open of this node, after its files were looked at: the kernel judged by
- * modes and owners that are no longer what they are. It has to look the name
- * up; the next open is not told so again. */
-CK_MUST_USE bool ck_access_is_old(struct ck_fs *fs, const struct ck_node *n);
 /* Looks at the source; ck_node_stat() has what is so then. */
 void ck_access_look(struct ck_fs *fs, const struct ck_node *n);
+/* Looks at the source: who asks may search the directories and has these bits
+ * of the file. bits: CK_MAY_*; of a scratch file they are the kernel's to judge.
+ * If anything was changed the kernel is told to ask for attributes anew, so this
+ * is not for the request that asks for them: it would drop the answer. */
+CK_MUST_USE bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
+				   const struct ck_node *n, mode_t bits);
+/* The kernel has let him, by what it was told: 0, or -EACCES where that was
+ * changed since the mount and he may not any more. For open(2) with these flags,
+ * after .metadata and the directory were looked at, or the data files, too. */
+CK_MUST_USE int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
+				     const struct ck_node *n, int flags);
+/* The same for a change of names in this directory; looks at the source. */
+CK_MUST_USE int ck_access_judge_names(struct ck_fs *fs, fuse_req_t req,
+				      const struct ck_node *dir);
+/* CK_MAY_* of open(2). */
+CK_MUST_USE mode_t ck_access_bits(int flags);
 
 #endif

@@ -21,13 +21,16 @@ static int refusal(const struct ck_node *dir)
 
 /* The kernel has asked whether the directory may be written, as for any name.
  * Here the name stands for the tensor, for all who use the mount: to replace or
- * to hide it is for who may write it. */
-static int may_replace(fuse_req_t req, const struct ck_node *n)
+ * to hide it is for who may write it. bits: CK_MAY_READ if he is to read it,
+ * too. */
+static int may_replace(fuse_req_t req, const struct ck_node *n, mode_t bits)
 {
-	struct stat shown;
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_node present = *n;
 
-	ck_node_stat(fuse_req_userdata(req), n, 0, &shown);
-	return ck_may(req, &shown, CK_MAY_WRITE) ? 0 : -EACCES;
+	present.version = ck_node_version(fs, n);
+	bits |= CK_MAY_WRITE;
+	return ck_access_may_now(fs, req, &present, bits) ? 0 : -EACCES;
 }
 
 /* --- making ----------------------------------------------------------------- */
@@ -40,7 +43,7 @@ static int create_tensor(fuse_req_t req, const struct ck_node *n,
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node present = *n;
-	int rc = may_replace(req, n);
+	int rc = may_replace(req, n, fi ? ck_access_bits(fi->flags) : 0);
 
 	if (rc)
 		return rc;
@@ -94,6 +97,9 @@ static int do_create(struct create_request *r, struct fuse_file_info *fi)
 
 	if (!ck_node_find(fs, r->parent, &dir))
 		return -ENOENT;
+	rc = ck_access_judge_names(fs, r->req, &dir);
+	if (rc)
+		return rc;
 	rc = ck_fs_name(fs, &dir, r->name, &n);
 	r->later.tensor = rc ? 0 : n.tensor;
 	if (rc == -ENOENT)
@@ -174,7 +180,7 @@ static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 
 static int unlink_tensor(fuse_req_t req, const struct ck_node *n)
 {
-	int rc = may_replace(req, n);
+	int rc = may_replace(req, n, 0);
 
 	if (rc == 0)
 		ck_node_hide(fuse_req_userdata(req), n, true);
@@ -189,7 +195,9 @@ static int do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!ck_node_find(fs, parent, &dir))
 		return -ENOENT;
-	rc = ck_fs_name(fs, &dir, name, &n);
+	rc = ck_access_judge_names(fs, req, &dir);
+	if (rc == 0)
+		rc = ck_fs_name(fs, &dir, name, &n);
 	if (rc == 0 && n.kind == CK_NODE_SCRATCH)
 		ck_scratch_remove(fs, n.tensor);
 	else if (rc == 0 && ck_node_is_tensor(&n))
@@ -228,7 +236,7 @@ static int may_become(struct ck_fs *fs, const struct move *m)
 	if (fuse_req_ctx(m->req)->uid != shown.st_uid &&
 	    !ck_may(m->req, &shown, CK_MAY_READ))
 		return -EACCES;
-	return may_replace(m->req, &m->target);
+	return may_replace(m->req, &m->target, 0);
 }
 
 /* On an error both are as they were. */
@@ -287,9 +295,11 @@ static int flags_check(const struct ck_fs *fs, const struct move *m, bool found)
 
 static int do_rename(struct ck_fs *fs, struct move *m)
 {
-	int rc = ck_fs_name(fs, &m->from_dir, m->from, &m->source);
+	int rc = ck_access_judge_names(fs, m->req, &m->from_dir);
 	bool found;
 
+	if (rc == 0)
+		rc = ck_fs_name(fs, &m->from_dir, m->from, &m->source);
 	if (rc)
 		return rc;
 	if (m->source.kind != CK_NODE_SCRATCH)

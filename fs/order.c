@@ -124,25 +124,34 @@ static bool has_group(const struct ck_caller *c, gid_t gid)
 	return c->gid == gid;
 }
 
+static bool has_all(mode_t mode, mode_t bits)
+{
+	return (mode & bits) == bits;
+}
+
 bool ck_caller_may(const struct ck_caller *c, const struct stat *shown,
-		   mode_t bit)
+		   mode_t bits)
 {
 	if (c->uid == 0)
 		return true;
 	if (c->uid == shown->st_uid)
-		return shown->st_mode & (bit << 6);
+		return has_all(shown->st_mode >> 6, bits);
 	if (has_group(c, shown->st_gid))
-		return shown->st_mode & (bit << 3);
-	return shown->st_mode & bit;
+		return has_all(shown->st_mode >> 3, bits);
+	return has_all(shown->st_mode, bits);
 }
 
-bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit)
+/* Which groups he is in has to be read from /proc: only if it matters. */
+bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bits)
 {
-	struct ck_caller c;
+	const struct fuse_ctx *by = fuse_req_ctx(req);
+	struct ck_caller c = { .uid = by->uid, .gid = by->gid };
 	bool may;
 
-	ck_caller_take(&c, req);
-	may = ck_caller_may(&c, shown, bit);
+	if (by->uid != shown->st_uid && by->gid != shown->st_gid &&
+	    has_all(shown->st_mode >> 3, bits) != has_all(shown->st_mode, bits))
+		ck_caller_take(&c, req);
+	may = ck_caller_may(&c, shown, bits);
 	ck_caller_fini(&c);
 	return may;
 }
@@ -150,14 +159,12 @@ bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit)
 bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 {
 	struct ck_node n = { .kind = CK_NODE_TENSOR };
-	struct stat shown;
 
 	if (fuse_req_ctx(req)->uid == geteuid())
 		return true;
 	if (fs->catalog->ntensors == 0)
 		return fuse_req_ctx(req)->uid == 0;
-	ck_node_stat(fs, &n, 0, &shown);
-	return ck_may(req, &shown, CK_MAY_WRITE);
+	return ck_access_may_now(fs, req, &n, CK_MAY_WRITE);
 }
 
 /* --- the request ------------------------------------------------------------------ */

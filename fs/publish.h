@@ -51,10 +51,11 @@ void ck_outcome_print(const struct ck_fs *fs, struct ck_outcome *out, int rc,
 void ck_drop_print(const struct ck_fs *fs, struct ck_outcome *out,
 		   const char *what, struct ck_buf *text);
 /* Who asks may do this with a file that shows this owner and mode, as the kernel
- * judges. bit: one of these. */
-#define CK_MAY_READ  0004
-#define CK_MAY_WRITE 0002
-CK_MUST_USE bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bit);
+ * judges; root may always. bits: of these, and he must have all. */
+#define CK_MAY_READ   0004
+#define CK_MAY_WRITE  0002
+#define CK_MAY_SEARCH 0001
+CK_MUST_USE bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bits);
 
 /* Who asked, to be judged later. Zero-initialise. */
 struct ck_caller {
@@ -67,7 +68,7 @@ struct ck_caller {
 void ck_caller_take(struct ck_caller *c, fuse_req_t req);
 void ck_caller_fini(struct ck_caller *c);
 CK_MUST_USE bool ck_caller_may(const struct ck_caller *c,
-			       const struct stat *shown, mode_t bit);
+			       const struct stat *shown, mode_t bits);
 /* Who asks may write tensors; root and who mounted may in any case. */
 CK_MUST_USE bool ck_may_write(struct ck_fs *fs, fuse_req_t req);
 /* ioctl(2). */

@@ -344,23 +344,23 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 	handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
-/* Of who may: of .metadata and the directory before anything is done, of data
- * files when it has looked at them. */
-static int judged_open(struct ck_fs *fs, const struct ck_node *n,
-		       struct fuse_file_info *fi, bool *old)
+/* Who may is judged before anything is done; and again, since the data files
+ * may have been closed to him, or have turned up, while they were opened. */
+static int judged_open(struct ck_fs *fs, fuse_req_t req,
+		       const struct ck_node *n, struct fuse_file_info *fi)
 {
 	int rc;
 
 	ck_control_notice(fs);
-	*old = ck_access_is_old(fs, n);
-	if (*old)
-		return -ESTALE;
-	rc = ck_handle_open(fs, n, fi);
-	*old = ck_access_is_old(fs, n);
-	if (rc || !*old)
+	rc = ck_access_judge_open(fs, req, n, fi->flags);
+	if (rc == 0)
+		rc = ck_handle_open(fs, n, fi);
+	if (rc)
 		return rc;
-	ck_handle_drop(fs, fi);
-	return -ESTALE;
+	rc = ck_access_judge_open(fs, req, n, fi->flags);
+	if (rc)
+		ck_handle_drop(fs, fi);
+	return rc;
 }
 
 struct open_request {
@@ -375,17 +375,13 @@ static int do_open(struct open_request *r)
 	struct ck_fs *fs = fuse_req_userdata(r->req);
 	pid_t thread = fuse_req_ctx(r->req)->pid;
 	struct ck_node n;
-	bool old;
 	int rc;
 
 	if (!ck_node_find(fs, r->ino, &n))
 		return -ENOENT;
 	r->later.tensor = n.tensor;
-	rc = judged_open(fs, &n, &r->fi, &old);
+	rc = judged_open(fs, r->req, &n, &r->fi);
 	if (!fs->writer || !ck_node_is_tensor(&n) || rc == CK_LATER)
-		return rc;
-	/* Who may not any more will not come again. */
-	if (old && n.version == ck_node_version(fs, &n))
 		return rc;
 	if (rc == -ESTALE)
 		ck_turn_give(fs->turns, thread);
