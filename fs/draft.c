@@ -5,7 +5,7 @@
  * a time, whichever of its files it is.
  *
  * Who comes while a draft may be about to be closed for the last time asks later,
- * see later.c.
+ * see later.c; while it is committed, after that, see publish.c.
  */
 #include "internal.h"
 #include <errno.h>
@@ -25,7 +25,8 @@ struct ck_draft {
 	atomic_bool told_mode; /* what a change of its mode did not do */
 	bool reads;	       /* it was opened for reading, too */
 	struct ck_caller by;   /* else who opened it, with patch */
-	pthread_mutex_t lock;  /* of all below; held while it commits */
+	pthread_mutex_t lock;  /* of all below */
+	bool committing;       /* all below is the committing thread's */
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
 	bool written;	   /* something was, since it was opened */
@@ -297,6 +298,16 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 
 /* --- writing ------------------------------------------------------------------ */
 
+/* Takes the lock, unless the draft is being committed. */
+static bool lock_idle(struct ck_draft *draft)
+{
+	pthread_mutex_lock(&draft->lock);
+	if (!draft->committing)
+		return true;
+	pthread_mutex_unlock(&draft->lock);
+	return false;
+}
+
 /* The kernel takes a write behind the end for a longer file, and those who read
  * it from the page cache would be given zeros there, until the kernel asks for
  * the size again. A file of a tensor never has to be longer than it is. */
@@ -322,7 +333,8 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 	int rc;
 
 	atomic_store(&draft->leaving, false);
-	pthread_mutex_lock(&draft->lock);
+	if (!lock_idle(draft))
+		return CK_AFTER;
 	fits = vpos < draft->size ? ck_min(len, draft->size - vpos) : 0;
 	draft->told_missing = false;
 	draft->written = true;
@@ -356,7 +368,8 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 {
 	int rc;
 
-	pthread_mutex_lock(&draft->lock);
+	if (!lock_idle(draft))
+		return CK_AFTER;
 	rc = cut(fs, draft, size);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
@@ -388,7 +401,8 @@ int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size,
 {
 	int rc = -EBUSY;
 
-	pthread_mutex_lock(&draft->lock);
+	if (!lock_idle(draft))
+		return CK_AFTER;
 	if (may_cut(draft, size, thread))
 		rc = cut(fs, draft, size);
 	pthread_mutex_unlock(&draft->lock);
@@ -496,7 +510,7 @@ static int fill(struct ck_fs *fs, struct ck_draft *draft)
 
 /* --- closing ------------------------------------------------------------------ */
 
-/* As ck_draft_settle(), under the lock. */
+/* As ck_draft_settle(), for who has the stage. */
 static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
 	enum ck_stage_state state = ck_stage_state(draft->stage);
@@ -506,6 +520,8 @@ static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 	if (draft->longer)
 		return -EINVAL; /* it was told why */
 	if (state == CK_STAGE_PART && fs->options->patch) {
+		if (!draft->committing)
+			return 1; /* it is read and filled in by the commit */
 		rc = fill(fs, draft);
 		if (rc)
 			return rc;
@@ -527,7 +543,8 @@ int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
 	int rc;
 
-	pthread_mutex_lock(&draft->lock);
+	if (!lock_idle(draft))
+		return 1;
 	rc = settle(fs, draft, asked);
 	pthread_mutex_unlock(&draft->lock);
 	if (rc != 1)
@@ -540,36 +557,48 @@ void ck_draft_leave(struct ck_draft *draft)
 	atomic_store(&draft->leaving, true);
 }
 
-/* What is complete is handed over; failed: what the log says if that fails. */
+/* By who has the stage. failed: what the log says if it is not handed over. */
 static int hand_over(struct ck_fs *fs, struct ck_draft *draft, bool asked,
 		     int (*to)(struct ck_stage *s, struct ck_diag *d),
 		     const char *failed)
 {
 	struct ck_diag d = { 0 };
-	int rc;
+	int rc = settle(fs, draft, asked);
 
-	pthread_mutex_lock(&draft->lock);
-	rc = settle(fs, draft, asked);
-	if (rc == 1) {
-		atomic_store(&draft->anew, false);
-		rc = to(draft->stage, &d);
-		if (rc)
-			ck_log("%s: %s: %s", shown_name(fs, &draft->node),
-			       failed, d.text);
-	}
-	pthread_mutex_unlock(&draft->lock);
+	if (rc != 1)
+		return rc;
+	atomic_store(&draft->anew, false);
+	rc = to(draft->stage, &d);
+	if (rc)
+		ck_log("%s: %s: %s", shown_name(fs, &draft->node), failed,
+		       d.text);
 	return rc;
 }
 
-int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft)
+static void set_committing(struct ck_draft *draft, bool committing)
 {
-	return hand_over(fs, draft, false, ck_stage_commit, "not saved");
+	pthread_mutex_lock(&draft->lock);
+	draft->committing = committing;
+	pthread_mutex_unlock(&draft->lock);
+}
+
+int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft, bool asked)
+{
+	int rc;
+
+	set_committing(draft, true);
+	rc = hand_over(fs, draft, asked, ck_stage_commit, "not saved");
+	set_committing(draft, false);
+	return rc;
 }
 
 int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
-	int rc = hand_over(fs, draft, asked, ck_stage_keep, "not staged");
+	int rc;
 
+	pthread_mutex_lock(&draft->lock);
+	rc = hand_over(fs, draft, asked, ck_stage_keep, "not staged");
+	pthread_mutex_unlock(&draft->lock);
 	ck_draft_leave(draft);
 	return rc;
 }

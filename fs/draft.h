@@ -36,7 +36,8 @@ void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
 /* Its bytes come from a file that is renamed: no file that the kernel has grows by
  * them, so that their header may be longer than the one shown. */
 void ck_draft_is_renamed(struct ck_draft *draft);
-/* thread: of the program; 0: it cannot be told from others. */
+/* thread: of the program; 0: it cannot be told from others. This and what else
+ * changes what was written: CK_AFTER, a commit of it runs. */
 CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       uint64_t vpos, const void *bytes, size_t len,
 			       pid_t thread);
@@ -58,16 +59,18 @@ CK_MUST_USE bool ck_draft_is_new(const struct ck_draft *draft);
 CK_MUST_USE bool ck_draft_drop_mode(const struct ck_fs *fs,
 				    struct ck_draft *draft, mode_t mode,
 				    pid_t thread);
-/* What a close has to do: 0 nothing, 1 commit; -EINVAL: not all was written.
+/* What a close has to do: 0 nothing; 1 commit, or ask after the commit that runs;
+ * -EINVAL: not all was written.
  * Why is in the log then: at once if it was asked for all to be there, as by
  * fsync(2); else, since what is closed may be a copy, after the last close. */
 CK_MUST_USE int ck_draft_settle(struct ck_fs *fs, struct ck_draft *draft,
 				bool asked);
 /* After a commit: others ask later whether it is gone. */
 void ck_draft_leave(struct ck_draft *draft);
-/* Commits if there is something to commit; errors of ck_stage_commit(). May take
- * seconds. */
-CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft);
+/* Commits if there is something to commit, as ck_draft_settle() has it; errors of
+ * ck_stage_commit(). May take seconds. One thread at a time for each draft. */
+CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft,
+				bool asked);
 /* Keeps it for the next commit of all instead, where the mount does that. */
 CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft,
 			      bool asked);
@@ -75,19 +78,22 @@ const struct ck_node *ck_draft_node(const struct ck_draft *draft);
 
 /* --- later.c: requests that wait for a draft to be gone --------------------- */
 
-/* What nobody is told: the request has to be answered later. */
+/* What nobody is told: the request has to be answered later; or by the thread
+ * that commits, since it commits itself or comes during a commit. */
 #define CK_LATER (-EINPROGRESS)
+#define CK_AFTER (-EALREADY)
 
 /* A request, at the beginning of what else is needed to answer it. That is
  * copied while it waits, and has no pointers to what the caller owns. */
 struct ck_later {
 	struct ck_later *next;
-	/* Answers it, or says CK_LATER; never that if it is the last time. In
-	 * any thread. */
+	/* Answers it, or says CK_LATER; never that if it is the last time. Or
+	 * CK_AFTER; never that if it may commit. In any thread. */
 	int (*answer)(struct ck_later *l);
 	uint32_t tensor; /* whose draft it waits for: set by answer */
 	bool last;
-	struct timespec until; /* CLOCK_MONOTONIC */
+	bool may_commit;       /* that takes long, and is right here */
+	struct timespec until; /* CLOCK_MONOTONIC; 0: has not waited */
 };
 
 /* Starts its thread. NULL: no memory, or no thread. */
@@ -101,5 +107,7 @@ void ck_laters_look(struct ck_laters *all);
 /* Answers a request now, or when the draft that is in its way is gone, or 0.3 s
  * later. size: of all that begins with *l. */
 void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size);
+/* The same, in the thread that commits. Takes l, which was allocated. */
+void ck_later_commit(struct ck_fs *fs, struct ck_later *l);
 
 #endif

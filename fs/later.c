@@ -7,7 +7,8 @@
  *
  * What waits is the request; those who answer requests go on with others. One
  * thread takes requests up again, when their draft is gone or their moment is
- * over.
+ * over. Those that commit then, or have to wait for a commit, go on to the
+ * thread that commits, so that no other waits for them.
  */
 #include "internal.h"
 #include <errno.h>
@@ -44,14 +45,22 @@ static struct ck_later *take(struct ck_laters *all)
 		return NULL;
 	*at = l->next;
 	l->last = is_over(l);
+	l->may_commit = false;
 	return l;
 }
 
-static void put(struct ck_laters *all, struct ck_later *l)
+/* False: it is too late for that. */
+static bool put(struct ck_laters *all, struct ck_later *l)
 {
 	struct ck_later **at = &all->first;
 
+	if (l->until.tv_sec == 0)
+		l->until = ck_time_in(CLOCK_MONOTONIC, LATER_MSEC);
 	pthread_mutex_lock(&all->lock);
+	if (all->ended) {
+		pthread_mutex_unlock(&all->lock);
+		return false;
+	}
 	/* One that waited before has less time left than others. */
 	while (*at && ((*at)->until.tv_sec < l->until.tv_sec ||
 		       ((*at)->until.tv_sec == l->until.tv_sec &&
@@ -61,15 +70,38 @@ static void put(struct ck_laters *all, struct ck_later *l)
 	*at = l;
 	pthread_cond_signal(&all->changed);
 	pthread_mutex_unlock(&all->lock);
+	return true;
 }
 
-/* As ck_later_answer(), of one that has waited. */
+static void take_up(struct ck_laters *all, struct ck_later *l);
+
+/* Goes on with it after this answer. */
+static void go_on(struct ck_laters *all, struct ck_later *l, int answer)
+{
+	if (answer == CK_LATER && put(all, l))
+		return;
+	if (answer == CK_AFTER && ck_publish_later(all->fs, l) == 0)
+		return;
+	if (answer != CK_LATER && answer != CK_AFTER) {
+		free(l);
+		return;
+	}
+	/* No memory for a job is no reason not to do it; here, then. */
+	l->last = l->last || answer == CK_LATER;
+	l->may_commit = l->may_commit || answer == CK_AFTER;
+	take_up(all, l);
+}
+
+/* As ck_later_answer(), of one that was allocated. */
 static void take_up(struct ck_laters *all, struct ck_later *l)
 {
-	if (l->answer(l) == CK_LATER)
-		put(all, l);
-	else
-		free(l);
+	go_on(all, l, l->answer(l));
+}
+
+void ck_later_commit(struct ck_fs *fs, struct ck_later *l)
+{
+	l->may_commit = true;
+	take_up(fs->laters, l);
 }
 
 static void *laters_run(void *arg)
@@ -130,8 +162,8 @@ void ck_laters_end(struct ck_laters *all)
 	while ((l = all->first)) {
 		all->first = l->next;
 		l->last = true;
-		(void)l->answer(l);
-		free(l);
+		l->may_commit = false;
+		take_up(all, l);
 	}
 }
 
@@ -157,17 +189,18 @@ void ck_laters_look(struct ck_laters *all)
 void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size)
 {
 	struct ck_later *copy;
+	int rc;
 
-	l->last = false;
-	if (l->answer(l) != CK_LATER)
+	rc = l->answer(l);
+	if (rc != CK_LATER && rc != CK_AFTER)
 		return;
 	copy = malloc(size);
 	if (copy) {
 		memcpy(copy, l, size);
-		copy->until = ck_time_in(CLOCK_MONOTONIC, LATER_MSEC);
-		put(fs->laters, copy);
+		go_on(fs->laters, copy, rc);
 		return;
 	}
 	l->last = true;
+	l->may_commit = true;
 	(void)l->answer(l);
 }

@@ -220,6 +220,7 @@ struct move {
 	struct ck_node from_dir, to_dir;
 	const char *from, *to;
 	unsigned flags;
+	bool may_commit;
 	struct ck_node source;
 	struct ck_node target; /* of a tensor if it becomes one */
 };
@@ -246,6 +247,8 @@ static int become_tensor(struct ck_fs *fs, const struct move *m)
 	struct ck_scratch *s;
 	int rc = may_become(fs, m);
 
+	if (rc == 0 && !m->may_commit)
+		rc = CK_AFTER;
 	if (rc)
 		return rc;
 	s = ck_scratch_hold(fs, m->source.tensor);
@@ -333,14 +336,15 @@ static int rename_answer(struct ck_later *l)
 	struct move m = { .req = r->req,
 			  .from = r->name,
 			  .to = r->newname,
-			  .flags = r->flags };
+			  .flags = r->flags,
+			  .may_commit = l->may_commit };
 	int rc = -ENOENT;
 
 	if (ck_node_find(fs, r->parent, &m.from_dir) &&
 	    ck_node_find(fs, r->newparent, &m.to_dir))
 		rc = do_rename(fs, &m);
 	l->tensor = m.target.tensor;
-	if (rc == CK_LATER && !l->last)
+	if (rc == CK_AFTER || (rc == CK_LATER && !l->last))
 		return rc;
 	if (rc == CK_LATER)
 		rc = ck_draft_busy(fs, l->tensor);

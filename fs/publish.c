@@ -5,9 +5,10 @@
  * whoever looks it up sees them, with a new inode number, within a second.
  *
  * One thread commits: commits are made one at a time and take long; those who
- * answer requests go on meanwhile. Only a rename(2) commits in the thread that
- * answers it. Where a commit is of many, it takes all that drafts have left
- * with the writer; who orders it by ioctl(2) is answered here, too.
+ * answer requests go on meanwhile. A rename(2) that commits is answered here,
+ * and so is whoever writes, cuts or closes what is being committed. Where a
+ * commit is of many, it takes all that drafts have left with the writer; who
+ * orders it by ioctl(2) is answered here, too.
  *
  * Nothing that the kernel is told may wait for a lock of its directories. Who
  * asks for something has such a lock until he is answered, and if the daemon is
@@ -30,6 +31,7 @@ enum job_kind {
 	JOB_DRAFT, /* commit the draft */
 	JOB_ALL,   /* commit all that is kept */
 	JOB_ORDER, /* do it */
+	JOB_LATER, /* take the request up */
 };
 
 struct job {
@@ -37,6 +39,8 @@ struct job {
 	enum job_kind kind;
 	fuse_req_t req;		/* to be answered */
 	struct ck_draft *draft; /* a reference, or NULL */
+	bool asked;		/* for all of it to be there */
+	struct ck_later *later; /* owned */
 	unsigned order;
 	int rc;		    /* the answer */
 	struct ck_buf text; /* of an order */
@@ -44,7 +48,7 @@ struct job {
 
 struct ck_publisher {
 	struct ck_fs *fs;
-	pthread_mutex_t commit; /* one at a time */
+	pthread_mutex_t commit; /* one at a time; one may have no job */
 	pthread_mutex_t lock;	/* of all below */
 	pthread_cond_t changed;
 	struct job *first, **last;
@@ -129,7 +133,7 @@ static void advise(struct ck_fs *fs)
 }
 
 /* A commit that fails at its very end is seen all the same. */
-static int commit(struct ck_publisher *p, struct ck_draft *draft)
+static int commit(struct ck_publisher *p, struct ck_draft *draft, bool asked)
 {
 	struct ck_fs *fs = p->fs;
 	struct ck_node n = *ck_draft_node(draft);
@@ -139,7 +143,7 @@ static int commit(struct ck_publisher *p, struct ck_draft *draft)
 	pthread_mutex_lock(&p->commit);
 	n.version = ck_node_version(fs, &n);
 	atomic_fetch_add(&fs->commits, 1);
-	rc = ck_draft_commit(fs, draft);
+	rc = ck_draft_commit(fs, draft, asked);
 	atomic_fetch_add(&fs->commits, 1);
 	changed = ck_node_version(fs, &n) != n.version;
 	pthread_mutex_unlock(&p->commit);
@@ -223,14 +227,22 @@ static void answer(struct ck_publisher *p, struct job *job)
 		fuse_reply_err(job->req, -job->rc);
 }
 
-static void job_run(struct ck_publisher *p, struct job *job)
+static void job_do(struct ck_publisher *p, struct job *job)
 {
 	if (job->kind == JOB_DRAFT)
-		job->rc = commit(p, job->draft);
+		job->rc = commit(p, job->draft, job->asked);
 	else
 		do_all(p, job);
 	answer(p, job);
 	ck_buf_fini(&job->text);
+}
+
+static void job_run(struct ck_publisher *p, struct job *job)
+{
+	if (job->kind == JOB_LATER)
+		ck_later_commit(p->fs, job->later);
+	else
+		job_do(p, job);
 	free(job);
 }
 
@@ -330,11 +342,19 @@ static int publish(struct ck_fs *fs, const struct job *what,
 	return 0;
 }
 
-int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
+int ck_publish(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft,
+	       bool asked)
 {
-	struct job job = { .kind = JOB_DRAFT, .req = req };
+	struct job job = { .kind = JOB_DRAFT, .req = req, .asked = asked };
 
 	return publish(fs, &job, draft);
+}
+
+int ck_publish_later(struct ck_fs *fs, struct ck_later *l)
+{
+	struct job job = { .kind = JOB_LATER, .later = l };
+
+	return publish(fs, &job, NULL);
 }
 
 int ck_publish_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
@@ -353,7 +373,7 @@ int ck_publish_order(struct ck_fs *fs, fuse_req_t req, unsigned order)
 
 int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
 {
-	return commit(fs->publisher, draft);
+	return commit(fs->publisher, draft, true);
 }
 
 void ck_publish_rest(struct ck_fs *fs)

@@ -13,6 +13,7 @@
 
 struct ck_draft;
 struct ck_fs;
+struct ck_later;
 struct ck_publisher;
 
 /* --- publish.c: commits, and telling the kernel of them --------------------- */
@@ -24,14 +25,17 @@ struct ck_publisher *ck_publisher_start(struct ck_fs *fs);
 void ck_publisher_end(struct ck_publisher *p);
 void ck_publisher_free(struct ck_publisher *p); /* ended; NULL is allowed */
 /* Commits a draft and answers req when it is durable and an open finds it.
- * -ENOMEM: nobody will answer. */
+ * asked: as for ck_draft_settle(). -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
-			   struct ck_draft *draft);
+			   struct ck_draft *draft, bool asked);
+/* Takes up a request where it may commit, and owns it then. -ENOMEM: it does
+ * not. */
+CK_MUST_USE int ck_publish_later(struct ck_fs *fs, struct ck_later *l);
 /* Commits all that is kept and answers req as for an fsync(2). draft, or NULL:
  * what the answer is for. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish_all(struct ck_fs *fs, fuse_req_t req,
 			       struct ck_draft *draft);
-/* Commits a draft in the calling thread, which may have the kernel's locks. */
+/* Commits a draft in the calling thread, where a request may commit. */
 CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
 
 /* Does what is ordered, and answers. -ENOMEM: nobody will answer. */

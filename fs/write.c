@@ -20,6 +20,52 @@
 
 /* --- bytes ------------------------------------------------------------------ */
 
+/* A write into what is being committed. The open file stays until it is
+ * answered. */
+struct write_request {
+	struct ck_later later;
+	fuse_req_t req;
+	struct ck_draft *draft;
+	uint64_t off;
+	size_t len;
+	char bytes[];
+};
+
+static int write_answer(struct ck_later *l)
+{
+	struct write_request *r = (struct write_request *)l;
+	int rc = ck_draft_write(fuse_req_userdata(r->req), r->draft, r->off,
+				r->bytes, r->len, fuse_req_ctx(r->req)->pid);
+
+	if (rc == CK_AFTER && !l->may_commit)
+		return rc;
+	if (rc)
+		fuse_reply_err(r->req, rc == CK_AFTER ? EBUSY : -rc);
+	else
+		fuse_reply_write(r->req, r->len);
+	return 0;
+}
+
+/* CK_AFTER: it will be answered. */
+static int write_after(fuse_req_t req, struct ck_draft *draft, uint64_t off,
+		       const char *bytes, size_t len)
+{
+	struct write_request *r = calloc(1, sizeof(*r) + len);
+
+	if (!r)
+		return -ENOMEM;
+	r->later.answer = write_answer;
+	r->req = req;
+	r->draft = draft;
+	r->off = off;
+	r->len = len;
+	memcpy(r->bytes, bytes, len);
+	if (ck_publish_later(fuse_req_userdata(req), &r->later) == 0)
+		return CK_AFTER;
+	free(r);
+	return -ENOMEM;
+}
+
 static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		     size_t len, off_t off, struct fuse_file_info *fi)
 {
@@ -33,6 +79,11 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 	else if (ck_handle_scratch(fi))
 		rc = ck_scratch_write(fs, ck_handle_scratch(fi), (uint64_t)off,
 				      bytes, len);
+	if (rc == CK_AFTER)
+		rc = write_after(req, ck_handle_draft(fi), (uint64_t)off, bytes,
+				 len);
+	if (rc == CK_AFTER)
+		return;
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
@@ -50,7 +101,7 @@ static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 	rc = ck_draft_settle(fs, draft, sync);
 	if (rc != 1)
 		return rc;
-	rc = ck_publish(fs, req, draft);
+	rc = ck_publish(fs, req, draft, sync);
 	return rc ? rc : 1;
 }
 
@@ -197,8 +248,10 @@ static int setattr_answer(struct ck_later *l)
 	struct setattr_request *r = (struct setattr_request *)l;
 	int rc = do_setattr(r);
 
-	if (rc == CK_LATER)
+	if (rc == CK_LATER || (rc == CK_AFTER && !l->may_commit))
 		return rc;
+	if (rc == CK_AFTER)
+		rc = -EBUSY;
 	if (rc)
 		fuse_reply_err(r->req, -rc);
 	else

@@ -5,7 +5,8 @@
  * MUTE_LATE its first answer comes half a second late; with MUTE_KEEPER the
  * thread that waits for the kernel's first question is late, instead; with
  * MUTE_END the process takes so long to end. With MUTE_EPOCH the kernel does not
- * know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16.
+ * know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16. With MUTE_SYNC each fsync(2)
+ * takes 0.4 s, so that commits take long.
  */
 #include <errno.h>
 #include <linux/fuse.h>
@@ -49,6 +50,13 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *bytes,
 		return -1;
 	}
 	return syscall(SYS_write, fd, bytes, len);
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+	if (getenv("MUTE_SYNC"))
+		usleep(400 * 1000);
+	return (int)syscall(SYS_fsync, fd);
 }
 
 /* The first thread waits for the end of the session. */
