@@ -8,6 +8,8 @@
 
 enum { SHOWN = 8, SHOWN_BYTES = 200 };
 
+CK_PRINTF(4, 0)
+
 static void record(struct ck_diag *d, int err, bool passing, const char *fmt,
 		   va_list args)
 {

@@ -109,10 +109,12 @@ int ck_str_natural_cmp(struct ck_str a, struct ck_str b)
 /* Takes off what both begin and end with: most names have much in common. */
 static void cut_common(struct ck_str *a, struct ck_str *b)
 {
-	while (a->len && b->len && a->p[0] == b->p[0]) {
-		a->p++, a->len--;
-		b->p++, b->len--;
-	}
+	size_t n = 0, most = ck_min(a->len, b->len);
+
+	while (n < most && a->p[n] == b->p[n])
+		n++;
+	*a = (struct ck_str){ a->p + n, a->len - n };
+	*b = (struct ck_str){ b->p + n, b->len - n };
 	while (a->len && b->len && a->p[a->len - 1] == b->p[b->len - 1]) {
 		a->len--;
 		b->len--;

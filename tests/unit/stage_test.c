@@ -95,7 +95,7 @@ static void model_begin(bool anew)
 
 static bool has(enum byte what, uint64_t begin)
 {
-	return memchr(m.what + begin, what, LIMIT - begin);
+	return memchr(m.what + begin, (int)what, LIMIT - begin);
 }
 
 static enum ck_stage_state model_state(void)
