@@ -9,7 +9,6 @@
  */
 #include "internal.h"
 #include <errno.h>
-#include <fcntl.h>
 
 #define BUSY_TOLD 64
 #define BUSY_SEC  10 /* between two lines that a tensor has a writer */
@@ -435,33 +434,6 @@ int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)
 
 /* --- patching ---------------------------------------------------------------- */
 
-static int gap_fill(struct ck_fs *fs, struct ck_draft *draft,
-		    const struct fuse_file_info *old, uint64_t begin,
-		    uint64_t end, void *bytes, struct ck_diag *d)
-{
-	size_t len = (size_t)ck_min(end - begin, CK_READ_MAX);
-	int rc = ck_handle_read(fs, old, end - len, len, bytes);
-
-	if (rc)
-		return ck_fail(d, -rc, "bytes that were not written: %s",
-			       strerror(-rc));
-	return ck_stage_fill(draft->stage, end - len, bytes, len, d);
-}
-
-/* From the end, so that there is little behind a gap in the list of ranges. */
-static int gaps_fill(struct ck_fs *fs, struct ck_draft *draft,
-		     const struct fuse_file_info *old, struct ck_diag *d)
-{
-	void *bytes = ck_pages_alloc(CK_READ_MAX);
-	uint64_t begin, end;
-	int rc = bytes ? 0 : ck_fail(d, ENOMEM, "out of memory");
-
-	while (rc == 0 && ck_stage_gap(draft->stage, &begin, &end))
-		rc = gap_fill(fs, draft, old, begin, end, bytes, d);
-	ck_pages_free(bytes, CK_READ_MAX);
-	return rc;
-}
-
 /* What is filled in would be his to read: he must be allowed to. */
 static int may_fill(struct ck_fs *fs, struct ck_draft *draft,
 		    const struct ck_node *n, struct ck_diag *d)
@@ -477,32 +449,18 @@ static int may_fill(struct ck_fs *fs, struct ck_draft *draft,
 		       draft->by.uid);
 }
 
-/* What was not written becomes what the tensor has. Nobody else can commit the
- * tensor meanwhile. */
+/* Nobody else can commit the tensor meanwhile. */
 static int fill(struct ck_fs *fs, struct ck_draft *draft)
 {
-	struct fuse_file_info old = { .flags = O_RDONLY };
-	struct ck_node n = draft->node;
 	struct ck_diag d = { 0 };
 	uint64_t begin, end;
 	int rc;
 
 	if (!ck_stage_gap(draft->stage, &begin, &end))
 		return 0;
-	rc = may_fill(fs, draft, &n, &d);
-	if (rc) {
-		tell_once(fs, draft, &d);
-		return rc;
-	}
-	n.version = ck_node_version(fs, &n);
-	rc = ck_handle_open(fs, &n, &old);
-	if (rc) {
-		ck_log("%s: bytes that were not written: %s",
-		       shown_name(fs, &n), strerror(-rc));
-		return rc;
-	}
-	rc = gaps_fill(fs, draft, &old, &d);
-	ck_handle_drop(fs, &old);
+	rc = may_fill(fs, draft, &draft->node, &d);
+	if (rc == 0)
+		rc = ck_patch_fill(fs, draft->stage, &draft->node, &d);
 	if (rc)
 		tell_once(fs, draft, &d);
 	return rc;

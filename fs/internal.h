@@ -134,6 +134,13 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
  * NULL: out of memory. */
 void *ck_reply_buffer(size_t len);
 
+/* --- patch.c ------------------------------------------------------------ */
+
+/* What of the file n was not written into the stage becomes what it has now.
+ * Errors of opening and reading it, and of ck_stage_fill(). */
+CK_MUST_USE int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
+			      const struct ck_node *n, struct ck_diag *d);
+
 /* --- place.c ------------------------------------------------------------ */
 
 /* S-F5. 0 or -EINVAL, errors of open(2). */
