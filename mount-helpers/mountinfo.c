@@ -55,30 +55,42 @@ static void read_options(char *options, struct ck_mount *m)
 	}
 }
 
+/* The kernel writes a blank between two fields, and "\040" for one in a field.
+ * Nothing else separates: a carriage return in a name is part of the name. */
+static size_t split(char *line, char **fields, size_t most)
+{
+	size_t n = 0;
+
+	while (n < most && line)
+		fields[n++] = strsep(&line, " ");
+	return n;
+}
+
 /* "36 35 0:47 / POINT rw,noatime shared:1 - TYPE SOURCE rw,user_id=0": false
  * and errno 0 if a line is none, ENOMEM. */
 static bool read_row(char *line, struct ck_mount *m)
 {
-	char *behind = strstr(line, " - ");
-	char *point = NULL, *type = NULL, *source = NULL, *options = NULL;
-	bool whole = behind &&
-		     sscanf(line, "%d %d %u:%u %*s %ms", &m->id, &m->parent,
-			    &m->major, &m->minor, &point) == 5;
+	enum { ID, PARENT, DEVICE, ROOT, POINT, BEFORE };
 
-	if (whole)
-		whole = sscanf(behind + 3, "%ms %ms %ms", &type, &source,
-			       &options) == 3;
-	if (whole) {
-		m->ours = strcmp(type, TYPE) == 0;
-		read_options(options, m);
-		m->point = unescaped(point);
-		m->source = unescaped(source);
-	}
-	free(point);
-	free(type);
-	free(source);
-	free(options);
-	return whole && m->point && m->source;
+	enum { TYPE_OF, SOURCE, OPTIONS, BEHIND };
+
+	char *behind = strstr(line, " - ");
+	char *before[BEFORE], *after[BEHIND];
+
+	if (!behind)
+		return false;
+	*behind = '\0';
+	if (split(line, before, BEFORE) != BEFORE ||
+	    split(behind + 3, after, BEHIND) != BEHIND ||
+	    sscanf(before[DEVICE], "%u:%u", &m->major, &m->minor) != 2)
+		return false;
+	m->id = atoi(before[ID]);
+	m->parent = atoi(before[PARENT]);
+	m->ours = strcmp(after[TYPE_OF], TYPE) == 0;
+	read_options(after[OPTIONS], m);
+	m->point = unescaped(before[POINT]);
+	m->source = unescaped(after[SOURCE]);
+	return m->point && m->source;
 }
 
 static int add_row(struct ck_mounts *out, char *line)

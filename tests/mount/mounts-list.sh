@@ -36,6 +36,17 @@ check 'table: a head' grep -q '^mount point  *source  *kind  mode   pid$' \
 fails 'an operand' usage "$CKPTFS" mounts "$mnt"
 fails 'a wrong option' 'nearest is --json' "$CKPTFS" mounts --jsno
 
+# What the kernel does not escape separates nothing.
+odd=$WORK/$'second\rx'
+mkdir "$odd"
+"$CKPTFS" plain "$odd" -o fsname=$'a\fb'
+equal 'regression: a mount point with a carriage return: its source' \
+	"$(row "$odd" source)" $'a\fb'
+equal 'regression: a mount point with a carriage return: what is before it' \
+	"$(row "$WORK/second" source)" ''
+check 'regression: a mount point with a carriage return: umount' \
+	"$CKPTFS" umount "$odd"
+
 pid=$(daemon)
 number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
 if [ "$(id -u)" = 0 ]; then

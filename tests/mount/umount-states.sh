@@ -161,6 +161,24 @@ fails 'a loop of links' 'symbolic links' \
 	bash -c 'ln -s a b; ln -s b a; exec "$1" umount a' - "$CKPTFS"
 fails 'an option that is none' 'option -x' umounts -x "$mnt"
 
+# --- other mounts beside and upon it ------------------------------------------
+
+# foreign PLACE: somebody else's file system is mounted there.
+foreign() {
+	mount -t tmpfs foreign "$1"
+	echo data >"$1/data"
+}
+mkdir $'second\rx'
+foreign second
+"$CKPTFS" mount "$source" $'second\rx'
+fails 'regression: a mount point with a carriage return beside' \
+	'second: not the mount point of a checkpoint' umounts second
+check 'regression: a mount point with a carriage return beside: it stays' \
+	cat second/data
+check 'regression: a mount point with a carriage return: umount' \
+	umounts $'second\rx'
+umount second
+
 # --- what is lost ------------------------------------------------------------
 
 mounted "$source" -o write
