@@ -84,14 +84,12 @@ static int detach_mount(const char *mountpoint,
 		       : -1;
 }
 
-/* Nothing of the daemon's caller is kept but the end of the pipe. */
+/* Nothing of the daemon's caller is kept but the end of the pipe. Signals are
+ * blocked. */
 static void leave_all(int *orders)
 {
 	int null = open("/dev/null", O_RDWR);
-	sigset_t all;
 
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
 	setsid();
 	(void)!chdir("/");
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
@@ -118,6 +116,24 @@ static int wait_and_detach(const char *mountpoint, int orders)
 
 /* --- its daemon -------------------------------------------------------------------- */
 
+/* Signals are blocked from before the new process is there: one for the group
+ * of its daemon, as a terminal sends it, would end it. */
+static pid_t start(const char *mountpoint, const int ends[2])
+{
+	sigset_t all, old;
+	pid_t process;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	process = fork();
+	if (process == 0) {
+		close(ends[1]);
+		_exit(wait_and_detach(mountpoint, ends[0]));
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return process;
+}
+
 int ck_detacher_start(const char *mountpoint, struct ck_detacher **out,
 		      struct ck_diag *d)
 {
@@ -132,11 +148,7 @@ int ck_detacher_start(const char *mountpoint, struct ck_detacher **out,
 		return ck_fail(d, errno, "no pipe: %s", strerror(errno));
 	}
 	detacher->mountpoint = mountpoint;
-	detacher->process = fork();
-	if (detacher->process == 0) {
-		close(ends[1]);
-		_exit(wait_and_detach(mountpoint, ends[0]));
-	}
+	detacher->process = start(mountpoint, ends);
 	close(ends[0]);
 	detacher->orders = ends[1];
 	if (detacher->process < 0) {
@@ -158,23 +170,21 @@ void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		       ck_show(ck_str_from(d->mountpoint)));
 }
 
-void ck_detacher_wait(struct ck_detacher *d)
+int ck_detacher_wait(struct ck_detacher *d)
 {
 	int status = 0;
 
 	if (d->orders < 0)
-		return;
+		return 0;
 	ck_fd_cleanup(&d->orders);
 	while (waitpid(d->process, &status, 0) < 0 && errno == EINTR)
 		;
-	if (status)
-		ck_log("%s: is not unmounted, do it by umount",
-		       ck_show(ck_str_from(d->mountpoint)));
+	return status ? -EBUSY : 0;
 }
 
 void ck_detacher_end(struct ck_detacher *d)
 {
 	if (d)
-		ck_detacher_wait(d);
+		(void)!ck_detacher_wait(d);
 	free(d);
 }

@@ -21,7 +21,7 @@ CK_MUST_USE int ck_mount_id(const char *path, struct ck_mount_id *out);
  * way. The last word counts. */
 void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		      bool detach);
-/* Lets it do that, and waits. */
-void ck_detacher_wait(struct ck_detacher *d);
+/* Lets it do that, and waits. -EBUSY: it could not, or was gone. */
+CK_MUST_USE int ck_detacher_wait(struct ck_detacher *d);
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "host.h"
 #include "internal.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -43,6 +44,19 @@ bool ck_host_has_fusermount(void)
 			return true;
 	}
 	return false;
+}
+
+static void *end_thread(void *arg)
+{
+	pthread_exit(arg);
+}
+
+void ck_host_load_unwinder(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, end_thread, NULL) == 0)
+		pthread_join(thread, NULL);
 }
 
 int ck_fs_version_print(void)

@@ -12,4 +12,8 @@ bool ck_host_refuses_allow_other(void);
 /* Whether fusermount3 is where libfuse looks for it. */
 bool ck_host_has_fusermount(void);
 
+/* A thread that is ended needs a library that glibc loads then; where there is
+ * no memory for that, it ends the process. So it is loaded here. */
+void ck_host_load_unwinder(void);
+
 #endif

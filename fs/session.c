@@ -314,16 +314,28 @@ static void device_close(struct fuse_session *session)
 	close(ends[1]);
 }
 
-/* The device is closed first: then nobody waits for an answer any more. */
-static void session_unmount(struct keeper *k)
+/* The device is closed first: then nobody waits for an answer any more. -EBUSY:
+ * a mount is left that nobody serves. */
+static int session_unmount(struct keeper *k)
 {
-	if (k->detacher && !session_is_gone(k->session))
+	bool gone;
+
+	if (!k->detacher) {
+		fuse_session_unmount(k->session);
+		return 0;
+	}
+	gone = session_is_gone(k->session);
+	if (!gone)
 		ck_detacher_tell(k->detacher, &k->mounted, true);
-	if (k->detacher)
-		device_close(k->session);
+	device_close(k->session);
 	fuse_session_unmount(k->session);
-	if (k->detacher)
-		ck_detacher_wait(k->detacher);
+	return ck_detacher_wait(k->detacher) && !gone ? -EBUSY : 0;
+}
+
+static int fail_left(const struct keeper *k, struct ck_diag *d)
+{
+	return ck_fail(d, EBUSY, "%s: is not unmounted, do it by umount",
+		       ck_show(ck_str_from(k->mountpoint)));
 }
 
 /* Before the first thread. */
@@ -375,13 +387,15 @@ static int threads_start(struct keeper *k, struct ck_diag *d)
  * for are finished while those who asked can be answered. */
 static int session_run(struct keeper *k, struct ck_diag *d)
 {
-	int rc = drop_privileges(k, d);
+	int left, rc = drop_privileges(k, d);
 
 	if (rc == 0)
 		rc = threads_start(k, d);
 	if (rc) {
-		session_unmount(k);
-		return rc;
+		left = session_unmount(k);
+		if (left)
+			ck_log("%s", d->text);
+		return left ? fail_left(k, d) : rc;
 	}
 	rc = session_loop(k->session);
 	atomic_store(&k->ended, true);
@@ -391,12 +405,14 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 		ck_publish_rest(k->fs);
 		ck_scratches_dropped(k->fs);
 	}
-	session_unmount(k);
+	left = session_unmount(k);
 	sem_post(&k->fs->asked); /* the kernel may not have asked */
 	pthread_kill(k->thread, SIGTERM);
 	pthread_join(k->thread, NULL);
 	if (rc < 0)
 		return ck_fail(d, -rc, "serving the mount: %s", strerror(-rc));
+	if (left)
+		return fail_left(k, d);
 	if (!atomic_load(&k->fs->was_asked))
 		return ck_fail(d, ECONNABORTED,
 			       "unmounted before it could be used");
@@ -532,21 +548,6 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 	return rc;
 }
 
-static void *end_thread(void *arg)
-{
-	pthread_exit(arg);
-}
-
-/* A thread that is ended needs a library that glibc loads then; where there is
- * no memory for that, it ends the process. */
-static void load_unwinder(void)
-{
-	pthread_t thread;
-
-	if (pthread_create(&thread, NULL, end_thread, NULL) == 0)
-		pthread_join(thread, NULL);
-}
-
 int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 		const struct ck_mount_options *options,
 		struct ck_detacher *detacher, void (*ready)(void *arg),
@@ -570,7 +571,7 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			       "allow_other: a user may give it only if "
 			       "/etc/fuse.conf has the line user_allow_other");
 	fuse_set_log_func(log_fuse);
-	load_unwinder();
+	ck_host_load_unwinder();
 	rc = ck_sigbus_install();
 	if (rc)
 		return ck_fail(d, -rc, "no handler for SIGBUS: %s",

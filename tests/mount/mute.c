@@ -6,8 +6,9 @@
  * thread that waits for the kernel's first question is late, instead; with
  * MUTE_END the process takes so long to end. With MUTE_EPOCH the kernel does not
  * know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16. With MUTE_SYNC each fsync(2)
- * takes 0.4 s, so that commits take long.
+ * takes 0.4 s, so that commits take long; with MUTE_FORK a new process is late.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/fuse.h>
 #include <semaphore.h>
@@ -67,4 +68,14 @@ __attribute__((visibility("default"))) int sem_wait(sem_t *sem)
 	if (getenv("MUTE_KEEPER") && gettid() != getpid())
 		usleep(500 * 1000);
 	return 0;
+}
+
+__attribute__((visibility("default"))) pid_t fork(void)
+{
+	pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
+	pid_t process = real();
+
+	if (process == 0 && getenv("MUTE_FORK"))
+		usleep(500 * 1000);
+	return process;
 }

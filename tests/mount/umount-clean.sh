@@ -192,6 +192,39 @@ for front in '-f' ''; do
 		"$(cat "$WORK/front")" ''
 done
 
+# Ctrl-C is for the process that unmounts, too, and may be there before it has
+# left the terminal.
+if [ "$(id -u)" = 0 ]; then
+	child() {
+		cat /proc/"$pid"/task/*/children 2>/dev/null | tr -d ' '
+	}
+	front() {
+		ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_FORK=1 \
+			LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" \
+			-f >"$WORK/front" 2>&1 &
+		pid=$!
+		until [ -n "$(child)" ] || ! kill -0 "$pid"; do sleep 0.02; done
+		kill -"$1" "$(child)"
+		for _ in $(seq 60); do
+			is_mounted && break
+			sleep 0.05
+		done
+		ls "$mnt" >/dev/null
+		kill -TERM "$pid"
+		wait "$pid"
+	}
+	front TERM
+	equal 'regression: a signal for the group at the start: status' $? 0
+	left_nothing 'regression: a signal for the group at the start' "$pid"
+
+	front KILL
+	equal 'regression: who unmounts is gone: status' $? 2
+	check 'regression: who unmounts is gone: it is said' \
+		grep -q "^ckptfs: $mnt: is not unmounted, do it by umount" \
+		"$WORK/front"
+	umount -l "$mnt"
+fi
+
 # Of a user fusermount3 leaves the mount if it hears of the death before the
 # kernel has let go of the device, which happens; of root nothing is left.
 if [ "$(id -u)" = 0 ]; then
