@@ -67,6 +67,12 @@ static int print_new(struct following *f, const struct ck_buf *log)
 /* Whether what is mounted there is still the same. */
 static bool goes_on(const struct following *f)
 {
+	const struct ck_shown shown = {
+		.id = f->mount.id,
+		.major = f->mount.major,
+		.minor = f->mount.minor,
+		.root = true,
+	};
 	const struct ck_mount *there;
 	struct ck_mounts all;
 	struct ck_record r;
@@ -74,8 +80,8 @@ static bool goes_on(const struct following *f)
 
 	if (ck_mounts_read(&all))
 		return false;
-	there = ck_mounts_on(&all, f->mount.point);
-	same = there && there->ours && there->id == f->mount.id;
+	there = ck_mounts_shown(&all, &shown);
+	same = there && there->ours;
 	ck_mounts_fini(&all);
 	ck_record_read(&f->mount, &r);
 	return same && r.pid == f->daemon.pid && r.start == f->daemon.start &&
@@ -93,7 +99,7 @@ static int follow(struct following *f)
 		usleep(POLL_USEC);
 		if (!goes_on(f))
 			break;
-		err = ck_report_read(f->mount.point, "log", &log);
+		err = ck_report_read(&f->mount, "log", &log);
 		if (err == 0)
 			rc = print_new(f, &log);
 		else if (err != -ETIMEDOUT && goes_on(f))
@@ -109,7 +115,7 @@ static int show(struct following *f, bool go_on)
 	int rc;
 
 	ck_record_read(&f->mount, &f->daemon);
-	rc = ck_report_read(f->mount.point, "log", &log);
+	rc = ck_report_read(&f->mount, "log", &log);
 	if (rc)
 		rc = ck_trouble("%s: %s", f->name, ck_why_silent(rc));
 	else

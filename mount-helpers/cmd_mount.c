@@ -21,9 +21,10 @@ struct mount {
 	bool foreground;
 	bool fake; /* parse only, as mount(8)'s -f says */
 	struct ck_mount_options options;
-	char *target;	  /* the mount point, absolute; owned */
-	int told;	  /* write end of the pipe; -1: nobody waits */
-	const char *kind; /* of the checkpoint */
+	char *target;	       /* the mount point, absolute; owned */
+	struct ck_shown there; /* before */
+	int told;	       /* write end of the pipe; -1: nobody waits */
+	const char *kind;      /* of the checkpoint */
 	char record[CK_RECORD_NAME];
 };
 
@@ -124,7 +125,8 @@ static int wait_for_mount(pid_t child, int from_child)
 }
 
 /* Two mounts on one place, of which only the last shows, are a mistake. What
- * is there may be dead, and is not asked. */
+ * is there may be dead, and is not asked. One that something else covers does
+ * not show either way. */
 static int check_free(const struct mount *m)
 {
 	const char *name = ck_show(ck_str_from(m->place));
@@ -134,7 +136,7 @@ static int check_free(const struct mount *m)
 
 	if (ck_mounts_read(&all))
 		return CK_EXIT_FINE;
-	there = ck_mounts_on(&all, m->target);
+	there = ck_mounts_shown(&all, &m->there);
 	ours = there && there->ours;
 	ck_mounts_fini(&all);
 	if (!ours)
@@ -187,7 +189,7 @@ static int parse_operands(struct mount *m, int argc, char **argv)
 		return ck_usage(argv[0]);
 	m->source = argv[optind];
 	m->place = argv[optind + 1];
-	m->target = ck_path(m->place);
+	m->target = ck_path(m->place, &m->there);
 	return m->target ? CK_EXIT_FINE : CK_EXIT_TROUBLE;
 }
 

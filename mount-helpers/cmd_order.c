@@ -12,41 +12,37 @@
 #include <stdio.h>
 #include <unistd.h>
 
-char *ck_mount_point(const char *path)
-{
-	struct ck_mount m;
-	char *point;
-
-	if (ck_mount_find(path, &m))
-		return NULL;
-	point = ck_steal(&m.point);
-	ck_mount_fini(&m);
-	return point;
-}
-
 /* --- its reports -------------------------------------------------------------------- */
 
-static int report_work(void *path, struct ck_buf *out)
+struct report {
+	const struct ck_mount *mount;
+	const char *name; /* beneath the mount's root */
+};
+
+static int report_work(void *arg, struct ck_buf *out)
 {
-	ck_auto_fd int fd = -1;
+	const struct report *r = arg;
+	ck_auto_fd int fd = ck_mount_open(r->mount, r->name, O_RDONLY);
 	char bytes[2048];
 	ssize_t n;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
 		ck_buf_add(out, bytes, (size_t)n);
 	return n < 0 ? -errno : out->err;
 }
 
-int ck_report_read(const char *path, const char *report, struct ck_buf *out)
+int ck_report_read(const struct ck_mount *m, const char *report,
+		   struct ck_buf *out)
 {
 	ck_auto_free char *name = NULL;
+	struct report r = { .mount = m };
 
-	if (asprintf(&name, "%s/.ckptfs/%s", path, report) < 0)
+	if (asprintf(&name, ".ckptfs/%s", report) < 0)
 		return -ENOMEM;
-	return ck_ask(report_work, name, CK_ASK_MSEC, NULL, out);
+	r.name = name;
+	return ck_ask(report_work, &r, CK_ASK_MSEC, NULL, out);
 }
 
 /* A daemon escapes what it shows; what is mounted may be no daemon of ours. */
@@ -85,6 +81,8 @@ const char *ck_why_silent(int rc)
 		       "only with the mount option allow_other";
 	if (rc == -ENOTCONN)
 		return "its process is dead; ckptfs umount detaches it";
+	if (rc == -ESTALE)
+		return "another mount shows there now";
 	return strerror(-rc);
 }
 
@@ -106,8 +104,8 @@ int ck_cmd_status(int argc, char **argv)
 		{ "json", no_argument, NULL, 'j' },
 		{ NULL, 0, NULL, 0 },
 	};
-	ck_auto_free char *path = NULL;
 	struct ck_buf text = { 0 };
+	struct ck_mount m;
 	bool json = false;
 	int rc, letter;
 
@@ -118,10 +116,10 @@ int ck_cmd_status(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return ck_usage(argv[0]);
-	path = ck_mount_point(argv[optind]);
-	if (!path)
+	if (ck_mount_find(argv[optind], &m))
 		return CK_EXIT_TROUBLE;
-	rc = ck_report_read(path, "status", &text);
+	rc = ck_report_read(&m, "status", &text);
+	ck_mount_fini(&m);
 	if (rc == 0)
 		return print_status(&text, json);
 	ck_buf_fini(&text);
@@ -142,17 +140,20 @@ static const char *why_not(int rc)
 }
 
 struct asked {
-	const char *path;
+	const struct ck_mount *mount;
 	unsigned long order;
 };
 
 static int order_work(void *arg, struct ck_buf *out)
 {
 	const struct asked *a = arg;
-	ck_auto_fd int fd = open(a->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_auto_fd int fd = ck_mount_open(a->mount, ".",
+					  O_RDONLY | O_DIRECTORY);
 	struct ck_order answer = { 0 };
 
-	if (fd < 0 || ioctl(fd, a->order, &answer))
+	if (fd < 0)
+		return fd;
+	if (ioctl(fd, a->order, &answer))
 		return -errno;
 	ck_buf_add(out, &answer, sizeof(answer));
 	return out->err;
@@ -162,7 +163,7 @@ static int order_work(void *arg, struct ck_buf *out)
 int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
 	     bool say)
 {
-	struct asked a = { .path = m->point, .order = order };
+	struct asked a = { .mount = m, .order = order };
 	struct ck_order answer = { 0 };
 	struct ck_buf out = { 0 };
 	struct ck_record daemon;

@@ -21,7 +21,7 @@ enum { BUSY_TRIES = 5, BUSY_USEC = 100000, DEAD_MSEC = 500 };
 /* Of a daemon whose mount is gone: it closes files and frees memory. */
 enum { END_TRIES = 200, END_USEC = 10000 };
 
-enum { FUSERMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
+enum { UNMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
 
 struct ending {
 	const char *name; /* as it was given, escaped */
@@ -43,9 +43,12 @@ enum state {
 /* Takes no lock of the mount, so that it can be killed while nobody answers. */
 static int statfs_work(void *arg, struct ck_buf *answer)
 {
+	ck_auto_fd int fd = ck_mount_enter(arg);
 	struct statfs st;
 
-	if (statfs(arg, &st))
+	if (fd < 0)
+		return fd;
+	if (fstatfs(fd, &st))
 		return -errno;
 	/* The kernel answers for the daemon whom the mount does not let in. */
 	if (st.f_blocks == 0)
@@ -62,7 +65,7 @@ static enum state look(struct ending *e)
 
 	ck_record_read(&e->mount, &e->daemon);
 	life = ck_record_life(&e->daemon);
-	rc = ck_ask(statfs_work, e->mount.point,
+	rc = ck_ask(statfs_work, &e->mount,
 		    life == CK_LIFE_DEAD ? DEAD_MSEC : CK_ASK_MSEC, NULL,
 		    &none);
 	ck_buf_fini(&none);
@@ -115,7 +118,7 @@ static int fusermount_work(void *arg, struct ck_buf *answer)
 static int user_unmount(const char *point, bool lazy, struct ck_buf *said)
 {
 	struct fusermount f = { .point = point, .lazy = lazy };
-	int rc = ck_ask(fusermount_work, &f, FUSERMOUNT_MSEC, NULL, said);
+	int rc = ck_ask(fusermount_work, &f, UNMOUNT_MSEC, NULL, said);
 
 	if (rc || said->len == 0) {
 		ck_buf_printf(said, "fusermount3: %s", strerror(-rc));
@@ -129,17 +132,34 @@ static int user_unmount(const char *point, bool lazy, struct ck_buf *said)
 	return strstr(said->data, "busy") ? -EBUSY : -EIO;
 }
 
-static int root_unmount(const char *point, int flags, struct ck_buf *said)
+struct ending_order {
+	const struct ck_mount *mount;
+	int flags; /* of umount2(2) */
+};
+
+static int root_work(void *arg, struct ck_buf *answer)
 {
-	if (umount2(point, flags | UMOUNT_NOFOLLOW) == 0)
+	const struct ending_order *o = arg;
+
+	(void)answer;
+	return ck_mount_end(o->mount, o->flags);
+}
+
+/* By a child, since a directory above may be in a mount that does not answer. */
+static int root_unmount(const struct ck_mount *m, int flags,
+			struct ck_buf *said)
+{
+	struct ending_order o = { .mount = m, .flags = flags };
+	int rc = ck_ask(root_work, &o, UNMOUNT_MSEC, NULL, said);
+
+	if (rc == 0)
 		return 0;
-	ck_buf_text(said, strerror(errno));
-	return errno == EBUSY ? -EBUSY : -EIO;
+	ck_buf_text(said, ck_why_silent(rc));
+	return rc == -EBUSY ? -EBUSY : -EIO;
 }
 
 static int unmount(const struct ending *e, bool lazy, int flags)
 {
-	const char *point = e->mount.point;
 	struct ck_buf said = { 0 };
 	int rc = 0, tries = BUSY_TRIES;
 
@@ -148,10 +168,11 @@ static int unmount(const struct ending *e, bool lazy, int flags)
 		if (rc)
 			usleep(BUSY_USEC);
 		if (geteuid() != 0)
-			rc = user_unmount(point, lazy, &said);
+			rc = user_unmount(e->mount.point, lazy, &said);
 		else
-			rc = root_unmount(
-				point, flags | (lazy ? MNT_DETACH : 0), &said);
+			rc = root_unmount(&e->mount,
+					  flags | (lazy ? MNT_DETACH : 0),
+					  &said);
 	} while (rc == -EBUSY && --tries > 0);
 	if (rc == -EIO)
 		ck_trouble("%s: %s", e->name,
@@ -264,7 +285,7 @@ static int say_silent(const struct ending *e)
 static int settle(struct ending *e)
 {
 	struct ck_buf status = { 0 };
-	int rc = ck_report_read(e->mount.point, "status", &status);
+	int rc = ck_report_read(&e->mount, "status", &status);
 
 	if (rc == 0) {
 		keep_dropped(e, &status);

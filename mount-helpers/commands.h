@@ -40,13 +40,11 @@ const char *ck_nearest_option(const char *word, const struct option *longs);
 int ck_parse_reading(struct ck_format_options *o, const char *text);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
-/* The absolute path of a mount of ours; owned. NULL: it said why. */
-char *ck_mount_point(const char *path);
 /* Appends a status as one JSON object, with a newline. */
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
-/* A file of .ckptfs of the mount at an absolute path. -ETIMEDOUT: it does not
- * answer. */
-CK_MUST_USE int ck_report_read(const char *path, const char *report,
+/* A file of a mount's .ckptfs. -ETIMEDOUT: it does not answer; -ESTALE: it does
+ * not show at its point any more. */
+CK_MUST_USE int ck_report_read(const struct ck_mount *m, const char *report,
 			       struct ck_buf *out);
 /* Appends what a line of a status says. False: there is none that can be
  * shown. */

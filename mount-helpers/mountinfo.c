@@ -149,14 +149,6 @@ void ck_mounts_fini(struct ck_mounts *m)
 	*m = (struct ck_mounts){ 0 };
 }
 
-const struct ck_mount *ck_mounts_on(const struct ck_mounts *m, const char *path)
-{
-	for (size_t i = m->n; i-- > 0;)
-		if (strcmp(m->rows[i].point, path) == 0)
-			return &m->rows[i];
-	return NULL;
-}
-
 /* --- paths ---------------------------------------------------------------- */
 
 /* Of "a/b///" the last component, "b"; the rest, "a/", is cut off behind its
@@ -238,33 +230,74 @@ char *ck_resolve(const char *path)
 	return at;
 }
 
+/* The answer is a struct ck_shown and the path. */
 static int resolve_work(void *arg, struct ck_buf *answer)
 {
 	ck_auto_free char *path = ck_resolve(arg);
+	struct ck_shown shown;
 
 	if (!path)
 		return -errno;
+	if (ck_shown_at(path, &shown))
+		shown = (struct ck_shown){ 0 };
+	ck_buf_add(answer, &shown, sizeof(shown));
 	ck_buf_text(answer, path);
 	return answer->err;
 }
 
-/* The row of an absolute path, for the caller to keep. */
-static int find_row(const char *path, const char *name, struct ck_mount *out)
+char *ck_path(const char *path, struct ck_shown *shown)
+{
+	ck_auto_free char *copy = strdup(path);
+	const char *name = ck_show(ck_str_from(path));
+	struct ck_buf answer = { 0 };
+	int rc = copy ? ck_ask(resolve_work, copy, CK_ASK_MSEC, NULL, &answer)
+		      : -ENOMEM;
+	char *whole = NULL;
+
+	*shown = (struct ck_shown){ 0 };
+	if (rc == 0 && answer.len > sizeof(*shown)) {
+		memcpy(shown, answer.data, sizeof(*shown));
+		whole = strdup(answer.data + sizeof(*shown));
+	}
+	ck_buf_fini(&answer);
+	if (rc == -ETIMEDOUT)
+		ck_trouble("%s: what it lies in does not answer", name);
+	else if (!whole)
+		ck_trouble("%s: %s", name, strerror(rc ? -rc : ENOMEM));
+	return whole;
+}
+
+static bool has_covered(const struct ck_mounts *all, const char *path)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->rows[i].ours && strcmp(all->rows[i].point, path) == 0)
+			return true;
+	return false;
+}
+
+/* out: receives a copy of the row, with the path that leads there now. */
+static int find_row(const char *path, const struct ck_shown *shown,
+		    const char *name, struct ck_mount *out)
 {
 	struct ck_mounts all;
 	const struct ck_mount *m;
+	bool covered;
 	int rc = ck_mounts_read(&all);
 
 	if (rc)
-		return ck_trouble(TABLE ": %s", strerror(-rc));
-	m = ck_mounts_on(&all, path);
+		return ck_trouble("/proc/self/mountinfo: %s", strerror(-rc));
+	m = ck_mounts_shown(&all, shown);
 	if (!m || !m->ours) {
+		covered = has_covered(&all, path);
 		ck_mounts_fini(&all);
-		return ck_trouble("%s: not the mount point of a checkpoint",
-				  name);
+		return ck_trouble("%s: %s", name,
+				  covered ? "is covered by another mount"
+					  : "not the mount point of a "
+					    "checkpoint");
 	}
 	*out = *m;
-	out->point = strdup(m->point);
+	out->unique = shown->unique;
+	out->point = strdup(path);
 	out->source = strdup(m->source);
 	ck_mounts_fini(&all);
 	if (out->point && out->source)
@@ -273,30 +306,13 @@ static int find_row(const char *path, const char *name, struct ck_mount *out)
 	return ck_trouble("out of memory");
 }
 
-char *ck_path(const char *path)
-{
-	ck_auto_free char *copy = strdup(path);
-	const char *name = ck_show(ck_str_from(path));
-	struct ck_buf whole = { 0 };
-	int rc = copy ? ck_ask(resolve_work, copy, CK_ASK_MSEC, NULL, &whole)
-		      : -ENOMEM;
-
-	if (rc == 0)
-		return whole.data;
-	ck_buf_fini(&whole);
-	if (rc == -ETIMEDOUT)
-		ck_trouble("%s: what it lies in does not answer", name);
-	else
-		ck_trouble("%s: %s", name, strerror(-rc));
-	return NULL;
-}
-
 int ck_mount_find(const char *path, struct ck_mount *out)
 {
-	ck_auto_free char *whole = ck_path(path);
+	struct ck_shown shown;
+	ck_auto_free char *whole = ck_path(path, &shown);
 
 	*out = (struct ck_mount){ 0 };
 	if (!whole)
 		return CK_EXIT_TROUBLE;
-	return find_row(whole, ck_show(ck_str_from(path)), out);
+	return find_row(whole, &shown, ck_show(ck_str_from(path)), out);
 }

@@ -15,6 +15,7 @@
 /* A row of /proc/self/mountinfo. */
 struct ck_mount {
 	int id, parent;
+	uint64_t unique;       /* number that never comes again; 0: not known */
 	unsigned major, minor; /* the device number */
 	bool ours;	       /* type fuse.ckptfs */
 	bool write;
@@ -30,22 +31,47 @@ struct ck_mounts {
 /* All rows. -ENOMEM, or why the table cannot be read. */
 CK_MUST_USE int ck_mounts_read(struct ck_mounts *out);
 void ck_mounts_fini(struct ck_mounts *m);
-/* What shows at an absolute path without symbolic links; NULL: nothing is
- * mounted on it. */
-const struct ck_mount *ck_mounts_on(const struct ck_mounts *m,
-				    const char *path);
+
+/* The mount that shows somewhere. */
+struct ck_shown {
+	int id;
+	uint64_t unique; /* 0: the kernel does not number them so */
+	unsigned major, minor;
+	bool root; /* what is there is the root of that mount */
+};
+
+/* Of an open file, O_PATH or not, or of a path whose last component is not
+ * followed. No mount is asked. 0 or -errno. */
+CK_MUST_USE int ck_shown_read(int fd, struct ck_shown *out);
+CK_MUST_USE int ck_shown_at(const char *path, struct ck_shown *out);
+/* Its row; NULL: what shows there is no mount point. */
+const struct ck_mount *ck_mounts_shown(const struct ck_mounts *all,
+				       const struct ck_shown *shown);
 
 /* The path without symbolic links. The last component is not looked at beyond
  * whether it is a link, so that a mount there is not asked. Owned by the
  * caller; NULL and errno. */
 char *ck_resolve(const char *path);
-/* The same by a child, since what the path lies in may not answer. NULL: it
- * said why. */
-char *ck_path(const char *path);
+/* The same by a child, since what the path lies in may not answer, and what
+ * shows there; all 0 if nothing can be said of that. NULL: it said why. */
+char *ck_path(const char *path, struct ck_shown *shown);
 /* The mount of ours at a path that a user gave; out->point and out->source are
  * the caller's. The exit status; it said why. */
 CK_MUST_USE int ck_mount_find(const char *path, struct ck_mount *out);
 void ck_mount_fini(struct ck_mount *m);
+
+/* These look again whether the mount that ck_mount_find() found is what shows
+ * at its point, and return -ESTALE if it is not. Where a directory of the path
+ * does not answer they wait, so they are for children.
+ *
+ * An O_PATH descriptor of its root, or -errno. */
+CK_MUST_USE int ck_mount_enter(const struct ck_mount *m);
+/* A descriptor of a file beneath its root, without symbolic links on the way,
+ * or -errno. */
+CK_MUST_USE int ck_mount_open(const struct ck_mount *m, const char *name,
+			      int flags);
+/* umount2(2) for root. 0 or -errno. */
+CK_MUST_USE int ck_mount_end(const struct ck_mount *m, int flags);
 
 /* --- asking --------------------------------------------------------------- */
 

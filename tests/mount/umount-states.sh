@@ -179,6 +179,72 @@ check 'regression: a mount point with a carriage return: umount' \
 	umounts $'second\rx'
 umount second
 
+mounted "$source"
+foreign "$mnt"
+fails 'regression: covered' 'is covered by another mount' umounts "$mnt"
+check 'regression: covered: the other stays' cat "$mnt/data"
+rm "$mnt/data"
+check 'regression: covered: a place to mount on' "$CKPTFS" mount "$source" \
+	"$mnt"
+check 'regression: covered: the one that shows ends' umounts "$mnt"
+umount "$mnt"
+unmounted
+# A directory above is covered, with a mount of the same name upon it, which the
+# kernel lists before the one that is covered.
+mkdir -p above/mnt cover/mnt
+foreign cover/mnt
+mount --bind above above
+"$CKPTFS" mount "$source" above/mnt
+umount cover/mnt
+foreign cover
+mkdir cover/mnt
+foreign cover/mnt
+mount --move cover above
+fails 'regression: covered from above' 'is covered by another mount' \
+	umounts above/mnt
+check 'regression: covered from above: the other stays' cat above/mnt/data
+umount above/mnt
+umount above
+check 'regression: covered from above: it shows again' umounts above/mnt
+umount above
+# The last row with a place's name is not what shows there.
+mkdir shown
+"$CKPTFS" mount "$source" second
+foreign shown
+mount --move second shown
+check 'regression: moved onto another' umounts shown
+check 'regression: moved onto another: the other stays' cat shown/data
+umount shown
+
+# swapped WORD...: while `ckptfs umount` waits for an answer, another directory
+# takes the place of the one above the mount.
+swapped() {
+	mkdir -p parent/precious victim/precious
+	foreign victim/precious
+	"$CKPTFS" mount "$source" parent/precious
+	local pid asker status
+	pid=$("$CKPTFS" mounts |
+		awk -v m="$WORK/parent/precious" '$1 == m { print $5 }')
+	kill -STOP "$pid"
+	umounts "$@" parent/precious &
+	asker=$!
+	sleep 0.7
+	mv parent moved
+	mv victim parent
+	kill -CONT "$pid"
+	wait "$asker"
+	status=$?
+	cat parent/precious/data || status=0
+	umount parent/precious
+	umount moved/precious
+	rm -rf parent moved
+	return $status
+}
+fails 'regression: a directory above is swapped' 'another mount shows there' \
+	swapped
+fails 'regression: a directory above is swapped: -l' \
+	'another mount shows there' swapped -l
+
 # --- what is lost ------------------------------------------------------------
 
 mounted "$source" -o write
