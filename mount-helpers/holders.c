@@ -176,16 +176,12 @@ static void print_found(const struct holders *h, struct ck_buf *out)
 		ck_buf_printf(out, "; used by %s", h->text.data);
 	if (h->n > SHOWN)
 		ck_buf_printf(out, " and %u more", h->n - SHOWN);
-	if (!h->n)
-		ck_buf_text(out, h->hidden
-					 ? "; no process that may be looked at "
-					   "uses it"
-					 : "; no process of this system uses "
-					   "it");
+	if (!h->n && !h->hidden)
+		ck_buf_text(out, "; no process of this system uses it");
 	if (h->hidden)
-		ck_buf_printf(out,
-			      " and %u process%s that may not be looked at",
-			      h->hidden, h->hidden == 1 ? "" : "es");
+		ck_buf_printf(out, "%s%u process%s that may not be looked at",
+			      h->n ? " and " : "; used by ", h->hidden,
+			      h->hidden == 1 ? "" : "es");
 }
 
 static int work(void *arg, struct ck_buf *answer)
