@@ -6,7 +6,8 @@
  * thread that waits for the kernel's first question is late, instead; with
  * MUTE_END the process takes so long to end. With MUTE_EPOCH the kernel does not
  * know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16. With MUTE_SYNC each fsync(2)
- * takes 0.4 s, so that commits take long; with MUTE_FORK a new process is late.
+ * takes 0.4 s, so that commits take long; with MUTE_FORK the n-th new process is
+ * late, and called so.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -64,7 +66,8 @@ __attribute__((visibility("default"))) int fsync(int fd)
 __attribute__((visibility("default"))) int sem_wait(sem_t *sem)
 {
 	while (sem_trywait(sem))
-		usleep(1000);
+		if (usleep(1000))
+			return -1; /* EINTR, which ends a session */
 	if (getenv("MUTE_KEEPER") && gettid() != getpid())
 		usleep(500 * 1000);
 	return 0;
@@ -73,9 +76,15 @@ __attribute__((visibility("default"))) int sem_wait(sem_t *sem)
 __attribute__((visibility("default"))) pid_t fork(void)
 {
 	pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
-	pid_t process = real();
+	const char *at = getenv("MUTE_FORK");
+	static int forks;
+	pid_t process;
 
-	if (process == 0 && getenv("MUTE_FORK"))
+	forks++;
+	process = real();
+	if (process == 0 && at && forks == atoi(at)) {
+		prctl(PR_SET_NAME, "late");
 		usleep(500 * 1000);
+	}
 	return process;
 }

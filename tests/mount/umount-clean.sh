@@ -195,16 +195,19 @@ done
 # Ctrl-C is for the process that unmounts, too, and may be there before it has
 # left the terminal.
 if [ "$(id -u)" = 0 ]; then
-	child() {
-		cat /proc/"$pid"/task/*/children 2>/dev/null | tr -d ' '
+	late() {
+		local child
+		for child in $(cat /proc/"$pid"/task/*/children 2>/dev/null); do
+			grep -qs '^late$' "/proc/$child/comm" && echo "$child"
+		done
 	}
 	front() {
-		ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_FORK=1 \
+		ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_FORK=2 \
 			LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" \
 			-f >"$WORK/front" 2>&1 &
 		pid=$!
-		until [ -n "$(child)" ] || ! kill -0 "$pid"; do sleep 0.02; done
-		kill -"$1" "$(child)"
+		until [ -n "$(late)" ] || ! kill -0 "$pid"; do sleep 0.02; done
+		kill -"$1" "$(late)"
 		for _ in $(seq 60); do
 			is_mounted && break
 			sleep 0.05
