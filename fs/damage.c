@@ -124,3 +124,42 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
 		      "items checked %" PRIu64 " of %" PRIu64 "\n",
 		      damaged, c->nentries, seen, items);
 }
+
+/* A damaged checkpoint mounts; whoever mounts it hears of it once. */
+static void log_damage(const struct ck_fs *fs)
+{
+	const struct ck_catalog *c = fs->catalog;
+	size_t tensors = 0, others = 0;
+
+	for (uint32_t i = 0; i < c->ntensors; i++)
+		tensors += ck_tensor_known_faulty(fs, i);
+	for (uint32_t i = 0; i < c->nobjects; i++)
+		others += ck_object_known_faulty(fs->cp, i);
+	if (tensors || others)
+		ck_log("%s: %zu of %zu tensors and %zu of %zu other entries "
+		       "are damaged; " CK_CONTROL_DIR
+		       "/damage in the mount names them",
+		       ck_show(ck_str_from(fs->cp->path)), tensors, c->ntensors,
+		       others, c->nobjects);
+}
+
+/* Who looks for a name without the prefix does not find it. */
+static void log_prefixed(const struct ck_fs *fs)
+{
+	struct ck_buf names = { 0 };
+
+	if (fs->catalog->nprefixed == 0)
+		return;
+	ck_report_prefixed(fs->catalog, &names);
+	ck_log("%s: shown with the prefixes of wrappers, since names would be "
+	       "equal without them: %s",
+	       ck_show(ck_str_from(fs->cp->path)),
+	       names.data ? names.data : "out of memory");
+	ck_buf_fini(&names);
+}
+
+void ck_fs_log_faults(const struct ck_fs *fs)
+{
+	log_damage(fs);
+	log_prefixed(fs);
+}

@@ -18,13 +18,8 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef STATX_MNT_ID_UNIQUE
-#define STATX_MNT_ID_UNIQUE 0x4000U /* Linux 6.8; else the id may come again */
-#endif
 
 struct ck_detacher {
 	pid_t process;
@@ -37,30 +32,6 @@ struct order {
 	bool detach;
 };
 
-/* --- which mount ---------------------------------------------------------------- */
-
-static int id_of(int fd, const char *path, int flags, struct ck_mount_id *out)
-{
-	struct statx st;
-
-	if (statx(fd, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT | flags,
-		  STATX_MNT_ID | STATX_MNT_ID_UNIQUE, &st))
-		return -errno;
-	*out = (struct ck_mount_id){ st.stx_mnt_id, st.stx_dev_major,
-				     st.stx_dev_minor };
-	return 0;
-}
-
-int ck_mount_id(const char *path, struct ck_mount_id *out)
-{
-	return id_of(AT_FDCWD, path, 0, out);
-}
-
-static bool same_mount(const struct ck_mount_id *a, const struct ck_mount_id *b)
-{
-	return a->id == b->id && a->major == b->major && a->minor == b->minor;
-}
-
 /* --- the process ---------------------------------------------------------------- */
 
 /* 0: it is not there, or not there any more. By the descriptor, so that nothing
@@ -68,14 +39,11 @@ static bool same_mount(const struct ck_mount_id *a, const struct ck_mount_id *b)
 static int detach_mount(const char *mountpoint,
 			const struct ck_mount_id *mounted)
 {
-	ck_auto_fd int fd = open(mountpoint,
-				 O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct ck_mount_id there = { 0 };
+	ck_auto_fd int fd = ck_mounted_open(mountpoint, mounted);
 	char link[32];
 
-	if (fd < 0 || id_of(fd, "", AT_EMPTY_PATH, &there) ||
-	    !same_mount(&there, mounted))
-		return 0;
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	if (umount2(link, MNT_DETACH) == 0)
 		return 0;

@@ -7,15 +7,7 @@
 #define CKPTFS_FS_DETACHER_H
 
 #include "ckptfs/fs.h"
-
-/* A mount, as the kernel tells it from others. */
-struct ck_mount_id {
-	uint64_t id;
-	uint32_t major, minor; /* its device */
-};
-
-/* The mount that is seen at a place. Its daemon is not asked. -errno. */
-CK_MUST_USE int ck_mount_id(const char *path, struct ck_mount_id *out);
+#include "mounted.h"
 
 /* This is the mount, and whether to detach it when the daemon ends, in whatever
  * way. The last word counts. */

@@ -194,4 +194,7 @@ uint64_t ck_fs_free_bytes(const struct ck_fs *fs);
 CK_MUST_USE int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 			    struct fuse_entry_param *out);
 
+/* Says in the log what is damaged, and what is shown with prefixes. */
+void ck_fs_log_faults(const struct ck_fs *fs);
+
 #endif

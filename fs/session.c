@@ -231,6 +231,11 @@ static void add_escaped(struct ck_buf *out, const char *text)
 	}
 }
 
+static const char *fsname_of(const struct ck_fs *fs)
+{
+	return fs->options->fsname ? fs->options->fsname : fs->cp->path;
+}
+
 /* The option text for libfuse. Modes are checked by the kernel in any case:
  * allow_other without that would show a private checkpoint to everyone. */
 static void mount_text(const struct ck_fs *fs, const struct keeper *k,
@@ -242,7 +247,7 @@ static void mount_text(const struct ck_fs *fs, const struct keeper *k,
 		      "%s,nosuid,nodev,default_permissions,max_read=%u,"
 		      "subtype=ckptfs,fsname=",
 		      fs->writer ? "rw" : "ro", CK_READ_MAX);
-	add_escaped(out, o->fsname ? o->fsname : fs->cp->path);
+	add_escaped(out, fsname_of(fs));
 	if (o->allow_other)
 		ck_buf_text(out, ",allow_other");
 	if (o->auto_unmount && !k->detacher)
@@ -271,25 +276,49 @@ static int session_make(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 	return 0;
 }
 
-static int session_mount(struct keeper *k, struct ck_diag *d)
+static int mount_by_fuse(struct keeper *k, struct ck_diag *d)
 {
-	int rc = fuse_session_mount(k->session, k->mountpoint);
+	const char *name = ck_show(ck_str_from(k->mountpoint));
 
-	if (rc && geteuid() != 0 && !ck_host_has_fusermount())
+	if (fuse_session_mount(k->session, k->mountpoint) == 0)
+		return 0;
+	if (geteuid() != 0 && !ck_host_has_fusermount())
 		return ck_fail(d, ENOENT,
 			       "%s: cannot be mounted; there is no "
 			       "fusermount3, install the package fuse3",
-			       ck_show(ck_str_from(k->mountpoint)));
+			       name);
+	return ck_fail(d, EPERM, "%s: cannot be mounted; %s", name,
+		       fuse_said[0] ? fuse_said : "fusermount3 has said why");
+}
+
+/* A mount that cannot be told from others is served, and left at the end. */
+static int session_mount(struct keeper *k, struct ck_diag *d)
+{
+	const char *fsname = fsname_of(k->fs);
+	struct ck_mounts_before before;
+	int rc;
+
+	if (!k->detacher) {
+		rc = mount_by_fuse(k, d);
+		if (rc == 0 && ck_mount_id(k->mountpoint, &k->mounted))
+			ck_log("%s: %s", ck_show(ck_str_from(k->mountpoint)),
+			       strerror(errno));
+		return rc;
+	}
+	rc = ck_mounts_note(fsname, &before);
 	if (rc)
-		return ck_fail(d, EPERM, "%s: cannot be mounted; %s",
-			       ck_show(ck_str_from(k->mountpoint)),
-			       fuse_said[0] ? fuse_said
-					    : "fusermount3 has said why");
-	rc = ck_mount_id(k->mountpoint, &k->mounted);
-	if (k->detacher && rc == 0)
+		ck_log("mounts cannot be listed: %s", strerror(-rc));
+	rc = mount_by_fuse(k, d);
+	if (rc == 0 &&
+	    ck_mount_find_new(fsname, k->mountpoint, &before, &k->mounted))
+		ck_log("%s: which mount it is cannot be told; unmount it by "
+		       "hand",
+		       ck_show(ck_str_from(k->mountpoint)));
+	else if (rc == 0)
 		ck_detacher_tell(k->detacher, &k->mounted,
 				 k->fs->options->auto_unmount);
-	return 0;
+	ck_mounts_forget(&before);
+	return rc;
 }
 
 /* Somebody has unmounted already, or cut the connection. */
@@ -419,39 +448,6 @@ static int session_run(struct keeper *k, struct ck_diag *d)
 	return 0;
 }
 
-/* A damaged checkpoint mounts; whoever mounts it hears of it once. */
-static void log_damage(const struct ck_fs *fs)
-{
-	const struct ck_catalog *c = fs->catalog;
-	size_t tensors = 0, others = 0;
-
-	for (uint32_t i = 0; i < c->ntensors; i++)
-		tensors += ck_tensor_known_faulty(fs, i);
-	for (uint32_t i = 0; i < c->nobjects; i++)
-		others += ck_object_known_faulty(fs->cp, i);
-	if (tensors || others)
-		ck_log("%s: %zu of %zu tensors and %zu of %zu other entries "
-		       "are damaged; " CK_CONTROL_DIR
-		       "/damage in the mount names them",
-		       ck_show(ck_str_from(fs->cp->path)), tensors, c->ntensors,
-		       others, c->nobjects);
-}
-
-/* Who looks for a name without the prefix does not find it. */
-static void log_prefixed(const struct ck_fs *fs)
-{
-	struct ck_buf names = { 0 };
-
-	if (fs->catalog->nprefixed == 0)
-		return;
-	ck_report_prefixed(fs->catalog, &names);
-	ck_log("%s: shown with the prefixes of wrappers, since names would be "
-	       "equal without them: %s",
-	       ck_show(ck_str_from(fs->cp->path)),
-	       names.data ? names.data : "out of memory");
-	ck_buf_fini(&names);
-}
-
 static void wait_for_turns(void *arg)
 {
 	const struct ck_fs *fs = arg;
@@ -537,8 +533,7 @@ static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
 	signals_take(&old);
 	rc = session_mount(k, d);
 	if (rc == 0) {
-		log_damage(fs);
-		log_prefixed(fs);
+		ck_fs_log_faults(fs);
 		ck_checkpoint_log_troubles(fs->cp);
 		atomic_store(&serving, true);
 		rc = session_run(k, d);

@@ -146,6 +146,65 @@ while read -r verdict; do
 done <said
 equal 'in a namespace: all was tried' "$(grep -c '^ok\|^not ok' said)" 8
 
+# --- wherever it is ---------------------------------------------------------------
+
+# Who owns a directory above the mount point may rename it.
+for end in KILL TERM; do
+	mkdir -p above/mnt
+	mnt=$WORK/above/mnt
+	mounted "$source" -o auto_unmount
+	pid=$(daemon)
+	other=$(detacher "$pid")
+	mv above 'moved on'
+	kill -$end "$pid"
+	ended "$pid" "regression: renamed above, SIG$end" "$other"
+	equal "regression: renamed above, SIG$end: unmounted" \
+		"$(grep -c "$WORK/moved" /proc/self/mounts)" 0
+	umount -l "moved on/mnt" 2>/dev/null
+	rmdir 'moved on/mnt' 'moved on'
+done
+mnt=$was
+
+# Exchanged while it is mounted: what is there then is another's.
+cat >exchange.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <fcntl.h>
+struct fuse_session;
+int fuse_session_mount(struct fuse_session *se, const char *at);
+int fuse_session_mount(struct fuse_session *se, const char *at)
+{
+	int (*real)(struct fuse_session *, const char *) =
+		(int (*)(struct fuse_session *, const char *))dlsym(
+			RTLD_NEXT, "fuse_session_mount");
+	int rc = real(se, at);
+
+	renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE);
+	return rc;
+}
+END
+if ldd "$CKPTFS" | grep -q libfuse3 && cc -shared -fPIC -o exchange.so exchange.c; then
+	mkdir -p a/mnt b/mnt
+	mount -t tmpfs another b/mnt
+	mnt=$WORK/a/mnt
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 \
+		LD_PRELOAD=$WORK/exchange.so mounted "$source" -o auto_unmount
+	mnt=$WORK/b/mnt
+	pid=$(daemon)
+	other=$(detacher "$pid")
+	kill -TERM "$pid"
+	ended "$pid" 'regression: exchanged above' "$other"
+	equal 'regression: exchanged above: the mount of another is there' \
+		"$(findmnt -rno SOURCE "$WORK/a/mnt")" another
+	equal 'regression: exchanged above: unmounted' \
+		"$(findmnt -rno SOURCE "$WORK/b/mnt")" ''
+	umount a/mnt
+	mnt=$was
+else
+	skip 'regression: exchanged above' 'nothing can be preloaded'
+fi
+
 # --- syslog -------------------------------------------------------------------------
 
 # In a namespace with a /dev/log of our own, which goes away and comes back.
