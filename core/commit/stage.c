@@ -276,6 +276,8 @@ static int explain(const struct ck_stage *s, struct ck_diag *d)
 			"not written again",
 			(uintmax_t)g->failed.r[0].begin,
 			(uintmax_t)g->failed.r[0].end - 1);
+	if (!s->touched)
+		return ck_fail(d, EINVAL, "nothing was written");
 	if (s->anew && ck_given_nothing(g))
 		return ck_fail(d, EINVAL,
 			       g->end ? "nothing but holes; zeros have to be "

@@ -103,6 +103,8 @@ int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
 	ck_auto_free void *bytes = NULL;
 	int rc;
 
+	if (!is_inside(item))
+		return fail_outside(item, d);
 	bytes = malloc(item->length + 1);
 	if (!bytes)
 		return ck_fail_passing(d, ENOMEM, "out of memory");
