@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Another command may look at the mount just now. */
-enum { BUSY_TRIES = 5, BUSY_USEC = 100000, DEAD_MSEC = 500 };
+enum { BUSY_TRIES = 5, BUSY_USEC = 100000 };
 
 /* Of a daemon whose mount is gone: it closes files and frees memory. */
 enum { END_TRIES = 200, END_USEC = 10000 };
@@ -57,21 +57,21 @@ static int statfs_work(void *arg, struct ck_buf *answer)
 	return 0;
 }
 
+/* A record alone says nothing: what it is of may be answered by somebody. Only
+ * of a mount that says nothing its word counts. */
 static enum state look(struct ending *e)
 {
 	struct ck_buf none = { 0 };
-	enum ck_life life;
-	int rc;
+	int rc = ck_ask(statfs_work, &e->mount, CK_ASK_MSEC, NULL, &none);
 
-	ck_record_read(&e->mount, &e->daemon);
-	life = ck_record_life(&e->daemon);
-	rc = ck_ask(statfs_work, &e->mount,
-		    life == CK_LIFE_DEAD ? DEAD_MSEC : CK_ASK_MSEC, NULL,
-		    &none);
 	ck_buf_fini(&none);
+	ck_record_read(&e->mount, &e->daemon);
 	if (rc == 0)
 		return ANSWERS;
-	if (rc == -ENOTCONN || rc == -ECONNABORTED || life == CK_LIFE_DEAD)
+	if (rc == -ENOTCONN || rc == -ECONNABORTED)
+		return DEAD;
+	if ((rc == -ETIMEDOUT || rc == -EACCES) &&
+	    ck_record_life(&e->daemon) == CK_LIFE_DEAD)
 		return DEAD;
 	return rc == -ETIMEDOUT ? SILENT : NOT_ASKED;
 }

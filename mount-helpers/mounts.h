@@ -44,6 +44,9 @@ struct ck_shown {
  * followed. No mount is asked. 0 or -errno. */
 CK_MUST_USE int ck_shown_read(int fd, struct ck_shown *out);
 CK_MUST_USE int ck_shown_at(const char *path, struct ck_shown *out);
+/* The number of a mount that never comes again, which a row of the table lacks;
+ * 0: it is not known. Waits like ck_mount_enter(). */
+uint64_t ck_mount_unique(const struct ck_mount *m);
 /* Its row; NULL: what shows there is no mount point. */
 const struct ck_mount *ck_mounts_shown(const struct ck_mounts *all,
 				       const struct ck_shown *shown);
@@ -90,11 +93,13 @@ CK_MUST_USE int ck_ask(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 /* --- records of daemons --------------------------------------------------- */
 
 struct ck_record {
-	pid_t pid;	/* 0: there is no record */
-	uint64_t start; /* field 22 of /proc/PID/stat: the pid may be another's
-			 * by now */
-	uint64_t space; /* inode of the pid namespace */
-	char kind[16];	/* of the checkpoint */
+	pid_t pid;	 /* 0: there is no record */
+	uint64_t start;	 /* field 22 of /proc/PID/stat: the pid may be another's
+			  * by now */
+	uint64_t space;	 /* inode of the pid namespace */
+	int mount;	 /* its number in the table; 0: not known */
+	uint64_t unique; /* as of struct ck_mount */
+	char kind[16];	 /* of the checkpoint */
 };
 
 enum ck_life { CK_LIFE_UNKNOWN, CK_LIFE_LIVES, CK_LIFE_DEAD };
@@ -107,8 +112,8 @@ void ck_record_write(const char *point, const char *kind,
 		     char name[static CK_RECORD_NAME]);
 /* Removes the record, if it is still the calling process's. */
 void ck_record_remove(const char *name);
-/* The record of a mount; out->pid is 0 if there is none that can be believed:
- * root's, or that of the user who mounted. */
+/* The record of this very mount; out->pid is 0 if there is none that can be
+ * believed: root's, or that of the user who mounted. */
 void ck_record_read(const struct ck_mount *m, struct ck_record *out);
 enum ck_life ck_record_life(const struct ck_record *r);
 /* Removes records of the calling user whose mount and daemon are gone. */

@@ -60,24 +60,33 @@ int ck_shown_at(const char *path, struct ck_shown *out)
 	return fd < 0 ? -errno : ck_shown_read(fd, out);
 }
 
+static bool is_row(const struct ck_mount *m, const struct ck_shown *shown)
+{
+	return shown->root && m->id == shown->id && m->major == shown->major &&
+	       m->minor == shown->minor;
+}
+
 const struct ck_mount *ck_mounts_shown(const struct ck_mounts *all,
 				       const struct ck_shown *shown)
 {
-	for (size_t i = 0; shown->root && i < all->n; i++) {
-		const struct ck_mount *m = &all->rows[i];
-
-		if (m->id == shown->id && m->major == shown->major &&
-		    m->minor == shown->minor)
-			return m;
-	}
+	for (size_t i = 0; i < all->n; i++)
+		if (is_row(&all->rows[i], shown))
+			return &all->rows[i];
 	return NULL;
 }
 
 static bool shows(const struct ck_mount *m, const struct ck_shown *shown)
 {
-	return shown->root && m->id == shown->id &&
-	       m->unique == shown->unique && m->major == shown->major &&
-	       m->minor == shown->minor;
+	return is_row(m, shown) && m->unique == shown->unique;
+}
+
+uint64_t ck_mount_unique(const struct ck_mount *m)
+{
+	struct ck_shown shown;
+
+	if (m->unique || ck_shown_at(m->point, &shown) || !is_row(m, &shown))
+		return m->unique;
+	return shown.unique;
 }
 
 /* path: beneath dirfd. The descriptor, or -errno; -ESTALE: another mount shows

@@ -7,7 +7,8 @@
  *
  * A record is believed only if the directory and the file belong to root or to
  * the user who mounted, so that a record of one user says nothing about the
- * mounts of another. A daemon that cannot write one goes without.
+ * mounts of another; and only of the mount whose number is in it, since a
+ * device number is used again. A daemon that cannot write one goes without.
  */
 #include "mounts.h"
 #include <dirent.h>
@@ -138,6 +139,8 @@ static void read_line(struct ck_str line, struct ck_record *r)
 		r->pid = (pid_t)pid;
 	(void)sscanf(text, "start: %" SCNu64, &r->start);
 	(void)sscanf(text, "pid namespace: %" SCNu64, &r->space);
+	(void)sscanf(text, "mount: %d", &r->mount);
+	(void)sscanf(text, "unique mount: %" SCNu64, &r->unique);
 	(void)sscanf(text, "kind: %15s", r->kind);
 }
 
@@ -185,6 +188,14 @@ static void device_name(unsigned major, unsigned minor,
 	snprintf(name, CK_RECORD_NAME, "%u:%u", major, minor);
 }
 
+/* unique: of m, or 0. */
+static bool is_of(const struct ck_record *r, const struct ck_mount *m,
+		  uint64_t unique)
+{
+	return r->mount == m->id &&
+	       (r->unique == unique || r->unique == 0 || unique == 0);
+}
+
 static int read_work(void *arg, struct ck_buf *answer)
 {
 	const struct ck_mount *m = arg;
@@ -196,12 +207,14 @@ static int read_work(void *arg, struct ck_buf *answer)
 		return dirfd;
 	device_name(m->major, m->minor, name);
 	record_read(dirfd, name, m->user, &r);
+	if (!is_of(&r, m, ck_mount_unique(m)))
+		return -ENOENT;
 	ck_buf_add(answer, &r, sizeof(r));
 	return answer->err;
 }
 
 /* By a child, since another user may have mounted anything where his records
- * should be. */
+ * should be, or above the mount. */
 void ck_record_read(const struct ck_mount *m, struct ck_record *out)
 {
 	struct ck_mount copy = *m;
@@ -216,7 +229,8 @@ void ck_record_read(const struct ck_mount *m, struct ck_record *out)
 
 /* --- writing -------------------------------------------------------------- */
 
-static void print_own(const char *kind, struct ck_buf *out)
+static void print_own(const char *kind, const struct ck_shown *mount,
+		      struct ck_buf *out)
 {
 	uint64_t start = 0;
 	char state;
@@ -225,8 +239,9 @@ static void print_own(const char *kind, struct ck_buf *out)
 		out->err = -EIO;
 	ck_buf_printf(out,
 		      "pid: %d\nstart: %" PRIu64 "\npid namespace: %" PRIu64
-		      "\nkind: %s\n",
-		      (int)getpid(), start, own_space(), kind);
+		      "\nmount: %d\nunique mount: %" PRIu64 "\nkind: %s\n",
+		      (int)getpid(), start, own_space(), mount->id,
+		      mount->unique, kind);
 }
 
 /* Under a temporary name, so that nobody reads a part. */
@@ -257,14 +272,13 @@ void ck_record_write(const char *point, const char *kind,
 {
 	ck_auto_fd int dirfd = directory_open(geteuid(), true);
 	struct ck_buf text = { 0 };
-	struct statx st;
+	struct ck_shown mount;
 
 	name[0] = '\0';
-	/* The device number is known without asking the mount. */
-	if (dirfd < 0 || statx(AT_FDCWD, point, AT_STATX_DONT_SYNC, 0, &st))
+	if (dirfd < 0 || ck_shown_at(point, &mount))
 		return;
-	print_own(kind, &text);
-	device_name(st.stx_dev_major, st.stx_dev_minor, name);
+	print_own(kind, &mount, &text);
+	device_name(mount.major, mount.minor, name);
 	if (text.err || put_file(dirfd, name, &text))
 		name[0] = '\0';
 	ck_buf_fini(&text);
@@ -287,7 +301,9 @@ void ck_record_remove(const char *name)
 
 /* --- cleaning ------------------------------------------------------------- */
 
-static bool is_present(const struct ck_mounts *all, const char *name)
+/* Whether the mount of the record with this name is there. */
+static bool is_present(const struct ck_mounts *all, const char *name,
+		       const struct ck_record *r)
 {
 	char device[CK_RECORD_NAME];
 
@@ -295,15 +311,16 @@ static bool is_present(const struct ck_mounts *all, const char *name)
 		const struct ck_mount *m = &all->rows[i];
 
 		device_name(m->major, m->minor, device);
-		if (m->ours && m->user == geteuid() &&
-		    strcmp(device, name) == 0)
+		if (m->id == r->mount && strcmp(device, name) == 0 &&
+		    is_of(r, m, ck_mount_unique(m)))
 			return true;
 	}
 	return false;
 }
 
-void ck_records_clean(const struct ck_mounts *present)
+static int clean_work(void *arg, struct ck_buf *answer)
 {
+	const struct ck_mounts *present = arg;
 	int dirfd = directory_open(geteuid(), false);
 	DIR *dir = dirfd < 0 ? NULL : fdopendir(dirfd);
 	const struct dirent *e;
@@ -312,12 +329,24 @@ void ck_records_clean(const struct ck_mounts *present)
 	if (dirfd >= 0 && !dir)
 		close(dirfd);
 	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] == '.' || is_present(present, e->d_name))
+		if (e->d_name[0] == '.')
 			continue;
 		record_read(dirfd, e->d_name, geteuid(), &r);
-		if (ck_record_life(&r) == CK_LIFE_DEAD)
+		if (ck_record_life(&r) == CK_LIFE_DEAD &&
+		    !is_present(present, e->d_name, &r))
 			(void)unlinkat(dirfd, e->d_name, 0);
 	}
 	if (dir)
 		closedir(dir);
+	return answer->err;
+}
+
+/* By a child, since what is above a mount may not answer. */
+void ck_records_clean(const struct ck_mounts *present)
+{
+	struct ck_mounts copy = *present;
+	struct ck_buf none = { 0 };
+
+	(void)!ck_ask(clean_work, &copy, CK_ASK_MSEC, NULL, &none);
+	ck_buf_fini(&none);
 }
