@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_MSEC = 500 }; /* between looks at a daemon */
+enum { LOOK_MSEC = 500 }; /* until the next question whether it goes on */
 
 /* The answer is a number, what work() returned, and its bytes. */
 static void run_child(int (*work)(void *arg, struct ck_buf *answer), void *arg,
@@ -45,18 +45,23 @@ static int64_t now_msec(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Until there is something to read. -ETIMEDOUT at the limit, or if the daemon
- * is dead by then. */
-static int wait_readable(int fd, int64_t end, const struct ck_record *daemon)
+/* When to give up. */
+struct limit {
+	int64_t end;
+	bool (*goes_on)(void *arg);
+	void *arg;
+};
+
+/* Until there is something to read. -ETIMEDOUT at the limit. */
+static int wait_readable(int fd, const struct limit *l)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	for (;;) {
-		int64_t left = end - now_msec();
+		int64_t left = l->end - now_msec();
 		int n;
 
-		if (left < 0 && daemon &&
-		    ck_record_life(daemon) != CK_LIFE_DEAD)
+		if (left < 0 && l->goes_on && l->goes_on(l->arg))
 			left = LOOK_MSEC;
 		if (left < 0)
 			return -ETIMEDOUT;
@@ -68,14 +73,12 @@ static int wait_readable(int fd, int64_t end, const struct ck_record *daemon)
 	}
 }
 
-static int read_answer(int fd, unsigned msec, const struct ck_record *daemon,
-		       struct ck_buf *out)
+static int read_answer(int fd, const struct limit *l, struct ck_buf *out)
 {
-	int64_t end = now_msec() + msec;
 	char bytes[2048];
 
 	for (;;) {
-		int rc = wait_readable(fd, end, daemon);
+		int rc = wait_readable(fd, l);
 		ssize_t n = rc ? 0 : read(fd, bytes, sizeof(bytes));
 
 		if (rc)
@@ -86,12 +89,15 @@ static int read_answer(int fd, unsigned msec, const struct ck_record *daemon,
 			return out->err;
 		if (n > 0)
 			ck_buf_add(out, bytes, (size_t)n);
+		if (out->len > CK_ANSWER_MAX)
+			return -EFBIG;
 	}
 }
 
 int ck_ask(int (*work)(void *arg, struct ck_buf *answer), void *arg,
-	   unsigned msec, const struct ck_record *daemon, struct ck_buf *answer)
+	   unsigned msec, bool (*goes_on)(void *arg), struct ck_buf *answer)
 {
+	const struct limit limit = { now_msec() + msec, goes_on, arg };
 	struct ck_buf all = { 0 };
 	ck_auto_fd int from_child = -1;
 	int ends[2], rc, said = -EIO;
@@ -106,7 +112,7 @@ int ck_ask(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 	close(ends[1]);
 	if (child < 0)
 		return -errno;
-	rc = read_answer(from_child, msec, daemon, &all);
+	rc = read_answer(from_child, &limit, &all);
 	if (rc)
 		kill(child, SIGKILL);
 	while (waitpid(child, NULL, rc ? WNOHANG : 0) < 0 && errno == EINTR)

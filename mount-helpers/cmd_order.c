@@ -23,12 +23,13 @@ static int report_work(void *arg, struct ck_buf *out)
 {
 	const struct report *r = arg;
 	ck_auto_fd int fd = ck_mount_open(r->mount, r->name, O_RDONLY);
-	char bytes[2048];
+	static char bytes[1 << 16];
 	ssize_t n;
 
 	if (fd < 0)
 		return fd;
-	while ((n = read(fd, bytes, sizeof(bytes))) > 0)
+	while ((n = read(fd, bytes, sizeof(bytes))) > 0 &&
+	       out->len <= CK_ANSWER_MAX)
 		ck_buf_add(out, bytes, (size_t)n);
 	return n < 0 ? -errno : out->err;
 }
@@ -83,6 +84,8 @@ const char *ck_why_silent(int rc)
 		return "its process is dead; ckptfs umount detaches it";
 	if (rc == -ESTALE)
 		return "another mount shows there now";
+	if (rc == -EFBIG)
+		return "its answer has no end";
 	return strerror(-rc);
 }
 
@@ -131,6 +134,8 @@ int ck_cmd_status(int argc, char **argv)
 
 static const char *why_not(int rc)
 {
+	if (rc == -ETIMEDOUT)
+		return "does not answer; what has begun goes on";
 	if (rc == -ENOTTY)
 		return "not mounted for writing";
 	if (rc == -EPERM)
@@ -139,9 +144,12 @@ static const char *why_not(int rc)
 	return ck_why_silent(rc);
 }
 
+enum { ORDER_MSEC = 60000 };
+
 struct asked {
 	const struct ck_mount *mount;
 	unsigned long order;
+	struct ck_record daemon;
 };
 
 static int order_work(void *arg, struct ck_buf *out)
@@ -159,18 +167,35 @@ static int order_work(void *arg, struct ck_buf *out)
 	return out->err;
 }
 
-/* As long as it takes, if the daemon lives. */
+/* A commit of much takes long, but other questions are answered meanwhile. */
+static bool order_goes_on(void *arg)
+{
+	const struct asked *a = arg;
+
+	return ck_record_life(&a->daemon) != CK_LIFE_DEAD &&
+	       ck_mount_asked(a->mount, ORDER_MSEC) == 0;
+}
+
+/* Whose mount it is decides how long one waits: another user could answer
+ * questions for ever, and never this one. */
+static int give_order(const struct ck_mount *m, unsigned long order,
+		      struct ck_buf *out)
+{
+	struct asked a = { .mount = m, .order = order };
+
+	if (m->user != 0 && m->user != geteuid())
+		return ck_ask(order_work, &a, ORDER_MSEC, NULL, out);
+	ck_record_read(m, &a.daemon);
+	return ck_ask(order_work, &a, CK_ASK_MSEC, order_goes_on, out);
+}
+
 int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
 	     bool say)
 {
-	struct asked a = { .mount = m, .order = order };
 	struct ck_order answer = { 0 };
 	struct ck_buf out = { 0 };
-	struct ck_record daemon;
-	int rc;
+	int rc = give_order(m, order, &out);
 
-	ck_record_read(m, &daemon);
-	rc = ck_ask(order_work, &a, CK_ASK_MSEC, &daemon, &out);
 	if (rc == 0 && out.len == sizeof(answer))
 		memcpy(&answer, out.data, sizeof(answer));
 	ck_buf_fini(&out);

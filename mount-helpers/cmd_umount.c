@@ -40,31 +40,12 @@ enum state {
 	DEAD,
 };
 
-/* Takes no lock of the mount, so that it can be killed while nobody answers. */
-static int statfs_work(void *arg, struct ck_buf *answer)
-{
-	ck_auto_fd int fd = ck_mount_enter(arg);
-	struct statfs st;
-
-	if (fd < 0)
-		return fd;
-	if (fstatfs(fd, &st))
-		return -errno;
-	/* The kernel answers for the daemon whom the mount does not let in. */
-	if (st.f_blocks == 0)
-		return -EACCES;
-	(void)answer;
-	return 0;
-}
-
 /* A record alone says nothing: what it is of may be answered by somebody. Only
  * of a mount that says nothing its word counts. */
 static enum state look(struct ending *e)
 {
-	struct ck_buf none = { 0 };
-	int rc = ck_ask(statfs_work, &e->mount, CK_ASK_MSEC, NULL, &none);
+	int rc = ck_mount_asked(&e->mount, CK_ASK_MSEC);
 
-	ck_buf_fini(&none);
 	ck_record_read(&e->mount, &e->daemon);
 	if (rc == 0)
 		return ANSWERS;
@@ -250,7 +231,20 @@ static void keep_dropped(struct ending *e, const struct ck_buf *status)
 }
 
 /* What is staged would be lost without a word, or committed when nobody is told
- * of an error any more. */
+ * of an error any more. Who detaches waits for no commit, and is told. */
+static int settle_manual(const struct ending *e, const char *staged)
+{
+	if (!e->lazy)
+		return ck_trouble("%s: tensors are staged and not committed: "
+				  "%s; first commit, or abort",
+				  e->name, staged);
+	fprintf(stderr,
+		"ckptfs: %s: tensors were staged and not committed: %s; they "
+		"are dropped\n",
+		e->name, staged);
+	return CK_EXIT_FINE;
+}
+
 static int settle_staged(const struct ending *e, const struct ck_buf *status)
 {
 	struct ck_buf commit = { 0 }, staged = { 0 };
@@ -259,14 +253,11 @@ static int settle_staged(const struct ending *e, const struct ck_buf *status)
 	if (ck_status_field(status, "commit", &commit) &&
 	    ck_status_field(status, "staged tensors", &staged) &&
 	    strcmp(staged.data, "0") != 0) {
-		if (strcmp(commit.data, "fsync") == 0)
+		if (strcmp(commit.data, "fsync") != 0)
+			rc = settle_manual(e, staged.data);
+		else if (!e->lazy)
 			rc = ck_order(&e->mount, e->name, CK_ORDER_COMMIT,
 				      false);
-		else
-			rc = ck_trouble("%s: tensors are staged and not "
-					"committed: %s; first commit, or "
-					"abort",
-					e->name, staged.data);
 	}
 	ck_buf_fini(&commit);
 	ck_buf_fini(&staged);

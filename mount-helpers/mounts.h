@@ -80,15 +80,21 @@ CK_MUST_USE int ck_mount_end(const struct ck_mount *m, int flags);
 
 enum { CK_ASK_MSEC = 2000 }; /* a mount that takes longer does not answer */
 
-struct ck_record;
+/* More than this no mount of ours has to say, in bytes. */
+enum { CK_ANSWER_MAX = 8 << 20 };
 
 /* Runs work(arg, answer) in a child and gives its answer and what it returned,
  * 0 or -errno. -ETIMEDOUT if that takes longer than msec; the child is killed
- * then, but not waited for, since nothing may be able to end it. With a record
- * there is no limit while that daemon lives. */
+ * then, but not waited for, since nothing may be able to end it. With goes_on()
+ * it may take longer as long as that is true of arg, too; it is called from then
+ * on, in this process. -EFBIG: there is no end of the answer. */
 CK_MUST_USE int ck_ask(int (*work)(void *arg, struct ck_buf *answer), void *arg,
-		       unsigned msec, const struct ck_record *daemon,
+		       unsigned msec, bool (*goes_on)(void *arg),
 		       struct ck_buf *answer);
+
+/* Whether a mount answers within msec: 0, -ETIMEDOUT, -EACCES: only who mounted
+ * may ask; or what it answers, -ENOTCONN if its daemon is dead. */
+CK_MUST_USE int ck_mount_asked(const struct ck_mount *m, unsigned msec);
 
 /* --- records of daemons --------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -122,6 +123,33 @@ int ck_mount_open(const struct ck_mount *m, const char *name, int flags)
 		return root;
 	fd = syscall(SYS_openat2, root, name, &how, sizeof(how));
 	return fd < 0 ? -errno : (int)fd;
+}
+
+/* Takes no lock of the mount, so that it can be killed while nobody answers. */
+static int statfs_work(void *arg, struct ck_buf *answer)
+{
+	ck_auto_fd int fd = ck_mount_enter(arg);
+	struct statfs st;
+
+	if (fd < 0)
+		return fd;
+	if (fstatfs(fd, &st))
+		return -errno;
+	/* The kernel answers for the daemon whom the mount does not let in. */
+	if (st.f_blocks == 0)
+		return -EACCES;
+	(void)answer;
+	return 0;
+}
+
+int ck_mount_asked(const struct ck_mount *m, unsigned msec)
+{
+	struct ck_mount copy = *m;
+	struct ck_buf none = { 0 };
+	int rc = ck_ask(statfs_work, &copy, msec, NULL, &none);
+
+	ck_buf_fini(&none);
+	return rc;
 }
 
 static int detach(const struct ck_mount *m, int flags)

@@ -49,6 +49,32 @@ static bool process_read(pid_t pid, char *state, uint64_t *start)
 			    state, start) == 2;
 }
 
+/* Whether all ids of a process are that user's. Who owns its directory in /proc
+ * does not say it: of one that may not be dumped that is root. */
+static bool process_is_of(pid_t pid, uid_t user)
+{
+	char path[64], text[1024];
+	ck_auto_fd int fd = -1;
+	const char *at;
+	unsigned ids[4];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	at = strstr(text, "\nUid:");
+	if (!at || sscanf(at, "\nUid: %u %u %u %u", &ids[0], &ids[1], &ids[2],
+			  &ids[3]) != 4)
+		return false;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(ids); i++)
+		if (ids[i] != user)
+			return false;
+	return true;
+}
+
 static uint64_t own_space(void)
 {
 	struct stat st;
@@ -188,6 +214,13 @@ static void device_name(unsigned major, unsigned minor,
 	snprintf(name, CK_RECORD_NAME, "%u:%u", major, minor);
 }
 
+/* A user may write what he likes, also of processes of others. */
+static bool is_credible(const struct ck_record *r, const struct ck_mount *m)
+{
+	return ck_record_life(r) != CK_LIFE_LIVES ||
+	       process_is_of(r->pid, m->user);
+}
+
 /* unique: of m, or 0. */
 static bool is_of(const struct ck_record *r, const struct ck_mount *m,
 		  uint64_t unique)
@@ -207,7 +240,7 @@ static int read_work(void *arg, struct ck_buf *answer)
 		return dirfd;
 	device_name(m->major, m->minor, name);
 	record_read(dirfd, name, m->user, &r);
-	if (!is_of(&r, m, ck_mount_unique(m)))
+	if (!is_of(&r, m, ck_mount_unique(m)) || !is_credible(&r, m))
 		return -ENOENT;
 	ck_buf_add(answer, &r, sizeof(r));
 	return answer->err;

@@ -3,7 +3,7 @@
 # Mounts of the type fuse.ckptfs that another program serves, in the name of
 # another user too: what the commands make of them harms neither the mount nor
 # who asks.
-need python3 jq unshare
+need python3 jq setpriv unshare
 
 [ "$(id -u)" = 0 ] || skip_all 'only root can make such mounts'
 # In a mount namespace of its own nobody else reads, or removes, records.
@@ -16,15 +16,15 @@ fi
 mount -t tmpfs -o mode=755 run /run
 # foreign WORD...: foreign.py on $mnt; its pid is in $server.
 foreign() {
-	: >"$WORK/told"
-	python3 "$HERE/foreign.py" "$mnt" "$@" >"$WORK/told" 2>&1 &
+	: >"$mnt.told"
+	python3 "$HERE/foreign.py" "$mnt" "$@" >"$mnt.told" 2>&1 &
 	server=$!
 	for _ in $(seq 100); do
-		grep -q ready "$WORK/told" && return
+		grep -q ready "$mnt.told" && return
 		sleep 0.05
 	done
 	result 1 "foreign $*"
-	cat "$WORK/told"
+	cat "$mnt.told"
 	done_testing
 }
 foreign_end() {
@@ -48,7 +48,7 @@ gone "$pid"
 umount -l "$mnt"
 check 'regression: a record is left over: canary' test -e "/run/ckptfs/$number"
 cp "/run/ckptfs/$number" record
-foreign slow=0.7
+foreign statfs=0.7
 rm "/run/ckptfs/$number"
 number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
 cp record "/run/ckptfs/$number"
@@ -77,5 +77,100 @@ equal 'a record of no mount: not believed' "$(believed '/mount: /d')" null
 		"$(believed "s/^mount: .*/mount: $id/")" null
 equal 'a record of this mount: canary' "$(believed "s/^mount: .*/mount: $id/
 	s/^unique .*/unique mount: 0/")" "$pid"
+foreign_end
+# --- a record that lies ---------------------------------------------------------
+
+# theirs PID: what root makes of a record that names it, written by who mounted.
+theirs() {
+	sed "s/^pid: .*/pid: $1/; s/^mount: .*/mount: $(
+		findmnt -no ID "$mnt" | xargs)/; s/^unique .*/unique mount: 0/
+		s/^start: .*/start: $(awk '{ print $22 }' "/proc/$1/stat")/" \
+		record >"$folder/$(findmnt -no MAJ:MIN "$mnt" | xargs)"
+	chown -R 65534 "$folder"
+	"$CKPTFS" mounts --json | jq -r --arg m "$mnt" \
+		'.mounts[] | select(.mountpoint == $m) | .pid'
+}
+folder=/run/user/65534/ckptfs
+mkdir -p "$folder"
+chown -R 65534 /run/user/65534
+foreign user=65534
+setpriv --reuid=65534 --clear-groups sleep 100 &
+slept=$!
+until grep -q '^Uid:.65534' "/proc/$slept/status"; do sleep 0.05; done
+equal "a user's record of a process of root: not believed" "$(theirs $$)" null
+equal "a user's record of his own process: canary" "$(theirs $slept)" $slept
+kill $slept
+foreign_end
+
+# --- one that never answers -----------------------------------------------------
+
+# hurried SECONDS COMMAND...: whose seconds are tenths.
+hurried() {
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_HURRY=1 \
+		LD_PRELOAD=$LIBMUTE_BIN quick "$@"
+}
+# beside 'WHAT' COMMAND WORD...: a command and such a mount, beside others.
+beside() (
+	mnt=$WORK/$1
+	mkdir -p "$mnt"
+	foreign "${@:3}"
+	hurried 25 "$CKPTFS" $2 "$mnt" >"$mnt.said" 2>&1
+	echo "ended: $?" >>"$mnt.said"
+	findmnt -M "$mnt" >/dev/null && echo 'still mounted' >>"$mnt.said"
+	foreign_end 2>/dev/null
+)
+# told WHAT LINE...: what it said, was asked, or came to.
+told() {
+	local line
+	for line in "${@:2}"; do
+		check "$1: $line" grep -q "$line" "$1.said" "$1.told"
+	done
+}
+printf '%s\n' 'commit: fsync' 'staged tensors: 1' >status
+printf 'done' >order
+for hang in ioctl opendir; do
+	beside "regression: his, $hang hangs: commit" commit \
+		user=65534 hang=$hang &
+	beside "regression: his, $hang hangs: umount" umount \
+		user=65534 hang=$hang status=status &
+	beside "regression: his, $hang hangs: umount -l" 'umount -l' \
+		user=65534 hang=$hang status=status &
+done
+for hang in open read; do
+	for command in status log umount 'umount -l'; do
+		beside "his, $hang hangs: $command" "$command" user=65534 \
+			hang=$hang status=status log=status &
+	done
+done
+beside 'regression: silent: commit' commit hang=statfs,ioctl &
+beside 'a long commit' commit ioctl=8 order=order &
+wait
+for hang in ioctl opendir; do
+	for command in commit umount; do
+		told "regression: his, $hang hangs: $command" \
+			'does not answer; what has begun goes on$' 'ended: 2' \
+			"asked $hang" 'still mounted'
+	done
+	what="regression: his, $hang hangs: umount -l"
+	told "$what" 'ended: 0'
+	fails "$what: no order" '' grep 'asked opendir' "$what.told"
+	fails "$what: it is gone" '' grep 'still mounted' "$what.said"
+done
+for hang in open read; do
+	for command in status log umount; do
+		told "his, $hang hangs: $command" 'does not answer' 'ended: 2' \
+			'still mounted'
+	done
+	what="his, $hang hangs: umount -l"
+	told "$what" 'ended: 0'
+	fails "$what: it is gone" '' grep 'still mounted' "$what.said"
+done
+# Of root's own nobody doubts that it will answer, if it answers others.
+told 'regression: silent: commit' 'does not answer' 'ended: 2'
+told 'a long commit' '^done$' 'ended: 0'
+
+foreign user=65534 status=/dev/zero
+fails 'regression: a status without end' 'its answer has no end' \
+	quick 6 "$CKPTFS" status "$mnt"
 foreign_end
 done_testing

@@ -2,10 +2,10 @@
 """A mount of the type fuse.ckptfs that another program serves, by root's
 mount(2) in the name of any user.
 
-    foreign.py PLACE [user=N] [slow=SECONDS] [hang=WORD,...] [NAME=FILE]...
+    foreign.py PLACE [user=N] [WORD=SECONDS]... [hang=WORD,...] [NAME=FILE]...
 
-`slow` is what statfs takes; requests of the words in `hang` are never answered:
-statfs, opendir, open, read, ioctl. status=FILE and log=FILE are what
+A WORD is statfs, opendir, open, read or ioctl, and takes so long; requests of the
+words in `hang` are never answered. status=FILE and log=FILE are what
 .ckptfs/NAME holds, and order=FILE the answer to each order. A read of a FILE that
 is /dev/zero never ends. Says `ready` when it is mounted, and `asked WORD` when it
 has been asked one of those words. Ends when it is killed.
@@ -67,7 +67,6 @@ def ioctl(node, body):
 
 
 def statfs(node, body):
-    time.sleep(float(given.get('slow', 0)))
     return struct.pack('=5Q10I', 1, 0, 0, 1, 0, 4096, 255, 4096, *[0] * 7)
 
 
@@ -96,6 +95,7 @@ def answer(request):
         print('asked', WORDS[opcode], flush=True)
     if opcode in UNANSWERED or WORDS.get(opcode) in hang:
         return
+    time.sleep(float(given.get(WORDS.get(opcode), 0)))
     said = -errno.ENOSYS
     if opcode in ANSWERS:
         said = ANSWERS[opcode](node, request[40:])

@@ -258,6 +258,23 @@ rm "$mnt/raw/a"
 check 'no scratch files: umount' umounts "$mnt"
 equal 'no scratch files: nothing is said' "$(cat "$WORK/said")" ''
 
+# Who detaches gives no order, and is told what that costs.
+fixture sample >/dev/null
+norm=$(stems sample | grep attention_norm | head -n 1)
+for commit in manual fsync; do
+	mounted "$WORK/sample" -o write,commit=$commit
+	pid=$(daemon)
+	cat "$mnt/raw/$norm" >"$WORK/bytes"
+	cat "$WORK/bytes" >"$mnt/raw/$norm"
+	exec 3<"$mnt/full/$norm.npy"
+	check "staged, $commit: umount -l" umounts -l "$mnt"
+	equal "staged, $commit: umount -l: said" "$(cat "$WORK/said")" "$(
+		[ $commit = fsync ] || echo "ckptfs: $mnt: tensors were" \
+			"staged and not committed: 1; they are dropped")"
+	exec 3<&-
+	gone "$pid"
+done
+
 mkdir empty
 mounted "$source"
 mount --bind empty "$mnt/.ckptfs"
@@ -268,13 +285,10 @@ unmounted
 # --- records that lie --------------------------------------------------------
 
 if [ -d /run/ckptfs ]; then
-	fixture sample >/dev/null
 	mounted "$WORK/sample" -o write,commit=manual
 	number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
 	record=/run/ckptfs/$number
 	equal 'record: who has it' "$(stat -c '%U %a' "$record")" 'root 644'
-	norm=$(stems sample | grep attention_norm | head -n 1)
-	cat "$mnt/raw/$norm" >"$WORK/bytes"
 	cat "$WORK/bytes" >"$mnt/raw/$norm"
 	cp "$record" "$WORK/record"
 	sed 's/^pid: .*/pid: 4194303/' "$WORK/record" >"$record"
