@@ -14,8 +14,7 @@
 enum { POLL_USEC = 250000 };
 
 struct following {
-	const char *name; /* as it was given, escaped */
-	struct ck_mount mount;
+	struct ck_place at;
 	struct ck_record daemon;
 	size_t seen; /* bytes of the log, from its first one */
 };
@@ -44,33 +43,31 @@ static int print_new(struct following *f, const struct ck_buf *log)
 {
 	struct ck_str text = { log->data, log->len };
 	size_t gone = take_gone(&text), end = gone + text.len, skip = 0;
-	int rc = 0;
+	int rc = CK_EXIT_FINE;
 
 	if (gone > f->seen && f->seen == 0)
-		rc = ck_write_full(STDOUT_FILENO, log->data,
-				   log->len - text.len);
+		rc = ck_print_lines(
+			(struct ck_str){ log->data, log->len - text.len });
 	else if (gone > f->seen)
 		ck_trouble("%s: the log went on faster than it was read; %zu "
 			   "bytes are missing here",
-			   f->name, gone - f->seen);
+			   f->at.name, gone - f->seen);
 	else
-		skip = f->seen - gone;
-	if (rc == 0 && skip < text.len)
-		rc = ck_write_full(STDOUT_FILENO, text.p + skip,
-				   text.len - skip);
-	if (rc)
-		return ck_trouble("standard output: %s", strerror(-rc));
+		skip = ck_min(f->seen - gone, text.len);
 	f->seen = end;
-	return CK_EXIT_FINE;
+	if (rc)
+		return rc;
+	return ck_print_lines(
+		(struct ck_str){ text.p + skip, text.len - skip });
 }
 
 /* Whether what is mounted there is still the same. */
 static bool goes_on(const struct following *f)
 {
 	const struct ck_shown shown = {
-		.id = f->mount.id,
-		.major = f->mount.major,
-		.minor = f->mount.minor,
+		.id = f->at.mount.id,
+		.major = f->at.mount.major,
+		.minor = f->at.mount.minor,
 		.root = true,
 	};
 	const struct ck_mount *there;
@@ -83,7 +80,7 @@ static bool goes_on(const struct following *f)
 	there = ck_mounts_shown(&all, &shown);
 	same = there && there->ours;
 	ck_mounts_fini(&all);
-	ck_record_read(&f->mount, &r);
+	ck_record_read(&f->at.mount, &r);
 	return same && r.pid == f->daemon.pid && r.start == f->daemon.start &&
 	       ck_record_life(&r) != CK_LIFE_DEAD;
 }
@@ -99,11 +96,12 @@ static int follow(struct following *f)
 		usleep(POLL_USEC);
 		if (!goes_on(f))
 			break;
-		err = ck_report_read(&f->mount, "log", &log);
+		err = ck_report_read(&f->at.mount, "log", &log);
 		if (err == 0)
 			rc = print_new(f, &log);
 		else if (err != -ETIMEDOUT && goes_on(f))
-			rc = ck_trouble("%s: %s", f->name, ck_why_silent(err));
+			rc = ck_trouble("%s: %s", f->at.name,
+					ck_why_silent(err));
 		ck_buf_fini(&log);
 	}
 	return rc;
@@ -114,11 +112,9 @@ static int show(struct following *f, bool go_on)
 	struct ck_buf log = { 0 };
 	int rc;
 
-	ck_record_read(&f->mount, &f->daemon);
-	rc = ck_report_read(&f->mount, "log", &log);
-	if (rc)
-		rc = ck_trouble("%s: %s", f->name, ck_why_silent(rc));
-	else
+	ck_record_read(&f->at.mount, &f->daemon);
+	rc = ck_place_report(&f->at, "log", &log);
+	if (rc == CK_EXIT_FINE)
 		rc = print_new(f, &log);
 	ck_buf_fini(&log);
 	return rc || !go_on ? rc : follow(f);
@@ -127,7 +123,6 @@ static int show(struct following *f, bool go_on)
 int ck_cmd_log(int argc, char **argv)
 {
 	static const struct option none[] = { { NULL, 0, NULL, 0 } };
-	ck_auto_free char *name = NULL;
 	struct following f = { 0 };
 	bool go_on = false;
 	int letter, rc;
@@ -137,14 +132,9 @@ int ck_cmd_log(int argc, char **argv)
 			return CK_EXIT_TROUBLE;
 		go_on = true;
 	}
-	if (argc - optind != 1)
-		return ck_usage(argv[0]);
-	name = strdup(ck_show(ck_str_from(argv[optind])));
-	f.name = name;
-	rc = name ? ck_mount_find(argv[optind], &f.mount)
-		  : ck_trouble("out of memory");
-	if (rc == 0)
+	rc = ck_place_find(argc, argv, &f.at);
+	if (rc == CK_EXIT_FINE)
 		rc = show(&f, go_on);
-	ck_mount_fini(&f.mount);
+	ck_place_fini(&f.at);
 	return rc;
 }

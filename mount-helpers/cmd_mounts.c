@@ -161,5 +161,5 @@ int ck_cmd_mounts(int argc, char **argv)
 		print_text(&l, &out);
 	free(l.rows);
 	ck_mounts_fini(&l.all);
-	return ck_print(&out);
+	return json ? ck_print_json(&out) : ck_print(&out);
 }

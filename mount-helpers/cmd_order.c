@@ -12,93 +12,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* --- its reports -------------------------------------------------------------------- */
+/* --- its status --------------------------------------------------------------- */
 
-struct report {
-	const struct ck_mount *mount;
-	const char *name; /* beneath the mount's root */
-};
-
-static int report_work(void *arg, struct ck_buf *out)
-{
-	const struct report *r = arg;
-	ck_auto_fd int fd = ck_mount_open(r->mount, r->name, O_RDONLY);
-	static char bytes[1 << 16];
-	ssize_t n;
-
-	if (fd < 0)
-		return fd;
-	while ((n = read(fd, bytes, sizeof(bytes))) > 0 &&
-	       out->len <= CK_ANSWER_MAX)
-		ck_buf_add(out, bytes, (size_t)n);
-	return n < 0 ? -errno : out->err;
-}
-
-int ck_report_read(const struct ck_mount *m, const char *report,
-		   struct ck_buf *out)
-{
-	ck_auto_free char *name = NULL;
-	struct report r = { .mount = m };
-
-	if (asprintf(&name, ".ckptfs/%s", report) < 0)
-		return -ENOMEM;
-	r.name = name;
-	return ck_ask(report_work, &r, CK_ASK_MSEC, NULL, out);
-}
-
-/* A daemon escapes what it shows; what is mounted may be no daemon of ours. */
-static bool is_plain(const struct ck_buf *text)
-{
-	for (size_t i = 0; i < text->len; i++) {
-		unsigned char c = (unsigned char)text->data[i];
-
-		if (c < 0x20 || c == 0x7f ||
-		    (c == 0xc2 && (unsigned char)text->data[i + 1] < 0xa0))
-			return false;
-	}
-	return true;
-}
-
-bool ck_status_field(const struct ck_buf *status, const char *field,
-		     struct ck_buf *value)
-{
-	struct ck_str line, name = ck_str_from(field);
-	struct ck_cur at = ck_cur_make(status->data, status->len);
-
-	while (value->len == 0 && ck_cur_line(&at, &line))
-		if (ck_str_starts(line, name) && line.len > name.len + 2 &&
-		    line.p[name.len] == ':')
-			ck_buf_add(value, line.p + name.len + 2,
-				   line.len - name.len - 2);
-	return value->len > 0 && value->err == 0 && is_plain(value);
-}
-
-const char *ck_why_silent(int rc)
-{
-	if (rc == -ETIMEDOUT)
-		return "does not answer";
-	if (rc == -EACCES)
-		return "Permission denied; others than who mounted may look "
-		       "only with the mount option allow_other";
-	if (rc == -ENOTCONN)
-		return "its process is dead; ckptfs umount detaches it";
-	if (rc == -ESTALE)
-		return "another mount shows there now";
-	if (rc == -EFBIG)
-		return "its answer has no end";
-	return strerror(-rc);
-}
-
-/* Frees the text. */
-static int print_status(struct ck_buf *text, bool json)
+static int print_status_json(const struct ck_buf *text)
 {
 	struct ck_buf out = { 0 };
 
-	if (!json)
-		return ck_print(text);
 	ck_status_json(text, &out);
-	ck_buf_fini(text);
-	return ck_print(&out);
+	return ck_print_json(&out);
 }
 
 int ck_cmd_status(int argc, char **argv)
@@ -108,7 +29,7 @@ int ck_cmd_status(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	struct ck_buf text = { 0 };
-	struct ck_mount m;
+	struct ck_place at;
 	bool json = false;
 	int rc, letter;
 
@@ -117,17 +38,16 @@ int ck_cmd_status(int argc, char **argv)
 			return CK_EXIT_TROUBLE;
 		json = true;
 	}
-	if (argc - optind != 1)
-		return ck_usage(argv[0]);
-	if (ck_mount_find(argv[optind], &m))
-		return CK_EXIT_TROUBLE;
-	rc = ck_report_read(&m, "status", &text);
-	ck_mount_fini(&m);
-	if (rc == 0)
-		return print_status(&text, json);
+	rc = ck_place_find(argc, argv, &at);
+	if (rc == CK_EXIT_FINE)
+		rc = ck_place_report(&at, "status", &text);
+	if (rc == CK_EXIT_FINE)
+		rc = json ? print_status_json(&text)
+			  : ck_print_lines(
+				    (struct ck_str){ text.data, text.len });
 	ck_buf_fini(&text);
-	return ck_trouble("%s: %s", ck_show(ck_str_from(argv[optind])),
-			  ck_why_silent(rc));
+	ck_place_fini(&at);
+	return rc;
 }
 
 /* --- orders -------------------------------------------------------------------------- */
@@ -189,6 +109,12 @@ static int give_order(const struct ck_mount *m, unsigned long order,
 	return ck_ask(order_work, &a, CK_ASK_MSEC, order_goes_on, out);
 }
 
+static int print_line(struct ck_buf *out)
+{
+	ck_buf_text(out, "\n");
+	return ck_print(out);
+}
+
 int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
 	     bool say)
 {
@@ -202,26 +128,24 @@ int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
 	if (rc)
 		return ck_trouble("%s: %s", name, why_not(rc));
 	answer.text[sizeof(answer.text) - 1] = '\0';
+	ck_buf_plain_lines(&out, ck_str_from(answer.text));
 	if (answer.err)
-		return ck_trouble("%s: %s", name, answer.text);
-	if (!say)
-		return CK_EXIT_FINE;
-	ck_buf_printf(&out, "%s\n", answer.text);
-	return ck_print(&out);
+		rc = ck_trouble("%s: %s", name, out.data ? out.data : "");
+	else if (say)
+		rc = print_line(&out);
+	ck_buf_fini(&out);
+	return rc;
 }
 
 static int run_order(int argc, char **argv, unsigned long order)
 {
-	struct ck_mount m;
+	struct ck_place at;
 	int rc;
 
-	if (argc != 2)
-		return ck_usage(argv[0]);
-	rc = ck_mount_find(argv[1], &m);
-	if (rc)
-		return rc;
-	rc = ck_order(&m, ck_show(ck_str_from(argv[1])), order, true);
-	ck_mount_fini(&m);
+	rc = ck_place_find(argc, argv, &at);
+	if (rc == CK_EXIT_FINE)
+		rc = ck_order(&at.mount, at.name, order, true);
+	ck_place_fini(&at);
 	return rc;
 }
 

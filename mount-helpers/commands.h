@@ -8,11 +8,10 @@
 #define CKPTFS_COMMANDS_H
 
 #include "ckptfs/format.h"
+#include "mounts.h"
 #include <getopt.h>
 
 enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
-
-struct ck_mount; /* mounts.h */
 
 int ck_cmd_mount(int argc, char **argv);
 int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
@@ -40,8 +39,25 @@ const char *ck_nearest_option(const char *word, const struct option *longs);
 int ck_parse_reading(struct ck_format_options *o, const char *text);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
-/* Appends a status as one JSON object, with a newline. */
+/* Writes text to stdout, in which lines may have any bytes. The exit status. */
+int ck_print_lines(struct ck_str text);
+/* The same as ck_print() for JSON: its control characters are spelled \u. */
+int ck_print_json(struct ck_buf *json);
+/* Appends a status, which may be any bytes, as one JSON object, with a newline. */
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
+
+/* The mount that is a command's only operand. */
+struct ck_place {
+	char *name; /* as it was given, escaped */
+	struct ck_mount mount;
+};
+
+/* From argv[optind] on. The exit status; *out is to be freed in any case. */
+CK_MUST_USE int ck_place_find(int argc, char **argv, struct ck_place *out);
+void ck_place_fini(struct ck_place *p);
+/* ck_report_read(), and why not. The exit status. */
+CK_MUST_USE int ck_place_report(const struct ck_place *p, const char *report,
+				struct ck_buf *out);
 /* A file of a mount's .ckptfs. -ETIMEDOUT: it does not answer; -ESTALE: it does
  * not show at its point any more. */
 CK_MUST_USE int ck_report_read(const struct ck_mount *m, const char *report,

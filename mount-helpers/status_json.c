@@ -92,14 +92,14 @@ static void add_list(struct ck_buf *out, struct ck_str value,
 	size_t step = strlen(between);
 
 	value = without_more(value);
-	while (value.len) {
+	for (bool more = value.len > 0; more;) {
 		const char *at = memmem(value.p, value.len, between, step);
 		size_t len = at ? (size_t)(at - value.p) : value.len;
 
+		more = at != NULL;
 		add_string(out, cut(value, 0, len));
-		if (at)
-			ck_buf_text(out, ",");
-		value = cut(value, at ? len + step : len, value.len);
+		ck_buf_text(out, more ? "," : "");
+		value = cut(value, more ? len + step : len, value.len);
 	}
 }
 
@@ -116,10 +116,18 @@ static void add_value(struct ck_buf *out, struct ck_str value)
 
 static void add_name(struct ck_buf *out, struct ck_str name)
 {
-	ck_buf_text(out, ",\n\"");
-	for (size_t i = 0; i < name.len; i++)
-		ck_buf_add(out, name.p[i] == ' ' ? "_" : name.p + i, 1);
-	ck_buf_text(out, "\":");
+	struct ck_buf key = { 0 };
+
+	ck_buf_escaped(&key, name);
+	for (size_t i = 0; i < key.len; i++)
+		if (key.data[i] == ' ')
+			key.data[i] = '_';
+	if (key.err)
+		out->err = key.err;
+	ck_buf_text(out, ",\n");
+	ck_buf_json_str(out, (struct ck_str){ key.data, key.len });
+	ck_buf_text(out, ":");
+	ck_buf_fini(&key);
 }
 
 static bool is_indented(const struct ck_cur *at)
@@ -146,7 +154,9 @@ static void add_indented(struct ck_buf *out, struct ck_cur *at)
 /* "dcp (why)" is a word and a reason. */
 static void add_kind(struct ck_buf *out, struct ck_str value)
 {
-	const char *open = memmem(value.p, value.len, " (", 2);
+	bool ends = value.len > 3 && value.p[value.len - 1] == ')';
+	const char *open = ends ? memmem(value.p, value.len - 1, " (", 2)
+				: NULL;
 	size_t len = open ? (size_t)(open - value.p) : value.len;
 
 	add_string(out, cut(value, 0, len));

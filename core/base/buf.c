@@ -87,13 +87,22 @@ static bool is_c1_control(const char *p, size_t len)
 	return len == 2 && (uint8_t)p[0] == 0xc2 && (uint8_t)p[1] < 0xa0;
 }
 
+/* len: of the character at p, 0 if it is none. */
 static bool is_plain(const char *p, size_t len)
 {
 	uint8_t c = (uint8_t)*p;
 
-	if (len == 0 || is_c1_control(p, len))
-		return false;
-	return c >= 0x20 && c != 0x7f && c != '%';
+	return len && !is_c1_control(p, len) && c >= 0x20 && c != 0x7f;
+}
+
+bool ck_str_plain(struct ck_str s)
+{
+	for (size_t i = 0, len; i < s.len; i += len) {
+		len = ck_utf8_len(s.p + i, s.len - i);
+		if (!is_plain(s.p + i, len))
+			return false;
+	}
+	return true;
 }
 
 void ck_buf_escaped(struct ck_buf *b, struct ck_str s)
@@ -101,13 +110,34 @@ void ck_buf_escaped(struct ck_buf *b, struct ck_str s)
 	for (size_t i = 0; i < s.len;) {
 		size_t len = ck_utf8_len(s.p + i, s.len - i);
 
-		if (is_plain(s.p + i, len)) {
+		if (s.p[i] != '%' && is_plain(s.p + i, len)) {
 			ck_buf_add(b, s.p + i, len);
 			i += len;
 			continue;
 		}
 		for (size_t stop = i + (len ? len : 1); i < stop; i++)
 			ck_buf_printf(b, "%%%02X", (unsigned)(uint8_t)s.p[i]);
+	}
+}
+
+void ck_buf_plain_lines(struct ck_buf *b, struct ck_str text)
+{
+	struct ck_cur at = ck_cur_make(text.p, text.len);
+	struct ck_str line;
+
+	while (ck_cur_left(&at)) {
+		bool ends = ck_cur_line(&at, &line);
+
+		if (!ends)
+			line = (struct ck_str){ (const char *)at.p,
+						ck_cur_left(&at) };
+		if (ck_str_plain(line))
+			ck_buf_str(b, line);
+		else
+			ck_buf_escaped(b, line);
+		if (!ends)
+			return;
+		ck_buf_text(b, "\n");
 	}
 }
 

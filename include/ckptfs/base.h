@@ -115,6 +115,11 @@ void ck_buf_printf(struct ck_buf *b, const char *fmt, ...) CK_PRINTF(2, 3);
 /* Appends bytes so that no control character, U+0080 to U+009F included, and
  * no malformed UTF-8 reaches a terminal: such bytes become %XX, `%` too. */
 void ck_buf_escaped(struct ck_buf *b, struct ck_str s);
+/* Whether it is UTF-8 without such characters; it may have a `%`. */
+bool ck_str_plain(struct ck_str s);
+/* Appends a text of lines that others have escaped, or should have: those that
+ * are plain as they are, the others escaped. */
+void ck_buf_plain_lines(struct ck_buf *b, struct ck_str text);
 /* Appends a text that was escaped so, as one of a list with commas between:
  * its own become %2C. */
 void ck_buf_listed(struct ck_buf *b, struct ck_str escaped);

@@ -173,4 +173,36 @@ foreign user=65534 status=/dev/zero
 fails 'regression: a status without end' 'its answer has no end' \
 	quick 6 "$CKPTFS" status "$mnt"
 foreign_end
+
+# --- text for a terminal --------------------------------------------------------
+
+# clean WHAT COMMAND...: no control character but the ends of lines.
+clean() {
+	"${@:2}" >said 2>&1
+	tr -d '\n' <said | grep -aqP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\x9b'
+	equal "regression: control characters: $1" $? 1
+	check "regression: control characters: $1: canary" grep -q "$1" said
+}
+was=$mnt
+mnt=$WORK/$'odd\xc2\x9b\x7f'
+mkdir "$mnt"
+printf '%b' 'read 100%25\n\033]0;status log\a: "\n"\\: \0302\0233\nkind: x (\n' \
+	'kind: dcp (\n  \033\nprefixed: \0377, " and 1 more\noptions: ,\n\n: \n' \
+	'staged tensors: \033\ncut: \0303\nend' >status
+printf 'commit \033]0;abort\a\n\tmore' >order
+foreign status=status log=status order=order
+clean status "$CKPTFS" status "$mnt"
+equal 'a plain line is as it is' "$(head -n 1 said)" 'read 100%25'
+equal 'others are escaped' "$(sed -n 2p said)" '%1B]0;status log%07: "'
+clean log "$CKPTFS" log "$mnt"
+clean commit "$CKPTFS" commit "$mnt"
+clean abort "$CKPTFS" abort "$mnt"
+clean version "$CKPTFS" status --json "$mnt"
+check 'regression: status --json of what is no status' jq -e \
+	'.version == 1 and .cut != null' said
+clean mountpoint "$CKPTFS" mounts --json
+check 'mounts --json: the mount point is what it is' jq -e --arg m "$mnt" \
+	'.mounts[] | select(.mountpoint == $m)' said
+foreign_end
+mnt=$was
 done_testing

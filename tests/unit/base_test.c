@@ -23,6 +23,25 @@ static void test_escapes(void)
 	ck_buf_fini(&b);
 }
 
+static void test_plain_lines(void)
+{
+	struct ck_buf b = { 0 };
+
+	ok(ck_str_plain(CK_STR("100%25 \xc3\xa9")));
+	ok(ck_str_plain(CK_STR("")));
+	ok(!ck_str_plain(CK_STR("a\tb")));
+	ok(!ck_str_plain(CK_STR("\xc2\x9b")));
+	ok(!ck_str_plain(CK_STR("cut \xc3")));
+	ck_buf_plain_lines(&b, CK_STR("100%25\n\n1% \x1b[m\n\r\nend\x7f"));
+	eq_text(b.data, "100%25\n\n1%25 %1B[m\n%0D\nend%7F");
+	ck_buf_fini(&b);
+	ck_buf_plain_lines(&b, (struct ck_str){ NULL, 0 });
+	eq_u64(b.len, 0);
+	ck_buf_plain_lines(&b, CK_STR("no end"));
+	eq_text(b.data, "no end");
+	ck_buf_fini(&b);
+}
+
 static void test_utf8(void)
 {
 	ok(ck_utf8_valid(CK_STR("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")));
@@ -283,6 +302,7 @@ static void test_sigbus_of_a_truncated_file_is_an_error(void)
 int main(void)
 {
 	test_escapes();
+	test_plain_lines();
 	test_utf8();
 	test_natural_order();
 	test_distance();
