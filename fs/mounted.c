@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "mounted.h"
+#include "ckptfs/fs.h"
+#include "ckptfs/mountinfo.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define TABLE "/proc/self/mountinfo"
-#define TYPE  "fuse.ckptfs"
 
 enum { TRIES = 50, TRY_USEC = 1000 };
 
@@ -59,128 +58,51 @@ static int open_if(const char *path, const struct ck_mount_id *wanted,
 	return -ENOENT;
 }
 
-/* --- the table ------------------------------------------------------------ */
-
-struct row {
-	struct ck_mount_id id;
-	char *point, *type, *source, *options; /* in the line */
-};
-
-static bool is_octal(const char *p)
-{
-	return p[0] >= '0' && p[0] <= '3' && p[1] >= '0' && p[1] <= '7' &&
-	       p[2] >= '0' && p[2] <= '7';
-}
-
-/* Blanks and the like are `\` and three octal digits. */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *p = text; *p; to++) {
-		bool octal = *p == '\\' && is_octal(p + 1);
-
-		*to = octal ? (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 +
-				     (p[3] - '0'))
-			    : *p;
-		p += octal ? 4 : 1;
-	}
-	*to = '\0';
-}
-
-/* "36 35 0:47 / POINT rw,noatime shared:1 - TYPE SOURCE rw,user_id=0"; a source
- * may be empty. */
-static bool row_parse(char *line, struct row *r)
-{
-	char *behind = strstr(line, " - ");
-	int at = 0;
-
-	*r = (struct row){ 0 };
-	line[strcspn(line, "\n")] = '\0';
-	if (!behind || sscanf(line, "%d %*d %u:%u %*s %n", &r->id.row,
-			      &r->id.major, &r->id.minor, &at) != 3)
-		return false;
-	*behind = '\0';
-	behind += 3;
-	r->point = line + at;
-	r->point[strcspn(r->point, " ")] = '\0';
-	r->type = strsep(&behind, " ");
-	r->source = strsep(&behind, " ");
-	r->options = behind;
-	if (!r->source || !r->options)
-		return false;
-	unescape(r->point);
-	unescape(r->source);
-	return true;
-}
-
-/* Calls each(row, arg) until it is true. 0, or -errno. */
-static int rows_each(bool (*each)(const struct row *r, void *arg), void *arg)
-{
-	FILE *f = fopen(TABLE, "re");
-	char *line = NULL;
-	size_t size = 0;
-	struct row r;
-	int rc = 0;
-
-	if (!f)
-		return -errno;
-	while (getline(&line, &size, f) > 0)
-		if (row_parse(line, &r) && each(&r, arg))
-			break;
-	if (ferror(f))
-		rc = -EIO;
-	free(line);
-	fclose(f);
-	return rc;
-}
-
 /* --- which is new --------------------------------------------------------- */
 
-static bool could_be_ours(const struct row *r, const char *fsname)
+static struct ck_mount_id id_in(const struct ck_mountinfo *row)
 {
-	char user[32];
-	const char *at;
+	return (struct ck_mount_id){ .row = row->id,
+				     .major = row->major,
+				     .minor = row->minor };
+}
 
-	if (strcmp(r->type, TYPE) != 0 || strcmp(r->source, fsname) != 0)
-		return false;
-	snprintf(user, sizeof(user), "user_id=%u,", getuid());
-	at = strstr(r->options, user);
-	return at && (at == r->options || at[-1] == ',');
+static bool could_be_ours(const struct ck_mountinfo *row, const char *fsname)
+{
+	uid_t user;
+
+	return strcmp(row->type, CK_FS_TYPE) == 0 &&
+	       strcmp(row->source, fsname) == 0 &&
+	       ck_mountinfo_user(row, &user) && user == getuid();
 }
 
 struct noting {
 	const char *fsname;
 	struct ck_mounts_before *out;
-	int rc;
 };
 
-static bool note(const struct row *r, void *arg)
+static int note(const struct ck_mountinfo *row, void *arg)
 {
 	struct noting *n = arg;
 	struct ck_mounts_before *out = n->out;
 	struct ck_mount_id *ids;
 
-	if (!could_be_ours(r, n->fsname))
-		return false;
+	if (!could_be_ours(row, n->fsname))
+		return 0;
 	ids = ck_grow(out->ids, &out->cap, out->n, 1, sizeof(*ids));
-	if (!ids) {
-		n->rc = -ENOMEM;
-		return true;
-	}
+	if (!ids)
+		return -ENOMEM;
 	out->ids = ids;
-	out->ids[out->n++] = r->id;
-	return false;
+	out->ids[out->n++] = id_in(row);
+	return 0;
 }
 
 int ck_mounts_note(const char *fsname, struct ck_mounts_before *out)
 {
-	struct noting n = { fsname, out, 0 };
-	int rc;
+	struct noting n = { fsname, out };
 
 	*out = (struct ck_mounts_before){ 0 };
-	rc = rows_each(note, &n);
-	return rc ? rc : n.rc;
+	return ck_mountinfo_each(note, &n);
 }
 
 void ck_mounts_forget(struct ck_mounts_before *before)
@@ -199,28 +121,30 @@ struct search {
 	bool at_place;
 };
 
-static void take(struct search *s, const struct row *r)
+static int take(struct search *s, const struct ck_mountinfo *row)
 {
 	free(s->point);
-	s->point = strdup(r->point);
-	s->found = r->id;
+	s->point = strdup(row->point);
+	s->found = id_in(row);
+	return s->point ? 0 : -ENOMEM;
 }
 
-static bool look_for_new(const struct row *r, void *arg)
+static int look_for_new(const struct ck_mountinfo *row, void *arg)
 {
 	struct search *s = arg;
-	bool at_place = strcmp(r->point, s->mountpoint) == 0;
+	bool at_place = strcmp(row->point, s->mountpoint) == 0;
+	const struct ck_mount_id id = id_in(row);
 
-	if (!could_be_ours(r, s->fsname))
-		return false;
+	if (!could_be_ours(row, s->fsname))
+		return 0;
 	for (size_t i = 0; i < s->before->n; i++)
-		if (same_row(&s->before->ids[i], &r->id))
-			return false;
+		if (same_row(&s->before->ids[i], &id))
+			return 0;
 	s->n++;
-	if (at_place || !s->at_place)
-		take(s, r);
+	if (s->at_place && !at_place)
+		return 0;
 	s->at_place |= at_place;
-	return false;
+	return take(s, row);
 }
 
 int ck_mount_find_new(const char *fsname, const char *mountpoint,
@@ -234,7 +158,7 @@ int ck_mount_find_new(const char *fsname, const char *mountpoint,
 		struct search s = { .fsname = fsname,
 				    .mountpoint = mountpoint,
 				    .before = before };
-		int rc = rows_each(look_for_new, &s);
+		int rc = ck_mountinfo_each(look_for_new, &s);
 
 		if (rc == 0 && s.point && (s.n == 1 || s.at_place))
 			fd = open_if(s.point, &s.found, out);
@@ -252,14 +176,18 @@ int ck_mount_find_new(const char *fsname, const char *mountpoint,
 
 /* --- where it is ---------------------------------------------------------- */
 
-static bool look_for_row(const struct row *r, void *arg)
+enum { FOUND = 1 };
+
+static int look_for_row(const struct ck_mountinfo *row, void *arg)
 {
 	struct search *s = arg;
+	const struct ck_mount_id id = id_in(row);
+	int rc;
 
-	if (!same_row(&s->wanted, &r->id) || strcmp(r->type, TYPE) != 0)
-		return false;
-	take(s, r);
-	return true;
+	if (!same_row(&s->wanted, &id) || strcmp(row->type, CK_FS_TYPE) != 0)
+		return 0;
+	rc = take(s, row);
+	return rc ? rc : FOUND;
 }
 
 int ck_mounted_open(const char *mountpoint, const struct ck_mount_id *mounted)
@@ -269,11 +197,11 @@ int ck_mounted_open(const char *mountpoint, const struct ck_mount_id *mounted)
 
 	for (int i = 0; i < TRIES && fd < 0; i++) {
 		struct search s = { .wanted = *mounted };
-		int rc = rows_each(look_for_row, &s);
+		int rc = ck_mountinfo_each(look_for_row, &s);
 
-		if (rc == 0 && !s.point)
+		if (rc == 0)
 			return -ENOENT;
-		if (s.point)
+		if (rc == FOUND)
 			fd = open_if(s.point, mounted, &there);
 		free(s.point);
 		if (fd < 0)

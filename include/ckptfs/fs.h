@@ -81,6 +81,9 @@ CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
  * that it speaks, and of fusermount3. 0, or -errno. */
 CK_MUST_USE int ck_fs_version_print(void);
 
+/* Of mounts, as the kernel's table has it. */
+#define CK_FS_TYPE "fuse.ckptfs"
+
 /* --- orders: what commands ask of a mount for writing ---------------------- */
 
 /* The answer to an ioctl(2) on the mount's root. */

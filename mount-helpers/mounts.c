@@ -1,134 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mountinfo: the kernel's table of mounts, and paths to them. Nothing here
+ * mounts: the kernel's table of mounts, and paths to them. Nothing here
  * asks a mount.
  */
-#include "commands.h"
 #include "mounts.h"
+#include "ckptfs/fs.h"
+#include "ckptfs/mountinfo.h"
+#include "commands.h"
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
-
-#define TABLE "/proc/self/mountinfo"
-#define TYPE  "fuse.ckptfs"
 
 enum { LINKS = 40 }; /* followed, as by the kernel */
 
 /* --- rows ----------------------------------------------------------------- */
 
-static bool is_octal(const char *p)
+static int add_row(const struct ck_mountinfo *row, void *arg)
 {
-	return p[0] >= '0' && p[0] <= '3' && p[1] >= '0' && p[1] <= '7' &&
-	       p[2] >= '0' && p[2] <= '7';
-}
+	struct ck_mounts *out = arg;
+	struct ck_mount *rows = ck_grow(out->rows, &out->cap, out->n, 1,
+					sizeof(*rows));
+	struct ck_mount m = { .id = row->id,
+			      .parent = row->parent,
+			      .major = row->major,
+			      .minor = row->minor };
 
-/* A copy of a field, in which blanks and the like are `\` and three octal
- * digits. */
-static char *unescaped(const char *field)
-{
-	char *copy = strdup(field), *to = copy;
-
-	for (const char *p = copy; p && *p; p++) {
-		if (*p == '\\' && is_octal(p + 1)) {
-			*to++ = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 +
-				       (p[3] - '0'));
-			p += 3;
-		} else {
-			*to++ = *p;
-		}
-	}
-	if (to)
-		*to = '\0';
-	return copy;
-}
-
-/* "rw,user_id=0,group_id=0,allow_other" */
-static void read_options(char *options, struct ck_mount *m)
-{
-	char *rest = NULL, *word = strtok_r(options, ",", &rest);
-
-	for (; word; word = strtok_r(NULL, ",", &rest)) {
-		if (strcmp(word, "rw") == 0)
-			m->write = true;
-		else if (strncmp(word, "user_id=", 8) == 0)
-			m->user = (uid_t)strtoul(word + 8, NULL, 10);
-	}
-}
-
-/* The kernel writes a blank between two fields, and "\040" for one in a field.
- * Nothing else separates: a carriage return in a name is part of the name. */
-static size_t split(char *line, char **fields, size_t most)
-{
-	size_t n = 0;
-
-	while (n < most && line)
-		fields[n++] = strsep(&line, " ");
-	return n;
-}
-
-/* "36 35 0:47 / POINT rw,noatime shared:1 - TYPE SOURCE rw,user_id=0": false
- * and errno 0 if a line is none, ENOMEM. */
-static bool read_row(char *line, struct ck_mount *m)
-{
-	enum { ID, PARENT, DEVICE, ROOT, POINT, BEFORE };
-
-	enum { TYPE_OF, SOURCE, OPTIONS, BEHIND };
-
-	char *behind = strstr(line, " - ");
-	char *before[BEFORE], *after[BEHIND];
-
-	if (!behind)
-		return false;
-	*behind = '\0';
-	if (split(line, before, BEFORE) != BEFORE ||
-	    split(behind + 3, after, BEHIND) != BEHIND ||
-	    sscanf(before[DEVICE], "%u:%u", &m->major, &m->minor) != 2)
-		return false;
-	m->id = atoi(before[ID]);
-	m->parent = atoi(before[PARENT]);
-	m->ours = strcmp(after[TYPE_OF], TYPE) == 0;
-	read_options(after[OPTIONS], m);
-	m->point = unescaped(before[POINT]);
-	m->source = unescaped(after[SOURCE]);
-	return m->point && m->source;
-}
-
-static int add_row(struct ck_mounts *out, char *line)
-{
-	struct ck_mount *rows, m = { 0 };
-
-	if (!read_row(line, &m)) {
-		ck_mount_fini(&m);
-		return 0;
-	}
-	rows = ck_grow(out->rows, &out->cap, out->n, 1, sizeof(m));
-	if (!rows) {
-		ck_mount_fini(&m);
+	if (!rows)
 		return -ENOMEM;
-	}
 	out->rows = rows;
-	out->rows[out->n++] = m;
-	return 0;
+	m.ours = strcmp(row->type, CK_FS_TYPE) == 0 &&
+		 ck_mountinfo_user(row, &m.user);
+	m.write = ck_mountinfo_option(row, "rw", NULL);
+	m.point = strdup(row->point);
+	m.source = strdup(row->source);
+	rows[out->n++] = m;
+	return m.point && m.source ? 0 : -ENOMEM;
 }
 
 int ck_mounts_read(struct ck_mounts *out)
 {
-	FILE *f = fopen(TABLE, "re");
-	char *line = NULL;
-	size_t size = 0;
-	int rc = 0;
+	int rc;
 
 	*out = (struct ck_mounts){ 0 };
-	if (!f)
-		return -errno;
-	while (rc == 0 && getline(&line, &size, f) > 0) {
-		line[strcspn(line, "\n")] = '\0';
-		rc = add_row(out, line);
-	}
-	if (rc == 0 && ferror(f))
-		rc = -EIO;
-	free(line);
-	fclose(f);
+	rc = ck_mountinfo_each(add_row, out);
 	if (rc)
 		ck_mounts_fini(out);
 	return rc;
@@ -285,7 +199,7 @@ static int find_row(const char *path, const struct ck_shown *shown,
 	int rc = ck_mounts_read(&all);
 
 	if (rc)
-		return ck_trouble("/proc/self/mountinfo: %s", strerror(-rc));
+		return ck_trouble(CK_MOUNTINFO ": %s", strerror(-rc));
 	m = ck_mounts_shown(&all, shown);
 	if (!m || !m->ours) {
 		covered = has_covered(&all, path);
