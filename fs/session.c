@@ -35,6 +35,7 @@ struct keeper {
 	struct ck_detacher *detacher; /* or NULL */
 	const char *mountpoint;
 	struct ck_mount_id mounted;
+	bool noted; /* which mount it is */
 	void (*ready)(void *arg);
 	void *arg;
 	pthread_t thread, caller;
@@ -159,7 +160,7 @@ static void mount_finish(struct keeper *k)
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
 		 k->mounted.major, k->mounted.minor);
 	/* The number may be another's when the mount has ended. */
-	raised = atomic_load(&k->ended) || read_ahead_raise(path);
+	raised = !k->noted || atomic_load(&k->ended) || read_ahead_raise(path);
 	k->ready(k->arg);
 	if (!raised)
 		ck_log("first reads are faster with more read-ahead; as root: "
@@ -292,32 +293,40 @@ static int mount_by_fuse(struct keeper *k, struct ck_diag *d)
 }
 
 /* A mount that cannot be told from others is served, and left at the end. */
-static int session_mount(struct keeper *k, struct ck_diag *d)
+static int mount_as_root(struct keeper *k, struct ck_diag *d)
 {
 	const char *fsname = fsname_of(k->fs);
 	struct ck_mounts_before before;
-	int rc;
+	int listed = ck_mounts_note(fsname, &before);
+	int rc = mount_by_fuse(k, d);
 
-	if (!k->detacher) {
-		rc = mount_by_fuse(k, d);
-		if (rc == 0 && ck_mount_id(k->mountpoint, &k->mounted))
-			ck_log("%s: %s", ck_show(ck_str_from(k->mountpoint)),
-			       strerror(errno));
-		return rc;
-	}
-	rc = ck_mounts_note(fsname, &before);
-	if (rc)
-		ck_log("mounts cannot be listed: %s", strerror(-rc));
-	rc = mount_by_fuse(k, d);
-	if (rc == 0 &&
-	    ck_mount_find_new(fsname, k->mountpoint, &before, &k->mounted))
-		ck_log("%s: which mount it is cannot be told; unmount it by "
-		       "hand",
-		       ck_show(ck_str_from(k->mountpoint)));
-	else if (rc == 0)
+	if (rc == 0 && listed == 0)
+		k->noted = !ck_mount_find_new(fsname, k->mountpoint, &before,
+					      &k->mounted);
+	if (k->noted)
 		ck_detacher_tell(k->detacher, &k->mounted,
 				 k->fs->options->auto_unmount);
+	else if (rc == 0)
+		ck_log("%s: which mount it is cannot be told%s%s; unmount it "
+		       "by hand",
+		       ck_show(ck_str_from(k->mountpoint)), listed ? ": " : "",
+		       listed ? strerror(-listed) : "");
 	ck_mounts_forget(&before);
+	return rc;
+}
+
+static int session_mount(struct keeper *k, struct ck_diag *d)
+{
+	int rc, seen;
+
+	if (k->detacher)
+		return mount_as_root(k, d);
+	rc = mount_by_fuse(k, d);
+	seen = rc ? rc : ck_mount_id(k->mountpoint, &k->mounted);
+	k->noted = seen == 0;
+	if (rc == 0 && seen)
+		ck_log("%s: %s", ck_show(ck_str_from(k->mountpoint)),
+		       strerror(-seen));
 	return rc;
 }
 
@@ -347,18 +356,19 @@ static void device_close(struct fuse_session *session)
  * a mount is left that nobody serves. */
 static int session_unmount(struct keeper *k)
 {
-	bool gone;
+	bool gone, left;
 
 	if (!k->detacher) {
 		fuse_session_unmount(k->session);
 		return 0;
 	}
 	gone = session_is_gone(k->session);
-	if (!gone)
+	if (!gone && k->noted)
 		ck_detacher_tell(k->detacher, &k->mounted, true);
 	device_close(k->session);
 	fuse_session_unmount(k->session);
-	return ck_detacher_wait(k->detacher) && !gone ? -EBUSY : 0;
+	left = ck_detacher_wait(k->detacher) != 0 || !k->noted;
+	return left && !gone ? -EBUSY : 0;
 }
 
 static int fail_left(const struct keeper *k, struct ck_diag *d)

@@ -7,8 +7,8 @@
  * MUTE_END the process takes so long to end. With MUTE_EPOCH the kernel does not
  * know FUSE_NOTIFY_INC_EPOCH, as before Linux 6.16. With MUTE_SYNC each fsync(2)
  * takes 0.4 s, so that commits take long; with MUTE_FORK the n-th new process is
- * late, and called so. With MUTE_HURRY all seconds of a command that waits are
- * tenths.
+ * late, and called so. With MUTE_TABLE the n-th opening of the kernel's table of
+ * mounts fails. With MUTE_HURRY all seconds of a command that waits are tenths.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,9 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -112,4 +114,20 @@ __attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t n,
 	if (msec > 0 && getenv("MUTE_HURRY"))
 		msec = msec / 10 + 1;
 	return (int)syscall(SYS_poll, fds, n, msec);
+}
+
+__attribute__((visibility("default"))) FILE *fopen(const char *path,
+						   const char *mode)
+{
+	FILE *(*real)(const char *, const char *) =
+		(FILE * (*)(const char *, const char *))
+			dlsym(RTLD_NEXT, "fopen");
+	const char *at = getenv("MUTE_TABLE");
+	static int tables;
+
+	if (at && strstr(path, "/mountinfo") && ++tables == atoi(at)) {
+		errno = EACCES;
+		return NULL;
+	}
+	return real(path, mode);
 }

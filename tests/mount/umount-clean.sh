@@ -228,6 +228,39 @@ if [ "$(id -u)" = 0 ]; then
 	umount -l "$mnt"
 fi
 
+# A daemon that could not tell its mount from others says so: as it was before the
+# mount, or after, the table could not be read. The first look is the command's.
+if [ "$(id -u)" = 0 ]; then
+	unknown() {
+		ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 \
+			MUTE_TABLE=$1 LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount \
+			"$source" "$mnt" -f >"$WORK/front" 2>&1 &
+		pid=$!
+		for _ in $(seq 60); do
+			is_mounted && break
+			sleep 0.05
+		done
+		cat "$mnt/full/$one.npy" >/dev/null
+		"${@:2}"
+		wait "$pid"
+	}
+	for look in 2 3; do
+		unknown $look eval 'kill -TERM "$pid"'
+		equal "regression: an unknown mount, look $look: status" $? 2
+		check "regression: an unknown mount, look $look: it is said" \
+			grep -q "^ckptfs: $mnt: which mount it is cannot be" \
+			"$WORK/front"
+		check "regression: an unknown mount, look $look: at the end" \
+			grep -q "^ckptfs: $mnt: is not unmounted, do it by" \
+			"$WORK/front"
+		check "regression: an unknown mount, look $look: it is left" \
+			is_mounted
+		umount -l "$mnt"
+	done
+	unknown 2 umount "$mnt"
+	equal 'an unknown mount, unmounted: status' $? 0
+fi
+
 # Of a user fusermount3 leaves the mount if it hears of the death before the
 # kernel has let go of the device, which happens; of root nothing is left.
 if [ "$(id -u)" = 0 ]; then
