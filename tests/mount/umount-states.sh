@@ -346,6 +346,21 @@ check 'user: busy, and who may not be looked at' grep -Eq "used by $holder \
 \\(sleep\\) and [0-9]+ process(es)? that may not be looked at\$" <<<"$said"
 release
 check 'user: umount' as_nobody "$CKPTFS" umount "$mnt"
+if [ -f /etc/fuse.conf ]; then
+	echo user_allow_other >fuse.conf
+	mount --bind fuse.conf /etc/fuse.conf
+	as_nobody "$CKPTFS" mount "$source" "$mnt" -o allow_other
+	hold file "$mnt/full/$one.npy"
+	said=$(as_nobody timeout -s KILL 20 "$CKPTFS" umount "$mnt" 2>&1)
+	check 'user: busy, and nobody may be looked at' grep -Eq "^ckptfs: \
+$mnt: busy; used by [0-9]+ process(es)? that may not be looked at\$" <<<"$said"
+	check 'user: busy, and nobody may be looked at: it stays' is_mounted
+	release
+	check 'user: not busy any more' as_nobody "$CKPTFS" umount "$mnt"
+	umount /etc/fuse.conf
+else
+	skip 'user: busy, and nobody may be looked at' 'no /etc/fuse.conf'
+fi
 fails 'user: missing fusermount3' 'install the package fuse3' \
 	as_nobody bash -c '"$1" mount "$2" "$3" && PATH=/none "$1" umount "$3"' \
 	- "$CKPTFS" "$source" "$mnt"
