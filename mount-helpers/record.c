@@ -7,8 +7,8 @@
  *
  * A record is believed only if the directory and the file belong to root or to
  * the user who mounted, so that a record of one user says nothing about the
- * mounts of another; and only of the mount whose number is in it, since a
- * device number is used again. A daemon that cannot write one goes without.
+ * mounts of another; and only of the mount whose number is in it, with all that
+ * are bound to it, since a device number is used again. A daemon that cannot write one goes without.
  */
 #include "mounts.h"
 #include <dirent.h>
@@ -229,6 +229,36 @@ static bool is_of(const struct ck_record *r, const struct ck_mount *m,
 	       (r->unique == unique || r->unique == 0 || unique == 0);
 }
 
+/* Whether the mount of the record with this name is there. */
+static bool is_present(const struct ck_mounts *all, const char *name,
+		       const struct ck_record *r)
+{
+	char device[CK_RECORD_NAME];
+
+	for (size_t i = 0; i < all->n; i++) {
+		const struct ck_mount *m = &all->rows[i];
+
+		device_name(m->major, m->minor, device);
+		if (m->id == r->mount && strcmp(device, name) == 0 &&
+		    is_of(r, m, ck_mount_unique(m)))
+			return true;
+	}
+	return false;
+}
+
+/* Of a mount that shows at more than one place only one row is in the record. */
+static bool is_elsewhere(const char *name, const struct ck_record *r)
+{
+	struct ck_mounts all;
+	bool found;
+
+	if (ck_mounts_read(&all))
+		return false;
+	found = is_present(&all, name, r);
+	ck_mounts_fini(&all);
+	return found;
+}
+
 static int read_work(void *arg, struct ck_buf *answer)
 {
 	const struct ck_mount *m = arg;
@@ -240,7 +270,9 @@ static int read_work(void *arg, struct ck_buf *answer)
 		return dirfd;
 	device_name(m->major, m->minor, name);
 	record_read(dirfd, name, m->user, &r);
-	if (!is_of(&r, m, ck_mount_unique(m)) || !is_credible(&r, m))
+	if (!is_of(&r, m, ck_mount_unique(m)) && !is_elsewhere(name, &r))
+		return -ENOENT;
+	if (!is_credible(&r, m))
 		return -ENOENT;
 	ck_buf_add(answer, &r, sizeof(r));
 	return answer->err;
@@ -333,23 +365,6 @@ void ck_record_remove(const char *name)
 }
 
 /* --- cleaning ------------------------------------------------------------- */
-
-/* Whether the mount of the record with this name is there. */
-static bool is_present(const struct ck_mounts *all, const char *name,
-		       const struct ck_record *r)
-{
-	char device[CK_RECORD_NAME];
-
-	for (size_t i = 0; i < all->n; i++) {
-		const struct ck_mount *m = &all->rows[i];
-
-		device_name(m->major, m->minor, device);
-		if (m->id == r->mount && strcmp(device, name) == 0 &&
-		    is_of(r, m, ck_mount_unique(m)))
-			return true;
-	}
-	return false;
-}
 
 static int clean_work(void *arg, struct ck_buf *answer)
 {

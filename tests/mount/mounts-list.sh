@@ -47,6 +47,14 @@ equal 'regression: a mount point with a carriage return: what is before it' \
 check 'regression: a mount point with a carriage return: umount' \
 	"$CKPTFS" umount "$odd"
 
+if [ "$(id -u)" = 0 ]; then
+	mkdir bound
+	mount --bind "$mnt" bound
+	equal 'bound to another place: pid' "$(row "$WORK/bound" pid)" \
+		"$(daemon)"
+	umount bound
+fi
+
 pid=$(daemon)
 number=$(findmnt -no MAJ:MIN "$mnt" | xargs)
 if [ "$(id -u)" = 0 ]; then
