@@ -180,21 +180,34 @@ static int say_busy(const struct ending *e)
 
 /* --- of a daemon that is dead --------------------------------------------- */
 
-/* Requests that nobody will answer end with an error. Only where this file
- * system of the kernel is mounted: elsewhere there may be anything. */
-static void abort_connection(const struct ck_mount *m)
+/* Only where this file system of the kernel is mounted: elsewhere there may be
+ * anything. The device number is this mount's as long as it is open here. */
+static int abort_work(void *arg, struct ck_buf *answer)
 {
 	static const char all[] = "/sys/fs/fuse/connections";
+	const struct ck_mount *m = arg;
+	ck_auto_fd int root = ck_mount_enter(m);
 	ck_auto_fd int fd = -1;
 	struct statfs st;
 	char name[64];
 
-	if (statfs(all, &st) || st.f_type != FUSECTL_MAGIC)
-		return;
+	if (root < 0 || statfs(all, &st) || st.f_type != FUSECTL_MAGIC)
+		return root < 0 ? root : -ENOENT;
 	snprintf(name, sizeof(name), "%s/%u/abort", all, m->minor);
 	fd = open(name, O_WRONLY | O_CLOEXEC);
-	if (fd >= 0)
-		(void)!write(fd, "1", 1);
+	if (fd < 0 || write(fd, "1", 1) != 1)
+		return -errno;
+	return answer->err;
+}
+
+/* Requests that nobody will answer end with an error. */
+static void abort_connection(const struct ck_mount *m)
+{
+	struct ck_mount copy = *m;
+	struct ck_buf none = { 0 };
+
+	(void)!ck_ask(abort_work, &copy, CK_ASK_MSEC, NULL, &none);
+	ck_buf_fini(&none);
 }
 
 static int detach_dead(const struct ending *e)

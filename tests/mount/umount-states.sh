@@ -390,6 +390,26 @@ check 'user: dead, and hangs: the next mount works' as_nobody "$CKPTFS" mount \
 	"$source" "$mnt"
 check 'user: the next mount is read' as_nobody cat "$mnt/raw/$one"
 release
+# Where the kernel shows its connections he can end those who wait, too.
+if mountpoint -q /sys/fs/fuse/connections ||
+	mount -t fusectl fusectl /sys/fs/fuse/connections 2>/dev/null; then
+	pid=$(as_nobody "$CKPTFS" mounts | awk -v m="$mnt" '$1 == m { print $5 }')
+	hold device "$pid"
+	kill -KILL "$pid"
+	gone "$pid"
+	"${nobody[@]}" cat "$mnt/full/$one.npy" >"$WORK/client" 2>&1 &
+	client=$!
+	sleep 0.2
+	check 'user: dead, and hangs: with fusectl' \
+		as_nobody timeout -s KILL 10 "$CKPTFS" umount "$mnt"
+	check 'user: dead, and hangs: with fusectl: its client ends' \
+		gone "$client"
+	wait "$client"
+	release
+	as_nobody "$CKPTFS" mount "$source" "$mnt"
+else
+	skip 'user: dead, and hangs: with fusectl' 'it cannot be mounted'
+fi
 kill -KILL "$(as_nobody "$CKPTFS" mounts --json | grep -o '"pid":[0-9]*' |
 	cut -d: -f2)"
 check "root: a user's mount, dead" umounts "$mnt"
