@@ -8,8 +8,9 @@ nobody else does. Prints what does not go so.
 import errno
 import os
 import sys
-import threading
 import time
+
+from calls import Call
 
 mount, stem = sys.argv[1:]
 raw = f'{mount}/raw/{stem}'
@@ -22,21 +23,6 @@ def problem(what):
     global problems
     problems += 1
     print(what)
-
-
-class Waiting(threading.Thread):
-    """One call; its value or errno, when it is answered."""
-
-    def __init__(self, call, *args):
-        super().__init__()
-        self.call, self.args, self.got = call, args, None
-        self.start()
-
-    def run(self):
-        try:
-            self.got = self.call(*self.args)
-        except OSError as e:
-            self.got = -e.errno
 
 
 def leaving(flags=0):
@@ -59,7 +45,7 @@ def close(fd):
 def others_go_on(attempt):
     """200 lookups, each of another name, end while 16 programs wait."""
     fd = leaving()
-    waiting = [Waiting(os.open, raw, os.O_WRONLY) for _ in range(16)]
+    waiting = [Call(os.open, raw, os.O_WRONLY) for _ in range(16)]
     time.sleep(0.05)
     for i in range(200):
         assert not os.path.exists(f'{mount}/raw/{attempt}.{i}')
@@ -77,7 +63,7 @@ def last_close(what, call, *args, want=0, before=lambda: None, flags=0):
     """The last close lets it go on."""
     fd = leaving(flags)
     before()
-    w = Waiting(call, *args)
+    w = Call(call, *args)
     time.sleep(0.05)
     if not w.is_alive():
         problem(f'{what}: did not wait')
@@ -127,7 +113,7 @@ def in_turn():
     os.close(fd)
 
 
-crowd = [Waiting(in_turn) for _ in range(16)]
+crowd = [Call(in_turn) for _ in range(16)]
 for w in crowd:
     w.join()
 if got != [len(data)] * 16 or any(w.got for w in crowd):
@@ -135,7 +121,7 @@ if got != [len(data)] * 16 or any(w.got for w in crowd):
 
 # The end of the mount answers them.
 fd = leaving()
-waiting = [Waiting(os.open, raw, os.O_WRONLY) for _ in range(8)]
+waiting = [Call(os.open, raw, os.O_WRONLY) for _ in range(8)]
 time.sleep(0.05)
 with open(f'{mount}/.ckptfs/status') as f:
     pid = int(next(x for x in f if x.startswith('daemon: ')).split()[1])

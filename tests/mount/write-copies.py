@@ -9,8 +9,9 @@ import errno
 import os
 import shutil
 import sys
-import threading
 import time
+
+from calls import Call
 
 mount, stem, other, what = sys.argv[1:]
 raw = f'{mount}/raw/{stem}'
@@ -18,21 +19,6 @@ with open(raw, 'rb') as f:
     old = f.read()
 new = bytes(b ^ 0x55 for b in old)
 CROWD = 16  # more than the daemon has threads
-
-
-class Call(threading.Thread):
-    """One call; its value or errno, when it is answered."""
-
-    def __init__(self, call, *args):
-        super().__init__()
-        self.call, self.args, self.got = call, args, None
-        self.start()
-
-    def run(self):
-        try:
-            self.got = self.call(*self.args)
-        except OSError as e:
-            self.got = -e.errno
 
 
 def all_answered(calls, want):
