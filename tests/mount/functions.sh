@@ -89,6 +89,29 @@ fixture() {
 	echo "$WORK/$1"
 }
 
+# sample_written: mounts the fixture sample for writing. Sets `one`, the stem of a
+# tensor with a box in each of four ranks; its files `raw` and `npy`, the `size`
+# of its bytes and of its NumPy `header`; and `source`. others.sha256 has all
+# files that do not show that tensor.
+sample_written() {
+	source=$(fixture sample)
+	one=model.layers.0.attention.wk.weight
+	mounted "$source" -o write
+	raw=$mnt/raw/$one
+	npy=$mnt/full/$one.npy
+	size=$(stat -c %s "$raw")
+	header=$(($(stat -c %s "$npy") - size))
+	grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" \
+		>others.sha256
+}
+
+# fresh: other values for that tensor, in raw.bin and as a NumPy file in full.npy.
+fresh() {
+	head -c "$size" /dev/urandom >raw.bin
+	head -c "$header" "$npy" >full.npy
+	cat raw.bin >>full.npy
+}
+
 is_mounted() {
 	grep -q " ${1:-$mnt} fuse.ckptfs " /proc/self/mounts
 }

@@ -5,15 +5,8 @@
 # section Tools of ckptfs(5) states. Those that write in place are in write-tools.
 need python3 tar install sed cmp sha256sum flock
 
-source=$(fixture sample)
-one=model.layers.0.attention.wk.weight
-mounted "$source" -o write
-raw=$mnt/raw/$one
-npy=$mnt/full/$one.npy
+sample_written
 box=$mnt/local/rank-2/$one.npy
-size=$(stat -c %s "$raw")
-header=$(($(stat -c %s "$npy") - size))
-grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" >others.sha256
 names() {
 	ls -a "$mnt/raw" "$mnt/full" "$mnt"/local/* | sha256sum
 }
@@ -27,11 +20,9 @@ released() {
 	gone "$pid" || result 1 'the daemon ends'
 }
 
-# fresh: other values in raw.bin, and as a NumPy file in full.npy.
-fresh() {
-	head -c "$size" /dev/urandom >raw.bin
-	head -c "$header" "$npy" >full.npy
-	cat raw.bin >>full.npy
+# renewed: fresh, and raw.want and full.want are what is to be there then.
+renewed() {
+	fresh
 	cp raw.bin raw.want
 	cp full.npy full.want
 }
@@ -45,7 +36,7 @@ replaced() {
 
 # into WHAT COMMAND...: it ends well, and has replaced the tensor.
 into() {
-	fresh
+	renewed
 	check "$@"
 	replaced "$1"
 }
@@ -148,7 +139,7 @@ if command -v rsync >/dev/null; then
 	into 'rsync --partial-dir' rsync --ignore-times --partial-dir=part \
 		raw.bin "$raw"
 	# Its exit status does not say so.
-	fresh
+	renewed
 	rsync --ignore-times --delay-updates raw.bin "$raw" >said 2>&1
 	check 'rsync --delay-updates: says that it did not' grep -q \
 		'Unable to create partial-dir' said

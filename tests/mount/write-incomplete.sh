@@ -5,12 +5,7 @@
 # if it had. What a shell does before a program writes is no fault.
 need python3 tar dd cmp truncate
 
-source=$(fixture sample)
-one=model.layers.0.attention.wk.weight
-mounted "$source" -o write
-raw=$mnt/raw/$one
-npy=$mnt/full/$one.npy
-size=$(stat -c %s "$raw")
+sample_written
 
 lines() { wc -l <"$mnt/.ckptfs/log"; }
 # told WHAT TEXT: the log says so, a moment after the last close at most.
@@ -27,7 +22,6 @@ untold() { # untold WHAT: nothing new is there
 	sleep 0.1
 	equal "$1" "$(tail -n +$((before + 1)) "$mnt/.ckptfs/log")" ''
 }
-fresh() { head -c "$size" /dev/urandom >raw.bin; }
 # not WHAT COMMAND...: it fails, and nothing changes.
 not() {
 	cp "$raw" was

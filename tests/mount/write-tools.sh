@@ -5,21 +5,7 @@
 # a mount of its own.
 need python3 dd tee cmp sha256sum
 
-source=$(fixture sample)
-one=model.layers.0.attention.wk.weight
-mounted "$source" -o write
-raw=$mnt/raw/$one
-npy=$mnt/full/$one.npy
-size=$(stat -c %s "$raw")
-header=$(($(stat -c %s "$npy") - size))
-grep -vF "/$one" "$FIXTURES/sample.sha256" | grep -v "$one.npy" >others.sha256
-
-# fresh: other values in raw.bin, and as a NumPy file in full.npy.
-fresh() {
-	head -c "$size" /dev/urandom >raw.bin
-	head -c "$header" "$npy" >full.npy
-	cat raw.bin >>full.npy
-}
+sample_written
 
 # replaced WHAT: both files have the bytes.
 replaced() {
