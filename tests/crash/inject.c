@@ -11,13 +11,14 @@
  *	call TID NAME LENGTH PATH [PATH]	paths from DIRECTORY, "." itself,
  *						"-" elsewhere, %XX escapes
  *	go		lets it happen
+ *	rest		lets it happen, and all calls after it, unasked
  *	watch		lets it happen and reports "done TID RESULT"
  *	return VALUE	it does not happen and returns VALUE (-errno: fails)
  *	short BYTES	it happens, with no more than BYTES of its data
  *	kill		SIGKILL to its process; it does not happen
  *	killall		the same to all processes
  *
- * "done" is answered with go, kill or killall. Nothing is needed in the
+ * "done" is answered with go, rest, kill or killall. Nothing is needed in the
  * command: ptrace does it, and a seccomp filter keeps all other calls at full
  * speed. Not seen: stores to mapped files, io_uring. The exit status is the
  * command's, 128 + N after signal N. inject itself has one thread: its long
@@ -57,6 +58,7 @@ struct thread {
 
 static struct {
 	int events, replies;
+	bool resting; /* nothing is asked any more */
 	char dir[PATH_MAX];
 	size_t dir_len;
 	struct thread threads[MOST_THREADS];
@@ -324,6 +326,8 @@ static void obey(struct thread *t, const struct call *c, const uint64_t *args)
 		kill_all();
 	else if (strcmp(word, "kill") == 0)
 		kill(t->tid, SIGKILL);
+	else if (strcmp(word, "rest") == 0)
+		state.resting = true;
 	else if (strcmp(word, "return") == 0)
 		skip_call(t->tid, number);
 	else if (strcmp(word, "short") == 0)
@@ -349,7 +353,8 @@ static void on_call(struct thread *t)
 	bool touches = false;
 	uint64_t args[6];
 
-	if (ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, sizeof(info), &info) > 0)
+	if (!state.resting &&
+	    ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, sizeof(info), &info) > 0)
 		c = call_of(info.seccomp.nr);
 	if (!c) {
 		resume(t->tid, false, 0);

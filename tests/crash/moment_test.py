@@ -133,8 +133,10 @@ class Sweep:
 
     def learn(self, name):
         """What every file of the mount holds, undisturbed."""
-        mount = self.mount(name, injector.Fault())
+        fault = injector.Fault()
+        mount = self.mount(name, fault)
         mount.wait()
+        fault.over = True
         for top, _, files in os.walk(self.mnt):
             for file in files:
                 path = f"{top}/{file}"[len(self.mnt) + 1:]
@@ -188,9 +190,9 @@ class Sweep:
         first = self.attempt(use, read)
         if first not in (None, fault.error if at else None):
             problems.append(f"first: {errno.errorcode.get(first, first)}")
-        fault.armed = always
+        fault.over = not always
         self.after([use], read, problems)
-        fault.armed = False
+        fault.over = True
         if read is not read_whole:
             read.close()
         self.after([use], read_whole, problems)
@@ -205,7 +207,7 @@ class Sweep:
         fault, problems = Fail(at, error), []
         mount = self.mount(name, fault)
         if mount.wait():
-            fault.armed = False
+            fault.over = True
             uses = [Use("", name, path, "") for path in paths]
             self.after(uses, read_whole, problems)
             status, said = mount.end()
