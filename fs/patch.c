@@ -2,6 +2,7 @@
 /*
  * patch: what a program did not write of a file becomes what the tensor has.
  */
+#include "ckptfs/memory.h"
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>

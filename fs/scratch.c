@@ -10,6 +10,7 @@
  * into a draft; who still has it open cannot write any more, as those bytes
  * would be lost.
  */
+#include "ckptfs/memory.h"
 #include "scratch_internal.h"
 #include <errno.h>
 #include <sys/mman.h>

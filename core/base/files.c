@@ -4,6 +4,7 @@
  * good: this file has the set of them, files_look.c looks and compares, and
  * files_use.c opens.
  */
+#include "ckptfs/memory.h"
 #include "files_internal.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,6 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -163,23 +162,6 @@ int ck_open_unnamed(int dirfd)
 	int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
 	return fd < 0 ? -errno : fd;
-}
-
-void *ck_pages_alloc(size_t len)
-{
-	void *p = mmap(NULL, len ? len : 1, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	(void)madvise(p, len, MADV_HUGEPAGE); /* only a wish */
-	return p;
-}
-
-void ck_pages_free(void *p, size_t len)
-{
-	if (p)
-		munmap(p, len ? len : 1);
 }
 
 /* --- SIGBUS ------------------------------------------------------------- */

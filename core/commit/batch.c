@@ -8,6 +8,7 @@
  * the next items that fit are put into: a tensor that is written many times
  * before a commit has two places in turn.
  */
+#include "ckptfs/memory.h"
 #include "commit_internal.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  * the torch.save archive that holds it.
  */
 #include "dcp.h"
+#include "ckptfs/memory.h"
 #include "dcp_rewrite.h"
 #include "format_internal.h"
 #include "item.h"

@@ -5,6 +5,7 @@
  * fills sixteen million slots and fetches a thousand of them; pass two keeps
  * only those.
  */
+#include "ckptfs/memory.h"
 #include "pickle_internal.h"
 
 #include <errno.h>

@@ -7,6 +7,7 @@
  * faults and gives back what is spare.
  */
 #include "catalog_internal.h"
+#include "ckptfs/memory.h"
 
 #include <errno.h>
 

@@ -278,11 +278,6 @@ CK_MUST_USE int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 CK_MUST_USE int ck_open_again(int dirfd);
 CK_MUST_USE int ck_open_unnamed(int dirfd);
 
-/* Anonymous zeroed memory in whole pages, huge ones where the kernel likes.
- * NULL when out of memory. ck_pages_free(NULL, 0) is allowed. */
-void *ck_pages_alloc(size_t len);
-void ck_pages_free(void *p, size_t len);
-
 /* Runs copy(arg); returns -EIO instead of dying if it takes a SIGBUS on a
  * mapping of a file that was truncated. Any thread; not nested; copy() must
  * not own anything. ck_sigbus_install() once before the first use. */

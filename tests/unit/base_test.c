@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes, escapes, UTF-8, natural order, arena, cursor, log, hashes. */
+/* Bytes, escapes, UTF-8, natural order, arena, cursor, log, hashes, threads. */
 #include "ckptfs/base.h"
+#include "ckptfs/memory.h"
 #include "tap.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -299,6 +301,58 @@ static void test_sigbus_of_a_truncated_file_is_an_error(void)
 	unlink(path);
 }
 
+/* --- what a thread keeps ---------------------------------------------------- */
+
+struct counted {
+	int *ended;
+	struct ck_pages pages;
+};
+
+static void counted_fini(void *p)
+{
+	struct counted *c = p;
+
+	++*c->ended;
+	ck_pages_fini(&c->pages);
+}
+
+/* Keeps two; NULL, or what is wrong. */
+static const char *keep_two(int *ended)
+{
+	struct counted *a = ck_thread_keep(sizeof(*a), counted_fini);
+	struct counted *b = ck_thread_keep(sizeof(*b), counted_fini);
+	char *bytes;
+
+	if (!a || !b || a == b || a->ended || b->pages.bytes)
+		return "not memory of their own, zeroed";
+	a->ended = b->ended = ended;
+	bytes = ck_pages_reserve(&a->pages, 100000);
+	if (!bytes || ck_pages_reserve(&a->pages, 5) != bytes)
+		return "what is large enough is taken again";
+	bytes = ck_pages_reserve(&a->pages, 1000000);
+	if (!bytes)
+		return "more than there was";
+	bytes[999999] = 1;
+	return *ended ? "ended before the thread" : NULL;
+}
+
+static void *keep_run(void *ended)
+{
+	return (void *)(uintptr_t)keep_two(ended);
+}
+
+static void test_a_thread_keeps_memory_until_it_ends(void)
+{
+	int ended = 0;
+	void *wrong = &ended;
+	pthread_t thread;
+
+	ok(pthread_create(&thread, NULL, keep_run, &ended) == 0);
+	ok(pthread_join(thread, &wrong) == 0);
+	ok(wrong == NULL);
+	ok(ended == 2);
+}
+
 int main(void)
 {
 	test_escapes();
@@ -315,5 +369,6 @@ int main(void)
 	test_hasher();
 	test_beneath();
 	test_sigbus_of_a_truncated_file_is_an_error();
+	test_a_thread_keeps_memory_until_it_ends();
 	return tap_done();
 }

@@ -89,7 +89,7 @@ static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
 			uint64_t len, const uint8_t *bytes)
 {
 	struct ck_scratch *s = ck_scratch_get();
-	void *filled = s ? ck_scratch_fill(s, len) : NULL;
+	void *filled = s ? ck_pages_reserve(&s->filled, len) : NULL;
 	struct ck_gather g = { &b->plan, &bytes, filled };
 	int rc = filled ? ck_gather_copy(&g) : -ENOMEM;
 
@@ -100,9 +100,10 @@ static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
 static bool is_apart(const struct ck_scratch *s, const void *bytes,
 		     uint64_t len)
 {
-	uintptr_t p = (uintptr_t)bytes, filled = (uintptr_t)s->filled;
+	const struct ck_pages *filled = &s->filled;
+	uintptr_t p = (uintptr_t)bytes, own = (uintptr_t)filled->bytes;
 
-	return !s->filled || p + len <= filled || p >= filled + s->filled_len;
+	return !own || p + len <= own || p >= own + filled->len;
 }
 
 static int target_map(struct ck_target *t)

@@ -8,47 +8,28 @@
 #include "load.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 enum { COPIES_KEPT = 8192 };
 
-static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int key_err;
-
-static void scratch_free(void *p)
+static void scratch_fini(void *p)
 {
 	struct ck_scratch *s = p;
 
 	ck_plan_fini(&s->plan);
-	ck_pages_free(s->filled, s->filled_len);
+	ck_pages_fini(&s->filled);
 	free(s->used);
 	free(s->from);
 	free(s->where);
 	free(s->block);
-	free(s);
-}
-
-static void make_key(void)
-{
-	key_err = pthread_key_create(&key, scratch_free);
 }
 
 struct ck_scratch *ck_scratch_get(void)
 {
-	struct ck_scratch *s;
+	static _Thread_local struct ck_scratch *mine;
 
-	if (pthread_once(&once, make_key) || key_err)
-		return NULL;
-	s = pthread_getspecific(key);
-	if (s)
-		return s;
-	s = calloc(1, sizeof(*s));
-	if (s && pthread_setspecific(key, s)) {
-		free(s);
-		return NULL;
-	}
-	return s;
+	if (!mine)
+		mine = ck_thread_keep(sizeof(*mine), scratch_fini);
+	return mine;
 }
 
 static int reserve_from(struct ck_scratch *s, size_t n)
@@ -103,14 +84,4 @@ void ck_scratch_trim(struct ck_scratch *s)
 	free(s->from);
 	s->from = NULL;
 	s->from_cap = 0;
-}
-
-void *ck_scratch_fill(struct ck_scratch *s, size_t len)
-{
-	if (s->filled && s->filled_len >= len)
-		return s->filled;
-	ck_pages_free(s->filled, s->filled_len);
-	s->filled = ck_pages_alloc(len);
-	s->filled_len = s->filled ? len : 0;
-	return s->filled;
 }

@@ -7,6 +7,7 @@
 #ifndef CK_SCRATCH_H
 #define CK_SCRATCH_H
 
+#include "ckptfs/memory.h"
 #include "ckptfs/move.h"
 
 struct ck_scratch {
@@ -17,9 +18,8 @@ struct ck_scratch {
 	uint32_t *where; /* for each file, its place in `used` if it is there;
 			  * else anything */
 	size_t used_cap, from_cap, where_cap;
-	void *filled; /* what is put together before it is written */
-	size_t filled_len;
-	uint8_t *block; /* a piece of a file that is not mapped */
+	struct ck_pages filled; /* what is put together before it is written */
+	uint8_t *block;		/* a piece of a file that is not mapped */
 };
 
 /* This thread's; freed when it ends. NULL when out of memory. */
@@ -27,9 +27,6 @@ struct ck_scratch *ck_scratch_get(void);
 /* Makes room in `from` and `where`. */
 CK_MUST_USE int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies,
 				   size_t nfiles);
-/* `filled`, with room for len bytes, whole pages of any content. NULL when out
- * of memory. */
-void *ck_scratch_fill(struct ck_scratch *s, size_t len);
 /* `block`, CK_LOAD_BLOCK bytes of any content. NULL when out of memory. */
 uint8_t *ck_scratch_block(struct ck_scratch *s);
 /* Gives back what was needed for a huge plan: they are rare. */
