@@ -14,7 +14,7 @@ struct ck_fs;
 struct ck_laters;
 struct ck_node;
 
-/* --- draft.c: what is written through one open file ------------------------ */
+/* --- drafts.c: who writes which tensor ---------------------------------------- */
 
 struct ck_drafts *ck_drafts_make(void); /* NULL: out of memory */
 void ck_drafts_free(struct ck_drafts *drafts);
@@ -33,6 +33,9 @@ bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor);
 struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
 /* What was not committed is gone with the last reference. */
 void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
+
+/* --- draft.c: what is written through one open file ------------------------ */
+
 /* Its bytes come from a file that is renamed: no file that the kernel has grows by
  * them, so that their header may be longer than the one shown. */
 void ck_draft_is_renamed(struct ck_draft *draft);

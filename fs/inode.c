@@ -328,3 +328,10 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	fill_stat(fs, n, size, out);
 	ck_checkpoint_unlock(fs->cp);
 }
+
+const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
+{
+	const struct ck_catalog *c = fs->catalog;
+
+	return ck_show(ck_catalog_str(c, c->tensors[tensor].names.name));
+}

@@ -66,5 +66,7 @@ uint8_t *ck_hidden_make(const struct ck_fs *fs);
 /* Attributes. size: of a report; unused for all else, and no scratch file. */
 void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		  uint64_t size, struct stat *out);
+/* The name of a tensor, for a line of the log: from the ring of ck_show(). */
+const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor);
 
 #endif

@@ -396,15 +396,12 @@ static int do_open(struct open_request *r)
 /* What this process has too little of has no other place to be told. */
 static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
 {
-	const struct ck_tensor *t = fs->catalog->tensors;
 	struct ck_node n;
 
 	if (!ck_is_shortage(-err) || !ck_node_find(fs, ino, &n) ||
 	    !ck_node_is_tensor(&n))
 		return;
-	t += n.tensor;
-	ck_log("%s: cannot be opened: %s",
-	       ck_show(ck_catalog_str(fs->catalog, t->names.name)),
+	ck_log("%s: cannot be opened: %s", ck_tensor_name(fs, n.tensor),
 	       strerrordesc_np(err));
 }
 
@@ -459,13 +456,11 @@ static void reply_text(fuse_req_t req, const struct ck_buf *text, uint64_t vpos,
 static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
 			size_t size, int err)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[h->tensor];
-
 	if (atomic_exchange(&h->logged, true))
 		return;
 	ck_log("%s: %s; reading %zu bytes at %ju",
-	       ck_show(ck_catalog_str(fs->catalog, t->names.name)),
-	       strerror(err), size, (uintmax_t)vpos);
+	       ck_tensor_name(fs, h->tensor), strerror(err), size,
+	       (uintmax_t)vpos);
 }
 
 static int boxes_read(struct ck_fs *fs, struct ck_handle *h,

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * draft, inside: what draft.c and drafts.c share.
+ */
+#ifndef CKPTFS_FS_DRAFT_INTERNAL_H
+#define CKPTFS_FS_DRAFT_INTERNAL_H
+
+#include "internal.h"
+
+struct ck_draft {
+	struct ck_draft *next; /* this and refs: ck_drafts.lock */
+	unsigned refs;
+	struct ck_node node;   /* the file */
+	uint64_t size;	       /* of it, as shown */
+	atomic_bool leaving;   /* closed, and not written since */
+	atomic_bool anew;      /* its name was made by this open */
+	atomic_int thread;     /* that opened it */
+	atomic_bool told_mode; /* what a change of its mode did not do */
+	bool reads;	       /* it was opened for reading, too */
+	struct ck_caller by;   /* else who opened it, with patch */
+	pthread_mutex_t lock;  /* of all below */
+	bool committing;       /* all below is the committing thread's */
+	struct ck_stage *stage;
+	bool longer;	   /* more was written than the file shows */
+	bool written;	   /* something was, since it was opened */
+	bool told;	   /* what was refused is in the log */
+	bool told_missing; /* so is what is missing; nothing came since */
+};
+
+/* Opens its stage. Errors of ck_stage_open(), which are in the log. */
+CK_MUST_USE int ck_draft_begin_stage(struct ck_fs *fs, struct ck_draft *draft);
+/* What it has is given up; the log says what is missing. No reference is left. */
+void ck_draft_end_stage(struct ck_fs *fs, struct ck_draft *draft);
+
+#endif
