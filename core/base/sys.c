@@ -40,12 +40,12 @@ int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
 	return 0;
 }
 
-int ck_write_full(int fd, const void *buf, size_t len)
+/* At fpos, or, if that is negative, where the descriptor stands. */
+static int write_all(int fd, const char *p, size_t len, off_t fpos)
 {
-	const char *p = buf;
-
 	while (len) {
-		ssize_t n = write(fd, p, len);
+		ssize_t n = fpos < 0 ? write(fd, p, len)
+				     : pwrite(fd, p, len, fpos);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -53,28 +53,21 @@ int ck_write_full(int fd, const void *buf, size_t len)
 			return -errno;
 		p += n;
 		len -= (size_t)n;
+		fpos += fpos < 0 ? 0 : n;
 	}
 	return 0;
 }
 
+int ck_write_full(int fd, const void *buf, size_t len)
+{
+	return write_all(fd, buf, len, -1);
+}
+
 int ck_pwrite_full(int fd, const void *buf, size_t len, uint64_t fpos)
 {
-	const char *p = buf;
-
 	if (fpos > INT64_MAX || len > INT64_MAX - fpos)
 		return -EFBIG;
-	while (len) {
-		ssize_t n = pwrite(fd, p, len, (off_t)fpos);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		p += n;
-		len -= (size_t)n;
-		fpos += (uint64_t)n;
-	}
-	return 0;
+	return write_all(fd, buf, len, (off_t)fpos);
 }
 
 struct timespec ck_time_in(clockid_t clock, unsigned msec)
