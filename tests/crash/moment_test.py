@@ -23,9 +23,10 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "../lib")]
 import images  # noqa: E402
 import injector  # noqa: E402
+import tap  # noqa: E402
 
 libc = ctypes.CDLL(None, use_errno=True)
 FIXTURES = os.path.join(HERE, "../fixtures")
@@ -104,23 +105,16 @@ class Mount:
         return self.run.wait()
 
 
-class Sweep:
+class Sweep(tap.Tap):
     def __init__(self, ckptfs, work, only):
+        super().__init__()
         self.ckptfs, self.work, self.only = ckptfs, work, only
-        self.count, self.failed, self.points = 0, False, 0
+        self.points = 0
         self.mnt = work + "/mnt"
         os.mkdir(self.mnt)
         self.sources, self.truth = {}, {}
         self.whole = os.environ.get("CKPTFS_ERRORS") == "all"
         self.lot = random.Random(int(os.environ.get("CKPTFS_SEED", 1)))
-
-    def result(self, good, what, notes=()):
-        self.count += 1
-        self.failed |= not good
-        print(f"{'' if good else 'not '}ok {self.count} - {what}")
-        for note in notes:
-            print(f"# {note[:300]}")
-        sys.stdout.flush()
 
     def source(self, name):
         if name not in self.sources:
@@ -294,8 +288,8 @@ def main():
     finally:
         subprocess.run(["umount", "-l", sweep.mnt], capture_output=True)
         shutil.rmtree(work)
-    print(f"# {sweep.points} points\n1..{sweep.count}")
-    return sweep.failed
+    print(f"# {sweep.points} points")
+    return sweep.finish()
 
 
-sys.exit(bool(main()))
+sys.exit(main())

@@ -13,12 +13,13 @@ import tempfile
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "../lib")]
 import injector  # noqa: E402
 import made  # noqa: E402
 import model  # noqa: E402
 import oracle  # noqa: E402
 import reader  # noqa: E402
+from tap import Tap  # noqa: E402
 
 FIXTURES = os.path.join(HERE, "..", "fixtures")
 READ = """async_save dtensor dtensor-2.1.2 dtensor_columns file_per_item
@@ -30,16 +31,11 @@ BROKEN = {"should-fail-cut-short": "truncated", "tp_fsdp2_bad": "shape",
           "should-fail-dangerous-global": "not of a checkpoint",
           "should-fail-empty": "EOFError", "zstd": "transform",
           "strides": "conjugated"}
-count = failed = 0
+tap = Tap()
 
 
 def result(good, what, note=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
-    if not good:
-        print(f"# {note}")
+    tap.result(good, what, [] if good else [str(note)])
 
 
 def torch_digests(name):
@@ -301,5 +297,4 @@ read_fixtures()
 do_harms()
 do_model()
 do_both()
-print(f"1..{count}")
-sys.exit(failed > 0)
+sys.exit(tap.finish())

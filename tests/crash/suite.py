@@ -23,12 +23,14 @@ import traceback
 from functools import partial
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../lib")]
 import cases  # noqa: E402
 import harness  # noqa: E402
 import images  # noqa: E402
 import injector  # noqa: E402
 import oracle  # noqa: E402
+import tap  # noqa: E402
 import writers  # noqa: E402
 
 ON_IMAGES = ("cut", "shutdown", "random", "error", "skip", "space")
@@ -37,29 +39,12 @@ PHASES = ("undisturbed", "kill", "short", "nomem", "model", "error", "cut",
 Found = collections.namedtuple("Found", "trials bad kinds first")
 
 
-class Suite:
+class Suite(tap.Tap):
     def __init__(self, options, work):
+        super().__init__()
         self.options, self.work = options, work
-        self.count, self.failed = 0, False
         self.fields, self.mounted = {}, []
         self.why = images.why_not(work) if options.fs else None
-
-    # --- TAP ---
-
-    def result(self, good, what, notes=()):
-        self.count += 1
-        self.failed |= not good
-        print(f"{'' if good else 'not '}ok {self.count} - {what}")
-        for note in notes:
-            print(f"# {note[:500]}")
-        sys.stdout.flush()
-
-    def skip(self, what, why):
-        if os.environ.get("CI") == "true":
-            self.result(False, f"{what}: skipped, which is not allowed: {why}")
-            return
-        self.count += 1
-        print(f"ok {self.count} - {what} # SKIP {why}")
 
     # --- where ---
 
@@ -375,8 +360,7 @@ def main():
     finally:
         suite.close()
         shutil.rmtree(work)
-    print(f"1..{suite.count}")
-    return suite.failed or not suite.count
+    return suite.finish()
 
 
-sys.exit(bool(main()))
+sys.exit(main())

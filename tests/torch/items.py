@@ -9,11 +9,16 @@ weights_only=True gives the elements, also mapped; zipfile finds every CRC right
 torch.save writes, and the elements lie at a multiple of 64 of the file.
 """
 import io
+import pathlib
 import subprocess
 import sys
 import tempfile
 import warnings
 import zipfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from tap import Tap  # noqa: E402
 
 try:
     import torch
@@ -25,14 +30,8 @@ warnings.simplefilter("ignore")
 WRITER = sys.argv[1]
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (1, 1, 4, 1), (2, 3, 2, 2, 2), (300, 3)]
 RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-count = failed = 0
-
-
-def ok(good, what):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
+tap = Tap()
+ok = tap.result
 
 
 def dtypes():
@@ -106,8 +105,7 @@ def main():
     ok(names >= 12, "the dtypes of every release are there")
     wrong = subprocess.run([WRITER, "item", "float32", "0", "3"], input=b"12345678", capture_output=True, check=False)
     ok(wrong.returncode != 0, "canary: bytes that are missing")
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return tap.finish()
 
 
 sys.exit(main())

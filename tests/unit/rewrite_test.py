@@ -19,15 +19,13 @@ import tempfile
 import types
 import urllib.parse
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+from tap import Tap  # noqa: E402
+
 WRITER, FIXTURES = sys.argv[1], pathlib.Path(sys.argv[2])
-count = failed = 0
-
-
-def ok(good, what):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'' if good else 'not '}ok {count} - {what}")
+tap = Tap()
+ok = tap.result
 
 
 # ---- stand-ins ------------------------------------------------------------------------------------------------------
@@ -262,8 +260,7 @@ def main():
     # of more than 16 MiB, of which what is written is not parsed again
     check("large", pickled((FIXTURES / "dtensor/.metadata").read_bytes(), 4, pickle.Pickler, lengthen))
     canaries((FIXTURES / "dtensor/.metadata").read_bytes())
-    print(f"1..{count}")
-    return 1 if failed else 0
+    return tap.finish()
 
 
 sys.exit(main())
