@@ -5,8 +5,8 @@
 #ifndef CK_FORMAT_SOURCE_H
 #define CK_FORMAT_SOURCE_H
 
-#include "ckptfs/files.h"
 #include "ckptfs/model.h"
+#include "ckptfs/source.h"
 #include "zip.h"
 
 /* An item as it is in its file. */

@@ -8,8 +8,8 @@
 #define CKPTFS_FORMAT_H
 
 #include "ckptfs/fault.h"
-#include "ckptfs/files.h"
 #include "ckptfs/layout.h"
+#include "ckptfs/source.h"
 #include <pthread.h>
 
 struct ck_format; /* core/format/format_internal.h */

@@ -6,8 +6,8 @@
 #ifndef CKPTFS_MOVE_H
 #define CKPTFS_MOVE_H
 
-#include "ckptfs/files.h"
 #include "ckptfs/layout.h"
+#include "ckptfs/source.h"
 
 /* --- plan ------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  * files: what is refused, what counts as changed, and that not more files
  * stay open than allowed.
  */
-#include "ckptfs/files.h"
+#include "ckptfs/source.h"
 #include "tap.h"
 
 #include <dirent.h>

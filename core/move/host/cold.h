@@ -5,7 +5,7 @@
 #ifndef CK_COLD_H
 #define CK_COLD_H
 
-#include "ckptfs/files.h"
+#include "ckptfs/source.h"
 
 /* Bytes read at once: they stay in the processor's cache. */
 enum { CK_COLD_BLOCK = 128 << 10 };

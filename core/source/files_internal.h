@@ -5,7 +5,7 @@
 #ifndef CK_FILES_INTERNAL_H
 #define CK_FILES_INTERNAL_H
 
-#include "ckptfs/files.h"
+#include "ckptfs/source.h"
 #include <pthread.h>
 
 struct ck_file_slot {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files_look: what a data file is now, and whether it is what it was. It is
+ * look: what a data file is now, and whether it is what it was. It is
  * compared at every use, by name and by descriptor: a file that was replaced,
  * cut or rewritten answers ESTALE and never gives a byte of another
  * generation.

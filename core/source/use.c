@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files_use: open data files. An open file is a slot: descriptor and mapping
+ * use: open data files. An open file is a slot: descriptor and mapping
  * with a count of users. Slots without users form a list from the longest
  * unused to the last used; when there are too many slots the longest unused
  * is closed. A slot in use is never closed, so there may be more of them

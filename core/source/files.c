@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files: see files.h. What was seen of a file when it was added is kept for
- * good: this file has the set of them, files_look.c looks and compares, and
- * files_use.c opens.
+ * files: see source.h. What was seen of a file when it was added is kept for
+ * good: this file has the set of them, look.c looks and compares, and use.c
+ * opens.
  */
 #include "ckptfs/memory.h"
 #include "files_internal.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files: the data files of one checkpoint. Opened beneath its directory only,
+ * source: the data files of one checkpoint. Opened beneath its directory only,
  * by number; at most a fixed number open and mapped at a time; never a byte
  * from a file that is not the one seen when the set was made.
  * All functions may be called from any thread once every file was added, or
  * after ck_files_reserve().
  */
-#ifndef CKPTFS_FILES_H
-#define CKPTFS_FILES_H
+#ifndef CKPTFS_SOURCE_H
+#define CKPTFS_SOURCE_H
 
 #include "ckptfs/base.h"
 #include <sys/stat.h>
