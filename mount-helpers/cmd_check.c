@@ -5,6 +5,7 @@
  * whether there was any.
  */
 #include "ckptfs/format.h"
+#include "ckptfs/json.h"
 #include "ckptfs/view.h"
 #include "commands.h"
 #include <errno.h>

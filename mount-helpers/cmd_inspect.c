@@ -4,6 +4,7 @@
  * person, or as JSON or CSV for a program; or the sum of them alone.
  */
 #include "ckptfs/format.h"
+#include "ckptfs/json.h"
 #include "ckptfs/view.h"
 #include "commands.h"
 #include "inspect_layers.h"

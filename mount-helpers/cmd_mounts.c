@@ -4,6 +4,7 @@
  * daemons recorded. No mount is asked, so that one which hangs is listed like
  * the others.
  */
+#include "ckptfs/json.h"
 #include "commands.h"
 #include "mounts.h"
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * how large a model, in which dtypes, saved by how many ranks.
  */
 #include "inspect_summary.h"
+#include "ckptfs/json.h"
 #include <errno.h>
 
 enum { DTYPES = 8 }; /* named at most */

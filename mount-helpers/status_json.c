@@ -4,6 +4,7 @@
  * line that a later daemon adds is there without more ado. A line is
  * `name: value`; indented lines belong to the one before.
  */
+#include "ckptfs/json.h"
 #include "commands.h"
 
 /* Values that are lists, and what is between. */

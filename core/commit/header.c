@@ -8,6 +8,7 @@
  * Elements that come before it are taken to be in the order in which the mount
  * shows them, and the header must then agree.
  */
+#include "ckptfs/npy.h"
 #include "commit_internal.h"
 
 #include <errno.h>

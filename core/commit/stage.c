@@ -6,6 +6,7 @@
  * written replace those of the tensor, and it is complete when all of them were.
  * See given.c for what is missing.
  */
+#include "ckptfs/npy.h"
 #include "commit_internal.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 #ifndef CK_FORMAT_DCP_INTERNAL_H
 #define CK_FORMAT_DCP_INTERNAL_H
 
+#include "ckptfs/pickle.h"
 #include "dcp.h"
-#include "pickle.h"
 
 /* What a class means here. Values of aux for collapsed objects. */
 enum ck_dcp_kind {

@@ -10,6 +10,7 @@
  * over and joined through a hash table. Two rows of one key are refused:
  * taking the last would let two readers see different data.
  */
+#include "ckptfs/json.h"
 #include "dcp_internal.h"
 
 #include <errno.h>

@@ -7,9 +7,9 @@
 #ifndef CK_FORMAT_DCP_REWRITE_H
 #define CK_FORMAT_DCP_REWRITE_H
 
+#include "ckptfs/pickle.h"
 #include "ckptfs/rewrite.h"
 #include "dcp.h"
-#include "pickle.h"
 
 /* What is remembered of a `.metadata`, so that changing it needs no second
  * parsing: which BUILDs its places are at, and which bytes it has. */

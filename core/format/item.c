@@ -14,7 +14,7 @@
  * torch/_tensor.py, torch/serialization.py).
  */
 #include "item.h"
-#include "storage.h"
+#include "ckptfs/value.h"
 
 #include <errno.h>
 #include <inttypes.h>

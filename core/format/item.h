@@ -7,8 +7,8 @@
 #define CK_FORMAT_ITEM_H
 
 #include "ckptfs/layout.h"
-#include "pickle.h"
-#include "zip.h"
+#include "ckptfs/pickle.h"
+#include "ckptfs/zip.h"
 
 /* What an item must hold. */
 struct ck_item_want {
@@ -35,7 +35,11 @@ enum { CK_PICKLE_MAX = 1 << 30 };
 CK_MUST_USE int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 			       struct ck_pickle *p, void **bytes, size_t *len,
 			       struct ck_diag *d);
-/* The same in an archive whose directory was read. */
+/* Appends the value of an archive as JSON. Errors of ck_zip_read() and
+ * ck_pickle_json(). */
+CK_MUST_USE int ck_item_json(const struct ck_zip_source *src,
+			     struct ck_buf *out, struct ck_diag *d);
+/* ck_item_locate() in an archive whose directory was read. */
 CK_MUST_USE int ck_item_locate_in(const struct ck_zip *zip,
 				  const struct ck_item_want *want,
 				  uint64_t *ipos, uint64_t *strides,

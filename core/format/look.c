@@ -4,9 +4,9 @@
  * holds against what it must, and the CRC-32 of its records. A long item is
  * read forward, and the kernel is asked for what follows.
  */
+#include "ckptfs/value.h"
 #include "format_internal.h"
 #include "item.h"
-#include "object.h"
 #include "source.h"
 
 #include <errno.h>

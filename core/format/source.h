@@ -7,7 +7,7 @@
 
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"
-#include "zip.h"
+#include "ckptfs/zip.h"
 
 /* An item as it is in its file. */
 struct ck_stored {

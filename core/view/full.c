@@ -2,6 +2,7 @@
 /*
  * full: full/<stem>.npy is an npy header and the whole tensor.
  */
+#include "ckptfs/npy.h"
 #include "view_internal.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * report: tensors.csv and tensors.jsonl, in natural order of the shown
  * names.
  */
+#include "ckptfs/json.h"
 #include "ckptfs/view.h"
 
 #include <errno.h>

@@ -10,6 +10,7 @@
  * inside another, positions beside names, an array of nulls alone) or are
  * deeper than JSON should be are not used, none of them.
  */
+#include "ckptfs/json.h"
 #include "ckptfs/view.h"
 
 #include <errno.h>

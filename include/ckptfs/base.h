@@ -125,17 +125,6 @@ void ck_buf_plain_lines(struct ck_buf *b, struct ck_str text);
 void ck_buf_listed(struct ck_buf *b, struct ck_str escaped);
 /* RFC 4648 base64 with padding. */
 void ck_buf_base64(struct ck_buf *b, struct ck_str s);
-/* As JSON: "..." or, of what is no UTF-8, {"$str":"<base64>"}. */
-void ck_buf_json_str(struct ck_buf *b, struct ck_str s);
-/* The shortest number that comes back the same, always with '.' or 'e', or
- * {"$float":"nan"}. */
-void ck_buf_json_float(struct ck_buf *b, double value);
-void ck_buf_i64(struct ck_buf *b, int64_t value);
-/* An integer of any width: two's complement, little-endian. The time is the
- * square of the width: *steps of about 4 ns are used up; false and nothing
- * appended if there are too few. */
-CK_MUST_USE bool ck_buf_json_int(struct ck_buf *b, struct ck_str le,
-				 uint64_t *steps);
 
 /* Length of the valid UTF-8 sequence (RFC 3629: no overlong form, surrogate
  * or value above U+10FFFF) at p, 0 if there is none within len bytes. */

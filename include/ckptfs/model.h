@@ -53,29 +53,6 @@ CK_MUST_USE int ck_name_decode(struct ck_str stem, struct ck_buf *out);
  * `__<rank>_...`, a decimal without leading zeros. False: it has none. */
 CK_MUST_USE bool ck_name_rank(struct ck_str path, uint64_t *rank);
 
-/* --- npy header ------------------------------------------------------------ */
-
-/* Appends the header numpy writes before C-order data: version 1.0, data at a
- * multiple of 64. dtype must have an npy descr; ndim <= CK_MAX_DIMS. */
-void ck_npy_header(uint8_t dtype, uint32_t ndim, const int64_t *shape,
-		   struct ck_buf *out);
-/* How many bytes that appends. */
-uint64_t ck_npy_header_len(uint8_t dtype, uint32_t ndim, const int64_t *shape);
-
-/* A header somebody else wrote: any key order and spacing, versions 1.0 to
- * 3.0. */
-struct ck_npy {
-	struct ck_str descr; /* borrowed from the input */
-	bool fortran_order;
-	uint32_t ndim;
-	uint64_t shape[CK_MAX_DIMS];
-	uint64_t data; /* byte at which the data begin */
-};
-
-/* -EINVAL: no npy header, or one that numpy refuses. */
-CK_MUST_USE int ck_npy_parse(struct ck_str bytes, struct ck_npy *out,
-			     struct ck_diag *d);
-
 /* --- catalog -------------------------------------------------------------- */
 
 /* A piece of catalog->text. */

@@ -5,6 +5,7 @@
  * taken as a dtype and a shape, whose header must read back.
  */
 #include "ckptfs/model.h"
+#include "ckptfs/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
  * value and a newline, nested at most 200 deep, without malformed UTF-8 or
  * control characters, and within the bounds.
  */
-#include "object.h"
+#include "ckptfs/value.h"
 
 #include <errno.h>
 

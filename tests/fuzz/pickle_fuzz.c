@@ -4,7 +4,7 @@
  * of an accepted one can be reached through the accessors. Values may be
  * shared and may contain themselves, so the walk has a budget.
  */
-#include "pickle.h"
+#include "ckptfs/pickle.h"
 
 #define BUDGET 4096
 

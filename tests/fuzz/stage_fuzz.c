@@ -14,6 +14,7 @@
  */
 #include "ckptfs/commit.h"
 #include "ckptfs/move.h"
+#include "ckptfs/npy.h"
 #include "ckptfs/view.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  * a double, or 'i', a 4-byte length and that many bytes of two's complement.
  */
 #include "ckptfs/base.h"
+#include "ckptfs/json.h"
 
 #include <stdio.h>
 

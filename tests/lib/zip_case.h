@@ -5,7 +5,7 @@
 #ifndef CK_ZIP_CASE_H
 #define CK_ZIP_CASE_H
 
-#include "../../core/format/zip.h"
+#include "ckptfs/zip.h"
 #include "item_writer.h"
 
 static const float six[] = { 0, 1, 2, 3, 4, 5 };

@@ -5,8 +5,8 @@
  * for each, and no stack that grows with it. Each bomb is read in a process
  * of its own, on a stack of 64 KiB, under a limit for its memory.
  */
+#include "ckptfs/pickle.h"
 #include "dcp.h"
-#include "pickle.h"
 #include "tap.h"
 
 #include <errno.h>

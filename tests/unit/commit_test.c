@@ -8,6 +8,7 @@
  *	commit_test FIXTURE...
  */
 #include "ckptfs/commit.h"
+#include "ckptfs/npy.h"
 #include "copy_case.h"
 
 #include <errno.h>

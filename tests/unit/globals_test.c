@@ -4,8 +4,8 @@
  * spelling each is either refused and named, or becomes a value that says
  * what would be called; in a `.metadata` that value is listed as unknown.
  */
+#include "ckptfs/pickle.h"
 #include "dcp.h"
-#include "pickle.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * within them. Time is counted for the whole and with room for a slow
  * machine; memory is that of the tree and of all the printer holds.
  */
-#include "object.h"
+#include "ckptfs/value.h"
 #include "tap.h"
 
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * Values as JSON: each spelling of the interface by hand, references, levels,
  * and whatever is cut short.
  */
-#include "object.h"
+#include "ckptfs/value.h"
 #include "object_cases.h"
 #include "tap.h"
 

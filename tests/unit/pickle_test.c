@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Pickles of every protocol read as data; malformed and dangerous ones
  * refused; memory and depth bounded whatever the input. */
-#include "pickle.h"
+#include "ckptfs/pickle.h"
 #include "pickle_cases.h"
 #include "tap.h"
 

@@ -4,7 +4,7 @@
  * memo, names and calls can be right or wrong. What a row holds is shown as
  * JSON; a row without JSON must be refused with these words.
  */
-#include "object.h"
+#include "ckptfs/value.h"
 #include "tap.h"
 
 #define P(bytes)                                                               \

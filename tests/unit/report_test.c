@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tensors.csv, tensors.jsonl and the JSON of one tensor. */
 #include "catalogs.h"
+#include "ckptfs/json.h"
 #include "ckptfs/view.h"
 #include "tap.h"
 

@@ -8,8 +8,8 @@
  *
  *	seccomp_test DIRECTORY...	of fuzz corpora
  */
+#include "ckptfs/pickle.h"
 #include "dcp.h"
-#include "pickle.h"
 #include "tap.h"
 
 #include "dcp_cases.h"

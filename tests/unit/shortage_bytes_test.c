@@ -6,9 +6,9 @@
  *
  *	shortage_bytes_test DIRECTORY	with pickle_fuzz, item_fuzz ... in it
  */
+#include "ckptfs/value.h"
 #include "dcp.h"
 #include "item.h"
-#include "object.h"
 #include "shortage.h"
 #include "tap.h"
 

@@ -7,6 +7,7 @@
  *
  *	stage_test FIXTURE...
  */
+#include "ckptfs/npy.h"
 #include "commit_internal.h"
 #include "copy_case.h"
 

@@ -5,7 +5,7 @@
  * data/<key>, and how many elements of which dtype it has; only the last
  * component of the class counts, as for torch itself.
  */
-#include "storage.h"
+#include "ckptfs/value.h"
 
 bool ck_storage_take(const struct ck_pickle *p, const struct ck_pv *v,
 		     struct ck_str *class, struct ck_str *key, int64_t *numel)

@@ -3,10 +3,10 @@
  * What the parts of the zip reader share: zip_end.c (bytes and end records),
  * zip.c (records).
  */
-#ifndef CK_FORMAT_ZIP_INTERNAL_H
-#define CK_FORMAT_ZIP_INTERNAL_H
+#ifndef CK_SYNTAX_ZIP_INTERNAL_H
+#define CK_SYNTAX_ZIP_INTERNAL_H
 
-#include "zip.h"
+#include "ckptfs/zip.h"
 
 #define CK_ZIP_SATURATED UINT32_MAX /* of a 32-bit field: see the zip64 extra */
 

@@ -4,8 +4,8 @@
  * (miniz, stored records, 64-byte alignment, zip64 where sizes need it) and
  * no other.
  */
-#ifndef CK_FORMAT_ZIP_H
-#define CK_FORMAT_ZIP_H
+#ifndef CKPTFS_ZIP_H
+#define CKPTFS_ZIP_H
 
 #include "ckptfs/base.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * object_leaf: values whose text has no other value inside: scalars, strings,
+ * value_leaf: values whose text has no other value inside: scalars, strings,
  * bytes, tuples of ints, names; and the calls by which protocol 2 spells
  * bytes and numbers that later protocols have opcodes for:
  *
@@ -8,7 +8,8 @@
  *   builtins.bytearray(bytes)            bytearray
  *   builtins.complex(re, im)             complex
  */
-#include "object_internal.h"
+#include "ckptfs/json.h"
+#include "value_internal.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  * the same value back: a float in the shortest form that does, as Python's
  * repr() has it, and an integer of any width in all its digits.
  */
-#include "ckptfs/base.h"
+#include "ckptfs/json.h"
 #include "pow10.h"
 
 #include <errno.h>

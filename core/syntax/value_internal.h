@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the printer share: object_json.c (containers, order),
- * object_again.c (values met again), object_leaf.c (values that are one piece of text),
- * object_tensor.c (calls that build a tensor).
+ * What the parts of the printer share: value.c (containers, order),
+ * value_again.c (values met again), value_leaf.c (values that are one piece of text),
+ * value_tensor.c (calls that build a tensor).
  */
-#ifndef CK_FORMAT_OBJECT_INTERNAL_H
-#define CK_FORMAT_OBJECT_INTERNAL_H
+#ifndef CK_SYNTAX_VALUE_INTERNAL_H
+#define CK_SYNTAX_VALUE_INTERNAL_H
 
-#include "object.h"
+#include "ckptfs/value.h"
 
 enum {
 	CK_JSON_LEVELS = 200,	 /* arrays and objects inside each other */

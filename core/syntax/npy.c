@@ -9,7 +9,7 @@
  * a multiple of 64. We write what numpy writes, byte for byte, its spare
  * room for a growing first dimension included; and read what numpy reads.
  */
-#include "ckptfs/model.h"
+#include "ckptfs/npy.h"
 
 #include <errno.h>
 #include <inttypes.h>

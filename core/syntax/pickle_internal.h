@@ -4,10 +4,10 @@
  * pickle.c (pass two: the machine), pickle_ops.c (its opcodes),
  * pickle_text.c (text arguments), pickle_global.c (names).
  */
-#ifndef CK_FORMAT_PICKLE_INTERNAL_H
-#define CK_FORMAT_PICKLE_INTERNAL_H
+#ifndef CK_SYNTAX_PICKLE_INTERNAL_H
+#define CK_SYNTAX_PICKLE_INTERNAL_H
 
-#include "pickle.h"
+#include "ckptfs/pickle.h"
 
 enum {
 	CK_PICKLE_MAX_DEPTH = 256,

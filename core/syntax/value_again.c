@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * object_again: values that are in more than one place.
+ * value_again: values that are in more than one place.
  *
  * The memo of a pickle says "the same again"
  * in two bytes. Each such value has a record of where its text is. Met again,
@@ -13,7 +13,8 @@
  * A reference is a JSON Pointer. The place of a value is kept only once its
  * text is too long to copy; the places of what is open are on the stack.
  */
-#include "object_internal.h"
+#include "ckptfs/json.h"
+#include "value_internal.h"
 
 #include <errno.h>
 

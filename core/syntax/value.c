@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * object_json: prints the tree of a pickle as JSON, with a stack of its own.
+ * value: prints the tree of a pickle as JSON, with a stack of its own.
  */
-#include "object_internal.h"
+#include "ckptfs/value.h"
+#include "ckptfs/json.h"
+#include "value_internal.h"
 
 #include <errno.h>
 

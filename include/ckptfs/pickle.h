@@ -6,8 +6,8 @@
  * Bounds for any input: memory at most 64 MiB + 40 bytes, time about 200 ns,
  * for each byte of input; nesting at most 256 deep; no recursion.
  */
-#ifndef CK_FORMAT_PICKLE_H
-#define CK_FORMAT_PICKLE_H
+#ifndef CKPTFS_PICKLE_H
+#define CKPTFS_PICKLE_H
 
 #include "ckptfs/base.h"
 

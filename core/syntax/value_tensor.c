@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * object_tensor: a tensor inside an object is shown by dtype and shape. It is
+ * value_tensor: a tensor inside an object is shown by dtype and shape. It is
  * one of the calls by which torch rebuilds tensors, perhaps inside others:
  * the dtype may be in one of them and the shape in another. One of these
  * functions with other arguments than torch's is malformed.
  */
-#include "object_internal.h"
-#include "storage.h"
+#include "ckptfs/model.h"
+#include "ckptfs/value.h"
+#include "value_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * json: the value that an archive holds. What tensors inside of it hold lies in
+ * other records and is not looked at.
+ */
+#include "ckptfs/value.h"
+#include "item.h"
+
+int ck_item_json(const struct ck_zip_source *src, struct ck_buf *out,
+		 struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_pickle p = { 0 };
+	struct ck_zip zip;
+	size_t len;
+	int rc = ck_zip_read(src, &zip, d);
+
+	if (rc)
+		return rc;
+	rc = ck_item_pickle(&zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
+	if (rc == 0)
+		rc = ck_pickle_json(&p, len, out, d);
+	ck_pickle_fini(&p);
+	ck_zip_fini(&zip);
+	return rc;
+}
