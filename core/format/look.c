@@ -6,8 +6,8 @@
  */
 #include "ckptfs/value.h"
 #include "format_internal.h"
-#include "item.h"
-#include "source.h"
+#include "item/item.h"
+#include "item/stored.h"
 
 #include <errno.h>
 

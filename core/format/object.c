@@ -5,8 +5,8 @@
  * records and is not looked at.
  */
 #include "format_internal.h"
-#include "item.h"
-#include "source.h"
+#include "item/item.h"
+#include "item/stored.h"
 
 #include <errno.h>
 

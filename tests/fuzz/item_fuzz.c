@@ -5,7 +5,7 @@
  * dimensions, one for each size, then the item. Whatever is accepted must
  * have its whole tensor inside the item.
  */
-#include "item.h"
+#include "item/item.h"
 
 #include <errno.h>
 

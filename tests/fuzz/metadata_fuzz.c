@@ -8,7 +8,7 @@
  * say what was wanted, too, as far as parsing had room.
  */
 #include "ckptfs/model.h"
-#include "dcp_rewrite.h"
+#include "dcp/dcp_rewrite.h"
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A `.metadata` in memory, the changes wanted in it, and what was written for
- * them: what the tests of dcp_rewrite.c and dcp_verify.c share.
+ * them: what the tests of dcp/rewrite.c and dcp/verify.c share.
  */
 #ifndef CK_TEST_METADATA_CASE_H
 #define CK_TEST_METADATA_CASE_H
 
-#include "../../core/format/dcp_rewrite.h"
+#include "../../core/format/dcp/dcp_rewrite.h"
 #include "tap.h"
 
 #include <fcntl.h>

@@ -6,7 +6,7 @@
  * of its own, on a stack of 64 KiB, under a limit for its memory.
  */
 #include "ckptfs/pickle.h"
-#include "dcp.h"
+#include "dcp/dcp.h"
 #include "tap.h"
 
 #include <errno.h>

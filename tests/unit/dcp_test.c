@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `.metadata` that no torch writes: what is damage of one tensor, what of the
  * whole, and what is none. */
-#include "dcp.h"
+#include "dcp/dcp.h"
 #include "tap.h"
 
 #include "dcp_cases.h"

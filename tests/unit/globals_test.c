@@ -5,7 +5,7 @@
  * what would be called; in a `.metadata` that value is listed as unknown.
  */
 #include "ckptfs/pickle.h"
-#include "dcp.h"
+#include "dcp/dcp.h"
 #include "tap.h"
 
 #include <errno.h>

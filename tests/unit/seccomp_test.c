@@ -9,7 +9,7 @@
  *	seccomp_test DIRECTORY...	of fuzz corpora
  */
 #include "ckptfs/pickle.h"
-#include "dcp.h"
+#include "dcp/dcp.h"
 #include "tap.h"
 
 #include "dcp_cases.h"

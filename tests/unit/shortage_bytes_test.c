@@ -7,8 +7,8 @@
  *	shortage_bytes_test DIRECTORY	with pickle_fuzz, item_fuzz ... in it
  */
 #include "ckptfs/value.h"
-#include "dcp.h"
-#include "item.h"
+#include "dcp/dcp.h"
+#include "item/item.h"
 #include "shortage.h"
 #include "tap.h"
 

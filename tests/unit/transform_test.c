@@ -3,8 +3,8 @@
  * Stream transforms of items: what is undone, what is refused, and that the
  * output stays within its limit.
  */
-#include "item.h"
-#include "source.h"
+#include "item/item.h"
+#include "item/stored.h"
 #include "tap.h"
 
 #include <zstd.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * source: an item is a slice of its data file. As it is, it is read where it
+ * stored: an item is a slice of its data file. As it is, it is read where it
  * lies; with stream transforms it is read whole and undone in memory.
  */
-#include "source.h"
+#include "stored.h"
 #include "item.h"
 
 #include <errno.h>

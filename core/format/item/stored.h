@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * source: the bytes of one item, in its data file or in memory.
+ * stored: the bytes of one item, in its data file or in memory.
  */
-#ifndef CK_FORMAT_SOURCE_H
-#define CK_FORMAT_SOURCE_H
+#ifndef CK_FORMAT_STORED_H
+#define CK_FORMAT_STORED_H
 
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"

@@ -7,8 +7,8 @@
 #include "ckptfs/memory.h"
 #include "dcp_rewrite.h"
 #include "format_internal.h"
-#include "item.h"
-#include "source.h"
+#include "item/item.h"
+#include "item/stored.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * `.metadata`, streamed. The objects that a large checkpoint has a million of
  * (ChunkStorageMetadata, MetadataIndex, _StorageInfo) are taken from the
  * pickle at their BUILD and become rows of flat arrays; a tensor takes its
- * boxes the same way. When the pickle ends, dcp_join.c joins the rows.
+ * boxes the same way. When the pickle ends, join.c joins the rows.
  *
  * Facts: classes and their fields by release in torch/distributed/checkpoint/
  * metadata.py and filesystem.py; releases up to 2.2 keep TensorProperties in

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * dcp_rewrite: a `.metadata` with other places for some boxes, made of the
- * bytes of the old one (dcp_rewrite.c), and the proof that it is that and
- * nothing else (dcp_verify.c).
+ * bytes of the old one (rewrite.c), and the proof that it is that and
+ * nothing else (verify.c).
  */
 #ifndef CK_FORMAT_DCP_REWRITE_H
 #define CK_FORMAT_DCP_REWRITE_H

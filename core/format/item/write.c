@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * item_write: the archive that torch.save makes of one contiguous tensor.
+ * write: the archive that torch.save makes of one contiguous tensor.
  *
  * Five records, as releases 2.1 to 2.6 write them and all later ones read
  * them: data.pkl, byteorder, data/0, version, .data/serialization_id. Release

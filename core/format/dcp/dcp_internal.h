@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the two halves of the `.metadata` reader share: dcp_metadata.c takes
- * rows from the pickle as it runs, dcp_join.c joins them into the catalog.
+ * What the two halves of the `.metadata` reader share: metadata.c takes
+ * rows from the pickle as it runs, join.c joins them into the catalog.
  */
 #ifndef CK_FORMAT_DCP_INTERNAL_H
 #define CK_FORMAT_DCP_INTERNAL_H
