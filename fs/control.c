@@ -9,6 +9,7 @@
  * The lock protects the table of present snapshots and is held for a few
  * loads only: texts are printed outside of it.
  */
+#include "ckptfs/report.h"
 #include "internal.h"
 #include <errno.h>
 #include <unistd.h>

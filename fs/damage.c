@@ -4,6 +4,7 @@
  * has too: the report `damage`, and the attribute `error` of one file.
  * Nothing is read for the report but what an open has found and let go.
  */
+#include "ckptfs/report.h"
 #include "internal.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
  * publisher's. Who may order is who may have written: root, the user who
  * mounted, and those who may write a tensor's file.
  */
+#include "ckptfs/report.h"
 #include "internal.h"
 #include <errno.h>
 #include <stdio.h>

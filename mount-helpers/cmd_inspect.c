@@ -5,7 +5,7 @@
  */
 #include "ckptfs/format.h"
 #include "ckptfs/json.h"
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 #include "commands.h"
 #include "inspect_layers.h"
 #include "inspect_pick.h"

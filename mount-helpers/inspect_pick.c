@@ -4,7 +4,7 @@
  * suffix; a name picks itself, whatever is in it.
  */
 #include "inspect_pick.h"
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  *	objects_test FIXTURES
  */
 #include "ckptfs/format.h"
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 #include "tap.h"
 
 #include <dirent.h>

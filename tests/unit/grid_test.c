@@ -2,7 +2,7 @@
 /* Which boxes are the cells of a grid, and into how many parts each dimension
  * is cut. */
 #include "catalogs.h"
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 #include "tap.h"
 
 /* Of shape [4,6], one box for each four numbers. */

@@ -2,7 +2,7 @@
 /* tensors.csv, tensors.jsonl and the JSON of one tensor. */
 #include "catalogs.h"
 #include "ckptfs/json.h"
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 #include "tap.h"
 
 static struct ck_catalog *example(void)

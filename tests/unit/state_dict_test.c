@@ -3,7 +3,7 @@
  * state_dict.json: nesting by paths, and one flat object where the paths
  * cannot be those of one state dict.
  */
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 #include "tap.h"
 
 /* A part of a path: a name, or a position after '#'. Parts end at '|'. */

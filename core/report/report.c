@@ -3,8 +3,8 @@
  * report: tensors.csv and tensors.jsonl, in natural order of the shown
  * names.
  */
+#include "ckptfs/report.h"
 #include "ckptfs/json.h"
-#include "ckptfs/view.h"
 
 #include <errno.h>
 #include <inttypes.h>

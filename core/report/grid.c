@@ -4,7 +4,7 @@
  * combination of a few intervals in each dimension, once. Boxes without
  * elements count: that is what ranks save who got nothing of a tensor.
  */
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 
 #include <errno.h>
 

@@ -4,7 +4,7 @@
  * normalises Unicode does not. A copy of the tree to such a one would lose
  * all but one of each group.
  */
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 
 #include <errno.h>
 #include <utf8proc.h>

@@ -11,7 +11,7 @@
  * deeper than JSON should be are not used, none of them.
  */
 #include "ckptfs/json.h"
-#include "ckptfs/view.h"
+#include "ckptfs/report.h"
 
 #include <errno.h>
 
