@@ -145,7 +145,7 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 }
 
 /* As ck_draft_truncate(), under the lock. */
-static int cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
+static int truncate_to(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 {
 	struct ck_diag d = { 0 };
 	int rc;
@@ -166,7 +166,7 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 
 	if (!lock_idle(draft))
 		return CK_AFTER;
-	rc = cut(fs, draft, size);
+	rc = truncate_to(fs, draft, size);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
 }
@@ -185,22 +185,23 @@ void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
  * come from a thread. Of another one it would put zeros in place of what was
  * written. Where all threads look alike it is the opener's as long as there is
  * nothing to lose. */
-static bool may_cut(const struct ck_draft *draft, uint64_t size, pid_t thread)
+static bool may_truncate(const struct ck_draft *draft, uint64_t size,
+			 pid_t thread)
 {
 	if (atomic_load(&draft->thread) != thread)
 		return false;
 	return thread || (size == 0 && !draft->written);
 }
 
-int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft, uint64_t size,
-		 pid_t thread)
+int ck_draft_truncate_by(struct ck_fs *fs, struct ck_draft *draft,
+			 uint64_t size, pid_t thread)
 {
 	int rc = -EBUSY;
 
 	if (!lock_idle(draft))
 		return CK_AFTER;
-	if (may_cut(draft, size, thread))
-		rc = cut(fs, draft, size);
+	if (may_truncate(draft, size, thread))
+		rc = truncate_to(fs, draft, size);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
 }

@@ -51,8 +51,8 @@ void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags);
 /* The same without its open file; -EBUSY: another thread opened it, or that
  * cannot be told (0) and something was written, or the size is not 0. */
-CK_MUST_USE int ck_draft_cut(struct ck_fs *fs, struct ck_draft *draft,
-			     uint64_t size, pid_t thread);
+CK_MUST_USE int ck_draft_truncate_by(struct ck_fs *fs, struct ck_draft *draft,
+				     uint64_t size, pid_t thread);
 /* For a name that was made again: what is written begins with nothing. */
 CK_MUST_USE int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft);
 /* The name of its file was made, and nothing was committed since. */

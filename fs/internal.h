@@ -141,12 +141,12 @@ void *ck_reply_buffer(size_t len);
 CK_MUST_USE int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
 			      const struct ck_node *n, struct ck_diag *d);
 
-/* --- place.c ------------------------------------------------------------ */
+/* --- mountpoint.c ------------------------------------------------------------ */
 
 /* S-F5. 0 or -EINVAL, errors of open(2). */
-CK_MUST_USE int ck_fs_check_place(const struct ck_checkpoint *cp,
-				  const char *mountpoint, bool nonempty,
-				  struct ck_diag *d);
+CK_MUST_USE int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
+				       const char *mountpoint, bool nonempty,
+				       struct ck_diag *d);
 /* New files get their names by way of /proc. -ENOENT: it is not mounted. */
 CK_MUST_USE int ck_fs_check_proc(const struct ck_checkpoint *cp,
 				 struct ck_diag *d);

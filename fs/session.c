@@ -567,7 +567,7 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    .mountpoint = mountpoint,
 			    .ready = ready,
 			    .arg = arg };
-	int rc = ck_fs_check_place(cp, mountpoint, options->nonempty, d);
+	int rc = ck_fs_check_mountpoint(cp, mountpoint, options->nonempty, d);
 
 	if (rc)
 		return rc;

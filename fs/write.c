@@ -192,7 +192,7 @@ static int set_size(const struct setattr_request *r, const struct ck_node *n)
 		return rc;
 	if (!draft)
 		return size == (uint64_t)r->out.st_size ? 0 : -EINVAL;
-	rc = ck_draft_cut(fs, draft, size, fuse_req_ctx(r->req)->pid);
+	rc = ck_draft_truncate_by(fs, draft, size, fuse_req_ctx(r->req)->pid);
 	ck_draft_put(fs, draft);
 	return rc;
 }

@@ -147,7 +147,7 @@ static int place(struct ck_cutter *k, uint64_t pos, const void *bytes,
 		return 0;
 	k->request.begin = pos;
 	k->request.end = pos + len;
-	return ck_host_place(&k->request, k->places, bytes);
+	return ck_host_scatter(&k->request, k->places, bytes);
 }
 
 /* Bytes of a number of which not all are here. */

@@ -98,8 +98,9 @@ struct ck_place {
  * its chunks, which have the strides of the request. `bytes` are the caller's and
  * stay as they are. -ENODATA: some belong to no chunk; errors of write(2); -EINVAL: outside its file; -ENOMEM. Any
  * thread, one at a time for a target. */
-CK_MUST_USE int ck_host_place(const struct ck_request *r,
-			      const struct ck_place *places, const void *bytes);
+CK_MUST_USE int ck_host_scatter(const struct ck_request *r,
+				const struct ck_place *places,
+				const void *bytes);
 void ck_target_unmap(struct ck_target *t);
 
 /* --- read-ahead on data files ---------------------------------------------------- */

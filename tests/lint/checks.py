@@ -415,7 +415,7 @@ WORDS = [
     ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
      'go through ckptfs/base.h',
      # not in a checkpoint: directories around the mount, /run, /proc
-     ('core/base/', 'fs/place.c', 'mount-helpers/holders.c',
+     ('core/base/', 'fs/mountpoint.c', 'mount-helpers/holders.c',
       'mount-helpers/place.c', 'mount-helpers/record.c'),
      '\tpread(a, b, c, d);\n'),
     ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',

@@ -27,28 +27,28 @@ static uint64_t lot(uint64_t n)
 
 static int fail_place, fail_room; /* with this errno; once */
 
-int __real_ck_host_place(const struct ck_request *r,
-			 const struct ck_place *places, const void *bytes);
-int __wrap_ck_host_place(const struct ck_request *r,
-			 const struct ck_place *places, const void *bytes);
+int __real_ck_host_scatter(const struct ck_request *r,
+			   const struct ck_place *places, const void *bytes);
+int __wrap_ck_host_scatter(const struct ck_request *r,
+			   const struct ck_place *places, const void *bytes);
 int __real_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 			struct ck_diag *d);
 int __wrap_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 			struct ck_diag *d);
 
 /* The first half is there, and damaged, when it fails. */
-int __wrap_ck_host_place(const struct ck_request *r,
-			 const struct ck_place *places, const void *bytes)
+int __wrap_ck_host_scatter(const struct ck_request *r,
+			   const struct ck_place *places, const void *bytes)
 {
 	static uint8_t bad[LIMIT];
 	struct ck_request half = *r;
 	int rc = -fail_place;
 
 	if (!fail_place)
-		return __real_ck_host_place(r, places, bytes);
+		return __real_ck_host_scatter(r, places, bytes);
 	memset(bad, 0xee, sizeof(bad));
 	half.end -= (half.end - half.begin) / 2;
-	if (__real_ck_host_place(&half, places, bad))
+	if (__real_ck_host_scatter(&half, places, bad))
 		abort();
 	fail_place = 0;
 	return rc;

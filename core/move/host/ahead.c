@@ -14,7 +14,7 @@
  */
 #include "cold.h"
 #include "range.h"
-#include "scratch.h"
+#include "workspace.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -196,7 +196,7 @@ static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 static void ask_tensor(struct ck_ahead *a, const struct ck_read *r,
 		       uint32_t part, uint64_t begin, uint64_t end)
 {
-	struct ck_scratch *s = ck_scratch_get();
+	struct ck_workspace *s = ck_workspace_get();
 	const struct ck_layout *layout = r->layouts[part];
 	struct ck_request q;
 
@@ -208,7 +208,7 @@ static void ask_tensor(struct ck_ahead *a, const struct ck_read *r,
 		if (ck_plan_make(&q, &s->plan))
 			return;
 		push_plan(a, &s->plan, layout);
-		ck_scratch_trim(s);
+		ck_workspace_trim(s);
 	}
 }
 

@@ -17,7 +17,7 @@ CK_MUST_USE bool ck_cold_is_resident(const struct ck_file *file, uint64_t fpos);
  * it is not in memory: otherwise each page would be read by itself. */
 void ck_cold_want(const struct ck_file *file, uint64_t fpos, uint64_t len);
 /* Reads a range into memory the way a plain reader does, so that the page
- * cache keeps it in large pieces. Waits for the disk. block is scratch. */
+ * cache keeps it in large pieces. Waits for the disk. block is overwritten. */
 void ck_cold_fetch(const struct ck_file *file, uint64_t fpos, uint64_t len,
 		   char block[static CK_COLD_BLOCK]);
 

@@ -14,7 +14,7 @@
 #include "gather.h"
 #include "load.h"
 #include "range.h"
-#include "scratch.h"
+#include "workspace.h"
 
 #include <errno.h>
 
@@ -24,7 +24,7 @@ enum {
 
 struct reading {
 	const struct ck_read *r;
-	struct ck_scratch *scratch;
+	struct ck_workspace *space;
 	bool loads; /* some copies of the plan are of files without mapping */
 };
 
@@ -34,7 +34,7 @@ struct reading {
 static int use_file(struct reading *rd, uint32_t number,
 		    const struct ck_file **out)
 {
-	struct ck_scratch *s = rd->scratch;
+	struct ck_workspace *s = rd->space;
 	struct ck_file *used;
 	uint32_t *where;
 	int rc;
@@ -60,7 +60,7 @@ static int use_file(struct reading *rd, uint32_t number,
 
 static void release_files(struct reading *rd)
 {
-	struct ck_scratch *s = rd->scratch;
+	struct ck_workspace *s = rd->space;
 
 	for (size_t i = 0; i < s->nused; i++)
 		ck_files_put(rd->r->files, &s->used[i]);
@@ -76,7 +76,7 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 
 	if (e->err)
 		return -e->err;
-	if (!ck_range_end(&rd->scratch->plan, c, e->pos, &end))
+	if (!ck_range_end(&rd->space->plan, c, e->pos, &end))
 		return -EIO;
 	if (e->memory) {
 		*from = e->memory + e->pos + c->src;
@@ -91,7 +91,7 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 	rd->loads |= !file->map;
 	if (!file->map)
 		return 0;
-	if (rd->scratch->plan.ncopies <= COPIES_ASKED)
+	if (rd->space->plan.ncopies <= COPIES_ASKED)
 		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
 	*from = file->map + e->pos + c->src;
 	return 0;
@@ -100,9 +100,9 @@ static int find_copy(struct reading *rd, const struct ck_extent *e,
 /* The first run of each copy of the plan; NULL where there is no mapping. */
 static int find_copies(struct reading *rd, const struct ck_layout *layout)
 {
-	struct ck_scratch *s = rd->scratch;
-	int rc = ck_scratch_reserve(s, s->plan.ncopies,
-				    ck_files_count(rd->r->files));
+	struct ck_workspace *s = rd->space;
+	int rc = ck_workspace_reserve(s, s->plan.ncopies,
+				      ck_files_count(rd->r->files));
 
 	rd->loads = false;
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
@@ -118,8 +118,8 @@ static int find_copies(struct reading *rd, const struct ck_layout *layout)
 /* What is not in memory. */
 static int load(struct reading *rd, const struct ck_layout *layout, uint8_t *to)
 {
-	struct ck_scratch *s = rd->scratch;
-	uint8_t *block = ck_scratch_block(s);
+	struct ck_workspace *s = rd->space;
+	uint8_t *block = ck_workspace_block(s);
 	int rc = block ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
@@ -140,7 +140,7 @@ static int load(struct reading *rd, const struct ck_layout *layout, uint8_t *to)
 static int gather(struct reading *rd, const struct ck_layout *layout,
 		  uint8_t *to)
 {
-	struct ck_scratch *s = rd->scratch;
+	struct ck_workspace *s = rd->space;
 	struct ck_gather g = { &s->plan, s->from, to };
 	int rc = ck_gather_copy(&g);
 
@@ -153,7 +153,7 @@ static int gather_changed(struct reading *rd, const struct ck_layout *layout,
 			  const struct ck_dtype *dtype, uint64_t skip,
 			  uint64_t len, uint8_t *to)
 {
-	struct ck_scratch *s = rd->scratch;
+	struct ck_workspace *s = rd->space;
 	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
 	struct ck_gather g = { &s->plan, s->from, whole };
 	int rc;
@@ -183,7 +183,7 @@ static int read_tensor(struct reading *rd, uint32_t i, uint64_t begin,
 	const struct ck_layout *layout = rd->r->layouts[i];
 	const struct ck_tensor *t = &c->tensors[part->tensor];
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
-	struct ck_plan *plan = &rd->scratch->plan;
+	struct ck_plan *plan = &rd->space->plan;
 	struct ck_request r;
 	int rc;
 
@@ -232,14 +232,14 @@ static int read_part(struct reading *rd, uint32_t i, uint64_t vpos,
 int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len, void *to)
 {
 	const struct ck_slice *slice = r->slice;
-	struct reading rd = { .r = r, .scratch = ck_scratch_get() };
+	struct reading rd = { .r = r, .space = ck_workspace_get() };
 	int rc = 0;
 
 	if (len > slice->size || vpos > slice->size - len)
 		return -EINVAL;
 	if (len == 0)
 		return 0;
-	if (!rd.scratch)
+	if (!rd.space)
 		return -ENOMEM;
 	for (uint32_t i = ck_range_part(slice, vpos); i < slice->nparts && !rc;
 	     i++) {
@@ -248,6 +248,6 @@ int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len, void *to)
 		rc = read_part(&rd, i, vpos, vpos + len, to);
 	}
 	release_files(&rd);
-	ck_scratch_trim(rd.scratch);
+	ck_workspace_trim(rd.space);
 	return rc;
 }

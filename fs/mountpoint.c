@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * place: where a mount may not be (S-F5). In its own source the daemon would
+ * mountpoint: where a mount may not be (S-F5). In its own source the daemon would
  * meet its own mount on the way to a shard, and wait for itself; over its
  * source the mount would hide what it serves, and over files it would hide
  * them.
@@ -66,8 +66,9 @@ static bool is_empty(int place)
 	return !found;
 }
 
-int ck_fs_check_place(const struct ck_checkpoint *cp, const char *mountpoint,
-		      bool nonempty, struct ck_diag *d)
+int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
+			   const char *mountpoint, bool nonempty,
+			   struct ck_diag *d)
 {
 	ck_auto_fd int place = dir_open(AT_FDCWD, mountpoint);
 	const char *name = ck_show(ck_str_from(mountpoint));

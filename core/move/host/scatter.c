@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * place: the way back of a gather. The planner says which runs of the given
+ * scatter: the way back of a gather. The planner says which runs of the given
  * bytes belong where in which box; here they are written into the files that
  * the boxes will be.
  *
@@ -12,7 +12,7 @@
 #include "ckptfs/move.h"
 #include "gather.h"
 #include "range.h"
-#include "scratch.h"
+#include "workspace.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -88,7 +88,7 @@ static int write_runs(const struct ck_plan *plan, const struct ck_copy *c,
 static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
 			uint64_t len, const uint8_t *bytes)
 {
-	struct ck_scratch *s = ck_scratch_get();
+	struct ck_workspace *s = ck_workspace_get();
 	void *filled = s ? ck_pages_reserve(&s->filled, len) : NULL;
 	struct ck_gather g = { &b->plan, &bytes, filled };
 	int rc = filled ? ck_gather_copy(&g) : -ENOMEM;
@@ -97,7 +97,7 @@ static int write_filled(const struct way_back *b, int fd, uint64_t fpos,
 }
 
 /* What is gathered into may not be what is gathered from. */
-static bool is_apart(const struct ck_scratch *s, const void *bytes,
+static bool is_apart(const struct ck_workspace *s, const void *bytes,
 		     uint64_t len)
 {
 	const struct ck_pages *filled = &s->filled;
@@ -157,10 +157,10 @@ static int place_copy(const struct ck_plan *plan, const struct ck_copy *c,
 	return store(&b, t, fpos, bytes);
 }
 
-int ck_host_place(const struct ck_request *r, const struct ck_place *places,
-		  const void *bytes)
+int ck_host_scatter(const struct ck_request *r, const struct ck_place *places,
+		    const void *bytes)
 {
-	struct ck_scratch *s = ck_scratch_get();
+	struct ck_workspace *s = ck_workspace_get();
 	int rc;
 
 	if (!s)
@@ -172,6 +172,6 @@ int ck_host_place(const struct ck_request *r, const struct ck_place *places,
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++)
 		rc = place_copy(&s->plan, &s->plan.copies[i],
 				&places[s->plan.copies[i].chunk], bytes);
-	ck_scratch_trim(s);
+	ck_workspace_trim(s);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * place: bytes of a random box of a random sharded tensor, written piece by
+ * scatter: bytes of a random box of a random sharded tensor, written piece by
  * piece, are found where the tensor's boxes say, one element at a time; no
  * other byte of the files changes.
  */
@@ -94,7 +94,7 @@ static bool write_piece(struct trial *t, uint64_t begin, uint64_t end)
 		.order = t->b.order,
 	};
 	bool hole = false;
-	int rc = ck_host_place(&r, t->places, t->bytes + begin);
+	int rc = ck_host_scatter(&r, t->places, t->bytes + begin);
 
 	for (uint64_t pos = begin; pos < end; pos++)
 		hole |= place_of(t, pos) < 0;
@@ -145,7 +145,7 @@ static void test_ways(void)
 	const uint64_t off[2] = { 0 }, size[2] = { SIDE, SIDE };
 	const int64_t box[4] = { 0, 0, SIDE, SIDE };
 	const uint32_t order[1] = { 0 };
-	int fd = memfd_create("place", MFD_CLOEXEC);
+	int fd = memfd_create("scatter", MFD_CLOEXEC);
 	struct ck_target big = { .fd = fd, .size = sizeof(want) };
 	struct ck_place place = { &big, 0 };
 	const uint64_t strides[2] = { 4, 4 * SIDE };
@@ -164,21 +164,21 @@ static void test_ways(void)
 		bytes[i] = (uint32_t)(i * UINT64_C(2654435761));
 		want[i % SIDE * SIDE + i / SIDE] = bytes[i];
 	}
-	eq_err(ck_host_place(&r, &place, bytes), 0);
+	eq_err(ck_host_scatter(&r, &place, bytes), 0);
 	r.end = sizeof(bytes) / 2; /* part of each row */
-	eq_err(ck_host_place(&r, &place, bytes), 0);
+	eq_err(ck_host_scatter(&r, &place, bytes), 0);
 	ck_target_unmap(&big);
 	ok(pread(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
 	ok(memcmp(bytes, want, sizeof(want)) == 0);
 	r.end = sizeof(bytes);
 	place.fpos = 4; /* beyond the end */
-	eq_err(ck_host_place(&r, &place, bytes), -EINVAL);
+	eq_err(ck_host_scatter(&r, &place, bytes), -EINVAL);
 	close(fd);
 }
 
 int main(void)
 {
-	int fd = memfd_create("place", MFD_CLOEXEC);
+	int fd = memfd_create("scatter", MFD_CLOEXEC);
 
 	if (fd < 0 || ftruncate(fd, FILE_BYTES) || ck_sigbus_install())
 		return 2;

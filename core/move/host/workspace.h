@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch: memory that a thread keeps from one read or write to the next. It is
+ * workspace: memory that a thread keeps from one read or write to the next. It is
  * the movers' own: nobody who calls them is ever given a part of it, or what he
  * hands them could be overwritten while they work on it.
  */
-#ifndef CK_SCRATCH_H
-#define CK_SCRATCH_H
+#ifndef CK_WORKSPACE_H
+#define CK_WORKSPACE_H
 
 #include "ckptfs/memory.h"
 #include "ckptfs/move.h"
 
-struct ck_scratch {
+struct ck_workspace {
 	struct ck_plan plan;
 	const uint8_t **from; /* for each copy of the plan, its first run */
 	struct ck_file *used; /* files open in this read */
@@ -23,13 +23,13 @@ struct ck_scratch {
 };
 
 /* This thread's; freed when it ends. NULL when out of memory. */
-struct ck_scratch *ck_scratch_get(void);
+struct ck_workspace *ck_workspace_get(void);
 /* Makes room in `from` and `where`. */
-CK_MUST_USE int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies,
-				   size_t nfiles);
+CK_MUST_USE int ck_workspace_reserve(struct ck_workspace *s, size_t ncopies,
+				     size_t nfiles);
 /* `block`, CK_LOAD_BLOCK bytes of any content. NULL when out of memory. */
-uint8_t *ck_scratch_block(struct ck_scratch *s);
+uint8_t *ck_workspace_block(struct ck_workspace *s);
 /* Gives back what was needed for a huge plan: they are rare. */
-void ck_scratch_trim(struct ck_scratch *s);
+void ck_workspace_trim(struct ck_workspace *s);
 
 #endif

@@ -4,16 +4,16 @@
  * thread, so that it costs no system call for memory and no page faults on fresh
  * pages.
  */
-#include "scratch.h"
+#include "workspace.h"
 #include "load.h"
 
 #include <errno.h>
 
 enum { COPIES_KEPT = 8192 };
 
-static void scratch_fini(void *p)
+static void workspace_fini(void *p)
 {
-	struct ck_scratch *s = p;
+	struct ck_workspace *s = p;
 
 	ck_plan_fini(&s->plan);
 	ck_pages_fini(&s->filled);
@@ -23,16 +23,16 @@ static void scratch_fini(void *p)
 	free(s->block);
 }
 
-struct ck_scratch *ck_scratch_get(void)
+struct ck_workspace *ck_workspace_get(void)
 {
-	static _Thread_local struct ck_scratch *mine;
+	static _Thread_local struct ck_workspace *mine;
 
 	if (!mine)
-		mine = ck_thread_keep(sizeof(*mine), scratch_fini);
+		mine = ck_thread_keep(sizeof(*mine), workspace_fini);
 	return mine;
 }
 
-static int reserve_from(struct ck_scratch *s, size_t n)
+static int reserve_from(struct ck_workspace *s, size_t n)
 {
 	const uint8_t **from;
 
@@ -46,7 +46,7 @@ static int reserve_from(struct ck_scratch *s, size_t n)
 	return 0;
 }
 
-static int reserve_where(struct ck_scratch *s, size_t n)
+static int reserve_where(struct ck_workspace *s, size_t n)
 {
 	uint32_t *where;
 
@@ -61,21 +61,21 @@ static int reserve_where(struct ck_scratch *s, size_t n)
 	return 0;
 }
 
-int ck_scratch_reserve(struct ck_scratch *s, size_t ncopies, size_t nfiles)
+int ck_workspace_reserve(struct ck_workspace *s, size_t ncopies, size_t nfiles)
 {
 	int rc = reserve_from(s, ncopies);
 
 	return rc ? rc : reserve_where(s, nfiles);
 }
 
-uint8_t *ck_scratch_block(struct ck_scratch *s)
+uint8_t *ck_workspace_block(struct ck_workspace *s)
 {
 	if (!s->block)
 		s->block = malloc(CK_LOAD_BLOCK);
 	return s->block;
 }
 
-void ck_scratch_trim(struct ck_scratch *s)
+void ck_workspace_trim(struct ck_workspace *s)
 {
 	if (s->plan.copies_cap <= COPIES_KEPT &&
 	    s->plan.loops_cap <= COPIES_KEPT)
