@@ -15,6 +15,7 @@
 #include "control.h"
 #include "draft.h"
 #include "node.h"
+#include "order.h"
 #include "publish.h"
 #include "scratch.h"
 #include "turn.h"
@@ -87,7 +88,7 @@ CK_MUST_USE int ck_object_size(struct ck_fs *fs, const struct ck_node *n,
 CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
 			       struct ck_snapshot **out, bool *passing);
 
-/* --- read.c: what is known of single tensors ------------------------------ */
+/* --- tensor.c: what is known of single tensors ----------------------------- */
 
 /* A fault is in the catalog, or was found in the items before. No I/O. */
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
@@ -107,6 +108,8 @@ void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
 			  struct ck_buf *out);
 /* The report `damage`. */
 void ck_damage_print(struct ck_fs *fs, struct ck_buf *out);
+
+/* --- read.c: open files ----------------------------------------------------- */
 
 /* Frees the files that were open when the mount ended: the kernel sends no
  * release for them. No thread may serve any more. */

@@ -399,6 +399,20 @@ int ck_options_parse_reading(struct ck_format_options *o, const char *text,
 	return rc;
 }
 
+int ck_options_check(const struct ck_mount_options *o, struct ck_diag *d)
+{
+	if (o->commit_given && !o->write)
+		return ck_fail(d, EINVAL, "option commit: only with write");
+	if (o->keep_unknown && !o->write)
+		return ck_fail(d, EINVAL,
+			       "option keep_unknown: only with write");
+	if (o->patch && (!o->write || o->commit != CK_COMMIT_CLOSE))
+		return ck_fail(d, EINVAL,
+			       "option patch: only with write and "
+			       "commit=close");
+	return 0;
+}
+
 void ck_options_help(struct ck_buf *out)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(table); i++) {

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * session: one mount from its first to its last moment. The calling thread
- * runs libfuse's workers; a second thread, the keeper, waits for the first
- * answer of the mount (no worker may, it would wait for itself), raises the
- * read-ahead, says that the tree can be used, and then waits for a signal
- * that ends the mount.
- *
- * Signals are blocked in all threads and taken by the keeper alone, so none
- * is lost between a test of a flag and a wait. It wakes the calling thread by
- * KICK until that has seen the end.
+ * runs libfuse's workers; a second one, the keeper, says that the tree can be
+ * used, and ends the mount at a signal (see keeper.c).
  *
  * Root's daemon gives up its privileges between the mount and its first thread,
  * and another process unmounts (see detacher.c); a user's unmounts by
@@ -17,6 +11,7 @@
 #include "detacher.h"
 #include "host.h"
 #include "internal.h"
+#include "keeper.h"
 #include "privileges.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,21 +20,15 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define KICK	      SIGUSR1
-#define KICK_USEC     10000
-#define READ_AHEAD_KB 1024
-
-struct keeper {
+/* One mount, while this thread serves it. */
+struct session {
 	struct ck_fs *fs;
-	struct fuse_session *session;
+	struct fuse_session *fuse;
 	struct ck_detacher *detacher; /* or NULL */
 	const char *mountpoint;
 	struct ck_mount_id mounted;
 	bool noted; /* which mount it is */
-	void (*ready)(void *arg);
-	void *arg;
-	pthread_t thread, caller;
-	atomic_bool ended; /* the caller left the loop */
+	struct ck_keeper keeper;
 };
 
 /* --- what the kernel is asked for ----------------------------------------- */
@@ -76,7 +65,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_read = CK_READ_MAX;
 	/* The kernel keeps what it has if that is less, and the keeper may
 	 * raise it before this answer is there. */
-	conn->max_readahead = READ_AHEAD_KB << 10;
+	conn->max_readahead = CK_READ_AHEAD_KB << 10;
 	conn->time_gran = 1;
 	atomic_store(&fs->was_asked, true);
 	sem_post(&fs->asked);
@@ -130,97 +119,6 @@ static void log_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
 		snprintf(fuse_said, sizeof(fuse_said), "%s", said);
 }
 
-/* --- the keeper ----------------------------------------------------------- */
-
-static bool write_text(const char *path, const char *text)
-{
-	ck_auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	return fd >= 0 && ck_write_full(fd, text, strlen(text)) == 0;
-}
-
-/* The kernel offers 128 KiB, and FUSE can only lower that; reading what is
- * not cached yet is 1.4 to 2 times faster with more. */
-static bool read_ahead_raise(const char *path)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", READ_AHEAD_KB);
-	return write_text(path, text);
-}
-
-/* The kernel has asked its first question, so the mount works, or did if it has
- * ended since. Nothing that is asked of it here may be a request: a daemon that
- * is killed while it waits for its own answer is never gone. */
-static void mount_finish(struct keeper *k)
-{
-	char path[64];
-	bool raised;
-
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
-		 k->mounted.major, k->mounted.minor);
-	/* The number may be another's when the mount has ended. */
-	raised = !k->noted || atomic_load(&k->ended) || read_ahead_raise(path);
-	k->ready(k->arg);
-	if (!raised)
-		ck_log("first reads are faster with more read-ahead; as root: "
-		       "echo %d > %s",
-		       READ_AHEAD_KB, path);
-}
-
-/* The signals that end a mount; nohup's wish is respected. */
-static void signals_fill(sigset_t *out)
-{
-	struct sigaction hup;
-
-	sigemptyset(out);
-	sigaddset(out, SIGTERM);
-	sigaddset(out, SIGINT);
-	if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN)
-		sigaddset(out, SIGHUP);
-}
-
-static void *keeper_run(void *arg)
-{
-	struct keeper *k = arg;
-	sigset_t signals;
-	int sig = 0;
-
-	while (sem_wait(&k->fs->asked) && errno == EINTR)
-		;
-	if (atomic_load(&k->fs->was_asked))
-		mount_finish(k);
-	signals_fill(&signals);
-	sigwait(&signals, &sig);
-	if (!atomic_load(&k->ended))
-		ck_log("%s: unmounting", strsignal(sig));
-	fuse_session_exit(k->session);
-	while (!atomic_load(&k->ended)) {
-		pthread_kill(k->caller, KICK);
-		usleep(KICK_USEC);
-	}
-	return NULL;
-}
-
-static void kicked(int sig)
-{
-	(void)sig;
-}
-
-/* Every thread to come inherits the mask; the caller alone may be kicked. */
-static void signals_take(sigset_t *old)
-{
-	struct sigaction kick = { .sa_handler = kicked };
-	struct sigaction ignore = { .sa_handler = SIG_IGN };
-	sigset_t ends;
-
-	signals_fill(&ends);
-	pthread_sigmask(SIG_BLOCK, &ends, old);
-	sigaction(KICK, &kick, NULL);
-	sigaction(SIGPIPE, &ignore, NULL);
-	sigaction(SIGXFSZ, &ignore, NULL); /* the writer is told EFBIG */
-}
-
 /* --- mounting ------------------------------------------------------------- */
 
 static void add_escaped(struct ck_buf *out, const char *text)
@@ -239,9 +137,9 @@ static const char *fsname_of(const struct ck_fs *fs)
 
 /* The option text for libfuse. Modes are checked by the kernel in any case:
  * allow_other without that would show a private checkpoint to everyone. */
-static void mount_text(const struct ck_fs *fs, const struct keeper *k,
-		       struct ck_buf *out)
+static void mount_text(const struct session *s, struct ck_buf *out)
 {
+	const struct ck_fs *fs = s->fs;
 	const struct ck_mount_options *o = fs->options;
 
 	ck_buf_printf(out,
@@ -251,37 +149,37 @@ static void mount_text(const struct ck_fs *fs, const struct keeper *k,
 	add_escaped(out, fsname_of(fs));
 	if (o->allow_other)
 		ck_buf_text(out, ",allow_other");
-	if (o->auto_unmount && !k->detacher)
+	if (o->auto_unmount && !s->detacher)
 		ck_buf_text(out, ",auto_unmount");
 	if (o->debug)
 		ck_buf_text(out, ",debug");
 }
 
-static int session_make(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
+static int session_make(struct session *s, struct ck_diag *d)
 {
-	struct fuse_lowlevel_ops ops = session_ops(fs);
+	struct fuse_lowlevel_ops ops = session_ops(s->fs);
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct ck_buf text = { 0 };
 	bool fine;
 
-	mount_text(fs, k, &text);
+	mount_text(s, &text);
 	fine = text.err == 0 && fuse_opt_add_arg(&args, "ckptfs") == 0 &&
 	       fuse_opt_add_arg(&args, "-o") == 0 &&
 	       fuse_opt_add_arg(&args, text.data) == 0;
 	ck_buf_fini(&text);
-	k->session = fine ? fuse_session_new(&args, &ops, sizeof(ops), fs)
-			  : NULL;
+	s->fuse = fine ? fuse_session_new(&args, &ops, sizeof(ops), s->fs)
+		       : NULL;
 	fuse_opt_free_args(&args);
-	if (!k->session)
+	if (!s->fuse)
 		return ck_fail(d, ENOMEM, "no FUSE session; %s", fuse_said);
 	return 0;
 }
 
-static int mount_by_fuse(struct keeper *k, struct ck_diag *d)
+static int mount_by_fuse(struct session *s, struct ck_diag *d)
 {
-	const char *name = ck_show(ck_str_from(k->mountpoint));
+	const char *name = ck_show(ck_str_from(s->mountpoint));
 
-	if (fuse_session_mount(k->session, k->mountpoint) == 0)
+	if (fuse_session_mount(s->fuse, s->mountpoint) == 0)
 		return 0;
 	if (geteuid() != 0 && !ck_host_has_fusermount())
 		return ck_fail(d, ENOENT,
@@ -293,39 +191,39 @@ static int mount_by_fuse(struct keeper *k, struct ck_diag *d)
 }
 
 /* A mount that cannot be told from others is served, and left at the end. */
-static int mount_as_root(struct keeper *k, struct ck_diag *d)
+static int mount_as_root(struct session *s, struct ck_diag *d)
 {
-	const char *fsname = fsname_of(k->fs);
+	const char *fsname = fsname_of(s->fs);
 	struct ck_mounts_before before;
 	int listed = ck_mounts_note(fsname, &before);
-	int rc = mount_by_fuse(k, d);
+	int rc = mount_by_fuse(s, d);
 
 	if (rc == 0 && listed == 0)
-		k->noted = !ck_mount_find_new(fsname, k->mountpoint, &before,
-					      &k->mounted);
-	if (k->noted)
-		ck_detacher_tell(k->detacher, &k->mounted,
-				 k->fs->options->auto_unmount);
+		s->noted = !ck_mount_find_new(fsname, s->mountpoint, &before,
+					      &s->mounted);
+	if (s->noted)
+		ck_detacher_tell(s->detacher, &s->mounted,
+				 s->fs->options->auto_unmount);
 	else if (rc == 0)
 		ck_log("%s: which mount it is cannot be told%s%s; unmount it "
 		       "by hand",
-		       ck_show(ck_str_from(k->mountpoint)), listed ? ": " : "",
+		       ck_show(ck_str_from(s->mountpoint)), listed ? ": " : "",
 		       listed ? strerror(-listed) : "");
 	ck_mounts_forget(&before);
 	return rc;
 }
 
-static int session_mount(struct keeper *k, struct ck_diag *d)
+static int session_mount(struct session *s, struct ck_diag *d)
 {
 	int rc, seen;
 
-	if (k->detacher)
-		return mount_as_root(k, d);
-	rc = mount_by_fuse(k, d);
-	seen = rc ? rc : ck_mount_id(k->mountpoint, &k->mounted);
-	k->noted = seen == 0;
+	if (s->detacher)
+		return mount_as_root(s, d);
+	rc = mount_by_fuse(s, d);
+	seen = rc ? rc : ck_mount_id(s->mountpoint, &s->mounted);
+	s->noted = seen == 0;
 	if (rc == 0 && seen)
-		ck_log("%s: %s", ck_show(ck_str_from(k->mountpoint)),
+		ck_log("%s: %s", ck_show(ck_str_from(s->mountpoint)),
 		       strerror(-seen));
 	return rc;
 }
@@ -354,37 +252,37 @@ static void device_close(struct fuse_session *session)
 
 /* The device is closed first: then nobody waits for an answer any more. -EBUSY:
  * a mount is left that nobody serves. */
-static int session_unmount(struct keeper *k)
+static int session_unmount(struct session *s)
 {
 	bool gone, left;
 
-	if (!k->detacher) {
-		fuse_session_unmount(k->session);
+	if (!s->detacher) {
+		fuse_session_unmount(s->fuse);
 		return 0;
 	}
-	gone = session_is_gone(k->session);
-	if (!gone && k->noted)
-		ck_detacher_tell(k->detacher, &k->mounted, true);
-	device_close(k->session);
-	fuse_session_unmount(k->session);
-	left = ck_detacher_wait(k->detacher) != 0 || !k->noted;
+	gone = session_is_gone(s->fuse);
+	if (!gone && s->noted)
+		ck_detacher_tell(s->detacher, &s->mounted, true);
+	device_close(s->fuse);
+	fuse_session_unmount(s->fuse);
+	left = ck_detacher_wait(s->detacher) != 0 || !s->noted;
 	return left && !gone ? -EBUSY : 0;
 }
 
-static int fail_left(const struct keeper *k, struct ck_diag *d)
+static int fail_left(const struct session *s, struct ck_diag *d)
 {
 	return ck_fail(d, EBUSY, "%s: is not unmounted, do it by umount",
-		       ck_show(ck_str_from(k->mountpoint)));
+		       ck_show(ck_str_from(s->mountpoint)));
 }
 
 /* Before the first thread. */
-static int drop_privileges(const struct keeper *k, struct ck_diag *d)
+static int drop_privileges(const struct session *s, struct ck_diag *d)
 {
-	const char *log = k->fs->options->log;
+	const char *log = s->fs->options->log;
 
-	if (!k->detacher)
+	if (!s->detacher)
 		return 0;
-	return ck_privileges_drop(k->fs->writer ? CK_ROLE_WRITER
+	return ck_privileges_drop(s->fs->writer ? CK_ROLE_WRITER
 						: CK_ROLE_READER,
 				  log && strcmp(log, "syslog") == 0, d);
 }
@@ -405,9 +303,9 @@ static int session_loop(struct fuse_session *session)
 	return rc;
 }
 
-static int threads_start(struct keeper *k, struct ck_diag *d)
+static int threads_start(struct session *s, struct ck_diag *d)
 {
-	struct ck_fs *fs = k->fs;
+	struct ck_fs *fs = s->fs;
 	int rc = 0;
 
 	fs->ahead = ck_ahead_make(fs->cp->files);
@@ -418,41 +316,39 @@ static int threads_start(struct keeper *k, struct ck_diag *d)
 	if (!fs->ahead || (fs->writer && (!fs->publisher || !fs->laters)))
 		rc = EAGAIN;
 	if (rc == 0)
-		rc = pthread_create(&k->thread, NULL, keeper_run, k);
+		rc = ck_keeper_start(&s->keeper, s->noted ? &s->mounted : NULL);
 	return rc ? ck_fail(d, rc, "no thread for the mount") : 0;
 }
 
 /* Serves a session that is mounted, until it ends. Commits that were asked
  * for are finished while those who asked can be answered. */
-static int session_run(struct keeper *k, struct ck_diag *d)
+static int session_run(struct session *s, struct ck_diag *d)
 {
-	int left, rc = drop_privileges(k, d);
+	int left, rc = drop_privileges(s, d);
 
 	if (rc == 0)
-		rc = threads_start(k, d);
+		rc = threads_start(s, d);
 	if (rc) {
-		left = session_unmount(k);
+		left = session_unmount(s);
 		if (left)
 			ck_log("%s", d->text);
-		return left ? fail_left(k, d) : rc;
+		return left ? fail_left(s, d) : rc;
 	}
-	rc = session_loop(k->session);
-	atomic_store(&k->ended, true);
-	ck_laters_end(k->fs->laters);
-	if (k->fs->publisher) {
-		ck_publisher_end(k->fs->publisher);
-		ck_publish_rest(k->fs);
-		ck_scratches_dropped(k->fs);
+	rc = session_loop(s->fuse);
+	ck_keeper_stop(&s->keeper);
+	ck_laters_end(s->fs->laters);
+	if (s->fs->publisher) {
+		ck_publisher_end(s->fs->publisher);
+		ck_publish_rest(s->fs);
+		ck_scratches_dropped(s->fs);
 	}
-	left = session_unmount(k);
-	sem_post(&k->fs->asked); /* the kernel may not have asked */
-	pthread_kill(k->thread, SIGTERM);
-	pthread_join(k->thread, NULL);
+	left = session_unmount(s);
+	ck_keeper_join(&s->keeper);
 	if (rc < 0)
 		return ck_fail(d, -rc, "serving the mount: %s", strerror(-rc));
 	if (left)
-		return fail_left(k, d);
-	if (!atomic_load(&k->fs->was_asked))
+		return fail_left(s, d);
+	if (!atomic_load(&s->fs->was_asked))
 		return ck_fail(d, ECONNABORTED,
 			       "unmounted before it could be used");
 	return 0;
@@ -476,17 +372,9 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 	};
 	int rc;
 
-	if (fs->options->commit_given && !fs->options->write)
-		return ck_fail(d, EINVAL, "option commit: only with write");
-	if (fs->options->keep_unknown && !fs->options->write)
-		return ck_fail(d, EINVAL,
-			       "option keep_unknown: only with write");
-	if (fs->options->patch && (!fs->options->write || options.together))
-		return ck_fail(d, EINVAL,
-			       "option patch: only with write and "
-			       "commit=close");
-	if (!fs->options->write || fs->options->ro)
-		return 0;
+	rc = ck_options_check(fs->options, d);
+	if (rc || !fs->options->write || fs->options->ro)
+		return rc;
 	rc = ck_fs_check_proc(fs->cp, d);
 	return rc ? rc : ck_writer_open(fs->cp, &options, &fs->writer, d);
 }
@@ -531,24 +419,24 @@ static void fs_fini(struct ck_fs *fs)
 
 /* Signals are taken before there is a mount: one that came between would
  * leave it without a daemon. */
-static int serve(struct ck_fs *fs, struct keeper *k, struct ck_diag *d)
+static int serve(struct session *s, struct ck_diag *d)
 {
+	struct ck_fs *fs = s->fs;
 	sigset_t old;
-	int rc = session_make(fs, k, d);
+	int rc = session_make(s, d);
 
 	if (rc)
 		return rc;
-	fs->session = k->session;
-	k->caller = pthread_self();
-	signals_take(&old);
-	rc = session_mount(k, d);
+	fs->session = s->fuse;
+	ck_keeper_take_signals(&s->keeper, &old);
+	rc = session_mount(s, d);
 	if (rc == 0) {
 		ck_fs_log_faults(fs);
 		ck_checkpoint_log_troubles(fs->cp);
 		atomic_store(&serving, true);
-		rc = session_run(k, d);
+		rc = session_run(s, d);
 	}
-	fuse_session_destroy(k->session);
+	fuse_session_destroy(s->fuse);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc;
 }
@@ -562,11 +450,11 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    .catalog = cp->catalog,
 			    .options = options,
 			    .handles_lock = PTHREAD_MUTEX_INITIALIZER };
-	struct keeper k = { .fs = &fs,
-			    .detacher = detacher,
-			    .mountpoint = mountpoint,
-			    .ready = ready,
-			    .arg = arg };
+	struct session s = { .fs = &fs,
+			     .detacher = detacher,
+			     .mountpoint = mountpoint,
+			     .keeper = {
+				     .fs = &fs, .ready = ready, .arg = arg } };
 	int rc = ck_fs_check_mountpoint(cp, mountpoint, options->nonempty, d);
 
 	if (rc)
@@ -586,7 +474,7 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 	if (rc == 0)
 		rc = fs_make(&fs, d);
 	if (rc == 0)
-		rc = serve(&fs, &k, d);
+		rc = serve(&s, d);
 	fs_fini(&fs);
 	sem_destroy(&fs.asked);
 	return rc;

@@ -52,6 +52,9 @@ CK_MUST_USE int ck_options_parse(struct ck_mount_options *o, const char *text,
  * read are known. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 					 const char *text, struct ck_diag *d);
+/* -EINVAL: one that needs, or excludes, another. */
+CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,
+				 struct ck_diag *d);
 /* Appends a line for each option that does something, `write` first. */
 void ck_options_help(struct ck_buf *out);
 void ck_options_fini(struct ck_mount_options *o);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tensor: what is known of single tensors: whether a fault was found, and where
+ * the boxes of a file lie.
+ */
+#include "internal.h"
+
+bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor)
+{
+	return __atomic_load_n(&fs->faulty[tensor / 8], __ATOMIC_RELAXED) &
+	       (1U << (tensor % 8));
+}
+
+/* Also false: a shard that was away and is back is no fault any more. */
+static void faulty_set(struct ck_fs *fs, uint32_t tensor, bool faulty)
+{
+	uint8_t bit = (uint8_t)(1U << (tensor % 8));
+
+	if (faulty)
+		__atomic_fetch_or(&fs->faulty[tensor / 8], bit,
+				  __ATOMIC_RELAXED);
+	else if (ck_tensor_found_faulty(fs, tensor))
+		__atomic_fetch_and(&fs->faulty[tensor / 8], (uint8_t)~bit,
+				   __ATOMIC_RELAXED);
+}
+
+void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor)
+{
+	faulty_set(fs, tensor, false);
+}
+
+bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
+{
+	const struct ck_catalog *c = fs->catalog;
+	const struct ck_tensor *t = &c->tensors[tensor];
+	bool faulty = ck_tensor_found_faulty(fs, tensor);
+
+	ck_checkpoint_lock(fs->cp);
+	faulty = faulty || t->err || t->holes;
+	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
+		faulty = c->chunks[t->chunk + i].err;
+	ck_checkpoint_unlock(fs->cp);
+	return faulty;
+}
+
+/* Whether all files of a tensor are still those seen at the mount. *passing:
+ * of some that could not be told. */
+static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout,
+			  bool *passing)
+{
+	uint32_t last = CK_NO_FILE;
+	bool changed = false;
+
+	for (uint32_t i = 0; i < layout->n; i++) {
+		const struct ck_extent *x = &layout->extents[i];
+		bool now;
+
+		if (x->file == CK_NO_FILE || x->file == last)
+			continue;
+		last = x->file;
+		/* Of all: who may read them is looked at, too. */
+		if (ck_files_check(fs->cp->files, last, &now) == 0 || x->err ||
+		    x->memory)
+			continue;
+		*passing = *passing || now;
+		changed = changed || !now;
+	}
+	return changed;
+}
+
+int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
+		   const struct ck_layout **out, bool *faulty)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	bool is_box = n->kind == CK_NODE_BOX, lasting, passing;
+	int rc = is_box ? ck_layout_get_box(fs->cp, n->tensor,
+					    n->index - t->chunk, out)
+			: ck_layout_get(fs->cp, n->tensor, out);
+
+	if (rc)
+		return rc;
+	passing = (*out)->passing;
+	lasting = (*out)->faulty | files_changed(fs, *out, &passing);
+	*faulty = lasting || passing;
+	/* A box can show that there is a fault, not that there is none; what
+	 * could not be asked shows nothing. */
+	if (lasting || (!is_box && !passing))
+		faulty_set(fs, n->tensor, lasting);
+	return 0;
+}
