@@ -18,7 +18,7 @@ struct ck_judged *ck_judged_make(const struct ck_fs *fs); /* NULL: no memory */
 void ck_judged_free(struct ck_judged *j);
 /* Looks at the source; ck_node_stat() has what is so then. */
 void ck_access_look(struct ck_fs *fs, const struct ck_node *n);
-/* Looks at the source: who asks may search the directories and has these bits
+/* Looks at the source: whoever asks may search the directories and has these bits
  * of the file. bits: CK_MAY_*; of a scratch file they are the kernel's to judge.
  * If anything was changed the kernel is told to ask for attributes anew, so this
  * is not for the request that asks for them: it would drop the answer. */

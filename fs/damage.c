@@ -144,7 +144,7 @@ static void log_damage(const struct ck_fs *fs)
 		       others, c->nobjects);
 }
 
-/* Who looks for a name without the prefix does not find it. */
+/* Whoever looks for a name without the prefix does not find it. */
 static void log_prefixed(const struct ck_fs *fs)
 {
 	struct ck_buf names = { 0 };

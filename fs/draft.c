@@ -2,7 +2,7 @@
 /*
  * draft: what is written through one open file, from open(2) to its last
  * close, around the stage that holds the bytes. Which of them there are is in
- * drafts.c. Who comes while one is committed asks after that, see publish.c.
+ * drafts.c. Whoever comes while one is committed asks after that, see publish.c.
  */
 #include "draft_internal.h"
 #include <errno.h>
@@ -266,7 +266,7 @@ static int fill(struct ck_fs *fs, struct ck_draft *draft)
 
 /* --- closing ------------------------------------------------------------------ */
 
-/* As ck_draft_settle(), for who has the stage. */
+/* As ck_draft_settle(), for whoever has the stage. */
 static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {
 	enum ck_stage_state state = ck_stage_state(draft->stage);
@@ -313,7 +313,7 @@ void ck_draft_leave(struct ck_draft *draft)
 	atomic_store(&draft->leaving, true);
 }
 
-/* By who has the stage. failed: what the log says if it is not handed over. */
+/* By whoever has the stage. failed: what the log says if it is not handed over. */
 static int hand_over(struct ck_fs *fs, struct ck_draft *draft, bool asked,
 		     int (*to)(struct ck_stage *s, struct ck_diag *d),
 		     const char *failed)
@@ -348,7 +348,7 @@ int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 }
 
 /* Reads what was written once more, for its checksums, and syncs nothing: 0.2 s
- * for a GiB in the page cache. Who waits for the lock meanwhile uses the same open
+ * for a GiB in the page cache. Whoever waits for the lock meanwhile uses the same open
  * file. */
 int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 {

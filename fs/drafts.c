@@ -4,7 +4,7 @@
  * the last reference to it. There is one for a tensor at a time, whichever of its
  * files it is.
  *
- * Who comes while a draft may be about to be closed for the last time asks later,
+ * Whoever comes while a draft may be about to be closed for the last time asks later,
  * see later.c.
  */
 #include "draft_internal.h"

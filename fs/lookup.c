@@ -261,7 +261,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
 	return ck_add(&sum, a, b) ? sum : UINT64_MAX;
 }
 
-/* Of the source's file system, for who may write; else zeros. */
+/* Of the source's file system, for those who may write; else zeros. */
 static struct statvfs source_statvfs(const struct ck_fs *fs)
 {
 	struct statvfs st;

@@ -21,7 +21,7 @@ static int refusal(const struct ck_node *dir)
 
 /* The kernel has asked whether the directory may be written, as for any name.
  * Here the name stands for the tensor, for all who use the mount: to replace or
- * to hide it is for who may write it. bits: CK_MAY_READ if he is to read it,
+ * to hide it is for those who may write it. bits: CK_MAY_READ if he is to read it,
  * too. */
 static int may_replace(fuse_req_t req, const struct ck_node *n, mode_t bits)
 {

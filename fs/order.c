@@ -2,7 +2,7 @@
 /*
  * order: what `ckptfs commit` and `ckptfs abort` ask for, by ioctl(2) on the
  * root of a mount for writing, and the sentences that answer. The work is the
- * publisher's. Who may order is who may have written: root, the user who
+ * publisher's. Orders may come from those who may have written: root, the user who
  * mounted, and those who may write a tensor's file.
  */
 #include "ckptfs/report.h"

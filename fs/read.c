@@ -258,8 +258,9 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 	handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
-/* Who may is judged before anything is done; and again, since the data files
- * may have been closed to him, or have turned up, while they were opened. */
+/* Whether the caller may open it is judged before anything is done; and again,
+ * since the data files may have been closed to him, or have turned up, while
+ * they were opened. */
 static int judged_open(struct ck_fs *fs, fuse_req_t req,
 		       const struct ck_node *n, struct fuse_file_info *fi)
 {

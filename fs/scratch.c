@@ -68,7 +68,7 @@ void ck_scratches_free(struct ck_scratches *all)
 	free(all);
 }
 
-/* The functions up to the next rule are for who has the lock. */
+/* The functions up to the next rule are for whoever has the lock. */
 
 struct ck_scratch *ck_scratch_by_number(const struct ck_scratches *all,
 					uint32_t number)

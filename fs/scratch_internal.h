@@ -27,7 +27,7 @@ struct ck_scratches {
 	uint64_t given; /* numbers */
 };
 
-/* Those below are for who has the lock. */
+/* Those below are for whoever has the lock. */
 
 /* NULL: it is gone. */
 struct ck_scratch *ck_scratch_by_number(const struct ck_scratches *all,

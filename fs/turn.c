@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * turn: who was overtaken by a commit opens next. The open of an inode whose
+ * turn: a program that was overtaken by a commit opens next. The open of an inode whose
  * tensor has a newer version is answered ESTALE; the kernel then looks the name
  * up anew and opens what it finds, but does so only once. So that no second
  * commit comes between, none is shown until the same thread has opened what it

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * turn: who was overtaken by a commit opens next.
+ * turn: a program that was overtaken by a commit opens next.
  */
 #ifndef CKPTFS_FS_TURN_H
 #define CKPTFS_FS_TURN_H

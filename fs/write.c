@@ -9,7 +9,7 @@
  * Owner, mode and times of a tensor are those of the checkpoint. To change
  * them is accepted and has no effect, so that tools which copy them end well,
  * but for one thing: who takes permissions from others must not believe that
- * it was done. Who has the file open for writing, as `cp -p`, is told by the log
+ * it was done. Whoever has the file open for writing, as `cp -p`, is told by the log
  * alone. A file that was made anew starts as private as its maker likes, and
  * then has the tensor's mode, as one that is renamed. Scratch files are ordinary
  * ones.
@@ -175,7 +175,7 @@ struct setattr_request {
 };
 
 /* open(2) with O_TRUNC comes without its open file, as truncate(2) does: it is
- * for who has the file open for writing. */
+ * for whoever has the file open for writing. */
 static int set_size(const struct setattr_request *r, const struct ck_node *n)
 {
 	struct ck_fs *fs = fuse_req_userdata(r->req);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inspect_summary: what somebody wants to know who asks what a directory is:
+ * inspect_summary: what somebody who asks what a directory is wants to know:
  * how large a model, in which dtypes, saved by how many ranks.
  */
 #include "inspect_summary.h"

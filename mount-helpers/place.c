@@ -165,7 +165,7 @@ static int detach(const struct ck_mount *m, int flags)
 
 /* A descriptor of the mount would keep it busy. One of the directory that it
  * is in makes all above it certain; the last name can be exchanged between the
- * comparison and the unmounting only by who may write that directory, and not
+ * comparison and the unmounting only by those who may write that directory, and not
  * by renaming, which the kernel refuses for a mount point. */
 static int end_idle(const struct ck_mount *m, int flags)
 {

@@ -126,7 +126,7 @@ static int check_source(struct commit *k, struct ck_diag *d)
 	return 0;
 }
 
-/* Who cannot give files away is told before anything is touched. */
+/* Whoever cannot give files away is told before anything is touched. */
 static int make_metadata(struct commit *k, struct ck_diag *d)
 {
 	return ck_owner_try(k->w, &k->fd, &k->owner, d);
@@ -245,7 +245,7 @@ static int rename_metadata(struct commit *k, struct ck_diag *d)
 
 static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	check_source,	 /* nobody else has saved */
-	make_metadata,	 /* an empty file, his who has the old one */
+	make_metadata,	 /* an empty file, of the old one's owner */
 	seal,		 /* new data files are whole, and ours */
 	sync_shards,	 /* and durable */
 	link_shards,	 /* and have names */
@@ -342,7 +342,8 @@ static int answer(int rc, struct ck_diag *d)
 {
 	if (rc)
 		ck_diag_prefix(d, "commit");
-	/* Who writes would ask again, for something else. */
+	/* A program that is told EINTR by close(2) may close again, and
+	 * would close another file. */
 	return rc == -EINTR ? -EIO : rc;
 }
 

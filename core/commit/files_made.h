@@ -56,7 +56,7 @@ struct ck_limit {
 CK_MUST_USE int ck_file_own(const struct ck_owner *o,
 			    const struct ck_limit *limit, int fd,
 			    struct ck_diag *d);
-/* For each file of a batch, so that nobody reads it who cannot read the files
+/* For each file of a batch, so that nobody who cannot read the files reads it
  * that its items are in now. Errors of opening those. */
 CK_MUST_USE int ck_limits_find(struct ck_limit *limits,
 			       const struct ck_owner *o, struct ck_writer *w,

@@ -102,7 +102,7 @@ void ck_owner_fini(struct ck_owner *o)
 /* --- what they may get --------------------------------------------------------- */
 
 /* Bits to read a file that .metadata's owner and group would have, of those of a
- * file with such a mode. Who has another class there than here counts as each
+ * file with such a mode. Whoever has another class there than here counts as each
  * that he may have. */
 static mode_t readers(const struct stat *old, const struct stat *meta)
 {

@@ -76,7 +76,7 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 	rc = ck_checkpoint_same(w->cp, d);
 	if (rc)
 		return rc;
-	/* Who cannot make files that belong to whom .metadata does would be
+	/* Whoever cannot make files that belong to the owner of .metadata would be
 	 * told by his first commit. */
 	rc = ck_owner_check(w, d);
 	if (rc)

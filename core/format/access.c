@@ -119,7 +119,7 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
 			rc = ck_files_check(cp->files, items[i].file, NULL);
 	ck_checkpoint_unlock(cp);
 	ck_checkpoint_learn(cp);
-	(void)rc; /* what is wrong with one is told to who opens it */
+	(void)rc; /* what is wrong with one is told to whoever opens it */
 }
 
 void ck_checkpoint_renew_access(struct ck_checkpoint *cp,

@@ -4,7 +4,7 @@
  * shared by all who open it. A layout is kept for the life of the mount
  * unless it holds whole items in memory (stream transforms) or a fault that
  * may pass; then it lives as long as somebody uses it. One that met an error
- * of the moment is given out to nobody else: who comes next asks again.
+ * of the moment is given out to nobody else: whoever comes next asks again.
  *
  * Two threads that open the same tensor first may both look; one result is
  * kept. No lock is held while files are read.

@@ -119,7 +119,8 @@ static void item_describe(const struct ck_catalog *c,
 	} else if (item->err == EBADMSG) {
 		f->what = CK_STR("its class is unknown");
 	} else {
-		f->what = CK_STR("its item has no place that can be");
+		f->what = CK_STR(
+			"the offset or length of its item is impossible");
 	}
 }
 

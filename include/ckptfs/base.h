@@ -181,7 +181,7 @@ CK_MUST_USE bool ck_cur_line(struct ck_cur *c, struct ck_str *out);
 struct ck_diag {
 	int err;      /* positive errno, 0 if nothing failed */
 	bool passing; /* the source could not be asked now: nothing is said
-		       * about its bytes, and who asks again may know */
+		       * about its bytes, and whoever asks again may know */
 	char text[1024];
 	/* Of a difference, what should be and what is; else empty. The text
 	 * ends with both. */

@@ -80,7 +80,7 @@ void ck_stage_close(struct ck_stage *s);
 CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
 			       const void *bytes, size_t len, uint32_t thread,
 			       struct ck_diag *d);
-/* The same of bytes that the tensor has: who may not read all files that it is in
+/* The same of bytes that the tensor has: whoever may not read all files that it is in
  * cannot read the new ones either. Not for a writer with `together`. */
 CK_MUST_USE int ck_stage_fill(struct ck_stage *s, uint64_t vpos,
 			      const void *bytes, size_t len, struct ck_diag *d);
@@ -115,7 +115,7 @@ CK_MUST_USE int ck_stage_commit(struct ck_stage *s, struct ck_diag *d);
 /* --- commit of many, by a writer with `together` ----------------------------- */
 
 /* A complete stage is kept for the next commit, in place of what was kept of
- * the same tensor or box, and is empty then. Who reads sees nothing of it.
+ * the same tensor or box, and is empty then. Readers see nothing of it.
  * -EINVAL: it is not complete; -EOPNOTSUPP: the metadata cannot say where it
  * would lie; -EPERM: new files could not have the owner and group of .metadata;
  * -EIO, -ENOMEM: it stays as it is. */

@@ -63,7 +63,7 @@ void ck_options_fini(struct ck_mount_options *o);
 struct ck_detacher;
 
 /* Starts it, before there are threads and anything is open; *out stays as it is
- * for who is not root. mountpoint stays the caller's, as long as *out is. */
+ * for those who are not root. mountpoint stays the caller's, as long as *out is. */
 CK_MUST_USE int ck_detacher_start(const char *mountpoint,
 				  struct ck_detacher **out, struct ck_diag *d);
 /* It does what it was told last and ends. NULL is allowed. */
@@ -72,7 +72,7 @@ void ck_detacher_end(struct ck_detacher *detacher);
 /* Mounts cp on mountpoint and serves requests until the mount ends or
  * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(arg) is called once
  * when the tree can be used, from another thread. detacher: told to unmount,
- * and not ended; NULL: who serves unmounts himself. With one the process keeps
+ * and not ended; NULL: the process that serves unmounts itself. With one the process keeps
  * no privilege that serving does not need. 0 after a clean end. */
 CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    const struct ck_mount_options *options,

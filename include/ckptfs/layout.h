@@ -27,7 +27,7 @@ struct ck_extent {
 	uint16_t err;	       /* 0, or positive errno: this box cannot be
 				* served */
 	uint8_t change;	       /* enum ck_change */
-	bool passing;	       /* err is of the moment: who asks again may know
+	bool passing; /* err is of the moment: whoever asks again may know
 				* more */
 };
 
