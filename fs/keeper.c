@@ -50,7 +50,7 @@ static void mount_finish(struct ck_keeper *k)
 	/* The number may be another's when the mount has ended. */
 	raised = !k->mounted || atomic_load(&k->ended) ||
 		 read_ahead_raise(path);
-	k->ready(k->arg);
+	k->ready(k->mounted ? k->mounted->id : 0, k->arg);
 	if (!raised)
 		ck_log("first reads are faster with more read-ahead; as root: "
 		       "echo %d > %s",

@@ -18,7 +18,8 @@ struct ck_fs;
 /* One for each mount; zero but for these three. */
 struct ck_keeper {
 	struct ck_fs *fs;
-	void (*ready)(void *arg); /* called once, when the tree can be used */
+	/* Called once, when the tree can be used; see ck_fs_serve(). */
+	void (*ready)(uint64_t mount, void *arg);
 	void *arg;
 	/* keeper.c */
 	const struct ck_mount_id *mounted;

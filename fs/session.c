@@ -443,8 +443,9 @@ static int serve(struct session *s, struct ck_diag *d)
 
 int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 		const struct ck_mount_options *options,
-		struct ck_detacher *detacher, void (*ready)(void *arg),
-		void *arg, struct ck_diag *d)
+		struct ck_detacher *detacher,
+		void (*ready)(uint64_t mount, void *arg), void *arg,
+		struct ck_diag *d)
 {
 	struct ck_fs fs = { .cp = cp,
 			    .catalog = cp->catalog,

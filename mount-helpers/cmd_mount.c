@@ -47,11 +47,11 @@ static void detach(struct mount *m)
 	ck_fd_cleanup(&m->told);
 }
 
-static void ready(void *arg)
+static void ready(uint64_t mount, void *arg)
 {
 	struct mount *m = arg;
 
-	ck_record_write(m->target, m->kind, m->record);
+	ck_record_write(m->target, mount, m->kind, m->record);
 	detach(m);
 }
 

@@ -234,10 +234,10 @@ static void keep_dropped(struct ending *e, const struct ck_buf *status)
 	    strcmp(n.data, "0") != 0) {
 		bool one = strcmp(n.data, "1") == 0;
 
-		ck_status_field(status, "scratch", &names);
-		ck_buf_printf(&e->dropped, "%s scratch file%s%s", n.data,
-			      one ? "" : "s", names.len ? ": " : "");
-		ck_buf_add(&e->dropped, names.data, names.len);
+		ck_buf_printf(&e->dropped, "%s scratch file%s", n.data,
+			      one ? "" : "s");
+		if (ck_status_field(status, "scratch", &names))
+			ck_buf_printf(&e->dropped, ": %s", names.data);
 	}
 	ck_buf_fini(&n);
 	ck_buf_fini(&names);

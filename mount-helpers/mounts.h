@@ -103,6 +103,7 @@ struct ck_record {
 	uint64_t start;	 /* field 22 of /proc/PID/stat: the pid may be another's
 			  * by now */
 	uint64_t space;	 /* inode of the pid namespace */
+	uint64_t mounts; /* inode of the mount namespace; 0: not known */
 	int mount;	 /* its number in the table; 0: not known */
 	uint64_t unique; /* as of struct ck_mount */
 	char kind[16];	 /* of the checkpoint */
@@ -110,11 +111,13 @@ struct ck_record {
 
 enum ck_life { CK_LIFE_UNKNOWN, CK_LIFE_LIVES, CK_LIFE_DEAD };
 
-/* The calling process serves what is mounted at point. Not being able to
- * record that is no error. name: receives what ck_record_remove() takes. */
+/* The calling process serves the mount with that number, at point. If another one
+ * shows there, as whoever owns a directory above can bring about, nothing is
+ * recorded; not being able to is no error. name: receives what
+ * ck_record_remove() takes. */
 enum { CK_RECORD_NAME = 32 };
 
-void ck_record_write(const char *point, const char *kind,
+void ck_record_write(const char *point, uint64_t number, const char *kind,
 		     char name[static CK_RECORD_NAME]);
 /* Removes the record, if it is still the calling process's. */
 void ck_record_remove(const char *name);
@@ -122,7 +125,8 @@ void ck_record_remove(const char *name);
  * believed: root's, or that of the user who mounted. */
 void ck_record_read(const struct ck_mount *m, struct ck_record *out);
 enum ck_life ck_record_life(const struct ck_record *r);
-/* Removes records of the calling user whose mount and daemon are gone. */
+/* Removes records of the calling user whose mount and daemon are gone, of those
+ * that can be seen from here: the table says nothing of other namespaces. */
 void ck_records_clean(const struct ck_mounts *present);
 
 /* --- who holds a mount ---------------------------------------------------- */

@@ -75,11 +75,21 @@ static bool process_is_of(pid_t pid, uid_t user)
 	return true;
 }
 
-static uint64_t own_space(void)
+static uint64_t inode_of(const char *path)
 {
 	struct stat st;
 
-	return stat("/proc/self/ns/pid", &st) ? SPACE_NONE : st.st_ino;
+	return stat(path, &st) ? SPACE_NONE : st.st_ino;
+}
+
+static uint64_t own_space(void)
+{
+	return inode_of("/proc/self/ns/pid");
+}
+
+static uint64_t own_mounts(void)
+{
+	return inode_of("/proc/self/ns/mnt");
 }
 
 enum ck_life ck_record_life(const struct ck_record *r)
@@ -165,6 +175,7 @@ static void read_line(struct ck_str line, struct ck_record *r)
 		r->pid = (pid_t)pid;
 	(void)sscanf(text, "start: %" SCNu64, &r->start);
 	(void)sscanf(text, "pid namespace: %" SCNu64, &r->space);
+	(void)sscanf(text, "mount namespace: %" SCNu64, &r->mounts);
 	(void)sscanf(text, "mount: %d", &r->mount);
 	(void)sscanf(text, "unique mount: %" SCNu64, &r->unique);
 	(void)sscanf(text, "kind: %15s", r->kind);
@@ -304,9 +315,10 @@ static void print_own(const char *kind, const struct ck_shown *mount,
 		out->err = -EIO;
 	ck_buf_printf(out,
 		      "pid: %d\nstart: %" PRIu64 "\npid namespace: %" PRIu64
+		      "\nmount namespace: %" PRIu64
 		      "\nmount: %d\nunique mount: %" PRIu64 "\nkind: %s\n",
-		      (int)getpid(), start, own_space(), mount->id,
-		      mount->unique, kind);
+		      (int)getpid(), start, own_space(), own_mounts(),
+		      mount->id, mount->unique, kind);
 }
 
 /* Under a temporary name, so that nobody reads a part. */
@@ -332,7 +344,7 @@ static int put_file(int dirfd, const char *name, const struct ck_buf *text)
 	return rc;
 }
 
-void ck_record_write(const char *point, const char *kind,
+void ck_record_write(const char *point, uint64_t number, const char *kind,
 		     char name[static CK_RECORD_NAME])
 {
 	ck_auto_fd int dirfd = directory_open(geteuid(), true);
@@ -340,7 +352,8 @@ void ck_record_write(const char *point, const char *kind,
 	struct ck_shown mount;
 
 	name[0] = '\0';
-	if (dirfd < 0 || ck_shown_at(point, &mount))
+	if (dirfd < 0 || ck_shown_at(point, &mount) ||
+	    number != (mount.unique ? mount.unique : (uint64_t)mount.id))
 		return;
 	print_own(kind, &mount, &text);
 	device_name(mount.major, mount.minor, name);
@@ -366,6 +379,12 @@ void ck_record_remove(const char *name)
 
 /* --- cleaning ------------------------------------------------------------- */
 
+/* The table of mounts is one namespace's. */
+static bool is_seen(const struct ck_record *r)
+{
+	return r->mounts == SPACE_NONE || r->mounts == own_mounts();
+}
+
 static int clean_work(void *arg, struct ck_buf *answer)
 {
 	const struct ck_mounts *present = arg;
@@ -380,7 +399,7 @@ static int clean_work(void *arg, struct ck_buf *answer)
 		if (e->d_name[0] == '.')
 			continue;
 		record_read(dirfd, e->d_name, geteuid(), &r);
-		if (ck_record_life(&r) == CK_LIFE_DEAD &&
+		if (ck_record_life(&r) == CK_LIFE_DEAD && is_seen(&r) &&
 		    !is_present(present, e->d_name, &r))
 			(void)unlinkat(dirfd, e->d_name, 0);
 	}

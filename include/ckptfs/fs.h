@@ -70,14 +70,16 @@ CK_MUST_USE int ck_detacher_start(const char *mountpoint,
 void ck_detacher_end(struct ck_detacher *detacher);
 
 /* Mounts cp on mountpoint and serves requests until the mount ends or
- * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(arg) is called once
- * when the tree can be used, from another thread. detacher: told to unmount,
- * and not ended; NULL: the process that serves unmounts itself. With one the process keeps
+ * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(mount, arg) is called
+ * once when the tree can be used, from another thread; mount is the number that
+ * statx(2) has for it, from Linux 6.8 on the one that never comes again, and 0
+ * if it cannot be told from others. detacher: told to unmount, and not ended;
+ * NULL: the process that serves unmounts itself. With one the process keeps
  * no privilege that serving does not need. 0 after a clean end. */
 CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    const struct ck_mount_options *options,
 			    struct ck_detacher *detacher,
-			    void (*ready)(void *arg), void *arg,
+			    void (*ready)(uint64_t mount, void *arg), void *arg,
 			    struct ck_diag *d);
 
 /* Prints lines on stdout: the versions of libfuse, of the kernel's interface

@@ -188,7 +188,8 @@ mnt=$WORK/$'odd\xc2\x9b\x7f'
 mkdir "$mnt"
 printf '%b' 'read 100%25\n\033]0;status log\a: "\n"\\: \0302\0233\nkind: x (\n' \
 	'kind: dcp (\n  \033\nprefixed: \0377, " and 1 more\noptions: ,\n\n: \n' \
-	'staged tensors: \033\ncut: \0303\nend' >status
+	'staged tensors: \033\nscratch files: 1\nscratch: \033]0;umount\a\n' \
+	'cut: \0303\nend' >status
 printf 'commit \033]0;abort\a\n\tmore' >order
 foreign status=status log=status order=order
 clean status "$CKPTFS" status "$mnt"
@@ -203,6 +204,7 @@ check 'regression: status --json of what is no status' jq -e \
 clean mountpoint "$CKPTFS" mounts --json
 check 'mounts --json: the mount point is what it is' jq -e --arg m "$mnt" \
 	'.mounts[] | select(.mountpoint == $m)' said
+clean 'dropped 1 scratch file' "$CKPTFS" umount "$mnt"
 foreign_end
 mnt=$was
 done_testing

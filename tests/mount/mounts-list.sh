@@ -91,6 +91,12 @@ equal 'stopped: alive' "$(row "$mnt" dead)" false
 kill -KILL "$pid"
 gone "$pid"
 equal 'killed: dead' "$(row "$mnt" dead)" true
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+	unshare -m sh -c 'umount -l "$1" && "$2" mounts' - "$mnt" "$CKPTFS" \
+		>"$WORK/elsewhere"
+	equal 'regression: killed: mounts in another namespace' \
+		"$(grep -c "^$mnt " "$WORK/elsewhere"),$(row "$mnt" dead)" 0,true
+fi
 check 'killed: the table says so' grep -q "^$mnt .*  dead\$" \
 	<<<"$("$CKPTFS" mounts)"
 unmounted

@@ -10,6 +10,8 @@
  * late, and called so. With MUTE_TABLE the n-th opening of the kernel's table of
  * mounts fails. With MUTE_HURRY all seconds of a command that waits are tenths.
  */
+/* Its definitions of some calls would be in the way of ours. */
+#undef _FORTIFY_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/fuse.h>
