@@ -251,10 +251,11 @@ static int settle_manual(const struct ending *e, const char *staged)
 		return ck_trouble("%s: tensors are staged and not committed: "
 				  "%s; first commit, or abort",
 				  e->name, staged);
-	fprintf(stderr,
-		"ckptfs: %s: tensors were staged and not committed: %s; they "
-		"are dropped\n",
-		e->name, staged);
+	if (!ck_mount_elsewhere(&e->mount, true))
+		fprintf(stderr,
+			"ckptfs: %s: tensors were staged and not committed: %s; they "
+			"are dropped\n",
+			e->name, staged);
 	return CK_EXIT_FINE;
 }
 
@@ -321,9 +322,15 @@ static void await_end(const struct ending *e)
 		e->name, (int)e->daemon.pid);
 }
 
+/* Nothing ends with a part of a mount that is bound to another place. */
+static bool is_spare(const struct ending *e)
+{
+	return !e->mount.whole && ck_mount_elsewhere(&e->mount, true);
+}
+
 static int end_living(struct ending *e)
 {
-	int rc = settle(e);
+	int rc = is_spare(e) ? CK_EXIT_FINE : settle(e);
 
 	if (rc)
 		return rc;
@@ -332,6 +339,8 @@ static int end_living(struct ending *e)
 		return say_busy(e);
 	if (rc)
 		return CK_EXIT_TROUBLE;
+	if (ck_mount_elsewhere(&e->mount, false))
+		return CK_EXIT_FINE;
 	if (!e->lazy)
 		await_end(e);
 	if (e->dropped.len && !e->dropped.err)

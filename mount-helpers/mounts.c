@@ -30,6 +30,7 @@ static int add_row(const struct ck_mountinfo *row, void *arg)
 	out->rows = rows;
 	m.ours = strcmp(row->type, CK_FS_TYPE) == 0 &&
 		 ck_mountinfo_user(row, &m.user);
+	m.whole = strcmp(row->root, "/") == 0;
 	m.write = ck_mountinfo_option(row, "rw", NULL);
 	m.point = strdup(row->point);
 	m.source = strdup(row->source);
@@ -61,6 +62,24 @@ void ck_mounts_fini(struct ck_mounts *m)
 		ck_mount_fini(&m->rows[i]);
 	free(m->rows);
 	*m = (struct ck_mounts){ 0 };
+}
+
+bool ck_mount_elsewhere(const struct ck_mount *m, bool whole)
+{
+	struct ck_mounts all;
+	bool found = false;
+
+	if (ck_mounts_read(&all))
+		return false;
+	for (size_t i = 0; i < all.n && !found; i++) {
+		const struct ck_mount *row = &all.rows[i];
+
+		found = row->ours && row->id != m->id &&
+			row->major == m->major && row->minor == m->minor &&
+			(row->whole || !whole);
+	}
+	ck_mounts_fini(&all);
+	return found;
 }
 
 /* --- paths ---------------------------------------------------------------- */

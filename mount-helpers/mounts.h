@@ -19,6 +19,7 @@ struct ck_mount {
 	unsigned major, minor; /* the device number */
 	bool ours;	       /* type fuse.ckptfs */
 	bool write;
+	bool whole;	      /* its root is that of the file system */
 	uid_t user;	      /* who mounted; of mounts that are ours */
 	char *point, *source; /* owned */
 };
@@ -47,6 +48,9 @@ CK_MUST_USE int ck_shown_at(const char *path, struct ck_shown *out);
 /* The number of a mount that never comes again, which a row of the table lacks;
  * 0: it is not known. Waits like ck_mount_enter(). */
 uint64_t ck_mount_unique(const struct ck_mount *m);
+/* Whether what it shows is in the table again, bound to another place; whole:
+ * all of it. */
+CK_MUST_USE bool ck_mount_elsewhere(const struct ck_mount *m, bool whole);
 /* Its row; NULL: what shows there is no mount point. */
 const struct ck_mount *ck_mounts_shown(const struct ck_mounts *all,
 				       const struct ck_shown *shown);

@@ -97,12 +97,14 @@ bool ck_mountinfo_parse(char *line, struct ck_mountinfo *out)
 	    !read_device(field[DEVICE], out) || !field[FLAGS] ||
 	    !skip_tags(&rest))
 		return false;
+	out->root = field[ROOT];
 	out->point = field[POINT];
 	out->type = strsep(&rest, " ");
 	out->source = strsep(&rest, " ");
 	out->options = rest;
 	if (!out->options)
 		return false;
+	unescape(out->root);
 	unescape(out->point);
 	unescape(out->type);
 	unescape(out->source);

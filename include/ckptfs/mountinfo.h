@@ -15,6 +15,7 @@
 struct ck_mountinfo {
 	int id, parent;
 	unsigned major, minor;	     /* the device number */
+	char *root;		     /* what of the file system shows */
 	char *point, *type, *source; /* any bytes but NUL */
 	char *options; /* of the file system, with commas between */
 };

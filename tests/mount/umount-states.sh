@@ -282,6 +282,31 @@ fails 'no status: refused' 'cannot be asked what would be lost' umounts "$mnt"
 umount "$mnt/.ckptfs"
 unmounted
 
+# --- bound to other places ---------------------------------------------------
+
+mounted "$WORK/sample" -o write,commit=manual
+cat "$WORK/bytes" >"$mnt/raw/$norm"
+staged() {
+	sed -n 's/^staged tensors: //p' "$mnt/.ckptfs/status"
+}
+mkdir -p bound
+mount --bind "$mnt/raw" bound
+check 'regression: a part that is bound: umount' umounts bound
+equal 'regression: a part that is bound: nothing said' "$(cat "$WORK/said")" ''
+mount --bind "$mnt" bound
+fails 'bound: what is staged is asked for' 'tensors are staged' umounts bound
+check 'regression: bound: umount -l' umounts -l bound
+equal 'regression: bound: nothing is said to be dropped' \
+	"$(cat "$WORK/said")" ''
+equal 'bound: what was staged is' "$(staged)" 1
+mount --bind "$mnt/raw" bound
+pid=$(daemon)
+check 'the mount itself, while a part is bound' umounts -l "$mnt"
+check 'the mount itself, while a part is bound: what is dropped' \
+	grep -q 'they are dropped' "$WORK/said"
+umount bound
+check 'bound: the daemon ends with the last' gone "$pid"
+
 # --- records that lie --------------------------------------------------------
 
 if [ -d /run/ckptfs ]; then

@@ -25,6 +25,7 @@ static void test_row(void)
 	eq_u64((uint64_t)m.parent, 35);
 	eq_u64(m.major, 98);
 	eq_u64(m.minor, 1234);
+	eq_text(m.root, "/root");
 	eq_text(m.point, "/mnt");
 	eq_text(m.type, "ext3");
 	eq_text(m.source, "/dev/root");
