@@ -14,12 +14,16 @@
 #include "privileges.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { WAIT_MSEC = 10000 };
 
 struct ck_detacher {
 	pid_t process;
@@ -138,6 +142,20 @@ void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		       ck_show(ck_str_from(d->mountpoint)));
 }
 
+/* A directory above the mount may be in a file system that does not answer: the
+ * daemon, which has the checkpoint locked, does not wait for that. */
+static bool has_ended(pid_t process)
+{
+	ck_auto_fd int fd = (int)syscall(SYS_pidfd_open, process, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int n;
+
+	do
+		n = poll(&p, 1, WAIT_MSEC);
+	while (n < 0 && errno == EINTR);
+	return fd < 0 || n != 0;
+}
+
 int ck_detacher_wait(struct ck_detacher *d)
 {
 	int status = 0;
@@ -145,6 +163,8 @@ int ck_detacher_wait(struct ck_detacher *d)
 	if (d->orders < 0)
 		return 0;
 	ck_fd_cleanup(&d->orders);
+	if (!has_ended(d->process))
+		return -EBUSY;
 	while (waitpid(d->process, &status, 0) < 0 && errno == EINTR)
 		;
 	return status ? -EBUSY : 0;

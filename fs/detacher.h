@@ -13,7 +13,8 @@
  * way. The last word counts. */
 void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		      bool detach);
-/* Lets it do that, and waits. -EBUSY: it could not, or was gone. */
+/* Lets it do that, and waits, for 10 seconds at most. -EBUSY: it could not, or was
+ * gone, or does it later. */
 CK_MUST_USE int ck_detacher_wait(struct ck_detacher *d);
 
 #endif

@@ -207,4 +207,21 @@ check 'mounts --json: the mount point is what it is' jq -e --arg m "$mnt" \
 clean 'dropped 1 scratch file' "$CKPTFS" umount "$mnt"
 foreign_end
 mnt=$was
+
+# --- a mount of ours below one that stops answering -------------------------------
+
+cp -r "$(fixture plain)" held
+foreign
+MUTE_HURRY=1 LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount held "$mnt/.ckptfs" -o write
+pid=$(findmnt -no PID "$mnt/.ckptfs" 2>/dev/null || "$CKPTFS" mounts --json |
+	jq -r --arg m "$mnt/.ckptfs" '.mounts[] | select(.mountpoint == $m) | .pid')
+kill -STOP "$server"
+kill -TERM "$pid"
+check 'regression: below a mount that stops: the daemon ends' gone "$pid"
+mkdir elsewhere
+check 'regression: below a mount that stops: the checkpoint is free' \
+	"$CKPTFS" mount held elsewhere -o write
+"$CKPTFS" umount elsewhere
+kill -CONT "$server"
+foreign_end
 done_testing
