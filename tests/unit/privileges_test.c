@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -56,6 +58,12 @@ static const struct call {
 	{ "chroot", SYS_chroot, { 0 }, true },
 	{ "setns", SYS_setns, { -1 }, true },
 	{ "unshare", SYS_unshare, { 0 }, true },
+	/* Without that one flag more it would make a process. */
+	{ "clone", SYS_clone, { CLONE_NEWUSER | CLONE_SIGHAND }, true },
+	{ "clone, several",
+	  SYS_clone,
+	  { CLONE_NEWNS | CLONE_NEWPID | CLONE_SIGHAND },
+	  true },
 	{ "open_by_handle_at", SYS_open_by_handle_at, { -1 }, false },
 	{ "io_uring_setup", SYS_io_uring_setup, { 0 }, false },
 	{ "bpf", SYS_bpf, { -1 }, false },
@@ -116,6 +124,29 @@ static void test_calls(void)
 		if (c->unlike)
 			is_int(call_freely(c) == EPERM, 0, "canary", c->name);
 	}
+}
+
+static void *do_nothing(void *arg)
+{
+	return arg;
+}
+
+/* Threads are made; clone3(2), whose flags no filter sees, is not there. */
+static int make_thread(const void *arg)
+{
+	pthread_t thread;
+
+	(void)arg;
+	if (pthread_create(&thread, NULL, do_nothing, NULL))
+		return 1;
+	pthread_join(thread, NULL);
+	return syscall(SYS_clone3, NULL, 0L) == -1 ? errno : 0;
+}
+
+static void test_threads(void)
+{
+	is_int(as_role(CK_ROLE_READER, false, make_thread, NULL), ENOSYS,
+	       "a reader", "threads, and no clone3");
 }
 
 static const struct call *find_call(const char *name)
@@ -226,6 +257,7 @@ int main(void)
 	/* A sanitizer needs calls, and only root has capabilities. */
 	if (!SANITIZED) {
 		test_calls();
+		test_threads();
 		test_syslog();
 	}
 	if (geteuid() == 0)
