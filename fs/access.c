@@ -16,20 +16,19 @@
 struct ck_judged {
 	pthread_mutex_t lock; /* of renewed, and of setting all bits */
 	uint64_t renewed;     /* as ck_checkpoint_access() was */
-	size_t len;
-	uint8_t old[]; /* atomic; a bit for each node: the kernel may have
-			* what was before */
+	struct ck_bits old;   /* of nodes; atomic: the kernel may have what was
+			       * before */
 };
 
 struct ck_judged *ck_judged_make(const struct ck_fs *fs)
 {
-	size_t len = ck_node_places(fs) / 8 + 1;
-	struct ck_judged *j = calloc(1, sizeof(*j) + len);
+	struct ck_judged *j = calloc(1, sizeof(*j));
 
-	if (!j)
+	if (!j || ck_bits_make(&j->old, ck_node_places(fs))) {
+		free(j);
 		return NULL;
+	}
 	pthread_mutex_init(&j->lock, NULL);
-	j->len = len;
 	return j;
 }
 
@@ -38,6 +37,7 @@ void ck_judged_free(struct ck_judged *j)
 	if (!j)
 		return;
 	pthread_mutex_destroy(&j->lock);
+	ck_bits_fini(&j->old);
 	free(j);
 }
 
@@ -76,7 +76,7 @@ static bool note_renewal(struct ck_fs *fs)
 	pthread_mutex_lock(&j->lock);
 	changed = j->renewed != now;
 	if (changed)
-		memset(j->old, 0xff, j->len);
+		ck_bits_set_all_atomic(&j->old);
 	__atomic_store_n(&j->renewed, now, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&j->lock);
 	return changed;
@@ -84,12 +84,7 @@ static bool note_renewal(struct ck_fs *fs)
 
 static bool take_bit(struct ck_judged *j, uint64_t at)
 {
-	uint8_t bit = (uint8_t)(1U << at % 8);
-	uint8_t *byte = &j->old[at / 8];
-
-	if (!(__atomic_load_n(byte, __ATOMIC_RELAXED) & bit))
-		return false;
-	return __atomic_fetch_and(byte, (uint8_t)~bit, __ATOMIC_RELAXED) & bit;
+	return ck_bits_has(&j->old, at) && ck_bits_clear_atomic(&j->old, at);
 }
 
 /* What the node consists of. */

@@ -197,34 +197,27 @@ bool ck_node_has_tensors(const struct ck_node *n)
 /* Two bits for each file. */
 enum name_bit { NAME_HIDDEN, NAME_MADE, NAME_BITS };
 
-uint8_t *ck_hidden_make(const struct ck_fs *fs)
+int ck_hidden_make(struct ck_fs *fs)
 {
-	return calloc(NAME_BITS * span(fs) / 8 + 1, 1);
+	return ck_bits_make(&fs->hidden, NAME_BITS * span(fs));
 }
 
 static bool name_bit(const struct ck_fs *fs, const struct ck_node *n,
 		     enum name_bit bit)
 {
-	uint64_t at;
-
-	if (!fs->hidden || !ck_node_is_tensor(n))
-		return false;
-	at = NAME_BITS * first_number(fs, n) + bit;
-	return __atomic_load_n(&fs->hidden[at / 8], __ATOMIC_RELAXED) &
-	       (1U << (at % 8));
+	return fs->hidden.n && ck_node_is_tensor(n) &&
+	       ck_bits_has(&fs->hidden, NAME_BITS * first_number(fs, n) + bit);
 }
 
 static void set_name_bit(struct ck_fs *fs, const struct ck_node *n,
 			 enum name_bit bit, bool value)
 {
 	uint64_t at = NAME_BITS * first_number(fs, n) + bit;
-	uint8_t mask = (uint8_t)(1U << (at % 8));
 
 	if (value)
-		__atomic_fetch_or(&fs->hidden[at / 8], mask, __ATOMIC_RELAXED);
+		ck_bits_set_atomic(&fs->hidden, at);
 	else
-		__atomic_fetch_and(&fs->hidden[at / 8], (uint8_t)~mask,
-				   __ATOMIC_RELAXED);
+		ck_bits_clear_atomic(&fs->hidden, at);
 }
 
 bool ck_node_hidden(const struct ck_fs *fs, const struct ck_node *n)

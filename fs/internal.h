@@ -8,6 +8,7 @@
 #define CKPTFS_FS_INTERNAL_H
 
 #include "access.h"
+#include "ckptfs/bits.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
@@ -47,9 +48,9 @@ struct ck_fs {
 	struct ck_control *control; /* locks itself */
 	struct ck_judged *judged;   /* locks itself */
 	struct ck_ahead *ahead;	    /* locks itself */
-	uint8_t *faulty; /* atomic; a bit for each tensor: a fault was found
-			  * in its items */
-	atomic_uint fates_said; /* in the log: bits of enum ck_fate */
+	struct ck_bits faulty;	    /* of tensors; atomic: a fault was found in
+				     * its items */
+	atomic_uint fates_said;	    /* in the log: bits of enum ck_fate */
 	pthread_mutex_t handles_lock;
 	struct ck_handle *handles; /* open files; protected by the lock */
 	sem_t asked;		   /* posted when the kernel asks first */
@@ -63,9 +64,10 @@ struct ck_fs {
 	struct ck_turns *turns;		/* locks itself */
 	struct fuse_session *session;
 	struct ck_scratches *scratches; /* locks itself */
-	uint8_t *hidden; /* atomic; files that were removed, or made again */
-	atomic_uint commits; /* odd while one is made */
-	atomic_bool advised; /* to make one commit of many */
+	struct ck_bits hidden; /* atomic; files that were removed, or made
+				* again */
+	atomic_uint commits;   /* odd while one is made */
+	atomic_bool advised;   /* to make one commit of many */
 };
 
 /* --- object.c: entries that are no tensors --------------------------------- */

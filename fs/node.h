@@ -61,8 +61,8 @@ void ck_node_hide(struct ck_fs *fs, const struct ck_node *n, bool hidden);
 void ck_node_make(struct ck_fs *fs, const struct ck_node *n);
 CK_MUST_USE bool ck_node_made(const struct ck_fs *fs, const struct ck_node *n);
 void ck_node_begun(struct ck_fs *fs, const struct ck_node *n);
-/* The bits for that. NULL: out of memory. */
-uint8_t *ck_hidden_make(const struct ck_fs *fs);
+/* The bits for that. -ENOMEM. */
+CK_MUST_USE int ck_hidden_make(struct ck_fs *fs);
 /* Attributes. size: of a report; unused for all else, and no scratch file. */
 void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		  uint64_t size, struct stat *out);

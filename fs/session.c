@@ -385,17 +385,17 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	if (ck_local_make(fs->catalog, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make(fs);
-	fs->faulty = calloc(fs->catalog->ntensors / 8 + 1, 1);
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
-	if (fs->writer) {
-		fs->scratches = ck_scratches_make();
-		fs->hidden = ck_hidden_make(fs);
-	}
-	if (fs->control && fs->judged && fs->faulty && fs->drafts &&
-	    fs->turns && (!fs->writer || (fs->scratches && fs->hidden)))
+	if (ck_bits_make(&fs->faulty, fs->catalog->ntensors) || !fs->control ||
+	    !fs->judged || !fs->drafts || !fs->turns)
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (!fs->writer)
 		return 0;
-	return ck_fail(d, ENOMEM, "out of memory");
+	fs->scratches = ck_scratches_make();
+	if (ck_hidden_make(fs) || !fs->scratches)
+		return ck_fail(d, ENOMEM, "out of memory");
+	return 0;
 }
 
 static void fs_fini(struct ck_fs *fs)
@@ -406,13 +406,13 @@ static void fs_fini(struct ck_fs *fs)
 	ck_drafts_free(fs->drafts);
 	ck_turns_free(fs->turns);
 	ck_scratches_free(fs->scratches);
-	free(fs->hidden);
+	ck_bits_fini(&fs->hidden);
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_local_free(fs->local);
 	ck_control_free(fs->control);
 	ck_judged_free(fs->judged);
-	free(fs->faulty);
+	ck_bits_fini(&fs->faulty);
 	if (fs->writer)
 		ck_writer_close(fs->writer);
 }

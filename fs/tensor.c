@@ -7,21 +7,16 @@
 
 bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor)
 {
-	return __atomic_load_n(&fs->faulty[tensor / 8], __ATOMIC_RELAXED) &
-	       (1U << (tensor % 8));
+	return ck_bits_has(&fs->faulty, tensor);
 }
 
 /* Also false: a shard that was away and is back is no fault any more. */
 static void faulty_set(struct ck_fs *fs, uint32_t tensor, bool faulty)
 {
-	uint8_t bit = (uint8_t)(1U << (tensor % 8));
-
 	if (faulty)
-		__atomic_fetch_or(&fs->faulty[tensor / 8], bit,
-				  __ATOMIC_RELAXED);
+		ck_bits_set_atomic(&fs->faulty, tensor);
 	else if (ck_tensor_found_faulty(fs, tensor))
-		__atomic_fetch_and(&fs->faulty[tensor / 8], (uint8_t)~bit,
-				   __ATOMIC_RELAXED);
+		ck_bits_clear_atomic(&fs->faulty, tensor);
 }
 
 void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor)

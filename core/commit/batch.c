@@ -32,7 +32,7 @@ static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 struct ranks {
 	uint64_t list[CK_SHARDS_MAX + 1];
 	uint32_t n;
-	uint8_t *seen; /* a bit for each file */
+	struct ck_bits seen; /* of files */
 };
 
 static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
@@ -41,10 +41,10 @@ static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
 	uint32_t file = c->chunks[chunk].file, at = 0;
 	uint64_t rank;
 
-	if (file < c->nfiles && ranks->seen[file / 8] & 1U << file % 8)
+	if (file < c->nfiles && ck_bits_has(&ranks->seen, file))
 		return;
 	if (file < c->nfiles)
-		ranks->seen[file / 8] |= (uint8_t)(1U << file % 8);
+		ck_bits_set(&ranks->seen, file);
 	rank = rank_of(c, chunk);
 	while (at < ranks->n && ranks->list[at] != rank)
 		at++;
@@ -55,14 +55,14 @@ static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
 /* Of all boxes. -ENOMEM. */
 static int has_many_ranks(const struct ck_catalog *c, bool *many)
 {
-	struct ranks ranks = { .seen = calloc(c->nfiles / 8 + 1, 1) };
+	struct ranks ranks = { .n = 0 };
 
-	if (!ranks.seen)
+	if (ck_bits_make(&ranks.seen, c->nfiles))
 		return -ENOMEM;
 	for (size_t i = 0; i < c->nchunks && ranks.n <= CK_SHARDS_MAX; i++)
 		ranks_add(&ranks, c, (uint32_t)i);
 	*many = ranks.n > CK_SHARDS_MAX;
-	free(ranks.seen);
+	ck_bits_fini(&ranks.seen);
 	return 0;
 }
 
@@ -85,9 +85,8 @@ struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
 	if (!b)
 		return NULL;
 	pthread_mutex_init(&b->lock, NULL);
-	b->tensors_len = w->cp->catalog->ntensors / 8 + 1;
-	b->tensors = calloc(b->tensors_len, 1);
-	if (b->tensors && (!shared || decide(w, b) == 0))
+	if (ck_bits_make(&b->tensors, w->cp->catalog->ntensors) == 0 &&
+	    (!shared || decide(w, b) == 0))
 		return b;
 	ck_batch_free(b);
 	return NULL;
@@ -103,7 +102,7 @@ void ck_batch_free(struct ck_batch *b)
 	}
 	pthread_mutex_destroy(&b->lock);
 	free(b->kept);
-	free(b->tensors);
+	ck_bits_fini(&b->tensors);
 	free(b);
 }
 
@@ -467,20 +466,15 @@ static void replace(struct ck_batch *b, uint32_t first, uint32_t last)
 	b->nkept = n;
 }
 
-static bool is_marked(struct ck_batch *b, uint32_t tensor)
-{
-	return b->tensors[tensor / 8] & 1U << tensor % 8;
-}
-
 /* There is room, and some box. */
 static void keep(struct ck_batch *b, const struct ck_cuts *cuts,
 		 uint32_t tensor)
 {
-	if (is_marked(b, tensor))
+	if (ck_bits_has(&b->tensors, tensor))
 		replace(b, cuts->cuts[0].chunk, cuts->cuts[cuts->n - 1].chunk);
 	else
 		b->ntensors++;
-	b->tensors[tensor / 8] |= (uint8_t)(1U << tensor % 8);
+	ck_bits_set(&b->tensors, tensor);
 	for (uint32_t i = 0; i < cuts->n; i++)
 		b->kept[b->nkept++] = kept_of(&cuts->cuts[i]);
 }
@@ -509,7 +503,7 @@ void ck_batch_clear(struct ck_batch *b)
 {
 	pthread_mutex_lock(&b->lock);
 	replace(b, 0, UINT32_MAX);
-	memset(b->tensors, 0, b->tensors_len);
+	ck_bits_clear_all(&b->tensors);
 	b->ntensors = 0;
 	pthread_mutex_unlock(&b->lock);
 }

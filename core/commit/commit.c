@@ -87,43 +87,51 @@ static int list_changes(struct commit *k, struct ck_diag *d)
 
 /* --- steps ---------------------------------------------------------------------- */
 
-static void mark(uint8_t *named, const struct ck_catalog *c, uint32_t file)
+static void mark(struct ck_bits *named, uint32_t file)
 {
-	if (file < c->nfiles)
-		named[file / 8] |= (uint8_t)(1U << file % 8);
+	if (file < named->n)
+		ck_bits_set(named, file);
 }
 
-/* A bit for each data file that some item is in. */
-static uint8_t *files_named(const struct ck_catalog *c)
+/* The data files that some item is in. */
+static int files_named(struct ck_bits *named, const struct ck_catalog *c)
 {
-	uint8_t *named = calloc(c->nfiles / 8 + 1, 1);
+	int rc = ck_bits_make(named, c->nfiles);
 
-	for (size_t i = 0; named && i < c->nchunks; i++)
-		mark(named, c, c->chunks[i].file);
-	for (size_t i = 0; named && i < c->nobjects; i++)
-		mark(named, c, c->objects[i].item.file);
-	return named;
+	for (size_t i = 0; rc == 0 && i < c->nchunks; i++)
+		mark(named, c->chunks[i].file);
+	for (size_t i = 0; rc == 0 && i < c->nobjects; i++)
+		mark(named, c->objects[i].item.file);
+	return rc;
+}
+
+/* Was one of these files touched? */
+static int check_files(const struct ck_checkpoint *cp,
+		       const struct ck_bits *named, struct ck_diag *d)
+{
+	for (uint32_t i = 0; i < named->n; i++)
+		if (ck_bits_has(named, i) &&
+		    ck_files_check(cp->files, i, NULL) == -ESTALE)
+			return ck_fail(
+				d, ESTALE, "%s was changed by somebody else",
+				ck_show(ck_files_info(cp->files, i)->path));
+	return 0;
 }
 
 /* Has somebody else saved, or touched a file that the metadata names? */
 static int check_source(struct commit *k, struct ck_diag *d)
 {
 	const struct ck_checkpoint *cp = k->w->cp;
-	ck_auto_free uint8_t *named = files_named(cp->catalog);
+	struct ck_bits named;
 	int rc;
 
-	if (!named)
+	if (files_named(&named, cp->catalog))
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = ck_checkpoint_same(cp, d);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
-		if (named[i / 8] & 1U << i % 8 &&
-		    ck_files_check(cp->files, i, NULL) == -ESTALE)
-			return ck_fail(
-				d, ESTALE, "%s was changed by somebody else",
-				ck_show(ck_files_info(cp->files, i)->path));
-	return 0;
+	if (rc == 0)
+		rc = check_files(cp, &named, d);
+	ck_bits_fini(&named);
+	return rc;
 }
 
 /* Whoever cannot give files away is told before anything is touched. */

@@ -9,6 +9,7 @@
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
 
+#include "ckptfs/bits.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/move.h"
 #include "ckptfs/rewrite.h"
@@ -21,7 +22,7 @@ struct ck_writer {
 	int dirfd;		     /* of its own: its lock is gone with it */
 	pthread_mutex_t commit_lock; /* held by the commit that runs */
 	pthread_mutex_t lock;	     /* of what follows */
-	uint8_t *busy;		     /* a bit for each tensor: has a stage */
+	struct ck_bits busy;	     /* of tensors: has a stage */
 	struct ck_stage *stages;     /* open */
 	uint32_t nstages;
 	uint64_t generation;
@@ -60,10 +61,9 @@ struct ck_batch {
 	uint32_t nshards;
 	struct ck_kept *kept;
 	size_t nkept, kept_cap;
-	uint8_t *tensors; /* a bit for each of which an item is kept */
-	size_t tensors_len;
-	uint32_t ntensors; /* bits that are set */
-	bool one_file;	   /* for all ranks */
+	struct ck_bits tensors; /* an item of it is kept */
+	uint32_t ntensors;	/* bits that are set */
+	bool one_file;		/* for all ranks */
 };
 
 /* NULL: out of memory. shared: by stages of any tensors. */

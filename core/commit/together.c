@@ -54,8 +54,8 @@ int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
 
 static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)
 {
-	for (uint32_t i = 0; i < b->tensors_len * 8; i++)
-		if (b->tensors[i / 8] & 1U << i % 8)
+	for (uint32_t i = 0; i < b->tensors.n; i++)
+		if (ck_bits_has(&b->tensors, i))
 			out->tensors[out->n++] = i;
 	out->boxes = b->nkept;
 	for (size_t i = 0; i < b->nkept; i++)

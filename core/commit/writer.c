@@ -119,8 +119,9 @@ int ck_writer_open(struct ck_checkpoint *cp,
 	w->options = *options;
 	w->dirfd = -1;
 	locks_init(w);
-	w->busy = calloc(cp->catalog->ntensors / 8 + 1, 1);
-	rc = w->busy ? begin(w, d) : ck_fail(d, ENOMEM, "out of memory");
+	rc = ck_bits_make(&w->busy, cp->catalog->ntensors)
+		     ? ck_fail(d, ENOMEM, "out of memory")
+		     : begin(w, d);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(cp->path)));
 		ck_writer_close(w);
@@ -140,7 +141,7 @@ void ck_writer_close(struct ck_writer *w)
 	pthread_mutex_destroy(&w->commit_lock);
 	pthread_rwlock_destroy(&w->placing);
 	ck_batch_free(w->batch);
-	free(w->busy);
+	ck_bits_fini(&w->busy);
 	free(w);
 }
 
@@ -148,13 +149,12 @@ void ck_writer_close(struct ck_writer *w)
 
 int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s)
 {
-	uint8_t bit = (uint8_t)(1U << s->tensor % 8);
 	int rc = -EBUSY;
 
 	pthread_rwlock_rdlock(&w->placing);
 	pthread_mutex_lock(&w->lock);
-	if (!(w->busy[s->tensor / 8] & bit)) {
-		w->busy[s->tensor / 8] |= bit;
+	if (!ck_bits_has(&w->busy, s->tensor)) {
+		ck_bits_set(&w->busy, s->tensor);
 		s->next = w->stages;
 		w->stages = s;
 		w->nstages++;
@@ -173,7 +173,7 @@ void ck_writer_delist(struct ck_writer *w, struct ck_stage *s)
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;
-	w->busy[s->tensor / 8] &= (uint8_t) ~(1U << s->tensor % 8);
+	ck_bits_clear(&w->busy, s->tensor);
 	w->nstages--;
 	pthread_mutex_unlock(&w->lock);
 }

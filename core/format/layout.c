@@ -9,6 +9,7 @@
  * Two threads that open the same tensor first may both look; one result is
  * kept. No lock is held while files are read.
  */
+#include "ckptfs/bits.h"
 #include "format_internal.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ struct ck_layouts {
 	pthread_mutex_t lock;
 	struct entry **entries; /* by tensor; protected by lock */
 	uint8_t *logged;	/* by tensor; protected by lock */
-	uint8_t *seen;		/* a bit for each chunk; atomic: looked at */
+	struct ck_bits seen;	/* of chunks; atomic: looked at */
 	uint8_t *objects;	/* enum seen_object for each; atomic */
 };
 
@@ -41,14 +42,14 @@ struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
 	l->n = c->ntensors;
 	l->entries = calloc(l->n + 1, sizeof(struct entry *));
 	l->logged = calloc(l->n + 1, 1);
-	l->seen = calloc(c->nchunks / 8 + 1, 1);
 	l->objects = calloc(c->nobjects + 1, 1);
-	if (l->entries && l->logged && l->seen && l->objects)
+	if (ck_bits_make(&l->seen, c->nchunks) == 0 && l->entries &&
+	    l->logged && l->objects)
 		return l;
 	free(l->objects);
 	free(l->entries);
 	free(l->logged);
-	free(l->seen);
+	ck_bits_fini(&l->seen);
 	free(l);
 	return NULL;
 }
@@ -76,7 +77,7 @@ void ck_layouts_free(struct ck_layouts *l)
 	pthread_mutex_destroy(&l->lock);
 	free(l->entries);
 	free(l->logged);
-	free(l->seen);
+	ck_bits_fini(&l->seen);
 	free(l->objects);
 	free(l);
 }
@@ -176,12 +177,6 @@ static void log_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
 
 /* --- finding them --------------------------------------------------------------- */
 
-static void note_seen(struct ck_layouts *l, uint32_t chunk)
-{
-	__atomic_fetch_or(&l->seen[chunk / 8], (uint8_t)(1U << (chunk % 8)),
-			  __ATOMIC_RELAXED);
-}
-
 /* What locating box k has come to: its fault, or an error of the moment, which
  * the log has when somebody reads the box. */
 static int take_fault(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
@@ -229,7 +224,7 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 	if (ck_is_shortage(rc))
 		return rc;
 	if (rc == 0 || !d.passing)
-		note_seen(cp->layouts, t->chunk + i);
+		ck_bits_set_atomic(&cp->layouts->seen, t->chunk + i);
 	d.err = -rc;
 	if (rc)
 		return take_fault(cp, e, k, &d, log);
@@ -382,10 +377,7 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 	const struct ck_layouts *l = cp->layouts;
 
 	*items = items_count(cp->catalog);
-	*seen = 0;
-	for (size_t i = 0; i < cp->catalog->nchunks / 8 + 1; i++)
-		*seen += (unsigned)__builtin_popcount(
-			__atomic_load_n(&l->seen[i], __ATOMIC_RELAXED));
+	*seen = ck_bits_count(&l->seen);
 	for (size_t i = 0; i < cp->catalog->nobjects; i++)
 		*seen += __atomic_load_n(&l->objects[i], __ATOMIC_RELAXED) !=
 			 NOT_SEEN;

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* bits: a fixed number of bits. Those behind the last one stay 0. */
+#include "ckptfs/bits.h"
+
+static size_t words_of(const struct ck_bits *b)
+{
+	return b->n / 64 + (b->n % 64 != 0);
+}
+
+int ck_bits_make(struct ck_bits *b, size_t n)
+{
+	*b = (struct ck_bits){ calloc(n / 64 + 1, sizeof(*b->words)), n };
+	if (b->words)
+		return 0;
+	b->n = 0;
+	return -ENOMEM;
+}
+
+void ck_bits_fini(struct ck_bits *b)
+{
+	free(b->words);
+	*b = (struct ck_bits){ 0 };
+}
+
+size_t ck_bits_count(const struct ck_bits *b)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < words_of(b); i++)
+		count += (unsigned)__builtin_popcountll(
+			__atomic_load_n(&b->words[i], __ATOMIC_RELAXED));
+	return count;
+}
+
+void ck_bits_clear_all(struct ck_bits *b)
+{
+	if (b->n)
+		memset(b->words, 0, words_of(b) * sizeof(*b->words));
+}
+
+void ck_bits_set_all_atomic(struct ck_bits *b)
+{
+	for (size_t i = 0; i < b->n / 64; i++)
+		__atomic_store_n(&b->words[i], UINT64_MAX, __ATOMIC_RELAXED);
+	if (b->n % 64)
+		__atomic_store_n(&b->words[b->n / 64], ck_bits_mask(b->n) - 1,
+				 __ATOMIC_RELAXED);
+}
