@@ -17,6 +17,7 @@
  * of the time that parsing takes. That the bytes are still those that were
  * parsed, or made of those, their hash says.
  */
+#include "ckptfs/pickler.h"
 #include "dcp_rewrite.h"
 
 #include <errno.h>
@@ -27,43 +28,24 @@ enum { OUT_BUFFER = 1 << 20, OUT_PIECE = 8 << 20 };
 
 /* --- insertions ---------------------------------------------------------------- */
 
-static void put_text(struct ck_buf *b, struct ck_str s)
-{
-	uint32_t len = (uint32_t)s.len;
-
-	ck_buf_text(b, "X");
-	ck_buf_add(b, &len, sizeof(len)); /* little-endian hosts only */
-	ck_buf_str(b, s);
-}
-
-static void put_int(struct ck_buf *b, uint64_t value)
-{
-	uint8_t width = 8;
-
-	if (value <= INT32_MAX) {
-		width = 4;
-		ck_buf_text(b, "J");
-	} else {
-		ck_buf_text(b, "\x8a\x08");
-	}
-	ck_buf_add(b, &value, width);
-}
-
+/* The same bytes in every release: by them an earlier insertion is known. */
 void ck_dcp_insertion_make(const struct ck_dcp_insertion *i, struct ck_buf *out)
 {
+	struct ck_pickler p = { .out = out };
+
 	out->len = 0;
-	ck_buf_text(out, "(");
-	put_text(out, CK_STR("relative_path"));
-	put_text(out, i->path);
-	put_text(out, CK_STR("offset"));
-	put_int(out, i->fpos);
-	put_text(out, CK_STR("length"));
-	put_int(out, i->length);
+	ck_pickler_mark(&p);
+	ck_pickler_text(&p, CK_STR("relative_path"));
+	ck_pickler_text(&p, i->path);
+	ck_pickler_text(&p, CK_STR("offset"));
+	ck_pickler_int_wide(&p, i->fpos);
+	ck_pickler_text(&p, CK_STR("length"));
+	ck_pickler_int_wide(&p, i->length);
 	if (i->transform) {
-		put_text(out, CK_STR("transform_descriptors"));
-		ck_buf_text(out, "N");
+		ck_pickler_text(&p, CK_STR("transform_descriptors"));
+		ck_pickler_none(&p);
 	}
-	ck_buf_text(out, "u");
+	ck_pickler_set_items(&p);
 }
 
 struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,

@@ -13,6 +13,7 @@
  * the file; where the item begins at one, this is what torch does, and but
  * for the 40 digits of the id all bytes are those of torch.
  */
+#include "ckptfs/pickler.h"
 #include "ckptfs/rewrite.h"
 
 #include <errno.h>
@@ -53,64 +54,6 @@ static void put(struct ck_buf *b, uint64_t value, unsigned bytes)
 
 /* --- data.pkl ---------------------------------------------------------------- */
 
-/* Protocol 2 with a BINPUT behind all that Python remembers: an index for
- * each, and there are at most some twenty. */
-struct pickle {
-	struct ck_buf *b;
-	uint8_t memo;
-};
-
-static void pickle_memo(struct pickle *p)
-{
-	put(p->b, 'q', 1);
-	put(p->b, p->memo++, 1);
-}
-
-static void pickle_global(struct pickle *p, const char *module,
-			  const char *name)
-{
-	ck_buf_printf(p->b, "c%s\n%s\n", module, name);
-	pickle_memo(p);
-}
-
-static void pickle_text(struct pickle *p, const char *text)
-{
-	put(p->b, 'X', 1);
-	put(p->b, strlen(text), 4);
-	ck_buf_text(p->b, text);
-	pickle_memo(p);
-}
-
-/* The shortest form; none of these is negative. */
-static void pickle_int(struct pickle *p, uint64_t value)
-{
-	unsigned bytes = 1; /* with room for a sign */
-
-	if (value <= INT32_MAX) {
-		bytes = value <= UINT8_MAX ? 1 : value <= UINT16_MAX ? 2 : 4;
-		put(p->b, bytes == 1 ? 'K' : bytes == 2 ? 'M' : 'J', 1);
-	} else {
-		while (value >> (8 * bytes - 1))
-			bytes++;
-		put(p->b, 0x8a, 1);
-		put(p->b, bytes, 1);
-	}
-	put(p->b, value, bytes);
-}
-
-static void pickle_tuple(struct pickle *p, uint32_t n, const uint64_t *ints)
-{
-	static const uint8_t short_ops[] = { ')', 0x85, 0x86, 0x87 };
-
-	if (n > 3)
-		put(p->b, '(', 1);
-	for (uint32_t i = 0; i < n; i++)
-		pickle_int(p, ints[i]);
-	put(p->b, n > 3 ? 't' : short_ops[n], 1);
-	if (n)
-		pickle_memo(p);
-}
-
 /* What is contiguous in C order, as torch counts: a dimension without
  * elements has the strides of one with one. */
 struct shape {
@@ -144,48 +87,45 @@ static int shape_make(struct shape *s, uint32_t element, uint32_t ndim,
 
 /* ('storage', class, '0', 'cpu', numel); dtypes without a class of their own
  * count bytes. */
-static void pickle_storage(struct pickle *p, const struct ck_dtype *dtype,
+static void pickle_storage(struct ck_pickler *p, const struct ck_dtype *dtype,
 			   uint64_t bytes)
 {
-	put(p->b, '(', 1);
-	pickle_text(p, "storage");
+	ck_pickler_mark(p);
+	ck_pickler_text(p, CK_STR("storage"));
 	if (dtype->storage)
-		pickle_global(p, "torch", dtype->storage);
+		ck_pickler_global(p, "torch", dtype->storage);
 	else
-		pickle_global(p, "torch.storage", "UntypedStorage");
-	pickle_text(p, "0");
-	pickle_text(p, "cpu");
-	pickle_int(p, dtype->storage ? bytes / dtype->size : bytes);
-	put(p->b, 't', 1);
-	pickle_memo(p);
-	put(p->b, 'Q', 1);
+		ck_pickler_global(p, "torch.storage", "UntypedStorage");
+	ck_pickler_text(p, CK_STR("0"));
+	ck_pickler_text(p, CK_STR("cpu"));
+	ck_pickler_int(p, dtype->storage ? bytes / dtype->size : bytes);
+	ck_pickler_tuple(p);
+	ck_pickler_persid(p);
 }
 
 static void pickle_tensor(struct ck_buf *out, const struct ck_dtype *dtype,
 			  const struct shape *s)
 {
-	struct pickle p = { .b = out };
+	struct ck_pickler p = { .out = out, .memoize = true };
 
-	put(out, 0x0280, 2); /* PROTO 2 */
-	pickle_global(&p, "torch._utils",
-		      dtype->storage ? "_rebuild_tensor_v2"
-				     : "_rebuild_tensor_v3");
-	put(out, '(', 1);
+	ck_pickler_begin(&p);
+	ck_pickler_global(&p, "torch._utils",
+			  dtype->storage ? "_rebuild_tensor_v2"
+					 : "_rebuild_tensor_v3");
+	ck_pickler_mark(&p);
 	pickle_storage(&p, dtype, s->bytes);
-	pickle_int(&p, 0); /* offset */
-	pickle_tuple(&p, s->ndim, s->size);
-	pickle_tuple(&p, s->ndim, s->stride);
-	put(out, 0x89, 1); /* requires_grad: False */
-	pickle_global(&p, "collections", "OrderedDict"); /* hooks */
-	ck_buf_text(out, ")R");
-	pickle_memo(&p);
+	ck_pickler_int(&p, 0); /* offset */
+	ck_pickler_ints(&p, s->ndim, s->size);
+	ck_pickler_ints(&p, s->ndim, s->stride);
+	ck_pickler_bool(&p, false);			     /* requires_grad */
+	ck_pickler_global(&p, "collections", "OrderedDict"); /* hooks */
+	ck_pickler_ints(&p, 0, NULL);
+	ck_pickler_reduce(&p);
 	if (!dtype->storage)
-		pickle_global(&p, "torch", dtype->name);
-	put(out, 't', 1);
-	pickle_memo(&p);
-	put(out, 'R', 1);
-	pickle_memo(&p);
-	put(out, '.', 1);
+		ck_pickler_global(&p, "torch", dtype->name);
+	ck_pickler_tuple(&p);
+	ck_pickler_reduce(&p);
+	ck_pickler_end(&p);
 }
 
 /* --- records -------------------------------------------------------------------- */
