@@ -50,7 +50,7 @@ static struct ck_str file_in(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_local_box_name(fs->local, ck_local_box(fs->local, dir->index, i),
 			  buf);
 	return without_suffix((struct ck_str){ buf->data, buf->len },
-			      ck_str_from(ck_place_suffix(dir)));
+			      ck_str_from(ck_dir_suffix(dir)));
 }
 
 /* Of two that are equally near, the first in natural order. */
@@ -85,7 +85,7 @@ static void print_nearest(const struct ck_fs *fs, const struct ck_node *dir,
 	}
 	if (best.len && best.err == 0 && buf.err == 0) {
 		ck_buf_escaped(out, (struct ck_str){ best.data, best.len });
-		ck_buf_text(out, ck_place_suffix(dir));
+		ck_buf_text(out, ck_dir_suffix(dir));
 	}
 	ck_buf_fini(&buf);
 	ck_buf_fini(&best);
@@ -112,7 +112,7 @@ static void print_sentence(const struct ck_fs *fs, fuse_ino_t in,
 	if (!ck_node_find(fs, in, &dir))
 		return;
 	ck_buf_text(out, "not part of the checkpoint: ");
-	ck_place_print(fs, &dir, name, out);
+	ck_dir_print(fs, &dir, name, out);
 	ck_buf_text(out, "; no tensor has the name");
 	ck_nearest_print(fs, &dir, name, out);
 }
@@ -209,8 +209,8 @@ static struct outsiders outsiders_find(struct ck_fs *fs)
 	pthread_mutex_unlock(&all->lock);
 	for (uint32_t i = 0; i < found.n; i++)
 		if (ck_node_find(fs, found.all[i].dir, &dir))
-			ck_place_print(fs, &dir, found.all[i].name,
-				       &found.all[i].path);
+			ck_dir_print(fs, &dir, found.all[i].name,
+				     &found.all[i].path);
 	if (found.n)
 		qsort(found.all, found.n, sizeof(*found.all), path_cmp);
 	return found;

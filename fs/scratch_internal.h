@@ -40,10 +40,10 @@ void ck_scratch_now(struct timespec *out);
 /* Those below need no lock. */
 
 /* What files of tensors or boxes end in in a directory. */
-const char *ck_place_suffix(const struct ck_node *dir);
+const char *ck_dir_suffix(const struct ck_node *dir);
 /* Appends the path of a name in a directory, for people. */
-void ck_place_print(const struct ck_fs *fs, const struct ck_node *dir,
-		    const char *name, struct ck_buf *out);
+void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
+		  const char *name, struct ck_buf *out);
 /* outside.c: appends ", the nearest is NAME", if a name of a tensor or box in the
  * directory is near. */
 void ck_nearest_print(const struct ck_fs *fs, const struct ck_node *dir,

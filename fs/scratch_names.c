@@ -19,14 +19,14 @@ static struct ck_scratch *by_name(const struct ck_scratches *all,
 	return s;
 }
 
-const char *ck_place_suffix(const struct ck_node *dir)
+const char *ck_dir_suffix(const struct ck_node *dir)
 {
 	return dir->kind == CK_NODE_VIEW ? ck_views[dir->index]->suffix
 					 : ".npy";
 }
 
-void ck_place_print(const struct ck_fs *fs, const struct ck_node *dir,
-		    const char *name, struct ck_buf *out)
+void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
+		  const char *name, struct ck_buf *out)
 {
 	struct ck_buf owner = { 0 };
 
@@ -47,7 +47,7 @@ static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 {
 	struct ck_buf path = { 0 }, nearest = { 0 };
 
-	ck_place_print(fs, dir, name, &path);
+	ck_dir_print(fs, dir, name, &path);
 	ck_nearest_print(fs, dir, name, &nearest);
 	ck_log("%s: no tensor of this checkpoint; none can be added%s",
 	       path.data ? path.data : "a new file",
@@ -61,7 +61,7 @@ static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 int ck_scratch_name_check(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name)
 {
-	const char *suffix = ck_place_suffix(dir);
+	const char *suffix = ck_dir_suffix(dir);
 	size_t len = strlen(name), end = strlen(suffix);
 
 	if (len > NAME_LONGEST)

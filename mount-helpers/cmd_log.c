@@ -14,7 +14,7 @@
 enum { POLL_USEC = 250000 };
 
 struct following {
-	struct ck_place at;
+	struct ck_subject at;
 	struct ck_record daemon;
 	size_t seen; /* bytes of the log, from its first one */
 };
@@ -113,7 +113,7 @@ static int show(struct following *f, bool go_on)
 	int rc;
 
 	ck_record_read(&f->at.mount, &f->daemon);
-	rc = ck_place_report(&f->at, "log", &log);
+	rc = ck_subject_report(&f->at, "log", &log);
 	if (rc == CK_EXIT_FINE)
 		rc = print_new(f, &log);
 	ck_buf_fini(&log);
@@ -132,9 +132,9 @@ int ck_cmd_log(int argc, char **argv)
 			return CK_EXIT_TROUBLE;
 		go_on = true;
 	}
-	rc = ck_place_find(argc, argv, &f.at);
+	rc = ck_subject_find(argc, argv, &f.at);
 	if (rc == CK_EXIT_FINE)
 		rc = show(&f, go_on);
-	ck_place_fini(&f.at);
+	ck_subject_fini(&f.at);
 	return rc;
 }

@@ -29,7 +29,7 @@ int ck_cmd_status(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	struct ck_buf text = { 0 };
-	struct ck_place at;
+	struct ck_subject at;
 	bool json = false;
 	int rc, letter;
 
@@ -38,15 +38,15 @@ int ck_cmd_status(int argc, char **argv)
 			return CK_EXIT_TROUBLE;
 		json = true;
 	}
-	rc = ck_place_find(argc, argv, &at);
+	rc = ck_subject_find(argc, argv, &at);
 	if (rc == CK_EXIT_FINE)
-		rc = ck_place_report(&at, "status", &text);
+		rc = ck_subject_report(&at, "status", &text);
 	if (rc == CK_EXIT_FINE)
 		rc = json ? print_status_json(&text)
 			  : ck_print_lines(
 				    (struct ck_str){ text.data, text.len });
 	ck_buf_fini(&text);
-	ck_place_fini(&at);
+	ck_subject_fini(&at);
 	return rc;
 }
 
@@ -139,13 +139,13 @@ int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
 
 static int run_order(int argc, char **argv, unsigned long order)
 {
-	struct ck_place at;
+	struct ck_subject at;
 	int rc;
 
-	rc = ck_place_find(argc, argv, &at);
+	rc = ck_subject_find(argc, argv, &at);
 	if (rc == CK_EXIT_FINE)
 		rc = ck_order(&at.mount, at.name, order, true);
-	ck_place_fini(&at);
+	ck_subject_fini(&at);
 	return rc;
 }
 

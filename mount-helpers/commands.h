@@ -47,17 +47,17 @@ int ck_print_json(struct ck_buf *json);
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
 
 /* The mount that is a command's only operand. */
-struct ck_place {
+struct ck_subject {
 	char *name; /* as it was given, escaped */
 	struct ck_mount mount;
 };
 
 /* From argv[optind] on. The exit status; *out is to be freed in any case. */
-CK_MUST_USE int ck_place_find(int argc, char **argv, struct ck_place *out);
-void ck_place_fini(struct ck_place *p);
+CK_MUST_USE int ck_subject_find(int argc, char **argv, struct ck_subject *out);
+void ck_subject_fini(struct ck_subject *p);
 /* ck_report_read(), and why not. The exit status. */
-CK_MUST_USE int ck_place_report(const struct ck_place *p, const char *report,
-				struct ck_buf *out);
+CK_MUST_USE int ck_subject_report(const struct ck_subject *p,
+				  const char *report, struct ck_buf *out);
 /* A file of a mount's .ckptfs. -ETIMEDOUT: it does not answer; -ESTALE: it does
  * not show at its point any more. */
 CK_MUST_USE int ck_report_read(const struct ck_mount *m, const char *report,

@@ -78,9 +78,9 @@ const char *ck_why_silent(int rc)
 
 /* --- the operand of a command --------------------------------------------- */
 
-int ck_place_find(int argc, char **argv, struct ck_place *out)
+int ck_subject_find(int argc, char **argv, struct ck_subject *out)
 {
-	*out = (struct ck_place){ 0 };
+	*out = (struct ck_subject){ 0 };
 	if (argc - optind != 1)
 		return ck_usage(argv[0]);
 	out->name = strdup(ck_show(ck_str_from(argv[optind])));
@@ -88,14 +88,14 @@ int ck_place_find(int argc, char **argv, struct ck_place *out)
 			 : ck_trouble("out of memory");
 }
 
-void ck_place_fini(struct ck_place *p)
+void ck_subject_fini(struct ck_subject *p)
 {
 	free(p->name);
 	ck_mount_fini(&p->mount);
 }
 
-int ck_place_report(const struct ck_place *p, const char *report,
-		    struct ck_buf *out)
+int ck_subject_report(const struct ck_subject *p, const char *report,
+		      struct ck_buf *out)
 {
 	int rc = ck_report_read(&p->mount, report, out);
 

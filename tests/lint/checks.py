@@ -416,7 +416,7 @@ WORDS = [
      'go through ckptfs/base.h',
      # not in a checkpoint: directories around the mount, /run, /proc
      ('core/base/', 'fs/mountpoint.c', 'mount-helpers/holders.c',
-      'mount-helpers/place.c', 'mount-helpers/record.c'),
+      'mount-helpers/mountpoint.c', 'mount-helpers/record.c'),
      '\tpread(a, b, c, d);\n'),
     ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',
      'a position in a view is none in a file', (),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * place: which mount shows at a path. The text of a path says little: another
+ * mountpoint: which mount shows at a path. The text of a path says little: another
  * mount may cover the one that was mounted there, and who owns a directory of
  * the path may put another in its place at any time. So what the commands do
  * goes by the number that the kernel gave the mount, through descriptors.
