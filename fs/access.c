@@ -14,10 +14,12 @@
 #include <fcntl.h>
 
 struct ck_judged {
-	pthread_mutex_t lock; /* of renewed, and of setting all bits */
-	uint64_t renewed;     /* as ck_checkpoint_access() was */
-	struct ck_bits old;   /* of nodes; atomic: the kernel may have what was
-			       * before */
+	pthread_mutex_t lock; /* of setting all bits, too */
+	/* Changed under lock; atomic for who only reads it: */
+	uint64_t renewed; /* as ck_checkpoint_access() was */
+
+	/* Atomic: */
+	struct ck_bits old; /* of nodes: the kernel may have what was before */
 };
 
 struct ck_judged *ck_judged_make(const struct ck_fs *fs)

@@ -26,6 +26,7 @@ enum {
 
 struct ck_control {
 	pthread_mutex_t lock;
+	/* Under lock: */
 	struct ck_snapshot *present[NREPORTS]; /* one reference each */
 };
 

@@ -8,18 +8,26 @@
 #include "internal.h"
 
 struct ck_draft {
-	struct ck_draft *next; /* this and refs: ck_drafts.lock */
+	/* Under ck_drafts.lock: */
+	struct ck_draft *next;
 	unsigned refs;
-	struct ck_node node;   /* the file */
-	uint64_t size;	       /* of it, as shown */
+
+	/* Constant once it is open: */
+	struct ck_node node; /* the file */
+	uint64_t size;	     /* of it, as shown */
+	bool reads;	     /* it was opened for reading, too */
+	struct ck_caller by; /* else who opened it, with patch */
+
+	/* Atomic: */
 	atomic_bool leaving;   /* closed, and not written since */
 	atomic_bool anew;      /* its name was made by this open */
 	atomic_int thread;     /* that opened it */
 	atomic_bool told_mode; /* what a change of its mode did not do */
-	bool reads;	       /* it was opened for reading, too */
-	struct ck_caller by;   /* else who opened it, with patch */
-	pthread_mutex_t lock;  /* of all below */
-	bool committing;       /* all below is the committing thread's */
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	bool committing; /* a thread commits it */
+	/* Under lock; of the one thread that commits, while one does: */
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
 	bool written;	   /* something was, since it was opened */

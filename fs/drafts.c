@@ -15,9 +15,11 @@
 
 struct ck_drafts {
 	pthread_mutex_t lock;
+	/* Under lock: */
 	struct ck_draft *first;
-	/* Of tensors by their numbers, when it was said that one is being
-	 * written, in seconds; 0: never. */
+
+	/* Atomic: of tensors by their numbers, when it was said that one is
+	 * being written, in seconds; 0 is never: */
 	atomic_uint busy_told[BUSY_TOLD];
 };
 

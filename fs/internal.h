@@ -39,35 +39,38 @@
  * what they gather fits into a processor's cache. */
 #define CK_READ_MAX (512U << 10)
 
-/* One mount. Constant while it is served, but for what is named below. */
+/* One mount. */
 struct ck_fs {
+	/* Constant while it is served; what it points to locks itself: */
 	struct ck_checkpoint *cp;
 	const struct ck_catalog *catalog; /* cp's */
 	const struct ck_mount_options *options;
-	struct ck_local *local;	    /* who saved which box */
-	struct ck_control *control; /* locks itself */
-	struct ck_judged *judged;   /* locks itself */
-	struct ck_ahead *ahead;	    /* locks itself */
-	struct ck_bits faulty;	    /* of tensors; atomic: a fault was found in
-				     * its items */
-	atomic_uint fates_said;	    /* in the log: bits of enum ck_fate */
-	pthread_mutex_t handles_lock;
-	struct ck_handle *handles; /* open files; protected by the lock */
-	sem_t asked;		   /* posted when the kernel asks first */
-	atomic_bool was_asked;
-	/* Of a mount for writing; else NULL. */
-	struct ck_writer *writer;
-	struct ck_drafts *drafts;	/* locks itself */
-	struct ck_laters *laters;	/* locks itself */
-	struct ck_publisher *publisher; /* locks itself */
-	double name_timeout;		/* of tensors and boxes, in seconds */
-	struct ck_turns *turns;		/* locks itself */
+	struct ck_local *local; /* who saved which box */
+	struct ck_control *control;
+	struct ck_judged *judged;
+	struct ck_ahead *ahead;
+	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;
-	struct ck_scratches *scratches; /* locks itself */
-	struct ck_bits hidden; /* atomic; files that were removed, or made
-				* again */
-	atomic_uint commits;   /* odd while one is made */
-	atomic_bool advised;   /* to make one commit of many */
+	struct ck_turns *turns;
+	struct ck_drafts *drafts;
+	/* Constant, too; NULL unless it is a mount for writing: */
+	struct ck_writer *writer;
+	struct ck_laters *laters;
+	struct ck_publisher *publisher;
+	struct ck_scratches *scratches;
+
+	/* Atomic: */
+	struct ck_bits faulty;	/* of tensors: a fault was found in its items */
+	struct ck_bits hidden;	/* of files that were removed, or made again */
+	atomic_uint fates_said; /* in the log: bits of enum ck_fate */
+	atomic_uint commits;	/* odd while one is made */
+	atomic_bool advised;	/* to make one commit of many */
+	atomic_bool was_asked;
+	sem_t asked; /* posted when the kernel asks first */
+
+	pthread_mutex_t handles_lock;
+	/* Under handles_lock: */
+	struct ck_handle *handles; /* open files */
 };
 
 /* --- object.c: entries that are no tensors --------------------------------- */

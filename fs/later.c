@@ -16,13 +16,16 @@
 #define LATER_MSEC 300
 
 struct ck_laters {
+	/* Constant, or of the one thread that starts and ends it: */
 	struct ck_fs *fs;
-	pthread_mutex_t lock; /* of all below */
+	bool started;
+	pthread_t thread;
+
+	pthread_mutex_t lock;
+	/* Under lock: */
 	pthread_cond_t changed;
 	struct ck_later *first; /* by their ends */
 	bool ended;
-	bool started;
-	pthread_t thread;
 };
 
 static bool is_over(const struct ck_later *l)

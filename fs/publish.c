@@ -47,14 +47,18 @@ struct job {
 };
 
 struct ck_publisher {
+	/* Constant, or of the one thread that starts and ends it: */
 	struct ck_fs *fs;
+	bool started;
+	pthread_t thread;
+
 	pthread_mutex_t commit; /* one at a time; one may have no job */
-	pthread_mutex_t lock;	/* of all below */
+
+	pthread_mutex_t lock;
+	/* Under lock: */
 	pthread_cond_t changed;
 	struct job *first, **last;
 	bool ended; /* the thread is to end when nothing is left */
-	bool started;
-	pthread_t thread;
 };
 
 /* --- telling the kernel ----------------------------------------------------- */

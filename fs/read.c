@@ -23,7 +23,7 @@
 /* A reply wakes the reader before our call returns, so the file may be closed
  * while a read of it still ends here: each read holds a reference. */
 struct ck_handle {
-	struct ck_handle *next, *prev; /* of fs->handles; its lock */
+	struct ck_handle *next, *prev; /* under ck_fs.handles_lock */
 	atomic_uint refs;
 	struct ck_snapshot *text; /* a report; NULL: a tensor */
 	int err;		  /* what every read answers, or 0 */

@@ -8,22 +8,31 @@
 #include "internal.h"
 
 struct ck_scratch {
-	struct ck_scratch *next; /* this up to attr: ck_scratches.lock */
+	/* Under ck_scratches.lock: */
+	struct ck_scratch *next;
 	uint32_t number;
 	fuse_ino_t dir; /* number of the directory that its name is in */
 	char *name;	/* owned; NULL: it has none any more */
 	bool told;	/* the log says that it is no tensor's */
 	unsigned refs;
 	struct stat attr;
-	int fd;		    /* owned */
-	pthread_mutex_t io; /* of what changes the bytes, and of taken */
-	bool taken;	    /* it has become a tensor */
+
+	/* Constant: */
+	int fd; /* owned */
+
+	pthread_mutex_t io; /* of whoever changes the bytes */
+	/* Under io: */
+	bool taken; /* it has become a tensor */
 };
 
 struct ck_scratches {
+	/* Constant: */
+	uint32_t most;
+
 	pthread_mutex_t lock;
+	/* Under lock: */
 	struct ck_scratch *first; /* by falling numbers */
-	uint32_t count, most;
+	uint32_t count;
 	uint64_t given; /* numbers */
 };
 

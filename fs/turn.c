@@ -28,6 +28,7 @@ struct turn {
 
 struct ck_turns {
 	pthread_mutex_t lock;
+	/* Under lock: */
 	pthread_cond_t taken;
 	struct turn turns[TURNS];
 	size_t next; /* to be given: the oldest */

@@ -16,7 +16,7 @@
 enum { RING = 1 << 20, LINE = 2048 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* All protected by lock. */
+/* Under lock: */
 static char *ring;
 static size_t ring_end; /* bytes ever written */
 static bool to_stderr = true, to_syslog;

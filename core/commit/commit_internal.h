@@ -17,20 +17,28 @@
 #include "given.h"
 
 struct ck_writer {
+	/* Constant: */
 	struct ck_checkpoint *cp;
 	struct ck_writer_options options;
-	int dirfd;		     /* of its own: its lock is gone with it */
+	int dirfd; /* of its own: its lock is gone with it */
+
 	pthread_mutex_t commit_lock; /* held by the commit that runs */
-	pthread_mutex_t lock;	     /* of what follows */
-	struct ck_bits busy;	     /* of tensors: has a stage */
-	struct ck_stage *stages;     /* open */
+
+	/* Held for reading by whoever does something with a stage or with the
+	 * batch. Its writer may do anything with any stage. */
+	pthread_rwlock_t placing;
+	/* Under placing: */
+	struct ck_batch *batch; /* of all stages; NULL: each has its own */
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_bits busy; /* of tensors: has a stage */
 	uint32_t nstages;
 	uint64_t generation;
 	struct stat owned; /* a .metadata to whose owner files can be given */
-	/* Held for reading by whoever does something with a stage or with what
-	 * follows. Its writer may do anything with any stage. */
-	pthread_rwlock_t placing;
-	struct ck_batch *batch; /* of all stages; NULL: each has its own */
+	/* Changed under lock with placing held for reading; so who holds that
+	 * for writing may read it: */
+	struct ck_stage *stages; /* open */
 };
 
 /* --- batch.c: what one commit will have -------------------------------------- */
@@ -56,14 +64,18 @@ struct ck_kept {
 
 /* The files of one commit, and what of them is whole. */
 struct ck_batch {
-	pthread_mutex_t lock; /* of all below */
+	/* Constant: */
+	size_t tensors_len;
+	bool one_file; /* for all ranks */
+
+	pthread_mutex_t lock;
+	/* Under lock, until a commit takes the batch: then of one thread: */
 	struct ck_shard shards[CK_SHARDS_MAX];
 	uint32_t nshards;
 	struct ck_kept *kept;
 	size_t nkept, kept_cap;
 	struct ck_bits tensors; /* an item of it is kept */
 	uint32_t ntensors;	/* bits that are set */
-	bool one_file;		/* for all ranks */
 };
 
 /* NULL: out of memory. shared: by stages of any tensors. */

@@ -28,13 +28,16 @@ struct task {
 };
 
 struct check {
+	/* Constant once there are several threads: */
 	struct ck_checkpoint *cp;
 	const struct ck_check_options *options;
 	struct task *tasks;
 	size_t ntasks;
-	uint8_t *file_told;   /* by number: a finding names it */
-	pthread_mutex_t lock; /* of what follows */
-	size_t next;	      /* task */
+	uint8_t *file_told; /* by number: a finding names it */
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	size_t next; /* task */
 	struct ck_findings *out;
 	struct ck_check_progress done;
 	int rc;

@@ -7,7 +7,8 @@
  * of the moment is given out to nobody else: whoever comes next asks again.
  *
  * Two threads that open the same tensor first may both look; one result is
- * kept. No lock is held while files are read.
+ * kept. While files are read the lock of layouts is not held, but that of the
+ * checkpoint is, for reading: a commit waits for them.
  */
 #include "ckptfs/bits.h"
 #include "format_internal.h"
@@ -17,19 +18,25 @@
 
 struct entry {
 	struct ck_layout layout; /* first: the layout is the entry */
-	uint32_t refs;		 /* protected by ck_layouts.lock */
+	/* Under ck_layouts.lock: */
+	uint32_t refs;
 	bool keep;
 };
 
 enum seen_object { NOT_SEEN, SEEN_GOOD, SEEN_FAULTY };
 
 struct ck_layouts {
+	/* Constant: */
 	size_t n; /* tensors */
+
 	pthread_mutex_t lock;
-	struct entry **entries; /* by tensor; protected by lock */
-	uint8_t *logged;	/* by tensor; protected by lock */
-	struct ck_bits seen;	/* of chunks; atomic: looked at */
-	uint8_t *objects;	/* enum seen_object for each; atomic */
+	/* Under lock: */
+	struct entry **entries; /* by tensor */
+	uint8_t *logged;	/* by tensor */
+
+	/* Atomic: */
+	struct ck_bits seen; /* of chunks: looked at */
+	uint8_t *objects;    /* enum seen_object for each */
 };
 
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)

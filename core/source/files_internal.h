@@ -32,20 +32,26 @@ struct ck_seen_file {
 };
 
 struct ck_files {
+	/* Constant: */
 	int dirfd;
 	enum ck_beneath how;
-	struct ck_arena arena; /* struct ck_seen_file and paths */
-	struct ck_seen_file **files;
-	size_t reserved; /* bytes of pages at files; 0: on the heap */
-	uint32_t count;	 /* atomic: files may be added while others are used */
-	uint32_t cap;
-	uint32_t *by_path; /* hash table: number + 1, 0 empty */
-	uint32_t nbuckets; /* power of two, 0 at first */
 	uint64_t hash_seed;
-
 	uint32_t max_open;
+	uint64_t map_most; /* bytes */
+
+	/* Constant once there are several threads: */
+	struct ck_seen_file **files; /* rows are added behind the others */
+	size_t reserved; /* bytes of pages at files; 0: on the heap */
+	uint32_t cap;
+	/* Atomic: files may be added while others are used: */
+	uint32_t count;
+	/* Of the one thread that adds files: */
+	struct ck_arena arena; /* struct ck_seen_file and paths */
+	uint32_t *by_path;     /* hash table: number + 1, 0 empty */
+	uint32_t nbuckets;     /* power of two, 0 at first */
+
 	pthread_mutex_t lock;
-	uint64_t map_most;	  /* bytes */
+	/* Under lock, as the slots are: */
 	uint64_t mapped;	  /* bytes, of slots that are known */
 	uint32_t nopen;		  /* slots */
 	struct ck_file_slot idle; /* list head: newer is the longest unused */

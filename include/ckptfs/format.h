@@ -22,20 +22,25 @@ struct ck_format_options {
 /* One checkpoint that is open: its directory, its data files, what is in it.
  * Threads: everything below may be used from any thread. */
 struct ck_checkpoint {
+	/* Constant: */
 	const struct ck_format *format;
 	const char *why; /* how the format was recognised, for a person */
 	int dirfd;
 	char *path; /* absolute */
 	dev_t dev;  /* of the directory */
 	ino_t ino;
-	struct stat metadata;	/* of the file that was read, as it was then */
-	struct ck_files *files; /* numbers as in catalog->files */
-	struct ck_catalog *catalog;
-	struct ck_layouts *layouts; /* found so far; private */
+
+	pthread_rwlock_t places; /* private: ck_checkpoint_lock() */
+	/* Under places; who commits may read them without: */
+	struct stat metadata; /* of the file that was read, as it was then */
+	struct ck_catalog *catalog; /* what commits change; else constant */
 	struct ck_known *known;	    /* private: for writing */
+
+	/* Each locks itself, or is atomic: */
+	struct ck_files *files;	    /* numbers as in catalog->files */
+	struct ck_layouts *layouts; /* found so far; private */
 	struct ck_access *access;   /* private: as it was last seen */
-	pthread_rwlock_t places;    /* private */
-	uint32_t unseen; /* private; atomic: data files nobody could look at */
+	uint32_t unseen; /* private: data files that nobody could look at */
 };
 
 /* Opens the checkpoint in directory `path`: finds its format, reads its

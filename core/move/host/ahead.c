@@ -37,21 +37,25 @@ struct range {
 
 /* A thread and the ranges it is to read; first in, first out. */
 struct fetcher {
+	/* Constant, or of its one thread: */
 	struct ck_ahead *ahead;
 	pthread_t thread;
-	pthread_cond_t more;
 	char block[CK_COLD_BLOCK];
-	/* protected by the lock of ahead */
+	/* Under ck_ahead.lock: */
+	pthread_cond_t more;
 	struct range queue[QUEUE];
 	size_t head, count;
 };
 
 struct ck_ahead {
+	/* Constant: */
 	struct ck_files *files;
-	pthread_mutex_t lock;
-	bool stop; /* protected by lock, as every stream is */
 	int nthreads;
-	struct fetcher fetchers[THREADS];
+
+	pthread_mutex_t lock;
+	/* Under lock, as every stream is: */
+	bool stop;
+	struct fetcher fetchers[THREADS]; /* their queues */
 };
 
 /* --- fetching --------------------------------------------------------------- */
