@@ -12,6 +12,7 @@ import shutil
 import subprocess
 
 import evidence
+import locks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
@@ -399,6 +400,32 @@ def check_promises(tree):
        'Nothing is said.\n')
 def check_statements(tree):
     yield from named(tree, 'tests/SECURITY.md', evidence.statement_faults)
+
+
+A_LOCK = 'struct ck_batch {\n\tpthread_mutex_t lock;\n%s};\n'
+
+
+@check('locks', 'core/base/canary.h',
+       'static pthread_mutex_t lock;\n',
+       'struct ck_canary {\n\tpthread_rwlock_t lock;\n};\n',
+       A_LOCK % '\tint bare;\n',
+       A_LOCK % '\t/* The lock guards it. */\n\tint no_colon;\n',
+       A_LOCK % '\t/* Under clock: */\n\tint other_word;\n',
+       A_LOCK % '\tint behind; /* under lock: */\n\tint bare;\n',
+       A_LOCK % '\t/* Under lock: */\n\tint a; /* b\n\t\t * c */\n\n'
+                '\tint behind_an_empty_line;\n',
+       A_LOCK % '\t/* Under lock: */\n\tint a;\n\t/* Rest: */\n\tint b;\n')
+def check_locks(tree):
+    """Each lock is in core/LOCKS.md, and in a struct that has one each field
+    says what guards it: see locks.py."""
+    yield from locks.faults(tree)
+
+
+@check('locks are there', 'core/LOCKS.md', '| `ck_canary.lock` | x |\n',
+       '| `ck_batch.lock` | x |\n| `ck_batch.lock` | x |\n')
+def check_locks_listed(tree):
+    yield from named(tree, locks.LIST,
+                     lambda t, _: locks.list_faults(t, CODE_DIRS))
 
 
 # --- words ---------------------------------------------------------------------
