@@ -83,9 +83,6 @@ void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
 		    struct ck_buf *out);
 CK_MUST_USE int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 				 struct ck_node *out);
-/* What the file holds. Errors as of ck_object_json(). */
-CK_MUST_USE int ck_object_text(struct ck_fs *fs, const struct ck_node *n,
-			       struct ck_buf *out, struct ck_diag *d);
 /* 0 bytes if it cannot be made; errors are of the moment only. */
 CK_MUST_USE int ck_object_size(struct ck_fs *fs, const struct ck_node *n,
 			       uint64_t *size);

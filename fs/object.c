@@ -50,8 +50,9 @@ int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 	return -ENOENT;
 }
 
-int ck_object_text(struct ck_fs *fs, const struct ck_node *n,
-		   struct ck_buf *out, struct ck_diag *d)
+/* What the file holds. Errors as of ck_object_json(). */
+static int object_text(struct ck_fs *fs, const struct ck_node *n,
+		       struct ck_buf *out, struct ck_diag *d)
 {
 	if (n->index == JSON)
 		return ck_object_json(fs->cp, n->tensor, out, d);
@@ -71,7 +72,7 @@ int ck_object_size(struct ck_fs *fs, const struct ck_node *n, uint64_t *size)
 		*size = place.length;
 		return 0;
 	}
-	rc = ck_object_text(fs, n, &text, &d);
+	rc = object_text(fs, n, &text, &d);
 	if (rc == 0)
 		*size = text.len;
 	ck_buf_fini(&text);
@@ -89,7 +90,7 @@ int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
 	if (!s)
 		return -ENOMEM;
 	atomic_init(&s->refs, 1);
-	rc = ck_object_text(fs, n, &s->text, &d);
+	rc = object_text(fs, n, &s->text, &d);
 	if (rc) {
 		*passing = d.passing || ck_is_shortage(rc);
 		ck_log("%s", d.text);

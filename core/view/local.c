@@ -203,12 +203,6 @@ uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i)
 	return l->boxes[l->owners[owner].begin + i];
 }
 
-bool ck_local_has_owner(const struct ck_local *l, uint32_t box, uint32_t *owner)
-{
-	*owner = l->of_box[box];
-	return *owner != NO_OWNER;
-}
-
 /* --- files ------------------------------------------------------------------ */
 
 /* Has this owner another box of the same tensor? */

@@ -54,9 +54,6 @@ CK_MUST_USE int ck_local_find(const struct ck_local *l, struct ck_str name,
 /* How many boxes an owner has, and which is number i of them. */
 uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner);
 uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i);
-/* False: no file had the box, it is in no directory. */
-CK_MUST_USE bool ck_local_has_owner(const struct ck_local *l, uint32_t box,
-				    uint32_t *owner);
 /* Appends the file name of a box; -ENOENT: no box of the owner has it. */
 void ck_local_box_name(const struct ck_local *l, uint32_t box,
 		       struct ck_buf *out);
