@@ -6,11 +6,11 @@
  * other files are carried over, nobody can read the new one who could not read each
  * of those.
  */
+#include "ckptfs/rights.h"
 #include "commit_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -27,20 +27,11 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* 0 bytes: it has none. */
+/* Of an open file. */
 static int read_acl(int fd, struct ck_buf *out)
 {
-	ck_auto_free void *acl = malloc(XATTR_SIZE_MAX);
-	ssize_t n;
-
 	out->len = 0;
-	if (!acl)
-		return -ENOMEM;
-	n = fgetxattr(fd, ACL, acl, XATTR_SIZE_MAX);
-	if (n < 0)
-		return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -errno;
-	ck_buf_add(out, acl, (size_t)n);
-	return out->err;
+	return ck_acl_read(fd, "", AT_EMPTY_PATH, out);
 }
 
 static bool is_same_acl(const struct ck_buf *a, const struct ck_buf *b)
