@@ -8,12 +8,13 @@
 #include "format_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 /* What was seen last: each field is atomic, and two that are read one after
  * the other may be of two moments. Who acts on that looks again. */
 struct ck_access {
 	struct ck_file_access metadata;
-	mode_t dir;
+	struct ck_file_access dir;
 	uint64_t renewed; /* how often the catalog was put right */
 };
 
@@ -23,22 +24,32 @@ struct ck_access *ck_access_make(const struct ck_catalog *c)
 
 	if (!a)
 		return NULL;
-	a->metadata = (struct ck_file_access){ c->meta.mode, c->meta.uid,
-					       c->meta.gid };
-	a->dir = c->dir_mode;
+	a->metadata = (struct ck_file_access){ .mode = c->meta.mode,
+					       .uid = c->meta.uid,
+					       .gid = c->meta.gid };
+	a->dir.mode = c->dir_mode;
 	return a;
 }
 
-void ck_access_note_metadata(struct ck_access *a, const struct stat *st)
+void ck_access_note_metadata(const struct ck_checkpoint *cp,
+			     const struct stat *st)
 {
-	if (a)
-		ck_file_access_note(&a->metadata, st);
+	if (cp->access)
+		ck_file_access_note(&cp->access->metadata, st, cp->dirfd,
+				    ".metadata", 0);
 }
 
-void ck_access_note_directory(struct ck_access *a, const struct stat *st)
+void ck_access_note_directory(const struct ck_checkpoint *cp,
+			      const struct stat *st)
 {
-	if (a)
-		__atomic_store_n(&a->dir, st->st_mode, __ATOMIC_RELAXED);
+	if (cp->access)
+		ck_file_access_note(&cp->access->dir, st, cp->dirfd, "",
+				    AT_EMPTY_PATH);
+}
+
+static mode_t directory_mode(const struct ck_checkpoint *cp)
+{
+	return ck_file_access_noted(&cp->access->dir).mode;
 }
 
 /* --- comparing ---------------------------------------------------------------- */
@@ -67,8 +78,7 @@ static bool is_old(const struct ck_checkpoint *cp, const struct ck_chunk *items,
 {
 	const struct ck_catalog *c = cp->catalog;
 	bool old = is_other(&c->meta, &cp->access->metadata) ||
-		   c->dir_mode !=
-			   __atomic_load_n(&cp->access->dir, __ATOMIC_RELAXED);
+		   c->dir_mode != directory_mode(cp);
 
 	for (uint32_t i = 0; i < n && !old; i++)
 		if (i == 0 || items[i].file != items[i - 1].file)
@@ -87,6 +97,11 @@ static void take(struct ck_attr *shown, const struct ck_file_access *now)
 	shown->gid = seen.gid;
 }
 
+void ck_access_take_metadata(struct ck_checkpoint *cp)
+{
+	take(&cp->catalog->meta, &cp->access->metadata);
+}
+
 void ck_access_renewed(struct ck_checkpoint *cp)
 {
 	ck_catalog_access_renew(cp->catalog);
@@ -98,8 +113,8 @@ static void renew(struct ck_checkpoint *cp)
 	struct ck_catalog *c = cp->catalog;
 
 	pthread_rwlock_wrlock(&cp->places);
-	take(&c->meta, &cp->access->metadata);
-	c->dir_mode = __atomic_load_n(&cp->access->dir, __ATOMIC_RELAXED);
+	ck_access_take_metadata(cp);
+	c->dir_mode = directory_mode(cp);
 	for (uint32_t i = 0; i < c->nfiles; i++)
 		if (file_is_other(cp, i))
 			take(&c->files[i].attr, ck_files_access(cp->files, i));

@@ -34,6 +34,7 @@ static const struct ck_format *const formats[] = {
 static int open_directory(struct ck_checkpoint *cp, const char *path,
 			  struct ck_diag *d)
 {
+	struct ck_file_access now = { 0 };
 	struct stat st;
 
 	cp->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -44,7 +45,8 @@ static int open_directory(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, errno, "%s", strerror(errno));
 	cp->dev = st.st_dev;
 	cp->ino = st.st_ino;
-	cp->catalog->dir_mode = st.st_mode;
+	ck_file_access_note(&now, &st, cp->dirfd, "", AT_EMPTY_PATH);
+	cp->catalog->dir_mode = now.mode;
 	return 0;
 }
 
@@ -213,7 +215,7 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	ssize_t n;
 
 	if (fstat(cp->dirfd, &st) == 0) {
-		ck_access_note_directory(cp->access, &st);
+		ck_access_note_directory(cp, &st);
 		if (st.st_nlink == 0)
 			return CK_FATE_NO_DIRECTORY;
 	}

@@ -73,9 +73,14 @@ CK_MUST_USE int ck_file_describe(struct ck_checkpoint *cp, uint32_t number);
 
 /* Who may read .metadata and the directory. NULL: out of memory. Free it. */
 struct ck_access *ck_access_make(const struct ck_catalog *c);
-/* As it is now; a may be NULL. Any thread. */
-void ck_access_note_metadata(struct ck_access *a, const struct stat *st);
-void ck_access_note_directory(struct ck_access *a, const struct stat *st);
+/* As it is now; its ACL is looked at, too. Nothing is noted before there is
+ * cp->access. Any thread. */
+void ck_access_note_metadata(const struct ck_checkpoint *cp,
+			     const struct stat *st);
+void ck_access_note_directory(const struct ck_checkpoint *cp,
+			      const struct stat *st);
+/* The catalog has mode and owner of .metadata as noted. Locked for writing. */
+void ck_access_take_metadata(struct ck_checkpoint *cp);
 /* The catalog has other modes and owners now. Locked for writing. */
 void ck_access_renewed(struct ck_checkpoint *cp);
 /* Takes over what was found out about files that nobody could look at before.

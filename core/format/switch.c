@@ -151,9 +151,9 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 	was = c->meta;
 	cp->metadata = *metadata;
 	cp->format->switched(cp);
-	ck_access_note_metadata(cp->access, metadata);
-	c->meta = (struct ck_attr){ metadata->st_mtim, metadata->st_mode,
-				    metadata->st_uid, metadata->st_gid };
+	c->meta.mtime = metadata->st_mtim;
+	ck_access_note_metadata(cp, metadata);
+	ck_access_take_metadata(cp);
 	for (uint32_t i = 0; i < n; i++)
 		c->chunks[changes[i].chunk] = (struct ck_chunk){
 			.fpos = changes[i].fpos,

@@ -61,6 +61,9 @@ struct ck_files {
  * says nothing about the file, and leaves only `trouble`. */
 CK_MUST_USE int ck_file_record(const struct ck_files *f,
 			       struct ck_seen_file *file);
+/* Each field by itself; nobody writes *from meanwhile. */
+void ck_file_access_copy(struct ck_file_access *to,
+			 const struct ck_file_access *from);
 /* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
  * that cannot be told: then *passing is true. */
 CK_MUST_USE int ck_file_check_name(const struct ck_files *f,

@@ -5,9 +5,11 @@
  * cut or rewritten answers ESTALE and never gives a byte of another
  * generation.
  */
+#include "ckptfs/rights.h"
 #include "files_internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Errors that say: there is no such file, or it may not be used. The others
@@ -37,14 +39,28 @@ static int stat_fd(int fd, struct stat *st)
 /* Of a data file; no FIFO makes the open wait. */
 enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
 
+/* An open file, in place of the one that *fd was before. */
+static int open_as(const struct ck_files *f, struct ck_str path, int flags,
+		   int *fd, struct stat *st)
+{
+	int now = ck_open_beneath(f->dirfd, path, flags, f->how);
+	int rc = now < 0 ? now : stat_fd(now, st);
+
+	if (rc) {
+		ck_fd_cleanup(&now);
+		return rc;
+	}
+	ck_fd_cleanup(fd);
+	*fd = now;
+	return 0;
+}
+
 static int look_as(const struct ck_files *f, struct ck_str path, int flags,
 		   struct stat *st)
 {
-	ck_auto_fd int fd = ck_open_beneath(f->dirfd, path, flags, f->how);
+	ck_auto_fd int fd = -1;
 
-	if (fd < 0)
-		return fd;
-	return stat_fd(fd, st);
+	return open_as(f, path, flags, &fd, st);
 }
 
 /* Nearly always it is what it was: nothing is written then. */
@@ -54,19 +70,69 @@ static void note(unsigned *to, unsigned value)
 		__atomic_store_n(to, value, __ATOMIC_RELAXED);
 }
 
-void ck_file_access_note(struct ck_file_access *to, const struct stat *st)
+/* When a file was changed, in the bits above those of what its ACL leaves. Both
+ * are one word, so that what one thread wrote is never taken for another's. */
+enum { ACL_LEAVES = 077, ACL_KNOWN = 0100 };
+
+static uint64_t acl_stamp(const struct stat *st)
 {
-	note(&to->mode, st->st_mode);
+	uint64_t nsec = (uint64_t)st->st_ctim.tv_sec * 1000000000 +
+			(uint64_t)st->st_ctim.tv_nsec;
+
+	return nsec * (ACL_KNOWN << 1) + ACL_KNOWN;
+}
+
+/* The clock of ctimes may stand still for a moment: an ACL that is set just
+ * after it was read can leave the same ctime. */
+static bool is_settled(const struct stat *st)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	return now.tv_sec - st->st_ctim.tv_sec > 1;
+}
+
+static mode_t acl_leaves(struct ck_file_access *to, const struct stat *st,
+			 int dirfd, const char *name, int flags)
+{
+	uint64_t known = __atomic_load_n(&to->acl, __ATOMIC_RELAXED);
+	uint64_t stamp = acl_stamp(st);
+	mode_t left;
+
+	if ((known & ~(uint64_t)ACL_LEAVES) == stamp)
+		return (mode_t)known & ACL_LEAVES;
+	left = ck_acl_leaves_of(dirfd, name, flags);
+	if (is_settled(st))
+		__atomic_store_n(&to->acl, stamp | left, __ATOMIC_RELAXED);
+	return left;
+}
+
+void ck_file_access_note(struct ck_file_access *to, const struct stat *st,
+			 int dirfd, const char *name, int flags)
+{
+	mode_t left = acl_leaves(to, st, dirfd, name, flags);
+
+	note(&to->mode, st->st_mode & (~(mode_t)077 | left));
 	note(&to->uid, st->st_uid);
 	note(&to->gid, st->st_gid);
+}
+
+void ck_file_access_copy(struct ck_file_access *to,
+			 const struct ck_file_access *from)
+{
+	note(&to->mode, from->mode);
+	note(&to->uid, from->uid);
+	note(&to->gid, from->gid);
+	__atomic_store_n(&to->acl, from->acl, __ATOMIC_RELAXED);
 }
 
 struct ck_file_access ck_file_access_noted(const struct ck_file_access *from)
 {
 	return (struct ck_file_access){
-		__atomic_load_n(&from->mode, __ATOMIC_RELAXED),
-		__atomic_load_n(&from->uid, __ATOMIC_RELAXED),
-		__atomic_load_n(&from->gid, __ATOMIC_RELAXED),
+		.mode = __atomic_load_n(&from->mode, __ATOMIC_RELAXED),
+		.uid = __atomic_load_n(&from->uid, __ATOMIC_RELAXED),
+		.gid = __atomic_load_n(&from->gid, __ATOMIC_RELAXED),
+		.acl = __atomic_load_n(&from->acl, __ATOMIC_RELAXED),
 	};
 }
 
@@ -93,19 +159,20 @@ static int compare(const struct ck_seen_file *file, int rc,
 int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
 		       bool *passing)
 {
+	const char *name = file->plain ? file->info.path.p : "";
+	int flags = file->plain ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH;
+	ck_auto_fd int fd = -1;
 	struct stat st;
-	int rc;
+	int rc = 0;
 
 	if (!file->plain)
-		rc = look_as(f, file->info.path, O_PATH, &st);
-	else if (TEMP_FAILURE_RETRY(fstatat(f->dirfd, file->info.path.p, &st,
-					    AT_SYMLINK_NOFOLLOW)))
+		rc = open_as(f, file->info.path, O_PATH, &fd, &st);
+	else if (TEMP_FAILURE_RETRY(fstatat(f->dirfd, name, &st, flags)))
 		rc = -errno;
-	else
-		rc = 0;
 	rc = compare(file, rc, &st, passing);
 	if (rc == 0)
-		ck_file_access_note(&file->access, &st);
+		ck_file_access_note(&file->access, &st,
+				    file->plain ? f->dirfd : fd, name, flags);
 	return rc;
 }
 
@@ -150,19 +217,20 @@ static const char *link_reason(const struct ck_files *f, struct ck_str path)
 /* The file at path, as it is now: 0, -ENODATA, or why nobody can tell. First
  * without opening it, since opening a device or a FIFO does something to it.
  * That is enough to know which file it is; *trouble is why it cannot be opened
- * at the moment. What an open tells is fresher on a network file system. */
-static int look(const struct ck_files *f, struct ck_str path, struct stat *st,
-		int *trouble)
+ * at the moment. What an open tells is fresher on a network file system. *fd is
+ * what *st was seen of, -1 if nothing was. */
+static int look(const struct ck_files *f, struct ck_str path, int *fd,
+		struct stat *st, int *trouble)
 {
 	struct stat opened;
-	int rc = look_as(f, path, O_PATH, st);
+	int rc = open_as(f, path, O_PATH, fd, st);
 
 	*trouble = rc;
 	if (rc)
 		return is_refusal(-rc) ? -ENODATA : rc;
 	if (!S_ISREG(st->st_mode))
 		return -ENODATA;
-	rc = look_as(f, path, OPEN_FLAGS, &opened);
+	rc = open_as(f, path, OPEN_FLAGS, fd, &opened);
 	*trouble = rc;
 	if (rc)
 		return is_refusal(-rc) ? -ENODATA : 0;
@@ -194,7 +262,8 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	struct ck_file_info *info = &file->info;
 	struct stat st = { 0 };
 	struct stat by_name;
-	int rc = look(f, info->path, &st, &file->trouble);
+	ck_auto_fd int fd = -1;
+	int rc = look(f, info->path, &fd, &st, &file->trouble);
 
 	if (rc && rc != -ENODATA)
 		return rc;
@@ -202,10 +271,10 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	info->why = reason(f, info->path, rc, st.st_mode);
 	info->size = (uint64_t)st.st_size;
 	info->mtime = st.st_mtim;
-	info->mode = st.st_mode;
+	ck_file_access_note(&file->access, &st, fd, "", AT_EMPTY_PATH);
+	info->mode = file->access.mode;
 	info->uid = st.st_uid;
 	info->gid = st.st_gid;
-	ck_file_access_note(&file->access, &st);
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
 	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&

@@ -217,22 +217,18 @@ static int slot_open(struct ck_files *f, uint32_t number,
 static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 {
 	struct ck_seen_file now = { .info = { .path = file->info.path } };
-	struct stat st = { 0 };
 	int rc = ck_file_record(f, &now);
 
 	*passing = rc != 0;
 	if (rc)
 		return rc;
-	st.st_mode = now.access.mode;
-	st.st_uid = now.access.uid;
-	st.st_gid = now.access.gid;
 	pthread_mutex_lock(&f->lock);
 	if (!file->seen) {
 		file->info = now.info;
 		file->dev = now.dev;
 		file->ino = now.ino;
 		file->plain = now.plain;
-		ck_file_access_note(&file->access, &st);
+		ck_file_access_copy(&file->access, &now.access);
 		__atomic_store_n(&file->seen, true, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&f->lock);

@@ -64,7 +64,7 @@ struct ck_text {
 /* What decides who may read something, and its time. */
 struct ck_attr {
 	struct timespec mtime;
-	mode_t mode;
+	mode_t mode; /* less what its ACL takes from group and others */
 	uid_t uid;
 	gid_t gid;
 };

@@ -23,7 +23,7 @@ struct ck_file_info {
 	const char *why;    /* err in words: "is missing"; NULL without */
 	uint64_t size;
 	struct timespec mtime;
-	mode_t mode;
+	mode_t mode; /* less what its ACL takes from group and others */
 	uid_t uid;
 	gid_t gid;
 };
@@ -74,13 +74,17 @@ CK_MUST_USE int ck_files_identify(const struct ck_files *f, uint32_t number,
 
 /* Who may read a file. */
 struct ck_file_access {
-	mode_t mode;
+	mode_t mode; /* less what its ACL takes from group and others */
 	uid_t uid;
 	gid_t gid;
+	uint64_t acl; /* what the ACL left and when; 0: not known */
 };
 
-/* Each field by itself, from any thread. */
-void ck_file_access_note(struct ck_file_access *to, const struct stat *st);
+/* Each field by itself, from any thread. st is of the file that dirfd, name and
+ * flags say as for ck_acl_read(): its ACL is read if it may be another than the
+ * last time. */
+void ck_file_access_note(struct ck_file_access *to, const struct stat *st,
+			 int dirfd, const char *name, int flags);
 struct ck_file_access ck_file_access_noted(const struct ck_file_access *from);
 /* As it was when the file was last found to be what it was, by name. Looks at
  * nothing. */

@@ -121,6 +121,7 @@ static int load(struct ck_checkpoint *cp,
 	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
 					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
 					    options->shardlinks);
+	struct ck_file_access now = { 0 };
 	struct stat *st = &cp->metadata;
 	void *pages = NULL;
 	int rc;
@@ -131,8 +132,9 @@ static int load(struct ck_checkpoint *cp,
 		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
 	if (!S_ISREG(st->st_mode))
 		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
-	cp->catalog->meta = (struct ck_attr){ st->st_mtim, st->st_mode,
-					      st->st_uid, st->st_gid };
+	ck_file_access_note(&now, st, fd, "", AT_EMPTY_PATH);
+	cp->catalog->meta = (struct ck_attr){ st->st_mtim, now.mode, now.uid,
+					      now.gid };
 	rc = read_pages(fd, st, &pages, d);
 	if (rc)
 		return rc;
@@ -159,7 +161,7 @@ static int changed(const struct ck_checkpoint *cp)
 		return -errno;
 	if (!is_same(&st, &cp->metadata))
 		return 1;
-	ck_access_note_metadata(cp->access, &st);
+	ck_access_note_metadata(cp, &st);
 	return 0;
 }
 

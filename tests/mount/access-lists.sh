@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+#
+# The mount shows no permission that the source does not give: of files with an
+# ACL, of data files below a directory that is closed, and of those that a group
+# may not read though others may.
+need getfacl setfacl setpriv
+[ "$(id -u)" = 0 ] || skip_all 'only root can become another user'
+
+owner=5000 group=6000 named=5001 else=7000
+as() { # as USER GROUP COMMAND...
+	setpriv --reuid="$1" --regid="$2" --clear-groups "${@:3}"
+}
+one=$(stems plain | head -n 1)
+source=$WORK/plain
+chmod 755 "$WORK"
+as $else $else test -x "$WORK" || skip_all 'another user cannot get here'
+# The checkpoint anew, of one owner and group. fresh MODE-OF-FILES
+fresh() {
+	rm -rf "$source"
+	fixture plain >/dev/null
+	chown -R $owner:$group "$source"
+	chmod 755 "$source"
+	chmod "$1" "$source"/*.distcp "$source/.metadata"
+}
+fresh 644
+setfacl -m u:$named:r "$source/.metadata" 2>"$WORK/out" ||
+	skip_all 'no ACLs here'
+
+bits() { # bits FILE: what group and others may
+	stat -c %A "$mnt/$1" | cut -c 5-10
+}
+may() { # may WHAT USER GROUP
+	check "$1" as "$2" "$3" cat "$mnt/raw/$one"
+}
+may_not() { # may_not WHAT USER GROUP
+	fails "$1" 'Permission denied' as "$2" "$3" cat "$mnt/raw/$one"
+	check "$1: the owner may" as $owner $owner cat "$mnt/raw/$one"
+}
+
+# --- the mask is not the group ----------------------------------------------------
+
+for what in .metadata __0_0.distcp; do
+	fresh 644
+	chmod 600 "$source/$what"
+	setfacl -m u:$named:r "$source/$what"
+	mounted "$source" -o allow_other
+	fails "$what, a named user: a member, in the source" \
+		'Permission denied' as $else $group cat "$source/$what"
+	may_not "regression: $what, a named user: a member" $else $group
+	equal "$what, a named user: bits" "$(bits "raw/$one")" '------'
+	unmounted
+	mounted "$source" -o allow_other,uid=$named
+	check "$what, a named user: with uid=" \
+		as $named $named cat "$mnt/raw/$one"
+	unmounted
+	setfacl -m g::r "$source/$what"
+	mounted "$source" -o allow_other
+	may "$what, a named user: a member, the group may, too" $else $group
+	unmounted
+
+	fresh 644
+	setfacl -m u:$else:--- "$source/$what"
+	mounted "$source" -o allow_other
+	may_not "regression: $what, a user is denied: he" $else $else
+	unmounted
+	setfacl -x u:$else,m "$source/$what"
+	mounted "$source" -o allow_other
+	may "$what, an ACL without names" $else $else
+	unmounted
+done
+
+fresh 644
+chmod 750 "$source"
+setfacl -m u:$named:rx,g::- "$source"
+mounted "$source" -o allow_other
+fails 'regression: the directory, a named user: a member' 'Permission denied' \
+	as $else $group ls "$mnt/raw"
+equal 'the directory, a named user: bits' "$(bits .)" '------'
+unmounted
+
+# Who may write.
+fresh 644
+chmod 600 "$source/.metadata"
+setfacl -m u:$named:rw "$source/.metadata"
+mounted "$source" -o allow_other,write,commit=manual
+cp "$mnt/raw/$one" raw.bin
+chmod 644 raw.bin
+fails 'regression: writing, a named user: a member' 'Permission denied' \
+	as $else $group cp raw.bin "$mnt/raw/$one"
+check 'writing, a named user: the owner' as $owner $owner \
+	dd if=raw.bin of="$mnt/raw/$one" conv=notrunc status=none
+fails 'regression: writing, a named user: an order of a member' '' \
+	as $else $group "$CKPTFS" commit "$mnt"
+check 'writing, a named user: an order of root' "$CKPTFS" commit "$mnt"
+equal 'writing, a named user: bits after a commit' \
+	"$(bits "raw/$one")" '------'
+check 'writing, a named user: the ACL stays' \
+	grep -q "user:$named:rw-" <<<"$(getfacl -cpn "$source/.metadata")"
+unmounted
+
+# --- ACLs that are changed under a mount --------------------------------------------
+
+fresh 644
+mounted "$source" -o allow_other
+for what in .metadata __0_0.distcp; do
+	may "$what: before" $else $else
+	setfacl -m u:$else:--- "$source/$what"
+	may_not "regression: $what: a user was denied" $else $else
+	setfacl -b "$source/$what"
+	may "$what: the ACL was removed" $else $else
+done
+setfacl -m u:$else:--- "$source"
+may_not 'regression: the directory: a user was denied' $else $else
+setfacl -b "$source"
+may 'the directory: the ACL was removed' $else $else
+sleep 2.5 # from now on what was read counts until the file is changed
+may 'long after' $else $else
+setfacl -m u:$else:--- "$source"/*.distcp
+may_not 'regression: long after: a user was denied' $else $else
+setfacl -b "$source"/*.distcp
+may 'long after: the ACL was removed' $else $else
+unmounted
+done_testing
