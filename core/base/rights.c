@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rights: what a file's ACL leaves of its mode.
+ * rights: what a mode leaves to whom, and an ACL of it.
  */
 #include "ckptfs/rights.h"
 
@@ -12,6 +12,18 @@
 #include <sys/xattr.h>
 
 static const char attribute[] = "system.posix_acl_access";
+
+mode_t ck_rights_as(mode_t mode, struct ck_ids of, struct ck_ids shown)
+{
+	mode_t owner = mode >> 6 & 07, group = mode >> 3 & 07;
+	mode_t others = mode & 07;
+
+	if (of.gid != shown.gid)
+		group = others &= group;
+	if (of.uid != shown.uid)
+		owner = others;
+	return owner << 6 | group << 3 | others;
+}
 
 /* --- reading --------------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
+#include "ckptfs/rights.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -361,18 +362,13 @@ static void items_check(struct check *k, struct ck_tensor *t)
 
 /* --- modes and times --------------------------------------------------------------- */
 
-/* r bits that a shard file leaves. Where its owner (group) is not that of
- * .metadata, which the mount shows, its bits for others count instead. */
+/* r bits that a shard file leaves to whom the mount shows as owner and group,
+ * those of .metadata. */
 static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
 {
-	mode_t mode = file->mode & 0444;
-	bool others = mode & S_IROTH;
-
-	if (file->uid != meta->uid)
-		mode = (mode & ~(mode_t)S_IRUSR) | (others ? S_IRUSR : 0);
-	if (file->gid != meta->gid)
-		mode = (mode & ~(mode_t)S_IRGRP) | (others ? S_IRGRP : 0);
-	return mode;
+	return 0444 & ck_rights_as(file->mode,
+				   (struct ck_ids){ file->uid, file->gid },
+				   (struct ck_ids){ meta->uid, meta->gid });
 }
 
 /* Was the file seen at all? */

@@ -9,6 +9,17 @@
 #include "ckptfs/base.h"
 #include <sys/stat.h>
 
+struct ck_ids {
+	uid_t uid;
+	gid_t gid;
+};
+
+/* What the mode of a file of these ids leaves, 0777, where others are shown as
+ * its owner and group: to whom it does not belong its bits for others count.
+ * Where the group is another, members of its own may be among the others: these
+ * have no bit that it has not. */
+mode_t ck_rights_as(mode_t mode, struct ck_ids of, struct ck_ids shown);
+
 /* The ACL of a file, as the attribute system.posix_acl_access has it, behind
  * what is in *out; nothing where it has none. dirfd, name and flags are as of
  * fstatat(2): AT_EMPTY_PATH with an empty name is dirfd itself, opened in any
