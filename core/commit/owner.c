@@ -126,9 +126,21 @@ static void narrow(struct ck_limit *limit, const struct ck_owner *o,
 		limit->mode &= ~(mode_t)S_IRUSR;
 }
 
+/* Who could not get to the old one. Among them may be some whom an ACL names. */
+static void narrow_by_way(struct ck_limit *limit, const struct ck_owner *o,
+			  mode_t closed)
+{
+	limit->mode &= ~closed;
+	if (!closed || o->acl.len == 0)
+		return;
+	limit->no_acl = true;
+	limit->mode &= 0700;
+}
+
 static int limit_by(struct ck_limit *limit, const struct ck_owner *o,
 		    struct ck_files *files, uint32_t number)
 {
+	const struct ck_ids ids = { o->st.st_uid, o->st.st_gid };
 	struct ck_buf acl = { 0 };
 	struct ck_file file;
 	struct stat st;
@@ -138,8 +150,10 @@ static int limit_by(struct ck_limit *limit, const struct ck_owner *o,
 		return rc;
 	rc = fstat(file.fd, &st) ? -errno : read_acl(file.fd, &acl);
 	ck_files_put(files, &file);
-	if (rc == 0)
+	if (rc == 0) {
 		narrow(limit, o, &st, &acl);
+		narrow_by_way(limit, o, ck_files_closed(files, number, ids));
+	}
 	ck_buf_fini(&acl);
 	return rc;
 }

@@ -34,9 +34,11 @@ struct ck_access *ck_access_make(const struct ck_catalog *c)
 void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st)
 {
-	if (cp->access)
-		ck_file_access_note(&cp->access->metadata, st, cp->dirfd,
-				    ".metadata", 0);
+	if (!cp->access)
+		return;
+	ck_file_access_note(&cp->access->metadata, st, cp->dirfd, ".metadata",
+			    0);
+	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });
 }
 
 void ck_access_note_directory(const struct ck_checkpoint *cp,
@@ -67,9 +69,14 @@ static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
 {
 	const struct ck_catalog *c = cp->catalog;
 
-	return file < c->nfiles && !c->files[file].err &&
-	       !c->files[file].unseen &&
-	       is_other(&c->files[file].attr, ck_files_access(cp->files, file));
+	const struct ck_data_file *shown = &c->files[file];
+	const struct ck_file_access *now;
+
+	if (file >= c->nfiles || shown->err || shown->unseen)
+		return false;
+	now = ck_files_access(cp->files, file);
+	return is_other(&shown->attr, now) ||
+	       shown->closed != ck_file_access_noted(now).closed;
 }
 
 /* Locked. */
@@ -97,6 +104,13 @@ static void take(struct ck_attr *shown, const struct ck_file_access *now)
 	shown->gid = seen.gid;
 }
 
+static void take_file(struct ck_data_file *shown,
+		      const struct ck_file_access *now)
+{
+	take(&shown->attr, now);
+	shown->closed = ck_file_access_noted(now).closed;
+}
+
 void ck_access_take_metadata(struct ck_checkpoint *cp)
 {
 	take(&cp->catalog->meta, &cp->access->metadata);
@@ -117,7 +131,7 @@ static void renew(struct ck_checkpoint *cp)
 	c->dir_mode = directory_mode(cp);
 	for (uint32_t i = 0; i < c->nfiles; i++)
 		if (file_is_other(cp, i))
-			take(&c->files[i].attr, ck_files_access(cp->files, i));
+			take_file(&c->files[i], ck_files_access(cp->files, i));
 	ck_access_renewed(cp);
 	pthread_rwlock_unlock(&cp->places);
 }

@@ -80,6 +80,7 @@ int ck_file_describe(struct ck_checkpoint *cp, uint32_t number)
 	struct ck_data_file file = {
 		.size = info->size,
 		.attr = { info->mtime, info->mode, info->uid, info->gid },
+		.closed = info->closed,
 		.unseen = !ck_files_is_seen(cp->files, number),
 		.err = info->err,
 		.why = info->why,

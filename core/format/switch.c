@@ -64,6 +64,7 @@ static void learn(struct ck_checkpoint *cp)
 		file->size = info->size;
 		file->attr = (struct ck_attr){ info->mtime, info->mode,
 					       info->uid, info->gid };
+		file->closed = info->closed;
 		file->err = info->err;
 		file->why = info->why;
 		file->unseen = false;

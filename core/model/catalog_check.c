@@ -395,7 +395,7 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 
 		if (!file || !has_attr(file))
 			continue;
-		attr.mode &= file_mode(&file->attr, &c->meta);
+		attr.mode &= file_mode(&file->attr, &c->meta) & ~file->closed;
 		if (!any || is_newer(file->attr.mtime, attr.mtime))
 			attr.mtime = file->attr.mtime;
 		any = true;

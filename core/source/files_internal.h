@@ -45,6 +45,8 @@ struct ck_files {
 	uint32_t cap;
 	/* Atomic: files may be added while others are used: */
 	uint32_t count;
+	/* Atomic: the owner and group that files are shown with, in one word: */
+	uint64_t shown;
 	/* Of the one thread that adds files: */
 	struct ck_arena arena; /* struct ck_seen_file and paths */
 	uint32_t *by_path;     /* hash table: number + 1, 0 empty */
@@ -64,6 +66,10 @@ CK_MUST_USE int ck_file_record(const struct ck_files *f,
 /* Each field by itself; nobody writes *from meanwhile. */
 void ck_file_access_copy(struct ck_file_access *to,
 			 const struct ck_file_access *from);
+/* As ck_files_closed(), of a file that was opened by this path. */
+mode_t ck_way_closed(const struct ck_files *f, struct ck_str path, int fd,
+		     struct ck_ids shown);
+struct ck_ids ck_files_shown_as(const struct ck_files *f);
 /* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
  * that cannot be told: then *passing is true. */
 CK_MUST_USE int ck_file_check_name(const struct ck_files *f,

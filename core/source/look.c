@@ -123,6 +123,7 @@ void ck_file_access_copy(struct ck_file_access *to,
 	note(&to->mode, from->mode);
 	note(&to->uid, from->uid);
 	note(&to->gid, from->gid);
+	note(&to->closed, from->closed);
 	__atomic_store_n(&to->acl, from->acl, __ATOMIC_RELAXED);
 }
 
@@ -132,6 +133,7 @@ struct ck_file_access ck_file_access_noted(const struct ck_file_access *from)
 		.mode = __atomic_load_n(&from->mode, __ATOMIC_RELAXED),
 		.uid = __atomic_load_n(&from->uid, __ATOMIC_RELAXED),
 		.gid = __atomic_load_n(&from->gid, __ATOMIC_RELAXED),
+		.closed = __atomic_load_n(&from->closed, __ATOMIC_RELAXED),
 		.acl = __atomic_load_n(&from->acl, __ATOMIC_RELAXED),
 	};
 }
@@ -156,6 +158,15 @@ static int compare(const struct ck_seen_file *file, int rc,
 	return rc == 0 && is_same(file, st) ? 0 : -ESTALE;
 }
 
+/* There is none to a file in the directory itself. */
+static void note_way(const struct ck_files *f, struct ck_seen_file *file,
+		     int fd)
+{
+	if (!file->plain)
+		note(&file->access.closed, ck_way_closed(f, file->info.path, fd,
+							 ck_files_shown_as(f)));
+}
+
 int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
 		       bool *passing)
 {
@@ -170,10 +181,12 @@ int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
 	else if (TEMP_FAILURE_RETRY(fstatat(f->dirfd, name, &st, flags)))
 		rc = -errno;
 	rc = compare(file, rc, &st, passing);
-	if (rc == 0)
-		ck_file_access_note(&file->access, &st,
-				    file->plain ? f->dirfd : fd, name, flags);
-	return rc;
+	if (rc)
+		return rc;
+	ck_file_access_note(&file->access, &st, file->plain ? f->dirfd : fd,
+			    name, flags);
+	note_way(f, file, fd);
+	return 0;
 }
 
 int ck_file_check_fd(const struct ck_seen_file *file, int fd, bool *passing)
@@ -280,6 +293,9 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&
 	    !fstatat(f->dirfd, info->path.p, &by_name, AT_SYMLINK_NOFOLLOW))
 		file->plain = is_same(file, &by_name);
+	if (!info->err)
+		note_way(f, file, fd);
+	info->closed = file->access.closed;
 	return 0;
 }
 

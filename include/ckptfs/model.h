@@ -74,8 +74,10 @@ struct ck_data_file {
 	struct ck_text path; /* relative, as the checkpoint spells it */
 	uint64_t size;
 	struct ck_attr attr;
-	bool unseen; /* nobody could look yet: size and attr are not known */
-	int err;     /* 0 or positive errno: cannot be used */
+	mode_t closed; /* r bits that directories on the way to it take, for the
+			* owner and group of .metadata */
+	bool unseen;   /* nobody could look yet: size and attr are not known */
+	int err;       /* 0 or positive errno: cannot be used */
 	const char *why; /* err in words, not owned; NULL without */
 };
 

@@ -10,6 +10,7 @@
 #define CKPTFS_SOURCE_H
 
 #include "ckptfs/base.h"
+#include "ckptfs/rights.h"
 #include <sys/stat.h>
 
 struct ck_files; /* opaque */
@@ -26,6 +27,7 @@ struct ck_file_info {
 	mode_t mode; /* less what its ACL takes from group and others */
 	uid_t uid;
 	gid_t gid;
+	mode_t closed; /* r bits that directories on the way take */
 };
 
 /* Takes a copy of dirfd. max_open: descriptors and mappings kept, >= 16. */
@@ -77,12 +79,13 @@ struct ck_file_access {
 	mode_t mode; /* less what its ACL takes from group and others */
 	uid_t uid;
 	gid_t gid;
-	uint64_t acl; /* what the ACL left and when; 0: not known */
+	mode_t closed; /* r bits that directories on the way take */
+	uint64_t acl;  /* what the ACL left and when; 0: not known */
 };
 
 /* Each field by itself, from any thread. st is of the file that dirfd, name and
  * flags say as for ck_acl_read(): its ACL is read if it may be another than the
- * last time. */
+ * last time. `closed` is left as it is. */
 void ck_file_access_note(struct ck_file_access *to, const struct stat *st,
 			 int dirfd, const char *name, int flags);
 struct ck_file_access ck_file_access_noted(const struct ck_file_access *from);
@@ -90,6 +93,15 @@ struct ck_file_access ck_file_access_noted(const struct ck_file_access *from);
  * nothing. */
 const struct ck_file_access *ck_files_access(const struct ck_files *f,
 					     uint32_t number);
+
+/* The owner and group that files are shown with: `closed` holds for these from
+ * the next look on. Any thread. */
+void ck_files_show_as(struct ck_files *f, struct ck_ids ids);
+/* Which r bits the directories between the set's and the file take, for such an
+ * owner and group, now: those of whoever may not search each of them, also on the
+ * way that links have led. All where nobody can tell. */
+mode_t ck_files_closed(const struct ck_files *f, uint32_t number,
+		       struct ck_ids shown);
 
 /* Compares the file with what was seen, by name and, if it is open, by
  * descriptor: device, inode, size, mtime. *passing is set on an error; it may

@@ -134,4 +134,85 @@ fails 'data files of another group, 604: a member, in the source' \
 may_not 'regression: data files of another group, 604: a member' $else 6001
 equal 'data files of another group, 604: bits' "$(bits "raw/$one")" '------'
 unmounted
+
+# --- a closed directory on the way --------------------------------------------------
+
+# The checkpoint anew, its data file below p.
+nested() {
+	fresh 644
+	mkdir "$source/p"
+	chown $owner:$group "$source/p"
+	chmod 755 "$source/p"
+	mv "$source/__0_0.distcp" "$source/p/__0_0.disp"
+	sed -i 's#__0_0.distcp#p/__0_0.disp#g' "$source/.metadata"
+}
+# way WHAT OPTIONS: of the directory p of whatever is in the source now
+way() {
+	mounted "$source" -o "allow_other$2"
+	may "$1: 755" $else $else
+	chmod 700 "$source/p"
+	may_not "regression: $1: 700" $else $else
+	equal "$1: 700: bits" "$(stat -c %A "$mnt/raw/$one" | cut -c 2-10)" \
+		'r--------'
+	unmounted
+	mounted "$source" -o "allow_other$2"
+	may_not "regression: $1: 700 at the mount" $else $else
+	chmod 750 "$source/p"
+	may "$1: 750: a member" $else $group
+	may_not "regression: $1: 750" $else $else
+	chgrp 6001 "$source/p"
+	may_not "regression: $1: 750, of another group: a member" $else $group
+	chmod 705 "$source/p"
+	may_not "regression: $1: 705, of another group" $else 6001
+	chgrp $group "$source/p"
+	chmod 755 "$source/p"
+	may "$1: 755 again" $else $else
+	setfacl -m u:$else:--- "$source/p"
+	may_not "regression: $1: a user is denied" $else $else
+	setfacl -b "$source/p"
+	may "$1: the ACL was removed" $else $else
+	chown $named "$source/p"
+	chmod 750 "$source/p"
+	fails "regression: $1: 750, of another user: the owner" \
+		'Permission denied' as $owner $owner cat "$mnt/raw/$one"
+	may "$1: 750, of another user: a member" $else $group
+	chown $named "$source/.metadata"
+	check "$1: 750, of the new owner of .metadata" \
+		as $named $named cat "$mnt/raw/$one"
+	chown $owner "$source/p" "$source/.metadata"
+	unmounted
+}
+nested
+way 'below a directory' ''
+nested
+way 'below a directory, shardlinks' ,shardlinks=beneath
+fresh 644
+mkdir "$source/p"
+chown $owner:$group "$source/p"
+mv "$source/__0_0.distcp" "$source/p/shard"
+ln -s p/shard "$source/__0_0.distcp"
+way 'a link to below a directory' ,shardlinks=beneath
+
+nested
+mkdir "$source/p/q"
+chown $owner:$group "$source/p/q"
+chmod 711 "$source/p/q"
+mv "$source/p/__0_0.disp" "$source/p/q/_.disp"
+sed -i 's#p/__0_0.disp#p/q/./_.disp#g' "$source/.metadata"
+mounted "$source" -o allow_other
+may 'two directories' $else $else
+chmod 700 "$source/p/q"
+may_not 'regression: two directories: the lower one' $else $else
+unmounted
+
+# What is carried over into a new file is not below the directory.
+nested
+chmod 700 "$source/p"
+mounted "$source" -o write,patch,allow_other
+check 'below a closed directory: written' dd if=/dev/zero \
+	of="$mnt/raw/$one" bs=1 count=3 conv=notrunc status=none
+equal 'regression: below a closed directory: the new file' \
+	"$(stat -c '%u %a' "$source"/*ckptfs-*)" "$owner 600"
+may_not 'below a closed directory: what was written' $else $else
+unmounted
 done_testing

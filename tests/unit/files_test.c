@@ -438,6 +438,43 @@ static void test_all_in_use(void)
 	ck_files_free(f);
 }
 
+/* What directories on the way take, for whom the files are shown as. */
+static void test_way(void)
+{
+	const struct ck_ids mine = { geteuid(), getegid() };
+	const struct ck_ids of_others = { mine.uid + 1, mine.gid };
+	const struct ck_ids of_none = { mine.uid + 1, mine.gid + 1 };
+	struct ck_files *f = ck_files_make(dir, CK_BENEATH_SYMLINKS, 16);
+	uint32_t deep, top, linked;
+
+	ok(mkdirat(dir, "way", 0755) == 0 && mkdirat(dir, "way/on", 0755) == 0);
+	ok(symlinkat("way/on/it", dir, "to-it") == 0);
+	put_file("way/on/it", "deep");
+	put_file("top", "top");
+	ck_files_show_as(f, mine);
+	deep = add(f, "way//on/it");
+	top = add(f, "top");
+	linked = add(f, "to-it");
+	eq_u64(ck_files_info(f, deep)->closed, 0);
+	ok(fchmodat(dir, "way/on", 0710, 0) == 0);
+	eq_u64(ck_files_closed(f, deep, mine), 0004);
+	eq_u64(ck_files_closed(f, linked, mine), 0004);
+	eq_u64(ck_files_closed(f, top, mine), 0);
+	eq_u64(ck_files_closed(f, deep, of_others), 0404);
+	eq_u64(ck_files_closed(f, deep, of_none), 0444);
+	ok(fchmodat(dir, "way", 0701, 0) == 0);
+	eq_u64(ck_files_closed(f, deep, mine), 0044);
+	eq_u64(ck_files_closed(f, linked, of_none), 0444);
+	ok(ck_files_check(f, deep, NULL) == 0);
+	eq_u64(ck_files_access(f, deep)->closed, 0044);
+	ck_files_show_as(f, of_others);
+	eq_u64(ck_files_access(f, deep)->closed, 0044);
+	ok(ck_files_check(f, deep, NULL) == 0);
+	eq_u64(ck_files_access(f, deep)->closed, 0444);
+	eq_u64(ck_files_info(f, add(f, "way/on/./it"))->closed, 0444);
+	ck_files_free(f);
+}
+
 static void remove_dir(void)
 {
 	char command[128];
@@ -469,6 +506,7 @@ int main(void)
 	test_unseen();
 	test_threads();
 	test_all_in_use();
+	test_way();
 	remove_dir();
 	return tap_done();
 }

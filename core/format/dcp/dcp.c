@@ -135,6 +135,7 @@ static int load(struct ck_checkpoint *cp,
 	ck_file_access_note(&now, st, fd, "", AT_EMPTY_PATH);
 	cp->catalog->meta = (struct ck_attr){ st->st_mtim, now.mode, now.uid,
 					      now.gid };
+	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
 	rc = read_pages(fd, st, &pages, d);
 	if (rc)
 		return rc;

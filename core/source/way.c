@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * way: who can get to a data file. A file that others may read is still closed
+ * to whoever may not search a directory between the checkpoint's and the file.
+ */
+#include "ckptfs/rights.h"
+#include "files_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Their x bits, as r bits. */
+static mode_t searchers(int dir, struct ck_ids shown)
+{
+	mode_t left = ck_acl_leaves_of(dir, "", AT_EMPTY_PATH);
+	struct stat st;
+
+	if (fstat(dir, &st))
+		return 0;
+	left = ck_rights_as(st.st_mode & (~(mode_t)077 | left),
+			    (struct ck_ids){ st.st_uid, st.st_gid }, shown);
+	return (left & 0111) << 2;
+}
+
+/* Of all directories in a path. */
+static mode_t searchers_on(const struct ck_files *f, struct ck_str path,
+			   enum ck_beneath how, struct ck_ids shown)
+{
+	/* A link on the way may lead up: the path to it is opened anew. */
+	bool stepwise = how == CK_BENEATH_NO_SYMLINKS;
+	ck_auto_fd int at = -1;
+	mode_t all = 0444;
+	size_t from = 0;
+	const char *slash;
+
+	while ((slash = memchr(path.p + from, '/', path.len - from))) {
+		size_t end = (size_t)(slash - path.p);
+		size_t start = stepwise ? from : 0;
+		struct ck_str part = { path.p + start, end - start };
+		int dir = at;
+
+		from = end + 1;
+		if (part.len == 0)
+			continue;
+		dir = ck_open_beneath(stepwise && at >= 0 ? at : f->dirfd, part,
+				      O_PATH | O_DIRECTORY, how);
+		if (dir < 0)
+			return 0;
+		ck_fd_cleanup(&at);
+		at = dir;
+		all &= searchers(dir, shown);
+	}
+	return all;
+}
+
+/* NULL: nobody can tell. Free it. */
+static char *path_of(int fd)
+{
+	char name[32];
+	char *path = malloc(PATH_MAX);
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	n = path ? readlink(name, path, PATH_MAX) : -1;
+	if (n <= 0 || n == PATH_MAX) {
+		free(path);
+		return NULL;
+	}
+	path[n] = '\0';
+	return path;
+}
+
+/* Of the directories on the way to where links have led. */
+static mode_t searchers_to(const struct ck_files *f, struct ck_str path, int fd,
+			   struct ck_ids shown)
+{
+	ck_auto_free char *dir = path_of(f->dirfd);
+	ck_auto_free char *file = path_of(fd);
+	size_t len = dir && strcmp(dir, "/") != 0 ? strlen(dir) : 0;
+	struct ck_str rest;
+
+	if (!dir || !file || strncmp(file, dir, len) != 0 || file[len] != '/')
+		return 0;
+	rest = ck_str_from(file + len + 1);
+	if (ck_str_eq(rest, path))
+		return 0444;
+	return searchers_on(f, rest, CK_BENEATH_NO_SYMLINKS, shown);
+}
+
+mode_t ck_way_closed(const struct ck_files *f, struct ck_str path, int fd,
+		     struct ck_ids shown)
+{
+	mode_t open = searchers_on(f, path, f->how, shown);
+
+	if (f->how == CK_BENEATH_SYMLINKS)
+		open &= searchers_to(f, path, fd, shown);
+	return 0444 & ~open;
+}
+
+mode_t ck_files_closed(const struct ck_files *f, uint32_t number,
+		       struct ck_ids shown)
+{
+	const struct ck_seen_file *file = f->files[number];
+	ck_auto_fd int fd = -1;
+
+	if (file->plain)
+		return 0;
+	fd = ck_open_beneath(f->dirfd, file->info.path, O_PATH, f->how);
+	return fd < 0 ? 0444 : ck_way_closed(f, file->info.path, fd, shown);
+}
+
+/* --- for whom it is ------------------------------------------------------------ */
+
+void ck_files_show_as(struct ck_files *f, struct ck_ids ids)
+{
+	uint64_t both = (uint64_t)ids.uid << 32 | ids.gid;
+
+	if (__atomic_load_n(&f->shown, __ATOMIC_RELAXED) != both)
+		__atomic_store_n(&f->shown, both, __ATOMIC_RELAXED);
+}
+
+struct ck_ids ck_files_shown_as(const struct ck_files *f)
+{
+	uint64_t both = __atomic_load_n(&f->shown, __ATOMIC_RELAXED);
+
+	return (struct ck_ids){ (uid_t)(both >> 32), (gid_t)both };
+}
