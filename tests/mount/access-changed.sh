@@ -166,6 +166,35 @@ unmounted
 held create done allow_other,write close_shards 640
 unmounted
 
+# As above, by an ACL, and by a directory that a data file is below.
+rm -rf "$source"
+fixture sample >/dev/null
+if setfacl -m u:nobody:rwx "$source/.metadata" 2>/dev/null; then
+	setfacl -b "$source/.metadata"
+	deny() { setfacl -m u:nobody:--- "$source/$1"; }
+	for file in .metadata __0_0.distcp .; do
+		held read EACCES allow_other deny "$file"
+		setfacl -b "$source/$file"
+		unmounted
+	done
+	for file in .metadata .; do
+		held write EACCES allow_other,write deny "$file"
+		setfacl -b "$source/$file"
+		unmounted
+	done
+fi
+close_way() { chmod "$1" "$source/p"; }
+mkdir "$source/p"
+mv "$source/__0_0.distcp" "$source/p/__0_0.disp"
+sed -i 's#__0_0.distcp#p/__0_0.disp#g' "$source/.metadata"
+held read EACCES allow_other close_way 700
+unmounted
+held read done allow_other close_way 711
+unmounted
+mv "$source/p/__0_0.disp" "$source/__0_0.distcp"
+rmdir "$source/p"
+sed -i 's#p/__0_0.disp#__0_0.distcp#g' "$source/.metadata"
+
 for close in 'close_metadata 644' 'close_directory 700'; do
 	open_all
 	mounted "$source" -o allow_other,write,commit=manual
