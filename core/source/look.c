@@ -102,7 +102,8 @@ static mode_t acl_leaves(struct ck_file_access *to, const struct stat *st,
 	if ((known & ~(uint64_t)ACL_LEAVES) == stamp)
 		return (mode_t)known & ACL_LEAVES;
 	left = ck_acl_leaves_of(dirfd, name, flags);
-	if (is_settled(st))
+	/* Nothing may be left because it could not be read just now. */
+	if (left && is_settled(st))
 		__atomic_store_n(&to->acl, stamp | left, __ATOMIC_RELAXED);
 	return left;
 }
