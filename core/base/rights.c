@@ -19,7 +19,7 @@ mode_t ck_rights_as(mode_t mode, struct ck_ids of, struct ck_ids shown)
 	mode_t others = mode & 07;
 
 	if (of.gid != shown.gid)
-		group = others &= group;
+		group = others;
 	if (of.uid != shown.uid)
 		owner = others;
 	return owner << 6 | group << 3 | others;

@@ -20,6 +20,9 @@ static mode_t searchers(int dir, struct ck_ids shown)
 
 	if (fstat(dir, &st))
 		return 0;
+	/* Members of another group are among the others of the mount. */
+	if (st.st_gid != shown.gid)
+		left &= 070 | st.st_mode >> 3;
 	left = ck_rights_as(st.st_mode & (~(mode_t)077 | left),
 			    (struct ck_ids){ st.st_uid, st.st_gid }, shown);
 	return (left & 0111) << 2;

@@ -15,9 +15,7 @@ struct ck_ids {
 };
 
 /* What the mode of a file of these ids leaves, 0777, where others are shown as
- * its owner and group: to whom it does not belong its bits for others count.
- * Where the group is another, members of its own may be among the others: these
- * have no bit that it has not. */
+ * its owner and group: to whom it does not belong its bits for others count. */
 mode_t ck_rights_as(mode_t mode, struct ck_ids of, struct ck_ids shown);
 
 /* The ACL of a file, as the attribute system.posix_acl_access has it, behind

@@ -121,20 +121,6 @@ setfacl -b "$source"/*.distcp
 may 'long after: the ACL was removed' $else $else
 unmounted
 
-# --- others, but not a group ------------------------------------------------------
-
-fresh 644
-chgrp 6001 "$source"/*.distcp
-mounted "$source" -o allow_other
-may 'data files of another group, 644' $else $else
-may 'data files of another group, 644: a member' $else 6001
-chmod 604 "$source"/*.distcp
-fails 'data files of another group, 604: a member, in the source' \
-	'Permission denied' as $else 6001 cat "$source"/*.distcp
-may_not 'regression: data files of another group, 604: a member' $else 6001
-equal 'data files of another group, 604: bits' "$(bits "raw/$one")" '------'
-unmounted
-
 # --- a closed directory on the way --------------------------------------------------
 
 # The checkpoint anew, its data file below p.
