@@ -15,7 +15,7 @@
 
 struct ck_judged {
 	pthread_mutex_t lock; /* of setting all bits, too */
-	/* Changed under lock; atomic for who only reads it: */
+	/* Changed under lock; atomic for readers without it: */
 	uint64_t renewed; /* as ck_checkpoint_access() was */
 
 	/* Atomic: */
@@ -89,7 +89,7 @@ static bool take_bit(struct ck_judged *j, uint64_t at)
 	return ck_bits_has(&j->old, at) && ck_bits_clear_atomic(&j->old, at);
 }
 
-/* What the node consists of. */
+/* The data files that the bytes of the node come from. */
 static const struct ck_chunk *items_of(const struct ck_fs *fs,
 				       const struct ck_node *n, uint32_t *count)
 {

@@ -16,7 +16,8 @@ struct ck_node;
 
 struct ck_judged *ck_judged_make(const struct ck_fs *fs); /* NULL: no memory */
 void ck_judged_free(struct ck_judged *j);
-/* Looks at the source; ck_node_stat() has what is so then. */
+/* Looks at the source again: from then on ck_node_stat() answers what is
+ * there now. */
 void ck_access_look(struct ck_fs *fs, const struct ck_node *n);
 /* Looks at the source: whoever asks may search the directories and has these bits
  * of the file. bits: CK_MAY_*; of a scratch file they are the kernel's to judge.
@@ -24,9 +25,10 @@ void ck_access_look(struct ck_fs *fs, const struct ck_node *n);
  * is not for the request that asks for them: it would drop the answer. */
 CK_MUST_USE bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
 				   const struct ck_node *n, mode_t bits);
-/* The kernel has let him, by what it was told: 0, or -EACCES where that was
- * changed since the mount and he may not any more. For open(2) with these flags,
- * after .metadata and the directory were looked at, or the data files, too. */
+/* The kernel has let the caller pass, by modes that it was told earlier.
+ * Judges again by those of now: 0, or -EACCES if they were changed and he
+ * may not any more. For open(2) with these flags, after .metadata and the
+ * directory were looked at, or the data files, too. */
 CK_MUST_USE int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
 				     const struct ck_node *n, int flags);
 /* The same for a change of names in this directory; looks at the source. */

@@ -8,8 +8,8 @@
 #include "internal.h"
 
 struct ck_boxes {
-	struct ck_boxes *older; /* what these stand for; in use, perhaps */
-	bool passing;		/* some box could not be asked for */
+	struct ck_boxes *older; /* those before, which reads may still use */
+	bool passing;		/* an error of the moment was in the way */
 	uint32_t n;
 	const struct ck_layout *layouts[]; /* one for each part, or NULL */
 };

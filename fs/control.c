@@ -118,7 +118,7 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 		      n ? "; see damage" : "");
 }
 
-/* Nothing is said if it is not known. */
+/* Says nothing where it is not known. */
 static void print_dead(struct ck_fs *fs, struct ck_buf *out)
 {
 	uint64_t dead;

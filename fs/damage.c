@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-enum { LINES_MAX = 16 }; /* for each tensor; check names all */
+enum { LINES_MAX = 16 }; /* for each tensor; `ckptfs check` names all */
 
 static void print_line(const struct ck_fault *f, const char *indent,
 		       struct ck_buf *out)

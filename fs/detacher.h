@@ -9,12 +9,12 @@
 #include "ckptfs/fs.h"
 #include "mounted.h"
 
-/* This is the mount, and whether to detach it when the daemon ends, in whatever
- * way. The last word counts. */
+/* Tells it which mount is the daemon's, and whether to detach it when the
+ * daemon ends, in whatever way. The last order counts. */
 void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		      bool detach);
-/* Lets it do that, and waits, for 10 seconds at most. -EBUSY: it could not, or was
- * gone, or does it later. */
+/* Lets it unmount, and waits up to 10 seconds. -EBUSY: it could not, was
+ * killed, or is still at it. */
 CK_MUST_USE int ck_detacher_wait(struct ck_detacher *d);
 
 #endif

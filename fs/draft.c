@@ -31,8 +31,9 @@ static void tell_once(const struct ck_fs *fs, struct ck_draft *draft,
 	draft->told = true;
 }
 
-/* What is missing may still come as long as the file is open, so it is said when
- * somebody asks for all to be there, and at the end. */
+/* Bytes that are missing may still be written as long as the file is open.
+ * So they are logged when fsync(2) asks for all of them, and after the last
+ * close. */
 static void tell_missing(const struct ck_fs *fs, struct ck_draft *draft)
 {
 	enum ck_stage_state state = ck_stage_state(draft->stage);
@@ -175,7 +176,7 @@ void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags)
 {
 	atomic_store(&draft->thread, fuse_req_ctx(req)->pid);
-	/* The kernel has asked who opened it to read as well. */
+	/* Opened with O_RDWR: the kernel has checked the right to read. */
 	draft->reads = (flags & O_ACCMODE) == O_RDWR;
 	if (fs->options->patch && !draft->reads)
 		ck_caller_take(&draft->by, req);
@@ -232,7 +233,8 @@ int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)
 
 /* --- patching ---------------------------------------------------------------- */
 
-/* What is filled in would be his to read: he must be allowed to. */
+/* The writer could read from the new file what is filled in, so he must be
+ * allowed to read the tensor. */
 static int may_fill(struct ck_fs *fs, struct ck_draft *draft,
 		    const struct ck_node *n, struct ck_diag *d)
 {
@@ -277,7 +279,7 @@ static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 		return -EINVAL; /* it was told why */
 	if (state == CK_STAGE_PART && fs->options->patch) {
 		if (!draft->committing)
-			return 1; /* it is read and filled in by the commit */
+			return 1; /* the commit reads the gaps and fills them in */
 		rc = fill(fs, draft);
 		if (rc)
 			return rc;

@@ -31,7 +31,7 @@ int ck_draft_busy(struct ck_fs *fs, uint32_t tensor);
 /* The tensor has a draft that is being closed. */
 bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor);
 struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft);
-/* What was not committed is gone with the last reference. */
+/* Drops a reference; what was not committed is lost with the last one. */
 void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft);
 
 /* --- draft.c: what is written through one open file ------------------------ */
@@ -46,7 +46,7 @@ CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       pid_t thread);
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
-/* Before who opened it with these flags is answered. */
+/* Notes who opened it, and with which flags; before the open is answered. */
 void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags);
 /* The same without its open file; -EBUSY: another thread opened it, or that
@@ -95,7 +95,7 @@ struct ck_later {
 	int (*answer)(struct ck_later *l);
 	uint32_t tensor; /* whose draft it waits for: set by answer */
 	bool last;
-	bool may_commit;       /* that takes long, and is right here */
+	bool may_commit;       /* it takes long, and may do so in this thread */
 	struct timespec until; /* CLOCK_MONOTONIC; 0: has not waited */
 };
 

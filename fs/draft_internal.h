@@ -22,7 +22,7 @@ struct ck_draft {
 	atomic_bool leaving;   /* closed, and not written since */
 	atomic_bool anew;      /* its name was made by this open */
 	atomic_int thread;     /* that opened it */
-	atomic_bool told_mode; /* what a change of its mode did not do */
+	atomic_bool told_mode; /* in the log: its mode cannot be changed */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -30,9 +30,9 @@ struct ck_draft {
 	/* Under lock; of the one thread that commits, while one does: */
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
-	bool written;	   /* something was, since it was opened */
+	bool written;	   /* something was written since it was opened */
 	bool told;	   /* what was refused is in the log */
-	bool told_missing; /* so is what is missing; nothing came since */
+	bool told_missing; /* in the log; nothing was written since */
 };
 
 /* Opens its stage. Errors of ck_stage_open(), which are in the log. */

@@ -185,7 +185,7 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 		return -ENOMEM;
 	draft->refs = 1;
 	draft->node = *n;
-	draft->by.uid = (uid_t)-1; /* until it is said who it is */
+	draft->by.uid = (uid_t)-1; /* until ck_draft_opened_by() */
 	ck_node_stat(fs, n, 0, &shown);
 	draft->size = (uint64_t)shown.st_size;
 	pthread_mutex_init(&draft->lock, NULL);

@@ -129,7 +129,8 @@ CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 CK_MUST_USE int ck_handle_read(struct ck_fs *fs,
 			       const struct fuse_file_info *fi, uint64_t vpos,
 			       size_t len, void *to);
-/* For one that the kernel did not take. */
+/* Closes a file of which the kernel did not take the handle: it sends no
+ * release. */
 void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
 
 /* --- buffer.c -------------------------------------------------------------- */
@@ -148,7 +149,8 @@ CK_MUST_USE int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
 
 /* --- mountpoint.c ------------------------------------------------------------ */
 
-/* S-F5. 0 or -EINVAL, errors of open(2). */
+/* Whether a checkpoint may be mounted there (S-F5): 0 or -EINVAL, errors of
+ * open(2). */
 CK_MUST_USE int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
 				       const char *mountpoint, bool nonempty,
 				       struct ck_diag *d);
@@ -182,7 +184,7 @@ void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);
 /* write.c: changes those that a mount for writing has. */
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops);
 
-/* names.c: the same of names. */
+/* names.c: fills the rows that create, rename and remove names. */
 void ck_fs_name_ops(struct fuse_lowlevel_ops *ops);
 /* As those of a mount for reading: EPERM where tensors are, else EROFS. */
 void ck_fs_refuse_in(fuse_req_t req, fuse_ino_t dir);

@@ -52,7 +52,7 @@ struct ck_publisher {
 	bool started;
 	pthread_t thread;
 
-	pthread_mutex_t commit; /* one at a time; one may have no job */
+	pthread_mutex_t commit; /* one at a time, with a job or without */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -136,7 +136,8 @@ static void advise(struct ck_fs *fs)
 		       (uintmax_t)(bytes >> 20));
 }
 
-/* A commit that fails at its very end is seen all the same. */
+/* A commit that fails after the rename is there all the same, and readers
+ * must see it. */
 static int commit(struct ck_publisher *p, struct ck_draft *draft, bool asked)
 {
 	struct ck_fs *fs = p->fs;
@@ -218,7 +219,7 @@ static void answer_order(const struct job *job)
 	fuse_reply_ioctl(job->req, 0, &answer, sizeof(answer));
 }
 
-/* Others may have waited for the draft. */
+/* Other requests may have waited for the draft. */
 static void answer(struct ck_publisher *p, struct job *job)
 {
 	if (job->draft) {
@@ -262,7 +263,7 @@ static void job_add(struct ck_publisher *p, struct job *job)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* NULL: there is none, and there will be none. */
+/* Waits for the next job. NULL: all are done, and the thread is to end. */
 static struct job *job_take(struct ck_publisher *p)
 {
 	struct job *job;

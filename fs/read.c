@@ -308,7 +308,8 @@ static int do_open(struct open_request *r)
 	return rc;
 }
 
-/* What this process has too little of has no other place to be told. */
+/* Shortage of memory or descriptors in the daemon: the program sees only an
+ * errno, so the log says what it was. */
 static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
 {
 	struct ck_node n;
@@ -402,7 +403,8 @@ static int boxes_read_again(struct ck_fs *fs, struct ck_handle *h,
 
 	if (rc)
 		return rc;
-	/* Who may read it may have turned out only now. */
+	/* A data file may have been seen only now, and with it who may read
+	 * the tensor. */
 	if (mode_of(fs, &h->node) != h->shown)
 		rc = -ESTALE;
 	else

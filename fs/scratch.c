@@ -310,7 +310,7 @@ int ck_scratch_read(struct ck_scratch *s, uint64_t fpos, size_t *len,
 {
 	int rc;
 
-	do /* -ENODATA: it was cut meanwhile */
+	do /* -ENODATA: it was truncated meanwhile */
 		rc = read_now(s, fpos, len, bytes);
 	while (rc == -ENODATA);
 	return rc;

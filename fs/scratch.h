@@ -30,8 +30,8 @@ CK_MUST_USE int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
 CK_MUST_USE int ck_scratch_find(const struct ck_fs *fs,
 				const struct ck_node *dir, const char *name,
 				uint32_t *number);
-/* The first with a name in the directory that has *number or more; appends
- * it. */
+/* The scratch file with the lowest number, not below *number, that has a
+ * name in the directory; appends that name. */
 CK_MUST_USE bool ck_scratch_next(const struct ck_fs *fs,
 				 const struct ck_node *dir, uint64_t *number,
 				 struct ck_buf *name);
@@ -43,7 +43,7 @@ CK_MUST_USE int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
 /* With a reference; NULL: it is gone. */
 struct ck_scratch *ck_scratch_hold(struct ck_fs *fs, uint32_t number);
 void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s);
-/* *len becomes what there is. */
+/* Reads up to *len bytes; *len becomes how many there are. */
 CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t fpos,
 				size_t *len, void *bytes);
 /* -ESTALE: it has become a tensor. */
@@ -60,7 +60,7 @@ void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out);
 void ck_scratches_dropped(struct ck_fs *fs);
 /* The name is free then. */
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
-/* To a name that is free. -ENOMEM. */
+/* Renames it to a name that is free. -ENOMEM. */
 CK_MUST_USE int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 				const struct ck_node *dir, const char *name);
 /* Its bytes replace those of the file of a tensor or box. -EBUSY: that has a

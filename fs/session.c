@@ -190,7 +190,8 @@ static int mount_by_fuse(struct session *s, struct ck_diag *d)
 		       fuse_said[0] ? fuse_said : "fusermount3 has said why");
 }
 
-/* A mount that cannot be told from others is served, and left at the end. */
+/* Where the new mount cannot be told from others in the table, it is served,
+ * but not unmounted at the end. */
 static int mount_as_root(struct session *s, struct ck_diag *d)
 {
 	const char *fsname = fsname_of(s->fs);

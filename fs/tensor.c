@@ -53,7 +53,8 @@ static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout,
 		if (x->file == CK_NO_FILE || x->file == last)
 			continue;
 		last = x->file;
-		/* Of all: who may read them is looked at, too. */
+		/* All files are checked, since the check also notes who may
+		 * read them. */
 		if (ck_files_check(fs->cp->files, last, &now) == 0 || x->err ||
 		    x->memory)
 			continue;

@@ -105,7 +105,7 @@ static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 	return rc ? rc : 1;
 }
 
-/* Who syncs commits all that waits. */
+/* fsync(2) commits everything that waits for a commit. */
 static int commit_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
 {
 	int rc;
@@ -145,7 +145,7 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		fuse_reply_err(req, -rc);
 }
 
-/* Who renamed a file syncs its directory. */
+/* Programs sync the directory after a rename. */
 static void rw_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
 			struct fuse_file_info *fi)
 {

@@ -185,7 +185,7 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 	struct ck_node n;
 
 	if (fs->options->noxattr)
-		return -ENOSYS; /* the kernel will not ask again */
+		return -ENOSYS; /* after ENOSYS the kernel does not ask again */
 	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
 		return -EOPNOTSUPP;
 	if (!ck_node_find(fs, ino, &n) || !has_attributes(&n))
