@@ -43,7 +43,7 @@ int ck_fail_passing(struct ck_diag *d, int err, const char *fmt, ...)
 	return -err;
 }
 
-/* The end of a text; nothing if it would not be whole. */
+/* Appends the end of a text if there is room for all of it. */
 static int print_difference(const struct ck_diag *d, char *out, size_t size)
 {
 	int len = snprintf(out, size, "; expected %s, found %s", d->expected,

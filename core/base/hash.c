@@ -31,7 +31,7 @@ struct ck_hasher *ck_hasher_make(uint64_t seed)
 
 	if (!h)
 		return NULL;
-	/* Resetting looks at the seed that was. */
+	/* XXH3_64bits_reset_withSeed() reads the seed of before. */
 	XXH3_INITSTATE(&h->state);
 	(void)XXH3_64bits_reset_withSeed(&h->state, seed);
 	return h;
@@ -56,7 +56,7 @@ uint64_t ck_hash_seed(void)
 {
 	uint64_t seed;
 
-	/* Without randomness a table may be slow, never wrong. */
+	/* Without random bytes a table may be slow, but is never wrong. */
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = (uintptr_t)&seed;
 	return seed;

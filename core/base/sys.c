@@ -175,7 +175,8 @@ static void on_sigbus(int number)
 		pthread_sigmask(SIG_UNBLOCK, &this, NULL);
 		siglongjmp(guard_exit, 1);
 	}
-	/* Not ours: die of it as if there were no handler. */
+	/* Not from a guarded copy: the process dies of it as without a
+	 * handler. */
 	sigaction(number, &dfl, NULL);
 	raise(number);
 }

@@ -28,7 +28,8 @@ static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 	return rank;
 }
 
-/* Ranks that were met, no rank being one; no more than are of interest. */
+/* The different ranks among some files, "no rank" counting as one; counting
+ * stops when there are too many. */
 struct ranks {
 	uint64_t list[CK_SHARDS_MAX + 1];
 	uint32_t n;
@@ -66,8 +67,9 @@ static int has_many_ranks(const struct ck_catalog *c, bool *many)
 	return 0;
 }
 
-/* Stages that share files come one after the other, and their commit must not
- * have too many: so all that may come decide. */
+/* Whether there is one file for each rank is decided by all ranks of the
+ * checkpoint: stages that share the files of a batch come one by one, and
+ * nobody knows which ranks are still to come. */
 static int decide(const struct ck_writer *w, struct ck_batch *b)
 {
 	int rc;
@@ -287,8 +289,8 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 
 /* --- room --------------------------------------------------------------------------- */
 
-/* Makes zeros of [begin, end), which others will be given: bytes that are left
- * out of what is written there are zeros. False: it cannot. */
+/* Makes [begin, end) zeros before it is used again, since whoever writes
+ * there may leave out bytes that are zeros. False: it cannot be done. */
 static bool room_blank(const struct ck_shard *shard, uint64_t begin,
 		       uint64_t end)
 {
@@ -300,14 +302,14 @@ static bool room_blank(const struct ck_shard *shard, uint64_t begin,
 			 (off_t)begin, (off_t)(end - begin)) == 0;
 }
 
-/* No item has [begin, end) any more. What cannot be made zeros, or noted, stays,
- * of no use. */
+/* No item lies in [begin, end) any more: it may be used again. If it cannot
+ * be made zeros, or there is no memory to note it, it stays unused. */
 static void room_free(struct ck_shard *shard, uint64_t begin, uint64_t end)
 {
 	struct ck_ranges *unused = &shard->unused;
 	bool last = end == shard->size;
 
-	/* With what is unused before it. */
+	/* Together with an unused range before it. */
 	if (last && unused->n && unused->r[unused->n - 1].end == begin)
 		begin = unused->r[unused->n - 1].begin;
 	if (!room_blank(shard, begin, end) ||
@@ -319,7 +321,7 @@ static void room_free(struct ck_shard *shard, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Nobody uses [begin, end) any more. Under the lock. */
+/* Gives [begin, end) back. Under the lock. */
 static void give_back(struct ck_shard *shard, uint64_t begin, uint64_t end,
 		      uint32_t uses)
 {
@@ -348,7 +350,7 @@ static int room_make(struct ck_room *room, struct ck_shard *shard,
 	t->fd = shard->fd;
 	if (fallocate(t->fd, 0, (off_t)room->begin, (off_t)len) == 0)
 		return 0;
-	/* Some file systems cannot promise room. */
+	/* Some file systems cannot reserve room. */
 	if (errno == EOPNOTSUPP && ftruncate(t->fd, (off_t)shard->size) == 0)
 		return 0;
 	return ck_fail(d, errno, "no room for %ju bytes in %s: %s",
@@ -356,7 +358,7 @@ static int room_make(struct ck_room *room, struct ck_shard *shard,
 		       strerror(errno));
 }
 
-/* The file system has the room again; the places stay planned. */
+/* Gives the room back to the file system; the places stay planned. */
 static void room_unmake(struct ck_room *room, struct ck_shard *shard)
 {
 	uint32_t others = shard->uses - room->uses;
@@ -425,7 +427,8 @@ static int cut_seal(const struct ck_cuts *cuts, struct ck_cut *cut)
 	return rc;
 }
 
-/* What stands around the elements; may be written again. */
+/* The archive around the elements of each item; writing it twice does no
+ * harm. */
 static int cuts_seal(struct ck_cuts *cuts)
 {
 	int rc = 0;
@@ -449,7 +452,7 @@ static struct ck_kept kept_of(const struct ck_cut *cut)
 	};
 }
 
-/* What is kept of the boxes [first, last] is given up. */
+/* Drops what was kept of the boxes [first, last]. */
 static void replace(struct ck_batch *b, uint32_t first, uint32_t last)
 {
 	size_t n = 0;

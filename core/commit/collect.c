@@ -70,7 +70,7 @@ struct found {
 	unsigned n;
 };
 
-/* What has a name of ours, and was made by us: a file. */
+/* A regular file with a name that only a commit gives. */
 static bool is_ours(const struct ck_writer *w, const char *name,
 		    uint64_t *generation, struct stat *st)
 {

@@ -44,7 +44,7 @@ struct commit {
 	int fd;		       /* the new metadata, -1: none */
 	struct stat metadata;  /* what it will be */
 	char temp[64];	       /* its name until the rename; "": it has none */
-	bool sealed;	       /* files were touched: no second try with them */
+	bool sealed;	       /* after an error the new files cannot be used */
 	bool renamed;
 };
 
@@ -118,7 +118,8 @@ static int check_files(const struct ck_checkpoint *cp,
 	return 0;
 }
 
-/* Has somebody else saved, or touched a file that the metadata names? */
+/* Has somebody else saved the checkpoint, or changed a file that the
+ * metadata names? */
 static int check_source(struct commit *k, struct ck_diag *d)
 {
 	const struct ck_checkpoint *cp = k->w->cp;
@@ -204,13 +205,14 @@ static int sync_metadata(struct commit *k, struct ck_diag *d)
 	if (fsync(k->fd))
 		return ck_fail(d, errno, "new metadata: fsync: %s",
 			       strerror(errno));
-	/* Its name changes none of this. */
+	/* Giving it a name changes neither its size nor its time. */
 	if (fstat(k->fd, &k->metadata))
 		return ck_fail(d, errno, "new metadata: %s", strerror(errno));
 	return 0;
 }
 
-/* Who changes the present .metadata while this runs means the next one, too. */
+/* A chmod or chown of the present .metadata while the commit runs is meant
+ * for the next one, too. */
 static int follow_owner(struct commit *k, struct ck_diag *d)
 {
 	bool changed;
@@ -261,8 +263,8 @@ static int (*const steps[])(struct commit *k, struct ck_diag *d) = {
 	list_changes,	 /* what the metadata will say */
 	write_metadata,	 /* and has said, without a name */
 	sync_metadata,	 /* durably */
-	follow_owner,	 /* and the old one is whose it was */
-	check_source,	 /* nobody has saved still: as late as can be */
+	follow_owner,	 /* the owner of .metadata may have changed meanwhile */
+	check_source,	 /* a last look whether somebody else has saved */
 	name_metadata,	 /* beside the old one */
 	rename_metadata, /* in its place: the commit point */
 	follow_owner,	 /* until then, too */

@@ -146,7 +146,7 @@ CK_MUST_USE int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 /* Its boxes lie there; the first box that it is for has this chunk. */
 void ck_cutter_aim(struct ck_cutter *k, struct ck_cuts *cuts, uint32_t first);
 void ck_cutter_fini(struct ck_cutter *k);
-/* Elements' bytes at pos, in the order they are written in. */
+/* Takes bytes of elements at pos, in the order in which they are written. */
 CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 				const void *bytes, uint64_t len);
 
@@ -172,7 +172,7 @@ struct ck_stage {
 	bool data_known;       /* and in which order they come */
 	bool head_accepted;    /* what is in head was compared */
 	struct ck_given given;
-	bool spoiled; /* never committed; why says for what reason */
+	bool spoiled; /* never to be committed; `why` has the reason */
 	char why[512];
 };
 
@@ -190,7 +190,7 @@ static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 uint64_t ck_stage_total(const struct ck_stage *s);
 /* Refuses for good: -err. */
 int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err);
-/* The same of a file that ends at `end`: -EFBIG. */
+/* Refuses a file that would end at `end`, beyond its size: -EFBIG. */
 int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d);
 /* Plans the places of elements that come in that order. */
 CK_MUST_USE int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
@@ -201,9 +201,10 @@ CK_MUST_USE int ck_stage_make(struct ck_stage *s, struct ck_diag *d);
 CK_MUST_USE int ck_stage_complete(struct ck_stage *s, struct ck_diag *d);
 /* Its boxes have places in another batch, and what was written is there. */
 CK_MUST_USE int ck_stage_move(struct ck_stage *s, struct ck_batch *to);
-/* What it has is gone. It has to be begun anew; says why. */
+/* Drops what was staged, and says why: the file has to be written anew. */
 void ck_stage_lose(struct ck_stage *s, const char *why);
-/* As after open: what was staged was committed, or is given up. */
+/* Brings it back to how it was after its open: what was staged was
+ * committed, or is dropped. */
 void ck_stage_renew(struct ck_stage *s);
 
 /* --- together.c ------------------------------------------------------------- */
@@ -222,7 +223,7 @@ CK_MUST_USE int ck_cuts_movable(const struct ck_cuts *cuts,
  * -EPERM. */
 CK_MUST_USE int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
 			      struct ck_diag *d);
-/* What stages had in a batch is committed, or lost. */
+/* Tells the stages of a batch that it was committed, or dropped. */
 void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost);
 
 /* --- header.c ---------------------------------------------------------------- */

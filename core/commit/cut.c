@@ -150,7 +150,7 @@ static int place(struct ck_cutter *k, uint64_t pos, const void *bytes,
 	return ck_host_scatter(&k->request, k->places, bytes);
 }
 
-/* Bytes of a number of which not all are here. */
+/* The first bytes of a number whose other bytes come later. */
 static int place_piece(struct ck_cutter *k, uint64_t pos, const uint8_t *bytes,
 		       uint64_t len)
 {

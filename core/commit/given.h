@@ -21,7 +21,7 @@ struct ck_ranges {
 /* -ENOSPC: they would be more than anybody needs; -ENOMEM. */
 CK_MUST_USE int ck_ranges_add(struct ck_ranges *ranges, uint64_t begin,
 			      uint64_t end);
-/* Errors as of add: one may become two. */
+/* Removes [begin, end). Errors as of add, since one range may become two. */
 CK_MUST_USE int ck_ranges_remove(struct ck_ranges *ranges, uint64_t begin,
 				 uint64_t end);
 /* What is behind end is gone. */
@@ -32,8 +32,8 @@ bool ck_ranges_gap(const struct ck_ranges *ranges, uint64_t *begin,
 		   uint64_t *end);
 bool ck_ranges_have(const struct ck_ranges *ranges, uint64_t begin,
 		    uint64_t end);
-/* The shortest range of at least len bytes; with `after`, that it gave before,
- * the next one in this order. NULL: there is none. */
+/* The shortest range of at least len bytes; with `after`, a range that it
+ * returned before, the next longer one. NULL: there is none. */
 const struct ck_range *ck_ranges_fit(const struct ck_ranges *ranges,
 				     uint64_t len,
 				     const struct ck_range *after);
@@ -45,13 +45,13 @@ void ck_ranges_take(struct ck_ranges *ranges, uint64_t begin, uint64_t end);
 /* Zero-initialise. */
 struct ck_given {
 	struct ck_ranges written; /* and not cut off since */
-	struct ck_ranges failed;  /* to be written, and not written since */
+	struct ck_ranges failed;  /* by a write, and not written since */
 	uint64_t end;		  /* of the file: where the farthest write
 				   * ended, or as it was set */
 	uint32_t by;		  /* the thread of all writes; 0: see jumped */
 	bool sized;		  /* the end was set */
-	bool jumped; /* bytes that were skipped are missing: by the way in
-		      * which they came, not on purpose */
+	bool jumped; /* bytes that were skipped are missing, not zeros: not one
+		      * thread wrote from front to back */
 };
 
 /* As of a file begun anew. */

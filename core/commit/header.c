@@ -86,7 +86,8 @@ static int refuse_shape(const struct ck_npy *npy, const int64_t *shape,
 	return rc;
 }
 
-/* Is s->head the header of what s is for? -EINVAL. */
+/* Whether s->head is a header of the dtype and shape that s is for; else
+ * -EINVAL. */
 static int header_accept(const struct ck_stage *s, struct ck_npy *npy,
 			 bool *swapped, struct ck_diag *d)
 {

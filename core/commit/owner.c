@@ -189,7 +189,7 @@ static int give_acl(const struct ck_buf *acl, int fd)
 	return rc ? -errno : 0;
 }
 
-/* On the way nobody may do more with it than before or afterwards. */
+/* In between nobody has more rights to it than before or afterwards. */
 static int give(const struct ck_owner *o, int fd, struct ck_diag *d)
 {
 	const struct stat *want = &o->st;

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* Nobody writes a tensor in more pieces that do not touch. */
+/* More separate pieces than any program writes a tensor in. */
 enum { RANGES_MAX = 1 << 20 };
 
 /* The first range that ends at or behind pos. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * shard: the new files of a commit. They have no name until all that is in
- * them is whole, so that whatever ends before leaves nothing.
- */
+/* shard: the new files of a commit. They have no name until all that is in
+ * them is whole: a process that is killed before leaves no file behind. */
 #include "commit_internal.h"
 
 #include <errno.h>

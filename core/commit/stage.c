@@ -147,7 +147,8 @@ void ck_stage_renew(struct ck_stage *s)
 {
 	discard(s);
 	s->anew = false;
-	/* Without memory for a header it is begun anew only. */
+	/* Without the memory for the header it can only be written from the
+	 * beginning. */
 	if (own_header(s))
 		s->spoiled = true;
 }
@@ -317,7 +318,8 @@ static int put(struct ck_stage *s, uint64_t vpos, const void *bytes, size_t len,
 				   len - used, d);
 }
 
-/* What of it is in the file nobody knows: it is missing. */
+/* After a failed write nobody knows which of its bytes are in the file: all
+ * of them count as missing. */
 static void note_failure(struct ck_stage *s, uint64_t begin, uint64_t end)
 {
 	struct ck_diag d = { 0 };

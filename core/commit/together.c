@@ -39,7 +39,7 @@ int ck_cuts_movable(const struct ck_cuts *cuts, const struct ck_writer *w,
 	return rc;
 }
 
-/* That somebody else has saved is the commit's affair. */
+/* Whether somebody else has saved is looked at by the commit. */
 int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
 		  struct ck_diag *d)
 {

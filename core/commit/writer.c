@@ -19,7 +19,7 @@ enum { LOCK_TRIES = 100 }; /* in 2 s */
 
 /* --- the writer ------------------------------------------------------------ */
 
-/* A daemon whose mount is gone may have it for a moment. */
+/* A daemon whose mount is gone may still hold the lock for a moment. */
 static bool try_lock(int fd)
 {
 	const struct timespec moment = { .tv_nsec = 20 * 1000 * 1000 };
@@ -91,8 +91,8 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 	return ck_writer_collect(w, d);
 }
 
-/* A commit that wants to take the batch is not kept waiting by those who write
- * without end. */
+/* Writers first: programs that write without end do not keep a commit
+ * waiting. */
 static void locks_init(struct ck_writer *w)
 {
 	pthread_rwlockattr_t attr;

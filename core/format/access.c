@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* What was seen last: each field is atomic, and two that are read one after
- * the other may be of two moments. Who acts on that looks again. */
+/* What was seen last. Each field is atomic, and two that are read one after
+ * the other may be of two moments; whoever acts on them looks again. */
 struct ck_access {
 	struct ck_file_access metadata;
 	struct ck_file_access dir;

@@ -63,7 +63,8 @@ static int find_format(struct ck_checkpoint *cp, const char *path,
 			cp->format = formats[i];
 			return 0;
 		}
-	/* One that cannot be looked at is another matter. */
+	/* An error other than "not there" is reported, not taken for a
+	 * missing file. */
 	if (!is_there(cp->dirfd, ".metadata") && errno != ENOENT)
 		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
 	/* PyTorch's own name until all is saved. */
