@@ -71,15 +71,15 @@ static void note(unsigned *to, unsigned value)
 }
 
 /* When a file was changed, in the bits above those of what its ACL leaves. Both
- * are one word, so that what one thread wrote is never taken for another's. */
-enum { ACL_LEAVES = 077, ACL_KNOWN = 0100 };
+ * are one word, so that what one thread wrote is never taken for another's. Of
+ * the seconds it keeps as many bits as there is room for, four years of them. */
+enum { ACL_LEAVES = 077, ACL_KNOWN = 0100, STAMP_SECONDS = 0x7ffffff };
 
 static uint64_t acl_stamp(const struct stat *st)
 {
-	uint64_t nsec = (uint64_t)st->st_ctim.tv_sec * 1000000000 +
-			(uint64_t)st->st_ctim.tv_nsec;
+	uint64_t sec = (uint64_t)st->st_ctim.tv_sec & STAMP_SECONDS;
 
-	return nsec * (ACL_KNOWN << 1) + ACL_KNOWN;
+	return (sec << 30 | (uint64_t)st->st_ctim.tv_nsec) << 7 | ACL_KNOWN;
 }
 
 /* The clock of ctimes may stand still for a moment: an ACL that is set just
