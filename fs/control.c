@@ -57,11 +57,8 @@ static const struct {
 static enum ck_fate seen_fate(struct ck_fs *fs, int *err)
 {
 	unsigned commits = atomic_load(&fs->commits);
-	enum ck_fate fate;
+	enum ck_fate fate = ck_checkpoint_fate(fs->cp, err);
 
-	ck_checkpoint_lock(fs->cp);
-	fate = ck_checkpoint_fate(fs->cp, err);
-	ck_checkpoint_unlock(fs->cp);
 	if (commits % 2 == 0 && commits == atomic_load(&fs->commits))
 		return fate;
 	*err = 0;

@@ -136,17 +136,40 @@ static void renew(struct ck_checkpoint *cp)
 	pthread_rwlock_unlock(&cp->places);
 }
 
+enum { FILES_AT_ONCE = 64 };
+
+/* The files of items from *at on, some at a time, each once where neighbours
+ * have the same; *at moves on behind their items. */
+static uint32_t files_of(struct ck_checkpoint *cp, const struct ck_chunk *items,
+			 uint32_t n, uint32_t *at, uint32_t *files)
+{
+	uint32_t count = 0;
+
+	ck_checkpoint_lock(cp);
+	for (; *at < n && count < FILES_AT_ONCE; ++*at) {
+		uint32_t file = items[*at].file;
+
+		if (file < cp->catalog->nfiles &&
+		    (count == 0 || file != files[count - 1]))
+			files[count++] = file;
+	}
+	ck_checkpoint_unlock(cp);
+	return count;
+}
+
 void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
 			uint32_t n)
 {
+	uint32_t files[FILES_AT_ONCE];
+	uint32_t at = 0;
 	int rc = 0;
 
-	ck_checkpoint_lock(cp);
-	for (uint32_t i = 0; i < n; i++)
-		if (items[i].file < cp->catalog->nfiles &&
-		    (i == 0 || items[i].file != items[i - 1].file))
-			rc = ck_files_check(cp->files, items[i].file, NULL);
-	ck_checkpoint_unlock(cp);
+	while (at < n) {
+		uint32_t count = files_of(cp, items, n, &at, files);
+
+		for (uint32_t i = 0; i < count; i++)
+			rc = ck_files_check(cp->files, files[i], NULL);
+	}
 	ck_checkpoint_learn(cp);
 	(void)rc; /* what is wrong with one is told to whoever opens it */
 }

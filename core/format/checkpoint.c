@@ -193,7 +193,7 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
 
 int ck_checkpoint_same(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
-	int rc = cp->format->changed(cp);
+	int rc = cp->format->changed(cp, &cp->metadata);
 
 	if (rc == 0)
 		return 0;
@@ -228,11 +228,16 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	return CK_FATE_MOVED;
 }
 
-enum ck_fate ck_checkpoint_fate(const struct ck_checkpoint *cp, int *err)
+enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err)
 {
-	int rc = cp->format->changed(cp);
 	enum ck_fate of_directory;
+	struct stat was;
+	int rc;
 
+	ck_checkpoint_lock(cp);
+	was = cp->metadata;
+	ck_checkpoint_unlock(cp);
+	rc = cp->format->changed(cp, &was);
 	*err = 0;
 	if (rc > 0)
 		return CK_FATE_SAVED;

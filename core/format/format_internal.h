@@ -18,13 +18,15 @@ struct ck_format {
 	/* Fills cp->catalog (made, empty) and cp->files; finishes neither. */
 	int (*load)(struct ck_checkpoint *cp,
 		    const struct ck_format_options *options, struct ck_diag *d);
-	/* 1: the metadata is another file than cp->metadata, which load() set,
-	 * 0: it is that; errors of stat(2). */
-	int (*changed)(const struct ck_checkpoint *cp);
-	/* Finds chunk i of a tensor: fills extents[i] and its strides.
-	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
+	/* 1: the metadata is another file than `was`, which load() or a commit
+	 * set in cp->metadata, 0: it is that; errors of stat(2). */
+	int (*changed)(const struct ck_checkpoint *cp, const struct stat *was);
+	/* Finds box i of a tensor in its item: fills its extent and strides.
+	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2).
+	 * Nothing is locked: only what is constant is read of the catalog. */
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		      uint32_t i, struct ck_extent *extent, uint64_t *strides,
+		      uint32_t i, const struct ck_chunk *item,
+		      struct ck_extent *extent, uint64_t *strides,
 		      struct ck_diag *d);
 	/* ck_metadata_write(); NULL if it cannot be written. */
 	int (*write)(struct ck_checkpoint *cp,

@@ -7,8 +7,10 @@
  * of the moment is given out to nobody else: whoever comes next asks again.
  *
  * Two threads that open the same tensor first may both look; one result is
- * kept. While files are read the lock of layouts is not held, but that of the
- * checkpoint is, for reading: a commit waits for them.
+ * kept. No lock is held while files are read: what the catalog says of the items
+ * is copied first, and what was found of them is entered if the tensor still has
+ * the version that was looked at. Else a commit came between, and it is looked
+ * at again.
  */
 #include "ckptfs/bits.h"
 #include "format_internal.h"
@@ -126,24 +128,28 @@ static int keep_fault(struct entry *e, uint32_t k, const struct ck_diag *d)
 
 /* --- what is wrong with them ---------------------------------------------------- */
 
-static bool item_has_fault(struct ck_checkpoint *cp,
-			   const struct ck_layout *layout, uint32_t i,
-			   struct ck_fault *out)
+/* Whether an item has a fault, or its file one now: a positive errno, or 0.
+ * Looks at the file. */
+static int item_err(struct ck_checkpoint *cp, const struct ck_extent *x,
+		    bool *passing)
+{
+	*passing = x->passing;
+	if (x->err || x->memory || x->file == CK_NO_FILE)
+		return x->err;
+	return -ck_files_check(cp->files, x->file, passing);
+}
+
+/* Says in *out what is wrong with box k of the layout. Locked. */
+static void item_fault_set(const struct ck_checkpoint *cp,
+			   const struct ck_layout *layout, uint32_t k, int err,
+			   bool passing, struct ck_fault *out)
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[layout->tensor];
-	const struct ck_extent *x = &layout->extents[i - layout->first];
-	const struct ck_box_fault *f = NULL;
-	bool passing = x->passing;
-	int err = x->err;
+	const struct ck_box_fault *f = layout->faults ? layout->faults[k]
+						      : NULL;
 
-	if (!err && !x->memory && x->file != CK_NO_FILE)
-		err = -ck_files_check(cp->files, x->file, &passing);
-	if (!err)
-		return false;
-	ck_catalog_box_fault_init(cp->catalog, t, i, out);
+	ck_catalog_box_fault_init(cp->catalog, t, layout->first + k, out);
 	out->err = err;
-	if (layout->faults)
-		f = layout->faults[i - layout->first];
 	if (f) {
 		out->what = f->what;
 		out->expected = f->expected;
@@ -153,65 +159,70 @@ static bool item_has_fault(struct ck_checkpoint *cp,
 						? "changed since it was opened"
 						: strerrordesc_np(err));
 	}
-	return true;
 }
 
 bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
 		      uint32_t tensor, uint32_t i, struct ck_fault *out)
 {
 	const struct ck_catalog *c = cp->catalog;
-	bool has;
+	bool passing, has;
+	uint32_t k = 0;
+	int err = 0;
 
+	if (layout && i >= layout->first && i - layout->first < layout->n) {
+		k = i - layout->first;
+		err = item_err(cp, &layout->extents[k], &passing);
+	}
 	ck_checkpoint_lock(cp);
-	has = ck_catalog_box_has_fault(c, &c->tensors[tensor], i, out) ||
-	      (layout && i >= layout->first && i - layout->first < layout->n &&
-	       item_has_fault(cp, layout, i, out));
+	has = ck_catalog_box_has_fault(c, &c->tensors[tensor], i, out);
+	if (!has && err)
+		item_fault_set(cp, layout, k, err, passing, out);
 	ck_checkpoint_unlock(cp);
-	return has;
+	return has || err;
 }
 
-static void log_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
-		      uint32_t k)
+/* What was found in the items, a line each. Locked. */
+static void log_faults(const struct ck_checkpoint *cp,
+		       const struct ck_layout *layout)
 {
-	struct ck_buf line = { 0 };
-	struct ck_fault f;
+	for (uint32_t k = 0; layout->faults && k < layout->n; k++) {
+		const struct ck_extent *x = &layout->extents[k];
+		struct ck_buf line = { 0 };
+		struct ck_fault f;
 
-	if (item_has_fault(cp, layout, layout->first + k, &f))
+		if (!layout->faults[k] || x->passing)
+			continue;
+		item_fault_set(cp, layout, k, x->err, false, &f);
 		ck_fault_print(&f, true, &line);
-	ck_log("%s", line.data ? line.data : "out of memory");
-	ck_buf_fini(&line);
+		ck_log("%s", line.data ? line.data : "out of memory");
+		ck_buf_fini(&line);
+	}
 }
 
 /* --- finding them --------------------------------------------------------------- */
 
 /* What locating box k has come to: its fault, or an error of the moment, which
  * the log has when somebody reads the box. */
-static int take_fault(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
-		      const struct ck_diag *d, bool log)
+static int take_fault(struct entry *e, uint32_t k, const struct ck_diag *d)
 {
 	struct ck_extent *extent = &e->layout.extents[k];
-	int rc;
 
 	extent->err = (uint16_t)d->err;
 	extent->passing = d->passing;
 	e->layout.passing |= d->passing;
 	e->layout.faulty |= !d->passing;
 	e->keep &= !d->passing && is_lasting(-d->err);
-	rc = keep_fault(e, k, d);
-	if (rc == 0 && log && !d->passing)
-		log_fault(cp, &e->layout, k);
-	return rc;
+	return keep_fault(e, k, d);
 }
 
-/* Finds box number k of the layout; what is wrong with it goes into its
- * extent. */
+/* Finds box number k of the layout, which is `item`; what is wrong with it goes
+ * into its extent. */
 static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
-		  bool log)
+		  const struct ck_chunk *item)
 {
 	const struct ck_catalog *c = cp->catalog;
 	const struct ck_tensor *t = &c->tensors[e->layout.tensor];
 	uint32_t i = e->layout.first + k;
-	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
 	struct ck_extent *extent = &e->layout.extents[k];
 	struct ck_diag d = { 0 };
 	int rc;
@@ -220,13 +231,13 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 	extent->file = CK_NO_FILE;
 	if (ck_catalog_box_is_empty(c, t, i))
 		return 0;
-	extent->file = chunk->file;
-	if (chunk->err) {
-		extent->err = chunk->err;
+	extent->file = item->file;
+	if (item->err) {
+		extent->err = item->err;
 		e->layout.faulty = true;
 		return 0;
 	}
-	rc = cp->format->locate(cp, t, i, extent,
+	rc = cp->format->locate(cp, t, i, item, extent,
 				e->layout.strides + (size_t)k * t->ndim, &d);
 	if (ck_is_shortage(rc))
 		return rc;
@@ -234,7 +245,7 @@ static int locate(struct ck_checkpoint *cp, struct entry *e, uint32_t k,
 		ck_bits_set_atomic(&cp->layouts->seen, t->chunk + i);
 	d.err = -rc;
 	if (rc)
-		return take_fault(cp, e, k, &d, log);
+		return take_fault(e, k, &d);
 	e->layout.change |= extent->change;
 	e->keep &= !extent->memory;
 	return 0;
@@ -258,32 +269,62 @@ static bool reuse(struct entry *e, const struct entry *old, uint32_t k,
 	return true;
 }
 
-/* Finds the boxes [first, first + n) of a tensor. old: what was found of them
- * before, or NULL. */
-static int find(struct ck_checkpoint *cp, const struct ck_layout *want,
-		const struct entry *old, bool log, struct entry **out)
+/* What the catalog says of the boxes that are wanted, all of one version. Free
+ * it. NULL: out of memory. */
+static struct ck_chunk *items_copy(struct ck_checkpoint *cp,
+				   struct ck_layout *want)
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[want->tensor];
+	struct ck_chunk *items = malloc((want->n + 1UL) * sizeof(*items));
+
+	if (!items)
+		return NULL;
+	ck_checkpoint_lock(cp);
+	want->version = t->version;
+	if (want->n)
+		memcpy(items, &cp->catalog->chunks[t->chunk + want->first],
+		       want->n * sizeof(*items));
+	ck_checkpoint_unlock(cp);
+	return items;
+}
+
+static int entry_make(const struct ck_layout *want, uint32_t ndim,
+		      struct entry **out)
+{
 	struct entry *e = calloc(1, sizeof(*e));
-	int rc = 0;
 
 	if (!e)
 		return -ENOMEM;
 	e->keep = true;
 	e->layout = *want;
-	e->layout.version = t->version;
-	/* Of a tensor that cannot be served no item is looked at. */
-	if (t->err)
-		e->layout.n = 0;
-	e->layout.extents = calloc(e->layout.n + 1UL,
-				   sizeof(*e->layout.extents));
-	e->layout.strides = calloc((size_t)e->layout.n * t->ndim + 1,
+	e->layout.extents = calloc(want->n + 1UL, sizeof(*e->layout.extents));
+	e->layout.strides = calloc((size_t)want->n * ndim + 1,
 				   sizeof(*e->layout.strides));
-	if (!e->layout.extents || !e->layout.strides)
-		rc = -ENOMEM;
+	if (!e->layout.extents || !e->layout.strides) {
+		entry_free(e);
+		return -ENOMEM;
+	}
+	*out = e;
+	return 0;
+}
+
+/* Finds the boxes that are wanted. old: what was found of them before, or
+ * NULL. Reads files, and so is called without a lock. */
+static int find(struct ck_checkpoint *cp, struct ck_layout *want,
+		const struct entry *old, struct entry **out)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[want->tensor];
+	ck_auto_free struct ck_chunk *items = items_copy(cp, want);
+	struct entry *e;
+	int rc = items ? entry_make(want, t->ndim, &e) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	if (old && old->layout.version != want->version)
+		old = NULL;
 	for (uint32_t i = 0; rc == 0 && i < e->layout.n; i++)
 		if (!reuse(e, old, i, t->ndim))
-			rc = locate(cp, e, i, log);
+			rc = locate(cp, e, i, &items[i]);
 	if (rc) {
 		entry_free(e);
 		return rc;
@@ -293,7 +334,7 @@ static int find(struct ck_checkpoint *cp, const struct ck_layout *want,
 }
 
 /* Takes a reference to what is known already. */
-static struct entry *known(struct ck_layouts *l, uint32_t tensor, bool *log)
+static struct entry *known(struct ck_layouts *l, uint32_t tensor)
 {
 	struct entry *e;
 
@@ -301,25 +342,34 @@ static struct entry *known(struct ck_layouts *l, uint32_t tensor, bool *log)
 	e = l->entries[tensor];
 	if (e)
 		e->refs++;
-	*log = !l->logged[tensor];
 	pthread_mutex_unlock(&l->lock);
 	return e;
 }
 
 /* Enters e, or lets it go for one that came first. One with an error of the
- * moment is left to those who use it. */
-static struct entry *enter(struct ck_layouts *l, struct entry *e)
+ * moment is left to those who use it. NULL: the tensor has another version by
+ * now, and e is gone. */
+static struct entry *enter(struct ck_checkpoint *cp, struct entry *e)
 {
+	struct ck_layouts *l = cp->layouts;
 	uint32_t tensor = e->layout.tensor;
-	struct entry *first;
+	struct entry *first = NULL;
+	bool log;
 
-	pthread_mutex_lock(&l->lock);
-	first = l->entries[tensor];
-	if (!first || first->layout.passing)
-		first = l->entries[tensor] = e;
-	first->refs++;
-	l->logged[tensor] |= e->layout.faulty;
-	pthread_mutex_unlock(&l->lock);
+	ck_checkpoint_lock(cp);
+	if (e->layout.version == cp->catalog->tensors[tensor].version) {
+		pthread_mutex_lock(&l->lock);
+		first = l->entries[tensor];
+		if (!first || first->layout.passing)
+			first = l->entries[tensor] = e;
+		first->refs++;
+		log = !l->logged[tensor];
+		l->logged[tensor] |= e->layout.faulty;
+		pthread_mutex_unlock(&l->lock);
+		if (log)
+			log_faults(cp, &e->layout);
+	}
+	ck_checkpoint_unlock(cp);
 	if (first != e)
 		entry_free(e);
 	return first;
@@ -328,8 +378,7 @@ static struct entry *enter(struct ck_layouts *l, struct entry *e)
 const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 					uint32_t tensor)
 {
-	bool log;
-	struct entry *e = known(cp->layouts, tensor, &log);
+	struct entry *e = known(cp->layouts, tensor);
 
 	if (!e || !e->layout.passing)
 		return e ? &e->layout : NULL;
@@ -390,23 +439,20 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 			 NOT_SEEN;
 }
 
-static int get(struct ck_checkpoint *cp, uint32_t tensor, struct entry **e)
+/* What is there, or is found and entered; NULL in *out: a commit came between. */
+static int get_once(struct ck_checkpoint *cp, struct ck_layout *want,
+		    struct entry **out)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
-	struct ck_layout want = { .tensor = tensor,
-				  .n = t->nchunks,
-				  .faulty = t->holes || t->err };
-	struct entry *old;
-	bool log;
+	struct entry *old = known(cp->layouts, want->tensor);
+	struct entry *e;
 	int rc;
 
-	old = known(cp->layouts, tensor, &log);
-	*e = old;
+	*out = old;
 	if (old && !old->layout.passing)
 		return 0;
-	rc = find(cp, &want, old, log, e);
+	rc = find(cp, want, old, &e);
 	if (rc == 0)
-		*e = enter(cp->layouts, *e);
+		*out = enter(cp, e);
 	if (old)
 		ck_layout_put(cp, &old->layout);
 	return rc;
@@ -415,34 +461,55 @@ static int get(struct ck_checkpoint *cp, uint32_t tensor, struct entry **e)
 int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
 		  const struct ck_layout **out)
 {
-	struct entry *e;
-	int rc;
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	/* Of a tensor that cannot be served no item is looked at. */
+	struct ck_layout want = { .tensor = tensor,
+				  .n = t->err ? 0 : t->nchunks,
+				  .faulty = t->holes || t->err };
+	struct entry *e = NULL;
+	int rc = 0;
 
-	/* No commit between looking and entering what was found. */
-	ck_checkpoint_lock(cp);
-	rc = get(cp, tensor, &e);
-	ck_checkpoint_unlock(cp);
+	while (rc == 0 && !e)
+		rc = get_once(cp, &want, &e);
 	if (rc == 0)
 		*out = &e->layout;
 	ck_checkpoint_learn(cp);
 	return rc;
 }
 
+/* Whether no commit came between; then what was found is logged. */
+static bool is_present(struct ck_checkpoint *cp, const struct entry *e)
+{
+	const struct ck_layout *layout = &e->layout;
+	bool present;
+
+	ck_checkpoint_lock(cp);
+	present = layout->version ==
+		  cp->catalog->tensors[layout->tensor].version;
+	if (present)
+		log_faults(cp, layout);
+	ck_checkpoint_unlock(cp);
+	return present;
+}
+
 int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor, uint32_t i,
 		      const struct ck_layout **out)
 {
-	struct ck_layout want = {
-		.tensor = tensor,
-		.first = i,
-		.n = 1,
-		.faulty = cp->catalog->tensors[tensor].err != 0,
-	};
-	struct entry *e;
-	int rc;
+	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	struct ck_layout want = { .tensor = tensor,
+				  .first = i,
+				  .n = t->err ? 0 : 1,
+				  .faulty = t->err != 0 };
+	struct entry *e = NULL;
+	int rc = 0;
 
-	ck_checkpoint_lock(cp);
-	rc = find(cp, &want, NULL, true, &e);
-	ck_checkpoint_unlock(cp);
+	while (rc == 0 && !e) {
+		rc = find(cp, &want, NULL, &e);
+		if (rc == 0 && !is_present(cp, e)) {
+			entry_free(e);
+			e = NULL;
+		}
+	}
 	ck_checkpoint_learn(cp);
 	if (rc)
 		return rc;

@@ -148,12 +148,12 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 	struct ck_catalog *c = cp->catalog;
 	struct ck_attr was;
 
+	ck_access_note_metadata(cp, metadata);
 	pthread_rwlock_wrlock(&cp->places);
 	was = c->meta;
 	cp->metadata = *metadata;
 	cp->format->switched(cp);
 	c->meta.mtime = metadata->st_mtim;
-	ck_access_note_metadata(cp, metadata);
 	ck_access_take_metadata(cp);
 	for (uint32_t i = 0; i < n; i++)
 		c->chunks[changes[i].chunk] = (struct ck_chunk){

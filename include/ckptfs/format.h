@@ -69,8 +69,7 @@ enum ck_fate {
 
 /* Looks at .metadata and where the directory is. *err is a positive errno of
  * CK_FATE_UNSEEN, else 0. */
-CK_MUST_USE enum ck_fate ck_checkpoint_fate(const struct ck_checkpoint *cp,
-					    int *err);
+CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Looks at the files of these items of the catalog, as an open does. */
 void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
 			uint32_t n);

@@ -154,13 +154,13 @@ static void forget(struct ck_checkpoint *cp)
 
 /* A save renames a new file over the old one; whoever writes in place changes
  * size or time. */
-static int changed(const struct ck_checkpoint *cp)
+static int changed(const struct ck_checkpoint *cp, const struct stat *was)
 {
 	struct stat st;
 
 	if (fstatat(cp->dirfd, ".metadata", &st, 0))
 		return -errno;
-	if (!is_same(&st, &cp->metadata))
+	if (!is_same(&st, was))
 		return 1;
 	ck_access_note_metadata(cp, &st);
 	return 0;
@@ -321,20 +321,20 @@ static struct ck_str transforms_of(const struct ck_catalog *c,
 }
 
 static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		  uint32_t i, struct ck_extent *extent, uint64_t *strides,
+		  uint32_t i, const struct ck_chunk *item,
+		  struct ck_extent *extent, uint64_t *strides,
 		  struct ck_diag *d)
 {
 	const struct ck_catalog *c = cp->catalog;
-	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
 	struct ck_item_want want = want_of(c, t, i);
-	struct ck_stored item;
-	int rc = ck_stored_get(cp->files, chunk, &item, d);
+	struct ck_stored stored;
+	int rc = ck_stored_get(cp->files, item, &stored, d);
 
 	if (rc)
 		return rc;
-	rc = locate_in(&item, transforms_of(c, chunk), &want, extent, strides,
+	rc = locate_in(&stored, transforms_of(c, item), &want, extent, strides,
 		       d);
-	ck_files_put(cp->files, &item.file);
+	ck_files_put(cp->files, &stored.file);
 	return rc;
 }
 
