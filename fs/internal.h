@@ -51,6 +51,7 @@ struct ck_fs {
 	struct ck_ahead *ahead;
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;
+	struct ck_pool *pool;
 	struct ck_turns *turns;
 	struct ck_drafts *drafts;
 	/* Constant, too; NULL unless it is a mount for writing: */

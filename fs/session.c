@@ -12,6 +12,7 @@
 #include "host.h"
 #include "internal.h"
 #include "keeper.h"
+#include "pool.h"
 #include "privileges.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -337,6 +338,8 @@ static int session_run(struct session *s, struct ck_diag *d)
 	}
 	rc = session_loop(s->fuse);
 	ck_keeper_stop(&s->keeper);
+	ck_pool_free(s->fs->pool);
+	s->fs->pool = NULL;
 	ck_laters_end(s->fs->laters);
 	if (s->fs->publisher) {
 		ck_publisher_end(s->fs->publisher);
@@ -388,8 +391,9 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->judged = ck_judged_make(fs);
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
+	fs->pool = ck_pool_make();
 	if (ck_bits_make(&fs->faulty, fs->catalog->ntensors) || !fs->control ||
-	    !fs->judged || !fs->drafts || !fs->turns)
+	    !fs->judged || !fs->drafts || !fs->turns || !fs->pool)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
 		return 0;
@@ -401,6 +405,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 
 static void fs_fini(struct ck_fs *fs)
 {
+	ck_pool_free(fs->pool);
 	ck_publisher_free(fs->publisher);
 	ck_handles_close(fs);
 	ck_laters_free(fs->laters);

@@ -9,6 +9,7 @@
  * no effect.
  */
 #include "internal.h"
+#include "pool.h"
 #include <errno.h>
 
 #define PREFIX "user.ckptfs."
@@ -163,6 +164,8 @@ static bool is_of_tensor(const struct ck_fs *fs, const struct ck_node *n)
 	return ck_node_is_tensor(n);
 }
 
+static const char error_name[] = PREFIX "error";
+
 static const struct attribute attributes[] = {
 	{ PREFIX "fqn", get_fqn, NULL },
 	{ PREFIX "raw_key", get_raw_key, has_raw_key },
@@ -171,7 +174,7 @@ static const struct attribute attributes[] = {
 	{ PREFIX "offset", get_offset, has_offset },
 	{ PREFIX "chunks", get_chunks, is_of_tensor },
 	{ PREFIX "kind", get_kind, NULL },
-	{ PREFIX "error", get_error, has_error },
+	{ error_name, get_error, has_error },
 };
 
 static bool has_attributes(const struct ck_node *n)
@@ -234,14 +237,47 @@ static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 		fuse_reply_buf(req, value->data, value->len);
 }
 
-void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
-		    size_t size)
+/* One that asks for the attribute `error`. */
+struct question {
+	struct ck_job job; /* first: the job is the question */
+	fuse_req_t req;
+	fuse_ino_t ino;
+	size_t size;
+};
+
+static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
+		   size_t size)
 {
 	struct ck_buf value = { 0 };
 	int rc = do_getxattr(fuse_req_userdata(req), ino, name, &value);
 
 	reply_value(req, rc, &value, size);
 	ck_buf_fini(&value);
+}
+
+static void answer_later(struct ck_job *job)
+{
+	struct question *q = (struct question *)job;
+
+	answer(q->req, q->ino, error_name, q->size);
+	free(q);
+}
+
+/* What is wrong with an item is asked of the source. */
+void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    size_t size)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct question *q = NULL;
+
+	if (strcmp(name, error_name) == 0)
+		q = malloc(sizeof(*q));
+	if (!q) {
+		answer(req, ino, name, size);
+		return;
+	}
+	*q = (struct question){ { .run = answer_later }, req, ino, size };
+	ck_pool_run(fs->pool, &q->job);
 }
 
 void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)

@@ -9,7 +9,7 @@
  * takes 0.4 s, so that commits take long; with MUTE_FORK the n-th new process is
  * late, and called so. With MUTE_TABLE the n-th opening of the kernel's table of
  * mounts fails. With MUTE_HURRY a command that waits takes a fifth of
- * the time.
+ * the time. With MUTE_PREAD each pread(2) takes 2 ms, as on a slow source.
  */
 /* Its definitions of some calls would be in the way of ours. */
 #undef _FORTIFY_SOURCE
@@ -68,6 +68,14 @@ __attribute__((visibility("default"))) int fsync(int fd)
 	if (getenv("MUTE_SYNC"))
 		usleep(400 * 1000);
 	return (int)syscall(SYS_fsync, fd);
+}
+
+__attribute__((visibility("default"))) ssize_t pread(int fd, void *to,
+						     size_t len, off_t pos)
+{
+	if (getenv("MUTE_PREAD"))
+		usleep(2000);
+	return syscall(SYS_pread64, fd, to, len, pos);
 }
 
 /* The first thread waits for the end of the session. */

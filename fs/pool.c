@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pool: see pool.h. Few threads answer requests, since more of them copy bytes
+ * more slowly. Whoever looks at items waits for the source, which may be slow: in
+ * one of these few he would keep everybody waiting, a commit too. So that is done
+ * here, by threads that are made when they are needed.
+ */
+#include "pool.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum { THREADS = 8, QUEUE = 1024 };
+
+struct ck_pool {
+	pthread_mutex_t lock;
+	/* Under lock: */
+	pthread_cond_t more;
+	struct ck_job *first, **last; /* jobs that wait */
+	unsigned waiting;	      /* how many */
+	unsigned idle;		      /* threads that wait for a job */
+	unsigned n;		      /* threads */
+	bool ended;
+	pthread_t threads[THREADS];
+};
+
+/* The next job; NULL: there are none, and none will come. Under the lock. */
+static struct ck_job *take(struct ck_pool *p)
+{
+	struct ck_job *job;
+
+	p->idle++;
+	while (!p->first && !p->ended)
+		pthread_cond_wait(&p->more, &p->lock);
+	p->idle--;
+	job = p->first;
+	if (!job)
+		return NULL;
+	p->first = job->next;
+	if (!p->first)
+		p->last = &p->first;
+	p->waiting--;
+	return job;
+}
+
+static void *work(void *arg)
+{
+	struct ck_pool *p = arg;
+	struct ck_job *job;
+
+	pthread_mutex_lock(&p->lock);
+	while ((job = take(p))) {
+		pthread_mutex_unlock(&p->lock);
+		job->run(job);
+		pthread_mutex_lock(&p->lock);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* Another thread, if there may be one. Signals are for those who wait for
+ * them. Under the lock. */
+static void grow(struct ck_pool *p)
+{
+	sigset_t all, old;
+
+	if (p->n == THREADS)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	if (pthread_create(&p->threads[p->n], NULL, work, p) == 0)
+		p->n++;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+struct ck_pool *ck_pool_make(void)
+{
+	struct ck_pool *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->more, NULL);
+	p->last = &p->first;
+	return p;
+}
+
+void ck_pool_run(struct ck_pool *p, struct ck_job *job)
+{
+	bool taken;
+
+	pthread_mutex_lock(&p->lock);
+	if (p->waiting >= p->idle)
+		grow(p);
+	taken = p->n > 0 && p->waiting < QUEUE;
+	if (taken) {
+		job->next = NULL;
+		*p->last = job;
+		p->last = &job->next;
+		p->waiting++;
+		pthread_cond_signal(&p->more);
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (!taken)
+		job->run(job);
+}
+
+void ck_pool_free(struct ck_pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->ended = true;
+	pthread_cond_broadcast(&p->more);
+	pthread_mutex_unlock(&p->lock);
+	for (unsigned i = 0; i < p->n; i++)
+		pthread_join(p->threads[i], NULL);
+	pthread_cond_destroy(&p->more);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
