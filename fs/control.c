@@ -301,3 +301,39 @@ int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
 	present_set(fs->control, report, *out);
 	return 0;
 }
+
+/* --- as slices ------------------------------------------------------------- */
+
+struct text_slice {
+	struct ck_slice slice; /* first: the slice is this */
+	struct ck_part part;
+	uint64_t begins[2];
+	struct ck_snapshot *text;
+};
+
+static void text_free(struct ck_slice *s)
+{
+	ck_snapshot_put(((struct text_slice *)s)->text);
+	free(s);
+}
+
+int ck_control_slice(struct ck_fs *fs, uint32_t report, struct ck_slice **out)
+{
+	struct text_slice *s = calloc(1, sizeof(*s));
+	int rc = s ? ck_control_get(fs, report, false, &s->text) : -ENOMEM;
+
+	if (rc) {
+		free(s);
+		return rc;
+	}
+	s->part = (struct ck_part){ .kind = CK_PART_BYTES,
+				    .at.bytes = s->text->text.data };
+	s->begins[1] = s->text->text.len;
+	s->slice = (struct ck_slice){ .size = s->text->text.len,
+				      .nparts = 1,
+				      .begins = s->begins,
+				      .parts = &s->part,
+				      .free = text_free };
+	*out = &s->slice;
+	return 0;
+}

@@ -5,7 +5,7 @@
 #ifndef CKPTFS_FS_CONTROL_H
 #define CKPTFS_FS_CONTROL_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/slice.h"
 #include <stdatomic.h>
 
 struct ck_control;
@@ -38,6 +38,9 @@ void ck_control_free(struct ck_control *control);
 CK_MUST_USE int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
 			       struct ck_snapshot **out);
 void ck_snapshot_put(struct ck_snapshot *s);
+/* The present snapshot as a slice. -ENOMEM. */
+CK_MUST_USE int ck_control_slice(struct ck_fs *fs, uint32_t report,
+				 struct ck_slice **out);
 /* Notices what became of the source, and logs it once. */
 void ck_control_notice(struct ck_fs *fs);
 

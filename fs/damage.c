@@ -70,7 +70,7 @@ static void print_tensor(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
 	if (!t->err) {
 		layout = ck_layout_known(fs->cp, tensor);
 		if (!layout && ck_tensor_found_faulty(fs, tensor) &&
-		    ck_layout_get(fs->cp, tensor, &layout))
+		    ck_layout_get(fs->cp, tensor, NULL, &layout))
 			layout = NULL;
 	}
 	ck_buf_escaped(out, ck_catalog_str(fs->catalog, t->names.name));

@@ -322,6 +322,22 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	ck_checkpoint_unlock(fs->cp);
 }
 
+mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n)
+{
+	struct stat st;
+
+	ck_node_stat(fs, n, 0, &st);
+	return st.st_mode;
+}
+
+const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
+{
+	if (n->kind == CK_NODE_OBJECT)
+		return ck_show(ck_catalog_str(fs->catalog,
+					      ck_object_of(fs, n)->names.name));
+	return ck_tensor_name(fs, n->tensor);
+}
+
 const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
 {
 	const struct ck_catalog *c = fs->catalog;

@@ -49,6 +49,10 @@ struct ck_fs {
 	struct ck_control *control;
 	struct ck_judged *judged;
 	struct ck_ahead *ahead;
+	struct ck_mover *mover;
+	struct ck_host_mover
+		host; /* mover is this one, if no other was given */
+	struct ck_lates *lates;
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;
 	struct ck_pool *pool;
@@ -87,9 +91,10 @@ CK_MUST_USE int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 /* 0 bytes if it cannot be made; errors are of the moment only. */
 CK_MUST_USE int ck_object_size(struct ck_fs *fs, const struct ck_node *n,
 			       uint64_t *size);
-/* Of an error, *passing says whether it is of the moment. */
+/* What the file consists of. Of an error, *passing says whether it is of the
+ * moment. */
 CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
-			       struct ck_snapshot **out, bool *passing);
+			       struct ck_slice **out, bool *passing);
 
 /* --- tensor.c: what is known of single tensors ----------------------------- */
 
@@ -99,10 +104,14 @@ bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
 bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor);
 /* What was found does not hold any more. */
 void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor);
-/* Looks at the headers of the items that a file of a tensor comes from, and
- * at their files. Put the layout back. */
-CK_MUST_USE int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
-			       const struct ck_layout **out, bool *faulty);
+/* Looks at the headers of the items that a window of a tensor comes from (NULL:
+ * all of it), and at their files. *faulty: a fault was found, of the moment too.
+ * Put the layout back. */
+CK_MUST_USE int ck_tensor_locate(struct ck_fs *fs, uint32_t tensor,
+				 const uint64_t *window,
+				 const struct ck_layout **out, bool *faulty);
+/* What of its tensor a file has; NULL: all. The tensor has no err. */
+const uint64_t *ck_node_window(const struct ck_fs *fs, const struct ck_node *n);
 
 /* damage.c: appends a line, indented, for each fault of a tensor or box, the
  * first of them if there are many; layout may be NULL. */
@@ -126,7 +135,7 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi);
 CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 			       struct fuse_file_info *fi);
 /* Bytes [vpos, vpos + len) of a tensor that was opened for reading, into `to`:
- * all, or an error as of ck_host_read(). */
+ * all, or an error as of ck_read. */
 CK_MUST_USE int ck_handle_read(struct ck_fs *fs,
 			       const struct fuse_file_info *fi, uint64_t vpos,
 			       size_t len, void *to);

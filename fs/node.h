@@ -67,6 +67,10 @@ CK_MUST_USE int ck_hidden_make(struct ck_fs *fs);
 void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		  uint64_t size, struct stat *out);
 /* The name of a tensor, for a line of the log: from the ring of ck_show(). */
+/* The mode that its file has now. */
+mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n);
+/* Of a file of a tensor or another entry, for a message: the name of that. */
+const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n);
 const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * object: the files of entries that are no tensors. objects/<stem>.json is the
- * value as JSON, objects/<stem>.pt the item that torch.load opens. Both are
- * small and made when they are asked for; an open file keeps what it was
- * opened with.
+ * value as JSON, objects/<stem>.pt the item that torch.load opens. What lies in
+ * a data file as it is shown is read from there; what does not is made when it is
+ * asked for, and an open file keeps what it was opened with.
  */
 #include "internal.h"
 #include <errno.h>
@@ -79,24 +79,41 @@ int ck_object_size(struct ck_fs *fs, const struct ck_node *n, uint64_t *size)
 	return d.passing || ck_is_shortage(rc) ? rc : 0;
 }
 
-int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
-		   struct ck_snapshot **out, bool *passing)
+/* Made now: an open file keeps it. */
+static int made_open(struct ck_fs *fs, const struct ck_node *n,
+		     struct ck_slice_builder *b, struct ck_slice **out,
+		     struct ck_diag *d)
 {
-	struct ck_snapshot *s = calloc(1, sizeof(*s));
+	struct ck_buf text = { 0 };
+	int rc = object_text(fs, n, &text, d);
+
+	if (rc == 0) {
+		ck_slice_add_bytes(b, (struct ck_str){ text.data, text.len });
+		rc = ck_slice_make(b, out);
+	}
+	ck_buf_fini(&text);
+	return rc;
+}
+
+int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
+		   struct ck_slice **out, bool *passing)
+{
+	struct ck_slice_builder b = { 0 };
+	struct ck_object_place place;
 	struct ck_diag d = { 0 };
 	int rc;
 
-	*passing = true;
-	if (!s)
-		return -ENOMEM;
-	atomic_init(&s->refs, 1);
-	rc = object_text(fs, n, &s->text, &d);
-	if (rc) {
-		*passing = d.passing || ck_is_shortage(rc);
-		ck_log("%s", d.text);
-		ck_snapshot_put(s);
-		return rc;
+	if (n->index == ITEM &&
+	    ck_object_place(fs->cp, n->tensor, &place) == 1) {
+		ck_slice_add_range(&b, place.file, place.fpos, place.length);
+		rc = ck_object_look(fs->cp, n->tensor, &d);
+		if (rc == 0)
+			rc = ck_slice_make(&b, out);
+	} else {
+		rc = made_open(fs, n, &b, out, &d);
 	}
-	*out = s;
-	return 0;
+	*passing = d.passing || ck_is_shortage(rc);
+	if (rc && d.text[0])
+		ck_log("%s", d.text);
+	return rc;
 }

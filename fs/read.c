@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * read: open, read, release. An open file is a handle: the slice that its
- * view made (what the file consists of) and the layouts of the tensors in it
- * (where their boxes lie), or the snapshot of a report. A read is the mover's
- * work: it gathers the bytes into a buffer of the thread.
+ * read: open, read, release. An open file is a handle: the slice that its view,
+ * report or entry made (what the file consists of) and what was located of it so
+ * far. A read is the mover's work: it brings the bytes into a buffer.
  *
  * A commit changes nothing of that: whoever opened a file before reads what it
  * was then. The page cache belongs to the inode, and so to one version of a
@@ -13,40 +12,28 @@
  * A tensor without fault is read through the page cache, which keeps its
  * bytes between opens. One with a fault is read directly, so that a read
  * fails if and only if it touches a byte that is lost; a page would fail
- * whole. Nothing here ever answers EINTR: what a page fault waits for would
- * then be a SIGBUS in the program, and local files answer soon enough.
+ * whole.
  */
-#include "boxes.h"
+#include "handle.h"
+#include "late.h"
 #include <errno.h>
 #include <fcntl.h>
 
-/* A reply wakes the reader before our call returns, so the file may be closed
- * while a read of it still ends here: each read holds a reference. */
-struct ck_handle {
-	struct ck_handle *next, *prev; /* under ck_fs.handles_lock */
-	atomic_uint refs;
-	struct ck_snapshot *text; /* a report; NULL: a tensor */
-	int err;		  /* what every read answers, or 0 */
-	bool direct;		  /* not through the page cache */
-	uint32_t tensor;
-	atomic_bool logged; /* a failure was put into the log */
-	struct ck_slice *slice;
-	struct ck_node node;
-	mode_t shown;			  /* of the node, as it was opened */
-	_Atomic(struct ck_boxes *) boxes; /* where they lie; or NULL */
-	struct ck_draft *draft;		  /* what is written; or NULL */
-	struct ck_scratch *scratch;	  /* or NULL */
-	struct ck_ahead_stream stream;	  /* fs->ahead protects it */
-};
-
 /* --- handles -------------------------------------------------------------- */
 
-static struct ck_handle *handle_make(struct ck_fs *fs)
+static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		  const struct ck_layout **out);
+static void layout_put(struct ck_locator *l, const struct ck_layout *layout);
+
+static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_handle *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return NULL;
+	h->locator = (struct ck_locator){ locate, layout_put };
+	h->fs = fs;
+	h->node = *n;
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
 	h->next = fs->handles;
@@ -69,14 +56,12 @@ static void handle_unlink(struct ck_fs *fs, struct ck_handle *h)
 	pthread_mutex_unlock(&fs->handles_lock);
 }
 
-static void handle_put(struct ck_fs *fs, struct ck_handle *h)
+void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
 {
 	if (atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
 	handle_unlink(fs, h);
-	ck_boxes_free(fs, atomic_load(&h->boxes));
-	free(h->slice);
-	ck_snapshot_put(h->text);
+	ck_opened_free(h->opened);
 	if (h->draft)
 		ck_draft_put(fs, h->draft);
 	if (h->scratch)
@@ -87,7 +72,7 @@ static void handle_put(struct ck_fs *fs, struct ck_handle *h)
 void ck_handles_close(struct ck_fs *fs)
 {
 	while (fs->handles)
-		handle_put(fs, fs->handles);
+		ck_handle_put(fs, fs->handles);
 }
 
 struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi)
@@ -104,41 +89,64 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
 	return h->scratch;
 }
 
-static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
-{
-	h->direct = ck_reports[report].live;
-	return ck_control_get(fs, report, false, &h->text);
-}
+/* --- where boxes are ------------------------------------------------------- */
 
-static mode_t mode_of(const struct ck_fs *fs, const struct ck_node *n)
+/* -ESTALE: a commit came since the file was looked up; or a data file was seen
+ * only now, and with it who may read the tensor. */
+static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		  const struct ck_layout **out)
 {
-	struct stat st;
-
-	ck_node_stat(fs, n, 0, &st);
-	return st.st_mode;
-}
-
-static int boxes_find(struct ck_fs *fs, struct ck_handle *h)
-{
-	struct ck_boxes *boxes;
+	struct ck_handle *h = (struct ck_handle *)l;
 	bool faulty = false;
-	int rc = ck_boxes_get(fs, &h->node, h->slice, &boxes, &faulty);
+	int rc = ck_tensor_locate(h->fs, tensor, window, out, &faulty);
 
 	if (rc)
 		return rc;
-	atomic_store(&h->boxes, boxes);
-	h->direct = h->direct || faulty;
-	return 0;
+	if (faulty && !h->is_open)
+		h->direct = true;
+	if ((*out)->version == h->node.version &&
+	    (!h->is_open || ck_node_mode(h->fs, &h->node) == h->shown))
+		return 0;
+	ck_layout_put(h->fs->cp, *out);
+	return -ESTALE;
+}
+
+static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
+{
+	struct ck_handle *h = (struct ck_handle *)l;
+
+	ck_layout_put(h->fs->cp, layout);
+}
+
+/* Takes the slice. */
+static int slice_open(struct ck_handle *h, struct ck_slice *slice)
+{
+	int rc = ck_opened_make(slice, &h->locator, &h->opened);
+
+	if (rc)
+		ck_slice_free(slice);
+	else if (slice->at_open)
+		rc = ck_opened_locate(h->opened);
+	return rc;
+}
+
+static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
+{
+	struct ck_slice *slice;
+	int rc = ck_control_slice(fs, report, &slice);
+
+	h->direct = ck_reports[report].live;
+	return rc ? rc : slice_open(h, slice);
 }
 
 static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_handle *h)
 {
 	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	struct ck_slice *slice;
 	int rc;
 
-	h->node = *n;
-	h->shown = mode_of(fs, n);
+	h->shown = ck_node_mode(fs, n);
 	h->direct = fs->options->direct || t->err != 0;
 	/* Boxes that lie are refused here; a dtype that cannot be shown is
 	 * answered by read, which must then reach us: its size is 0. */
@@ -149,10 +157,10 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		return 0;
 	}
 	rc = n->kind == CK_NODE_BOX
-		     ? ck_local_slice(fs->local, n->index, &h->slice)
+		     ? ck_local_slice(fs->local, n->index, &slice)
 		     : ck_views[n->index]->slice(fs->catalog, n->tensor,
-						 &h->slice);
-	return rc ? rc : boxes_find(fs, h);
+						 &slice);
+	return rc ? rc : slice_open(h, slice);
 }
 
 static bool is_for_writing(int flags)
@@ -180,7 +188,6 @@ static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 static int tensor_open_as(struct ck_fs *fs, const struct ck_node *n, int flags,
 			  struct ck_handle *h)
 {
-	h->tensor = n->tensor;
 	if (n->version != ck_node_version(fs, n))
 		return -ESTALE;
 	if (is_for_writing(flags))
@@ -193,10 +200,13 @@ static int tensor_open_as(struct ck_fs *fs, const struct ck_node *n, int flags,
 static int object_open(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_handle *h)
 {
+	struct ck_slice *slice;
 	bool passing;
-	int rc = ck_object_open(fs, n, &h->text, &passing);
+	int rc = ck_object_open(fs, n, &slice, &passing);
 
-	if (rc == 0 || n->index == 0 || passing)
+	if (rc == 0)
+		return slice_open(h, slice);
+	if (n->index == 0 || passing)
 		return rc;
 	h->err = -rc;
 	h->direct = true;
@@ -238,14 +248,15 @@ int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 		return -EISDIR;
 	if (is_for_writing(fi->flags) && !writable)
 		return -EROFS;
-	h = handle_make(fs);
+	h = handle_make(fs, n);
 	if (!h)
 		return -ENOMEM;
 	rc = node_open(fs, n, fi->flags, h);
 	if (rc) {
-		handle_put(fs, h);
+		ck_handle_put(fs, h);
 		return rc;
 	}
+	h->is_open = true;
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = h->direct;
 	fi->keep_cache = !h->direct || h->draft;
@@ -255,7 +266,7 @@ int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 
 void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 {
-	handle_put(fs, (struct ck_handle *)fi->fh);
+	ck_handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
 /* Whether the caller may open it is judged before anything is done; and again,
@@ -352,100 +363,52 @@ void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	handle_put(fuse_req_userdata(req), (struct ck_handle *)fi->fh);
+	ck_handle_put(fuse_req_userdata(req), (struct ck_handle *)fi->fh);
 	fuse_reply_err(req, 0);
 }
 
 /* --- read ----------------------------------------------------------------- */
 
-static void reply_text(fuse_req_t req, const struct ck_buf *text, uint64_t vpos,
-		       size_t size)
-{
-	uint64_t begin = ck_min(vpos, text->len);
-	uint64_t len = ck_min(size, text->len - begin);
-
-	fuse_reply_buf(req, len ? text->data + begin : NULL, len);
-}
-
 /* The first failure of a handle is worth a line; a scan of a broken tensor
  * would fill the log with one for each block. */
-static void log_failure(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
-			size_t size, int err)
+static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
+			int err)
 {
 	if (atomic_exchange(&h->logged, true))
 		return;
 	ck_log("%s: %s; reading %zu bytes at %ju",
-	       ck_tensor_name(fs, h->tensor), strerror(err), size,
+	       ck_node_shown_name(h->fs, &h->node), strerror(err), size,
 	       (uintmax_t)vpos);
 }
 
-static int boxes_read(struct ck_fs *fs, struct ck_handle *h,
-		      const struct ck_boxes *boxes, uint64_t vpos, size_t len,
-		      void *bytes)
+/* Bytes that a mover brings; what it does once for each reader is done here. */
+static void read_begin(struct ck_handle *h, struct ck_read *r)
 {
-	struct ck_read r = { fs->catalog, fs->cp->files, h->slice,
-			     boxes->layouts };
-
-	ck_ahead_note(fs->ahead, &h->stream, &r, vpos, len);
-	return ck_host_read(&r, vpos, len, bytes);
-}
-
-/* A box that could not be asked for at the open, or at a read before, is asked
- * for again by a read that needs it. What was found stays with the handle,
- * and so does what it stands for: others may be reading from that. */
-static int boxes_read_again(struct ck_fs *fs, struct ck_handle *h,
-			    struct ck_boxes *old, uint64_t vpos, size_t len,
-			    void *bytes)
-{
-	struct ck_boxes *boxes;
-	bool faulty = false;
-	int rc = ck_boxes_get(fs, &h->node, h->slice, &boxes, &faulty);
-
-	if (rc)
-		return rc;
-	/* A data file may have been seen only now, and with it who may read
-	 * the tensor. */
-	if (mode_of(fs, &h->node) != h->shown)
-		rc = -ESTALE;
-	else
-		rc = boxes_read(fs, h, boxes, vpos, len, bytes);
-	boxes->older = old;
-	if (rc || !atomic_compare_exchange_strong(&h->boxes, &old, boxes)) {
-		boxes->older = NULL;
-		ck_boxes_free(fs, boxes);
-	}
-	return rc;
-}
-
-static int tensor_read(struct ck_fs *fs, struct ck_handle *h, uint64_t vpos,
-		       size_t len, void *to)
-{
-	struct ck_boxes *boxes = atomic_load(&h->boxes);
-	int rc;
-
-	if (h->err)
-		return -h->err;
-	rc = boxes_read(fs, h, boxes, vpos, len, to);
-	if (rc && boxes->passing)
-		rc = boxes_read_again(fs, h, boxes, vpos, len, to);
-	return rc;
+	if (!h->fs->mover->is_late)
+		ck_ahead_note(h->fs->ahead, &h->stream, r);
 }
 
 int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
 		   uint64_t vpos, size_t len, void *to)
 {
-	return tensor_read(fs, (struct ck_handle *)fi->fh, vpos, len, to);
+	struct ck_handle *h = (struct ck_handle *)fi->fh;
+	struct ck_read r = {
+		.from = h->opened, .vpos = vpos, .len = len, .to = to
+	};
+
+	if (h->err)
+		return -h->err;
+	read_begin(h, &r);
+	return ck_move_read(fs->mover, &r);
 }
 
 /* How many of `size` bytes at vpos there are. The kernel asks behind the end,
  * too: for the second half of a large read of a short file. */
 static size_t bytes_there(const struct ck_handle *h, uint64_t vpos, size_t size)
 {
-	if (h->err)
-		return size;
-	return vpos < h->slice->size
-		       ? (size_t)ck_min(size, h->slice->size - vpos)
-		       : 0;
+	uint64_t end = ck_opened_slice(h->opened)->size;
+
+	return vpos < end ? (size_t)ck_min(size, end - vpos) : 0;
 }
 
 static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
@@ -462,22 +425,39 @@ static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		fuse_reply_buf(req, bytes, len);
 }
 
-static void reply_tensor(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
-			 size_t size)
+void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
+		     const struct ck_read *r, int rc)
 {
-	struct ck_fs *fs = fuse_req_userdata(req);
-	size_t len = bytes_there(h, vpos, size);
-	void *bytes = len ? ck_reply_buffer(len) : NULL;
-	int rc = bytes ? tensor_read(fs, h, vpos, len, bytes)
-		 : len ? -ENOMEM
-		       : 0;
-
 	if (rc) {
-		log_failure(fs, h, vpos, size, -rc);
+		log_failure(h, r->vpos, r->len, -rc);
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	fuse_reply_buf(req, bytes, len);
+	fuse_reply_buf(req, r->to, r->len);
+}
+
+static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
+			size_t size)
+{
+	struct ck_mover *mover = h->fs->mover;
+	struct ck_read r = { .from = h->opened, .vpos = vpos, .len = size };
+	int rc = h->err ? -h->err : 0;
+
+	if (rc == 0 && !h->opened)
+		rc = -EBADF;
+	if (rc == 0)
+		r.len = bytes_there(h, vpos, size);
+	if (rc || r.len == 0) {
+		ck_handle_reply(req, h, &r, rc);
+		return;
+	}
+	if (mover->is_late) {
+		ck_late_read(req, h, &r);
+		return;
+	}
+	r.to = ck_reply_buffer(r.len);
+	read_begin(h, &r);
+	ck_handle_reply(req, h, &r, r.to ? mover->read(mover, &r) : -ENOMEM);
 }
 
 void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -488,11 +468,9 @@ void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 	(void)ino;
 	atomic_fetch_add(&h->refs, 1);
-	if (h->text)
-		reply_text(req, &h->text->text, (uint64_t)off, size);
-	else if (h->scratch)
+	if (h->scratch)
 		reply_scratch(req, h, (uint64_t)off, size);
 	else
-		reply_tensor(req, h, (uint64_t)off, size);
-	handle_put(fs, h);
+		reply_slice(req, h, (uint64_t)off, size);
+	ck_handle_put(fs, h);
 }

@@ -12,6 +12,7 @@
 #include "host.h"
 #include "internal.h"
 #include "keeper.h"
+#include "late.h"
 #include "pool.h"
 #include "privileges.h"
 #include <errno.h>
@@ -338,6 +339,7 @@ static int session_run(struct session *s, struct ck_diag *d)
 	}
 	rc = session_loop(s->fuse);
 	ck_keeper_stop(&s->keeper);
+	ck_lates_end(s->fs);
 	ck_pool_free(s->fs->pool);
 	s->fs->pool = NULL;
 	ck_laters_end(s->fs->laters);
@@ -385,6 +387,8 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
+	ck_host_mover_init(&fs->host, fs->cp->files);
+	fs->mover = fs->options->mover ? fs->options->mover : &fs->host.mover;
 	fs->control = ck_control_make();
 	if (ck_local_make(fs->catalog, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
@@ -392,8 +396,9 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
 	fs->pool = ck_pool_make();
+	fs->lates = ck_lates_make();
 	if (ck_bits_make(&fs->faulty, fs->catalog->ntensors) || !fs->control ||
-	    !fs->judged || !fs->drafts || !fs->turns || !fs->pool)
+	    !fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
 		return 0;
@@ -408,6 +413,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_pool_free(fs->pool);
 	ck_publisher_free(fs->publisher);
 	ck_handles_close(fs);
+	ck_lates_free(fs->lates);
 	ck_laters_free(fs->laters);
 	ck_drafts_free(fs->drafts);
 	ck_turns_free(fs->turns);

@@ -64,23 +64,30 @@ static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout,
 	return changed;
 }
 
-int ck_node_layout(struct ck_fs *fs, const struct ck_node *n,
-		   const struct ck_layout **out, bool *faulty)
+int ck_tensor_locate(struct ck_fs *fs, uint32_t tensor, const uint64_t *window,
+		     const struct ck_layout **out, bool *faulty)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
-	bool is_box = n->kind == CK_NODE_BOX, lasting, passing;
-	int rc = is_box ? ck_layout_get_box(fs->cp, n->tensor,
-					    n->index - t->chunk, out)
-			: ck_layout_get(fs->cp, n->tensor, out);
+	bool lasting, passing;
+	int rc = ck_layout_get(fs->cp, tensor, window, out);
 
 	if (rc)
 		return rc;
 	passing = (*out)->passing;
 	lasting = (*out)->faulty | files_changed(fs, *out, &passing);
 	*faulty = lasting || passing;
-	/* A box can show that there is a fault, not that there is none; what
+	/* A window can show that there is a fault, not that there is none; what
 	 * could not be asked shows nothing. */
-	if (lasting || (!is_box && !passing))
-		faulty_set(fs, n->tensor, lasting);
+	if (lasting || (!window && !passing))
+		faulty_set(fs, tensor, lasting);
 	return 0;
+}
+
+const uint64_t *ck_node_window(const struct ck_fs *fs, const struct ck_node *n)
+{
+	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+
+	if (n->kind != CK_NODE_BOX)
+		return NULL;
+	return (const uint64_t *)ck_catalog_box(fs->catalog, t,
+						n->index - t->chunk);
 }

@@ -147,7 +147,8 @@ static int get_error(struct ck_fs *fs, const struct ck_node *n,
 		return rc ? rc : out->len ? 0 : -ENODATA;
 	}
 	if (!tensor_of(fs, n)->err) {
-		rc = ck_node_layout(fs, n, &layout, &faulty);
+		rc = ck_tensor_locate(fs, n->tensor, ck_node_window(fs, n),
+				      &layout, &faulty);
 		if (rc)
 			return rc;
 	}

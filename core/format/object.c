@@ -96,6 +96,19 @@ int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
 	return rc;
 }
 
+int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
+{
+	struct ck_stored item;
+	int rc = stored_get(cp, object, &item, d);
+
+	if (rc == 0)
+		ck_files_put(cp->files, &item.file);
+	ck_checkpoint_learn(cp);
+	if (rc)
+		name_fault(cp, object, d);
+	return rc;
+}
+
 static int json_make(struct ck_checkpoint *cp, uint32_t object,
 		     struct ck_buf *out, struct ck_diag *d)
 {

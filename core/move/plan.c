@@ -137,7 +137,10 @@ static int add_copy(struct planner *p, uint32_t chunk)
 	const struct ck_request *r = p->r;
 	const int64_t *off = box_of(r, chunk);
 	const int64_t *size = off + r->ndim;
-	const uint64_t *stride = r->strides + (size_t)chunk * r->ndim;
+	const uint64_t *strides = r->strides
+					  ? r->strides + (size_t)chunk * r->ndim
+					  : NULL;
+	uint64_t dense = r->item; /* the stride where there are no gaps */
 	struct ck_plan *plan = p->plan;
 	struct ck_copy c = { .dst = p->lo[r->ndim],
 			     .src = p->lo[r->ndim],
@@ -152,12 +155,14 @@ static int add_copy(struct planner *p, uint32_t chunk)
 		uint64_t from = (uint64_t)off[d];
 		uint64_t lo = ck_max(p->lo[d], from);
 		uint64_t hi = ck_min(p->hi[d], from + (uint64_t)size[d]);
+		uint64_t stride = strides ? strides[d] : dense;
 
 		c.dst += (lo - r->off[d]) * p->step[d];
-		c.src = advance(c.src, lo - from, stride[d]);
+		c.src = advance(c.src, lo - from, stride);
 		bytes *= hi - lo;
-		wrap(plan, &c,
-		     (struct ck_loop){ hi - lo, p->step[d], stride[d] });
+		wrap(plan, &c, (struct ck_loop){ hi - lo, p->step[d], stride });
+		if (!strides)
+			dense *= (uint64_t)size[d];
 	}
 	c.dst -= r->begin;
 	reverse_loops(plan->loops + c.loop, c.nloops);
@@ -324,15 +329,30 @@ static void sum_up(struct ck_plan *plan)
 	}
 }
 
+static void plan_clear(struct ck_plan *plan)
+{
+	plan->ncopies = plan->nloops = 0;
+	plan->runs = plan->covered = 0;
+	plan->shortest = UINT64_MAX;
+}
+
+int ck_plan_run(struct ck_plan *plan, uint64_t bytes)
+{
+	plan_clear(plan);
+	if (reserve_copy(plan, 0))
+		return -ENOMEM;
+	plan->copies[plan->ncopies++] = (struct ck_copy){ .run = bytes };
+	sum_up(plan);
+	return 0;
+}
+
 int ck_plan_make(const struct ck_request *r, struct ck_plan *plan)
 {
 	struct planner p;
 	uint64_t step = 1;
 	int rc;
 
-	plan->ncopies = plan->nloops = 0;
-	plan->runs = plan->covered = 0;
-	plan->shortest = UINT64_MAX;
+	plan_clear(plan);
 	if (r->begin >= r->end)
 		return 0;
 	p.r = r;

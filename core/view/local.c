@@ -337,7 +337,7 @@ int ck_local_slice(const struct ck_local *l, uint32_t box,
 	ck_npy_header(t->dtype, t->ndim, off + t->ndim, &header);
 	part.literal = (struct ck_str){ header.data, header.len };
 	part.has_tensor = true;
-	part.off = off;
+	part.box = off;
 	rc = header.err ? header.err : ck_view_slice_make(&part, out);
 	ck_buf_fini(&header);
 	return rc;

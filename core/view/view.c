@@ -43,48 +43,17 @@ bool ck_view_has_bytes(const struct ck_tensor *t)
 	return !t->err || t->nbytes;
 }
 
-/* The box at the end of the allocation. */
-static void box_copy(struct ck_part *part, uint64_t *to,
-		     const struct ck_view_part *p)
-{
-	for (uint32_t d = 0; d < 2 * p->ndim; d++)
-		to[d] = (uint64_t)p->off[d];
-	part->off = to;
-	part->size = to + p->ndim;
-}
-
 int ck_view_slice_make(const struct ck_view_part *p, struct ck_slice **out)
 {
-	uint32_t ndim = p->off ? p->ndim : 0;
-	size_t box = 2 * ndim * sizeof(uint64_t);
-	struct ck_slice *s = malloc(sizeof(*s) + 2 * sizeof(s->parts[0]) + box +
-				    p->literal.len);
-	struct ck_part *part;
-	uint64_t *numbers;
+	struct ck_slice_builder b = { 0 };
+	int rc;
 
-	if (!s)
-		return -ENOMEM;
-	*s = (struct ck_slice){ .size = p->literal.len + p->nbytes };
-	part = s->parts;
-	numbers = (uint64_t *)(s->parts + 2);
-	if (p->literal.len) {
-		char *copy = (char *)(numbers + 2 * ndim);
-
-		memcpy(copy, p->literal.p, p->literal.len);
-		*part++ = (struct ck_part){ .kind = CK_PART_LITERAL,
-					    .len = p->literal.len,
-					    .literal = copy };
-	}
-	if (p->has_tensor) {
-		*part = (struct ck_part){ .kind = CK_PART_TENSOR,
-					  .vpos = p->literal.len,
-					  .len = p->nbytes,
-					  .tensor = p->tensor };
-		if (p->off)
-			box_copy(part, numbers, p);
-		part++;
-	}
-	s->nparts = (uint32_t)(part - s->parts);
-	*out = s;
-	return 0;
+	ck_slice_add_bytes(&b, p->literal);
+	if (p->has_tensor)
+		ck_slice_add_box(&b, p->tensor, p->ndim,
+				 (const uint64_t *)p->box, p->nbytes);
+	rc = ck_slice_make(&b, out);
+	if (rc == 0)
+		(*out)->at_open = true;
+	return rc;
 }

@@ -20,13 +20,13 @@ struct ck_view_part {
 	bool has_tensor;       /* false: no elements can be shown */
 	uint32_t tensor;
 	uint64_t nbytes; /* of the elements */
-	/* The box: ndim offsets, then ndim sizes, as in catalog->boxes and
-	 * inside the tensor; NULL: all of the tensor. */
-	const int64_t *off;
+	/* ndim offsets, then ndim sizes, as in catalog->boxes and inside the
+	 * tensor; NULL: all of the tensor. */
+	const int64_t *box;
 	uint32_t ndim;
 };
 
-/* Copies everything into one allocation. */
+/* Of a file whose items are looked at when it is opened. */
 CK_MUST_USE int ck_view_slice_make(const struct ck_view_part *p,
 				   struct ck_slice **out);
 

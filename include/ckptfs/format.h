@@ -99,17 +99,16 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp);
  * use them find out; then modes and times in the catalog change. */
 bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp);
 
-/* Finds where each box of a tensor lies: reads the header of each of its
- * items, compares it with its box. The result is shared; put it back. What
+/* Finds where the boxes of a tensor lie that a window of it touches (ndim
+ * offsets, ndim sizes; NULL: all of it): reads the headers of their items only,
+ * and compares each with its box. The result is shared; put it back. What
  * is wrong with single boxes is in the extents (and logged once); an error
  * is returned only for shortages of this process, which say nothing about the
  * checkpoint (-ENOMEM, -EMFILE, ...). Boxes that met an error of the moment
  * are asked for again by the next call. May block on the source. */
 CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
+			      const uint64_t *window,
 			      const struct ck_layout **out);
-/* The same for one box of a tensor: reads the header of its item only. */
-CK_MUST_USE int ck_layout_get_box(struct ck_checkpoint *cp, uint32_t tensor,
-				  uint32_t i, const struct ck_layout **out);
 void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
 /* The layout of a tensor if one is kept, else NULL; reads nothing. Put it
  * back. */
@@ -187,6 +186,10 @@ struct ck_object_place {
  * nobody has it. */
 CK_MUST_USE int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 				struct ck_object_place *out);
+/* Looks at the file of an entry's item: 0, or what is wrong with it, as of
+ * ck_object_item(). */
+CK_MUST_USE int ck_object_look(struct ck_checkpoint *cp, uint32_t object,
+			       struct ck_diag *d);
 /* Appends the item, its stream transforms undone: what torch.load opens. */
 CK_MUST_USE int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
 			       struct ck_buf *out, struct ck_diag *d);

@@ -7,6 +7,7 @@
 #define CKPTFS_FS_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/move.h"
 
 #include <sys/ioctl.h>
 
@@ -41,7 +42,8 @@ struct ck_mount_options {
 	char *log;    /* file or "syslog"; owned */
 	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
-	struct ck_buf given; /* the text of all options, for the report */
+	struct ck_mover *mover; /* the caller's; NULL: that of local files */
+	struct ck_buf given;	/* the text of all options, for the report */
 };
 
 /* Adds "a,b=c,..." (`\` escapes a comma). -EINVAL names an unknown option and

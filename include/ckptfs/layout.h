@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout: the values that formats, views and movers hand to each other: where
- * the boxes of one tensor lie, and what one file of the mount consists of.
+ * layout: where the boxes of one tensor lie. A format finds it, a mover reads
+ * from it.
  */
 #ifndef CKPTFS_LAYOUT_H
 #define CKPTFS_LAYOUT_H
@@ -31,41 +31,48 @@ struct ck_extent {
 				* more */
 };
 
+/* Stands alone: whoever has it needs no catalog. Constant, and shared by all who
+ * read from it. */
 struct ck_layout {
 	uint32_t tensor;
-	uint32_t first;		   /* the tensor's chunk of extents[0] */
-	uint32_t n;		   /* chunks: all of the tensor's, or one */
-	uint64_t version;	   /* the tensor's, which it belongs to */
-	struct ck_extent *extents; /* one for each chunk */
-	uint64_t *strides;	   /* n * ndim, bytes */
+	uint32_t n;	  /* boxes: all of the tensor's, or those of a window */
+	uint64_t version; /* the tensor's, which it belongs to */
+	uint32_t ndim;
+	uint8_t dtype; /* ck_dtype_at() */
+	bool faulty;   /* some box has err that is not passing, or some elements
+			* are in no box */
+	bool passing;  /* some extent is passing */
+	uint16_t err;  /* 0, or the positive errno that every read answers; then
+			* there are no boxes */
 	uint16_t change;	   /* union of the extents' */
-	bool faulty;  /* some extent has err that is not passing; of a whole
-		       * tensor: it has holes */
-	bool passing; /* some extent is passing */
-	struct ck_box_fault **faults; /* what was found in the items: one
-				       * for each extent, each may be NULL;
-				       * NULL: none */
+	const uint64_t *shape;	   /* ndim, of the tensor */
+	const int64_t *boxes;	   /* 2 * ndim for each: offsets, sizes; inside
+				    * the tensor and disjoint */
+	const uint32_t *order;	   /* numbers of boxes, sorted by offsets */
+	const uint32_t *chunks;	   /* which of the tensor's each box is; NULL:
+				    * box k is chunk k */
+	struct ck_extent *extents; /* one for each box */
+	uint64_t *strides; /* ndim for each box, bytes; NULL: elements of
+				    * each are in C order without gaps */
+	struct ck_box_fault **faults; /* what was found in the items: one for
+				       * each box, each may be NULL; NULL: none */
 };
 
-/* --- slice: what one file of the mount consists of -------------------------- */
+/* Which box of a layout a chunk of its tensor is; false: none. */
+CK_MUST_USE bool ck_layout_find(const struct ck_layout *layout, uint32_t chunk,
+				uint32_t *box);
 
-enum ck_part_kind { CK_PART_LITERAL, CK_PART_TENSOR };
+/* --- locator: where movers ask for layouts ----------------------------------- */
 
-struct ck_part {
-	enum ck_part_kind kind;
-	uint64_t vpos;	     /* where it begins in the file */
-	uint64_t len;	     /* bytes */
-	const char *literal; /* CK_PART_LITERAL: owned by the slice */
-	uint32_t tensor;     /* CK_PART_TENSOR: index in catalog->tensors */
-	const uint64_t *off; /* box in elements, owned; NULL: all of it */
-	const uint64_t *size;
-};
-
-/* Parts in order of vpos, without gaps. One allocation: free() it. */
-struct ck_slice {
-	uint64_t size;
-	uint32_t nparts;
-	struct ck_part parts[];
+struct ck_locator {
+	/* Finds the boxes of a tensor that a window of it touches: ndim offsets,
+	 * ndim sizes in elements; NULL: all. What is wrong with single boxes
+	 * is in the layout, an error concerns all of them: -ESTALE (the tensor
+	 * has another version by now), shortages of this process. Holds no lock
+	 * while it reads files; may block on the source. Any thread. */
+	int (*get)(struct ck_locator *l, uint32_t tensor,
+		   const uint64_t *window, const struct ck_layout **out);
+	void (*put)(struct ck_locator *l, const struct ck_layout *layout);
 };
 
 #endif

@@ -229,6 +229,15 @@ int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
 const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
 					struct ck_entry_id e);
 
+/* The chunks of a tensor without fault that share elements with a window of it:
+ * ndim offsets, ndim sizes, inside the tensor. *chunks: their numbers in the
+ * tensor, sorted by offsets; free() it. covered: they have all of the window.
+ * -ENOMEM. */
+CK_MUST_USE int ck_catalog_window(const struct ck_catalog *c,
+				  const struct ck_tensor *t,
+				  const uint64_t *window, uint32_t **chunks,
+				  uint32_t *n, bool *covered);
+
 /* Index of the tensor that a chunk of the catalog belongs to. */
 uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
 

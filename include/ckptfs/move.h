@@ -7,6 +7,7 @@
 #define CKPTFS_MOVE_H
 
 #include "ckptfs/layout.h"
+#include "ckptfs/slice.h"
 #include "ckptfs/source.h"
 
 /* --- plan ------------------------------------------------------------------- */
@@ -22,7 +23,8 @@ struct ck_request {
 	uint32_t nchunks;
 	const int64_t *boxes;	 /* 2 * ndim for each chunk: offsets, sizes;
 				  * inside the tensor and disjoint */
-	const uint64_t *strides; /* ndim for each chunk, bytes */
+	const uint64_t *strides; /* ndim for each chunk, bytes; NULL: elements
+				  * of each are in C order without gaps */
 	const uint32_t *order;	 /* chunks sorted by offsets */
 };
 
@@ -58,26 +60,78 @@ struct ck_plan {
 
 /* -ENOMEM only. */
 CK_MUST_USE int ck_plan_make(const struct ck_request *r, struct ck_plan *plan);
+/* One run of so many bytes, from chunk 0. */
+CK_MUST_USE int ck_plan_run(struct ck_plan *plan, uint64_t bytes);
 void ck_plan_fini(struct ck_plan *plan);
+
+/* --- slices that are open ----------------------------------------------------- */
+
+/* A slice, and where the parts are that were touched so far: what all reads of one
+ * open file share. Any thread. */
+struct ck_opened;
+
+/* Takes the slice if it returns 0; the locator, which is the caller's, must
+ * outlive it. -ENOMEM. Looks at nothing, however many parts there are. */
+CK_MUST_USE int ck_opened_make(struct ck_slice *slice,
+			       struct ck_locator *locator,
+			       struct ck_opened **out);
+void ck_opened_free(struct ck_opened *o); /* NULL is allowed */
+const struct ck_slice *ck_opened_slice(const struct ck_opened *o);
+/* Locates all its boxes now. Errors as of ck_locator.get. */
+CK_MUST_USE int ck_opened_locate(struct ck_opened *o);
+/* Where the boxes are of part i, which is a CK_PART_BOX: located at the first
+ * touch. again: what was got before had errors of the moment, NULL at first.
+ * Valid as long as `o`. */
+CK_MUST_USE int ck_opened_layout(struct ck_opened *o, uint32_t i,
+				 const struct ck_layout *again,
+				 const struct ck_layout **out);
+/* The same if it was located already, else NULL. */
+const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
+
+/* --- movers -------------------------------------------------------------------- */
+
+/* The bytes [vpos, vpos + len) of an open slice, into `to`. All of them or an
+ * error: -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot be
+ * served), -ESTALE (a file or the tensor has changed), -EINVAL (not within the
+ * slice), -EINTR (it was interrupted), -ENOMEM. On an error `to`, which is the
+ * caller's, has anything. */
+struct ck_read {
+	struct ck_opened *from;
+	uint64_t vpos, len;
+	void *to;
+	/* Called once if the read was not done at once, by any thread; the read
+	 * and `to` are the caller's again. rc: 0 or an error. */
+	void (*done)(struct ck_read *r, int rc);
+	void *arg;
+	bool unwanted; /* atomic: set before it is interrupted */
+};
+
+struct ck_mover {
+	const char *name; /* for a person */
+	bool is_late;	  /* its reads may be answered later */
+	/* 0: done. -EINPROGRESS: done() will be called, or was. Else an error. */
+	int (*read)(struct ck_mover *m, struct ck_read *r);
+	/* Nobody wants it any more: if it is not done yet it ends soon, with
+	 * -EINTR if it has not come otherwise. Never calls done() itself. May
+	 * be called before read() has taken it, which then sees `unwanted`.
+	 * Where is_late. */
+	void (*interrupt)(struct ck_mover *m, struct ck_read *r);
+};
+
+/* As m->read(), and waits until it is done. r->done and r->arg are not used. */
+CK_MUST_USE int ck_move_read(struct ck_mover *m, struct ck_read *r);
 
 /* --- host mover --------------------------------------------------------------- */
 
-/* What a read needs. */
-struct ck_read {
-	const struct ck_catalog *catalog;
+/* Reads local files, and is done at once. */
+struct ck_host_mover {
+	struct ck_mover mover;
 	struct ck_files *files;
-	const struct ck_slice *slice;
-	const struct ck_layout *const *layouts; /* one for each part; NULL
-						 * for a literal */
 };
 
-/* The bytes [vpos, vpos + len) of a slice, into `to`. All of them or an error:
- * -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot be
- * served), -ESTALE (a file changed), -EINVAL (not within the slice), -ENOMEM.
- * On an error `to`, which is the caller's, has anything. Blocks on local files
- * only. Any thread. */
-CK_MUST_USE int ck_host_read(const struct ck_read *r, uint64_t vpos,
-			     uint64_t len, void *to);
+void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files);
+/* What its read does. Blocks on local files only. Any thread. */
+CK_MUST_USE int ck_host_read(struct ck_files *files, const struct ck_read *r);
 
 /* --- host mover, the other way -------------------------------------------------- */
 
@@ -117,9 +171,9 @@ struct ck_ahead_stream {
 /* Starts its threads: not before the last fork(2). NULL: out of memory. */
 struct ck_ahead *ck_ahead_make(struct ck_files *files);
 void ck_ahead_free(struct ck_ahead *a); /* waits for its threads */
-/* The stream reads [vpos, vpos + len) of the slice now. Has the kernel fetch
- * what follows if the stream reads on; never waits, never fails. */
+/* The stream does this read now. Has the kernel fetch what follows of the parts
+ * that are located, if the stream reads on; never waits, never fails. */
 void ck_ahead_note(struct ck_ahead *a, struct ck_ahead_stream *s,
-		   const struct ck_read *r, uint64_t vpos, uint64_t len);
+		   const struct ck_read *r);
 
 #endif

@@ -7,7 +7,8 @@
 #ifndef CKPTFS_VIEW_H
 #define CKPTFS_VIEW_H
 
-#include "ckptfs/layout.h"
+#include "ckptfs/model.h"
+#include "ckptfs/slice.h"
 
 /* One directory of tensor files. */
 struct ck_view {
@@ -17,7 +18,7 @@ struct ck_view {
 	 * counted (its err says why). */
 	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);
 	/* What the file consists of, no part where the bytes cannot be
-	 * counted; free() it. 0 or -ENOMEM. */
+	 * counted; ck_slice_free() it. 0 or -ENOMEM. */
 	int (*slice)(const struct ck_catalog *c, uint32_t tensor,
 		     struct ck_slice **out);
 };
@@ -59,7 +60,7 @@ void ck_local_box_name(const struct ck_local *l, uint32_t box,
 		       struct ck_buf *out);
 CK_MUST_USE int ck_local_box_find(const struct ck_local *l, uint32_t owner,
 				  struct ck_str name, uint32_t *box);
-/* Bytes of the file of a box, and what it consists of; free() it. */
+/* Bytes of the file of a box, and what it consists of; ck_slice_free() it. */
 uint64_t ck_local_size(const struct ck_local *l, uint32_t box);
 CK_MUST_USE int ck_local_slice(const struct ck_local *l, uint32_t box,
 			       struct ck_slice **out);

@@ -68,17 +68,34 @@ static inline void make_files(void)
 	ck_files_map_most(half_mapped, 2 * FILE_BYTES);
 }
 
-/* --- one tensor in a catalog --------------------------------------------- */
+/* --- one tensor, and a slice of boxes of it ------------------------------- */
+
+/* One part of the slice, in the test's own words. */
+struct world_part {
+	bool is_box, is_zeros, is_range, is_made;
+	uint64_t len;		    /* bytes */
+	const char *literal;	    /* otherwise, and of one that is made */
+	const uint64_t *off, *size; /* of a box; NULL: all of the tensor */
+	uint32_t file;		    /* of a range */
+	uint64_t fpos;
+	uint64_t vpos; /* set by add_part() */
+};
+
+enum { WORLD_PARTS = 3000 };
 
 struct world {
 	struct boxes b;
-	struct ck_tensor tensor;
-	struct ck_catalog catalog;
 	struct ck_extent extents[BOXES_MAX];
 	struct ck_layout layout;
-	const struct ck_layout *layouts[8];
-	struct ck_slice *slice;
-	struct ck_read read;
+	struct ck_files *files;
+	unsigned located; /* how often the locator was asked */
+	struct ck_slice slice;
+	struct ck_locator locator;
+	uint32_t nparts;
+	struct world_part given[WORLD_PARTS];
+	struct ck_part parts[WORLD_PARTS];
+	uint64_t begins[WORLD_PARTS + 1];
+	uint64_t windows[WORLD_PARTS][2 * BOXES_DIMS];
 };
 
 static inline uint8_t dtype_of(const char *name)
@@ -86,66 +103,147 @@ static inline uint8_t dtype_of(const char *name)
 	return ck_dtype_by_name(ck_str_from(name));
 }
 
+#define WORLD_OF(pointer, member)                                              \
+	((struct world *)(void *)((char *)(uintptr_t)(pointer)-offsetof(       \
+		struct world, member)))
+
+static inline int world_locate(struct ck_locator *l, uint32_t tensor,
+			       const uint64_t *window,
+			       const struct ck_layout **out)
+{
+	struct world *w = WORLD_OF(l, locator);
+
+	(void)tensor, (void)window;
+	__atomic_fetch_add(&w->located, 1, __ATOMIC_RELAXED);
+	*out = &w->layout;
+	return 0;
+}
+
+static inline void world_put(struct ck_locator *l,
+			     const struct ck_layout *layout)
+{
+	(void)l, (void)layout;
+}
+
+static inline void world_keep(struct ck_slice *s)
+{
+	(void)s;
+}
+
+static inline int world_make_part(const struct ck_slice *s, uint32_t number,
+				  struct ck_buf *out)
+{
+	const struct world_part *p = &WORLD_OF(s, slice)->given[number];
+
+	ck_buf_add(out, p->literal, p->len);
+	return 0;
+}
+
 /* Everything that follows from w->b. */
 static inline void make_world(struct world *w, uint8_t dtype)
 {
 	struct boxes *b = &w->b;
 
-	w->tensor = (struct ck_tensor){ .ndim = b->ndim,
-					.nchunks = b->n,
-					.dtype = dtype };
-	w->catalog = (struct ck_catalog){ .tensors = &w->tensor,
-					  .shapes = (int64_t *)b->shape,
-					  .boxes = b->box,
-					  .order = b->order };
 	w->layout = (struct ck_layout){ .n = b->n,
+					.ndim = b->ndim,
+					.dtype = dtype,
+					.shape = b->shape,
+					.boxes = b->box,
+					.order = b->order,
 					.extents = w->extents,
 					.strides = b->strides };
 	memset(w->extents, 0, sizeof(w->extents));
-	for (size_t i = 0; i < CK_ARRAY_SIZE(w->layouts); i++)
-		w->layouts[i] = &w->layout;
-	w->read = (struct ck_read){ .catalog = &w->catalog,
-				    .files = files,
-				    .slice = w->slice,
-				    .layouts = w->layouts };
+	w->files = files;
+	w->locator = (struct ck_locator){ world_locate, world_put };
+	w->slice = (struct ck_slice){ .begins = w->begins,
+				      .parts = w->parts,
+				      .make = world_make_part,
+				      .free = world_keep };
 }
 
-static inline struct world *world_make(uint32_t nparts)
+static inline struct world *world_make(void)
 {
 	struct world *w = calloc(1, sizeof(*w));
 
-	if (w)
-		w->slice = calloc(1, sizeof(*w->slice) +
-					     nparts * sizeof(struct ck_part));
-	if (!w || !w->slice)
+	if (!w)
 		abort();
 	return w;
 }
 
 static inline void world_free(struct world *w)
 {
-	free(w->slice);
 	free(w);
 }
 
 /* --- slices and reads --------------------------------------------------- */
 
-static inline void add_part(struct ck_slice *slice, struct ck_part part)
+static inline struct ck_part world_part(struct world *w,
+					const struct world_part *p, uint32_t i)
 {
-	part.vpos = slice->size;
-	slice->size += part.len;
-	slice->parts[slice->nparts++] = part;
+	struct ck_part part = { .kind = CK_PART_BYTES, .at.bytes = p->literal };
+	size_t bytes = w->b.ndim * sizeof(uint64_t);
+
+	if (p->is_made)
+		part = (struct ck_part){ .kind = CK_PART_MADE, .number = i };
+	if (p->is_zeros)
+		part = (struct ck_part){ .kind = CK_PART_ZEROS };
+	if (p->is_range)
+		part = (struct ck_part){ .kind = CK_PART_RANGE,
+					 .number = p->file,
+					 .at.fpos = p->fpos };
+	if (!p->is_box)
+		return part;
+	part = (struct ck_part){ .kind = CK_PART_BOX };
+	if (p->off) {
+		memcpy(w->windows[i], p->off, bytes);
+		memcpy(w->windows[i] + w->b.ndim, p->size, bytes);
+		part.at.box = w->windows[i];
+	}
+	return part;
+}
+
+static inline void add_part(struct world *w, struct world_part part)
+{
+	uint32_t i = w->slice.nparts++;
+
+	part.vpos = w->slice.size;
+	w->given[i] = part;
+	w->parts[i] = world_part(w, &part, i);
+	w->begins[i] = part.vpos;
+	w->slice.size += part.len;
+	w->begins[i + 1] = w->slice.size;
+}
+
+static inline int world_read_into(struct world *w, struct ck_opened *from,
+				  uint64_t vpos, uint64_t len, void *to)
+{
+	const struct ck_read r = {
+		.from = from, .vpos = vpos, .len = len, .to = to
+	};
+
+	return ck_host_read(w->files, &r);
+}
+
+static inline struct ck_opened *world_open(struct world *w)
+{
+	struct ck_opened *o;
+
+	if (ck_opened_make(&w->slice, &w->locator, &o))
+		abort();
+	return o;
 }
 
 /* The bytes [vpos, vpos + len), the caller's; or NULL and *rc. */
-static inline uint8_t *world_read(const struct world *w, uint64_t vpos,
-				  uint64_t len, int *rc)
+static inline uint8_t *world_read(struct world *w, uint64_t vpos, uint64_t len,
+				  int *rc)
 {
+	struct ck_opened *o = world_open(w);
 	uint8_t *bytes = malloc(len + 1);
 
 	if (!bytes)
 		abort();
-	*rc = ck_host_read(&w->read, vpos, len, bytes);
+	*rc = world_read_into(w, o, vpos, len, bytes);
+	ck_opened_free(o);
 	if (*rc) {
 		free(bytes);
 		return NULL;
@@ -153,7 +251,7 @@ static inline uint8_t *world_read(const struct world *w, uint64_t vpos,
 	return bytes;
 }
 
-static inline bool is_right_read(const struct world *w, const uint8_t *want,
+static inline bool is_right_read(struct world *w, const uint8_t *want,
 				 uint64_t vpos, uint64_t len)
 {
 	int rc;

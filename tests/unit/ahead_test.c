@@ -9,7 +9,7 @@
 
 enum { SIZE = 48 << 20, STEP = 128 << 10, FAR = 20 << 20 };
 
-static int64_t shape[] = { SIZE };
+static const uint64_t shape[] = { SIZE };
 static int64_t boxes[] = { 0, SIZE };
 static uint32_t order[] = { 0 };
 static uint64_t strides[] = { 1 };
@@ -50,48 +50,71 @@ static bool comes_into_memory(const uint8_t *map, size_t fpos)
 	return false;
 }
 
+static struct ck_extent extent;
+static const struct ck_layout *layout;
+
+static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		  const struct ck_layout **out)
+{
+	(void)l, (void)tensor, (void)window;
+	*out = layout;
+	return 0;
+}
+
+static void put(struct ck_locator *l, const struct ck_layout *unused)
+{
+	(void)l, (void)unused;
+}
+
+static void note(struct ck_ahead *ahead, struct ck_ahead_stream *stream,
+		 struct ck_opened *from, uint64_t vpos, uint64_t len)
+{
+	const struct ck_read r = { .from = from, .vpos = vpos, .len = len };
+
+	ck_ahead_note(ahead, stream, &r);
+}
+
 static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 {
-	struct ck_tensor tensor = { .ndim = 1,
-				    .dtype = ck_dtype_by_name(CK_STR("uint8")),
-				    .nchunks = 1,
-				    .nbytes = SIZE };
-	struct ck_catalog catalog = { .tensors = &tensor,
-				      .shapes = shape,
-				      .boxes = boxes,
-				      .order = order,
-				      .ntensors = 1 };
+	const struct ck_layout all = {
+		.n = 1,
+		.ndim = 1,
+		.dtype = ck_dtype_by_name(CK_STR("uint8")),
+		.shape = shape,
+		.boxes = boxes,
+		.order = order,
+		.extents = &extent,
+		.strides = strides,
+	};
 	struct ck_files *files = ck_files_make(dirfd, CK_BENEATH_NO_SYMLINKS,
 					       16);
-	struct ck_extent extent = { 0 };
-	struct ck_layout layout = { .n = 1,
-				    .extents = &extent,
-				    .strides = strides };
-	const struct ck_layout *layouts[] = { &layout };
-	struct ck_slice *slice =
-		calloc(1, sizeof(*slice) + sizeof(struct ck_part));
-	struct ck_read read = { &catalog, files, slice, layouts };
+	struct ck_slice_builder builder = { 0 };
+	struct ck_locator locator = { locate, put };
+	struct ck_slice *slice;
+	struct ck_opened *opened;
 	struct ck_ahead_stream jumping = { 0 }, reading_on = { 0 };
 	struct ck_ahead *ahead;
 
-	slice->size = SIZE;
-	slice->nparts = 1;
-	slice->parts[0] = (struct ck_part){ .kind = CK_PART_TENSOR,
-					    .len = SIZE };
+	layout = &all;
+	ck_slice_add_box(&builder, 0, 1, NULL, SIZE);
+	if (ck_slice_make(&builder, &slice) ||
+	    ck_opened_make(slice, &locator, &opened))
+		abort();
 	eq_err(ck_files_add(files, path, &extent.file), 0);
+	eq_err(ck_opened_locate(opened), 0);
 	ahead = ck_ahead_make(files);
 	for (uint64_t i = 0; i < 16; i++)
-		ck_ahead_note(ahead, &jumping, &read,
-			      i * 11 % 16 * (STEP * 40UL) % SIZE, 4096);
+		note(ahead, &jumping, opened,
+		     i * 11 % 16 * (STEP * 40UL) % SIZE, 4096);
 	usleep(100000);
 	ok(!is_in_memory(map, FAR));
 	for (uint64_t i = 0; i < 8; i++)
-		ck_ahead_note(ahead, &reading_on, &read, i * STEP, STEP);
+		note(ahead, &reading_on, opened, i * STEP, STEP);
 	ok(comes_into_memory(map, FAR));
 	ok(!is_in_memory(map, SIZE - 4096));
 	ck_ahead_free(ahead);
 	ck_files_free(files);
-	free(slice);
+	ck_opened_free(opened);
 }
 
 int main(void)

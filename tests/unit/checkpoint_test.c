@@ -366,7 +366,7 @@ static void test_known_layouts(void)
 
 	ok(ck_layout_known(cp, 0) == NULL);
 	ck_layout_put(cp, NULL);
-	eq_err(ck_layout_get(cp, 0, &first), 0);
+	eq_err(ck_layout_get(cp, 0, NULL, &first), 0);
 	again = ck_layout_known(cp, 0);
 	ok(again == first);
 	ck_layout_put(cp, again);

@@ -185,7 +185,7 @@ static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
 
 		if (!is_writable(cp->catalog, i))
 			continue;
-		if (want[i] && ck_layout_get(cp, i, &old))
+		if (want[i] && ck_layout_get(cp, i, NULL, &old))
 			abort();
 		ok(replace(cp, w, i, &t));
 		if (old) { /* whoever had it open */

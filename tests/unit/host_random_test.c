@@ -71,10 +71,10 @@ struct truth {
 	int err[OUT_BYTES];
 };
 
-static void define_tensor(struct world *w, const struct ck_part *part,
+static void define_tensor(struct world *w, const struct world_part *part,
 			  struct truth *out)
 {
-	const struct ck_dtype *dtype = ck_dtype_at(w->tensor.dtype);
+	const struct ck_dtype *dtype = ck_dtype_at(w->layout.dtype);
 	struct boxes *b = &w->b;
 	uint64_t vpos = part->vpos;
 
@@ -104,14 +104,19 @@ static void define_tensor(struct world *w, const struct ck_part *part,
 
 static void define(struct world *w, struct truth *out)
 {
-	for (uint32_t i = 0; i < w->slice->nparts; i++) {
-		const struct ck_part *part = &w->slice->parts[i];
+	for (uint32_t i = 0; i < w->slice.nparts; i++) {
+		const struct world_part *part = &w->given[i];
+		uint8_t *to = out->byte + part->vpos;
 
-		if (part->kind == CK_PART_TENSOR) {
+		if (part->is_box) {
 			define_tensor(w, part, out);
 			continue;
 		}
-		memcpy(out->byte + part->vpos, part->literal, part->len);
+		memset(to, 0, part->len);
+		if (part->is_range)
+			memcpy(to, content[part->file] + part->fpos, part->len);
+		else if (!part->is_zeros)
+			memcpy(to, part->literal, part->len);
 		memset(out->err + part->vpos, 0, part->len * sizeof(int));
 	}
 }
@@ -133,7 +138,7 @@ static bool is_right_rc(const struct truth *t, uint64_t begin, uint64_t end,
 static bool check_read(struct world *w, const struct truth *t, uint64_t vpos,
 		       uint64_t len)
 {
-	uint64_t size = w->slice->size;
+	uint64_t size = w->slice.size;
 	uint64_t begin = vpos < size ? vpos : size;
 	uint64_t n = len < size - begin ? len : size - begin;
 	int rc;
@@ -147,29 +152,44 @@ static bool check_read(struct world *w, const struct truth *t, uint64_t vpos,
 
 /* --- random slices ------------------------------------------------------- */
 
-/* Up to eight parts: text and boxes of the tensor. */
-static void random_slice(struct world *w, uint64_t *windows, uint64_t *random)
+/* Of any other kind. */
+static struct world_part random_literal(uint64_t *random)
 {
 	static const char text[] = "literal bytes, such as a header";
+	struct world_part part = { .literal = text,
+				   .len = boxes_below(random, sizeof(text)) };
+
+	switch (boxes_below(random, 4)) {
+	case 0: part.is_made = true; break;
+	case 1: part.is_zeros = true; break;
+	case 2:
+		part.is_range = true;
+		part.file = (uint32_t)boxes_below(random, NFILES);
+		part.fpos = boxes_below(random, FILE_BYTES - sizeof(text));
+		break;
+	default: break;
+	}
+	return part;
+}
+
+/* Up to eight parts: boxes of the tensor, and others. */
+static void random_slice(struct world *w, uint64_t *windows, uint64_t *random)
+{
 	uint64_t nparts = 1 + boxes_below(random, 8);
 
-	w->slice->size = w->slice->nparts = 0;
+	w->slice.size = w->slice.nparts = 0;
 	for (uint64_t i = 0; i < nparts; i++) {
 		uint64_t *off = windows + i * 2 * BOXES_DIMS;
 		uint64_t *size = off + BOXES_DIMS;
-		struct ck_part part = { .kind = CK_PART_TENSOR,
-					.off = off,
-					.size = size };
+		struct world_part part = { .is_box = true,
+					   .off = off,
+					   .size = size };
 
 		boxes_window(&w->b, off, size, random);
 		part.len = boxes_volume(size, w->b.ndim) * w->b.item;
 		if (boxes_one_in(random, 3))
-			part = (struct ck_part){
-				.kind = CK_PART_LITERAL,
-				.literal = text,
-				.len = boxes_below(random, sizeof(text)),
-			};
-		add_part(w->slice, part);
+			part = random_literal(random);
+		add_part(w, part);
 	}
 }
 
@@ -187,14 +207,13 @@ static unsigned random_world(struct world *w, uint64_t *random)
 	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
 	make_world(w, dtype);
 	if (boxes_one_in(random, 2))
-		w->read.files = boxes_one_in(random, 2) ? unmapped
-							: half_mapped;
+		w->files = boxes_one_in(random, 2) ? unmapped : half_mapped;
 	random_extents(w, random);
 	random_slice(w, windows, random);
 	define(w, &truth);
 	for (unsigned i = 0; i < 8; i++) {
-		uint64_t vpos = boxes_below(random, w->slice->size + 3);
-		uint64_t len = boxes_below(random, w->slice->size + 3);
+		uint64_t vpos = boxes_below(random, w->slice.size + 3);
+		uint64_t len = boxes_below(random, w->slice.size + 3);
 
 		wrong += !check_read(w, &truth, vpos, len);
 	}
@@ -209,7 +228,7 @@ static void test_random(void)
 			 : TAP_SLOW ? 5000
 				    : 20000;
 	uint64_t random = tap_seed(811) | 1;
-	struct world *w = world_make(8);
+	struct world *w = world_make();
 	unsigned wrong = 0;
 
 	for (uint64_t i = 0; i < cases; i++)

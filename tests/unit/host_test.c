@@ -15,7 +15,7 @@
 /* Two rows of four bytes, row 0 in f0, row 1 in f1; the slice is all of it. */
 static struct world *two_rows(void)
 {
-	struct world *w = world_make(1);
+	struct world *w = world_make();
 	struct boxes *b = &w->b;
 	const int64_t box[] = { 0, 0, 1, 4, 1, 0, 1, 4 };
 
@@ -30,12 +30,11 @@ static struct world *two_rows(void)
 	b->order[1] = 1;
 	make_world(w, dtype_of("uint8"));
 	w->extents[1].file = 1;
-	add_part(w->slice,
-		 (struct ck_part){ .kind = CK_PART_TENSOR, .len = 8 });
+	add_part(w, (struct world_part){ .is_box = true, .len = 8 });
 	return w;
 }
 
-static int read_rc(const struct world *w, uint64_t vpos, uint64_t len)
+static int read_rc(struct world *w, uint64_t vpos, uint64_t len)
 {
 	int rc;
 
@@ -74,13 +73,13 @@ static void test_bad_tensor(void)
 {
 	struct world *w = two_rows();
 
-	w->tensor.err = EIO;
+	w->layout.err = EIO;
 	eq_err(read_rc(w, 0, 1), -EIO);
-	w->tensor.err = 0;
-	w->tensor.dtype = CK_DTYPE_UNKNOWN;
+	w->layout.err = 0;
+	w->layout.dtype = CK_DTYPE_UNKNOWN;
 	eq_err(read_rc(w, 0, 1), -EBADMSG);
-	w->tensor.dtype = dtype_of("uint8");
-	w->tensor.ndim = CK_MAX_DIMS + 1;
+	w->layout.dtype = dtype_of("uint8");
+	w->layout.ndim = CK_MAX_DIMS + 1;
 	eq_err(read_rc(w, 0, 1), -EBADMSG);
 	world_free(w);
 }
@@ -92,7 +91,7 @@ static void test_overflow(void)
 	const int64_t box[] = { 0, 0, 2, 4 };
 
 	memcpy(w->b.box, box, sizeof(box));
-	w->b.n = w->tensor.nchunks = w->layout.n = 1;
+	w->b.n = w->layout.n = 1;
 	w->b.strides[0] = UINT64_MAX;
 	eq_err(read_rc(w, 0, 8), -EIO);
 	w->b.strides[0] = UINT64_C(1) << 63;
@@ -103,7 +102,7 @@ static void test_overflow(void)
 	eq_err(read_rc(w, 0, 4), -EIO);
 	w->b.shape[1] = 5;
 	w->b.box[3] = 5; /* 4 * 2^62 would be 0 again */
-	w->slice->size = w->slice->parts[0].len = 10;
+	w->slice.size = w->begins[1] = 10;
 	eq_err(read_rc(w, 4, 1), -EIO);
 	eq_err(read_rc(w, 9, 1), -EIO);
 	eq_err(read_rc(w, 5, 1), 0);
@@ -167,7 +166,7 @@ static void test_sigbus(void)
 static struct world *big(uint64_t rows, uint64_t columns, unsigned d,
 			 unsigned n)
 {
-	struct world *w = world_make(1);
+	struct world *w = world_make();
 	struct boxes *b = &w->b;
 
 	b->ndim = 2;
@@ -192,8 +191,8 @@ static struct world *big(uint64_t rows, uint64_t columns, unsigned d,
 		w->extents[i].file = BIG;
 		w->extents[i].pos = rows * columns * 4 / n * i;
 	}
-	add_part(w->slice, (struct ck_part){ .kind = CK_PART_TENSOR,
-					     .len = rows * columns * 4 });
+	add_part(w, (struct world_part){ .is_box = true,
+					 .len = rows * columns * 4 });
 	return w;
 }
 
@@ -314,31 +313,22 @@ static void test_many_parts(void)
 	static const char text[N + 1] = "abc";
 	static uint64_t off[2] = { 1, 1 }, size[2] = { 1, 2 };
 	struct world *w = two_rows();
-	const struct ck_layout **layouts = calloc(2 * N, sizeof(*layouts));
-	struct ck_slice *slice =
-		calloc(1, sizeof(*slice) + 2 * N * sizeof(struct ck_part));
 	static uint8_t want[3 * N];
 
-	if (!slice || !layouts)
-		abort();
+	w->slice.size = w->slice.nparts = 0;
 	for (unsigned i = 0; i < N; i++) {
-		layouts[2 * i + 1] = &w->layout;
-		add_part(slice,
-			 (struct ck_part){ .literal = text + i, .len = 1 });
-		add_part(slice, (struct ck_part){ .kind = CK_PART_TENSOR,
-						  .len = 2,
-						  .off = off,
-						  .size = size });
+		add_part(w,
+			 (struct world_part){ .literal = text + i, .len = 1 });
+		add_part(w, (struct world_part){ .is_box = true,
+						 .len = 2,
+						 .off = off,
+						 .size = size });
 		want[3 * i] = (uint8_t)text[i];
 		memcpy(want + 3 * i + 1, content[0] + 1, 2);
 	}
 	w->extents[1].file = 0;
-	w->read.slice = slice;
-	w->read.layouts = layouts;
 	ok(is_right_read(w, want, 0, 3 * N));
 	ok(is_right_read(w, want + 1001, 1001, 301));
-	free(slice);
-	free(layouts);
 	world_free(w);
 }
 
@@ -384,7 +374,7 @@ static void test_threads(void)
 
 /* --- speed: printed, never judged ---------------------------------------- */
 
-static void report_speed(const char *what, const struct world *w)
+static void report_speed(const char *what, struct world *w)
 {
 	enum { ROUNDS = 400 };
 	struct timespec a, b;

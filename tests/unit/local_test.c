@@ -98,14 +98,14 @@ static void test_slices(const struct ck_local *l)
 	eq_err(ck_local_slice(l, 3, &s), 0);
 	eq_u64(s->size, 128 + 4);
 	eq_u64(s->nparts, 2);
-	ok(memmem(s->parts[0].literal, s->parts[0].len, "(2, 2)", 6) != NULL);
-	eq_u64(s->parts[1].tensor, 2);
-	eq_u64(s->parts[1].off[1], 2);
-	eq_u64(s->parts[1].size[0], 2);
-	free(s);
+	ok(memmem(s->parts[0].at.bytes, 128, "(2, 2)", 6) != NULL);
+	eq_u64(s->parts[1].number, 2);
+	eq_u64(s->parts[1].at.box[1], 2);
+	eq_u64(s->parts[1].at.box[2], 2);
+	ck_slice_free(s);
 	eq_err(ck_local_slice(l, 4, &s), 0);
 	eq_u64(s->size, 128 + 8);
-	free(s);
+	ck_slice_free(s);
 }
 
 static void test_long_lists_of_offsets_are_hashed(void)

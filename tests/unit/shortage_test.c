@@ -11,9 +11,7 @@
  *
  *	shortage_test DIRECTORY...	checkpoints, the first of one shard
  */
-#include "ckptfs/format.h"
-#include "ckptfs/move.h"
-#include "ckptfs/view.h"
+#include "read_case.h"
 #include "shortage.h"
 #include "tap.h"
 
@@ -56,19 +54,10 @@ static int open_it(struct ck_checkpoint **cp)
 static int do_read(struct ck_checkpoint *cp, uint32_t tensor,
 		   const struct ck_layout *layout, struct ck_buf *out)
 {
-	const struct ck_view *raw = ck_views[1];
-	uint64_t len = raw->size(cp->catalog, tensor);
-	struct ck_slice *slice;
-	struct ck_read r;
-	ck_auto_free void *bytes = NULL;
-	int rc = raw->slice(cp->catalog, tensor, &slice);
+	uint64_t len = ck_views[1]->size(cp->catalog, tensor);
+	ck_auto_free void *bytes = malloc(len + 1);
+	int rc = bytes ? read_case(cp, tensor, layout, bytes) : -ENOMEM;
 
-	if (rc)
-		return rc;
-	r = (struct ck_read){ cp->catalog, cp->files, slice, &layout };
-	bytes = malloc(len + 1);
-	rc = bytes ? ck_host_read(&r, 0, len, bytes) : -ENOMEM;
-	free(slice);
 	if (rc)
 		return rc;
 	ck_buf_add(out, bytes, len);
@@ -89,7 +78,7 @@ static int do_tensor(struct ck_checkpoint *cp, uint32_t tensor,
 	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
 	const struct ck_layout *layout;
 	struct ck_fault f;
-	int rc = ck_layout_get(cp, tensor, &layout);
+	int rc = ck_layout_get(cp, tensor, NULL, &layout);
 
 	if (rc)
 		return rc;
@@ -111,7 +100,10 @@ static int do_boxes(struct ck_checkpoint *cp, uint32_t tensor,
 		const struct ck_layout *layout;
 		struct ck_fault f;
 
-		rc = ck_layout_get_box(cp, tensor, i, &layout);
+		rc = ck_layout_get(
+			cp, tensor,
+			(const uint64_t *)ck_catalog_box(cp->catalog, t, i),
+			&layout);
 		if (rc)
 			break;
 		if (ck_box_has_fault(cp, layout, tensor, i, &f))
@@ -370,7 +362,7 @@ static void damage(const char *shard)
 	copy_file(shard);
 	snprintf(path, sizeof(path), "%s/%s", damaged, shard);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (open_it(&cp) || ck_layout_get(cp, 1, &layout))
+	if (open_it(&cp) || ck_layout_get(cp, 1, NULL, &layout))
 		abort();
 	spoil(fd, cp->catalog->chunks[cp->catalog->tensors[0].chunk].fpos);
 	spoil(fd, layout->extents[0].pos);

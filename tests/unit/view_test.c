@@ -81,12 +81,12 @@ static void test_slices_fit_sizes(void)
 
 			eq_err(ck_views[v]->slice(c, i, &s), 0);
 			for (uint32_t p = 0; p < s->nparts; p++) {
-				eq_u64(s->parts[p].vpos, vpos);
-				vpos += s->parts[p].len;
+				eq_u64(s->begins[p], vpos);
+				vpos += ck_slice_part_len(s, p);
 			}
 			eq_u64(s->size, vpos);
 			eq_u64(s->size, ck_views[v]->size(c, i));
-			free(s);
+			ck_slice_free(s);
 		}
 	ck_catalog_free(c);
 }
@@ -102,17 +102,17 @@ static void test_full(void)
 	eq_u64(FULL->size(c, 2), 128);
 	eq_err(FULL->slice(c, 0, &s), 0);
 	eq_u64(s->nparts, 2);
-	ok(s->parts[0].kind == CK_PART_LITERAL);
-	ok(s->parts[1].kind == CK_PART_TENSOR && !s->parts[1].off &&
-	   !s->parts[1].size && s->parts[1].tensor == 0);
-	eq_u64(s->parts[1].vpos, 128);
-	eq_err(ck_npy_parse(
-		       (struct ck_str){ s->parts[0].literal, s->parts[0].len },
-		       &npy, NULL),
+	ok(s->parts[0].kind == CK_PART_BYTES);
+	ok(s->parts[1].kind == CK_PART_BOX && !s->parts[1].at.box &&
+	   s->parts[1].number == 0);
+	eq_u64(s->begins[1], 128);
+	ok(s->at_open);
+	eq_err(ck_npy_parse((struct ck_str){ s->parts[0].at.bytes, 128 }, &npy,
+			    NULL),
 	       0);
 	eq_mem(npy.descr.p, npy.descr.len, "|V2", 3);
 	ok(npy.ndim == 2 && npy.shape[0] == 3 && npy.shape[1] == 5);
-	free(s);
+	ck_slice_free(s);
 	ck_catalog_free(c);
 }
 
@@ -126,8 +126,8 @@ static void test_raw(void)
 	eq_u64(RAW->size(c, 2), 0);
 	eq_err(RAW->slice(c, 1, &s), 0);
 	eq_u64(s->nparts, 1);
-	ok(s->parts[0].kind == CK_PART_TENSOR && s->parts[0].tensor == 1);
-	free(s);
+	ok(s->parts[0].kind == CK_PART_BOX && s->parts[0].number == 1);
+	ck_slice_free(s);
 	ck_catalog_free(c);
 }
 
@@ -144,7 +144,7 @@ static void test_tensors_without_bytes(void)
 			eq_u64(ck_views[v]->size(c, without[i]), 0);
 			eq_err(ck_views[v]->slice(c, without[i], &s), 0);
 			eq_u64(s->nparts, 0);
-			free(s);
+			ck_slice_free(s);
 		}
 	/* whose boxes lie: the size is known */
 	eq_u64(c->tensors[4].err, EIO);

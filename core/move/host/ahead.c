@@ -197,16 +197,16 @@ static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 	}
 }
 
-static void ask_tensor(struct ck_ahead *a, const struct ck_read *r,
-		       uint32_t part, uint64_t begin, uint64_t end)
+/* What was not touched yet is not located for this. */
+static void ask_box(struct ck_ahead *a, const struct ck_layout *layout,
+		    const uint64_t *box, uint64_t begin, uint64_t end)
 {
 	struct ck_workspace *s = ck_workspace_get();
-	const struct ck_layout *layout = r->layouts[part];
 	struct ck_request q;
 
-	if (!s || !layout || r->catalog->tensors[layout->tensor].err)
+	if (!s || !layout || layout->err)
 		return;
-	q = ck_range_request(r->catalog, &r->slice->parts[part], layout);
+	q = ck_range_request(layout, box);
 	for (q.begin = begin; q.begin < end; q.begin = q.end) {
 		q.end = ck_min(q.begin + PLAN_STEP, end);
 		if (ck_plan_make(&q, &s->plan))
@@ -216,35 +216,48 @@ static void ask_tensor(struct ck_ahead *a, const struct ck_read *r,
 	}
 }
 
-static void ask(struct ck_ahead *a, const struct ck_read *r, uint64_t from,
+static void ask_part(struct ck_ahead *a, const struct ck_opened *o, uint32_t i,
+		     uint64_t begin, uint64_t end)
+{
+	struct ck_part part = ck_slice_part(ck_opened_slice(o), i);
+	struct range r = { .file = part.number, .len = end - begin };
+
+	if (part.kind == CK_PART_BOX)
+		ask_box(a, ck_opened_known(o, i), part.at.box, begin, end);
+	if (part.kind != CK_PART_RANGE)
+		return;
+	r.fpos = part.at.fpos + begin;
+	push(a, &r);
+}
+
+static void ask(struct ck_ahead *a, const struct ck_opened *o, uint64_t from,
 		uint64_t to)
 {
-	const struct ck_slice *slice = r->slice;
+	const struct ck_slice *slice = ck_opened_slice(o);
 
-	for (uint32_t i = ck_range_part(slice, from); i < slice->nparts; i++) {
-		const struct ck_part *part = &slice->parts[i];
-		uint64_t begin = ck_max(from, part->vpos);
-		uint64_t end = ck_min(to, part->vpos + part->len);
+	for (uint32_t i = ck_slice_find(slice, from);
+	     i < slice->nparts && slice->begins[i] < to; i++) {
+		uint64_t begin = ck_max(from, slice->begins[i]);
+		uint64_t end = ck_min(to, slice->begins[i + 1]);
 
-		if (part->vpos >= to)
-			break;
-		if (begin < end && part->kind == CK_PART_TENSOR)
-			ask_tensor(a, r, i, begin - part->vpos,
-				   end - part->vpos);
+		if (begin < end)
+			ask_part(a, o, i, begin - slice->begins[i],
+				 end - slice->begins[i]);
 	}
 }
 
 void ck_ahead_note(struct ck_ahead *a, struct ck_ahead_stream *s,
-		   const struct ck_read *r, uint64_t vpos, uint64_t len)
+		   const struct ck_read *r)
 {
-	uint64_t from, to;
+	uint64_t size, from, to;
 	bool due;
 
-	if (!a || len == 0)
+	if (!a || r->len == 0)
 		return;
+	size = ck_opened_slice(r->from)->size;
 	pthread_mutex_lock(&a->lock);
-	due = advance(s, r->slice->size, vpos, vpos + len, &from, &to);
+	due = advance(s, size, r->vpos, r->vpos + r->len, &from, &to);
 	pthread_mutex_unlock(&a->lock);
 	if (due)
-		ask(a, r, from, to);
+		ask(a, r->from, from, to);
 }

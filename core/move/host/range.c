@@ -4,41 +4,20 @@
  */
 #include "range.h"
 
-uint32_t ck_range_part(const struct ck_slice *slice, uint64_t vpos)
-{
-	uint32_t lo = 0;
-	uint32_t hi = slice->nparts;
-
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (slice->parts[mid].vpos <= vpos)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-struct ck_request ck_range_request(const struct ck_catalog *c,
-				   const struct ck_part *part,
-				   const struct ck_layout *layout)
+struct ck_request ck_range_request(const struct ck_layout *layout,
+				   const uint64_t *box)
 {
 	static const uint64_t zeros[CK_MAX_DIMS];
-	static const uint32_t only[1];
-	const struct ck_tensor *t = &c->tensors[part->tensor];
-	/* dimensions of a tensor without a fault are not negative */
-	const uint64_t *shape = (const uint64_t *)ck_catalog_shape(c, t);
 
 	return (struct ck_request){
-		.ndim = t->ndim,
-		.item = ck_dtype_at(t->dtype)->size,
-		.off = part->off ? part->off : zeros,
-		.size = part->size ? part->size : shape,
+		.ndim = layout->ndim,
+		.item = ck_dtype_at(layout->dtype)->size,
+		.off = box ? box : zeros,
+		.size = box ? box + layout->ndim : layout->shape,
 		.nchunks = layout->n,
-		.boxes = ck_catalog_box(c, t, layout->first),
+		.boxes = layout->boxes,
 		.strides = layout->strides,
-		.order = layout->n == t->nchunks ? c->order + t->chunk : only,
+		.order = layout->order,
 	};
 }
 

@@ -8,13 +8,10 @@
 
 #include "ckptfs/move.h"
 
-/* The part of a slice that holds byte vpos, which is below its size. */
-uint32_t ck_range_part(const struct ck_slice *slice, uint64_t vpos);
-/* A request for the box of a part; begin and end are the caller's to set.
- * The tensor must be one without a fault of its own. */
-struct ck_request ck_range_request(const struct ck_catalog *c,
-				   const struct ck_part *part,
-				   const struct ck_layout *layout);
+/* A request for a box of a tensor, NULL: all of it; begin and end are the
+ * caller's to set. The layout has no err. */
+struct ck_request ck_range_request(const struct ck_layout *layout,
+				   const uint64_t *box);
 /* The byte after the last one that a copy from an extent at pos loads; false
  * if there is no such number. */
 CK_MUST_USE bool ck_range_end(const struct ck_plan *plan,

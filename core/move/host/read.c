@@ -23,7 +23,7 @@ enum {
 };
 
 struct reading {
-	const struct ck_read *r;
+	struct ck_files *files;
 	struct ck_workspace *space;
 	bool loads; /* some copies of the plan are of files without mapping */
 };
@@ -39,7 +39,7 @@ static int use_file(struct reading *rd, uint32_t number,
 	uint32_t *where;
 	int rc;
 
-	if (number >= ck_files_count(rd->r->files))
+	if (number >= ck_files_count(rd->files))
 		return -ENODATA; /* CK_NO_FILE */
 	where = &s->where[number];
 	if (*where < s->nused && s->used[*where].number == number) {
@@ -50,7 +50,7 @@ static int use_file(struct reading *rd, uint32_t number,
 	if (!used)
 		return -ENOMEM;
 	s->used = used;
-	rc = ck_files_get(rd->r->files, number, &used[s->nused]);
+	rc = ck_files_get(rd->files, number, &used[s->nused]);
 	if (rc)
 		return rc;
 	*where = (uint32_t)s->nused++;
@@ -63,7 +63,7 @@ static void release_files(struct reading *rd)
 	struct ck_workspace *s = rd->space;
 
 	for (size_t i = 0; i < s->nused; i++)
-		ck_files_put(rd->r->files, &s->used[i]);
+		ck_files_put(rd->files, &s->used[i]);
 	s->nused = 0;
 }
 
@@ -102,7 +102,7 @@ static int find_copies(struct reading *rd, const struct ck_layout *layout)
 {
 	struct ck_workspace *s = rd->space;
 	int rc = ck_workspace_reserve(s, s->plan.ncopies,
-				      ck_files_count(rd->r->files));
+				      ck_files_count(rd->files));
 
 	rd->loads = false;
 	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
@@ -174,24 +174,21 @@ static int gather_changed(struct reading *rd, const struct ck_layout *layout,
 
 /* --- parts --------------------------------------------------------------- */
 
-/* Bytes [begin, end) of a part that is a box of a tensor. */
-static int read_tensor(struct reading *rd, uint32_t i, uint64_t begin,
-		       uint64_t end, uint8_t *to)
+/* Bytes [begin, end) of a box of a tensor. */
+static int read_box(struct reading *rd, const struct ck_layout *layout,
+		    const uint64_t *box, uint64_t begin, uint64_t end,
+		    uint8_t *to)
 {
-	const struct ck_catalog *c = rd->r->catalog;
-	const struct ck_part *part = &rd->r->slice->parts[i];
-	const struct ck_layout *layout = rd->r->layouts[i];
-	const struct ck_tensor *t = &c->tensors[part->tensor];
-	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
+	const struct ck_dtype *dtype = ck_dtype_at(layout->dtype);
 	struct ck_plan *plan = &rd->space->plan;
 	struct ck_request r;
 	int rc;
 
-	if (t->err)
-		return -t->err;
-	if (t->ndim > CK_MAX_DIMS || dtype->size == 0)
+	if (layout->err)
+		return -layout->err;
+	if (layout->ndim > CK_MAX_DIMS || dtype->size == 0)
 		return -EBADMSG;
-	r = ck_range_request(c, part, layout);
+	r = ck_range_request(layout, box);
 	r.begin = begin;
 	r.end = end;
 	if (layout->change) { /* only whole elements can be changed */
@@ -211,43 +208,124 @@ static int read_tensor(struct reading *rd, uint32_t i, uint64_t begin,
 			      to);
 }
 
-/* What [vpos, end) has of part i. */
-static int read_part(struct reading *rd, uint32_t i, uint64_t vpos,
-		     uint64_t end, uint8_t *to)
+/* A box that could not be asked for at the open, or at a read before, is asked
+ * for again by a read that needs it. */
+static int read_tensor(struct reading *rd, struct ck_opened *o, uint32_t i,
+		       uint64_t begin, uint64_t end, uint8_t *to)
 {
-	const struct ck_part *part = &rd->r->slice->parts[i];
-	uint64_t from = ck_max(vpos, part->vpos);
-	uint64_t till = ck_min(end, part->vpos + part->len);
+	const uint64_t *box = ck_slice_part(ck_opened_slice(o), i).at.box;
+	const struct ck_layout *layout;
+	int rc = ck_opened_layout(o, i, NULL, &layout);
 
-	if (from >= till)
-		return 0;
-	to += from - vpos;
-	if (part->kind == CK_PART_TENSOR)
-		return read_tensor(rd, i, from - part->vpos, till - part->vpos,
-				   to);
-	memcpy(to, part->literal + (from - part->vpos), till - from);
-	return 0;
+	if (rc)
+		return rc;
+	rc = read_box(rd, layout, box, begin, end, to);
+	if (rc == 0 || !layout->passing)
+		return rc;
+	rc = ck_opened_layout(o, i, layout, &layout);
+	return rc ? rc : read_box(rd, layout, box, begin, end, to);
 }
 
-int ck_host_read(const struct ck_read *r, uint64_t vpos, uint64_t len, void *to)
+/* One run of a data file, as if it was a box. */
+static int read_range(struct reading *rd, uint32_t file, uint64_t fpos,
+		      uint64_t len, uint8_t *to)
 {
-	const struct ck_slice *slice = r->slice;
-	struct reading rd = { .r = r, .space = ck_workspace_get() };
+	struct ck_extent extent = { .file = file, .pos = fpos };
+	const struct ck_layout layout = { .extents = &extent, .n = 1 };
+	int rc = ck_plan_run(&rd->space->plan, len);
+
+	if (rc == 0)
+		rc = find_copies(rd, &layout);
+	return rc ? rc : gather(rd, &layout, to);
+}
+
+/* What the slice makes for this read. */
+static int read_made(const struct ck_slice *slice, uint32_t i,
+		     const struct ck_part *part, uint64_t begin, uint64_t end,
+		     uint8_t *to)
+{
+	struct ck_buf made = { 0 };
+	int rc = slice->make(slice, part->number, &made);
+
+	if (rc == 0)
+		rc = made.err;
+	if (rc == 0 && made.len != ck_slice_part_len(slice, i))
+		rc = -EIO;
+	if (rc == 0)
+		memcpy(to, made.data + begin, end - begin);
+	ck_buf_fini(&made);
+	return rc;
+}
+
+/* Bytes [begin, end) of part i. */
+static int read_part(struct reading *rd, struct ck_opened *o, uint32_t i,
+		     uint64_t begin, uint64_t end, uint8_t *to)
+{
+	const struct ck_slice *slice = ck_opened_slice(o);
+	struct ck_part part = ck_slice_part(slice, i);
+
+	switch ((enum ck_part_kind)part.kind) {
+	case CK_PART_BYTES:
+		memcpy(to, part.at.bytes + begin, end - begin);
+		return 0;
+	case CK_PART_MADE: return read_made(slice, i, &part, begin, end, to);
+	case CK_PART_ZEROS: memset(to, 0, end - begin); return 0;
+	case CK_PART_BOX: return read_tensor(rd, o, i, begin, end, to);
+	case CK_PART_RANGE:
+		return read_range(rd, part.number, part.at.fpos + begin,
+				  end - begin, to);
+	}
+	return -EIO;
+}
+
+/* Part by part; what it needs of files stays in use until the end. */
+static int read_parts(struct reading *rd, const struct ck_read *r)
+{
+	const struct ck_slice *slice = ck_opened_slice(r->from);
+	uint64_t end = r->vpos + r->len;
 	int rc = 0;
 
-	if (len > slice->size || vpos > slice->size - len)
+	for (uint32_t i = ck_slice_find(slice, r->vpos);
+	     i < slice->nparts && slice->begins[i] < end && rc == 0; i++) {
+		uint64_t at = slice->begins[i];
+		uint64_t from = ck_max(r->vpos, at);
+		uint64_t till = ck_min(end, slice->begins[i + 1]);
+
+		if (from < till)
+			rc = read_part(rd, r->from, i, from - at, till - at,
+				       (uint8_t *)r->to + (from - r->vpos));
+	}
+	return rc;
+}
+
+int ck_host_read(struct ck_files *files, const struct ck_read *r)
+{
+	uint64_t size = ck_opened_slice(r->from)->size;
+	struct reading rd = { .files = files, .space = ck_workspace_get() };
+	int rc;
+
+	if (r->len > size || r->vpos > size - r->len)
 		return -EINVAL;
-	if (len == 0)
+	if (r->len == 0)
 		return 0;
 	if (!rd.space)
 		return -ENOMEM;
-	for (uint32_t i = ck_range_part(slice, vpos); i < slice->nparts && !rc;
-	     i++) {
-		if (slice->parts[i].vpos >= vpos + len)
-			break;
-		rc = read_part(&rd, i, vpos, vpos + len, to);
-	}
+	rc = read_parts(&rd, r);
 	release_files(&rd);
 	ck_workspace_trim(rd.space);
 	return rc;
+}
+
+static int mover_read(struct ck_mover *m, struct ck_read *r)
+{
+	const struct ck_host_mover *host = (const struct ck_host_mover *)m;
+
+	return ck_host_read(host->files, r);
+}
+
+void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files)
+{
+	*m = (struct ck_host_mover){
+		.mover = { .name = "host", .read = mover_read }, .files = files
+	};
 }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * layout_internal: a layout as core/format has it. layout.c keeps and shares
+ * them, locate.c finds what is in them.
+ */
+#ifndef CK_LAYOUT_INTERNAL_H
+#define CK_LAYOUT_INTERNAL_H
+
+#include "format_internal.h"
+
+struct ck_located {
+	struct ck_layout layout; /* first: the layout is this */
+	void *of_window; /* of one of a window: its boxes, order and chunks */
+	/* Under ck_layouts.lock, once others can have it: */
+	uint32_t refs;
+	bool keep; /* also when nobody uses it */
+};
+
+/* Finds the boxes of a tensor that a window touches, or all. old: what was found
+ * of them before, or NULL. Reads files, and so is called without a lock.
+ * Shortages of this process only. */
+CK_MUST_USE int ck_locate(struct ck_checkpoint *cp, uint32_t tensor,
+			  const uint64_t *window, const struct ck_located *old,
+			  struct ck_located **out);
+void ck_located_free(struct ck_located *l); /* NULL is allowed */
+
+/* A box was looked at. Any thread. */
+void ck_layouts_note_box(struct ck_checkpoint *cp, uint32_t chunk);
+/* Faults that say something about the checkpoint, and will be there next
+ * time. */
+CK_MUST_USE bool ck_is_lasting(int rc);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * locate: finds where the boxes of a tensor lie. What the catalog says of their
+ * items is copied under the lock, all of one version; then the header of each
+ * item is read, and no lock is held. Where the elements of all boxes lie in C
+ * order without gaps, as nearly always, no strides are kept.
+ */
+#include "layout_internal.h"
+
+#include <errno.h>
+
+void ck_located_free(struct ck_located *l)
+{
+	struct ck_layout *layout;
+
+	if (!l)
+		return;
+	layout = &l->layout;
+	for (uint32_t i = 0; layout->extents && i < layout->n; i++)
+		free((void *)(uintptr_t)layout->extents[i].memory);
+	for (uint32_t i = 0; layout->faults && i < layout->n; i++)
+		free(layout->faults[i]);
+	free(layout->faults);
+	free(layout->extents);
+	free(layout->strides);
+	free(l->of_window);
+	free(l);
+}
+
+/* --- what is wrong with a box --------------------------------------------------- */
+
+/* Keeps what was found in the item of box k, for those who will ask. */
+static int keep_fault(struct ck_layout *layout, uint32_t k,
+		      const struct ck_diag *d)
+{
+	struct ck_str what = ck_diag_what(d);
+	size_t expected = strlen(d->expected) + 1, found = strlen(d->found) + 1;
+	struct ck_box_fault *f =
+		malloc(sizeof(*f) + what.len + expected + found);
+	char *p;
+
+	if (!layout->faults)
+		layout->faults = calloc(layout->n, sizeof(f));
+	if (!layout->faults || !f) {
+		free(f);
+		return -ENOMEM;
+	}
+	p = (char *)(f + 1);
+	*f = (struct ck_box_fault){ .what = { p, what.len } };
+	memcpy(p, what.p, what.len);
+	memcpy(p + what.len, d->expected, expected);
+	memcpy(p + what.len + expected, d->found, found);
+	if (expected > 1 || found > 1) {
+		f->expected = p + what.len;
+		f->found = f->expected + expected;
+	}
+	layout->faults[k] = f;
+	return 0;
+}
+
+/* What locating box k has come to: its fault, or an error of the moment, which
+ * the log has when somebody reads the box. */
+static int take_fault(struct ck_located *l, uint32_t k, const struct ck_diag *d)
+{
+	struct ck_extent *extent = &l->layout.extents[k];
+
+	extent->err = (uint16_t)d->err;
+	extent->passing = d->passing;
+	l->layout.passing |= d->passing;
+	l->layout.faulty |= !d->passing;
+	l->keep &= !d->passing && ck_is_lasting(-d->err);
+	return keep_fault(&l->layout, k, d);
+}
+
+/* --- strides -------------------------------------------------------------------- */
+
+static const uint64_t *size_of(const struct ck_layout *layout, uint32_t k)
+{
+	return (const uint64_t *)layout->boxes +
+	       ((size_t)2 * k + 1) * layout->ndim;
+}
+
+/* Of elements in C order without gaps. */
+static void strides_dense(const struct ck_layout *layout, uint32_t k,
+			  uint64_t *out)
+{
+	const uint64_t *size = size_of(layout, k);
+	uint64_t stride = ck_dtype_at(layout->dtype)->size;
+
+	for (uint32_t d = layout->ndim; d > 0 && d--;) {
+		out[d] = stride;
+		stride *= size[d];
+	}
+}
+
+static bool is_dense(const struct ck_layout *layout, uint32_t k,
+		     const uint64_t *strides)
+{
+	const uint64_t *size = size_of(layout, k);
+	uint64_t stride = ck_dtype_at(layout->dtype)->size;
+
+	for (uint32_t d = layout->ndim; d > 0 && d--;) {
+		if (size[d] != 1 && strides[d] != stride)
+			return false;
+		stride *= size[d];
+	}
+	return true;
+}
+
+/* Keeps those of box k, if one has others than dense ones. */
+static int keep_strides(struct ck_layout *layout, uint32_t k,
+			const uint64_t *strides)
+{
+	size_t ndim = layout->ndim;
+
+	if (!layout->strides && is_dense(layout, k, strides))
+		return 0;
+	if (!layout->strides) {
+		layout->strides = calloc(layout->n * ndim + 1,
+					 sizeof(*layout->strides));
+		if (!layout->strides)
+			return -ENOMEM;
+		for (uint32_t i = 0; i < layout->n; i++)
+			strides_dense(layout, i, layout->strides + i * ndim);
+	}
+	memcpy(layout->strides + k * ndim, strides, ndim * sizeof(*strides));
+	return 0;
+}
+
+/* --- boxes ---------------------------------------------------------------------- */
+
+static bool is_empty(const struct ck_layout *layout, uint32_t k)
+{
+	const uint64_t *size = size_of(layout, k);
+
+	for (uint32_t d = 0; d < layout->ndim; d++)
+		if (size[d] == 0)
+			return true;
+	return false;
+}
+
+/* Finds box k, which is `item`; what is wrong with it goes into its extent.
+ * strides: room for those of one box. */
+static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
+		  const struct ck_chunk *item, uint64_t *strides)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
+	uint32_t chunk = l->layout.chunks ? l->layout.chunks[k] : k;
+	struct ck_extent *extent = &l->layout.extents[k];
+	struct ck_diag d = { 0 };
+	int rc;
+
+	/* A box without elements may have no item: it needs no file. */
+	extent->file = CK_NO_FILE;
+	if (is_empty(&l->layout, k))
+		return 0;
+	extent->file = item->file;
+	if (item->err) {
+		extent->err = item->err;
+		l->layout.faulty = true;
+		return 0;
+	}
+	rc = cp->format->locate(cp, t, chunk, item, extent, strides, &d);
+	if (ck_is_shortage(rc))
+		return rc;
+	if (rc == 0 || !d.passing)
+		ck_layouts_note_box(cp, t->chunk + chunk);
+	d.err = -rc;
+	if (rc)
+		return take_fault(l, k, &d);
+	l->layout.change |= extent->change;
+	l->keep &= !extent->memory;
+	return keep_strides(&l->layout, k, strides);
+}
+
+/* Takes box k over from an older layout of the same boxes, if that has found
+ * it. */
+static bool is_known(const struct ck_located *old, uint32_t k)
+{
+	const struct ck_extent *x = old ? &old->layout.extents[k] : NULL;
+
+	return x && !x->err && !x->memory;
+}
+
+static int reuse(struct ck_located *l, const struct ck_located *old, uint32_t k,
+		 uint64_t *strides)
+{
+	const struct ck_layout *from = &old->layout;
+
+	l->layout.extents[k] = from->extents[k];
+	l->layout.change |= from->extents[k].change;
+	if (!from->strides)
+		strides_dense(from, k, strides);
+	else if (from->ndim)
+		memcpy(strides, from->strides + (size_t)k * from->ndim,
+		       from->ndim * sizeof(*strides));
+	return keep_strides(&l->layout, k, strides);
+}
+
+static int locate_all(struct ck_checkpoint *cp, struct ck_located *l,
+		      const struct ck_chunk *items,
+		      const struct ck_located *old)
+{
+	ck_auto_free uint64_t *strides = calloc(l->layout.ndim + 1UL,
+						sizeof(*strides));
+	int rc = strides ? 0 : -ENOMEM;
+
+	for (uint32_t k = 0; rc == 0 && k < l->layout.n; k++)
+		rc = is_known(old, k) ? reuse(l, old, k, strides)
+				      : locate(cp, l, k, &items[k], strides);
+	return rc;
+}
+
+/* --- which boxes ---------------------------------------------------------------- */
+
+/* What the catalog says of the boxes, all of one version. Free it. NULL: out of
+ * memory. */
+static struct ck_chunk *items_copy(struct ck_checkpoint *cp,
+				   struct ck_layout *layout)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[layout->tensor];
+	const struct ck_chunk *all = cp->catalog->chunks + t->chunk;
+	struct ck_chunk *items = malloc((layout->n + 1UL) * sizeof(*items));
+
+	if (!items)
+		return NULL;
+	ck_checkpoint_lock(cp);
+	layout->version = t->version;
+	for (uint32_t k = 0; k < layout->n; k++)
+		items[k] = all[layout->chunks ? layout->chunks[k] : k];
+	ck_checkpoint_unlock(cp);
+	return items;
+}
+
+/* Only the boxes that a window touches: their offsets and sizes, and their
+ * order, which they are in. */
+static int narrow(struct ck_located *l, const struct ck_catalog *c,
+		  const uint64_t *window)
+{
+	struct ck_layout *layout = &l->layout;
+	const struct ck_tensor *t = &c->tensors[layout->tensor];
+	size_t box = (size_t)2 * layout->ndim;
+	ck_auto_free uint32_t *chunks = NULL;
+	uint32_t *order, *numbers;
+	int64_t *boxes;
+	bool covered;
+	int rc = ck_catalog_window(c, t, window, &chunks, &layout->n, &covered);
+
+	if (rc)
+		return rc;
+	boxes = malloc(layout->n * (box * sizeof(*boxes) + 2 * sizeof(*order)) +
+		       1);
+	if (!boxes)
+		return -ENOMEM;
+	l->of_window = boxes;
+	order = (uint32_t *)(boxes + layout->n * box);
+	numbers = order + layout->n;
+	for (uint32_t k = 0; k < layout->n; k++) {
+		if (box)
+			memcpy(boxes + k * box, ck_catalog_box(c, t, chunks[k]),
+			       box * sizeof(*boxes));
+		order[k] = k;
+		numbers[k] = chunks[k];
+	}
+	layout->boxes = boxes;
+	layout->order = order;
+	layout->chunks = numbers;
+	layout->faulty = !covered;
+	return 0;
+}
+
+/* Which boxes they are; nothing of where. */
+static int choose(struct ck_checkpoint *cp, uint32_t tensor,
+		  const uint64_t *window, struct ck_located *l)
+{
+	const struct ck_catalog *c = cp->catalog;
+	const struct ck_tensor *t = &c->tensors[tensor];
+
+	l->keep = true;
+	l->layout = (struct ck_layout){
+		.tensor = tensor,
+		.ndim = t->ndim,
+		.dtype = t->dtype,
+		.err = t->err,
+		.faulty = t->holes || t->err,
+		/* Of a tensor that cannot be served no item is looked at. */
+		.n = t->err ? 0 : t->nchunks,
+		.shape = (const uint64_t *)ck_catalog_shape(c, t),
+		.boxes = ck_catalog_box(c, t, 0),
+		.order = c->order + t->chunk,
+	};
+	return window && !t->err ? narrow(l, c, window) : 0;
+}
+
+int ck_locate(struct ck_checkpoint *cp, uint32_t tensor, const uint64_t *window,
+	      const struct ck_located *old, struct ck_located **out)
+{
+	ck_auto_free struct ck_chunk *items = NULL;
+	struct ck_located *l = calloc(1, sizeof(*l));
+	int rc = l ? choose(cp, tensor, window, l) : -ENOMEM;
+
+	if (rc == 0) {
+		l->layout.extents = calloc(l->layout.n + 1UL,
+					   sizeof(*l->layout.extents));
+		items = items_copy(cp, &l->layout);
+		if (!l->layout.extents || !items)
+			rc = -ENOMEM;
+	}
+	if (rc == 0 && old && old->layout.version != l->layout.version)
+		old = NULL;
+	if (rc == 0)
+		rc = locate_all(cp, l, items, old);
+	if (rc) {
+		ck_located_free(l);
+		return rc;
+	}
+	*out = l;
+	return 0;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * window: the chunks of a tensor that a window of it touches, found as the
+ * planner finds those of a piece: chunks are sorted by their offsets, those that
+ * begin behind the window's last element are skipped, and going backwards from
+ * there the search ends when the window is full.
+ */
+#include "ckptfs/model.h"
+
+#include <errno.h>
+
+/* Elements of a window, none if it has a dimension of size 0. */
+static uint64_t volume(const uint64_t *size, uint32_t ndim)
+{
+	uint64_t elements = 1;
+
+	for (uint32_t d = 0; d < ndim; d++)
+		elements *= size[d];
+	return elements;
+}
+
+/* Elements that a chunk and the window share. */
+static uint64_t shared(const struct ck_catalog *c, const struct ck_tensor *t,
+		       uint32_t chunk, const uint64_t *window)
+{
+	const uint64_t *box = (const uint64_t *)ck_catalog_box(c, t, chunk);
+	uint64_t elements = 1;
+
+	for (uint32_t d = 0; d < t->ndim; d++) {
+		uint64_t begin = ck_max(box[d], window[d]);
+		uint64_t end = ck_min(box[d] + box[t->ndim + d],
+				      window[d] + window[t->ndim + d]);
+
+		elements *= end > begin ? end - begin : 0;
+	}
+	return elements;
+}
+
+/* Does a chunk's first element come behind the window's last one? */
+static bool is_behind(const struct ck_catalog *c, const struct ck_tensor *t,
+		      uint32_t chunk, const uint64_t *window)
+{
+	const uint64_t *off = (const uint64_t *)ck_catalog_box(c, t, chunk);
+
+	for (uint32_t d = 0; d < t->ndim; d++) {
+		uint64_t last = window[d] + window[t->ndim + d] - 1;
+
+		if (off[d] != last)
+			return off[d] > last;
+	}
+	return false;
+}
+
+/* How many chunks, in their order, are not behind the window. */
+static uint32_t count_before(const struct ck_catalog *c,
+			     const struct ck_tensor *t, const uint64_t *window)
+{
+	const uint32_t *order = c->order + t->chunk;
+	uint32_t lo = 0, hi = t->nchunks;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (is_behind(c, t, order[mid], window))
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return lo;
+}
+
+static void reverse(uint32_t *numbers, uint32_t n)
+{
+	for (uint32_t i = 0; i < n / 2; i++) {
+		uint32_t swap = numbers[i];
+
+		numbers[i] = numbers[n - 1 - i];
+		numbers[n - 1 - i] = swap;
+	}
+}
+
+int ck_catalog_window(const struct ck_catalog *c, const struct ck_tensor *t,
+		      const uint64_t *window, uint32_t **chunks, uint32_t *n,
+		      bool *covered)
+{
+	const uint32_t *order = c->order + t->chunk;
+	uint64_t missing = volume(window + t->ndim, t->ndim);
+	uint32_t *found = NULL;
+	size_t cap = 0;
+
+	*n = 0;
+	for (uint32_t i = missing ? count_before(c, t, window) : 0;
+	     i > 0 && missing > 0; i--) {
+		uint64_t elements = shared(c, t, order[i - 1], window);
+		uint32_t *more;
+
+		if (elements == 0)
+			continue;
+		more = ck_grow(found, &cap, *n, 1, sizeof(*found));
+		if (!more) {
+			free(found);
+			return -ENOMEM;
+		}
+		found = more;
+		found[(*n)++] = order[i - 1];
+		missing -= ck_min(missing, elements);
+	}
+	reverse(found, *n);
+	*chunks = found;
+	*covered = missing == 0;
+	return 0;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * handle: an open file, as those who answer reads of it know it.
+ */
+#ifndef CK_HANDLE_H
+#define CK_HANDLE_H
+
+#include "internal.h"
+
+/* A reply wakes the reader before our call returns, so the file may be closed
+ * while a read of it still ends here: each read holds a reference. */
+struct ck_handle {
+	struct ck_locator locator;     /* first: the locator is the handle */
+	struct ck_handle *next, *prev; /* under ck_fs.handles_lock */
+	atomic_uint refs;
+	/* Set before it is open: */
+	struct ck_fs *fs;
+	struct ck_node node;
+	bool is_open;
+	int err;		    /* what every read answers, or 0 */
+	bool direct;		    /* not through the page cache */
+	mode_t shown;		    /* of the node, as it was opened */
+	struct ck_opened *opened;   /* what is read; NULL: err, or nothing is */
+	struct ck_draft *draft;	    /* what is written; or NULL */
+	struct ck_scratch *scratch; /* or NULL */
+	/* It locks itself, or is atomic: */
+	atomic_bool logged;	       /* a failure was put into the log */
+	struct ck_ahead_stream stream; /* fs->ahead protects it */
+};
+
+/* Gives a reference back. */
+void ck_handle_put(struct ck_fs *fs, struct ck_handle *h);
+/* Answers a read that has come to rc; logs the first failure. */
+void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
+		     const struct ck_read *r, int rc);
+
+#endif
