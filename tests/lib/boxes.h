@@ -14,6 +14,7 @@ enum { BOXES_DIMS = 8, BOXES_MAX = 40, BOXES_ELEMENTS = 240 };
 struct boxes {
 	uint32_t ndim, item, n;
 	bool holes; /* some element is in no box */
+	bool dense; /* all items are contiguous */
 	uint64_t shape[BOXES_DIMS];
 	int64_t box[BOXES_MAX * 2 * BOXES_DIMS]; /* as ck_request.boxes */
 	uint64_t strides[BOXES_MAX * BOXES_DIMS];
@@ -175,7 +176,7 @@ static inline void boxes_strides(struct boxes *b, uint32_t i, uint64_t *random)
 	const int64_t *size = boxes_at(b, i) + b->ndim;
 	uint64_t *stride = b->strides + (size_t)i * b->ndim;
 	uint32_t from_inner[BOXES_DIMS] = { 0 };
-	uint64_t kind = boxes_below(random, 4);
+	uint64_t kind = b->dense ? 0 : boxes_below(random, 4);
 	uint64_t next = b->item;
 
 	for (uint32_t d = 0; d < b->ndim; d++)
@@ -233,6 +234,7 @@ static inline void boxes_make(struct boxes *b, uint32_t item, uint64_t *random)
 	b->item = item;
 	b->n = 1;
 	b->holes = false;
+	b->dense = boxes_one_in(random, 3);
 	boxes_shape(b, random);
 	for (uint32_t d = 0; d < b->ndim; d++) {
 		b->box[d] = 0;
@@ -251,6 +253,12 @@ static inline void boxes_make(struct boxes *b, uint32_t item, uint64_t *random)
 	for (uint32_t i = 0; i < b->n; i++)
 		boxes_strides(b, i, random);
 	boxes_sort(b, random);
+}
+
+/* As ck_request.strides and ck_layout.strides. */
+static inline const uint64_t *boxes_strides_given(const struct boxes *b)
+{
+	return b->dense ? NULL : b->strides;
 }
 
 /* Where an element of the tensor is: the box, and in *src its byte relative

@@ -151,7 +151,8 @@ static inline void make_world(struct world *w, uint8_t dtype)
 					.boxes = b->box,
 					.order = b->order,
 					.extents = w->extents,
-					.strides = b->strides };
+					.strides = b->dense ? NULL
+							    : b->strides };
 	memset(w->extents, 0, sizeof(w->extents));
 	w->files = files;
 	w->locator = (struct ck_locator){ world_locate, world_put };

@@ -234,7 +234,7 @@ static void test_random(void)
 					 .end = x < y ? y : x,
 					 .nchunks = b.n,
 					 .boxes = b.box,
-					 .strides = b.strides,
+					 .strides = boxes_strides_given(&b),
 					 .order = b.order };
 		wrong += !check_case(&b, &r, &plan);
 		if (i % 16 == 0)
@@ -286,7 +286,7 @@ static struct ck_request whole(const struct boxes *b, uint64_t begin,
 				    .end = end,
 				    .nchunks = b->n,
 				    .boxes = b->box,
-				    .strides = b->strides,
+				    .strides = boxes_strides_given(b),
 				    .order = b->order };
 }
 

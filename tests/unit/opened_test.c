@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * opened: parts are located when they are touched, once, and again where an error
+ * of the moment was in the way; a file of 100,000 parts opens at once; movers
+ * that answer later are waited for, and interrupted.
+ */
+#include "world.h"
+
+#include <pthread.h>
+#include <time.h>
+
+/* --- many parts ----------------------------------------------------------------- */
+
+enum { MANY = 100000, HEADER = 8, ROW = 4 };
+
+/* As a file of many tensors would be: nothing is stored for each but where it
+ * begins. Each is a row of the tensor of a world. */
+static struct ck_part computed(const struct ck_slice *s, uint32_t i)
+{
+	static const uint64_t rows[2][4] = { { 0, 0, 1, 4 }, { 1, 0, 1, 4 } };
+
+	(void)s;
+	if (i == 0)
+		return (struct ck_part){ .kind = CK_PART_MADE };
+	return (struct ck_part){ .kind = CK_PART_BOX, .at.box = rows[i % 2] };
+}
+
+static int header(const struct ck_slice *s, uint32_t number, struct ck_buf *out)
+{
+	(void)s;
+	eq_u64(number, 0);
+	ck_buf_text(out, "headers.");
+	return 0;
+}
+
+/* Two rows of four bytes, row 0 in f0, row 1 in f1. */
+static struct world *two_rows(void)
+{
+	static const int64_t box[] = { 0, 0, 1, 4, 1, 0, 1, 4 };
+	struct world *w = world_make();
+	struct boxes *b = &w->b;
+
+	b->ndim = 2;
+	b->item = 1;
+	b->n = 2;
+	b->dense = true;
+	b->shape[0] = 2;
+	b->shape[1] = 4;
+	memcpy(b->box, box, sizeof(box));
+	b->order[1] = 1;
+	make_world(w, dtype_of("uint8"));
+	w->extents[1].file = 1;
+	return w;
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void test_many_parts(void)
+{
+	struct world *w = two_rows();
+	uint64_t *begins = calloc(MANY + 2, sizeof(*begins));
+	uint8_t bytes[16];
+	struct ck_opened *o;
+	double begin;
+
+	for (uint32_t i = 0; i <= MANY; i++)
+		begins[i + 1] = HEADER + (uint64_t)i * ROW;
+	w->slice = (struct ck_slice){ .size = begins[MANY + 1],
+				      .nparts = MANY + 1,
+				      .begins = begins,
+				      .part = computed,
+				      .make = header,
+				      .free = world_keep };
+	begin = seconds();
+	o = world_open(w);
+	eq_err(world_read_into(w, o, HEADER + 70001 * ROW + 1, 1, bytes), 0);
+	printf("# open and first byte of %d parts: %.1f us\n", MANY,
+	       (seconds() - begin) * 1e6);
+	eq_u64(w->located, 1);
+	ok(bytes[0] == content[0][1]);
+	eq_err(world_read_into(w, o, HEADER + 70001 * ROW, 4, bytes), 0);
+	eq_u64(w->located, 1);
+	eq_err(world_read_into(w, o, HEADER + 5 * ROW - 2, 8, bytes), 0);
+	eq_u64(w->located, 4);
+	ok(memcmp(bytes, content[1] + 2, 2) == 0 &&
+	   memcmp(bytes + 2, content[0], 4) == 0 &&
+	   memcmp(bytes + 6, content[1], 2) == 0);
+	eq_err(world_read_into(w, o, 2, 10, bytes), 0);
+	ok(memcmp(bytes, "aders.", 6) == 0 &&
+	   memcmp(bytes + 6, content[1], 4) == 0);
+	eq_err(world_read_into(w, o, w->slice.size - 1, 1, bytes), 0);
+	ok(bytes[0] == content[0][3] || bytes[0] == content[1][3]);
+	eq_err(world_read_into(w, o, w->slice.size - 1, 2, bytes), -EINVAL);
+	ck_opened_free(o);
+	free(begins);
+	world_free(w);
+}
+
+/* --- errors of the moment ------------------------------------------------------- */
+
+struct passing {
+	struct ck_locator locator;
+	struct world *w;
+	struct ck_layout bad;
+	struct ck_extent extents[2];
+	unsigned asked, put,
+		answers; /* answers: bad ones before the good one */
+};
+
+static int passing_get(struct ck_locator *l, uint32_t tensor,
+		       const uint64_t *window, const struct ck_layout **out)
+{
+	struct passing *p = (struct passing *)l;
+	unsigned asked = __atomic_fetch_add(&p->asked, 1, __ATOMIC_RELAXED);
+
+	(void)tensor, (void)window;
+	*out = asked < p->answers ? &p->bad : &p->w->layout;
+	return 0;
+}
+
+static void passing_put(struct ck_locator *l, const struct ck_layout *layout)
+{
+	struct passing *p = (struct passing *)l;
+
+	(void)layout;
+	__atomic_fetch_add(&p->put, 1, __ATOMIC_RELAXED);
+}
+
+static struct ck_opened *passing_open(struct passing *p, struct world *w)
+{
+	struct ck_opened *o;
+
+	*p = (struct passing){ .locator = { passing_get, passing_put },
+			       .w = w,
+			       .bad = w->layout,
+			       .answers = 2 };
+	memcpy(p->extents, w->extents, sizeof(p->extents));
+	p->extents[1].err = EIO;
+	p->extents[1].passing = true;
+	p->bad.extents = p->extents;
+	p->bad.passing = true;
+	add_part(w, (struct world_part){ .is_box = true, .len = 8 });
+	if (ck_opened_make(&w->slice, &p->locator, &o))
+		abort();
+	return o;
+}
+
+/* Only a read that needs the box asks again; what was got before is kept until
+ * the end. */
+static void test_asked_again(void)
+{
+	struct world *w = two_rows();
+	uint8_t bytes[8];
+	struct passing p;
+	struct ck_opened *o = passing_open(&p, w);
+
+	eq_err(world_read_into(w, o, 0, 4, bytes), 0);
+	eq_u64(p.asked, 1);
+	eq_err(world_read_into(w, o, 0, 8, bytes), -EIO);
+	eq_u64(p.asked, 2);
+	eq_err(world_read_into(w, o, 0, 8, bytes), 0);
+	eq_u64(p.asked, 3);
+	ok(memcmp(bytes + 4, content[1], 4) == 0);
+	eq_err(world_read_into(w, o, 4, 4, bytes), 0);
+	eq_u64(p.asked, 3);
+	eq_u64(p.put, 0);
+	ck_opened_free(o);
+	eq_u64(p.put, 3);
+	world_free(w);
+}
+
+struct crowd {
+	struct world *w;
+	struct ck_opened *o;
+	unsigned wrong;
+};
+
+static void *crowd_read(void *arg)
+{
+	struct crowd *c = arg;
+	uint8_t bytes[8];
+
+	for (unsigned i = 0; i < 2000; i++) {
+		int rc = world_read_into(c->w, c->o, 0, 8, bytes);
+
+		if (rc != -EIO && (rc || memcmp(bytes + 4, content[1], 4) != 0))
+			__atomic_fetch_add(&c->wrong, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Whatever many threads get, each layout is put back once. */
+static void test_asked_by_many(void)
+{
+	for (unsigned round = 0; round < 50; round++) {
+		struct world *w = two_rows();
+		struct passing p;
+		struct crowd c = { w, passing_open(&p, w), 0 };
+		pthread_t threads[4];
+
+		p.answers = 6;
+		for (unsigned i = 0; i < 4; i++)
+			if (pthread_create(&threads[i], NULL, crowd_read, &c))
+				abort();
+		for (unsigned i = 0; i < 4; i++)
+			pthread_join(threads[i], NULL);
+		ck_opened_free(c.o);
+		if (c.wrong || p.put != p.asked)
+			ok(!"a layout was lost");
+		world_free(w);
+	}
+	ok(true);
+}
+
+/* --- a mover that answers later ------------------------------------------------- */
+
+struct late {
+	struct ck_mover mover;
+	struct ck_host_mover host;
+	pthread_t thread;
+	struct ck_read *read;
+	unsigned msec;
+};
+
+static void *late_run(void *arg)
+{
+	struct late *l = arg;
+	struct ck_mover *host = &l->host.mover;
+	int rc = 0;
+
+	for (unsigned i = 0; i < l->msec && rc == 0; i++) {
+		usleep(1000);
+		if (__atomic_load_n(&l->read->unwanted, __ATOMIC_ACQUIRE))
+			rc = -EINTR;
+	}
+	if (rc == 0)
+		rc = host->read(host, l->read);
+	l->read->done(l->read, rc);
+	return NULL;
+}
+
+static int late_read(struct ck_mover *m, struct ck_read *r)
+{
+	struct late *l = (struct late *)m;
+
+	l->read = r;
+	if (pthread_create(&l->thread, NULL, late_run, l))
+		abort();
+	return -EINPROGRESS;
+}
+
+static void test_late(void)
+{
+	struct late l = {
+		{ .name = "late", .is_late = true, .read = late_read },
+		.msec = 20
+	};
+	struct world *w = two_rows();
+	uint8_t bytes[8] = { 0 };
+	struct ck_opened *o;
+	struct ck_read r;
+
+	add_part(w, (struct world_part){ .is_box = true, .len = 8 });
+	o = world_open(w);
+	r = (struct ck_read){ .from = o, .len = 8, .to = bytes };
+	ck_host_mover_init(&l.host, w->files);
+	eq_err(ck_move_read(&l.mover, &r), 0);
+	pthread_join(l.thread, NULL);
+	ok(memcmp(bytes, content[0], 4) == 0 &&
+	   memcmp(bytes + 4, content[1], 4) == 0);
+	r.vpos = 7;
+	eq_err(ck_move_read(&l.mover, &r), -EINVAL);
+	pthread_join(l.thread, NULL);
+	r.unwanted = true;
+	eq_err(ck_move_read(&l.mover, &r), -EINTR);
+	pthread_join(l.thread, NULL);
+	ck_opened_free(o);
+	world_free(w);
+}
+
+int main(void)
+{
+	if (!world_begin())
+		return 2;
+	test_many_parts();
+	test_asked_again();
+	test_asked_by_many();
+	test_late();
+	return world_end();
+}
