@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+#
+# A mover that answers later: the same bytes; no thread of the mount waits for it;
+# a direct read that is interrupted is EINTR, what fills the page cache waits.
+need python3 setsid
+
+sample=$FIXTURES/sample
+one=model.layers.0.attention.wk.weight
+# late MSEC [OPTIONS]: mounts with it.
+late() {
+	rm -f said
+	setsid "$LATE_BIN" "$1" "$sample" "$mnt" "${2-}" >said 2>err &
+	pid=$!
+	timeout 10 sh -c 'until grep -q ready said; do sleep 0.02; done' ||
+		{ cat err; result 1 'it is mounted'; done_testing; }
+}
+# gone_in SECONDS
+gone_in() {
+	timeout "$1" tail --pid="$pid" -f /dev/null
+}
+sums() { (cd "$mnt" && find full raw local objects -type f | LC_ALL=C sort |
+	xargs -d '\n' sha256sum); }
+
+mounted "$sample"
+sums >want
+unmounted
+late 20
+sums >have
+check 'the same bytes, whatever the view' cmp want have
+check 'a report' grep -q '^kind: dcp' "$mnt/.ckptfs/status"
+cat >many.py <<'EOT'
+import os, sys, threading, time
+names = [f"{sys.argv[1]}/raw/{n}" for n in os.listdir(sys.argv[1] + "/raw")][:32]
+def read(name):
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECT)
+    os.preadv(fd, [bytearray(64)], 0)
+threads = [threading.Thread(target=read, args=(n,)) for n in names]
+begin = time.monotonic()
+for t in threads: t.start()
+for t in threads: t.join()
+took = time.monotonic() - begin
+print(f"{took * 1000:.0f} ms for {len(names)} reads of {int(sys.argv[2])} ms")
+sys.exit(took > len(names) * float(sys.argv[2]) / 1000 / 4)
+EOT
+umount "$mnt"
+gone_in 5
+result $? 'it ends'
+
+late 200
+check 'reads that wait keep no thread' python3 many.py "$mnt" 200
+sed 's/^/# /' "$WORK/out"
+umount "$mnt"
+gone_in 5
+
+cat >wait.py <<'EOT'
+"""wait.py FILE FLAGS SIGNAL SECONDS: what becomes of a read that gets a signal."""
+import os, signal, sys, time
+name, flags, number, seconds = sys.argv[1:5]
+class Came(Exception): pass
+def handler(*_):
+    if seconds == "stops": raise Came
+signal.signal(signal.SIGALRM, handler)
+fd = os.open(name, os.O_RDONLY | getattr(os, flags, 0))
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+begin = time.monotonic()
+try:
+    got = len(os.read(fd, 64))
+except Came:
+    got = "interrupted"
+print(got, "early" if time.monotonic() - begin < 1 else "late")
+EOT
+late 2000 direct
+equal 'a direct read that a signal interrupts' \
+	"$(python3 wait.py "$mnt/raw/$one" O_RDONLY ALRM stops)" 'interrupted early'
+python3 wait.py "$mnt/raw/$one" O_RDONLY ALRM goes-on >out2 &
+reader=$!
+sleep 0.5
+kill -9 $reader
+begin=$(date +%s%N)
+wait $reader 2>/dev/null
+[ $((($(date +%s%N) - begin) / 1000000)) -lt 500 ]
+result $? 'a program that is killed while it reads directly is gone'
+cat "$mnt/raw/$one" >/dev/null 2>err2 &
+reader=$!
+sleep 0.3
+kill -TERM "$pid"
+gone_in 5
+result $? 'it ends while a read is on the way'
+wait $reader
+result $(($? == 0)) 'who was reading hears of it'
+
+late 1500
+equal 'a read through the page cache waits' \
+	"$(python3 wait.py "$mnt/raw/$one" O_RDONLY ALRM goes-on)" '64 late'
+umount -l "$mnt"
+gone_in 5
+result $? 'it ends after umount -l'
+done_testing
