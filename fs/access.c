@@ -90,8 +90,8 @@ static bool take_bit(struct ck_judged *j, uint64_t at)
 }
 
 /* The data files that the bytes of the node come from. */
-static const struct ck_chunk *items_of(const struct ck_fs *fs,
-				       const struct ck_node *n, uint32_t *count)
+static const struct ck_item *items_of(const struct ck_fs *fs,
+				      const struct ck_node *n, uint32_t *count)
 {
 	const struct ck_catalog *c = fs->catalog;
 
@@ -107,7 +107,7 @@ static const struct ck_chunk *items_of(const struct ck_fs *fs,
 void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 {
 	uint32_t count;
-	const struct ck_chunk *items = items_of(fs, n, &count);
+	const struct ck_item *items = items_of(fs, n, &count);
 
 	ck_control_notice(fs);
 	ck_checkpoint_look(fs->cp, items, count);
@@ -117,7 +117,7 @@ void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 static void renew(struct ck_fs *fs, const struct ck_node *n)
 {
 	uint32_t count;
-	const struct ck_chunk *items = items_of(fs, n, &count);
+	const struct ck_item *items = items_of(fs, n, &count);
 
 	ck_checkpoint_renew_access(fs->cp, items, count);
 	if (note_renewal(fs))

@@ -99,7 +99,7 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 
 	print_grid(in, t);
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+		const struct ck_item *chunk = &c->chunks[t->chunk + i];
 		const int64_t *box = ck_catalog_box(c, t, i);
 		struct ck_fault fault;
 

@@ -162,7 +162,7 @@ int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
 		   struct ck_writer *w, const struct ck_batch *b,
 		   struct ck_diag *d)
 {
-	const struct ck_chunk *chunks = w->cp->catalog->chunks;
+	const struct ck_item *chunks = w->cp->catalog->chunks;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->nshards; i++)

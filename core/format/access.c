@@ -80,7 +80,7 @@ static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
 }
 
 /* Locked. */
-static bool is_old(const struct ck_checkpoint *cp, const struct ck_chunk *items,
+static bool is_old(const struct ck_checkpoint *cp, const struct ck_item *items,
 		   uint32_t n)
 {
 	const struct ck_catalog *c = cp->catalog;
@@ -140,7 +140,7 @@ enum { FILES_AT_ONCE = 64 };
 
 /* The files of items from *at on, some at a time, each once where neighbours
  * have the same; *at moves on behind their items. */
-static uint32_t files_of(struct ck_checkpoint *cp, const struct ck_chunk *items,
+static uint32_t files_of(struct ck_checkpoint *cp, const struct ck_item *items,
 			 uint32_t n, uint32_t *at, uint32_t *files)
 {
 	uint32_t count = 0;
@@ -157,7 +157,7 @@ static uint32_t files_of(struct ck_checkpoint *cp, const struct ck_chunk *items,
 	return count;
 }
 
-void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
+void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_item *items,
 			uint32_t n)
 {
 	uint32_t files[FILES_AT_ONCE];
@@ -175,7 +175,7 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_chunk *items,
 }
 
 void ck_checkpoint_renew_access(struct ck_checkpoint *cp,
-				const struct ck_chunk *items, uint32_t n)
+				const struct ck_item *items, uint32_t n)
 {
 	bool old;
 

@@ -22,7 +22,7 @@ static const uint64_t run_bytes = 4ULL << 20;
 
 /* One thing to look at. */
 struct task {
-	const struct ck_chunk *item;
+	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL: of an object */
 	uint32_t i;			/* box of the tensor, or object */
 };
@@ -96,7 +96,7 @@ static int fault_cmp(const void *a, const void *b)
 
 /* --- what the catalog knows ------------------------------------------------ */
 
-static void add_of_item(struct check *k, const struct ck_chunk *item,
+static void add_of_item(struct check *k, const struct ck_item *item,
 			const struct ck_fault *f)
 {
 	if (item->file < k->cp->catalog->nfiles)
@@ -118,6 +118,9 @@ static void add_known(struct check *k)
 			if (ck_catalog_box_has_fault(c, t, box, &f))
 				add_of_item(k, &c->chunks[t->chunk + box], &f);
 	}
+	for (size_t i = 0; i < c->nreplicas; i++)
+		if (ck_catalog_replica_has_fault(c, &c->replicas[i], &f))
+			add_of_item(k, &c->replicas[i].item, &f);
 	for (size_t i = 0; i < c->nobjects; i++)
 		if (ck_catalog_object_has_fault(c, &c->objects[i], &f))
 			add_of_item(k, &c->objects[i].item, &f);
@@ -130,14 +133,14 @@ static void add_known(struct check *k)
 
 static int task_cmp(const void *a, const void *b)
 {
-	const struct ck_chunk *x = ((const struct task *)a)->item;
-	const struct ck_chunk *y = ((const struct task *)b)->item;
+	const struct ck_item *x = ((const struct task *)a)->item;
+	const struct ck_item *y = ((const struct task *)b)->item;
 
 	return x->file != y->file ? num_cmp(x->file, y->file)
 				  : num_cmp(x->fpos, y->fpos);
 }
 
-static void task_add(struct check *k, const struct ck_chunk *item,
+static void task_add(struct check *k, const struct ck_item *item,
 		     const struct ck_tensor *tensor, uint32_t i)
 {
 	k->out->items_total++;
@@ -151,7 +154,8 @@ static int tasks_make(struct check *k)
 {
 	const struct ck_catalog *c = k->cp->catalog;
 
-	k->tasks = calloc(c->nchunks + c->nobjects + 1, sizeof(*k->tasks));
+	k->tasks = calloc(c->nchunks + c->nreplicas + c->nobjects + 1,
+			  sizeof(*k->tasks));
 	if (!k->tasks)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->ntensors; i++) {
@@ -160,6 +164,13 @@ static int tasks_make(struct check *k)
 		for (uint32_t box = 0; box < t->nchunks; box++)
 			if (!ck_catalog_box_is_empty(c, t, box))
 				task_add(k, &c->chunks[t->chunk + box], t, box);
+	}
+	for (size_t i = 0; i < c->nreplicas; i++) {
+		uint32_t chunk = c->replicas[i].chunk;
+		const struct ck_tensor *t =
+			&c->tensors[ck_catalog_tensor_of(c, chunk)];
+
+		task_add(k, &c->replicas[i].item, t, chunk - t->chunk);
 	}
 	for (uint32_t i = 0; i < c->nobjects; i++)
 		task_add(k, &c->objects[i].item, NULL, i);
@@ -186,6 +197,7 @@ static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 		ck_catalog_box_fault_init(c, w->task->tensor, w->task->i, &f);
 	else
 		ck_catalog_object_fault_init(c, &c->objects[w->task->i], &f);
+	ck_catalog_place_fault(c, w->task->item, &f);
 	ck_fault_set(&f, fpos, d);
 	pthread_mutex_lock(&w->k->lock);
 	add(w->k, &f);

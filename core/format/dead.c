@@ -46,7 +46,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
 	return ck_add(&sum, a, b) ? sum : UINT64_MAX;
 }
 
-static void count_live(struct rows *rows, const struct ck_chunk *item)
+static void count_live(struct rows *rows, const struct ck_item *item)
 {
 	if (item->file < rows->n)
 		rows->list[item->file].live = plus(rows->list[item->file].live,

@@ -25,7 +25,7 @@ struct ck_format {
 	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2).
 	 * Nothing is locked: only what is constant is read of the catalog. */
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		      uint32_t i, const struct ck_chunk *item,
+		      uint32_t i, const struct ck_item *item,
 		      struct ck_extent *extent, uint64_t *strides,
 		      struct ck_diag *d);
 	/* ck_metadata_write(); NULL if it cannot be written. */
@@ -43,7 +43,7 @@ struct ck_format {
 
 /* What to look at. */
 struct ck_look {
-	const struct ck_chunk *item;
+	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL: another entry's item */
 	uint32_t box;			/* of the tensor */
 	void *buffer;			/* NULL: not at the bytes */

@@ -139,13 +139,72 @@ static bool is_empty(const struct ck_layout *layout, uint32_t k)
 	return false;
 }
 
-/* Finds box k, which is `item`; what is wrong with it goes into its extent.
- * strides: room for those of one box. */
-static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
-		  const struct ck_chunk *item, uint64_t *strides)
+/* What the catalog says of the boxes' items, all of one version. */
+struct items {
+	struct ck_item *of; /* for each box */
+	struct ck_replica *replicas;
+	size_t nreplicas;
+};
+
+static uint32_t chunk_of(const struct ck_located *l, uint32_t k)
+{
+	return l->layout.chunks ? l->layout.chunks[k] : k;
+}
+
+/* Finds the elements of box k in one of its items. Only an archive must be
+ * looked at for that. */
+static int locate_in(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
+		     const struct ck_item *item, uint64_t *strides,
+		     struct ck_diag *d)
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
-	uint32_t chunk = l->layout.chunks ? l->layout.chunks[k] : k;
+	struct ck_extent *extent = &l->layout.extents[k];
+	uint32_t chunk = chunk_of(l, k);
+	const uint64_t *known;
+
+	*extent = (struct ck_extent){ .file = item->file };
+	if (item->form == CK_FORM_ARCHIVE)
+		return cp->format->locate(cp, t, chunk, item, extent, strides,
+					  d);
+	extent->pos = item->fpos;
+	known = ck_catalog_strides(cp->catalog, t->chunk + chunk);
+	if (!known || item->form == CK_FORM_BLOB)
+		strides_dense(&l->layout, k, strides);
+	else if (t->ndim)
+		memcpy(strides, known, t->ndim * sizeof(*strides));
+	return 0;
+}
+
+/* The first replica of box k that can be read, if there is one; else rc. What is
+ * wrong with it is told of the first item only. */
+static int locate_replica(struct ck_checkpoint *cp, struct ck_located *l,
+			  uint32_t k, const struct items *items,
+			  uint64_t *strides, int rc)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
+	uint32_t chunk = t->chunk + chunk_of(l, k);
+
+	for (size_t i = 0; i < items->nreplicas; i++) {
+		const struct ck_replica *r = &items->replicas[i];
+		struct ck_diag d = { 0 };
+		int replica;
+
+		if (r->chunk != chunk || r->item.err)
+			continue;
+		replica = locate_in(cp, l, k, &r->item, strides, &d);
+		if (replica == 0 || ck_is_shortage(replica))
+			return replica;
+	}
+	return rc;
+}
+
+/* Finds box k; what is wrong with it goes into its extent. strides: room for
+ * those of one box. */
+static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
+		  const struct items *items, uint64_t *strides)
+{
+	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
+	const struct ck_item *item = &items->of[k];
 	struct ck_extent *extent = &l->layout.extents[k];
 	struct ck_diag d = { 0 };
 	int rc;
@@ -154,17 +213,20 @@ static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 	extent->file = CK_NO_FILE;
 	if (is_empty(&l->layout, k))
 		return 0;
-	extent->file = item->file;
-	if (item->err) {
-		extent->err = item->err;
+	rc = item->err ? -item->err : locate_in(cp, l, k, item, strides, &d);
+	if (rc && !ck_is_shortage(rc))
+		rc = locate_replica(cp, l, k, items, strides, rc);
+	if (ck_is_shortage(rc))
+		return rc;
+	if (rc)
+		*extent = (struct ck_extent){ .file = item->file,
+					      .err = item->err };
+	if (rc && item->err) {
 		l->layout.faulty = true;
 		return 0;
 	}
-	rc = cp->format->locate(cp, t, chunk, item, extent, strides, &d);
-	if (ck_is_shortage(rc))
-		return rc;
 	if (rc == 0 || !d.passing)
-		ck_layouts_note_box(cp, t->chunk + chunk);
+		ck_layouts_note_box(cp, t->chunk + chunk_of(l, k));
 	d.err = -rc;
 	if (rc)
 		return take_fault(l, k, &d);
@@ -198,8 +260,7 @@ static int reuse(struct ck_located *l, const struct ck_located *old, uint32_t k,
 }
 
 static int locate_all(struct ck_checkpoint *cp, struct ck_located *l,
-		      const struct ck_chunk *items,
-		      const struct ck_located *old)
+		      const struct items *items, const struct ck_located *old)
 {
 	ck_auto_free uint64_t *strides = calloc(l->layout.ndim + 1UL,
 						sizeof(*strides));
@@ -207,29 +268,43 @@ static int locate_all(struct ck_checkpoint *cp, struct ck_located *l,
 
 	for (uint32_t k = 0; rc == 0 && k < l->layout.n; k++)
 		rc = is_known(old, k) ? reuse(l, old, k, strides)
-				      : locate(cp, l, k, &items[k], strides);
+				      : locate(cp, l, k, items, strides);
 	return rc;
 }
 
 /* --- which boxes ---------------------------------------------------------------- */
 
-/* What the catalog says of the boxes, all of one version. Free it. NULL: out of
- * memory. */
-static struct ck_chunk *items_copy(struct ck_checkpoint *cp,
-				   struct ck_layout *layout)
+static void items_fini(struct items *items)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[layout->tensor];
-	const struct ck_chunk *all = cp->catalog->chunks + t->chunk;
-	struct ck_chunk *items = malloc((layout->n + 1UL) * sizeof(*items));
+	free(items->of);
+	free(items->replicas);
+}
 
-	if (!items)
-		return NULL;
+/* -ENOMEM. */
+static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
+		      struct items *out)
+{
+	const struct ck_catalog *c = cp->catalog;
+	const struct ck_tensor *t = &c->tensors[layout->tensor];
+	const struct ck_item *all = c->chunks + t->chunk;
+	const struct ck_replica *replicas = ck_catalog_replicas(c, t->chunk);
+
+	out->nreplicas =
+		(size_t)(ck_catalog_replicas(c, t->chunk + t->nchunks) -
+			 replicas);
+	out->of = malloc((layout->n + 1UL) * sizeof(*out->of));
+	out->replicas = malloc((out->nreplicas + 1) * sizeof(*replicas));
+	if (!out->of || !out->replicas)
+		return -ENOMEM;
 	ck_checkpoint_lock(cp);
 	layout->version = t->version;
 	for (uint32_t k = 0; k < layout->n; k++)
-		items[k] = all[layout->chunks ? layout->chunks[k] : k];
+		out->of[k] = all[layout->chunks ? layout->chunks[k] : k];
+	if (out->nreplicas)
+		memcpy(out->replicas, replicas,
+		       out->nreplicas * sizeof(*replicas));
 	ck_checkpoint_unlock(cp);
-	return items;
+	return 0;
 }
 
 /* Only the boxes that a window touches: their offsets and sizes, and their
@@ -295,21 +370,21 @@ static int choose(struct ck_checkpoint *cp, uint32_t tensor,
 int ck_locate(struct ck_checkpoint *cp, uint32_t tensor, const uint64_t *window,
 	      const struct ck_located *old, struct ck_located **out)
 {
-	ck_auto_free struct ck_chunk *items = NULL;
+	struct items items = { 0 };
 	struct ck_located *l = calloc(1, sizeof(*l));
 	int rc = l ? choose(cp, tensor, window, l) : -ENOMEM;
 
 	if (rc == 0) {
 		l->layout.extents = calloc(l->layout.n + 1UL,
 					   sizeof(*l->layout.extents));
-		items = items_copy(cp, &l->layout);
-		if (!l->layout.extents || !items)
-			rc = -ENOMEM;
+		rc = l->layout.extents ? items_copy(cp, &l->layout, &items)
+				       : -ENOMEM;
 	}
 	if (rc == 0 && old && old->layout.version != l->layout.version)
 		old = NULL;
 	if (rc == 0)
-		rc = locate_all(cp, l, items, old);
+		rc = locate_all(cp, l, &items, old);
+	items_fini(&items);
 	if (rc) {
 		ck_located_free(l);
 		return rc;

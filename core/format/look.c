@@ -34,7 +34,7 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 {
 	const struct ck_catalog *c = l->cp->catalog;
 	const struct ck_look *look = l->look;
-	uint16_t transform = look->item->transform;
+	uint8_t transform = look->item->transform;
 	uint64_t limit;
 	size_t len;
 	int rc;
@@ -142,7 +142,7 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 
 int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 {
-	const struct ck_chunk *chunk = look->item;
+	const struct ck_item *chunk = look->item;
 	struct looking l = {
 		.cp = cp,
 		.look = look,
@@ -152,7 +152,9 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 
 	if (rc == 0) {
 		l.item.ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0;
-		rc = look_at_archive(&l, &d);
+		/* Of others nothing but their place can be wrong. */
+		if (chunk->form == CK_FORM_ARCHIVE)
+			rc = look_at_archive(&l, &d);
 		ck_files_put(cp->files, &l.item.file);
 	}
 	if (ck_is_shortage(rc))

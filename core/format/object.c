@@ -15,7 +15,7 @@
 static int stored_get(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_stored *item, struct ck_diag *d)
 {
-	const struct ck_chunk *chunk = &cp->catalog->objects[object].item;
+	const struct ck_item *chunk = &cp->catalog->objects[object].item;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return ck_fail(d, chunk->err, "%s", strerror(chunk->err));
@@ -26,7 +26,7 @@ static struct ck_str transforms_of(const struct ck_checkpoint *cp,
 				   uint32_t object)
 {
 	const struct ck_catalog *c = cp->catalog;
-	uint16_t number = c->objects[object].item.transform;
+	uint8_t number = c->objects[object].item.transform;
 
 	return number ? ck_catalog_str(c, c->transforms[number]) : CK_STR("");
 }
@@ -55,7 +55,7 @@ static void name_fault(const struct ck_checkpoint *cp, uint32_t object,
 int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 		    struct ck_object_place *out)
 {
-	const struct ck_chunk *chunk = &cp->catalog->objects[object].item;
+	const struct ck_item *chunk = &cp->catalog->objects[object].item;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return -chunk->err;

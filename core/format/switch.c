@@ -155,12 +155,14 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
 	cp->format->switched(cp);
 	c->meta.mtime = metadata->st_mtim;
 	ck_access_take_metadata(cp);
-	for (uint32_t i = 0; i < n; i++)
-		c->chunks[changes[i].chunk] = (struct ck_chunk){
+	for (uint32_t i = 0; i < n; i++) {
+		c->chunks[changes[i].chunk] = (struct ck_item){
 			.fpos = changes[i].fpos,
 			.length = changes[i].length,
 			.file = changes[i].file,
 		};
+		ck_catalog_replicas_drop(c, changes[i].chunk);
+	}
 	/* Changes of one tensor are next to each other. */
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t tensor = ck_catalog_tensor_of(c, changes[i].chunk);

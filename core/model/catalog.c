@@ -58,6 +58,9 @@ void ck_catalog_free(struct ck_catalog *c)
 	free(c->chunks);
 	free(c->shapes);
 	free(c->boxes);
+	free(c->replicas);
+	free(c->strided);
+	free(c->strides);
 	free(c->order);
 	free(c->transforms);
 	free(c->globals);
@@ -224,7 +227,7 @@ int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
 }
 
 int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
-			 const int64_t *len, const struct ck_chunk *chunk)
+			 const int64_t *len, const struct ck_item *chunk)
 {
 	struct ck_tensor *t = &c->tensors[c->ntensors - 1];
 	size_t bytes = t->ndim * sizeof(*off);
@@ -244,8 +247,37 @@ int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 	return 0;
 }
 
+int ck_catalog_strides_add(struct ck_catalog *c, const uint64_t *strides)
+{
+	const struct ck_tensor *t = &c->tensors[c->ntensors - 1];
+
+	if (ROOM(c, strided, c->nstrided, 1) ||
+	    ROOM(c, strides, c->nstrides, t->ndim))
+		return -ENOMEM;
+	c->strided[c->nstrided++] = (struct ck_strided){
+		.chunk = (uint32_t)c->nchunks - 1,
+		.strides = c->nstrides,
+	};
+	if (t->ndim)
+		memcpy(c->strides + c->nstrides, strides,
+		       t->ndim * sizeof(*strides));
+	c->nstrides += t->ndim;
+	return 0;
+}
+
+int ck_catalog_replica_add(struct ck_catalog *c, const struct ck_item *item)
+{
+	if (ROOM(c, replicas, c->nreplicas, 1))
+		return -ENOMEM;
+	c->replicas[c->nreplicas++] = (struct ck_replica){
+		.chunk = (uint32_t)c->nchunks - 1,
+		.item = *item,
+	};
+	return 0;
+}
+
 int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
-			  const struct ck_chunk *item)
+			  const struct ck_item *item)
 {
 	struct ck_object o = { .item = *item };
 	int rc;
@@ -290,16 +322,16 @@ int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
 }
 
 /* The number of descriptors already known, 0 if there is none. */
-static uint16_t transform_find(const struct ck_catalog *c, struct ck_str s)
+static uint8_t transform_find(const struct ck_catalog *c, struct ck_str s)
 {
 	for (size_t i = c->ntransforms; i > 1 && i--;)
 		if (ck_str_eq(ck_catalog_str(c, c->transforms[i]), s))
-			return (uint16_t)i;
+			return (uint8_t)i;
 	return 0;
 }
 
 int ck_catalog_transform_add(struct ck_catalog *c, struct ck_str descriptors,
-			     uint16_t *number)
+			     uint8_t *number)
 {
 	struct ck_text text;
 	int rc;
@@ -316,7 +348,7 @@ int ck_catalog_transform_add(struct ck_catalog *c, struct ck_str descriptors,
 		return rc;
 	if (c->ntransforms == 0)
 		c->transforms[c->ntransforms++] = (struct ck_text){ 0, 0 };
-	*number = (uint16_t)c->ntransforms;
+	*number = (uint8_t)c->ntransforms;
 	c->transforms[c->ntransforms++] = text;
 	return 0;
 }
@@ -370,6 +402,9 @@ static void trim(struct ck_catalog *c)
 	TRIM(c, chunks, c->nchunks);
 	TRIM(c, shapes, c->nshapes);
 	TRIM(c, boxes, c->nboxes);
+	TRIM(c, replicas, c->nreplicas);
+	TRIM(c, strided, c->nstrided);
+	TRIM(c, strides, c->nstrides);
 	TRIM(c, transforms, c->ntransforms);
 	TRIM(c, globals, c->nglobals);
 	*c->caps = (struct ck_catalog_caps){ .text = c->text_len,

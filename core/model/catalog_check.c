@@ -260,13 +260,13 @@ static int boxes_finish(struct check *k, struct ck_tensor *t)
 /* --- items --------------------------------------------------------------------------- */
 
 static const struct ck_data_file *file_of(const struct ck_catalog *c,
-					  const struct ck_chunk *chunk)
+					  const struct ck_item *chunk)
 {
 	return chunk->file < c->nfiles ? &c->files[chunk->file] : NULL;
 }
 
 /* One past the item's last byte, or the largest number. */
-static uint64_t item_end(const struct ck_chunk *chunk)
+static uint64_t item_end(const struct ck_item *chunk)
 {
 	uint64_t end;
 
@@ -274,7 +274,7 @@ static uint64_t item_end(const struct ck_chunk *chunk)
 }
 
 static uint16_t item_err(const struct ck_catalog *c,
-			 const struct ck_chunk *chunk)
+			 const struct ck_item *chunk)
 {
 	const struct ck_data_file *file = file_of(c, chunk);
 
@@ -289,10 +289,10 @@ static uint16_t item_err(const struct ck_catalog *c,
 
 static int item_cmp(const void *a, const void *b, void *chunks)
 {
-	const struct ck_chunk *x = (struct ck_chunk *)chunks +
-				   *(const uint32_t *)a;
-	const struct ck_chunk *y = (struct ck_chunk *)chunks +
-				   *(const uint32_t *)b;
+	const struct ck_item *x = (struct ck_item *)chunks +
+				  *(const uint32_t *)a;
+	const struct ck_item *y = (struct ck_item *)chunks +
+				  *(const uint32_t *)b;
 
 	if (x->file != y->file)
 		return x->file < y->file ? -1 : 1;
@@ -309,13 +309,14 @@ bool ck_catalog_box_is_empty(const struct ck_catalog *c,
  * returns how many. */
 static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 {
-	struct ck_chunk *chunks = k->c->chunks + t->chunk;
+	struct ck_item *chunks = k->c->chunks + t->chunk;
 	uint32_t *index = k->tiling.index;
 	bool sorted = true;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		if (!file_of(k->c, &chunks[i]) || chunks[i].length == 0 ||
+		    chunks[i].form == CK_FORM_ELEMENTS || /* between others */
 		    ck_catalog_box_is_empty(k->c, t, i))
 			continue;
 		index[n++] = i;
@@ -333,12 +334,12 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
  * reaching one before and is marked. */
 static void sharing_check(struct check *k, const struct ck_tensor *t)
 {
-	struct ck_chunk *chunks = k->c->chunks + t->chunk;
+	struct ck_item *chunks = k->c->chunks + t->chunk;
 	uint32_t n = t->nchunks > 1 ? items_sort(k, t) : 0;
-	struct ck_chunk *reach = NULL;
+	struct ck_item *reach = NULL;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct ck_chunk *item = &chunks[k->tiling.index[i]];
+		struct ck_item *item = &chunks[k->tiling.index[i]];
 		bool same_file = reach && reach->file == item->file;
 
 		if (same_file && item->fpos < item_end(reach)) {
@@ -350,14 +351,46 @@ static void sharing_check(struct check *k, const struct ck_tensor *t)
 	}
 }
 
-static void items_check(struct check *k, struct ck_tensor *t)
+static void item_check(const struct ck_catalog *c, const struct ck_tensor *t,
+		       uint32_t i, struct ck_item *item)
 {
-	struct ck_chunk *chunks = k->c->chunks + t->chunk;
+	item->err = item_err(c, item);
+	if (!item->err && !t->err && !ck_catalog_item_fits(c, t, i, item))
+		item->err = EBADMSG;
+}
+
+/* Box i is read from its first item that has no fault. */
+static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t,
+			   uint32_t i)
+{
+	struct ck_item *item = &c->chunks[t->chunk + i];
+	const struct ck_replica *first = ck_catalog_replicas(c, t->chunk + i);
+
+	for (size_t at = (size_t)(first - c->replicas);
+	     at < c->nreplicas && c->replicas[at].chunk == t->chunk + i; at++) {
+		struct ck_item *replica = &c->replicas[at].item;
+		struct ck_item swap = *item;
+
+		item_check(c, t, i, replica);
+		if (!item->err || replica->err)
+			continue;
+		*item = *replica;
+		*replica = swap;
+	}
+}
+
+static void items_check(struct check *k, const struct ck_tensor *t)
+{
+	struct ck_item *chunks = k->c->chunks + t->chunk;
 
 	sharing_check(k, t);
-	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (!ck_catalog_box_is_empty(k->c, t, i))
-			chunks[i].err = item_err(k->c, &chunks[i]);
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		if (ck_catalog_box_is_empty(k->c, t, i))
+			continue;
+		item_check(k->c, t, i, &chunks[i]);
+		if (k->c->nreplicas)
+			replicas_check(k->c, t, i);
+	}
 }
 
 /* --- modes and times --------------------------------------------------------------- */
@@ -384,7 +417,7 @@ static bool is_newer(struct timespec a, struct timespec b)
 }
 
 struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
-			       const struct ck_chunk *items, uint32_t n)
+			       const struct ck_item *items, uint32_t n)
 {
 	struct ck_attr attr = c->meta;
 	bool any = false;

@@ -83,7 +83,7 @@ static void key_print(const struct ck_catalog *c, const struct ck_names *names,
 	word_print(out, key);
 }
 
-static void item_print(const struct ck_catalog *c, const struct ck_chunk *item,
+static void item_print(const struct ck_catalog *c, const struct ck_item *item,
 		       struct ck_buf *out)
 {
 	if (item->file == CK_NO_FILE)

@@ -10,7 +10,7 @@
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
 	size_t text, files, tensors, objects, entries, paths, parts, chunks,
-		shapes, boxes, transforms, globals;
+		shapes, boxes, transforms, globals, replicas, strided, strides;
 	size_t text_mapped, files_mapped; /* bytes of pages; 0: on the heap */
 };
 
@@ -19,6 +19,12 @@ CK_MUST_USE int ck_catalog_names_make(struct ck_catalog *c, struct ck_diag *d);
 
 /* catalog_check.c: sizes, order and faults of tensors and items. */
 CK_MUST_USE int ck_catalog_check(struct ck_catalog *c);
+
+/* catalog_items.c: whether an item that needs no look is as long as box i of a
+ * tensor without fault wants. */
+CK_MUST_USE bool ck_catalog_item_fits(const struct ck_catalog *c,
+				      const struct ck_tensor *t, uint32_t i,
+				      const struct ck_item *item);
 
 /* tiling.c: are boxes disjoint? */
 

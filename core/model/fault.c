@@ -55,14 +55,14 @@ void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 /* --- what a catalog knows ------------------------------------------------------ */
 
 static const struct ck_data_file *file_of(const struct ck_catalog *c,
-					  const struct ck_chunk *item)
+					  const struct ck_item *item)
 {
 	return item->file < c->nfiles ? &c->files[item->file] : NULL;
 }
 
 /* Whatever is not known to be outside. */
 static bool is_inside(const struct ck_data_file *file,
-		      const struct ck_chunk *item)
+		      const struct ck_item *item)
 {
 	if (file->unseen)
 		return true;
@@ -71,15 +71,15 @@ static bool is_inside(const struct ck_data_file *file,
 }
 
 bool ck_catalog_item_is_there(const struct ck_catalog *c,
-			      const struct ck_chunk *item)
+			      const struct ck_item *item)
 {
 	const struct ck_data_file *file = file_of(c, item);
 
 	return file && !file->err && is_inside(file, item);
 }
 
-static void place_set(const struct ck_catalog *c, const struct ck_chunk *item,
-		      struct ck_fault *f)
+void ck_catalog_place_fault(const struct ck_catalog *c,
+			    const struct ck_item *item, struct ck_fault *f)
 {
 	const struct ck_data_file *file = file_of(c, item);
 
@@ -97,7 +97,7 @@ static void file_describe(const struct ck_data_file *file, struct ck_fault *f)
 }
 
 static void item_describe(const struct ck_catalog *c,
-			  const struct ck_chunk *item, struct ck_fault *f)
+			  const struct ck_item *item, struct ck_fault *f)
 {
 	const struct ck_data_file *file = file_of(c, item);
 	uint64_t end;
@@ -133,20 +133,43 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 		.box = ck_catalog_box(c, t, i),
 		.ndim = t->ndim,
 	};
-	place_set(c, &c->chunks[t->chunk + i], out);
+	ck_catalog_place_fault(c, &c->chunks[t->chunk + i], out);
+}
+
+/* Of box i of a tensor: what is wrong with one of its items. */
+static bool box_item_has_fault(const struct ck_catalog *c,
+			       const struct ck_tensor *t, uint32_t i,
+			       const struct ck_item *item, struct ck_fault *out)
+{
+	if (!item->err)
+		return false;
+	ck_catalog_box_fault_init(c, t, i, out);
+	ck_catalog_place_fault(c, item, out);
+	item_describe(c, item, out);
+	if (item->form != CK_FORM_ARCHIVE && item->err == EBADMSG) {
+		out->what = CK_STR("its elements do not fit into its item");
+		out->expected = ck_shown("%" PRIu64 " bytes",
+					 ck_catalog_box_bytes(c, t, i));
+		out->found = ck_shown("%" PRIu64, item->length);
+	}
+	return true;
 }
 
 bool ck_catalog_box_has_fault(const struct ck_catalog *c,
 			      const struct ck_tensor *t, uint32_t i,
 			      struct ck_fault *out)
 {
-	const struct ck_chunk *item = &c->chunks[t->chunk + i];
+	return box_item_has_fault(c, t, i, &c->chunks[t->chunk + i], out);
+}
 
-	if (!item->err)
-		return false;
-	ck_catalog_box_fault_init(c, t, i, out);
-	item_describe(c, item, out);
-	return true;
+bool ck_catalog_replica_has_fault(const struct ck_catalog *c,
+				  const struct ck_replica *r,
+				  struct ck_fault *out)
+{
+	const struct ck_tensor *t =
+		&c->tensors[ck_catalog_tensor_of(c, r->chunk)];
+
+	return box_item_has_fault(c, t, r->chunk - t->chunk, &r->item, out);
 }
 
 void ck_catalog_object_fault_init(const struct ck_catalog *c,
@@ -154,7 +177,7 @@ void ck_catalog_object_fault_init(const struct ck_catalog *c,
 				  struct ck_fault *out)
 {
 	*out = (struct ck_fault){ .name = ck_catalog_str(c, o->names.name) };
-	place_set(c, &o->item, out);
+	ck_catalog_place_fault(c, &o->item, out);
 }
 
 bool ck_catalog_object_has_fault(const struct ck_catalog *c,

@@ -165,7 +165,7 @@ static void json_field(struct ck_buf *out, const char *before, struct ck_str s)
 static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 		      uint32_t i, struct ck_buf *out)
 {
-	const struct ck_chunk *chunk = &c->chunks[t->chunk + i];
+	const struct ck_item *chunk = &c->chunks[t->chunk + i];
 	const int64_t *box = ck_catalog_box(c, t, i);
 
 	ck_buf_text(out, i ? ",{\"offset\":" : "{\"offset\":");

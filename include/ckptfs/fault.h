@@ -41,12 +41,19 @@ CK_MUST_USE bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 CK_MUST_USE bool ck_catalog_box_has_fault(const struct ck_catalog *c,
 					  const struct ck_tensor *t, uint32_t i,
 					  struct ck_fault *out);
+/* The same of another item that has its elements. */
+CK_MUST_USE bool ck_catalog_replica_has_fault(const struct ck_catalog *c,
+					      const struct ck_replica *r,
+					      struct ck_fault *out);
 /* The fault of the item of another entry. */
 CK_MUST_USE bool ck_catalog_object_has_fault(const struct ck_catalog *c,
 					     const struct ck_object *o,
 					     struct ck_fault *out);
 CK_MUST_USE bool ck_catalog_file_has_fault(const struct ck_catalog *c,
 					   uint32_t file, struct ck_fault *out);
+/* Says in *f where an item is. */
+void ck_catalog_place_fault(const struct ck_catalog *c,
+			    const struct ck_item *item, struct ck_fault *f);
 /* Names the other entry in *out, and where its item is; err 0. */
 void ck_catalog_object_fault_init(const struct ck_catalog *c,
 				  const struct ck_object *o,
@@ -63,6 +70,6 @@ uint64_t ck_catalog_box_bytes(const struct ck_catalog *c,
 			      const struct ck_tensor *t, uint32_t i);
 /* Whether an item can be looked at: it is inside of a file that can. */
 bool ck_catalog_item_is_there(const struct ck_catalog *c,
-			      const struct ck_chunk *item);
+			      const struct ck_item *item);
 
 #endif

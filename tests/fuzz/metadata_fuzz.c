@@ -90,9 +90,9 @@ static char *change(struct ck_dcp_wish *w, struct ck_change_of_place *to,
 static void commit(struct target *t, struct ck_dcp_known *known,
 		   const struct ck_change_of_place *to)
 {
-	struct ck_chunk *chunk = &t->c->chunks[to->chunk];
+	struct ck_item *chunk = &t->c->chunks[to->chunk];
 
-	*chunk = (struct ck_chunk){ .fpos = to->fpos, .length = to->length };
+	*chunk = (struct ck_item){ .fpos = to->fpos, .length = to->length };
 	if (file_add(t, to->path, &chunk->file))
 		abort();
 	ck_dcp_known_next(known);

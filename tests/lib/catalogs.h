@@ -61,7 +61,7 @@ static inline void tensor_add(struct ck_catalog *c, const char *key,
 static inline void box_add(struct ck_catalog *c, const int64_t *off,
 			   const int64_t *size)
 {
-	struct ck_chunk chunk = { .fpos = c->nchunks * 10, .length = 10 };
+	struct ck_item chunk = { .fpos = c->nchunks * 10, .length = 10 };
 
 	must(ck_catalog_chunk_add(c, off, size, &chunk));
 }
@@ -70,16 +70,14 @@ static inline void item_add(struct ck_catalog *c, const int64_t *off,
 			    const int64_t *size, uint32_t file, uint64_t fpos,
 			    uint64_t length)
 {
-	struct ck_chunk chunk = { .file = file,
-				  .fpos = fpos,
-				  .length = length };
+	struct ck_item chunk = { .file = file, .fpos = fpos, .length = length };
 
 	must(ck_catalog_chunk_add(c, off, size, &chunk));
 }
 
 static inline void object_add(struct ck_catalog *c, const char *key)
 {
-	struct ck_chunk item = { .length = 1 };
+	struct ck_item item = { .length = 1 };
 
 	must(ck_catalog_object_add(c, ck_str_from(key), &item));
 }

@@ -384,7 +384,7 @@ static void test_items(void)
 static void test_object_item(void)
 {
 	struct ck_catalog *c = catalog_new();
-	struct ck_chunk item = { .fpos = 5, .length = 6 };
+	struct ck_item item = { .fpos = 5, .length = 6 };
 
 	file_add(c, "f", 10, 0);
 	must(ck_catalog_object_add(c, CK_STR("o"), &item));
@@ -445,7 +445,7 @@ static void random_items_check(uint64_t *seed, unsigned *failed,
 			 tap_random(seed) % 20, tap_random(seed) % 6);
 	for (size_t i = 0; i < 6; i++)
 		for (size_t j = 0; j < 6; j++) {
-			struct ck_chunk a = c->chunks[i], b = c->chunks[j];
+			struct ck_item a = c->chunks[i], b = c->chunks[j];
 
 			want[i] |= i != j && a.file == b.file && a.length &&
 				   b.length && a.fpos < b.fpos + b.length &&

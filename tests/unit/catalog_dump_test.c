@@ -23,7 +23,7 @@ static const char want[] =
 
 static void fill(struct ck_catalog *c)
 {
-	struct ck_chunk item = { .file = 1, .fpos = 7, .length = 9 };
+	struct ck_item item = { .file = 1, .fpos = 7, .length = 9 };
 
 	file_add(c, "__0_0.distcp", 1000, 0);
 	file_add(c, "sub/a b\n%.distcp", 0, ENODATA);
@@ -32,12 +32,12 @@ static void fill(struct ck_catalog *c)
 	tensor_add(c, "layers.0._orig_mod.weight", "bfloat16", 2, DIMS(4, 3));
 	item_add(c, DIMS(0, 0), DIMS(2, 3), 0, 0, 100);
 	must(ck_catalog_chunk_add(c, DIMS(2, 0), DIMS(2, 3), &item));
-	item = (struct ck_chunk){ .fpos = 100, .length = 10 };
+	item = (struct ck_item){ .fpos = 100, .length = 10 };
 	must(ck_catalog_object_add(c, CK_STR("a b/\xc2\x85\n"), &item));
 	tensor_add(c, "step", "int64", 0, NULL);
 	tensor_add(c, "bad", "float32", 1, DIMS(2));
 	item_add(c, DIMS(1), DIMS(2), CK_NO_FILE, 0, 0);
-	item = (struct ck_chunk){ .file = CK_NO_FILE };
+	item = (struct ck_item){ .file = CK_NO_FILE };
 	must(ck_catalog_object_add(c, CK_STR("_orig_mod.o"), &item));
 	must(ck_catalog_global_add(c, CK_STR("evil.module x.name")));
 }

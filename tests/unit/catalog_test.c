@@ -140,7 +140,7 @@ static void test_equal_long_stems_are_numbered(void)
 {
 	struct ck_catalog *c = catalog_new();
 	char name[256], first[33], hash[33], want[300];
-	struct ck_chunk item = { 0 };
+	struct ck_item item = { 0 };
 
 	for (uint32_t i = 0; i < 20000; i++) {
 		collide(name, i);
@@ -208,7 +208,7 @@ static void test_random_names_differ(void)
 static void test_transforms(void)
 {
 	struct ck_catalog *c = catalog_new();
-	uint16_t n;
+	uint8_t n;
 	int rc = 0;
 
 	eq_err(ck_catalog_transform_add(c, CK_STR(""), &n), 0);

@@ -181,7 +181,7 @@ static void test_many_boxes(void)
 	eq_u64(c->ntensors, TENSORS);
 	for (size_t t = 0; t < c->ntensors; t++)
 		for (uint32_t i = 0; i < c->tensors[t].nchunks; i++) {
-			const struct ck_chunk *k =
+			const struct ck_item *k =
 				&c->chunks[c->tensors[t].chunk + i];
 			const int64_t *box = ck_catalog_box(c, &c->tensors[t],
 							    i);

@@ -83,7 +83,7 @@ static __attribute__((noinline)) void test_catalog_is_compared(
 		struct ck_catalog *c = s.c, keep = *s.c;
 		struct ck_tensor t = c->tensors[0];
 		struct ck_path_part part = c->parts[0];
-		struct ck_chunk last = c->chunks[c->nchunks - 1];
+		struct ck_item last = c->chunks[c->nchunks - 1];
 		struct ck_object o = c->objects[0];
 
 		switch (i) {
@@ -94,7 +94,7 @@ static __attribute__((noinline)) void test_catalog_is_compared(
 		case 4: c->chunks[c->nchunks - 1].fpos++; break;
 		case 5: c->objects[0].item.length++; break;
 		case 6: c->nentries--; break;
-		default: c->chunks[c->nchunks - 1].transform = 0x7fff; break;
+		default: c->chunks[c->nchunks - 1].transform = 0x7f; break;
 		}
 		eq_err(verify_says(&s), -EIO);
 		*c = keep;

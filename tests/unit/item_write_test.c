@@ -260,7 +260,7 @@ static void test_item_is_that_of_pytorch(const char *fixtures)
 	eq_err(ck_checkpoint_open(path, &options, &cp, &d), 0);
 	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
 		const struct ck_tensor *t = &cp->catalog->tensors[i];
-		const struct ck_chunk *c = &cp->catalog->chunks[t->chunk];
+		const struct ck_item *c = &cp->catalog->chunks[t->chunk];
 		struct ck_item_form f;
 		struct ck_file file;
 		uint64_t tail, different = 0;

@@ -8,9 +8,9 @@
 static struct ck_catalog *example(void)
 {
 	struct ck_catalog *c = catalog_new();
-	struct ck_chunk far_away = { .file = CK_NO_FILE,
-				     .fpos = UINT64_MAX,
-				     .length = UINT64_MAX };
+	struct ck_item far_away = { .file = CK_NO_FILE,
+				    .fpos = UINT64_MAX,
+				    .length = UINT64_MAX };
 
 	file_add(c, "__0_0.distcp", 1000, 0);
 	file_add(c, "\xff", 1000, 0);

@@ -33,7 +33,7 @@ static void path_add(struct ck_catalog *c, const char *path)
 
 static void entry_add(struct ck_catalog *c, const char *key, const char *path)
 {
-	struct ck_chunk none = { .file = CK_NO_FILE };
+	struct ck_item none = { .file = CK_NO_FILE };
 
 	if (ck_catalog_object_add(c, ck_str_from(key), &none))
 		abort();

@@ -313,7 +313,7 @@ static int locate_in(struct ck_stored *item, struct ck_str transforms,
 }
 
 static struct ck_str transforms_of(const struct ck_catalog *c,
-				   const struct ck_chunk *chunk)
+				   const struct ck_item *chunk)
 {
 	if (!chunk->transform)
 		return CK_STR("");
@@ -321,7 +321,7 @@ static struct ck_str transforms_of(const struct ck_catalog *c,
 }
 
 static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		  uint32_t i, const struct ck_chunk *item,
+		  uint32_t i, const struct ck_item *item,
 		  struct ck_extent *extent, uint64_t *strides,
 		  struct ck_diag *d)
 {

@@ -78,7 +78,7 @@ struct ck_dcp_reader {
 	uint8_t kinds[CK_DCP_GLOBALS]; /* by number of a global */
 	int64_t *ints;
 	struct ck_dcp_index_row *indexes;
-	struct ck_chunk *infos;
+	struct ck_item *infos;
 	struct ck_dcp_tensor_row *tensors;
 	size_t nints, nindexes, ninfos, ntensors;
 	size_t ints_cap, indexes_cap, infos_cap, tensors_cap;
@@ -88,7 +88,7 @@ struct ck_dcp_reader {
 
 	struct ck_dcp_entry *entries; /* of state_dict_metadata, in order */
 	uint32_t nentries;
-	struct ck_chunk *items; /* of all boxes and other entries */
+	struct ck_item *items; /* of all boxes and other entries */
 	size_t nitems;
 	struct ck_dcp_table by_key;    /* entries */
 	struct ck_dcp_table leftovers; /* rows of storage_data out of order */

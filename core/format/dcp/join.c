@@ -58,7 +58,7 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 static int entry_spend(struct ck_dcp_reader *r,
 		       const struct ck_dcp_tensor_row *t)
 {
-	uint64_t box = 2 * sizeof(struct ck_chunk) + sizeof(uint32_t);
+	uint64_t box = 2 * sizeof(struct ck_item) + sizeof(uint32_t);
 	uint64_t dim = 2 * sizeof(int64_t);
 
 	if (!t)
@@ -113,7 +113,7 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 	if (!r->items)
 		return ck_dcp_no_memory(r);
 	for (size_t i = 0; i < r->nitems; i++)
-		r->items[i] = (struct ck_chunk){ .file = CK_NO_FILE };
+		r->items[i] = (struct ck_item){ .file = CK_NO_FILE };
 	return r->places ? ck_dcp_place_items(r) : 0;
 }
 
@@ -416,7 +416,7 @@ static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 
 static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 {
-	struct ck_chunk item;
+	struct ck_item item;
 
 	if (e->tensor)
 		return catalog_tensor(r, e);

@@ -334,7 +334,7 @@ static int add_file(struct ck_dcp_reader *r, struct ck_str path,
 
 /* ['stream.zstd/1'] as "stream.zstd/1"; None as nothing. */
 static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
-			  uint16_t *number)
+			  uint8_t *number)
 {
 	struct ck_buf joined = { 0 };
 	int rc = ck_dcp_spend(r, ck_pv_count(list) * (uint64_t)CK_DCP_STEP);
@@ -362,7 +362,7 @@ static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
 static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 		     struct ck_pv *out)
 {
-	struct ck_chunk info = { .file = CK_NO_FILE };
+	struct ck_item info = { .file = CK_NO_FILE };
 	struct ck_pv path, offset, length, transforms;
 	int64_t fpos, len;
 	struct ck_str name;

@@ -51,7 +51,7 @@ void ck_dcp_insertion_make(const struct ck_dcp_insertion *i, struct ck_buf *out)
 struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 					    uint32_t chunk, bool transform)
 {
-	const struct ck_chunk *place = &c->chunks[chunk];
+	const struct ck_item *place = &c->chunks[chunk];
 	struct ck_dcp_insertion i = { CK_STR(""), place->fpos, place->length,
 				      transform };
 

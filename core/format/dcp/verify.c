@@ -100,8 +100,8 @@ static int path_number(void *ctx, struct ck_str path, uint32_t *number)
 
 /* --- what it says ---------------------------------------------------------------- */
 
-static bool is_transform(const struct verifying *v, const struct ck_chunk *new,
-			 const struct ck_chunk *old)
+static bool is_transform(const struct verifying *v, const struct ck_item *new,
+			 const struct ck_item *old)
 {
 	const struct ck_catalog *c = v->w->catalog;
 
@@ -112,8 +112,8 @@ static bool is_transform(const struct verifying *v, const struct ck_chunk *new,
 		ck_catalog_str(v->c, v->c->transforms[new->transform]));
 }
 
-static bool is_place(const struct verifying *v, const struct ck_chunk *new,
-		     const struct ck_chunk *old)
+static bool is_place(const struct verifying *v, const struct ck_item *new,
+		     const struct ck_item *old)
 {
 	uint32_t number = CK_NO_FILE;
 
@@ -124,7 +124,7 @@ static bool is_place(const struct verifying *v, const struct ck_chunk *new,
 }
 
 static bool is_changed_place(const struct verifying *v,
-			     const struct ck_chunk *new,
+			     const struct ck_item *new,
 			     const struct ck_change_of_place *c)
 {
 	return new->file == *path_slot(v, c->path) &&
@@ -138,7 +138,7 @@ static int chunks_compare(const struct verifying *v, const struct ck_tensor *t,
 	const struct ck_dcp_wish *w = v->w;
 
 	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++) {
-		const struct ck_chunk *new = &v->c->chunks[i];
+		const struct ck_item *new = &v->c->chunks[i];
 		bool good;
 
 		if (*change < w->n && w->changes[*change].chunk == i)

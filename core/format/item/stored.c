@@ -78,7 +78,7 @@ static int fail_outside(const struct ck_stored *item, struct ck_diag *d)
 			  "its item ends beyond its file");
 }
 
-int ck_stored_get(struct ck_files *files, const struct ck_chunk *chunk,
+int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 		  struct ck_stored *out, struct ck_diag *d)
 {
 	int rc = ck_files_get(files, chunk->file, &out->file);

@@ -21,7 +21,7 @@ struct ck_stored {
 /* The item of a chunk, its file in use: ck_files_put() item->file. d says what
  * is wrong with the file, or that the item is not inside of it. */
 CK_MUST_USE int ck_stored_get(struct ck_files *files,
-			      const struct ck_chunk *chunk,
+			      const struct ck_item *chunk,
 			      struct ck_stored *out, struct ck_diag *d);
 /* The item must outlive what is made of the source. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item);

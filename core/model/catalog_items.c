@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog_items: what few items have beside their place: strides, and replicas.
+ * Both are lists sorted by chunk, since chunks are added in their order.
+ */
+#include "catalog_internal.h"
+#include "ckptfs/fault.h"
+
+#include <errno.h>
+
+const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk)
+{
+	size_t lo = 0, hi = c->nstrided;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->strided[mid].chunk < chunk)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == c->nstrided || c->strided[lo].chunk != chunk)
+		return NULL;
+	return c->strides + c->strided[lo].strides;
+}
+
+static size_t replica_at(const struct ck_catalog *c, uint32_t chunk)
+{
+	size_t lo = 0, hi = c->nreplicas;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->replicas[mid].chunk < chunk)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
+					     uint32_t chunk)
+{
+	return c->replicas + replica_at(c, chunk);
+}
+
+void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk)
+{
+	for (size_t i = replica_at(c, chunk);
+	     i < c->nreplicas && c->replicas[i].chunk == chunk; i++)
+		c->replicas[i].item = (struct ck_item){
+			.file = CK_NO_FILE,
+			.err = ENODATA,
+		};
+}
+
+/* One past the last byte of a box's elements, from the first on; false: too far
+ * to count. */
+static bool span(const struct ck_tensor *t, const int64_t *size,
+		 const uint64_t *strides, uint64_t *out)
+{
+	uint64_t way;
+
+	*out = ck_dtype_at(t->dtype)->size;
+	for (uint32_t d = 0; d < t->ndim; d++)
+		if (!ck_mul(&way, (uint64_t)size[d] - 1, strides[d]) ||
+		    !ck_add(out, *out, way))
+			return false;
+	return true;
+}
+
+bool ck_catalog_item_fits(const struct ck_catalog *c, const struct ck_tensor *t,
+			  uint32_t i, const struct ck_item *item)
+{
+	const uint64_t *strides = ck_catalog_strides(c, t->chunk + i);
+	uint64_t bytes = ck_catalog_box_bytes(c, t, i);
+
+	if (item->form == CK_FORM_ARCHIVE)
+		return true;
+	if (item->form == CK_FORM_BLOB)
+		return item->length == bytes;
+	if (strides &&
+	    !span(t, ck_catalog_box(c, t, i) + t->ndim, strides, &bytes))
+		return false;
+	return bytes <= item->length;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog: what is in a checkpoint and where: the hub. Every format fills one,
+ * every view reads one.
+ */
+#ifndef CKPTFS_CATALOG_H
+#define CKPTFS_CATALOG_H
+
+#include "ckptfs/base.h"
+#include <time.h>
+
+/* A piece of catalog->text. */
+struct ck_text {
+	uint32_t pos;
+	uint32_t len;
+};
+
+/* What decides who may read something, and its time. */
+struct ck_attr {
+	struct timespec mtime;
+	mode_t mode; /* less what its ACL takes from group and others */
+	uid_t uid;
+	gid_t gid;
+};
+
+/* A data file, as seen when the checkpoint was read. */
+struct ck_data_file {
+	struct ck_text path; /* relative, as the checkpoint spells it */
+	uint64_t size;
+	struct ck_attr attr;
+	mode_t closed; /* r bits that directories on the way to it take, for the
+			* owner and group of .metadata */
+	bool unseen;   /* nobody could look yet: size and attr are not known */
+	int err;       /* 0 or positive errno: cannot be used */
+	const char *why; /* err in words, not owned; NULL without */
+};
+
+#define CK_NO_FILE UINT32_MAX
+
+/* What an item is, and with it where its elements are. */
+enum ck_form {
+	CK_FORM_ARCHIVE,  /* of torch.save: a look at its header tells */
+	CK_FORM_ELEMENTS, /* from its first byte on, at strides that the catalog
+			   * knows, or else in C order without gaps */
+	CK_FORM_BLOB, /* as in safetensors: they are all of it, in C order */
+};
+
+/* Bytes of a data file that hold one stored box, or another entry: [fpos,
+ * fpos + length). */
+struct ck_item {
+	uint64_t fpos;	 /* bytes */
+	uint64_t length; /* bytes, as transformed */
+	uint32_t file; /* number in catalog->files; CK_NO_FILE: nobody has it */
+	uint8_t form;  /* enum ck_form */
+	uint8_t transform; /* number in catalog->transforms; 0: none. Of archives
+			    * only */
+	uint16_t err;	   /* 0, or the positive errno a read of it answers */
+};
+
+/* The elements of a chunk once more, in another file. */
+struct ck_replica {
+	uint32_t chunk;
+	struct ck_item item;
+};
+
+/* The strides of a chunk's CK_FORM_ELEMENTS. */
+struct ck_strided {
+	uint32_t chunk;
+	uint64_t strides; /* first of ndim values in catalog->strides */
+};
+
+/* Names common to tensors and other entries. */
+struct ck_names {
+	struct ck_text key;  /* the checkpoint's, any bytes */
+	struct ck_text name; /* shown name (FQN) */
+	struct ck_text stem; /* file name without suffix */
+};
+
+struct ck_tensor {
+	struct ck_names names;
+	struct ck_text dtype_name; /* as stored, without "torch." */
+	struct ck_text fault;	   /* why err is set */
+	uint64_t shape;		   /* first of ndim values in catalog->shapes */
+	uint64_t boxes; /* first value in catalog->boxes: chunk i's are at
+			  * boxes + i * 2 * ndim */
+	uint32_t chunk; /* first chunk */
+	uint32_t nchunks;
+	uint32_t ndim;
+	uint8_t dtype; /* ck_dtype_at() */
+	uint8_t holes; /* 1: some elements are in no box */
+	uint16_t err;  /* 0, or why it cannot be served as a whole: EIO at
+			  * open (its boxes lie), EBADMSG at read (its dtype) */
+	mode_t mode; /* r bits that its files, .metadata and directory share */
+	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
+	struct timespec mtime; /* newest of its files */
+	uint64_t version;      /* grows when its items change */
+};
+
+/* An entry that is no tensor: one item. */
+struct ck_object {
+	struct ck_names names;
+	struct ck_item item;
+	mode_t mode;
+	struct timespec mtime;
+};
+
+/* Entries in the checkpoint's own order. */
+struct ck_entry_id {
+	uint32_t i; /* index in tensors or objects */
+	bool is_object;
+};
+
+/* A step to an entry in the nested state dict: a ck_text; for a list, its
+ * position in decimal. */
+struct ck_path_part {
+	uint32_t pos, len : 31, is_index : 1;
+};
+
+/* Immutable after ck_catalog_finish(), but for what commits change: see
+ * ck_catalog_reserve(). */
+struct ck_catalog {
+	const char *kind;    /* "dcp" */
+	struct ck_attr meta; /* of .metadata: owner, group, mode, mtime */
+	mode_t dir_mode;     /* of the checkpoint's directory */
+
+	char *text; /* all strings */
+	struct ck_data_file *files;
+	struct ck_tensor *tensors;
+	struct ck_object *objects;
+	struct ck_entry_id *entries;
+	uint32_t *paths; /* entry i's parts: [paths[i], paths[i + 1]) */
+	struct ck_path_part *parts;
+	/* The item of each chunk. A chunk is one stored box: its offsets and
+	 * sizes, in elements, are 2 * ndim values of boxes, as stored (so possibly
+	 * negative: then the tensor has a fault). */
+	struct ck_item *chunks;
+	struct ck_replica *replicas; /* by chunk; those of a chunk in order */
+	struct ck_strided *strided;  /* by chunk */
+	uint64_t *strides;	     /* bytes */
+	int64_t *shapes;
+	int64_t *boxes;
+	uint32_t *order;	    /* for each tensor, its chunks' indices
+				    * (0-based in the tensor) sorted by offsets */
+	struct ck_text *transforms; /* [0] unused; descriptors joined by ',' */
+	struct ck_text *globals;    /* unknown globals met, "module.name" */
+	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
+	uint32_t *prefixed; /* entries that keep the prefixes of wrappers, since
+			     * without them names would be equal; any order */
+	size_t text_len, nfiles, ntensors, nobjects, nentries, nparts, nchunks,
+		nshapes, nboxes, ntransforms, nglobals, stem_slots, nprefixed,
+		nreplicas, nstrided, nstrides;
+	uint64_t nbytes; /* of all tensors, each once */
+	/* private */
+	uint64_t hash_seed;	      /* of by_stem: random */
+	struct ck_catalog_caps *caps; /* while being built */
+};
+
+/* Building: add, then finish. Each returns 0 or -ENOMEM (-EOVERFLOW past the
+ * index types). Memory grows with what was added, never with a declared
+ * number. `kind` is not copied; meta and dir_mode are set by the caller
+ * before finish, the chunks of the catalog may be changed until then. */
+struct ck_catalog *ck_catalog_make(const char *kind);
+void ck_catalog_free(struct ck_catalog *c);
+CK_MUST_USE int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
+				    struct ck_text *out);
+CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
+				    const struct ck_data_file *file);
+/* Starts a tensor; its chunks follow by ck_catalog_chunk_add(). Sets key,
+ * dtype, shape; a dimension below 0 becomes its fault. */
+CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
+				      struct ck_str dtype, uint32_t ndim,
+				      const int64_t *shape);
+/* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
+CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
+					const char *why);
+/* Adds a box to the tensor added last. off, len: ndim of that tensor. */
+CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
+				     const int64_t *len,
+				     const struct ck_item *chunk);
+/* The chunk added last, a CK_FORM_ELEMENTS, has its elements at these strides:
+ * ndim, bytes. */
+CK_MUST_USE int ck_catalog_strides_add(struct ck_catalog *c,
+				       const uint64_t *strides);
+/* The chunk added last has its elements in another file, too. */
+CK_MUST_USE int ck_catalog_replica_add(struct ck_catalog *c,
+				       const struct ck_item *item);
+CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
+				      const struct ck_item *item);
+/* The next part of the path of the entry added last. */
+CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
+				    bool is_index);
+/* An unknown global; the same one may be added again. */
+CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
+/* Descriptors joined by ','; the same ones give the same number, none 0. */
+CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
+					 struct ck_str descriptors,
+					 uint8_t *number);
+/* Names and stems, order, sizes, modes, and the faults that need no item:
+ * boxes outside, overlapping, sizes that overflow, holes, missing files,
+ * items outside their file, items of one tensor that share bytes.
+ * -EBADMSG: two entries have one key. */
+CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
+
+/* For a catalog that commits will change: text and files may be added, and the
+ * items of tensors changed, while others read what was there before. Once,
+ * after finish and before threads. -ENOMEM. */
+CK_MUST_USE int ck_catalog_reserve(struct ck_catalog *c);
+/* Items of a tensor have changed, or what is known of its files: finds its mode
+ * and time again. */
+void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
+/* Who may read .metadata, the directory or a file has changed: finds modes and
+ * times of all entries again. */
+void ck_catalog_access_renew(struct ck_catalog *c);
+
+struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
+/* Entry whose stem this is, as index in entries; -1 if there is none. */
+int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
+const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
+					struct ck_entry_id e);
+
+/* The chunks of a tensor without fault that share elements with a window of it:
+ * ndim offsets, ndim sizes, inside the tensor. *chunks: their numbers in the
+ * tensor, sorted by offsets; free() it. covered: they have all of the window.
+ * -ENOMEM. */
+CK_MUST_USE int ck_catalog_window(const struct ck_catalog *c,
+				  const struct ck_tensor *t,
+				  const uint64_t *window, uint32_t **chunks,
+				  uint32_t *n, bool *covered);
+
+/* The strides of a chunk, ndim; NULL: elements are in C order without gaps. Not
+ * of archives, which say it themselves. */
+const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk);
+/* The first replica of the chunks from `chunk` on; those up to
+ * replicas[nreplicas] follow. */
+const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
+					     uint32_t chunk);
+/* A chunk's item was replaced: its replicas have what was before. */
+void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk);
+
+/* Index of the tensor that a chunk of the catalog belongs to. */
+uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
+
+static inline const int64_t *ck_catalog_shape(const struct ck_catalog *c,
+					      const struct ck_tensor *t)
+{
+	return c->shapes + t->shape;
+}
+
+/* offsets of chunk i of t; its sizes are ndim further on. */
+static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
+					    const struct ck_tensor *t,
+					    uint32_t i)
+{
+	return c->boxes + t->boxes + (uint64_t)i * 2 * t->ndim;
+}
+
+/* Owner, mode (r bits that .metadata, directory and files share) and newest
+ * time of what consists of these items. */
+struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
+			       const struct ck_item *items, uint32_t n);
+/* "[4,3]": the spelling of attributes and reports. */
+void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);
+/* The catalog as text, one line for each thing; grammar in
+ * core/model/catalog_dump.c. */
+void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out);
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * forms: items that need no look (blobs, elements at known strides) and replicas,
+ * read through layouts and compared with brute force, over random sharded
+ * tensors; what is wrong with an item is told, and the next one is read.
+ */
+#include "ckptfs/fault.h"
+#include "layout_internal.h"
+#include "read_case.h"
+#include "world.h"
+
+/* Makes no sense of archives: there are none here. */
+static int locate_none(struct ck_checkpoint *cp, const struct ck_tensor *t,
+		       uint32_t i, const struct ck_item *item,
+		       struct ck_extent *extent, uint64_t *strides,
+		       struct ck_diag *d)
+{
+	(void)cp, (void)t, (void)i, (void)item, (void)extent, (void)strides;
+	return ck_fail(d, EIO, "an archive");
+}
+
+static const struct ck_format format = { .name = "test",
+					 .locate = locate_none };
+
+/* One random tensor in a checkpoint; where the elements of each box are. */
+struct stored {
+	struct boxes b;
+	struct ck_checkpoint cp;
+	uint64_t next[NFILES]; /* not used yet by blobs */
+	struct ck_item good[BOXES_MAX];
+	bool lost[BOXES_MAX];
+};
+
+static void must(int rc)
+{
+	if (rc)
+		abort();
+}
+
+static bool is_empty(struct boxes *b, uint32_t i)
+{
+	return boxes_box_volume(b, i) == 0;
+}
+
+/* --- random items ------------------------------------------------------------- */
+
+/* A place for box i where nobody's blob is. */
+static struct ck_item random_item(struct stored *s, uint32_t i, bool blob,
+				  uint64_t *random)
+{
+	uint32_t file = (uint32_t)boxes_below(random, NFILES);
+	struct ck_item item = { .file = file,
+				.form = blob ? CK_FORM_BLOB : CK_FORM_ELEMENTS,
+				.length = s->b.span[i] };
+
+	if (is_empty(&s->b, i))
+		item.length = 0;
+	item.fpos = blob ? s->next[file]
+			 : boxes_below(random, FILE_BYTES - item.length + 1);
+	s->next[file] += blob ? item.length : 0;
+	return item;
+}
+
+/* The same, but nobody can read it. */
+static struct ck_item spoil(struct ck_item item, uint64_t *random)
+{
+	switch (boxes_below(random, 4)) {
+	case 0: item.file = CK_NO_FILE; break;
+	case 1: item.file = BIG + 1; break; /* it is missing */
+	case 2: item.length--; break;
+	default: item.form = CK_FORM_ARCHIVE;
+	}
+	return item;
+}
+
+static void add_box(struct stored *s, uint32_t i, uint64_t *random)
+{
+	struct ck_catalog *c = s->cp.catalog;
+	const int64_t *box = boxes_at(&s->b, i);
+	bool blob = s->b.dense && boxes_one_in(random, 2);
+	struct ck_item first = random_item(s, i, blob, random), second;
+	bool bad = !is_empty(&s->b, i) && boxes_one_in(random, 3);
+	bool replica = boxes_one_in(random, 2);
+
+	s->good[i] = first;
+	must(ck_catalog_chunk_add(c, box, box + s->b.ndim, &first));
+	if (!s->b.dense)
+		must(ck_catalog_strides_add(c, s->b.strides +
+						       (size_t)i * s->b.ndim));
+	if (bad)
+		c->chunks[c->nchunks - 1] = spoil(first, random);
+	s->lost[i] = bad;
+	if (!replica)
+		return;
+	second = random_item(s, i, false, random);
+	if (boxes_one_in(random, 4)) {
+		second = spoil(second, random);
+	} else if (bad) {
+		s->good[i] = second;
+		s->lost[i] = false;
+	} else {
+		/* either has the bytes, so they must be the same */
+		second = first;
+	}
+	must(ck_catalog_replica_add(c, &second));
+}
+
+static void stored_make(struct stored *s, uint8_t dtype, uint64_t *random)
+{
+	struct ck_checkpoint *cp = &s->cp;
+
+	memset(s, 0, sizeof(*s));
+	boxes_make(&s->b, ck_dtype_at(dtype)->size, random);
+	cp->format = &format;
+	cp->files = files_open();
+	cp->catalog = ck_catalog_make("test");
+	pthread_rwlock_init(&cp->places, NULL);
+	must(!cp->catalog);
+	for (uint32_t i = 0; i < ck_files_count(cp->files); i++)
+		must(ck_file_describe(cp, i));
+	must(ck_catalog_tensor_add(cp->catalog, CK_STR("t"),
+				   ck_str_from(ck_dtype_at(dtype)->name),
+				   s->b.ndim, (const int64_t *)s->b.shape));
+	for (uint32_t i = 0; i < s->b.n; i++)
+		add_box(s, i, random);
+	must(ck_catalog_finish(cp->catalog, NULL));
+	cp->layouts = ck_layouts_make(cp->catalog);
+	must(!cp->layouts);
+}
+
+static void stored_free(struct stored *s)
+{
+	ck_layouts_free(s->cp.layouts);
+	ck_catalog_free(s->cp.catalog);
+	ck_files_free(s->cp.files);
+	pthread_rwlock_destroy(&s->cp.places);
+}
+
+/* --- what must come of it -------------------------------------------------------- */
+
+/* Whether all elements can be had, and if so are what they must be. */
+static bool is_right(struct stored *s, const uint8_t *bytes, int rc)
+{
+	struct boxes *b = &s->b;
+	uint64_t n = boxes_volume(b->shape, b->ndim);
+	const uint64_t zeros[BOXES_DIMS] = { 0 };
+	bool lost = false, right = true;
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t index[BOXES_DIMS], src;
+		const struct ck_item *item;
+		int64_t box;
+
+		boxes_index(b->ndim, zeros, b->shape, i, index);
+		box = boxes_find(b, index, &src);
+		if (box < 0 || s->lost[box]) {
+			lost = true;
+			continue;
+		}
+		item = &s->good[box];
+		right &= rc || memcmp(bytes + i * b->item,
+				      content[item->file] + item->fpos + src,
+				      b->item) == 0;
+	}
+	return lost ? rc < 0 : rc == 0 && right;
+}
+
+static bool check(struct stored *s, bool plant)
+{
+	const struct ck_tensor *t = &s->cp.catalog->tensors[0];
+	uint8_t *bytes;
+	bool right;
+	int rc;
+
+	if (t->err) /* a box that is nowhere: other tests have that */
+		return !plant;
+	bytes = calloc(1, t->nbytes + 1);
+	if (!bytes)
+		abort();
+	rc = read_case(&s->cp, 0, NULL, bytes);
+	if (plant && t->nbytes)
+		bytes[t->nbytes / 2] ^= 1;
+	right = is_right(s, bytes, rc);
+	free(bytes);
+	return right;
+}
+
+static void test_random(void)
+{
+	static const char *const names[] = { "float32", "bfloat16", "uint8",
+					     "complex128" };
+	uint64_t cases = TAP_SLOW ? 1000 : 6000, random = tap_seed(48) | 1;
+	unsigned wrong = 0, caught = 0;
+	static struct stored s;
+
+	for (uint64_t i = 0; i < cases; i++) {
+		stored_make(&s, dtype_of(names[i % 4]), &random);
+		wrong += !check(&s, false);
+		caught += i % 8 == 0 && !check(&s, true);
+		stored_free(&s);
+	}
+	printf("# %" PRIu64 " tensors; of %" PRIu64
+	       " planted faults %u found\n",
+	       cases, cases / 8, caught);
+	eq_u64(wrong, 0);
+	ok(caught > cases / 8 / 4); /* the others lack a box anyway */
+}
+
+/* --- by hand -------------------------------------------------------------------- */
+
+/* A row of four bytes whose item is `item`, and again `replica`. */
+static void row_make(struct stored *s, struct ck_item item,
+		     const struct ck_item *replica)
+{
+	static const int64_t box[] = { 0, 4 };
+	struct ck_catalog *c = ck_catalog_make("test");
+
+	memset(s, 0, sizeof(*s));
+	must(!c);
+	s->cp.format = &format;
+	s->cp.catalog = c;
+	s->cp.files = files_open();
+	pthread_rwlock_init(&s->cp.places, NULL);
+	for (uint32_t i = 0; i < ck_files_count(s->cp.files); i++)
+		must(ck_file_describe(&s->cp, i));
+	must(ck_catalog_tensor_add(c, CK_STR("t"), CK_STR("uint8"), 1,
+				   box + 1));
+	must(ck_catalog_chunk_add(c, box, box + 1, &item));
+	if (replica)
+		must(ck_catalog_replica_add(c, replica));
+	must(ck_catalog_finish(c, NULL));
+	s->cp.layouts = ck_layouts_make(c);
+}
+
+static void test_words(void)
+{
+	static struct stored s;
+	struct ck_buf line = { 0 };
+	struct ck_fault f;
+
+	row_make(&s, (struct ck_item){ .length = 5, .form = CK_FORM_BLOB },
+		 NULL);
+	ok(ck_box_has_fault(&s.cp, NULL, 0, 0, &f));
+	ck_fault_print(&f, true, &line);
+	eq_text(line.data,
+		"t: EBADMSG: box [0] [4]: its elements do not fit into its "
+		"item; f0 at 0; expected 4 bytes, found 5");
+	ck_buf_fini(&line);
+	stored_free(&s);
+}
+
+/* What is damaged later: the replica is read, and of two bad ones the first is
+ * told. A commit's item has no replica. */
+static void test_later(void)
+{
+	const struct ck_item good = {
+		.length = 4, .fpos = 9, .file = 1, .form = CK_FORM_BLOB
+	};
+	const struct ck_item archive = { .length = 9 };
+	static struct stored s;
+	const struct ck_layout *layout;
+	uint8_t bytes[4];
+	struct ck_fault f;
+
+	row_make(&s, archive, &good);
+	eq_err(read_case(&s.cp, 0, NULL, bytes), 0);
+	ok(memcmp(bytes, content[1] + 9, 4) == 0);
+	eq_err(ck_layout_get(&s.cp, 0, NULL, &layout), 0);
+	ok(!layout->faulty && layout->extents[0].file == 1);
+	ck_layout_put(&s.cp, layout);
+	stored_free(&s);
+
+	row_make(&s, archive, &archive);
+	eq_err(read_case(&s.cp, 0, NULL, bytes), -EIO);
+	eq_err(ck_layout_get(&s.cp, 0, NULL, &layout), 0);
+	ok(layout->faulty && ck_box_has_fault(&s.cp, layout, 0, 0, &f));
+	eq_mem(f.what.p, f.what.len, "an archive", 10);
+	ck_layout_put(&s.cp, layout);
+	stored_free(&s);
+
+	row_make(&s, archive, &good);
+	ck_catalog_replicas_drop(s.cp.catalog, 0);
+	eq_err(read_case(&s.cp, 0, NULL, bytes), -EIO);
+	stored_free(&s);
+}
+
+/* One that is known to be bad is not the first any more, and is told by check. */
+static void test_known(void)
+{
+	const struct ck_item good = { .length = 4, .form = CK_FORM_BLOB };
+	static const struct ck_check_options options = { .threads = 1 };
+	static struct stored s;
+	struct ck_findings findings = { 0 };
+
+	row_make(&s, (struct ck_item){ .length = 4, .file = BIG + 1 }, &good);
+	ok(s.cp.catalog->chunks[0].err == 0);
+	ok(s.cp.catalog->replicas[0].item.err == ENODATA);
+	eq_err(ck_checkpoint_check(&s.cp, &options, &findings, NULL), 0);
+	eq_u64(findings.n, 1);
+	eq_mem(findings.faults[0].file.p, findings.faults[0].file.len, "f5", 2);
+	eq_u64(findings.items_total, 2);
+	ck_findings_fini(&findings);
+	stored_free(&s);
+}
+
+int main(void)
+{
+	if (!world_begin() || !freopen("/dev/null", "w", stderr))
+		return 2; /* each damaged box is a line of the log */
+	test_random();
+	test_words();
+	test_later();
+	test_known();
+	return world_end();
+}
