@@ -174,7 +174,7 @@ static unsigned checkpoint_wrong(const char *name, uint64_t *random,
 				 unsigned *windows)
 {
 	static const struct ck_format_options options = {
-		CK_BENEATH_NO_SYMLINKS
+		.shardlinks = CK_BENEATH_NO_SYMLINKS,
 	};
 	struct ck_checkpoint *cp;
 	char path[512];
@@ -226,7 +226,7 @@ static void test_looks_at_its_own(void)
 {
 	char path[512];
 	static const struct ck_format_options options = {
-		CK_BENEATH_NO_SYMLINKS
+		.shardlinks = CK_BENEATH_NO_SYMLINKS,
 	};
 	const struct ck_layout *layout;
 	struct ck_checkpoint *cp;
