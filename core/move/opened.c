@@ -3,7 +3,8 @@
  * opened: an open slice. Its parts are located when they are touched, each by
  * itself, so that a file of 100,000 tensors opens none of them. A layout that was
  * given out stays until the slice is closed, since others may be reading from
- * it: one that takes its place is chained before it.
+ * it: one that takes its place is chained before it. One takes its place only if
+ * more could be read by it, so that retries during an outage cost nothing.
  */
 #include "ckptfs/move.h"
 
@@ -75,46 +76,66 @@ const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i)
 	return t ? t->layout : NULL;
 }
 
-/* Enters what was found, or lets it go for what another thread found. */
-static const struct ck_layout *enter(struct ck_opened *o, uint32_t i,
-				     struct touched *mine)
+static int ask(struct ck_opened *o, uint32_t i, const struct ck_layout **out)
 {
-	struct touched *first = mine->older;
+	struct ck_part part = ck_slice_part(o->slice, i);
 
-	if (__atomic_compare_exchange_n(&o->parts[i], &first, mine, false,
+	return o->locator->get(o->locator, part.number, part.at.box, out);
+}
+
+/* Enters a layout where `old` is; false: another thread was first, or there is no
+ * memory. */
+static bool enter(struct ck_opened *o, uint32_t i, struct touched *old,
+		  const struct ck_layout *layout)
+{
+	struct touched *mine = malloc(sizeof(*mine));
+
+	if (!mine)
+		return false;
+	*mine = (struct touched){ layout, old };
+	if (__atomic_compare_exchange_n(&o->parts[i], &old, mine, false,
 					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return mine->layout;
-	mine->older = NULL;
-	touched_free(o->locator, mine);
-	return first->layout;
+		return true;
+	free(mine);
+	return false;
 }
 
 int ck_opened_layout(struct ck_opened *o, uint32_t i,
-		     const struct ck_layout *again,
 		     const struct ck_layout **out)
 {
-	struct touched *old = present(o, i);
-	struct ck_part part;
-	struct touched *mine;
+	const struct touched *first = present(o, i);
+	const struct ck_layout *layout;
 	int rc;
 
-	if (old && old->layout != again) {
-		*out = old->layout;
-		return 0;
+	if (!first) {
+		rc = ask(o, i, &layout);
+		if (rc)
+			return rc;
+		if (!enter(o, i, NULL, layout))
+			o->locator->put(o->locator, layout);
+		first = present(o, i);
 	}
-	mine = malloc(sizeof(*mine));
-	if (!mine)
-		return -ENOMEM;
-	part = ck_slice_part(o->slice, i);
-	mine->older = old;
-	rc = o->locator->get(o->locator, part.number, part.at.box,
-			     &mine->layout);
-	if (rc) {
-		free(mine);
+	*out = first ? first->layout : NULL;
+	return first ? 0 : -ENOMEM;
+}
+
+int ck_opened_again(struct ck_opened *o, uint32_t i,
+		    const struct ck_layout *failed, ck_opened_use *use,
+		    void *arg)
+{
+	struct touched *old = present(o, i);
+	const struct ck_layout *layout;
+	int rc;
+
+	if (old->layout != failed) /* somebody else asked */
+		return use(old->layout, arg);
+	rc = ask(o, i, &layout);
+	if (rc)
 		return rc;
-	}
-	*out = enter(o, i, mine);
-	return 0;
+	rc = use(layout, arg);
+	if ((rc && layout->passing) || !enter(o, i, old, layout))
+		o->locator->put(o->locator, layout);
+	return rc;
 }
 
 int ck_opened_locate(struct ck_opened *o)
@@ -124,6 +145,6 @@ int ck_opened_locate(struct ck_opened *o)
 
 	for (uint32_t i = 0; i < o->slice->nparts && rc == 0; i++)
 		if (ck_slice_part(o->slice, i).kind == CK_PART_BOX)
-			rc = ck_opened_layout(o, i, NULL, &layout);
+			rc = ck_opened_layout(o, i, &layout);
 	return rc;
 }

@@ -80,11 +80,17 @@ const struct ck_slice *ck_opened_slice(const struct ck_opened *o);
 /* Locates all its boxes now. Errors as of ck_locator.get. */
 CK_MUST_USE int ck_opened_locate(struct ck_opened *o);
 /* Where the boxes are of part i, which is a CK_PART_BOX: located at the first
- * touch. again: what was got before had errors of the moment, NULL at first.
- * Valid as long as `o`. */
+ * touch. Valid as long as `o`. Errors as of ck_locator.get; -ENOMEM. */
 CK_MUST_USE int ck_opened_layout(struct ck_opened *o, uint32_t i,
-				 const struct ck_layout *again,
 				 const struct ck_layout **out);
+/* What is done with a layout, which is valid until it returns. */
+typedef int ck_opened_use(const struct ck_layout *layout, void *arg);
+/* What was got before had errors of the moment: has `use` try with one that is
+ * asked for now, and keeps that for the part if it serves. Errors as of
+ * ck_locator.get, and of use. */
+CK_MUST_USE int ck_opened_again(struct ck_opened *o, uint32_t i,
+				const struct ck_layout *failed,
+				ck_opened_use *use, void *arg);
 /* The same if it was located already, else NULL. */
 const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
 
@@ -99,8 +105,9 @@ struct ck_read {
 	struct ck_opened *from;
 	uint64_t vpos, len;
 	void *to;
-	/* Called once if the read was not done at once, by any thread; the read
-	 * and `to` are the caller's again. rc: 0 or an error. */
+	/* Called once if the read was not done at once, by any thread that holds
+	 * no lock which its mover's interrupt() takes; the read and `to` are
+	 * the caller's again. rc: 0 or an error. */
 	void (*done)(struct ck_read *r, int rc);
 	void *arg;
 	bool unwanted; /* atomic: set before it is interrupted */
@@ -109,12 +116,14 @@ struct ck_read {
 struct ck_mover {
 	const char *name; /* for a person */
 	bool is_late;	  /* its reads may be answered later */
-	/* 0: done. -EINPROGRESS: done() will be called, or was. Else an error. */
+	/* 0: done. -EINPROGRESS: done() will be called, or was: always, within
+	 * a time that the mover sets, also if nobody answers it. Else an
+	 * error. */
 	int (*read)(struct ck_mover *m, struct ck_read *r);
 	/* Nobody wants it any more: if it is not done yet it ends soon, with
-	 * -EINTR if it has not come otherwise. Never calls done() itself. May
-	 * be called before read() has taken it, which then sees `unwanted`.
-	 * Where is_late. */
+	 * -EINTR if it has not come otherwise. Neither calls done() itself nor
+	 * waits for it. May be called before read() has taken it, which then
+	 * sees `unwanted`, and until done() has returned. Where is_late. */
 	void (*interrupt)(struct ck_mover *m, struct ck_read *r);
 };
 

@@ -151,8 +151,8 @@ static struct ck_opened *passing_open(struct passing *p, struct world *w)
 	return o;
 }
 
-/* Only a read that needs the box asks again; what was got before is kept until
- * the end. */
+/* Only a read that needs the box asks again; what served no better is let go, the
+ * rest is kept until the end. */
 static void test_asked_again(void)
 {
 	struct world *w = two_rows();
@@ -164,14 +164,34 @@ static void test_asked_again(void)
 	eq_u64(p.asked, 1);
 	eq_err(world_read_into(w, o, 0, 8, bytes), -EIO);
 	eq_u64(p.asked, 2);
+	eq_u64(p.put, 1);
 	eq_err(world_read_into(w, o, 0, 8, bytes), 0);
 	eq_u64(p.asked, 3);
 	ok(memcmp(bytes + 4, content[1], 4) == 0);
 	eq_err(world_read_into(w, o, 4, 4, bytes), 0);
 	eq_u64(p.asked, 3);
-	eq_u64(p.put, 0);
+	eq_u64(p.put, 1);
 	ck_opened_free(o);
 	eq_u64(p.put, 3);
+	world_free(w);
+}
+
+/* An outage of 1,000 reads leaves one layout. */
+static void test_outage_costs_nothing(void)
+{
+	struct world *w = two_rows();
+	uint8_t bytes[8];
+	struct passing p;
+	struct ck_opened *o = passing_open(&p, w);
+	unsigned wrong = 0;
+
+	p.answers = 2000;
+	for (unsigned i = 0; i < 1000; i++)
+		wrong += world_read_into(w, o, 0, 8, bytes) != -EIO;
+	eq_u64(wrong, 0);
+	eq_u64(p.asked, 1001);
+	eq_u64(p.put, 1000);
+	ck_opened_free(o);
 	world_free(w);
 }
 
@@ -291,6 +311,7 @@ int main(void)
 		return 2;
 	test_many_parts();
 	test_asked_again();
+	test_outage_costs_nothing();
 	test_asked_by_many();
 	test_late();
 	return world_end();

@@ -208,22 +208,38 @@ static int read_box(struct reading *rd, const struct ck_layout *layout,
 			      to);
 }
 
+/* What a read wants of one part. */
+struct wanted {
+	struct reading *rd;
+	const uint64_t *box;
+	uint64_t begin, end;
+	uint8_t *to;
+};
+
+static int read_by(const struct ck_layout *layout, void *arg)
+{
+	const struct wanted *w = arg;
+
+	return read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
+}
+
 /* A box that could not be asked for at the open, or at a read before, is asked
  * for again by a read that needs it. */
 static int read_tensor(struct reading *rd, struct ck_opened *o, uint32_t i,
 		       uint64_t begin, uint64_t end, uint8_t *to)
 {
-	const uint64_t *box = ck_slice_part(ck_opened_slice(o), i).at.box;
+	struct wanted w = { rd, ck_slice_part(ck_opened_slice(o), i).at.box,
+			    begin, end, to };
 	const struct ck_layout *layout;
-	int rc = ck_opened_layout(o, i, NULL, &layout);
+	int rc = ck_opened_layout(o, i, &layout);
 
-	if (rc)
+	if (rc == 0)
+		rc = read_by(layout, &w);
+	else
 		return rc;
-	rc = read_box(rd, layout, box, begin, end, to);
 	if (rc == 0 || !layout->passing)
 		return rc;
-	rc = ck_opened_layout(o, i, layout, &layout);
-	return rc ? rc : read_box(rd, layout, box, begin, end, to);
+	return ck_opened_again(o, i, layout, read_by, &w);
 }
 
 /* One run of a data file, as if it was a box. */
