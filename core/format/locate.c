@@ -107,7 +107,17 @@ static bool is_dense(const struct ck_layout *layout, uint32_t k,
 	return true;
 }
 
-/* Keeps those of box k, if one has others than dense ones. */
+static bool is_empty(const struct ck_layout *layout, uint32_t k)
+{
+	const uint64_t *size = size_of(layout, k);
+
+	for (uint32_t d = 0; d < layout->ndim; d++)
+		if (size[d] == 0)
+			return true;
+	return false;
+}
+
+/* Keeps those of box k, which has elements, if one has others than dense ones. */
 static int keep_strides(struct ck_layout *layout, uint32_t k,
 			const uint64_t *strides)
 {
@@ -121,23 +131,15 @@ static int keep_strides(struct ck_layout *layout, uint32_t k,
 		if (!layout->strides)
 			return -ENOMEM;
 		for (uint32_t i = 0; i < layout->n; i++)
-			strides_dense(layout, i, layout->strides + i * ndim);
+			if (!is_empty(layout, i))
+				strides_dense(layout, i,
+					      layout->strides + i * ndim);
 	}
 	memcpy(layout->strides + k * ndim, strides, ndim * sizeof(*strides));
 	return 0;
 }
 
 /* --- boxes ---------------------------------------------------------------------- */
-
-static bool is_empty(const struct ck_layout *layout, uint32_t k)
-{
-	const uint64_t *size = size_of(layout, k);
-
-	for (uint32_t d = 0; d < layout->ndim; d++)
-		if (size[d] == 0)
-			return true;
-	return false;
-}
 
 /* What the catalog says of the boxes' items, all of one version. */
 struct items {
@@ -241,7 +243,7 @@ static bool is_known(const struct ck_located *old, uint32_t k)
 {
 	const struct ck_extent *x = old ? &old->layout.extents[k] : NULL;
 
-	return x && !x->err && !x->memory;
+	return x && !x->err && !x->memory && !is_empty(&old->layout, k);
 }
 
 static int reuse(struct ck_located *l, const struct ck_located *old, uint32_t k,

@@ -9,12 +9,20 @@
 
 #include <errno.h>
 
-/* Elements of a window, none if it has a dimension of size 0. */
+/* A box without elements may be anywhere, and of any size otherwise. */
+static bool is_empty(const uint64_t *size, uint32_t ndim)
+{
+	for (uint32_t d = 0; d < ndim; d++)
+		if (size[d] == 0)
+			return true;
+	return false;
+}
+
 static uint64_t volume(const uint64_t *size, uint32_t ndim)
 {
-	uint64_t elements = 1;
+	uint64_t elements = !is_empty(size, ndim);
 
-	for (uint32_t d = 0; d < ndim; d++)
+	for (uint32_t d = 0; d < ndim && elements; d++)
 		elements *= size[d];
 	return elements;
 }
@@ -24,9 +32,9 @@ static uint64_t shared(const struct ck_catalog *c, const struct ck_tensor *t,
 		       uint32_t chunk, const uint64_t *window)
 {
 	const uint64_t *box = (const uint64_t *)ck_catalog_box(c, t, chunk);
-	uint64_t elements = 1;
+	uint64_t elements = !is_empty(box + t->ndim, t->ndim);
 
-	for (uint32_t d = 0; d < t->ndim; d++) {
+	for (uint32_t d = 0; d < t->ndim && elements; d++) {
 		uint64_t begin = ck_max(box[d], window[d]);
 		uint64_t end = ck_min(box[d] + box[t->ndim + d],
 				      window[d] + window[t->ndim + d]);
@@ -40,10 +48,10 @@ static uint64_t shared(const struct ck_catalog *c, const struct ck_tensor *t,
 static bool is_behind(const struct ck_catalog *c, const struct ck_tensor *t,
 		      uint32_t chunk, const uint64_t *window)
 {
-	const uint64_t *off = (const uint64_t *)ck_catalog_box(c, t, chunk);
+	const int64_t *off = ck_catalog_box(c, t, chunk);
 
 	for (uint32_t d = 0; d < t->ndim; d++) {
-		uint64_t last = window[d] + window[t->ndim + d] - 1;
+		int64_t last = (int64_t)(window[d] + window[t->ndim + d] - 1);
 
 		if (off[d] != last)
 			return off[d] > last;

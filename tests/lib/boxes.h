@@ -130,6 +130,9 @@ static inline uint64_t boxes_box_volume(struct boxes *b, uint32_t i)
 	uint64_t volume = 1;
 
 	for (uint32_t d = 0; d < b->ndim; d++)
+		if (size[d] == 0)
+			return 0;
+	for (uint32_t d = 0; d < b->ndim; d++)
 		volume *= (uint64_t)size[d];
 	return volume;
 }
@@ -157,6 +160,10 @@ static inline void boxes_add_empty(struct boxes *b, uint64_t *random)
 	a[b->ndim + boxes_below(random, b->ndim)] = 0;
 	if (boxes_one_in(random, 4))
 		a[0] = INT64_MAX;
+	else if (boxes_one_in(random, 3))
+		a[boxes_below(random, b->ndim)] = -3;
+	if (a[b->ndim] && boxes_one_in(random, 4))
+		a[b->ndim] = INT64_C(1) << 62;
 }
 
 static inline void boxes_shuffle(uint32_t *a, uint32_t n, uint64_t *random)
@@ -186,6 +193,8 @@ static inline void boxes_strides(struct boxes *b, uint32_t i, uint64_t *random)
 	b->span[i] = b->item;
 	for (uint32_t k = 0; k < b->ndim; k++) {
 		uint32_t d = from_inner[k];
+		/* one without elements may be of any size otherwise */
+		uint64_t n = size[d] && size[d] < 9 ? (uint64_t)size[d] : 1;
 
 		if (kind == 2) /* padded, perhaps not by whole elements */
 			next += boxes_below(random, 3) * b->item / 2;
@@ -193,9 +202,9 @@ static inline void boxes_strides(struct boxes *b, uint32_t i, uint64_t *random)
 		if (kind == 3 && boxes_one_in(random, 2))
 			stride[d] = 0;
 		else
-			next *= (uint64_t)(size[d] ? size[d] : 1);
-		if (size[d] > 1)
-			b->span[i] += (uint64_t)(size[d] - 1) * stride[d];
+			next *= n;
+		if (n > 1)
+			b->span[i] += (n - 1) * stride[d];
 		else if (boxes_one_in(random, 8))
 			stride[d] = tap_random(random); /* never used */
 	}
@@ -270,7 +279,7 @@ static inline int64_t boxes_find(struct boxes *b, const uint64_t *index,
 		const int64_t *off = boxes_at(b, i);
 		const int64_t *size = off + b->ndim;
 		const uint64_t *stride = b->strides + (size_t)i * b->ndim;
-		bool inside = true;
+		bool inside = boxes_box_volume(b, i) > 0;
 
 		*src = 0;
 		for (uint32_t d = 0; d < b->ndim && inside; d++) {

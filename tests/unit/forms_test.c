@@ -64,7 +64,7 @@ static struct ck_item random_item(struct stored *s, uint32_t i, bool blob,
 /* The same, but nobody can read it. */
 static struct ck_item spoil(struct ck_item item, uint64_t *random)
 {
-	switch (boxes_below(random, 4)) {
+	switch (boxes_below(random, item.length ? 4 : 2)) {
 	case 0: item.file = CK_NO_FILE; break;
 	case 1: item.file = BIG + 1; break; /* it is missing */
 	case 2: item.length--; break;

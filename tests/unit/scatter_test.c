@@ -29,7 +29,8 @@ static void only_distinct(struct boxes *b)
 			shared |= size[d] > 1 && stride[d] == 0;
 		for (uint32_t d = b->ndim; shared && d > 0 && d--;) {
 			stride[d] = next;
-			next *= (uint64_t)(size[d] ? size[d] : 1);
+			if (size[d] && size[d] < 9) /* else it has nothing */
+				next *= (uint64_t)size[d];
 		}
 		if (shared)
 			b->span[i] = next;
