@@ -30,8 +30,9 @@ struct ck_handle {
 
 /* Gives a reference back. */
 void ck_handle_put(struct ck_fs *fs, struct ck_handle *h);
-/* Answers a read that has come to rc; logs the first failure. */
+/* Answers a read, of `size` bytes as it was asked for, that has come to rc; logs
+ * the first failure. */
 void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
-		     const struct ck_read *r, int rc);
+		     const struct ck_read *r, size_t size, int rc);
 
 #endif

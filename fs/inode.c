@@ -332,6 +332,8 @@ mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n)
 
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 {
+	if (n->kind == CK_NODE_REPORT)
+		return ck_reports[n->index].name;
 	if (n->kind == CK_NODE_OBJECT)
 		return ck_show(ck_catalog_str(fs->catalog,
 					      ck_object_of(fs, n)->names.name));

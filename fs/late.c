@@ -2,9 +2,11 @@
 /*
  * late: see late.h. A read that waits for another host or a GPU keeps no thread
  * of the mount: the mover calls back when it is done. A program that reads
- * directly, and is interrupted, gets EINTR; what fills the page cache waits, since a
- * page fault that failed would kill a program that only got a signal. A signal
- * that ends a program ends its waiting for pages by the kernel alone.
+ * directly, and is interrupted, gets EINTR; what fills pages waits, since a page
+ * fault that failed would kill a program that only got a signal, or be EFAULT of a
+ * call. A read(2) says whose it is, and what fills pages does not. A signal that
+ * ends a program ends its read(2) by the kernel alone, but not a fault on a page
+ * of which nothing was asked for ahead: that waits for the mover's answer.
  */
 #include "late.h"
 #include "ckptfs/memory.h"
@@ -17,6 +19,8 @@ struct late {
 	struct ck_read read;
 	fuse_req_t req;
 	struct ck_handle *handle;
+	size_t size;  /* as it was asked for */
+	bool may_end; /* when it is interrupted */
 };
 
 struct ck_lates {
@@ -88,9 +92,9 @@ static void done(struct ck_read *r, int rc)
 	struct late *l = r->arg;
 	struct ck_fs *fs = l->handle->fs;
 
-	if (l->handle->direct)
+	if (l->may_end)
 		fuse_req_interrupt_func(l->req, NULL, NULL);
-	ck_handle_reply(l->req, l->handle, r, rc);
+	ck_handle_reply(l->req, l->handle, r, l->size, rc);
 	ck_pages_free(r->to, r->len);
 	ck_handle_put(fs, l->handle);
 	link_out(fs->lates, l);
@@ -117,18 +121,21 @@ static struct late *late_make(fuse_req_t req, struct ck_handle *h,
 	return l;
 }
 
-void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r)
+void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
+		  size_t size, bool may_end)
 {
 	struct ck_mover *mover = h->fs->mover;
 	struct late *l = late_make(req, h, r);
 	int rc;
 
 	if (!l) {
-		ck_handle_reply(req, h, r, -ENOMEM);
+		ck_handle_reply(req, h, r, size, -ENOMEM);
 		return;
 	}
+	l->size = size;
+	l->may_end = may_end;
 	link_in(h->fs->lates, l);
-	if (h->direct)
+	if (may_end)
 		fuse_req_interrupt_func(req, interrupted, l);
 	rc = mover->read(mover, &l->read);
 	if (rc != -EINPROGRESS)

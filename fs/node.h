@@ -69,7 +69,8 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 /* The name of a tensor, for a line of the log: from the ring of ck_show(). */
 /* The mode that its file has now. */
 mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n);
-/* Of a file of a tensor or another entry, for a message: the name of that. */
+/* Of a file that is read, for a message: the name of the tensor, entry or
+ * report. */
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n);
 const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor);
 

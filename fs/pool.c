@@ -25,7 +25,7 @@ struct ck_pool {
 };
 
 /* The next job; NULL: there are none, and none will come. Under the lock. */
-static struct ck_job *take(struct ck_pool *p)
+static struct ck_job *take(struct ck_pool *p, bool *ended)
 {
 	struct ck_job *job;
 
@@ -40,6 +40,7 @@ static struct ck_job *take(struct ck_pool *p)
 	if (!p->first)
 		p->last = &p->first;
 	p->waiting--;
+	*ended = p->ended;
 	return job;
 }
 
@@ -47,11 +48,12 @@ static void *work(void *arg)
 {
 	struct ck_pool *p = arg;
 	struct ck_job *job;
+	bool ended;
 
 	pthread_mutex_lock(&p->lock);
-	while ((job = take(p))) {
+	while ((job = take(p, &ended))) {
 		pthread_mutex_unlock(&p->lock);
-		job->run(job);
+		job->run(job, ended);
 		pthread_mutex_lock(&p->lock);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -102,7 +104,7 @@ void ck_pool_run(struct ck_pool *p, struct ck_job *job)
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (!taken)
-		job->run(job);
+		job->run(job, false);
 }
 
 void ck_pool_free(struct ck_pool *p)

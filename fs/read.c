@@ -374,7 +374,7 @@ void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
 			int err)
 {
-	if (atomic_exchange(&h->logged, true))
+	if (err == EINTR || atomic_exchange(&h->logged, true))
 		return;
 	ck_log("%s: %s; reading %zu bytes at %ju",
 	       ck_node_shown_name(h->fs, &h->node), strerror(err), size,
@@ -426,10 +426,10 @@ static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 }
 
 void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
-		     const struct ck_read *r, int rc)
+		     const struct ck_read *r, size_t size, int rc)
 {
 	if (rc) {
-		log_failure(h, r->vpos, r->len, -rc);
+		log_failure(h, r->vpos, size, -rc);
 		fuse_reply_err(req, -rc);
 		return;
 	}
@@ -437,7 +437,7 @@ void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
 }
 
 static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
-			size_t size)
+			size_t size, bool may_end)
 {
 	struct ck_mover *mover = h->fs->mover;
 	struct ck_read r = { .from = h->opened, .vpos = vpos, .len = size };
@@ -448,16 +448,17 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 	if (rc == 0)
 		r.len = bytes_there(h, vpos, size);
 	if (rc || r.len == 0) {
-		ck_handle_reply(req, h, &r, rc);
+		ck_handle_reply(req, h, &r, size, rc);
 		return;
 	}
 	if (mover->is_late) {
-		ck_late_read(req, h, &r);
+		ck_late_read(req, h, &r, size, may_end);
 		return;
 	}
 	r.to = ck_reply_buffer(r.len);
 	read_begin(h, &r);
-	ck_handle_reply(req, h, &r, r.to ? mover->read(mover, &r) : -ENOMEM);
+	ck_handle_reply(req, h, &r, size,
+			r.to ? mover->read(mover, &r) : -ENOMEM);
 }
 
 void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -471,6 +472,6 @@ void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (h->scratch)
 		reply_scratch(req, h, (uint64_t)off, size);
 	else
-		reply_slice(req, h, (uint64_t)off, size);
+		reply_slice(req, h, (uint64_t)off, size, fi->lock_owner != 0);
 	ck_handle_put(fs, h);
 }

@@ -339,15 +339,15 @@ static int session_run(struct session *s, struct ck_diag *d)
 	}
 	rc = session_loop(s->fuse);
 	ck_keeper_stop(&s->keeper);
-	ck_lates_end(s->fs);
-	ck_pool_free(s->fs->pool);
-	s->fs->pool = NULL;
 	ck_laters_end(s->fs->laters);
 	if (s->fs->publisher) {
 		ck_publisher_end(s->fs->publisher);
 		ck_publish_rest(s->fs);
 		ck_scratches_dropped(s->fs);
 	}
+	ck_lates_end(s->fs);
+	ck_pool_free(s->fs->pool);
+	s->fs->pool = NULL;
 	left = session_unmount(s);
 	ck_keeper_join(&s->keeper);
 	if (rc < 0)

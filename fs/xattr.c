@@ -256,11 +256,14 @@ static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
 	ck_buf_fini(&value);
 }
 
-static void answer_later(struct ck_job *job)
+static void answer_later(struct ck_job *job, bool ended)
 {
 	struct question *q = (struct question *)job;
 
-	answer(q->req, q->ino, error_name, q->size);
+	if (ended)
+		fuse_reply_err(q->req, ECONNABORTED);
+	else
+		answer(q->req, q->ino, error_name, q->size);
 	free(q);
 }
 

@@ -9,7 +9,8 @@
  * takes 0.4 s, so that commits take long; with MUTE_FORK the n-th new process is
  * late, and called so. With MUTE_TABLE the n-th opening of the kernel's table of
  * mounts fails. With MUTE_HURRY a command that waits takes a fifth of
- * the time. With MUTE_PREAD each pread(2) takes 2 ms, as on a slow source.
+ * the time. With MUTE_PREAD each pread(2) takes so many milliseconds, as on a
+ * slow source.
  */
 /* Its definitions of some calls would be in the way of ours. */
 #undef _FORTIFY_SOURCE
@@ -73,8 +74,10 @@ __attribute__((visibility("default"))) int fsync(int fd)
 __attribute__((visibility("default"))) ssize_t pread(int fd, void *to,
 						     size_t len, off_t pos)
 {
-	if (getenv("MUTE_PREAD"))
-		usleep(2000);
+	const char *msec = getenv("MUTE_PREAD");
+
+	if (msec)
+		usleep((useconds_t)atoi(msec) * 1000);
 	return syscall(SYS_pread64, fd, to, len, pos);
 }
 

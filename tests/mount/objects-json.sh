@@ -21,6 +21,12 @@ copy=$(fixture objects)
 mounted "$copy"
 one=$(basename "$(ls "$mnt"/objects/*.json | head -n 1)" .json)
 check 'an object is read' cat "$mnt/objects/$one.json"
+exec 9<"$mnt/objects/$one.pt"
+cp -a "$copy/__0_0.distcp" "$copy/new"
+touch "$copy/new"
+mv "$copy/new" "$copy/__0_0.distcp"
+fails 'an item whose file was replaced' 'Stale file handle' cat <&9
+exec 9<&-
 unmounted
 mv "$copy/__0_0.distcp" "$copy/away"
 mounted "$copy"

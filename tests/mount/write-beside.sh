@@ -3,18 +3,18 @@
 # A commit does not wait for those who look at items on a slow source: no lock is
 # held while a file is read. Each round has a fresh mount, since what was found
 # is remembered.
-need python3
+need python3 getfattr
 
 source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
 mkdir times
-slow() { # slow COMMAND...: with 2 ms for each pread(2) of the daemon
-	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_PREAD=1 \
-		LD_PRELOAD=$LIBMUTE_BIN "$@"
+slow() { # slow MSEC COMMAND...: each pread(2) of the daemon takes so long
+	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_PREAD=$1 \
+		LD_PRELOAD=$LIBMUTE_BIN "${@:2}"
 }
 # round READERS: appends how long a commit took, in microseconds.
 round() {
-	slow mounted "$source" -o write &&
+	slow 2 mounted "$source" -o write &&
 		python3 "$HERE/write-beside.py" "$mnt" "$one" "$1" >>"times/$1" &&
 		unmounted
 }
@@ -36,5 +36,18 @@ beside() {
 beside >seen
 result $? "a commit beside those who look at items"
 cat seen
+
+# The end of a mount does not wait for those who wait to look.
+slow 100 mounted "$source"
+pid=$(daemon)
+for file in "$mnt"/raw/*; do
+	getfattr -n user.ckptfs.error "$file" >/dev/null 2>&1 &
+done
+sleep 0.5
+kill -TERM "$pid"
+gone "$pid"
+result $? 'regression: the end of a mount beside those who look at items'
+wait
+
 check 'a checkpoint without a fault' "$CKPTFS" check "$source" --full
 done_testing
