@@ -7,6 +7,9 @@
 #include <assert.h>
 #include <errno.h>
 
+/* A file may have 100,000 of them. */
+_Static_assert(sizeof(struct ck_part) <= 32, "a part is small");
+
 void ck_slice_free(struct ck_slice *s)
 {
 	if (s && s->free)

@@ -198,6 +198,24 @@ def check_layers(tree):
                 yield f'{path}:{line}: {fault}'
 
 
+# Words that are none of a module's business.
+STRANGE_WORDS = {
+    'move': r'\bck_catalog|\bck_tensor\b',    # layouts stand alone
+}
+
+
+@check('strange words', 'core/move/canary.c', 'struct ck_catalog;\n')
+def check_strange_words(tree):
+    modules, _, _ = layer_table()
+    for path in tree.code():
+        word = STRANGE_WORDS.get(module_of(path, modules))
+        if word is None:
+            continue
+        for n, line in enumerate(tree.text(path).split('\n'), 1):
+            if re.search(word, line):
+                yield f'{path}:{n}: {line.strip()}'
+
+
 @check('headers alone', 'core/base/canary.h',
        'static inline size_t canary(void)\n{\n\treturn 0;\n}\n')
 def check_headers(tree):
