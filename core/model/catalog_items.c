@@ -7,37 +7,43 @@
 #include "ckptfs/fault.h"
 
 #include <errno.h>
+#include <stddef.h>
 
-const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk)
+/* The first of n rows, each beginning with the number of its chunk, that is not
+ * before `chunk`. */
+static size_t row_at(const void *rows, size_t n, size_t size, uint32_t chunk)
 {
-	size_t lo = 0, hi = c->nstrided;
+	size_t lo = 0, hi = n;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
+		uint32_t at;
 
-		if (c->strided[mid].chunk < chunk)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == c->nstrided || c->strided[lo].chunk != chunk)
-		return NULL;
-	return c->strides + c->strided[lo].strides;
-}
-
-static size_t replica_at(const struct ck_catalog *c, uint32_t chunk)
-{
-	size_t lo = 0, hi = c->nreplicas;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (c->replicas[mid].chunk < chunk)
+		memcpy(&at, (const char *)rows + mid * size, sizeof(at));
+		if (at < chunk)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
 	return lo;
+}
+
+_Static_assert(offsetof(struct ck_strided, chunk) == 0 &&
+		       offsetof(struct ck_replica, chunk) == 0,
+	       "rows begin with their chunk");
+
+const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk)
+{
+	size_t i = row_at(c->strided, c->nstrided, sizeof(*c->strided), chunk);
+
+	if (i == c->nstrided || c->strided[i].chunk != chunk)
+		return NULL;
+	return c->strides + c->strided[i].strides;
+}
+
+static size_t replica_at(const struct ck_catalog *c, uint32_t chunk)
+{
+	return row_at(c->replicas, c->nreplicas, sizeof(*c->replicas), chunk);
 }
 
 const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
