@@ -154,8 +154,8 @@ static void print_layers_row(struct inspection *in,
 	ck_buf_text(&in->out, "\n");
 }
 
-/* Those that are prefixes themselves, and further down those of which several
- * are of one form. */
+/* Prints a line for each row that is a prefix, and for each one further down
+ * that stands for several layers of one form. */
 static void print_layers(struct inspection *in, struct ck_total *single)
 {
 	const struct ck_layers *l = &in->layers;
@@ -172,7 +172,8 @@ static void print_layers(struct inspection *in, struct ck_total *single)
 	}
 }
 
-/* Prefixes of one tensor, which the table shows anyway, share a line. */
+/* Prefixes that have one tensor share a line, since the table shows that tensor
+ * anyway. */
 static void print_prefixes(struct inspection *in, const struct ck_totals *t)
 {
 	struct ck_total single = { 0 };
@@ -432,7 +433,8 @@ static int count(struct inspection *in, struct ck_checkpoint *cp)
 	return rc ? rc : ck_alike_find(c, &in->alike);
 }
 
-/* Told, since an empty list looks like an empty checkpoint; no error. */
+/* A pattern that matches nothing is no error, but is told: an empty list looks
+ * like an empty checkpoint. */
 static void say_nothing_matches(const struct inspection *in)
 {
 	struct ck_str near = ck_pick_nearest(in->c, in->glob);

@@ -87,7 +87,8 @@ static int order_work(void *arg, struct ck_buf *out)
 	return out->err;
 }
 
-/* A commit of much takes long, but other questions are answered meanwhile. */
+/* A large commit takes long; as long as the mount answers other questions
+ * meanwhile, it goes on. */
 static bool order_goes_on(void *arg)
 {
 	const struct asked *a = arg;
@@ -96,8 +97,8 @@ static bool order_goes_on(void *arg)
 	       ck_mount_asked(a->mount, ORDER_MSEC) == 0;
 }
 
-/* Whose mount it is decides how long one waits: another user could answer
- * questions for ever, and never this one. */
+/* How long a command waits depends on whose mount it is: the mount of another
+ * user could answer other questions for ever, and never this one. */
 static int give_order(const struct ck_mount *m, unsigned long order,
 		      struct ck_buf *out)
 {

@@ -18,7 +18,8 @@
 /* Another command may look at the mount just now. */
 enum { BUSY_TRIES = 5, BUSY_USEC = 100000 };
 
-/* Of a daemon whose mount is gone: it closes files and frees memory. */
+/* How long the process of a mount that is gone may take to end: it closes files
+ * and frees memory. */
 enum { END_TRIES = 200, END_USEC = 10000 };
 
 enum { UNMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
@@ -40,8 +41,8 @@ enum state {
 	DEAD,
 };
 
-/* A record alone says nothing: what it is of may be answered by somebody. Only
- * of a mount that says nothing its word counts. */
+/* Whether a mount lives is seen from its answer. What the record says of the
+ * process counts only if the mount does not answer. */
 static enum state look(struct ending *e)
 {
 	int rc = ck_mount_asked(&e->mount, CK_ASK_MSEC);
@@ -180,8 +181,9 @@ static int say_busy(const struct ending *e)
 
 /* --- of a daemon that is dead --------------------------------------------- */
 
-/* Only where this file system of the kernel is mounted: elsewhere there may be
- * anything. The device number is this mount's as long as it is open here. */
+/* Aborts the connection by the kernel's own file system, and nowhere else:
+ * another may be mounted at that path. The device number is this mount's as
+ * long as its root is open here. */
 static int abort_work(void *arg, struct ck_buf *answer)
 {
 	static const char all[] = "/sys/fs/fuse/connections";
@@ -243,8 +245,9 @@ static void keep_dropped(struct ending *e, const struct ck_buf *status)
 	ck_buf_fini(&names);
 }
 
-/* What is staged would be lost without a word, or committed when nobody is told
- * of an error any more. Who detaches waits for no commit, and is told. */
+/* Refuses to unmount while tensors are staged: they would be lost without a
+ * word, or committed when nobody can be told of an error. With -l nothing waits
+ * for a commit: the user is told instead. */
 static int settle_manual(const struct ending *e, const char *staged)
 {
 	if (!e->lazy)
@@ -307,8 +310,9 @@ static int settle(struct ending *e)
 	return rc;
 }
 
-/* A checkpoint that is mounted for writing is locked as long as its daemon
- * lives: whoever mounts it again right after this command shall find it free. */
+/* Waits for the end of the process: it holds the lock of a checkpoint that is
+ * mounted for writing, and the user may mount it again right after this
+ * command. */
 static void await_end(const struct ending *e)
 {
 	for (int i = 0; i < END_TRIES; i++) {
@@ -322,7 +326,8 @@ static void await_end(const struct ending *e)
 		e->name, (int)e->daemon.pid);
 }
 
-/* Nothing ends with a part of a mount that is bound to another place. */
+/* Whether this shows a part of a mount that is also mounted elsewhere: then
+ * unmounting it ends nothing, and nothing needs to be settled. */
 static bool is_spare(const struct ending *e)
 {
 	return !e->mount.whole && ck_mount_elsewhere(&e->mount, true);

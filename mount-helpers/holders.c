@@ -212,7 +212,8 @@ void ck_holders_print(const struct ck_mounts *all, const struct ck_mount *m,
 			ck_buf_text(out, "; mounted in it: ");
 			ck_buf_escaped(out, ck_str_from(all->rows[i].point));
 		}
-	/* A process that waits for the mount may hold up whoever looks at it. */
+	/* Asked by a child: looking at a process that waits for the mount may
+	 * block. */
 	if (ck_ask(work, &copy, HOLDERS_MSEC, NULL, out))
 		ck_buf_text(out, "; who uses it cannot be found");
 }

@@ -116,7 +116,8 @@ static bool is_alike(const struct members *m, const struct member *a,
 		      a->tensor->ndim * sizeof(int64_t)) == 0;
 }
 
-/* Layer [begin, end) goes on what ended before it, with a layer of so many. */
+/* Whether layer [begin, end) follows the one before it, which has `before`
+ * tensors: the same form, and the next number. */
 static bool goes_on(const struct members *m, size_t begin, size_t end,
 		    size_t before)
 {

@@ -106,8 +106,8 @@ static bool ends_in_part(struct ck_str name, struct ck_str word)
 	       memcmp(name.p + name.len - word.len, word.p, word.len) == 0;
 }
 
-/* The last parts of a name, then any of its bytes, then a word that is not
- * quite right. */
+/* Tries a word as the last parts of a name, then as any bytes of one, then as
+ * one that is misspelled. */
 struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
 {
 	struct ck_str word = ck_str_from(glob), best = { 0 }, around = { 0 };

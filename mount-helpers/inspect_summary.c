@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * inspect_summary: what somebody who asks what a directory is wants to know:
- * how large a model, in which dtypes, saved by how many ranks.
- */
+/* inspect_summary: what a user wants to know of a directory at first: how large
+ * a model, in which dtypes, saved by how many ranks. */
 #include "inspect_summary.h"
 #include "ckptfs/json.h"
 #include <errno.h>

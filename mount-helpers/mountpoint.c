@@ -22,8 +22,9 @@
 
 enum { ROOT_FLAGS = O_PATH | O_NOFOLLOW | O_CLOEXEC };
 
-/* No daemon is asked. Whom a mount does not let in the kernel answers only if
- * nothing is asked for by name; it gives the mount's number unasked. */
+/* Asks the kernel alone, never the daemon. To a user whom the mount does not
+ * let in the kernel answers only if no attribute is asked for; it gives the
+ * number of the mount unasked. */
 static int ask_kernel(int fd, unsigned mask, struct statx *st)
 {
 	return statx(fd, "",
@@ -125,7 +126,8 @@ int ck_mount_open(const struct ck_mount *m, const char *name, int flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-/* Takes no lock of the mount, so that it can be killed while nobody answers. */
+/* statfs(2) takes no lock of the mount, so that this process can be killed
+ * while nobody answers. */
 static int statfs_work(void *arg, struct ck_buf *answer)
 {
 	ck_auto_fd int fd = ck_mount_enter(arg);
@@ -135,7 +137,8 @@ static int statfs_work(void *arg, struct ck_buf *answer)
 		return fd;
 	if (fstatfs(fd, &st))
 		return -errno;
-	/* The kernel answers for the daemon whom the mount does not let in. */
+	/* To a user whom the mount does not let in the kernel answers in place
+	 * of the daemon: with zeros. */
 	if (st.f_blocks == 0)
 		return -EACCES;
 	(void)answer;

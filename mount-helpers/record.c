@@ -257,7 +257,8 @@ static bool is_present(const struct ck_mounts *all, const char *name,
 	return false;
 }
 
-/* Of a mount that shows at more than one place only one row is in the record. */
+/* The record has one path of a mount that may show at several: is it in the
+ * table under another one? */
 static bool is_elsewhere(const char *name, const struct ck_record *r)
 {
 	struct ck_mounts all;

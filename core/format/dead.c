@@ -69,7 +69,8 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp)
 		count_live(rows, &c->objects[i].item);
 }
 
-/* Of files that cannot be used nothing was kept: which they are is asked. */
+/* Of files that cannot be used device and inode are not known, and are asked
+ * for. */
 static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp)
 {
 	for (uint32_t i = 0; i < rows->n; i++) {
@@ -102,8 +103,8 @@ static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
 	return 0;
 }
 
-/* Rows of one file are one, and items that lie over each other fill no more
- * than the file. */
+/* Counts rows of one file together. Items that overlap fill no more than their
+ * file. */
 static uint64_t dead_inside(const struct rows *rows)
 {
 	uint64_t dead = 0, live = 0;

@@ -244,7 +244,8 @@ int ck_vm_extend(struct ck_vm *vm, struct ck_plist *list,
 	return 0;
 }
 
-/* Sets a flag that may be set already: the one empty tuple is everybody's. */
+/* Sets a flag that may be set already: there is one empty tuple, which all
+ * values share. */
 static void set(uint8_t *flag)
 {
 	if (!*flag)

@@ -21,8 +21,8 @@ static const char *const dangerous_builtins[] = {
 };
 
 /* Modules and names that protocols below 3 spell the Python 2 way
- * (Lib/_compat_pickle.py); later ones never say the first few otherwise, and
- * the others, where they do, mean a module of the user's. */
+ * (Lib/_compat_pickle.py). Later protocols have no other meaning for the first
+ * few; the others, in a later protocol, are names of a module of the user. */
 static const struct {
 	const char *from, *to;
 	bool always;

@@ -14,7 +14,7 @@ static void put_op(struct ck_pickler *p, enum ck_op op)
 	put(p, op, 1);
 }
 
-/* An object lies on the stack that others may name by its index. */
+/* The object on top of the stack may be named by its index later. */
 static void memoize(struct ck_pickler *p)
 {
 	bool is_long = p->memo > UINT8_MAX;

@@ -277,7 +277,8 @@ static int value_start(struct ck_json *j, const struct ck_pv *v)
 	}
 }
 
-/* The value that was started with this reach before is complete. */
+/* A value is complete. reach: the deepest level that was needed before it was
+ * begun. */
 static int value_end(struct ck_json *j, uint32_t record, uint32_t reach)
 {
 	int rc = record ? ck_json_record_close(j, record) : 0;

@@ -128,8 +128,8 @@ CK_MUST_USE int ck_json_str(struct ck_json *j, struct ck_str s,
 			    uint32_t levels);
 enum ck_json_form ck_json_form(struct ck_json *j, const struct ck_pv *global);
 
-/* What is the same address whenever the value is the same; NULL: it need not
- * be known again. */
+/* An address that stands for the value: equal wherever the same value is met.
+ * NULL: it need not be recognised. */
 const void *ck_json_identity(const struct ck_json *j, const struct ck_pv *v);
 const struct ck_json_record *ck_json_record_find(const struct ck_json *j,
 						 const struct ck_pv *v,
@@ -154,7 +154,8 @@ static inline bool ck_json_is_bare(const struct ck_pcall *call)
 CK_MUST_USE int ck_json_leaf(struct ck_json *j, const struct ck_pv *v);
 /* The items of a tuple of ints. */
 void ck_json_ints(struct ck_json *j, const struct ck_pv *v);
-/* Calls that stand for such a value: 1 if this is one and is printed. */
+/* Calls by which a pickle spells a value without values inside: 1 if this is
+ * one and is printed. */
 CK_MUST_USE int ck_json_call_leaf(struct ck_json *j, const struct ck_pv *v);
 /* Calls that build a tensor: 1 if this is one and is printed. */
 CK_MUST_USE int ck_json_tensor(struct ck_json *j, const struct ck_pv *v);

@@ -184,7 +184,8 @@ static bool look(struct ck_json *j, struct built *b)
 	}
 }
 
-/* Looks until both are known; 0 if what is inside is somebody else's. */
+/* Looks until dtype and shape are known; 0 if the call inside is none of
+ * torch's. */
 static int find(struct ck_json *j, struct built *b)
 {
 	for (int i = 0; i < WRAPS_MAX; i++) {

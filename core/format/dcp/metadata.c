@@ -210,7 +210,8 @@ static int take_properties(struct ck_dcp_reader *r, const struct ck_pv *state,
 	return 1;
 }
 
-/* Boxes that were not stored one behind the other, and thus are now. */
+/* Copies boxes that lie apart from each other, so that those of a tensor lie
+ * one behind the other. */
 static int copy_boxes(struct ck_dcp_reader *r, struct ck_dcp_tensor_row *t,
 		      const struct ck_pv *chunks)
 {

@@ -307,8 +307,8 @@ struct output {
 	uint64_t begun; /* so much of it the disk was told of */
 };
 
-/* The disk begins with a piece while the next one is made. What it says now
- * it may not say again to fsync(2). */
+/* Has the disk begin with a piece while the next one is made. An error that is
+ * reported here may not be reported again by fsync(2). */
 static int output_begin(struct output *o)
 {
 	uint64_t len = o->written - o->begun;
@@ -362,8 +362,8 @@ static int output_add(struct output *o, const void *bytes, size_t len)
 	return rc;
 }
 
-/* The header of a frame that grew, with what is before it; *pos is how far
- * the old bytes are copied. */
+/* Copies what stands before a frame, and its header with the new length if it
+ * grew; *pos is up to where the old bytes were copied. */
 static int frame_write(const struct rewriting *r,
 		       const struct ck_pickle_frame *f, struct output *o,
 		       uint64_t *pos)

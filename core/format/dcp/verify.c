@@ -191,7 +191,9 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
 	return chunks_compare(v, old, change);
 }
 
-/* An error of the item's file says more, and is in the old one's place. */
+/* An error that was found in the item's file replaces the one that the metadata
+ * gives: that the old item has one and the new one has none is no difference.
+ */
 static int object_compare(const struct verifying *v, uint32_t i)
 {
 	const struct ck_object *old = &v->w->catalog->objects[i];
