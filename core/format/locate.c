@@ -289,11 +289,9 @@ static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
 	const struct ck_catalog *c = cp->catalog;
 	const struct ck_tensor *t = &c->tensors[layout->tensor];
 	const struct ck_item *all = c->chunks + t->chunk;
-	const struct ck_replica *replicas = ck_catalog_replicas(c, t->chunk);
+	const struct ck_replica *replicas =
+		ck_catalog_replicas(c, t->chunk, t->nchunks, &out->nreplicas);
 
-	out->nreplicas =
-		(size_t)(ck_catalog_replicas(c, t->chunk + t->nchunks) -
-			 replicas);
 	out->of = malloc((layout->n + 1UL) * sizeof(*out->of));
 	out->replicas = malloc((out->nreplicas + 1) * sizeof(*replicas));
 	if (!out->of || !out->replicas)
@@ -302,7 +300,7 @@ static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
 	layout->version = t->version;
 	for (uint32_t k = 0; k < layout->n; k++)
 		out->of[k] = all[layout->chunks ? layout->chunks[k] : k];
-	if (out->nreplicas)
+	if (replicas)
 		memcpy(out->replicas, replicas,
 		       out->nreplicas * sizeof(*replicas));
 	ck_checkpoint_unlock(cp);

@@ -364,11 +364,14 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t,
 			   uint32_t i)
 {
 	struct ck_item *item = &c->chunks[t->chunk + i];
-	const struct ck_replica *first = ck_catalog_replicas(c, t->chunk + i);
+	size_t n;
+	const struct ck_replica *first = ck_catalog_replicas(c, t->chunk + i, 1,
+							     &n);
+	struct ck_replica *of_box = n ? c->replicas + (first - c->replicas)
+				      : NULL;
 
-	for (size_t at = (size_t)(first - c->replicas);
-	     at < c->nreplicas && c->replicas[at].chunk == t->chunk + i; at++) {
-		struct ck_item *replica = &c->replicas[at].item;
+	for (size_t k = 0; k < n; k++) {
+		struct ck_item *replica = &of_box[k].item;
 		struct ck_item swap = *item;
 
 		item_check(c, t, i, replica);
@@ -388,8 +391,7 @@ static void items_check(struct check *k, const struct ck_tensor *t)
 		if (ck_catalog_box_is_empty(k->c, t, i))
 			continue;
 		item_check(k->c, t, i, &chunks[i]);
-		if (k->c->nreplicas)
-			replicas_check(k->c, t, i);
+		replicas_check(k->c, t, i);
 	}
 }
 

@@ -47,9 +47,13 @@ static size_t replica_at(const struct ck_catalog *c, uint32_t chunk)
 }
 
 const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
-					     uint32_t chunk)
+					     uint32_t chunk, uint32_t n,
+					     size_t *count)
 {
-	return c->replicas + replica_at(c, chunk);
+	size_t first = replica_at(c, chunk);
+
+	*count = replica_at(c, chunk + n) - first;
+	return *count ? c->replicas + first : NULL;
 }
 
 void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk)

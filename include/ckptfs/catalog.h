@@ -230,10 +230,11 @@ CK_MUST_USE int ck_catalog_window(const struct ck_catalog *c,
 /* The strides of a chunk, ndim; NULL: elements are in C order without gaps. Not
  * of archives, which say it themselves. */
 const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk);
-/* The first replica of the chunks from `chunk` on; those up to
- * replicas[nreplicas] follow. */
+/* The replicas of the chunks [chunk, chunk + n), sorted by chunk: *count of them;
+ * NULL if there are none. */
 const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
-					     uint32_t chunk);
+					     uint32_t chunk, uint32_t n,
+					     size_t *count);
 /* A chunk's item was replaced: its replicas have what was before. */
 void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk);
 
