@@ -370,7 +370,7 @@ int ck_pickle_walk(struct ck_str bytes, struct ck_pickle_build *builds,
 		.c = ck_cur_make(bytes.p, bytes.len),
 		.in = (const uint8_t *)bytes.p,
 		.next = builds,
-		.end = builds + n,
+		.end = n ? builds + n : builds,
 		.frames = frames,
 		.d = d,
 	};
