@@ -317,23 +317,24 @@ static void text_free(struct ck_slice *s)
 	free(s);
 }
 
-int ck_control_slice(struct ck_fs *fs, uint32_t report, struct ck_slice **out)
+int ck_snapshot_slice(struct ck_snapshot *text, struct ck_slice **out)
 {
-	struct text_slice *s = calloc(1, sizeof(*s));
-	int rc = s ? ck_control_get(fs, report, false, &s->text) : -ENOMEM;
+	struct text_slice *s = malloc(sizeof(*s));
 
-	if (rc) {
-		free(s);
-		return rc;
+	if (!s) {
+		ck_snapshot_put(text);
+		return -ENOMEM;
 	}
-	s->part = (struct ck_part){ .kind = CK_PART_BYTES,
-				    .at.bytes = s->text->text.data };
-	s->begins[1] = s->text->text.len;
-	s->slice = (struct ck_slice){ .size = s->text->text.len,
-				      .nparts = 1,
-				      .begins = s->begins,
-				      .parts = &s->part,
-				      .free = text_free };
+	*s = (struct text_slice){
+		.slice = { .size = text->text.len,
+			   .nparts = 1,
+			   .begins = s->begins,
+			   .parts = &s->part,
+			   .free = text_free },
+		.part = { .kind = CK_PART_BYTES, .at.bytes = text->text.data },
+		.begins = { 0, text->text.len },
+		.text = text,
+	};
 	*out = &s->slice;
 	return 0;
 }

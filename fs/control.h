@@ -38,9 +38,10 @@ void ck_control_free(struct ck_control *control);
 CK_MUST_USE int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
 			       struct ck_snapshot **out);
 void ck_snapshot_put(struct ck_snapshot *s);
-/* The present snapshot as a slice. -ENOMEM. */
-CK_MUST_USE int ck_control_slice(struct ck_fs *fs, uint32_t report,
-				 struct ck_slice **out);
+/* A file that consists of it. Takes the caller's reference in any case.
+ * -ENOMEM. */
+CK_MUST_USE int ck_snapshot_slice(struct ck_snapshot *text,
+				  struct ck_slice **out);
 /* Notices what became of the source, and logs it once. */
 void ck_control_notice(struct ck_fs *fs);
 

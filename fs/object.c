@@ -81,17 +81,18 @@ int ck_object_size(struct ck_fs *fs, const struct ck_node *n, uint64_t *size)
 
 /* Made now: an open file keeps it. */
 static int made_open(struct ck_fs *fs, const struct ck_node *n,
-		     struct ck_slice_builder *b, struct ck_slice **out,
-		     struct ck_diag *d)
+		     struct ck_slice **out, struct ck_diag *d)
 {
-	struct ck_buf text = { 0 };
-	int rc = object_text(fs, n, &text, d);
+	struct ck_snapshot *s = calloc(1, sizeof(*s));
+	int rc;
 
-	if (rc == 0) {
-		ck_slice_add_bytes(b, (struct ck_str){ text.data, text.len });
-		rc = ck_slice_make(b, out);
-	}
-	ck_buf_fini(&text);
+	if (!s)
+		return -ENOMEM;
+	atomic_init(&s->refs, 1);
+	rc = object_text(fs, n, &s->text, d);
+	if (rc == 0)
+		return ck_snapshot_slice(s, out);
+	ck_snapshot_put(s);
 	return rc;
 }
 
@@ -110,7 +111,7 @@ int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
 		if (rc == 0)
 			rc = ck_slice_make(&b, out);
 	} else {
-		rc = made_open(fs, n, &b, out, &d);
+		rc = made_open(fs, n, out, &d);
 	}
 	*passing = d.passing || ck_is_shortage(rc);
 	if (rc && d.text[0])

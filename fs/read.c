@@ -19,11 +19,36 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* --- handles -------------------------------------------------------------- */
+/* --- where boxes are ------------------------------------------------------- */
 
+/* -ESTALE: a commit came since the file was looked up; or a data file was seen
+ * only now, and with it who may read the tensor. */
 static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
-		  const struct ck_layout **out);
-static void layout_put(struct ck_locator *l, const struct ck_layout *layout);
+		  const struct ck_layout **out)
+{
+	struct ck_handle *h = (struct ck_handle *)l;
+	bool faulty = false;
+	int rc = ck_tensor_locate(h->fs, tensor, window, out, &faulty);
+
+	if (rc)
+		return rc;
+	if (faulty && !h->is_open)
+		h->direct = true;
+	if ((*out)->version == h->node.version &&
+	    (!h->is_open || ck_node_mode(h->fs, &h->node) == h->shown))
+		return 0;
+	ck_layout_put(h->fs->cp, *out);
+	return -ESTALE;
+}
+
+static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
+{
+	struct ck_handle *h = (struct ck_handle *)l;
+
+	ck_layout_put(h->fs->cp, layout);
+}
+
+/* --- handles -------------------------------------------------------------- */
 
 static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 {
@@ -89,34 +114,7 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
 	return h->scratch;
 }
 
-/* --- where boxes are ------------------------------------------------------- */
-
-/* -ESTALE: a commit came since the file was looked up; or a data file was seen
- * only now, and with it who may read the tensor. */
-static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
-		  const struct ck_layout **out)
-{
-	struct ck_handle *h = (struct ck_handle *)l;
-	bool faulty = false;
-	int rc = ck_tensor_locate(h->fs, tensor, window, out, &faulty);
-
-	if (rc)
-		return rc;
-	if (faulty && !h->is_open)
-		h->direct = true;
-	if ((*out)->version == h->node.version &&
-	    (!h->is_open || ck_node_mode(h->fs, &h->node) == h->shown))
-		return 0;
-	ck_layout_put(h->fs->cp, *out);
-	return -ESTALE;
-}
-
-static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
-{
-	struct ck_handle *h = (struct ck_handle *)l;
-
-	ck_layout_put(h->fs->cp, layout);
-}
+/* --- open ------------------------------------------------------------------ */
 
 /* Takes the slice. */
 static int slice_open(struct ck_handle *h, struct ck_slice *slice)
@@ -132,10 +130,13 @@ static int slice_open(struct ck_handle *h, struct ck_slice *slice)
 
 static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 {
+	struct ck_snapshot *text;
 	struct ck_slice *slice;
-	int rc = ck_control_slice(fs, report, &slice);
+	int rc = ck_control_get(fs, report, false, &text);
 
 	h->direct = ck_reports[report].live;
+	if (rc == 0)
+		rc = ck_snapshot_slice(text, &slice);
 	return rc ? rc : slice_open(h, slice);
 }
 

@@ -102,8 +102,8 @@ static void item_fault_set(const struct ck_checkpoint *cp,
 	const struct ck_box_fault *f = layout->faults ? layout->faults[k]
 						      : NULL;
 
-	ck_catalog_box_fault_init(cp->catalog, t,
-				  layout->chunks ? layout->chunks[k] : k, out);
+	ck_catalog_box_fault_init(cp->catalog, t, ck_layout_chunk(layout, k),
+				  out);
 	out->err = err;
 	if (f) {
 		out->what = f->what;

@@ -148,11 +148,6 @@ struct items {
 	size_t nreplicas;
 };
 
-static uint32_t chunk_of(const struct ck_located *l, uint32_t k)
-{
-	return l->layout.chunks ? l->layout.chunks[k] : k;
-}
-
 /* Finds the elements of box k in one of its items. Only an archive must be
  * looked at for that. */
 static int locate_in(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
@@ -161,7 +156,7 @@ static int locate_in(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
 	struct ck_extent *extent = &l->layout.extents[k];
-	uint32_t chunk = chunk_of(l, k);
+	uint32_t chunk = ck_layout_chunk(&l->layout, k);
 	const uint64_t *known;
 
 	*extent = (struct ck_extent){ .file = item->file };
@@ -184,7 +179,7 @@ static int locate_replica(struct ck_checkpoint *cp, struct ck_located *l,
 			  uint64_t *strides, int rc)
 {
 	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
-	uint32_t chunk = t->chunk + chunk_of(l, k);
+	uint32_t chunk = t->chunk + ck_layout_chunk(&l->layout, k);
 
 	for (size_t i = 0; i < items->nreplicas; i++) {
 		const struct ck_replica *r = &items->replicas[i];
@@ -228,7 +223,8 @@ static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 		return 0;
 	}
 	if (rc == 0 || !d.passing)
-		ck_layouts_note_box(cp, t->chunk + chunk_of(l, k));
+		ck_layouts_note_box(cp,
+				    t->chunk + ck_layout_chunk(&l->layout, k));
 	d.err = -rc;
 	if (rc)
 		return take_fault(l, k, &d);
@@ -299,7 +295,7 @@ static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
 	ck_checkpoint_lock(cp);
 	layout->version = t->version;
 	for (uint32_t k = 0; k < layout->n; k++)
-		out->of[k] = all[layout->chunks ? layout->chunks[k] : k];
+		out->of[k] = all[ck_layout_chunk(layout, k)];
 	if (replicas)
 		memcpy(out->replicas, replicas,
 		       out->nreplicas * sizeof(*replicas));

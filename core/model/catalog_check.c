@@ -359,21 +359,23 @@ static void item_check(const struct ck_catalog *c, const struct ck_tensor *t,
 		item->err = EBADMSG;
 }
 
-/* Box i is read from its first item that has no fault. */
-static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t,
-			   uint32_t i)
+/* A box is read from its first item that has no fault. */
+static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 {
-	struct ck_item *item = &c->chunks[t->chunk + i];
 	size_t n;
-	const struct ck_replica *first = ck_catalog_replicas(c, t->chunk + i, 1,
-							     &n);
-	struct ck_replica *of_box = n ? c->replicas + (first - c->replicas)
-				      : NULL;
+	const struct ck_replica *first = ck_catalog_replicas(c, t->chunk,
+							     t->nchunks, &n);
+	struct ck_replica *replicas = n ? c->replicas + (first - c->replicas)
+					: NULL;
 
 	for (size_t k = 0; k < n; k++) {
-		struct ck_item *replica = &of_box[k].item;
+		struct ck_item *item = &c->chunks[replicas[k].chunk];
+		struct ck_item *replica = &replicas[k].item;
 		struct ck_item swap = *item;
+		uint32_t i = replicas[k].chunk - t->chunk;
 
+		if (ck_catalog_box_is_empty(c, t, i))
+			continue;
 		item_check(c, t, i, replica);
 		if (!item->err || replica->err)
 			continue;
@@ -387,12 +389,10 @@ static void items_check(struct check *k, const struct ck_tensor *t)
 	struct ck_item *chunks = k->c->chunks + t->chunk;
 
 	sharing_check(k, t);
-	for (uint32_t i = 0; i < t->nchunks; i++) {
-		if (ck_catalog_box_is_empty(k->c, t, i))
-			continue;
-		item_check(k->c, t, i, &chunks[i]);
-		replicas_check(k->c, t, i);
-	}
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (!ck_catalog_box_is_empty(k->c, t, i))
+			item_check(k->c, t, i, &chunks[i]);
+	replicas_check(k->c, t);
 }
 
 /* --- modes and times --------------------------------------------------------------- */

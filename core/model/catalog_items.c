@@ -84,11 +84,13 @@ static bool span(const struct ck_tensor *t, const int64_t *size,
 bool ck_catalog_item_fits(const struct ck_catalog *c, const struct ck_tensor *t,
 			  uint32_t i, const struct ck_item *item)
 {
-	const uint64_t *strides = ck_catalog_strides(c, t->chunk + i);
-	uint64_t bytes = ck_catalog_box_bytes(c, t, i);
+	const uint64_t *strides;
+	uint64_t bytes;
 
 	if (item->form == CK_FORM_ARCHIVE)
 		return true;
+	strides = ck_catalog_strides(c, t->chunk + i);
+	bytes = ck_catalog_box_bytes(c, t, i);
 	if (item->form == CK_FORM_BLOB)
 		return item->length == bytes;
 	if (strides &&

@@ -58,6 +58,13 @@ struct ck_layout {
 				       * each box, each may be NULL; NULL: none */
 };
 
+/* Which chunk of its tensor a box of a layout is. */
+static inline uint32_t ck_layout_chunk(const struct ck_layout *layout,
+				       uint32_t box)
+{
+	return layout->chunks ? layout->chunks[box] : box;
+}
+
 /* Which box of a layout a chunk of its tensor is; false: none. */
 CK_MUST_USE bool ck_layout_find(const struct ck_layout *layout, uint32_t chunk,
 				uint32_t *box);
