@@ -109,12 +109,8 @@ static bool is_dense(const struct ck_layout *layout, uint32_t k,
 
 static bool is_empty(const struct ck_layout *layout, uint32_t k)
 {
-	const uint64_t *size = size_of(layout, k);
-
-	for (uint32_t d = 0; d < layout->ndim; d++)
-		if (size[d] == 0)
-			return true;
-	return false;
+	return ck_dims_have_zero((const int64_t *)size_of(layout, k),
+				 layout->ndim);
 }
 
 /* Keeps those of box k, which has elements, if one has others than dense ones. */

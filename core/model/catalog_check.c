@@ -86,7 +86,7 @@ static bool has_negative(const int64_t *dims, uint32_t ndim)
 	return false;
 }
 
-static bool has_zero(const int64_t *dims, uint32_t ndim)
+bool ck_dims_have_zero(const int64_t *dims, uint32_t ndim)
 {
 	for (uint32_t d = 0; d < ndim; d++)
 		if (dims[d] == 0)
@@ -100,7 +100,7 @@ static bool volume(const int64_t *dims, uint32_t ndim, uint64_t *out)
 	uint64_t v = 1;
 
 	*out = 0;
-	if (has_zero(dims, ndim))
+	if (ck_dims_have_zero(dims, ndim))
 		return true;
 	for (uint32_t d = 0; d < ndim; d++)
 		if (!ck_mul(&v, v, (uint64_t)dims[d]))
@@ -161,7 +161,7 @@ static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
 		const int64_t *box = ck_catalog_box(k->c, t, order[i]);
 		bool negative = has_negative(box + t->ndim, t->ndim);
 
-		if (!negative && has_zero(box + t->ndim, t->ndim))
+		if (!negative && ck_dims_have_zero(box + t->ndim, t->ndim))
 			continue;
 		if (negative || !is_inside(box, shape, t->ndim)) {
 			fault_set(f, EIO, "a box is not inside the tensor%s",
@@ -302,7 +302,7 @@ static int item_cmp(const void *a, const void *b, void *chunks)
 bool ck_catalog_box_is_empty(const struct ck_catalog *c,
 			     const struct ck_tensor *t, uint32_t i)
 {
-	return has_zero(ck_catalog_box(c, t, i) + t->ndim, t->ndim);
+	return ck_dims_have_zero(ck_catalog_box(c, t, i) + t->ndim, t->ndim);
 }
 
 /* The tensor's items that have data, sorted by place, in the tiling's index;

@@ -12,10 +12,7 @@
 /* A box without elements may be anywhere, and of any size otherwise. */
 static bool is_empty(const uint64_t *size, uint32_t ndim)
 {
-	for (uint32_t d = 0; d < ndim; d++)
-		if (size[d] == 0)
-			return true;
-	return false;
+	return ck_dims_have_zero((const int64_t *)size, ndim);
 }
 
 static uint64_t volume(const uint64_t *size, uint32_t ndim)
@@ -44,37 +41,42 @@ static uint64_t shared(const struct ck_catalog *c, const struct ck_tensor *t,
 	return elements;
 }
 
-/* Does a chunk's first element come behind the window's last one? */
-static bool is_behind(const struct ck_catalog *c, const struct ck_tensor *t,
-		      uint32_t chunk, const uint64_t *window)
+/* Does a box begin behind an element? */
+static bool is_behind(const int64_t *off, uint32_t ndim, const int64_t *last)
 {
-	const int64_t *off = ck_catalog_box(c, t, chunk);
-
-	for (uint32_t d = 0; d < t->ndim; d++) {
-		int64_t last = (int64_t)(window[d] + window[t->ndim + d] - 1);
-
-		if (off[d] != last)
-			return off[d] > last;
-	}
+	for (uint32_t d = 0; d < ndim; d++)
+		if (off[d] != last[d])
+			return off[d] > last[d];
 	return false;
+}
+
+uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
+			 const uint32_t *order, uint32_t n, const int64_t *last)
+{
+	uint32_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (is_behind(boxes + (size_t)order[mid] * 2 * ndim, ndim,
+			      last))
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return lo;
 }
 
 /* How many chunks, in their order, are not behind the window. */
 static uint32_t count_before(const struct ck_catalog *c,
 			     const struct ck_tensor *t, const uint64_t *window)
 {
-	const uint32_t *order = c->order + t->chunk;
-	uint32_t lo = 0, hi = t->nchunks;
+	int64_t last[CK_MAX_DIMS];
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (is_behind(c, t, order[mid], window))
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return lo;
+	for (uint32_t d = 0; d < t->ndim; d++)
+		last[d] = (int64_t)(window[d] + window[t->ndim + d] - 1);
+	return ck_boxes_before(ck_catalog_box(c, t, 0), t->ndim,
+			       c->order + t->chunk, t->nchunks, last);
 }
 
 static void reverse(uint32_t *numbers, uint32_t n)

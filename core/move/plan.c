@@ -173,35 +173,15 @@ static int add_copy(struct planner *p, uint32_t chunk)
 
 /* --- a piece -> copies --------------------------------------------------- */
 
-/* Does a chunk's first element come behind the piece's last one? */
-static bool is_behind(const struct planner *p, uint32_t chunk)
-{
-	const int64_t *off = box_of(p->r, chunk);
-
-	for (uint32_t d = 0; d < p->r->ndim; d++) {
-		int64_t last = (int64_t)(p->hi[d] - 1);
-
-		if (off[d] != last)
-			return off[d] > last;
-	}
-	return false;
-}
-
-/* How many chunks, in their order, are not behind the piece. */
+/* How many chunks, in their order, do not begin behind the piece. */
 static uint32_t count_before(const struct planner *p)
 {
-	uint32_t lo = 0;
-	uint32_t hi = p->r->nchunks;
+	const struct ck_request *r = p->r;
+	int64_t last[CK_MAX_DIMS];
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (is_behind(p, p->r->order[mid]))
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return lo;
+	for (uint32_t d = 0; d < r->ndim; d++)
+		last[d] = (int64_t)(p->hi[d] - 1);
+	return ck_boxes_before(r->boxes, r->ndim, r->order, r->nchunks, last);
 }
 
 static void reverse_copies(struct ck_copy *copies, size_t n)

@@ -238,6 +238,14 @@ const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
 /* A chunk's item was replaced: its replicas have what was before. */
 void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk);
 
+/* Has a box of these sizes no elements? */
+CK_MUST_USE bool ck_dims_have_zero(const int64_t *dims, uint32_t ndim);
+/* Boxes are sorted by their offsets, in `order`: how many of them do not begin
+ * behind an element, whose index is `last`. boxes: as ck_layout.boxes. */
+uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
+			 const uint32_t *order, uint32_t n,
+			 const int64_t *last);
+
 /* Index of the tensor that a chunk of the catalog belongs to. */
 uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
 
