@@ -89,37 +89,34 @@ static bool take_bit(struct ck_judged *j, uint64_t at)
 	return ck_bits_has(&j->old, at) && ck_bits_clear_atomic(&j->old, at);
 }
 
-/* The data files that the bytes of the node come from. */
-static const struct ck_item *items_of(const struct ck_fs *fs,
-				      const struct ck_node *n, uint32_t *count)
+/* The items that the bytes of the node come from. */
+static struct ck_items items_of(const struct ck_fs *fs, const struct ck_node *n)
 {
 	const struct ck_catalog *c = fs->catalog;
 
-	*count = 1;
 	if (n->kind == CK_NODE_BOX)
-		return c->chunks + n->index;
+		return (struct ck_items){ .chunk = n->index, .n = 1 };
 	if (n->kind == CK_NODE_OBJECT)
-		return &c->objects[n->tensor].item;
-	*count = n->kind == CK_NODE_TENSOR ? c->tensors[n->tensor].nchunks : 0;
-	return *count ? c->chunks + c->tensors[n->tensor].chunk : NULL;
+		return ck_items_of_object(ck_catalog_object(c, n->tensor));
+	if (n->kind == CK_NODE_TENSOR)
+		return ck_items_of_tensor(ck_catalog_tensor(c, n->tensor));
+	return (struct ck_items){ .n = 0 };
 }
 
 void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 {
-	uint32_t count;
-	const struct ck_item *items = items_of(fs, n, &count);
+	struct ck_items items = items_of(fs, n);
 
 	ck_control_notice(fs);
-	ck_checkpoint_look(fs->cp, items, count);
-	ck_checkpoint_renew_access(fs->cp, items, count);
+	ck_checkpoint_look(fs->cp, items);
+	ck_checkpoint_renew_access(fs->cp, items);
 }
 
 static void renew(struct ck_fs *fs, const struct ck_node *n)
 {
-	uint32_t count;
-	const struct ck_item *items = items_of(fs, n, &count);
+	struct ck_items items = items_of(fs, n);
 
-	ck_checkpoint_renew_access(fs->cp, items, count);
+	ck_checkpoint_renew_access(fs->cp, items);
 	if (note_renewal(fs))
 		tell_directories(fs);
 	if (n->kind != CK_NODE_SCRATCH &&

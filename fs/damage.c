@@ -24,7 +24,7 @@ void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
 			  const struct ck_layout *layout, const char *indent,
 			  struct ck_buf *out)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, n->tensor);
 	bool is_box = n->kind == CK_NODE_BOX;
 	uint32_t i = is_box ? n->index - t->chunk : 0;
 	uint32_t end = is_box ? i + 1 : t->nchunks;
@@ -50,7 +50,7 @@ static uint64_t lost_bytes(struct ck_fs *fs, uint32_t tensor,
 			   const struct ck_layout *layout)
 {
 	const struct ck_catalog *c = fs->catalog;
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	uint64_t good = 0;
 	struct ck_fault f;
 
@@ -62,7 +62,7 @@ static uint64_t lost_bytes(struct ck_fs *fs, uint32_t tensor,
 
 static void print_tensor(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, tensor);
 	struct ck_node n = { .kind = CK_NODE_TENSOR, .tensor = tensor };
 	const struct ck_layout *layout = NULL;
 
@@ -86,7 +86,7 @@ static void print_tensor(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
 
 static bool print_object(struct ck_fs *fs, uint32_t object, struct ck_buf *out)
 {
-	const struct ck_object *o = &fs->catalog->objects[object];
+	const struct ck_object *o = ck_catalog_object(fs->catalog, object);
 	struct ck_buf line = { 0 };
 	bool faulty = ck_object_known_faulty(fs->cp, object) &&
 		      ck_object_print_fault(fs->cp, object, false, &line) ==

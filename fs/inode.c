@@ -173,7 +173,7 @@ uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n)
 	if (!ck_node_is_tensor(n))
 		return 0;
 	ck_checkpoint_lock(fs->cp);
-	version = fs->catalog->tensors[n->tensor].version;
+	version = ck_catalog_tensor(fs->catalog, n->tensor)->version;
 	ck_checkpoint_unlock(fs->cp);
 	return version;
 }
@@ -250,7 +250,8 @@ void ck_node_begun(struct ck_fs *fs, const struct ck_node *n)
 /* Mode and time of a box are those of its own file. */
 static struct ck_attr box_attr(const struct ck_fs *fs, uint32_t box)
 {
-	return ck_catalog_attr(fs->catalog, &fs->catalog->chunks[box], 1);
+	return ck_catalog_attr(fs->catalog,
+			       (struct ck_items){ .chunk = box, .n = 1 });
 }
 
 static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
@@ -269,7 +270,8 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
 	if (n->kind == CK_NODE_BOX)
 		return S_IFREG | w |
 		       (box_attr(fs, n->index).mode & 0444 & keep);
-	return S_IFREG | w | (c->tensors[n->tensor].mode & 0444 & keep);
+	return S_IFREG | w |
+	       (ck_catalog_tensor(c, n->tensor)->mode & 0444 & keep);
 }
 
 /* A read that asks the daemon each time pays for each request, so tools are
@@ -298,7 +300,7 @@ static void fill_stat(const struct ck_fs *fs, const struct ck_node *n,
 	};
 	if (n->kind == CK_NODE_TENSOR) {
 		size = ck_views[n->index]->size(c, n->tensor);
-		out->st_mtim = c->tensors[n->tensor].mtime;
+		out->st_mtim = ck_catalog_tensor(c, n->tensor)->mtime;
 	}
 	if (n->kind == CK_NODE_BOX) {
 		size = ck_local_size(fs->local, n->index);
@@ -344,5 +346,6 @@ const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
 {
 	const struct ck_catalog *c = fs->catalog;
 
-	return ck_show(ck_catalog_str(c, c->tensors[tensor].names.name));
+	return ck_show(
+		ck_catalog_str(c, ck_catalog_tensor(c, tensor)->names.name));
 }

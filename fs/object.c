@@ -15,7 +15,7 @@ enum { JSON, ITEM };
 const struct ck_object *ck_object_of(const struct ck_fs *fs,
 				     const struct ck_node *n)
 {
-	return &fs->catalog->objects[n->tensor];
+	return ck_catalog_object(fs->catalog, n->tensor);
 }
 
 void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,

@@ -31,7 +31,8 @@ static void print_tensors(const struct ck_fs *fs, struct ck_outcome *out,
 	ck_report_sort(c, out->tensors, out->n);
 	print_count(text, out->n, "tensor", "tensors");
 	for (uint32_t i = 0; i < n; i++) {
-		const struct ck_tensor *t = &c->tensors[out->tensors[i]];
+		const struct ck_tensor *t = ck_catalog_tensor(c,
+							      out->tensors[i]);
 
 		ck_buf_text(text, i ? ", " : " (");
 		ck_buf_escaped(text, ck_catalog_str(c, t->names.name));

@@ -143,7 +143,7 @@ static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_handle *h)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, n->tensor);
 	struct ck_slice *slice;
 	int rc;
 

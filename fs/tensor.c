@@ -27,13 +27,13 @@ void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor)
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 {
 	const struct ck_catalog *c = fs->catalog;
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	bool faulty = ck_tensor_found_faulty(fs, tensor);
 
 	ck_checkpoint_lock(fs->cp);
 	faulty = faulty || t->err || t->holes;
 	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
-		faulty = c->chunks[t->chunk + i].err;
+		faulty = ck_catalog_item(c, t->chunk + i)->err;
 	ck_checkpoint_unlock(fs->cp);
 	return faulty;
 }
@@ -84,7 +84,7 @@ int ck_tensor_locate(struct ck_fs *fs, uint32_t tensor, const uint64_t *window,
 
 const uint64_t *ck_node_window(const struct ck_fs *fs, const struct ck_node *n)
 {
-	const struct ck_tensor *t = &fs->catalog->tensors[n->tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, n->tensor);
 
 	if (n->kind != CK_NODE_BOX)
 		return NULL;

@@ -28,13 +28,13 @@ static const struct ck_names *names_of(const struct ck_fs *fs,
 {
 	if (n->kind == CK_NODE_OBJECT)
 		return &ck_object_of(fs, n)->names;
-	return &fs->catalog->tensors[n->tensor].names;
+	return &ck_catalog_tensor(fs->catalog, n->tensor)->names;
 }
 
 static const struct ck_tensor *tensor_of(const struct ck_fs *fs,
 					 const struct ck_node *n)
 {
-	return &fs->catalog->tensors[n->tensor];
+	return ck_catalog_tensor(fs->catalog, n->tensor);
 }
 
 /* Offsets of a box; its sizes are ndim further on. */
@@ -130,7 +130,8 @@ static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
 	if (n->kind != CK_NODE_BOX)
 		return ck_tensor_known_faulty(fs, n->tensor);
 	ck_checkpoint_lock(fs->cp);
-	faulty = tensor_of(fs, n)->err || fs->catalog->chunks[n->index].err;
+	faulty = tensor_of(fs, n)->err ||
+		 ck_catalog_item(fs->catalog, n->index)->err;
 	ck_checkpoint_unlock(fs->cp);
 	return faulty;
 }

@@ -99,7 +99,7 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 
 	print_grid(in, t);
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		const struct ck_item *chunk = &c->chunks[t->chunk + i];
+		const struct ck_item *chunk = ck_catalog_item(c, t->chunk + i);
 		const int64_t *box = ck_catalog_box(c, t, i);
 		struct ck_fault fault;
 
@@ -111,7 +111,9 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 			ck_buf_text(&in->out, "  ");
 			ck_buf_escaped(
 				&in->out,
-				ck_catalog_str(c, c->files[chunk->file].path));
+				ck_catalog_str(
+					c,
+					ck_catalog_file(c, chunk->file)->path));
 			ck_buf_printf(&in->out, "  pos %ju  length %ju",
 				      (uintmax_t)chunk->fpos,
 				      (uintmax_t)chunk->length);
@@ -284,8 +286,9 @@ static void print_table(struct inspection *in)
 		width[i] = strlen(head[i]);
 	if (in->picked.nobjects)
 		width[DTYPE] = strlen("object");
-	for (size_t i = 0; i < in->picked.ntensors; i++) {
-		tensor_cells(in->c, &in->c->tensors[in->picked.tensors[i]],
+	for (uint32_t i = 0; i < in->picked.ntensors; i++) {
+		tensor_cells(in->c,
+			     ck_catalog_tensor(in->c, in->picked.tensors[i]),
 			     cells);
 		for (int k = 0; k < COLUMNS; k++)
 			width[k] = ck_max(width[k],
@@ -293,11 +296,14 @@ static void print_table(struct inspection *in)
 	}
 	print_row(&in->out, head, width);
 	ck_buf_text(&in->out, "name\n");
-	for (size_t i = 0; i < in->picked.ntensors; i++)
-		print_tensor(in, &in->c->tensors[in->picked.tensors[i]], cells,
+	for (uint32_t i = 0; i < in->picked.ntensors; i++)
+		print_tensor(in,
+			     ck_catalog_tensor(in->c, in->picked.tensors[i]),
+			     cells, width);
+	for (uint32_t i = 0; i < in->picked.nobjects; i++)
+		print_object(in,
+			     ck_catalog_object(in->c, in->picked.objects[i]),
 			     width);
-	for (size_t i = 0; i < in->picked.nobjects; i++)
-		print_object(in, &in->c->objects[in->picked.objects[i]], width);
 	print_totals(in);
 	if (!in->glob) {
 		print_prefixed(in);
@@ -314,9 +320,9 @@ static void print_objects_json(struct inspection *in)
 {
 	const struct ck_catalog *c = in->c;
 
-	for (size_t i = 0; i < in->picked.nobjects; i++) {
+	for (uint32_t i = 0; i < in->picked.nobjects; i++) {
 		const struct ck_names *n =
-			&c->objects[in->picked.objects[i]].names;
+			&ck_catalog_object(c, in->picked.objects[i])->names;
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_text(&in->out, "{\"fqn\":");
@@ -362,7 +368,7 @@ static void print_json(struct inspection *in)
 {
 	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
 		      in->c->kind);
-	for (size_t i = 0; i < in->picked.ntensors; i++) {
+	for (uint32_t i = 0; i < in->picked.ntensors; i++) {
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_report_tensor_json(in->c, in->picked.tensors[i], in->chunks,
 				      &in->out);
@@ -387,7 +393,7 @@ static void print_json(struct inspection *in)
 static void print_csv(struct inspection *in)
 {
 	ck_buf_text(&in->out, CK_REPORT_CSV_HEADER);
-	for (size_t i = 0; i < in->picked.ntensors; i++)
+	for (uint32_t i = 0; i < in->picked.ntensors; i++)
 		ck_report_tensor_csv(in->c, in->picked.tensors[i], &in->out);
 }
 

@@ -77,7 +77,7 @@ static int members_make(struct members *m, const uint32_t *tensors, size_t n,
 	if (!m->list)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		const struct ck_tensor *t = &m->c->tensors[tensors[i]];
+		const struct ck_tensor *t = ck_catalog_tensor(m->c, tensors[i]);
 		struct member *member = &m->list[m->n];
 
 		member->tensor = t;

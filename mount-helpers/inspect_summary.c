@@ -25,9 +25,10 @@ static int count_ranks(const struct ck_catalog *c, size_t *out)
 	*out = 0;
 	if (!ranks)
 		return -ENOMEM;
-	for (size_t i = 0; i < c->nfiles; i++)
-		n += ck_name_rank(ck_catalog_str(c, c->files[i].path),
-				  &ranks[n]);
+	for (uint32_t i = 0; i < c->nfiles; i++)
+		n += ck_name_rank(
+			ck_catalog_str(c, ck_catalog_file(c, i)->path),
+			&ranks[n]);
 	qsort(ranks, n, sizeof(*ranks), rank_cmp);
 	for (size_t i = 0; i < n; i++)
 		*out += i == 0 || ranks[i] != ranks[i - 1];

@@ -19,11 +19,12 @@
 
 static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 {
-	uint32_t file = c->chunks[chunk].file;
+	uint32_t file = ck_catalog_item(c, chunk)->file;
 	uint64_t rank;
 
 	if (file >= c->nfiles ||
-	    !ck_name_rank(ck_catalog_str(c, c->files[file].path), &rank))
+	    !ck_name_rank(ck_catalog_str(c, ck_catalog_file(c, file)->path),
+			  &rank))
 		return CK_NO_RANK;
 	return rank;
 }
@@ -39,7 +40,7 @@ struct ranks {
 static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
 		      uint32_t chunk)
 {
-	uint32_t file = c->chunks[chunk].file, at = 0;
+	uint32_t file = ck_catalog_item(c, chunk)->file, at = 0;
 	uint64_t rank;
 
 	if (file < c->nfiles && ck_bits_has(&ranks->seen, file))
@@ -60,7 +61,7 @@ static int has_many_ranks(const struct ck_catalog *c, bool *many)
 
 	if (ck_bits_make(&ranks.seen, c->nfiles))
 		return -ENOMEM;
-	for (size_t i = 0; i < c->nchunks && ranks.n <= CK_SHARDS_MAX; i++)
+	for (uint32_t i = 0; i < c->nchunks && ranks.n <= CK_SHARDS_MAX; i++)
 		ranks_add(&ranks, c, (uint32_t)i);
 	*many = ranks.n > CK_SHARDS_MAX;
 	ck_bits_fini(&ranks.seen);
@@ -267,7 +268,7 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 		 uint32_t n)
 {
 	const struct ck_catalog *c = w->cp->catalog;
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	int rc;
 
 	*out = (struct ck_cuts){ .batch = b };

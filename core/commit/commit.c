@@ -98,10 +98,10 @@ static int files_named(struct ck_bits *named, const struct ck_catalog *c)
 {
 	int rc = ck_bits_make(named, c->nfiles);
 
-	for (size_t i = 0; rc == 0 && i < c->nchunks; i++)
-		mark(named, c->chunks[i].file);
-	for (size_t i = 0; rc == 0 && i < c->nobjects; i++)
-		mark(named, c->objects[i].item.file);
+	for (uint32_t i = 0; rc == 0 && i < c->nchunks; i++)
+		mark(named, ck_catalog_item(c, i)->file);
+	for (uint32_t i = 0; rc == 0 && i < c->nobjects; i++)
+		mark(named, ck_catalog_object(c, i)->item.file);
 	return rc;
 }
 

@@ -180,7 +180,7 @@ struct ck_stage {
 static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 {
 	const struct ck_catalog *c = s->w->cp->catalog;
-	const struct ck_tensor *t = &c->tensors[s->tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, s->tensor);
 
 	return s->box == CK_STAGE_ALL ? ck_catalog_shape(c, t)
 				      : ck_catalog_box(c, t, s->box) + t->ndim;

@@ -85,7 +85,7 @@ static void fill_extent(const struct arrays *a, const int64_t *off,
 int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 		   uint32_t tensor, uint32_t box, bool fortran, bool swapped)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
 	bool whole = box == CK_STAGE_ALL;
 	uint32_t first = whole ? 0 : box;

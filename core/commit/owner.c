@@ -162,7 +162,7 @@ int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
 		   struct ck_writer *w, const struct ck_batch *b,
 		   struct ck_diag *d)
 {
-	const struct ck_item *chunks = w->cp->catalog->chunks;
+	const struct ck_catalog *c = w->cp->catalog;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->nshards; i++)
@@ -170,7 +170,7 @@ int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
 	/* Until the switch the catalog has the places that they had. */
 	for (size_t i = 0; i < b->nkept && !rc; i++)
 		rc = limit_by(&limits[b->kept[i].shard], o, w->cp->files,
-			      chunks[b->kept[i].chunk].file);
+			      ck_catalog_item(c, b->kept[i].chunk)->file);
 	return rc ? ck_fail(d, -rc, "who may read what is carried over: %s",
 			    strerror(-rc))
 		  : 0;

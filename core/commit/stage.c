@@ -14,7 +14,7 @@
 
 static const struct ck_tensor *tensor_of(const struct ck_stage *s)
 {
-	return &s->w->cp->catalog->tensors[s->tensor];
+	return ck_catalog_tensor(s->w->cp->catalog, s->tensor);
 }
 
 int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err)
@@ -74,7 +74,7 @@ static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
 			  uint32_t box, struct ck_diag *d)
 {
 	const struct ck_catalog *c = cp->catalog;
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	uint32_t first = box == CK_STAGE_ALL ? 0 : box;
 	uint32_t n = box == CK_STAGE_ALL ? t->nchunks : 1;
 
@@ -87,7 +87,7 @@ static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
 		return ck_fail(d, EIO, "some elements belong to no box");
 	for (uint32_t i = first; i < first + n; i++)
 		if (!ck_catalog_box_is_empty(c, t, i) &&
-		    c->chunks[t->chunk + i].file == CK_NO_FILE)
+		    ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE)
 			return ck_fail(d, EIO,
 				       "the metadata has no place for "
 				       "one of its boxes");

@@ -69,7 +69,7 @@ static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
 {
 	const struct ck_catalog *c = cp->catalog;
 
-	const struct ck_data_file *shown = &c->files[file];
+	const struct ck_data_file *shown = ck_catalog_file(c, file);
 	const struct ck_file_access *now;
 
 	if (file >= c->nfiles || shown->err || shown->unseen)
@@ -80,16 +80,20 @@ static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
 }
 
 /* Locked. */
-static bool is_old(const struct ck_checkpoint *cp, const struct ck_item *items,
-		   uint32_t n)
+static bool is_old(const struct ck_checkpoint *cp, struct ck_items items)
 {
 	const struct ck_catalog *c = cp->catalog;
 	bool old = is_other(&c->meta, &cp->access->metadata) ||
 		   c->dir_mode != directory_mode(cp);
+	uint32_t last = CK_NO_FILE;
 
-	for (uint32_t i = 0; i < n && !old; i++)
-		if (i == 0 || items[i].file != items[i - 1].file)
-			old = file_is_other(cp, items[i].file);
+	for (uint32_t i = 0; i < items.n && !old; i++) {
+		uint32_t file = ck_items_at(c, items, i)->file;
+
+		if (i == 0 || file != last)
+			old = file_is_other(cp, file);
+		last = file;
+	}
 	return old;
 }
 
@@ -140,14 +144,14 @@ enum { FILES_AT_ONCE = 64 };
 
 /* The files of items from *at on, some at a time, each once where neighbours
  * have the same; *at moves on behind their items. */
-static uint32_t files_of(struct ck_checkpoint *cp, const struct ck_item *items,
-			 uint32_t n, uint32_t *at, uint32_t *files)
+static uint32_t files_of(struct ck_checkpoint *cp, struct ck_items items,
+			 uint32_t *at, uint32_t *files)
 {
 	uint32_t count = 0;
 
 	ck_checkpoint_lock(cp);
-	for (; *at < n && count < FILES_AT_ONCE; ++*at) {
-		uint32_t file = items[*at].file;
+	for (; *at < items.n && count < FILES_AT_ONCE; ++*at) {
+		uint32_t file = ck_items_at(cp->catalog, items, *at)->file;
 
 		if (file < cp->catalog->nfiles &&
 		    (count == 0 || file != files[count - 1]))
@@ -157,15 +161,14 @@ static uint32_t files_of(struct ck_checkpoint *cp, const struct ck_item *items,
 	return count;
 }
 
-void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_item *items,
-			uint32_t n)
+void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
 {
 	uint32_t files[FILES_AT_ONCE];
 	uint32_t at = 0;
 	int rc = 0;
 
-	while (at < n) {
-		uint32_t count = files_of(cp, items, n, &at, files);
+	while (at < items.n) {
+		uint32_t count = files_of(cp, items, &at, files);
 
 		for (uint32_t i = 0; i < count; i++)
 			rc = ck_files_check(cp->files, files[i], NULL);
@@ -174,13 +177,12 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_item *items,
 	(void)rc; /* what is wrong with one is told to whoever opens it */
 }
 
-void ck_checkpoint_renew_access(struct ck_checkpoint *cp,
-				const struct ck_item *items, uint32_t n)
+void ck_checkpoint_renew_access(struct ck_checkpoint *cp, struct ck_items items)
 {
 	bool old;
 
 	ck_checkpoint_lock(cp);
-	old = is_old(cp, items, n);
+	old = is_old(cp, items);
 	ck_checkpoint_unlock(cp);
 	if (old)
 		renew(cp);

@@ -109,21 +109,24 @@ static void add_known(struct check *k)
 	const struct ck_catalog *c = k->cp->catalog;
 	struct ck_fault f;
 
-	for (size_t i = 0; i < c->ntensors; i++) {
-		const struct ck_tensor *t = &c->tensors[i];
+	for (uint32_t i = 0; i < c->ntensors; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		if (ck_catalog_tensor_has_fault(c, t, &f))
 			add(k, &f);
 		for (uint32_t box = 0; box < t->nchunks; box++)
 			if (ck_catalog_box_has_fault(c, t, box, &f))
-				add_of_item(k, &c->chunks[t->chunk + box], &f);
+				add_of_item(k,
+					    ck_catalog_item(c, t->chunk + box),
+					    &f);
 	}
-	for (size_t i = 0; i < c->nreplicas; i++)
-		if (ck_catalog_replica_has_fault(c, &c->replicas[i], &f))
-			add_of_item(k, &c->replicas[i].item, &f);
-	for (size_t i = 0; i < c->nobjects; i++)
-		if (ck_catalog_object_has_fault(c, &c->objects[i], &f))
-			add_of_item(k, &c->objects[i].item, &f);
+	for (uint32_t i = 0; i < c->nreplicas; i++)
+		if (ck_catalog_replica_has_fault(c, ck_catalog_replica(c, i),
+						 &f))
+			add_of_item(k, &ck_catalog_replica(c, i)->item, &f);
+	for (uint32_t i = 0; i < c->nobjects; i++)
+		if (ck_catalog_object_has_fault(c, ck_catalog_object(c, i), &f))
+			add_of_item(k, &ck_catalog_object(c, i)->item, &f);
 	for (uint32_t i = 0; i < c->nfiles; i++)
 		if (!k->file_told[i] && ck_catalog_file_has_fault(c, i, &f))
 			add(k, &f);
@@ -158,22 +161,24 @@ static int tasks_make(struct check *k)
 			  sizeof(*k->tasks));
 	if (!k->tasks)
 		return -ENOMEM;
-	for (size_t i = 0; i < c->ntensors; i++) {
-		const struct ck_tensor *t = &c->tensors[i];
+	for (uint32_t i = 0; i < c->ntensors; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		for (uint32_t box = 0; box < t->nchunks; box++)
 			if (!ck_catalog_box_is_empty(c, t, box))
-				task_add(k, &c->chunks[t->chunk + box], t, box);
+				task_add(k, ck_catalog_item(c, t->chunk + box),
+					 t, box);
 	}
-	for (size_t i = 0; i < c->nreplicas; i++) {
-		uint32_t chunk = c->replicas[i].chunk;
+	for (uint32_t i = 0; i < c->nreplicas; i++) {
+		uint32_t chunk = ck_catalog_replica(c, i)->chunk;
 		const struct ck_tensor *t =
-			&c->tensors[ck_catalog_tensor_of(c, chunk)];
+			ck_catalog_tensor(c, ck_catalog_tensor_of(c, chunk));
 
-		task_add(k, &c->replicas[i].item, t, chunk - t->chunk);
+		task_add(k, &ck_catalog_replica(c, i)->item, t,
+			 chunk - t->chunk);
 	}
 	for (uint32_t i = 0; i < c->nobjects; i++)
-		task_add(k, &c->objects[i].item, NULL, i);
+		task_add(k, &ck_catalog_object(c, i)->item, NULL, i);
 	qsort(k->tasks, k->ntasks, sizeof(*k->tasks), task_cmp);
 	k->done.items_total = k->ntasks;
 	return 0;
@@ -196,7 +201,8 @@ static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 	if (w->task->tensor)
 		ck_catalog_box_fault_init(c, w->task->tensor, w->task->i, &f);
 	else
-		ck_catalog_object_fault_init(c, &c->objects[w->task->i], &f);
+		ck_catalog_object_fault_init(
+			c, ck_catalog_object(c, w->task->i), &f);
 	ck_catalog_place_fault(c, w->task->item, &f);
 	ck_fault_set(&f, fpos, d);
 	pthread_mutex_lock(&w->k->lock);

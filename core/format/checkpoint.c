@@ -127,7 +127,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
-		cp->unseen += cp->catalog->files[i].unseen;
+		cp->unseen += ck_catalog_file(cp->catalog, i)->unseen;
 	cp->layouts = ck_layouts_make(cp->catalog);
 	cp->access = ck_access_make(cp->catalog);
 	return cp->layouts && cp->access ? 0

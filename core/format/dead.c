@@ -61,12 +61,14 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp)
 	for (uint32_t i = 0; i < rows->n; i++)
 		rows->list[i] = (struct row){
 			.id = ck_files_id(cp->files, i),
-			.size = c->files[i].err ? 0 : c->files[i].size,
+			.size = ck_catalog_file(c, i)->err
+					? 0
+					: ck_catalog_file(c, i)->size,
 		};
-	for (size_t i = 0; i < c->nchunks; i++)
-		count_live(rows, &c->chunks[i]);
-	for (size_t i = 0; i < c->nobjects; i++)
-		count_live(rows, &c->objects[i].item);
+	for (uint32_t i = 0; i < c->nchunks; i++)
+		count_live(rows, ck_catalog_item(c, i));
+	for (uint32_t i = 0; i < c->nobjects; i++)
+		count_live(rows, &ck_catalog_object(c, i)->item);
 }
 
 /* Of files that cannot be used device and inode are not known, and are asked

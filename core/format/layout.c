@@ -98,7 +98,8 @@ static void item_fault_set(const struct ck_checkpoint *cp,
 			   const struct ck_layout *layout, uint32_t k, int err,
 			   bool passing, struct ck_fault *out)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[layout->tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
+						      layout->tensor);
 	const struct ck_box_fault *f = layout->faults ? layout->faults[k]
 						      : NULL;
 
@@ -127,7 +128,7 @@ bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
 	if (layout && ck_layout_find(layout, i, &k))
 		err = item_err(cp, &layout->extents[k], &passing);
 	ck_checkpoint_lock(cp);
-	has = ck_catalog_box_has_fault(c, &c->tensors[tensor], i, out);
+	has = ck_catalog_box_has_fault(c, ck_catalog_tensor(c, tensor), i, out);
 	if (!has && err)
 		item_fault_set(cp, layout, k, err, passing, out);
 	ck_checkpoint_unlock(cp);
@@ -178,7 +179,8 @@ static struct ck_located *enter(struct ck_checkpoint *cp, struct ck_located *e)
 	bool log;
 
 	ck_checkpoint_lock(cp);
-	if (e->layout.version == cp->catalog->tensors[tensor].version) {
+	if (e->layout.version ==
+	    ck_catalog_tensor(cp->catalog, tensor)->version) {
 		pthread_mutex_lock(&l->lock);
 		first = l->entries[tensor];
 		if (!first || first->layout.passing)
@@ -233,7 +235,7 @@ void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
 
 bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 {
-	return cp->catalog->objects[object].item.err ||
+	return ck_catalog_object(cp->catalog, object)->item.err ||
 	       __atomic_load_n(&cp->layouts->objects[object],
 			       __ATOMIC_RELAXED) == SEEN_FAULTY;
 }
@@ -243,9 +245,10 @@ static uint64_t items_count(const struct ck_catalog *c)
 {
 	uint64_t n = c->nobjects;
 
-	for (size_t i = 0; i < c->ntensors; i++)
-		for (uint32_t k = 0; k < c->tensors[i].nchunks; k++)
-			n += !ck_catalog_box_is_empty(c, &c->tensors[i], k);
+	for (uint32_t i = 0; i < c->ntensors; i++)
+		for (uint32_t k = 0; k < ck_catalog_tensor(c, i)->nchunks; k++)
+			n += !ck_catalog_box_is_empty(
+				c, ck_catalog_tensor(c, i), k);
 	return n;
 }
 
@@ -255,7 +258,7 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 
 	*items = items_count(cp->catalog);
 	*seen = ck_bits_count(&l->seen);
-	for (size_t i = 0; i < cp->catalog->nobjects; i++)
+	for (uint32_t i = 0; i < cp->catalog->nobjects; i++)
 		*seen += __atomic_load_n(&l->objects[i], __ATOMIC_RELAXED) !=
 			 NOT_SEEN;
 }
@@ -286,7 +289,7 @@ static bool is_present(struct ck_checkpoint *cp, const struct ck_layout *layout)
 
 	ck_checkpoint_lock(cp);
 	present = layout->version ==
-		  cp->catalog->tensors[layout->tensor].version;
+		  ck_catalog_tensor(cp->catalog, layout->tensor)->version;
 	if (present)
 		log_faults(cp, layout);
 	ck_checkpoint_unlock(cp);

@@ -150,7 +150,8 @@ static int locate_in(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 		     const struct ck_item *item, uint64_t *strides,
 		     struct ck_diag *d)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
+						      l->layout.tensor);
 	struct ck_extent *extent = &l->layout.extents[k];
 	uint32_t chunk = ck_layout_chunk(&l->layout, k);
 	const uint64_t *known;
@@ -174,10 +175,11 @@ static int locate_replica(struct ck_checkpoint *cp, struct ck_located *l,
 			  uint32_t k, const struct items *items,
 			  uint64_t *strides, int rc)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
+						      l->layout.tensor);
 	uint32_t chunk = t->chunk + ck_layout_chunk(&l->layout, k);
 
-	for (size_t i = 0; i < items->nreplicas; i++) {
+	for (uint32_t i = 0; i < items->nreplicas; i++) {
 		const struct ck_replica *r = &items->replicas[i];
 		struct ck_diag d = { 0 };
 		int replica;
@@ -196,7 +198,8 @@ static int locate_replica(struct ck_checkpoint *cp, struct ck_located *l,
 static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 		  const struct items *items, uint64_t *strides)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[l->layout.tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
+						      l->layout.tensor);
 	const struct ck_item *item = &items->of[k];
 	struct ck_extent *extent = &l->layout.extents[k];
 	struct ck_diag d = { 0 };
@@ -279,8 +282,7 @@ static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
 		      struct items *out)
 {
 	const struct ck_catalog *c = cp->catalog;
-	const struct ck_tensor *t = &c->tensors[layout->tensor];
-	const struct ck_item *all = c->chunks + t->chunk;
+	const struct ck_tensor *t = ck_catalog_tensor(c, layout->tensor);
 	const struct ck_replica *replicas =
 		ck_catalog_replicas(c, t->chunk, t->nchunks, &out->nreplicas);
 
@@ -291,7 +293,8 @@ static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
 	ck_checkpoint_lock(cp);
 	layout->version = t->version;
 	for (uint32_t k = 0; k < layout->n; k++)
-		out->of[k] = all[ck_layout_chunk(layout, k)];
+		out->of[k] = *ck_catalog_item(
+			c, t->chunk + ck_layout_chunk(layout, k));
 	if (replicas)
 		memcpy(out->replicas, replicas,
 		       out->nreplicas * sizeof(*replicas));
@@ -305,7 +308,7 @@ static int narrow(struct ck_located *l, const struct ck_catalog *c,
 		  const uint64_t *window)
 {
 	struct ck_layout *layout = &l->layout;
-	const struct ck_tensor *t = &c->tensors[layout->tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, layout->tensor);
 	size_t box = (size_t)2 * layout->ndim;
 	ck_auto_free uint32_t *chunks = NULL;
 	uint32_t *order, *numbers;
@@ -341,7 +344,7 @@ static int choose(struct ck_checkpoint *cp, uint32_t tensor,
 		  const uint64_t *window, struct ck_located *l)
 {
 	const struct ck_catalog *c = cp->catalog;
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	l->keep = true;
 	l->layout = (struct ck_layout){

@@ -186,7 +186,8 @@ static void print_fault(void *ctx, uint64_t fpos, const struct ck_diag *d)
 int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
 			  struct ck_buf *out)
 {
-	struct printing p = { cp->catalog, &cp->catalog->objects[object], name,
+	struct printing p = { cp->catalog,
+			      ck_catalog_object(cp->catalog, object), name,
 			      out };
 	struct ck_look look = { .item = &p.o->item,
 				.fault = print_fault,

@@ -15,7 +15,8 @@
 static int stored_get(struct ck_checkpoint *cp, uint32_t object,
 		      struct ck_stored *item, struct ck_diag *d)
 {
-	const struct ck_item *chunk = &cp->catalog->objects[object].item;
+	const struct ck_item *chunk =
+		&ck_catalog_object(cp->catalog, object)->item;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return ck_fail(d, chunk->err, "%s", strerror(chunk->err));
@@ -26,7 +27,7 @@ static struct ck_str transforms_of(const struct ck_checkpoint *cp,
 				   uint32_t object)
 {
 	const struct ck_catalog *c = cp->catalog;
-	uint8_t number = c->objects[object].item.transform;
+	uint8_t number = ck_catalog_object(c, object)->item.transform;
 
 	return number ? ck_catalog_str(c, c->transforms[number]) : CK_STR("");
 }
@@ -42,12 +43,13 @@ static void name_fault(const struct ck_checkpoint *cp, uint32_t object,
 		       struct ck_diag *d)
 {
 	const struct ck_catalog *c = cp->catalog;
-	const struct ck_object *o = &c->objects[object];
+	const struct ck_object *o = ck_catalog_object(c, object);
 
 	if (o->item.file < c->nfiles)
 		ck_diag_prefix(
 			d, "%s at %llu",
-			ck_show(ck_catalog_str(c, c->files[o->item.file].path)),
+			ck_show(ck_catalog_str(
+				c, ck_catalog_file(c, o->item.file)->path)),
 			(unsigned long long)o->item.fpos);
 	ck_diag_prefix(d, "%s", ck_show(ck_catalog_str(c, o->names.name)));
 }
@@ -55,7 +57,8 @@ static void name_fault(const struct ck_checkpoint *cp, uint32_t object,
 int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 		    struct ck_object_place *out)
 {
-	const struct ck_item *chunk = &cp->catalog->objects[object].item;
+	const struct ck_item *chunk =
+		&ck_catalog_object(cp->catalog, object)->item;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return -chunk->err;
@@ -140,11 +143,12 @@ int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 	int rc;
 
 	d = d ? d : &unread;
-	rc = cp->catalog->objects[object].item.err == EBADMSG
+	rc = ck_catalog_object(cp->catalog, object)->item.err == EBADMSG
 		     ? ck_fail(d, EBADMSG, "an entry of an unknown class")
 		     : json_make(cp, object, out, d);
 
-	if (!cp->catalog->objects[object].item.err && (rc == 0 || !d->passing))
+	if (!ck_catalog_object(cp->catalog, object)->item.err &&
+	    (rc == 0 || !d->passing))
 		ck_layouts_note_object(cp, object, rc);
 	ck_checkpoint_learn(cp);
 	if (rc == 0)

@@ -46,7 +46,7 @@ static int describe_up_to(struct ck_checkpoint *cp, uint32_t file)
 
 static bool is_learnt(const struct ck_checkpoint *cp, uint32_t file)
 {
-	return cp->catalog->files[file].unseen &&
+	return ck_catalog_file(cp->catalog, file)->unseen &&
 	       ck_files_is_seen(cp->files, file);
 }
 

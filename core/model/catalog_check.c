@@ -419,14 +419,15 @@ static bool is_newer(struct timespec a, struct timespec b)
 }
 
 struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
-			       const struct ck_item *items, uint32_t n)
+			       struct ck_items items)
 {
 	struct ck_attr attr = c->meta;
 	bool any = false;
 
 	attr.mode = c->meta.mode & c->dir_mode & 0444;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct ck_data_file *file = file_of(c, &items[i]);
+	for (uint32_t i = 0; i < items.n; i++) {
+		const struct ck_data_file *file =
+			file_of(c, ck_items_at(c, items, i));
 
 		if (!file || !has_attr(file))
 			continue;
@@ -441,8 +442,7 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
 {
 	struct ck_tensor *t = &c->tensors[tensor];
-	struct ck_attr attr = ck_catalog_attr(c, c->chunks + t->chunk,
-					      t->nchunks);
+	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_tensor(t));
 
 	t->mode = attr.mode;
 	t->mtime = attr.mtime;
@@ -450,7 +450,7 @@ void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
 
 static void object_renew(struct ck_catalog *c, struct ck_object *o)
 {
-	struct ck_attr attr = ck_catalog_attr(c, &o->item, 1);
+	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_object(o));
 
 	o->mode = attr.mode;
 	o->mtime = attr.mtime;
@@ -458,9 +458,9 @@ static void object_renew(struct ck_catalog *c, struct ck_object *o)
 
 void ck_catalog_access_renew(struct ck_catalog *c)
 {
-	for (size_t i = 0; i < c->ntensors; i++)
+	for (uint32_t i = 0; i < c->ntensors; i++)
 		ck_catalog_tensor_renew(c, (uint32_t)i);
-	for (size_t i = 0; i < c->nobjects; i++)
+	for (uint32_t i = 0; i < c->nobjects; i++)
 		object_renew(c, &c->objects[i]);
 }
 
@@ -484,7 +484,7 @@ static int check_init(struct check *k, struct ck_catalog *c)
 	uint32_t most = 0;
 
 	*k = (struct check){ .c = c, .shared = STEPS_SHARED };
-	for (size_t i = 0; i < c->ntensors; i++)
+	for (uint32_t i = 0; i < c->ntensors; i++)
 		if (c->tensors[i].nchunks > most)
 			most = c->tensors[i].nchunks;
 	c->order = calloc(c->nchunks + 1, sizeof(*c->order));
@@ -498,12 +498,12 @@ int ck_catalog_check(struct ck_catalog *c)
 	struct check k;
 	int rc = check_init(&k, c);
 
-	for (size_t i = 0; rc == 0 && i < c->ntensors; i++) {
+	for (uint32_t i = 0; rc == 0 && i < c->ntensors; i++) {
 		rc = tensor_finish(&k, &c->tensors[i]);
 		if (!ck_add(&c->nbytes, c->nbytes, c->tensors[i].nbytes))
 			c->nbytes = UINT64_MAX;
 	}
-	for (size_t i = 0; rc == 0 && i < c->nobjects; i++)
+	for (uint32_t i = 0; rc == 0 && i < c->nobjects; i++)
 		object_finish(&k, &c->objects[i]);
 	ck_tiling_fini(&k.tiling);
 	return rc;

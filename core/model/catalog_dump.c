@@ -109,7 +109,7 @@ static void chunk_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	ck_dims_print(out, box, t->ndim);
 	ck_buf_text(out, " size=");
 	ck_dims_print(out, box + t->ndim, t->ndim);
-	item_print(c, &c->chunks[t->chunk + i], out);
+	item_print(c, ck_catalog_item(c, t->chunk + i), out);
 	ck_buf_text(out, "\n");
 }
 
@@ -148,12 +148,13 @@ static void object_print(const struct ck_catalog *c, const struct ck_object *o,
 
 static void files_print(const struct ck_catalog *c, struct ck_buf *out)
 {
-	for (size_t i = 0; i < c->nfiles; i++) {
-		ck_buf_printf(out, "file %zu size=%" PRIu64, i,
-			      c->files[i].size);
-		err_print(out, c->files[i].err);
-		ck_buf_text(out, c->files[i].unseen ? " unseen " : " ");
-		word_print(out, ck_catalog_str(c, c->files[i].path));
+	for (uint32_t i = 0; i < c->nfiles; i++) {
+		ck_buf_printf(out, "file %" PRIu32 " size=%" PRIu64, i,
+			      ck_catalog_file(c, i)->size);
+		err_print(out, ck_catalog_file(c, i)->err);
+		ck_buf_text(out,
+			    ck_catalog_file(c, i)->unseen ? " unseen " : " ");
+		word_print(out, ck_catalog_str(c, ck_catalog_file(c, i)->path));
 		ck_buf_text(out, "\n");
 	}
 }
@@ -166,9 +167,9 @@ void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out)
 		struct ck_entry_id e = c->entries[i];
 
 		if (e.is_object)
-			object_print(c, &c->objects[e.i], out);
+			object_print(c, ck_catalog_object(c, e.i), out);
 		else
-			tensor_print(c, &c->tensors[e.i], out);
+			tensor_print(c, ck_catalog_tensor(c, e.i), out);
 	}
 	for (size_t i = 0; i < c->nglobals; i++) {
 		ck_buf_text(out, "global ");

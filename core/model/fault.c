@@ -57,7 +57,7 @@ void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 static const struct ck_data_file *file_of(const struct ck_catalog *c,
 					  const struct ck_item *item)
 {
-	return item->file < c->nfiles ? &c->files[item->file] : NULL;
+	return item->file < c->nfiles ? ck_catalog_file(c, item->file) : NULL;
 }
 
 /* Whatever is not known to be outside. */
@@ -133,7 +133,7 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 		.box = ck_catalog_box(c, t, i),
 		.ndim = t->ndim,
 	};
-	ck_catalog_place_fault(c, &c->chunks[t->chunk + i], out);
+	ck_catalog_place_fault(c, ck_catalog_item(c, t->chunk + i), out);
 }
 
 /* Of box i of a tensor: what is wrong with one of its items. */
@@ -159,7 +159,8 @@ bool ck_catalog_box_has_fault(const struct ck_catalog *c,
 			      const struct ck_tensor *t, uint32_t i,
 			      struct ck_fault *out)
 {
-	return box_item_has_fault(c, t, i, &c->chunks[t->chunk + i], out);
+	return box_item_has_fault(c, t, i, ck_catalog_item(c, t->chunk + i),
+				  out);
 }
 
 bool ck_catalog_replica_has_fault(const struct ck_catalog *c,
@@ -167,7 +168,7 @@ bool ck_catalog_replica_has_fault(const struct ck_catalog *c,
 				  struct ck_fault *out)
 {
 	const struct ck_tensor *t =
-		&c->tensors[ck_catalog_tensor_of(c, r->chunk)];
+		ck_catalog_tensor(c, ck_catalog_tensor_of(c, r->chunk));
 
 	return box_item_has_fault(c, t, r->chunk - t->chunk, &r->item, out);
 }
@@ -194,7 +195,7 @@ bool ck_catalog_object_has_fault(const struct ck_catalog *c,
 bool ck_catalog_file_has_fault(const struct ck_catalog *c, uint32_t file,
 			       struct ck_fault *out)
 {
-	const struct ck_data_file *f = &c->files[file];
+	const struct ck_data_file *f = ck_catalog_file(c, file);
 
 	if (!f->err)
 		return false;

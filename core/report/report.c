@@ -27,7 +27,7 @@ static int name_cmp(const void *a, const void *b, void *catalog)
 
 static struct ck_str tensor_name(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_catalog_str(c, c->tensors[tensor].names.name);
+	return ck_catalog_str(c, ck_catalog_tensor(c, tensor)->names.name);
 }
 
 static int tensor_cmp(const void *a, const void *b, void *catalog)
@@ -129,7 +129,7 @@ static void field_print(struct ck_buf *out, struct ck_str s)
 void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 			  struct ck_buf *out)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_buf shape = { 0 }, dtype = { 0 };
 
 	ck_dims_print(&shape, ck_catalog_shape(c, t), t->ndim);
@@ -165,7 +165,7 @@ static void json_field(struct ck_buf *out, const char *before, struct ck_str s)
 static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 		      uint32_t i, struct ck_buf *out)
 {
-	const struct ck_item *chunk = &c->chunks[t->chunk + i];
+	const struct ck_item *chunk = ck_catalog_item(c, t->chunk + i);
 	const int64_t *box = ck_catalog_box(c, t, i);
 
 	ck_buf_text(out, i ? ",{\"offset\":" : "{\"offset\":");
@@ -174,7 +174,8 @@ static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	ck_dims_print(out, box + t->ndim, t->ndim);
 	if (chunk->file < c->nfiles)
 		json_field(out, ",\"file\":",
-			   ck_catalog_str(c, c->files[chunk->file].path));
+			   ck_catalog_str(
+				   c, ck_catalog_file(c, chunk->file)->path));
 	else
 		ck_buf_text(out, ",\"file\":null");
 	ck_buf_printf(out, ",\"pos\":%" PRIu64 ",\"length\":%" PRIu64 "}",
@@ -203,7 +204,7 @@ static void boxes_print(const struct ck_catalog *c, const struct ck_tensor *t,
 void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 			   bool boxes, struct ck_buf *out)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_str name = ck_catalog_str(c, t->names.name);
 	struct ck_str key = ck_catalog_str(c, t->names.key);
 

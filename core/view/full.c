@@ -9,7 +9,7 @@
 
 static uint64_t full_size(const struct ck_catalog *c, uint32_t tensor)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	if (!ck_view_has_bytes(t))
 		return 0;
@@ -20,7 +20,7 @@ static uint64_t full_size(const struct ck_catalog *c, uint32_t tensor)
 static int full_slice(const struct ck_catalog *c, uint32_t tensor,
 		      struct ck_slice **out)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_view_part part = { .tensor = tensor,
 				     .nbytes = t->nbytes,
 				     .has_tensor = ck_view_has_bytes(t) };

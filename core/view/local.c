@@ -67,7 +67,8 @@ static int find_owners(struct ck_local *l, uint32_t *of_file)
 	if (!slots)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < l->c->nfiles; i++) {
-		struct ck_str path = ck_catalog_str(l->c, l->c->files[i].path);
+		struct ck_str path =
+			ck_catalog_str(l->c, ck_catalog_file(l->c, i)->path);
 		uint32_t *slot;
 		uint64_t rank;
 
@@ -116,7 +117,7 @@ static int find_boxes(struct ck_local *l)
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < c->nchunks; i++) {
-		uint32_t file = c->chunks[i].file;
+		uint32_t file = ck_catalog_item(c, i)->file;
 
 		l->of_box[i] = file < c->nfiles ? of_file[file] : NO_OWNER;
 	}
@@ -171,7 +172,8 @@ void ck_local_name(const struct ck_local *l, uint32_t owner, struct ck_buf *out)
 		return;
 	}
 	ck_buf_text(out, "file-");
-	ck_name_stem(ck_catalog_str(l->c, l->c->files[o->file].path), 1, out);
+	ck_name_stem(ck_catalog_str(l->c, ck_catalog_file(l->c, o->file)->path),
+		     1, out);
 }
 
 int ck_local_find(const struct ck_local *l, struct ck_str name, uint32_t *owner)
@@ -240,7 +242,7 @@ void ck_local_box_name(const struct ck_local *l, uint32_t box,
 		       struct ck_buf *out)
 {
 	const struct ck_tensor *t =
-		&l->c->tensors[ck_catalog_tensor_of(l->c, box)];
+		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
 
 	ck_buf_str(out, ck_catalog_str(l->c, t->names.stem));
 	if (t->ndim && has_siblings(l, t, box))
@@ -276,7 +278,7 @@ int ck_local_box_find(const struct ck_local *l, uint32_t owner,
 	entry = stem_in(name, &stem) ? ck_catalog_find(c, stem) : -1;
 	if (entry < 0 || c->entries[entry].is_object)
 		return -ENOENT;
-	t = &c->tensors[c->entries[entry].i];
+	t = ck_catalog_tensor(c, c->entries[entry].i);
 	for (uint32_t i = t->chunk; rc && i < t->chunk + t->nchunks; i++) {
 		if (l->of_box[i] != owner)
 			continue;
@@ -313,7 +315,7 @@ static bool box_bytes(const struct ck_tensor *t, const int64_t *size,
 uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
 {
 	const struct ck_tensor *t =
-		&l->c->tensors[ck_catalog_tensor_of(l->c, box)];
+		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
 	const int64_t *size = ck_catalog_box(l->c, t, box - t->chunk) + t->ndim;
 	uint64_t bytes;
 
@@ -326,7 +328,7 @@ int ck_local_slice(const struct ck_local *l, uint32_t box,
 		   struct ck_slice **out)
 {
 	uint32_t tensor = ck_catalog_tensor_of(l->c, box);
-	const struct ck_tensor *t = &l->c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(l->c, tensor);
 	const int64_t *off = ck_catalog_box(l->c, t, box - t->chunk);
 	struct ck_view_part part = { .tensor = tensor, .ndim = t->ndim };
 	struct ck_buf header = { 0 };

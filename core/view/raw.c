@@ -6,13 +6,13 @@
 
 static uint64_t raw_size(const struct ck_catalog *c, uint32_t tensor)
 {
-	return c->tensors[tensor].nbytes;
+	return ck_catalog_tensor(c, tensor)->nbytes;
 }
 
 static int raw_slice(const struct ck_catalog *c, uint32_t tensor,
 		     struct ck_slice **out)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_view_part part = { .tensor = tensor,
 				     .nbytes = t->nbytes,
 				     .has_tensor = ck_view_has_bytes(t) };

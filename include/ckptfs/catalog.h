@@ -212,6 +212,61 @@ void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
  * times of all entries again. */
 void ck_catalog_access_renew(struct ck_catalog *c);
 
+/* Row i of the catalog's; below the number that there are. */
+static inline const struct ck_data_file *ck_catalog_file(
+	const struct ck_catalog *c, uint32_t i)
+{
+	return &c->files[i];
+}
+
+static inline const struct ck_tensor *ck_catalog_tensor(
+	const struct ck_catalog *c, uint32_t i)
+{
+	return &c->tensors[i];
+}
+
+static inline const struct ck_object *ck_catalog_object(
+	const struct ck_catalog *c, uint32_t i)
+{
+	return &c->objects[i];
+}
+
+static inline const struct ck_item *ck_catalog_item(const struct ck_catalog *c,
+						    uint32_t chunk)
+{
+	return &c->chunks[chunk];
+}
+
+static inline const struct ck_replica *ck_catalog_replica(
+	const struct ck_catalog *c, uint32_t i)
+{
+	return &c->replicas[i];
+}
+
+/* Some items of a catalog: those of the chunks [chunk, chunk + n), or of one
+ * other entry. */
+struct ck_items {
+	const struct ck_item *one; /* NULL: of chunks */
+	uint32_t chunk, n;
+};
+
+static inline const struct ck_item *ck_items_at(const struct ck_catalog *c,
+						struct ck_items items,
+						uint32_t i)
+{
+	return items.one ? items.one : ck_catalog_item(c, items.chunk + i);
+}
+
+static inline struct ck_items ck_items_of_tensor(const struct ck_tensor *t)
+{
+	return (struct ck_items){ .chunk = t->chunk, .n = t->nchunks };
+}
+
+static inline struct ck_items ck_items_of_object(const struct ck_object *o)
+{
+	return (struct ck_items){ .one = &o->item, .n = 1 };
+}
+
 struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
 /* Entry whose stem this is, as index in entries; -1 if there is none. */
 int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
@@ -266,7 +321,7 @@ static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
 /* Owner, mode (r bits that .metadata, directory and files share) and newest
  * time of what consists of these items. */
 struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
-			       const struct ck_item *items, uint32_t n);
+			       struct ck_items items);
 /* "[4,3]": the spelling of attributes and reports. */
 void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);
 /* The catalog as text, one line for each thing; grammar in

@@ -71,14 +71,13 @@ enum ck_fate {
  * CK_FATE_UNSEEN, else 0. */
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Looks at the files of these items of the catalog, as an open does. */
-void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_item *items,
-			uint32_t n);
+void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
 /* Compares who may read .metadata, the directory and the files of these items of
  * the catalog with what that says; if something is other, all of it is put
  * right there. Looks at nothing: what counts is what was last seen, of the first
  * two by ck_checkpoint_fate(), of files by whoever used them. */
 void ck_checkpoint_renew_access(struct ck_checkpoint *cp,
-				const struct ck_item *items, uint32_t n);
+				struct ck_items items);
 /* How often that was done, here or by a commit. */
 uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);
 /* Bytes that are of no use: in data files those that belong to no item, and

@@ -110,7 +110,7 @@ static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
 		       uint64_t *len)
 {
 	const struct ck_view *raw = ck_views[1];
-	int rc = -cp->catalog->tensors[tensor].err;
+	int rc = -ck_catalog_tensor(cp->catalog, tensor)->err;
 
 	if (rc)
 		return rc;
@@ -154,7 +154,7 @@ static void look_at_tensors(struct ck_checkpoint *cp, struct outcome *out)
 
 	out->missing = (unsigned)ntruths;
 	for (uint32_t i = 0; i < c->ntensors; i++) {
-		char *name = name_of(c, &c->tensors[i]);
+		char *name = name_of(c, ck_catalog_tensor(c, i));
 
 		for (size_t k = 0; k < ntruths; k++) {
 			if (strcmp(name, truths[k].name) != 0)
@@ -200,7 +200,8 @@ static void remember(void)
 	ntruths = cp->catalog->ntensors;
 	truths = calloc(ntruths + 1, sizeof(*truths));
 	for (uint32_t i = 0; truths && i < ntruths; i++) {
-		truths[i].name = name_of(cp->catalog, &cp->catalog->tensors[i]);
+		truths[i].name = name_of(cp->catalog,
+					 ck_catalog_tensor(cp->catalog, i));
 		if (read_tensor(cp, i, &truths[i].bytes, &truths[i].len))
 			abort();
 	}
@@ -309,7 +310,7 @@ static void clean_up(void)
 {
 	int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	for (size_t i = 0; i < nfiles; i++) {
+	for (uint32_t i = 0; i < nfiles; i++) {
 		unlinkat(dirfd, files[i].name, 0);
 		close(files[i].fd);
 		free(files[i].bytes);
@@ -333,7 +334,7 @@ int main(int argc, char **argv)
 	read_files(argv[1]);
 	remember();
 	test_unchanged();
-	for (size_t i = 0; i < nfiles; i++) {
+	for (uint32_t i = 0; i < nfiles; i++) {
 		if (argc == 3 && strcmp(files[i].name, argv[2]) != 0)
 			continue;
 		test_cut(&files[i]);

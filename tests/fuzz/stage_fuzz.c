@@ -409,7 +409,8 @@ static void commit(uint32_t tensor)
 	for (uint32_t i = 0; i < disk.cp->catalog->ntensors; i++) {
 		read_tensor(i, got);
 		must(memcmp(got, disk.now[i],
-			    disk.cp->catalog->tensors[i].nbytes) == 0);
+			    ck_catalog_tensor(disk.cp->catalog, i)->nbytes) ==
+		     0);
 	}
 	if (rc == 0)
 		must(ck_stage_state(stage) == CK_STAGE_EMPTY);
@@ -461,7 +462,7 @@ static void run(uint8_t op, struct ck_cur *c)
 static void model_make(uint32_t tensor, uint32_t box, uint8_t flags)
 {
 	const struct ck_catalog *c = disk.cp->catalog;
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	const int64_t *at = box == CK_STAGE_ALL ? NULL
 						: ck_catalog_box(c, t, box);
 
@@ -497,7 +498,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    !ck_cur_u8(&c, &flags))
 		return 0;
 	tensor = (uint8_t)(tensor % disk.cp->catalog->ntensors);
-	number = box % (disk.cp->catalog->tensors[tensor].nchunks + 1);
+	number = box %
+		 (ck_catalog_tensor(disk.cp->catalog, tensor)->nchunks + 1);
 	number = number ? number - 1 : CK_STAGE_ALL;
 	model_make(tensor, number, flags);
 	must(ck_stage_open(disk.w, tensor, number,

@@ -57,7 +57,7 @@ static inline uint8_t *read_tensor(struct ck_checkpoint *cp, uint32_t tensor,
 				   uint64_t *len)
 {
 	*len = 0;
-	if (cp->catalog->tensors[tensor].err)
+	if (ck_catalog_tensor(cp->catalog, tensor)->err)
 		return NULL;
 	return read_with(cp, tensor, NULL, len);
 }
@@ -87,7 +87,8 @@ static inline uint32_t tensor_named(const struct ck_catalog *c,
 {
 	uint32_t i = 0;
 
-	while (!ck_str_is(ck_catalog_str(c, c->tensors[i].names.name), name))
+	while (!ck_str_is(
+		ck_catalog_str(c, ck_catalog_tensor(c, i)->names.name), name))
 		i++;
 	return i;
 }

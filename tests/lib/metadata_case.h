@@ -33,7 +33,8 @@ static int file_add(void *ctx, struct ck_str path, uint32_t *number)
 	int rc;
 
 	for (uint32_t i = 0; i < c->nfiles; i++) {
-		if (ck_str_eq(ck_catalog_str(c, c->files[i].path), path)) {
+		if (ck_str_eq(ck_catalog_str(c, ck_catalog_file(c, i)->path),
+			      path)) {
 			*number = i;
 			return 0;
 		}
@@ -103,7 +104,7 @@ static __attribute__((noinline)) void change_some(struct subject *s,
 {
 	s->n = 0;
 	for (uint32_t i = nth / 2; i < s->c->nchunks; i += nth)
-		if (s->c->chunks[i].file != CK_NO_FILE)
+		if (ck_catalog_item(s->c, i)->file != CK_NO_FILE)
 			change(s, i, generation);
 }
 

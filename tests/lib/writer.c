@@ -85,13 +85,14 @@ static uint32_t changes_make(const struct ck_catalog *c, char **argv,
 	uint32_t nth = (uint32_t)atoi(argv[3]), n = 0;
 
 	for (uint32_t i = 0; i < c->ntensors; i++) {
-		const struct ck_tensor *t = &c->tensors[i];
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		for (uint32_t k = 0; k < t->nchunks; k++) {
 			uint32_t chunk = t->chunk + k;
 			struct ck_change_of_place *to = &changes[n];
 
-			if (chunk % nth || c->chunks[chunk].file == CK_NO_FILE)
+			if (chunk % nth ||
+			    ck_catalog_item(c, chunk)->file == CK_NO_FILE)
 				continue;
 			snprintf(paths[n], sizeof(paths[n]),
 				 "__%u_ckptfs-%s.distcp", chunk % 3, argv[4]);

@@ -26,7 +26,7 @@ static void expect(struct ck_catalog *c, int err, bool holes, uint64_t nbytes,
 	const struct ck_tensor *t;
 
 	finish(c);
-	t = &c->tensors[0];
+	t = ck_catalog_tensor(c, 0);
 	eq_u64(t->err, (uint64_t)err);
 	eq_u64(t->holes, holes);
 	eq_u64(t->nbytes, nbytes);
@@ -88,10 +88,10 @@ static void test_empty_boxes_are_never_faults(void)
 	item_add(c, DIMS(9), DIMS(0), 1, 5, 5);
 	item_add(c, DIMS(9), DIMS(0), CK_NO_FILE, 0, 0);
 	finish(c);
-	eq_u64(c->tensors[0].err, 0);
-	ok(!c->tensors[0].holes);
-	for (size_t i = 0; i < c->nchunks; i++)
-		eq_u64(c->chunks[i].err, 0);
+	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
+	ok(!ck_catalog_tensor(c, 0)->holes);
+	for (uint32_t i = 0; i < c->nchunks; i++)
+		eq_u64(ck_catalog_item(c, i)->err, 0);
 	ck_catalog_free(c);
 }
 
@@ -136,8 +136,8 @@ static void test_outside(void)
 
 		box_add(c, &bad[i][0], &bad[i][1]);
 		finish(c);
-		eq_u64(c->tensors[0].err, EIO);
-		eq_u64(c->tensors[0].nbytes, 16);
+		eq_u64(ck_catalog_tensor(c, 0)->err, EIO);
+		eq_u64(ck_catalog_tensor(c, 0)->nbytes, 16);
 		ck_catalog_free(c);
 	}
 }
@@ -213,10 +213,10 @@ static void test_chunks_of_a_faulty_tensor_are_kept(void)
 	box_add(c, DIMS(5), DIMS(2));
 	box_add(c, DIMS(0), DIMS(2));
 	finish(c);
-	eq_u64(c->tensors[0].nchunks, 2);
+	eq_u64(ck_catalog_tensor(c, 0)->nchunks, 2);
 	eq_u64(c->order[0], 1);
 	eq_u64(c->order[1], 0);
-	eq_i64(ck_catalog_box(c, &c->tensors[0], 0)[0], 5);
+	eq_i64(ck_catalog_box(c, ck_catalog_tensor(c, 0), 0)[0], 5);
 	ck_catalog_free(c);
 }
 
@@ -243,8 +243,8 @@ static void test_order(void)
 	box_add(c, DIMS(2, 0), DIMS(0, 2));
 	finish(c);
 	eq_mem(c->order, 5 * sizeof(*c->order), want, sizeof(want));
-	eq_u64(c->tensors[0].err, 0);
-	ok(!c->tensors[0].holes);
+	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
+	ok(!ck_catalog_tensor(c, 0)->holes);
 	ck_catalog_free(c);
 }
 
@@ -256,7 +256,7 @@ enum { SIDE = 5 };
  * positive volume is outside. */
 static bool cells_count(const struct ck_catalog *c, uint8_t *cells)
 {
-	const struct ck_tensor *t = &c->tensors[0];
+	const struct ck_tensor *t = ck_catalog_tensor(c, 0);
 
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		const int64_t *b = ck_catalog_box(c, t, i);
@@ -312,8 +312,8 @@ static void test_random_boxes(void)
 		if (twice)
 			want = EIO;
 		finish(c);
-		failed += c->tensors[0].err != want ||
-			  c->tensors[0].holes != (!want && never);
+		failed += ck_catalog_tensor(c, 0)->err != want ||
+			  ck_catalog_tensor(c, 0)->holes != (!want && never);
 		seen[want ? 2 : never]++;
 		ck_catalog_free(c);
 	}
@@ -329,7 +329,7 @@ static const char *box_fault(const struct ck_catalog *c, uint32_t i)
 	struct ck_fault f;
 
 	ck_buf_fini(&b);
-	if (ck_catalog_box_has_fault(c, &c->tensors[0], i, &f))
+	if (ck_catalog_box_has_fault(c, ck_catalog_tensor(c, 0), i, &f))
 		ck_fault_print(&f, true, &b);
 	return b.data ? b.data : "";
 }
@@ -374,9 +374,9 @@ static void test_items(void)
 		item_add(c, DIMS(0), DIMS(1), rows[i].file, rows[i].fpos,
 			 rows[i].length);
 		finish(c);
-		eq_u64(c->chunks[0].err, (uint64_t)rows[i].err);
+		eq_u64(ck_catalog_item(c, 0)->err, (uint64_t)rows[i].err);
 		eq_text(box_fault(c, 0), rows[i].fault);
-		eq_u64(c->tensors[0].err, 0);
+		eq_u64(ck_catalog_tensor(c, 0)->err, 0);
 		ck_catalog_free(c);
 	}
 }
@@ -391,8 +391,8 @@ static void test_object_item(void)
 	item.length = 5;
 	must(ck_catalog_object_add(c, CK_STR("p"), &item));
 	finish(c);
-	eq_u64(c->objects[0].item.err, ENODATA);
-	eq_u64(c->objects[1].item.err, 0);
+	eq_u64(ck_catalog_object(c, 0)->item.err, ENODATA);
+	eq_u64(ck_catalog_object(c, 1)->item.err, 0);
 	ck_catalog_free(c);
 }
 
@@ -410,12 +410,12 @@ static void test_items_sharing_bytes(void)
 	item_add(c, DIMS(6), DIMS(0), 0, 100, 200); /* empty box */
 	item_add(c, DIMS(6), DIMS(2), 0, 150, 5);   /* inside too */
 	finish(c);
-	for (size_t i = 0; i < CK_ARRAY_SIZE(want); i++)
-		eq_u64(c->chunks[i].err, (uint64_t)want[i]);
+	for (uint32_t i = 0; i < CK_ARRAY_SIZE(want); i++)
+		eq_u64(ck_catalog_item(c, i)->err, (uint64_t)want[i]);
 	eq_text(box_fault(c, 1),
 		"t: EIO: box [1] [1]: its item shares bytes with another one "
 		"of the tensor; __0_0.distcp at 9");
-	eq_u64(c->tensors[0].err, 0);
+	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
 	ck_catalog_free(c);
 }
 
@@ -428,8 +428,8 @@ static void test_tensors_may_share_items(void)
 	tensor_add(c, "u", "uint8", 1, DIMS(1));
 	item_add(c, DIMS(0), DIMS(1), 0, 0, 10);
 	finish(c);
-	eq_u64(c->chunks[0].err, 0);
-	eq_u64(c->chunks[1].err, 0);
+	eq_u64(ck_catalog_item(c, 0)->err, 0);
+	eq_u64(ck_catalog_item(c, 1)->err, 0);
 	ck_catalog_free(c);
 }
 
@@ -443,17 +443,18 @@ static void random_items_check(uint64_t *seed, unsigned *failed,
 	for (int64_t i = 0; i < 6; i++)
 		item_add(c, DIMS(i), DIMS(1), tap_random(seed) % 2 ? 0 : 2,
 			 tap_random(seed) % 20, tap_random(seed) % 6);
-	for (size_t i = 0; i < 6; i++)
-		for (size_t j = 0; j < 6; j++) {
-			struct ck_item a = c->chunks[i], b = c->chunks[j];
+	for (uint32_t i = 0; i < 6; i++)
+		for (uint32_t j = 0; j < 6; j++) {
+			struct ck_item a = *ck_catalog_item(c, i),
+				       b = *ck_catalog_item(c, j);
 
 			want[i] |= i != j && a.file == b.file && a.length &&
 				   b.length && a.fpos < b.fpos + b.length &&
 				   b.fpos < a.fpos + a.length;
 		}
 	finish(c);
-	for (size_t i = 0; i < 6; i++) {
-		*failed += c->chunks[i].err != (want[i] ? EIO : 0);
+	for (uint32_t i = 0; i < 6; i++) {
+		*failed += ck_catalog_item(c, i)->err != (want[i] ? EIO : 0);
 		*sharing += want[i];
 	}
 	ck_catalog_free(c);
@@ -516,8 +517,8 @@ static void test_modes(void)
 		box_add(c, DIMS(0), DIMS(1));
 		object_add(c, "o");
 		finish(c);
-		eq_u64(c->tensors[0].mode, rows[i].want);
-		eq_u64(c->objects[0].mode, rows[i].want);
+		eq_u64(ck_catalog_tensor(c, 0)->mode, rows[i].want);
+		eq_u64(ck_catalog_object(c, 0)->mode, rows[i].want);
 		ck_catalog_free(c);
 	}
 }
@@ -536,12 +537,13 @@ static void test_times(void)
 	tensor_add(c, "missing", "uint8", 1, DIMS(1));
 	item_add(c, DIMS(0), DIMS(1), 2, 0, 1);
 	finish(c);
-	eq_i64(c->tensors[0].mtime.tv_sec, 70); /* older than .metadata */
-	eq_i64(c->tensors[0].mtime.tv_nsec, 5);
-	eq_i64(c->tensors[1].mtime.tv_sec, 100);
-	eq_u64(c->tensors[1].mode, 0444);
-	eq_i64(c->tensors[2].mtime.tv_sec, 100);
-	eq_u64(c->tensors[2].mode, 0444);
+	eq_i64(ck_catalog_tensor(c, 0)->mtime.tv_sec,
+	       70); /* older than .metadata */
+	eq_i64(ck_catalog_tensor(c, 0)->mtime.tv_nsec, 5);
+	eq_i64(ck_catalog_tensor(c, 1)->mtime.tv_sec, 100);
+	eq_u64(ck_catalog_tensor(c, 1)->mode, 0444);
+	eq_i64(ck_catalog_tensor(c, 2)->mtime.tv_sec, 100);
+	eq_u64(ck_catalog_tensor(c, 2)->mode, 0444);
 	ck_catalog_free(c);
 }
 

@@ -299,7 +299,7 @@ static void test_unknown_class(void)
 	cp = opened();
 	eq_u64(cp->catalog->nobjects, 2);
 	for (uint32_t i = 0; i < cp->catalog->nobjects; i++) {
-		const struct ck_object *o = &cp->catalog->objects[i];
+		const struct ck_object *o = ck_catalog_object(cp->catalog, i);
 		bool good = o->item.fpos == 0;
 		struct ck_buf out = { 0 };
 		struct ck_diag d = { 0 };
@@ -372,7 +372,7 @@ static void test_known_layouts(void)
 	ck_layout_put(cp, again);
 	ck_layout_put(cp, first);
 	ck_layouts_count(cp, &seen, &items);
-	eq_u64(seen, cp->catalog->tensors[0].nchunks);
+	eq_u64(seen, ck_catalog_tensor(cp->catalog, 0)->nchunks);
 	ok(items > seen);
 	ck_checkpoint_close(cp);
 }

@@ -37,7 +37,7 @@ static void commit(struct ck_checkpoint *cp, struct ck_writer *w, int with)
 {
 	uint32_t wk = tensor_named(cp->catalog,
 				   "model.layers.0.attention.wk.weight");
-	uint64_t len = cp->catalog->tensors[wk].nbytes;
+	uint64_t len = ck_catalog_tensor(cp->catalog, wk)->nbytes;
 	uint8_t *bytes = malloc(len + 1);
 	struct ck_stage *s = NULL;
 	struct ck_diag d = { 0 };

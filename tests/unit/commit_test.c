@@ -76,7 +76,7 @@ static void add_header(struct text *t, const struct ck_dtype *dtype,
 static void text_make(struct text *t, const struct ck_catalog *c,
 		      uint32_t tensor, bool raw)
 {
-	const struct ck_tensor *x = &c->tensors[tensor];
+	const struct ck_tensor *x = ck_catalog_tensor(c, tensor);
 	const struct ck_dtype *dtype = ck_dtype_at(x->dtype);
 	const int64_t *shape = ck_catalog_shape(c, x);
 	bool fortran = !raw && tap_random(&rnd) % 3 == 0;
@@ -133,13 +133,13 @@ static bool write_text(struct ck_stage *s, const struct text *t,
 
 static bool is_writable(const struct ck_catalog *c, uint32_t tensor)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	if (t->err || t->holes || !ck_dtype_at(t->dtype)->npy ||
 	    ck_str_starts(ck_catalog_str(c, t->dtype_name), CK_STR("q")))
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (c->chunks[t->chunk + i].file == CK_NO_FILE &&
+		if (ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE &&
 		    !ck_catalog_box_is_empty(c, t, i))
 			return false;
 	return true;

@@ -179,12 +179,13 @@ static void test_many_boxes(void)
 	eq_err(ck_dcp_parse(c, b.data, b.len, one_file, c, &d), 0);
 	printf("# %s\n", d.text);
 	eq_u64(c->ntensors, TENSORS);
-	for (size_t t = 0; t < c->ntensors; t++)
-		for (uint32_t i = 0; i < c->tensors[t].nchunks; i++) {
-			const struct ck_item *k =
-				&c->chunks[c->tensors[t].chunk + i];
-			const int64_t *box = ck_catalog_box(c, &c->tensors[t],
-							    i);
+	for (uint32_t t = 0; t < c->ntensors; t++)
+		for (uint32_t i = 0; i < ck_catalog_tensor(c, t)->nchunks;
+		     i++) {
+			const struct ck_item *k = ck_catalog_item(
+				c, ck_catalog_tensor(c, t)->chunk + i);
+			const int64_t *box =
+				ck_catalog_box(c, ck_catalog_tensor(c, t), i);
 
 			bad += box[0] != i || box[1] != 1 ||
 			       k->fpos != t * BOXES_EACH + i;

@@ -167,7 +167,7 @@ static bool is_right(struct stored *s, const uint8_t *bytes, int rc)
 
 static bool check(struct stored *s, bool plant)
 {
-	const struct ck_tensor *t = &s->cp.catalog->tensors[0];
+	const struct ck_tensor *t = ck_catalog_tensor(s->cp.catalog, 0);
 	uint8_t *bytes;
 	bool right;
 	int rc;
@@ -293,8 +293,8 @@ static void test_known(void)
 	struct ck_findings findings = { 0 };
 
 	row_make(&s, (struct ck_item){ .length = 4, .file = BIG + 1 }, &good);
-	ok(s.cp.catalog->chunks[0].err == 0);
-	ok(s.cp.catalog->replicas[0].item.err == ENODATA);
+	ok(ck_catalog_item(s.cp.catalog, 0)->err == 0);
+	ok(ck_catalog_replica(s.cp.catalog, 0)->item.err == ENODATA);
 	eq_err(ck_checkpoint_check(&s.cp, &options, &findings, NULL), 0);
 	eq_u64(findings.n, 1);
 	eq_mem(findings.faults[0].file.p, findings.faults[0].file.len, "f5", 2);

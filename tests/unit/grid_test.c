@@ -22,10 +22,11 @@ static struct ck_catalog *cut(const int64_t *boxes, size_t n)
 static void expect(struct ck_catalog *c, const int64_t *want)
 {
 	int64_t grid[CK_MAX_DIMS] = { -1, -1 };
-	int rc = ck_report_grid(c, &c->tensors[0], grid);
+	int rc = ck_report_grid(c, ck_catalog_tensor(c, 0), grid);
 
 	eq_i64(rc, want ? 0 : -ENOENT);
-	for (uint32_t d = 0; want && rc == 0 && d < c->tensors[0].ndim; d++)
+	for (uint32_t d = 0;
+	     want && rc == 0 && d < ck_catalog_tensor(c, 0)->ndim; d++)
 		eq_i64(grid[d], want[d]);
 	ck_catalog_free(c);
 }

@@ -259,8 +259,9 @@ static void test_item_is_that_of_pytorch(const char *fixtures)
 	snprintf(path, sizeof(path), "%s/plain-2.4.1", fixtures);
 	eq_err(ck_checkpoint_open(path, &options, &cp, &d), 0);
 	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
-		const struct ck_tensor *t = &cp->catalog->tensors[i];
-		const struct ck_item *c = &cp->catalog->chunks[t->chunk];
+		const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, i);
+		const struct ck_item *c = ck_catalog_item(cp->catalog,
+							  t->chunk);
 		struct ck_item_form f;
 		struct ck_file file;
 		uint64_t tail, different = 0;

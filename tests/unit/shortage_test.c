@@ -75,7 +75,7 @@ static void add_fault(const struct ck_fault *f, struct ck_buf *out)
 static int do_tensor(struct ck_checkpoint *cp, uint32_t tensor,
 		     struct ck_buf *out)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, tensor);
 	const struct ck_layout *layout;
 	struct ck_fault f;
 	int rc = ck_layout_get(cp, tensor, NULL, &layout);
@@ -93,7 +93,7 @@ static int do_tensor(struct ck_checkpoint *cp, uint32_t tensor,
 static int do_boxes(struct ck_checkpoint *cp, uint32_t tensor,
 		    struct ck_buf *out)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, tensor);
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < t->nchunks; i++) {
@@ -364,7 +364,9 @@ static void damage(const char *shard)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (open_it(&cp) || ck_layout_get(cp, 1, NULL, &layout))
 		abort();
-	spoil(fd, cp->catalog->chunks[cp->catalog->tensors[0].chunk].fpos);
+	spoil(fd, ck_catalog_item(cp->catalog,
+				  ck_catalog_tensor(cp->catalog, 0)->chunk)
+			  ->fpos);
 	spoil(fd, layout->extents[0].pos);
 	ck_layout_put(cp, layout);
 	ck_checkpoint_close(cp);

@@ -260,7 +260,7 @@ static void look(struct ck_checkpoint *cp, uint32_t tensor, bool last)
 static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
 		       uint32_t tensor)
 {
-	const struct ck_tensor *t = &cp->catalog->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, tensor);
 	bool raw = lot(2);
 
 	m.head = (struct ck_buf){ 0 };
@@ -286,13 +286,13 @@ static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
 
 static bool is_fit(const struct ck_catalog *c, uint32_t tensor)
 {
-	const struct ck_tensor *t = &c->tensors[tensor];
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	if (t->err || t->holes || t->nbytes > LIMIT / 2 ||
 	    !ck_item_form_has(t->dtype))
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (c->chunks[t->chunk + i].file == CK_NO_FILE &&
+		if (ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE &&
 		    !ck_catalog_box_is_empty(c, t, i))
 			return false;
 	return true;

@@ -88,7 +88,7 @@ static struct ck_stage *begin(struct scene *s, uint32_t tensor, uint32_t box)
 
 static uint64_t nbytes(const struct scene *s, uint32_t tensor)
 {
-	return s->cp->catalog->tensors[tensor].nbytes;
+	return ck_catalog_tensor(s->cp->catalog, tensor)->nbytes;
 }
 
 static uint8_t *filled(uint64_t len, int with)

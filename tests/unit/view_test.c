@@ -140,14 +140,14 @@ static void test_tensors_without_bytes(void)
 		for (size_t v = 0; v < ck_nviews; v++) {
 			struct ck_slice *s = NULL;
 
-			ok(c->tensors[without[i]].err != 0);
+			ok(ck_catalog_tensor(c, without[i])->err != 0);
 			eq_u64(ck_views[v]->size(c, without[i]), 0);
 			eq_err(ck_views[v]->slice(c, without[i], &s), 0);
 			eq_u64(s->nparts, 0);
 			ck_slice_free(s);
 		}
 	/* whose boxes lie: the size is known */
-	eq_u64(c->tensors[4].err, EIO);
+	eq_u64(ck_catalog_tensor(c, 4)->err, EIO);
 	eq_u64(FULL->size(c, 4), 128 + 4);
 	ck_catalog_free(c);
 }

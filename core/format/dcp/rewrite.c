@@ -51,12 +51,13 @@ void ck_dcp_insertion_make(const struct ck_dcp_insertion *i, struct ck_buf *out)
 struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 					    uint32_t chunk, bool transform)
 {
-	const struct ck_item *place = &c->chunks[chunk];
+	const struct ck_item *place = ck_catalog_item(c, chunk);
 	struct ck_dcp_insertion i = { CK_STR(""), place->fpos, place->length,
 				      transform };
 
 	if (place->file < c->nfiles)
-		i.path = ck_catalog_str(c, c->files[place->file].path);
+		i.path = ck_catalog_str(c,
+					ck_catalog_file(c, place->file)->path);
 	return i;
 }
 
@@ -64,7 +65,7 @@ struct ck_dcp_insertion ck_dcp_insertion_new(const struct ck_dcp_wish *w,
 					     const struct ck_dcp_edit *e)
 {
 	const struct ck_change_of_place *c = &w->changes[e->change];
-	bool transform = w->catalog->chunks[c->chunk].transform != 0;
+	bool transform = ck_catalog_item(w->catalog, c->chunk)->transform != 0;
 
 	return (struct ck_dcp_insertion){ c->path, c->fpos, c->length,
 					  transform || e->cut_transform };
@@ -141,8 +142,8 @@ struct rewriting {
 
 static const char *name_of(const struct ck_catalog *c, uint32_t chunk)
 {
-	for (size_t i = 0; i < c->ntensors; i++) {
-		const struct ck_tensor *t = &c->tensors[i];
+	for (uint32_t i = 0; i < c->ntensors; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		if (chunk >= t->chunk && chunk - t->chunk < t->nchunks)
 			return ck_shown(

@@ -58,7 +58,7 @@ static struct ck_str path_at(const struct verifying *v, uint32_t i)
 	const struct ck_catalog *c = v->w->catalog;
 
 	if (i < c->nfiles)
-		return ck_catalog_str(c, c->files[i].path);
+		return ck_catalog_str(c, ck_catalog_file(c, i)->path);
 	return v->w->changes[i - c->nfiles].path;
 }
 
@@ -138,14 +138,14 @@ static int chunks_compare(const struct verifying *v, const struct ck_tensor *t,
 	const struct ck_dcp_wish *w = v->w;
 
 	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++) {
-		const struct ck_item *new = &v->c->chunks[i];
+		const struct ck_item *new = ck_catalog_item(v->c, i);
 		bool good;
 
 		if (*change < w->n && w->changes[*change].chunk == i)
 			good = is_changed_place(v, new,
 						&w->changes[(*change)++]);
 		else
-			good = is_place(v, new, &w->catalog->chunks[i]);
+			good = is_place(v, new, ck_catalog_item(w->catalog, i));
 		if (!good)
 			return differs(
 				v, ck_shown("box %u", i - t->chunk),
@@ -173,7 +173,8 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
 			  uint32_t *change)
 {
 	const struct ck_catalog *c = v->w->catalog;
-	const struct ck_tensor *old = &c->tensors[i], *new = &v->c->tensors[i];
+	const struct ck_tensor *old = ck_catalog_tensor(c, i),
+			       *new = ck_catalog_tensor(v->c, i);
 	struct ck_str name = ck_catalog_str(c, old->names.key);
 
 	if (!ck_str_eq(ck_catalog_str(v->c, new->dtype_name),
@@ -196,8 +197,8 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
  */
 static int object_compare(const struct verifying *v, uint32_t i)
 {
-	const struct ck_object *old = &v->w->catalog->objects[i];
-	const struct ck_object *new = &v->c->objects[i];
+	const struct ck_object *old = ck_catalog_object(v->w->catalog, i);
+	const struct ck_object *new = ck_catalog_object(v->c, i);
 
 	if (is_place(v, &new->item, &old->item) &&
 	    (new->item.err == 0 || old->item.err))
