@@ -90,10 +90,9 @@ static bool take_bit(struct ck_judged *j, uint64_t at)
 }
 
 /* The items that the bytes of the node come from. */
-static struct ck_items items_of(const struct ck_fs *fs, const struct ck_node *n)
+static struct ck_items items_of(const struct ck_catalog *c,
+				const struct ck_node *n)
 {
-	const struct ck_catalog *c = fs->catalog;
-
 	if (n->kind == CK_NODE_BOX)
 		return (struct ck_items){ .chunk = n->index, .n = 1 };
 	if (n->kind == CK_NODE_OBJECT)
@@ -103,25 +102,28 @@ static struct ck_items items_of(const struct ck_fs *fs, const struct ck_node *n)
 	return (struct ck_items){ .n = 0 };
 }
 
-void ck_access_look(struct ck_fs *fs, const struct ck_node *n)
+int ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 {
-	struct ck_items items = items_of(fs, n);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	struct ck_items items = items_of(c, n);
 
 	ck_control_notice(fs);
-	ck_checkpoint_look(fs->cp, items);
-	ck_checkpoint_renew_access(fs->cp, items);
+	ck_checkpoint_look(fs->cp, c, items);
+	return ck_checkpoint_renew_access(fs->cp, c, items);
 }
 
-static void renew(struct ck_fs *fs, const struct ck_node *n)
+/* -ENOMEM: what is shown may be old. */
+static int renew(struct ck_fs *fs, const struct ck_node *n)
 {
-	struct ck_items items = items_of(fs, n);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	int rc = ck_checkpoint_renew_access(fs->cp, c, items_of(c, n));
 
-	ck_checkpoint_renew_access(fs->cp, items);
 	if (note_renewal(fs))
 		tell_directories(fs);
 	if (n->kind != CK_NODE_SCRATCH &&
 	    take_bit(fs->judged, ck_node_place(fs, n)))
 		ck_node_forget_attributes(fs, n);
+	return rc;
 }
 
 /* --- judging ------------------------------------------------------------------ */
@@ -157,9 +159,11 @@ static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
 bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
 		       const struct ck_node *n, mode_t bits)
 {
-	ck_access_look(fs, n);
-	renew(fs, n);
-	return may_as_seen(fs, req, n, bits);
+	int rc = ck_access_look(fs, n);
+
+	if (rc == 0)
+		rc = renew(fs, n);
+	return rc == 0 && may_as_seen(fs, req, n, bits);
 }
 
 mode_t ck_access_bits(int flags)
@@ -175,8 +179,10 @@ int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
 			 const struct ck_node *n, int flags)
 {
 	mode_t bits = ck_access_bits(flags);
+	int rc = renew(fs, n);
 
-	renew(fs, n);
+	if (rc)
+		return rc;
 	if (!was_changed(fs) || may_as_seen(fs, req, n, bits))
 		return 0;
 	return ck_access_may_now(fs, req, n, bits) ? 0 : -EACCES;
@@ -185,8 +191,12 @@ int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
 int ck_access_judge_names(struct ck_fs *fs, fuse_req_t req,
 			  const struct ck_node *dir)
 {
-	ck_access_look(fs, dir);
-	renew(fs, dir);
+	int rc = ck_access_look(fs, dir);
+
+	if (rc == 0)
+		rc = renew(fs, dir);
+	if (rc)
+		return rc;
 	if (!was_changed(fs) || may_in(fs, req, CK_MAY_WRITE | CK_MAY_SEARCH))
 		return 0;
 	return -EACCES;

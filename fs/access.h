@@ -17,8 +17,8 @@ struct ck_node;
 struct ck_judged *ck_judged_make(const struct ck_fs *fs); /* NULL: no memory */
 void ck_judged_free(struct ck_judged *j);
 /* Looks at the source again: from then on ck_node_stat() answers what is
- * there now. */
-void ck_access_look(struct ck_fs *fs, const struct ck_node *n);
+ * there now. -ENOMEM: it may answer what was. */
+CK_MUST_USE int ck_access_look(struct ck_fs *fs, const struct ck_node *n);
 /* Looks at the source: whoever asks may search the directories and has these bits
  * of the file. bits: CK_MAY_*; of a scratch file they are the kernel's to judge.
  * If anything was changed the kernel is told to ask for attributes anew, so this

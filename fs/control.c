@@ -109,7 +109,7 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < fs->catalog->ntensors; i++)
+	for (uint32_t i = 0; i < fs->counts.tensors; i++)
 		n += ck_tensor_known_faulty(fs, i);
 	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
 		      n ? "; see damage" : "");
@@ -142,16 +142,6 @@ static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 	ck_scratches_status(fs, out);
 }
 
-static size_t files_count(const struct ck_fs *fs)
-{
-	size_t n;
-
-	ck_checkpoint_lock(fs->cp);
-	n = fs->catalog->nfiles;
-	ck_checkpoint_unlock(fs->cp);
-	return n;
-}
-
 static void print_generation(struct ck_fs *fs, struct ck_buf *out)
 {
 	int err;
@@ -163,17 +153,17 @@ static void print_generation(struct ck_fs *fs, struct ck_buf *out)
 
 static void print_status(struct ck_fs *fs, struct ck_buf *out)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_buf *given = &fs->options->given;
 
 	ck_buf_text(out, "ckptfs: " CK_VERSION "\nsource: ");
 	ck_buf_escaped(out, ck_str_from(fs->cp->path));
 	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, fs->cp->why);
 	print_generation(fs, out);
-	ck_buf_printf(out, "tensors: %zu\nbytes: %ju\n", c->ntensors,
+	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n", c->tensors.n,
 		      (uintmax_t)c->nbytes);
-	ck_buf_printf(out, "boxes: %zu\nfiles: %zu\nother entries: %zu\n",
-		      c->nchunks, files_count(fs), c->nobjects);
+	ck_buf_printf(out, "boxes: %u\nfiles: %u\nother entries: %u\n",
+		      c->chunks.n, c->files.n, c->objects.n);
 	if (fs->writer)
 		print_writing(fs, out);
 	ck_buf_text(out, "options: ");
@@ -192,17 +182,23 @@ static void print_log(struct ck_fs *fs, struct ck_buf *out)
 
 static void print_csv(struct ck_fs *fs, struct ck_buf *out)
 {
-	ck_report_csv(fs->catalog, out);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	ck_report_csv(c, out);
 }
 
 static void print_jsonl(struct ck_fs *fs, struct ck_buf *out)
 {
-	ck_report_jsonl(fs->catalog, out);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	ck_report_jsonl(c, out);
 }
 
 static void print_state_dict(struct ck_fs *fs, struct ck_buf *out)
 {
-	ck_report_state_dict(fs->catalog, out);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	ck_report_state_dict(c, out);
 }
 
 const struct ck_report ck_reports[] = {

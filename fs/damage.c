@@ -20,22 +20,22 @@ static void print_line(const struct ck_fault *f, const char *indent,
 	ck_buf_text(out, "\n");
 }
 
-void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
+void ck_node_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
+			  const struct ck_node *n,
 			  const struct ck_layout *layout, const char *indent,
 			  struct ck_buf *out)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, n->tensor);
+	const struct ck_tensor *t = ck_catalog_tensor(c, n->tensor);
 	bool is_box = n->kind == CK_NODE_BOX;
 	uint32_t i = is_box ? n->index - t->chunk : 0;
 	uint32_t end = is_box ? i + 1 : t->nchunks;
 	uint64_t lines = 0;
 	struct ck_fault f;
 
-	if ((!is_box || t->err) &&
-	    ck_catalog_tensor_has_fault(fs->catalog, t, &f))
+	if ((!is_box || t->err) && ck_catalog_tensor_has_fault(c, t, &f))
 		print_line(&f, indent, out);
 	for (; i < end && !t->err; i++)
-		if (ck_box_has_fault(fs->cp, layout, n->tensor, i, &f) &&
+		if (ck_box_has_fault(fs->cp, c, layout, n->tensor, i, &f) &&
 		    ++lines <= LINES_MAX)
 			print_line(&f, indent, out);
 	if (lines > LINES_MAX)
@@ -46,47 +46,48 @@ void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
 /* --- the report ----------------------------------------------------------- */
 
 /* Bytes of a tensor that are in no box, or in one that cannot be read. */
-static uint64_t lost_bytes(struct ck_fs *fs, uint32_t tensor,
-			   const struct ck_layout *layout)
+static uint64_t lost_bytes(struct ck_fs *fs, const struct ck_catalog *c,
+			   uint32_t tensor, const struct ck_layout *layout)
 {
-	const struct ck_catalog *c = fs->catalog;
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	uint64_t good = 0;
 	struct ck_fault f;
 
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (!ck_box_has_fault(fs->cp, layout, tensor, i, &f))
+		if (!ck_box_has_fault(fs->cp, c, layout, tensor, i, &f))
 			good += ck_catalog_box_bytes(c, t, i);
 	return t->nbytes - ck_min(good, t->nbytes);
 }
 
-static void print_tensor(struct ck_fs *fs, uint32_t tensor, struct ck_buf *out)
+static void print_tensor(struct ck_fs *fs, const struct ck_catalog *c,
+			 uint32_t tensor, struct ck_buf *out)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, tensor);
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_node n = { .kind = CK_NODE_TENSOR, .tensor = tensor };
 	const struct ck_layout *layout = NULL;
 
 	/* A fault that may pass is known, and its layout not kept. */
 	if (!t->err) {
-		layout = ck_layout_known(fs->cp, tensor);
+		layout = ck_layout_known(fs->cp, c, tensor);
 		if (!layout && ck_tensor_found_faulty(fs, tensor) &&
-		    ck_layout_get(fs->cp, tensor, NULL, &layout))
+		    ck_layout_get(fs->cp, c, tensor, NULL, &layout))
 			layout = NULL;
 	}
-	ck_buf_escaped(out, ck_catalog_str(fs->catalog, t->names.name));
+	ck_buf_escaped(out, ck_catalog_str(c, t->names.name));
 	if (t->err)
 		ck_buf_text(out, ": cannot be read\n");
 	else
 		ck_buf_printf(out,
 			      ": %" PRIu64 " of %" PRIu64 " bytes are lost\n",
-			      lost_bytes(fs, tensor, layout), t->nbytes);
-	ck_node_print_faults(fs, &n, layout, "  ", out);
+			      lost_bytes(fs, c, tensor, layout), t->nbytes);
+	ck_node_print_faults(fs, c, &n, layout, "  ", out);
 	ck_layout_put(fs->cp, layout);
 }
 
-static bool print_object(struct ck_fs *fs, uint32_t object, struct ck_buf *out)
+static bool print_object(struct ck_fs *fs, const struct ck_catalog *c,
+			 uint32_t object, struct ck_buf *out)
 {
-	const struct ck_object *o = ck_catalog_object(fs->catalog, object);
+	const struct ck_object *o = ck_catalog_object(c, object);
 	struct ck_buf line = { 0 };
 	bool faulty = ck_object_known_faulty(fs->cp, object) &&
 		      ck_object_print_fault(fs->cp, object, false, &line) ==
@@ -94,7 +95,7 @@ static bool print_object(struct ck_fs *fs, uint32_t object, struct ck_buf *out)
 		      line.len > 0;
 
 	if (faulty) {
-		ck_buf_escaped(out, ck_catalog_str(fs->catalog, o->names.name));
+		ck_buf_escaped(out, ck_catalog_str(c, o->names.name));
 		ck_buf_printf(out, ": cannot be read\n  %s\n", line.data);
 	}
 	ck_buf_fini(&line);
@@ -103,7 +104,7 @@ static bool print_object(struct ck_fs *fs, uint32_t object, struct ck_buf *out)
 
 void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	ck_auto_free uint32_t *order = ck_report_order(c);
 	uint64_t damaged = 0, seen, items;
 
@@ -113,9 +114,9 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
 		struct ck_entry_id e = c->entries[order[i]];
 
 		if (e.is_object) {
-			damaged += print_object(fs, e.i, out);
+			damaged += print_object(fs, c, e.i, out);
 		} else if (ck_tensor_known_faulty(fs, e.i)) {
-			print_tensor(fs, e.i, out);
+			print_tensor(fs, c, e.i, out);
 			damaged++;
 		}
 	}
@@ -129,29 +130,30 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
 /* A damaged checkpoint mounts; whoever mounts it hears of it once. */
 static void log_damage(const struct ck_fs *fs)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	size_t tensors = 0, others = 0;
 
-	for (uint32_t i = 0; i < c->ntensors; i++)
+	for (uint32_t i = 0; i < c->tensors.n; i++)
 		tensors += ck_tensor_known_faulty(fs, i);
-	for (uint32_t i = 0; i < c->nobjects; i++)
+	for (uint32_t i = 0; i < c->objects.n; i++)
 		others += ck_object_known_faulty(fs->cp, i);
 	if (tensors || others)
-		ck_log("%s: %zu of %zu tensors and %zu of %zu other entries "
+		ck_log("%s: %zu of %u tensors and %zu of %u other entries "
 		       "are damaged; " CK_CONTROL_DIR
 		       "/damage in the mount names them",
-		       ck_show(ck_str_from(fs->cp->path)), tensors, c->ntensors,
-		       others, c->nobjects);
+		       ck_show(ck_str_from(fs->cp->path)), tensors,
+		       c->tensors.n, others, c->objects.n);
 }
 
 /* Whoever looks for a name without the prefix does not find it. */
 static void log_prefixed(const struct ck_fs *fs)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	struct ck_buf names = { 0 };
 
-	if (fs->catalog->nprefixed == 0)
+	if (c->nprefixed == 0)
 		return;
-	ck_report_prefixed(fs->catalog, &names);
+	ck_report_prefixed(c, &names);
 	ck_log("%s: shown with the prefixes of wrappers, since names would be "
 	       "equal without them: %s",
 	       ck_show(ck_str_from(fs->cp->path)),

@@ -52,8 +52,8 @@ static void tell_missing(const struct ck_fs *fs, struct ck_draft *draft)
 static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 		      struct ck_diag *d)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog,
-						      draft->node.tensor);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	const struct ck_tensor *t = ck_catalog_tensor(c, draft->node.tensor);
 	const struct ck_node *n = &draft->node;
 	bool is_box = n->kind == CK_NODE_BOX;
 	enum ck_stage_form form = CK_STAGE_NPY;

@@ -32,7 +32,7 @@
 
 static uint64_t owner_number(const struct ck_fs *fs)
 {
-	return TENSOR_NUMBER + fs->catalog->ntensors * ck_nviews;
+	return TENSOR_NUMBER + (uint64_t)fs->counts.tensors * ck_nviews;
 }
 
 static uint64_t box_number(const struct ck_fs *fs)
@@ -42,12 +42,13 @@ static uint64_t box_number(const struct ck_fs *fs)
 
 static uint64_t object_number(const struct ck_fs *fs)
 {
-	return box_number(fs) + fs->catalog->nchunks;
+	return box_number(fs) + fs->counts.chunks;
 }
 
 static uint64_t span(const struct ck_fs *fs)
 {
-	return object_number(fs) + CK_OBJECT_FILES * fs->catalog->nobjects;
+	return object_number(fs) +
+	       CK_OBJECT_FILES * (uint64_t)fs->counts.objects;
 }
 
 /* The fixed part of the tree. */
@@ -76,6 +77,13 @@ static bool find_fixed(uint64_t n, struct ck_node *out)
 	return true;
 }
 
+static uint32_t tensor_of_box(const struct ck_fs *fs, uint32_t box)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	return ck_catalog_tensor_of(c, box);
+}
+
 /* A number of the first span. */
 static bool find_first(const struct ck_fs *fs, uint64_t n, struct ck_node *out)
 {
@@ -98,7 +106,7 @@ static bool find_first(const struct ck_fs *fs, uint64_t n, struct ck_node *out)
 	if (n < object_number(fs)) {
 		out->kind = CK_NODE_BOX;
 		out->index = (uint32_t)(n - box_number(fs));
-		out->tensor = ck_catalog_tensor_of(fs->catalog, out->index);
+		out->tensor = tensor_of_box(fs, out->index);
 		return true;
 	}
 	n -= object_number(fs);
@@ -166,16 +174,17 @@ void ck_node_forget_attributes(const struct ck_fs *fs, const struct ck_node *n)
 					       ck_node_number(fs, n), -1, 0);
 }
 
+uint64_t ck_node_version_in(const struct ck_catalog *c, const struct ck_node *n)
+{
+	return ck_node_is_tensor(n) ? ck_catalog_tensor(c, n->tensor)->version
+				    : 0;
+}
+
 uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n)
 {
-	uint64_t version;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
-	if (!ck_node_is_tensor(n))
-		return 0;
-	ck_checkpoint_lock(fs->cp);
-	version = ck_catalog_tensor(fs->catalog, n->tensor)->version;
-	ck_checkpoint_unlock(fs->cp);
-	return version;
+	return ck_node_version_in(c, n);
 }
 
 bool ck_node_is_dir(const struct ck_node *n)
@@ -248,15 +257,14 @@ void ck_node_begun(struct ck_fs *fs, const struct ck_node *n)
 }
 
 /* Mode and time of a box are those of its own file. */
-static struct ck_attr box_attr(const struct ck_fs *fs, uint32_t box)
+static struct ck_attr box_attr(const struct ck_catalog *c, uint32_t box)
 {
-	return ck_catalog_attr(fs->catalog,
-			       (struct ck_items){ .chunk = box, .n = 1 });
+	return ck_catalog_attr(c, (struct ck_items){ .chunk = box, .n = 1 });
 }
 
-static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
+static mode_t node_mode(const struct ck_fs *fs, const struct ck_catalog *c,
+			const struct ck_node *n)
 {
-	const struct ck_catalog *c = fs->catalog;
 	mode_t keep = 07777 & ~fs->options->umask;
 	mode_t w = fs->writer ? c->meta.mode & 0222 & keep : 0;
 
@@ -266,10 +274,10 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_node *n)
 	if (n->kind == CK_NODE_REPORT)
 		return S_IFREG | (c->meta.mode & c->dir_mode & 0444 & keep);
 	if (n->kind == CK_NODE_OBJECT)
-		return S_IFREG | (ck_object_of(fs, n)->mode & 0444 & keep);
+		return S_IFREG |
+		       (ck_catalog_object(c, n->tensor)->mode & 0444 & keep);
 	if (n->kind == CK_NODE_BOX)
-		return S_IFREG | w |
-		       (box_attr(fs, n->index).mode & 0444 & keep);
+		return S_IFREG | w | (box_attr(c, n->index).mode & 0444 & keep);
 	return S_IFREG | w |
 	       (ck_catalog_tensor(c, n->tensor)->mode & 0444 & keep);
 }
@@ -283,15 +291,15 @@ static blksize_t node_blksize(const struct ck_fs *fs, const struct ck_node *n)
 	return 4096;
 }
 
-static void fill_stat(const struct ck_fs *fs, const struct ck_node *n,
-		      uint64_t size, struct stat *out)
+void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
+		  uint64_t size, struct stat *out)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_mount_options *o = fs->options;
 
 	*out = (struct stat){
 		.st_ino = ck_node_number(fs, n),
-		.st_mode = node_mode(fs, n),
+		.st_mode = node_mode(fs, c, n),
 		.st_nlink = 1,
 		.st_uid = o->have_uid ? o->uid : c->meta.uid,
 		.st_gid = o->have_gid ? o->gid : c->meta.gid,
@@ -304,24 +312,16 @@ static void fill_stat(const struct ck_fs *fs, const struct ck_node *n,
 	}
 	if (n->kind == CK_NODE_BOX) {
 		size = ck_local_size(fs->local, n->index);
-		out->st_mtim = box_attr(fs, n->index).mtime;
+		out->st_mtim = box_attr(c, n->index).mtime;
 	}
 	if (n->kind == CK_NODE_OBJECT)
-		out->st_mtim = ck_object_of(fs, n)->mtime;
+		out->st_mtim = ck_catalog_object(c, n->tensor)->mtime;
 	if (ck_node_is_dir(n))
 		size = 0;
 	out->st_size = (off_t)size;
 	out->st_blocks = (blkcnt_t)(size / 512 + (size % 512 != 0));
 	out->st_atim = out->st_mtim;
 	out->st_ctim = out->st_mtim;
-}
-
-void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
-		  uint64_t size, struct stat *out)
-{
-	ck_checkpoint_lock(fs->cp);
-	fill_stat(fs, n, size, out);
-	ck_checkpoint_unlock(fs->cp);
 }
 
 mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n)
@@ -334,17 +334,19 @@ mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n)
 
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
 	if (n->kind == CK_NODE_REPORT)
 		return ck_reports[n->index].name;
 	if (n->kind == CK_NODE_OBJECT)
-		return ck_show(ck_catalog_str(fs->catalog,
-					      ck_object_of(fs, n)->names.name));
+		return ck_show(ck_catalog_str(
+			c, ck_catalog_object(c, n->tensor)->names.name));
 	return ck_tensor_name(fs, n->tensor);
 }
 
 const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	return ck_show(
 		ck_catalog_str(c, ck_catalog_tensor(c, tensor)->names.name));

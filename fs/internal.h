@@ -39,11 +39,16 @@
  * what they gather fits into a processor's cache. */
 #define CK_READ_MAX (512U << 10)
 
+/* Rows of the catalog: the same in all that the checkpoint has. */
+struct ck_counts {
+	uint32_t tensors, chunks, objects;
+};
+
 /* One mount. */
 struct ck_fs {
 	/* Constant while it is served; what it points to locks itself: */
 	struct ck_checkpoint *cp;
-	const struct ck_catalog *catalog; /* cp's */
+	struct ck_counts counts;
 	const struct ck_mount_options *options;
 	struct ck_local *local; /* who saved which box */
 	struct ck_control *control;
@@ -82,8 +87,6 @@ struct ck_fs {
 
 #define CK_OBJECT_FILES 2 /* of each */
 
-const struct ck_object *ck_object_of(const struct ck_fs *fs,
-				     const struct ck_node *n);
 void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
 		    struct ck_buf *out);
 CK_MUST_USE int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
@@ -107,15 +110,17 @@ void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor);
 /* Looks at the headers of the items that a window of a tensor comes from (NULL:
  * all of it), and at their files. *faulty: a fault was found, of the moment too.
  * Put the layout back. */
-CK_MUST_USE int ck_tensor_locate(struct ck_fs *fs, uint32_t tensor,
-				 const uint64_t *window,
+CK_MUST_USE int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
+				 uint32_t tensor, const uint64_t *window,
 				 const struct ck_layout **out, bool *faulty);
 /* What of its tensor a file has; NULL: all. The tensor has no err. */
-const uint64_t *ck_node_window(const struct ck_fs *fs, const struct ck_node *n);
+const uint64_t *ck_node_window(const struct ck_catalog *c,
+			       const struct ck_node *n);
 
 /* damage.c: appends a line, indented, for each fault of a tensor or box, the
  * first of them if there are many; layout may be NULL. */
-void ck_node_print_faults(struct ck_fs *fs, const struct ck_node *n,
+void ck_node_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
+			  const struct ck_node *n,
 			  const struct ck_layout *layout, const char *indent,
 			  struct ck_buf *out);
 /* The report `damage`. */

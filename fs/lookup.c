@@ -58,14 +58,26 @@ static int owner_lookup(const struct ck_fs *fs, const char *name,
 static int box_lookup(const struct ck_fs *fs, uint32_t owner, const char *name,
 		      struct ck_node *out)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	int rc = ck_local_box_find(fs->local, owner, ck_str_from(name),
 				   &out->index);
 
 	if (rc)
 		return rc;
 	out->kind = CK_NODE_BOX;
-	out->tensor = ck_catalog_tensor_of(fs->catalog, out->index);
+	out->tensor = ck_catalog_tensor_of(c, out->index);
 	return 0;
+}
+
+static int tensor_lookup(const struct ck_fs *fs, const struct ck_node *dir,
+			 const char *name, struct ck_node *out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	out->kind = CK_NODE_TENSOR;
+	out->index = dir->index;
+	return ck_view_lookup(ck_views[dir->index], c, ck_str_from(name),
+			      &out->tensor);
 }
 
 static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
@@ -86,10 +98,7 @@ static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 	case CK_NODE_SCRATCH:
 	case CK_NODE_BOX: return -ENOTDIR;
 	}
-	out->kind = CK_NODE_TENSOR;
-	out->index = dir->index;
-	return ck_view_lookup(ck_views[dir->index], fs->catalog,
-			      ck_str_from(name), &out->tensor);
+	return tensor_lookup(fs, dir, name, out);
 }
 
 int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
@@ -225,7 +234,7 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 		rc = ck_object_size(fs, &n, &size);
 	if (rc)
 		return rc;
-	ck_access_look(fs, &n);
+	(void)!ck_access_look(fs, &n); /* as it is known, then */
 	if (n.kind != CK_NODE_REPORT || !ck_reports[n.index].live)
 		*timeout = attr_timeout(fs, &n, size);
 	ck_node_stat(fs, &n, size, st);
@@ -280,11 +289,11 @@ uint64_t ck_fs_free_bytes(const struct ck_fs *fs)
 
 static uint64_t files_shown(const struct ck_fs *fs)
 {
-	const struct ck_catalog *c = fs->catalog;
+	const struct ck_counts *n = &fs->counts;
 
-	return 4 + ck_nreports + ck_nviews * (1 + c->ntensors) +
-	       ck_local_count(fs->local) + c->nchunks +
-	       CK_OBJECT_FILES * c->nobjects;
+	return 4 + ck_nreports + ck_nviews * (1 + (uint64_t)n->tensors) +
+	       ck_local_count(fs->local) + n->chunks +
+	       CK_OBJECT_FILES * (uint64_t)n->objects;
 }
 
 /* Used is what the tensors take, free what the source has: both are part of
@@ -292,7 +301,8 @@ static uint64_t files_shown(const struct ck_fs *fs)
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);
-	uint64_t nbytes = fs->catalog->nbytes;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	uint64_t nbytes = c->nbytes;
 	struct statvfs source = source_statvfs(fs);
 	uint64_t bfree = times(source.f_bfree, source.f_frsize) / BLOCK;
 	struct statvfs st = {

@@ -12,6 +12,7 @@
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
 
+struct ck_catalog;
 struct ck_fs;
 
 enum ck_node_kind {
@@ -24,7 +25,7 @@ enum ck_node_kind {
 	CK_NODE_OBJECTS, /* the directory objects */
 	CK_NODE_TENSOR,	 /* a file in a view */
 	CK_NODE_OBJECT,	 /* a file in objects: 0 JSON, 1 the item */
-	CK_NODE_BOX,	 /* a file of an owner: index in catalog->chunks */
+	CK_NODE_BOX,	 /* a file of an owner: index is its chunk */
 	CK_NODE_SCRATCH, /* a file of this mount only */
 };
 
@@ -40,7 +41,10 @@ struct ck_node {
 CK_MUST_USE bool ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,
 			      struct ck_node *out);
 fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n);
-/* The version that the node's tensor has now; 0 of all else. */
+/* The version that the node's tensor has in a catalog; 0 of all else. */
+uint64_t ck_node_version_in(const struct ck_catalog *c,
+			    const struct ck_node *n);
+/* In the present one. */
 uint64_t ck_node_version(const struct ck_fs *fs, const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
 /* A file of a tensor or of a box. */

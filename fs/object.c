@@ -12,24 +12,20 @@ static const char *const suffixes[] = { ".json", ".pt" };
 
 enum { JSON, ITEM };
 
-const struct ck_object *ck_object_of(const struct ck_fs *fs,
-				     const struct ck_node *n)
-{
-	return ck_catalog_object(fs->catalog, n->tensor);
-}
-
 void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
 		    struct ck_buf *out)
 {
-	ck_buf_str(out, ck_catalog_str(fs->catalog,
-				       ck_object_of(fs, n)->names.stem));
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	const struct ck_object *o = ck_catalog_object(c, n->tensor);
+
+	ck_buf_str(out, ck_catalog_str(c, o->names.stem));
 	ck_buf_text(out, suffixes[n->index]);
 }
 
 int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 		     struct ck_node *out)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	for (uint32_t i = 0; i < CK_OBJECT_FILES; i++) {
 		size_t suffix = strlen(suffixes[i]);

@@ -25,7 +25,7 @@ static void print_count(struct ck_buf *text, uint32_t n, const char *one,
 static void print_tensors(const struct ck_fs *fs, struct ck_outcome *out,
 			  struct ck_buf *text)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	uint32_t n = out->n > NAMES ? NAMES - 1 : out->n;
 
 	ck_report_sort(c, out->tensors, out->n);
@@ -164,7 +164,7 @@ bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 
 	if (fuse_req_ctx(req)->uid == geteuid())
 		return true;
-	if (fs->catalog->ntensors == 0)
+	if (fs->counts.tensors == 0)
 		return fuse_req_ctx(req)->uid == 0;
 	return ck_access_may_now(fs, req, &n, CK_MAY_WRITE);
 }

@@ -23,7 +23,7 @@ enum {
 static uint32_t files_in(const struct ck_fs *fs, const struct ck_node *dir)
 {
 	return dir->kind == CK_NODE_VIEW
-		       ? (uint32_t)fs->catalog->ntensors
+		       ? fs->counts.tensors
 		       : ck_local_boxes(fs->local, dir->index);
 }
 
@@ -42,7 +42,7 @@ static struct ck_str without_suffix(struct ck_str name, struct ck_str suffix)
 static struct ck_str file_in(const struct ck_fs *fs, const struct ck_node *dir,
 			     uint32_t i, struct ck_buf *buf)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	if (dir->kind == CK_NODE_VIEW)
 		return ck_catalog_str(c, ck_catalog_tensor(c, i)->names.stem);

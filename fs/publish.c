@@ -123,11 +123,9 @@ enum { LARGE = 16 << 20 }; /* bytes of metadata, all written by each commit */
 static void advise(struct ck_fs *fs)
 {
 	const struct ck_checkpoint *cp = fs->cp;
-	uint64_t bytes;
+	struct stat metadata = ck_checkpoint_metadata(cp);
+	uint64_t bytes = (uint64_t)metadata.st_size;
 
-	ck_checkpoint_lock(fs->cp);
-	bytes = (uint64_t)cp->metadata.st_size;
-	ck_checkpoint_unlock(fs->cp);
 	if (bytes > LARGE && !atomic_exchange(&fs->advised, true))
 		ck_log("%s: each commit writes all of .metadata, %ju MiB; to "
 		       "replace many tensors, mount with commit=manual and "

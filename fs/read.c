@@ -21,21 +21,20 @@
 
 /* --- where boxes are ------------------------------------------------------- */
 
-/* -ESTALE: a commit came since the file was looked up; or a data file was seen
- * only now, and with it who may read the tensor. */
+/* -ESTALE: a data file was seen only now, and with it who may read the tensor. */
 static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		  const struct ck_layout **out)
 {
 	struct ck_handle *h = (struct ck_handle *)l;
 	bool faulty = false;
-	int rc = ck_tensor_locate(h->fs, tensor, window, out, &faulty);
+	int rc = ck_tensor_locate(h->fs, h->catalog, tensor, window, out,
+				  &faulty);
 
 	if (rc)
 		return rc;
 	if (faulty && !h->is_open)
 		h->direct = true;
-	if ((*out)->version == h->node.version &&
-	    (!h->is_open || ck_node_mode(h->fs, &h->node) == h->shown))
+	if (!h->is_open || ck_node_mode(h->fs, &h->node) == h->shown)
 		return 0;
 	ck_layout_put(h->fs->cp, *out);
 	return -ESTALE;
@@ -58,6 +57,7 @@ static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 		return NULL;
 	h->locator = (struct ck_locator){ locate, layout_put };
 	h->fs = fs;
+	h->catalog = ck_checkpoint_catalog(fs->cp);
 	h->node = *n;
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
@@ -91,6 +91,7 @@ void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
 		ck_draft_put(fs, h->draft);
 	if (h->scratch)
 		ck_scratch_drop(fs, h->scratch);
+	ck_catalog_put(h->catalog);
 	free(h);
 }
 
@@ -143,7 +144,7 @@ static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		       struct ck_handle *h)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, n->tensor);
+	const struct ck_tensor *t = ck_catalog_tensor(h->catalog, n->tensor);
 	struct ck_slice *slice;
 	int rc;
 
@@ -159,8 +160,7 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	}
 	rc = n->kind == CK_NODE_BOX
 		     ? ck_local_slice(fs->local, n->index, &slice)
-		     : ck_views[n->index]->slice(fs->catalog, n->tensor,
-						 &slice);
+		     : ck_views[n->index]->slice(h->catalog, n->tensor, &slice);
 	return rc ? rc : slice_open(h, slice);
 }
 
@@ -189,7 +189,7 @@ static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 static int tensor_open_as(struct ck_fs *fs, const struct ck_node *n, int flags,
 			  struct ck_handle *h)
 {
-	if (n->version != ck_node_version(fs, n))
+	if (n->version != ck_node_version_in(h->catalog, n))
 		return -ESTALE;
 	if (is_for_writing(flags))
 		return draft_open(fs, n, flags, h);

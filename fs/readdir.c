@@ -65,10 +65,10 @@ static bool scratch_entry(struct listing *l, const struct ck_node *dir,
 
 static bool view_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 {
-	const struct ck_catalog *c = l->fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(l->fs->cp);
 
-	if (i >= c->ntensors)
-		return scratch_entry(l, dir, i - c->ntensors);
+	if (i >= c->tensors.n)
+		return scratch_entry(l, dir, i - c->tensors.n);
 	l->node = (struct ck_node){ .kind = CK_NODE_TENSOR,
 				    .index = dir->index,
 				    .tensor = (uint32_t)i };
@@ -89,6 +89,7 @@ static bool local_entry(struct listing *l, uint64_t i)
 static bool owner_entry(struct listing *l, const struct ck_node *dir,
 			uint64_t i)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(l->fs->cp);
 	const struct ck_local *local = l->fs->local;
 	uint32_t boxes = ck_local_boxes(local, dir->index);
 	uint32_t box;
@@ -98,15 +99,14 @@ static bool owner_entry(struct listing *l, const struct ck_node *dir,
 	box = ck_local_box(local, dir->index, (uint32_t)i);
 	l->node = (struct ck_node){ .kind = CK_NODE_BOX,
 				    .index = box,
-				    .tensor = ck_catalog_tensor_of(
-					    l->fs->catalog, box) };
+				    .tensor = ck_catalog_tensor_of(c, box) };
 	ck_local_box_name(local, box, &l->name);
 	return true;
 }
 
 static bool objects_entry(struct listing *l, uint64_t i)
 {
-	if (i / CK_OBJECT_FILES >= l->fs->catalog->nobjects)
+	if (i / CK_OBJECT_FILES >= l->fs->counts.objects)
 		return false;
 	l->node = (struct ck_node){ .kind = CK_NODE_OBJECT,
 				    .index = (uint32_t)(i % CK_OBJECT_FILES),

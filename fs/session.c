@@ -387,17 +387,21 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	fs->counts = (struct ck_counts){ c->tensors.n, c->chunks.n,
+					 c->objects.n };
 	ck_host_mover_init(&fs->host, fs->cp->files);
 	fs->mover = fs->options->mover ? fs->options->mover : &fs->host.mover;
 	fs->control = ck_control_make();
-	if (ck_local_make(fs->catalog, &fs->local))
+	if (ck_local_make(c, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make(fs);
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
 	fs->pool = ck_pool_make();
 	fs->lates = ck_lates_make();
-	if (ck_bits_make(&fs->faulty, fs->catalog->ntensors) || !fs->control ||
+	if (ck_bits_make(&fs->faulty, c->tensors.n) || !fs->control ||
 	    !fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
@@ -460,7 +464,6 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 		struct ck_diag *d)
 {
 	struct ck_fs fs = { .cp = cp,
-			    .catalog = cp->catalog,
 			    .options = options,
 			    .handles_lock = PTHREAD_MUTEX_INITIALIZER };
 	struct session s = { .fs = &fs,

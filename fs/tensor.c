@@ -26,15 +26,13 @@ void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor)
 
 bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 {
-	const struct ck_catalog *c = fs->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	bool faulty = ck_tensor_found_faulty(fs, tensor);
 
-	ck_checkpoint_lock(fs->cp);
 	faulty = faulty || t->err || t->holes;
 	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
 		faulty = ck_catalog_item(c, t->chunk + i)->err;
-	ck_checkpoint_unlock(fs->cp);
 	return faulty;
 }
 
@@ -64,11 +62,12 @@ static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout,
 	return changed;
 }
 
-int ck_tensor_locate(struct ck_fs *fs, uint32_t tensor, const uint64_t *window,
+int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
+		     uint32_t tensor, const uint64_t *window,
 		     const struct ck_layout **out, bool *faulty)
 {
 	bool lasting, passing;
-	int rc = ck_layout_get(fs->cp, tensor, window, out);
+	int rc = ck_layout_get(fs->cp, c, tensor, window, out);
 
 	if (rc)
 		return rc;
@@ -82,12 +81,12 @@ int ck_tensor_locate(struct ck_fs *fs, uint32_t tensor, const uint64_t *window,
 	return 0;
 }
 
-const uint64_t *ck_node_window(const struct ck_fs *fs, const struct ck_node *n)
+const uint64_t *ck_node_window(const struct ck_catalog *c,
+			       const struct ck_node *n)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(fs->catalog, n->tensor);
+	const struct ck_tensor *t = ck_catalog_tensor(c, n->tensor);
 
 	if (n->kind != CK_NODE_BOX)
 		return NULL;
-	return (const uint64_t *)ck_catalog_box(fs->catalog, t,
-						n->index - t->chunk);
+	return (const uint64_t *)ck_catalog_box(c, t, n->index - t->chunk);
 }

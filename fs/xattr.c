@@ -14,156 +14,148 @@
 
 #define PREFIX "user.ckptfs."
 
+/* What is asked about. */
+struct file {
+	struct ck_fs *fs;
+	const struct ck_catalog *c; /* held */
+	struct ck_node n;
+};
+
 struct attribute {
 	const char *name;
 	/* Appends the value. -ENODATA: this file has none. */
-	int (*get)(struct ck_fs *fs, const struct ck_node *n,
-		   struct ck_buf *out);
+	int (*get)(const struct file *f, struct ck_buf *out);
 	/* Whether the file is known to have it; NULL: each one has. */
-	bool (*has)(const struct ck_fs *fs, const struct ck_node *n);
+	bool (*has)(const struct file *f);
 };
 
-static const struct ck_names *names_of(const struct ck_fs *fs,
-				       const struct ck_node *n)
+static const struct ck_tensor *tensor_of(const struct file *f)
 {
-	if (n->kind == CK_NODE_OBJECT)
-		return &ck_object_of(fs, n)->names;
-	return &ck_catalog_tensor(fs->catalog, n->tensor)->names;
+	return ck_catalog_tensor(f->c, f->n.tensor);
 }
 
-static const struct ck_tensor *tensor_of(const struct ck_fs *fs,
-					 const struct ck_node *n)
+static const struct ck_names *names_of(const struct file *f)
 {
-	return ck_catalog_tensor(fs->catalog, n->tensor);
+	if (f->n.kind == CK_NODE_OBJECT)
+		return &ck_catalog_object(f->c, f->n.tensor)->names;
+	return &tensor_of(f)->names;
 }
 
 /* Offsets of a box; its sizes are ndim further on. */
-static const int64_t *box_of(const struct ck_fs *fs, const struct ck_node *n)
+static const int64_t *box_of(const struct file *f)
 {
-	const struct ck_tensor *t = tensor_of(fs, n);
+	const struct ck_tensor *t = tensor_of(f);
 
-	return ck_catalog_box(fs->catalog, t, n->index - t->chunk);
+	return ck_catalog_box(f->c, t, f->n.index - t->chunk);
 }
 
-static int get_fqn(struct ck_fs *fs, const struct ck_node *n,
-		   struct ck_buf *out)
+static int get_fqn(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_str(out, ck_catalog_str(fs->catalog, names_of(fs, n)->name));
+	ck_buf_str(out, ck_catalog_str(f->c, names_of(f)->name));
 	return 0;
 }
 
-static bool has_raw_key(const struct ck_fs *fs, const struct ck_node *n)
+static bool has_raw_key(const struct file *f)
 {
-	const struct ck_names *names = names_of(fs, n);
+	const struct ck_names *names = names_of(f);
 
-	return !ck_str_eq(ck_catalog_str(fs->catalog, names->key),
-			  ck_catalog_str(fs->catalog, names->name));
+	return !ck_str_eq(ck_catalog_str(f->c, names->key),
+			  ck_catalog_str(f->c, names->name));
 }
 
-static int get_raw_key(struct ck_fs *fs, const struct ck_node *n,
-		       struct ck_buf *out)
+static int get_raw_key(const struct file *f, struct ck_buf *out)
 {
-	if (!has_raw_key(fs, n))
+	if (!has_raw_key(f))
 		return -ENODATA;
-	ck_buf_str(out, ck_catalog_str(fs->catalog, names_of(fs, n)->key));
+	ck_buf_str(out, ck_catalog_str(f->c, names_of(f)->key));
 	return 0;
 }
 
-static int get_dtype(struct ck_fs *fs, const struct ck_node *n,
-		     struct ck_buf *out)
+static int get_dtype(const struct file *f, struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_of(fs, n);
-
-	ck_buf_str(out, ck_catalog_str(fs->catalog, t->dtype_name));
+	ck_buf_str(out, ck_catalog_str(f->c, tensor_of(f)->dtype_name));
 	return 0;
 }
 
-static int get_shape(struct ck_fs *fs, const struct ck_node *n,
-		     struct ck_buf *out)
+static int get_shape(const struct file *f, struct ck_buf *out)
 {
-	const struct ck_tensor *t = tensor_of(fs, n);
-	const int64_t *shape = n->kind == CK_NODE_BOX
-				       ? box_of(fs, n) + t->ndim
-				       : ck_catalog_shape(fs->catalog, t);
+	const struct ck_tensor *t = tensor_of(f);
+	const int64_t *shape = f->n.kind == CK_NODE_BOX
+				       ? box_of(f) + t->ndim
+				       : ck_catalog_shape(f->c, t);
 
 	ck_dims_print(out, shape, t->ndim);
 	return 0;
 }
 
-static bool has_offset(const struct ck_fs *fs, const struct ck_node *n)
+static bool has_offset(const struct file *f)
 {
-	(void)fs;
-	return n->kind == CK_NODE_BOX;
+	return f->n.kind == CK_NODE_BOX;
 }
 
-static int get_offset(struct ck_fs *fs, const struct ck_node *n,
-		      struct ck_buf *out)
+static int get_offset(const struct file *f, struct ck_buf *out)
 {
-	if (!has_offset(fs, n))
+	if (!has_offset(f))
 		return -ENODATA;
-	ck_dims_print(out, box_of(fs, n), tensor_of(fs, n)->ndim);
+	ck_dims_print(out, box_of(f), tensor_of(f)->ndim);
 	return 0;
 }
 
-static int get_chunks(struct ck_fs *fs, const struct ck_node *n,
-		      struct ck_buf *out)
+static int get_chunks(const struct file *f, struct ck_buf *out)
 {
 	ck_buf_printf(out, "%u",
-		      n->kind == CK_NODE_BOX ? 1 : tensor_of(fs, n)->nchunks);
+		      f->n.kind == CK_NODE_BOX ? 1 : tensor_of(f)->nchunks);
 	return 0;
 }
 
-static int get_kind(struct ck_fs *fs, const struct ck_node *n,
-		    struct ck_buf *out)
+static int get_kind(const struct file *f, struct ck_buf *out)
 {
-	(void)fs;
-	ck_buf_text(out, n->kind == CK_NODE_OBJECT ? "object" : "tensor");
+	ck_buf_text(out, f->n.kind == CK_NODE_OBJECT ? "object" : "tensor");
 	return 0;
 }
 
-static bool has_error(const struct ck_fs *fs, const struct ck_node *n)
+static bool has_error(const struct file *f)
 {
-	bool faulty;
-
-	if (n->kind == CK_NODE_OBJECT)
-		return ck_object_known_faulty(fs->cp, n->tensor);
-	if (n->kind != CK_NODE_BOX)
-		return ck_tensor_known_faulty(fs, n->tensor);
-	ck_checkpoint_lock(fs->cp);
-	faulty = tensor_of(fs, n)->err ||
-		 ck_catalog_item(fs->catalog, n->index)->err;
-	ck_checkpoint_unlock(fs->cp);
-	return faulty;
+	if (f->n.kind == CK_NODE_OBJECT)
+		return ck_object_known_faulty(f->fs->cp, f->n.tensor);
+	if (f->n.kind != CK_NODE_BOX)
+		return ck_tensor_known_faulty(f->fs, f->n.tensor);
+	return tensor_of(f)->err || ck_catalog_item(f->c, f->n.index)->err;
 }
 
-static int get_error(struct ck_fs *fs, const struct ck_node *n,
-		     struct ck_buf *out)
+static int print_error(const struct file *f, struct ck_buf *out)
 {
+	struct ck_fs *fs = f->fs;
 	const struct ck_layout *layout = NULL;
 	bool faulty;
 	int rc;
 
-	if (n->kind == CK_NODE_OBJECT) {
-		rc = ck_object_print_fault(fs->cp, n->tensor, false, out);
-		return rc ? rc : out->len ? 0 : -ENODATA;
-	}
-	if (!tensor_of(fs, n)->err) {
-		rc = ck_tensor_locate(fs, n->tensor, ck_node_window(fs, n),
-				      &layout, &faulty);
+	if (f->n.kind == CK_NODE_OBJECT)
+		return ck_object_print_fault(fs->cp, f->n.tensor, false, out);
+	if (!tensor_of(f)->err) {
+		rc = ck_tensor_locate(fs, f->c, f->n.tensor,
+				      ck_node_window(f->c, &f->n), &layout,
+				      &faulty);
 		if (rc)
 			return rc;
 	}
-	ck_node_print_faults(fs, n, layout, "", out);
+	ck_node_print_faults(fs, f->c, &f->n, layout, "", out);
 	ck_layout_put(fs->cp, layout);
 	if (out->len && out->data[out->len - 1] == '\n')
 		out->data[--out->len] = '\0';
-	return out->len ? 0 : -ENODATA;
+	return 0;
 }
 
-static bool is_of_tensor(const struct ck_fs *fs, const struct ck_node *n)
+static int get_error(const struct file *f, struct ck_buf *out)
 {
-	(void)fs;
-	return ck_node_is_tensor(n);
+	int rc = print_error(f, out);
+
+	return rc || out->len ? rc : -ENODATA;
+}
+
+static bool is_of_tensor(const struct file *f)
+{
+	return ck_node_is_tensor(&f->n);
 }
 
 static const char error_name[] = PREFIX "error";
@@ -184,40 +176,48 @@ static bool has_attributes(const struct ck_node *n)
 	return ck_node_is_tensor(n) || n->kind == CK_NODE_OBJECT;
 }
 
+static int get_attribute(const struct file *f, const char *name,
+			 struct ck_buf *out)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
+		const struct attribute *a = &attributes[i];
+
+		if (strcmp(name, a->name) == 0)
+			return a->has == is_of_tensor && !a->has(f)
+				       ? -ENODATA
+				       : a->get(f, out);
+	}
+	return -ENODATA;
+}
+
 static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		       struct ck_buf *out)
 {
-	struct ck_node n;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	struct file f = { .fs = fs, .c = c };
 
 	if (fs->options->noxattr)
 		return -ENOSYS; /* after ENOSYS the kernel does not ask again */
 	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
 		return -EOPNOTSUPP;
-	if (!ck_node_find(fs, ino, &n) || !has_attributes(&n))
+	if (!ck_node_find(fs, ino, &f.n) || !has_attributes(&f.n))
 		return -ENODATA;
-	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
-		const struct attribute *a = &attributes[i];
-
-		if (strcmp(name, a->name) == 0)
-			return a->has == is_of_tensor && !a->has(fs, &n)
-				       ? -ENODATA
-				       : a->get(fs, &n, out);
-	}
-	return -ENODATA;
+	return get_attribute(&f, name, out);
 }
 
 static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 {
-	struct ck_node n;
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	struct file f = { .fs = fs, .c = c };
 
 	if (fs->options->noxattr)
 		return -ENOSYS;
-	if (!ck_node_find(fs, ino, &n) || !has_attributes(&n))
+	if (!ck_node_find(fs, ino, &f.n) || !has_attributes(&f.n))
 		return 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
 		const struct attribute *a = &attributes[i];
 
-		if (!a->has || a->has(fs, &n))
+		if (!a->has || a->has(&f))
 			ck_buf_add(out, a->name, strlen(a->name) + 1);
 	}
 	return 0;

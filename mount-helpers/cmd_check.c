@@ -155,9 +155,9 @@ static int check(struct checking *k, struct ck_checkpoint *cp)
 		return ck_trouble("%s", d.text);
 	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
 	if (k->json)
-		print_json(k, cp->catalog, &findings, &out);
+		print_json(k, findings.catalog, &findings, &out);
 	else
-		print_text(k, cp->catalog, &findings, &out);
+		print_text(k, findings.catalog, &findings, &out);
 	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
 	ck_findings_fini(&findings);
 	rc = ck_print(&out);

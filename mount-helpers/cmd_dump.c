@@ -23,6 +23,7 @@ int ck_cmd_dump(int argc, char **argv)
 {
 	struct ck_format_options options = { .shardlinks =
 						     CK_BENEATH_NO_SYMLINKS };
+	const struct ck_catalog *c;
 	struct ck_checkpoint *cp = NULL;
 	struct ck_buf out = { 0 };
 	struct ck_diag d = { 0 };
@@ -31,7 +32,9 @@ int ck_cmd_dump(int argc, char **argv)
 		return CK_EXIT_TROUBLE;
 	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
 		return ck_trouble("%s", d.text);
-	ck_catalog_dump(cp->catalog, &out);
+	c = ck_checkpoint_catalog(cp);
+	ck_catalog_dump(c, &out);
+	ck_catalog_put(c);
 	ck_checkpoint_close(cp);
 	return ck_print(&out);
 }

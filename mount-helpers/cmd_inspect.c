@@ -109,11 +109,8 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 		ck_dims_print(&in->out, box + t->ndim, t->ndim);
 		if (chunk->file != CK_NO_FILE) {
 			ck_buf_text(&in->out, "  ");
-			ck_buf_escaped(
-				&in->out,
-				ck_catalog_str(
-					c,
-					ck_catalog_file(c, chunk->file)->path));
+			ck_buf_escaped(&in->out,
+				       ck_catalog_file(c, chunk->file)->path);
 			ck_buf_printf(&in->out, "  pos %ju  length %ju",
 				      (uintmax_t)chunk->fpos,
 				      (uintmax_t)chunk->length);
@@ -209,8 +206,8 @@ static void print_end(struct inspection *in)
 {
 	ck_buf_printf(&in->out, "%s; ", in->c->kind);
 	print_total(in, &in->summary.all);
-	ck_buf_printf(&in->out, "; files %zu; other entries %zu\n",
-		      in->c->nfiles, in->picked.nobjects);
+	ck_buf_printf(&in->out, "; files %u; other entries %zu\n",
+		      in->c->files.n, in->picked.nobjects);
 	ck_summary_print(&in->summary, &in->out);
 }
 
@@ -517,8 +514,9 @@ int ck_cmd_inspect(int argc, char **argv)
 		return rc;
 	if (ck_checkpoint_open(argv[optind], &in.options, &cp, &d))
 		return ck_trouble("%s", d.text);
-	in.c = cp->catalog;
+	in.c = ck_checkpoint_catalog(cp);
 	rc = inspect(&in, cp);
+	ck_catalog_put(in.c);
 	ck_checkpoint_close(cp);
 	return rc;
 }

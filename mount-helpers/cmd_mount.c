@@ -79,7 +79,7 @@ static int serve(struct mount *m)
 	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
 	if (rc == 0) {
-		m->kind = cp->catalog->kind;
+		m->kind = ck_checkpoint_kind(cp);
 		rc = ck_fs_serve(cp, m->target, &m->options, detacher, ready, m,
 				 &d);
 		ck_record_remove(m->record);

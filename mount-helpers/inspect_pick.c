@@ -53,7 +53,7 @@ int ck_pick(const struct ck_catalog *c, const char *glob, struct ck_picked *out)
 	uint32_t *order = ck_report_order(c);
 
 	*out = (struct ck_picked){ .tensors = order };
-	out->objects = calloc(c->nobjects + 1, sizeof(*out->objects));
+	out->objects = calloc(c->objects.n + 1UL, sizeof(*out->objects));
 	if (!order || !out->objects) {
 		ck_picked_fini(out);
 		return -ENOMEM;

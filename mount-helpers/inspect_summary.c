@@ -19,16 +19,14 @@ static int rank_cmp(const void *a, const void *b)
 /* Ranks that data files are named after. */
 static int count_ranks(const struct ck_catalog *c, size_t *out)
 {
-	ck_auto_free uint64_t *ranks = calloc(c->nfiles + 1, sizeof(*ranks));
+	ck_auto_free uint64_t *ranks = calloc(c->files.n + 1UL, sizeof(*ranks));
 	size_t n = 0;
 
 	*out = 0;
 	if (!ranks)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->nfiles; i++)
-		n += ck_name_rank(
-			ck_catalog_str(c, ck_catalog_file(c, i)->path),
-			&ranks[n]);
+	for (uint32_t i = 0; i < c->files.n; i++)
+		n += ck_name_rank(ck_catalog_file(c, i)->path, &ranks[n]);
 	qsort(ranks, n, sizeof(*ranks), rank_cmp);
 	for (size_t i = 0; i < n; i++)
 		*out += i == 0 || ranks[i] != ranks[i - 1];
@@ -38,17 +36,19 @@ static int count_ranks(const struct ck_catalog *c, size_t *out)
 int ck_summary_make(struct ck_checkpoint *cp, const struct ck_totals *dtypes,
 		    size_t objects, struct ck_summary *out)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
 	*out = (struct ck_summary){
 		.dtypes = dtypes,
 		.objects = objects,
-		.files = cp->catalog->nfiles,
+		.files = c->files.n,
 		.dead_known = true,
 	};
 	for (size_t i = 0; i < dtypes->n; i++)
 		ck_total_add(&out->all, &dtypes->rows[i]);
 	if (ck_checkpoint_dead(cp, &out->dead))
 		out->dead_known = false;
-	return count_ranks(cp->catalog, &out->ranks);
+	return count_ranks(c, &out->ranks);
 }
 
 /* --- for people --------------------------------------------------------------- */

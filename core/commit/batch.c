@@ -22,9 +22,8 @@ static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 	uint32_t file = ck_catalog_item(c, chunk)->file;
 	uint64_t rank;
 
-	if (file >= c->nfiles ||
-	    !ck_name_rank(ck_catalog_str(c, ck_catalog_file(c, file)->path),
-			  &rank))
+	if (file >= c->files.n ||
+	    !ck_name_rank(ck_catalog_file(c, file)->path, &rank))
 		return CK_NO_RANK;
 	return rank;
 }
@@ -43,9 +42,9 @@ static void ranks_add(struct ranks *ranks, const struct ck_catalog *c,
 	uint32_t file = ck_catalog_item(c, chunk)->file, at = 0;
 	uint64_t rank;
 
-	if (file < c->nfiles && ck_bits_has(&ranks->seen, file))
+	if (file < c->files.n && ck_bits_has(&ranks->seen, file))
 		return;
-	if (file < c->nfiles)
+	if (file < c->files.n)
 		ck_bits_set(&ranks->seen, file);
 	rank = rank_of(c, chunk);
 	while (at < ranks->n && ranks->list[at] != rank)
@@ -59,9 +58,9 @@ static int has_many_ranks(const struct ck_catalog *c, bool *many)
 {
 	struct ranks ranks = { .n = 0 };
 
-	if (ck_bits_make(&ranks.seen, c->nfiles))
+	if (ck_bits_make(&ranks.seen, c->files.n))
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->nchunks && ranks.n <= CK_SHARDS_MAX; i++)
+	for (uint32_t i = 0; i < c->chunks.n && ranks.n <= CK_SHARDS_MAX; i++)
 		ranks_add(&ranks, c, (uint32_t)i);
 	*many = ranks.n > CK_SHARDS_MAX;
 	ck_bits_fini(&ranks.seen);
@@ -73,22 +72,20 @@ static int has_many_ranks(const struct ck_catalog *c, bool *many)
  * nobody knows which ranks are still to come. */
 static int decide(const struct ck_writer *w, struct ck_batch *b)
 {
-	int rc;
+	ck_auto_catalog *c = ck_checkpoint_catalog(w->cp);
 
-	ck_checkpoint_lock(w->cp);
-	rc = has_many_ranks(w->cp->catalog, &b->one_file);
-	ck_checkpoint_unlock(w->cp);
-	return rc;
+	return has_many_ranks(c, &b->one_file);
 }
 
 struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(w->cp);
 	struct ck_batch *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
 	pthread_mutex_init(&b->lock, NULL);
-	if (ck_bits_make(&b->tensors, w->cp->catalog->ntensors) == 0 &&
+	if (ck_bits_make(&b->tensors, c->tensors.n) == 0 &&
 	    (!shared || decide(w, b) == 0))
 		return b;
 	ck_batch_free(b);
@@ -267,7 +264,7 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 		 struct ck_batch *b, uint32_t tensor, uint32_t first,
 		 uint32_t n)
 {
-	const struct ck_catalog *c = w->cp->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(w->cp);
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	int rc;
 
@@ -279,9 +276,7 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 		if (!ck_catalog_box_is_empty(c, t, i))
 			out->cuts[out->n++].chunk = t->chunk + i;
 	pthread_mutex_lock(&b->lock);
-	ck_checkpoint_lock(w->cp);
 	rc = rooms_plan(out, c, t);
-	ck_checkpoint_unlock(w->cp);
 	pthread_mutex_unlock(&b->lock);
 	if (rc)
 		cuts_fini(out);

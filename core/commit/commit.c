@@ -38,13 +38,14 @@ struct commit {
 	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
-	uint64_t generation;   /* in the names of new files */
-	struct ck_owner owner; /* of all new files */
-	bool carries;	       /* they have bytes of the old ones */
-	int fd;		       /* the new metadata, -1: none */
-	struct stat metadata;  /* what it will be */
-	char temp[64];	       /* its name until the rename; "": it has none */
-	bool sealed;	       /* after an error the new files cannot be used */
+	struct ck_catalog *next; /* with the changes; NULL: not made yet */
+	uint64_t generation;	 /* in the names of new files */
+	struct ck_owner owner;	 /* of all new files */
+	bool carries;		 /* they have bytes of the old ones */
+	int fd;			 /* the new metadata, -1: none */
+	struct stat metadata;	 /* what it will be */
+	char temp[64]; /* its name until the rename; "": it has none */
+	bool sealed;   /* after an error the new files cannot be used */
 	bool renamed;
 };
 
@@ -62,7 +63,6 @@ static struct ck_change_of_place change_to(const struct ck_batch *b,
 {
 	return (struct ck_change_of_place){
 		.chunk = kept->chunk,
-		.file = CK_NO_FILE,
 		.path = ck_str_from(b->shards[kept->shard].name),
 		.fpos = kept->fpos,
 		.length = kept->length,
@@ -72,6 +72,7 @@ static struct ck_change_of_place change_to(const struct ck_batch *b,
 static int list_changes(struct commit *k, struct ck_diag *d)
 {
 	const struct ck_batch *b = k->batch;
+	int rc;
 
 	k->changes = calloc(b->nkept, sizeof(*k->changes));
 	if (!k->changes)
@@ -80,9 +81,8 @@ static int list_changes(struct commit *k, struct ck_diag *d)
 		k->changes[k->nchanges++] = change_to(b, &b->kept[i]);
 	qsort(k->changes, k->nchanges, sizeof(*k->changes), compare_changes);
 	/* Their names are final: the files can be looked at. */
-	return ck_checkpoint_prepare(k->w->cp, k->changes, k->nchanges)
-		       ? ck_fail(d, ENOMEM, "out of memory")
-		       : 0;
+	rc = ck_checkpoint_prepare(k->w->cp, k->changes, k->nchanges, &k->next);
+	return rc ? ck_fail(d, -rc, "a new data file: %s", strerror(-rc)) : 0;
 }
 
 /* --- steps ---------------------------------------------------------------------- */
@@ -96,11 +96,11 @@ static void mark(struct ck_bits *named, uint32_t file)
 /* The data files that some item is in. */
 static int files_named(struct ck_bits *named, const struct ck_catalog *c)
 {
-	int rc = ck_bits_make(named, c->nfiles);
+	int rc = ck_bits_make(named, c->files.n);
 
-	for (uint32_t i = 0; rc == 0 && i < c->nchunks; i++)
+	for (uint32_t i = 0; rc == 0 && i < c->chunks.n; i++)
 		mark(named, ck_catalog_item(c, i)->file);
-	for (uint32_t i = 0; rc == 0 && i < c->nobjects; i++)
+	for (uint32_t i = 0; rc == 0 && i < c->objects.n; i++)
 		mark(named, ck_catalog_object(c, i)->item.file);
 	return rc;
 }
@@ -123,10 +123,11 @@ static int check_files(const struct ck_checkpoint *cp,
 static int check_source(struct commit *k, struct ck_diag *d)
 {
 	const struct ck_checkpoint *cp = k->w->cp;
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_bits named;
 	int rc;
 
-	if (files_named(&named, cp->catalog))
+	if (files_named(&named, c))
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = ck_checkpoint_same(cp, d);
 	if (rc == 0)
@@ -278,7 +279,7 @@ static void undo(struct commit *k)
 {
 	if (k->temp[0])
 		(void)unlinkat(k->w->dirfd, k->temp, 0);
-	ck_checkpoint_unprepare(k->w->cp, k->changes, k->nchanges);
+	ck_catalog_put(k->next);
 	if (!k->sealed)
 		return;
 	ck_batch_unlink(k->w, k->batch);
@@ -293,7 +294,8 @@ static void publish(struct commit *k)
 
 	if (o->before_switch)
 		o->before_switch(o->arg);
-	ck_checkpoint_switch(k->w->cp, &k->metadata, k->changes, k->nchanges);
+	ck_checkpoint_switch(k->w->cp, k->next, &k->metadata, k->changes,
+			     k->nchanges);
 	if (k->stage)
 		ck_stage_renew(k->stage);
 }
@@ -374,7 +376,8 @@ static int check_room(const struct ck_writer *w, size_t boxes,
 {
 	enum { OF_EACH = 256 }; /* bytes for a new place, and more */
 
-	uint64_t len = (uint64_t)w->cp->metadata.st_size + boxes * OF_EACH;
+	struct stat metadata = ck_checkpoint_metadata(w->cp);
+	uint64_t len = (uint64_t)metadata.st_size + boxes * OF_EACH;
 	ck_auto_fd int fd = -1;
 	int rc = ck_file_make(w, &fd, d);
 

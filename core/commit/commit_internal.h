@@ -57,7 +57,7 @@ struct ck_shard {
 
 /* An item that is whole, and will be in the commit. */
 struct ck_kept {
-	uint32_t chunk; /* index in catalog->chunks */
+	uint32_t chunk; /* of the catalog */
 	uint32_t shard;
 	uint64_t fpos, length;
 };
@@ -154,7 +154,8 @@ CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 
 struct ck_stage {
 	struct ck_writer *w;
-	struct ck_stage *next; /* in w->stages */
+	const struct ck_catalog *catalog; /* held: as it was when it began */
+	struct ck_stage *next;		  /* in w->stages */
 	uint32_t tensor, box;
 	enum ck_stage_form form;
 	struct ck_batch *batch; /* owned; NULL: nothing was staged, or shared */
@@ -176,11 +177,16 @@ struct ck_stage {
 	char why[512];
 };
 
+static inline const struct ck_tensor *ck_stage_tensor(const struct ck_stage *s)
+{
+	return ck_catalog_tensor(s->catalog, s->tensor);
+}
+
 /* Sizes of what the file holds: the tensor, or one box of it. */
 static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 {
-	const struct ck_catalog *c = s->w->cp->catalog;
-	const struct ck_tensor *t = ck_catalog_tensor(c, s->tensor);
+	const struct ck_catalog *c = s->catalog;
+	const struct ck_tensor *t = ck_stage_tensor(s);
 
 	return s->box == CK_STAGE_ALL ? ck_catalog_shape(c, t)
 				      : ck_catalog_box(c, t, s->box) + t->ndim;

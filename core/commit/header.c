@@ -91,8 +91,7 @@ static int refuse_shape(const struct ck_npy *npy, const int64_t *shape,
 static int header_accept(const struct ck_stage *s, struct ck_npy *npy,
 			 bool *swapped, struct ck_diag *d)
 {
-	const struct ck_catalog *c = s->w->cp->catalog;
-	const struct ck_tensor *t = ck_catalog_tensor(c, s->tensor);
+	const struct ck_tensor *t = ck_stage_tensor(s);
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
 	const int64_t *shape = ck_stage_shape(s);
 	int rc = ck_npy_parse((struct ck_str){ s->head.data, s->head.len }, npy,
@@ -192,8 +191,7 @@ static int feed_header(struct ck_stage *s, uint64_t vpos, const uint8_t *bytes,
 /* Elements come before their header. */
 static int assume_header(struct ck_stage *s)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(s->w->cp->catalog,
-						      s->tensor);
+	const struct ck_tensor *t = ck_stage_tensor(s);
 
 	s->data = ck_npy_header_len(t->dtype, t->ndim, ck_stage_shape(s));
 	s->data_known = true;

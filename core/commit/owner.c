@@ -52,6 +52,7 @@ static int look(struct ck_owner *o, struct ck_diag *d)
 
 int ck_owner_find(struct ck_owner *o, struct ck_writer *w, struct ck_diag *d)
 {
+	struct stat known = ck_checkpoint_metadata(w->cp);
 	int rc;
 
 	o->fd = ck_open_beneath(w->dirfd, CK_STR(".metadata"),
@@ -62,12 +63,10 @@ int ck_owner_find(struct ck_owner *o, struct ck_writer *w, struct ck_diag *d)
 	rc = look(o, d);
 	if (rc)
 		return rc;
-	ck_checkpoint_lock(w->cp);
-	if (!is_same_file(&o->st, &w->cp->metadata))
-		rc = ck_fail(d, ESTALE,
-			     ".metadata was changed by somebody else");
-	ck_checkpoint_unlock(w->cp);
-	return rc;
+	if (!is_same_file(&o->st, &known))
+		return ck_fail(d, ESTALE,
+			       ".metadata was changed by somebody else");
+	return 0;
 }
 
 int ck_owner_renew(struct ck_owner *o, bool *changed, struct ck_diag *d)
@@ -162,12 +161,12 @@ int ck_limits_find(struct ck_limit *limits, const struct ck_owner *o,
 		   struct ck_writer *w, const struct ck_batch *b,
 		   struct ck_diag *d)
 {
-	const struct ck_catalog *c = w->cp->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(w->cp);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->nshards; i++)
 		limits[i] = (struct ck_limit){ .mode = 0777 };
-	/* Until the switch the catalog has the places that they had. */
+	/* Until the switch the present catalog has the places that they had. */
 	for (size_t i = 0; i < b->nkept && !rc; i++)
 		rc = limit_by(&limits[b->kept[i].shard], o, w->cp->files,
 			      ck_catalog_item(c, b->kept[i].chunk)->file);

@@ -12,11 +12,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-static const struct ck_tensor *tensor_of(const struct ck_stage *s)
-{
-	return ck_catalog_tensor(s->w->cp->catalog, s->tensor);
-}
-
 int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err)
 {
 	s->spoiled = true;
@@ -59,7 +54,7 @@ static void discard(struct ck_stage *s)
 /* The header that the mount shows. */
 static int own_header(struct ck_stage *s)
 {
-	const struct ck_tensor *t = tensor_of(s);
+	const struct ck_tensor *t = ck_stage_tensor(s);
 
 	if (s->form == CK_STAGE_RAW)
 		return 0;
@@ -70,10 +65,9 @@ static int own_header(struct ck_stage *s)
 }
 
 /* Can all bytes of what is written be put somewhere? */
-static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
+static int check_writable(const struct ck_catalog *c, uint32_t tensor,
 			  uint32_t box, struct ck_diag *d)
 {
-	const struct ck_catalog *c = cp->catalog;
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	uint32_t first = box == CK_STAGE_ALL ? 0 : box;
 	uint32_t n = box == CK_STAGE_ALL ? t->nchunks : 1;
@@ -94,38 +88,50 @@ static int check_writable(const struct ck_checkpoint *cp, uint32_t tensor,
 	return 0;
 }
 
-int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
-		  enum ck_stage_form form, struct ck_stage **out,
-		  struct ck_diag *d)
+static void stage_free(struct ck_stage *s)
 {
-	struct ck_stage *s;
-	int rc;
+	ck_given_fini(&s->given);
+	ck_buf_fini(&s->head);
+	ck_catalog_put(s->catalog);
+	free(s);
+}
 
-	/* Places of boxes are changed by commits. */
-	ck_checkpoint_lock(w->cp);
-	rc = check_writable(w->cp, tensor, box, d);
-	ck_checkpoint_unlock(w->cp);
-	if (rc)
-		return rc;
-	s = calloc(1, sizeof(*s));
+/* What the stage is of is the same in all catalogs of the checkpoint. */
+static struct ck_stage *stage_make(struct ck_writer *w, uint32_t tensor,
+				   uint32_t box, enum ck_stage_form form)
+{
+	struct ck_stage *s = calloc(1, sizeof(*s));
+
 	if (!s)
-		return ck_fail(d, ENOMEM, "out of memory");
+		return NULL;
 	s->w = w;
+	s->catalog = ck_checkpoint_catalog(w->cp);
 	s->tensor = tensor;
 	s->box = box;
 	s->form = form;
 	discard(s);
-	if (own_header(s)) {
-		free(s);
+	return s;
+}
+
+int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
+		  enum ck_stage_form form, struct ck_stage **out,
+		  struct ck_diag *d)
+{
+	struct ck_stage *s = stage_make(w, tensor, box, form);
+	int rc;
+
+	if (!s)
 		return ck_fail(d, ENOMEM, "out of memory");
-	}
-	if (ck_writer_enlist(w, s)) {
-		ck_buf_fini(&s->head);
-		free(s);
-		return ck_fail(d, EBUSY, "is being written already");
-	}
-	*out = s;
-	return 0;
+	rc = check_writable(s->catalog, tensor, box, d);
+	if (rc == 0 && own_header(s))
+		rc = ck_fail(d, ENOMEM, "out of memory");
+	if (rc == 0 && ck_writer_enlist(w, s))
+		rc = ck_fail(d, EBUSY, "is being written already");
+	if (rc)
+		stage_free(s);
+	else
+		*out = s;
+	return rc;
 }
 
 void ck_stage_close(struct ck_stage *s)
@@ -139,8 +145,7 @@ void ck_stage_close(struct ck_stage *s)
 	discard(s);
 	ck_writer_delist(w, s);
 	pthread_rwlock_unlock(&w->placing);
-	ck_given_fini(&s->given);
-	free(s);
+	stage_free(s);
 }
 
 void ck_stage_renew(struct ck_stage *s)
@@ -160,7 +165,7 @@ static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
 {
 	bool whole = s->box == CK_STAGE_ALL;
 
-	*n = whole ? tensor_of(s)->nchunks : 1;
+	*n = whole ? ck_stage_tensor(s)->nchunks : 1;
 	return whole ? 0 : s->box;
 }
 
@@ -185,13 +190,13 @@ int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
 
 	if (rc)
 		return ck_fail(d, -rc, "cannot be stored: %s", strerror(-rc));
-	rc = ck_cutter_make(&s->cutter, s->w->cp->catalog, s->tensor, s->box,
-			    fortran, swapped);
+	rc = ck_cutter_make(&s->cutter, s->catalog, s->tensor, s->box, fortran,
+			    swapped);
 	if (rc) {
 		ck_cuts_drop(&s->cuts);
 		return ck_fail(d, -rc, "out of memory");
 	}
-	ck_cutter_aim(&s->cutter, &s->cuts, tensor_of(s)->chunk + first);
+	ck_cutter_aim(&s->cutter, &s->cuts, ck_stage_tensor(s)->chunk + first);
 	s->placing = true;
 	s->fortran = fortran;
 	s->swapped = swapped;
@@ -211,12 +216,12 @@ int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 
 uint64_t ck_stage_total(const struct ck_stage *s)
 {
-	const struct ck_tensor *t = tensor_of(s);
+	const struct ck_tensor *t = ck_stage_tensor(s);
 
 	return s->data +
 	       (s->box == CK_STAGE_ALL
 			? t->nbytes
-			: ck_catalog_box_bytes(s->w->cp->catalog, t, s->box));
+			: ck_catalog_box_bytes(s->catalog, t, s->box));
 }
 
 int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
@@ -563,7 +568,7 @@ int ck_stage_move(struct ck_stage *s, struct ck_batch *to)
 	}
 	ck_cuts_drop(&s->cuts);
 	s->cuts = cuts;
-	ck_cutter_aim(&s->cutter, &s->cuts, tensor_of(s)->chunk + first);
+	ck_cutter_aim(&s->cutter, &s->cuts, ck_stage_tensor(s)->chunk + first);
 	return 0;
 }
 

@@ -81,8 +81,6 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 	rc = ck_owner_check(w, d);
 	if (rc)
 		return rc;
-	if (ck_checkpoint_reserve(w->cp))
-		return ck_fail(d, ENOMEM, "out of memory");
 	if (w->options.together) {
 		w->batch = ck_batch_make(w, true);
 		if (!w->batch)
@@ -110,6 +108,7 @@ int ck_writer_open(struct ck_checkpoint *cp,
 		   const struct ck_writer_options *options,
 		   struct ck_writer **out, struct ck_diag *d)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_writer *w = calloc(1, sizeof(*w));
 	int rc;
 
@@ -119,7 +118,7 @@ int ck_writer_open(struct ck_checkpoint *cp,
 	w->options = *options;
 	w->dirfd = -1;
 	locks_init(w);
-	rc = ck_bits_make(&w->busy, cp->catalog->ntensors)
+	rc = ck_bits_make(&w->busy, c->tensors.n)
 		     ? ck_fail(d, ENOMEM, "out of memory")
 		     : begin(w, d);
 	if (rc) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: who may read what. The catalog has the modes and owners of .metadata,
+ * access: who may read what. A catalog has the modes and owners of .metadata,
  * the directory and the data files as they were at first. Whoever looks at one
  * of these, to see whether it is still the same, notes what it is now; this
  * file compares, and puts the catalog right.
@@ -65,33 +65,48 @@ static bool is_other(const struct ck_attr *shown,
 	       shown->gid != seen.gid;
 }
 
-static bool file_is_other(const struct ck_checkpoint *cp, uint32_t file)
+/* A file that could not be looked at before, and has been by now. */
+static bool is_learnt(const struct ck_checkpoint *cp,
+		      const struct ck_catalog *c, uint32_t file)
 {
-	const struct ck_catalog *c = cp->catalog;
+	return ck_catalog_file(c, file)->unseen &&
+	       ck_files_is_seen(cp->files, file);
+}
 
-	const struct ck_data_file *shown = ck_catalog_file(c, file);
+static bool file_is_other(const struct ck_checkpoint *cp,
+			  const struct ck_catalog *c, uint32_t file)
+{
 	const struct ck_file_access *now;
+	const struct ck_data_file *shown;
 
-	if (file >= c->nfiles || shown->err || shown->unseen)
+	if (file >= c->files.n)
+		return false;
+	shown = ck_catalog_file(c, file);
+	if (shown->err || shown->unseen)
 		return false;
 	now = ck_files_access(cp->files, file);
 	return is_other(&shown->attr, now) ||
 	       shown->closed != ck_file_access_noted(now).closed;
 }
 
-/* Locked. */
-static bool is_old(const struct ck_checkpoint *cp, struct ck_items items)
+/* Not of files. */
+static bool is_old(const struct ck_checkpoint *cp, const struct ck_catalog *c)
 {
-	const struct ck_catalog *c = cp->catalog;
-	bool old = is_other(&c->meta, &cp->access->metadata) ||
-		   c->dir_mode != directory_mode(cp);
+	return is_other(&c->meta, &cp->access->metadata) ||
+	       c->dir_mode != directory_mode(cp);
+}
+
+static bool items_are_old(const struct ck_checkpoint *cp,
+			  const struct ck_catalog *now,
+			  const struct ck_catalog *c, struct ck_items items)
+{
 	uint32_t last = CK_NO_FILE;
+	bool old = false;
 
 	for (uint32_t i = 0; i < items.n && !old; i++) {
 		uint32_t file = ck_items_at(c, items, i)->file;
 
-		if (i == 0 || file != last)
-			old = file_is_other(cp, file);
+		old = file != last && file_is_other(cp, now, file);
 		last = file;
 	}
 	return old;
@@ -108,84 +123,83 @@ static void take(struct ck_attr *shown, const struct ck_file_access *now)
 	shown->gid = seen.gid;
 }
 
-static void take_file(struct ck_data_file *shown,
-		      const struct ck_file_access *now)
+/* Makes the rows of files right; *changed: there were others. */
+static int take_files(const struct ck_checkpoint *cp, struct ck_catalog *next,
+		      bool *changed)
 {
-	take(&shown->attr, now);
-	shown->closed = ck_file_access_noted(now).closed;
-}
-
-void ck_access_take_metadata(struct ck_checkpoint *cp)
-{
-	take(&cp->catalog->meta, &cp->access->metadata);
-}
-
-void ck_access_renewed(struct ck_checkpoint *cp)
-{
-	ck_catalog_access_renew(cp->catalog);
-	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
-}
-
-static void renew(struct ck_checkpoint *cp)
-{
-	struct ck_catalog *c = cp->catalog;
-
-	pthread_rwlock_wrlock(&cp->places);
-	ck_access_take_metadata(cp);
-	c->dir_mode = directory_mode(cp);
-	for (uint32_t i = 0; i < c->nfiles; i++)
-		if (file_is_other(cp, i))
-			take_file(&c->files[i], ck_files_access(cp->files, i));
-	ck_access_renewed(cp);
-	pthread_rwlock_unlock(&cp->places);
-}
-
-enum { FILES_AT_ONCE = 64 };
-
-/* The files of items from *at on, some at a time, each once where neighbours
- * have the same; *at moves on behind their items. */
-static uint32_t files_of(struct ck_checkpoint *cp, struct ck_items items,
-			 uint32_t *at, uint32_t *files)
-{
-	uint32_t count = 0;
-
-	ck_checkpoint_lock(cp);
-	for (; *at < items.n && count < FILES_AT_ONCE; ++*at) {
-		uint32_t file = ck_items_at(cp->catalog, items, *at)->file;
-
-		if (file < cp->catalog->nfiles &&
-		    (count == 0 || file != files[count - 1]))
-			files[count++] = file;
-	}
-	ck_checkpoint_unlock(cp);
-	return count;
-}
-
-void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
-{
-	uint32_t files[FILES_AT_ONCE];
-	uint32_t at = 0;
 	int rc = 0;
 
-	while (at < items.n) {
-		uint32_t count = files_of(cp, items, &at, files);
+	for (uint32_t i = 0; i < next->files.n && rc == 0; i++) {
+		const struct ck_file_access *now = ck_files_access(cp->files,
+								   i);
+		struct ck_data_file file;
 
-		for (uint32_t i = 0; i < count; i++)
-			rc = ck_files_check(cp->files, files[i], NULL);
+		if (is_learnt(cp, next, i)) {
+			file = ck_file_described(cp, i);
+		} else if (file_is_other(cp, next, i)) {
+			file = *ck_catalog_file(next, i);
+			take(&file.attr, now);
+			file.closed = ck_file_access_noted(now).closed;
+		} else {
+			continue;
+		}
+		*changed = true;
+		rc = ck_catalog_file_set(next, i, &file);
+	}
+	return rc;
+}
+
+int ck_access_renew(struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+	struct ck_catalog *next = ck_catalog_next(now);
+	bool changed = is_old(cp, now);
+	int rc = next ? take_files(cp, next, &changed) : -ENOMEM;
+
+	if (rc == 0 && changed) {
+		take(&next->meta, &cp->access->metadata);
+		next->dir_mode = directory_mode(cp);
+		rc = ck_catalog_access_renew(next);
+	}
+	if (rc || !changed) {
+		ck_catalog_put(next);
+		return rc;
+	}
+	ck_checkpoint_publish(cp, next, NULL);
+	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_catalog *c,
+			struct ck_items items)
+{
+	uint32_t last = CK_NO_FILE;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < items.n; i++) {
+		uint32_t file = ck_items_at(c, items, i)->file;
+
+		if (file != last && file < c->files.n)
+			rc = ck_files_check(cp->files, file, NULL);
+		last = file;
 	}
 	ck_checkpoint_learn(cp);
 	(void)rc; /* what is wrong with one is told to whoever opens it */
 }
 
-void ck_checkpoint_renew_access(struct ck_checkpoint *cp, struct ck_items items)
+int ck_checkpoint_renew_access(struct ck_checkpoint *cp,
+			       const struct ck_catalog *c,
+			       struct ck_items items)
 {
-	bool old;
+	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+	int rc;
 
-	ck_checkpoint_lock(cp);
-	old = is_old(cp, items);
-	ck_checkpoint_unlock(cp);
-	if (old)
-		renew(cp);
+	if (!is_old(cp, now) && !items_are_old(cp, now, c, items))
+		return 0;
+	pthread_mutex_lock(&cp->changing);
+	rc = ck_access_renew(cp);
+	pthread_mutex_unlock(&cp->changing);
+	return rc;
 }
 
 uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp)

@@ -30,6 +30,7 @@ struct task {
 struct check {
 	/* Constant once there are several threads: */
 	struct ck_checkpoint *cp;
+	const struct ck_catalog *catalog;
 	const struct ck_check_options *options;
 	struct task *tasks;
 	size_t ntasks;
@@ -99,17 +100,17 @@ static int fault_cmp(const void *a, const void *b)
 static void add_of_item(struct check *k, const struct ck_item *item,
 			const struct ck_fault *f)
 {
-	if (item->file < k->cp->catalog->nfiles)
+	if (item->file < k->catalog->files.n)
 		k->file_told[item->file] = 1;
 	add(k, f);
 }
 
 static void add_known(struct check *k)
 {
-	const struct ck_catalog *c = k->cp->catalog;
+	const struct ck_catalog *c = k->catalog;
 	struct ck_fault f;
 
-	for (uint32_t i = 0; i < c->ntensors; i++) {
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		if (ck_catalog_tensor_has_fault(c, t, &f))
@@ -120,14 +121,14 @@ static void add_known(struct check *k)
 					    ck_catalog_item(c, t->chunk + box),
 					    &f);
 	}
-	for (uint32_t i = 0; i < c->nreplicas; i++)
+	for (uint32_t i = 0; i < c->replicas.n; i++)
 		if (ck_catalog_replica_has_fault(c, ck_catalog_replica(c, i),
 						 &f))
 			add_of_item(k, &ck_catalog_replica(c, i)->item, &f);
-	for (uint32_t i = 0; i < c->nobjects; i++)
+	for (uint32_t i = 0; i < c->objects.n; i++)
 		if (ck_catalog_object_has_fault(c, ck_catalog_object(c, i), &f))
 			add_of_item(k, &ck_catalog_object(c, i)->item, &f);
-	for (uint32_t i = 0; i < c->nfiles; i++)
+	for (uint32_t i = 0; i < c->files.n; i++)
 		if (!k->file_told[i] && ck_catalog_file_has_fault(c, i, &f))
 			add(k, &f);
 }
@@ -147,7 +148,7 @@ static void task_add(struct check *k, const struct ck_item *item,
 		     const struct ck_tensor *tensor, uint32_t i)
 {
 	k->out->items_total++;
-	if (!ck_catalog_item_is_there(k->cp->catalog, item))
+	if (!ck_catalog_item_is_there(k->catalog, item))
 		return;
 	k->done.bytes_total += item->length;
 	k->tasks[k->ntasks++] = (struct task){ item, tensor, i };
@@ -155,13 +156,13 @@ static void task_add(struct check *k, const struct ck_item *item,
 
 static int tasks_make(struct check *k)
 {
-	const struct ck_catalog *c = k->cp->catalog;
+	const struct ck_catalog *c = k->catalog;
 
-	k->tasks = calloc(c->nchunks + c->nreplicas + c->nobjects + 1,
+	k->tasks = calloc(1UL + c->chunks.n + c->replicas.n + c->objects.n,
 			  sizeof(*k->tasks));
 	if (!k->tasks)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->ntensors; i++) {
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		for (uint32_t box = 0; box < t->nchunks; box++)
@@ -169,7 +170,7 @@ static int tasks_make(struct check *k)
 				task_add(k, ck_catalog_item(c, t->chunk + box),
 					 t, box);
 	}
-	for (uint32_t i = 0; i < c->nreplicas; i++) {
+	for (uint32_t i = 0; i < c->replicas.n; i++) {
 		uint32_t chunk = ck_catalog_replica(c, i)->chunk;
 		const struct ck_tensor *t =
 			ck_catalog_tensor(c, ck_catalog_tensor_of(c, chunk));
@@ -177,7 +178,7 @@ static int tasks_make(struct check *k)
 		task_add(k, &ck_catalog_replica(c, i)->item, t,
 			 chunk - t->chunk);
 	}
-	for (uint32_t i = 0; i < c->nobjects; i++)
+	for (uint32_t i = 0; i < c->objects.n; i++)
 		task_add(k, &ck_catalog_object(c, i)->item, NULL, i);
 	qsort(k->tasks, k->ntasks, sizeof(*k->tasks), task_cmp);
 	k->done.items_total = k->ntasks;
@@ -195,7 +196,7 @@ struct worker {
 static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 {
 	const struct worker *w = ctx;
-	const struct ck_catalog *c = w->k->cp->catalog;
+	const struct ck_catalog *c = w->k->catalog;
 	struct ck_fault f;
 
 	if (w->task->tensor)
@@ -249,6 +250,7 @@ static void *work(void *arg)
 		for (size_t i = begin; i < end; i++) {
 			const struct task *task = &w->k->tasks[i];
 			struct ck_look look = {
+				.catalog = w->k->catalog,
 				.item = task->item,
 				.tensor = task->tensor,
 				.box = task->i,
@@ -296,7 +298,7 @@ static int check_all(struct check *k)
 {
 	int rc;
 
-	k->file_told = calloc(k->cp->catalog->nfiles + 1, 1);
+	k->file_told = calloc(k->catalog->files.n + 1UL, 1);
 	if (!k->file_told)
 		return -ENOMEM;
 	add_known(k);
@@ -310,10 +312,13 @@ int ck_checkpoint_check(struct ck_checkpoint *cp,
 			const struct ck_check_options *options,
 			struct ck_findings *out, struct ck_diag *d)
 {
-	struct check k = { .cp = cp, .options = options, .out = out };
+	const struct ck_catalog *c = ck_checkpoint_catalog(cp);
+	struct check k = {
+		.cp = cp, .catalog = c, .options = options, .out = out
+	};
 	int rc;
 
-	*out = (struct ck_findings){ 0 };
+	*out = (struct ck_findings){ .catalog = c };
 	pthread_mutex_init(&k.lock, NULL);
 	rc = check_all(&k);
 	pthread_mutex_destroy(&k.lock);
@@ -334,5 +339,6 @@ void ck_findings_fini(struct ck_findings *f)
 {
 	free(f->faults);
 	ck_arena_fini(&f->arena);
+	ck_catalog_put(f->catalog);
 	*f = (struct ck_findings){ 0 };
 }

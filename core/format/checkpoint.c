@@ -31,8 +31,8 @@ static const struct ck_format *const formats[] = {
 	&ck_format_dcp,
 };
 
-static int open_directory(struct ck_checkpoint *cp, const char *path,
-			  struct ck_diag *d)
+static int open_directory(struct ck_checkpoint *cp, struct ck_catalog *c,
+			  const char *path, struct ck_diag *d)
 {
 	struct ck_file_access now = { 0 };
 	struct stat st;
@@ -46,7 +46,7 @@ static int open_directory(struct ck_checkpoint *cp, const char *path,
 	cp->dev = st.st_dev;
 	cp->ino = st.st_ino;
 	ck_file_access_note(&now, &st, cp->dirfd, "", AT_EMPTY_PATH);
-	cp->catalog->dir_mode = now.mode;
+	c->dir_mode = now.mode;
 	return 0;
 }
 
@@ -75,10 +75,13 @@ static int find_format(struct ck_checkpoint *cp, const char *path,
 	return ck_say_what_is_here(cp->dirfd, path, d);
 }
 
-int ck_file_describe(struct ck_checkpoint *cp, uint32_t number)
+struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
+				      uint32_t number)
 {
 	const struct ck_file_info *info = ck_files_info(cp->files, number);
-	struct ck_data_file file = {
+
+	return (struct ck_data_file){
+		.path = info->path,
 		.size = info->size,
 		.attr = { info->mtime, info->mode, info->uid, info->gid },
 		.closed = info->closed,
@@ -86,50 +89,49 @@ int ck_file_describe(struct ck_checkpoint *cp, uint32_t number)
 		.err = info->err,
 		.why = info->why,
 	};
-	int rc = ck_catalog_text_add(cp->catalog, info->path, &file.path);
-
-	return rc ? rc : ck_catalog_file_add(cp->catalog, &file);
 }
 
-static int describe_files(struct ck_checkpoint *cp)
+static int describe_files(const struct ck_checkpoint *cp, struct ck_catalog *c)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < ck_files_count(cp->files) && !rc; i++)
-		rc = ck_file_describe(cp, i);
+	for (uint32_t i = 0; i < ck_files_count(cp->files) && !rc; i++) {
+		struct ck_data_file file = ck_file_described(cp, i);
+
+		rc = ck_catalog_file_add(c, &file);
+	}
 	return rc;
 }
 
 static int load(struct ck_checkpoint *cp, const char *path,
 		const struct ck_format_options *options, struct ck_diag *d)
 {
+	struct ck_catalog *c = ck_catalog_make("");
 	int rc;
 
-	cp->catalog = ck_catalog_make("");
-	if (!cp->catalog)
+	cp->catalog = c;
+	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = open_directory(cp, path, d);
+	rc = open_directory(cp, c, path, d);
 	if (rc == 0)
 		rc = find_format(cp, path, d);
 	if (rc)
 		return rc;
-	cp->catalog->kind = cp->format->name;
+	c->kind = cp->format->name;
 	cp->why = cp->format->why;
 	cp->files = ck_files_make(cp->dirfd, options->shardlinks, max_open());
 	if (!cp->files)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = cp->format->load(cp, options, d);
+	rc = cp->format->load(cp, c, options, d);
 	if (rc)
 		return rc;
-	if (describe_files(cp))
+	if (describe_files(cp, c))
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = ck_catalog_finish(cp->catalog, d);
+	rc = ck_catalog_finish(c, d);
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < cp->catalog->nfiles; i++)
-		cp->unseen += ck_catalog_file(cp->catalog, i)->unseen;
-	cp->layouts = ck_layouts_make(cp->catalog);
-	cp->access = ck_access_make(cp->catalog);
+	cp->layouts = ck_layouts_make(c);
+	cp->access = ck_access_make(c);
 	return cp->layouts && cp->access ? 0
 					 : ck_fail(d, ENOMEM, "out of memory");
 }
@@ -144,7 +146,8 @@ int ck_checkpoint_open(const char *path,
 	if (!cp)
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->dirfd = -1;
-	pthread_rwlock_init(&cp->places, NULL);
+	pthread_mutex_init(&cp->changing, NULL);
+	pthread_mutex_init(&cp->lock, NULL);
 	rc = load(cp, path, options, d);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
@@ -161,15 +164,21 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 		return;
 	ck_layouts_free(cp->layouts);
 	free(cp->access);
-	ck_catalog_free(cp->catalog);
+	ck_catalog_put(cp->catalog);
 	ck_files_free(cp->files);
 	if (cp->format)
 		cp->format->forget(cp);
 	if (cp->dirfd >= 0)
 		close(cp->dirfd);
-	pthread_rwlock_destroy(&cp->places);
+	pthread_mutex_destroy(&cp->changing);
+	pthread_mutex_destroy(&cp->lock);
 	free(cp->path);
 	free(cp);
+}
+
+const char *ck_checkpoint_kind(const struct ck_checkpoint *cp)
+{
+	return cp->format->name;
 }
 
 void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
@@ -193,7 +202,8 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
 
 int ck_checkpoint_same(const struct ck_checkpoint *cp, struct ck_diag *d)
 {
-	int rc = cp->format->changed(cp, &cp->metadata);
+	struct stat was = ck_checkpoint_metadata(cp);
+	int rc = cp->format->changed(cp, &was);
 
 	if (rc == 0)
 		return 0;
@@ -230,14 +240,10 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 
 enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err)
 {
+	struct stat was = ck_checkpoint_metadata(cp);
+	int rc = cp->format->changed(cp, &was);
 	enum ck_fate of_directory;
-	struct stat was;
-	int rc;
 
-	ck_checkpoint_lock(cp);
-	was = cp->metadata;
-	ck_checkpoint_unlock(cp);
-	rc = cp->format->changed(cp, &was);
 	*err = 0;
 	if (rc > 0)
 		return CK_FATE_SAVED;
@@ -254,7 +260,7 @@ enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err)
 int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 			 struct ck_diag *d)
 {
-	const struct ck_catalog *c = cp->catalog;
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 
 	if (!cp->format->write)
 		return ck_fail(d, EOPNOTSUPP,

@@ -53,11 +53,10 @@ static void count_live(struct rows *rows, const struct ck_item *item)
 						   item->length);
 }
 
-/* The checkpoint is locked. Not sorted: row i is file i. */
-static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp)
+/* Not sorted: row i is file i. */
+static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
+		      const struct ck_catalog *c)
 {
-	const struct ck_catalog *c = cp->catalog;
-
 	for (uint32_t i = 0; i < rows->n; i++)
 		rows->list[i] = (struct row){
 			.id = ck_files_id(cp->files, i),
@@ -65,9 +64,9 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp)
 					? 0
 					: ck_catalog_file(c, i)->size,
 		};
-	for (uint32_t i = 0; i < c->nchunks; i++)
+	for (uint32_t i = 0; i < c->chunks.n; i++)
 		count_live(rows, ck_catalog_item(c, i));
-	for (uint32_t i = 0; i < c->nobjects; i++)
+	for (uint32_t i = 0; i < c->objects.n; i++)
 		count_live(rows, &ck_catalog_object(c, i)->item);
 }
 
@@ -92,14 +91,13 @@ static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp)
 
 static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
 {
-	ck_checkpoint_lock(cp);
-	rows->n = cp->catalog->nfiles;
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	rows->n = c->files.n;
 	rows->list = calloc(rows->n + 1, sizeof(*rows->list));
-	if (rows->list)
-		rows_fill(rows, cp);
-	ck_checkpoint_unlock(cp);
 	if (!rows->list)
 		return -ENOMEM;
+	rows_fill(rows, cp, c);
 	rows_identify(rows, cp);
 	qsort(rows->list, rows->n, sizeof(*rows->list), row_cmp);
 	return 0;

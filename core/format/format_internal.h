@@ -15,19 +15,19 @@ struct ck_format {
 	const char *suffix; /* of the names of data files */
 	/* Does the directory look like one of its checkpoints? */
 	bool (*probe)(int dirfd);
-	/* Fills cp->catalog (made, empty) and cp->files; finishes neither. */
-	int (*load)(struct ck_checkpoint *cp,
+	/* Fills the catalog, which is made, but for its files, and cp->files;
+	 * finishes neither. */
+	int (*load)(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    const struct ck_format_options *options, struct ck_diag *d);
 	/* 1: the metadata is another file than `was`, which load() or a commit
 	 * set in cp->metadata, 0: it is that; errors of stat(2). */
 	int (*changed)(const struct ck_checkpoint *cp, const struct stat *was);
 	/* Finds box i of a tensor in its item: fills its extent and strides.
-	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2).
-	 * Nothing is locked: only what is constant is read of the catalog. */
-	int (*locate)(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		      uint32_t i, const struct ck_item *item,
-		      struct ck_extent *extent, uint64_t *strides,
-		      struct ck_diag *d);
+	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
+	int (*locate)(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      const struct ck_tensor *t, uint32_t i,
+		      const struct ck_item *item, struct ck_extent *extent,
+		      uint64_t *strides, struct ck_diag *d);
 	/* ck_metadata_write(); NULL if it cannot be written. */
 	int (*write)(struct ck_checkpoint *cp,
 		     const struct ck_change_of_place *changes, uint32_t n,
@@ -43,6 +43,7 @@ struct ck_format {
 
 /* What to look at. */
 struct ck_look {
+	const struct ck_catalog *catalog; /* whose these are: */
 	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL: another entry's item */
 	uint32_t box;			/* of the tensor */
@@ -69,9 +70,14 @@ CK_MUST_USE int ck_say_what_is_here(int dirfd, const char *path,
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
 void ck_layouts_free(struct ck_layouts *l);
-/* Copies what is known of a data file into the catalog; files in the order of
- * their numbers. */
-CK_MUST_USE int ck_file_describe(struct ck_checkpoint *cp, uint32_t number);
+/* What is known of a data file, as a row of the catalog. */
+struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
+				      uint32_t number);
+/* The next catalog, which it takes, is the present one from now on. cp->changing
+ * is held. metadata: the file is another one, too; or NULL. */
+void ck_checkpoint_publish(struct ck_checkpoint *cp,
+			   const struct ck_catalog *next,
+			   const struct stat *metadata);
 
 /* Who may read .metadata and the directory. NULL: out of memory. Free it. */
 struct ck_access *ck_access_make(const struct ck_catalog *c);
@@ -81,16 +87,17 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st);
 void ck_access_note_directory(const struct ck_checkpoint *cp,
 			      const struct stat *st);
-/* The catalog has mode and owner of .metadata as noted. Locked for writing. */
-void ck_access_take_metadata(struct ck_checkpoint *cp);
-/* The catalog has other modes and owners now. Locked for writing. */
-void ck_access_renewed(struct ck_checkpoint *cp);
+/* Where the present catalog says something else of who may read, or does not know
+ * a file that was seen by now: the next one is made. cp->changing is held.
+ * -ENOMEM. */
+CK_MUST_USE int ck_access_renew(struct ck_checkpoint *cp);
 /* Takes over what was found out about files that nobody could look at before.
- * Not under ck_checkpoint_lock(). */
+ * Without memory it is taken over later. */
 void ck_checkpoint_learn(struct ck_checkpoint *cp);
 
-/* A tensor's layout is no longer the one to give out. */
-void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor);
+/* A tensor has another version: the layout of the one before is not to be given
+ * out. */
+void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor);
 /* The item of another entry was looked at. rc: what came of it. */
 void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc);
 

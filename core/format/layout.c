@@ -6,11 +6,9 @@
  * may pass; then it lives as long as somebody uses it. One that met an error
  * of the moment is given out to nobody else: whoever comes next asks again.
  *
- * Two threads that open the same tensor first may both look; one result is
- * kept. No lock is held while files are read: what the catalog says of the items
- * is copied first, and what was found of them is entered if the tensor still has
- * the version that was looked at. Else a commit came between, and it is looked
- * at again.
+ * No lock is held while files are read. Two threads that open the same tensor
+ * first may both look; one result is kept, that of the present version. Who reads
+ * an older version than that has a layout of his own.
  */
 #include "ckptfs/bits.h"
 #include "layout_internal.h"
@@ -41,11 +39,11 @@ struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
 	if (!l)
 		return NULL;
 	pthread_mutex_init(&l->lock, NULL);
-	l->n = c->ntensors;
+	l->n = c->tensors.n;
 	l->entries = calloc(l->n + 1, sizeof(struct ck_located *));
 	l->logged = calloc(l->n + 1, 1);
-	l->objects = calloc(c->nobjects + 1, 1);
-	if (ck_bits_make(&l->seen, c->nchunks) == 0 && l->entries &&
+	l->objects = calloc(c->objects.n + 1UL, 1);
+	if (ck_bits_make(&l->seen, c->chunks.n) == 0 && l->entries &&
 	    l->logged && l->objects)
 		return l;
 	free(l->objects);
@@ -93,18 +91,16 @@ static int item_err(struct ck_checkpoint *cp, const struct ck_extent *x,
 	return -ck_files_check(cp->files, x->file, passing);
 }
 
-/* Says in *out what is wrong with box k of the layout. Locked. */
-static void item_fault_set(const struct ck_checkpoint *cp,
+/* Says in *out what is wrong with box k of the layout. */
+static void item_fault_set(const struct ck_catalog *c,
 			   const struct ck_layout *layout, uint32_t k, int err,
 			   bool passing, struct ck_fault *out)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
-						      layout->tensor);
+	const struct ck_tensor *t = ck_catalog_tensor(c, layout->tensor);
 	const struct ck_box_fault *f = layout->faults ? layout->faults[k]
 						      : NULL;
 
-	ck_catalog_box_fault_init(cp->catalog, t, ck_layout_chunk(layout, k),
-				  out);
+	ck_catalog_box_fault_init(c, t, ck_layout_chunk(layout, k), out);
 	out->err = err;
 	if (f) {
 		out->what = f->what;
@@ -117,26 +113,25 @@ static void item_fault_set(const struct ck_checkpoint *cp,
 	}
 }
 
-bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_layout *layout,
-		      uint32_t tensor, uint32_t i, struct ck_fault *out)
+bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      const struct ck_layout *layout, uint32_t tensor,
+		      uint32_t i, struct ck_fault *out)
 {
-	const struct ck_catalog *c = cp->catalog;
-	bool passing, has;
+	bool passing;
 	uint32_t k = 0;
 	int err = 0;
 
+	if (ck_catalog_box_has_fault(c, ck_catalog_tensor(c, tensor), i, out))
+		return true;
 	if (layout && ck_layout_find(layout, i, &k))
 		err = item_err(cp, &layout->extents[k], &passing);
-	ck_checkpoint_lock(cp);
-	has = ck_catalog_box_has_fault(c, ck_catalog_tensor(c, tensor), i, out);
-	if (!has && err)
-		item_fault_set(cp, layout, k, err, passing, out);
-	ck_checkpoint_unlock(cp);
-	return has || err;
+	if (err)
+		item_fault_set(c, layout, k, err, passing, out);
+	return err;
 }
 
-/* What was found in the items, a line each. Locked. */
-static void log_faults(const struct ck_checkpoint *cp,
+/* What was found in the items, a line each. */
+static void log_faults(const struct ck_catalog *c,
 		       const struct ck_layout *layout)
 {
 	for (uint32_t k = 0; layout->faults && k < layout->n; k++) {
@@ -146,7 +141,7 @@ static void log_faults(const struct ck_checkpoint *cp,
 
 		if (!layout->faults[k] || x->passing)
 			continue;
-		item_fault_set(cp, layout, k, x->err, false, &f);
+		item_fault_set(c, layout, k, x->err, false, &f);
 		ck_fault_print(&f, true, &line);
 		ck_log("%s", line.data ? line.data : "out of memory");
 		ck_buf_fini(&line);
@@ -155,53 +150,83 @@ static void log_faults(const struct ck_checkpoint *cp,
 
 /* --- sharing them ---------------------------------------------------------------- */
 
-/* Takes a reference to what is known already. */
-static struct ck_located *known(struct ck_layouts *l, uint32_t tensor)
+/* Takes a reference to what is known already of a version of a tensor. */
+static struct ck_located *known(struct ck_layouts *l,
+				const struct ck_catalog *c, uint32_t tensor)
 {
+	uint64_t version = ck_catalog_tensor(c, tensor)->version;
 	struct ck_located *e;
 
 	pthread_mutex_lock(&l->lock);
 	e = l->entries[tensor];
+	if (e && e->layout.version != version)
+		e = NULL;
 	if (e)
 		e->refs++;
 	pthread_mutex_unlock(&l->lock);
 	return e;
 }
 
-/* Enters e, or lets it go for one that came first. One with an error of the
- * moment is left to those who use it. NULL: the tensor has another version by
- * now, and e is gone. */
-static struct ck_located *enter(struct ck_checkpoint *cp, struct ck_located *e)
+/* Takes the entry of a tensor out, if it is another version's than `version`;
+ * returns what is to be freed: nobody uses it. Under the lock. */
+static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
+				   uint64_t version)
+{
+	struct ck_located *e = l->entries[tensor];
+
+	if (!e || e->layout.version == version)
+		return NULL;
+	l->entries[tensor] = NULL;
+	l->logged[tensor] = false;
+	e->keep = false; /* whoever uses it frees it */
+	return e->refs ? NULL : e;
+}
+
+static uint64_t present_version(const struct ck_checkpoint *cp, uint32_t tensor)
+{
+	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+
+	return ck_catalog_tensor(now, tensor)->version;
+}
+
+/* Enters e, or lets it go for one that came first: what is to be used. One with an
+ * error of the moment, or of another version than the present one, is left to
+ * those who use it. */
+static struct ck_located *enter(struct ck_checkpoint *cp,
+				const struct ck_catalog *c,
+				struct ck_located *e)
 {
 	struct ck_layouts *l = cp->layouts;
 	uint32_t tensor = e->layout.tensor;
-	struct ck_located *first = NULL;
-	bool log;
+	struct ck_located *first = e, *old = NULL;
+	bool log = false;
 
-	ck_checkpoint_lock(cp);
-	if (e->layout.version ==
-	    ck_catalog_tensor(cp->catalog, tensor)->version) {
-		pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&l->lock);
+	if (present_version(cp, tensor) == e->layout.version) {
+		old = take_out(l, tensor, e->layout.version);
 		first = l->entries[tensor];
 		if (!first || first->layout.passing)
 			first = l->entries[tensor] = e;
-		first->refs++;
 		log = !l->logged[tensor];
 		l->logged[tensor] |= e->layout.faulty;
-		pthread_mutex_unlock(&l->lock);
-		if (log)
-			log_faults(cp, &e->layout);
+	} else {
+		e->keep = false;
 	}
-	ck_checkpoint_unlock(cp);
+	first->refs++;
+	pthread_mutex_unlock(&l->lock);
+	if (log)
+		log_faults(c, &e->layout);
 	if (first != e)
 		ck_located_free(e);
+	ck_located_free(old);
 	return first;
 }
 
 const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
+					const struct ck_catalog *c,
 					uint32_t tensor)
 {
-	struct ck_located *e = known(cp->layouts, tensor);
+	struct ck_located *e = known(cp->layouts, c, tensor);
 
 	if (!e || !e->layout.passing)
 		return e ? &e->layout : NULL;
@@ -209,18 +234,13 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 	return NULL;
 }
 
-void ck_layouts_forget(struct ck_layouts *l, uint32_t tensor)
+void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor)
 {
+	struct ck_layouts *l = cp->layouts;
 	struct ck_located *e;
 
 	pthread_mutex_lock(&l->lock);
-	e = l->entries[tensor];
-	l->entries[tensor] = NULL;
-	l->logged[tensor] = false;
-	if (e && e->refs) {
-		e->keep = false;
-		e = NULL; /* whoever uses it frees it */
-	}
+	e = take_out(l, tensor, present_version(cp, tensor));
 	pthread_mutex_unlock(&l->lock);
 	ck_located_free(e);
 }
@@ -235,7 +255,9 @@ void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
 
 bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 {
-	return ck_catalog_object(cp->catalog, object)->item.err ||
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	return ck_catalog_object(c, object)->item.err ||
 	       __atomic_load_n(&cp->layouts->objects[object],
 			       __ATOMIC_RELAXED) == SEEN_FAULTY;
 }
@@ -243,9 +265,9 @@ bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 /* Boxes that have an item at all. */
 static uint64_t items_count(const struct ck_catalog *c)
 {
-	uint64_t n = c->nobjects;
+	uint64_t n = c->objects.n;
 
-	for (uint32_t i = 0; i < c->ntensors; i++)
+	for (uint32_t i = 0; i < c->tensors.n; i++)
 		for (uint32_t k = 0; k < ck_catalog_tensor(c, i)->nchunks; k++)
 			n += !ck_catalog_box_is_empty(
 				c, ck_catalog_tensor(c, i), k);
@@ -254,77 +276,58 @@ static uint64_t items_count(const struct ck_catalog *c)
 
 void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	const struct ck_layouts *l = cp->layouts;
 
-	*items = items_count(cp->catalog);
+	*items = items_count(c);
 	*seen = ck_bits_count(&l->seen);
-	for (uint32_t i = 0; i < cp->catalog->nobjects; i++)
+	for (uint32_t i = 0; i < c->objects.n; i++)
 		*seen += __atomic_load_n(&l->objects[i], __ATOMIC_RELAXED) !=
 			 NOT_SEEN;
 }
 
-/* What is there, or is found and entered; NULL in *out: a commit came between. */
-static int get_once(struct ck_checkpoint *cp, uint32_t tensor,
-		    struct ck_located **out)
+/* What is there, or is found and entered. */
+static int get_whole(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		     uint32_t tensor, struct ck_located **out)
 {
-	struct ck_located *old = known(cp->layouts, tensor);
+	struct ck_located *old = known(cp->layouts, c, tensor);
 	struct ck_located *l;
 	int rc;
 
 	*out = old;
 	if (old && !old->layout.passing)
 		return 0;
-	rc = ck_locate(cp, tensor, NULL, old, &l);
+	rc = ck_locate(cp, c, tensor, NULL, old, &l);
 	if (rc == 0)
-		*out = enter(cp, l);
+		*out = enter(cp, c, l);
 	if (old)
 		ck_layout_put(cp, &old->layout);
 	return rc;
 }
 
-/* Whether no commit came between; then what was found is logged. */
-static bool is_present(struct ck_checkpoint *cp, const struct ck_layout *layout)
+/* Of a window, kept for nobody else. */
+static int get_window(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      uint32_t tensor, const uint64_t *window,
+		      struct ck_located **out)
 {
-	bool present;
+	int rc = ck_locate(cp, c, tensor, window, NULL, out);
 
-	ck_checkpoint_lock(cp);
-	present = layout->version ==
-		  ck_catalog_tensor(cp->catalog, layout->tensor)->version;
-	if (present)
-		log_faults(cp, layout);
-	ck_checkpoint_unlock(cp);
-	return present;
-}
-
-/* Of a window, kept for nobody else; NULL in *out: a commit came between. */
-static int get_window(struct ck_checkpoint *cp, uint32_t tensor,
-		      const uint64_t *window, struct ck_located **out)
-{
-	struct ck_located *l;
-	int rc = ck_locate(cp, tensor, window, NULL, &l);
-
-	*out = NULL;
 	if (rc)
 		return rc;
-	if (!is_present(cp, &l->layout)) {
-		ck_located_free(l);
-		return 0;
-	}
-	l->keep = false;
-	l->refs = 1;
-	*out = l;
+	log_faults(c, &(*out)->layout);
+	(*out)->keep = false;
+	(*out)->refs = 1;
 	return 0;
 }
 
-int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
-		  const uint64_t *window, const struct ck_layout **out)
+int ck_layout_get(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		  uint32_t tensor, const uint64_t *window,
+		  const struct ck_layout **out)
 {
 	struct ck_located *l = NULL;
-	int rc = 0;
+	int rc = window ? get_window(cp, c, tensor, window, &l)
+			: get_whole(cp, c, tensor, &l);
 
-	while (rc == 0 && !l)
-		rc = window ? get_window(cp, tensor, window, &l)
-			    : get_once(cp, tensor, &l);
 	if (rc == 0)
 		*out = &l->layout;
 	ck_checkpoint_learn(cp);

@@ -17,10 +17,11 @@ struct ck_located {
 };
 
 /* Finds the boxes of a tensor that a window touches, or all. old: what was found
- * of them before, or NULL. Reads files, and so is called without a lock.
- * Shortages of this process only. */
-CK_MUST_USE int ck_locate(struct ck_checkpoint *cp, uint32_t tensor,
-			  const uint64_t *window, const struct ck_located *old,
+ * of the same version before, or NULL. Reads files, and so is called without a
+ * lock. Shortages of this process only. */
+CK_MUST_USE int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
+			  uint32_t tensor, const uint64_t *window,
+			  const struct ck_located *old,
 			  struct ck_located **out);
 void ck_located_free(struct ck_located *l); /* NULL is allowed */
 

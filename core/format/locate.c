@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * locate: finds where the boxes of a tensor lie. What the catalog says of their
- * items is copied under the lock, all of one version; then the header of each
+ * locate: finds where the boxes of a tensor of a catalog lie: the header of each
  * item is read, and no lock is held. Where the elements of all boxes lie in C
  * order without gaps, as nearly always, no strides are kept.
  */
@@ -137,70 +136,68 @@ static int keep_strides(struct ck_layout *layout, uint32_t k,
 
 /* --- boxes ---------------------------------------------------------------------- */
 
-/* What the catalog says of the boxes' items, all of one version. */
-struct items {
-	struct ck_item *of; /* for each box */
-	struct ck_replica *replicas;
-	size_t nreplicas;
+/* What is being located, of which catalog. */
+struct locating {
+	struct ck_checkpoint *cp;
+	const struct ck_catalog *c;
+	const struct ck_tensor *t;
+	struct ck_located *l;
+	uint64_t *strides; /* room for those of one box */
 };
+
+static uint32_t chunk_of(const struct locating *at, uint32_t k)
+{
+	return at->t->chunk + ck_layout_chunk(&at->l->layout, k);
+}
 
 /* Finds the elements of box k in one of its items. Only an archive must be
  * looked at for that. */
-static int locate_in(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
-		     const struct ck_item *item, uint64_t *strides,
-		     struct ck_diag *d)
+static int locate_in(const struct locating *at, uint32_t k,
+		     const struct ck_item *item, struct ck_diag *d)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
-						      l->layout.tensor);
-	struct ck_extent *extent = &l->layout.extents[k];
-	uint32_t chunk = ck_layout_chunk(&l->layout, k);
+	const struct ck_layout *layout = &at->l->layout;
+	struct ck_extent *extent = &layout->extents[k];
 	const uint64_t *known;
 
 	*extent = (struct ck_extent){ .file = item->file };
 	if (item->form == CK_FORM_ARCHIVE)
-		return cp->format->locate(cp, t, chunk, item, extent, strides,
-					  d);
+		return at->cp->format->locate(at->cp, at->c, at->t,
+					      ck_layout_chunk(layout, k), item,
+					      extent, at->strides, d);
 	extent->pos = item->fpos;
-	known = ck_catalog_strides(cp->catalog, t->chunk + chunk);
+	known = ck_catalog_strides(at->c, chunk_of(at, k));
 	if (!known || item->form == CK_FORM_BLOB)
-		strides_dense(&l->layout, k, strides);
-	else if (t->ndim)
-		memcpy(strides, known, t->ndim * sizeof(*strides));
+		strides_dense(layout, k, at->strides);
+	else if (at->t->ndim)
+		memcpy(at->strides, known, at->t->ndim * sizeof(*known));
 	return 0;
 }
 
 /* The first replica of box k that can be read, if there is one; else rc. What is
  * wrong with it is told of the first item only. */
-static int locate_replica(struct ck_checkpoint *cp, struct ck_located *l,
-			  uint32_t k, const struct items *items,
-			  uint64_t *strides, int rc)
+static int locate_replica(const struct locating *at, uint32_t k, int rc)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
-						      l->layout.tensor);
-	uint32_t chunk = t->chunk + ck_layout_chunk(&l->layout, k);
+	uint32_t n, first = ck_catalog_replicas(at->c, chunk_of(at, k), 1, &n);
 
-	for (uint32_t i = 0; i < items->nreplicas; i++) {
-		const struct ck_replica *r = &items->replicas[i];
+	for (uint32_t i = first; i < first + n; i++) {
+		const struct ck_replica *r = ck_catalog_replica(at->c, i);
 		struct ck_diag d = { 0 };
 		int replica;
 
-		if (r->chunk != chunk || r->item.err)
+		if (r->item.err)
 			continue;
-		replica = locate_in(cp, l, k, &r->item, strides, &d);
+		replica = locate_in(at, k, &r->item, &d);
 		if (replica == 0 || ck_is_shortage(replica))
 			return replica;
 	}
 	return rc;
 }
 
-/* Finds box k; what is wrong with it goes into its extent. strides: room for
- * those of one box. */
-static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
-		  const struct items *items, uint64_t *strides)
+/* Finds box k; what is wrong with it goes into its extent. */
+static int locate(const struct locating *at, uint32_t k)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog,
-						      l->layout.tensor);
-	const struct ck_item *item = &items->of[k];
+	const struct ck_item *item = ck_catalog_item(at->c, chunk_of(at, k));
+	struct ck_located *l = at->l;
 	struct ck_extent *extent = &l->layout.extents[k];
 	struct ck_diag d = { 0 };
 	int rc;
@@ -209,9 +206,9 @@ static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 	extent->file = CK_NO_FILE;
 	if (is_empty(&l->layout, k))
 		return 0;
-	rc = item->err ? -item->err : locate_in(cp, l, k, item, strides, &d);
+	rc = item->err ? -item->err : locate_in(at, k, item, &d);
 	if (rc && !ck_is_shortage(rc))
-		rc = locate_replica(cp, l, k, items, strides, rc);
+		rc = locate_replica(at, k, rc);
 	if (ck_is_shortage(rc))
 		return rc;
 	if (rc)
@@ -222,14 +219,13 @@ static int locate(struct ck_checkpoint *cp, struct ck_located *l, uint32_t k,
 		return 0;
 	}
 	if (rc == 0 || !d.passing)
-		ck_layouts_note_box(cp,
-				    t->chunk + ck_layout_chunk(&l->layout, k));
+		ck_layouts_note_box(at->cp, chunk_of(at, k));
 	d.err = -rc;
 	if (rc)
 		return take_fault(l, k, &d);
 	l->layout.change |= extent->change;
 	l->keep &= !extent->memory;
-	return keep_strides(&l->layout, k, strides);
+	return keep_strides(&l->layout, k, at->strides);
 }
 
 /* Takes box k over from an older layout of the same boxes, if that has found
@@ -241,66 +237,38 @@ static bool is_known(const struct ck_located *old, uint32_t k)
 	return x && !x->err && !x->memory && !is_empty(&old->layout, k);
 }
 
-static int reuse(struct ck_located *l, const struct ck_located *old, uint32_t k,
-		 uint64_t *strides)
+static int reuse(const struct locating *at, const struct ck_located *old,
+		 uint32_t k)
 {
 	const struct ck_layout *from = &old->layout;
+	struct ck_located *l = at->l;
 
 	l->layout.extents[k] = from->extents[k];
 	l->layout.change |= from->extents[k].change;
 	if (!from->strides)
-		strides_dense(from, k, strides);
+		strides_dense(from, k, at->strides);
 	else if (from->ndim)
-		memcpy(strides, from->strides + (size_t)k * from->ndim,
-		       from->ndim * sizeof(*strides));
-	return keep_strides(&l->layout, k, strides);
+		memcpy(at->strides, from->strides + (size_t)k * from->ndim,
+		       from->ndim * sizeof(*at->strides));
+	return keep_strides(&l->layout, k, at->strides);
 }
 
-static int locate_all(struct ck_checkpoint *cp, struct ck_located *l,
-		      const struct items *items, const struct ck_located *old)
+static int locate_all(struct locating *at, const struct ck_located *old)
 {
-	ck_auto_free uint64_t *strides = calloc(l->layout.ndim + 1UL,
-						sizeof(*strides));
-	int rc = strides ? 0 : -ENOMEM;
+	struct ck_layout *layout = &at->l->layout;
+	int rc = 0;
 
-	for (uint32_t k = 0; rc == 0 && k < l->layout.n; k++)
-		rc = is_known(old, k) ? reuse(l, old, k, strides)
-				      : locate(cp, l, k, items, strides);
+	layout->extents = calloc(layout->n + 1UL, sizeof(*layout->extents));
+	at->strides = calloc(layout->ndim + 1UL, sizeof(*at->strides));
+	if (!layout->extents || !at->strides)
+		rc = -ENOMEM;
+	for (uint32_t k = 0; rc == 0 && k < layout->n; k++)
+		rc = is_known(old, k) ? reuse(at, old, k) : locate(at, k);
+	free(at->strides);
 	return rc;
 }
 
 /* --- which boxes ---------------------------------------------------------------- */
-
-static void items_fini(struct items *items)
-{
-	free(items->of);
-	free(items->replicas);
-}
-
-/* -ENOMEM. */
-static int items_copy(struct ck_checkpoint *cp, struct ck_layout *layout,
-		      struct items *out)
-{
-	const struct ck_catalog *c = cp->catalog;
-	const struct ck_tensor *t = ck_catalog_tensor(c, layout->tensor);
-	const struct ck_replica *replicas =
-		ck_catalog_replicas(c, t->chunk, t->nchunks, &out->nreplicas);
-
-	out->of = malloc((layout->n + 1UL) * sizeof(*out->of));
-	out->replicas = malloc((out->nreplicas + 1) * sizeof(*replicas));
-	if (!out->of || !out->replicas)
-		return -ENOMEM;
-	ck_checkpoint_lock(cp);
-	layout->version = t->version;
-	for (uint32_t k = 0; k < layout->n; k++)
-		out->of[k] = *ck_catalog_item(
-			c, t->chunk + ck_layout_chunk(layout, k));
-	if (replicas)
-		memcpy(out->replicas, replicas,
-		       out->nreplicas * sizeof(*replicas));
-	ck_checkpoint_unlock(cp);
-	return 0;
-}
 
 /* Only the boxes that a window touches: their offsets and sizes, and their
  * order, which they are in. */
@@ -340,15 +308,15 @@ static int narrow(struct ck_located *l, const struct ck_catalog *c,
 }
 
 /* Which boxes they are; nothing of where. */
-static int choose(struct ck_checkpoint *cp, uint32_t tensor,
+static int choose(const struct ck_catalog *c, uint32_t tensor,
 		  const uint64_t *window, struct ck_located *l)
 {
-	const struct ck_catalog *c = cp->catalog;
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	l->keep = true;
 	l->layout = (struct ck_layout){
 		.tensor = tensor,
+		.version = t->version,
 		.ndim = t->ndim,
 		.dtype = t->dtype,
 		.err = t->err,
@@ -362,28 +330,21 @@ static int choose(struct ck_checkpoint *cp, uint32_t tensor,
 	return window && !t->err ? narrow(l, c, window) : 0;
 }
 
-int ck_locate(struct ck_checkpoint *cp, uint32_t tensor, const uint64_t *window,
+int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
+	      uint32_t tensor, const uint64_t *window,
 	      const struct ck_located *old, struct ck_located **out)
 {
-	struct items items = { 0 };
-	struct ck_located *l = calloc(1, sizeof(*l));
-	int rc = l ? choose(cp, tensor, window, l) : -ENOMEM;
+	struct locating at = { .cp = cp,
+			       .c = c,
+			       .t = ck_catalog_tensor(c, tensor),
+			       .l = calloc(1, sizeof(*at.l)) };
+	int rc = at.l ? choose(c, tensor, window, at.l) : -ENOMEM;
 
-	if (rc == 0) {
-		l->layout.extents = calloc(l->layout.n + 1UL,
-					   sizeof(*l->layout.extents));
-		rc = l->layout.extents ? items_copy(cp, &l->layout, &items)
-				       : -ENOMEM;
-	}
-	if (rc == 0 && old && old->layout.version != l->layout.version)
-		old = NULL;
 	if (rc == 0)
-		rc = locate_all(cp, l, &items, old);
-	items_fini(&items);
-	if (rc) {
-		ck_located_free(l);
-		return rc;
-	}
-	*out = l;
-	return 0;
+		rc = locate_all(&at, old);
+	if (rc)
+		ck_located_free(at.l);
+	else
+		*out = at.l;
+	return rc;
 }

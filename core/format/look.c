@@ -32,7 +32,7 @@ static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
 /* Makes the source; *bytes is what it is in, if it is in memory. */
 static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 {
-	const struct ck_catalog *c = l->cp->catalog;
+	const struct ck_catalog *c = l->look->catalog;
 	const struct ck_look *look = l->look;
 	uint8_t transform = look->item->transform;
 	uint64_t limit;
@@ -67,7 +67,7 @@ static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 	struct ck_item_want want = {
 		.dtype = t->dtype,
 		.ndim = t->ndim,
-		.size = ck_catalog_box(l->cp->catalog, t, l->look->box) +
+		.size = ck_catalog_box(l->look->catalog, t, l->look->box) +
 			t->ndim,
 	};
 	ck_auto_free uint64_t *strides = calloc(t->ndim + 1UL,
@@ -186,10 +186,10 @@ static void print_fault(void *ctx, uint64_t fpos, const struct ck_diag *d)
 int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
 			  struct ck_buf *out)
 {
-	struct printing p = { cp->catalog,
-			      ck_catalog_object(cp->catalog, object), name,
-			      out };
-	struct ck_look look = { .item = &p.o->item,
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct printing p = { c, ck_catalog_object(c, object), name, out };
+	struct ck_look look = { .catalog = c,
+				.item = &p.o->item,
 				.fault = print_fault,
 				.ctx = &p };
 	struct ck_fault f;

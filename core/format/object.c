@@ -12,21 +12,19 @@
 
 /* The item of an entry, its file in use; 0 or what is wrong with it. An entry
  * of an unknown class is an item all the same. */
-static int stored_get(struct ck_checkpoint *cp, uint32_t object,
-		      struct ck_stored *item, struct ck_diag *d)
+static int stored_get(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      uint32_t object, struct ck_stored *item,
+		      struct ck_diag *d)
 {
-	const struct ck_item *chunk =
-		&ck_catalog_object(cp->catalog, object)->item;
+	const struct ck_item *chunk = &ck_catalog_object(c, object)->item;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return ck_fail(d, chunk->err, "%s", strerror(chunk->err));
 	return ck_stored_get(cp->files, chunk, item, d);
 }
 
-static struct ck_str transforms_of(const struct ck_checkpoint *cp,
-				   uint32_t object)
+static struct ck_str transforms_of(const struct ck_catalog *c, uint32_t object)
 {
-	const struct ck_catalog *c = cp->catalog;
 	uint8_t number = ck_catalog_object(c, object)->item.transform;
 
 	return number ? ck_catalog_str(c, c->transforms[number]) : CK_STR("");
@@ -39,26 +37,23 @@ static int undo(const struct ck_stored *item, struct ck_str transforms,
 			      bytes, len, d);
 }
 
-static void name_fault(const struct ck_checkpoint *cp, uint32_t object,
+static void name_fault(const struct ck_catalog *c, uint32_t object,
 		       struct ck_diag *d)
 {
-	const struct ck_catalog *c = cp->catalog;
 	const struct ck_object *o = ck_catalog_object(c, object);
 
-	if (o->item.file < c->nfiles)
-		ck_diag_prefix(
-			d, "%s at %llu",
-			ck_show(ck_catalog_str(
-				c, ck_catalog_file(c, o->item.file)->path)),
-			(unsigned long long)o->item.fpos);
+	if (o->item.file < c->files.n)
+		ck_diag_prefix(d, "%s at %llu",
+			       ck_show(ck_catalog_file(c, o->item.file)->path),
+			       (unsigned long long)o->item.fpos);
 	ck_diag_prefix(d, "%s", ck_show(ck_catalog_str(c, o->names.name)));
 }
 
 int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 		    struct ck_object_place *out)
 {
-	const struct ck_item *chunk =
-		&ck_catalog_object(cp->catalog, object)->item;
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	const struct ck_item *chunk = &ck_catalog_object(c, object)->item;
 
 	if (chunk->err && chunk->err != EBADMSG)
 		return -chunk->err;
@@ -67,14 +62,14 @@ int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 	return chunk->transform ? 0 : 1;
 }
 
-static int item_read(struct ck_checkpoint *cp, uint32_t object,
-		     struct ck_buf *out, struct ck_diag *d)
+static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		     uint32_t object, struct ck_buf *out, struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
-	struct ck_str transforms = transforms_of(cp, object);
+	struct ck_str transforms = transforms_of(c, object);
 	struct ck_stored item;
 	size_t len;
-	int rc = stored_get(cp, object, &item, d);
+	int rc = stored_get(cp, c, object, &item, d);
 
 	if (rc)
 		return rc;
@@ -91,36 +86,38 @@ static int item_read(struct ck_checkpoint *cp, uint32_t object,
 int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
 		   struct ck_buf *out, struct ck_diag *d)
 {
-	int rc = item_read(cp, object, out, d);
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	int rc = item_read(cp, c, object, out, d);
 
 	ck_checkpoint_learn(cp);
 	if (rc)
-		name_fault(cp, object, d);
+		name_fault(c, object, d);
 	return rc;
 }
 
 int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_stored item;
-	int rc = stored_get(cp, object, &item, d);
+	int rc = stored_get(cp, c, object, &item, d);
 
 	if (rc == 0)
 		ck_files_put(cp->files, &item.file);
 	ck_checkpoint_learn(cp);
 	if (rc)
-		name_fault(cp, object, d);
+		name_fault(c, object, d);
 	return rc;
 }
 
-static int json_make(struct ck_checkpoint *cp, uint32_t object,
-		     struct ck_buf *out, struct ck_diag *d)
+static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		     uint32_t object, struct ck_buf *out, struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
-	struct ck_str transforms = transforms_of(cp, object);
+	struct ck_str transforms = transforms_of(c, object);
 	struct ck_zip_source src;
 	struct ck_stored item;
 	size_t len = 0;
-	int rc = stored_get(cp, object, &item, d);
+	int rc = stored_get(cp, c, object, &item, d);
 
 	if (rc)
 		return rc;
@@ -138,22 +135,22 @@ static int json_make(struct ck_checkpoint *cp, uint32_t object,
 int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 		   struct ck_buf *out, struct ck_diag *d)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	uint16_t err = ck_catalog_object(c, object)->item.err;
 	struct ck_diag unread;
 	size_t begin = out->len;
 	int rc;
 
 	d = d ? d : &unread;
-	rc = ck_catalog_object(cp->catalog, object)->item.err == EBADMSG
+	rc = err == EBADMSG
 		     ? ck_fail(d, EBADMSG, "an entry of an unknown class")
-		     : json_make(cp, object, out, d);
-
-	if (!ck_catalog_object(cp->catalog, object)->item.err &&
-	    (rc == 0 || !d->passing))
+		     : json_make(cp, c, object, out, d);
+	if (!err && (rc == 0 || !d->passing))
 		ck_layouts_note_object(cp, object, rc);
 	ck_checkpoint_learn(cp);
 	if (rc == 0)
 		return 0;
-	name_fault(cp, object, d);
+	name_fault(c, object, d);
 	if (out->data) {
 		out->len = begin;
 		out->data[begin] = '\0';

@@ -1,98 +1,92 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * switch: what changes in a catalog that is in use: a commit in memory, and
- * data files that nobody could look at when it was made.
- * Texts of new files are added behind what others
- * read, and move nothing; their number and the rows of changed boxes are
- * changed under a lock that every reader of rows holds. Layouts are not
- * changed: the one of a changed tensor is forgotten, and whoever uses it keeps
- * it.
+ * switch: which catalog is the present one. Nobody changes a catalog that others
+ * may have: a commit makes the next one, and so does who has learnt something of
+ * a file or of who may read it. Making it takes a while and is done by one at a
+ * time; that it is the present one, only a moment. Who has the one before keeps
+ * it, and nobody waits for him.
  */
 #include "ckptfs/rewrite.h"
 #include "format_internal.h"
 
 #include <errno.h>
 
-int ck_checkpoint_reserve(struct ck_checkpoint *cp)
+/* Nobody may change a constant checkpoint, but anybody may ask it. */
+static void lock(const struct ck_checkpoint *cp)
 {
-	int rc = ck_catalog_reserve(cp->catalog);
-
-	return rc ? rc : ck_files_reserve(cp->files);
+	pthread_mutex_lock((pthread_mutex_t *)(uintptr_t)&cp->lock);
 }
 
-void ck_checkpoint_lock(struct ck_checkpoint *cp)
+static void unlock(const struct ck_checkpoint *cp)
 {
-	pthread_rwlock_rdlock(&cp->places);
+	pthread_mutex_unlock((pthread_mutex_t *)(uintptr_t)&cp->lock);
 }
 
-void ck_checkpoint_unlock(struct ck_checkpoint *cp)
+const struct ck_catalog *ck_checkpoint_catalog(const struct ck_checkpoint *cp)
 {
-	pthread_rwlock_unlock(&cp->places);
+	const struct ck_catalog *c;
+
+	lock(cp);
+	c = ck_catalog_hold(cp->catalog);
+	unlock(cp);
+	return c;
 }
 
-/* Up to this one; some may have been added in vain before. */
-static int describe_up_to(struct ck_checkpoint *cp, uint32_t file)
+struct stat ck_checkpoint_metadata(const struct ck_checkpoint *cp)
 {
-	int rc = 0;
+	struct stat metadata;
 
-	pthread_rwlock_wrlock(&cp->places);
-	while (rc == 0 && cp->catalog->nfiles <= file)
-		rc = ck_file_describe(cp, (uint32_t)cp->catalog->nfiles);
-	pthread_rwlock_unlock(&cp->places);
-	return rc;
+	lock(cp);
+	metadata = cp->metadata;
+	unlock(cp);
+	return metadata;
+}
+
+void ck_checkpoint_publish(struct ck_checkpoint *cp,
+			   const struct ck_catalog *next,
+			   const struct stat *metadata)
+{
+	const struct ck_catalog *old;
+
+	lock(cp);
+	old = cp->catalog;
+	cp->catalog = next;
+	if (metadata)
+		cp->metadata = *metadata;
+	unlock(cp);
+	ck_catalog_put(old);
 }
 
 /* --- files that could not be looked at ------------------------------------ */
 
-static bool is_learnt(const struct ck_checkpoint *cp, uint32_t file)
-{
-	return ck_catalog_file(cp->catalog, file)->unseen &&
-	       ck_files_is_seen(cp->files, file);
-}
-
-/* Lock held for writing. */
-static void learn(struct ck_checkpoint *cp)
-{
-	struct ck_catalog *c = cp->catalog;
-
-	for (uint32_t i = 0; i < c->nfiles; i++) {
-		const struct ck_file_info *info = ck_files_info(cp->files, i);
-		struct ck_data_file *file = &c->files[i];
-
-		if (!is_learnt(cp, i))
-			continue;
-		file->size = info->size;
-		file->attr = (struct ck_attr){ info->mtime, info->mode,
-					       info->uid, info->gid };
-		file->closed = info->closed;
-		file->err = info->err;
-		file->why = info->why;
-		file->unseen = false;
-		__atomic_fetch_sub(&cp->unseen, 1, __ATOMIC_RELEASE);
-	}
-	ck_access_renewed(cp);
-}
-
 bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp)
 {
-	return __atomic_load_n(&cp->unseen, __ATOMIC_ACQUIRE) == 0;
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	return c->unseen == 0;
+}
+
+static bool has_learnt(const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	for (uint32_t i = 0; c->unseen && i < c->files.n; i++)
+		if (ck_catalog_file(c, i)->unseen &&
+		    ck_files_is_seen(cp->files, i))
+			return true;
+	return false;
 }
 
 void ck_checkpoint_learn(struct ck_checkpoint *cp)
 {
-	bool any = false;
+	int rc;
 
-	if (ck_checkpoint_is_seen(cp))
+	if (!has_learnt(cp))
 		return;
-	ck_checkpoint_lock(cp);
-	for (uint32_t i = 0; i < cp->catalog->nfiles && !any; i++)
-		any = is_learnt(cp, i);
-	ck_checkpoint_unlock(cp);
-	if (!any)
-		return;
-	pthread_rwlock_wrlock(&cp->places);
-	learn(cp);
-	pthread_rwlock_unlock(&cp->places);
+	pthread_mutex_lock(&cp->changing);
+	rc = ck_access_renew(cp);
+	pthread_mutex_unlock(&cp->changing);
+	(void)rc; /* whoever comes next tries again */
 }
 
 /* --- a commit -------------------------------------------------------------- */
@@ -105,74 +99,84 @@ static int new_file_check(const struct ck_checkpoint *cp, uint32_t file)
 	return trouble ? -trouble : -ck_files_info(cp->files, file)->err;
 }
 
-int ck_checkpoint_prepare(struct ck_checkpoint *cp,
-			  struct ck_change_of_place *changes, uint32_t n)
+/* Gives the files of the changes numbers. */
+static int add_files(struct ck_checkpoint *cp,
+		     const struct ck_change_of_place *changes,
+		     struct ck_edit *edits, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		struct ck_change_of_place *change = &changes[i];
-		int rc = ck_files_add(cp->files, change->path, &change->file);
+	int rc = 0;
 
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		edits[i] = (struct ck_edit){
+			.kind = CK_EDIT_PLACE,
+			.number = changes[i].chunk,
+			.item = { .fpos = changes[i].fpos,
+				  .length = changes[i].length },
+		};
+		rc = ck_files_add(cp->files, changes[i].path,
+				  &edits[i].item.file);
 		if (rc == 0)
-			rc = new_file_check(cp, change->file);
-		if (rc == 0)
-			rc = describe_up_to(cp, change->file);
-		if (rc)
-			return rc;
+			rc = new_file_check(cp, edits[i].item.file);
 	}
-	return 0;
+	return rc;
 }
 
-void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
-			     const struct ck_change_of_place *changes,
-			     uint32_t n)
+/* Files that were there `before`, and are not in the catalog, were those of
+ * commits that came to nothing. */
+static int describe_files(struct ck_checkpoint *cp, struct ck_catalog *next,
+			  uint32_t before)
 {
-	struct ck_catalog *c = cp->catalog;
+	int rc = 0;
 
-	pthread_rwlock_wrlock(&cp->places);
-	for (uint32_t i = 0; i < n; i++)
-		if (changes[i].file < c->nfiles)
-			c->files[changes[i].file].err = ENODATA;
-	pthread_rwlock_unlock(&cp->places);
+	while (next->files.n < ck_files_count(cp->files) && rc == 0) {
+		struct ck_data_file file = ck_file_described(cp, next->files.n);
+
+		if (next->files.n < before)
+			file.err = ENODATA;
+		rc = ck_catalog_file_add(next, &file);
+	}
+	return rc;
 }
 
-static void tensor_renew(struct ck_checkpoint *cp, uint32_t tensor)
+int ck_checkpoint_prepare(struct ck_checkpoint *cp,
+			  const struct ck_change_of_place *changes, uint32_t n,
+			  struct ck_catalog **next)
 {
-	ck_catalog_tensor_renew(cp->catalog, tensor);
-	cp->catalog->tensors[tensor].version++;
-	ck_layouts_forget(cp->layouts, tensor);
+	ck_auto_free struct ck_edit *edits = calloc(n + 1UL, sizeof(*edits));
+	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+	uint32_t before = ck_files_count(cp->files);
+	struct ck_catalog *c = edits ? ck_catalog_next(now) : NULL;
+	int rc = c ? add_files(cp, changes, edits, n) : -ENOMEM;
+
+	if (rc == 0)
+		rc = describe_files(cp, c, before);
+	if (rc == 0)
+		rc = ck_catalog_edit(c, edits, n);
+	if (rc)
+		ck_catalog_put(c);
+	else
+		*next = c;
+	return rc;
 }
 
-void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
+void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
+			  const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n)
 {
-	struct ck_catalog *c = cp->catalog;
-	struct ck_attr was;
+	ck_auto_catalog *c = ck_catalog_hold(next);
+	int rc;
 
 	ck_access_note_metadata(cp, metadata);
-	pthread_rwlock_wrlock(&cp->places);
-	was = c->meta;
-	cp->metadata = *metadata;
+	next->meta.mtime = metadata->st_mtim;
 	cp->format->switched(cp);
-	c->meta.mtime = metadata->st_mtim;
-	ck_access_take_metadata(cp);
-	for (uint32_t i = 0; i < n; i++) {
-		c->chunks[changes[i].chunk] = (struct ck_item){
-			.fpos = changes[i].fpos,
-			.length = changes[i].length,
-			.file = changes[i].file,
-		};
-		ck_catalog_replicas_drop(c, changes[i].chunk);
-	}
-	/* Changes of one tensor are next to each other. */
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t tensor = ck_catalog_tensor_of(c, changes[i].chunk);
-
-		if (i == 0 ||
-		    tensor != ck_catalog_tensor_of(c, changes[i - 1].chunk))
-			tensor_renew(cp, tensor);
-	}
-	if (was.mode != c->meta.mode || was.uid != c->meta.uid ||
-	    was.gid != c->meta.gid)
-		ck_access_renewed(cp);
-	pthread_rwlock_unlock(&cp->places);
+	pthread_mutex_lock(&cp->changing);
+	ck_checkpoint_publish(cp, next, metadata);
+	/* What was noted since it was prepared. Without memory, whoever opens a
+	 * file tries again. */
+	rc = ck_access_renew(cp);
+	pthread_mutex_unlock(&cp->changing);
+	(void)rc;
+	for (uint32_t i = 0; i < n; i++)
+		ck_layouts_forget(cp,
+				  ck_catalog_tensor_of(c, changes[i].chunk));
 }

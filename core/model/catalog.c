@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog: the hub. Everything is in flat arrays that refer to each other by
- * index; strings are pieces of one text. While it is built the arrays grow by
- * doubling, with no allocation for a single chunk: a checkpoint of a million
- * chunks costs 60 bytes for each 2-D one. Finishing adds names, sizes and
- * faults and gives back what is spare.
+ * catalog: the hub, and how the first one is filled. Everything is in rows and
+ * flat arrays that refer to each other by index; strings are pieces of one text.
+ * While it is filled the arrays grow by doubling, with no allocation for a single
+ * chunk: a checkpoint of a million chunks costs 60 bytes for each 2-D one.
+ * Finishing adds names, sizes and faults and gives back what is spare.
  */
 #include "catalog_internal.h"
-#include "ckptfs/memory.h"
 
 #include <errno.h>
 
 /* Different lists of stream transforms. torch has one transform; the limit
  * keeps the search for known ones short. */
 enum { TRANSFORMS_MAX = 256 };
-
-/* What commits may add while a catalog is served: addresses, not memory. */
-#define TEXT_RESERVED  (256UL << 20)
-#define FILES_RESERVED (1UL << 22)
 
 struct ck_catalog *ck_catalog_make(const char *kind)
 {
@@ -26,54 +21,25 @@ struct ck_catalog *ck_catalog_make(const char *kind)
 	if (!c)
 		return NULL;
 	c->caps = calloc(1, sizeof(*c->caps));
-	if (!c->caps) {
+	c->sharing = malloc(sizeof(*c->sharing));
+	if (!c->caps || !c->sharing) {
+		free(c->caps);
+		free(c->sharing);
 		free(c);
 		return NULL;
 	}
+	*c->sharing = 1;
+	c->refs = 1;
+	ck_catalog_rows_init(c);
 	c->kind = kind;
 	c->hash_seed = ck_hash_seed();
 	return c;
 }
 
-/* Of an array that ck_catalog_reserve() may have moved. */
-static void array_free(void *array, size_t mapped)
-{
-	if (mapped)
-		ck_pages_free(array, mapped);
-	else
-		free(array);
-}
-
-void ck_catalog_free(struct ck_catalog *c)
-{
-	if (!c)
-		return;
-	array_free(c->text, c->caps->text_mapped);
-	array_free(c->files, c->caps->files_mapped);
-	free(c->tensors);
-	free(c->objects);
-	free(c->entries);
-	free(c->paths);
-	free(c->parts);
-	free(c->chunks);
-	free(c->shapes);
-	free(c->boxes);
-	free(c->replicas);
-	free(c->strided);
-	free(c->strides);
-	free(c->order);
-	free(c->transforms);
-	free(c->globals);
-	free(c->by_stem);
-	free(c->prefixed);
-	free(c->caps);
-	free(c);
-}
-
 /* --- growing -------------------------------------------------------------- */
 
 /* Room for `more` elements in c->array of which `used` are taken: 0 or
- * -ENOMEM. What does not move is not written: others may be reading it. */
+ * -ENOMEM. */
 #define ROOM(c, array, used, more)                                             \
 	({                                                                     \
 		void *room_ = ck_grow((c)->array, &(c)->caps->array, used,     \
@@ -83,48 +49,6 @@ void ck_catalog_free(struct ck_catalog *c)
 		room_ ? 0 : -ENOMEM;                                           \
 	})
 
-/* Pages that hold what the array has, and room for more. */
-static void *reserve(void *array, size_t bytes, size_t *mapped)
-{
-	void *pages = ck_pages_alloc(*mapped);
-
-	if (!pages) {
-		*mapped = 0;
-		return NULL;
-	}
-	if (bytes)
-		memcpy(pages, array, bytes);
-	free(array);
-	return pages;
-}
-
-int ck_catalog_reserve(struct ck_catalog *c)
-{
-	struct ck_catalog_caps *caps = c->caps;
-	void *pages;
-
-	caps->text_mapped = ck_min(c->text_len + TEXT_RESERVED, UINT32_MAX);
-	pages = reserve(c->text, c->text_len, &caps->text_mapped);
-	if (!pages)
-		return -ENOMEM;
-	c->text = pages;
-	caps->text = caps->text_mapped;
-	caps->files = c->nfiles + FILES_RESERVED;
-	caps->files_mapped = caps->files * sizeof(*c->files);
-	pages = reserve(c->files, c->nfiles * sizeof(*c->files),
-			&caps->files_mapped);
-	if (!pages)
-		return -ENOMEM;
-	c->files = pages;
-	return 0;
-}
-
-/* No room is left where the array may not move. */
-static bool is_full(size_t mapped, size_t cap, size_t used, size_t more)
-{
-	return mapped && more > cap - used;
-}
-
 int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 			struct ck_text *out)
 {
@@ -133,24 +57,12 @@ int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 		return 0;
 	if (s.len > UINT32_MAX - c->text_len)
 		return -EOVERFLOW;
-	if (is_full(c->caps->text_mapped, c->caps->text, c->text_len, s.len) ||
-	    ROOM(c, text, c->text_len, s.len))
+	if (ROOM(c, text, c->text_len, s.len))
 		return -ENOMEM;
 	memcpy(c->text + c->text_len, s.p, s.len);
 	out->pos = (uint32_t)c->text_len;
 	out->len = (uint32_t)s.len;
 	c->text_len += s.len;
-	return 0;
-}
-
-int ck_catalog_file_add(struct ck_catalog *c, const struct ck_data_file *file)
-{
-	if (c->nfiles >= CK_NO_FILE)
-		return -EOVERFLOW;
-	if (is_full(c->caps->files_mapped, c->caps->files, c->nfiles, 1) ||
-	    ROOM(c, files, c->nfiles, 1))
-		return -ENOMEM;
-	c->files[c->nfiles++] = *file;
 	return 0;
 }
 
@@ -173,8 +85,9 @@ static int entry_add(struct ck_catalog *c, size_t i, bool is_object)
 static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype,
 			  struct ck_text *out)
 {
-	if (c->ntensors) {
-		struct ck_text last = c->tensors[c->ntensors - 1].dtype_name;
+	if (c->tensors.n) {
+		struct ck_text last =
+			ck_catalog_tensor(c, c->tensors.n - 1)->dtype_name;
 
 		if (ck_str_eq(ck_catalog_str(c, last), dtype)) {
 			*out = last;
@@ -191,7 +104,7 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 	struct ck_tensor t = {
 		.shape = c->nshapes,
 		.boxes = c->nboxes,
-		.chunk = (uint32_t)c->nchunks,
+		.chunk = c->chunks.n,
 		.ndim = ndim,
 	};
 	int rc;
@@ -199,28 +112,28 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 	if (ck_str_starts(dtype, CK_STR("torch.")))
 		dtype = (struct ck_str){ dtype.p + 6, dtype.len - 6 };
 	t.dtype = ck_dtype_by_name(dtype);
-	/* Chunks and boxes too: there is something to point at without any. */
-	if (ROOM(c, tensors, c->ntensors, 1) ||
-	    ROOM(c, shapes, c->nshapes, ndim) ||
-	    ROOM(c, chunks, c->nchunks, 0) || ROOM(c, boxes, c->nboxes, 0))
+	/* Boxes too: there is something to point at without any. */
+	if (ROOM(c, shapes, c->nshapes, ndim) || ROOM(c, boxes, c->nboxes, 0))
 		return -ENOMEM;
 	rc = ck_catalog_text_add(c, key, &t.names.key);
 	if (rc == 0)
 		rc = dtype_name_add(c, dtype, &t.dtype_name);
 	if (rc == 0)
-		rc = entry_add(c, c->ntensors, false);
+		rc = entry_add(c, c->tensors.n, false);
+	if (rc == 0)
+		rc = ck_rows_add(&c->tensors, &t);
 	if (rc)
 		return rc;
 	if (ndim)
 		memcpy(c->shapes + c->nshapes, shape, ndim * sizeof(*shape));
 	c->nshapes += ndim;
-	c->tensors[c->ntensors++] = t;
+	c->caps->last = ck_catalog_own_tensor(c, c->tensors.n - 1);
 	return 0;
 }
 
 int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
 {
-	struct ck_tensor *t = &c->tensors[c->ntensors - 1];
+	struct ck_tensor *t = c->caps->last;
 
 	t->err = (uint16_t)err;
 	return ck_catalog_text_add(c, ck_str_from(why), &t->fault);
@@ -229,33 +142,33 @@ int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
 int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 			 const int64_t *len, const struct ck_item *chunk)
 {
-	struct ck_tensor *t = &c->tensors[c->ntensors - 1];
+	struct ck_tensor *t = c->caps->last;
 	size_t bytes = t->ndim * sizeof(*off);
+	int rc;
 
-	if (c->nchunks >= UINT32_MAX)
-		return -EOVERFLOW;
-	if (ROOM(c, chunks, c->nchunks, 1) ||
-	    ROOM(c, boxes, c->nboxes, (size_t)2 * t->ndim))
+	if (ROOM(c, boxes, c->nboxes, (size_t)2 * t->ndim))
 		return -ENOMEM;
+	rc = ck_rows_add(&c->chunks, chunk);
+	if (rc)
+		return rc;
 	if (bytes) {
 		memcpy(c->boxes + c->nboxes, off, bytes);
 		memcpy(c->boxes + c->nboxes + t->ndim, len, bytes);
 	}
 	c->nboxes += (size_t)2 * t->ndim;
-	c->chunks[c->nchunks++] = *chunk;
 	t->nchunks++;
 	return 0;
 }
 
 int ck_catalog_strides_add(struct ck_catalog *c, const uint64_t *strides)
 {
-	const struct ck_tensor *t = &c->tensors[c->ntensors - 1];
+	const struct ck_tensor *t = c->caps->last;
 
 	if (ROOM(c, strided, c->nstrided, 1) ||
 	    ROOM(c, strides, c->nstrides, t->ndim))
 		return -ENOMEM;
 	c->strided[c->nstrided++] = (struct ck_strided){
-		.chunk = (uint32_t)c->nchunks - 1,
+		.chunk = c->chunks.n - 1,
 		.strides = c->nstrides,
 	};
 	if (t->ndim)
@@ -267,29 +180,20 @@ int ck_catalog_strides_add(struct ck_catalog *c, const uint64_t *strides)
 
 int ck_catalog_replica_add(struct ck_catalog *c, const struct ck_item *item)
 {
-	if (ROOM(c, replicas, c->nreplicas, 1))
-		return -ENOMEM;
-	c->replicas[c->nreplicas++] = (struct ck_replica){
-		.chunk = (uint32_t)c->nchunks - 1,
-		.item = *item,
-	};
-	return 0;
+	struct ck_replica r = { .chunk = c->chunks.n - 1, .item = *item };
+
+	return ck_rows_add(&c->replicas, &r);
 }
 
 int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 			  const struct ck_item *item)
 {
 	struct ck_object o = { .item = *item };
-	int rc;
+	int rc = ck_catalog_text_add(c, key, &o.names.key);
 
-	if (ROOM(c, objects, c->nobjects, 1))
-		return -ENOMEM;
-	rc = ck_catalog_text_add(c, key, &o.names.key);
 	if (rc == 0)
-		rc = entry_add(c, c->nobjects, true);
-	if (rc == 0)
-		c->objects[c->nobjects++] = o;
-	return rc;
+		rc = entry_add(c, c->objects.n, true);
+	return rc ? rc : ck_rows_add(&c->objects, &o);
 }
 
 int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
@@ -393,22 +297,17 @@ static void *trimmed(void *array, size_t count, size_t size)
 static void trim(struct ck_catalog *c)
 {
 	TRIM(c, text, c->text_len);
-	TRIM(c, files, c->nfiles);
-	TRIM(c, tensors, c->ntensors);
-	TRIM(c, objects, c->nobjects);
 	TRIM(c, entries, c->nentries);
 	TRIM(c, paths, c->nentries + 1);
 	TRIM(c, parts, c->nparts);
-	TRIM(c, chunks, c->nchunks);
 	TRIM(c, shapes, c->nshapes);
 	TRIM(c, boxes, c->nboxes);
-	TRIM(c, replicas, c->nreplicas);
 	TRIM(c, strided, c->nstrided);
 	TRIM(c, strides, c->nstrides);
 	TRIM(c, transforms, c->ntransforms);
 	TRIM(c, globals, c->nglobals);
-	*c->caps = (struct ck_catalog_caps){ .text = c->text_len,
-					     .files = c->nfiles };
+	free(c->caps);
+	c->caps = NULL;
 }
 
 int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
@@ -440,21 +339,22 @@ struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t)
 const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
 					struct ck_entry_id e)
 {
-	return e.is_object ? &c->objects[e.i].names : &c->tensors[e.i].names;
+	return e.is_object ? &ck_catalog_object(c, e.i)->names
+			   : &ck_catalog_tensor(c, e.i)->names;
 }
 
 uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk)
 {
-	size_t lo = 0, hi = c->ntensors;
+	uint32_t lo = 0, hi = c->tensors.n;
 
 	/* the last tensor whose first chunk is not behind it */
 	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
+		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (c->tensors[mid].chunk <= chunk)
+		if (ck_catalog_tensor(c, mid)->chunk <= chunk)
 			lo = mid;
 		else
 			hi = mid;
 	}
-	return (uint32_t)lo;
+	return lo;
 }

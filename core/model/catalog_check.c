@@ -262,7 +262,8 @@ static int boxes_finish(struct check *k, struct ck_tensor *t)
 static const struct ck_data_file *file_of(const struct ck_catalog *c,
 					  const struct ck_item *chunk)
 {
-	return chunk->file < c->nfiles ? &c->files[chunk->file] : NULL;
+	return chunk->file < c->files.n ? ck_catalog_file(c, chunk->file)
+					: NULL;
 }
 
 /* One past the item's last byte, or the largest number. */
@@ -287,12 +288,19 @@ static uint16_t item_err(const struct ck_catalog *c,
 	return ck_catalog_item_is_there(c, chunk) ? 0 : ENODATA;
 }
 
-static int item_cmp(const void *a, const void *b, void *chunks)
+/* Items of one tensor. */
+struct items {
+	const struct ck_catalog *c;
+	uint32_t chunk; /* the first */
+};
+
+static int item_cmp(const void *a, const void *b, void *arg)
 {
-	const struct ck_item *x = (struct ck_item *)chunks +
-				  *(const uint32_t *)a;
-	const struct ck_item *y = (struct ck_item *)chunks +
-				  *(const uint32_t *)b;
+	const struct items *of = arg;
+	const struct ck_item *x =
+		ck_catalog_item(of->c, of->chunk + *(const uint32_t *)a);
+	const struct ck_item *y =
+		ck_catalog_item(of->c, of->chunk + *(const uint32_t *)b);
 
 	if (x->file != y->file)
 		return x->file < y->file ? -1 : 1;
@@ -309,23 +317,26 @@ bool ck_catalog_box_is_empty(const struct ck_catalog *c,
  * returns how many. */
 static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 {
-	struct ck_item *chunks = k->c->chunks + t->chunk;
+	struct items of = { k->c, t->chunk };
 	uint32_t *index = k->tiling.index;
 	bool sorted = true;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		if (!file_of(k->c, &chunks[i]) || chunks[i].length == 0 ||
-		    chunks[i].form == CK_FORM_ELEMENTS || /* between others */
+		const struct ck_item *item = ck_catalog_item(k->c,
+							     t->chunk + i);
+
+		if (!file_of(k->c, item) || item->length == 0 ||
+		    item->form == CK_FORM_ELEMENTS || /* between others */
 		    ck_catalog_box_is_empty(k->c, t, i))
 			continue;
 		index[n++] = i;
 		if (n > 1)
-			sorted &= item_cmp(&index[n - 2], &index[n - 1],
-					   chunks) <= 0;
+			sorted &= item_cmp(&index[n - 2], &index[n - 1], &of) <=
+				  0;
 	}
 	if (!sorted)
-		qsort_r(index, n, sizeof(*index), item_cmp, chunks);
+		qsort_r(index, n, sizeof(*index), item_cmp, &of);
 	return n;
 }
 
@@ -334,12 +345,12 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
  * reaching one before and is marked. */
 static void sharing_check(struct check *k, const struct ck_tensor *t)
 {
-	struct ck_item *chunks = k->c->chunks + t->chunk;
 	uint32_t n = t->nchunks > 1 ? items_sort(k, t) : 0;
 	struct ck_item *reach = NULL;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct ck_item *item = &chunks[k->tiling.index[i]];
+		struct ck_item *item = ck_catalog_own_item(
+			k->c, t->chunk + k->tiling.index[i]);
 		bool same_file = reach && reach->file == item->file;
 
 		if (same_file && item->fpos < item_end(reach)) {
@@ -362,17 +373,14 @@ static void item_check(const struct ck_catalog *c, const struct ck_tensor *t,
 /* A box is read from its first item that has no fault. */
 static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 {
-	size_t n;
-	const struct ck_replica *first = ck_catalog_replicas(c, t->chunk,
-							     t->nchunks, &n);
-	struct ck_replica *replicas = n ? c->replicas + (first - c->replicas)
-					: NULL;
+	uint32_t n, first = ck_catalog_replicas(c, t->chunk, t->nchunks, &n);
 
-	for (size_t k = 0; k < n; k++) {
-		struct ck_item *item = &c->chunks[replicas[k].chunk];
-		struct ck_item *replica = &replicas[k].item;
+	for (uint32_t k = first; k < first + n; k++) {
+		uint32_t chunk = ck_catalog_replica(c, k)->chunk;
+		struct ck_item *item = ck_catalog_own_item(c, chunk);
+		struct ck_item *replica = &ck_catalog_own_replica(c, k)->item;
 		struct ck_item swap = *item;
-		uint32_t i = replicas[k].chunk - t->chunk;
+		uint32_t i = chunk - t->chunk;
 
 		if (ck_catalog_box_is_empty(c, t, i))
 			continue;
@@ -386,97 +394,32 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 
 static void items_check(struct check *k, const struct ck_tensor *t)
 {
-	struct ck_item *chunks = k->c->chunks + t->chunk;
-
 	sharing_check(k, t);
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (!ck_catalog_box_is_empty(k->c, t, i))
-			item_check(k->c, t, i, &chunks[i]);
+			item_check(k->c, t, i,
+				   ck_catalog_own_item(k->c, t->chunk + i));
 	replicas_check(k->c, t);
-}
-
-/* --- modes and times --------------------------------------------------------------- */
-
-/* r bits that a shard file leaves to whom the mount shows as owner and group,
- * those of .metadata. */
-static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
-{
-	return 0444 & ck_rights_as(file->mode,
-				   (struct ck_ids){ file->uid, file->gid },
-				   (struct ck_ids){ meta->uid, meta->gid });
-}
-
-/* Was the file seen at all? */
-static bool has_attr(const struct ck_data_file *file)
-{
-	return !file->unseen && (file->err == 0 || (file->attr.mode & S_IFMT));
-}
-
-static bool is_newer(struct timespec a, struct timespec b)
-{
-	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
-				    : a.tv_nsec > b.tv_nsec;
-}
-
-struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
-			       struct ck_items items)
-{
-	struct ck_attr attr = c->meta;
-	bool any = false;
-
-	attr.mode = c->meta.mode & c->dir_mode & 0444;
-	for (uint32_t i = 0; i < items.n; i++) {
-		const struct ck_data_file *file =
-			file_of(c, ck_items_at(c, items, i));
-
-		if (!file || !has_attr(file))
-			continue;
-		attr.mode &= file_mode(&file->attr, &c->meta) & ~file->closed;
-		if (!any || is_newer(file->attr.mtime, attr.mtime))
-			attr.mtime = file->attr.mtime;
-		any = true;
-	}
-	return attr;
-}
-
-void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
-{
-	struct ck_tensor *t = &c->tensors[tensor];
-	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_tensor(t));
-
-	t->mode = attr.mode;
-	t->mtime = attr.mtime;
-}
-
-static void object_renew(struct ck_catalog *c, struct ck_object *o)
-{
-	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_object(o));
-
-	o->mode = attr.mode;
-	o->mtime = attr.mtime;
-}
-
-void ck_catalog_access_renew(struct ck_catalog *c)
-{
-	for (uint32_t i = 0; i < c->ntensors; i++)
-		ck_catalog_tensor_renew(c, (uint32_t)i);
-	for (uint32_t i = 0; i < c->nobjects; i++)
-		object_renew(c, &c->objects[i]);
 }
 
 /* --- all ------------------------------------------------------------------------------- */
 
-static int tensor_finish(struct check *k, struct ck_tensor *t)
+static int tensor_finish(struct check *k, uint32_t tensor)
 {
+	struct ck_tensor *t = ck_catalog_own_tensor(k->c, tensor);
+	int rc;
+
 	items_check(k, t);
-	ck_catalog_tensor_renew(k->c, (uint32_t)(t - k->c->tensors));
-	return boxes_finish(k, t);
+	rc = ck_catalog_tensor_renew(k->c, tensor);
+	return rc ? rc : boxes_finish(k, t);
 }
 
-static void object_finish(struct check *k, struct ck_object *o)
+static int object_finish(struct check *k, uint32_t object)
 {
+	struct ck_object *o = ck_catalog_own_object(k->c, object);
+
 	o->item.err = item_err(k->c, &o->item);
-	object_renew(k->c, o);
+	return ck_catalog_object_renew(k->c, object);
 }
 
 static int check_init(struct check *k, struct ck_catalog *c)
@@ -484,10 +427,9 @@ static int check_init(struct check *k, struct ck_catalog *c)
 	uint32_t most = 0;
 
 	*k = (struct check){ .c = c, .shared = STEPS_SHARED };
-	for (uint32_t i = 0; i < c->ntensors; i++)
-		if (c->tensors[i].nchunks > most)
-			most = c->tensors[i].nchunks;
-	c->order = calloc(c->nchunks + 1, sizeof(*c->order));
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		most = (uint32_t)ck_max(most, ck_catalog_tensor(c, i)->nchunks);
+	c->order = calloc(c->chunks.n + 1UL, sizeof(*c->order));
 	if (!c->order)
 		return -ENOMEM;
 	return ck_tiling_init(&k->tiling, most);
@@ -498,13 +440,14 @@ int ck_catalog_check(struct ck_catalog *c)
 	struct check k;
 	int rc = check_init(&k, c);
 
-	for (uint32_t i = 0; rc == 0 && i < c->ntensors; i++) {
-		rc = tensor_finish(&k, &c->tensors[i]);
-		if (!ck_add(&c->nbytes, c->nbytes, c->tensors[i].nbytes))
+	for (uint32_t i = 0; rc == 0 && i < c->tensors.n; i++) {
+		rc = tensor_finish(&k, i);
+		if (!ck_add(&c->nbytes, c->nbytes,
+			    ck_catalog_tensor(c, i)->nbytes))
 			c->nbytes = UINT64_MAX;
 	}
-	for (uint32_t i = 0; rc == 0 && i < c->nobjects; i++)
-		object_finish(&k, &c->objects[i]);
+	for (uint32_t i = 0; rc == 0 && i < c->objects.n; i++)
+		rc = object_finish(&k, i);
 	ck_tiling_fini(&k.tiling);
 	return rc;
 }

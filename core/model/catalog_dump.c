@@ -148,13 +148,13 @@ static void object_print(const struct ck_catalog *c, const struct ck_object *o,
 
 static void files_print(const struct ck_catalog *c, struct ck_buf *out)
 {
-	for (uint32_t i = 0; i < c->nfiles; i++) {
+	for (uint32_t i = 0; i < c->files.n; i++) {
 		ck_buf_printf(out, "file %" PRIu32 " size=%" PRIu64, i,
 			      ck_catalog_file(c, i)->size);
 		err_print(out, ck_catalog_file(c, i)->err);
 		ck_buf_text(out,
 			    ck_catalog_file(c, i)->unseen ? " unseen " : " ");
-		word_print(out, ck_catalog_str(c, ck_catalog_file(c, i)->path));
+		word_print(out, ck_catalog_file(c, i)->path);
 		ck_buf_text(out, "\n");
 	}
 }

@@ -5,14 +5,60 @@
 #ifndef CK_MODEL_CATALOG_INTERNAL_H
 #define CK_MODEL_CATALOG_INTERNAL_H
 
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/model.h"
 
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
-	size_t text, files, tensors, objects, entries, paths, parts, chunks,
-		shapes, boxes, transforms, globals, replicas, strided, strides;
-	size_t text_mapped, files_mapped; /* bytes of pages; 0: on the heap */
+	size_t text, entries, paths, parts, shapes, boxes, transforms, globals,
+		strided, strides;
+	struct ck_tensor *last; /* that was added */
 };
+
+/* --- generation.c: rows ----------------------------------------------------- */
+
+/* Bytes that rows own together. */
+struct ck_owned {
+	uint32_t refs; /* atomic */
+	char bytes[];
+};
+
+/* There are none. */
+void ck_catalog_rows_init(struct ck_catalog *c);
+
+/* Rows to be changed. NULL: out of memory, which cannot be before others share
+ * them, as while a catalog is filled. */
+static inline struct ck_data_file *ck_catalog_own_file(struct ck_catalog *c,
+						       uint32_t i)
+{
+	return ck_rows_edit(&c->files, i);
+}
+
+static inline struct ck_tensor *ck_catalog_own_tensor(struct ck_catalog *c,
+						      uint32_t i)
+{
+	return ck_rows_edit(&c->tensors, i);
+}
+
+static inline struct ck_object *ck_catalog_own_object(struct ck_catalog *c,
+						      uint32_t i)
+{
+	return ck_rows_edit(&c->objects, i);
+}
+
+static inline struct ck_item *ck_catalog_own_item(struct ck_catalog *c,
+						  uint32_t chunk)
+{
+	return ck_rows_edit(&c->chunks, chunk);
+}
+
+static inline struct ck_replica *ck_catalog_own_replica(struct ck_catalog *c,
+							uint32_t i)
+{
+	return ck_rows_edit(&c->replicas, i);
+}
+
+/* --- what finishing and edits do -------------------------------------------- */
 
 /* catalog_names.c: shown names, stems, the table by stem. */
 CK_MUST_USE int ck_catalog_names_make(struct ck_catalog *c, struct ck_diag *d);
@@ -20,7 +66,14 @@ CK_MUST_USE int ck_catalog_names_make(struct ck_catalog *c, struct ck_diag *d);
 /* catalog_check.c: sizes, order and faults of tensors and items. */
 CK_MUST_USE int ck_catalog_check(struct ck_catalog *c);
 
-/* catalog_items.c: whether an item that needs no look is as long as box i of a
+/* catalog_attr.c: mode and time follow the files of the items. -ENOMEM. */
+CK_MUST_USE int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
+CK_MUST_USE int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object);
+
+/* catalog_items.c: a chunk's item was replaced: its replicas have what was
+ * before. -ENOMEM. */
+CK_MUST_USE int ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk);
+/* Whether an item that needs no look is as long as box i of a
  * tensor without fault wants. */
 CK_MUST_USE bool ck_catalog_item_fits(const struct ck_catalog *c,
 				      const struct ck_tensor *t, uint32_t i,

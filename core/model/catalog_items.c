@@ -7,20 +7,33 @@
 #include "ckptfs/fault.h"
 
 #include <errno.h>
-#include <stddef.h>
 
-/* The first of n rows, each beginning with the number of its chunk, that is not
- * before `chunk`. */
-static size_t row_at(const void *rows, size_t n, size_t size, uint32_t chunk)
+const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk)
 {
-	size_t lo = 0, hi = n;
+	size_t lo = 0, hi = c->nstrided;
 
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
-		uint32_t at;
 
-		memcpy(&at, (const char *)rows + mid * size, sizeof(at));
-		if (at < chunk)
+		if (c->strided[mid].chunk < chunk)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == c->nstrided || c->strided[lo].chunk != chunk)
+		return NULL;
+	return c->strides + c->strided[lo].strides;
+}
+
+/* The first replica that is not of a chunk before this one. */
+static uint32_t replica_at(const struct ck_catalog *c, uint32_t chunk)
+{
+	uint32_t lo = 0, hi = c->replicas.n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (ck_catalog_replica(c, mid)->chunk < chunk)
 			lo = mid + 1;
 		else
 			hi = mid;
@@ -28,42 +41,28 @@ static size_t row_at(const void *rows, size_t n, size_t size, uint32_t chunk)
 	return lo;
 }
 
-_Static_assert(offsetof(struct ck_strided, chunk) == 0 &&
-		       offsetof(struct ck_replica, chunk) == 0,
-	       "rows begin with their chunk");
-
-const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk)
+uint32_t ck_catalog_replicas(const struct ck_catalog *c, uint32_t chunk,
+			     uint32_t n, uint32_t *count)
 {
-	size_t i = row_at(c->strided, c->nstrided, sizeof(*c->strided), chunk);
-
-	if (i == c->nstrided || c->strided[i].chunk != chunk)
-		return NULL;
-	return c->strides + c->strided[i].strides;
-}
-
-static size_t replica_at(const struct ck_catalog *c, uint32_t chunk)
-{
-	return row_at(c->replicas, c->nreplicas, sizeof(*c->replicas), chunk);
-}
-
-const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
-					     uint32_t chunk, uint32_t n,
-					     size_t *count)
-{
-	size_t first = replica_at(c, chunk);
+	uint32_t first = replica_at(c, chunk);
 
 	*count = replica_at(c, chunk + n) - first;
-	return *count ? c->replicas + first : NULL;
+	return first;
 }
 
-void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk)
+int ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk)
 {
-	for (size_t i = replica_at(c, chunk);
-	     i < c->nreplicas && c->replicas[i].chunk == chunk; i++)
-		c->replicas[i].item = (struct ck_item){
-			.file = CK_NO_FILE,
-			.err = ENODATA,
-		};
+	uint32_t n, first = ck_catalog_replicas(c, chunk, 1, &n);
+
+	for (uint32_t i = first; i < first + n; i++) {
+		struct ck_replica *r = ck_catalog_own_replica(c, i);
+
+		if (!r)
+			return -ENOMEM;
+		r->item = (struct ck_item){ .file = CK_NO_FILE,
+					    .err = ENODATA };
+	}
+	return 0;
 }
 
 /* One past the last byte of a box's elements, from the first on; false: too far

@@ -27,11 +27,17 @@ struct table {
 	size_t mask;
 };
 
-static struct ck_names *names_of(const struct ck_catalog *c, size_t entry)
+static const struct ck_names *names_of(const struct ck_catalog *c, size_t entry)
+{
+	return ck_catalog_names(c, c->entries[entry]);
+}
+
+static struct ck_names *own_names(struct ck_catalog *c, size_t entry)
 {
 	struct ck_entry_id e = c->entries[entry];
 
-	return e.is_object ? &c->objects[e.i].names : &c->tensors[e.i].names;
+	return e.is_object ? &ck_catalog_own_object(c, e.i)->names
+			   : &ck_catalog_own_tensor(c, e.i)->names;
 }
 
 static struct ck_str text_of(const struct table *t, size_t entry)
@@ -72,7 +78,7 @@ static uint32_t *table_slot(const struct table *t, struct ck_str text)
 static int candidate_make(struct ck_catalog *c, size_t entry,
 			  struct ck_buf *scratch)
 {
-	struct ck_names *names = names_of(c, entry);
+	struct ck_names *names = own_names(c, entry);
 
 	scratch->len = 0;
 	ck_name_unwrap(ck_catalog_str(c, names->key), scratch);
@@ -95,7 +101,7 @@ static void module_drop(struct ck_catalog *c)
 				   prefix))
 			return;
 	for (size_t i = 0; i < c->nentries; i++) {
-		struct ck_text *name = &names_of(c, i)->name;
+		struct ck_text *name = &own_names(c, i)->name;
 
 		name->pos += (uint32_t)prefix.len;
 		name->len -= (uint32_t)prefix.len;
@@ -180,7 +186,7 @@ static void keepers_name(struct keepers *k)
 	struct ck_catalog *c = k->c;
 
 	for (size_t i = 0; i < k->n; i++) {
-		struct ck_names *names = names_of(c, k->list[i]);
+		struct ck_names *names = own_names(c, k->list[i]);
 
 		if (!ck_str_eq(ck_catalog_str(c, names->name),
 			       ck_catalog_str(c, names->key)))
@@ -262,7 +268,7 @@ static struct ck_str stem_spell(struct stemmer *s, struct ck_str name,
  * agree. That can be arranged; then the later one gets the next number. */
 static int stem_make(struct stemmer *s, size_t entry)
 {
-	struct ck_names *names = names_of(s->c, entry);
+	struct ck_names *names = own_names(s->c, entry);
 	struct ck_str name = ck_catalog_str(s->c, names->name);
 	struct ck_str stem = stem_spell(s, name, 1);
 	uint32_t *slot;

@@ -57,7 +57,7 @@ void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 static const struct ck_data_file *file_of(const struct ck_catalog *c,
 					  const struct ck_item *item)
 {
-	return item->file < c->nfiles ? ck_catalog_file(c, item->file) : NULL;
+	return item->file < c->files.n ? ck_catalog_file(c, item->file) : NULL;
 }
 
 /* Whatever is not known to be outside. */
@@ -85,7 +85,7 @@ void ck_catalog_place_fault(const struct ck_catalog *c,
 
 	if (!file)
 		return;
-	f->file = ck_catalog_str(c, file->path);
+	f->file = file->path;
 	f->pos = item->fpos;
 	f->has_pos = true;
 }
@@ -200,7 +200,7 @@ bool ck_catalog_file_has_fault(const struct ck_catalog *c, uint32_t file,
 	if (!f->err)
 		return false;
 	*out = (struct ck_fault){
-		.file = ck_catalog_str(c, f->path),
+		.file = f->path,
 		.err = f->err,
 		.what = ck_str_from(f->why ? f->why : "cannot be used"),
 	};

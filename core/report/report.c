@@ -172,10 +172,9 @@ static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	ck_dims_print(out, box, t->ndim);
 	ck_buf_text(out, ",\"size\":");
 	ck_dims_print(out, box + t->ndim, t->ndim);
-	if (chunk->file < c->nfiles)
-		json_field(out, ",\"file\":",
-			   ck_catalog_str(
-				   c, ck_catalog_file(c, chunk->file)->path));
+	if (chunk->file < c->files.n)
+		json_field(out,
+			   ",\"file\":", ck_catalog_file(c, chunk->file)->path);
 	else
 		ck_buf_text(out, ",\"file\":null");
 	ck_buf_printf(out, ",\"pos\":%" PRIu64 ",\"length\":%" PRIu64 "}",

@@ -4,15 +4,11 @@
  * good: this file has the set of them, look.c looks and compares, and use.c
  * opens.
  */
-#include "ckptfs/memory.h"
 #include "files_internal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-/* What may be added while files are used: addresses, not memory. */
-enum { FILES_RESERVED = 1 << 22 };
 
 /* Mappings take addresses, which may be limited: a quarter of them, the
  * rest is for memory and stacks. */
@@ -56,15 +52,13 @@ void ck_files_free(struct ck_files *f)
 	if (!f)
 		return;
 	for (uint32_t i = 0; i < f->count; i++)
-		if (f->files[i]->slot)
-			ck_file_slot_close(f->files[i]->slot);
+		if (ck_file_of(f, i)->slot)
+			ck_file_slot_close(ck_file_of(f, i)->slot);
 	close(f->dirfd);
 	pthread_mutex_destroy(&f->lock);
 	ck_arena_fini(&f->arena);
-	if (f->reserved)
-		ck_pages_free(f->files, f->reserved);
-	else
-		free(f->files);
+	for (unsigned k = 0; k < CK_FILES_BLOCKS; k++)
+		free(f->blocks[k]);
 	free(f->by_path);
 	free(f);
 }
@@ -76,12 +70,12 @@ uint32_t ck_files_count(const struct ck_files *f)
 
 bool ck_files_is_seen(const struct ck_files *f, uint32_t number)
 {
-	return __atomic_load_n(&f->files[number]->seen, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&ck_file_of(f, number)->seen, __ATOMIC_ACQUIRE);
 }
 
 int ck_files_trouble(const struct ck_files *f, uint32_t number)
 {
-	const struct ck_seen_file *file = f->files[number];
+	const struct ck_seen_file *file = ck_file_of(f, number);
 
 	return file->info.err ? 0 : -file->trouble;
 }
@@ -89,7 +83,7 @@ int ck_files_trouble(const struct ck_files *f, uint32_t number)
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number)
 {
-	return &f->files[number]->info;
+	return &ck_file_of(f, number)->info;
 }
 
 /* The bucket that holds path, or the empty one where it belongs. */
@@ -102,7 +96,7 @@ static uint32_t *bucket_of(const struct ck_files *f, struct ck_str path)
 
 		if (!*bucket)
 			return bucket;
-		if (ck_str_eq(f->files[*bucket - 1]->info.path, path))
+		if (ck_str_eq(ck_file_of(f, *bucket - 1)->info.path, path))
 			return bucket;
 	}
 }
@@ -121,50 +115,29 @@ static int grow_table(struct ck_files *f)
 	f->by_path = by_path;
 	f->nbuckets = n;
 	for (uint32_t i = 0; i < f->count; i++)
-		*bucket_of(f, f->files[i]->info.path) = i + 1;
+		*bucket_of(f, ck_file_of(f, i)->info.path) = i + 1;
 	return 0;
 }
 
-/* Room for one more file in the array and the hash table. */
+/* Room for one more file in a block and the hash table. */
 static int grow(struct ck_files *f)
 {
-	struct ck_seen_file **files;
-	uint32_t cap = f->cap ? f->cap * 2 : 16;
+	uint32_t at;
+	unsigned k = ck_file_block(f->count, &at);
+	size_t n = (size_t)CK_FILES_FIRST << k;
 
-	if (f->count < f->cap)
-		return grow_table(f);
-	if (f->cap >= UINT32_C(1) << 29 || f->reserved)
+	if (k >= CK_FILES_BLOCKS)
 		return -ENOMEM;
-	files = realloc(f->files, cap * sizeof(struct ck_seen_file *));
-	if (!files)
-		return -ENOMEM;
-	f->files = files;
-	f->cap = cap;
-	return grow_table(f);
-}
-
-int ck_files_reserve(struct ck_files *f)
-{
-	uint32_t cap = f->count + FILES_RESERVED;
-	size_t bytes = cap * sizeof(struct ck_seen_file *);
-	struct ck_seen_file **files = ck_pages_alloc(bytes);
-
-	if (!files)
-		return -ENOMEM;
-	if (f->count)
-		memcpy(files, f->files,
-		       f->count * sizeof(struct ck_seen_file *));
-	free(f->files);
-	f->files = files;
-	f->reserved = bytes;
-	f->cap = cap;
-	return 0;
+	if (!f->blocks[k])
+		f->blocks[k] = calloc(n, sizeof(struct ck_seen_file *));
+	return f->blocks[k] ? grow_table(f) : -ENOMEM;
 }
 
 int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 {
 	struct ck_seen_file *file;
-	uint32_t *bucket;
+	uint32_t *bucket, at;
+	unsigned k;
 
 	if (grow(f))
 		return -ENOMEM;
@@ -182,7 +155,8 @@ int ck_files_add(struct ck_files *f, struct ck_str path, uint32_t *number)
 		return -ENOMEM;
 	file->seen = ck_file_record(f, file) == 0;
 	*number = f->count;
-	f->files[f->count] = file;
+	k = ck_file_block(f->count, &at);
+	f->blocks[k][at] = file;
 	*bucket = f->count + 1;
 	__atomic_store_n(&f->count, f->count + 1, __ATOMIC_RELEASE);
 	return 0;

@@ -31,6 +31,11 @@ struct ck_seen_file {
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };
 
+enum {
+	CK_FILES_FIRST = 64,
+	CK_FILES_BLOCKS = 24, /* 1 << 30 files, nearly */
+};
+
 struct ck_files {
 	/* Constant: */
 	int dirfd;
@@ -39,11 +44,11 @@ struct ck_files {
 	uint32_t max_open;
 	uint64_t map_most; /* bytes */
 
-	/* Constant once there are several threads: */
-	struct ck_seen_file **files; /* rows are added behind the others */
-	size_t reserved; /* bytes of pages at files; 0: on the heap */
-	uint32_t cap;
-	/* Atomic: files may be added while others are used: */
+	/* Of the one thread that adds files; others look at those only whose
+	 * numbers they were given. Block k has CK_FILES_FIRST << k, and stays
+	 * where it is: */
+	struct ck_seen_file **blocks[CK_FILES_BLOCKS];
+	/* Atomic: */
 	uint32_t count;
 	/* Atomic: the owner and group that files are shown with, in one word: */
 	uint64_t shown;
@@ -58,6 +63,24 @@ struct ck_files {
 	uint32_t nopen;		  /* slots */
 	struct ck_file_slot idle; /* list head: newer is the longest unused */
 };
+
+/* Which block a file is in, and where there. */
+static inline unsigned ck_file_block(uint32_t number, uint32_t *at)
+{
+	unsigned k = 31 - (unsigned)__builtin_clz(number / CK_FILES_FIRST + 1);
+
+	*at = number - CK_FILES_FIRST * ((1U << k) - 1);
+	return k;
+}
+
+static inline struct ck_seen_file *ck_file_of(const struct ck_files *f,
+					      uint32_t number)
+{
+	uint32_t at;
+	unsigned k = ck_file_block(number, &at);
+
+	return f->blocks[k][at];
+}
 
 /* Looks at a file and fills all that is said about it but `seen`. An error
  * says nothing about the file, and leaves only `trouble`. */

@@ -305,12 +305,12 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 const struct ck_file_access *ck_files_access(const struct ck_files *f,
 					     uint32_t number)
 {
-	return &f->files[number]->access;
+	return &ck_file_of(f, number)->access;
 }
 
 struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number)
 {
-	const struct ck_seen_file *file = f->files[number];
+	const struct ck_seen_file *file = ck_file_of(f, number);
 
 	return (struct ck_file_id){ file->dev, file->ino };
 }
@@ -318,7 +318,7 @@ struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number)
 int ck_files_identify(const struct ck_files *f, uint32_t number,
 		      struct ck_file_id *out)
 {
-	const struct ck_file_info *info = &f->files[number]->info;
+	const struct ck_file_info *info = &ck_file_of(f, number)->info;
 	struct stat st = { 0 };
 	int rc = look_as(f, info->path, O_PATH, &st);
 

@@ -48,7 +48,7 @@ static void slot_use(struct ck_file_slot *s)
 /* Lock held. Nobody finds the slot any more. */
 static void slot_forget(struct ck_files *f, const struct ck_file_slot *s)
 {
-	f->files[s->number]->slot = NULL;
+	ck_file_of(f, s->number)->slot = NULL;
 	f->nopen--;
 	f->mapped -= s->map_len;
 }
@@ -192,7 +192,7 @@ static void slot_map(struct ck_files *f, struct ck_file_slot *s, uint64_t size)
 static int slot_open(struct ck_files *f, uint32_t number,
 		     struct ck_file_slot **out, bool *passing)
 {
-	struct ck_seen_file *file = f->files[number];
+	struct ck_seen_file *file = ck_file_of(f, number);
 	struct ck_file_slot *s = calloc(1, sizeof(*s));
 	int rc;
 
@@ -238,7 +238,7 @@ static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 /* 0, or why the file cannot be used. */
 static int known(struct ck_files *f, uint32_t number, bool *passing)
 {
-	struct ck_seen_file *file = f->files[number];
+	struct ck_seen_file *file = ck_file_of(f, number);
 	int rc = ck_files_is_seen(f, number) ? 0 : learn(f, file, passing);
 
 	if (rc)
@@ -249,7 +249,7 @@ static int known(struct ck_files *f, uint32_t number, bool *passing)
 
 static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
 {
-	struct ck_seen_file *file = f->files[s->number];
+	struct ck_seen_file *file = ck_file_of(f, s->number);
 	int rc = ck_file_check_name(f, file, passing);
 
 	if (rc)
@@ -262,7 +262,7 @@ static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
 
 int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 {
-	struct ck_seen_file *file = f->files[number];
+	struct ck_seen_file *file = ck_file_of(f, number);
 	struct ck_file_slot *s;
 	bool unused;
 	int rc;
@@ -288,7 +288,7 @@ static int slot_get(struct ck_files *f, uint32_t number,
 
 	if (rc)
 		return rc;
-	*out = slot_find(f, f->files[number]);
+	*out = slot_find(f, ck_file_of(f, number));
 	if (!*out)
 		return slot_open(f, number, out, passing);
 	rc = slot_check(f, *out, passing);
@@ -299,7 +299,7 @@ static int slot_get(struct ck_files *f, uint32_t number,
 
 int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 {
-	const struct ck_file_info *info = &f->files[number]->info;
+	const struct ck_file_info *info = &ck_file_of(f, number)->info;
 	struct ck_file_slot *s;
 	int rc = slot_get(f, number, &s, &out->passing);
 

@@ -106,7 +106,7 @@ mode_t ck_way_closed(const struct ck_files *f, struct ck_str path, int fd,
 mode_t ck_files_closed(const struct ck_files *f, uint32_t number,
 		       struct ck_ids shown)
 {
-	const struct ck_seen_file *file = f->files[number];
+	const struct ck_seen_file *file = ck_file_of(f, number);
 	ck_auto_fd int fd = -1;
 
 	if (file->plain)

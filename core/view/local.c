@@ -28,11 +28,11 @@ struct owner {
 };
 
 struct ck_local {
-	const struct ck_catalog *c;
+	const struct ck_catalog *c; /* held */
 	struct owner *owners;
 	uint32_t nowners;
 	uint32_t *of_box; /* owner of each; NO_OWNER: no file has it */
-	uint32_t *boxes;  /* indices in catalog->chunks, sorted by owner */
+	uint32_t *boxes;  /* chunks of the catalog, sorted by owner */
 };
 
 #define NO_OWNER UINT32_MAX
@@ -61,14 +61,13 @@ static int find_owners(struct ck_local *l, uint32_t *of_file)
 	size_t nslots = 16;
 	ck_auto_free uint32_t *slots = NULL;
 
-	while (nslots < 2 * l->c->nfiles)
+	while (nslots < 2 * l->c->files.n)
 		nslots *= 2;
 	slots = calloc(nslots, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->c->nfiles; i++) {
-		struct ck_str path =
-			ck_catalog_str(l->c, ck_catalog_file(l->c, i)->path);
+	for (uint32_t i = 0; i < l->c->files.n; i++) {
+		struct ck_str path = ck_catalog_file(l->c, i)->path;
 		uint32_t *slot;
 		uint64_t rank;
 
@@ -94,7 +93,7 @@ static void sort_boxes(struct ck_local *l)
 {
 	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < l->c->nchunks; i++)
+	for (uint32_t i = 0; i < l->c->chunks.n; i++)
 		if (l->of_box[i] != NO_OWNER)
 			l->owners[l->of_box[i]].end++;
 	for (uint32_t i = 0; i < l->nowners; i++) {
@@ -102,7 +101,7 @@ static void sort_boxes(struct ck_local *l)
 		at += l->owners[i].end;
 		l->owners[i].end = l->owners[i].begin;
 	}
-	for (uint32_t i = 0; i < l->c->nchunks; i++)
+	for (uint32_t i = 0; i < l->c->chunks.n; i++)
 		if (l->of_box[i] != NO_OWNER)
 			l->boxes[l->owners[l->of_box[i]].end++] = i;
 }
@@ -111,15 +110,15 @@ static int find_boxes(struct ck_local *l)
 {
 	const struct ck_catalog *c = l->c;
 	ck_auto_free uint32_t *of_file =
-		malloc((c->nfiles + 1) * sizeof(*of_file));
+		malloc((c->files.n + 1UL) * sizeof(*of_file));
 	int rc = of_file ? find_owners(l, of_file) : -ENOMEM;
 
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < c->nchunks; i++) {
+	for (uint32_t i = 0; i < c->chunks.n; i++) {
 		uint32_t file = ck_catalog_item(c, i)->file;
 
-		l->of_box[i] = file < c->nfiles ? of_file[file] : NO_OWNER;
+		l->of_box[i] = file < c->files.n ? of_file[file] : NO_OWNER;
 	}
 	sort_boxes(l);
 	return 0;
@@ -132,10 +131,10 @@ int ck_local_make(const struct ck_catalog *c, struct ck_local **out)
 
 	if (!l)
 		return -ENOMEM;
-	l->c = c;
-	l->owners = malloc((c->nfiles + 1) * sizeof(*l->owners));
-	l->of_box = malloc((c->nchunks + 1) * sizeof(*l->of_box));
-	l->boxes = malloc((c->nchunks + 1) * sizeof(*l->boxes));
+	l->c = ck_catalog_hold(c);
+	l->owners = malloc((c->files.n + 1UL) * sizeof(*l->owners));
+	l->of_box = malloc((c->chunks.n + 1UL) * sizeof(*l->of_box));
+	l->boxes = malloc((c->chunks.n + 1UL) * sizeof(*l->boxes));
 	if (l->owners && l->of_box && l->boxes)
 		rc = find_boxes(l);
 	if (rc) {
@@ -153,6 +152,7 @@ void ck_local_free(struct ck_local *l)
 	free(l->owners);
 	free(l->of_box);
 	free(l->boxes);
+	ck_catalog_put(l->c);
 	free(l);
 }
 
@@ -172,8 +172,7 @@ void ck_local_name(const struct ck_local *l, uint32_t owner, struct ck_buf *out)
 		return;
 	}
 	ck_buf_text(out, "file-");
-	ck_name_stem(ck_catalog_str(l->c, ck_catalog_file(l->c, o->file)->path),
-		     1, out);
+	ck_name_stem(ck_catalog_file(l->c, o->file)->path, 1, out);
 }
 
 int ck_local_find(const struct ck_local *l, struct ck_str name, uint32_t *owner)

@@ -6,7 +6,7 @@
 #ifndef CKPTFS_CATALOG_H
 #define CKPTFS_CATALOG_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/rows.h"
 #include <time.h>
 
 /* A piece of catalog->text. */
@@ -25,7 +25,8 @@ struct ck_attr {
 
 /* A data file, as seen when the checkpoint was read. */
 struct ck_data_file {
-	struct ck_text path; /* relative, as the checkpoint spells it */
+	struct ck_str path;	/* relative, as the checkpoint spells it */
+	struct ck_owned *owner; /* private: has the path */
 	uint64_t size;
 	struct ck_attr attr;
 	mode_t closed; /* r bits that directories on the way to it take, for the
@@ -116,27 +117,33 @@ struct ck_path_part {
 	uint32_t pos, len : 31, is_index : 1;
 };
 
-/* Immutable after ck_catalog_finish(), but for what commits change: see
- * ck_catalog_reserve(). */
+/* What is in a checkpoint, at one moment: nobody changes it any more. A commit
+ * makes another one, the next generation, which shares with it what stays the
+ * same; whoever uses this one holds it. Numbers of rows are the same in all. */
 struct ck_catalog {
 	const char *kind;    /* "dcp" */
 	struct ck_attr meta; /* of .metadata: owner, group, mode, mtime */
 	mode_t dir_mode;     /* of the checkpoint's directory */
 
-	char *text; /* all strings */
-	struct ck_data_file *files;
-	struct ck_tensor *tensors;
-	struct ck_object *objects;
+	/* Read by the functions below: */
+	struct ck_rows files;	 /* struct ck_data_file */
+	struct ck_rows tensors;	 /* struct ck_tensor */
+	struct ck_rows objects;	 /* struct ck_object */
+	struct ck_rows chunks;	 /* struct ck_item. A chunk is one stored box:
+				  * its offsets and sizes, in elements, are 2 *
+				  * ndim values of boxes, as stored (so possibly
+				  * negative: then the tensor has a fault) */
+	struct ck_rows replicas; /* struct ck_replica, by chunk; those of a
+				  * chunk in order */
+	uint32_t unseen;	 /* of the files */
+
+	/* The same in all generations, and shared by them: */
+	char *text; /* all strings but the paths of files */
 	struct ck_entry_id *entries;
 	uint32_t *paths; /* entry i's parts: [paths[i], paths[i + 1]) */
 	struct ck_path_part *parts;
-	/* The item of each chunk. A chunk is one stored box: its offsets and
-	 * sizes, in elements, are 2 * ndim values of boxes, as stored (so possibly
-	 * negative: then the tensor has a fault). */
-	struct ck_item *chunks;
-	struct ck_replica *replicas; /* by chunk; those of a chunk in order */
-	struct ck_strided *strided;  /* by chunk */
-	uint64_t *strides;	     /* bytes */
+	struct ck_strided *strided; /* by chunk */
+	uint64_t *strides;	    /* bytes */
 	int64_t *shapes;
 	int64_t *boxes;
 	uint32_t *order;	    /* for each tensor, its chunks' indices
@@ -146,101 +153,58 @@ struct ck_catalog {
 	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
 	uint32_t *prefixed; /* entries that keep the prefixes of wrappers, since
 			     * without them names would be equal; any order */
-	size_t text_len, nfiles, ntensors, nobjects, nentries, nparts, nchunks,
-		nshapes, nboxes, ntransforms, nglobals, stem_slots, nprefixed,
-		nreplicas, nstrided, nstrides;
+	size_t text_len, nentries, nparts, nshapes, nboxes, ntransforms,
+		nglobals, stem_slots, nprefixed, nstrided, nstrides;
 	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
+	uint32_t *sharing;	      /* atomic: generations that have these */
 	uint64_t hash_seed;	      /* of by_stem: random */
-	struct ck_catalog_caps *caps; /* while being built */
+	struct ck_catalog_caps *caps; /* while it is filled, else NULL */
+	uint32_t refs; /* atomic; last, since the next one does not copy it */
 };
 
-/* Building: add, then finish. Each returns 0 or -ENOMEM (-EOVERFLOW past the
- * index types). Memory grows with what was added, never with a declared
- * number. `kind` is not copied; meta and dir_mode are set by the caller
- * before finish, the chunks of the catalog may be changed until then. */
-struct ck_catalog *ck_catalog_make(const char *kind);
-void ck_catalog_free(struct ck_catalog *c);
-CK_MUST_USE int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
-				    struct ck_text *out);
-CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
-				    const struct ck_data_file *file);
-/* Starts a tensor; its chunks follow by ck_catalog_chunk_add(). Sets key,
- * dtype, shape; a dimension below 0 becomes its fault. */
-CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
-				      struct ck_str dtype, uint32_t ndim,
-				      const int64_t *shape);
-/* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
-CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
-					const char *why);
-/* Adds a box to the tensor added last. off, len: ndim of that tensor. */
-CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
-				     const int64_t *len,
-				     const struct ck_item *chunk);
-/* The chunk added last, a CK_FORM_ELEMENTS, has its elements at these strides:
- * ndim, bytes. */
-CK_MUST_USE int ck_catalog_strides_add(struct ck_catalog *c,
-				       const uint64_t *strides);
-/* The chunk added last has its elements in another file, too. */
-CK_MUST_USE int ck_catalog_replica_add(struct ck_catalog *c,
-				       const struct ck_item *item);
-CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
-				      const struct ck_item *item);
-/* The next part of the path of the entry added last. */
-CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
-				    bool is_index);
-/* An unknown global; the same one may be added again. */
-CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
-/* Descriptors joined by ','; the same ones give the same number, none 0. */
-CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
-					 struct ck_str descriptors,
-					 uint8_t *number);
-/* Names and stems, order, sizes, modes, and the faults that need no item:
- * boxes outside, overlapping, sizes that overflow, holes, missing files,
- * items outside their file, items of one tensor that share bytes.
- * -EBADMSG: two entries have one key. */
-CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
+/* Counts those who use a catalog. Any thread. NULL is allowed. */
+const struct ck_catalog *ck_catalog_hold(const struct ck_catalog *c);
+void ck_catalog_put(const struct ck_catalog *c);
 
-/* For a catalog that commits will change: text and files may be added, and the
- * items of tensors changed, while others read what was there before. Once,
- * after finish and before threads. -ENOMEM. */
-CK_MUST_USE int ck_catalog_reserve(struct ck_catalog *c);
-/* Items of a tensor have changed, or what is known of its files: finds its mode
- * and time again. */
-void ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
-/* Who may read .metadata, the directory or a file has changed: finds modes and
- * times of all entries again. */
-void ck_catalog_access_renew(struct ck_catalog *c);
+static inline void ck_catalog_cleanup(const struct ck_catalog **c)
+{
+	ck_catalog_put(*c);
+}
 
-/* Row i of the catalog's; below the number that there are. */
+/* ck_auto_catalog *c = ...: put back at the end of the block. */
+#define ck_auto_catalog                                                        \
+	__attribute__((cleanup(ck_catalog_cleanup))) const struct ck_catalog
+
+/* Row i, below the number that there are. Good as long as the catalog is. */
 static inline const struct ck_data_file *ck_catalog_file(
 	const struct ck_catalog *c, uint32_t i)
 {
-	return &c->files[i];
+	return ck_rows_at(&c->files, i);
 }
 
 static inline const struct ck_tensor *ck_catalog_tensor(
 	const struct ck_catalog *c, uint32_t i)
 {
-	return &c->tensors[i];
+	return ck_rows_at(&c->tensors, i);
 }
 
 static inline const struct ck_object *ck_catalog_object(
 	const struct ck_catalog *c, uint32_t i)
 {
-	return &c->objects[i];
+	return ck_rows_at(&c->objects, i);
 }
 
 static inline const struct ck_item *ck_catalog_item(const struct ck_catalog *c,
 						    uint32_t chunk)
 {
-	return &c->chunks[chunk];
+	return ck_rows_at(&c->chunks, chunk);
 }
 
 static inline const struct ck_replica *ck_catalog_replica(
 	const struct ck_catalog *c, uint32_t i)
 {
-	return &c->replicas[i];
+	return ck_rows_at(&c->replicas, i);
 }
 
 /* Some items of a catalog: those of the chunks [chunk, chunk + n), or of one
@@ -285,13 +249,9 @@ CK_MUST_USE int ck_catalog_window(const struct ck_catalog *c,
 /* The strides of a chunk, ndim; NULL: elements are in C order without gaps. Not
  * of archives, which say it themselves. */
 const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk);
-/* The replicas of the chunks [chunk, chunk + n), sorted by chunk: *count of them;
- * NULL if there are none. */
-const struct ck_replica *ck_catalog_replicas(const struct ck_catalog *c,
-					     uint32_t chunk, uint32_t n,
-					     size_t *count);
-/* A chunk's item was replaced: its replicas have what was before. */
-void ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk);
+/* The first of the replicas of the chunks [chunk, chunk + n), *count of them. */
+uint32_t ck_catalog_replicas(const struct ck_catalog *c, uint32_t chunk,
+			     uint32_t n, uint32_t *count);
 
 /* Has a box of these sizes no elements? */
 CK_MUST_USE bool ck_dims_have_zero(const int64_t *dims, uint32_t ndim);

@@ -30,17 +30,19 @@ struct ck_checkpoint {
 	dev_t dev;  /* of the directory */
 	ino_t ino;
 
-	pthread_rwlock_t places; /* private: ck_checkpoint_lock() */
-	/* Under places; who commits may read them without: */
-	struct stat metadata; /* of the file that was read, as it was then */
-	struct ck_catalog *catalog; /* what commits change; else constant */
-	struct ck_known *known;	    /* private: for writing */
+	/* Private: */
+	pthread_mutex_t changing; /* one at a time makes the next catalog */
+	pthread_mutex_t lock;
+	/* Under lock: */
+	const struct ck_catalog *catalog; /* the present one */
+	struct stat metadata; /* of the file that was read, or made last */
+	/* Of the one thread that commits: */
+	struct ck_known *known;
 
 	/* Each locks itself, or is atomic: */
 	struct ck_files *files;	    /* numbers as in catalog->files */
 	struct ck_layouts *layouts; /* found so far; private */
 	struct ck_access *access;   /* private: as it was last seen */
-	uint32_t unseen; /* private: data files that nobody could look at */
 };
 
 /* Opens the checkpoint in directory `path`: finds its format, reads its
@@ -52,6 +54,13 @@ CK_MUST_USE int ck_checkpoint_open(const char *path,
 				   struct ck_checkpoint **out,
 				   struct ck_diag *d);
 void ck_checkpoint_close(struct ck_checkpoint *cp);
+/* The name of its format, a constant. */
+const char *ck_checkpoint_kind(const struct ck_checkpoint *cp);
+/* What is in it, as of the last commit. It stays what it is; put it back. Waits
+ * for nobody. */
+const struct ck_catalog *ck_checkpoint_catalog(const struct ck_checkpoint *cp);
+/* The metadata file that was read, or made by the last commit. */
+struct stat ck_checkpoint_metadata(const struct ck_checkpoint *cp);
 /* 0: the metadata is the file that was read. -ESTALE: it is another one, or
  * gone; errors of stat(2) as they are. d says which. */
 CK_MUST_USE int ck_checkpoint_same(const struct ck_checkpoint *cp,
@@ -70,14 +79,17 @@ enum ck_fate {
 /* Looks at .metadata and where the directory is. *err is a positive errno of
  * CK_FATE_UNSEEN, else 0. */
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
-/* Looks at the files of these items of the catalog, as an open does. */
-void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
+/* Looks at the files of these items of a catalog of it, as an open does. */
+void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_catalog *c,
+			struct ck_items items);
 /* Compares who may read .metadata, the directory and the files of these items of
- * the catalog with what that says; if something is other, all of it is put
- * right there. Looks at nothing: what counts is what was last seen, of the first
- * two by ck_checkpoint_fate(), of files by whoever used them. */
-void ck_checkpoint_renew_access(struct ck_checkpoint *cp,
-				struct ck_items items);
+ * a catalog of it with what the present one says; if something is other, the next
+ * one is made, in which all of it is right. Looks at nothing: what counts is what
+ * was last seen, of the first two by ck_checkpoint_fate(), of files by whoever
+ * used them. -ENOMEM: it could not be made. */
+CK_MUST_USE int ck_checkpoint_renew_access(struct ck_checkpoint *cp,
+					   const struct ck_catalog *c,
+					   struct ck_items items);
 /* How often that was done, here or by a commit. */
 uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);
 /* Bytes that are of no use: in data files those that belong to no item, and
@@ -85,12 +97,6 @@ uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);
  * nothing. An error of open(2): the directory cannot be listed, and *bytes has
  * the former only; -ENOMEM. */
 CK_MUST_USE int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes);
-/* While it is locked no commit changes where boxes are: for whoever reads
- * catalog->chunks or several facts that belong together. The functions below
- * lock by themselves. */
-void ck_checkpoint_lock(struct ck_checkpoint *cp);
-void ck_checkpoint_unlock(struct ck_checkpoint *cp);
-
 /* Data files that could not be looked at, or opened, when the checkpoint was:
  * one line of the log, if there are any. */
 void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp);
@@ -98,20 +104,23 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp);
  * use them find out; then modes and times in the catalog change. */
 bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp);
 
-/* Finds where the boxes of a tensor lie that a window of it touches (ndim
- * offsets, ndim sizes; NULL: all of it): reads the headers of their items only,
- * and compares each with its box. The result is shared; put it back. What
+/* Finds where the boxes of a tensor of a catalog of it, the present one or an
+ * older one, lie that a window of it touches (ndim offsets, ndim sizes; NULL: all
+ * of it): reads the headers of their items only, and compares each with its box.
+ * The result is shared; put it back. It is good as long as the checkpoint. What
  * is wrong with single boxes is in the extents (and logged once); an error
  * is returned only for shortages of this process, which say nothing about the
  * checkpoint (-ENOMEM, -EMFILE, ...). Boxes that met an error of the moment
  * are asked for again by the next call. May block on the source. */
-CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp, uint32_t tensor,
+CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp,
+			      const struct ck_catalog *c, uint32_t tensor,
 			      const uint64_t *window,
 			      const struct ck_layout **out);
 void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
-/* The layout of a tensor if one is kept, else NULL; reads nothing. Put it
- * back. */
+/* The layout of a tensor as a catalog has it, if one is kept, else NULL; reads
+ * nothing. Put it back. */
 const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
+					const struct ck_catalog *c,
 					uint32_t tensor);
 /* How many items there are, and of how many the header was read. */
 void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen,
@@ -120,6 +129,7 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen,
  * layout what was found in its item, or that its file has changed. Fields are
  * valid as long as the layout, and until other text is shown. */
 CK_MUST_USE bool ck_box_has_fault(struct ck_checkpoint *cp,
+				  const struct ck_catalog *c,
 				  const struct ck_layout *layout,
 				  uint32_t tensor, uint32_t i,
 				  struct ck_fault *out);
@@ -153,7 +163,8 @@ struct ck_findings {
 	uint64_t items;	       /* whose header was read */
 	uint64_t items_total;  /* that the checkpoint has */
 	struct ck_arena arena; /* the texts that are not the catalog's */
-	size_t cap;	       /* private */
+	const struct ck_catalog *catalog; /* held */
+	size_t cap;			  /* private */
 };
 
 /* Looks at everything. 0 also if faults were found; -ENOMEM and the like

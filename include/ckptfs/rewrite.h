@@ -6,6 +6,7 @@
 #ifndef CKPTFS_REWRITE_H
 #define CKPTFS_REWRITE_H
 
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/format.h"
 
 /* --- item: what torch.save writes around one contiguous tensor ------------ */
@@ -37,8 +38,7 @@ void ck_item_form_fini(struct ck_item_form *f);
 
 /* Where the item of a box lies from now on; without stream transforms. */
 struct ck_change_of_place {
-	uint32_t chunk; /* index in catalog->chunks */
-	uint32_t file;	/* number in catalog->files once it is known there */
+	uint32_t chunk;	    /* of the catalog */
 	struct ck_str path; /* relative_path of the file */
 	uint64_t fpos, length;
 };
@@ -67,23 +67,18 @@ CK_MUST_USE int ck_metadata_write(struct ck_checkpoint *cp,
 
 /* --- the catalog --------------------------------------------------------------- */
 
-/* Makes a checkpoint one whose catalog ck_checkpoint_switch() may change. Once,
- * before threads. -ENOMEM. */
-CK_MUST_USE int ck_checkpoint_reserve(struct ck_checkpoint *cp);
-/* Looks at the files that the changes name and gives them numbers, which go
- * into the changes. One thread at a time. -ENOMEM. */
+/* Makes the catalog that is to be the next one, with the new places, so that
+ * nothing is left to fail when the metadata has its name: looks at the files that
+ * the changes name. One thread at a time. Switch to it, or put it back. -ENOMEM;
+ * what is wrong with a file. */
 CK_MUST_USE int ck_checkpoint_prepare(struct ck_checkpoint *cp,
-				      struct ck_change_of_place *changes,
-				      uint32_t n);
-/* The files will not be used after all. */
-void ck_checkpoint_unprepare(struct ck_checkpoint *cp,
-			     const struct ck_change_of_place *changes,
-			     uint32_t n);
-/* The catalog has the new places from now on, and `metadata`, which
- * ck_metadata_write() wrote last, is what ck_checkpoint_same() compares
- * with. Layouts that somebody has stay as they are. Waits for those who have
- * the lock. */
-void ck_checkpoint_switch(struct ck_checkpoint *cp, const struct stat *metadata,
+				      const struct ck_change_of_place *changes,
+				      uint32_t n, struct ck_catalog **next);
+/* The catalog that was prepared, which it takes, is the present one from now on,
+ * and `metadata`, which ck_metadata_write() wrote last, is what
+ * ck_checkpoint_same() compares with. Whoever has the one before keeps it. */
+void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
+			  const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n);
 
 #endif

@@ -3,8 +3,8 @@
  * source: the data files of one checkpoint. Opened beneath its directory only,
  * by number; at most a fixed number open and mapped at a time; never a byte
  * from a file that is not the one seen when the set was made.
- * All functions may be called from any thread once every file was added, or
- * after ck_files_reserve().
+ * One thread at a time may add files; all else may be done from any thread with
+ * files that were added before.
  */
 #ifndef CKPTFS_SOURCE_H
 #define CKPTFS_SOURCE_H
@@ -41,12 +41,9 @@ void ck_files_map_most(struct ck_files *f, uint64_t bytes);
 
 /* Adds a file, looks at it (no open file is kept) and gives its number. The
  * same path gives the same number. -ENOMEM only: everything that is wrong
- * with the file itself is in its info. Not thread-safe. */
+ * with the file itself is in its info. */
 CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
 			     uint32_t *number);
-/* From now on one thread may add files while others use those that were there
- * before. Once, before threads. -ENOMEM. */
-CK_MUST_USE int ck_files_reserve(struct ck_files *f);
 uint32_t ck_files_count(const struct ck_files *f);
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);

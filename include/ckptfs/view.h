@@ -37,7 +37,7 @@ void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
 
 /* --- local/: what each rank saved, as it saved it ------------------------------ */
 
-/* A box is an index in catalog->chunks. An owner is a rank, or a data file
+/* A box is a chunk of the catalog. An owner is a rank, or a data file
  * that is named after none; it has a directory. */
 struct ck_local;
 

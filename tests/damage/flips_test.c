@@ -153,7 +153,7 @@ static void look_at_tensors(struct ck_checkpoint *cp, struct outcome *out)
 	const struct ck_catalog *c = cp->catalog;
 
 	out->missing = (unsigned)ntruths;
-	for (uint32_t i = 0; i < c->ntensors; i++) {
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		char *name = name_of(c, ck_catalog_tensor(c, i));
 
 		for (size_t k = 0; k < ntruths; k++) {
@@ -197,7 +197,7 @@ static void remember(void)
 
 	if (ck_checkpoint_open(dir, &options, &cp, NULL))
 		abort();
-	ntruths = cp->catalog->ntensors;
+	ntruths = cp->catalog->tensors.n;
 	truths = calloc(ntruths + 1, sizeof(*truths));
 	for (uint32_t i = 0; truths && i < ntruths; i++) {
 		truths[i].name = name_of(cp->catalog,

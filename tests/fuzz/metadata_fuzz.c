@@ -7,7 +7,7 @@
  * more: that is refused, or the new bytes are what was wanted, and then they
  * say what was wanted, too, as far as parsing had room.
  */
-#include "ckptfs/model.h"
+#include "ckptfs/catalog_edit.h"
 #include "dcp/dcp_rewrite.h"
 #include <errno.h>
 #include <sys/mman.h>
@@ -25,14 +25,12 @@ static int file_add(void *ctx, struct ck_str path, uint32_t *number)
 {
 	struct target *t = ctx;
 	struct ck_data_file file = {
+		.path = path,
 		.size = UINT64_C(1) << 62,
 		.attr = { .mode = 0100444 },
 		.err = t->err,
 	};
-	int rc = ck_catalog_text_add(t->c, path, &file.path);
 
-	if (rc)
-		return rc;
 	*number = t->nfiles++;
 	return ck_catalog_file_add(t->c, &file);
 }
@@ -90,10 +88,13 @@ static char *change(struct ck_dcp_wish *w, struct ck_change_of_place *to,
 static void commit(struct target *t, struct ck_dcp_known *known,
 		   const struct ck_change_of_place *to)
 {
-	struct ck_item *chunk = &t->c->chunks[to->chunk];
+	struct ck_edit edit = {
+		.number = to->chunk,
+		.item = { .fpos = to->fpos, .length = to->length },
+	};
 
-	*chunk = (struct ck_item){ .fpos = to->fpos, .length = to->length };
-	if (file_add(t, to->path, &chunk->file))
+	if (file_add(t, to->path, &edit.item.file) ||
+	    ck_catalog_edit(t->c, &edit, 1))
 		abort();
 	ck_dcp_known_next(known);
 }
@@ -108,9 +109,9 @@ static void rewrite(struct target *t, struct ck_dcp_known *known,
 	char *bytes, *more;
 	size_t len, more_len;
 
-	if (t->c->nchunks == 0)
+	if (t->c->chunks.n == 0)
 		return;
-	to.chunk = (uint32_t)(choice / 2 % t->c->nchunks);
+	to.chunk = (uint32_t)(choice / 2 % t->c->chunks.n);
 	bytes = change(&w, &to, old, &len);
 	if (!bytes)
 		return;
@@ -134,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct ck_diag d = { 0 };
 
 	if (!t.c || size == 0) {
-		ck_catalog_free(t.c);
+		ck_catalog_put(t.c);
 		return 0;
 	}
 	t.err = data[0] % 2 ? ENODATA : 0;
@@ -148,6 +149,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	ck_dcp_places_fini(&places);
 	ck_buf_fini(&text);
-	ck_catalog_free(t.c);
+	ck_catalog_put(t.c);
 	return 0;
 }

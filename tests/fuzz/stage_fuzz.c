@@ -78,8 +78,8 @@ static void disk_open(void)
 	shell("cp -r", CK_FIXTURE);
 	must(ck_checkpoint_open(disk.dir, &plain, &disk.cp, NULL) == 0);
 	must(ck_writer_open(disk.cp, &options, &disk.w, NULL) == 0);
-	must(disk.cp->catalog->ntensors <= TENSORS);
-	for (uint32_t i = 0; i < disk.cp->catalog->ntensors; i++)
+	must(disk.cp->catalog->tensors.n <= TENSORS);
+	for (uint32_t i = 0; i < disk.cp->catalog->tensors.n; i++)
 		read_tensor(i, disk.now[i]);
 	disk.commits = 0;
 }
@@ -406,7 +406,7 @@ static void commit(uint32_t tensor)
 	rc = ck_stage_commit(stage, &d);
 	must(rc == (state == CK_STAGE_COMPLETE ? 0 : -EINVAL));
 	disk.commits += rc == 0;
-	for (uint32_t i = 0; i < disk.cp->catalog->ntensors; i++) {
+	for (uint32_t i = 0; i < disk.cp->catalog->tensors.n; i++) {
 		read_tensor(i, got);
 		must(memcmp(got, disk.now[i],
 			    ck_catalog_tensor(disk.cp->catalog, i)->nbytes) ==
@@ -497,7 +497,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!ck_cur_u8(&c, &tensor) || !ck_cur_u8(&c, &box) ||
 	    !ck_cur_u8(&c, &flags))
 		return 0;
-	tensor = (uint8_t)(tensor % disk.cp->catalog->ntensors);
+	tensor = (uint8_t)(tensor % disk.cp->catalog->tensors.n);
 	number = box %
 		 (ck_catalog_tensor(disk.cp->catalog, tensor)->nchunks + 1);
 	number = number ? number - 1 : CK_STAGE_ALL;

@@ -63,7 +63,7 @@ static void check_objects(struct ck_checkpoint *cp, const char *fixture,
 		json_decref(line);
 		lines++;
 	}
-	eq_u64(lines, cp->catalog->nobjects);
+	eq_u64(lines, cp->catalog->objects.n);
 	free(text);
 	if (f)
 		fclose(f);

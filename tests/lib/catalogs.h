@@ -6,6 +6,7 @@
 #ifndef CK_CATALOGS_H
 #define CK_CATALOGS_H
 
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/model.h"
 #include <stdio.h>
 
@@ -37,15 +38,15 @@ static inline void file_add(struct ck_catalog *c, const char *path,
 			    uint64_t size, int err)
 {
 	struct ck_data_file file = {
+		.path = ck_str_from(path),
 		.size = size,
 		.err = err,
 		.attr = { .mode = err ? 0 : 0100644,
 			  .uid = 1,
 			  .gid = 2,
-			  .mtime = { 200 + (time_t)c->nfiles, 0 } },
+			  .mtime = { 200 + (time_t)c->files.n, 0 } },
 	};
 
-	must(ck_catalog_text_add(c, ck_str_from(path), &file.path));
 	must(ck_catalog_file_add(c, &file));
 }
 
@@ -61,7 +62,7 @@ static inline void tensor_add(struct ck_catalog *c, const char *key,
 static inline void box_add(struct ck_catalog *c, const int64_t *off,
 			   const int64_t *size)
 {
-	struct ck_item chunk = { .fpos = c->nchunks * 10, .length = 10 };
+	struct ck_item chunk = { .fpos = c->chunks.n * 10, .length = 10 };
 
 	must(ck_catalog_chunk_add(c, off, size, &chunk));
 }

@@ -72,7 +72,7 @@ static inline unsigned count_wrong(struct ck_checkpoint *cp, uint8_t **want)
 {
 	unsigned wrong = 0;
 
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++) {
 		uint64_t len;
 		uint8_t *now = read_tensor(cp, i, &len);
 

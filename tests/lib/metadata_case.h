@@ -29,19 +29,16 @@ struct subject {
 static int file_add(void *ctx, struct ck_str path, uint32_t *number)
 {
 	struct ck_catalog *c = ctx;
-	struct ck_data_file file = { .size = UINT64_C(1) << 62 };
-	int rc;
+	struct ck_data_file file = { .path = path, .size = UINT64_C(1) << 62 };
 
-	for (uint32_t i = 0; i < c->nfiles; i++) {
-		if (ck_str_eq(ck_catalog_str(c, ck_catalog_file(c, i)->path),
-			      path)) {
+	for (uint32_t i = 0; i < c->files.n; i++) {
+		if (ck_str_eq(ck_catalog_file(c, i)->path, path)) {
 			*number = i;
 			return 0;
 		}
 	}
-	rc = ck_catalog_text_add(c, path, &file.path);
-	*number = (uint32_t)c->nfiles;
-	return rc ? rc : ck_catalog_file_add(c, &file);
+	*number = c->files.n;
+	return ck_catalog_file_add(c, &file);
 }
 
 static struct ck_str bytes_of(const struct ck_buf *b)
@@ -65,14 +62,14 @@ static bool subject_make(struct subject *s, struct ck_buf bytes)
 	ck_dcp_known_make(&s->known, &places, bytes_of(&bytes));
 	if (rc)
 		printf("# not read: %s\n", s->d.text);
-	s->changes = calloc(s->c->nchunks + 1, sizeof(*s->changes));
-	s->paths = calloc(s->c->nchunks + 1, sizeof(*s->paths));
+	s->changes = calloc(s->c->chunks.n + 1UL, sizeof(*s->changes));
+	s->paths = calloc(s->c->chunks.n + 1UL, sizeof(*s->paths));
 	return rc == 0;
 }
 
 static void subject_free(struct subject *s)
 {
-	ck_catalog_free(s->c);
+	ck_catalog_put(s->c);
 	ck_dcp_wish_fini(&s->wish);
 	ck_dcp_known_fini(&s->known);
 	ck_buf_fini(&s->old);
@@ -103,7 +100,7 @@ static __attribute__((noinline)) void change_some(struct subject *s,
 						  unsigned generation)
 {
 	s->n = 0;
-	for (uint32_t i = nth / 2; i < s->c->nchunks; i += nth)
+	for (uint32_t i = nth / 2; i < s->c->chunks.n; i += nth)
 		if (ck_catalog_item(s->c, i)->file != CK_NO_FILE)
 			change(s, i, generation);
 }

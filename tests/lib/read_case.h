@@ -23,7 +23,8 @@ static inline int read_case_get(struct ck_locator *l, uint32_t tensor,
 	const struct read_case *r = (const struct read_case *)l;
 
 	if (!r->layout)
-		return ck_layout_get(r->cp, tensor, window, out);
+		return ck_layout_get(r->cp, r->cp->catalog, tensor, window,
+				     out);
 	*out = r->layout;
 	return 0;
 }

@@ -84,7 +84,7 @@ static uint32_t changes_make(const struct ck_catalog *c, char **argv,
 {
 	uint32_t nth = (uint32_t)atoi(argv[3]), n = 0;
 
-	for (uint32_t i = 0; i < c->ntensors; i++) {
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		for (uint32_t k = 0; k < t->nchunks; k++) {
@@ -126,8 +126,8 @@ static int metadata(char **argv)
 		fprintf(stderr, "%s\n", d.text);
 		return 1;
 	}
-	changes = calloc(cp->catalog->nchunks + 1, sizeof(*changes));
-	paths = calloc(cp->catalog->nchunks + 1, sizeof(*paths));
+	changes = calloc(cp->catalog->chunks.n + 1UL, sizeof(*changes));
+	paths = calloc(cp->catalog->chunks.n + 1UL, sizeof(*paths));
 	fd = open(argv[5], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	n = changes_make(cp->catalog, argv, changes, &text, paths);
 	rc = ck_metadata_write(cp, changes, n, fd, &d);

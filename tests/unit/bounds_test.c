@@ -5,6 +5,7 @@
  * for each, and no stack that grows with it. Each bomb is read in a process
  * of its own, on a stack of 64 KiB, under a limit for its memory.
  */
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp/dcp.h"
 #include "tap.h"
@@ -48,7 +49,7 @@ static int read_metadata(const struct bomb *b, struct ck_diag *d)
 
 	if (rc == 0)
 		rc = ck_catalog_finish(c, d);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 	return rc;
 }
 

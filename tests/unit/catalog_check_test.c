@@ -31,7 +31,7 @@ static void expect(struct ck_catalog *c, int err, bool holes, uint64_t nbytes,
 	eq_u64(t->holes, holes);
 	eq_u64(t->nbytes, nbytes);
 	eq_text(text_of(c, t->fault), fault);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_good(void)
@@ -90,9 +90,9 @@ static void test_empty_boxes_are_never_faults(void)
 	finish(c);
 	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
 	ok(!ck_catalog_tensor(c, 0)->holes);
-	for (uint32_t i = 0; i < c->nchunks; i++)
+	for (uint32_t i = 0; i < c->chunks.n; i++)
 		eq_u64(ck_catalog_item(c, i)->err, 0);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_holes(void)
@@ -138,7 +138,7 @@ static void test_outside(void)
 		finish(c);
 		eq_u64(ck_catalog_tensor(c, 0)->err, EIO);
 		eq_u64(ck_catalog_tensor(c, 0)->nbytes, 16);
-		ck_catalog_free(c);
+		ck_catalog_put(c);
 	}
 }
 
@@ -217,7 +217,7 @@ static void test_chunks_of_a_faulty_tensor_are_kept(void)
 	eq_u64(c->order[0], 1);
 	eq_u64(c->order[1], 0);
 	eq_i64(ck_catalog_box(c, ck_catalog_tensor(c, 0), 0)[0], 5);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_fault_of_the_format(void)
@@ -245,7 +245,7 @@ static void test_order(void)
 	eq_mem(c->order, 5 * sizeof(*c->order), want, sizeof(want));
 	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
 	ok(!ck_catalog_tensor(c, 0)->holes);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 /* --- random boxes against counting cells ------------------------------------------- */
@@ -315,7 +315,7 @@ static void test_random_boxes(void)
 		failed += ck_catalog_tensor(c, 0)->err != want ||
 			  ck_catalog_tensor(c, 0)->holes != (!want && never);
 		seen[want ? 2 : never]++;
-		ck_catalog_free(c);
+		ck_catalog_put(c);
 	}
 	eq_u64(failed, 0);
 	ok(seen[0] > 100 && seen[1] > 1000 && seen[2] > 1000);
@@ -377,7 +377,7 @@ static void test_items(void)
 		eq_u64(ck_catalog_item(c, 0)->err, (uint64_t)rows[i].err);
 		eq_text(box_fault(c, 0), rows[i].fault);
 		eq_u64(ck_catalog_tensor(c, 0)->err, 0);
-		ck_catalog_free(c);
+		ck_catalog_put(c);
 	}
 }
 
@@ -393,7 +393,7 @@ static void test_object_item(void)
 	finish(c);
 	eq_u64(ck_catalog_object(c, 0)->item.err, ENODATA);
 	eq_u64(ck_catalog_object(c, 1)->item.err, 0);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_items_sharing_bytes(void)
@@ -416,7 +416,7 @@ static void test_items_sharing_bytes(void)
 		"t: EIO: box [1] [1]: its item shares bytes with another one "
 		"of the tensor; __0_0.distcp at 9");
 	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 /* Tied weights: two tensors may name one item. */
@@ -430,7 +430,7 @@ static void test_tensors_may_share_items(void)
 	finish(c);
 	eq_u64(ck_catalog_item(c, 0)->err, 0);
 	eq_u64(ck_catalog_item(c, 1)->err, 0);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void random_items_check(uint64_t *seed, unsigned *failed,
@@ -457,7 +457,7 @@ static void random_items_check(uint64_t *seed, unsigned *failed,
 		*failed += ck_catalog_item(c, i)->err != (want[i] ? EIO : 0);
 		*sharing += want[i];
 	}
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_random_items(void)
@@ -519,7 +519,7 @@ static void test_modes(void)
 		finish(c);
 		eq_u64(ck_catalog_tensor(c, 0)->mode, rows[i].want);
 		eq_u64(ck_catalog_object(c, 0)->mode, rows[i].want);
-		ck_catalog_free(c);
+		ck_catalog_put(c);
 	}
 }
 
@@ -544,7 +544,7 @@ static void test_times(void)
 	eq_u64(ck_catalog_tensor(c, 1)->mode, 0444);
 	eq_i64(ck_catalog_tensor(c, 2)->mtime.tv_sec, 100);
 	eq_u64(ck_catalog_tensor(c, 2)->mode, 0444);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)

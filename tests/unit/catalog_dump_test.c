@@ -53,6 +53,6 @@ int main(void)
 	eq_u64(out.err ? 1 : 0, 0);
 	eq_text(out.data, want);
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 	return tap_done();
 }

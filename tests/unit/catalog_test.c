@@ -24,7 +24,7 @@ static void names_are(const char *const *keys, const char *const *names)
 
 	for (size_t i = 0; names[i]; i++)
 		eq_text(name_of(c, i), names[i]);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 /* Entries that are shown with the prefixes of wrappers, as "1 3 ". */
@@ -37,7 +37,7 @@ static void prefixed_are(const char *const *keys, const char *entries)
 		ck_buf_printf(&text, "%u ", c->prefixed[i]);
 	eq_text(text.data ? text.data : "", entries);
 	ck_buf_fini(&text);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_names(void)
@@ -87,7 +87,7 @@ static void test_duplicate_key(void)
 	object_add(c, "a\nb");
 	eq_err(ck_catalog_finish(c, &d), -EBADMSG);
 	eq_text(d.text, "a%0Ab: duplicate key");
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_find(void)
@@ -104,7 +104,7 @@ static void test_find(void)
 	eq_i64(ck_catalog_find(c, CK_STR("b/c")), -1);
 	eq_i64(ck_catalog_find(c, CK_STR("")), -1);
 	eq_i64(ck_catalog_find(c, CK_STR("aa")), -1);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_empty_catalog(void)
@@ -114,8 +114,8 @@ static void test_empty_catalog(void)
 	finish(c);
 	eq_i64(ck_catalog_find(c, CK_STR("a")), -1);
 	eq_u64(c->nbytes, 0);
-	ck_catalog_free(c);
-	ck_catalog_free(NULL);
+	ck_catalog_put(c);
+	ck_catalog_put(NULL);
 }
 
 /* --- long names of one hash -------------------------------------------------- */
@@ -159,7 +159,7 @@ static void test_equal_long_stems_are_numbered(void)
 	eq_i64(ck_catalog_find(c, ck_str_from(want)), 1);
 	snprintf(want, sizeof(want), "%%~%.120s~%s~20000", name, hash);
 	eq_i64(ck_catalog_find(c, ck_str_from(want)), 19999);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 /* The stem of an entry that is no tensor finds it. */
@@ -199,7 +199,7 @@ static void test_random_names_differ(void)
 				failed += !finds(c, i);
 		else
 			failed += d.err != EBADMSG;
-		ck_catalog_free(c);
+		ck_catalog_put(c);
 	}
 	eq_u64(failed, 0);
 }
@@ -228,7 +228,7 @@ static void test_transforms(void)
 		rc = ck_catalog_transform_add(c, ck_str_from(text), &n);
 	}
 	eq_err(rc, -EOVERFLOW);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_globals_are_sorted_once_each(void)
@@ -244,7 +244,7 @@ static void test_globals_are_sorted_once_each(void)
 	eq_text(text_of(c, c->globals[0]), "");
 	eq_text(text_of(c, c->globals[1]), "m.a");
 	eq_text(text_of(c, c->globals[2]), "m.b");
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_dtype_prefix(void)
@@ -255,7 +255,7 @@ static void test_dtype_prefix(void)
 	finish(c);
 	eq_text(text_of(c, ck_catalog_tensor(c, 0)->dtype_name), "bfloat16");
 	eq_u64(ck_catalog_tensor(c, 0)->nbytes, 6);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 /* 1000 x 1024 chunks of 2-D tensors: 60 bytes each and little more. */
@@ -274,15 +274,15 @@ static void test_memory(void)
 			box_add(c, DIMS(i, 0), DIMS(1, 8));
 	}
 	finish(c);
-	eq_u64(c->nchunks, 1024000);
-	bytes = c->nchunks * (sizeof(*c->chunks) + sizeof(*c->order)) +
+	eq_u64(c->chunks.n, 1024000);
+	bytes = c->chunks.n * (sizeof(struct ck_item) + sizeof(*c->order)) +
 		c->nboxes * sizeof(*c->boxes);
 	eq_u64(bytes, 1024000 * 60);
 	eq_u64(c->nbytes, (uint64_t)1000 * 1024 * 8 * 4);
 	ok(ck_catalog_tensor(c, 999)->err == 0 &&
 	   !ck_catalog_tensor(c, 999)->holes);
 	eq_u64(c->order[1023999], 1023);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)

@@ -297,8 +297,8 @@ static void test_unknown_class(void)
 
 	write_unknown();
 	cp = opened();
-	eq_u64(cp->catalog->nobjects, 2);
-	for (uint32_t i = 0; i < cp->catalog->nobjects; i++) {
+	eq_u64(cp->catalog->objects.n, 2);
+	for (uint32_t i = 0; i < cp->catalog->objects.n; i++) {
 		const struct ck_object *o = ck_catalog_object(cp->catalog, i);
 		bool good = o->item.fpos == 0;
 		struct ck_buf out = { 0 };
@@ -328,7 +328,7 @@ static void test_missing_shard(void)
 
 	unlinkat(dirfd_, "__0_0.distcp", 0);
 	cp = opened();
-	ok(cp->catalog->nobjects > 0);
+	ok(cp->catalog->objects.n > 0);
 	eq_err(ck_object_item(cp, 0, &out, &d), -ENODATA);
 	eq_err(ck_object_json(cp, 0, &out, &d), -ENODATA);
 	eq_err(ck_object_place(cp, 0, &place), -ENODATA);
@@ -364,10 +364,10 @@ static void test_known_layouts(void)
 	const struct ck_layout *first, *again;
 	uint64_t seen, items;
 
-	ok(ck_layout_known(cp, 0) == NULL);
+	ok(ck_layout_known(cp, cp->catalog, 0) == NULL);
 	ck_layout_put(cp, NULL);
-	eq_err(ck_layout_get(cp, 0, NULL, &first), 0);
-	again = ck_layout_known(cp, 0);
+	eq_err(ck_layout_get(cp, cp->catalog, 0, NULL, &first), 0);
+	again = ck_layout_known(cp, cp->catalog, 0);
 	ok(again == first);
 	ck_layout_put(cp, again);
 	ck_layout_put(cp, first);

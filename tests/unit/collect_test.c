@@ -152,14 +152,14 @@ static void test_spelling(const struct spelling *s)
 	shell("echo >%s/%s", dir, orphan);
 	cp = open_with(s->how);
 	ck_writer_close(begin(cp));
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++) {
 		uint64_t len;
 		uint8_t *bytes = read_tensor(cp, i, &len);
 
 		good += bytes != NULL;
 		free(bytes);
 	}
-	eq_u64(good, s->how & REFUSED ? 0 : cp->catalog->ntensors);
+	eq_u64(good, s->how & REFUSED ? 0 : cp->catalog->tensors.n);
 	ck_checkpoint_close(cp);
 	ok(are_unchanged());
 	ok(exists(orphan) == !!(s->how & ORPHAN_STAYS));

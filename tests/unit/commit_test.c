@@ -174,7 +174,7 @@ static bool replace(struct ck_checkpoint *cp, struct ck_writer *w,
 static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
 			 uint8_t **want)
 {
-	uint32_t n = (uint32_t)cp->catalog->ntensors;
+	uint32_t n = (uint32_t)cp->catalog->tensors.n;
 	uint32_t step = n / 12 + 1;
 
 	for (uint32_t i = 0; i < n; i += step) {
@@ -185,7 +185,7 @@ static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
 
 		if (!is_writable(cp->catalog, i))
 			continue;
-		if (want[i] && ck_layout_get(cp, i, NULL, &old))
+		if (want[i] && ck_layout_get(cp, cp->catalog, i, NULL, &old))
 			abort();
 		ok(replace(cp, w, i, &t));
 		if (old) { /* whoever had it open */
@@ -218,8 +218,8 @@ static void test_fixture(const char *fixture)
 		ck_checkpoint_close(cp);
 		return;
 	}
-	want = calloc(cp->catalog->ntensors + 1, sizeof(*want));
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++)
+	want = calloc(cp->catalog->tensors.n + 1UL, sizeof(*want));
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++)
 		want[i] = read_tensor(cp, i, &len);
 	replace_some(cp, w, want);
 	eq_i64(count_wrong(cp, want), 0);
@@ -235,7 +235,7 @@ static void test_fixture(const char *fixture)
 		      "[ ! -e %s/$f ] || cmp -s $f %s/$f || exit 1; done",
 		      dir, fixture, fixture);
 	}
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++)
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++)
 		free(want[i]);
 	free(want);
 	ck_checkpoint_close(cp);

@@ -36,8 +36,8 @@ static __attribute__((noinline)) void test_fixture(struct subject *s)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(nths); i++) {
 		size_t first;
 
-		if (nths[i] > s->c->nchunks && s->c->nchunks)
-			change_some(s, 2 * (uint32_t)s->c->nchunks - 1, 1);
+		if (nths[i] > s->c->chunks.n && s->c->chunks.n)
+			change_some(s, 2 * (uint32_t)s->c->chunks.n - 1, 1);
 		else
 			change_some(s, nths[i], 1);
 		eq_err(rewrite(s), 0);
@@ -262,7 +262,7 @@ static __attribute__((noinline)) void test_bad_changes(const char *fixtures)
 	change(&s, 1, 1);
 	eq_err(rewrite(&s), -EINVAL);
 	s.n = 0;
-	change(&s, (uint32_t)s.c->nchunks, 1);
+	change(&s, (uint32_t)s.c->chunks.n, 1);
 	eq_err(rewrite(&s), -EINVAL);
 	s.n = 0;
 	change(&s, 0, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `.metadata` that no torch writes: what is damage of one tensor, what of the
  * whole, and what is none. */
+#include "ckptfs/catalog_edit.h"
 #include "dcp/dcp.h"
 #include "tap.h"
 
@@ -13,7 +14,7 @@ static int one_file(void *ctx, struct ck_str path, uint32_t *number)
 
 	(void)path;
 	*number = 0;
-	return c->nfiles ? 0 : ck_catalog_file_add(c, &file);
+	return c->files.n ? 0 : ck_catalog_file_add(c, &file);
 }
 
 static int read_case(const void *bytes, size_t len, struct ck_buf *dump,
@@ -26,7 +27,7 @@ static int read_case(const void *bytes, size_t len, struct ck_buf *dump,
 		rc = ck_catalog_finish(c, d);
 	if (rc == 0)
 		ck_catalog_dump(c, dump);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 	return rc;
 }
 
@@ -100,7 +101,7 @@ static int paths_read(const char *planner_data, struct ck_buf *out)
 	if (rc == 0)
 		paths_show(c, out);
 	ck_buf_fini(&b);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 	return rc;
 }
 
@@ -178,8 +179,8 @@ static void test_many_boxes(void)
 	ck_buf_text(&b, "dub.");
 	eq_err(ck_dcp_parse(c, b.data, b.len, one_file, c, &d), 0);
 	printf("# %s\n", d.text);
-	eq_u64(c->ntensors, TENSORS);
-	for (uint32_t t = 0; t < c->ntensors; t++)
+	eq_u64(c->tensors.n, TENSORS);
+	for (uint32_t t = 0; t < c->tensors.n; t++)
 		for (uint32_t i = 0; i < ck_catalog_tensor(c, t)->nchunks;
 		     i++) {
 			const struct ck_item *k = ck_catalog_item(
@@ -190,10 +191,10 @@ static void test_many_boxes(void)
 			bad += box[0] != i || box[1] != 1 ||
 			       k->fpos != t * BOXES_EACH + i;
 		}
-	eq_u64(c->nchunks, TENSORS * BOXES_EACH);
+	eq_u64(c->chunks.n, TENSORS * BOXES_EACH);
 	eq_u64(bad, 0);
 	ck_buf_fini(&b);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)

@@ -81,27 +81,31 @@ static __attribute__((noinline)) void test_catalog_is_compared(
 	eq_err(verify(&s), 0);
 	for (int i = 0; i < 8; i++) {
 		struct ck_catalog *c = s.c, keep = *s.c;
-		struct ck_tensor t = c->tensors[0];
+		struct ck_tensor *t = ck_rows_edit(&c->tensors, 0);
+		struct ck_item *last = ck_rows_edit(&c->chunks,
+						    c->chunks.n - 1);
+		struct ck_object *o = ck_rows_edit(&c->objects, 0);
+		struct ck_tensor good_t = *t;
 		struct ck_path_part part = c->parts[0];
-		struct ck_item last = c->chunks[c->nchunks - 1];
-		struct ck_object o = c->objects[0];
+		struct ck_item good_last = *last;
+		struct ck_object good_o = *o;
 
 		switch (i) {
-		case 0: c->tensors[0].names.key.len--; break;
-		case 1: c->tensors[0].dtype++; break;
-		case 2: c->tensors[0].ndim--; break;
+		case 0: t->names.key.len--; break;
+		case 1: t->dtype++; break;
+		case 2: t->ndim--; break;
 		case 3: c->parts[0].is_index ^= 1; break;
-		case 4: c->chunks[c->nchunks - 1].fpos++; break;
-		case 5: c->objects[0].item.length++; break;
+		case 4: last->fpos++; break;
+		case 5: o->item.length++; break;
 		case 6: c->nentries--; break;
-		default: c->chunks[c->nchunks - 1].transform = 0x7f; break;
+		default: last->transform = 0x7f; break;
 		}
 		eq_err(verify_says(&s), -EIO);
 		*c = keep;
-		c->tensors[0] = t;
+		*t = good_t;
 		c->parts[0] = part;
-		c->chunks[c->nchunks - 1] = last;
-		c->objects[0] = o;
+		*last = good_last;
+		*o = good_o;
 	}
 	eq_err(verify(&s), 0);
 	subject_free(&s);

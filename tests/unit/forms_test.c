@@ -10,12 +10,13 @@
 #include "world.h"
 
 /* Makes no sense of archives: there are none here. */
-static int locate_none(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		       uint32_t i, const struct ck_item *item,
-		       struct ck_extent *extent, uint64_t *strides,
-		       struct ck_diag *d)
+static int locate_none(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		       const struct ck_tensor *t, uint32_t i,
+		       const struct ck_item *item, struct ck_extent *extent,
+		       uint64_t *strides, struct ck_diag *d)
 {
-	(void)cp, (void)t, (void)i, (void)item, (void)extent, (void)strides;
+	(void)cp, (void)c, (void)t, (void)i, (void)item, (void)extent,
+		(void)strides;
 	return ck_fail(d, EIO, "an archive");
 }
 
@@ -24,6 +25,7 @@ static const struct ck_format format = { .name = "test",
 
 /* One random tensor in a checkpoint; where the elements of each box are. */
 struct stored {
+	struct ck_catalog *c; /* cp's */
 	struct boxes b;
 	struct ck_checkpoint cp;
 	uint64_t next[NFILES]; /* not used yet by blobs */
@@ -75,20 +77,20 @@ static struct ck_item spoil(struct ck_item item, uint64_t *random)
 
 static void add_box(struct stored *s, uint32_t i, uint64_t *random)
 {
-	struct ck_catalog *c = s->cp.catalog;
+	struct ck_catalog *c = s->c;
 	const int64_t *box = boxes_at(&s->b, i);
 	bool blob = s->b.dense && boxes_one_in(random, 2);
 	struct ck_item first = random_item(s, i, blob, random), second;
+	struct ck_item there;
 	bool bad = !is_empty(&s->b, i) && boxes_one_in(random, 3);
 	bool replica = boxes_one_in(random, 2);
 
 	s->good[i] = first;
-	must(ck_catalog_chunk_add(c, box, box + s->b.ndim, &first));
+	there = bad ? spoil(first, random) : first;
+	must(ck_catalog_chunk_add(c, box, box + s->b.ndim, &there));
 	if (!s->b.dense)
 		must(ck_catalog_strides_add(c, s->b.strides +
 						       (size_t)i * s->b.ndim));
-	if (bad)
-		c->chunks[c->nchunks - 1] = spoil(first, random);
 	s->lost[i] = bad;
 	if (!replica)
 		return;
@@ -105,6 +107,19 @@ static void add_box(struct stored *s, uint32_t i, uint64_t *random)
 	must(ck_catalog_replica_add(c, &second));
 }
 
+/* Its files, all of which the catalog has. */
+static void begin(struct ck_checkpoint *cp, struct ck_catalog *c)
+{
+	pthread_mutex_init(&cp->changing, NULL);
+	pthread_mutex_init(&cp->lock, NULL);
+	cp->files = files_open();
+	for (uint32_t i = 0; i < ck_files_count(cp->files); i++) {
+		struct ck_data_file file = ck_file_described(cp, i);
+
+		must(ck_catalog_file_add(c, &file));
+	}
+}
+
 static void stored_make(struct stored *s, uint8_t dtype, uint64_t *random)
 {
 	struct ck_checkpoint *cp = &s->cp;
@@ -112,18 +127,15 @@ static void stored_make(struct stored *s, uint8_t dtype, uint64_t *random)
 	memset(s, 0, sizeof(*s));
 	boxes_make(&s->b, ck_dtype_at(dtype)->size, random);
 	cp->format = &format;
-	cp->files = files_open();
-	cp->catalog = ck_catalog_make("test");
-	pthread_rwlock_init(&cp->places, NULL);
-	must(!cp->catalog);
-	for (uint32_t i = 0; i < ck_files_count(cp->files); i++)
-		must(ck_file_describe(cp, i));
-	must(ck_catalog_tensor_add(cp->catalog, CK_STR("t"),
+	cp->catalog = s->c = ck_catalog_make("test");
+	must(!s->c);
+	begin(cp, s->c);
+	must(ck_catalog_tensor_add(s->c, CK_STR("t"),
 				   ck_str_from(ck_dtype_at(dtype)->name),
 				   s->b.ndim, (const int64_t *)s->b.shape));
 	for (uint32_t i = 0; i < s->b.n; i++)
 		add_box(s, i, random);
-	must(ck_catalog_finish(cp->catalog, NULL));
+	must(ck_catalog_finish(s->c, NULL));
 	cp->layouts = ck_layouts_make(cp->catalog);
 	must(!cp->layouts);
 }
@@ -131,9 +143,10 @@ static void stored_make(struct stored *s, uint8_t dtype, uint64_t *random)
 static void stored_free(struct stored *s)
 {
 	ck_layouts_free(s->cp.layouts);
-	ck_catalog_free(s->cp.catalog);
+	ck_catalog_put(s->cp.catalog);
 	ck_files_free(s->cp.files);
-	pthread_rwlock_destroy(&s->cp.places);
+	pthread_mutex_destroy(&s->cp.changing);
+	pthread_mutex_destroy(&s->cp.lock);
 }
 
 /* --- what must come of it -------------------------------------------------------- */
@@ -218,11 +231,8 @@ static void row_make(struct stored *s, struct ck_item item,
 	memset(s, 0, sizeof(*s));
 	must(!c);
 	s->cp.format = &format;
-	s->cp.catalog = c;
-	s->cp.files = files_open();
-	pthread_rwlock_init(&s->cp.places, NULL);
-	for (uint32_t i = 0; i < ck_files_count(s->cp.files); i++)
-		must(ck_file_describe(&s->cp, i));
+	s->cp.catalog = s->c = c;
+	begin(&s->cp, c);
 	must(ck_catalog_tensor_add(c, CK_STR("t"), CK_STR("uint8"), 1,
 				   box + 1));
 	must(ck_catalog_chunk_add(c, box, box + 1, &item));
@@ -240,7 +250,7 @@ static void test_words(void)
 
 	row_make(&s, (struct ck_item){ .length = 5, .form = CK_FORM_BLOB },
 		 NULL);
-	ok(ck_box_has_fault(&s.cp, NULL, 0, 0, &f));
+	ok(ck_box_has_fault(&s.cp, s.c, NULL, 0, 0, &f));
 	ck_fault_print(&f, true, &line);
 	eq_text(line.data,
 		"t: EBADMSG: box [0] [4]: its elements do not fit into its "
@@ -265,21 +275,22 @@ static void test_later(void)
 	row_make(&s, archive, &good);
 	eq_err(read_case(&s.cp, 0, NULL, bytes), 0);
 	ok(memcmp(bytes, content[1] + 9, 4) == 0);
-	eq_err(ck_layout_get(&s.cp, 0, NULL, &layout), 0);
+	eq_err(ck_layout_get(&s.cp, s.c, 0, NULL, &layout), 0);
 	ok(!layout->faulty && layout->extents[0].file == 1);
 	ck_layout_put(&s.cp, layout);
 	stored_free(&s);
 
 	row_make(&s, archive, &archive);
 	eq_err(read_case(&s.cp, 0, NULL, bytes), -EIO);
-	eq_err(ck_layout_get(&s.cp, 0, NULL, &layout), 0);
-	ok(layout->faulty && ck_box_has_fault(&s.cp, layout, 0, 0, &f));
+	eq_err(ck_layout_get(&s.cp, s.c, 0, NULL, &layout), 0);
+	ok(layout->faulty && ck_box_has_fault(&s.cp, s.c, layout, 0, 0, &f));
 	eq_mem(f.what.p, f.what.len, "an archive", 10);
 	ck_layout_put(&s.cp, layout);
 	stored_free(&s);
 
 	row_make(&s, archive, &good);
-	ck_catalog_replicas_drop(s.cp.catalog, 0);
+	must(ck_catalog_edit(
+		s.c, &(struct ck_edit){ .number = 0, .item = archive }, 1));
 	eq_err(read_case(&s.cp, 0, NULL, bytes), -EIO);
 	stored_free(&s);
 }

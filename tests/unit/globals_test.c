@@ -4,6 +4,7 @@
  * spelling each is either refused and named, or becomes a value that says
  * what would be called; in a `.metadata` that value is listed as unknown.
  */
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp/dcp.h"
 #include "tap.h"
@@ -200,7 +201,7 @@ static bool is_listed(size_t i)
 	rc = ck_dcp_parse(c, b.data, b.len, no_file, NULL, NULL);
 	if (rc == 0 && c->nglobals != 1)
 		rc = 1;
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 	ck_buf_fini(&b);
 	return rc == (globals[i].refused ? -EBADMSG : 0);
 }

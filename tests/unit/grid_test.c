@@ -28,7 +28,7 @@ static void expect(struct ck_catalog *c, const int64_t *want)
 	for (uint32_t d = 0;
 	     want && rc == 0 && d < ck_catalog_tensor(c, 0)->ndim; d++)
 		eq_i64(grid[d], want[d]);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 #define CUT(...)                                                               \

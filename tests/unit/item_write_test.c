@@ -258,7 +258,7 @@ static void test_item_is_that_of_pytorch(const char *fixtures)
 
 	snprintf(path, sizeof(path), "%s/plain-2.4.1", fixtures);
 	eq_err(ck_checkpoint_open(path, &options, &cp, &d), 0);
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, i);
 		const struct ck_item *c = ck_catalog_item(cp->catalog,
 							  t->chunk);

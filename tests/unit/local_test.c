@@ -133,7 +133,7 @@ static void test_long_lists_of_offsets_are_hashed(void)
 	ok(strlen(box_name(l, 2)) == strlen("t%@~.npy") + 32);
 	ok(strstr(box_name(l, 2), hex) != NULL);
 	ck_local_free(l);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)
@@ -146,7 +146,7 @@ int main(void)
 	test_names(c, l);
 	test_slices(l);
 	ck_local_free(l);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 	test_long_lists_of_offsets_are_hashed();
 	return tap_done();
 }

@@ -38,7 +38,7 @@ static void test_csv(void)
 			  "l.10.w,bfloat16,\"[4,3]\",24,2,tensor\n"
 			  "z%ED%A0%80,int%FF,[2],0,0,tensor\n");
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_prefixed(void)
@@ -55,7 +55,7 @@ static void test_prefixed(void)
 	ck_report_prefixed(c, &out);
 	eq_text(out.data, "_orig_mod.a%2C%1B, _orig_mod.l.2, _orig_mod.l.10");
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_jsonl(void)
@@ -78,7 +78,7 @@ static void test_jsonl(void)
 		"\"dtype\":{\"$str\":\"aW50/w==\"},\"shape\":[2],\"bytes\":0,"
 		"\"chunks\":0,\"kind\":\"tensor\"}\n");
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_boxes(void)
@@ -101,7 +101,7 @@ static void test_boxes(void)
 	ck_report_tensor_json(c, 1, true, &out);
 	eq_text(out.data + out.len - strlen(none), none);
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_json_strings(void)
@@ -136,7 +136,7 @@ static void test_order_has_every_entry(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(want); i++)
 		eq_text(name_of(c, order[i]), want[i]);
 	free(order);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_alike(void)
@@ -176,7 +176,7 @@ static void test_alike(void)
 				 alike.rows[i].first == (*want[k] == '+');
 	eq_u64(found, CK_ARRAY_SIZE(want));
 	ck_alike_fini(&alike);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)

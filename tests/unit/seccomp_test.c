@@ -8,6 +8,7 @@
  *
  *	seccomp_test DIRECTORY...	of fuzz corpora
  */
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp/dcp.h"
 #include "tap.h"
@@ -81,7 +82,7 @@ static void read_both(const struct input *in)
 		rc = ck_catalog_finish(c, &d);
 	if (rc)
 		ck_log("%s", d.text);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 #define LOAD(field)                                                            \

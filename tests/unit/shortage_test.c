@@ -78,12 +78,12 @@ static int do_tensor(struct ck_checkpoint *cp, uint32_t tensor,
 	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, tensor);
 	const struct ck_layout *layout;
 	struct ck_fault f;
-	int rc = ck_layout_get(cp, tensor, NULL, &layout);
+	int rc = ck_layout_get(cp, cp->catalog, tensor, NULL, &layout);
 
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (ck_box_has_fault(cp, layout, tensor, i, &f))
+		if (ck_box_has_fault(cp, cp->catalog, layout, tensor, i, &f))
 			add_fault(&f, out);
 	rc = out->err ? out->err : do_read(cp, tensor, layout, out);
 	ck_layout_put(cp, layout);
@@ -101,12 +101,12 @@ static int do_boxes(struct ck_checkpoint *cp, uint32_t tensor,
 		struct ck_fault f;
 
 		rc = ck_layout_get(
-			cp, tensor,
+			cp, cp->catalog, tensor,
 			(const uint64_t *)ck_catalog_box(cp->catalog, t, i),
 			&layout);
 		if (rc)
 			break;
-		if (ck_box_has_fault(cp, layout, tensor, i, &f))
+		if (ck_box_has_fault(cp, cp->catalog, layout, tensor, i, &f))
 			add_fault(&f, out);
 		ck_layout_put(cp, layout);
 	}
@@ -309,8 +309,8 @@ static void test_directory(void)
 
 	if (open_it(&cp))
 		abort();
-	ntensors = cp->catalog->ntensors;
-	nobjects = cp->catalog->nobjects;
+	ntensors = cp->catalog->tensors.n;
+	nobjects = cp->catalog->objects.n;
 	ck_checkpoint_close(cp);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(wants); i++)
 		fail_all(&wants[i], ntensors, nobjects);
@@ -362,7 +362,7 @@ static void damage(const char *shard)
 	copy_file(shard);
 	snprintf(path, sizeof(path), "%s/%s", damaged, shard);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (open_it(&cp) || ck_layout_get(cp, 1, NULL, &layout))
+	if (open_it(&cp) || ck_layout_get(cp, cp->catalog, 1, NULL, &layout))
 		abort();
 	spoil(fd, ck_catalog_item(cp->catalog,
 				  ck_catalog_tensor(cp->catalog, 0)->chunk)

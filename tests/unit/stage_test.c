@@ -308,7 +308,7 @@ static void test_fixture(const char *fixture, int rounds)
 	cp = open_copy();
 	if (!ok(cp && ck_writer_open(cp, &any, &w, &d) == 0))
 		return;
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++)
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++)
 		for (int n = 0; n < rounds && is_fit(cp->catalog, i); n++)
 			test_round(cp, w, i);
 	ck_writer_close(w);

@@ -3,6 +3,7 @@
  * state_dict.json: nesting by paths, and one flat object where the paths
  * cannot be those of one state dict.
  */
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/report.h"
 #include "tap.h"
 
@@ -49,7 +50,7 @@ static void check(struct ck_catalog *c, const char *want)
 	ck_report_state_dict(c, &out);
 	eq_text(out.data, want);
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 #define MAX_ENTRIES 6
@@ -142,7 +143,7 @@ static void test_many(void)
 	ok(memcmp(out.data, "{\"m\":{\"layers\":[{\"w0\":", 22) == 0);
 	ok(strcmp(out.data + out.len - 24, "\"m.layers.19999.w9\"}]}}\n") == 0);
 	ck_buf_fini(&out);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)

@@ -36,8 +36,8 @@ static void scene_open(struct scene *s)
 		printf("# %s\n", d.text);
 		abort();
 	}
-	s->want = calloc(s->cp->catalog->ntensors + 1, sizeof(*s->want));
-	for (uint32_t i = 0; i < s->cp->catalog->ntensors; i++)
+	s->want = calloc(s->cp->catalog->tensors.n + 1UL, sizeof(*s->want));
+	for (uint32_t i = 0; i < s->cp->catalog->tensors.n; i++)
 		s->want[i] = read_tensor(s->cp, i, &len);
 	s->files = count_files();
 }
@@ -66,7 +66,7 @@ static void scene_end(struct scene *s)
 	files = count_files();
 	ck_writer_close(s->w);
 	eq_u64(count_files(), files);
-	for (uint32_t i = 0; i < s->cp->catalog->ntensors; i++)
+	for (uint32_t i = 0; i < s->cp->catalog->tensors.n; i++)
 		free(s->want[i]);
 	free(s->want);
 	ck_checkpoint_close(s->cp);
@@ -192,7 +192,7 @@ static void test_all(void)
 	uint32_t n = 0;
 
 	scene_begin(&s);
-	for (uint32_t i = 0; i < s.cp->catalog->ntensors; i++) {
+	for (uint32_t i = 0; i < s.cp->catalog->tensors.n; i++) {
 		if (!nbytes(&s, i))
 			continue;
 		stage_all(&s, i, (int)(i % 250) + 1);

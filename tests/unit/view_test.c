@@ -66,7 +66,7 @@ static void test_lookup(void)
 	ck_view_name(FULL, c, 0, &name);
 	eq_text(name.data, "a%2Fb.npy");
 	ck_buf_fini(&name);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 /* Every view's slice has its size and no gaps. */
@@ -75,7 +75,7 @@ static void test_slices_fit_sizes(void)
 	struct ck_catalog *c = example();
 
 	for (size_t v = 0; v < ck_nviews; v++)
-		for (uint32_t i = 0; i < c->ntensors; i++) {
+		for (uint32_t i = 0; i < c->tensors.n; i++) {
 			struct ck_slice *s = NULL;
 			uint64_t vpos = 0;
 
@@ -88,7 +88,7 @@ static void test_slices_fit_sizes(void)
 			eq_u64(s->size, ck_views[v]->size(c, i));
 			ck_slice_free(s);
 		}
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_full(void)
@@ -113,7 +113,7 @@ static void test_full(void)
 	eq_mem(npy.descr.p, npy.descr.len, "|V2", 3);
 	ok(npy.ndim == 2 && npy.shape[0] == 3 && npy.shape[1] == 5);
 	ck_slice_free(s);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_raw(void)
@@ -128,7 +128,7 @@ static void test_raw(void)
 	eq_u64(s->nparts, 1);
 	ok(s->parts[0].kind == CK_PART_BOX && s->parts[0].number == 1);
 	ck_slice_free(s);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 static void test_tensors_without_bytes(void)
@@ -149,7 +149,7 @@ static void test_tensors_without_bytes(void)
 	/* whose boxes lie: the size is known */
 	eq_u64(ck_catalog_tensor(c, 4)->err, EIO);
 	eq_u64(FULL->size(c, 4), 128 + 4);
-	ck_catalog_free(c);
+	ck_catalog_put(c);
 }
 
 int main(void)

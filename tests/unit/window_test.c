@@ -185,7 +185,7 @@ static unsigned checkpoint_wrong(const char *name, uint64_t *random,
 	snprintf(path, sizeof(path), "%s/%s", fixtures, name);
 	if (ck_checkpoint_open(path, &options, &cp, NULL))
 		abort();
-	for (uint32_t i = 0; i < cp->catalog->ntensors; i++) {
+	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, i);
 		uint8_t *whole;
 
@@ -243,7 +243,7 @@ static void test_looks_at_its_own(void)
 		const uint64_t *window =
 			(const uint64_t *)ck_catalog_box(cp->catalog, t, i);
 
-		eq_err(ck_layout_get(cp, 0, window, &layout), 0);
+		eq_err(ck_layout_get(cp, cp->catalog, 0, window, &layout), 0);
 		eq_u64(layout->n, 1);
 		ok(ck_layout_find(layout, i, &box) && box == 0);
 		ok(!ck_layout_find(layout, i + 1, &box));

@@ -98,13 +98,13 @@ static const char *open_error(int err)
 	}
 }
 
-static int parse(struct ck_checkpoint *cp, struct ck_str bytes, bool write,
-		 struct ck_diag *d)
+static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
+		 struct ck_str bytes, bool write, struct ck_diag *d)
 {
 	const struct ck_dcp_numbers numbers = { add_file, cp };
 	struct ck_dcp_places places;
-	int rc = ck_dcp_parse_places(cp->catalog, bytes, &numbers,
-				     write ? &places : NULL, d);
+	int rc = ck_dcp_parse_places(c, bytes, &numbers, write ? &places : NULL,
+				     d);
 
 	if (rc || !write)
 		return rc;
@@ -115,7 +115,7 @@ static int parse(struct ck_checkpoint *cp, struct ck_str bytes, bool write,
 	return cp->known ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 
-static int load(struct ck_checkpoint *cp,
+static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options, struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
@@ -133,13 +133,12 @@ static int load(struct ck_checkpoint *cp,
 	if (!S_ISREG(st->st_mode))
 		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
 	ck_file_access_note(&now, st, fd, "", AT_EMPTY_PATH);
-	cp->catalog->meta = (struct ck_attr){ st->st_mtim, now.mode, now.uid,
-					      now.gid };
+	c->meta = (struct ck_attr){ st->st_mtim, now.mode, now.uid, now.gid };
 	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
 	rc = read_pages(fd, st, &pages, d);
 	if (rc)
 		return rc;
-	rc = parse(cp, (struct ck_str){ pages, (size_t)st->st_size },
+	rc = parse(cp, c, (struct ck_str){ pages, (size_t)st->st_size },
 		   options->write, d);
 	ck_pages_free(pages, (size_t)st->st_size);
 	return rc;
@@ -226,7 +225,8 @@ static int write_changes(struct ck_checkpoint *cp,
 			 const struct ck_change_of_place *changes, uint32_t n,
 			 int fd, struct ck_diag *d)
 {
-	struct ck_dcp_wish w = { .catalog = cp->catalog,
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct ck_dcp_wish w = { .catalog = c,
 				 .known = &cp->known->dcp,
 				 .changes = changes,
 				 .n = n };
@@ -241,7 +241,9 @@ static int write_changes(struct ck_checkpoint *cp,
 static int movable(const struct ck_checkpoint *cp, uint32_t chunk,
 		   struct ck_diag *d)
 {
-	return ck_dcp_place_check(cp->catalog, &cp->known->dcp, chunk, d);
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	return ck_dcp_place_check(c, &cp->known->dcp, chunk, d);
 }
 
 static void switched(struct ck_checkpoint *cp)
@@ -320,12 +322,11 @@ static struct ck_str transforms_of(const struct ck_catalog *c,
 	return ck_catalog_str(c, c->transforms[chunk->transform]);
 }
 
-static int locate(struct ck_checkpoint *cp, const struct ck_tensor *t,
-		  uint32_t i, const struct ck_item *item,
-		  struct ck_extent *extent, uint64_t *strides,
-		  struct ck_diag *d)
+static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		  const struct ck_tensor *t, uint32_t i,
+		  const struct ck_item *item, struct ck_extent *extent,
+		  uint64_t *strides, struct ck_diag *d)
 {
-	const struct ck_catalog *c = cp->catalog;
 	struct ck_item_want want = want_of(c, t, i);
 	struct ck_stored stored;
 	int rc = ck_stored_get(cp->files, item, &stored, d);

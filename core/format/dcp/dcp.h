@@ -42,7 +42,8 @@ struct ck_dcp_place {
 /* Numbers of opcodes, not positions: whatever is inserted that has no BUILD
  * leaves them as they are. */
 struct ck_dcp_places {
-	uint32_t *chunks; /* owned; as catalog->chunks: the BUILD of its row,
+	uint32_t *
+		chunks; /* owned; of each chunk of the catalog: the BUILD of its row,
 			   * 0: it has none; CK_DCP_FIXED may be set */
 	size_t nchunks;
 	bool roomy; /* parsing took less than half of what it may take */

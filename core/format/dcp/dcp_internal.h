@@ -6,6 +6,7 @@
 #ifndef CK_FORMAT_DCP_INTERNAL_H
 #define CK_FORMAT_DCP_INTERNAL_H
 
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
 #include "dcp.h"
 

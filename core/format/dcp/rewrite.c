@@ -55,9 +55,8 @@ struct ck_dcp_insertion ck_dcp_insertion_of(const struct ck_catalog *c,
 	struct ck_dcp_insertion i = { CK_STR(""), place->fpos, place->length,
 				      transform };
 
-	if (place->file < c->nfiles)
-		i.path = ck_catalog_str(c,
-					ck_catalog_file(c, place->file)->path);
+	if (place->file < c->files.n)
+		i.path = ck_catalog_file(c, place->file)->path;
 	return i;
 }
 
@@ -117,7 +116,7 @@ static int known_check(const struct ck_dcp_wish *w, struct ck_str old,
 {
 	const struct ck_dcp_known *k = w->known;
 
-	if (k->places.nchunks != w->catalog->nchunks ||
+	if (k->places.nchunks != w->catalog->chunks.n ||
 	    places_sum(k) != k->places_sum)
 		return ck_fail(d, EIO,
 			       "what is remembered of .metadata was damaged in "
@@ -142,7 +141,7 @@ struct rewriting {
 
 static const char *name_of(const struct ck_catalog *c, uint32_t chunk)
 {
-	for (uint32_t i = 0; i < c->ntensors; i++) {
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		if (chunk >= t->chunk && chunk - t->chunk < t->nchunks)
@@ -438,7 +437,7 @@ static int stream(struct rewriting *r, int out)
 static int changes_check(const struct ck_dcp_wish *w, struct ck_diag *d)
 {
 	for (uint32_t i = 0; i < w->n; i++)
-		if (w->changes[i].chunk >= w->catalog->nchunks ||
+		if (w->changes[i].chunk >= w->catalog->chunks.n ||
 		    (i && w->changes[i].chunk <= w->changes[i - 1].chunk))
 			return ck_fail(d, EINVAL,
 				       "changes out of order, or of no box");

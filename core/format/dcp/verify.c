@@ -57,9 +57,9 @@ static struct ck_str path_at(const struct verifying *v, uint32_t i)
 {
 	const struct ck_catalog *c = v->w->catalog;
 
-	if (i < c->nfiles)
-		return ck_catalog_str(c, ck_catalog_file(c, i)->path);
-	return v->w->changes[i - c->nfiles].path;
+	if (i < c->files.n)
+		return ck_catalog_file(c, i)->path;
+	return v->w->changes[i - c->files.n].path;
 }
 
 static uint32_t *path_slot(const struct verifying *v, struct ck_str path)
@@ -74,7 +74,7 @@ static uint32_t *path_slot(const struct verifying *v, struct ck_str path)
 
 static int paths_make(struct verifying *v)
 {
-	size_t n = v->w->catalog->nfiles + v->w->n;
+	size_t n = v->w->catalog->files.n + v->w->n;
 
 	for (v->nslots = 16; v->nslots < 2 * n;)
 		v->nslots *= 2;
@@ -249,8 +249,8 @@ static int catalogs_compare(const struct verifying *v)
 	uint32_t change = 0;
 	int rc = 0;
 
-	if (v->c->nentries != c->nentries || v->c->ntensors != c->ntensors ||
-	    v->c->nchunks != c->nchunks)
+	if (v->c->nentries != c->nentries || v->c->tensors.n != c->tensors.n ||
+	    v->c->chunks.n != c->chunks.n)
 		return differs(v, "the number", CK_STR("entries or boxes"));
 	for (uint32_t i = 0; rc == 0 && i < c->nentries; i++)
 		rc = entry_compare(v, i, &change);
@@ -276,7 +276,7 @@ int ck_dcp_verify_says(const struct ck_dcp_wish *w, struct ck_str bytes,
 	} else if (rc == 0) {
 		rc = catalogs_compare(&v);
 	}
-	ck_catalog_free(v.c);
+	ck_catalog_put(v.c);
 	free(v.slots);
 	return rc;
 }

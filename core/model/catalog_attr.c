@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog_attr: who may read a tensor or another entry, and of when it is: both
+ * follow from .metadata, the directory and the files of its items.
+ */
+#include "catalog_internal.h"
+#include "ckptfs/rights.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+/* r bits that a shard file leaves to whom the mount shows as owner and group,
+ * those of .metadata. */
+static mode_t file_mode(const struct ck_attr *file, const struct ck_attr *meta)
+{
+	return 0444 & ck_rights_as(file->mode,
+				   (struct ck_ids){ file->uid, file->gid },
+				   (struct ck_ids){ meta->uid, meta->gid });
+}
+
+/* Was the file seen at all? */
+static bool has_attr(const struct ck_data_file *file)
+{
+	return !file->unseen && (file->err == 0 || (file->attr.mode & S_IFMT));
+}
+
+static bool is_newer(struct timespec a, struct timespec b)
+{
+	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec
+				    : a.tv_nsec > b.tv_nsec;
+}
+
+struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
+			       struct ck_items items)
+{
+	struct ck_attr attr = c->meta;
+	bool any = false;
+
+	attr.mode = c->meta.mode & c->dir_mode & 0444;
+	for (uint32_t i = 0; i < items.n; i++) {
+		uint32_t number = ck_items_at(c, items, i)->file;
+		const struct ck_data_file *file;
+
+		if (number >= c->files.n)
+			continue;
+		file = ck_catalog_file(c, number);
+		if (!has_attr(file))
+			continue;
+		attr.mode &= file_mode(&file->attr, &c->meta) & ~file->closed;
+		if (!any || is_newer(file->attr.mtime, attr.mtime))
+			attr.mtime = file->attr.mtime;
+		any = true;
+	}
+	return attr;
+}
+
+int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
+{
+	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+	struct ck_attr attr;
+
+	if (!t)
+		return -ENOMEM;
+	attr = ck_catalog_attr(c, ck_items_of_tensor(t));
+	t->mode = attr.mode;
+	t->mtime = attr.mtime;
+	return 0;
+}
+
+int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object)
+{
+	struct ck_object *o = ck_catalog_own_object(c, object);
+	struct ck_attr attr;
+
+	if (!o)
+		return -ENOMEM;
+	attr = ck_catalog_attr(c, ck_items_of_object(o));
+	o->mode = attr.mode;
+	o->mtime = attr.mtime;
+	return 0;
+}
+
+int ck_catalog_access_renew(struct ck_catalog *next)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < next->tensors.n && rc == 0; i++)
+		rc = ck_catalog_tensor_renew(next, i);
+	for (uint32_t i = 0; i < next->objects.n && rc == 0; i++)
+		rc = ck_catalog_object_renew(next, i);
+	return rc;
+}

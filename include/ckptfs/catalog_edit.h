@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * catalog_edit: how a catalog comes to be. A format fills the first one; each
+ * later one is made of the one before, with which it shares all that stays the
+ * same. Until it is finished, or given to others, a catalog belongs to one
+ * thread. A part of model.
+ */
+#ifndef CKPTFS_CATALOG_EDIT_H
+#define CKPTFS_CATALOG_EDIT_H
+
+#include "ckptfs/catalog.h"
+
+/* --- the first one: add, then finish ------------------------------------------ */
+
+/* Each returns 0 or -ENOMEM (-EOVERFLOW past the index types). Memory grows with
+ * what was added, never with a declared number. `kind` is not copied; meta and
+ * dir_mode are set by the caller before finish. ck_catalog_put() ends it, also
+ * before that. */
+struct ck_catalog *ck_catalog_make(const char *kind);
+CK_MUST_USE int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
+				    struct ck_text *out);
+/* Its path is copied; `owner` does not matter. */
+CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
+				    const struct ck_data_file *file);
+/* Starts a tensor; its chunks follow by ck_catalog_chunk_add(). Sets key,
+ * dtype, shape; a dimension below 0 becomes its fault. */
+CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
+				      struct ck_str dtype, uint32_t ndim,
+				      const int64_t *shape);
+/* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
+CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
+					const char *why);
+/* Adds a box to the tensor added last. off, len: ndim of that tensor. */
+CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
+				     const int64_t *len,
+				     const struct ck_item *chunk);
+/* The chunk added last, a CK_FORM_ELEMENTS, has its elements at these strides:
+ * ndim, bytes. */
+CK_MUST_USE int ck_catalog_strides_add(struct ck_catalog *c,
+				       const uint64_t *strides);
+/* The chunk added last has its elements in another file, too. */
+CK_MUST_USE int ck_catalog_replica_add(struct ck_catalog *c,
+				       const struct ck_item *item);
+CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
+				      const struct ck_item *item);
+/* The next part of the path of the entry added last. */
+CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
+				    bool is_index);
+/* An unknown global; the same one may be added again. */
+CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
+/* Descriptors joined by ','; the same ones give the same number, none 0. */
+CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
+					 struct ck_str descriptors,
+					 uint8_t *number);
+/* Names and stems, order, sizes, modes, and the faults that need no item:
+ * boxes outside, overlapping, sizes that overflow, holes, missing files,
+ * items outside their file, items of one tensor that share bytes.
+ * -EBADMSG: two entries have one key. */
+CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
+
+/* --- the next one --------------------------------------------------------------- */
+
+/* A catalog that is what `of` is, with one reference; it may be changed by what
+ * stands below, and by ck_catalog_file_add(), until others have it. NULL: out of
+ * memory. */
+struct ck_catalog *ck_catalog_next(const struct ck_catalog *of);
+
+enum ck_edit_kind {
+	CK_EDIT_PLACE, /* a chunk's item is another one */
+};
+
+struct ck_edit {
+	enum ck_edit_kind kind;
+	uint32_t number; /* of the chunk */
+	struct ck_item item;
+};
+
+/* Makes the edits, one after the other; those of one tensor are next to each
+ * other. The files of new items were added before. A tensor that is changed has
+ * the next version; replicas of a chunk that has another place are gone. After
+ * an error the catalog can only be put back. -ENOMEM. */
+CK_MUST_USE int ck_catalog_edit(struct ck_catalog *next,
+				const struct ck_edit *edits, uint32_t n);
+/* What is known of a data file, but for its path. -ENOMEM. */
+CK_MUST_USE int ck_catalog_file_set(struct ck_catalog *next, uint32_t file,
+				    const struct ck_data_file *known);
+/* Who may read .metadata, the directory or a file has changed: finds modes and
+ * times of all entries again. -ENOMEM. */
+CK_MUST_USE int ck_catalog_access_renew(struct ck_catalog *next);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Readers beside the present catalog that changes: whoever has a catalog gets
+ * layouts of the version that it has, never those of the one before or after,
+ * and what he has stays what it is. Also with modes that change meanwhile.
+ *
+ *	beside_test DIRECTORY	a checkpoint of some shards
+ */
+#include "format_internal.h"
+#include "tap.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+enum { READERS = 3, ROUNDS = TAP_SLOW ? 4000 : 40000 };
+
+static char dir[] = "/tmp/ckptfs-beside-XXXXXX";
+static struct ck_checkpoint *cp;
+static atomic_bool ended;
+
+static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
+{
+	static char command[1024];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(command, sizeof(command), fmt, args);
+	va_end(args);
+	if (system(command))
+		abort();
+}
+
+static uint32_t tensors(void)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	return c->tensors.n;
+}
+
+/* --- who changes --------------------------------------------------------------- */
+
+/* The box of a tensor that has an item; false: none has. */
+static bool place_of(const struct ck_catalog *c, uint32_t tensor,
+		     struct ck_change_of_place *out)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		const struct ck_item *item = ck_catalog_item(c, t->chunk + i);
+
+		if (item->file == CK_NO_FILE || item->err)
+			continue;
+		*out = (struct ck_change_of_place){
+			.chunk = t->chunk + i,
+			.path = ck_catalog_file(c, item->file)->path,
+			.fpos = item->fpos,
+			.length = item->length,
+		};
+		return true;
+	}
+	return false;
+}
+
+/* A commit, as the catalog sees it: the item is written again where it was. */
+static bool commit(uint32_t tensor)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct stat metadata = ck_checkpoint_metadata(cp);
+	struct ck_change_of_place change;
+	struct ck_catalog *next;
+
+	if (!place_of(c, tensor, &change))
+		return false;
+	if (ck_checkpoint_prepare(cp, &change, 1, &next))
+		abort();
+	ck_checkpoint_switch(cp, next, &metadata, &change, 1);
+	return true;
+}
+
+/* Somebody takes a right from the directory, or gives it back. */
+static void change_mode(unsigned round)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	int err;
+
+	if (chmod(dir, round % 2 ? 0755 : 0711))
+		abort();
+	if (ck_checkpoint_fate(cp, &err) != CK_FATE_NONE ||
+	    ck_checkpoint_renew_access(cp, c, (struct ck_items){ .n = 0 }))
+		abort();
+}
+
+/* --- who reads ------------------------------------------------------------------ */
+
+struct reader {
+	uint64_t random;
+	size_t wrong, looked;
+};
+
+static bool is_same(const struct ck_tensor *a, const struct ck_tensor *b)
+{
+	return a->version == b->version && a->mode == b->mode &&
+	       a->nbytes == b->nbytes;
+}
+
+static void look(struct reader *r)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	uint32_t tensor = (uint32_t)(tap_random(&r->random) % c->tensors.n);
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	struct ck_tensor was = *t;
+	uint64_t window[2 * CK_MAX_DIMS] = { 0 };
+	const struct ck_layout *layout;
+	bool whole = tap_random(&r->random) % 2 || t->err || t->ndim == 0;
+
+	if (!whole)
+		memcpy(window + t->ndim, ck_catalog_shape(c, t),
+		       t->ndim * sizeof(*window));
+	if (ck_layout_get(cp, c, tensor, whole ? NULL : window, &layout))
+		abort();
+	r->wrong += layout->version != was.version || layout->faulty;
+	ck_layout_put(cp, layout);
+	layout = ck_layout_known(cp, c, tensor);
+	r->wrong += layout && layout->version != was.version;
+	ck_layout_put(cp, layout);
+	r->wrong += !is_same(t, &was);
+	r->looked++;
+}
+
+static void *read_all(void *arg)
+{
+	while (!atomic_load(&ended))
+		look(arg);
+	return NULL;
+}
+
+static void test_beside(void)
+{
+	struct reader readers[READERS];
+	pthread_t threads[READERS];
+	size_t wrong = 0, commits = 0;
+	uint32_t n = tensors();
+
+	for (size_t i = 0; i < READERS; i++) {
+		readers[i] = (struct reader){ .random = i + 1 };
+		pthread_create(&threads[i], NULL, read_all, &readers[i]);
+	}
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		commits += commit(round % 3 ? 0 : round % n);
+		if (round % 16 == 0)
+			change_mode(round / 16);
+	}
+	atomic_store(&ended, true);
+	for (size_t i = 0; i < READERS; i++) {
+		pthread_join(threads[i], NULL);
+		wrong += readers[i].wrong;
+		ok(readers[i].looked > 0);
+	}
+	eq_u64(wrong, 0);
+	ok(commits > ROUNDS / 2);
+}
+
+/* --- by hand ------------------------------------------------------------------ */
+
+/* Who held a catalog before a commit gets the layout of that version, and leaves
+ * that of the present one to others. */
+static void test_old_version(void)
+{
+	ck_auto_catalog *old = ck_checkpoint_catalog(cp);
+	const struct ck_layout *before, *present, *again;
+
+	eq_err(ck_layout_get(cp, old, 0, NULL, &before), 0);
+	ok(commit(0));
+	{
+		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+
+		ok(now != old);
+		ok(!ck_layout_known(cp, now, 0));
+		eq_err(ck_layout_get(cp, now, 0, NULL, &present), 0);
+		eq_u64(present->version, before->version + 1);
+		eq_err(ck_layout_get(cp, old, 0, NULL, &again), 0);
+		eq_u64(again->version, before->version);
+		ok(again != present);
+		ok(!ck_layout_known(cp, old, 0));
+		ck_layout_put(cp, again);
+		eq_err(ck_layout_get(cp, now, 0, NULL, &again), 0);
+		ok(again == present);
+	}
+	ck_layout_put(cp, again);
+	ck_layout_put(cp, present);
+	ck_layout_put(cp, before);
+}
+
+/* A commit is the present one a moment before it has the layouts of the version
+ * before forgotten: who comes in that moment does not get these. */
+static void test_moment(void)
+{
+	ck_auto_catalog *old = ck_checkpoint_catalog(cp);
+	struct ck_change_of_place change;
+	const struct ck_layout *before, *layout, *again;
+	struct ck_catalog *next;
+
+	eq_err(ck_layout_get(cp, old, 0, NULL, &before), 0);
+	ok(place_of(old, 0, &change));
+	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
+	pthread_mutex_lock(&cp->changing);
+	ck_checkpoint_publish(cp, next, NULL);
+	pthread_mutex_unlock(&cp->changing);
+	eq_err(ck_layout_get(cp, next, 0, NULL, &layout), 0);
+	eq_u64(layout->version, before->version + 1);
+	ck_layouts_forget(cp, 0);
+	again = ck_layout_known(cp, next, 0);
+	ok(again == layout);
+	ck_layout_put(cp, again);
+	ck_layout_put(cp, layout);
+	ck_layout_put(cp, before);
+}
+
+/* What was prepared and comes to nothing leaves no trace. What others found out
+ * between is not lost by a commit. */
+static void test_prepared(void)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct stat metadata = ck_checkpoint_metadata(cp);
+	struct ck_change_of_place change;
+	struct ck_catalog *next;
+	mode_t mode;
+
+	ok(place_of(c, 0, &change));
+	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
+	ck_catalog_put(next);
+	{
+		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+
+		ok(now == c);
+	}
+	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
+	mode = ck_catalog_tensor(c, 0)->mode;
+	change_mode(c->dir_mode & 044 ? 0 : 1);
+	ck_checkpoint_switch(cp, next, &metadata, &change, 1);
+	{
+		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+
+		ok(ck_catalog_tensor(now, 0)->mode != mode);
+		eq_u64(ck_catalog_tensor(now, 0)->version,
+		       ck_catalog_tensor(c, 0)->version + 1);
+		eq_u64(ck_catalog_tensor(c, 0)->mode, mode);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ck_format_options options = { .write = true };
+
+	if (argc != 2)
+		return 2;
+	if (!mkdtemp(dir))
+		return 1;
+	shell("cp -r %s/. %s", argv[1], dir);
+	if (ck_checkpoint_open(dir, &options, &cp, NULL))
+		return 1;
+	test_old_version();
+	test_moment();
+	test_prepared();
+	test_beside();
+	ck_checkpoint_close(cp);
+	shell("rm -r %s", dir);
+	return tap_done();
+}
