@@ -90,7 +90,7 @@ static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
 	ck_buf_printf(out, "unknown classes: %zu\n", c->nglobals);
 	for (size_t i = 0; i < c->nglobals; i++) {
 		ck_buf_text(out, "  ");
-		ck_buf_escaped(out, ck_catalog_str(c, c->globals[i]));
+		ck_buf_escaped(out, c->globals[i]);
 		ck_buf_text(out, "\n");
 	}
 }

@@ -73,7 +73,7 @@ static void print_tensor(struct ck_fs *fs, const struct ck_catalog *c,
 		    ck_layout_get(fs->cp, c, tensor, NULL, &layout))
 			layout = NULL;
 	}
-	ck_buf_escaped(out, ck_catalog_str(c, t->names.name));
+	ck_buf_escaped(out, t->names.name);
 	if (t->err)
 		ck_buf_text(out, ": cannot be read\n");
 	else
@@ -95,7 +95,7 @@ static bool print_object(struct ck_fs *fs, const struct ck_catalog *c,
 		      line.len > 0;
 
 	if (faulty) {
-		ck_buf_escaped(out, ck_catalog_str(c, o->names.name));
+		ck_buf_escaped(out, o->names.name);
 		ck_buf_printf(out, ": cannot be read\n  %s\n", line.data);
 	}
 	ck_buf_fini(&line);

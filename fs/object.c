@@ -18,7 +18,7 @@ void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_object *o = ck_catalog_object(c, n->tensor);
 
-	ck_buf_str(out, ck_catalog_str(c, o->names.stem));
+	ck_buf_str(out, o->names.stem);
 	ck_buf_text(out, suffixes[n->index]);
 }
 

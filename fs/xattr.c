@@ -51,7 +51,7 @@ static const int64_t *box_of(const struct file *f)
 
 static int get_fqn(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_str(out, ck_catalog_str(f->c, names_of(f)->name));
+	ck_buf_str(out, names_of(f)->name);
 	return 0;
 }
 
@@ -59,21 +59,20 @@ static bool has_raw_key(const struct file *f)
 {
 	const struct ck_names *names = names_of(f);
 
-	return !ck_str_eq(ck_catalog_str(f->c, names->key),
-			  ck_catalog_str(f->c, names->name));
+	return !ck_str_eq(names->key, names->name);
 }
 
 static int get_raw_key(const struct file *f, struct ck_buf *out)
 {
 	if (!has_raw_key(f))
 		return -ENODATA;
-	ck_buf_str(out, ck_catalog_str(f->c, names_of(f)->key));
+	ck_buf_str(out, names_of(f)->key);
 	return 0;
 }
 
 static int get_dtype(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_str(out, ck_catalog_str(f->c, tensor_of(f)->dtype_name));
+	ck_buf_str(out, tensor_of(f)->dtype_name);
 	return 0;
 }
 

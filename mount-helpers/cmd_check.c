@@ -67,7 +67,7 @@ static void print_text(const struct checking *k, const struct ck_catalog *c,
 	}
 	for (size_t i = 0; i < c->nglobals; i++) {
 		ck_buf_text(out, "unknown class, kept as it is: ");
-		ck_buf_escaped(out, ck_catalog_str(c, c->globals[i]));
+		ck_buf_escaped(out, c->globals[i]);
 		ck_buf_text(out, "\n");
 	}
 	if (k->dead_known && k->dead)
@@ -127,7 +127,7 @@ static void print_json(const struct checking *k, const struct ck_catalog *c,
 	}
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
 	for (size_t i = 0; i < c->nglobals; i++)
-		field(out, i ? "," : "", ck_catalog_str(c, c->globals[i]));
+		field(out, i ? "," : "", c->globals[i]);
 	ck_buf_text(out, "],\n\"dead_bytes\":");
 	if (k->dead_known)
 		ck_buf_printf(out, "%" PRIu64 "}\n", k->dead);

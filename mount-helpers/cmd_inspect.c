@@ -33,7 +33,7 @@ static struct ck_str alike_stem(const struct inspection *in, size_t i)
 {
 	struct ck_entry_id e = in->c->entries[in->alike.rows[i].entry];
 
-	return ck_catalog_str(in->c, ck_catalog_names(in->c, e)->stem);
+	return ck_catalog_names(in->c, e)->stem;
 }
 
 /* The same as ck_report_prefixed(), for programs. */
@@ -45,9 +45,7 @@ static void print_prefixed_json(struct inspection *in)
 		struct ck_entry_id e = c->entries[c->prefixed[i]];
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
-		ck_buf_json_str(
-			&in->out,
-			ck_catalog_str(c, ck_catalog_names(c, e)->stem));
+		ck_buf_json_str(&in->out, ck_catalog_names(c, e)->stem);
 	}
 }
 
@@ -64,7 +62,7 @@ static void tensor_cells(const struct ck_catalog *c, const struct ck_tensor *t,
 {
 	for (int i = 0; i < COLUMNS; i++)
 		cells[i].len = 0;
-	ck_buf_escaped(&cells[DTYPE], ck_catalog_str(c, t->dtype_name));
+	ck_buf_escaped(&cells[DTYPE], t->dtype_name);
 	ck_dims_print(&cells[SHAPE], ck_catalog_shape(c, t), t->ndim);
 	ck_buf_printf(&cells[BYTES], "%ju", (uintmax_t)t->nbytes);
 	ck_buf_printf(&cells[CHUNKS], "%u", t->nchunks);
@@ -246,7 +244,7 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 	for (int i = 0; i < COLUMNS; i++)
 		text[i] = cells[i].data ? cells[i].data : "";
 	print_row(&in->out, text, width);
-	ck_buf_escaped(&in->out, ck_catalog_str(in->c, t->names.name));
+	ck_buf_escaped(&in->out, t->names.name);
 	if (ck_catalog_tensor_has_fault(in->c, t, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
 		ck_fault_print(&fault, false, &in->out);
@@ -264,7 +262,7 @@ static void print_object(struct inspection *in, const struct ck_object *o,
 	struct ck_fault fault;
 
 	print_row(&in->out, text, width);
-	ck_buf_escaped(&in->out, ck_catalog_str(in->c, o->names.name));
+	ck_buf_escaped(&in->out, o->names.name);
 	if (ck_catalog_object_has_fault(in->c, o, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
 		ck_fault_print(&fault, false, &in->out);
@@ -323,9 +321,9 @@ static void print_objects_json(struct inspection *in)
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_text(&in->out, "{\"fqn\":");
-		ck_buf_json_str(&in->out, ck_catalog_str(c, n->name));
+		ck_buf_json_str(&in->out, n->name);
 		ck_buf_text(&in->out, ",\"stem\":");
-		ck_buf_json_str(&in->out, ck_catalog_str(c, n->stem));
+		ck_buf_json_str(&in->out, n->stem);
 		ck_buf_text(&in->out, "}");
 	}
 }

@@ -81,8 +81,7 @@ static int members_make(struct members *m, const uint32_t *tensors, size_t n,
 		struct member *member = &m->list[m->n];
 
 		member->tensor = t;
-		m->n += name_cut(ck_catalog_str(m->c, t->names.name), shared,
-				 member);
+		m->n += name_cut(t->names.name, shared, member);
 	}
 	qsort(m->list, m->n, sizeof(*m->list), member_cmp);
 	return 0;
@@ -109,8 +108,7 @@ static bool is_alike(const struct members *m, const struct member *a,
 
 	return ck_str_eq(a->rest, b->rest) &&
 	       a->tensor->ndim == b->tensor->ndim &&
-	       ck_str_eq(ck_catalog_str(c, a->tensor->dtype_name),
-			 ck_catalog_str(c, b->tensor->dtype_name)) &&
+	       ck_str_eq(a->tensor->dtype_name, b->tensor->dtype_name) &&
 	       memcmp(ck_catalog_shape(c, a->tensor),
 		      ck_catalog_shape(c, b->tensor),
 		      a->tensor->ndim * sizeof(int64_t)) == 0;

@@ -37,9 +37,9 @@ static bool is_picked(const struct ck_catalog *c, const char *glob,
 		      struct ck_entry_id e)
 {
 	const struct ck_names *names = ck_catalog_names(c, e);
-	struct ck_str stem = ck_catalog_str(c, names->stem);
+	struct ck_str stem = names->stem;
 
-	if (!glob || text_matches(glob, ck_catalog_str(c, names->name)) ||
+	if (!glob || text_matches(glob, names->name) ||
 	    text_matches(glob, stem))
 		return true;
 	if (e.is_object)
@@ -114,8 +114,7 @@ struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
 	size_t least = ck_max(1, word.len / 3) + 1, dots = count_dots(word);
 
 	for (size_t i = 0; word.len && i < c->nentries; i++) {
-		struct ck_str name = ck_catalog_str(
-			c, ck_catalog_names(c, c->entries[i])->name);
+		struct ck_str name = ck_catalog_names(c, c->entries[i])->name;
 		size_t n;
 
 		if (ends_in_part(name, word))

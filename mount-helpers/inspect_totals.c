@@ -99,8 +99,8 @@ int ck_totals_by_dtype(const struct ck_catalog *c, const uint32_t *tensors,
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++)
-		out->rows[i].name = ck_catalog_str(
-			c, ck_catalog_tensor(c, tensors[i])->dtype_name);
+		out->rows[i].name =
+			ck_catalog_tensor(c, tensors[i])->dtype_name;
 	rows_join(out);
 	return 0;
 }
@@ -115,7 +115,7 @@ static size_t parent_len(struct ck_str s)
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_catalog_str(c, ck_catalog_tensor(c, tensor)->names.name);
+	return ck_catalog_tensor(c, tensor)->names.name;
 }
 
 size_t ck_shared_prefix(const struct ck_catalog *c, const uint32_t *tensors,

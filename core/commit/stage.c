@@ -76,7 +76,7 @@ static int check_writable(const struct ck_catalog *c, uint32_t tensor,
 		return ck_fail(d, t->err, "a damaged tensor");
 	if (!ck_item_form_has(t->dtype))
 		return ck_fail(d, EOPNOTSUPP, "dtype %s: cannot be written",
-			       ck_show(ck_catalog_str(c, t->dtype_name)));
+			       ck_show(t->dtype_name));
 	if (t->holes && box == CK_STAGE_ALL)
 		return ck_fail(d, EIO, "some elements belong to no box");
 	for (uint32_t i = first; i < first + n; i++)

@@ -273,7 +273,7 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 			       ".metadata names %s, which is not known and "
 			       "which PyTorch would run; option keep_unknown "
 			       "carries it on",
-			       ck_show(ck_catalog_str(c, c->globals[0])));
+			       ck_show(c->globals[0]));
 	return 0;
 }
 

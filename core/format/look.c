@@ -48,9 +48,8 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 			ck_catalog_box_bytes(c, look->tensor, look->box));
 	else
 		limit = ck_undone_value(l->item.length);
-	rc = ck_stored_undo(&l->item,
-			    ck_catalog_str(c, c->transforms[transform]), limit,
-			    bytes, &len, d);
+	rc = ck_stored_undo(&l->item, c->transforms[transform], limit, bytes,
+			    &len, d);
 	if (rc)
 		return rc;
 	l->in_memory = true;

@@ -27,7 +27,7 @@ static struct ck_str transforms_of(const struct ck_catalog *c, uint32_t object)
 {
 	uint8_t number = ck_catalog_object(c, object)->item.transform;
 
-	return number ? ck_catalog_str(c, c->transforms[number]) : CK_STR("");
+	return number ? c->transforms[number] : CK_STR("");
 }
 
 static int undo(const struct ck_stored *item, struct ck_str transforms,
@@ -46,7 +46,7 @@ static void name_fault(const struct ck_catalog *c, uint32_t object,
 		ck_diag_prefix(d, "%s at %llu",
 			       ck_show(ck_catalog_file(c, o->item.file)->path),
 			       (unsigned long long)o->item.fpos);
-	ck_diag_prefix(d, "%s", ck_show(ck_catalog_str(c, o->names.name)));
+	ck_diag_prefix(d, "%s", ck_show(o->names.name));
 }
 
 int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * catalog: the hub, and how the first one is filled. Everything is in rows and
- * flat arrays that refer to each other by index; strings are pieces of one text.
- * While it is filled the arrays grow by doubling, with no allocation for a single
- * chunk: a checkpoint of a million chunks costs 60 bytes for each 2-D one.
+ * flat arrays that refer to each other by index; strings lie in an arena, and share
+ * bytes where they can. While it is filled the arrays grow by doubling, with no
+ * allocation for a single chunk: a million of them cost 60 bytes for each 2-D one.
  * Finishing adds names, sizes and faults and gives back what is spare.
  */
 #include "catalog_internal.h"
@@ -50,20 +50,15 @@ struct ck_catalog *ck_catalog_make(const char *kind)
 	})
 
 int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
-			struct ck_text *out)
+			struct ck_str *out)
 {
-	*out = (struct ck_text){ 0, 0 };
+	*out = CK_STR("");
 	if (s.len == 0)
 		return 0;
-	if (s.len > UINT32_MAX - c->text_len)
+	if (s.len > UINT32_MAX)
 		return -EOVERFLOW;
-	if (ROOM(c, text, c->text_len, s.len))
-		return -ENOMEM;
-	memcpy(c->text + c->text_len, s.p, s.len);
-	out->pos = (uint32_t)c->text_len;
-	out->len = (uint32_t)s.len;
-	c->text_len += s.len;
-	return 0;
+	*out = ck_arena_copy(&c->text, s);
+	return out->p ? 0 : -ENOMEM;
 }
 
 static int entry_add(struct ck_catalog *c, size_t i, bool is_object)
@@ -83,13 +78,13 @@ static int entry_add(struct ck_catalog *c, size_t i, bool is_object)
 
 /* Neighbours nearly always have the same dtype: one copy of its name. */
 static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype,
-			  struct ck_text *out)
+			  struct ck_str *out)
 {
 	if (c->tensors.n) {
-		struct ck_text last =
+		struct ck_str last =
 			ck_catalog_tensor(c, c->tensors.n - 1)->dtype_name;
 
-		if (ck_str_eq(ck_catalog_str(c, last), dtype)) {
+		if (ck_str_eq(last, dtype)) {
 			*out = last;
 			return 0;
 		}
@@ -196,16 +191,15 @@ int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 	return rc ? rc : ck_rows_add(&c->objects, &o);
 }
 
-int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
-			bool is_index)
+int ck_catalog_part_add(struct ck_catalog *c, struct ck_str text, bool is_index)
 {
-	if (text.len > INT32_MAX || c->nparts >= UINT32_MAX)
+	if (text.len > UINT32_MAX || c->nparts >= UINT32_MAX)
 		return -EOVERFLOW;
 	if (ROOM(c, parts, c->nparts, 1))
 		return -ENOMEM;
 	c->parts[c->nparts++] = (struct ck_path_part){
-		.pos = text.pos,
-		.len = text.len & INT32_MAX,
+		.p = text.p,
+		.len = (uint32_t)text.len,
 		.is_index = is_index,
 	};
 	c->paths[c->nentries] = (uint32_t)c->nparts;
@@ -214,7 +208,7 @@ int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
 
 int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
 {
-	struct ck_text text;
+	struct ck_str text;
 	int rc;
 
 	if (ROOM(c, globals, c->nglobals, 1))
@@ -229,7 +223,7 @@ int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
 static uint8_t transform_find(const struct ck_catalog *c, struct ck_str s)
 {
 	for (size_t i = c->ntransforms; i > 1 && i--;)
-		if (ck_str_eq(ck_catalog_str(c, c->transforms[i]), s))
+		if (ck_str_eq(c->transforms[i], s))
 			return (uint8_t)i;
 	return 0;
 }
@@ -237,7 +231,7 @@ static uint8_t transform_find(const struct ck_catalog *c, struct ck_str s)
 int ck_catalog_transform_add(struct ck_catalog *c, struct ck_str descriptors,
 			     uint8_t *number)
 {
-	struct ck_text text;
+	struct ck_str text;
 	int rc;
 
 	*number = descriptors.len ? transform_find(c, descriptors) : 0;
@@ -251,7 +245,7 @@ int ck_catalog_transform_add(struct ck_catalog *c, struct ck_str descriptors,
 	if (rc)
 		return rc;
 	if (c->ntransforms == 0)
-		c->transforms[c->ntransforms++] = (struct ck_text){ 0, 0 };
+		c->transforms[c->ntransforms++] = CK_STR("");
 	*number = (uint8_t)c->ntransforms;
 	c->transforms[c->ntransforms++] = text;
 	return 0;
@@ -259,10 +253,10 @@ int ck_catalog_transform_add(struct ck_catalog *c, struct ck_str descriptors,
 
 /* --- finishing ------------------------------------------------------------ */
 
-static int text_cmp(const void *a, const void *b, void *catalog)
+static int text_cmp(const void *a, const void *b)
 {
-	struct ck_str x = ck_catalog_str(catalog, *(const struct ck_text *)a);
-	struct ck_str y = ck_catalog_str(catalog, *(const struct ck_text *)b);
+	struct ck_str x = *(const struct ck_str *)a;
+	struct ck_str y = *(const struct ck_str *)b;
 	int order = memcmp(x.p, y.p, x.len < y.len ? x.len : y.len);
 
 	return order ? order : (x.len > y.len) - (x.len < y.len);
@@ -275,10 +269,10 @@ static void globals_finish(struct ck_catalog *c)
 
 	if (c->nglobals == 0)
 		return;
-	qsort_r(c->globals, c->nglobals, sizeof(*c->globals), text_cmp, c);
+	qsort(c->globals, c->nglobals, sizeof(*c->globals), text_cmp);
 	for (size_t i = 0; i < c->nglobals; i++)
 		if (kept == 0 ||
-		    text_cmp(&c->globals[kept - 1], &c->globals[i], c))
+		    text_cmp(&c->globals[kept - 1], &c->globals[i]))
 			c->globals[kept++] = c->globals[i];
 	c->nglobals = kept;
 }
@@ -296,7 +290,6 @@ static void *trimmed(void *array, size_t count, size_t size)
 
 static void trim(struct ck_catalog *c)
 {
-	TRIM(c, text, c->text_len);
 	TRIM(c, entries, c->nentries);
 	TRIM(c, paths, c->nentries + 1);
 	TRIM(c, parts, c->nparts);
@@ -319,7 +312,7 @@ int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
 	if (rc == -ENOMEM)
 		return ck_fail(d, ENOMEM, "out of memory for the catalog");
 	if (rc == -EOVERFLOW)
-		return ck_fail(d, EOVERFLOW, "more than 4 GiB of names");
+		return ck_fail(d, EOVERFLOW, "more names than can be numbered");
 	if (rc)
 		return rc;
 	globals_finish(c);
@@ -328,13 +321,6 @@ int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
 }
 
 /* --- reading -------------------------------------------------------------- */
-
-struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t)
-{
-	if (t.len == 0)
-		return (struct ck_str){ "", 0 };
-	return (struct ck_str){ c->text + t.pos, t.len };
-}
 
 const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
 					struct ck_entry_id e)

@@ -115,7 +115,7 @@ static void shape_check(struct check *k, struct ck_tensor *t, uint64_t *numel,
 {
 	const int64_t *shape = ck_catalog_shape(k->c, t);
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
-	const char *name = ck_show(ck_catalog_str(k->c, t->dtype_name));
+	const char *name = ck_show(t->dtype_name);
 	uint64_t nbytes;
 
 	if (t->ndim > CK_MAX_DIMS)
@@ -243,8 +243,7 @@ static int boxes_finish(struct check *k, struct ck_tensor *t)
 
 	order_make(k, t);
 	if (t->err) /* the format's own words */
-		fault_set(&f, t->err, "%.*s", (int)t->fault.len,
-			  ck_catalog_str(k->c, t->fault).p);
+		fault_set(&f, t->err, "%.*s", (int)t->fault.len, t->fault.p);
 	else
 		shape_check(k, t, &numel, &f);
 	if (!f.err)

@@ -72,15 +72,12 @@ static void err_print(struct ck_buf *out, int err)
 		ck_buf_printf(out, " err=%s", name ? name : "unknown");
 }
 
-static void key_print(const struct ck_catalog *c, const struct ck_names *names,
-		      struct ck_buf *out)
+static void key_print(const struct ck_names *names, struct ck_buf *out)
 {
-	struct ck_str key = ck_catalog_str(c, names->key);
-
-	if (ck_str_eq(key, ck_catalog_str(c, names->name)))
+	if (ck_str_eq(names->key, names->name))
 		return;
 	ck_buf_text(out, " key=");
-	word_print(out, key);
+	word_print(out, names->key);
 }
 
 static void item_print(const struct ck_catalog *c, const struct ck_item *item,
@@ -94,8 +91,7 @@ static void item_print(const struct ck_catalog *c, const struct ck_item *item,
 		      item->length);
 	if (item->transform && item->transform < c->ntransforms) {
 		ck_buf_text(out, " transform=");
-		word_print(out,
-			   ck_catalog_str(c, c->transforms[item->transform]));
+		word_print(out, c->transforms[item->transform]);
 	}
 	err_print(out, item->err);
 }
@@ -117,18 +113,18 @@ static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			 struct ck_buf *out)
 {
 	ck_buf_text(out, "tensor ");
-	stem_print(out, ck_catalog_str(c, t->names.stem));
+	stem_print(out, t->names.stem);
 	ck_buf_text(out, " dtype=");
-	word_print(out, ck_catalog_str(c, t->dtype_name));
+	word_print(out, t->dtype_name);
 	ck_buf_text(out, " shape=");
 	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
 	ck_buf_printf(out, " bytes=%" PRIu64 " chunks=%" PRIu32 " kind=tensor",
 		      t->nbytes, t->nchunks);
-	key_print(c, &t->names, out);
+	key_print(&t->names, out);
 	err_print(out, t->err);
 	if (t->err) {
 		ck_buf_text(out, " \"");
-		ck_buf_str(out, ck_catalog_str(c, t->fault));
+		ck_buf_str(out, t->fault);
 		ck_buf_text(out, "\"");
 	}
 	ck_buf_text(out, t->holes ? " holes\n" : "\n");
@@ -140,9 +136,9 @@ static void object_print(const struct ck_catalog *c, const struct ck_object *o,
 			 struct ck_buf *out)
 {
 	ck_buf_text(out, "object ");
-	stem_print(out, ck_catalog_str(c, o->names.stem));
+	stem_print(out, o->names.stem);
 	item_print(c, &o->item, out);
-	key_print(c, &o->names, out);
+	key_print(&o->names, out);
 	ck_buf_text(out, "\n");
 }
 
@@ -173,7 +169,7 @@ void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out)
 	}
 	for (size_t i = 0; i < c->nglobals; i++) {
 		ck_buf_text(out, "global ");
-		word_print(out, ck_catalog_str(c, c->globals[i]));
+		word_print(out, c->globals[i]);
 		ck_buf_text(out, "\n");
 	}
 }

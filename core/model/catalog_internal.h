@@ -10,7 +10,7 @@
 
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
-	size_t text, entries, paths, parts, shapes, boxes, transforms, globals,
+	size_t entries, paths, parts, shapes, boxes, transforms, globals,
 		strided, strides;
 	struct ck_tensor *last; /* that was added */
 };

@@ -9,7 +9,7 @@
  * second rule is followed until nothing changes; it can only add keepers, so
  * each entry is looked at once. Then all names differ, because keys do.
  *
- * Names are pieces of catalog->text and share bytes where they can: most
+ * Names share bytes where they can: most
  * keys, names and stems are one text.
  */
 #include "catalog_internal.h"
@@ -45,9 +45,9 @@ static struct ck_str text_of(const struct table *t, size_t entry)
 	const struct ck_names *names = names_of(t->c, entry);
 
 	switch (t->by) {
-	case BY_KEY: return ck_catalog_str(t->c, names->key);
-	case BY_NAME: return ck_catalog_str(t->c, names->name);
-	case BY_STEM: return ck_catalog_str(t->c, names->stem);
+	case BY_KEY: return names->key;
+	case BY_NAME: return names->name;
+	case BY_STEM: return names->stem;
 	}
 	return (struct ck_str){ "", 0 };
 }
@@ -81,7 +81,7 @@ static int candidate_make(struct ck_catalog *c, size_t entry,
 	struct ck_names *names = own_names(c, entry);
 
 	scratch->len = 0;
-	ck_name_unwrap(ck_catalog_str(c, names->key), scratch);
+	ck_name_unwrap(names->key, scratch);
 	if (scratch->err)
 		return -ENOMEM;
 	names->name = names->key;
@@ -97,14 +97,13 @@ static void module_drop(struct ck_catalog *c)
 	static const struct ck_str prefix = { "module.", 7 };
 
 	for (size_t i = 0; i < c->nentries; i++)
-		if (!ck_str_starts(ck_catalog_str(c, names_of(c, i)->name),
-				   prefix))
+		if (!ck_str_starts(names_of(c, i)->name, prefix))
 			return;
 	for (size_t i = 0; i < c->nentries; i++) {
-		struct ck_text *name = &own_names(c, i)->name;
+		struct ck_str *name = &own_names(c, i)->name;
 
-		name->pos += (uint32_t)prefix.len;
-		name->len -= (uint32_t)prefix.len;
+		name->p += prefix.len;
+		name->len -= prefix.len;
 	}
 }
 
@@ -161,7 +160,7 @@ static void keep(struct keepers *k, uint32_t entry)
 /* Others whose candidate is this keeper's key keep theirs too. */
 static void keep_equal(struct keepers *k, uint32_t keeper)
 {
-	struct ck_str key = ck_catalog_str(k->c, names_of(k->c, keeper)->key);
+	struct ck_str key = names_of(k->c, keeper)->key;
 
 	for (uint32_t i = *table_slot(&k->by_name, key); i; i = k->next[i - 1])
 		if (i - 1 != keeper)
@@ -188,8 +187,7 @@ static void keepers_name(struct keepers *k)
 	for (size_t i = 0; i < k->n; i++) {
 		struct ck_names *names = own_names(c, k->list[i]);
 
-		if (!ck_str_eq(ck_catalog_str(c, names->name),
-			       ck_catalog_str(c, names->key)))
+		if (!ck_str_eq(names->name, names->key))
 			k->list[c->nprefixed++] = k->list[i];
 		names->name = names->key;
 	}
@@ -269,7 +267,7 @@ static struct ck_str stem_spell(struct stemmer *s, struct ck_str name,
 static int stem_make(struct stemmer *s, size_t entry)
 {
 	struct ck_names *names = own_names(s->c, entry);
-	struct ck_str name = ck_catalog_str(s->c, names->name);
+	struct ck_str name = names->name;
 	struct ck_str stem = stem_spell(s, name, 1);
 	uint32_t *slot;
 

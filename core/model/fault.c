@@ -129,7 +129,7 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 			       struct ck_fault *out)
 {
 	*out = (struct ck_fault){
-		.name = ck_catalog_str(c, t->names.name),
+		.name = t->names.name,
 		.box = ck_catalog_box(c, t, i),
 		.ndim = t->ndim,
 	};
@@ -177,7 +177,7 @@ void ck_catalog_object_fault_init(const struct ck_catalog *c,
 				  const struct ck_object *o,
 				  struct ck_fault *out)
 {
-	*out = (struct ck_fault){ .name = ck_catalog_str(c, o->names.name) };
+	*out = (struct ck_fault){ .name = o->names.name };
 	ck_catalog_place_fault(c, &o->item, out);
 }
 
@@ -239,9 +239,9 @@ bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 	uint64_t have = 0;
 
 	*out = (struct ck_fault){
-		.name = ck_catalog_str(c, t->names.name),
+		.name = t->names.name,
 		.err = t->err,
-		.what = ck_catalog_str(c, t->fault),
+		.what = t->fault,
 	};
 	if (t->err)
 		return true;

@@ -90,7 +90,7 @@ struct ck_catalog *ck_catalog_next(const struct ck_catalog *of)
 
 static void arrays_free(struct ck_catalog *c)
 {
-	free(c->text);
+	ck_arena_fini(&c->text);
 	free(c->entries);
 	free(c->paths);
 	free(c->parts);

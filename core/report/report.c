@@ -16,7 +16,7 @@ enum { NAMES = 6 };
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t entry)
 {
-	return ck_catalog_str(c, ck_catalog_names(c, c->entries[entry])->name);
+	return ck_catalog_names(c, c->entries[entry])->name;
 }
 
 static int name_cmp(const void *a, const void *b, void *catalog)
@@ -27,7 +27,7 @@ static int name_cmp(const void *a, const void *b, void *catalog)
 
 static struct ck_str tensor_name(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_catalog_str(c, ck_catalog_tensor(c, tensor)->names.name);
+	return ck_catalog_tensor(c, tensor)->names.name;
 }
 
 static int tensor_cmp(const void *a, const void *b, void *catalog)
@@ -134,8 +134,8 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 
 	ck_dims_print(&shape, ck_catalog_shape(c, t), t->ndim);
 	/* An unknown one can be any bytes, and this is read on terminals. */
-	ck_buf_escaped(&dtype, ck_catalog_str(c, t->dtype_name));
-	field_print(out, ck_catalog_str(c, t->names.stem));
+	ck_buf_escaped(&dtype, t->dtype_name);
+	field_print(out, t->names.stem);
 	ck_buf_text(out, ",");
 	field_print(out, (struct ck_str){ dtype.data, dtype.len });
 	ck_buf_text(out, ",");
@@ -204,12 +204,12 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 			   bool boxes, struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	struct ck_str name = ck_catalog_str(c, t->names.name);
-	struct ck_str key = ck_catalog_str(c, t->names.key);
+	struct ck_str name = t->names.name;
+	struct ck_str key = t->names.key;
 
 	json_field(out, "{\"fqn\":", name);
-	json_field(out, ",\"stem\":", ck_catalog_str(c, t->names.stem));
-	json_field(out, ",\"dtype\":", ck_catalog_str(c, t->dtype_name));
+	json_field(out, ",\"stem\":", t->names.stem);
+	json_field(out, ",\"dtype\":", t->dtype_name);
 	ck_buf_text(out, ",\"shape\":");
 	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
 	ck_buf_printf(out,

@@ -47,15 +47,10 @@ struct tree {
 
 /* --- building ----------------------------------------------------------------- */
 
-static struct ck_str part_str(const struct tree *t, struct ck_path_part part)
-{
-	return ck_catalog_str(t->c, (struct ck_text){ part.pos, part.len });
-}
-
 static uint32_t *slot_of(const struct tree *t, uint32_t parent,
 			 struct ck_path_part part)
 {
-	struct ck_str s = part_str(t, part);
+	struct ck_str s = ck_part_text(&part);
 	uint64_t hash = ck_hash64_seeded(s, t->seed + parent);
 
 	for (size_t i = hash & t->mask;; i = (i + 1) & t->mask) {
@@ -63,7 +58,7 @@ static uint32_t *slot_of(const struct tree *t, uint32_t parent,
 
 		if (t->slots[i] == 0 ||
 		    (n->parent == parent && n->part.is_index == part.is_index &&
-		     ck_str_eq(part_str(t, n->part), s)))
+		     ck_str_eq(ck_part_text(&n->part), s)))
 			return &t->slots[i];
 	}
 }
@@ -146,9 +141,9 @@ static int entries_add(struct tree *t, bool nested)
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < c->nentries; i++) {
-		struct ck_text key = ck_catalog_names(c, c->entries[i])->key;
-		struct ck_path_part whole = { .pos = key.pos,
-					      .len = key.len & INT32_MAX };
+		struct ck_str key = ck_catalog_names(c, c->entries[i])->key;
+		struct ck_path_part whole = { .p = key.p,
+					      .len = (uint32_t)key.len };
 		uint32_t n = c->paths[i + 1] - c->paths[i];
 
 		rc = nested && n ? entry_add(t, i, c->parts + c->paths[i], n)
@@ -173,7 +168,7 @@ static int position_cmp(const void *a, const void *b)
 
 static uint64_t index_of(const struct tree *t, uint32_t node)
 {
-	struct ck_str s = part_str(t, t->nodes[node].part);
+	struct ck_str s = ck_part_text(&t->nodes[node].part);
 	uint64_t index = 0;
 
 	for (size_t i = 0; i < s.len; i++)
@@ -217,7 +212,7 @@ static int kinds_find(struct tree *t)
 	int rc = 0;
 
 	for (size_t i = 1; i < t->n; i++)
-		if (!name_is_plain(part_str(t, t->nodes[i].part)))
+		if (!name_is_plain(ck_part_text(&t->nodes[i].part)))
 			t->nodes[t->nodes[i].parent].kind = KIND_DICT;
 	for (size_t i = 0; rc == 0 && i < t->n; i++) {
 		struct node *node = &t->nodes[i];
@@ -247,7 +242,7 @@ static void child_begin(const struct tree *t, uint32_t child)
 	}
 	if (in->kind == KIND_DICT)
 		ck_buf_text(t->out, "[");
-	ck_buf_json_str(t->out, part_str(t, n->part));
+	ck_buf_json_str(t->out, ck_part_text(&n->part));
 	ck_buf_text(t->out, in->kind == KIND_DICT ? "," : ":");
 }
 
@@ -266,11 +261,8 @@ static void node_begin(const struct tree *t, const struct node *n)
 		ck_buf_text(t->out, open[n->kind]);
 		return;
 	}
-	ck_buf_json_str(
-		t->out,
-		ck_catalog_str(
-			c,
-			ck_catalog_names(c, c->entries[n->entry - 1])->name));
+	ck_buf_json_str(t->out,
+			ck_catalog_names(c, c->entries[n->entry - 1])->name);
 }
 
 static void node_end(const struct tree *t, const struct node *n)

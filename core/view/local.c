@@ -243,7 +243,7 @@ void ck_local_box_name(const struct ck_local *l, uint32_t box,
 	const struct ck_tensor *t =
 		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
 
-	ck_buf_str(out, ck_catalog_str(l->c, t->names.stem));
+	ck_buf_str(out, t->names.stem);
 	if (t->ndim && has_siblings(l, t, box))
 		add_offsets(l, t, box, out);
 	ck_buf_text(out, ".npy");

@@ -32,8 +32,7 @@ int ck_view_lookup(const struct ck_view *v, const struct ck_catalog *c,
 void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
 		  uint32_t tensor, struct ck_buf *out)
 {
-	ck_buf_str(out,
-		   ck_catalog_str(c, ck_catalog_tensor(c, tensor)->names.stem));
+	ck_buf_str(out, ck_catalog_tensor(c, tensor)->names.stem);
 	ck_buf_text(out, v->suffix);
 }
 

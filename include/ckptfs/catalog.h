@@ -9,12 +9,6 @@
 #include "ckptfs/rows.h"
 #include <time.h>
 
-/* A piece of catalog->text. */
-struct ck_text {
-	uint32_t pos;
-	uint32_t len;
-};
-
 /* What decides who may read something, and its time. */
 struct ck_attr {
 	struct timespec mtime;
@@ -72,16 +66,16 @@ struct ck_strided {
 
 /* Names common to tensors and other entries. */
 struct ck_names {
-	struct ck_text key;  /* the checkpoint's, any bytes */
-	struct ck_text name; /* shown name (FQN) */
-	struct ck_text stem; /* file name without suffix */
+	struct ck_str key;  /* the checkpoint's, any bytes */
+	struct ck_str name; /* shown name (FQN) */
+	struct ck_str stem; /* file name without suffix */
 };
 
 struct ck_tensor {
 	struct ck_names names;
-	struct ck_text dtype_name; /* as stored, without "torch." */
-	struct ck_text fault;	   /* why err is set */
-	uint64_t shape;		   /* first of ndim values in catalog->shapes */
+	struct ck_str dtype_name; /* as stored, without "torch." */
+	struct ck_str fault;	  /* why err is set */
+	uint64_t shape;		  /* first of ndim values in catalog->shapes */
 	uint64_t boxes; /* first value in catalog->boxes: chunk i's are at
 			  * boxes + i * 2 * ndim */
 	uint32_t chunk; /* first chunk */
@@ -111,11 +105,18 @@ struct ck_entry_id {
 	bool is_object;
 };
 
-/* A step to an entry in the nested state dict: a ck_text; for a list, its
- * position in decimal. */
+/* A step to an entry in the nested state dict; for a list, its position in
+ * decimal. */
 struct ck_path_part {
-	uint32_t pos, len : 31, is_index : 1;
+	const char *p;
+	uint32_t len;
+	bool is_index;
 };
+
+static inline struct ck_str ck_part_text(const struct ck_path_part *part)
+{
+	return (struct ck_str){ part->p, part->len };
+}
 
 /* What is in a checkpoint, at one moment: nobody changes it any more. A commit
  * makes another one, the next generation, which shares with it what stays the
@@ -138,7 +139,7 @@ struct ck_catalog {
 	uint32_t unseen;	 /* of the files */
 
 	/* The same in all generations, and shared by them: */
-	char *text; /* all strings but the paths of files */
+	struct ck_arena text; /* all strings but the paths of files */
 	struct ck_entry_id *entries;
 	uint32_t *paths; /* entry i's parts: [paths[i], paths[i + 1]) */
 	struct ck_path_part *parts;
@@ -146,15 +147,15 @@ struct ck_catalog {
 	uint64_t *strides;	    /* bytes */
 	int64_t *shapes;
 	int64_t *boxes;
-	uint32_t *order;	    /* for each tensor, its chunks' indices
+	uint32_t *order;	   /* for each tensor, its chunks' indices
 				    * (0-based in the tensor) sorted by offsets */
-	struct ck_text *transforms; /* [0] unused; descriptors joined by ',' */
-	struct ck_text *globals;    /* unknown globals met, "module.name" */
-	uint32_t *by_stem;	    /* hash table: entry index + 1, 0 empty */
+	struct ck_str *transforms; /* [0] unused; descriptors joined by ',' */
+	struct ck_str *globals;	   /* unknown globals met, "module.name" */
+	uint32_t *by_stem;	   /* hash table: entry index + 1, 0 empty */
 	uint32_t *prefixed; /* entries that keep the prefixes of wrappers, since
 			     * without them names would be equal; any order */
-	size_t text_len, nentries, nparts, nshapes, nboxes, ntransforms,
-		nglobals, stem_slots, nprefixed, nstrided, nstrides;
+	size_t nentries, nparts, nshapes, nboxes, ntransforms, nglobals,
+		stem_slots, nprefixed, nstrided, nstrides;
 	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
 	uint32_t *sharing;	      /* atomic: generations that have these */
@@ -231,7 +232,6 @@ static inline struct ck_items ck_items_of_object(const struct ck_object *o)
 	return (struct ck_items){ .one = &o->item, .n = 1 };
 }
 
-struct ck_str ck_catalog_str(const struct ck_catalog *c, struct ck_text t);
 /* Entry whose stem this is, as index in entries; -1 if there is none. */
 int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
 const struct ck_names *ck_catalog_names(const struct ck_catalog *c,

@@ -18,7 +18,7 @@
  * before that. */
 struct ck_catalog *ck_catalog_make(const char *kind);
 CK_MUST_USE int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
-				    struct ck_text *out);
+				    struct ck_str *out);
 /* Its path is copied; `owner` does not matter. */
 CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
 				    const struct ck_data_file *file);
@@ -44,7 +44,7 @@ CK_MUST_USE int ck_catalog_replica_add(struct ck_catalog *c,
 CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 				      const struct ck_item *item);
 /* The next part of the path of the entry added last. */
-CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_text text,
+CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_str text,
 				    bool is_index);
 /* An unknown global; the same one may be added again. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);

@@ -93,13 +93,12 @@ static inline void finish(struct ck_catalog *c)
 	abort();
 }
 
-/* The text of t as a string; from a ring of four buffers. */
-static inline const char *text_of(const struct ck_catalog *c, struct ck_text t)
+/* A text as a string; from a ring of four buffers. */
+static inline const char *text_of(struct ck_str s)
 {
 	static char ring[4][1024];
 	static unsigned next;
 	char *out = ring[next++ % 4];
-	struct ck_str s = ck_catalog_str(c, t);
 
 	snprintf(out, sizeof(ring[0]), "%.*s", (int)s.len, s.p);
 	return out;
@@ -107,7 +106,7 @@ static inline const char *text_of(const struct ck_catalog *c, struct ck_text t)
 
 static inline const char *name_of(const struct ck_catalog *c, size_t entry)
 {
-	return text_of(c, ck_catalog_names(c, c->entries[entry])->name);
+	return text_of(ck_catalog_names(c, c->entries[entry])->name);
 }
 
 #endif

@@ -75,11 +75,10 @@ static void paths_show(const struct ck_catalog *c, struct ck_buf *out)
 {
 	for (size_t i = 0; i < c->nentries; i++) {
 		for (uint32_t k = c->paths[i]; k < c->paths[i + 1]; k++) {
-			struct ck_path_part part = c->parts[k];
-			struct ck_text text = { part.pos, part.len };
+			const struct ck_path_part *part = &c->parts[k];
 
-			ck_buf_text(out, part.is_index ? "|#" : "|");
-			ck_buf_str(out, ck_catalog_str(c, text));
+			ck_buf_text(out, part->is_index ? "|#" : "|");
+			ck_buf_str(out, ck_part_text(part));
 		}
 		ck_buf_text(out, "\n");
 	}

@@ -11,7 +11,7 @@
 static void part_add(struct ck_catalog *c, struct ck_str part)
 {
 	bool is_index = part.len && part.p[0] == '#';
-	struct ck_text text;
+	struct ck_str text;
 
 	if (is_index) {
 		part.p++;

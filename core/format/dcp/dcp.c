@@ -319,7 +319,7 @@ static struct ck_str transforms_of(const struct ck_catalog *c,
 {
 	if (!chunk->transform)
 		return CK_STR("");
-	return ck_catalog_str(c, c->transforms[chunk->transform]);
+	return c->transforms[chunk->transform];
 }
 
 static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,

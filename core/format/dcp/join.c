@@ -362,20 +362,20 @@ static bool is_path(const struct ck_pv *path)
 
 /* The parts joined by dots are the key: then its text is theirs too. *pos is
  * where the next part begins in it. */
-static int part_text(struct ck_dcp_reader *r, struct ck_text key,
-		     struct ck_str part, uint32_t *pos, struct ck_text *out)
+static int part_text(struct ck_dcp_reader *r, struct ck_str key,
+		     struct ck_str part, uint32_t *pos, struct ck_str *out)
 {
-	struct ck_str all = ck_catalog_str(r->c, key), rest = all;
 	uint32_t len = (uint32_t)part.len;
+	struct ck_str rest = key;
 
-	rest.p += ck_min(*pos, all.len);
-	rest.len -= ck_min(*pos, all.len);
+	rest.p += ck_min(*pos, key.len);
+	rest.len -= ck_min(*pos, key.len);
 	if (!ck_str_starts(rest, part) ||
 	    (rest.len > len && rest.p[len] != '.'))
 		return ck_dcp_spend(r, PART_GROWTH * len)
 			       ? -EBADMSG
 			       : ck_catalog_text_add(r->c, part, out);
-	*out = (struct ck_text){ key.pos + *pos, len };
+	*out = (struct ck_str){ rest.p, len };
 	*pos += len + 1;
 	return 0;
 }
@@ -384,7 +384,7 @@ static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 {
 	struct ck_catalog *c = r->c;
 	struct ck_entry_id id = c->entries[c->nentries - 1];
-	struct ck_text key = ck_catalog_names(c, id)->key;
+	struct ck_str key = ck_catalog_names(c, id)->key;
 	uint32_t n = e->path ? ck_pv_count(e->path) : 0;
 	uint32_t pos = 0;
 	int rc = 0;
@@ -398,7 +398,7 @@ static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 		struct ck_pv part = ck_pv_at(e->path, i);
 		struct ck_buf number = { 0 };
 		struct ck_str s;
-		struct ck_text text;
+		struct ck_str text;
 
 		if (!ck_pv_str(&part, &s)) {
 			ck_buf_i64(&number, part.i);

@@ -107,9 +107,8 @@ static bool is_transform(const struct verifying *v, const struct ck_item *new,
 
 	if (!old->transform || !new->transform)
 		return old->transform == new->transform;
-	return ck_str_eq(
-		ck_catalog_str(c, c->transforms[old->transform]),
-		ck_catalog_str(v->c, v->c->transforms[new->transform]));
+	return ck_str_eq(c->transforms[old->transform],
+			 v->c->transforms[new->transform]);
 }
 
 static bool is_place(const struct verifying *v, const struct ck_item *new,
@@ -147,9 +146,8 @@ static int chunks_compare(const struct verifying *v, const struct ck_tensor *t,
 		else
 			good = is_place(v, new, ck_catalog_item(w->catalog, i));
 		if (!good)
-			return differs(
-				v, ck_shown("box %u", i - t->chunk),
-				ck_catalog_str(w->catalog, t->names.key));
+			return differs(v, ck_shown("box %u", i - t->chunk),
+				       t->names.key);
 	}
 	return 0;
 }
@@ -160,13 +158,10 @@ static bool is_same(const int64_t *a, const int64_t *b, size_t n)
 }
 
 /* What only reading finds is not in the old one's fault. */
-static bool is_fault(const struct verifying *v, const struct ck_tensor *new,
-		     const struct ck_tensor *old)
+static bool is_fault(const struct ck_tensor *new, const struct ck_tensor *old)
 {
 	return new->err == 0 ||
-	       (new->err == old->err &&ck_str_eq(
-				    ck_catalog_str(v->c, new->fault),
-				    ck_catalog_str(v->w->catalog, old->fault)));
+	       (new->err == old->err &&ck_str_eq(new->fault, old->fault));
 }
 
 static int tensor_compare(const struct verifying *v, uint32_t i,
@@ -175,11 +170,10 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
 	const struct ck_catalog *c = v->w->catalog;
 	const struct ck_tensor *old = ck_catalog_tensor(c, i),
 			       *new = ck_catalog_tensor(v->c, i);
-	struct ck_str name = ck_catalog_str(c, old->names.key);
+	struct ck_str name = old->names.key;
 
-	if (!ck_str_eq(ck_catalog_str(v->c, new->dtype_name),
-		       ck_catalog_str(c, old->dtype_name)) ||
-	    new->dtype != old->dtype || !is_fault(v, new, old))
+	if (!ck_str_eq(new->dtype_name, old->dtype_name) ||
+	    new->dtype != old->dtype || !is_fault(new, old))
 		return differs(v, "the type", name);
 	if (new->ndim != old->ndim ||
 	    !is_same(ck_catalog_shape(v->c, new), ck_catalog_shape(c, old),
@@ -203,8 +197,7 @@ static int object_compare(const struct verifying *v, uint32_t i)
 	if (is_place(v, &new->item, &old->item) &&
 	    (new->item.err == 0 || old->item.err))
 		return 0;
-	return differs(v, "the item",
-		       ck_catalog_str(v->w->catalog, old->names.key));
+	return differs(v, "the item", old->names.key);
 }
 
 static bool is_path(const struct verifying *v, uint32_t entry)
@@ -215,12 +208,11 @@ static bool is_path(const struct verifying *v, uint32_t entry)
 	if (a->paths[entry + 1] - a->paths[entry] != n)
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
-		struct ck_path_part x = a->parts[a->paths[entry] + i];
-		struct ck_path_part y = b->parts[b->paths[entry] + i];
-		struct ck_text p = { x.pos, x.len }, q = { y.pos, y.len };
+		const struct ck_path_part *x = &a->parts[a->paths[entry] + i];
+		const struct ck_path_part *y = &b->parts[b->paths[entry] + i];
 
-		if (x.is_index != y.is_index ||
-		    !ck_str_eq(ck_catalog_str(a, p), ck_catalog_str(b, q)))
+		if (x->is_index != y->is_index ||
+		    !ck_str_eq(ck_part_text(x), ck_part_text(y)))
 			return false;
 	}
 	return true;
@@ -231,11 +223,10 @@ static int entry_compare(const struct verifying *v, uint32_t i,
 {
 	const struct ck_catalog *c = v->w->catalog;
 	struct ck_entry_id old = c->entries[i], new = v->c->entries[i];
-	struct ck_str name = ck_catalog_str(c, ck_catalog_names(c, old)->key);
+	struct ck_str name = ck_catalog_names(c, old)->key;
 
 	if (new.i != old.i || new.is_object != old.is_object ||
-	    !ck_str_eq(ck_catalog_str(v->c, ck_catalog_names(v->c, new)->key),
-		       name))
+	    !ck_str_eq(ck_catalog_names(v->c, new)->key, name))
 		return differs(v, "the name", name);
 	if (!is_path(v, i))
 		return differs(v, "the path", name);
