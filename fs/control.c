@@ -97,8 +97,8 @@ static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
 
 static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 {
-	ck_buf_printf(out, "prefixed names: %zu\n", c->nprefixed);
-	if (c->nprefixed == 0)
+	ck_buf_printf(out, "prefixed names: %zu\n", c->listing->nprefixed);
+	if (c->listing->nprefixed == 0)
 		return;
 	ck_buf_text(out, "prefixed: ");
 	ck_report_prefixed(c, out);

@@ -73,7 +73,7 @@ static void print_tensor(struct ck_fs *fs, const struct ck_catalog *c,
 		    ck_layout_get(fs->cp, c, tensor, NULL, &layout))
 			layout = NULL;
 	}
-	ck_buf_escaped(out, t->names.name);
+	ck_buf_escaped(out, ck_tensor_names(c, t->entry.number)->name);
 	if (t->err)
 		ck_buf_text(out, ": cannot be read\n");
 	else
@@ -95,7 +95,7 @@ static bool print_object(struct ck_fs *fs, const struct ck_catalog *c,
 		      line.len > 0;
 
 	if (faulty) {
-		ck_buf_escaped(out, o->names.name);
+		ck_buf_escaped(out, ck_object_names(c, o->entry.number)->name);
 		ck_buf_printf(out, ": cannot be read\n  %s\n", line.data);
 	}
 	ck_buf_fini(&line);
@@ -110,8 +110,8 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
 
 	if (!order)
 		out->err = -ENOMEM;
-	for (size_t i = 0; order && i < c->nentries; i++) {
-		struct ck_entry_id e = c->entries[order[i]];
+	for (size_t i = 0; order && i < c->listing->n; i++) {
+		struct ck_entry_id e = c->listing->entries[order[i]];
 
 		if (e.is_object) {
 			damaged += print_object(fs, c, e.i, out);
@@ -124,7 +124,7 @@ void ck_damage_print(struct ck_fs *fs, struct ck_buf *out)
 	ck_buf_printf(out,
 		      "damaged entries %" PRIu64 " of %zu\n"
 		      "items checked %" PRIu64 " of %" PRIu64 "\n",
-		      damaged, c->nentries, seen, items);
+		      damaged, c->listing->n, seen, items);
 }
 
 /* A damaged checkpoint mounts; whoever mounts it hears of it once. */
@@ -151,7 +151,7 @@ static void log_prefixed(const struct ck_fs *fs)
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	struct ck_buf names = { 0 };
 
-	if (c->nprefixed == 0)
+	if (c->listing->nprefixed == 0)
 		return;
 	ck_report_prefixed(c, &names);
 	ck_log("%s: shown with the prefixes of wrappers, since names would be "

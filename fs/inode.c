@@ -339,7 +339,7 @@ const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 	if (n->kind == CK_NODE_REPORT)
 		return ck_reports[n->index].name;
 	if (n->kind == CK_NODE_OBJECT)
-		return ck_show(ck_catalog_object(c, n->tensor)->names.name);
+		return ck_show(ck_object_names(c, n->tensor)->name);
 	return ck_tensor_name(fs, n->tensor);
 }
 
@@ -347,5 +347,5 @@ const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
-	return ck_show(ck_catalog_tensor(c, tensor)->names.name);
+	return ck_show(ck_tensor_names(c, tensor)->name);
 }

@@ -18,7 +18,7 @@ void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_object *o = ck_catalog_object(c, n->tensor);
 
-	ck_buf_str(out, o->names.stem);
+	ck_buf_str(out, ck_object_names(c, o->entry.number)->stem);
 	ck_buf_text(out, suffixes[n->index]);
 }
 
@@ -35,12 +35,13 @@ int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
 		if (name.len < suffix ||
 		    memcmp(name.p + stem.len, suffixes[i], suffix) != 0)
 			continue;
-		entry = ck_catalog_find(c, stem);
-		if (entry < 0 || !c->entries[entry].is_object)
+		entry = ck_listing_find(c->listing, stem);
+		if (entry < 0 || !c->listing->entries[entry].is_object)
 			continue;
 		*out = (struct ck_node){ .kind = CK_NODE_OBJECT,
 					 .index = i,
-					 .tensor = c->entries[entry].i };
+					 .tensor =
+						 c->listing->entries[entry].i };
 		return 0;
 	}
 	return -ENOENT;

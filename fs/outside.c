@@ -45,7 +45,7 @@ static struct ck_str file_in(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	if (dir->kind == CK_NODE_VIEW)
-		return ck_catalog_tensor(c, i)->names.stem;
+		return ck_tensor_names(c, i)->stem;
 	buf->len = 0;
 	ck_local_box_name(fs->local, ck_local_box(fs->local, dir->index, i),
 			  buf);

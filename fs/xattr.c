@@ -37,8 +37,8 @@ static const struct ck_tensor *tensor_of(const struct file *f)
 static const struct ck_names *names_of(const struct file *f)
 {
 	if (f->n.kind == CK_NODE_OBJECT)
-		return &ck_catalog_object(f->c, f->n.tensor)->names;
-	return &tensor_of(f)->names;
+		return ck_object_names(f->c, f->n.tensor);
+	return ck_tensor_names(f->c, f->n.tensor);
 }
 
 /* Offsets of a box; its sizes are ndim further on. */

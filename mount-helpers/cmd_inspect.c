@@ -31,7 +31,7 @@ struct inspection {
 
 static struct ck_str alike_stem(const struct inspection *in, size_t i)
 {
-	struct ck_entry_id e = in->c->entries[in->alike.rows[i].entry];
+	struct ck_entry_id e = in->c->listing->entries[in->alike.rows[i].entry];
 
 	return ck_catalog_names(in->c, e)->stem;
 }
@@ -41,8 +41,9 @@ static void print_prefixed_json(struct inspection *in)
 {
 	const struct ck_catalog *c = in->c;
 
-	for (size_t i = 0; i < c->nprefixed; i++) {
-		struct ck_entry_id e = c->entries[c->prefixed[i]];
+	for (size_t i = 0; i < c->listing->nprefixed; i++) {
+		struct ck_entry_id e =
+			c->listing->entries[c->listing->prefixed[i]];
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_json_str(&in->out, ck_catalog_names(c, e)->stem);
@@ -225,7 +226,7 @@ static void print_alike(struct inspection *in)
 
 static void print_prefixed(struct inspection *in)
 {
-	if (in->c->nprefixed == 0)
+	if (in->c->listing->nprefixed == 0)
 		return;
 	ck_buf_text(&in->out, "with the prefixes of wrappers, since names "
 			      "would be equal without them: ");
@@ -244,7 +245,7 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 	for (int i = 0; i < COLUMNS; i++)
 		text[i] = cells[i].data ? cells[i].data : "";
 	print_row(&in->out, text, width);
-	ck_buf_escaped(&in->out, t->names.name);
+	ck_buf_escaped(&in->out, ck_tensor_names(in->c, t->entry.number)->name);
 	if (ck_catalog_tensor_has_fault(in->c, t, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
 		ck_fault_print(&fault, false, &in->out);
@@ -262,7 +263,7 @@ static void print_object(struct inspection *in, const struct ck_object *o,
 	struct ck_fault fault;
 
 	print_row(&in->out, text, width);
-	ck_buf_escaped(&in->out, o->names.name);
+	ck_buf_escaped(&in->out, ck_object_names(in->c, o->entry.number)->name);
 	if (ck_catalog_object_has_fault(in->c, o, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
 		ck_fault_print(&fault, false, &in->out);
@@ -317,7 +318,7 @@ static void print_objects_json(struct inspection *in)
 
 	for (uint32_t i = 0; i < in->picked.nobjects; i++) {
 		const struct ck_names *n =
-			&ck_catalog_object(c, in->picked.objects[i])->names;
+			ck_object_names(c, in->picked.objects[i]);
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_text(&in->out, "{\"fqn\":");

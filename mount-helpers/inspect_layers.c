@@ -81,7 +81,8 @@ static int members_make(struct members *m, const uint32_t *tensors, size_t n,
 		struct member *member = &m->list[m->n];
 
 		member->tensor = t;
-		m->n += name_cut(t->names.name, shared, member);
+		m->n += name_cut(ck_tensor_names(m->c, t->entry.number)->name,
+				 shared, member);
 	}
 	qsort(m->list, m->n, sizeof(*m->list), member_cmp);
 	return 0;

@@ -58,8 +58,8 @@ int ck_pick(const struct ck_catalog *c, const char *glob, struct ck_picked *out)
 		ck_picked_fini(out);
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < c->nentries; i++) {
-		struct ck_entry_id e = c->entries[order[i]];
+	for (size_t i = 0; i < c->listing->n; i++) {
+		struct ck_entry_id e = c->listing->entries[order[i]];
 
 		if (!is_picked(c, glob, e))
 			continue;
@@ -113,8 +113,8 @@ struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
 	struct ck_str word = ck_str_from(glob), best = { 0 }, around = { 0 };
 	size_t least = ck_max(1, word.len / 3) + 1, dots = count_dots(word);
 
-	for (size_t i = 0; word.len && i < c->nentries; i++) {
-		struct ck_str name = ck_catalog_names(c, c->entries[i])->name;
+	for (size_t i = 0; word.len && i < c->listing->n; i++) {
+		struct ck_str name = c->listing->names[i].name;
 		size_t n;
 
 		if (ends_in_part(name, word))

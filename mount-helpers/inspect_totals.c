@@ -115,7 +115,7 @@ static size_t parent_len(struct ck_str s)
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_catalog_tensor(c, tensor)->names.name;
+	return ck_tensor_names(c, tensor)->name;
 }
 
 size_t ck_shared_prefix(const struct ck_catalog *c, const uint32_t *tensors,

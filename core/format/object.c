@@ -46,7 +46,8 @@ static void name_fault(const struct ck_catalog *c, uint32_t object,
 		ck_diag_prefix(d, "%s at %llu",
 			       ck_show(ck_catalog_file(c, o->item.file)->path),
 			       (unsigned long long)o->item.fpos);
-	ck_diag_prefix(d, "%s", ck_show(o->names.name));
+	ck_diag_prefix(d, "%s",
+		       ck_show(ck_object_names(c, o->entry.number)->name));
 }
 
 int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,

@@ -22,7 +22,10 @@ struct ck_catalog *ck_catalog_make(const char *kind)
 		return NULL;
 	c->caps = calloc(1, sizeof(*c->caps));
 	c->sharing = malloc(sizeof(*c->sharing));
-	if (!c->caps || !c->sharing) {
+	if (c->caps)
+		c->listing = c->caps->listing = ck_listing_make();
+	if (!c->listing || !c->sharing) {
+		ck_listing_put(c->listing);
 		free(c->caps);
 		free(c->sharing);
 		free(c);
@@ -32,7 +35,6 @@ struct ck_catalog *ck_catalog_make(const char *kind)
 	c->refs = 1;
 	ck_catalog_rows_init(c);
 	c->kind = kind;
-	c->hash_seed = ck_hash_seed();
 	return c;
 }
 
@@ -61,19 +63,14 @@ int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 	return out->p ? 0 : -ENOMEM;
 }
 
-static int entry_add(struct ck_catalog *c, size_t i, bool is_object)
+/* The key is copied; *e is what the row has. */
+static int entry_add(struct ck_catalog *c, struct ck_entry_id id,
+		     struct ck_str key, struct ck_entry *e)
 {
-	if (c->nentries >= UINT32_MAX / 4)
-		return -EOVERFLOW;
-	if (ROOM(c, entries, c->nentries, 1) || ROOM(c, paths, c->nentries, 2))
-		return -ENOMEM;
-	c->paths[c->nentries] = (uint32_t)c->nparts;
-	c->paths[c->nentries + 1] = (uint32_t)c->nparts;
-	c->entries[c->nentries++] = (struct ck_entry_id){
-		.i = (uint32_t)i,
-		.is_object = is_object,
-	};
-	return 0;
+	int rc = ck_catalog_text_add(c, key, &e->key);
+
+	e->number = id.i;
+	return rc ? rc : ck_listing_add(c->caps->listing, id, e->key);
 }
 
 /* Neighbours nearly always have the same dtype: one copy of its name. */
@@ -110,11 +107,10 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 	/* Boxes too: there is something to point at without any. */
 	if (ROOM(c, shapes, c->nshapes, ndim) || ROOM(c, boxes, c->nboxes, 0))
 		return -ENOMEM;
-	rc = ck_catalog_text_add(c, key, &t.names.key);
+	rc = dtype_name_add(c, dtype, &t.dtype_name);
 	if (rc == 0)
-		rc = dtype_name_add(c, dtype, &t.dtype_name);
-	if (rc == 0)
-		rc = entry_add(c, c->tensors.n, false);
+		rc = entry_add(c, (struct ck_entry_id){ c->tensors.n, false },
+			       key, &t.entry);
 	if (rc == 0)
 		rc = ck_rows_add(&c->tensors, &t);
 	if (rc)
@@ -184,26 +180,32 @@ int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 			  const struct ck_item *item)
 {
 	struct ck_object o = { .item = *item };
-	int rc = ck_catalog_text_add(c, key, &o.names.key);
+	int rc = entry_add(c, (struct ck_entry_id){ c->objects.n, true }, key,
+			   &o.entry);
 
-	if (rc == 0)
-		rc = entry_add(c, c->objects.n, true);
 	return rc ? rc : ck_rows_add(&c->objects, &o);
 }
 
-int ck_catalog_part_add(struct ck_catalog *c, struct ck_str text, bool is_index)
+struct ck_path_part *ck_catalog_path_add(struct ck_catalog *c, uint32_t n)
 {
-	if (text.len > UINT32_MAX || c->nparts >= UINT32_MAX)
-		return -EOVERFLOW;
-	if (ROOM(c, parts, c->nparts, 1))
-		return -ENOMEM;
-	c->parts[c->nparts++] = (struct ck_path_part){
-		.p = text.p,
-		.len = (uint32_t)text.len,
-		.is_index = is_index,
-	};
-	c->paths[c->nentries] = (uint32_t)c->nparts;
-	return 0;
+	const struct ck_listing *l = c->listing;
+	struct ck_entry_id id = l->entries[l->n - 1];
+	struct ck_entry *e = id.is_object
+				     ? &ck_catalog_own_object(c, id.i)->entry
+				     : &ck_catalog_own_tensor(c, id.i)->entry;
+	struct ck_path_part *path = ck_arena_alloc(&c->text, n * sizeof(*path));
+
+	if (!path)
+		return NULL;
+	memset(path, 0, n * sizeof(*path));
+	e->path = path;
+	e->nparts = n;
+	return path;
+}
+
+struct ck_str ck_catalog_last_key(const struct ck_catalog *c)
+{
+	return c->listing->names[c->listing->n - 1].key;
 }
 
 int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
@@ -290,9 +292,6 @@ static void *trimmed(void *array, size_t count, size_t size)
 
 static void trim(struct ck_catalog *c)
 {
-	TRIM(c, entries, c->nentries);
-	TRIM(c, paths, c->nentries + 1);
-	TRIM(c, parts, c->nparts);
 	TRIM(c, shapes, c->nshapes);
 	TRIM(c, boxes, c->nboxes);
 	TRIM(c, strided, c->nstrided);
@@ -305,7 +304,7 @@ static void trim(struct ck_catalog *c)
 
 int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
 {
-	int rc = ck_catalog_names_make(c, d);
+	int rc = ck_listing_finish(c->caps->listing, d);
 
 	if (rc == 0)
 		rc = ck_catalog_check(c);
@@ -322,11 +321,11 @@ int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
 
 /* --- reading -------------------------------------------------------------- */
 
-const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
+const struct ck_entry *ck_catalog_entry(const struct ck_catalog *c,
 					struct ck_entry_id e)
 {
-	return e.is_object ? &ck_catalog_object(c, e.i)->names
-			   : &ck_catalog_tensor(c, e.i)->names;
+	return e.is_object ? &ck_catalog_object(c, e.i)->entry
+			   : &ck_catalog_tensor(c, e.i)->entry;
 }
 
 uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk)

@@ -113,14 +113,14 @@ static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			 struct ck_buf *out)
 {
 	ck_buf_text(out, "tensor ");
-	stem_print(out, t->names.stem);
+	stem_print(out, ck_tensor_names(c, t->entry.number)->stem);
 	ck_buf_text(out, " dtype=");
 	word_print(out, t->dtype_name);
 	ck_buf_text(out, " shape=");
 	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
 	ck_buf_printf(out, " bytes=%" PRIu64 " chunks=%" PRIu32 " kind=tensor",
 		      t->nbytes, t->nchunks);
-	key_print(&t->names, out);
+	key_print(ck_tensor_names(c, t->entry.number), out);
 	err_print(out, t->err);
 	if (t->err) {
 		ck_buf_text(out, " \"");
@@ -136,9 +136,9 @@ static void object_print(const struct ck_catalog *c, const struct ck_object *o,
 			 struct ck_buf *out)
 {
 	ck_buf_text(out, "object ");
-	stem_print(out, o->names.stem);
+	stem_print(out, ck_object_names(c, o->entry.number)->stem);
 	item_print(c, &o->item, out);
-	key_print(&o->names, out);
+	key_print(ck_object_names(c, o->entry.number), out);
 	ck_buf_text(out, "\n");
 }
 
@@ -159,8 +159,8 @@ void ck_catalog_dump(const struct ck_catalog *c, struct ck_buf *out)
 {
 	ck_buf_printf(out, "catalog kind=%s\n", c->kind);
 	files_print(c, out);
-	for (size_t i = 0; i < c->nentries; i++) {
-		struct ck_entry_id e = c->entries[i];
+	for (size_t i = 0; i < c->listing->n; i++) {
+		struct ck_entry_id e = c->listing->entries[i];
 
 		if (e.is_object)
 			object_print(c, ck_catalog_object(c, e.i), out);

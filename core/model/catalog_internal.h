@@ -10,9 +10,9 @@
 
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
-	size_t entries, paths, parts, shapes, boxes, transforms, globals,
-		strided, strides;
-	struct ck_tensor *last; /* that was added */
+	size_t shapes, boxes, transforms, globals, strided, strides;
+	struct ck_tensor *last;	    /* that was added */
+	struct ck_listing *listing; /* the catalog's */
 };
 
 /* --- generation.c: rows ----------------------------------------------------- */
@@ -59,9 +59,6 @@ static inline struct ck_replica *ck_catalog_own_replica(struct ck_catalog *c,
 }
 
 /* --- what finishing and edits do -------------------------------------------- */
-
-/* catalog_names.c: shown names, stems, the table by stem. */
-CK_MUST_USE int ck_catalog_names_make(struct ck_catalog *c, struct ck_diag *d);
 
 /* catalog_check.c: sizes, order and faults of tensors and items. */
 CK_MUST_USE int ck_catalog_check(struct ck_catalog *c);

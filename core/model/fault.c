@@ -129,7 +129,7 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 			       struct ck_fault *out)
 {
 	*out = (struct ck_fault){
-		.name = t->names.name,
+		.name = ck_tensor_names(c, t->entry.number)->name,
 		.box = ck_catalog_box(c, t, i),
 		.ndim = t->ndim,
 	};
@@ -177,7 +177,9 @@ void ck_catalog_object_fault_init(const struct ck_catalog *c,
 				  const struct ck_object *o,
 				  struct ck_fault *out)
 {
-	*out = (struct ck_fault){ .name = o->names.name };
+	*out = (struct ck_fault){
+		.name = ck_object_names(c, o->entry.number)->name
+	};
 	ck_catalog_place_fault(c, &o->item, out);
 }
 
@@ -239,7 +241,7 @@ bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 	uint64_t have = 0;
 
 	*out = (struct ck_fault){
-		.name = t->names.name,
+		.name = ck_tensor_names(c, t->entry.number)->name,
 		.err = t->err,
 		.what = t->fault,
 	};

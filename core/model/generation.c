@@ -85,15 +85,13 @@ struct ck_catalog *ck_catalog_next(const struct ck_catalog *of)
 	c->objects = ck_rows_share(&of->objects);
 	c->chunks = ck_rows_share(&of->chunks);
 	c->replicas = ck_rows_share(&of->replicas);
+	ck_listing_hold(c->listing);
 	return c;
 }
 
 static void arrays_free(struct ck_catalog *c)
 {
 	ck_arena_fini(&c->text);
-	free(c->entries);
-	free(c->paths);
-	free(c->parts);
 	free(c->strided);
 	free(c->strides);
 	free(c->shapes);
@@ -101,8 +99,6 @@ static void arrays_free(struct ck_catalog *c)
 	free(c->order);
 	free(c->transforms);
 	free(c->globals);
-	free(c->by_stem);
-	free(c->prefixed);
 	free(c->sharing);
 }
 
@@ -113,6 +109,7 @@ static void catalog_free(struct ck_catalog *c)
 	ck_rows_fini(&c->objects);
 	ck_rows_fini(&c->chunks);
 	ck_rows_fini(&c->replicas);
+	ck_listing_put(c->listing);
 	if (__atomic_sub_fetch(c->sharing, 1, __ATOMIC_ACQ_REL) == 0)
 		arrays_free(c);
 	free(c->caps);

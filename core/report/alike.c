@@ -25,7 +25,7 @@ static int folded_cmp(const void *a, const void *b)
 /* Stems are UTF-8 and have no NUL. */
 static int fold(const struct ck_catalog *c, uint32_t entry, struct folded *out)
 {
-	struct ck_str stem = ck_catalog_names(c, c->entries[entry])->stem;
+	struct ck_str stem = c->listing->names[entry].stem;
 
 	out->entry = entry;
 	return utf8proc_map((const utf8proc_uint8_t *)stem.p,
@@ -60,16 +60,16 @@ static void collect(const struct folded *all, size_t n, struct ck_alike *out)
 
 int ck_alike_find(const struct ck_catalog *c, struct ck_alike *out)
 {
-	struct folded *all = calloc(c->nentries + 1, sizeof(*all));
+	struct folded *all = calloc(c->listing->n + 1, sizeof(*all));
 	size_t n = 0;
 	int rc = 0;
 
 	*out = (struct ck_alike){
-		.rows = calloc(c->nentries + 1, sizeof(*out->rows)),
+		.rows = calloc(c->listing->n + 1, sizeof(*out->rows)),
 	};
 	if (!all || !out->rows)
 		rc = -ENOMEM;
-	for (; rc == 0 && n < c->nentries; n++)
+	for (; rc == 0 && n < c->listing->n; n++)
 		rc = fold(c, (uint32_t)n, &all[n]);
 	if (rc == 0) {
 		qsort(all, n, sizeof(*all), folded_cmp);

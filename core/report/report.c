@@ -16,7 +16,7 @@ enum { NAMES = 6 };
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t entry)
 {
-	return ck_catalog_names(c, c->entries[entry])->name;
+	return c->listing->names[entry].name;
 }
 
 static int name_cmp(const void *a, const void *b, void *catalog)
@@ -27,7 +27,7 @@ static int name_cmp(const void *a, const void *b, void *catalog)
 
 static struct ck_str tensor_name(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_catalog_tensor(c, tensor)->names.name;
+	return ck_tensor_names(c, tensor)->name;
 }
 
 static int tensor_cmp(const void *a, const void *b, void *catalog)
@@ -50,13 +50,13 @@ static void sort(const struct ck_catalog *c, uint32_t *list, size_t n,
 
 uint32_t *ck_report_order(const struct ck_catalog *c)
 {
-	uint32_t *order = calloc(c->nentries + 1, sizeof(*order));
+	uint32_t *order = calloc(c->listing->n + 1, sizeof(*order));
 
 	if (!order)
 		return NULL;
-	for (uint32_t i = 0; i < c->nentries; i++)
+	for (uint32_t i = 0; i < c->listing->n; i++)
 		order[i] = i;
-	sort(c, order, c->nentries, name_cmp);
+	sort(c, order, c->listing->n, name_cmp);
 	return order;
 }
 
@@ -67,16 +67,19 @@ void ck_report_sort(const struct ck_catalog *c, uint32_t *tensors, size_t n)
 
 void ck_report_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 {
-	size_t n = c->nprefixed > NAMES ? NAMES - 1 : c->nprefixed;
-	ck_auto_free uint32_t *list = calloc(c->nprefixed + 1, sizeof(*list));
+	size_t n = c->listing->nprefixed > NAMES ? NAMES - 1
+						 : c->listing->nprefixed;
+	ck_auto_free uint32_t *list = calloc(c->listing->nprefixed + 1,
+					     sizeof(*list));
 
 	if (!list) {
 		out->err = -ENOMEM;
 		return;
 	}
-	if (c->nprefixed)
-		memcpy(list, c->prefixed, c->nprefixed * sizeof(*list));
-	sort(c, list, c->nprefixed, name_cmp);
+	if (c->listing->nprefixed)
+		memcpy(list, c->listing->prefixed,
+		       c->listing->nprefixed * sizeof(*list));
+	sort(c, list, c->listing->nprefixed, name_cmp);
 	for (size_t i = 0; i < n; i++) {
 		struct ck_buf name = { 0 };
 
@@ -85,8 +88,8 @@ void ck_report_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 		ck_buf_listed(out, (struct ck_str){ name.data, name.len });
 		ck_buf_fini(&name);
 	}
-	if (n < c->nprefixed)
-		ck_buf_printf(out, " and %zu more", c->nprefixed - n);
+	if (n < c->listing->nprefixed)
+		ck_buf_printf(out, " and %zu more", c->listing->nprefixed - n);
 }
 
 /* Calls print for each tensor in that order. */
@@ -99,9 +102,9 @@ static void tensors_print(const struct ck_catalog *c,
 
 	if (!order)
 		out->err = -ENOMEM;
-	for (size_t i = 0; order && i < c->nentries; i++)
-		if (!c->entries[order[i]].is_object)
-			print(c, c->entries[order[i]].i, out);
+	for (size_t i = 0; order && i < c->listing->n; i++)
+		if (!c->listing->entries[order[i]].is_object)
+			print(c, c->listing->entries[order[i]].i, out);
 }
 
 /* --- csv -------------------------------------------------------------------- */
@@ -135,7 +138,7 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 	ck_dims_print(&shape, ck_catalog_shape(c, t), t->ndim);
 	/* An unknown one can be any bytes, and this is read on terminals. */
 	ck_buf_escaped(&dtype, t->dtype_name);
-	field_print(out, t->names.stem);
+	field_print(out, ck_tensor_names(c, t->entry.number)->stem);
 	ck_buf_text(out, ",");
 	field_print(out, (struct ck_str){ dtype.data, dtype.len });
 	ck_buf_text(out, ",");
@@ -204,11 +207,12 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 			   bool boxes, struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	struct ck_str name = t->names.name;
-	struct ck_str key = t->names.key;
+	struct ck_str name = ck_tensor_names(c, t->entry.number)->name;
+	struct ck_str key = t->entry.key;
 
 	json_field(out, "{\"fqn\":", name);
-	json_field(out, ",\"stem\":", t->names.stem);
+	json_field(out,
+		   ",\"stem\":", ck_tensor_names(c, t->entry.number)->stem);
 	json_field(out, ",\"dtype\":", t->dtype_name);
 	ck_buf_text(out, ",\"shape\":");
 	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);

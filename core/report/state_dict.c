@@ -124,7 +124,7 @@ static int tree_init(struct tree *t, size_t parts)
 	t->nodes[0] = (struct node){ 0 };
 	t->n = 1;
 	t->seed = ck_hash_seed();
-	t->nulls = nulls_base + NULLS_PER_ENTRY * (uint64_t)t->c->nentries;
+	t->nulls = nulls_base + NULLS_PER_ENTRY * (uint64_t)t->c->listing->n;
 	return 0;
 }
 
@@ -140,14 +140,14 @@ static int entries_add(struct tree *t, bool nested)
 	const struct ck_catalog *c = t->c;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < c->nentries; i++) {
-		struct ck_str key = ck_catalog_names(c, c->entries[i])->key;
-		struct ck_path_part whole = { .p = key.p,
-					      .len = (uint32_t)key.len };
-		uint32_t n = c->paths[i + 1] - c->paths[i];
+	for (uint32_t i = 0; rc == 0 && i < c->listing->n; i++) {
+		const struct ck_entry *e =
+			ck_catalog_entry(c, c->listing->entries[i]);
+		struct ck_path_part whole = { .p = e->key.p,
+					      .len = (uint32_t)e->key.len };
 
-		rc = nested && n ? entry_add(t, i, c->parts + c->paths[i], n)
-				 : entry_add(t, i, &whole, 1);
+		rc = nested && e->nparts ? entry_add(t, i, e->path, e->nparts)
+					 : entry_add(t, i, &whole, 1);
 	}
 	return rc;
 }
@@ -261,8 +261,7 @@ static void node_begin(const struct tree *t, const struct node *n)
 		ck_buf_text(t->out, open[n->kind]);
 		return;
 	}
-	ck_buf_json_str(t->out,
-			ck_catalog_names(c, c->entries[n->entry - 1])->name);
+	ck_buf_json_str(t->out, c->listing->names[n->entry - 1].name);
 }
 
 static void node_end(const struct tree *t, const struct node *n)
@@ -302,11 +301,21 @@ static void tree_print(const struct tree *t)
 	ck_buf_text(t->out, "\n");
 }
 
+/* Of all paths. */
+static size_t parts_count(const struct ck_catalog *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->listing->n; i++)
+		n += ck_catalog_entry(c, c->listing->entries[i])->nparts;
+	return n;
+}
+
 static int try_print(const struct ck_catalog *c, bool nested,
 		     struct ck_buf *out)
 {
 	struct tree t = { .c = c, .out = out };
-	int rc = tree_init(&t, c->nparts + c->nentries);
+	int rc = tree_init(&t, parts_count(c) + c->listing->n);
 
 	if (rc == 0)
 		rc = entries_add(&t, nested);
@@ -320,7 +329,7 @@ static int try_print(const struct ck_catalog *c, bool nested,
 
 void ck_report_state_dict(const struct ck_catalog *c, struct ck_buf *out)
 {
-	int rc = c->nparts ? try_print(c, true, out) : -EINVAL;
+	int rc = parts_count(c) ? try_print(c, true, out) : -EINVAL;
 
 	if (rc == -EINVAL)
 		rc = try_print(c, false, out);

@@ -243,7 +243,7 @@ void ck_local_box_name(const struct ck_local *l, uint32_t box,
 	const struct ck_tensor *t =
 		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
 
-	ck_buf_str(out, t->names.stem);
+	ck_buf_str(out, ck_tensor_names(l->c, t->entry.number)->stem);
 	if (t->ndim && has_siblings(l, t, box))
 		add_offsets(l, t, box, out);
 	ck_buf_text(out, ".npy");
@@ -274,10 +274,10 @@ int ck_local_box_find(const struct ck_local *l, uint32_t owner,
 	int64_t entry;
 	int rc = -ENOENT;
 
-	entry = stem_in(name, &stem) ? ck_catalog_find(c, stem) : -1;
-	if (entry < 0 || c->entries[entry].is_object)
+	entry = stem_in(name, &stem) ? ck_listing_find(c->listing, stem) : -1;
+	if (entry < 0 || c->listing->entries[entry].is_object)
 		return -ENOENT;
-	t = ck_catalog_tensor(c, c->entries[entry].i);
+	t = ck_catalog_tensor(c, c->listing->entries[entry].i);
 	for (uint32_t i = t->chunk; rc && i < t->chunk + t->nchunks; i++) {
 		if (l->of_box[i] != owner)
 			continue;

@@ -22,17 +22,17 @@ int ck_view_lookup(const struct ck_view *v, const struct ck_catalog *c,
 	stem.len -= suffix;
 	if (suffix && memcmp(name.p + stem.len, v->suffix, suffix) != 0)
 		return -ENOENT;
-	entry = ck_catalog_find(c, stem);
-	if (entry < 0 || c->entries[entry].is_object)
+	entry = ck_listing_find(c->listing, stem);
+	if (entry < 0 || c->listing->entries[entry].is_object)
 		return -ENOENT;
-	*tensor = c->entries[entry].i;
+	*tensor = c->listing->entries[entry].i;
 	return 0;
 }
 
 void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
 		  uint32_t tensor, struct ck_buf *out)
 {
-	ck_buf_str(out, ck_catalog_tensor(c, tensor)->names.stem);
+	ck_buf_str(out, ck_tensor_names(c, tensor)->stem);
 	ck_buf_text(out, v->suffix);
 }
 

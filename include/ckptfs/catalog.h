@@ -6,6 +6,7 @@
 #ifndef CKPTFS_CATALOG_H
 #define CKPTFS_CATALOG_H
 
+#include "ckptfs/listing.h"
 #include "ckptfs/rows.h"
 #include <time.h>
 
@@ -64,15 +65,30 @@ struct ck_strided {
 	uint64_t strides; /* first of ndim values in catalog->strides */
 };
 
-/* Names common to tensors and other entries. */
-struct ck_names {
-	struct ck_str key;  /* the checkpoint's, any bytes */
-	struct ck_str name; /* shown name (FQN) */
-	struct ck_str stem; /* file name without suffix */
+/* A step to an entry in the nested state dict; for a list, its position in
+ * decimal. */
+struct ck_path_part {
+	const char *p;
+	uint32_t len;
+	bool is_index;
+};
+
+static inline struct ck_str ck_part_text(const struct ck_path_part *part)
+{
+	return (struct ck_str){ part->p, part->len };
+}
+
+/* What tensors and other entries have in common. What it is shown as is in the
+ * listing. */
+struct ck_entry {
+	struct ck_str key;		 /* the checkpoint's, any bytes */
+	const struct ck_path_part *path; /* nparts; none: it has no path */
+	uint32_t nparts;
+	uint32_t number; /* of the row */
 };
 
 struct ck_tensor {
-	struct ck_names names;
+	struct ck_entry entry;
 	struct ck_str dtype_name; /* as stored, without "torch." */
 	struct ck_str fault;	  /* why err is set */
 	uint64_t shape;		  /* first of ndim values in catalog->shapes */
@@ -93,30 +109,11 @@ struct ck_tensor {
 
 /* An entry that is no tensor: one item. */
 struct ck_object {
-	struct ck_names names;
+	struct ck_entry entry;
 	struct ck_item item;
 	mode_t mode;
 	struct timespec mtime;
 };
-
-/* Entries in the checkpoint's own order. */
-struct ck_entry_id {
-	uint32_t i; /* index in tensors or objects */
-	bool is_object;
-};
-
-/* A step to an entry in the nested state dict; for a list, its position in
- * decimal. */
-struct ck_path_part {
-	const char *p;
-	uint32_t len;
-	bool is_index;
-};
-
-static inline struct ck_str ck_part_text(const struct ck_path_part *part)
-{
-	return (struct ck_str){ part->p, part->len };
-}
 
 /* What is in a checkpoint, at one moment: nobody changes it any more. A commit
  * makes another one, the next generation, which shares with it what stays the
@@ -138,11 +135,11 @@ struct ck_catalog {
 				  * chunk in order */
 	uint32_t unseen;	 /* of the files */
 
+	const struct ck_listing *listing; /* held */
+
 	/* The same in all generations, and shared by them: */
-	struct ck_arena text; /* all strings but the paths of files */
-	struct ck_entry_id *entries;
-	uint32_t *paths; /* entry i's parts: [paths[i], paths[i + 1]) */
-	struct ck_path_part *parts;
+	struct ck_arena text; /* all strings but paths of files and what is in
+			       * the listing */
 	struct ck_strided *strided; /* by chunk */
 	uint64_t *strides;	    /* bytes */
 	int64_t *shapes;
@@ -151,15 +148,10 @@ struct ck_catalog {
 				    * (0-based in the tensor) sorted by offsets */
 	struct ck_str *transforms; /* [0] unused; descriptors joined by ',' */
 	struct ck_str *globals;	   /* unknown globals met, "module.name" */
-	uint32_t *by_stem;	   /* hash table: entry index + 1, 0 empty */
-	uint32_t *prefixed; /* entries that keep the prefixes of wrappers, since
-			     * without them names would be equal; any order */
-	size_t nentries, nparts, nshapes, nboxes, ntransforms, nglobals,
-		stem_slots, nprefixed, nstrided, nstrides;
+	size_t nshapes, nboxes, ntransforms, nglobals, nstrided, nstrides;
 	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
 	uint32_t *sharing;	      /* atomic: generations that have these */
-	uint64_t hash_seed;	      /* of by_stem: random */
 	struct ck_catalog_caps *caps; /* while it is filled, else NULL */
 	uint32_t refs; /* atomic; last, since the next one does not copy it */
 };
@@ -232,9 +224,26 @@ static inline struct ck_items ck_items_of_object(const struct ck_object *o)
 	return (struct ck_items){ .one = &o->item, .n = 1 };
 }
 
-/* Entry whose stem this is, as index in entries; -1 if there is none. */
-int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
-const struct ck_names *ck_catalog_names(const struct ck_catalog *c,
+static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
+						     uint32_t tensor)
+{
+	return &c->listing->names[c->listing->of_tensor[tensor]];
+}
+
+static inline const struct ck_names *ck_object_names(const struct ck_catalog *c,
+						     uint32_t object)
+{
+	return &c->listing->names[c->listing->of_object[object]];
+}
+
+static inline const struct ck_names *ck_catalog_names(
+	const struct ck_catalog *c, struct ck_entry_id e)
+{
+	return e.is_object ? ck_object_names(c, e.i) : ck_tensor_names(c, e.i);
+}
+
+/* The row of an entry. */
+const struct ck_entry *ck_catalog_entry(const struct ck_catalog *c,
 					struct ck_entry_id e);
 
 /* The chunks of a tensor without fault that share elements with a window of it:

@@ -43,9 +43,11 @@ CK_MUST_USE int ck_catalog_replica_add(struct ck_catalog *c,
 				       const struct ck_item *item);
 CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 				      const struct ck_item *item);
-/* The next part of the path of the entry added last. */
-CK_MUST_USE int ck_catalog_part_add(struct ck_catalog *c, struct ck_str text,
-				    bool is_index);
+/* The path of the entry added last: n parts, which the caller fills; their texts
+ * are those of ck_catalog_text_add(), or pieces of the key. NULL: out of memory. */
+struct ck_path_part *ck_catalog_path_add(struct ck_catalog *c, uint32_t n);
+/* The key of the entry added last, as the catalog has it. */
+struct ck_str ck_catalog_last_key(const struct ck_catalog *c);
 /* An unknown global; the same one may be added again. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
 /* Descriptors joined by ','; the same ones give the same number, none 0. */

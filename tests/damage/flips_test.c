@@ -98,7 +98,7 @@ static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 {
 	struct ck_buf b = { 0 };
 
-	ck_buf_escaped(&b, t->names.name);
+	ck_buf_escaped(&b, ck_tensor_names(c, t->entry.number)->name);
 	ck_buf_text(&b, " ");
 	ck_buf_escaped(&b, t->dtype_name);
 	ck_dims_print(&b, ck_catalog_shape(c, t), t->ndim);

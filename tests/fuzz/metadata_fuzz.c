@@ -37,10 +37,10 @@ static int file_add(void *ctx, struct ck_str path, uint32_t *number)
 
 static void find_all(const struct ck_catalog *c)
 {
-	for (uint32_t i = 0; i < c->nentries; i++) {
-		const struct ck_names *n = ck_catalog_names(c, c->entries[i]);
+	for (uint32_t i = 0; i < c->listing->n; i++) {
+		const struct ck_names *n = &c->listing->names[i];
 
-		if (ck_catalog_find(c, n->stem) != i)
+		if (ck_listing_find(c->listing, n->stem) != i)
 			abort();
 	}
 }

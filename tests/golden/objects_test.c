@@ -19,11 +19,11 @@
 
 static int64_t object_of(const struct ck_catalog *c, const char *stem)
 {
-	int64_t entry = ck_catalog_find(c, ck_str_from(stem));
+	int64_t entry = ck_listing_find(c->listing, ck_str_from(stem));
 
-	if (entry < 0 || !c->entries[entry].is_object)
+	if (entry < 0 || !c->listing->entries[entry].is_object)
 		return -1;
-	return c->entries[entry].i;
+	return c->listing->entries[entry].i;
 }
 
 static void check_line(struct ck_checkpoint *cp, const char *fixture,

@@ -73,7 +73,7 @@ static int item(int argc, char **argv)
 static void describe(struct ck_buf *out, const struct ck_catalog *c,
 		     const struct ck_tensor *t, uint32_t i)
 {
-	ck_buf_escaped(out, t->names.key);
+	ck_buf_escaped(out, t->entry.key);
 	ck_buf_text(out, "\t");
 	ck_dims_print(out, ck_catalog_box(c, t, i), t->ndim);
 }

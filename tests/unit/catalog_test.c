@@ -33,8 +33,8 @@ static void prefixed_are(const char *const *keys, const char *entries)
 	struct ck_catalog *c = with_keys(keys);
 	struct ck_buf text = { 0 };
 
-	for (size_t i = 0; i < c->nprefixed; i++)
-		ck_buf_printf(&text, "%u ", c->prefixed[i]);
+	for (size_t i = 0; i < c->listing->nprefixed; i++)
+		ck_buf_printf(&text, "%u ", c->listing->prefixed[i]);
 	eq_text(text.data ? text.data : "", entries);
 	ck_buf_fini(&text);
 	ck_catalog_put(c);
@@ -97,13 +97,13 @@ static void test_find(void)
 					     "e%25" };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(stems); i++) {
-		eq_i64(ck_catalog_find(c, ck_str_from(stems[i])), (int64_t)i);
-		eq_text(text_of(ck_catalog_names(c, c->entries[i])->stem),
-			stems[i]);
+		eq_i64(ck_listing_find(c->listing, ck_str_from(stems[i])),
+		       (int64_t)i);
+		eq_text(text_of(c->listing->names[i].stem), stems[i]);
 	}
-	eq_i64(ck_catalog_find(c, CK_STR("b/c")), -1);
-	eq_i64(ck_catalog_find(c, CK_STR("")), -1);
-	eq_i64(ck_catalog_find(c, CK_STR("aa")), -1);
+	eq_i64(ck_listing_find(c->listing, CK_STR("b/c")), -1);
+	eq_i64(ck_listing_find(c->listing, CK_STR("")), -1);
+	eq_i64(ck_listing_find(c->listing, CK_STR("aa")), -1);
 	ck_catalog_put(c);
 }
 
@@ -112,7 +112,7 @@ static void test_empty_catalog(void)
 	struct ck_catalog *c = catalog_new();
 
 	finish(c);
-	eq_i64(ck_catalog_find(c, CK_STR("a")), -1);
+	eq_i64(ck_listing_find(c->listing, CK_STR("a")), -1);
 	eq_u64(c->nbytes, 0);
 	ck_catalog_put(c);
 	ck_catalog_put(NULL);
@@ -153,21 +153,21 @@ static void test_equal_long_stems_are_numbered(void)
 	eq_text(hash, first);
 	finish(c);
 	snprintf(want, sizeof(want), "%%~%.120s~%s", name, hash);
-	eq_text(text_of(ck_catalog_object(c, 0)->names.stem), want);
+	eq_text(text_of(ck_object_names(c, 0)->stem), want);
 	strcat(want, "~2");
-	eq_text(text_of(ck_catalog_object(c, 1)->names.stem), want);
-	eq_i64(ck_catalog_find(c, ck_str_from(want)), 1);
+	eq_text(text_of(ck_object_names(c, 1)->stem), want);
+	eq_i64(ck_listing_find(c->listing, ck_str_from(want)), 1);
 	snprintf(want, sizeof(want), "%%~%.120s~%s~20000", name, hash);
-	eq_i64(ck_catalog_find(c, ck_str_from(want)), 19999);
+	eq_i64(ck_listing_find(c->listing, ck_str_from(want)), 19999);
 	ck_catalog_put(c);
 }
 
 /* The stem of an entry that is no tensor finds it. */
 static bool finds(const struct ck_catalog *c, uint32_t i)
 {
-	struct ck_str stem = ck_catalog_object(c, i)->names.stem;
+	struct ck_str stem = ck_object_names(c, i)->stem;
 
-	return ck_catalog_find(c, stem) == (int64_t)i;
+	return ck_listing_find(c->listing, stem) == (int64_t)i;
 }
 
 /* Names, wrappers and clashes at random: all names and stems differ, and
@@ -195,7 +195,7 @@ static void test_random_names_differ(void)
 			object_add(c, key);
 		}
 		if (ck_catalog_finish(c, &d) == 0)
-			for (uint32_t i = 0; i < c->nentries; i++)
+			for (uint32_t i = 0; i < c->listing->n; i++)
 				failed += !finds(c, i);
 		else
 			failed += d.err != EBADMSG;

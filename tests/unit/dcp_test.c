@@ -73,9 +73,12 @@ static void test_every_truncation_is_refused(void)
 /* The paths of all entries, parts with |, positions with #, a line each. */
 static void paths_show(const struct ck_catalog *c, struct ck_buf *out)
 {
-	for (size_t i = 0; i < c->nentries; i++) {
-		for (uint32_t k = c->paths[i]; k < c->paths[i + 1]; k++) {
-			const struct ck_path_part *part = &c->parts[k];
+	for (size_t i = 0; i < c->listing->n; i++) {
+		const struct ck_entry *e =
+			ck_catalog_entry(c, c->listing->entries[i]);
+
+		for (uint32_t k = 0; k < e->nparts; k++) {
+			const struct ck_path_part *part = &e->path[k];
 
 			ck_buf_text(out, part->is_index ? "|#" : "|");
 			ck_buf_str(out, ck_part_text(part));

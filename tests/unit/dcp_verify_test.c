@@ -86,24 +86,29 @@ static __attribute__((noinline)) void test_catalog_is_compared(
 						    c->chunks.n - 1);
 		struct ck_object *o = ck_rows_edit(&c->objects, 0);
 		struct ck_tensor good_t = *t;
-		struct ck_path_part part = c->parts[0];
+		struct ck_path_part *part =
+			(struct ck_path_part *)(uintptr_t)t->entry.path;
+		struct ck_listing *l =
+			(struct ck_listing *)(uintptr_t)c->listing;
 		struct ck_item good_last = *last;
 		struct ck_object good_o = *o;
 
 		switch (i) {
-		case 0: t->names.key.len--; break;
+		case 0: t->entry.key.len--; break;
 		case 1: t->dtype++; break;
 		case 2: t->ndim--; break;
-		case 3: c->parts[0].is_index ^= 1; break;
+		case 3: part->is_index ^= 1; break;
 		case 4: last->fpos++; break;
 		case 5: o->item.length++; break;
-		case 6: c->nentries--; break;
+		case 6: l->n--; break;
 		default: last->transform = 0x7f; break;
 		}
 		eq_err(verify_says(&s), -EIO);
 		*c = keep;
 		*t = good_t;
-		c->parts[0] = part;
+		if (i == 3)
+			part->is_index ^= 1;
+		l->n += i == 6;
 		*last = good_last;
 		*o = good_o;
 	}

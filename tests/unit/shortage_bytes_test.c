@@ -57,7 +57,7 @@ static int read_metadata(const void *bytes, size_t len, struct ck_buf *out)
 		rc = ck_catalog_finish(c, &d);
 	if (rc == 0)
 		ck_buf_printf(out, "%u tensors, %zu entries, %u boxes",
-			      c->tensors.n, c->nentries, c->chunks.n);
+			      c->tensors.n, c->listing->n, c->chunks.n);
 	ck_catalog_put(c);
 	return rc ? rc : out->err;
 }

@@ -3,12 +3,13 @@
  * state_dict.json: nesting by paths, and one flat object where the paths
  * cannot be those of one state dict.
  */
+#include "catalogs.h"
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/report.h"
 #include "tap.h"
 
-/* A part of a path: a name, or a position after '#'. Parts end at '|'. */
-static void part_add(struct ck_catalog *c, struct ck_str part)
+/* A part of a path: a name, or a position after '#'. */
+static struct ck_path_part part_make(struct ck_catalog *c, struct ck_str part)
 {
 	bool is_index = part.len && part.p[0] == '#';
 	struct ck_str text;
@@ -17,17 +18,23 @@ static void part_add(struct ck_catalog *c, struct ck_str part)
 		part.p++;
 		part.len--;
 	}
-	if (ck_catalog_text_add(c, part, &text) ||
-	    ck_catalog_part_add(c, text, is_index))
-		abort();
+	must(ck_catalog_text_add(c, part, &text));
+	return (struct ck_path_part){ text.p, (uint32_t)text.len, is_index };
 }
 
+/* Parts end at '|'. */
 static void path_add(struct ck_catalog *c, const char *path)
 {
+	struct ck_path_part *parts;
+	uint32_t n = *path != 0, k = 0;
+
+	for (const char *p = path; *p; p++)
+		n += *p == '|' && p[1];
+	parts = ck_catalog_path_add(c, n);
 	while (*path) {
 		size_t len = strcspn(path, "|");
 
-		part_add(c, (struct ck_str){ path, len });
+		parts[k++] = part_make(c, (struct ck_str){ path, len });
 		path += len + (path[len] == '|');
 	}
 }

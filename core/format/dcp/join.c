@@ -49,9 +49,8 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 	return slot ? &r->entries[slot - 1] : NULL;
 }
 
-/* Of what the catalog keeps of a path three times as much is spent: arrays
- * grow by doubling, and what is kept stays well below what may be taken. */
-#define PART_GROWTH UINT64_C(3)
+/* Bytes that a text takes in an arena beside its own. */
+enum { TEXT_COST = 16 };
 
 /* What an entry and its boxes take here and in the catalog: many keys may
  * have one value. */
@@ -372,7 +371,7 @@ static int part_text(struct ck_dcp_reader *r, struct ck_str key,
 	rest.len -= ck_min(*pos, key.len);
 	if (!ck_str_starts(rest, part) ||
 	    (rest.len > len && rest.p[len] != '.'))
-		return ck_dcp_spend(r, PART_GROWTH * len)
+		return ck_dcp_spend(r, len + TEXT_COST)
 			       ? -EBADMSG
 			       : ck_catalog_text_add(r->c, part, out);
 	*out = (struct ck_str){ rest.p, len };
@@ -380,36 +379,48 @@ static int part_text(struct ck_dcp_reader *r, struct ck_str key,
 	return 0;
 }
 
+static int catalog_part(struct ck_dcp_reader *r, const struct ck_pv *part,
+			struct ck_str key, uint32_t *pos,
+			struct ck_path_part *out)
+{
+	struct ck_buf number = { 0 };
+	struct ck_str s, text;
+	int rc;
+
+	if (!ck_pv_str(part, &s)) {
+		ck_buf_i64(&number, part->i);
+		s = (struct ck_str){ number.data, number.len };
+	}
+	rc = number.err ? number.err : part_text(r, key, s, pos, &text);
+	if (rc == 0)
+		*out = (struct ck_path_part){ .p = text.p,
+					      .len = (uint32_t)text.len,
+					      .is_index = part->tag ==
+							  CK_PV_INT };
+	ck_buf_fini(&number);
+	return rc;
+}
+
 static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 {
-	struct ck_catalog *c = r->c;
-	struct ck_entry_id id = c->entries[c->nentries - 1];
-	struct ck_str key = ck_catalog_names(c, id)->key;
+	struct ck_str key = ck_catalog_last_key(r->c);
 	uint32_t n = e->path ? ck_pv_count(e->path) : 0;
+	struct ck_path_part *path;
 	uint32_t pos = 0;
 	int rc = 0;
 
 	/* Many entries may have one path, which the input has once. */
-	if (ck_dcp_spend(r, n * PART_GROWTH * sizeof(struct ck_path_part)))
+	if (ck_dcp_spend(r, n * sizeof(*path)))
 		return -EBADMSG;
-	if (n && !is_path(e->path))
+	if (n == 0 || !is_path(e->path))
 		return 0;
+	path = ck_catalog_path_add(r->c, n);
+	if (!path)
+		return -ENOMEM;
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		struct ck_pv part = ck_pv_at(e->path, i);
-		struct ck_buf number = { 0 };
-		struct ck_str s;
-		struct ck_str text;
 
-		if (!ck_pv_str(&part, &s)) {
-			ck_buf_i64(&number, part.i);
-			s = (struct ck_str){ number.data, number.len };
-		}
-		rc = number.err ? number.err
-				: part_text(r, key, s, &pos, &text);
-		if (rc == 0)
-			rc = ck_catalog_part_add(c, text,
-						 part.tag == CK_PV_INT);
-		ck_buf_fini(&number);
+		rc = catalog_part(r, &part, key, &pos, &path[i]);
 	}
 	return rc;
 }

@@ -145,7 +145,7 @@ static const char *name_of(const struct ck_catalog *c, uint32_t chunk)
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		if (chunk >= t->chunk && chunk - t->chunk < t->nchunks)
-			return ck_shown("%s, box %u", ck_show(t->names.key),
+			return ck_shown("%s, box %u", ck_show(t->entry.key),
 					chunk - t->chunk);
 	}
 	return "no tensor";

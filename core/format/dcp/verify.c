@@ -147,7 +147,7 @@ static int chunks_compare(const struct verifying *v, const struct ck_tensor *t,
 			good = is_place(v, new, ck_catalog_item(w->catalog, i));
 		if (!good)
 			return differs(v, ck_shown("box %u", i - t->chunk),
-				       t->names.key);
+				       t->entry.key);
 	}
 	return 0;
 }
@@ -170,7 +170,7 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
 	const struct ck_catalog *c = v->w->catalog;
 	const struct ck_tensor *old = ck_catalog_tensor(c, i),
 			       *new = ck_catalog_tensor(v->c, i);
-	struct ck_str name = old->names.key;
+	struct ck_str name = old->entry.key;
 
 	if (!ck_str_eq(new->dtype_name, old->dtype_name) ||
 	    new->dtype != old->dtype || !is_fault(new, old))
@@ -197,19 +197,15 @@ static int object_compare(const struct verifying *v, uint32_t i)
 	if (is_place(v, &new->item, &old->item) &&
 	    (new->item.err == 0 || old->item.err))
 		return 0;
-	return differs(v, "the item", old->names.key);
+	return differs(v, "the item", old->entry.key);
 }
 
-static bool is_path(const struct verifying *v, uint32_t entry)
+static bool is_path(const struct ck_entry *a, const struct ck_entry *b)
 {
-	const struct ck_catalog *a = v->c, *b = v->w->catalog;
-	uint32_t n = b->paths[entry + 1] - b->paths[entry];
-
-	if (a->paths[entry + 1] - a->paths[entry] != n)
+	if (a->nparts != b->nparts)
 		return false;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct ck_path_part *x = &a->parts[a->paths[entry] + i];
-		const struct ck_path_part *y = &b->parts[b->paths[entry] + i];
+	for (uint32_t i = 0; i < a->nparts; i++) {
+		const struct ck_path_part *x = &a->path[i], *y = &b->path[i];
 
 		if (x->is_index != y->is_index ||
 		    !ck_str_eq(ck_part_text(x), ck_part_text(y)))
@@ -222,14 +218,16 @@ static int entry_compare(const struct verifying *v, uint32_t i,
 			 uint32_t *change)
 {
 	const struct ck_catalog *c = v->w->catalog;
-	struct ck_entry_id old = c->entries[i], new = v->c->entries[i];
-	struct ck_str name = ck_catalog_names(c, old)->key;
+	struct ck_entry_id old = c->listing->entries[i];
+	struct ck_entry_id new = v->c->listing->entries[i];
+	const struct ck_entry *a = ck_catalog_entry(c, old);
+	const struct ck_entry *b = ck_catalog_entry(v->c, new);
 
 	if (new.i != old.i || new.is_object != old.is_object ||
-	    !ck_str_eq(ck_catalog_names(v->c, new)->key, name))
-		return differs(v, "the name", name);
-	if (!is_path(v, i))
-		return differs(v, "the path", name);
+	    !ck_str_eq(b->key, a->key))
+		return differs(v, "the name", a->key);
+	if (!is_path(a, b))
+		return differs(v, "the path", a->key);
 	return old.is_object ? object_compare(v, old.i)
 			     : tensor_compare(v, old.i, change);
 }
@@ -240,10 +238,10 @@ static int catalogs_compare(const struct verifying *v)
 	uint32_t change = 0;
 	int rc = 0;
 
-	if (v->c->nentries != c->nentries || v->c->tensors.n != c->tensors.n ||
-	    v->c->chunks.n != c->chunks.n)
+	if (v->c->listing->n != c->listing->n ||
+	    v->c->tensors.n != c->tensors.n || v->c->chunks.n != c->chunks.n)
 		return differs(v, "the number", CK_STR("entries or boxes"));
-	for (uint32_t i = 0; rc == 0 && i < c->nentries; i++)
+	for (uint32_t i = 0; rc == 0 && i < c->listing->n; i++)
 		rc = entry_compare(v, i, &change);
 	if (rc == 0 && change != v->w->n)
 		rc = differs(v, "the order", CK_STR("changes"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_names: shown names and stems of all entries, and the table that
- * finds an entry by its stem.
+ * listing: what entries are shown as: names and stems of all of them, and the
+ * table that finds an entry by its stem.
  *
  * Every key first gets a candidate: the key without wrappers, and without
  * `module.` if all have it. An entry keeps its key instead if its candidate
@@ -9,8 +9,7 @@
  * second rule is followed until nothing changes; it can only add keepers, so
  * each entry is looked at once. Then all names differ, because keys do.
  *
- * Names share bytes where they can: most
- * keys, names and stems are one text.
+ * Names share bytes where they can: most keys, names and stems are one text.
  */
 #include "catalog_internal.h"
 
@@ -21,28 +20,15 @@
 enum by { BY_KEY, BY_NAME, BY_STEM };
 
 struct table {
-	const struct ck_catalog *c;
+	const struct ck_listing *l;
 	enum by by;
 	uint32_t *slots; /* entry + 1; 0 empty. At most half are used */
 	size_t mask;
 };
 
-static const struct ck_names *names_of(const struct ck_catalog *c, size_t entry)
-{
-	return ck_catalog_names(c, c->entries[entry]);
-}
-
-static struct ck_names *own_names(struct ck_catalog *c, size_t entry)
-{
-	struct ck_entry_id e = c->entries[entry];
-
-	return e.is_object ? &ck_catalog_own_object(c, e.i)->names
-			   : &ck_catalog_own_tensor(c, e.i)->names;
-}
-
 static struct ck_str text_of(const struct table *t, size_t entry)
 {
-	const struct ck_names *names = names_of(t->c, entry);
+	const struct ck_names *names = &t->l->names[entry];
 
 	switch (t->by) {
 	case BY_KEY: return names->key;
@@ -52,13 +38,13 @@ static struct ck_str text_of(const struct table *t, size_t entry)
 	return (struct ck_str){ "", 0 };
 }
 
-static int table_init(struct table *t, const struct ck_catalog *c, enum by by)
+static int table_init(struct table *t, const struct ck_listing *l, enum by by)
 {
 	size_t slots = 16;
 
-	while (slots < 2 * c->nentries)
+	while (slots < 2 * l->n)
 		slots *= 2;
-	*t = (struct table){ .c = c, .by = by, .mask = slots - 1 };
+	*t = (struct table){ .l = l, .by = by, .mask = slots - 1 };
 	t->slots = calloc(slots, sizeof(*t->slots));
 	return t->slots ? 0 : -ENOMEM;
 }
@@ -66,19 +52,26 @@ static int table_init(struct table *t, const struct ck_catalog *c, enum by by)
 /* The slot where text is, or the empty one where it belongs. */
 static uint32_t *table_slot(const struct table *t, struct ck_str text)
 {
-	size_t i = (size_t)ck_hash64_seeded(text, t->c->hash_seed) & t->mask;
+	size_t i = (size_t)ck_hash64_seeded(text, t->l->hash_seed) & t->mask;
 
 	while (t->slots[i] && !ck_str_eq(text_of(t, t->slots[i] - 1), text))
 		i = (i + 1) & t->mask;
 	return &t->slots[i];
 }
 
+/* A text of the listing's own. */
+static int text_add(struct ck_listing *l, struct ck_str s, struct ck_str *out)
+{
+	*out = ck_arena_copy(&l->text, s);
+	return out->p ? 0 : -ENOMEM;
+}
+
 /* --- candidates ------------------------------------------------------------------ */
 
-static int candidate_make(struct ck_catalog *c, size_t entry,
+static int candidate_make(struct ck_listing *l, size_t entry,
 			  struct ck_buf *scratch)
 {
-	struct ck_names *names = own_names(c, entry);
+	struct ck_names *names = &l->names[entry];
 
 	scratch->len = 0;
 	ck_name_unwrap(names->key, scratch);
@@ -87,36 +80,35 @@ static int candidate_make(struct ck_catalog *c, size_t entry,
 	names->name = names->key;
 	if (scratch->len == names->key.len)
 		return 0;
-	return ck_catalog_text_add(
-		c, (struct ck_str){ scratch->data, scratch->len },
-		&names->name);
+	return text_add(l, (struct ck_str){ scratch->data, scratch->len },
+			&names->name);
 }
 
-static void module_drop(struct ck_catalog *c)
+static void module_drop(struct ck_listing *l)
 {
 	static const struct ck_str prefix = { "module.", 7 };
 
-	for (size_t i = 0; i < c->nentries; i++)
-		if (!ck_str_starts(names_of(c, i)->name, prefix))
+	for (size_t i = 0; i < l->n; i++)
+		if (!ck_str_starts(l->names[i].name, prefix))
 			return;
-	for (size_t i = 0; i < c->nentries; i++) {
-		struct ck_str *name = &own_names(c, i)->name;
+	for (size_t i = 0; i < l->n; i++) {
+		struct ck_str *name = &l->names[i].name;
 
 		name->p += prefix.len;
 		name->len -= prefix.len;
 	}
 }
 
-static int candidates_make(struct ck_catalog *c)
+static int candidates_make(struct ck_listing *l)
 {
 	struct ck_buf scratch = { 0 };
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < c->nentries; i++)
-		rc = candidate_make(c, i, &scratch);
+	for (size_t i = 0; rc == 0 && i < l->n; i++)
+		rc = candidate_make(l, i, &scratch);
 	ck_buf_fini(&scratch);
 	if (rc == 0)
-		module_drop(c);
+		module_drop(l);
 	return rc;
 }
 
@@ -124,7 +116,7 @@ static int candidates_make(struct ck_catalog *c)
 
 /* Entries that keep their key. */
 struct keepers {
-	struct ck_catalog *c;
+	struct ck_listing *l;
 	struct table by_name; /* of candidates: first entry of each */
 	uint32_t *next;	      /* entry + 1 with the same candidate; 0: none */
 	uint32_t *list;	      /* entries that keep their key */
@@ -138,7 +130,7 @@ static bool chain_equal(struct keepers *k)
 {
 	bool any = false;
 
-	for (size_t i = k->c->nentries; i > 0 && i--;) {
+	for (size_t i = k->l->n; i > 0 && i--;) {
 		uint32_t *slot = table_slot(&k->by_name,
 					    text_of(&k->by_name, i));
 
@@ -160,7 +152,7 @@ static void keep(struct keepers *k, uint32_t entry)
 /* Others whose candidate is this keeper's key keep theirs too. */
 static void keep_equal(struct keepers *k, uint32_t keeper)
 {
-	struct ck_str key = names_of(k->c, keeper)->key;
+	struct ck_str key = k->l->names[keeper].key;
 
 	for (uint32_t i = *table_slot(&k->by_name, key); i; i = k->next[i - 1])
 		if (i - 1 != keeper)
@@ -169,7 +161,7 @@ static void keep_equal(struct keepers *k, uint32_t keeper)
 
 static void keepers_find(struct keepers *k)
 {
-	for (uint32_t i = 0; i < k->c->nentries; i++)
+	for (uint32_t i = 0; i < k->l->n; i++)
 		if (k->next[i]) {
 			keep(k, i);
 			keep(k, k->next[i] - 1);
@@ -182,24 +174,24 @@ static void keepers_find(struct keepers *k)
  * are remembered. */
 static void keepers_name(struct keepers *k)
 {
-	struct ck_catalog *c = k->c;
+	struct ck_listing *l = k->l;
 
 	for (size_t i = 0; i < k->n; i++) {
-		struct ck_names *names = own_names(c, k->list[i]);
+		struct ck_names *names = &l->names[k->list[i]];
 
 		if (!ck_str_eq(names->name, names->key))
-			k->list[c->nprefixed++] = k->list[i];
+			k->list[l->nprefixed++] = k->list[i];
 		names->name = names->key;
 	}
-	c->prefixed = ck_steal(&k->list);
+	l->prefixed = ck_steal(&k->list);
 }
 
-static int keys_check(const struct ck_catalog *c, struct ck_diag *d)
+static int keys_check(const struct ck_listing *l, struct ck_diag *d)
 {
 	struct table by_key;
-	int rc = table_init(&by_key, c, BY_KEY);
+	int rc = table_init(&by_key, l, BY_KEY);
 
-	for (size_t i = 0; rc == 0 && i < c->nentries; i++) {
+	for (size_t i = 0; rc == 0 && i < l->n; i++) {
 		struct ck_str key = text_of(&by_key, i);
 		uint32_t *slot = table_slot(&by_key, key);
 
@@ -212,27 +204,27 @@ static int keys_check(const struct ck_catalog *c, struct ck_diag *d)
 	return rc;
 }
 
-static int keepers_init(struct keepers *k, struct ck_catalog *c)
+static int keepers_init(struct keepers *k, struct ck_listing *l)
 {
-	size_t n = c->nentries ? c->nentries : 1;
+	size_t n = l->n ? l->n : 1;
 
-	*k = (struct keepers){ .c = c };
+	*k = (struct keepers){ .l = l };
 	k->next = calloc(n, sizeof(*k->next));
 	k->list = calloc(n, sizeof(*k->list));
 	k->is = calloc(n, sizeof(*k->is));
 	if (!k->next || !k->list || !k->is)
 		return -ENOMEM;
-	return table_init(&k->by_name, c, BY_NAME);
+	return table_init(&k->by_name, l, BY_NAME);
 }
 
 /* Equal keys have equal candidates: without those there is nothing to do. */
-static int clashes_solve(struct ck_catalog *c, struct ck_diag *d)
+static int clashes_solve(struct ck_listing *l, struct ck_diag *d)
 {
 	struct keepers k;
-	int rc = keepers_init(&k, c);
+	int rc = keepers_init(&k, l);
 
 	if (rc == 0 && chain_equal(&k)) {
-		rc = keys_check(c, d);
+		rc = keys_check(l, d);
 		if (rc == 0) {
 			keepers_find(&k);
 			keepers_name(&k);
@@ -248,7 +240,7 @@ static int clashes_solve(struct ck_catalog *c, struct ck_diag *d)
 /* --- stems ----------------------------------------------------------------------- */
 
 struct stemmer {
-	struct ck_catalog *c;
+	struct ck_listing *l;
 	struct table by_stem;
 	unsigned *nth; /* of each entry: the last ~n given to its stem */
 	struct ck_buf text;
@@ -266,7 +258,7 @@ static struct ck_str stem_spell(struct stemmer *s, struct ck_str name,
  * agree. That can be arranged; then the later one gets the next number. */
 static int stem_make(struct stemmer *s, size_t entry)
 {
-	struct ck_names *names = own_names(s->c, entry);
+	struct ck_names *names = &s->l->names[entry];
 	struct ck_str name = names->name;
 	struct ck_str stem = stem_spell(s, name, 1);
 	uint32_t *slot;
@@ -284,41 +276,143 @@ static int stem_make(struct stemmer *s, size_t entry)
 	names->stem = names->name;
 	if (ck_str_eq(stem, name))
 		return 0;
-	return ck_catalog_text_add(s->c, stem, &names->stem);
+	return text_add(s->l, stem, &names->stem);
 }
 
-static int stems_make(struct ck_catalog *c)
+static int stems_make(struct ck_listing *l)
 {
-	struct stemmer s = { .c = c };
-	int rc = table_init(&s.by_stem, c, BY_STEM);
+	struct stemmer s = { .l = l };
+	int rc = table_init(&s.by_stem, l, BY_STEM);
 
-	s.nth = calloc(c->nentries ? c->nentries : 1, sizeof(*s.nth));
+	s.nth = calloc(l->n ? l->n : 1, sizeof(*s.nth));
 	if (rc == 0 && !s.nth)
 		rc = -ENOMEM;
-	for (size_t i = 0; rc == 0 && i < c->nentries; i++) {
+	for (size_t i = 0; rc == 0 && i < l->n; i++) {
 		s.nth[i] = 1;
 		rc = stem_make(&s, i);
 	}
 	free(s.nth);
 	ck_buf_fini(&s.text);
-	c->by_stem = s.by_stem.slots;
-	c->stem_slots = s.by_stem.mask + 1;
+	l->by_stem = s.by_stem.slots;
+	l->stem_slots = s.by_stem.mask + 1;
 	return rc;
 }
 
-int ck_catalog_names_make(struct ck_catalog *c, struct ck_diag *d)
-{
-	int rc = candidates_make(c);
+/* --- as a value --------------------------------------------------------------- */
 
-	if (rc == 0)
-		rc = clashes_solve(c, d);
-	return rc ? rc : stems_make(c);
+/* Where the tensors and the other entries are. */
+static int places_make(struct ck_listing *l)
+{
+	uint32_t tensors = 0, objects = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct ck_entry_id e = l->entries[i];
+		uint32_t *most = e.is_object ? &objects : &tensors;
+
+		*most = (uint32_t)ck_max(*most, e.i + UINT64_C(1));
+	}
+	l->of_tensor = calloc(tensors + 1UL, sizeof(*l->of_tensor));
+	l->of_object = calloc(objects + 1UL, sizeof(*l->of_object));
+	if (!l->of_tensor || !l->of_object)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct ck_entry_id e = l->entries[i];
+
+		(e.is_object ? l->of_object : l->of_tensor)[e.i] = i;
+	}
+	return 0;
 }
 
-int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem)
+struct ck_listing *ck_listing_make(void)
 {
-	struct table t = { c, BY_STEM, c->by_stem, c->stem_slots - 1 };
-	uint32_t found = c->by_stem ? *table_slot(&t, stem) : 0;
+	struct ck_listing *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->hash_seed = ck_hash_seed();
+	l->refs = 1;
+	return l;
+}
+
+int ck_listing_add(struct ck_listing *l, struct ck_entry_id id,
+		   struct ck_str key)
+{
+	struct ck_entry_id *entries;
+	struct ck_names *names;
+
+	if (l->n >= UINT32_MAX / 4)
+		return -EOVERFLOW;
+	entries = ck_grow(l->entries, &l->entries_cap, l->n, 1,
+			  sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	l->entries = entries;
+	names = ck_grow(l->names, &l->names_cap, l->n, 1, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	l->names = names;
+	l->entries[l->n] = id;
+	l->names[l->n++] = (struct ck_names){ .key = key };
+	return 0;
+}
+
+/* Gives back what is spare; keeping it is no error. */
+static void trim(struct ck_listing *l)
+{
+	void *p = realloc(l->entries, (l->n + 1) * sizeof(*l->entries));
+
+	l->entries = p ? p : l->entries;
+	p = realloc(l->names, (l->n + 1) * sizeof(*l->names));
+	l->names = p ? p : l->names;
+}
+
+int ck_listing_finish(struct ck_listing *l, struct ck_diag *d)
+{
+	int rc = candidates_make(l);
+
+	if (rc == 0)
+		rc = clashes_solve(l, d);
+	if (rc == 0)
+		rc = stems_make(l);
+	if (rc == 0)
+		rc = places_make(l);
+	if (rc == 0)
+		trim(l);
+	return rc;
+}
+
+static uint32_t *refs_of(const struct ck_listing *l)
+{
+	return (uint32_t *)(uintptr_t)&l->refs;
+}
+
+const struct ck_listing *ck_listing_hold(const struct ck_listing *l)
+{
+	__atomic_fetch_add(refs_of(l), 1, __ATOMIC_RELAXED);
+	return l;
+}
+
+void ck_listing_put(const struct ck_listing *l)
+{
+	struct ck_listing *last;
+
+	if (!l || __atomic_sub_fetch(refs_of(l), 1, __ATOMIC_ACQ_REL))
+		return;
+	last = (struct ck_listing *)(uintptr_t)l;
+	free(last->entries);
+	free(last->names);
+	free(last->of_tensor);
+	free(last->of_object);
+	free(last->by_stem);
+	free(last->prefixed);
+	ck_arena_fini(&last->text);
+	free(last);
+}
+
+int64_t ck_listing_find(const struct ck_listing *l, struct ck_str stem)
+{
+	struct table t = { l, BY_STEM, l->by_stem, l->stem_slots - 1 };
+	uint32_t found = l->by_stem ? *table_slot(&t, stem) : 0;
 
 	return (int64_t)found - 1;
 }
