@@ -121,17 +121,27 @@ static int add_files(struct ck_checkpoint *cp,
 	return rc;
 }
 
-/* Files that were there `before`, and are not in the catalog, were those of
+static bool is_named(const struct ck_edit *edits, uint32_t n, uint32_t file)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (edits[i].item.file == file)
+			return true;
+	return false;
+}
+
+/* Files that were there `before`, and are not in the catalog, are those of
  * commits that came to nothing. */
 static int describe_files(struct ck_checkpoint *cp, struct ck_catalog *next,
+			  const struct ck_edit *edits, uint32_t n,
 			  uint32_t before)
 {
 	int rc = 0;
 
 	while (next->files.n < ck_files_count(cp->files) && rc == 0) {
-		struct ck_data_file file = ck_file_described(cp, next->files.n);
+		uint32_t number = next->files.n;
+		struct ck_data_file file = ck_file_described(cp, number);
 
-		if (next->files.n < before)
+		if (number < before && !is_named(edits, n, number))
 			file.err = ENODATA;
 		rc = ck_catalog_file_add(next, &file);
 	}
@@ -149,7 +159,7 @@ int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 	int rc = c ? add_files(cp, changes, edits, n) : -ENOMEM;
 
 	if (rc == 0)
-		rc = describe_files(cp, c, before);
+		rc = describe_files(cp, c, edits, n, before);
 	if (rc == 0)
 		rc = ck_catalog_edit(c, edits, n);
 	if (rc)

@@ -9,6 +9,7 @@
 #include "format_internal.h"
 #include "tap.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -217,6 +218,36 @@ static void test_moment(void)
 	ck_layout_put(cp, before);
 }
 
+/* A file that a commit named which came to nothing is nobody's, until another one
+ * names it. */
+static void test_file_in_vain(void)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct ck_change_of_place change = { .path = CK_STR("__7_0.distcp") };
+	struct ck_catalog *next;
+	uint32_t number = c->files.n;
+
+	shell("cp %s/.metadata %s/__7_0.distcp", dir, dir);
+	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
+	eq_u64(ck_catalog_item(next, 0)->file, number);
+	eq_i64(ck_catalog_file(next, number)->err, 0);
+	ck_catalog_put(next);
+	ok(commit(1));
+	{
+		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
+
+		eq_u64(now->files.n, number + 1);
+		eq_i64(ck_catalog_file(now, number)->err, ENODATA);
+	}
+	change.path = CK_STR("__8_0.distcp");
+	shell("cp %s/.metadata %s/__8_0.distcp", dir, dir);
+	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
+	ck_catalog_put(next);
+	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
+	eq_i64(ck_catalog_file(next, number + 1)->err, 0);
+	ck_catalog_put(next);
+}
+
 /* What was prepared and comes to nothing leaves no trace. What others found out
  * between is not lost by a commit. */
 static void test_prepared(void)
@@ -263,6 +294,7 @@ int main(int argc, char **argv)
 	test_old_version();
 	test_moment();
 	test_prepared();
+	test_file_in_vain();
 	test_beside();
 	ck_checkpoint_close(cp);
 	shell("rm -r %s", dir);
