@@ -89,34 +89,29 @@ static bool take_bit(struct ck_judged *j, uint64_t at)
 	return ck_bits_has(&j->old, at) && ck_bits_clear_atomic(&j->old, at);
 }
 
-/* The items that the bytes of the node come from. */
-static struct ck_items items_of(const struct ck_catalog *c,
-				const struct ck_node *n)
+/* What the bytes of a node come from in a catalog. */
+static int look(struct ck_fs *fs, const struct ck_catalog *of,
+		const struct ck_node *n)
 {
-	if (n->kind == CK_NODE_BOX)
-		return (struct ck_items){ .chunk = n->index, .n = 1 };
-	if (n->kind == CK_NODE_OBJECT)
-		return ck_items_of_object(ck_catalog_object(c, n->tensor));
-	if (n->kind == CK_NODE_TENSOR)
-		return ck_items_of_tensor(ck_catalog_tensor(c, n->tensor));
-	return (struct ck_items){ .n = 0 };
+	struct ck_items items = ck_node_items(of, n);
+
+	ck_control_notice(fs);
+	ck_checkpoint_look(fs->cp, items);
+	return ck_checkpoint_renew_access(fs->cp, items);
 }
 
 int ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	struct ck_items items = items_of(c, n);
 
-	ck_control_notice(fs);
-	ck_checkpoint_look(fs->cp, c, items);
-	return ck_checkpoint_renew_access(fs->cp, c, items);
+	return look(fs, c, n);
 }
 
 /* -ENOMEM: what is shown may be old. */
-static int renew(struct ck_fs *fs, const struct ck_node *n)
+static int renew(struct ck_fs *fs, const struct ck_catalog *of,
+		 const struct ck_node *n)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	int rc = ck_checkpoint_renew_access(fs->cp, c, items_of(c, n));
+	int rc = ck_checkpoint_renew_access(fs->cp, ck_node_items(of, n));
 
 	if (note_renewal(fs))
 		tell_directories(fs);
@@ -144,7 +139,8 @@ static bool may_in(const struct ck_fs *fs, fuse_req_t req, mode_t bits)
 }
 
 static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
-			const struct ck_node *n, mode_t bits)
+			const struct ck_catalog *of, const struct ck_node *n,
+			mode_t bits)
 {
 	struct stat shown;
 
@@ -153,17 +149,27 @@ static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
 	if (n->kind == CK_NODE_SCRATCH)
 		return true;
 	ck_node_stat(fs, n, 0, &shown);
+	shown.st_mode = ck_node_mode(fs, of, n);
 	return ck_may(req, &shown, bits);
+}
+
+static bool may_now(struct ck_fs *fs, fuse_req_t req,
+		    const struct ck_catalog *of, const struct ck_node *n,
+		    mode_t bits)
+{
+	int rc = look(fs, of, n);
+
+	if (rc == 0)
+		rc = renew(fs, of, n);
+	return rc == 0 && may_as_seen(fs, req, of, n, bits);
 }
 
 bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
 		       const struct ck_node *n, mode_t bits)
 {
-	int rc = ck_access_look(fs, n);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
-	if (rc == 0)
-		rc = renew(fs, n);
-	return rc == 0 && may_as_seen(fs, req, n, bits);
+	return may_now(fs, req, c, n, bits);
 }
 
 mode_t ck_access_bits(int flags)
@@ -176,25 +182,27 @@ mode_t ck_access_bits(int flags)
 }
 
 int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
-			 const struct ck_node *n, int flags)
+			 const struct ck_catalog *of, const struct ck_node *n,
+			 int flags)
 {
 	mode_t bits = ck_access_bits(flags);
-	int rc = renew(fs, n);
+	int rc = renew(fs, of, n);
 
 	if (rc)
 		return rc;
-	if (!was_changed(fs) || may_as_seen(fs, req, n, bits))
+	if (!was_changed(fs) || may_as_seen(fs, req, of, n, bits))
 		return 0;
-	return ck_access_may_now(fs, req, n, bits) ? 0 : -EACCES;
+	return may_now(fs, req, of, n, bits) ? 0 : -EACCES;
 }
 
 int ck_access_judge_names(struct ck_fs *fs, fuse_req_t req,
 			  const struct ck_node *dir)
 {
-	int rc = ck_access_look(fs, dir);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	int rc = look(fs, c, dir);
 
 	if (rc == 0)
-		rc = renew(fs, dir);
+		rc = renew(fs, c, dir);
 	if (rc)
 		return rc;
 	if (!was_changed(fs) || may_in(fs, req, CK_MAY_WRITE | CK_MAY_SEARCH))

@@ -11,6 +11,7 @@
 #include <fuse_lowlevel.h>
 #include <sys/types.h>
 
+struct ck_catalog;
 struct ck_fs;
 struct ck_node;
 
@@ -28,8 +29,10 @@ CK_MUST_USE bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
 /* The kernel has let the caller pass, by modes that it was told earlier.
  * Judges again by those of now: 0, or -EACCES if they were changed and he
  * may not any more. For open(2) with these flags, after .metadata and the
- * directory were looked at, or the data files, too. */
+ * directory were looked at, or the data files, too. What is judged are the bytes
+ * that the catalog `of` says, which may be an older one than the present. */
 CK_MUST_USE int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
+				     const struct ck_catalog *of,
 				     const struct ck_node *n, int flags);
 /* The same for a change of names in this directory; looks at the source. */
 CK_MUST_USE int ck_access_judge_names(struct ck_fs *fs, fuse_req_t req,

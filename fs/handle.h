@@ -15,7 +15,8 @@ struct ck_handle {
 	atomic_uint refs;
 	/* Set before it is open: */
 	struct ck_fs *fs;
-	const struct ck_catalog *catalog; /* held: what was opened is of it */
+	const struct ck_catalog *catalog; /* held: what was opened is of it;
+					   * NULL: no tensor */
 	struct ck_node node;
 	bool is_open;
 	int err;		    /* what every read answers, or 0 */

@@ -259,7 +259,8 @@ void ck_node_begun(struct ck_fs *fs, const struct ck_node *n)
 /* Mode and time of a box are those of its own file. */
 static struct ck_attr box_attr(const struct ck_catalog *c, uint32_t box)
 {
-	return ck_catalog_attr(c, (struct ck_items){ .chunk = box, .n = 1 });
+	return ck_catalog_attr(
+		c, (struct ck_items){ .of = c, .chunk = box, .n = 1 });
 }
 
 static mode_t node_mode(const struct ck_fs *fs, const struct ck_catalog *c,
@@ -324,12 +325,30 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	out->st_ctim = out->st_mtim;
 }
 
-mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n)
+struct ck_items ck_node_items(const struct ck_catalog *c,
+			      const struct ck_node *n)
 {
-	struct stat st;
+	if (n->kind == CK_NODE_BOX)
+		return (struct ck_items){ .of = c, .chunk = n->index, .n = 1 };
+	if (n->kind == CK_NODE_OBJECT)
+		return ck_items_of_object(c, ck_catalog_object(c, n->tensor));
+	if (n->kind == CK_NODE_TENSOR)
+		return ck_items_of_tensor(c, ck_catalog_tensor(c, n->tensor));
+	return (struct ck_items){ .n = 0 };
+}
 
-	ck_node_stat(fs, n, 0, &st);
-	return st.st_mode;
+/* The present one knows the files of all that were before. */
+mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_catalog *of,
+		    const struct ck_node *n)
+{
+	ck_auto_catalog *now = ck_checkpoint_catalog(fs->cp);
+	mode_t mode = node_mode(fs, now, n);
+
+	if (ck_node_version_in(of, n) == ck_node_version_in(now, n))
+		return mode;
+	return (mode & ~(mode_t)0444) |
+	       (ck_catalog_attr(now, ck_node_items(of, n)).mode & 0444 &
+		~fs->options->umask);
 }
 
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)

@@ -70,12 +70,17 @@ CK_MUST_USE int ck_hidden_make(struct ck_fs *fs);
 /* Attributes. size: of a report; unused for all else, and no scratch file. */
 void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		  uint64_t size, struct stat *out);
-/* The name of a tensor, for a line of the log: from the ring of ck_show(). */
-/* The mode that its file has now. */
-mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_node *n);
+/* The mode that its file has by what is known now of those who may read the bytes
+ * that a catalog, the present one or an older one, says. */
+mode_t ck_node_mode(const struct ck_fs *fs, const struct ck_catalog *of,
+		    const struct ck_node *n);
+/* What the bytes of a file come from in a catalog. */
+struct ck_items ck_node_items(const struct ck_catalog *c,
+			      const struct ck_node *n);
 /* Of a file that is read, for a message: the name of the tensor, entry or
  * report. */
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n);
+/* The name of a tensor, for a line of the log: from the ring of ck_show(). */
 const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor);
 
 #endif

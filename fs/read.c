@@ -34,7 +34,8 @@ static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		return rc;
 	if (faulty && !h->is_open)
 		h->direct = true;
-	if (!h->is_open || ck_node_mode(h->fs, &h->node) == h->shown)
+	if (!h->is_open ||
+	    ck_node_mode(h->fs, h->catalog, &h->node) == h->shown)
 		return 0;
 	ck_layout_put(h->fs->cp, *out);
 	return -ESTALE;
@@ -57,7 +58,8 @@ static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 		return NULL;
 	h->locator = (struct ck_locator){ locate, layout_put };
 	h->fs = fs;
-	h->catalog = ck_checkpoint_catalog(fs->cp);
+	if (ck_node_is_tensor(n))
+		h->catalog = ck_checkpoint_catalog(fs->cp);
 	h->node = *n;
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
@@ -148,7 +150,7 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	struct ck_slice *slice;
 	int rc;
 
-	h->shown = ck_node_mode(fs, n);
+	h->shown = ck_node_mode(fs, h->catalog, n);
 	h->direct = fs->options->direct || t->err != 0;
 	/* Boxes that lie are refused here; a dtype that cannot be shown is
 	 * answered by read, which must then reach us: its size is 0. */
@@ -276,15 +278,20 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 static int judged_open(struct ck_fs *fs, fuse_req_t req,
 		       const struct ck_node *n, struct fuse_file_info *fi)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	const struct ck_handle *h;
 	int rc;
 
 	ck_control_notice(fs);
-	rc = ck_access_judge_open(fs, req, n, fi->flags);
+	rc = ck_access_judge_open(fs, req, c, n, fi->flags);
 	if (rc == 0)
 		rc = ck_handle_open(fs, n, fi);
 	if (rc)
 		return rc;
-	rc = ck_access_judge_open(fs, req, n, fi->flags);
+	/* By what it reads, if a commit came between. */
+	h = (const struct ck_handle *)fi->fh;
+	rc = ck_access_judge_open(fs, req, h->catalog ? h->catalog : c, n,
+				  fi->flags);
 	if (rc)
 		ck_handle_drop(fs, fi);
 	return rc;

@@ -62,6 +62,13 @@ static bool files_changed(struct ck_fs *fs, const struct ck_layout *layout,
 	return changed;
 }
 
+static bool is_present(const struct ck_fs *fs, const struct ck_layout *layout)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	return ck_catalog_tensor(c, layout->tensor)->version == layout->version;
+}
+
 int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
 		     uint32_t tensor, const uint64_t *window,
 		     const struct ck_layout **out, bool *faulty)
@@ -75,9 +82,13 @@ int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
 	lasting = (*out)->faulty | files_changed(fs, *out, &passing);
 	*faulty = lasting || passing;
 	/* A window can show that there is a fault, not that there is none; what
-	 * could not be asked shows nothing. */
-	if (lasting || (!window && !passing))
-		faulty_set(fs, tensor, lasting);
+	 * could not be asked shows nothing, nor does a version that is not the
+	 * present one, or is not any more. */
+	if (!is_present(fs, *out) || (!lasting && (window || passing)))
+		return 0;
+	faulty_set(fs, tensor, lasting);
+	if (!is_present(fs, *out))
+		faulty_set(fs, tensor, false);
 	return 0;
 }
 

@@ -97,14 +97,13 @@ static bool is_old(const struct ck_checkpoint *cp, const struct ck_catalog *c)
 }
 
 static bool items_are_old(const struct ck_checkpoint *cp,
-			  const struct ck_catalog *now,
-			  const struct ck_catalog *c, struct ck_items items)
+			  const struct ck_catalog *now, struct ck_items items)
 {
 	uint32_t last = CK_NO_FILE;
 	bool old = false;
 
 	for (uint32_t i = 0; i < items.n && !old; i++) {
-		uint32_t file = ck_items_at(c, items, i)->file;
+		uint32_t file = ck_items_at(items, i)->file;
 
 		old = file != last && file_is_other(cp, now, file);
 		last = file;
@@ -149,37 +148,51 @@ static int take_files(const struct ck_checkpoint *cp, struct ck_catalog *next,
 	return rc;
 }
 
+int ck_access_correct(struct ck_checkpoint *cp, struct ck_catalog *next,
+		      bool *changed)
+{
+	int rc;
+
+	*changed = is_old(cp, next);
+	rc = take_files(cp, next, changed);
+	if (rc || !*changed)
+		return rc;
+	take(&next->meta, &cp->access->metadata);
+	next->dir_mode = directory_mode(cp);
+	return ck_catalog_access_renew(next);
+}
+
+void ck_access_renewed(struct ck_checkpoint *cp)
+{
+	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
+}
+
 int ck_access_renew(struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 	struct ck_catalog *next = ck_catalog_next(now);
-	bool changed = is_old(cp, now);
-	int rc = next ? take_files(cp, next, &changed) : -ENOMEM;
+	bool changed = false;
+	int rc = next ? ck_access_correct(cp, next, &changed) : -ENOMEM;
 
-	if (rc == 0 && changed) {
-		take(&next->meta, &cp->access->metadata);
-		next->dir_mode = directory_mode(cp);
-		rc = ck_catalog_access_renew(next);
-	}
 	if (rc || !changed) {
 		ck_catalog_put(next);
 		return rc;
 	}
 	ck_checkpoint_publish(cp, next, NULL);
-	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
+	ck_access_renewed(cp);
 	return 0;
 }
 
-void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_catalog *c,
-			struct ck_items items)
+void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
 {
+	uint32_t count = ck_files_count(cp->files);
 	uint32_t last = CK_NO_FILE;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < items.n; i++) {
-		uint32_t file = ck_items_at(c, items, i)->file;
+		uint32_t file = ck_items_at(items, i)->file;
 
-		if (file != last && file < c->files.n)
+		if (file != last && file < count)
 			rc = ck_files_check(cp->files, file, NULL);
 		last = file;
 	}
@@ -187,14 +200,12 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	(void)rc; /* what is wrong with one is told to whoever opens it */
 }
 
-int ck_checkpoint_renew_access(struct ck_checkpoint *cp,
-			       const struct ck_catalog *c,
-			       struct ck_items items)
+int ck_checkpoint_renew_access(struct ck_checkpoint *cp, struct ck_items items)
 {
 	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 	int rc;
 
-	if (!is_old(cp, now) && !items_are_old(cp, now, c, items))
+	if (!is_old(cp, now) && !items_are_old(cp, now, items))
 		return 0;
 	pthread_mutex_lock(&cp->changing);
 	rc = ck_access_renew(cp);

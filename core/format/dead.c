@@ -59,7 +59,9 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 {
 	for (uint32_t i = 0; i < rows->n; i++)
 		rows->list[i] = (struct row){
-			.id = ck_files_id(cp->files, i),
+			.id = ck_files_is_seen(cp->files, i)
+				      ? ck_files_id(cp->files, i)
+				      : (struct ck_file_id){ 0, 0 },
 			.size = ck_catalog_file(c, i)->err
 					? 0
 					: ck_catalog_file(c, i)->size,
@@ -72,7 +74,8 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 
 /* Of files that cannot be used device and inode are not known, and are asked
  * for. */
-static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp)
+static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp,
+			  const struct ck_catalog *c)
 {
 	for (uint32_t i = 0; i < rows->n; i++) {
 		struct ck_file_id *id = &rows->list[i].id;
@@ -81,9 +84,8 @@ static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp)
 
 		if (id->ino)
 			continue;
-		fd = ck_open_beneath(cp->dirfd,
-				     ck_files_info(cp->files, i)->path, O_PATH,
-				     CK_BENEATH_SYMLINKS);
+		fd = ck_open_beneath(cp->dirfd, ck_catalog_file(c, i)->path,
+				     O_PATH, CK_BENEATH_SYMLINKS);
 		if (fd >= 0 && fstat(fd, &st) == 0)
 			*id = (struct ck_file_id){ st.st_dev, st.st_ino };
 	}
@@ -98,7 +100,7 @@ static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
 	if (!rows->list)
 		return -ENOMEM;
 	rows_fill(rows, cp, c);
-	rows_identify(rows, cp);
+	rows_identify(rows, cp, c);
 	qsort(rows->list, rows->n, sizeof(*rows->list), row_cmp);
 	return 0;
 }

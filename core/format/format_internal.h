@@ -91,6 +91,12 @@ void ck_access_note_directory(const struct ck_checkpoint *cp,
  * a file that was seen by now: the next one is made. cp->changing is held.
  * -ENOMEM. */
 CK_MUST_USE int ck_access_renew(struct ck_checkpoint *cp);
+/* The same in a catalog that nobody has yet; *changed: it said something else. After
+ * -ENOMEM it says partly this, partly that. */
+CK_MUST_USE int ck_access_correct(struct ck_checkpoint *cp,
+				  struct ck_catalog *next, bool *changed);
+/* The present catalog says something else than the one before. */
+void ck_access_renewed(struct ck_checkpoint *cp);
 /* Takes over what was found out about files that nobody could look at before.
  * Without memory it is taken over later. */
 void ck_checkpoint_learn(struct ck_checkpoint *cp);

@@ -182,13 +182,6 @@ static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
 	return e->refs ? NULL : e;
 }
 
-static uint64_t present_version(const struct ck_checkpoint *cp, uint32_t tensor)
-{
-	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
-
-	return ck_catalog_tensor(now, tensor)->version;
-}
-
 /* Enters e, or lets it go for one that came first: what is to be used. One with an
  * error of the moment, or of another version than the present one, is left to
  * those who use it. */
@@ -199,10 +192,12 @@ static struct ck_located *enter(struct ck_checkpoint *cp,
 	struct ck_layouts *l = cp->layouts;
 	uint32_t tensor = e->layout.tensor;
 	struct ck_located *first = e, *old = NULL;
+	const struct ck_catalog *now;
 	bool log = false;
 
 	pthread_mutex_lock(&l->lock);
-	if (present_version(cp, tensor) == e->layout.version) {
+	now = ck_checkpoint_catalog(cp);
+	if (ck_catalog_tensor(now, tensor)->version == e->layout.version) {
 		old = take_out(l, tensor, e->layout.version);
 		first = l->entries[tensor];
 		if (!first || first->layout.passing)
@@ -214,6 +209,7 @@ static struct ck_located *enter(struct ck_checkpoint *cp,
 	}
 	first->refs++;
 	pthread_mutex_unlock(&l->lock);
+	ck_catalog_put(now);
 	if (log)
 		log_faults(c, &e->layout);
 	if (first != e)
@@ -237,11 +233,14 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor)
 {
 	struct ck_layouts *l = cp->layouts;
+	const struct ck_catalog *now;
 	struct ck_located *e;
 
 	pthread_mutex_lock(&l->lock);
-	e = take_out(l, tensor, present_version(cp, tensor));
+	now = ck_checkpoint_catalog(cp);
+	e = take_out(l, tensor, ck_catalog_tensor(now, tensor)->version);
 	pthread_mutex_unlock(&l->lock);
+	ck_catalog_put(now);
 	ck_located_free(e);
 }
 

@@ -141,8 +141,10 @@ static int describe_files(struct ck_checkpoint *cp, struct ck_catalog *next,
 		uint32_t number = next->files.n;
 		struct ck_data_file file = ck_file_described(cp, number);
 
-		if (number < before && !is_named(edits, n, number))
+		if (number < before && !is_named(edits, n, number)) {
 			file.err = ENODATA;
+			file.unseen = false; /* nobody will look */
+		}
 		rc = ck_catalog_file_add(next, &file);
 	}
 	return rc;
@@ -169,23 +171,34 @@ int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 	return rc;
 }
 
+/* What was noted of rights since it was prepared: nobody is shown those of then
+ * again. Without memory nobody is shown any, until somebody finds out. */
+static bool correct(struct ck_checkpoint *cp, struct ck_catalog *next)
+{
+	bool changed;
+
+	if (ck_access_correct(cp, next, &changed) == 0)
+		return changed;
+	next->dir_mode &= (mode_t)~0777;
+	return true;
+}
+
 void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
 			  const struct stat *metadata,
 			  const struct ck_change_of_place *changes, uint32_t n)
 {
 	ck_auto_catalog *c = ck_catalog_hold(next);
-	int rc;
 
 	ck_access_note_metadata(cp, metadata);
+	/* It may have been changed since its stat was taken. */
+	(void)cp->format->changed(cp, metadata);
 	next->meta.mtime = metadata->st_mtim;
 	cp->format->switched(cp);
 	pthread_mutex_lock(&cp->changing);
+	if (correct(cp, next))
+		ck_access_renewed(cp);
 	ck_checkpoint_publish(cp, next, metadata);
-	/* What was noted since it was prepared. Without memory, whoever opens a
-	 * file tries again. */
-	rc = ck_access_renew(cp);
 	pthread_mutex_unlock(&cp->changing);
-	(void)rc;
 	for (uint32_t i = 0; i < n; i++)
 		ck_layouts_forget(cp,
 				  ck_catalog_tensor_of(c, changes[i].chunk));

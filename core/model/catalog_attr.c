@@ -38,7 +38,7 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 
 	attr.mode = c->meta.mode & c->dir_mode & 0444;
 	for (uint32_t i = 0; i < items.n; i++) {
-		uint32_t number = ck_items_at(c, items, i)->file;
+		uint32_t number = ck_items_at(items, i)->file;
 		const struct ck_data_file *file;
 
 		if (number >= c->files.n)
@@ -54,14 +54,25 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 	return attr;
 }
 
+static bool is_shown(const struct ck_attr *attr, mode_t mode,
+		     struct timespec mtime)
+{
+	return attr->mode == mode && attr->mtime.tv_sec == mtime.tv_sec &&
+	       attr->mtime.tv_nsec == mtime.tv_nsec;
+}
+
+/* A row that stays as it is stays shared. */
 int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
 {
-	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
-	struct ck_attr attr;
+	const struct ck_tensor *old = ck_catalog_tensor(c, tensor);
+	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_tensor(c, old));
+	struct ck_tensor *t;
 
+	if (is_shown(&attr, old->mode, old->mtime))
+		return 0;
+	t = ck_catalog_own_tensor(c, tensor);
 	if (!t)
 		return -ENOMEM;
-	attr = ck_catalog_attr(c, ck_items_of_tensor(t));
 	t->mode = attr.mode;
 	t->mtime = attr.mtime;
 	return 0;
@@ -69,12 +80,15 @@ int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
 
 int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object)
 {
-	struct ck_object *o = ck_catalog_own_object(c, object);
-	struct ck_attr attr;
+	const struct ck_object *old = ck_catalog_object(c, object);
+	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_object(c, old));
+	struct ck_object *o;
 
+	if (is_shown(&attr, old->mode, old->mtime))
+		return 0;
+	o = ck_catalog_own_object(c, object);
 	if (!o)
 		return -ENOMEM;
-	attr = ck_catalog_attr(c, ck_items_of_object(o));
 	o->mode = attr.mode;
 	o->mtime = attr.mtime;
 	return 0;

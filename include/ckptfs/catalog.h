@@ -65,19 +65,6 @@ struct ck_strided {
 	uint64_t strides; /* first of ndim values in catalog->strides */
 };
 
-/* A step to an entry in the nested state dict; for a list, its position in
- * decimal. */
-struct ck_path_part {
-	const char *p;
-	uint32_t len;
-	bool is_index;
-};
-
-static inline struct ck_str ck_part_text(const struct ck_path_part *part)
-{
-	return (struct ck_str){ part->p, part->len };
-}
-
 /* What tensors and other entries have in common. What it is shown as is in the
  * listing. */
 struct ck_entry {
@@ -203,25 +190,28 @@ static inline const struct ck_replica *ck_catalog_replica(
 /* Some items of a catalog: those of the chunks [chunk, chunk + n), or of one
  * other entry. */
 struct ck_items {
-	const struct ck_item *one; /* NULL: of chunks */
+	const struct ck_catalog *of; /* whose they are; NULL: there are none */
+	const struct ck_item *one;   /* NULL: of chunks */
 	uint32_t chunk, n;
 };
 
-static inline const struct ck_item *ck_items_at(const struct ck_catalog *c,
-						struct ck_items items,
+static inline const struct ck_item *ck_items_at(struct ck_items items,
 						uint32_t i)
 {
-	return items.one ? items.one : ck_catalog_item(c, items.chunk + i);
+	return items.one ? items.one
+			 : ck_catalog_item(items.of, items.chunk + i);
 }
 
-static inline struct ck_items ck_items_of_tensor(const struct ck_tensor *t)
+static inline struct ck_items ck_items_of_tensor(const struct ck_catalog *c,
+						 const struct ck_tensor *t)
 {
-	return (struct ck_items){ .chunk = t->chunk, .n = t->nchunks };
+	return (struct ck_items){ c, NULL, t->chunk, t->nchunks };
 }
 
-static inline struct ck_items ck_items_of_object(const struct ck_object *o)
+static inline struct ck_items ck_items_of_object(const struct ck_catalog *c,
+						 const struct ck_object *o)
 {
-	return (struct ck_items){ .one = &o->item, .n = 1 };
+	return (struct ck_items){ c, &o->item, 0, 1 };
 }
 
 static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
@@ -288,7 +278,8 @@ static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
 }
 
 /* Owner, mode (r bits that .metadata, directory and files share) and newest
- * time of what consists of these items. */
+ * time of what consists of these items, of this catalog or of another generation,
+ * as this one knows files. */
 struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 			       struct ck_items items);
 /* "[4,3]": the spelling of attributes and reports. */

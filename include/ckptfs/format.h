@@ -80,15 +80,13 @@ enum ck_fate {
  * CK_FATE_UNSEEN, else 0. */
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Looks at the files of these items of a catalog of it, as an open does. */
-void ck_checkpoint_look(struct ck_checkpoint *cp, const struct ck_catalog *c,
-			struct ck_items items);
+void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
 /* Compares who may read .metadata, the directory and the files of these items of
  * a catalog of it with what the present one says; if something is other, the next
  * one is made, in which all of it is right. Looks at nothing: what counts is what
  * was last seen, of the first two by ck_checkpoint_fate(), of files by whoever
  * used them. -ENOMEM: it could not be made. */
 CK_MUST_USE int ck_checkpoint_renew_access(struct ck_checkpoint *cp,
-					   const struct ck_catalog *c,
 					   struct ck_items items);
 /* How often that was done, here or by a commit. */
 uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);

@@ -14,6 +14,19 @@ struct ck_entry_id {
 	bool is_object;
 };
 
+/* A step to an entry in the nested state dict; for a list, its position in
+ * decimal. */
+struct ck_path_part {
+	const char *p;
+	uint32_t len;
+	bool is_index;
+};
+
+static inline struct ck_str ck_part_text(const struct ck_path_part *part)
+{
+	return (struct ck_str){ part->p, part->len };
+}
+
 /* Texts of an entry; the key belongs to its row. */
 struct ck_names {
 	struct ck_str key;  /* the checkpoint's, any bytes */

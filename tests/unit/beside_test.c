@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { READERS = 3, ROUNDS = TAP_SLOW ? 4000 : 40000 };
@@ -82,13 +83,12 @@ static bool commit(uint32_t tensor)
 /* Somebody takes a right from the directory, or gives it back. */
 static void change_mode(unsigned round)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	int err;
 
 	if (chmod(dir, round % 2 ? 0755 : 0711))
 		abort();
 	if (ck_checkpoint_fate(cp, &err) != CK_FATE_NONE ||
-	    ck_checkpoint_renew_access(cp, c, (struct ck_items){ .n = 0 }))
+	    ck_checkpoint_renew_access(cp, (struct ck_items){ .n = 0 }))
 		abort();
 }
 
@@ -269,15 +269,37 @@ static void test_prepared(void)
 	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
 	mode = ck_catalog_tensor(c, 0)->mode;
 	change_mode(c->dir_mode & 044 ? 0 : 1);
+	ck_catalog_hold(next);
 	ck_checkpoint_switch(cp, next, &metadata, &change, 1);
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 
 		ok(ck_catalog_tensor(now, 0)->mode != mode);
+		/* Nobody was shown the rights of before once more. */
+		ok(now == next);
 		eq_u64(ck_catalog_tensor(now, 0)->version,
 		       ck_catalog_tensor(c, 0)->version + 1);
 		eq_u64(ck_catalog_tensor(c, 0)->mode, mode);
 	}
+	ck_catalog_put(next);
+}
+
+/* A commit could not look at its new file: nobody waits for that file to be
+ * seen. */
+static void test_unseen_in_vain(void)
+{
+	struct ck_change_of_place change = { .path = CK_STR("__9_0.distcp") };
+	struct ck_catalog *next;
+	struct rlimit limit, none;
+
+	shell("cp %s/.metadata %s/__9_0.distcp", dir, dir);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	none = (struct rlimit){ .rlim_cur = 3, .rlim_max = limit.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &none);
+	ok(ck_checkpoint_prepare(cp, &change, 1, &next) != 0);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	ok(commit(1));
+	ok(ck_checkpoint_is_seen(cp));
 }
 
 int main(int argc, char **argv)
@@ -295,6 +317,7 @@ int main(int argc, char **argv)
 	test_moment();
 	test_prepared();
 	test_file_in_vain();
+	test_unseen_in_vain();
 	test_beside();
 	ck_checkpoint_close(cp);
 	shell("rm -r %s", dir);

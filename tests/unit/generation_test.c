@@ -267,9 +267,39 @@ static void test_given_up(void)
 	ck_catalog_put(p.c);
 }
 
+/* Of rights that change, only the rows that show them are others. */
+static void test_rows_stay(void)
+{
+	static struct pair p;
+	struct ck_data_file file;
+	struct ck_catalog *next;
+	uint64_t random = 5;
+	size_t moved = 0;
+
+	begin(&p);
+	next = ck_catalog_next(p.c);
+	must(add_file(next, &p.m));
+	p.m.nfiles = 2;
+	must(place_some(next, &p.m, &random));
+	ck_catalog_put(p.c);
+	p.c = next;
+	next = ck_catalog_next(p.c);
+	file = *ck_catalog_file(next, 1);
+	file.attr.mode ^= 0044;
+	must(ck_catalog_file_set(next, 1, &file));
+	must(ck_catalog_access_renew(next));
+	for (uint32_t i = 0; i < TENSORS; i++)
+		moved += ck_catalog_tensor(next, i) !=
+			 ck_catalog_tensor(p.c, i);
+	ok(moved > 0 && moved <= 16); /* a block */
+	ck_catalog_put(next);
+	ck_catalog_put(p.c);
+}
+
 int main(void)
 {
 	test_model();
 	test_given_up();
+	test_rows_stay();
 	return tap_done();
 }

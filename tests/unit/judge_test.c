@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose bytes a mode is about: who opened a file reads the version of then, and is
+ * judged by the data files that this version lies in, whatever a commit has made
+ * of the tensor since. Nor does what he finds wrong say something of the present
+ * version.
+ *
+ *	judge_test DIRECTORY	a checkpoint of some shards
+ */
+#include "../../core/format/format_internal.h"
+#include "internal.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/ckptfs-judge-XXXXXX";
+static struct ck_mount_options options;
+static struct ck_fs fs = { .options = &options };
+
+static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
+{
+	static char command[1024];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(command, sizeof(command), fmt, args);
+	va_end(args);
+	if (system(command))
+		abort();
+}
+
+/* All boxes of tensor 0 lie in another file from now on. */
+static void commit(void)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs.cp);
+	struct stat metadata = ck_checkpoint_metadata(fs.cp);
+	const struct ck_tensor *t = ck_catalog_tensor(c, 0);
+	struct ck_change_of_place changes[64];
+	struct ck_catalog *next;
+
+	if (t->nchunks > 64)
+		abort();
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		changes[i] = (struct ck_change_of_place){
+			.chunk = t->chunk + i,
+			.path = CK_STR("__9_0.distcp"),
+			.fpos = ck_catalog_item(c, t->chunk + i)->fpos,
+			.length = ck_catalog_item(c, t->chunk + i)->length,
+		};
+	if (ck_checkpoint_prepare(fs.cp, changes, t->nchunks, &next))
+		abort();
+	ck_checkpoint_switch(fs.cp, next, &metadata, changes, t->nchunks);
+}
+
+static void test_rights(const struct ck_node *n)
+{
+	ck_auto_catalog *old = ck_checkpoint_catalog(fs.cp);
+	struct ck_items items = ck_node_items(old, n);
+
+	commit();
+	eq_u64(ck_node_mode(&fs, old, n) & 0444, 0444);
+	shell("chmod 600 %s/__[0-7]_*.distcp", dir);
+	ck_checkpoint_look(fs.cp, items);
+	eq_err(ck_checkpoint_renew_access(fs.cp, items), 0);
+	{
+		ck_auto_catalog *now = ck_checkpoint_catalog(fs.cp);
+
+		eq_u64(ck_node_mode(&fs, now, n) & 0444, 0444);
+		eq_u64(ck_node_mode(&fs, old, n) & 0444, 0400);
+	}
+	shell("chmod 644 %s/__[0-7]_*.distcp", dir);
+	ck_checkpoint_look(fs.cp, items);
+	eq_err(ck_checkpoint_renew_access(fs.cp, items), 0);
+	eq_u64(ck_node_mode(&fs, old, n) & 0444, 0444);
+}
+
+/* The old version is damaged, the present one is not. */
+static void test_faults(void)
+{
+	ck_auto_catalog *old = ck_checkpoint_catalog(fs.cp);
+	const struct ck_layout *layout;
+	bool faulty;
+
+	shell("cd %s && cp --preserve=timestamps __9_0.distcp __8_0.distcp && "
+	      "head -c $(stat -c %%s __9_0.distcp) /dev/zero >__9_0.distcp",
+	      dir);
+	commit(); /* the same places: damaged too */
+	eq_err(ck_tensor_locate(&fs, old, 0, NULL, &layout, &faulty), 0);
+	ok(faulty);
+	ck_layout_put(fs.cp, layout);
+	ok(!ck_tensor_found_faulty(&fs, 0));
+	{
+		ck_auto_catalog *now = ck_checkpoint_catalog(fs.cp);
+
+		eq_err(ck_tensor_locate(&fs, now, 0, NULL, &layout, &faulty),
+		       0);
+	}
+	ok(faulty && ck_tensor_found_faulty(&fs, 0)); /* the canary */
+	ck_layout_put(fs.cp, layout);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ck_format_options format = { .write = true };
+	const struct ck_node n = { .kind = CK_NODE_TENSOR, .tensor = 0 };
+
+	if (argc != 2 || !mkdtemp(dir))
+		return 2;
+	shell("cp -r %s/. %s && cd %s && chmod 755 . && "
+	      "cat __0_0.distcp >__9_0.distcp && chmod 644 .metadata *.distcp",
+	      argv[1], dir, dir);
+	if (ck_checkpoint_open(dir, &format, &fs.cp, NULL))
+		return 1;
+	if (ck_bits_make(&fs.faulty, 1000))
+		return 1;
+	test_rights(&n);
+	test_faults();
+	ck_checkpoint_close(fs.cp);
+	ck_bits_fini(&fs.faulty);
+	shell("rm -r %s", dir);
+	return tap_done();
+}
