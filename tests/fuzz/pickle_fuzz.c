@@ -34,7 +34,7 @@ static void push_list(struct walk *w, const struct ck_plist *list)
 static void touch(struct walk *w, struct ck_str s)
 {
 	for (size_t i = 0; i < s.len; i++)
-		w->sum += (uint8_t)s.p[i];
+		w->sum ^= (uint8_t)s.p[i];
 }
 
 static void look_call(struct walk *w, const struct ck_pcall *call)
