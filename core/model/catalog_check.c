@@ -345,28 +345,35 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 static void sharing_check(struct check *k, const struct ck_tensor *t)
 {
 	uint32_t n = t->nchunks > 1 ? items_sort(k, t) : 0;
-	struct ck_item *reach = NULL;
+	const struct ck_item *reach = NULL;
+	uint32_t furthest = 0; /* its chunk */
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct ck_item *item = ck_catalog_own_item(
-			k->c, t->chunk + k->tiling.index[i]);
+		uint32_t chunk = t->chunk + k->tiling.index[i];
+		const struct ck_item *item = ck_catalog_item(k->c, chunk);
 		bool same_file = reach && reach->file == item->file;
 
 		if (same_file && item->fpos < item_end(reach)) {
-			item->err = EIO;
-			reach->err = EIO;
+			ck_catalog_own_item(k->c, chunk)->err = EIO;
+			ck_catalog_own_item(k->c, furthest)->err = EIO;
 		}
-		if (!same_file || item_end(item) > item_end(reach))
+		if (!same_file || item_end(item) > item_end(reach)) {
 			reach = item;
+			furthest = chunk;
+		}
 	}
 }
 
-static void item_check(const struct ck_catalog *c, const struct ck_tensor *t,
-		       uint32_t i, struct ck_item *item)
+/* What is wrong with an item of box i. */
+static uint16_t item_fault(const struct ck_catalog *c,
+			   const struct ck_tensor *t, uint32_t i,
+			   const struct ck_item *item)
 {
-	item->err = item_err(c, item);
-	if (!item->err && !t->err && !ck_catalog_item_fits(c, t, i, item))
-		item->err = EBADMSG;
+	uint16_t err = item_err(c, item);
+
+	if (!err && !t->err && !ck_catalog_item_fits(c, t, i, item))
+		return EBADMSG;
+	return err;
 }
 
 /* A box is read from its first item that has no fault. */
@@ -383,7 +390,7 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 
 		if (ck_catalog_box_is_empty(c, t, i))
 			continue;
-		item_check(c, t, i, replica);
+		replica->err = item_fault(c, t, i, replica);
 		if (!item->err || replica->err)
 			continue;
 		*item = *replica;
@@ -391,13 +398,21 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 	}
 }
 
+/* Most are as they are. */
 static void items_check(struct check *k, const struct ck_tensor *t)
 {
 	sharing_check(k, t);
-	for (uint32_t i = 0; i < t->nchunks; i++)
-		if (!ck_catalog_box_is_empty(k->c, t, i))
-			item_check(k->c, t, i,
-				   ck_catalog_own_item(k->c, t->chunk + i));
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		const struct ck_item *item = ck_catalog_item(k->c,
+							     t->chunk + i);
+		uint16_t err;
+
+		if (ck_catalog_box_is_empty(k->c, t, i))
+			continue;
+		err = item_fault(k->c, t, i, item);
+		if (err != item->err)
+			ck_catalog_own_item(k->c, t->chunk + i)->err = err;
+	}
 	replicas_check(k->c, t);
 }
 
