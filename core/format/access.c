@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: who may read what. A catalog has the modes and owners of .metadata,
- * the directory and the data files as they were at first. Whoever looks at one
- * of these, to see whether it is still the same, notes what it is now; this
- * file compares, and puts the catalog right.
+ * access: who may read what. A catalog has the modes and owners of .metadata, the
+ * directory and the data files as they were known when it was made. Whoever looks
+ * at one of these, to see whether it is still the same, notes what it is now; this
+ * file compares, and makes the next catalog, in which they are right.
  */
 #include "format_internal.h"
 
@@ -15,7 +15,7 @@
 struct ck_access {
 	struct ck_file_access metadata;
 	struct ck_file_access dir;
-	uint64_t renewed; /* how often the catalog was put right */
+	uint64_t renewed; /* how often a catalog was put right */
 };
 
 struct ck_access *ck_access_make(const struct ck_catalog *c)
@@ -167,7 +167,9 @@ void ck_access_renewed(struct ck_checkpoint *cp)
 	__atomic_fetch_add(&cp->access->renewed, 1, __ATOMIC_RELEASE);
 }
 
-int ck_access_renew(struct ck_checkpoint *cp)
+/* Where the present catalog says something else of who may read, or does not know
+ * a file that was seen by now, the next one is made. -ENOMEM. */
+static int renew(struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 	struct ck_catalog *next = ck_catalog_next(now);
@@ -181,6 +183,32 @@ int ck_access_renew(struct ck_checkpoint *cp)
 	ck_checkpoint_publish(cp, next, NULL);
 	ck_access_renewed(cp);
 	return 0;
+}
+
+static int renew_alone(struct ck_checkpoint *cp)
+{
+	int rc;
+
+	pthread_mutex_lock(&cp->changing);
+	rc = renew(cp);
+	pthread_mutex_unlock(&cp->changing);
+	return rc;
+}
+
+static bool has_learnt(const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	for (uint32_t i = 0; c->unseen && i < c->files.n; i++)
+		if (is_learnt(cp, c, i))
+			return true;
+	return false;
+}
+
+void ck_checkpoint_learn(struct ck_checkpoint *cp)
+{
+	if (has_learnt(cp))
+		(void)!renew_alone(cp); /* whoever comes next tries again */
 }
 
 void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
@@ -203,14 +231,10 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
 int ck_checkpoint_renew_access(struct ck_checkpoint *cp, struct ck_items items)
 {
 	ck_auto_catalog *now = ck_checkpoint_catalog(cp);
-	int rc;
 
 	if (!is_old(cp, now) && !items_are_old(cp, now, items))
 		return 0;
-	pthread_mutex_lock(&cp->changing);
-	rc = ck_access_renew(cp);
-	pthread_mutex_unlock(&cp->changing);
-	return rc;
+	return renew_alone(cp);
 }
 
 uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp)

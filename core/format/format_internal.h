@@ -87,12 +87,9 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st);
 void ck_access_note_directory(const struct ck_checkpoint *cp,
 			      const struct stat *st);
-/* Where the present catalog says something else of who may read, or does not know
- * a file that was seen by now: the next one is made. cp->changing is held.
- * -ENOMEM. */
-CK_MUST_USE int ck_access_renew(struct ck_checkpoint *cp);
-/* The same in a catalog that nobody has yet; *changed: it said something else. After
- * -ENOMEM it says partly this, partly that. */
+/* A catalog that nobody has yet says what is known now of who may read, and of files
+ * that were seen by now; *changed: it said something else. After -ENOMEM it says
+ * partly this, partly that. */
 CK_MUST_USE int ck_access_correct(struct ck_checkpoint *cp,
 				  struct ck_catalog *next, bool *changed);
 /* The present catalog says something else than the one before. */

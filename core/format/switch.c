@@ -57,36 +57,11 @@ void ck_checkpoint_publish(struct ck_checkpoint *cp,
 	ck_catalog_put(old);
 }
 
-/* --- files that could not be looked at ------------------------------------ */
-
 bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 
 	return c->unseen == 0;
-}
-
-static bool has_learnt(const struct ck_checkpoint *cp)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-
-	for (uint32_t i = 0; c->unseen && i < c->files.n; i++)
-		if (ck_catalog_file(c, i)->unseen &&
-		    ck_files_is_seen(cp->files, i))
-			return true;
-	return false;
-}
-
-void ck_checkpoint_learn(struct ck_checkpoint *cp)
-{
-	int rc;
-
-	if (!has_learnt(cp))
-		return;
-	pthread_mutex_lock(&cp->changing);
-	rc = ck_access_renew(cp);
-	pthread_mutex_unlock(&cp->changing);
-	(void)rc; /* whoever comes next tries again */
 }
 
 /* --- a commit -------------------------------------------------------------- */
