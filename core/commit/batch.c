@@ -61,20 +61,10 @@ static int has_many_ranks(const struct ck_catalog *c, bool *many)
 	if (ck_bits_make(&ranks.seen, c->files.n))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->chunks.n && ranks.n <= CK_SHARDS_MAX; i++)
-		ranks_add(&ranks, c, (uint32_t)i);
+		ranks_add(&ranks, c, i);
 	*many = ranks.n > CK_SHARDS_MAX;
 	ck_bits_fini(&ranks.seen);
 	return 0;
-}
-
-/* Whether there is one file for each rank is decided by all ranks of the
- * checkpoint: stages that share the files of a batch come one by one, and
- * nobody knows which ranks are still to come. */
-static int decide(const struct ck_writer *w, struct ck_batch *b)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(w->cp);
-
-	return has_many_ranks(c, &b->one_file);
 }
 
 struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
@@ -85,8 +75,11 @@ struct ck_batch *ck_batch_make(const struct ck_writer *w, bool shared)
 	if (!b)
 		return NULL;
 	pthread_mutex_init(&b->lock, NULL);
+	/* Whether there is one file for each rank is decided by all ranks of the
+	 * checkpoint: stages that share the files of a batch come one by one, and
+	 * nobody knows which ranks are still to come. */
 	if (ck_bits_make(&b->tensors, c->tensors.n) == 0 &&
-	    (!shared || decide(w, b) == 0))
+	    (!shared || has_many_ranks(c, &b->one_file) == 0))
 		return b;
 	ck_batch_free(b);
 	return NULL;

@@ -266,10 +266,12 @@ static uint64_t items_count(const struct ck_catalog *c)
 {
 	uint64_t n = c->objects.n;
 
-	for (uint32_t i = 0; i < c->tensors.n; i++)
-		for (uint32_t k = 0; k < ck_catalog_tensor(c, i)->nchunks; k++)
-			n += !ck_catalog_box_is_empty(
-				c, ck_catalog_tensor(c, i), k);
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
+
+		for (uint32_t k = 0; k < t->nchunks; k++)
+			n += !ck_catalog_box_is_empty(c, t, k);
+	}
 	return n;
 }
 

@@ -61,7 +61,7 @@ static int find_owners(struct ck_local *l, uint32_t *of_file)
 	size_t nslots = 16;
 	ck_auto_free uint32_t *slots = NULL;
 
-	while (nslots < 2 * l->c->files.n)
+	while (nslots < 2 * (size_t)l->c->files.n)
 		nslots *= 2;
 	slots = calloc(nslots, sizeof(*slots));
 	if (!slots)

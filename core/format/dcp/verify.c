@@ -74,7 +74,7 @@ static uint32_t *path_slot(const struct verifying *v, struct ck_str path)
 
 static int paths_make(struct verifying *v)
 {
-	size_t n = v->w->catalog->files.n + v->w->n;
+	size_t n = (size_t)v->w->catalog->files.n + v->w->n;
 
 	for (v->nslots = 16; v->nslots < 2 * n;)
 		v->nslots *= 2;
