@@ -115,3 +115,10 @@ void *ck_grow(void *array, size_t *cap, size_t used, size_t more, size_t size)
 		*cap = want;
 	return p;
 }
+
+void *ck_trim(void *array, size_t count, size_t size)
+{
+	void *p = count ? realloc(array, count * size) : NULL;
+
+	return p ? p : array;
+}

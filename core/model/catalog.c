@@ -279,16 +279,8 @@ static void globals_finish(struct ck_catalog *c)
 	c->nglobals = kept;
 }
 
-/* Gives back what is spare; keeping it is no error. */
-static void *trimmed(void *array, size_t count, size_t size)
-{
-	void *p = count ? realloc(array, count * size) : NULL;
-
-	return p ? p : array;
-}
-
 #define TRIM(c, array, count)                                                  \
-	((c)->array = trimmed((c)->array, count, sizeof(*(c)->array)))
+	((c)->array = ck_trim((c)->array, count, sizeof(*(c)->array)))
 
 static void trim(struct ck_catalog *c)
 {

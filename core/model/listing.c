@@ -356,14 +356,10 @@ int ck_listing_add(struct ck_listing *l, struct ck_entry_id id,
 	return 0;
 }
 
-/* Gives back what is spare; keeping it is no error. */
 static void trim(struct ck_listing *l)
 {
-	void *p = realloc(l->entries, (l->n + 1) * sizeof(*l->entries));
-
-	l->entries = p ? p : l->entries;
-	p = realloc(l->names, (l->n + 1) * sizeof(*l->names));
-	l->names = p ? p : l->names;
+	l->entries = ck_trim(l->entries, l->n, sizeof(*l->entries));
+	l->names = ck_trim(l->names, l->n, sizeof(*l->names));
 }
 
 int ck_listing_finish(struct ck_listing *l, struct ck_diag *d)

@@ -152,6 +152,9 @@ void ck_arena_fini(struct ck_arena *a);
  * room for `more`; moved if need be. NULL and unchanged when out of memory;
  * not NULL otherwise, also for 0 elements. */
 void *ck_grow(void *array, size_t *cap, size_t used, size_t more, size_t size);
+/* The array with room for `count` elements only, moved if need be; as it is where
+ * that is not to be had. */
+void *ck_trim(void *array, size_t count, size_t size);
 
 /* --- bounded cursor over bytes that are not trusted --------------------- */
 
