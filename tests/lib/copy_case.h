@@ -6,6 +6,7 @@
 #define CK_COPY_CASE_H
 
 #include "read_case.h"
+#include "shell.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -14,18 +15,6 @@ static char dir[] = "/tmp/ckptfs-commit-XXXXXX";
 
 static const struct ck_format_options plain = { CK_BENEATH_NO_SYMLINKS,
 						.write = true };
-
-static inline CK_PRINTF(1, 2) void shell(const char *fmt, ...)
-{
-	static char command[1024];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(command, sizeof(command), fmt, args);
-	va_end(args);
-	if (system(command))
-		abort();
-}
 
 static inline struct ck_checkpoint *open_copy(void)
 {

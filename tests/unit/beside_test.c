@@ -7,6 +7,7 @@
  *	beside_test DIRECTORY	a checkpoint of some shards
  */
 #include "format_internal.h"
+#include "shell.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -20,18 +21,6 @@ enum { READERS = 3, ROUNDS = TAP_SLOW ? 4000 : 40000 };
 static char dir[] = "/tmp/ckptfs-beside-XXXXXX";
 static struct ck_checkpoint *cp;
 static atomic_bool ended;
-
-static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
-{
-	static char command[1024];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(command, sizeof(command), fmt, args);
-	va_end(args);
-	if (system(command))
-		abort();
-}
 
 static uint32_t tensors(void)
 {

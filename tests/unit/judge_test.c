@@ -9,6 +9,7 @@
  */
 #include "../../core/format/format_internal.h"
 #include "internal.h"
+#include "shell.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -19,18 +20,6 @@
 static char dir[] = "/tmp/ckptfs-judge-XXXXXX";
 static struct ck_mount_options options;
 static struct ck_fs fs = { .options = &options };
-
-static CK_PRINTF(1, 2) void shell(const char *fmt, ...)
-{
-	static char command[1024];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(command, sizeof(command), fmt, args);
-	va_end(args);
-	if (system(command))
-		abort();
-}
 
 /* All boxes of tensor 0 lie in another file from now on. */
 static void commit(void)
