@@ -256,13 +256,6 @@ void ck_node_begun(struct ck_fs *fs, const struct ck_node *n)
 	set_name_bit(fs, n, NAME_MADE, false);
 }
 
-/* Mode and time of a box are those of its own file. */
-static struct ck_attr box_attr(const struct ck_catalog *c, uint32_t box)
-{
-	return ck_catalog_attr(
-		c, (struct ck_items){ .of = c, .chunk = box, .n = 1 });
-}
-
 static mode_t node_mode(const struct ck_fs *fs, const struct ck_catalog *c,
 			const struct ck_node *n)
 {
@@ -277,8 +270,10 @@ static mode_t node_mode(const struct ck_fs *fs, const struct ck_catalog *c,
 	if (n->kind == CK_NODE_OBJECT)
 		return S_IFREG |
 		       (ck_catalog_object(c, n->tensor)->mode & 0444 & keep);
-	if (n->kind == CK_NODE_BOX)
-		return S_IFREG | w | (box_attr(c, n->index).mode & 0444 & keep);
+	if (n->kind == CK_NODE_BOX) /* that of its own file */
+		return S_IFREG | w |
+		       (ck_catalog_attr(c, ck_node_items(c, n)).mode & 0444 &
+			keep);
 	return S_IFREG | w |
 	       (ck_catalog_tensor(c, n->tensor)->mode & 0444 & keep);
 }
@@ -313,7 +308,7 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	}
 	if (n->kind == CK_NODE_BOX) {
 		size = ck_local_size(fs->local, n->index);
-		out->st_mtim = box_attr(c, n->index).mtime;
+		out->st_mtim = ck_catalog_attr(c, ck_node_items(c, n)).mtime;
 	}
 	if (n->kind == CK_NODE_OBJECT)
 		out->st_mtim = ck_catalog_object(c, n->tensor)->mtime;

@@ -31,22 +31,17 @@ struct inspection {
 
 static struct ck_str alike_stem(const struct inspection *in, size_t i)
 {
-	struct ck_entry_id e = in->c->listing->entries[in->alike.rows[i].entry];
-
-	return ck_catalog_names(in->c, e)->stem;
+	return in->c->listing->names[in->alike.rows[i].entry].stem;
 }
 
 /* The same as ck_report_prefixed(), for programs. */
 static void print_prefixed_json(struct inspection *in)
 {
-	const struct ck_catalog *c = in->c;
+	const struct ck_listing *l = in->c->listing;
 
-	for (size_t i = 0; i < c->listing->nprefixed; i++) {
-		struct ck_entry_id e =
-			c->listing->entries[c->listing->prefixed[i]];
-
+	for (size_t i = 0; i < l->nprefixed; i++) {
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
-		ck_buf_json_str(&in->out, ck_catalog_names(c, e)->stem);
+		ck_buf_json_str(&in->out, l->names[l->prefixed[i]].stem);
 	}
 }
 

@@ -42,9 +42,9 @@ struct ck_dcp_place {
 /* Numbers of opcodes, not positions: whatever is inserted that has no BUILD
  * leaves them as they are. */
 struct ck_dcp_places {
-	uint32_t *
-		chunks; /* owned; of each chunk of the catalog: the BUILD of its row,
-			   * 0: it has none; CK_DCP_FIXED may be set */
+	/* owned; of each chunk of the catalog: the BUILD of its row, 0: it has none;
+	 * CK_DCP_FIXED may be set */
+	uint32_t *chunks;
 	size_t nchunks;
 	bool roomy; /* parsing took less than half of what it may take */
 	/* private: of all rows, while the pickle runs */
