@@ -89,15 +89,13 @@ static void copy_node(struct ck_rows_node *to, const struct ck_rows_node *from)
 	}
 }
 
-/* What *at leads to, nobody else's from now on. NULL: out of memory. */
-static struct ck_rows_node *own(const struct ck_rows_type *type,
-				struct ck_rows_node **at, uint32_t level)
+/* Puts a copy of what *at leads to in its place, or what is new. NULL: out of
+ * memory. */
+static struct ck_rows_node *copy_of(const struct ck_rows_type *type,
+				    struct ck_rows_node **at, uint32_t level)
 {
-	struct ck_rows_node *old = *at, *copy;
+	struct ck_rows_node *old = *at, *copy = node_make(type, level);
 
-	if (old && __atomic_load_n(&old->refs, __ATOMIC_ACQUIRE) == 1)
-		return old;
-	copy = node_make(type, level);
 	if (!copy)
 		return NULL;
 	if (old && level == 0)
@@ -107,6 +105,17 @@ static struct ck_rows_node *own(const struct ck_rows_type *type,
 	*at = copy;
 	node_put(type, old, level);
 	return copy;
+}
+
+/* What *at leads to, nobody else's from now on. NULL: out of memory. */
+static inline struct ck_rows_node *own(const struct ck_rows_type *type,
+				       struct ck_rows_node **at, uint32_t level)
+{
+	struct ck_rows_node *node = *at;
+
+	if (node && __atomic_load_n(&node->refs, __ATOMIC_ACQUIRE) == 1)
+		return node;
+	return copy_of(type, at, level);
 }
 
 void *ck_rows_edit(struct ck_rows *r, uint32_t i)

@@ -34,6 +34,7 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 			       struct ck_items items)
 {
 	struct ck_attr attr = c->meta;
+	uint32_t last = CK_NO_FILE;
 	bool any = false;
 
 	attr.mode = c->meta.mode & c->dir_mode & 0444;
@@ -41,8 +42,9 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 		uint32_t number = ck_items_at(items, i)->file;
 		const struct ck_data_file *file;
 
-		if (number >= c->files.n)
+		if (number == last || number >= c->files.n)
 			continue;
+		last = number;
 		file = ck_catalog_file(c, number);
 		if (!has_attr(file))
 			continue;

@@ -293,6 +293,13 @@ struct items {
 	uint32_t chunk; /* the first */
 };
 
+static int place_cmp(const struct ck_item *x, const struct ck_item *y)
+{
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return (x->fpos > y->fpos) - (x->fpos < y->fpos);
+}
+
 static int item_cmp(const void *a, const void *b, void *arg)
 {
 	const struct items *of = arg;
@@ -301,9 +308,7 @@ static int item_cmp(const void *a, const void *b, void *arg)
 	const struct ck_item *y =
 		ck_catalog_item(of->c, of->chunk + *(const uint32_t *)b);
 
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	return (x->fpos > y->fpos) - (x->fpos < y->fpos);
+	return place_cmp(x, y);
 }
 
 bool ck_catalog_box_is_empty(const struct ck_catalog *c,
@@ -318,6 +323,7 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 {
 	struct items of = { k->c, t->chunk };
 	uint32_t *index = k->tiling.index;
+	const struct ck_item *last = NULL;
 	bool sorted = true;
 	uint32_t n = 0;
 
@@ -330,9 +336,8 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 		    ck_catalog_box_is_empty(k->c, t, i))
 			continue;
 		index[n++] = i;
-		if (n > 1)
-			sorted &= item_cmp(&index[n - 2], &index[n - 1], &of) <=
-				  0;
+		sorted &= !last || place_cmp(last, item) <= 0;
+		last = item;
 	}
 	if (!sorted)
 		qsort_r(index, n, sizeof(*index), item_cmp, &of);

@@ -55,8 +55,8 @@ static const struct ck_rows_type tensor_type = { sizeof(struct ck_tensor), 4,
 						 NULL, NULL };
 static const struct ck_rows_type object_type = { sizeof(struct ck_object), 4,
 						 NULL, NULL };
-static const struct ck_rows_type item_type = { sizeof(struct ck_item), 6, NULL,
-					       NULL };
+static const struct ck_rows_type item_type = { sizeof(struct ck_item),
+					       CK_ITEM_BITS, NULL, NULL };
 static const struct ck_rows_type replica_type = { sizeof(struct ck_replica), 6,
 						  NULL, NULL };
 

@@ -175,10 +175,13 @@ static inline const struct ck_object *ck_catalog_object(
 	return ck_rows_at(&c->objects, i);
 }
 
+enum { CK_ITEM_BITS = 6 }; /* of the blocks of items, see rows.h */
+
 static inline const struct ck_item *ck_catalog_item(const struct ck_catalog *c,
 						    uint32_t chunk)
 {
-	return ck_rows_at(&c->chunks, chunk);
+	return ck_rows_at_of(&c->chunks, chunk, CK_ITEM_BITS,
+			     sizeof(struct ck_item));
 }
 
 static inline const struct ck_replica *ck_catalog_replica(

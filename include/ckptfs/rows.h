@@ -46,18 +46,26 @@ struct ck_rows_node {
 	};
 };
 
-/* Row i, of n. Good as long as the value, or another one that shares it. */
-static inline const void *ck_rows_at(const struct ck_rows *r, uint32_t i)
+/* As ck_rows_at(); for rows by the million it is faster to say what r->type says,
+ * so that the compiler knows. */
+static inline const void *ck_rows_at_of(const struct ck_rows *r, uint32_t i,
+					uint32_t bits, uint32_t size)
 {
 	const struct ck_rows_node *node = r->root;
-	uint32_t shift = r->type->bits + r->levels * CK_ROWS_FAN;
+	uint32_t shift = bits + r->levels * CK_ROWS_FAN;
 	uint32_t in_node = (1U << CK_ROWS_FAN) - 1;
 
-	while (shift > r->type->bits) {
+	while (shift > bits) {
 		shift -= CK_ROWS_FAN;
 		node = node->children[(i >> shift) & in_node];
 	}
-	return node->rows + (size_t)(i & ((1U << shift) - 1)) * r->type->size;
+	return node->rows + (size_t)(i & ((1U << bits) - 1)) * size;
+}
+
+/* Row i, of n. Good as long as the value, or another one that shares it. */
+static inline const void *ck_rows_at(const struct ck_rows *r, uint32_t i)
+{
+	return ck_rows_at_of(r, i, r->type->bits, r->type->size);
 }
 
 /* Row i to be changed; not copied before it must be. NULL: out of memory; then
