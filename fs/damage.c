@@ -55,7 +55,7 @@ static uint64_t lost_bytes(struct ck_fs *fs, const struct ck_catalog *c,
 
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (!ck_box_has_fault(fs->cp, c, layout, tensor, i, &f))
-			good += ck_catalog_box_bytes(c, t, i);
+			good += ck_tensor_box_bytes(t, i);
 	return t->nbytes - ck_min(good, t->nbytes);
 }
 

@@ -99,5 +99,5 @@ const uint64_t *ck_node_window(const struct ck_catalog *c,
 
 	if (n->kind != CK_NODE_BOX)
 		return NULL;
-	return (const uint64_t *)ck_catalog_box(c, t, n->index - t->chunk);
+	return (const uint64_t *)ck_tensor_box(t, n->index - t->chunk);
 }

@@ -46,7 +46,7 @@ static const int64_t *box_of(const struct file *f)
 {
 	const struct ck_tensor *t = tensor_of(f);
 
-	return ck_catalog_box(f->c, t, f->n.index - t->chunk);
+	return ck_tensor_box(t, f->n.index - t->chunk);
 }
 
 static int get_fqn(const struct file *f, struct ck_buf *out)
@@ -79,9 +79,8 @@ static int get_dtype(const struct file *f, struct ck_buf *out)
 static int get_shape(const struct file *f, struct ck_buf *out)
 {
 	const struct ck_tensor *t = tensor_of(f);
-	const int64_t *shape = f->n.kind == CK_NODE_BOX
-				       ? box_of(f) + t->ndim
-				       : ck_catalog_shape(f->c, t);
+	const int64_t *shape = f->n.kind == CK_NODE_BOX ? box_of(f) + t->ndim
+							: t->shape;
 
 	ck_dims_print(out, shape, t->ndim);
 	return 0;

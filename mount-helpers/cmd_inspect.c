@@ -53,13 +53,13 @@ enum { DTYPE, SHAPE, BYTES, CHUNKS, COLUMNS };
 /* One shape of a million numbers must not make every line as long. */
 enum { WIDTH_MOST = 48 };
 
-static void tensor_cells(const struct ck_catalog *c, const struct ck_tensor *t,
+static void tensor_cells(const struct ck_tensor *t,
 			 struct ck_buf cells[static COLUMNS])
 {
 	for (int i = 0; i < COLUMNS; i++)
 		cells[i].len = 0;
 	ck_buf_escaped(&cells[DTYPE], t->dtype_name);
-	ck_dims_print(&cells[SHAPE], ck_catalog_shape(c, t), t->ndim);
+	ck_dims_print(&cells[SHAPE], t->shape, t->ndim);
 	ck_buf_printf(&cells[BYTES], "%ju", (uintmax_t)t->nbytes);
 	ck_buf_printf(&cells[CHUNKS], "%u", t->nchunks);
 }
@@ -76,7 +76,7 @@ static void print_row(struct ck_buf *out, const char *const cells[],
 static void print_grid(struct inspection *in, const struct ck_tensor *t)
 {
 	int64_t grid[CK_MAX_DIMS];
-	int rc = ck_report_grid(in->c, t, grid);
+	int rc = ck_report_grid(t, grid);
 
 	if (rc == -ENOMEM)
 		in->out.err = rc;
@@ -94,7 +94,7 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 	print_grid(in, t);
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		const struct ck_item *chunk = ck_catalog_item(c, t->chunk + i);
-		const int64_t *box = ck_catalog_box(c, t, i);
+		const int64_t *box = ck_tensor_box(t, i);
 		struct ck_fault fault;
 
 		ck_buf_text(&in->out, "    ");
@@ -236,7 +236,7 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 	const char *text[COLUMNS];
 	struct ck_fault fault;
 
-	tensor_cells(in->c, t, cells);
+	tensor_cells(t, cells);
 	for (int i = 0; i < COLUMNS; i++)
 		text[i] = cells[i].data ? cells[i].data : "";
 	print_row(&in->out, text, width);
@@ -278,8 +278,7 @@ static void print_table(struct inspection *in)
 	if (in->picked.nobjects)
 		width[DTYPE] = strlen("object");
 	for (uint32_t i = 0; i < in->picked.ntensors; i++) {
-		tensor_cells(in->c,
-			     ck_catalog_tensor(in->c, in->picked.tensors[i]),
+		tensor_cells(ck_catalog_tensor(in->c, in->picked.tensors[i]),
 			     cells);
 		for (int k = 0; k < COLUMNS; k++)
 			width[k] = ck_max(width[k],

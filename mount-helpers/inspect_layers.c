@@ -102,16 +102,12 @@ static size_t layer_end(const struct members *m, size_t begin)
 	return end;
 }
 
-static bool is_alike(const struct members *m, const struct member *a,
-		     const struct member *b)
+static bool is_alike(const struct member *a, const struct member *b)
 {
-	const struct ck_catalog *c = m->c;
-
 	return ck_str_eq(a->rest, b->rest) &&
 	       a->tensor->ndim == b->tensor->ndim &&
 	       ck_str_eq(a->tensor->dtype_name, b->tensor->dtype_name) &&
-	       memcmp(ck_catalog_shape(c, a->tensor),
-		      ck_catalog_shape(c, b->tensor),
+	       memcmp(a->tensor->shape, b->tensor->shape,
 		      a->tensor->ndim * sizeof(int64_t)) == 0;
 }
 
@@ -129,7 +125,7 @@ static bool goes_on(const struct members *m, size_t begin, size_t end,
 	    last->number + 1 != first->number)
 		return false;
 	for (size_t i = 0; i < before; i++)
-		if (!is_alike(m, last + i, first + i))
+		if (!is_alike(last + i, first + i))
 			return false;
 	return true;
 }
@@ -152,8 +148,7 @@ static void rows_make(struct ck_layers *l, const struct members *m)
 		row->last = first->number;
 		before = end - begin;
 		for (; begin < end; begin++)
-			ck_total_count(&row->total, m->c,
-				       m->list[begin].tensor);
+			ck_total_count(&row->total, m->list[begin].tensor);
 	}
 }
 

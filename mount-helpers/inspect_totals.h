@@ -31,8 +31,7 @@ CK_MUST_USE int ck_totals_by_prefix(const struct ck_catalog *c,
 void ck_totals_fini(struct ck_totals *t);
 void ck_total_add(struct ck_total *sum, const struct ck_total *more);
 /* The same of one tensor. Elements that cannot be counted are none. */
-void ck_total_count(struct ck_total *sum, const struct ck_catalog *c,
-		    const struct ck_tensor *t);
+void ck_total_count(struct ck_total *sum, const struct ck_tensor *t);
 /* The numbers as members of a JSON object. */
 void ck_total_print_json(const struct ck_total *t, struct ck_buf *out);
 /* Bytes of the dotted parts that the names of all these tensors begin with,

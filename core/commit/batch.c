@@ -147,11 +147,11 @@ static int choose_shards(const struct ck_catalog *c, struct ck_cuts *cuts)
 
 /* --- which part of it ------------------------------------------------------------ */
 
-static int cut_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
-		    const struct ck_tensor *t, struct ck_cut *cut)
+static int cut_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
+		    struct ck_cut *cut)
 {
 	struct ck_room *room = &cuts->rooms[cut->shard];
-	const int64_t *box = ck_catalog_box(c, t, cut->chunk - t->chunk);
+	const int64_t *box = ck_tensor_box(t, cut->chunk - t->chunk);
 	int rc;
 
 	cut->fpos = room->target.size;
@@ -167,8 +167,8 @@ static int cut_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 }
 
 /* All items that go to a file, one behind the other. */
-static int room_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
-		     const struct ck_tensor *t, uint32_t shard, uint64_t begin)
+static int room_plan(struct ck_cuts *cuts, const struct ck_tensor *t,
+		     uint32_t shard, uint64_t begin)
 {
 	int rc = 0;
 
@@ -178,7 +178,7 @@ static int room_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 	};
 	for (uint32_t i = 0; i < cuts->n && !rc; i++)
 		if (cuts->cuts[i].shard == shard)
-			rc = cut_plan(cuts, c, t, &cuts->cuts[i]);
+			rc = cut_plan(cuts, t, &cuts->cuts[i]);
 	return rc;
 }
 
@@ -187,8 +187,8 @@ enum { PADDING = 64 };
 
 /* Moves what was planned at the end of a file into a part of it that nobody
  * uses, if there is one. */
-static int room_fit(struct ck_cuts *cuts, const struct ck_catalog *c,
-		    const struct ck_tensor *t, uint32_t shard)
+static int room_fit(struct ck_cuts *cuts, const struct ck_tensor *t,
+		    uint32_t shard)
 {
 	const struct ck_room *room = &cuts->rooms[shard];
 	const struct ck_shard *in = &cuts->batch->shards[shard];
@@ -197,12 +197,12 @@ static int room_fit(struct ck_cuts *cuts, const struct ck_catalog *c,
 
 	len -= ck_min(len, PADDING);
 	while ((r = ck_ranges_fit(&in->unused, len, r))) {
-		int rc = room_plan(cuts, c, t, shard, r->begin);
+		int rc = room_plan(cuts, t, shard, r->begin);
 
 		if (rc || room->target.size <= r->end)
 			return rc;
 	}
-	return room_plan(cuts, c, t, shard, in->size);
+	return room_plan(cuts, t, shard, in->size);
 }
 
 /* Takes [begin, size) of the files. */
@@ -235,9 +235,9 @@ static int rooms_plan(struct ck_cuts *cuts, const struct ck_catalog *c,
 		return -ENOMEM;
 	cuts->nrooms = b->nshards;
 	for (uint32_t i = 0; i < cuts->nrooms && !rc; i++) {
-		rc = room_plan(cuts, c, t, i, b->shards[i].size);
+		rc = room_plan(cuts, t, i, b->shards[i].size);
 		if (rc == 0 && cuts->rooms[i].uses && b->shards[i].unused.n)
-			rc = room_fit(cuts, c, t, i);
+			rc = room_fit(cuts, t, i);
 	}
 	if (rc == 0)
 		rooms_take(cuts);
@@ -266,7 +266,7 @@ int ck_cuts_plan(struct ck_cuts *out, const struct ck_writer *w,
 	if (!out->cuts)
 		return -ENOMEM;
 	for (uint32_t i = first; i < first + n; i++)
-		if (!ck_catalog_box_is_empty(c, t, i))
+		if (!ck_tensor_box_is_empty(t, i))
 			out->cuts[out->n++].chunk = t->chunk + i;
 	pthread_mutex_lock(&b->lock);
 	rc = rooms_plan(out, c, t);

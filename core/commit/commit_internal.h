@@ -185,11 +185,10 @@ static inline const struct ck_tensor *ck_stage_tensor(const struct ck_stage *s)
 /* Sizes of what the file holds: the tensor, or one box of it. */
 static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 {
-	const struct ck_catalog *c = s->catalog;
 	const struct ck_tensor *t = ck_stage_tensor(s);
 
-	return s->box == CK_STAGE_ALL ? ck_catalog_shape(c, t)
-				      : ck_catalog_box(c, t, s->box) + t->ndim;
+	return s->box == CK_STAGE_ALL ? t->shape
+				      : ck_tensor_box(t, s->box) + t->ndim;
 }
 
 /* Size of the whole file, as far as its header is known. */

@@ -90,7 +90,7 @@ int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 	bool whole = box == CK_STAGE_ALL;
 	uint32_t first = whole ? 0 : box;
 	uint32_t n = whole ? t->nchunks : 1;
-	const int64_t *only = ck_catalog_box(c, t, first);
+	const int64_t *only = ck_tensor_box(t, first);
 	struct arrays a;
 
 	*k = (struct ck_cutter){ .unit = swapped ? dtype->unit : 1 };
@@ -102,11 +102,11 @@ int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 		return -ENOMEM;
 	}
 	if (whole)
-		fill_extent(&a, NULL, ck_catalog_shape(c, t), t->ndim, fortran);
+		fill_extent(&a, NULL, t->shape, t->ndim, fortran);
 	else
 		fill_extent(&a, only, only + t->ndim, t->ndim, fortran);
 	for (uint32_t i = 0; i < n; i++) {
-		fill_chunk(&a, i, ck_catalog_box(c, t, first + i), t->ndim,
+		fill_chunk(&a, i, ck_tensor_box(t, first + i), t->ndim,
 			   dtype->size, fortran);
 		a.order[i] = i;
 	}

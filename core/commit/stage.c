@@ -80,7 +80,7 @@ static int check_writable(const struct ck_catalog *c, uint32_t tensor,
 	if (t->holes && box == CK_STAGE_ALL)
 		return ck_fail(d, EIO, "some elements belong to no box");
 	for (uint32_t i = first; i < first + n; i++)
-		if (!ck_catalog_box_is_empty(c, t, i) &&
+		if (!ck_tensor_box_is_empty(t, i) &&
 		    ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE)
 			return ck_fail(d, EIO,
 				       "the metadata has no place for "
@@ -218,10 +218,9 @@ uint64_t ck_stage_total(const struct ck_stage *s)
 {
 	const struct ck_tensor *t = ck_stage_tensor(s);
 
-	return s->data +
-	       (s->box == CK_STAGE_ALL
-			? t->nbytes
-			: ck_catalog_box_bytes(s->catalog, t, s->box));
+	return s->data + (s->box == CK_STAGE_ALL
+				  ? t->nbytes
+				  : ck_tensor_box_bytes(t, s->box));
 }
 
 int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)

@@ -166,7 +166,7 @@ static int tasks_make(struct check *k)
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		for (uint32_t box = 0; box < t->nchunks; box++)
-			if (!ck_catalog_box_is_empty(c, t, box))
+			if (!ck_tensor_box_is_empty(t, box))
 				task_add(k, ck_catalog_item(c, t->chunk + box),
 					 t, box);
 	}

@@ -270,7 +270,7 @@ static uint64_t items_count(const struct ck_catalog *c)
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		for (uint32_t k = 0; k < t->nchunks; k++)
-			n += !ck_catalog_box_is_empty(c, t, k);
+			n += !ck_tensor_box_is_empty(t, k);
 	}
 	return n;
 }

@@ -11,6 +11,7 @@
 struct ck_located {
 	struct ck_layout layout; /* first: the layout is this */
 	void *of_window; /* of one of a window: its boxes, order and chunks */
+	struct ck_owned *owner; /* has what the tensor's row points to */
 	/* Under ck_layouts.lock, once others can have it: */
 	uint32_t refs;
 	bool keep; /* also when nobody uses it */

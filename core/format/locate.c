@@ -23,6 +23,7 @@ void ck_located_free(struct ck_located *l)
 	free(layout->extents);
 	free(layout->strides);
 	free(l->of_window);
+	ck_owned_put(l->owner);
 	free(l);
 }
 
@@ -282,7 +283,7 @@ static int narrow(struct ck_located *l, const struct ck_catalog *c,
 	uint32_t *order, *numbers;
 	int64_t *boxes;
 	bool covered;
-	int rc = ck_catalog_window(c, t, window, &chunks, &layout->n, &covered);
+	int rc = ck_tensor_window(t, window, &chunks, &layout->n, &covered);
 
 	if (rc)
 		return rc;
@@ -295,7 +296,7 @@ static int narrow(struct ck_located *l, const struct ck_catalog *c,
 	numbers = order + layout->n;
 	for (uint32_t k = 0; k < layout->n; k++) {
 		if (box)
-			memcpy(boxes + k * box, ck_catalog_box(c, t, chunks[k]),
+			memcpy(boxes + k * box, ck_tensor_box(t, chunks[k]),
 			       box * sizeof(*boxes));
 		order[k] = k;
 		numbers[k] = chunks[k];
@@ -314,6 +315,7 @@ static int choose(const struct ck_catalog *c, uint32_t tensor,
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	l->keep = true;
+	l->owner = ck_tensor_hold(t);
 	l->layout = (struct ck_layout){
 		.tensor = tensor,
 		.version = t->version,
@@ -323,9 +325,9 @@ static int choose(const struct ck_catalog *c, uint32_t tensor,
 		.faulty = t->holes || t->err,
 		/* Of a tensor that cannot be served no item is looked at. */
 		.n = t->err ? 0 : t->nchunks,
-		.shape = (const uint64_t *)ck_catalog_shape(c, t),
-		.boxes = ck_catalog_box(c, t, 0),
-		.order = c->order + t->chunk,
+		.shape = (const uint64_t *)t->shape,
+		.boxes = ck_tensor_box(t, 0),
+		.order = t->order,
 	};
 	return window && !t->err ? narrow(l, c, window) : 0;
 }

@@ -45,7 +45,7 @@ static int open_source(struct looking *l, void **bytes, struct ck_diag *d)
 	}
 	if (look->tensor && !look->tensor->err)
 		limit = ck_undone_box(
-			ck_catalog_box_bytes(c, look->tensor, look->box));
+			ck_tensor_box_bytes(look->tensor, look->box));
 	else
 		limit = ck_undone_value(l->item.length);
 	rc = ck_stored_undo(&l->item, c->transforms[transform], limit, bytes,
@@ -66,8 +66,7 @@ static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 	struct ck_item_want want = {
 		.dtype = t->dtype,
 		.ndim = t->ndim,
-		.size = ck_catalog_box(l->look->catalog, t, l->look->box) +
-			t->ndim,
+		.size = ck_tensor_box(t, l->look->box) + t->ndim,
 	};
 	ck_auto_free uint64_t *strides = calloc(t->ndim + 1UL,
 						sizeof(*strides));

@@ -138,7 +138,7 @@ int ck_checkpoint_prepare(struct ck_checkpoint *cp,
 	if (rc == 0)
 		rc = describe_files(cp, c, edits, n, before);
 	if (rc == 0)
-		rc = ck_catalog_edit(c, edits, n);
+		rc = ck_catalog_edit(c, edits, n, NULL);
 	if (rc)
 		ck_catalog_put(c);
 	else

@@ -89,13 +89,22 @@ static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype,
 	return ck_catalog_text_add(c, dtype, out);
 }
 
+/* Numbers that stay where they are. */
+static int64_t *numbers_copy(struct ck_catalog *c, const int64_t *from,
+			     size_t n)
+{
+	int64_t *to = ck_arena_alloc(&c->text, n * sizeof(*to));
+
+	if (to && n)
+		memcpy(to, from, n * sizeof(*to));
+	return to;
+}
+
 int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 			  struct ck_str dtype, uint32_t ndim,
 			  const int64_t *shape)
 {
 	struct ck_tensor t = {
-		.shape = c->nshapes,
-		.boxes = c->nboxes,
 		.chunk = c->chunks.n,
 		.ndim = ndim,
 	};
@@ -104,8 +113,8 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 	if (ck_str_starts(dtype, CK_STR("torch.")))
 		dtype = (struct ck_str){ dtype.p + 6, dtype.len - 6 };
 	t.dtype = ck_dtype_by_name(dtype);
-	/* Boxes too: there is something to point at without any. */
-	if (ROOM(c, shapes, c->nshapes, ndim) || ROOM(c, boxes, c->nboxes, 0))
+	t.shape = numbers_copy(c, shape, ndim);
+	if (!t.shape)
 		return -ENOMEM;
 	rc = dtype_name_add(c, dtype, &t.dtype_name);
 	if (rc == 0)
@@ -115,11 +124,9 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 		rc = ck_rows_add(&c->tensors, &t);
 	if (rc)
 		return rc;
-	if (ndim)
-		memcpy(c->shapes + c->nshapes, shape, ndim * sizeof(*shape));
-	c->nshapes += ndim;
 	c->caps->last = ck_catalog_own_tensor(c, c->tensors.n - 1);
-	return 0;
+	c->caps->room = 0;
+	return ck_catalog_chunks_expect(c, 0);
 }
 
 int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
@@ -130,23 +137,51 @@ int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
 	return ck_catalog_text_add(c, ck_str_from(why), &t->fault);
 }
 
+/* Boxes move where there is room for n of them. */
+static int boxes_move(struct ck_catalog *c, uint64_t n)
+{
+	struct ck_tensor *t = c->caps->last;
+	size_t box = (size_t)2 * t->ndim * sizeof(int64_t), bytes;
+	int64_t *boxes = ck_mul(&bytes, n, box)
+				 ? ck_arena_alloc(&c->text, bytes)
+				 : NULL;
+
+	if (!boxes)
+		return -ENOMEM;
+	if (t->nchunks && box)
+		memcpy(boxes, t->boxes, t->nchunks * box);
+	t->boxes = boxes;
+	c->caps->boxes = boxes;
+	c->caps->room = n;
+	return 0;
+}
+
+int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n)
+{
+	/* There is something to point at without any. */
+	return n <= c->caps->room && c->caps->last->boxes ? 0
+							  : boxes_move(c, n);
+}
+
 int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 			 const int64_t *len, const struct ck_item *chunk)
 {
 	struct ck_tensor *t = c->caps->last;
-	size_t bytes = t->ndim * sizeof(*off);
-	int rc;
+	uint64_t room = c->caps->room;
+	int64_t *box;
+	int rc = 0;
 
-	if (ROOM(c, boxes, c->nboxes, (size_t)2 * t->ndim))
-		return -ENOMEM;
-	rc = ck_rows_add(&c->chunks, chunk);
+	if (t->nchunks == room)
+		rc = boxes_move(c, ck_max(4, 2 * room));
+	if (rc == 0)
+		rc = ck_rows_add(&c->chunks, chunk);
 	if (rc)
 		return rc;
-	if (bytes) {
-		memcpy(c->boxes + c->nboxes, off, bytes);
-		memcpy(c->boxes + c->nboxes + t->ndim, len, bytes);
+	box = c->caps->boxes + (size_t)t->nchunks * 2 * t->ndim;
+	if (t->ndim) {
+		memcpy(box, off, t->ndim * sizeof(*off));
+		memcpy(box + t->ndim, len, t->ndim * sizeof(*len));
 	}
-	c->nboxes += (size_t)2 * t->ndim;
 	t->nchunks++;
 	return 0;
 }
@@ -284,8 +319,6 @@ static void globals_finish(struct ck_catalog *c)
 
 static void trim(struct ck_catalog *c)
 {
-	TRIM(c, shapes, c->nshapes);
-	TRIM(c, boxes, c->nboxes);
 	TRIM(c, strided, c->nstrided);
 	TRIM(c, strides, c->nstrides);
 	TRIM(c, transforms, c->ntransforms);

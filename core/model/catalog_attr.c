@@ -101,8 +101,10 @@ int ck_catalog_access_renew(struct ck_catalog *next)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < next->tensors.n && rc == 0; i++)
-		rc = ck_catalog_tensor_renew(next, i);
+		if (ck_catalog_tensor(next, i)->entry.key.p)
+			rc = ck_catalog_tensor_renew(next, i);
 	for (uint32_t i = 0; i < next->objects.n && rc == 0; i++)
-		rc = ck_catalog_object_renew(next, i);
+		if (ck_catalog_object(next, i)->entry.key.p)
+			rc = ck_catalog_object_renew(next, i);
 	return rc;
 }

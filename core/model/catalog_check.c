@@ -67,10 +67,9 @@ static void dims_show(struct ck_buf *out, const int64_t *dims, uint32_t ndim)
 		ck_buf_text(out, "...");
 }
 
-static void box_show(struct ck_buf *out, const struct ck_catalog *c,
-		     const struct ck_tensor *t, uint32_t i)
+static void box_show(struct ck_buf *out, const struct ck_tensor *t, uint32_t i)
 {
-	const int64_t *box = ck_catalog_box(c, t, i);
+	const int64_t *box = ck_tensor_box(t, i);
 
 	ck_buf_printf(out, ", box %" PRIu32 " offset ", i);
 	dims_show(out, box, t->ndim);
@@ -110,10 +109,9 @@ static bool volume(const int64_t *dims, uint32_t ndim, uint64_t *out)
 }
 
 /* Faults of the shape and dtype. Sets nbytes and *numel if there is none. */
-static void shape_check(struct check *k, struct ck_tensor *t, uint64_t *numel,
-			struct fault *f)
+static void shape_check(struct ck_tensor *t, uint64_t *numel, struct fault *f)
 {
-	const int64_t *shape = ck_catalog_shape(k->c, t);
+	const int64_t *shape = t->shape;
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
 	const char *name = ck_show(t->dtype_name);
 	uint64_t nbytes;
@@ -152,13 +150,13 @@ static bool is_inside(const int64_t *box, const int64_t *shape, uint32_t ndim)
 static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
 			    struct fault *f)
 {
-	const uint32_t *order = k->c->order + t->chunk;
-	const int64_t *shape = ck_catalog_shape(k->c, t);
+	const uint32_t *order = t->order;
+	const int64_t *shape = t->shape;
 	uint64_t sum = 0, v;
 
 	k->tiling.n = 0;
 	for (uint32_t i = 0; i < t->nchunks && !f->err; i++) {
-		const int64_t *box = ck_catalog_box(k->c, t, order[i]);
+		const int64_t *box = ck_tensor_box(t, order[i]);
 		bool negative = has_negative(box + t->ndim, t->ndim);
 
 		if (!negative && ck_dims_have_zero(box + t->ndim, t->ndim))
@@ -166,7 +164,7 @@ static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
 		if (negative || !is_inside(box, shape, t->ndim)) {
 			fault_set(f, EIO, "a box is not inside the tensor%s",
 				  negative ? ", its size is negative" : "");
-			box_show(&f->text, k->c, t, order[i]);
+			box_show(&f->text, t, order[i]);
 			break;
 		}
 		/* Cannot overflow: inside a tensor that could be counted. */
@@ -195,8 +193,8 @@ static void tiles_check(struct check *k, struct ck_tensor *t, uint64_t numel,
 	switch (tiling_check(k)) {
 	case CK_TILING_OVERLAP:
 		fault_set(f, EIO, "boxes overlap");
-		box_show(&f->text, k->c, t, k->tiling.a);
-		box_show(&f->text, k->c, t, k->tiling.b);
+		box_show(&f->text, t, k->tiling.a);
+		box_show(&f->text, t, k->tiling.b);
 		return;
 	case CK_TILING_IRREGULAR:
 		fault_set(f, EIO, "%s",
@@ -218,12 +216,12 @@ static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
 		c, (struct ck_str){ f->text.data, f->text.len }, &t->fault);
 }
 
-/* Fills the tensor's part of catalog->order. */
-static void order_make(struct check *k, const struct ck_tensor *t)
+/* Which of the tensor's boxes come first, into `order`. */
+static void order_make(struct check *k, struct ck_tensor *t, uint32_t *order)
 {
 	struct ck_tiling *tiling = &k->tiling;
 
-	tiling->boxes = k->c->boxes + t->boxes;
+	tiling->boxes = t->boxes;
 	tiling->ndim = t->ndim;
 	tiling->n = t->nchunks;
 	tiling->budget = 0;
@@ -231,25 +229,36 @@ static void order_make(struct check *k, const struct ck_tensor *t)
 		tiling->index[i] = i;
 	ck_tiling_sort(tiling);
 	if (t->nchunks)
-		memcpy(k->c->order + t->chunk, tiling->index,
-		       t->nchunks * sizeof(*tiling->index));
+		memcpy(order, tiling->index, t->nchunks * sizeof(*order));
+	t->order = order;
+}
+
+/* What is wrong with the shape, the dtype or the boxes. */
+static void boxes_judge(struct check *k, struct ck_tensor *t, struct fault *f)
+{
+	uint64_t numel = 0, sum = 0;
+
+	if (t->err) /* the format's own words */
+		fault_set(f, t->err, "%.*s", (int)t->fault.len, t->fault.p);
+	else
+		shape_check(t, &numel, f);
+	if (!f->err)
+		sum = boxes_check(k, t, f);
+	if (!f->err)
+		tiles_check(k, t, numel, sum, f);
 }
 
 static int boxes_finish(struct check *k, struct ck_tensor *t)
 {
+	uint32_t *order = ck_arena_alloc(&k->c->text,
+					 t->nchunks * sizeof(*order));
 	struct fault f = { 0 };
-	uint64_t numel = 0, sum = 0;
 	int rc = 0;
 
-	order_make(k, t);
-	if (t->err) /* the format's own words */
-		fault_set(&f, t->err, "%.*s", (int)t->fault.len, t->fault.p);
-	else
-		shape_check(k, t, &numel, &f);
-	if (!f.err)
-		sum = boxes_check(k, t, &f);
-	if (!f.err)
-		tiles_check(k, t, numel, sum, &f);
+	if (!order)
+		return -ENOMEM;
+	order_make(k, t, order);
+	boxes_judge(k, t, &f);
 	if (f.err)
 		rc = fault_store(k->c, t, &f);
 	ck_buf_fini(&f.text);
@@ -273,8 +282,8 @@ static uint64_t item_end(const struct ck_item *chunk)
 	return ck_add(&end, chunk->fpos, chunk->length) ? end : UINT64_MAX;
 }
 
-static uint16_t item_err(const struct ck_catalog *c,
-			 const struct ck_item *chunk)
+uint16_t ck_catalog_item_err(const struct ck_catalog *c,
+			     const struct ck_item *chunk)
 {
 	const struct ck_data_file *file = file_of(c, chunk);
 
@@ -311,10 +320,9 @@ static int item_cmp(const void *a, const void *b, void *arg)
 	return place_cmp(x, y);
 }
 
-bool ck_catalog_box_is_empty(const struct ck_catalog *c,
-			     const struct ck_tensor *t, uint32_t i)
+bool ck_tensor_box_is_empty(const struct ck_tensor *t, uint32_t i)
 {
-	return ck_dims_have_zero(ck_catalog_box(c, t, i) + t->ndim, t->ndim);
+	return ck_dims_have_zero(ck_tensor_box(t, i) + t->ndim, t->ndim);
 }
 
 /* The tensor's items that have data, sorted by place, in the tiling's index;
@@ -333,7 +341,7 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 
 		if (!file_of(k->c, item) || item->length == 0 ||
 		    item->form == CK_FORM_ELEMENTS || /* between others */
-		    ck_catalog_box_is_empty(k->c, t, i))
+		    ck_tensor_box_is_empty(t, i))
 			continue;
 		index[n++] = i;
 		sorted &= !last || place_cmp(last, item) <= 0;
@@ -374,7 +382,7 @@ static uint16_t item_fault(const struct ck_catalog *c,
 			   const struct ck_tensor *t, uint32_t i,
 			   const struct ck_item *item)
 {
-	uint16_t err = item_err(c, item);
+	uint16_t err = ck_catalog_item_err(c, item);
 
 	if (!err && !t->err && !ck_catalog_item_fits(c, t, i, item))
 		return EBADMSG;
@@ -393,7 +401,7 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 		struct ck_item swap = *item;
 		uint32_t i = chunk - t->chunk;
 
-		if (ck_catalog_box_is_empty(c, t, i))
+		if (ck_tensor_box_is_empty(t, i))
 			continue;
 		replica->err = item_fault(c, t, i, replica);
 		if (!item->err || replica->err)
@@ -412,7 +420,7 @@ static void items_check(struct check *k, const struct ck_tensor *t)
 							     t->chunk + i);
 		uint16_t err;
 
-		if (ck_catalog_box_is_empty(k->c, t, i))
+		if (ck_tensor_box_is_empty(t, i))
 			continue;
 		err = item_fault(k->c, t, i, item);
 		if (err != item->err)
@@ -437,7 +445,7 @@ static int object_finish(struct check *k, uint32_t object)
 {
 	struct ck_object *o = ck_catalog_own_object(k->c, object);
 
-	o->item.err = item_err(k->c, &o->item);
+	o->item.err = ck_catalog_item_err(k->c, &o->item);
 	return ck_catalog_object_renew(k->c, object);
 }
 
@@ -448,10 +456,27 @@ static int check_init(struct check *k, struct ck_catalog *c)
 	*k = (struct check){ .c = c, .shared = STEPS_SHARED };
 	for (uint32_t i = 0; i < c->tensors.n; i++)
 		most = (uint32_t)ck_max(most, ck_catalog_tensor(c, i)->nchunks);
-	c->order = calloc(c->chunks.n + 1UL, sizeof(*c->order));
-	if (!c->order)
-		return -ENOMEM;
 	return ck_tiling_init(&k->tiling, most);
+}
+
+int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
+			   uint32_t *order, struct ck_diag *d)
+{
+	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+	struct check k = { .c = c, .shared = STEPS_SHARED };
+	struct fault f = { 0 };
+	int rc = ck_tiling_init(&k.tiling, t->nchunks);
+
+	if (rc)
+		return rc;
+	items_check(&k, t);
+	order_make(&k, t, order);
+	boxes_judge(&k, t, &f);
+	if (f.err)
+		rc = ck_fail(d, EINVAL, "%s", f.text.data ? f.text.data : "?");
+	ck_buf_fini(&f.text);
+	ck_tiling_fini(&k.tiling);
+	return rc;
 }
 
 int ck_catalog_check(struct ck_catalog *c)

@@ -99,7 +99,7 @@ static void item_print(const struct ck_catalog *c, const struct ck_item *item,
 static void chunk_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			uint32_t i, struct ck_buf *out)
 {
-	const int64_t *box = ck_catalog_box(c, t, i);
+	const int64_t *box = ck_tensor_box(t, i);
 
 	ck_buf_text(out, " chunk off=");
 	ck_dims_print(out, box, t->ndim);
@@ -117,7 +117,7 @@ static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	ck_buf_text(out, " dtype=");
 	word_print(out, t->dtype_name);
 	ck_buf_text(out, " shape=");
-	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
+	ck_dims_print(out, t->shape, t->ndim);
 	ck_buf_printf(out, " bytes=%" PRIu64 " chunks=%" PRIu32 " kind=tensor",
 		      t->nbytes, t->nchunks);
 	key_print(ck_tensor_names(c, t->entry.number), out);

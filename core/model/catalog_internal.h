@@ -10,8 +10,10 @@
 
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
-	size_t shapes, boxes, transforms, globals, strided, strides;
+	size_t transforms, globals, strided, strides;
 	struct ck_tensor *last;	    /* that was added */
+	int64_t *boxes;		    /* its own */
+	uint64_t room;		    /* of boxes, there */
 	struct ck_listing *listing; /* the catalog's */
 };
 
@@ -20,8 +22,12 @@ struct ck_catalog_caps {
 /* Bytes that rows own together. */
 struct ck_owned {
 	uint32_t refs; /* atomic */
-	char bytes[];
+	_Alignas(8) char bytes[];
 };
+
+/* Of zeros, with one reference; NULL: out of memory. */
+struct ck_owned *ck_owned_make(size_t bytes);
+void ck_owned_hold(struct ck_owned *o); /* NULL is allowed */
 
 /* There are none. */
 void ck_catalog_rows_init(struct ck_catalog *c);
@@ -62,6 +68,13 @@ static inline struct ck_replica *ck_catalog_own_replica(struct ck_catalog *c,
 
 /* catalog_check.c: sizes, order and faults of tensors and items. */
 CK_MUST_USE int ck_catalog_check(struct ck_catalog *c);
+/* The same of one tensor that was added: its order goes to `order`, nchunks. A
+ * fault of the tensor is -EINVAL. */
+CK_MUST_USE int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
+				       uint32_t *order, struct ck_diag *d);
+/* ENODATA and the like of an entry's item, from what is known of its file. */
+uint16_t ck_catalog_item_err(const struct ck_catalog *c,
+			     const struct ck_item *item);
 
 /* catalog_attr.c: mode and time follow the files of the items. -ENOMEM. */
 CK_MUST_USE int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);

@@ -89,11 +89,10 @@ bool ck_catalog_item_fits(const struct ck_catalog *c, const struct ck_tensor *t,
 	if (item->form == CK_FORM_ARCHIVE)
 		return true;
 	strides = ck_catalog_strides(c, t->chunk + i);
-	bytes = ck_catalog_box_bytes(c, t, i);
+	bytes = ck_tensor_box_bytes(t, i);
 	if (item->form == CK_FORM_BLOB)
 		return item->length == bytes;
-	if (strides &&
-	    !span(t, ck_catalog_box(c, t, i) + t->ndim, strides, &bytes))
+	if (strides && !span(t, ck_tensor_box(t, i) + t->ndim, strides, &bytes))
 		return false;
 	return bytes <= item->length;
 }

@@ -130,7 +130,7 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 {
 	*out = (struct ck_fault){
 		.name = ck_tensor_names(c, t->entry.number)->name,
-		.box = ck_catalog_box(c, t, i),
+		.box = ck_tensor_box(t, i),
 		.ndim = t->ndim,
 	};
 	ck_catalog_place_fault(c, ck_catalog_item(c, t->chunk + i), out);
@@ -149,7 +149,7 @@ static bool box_item_has_fault(const struct ck_catalog *c,
 	if (item->form != CK_FORM_ARCHIVE && item->err == EBADMSG) {
 		out->what = CK_STR("its elements do not fit into its item");
 		out->expected = ck_shown("%" PRIu64 " bytes",
-					 ck_catalog_box_bytes(c, t, i));
+					 ck_tensor_box_bytes(t, i));
 		out->found = ck_shown("%" PRIu64, item->length);
 	}
 	return true;
@@ -210,10 +210,9 @@ bool ck_catalog_file_has_fault(const struct ck_catalog *c, uint32_t file,
 }
 
 /* Elements of a box that the catalog has found to be inside. */
-static uint64_t box_volume(const struct ck_catalog *c,
-			   const struct ck_tensor *t, uint32_t i)
+static uint64_t box_volume(const struct ck_tensor *t, uint32_t i)
 {
-	const int64_t *size = ck_catalog_box(c, t, i) + t->ndim;
+	const int64_t *size = ck_tensor_box(t, i) + t->ndim;
 	uint64_t volume = 1;
 
 	for (uint32_t dim = 0; dim < t->ndim; dim++)
@@ -223,13 +222,12 @@ static uint64_t box_volume(const struct ck_catalog *c,
 	return volume;
 }
 
-uint64_t ck_catalog_box_bytes(const struct ck_catalog *c,
-			      const struct ck_tensor *t, uint32_t i)
+uint64_t ck_tensor_box_bytes(const struct ck_tensor *t, uint32_t i)
 {
 	uint64_t bytes;
 
 	if (t->err ||
-	    !ck_mul(&bytes, box_volume(c, t, i), ck_dtype_at(t->dtype)->size))
+	    !ck_mul(&bytes, box_volume(t, i), ck_dtype_at(t->dtype)->size))
 		return 0;
 	return bytes;
 }
@@ -250,7 +248,7 @@ bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 	if (!t->holes)
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		have += ck_catalog_box_bytes(c, t, i);
+		have += ck_tensor_box_bytes(t, i);
 	out->err = ENODATA;
 	out->what = CK_STR("some elements are in no box");
 	out->expected = ck_shown("%" PRIu64 " bytes", t->nbytes);

@@ -13,48 +13,85 @@
 
 /* --- what rows own ---------------------------------------------------------- */
 
-static struct ck_owned *owned_copy(struct ck_str s)
+struct ck_owned *ck_owned_make(size_t bytes)
 {
-	struct ck_owned *o = malloc(sizeof(*o) + s.len + 1);
+	struct ck_owned *o = calloc(1, sizeof(*o) + bytes);
 
-	if (!o)
-		return NULL;
-	o->refs = 1;
-	if (s.len)
-		memcpy(o->bytes, s.p, s.len);
-	o->bytes[s.len] = '\0';
+	if (o)
+		o->refs = 1;
 	return o;
 }
 
-static void owned_hold(struct ck_owned *o)
+static struct ck_owned *owned_copy(struct ck_str s)
+{
+	struct ck_owned *o = ck_owned_make(s.len + 1);
+
+	if (o && s.len)
+		memcpy(o->bytes, s.p, s.len);
+	return o;
+}
+
+void ck_owned_hold(struct ck_owned *o)
 {
 	if (o)
 		__atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED);
 }
 
-static void owned_put(struct ck_owned *o)
+void ck_owned_put(struct ck_owned *o)
 {
 	if (o && __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) == 0)
 		free(o);
 }
 
+struct ck_owned *ck_tensor_hold(const struct ck_tensor *t)
+{
+	ck_owned_hold(t->owner);
+	return t->owner;
+}
+
 static void file_hold(const void *row)
 {
-	owned_hold(((const struct ck_data_file *)row)->owner);
+	ck_owned_hold(((const struct ck_data_file *)row)->owner);
 }
 
 static void file_drop(const void *row)
 {
-	owned_put(((const struct ck_data_file *)row)->owner);
+	ck_owned_put(((const struct ck_data_file *)row)->owner);
 }
 
-/* Blocks of about 2 KiB: what an edit of one row copies. */
+static void tensor_hold(const void *row)
+{
+	const struct ck_tensor *t = row;
+
+	ck_owned_hold(t->entry.owner);
+	ck_owned_hold(t->owner);
+}
+
+static void tensor_drop(const void *row)
+{
+	const struct ck_tensor *t = row;
+
+	ck_owned_put(t->entry.owner);
+	ck_owned_put(t->owner);
+}
+
+static void object_hold(const void *row)
+{
+	ck_owned_hold(((const struct ck_object *)row)->entry.owner);
+}
+
+static void object_drop(const void *row)
+{
+	ck_owned_put(((const struct ck_object *)row)->entry.owner);
+}
+
+/* Blocks of 1 to 2 KiB: what an edit of one row copies. */
 static const struct ck_rows_type file_type = { sizeof(struct ck_data_file), 4,
 					       file_hold, file_drop };
-static const struct ck_rows_type tensor_type = { sizeof(struct ck_tensor), 4,
-						 NULL, NULL };
+static const struct ck_rows_type tensor_type = { sizeof(struct ck_tensor), 3,
+						 tensor_hold, tensor_drop };
 static const struct ck_rows_type object_type = { sizeof(struct ck_object), 4,
-						 NULL, NULL };
+						 object_hold, object_drop };
 static const struct ck_rows_type item_type = { sizeof(struct ck_item),
 					       CK_ITEM_BITS, NULL, NULL };
 static const struct ck_rows_type replica_type = { sizeof(struct ck_replica), 6,
@@ -94,9 +131,6 @@ static void arrays_free(struct ck_catalog *c)
 	ck_arena_fini(&c->text);
 	free(c->strided);
 	free(c->strides);
-	free(c->shapes);
-	free(c->boxes);
-	free(c->order);
 	free(c->transforms);
 	free(c->globals);
 	free(c->sharing);
@@ -149,7 +183,7 @@ int ck_catalog_file_add(struct ck_catalog *c, const struct ck_data_file *file)
 	rc = c->files.n < CK_NO_FILE ? ck_rows_add(&c->files, &row)
 				     : -EOVERFLOW;
 	if (rc)
-		owned_put(row.owner);
+		ck_owned_put(row.owner);
 	else
 		c->unseen += row.unseen;
 	return rc;
@@ -170,45 +204,4 @@ int ck_catalog_file_set(struct ck_catalog *next, uint32_t file,
 	next->unseen += row->unseen;
 	next->unseen -= was.unseen;
 	return 0;
-}
-
-/* --- edits -------------------------------------------------------------------- */
-
-static int place(struct ck_catalog *c, const struct ck_edit *e)
-{
-	struct ck_item *item = ck_catalog_own_item(c, e->number);
-
-	if (!item)
-		return -ENOMEM;
-	*item = e->item;
-	return ck_catalog_replicas_drop(c, e->number);
-}
-
-/* Items of a tensor were edited. */
-static int changed(struct ck_catalog *c, uint32_t tensor)
-{
-	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
-
-	if (!t)
-		return -ENOMEM;
-	t->version++;
-	return ck_catalog_tensor_renew(c, tensor);
-}
-
-int ck_catalog_edit(struct ck_catalog *next, const struct ck_edit *edits,
-		    uint32_t n)
-{
-	uint32_t tensor = 0;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		uint32_t of = ck_catalog_tensor_of(next, edits[i].number);
-
-		if (i > 0 && of != tensor)
-			rc = changed(next, tensor);
-		tensor = of;
-		if (rc == 0)
-			rc = place(next, &edits[i]);
-	}
-	return rc || n == 0 ? rc : changed(next, tensor);
 }

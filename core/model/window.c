@@ -25,10 +25,10 @@ static uint64_t volume(const uint64_t *size, uint32_t ndim)
 }
 
 /* Elements that a chunk and the window share. */
-static uint64_t shared(const struct ck_catalog *c, const struct ck_tensor *t,
-		       uint32_t chunk, const uint64_t *window)
+static uint64_t shared(const struct ck_tensor *t, uint32_t chunk,
+		       const uint64_t *window)
 {
-	const uint64_t *box = (const uint64_t *)ck_catalog_box(c, t, chunk);
+	const uint64_t *box = (const uint64_t *)ck_tensor_box(t, chunk);
 	uint64_t elements = !is_empty(box + t->ndim, t->ndim);
 
 	for (uint32_t d = 0; d < t->ndim && elements; d++) {
@@ -68,15 +68,14 @@ uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
 }
 
 /* How many chunks, in their order, are not behind the window. */
-static uint32_t count_before(const struct ck_catalog *c,
-			     const struct ck_tensor *t, const uint64_t *window)
+static uint32_t count_before(const struct ck_tensor *t, const uint64_t *window)
 {
 	int64_t last[CK_MAX_DIMS];
 
 	for (uint32_t d = 0; d < t->ndim; d++)
 		last[d] = (int64_t)(window[d] + window[t->ndim + d] - 1);
-	return ck_boxes_before(ck_catalog_box(c, t, 0), t->ndim,
-			       c->order + t->chunk, t->nchunks, last);
+	return ck_boxes_before(ck_tensor_box(t, 0), t->ndim, t->order,
+			       t->nchunks, last);
 }
 
 static void reverse(uint32_t *numbers, uint32_t n)
@@ -89,19 +88,18 @@ static void reverse(uint32_t *numbers, uint32_t n)
 	}
 }
 
-int ck_catalog_window(const struct ck_catalog *c, const struct ck_tensor *t,
-		      const uint64_t *window, uint32_t **chunks, uint32_t *n,
-		      bool *covered)
+int ck_tensor_window(const struct ck_tensor *t, const uint64_t *window,
+		     uint32_t **chunks, uint32_t *n, bool *covered)
 {
-	const uint32_t *order = c->order + t->chunk;
+	const uint32_t *order = t->order;
 	uint64_t missing = volume(window + t->ndim, t->ndim);
 	uint32_t *found = NULL;
 	size_t cap = 0;
 
 	*n = 0;
-	for (uint32_t i = missing ? count_before(c, t, window) : 0;
+	for (uint32_t i = missing ? count_before(t, window) : 0;
 	     i > 0 && missing > 0; i--) {
-		uint64_t elements = shared(c, t, order[i - 1], window);
+		uint64_t elements = shared(t, order[i - 1], window);
 		uint32_t *more;
 
 		if (elements == 0)

@@ -29,22 +29,20 @@ static int interval_cmp(const void *a, const void *b)
 	return (x->len > y->len) - (x->len < y->len);
 }
 
-static struct interval interval_of(const struct ck_catalog *c,
-				   const struct ck_tensor *t, uint32_t i,
+static struct interval interval_of(const struct ck_tensor *t, uint32_t i,
 				   uint32_t d)
 {
-	const int64_t *box = ck_catalog_box(c, t, i);
+	const int64_t *box = ck_tensor_box(t, i);
 
 	return (struct interval){ box[d], box[t->ndim + d] };
 }
 
-static void intervals_sort(const struct ck_catalog *c,
-			   const struct ck_tensor *t, uint32_t d,
+static void intervals_sort(const struct ck_tensor *t, uint32_t d,
 			   struct cells *s)
 {
 	s->nsorted = 0;
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		s->sorted[i] = interval_of(c, t, i, d);
+		s->sorted[i] = interval_of(t, i, d);
 	qsort(s->sorted, t->nchunks, sizeof(*s->sorted), interval_cmp);
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (i == 0 || interval_cmp(&s->sorted[s->nsorted - 1],
@@ -52,12 +50,11 @@ static void intervals_sort(const struct ck_catalog *c,
 			s->sorted[s->nsorted++] = s->sorted[i];
 }
 
-static void numbers_extend(const struct ck_catalog *c,
-			   const struct ck_tensor *t, uint32_t d,
+static void numbers_extend(const struct ck_tensor *t, uint32_t d,
 			   struct cells *s)
 {
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		struct interval key = interval_of(c, t, i, d);
+		struct interval key = interval_of(t, i, d);
 		const struct interval *at = bsearch(&key, s->sorted, s->nsorted,
 						    sizeof(key), interval_cmp);
 
@@ -66,18 +63,17 @@ static void numbers_extend(const struct ck_catalog *c,
 	}
 }
 
-static bool is_grid(const struct ck_catalog *c, const struct ck_tensor *t,
-		    struct cells *s, int64_t *grid)
+static bool is_grid(const struct ck_tensor *t, struct cells *s, int64_t *grid)
 {
 	uint64_t ncells = 1;
 
 	for (uint32_t d = 0; d < t->ndim; d++) {
-		intervals_sort(c, t, d, s);
+		intervals_sort(t, d, s);
 		grid[d] = s->nsorted;
 		ncells *= s->nsorted;
 		if (ncells > t->nchunks)
 			return false;
-		numbers_extend(c, t, d, s);
+		numbers_extend(t, d, s);
 	}
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		if (s->taken[s->number[i]])
@@ -87,8 +83,7 @@ static bool is_grid(const struct ck_catalog *c, const struct ck_tensor *t,
 	return ncells == t->nchunks;
 }
 
-int ck_report_grid(const struct ck_catalog *c, const struct ck_tensor *t,
-		   int64_t grid[static CK_MAX_DIMS])
+int ck_report_grid(const struct ck_tensor *t, int64_t grid[static CK_MAX_DIMS])
 {
 	struct cells s = { 0 };
 	int rc = -ENOMEM;
@@ -99,7 +94,7 @@ int ck_report_grid(const struct ck_catalog *c, const struct ck_tensor *t,
 	s.number = calloc(t->nchunks, sizeof(*s.number));
 	s.taken = calloc(t->nchunks, sizeof(*s.taken));
 	if (s.sorted && s.number && s.taken)
-		rc = is_grid(c, t, &s, grid) ? 0 : -ENOENT;
+		rc = is_grid(t, &s, grid) ? 0 : -ENOENT;
 	free(s.sorted);
 	free(s.number);
 	free(s.taken);

@@ -135,7 +135,7 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_buf shape = { 0 }, dtype = { 0 };
 
-	ck_dims_print(&shape, ck_catalog_shape(c, t), t->ndim);
+	ck_dims_print(&shape, t->shape, t->ndim);
 	/* An unknown one can be any bytes, and this is read on terminals. */
 	ck_buf_escaped(&dtype, t->dtype_name);
 	field_print(out, ck_tensor_names(c, t->entry.number)->stem);
@@ -169,7 +169,7 @@ static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 		      uint32_t i, struct ck_buf *out)
 {
 	const struct ck_item *chunk = ck_catalog_item(c, t->chunk + i);
-	const int64_t *box = ck_catalog_box(c, t, i);
+	const int64_t *box = ck_tensor_box(t, i);
 
 	ck_buf_text(out, i ? ",{\"offset\":" : "{\"offset\":");
 	ck_dims_print(out, box, t->ndim);
@@ -188,7 +188,7 @@ static void boxes_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			struct ck_buf *out)
 {
 	int64_t grid[CK_MAX_DIMS];
-	int rc = ck_report_grid(c, t, grid);
+	int rc = ck_report_grid(t, grid);
 
 	ck_buf_text(out, ",\"grid\":");
 	if (rc == 0)
@@ -215,7 +215,7 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 		   ",\"stem\":", ck_tensor_names(c, t->entry.number)->stem);
 	json_field(out, ",\"dtype\":", t->dtype_name);
 	ck_buf_text(out, ",\"shape\":");
-	ck_dims_print(out, ck_catalog_shape(c, t), t->ndim);
+	ck_dims_print(out, t->shape, t->ndim);
 	ck_buf_printf(out,
 		      ",\"bytes\":%" PRIu64 ",\"chunks\":%" PRIu32
 		      ",\"kind\":\"tensor\"",

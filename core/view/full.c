@@ -13,8 +13,7 @@ static uint64_t full_size(const struct ck_catalog *c, uint32_t tensor)
 
 	if (!ck_view_has_bytes(t))
 		return 0;
-	return ck_npy_header_len(t->dtype, t->ndim, ck_catalog_shape(c, t)) +
-	       t->nbytes;
+	return ck_npy_header_len(t->dtype, t->ndim, t->shape) + t->nbytes;
 }
 
 static int full_slice(const struct ck_catalog *c, uint32_t tensor,
@@ -28,8 +27,7 @@ static int full_slice(const struct ck_catalog *c, uint32_t tensor,
 	int rc;
 
 	if (part.has_tensor)
-		ck_npy_header(t->dtype, t->ndim, ck_catalog_shape(c, t),
-			      &header);
+		ck_npy_header(t->dtype, t->ndim, t->shape, &header);
 	part.literal = (struct ck_str){ header.data, header.len };
 	rc = header.err ? header.err : ck_view_slice_make(&part, out);
 	ck_buf_fini(&header);

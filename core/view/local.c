@@ -216,10 +216,10 @@ static bool has_siblings(const struct ck_local *l, const struct ck_tensor *t,
 	return false;
 }
 
-static void add_offsets(const struct ck_local *l, const struct ck_tensor *t,
-			uint32_t box, struct ck_buf *out)
+static void add_offsets(const struct ck_tensor *t, uint32_t box,
+			struct ck_buf *out)
 {
-	const int64_t *off = ck_catalog_box(l->c, t, box - t->chunk);
+	const int64_t *off = ck_tensor_box(t, box - t->chunk);
 	struct ck_buf text = { 0 };
 	char hex[33];
 
@@ -245,7 +245,7 @@ void ck_local_box_name(const struct ck_local *l, uint32_t box,
 
 	ck_buf_str(out, ck_tensor_names(l->c, t->entry.number)->stem);
 	if (t->ndim && has_siblings(l, t, box))
-		add_offsets(l, t, box, out);
+		add_offsets(t, box, out);
 	ck_buf_text(out, ".npy");
 }
 
@@ -315,7 +315,7 @@ uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
 {
 	const struct ck_tensor *t =
 		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
-	const int64_t *size = ck_catalog_box(l->c, t, box - t->chunk) + t->ndim;
+	const int64_t *size = ck_tensor_box(t, box - t->chunk) + t->ndim;
 	uint64_t bytes;
 
 	if (!box_bytes(t, size, &bytes))
@@ -328,7 +328,7 @@ int ck_local_slice(const struct ck_local *l, uint32_t box,
 {
 	uint32_t tensor = ck_catalog_tensor_of(l->c, box);
 	const struct ck_tensor *t = ck_catalog_tensor(l->c, tensor);
-	const int64_t *off = ck_catalog_box(l->c, t, box - t->chunk);
+	const int64_t *off = ck_tensor_box(t, box - t->chunk);
 	struct ck_view_part part = { .tensor = tensor, .ndim = t->ndim };
 	struct ck_buf header = { 0 };
 	int rc;

@@ -72,16 +72,18 @@ struct ck_entry {
 	const struct ck_path_part *path; /* nparts; none: it has no path */
 	uint32_t nparts;
 	uint32_t number; /* of the row */
+	/* private: has key and path of an entry that was added or renamed */
+	struct ck_owned *owner;
 };
 
 struct ck_tensor {
 	struct ck_entry entry;
 	struct ck_str dtype_name; /* as stored, without "torch." */
 	struct ck_str fault;	  /* why err is set */
-	uint64_t shape;		  /* first of ndim values in catalog->shapes */
-	uint64_t boxes; /* first value in catalog->boxes: chunk i's are at
-			  * boxes + i * 2 * ndim */
-	uint32_t chunk; /* first chunk */
+	const int64_t *shape;	  /* ndim */
+	const int64_t *boxes;	  /* for each chunk 2 * ndim: offsets, sizes */
+	const uint32_t *order;	  /* its chunks, from 0, sorted by offsets */
+	uint32_t chunk;		  /* first chunk */
 	uint32_t nchunks;
 	uint32_t ndim;
 	uint8_t dtype; /* ck_dtype_at() */
@@ -92,6 +94,9 @@ struct ck_tensor {
 	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
 	struct timespec mtime; /* newest of its files */
 	uint64_t version;      /* grows when its items change */
+	/* private: has what the row of a tensor that was added points to, but for
+	 * key and path */
+	struct ck_owned *owner;
 };
 
 /* An entry that is no tensor: one item. */
@@ -104,7 +109,8 @@ struct ck_object {
 
 /* What is in a checkpoint, at one moment: nobody changes it any more. A commit
  * makes another one, the next generation, which shares with it what stays the
- * same; whoever uses this one holds it. Numbers of rows are the same in all. */
+ * same; whoever uses this one holds it. Numbers of rows are the same in all: the
+ * row of an entry that was removed stays, is in no listing, and has no key. */
 struct ck_catalog {
 	const char *kind;    /* "dcp" */
 	struct ck_attr meta; /* of .metadata: owner, group, mode, mtime */
@@ -115,9 +121,9 @@ struct ck_catalog {
 	struct ck_rows tensors;	 /* struct ck_tensor */
 	struct ck_rows objects;	 /* struct ck_object */
 	struct ck_rows chunks;	 /* struct ck_item. A chunk is one stored box:
-				  * its offsets and sizes, in elements, are 2 *
-				  * ndim values of boxes, as stored (so possibly
-				  * negative: then the tensor has a fault) */
+				  * its offsets and sizes are elements, as
+				  * stored (so possibly negative: then the tensor
+				  * has a fault) */
 	struct ck_rows replicas; /* struct ck_replica, by chunk; those of a
 				  * chunk in order */
 	uint32_t unseen;	 /* of the files */
@@ -129,13 +135,9 @@ struct ck_catalog {
 			       * the listing */
 	struct ck_strided *strided; /* by chunk */
 	uint64_t *strides;	    /* bytes */
-	int64_t *shapes;
-	int64_t *boxes;
-	uint32_t *order;	   /* for each tensor, its chunks' indices
-				    * (0-based in the tensor) sorted by offsets */
-	struct ck_str *transforms; /* [0] unused; descriptors joined by ',' */
-	struct ck_str *globals;	   /* unknown globals met, "module.name" */
-	size_t nshapes, nboxes, ntransforms, nglobals, nstrided, nstrides;
+	struct ck_str *transforms;  /* [0] unused; descriptors joined by ',' */
+	struct ck_str *globals;	    /* unknown globals met, "module.name" */
+	size_t ntransforms, nglobals, nstrided, nstrides;
 	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
 	uint32_t *sharing;	      /* atomic: generations that have these */
@@ -235,6 +237,11 @@ static inline const struct ck_names *ck_catalog_names(
 	return e.is_object ? ck_object_names(c, e.i) : ck_tensor_names(c, e.i);
 }
 
+/* What a layout of the tensor points to stays as long as this is held. Put it
+ * back. NULL: it stays as long as any catalog of the checkpoint. */
+struct ck_owned *ck_tensor_hold(const struct ck_tensor *t);
+void ck_owned_put(struct ck_owned *o); /* NULL is allowed */
+
 /* The row of an entry. */
 const struct ck_entry *ck_catalog_entry(const struct ck_catalog *c,
 					struct ck_entry_id e);
@@ -243,10 +250,9 @@ const struct ck_entry *ck_catalog_entry(const struct ck_catalog *c,
  * ndim offsets, ndim sizes, inside the tensor. *chunks: their numbers in the
  * tensor, sorted by offsets; free() it. covered: they have all of the window.
  * -ENOMEM. */
-CK_MUST_USE int ck_catalog_window(const struct ck_catalog *c,
-				  const struct ck_tensor *t,
-				  const uint64_t *window, uint32_t **chunks,
-				  uint32_t *n, bool *covered);
+CK_MUST_USE int ck_tensor_window(const struct ck_tensor *t,
+				 const uint64_t *window, uint32_t **chunks,
+				 uint32_t *n, bool *covered);
 
 /* The strides of a chunk, ndim; NULL: elements are in C order without gaps. Not
  * of archives, which say it themselves. */
@@ -266,18 +272,11 @@ uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
 /* Index of the tensor that a chunk of the catalog belongs to. */
 uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
 
-static inline const int64_t *ck_catalog_shape(const struct ck_catalog *c,
-					      const struct ck_tensor *t)
-{
-	return c->shapes + t->shape;
-}
-
 /* offsets of chunk i of t; its sizes are ndim further on. */
-static inline const int64_t *ck_catalog_box(const struct ck_catalog *c,
-					    const struct ck_tensor *t,
-					    uint32_t i)
+static inline const int64_t *ck_tensor_box(const struct ck_tensor *t,
+					   uint32_t i)
 {
-	return c->boxes + t->boxes + (uint64_t)i * 2 * t->ndim;
+	return t->boxes + (uint64_t)i * 2 * t->ndim;
 }
 
 /* Owner, mode (r bits that .metadata, directory and files share) and newest

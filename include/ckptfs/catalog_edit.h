@@ -27,6 +27,9 @@ CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
 CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 				      struct ck_str dtype, uint32_t ndim,
 				      const int64_t *shape);
+/* So many chunks of the tensor added last follow: their boxes get room at once. More
+ * may follow. */
+CK_MUST_USE int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n);
 /* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
 CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
 					const char *why);
@@ -68,21 +71,43 @@ CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
 struct ck_catalog *ck_catalog_next(const struct ck_catalog *of);
 
 enum ck_edit_kind {
-	CK_EDIT_PLACE, /* a chunk's item is another one */
+	CK_EDIT_PLACE,	/* a chunk's item is another one */
+	CK_EDIT_ADD,	/* an entry, behind all others */
+	CK_EDIT_RENAME, /* it has another key and path */
+	CK_EDIT_REMOVE, /* it is gone, and its numbers are not used again */
+};
+
+/* An entry that is added, or a tensor's or object's new key and path. Nothing of
+ * it is kept. */
+struct ck_new_entry {
+	struct ck_str key;
+	const struct ck_path_part *path; /* nparts; none: it has no path */
+	uint32_t nparts;
+	/* Of a tensor that is added: */
+	uint8_t dtype; /* ck_dtype_at() */
+	uint32_t ndim, nchunks;
+	const int64_t *shape;	     /* ndim */
+	const int64_t *boxes;	     /* for each chunk 2 * ndim */
+	const struct ck_item *items; /* of each chunk */
 };
 
 struct ck_edit {
 	enum ck_edit_kind kind;
-	uint32_t number; /* of the chunk */
-	struct ck_item item;
+	bool is_object;	 /* not of PLACE */
+	uint32_t number; /* of the chunk; of the tensor or object. Not of ADD */
+	struct ck_item item; /* of PLACE; of an object that is added */
+	const struct ck_new_entry *new; /* of ADD and RENAME */
 };
 
-/* Makes the edits, one after the other; those of one tensor are next to each
- * other. The files of new items were added before. A tensor that is changed has
- * the next version; replicas of a chunk that has another place are gone. After
- * an error the catalog can only be put back. -ENOMEM. */
+/* Makes the edits, one after the other; places of one tensor are next to each
+ * other. The files of new items were added before. A tensor with new places has
+ * the next version; replicas of a chunk that has another place are gone. An entry
+ * that is added has the next number of its kind. After an error the catalog can
+ * only be put back. -ENOMEM; -EINVAL: a tensor that could not be read whole;
+ * -EEXIST: a key that another entry has; -ENOENT: no such entry; -EOVERFLOW. */
 CK_MUST_USE int ck_catalog_edit(struct ck_catalog *next,
-				const struct ck_edit *edits, uint32_t n);
+				const struct ck_edit *edits, uint32_t n,
+				struct ck_diag *d);
 /* What is known of a data file, but for its path. -ENOMEM. */
 CK_MUST_USE int ck_catalog_file_set(struct ck_catalog *next, uint32_t file,
 				    const struct ck_data_file *known);

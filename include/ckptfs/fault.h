@@ -63,11 +63,9 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 			       const struct ck_tensor *t, uint32_t i,
 			       struct ck_fault *out);
 /* Has it a dimension of size 0? Then it holds nothing and needs no item. */
-bool ck_catalog_box_is_empty(const struct ck_catalog *c,
-			     const struct ck_tensor *t, uint32_t i);
+bool ck_tensor_box_is_empty(const struct ck_tensor *t, uint32_t i);
 /* Bytes of a box; 0 if they cannot be counted. */
-uint64_t ck_catalog_box_bytes(const struct ck_catalog *c,
-			      const struct ck_tensor *t, uint32_t i);
+uint64_t ck_tensor_box_bytes(const struct ck_tensor *t, uint32_t i);
 /* Whether an item can be looked at: it is inside of a file that can. */
 bool ck_catalog_item_is_there(const struct ck_catalog *c,
 			      const struct ck_item *item);

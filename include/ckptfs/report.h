@@ -49,8 +49,7 @@ CK_MUST_USE int ck_alike_find(const struct ck_catalog *c, struct ck_alike *out);
 void ck_alike_fini(struct ck_alike *a);
 /* How many parts each dimension is cut into, if the boxes are the cells of a
  * grid; -ENOENT: they are not, or t has a fault. -ENOMEM. */
-CK_MUST_USE int ck_report_grid(const struct ck_catalog *c,
-			       const struct ck_tensor *t,
+CK_MUST_USE int ck_report_grid(const struct ck_tensor *t,
 			       int64_t grid[static CK_MAX_DIMS]);
 
 #endif

@@ -46,7 +46,22 @@ static struct ck_catalog *edit(const struct ck_catalog *c, uint32_t tensor,
 			.number = first + i,
 			.item = { .file = next->files.n - 1, .length = 10 },
 		};
-	must(ck_catalog_edit(next, edits, n));
+	must(ck_catalog_edit(next, edits, n, NULL));
+	return next;
+}
+
+/* An entry has another key; all are listed again. */
+static struct ck_catalog *renamed(const struct ck_catalog *c, uint32_t tensor)
+{
+	struct ck_catalog *next = ck_catalog_next(c);
+	const struct ck_new_entry new = { .key = CK_STR("another.name") };
+	const struct ck_edit edit = { .kind = CK_EDIT_RENAME,
+				      .number = tensor,
+				      .new = &new };
+
+	if (!next)
+		abort();
+	must(ck_catalog_edit(next, &edit, 1, NULL));
 	return next;
 }
 
@@ -73,17 +88,20 @@ static void measure(const struct ck_catalog *c, uint32_t n)
 	for (uint32_t i = 0; i < ROUNDS; i++) {
 		size_t before = mallinfo2().uordblks;
 		double begin = now();
-		struct ck_catalog *next = edit(c, (uint32_t)rand() % TENSORS,
-					       n);
+		uint32_t tensor = (uint32_t)rand() % TENSORS;
+		struct ck_catalog *next = n ? edit(c, tensor, n)
+					    : renamed(c, tensor);
 
 		times[i] = now() - begin;
 		bytes += mallinfo2().uordblks - before;
 		ck_catalog_put(next);
 	}
 	qsort(times, ROUNDS, sizeof(*times), cmp);
-	printf("%4u boxes of one tensor: median %.1f us, 99 of 100 below %.1f "
+	printf("%4u %s: median %.1f us, 99 of 100 below %.1f "
 	       "us, %.1f KiB\n",
-	       n, times[ROUNDS / 2], times[ROUNDS * 99 / 100],
+	       n ? n : TENSORS,
+	       n ? "boxes of one tensor" : "entries, one of them renamed",
+	       times[ROUNDS / 2], times[ROUNDS * 99 / 100],
 	       (double)bytes / ROUNDS / 1024);
 }
 
@@ -94,6 +112,7 @@ int main(void)
 	measure(c, 1);
 	measure(c, 128);
 	measure(c, BOXES);
+	measure(c, 0);
 	ck_catalog_put(c);
 	return 0;
 }

@@ -101,7 +101,7 @@ static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 	ck_buf_escaped(&b, ck_tensor_names(c, t->entry.number)->name);
 	ck_buf_text(&b, " ");
 	ck_buf_escaped(&b, t->dtype_name);
-	ck_dims_print(&b, ck_catalog_shape(c, t), t->ndim);
+	ck_dims_print(&b, t->shape, t->ndim);
 	return b.data;
 }
 

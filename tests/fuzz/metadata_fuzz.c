@@ -94,7 +94,7 @@ static void commit(struct target *t, struct ck_dcp_known *known,
 	};
 
 	if (file_add(t, to->path, &edit.item.file) ||
-	    ck_catalog_edit(t->c, &edit, 1))
+	    ck_catalog_edit(t->c, &edit, 1, NULL))
 		abort();
 	ck_dcp_known_next(known);
 }

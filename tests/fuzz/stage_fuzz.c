@@ -363,7 +363,7 @@ static uint64_t place_in_file(const uint64_t *index)
 
 static uint64_t place_in_tensor(const uint64_t *index)
 {
-	const int64_t *whole = ck_catalog_shape(disk.cp->catalog, m.t);
+	const int64_t *whole = m.t->shape;
 	uint64_t at = 0;
 
 	for (uint32_t d = 0; d < m.t->ndim; d++)
@@ -463,14 +463,13 @@ static void model_make(uint32_t tensor, uint32_t box, uint8_t flags)
 {
 	const struct ck_catalog *c = disk.cp->catalog;
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	const int64_t *at = box == CK_STAGE_ALL ? NULL
-						: ck_catalog_box(c, t, box);
+	const int64_t *at = box == CK_STAGE_ALL ? NULL : ck_tensor_box(t, box);
 
 	m = (struct model){ .t = t,
 			    .dtype = ck_dtype_at(t->dtype),
-			    .shape = at ? at + t->ndim : ck_catalog_shape(c, t),
+			    .shape = at ? at + t->ndim : t->shape,
 			    .start = at,
-			    .nbytes = at ? ck_catalog_box_bytes(c, t, box)
+			    .nbytes = at ? ck_tensor_box_bytes(t, box)
 					 : t->nbytes,
 			    .raw = flags & RAW };
 	model_begin(false);

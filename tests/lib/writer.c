@@ -70,12 +70,11 @@ static int item(int argc, char **argv)
 
 /* --- metadata -------------------------------------------------------------- */
 
-static void describe(struct ck_buf *out, const struct ck_catalog *c,
-		     const struct ck_tensor *t, uint32_t i)
+static void describe(struct ck_buf *out, const struct ck_tensor *t, uint32_t i)
 {
 	ck_buf_escaped(out, t->entry.key);
 	ck_buf_text(out, "\t");
-	ck_dims_print(out, ck_catalog_box(c, t, i), t->ndim);
+	ck_dims_print(out, ck_tensor_box(t, i), t->ndim);
 }
 
 static uint32_t changes_make(const struct ck_catalog *c, char **argv,
@@ -103,7 +102,7 @@ static uint32_t changes_make(const struct ck_catalog *c, char **argv,
 				.length = 1000 + chunk,
 			};
 			n++;
-			describe(text, c, t, k);
+			describe(text, t, k);
 			ck_buf_printf(text, "\t%s\t%" PRIu64 "\t%" PRIu64 "\n",
 				      to->path.p, to->fpos, to->length);
 		}

@@ -214,9 +214,9 @@ static void test_chunks_of_a_faulty_tensor_are_kept(void)
 	box_add(c, DIMS(0), DIMS(2));
 	finish(c);
 	eq_u64(ck_catalog_tensor(c, 0)->nchunks, 2);
-	eq_u64(c->order[0], 1);
-	eq_u64(c->order[1], 0);
-	eq_i64(ck_catalog_box(c, ck_catalog_tensor(c, 0), 0)[0], 5);
+	eq_u64(ck_catalog_tensor(c, 0)->order[0], 1);
+	eq_u64(ck_catalog_tensor(c, 0)->order[1], 0);
+	eq_i64(ck_tensor_box(ck_catalog_tensor(c, 0), 0)[0], 5);
 	ck_catalog_put(c);
 }
 
@@ -242,7 +242,8 @@ static void test_order(void)
 	box_add(c, DIMS(0, 0), DIMS(1, 1));
 	box_add(c, DIMS(2, 0), DIMS(0, 2));
 	finish(c);
-	eq_mem(c->order, 5 * sizeof(*c->order), want, sizeof(want));
+	eq_mem(ck_catalog_tensor(c, 0)->order, 5 * sizeof(uint32_t), want,
+	       sizeof(want));
 	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
 	ok(!ck_catalog_tensor(c, 0)->holes);
 	ck_catalog_put(c);
@@ -259,7 +260,7 @@ static bool cells_count(const struct ck_catalog *c, uint8_t *cells)
 	const struct ck_tensor *t = ck_catalog_tensor(c, 0);
 
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		const int64_t *b = ck_catalog_box(c, t, i);
+		const int64_t *b = ck_tensor_box(t, i);
 
 		if (b[2] == 0 || b[3] == 0)
 			continue;

@@ -78,7 +78,7 @@ static void text_make(struct text *t, const struct ck_catalog *c,
 {
 	const struct ck_tensor *x = ck_catalog_tensor(c, tensor);
 	const struct ck_dtype *dtype = ck_dtype_at(x->dtype);
-	const int64_t *shape = ck_catalog_shape(c, x);
+	const int64_t *shape = x->shape;
 	bool fortran = !raw && tap_random(&rnd) % 3 == 0;
 	bool big = !raw && dtype->unit > 1 && tap_random(&rnd) % 3 == 0;
 	uint8_t element[32];
@@ -140,7 +140,7 @@ static bool is_writable(const struct ck_catalog *c, uint32_t tensor)
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE &&
-		    !ck_catalog_box_is_empty(c, t, i))
+		    !ck_tensor_box_is_empty(t, i))
 			return false;
 	return true;
 }

@@ -188,7 +188,7 @@ static void test_many_boxes(void)
 			const struct ck_item *k = ck_catalog_item(
 				c, ck_catalog_tensor(c, t)->chunk + i);
 			const int64_t *box =
-				ck_catalog_box(c, ck_catalog_tensor(c, t), i);
+				ck_tensor_box(ck_catalog_tensor(c, t), i);
 
 			bad += box[0] != i || box[1] != 1 ||
 			       k->fpos != t * BOXES_EACH + i;

@@ -289,8 +289,9 @@ static void test_later(void)
 	stored_free(&s);
 
 	row_make(&s, archive, &good);
-	must(ck_catalog_edit(
-		s.c, &(struct ck_edit){ .number = 0, .item = archive }, 1));
+	must(ck_catalog_edit(s.c,
+			     &(struct ck_edit){ .number = 0, .item = archive },
+			     1, NULL));
 	eq_err(read_case(&s.cp, 0, NULL, bytes), -EIO);
 	stored_free(&s);
 }

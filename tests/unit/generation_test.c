@@ -120,7 +120,7 @@ static int place_some(struct ck_catalog *next, struct model *m,
 		m->replica[chunk] = false;
 	}
 	m->versions[tensor]++;
-	return ck_catalog_edit(next, edits, n);
+	return ck_catalog_edit(next, edits, n, NULL);
 }
 
 static int add_file(struct ck_catalog *next, struct model *m)
@@ -291,7 +291,7 @@ static void test_rows_stay(void)
 	for (uint32_t i = 0; i < TENSORS; i++)
 		moved += ck_catalog_tensor(next, i) !=
 			 ck_catalog_tensor(p.c, i);
-	ok(moved > 0 && moved <= 16); /* a block */
+	ok(moved > 0 && moved <= 8); /* a block */
 	ck_catalog_put(next);
 	ck_catalog_put(p.c);
 }

@@ -266,9 +266,8 @@ static void test_item_is_that_of_pytorch(const char *fixtures)
 		struct ck_file file;
 		uint64_t tail, different = 0;
 
-		eq_err(ck_item_form_make(
-			       &f, t->dtype, t->ndim,
-			       ck_catalog_box(cp->catalog, t, 0) + t->ndim, 0),
+		eq_err(ck_item_form_make(&f, t->dtype, t->ndim,
+					 ck_tensor_box(t, 0) + t->ndim, 0),
 		       0);
 		eq_err(ck_files_get(cp->files, c->file, &file), 0);
 		eq_u64(whole_len(&f), c->length);

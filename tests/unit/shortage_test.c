@@ -100,10 +100,9 @@ static int do_boxes(struct ck_checkpoint *cp, uint32_t tensor,
 		const struct ck_layout *layout;
 		struct ck_fault f;
 
-		rc = ck_layout_get(
-			cp, cp->catalog, tensor,
-			(const uint64_t *)ck_catalog_box(cp->catalog, t, i),
-			&layout);
+		rc = ck_layout_get(cp, cp->catalog, tensor,
+				   (const uint64_t *)ck_tensor_box(t, i),
+				   &layout);
 		if (rc)
 			break;
 		if (ck_box_has_fault(cp, cp->catalog, layout, tensor, i, &f))

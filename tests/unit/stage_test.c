@@ -265,8 +265,7 @@ static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
 
 	m.head = (struct ck_buf){ 0 };
 	if (!raw)
-		ck_npy_header(t->dtype, t->ndim,
-			      ck_catalog_shape(cp->catalog, t), &m.head);
+		ck_npy_header(t->dtype, t->ndim, t->shape, &m.head);
 	m.data = m.head.len;
 	m.total = m.data + t->nbytes;
 	model_begin(false);
@@ -293,7 +292,7 @@ static bool is_fit(const struct ck_catalog *c, uint32_t tensor)
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE &&
-		    !ck_catalog_box_is_empty(c, t, i))
+		    !ck_tensor_box_is_empty(t, i))
 			return false;
 	return true;
 }

@@ -53,12 +53,14 @@ static bool is_right(struct boxes *b, const uint64_t *window,
 
 static bool check_window(struct boxes *b, const uint64_t *window, bool plant)
 {
-	struct ck_tensor t = { .ndim = b->ndim, .nchunks = b->n };
-	struct ck_catalog c = { .boxes = b->box, .order = b->order };
+	struct ck_tensor t = { .ndim = b->ndim,
+			       .nchunks = b->n,
+			       .boxes = b->box,
+			       .order = b->order };
 	uint32_t *chunks, n;
 	bool covered, right;
 
-	if (ck_catalog_window(&c, &t, window, &chunks, &n, &covered))
+	if (ck_tensor_window(&t, window, &chunks, &n, &covered))
 		abort();
 	if (plant && n)
 		n--;
@@ -147,8 +149,7 @@ static bool check_bytes(struct ck_checkpoint *cp, uint32_t tensor,
 			const uint8_t *whole, uint64_t *random)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, tensor);
-	const uint64_t *shape = (const uint64_t *)ck_catalog_shape(cp->catalog,
-								   t);
+	const uint64_t *shape = (const uint64_t *)t->shape;
 	uint64_t window[2 * CK_MAX_DIMS];
 	static struct boxes b;
 	uint64_t len;
@@ -240,8 +241,7 @@ static void test_looks_at_its_own(void)
 		abort();
 	for (uint32_t i = 0; i < 3; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, 0);
-		const uint64_t *window =
-			(const uint64_t *)ck_catalog_box(cp->catalog, t, i);
+		const uint64_t *window = (const uint64_t *)ck_tensor_box(t, i);
 
 		eq_err(ck_layout_get(cp, cp->catalog, 0, window, &layout), 0);
 		eq_u64(layout->n, 1);

@@ -253,13 +253,12 @@ static void switched(struct ck_checkpoint *cp)
 
 /* --- locating ---------------------------------------------------------------------- */
 
-static struct ck_item_want want_of(const struct ck_catalog *c,
-				   const struct ck_tensor *t, uint32_t i)
+static struct ck_item_want want_of(const struct ck_tensor *t, uint32_t i)
 {
 	return (struct ck_item_want){
 		.dtype = t->dtype,
 		.ndim = t->ndim,
-		.size = ck_catalog_box(c, t, i) + t->ndim,
+		.size = ck_tensor_box(t, i) + t->ndim,
 	};
 }
 
@@ -327,7 +326,7 @@ static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		  const struct ck_item *item, struct ck_extent *extent,
 		  uint64_t *strides, struct ck_diag *d)
 {
-	struct ck_item_want want = want_of(c, t, i);
+	struct ck_item_want want = want_of(t, i);
 	struct ck_stored stored;
 	int rc = ck_stored_get(cp->files, item, &stored, d);
 

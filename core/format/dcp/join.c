@@ -338,6 +338,8 @@ static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 				   ints_at(r, t->shape));
 	if (rc == 0 && t->fault)
 		rc = ck_catalog_tensor_fault(r->c, t->err, t->fault);
+	if (rc == 0)
+		rc = ck_catalog_chunks_expect(r->c, t->nchunks);
 	for (uint32_t i = 0; rc == 0 && i < t->nchunks; i++) {
 		const int64_t *box = box_at(r, t, i);
 

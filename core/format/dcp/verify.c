@@ -176,11 +176,10 @@ static int tensor_compare(const struct verifying *v, uint32_t i,
 	    new->dtype != old->dtype || !is_fault(new, old))
 		return differs(v, "the type", name);
 	if (new->ndim != old->ndim ||
-	    !is_same(ck_catalog_shape(v->c, new), ck_catalog_shape(c, old),
-		     old->ndim))
+	    !is_same(new->shape, old->shape, old->ndim))
 		return differs(v, "the shape", name);
 	if (new->chunk != old->chunk || new->nchunks != old->nchunks ||
-	    !is_same(v->c->boxes + new->boxes, c->boxes + old->boxes,
+	    !is_same(new->boxes, old->boxes,
 		     (size_t)2 * old->ndim * old->nchunks))
 		return differs(v, "a box", name);
 	return chunks_compare(v, old, change);

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * edit: the next catalog is changed: chunks have other places, entries are added,
+ * renamed and removed. A new row owns what it points to, as one piece of memory,
+ * so that it goes with the last generation that has the row. What is removed leaves
+ * a row without a key, since numbers are not used again. When entries were others, a
+ * new listing is made of their keys.
+ */
+#include "catalog_internal.h"
+#include "ckptfs/fault.h"
+
+#include <errno.h>
+
+/* --- places ------------------------------------------------------------------- */
+
+static int place(struct ck_catalog *c, const struct ck_edit *e)
+{
+	struct ck_item *item = ck_catalog_own_item(c, e->number);
+
+	if (!item)
+		return -ENOMEM;
+	*item = e->item;
+	return ck_catalog_replicas_drop(c, e->number);
+}
+
+/* Items of a tensor were edited. */
+static int changed(struct ck_catalog *c, uint32_t tensor)
+{
+	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+
+	if (!t)
+		return -ENOMEM;
+	t->version++;
+	return ck_catalog_tensor_renew(c, tensor);
+}
+
+/* Those of one tensor, which follow each other; *n of them. */
+static int places(struct ck_catalog *c, const struct ck_edit *edits,
+		  uint32_t most, uint32_t *n)
+{
+	uint32_t tensor, i = 0;
+	int rc = 0;
+
+	if (edits->number >= c->chunks.n)
+		return -ENOENT;
+	tensor = ck_catalog_tensor_of(c, edits->number);
+	if (!ck_catalog_tensor(c, tensor)->entry.key.p)
+		return -ENOENT; /* it was removed */
+	for (; rc == 0 && i < most && edits[i].kind == CK_EDIT_PLACE &&
+	       edits[i].number < c->chunks.n &&
+	       ck_catalog_tensor_of(c, edits[i].number) == tensor;
+	     i++)
+		rc = place(c, &edits[i]);
+	*n = i;
+	return rc ? rc : changed(c, tensor);
+}
+
+/* --- what new rows own ----------------------------------------------------------- */
+
+/* Takes bytes from a piece of memory that was made large enough. */
+static void *take(char **at, const void *from, size_t bytes)
+{
+	char *to = *at;
+
+	if (bytes)
+		memcpy(to, from, bytes);
+	*at += (bytes + 7) / 8 * 8;
+	return to;
+}
+
+static size_t room(size_t bytes)
+{
+	return (bytes + 7) / 8 * 8;
+}
+
+/* Key and path. */
+static int entry_own(struct ck_entry *e, const struct ck_new_entry *new)
+{
+	size_t bytes = room(new->key.len + 1) +
+		       room(new->nparts * sizeof(*new->path));
+	struct ck_path_part *path;
+	char *at;
+
+	for (uint32_t i = 0; i < new->nparts; i++)
+		bytes += room(new->path[i].len);
+	e->owner = ck_owned_make(bytes);
+	if (!e->owner)
+		return -ENOMEM;
+	at = e->owner->bytes;
+	e->key = (struct ck_str){ take(&at, new->key.p, new->key.len),
+				  new->key.len };
+	at = e->owner->bytes + room(new->key.len + 1);
+	path = take(&at, new->path, new->nparts * sizeof(*path));
+	for (uint32_t i = 0; i < new->nparts; i++)
+		path[i].p = take(&at, path[i].p, path[i].len);
+	e->path = path;
+	e->nparts = new->nparts;
+	return 0;
+}
+
+/* Shape, boxes and their order; the order is made later. */
+static int tensor_own(struct ck_tensor *t, const struct ck_new_entry *new,
+		      uint32_t **order)
+{
+	size_t shape = new->ndim * sizeof(*new->shape);
+	size_t boxes = (size_t)2 * shape * new->nchunks;
+	char *at;
+
+	t->owner = ck_owned_make(shape + boxes +
+				 room(new->nchunks * sizeof(**order)));
+	if (!t->owner)
+		return -ENOMEM;
+	at = t->owner->bytes;
+	t->shape = take(&at, new->shape, shape);
+	t->boxes = take(&at, new->boxes, boxes);
+	*order = (uint32_t *)(void *)at;
+	t->order = *order;
+	return 0;
+}
+
+/* --- entries ---------------------------------------------------------------------- */
+
+static int items_add(struct ck_catalog *c, const struct ck_new_entry *new)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < new->nchunks; i++)
+		rc = ck_rows_add(&c->chunks, &new->items[i]);
+	return rc;
+}
+
+static int tensor_add(struct ck_catalog *c, const struct ck_new_entry *new,
+		      struct ck_diag *d)
+{
+	struct ck_tensor t = {
+		.entry.number = c->tensors.n,
+		.dtype = new->dtype,
+		.dtype_name = ck_str_from(ck_dtype_at(new->dtype)->name),
+		.ndim = new->ndim,
+		.chunk = c->chunks.n,
+		.nchunks = new->nchunks,
+	};
+	uint32_t number = c->tensors.n, *order;
+	int rc;
+
+	if (new->nchunks > UINT32_MAX - c->chunks.n)
+		return -EOVERFLOW;
+	rc = tensor_own(&t, new, &order);
+	if (rc == 0)
+		rc = entry_own(&t.entry, new);
+	if (rc == 0)
+		rc = ck_rows_add(&c->tensors, &t);
+	if (rc) {
+		ck_owned_put(t.entry.owner);
+		ck_owned_put(t.owner);
+		return rc;
+	}
+	rc = items_add(c, new);
+	if (rc == 0)
+		rc = ck_catalog_check_added(c, number, order, d);
+	if (rc == 0 && !ck_add(&c->nbytes, c->nbytes,
+			       ck_catalog_tensor(c, number)->nbytes))
+		rc = -EOVERFLOW;
+	return rc ? rc : ck_catalog_tensor_renew(c, number);
+}
+
+static int object_add(struct ck_catalog *c, const struct ck_edit *e)
+{
+	struct ck_object o = { .entry.number = c->objects.n, .item = e->item };
+	int rc = entry_own(&o.entry, e->new);
+
+	if (rc)
+		return rc;
+	o.item.err = ck_catalog_item_err(c, &o.item);
+	rc = ck_rows_add(&c->objects, &o);
+	if (rc) {
+		ck_owned_put(o.entry.owner);
+		return rc;
+	}
+	return ck_catalog_object_renew(c, o.entry.number);
+}
+
+/* The row's entry, to be changed. NULL: there is none; *rc says why. */
+static struct ck_entry *own_entry(struct ck_catalog *c, const struct ck_edit *e,
+				  int *rc)
+{
+	struct ck_entry *entry = NULL;
+
+	*rc = -ENOENT;
+	if (e->number >= (e->is_object ? c->objects.n : c->tensors.n) ||
+	    !ck_catalog_entry(c,
+			      (struct ck_entry_id){ e->number, e->is_object })
+		     ->key.p)
+		return NULL;
+	if (e->is_object) {
+		struct ck_object *o = ck_catalog_own_object(c, e->number);
+
+		entry = o ? &o->entry : NULL;
+	} else {
+		struct ck_tensor *t = ck_catalog_own_tensor(c, e->number);
+
+		entry = t ? &t->entry : NULL;
+	}
+	*rc = entry ? 0 : -ENOMEM;
+	return entry;
+}
+
+static int rename_entry(struct ck_catalog *c, const struct ck_edit *e)
+{
+	struct ck_entry renamed = { .number = e->number };
+	struct ck_entry *entry;
+	int rc = entry_own(&renamed, e->new);
+
+	entry = rc == 0 ? own_entry(c, e, &rc) : NULL;
+	if (!entry) {
+		ck_owned_put(renamed.owner);
+		return rc;
+	}
+	ck_owned_put(entry->owner);
+	*entry = renamed;
+	return 0;
+}
+
+/* Nobody has the items of a tensor that is removed. */
+static int items_drop(struct ck_catalog *c, const struct ck_tensor *t)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < t->nchunks && rc == 0; i++) {
+		const struct ck_edit none = {
+			.number = t->chunk + i,
+			.item = { .file = CK_NO_FILE, .err = ENODATA },
+		};
+
+		rc = place(c, &none);
+	}
+	return rc;
+}
+
+static int remove_tensor(struct ck_catalog *c, uint32_t number)
+{
+	struct ck_tensor *t = ck_catalog_own_tensor(c, number);
+	int rc = t ? items_drop(c, t) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	if (c->nbytes < UINT64_MAX) /* more cannot be counted */
+		c->nbytes -= t->nbytes;
+	ck_owned_put(t->entry.owner);
+	ck_owned_put(t->owner);
+	*t = (struct ck_tensor){ .entry.number = number, .chunk = t->chunk };
+	return 0;
+}
+
+static int remove_entry(struct ck_catalog *c, const struct ck_edit *e)
+{
+	struct ck_object *o;
+	int rc;
+
+	if (!own_entry(c, e, &rc))
+		return rc;
+	if (!e->is_object)
+		return remove_tensor(c, e->number);
+	o = ck_catalog_own_object(c, e->number);
+	ck_owned_put(o->entry.owner);
+	*o = (struct ck_object){
+		.entry.number = e->number,
+		.item = { .file = CK_NO_FILE, .err = ENODATA },
+	};
+	return 0;
+}
+
+/* --- the listing ---------------------------------------------------------------------- */
+
+static int list_again(const struct ck_catalog *c, struct ck_listing *l,
+		      struct ck_entry_id id)
+{
+	struct ck_str key = ck_catalog_entry(c, id)->key;
+
+	return key.p ? ck_listing_add(l, id, key) : 0;
+}
+
+/* Those that were there in their order, then those that were added in theirs. */
+static int list_all(const struct ck_catalog *c, struct ck_listing *l,
+		    const struct ck_edit *edits, uint32_t n)
+{
+	const struct ck_listing *old = c->listing;
+	uint32_t tensors = c->tensors.n, objects = c->objects.n;
+	int rc = 0;
+
+	for (size_t i = 0; i < old->n && rc == 0; i++)
+		rc = list_again(c, l, old->entries[i]);
+	for (uint32_t i = 0; i < n; i++)
+		if (edits[i].kind == CK_EDIT_ADD)
+			--*(edits[i].is_object ? &objects : &tensors);
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		if (edits[i].kind == CK_EDIT_ADD)
+			rc = list_again(c, l,
+					(struct ck_entry_id){
+						edits[i].is_object ? objects++
+								   : tensors++,
+						edits[i].is_object });
+	return rc;
+}
+
+static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
+		  struct ck_diag *d)
+{
+	struct ck_listing *l = ck_listing_make();
+	int rc = l ? list_all(c, l, edits, n) : -ENOMEM;
+
+	if (rc == 0)
+		rc = ck_listing_finish(l, d);
+	if (rc) {
+		ck_listing_put(l);
+		return rc == -EBADMSG ? -EEXIST : rc;
+	}
+	ck_listing_put(c->listing);
+	c->listing = l;
+	return 0;
+}
+
+/* --- all ------------------------------------------------------------------------------ */
+
+static int edit_entry(struct ck_catalog *c, const struct ck_edit *e,
+		      struct ck_diag *d)
+{
+	switch (e->kind) {
+	case CK_EDIT_ADD:
+		return e->is_object ? object_add(c, e)
+				    : tensor_add(c, e->new, d);
+	case CK_EDIT_RENAME: return rename_entry(c, e);
+	case CK_EDIT_REMOVE: return remove_entry(c, e);
+	case CK_EDIT_PLACE: break;
+	}
+	return -EINVAL;
+}
+
+int ck_catalog_edit(struct ck_catalog *next, const struct ck_edit *edits,
+		    uint32_t n, struct ck_diag *d)
+{
+	bool others = false;
+	int rc = 0;
+
+	for (uint32_t i = 0, done; i < n && rc == 0; i += done) {
+		done = 1;
+		if (edits[i].kind == CK_EDIT_PLACE) {
+			rc = places(next, &edits[i], n - i, &done);
+		} else {
+			rc = edit_entry(next, &edits[i], d);
+			others = true;
+		}
+	}
+	return rc || !others ? rc : relist(next, edits, n, d);
+}
