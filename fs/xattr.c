@@ -108,7 +108,9 @@ static int get_chunks(const struct file *f, struct ck_buf *out)
 
 static int get_kind(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_text(out, f->n.kind == CK_NODE_OBJECT ? "object" : "tensor");
+	ck_buf_text(out, f->n.kind == CK_NODE_OBJECT
+				 ? "object"
+				 : ck_tensor_kind_name(tensor_of(f)->kind));
 	return 0;
 }
 

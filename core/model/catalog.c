@@ -107,6 +107,7 @@ int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 	struct ck_tensor t = {
 		.chunk = c->chunks.n,
 		.ndim = ndim,
+		.alias_of = CK_NO_TENSOR,
 	};
 	int rc;
 
@@ -135,6 +136,62 @@ int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
 
 	t->err = (uint16_t)err;
 	return ck_catalog_text_add(c, ck_str_from(why), &t->fault);
+}
+
+void ck_catalog_tensor_kind(struct ck_catalog *c, uint8_t kind)
+{
+	c->caps->last->kind = kind;
+}
+
+/* Neighbours often have the same: one copy of it. */
+int ck_catalog_tensor_sharding(struct ck_catalog *c,
+			       const struct ck_sharding *sharding)
+{
+	const struct ck_sharding *last = c->caps->sharding;
+
+	if (!last || !ck_sharding_is_same(last, sharding))
+		last = ck_sharding_copy(&c->text, sharding);
+	if (!last)
+		return -ENOMEM;
+	c->caps->sharding = c->caps->last->sharding = last;
+	return 0;
+}
+
+static bool is_same_item(const struct ck_item *a, const struct ck_item *b)
+{
+	return a->file == b->file && a->fpos == b->fpos &&
+	       a->length == b->length && a->form == b->form &&
+	       a->transform == b->transform;
+}
+
+static bool is_same_tensor(const struct ck_catalog *c,
+			   const struct ck_tensor *a, const struct ck_tensor *b)
+{
+	size_t dims = a->ndim * sizeof(*a->shape);
+	bool same = ck_str_eq(a->dtype_name, b->dtype_name) &&
+		    a->ndim == b->ndim && a->nchunks == b->nchunks &&
+		    memcmp(a->shape, b->shape, dims) == 0 &&
+		    memcmp(a->boxes, b->boxes, 2 * dims * a->nchunks) == 0;
+
+	for (uint32_t i = 0; same && i < a->nchunks; i++)
+		same = is_same_item(ck_catalog_item(c, a->chunk + i),
+				    ck_catalog_item(c, b->chunk + i));
+	return same;
+}
+
+int ck_catalog_tensor_alias(struct ck_catalog *c, uint32_t of)
+{
+	struct ck_tensor *t = c->caps->last;
+	const struct ck_tensor *other;
+
+	if (of >= t->entry.number)
+		return -EINVAL;
+	other = ck_catalog_tensor(c, of);
+	if (!is_same_tensor(c, t, other))
+		return -EINVAL;
+	t->alias_of = other->alias_of == CK_NO_TENSOR ? of : other->alias_of;
+	c->naliases++;
+	return 0;
 }
 
 /* Boxes move where there is room for n of them. */

@@ -479,16 +479,23 @@ int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
 	return rc;
 }
 
+void ck_catalog_bytes_add(struct ck_catalog *c, uint64_t nbytes)
+{
+	if (!ck_add(&c->nbytes, c->nbytes, nbytes))
+		c->nbytes = UINT64_MAX;
+}
+
 int ck_catalog_check(struct ck_catalog *c)
 {
 	struct check k;
 	int rc = check_init(&k, c);
 
 	for (uint32_t i = 0; rc == 0 && i < c->tensors.n; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
+
 		rc = tensor_finish(&k, i);
-		if (!ck_add(&c->nbytes, c->nbytes,
-			    ck_catalog_tensor(c, i)->nbytes))
-			c->nbytes = UINT64_MAX;
+		if (t->alias_of == CK_NO_TENSOR)
+			ck_catalog_bytes_add(c, t->nbytes);
 	}
 	for (uint32_t i = 0; rc == 0 && i < c->objects.n; i++)
 		rc = object_finish(&k, i);

@@ -4,21 +4,28 @@
  * thing, in the checkpoint's order; no times, owners or places of this
  * machine, so equal checkpoints give equal text.
  *
- *	dump    = catalog file* entry* global*
+ *	dump    = catalog file* (tensor | object)* global*
  *	catalog = "catalog kind=" WORD LF
  *	file    = "file " N " size=" N [" err=" ERRNO] " " WORD LF
- *	entry   = tensor chunk* | object
  *	tensor  = "tensor " WORD " dtype=" WORD " shape=" DIMS " bytes=" N
- *	          " chunks=" N " kind=tensor" [" key=" WORD]
+ *	          " chunks=" N " kind=" KIND [" key=" WORD]
  *	          [" err=" ERRNO " " QUOTE TEXT QUOTE] [" holes"] LF
+ *	          [path] mesh* [alias] chunk*
+ *	path    = " path" (" " TYPE ":" WORD)+ LF
+ *	mesh    = " mesh size=" N " placement=" PLACEMENT [" name=" WORD] LF
+ *	alias   = " alias_of=" WORD LF
  *	chunk   = " chunk off=" DIMS " size=" DIMS item LF
- *	object  = "object " WORD item [" key=" WORD] LF
+ *	object  = "object " WORD item [" key=" WORD] LF [path]
  *	item    = (" file=" N | " file=none") " pos=" N " length=" N
  *	          [" transform=" WORD] [" err=" ERRNO]
  *	global  = "global " WORD LF
  *
  * WORD is a stem, or text with %XX for control characters, malformed UTF-8
- * and `%`; in both a space is %20. DIMS is [4,3]. ERRNO is a name: EIO.
+ * and `%`; in both a space is %20. DIMS is [4,3]. ERRNO is a name: EIO. KIND is
+ * tensor, dtensor, sharded_tensor or flat_param. A path is printed where it is not
+ * the key's parts between dots, all of them keys of a dict that are strings; TYPE
+ * is str, index, int, float, bool, none or other. PLACEMENT is R, S(0), SS(0,2) or
+ * P, one for each dimension of the mesh.
  */
 #include "catalog_internal.h"
 
@@ -109,6 +116,75 @@ static void chunk_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	ck_buf_text(out, "\n");
 }
 
+/* Are they the parts of the key between dots? */
+static bool is_in_key(const struct ck_entry *e)
+{
+	struct ck_str rest = e->key;
+
+	for (uint32_t i = 0; i < e->nparts; i++) {
+		const char *dot = memchr(rest.p, '.', rest.len);
+		size_t len = dot ? (size_t)(dot - rest.p) : rest.len;
+
+		if (e->path[i].type != CK_PATH_STR ||
+		    !ck_str_eq(ck_part_text(&e->path[i]),
+			       (struct ck_str){ rest.p, len }) ||
+		    (dot == NULL) != (i + 1 == e->nparts))
+			return false;
+		if (dot)
+			rest = (struct ck_str){ dot + 1, rest.len - len - 1 };
+	}
+	return true;
+}
+
+static void path_print(const struct ck_entry *e, struct ck_buf *out)
+{
+	static const char *const types[] = {
+		[CK_PATH_STR] = "str",	   [CK_PATH_INDEX] = "index",
+		[CK_PATH_INT] = "int",	   [CK_PATH_FLOAT] = "float",
+		[CK_PATH_BOOL] = "bool",   [CK_PATH_NONE] = "none",
+		[CK_PATH_OTHER] = "other",
+	};
+
+	if (is_in_key(e))
+		return;
+	ck_buf_text(out, " path");
+	for (uint32_t i = 0; i < e->nparts; i++) {
+		ck_buf_printf(out, " %s:", types[e->path[i].type]);
+		word_print(out, ck_part_text(&e->path[i]));
+	}
+	ck_buf_text(out, "\n");
+}
+
+static void mesh_print(const struct ck_sharding *s, struct ck_buf *out)
+{
+	for (uint32_t i = 0; i < s->ndim; i++) {
+		const struct ck_mesh_dim *dim = &s->dims[i];
+
+		ck_buf_printf(out,
+			      " mesh size=%" PRIu64 " placement=", dim->size);
+		ck_placement_print(out, &dim->placement);
+		if (dim->name.len) {
+			ck_buf_text(out, " name=");
+			word_print(out, dim->name);
+		}
+		ck_buf_text(out, "\n");
+	}
+}
+
+/* What the key does not say. */
+static void more_print(const struct ck_catalog *c, const struct ck_tensor *t,
+		       struct ck_buf *out)
+{
+	path_print(&t->entry, out);
+	if (t->sharding)
+		mesh_print(t->sharding, out);
+	if (t->alias_of != CK_NO_TENSOR) {
+		ck_buf_text(out, " alias_of=");
+		stem_print(out, ck_tensor_names(c, t->alias_of)->stem);
+		ck_buf_text(out, "\n");
+	}
+}
+
 static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			 struct ck_buf *out)
 {
@@ -118,8 +194,8 @@ static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 	word_print(out, t->dtype_name);
 	ck_buf_text(out, " shape=");
 	ck_dims_print(out, t->shape, t->ndim);
-	ck_buf_printf(out, " bytes=%" PRIu64 " chunks=%" PRIu32 " kind=tensor",
-		      t->nbytes, t->nchunks);
+	ck_buf_printf(out, " bytes=%" PRIu64 " chunks=%" PRIu32 " kind=%s",
+		      t->nbytes, t->nchunks, ck_tensor_kind_name(t->kind));
 	key_print(ck_tensor_names(c, t->entry.number), out);
 	err_print(out, t->err);
 	if (t->err) {
@@ -128,6 +204,7 @@ static void tensor_print(const struct ck_catalog *c, const struct ck_tensor *t,
 		ck_buf_text(out, "\"");
 	}
 	ck_buf_text(out, t->holes ? " holes\n" : "\n");
+	more_print(c, t, out);
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		chunk_print(c, t, i, out);
 }
@@ -140,6 +217,7 @@ static void object_print(const struct ck_catalog *c, const struct ck_object *o,
 	item_print(c, &o->item, out);
 	key_print(ck_object_names(c, o->entry.number), out);
 	ck_buf_text(out, "\n");
+	path_print(&o->entry, out);
 }
 
 static void files_print(const struct ck_catalog *c, struct ck_buf *out)

@@ -11,10 +11,11 @@
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
 	size_t transforms, globals, strided, strides;
-	struct ck_tensor *last;	    /* that was added */
-	int64_t *boxes;		    /* its own */
-	uint64_t room;		    /* of boxes, there */
-	struct ck_listing *listing; /* the catalog's */
+	struct ck_tensor *last;		    /* that was added */
+	int64_t *boxes;			    /* its own */
+	uint64_t room;			    /* of boxes, there */
+	struct ck_listing *listing;	    /* the catalog's */
+	const struct ck_sharding *sharding; /* that was added last, or NULL */
 };
 
 /* --- generation.c: rows ----------------------------------------------------- */
@@ -72,6 +73,9 @@ CK_MUST_USE int ck_catalog_check(struct ck_catalog *c);
  * fault of the tensor is -EINVAL. */
 CK_MUST_USE int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
 				       uint32_t *order, struct ck_diag *d);
+/* Bytes of a tensor that is no alias. More than can be counted is UINT64_MAX, and
+ * stays so. */
+void ck_catalog_bytes_add(struct ck_catalog *c, uint64_t nbytes);
 /* ENODATA and the like of an entry's item, from what is known of its file. */
 uint16_t ck_catalog_item_err(const struct ck_catalog *c,
 			     const struct ck_item *item);

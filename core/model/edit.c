@@ -11,6 +11,40 @@
 
 #include <errno.h>
 
+/* --- aliases ------------------------------------------------------------------ */
+
+static int alias_set(struct ck_catalog *c, uint32_t tensor, uint32_t of)
+{
+	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+
+	if (!t)
+		return -ENOMEM;
+	t->alias_of = of;
+	if (of != CK_NO_TENSOR)
+		return 0;
+	c->naliases--;
+	ck_catalog_bytes_add(c, t->nbytes);
+	return 0;
+}
+
+/* The bytes of a tensor are nobody else's from now on. If others were its aliases,
+ * they are aliases of the first of them. */
+static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
+{
+	uint32_t first = CK_NO_TENSOR;
+	int rc = 0;
+
+	if (ck_catalog_tensor(c, tensor)->alias_of != CK_NO_TENSOR)
+		return alias_set(c, tensor, CK_NO_TENSOR);
+	for (uint32_t i = 0; c->naliases && i < c->tensors.n && rc == 0; i++) {
+		if (ck_catalog_tensor(c, i)->alias_of != tensor)
+			continue;
+		rc = alias_set(c, i, first);
+		first = first == CK_NO_TENSOR ? i : first;
+	}
+	return rc;
+}
+
 /* --- places ------------------------------------------------------------------- */
 
 static int place(struct ck_catalog *c, const struct ck_edit *e)
@@ -27,11 +61,13 @@ static int place(struct ck_catalog *c, const struct ck_edit *e)
 static int changed(struct ck_catalog *c, uint32_t tensor)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+	int rc;
 
 	if (!t)
 		return -ENOMEM;
 	t->version++;
-	return ck_catalog_tensor_renew(c, tensor);
+	rc = part_from_aliases(c, tensor);
+	return rc ? rc : ck_catalog_tensor_renew(c, tensor);
 }
 
 /* Those of one tensor, which follow each other; *n of them. */
@@ -139,6 +175,7 @@ static int tensor_add(struct ck_catalog *c, const struct ck_new_entry *new,
 		.ndim = new->ndim,
 		.chunk = c->chunks.n,
 		.nchunks = new->nchunks,
+		.alias_of = CK_NO_TENSOR,
 	};
 	uint32_t number = c->tensors.n, *order;
 	int rc;
@@ -158,10 +195,10 @@ static int tensor_add(struct ck_catalog *c, const struct ck_new_entry *new,
 	rc = items_add(c, new);
 	if (rc == 0)
 		rc = ck_catalog_check_added(c, number, order, d);
-	if (rc == 0 && !ck_add(&c->nbytes, c->nbytes,
-			       ck_catalog_tensor(c, number)->nbytes))
-		rc = -EOVERFLOW;
-	return rc ? rc : ck_catalog_tensor_renew(c, number);
+	if (rc)
+		return rc;
+	ck_catalog_bytes_add(c, ck_catalog_tensor(c, number)->nbytes);
+	return ck_catalog_tensor_renew(c, number);
 }
 
 static int object_add(struct ck_catalog *c, const struct ck_edit *e)
@@ -242,13 +279,17 @@ static int remove_tensor(struct ck_catalog *c, uint32_t number)
 	struct ck_tensor *t = ck_catalog_own_tensor(c, number);
 	int rc = t ? items_drop(c, t) : -ENOMEM;
 
+	if (rc == 0)
+		rc = part_from_aliases(c, number);
 	if (rc)
 		return rc;
 	if (c->nbytes < UINT64_MAX) /* more cannot be counted */
 		c->nbytes -= t->nbytes;
 	ck_owned_put(t->entry.owner);
 	ck_owned_put(t->owner);
-	*t = (struct ck_tensor){ .entry.number = number, .chunk = t->chunk };
+	*t = (struct ck_tensor){ .entry.number = number,
+				 .chunk = t->chunk,
+				 .alias_of = CK_NO_TENSOR };
 	return 0;
 }
 

@@ -143,8 +143,8 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 	field_print(out, (struct ck_str){ dtype.data, dtype.len });
 	ck_buf_text(out, ",");
 	field_print(out, (struct ck_str){ shape.data, shape.len });
-	ck_buf_printf(out, ",%" PRIu64 ",%" PRIu32 ",tensor\n", t->nbytes,
-		      t->nchunks);
+	ck_buf_printf(out, ",%" PRIu64 ",%" PRIu32 ",%s\n", t->nbytes,
+		      t->nchunks, ck_tensor_kind_name(t->kind));
 	if (shape.err || dtype.err)
 		out->err = -ENOMEM;
 	ck_buf_fini(&shape);
@@ -218,8 +218,8 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 	ck_dims_print(out, t->shape, t->ndim);
 	ck_buf_printf(out,
 		      ",\"bytes\":%" PRIu64 ",\"chunks\":%" PRIu32
-		      ",\"kind\":\"tensor\"",
-		      t->nbytes, t->nchunks);
+		      ",\"kind\":\"%s\"",
+		      t->nbytes, t->nchunks, ck_tensor_kind_name(t->kind));
 	if (!ck_str_eq(key, name))
 		json_field(out, ",\"raw_key\":", key);
 	if (boxes)

@@ -47,6 +47,12 @@ struct tree {
 
 /* --- building ----------------------------------------------------------------- */
 
+/* Keys of JSON are texts, whatever their type was. */
+static bool is_index(const struct ck_path_part *part)
+{
+	return part->type == CK_PATH_INDEX;
+}
+
 static uint32_t *slot_of(const struct tree *t, uint32_t parent,
 			 struct ck_path_part part)
 {
@@ -57,7 +63,8 @@ static uint32_t *slot_of(const struct tree *t, uint32_t parent,
 		const struct node *n = &t->nodes[t->slots[i]];
 
 		if (t->slots[i] == 0 ||
-		    (n->parent == parent && n->part.is_index == part.is_index &&
+		    (n->parent == parent &&
+		     is_index(&n->part) == is_index(&part) &&
 		     ck_str_eq(ck_part_text(&n->part), s)))
 			return &t->slots[i];
 	}
@@ -84,7 +91,7 @@ static uint32_t child_of(struct tree *t, uint32_t parent,
 		nodes[parent].first = number;
 	nodes[parent].last = number;
 	nodes[parent].kids++;
-	nodes[parent].positions += part.is_index;
+	nodes[parent].positions += is_index(&part);
 	*slot = number;
 	return number;
 }

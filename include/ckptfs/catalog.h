@@ -8,6 +8,7 @@
 
 #include "ckptfs/listing.h"
 #include "ckptfs/rows.h"
+#include "ckptfs/sharding.h"
 #include <time.h>
 
 /* What decides who may read something, and its time. */
@@ -31,7 +32,8 @@ struct ck_data_file {
 	const char *why; /* err in words, not owned; NULL without */
 };
 
-#define CK_NO_FILE UINT32_MAX
+#define CK_NO_FILE   UINT32_MAX
+#define CK_NO_TENSOR UINT32_MAX
 
 /* What an item is, and with it where its elements are. */
 enum ck_form {
@@ -86,11 +88,15 @@ struct ck_tensor {
 	uint32_t chunk;		  /* first chunk */
 	uint32_t nchunks;
 	uint32_t ndim;
-	uint8_t dtype; /* ck_dtype_at() */
-	uint8_t holes; /* 1: some elements are in no box */
-	uint16_t err;  /* 0, or why it cannot be served as a whole: EIO at
+	uint32_t alias_of; /* the first tensor with the same bytes, dtype and
+			    * shape; CK_NO_TENSOR: it is that one itself */
+	uint8_t dtype;	   /* ck_dtype_at() */
+	uint8_t kind;	   /* enum ck_tensor_kind */
+	uint8_t holes;	   /* 1: some elements are in no box */
+	uint16_t err;	   /* 0, or why it cannot be served as a whole: EIO at
 			  * open (its boxes lie), EBADMSG at read (its dtype) */
 	mode_t mode; /* r bits that its files, .metadata and directory share */
+	const struct ck_sharding *sharding; /* NULL: nothing tells */
 	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
 	struct timespec mtime; /* newest of its files */
 	uint64_t version;      /* grows when its items change */
@@ -127,6 +133,7 @@ struct ck_catalog {
 	struct ck_rows replicas; /* struct ck_replica, by chunk; those of a
 				  * chunk in order */
 	uint32_t unseen;	 /* of the files */
+	uint32_t naliases;	 /* of the tensors */
 
 	const struct ck_listing *listing; /* held */
 

@@ -33,6 +33,14 @@ CK_MUST_USE int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n);
 /* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
 CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
 					const char *why);
+/* What the tensor added last is (enum ck_tensor_kind), and how a job had it on its
+ * ranks; copied. */
+void ck_catalog_tensor_kind(struct ck_catalog *c, uint8_t kind);
+CK_MUST_USE int ck_catalog_tensor_sharding(struct ck_catalog *c,
+					   const struct ck_sharding *sharding);
+/* The tensor added last, with all its chunks, has the bytes of one that was added
+ * before. -EINVAL: that one has other chunks, another dtype or shape. */
+CK_MUST_USE int ck_catalog_tensor_alias(struct ck_catalog *c, uint32_t of);
 /* Adds a box to the tensor added last. off, len: ndim of that tensor. */
 CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
 				     const int64_t *len,
@@ -101,7 +109,8 @@ struct ck_edit {
 
 /* Makes the edits, one after the other; places of one tensor are next to each
  * other. The files of new items were added before. A tensor with new places has
- * the next version; replicas of a chunk that has another place are gone. An entry
+ * the next version, and is no alias any more, nor has it any; replicas of a chunk
+ * that has another place are gone. An entry
  * that is added has the next number of its kind. After an error the catalog can
  * only be put back. -ENOMEM; -EINVAL: a tensor that could not be read whole;
  * -EEXIST: a key that another entry has; -ENOENT: no such entry; -EOVERFLOW. */

@@ -14,12 +14,24 @@ struct ck_entry_id {
 	bool is_object;
 };
 
-/* A step to an entry in the nested state dict; for a list, its position in
- * decimal. */
+/* What a step in the nested state dict is: a position in a list, or the key of a
+ * dict, by its type in Python. */
+enum ck_path_type {
+	CK_PATH_STR,
+	CK_PATH_INDEX, /* the position */
+	CK_PATH_INT,
+	CK_PATH_FLOAT,
+	CK_PATH_BOOL,
+	CK_PATH_NONE,
+	CK_PATH_OTHER,
+};
+
+/* A step to an entry in the nested state dict, as text: a position or number in
+ * decimal, True, None, or the JSON of a key that is of another type. */
 struct ck_path_part {
 	const char *p;
 	uint32_t len;
-	bool is_index;
+	uint8_t type; /* enum ck_path_type */
 };
 
 static inline struct ck_str ck_part_text(const struct ck_path_part *part)

@@ -80,7 +80,8 @@ static void paths_show(const struct ck_catalog *c, struct ck_buf *out)
 		for (uint32_t k = 0; k < e->nparts; k++) {
 			const struct ck_path_part *part = &e->path[k];
 
-			ck_buf_text(out, part->is_index ? "|#" : "|");
+			ck_buf_text(out,
+				    part->type == CK_PATH_INDEX ? "|#" : "|");
 			ck_buf_str(out, ck_part_text(part));
 		}
 		ck_buf_text(out, "\n");

@@ -97,7 +97,7 @@ static __attribute__((noinline)) void test_catalog_is_compared(
 		case 0: t->entry.key.len--; break;
 		case 1: t->dtype++; break;
 		case 2: t->ndim--; break;
-		case 3: part->is_index ^= 1; break;
+		case 3: part->type ^= 1; break;
 		case 4: last->fpos++; break;
 		case 5: o->item.length++; break;
 		case 6: l->n--; break;
@@ -107,7 +107,7 @@ static __attribute__((noinline)) void test_catalog_is_compared(
 		*c = keep;
 		*t = good_t;
 		if (i == 3)
-			part->is_index ^= 1;
+			part->type ^= 1;
 		l->n += i == 6;
 		*last = good_last;
 		*o = good_o;

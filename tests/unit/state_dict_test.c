@@ -19,7 +19,8 @@ static struct ck_path_part part_make(struct ck_catalog *c, struct ck_str part)
 		part.len--;
 	}
 	must(ck_catalog_text_add(c, part, &text));
-	return (struct ck_path_part){ text.p, (uint32_t)text.len, is_index };
+	return (struct ck_path_part){ text.p, (uint32_t)text.len,
+				      is_index ? CK_PATH_INDEX : CK_PATH_STR };
 }
 
 /* Parts end at '|'. */

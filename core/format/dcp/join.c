@@ -397,8 +397,9 @@ static int catalog_part(struct ck_dcp_reader *r, const struct ck_pv *part,
 	if (rc == 0)
 		*out = (struct ck_path_part){ .p = text.p,
 					      .len = (uint32_t)text.len,
-					      .is_index = part->tag ==
-							  CK_PV_INT };
+					      .type = part->tag == CK_PV_INT
+							      ? CK_PATH_INDEX
+							      : CK_PATH_STR };
 	ck_buf_fini(&number);
 	return rc;
 }

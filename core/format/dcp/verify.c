@@ -206,7 +206,7 @@ static bool is_path(const struct ck_entry *a, const struct ck_entry *b)
 	for (uint32_t i = 0; i < a->nparts; i++) {
 		const struct ck_path_part *x = &a->path[i], *y = &b->path[i];
 
-		if (x->is_index != y->is_index ||
+		if (x->type != y->type ||
 		    !ck_str_eq(ck_part_text(x), ck_part_text(y)))
 			return false;
 	}
