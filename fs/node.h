@@ -8,7 +8,7 @@
 
 #define FUSE_USE_VERSION 314
 
-#include "ckptfs/base.h"
+#include "ckptfs/items.h"
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
 

@@ -29,10 +29,11 @@ bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor)
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	bool faulty = ck_tensor_found_faulty(fs, tensor);
+	struct ck_item_walk walk = { 0 };
 
 	faulty = faulty || t->err || t->holes;
 	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
-		faulty = ck_catalog_item(c, t->chunk + i)->err;
+		faulty = ck_item_walk_to(&walk, c, t->chunk + i)->err;
 	return faulty;
 }
 

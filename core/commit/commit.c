@@ -97,9 +97,10 @@ static void mark(struct ck_bits *named, uint32_t file)
 static int files_named(struct ck_bits *named, const struct ck_catalog *c)
 {
 	int rc = ck_bits_make(named, c->files.n);
+	struct ck_item_walk walk = { 0 };
 
 	for (uint32_t i = 0; rc == 0 && i < c->chunks.n; i++)
-		mark(named, ck_catalog_item(c, i)->file);
+		mark(named, ck_item_walk_to(&walk, c, i)->file);
 	for (uint32_t i = 0; rc == 0 && i < c->objects.n; i++)
 		mark(named, ck_catalog_object(c, i)->item.file);
 	return rc;

@@ -57,6 +57,8 @@ static void count_live(struct rows *rows, const struct ck_item *item)
 static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 		      const struct ck_catalog *c)
 {
+	struct ck_item_walk walk = { 0 };
+
 	for (uint32_t i = 0; i < rows->n; i++)
 		rows->list[i] = (struct row){
 			.id = ck_files_is_seen(cp->files, i)
@@ -67,7 +69,7 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 					: ck_catalog_file(c, i)->size,
 		};
 	for (uint32_t i = 0; i < c->chunks.n; i++)
-		count_live(rows, ck_catalog_item(c, i));
+		count_live(rows, ck_item_walk_to(&walk, c, i));
 	for (uint32_t i = 0; i < c->objects.n; i++)
 		count_live(rows, &ck_catalog_object(c, i)->item);
 }

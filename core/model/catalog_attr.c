@@ -4,6 +4,7 @@
  * follow from .metadata, the directory and the files of its items.
  */
 #include "catalog_internal.h"
+#include "ckptfs/items.h"
 #include "ckptfs/rights.h"
 
 #include <errno.h>
@@ -34,12 +35,17 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 			       struct ck_items items)
 {
 	struct ck_attr attr = c->meta;
+	struct ck_item_walk walk = { 0 };
 	uint32_t last = CK_NO_FILE;
 	bool any = false;
 
 	attr.mode = c->meta.mode & c->dir_mode & 0444;
 	for (uint32_t i = 0; i < items.n; i++) {
-		uint32_t number = ck_items_at(items, i)->file;
+		const struct ck_item *item =
+			items.one ? items.one
+				  : ck_item_walk_to(&walk, items.of,
+						    items.chunk + i);
+		uint32_t number = item->file;
 		const struct ck_data_file *file;
 
 		if (number == last || number >= c->files.n)

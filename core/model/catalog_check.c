@@ -15,6 +15,7 @@
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
+#include "ckptfs/items.h"
 #include "ckptfs/rights.h"
 
 #include <errno.h>
@@ -332,11 +333,12 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 	struct items of = { k->c, t->chunk };
 	uint32_t *index = k->tiling.index;
 	const struct ck_item *last = NULL;
+	struct ck_item_walk walk = { 0 };
 	bool sorted = true;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		const struct ck_item *item = ck_catalog_item(k->c,
+		const struct ck_item *item = ck_item_walk_to(&walk, k->c,
 							     t->chunk + i);
 
 		if (!file_of(k->c, item) || item->length == 0 ||
@@ -414,9 +416,11 @@ static void replicas_check(struct ck_catalog *c, const struct ck_tensor *t)
 /* Most are as they are. */
 static void items_check(struct check *k, const struct ck_tensor *t)
 {
+	struct ck_item_walk walk = { 0 };
+
 	sharing_check(k, t);
 	for (uint32_t i = 0; i < t->nchunks; i++) {
-		const struct ck_item *item = ck_catalog_item(k->c,
+		const struct ck_item *item = ck_item_walk_to(&walk, k->c,
 							     t->chunk + i);
 		uint16_t err;
 

@@ -9,6 +9,7 @@
  * its owner, and all boxes sorted by owner. They are made once: a commit that
  * moves boxes to other files does not move them to other directories.
  */
+#include "ckptfs/items.h"
 #include "ckptfs/npy.h"
 #include "view_internal.h"
 
@@ -112,11 +113,12 @@ static int find_boxes(struct ck_local *l)
 	ck_auto_free uint32_t *of_file =
 		malloc((c->files.n + 1UL) * sizeof(*of_file));
 	int rc = of_file ? find_owners(l, of_file) : -ENOMEM;
+	struct ck_item_walk walk = { 0 };
 
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < c->chunks.n; i++) {
-		uint32_t file = ck_catalog_item(c, i)->file;
+		uint32_t file = ck_item_walk_to(&walk, c, i)->file;
 
 		l->of_box[i] = file < c->files.n ? of_file[file] : NO_OWNER;
 	}

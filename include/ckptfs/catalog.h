@@ -199,33 +199,6 @@ static inline const struct ck_replica *ck_catalog_replica(
 	return ck_rows_at(&c->replicas, i);
 }
 
-/* Some items of a catalog: those of the chunks [chunk, chunk + n), or of one
- * other entry. */
-struct ck_items {
-	const struct ck_catalog *of; /* whose they are; NULL: there are none */
-	const struct ck_item *one;   /* NULL: of chunks */
-	uint32_t chunk, n;
-};
-
-static inline const struct ck_item *ck_items_at(struct ck_items items,
-						uint32_t i)
-{
-	return items.one ? items.one
-			 : ck_catalog_item(items.of, items.chunk + i);
-}
-
-static inline struct ck_items ck_items_of_tensor(const struct ck_catalog *c,
-						 const struct ck_tensor *t)
-{
-	return (struct ck_items){ c, NULL, t->chunk, t->nchunks };
-}
-
-static inline struct ck_items ck_items_of_object(const struct ck_catalog *c,
-						 const struct ck_object *o)
-{
-	return (struct ck_items){ c, &o->item, 0, 1 };
-}
-
 static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
 						     uint32_t tensor)
 {
@@ -286,11 +259,6 @@ static inline const int64_t *ck_tensor_box(const struct ck_tensor *t,
 	return t->boxes + (uint64_t)i * 2 * t->ndim;
 }
 
-/* Owner, mode (r bits that .metadata, directory and files share) and newest
- * time of what consists of these items, of this catalog or of another generation,
- * as this one knows files. */
-struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
-			       struct ck_items items);
 /* "[4,3]": the spelling of attributes and reports. */
 void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);
 /* The catalog as text, one line for each thing; grammar in

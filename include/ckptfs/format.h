@@ -8,6 +8,7 @@
 #define CKPTFS_FORMAT_H
 
 #include "ckptfs/fault.h"
+#include "ckptfs/items.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/source.h"
 #include <pthread.h>

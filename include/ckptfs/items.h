@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * items: some items of a catalog, those of one file of the tree; and a walk over
+ * many. A part of model.
+ */
+#ifndef CKPTFS_ITEMS_H
+#define CKPTFS_ITEMS_H
+
+#include "ckptfs/catalog.h"
+
+/* Some items of a catalog: those of the chunks [chunk, chunk + n), or of one
+ * other entry. */
+struct ck_items {
+	const struct ck_catalog *of; /* whose they are; NULL: there are none */
+	const struct ck_item *one;   /* NULL: of chunks */
+	uint32_t chunk, n;
+};
+
+static inline const struct ck_item *ck_items_at(struct ck_items items,
+						uint32_t i)
+{
+	return items.one ? items.one
+			 : ck_catalog_item(items.of, items.chunk + i);
+}
+
+static inline struct ck_items ck_items_of_tensor(const struct ck_catalog *c,
+						 const struct ck_tensor *t)
+{
+	return (struct ck_items){ c, NULL, t->chunk, t->nchunks };
+}
+
+static inline struct ck_items ck_items_of_object(const struct ck_catalog *c,
+						 const struct ck_object *o)
+{
+	return (struct ck_items){ c, &o->item, 0, 1 };
+}
+
+/* Owner, mode (r bits that .metadata, directory and files share) and newest
+ * time of what consists of these items, of this catalog or of another generation,
+ * as this one knows files. */
+struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
+			       struct ck_items items);
+
+/* Items that are looked at one after the other: who asks for one in the same block
+ * of rows as before does not go through the tree again. Begins as { 0 }; for one
+ * catalog. */
+struct ck_item_walk {
+	const struct ck_item *block;
+	uint32_t first; /* chunk in it */
+};
+
+static inline const struct ck_item *ck_item_walk_to(struct ck_item_walk *w,
+						    const struct ck_catalog *c,
+						    uint32_t chunk)
+{
+	uint32_t in_block = chunk & ((1U << CK_ITEM_BITS) - 1);
+
+	if (!w->block || chunk - in_block != w->first) {
+		w->first = chunk - in_block;
+		w->block = ck_catalog_item(c, w->first);
+	}
+	return w->block + in_block;
+}
+
+#endif
