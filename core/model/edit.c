@@ -65,7 +65,7 @@ static int changed(struct ck_catalog *c, uint32_t tensor)
 
 	if (!t)
 		return -ENOMEM;
-	t->version++;
+	t->version = c->generation;
 	rc = part_from_aliases(c, tensor);
 	return rc ? rc : ck_catalog_tensor_renew(c, tensor);
 }
@@ -383,6 +383,7 @@ int ck_catalog_edit(struct ck_catalog *next, const struct ck_edit *edits,
 	bool others = false;
 	int rc = 0;
 
+	next->generation++;
 	for (uint32_t i = 0, done; i < n && rc == 0; i += done) {
 		done = 1;
 		if (edits[i].kind == CK_EDIT_PLACE) {

@@ -99,7 +99,7 @@ struct ck_tensor {
 	const struct ck_sharding *sharding; /* NULL: nothing tells */
 	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
 	struct timespec mtime; /* newest of its files */
-	uint64_t version;      /* grows when its items change */
+	uint64_t version; /* the generation in which its items were changed */
 	/* private: has what the row of a tensor that was added points to, but for
 	 * key and path */
 	struct ck_owned *owner;
@@ -132,6 +132,7 @@ struct ck_catalog {
 				  * has a fault) */
 	struct ck_rows replicas; /* struct ck_replica, by chunk; those of a
 				  * chunk in order */
+	uint64_t generation;	 /* how often entries or items were edited */
 	uint32_t unseen;	 /* of the files */
 	uint32_t naliases;	 /* of the tensors */
 

@@ -109,7 +109,7 @@ struct ck_edit {
 
 /* Makes the edits, one after the other; places of one tensor are next to each
  * other. The files of new items were added before. A tensor with new places has
- * the next version, and is no alias any more, nor has it any; replicas of a chunk
+ * a new version, the generation that this makes, and is no alias any more, nor has it any; replicas of a chunk
  * that has another place are gone. An entry
  * that is added has the next number of its kind. After an error the catalog can
  * only be put back. -ENOMEM; -EINVAL: a tensor that could not be read whole;

@@ -349,9 +349,8 @@ static uint32_t step(const struct ck_catalog **c, struct list *l,
 		edits[i] = edit_one(*c, l, &rooms[i],
 				    (uint32_t)ck_min(l->n, LIVE), random);
 		e = entry_of(*c, l, &edits[i]);
-		/* Places that follow each other are one version. */
-		if (e && (i == 0 || entry_of(*c, l, &edits[i - 1]) != e))
-			e->version++;
+		if (e)
+			e->version = (*c)->generation + 1;
 	}
 	must(ck_catalog_edit(next, edits, n, &d));
 	ck_catalog_put(*c);

@@ -119,7 +119,7 @@ static int place_some(struct ck_catalog *next, struct model *m,
 		m->items[chunk] = edits[i].item;
 		m->replica[chunk] = false;
 	}
-	m->versions[tensor]++;
+	m->versions[tensor] = next->generation + 1;
 	return ck_catalog_edit(next, edits, n, NULL);
 }
 
