@@ -54,7 +54,7 @@ static void tell_directories(struct ck_fs *fs)
 	};
 	struct ck_node n = { .kind = CK_NODE_VIEW };
 
-	for (; n.index < ck_nviews; n.index++)
+	for (; n.index < ck_ntensor_views; n.index++)
 		ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_OWNER;
 	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)

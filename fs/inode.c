@@ -32,7 +32,7 @@
 
 static uint64_t owner_number(const struct ck_fs *fs)
 {
-	return TENSOR_NUMBER + (uint64_t)fs->counts.tensors * ck_nviews;
+	return TENSOR_NUMBER + (uint64_t)fs->counts.tensors * ck_ntensor_views;
 }
 
 static uint64_t box_number(const struct ck_fs *fs)
@@ -67,7 +67,7 @@ static bool find_fixed(uint64_t n, struct ck_node *out)
 		out->kind = CK_NODE_OBJECTS;
 	else if (n == LOCAL_NUMBER)
 		out->kind = CK_NODE_LOCAL;
-	else if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_nviews)
+	else if (n >= VIEW_NUMBER && n - VIEW_NUMBER < ck_ntensor_views)
 		*out = (struct ck_node){
 			.kind = CK_NODE_VIEW,
 			.index = (uint32_t)(n - VIEW_NUMBER),
@@ -93,8 +93,8 @@ static bool find_first(const struct ck_fs *fs, uint64_t n, struct ck_node *out)
 		n -= TENSOR_NUMBER;
 		*out = (struct ck_node){
 			.kind = CK_NODE_TENSOR,
-			.index = (uint32_t)(n % ck_nviews),
-			.tensor = (uint32_t)(n / ck_nviews),
+			.index = (uint32_t)(n % ck_ntensor_views),
+			.tensor = (uint32_t)(n / ck_ntensor_views),
 		};
 		return true;
 	}
@@ -150,7 +150,8 @@ static fuse_ino_t first_number(const struct ck_fs *fs, const struct ck_node *n)
 	case CK_NODE_SCRATCH: return SCRATCH_NUMBER + n->tensor;
 	case CK_NODE_TENSOR: break;
 	}
-	return TENSOR_NUMBER + (uint64_t)n->tensor * ck_nviews + n->index;
+	return TENSOR_NUMBER + (uint64_t)n->tensor * ck_ntensor_views +
+	       n->index;
 }
 
 fuse_ino_t ck_node_number(const struct ck_fs *fs, const struct ck_node *n)
@@ -303,7 +304,7 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		.st_mtim = c->meta.mtime,
 	};
 	if (n->kind == CK_NODE_TENSOR) {
-		size = ck_views[n->index]->size(c, n->tensor);
+		size = ck_tensor_views[n->index]->size(c, n->tensor);
 		out->st_mtim = ck_catalog_tensor(c, n->tensor)->mtime;
 	}
 	if (n->kind == CK_NODE_BOX) {

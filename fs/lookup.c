@@ -28,8 +28,8 @@ static int root_lookup(const char *name, struct ck_node *out)
 		out->kind = CK_NODE_LOCAL;
 		return 0;
 	}
-	for (uint32_t i = 0; i < ck_nviews; i++)
-		if (strcmp(name, ck_views[i]->dir) == 0) {
+	for (uint32_t i = 0; i < ck_ntensor_views; i++)
+		if (strcmp(name, ck_tensor_views[i]->dir) == 0) {
 			out->kind = CK_NODE_VIEW;
 			out->index = i;
 			return 0;
@@ -76,8 +76,8 @@ static int tensor_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 
 	out->kind = CK_NODE_TENSOR;
 	out->index = dir->index;
-	return ck_view_lookup(ck_views[dir->index], c, ck_str_from(name),
-			      &out->tensor);
+	return ck_tensor_view_lookup(ck_tensor_views[dir->index], c,
+				     ck_str_from(name), &out->tensor);
 }
 
 static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
@@ -291,7 +291,7 @@ static uint64_t files_shown(const struct ck_fs *fs)
 {
 	const struct ck_counts *n = &fs->counts;
 
-	return 4 + ck_nreports + ck_nviews * (1 + (uint64_t)n->tensors) +
+	return 4 + ck_nreports + ck_ntensor_views * (1 + (uint64_t)n->tensors) +
 	       ck_local_count(fs->local) + n->chunks +
 	       CK_OBJECT_FILES * (uint64_t)n->objects;
 }

@@ -101,7 +101,7 @@ static void forget_times(const struct ck_fs *fs)
 	for (n.index = 0; n.index < ck_nreports; n.index++)
 		ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_VIEW;
-	for (n.index = 0; n.index < ck_nviews; n.index++)
+	for (n.index = 0; n.index < ck_ntensor_views; n.index++)
 		ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_OWNER;
 	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)

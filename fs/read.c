@@ -162,7 +162,8 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 	}
 	rc = n->kind == CK_NODE_BOX
 		     ? ck_local_slice(fs->local, n->index, &slice)
-		     : ck_views[n->index]->slice(h->catalog, n->tensor, &slice);
+		     : ck_tensor_views[n->index]->slice(h->catalog, n->tensor,
+							&slice);
 	return rc ? rc : slice_open(h, slice);
 }
 

@@ -30,13 +30,13 @@ static bool entry_set(struct listing *l, enum ck_node_kind kind, uint64_t index,
 
 static bool root_entry(struct listing *l, uint64_t i)
 {
-	if (i < ck_nviews)
-		return entry_set(l, CK_NODE_VIEW, i, ck_views[i]->dir);
-	if (i == ck_nviews)
+	if (i < ck_ntensor_views)
+		return entry_set(l, CK_NODE_VIEW, i, ck_tensor_views[i]->dir);
+	if (i == ck_ntensor_views)
 		return entry_set(l, CK_NODE_LOCAL, 0, CK_LOCAL_DIR);
-	if (i == ck_nviews + 1)
+	if (i == ck_ntensor_views + 1)
 		return entry_set(l, CK_NODE_OBJECTS, 0, CK_OBJECTS_DIR);
-	if (i == ck_nviews + 2)
+	if (i == ck_ntensor_views + 2)
 		return entry_set(l, CK_NODE_CONTROL, 0, CK_CONTROL_DIR);
 	return false;
 }
@@ -72,7 +72,8 @@ static bool view_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 	l->node = (struct ck_node){ .kind = CK_NODE_TENSOR,
 				    .index = dir->index,
 				    .tensor = (uint32_t)i };
-	ck_view_name(ck_views[dir->index], c, (uint32_t)i, &l->name);
+	ck_tensor_view_name(ck_tensor_views[dir->index], c, (uint32_t)i,
+			    &l->name);
 	return true;
 }
 

@@ -34,7 +34,7 @@ static int full_slice(const struct ck_catalog *c, uint32_t tensor,
 	return rc;
 }
 
-const struct ck_view ck_view_full = {
+const struct ck_tensor_view ck_view_full = {
 	.dir = "full",
 	.suffix = ".npy",
 	.size = full_size,

@@ -20,7 +20,7 @@ static int raw_slice(const struct ck_catalog *c, uint32_t tensor,
 	return ck_view_slice_make(&part, out);
 }
 
-const struct ck_view ck_view_raw = {
+const struct ck_tensor_view ck_view_raw = {
 	.dir = "raw",
 	.suffix = "",
 	.size = raw_size,

@@ -7,11 +7,13 @@
 
 #include <errno.h>
 
-const struct ck_view *const ck_views[] = { &ck_view_full, &ck_view_raw };
-const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
+const struct ck_tensor_view *const ck_tensor_views[] = { &ck_view_full,
+							 &ck_view_raw };
+const size_t ck_ntensor_views = CK_ARRAY_SIZE(ck_tensor_views);
 
-int ck_view_lookup(const struct ck_view *v, const struct ck_catalog *c,
-		   struct ck_str name, uint32_t *tensor)
+int ck_tensor_view_lookup(const struct ck_tensor_view *v,
+			  const struct ck_catalog *c, struct ck_str name,
+			  uint32_t *tensor)
 {
 	size_t suffix = strlen(v->suffix);
 	struct ck_str stem = name;
@@ -29,8 +31,9 @@ int ck_view_lookup(const struct ck_view *v, const struct ck_catalog *c,
 	return 0;
 }
 
-void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
-		  uint32_t tensor, struct ck_buf *out)
+void ck_tensor_view_name(const struct ck_tensor_view *v,
+			 const struct ck_catalog *c, uint32_t tensor,
+			 struct ck_buf *out)
 {
 	ck_buf_str(out, ck_tensor_names(c, tensor)->stem);
 	ck_buf_text(out, v->suffix);

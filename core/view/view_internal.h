@@ -7,7 +7,7 @@
 
 #include "ckptfs/view.h"
 
-extern const struct ck_view ck_view_full, ck_view_raw;
+extern const struct ck_tensor_view ck_view_full, ck_view_raw;
 
 /* Does the tensor have bytes that can be counted? If not (dtype without whole
  * bytes per element, impossible shape), its files have size 0 and no part;

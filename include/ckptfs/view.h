@@ -11,7 +11,7 @@
 #include "ckptfs/slice.h"
 
 /* One directory of tensor files. */
-struct ck_view {
+struct ck_tensor_view {
 	const char *dir;    /* its name in the root of the mount */
 	const char *suffix; /* of its files, after the stem */
 	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
@@ -24,16 +24,17 @@ struct ck_view {
 };
 
 /* full/ and raw/, in the order shown. */
-extern const struct ck_view *const ck_views[];
-extern const size_t ck_nviews;
+extern const struct ck_tensor_view *const ck_tensor_views[];
+extern const size_t ck_ntensor_views;
 
 /* The tensor whose file this name is; -ENOENT. */
-CK_MUST_USE int ck_view_lookup(const struct ck_view *v,
-			       const struct ck_catalog *c, struct ck_str name,
-			       uint32_t *tensor);
+CK_MUST_USE int ck_tensor_view_lookup(const struct ck_tensor_view *v,
+				      const struct ck_catalog *c,
+				      struct ck_str name, uint32_t *tensor);
 /* Appends the file name of a tensor. */
-void ck_view_name(const struct ck_view *v, const struct ck_catalog *c,
-		  uint32_t tensor, struct ck_buf *out);
+void ck_tensor_view_name(const struct ck_tensor_view *v,
+			 const struct ck_catalog *c, uint32_t tensor,
+			 struct ck_buf *out);
 
 /* --- local/: what each rank saved, as it saved it ------------------------------ */
 

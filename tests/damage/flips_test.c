@@ -109,7 +109,7 @@ static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 static int read_tensor(struct ck_checkpoint *cp, uint32_t tensor, uint8_t **out,
 		       uint64_t *len)
 {
-	const struct ck_view *raw = ck_views[1];
+	const struct ck_tensor_view *raw = ck_tensor_views[1];
 	int rc = -ck_catalog_tensor(cp->catalog, tensor)->err;
 
 	if (rc)

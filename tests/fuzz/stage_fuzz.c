@@ -59,7 +59,7 @@ static void disk_close(void)
 
 static void read_tensor(uint32_t tensor, uint8_t *to)
 {
-	must(ck_views[1]->size(disk.cp->catalog, tensor) <= LIMIT);
+	must(ck_tensor_views[1]->size(disk.cp->catalog, tensor) <= LIMIT);
 	must(read_case(disk.cp, tensor, NULL, to) == 0);
 }
 

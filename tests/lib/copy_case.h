@@ -34,7 +34,7 @@ static inline uint8_t *read_with(struct ck_checkpoint *cp, uint32_t tensor,
 {
 	uint8_t *bytes;
 
-	*len = ck_views[1]->size(cp->catalog, tensor);
+	*len = ck_tensor_views[1]->size(cp->catalog, tensor);
 	bytes = calloc(1, *len + 1);
 	if (bytes && read_case(cp, tensor, layout, bytes) == 0)
 		return bytes;

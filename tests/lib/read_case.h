@@ -47,7 +47,7 @@ static inline int read_case(struct ck_checkpoint *cp, uint32_t tensor,
 	struct ck_slice *slice;
 	struct ck_opened *opened;
 	struct ck_read r;
-	int rc = ck_views[1]->slice(cp->catalog, tensor, &slice);
+	int rc = ck_tensor_views[1]->slice(cp->catalog, tensor, &slice);
 
 	if (rc)
 		return rc;

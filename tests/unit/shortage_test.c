@@ -54,7 +54,7 @@ static int open_it(struct ck_checkpoint **cp)
 static int do_read(struct ck_checkpoint *cp, uint32_t tensor,
 		   const struct ck_layout *layout, struct ck_buf *out)
 {
-	uint64_t len = ck_views[1]->size(cp->catalog, tensor);
+	uint64_t len = ck_tensor_views[1]->size(cp->catalog, tensor);
 	ck_auto_free void *bytes = malloc(len + 1);
 	int rc = bytes ? read_case(cp, tensor, layout, bytes) : -ENOMEM;
 

@@ -5,8 +5,8 @@
 #include "tap.h"
 #include "view_internal.h"
 
-#define FULL ck_views[0]
-#define RAW  ck_views[1]
+#define FULL ck_tensor_views[0]
+#define RAW  ck_tensor_views[1]
 
 static struct ck_catalog *example(void)
 {
@@ -30,18 +30,18 @@ static struct ck_catalog *example(void)
 
 static void test_table(void)
 {
-	eq_u64(ck_nviews, 2);
+	eq_u64(ck_ntensor_views, 2);
 	eq_text(FULL->dir, "full");
 	eq_text(FULL->suffix, ".npy");
 	eq_text(RAW->dir, "raw");
 	eq_text(RAW->suffix, "");
 }
 
-static int lookup(const struct ck_view *v, const struct ck_catalog *c,
+static int lookup(const struct ck_tensor_view *v, const struct ck_catalog *c,
 		  const char *name)
 {
 	uint32_t tensor;
-	int rc = ck_view_lookup(v, c, ck_str_from(name), &tensor);
+	int rc = ck_tensor_view_lookup(v, c, ck_str_from(name), &tensor);
 
 	return rc ? rc : (int)tensor;
 }
@@ -63,7 +63,7 @@ static void test_lookup(void)
 	eq_err(lookup(RAW, c, ""), -ENOENT);
 	eq_err(lookup(FULL, c, ".npy"), -ENOENT);
 	eq_err(lookup(FULL, c, "npy"), -ENOENT);
-	ck_view_name(FULL, c, 0, &name);
+	ck_tensor_view_name(FULL, c, 0, &name);
 	eq_text(name.data, "a%2Fb.npy");
 	ck_buf_fini(&name);
 	ck_catalog_put(c);
@@ -74,18 +74,18 @@ static void test_slices_fit_sizes(void)
 {
 	struct ck_catalog *c = example();
 
-	for (size_t v = 0; v < ck_nviews; v++)
+	for (size_t v = 0; v < ck_ntensor_views; v++)
 		for (uint32_t i = 0; i < c->tensors.n; i++) {
 			struct ck_slice *s = NULL;
 			uint64_t vpos = 0;
 
-			eq_err(ck_views[v]->slice(c, i, &s), 0);
+			eq_err(ck_tensor_views[v]->slice(c, i, &s), 0);
 			for (uint32_t p = 0; p < s->nparts; p++) {
 				eq_u64(s->begins[p], vpos);
 				vpos += ck_slice_part_len(s, p);
 			}
 			eq_u64(s->size, vpos);
-			eq_u64(s->size, ck_views[v]->size(c, i));
+			eq_u64(s->size, ck_tensor_views[v]->size(c, i));
 			ck_slice_free(s);
 		}
 	ck_catalog_put(c);
@@ -137,12 +137,12 @@ static void test_tensors_without_bytes(void)
 	struct ck_catalog *c = example();
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(without); i++)
-		for (size_t v = 0; v < ck_nviews; v++) {
+		for (size_t v = 0; v < ck_ntensor_views; v++) {
 			struct ck_slice *s = NULL;
 
 			ok(ck_catalog_tensor(c, without[i])->err != 0);
-			eq_u64(ck_views[v]->size(c, without[i]), 0);
-			eq_err(ck_views[v]->slice(c, without[i], &s), 0);
+			eq_u64(ck_tensor_views[v]->size(c, without[i]), 0);
+			eq_err(ck_tensor_views[v]->slice(c, without[i], &s), 0);
 			eq_u64(s->nparts, 0);
 			ck_slice_free(s);
 		}
