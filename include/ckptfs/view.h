@@ -36,6 +36,77 @@ void ck_tensor_view_name(const struct ck_tensor_view *v,
 			 const struct ck_catalog *c, uint32_t tensor,
 			 struct ck_buf *out);
 
+/* --- directories of the tree ------------------------------------------------------ */
+
+struct ck_view;
+
+/* A directory, as its view knows it. */
+struct ck_dir {
+	const struct ck_view *view;
+	const void *state; /* what the view made of the checkpoint, or NULL */
+	uint32_t a[2];	   /* which of its directories; the view's own */
+};
+
+enum ck_node_type {
+	CK_TYPE_FILE,
+	CK_TYPE_DIR,
+	CK_TYPE_LINK,
+};
+
+/* What a name in a directory stands for. */
+struct ck_child {
+	uint8_t type;	/* enum ck_node_type */
+	uint32_t entry; /* its number in the directory, which is never that of
+			    * another name */
+	struct ck_dir dir; /* of CK_TYPE_DIR */
+};
+
+/* Whose owner, mode, time and attributes a file has. */
+enum ck_topic {
+	CK_ABOUT_CHECKPOINT,
+	CK_ABOUT_TENSOR,
+	CK_ABOUT_BOX,
+	CK_ABOUT_OBJECT,
+};
+
+/* A file or link, at one moment. */
+struct ck_about {
+	uint8_t type;  /* enum ck_node_type */
+	uint8_t topic; /* enum ck_topic */
+	uint32_t
+		number; /* of the tensor, of a box's tensor, or of the object */
+	uint32_t chunk; /* of CK_ABOUT_BOX */
+	uint64_t size;	/* bytes */
+	uint64_t version; /* the generation in which its bytes were changed */
+};
+
+/* A kind of directory, with all that are below it: a pure function of the catalog
+ * and of what it says of a directory. Any thread. */
+struct ck_view {
+	const char *name; /* of its directory in the root */
+	/* What is known once for all generations of a catalog; NULL: nothing.
+	 * -ENOMEM. */
+	int (*make)(const struct ck_catalog *c, const void **state);
+	void (*free)(const void *state);
+	/* -ENOENT, -ENOMEM. There may be names that next() does not have. */
+	int (*lookup)(const struct ck_catalog *c, const struct ck_dir *dir,
+		      struct ck_str name, struct ck_child *out);
+	/* The first name at position *at or behind it, which *at becomes;
+	 * appended to `name`. Positions begin at 0, and stay what they are in
+	 * later generations. -ENOENT: there is none. */
+	int (*next)(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint64_t *at, struct ck_child *out, struct ck_buf *name);
+	/* Of an entry that is a file or link. -ENOENT: it is gone. */
+	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_about *out);
+	/* What a file consists of; ck_slice_free() it. -ENOENT, -ENOMEM. */
+	int (*slice)(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t entry, struct ck_slice **out);
+	/* Appends where a link leads. NULL: there are none. */
+	int (*link)(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_buf *target);
+};
+
 /* --- local/: what each rank saved, as it saved it ------------------------------ */
 
 /* A box is a chunk of the catalog. An owner is a rank, or a data file

@@ -6,6 +6,7 @@
  *
  *	beside_test DIRECTORY	a checkpoint of some shards
  */
+#include "commit_again.h"
 #include "format_internal.h"
 #include "shell.h"
 #include "tap.h"
@@ -30,44 +31,6 @@ static uint32_t tensors(void)
 }
 
 /* --- who changes --------------------------------------------------------------- */
-
-/* The box of a tensor that has an item; false: none has. */
-static bool place_of(const struct ck_catalog *c, uint32_t tensor,
-		     struct ck_change_of_place *out)
-{
-	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-
-	for (uint32_t i = 0; i < t->nchunks; i++) {
-		const struct ck_item *item = ck_catalog_item(c, t->chunk + i);
-
-		if (item->file == CK_NO_FILE || item->err)
-			continue;
-		*out = (struct ck_change_of_place){
-			.chunk = t->chunk + i,
-			.path = ck_catalog_file(c, item->file)->path,
-			.fpos = item->fpos,
-			.length = item->length,
-		};
-		return true;
-	}
-	return false;
-}
-
-/* A commit, as the catalog sees it: the item is written again where it was. */
-static bool commit(uint32_t tensor)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct stat metadata = ck_checkpoint_metadata(cp);
-	struct ck_change_of_place change;
-	struct ck_catalog *next;
-
-	if (!place_of(c, tensor, &change))
-		return false;
-	if (ck_checkpoint_prepare(cp, &change, 1, &next))
-		abort();
-	ck_checkpoint_switch(cp, next, &metadata, &change, 1);
-	return true;
-}
 
 /* Somebody takes a right from the directory, or gives it back. */
 static void change_mode(unsigned round)
@@ -136,7 +99,7 @@ static void test_beside(void)
 		pthread_create(&threads[i], NULL, read_all, &readers[i]);
 	}
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		commits += commit(round % 3 ? 0 : round % n);
+		commits += commit_again(cp, round % 3 ? 0 : round % n);
 		if (round % 16 == 0)
 			change_mode(round / 16);
 	}
@@ -160,7 +123,7 @@ static void test_old_version(void)
 	const struct ck_layout *before, *present, *again;
 
 	eq_err(ck_layout_get(cp, old, 0, NULL, &before), 0);
-	ok(commit(0));
+	ok(commit_again(cp, 0));
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 
@@ -221,7 +184,7 @@ static void test_file_in_vain(void)
 	eq_u64(ck_catalog_item(next, 0)->file, number);
 	eq_i64(ck_catalog_file(next, number)->err, 0);
 	ck_catalog_put(next);
-	ok(commit(1));
+	ok(commit_again(cp, 1));
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 
@@ -288,7 +251,7 @@ static void test_unseen_in_vain(void)
 	setrlimit(RLIMIT_NOFILE, &none);
 	ok(ck_checkpoint_prepare(cp, &change, 1, &next) != 0);
 	setrlimit(RLIMIT_NOFILE, &limit);
-	ok(commit(1));
+	ok(commit_again(cp, 1));
 	ok(ck_checkpoint_is_seen(cp));
 }
 

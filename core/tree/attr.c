@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * attr: owners, modes and times as the contract's section 3 has them: what
+ * .metadata, the directory and the data files of a node share.
+ */
+#include "tree_internal.h"
+
+#include <sys/stat.h>
+
+static mode_t kept(const struct ck_tree_options *o)
+{
+	return 07777 & ~o->umask;
+}
+
+static void owner_set(const struct ck_tree_options *o,
+		      const struct ck_catalog *c, struct ck_node_stat *out)
+{
+	out->uid = o->have_uid ? o->uid : c->meta.uid;
+	out->gid = o->have_gid ? o->gid : c->meta.gid;
+}
+
+void ck_tree_dir_attr(const struct ck_tree_options *o,
+		      const struct ck_catalog *c, struct ck_node_stat *out)
+{
+	owner_set(o, c, out);
+	out->type = CK_TYPE_DIR;
+	out->size = 0;
+	out->mode = S_IFDIR |
+		    (c->dir_mode & (o->write ? 07777 : 07555) & kept(o));
+	out->mtime = c->meta.mtime;
+}
+
+/* Mode and time, the mode less what is not shown. */
+static struct ck_attr attr_of(const struct ck_catalog *c,
+			      const struct ck_about *about)
+{
+	struct ck_attr attr = c->meta;
+
+	switch (about->topic) {
+	case CK_ABOUT_TENSOR:
+		attr.mode = ck_catalog_tensor(c, about->number)->mode;
+		attr.mtime = ck_catalog_tensor(c, about->number)->mtime;
+		break;
+	case CK_ABOUT_BOX: /* those of its own file */
+		attr = ck_catalog_attr(c, (struct ck_items){
+						  .of = c,
+						  .chunk = about->chunk,
+						  .n = 1,
+					  });
+		break;
+	case CK_ABOUT_OBJECT:
+		attr.mode = ck_catalog_object(c, about->number)->mode;
+		attr.mtime = ck_catalog_object(c, about->number)->mtime;
+		break;
+	default: attr.mode &= c->dir_mode; break;
+	}
+	return attr;
+}
+
+static bool can_be_written(const struct ck_about *about)
+{
+	return about->topic == CK_ABOUT_TENSOR || about->topic == CK_ABOUT_BOX;
+}
+
+void ck_tree_file_attr(const struct ck_tree_options *o,
+		       const struct ck_catalog *c, const struct ck_about *about,
+		       struct ck_node_stat *out)
+{
+	struct ck_attr attr = attr_of(c, about);
+	mode_t shown = attr.mode & 0444;
+
+	owner_set(o, c, out);
+	if (o->write && can_be_written(about))
+		shown |= c->meta.mode & 0222;
+	out->type = about->type;
+	out->size = about->size;
+	out->mode = about->type == CK_TYPE_LINK ? S_IFLNK | 0777
+						: S_IFREG | (shown & kept(o));
+	out->mtime = attr.mtime;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * number: what a node's number consists of, from its low bits up:
+ *
+ *	version		how many generations behind the making of the directory's
+ *			number the bytes of the entry were changed; 0: not since
+ *	entry		1 + its number in the directory; 0: the directory itself
+ *	directory	each directory that was ever looked up has its own
+ *
+ * So a number says what it stands for and nothing is kept for a file. The
+ * directory itself has version 1, so that the root, directory 0, is node 1 as
+ * FUSE wants it. The last directory's numbers are never given, and are free for
+ * nodes that the tree does not know.
+ */
+#ifndef CK_TREE_NUMBER_H
+#define CK_TREE_NUMBER_H
+
+#include "ckptfs/base.h"
+
+/* Widths; a test has smaller ones. */
+#ifndef CK_DIR_BITS
+#define CK_DIR_BITS	24
+#define CK_ENTRY_BITS	24
+#define CK_VERSION_BITS 16
+#endif
+
+#define CK_DIRS_MAX	((UINT32_C(1) << CK_DIR_BITS) - 1)
+#define CK_ENTRIES_MAX	((UINT32_C(1) << CK_ENTRY_BITS) - 1)
+#define CK_VERSIONS_MAX (UINT64_C(1) << CK_VERSION_BITS)
+
+static inline uint64_t ck_number_of(uint32_t dir, uint32_t entry,
+				    uint64_t version)
+{
+	return (((uint64_t)dir << CK_ENTRY_BITS) + entry + 1)
+		       << CK_VERSION_BITS |
+	       version;
+}
+
+static inline uint64_t ck_number_of_dir(uint32_t dir)
+{
+	return (uint64_t)dir << (CK_ENTRY_BITS + CK_VERSION_BITS) | 1;
+}
+
+static inline uint32_t ck_number_dir(uint64_t number)
+{
+	return (uint32_t)(number >> (CK_ENTRY_BITS + CK_VERSION_BITS) &
+			  CK_DIRS_MAX);
+}
+
+static inline bool ck_number_is_dir(uint64_t number)
+{
+	return number == ck_number_of_dir(ck_number_dir(number));
+}
+
+/* Of a number that is no directory's own. False: of none. */
+static inline bool ck_number_entry(uint64_t number, uint32_t *entry)
+{
+	uint32_t plus_one = (uint32_t)(number >> CK_VERSION_BITS &
+				       CK_ENTRIES_MAX);
+
+	*entry = plus_one - 1;
+	return plus_one > 0;
+}
+
+static inline uint64_t ck_number_version(uint64_t number)
+{
+	return number & (CK_VERSIONS_MAX - 1);
+}
+
+#endif
