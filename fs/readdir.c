@@ -31,7 +31,8 @@ static bool entry_set(struct listing *l, enum ck_node_kind kind, uint64_t index,
 static bool root_entry(struct listing *l, uint64_t i)
 {
 	if (i < ck_ntensor_views)
-		return entry_set(l, CK_NODE_VIEW, i, ck_tensor_views[i]->dir);
+		return entry_set(l, CK_NODE_VIEW, i,
+				 ck_tensor_views[i]->view.name);
 	if (i == ck_ntensor_views)
 		return entry_set(l, CK_NODE_LOCAL, 0, CK_LOCAL_DIR);
 	if (i == ck_ntensor_views + 1)

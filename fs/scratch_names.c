@@ -31,7 +31,7 @@ void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 	struct ck_buf owner = { 0 };
 
 	if (dir->kind == CK_NODE_VIEW) {
-		ck_buf_text(out, ck_tensor_views[dir->index]->dir);
+		ck_buf_text(out, ck_tensor_views[dir->index]->view.name);
 	} else {
 		ck_local_name(fs->local, dir->index, &owner);
 		ck_buf_text(out, CK_LOCAL_DIR "/");

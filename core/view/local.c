@@ -345,3 +345,120 @@ int ck_local_slice(const struct ck_local *l, uint32_t box,
 	ck_buf_fini(&header);
 	return rc;
 }
+
+/* --- the directories -------------------------------------------------------------- */
+
+/* a[0]: 0 is local/ itself, else 1 + owner. An entry of an owner is a box. */
+
+static void owner_set(const struct ck_local *l, uint32_t owner,
+		      struct ck_child *out)
+{
+	*out = (struct ck_child){
+		.type = CK_TYPE_DIR,
+		.entry = owner,
+		.dir = { .view = &ck_view_local,
+			 .state = l,
+			 .a = { 1 + owner } },
+	};
+}
+
+static bool is_of_owner(const struct ck_dir *dir, uint32_t box)
+{
+	const struct ck_local *l = dir->state;
+
+	return dir->a[0] && box < l->c->chunks.n &&
+	       l->of_box[box] == dir->a[0] - 1;
+}
+
+static int local_make(const struct ck_catalog *c, const void **state)
+{
+	struct ck_local *l;
+	int rc = ck_local_make(c, &l);
+
+	if (rc == 0)
+		*state = l;
+	return rc;
+}
+
+static void local_free(const void *state)
+{
+	ck_local_free((struct ck_local *)(uintptr_t)state);
+}
+
+static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
+			struct ck_str name, struct ck_child *out)
+{
+	const struct ck_local *l = dir->state;
+	uint32_t owner;
+	int rc;
+
+	(void)c;
+	if (dir->a[0])
+		return ck_local_box_find(l, dir->a[0] - 1, name, &out->entry);
+	rc = ck_local_find(l, name, &owner);
+	if (rc == 0)
+		owner_set(l, owner, out);
+	return rc;
+}
+
+static int owners_next(const struct ck_local *l, uint64_t at,
+		       struct ck_child *out, struct ck_buf *name)
+{
+	if (at >= l->nowners)
+		return -ENOENT;
+	owner_set(l, (uint32_t)at, out);
+	ck_local_name(l, (uint32_t)at, name);
+	return 0;
+}
+
+static int local_next(const struct ck_catalog *c, const struct ck_dir *dir,
+		      uint64_t *at, struct ck_child *out, struct ck_buf *name)
+{
+	const struct ck_local *l = dir->state;
+	uint32_t owner = dir->a[0] - 1;
+
+	(void)c;
+	if (dir->a[0] == 0)
+		return owners_next(l, *at, out, name);
+	if (*at >= ck_local_boxes(l, owner))
+		return -ENOENT;
+	out->entry = ck_local_box(l, owner, (uint32_t)*at);
+	ck_local_box_name(l, out->entry, name);
+	return 0;
+}
+
+static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
+		      uint32_t entry, struct ck_about *out)
+{
+	uint32_t tensor;
+
+	if (!is_of_owner(dir, entry))
+		return -ENOENT;
+	tensor = ck_catalog_tensor_of(c, entry);
+	*out = (struct ck_about){
+		.topic = CK_ABOUT_BOX,
+		.number = tensor,
+		.chunk = entry,
+		.size = ck_local_size(dir->state, entry),
+		.version = ck_catalog_tensor(c, tensor)->version,
+	};
+	return 0;
+}
+
+static int local_slice(const struct ck_catalog *c, const struct ck_dir *dir,
+		       uint32_t entry, struct ck_slice **out)
+{
+	(void)c;
+	return is_of_owner(dir, entry) ? ck_local_slice(dir->state, entry, out)
+				       : -ENOENT;
+}
+
+const struct ck_view ck_view_local = {
+	.name = "local",
+	.make = local_make,
+	.free = local_free,
+	.lookup = local_lookup,
+	.next = local_next,
+	.stat = local_stat,
+	.slice = local_slice,
+};

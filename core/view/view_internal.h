@@ -8,6 +8,24 @@
 #include "ckptfs/view.h"
 
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
+extern const struct ck_view ck_view_local;
+
+/* What is the same in all views of one file for each tensor. */
+#define CK_TENSOR_VIEW(dir)                                                    \
+	{                                                                      \
+		.name = dir, .lookup = ck_tensors_lookup,                      \
+		.next = ck_tensors_next, .stat = ck_tensors_stat,              \
+		.slice = ck_tensors_slice                                      \
+	}
+
+int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
+		      struct ck_str name, struct ck_child *out);
+int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint64_t *at, struct ck_child *out, struct ck_buf *name);
+int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_about *out);
+int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t entry, struct ck_slice **out);
 
 /* Does the tensor have bytes that can be counted? If not (dtype without whole
  * bytes per element, impossible shape), its files have size 0 and no part;

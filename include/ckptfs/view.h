@@ -10,34 +10,6 @@
 #include "ckptfs/model.h"
 #include "ckptfs/slice.h"
 
-/* One directory of tensor files. */
-struct ck_tensor_view {
-	const char *dir;    /* its name in the root of the mount */
-	const char *suffix; /* of its files, after the stem */
-	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
-	 * counted (its err says why). */
-	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);
-	/* What the file consists of, no part where the bytes cannot be
-	 * counted; ck_slice_free() it. 0 or -ENOMEM. */
-	int (*slice)(const struct ck_catalog *c, uint32_t tensor,
-		     struct ck_slice **out);
-};
-
-/* full/ and raw/, in the order shown. */
-extern const struct ck_tensor_view *const ck_tensor_views[];
-extern const size_t ck_ntensor_views;
-
-/* The tensor whose file this name is; -ENOENT. */
-CK_MUST_USE int ck_tensor_view_lookup(const struct ck_tensor_view *v,
-				      const struct ck_catalog *c,
-				      struct ck_str name, uint32_t *tensor);
-/* Appends the file name of a tensor. */
-void ck_tensor_view_name(const struct ck_tensor_view *v,
-			 const struct ck_catalog *c, uint32_t tensor,
-			 struct ck_buf *out);
-
-/* --- directories of the tree ------------------------------------------------------ */
-
 struct ck_view;
 
 /* A directory, as its view knows it. */
@@ -106,6 +78,37 @@ struct ck_view {
 	int (*link)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_buf *target);
 };
+
+/* The views of the tree, in the order shown. */
+extern const struct ck_view *const ck_views[];
+extern const size_t ck_nviews;
+
+/* --- views of one file for each tensor ---------------------------------------- */
+
+struct ck_tensor_view {
+	struct ck_view view; /* first: entries are numbers of tensors */
+	const char *suffix;  /* of its files, after the stem */
+	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
+	 * counted (its err says why). */
+	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);
+	/* What the file consists of, no part where the bytes cannot be
+	 * counted; ck_slice_free() it. 0 or -ENOMEM. */
+	int (*slice)(const struct ck_catalog *c, uint32_t tensor,
+		     struct ck_slice **out);
+};
+
+/* full/ and raw/, in the order shown. */
+extern const struct ck_tensor_view *const ck_tensor_views[];
+extern const size_t ck_ntensor_views;
+
+/* The tensor whose file this name is; -ENOENT. */
+CK_MUST_USE int ck_tensor_view_lookup(const struct ck_tensor_view *v,
+				      const struct ck_catalog *c,
+				      struct ck_str name, uint32_t *tensor);
+/* Appends the file name of a tensor. */
+void ck_tensor_view_name(const struct ck_tensor_view *v,
+			 const struct ck_catalog *c, uint32_t tensor,
+			 struct ck_buf *out);
 
 /* --- local/: what each rank saved, as it saved it ------------------------------ */
 

@@ -13,6 +13,7 @@
 #include "shell.h"
 #include "tap.h"
 #include "tree_views.h"
+#include "tree_walk.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -88,14 +89,6 @@ static size_t count_mixed(void)
 
 /* --- a walk --------------------------------------------------------------------- */
 
-static bool is_same(const struct ck_node_stat *a, const struct ck_node_stat *b)
-{
-	return a->number == b->number && a->type == b->type &&
-	       a->size == b->size && a->mode == b->mode && a->uid == b->uid &&
-	       a->gid == b->gid && a->mtime.tv_sec == b->mtime.tv_sec &&
-	       a->mtime.tv_nsec == b->mtime.tv_nsec;
-}
-
 static struct ck_node_stat looked_up(uint64_t in, const char *name)
 {
 	struct ck_node_stat st = { .number = 0 };
@@ -106,41 +99,17 @@ static struct ck_node_stat looked_up(uint64_t in, const char *name)
 	return st;
 }
 
-/* What lookup and stat find is what next did. */
-static size_t wrong_node(uint64_t in, const char *name,
-			 const struct ck_node_stat *st)
+static void each(void *arg, const char *path, const struct ck_node_stat *st)
 {
-	struct ck_node_stat again = looked_up(in, name), now;
-	size_t wrong = !is_same(&again, st);
-	uint64_t parent;
+	struct ck_buf *out = arg;
 
-	wrong += ck_tree_stat(tree, st->number, &now) || !is_same(&now, st);
-	if (st->type == CK_TYPE_DIR)
-		wrong += ck_tree_parent(tree, st->number, &parent) ||
-			 parent != in;
-	ck_tree_forget(tree, st->number, 1);
-	return wrong;
+	means(st->number, nmeanings);
+	ck_buf_printf(out, "%s %" PRIu64 " %o\n", path, st->size, st->mode);
 }
 
-static size_t walk(uint64_t in, const char *path, struct ck_buf *out)
+static size_t walk(struct ck_buf *out)
 {
-	struct ck_buf name = { 0 };
-	struct ck_node_stat st;
-	char below[512];
-	size_t wrong = 0;
-
-	for (uint64_t at = 0; ck_tree_next(tree, in, &at, &name, &st) == 0;
-	     at++) {
-		wrong += wrong_node(in, name.data, &st);
-		means(st.number, nmeanings);
-		snprintf(below, sizeof(below), "%s/%s", path, name.data);
-		ck_buf_printf(out, "%s %" PRIu64 " %o\n", below, st.size,
-			      st.mode);
-		if (st.type == CK_TYPE_DIR)
-			wrong += walk(st.number, below, out);
-	}
-	ck_buf_fini(&name);
-	return wrong;
+	return tree_walk(tree, CK_TREE_ROOT, "", each, out);
 }
 
 /* The same by a loop over the catalog. */
@@ -173,13 +142,13 @@ static void test_walk(void)
 	struct ck_buf got = { 0 }, want = { 0 };
 
 	begin();
-	eq_u64(walk(CK_TREE_ROOT, "", &got), 0);
+	eq_u64(walk(&got), 0);
 	expect(&want);
 	eq_text(got.data, want.data);
 	eq_u64(count_mixed(), 0);
 	/* What is in no use has the same number again. */
 	got.len = 0;
-	eq_u64(walk(CK_TREE_ROOT, "", &got), 0);
+	eq_u64(walk(&got), 0);
 	eq_text(got.data, want.data);
 	/* The oracle of numbers finds one that was given twice. */
 	means(1, 2);

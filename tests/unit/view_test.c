@@ -31,9 +31,9 @@ static struct ck_catalog *example(void)
 static void test_table(void)
 {
 	eq_u64(ck_ntensor_views, 2);
-	eq_text(FULL->dir, "full");
+	eq_text(FULL->view.name, "full");
 	eq_text(FULL->suffix, ".npy");
-	eq_text(RAW->dir, "raw");
+	eq_text(RAW->view.name, "raw");
 	eq_text(RAW->suffix, "");
 }
 

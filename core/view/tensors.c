@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tensors: what is the same in all views of one file for each tensor: a file name is a
+ * stem and the view's suffix, and an entry is the number of a tensor.
+ */
+#include "view_internal.h"
+
+#include <errno.h>
+
+int ck_tensor_view_lookup(const struct ck_tensor_view *v,
+			  const struct ck_catalog *c, struct ck_str name,
+			  uint32_t *tensor)
+{
+	size_t suffix = strlen(v->suffix);
+	struct ck_str stem = name;
+	int64_t entry;
+
+	if (name.len < suffix)
+		return -ENOENT;
+	stem.len -= suffix;
+	if (suffix && memcmp(name.p + stem.len, v->suffix, suffix) != 0)
+		return -ENOENT;
+	entry = ck_listing_find(c->listing, stem);
+	if (entry < 0 || c->listing->entries[entry].is_object)
+		return -ENOENT;
+	*tensor = c->listing->entries[entry].i;
+	return 0;
+}
+
+void ck_tensor_view_name(const struct ck_tensor_view *v,
+			 const struct ck_catalog *c, uint32_t tensor,
+			 struct ck_buf *out)
+{
+	ck_buf_str(out, ck_tensor_names(c, tensor)->stem);
+	ck_buf_text(out, v->suffix);
+}
+
+/* --- the directory ------------------------------------------------------------- */
+
+static const struct ck_tensor_view *view_of(const struct ck_dir *dir)
+{
+	return (const struct ck_tensor_view *)dir->view;
+}
+
+/* A tensor that was removed has no key. */
+static bool is_there(const struct ck_catalog *c, uint64_t tensor)
+{
+	return tensor < c->tensors.n &&
+	       ck_catalog_tensor(c, (uint32_t)tensor)->entry.key.p;
+}
+
+int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
+		      struct ck_str name, struct ck_child *out)
+{
+	return ck_tensor_view_lookup(view_of(dir), c, name, &out->entry);
+}
+
+int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint64_t *at, struct ck_child *out, struct ck_buf *name)
+{
+	while (*at < c->tensors.n && !is_there(c, *at))
+		++*at;
+	if (*at >= c->tensors.n)
+		return -ENOENT;
+	out->entry = (uint32_t)*at;
+	ck_tensor_view_name(view_of(dir), c, out->entry, name);
+	return 0;
+}
+
+int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_about *out)
+{
+	if (!is_there(c, entry))
+		return -ENOENT;
+	*out = (struct ck_about){
+		.topic = CK_ABOUT_TENSOR,
+		.number = entry,
+		.size = view_of(dir)->size(c, entry),
+		.version = ck_catalog_tensor(c, entry)->version,
+	};
+	return 0;
+}
+
+int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t entry, struct ck_slice **out)
+{
+	return is_there(c, entry) ? view_of(dir)->slice(c, entry, out)
+				  : -ENOENT;
+}
