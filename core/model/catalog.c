@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog: the hub, and how the first one is filled. Everything is in rows and
- * flat arrays that refer to each other by index; strings lie in an arena, and share
- * bytes where they can. While it is filled the arrays grow by doubling, with no
- * allocation for a single chunk: a million of them cost 60 bytes for each 2-D one.
- * Finishing adds names, sizes and faults and gives back what is spare.
+ * catalog: the hub, and how the first one is filled. Tensors, objects, items and files
+ * are rows that refer to each other by number; strings, shapes and boxes lie in an
+ * arena, where rows point to them, and share bytes where they can. There is no
+ * allocation for a single chunk: a million of them cost 60 bytes for each 2-D one
+ * where the format says how many follow. Finishing adds names, sizes and faults.
  */
 #include "catalog_internal.h"
 
@@ -149,6 +149,8 @@ int ck_catalog_tensor_sharding(struct ck_catalog *c,
 {
 	const struct ck_sharding *last = c->caps->sharding;
 
+	if (sharding->ndim == 0)
+		return -EINVAL;
 	if (!last || !ck_sharding_is_same(last, sharding))
 		last = ck_sharding_copy(&c->text, sharding);
 	if (!last)
@@ -164,6 +166,15 @@ static bool is_same_item(const struct ck_item *a, const struct ck_item *b)
 	       a->transform == b->transform;
 }
 
+static bool has_same_strides(const struct ck_catalog *c, uint32_t ndim,
+			     uint32_t a, uint32_t b)
+{
+	const uint64_t *x = ck_catalog_strides(c, a);
+	const uint64_t *y = ck_catalog_strides(c, b);
+
+	return x && y ? memcmp(x, y, ndim * sizeof(*x)) == 0 : x == y;
+}
+
 static bool is_same_tensor(const struct ck_catalog *c,
 			   const struct ck_tensor *a, const struct ck_tensor *b)
 {
@@ -175,7 +186,8 @@ static bool is_same_tensor(const struct ck_catalog *c,
 
 	for (uint32_t i = 0; same && i < a->nchunks; i++)
 		same = is_same_item(ck_catalog_item(c, a->chunk + i),
-				    ck_catalog_item(c, b->chunk + i));
+				    ck_catalog_item(c, b->chunk + i)) &&
+		       has_same_strides(c, a->ndim, a->chunk + i, b->chunk + i);
 	return same;
 }
 
@@ -184,13 +196,15 @@ int ck_catalog_tensor_alias(struct ck_catalog *c, uint32_t of)
 	struct ck_tensor *t = c->caps->last;
 	const struct ck_tensor *other;
 
-	if (of >= t->entry.number)
+	if (of >= t->entry.number || t->alias_of != CK_NO_TENSOR)
 		return -EINVAL;
 	other = ck_catalog_tensor(c, of);
 	if (!is_same_tensor(c, t, other))
 		return -EINVAL;
-	t->alias_of = other->alias_of == CK_NO_TENSOR ? of : other->alias_of;
-	c->naliases++;
+	if (other->alias_of != CK_NO_TENSOR)
+		of = other->alias_of;
+	t->alias_of = of;
+	ck_catalog_own_tensor(c, of)->naliases++;
 	return 0;
 }
 

@@ -24,7 +24,8 @@
 #include <sys/stat.h>
 
 /* Steps of the search for overlaps that each value of a box is worth, which
- * is plenty for any grid, and those that all tensors share beyond that. */
+ * is plenty for any grid, and those that all tensors of a checkpoint, or one that is
+ * added, share beyond that. */
 enum { STEPS_FOR_EACH = 64 };
 
 #define STEPS_SHARED (UINT64_C(1) << 27)

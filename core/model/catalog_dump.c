@@ -11,7 +11,7 @@
  *	          " chunks=" N " kind=" KIND [" key=" WORD]
  *	          [" err=" ERRNO " " QUOTE TEXT QUOTE] [" holes"] LF
  *	          [path] mesh* [alias] chunk*
- *	path    = " path" (" " TYPE ":" WORD)+ LF
+ *	path    = " path" (" " TYPE ":" WORD)* LF
  *	mesh    = " mesh size=" N " placement=" PLACEMENT [" name=" WORD] LF
  *	alias   = " alias_of=" WORD LF
  *	chunk   = " chunk off=" DIMS " size=" DIMS item LF
@@ -23,8 +23,8 @@
  * WORD is a stem, or text with %XX for control characters, malformed UTF-8
  * and `%`; in both a space is %20. DIMS is [4,3]. ERRNO is a name: EIO. KIND is
  * tensor, dtensor, sharded_tensor or flat_param. A path is printed where it is not
- * the key's parts between dots, all of them keys of a dict that are strings; TYPE
- * is str, index, int, float, bool, none or other. PLACEMENT is R, S(0), SS(0,2) or
+ * the key's parts between dots, all of them keys of a dict that are strings; an
+ * entry without a path has one without parts. TYPE is str, index, int, float, bool, none or other. PLACEMENT is R, S(0), SS(0,2) or
  * P, one for each dimension of the mesh.
  */
 #include "catalog_internal.h"
@@ -133,7 +133,7 @@ static bool is_in_key(const struct ck_entry *e)
 		if (dot)
 			rest = (struct ck_str){ dot + 1, rest.len - len - 1 };
 	}
-	return true;
+	return e->nparts > 0;
 }
 
 static void path_print(const struct ck_entry *e, struct ck_buf *out)

@@ -10,47 +10,72 @@
 #include "ckptfs/fault.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 /* --- aliases ------------------------------------------------------------------ */
 
-static int alias_set(struct ck_catalog *c, uint32_t tensor, uint32_t of)
+/* It shows bytes of its own from now on. */
+static int alias_end(struct ck_catalog *c, uint32_t alias)
 {
-	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+	struct ck_tensor *t = ck_catalog_own_tensor(c, alias);
+	struct ck_tensor *of = t ? ck_catalog_own_tensor(c, t->alias_of) : NULL;
 
-	if (!t)
+	if (!of)
 		return -ENOMEM;
-	t->alias_of = of;
-	if (of != CK_NO_TENSOR)
-		return 0;
-	c->naliases--;
+	of->naliases--;
+	t->alias_of = CK_NO_TENSOR;
 	ck_catalog_bytes_add(c, t->nbytes);
 	return 0;
 }
 
-/* The bytes of a tensor are nobody else's from now on. If others were its aliases,
- * they are aliases of the first of them. */
-static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
+/* Those that are aliases of a tensor are aliases of the first of them. */
+static int aliases_pass(struct ck_catalog *c, uint32_t tensor)
 {
-	uint32_t first = CK_NO_TENSOR;
-	int rc = 0;
+	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor), *first = NULL;
 
-	if (ck_catalog_tensor(c, tensor)->alias_of != CK_NO_TENSOR)
-		return alias_set(c, tensor, CK_NO_TENSOR);
-	for (uint32_t i = 0; c->naliases && i < c->tensors.n && rc == 0; i++) {
+	if (!t)
+		return -ENOMEM;
+	/* They have larger numbers. */
+	for (uint32_t i = tensor + 1; t->naliases; i++) {
+		struct ck_tensor *alias;
+
 		if (ck_catalog_tensor(c, i)->alias_of != tensor)
 			continue;
-		rc = alias_set(c, i, first);
-		first = first == CK_NO_TENSOR ? i : first;
+		alias = ck_catalog_own_tensor(c, i);
+		if (!alias)
+			return -ENOMEM;
+		t->naliases--;
+		if (first) {
+			alias->alias_of = first->entry.number;
+			continue;
+		}
+		first = alias;
+		first->alias_of = CK_NO_TENSOR;
+		first->naliases = t->naliases;
+		ck_catalog_bytes_add(c, first->nbytes);
 	}
-	return rc;
+	return 0;
+}
+
+/* The bytes of a tensor are nobody else's from now on. */
+static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
+{
+	if (ck_catalog_tensor(c, tensor)->alias_of != CK_NO_TENSOR)
+		return alias_end(c, tensor);
+	return ck_catalog_tensor(c, tensor)->naliases ? aliases_pass(c, tensor)
+						      : 0;
 }
 
 /* --- places ------------------------------------------------------------------- */
 
 static int place(struct ck_catalog *c, const struct ck_edit *e)
 {
-	struct ck_item *item = ck_catalog_own_item(c, e->number);
+	struct ck_item *item;
 
+	/* It may have strides, which all generations share. */
+	if (e->item.form == CK_FORM_ELEMENTS)
+		return -EINVAL;
+	item = ck_catalog_own_item(c, e->number);
 	if (!item)
 		return -ENOMEM;
 	*item = e->item;
@@ -93,6 +118,12 @@ static int places(struct ck_catalog *c, const struct ck_edit *edits,
 
 /* --- what new rows own ----------------------------------------------------------- */
 
+/* What a piece takes, so that the next one is aligned. */
+static size_t room(size_t bytes)
+{
+	return (bytes + 7) / 8 * 8;
+}
+
 /* Takes bytes from a piece of memory that was made large enough. */
 static void *take(char **at, const void *from, size_t bytes)
 {
@@ -100,13 +131,8 @@ static void *take(char **at, const void *from, size_t bytes)
 
 	if (bytes)
 		memcpy(to, from, bytes);
-	*at += (bytes + 7) / 8 * 8;
+	*at += room(bytes);
 	return to;
-}
-
-static size_t room(size_t bytes)
-{
-	return (bytes + 7) / 8 * 8;
 }
 
 /* Key and path. */
@@ -217,29 +243,27 @@ static int object_add(struct ck_catalog *c, const struct ck_edit *e)
 	return ck_catalog_object_renew(c, o.entry.number);
 }
 
-/* The row's entry, to be changed. NULL: there is none; *rc says why. */
-static struct ck_entry *own_entry(struct ck_catalog *c, const struct ck_edit *e,
-				  int *rc)
+/* Is there still an entry that the edit can be of? */
+static bool is_there(const struct ck_catalog *c, const struct ck_edit *e)
 {
-	struct ck_entry *entry = NULL;
+	struct ck_entry_id id = { e->number, e->is_object };
 
-	*rc = -ENOENT;
-	if (e->number >= (e->is_object ? c->objects.n : c->tensors.n) ||
-	    !ck_catalog_entry(c,
-			      (struct ck_entry_id){ e->number, e->is_object })
-		     ->key.p)
-		return NULL;
+	return e->number < (e->is_object ? c->objects.n : c->tensors.n) &&
+	       ck_catalog_entry(c, id)->key.p;
+}
+
+/* NULL: out of memory. */
+static struct ck_entry *own_entry(struct ck_catalog *c, const struct ck_edit *e)
+{
+	struct ck_object *o;
+	struct ck_tensor *t;
+
 	if (e->is_object) {
-		struct ck_object *o = ck_catalog_own_object(c, e->number);
-
-		entry = o ? &o->entry : NULL;
-	} else {
-		struct ck_tensor *t = ck_catalog_own_tensor(c, e->number);
-
-		entry = t ? &t->entry : NULL;
+		o = ck_catalog_own_object(c, e->number);
+		return o ? &o->entry : NULL;
 	}
-	*rc = entry ? 0 : -ENOMEM;
-	return entry;
+	t = ck_catalog_own_tensor(c, e->number);
+	return t ? &t->entry : NULL;
 }
 
 static int rename_entry(struct ck_catalog *c, const struct ck_edit *e)
@@ -248,10 +272,12 @@ static int rename_entry(struct ck_catalog *c, const struct ck_edit *e)
 	struct ck_entry *entry;
 	int rc = entry_own(&renamed, e->new);
 
-	entry = rc == 0 ? own_entry(c, e, &rc) : NULL;
+	if (rc)
+		return rc;
+	entry = own_entry(c, e);
 	if (!entry) {
 		ck_owned_put(renamed.owner);
-		return rc;
+		return -ENOMEM;
 	}
 	ck_owned_put(entry->owner);
 	*entry = renamed;
@@ -289,23 +315,20 @@ static int remove_tensor(struct ck_catalog *c, uint32_t number)
 	ck_owned_put(t->owner);
 	*t = (struct ck_tensor){ .entry.number = number,
 				 .chunk = t->chunk,
+				 .version = c->generation,
 				 .alias_of = CK_NO_TENSOR };
 	return 0;
 }
 
-static int remove_entry(struct ck_catalog *c, const struct ck_edit *e)
+static int remove_object(struct ck_catalog *c, uint32_t number)
 {
-	struct ck_object *o;
-	int rc;
+	struct ck_object *o = ck_catalog_own_object(c, number);
 
-	if (!own_entry(c, e, &rc))
-		return rc;
-	if (!e->is_object)
-		return remove_tensor(c, e->number);
-	o = ck_catalog_own_object(c, e->number);
+	if (!o)
+		return -ENOMEM;
 	ck_owned_put(o->entry.owner);
 	*o = (struct ck_object){
-		.entry.number = e->number,
+		.entry.number = number,
 		.item = { .file = CK_NO_FILE, .err = ENODATA },
 	};
 	return 0;
@@ -331,9 +354,12 @@ static int list_all(const struct ck_catalog *c, struct ck_listing *l,
 
 	for (size_t i = 0; i < old->n && rc == 0; i++)
 		rc = list_again(c, l, old->entries[i]);
-	for (uint32_t i = 0; i < n; i++)
-		if (edits[i].kind == CK_EDIT_ADD)
-			--*(edits[i].is_object ? &objects : &tensors);
+	for (uint32_t i = 0; i < n; i++) {
+		bool added = edits[i].kind == CK_EDIT_ADD;
+
+		objects -= added && edits[i].is_object;
+		tensors -= added && !edits[i].is_object;
+	}
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (edits[i].kind == CK_EDIT_ADD)
 			rc = list_again(c, l,
@@ -366,15 +392,16 @@ static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
 static int edit_entry(struct ck_catalog *c, const struct ck_edit *e,
 		      struct ck_diag *d)
 {
-	switch (e->kind) {
-	case CK_EDIT_ADD:
+	if (e->kind == CK_EDIT_ADD)
 		return e->is_object ? object_add(c, e)
 				    : tensor_add(c, e->new, d);
-	case CK_EDIT_RENAME: return rename_entry(c, e);
-	case CK_EDIT_REMOVE: return remove_entry(c, e);
-	case CK_EDIT_PLACE: break;
-	}
-	return -EINVAL;
+	if (!is_there(c, e))
+		return ck_fail(d, ENOENT, "there is no %s %" PRIu32,
+			       e->is_object ? "object" : "tensor", e->number);
+	if (e->kind == CK_EDIT_RENAME)
+		return rename_entry(c, e);
+	return e->is_object ? remove_object(c, e->number)
+			    : remove_tensor(c, e->number);
 }
 
 int ck_catalog_edit(struct ck_catalog *next, const struct ck_edit *edits,

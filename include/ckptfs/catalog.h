@@ -88,6 +88,7 @@ struct ck_tensor {
 	uint32_t chunk;		  /* first chunk */
 	uint32_t nchunks;
 	uint32_t ndim;
+	uint32_t naliases; /* tensors that are aliases of it */
 	uint32_t alias_of; /* the first tensor with the same bytes, dtype and
 			    * shape; CK_NO_TENSOR: it is that one itself */
 	uint8_t dtype;	   /* ck_dtype_at() */
@@ -132,9 +133,9 @@ struct ck_catalog {
 				  * has a fault) */
 	struct ck_rows replicas; /* struct ck_replica, by chunk; those of a
 				  * chunk in order */
-	uint64_t generation;	 /* how often entries or items were edited */
-	uint32_t unseen;	 /* of the files */
-	uint32_t naliases;	 /* of the tensors */
+	uint64_t nbytes; /* of all tensors, each once; UINT64_MAX: or more */
+	uint64_t generation; /* how often entries or items were edited */
+	uint32_t unseen;     /* of the files */
 
 	const struct ck_listing *listing; /* held */
 
@@ -146,7 +147,6 @@ struct ck_catalog {
 	struct ck_str *transforms;  /* [0] unused; descriptors joined by ',' */
 	struct ck_str *globals;	    /* unknown globals met, "module.name" */
 	size_t ntransforms, nglobals, nstrided, nstrides;
-	uint64_t nbytes; /* of all tensors, each once */
 	/* private */
 	uint32_t *sharing;	      /* atomic: generations that have these */
 	struct ck_catalog_caps *caps; /* while it is filled, else NULL */
@@ -200,6 +200,7 @@ static inline const struct ck_replica *ck_catalog_replica(
 	return ck_rows_at(&c->replicas, i);
 }
 
+/* Of what is in the listing: a row that was removed has none. */
 static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
 						     uint32_t tensor)
 {

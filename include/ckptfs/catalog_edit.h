@@ -27,19 +27,20 @@ CK_MUST_USE int ck_catalog_file_add(struct ck_catalog *c,
 CK_MUST_USE int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
 				      struct ck_str dtype, uint32_t ndim,
 				      const int64_t *shape);
-/* So many chunks of the tensor added last follow: their boxes get room at once. More
- * may follow. */
+/* So many chunks of the tensor added last follow, which the caller has counted: their
+ * boxes get room at once, which is half of what they take otherwise. */
 CK_MUST_USE int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n);
 /* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
 CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
 					const char *why);
 /* What the tensor added last is (enum ck_tensor_kind), and how a job had it on its
- * ranks; copied. */
+ * ranks; copied. -EINVAL: a mesh without dimensions. */
 void ck_catalog_tensor_kind(struct ck_catalog *c, uint8_t kind);
 CK_MUST_USE int ck_catalog_tensor_sharding(struct ck_catalog *c,
 					   const struct ck_sharding *sharding);
 /* The tensor added last, with all its chunks, has the bytes of one that was added
- * before. -EINVAL: that one has other chunks, another dtype or shape. */
+ * before. -EINVAL: that one has other chunks, another dtype or shape, or this is an
+ * alias already. */
 CK_MUST_USE int ck_catalog_tensor_alias(struct ck_catalog *c, uint32_t of);
 /* Adds a box to the tensor added last. off, len: ndim of that tensor. */
 CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
@@ -107,13 +108,17 @@ struct ck_edit {
 	const struct ck_new_entry *new; /* of ADD and RENAME */
 };
 
-/* Makes the edits, one after the other; places of one tensor are next to each
- * other. The files of new items were added before. A tensor with new places has
- * a new version, the generation that this makes, and is no alias any more, nor has it any; replicas of a chunk
- * that has another place are gone. An entry
- * that is added has the next number of its kind. After an error the catalog can
- * only be put back. -ENOMEM; -EINVAL: a tensor that could not be read whole;
- * -EEXIST: a key that another entry has; -ENOENT: no such entry; -EOVERFLOW. */
+/* Makes the edits, one after the other; places of one tensor are next to each other.
+ * Keys are compared when all are made, so that two may be swapped. The files of new
+ * items were added before; items are judged by these when an entry is added, and are
+ * what they say that they are when a chunk has another place. A tensor with new places
+ * has a new version, the generation that this makes; it is no alias any more, nor has
+ * it any; replicas of its chunks are gone. An entry that is added has the next number
+ * of its kind. Adding, renaming and removing makes a new listing, of all entries, in
+ * which the names and stems of others may be others, too. After an error the catalog
+ * can only be put back. -ENOMEM; -EINVAL: a tensor whose shape or boxes are wrong, a
+ * place with elements at strides; -EEXIST: a key that another entry has; -ENOENT: no
+ * such entry; -EOVERFLOW. */
 CK_MUST_USE int ck_catalog_edit(struct ck_catalog *next,
 				const struct ck_edit *edits, uint32_t n,
 				struct ck_diag *d);

@@ -9,16 +9,21 @@ static const char want[] =
 	"file 1 size=0 err=ENODATA sub/a%20b%0A%25.distcp\n"
 	"tensor layers.0.weight dtype=bfloat16 shape=[4,3] bytes=24 chunks=2 "
 	"kind=tensor key=layers.0._orig_mod.weight\n"
+	" path\n"
 	" chunk off=[0,0] size=[2,3] file=0 pos=0 length=100\n"
 	" chunk off=[2,0] size=[2,3] file=1 pos=7 length=9 "
 	"transform=stream.zstd/1 err=ENODATA\n"
 	"object a%20b%2F%C2%85%0A file=0 pos=100 length=10\n"
+	" path\n"
 	"tensor step dtype=int64 shape=[] bytes=8 chunks=0 kind=tensor holes\n"
+	" path\n"
 	"tensor bad dtype=float32 shape=[2] bytes=8 chunks=1 kind=tensor "
 	"err=EIO \"a box is not inside the tensor, box 0 offset [1] "
 	"size [2]\"\n"
+	" path\n"
 	" chunk off=[1] size=[2] file=none pos=0 length=0 err=ENODATA\n"
 	"object o file=none pos=0 length=0 err=ENODATA key=_orig_mod.o\n"
+	" path\n"
 	"global evil.module%20x.name\n";
 
 static void fill(struct ck_catalog *c)

@@ -42,6 +42,7 @@ static void one_byte(struct ck_catalog *c, const char *key)
 {
 	tensor_add(c, key, "uint8", 1, DIMS(1));
 	item_add(c, DIMS(0), DIMS(1), 0, 0, 1);
+	PATH(c, part(key, CK_PATH_STR));
 }
 
 /* --- paths --------------------------------------------------------------------- */
@@ -80,8 +81,9 @@ static void test_paths(void)
 	finish(c);
 	dump_is(c, "catalog kind=dcp\n"
 		   "file 0 size=10 __0_0.distcp\n"
-		   "object a.b" ITEM "object model.w" ITEM
-		   "object model.x.w" ITEM " path str:model str:x.w\n"
+		   "object a.b" ITEM " path\n"
+		   "object model.w" ITEM "object model.x.w" ITEM
+		   " path str:model str:x.w\n"
 		   "object s.0" ITEM " path str:s int:0\n"
 		   "object s.1" ITEM " path str:s index:1\n"
 		   "object 1.5.True" ITEM " path float:1.5 bool:True\n"
@@ -159,7 +161,7 @@ static void test_aliases(void)
 	must(ck_catalog_tensor_alias(c, 1));
 	finish(c);
 	eq_u64(c->nbytes, 1);
-	eq_u64(c->naliases, 2);
+	eq_u64(ck_catalog_tensor(c, 0)->naliases, 2);
 	dump_is(c,
 		"catalog kind=dcp\nfile 0 size=10 0.pt\n" TENSOR("a", "tensor")
 			CHUNK TENSOR("b", "tensor") " alias_of=a\n" CHUNK
@@ -195,12 +197,41 @@ static void test_no_alias(void)
 	tensor_add(c, "f", "uint8", 2, DIMS(1, 1));
 	item_add(c, DIMS(0, 0), DIMS(1, 1), 0, 0, 1);
 	alias_is(c, -EINVAL);
-	eq_u64(c->naliases, 0);
+	one_byte(c, "g");
+	alias_is(c, 0);
+	alias_is(c, -EINVAL); /* twice */
+	eq_u64(ck_catalog_tensor(c, 0)->naliases, 1);
+	ck_catalog_put(c);
+}
+
+/* The same bytes as rows and as columns. */
+static void transposed_add(struct ck_catalog *c, const char *key,
+			   const uint64_t *strides)
+{
+	struct ck_item item = { .length = 4, .form = CK_FORM_ELEMENTS };
+
+	tensor_add(c, key, "uint8", 2, DIMS(2, 2));
+	must(ck_catalog_chunk_add(c, DIMS(0, 0), DIMS(2, 2), &item));
+	must(ck_catalog_strides_add(c, strides));
+}
+
+static void test_transposed(void)
+{
+	struct ck_catalog *c = catalog_new();
+	const uint64_t rows[] = { 2, 1 }, columns[] = { 1, 2 };
+
+	file_add(c, "0.pt", 10, 0);
+	transposed_add(c, "a", rows);
+	transposed_add(c, "b", columns);
+	alias_is(c, -EINVAL);
+	transposed_add(c, "c", rows);
+	alias_is(c, 0);
 	ck_catalog_put(c);
 }
 
 int main(void)
 {
+	test_transposed();
 	test_paths();
 	test_sharding();
 	test_aliases();
