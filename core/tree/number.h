@@ -58,8 +58,10 @@ static inline bool ck_number_entry(uint64_t number, uint32_t *entry)
 	uint32_t plus_one = (uint32_t)(number >> CK_VERSION_BITS &
 				       CK_ENTRIES_MAX);
 
+	if (plus_one == 0)
+		return false;
 	*entry = plus_one - 1;
-	return plus_one > 0;
+	return true;
 }
 
 static inline uint64_t ck_number_version(uint64_t number)

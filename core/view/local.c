@@ -411,20 +411,22 @@ static int owners_next(const struct ck_local *l, uint64_t at,
 	return 0;
 }
 
+static int boxes_next(const struct ck_local *l, uint32_t owner, uint64_t at,
+		      struct ck_child *out, struct ck_buf *name)
+{
+	if (at >= ck_local_boxes(l, owner))
+		return -ENOENT;
+	out->entry = ck_local_box(l, owner, (uint32_t)at);
+	ck_local_box_name(l, out->entry, name);
+	return 0;
+}
+
 static int local_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		      uint64_t *at, struct ck_child *out, struct ck_buf *name)
 {
-	const struct ck_local *l = dir->state;
-	uint32_t owner = dir->a[0] - 1;
-
 	(void)c;
-	if (dir->a[0] == 0)
-		return owners_next(l, *at, out, name);
-	if (*at >= ck_local_boxes(l, owner))
-		return -ENOENT;
-	out->entry = ck_local_box(l, owner, (uint32_t)*at);
-	ck_local_box_name(l, out->entry, name);
-	return 0;
+	return dir->a[0] ? boxes_next(dir->state, dir->a[0] - 1, *at, out, name)
+			 : owners_next(dir->state, *at, out, name);
 }
 
 static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
