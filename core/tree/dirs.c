@@ -12,37 +12,37 @@ enum {
 struct ck_dir_node {
 	struct ck_dir_row row; /* constant */
 	/* Under ck_dirs.lock: */
-	bool old;	   /* another one is in its place */
-	bool unused;	   /* in the list of those that are not in use */
-	uint64_t uses;	   /* of its own node, and of those in it */
-	uint32_t children; /* directories whose parent it is */
-	struct ck_dir_node *older, *newer;	  /* of the unused */
+	struct ck_dir_node *successor; /* NULL, or what came in its place */
+	uint64_t uses;		       /* of its own node, and of those in it */
+	uint32_t kept; /* by directories whose parent or successor it is */
+	bool unused;   /* in the list of those that are not in use */
+	struct ck_dir_node *older, *newer;	  /* in that list */
 	struct ck_dir_node *by_number, *by_place; /* next of the chain */
 };
 
 /* --- tables ------------------------------------------------------------------ */
 
-static CK_WRAPS size_t hash_of(uint64_t key)
+/* Users choose names, and so places. */
+static size_t hash_of(const struct ck_dirs *d, uint64_t key)
 {
-	return (size_t)(key * UINT64_C(0x9E3779B97F4A7C15) >> 24);
-}
+	struct ck_str bytes = { (const char *)&key, sizeof(key) };
 
-static uint64_t place_of(uint32_t parent, uint32_t entry)
-{
-	return (uint64_t)parent << 32 | entry;
+	return (size_t)ck_hash64_seeded(bytes, d->seed);
 }
 
 static struct ck_dir_node **number_slot(const struct ck_dirs *d,
 					uint32_t number)
 {
-	return &d->by_number.slots[hash_of(number) & d->by_number.mask];
+	return &d->by_number.slots[hash_of(d, number) & d->by_number.mask];
 }
 
+/* The place of a parent stays what it is when the parent has another number. */
 static struct ck_dir_node **place_slot(const struct ck_dirs *d, uint32_t parent,
 				       uint32_t entry)
 {
-	return &d->by_place.slots[hash_of(place_of(parent, entry)) &
-				  d->by_place.mask];
+	uint64_t key = (uint64_t)parent << 32 | entry;
+
+	return &d->by_place.slots[hash_of(d, key) & d->by_place.mask];
 }
 
 static struct ck_dir_node *find(const struct ck_dirs *d, uint32_t number)
@@ -54,14 +54,23 @@ static struct ck_dir_node *find(const struct ck_dirs *d, uint32_t number)
 	return node;
 }
 
-/* The one that is there now. */
+/* The one that is there now, below the place of a parent. */
 static struct ck_dir_node *find_at(const struct ck_dirs *d, uint32_t parent,
 				   uint32_t entry)
 {
 	struct ck_dir_node *node = *place_slot(d, parent, entry);
 
-	while (node && (node->row.parent != parent || node->row.entry != entry))
+	while (node &&
+	       (node->row.parent_place != parent || node->row.entry != entry))
 		node = node->by_place;
+	return node;
+}
+
+/* What is in the place of a directory now; it stays as long as that one. */
+static struct ck_dir_node *present(struct ck_dir_node *node)
+{
+	while (node->successor)
+		node = node->successor;
 	return node;
 }
 
@@ -128,7 +137,7 @@ static int tables_grow(struct ck_dirs *d)
 		     node; node = next) {
 			next = node->by_number;
 			number_add(d, node);
-			if (!node->old)
+			if (!node->successor)
 				place_add(d, node);
 		}
 	free(old.by_number.slots);
@@ -160,35 +169,44 @@ static void unused_drop(struct ck_dirs *d, struct ck_dir_node *node)
 
 static bool is_in_use(const struct ck_dir_node *node)
 {
-	return node->uses || node->children || node->row.number == 0;
+	return node->uses || node->kept || node->row.number == 0;
 }
 
-/* Is gone; its parent, which may not be in use any more. */
-static struct ck_dir_node *drop(struct ck_dirs *d, struct ck_dir_node *node)
+static void settle(struct ck_dirs *d, struct ck_dir_node *node);
+
+/* Is gone. Others that it kept may not be in use any more: as deep as the tree. */
+static void drop(struct ck_dirs *d, struct ck_dir_node *node) /* NOLINT */
 {
 	struct ck_dir_node *parent = find(d, node->row.parent);
+	struct ck_dir_node *successor = node->successor;
 
 	unused_drop(d, node);
 	number_drop(d, node);
-	if (!node->old)
+	if (!successor)
 		place_drop(d, node);
 	free(node);
 	d->n--;
-	parent->children--;
-	return parent;
+	parent->kept--;
+	settle(d, parent);
+	if (successor) {
+		successor->kept--;
+		settle(d, successor);
+	}
 }
 
-/* After it lost a use. */
-static void settle(struct ck_dirs *d, struct ck_dir_node *node)
+/* After it lost a use, or was only looked at: then it is the newest once more. */
+static void settle(struct ck_dirs *d, struct ck_dir_node *node) /* NOLINT */
 {
-	while (node && !node->unused && !is_in_use(node)) {
-		if (node->old) {
-			node = drop(d, node);
-			continue;
-		}
-		unused_add(d, node);
-		node = d->nunused > UNUSED_MAX ? drop(d, d->oldest) : NULL;
+	if (is_in_use(node))
+		return;
+	if (node->successor) {
+		drop(d, node);
+		return;
 	}
+	unused_drop(d, node);
+	unused_add(d, node);
+	if (d->nunused > UNUSED_MAX)
+		drop(d, d->oldest);
 }
 
 static void use(struct ck_dirs *d, struct ck_dir_node *node, uint64_t uses)
@@ -202,13 +220,11 @@ static void use(struct ck_dirs *d, struct ck_dir_node *node, uint64_t uses)
 
 /* --- making -------------------------------------------------------------------- */
 
-static int make(struct ck_dirs *d, const struct ck_dir_row *row,
-		struct ck_dir_node **out)
+static int make(struct ck_dirs *d, struct ck_dir_node *parent,
+		const struct ck_dir_row *row, struct ck_dir_node **out)
 {
-	struct ck_dir_node *parent = find(d, row->parent), *node;
+	struct ck_dir_node *node;
 
-	if (!parent)
-		return -ESTALE;
 	if (d->next == CK_DIRS_MAX || row->entry >= CK_ENTRIES_MAX)
 		return -ENFILE;
 	if (tables_grow(d))
@@ -221,35 +237,64 @@ static int make(struct ck_dirs *d, const struct ck_dir_row *row,
 	number_add(d, node);
 	place_add(d, node);
 	d->n++;
-	parent->children++;
+	parent->kept++;
 	unused_drop(d, parent);
 	*out = node;
 	return 0;
 }
 
-int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
-		const struct ck_dir *dir, uint64_t base, uint64_t uses,
-		struct ck_dir_row *out)
+static int get(struct ck_dirs *d, uint32_t number, uint32_t entry,
+	       const struct ck_dir *dir, uint64_t base,
+	       struct ck_dir_node **out)
 {
-	const struct ck_dir_row row = {
-		.dir = *dir,
-		.parent = parent,
-		.entry = entry,
-		.base = base,
-	};
+	struct ck_dir_node *parent = find(d, number);
+	struct ck_dir_row row = { .dir = *dir, .entry = entry, .base = base };
+	int rc;
+
+	if (!parent)
+		return -ESTALE;
+	parent = present(parent);
+	*out = find_at(d, parent->row.place, entry);
+	if (*out)
+		return 0;
+	row.parent = parent->row.number;
+	row.parent_place = parent->row.place;
+	rc = make(d, parent, &row, out);
+	if (rc == 0)
+		(*out)->row.place = (*out)->row.number;
+	return rc;
+}
+
+int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
+		const struct ck_dir *dir, uint64_t base, struct ck_dir_row *out)
+{
 	struct ck_dir_node *node;
-	int rc = 0;
+	int rc;
 
 	pthread_mutex_lock(&d->lock);
-	node = find_at(d, parent, entry);
-	if (!node)
-		rc = make(d, &row, &node);
+	rc = get(d, parent, entry, dir, base, &node);
 	if (rc == 0) {
 		*out = node->row;
-		use(d, node, uses);
+		use(d, node, 1);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return rc;
+}
+
+uint32_t ck_dirs_known(struct ck_dirs *d, uint32_t parent, uint32_t entry)
+{
+	struct ck_dir_node *node;
+	uint32_t number = 0;
+
+	pthread_mutex_lock(&d->lock);
+	node = find(d, parent);
+	node = node ? find_at(d, node->row.place, entry) : NULL;
+	if (node) {
+		number = node->row.number;
+		use(d, node, 0);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return number;
 }
 
 static bool has_room(const struct ck_dir_node *node, uint64_t version)
@@ -258,21 +303,24 @@ static bool has_room(const struct ck_dir_node *node, uint64_t version)
 	       version - node->row.base < CK_VERSIONS_MAX;
 }
 
-/* Another one is in its place from now on. */
+/* Another one is in its place from now on, as long as this one is there. */
 static int replace(struct ck_dirs *d, struct ck_dir_node *node, uint64_t base,
 		   struct ck_dir_node **out)
 {
+	struct ck_dir_node *parent = present(find(d, node->row.parent));
 	struct ck_dir_row row = node->row;
 	int rc;
 
 	if (row.number == 0)
 		return -ENFILE; /* the root's number is fixed */
+	row.parent = parent->row.number;
 	row.base = base;
-	rc = make(d, &row, out);
+	rc = make(d, parent, &row, out);
 	if (rc)
 		return rc;
 	place_drop(d, node);
-	node->old = true;
+	node->successor = *out;
+	(*out)->kept++;
 	unused_drop(d, node);
 	settle(d, node);
 	return 0;
@@ -281,18 +329,12 @@ static int replace(struct ck_dirs *d, struct ck_dir_node *node, uint64_t base,
 static int renew(struct ck_dirs *d, uint32_t number, uint64_t version,
 		 uint64_t base, struct ck_dir_node **out)
 {
-	struct ck_dir_node *node = find(d, number), *now;
-	struct ck_dir_row row;
+	struct ck_dir_node *node = find(d, number);
 
 	if (!node)
 		return -ESTALE;
-	row = node->row;
-	row.base = base;
-	now = node->old ? find_at(d, row.parent, row.entry) : node;
-	if (!now)
-		return make(d, &row, out);
-	*out = now;
-	return has_room(now, version) ? 0 : replace(d, now, base, out);
+	*out = present(node);
+	return has_room(*out, version) ? 0 : replace(d, *out, base, out);
 }
 
 int ck_dirs_renew(struct ck_dirs *d, uint32_t number, uint64_t version,
@@ -325,6 +367,18 @@ bool ck_dirs_find(struct ck_dirs *d, uint32_t number, struct ck_dir_row *out)
 	return node;
 }
 
+bool ck_dirs_parent(struct ck_dirs *d, uint32_t number, uint32_t *out)
+{
+	const struct ck_dir_node *node;
+
+	pthread_mutex_lock(&d->lock);
+	node = find(d, number);
+	if (node)
+		*out = present(find(d, node->row.parent))->row.number;
+	pthread_mutex_unlock(&d->lock);
+	return node;
+}
+
 void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n)
 {
 	struct ck_dir_node *node;
@@ -342,7 +396,7 @@ int ck_dirs_init(struct ck_dirs *d, const struct ck_dir *root, uint64_t base)
 {
 	struct ck_dir_node *node = calloc(1, sizeof(*node));
 
-	*d = (struct ck_dirs){ .next = 1, .n = 1 };
+	*d = (struct ck_dirs){ .next = 1, .n = 1, .seed = ck_hash_seed() };
 	if (!node || table_make(&d->by_number, SLOTS_MIN) ||
 	    table_make(&d->by_place, SLOTS_MIN)) {
 		free(d->by_number.slots);

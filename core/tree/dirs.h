@@ -2,8 +2,8 @@
 /*
  * dirs: the directories that are in use, by number and by place. A directory is in
  * use while its own node, or one in it, or a directory below it is. Of those that are
- * not, some thousands are remembered, so that a directory that is only read has one
- * number.
+ * not, the some thousands that were used last are remembered, so that a directory does
+ * not have another number each time it is looked up.
  */
 #ifndef CK_TREE_DIRS_H
 #define CK_TREE_DIRS_H
@@ -18,7 +18,9 @@ struct ck_dir_row {
 	struct ck_dir dir;
 	uint32_t number;
 	uint32_t parent, entry; /* where it is; the root's parent is itself */
-	uint64_t base;		/* the generation in which it got the number */
+	uint32_t place, parent_place; /* the first number of what is there: the
+				       * same after it got another one */
+	uint64_t base; /* the generation in which it got the number */
 };
 
 struct ck_dir_node;
@@ -29,6 +31,7 @@ struct ck_dir_table {
 };
 
 struct ck_dirs {
+	uint64_t seed; /* of hashes: random; constant */
 	pthread_mutex_t lock;
 	/* Under lock: */
 	struct ck_dir_table by_number, by_place;
@@ -46,11 +49,16 @@ void ck_dirs_fini(struct ck_dirs *d);
 /* False: there is none of that number any more. */
 CK_MUST_USE bool ck_dirs_find(struct ck_dirs *d, uint32_t number,
 			      struct ck_dir_row *out);
-/* The directory at a place, which gets a number if it has none; in use `uses` times
- * more. -ESTALE: the parent is gone; -ENFILE: no number is left; -ENOMEM. */
+/* The number of the directory that another one is in, as it is now. */
+CK_MUST_USE bool ck_dirs_parent(struct ck_dirs *d, uint32_t number,
+				uint32_t *out);
+/* The directory at a place, which gets a number if it has none; in use once more.
+ * -ESTALE: the parent is gone; -ENFILE: no number is left; -ENOMEM. */
 CK_MUST_USE int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			    const struct ck_dir *dir, uint64_t base,
-			    uint64_t uses, struct ck_dir_row *out);
+			    struct ck_dir_row *out);
+/* The number that the directory at a place has; 0: it has none. */
+uint32_t ck_dirs_known(struct ck_dirs *d, uint32_t parent, uint32_t entry);
 /* The directory in the place of `number`, with a number that it got so late that
  * `version` has room behind it; in use `uses` times more. Errors as above. */
 CK_MUST_USE int ck_dirs_renew(struct ck_dirs *d, uint32_t number,

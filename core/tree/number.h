@@ -5,7 +5,7 @@
  *	version		how many generations behind the making of the directory's
  *			number the bytes of the entry were changed; 0: not since
  *	entry		1 + its number in the directory; 0: the directory itself
- *	directory	each directory that was ever looked up has its own
+ *	directory	each that is looked up has its own
  *
  * So a number says what it stands for and nothing is kept for a file. The
  * directory itself has version 1, so that the root, directory 0, is node 1 as

@@ -64,16 +64,21 @@ static int number_file(struct ck_tree *t, const struct place *p, uint32_t entry,
 	return rc;
 }
 
+/* Who only lists a directory takes no number. */
 static int number_dir(struct ck_tree *t, const struct place *p,
 		      const struct ck_child *child, uint64_t uses,
 		      uint64_t *out)
 {
 	struct ck_dir_row row;
-	int rc = ck_dirs_get(&t->dirs, p->row.number, child->entry, &child->dir,
-			     p->c->generation, uses, &row);
+	int rc = 0;
 
-	if (rc == 0)
-		*out = ck_number_of_dir(row.number);
+	if (uses)
+		rc = ck_dirs_get(&t->dirs, p->row.number, child->entry,
+				 &child->dir, p->c->generation, &row);
+	else
+		row.number = ck_dirs_known(&t->dirs, p->row.number,
+					   child->entry);
+	*out = rc || row.number == 0 ? 0 : ck_number_of_dir(row.number);
 	return rc;
 }
 
@@ -122,6 +127,18 @@ int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
 	return rc;
 }
 
+/* False: it has no number, or is gone meanwhile, which is no reason to end. */
+static bool is_listed(struct ck_tree *t, const struct place *p,
+		      const struct ck_child *child, struct ck_node_stat *out,
+		      int *rc)
+{
+	*rc = child_stat(t, p, child, 0, out);
+	if (*rc != -ENOENT && *rc != -ENFILE)
+		return true;
+	*rc = 0;
+	return false;
+}
+
 int ck_tree_next(struct ck_tree *t, uint64_t dir, uint64_t *at,
 		 struct ck_buf *name, struct ck_node_stat *out)
 {
@@ -131,23 +148,28 @@ int ck_tree_next(struct ck_tree *t, uint64_t dir, uint64_t *at,
 
 	if (rc)
 		return rc;
-	name->len = 0;
-	rc = p.row.dir.view->next(p.c, &p.row.dir, at, &child, name);
-	if (rc == 0)
-		rc = name->err ? name->err : child_stat(t, &p, &child, 0, out);
+	for (bool more = true; more && rc == 0;) {
+		name->len = 0;
+		child = (struct ck_child){ .type = CK_TYPE_FILE };
+		rc = p.row.dir.view->next(p.c, &p.row.dir, at, &child, name);
+		if (rc == 0 && name->err)
+			rc = name->err;
+		more = rc == 0 && !is_listed(t, &p, &child, out, &rc);
+		*at += more;
+	}
 	ck_catalog_put(p.c);
 	return rc;
 }
 
 int ck_tree_parent(struct ck_tree *t, uint64_t dir, uint64_t *out)
 {
-	struct ck_dir_row row;
+	uint32_t parent;
 
 	if (!ck_number_is_dir(dir))
 		return -ENOTDIR;
-	if (!ck_dirs_find(&t->dirs, ck_number_dir(dir), &row))
+	if (!ck_dirs_parent(&t->dirs, ck_number_dir(dir), &parent))
 		return -ESTALE;
-	*out = ck_number_of_dir(row.parent);
+	*out = ck_number_of_dir(parent);
 	return 0;
 }
 

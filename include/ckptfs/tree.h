@@ -48,8 +48,8 @@ CK_MUST_USE int ck_tree_make(struct ck_checkpoint *cp,
 void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
 
 /* A name in a directory. The node that is answered is in use once more, until
- * ck_tree_forget(). -ENOENT; -ENOTDIR; -ENFILE: there is no number left for it;
- * -ENOMEM. */
+ * ck_tree_forget(). -ENOENT; -ENOTDIR; -ESTALE: the directory was
+ * forgotten; -ENFILE: there is no number left for it; -ENOMEM. */
 CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 			       struct ck_str name, struct ck_node_stat *out);
 /* A node that was looked up n times more than it was forgotten is in use by n less.
@@ -58,12 +58,11 @@ CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n);
 
 /* The first name of a directory at position *at or behind it, which *at becomes;
- * in `name`. Of a file that is made when it is asked for, and of directories, all
- * but number and type is 0. Nothing is in use more by that. -ENOENT: there is none;
- * else as of lookup. */
+ * in `name`. A directory that was not looked up has number 0. Nothing is in use more
+ * by that. -ENOENT: there is none; else as of lookup. */
 CK_MUST_USE int ck_tree_next(struct ck_tree *t, uint64_t dir, uint64_t *at,
 			     struct ck_buf *name, struct ck_node_stat *out);
-/* The directory that a directory is in; the root is in itself. -ENOTDIR. */
+/* The directory that a directory is in; the root is in itself. -ENOTDIR, -ESTALE. */
 CK_MUST_USE int ck_tree_parent(struct ck_tree *t, uint64_t dir, uint64_t *out);
 /* Of a node in use. Of an older version of a file: what it is now, under the old
  * number. -ESTALE: there is no such node any more. */

@@ -29,7 +29,7 @@ enum ck_node_type {
 struct ck_child {
 	uint8_t type;	/* enum ck_node_type */
 	uint32_t entry; /* its number in the directory, which is never that of
-			    * another name */
+			    * another file or directory */
 	struct ck_dir dir; /* of CK_TYPE_DIR */
 };
 
@@ -49,7 +49,9 @@ struct ck_about {
 		number; /* of the tensor, of a box's tensor, or of the object */
 	uint32_t chunk; /* of CK_ABOUT_BOX */
 	uint64_t size;	/* bytes */
-	uint64_t version; /* the generation in which its bytes were changed */
+	uint64_t
+		version; /* the generation in which its bytes were changed; 0 of
+			   * what lies in the root */
 };
 
 /* A kind of directory, with all that are below it: a pure function of the catalog

@@ -4,7 +4,8 @@
  *
  *	flat/<stem>		the bytes of a tensor
  *	deep/<stem>/all		the same; deep/<stem>/link leads to it in flat/
- *	deep/any<i>/		has any<i>/ again, none of which is listed
+ *	deep/any<i>/		has any<i>/ again, none of which is listed, and the
+ *				first tensor as `all`
  */
 #ifndef CK_TREE_VIEWS_H
 #define CK_TREE_VIEWS_H
@@ -136,7 +137,9 @@ static int deep_lookup(const struct ck_catalog *c, const struct ck_dir *d,
 		deep_dir(out, TENSORS + (uint32_t)atoi(name.p + 3), ANY);
 		return 0;
 	}
-	if (d->a[0] == ANY || tensor_find(c, name, &tensor))
+	if (d->a[0] == ANY)
+		return deep_file_lookup(name, out);
+	if (tensor_find(c, name, &tensor))
 		return -ENOENT;
 	deep_dir(out, tensor, 1 + tensor);
 	return 0;
@@ -161,13 +164,18 @@ static int deep_next(const struct ck_catalog *c, const struct ck_dir *d,
 	return 0;
 }
 
+static uint32_t tensor_of(const struct ck_dir *d)
+{
+	return d->a[0] == ANY ? 0 : d->a[0] - 1;
+}
+
 static int deep_stat(const struct ck_catalog *c, const struct ck_dir *d,
 		     uint32_t entry, struct ck_about *out)
 {
-	if (d->a[0] == 0 || d->a[0] == ANY || entry > LINK)
+	if (d->a[0] == 0 || entry > LINK)
 		return -ENOENT;
 	if (entry == ALL)
-		*out = about_tensor(c, d->a[0] - 1);
+		*out = about_tensor(c, tensor_of(d));
 	else
 		*out = (struct ck_about){ .type = CK_TYPE_LINK, .size = 4 };
 	return 0;
@@ -176,7 +184,7 @@ static int deep_stat(const struct ck_catalog *c, const struct ck_dir *d,
 static int deep_slice(const struct ck_catalog *c, const struct ck_dir *d,
 		      uint32_t entry, struct ck_slice **out)
 {
-	return entry == ALL ? ck_tensor_views[1]->slice(c, d->a[0] - 1, out)
+	return entry == ALL ? ck_tensor_views[1]->slice(c, tensor_of(d), out)
 			    : -EIO;
 }
 
@@ -185,7 +193,7 @@ static int deep_link(const struct ck_catalog *c, const struct ck_dir *d,
 {
 	(void)entry;
 	ck_buf_text(target, "../../flat/");
-	ck_buf_str(target, ck_tensor_names(c, d->a[0] - 1)->stem);
+	ck_buf_str(target, ck_tensor_names(c, tensor_of(d))->stem);
 	return 0;
 }
 

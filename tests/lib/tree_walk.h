@@ -20,22 +20,23 @@ static inline bool node_is_same(const struct ck_node_stat *a,
 	       a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
-/* How often lookup and stat found another node than next() did. */
+/* How often lookup and stat found another node than next() did; *st is what lookup
+ * found, in use. A directory has a number only when it is looked up. */
 static inline size_t node_is_wrong(struct ck_tree *t, uint64_t in,
-				   const char *name,
-				   const struct ck_node_stat *st)
+				   const char *name, struct ck_node_stat *st)
 {
-	struct ck_node_stat again = { .number = 0 }, now;
-	size_t wrong = ck_tree_lookup(t, in, ck_str_from(name), &again) != 0;
+	struct ck_node_stat listed = *st, now;
+	size_t wrong = ck_tree_lookup(t, in, ck_str_from(name), st) != 0;
 	uint64_t parent;
 
-	wrong += !node_is_same(&again, st) ||
+	if (listed.type == CK_TYPE_DIR && listed.number == 0)
+		listed.number = st->number;
+	wrong += !node_is_same(&listed, st) ||
 		 ck_tree_stat(t, st->number, &now) != 0 ||
 		 !node_is_same(&now, st);
 	if (st->type == CK_TYPE_DIR)
 		wrong += ck_tree_parent(t, st->number, &parent) != 0 ||
 			 parent != in;
-	ck_tree_forget(t, again.number, 1);
 	return wrong;
 }
 
@@ -57,6 +58,7 @@ static inline size_t tree_walk(struct ck_tree *t, uint64_t in, const char *path,
 		each(arg, below, &st);
 		if (st.type == CK_TYPE_DIR)
 			wrong += tree_walk(t, st.number, below, each, arg);
+		ck_tree_forget(t, st.number, 1);
 	}
 	ck_buf_fini(&name);
 	return wrong;

@@ -411,6 +411,64 @@ static void test_in_use(void)
 	ok(looked_up(CK_TREE_ROOT, "deep").number == d.number);
 }
 
+/* --- directories that get another number ------------------------------------------ */
+
+/* A directory, one in it that is in use, and a file in that: versions pass what the
+ * first has room for, so it gets another number; what is in it stays there. */
+static void test_renewed(void)
+{
+	struct ck_node_stat d, above, below, file, again;
+	uint64_t parent;
+
+	begin();
+	d = looked_up(CK_TREE_ROOT, "deep");
+	above = looked_up(d.number, "any1");
+	below = looked_up(above.number, "any2");
+	for (uint64_t i = 0; i < CK_VERSIONS_MAX + 3; i++)
+		ok(commit_again(cp, 0));
+	file = looked_up(above.number, "all");
+	ok(ck_number_dir(file.number) != ck_number_dir(above.number));
+	again = looked_up(d.number, "any1");
+	eq_u64(ck_number_dir(again.number), ck_number_dir(file.number));
+	eq_u64(looked_up(again.number, "any2").number, below.number);
+	eq_u64(looked_up(above.number, "any2").number, below.number);
+	eq_u64(looked_up(above.number, "all").number, file.number);
+	eq_err(ck_tree_parent(tree, below.number, &parent), 0);
+	eq_u64(parent, again.number);
+	/* The old one is there while it is in use. */
+	eq_err(ck_tree_stat(tree, above.number, &again), 0);
+	ck_tree_forget(tree, below.number, 4);
+	ck_tree_forget(tree, above.number, 4);
+	for (unsigned i = 3; !SMALL && i < 5000; i++)
+		ck_tree_forget(tree, any(i), 1);
+	eq_err(ck_tree_stat(tree, above.number, &again), SMALL ? 0 : -ESTALE);
+	eq_err(ck_tree_stat(tree, file.number, &again), 0);
+}
+
+/* To list directories takes no number. */
+static void test_listing(void)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct ck_node_stat d, st, last;
+	struct ck_buf name = { 0 };
+	uint64_t at = 0;
+
+	begin();
+	d = looked_up(CK_TREE_ROOT, "deep");
+	while (ck_tree_next(tree, d.number, &at, &name, &st) == 0) {
+		eq_u64(st.number, 0);
+		at++;
+	}
+	eq_u64(at, shown_tensors(c));
+	last = looked_up(d.number,
+			 ck_show(ck_tensor_names(c, (uint32_t)at - 1)->stem));
+	eq_u64(ck_number_dir(last.number), ck_number_dir(d.number) + 1);
+	at--;
+	eq_err(ck_tree_next(tree, d.number, &at, &name, &st), 0);
+	eq_u64(st.number, last.number);
+	ck_buf_fini(&name);
+}
+
 /* --- threads -------------------------------------------------------------------------- */
 
 static atomic_bool ended;
@@ -477,6 +535,9 @@ int main(int argc, char **argv)
 	test_modes();
 	test_old_version();
 	test_versions();
+	test_listing();
+	if (CK_VERSION_BITS < 8)
+		test_renewed();
 	if (SMALL) {
 		test_run_out();
 	} else {
