@@ -105,8 +105,8 @@ static int places(struct ck_catalog *c, const struct ck_edit *edits,
 	if (edits->number >= c->chunks.n)
 		return -ENOENT;
 	tensor = ck_catalog_tensor_of(c, edits->number);
-	if (!ck_catalog_tensor(c, tensor)->entry.key.p)
-		return -ENOENT; /* it was removed */
+	if (!ck_tensor_is_there(c, tensor))
+		return -ENOENT;
 	for (; rc == 0 && i < most && edits[i].kind == CK_EDIT_PLACE &&
 	       edits[i].number < c->chunks.n &&
 	       ck_catalog_tensor_of(c, edits[i].number) == tensor;
@@ -201,6 +201,7 @@ static int tensor_add(struct ck_catalog *c, const struct ck_new_entry *new,
 		.ndim = new->ndim,
 		.chunk = c->chunks.n,
 		.nchunks = new->nchunks,
+		.version = c->generation,
 		.alias_of = CK_NO_TENSOR,
 	};
 	uint32_t number = c->tensors.n, *order;

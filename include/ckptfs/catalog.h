@@ -200,6 +200,13 @@ static inline const struct ck_replica *ck_catalog_replica(
 	return ck_rows_at(&c->replicas, i);
 }
 
+/* Has the tensor a row, and was not removed? */
+static inline bool ck_tensor_is_there(const struct ck_catalog *c, uint64_t i)
+{
+	return i < c->tensors.n &&
+	       ck_catalog_tensor(c, (uint32_t)i)->entry.key.p;
+}
+
 /* Of what is in the listing: a row that was removed has none. */
 static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
 						     uint32_t tensor)

@@ -363,7 +363,8 @@ static uint32_t step(const struct ck_catalog **c, struct list *l,
 
 		edits[i] = edit_one(*c, l, &rooms[i],
 				    (uint32_t)ck_min(l->n, LIVE), random);
-		e = entry_of(*c, l, &edits[i]);
+		e = edits[i].kind == CK_EDIT_ADD ? &l->e[l->n - 1]
+						 : entry_of(*c, l, &edits[i]);
 		if (e)
 			e->version = (*c)->generation + 1;
 	}
