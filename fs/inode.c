@@ -308,7 +308,7 @@ void ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 		out->st_mtim = ck_catalog_tensor(c, n->tensor)->mtime;
 	}
 	if (n->kind == CK_NODE_BOX) {
-		size = ck_local_size(fs->local, n->index);
+		size = ck_local_size(c, n->index);
 		out->st_mtim = ck_catalog_attr(c, ck_node_items(c, n)).mtime;
 	}
 	if (n->kind == CK_NODE_OBJECT)

@@ -51,15 +51,17 @@ static int control_lookup(const char *name, struct ck_node *out)
 static int owner_lookup(const struct ck_fs *fs, const char *name,
 			struct ck_node *out)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
 	out->kind = CK_NODE_OWNER;
-	return ck_local_find(fs->local, ck_str_from(name), &out->index);
+	return ck_local_find(fs->local, c, ck_str_from(name), &out->index);
 }
 
 static int box_lookup(const struct ck_fs *fs, uint32_t owner, const char *name,
 		      struct ck_node *out)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	int rc = ck_local_box_find(fs->local, owner, ck_str_from(name),
+	int rc = ck_local_box_find(fs->local, c, owner, ck_str_from(name),
 				   &out->index);
 
 	if (rc)

@@ -47,7 +47,7 @@ static struct ck_str file_in(const struct ck_fs *fs, const struct ck_node *dir,
 	if (dir->kind == CK_NODE_VIEW)
 		return ck_tensor_names(c, i)->stem;
 	buf->len = 0;
-	ck_local_box_name(fs->local, ck_local_box(fs->local, dir->index, i),
+	ck_local_box_name(fs->local, c, ck_local_box(fs->local, dir->index, i),
 			  buf);
 	return without_suffix((struct ck_str){ buf->data, buf->len },
 			      ck_str_from(ck_dir_suffix(dir)));

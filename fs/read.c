@@ -161,7 +161,7 @@ static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
 		return 0;
 	}
 	rc = n->kind == CK_NODE_BOX
-		     ? ck_local_slice(fs->local, n->index, &slice)
+		     ? ck_local_slice(h->catalog, n->index, &slice)
 		     : ck_tensor_views[n->index]->slice(h->catalog, n->tensor,
 							&slice);
 	return rc ? rc : slice_open(h, slice);

@@ -11,6 +11,7 @@
 /* One answer being filled. The entry at hand is in node and name. */
 struct listing {
 	struct ck_fs *fs;
+	const struct ck_catalog *c; /* held */
 	fuse_req_t req;
 	bool plus;   /* with attributes */
 	uint64_t at; /* position of the entry at hand, or of the next one */
@@ -66,14 +67,12 @@ static bool scratch_entry(struct listing *l, const struct ck_node *dir,
 
 static bool view_entry(struct listing *l, const struct ck_node *dir, uint64_t i)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(l->fs->cp);
-
-	if (i >= c->tensors.n)
-		return scratch_entry(l, dir, i - c->tensors.n);
+	if (i >= l->c->tensors.n)
+		return scratch_entry(l, dir, i - l->c->tensors.n);
 	l->node = (struct ck_node){ .kind = CK_NODE_TENSOR,
 				    .index = dir->index,
 				    .tensor = (uint32_t)i };
-	ck_tensor_view_name(ck_tensor_views[dir->index], c, (uint32_t)i,
+	ck_tensor_view_name(ck_tensor_views[dir->index], l->c, (uint32_t)i,
 			    &l->name);
 	return true;
 }
@@ -84,14 +83,13 @@ static bool local_entry(struct listing *l, uint64_t i)
 		return false;
 	l->node = (struct ck_node){ .kind = CK_NODE_OWNER,
 				    .index = (uint32_t)i };
-	ck_local_name(l->fs->local, (uint32_t)i, &l->name);
+	ck_local_name(l->fs->local, l->c, (uint32_t)i, &l->name);
 	return true;
 }
 
 static bool owner_entry(struct listing *l, const struct ck_node *dir,
 			uint64_t i)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(l->fs->cp);
 	const struct ck_local *local = l->fs->local;
 	uint32_t boxes = ck_local_boxes(local, dir->index);
 	uint32_t box;
@@ -101,8 +99,8 @@ static bool owner_entry(struct listing *l, const struct ck_node *dir,
 	box = ck_local_box(local, dir->index, (uint32_t)i);
 	l->node = (struct ck_node){ .kind = CK_NODE_BOX,
 				    .index = box,
-				    .tensor = ck_catalog_tensor_of(c, box) };
-	ck_local_box_name(local, box, &l->name);
+				    .tensor = ck_catalog_tensor_of(l->c, box) };
+	ck_local_box_name(local, l->c, box, &l->name);
 	return true;
 }
 
@@ -158,7 +156,7 @@ static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
 {
 	struct ck_node present = l->node;
 
-	present.version = ck_node_version(l->fs, &present);
+	present.version = ck_node_version_in(l->c, &present);
 	*e = (struct fuse_entry_param){ .ino = 0 };
 	e->attr.st_ino = ck_node_number(l->fs, &present);
 	e->attr.st_mode = ck_node_is_dir(&l->node) ? S_IFDIR : S_IFREG;
@@ -215,10 +213,11 @@ static int do_readdir(struct listing *l, fuse_ino_t ino, uint64_t first)
 static void reply_readdir(fuse_req_t req, fuse_ino_t ino, size_t size,
 			  off_t off, bool plus)
 {
-	struct listing l = { .fs = fuse_req_userdata(req),
-			     .req = req,
-			     .plus = plus,
-			     .room = size };
+	struct ck_fs *fs = fuse_req_userdata(req);
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	struct listing l = {
+		.fs = fs, .c = c, .req = req, .plus = plus, .room = size
+	};
 	int rc = do_readdir(&l, ino, (uint64_t)off);
 
 	if (rc)

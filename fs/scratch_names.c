@@ -28,12 +28,13 @@ const char *ck_dir_suffix(const struct ck_node *dir)
 void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 		  const char *name, struct ck_buf *out)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	struct ck_buf owner = { 0 };
 
 	if (dir->kind == CK_NODE_VIEW) {
 		ck_buf_text(out, ck_tensor_views[dir->index]->view.name);
 	} else {
-		ck_local_name(fs->local, dir->index, &owner);
+		ck_local_name(fs->local, c, dir->index, &owner);
 		ck_buf_text(out, CK_LOCAL_DIR "/");
 		ck_buf_escaped(out, (struct ck_str){ owner.data, owner.len });
 		ck_buf_fini(&owner);

@@ -31,7 +31,9 @@ struct ck_dir_table {
 };
 
 struct ck_dirs {
-	uint64_t seed; /* of hashes: random; constant */
+	/* Constant: */
+	uint64_t seed; /* of hashes: random */
+
 	pthread_mutex_t lock;
 	/* Under lock: */
 	struct ck_dir_table by_number, by_place;

@@ -29,9 +29,8 @@ struct owner {
 };
 
 struct ck_local {
-	const struct ck_catalog *c; /* held */
 	struct owner *owners;
-	uint32_t nowners;
+	uint32_t nowners, nboxes;
 	uint32_t *of_box; /* owner of each; NO_OWNER: no file has it */
 	uint32_t *boxes;  /* chunks of the catalog, sorted by owner */
 };
@@ -57,18 +56,19 @@ static uint32_t owner_add(struct ck_local *l, uint32_t file)
 	return l->nowners++;
 }
 
-static int find_owners(struct ck_local *l, uint32_t *of_file)
+static int find_owners(struct ck_local *l, const struct ck_catalog *c,
+		       uint32_t *of_file)
 {
 	size_t nslots = 16;
 	ck_auto_free uint32_t *slots = NULL;
 
-	while (nslots < 2 * (size_t)l->c->files.n)
+	while (nslots < 2 * (size_t)c->files.n)
 		nslots *= 2;
 	slots = calloc(nslots, sizeof(*slots));
 	if (!slots)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->c->files.n; i++) {
-		struct ck_str path = ck_catalog_file(l->c, i)->path;
+	for (uint32_t i = 0; i < c->files.n; i++) {
+		struct ck_str path = ck_catalog_file(c, i)->path;
 		uint32_t *slot;
 		uint64_t rank;
 
@@ -94,7 +94,7 @@ static void sort_boxes(struct ck_local *l)
 {
 	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < l->c->chunks.n; i++)
+	for (uint32_t i = 0; i < l->nboxes; i++)
 		if (l->of_box[i] != NO_OWNER)
 			l->owners[l->of_box[i]].end++;
 	for (uint32_t i = 0; i < l->nowners; i++) {
@@ -102,17 +102,16 @@ static void sort_boxes(struct ck_local *l)
 		at += l->owners[i].end;
 		l->owners[i].end = l->owners[i].begin;
 	}
-	for (uint32_t i = 0; i < l->c->chunks.n; i++)
+	for (uint32_t i = 0; i < l->nboxes; i++)
 		if (l->of_box[i] != NO_OWNER)
 			l->boxes[l->owners[l->of_box[i]].end++] = i;
 }
 
-static int find_boxes(struct ck_local *l)
+static int find_boxes(struct ck_local *l, const struct ck_catalog *c)
 {
-	const struct ck_catalog *c = l->c;
 	ck_auto_free uint32_t *of_file =
 		malloc((c->files.n + 1UL) * sizeof(*of_file));
-	int rc = of_file ? find_owners(l, of_file) : -ENOMEM;
+	int rc = of_file ? find_owners(l, c, of_file) : -ENOMEM;
 	struct ck_item_walk walk = { 0 };
 
 	if (rc)
@@ -133,12 +132,12 @@ int ck_local_make(const struct ck_catalog *c, struct ck_local **out)
 
 	if (!l)
 		return -ENOMEM;
-	l->c = ck_catalog_hold(c);
+	l->nboxes = c->chunks.n;
 	l->owners = malloc((c->files.n + 1UL) * sizeof(*l->owners));
 	l->of_box = malloc((c->chunks.n + 1UL) * sizeof(*l->of_box));
 	l->boxes = malloc((c->chunks.n + 1UL) * sizeof(*l->boxes));
 	if (l->owners && l->of_box && l->boxes)
-		rc = find_boxes(l);
+		rc = find_boxes(l, c);
 	if (rc) {
 		ck_local_free(l);
 		return rc;
@@ -154,7 +153,6 @@ void ck_local_free(struct ck_local *l)
 	free(l->owners);
 	free(l->of_box);
 	free(l->boxes);
-	ck_catalog_put(l->c);
 	free(l);
 }
 
@@ -165,7 +163,8 @@ uint32_t ck_local_count(const struct ck_local *l)
 	return l->nowners;
 }
 
-void ck_local_name(const struct ck_local *l, uint32_t owner, struct ck_buf *out)
+void ck_local_name(const struct ck_local *l, const struct ck_catalog *c,
+		   uint32_t owner, struct ck_buf *out)
 {
 	const struct owner *o = &l->owners[owner];
 
@@ -174,26 +173,54 @@ void ck_local_name(const struct ck_local *l, uint32_t owner, struct ck_buf *out)
 		return;
 	}
 	ck_buf_text(out, "file-");
-	ck_name_stem(ck_catalog_file(l->c, o->file)->path, 1, out);
+	ck_name_stem(ck_catalog_file(c, o->file)->path, 1, out);
 }
 
-int ck_local_find(const struct ck_local *l, struct ck_str name, uint32_t *owner)
+/* The rank of a directory's name, without leading zeros. */
+static bool rank_in(struct ck_str name, uint64_t *rank)
+{
+	struct ck_str prefix = CK_STR("rank-");
+	const char *p = name.p + prefix.len;
+
+	if (!ck_str_starts(name, prefix) || name.len == prefix.len ||
+	    (*p == '0' && name.len > prefix.len + 1))
+		return false;
+	*rank = 0;
+	for (; p < name.p + name.len; p++)
+		if (*p < '0' || *p > '9' || !ck_mul(rank, *rank, 10) ||
+		    !ck_add(rank, *rank, (uint64_t)(*p - '0')))
+			return false;
+	return true;
+}
+
+static bool is_file_owner(const struct ck_local *l, const struct ck_catalog *c,
+			  uint32_t owner, struct ck_str name, struct ck_buf *b)
+{
+	if (l->owners[owner].is_rank)
+		return false;
+	b->len = 0;
+	ck_local_name(l, c, owner, b);
+	return !b->err && ck_str_eq((struct ck_str){ b->data, b->len }, name);
+}
+
+int ck_local_find(const struct ck_local *l, const struct ck_catalog *c,
+		  struct ck_str name, uint32_t *owner)
 {
 	struct ck_buf b = { 0 };
-	int rc = -ENOENT;
+	uint32_t i = 0;
+	uint64_t rank;
 
-	for (uint32_t i = 0; rc == -ENOENT && i < l->nowners; i++) {
-		b.len = 0;
-		ck_local_name(l, i, &b);
-		if (b.err)
-			rc = b.err;
-		else if (ck_str_eq((struct ck_str){ b.data, b.len }, name)) {
-			*owner = i;
-			rc = 0;
-		}
-	}
+	if (rank_in(name, &rank))
+		while (i < l->nowners &&
+		       !(l->owners[i].is_rank && l->owners[i].rank == rank))
+			i++;
+	else
+		while (i < l->nowners && !b.err &&
+		       !is_file_owner(l, c, i, name, &b))
+			i++;
 	ck_buf_fini(&b);
-	return rc;
+	*owner = i;
+	return b.err ? b.err : i < l->nowners ? 0 : -ENOENT;
 }
 
 uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner)
@@ -239,13 +266,13 @@ static void add_offsets(const struct ck_tensor *t, uint32_t box,
 	ck_buf_fini(&text);
 }
 
-void ck_local_box_name(const struct ck_local *l, uint32_t box,
-		       struct ck_buf *out)
+void ck_local_box_name(const struct ck_local *l, const struct ck_catalog *c,
+		       uint32_t box, struct ck_buf *out)
 {
 	const struct ck_tensor *t =
-		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
+		ck_catalog_tensor(c, ck_catalog_tensor_of(c, box));
 
-	ck_buf_str(out, ck_tensor_names(l->c, t->entry.number)->stem);
+	ck_buf_str(out, ck_tensor_names(c, t->entry.number)->stem);
 	if (t->ndim && has_siblings(l, t, box))
 		add_offsets(t, box, out);
 	ck_buf_text(out, ".npy");
@@ -266,10 +293,9 @@ static bool stem_in(struct ck_str name, struct ck_str *stem)
 	return true;
 }
 
-int ck_local_box_find(const struct ck_local *l, uint32_t owner,
-		      struct ck_str name, uint32_t *box)
+int ck_local_box_find(const struct ck_local *l, const struct ck_catalog *c,
+		      uint32_t owner, struct ck_str name, uint32_t *box)
 {
-	const struct ck_catalog *c = l->c;
 	struct ck_buf b = { 0 };
 	const struct ck_tensor *t;
 	struct ck_str stem;
@@ -280,11 +306,12 @@ int ck_local_box_find(const struct ck_local *l, uint32_t owner,
 	if (entry < 0 || c->listing->entries[entry].is_object)
 		return -ENOENT;
 	t = ck_catalog_tensor(c, c->listing->entries[entry].i);
-	for (uint32_t i = t->chunk; rc && i < t->chunk + t->nchunks; i++) {
+	for (uint32_t i = t->chunk;
+	     rc && i < t->chunk + t->nchunks && i < l->nboxes; i++) {
 		if (l->of_box[i] != owner)
 			continue;
 		b.len = 0;
-		ck_local_box_name(l, i, &b);
+		ck_local_box_name(l, c, i, &b);
 		if (b.err)
 			break;
 		if (ck_str_eq((struct ck_str){ b.data, b.len }, name)) {
@@ -313,10 +340,10 @@ static bool box_bytes(const struct ck_tensor *t, const int64_t *size,
 	return *bytes <= INT64_MAX;
 }
 
-uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
+uint64_t ck_local_size(const struct ck_catalog *c, uint32_t box)
 {
 	const struct ck_tensor *t =
-		ck_catalog_tensor(l->c, ck_catalog_tensor_of(l->c, box));
+		ck_catalog_tensor(c, ck_catalog_tensor_of(c, box));
 	const int64_t *size = ck_tensor_box(t, box - t->chunk) + t->ndim;
 	uint64_t bytes;
 
@@ -325,11 +352,11 @@ uint64_t ck_local_size(const struct ck_local *l, uint32_t box)
 	return ck_npy_header_len(t->dtype, t->ndim, size) + bytes;
 }
 
-int ck_local_slice(const struct ck_local *l, uint32_t box,
+int ck_local_slice(const struct ck_catalog *c, uint32_t box,
 		   struct ck_slice **out)
 {
-	uint32_t tensor = ck_catalog_tensor_of(l->c, box);
-	const struct ck_tensor *t = ck_catalog_tensor(l->c, tensor);
+	uint32_t tensor = ck_catalog_tensor_of(c, box);
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	const int64_t *off = ck_tensor_box(t, box - t->chunk);
 	struct ck_view_part part = { .tensor = tensor, .ndim = t->ndim };
 	struct ck_buf header = { 0 };
@@ -362,12 +389,15 @@ static void owner_set(const struct ck_local *l, uint32_t owner,
 	};
 }
 
-static bool is_of_owner(const struct ck_dir *dir, uint32_t box)
+/* One of a tensor that was removed is nobody's. */
+static bool is_of_owner(const struct ck_catalog *c, const struct ck_dir *dir,
+			uint32_t box)
 {
 	const struct ck_local *l = dir->state;
 
-	return dir->a[0] && box < l->c->chunks.n &&
-	       l->of_box[box] == dir->a[0] - 1;
+	return dir->a[0] && box < l->nboxes &&
+	       l->of_box[box] == dir->a[0] - 1 &&
+	       ck_tensor_is_there(c, ck_catalog_tensor_of(c, box));
 }
 
 static int local_make(const struct ck_catalog *c, const void **state)
@@ -392,41 +422,46 @@ static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	uint32_t owner;
 	int rc;
 
-	(void)c;
 	if (dir->a[0])
-		return ck_local_box_find(l, dir->a[0] - 1, name, &out->entry);
-	rc = ck_local_find(l, name, &owner);
+		return ck_local_box_find(l, c, dir->a[0] - 1, name,
+					 &out->entry);
+	rc = ck_local_find(l, c, name, &owner);
 	if (rc == 0)
 		owner_set(l, owner, out);
 	return rc;
 }
 
-static int owners_next(const struct ck_local *l, uint64_t at,
-		       struct ck_child *out, struct ck_buf *name)
+static int owners_next(const struct ck_catalog *c, const struct ck_local *l,
+		       uint64_t at, struct ck_child *out, struct ck_buf *name)
 {
 	if (at >= l->nowners)
 		return -ENOENT;
 	owner_set(l, (uint32_t)at, out);
-	ck_local_name(l, (uint32_t)at, name);
+	ck_local_name(l, c, (uint32_t)at, name);
 	return 0;
 }
 
-static int boxes_next(const struct ck_local *l, uint32_t owner, uint64_t at,
-		      struct ck_child *out, struct ck_buf *name)
+static int boxes_next(const struct ck_catalog *c, const struct ck_dir *dir,
+		      uint64_t *at, struct ck_child *out, struct ck_buf *name)
 {
-	if (at >= ck_local_boxes(l, owner))
+	const struct ck_local *l = dir->state;
+	uint32_t owner = dir->a[0] - 1, n = ck_local_boxes(l, owner);
+
+	while (*at < n &&
+	       !is_of_owner(c, dir, ck_local_box(l, owner, (uint32_t)*at)))
+		++*at;
+	if (*at >= n)
 		return -ENOENT;
-	out->entry = ck_local_box(l, owner, (uint32_t)at);
-	ck_local_box_name(l, out->entry, name);
+	out->entry = ck_local_box(l, owner, (uint32_t)*at);
+	ck_local_box_name(l, c, out->entry, name);
 	return 0;
 }
 
 static int local_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		      uint64_t *at, struct ck_child *out, struct ck_buf *name)
 {
-	(void)c;
-	return dir->a[0] ? boxes_next(dir->state, dir->a[0] - 1, *at, out, name)
-			 : owners_next(dir->state, *at, out, name);
+	return dir->a[0] ? boxes_next(c, dir, at, out, name)
+			 : owners_next(c, dir->state, *at, out, name);
 }
 
 static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
@@ -434,14 +469,14 @@ static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	uint32_t tensor;
 
-	if (!is_of_owner(dir, entry))
+	if (!is_of_owner(c, dir, entry))
 		return -ENOENT;
 	tensor = ck_catalog_tensor_of(c, entry);
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_BOX,
 		.number = tensor,
 		.chunk = entry,
-		.size = ck_local_size(dir->state, entry),
+		.size = ck_local_size(c, entry),
 		.version = ck_catalog_tensor(c, tensor)->version,
 	};
 	return 0;
@@ -450,9 +485,8 @@ static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 static int local_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		       uint32_t entry, struct ck_slice **out)
 {
-	(void)c;
-	return is_of_owner(dir, entry) ? ck_local_slice(dir->state, entry, out)
-				       : -ENOENT;
+	return is_of_owner(c, dir, entry) ? ck_local_slice(c, entry, out)
+					  : -ENOENT;
 }
 
 const struct ck_view ck_view_local = {

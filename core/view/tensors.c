@@ -42,13 +42,6 @@ static const struct ck_tensor_view *view_of(const struct ck_dir *dir)
 	return (const struct ck_tensor_view *)dir->view;
 }
 
-/* A tensor that was removed has no key. */
-static bool is_there(const struct ck_catalog *c, uint64_t tensor)
-{
-	return tensor < c->tensors.n &&
-	       ck_catalog_tensor(c, (uint32_t)tensor)->entry.key.p;
-}
-
 int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out)
 {
@@ -58,7 +51,7 @@ int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint64_t *at, struct ck_child *out, struct ck_buf *name)
 {
-	while (*at < c->tensors.n && !is_there(c, *at))
+	while (*at < c->tensors.n && !ck_tensor_is_there(c, *at))
 		++*at;
 	if (*at >= c->tensors.n)
 		return -ENOENT;
@@ -70,7 +63,7 @@ int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_about *out)
 {
-	if (!is_there(c, entry))
+	if (!ck_tensor_is_there(c, entry))
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_TENSOR,
@@ -84,6 +77,6 @@ int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out)
 {
-	return is_there(c, entry) ? view_of(dir)->slice(c, entry, out)
-				  : -ENOENT;
+	return ck_tensor_is_there(c, entry) ? view_of(dir)->slice(c, entry, out)
+					    : -ENOENT;
 }

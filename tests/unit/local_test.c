@@ -4,12 +4,14 @@
 #include "ckptfs/view.h"
 #include "tap.h"
 
+static const struct ck_catalog *cat;
+
 static const char *owner_name(const struct ck_local *l, uint32_t owner)
 {
 	static char text[300];
 	struct ck_buf b = { 0 };
 
-	ck_local_name(l, owner, &b);
+	ck_local_name(l, cat, owner, &b);
 	snprintf(text, sizeof(text), "%s", b.data);
 	ck_buf_fini(&b);
 	return text;
@@ -20,7 +22,7 @@ static const char *box_name(const struct ck_local *l, uint32_t box)
 	static char text[300];
 	struct ck_buf b = { 0 };
 
-	ck_local_box_name(l, box, &b);
+	ck_local_box_name(l, cat, box, &b);
 	snprintf(text, sizeof(text), "%s", b.data);
 	ck_buf_fini(&b);
 	return text;
@@ -59,10 +61,19 @@ static void test_owners(const struct ck_local *l)
 	eq_text(owner_name(l, 1), "rank-10");
 	eq_text(owner_name(l, 2), "file-sub%2F__1_0.distcp");
 	eq_text(owner_name(l, 3), "file-__007_0.distcp");
-	eq_err(ck_local_find(l, CK_STR("rank-10"), &owner), 0);
+	eq_err(ck_local_find(l, cat, CK_STR("rank-10"), &owner), 0);
 	eq_u64(owner, 1);
-	eq_err(ck_local_find(l, CK_STR("rank-1"), &owner), -ENOENT);
-	eq_err(ck_local_find(l, CK_STR("rank-010"), &owner), -ENOENT);
+	eq_err(ck_local_find(l, cat, CK_STR("rank-1"), &owner), -ENOENT);
+	eq_err(ck_local_find(l, cat, CK_STR("rank-010"), &owner), -ENOENT);
+	eq_err(ck_local_find(l, cat, CK_STR("rank-"), &owner), -ENOENT);
+	eq_err(ck_local_find(l, cat, CK_STR("rank-0x"), &owner), -ENOENT);
+	eq_err(ck_local_find(l, cat, CK_STR("rank-18446744073709551626"),
+			     &owner),
+	       -ENOENT); /* 10 and 2 to the 64th */
+	eq_err(ck_local_find(l, cat, CK_STR("file-__007_0.distcp"), &owner), 0);
+	eq_u64(owner, 3);
+	eq_err(ck_local_find(l, cat, CK_STR("file-"), &owner), -ENOENT);
+	eq_err(ck_local_find(l, cat, CK_STR(""), &owner), -ENOENT);
 	eq_u64(ck_local_boxes(l, 0), 3); /* of two files of the rank */
 	eq_u64(ck_local_box(l, 0, 0), 0);
 	eq_u64(ck_local_box(l, 0, 2), 3);
@@ -78,24 +89,26 @@ static void test_names(const struct ck_catalog *c, const struct ck_local *l)
 	eq_text(box_name(l, 2), "two%@0,0.npy");
 	eq_text(box_name(l, 3), "two%@0,2.npy");
 	eq_text(box_name(l, 4), "scalar.npy");
-	eq_err(ck_local_box_find(l, 1, CK_STR("one.npy"), &box), 0);
+	eq_err(ck_local_box_find(l, cat, 1, CK_STR("one.npy"), &box), 0);
 	eq_u64(box, 1);
-	eq_err(ck_local_box_find(l, 0, CK_STR("two%@0,2.npy"), &box), 0);
+	eq_err(ck_local_box_find(l, cat, 0, CK_STR("two%@0,2.npy"), &box), 0);
 	eq_u64(box, 3);
-	eq_err(ck_local_box_find(l, 0, CK_STR("two.npy"), &box), -ENOENT);
-	eq_err(ck_local_box_find(l, 1, CK_STR("two%@0,2.npy"), &box), -ENOENT);
-	eq_err(ck_local_box_find(l, 0, CK_STR("one%@0,0.npy"), &box), -ENOENT);
-	eq_err(ck_local_box_find(l, 0, CK_STR("one"), &box), -ENOENT);
+	eq_err(ck_local_box_find(l, cat, 0, CK_STR("two.npy"), &box), -ENOENT);
+	eq_err(ck_local_box_find(l, cat, 1, CK_STR("two%@0,2.npy"), &box),
+	       -ENOENT);
+	eq_err(ck_local_box_find(l, cat, 0, CK_STR("one%@0,0.npy"), &box),
+	       -ENOENT);
+	eq_err(ck_local_box_find(l, cat, 0, CK_STR("one"), &box), -ENOENT);
 	eq_u64(ck_catalog_tensor_of(c, 2),
 	       2); /* behind a tensor without boxes */
 }
 
-static void test_slices(const struct ck_local *l)
+static void test_slices(void)
 {
 	struct ck_slice *s;
 
-	eq_u64(ck_local_size(l, 3), 128 + 4);
-	eq_err(ck_local_slice(l, 3, &s), 0);
+	eq_u64(ck_local_size(cat, 3), 128 + 4);
+	eq_err(ck_local_slice(cat, 3, &s), 0);
 	eq_u64(s->size, 128 + 4);
 	eq_u64(s->nparts, 2);
 	ok(memmem(s->parts[0].at.bytes, 128, "(2, 2)", 6) != NULL);
@@ -103,7 +116,7 @@ static void test_slices(const struct ck_local *l)
 	eq_u64(s->parts[1].at.box[1], 2);
 	eq_u64(s->parts[1].at.box[2], 2);
 	ck_slice_free(s);
-	eq_err(ck_local_slice(l, 4, &s), 0);
+	eq_err(ck_local_slice(cat, 4, &s), 0);
 	eq_u64(s->size, 128 + 8);
 	ck_slice_free(s);
 }
@@ -126,6 +139,7 @@ static void test_long_lists_of_offsets_are_hashed(void)
 	item_add(c, far, size, 0, 10, 10);
 	item_add(c, farther, size, 0, 20, 10);
 	finish(c);
+	cat = c;
 	eq_err(ck_local_make(c, &l), 0);
 	eq_text(box_name(l, 1), "t%@1,999999999999,999999999999.npy");
 	ck_hash128_hex(CK_STR("1,1234567890123456789,1234567890123456789"),
@@ -141,10 +155,11 @@ int main(void)
 	struct ck_catalog *c = make();
 	struct ck_local *l;
 
+	cat = c;
 	eq_err(ck_local_make(c, &l), 0);
 	test_owners(l);
 	test_names(c, l);
-	test_slices(l);
+	test_slices();
 	ck_local_free(l);
 	ck_catalog_put(c);
 	test_long_lists_of_offsets_are_hashed();

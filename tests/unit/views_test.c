@@ -6,6 +6,8 @@
  *
  *	views_test DIRECTORY	of checkpoints; those that cannot be opened are left out
  */
+#include "../../core/format/format_internal.h"
+#include "ckptfs/catalog_edit.h"
 #include "ckptfs/npy.h"
 #include "tap.h"
 #include "tree_walk.h"
@@ -190,6 +192,53 @@ static void local_expect(struct ck_buf *out)
 	}
 }
 
+/* --- edits --------------------------------------------------------------------------- */
+
+static int find_in(const char *dir, const char *name, struct ck_node_stat *st)
+{
+	struct ck_node_stat in;
+	int rc = ck_tree_lookup(tree, CK_TREE_ROOT, ck_str_from("local"), &in);
+
+	rc = rc ? rc : ck_tree_lookup(tree, in.number, ck_str_from(dir), &in);
+	return rc ? rc : ck_tree_lookup(tree, in.number, ck_str_from(name), st);
+}
+
+static void edited(const struct ck_edit *edit)
+{
+	struct ck_catalog *next = ck_catalog_next(c);
+
+	eq_err(ck_catalog_edit(next, edit, 1, NULL), 0);
+	pthread_mutex_lock(&cp->changing);
+	ck_checkpoint_publish(cp, next, NULL);
+	pthread_mutex_unlock(&cp->changing);
+	ck_catalog_put(c);
+	c = ck_checkpoint_catalog(cp);
+}
+
+/* local/ shows what the present catalog has: other names, and not what is gone. */
+static void test_edits(void)
+{
+	const struct ck_new_entry other = { .key = CK_STR("other") };
+	const struct ck_edit rename = { .kind = CK_EDIT_RENAME, .new = &other };
+	const struct ck_edit gone = { .kind = CK_EDIT_REMOVE };
+	const struct ck_catalog *of;
+	struct ck_node_stat st;
+	struct ck_slice *s;
+	char name[300];
+
+	snprintf(name, sizeof(name), "%s.npy",
+		 ck_show(ck_tensor_names(c, 0)->stem));
+	eq_err(find_in("rank-0", name, &st), 0);
+	eq_err(find_in("rank-0", "other.npy", &st), -ENOENT);
+	edited(&rename);
+	eq_err(find_in("rank-0", name, &st), -ENOENT);
+	eq_err(find_in("rank-0", "other.npy", &st), 0);
+	edited(&gone);
+	eq_err(find_in("rank-0", "other.npy", &st), -ENOENT);
+	eq_err(ck_tree_stat(tree, st.number, &st), -ESTALE);
+	eq_err(ck_tree_slice(tree, st.number, &of, &s), -ESTALE);
+}
+
 /* --- each checkpoint ---------------------------------------------------------------- */
 
 static void compare(const char *name)
@@ -228,6 +277,8 @@ static unsigned one(const char *top, const char *name)
 		eq_err(ck_tree_make(cp, ck_views, ck_nviews, &options, &tree),
 		       0);
 		compare(name);
+		if (strcmp(name, "sample") == 0)
+			test_edits();
 		ck_tree_free(tree);
 	}
 	ck_catalog_put(c);
