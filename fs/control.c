@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * control: the files of .ckptfs, made by the daemon. Each is a text that was
- * printed at one moment, a snapshot: the size that stat shows is its size,
- * and an open file keeps the snapshot it was opened with. Reports of the
- * catalog are printed once, when first looked at, and kept; live ones are
- * printed at each lookup.
- *
- * The lock protects the table of present snapshots and is held for a few
- * loads only: texts are printed outside of it.
- */
+/* control: the files of .ckptfs, and what they say. */
 #include "ckptfs/report.h"
 #include "internal.h"
 #include <errno.h>
@@ -22,12 +13,6 @@ enum {
 	REPORT_JSONL,
 	REPORT_STATE_DICT,
 	NREPORTS
-};
-
-struct ck_control {
-	pthread_mutex_t lock;
-	/* Under lock: */
-	struct ck_snapshot *present[NREPORTS]; /* one reference each */
 };
 
 /* --- what the reports say ------------------------------------------------- */
@@ -151,8 +136,9 @@ static void print_generation(struct ck_fs *fs, struct ck_buf *out)
 		      err ? ": " : "", err ? strerror(err) : "");
 }
 
-static void print_status(struct ck_fs *fs, struct ck_buf *out)
+static void print_status(void *arg, struct ck_buf *out)
 {
+	struct ck_fs *fs = arg;
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_buf *given = &fs->options->given;
 
@@ -174,163 +160,47 @@ static void print_status(struct ck_fs *fs, struct ck_buf *out)
 	print_faulty(fs, out);
 }
 
-static void print_log(struct ck_fs *fs, struct ck_buf *out)
+static void print_log(void *arg, struct ck_buf *out)
 {
-	(void)fs;
+	(void)arg;
 	ck_log_snapshot(out);
 }
 
-static void print_csv(struct ck_fs *fs, struct ck_buf *out)
+static void print_csv(void *arg, struct ck_buf *out)
 {
+	struct ck_fs *fs = arg;
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	ck_report_csv(c, out);
 }
 
-static void print_jsonl(struct ck_fs *fs, struct ck_buf *out)
+static void print_jsonl(void *arg, struct ck_buf *out)
 {
+	struct ck_fs *fs = arg;
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	ck_report_jsonl(c, out);
 }
 
-static void print_state_dict(struct ck_fs *fs, struct ck_buf *out)
+static void print_state_dict(void *arg, struct ck_buf *out)
 {
+	struct ck_fs *fs = arg;
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	ck_report_state_dict(c, out);
 }
 
-const struct ck_report ck_reports[] = {
+static void print_damage(void *arg, struct ck_buf *out)
+{
+	ck_damage_print(arg, out);
+}
+
+const struct ck_report ck_fs_reports[] = {
 	[REPORT_STATUS] = { "status", print_status, true },
-	[REPORT_DAMAGE] = { "damage", ck_damage_print, true },
+	[REPORT_DAMAGE] = { "damage", print_damage, true },
 	[REPORT_LOG] = { "log", print_log, true },
 	[REPORT_CSV] = { "tensors.csv", print_csv, false },
 	[REPORT_JSONL] = { "tensors.jsonl", print_jsonl, false },
 	[REPORT_STATE_DICT] = { "state_dict.json", print_state_dict, false },
 };
-const size_t ck_nreports = NREPORTS;
-
-/* --- snapshots ------------------------------------------------------------ */
-
-struct ck_control *ck_control_make(void)
-{
-	struct ck_control *control = calloc(1, sizeof(*control));
-
-	if (control)
-		pthread_mutex_init(&control->lock, NULL);
-	return control;
-}
-
-void ck_control_free(struct ck_control *control)
-{
-	if (!control)
-		return;
-	for (size_t i = 0; i < NREPORTS; i++)
-		ck_snapshot_put(control->present[i]);
-	pthread_mutex_destroy(&control->lock);
-	free(control);
-}
-
-void ck_snapshot_put(struct ck_snapshot *s)
-{
-	if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
-		return;
-	ck_buf_fini(&s->text);
-	free(s);
-}
-
-/* With one reference, the caller's. */
-static struct ck_snapshot *snapshot_make(struct ck_fs *fs, uint32_t report)
-{
-	struct ck_snapshot *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return NULL;
-	atomic_init(&s->refs, 1);
-	ck_reports[report].print(fs, &s->text);
-	if (s->text.err == 0)
-		return s;
-	ck_snapshot_put(s);
-	return NULL;
-}
-
-static struct ck_snapshot *present_get(struct ck_control *control,
-				       uint32_t report)
-{
-	struct ck_snapshot *s;
-
-	pthread_mutex_lock(&control->lock);
-	s = control->present[report];
-	if (s)
-		atomic_fetch_add(&s->refs, 1);
-	pthread_mutex_unlock(&control->lock);
-	return s;
-}
-
-/* Two lookups at once may both have printed a report of the catalog: the
- * texts are equal, either may stay. */
-static void present_set(struct ck_control *control, uint32_t report,
-			struct ck_snapshot *s)
-{
-	struct ck_snapshot *old;
-
-	atomic_fetch_add(&s->refs, 1);
-	pthread_mutex_lock(&control->lock);
-	old = control->present[report];
-	control->present[report] = s;
-	pthread_mutex_unlock(&control->lock);
-	ck_snapshot_put(old);
-}
-
-int ck_control_get(struct ck_fs *fs, uint32_t report, bool renew,
-		   struct ck_snapshot **out)
-{
-	*out = NULL;
-	if (!renew || !ck_reports[report].live)
-		*out = present_get(fs->control, report);
-	if (*out)
-		return 0;
-	*out = snapshot_make(fs, report);
-	if (!*out)
-		return -ENOMEM;
-	present_set(fs->control, report, *out);
-	return 0;
-}
-
-/* --- as slices ------------------------------------------------------------- */
-
-struct text_slice {
-	struct ck_slice slice; /* first: the slice is this */
-	struct ck_part part;
-	uint64_t begins[2];
-	struct ck_snapshot *text;
-};
-
-static void text_free(struct ck_slice *s)
-{
-	ck_snapshot_put(((struct text_slice *)s)->text);
-	free(s);
-}
-
-int ck_snapshot_slice(struct ck_snapshot *text, struct ck_slice **out)
-{
-	struct text_slice *s = malloc(sizeof(*s));
-
-	if (!s) {
-		ck_snapshot_put(text);
-		return -ENOMEM;
-	}
-	*s = (struct text_slice){
-		.slice = { .size = text->text.len,
-			   .nparts = 1,
-			   .begins = s->begins,
-			   .parts = &s->part,
-			   .free = text_free },
-		.part = { .kind = CK_PART_BYTES, .at.bytes = text->text.data },
-		.begins = { 0, text->text.len },
-		.text = text,
-	};
-	*out = &s->slice;
-	return 0;
-}
+const size_t ck_fs_nreports = NREPORTS;

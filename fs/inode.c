@@ -58,7 +58,7 @@ static bool find_fixed(uint64_t n, struct ck_node *out)
 		out->kind = CK_NODE_ROOT;
 	else if (n == CONTROL_NUMBER)
 		out->kind = CK_NODE_CONTROL;
-	else if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_nreports)
+	else if (n >= REPORT_NUMBER && n - REPORT_NUMBER < ck_fs_nreports)
 		*out = (struct ck_node){
 			.kind = CK_NODE_REPORT,
 			.index = (uint32_t)(n - REPORT_NUMBER),
@@ -352,7 +352,7 @@ const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	if (n->kind == CK_NODE_REPORT)
-		return ck_reports[n->index].name;
+		return ck_fs_reports[n->index].name;
 	if (n->kind == CK_NODE_OBJECT)
 		return ck_show(ck_object_names(c, n->tensor)->name);
 	return ck_tensor_name(fs, n->tensor);

@@ -51,7 +51,7 @@ struct ck_fs {
 	struct ck_counts counts;
 	const struct ck_mount_options *options;
 	struct ck_local *local; /* who saved which box */
-	struct ck_control *control;
+	struct ck_snapshots *reports;
 	struct ck_judged *judged;
 	struct ck_ahead *ahead;
 	struct ck_mover *mover;

@@ -39,8 +39,8 @@ static int root_lookup(const char *name, struct ck_node *out)
 
 static int control_lookup(const char *name, struct ck_node *out)
 {
-	for (uint32_t i = 0; i < ck_nreports; i++)
-		if (strcmp(name, ck_reports[i].name) == 0) {
+	for (uint32_t i = 0; i < ck_fs_nreports; i++)
+		if (strcmp(name, ck_fs_reports[i].name) == 0) {
 			out->kind = CK_NODE_REPORT;
 			out->index = i;
 			return 0;
@@ -118,7 +118,7 @@ static int report_size(struct ck_fs *fs, uint32_t report, bool renew,
 		       uint64_t *size)
 {
 	struct ck_snapshot *text;
-	int rc = ck_control_get(fs, report, renew, &text);
+	int rc = ck_snapshots_get(fs->reports, report, renew, &text);
 
 	if (rc)
 		return rc;
@@ -148,7 +148,8 @@ static double attr_timeout(const struct ck_fs *fs, const struct ck_node *n,
 int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		struct fuse_entry_param *out)
 {
-	bool live = (n->kind == CK_NODE_REPORT && ck_reports[n->index].live) ||
+	bool live = (n->kind == CK_NODE_REPORT &&
+		     ck_fs_reports[n->index].live) ||
 		    n->kind == CK_NODE_SCRATCH;
 	struct ck_node present = *n;
 	uint64_t size = 0;
@@ -237,7 +238,7 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 	if (rc)
 		return rc;
 	(void)!ck_access_look(fs, &n); /* as it is known, then */
-	if (n.kind != CK_NODE_REPORT || !ck_reports[n.index].live)
+	if (n.kind != CK_NODE_REPORT || !ck_fs_reports[n.index].live)
 		*timeout = attr_timeout(fs, &n, size);
 	ck_node_stat(fs, &n, size, st);
 	return 0;
@@ -293,7 +294,8 @@ static uint64_t files_shown(const struct ck_fs *fs)
 {
 	const struct ck_counts *n = &fs->counts;
 
-	return 4 + ck_nreports + ck_ntensor_views * (1 + (uint64_t)n->tensors) +
+	return 4 + ck_fs_nreports +
+	       ck_ntensor_views * (1 + (uint64_t)n->tensors) +
 	       ck_local_count(fs->local) + n->chunks +
 	       CK_OBJECT_FILES * (uint64_t)n->objects;
 }

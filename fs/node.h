@@ -18,7 +18,7 @@ struct ck_fs;
 enum ck_node_kind {
 	CK_NODE_ROOT,
 	CK_NODE_CONTROL, /* the directory .ckptfs */
-	CK_NODE_REPORT,	 /* a file in it: index in ck_reports */
+	CK_NODE_REPORT,	 /* a file in it: index in ck_fs_reports */
 	CK_NODE_VIEW,	 /* a directory: index in ck_tensor_views */
 	CK_NODE_LOCAL,	 /* the directory local */
 	CK_NODE_OWNER,	 /* a directory in it: index as in ck_local */

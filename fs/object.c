@@ -80,17 +80,16 @@ int ck_object_size(struct ck_fs *fs, const struct ck_node *n, uint64_t *size)
 static int made_open(struct ck_fs *fs, const struct ck_node *n,
 		     struct ck_slice **out, struct ck_diag *d)
 {
-	struct ck_snapshot *s = calloc(1, sizeof(*s));
-	int rc;
+	struct ck_snapshot *s = NULL;
+	struct ck_buf text = { 0 };
+	int rc = object_text(fs, n, &text, d);
 
-	if (!s)
-		return -ENOMEM;
-	atomic_init(&s->refs, 1);
-	rc = object_text(fs, n, &s->text, d);
 	if (rc == 0)
+		s = ck_snapshot_make(&text);
+	ck_buf_fini(&text);
+	if (s)
 		return ck_snapshot_slice(s, out);
-	ck_snapshot_put(s);
-	return rc;
+	return rc ? rc : -ENOMEM;
 }
 
 int ck_object_open(struct ck_fs *fs, const struct ck_node *n,

@@ -98,7 +98,7 @@ static void forget_times(const struct ck_fs *fs)
 	n.kind = CK_NODE_LOCAL;
 	ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_REPORT;
-	for (n.index = 0; n.index < ck_nreports; n.index++)
+	for (n.index = 0; n.index < ck_fs_nreports; n.index++)
 		ck_node_forget_attributes(fs, &n);
 	n.kind = CK_NODE_VIEW;
 	for (n.index = 0; n.index < ck_ntensor_views; n.index++)

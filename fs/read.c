@@ -135,9 +135,9 @@ static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
 {
 	struct ck_snapshot *text;
 	struct ck_slice *slice;
-	int rc = ck_control_get(fs, report, false, &text);
+	int rc = ck_snapshots_get(fs->reports, report, false, &text);
 
-	h->direct = ck_reports[report].live;
+	h->direct = ck_fs_reports[report].live;
 	if (rc == 0)
 		rc = ck_snapshot_slice(text, &slice);
 	return rc ? rc : slice_open(h, slice);

@@ -45,9 +45,9 @@ static bool root_entry(struct listing *l, uint64_t i)
 
 static bool control_entry(struct listing *l, uint64_t i)
 {
-	if (i >= ck_nreports)
+	if (i >= ck_fs_nreports)
 		return false;
-	return entry_set(l, CK_NODE_REPORT, i, ck_reports[i].name);
+	return entry_set(l, CK_NODE_REPORT, i, ck_fs_reports[i].name);
 }
 
 /* From number `first` on. */

@@ -393,7 +393,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 					 c->objects.n };
 	ck_host_mover_init(&fs->host, fs->cp->files);
 	fs->mover = fs->options->mover ? fs->options->mover : &fs->host.mover;
-	fs->control = ck_control_make();
+	fs->reports = ck_snapshots_make(ck_fs_reports, ck_fs_nreports, fs);
 	if (ck_local_make(c, &fs->local))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make(fs);
@@ -401,7 +401,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->turns = ck_turns_make();
 	fs->pool = ck_pool_make();
 	fs->lates = ck_lates_make();
-	if (ck_bits_make(&fs->faulty, c->tensors.n) || !fs->control ||
+	if (ck_bits_make(&fs->faulty, c->tensors.n) || !fs->reports ||
 	    !fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
@@ -426,7 +426,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_local_free(fs->local);
-	ck_control_free(fs->control);
+	ck_snapshots_free(fs->reports);
 	ck_judged_free(fs->judged);
 	ck_bits_fini(&fs->faulty);
 	if (fs->writer)
