@@ -12,6 +12,7 @@
 #include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
+#include "ckptfs/object.h"
 #include "ckptfs/view.h"
 #include "control.h"
 #include "draft.h"
@@ -82,22 +83,6 @@ struct ck_fs {
 	/* Under handles_lock: */
 	struct ck_handle *handles; /* open files */
 };
-
-/* --- object.c: entries that are no tensors --------------------------------- */
-
-#define CK_OBJECT_FILES 2 /* of each */
-
-void ck_object_name(const struct ck_fs *fs, const struct ck_node *n,
-		    struct ck_buf *out);
-CK_MUST_USE int ck_object_lookup(const struct ck_fs *fs, struct ck_str name,
-				 struct ck_node *out);
-/* 0 bytes if it cannot be made; errors are of the moment only. */
-CK_MUST_USE int ck_object_size(struct ck_fs *fs, const struct ck_node *n,
-			       uint64_t *size);
-/* What the file consists of. Of an error, *passing says whether it is of the
- * moment. */
-CK_MUST_USE int ck_object_open(struct ck_fs *fs, const struct ck_node *n,
-			       struct ck_slice **out, bool *passing);
 
 /* --- tensor.c: what is known of single tensors ----------------------------- */
 

@@ -82,6 +82,16 @@ static int tensor_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 				     ck_str_from(name), &out->tensor);
 }
 
+static int object_lookup(const struct ck_fs *fs, const char *name,
+			 struct ck_node *out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	out->kind = CK_NODE_OBJECT;
+	return ck_object_file_find(c, ck_str_from(name), &out->tensor,
+				   &out->index);
+}
+
 static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 		       const char *name, struct ck_node *out)
 {
@@ -91,8 +101,7 @@ static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
 	case CK_NODE_CONTROL: return control_lookup(name, out);
 	case CK_NODE_LOCAL: return owner_lookup(fs, name, out);
 	case CK_NODE_OWNER: return box_lookup(fs, dir->index, name, out);
-	case CK_NODE_OBJECTS:
-		return ck_object_lookup(fs, ck_str_from(name), out);
+	case CK_NODE_OBJECTS: return object_lookup(fs, name, out);
 	case CK_NODE_OBJECT:
 	case CK_NODE_VIEW: break;
 	case CK_NODE_REPORT:
@@ -158,7 +167,7 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 	if (n->kind == CK_NODE_REPORT)
 		rc = report_size(fs, n->index, true, &size);
 	if (n->kind == CK_NODE_OBJECT)
-		rc = ck_object_size(fs, n, &size);
+		rc = ck_object_file_size(fs->cp, n->tensor, n->index, &size);
 	if (rc)
 		return rc;
 	present.version = ck_node_version(fs, n);
@@ -234,7 +243,7 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 	if (n.kind == CK_NODE_REPORT)
 		rc = report_size(fs, n.index, false, &size);
 	if (n.kind == CK_NODE_OBJECT)
-		rc = ck_object_size(fs, &n, &size);
+		rc = ck_object_file_size(fs->cp, n.tensor, n.index, &size);
 	if (rc)
 		return rc;
 	(void)!ck_access_look(fs, &n); /* as it is known, then */

@@ -206,7 +206,8 @@ static int object_open(struct ck_fs *fs, const struct ck_node *n,
 {
 	struct ck_slice *slice;
 	bool passing;
-	int rc = ck_object_open(fs, n, &slice, &passing);
+	int rc = ck_object_file_slice(fs->cp, n->tensor, n->index, &slice,
+				      &passing);
 
 	if (rc == 0)
 		return slice_open(h, slice);

@@ -111,7 +111,7 @@ static bool objects_entry(struct listing *l, uint64_t i)
 	l->node = (struct ck_node){ .kind = CK_NODE_OBJECT,
 				    .index = (uint32_t)(i % CK_OBJECT_FILES),
 				    .tensor = (uint32_t)(i / CK_OBJECT_FILES) };
-	ck_object_name(l->fs, &l->node, &l->name);
+	ck_object_file_name(l->c, l->node.tensor, l->node.index, &l->name);
 	return true;
 }
 

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* object: see object.h. */
+#include "ckptfs/object.h"
+
+#include "ckptfs/snapshot.h"
+
+#include <errno.h>
+
+static const char *const suffixes[] = { ".json", ".pt" };
+
+void ck_object_file_name(const struct ck_catalog *c, uint32_t object,
+			 uint32_t file, struct ck_buf *out)
+{
+	ck_buf_str(out, ck_object_names(c, object)->stem);
+	ck_buf_text(out, suffixes[file]);
+}
+
+int ck_object_file_find(const struct ck_catalog *c, struct ck_str name,
+			uint32_t *object, uint32_t *file)
+{
+	for (uint32_t i = 0; i < CK_OBJECT_FILES; i++) {
+		size_t suffix = strlen(suffixes[i]);
+		struct ck_str stem = { name.p, name.len - suffix };
+		int64_t entry;
+
+		if (name.len < suffix ||
+		    memcmp(name.p + stem.len, suffixes[i], suffix) != 0)
+			continue;
+		entry = ck_listing_find(c->listing, stem);
+		if (entry < 0 || !c->listing->entries[entry].is_object)
+			continue;
+		*object = c->listing->entries[entry].i;
+		*file = i;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* What the file holds. Errors as of ck_object_json(). */
+static int object_text(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
+		       struct ck_buf *out, struct ck_diag *d)
+{
+	if (file == CK_OBJECT_JSON)
+		return ck_object_json(cp, object, out, d);
+	return ck_object_item(cp, object, out, d);
+}
+
+int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
+			uint32_t file, uint64_t *size)
+{
+	struct ck_object_place place;
+	struct ck_buf text = { 0 };
+	struct ck_diag d = { 0 };
+	int rc;
+
+	*size = 0;
+	if (file == CK_OBJECT_ITEM &&
+	    ck_object_place(cp, object, &place) == 1) {
+		*size = place.length;
+		return 0;
+	}
+	rc = object_text(cp, object, file, &text, &d);
+	if (rc == 0)
+		*size = text.len;
+	ck_buf_fini(&text);
+	return d.passing || ck_is_shortage(rc) ? rc : 0;
+}
+
+/* Made now: an open file keeps it. */
+static int made_slice(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
+		      struct ck_slice **out, struct ck_diag *d)
+{
+	struct ck_snapshot *s = NULL;
+	struct ck_buf text = { 0 };
+	int rc = object_text(cp, object, file, &text, d);
+
+	if (rc == 0)
+		s = ck_snapshot_make(&text);
+	ck_buf_fini(&text);
+	if (s)
+		return ck_snapshot_slice(s, out);
+	return rc ? rc : -ENOMEM;
+}
+
+int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
+			 uint32_t file, struct ck_slice **out, bool *passing)
+{
+	struct ck_slice_builder b = { 0 };
+	struct ck_object_place place;
+	struct ck_diag d = { 0 };
+	int rc;
+
+	if (file == CK_OBJECT_ITEM &&
+	    ck_object_place(cp, object, &place) == 1) {
+		ck_slice_add_range(&b, place.file, place.fpos, place.length);
+		rc = ck_object_look(cp, object, &d);
+		if (rc == 0)
+			rc = ck_slice_make(&b, out);
+	} else {
+		rc = made_slice(cp, object, file, out, &d);
+	}
+	*passing = d.passing || ck_is_shortage(rc);
+	if (rc && d.text[0])
+		ck_log("%s", d.text);
+	return rc;
+}
