@@ -20,11 +20,13 @@ int ck_object_file_find(const struct ck_catalog *c, struct ck_str name,
 {
 	for (uint32_t i = 0; i < CK_OBJECT_FILES; i++) {
 		size_t suffix = strlen(suffixes[i]);
-		struct ck_str stem = { name.p, name.len - suffix };
+		struct ck_str stem = name;
 		int64_t entry;
 
-		if (name.len < suffix ||
-		    memcmp(name.p + stem.len, suffixes[i], suffix) != 0)
+		if (name.len < suffix)
+			continue;
+		stem.len -= suffix;
+		if (memcmp(name.p + stem.len, suffixes[i], suffix) != 0)
 			continue;
 		entry = ck_listing_find(c->listing, stem);
 		if (entry < 0 || !c->listing->entries[entry].is_object)

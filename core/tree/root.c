@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* root: the directory that has the views' directories, in the order given. */
+/*
+ * root: the directory that has the views' directories, in the order given, and those of
+ * the tree's own views behind them.
+ */
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -64,19 +67,30 @@ const struct ck_view ck_view_root = {
 	.slice = root_slice,
 };
 
-int ck_tree_views_make(const struct ck_catalog *c,
+static const struct ck_view *const own[] = { &ck_view_objects,
+					     &ck_view_control };
+
+int ck_tree_views_make(const struct ck_view_source *from,
 		       const struct ck_view *const *views, size_t n,
 		       struct ck_tree_views *out)
 {
+	size_t all = n + CK_ARRAY_SIZE(own);
 	int rc = 0;
 
-	*out = (struct ck_tree_views){ .views = views };
-	out->states = calloc(n + 1, sizeof(*out->states));
-	if (!out->states)
-		return -ENOMEM;
-	for (; rc == 0 && out->n < n; out->n++)
-		if (views[out->n]->make)
-			rc = views[out->n]->make(c, &out->states[out->n]);
+	*out = (struct ck_tree_views){
+		.views = calloc(all, sizeof(*out->views)),
+		.states = calloc(all, sizeof(*out->states)),
+	};
+	if (!out->views || !out->states)
+		rc = -ENOMEM;
+	for (; rc == 0 && out->n < all; out->n++) {
+		const struct ck_view *view = out->n < n ? views[out->n]
+							: own[out->n - n];
+
+		out->views[out->n] = view;
+		if (view->make)
+			rc = view->make(from, &out->states[out->n]);
+	}
 	if (rc)
 		ck_tree_views_fini(out);
 	return rc;
@@ -85,7 +99,8 @@ int ck_tree_views_make(const struct ck_catalog *c,
 void ck_tree_views_fini(struct ck_tree_views *v)
 {
 	for (size_t i = 0; i < v->n; i++)
-		if (v->states[i])
+		if (v->states[i] && v->views[i]->free)
 			v->views[i]->free(v->states[i]);
 	free(v->states);
+	free(v->views);
 }

@@ -103,6 +103,8 @@ static int child_stat(struct ck_tree *t, const struct place *p,
 		ck_tree_dir_attr(t->options, p->c, out);
 		return number_dir(t, p, child, uses, &out->number);
 	}
+	if (child->made && uses == 0)
+		return number_file(t, p, child->entry, 0, 0, &out->number);
 	rc = about_of(p, child->entry, &about);
 	if (rc)
 		return rc;
@@ -285,7 +287,8 @@ static int tree_init(struct ck_tree *t, const struct ck_view *const *views,
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
 	struct ck_dir root = { .view = &ck_view_root, .state = &t->views };
-	int rc = ck_tree_views_make(c, views, nviews, &t->views);
+	const struct ck_view_source from = { c, t->cp, t->options };
+	int rc = ck_tree_views_make(&from, views, nviews, &t->views);
 
 	if (rc)
 		return rc;

@@ -12,18 +12,22 @@
 
 /* The views of a checkpoint, and what each has made of it. The state of the root. */
 struct ck_tree_views {
-	const struct ck_view *const *views;
-	size_t n;
+	const struct ck_view **views;
 	const void **states;
+	size_t n;
 };
 
 extern const struct ck_view ck_view_root;
 
-/* -ENOMEM. */
-CK_MUST_USE int ck_tree_views_make(const struct ck_catalog *c,
+/* With those that the tree has itself. -ENOMEM. */
+CK_MUST_USE int ck_tree_views_make(const struct ck_view_source *from,
 				   const struct ck_view *const *views, size_t n,
 				   struct ck_tree_views *out);
 void ck_tree_views_fini(struct ck_tree_views *v);
+
+/* --- views that read the checkpoint, or ask whoever has the tree ---------------- */
+
+extern const struct ck_view ck_view_objects, ck_view_control;
 
 /* --- attr.c -------------------------------------------------------------------- */
 

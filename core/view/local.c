@@ -400,10 +400,10 @@ static bool is_of_owner(const struct ck_catalog *c, const struct ck_dir *dir,
 	       ck_tensor_is_there(c, ck_catalog_tensor_of(c, box));
 }
 
-static int local_make(const struct ck_catalog *c, const void **state)
+static int local_make(const struct ck_view_source *from, const void **state)
 {
 	struct ck_local *l;
-	int rc = ck_local_make(c, &l);
+	int rc = ck_local_make(from->catalog, &l);
 
 	if (rc == 0)
 		*state = l;

@@ -11,6 +11,7 @@
 #define CKPTFS_TREE_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/snapshot.h"
 #include "ckptfs/view.h"
 
 #include <sys/types.h>
@@ -24,6 +25,10 @@ struct ck_tree_options {
 	bool have_uid, have_gid;
 	uid_t uid;
 	gid_t gid;
+	/* What .ckptfs/ shows, nreports; arg is theirs. */
+	const struct ck_report *reports;
+	size_t nreports;
+	void *arg;
 };
 
 enum { CK_TREE_ROOT = 1 }; /* the root's number */
@@ -39,8 +44,8 @@ struct ck_node_stat {
 	struct timespec mtime;
 };
 
-/* The directories of `views` lie in the root, in this order. The checkpoint, the
- * views and the options outlive the tree. -ENOMEM. */
+/* The directories of `views` lie in the root, in this order, and objects/ and .ckptfs/
+ * behind them. The checkpoint, the views and the options outlive the tree. -ENOMEM. */
 CK_MUST_USE int ck_tree_make(struct ck_checkpoint *cp,
 			     const struct ck_view *const *views, size_t nviews,
 			     const struct ck_tree_options *options,
@@ -58,7 +63,8 @@ CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n);
 
 /* The first name of a directory at position *at or behind it, which *at becomes;
- * in `name`. A directory that was not looked up has number 0. Nothing is in use more
+ * in `name`. A directory that was not looked up has number 0; of a file that is made
+ * when it is asked for there is number and type only. Nothing is in use more
  * by that. -ENOENT: there is none; else as of lookup. */
 CK_MUST_USE int ck_tree_next(struct ck_tree *t, uint64_t dir, uint64_t *at,
 			     struct ck_buf *name, struct ck_node_stat *out);

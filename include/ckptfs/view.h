@@ -27,9 +27,10 @@ enum ck_node_type {
 
 /* What a name in a directory stands for. */
 struct ck_child {
-	uint8_t type;	/* enum ck_node_type */
+	uint8_t type; /* enum ck_node_type */
+	bool made; /* it is made when it is asked for: listing does not ask */
 	uint32_t entry; /* its number in the directory, which is never that of
-			    * another file or directory */
+			 * another file or directory */
 	struct ck_dir dir; /* of CK_TYPE_DIR */
 };
 
@@ -54,14 +55,22 @@ struct ck_about {
 			   * what lies in the root */
 };
 
+/* What a view may make something of. */
+struct ck_view_source {
+	const struct ck_catalog *catalog;
+	/* Of views that are more than a function of the catalog: */
+	struct ck_checkpoint *cp;
+	const struct ck_tree_options *options;
+};
+
 /* A kind of directory, with all that are below it: a pure function of the catalog
  * and of what it says of a directory. Any thread. */
 struct ck_view {
 	const char *name; /* of its directory in the root */
-	/* What is known once for all generations of a catalog; NULL: nothing.
-	 * -ENOMEM. */
-	int (*make)(const struct ck_catalog *c, const void **state);
-	void (*free)(const void *state);
+	/* What is made once, for all generations of a catalog, and locks itself
+	 * if it changes; NULL: nothing. -ENOMEM. */
+	int (*make)(const struct ck_view_source *from, const void **state);
+	void (*free)(const void *state); /* may be NULL */
 	/* -ENOENT, -ENOMEM. There may be names that next() does not have. */
 	int (*lookup)(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
@@ -70,7 +79,8 @@ struct ck_view {
 	 * later generations. -ENOENT: there is none. */
 	int (*next)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint64_t *at, struct ck_child *out, struct ck_buf *name);
-	/* Of an entry that is a file or link. -ENOENT: it is gone. */
+	/* Of an entry that is a file or link. -ENOENT: it is gone; errors of the
+	 * moment of what is made. */
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_about *out);
 	/* What a file consists of; ck_slice_free() it. -ENOENT, -ENOMEM. */

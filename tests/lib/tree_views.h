@@ -98,9 +98,9 @@ enum { ANY = 1000000, ALL = 0, LINK = 1 };
 static const struct ck_view deep;
 static int states; /* made, and not freed */
 
-static int deep_make(const struct ck_catalog *c, const void **state)
+static int deep_make(const struct ck_view_source *from, const void **state)
 {
-	(void)c;
+	(void)from;
 	*state = &states;
 	states++;
 	return 0;

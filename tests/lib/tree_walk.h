@@ -31,7 +31,9 @@ static inline size_t node_is_wrong(struct ck_tree *t, uint64_t in,
 
 	if (listed.type == CK_TYPE_DIR && listed.number == 0)
 		listed.number = st->number;
-	wrong += !node_is_same(&listed, st) ||
+	if (listed.mode) /* else it is made when it is asked for */
+		wrong += !node_is_same(&listed, st);
+	wrong += listed.number != st->number ||
 		 ck_tree_stat(t, st->number, &now) != 0 ||
 		 !node_is_same(&now, st);
 	if (st->type == CK_TYPE_DIR)
@@ -47,20 +49,21 @@ static inline size_t tree_walk(struct ck_tree *t, uint64_t in, const char *path,
 					    const struct ck_node_stat *st),
 			       void *arg)
 {
-	struct ck_buf name = { 0 };
+	struct ck_buf name = { 0 }, below = { 0 };
 	struct ck_node_stat st;
-	char below[1024];
 	size_t wrong = 0;
 
 	for (uint64_t at = 0; ck_tree_next(t, in, &at, &name, &st) == 0; at++) {
 		wrong += node_is_wrong(t, in, name.data, &st);
-		snprintf(below, sizeof(below), "%s/%s", path, name.data);
-		each(arg, below, &st);
+		below.len = 0;
+		ck_buf_printf(&below, "%s/%s", path, name.data);
+		each(arg, below.data, &st);
 		if (st.type == CK_TYPE_DIR)
-			wrong += tree_walk(t, st.number, below, each, arg);
+			wrong += tree_walk(t, st.number, below.data, each, arg);
 		ck_tree_forget(t, st.number, 1);
 	}
 	ck_buf_fini(&name);
+	ck_buf_fini(&below);
 	return wrong;
 }
 

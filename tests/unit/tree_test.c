@@ -104,6 +104,9 @@ static void each(void *arg, const char *path, const struct ck_node_stat *st)
 	struct ck_buf *out = arg;
 
 	means(st->number, nmeanings);
+	/* What the tree has itself is in views_test. */
+	if (strncmp(path, "/flat", 5) && strncmp(path, "/deep", 5))
+		return;
 	ck_buf_printf(out, "%s %" PRIu64 " %o\n", path, st->size, st->mode);
 }
 

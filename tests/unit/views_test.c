@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * full/, raw/ and local/ in the tree, for each checkpoint of a directory: names, sizes,
+ * full/, raw/, local/, objects/ and .ckptfs/ in the tree, for each checkpoint of a directory: names, sizes,
  * modes and times are those that plain loops over the catalog give, and so are the
  * slices.
  *
@@ -9,6 +9,7 @@
 #include "../../core/format/format_internal.h"
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/npy.h"
+#include "ckptfs/report.h"
 #include "tap.h"
 #include "tree_walk.h"
 
@@ -18,7 +19,32 @@
 static struct ck_checkpoint *cp;
 static const struct ck_catalog *c;
 static struct ck_tree *tree;
-static const struct ck_tree_options options = { .umask = 022 };
+
+/* --- reports --------------------------------------------------------------------- */
+
+static unsigned printed;
+
+/* As long as it was printed often. */
+static void print_live(void *arg, struct ck_buf *out)
+{
+	unsigned *n = arg;
+
+	++*n;
+	for (unsigned i = 0; i < *n; i++)
+		ck_buf_text(out, "x");
+}
+
+static void print_csv(void *arg, struct ck_buf *out)
+{
+	(void)arg;
+	ck_report_csv(c, out);
+}
+
+static const struct ck_report reports[] = { { "live", print_live, true },
+					    { "csv", print_csv, false } };
+static const struct ck_tree_options options = {
+	.umask = 022, .reports = reports, .nreports = 2, .arg = &printed
+};
 
 static void line(struct ck_buf *out, const char *path, uint64_t size,
 		 mode_t mode, struct timespec mtime)
@@ -239,6 +265,65 @@ static void test_edits(void)
 	eq_err(ck_tree_slice(tree, st.number, &of, &s), -ESTALE);
 }
 
+/* --- what is made -------------------------------------------------------------------- */
+
+static void object_expect(struct ck_buf *out, uint32_t i)
+{
+	const struct ck_object *o = ck_catalog_object(c, i);
+	struct ck_buf path = { 0 }, json = { 0 }, item = { 0 };
+	struct ck_str stem = ck_object_names(c, i)->stem;
+
+	if (ck_object_json(cp, i, &json, NULL))
+		json.len = 0;
+	if (ck_object_item(cp, i, &item, NULL))
+		item.len = 0;
+	ck_buf_printf(&path, "/objects/%.*s.json", (int)stem.len, stem.p);
+	line(out, path.data, json.len, S_IFREG | (o->mode & 0444), o->mtime);
+	path.len = 0;
+	ck_buf_printf(&path, "/objects/%.*s.pt", (int)stem.len, stem.p);
+	line(out, path.data, item.len, S_IFREG | (o->mode & 0444), o->mtime);
+	ck_buf_fini(&path);
+	ck_buf_fini(&json);
+	ck_buf_fini(&item);
+}
+
+/* `live` was printed once, when its name was looked up. */
+static void made_expect(struct ck_buf *out)
+{
+	mode_t mode = S_IFREG | (c->meta.mode & c->dir_mode & 0444);
+	struct ck_buf csv = { 0 };
+
+	dir_expect(out, "/objects");
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		object_expect(out, i);
+	dir_expect(out, "/.ckptfs");
+	line(out, "/.ckptfs/live", 1, mode, c->meta.mtime);
+	ck_report_csv(c, &csv);
+	line(out, "/.ckptfs/csv", csv.len, mode, c->meta.mtime);
+	ck_buf_fini(&csv);
+}
+
+/* The size of a live report is that of its last lookup, and what is open keeps what it
+ * was. */
+static void test_live(void)
+{
+	const struct ck_catalog *of;
+	struct ck_node_stat in, a, b;
+	struct ck_slice *s;
+
+	eq_err(ck_tree_lookup(tree, CK_TREE_ROOT, CK_STR(".ckptfs"), &in), 0);
+	eq_err(ck_tree_lookup(tree, in.number, CK_STR("live"), &a), 0);
+	eq_err(ck_tree_slice(tree, a.number, &of, &s), 0);
+	eq_err(ck_tree_lookup(tree, in.number, CK_STR("live"), &b), 0);
+	eq_u64(b.number, a.number);
+	eq_u64(b.size, a.size + 1);
+	eq_u64(s->size, a.size);
+	eq_err(ck_tree_stat(tree, a.number, &a), 0);
+	eq_u64(a.size, b.size);
+	ck_slice_free(s);
+	ck_catalog_put(of);
+}
+
 /* --- each checkpoint ---------------------------------------------------------------- */
 
 static void compare(const char *name)
@@ -250,6 +335,7 @@ static void compare(const char *name)
 	tensors_expect(&want, true);
 	tensors_expect(&want, false);
 	local_expect(&want);
+	made_expect(&want);
 	if (w.wrong || strcmp(w.text.data, want.data) != 0)
 		printf("# %s\n", name);
 	eq_u64(w.wrong, 0);
@@ -274,11 +360,14 @@ static unsigned one(const char *top, const char *name)
 	c = ck_checkpoint_catalog(cp);
 	few = c->chunks.n <= 5000; /* the loops are quadratic */
 	if (few) {
+		printed = 0;
 		eq_err(ck_tree_make(cp, ck_views, ck_nviews, &options, &tree),
 		       0);
 		compare(name);
-		if (strcmp(name, "sample") == 0)
+		if (strcmp(name, "sample") == 0) {
 			test_edits();
+			test_live();
+		}
 		ck_tree_free(tree);
 	}
 	ck_catalog_put(c);
