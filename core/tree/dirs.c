@@ -4,10 +4,7 @@
 
 #include <errno.h>
 
-enum {
-	UNUSED_MAX = 4096, /* that are remembered */
-	SLOTS_MIN = 64,
-};
+enum { SLOTS_MIN = 64 };
 
 struct ck_dir_node {
 	struct ck_dir_row row; /* constant */
@@ -66,14 +63,6 @@ static struct ck_dir_node *find_at(const struct ck_dirs *d, uint32_t parent,
 	return node;
 }
 
-/* What is in the place of a directory now; it stays as long as that one. */
-static struct ck_dir_node *present(struct ck_dir_node *node)
-{
-	while (node->successor)
-		node = node->successor;
-	return node;
-}
-
 static void number_add(struct ck_dirs *d, struct ck_dir_node *node)
 {
 	struct ck_dir_node **slot = number_slot(d, node->row.number);
@@ -93,7 +82,7 @@ static void number_drop(struct ck_dirs *d, struct ck_dir_node *node)
 
 static void place_add(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	struct ck_dir_node **slot = place_slot(d, node->row.parent,
+	struct ck_dir_node **slot = place_slot(d, node->row.parent_place,
 					       node->row.entry);
 
 	node->by_place = *slot;
@@ -102,7 +91,7 @@ static void place_add(struct ck_dirs *d, struct ck_dir_node *node)
 
 static void place_drop(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	struct ck_dir_node **slot = place_slot(d, node->row.parent,
+	struct ck_dir_node **slot = place_slot(d, node->row.parent_place,
 					       node->row.entry);
 
 	while (*slot != node)
@@ -147,13 +136,23 @@ static int tables_grow(struct ck_dirs *d)
 
 /* --- in use or not ------------------------------------------------------------ */
 
-static void unused_add(struct ck_dirs *d, struct ck_dir_node *node)
+static void unused_add_newest(struct ck_dirs *d, struct ck_dir_node *node)
 {
 	node->unused = true;
 	node->newer = NULL;
 	node->older = d->newest;
 	*(d->newest ? &d->newest->newer : &d->oldest) = node;
 	d->newest = node;
+	d->nunused++;
+}
+
+static void unused_add_oldest(struct ck_dirs *d, struct ck_dir_node *node)
+{
+	node->unused = true;
+	node->older = NULL;
+	node->newer = d->oldest;
+	*(d->oldest ? &d->oldest->older : &d->newest) = node;
+	d->oldest = node;
 	d->nunused++;
 }
 
@@ -172,10 +171,16 @@ static bool is_in_use(const struct ck_dir_node *node)
 	return node->uses || node->kept || node->row.number == 0;
 }
 
-static void settle(struct ck_dirs *d, struct ck_dir_node *node);
+/* One that was kept by what is gone is the next that goes. */
+static void unkeep(struct ck_dirs *d, struct ck_dir_node *node)
+{
+	node->kept--;
+	if (!is_in_use(node))
+		unused_add_oldest(d, node);
+}
 
-/* Is gone. Others that it kept may not be in use any more: as deep as the tree. */
-static void drop(struct ck_dirs *d, struct ck_dir_node *node) /* NOLINT */
+/* A directory that is not in use is gone. */
+static void drop(struct ck_dirs *d, struct ck_dir_node *node)
 {
 	struct ck_dir_node *parent = find(d, node->row.parent);
 	struct ck_dir_node *successor = node->successor;
@@ -186,27 +191,30 @@ static void drop(struct ck_dirs *d, struct ck_dir_node *node) /* NOLINT */
 		place_drop(d, node);
 	free(node);
 	d->n--;
-	parent->kept--;
-	settle(d, parent);
-	if (successor) {
-		successor->kept--;
-		settle(d, successor);
-	}
+	unkeep(d, parent);
+	if (successor)
+		unkeep(d, successor);
+}
+
+/* What is in nobody's place any more is not remembered, and of others not too many. */
+static void evict(struct ck_dirs *d)
+{
+	while (d->oldest &&
+	       (d->oldest->successor || d->nunused > CK_DIRS_REMEMBERED))
+		drop(d, d->oldest);
 }
 
 /* After it lost a use, or was only looked at: then it is the newest once more. */
-static void settle(struct ck_dirs *d, struct ck_dir_node *node) /* NOLINT */
+static void settle(struct ck_dirs *d, struct ck_dir_node *node)
 {
 	if (is_in_use(node))
 		return;
-	if (node->successor) {
-		drop(d, node);
-		return;
-	}
 	unused_drop(d, node);
-	unused_add(d, node);
-	if (d->nunused > UNUSED_MAX)
-		drop(d, d->oldest);
+	if (node->successor)
+		unused_add_oldest(d, node);
+	else
+		unused_add_newest(d, node);
+	evict(d);
 }
 
 static void use(struct ck_dirs *d, struct ck_dir_node *node, uint64_t uses)
@@ -216,6 +224,21 @@ static void use(struct ck_dirs *d, struct ck_dir_node *node, uint64_t uses)
 		unused_drop(d, node);
 	else
 		settle(d, node);
+}
+
+/* What is in the place of a directory now; it stays as long as that one. Those that
+ * were in between are let go. */
+static struct ck_dir_node *present(struct ck_dirs *d, struct ck_dir_node *node)
+{
+	while (node->successor && node->successor->successor) {
+		struct ck_dir_node *between = node->successor;
+
+		node->successor = between->successor;
+		node->successor->kept++;
+		unkeep(d, between);
+		evict(d);
+	}
+	return node->successor ? node->successor : node;
 }
 
 /* --- making -------------------------------------------------------------------- */
@@ -253,7 +276,7 @@ static int get(struct ck_dirs *d, uint32_t number, uint32_t entry,
 
 	if (!parent)
 		return -ESTALE;
-	parent = present(parent);
+	parent = present(d, parent);
 	*out = find_at(d, parent->row.place, entry);
 	if (*out)
 		return 0;
@@ -307,7 +330,7 @@ static bool has_room(const struct ck_dir_node *node, uint64_t version)
 static int replace(struct ck_dirs *d, struct ck_dir_node *node, uint64_t base,
 		   struct ck_dir_node **out)
 {
-	struct ck_dir_node *parent = present(find(d, node->row.parent));
+	struct ck_dir_node *parent = present(d, find(d, node->row.parent));
 	struct ck_dir_row row = node->row;
 	int rc;
 
@@ -321,8 +344,10 @@ static int replace(struct ck_dirs *d, struct ck_dir_node *node, uint64_t base,
 	place_drop(d, node);
 	node->successor = *out;
 	(*out)->kept++;
-	unused_drop(d, node);
+	/* It is nobody's yet, and must not go with the old one. */
+	(*out)->uses++;
 	settle(d, node);
+	(*out)->uses--;
 	return 0;
 }
 
@@ -333,7 +358,7 @@ static int renew(struct ck_dirs *d, uint32_t number, uint64_t version,
 
 	if (!node)
 		return -ESTALE;
-	*out = present(node);
+	*out = present(d, node);
 	return has_room(*out, version) ? 0 : replace(d, *out, base, out);
 }
 
@@ -374,7 +399,7 @@ bool ck_dirs_parent(struct ck_dirs *d, uint32_t number, uint32_t *out)
 	pthread_mutex_lock(&d->lock);
 	node = find(d, number);
 	if (node)
-		*out = present(find(d, node->row.parent))->row.number;
+		*out = present(d, find(d, node->row.parent))->row.number;
 	pthread_mutex_unlock(&d->lock);
 	return node;
 }

@@ -19,15 +19,6 @@ static struct ck_checkpoint *checkpoint_of(const struct ck_dir *dir)
 	return (struct ck_checkpoint *)(uintptr_t)dir->state;
 }
 
-/* One that was removed has no key. */
-static bool is_there(const struct ck_catalog *c, uint64_t entry)
-{
-	uint64_t object = entry / CK_OBJECT_FILES;
-
-	return object < c->objects.n &&
-	       ck_catalog_object(c, (uint32_t)object)->entry.key.p;
-}
-
 static int objects_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 			  struct ck_str name, struct ck_child *out)
 {
@@ -49,7 +40,7 @@ static int objects_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	uint64_t n = (uint64_t)c->objects.n * CK_OBJECT_FILES;
 
 	(void)dir;
-	while (*at < n && !is_there(c, *at))
+	while (*at < n && !ck_object_is_there(c, *at / CK_OBJECT_FILES))
 		++*at;
 	if (*at >= n)
 		return -ENOENT;
@@ -64,7 +55,7 @@ static int objects_next(const struct ck_catalog *c, const struct ck_dir *dir,
 static int objects_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry, struct ck_about *out)
 {
-	if (!is_there(c, entry))
+	if (!ck_object_is_there(c, entry / CK_OBJECT_FILES))
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_OBJECT,
@@ -79,7 +70,7 @@ static int objects_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	bool passing;
 
-	return is_there(c, entry)
+	return ck_object_is_there(c, entry / CK_OBJECT_FILES)
 		       ? ck_object_file_slice(
 				 checkpoint_of(dir), entry / CK_OBJECT_FILES,
 				 entry % CK_OBJECT_FILES, out, &passing)

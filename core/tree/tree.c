@@ -64,7 +64,7 @@ static int number_file(struct ck_tree *t, const struct place *p, uint32_t entry,
 	return rc;
 }
 
-/* Who only lists a directory takes no number. */
+/* Who only lists a directory takes no number for those in it. */
 static int number_dir(struct ck_tree *t, const struct place *p,
 		      const struct ck_child *child, uint64_t uses,
 		      uint64_t *out)
@@ -103,6 +103,7 @@ static int child_stat(struct ck_tree *t, const struct place *p,
 		ck_tree_dir_attr(t->options, p->c, out);
 		return number_dir(t, p, child, uses, &out->number);
 	}
+	out->type = child->type;
 	if (child->made && uses == 0)
 		return number_file(t, p, child->entry, 0, 0, &out->number);
 	rc = about_of(p, child->entry, &about);

@@ -180,13 +180,14 @@ void ck_local_name(const struct ck_local *l, const struct ck_catalog *c,
 static bool rank_in(struct ck_str name, uint64_t *rank)
 {
 	struct ck_str prefix = CK_STR("rank-");
-	const char *p = name.p + prefix.len;
+	const char *p, *end = name.p + name.len;
 
-	if (!ck_str_starts(name, prefix) || name.len == prefix.len ||
-	    (*p == '0' && name.len > prefix.len + 1))
+	if (!ck_str_starts(name, prefix) || name.len == prefix.len)
 		return false;
-	*rank = 0;
-	for (; p < name.p + name.len; p++)
+	p = name.p + prefix.len;
+	if (*p == '0' && end - p > 1)
+		return false;
+	for (*rank = 0; p < end; p++)
 		if (*p < '0' || *p > '9' || !ck_mul(rank, *rank, 10) ||
 		    !ck_add(rank, *rank, (uint64_t)(*p - '0')))
 			return false;

@@ -207,6 +207,12 @@ static inline bool ck_tensor_is_there(const struct ck_catalog *c, uint64_t i)
 	       ck_catalog_tensor(c, (uint32_t)i)->entry.key.p;
 }
 
+static inline bool ck_object_is_there(const struct ck_catalog *c, uint64_t i)
+{
+	return i < c->objects.n &&
+	       ck_catalog_object(c, (uint32_t)i)->entry.key.p;
+}
+
 /* Of what is in the listing: a row that was removed has none. */
 static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
 						     uint32_t tensor)

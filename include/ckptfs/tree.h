@@ -53,7 +53,8 @@ CK_MUST_USE int ck_tree_make(struct ck_checkpoint *cp,
 void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
 
 /* A name in a directory. The node that is answered is in use once more, until
- * ck_tree_forget(). -ENOENT; -ENOTDIR; -ESTALE: the directory was
+ * ck_tree_forget(). A directory that is not remembered takes a number, of which there are
+ * 2 to the 24th for the life of the tree. -ENOENT; -ENOTDIR; -ESTALE: the directory was
  * forgotten; -ENFILE: there is no number left for it; -ENOMEM. */
 CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 			       struct ck_str name, struct ck_node_stat *out);
@@ -77,7 +78,8 @@ CK_MUST_USE int ck_tree_stat(struct ck_tree *t, uint64_t number,
 
 /* What a file consists of, with the catalog that this is true of: ck_slice_free()
  * and ck_catalog_put() them. -ESTALE: the node is an older version; look its name
- * up again. -EISDIR, -ELOOP (a link), -ENOMEM. */
+ * up again. -EISDIR, -ELOOP (a link), -ENOMEM; errors of what is made, as of
+ * ck_object_file_slice(). */
 CK_MUST_USE int ck_tree_slice(struct ck_tree *t, uint64_t number,
 			      const struct ck_catalog **catalog,
 			      struct ck_slice **out);

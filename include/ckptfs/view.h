@@ -64,14 +64,14 @@ struct ck_view_source {
 };
 
 /* A kind of directory, with all that are below it: a pure function of the catalog
- * and of what it says of a directory. Any thread. */
+ * and of what it says of a directory, but for what is made. Any thread. */
 struct ck_view {
 	const char *name; /* of its directory in the root */
 	/* What is made once, for all generations of a catalog, and locks itself
 	 * if it changes; NULL: nothing. -ENOMEM. */
 	int (*make)(const struct ck_view_source *from, const void **state);
 	void (*free)(const void *state); /* may be NULL */
-	/* -ENOENT, -ENOMEM. There may be names that next() does not have. */
+	/* -ENOENT, -ENOMEM; errors of what is made. There may be names that next() does not have. */
 	int (*lookup)(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
 	/* The first name at position *at or behind it, which *at becomes;

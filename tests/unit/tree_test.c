@@ -416,6 +416,23 @@ static void test_in_use(void)
 
 /* --- directories that get another number ------------------------------------------ */
 
+/* Names below a directory that got another number, first looked up after that. */
+static void test_renewed_children(uint64_t now, uint64_t old)
+{
+	for (int i = 10; i < (SMALL ? 11 : 40); i++) {
+		char name[16];
+		uint64_t number;
+
+		snprintf(name, sizeof(name), "any%d", i);
+		number = looked_up(now, name).number;
+		eq_u64(looked_up(now, name).number, number);
+		eq_u64(looked_up(old, name).number, number);
+		ck_tree_forget(tree, number, 3);
+		eq_u64(looked_up(now, name).number, number);
+		ck_tree_forget(tree, number, 1);
+	}
+}
+
 /* A directory, one in it that is in use, and a file in that: versions pass what the
  * first has room for, so it gets another number; what is in it stays there. */
 static void test_renewed(void)
@@ -438,6 +455,7 @@ static void test_renewed(void)
 	eq_u64(looked_up(above.number, "all").number, file.number);
 	eq_err(ck_tree_parent(tree, below.number, &parent), 0);
 	eq_u64(parent, again.number);
+	test_renewed_children(again.number, above.number);
 	/* The old one is there while it is in use. */
 	eq_err(ck_tree_stat(tree, above.number, &again), 0);
 	ck_tree_forget(tree, below.number, 4);
