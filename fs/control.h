@@ -9,7 +9,6 @@
 
 struct ck_fs;
 
-#define CK_CONTROL_DIR ".ckptfs"
 #define CK_LOCAL_DIR   "local"
 #define CK_OBJECTS_DIR "objects"
 

@@ -61,7 +61,7 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 	if (t->err)
 		return ck_fail(d, t->err, "cannot be written: %s",
 			       strerror(t->err));
-	if (!is_box && !*ck_tensor_views[n->index]->suffix)
+	if (!is_box && !*ck_tensor_views[n->index]->view.suffix)
 		form = CK_STAGE_RAW;
 	return ck_stage_open(fs->writer, n->tensor,
 			     is_box ? n->index - t->chunk : CK_STAGE_ALL, form,

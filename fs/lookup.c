@@ -29,7 +29,7 @@ static int root_lookup(const char *name, struct ck_node *out)
 		return 0;
 	}
 	for (uint32_t i = 0; i < ck_ntensor_views; i++)
-		if (strcmp(name, ck_tensor_views[i]->view.name) == 0) {
+		if (strcmp(name, ck_tensor_views[i]->view.top) == 0) {
 			out->kind = CK_NODE_VIEW;
 			out->index = i;
 			return 0;

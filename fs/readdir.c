@@ -33,7 +33,7 @@ static bool root_entry(struct listing *l, uint64_t i)
 {
 	if (i < ck_ntensor_views)
 		return entry_set(l, CK_NODE_VIEW, i,
-				 ck_tensor_views[i]->view.name);
+				 ck_tensor_views[i]->view.top);
 	if (i == ck_ntensor_views)
 		return entry_set(l, CK_NODE_LOCAL, 0, CK_LOCAL_DIR);
 	if (i == ck_ntensor_views + 1)

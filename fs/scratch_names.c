@@ -21,7 +21,7 @@ static struct ck_scratch *by_name(const struct ck_scratches *all,
 
 const char *ck_dir_suffix(const struct ck_node *dir)
 {
-	return dir->kind == CK_NODE_VIEW ? ck_tensor_views[dir->index]->suffix
+	return dir->kind == CK_NODE_VIEW ? ck_tensor_views[dir->index]->view.suffix
 					 : ".npy";
 }
 
@@ -32,7 +32,7 @@ void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 	struct ck_buf owner = { 0 };
 
 	if (dir->kind == CK_NODE_VIEW) {
-		ck_buf_text(out, ck_tensor_views[dir->index]->view.name);
+		ck_buf_text(out, ck_tensor_views[dir->index]->view.top);
 	} else {
 		ck_local_name(fs->local, c, dir->index, &owner);
 		ck_buf_text(out, CK_LOCAL_DIR "/");

@@ -42,11 +42,7 @@ static struct ck_attr attr_of(const struct ck_catalog *c,
 		attr.mtime = ck_catalog_tensor(c, about->number)->mtime;
 		break;
 	case CK_ABOUT_BOX: /* those of its own file */
-		attr = ck_catalog_attr(c, (struct ck_items){
-						  .of = c,
-						  .chunk = about->chunk,
-						  .n = 1,
-					  });
+		attr = ck_catalog_attr(c, ck_about_items(c, about));
 		break;
 	case CK_ABOUT_OBJECT:
 		attr.mode = ck_catalog_object(c, about->number)->mode;
@@ -57,11 +53,6 @@ static struct ck_attr attr_of(const struct ck_catalog *c,
 	return attr;
 }
 
-static bool can_be_written(const struct ck_about *about)
-{
-	return about->topic == CK_ABOUT_TENSOR || about->topic == CK_ABOUT_BOX;
-}
-
 void ck_tree_file_attr(const struct ck_tree_options *o,
 		       const struct ck_catalog *c, const struct ck_about *about,
 		       struct ck_node_stat *out)
@@ -70,7 +61,7 @@ void ck_tree_file_attr(const struct ck_tree_options *o,
 	mode_t shown = attr.mode & 0444;
 
 	owner_set(o, c, out);
-	if (o->write && can_be_written(about))
+	if (o->write && about->accepts)
 		shown |= c->meta.mode & 0222;
 	out->type = about->type;
 	out->size = about->size;

@@ -43,9 +43,7 @@ static void control_free(const void *state)
 
 static void child_set(uint32_t i, struct ck_child *out)
 {
-	*out = (struct ck_child){ .type = CK_TYPE_FILE,
-				  .made = true,
-				  .entry = i };
+	*out = (struct ck_child){ .type = CK_TYPE_FILE, .entry = i };
 }
 
 static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
@@ -69,7 +67,7 @@ static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
-			uint64_t *at, struct ck_child *out, struct ck_buf *name)
+			uint64_t *at, struct ck_child *out)
 {
 	const struct control *control = dir->state;
 
@@ -77,8 +75,16 @@ static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (*at >= control->n)
 		return -ENOENT;
 	child_set((uint32_t)*at, out);
-	ck_buf_text(name, control->reports[*at].name);
 	return 0;
+}
+
+static void control_name(const struct ck_catalog *c, const struct ck_dir *dir,
+			 uint32_t entry, struct ck_buf *out)
+{
+	const struct control *control = dir->state;
+
+	(void)c;
+	ck_buf_text(out, control->reports[entry].name);
 }
 
 /* The present text of a report. */
@@ -95,14 +101,28 @@ static int text_get(const struct ck_dir *dir, uint32_t entry,
 static int control_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry, struct ck_about *out)
 {
+	const struct control *control = dir->state;
+
+	(void)c;
+	if (entry >= control->n)
+		return -ENOENT;
+	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT,
+				  .made = true,
+				  .live = control->reports[entry].live };
+	return 0;
+}
+
+/* Of the present text: it stays what it was at the lookup. */
+static int control_size(const struct ck_catalog *c, const struct ck_dir *dir,
+			uint32_t entry, uint64_t *size)
+{
 	struct ck_snapshot *text;
 	int rc = text_get(dir, entry, &text);
 
 	(void)c;
 	if (rc)
 		return rc;
-	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT,
-				  .size = text->text.len };
+	*size = text->text.len;
 	ck_snapshot_put(text);
 	return 0;
 }
@@ -117,12 +137,22 @@ static int control_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 	return rc ? rc : ck_snapshot_slice(text, out);
 }
 
+static uint64_t control_count(const struct ck_catalog *c, const void *state)
+{
+	(void)c;
+	return ((const struct control *)state)->n;
+}
+
 const struct ck_view ck_view_control = {
-	.name = ".ckptfs",
+	.top = CK_CONTROL_DIR,
 	.make = control_make,
 	.free = control_free,
 	.lookup = control_lookup,
 	.next = control_next,
+	.name = control_name,
 	.stat = control_stat,
+	.size = control_size,
 	.slice = control_slice,
+	.count = control_count,
+	.is_dated = true,
 };

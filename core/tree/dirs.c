@@ -304,7 +304,14 @@ int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 	return rc;
 }
 
-uint32_t ck_dirs_known(struct ck_dirs *d, uint32_t parent, uint32_t entry)
+/* Of nobody who would give it back. */
+static bool may_list(const struct ck_dirs *d)
+{
+	return d->next < CK_DIRS_MAX / 2;
+}
+
+uint32_t ck_dirs_listed(struct ck_dirs *d, uint32_t parent, uint32_t entry,
+			const struct ck_dir *dir, uint64_t base)
 {
 	struct ck_dir_node *node;
 	uint32_t number = 0;
@@ -312,6 +319,8 @@ uint32_t ck_dirs_known(struct ck_dirs *d, uint32_t parent, uint32_t entry)
 	pthread_mutex_lock(&d->lock);
 	node = find(d, parent);
 	node = node ? find_at(d, node->row.place, entry) : NULL;
+	if (!node && may_list(d) && get(d, parent, entry, dir, base, &node))
+		node = NULL;
 	if (node) {
 		number = node->row.number;
 		use(d, node, 0);
@@ -402,6 +411,38 @@ bool ck_dirs_parent(struct ck_dirs *d, uint32_t number, uint32_t *out)
 		*out = present(d, find(d, node->row.parent))->row.number;
 	pthread_mutex_unlock(&d->lock);
 	return node;
+}
+
+void ck_dirs_use(struct ck_dirs *d, uint32_t number, uint64_t n)
+{
+	struct ck_dir_node *node;
+
+	pthread_mutex_lock(&d->lock);
+	node = find(d, number);
+	if (node)
+		use(d, node, n);
+	pthread_mutex_unlock(&d->lock);
+}
+
+static size_t used_copy(const struct ck_dirs *d, struct ck_dir_row *out)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i <= d->by_number.mask; i++)
+		for (const struct ck_dir_node *node = d->by_number.slots[i];
+		     node; node = node->by_number)
+			if (node->uses || node->row.number == 0)
+				out[n++] = node->row;
+	return n;
+}
+
+int ck_dirs_used(struct ck_dirs *d, struct ck_dir_row **out, size_t *n)
+{
+	pthread_mutex_lock(&d->lock);
+	*out = calloc(d->n, sizeof(**out));
+	*n = *out ? used_copy(d, *out) : 0;
+	pthread_mutex_unlock(&d->lock);
+	return *out ? 0 : -ENOMEM;
 }
 
 void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n)

@@ -15,7 +15,7 @@
 
 /* Directories that are not in use and keep their number; a test has fewer. */
 #ifndef CK_DIRS_REMEMBERED
-#define CK_DIRS_REMEMBERED 4096
+#define CK_DIRS_REMEMBERED 16384
 #endif
 
 /* A directory that has a number. */
@@ -64,13 +64,20 @@ CK_MUST_USE bool ck_dirs_parent(struct ck_dirs *d, uint32_t number,
 CK_MUST_USE int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			    const struct ck_dir *dir, uint64_t base,
 			    struct ck_dir_row *out);
-/* The number that the directory at a place has; 0: it has none. */
-uint32_t ck_dirs_known(struct ck_dirs *d, uint32_t parent, uint32_t entry);
+/* The same for who only lists it: it is in use no more than before, and gets a number
+ * only as long as most are left. 0: it has none. */
+uint32_t ck_dirs_listed(struct ck_dirs *d, uint32_t parent, uint32_t entry,
+			const struct ck_dir *dir, uint64_t base);
 /* The directory in the place of `number`, with a number that it got so late that
  * `version` has room behind it; in use `uses` times more. Errors as above. */
 CK_MUST_USE int ck_dirs_renew(struct ck_dirs *d, uint32_t number,
 			      uint64_t version, uint64_t base, uint64_t uses,
 			      struct ck_dir_row *out);
+/* In use n times more; one that is gone stays so. */
+void ck_dirs_use(struct ck_dirs *d, uint32_t number, uint64_t n);
 void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n);
+/* Those that are in use themselves: free() *out, which has *n. -ENOMEM. */
+CK_MUST_USE int ck_dirs_used(struct ck_dirs *d, struct ck_dir_row **out,
+			     size_t *n);
 
 #endif

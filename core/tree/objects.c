@@ -29,13 +29,12 @@ static int objects_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (rc)
 		return rc;
 	*out = (struct ck_child){ .type = CK_TYPE_FILE,
-				  .made = true,
 				  .entry = object * CK_OBJECT_FILES + file };
 	return 0;
 }
 
 static int objects_next(const struct ck_catalog *c, const struct ck_dir *dir,
-			uint64_t *at, struct ck_child *out, struct ck_buf *name)
+			uint64_t *at, struct ck_child *out)
 {
 	uint64_t n = (uint64_t)c->objects.n * CK_OBJECT_FILES;
 
@@ -45,43 +44,85 @@ static int objects_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (*at >= n)
 		return -ENOENT;
 	*out = (struct ck_child){ .type = CK_TYPE_FILE,
-				  .made = true,
 				  .entry = (uint32_t)*at };
-	ck_object_file_name(c, out->entry / CK_OBJECT_FILES,
-			    out->entry % CK_OBJECT_FILES, name);
 	return 0;
+}
+
+static void objects_name(const struct ck_catalog *c, const struct ck_dir *dir,
+			 uint32_t entry, struct ck_buf *out)
+{
+	(void)dir;
+	ck_object_file_name(c, entry / CK_OBJECT_FILES, entry % CK_OBJECT_FILES,
+			    out);
 }
 
 static int objects_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry, struct ck_about *out)
 {
+	(void)dir;
 	if (!ck_object_is_there(c, entry / CK_OBJECT_FILES))
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_OBJECT,
+		.made = true,
 		.number = entry / CK_OBJECT_FILES,
 	};
-	return ck_object_file_size(checkpoint_of(dir), out->number,
-				   entry % CK_OBJECT_FILES, &out->size);
+	return 0;
 }
 
+static int objects_size(const struct ck_catalog *c, const struct ck_dir *dir,
+			uint32_t entry, uint64_t *size)
+{
+	(void)c;
+	return ck_object_file_size(checkpoint_of(dir), entry / CK_OBJECT_FILES,
+				   entry % CK_OBJECT_FILES, size);
+}
+
+/* No bytes, for each read answers the error. */
+static int failing_slice(int err, struct ck_slice **out)
+{
+	const struct ck_slice_builder none = { .n = 0 };
+	int rc = ck_slice_make(&none, out);
+
+	if (rc == 0)
+		(*out)->err = err;
+	return rc;
+}
+
+/* JSON that cannot be made is refused when it is opened; an item is what it is, and
+ * what is wrong with it is answered by each read. What could not be asked is
+ * refused. */
 static int objects_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 			 uint32_t entry, struct ck_slice **out)
 {
+	uint32_t object = entry / CK_OBJECT_FILES;
+	uint32_t file = entry % CK_OBJECT_FILES;
 	bool passing;
+	int rc;
 
-	return ck_object_is_there(c, entry / CK_OBJECT_FILES)
-		       ? ck_object_file_slice(
-				 checkpoint_of(dir), entry / CK_OBJECT_FILES,
-				 entry % CK_OBJECT_FILES, out, &passing)
-		       : -ENOENT;
+	if (!ck_object_is_there(c, object))
+		return -ENOENT;
+	rc = ck_object_file_slice(checkpoint_of(dir), object, file, out,
+				  &passing);
+	return rc && file == CK_OBJECT_ITEM && !passing
+		       ? failing_slice(-rc, out)
+		       : rc;
+}
+
+static uint64_t objects_count(const struct ck_catalog *c, const void *state)
+{
+	(void)state;
+	return (uint64_t)c->objects.n * CK_OBJECT_FILES;
 }
 
 const struct ck_view ck_view_objects = {
-	.name = "objects",
+	.top = "objects",
 	.make = objects_make,
 	.lookup = objects_lookup,
 	.next = objects_next,
+	.name = objects_name,
 	.stat = objects_stat,
+	.size = objects_size,
 	.slice = objects_slice,
+	.count = objects_count,
 };

@@ -13,7 +13,9 @@ static void child_set(const struct ck_tree_views *v, size_t i,
 	*out = (struct ck_child){
 		.type = CK_TYPE_DIR,
 		.entry = (uint32_t)i,
-		.dir = { .view = v->views[i], .state = v->states[i] },
+		.dir = { .view = v->views[i],
+			 .state = v->states[i],
+			 .suffix = v->views[i]->suffix },
 	};
 }
 
@@ -24,7 +26,7 @@ static int root_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 
 	(void)c;
 	for (size_t i = 0; i < v->n; i++)
-		if (ck_str_is(name, v->views[i]->name)) {
+		if (ck_str_is(name, v->views[i]->top)) {
 			child_set(v, i, out);
 			return 0;
 		}
@@ -32,7 +34,7 @@ static int root_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 static int root_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		     uint64_t *at, struct ck_child *out, struct ck_buf *name)
+		     uint64_t *at, struct ck_child *out)
 {
 	const struct ck_tree_views *v = dir->state;
 
@@ -40,8 +42,16 @@ static int root_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (*at >= v->n)
 		return -ENOENT;
 	child_set(v, *at, out);
-	ck_buf_text(name, v->views[*at]->name);
 	return 0;
+}
+
+static void root_name(const struct ck_catalog *c, const struct ck_dir *dir,
+		      uint32_t entry, struct ck_buf *out)
+{
+	const struct ck_tree_views *v = dir->state;
+
+	(void)c;
+	ck_buf_text(out, v->views[entry]->top);
 }
 
 /* There are no files in it. */
@@ -60,9 +70,10 @@ static int root_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 const struct ck_view ck_view_root = {
-	.name = "",
+	.top = "",
 	.lookup = root_lookup,
 	.next = root_next,
+	.name = root_name,
 	.stat = root_stat,
 	.slice = root_slice,
 };

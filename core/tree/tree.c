@@ -8,36 +8,20 @@
 
 #include <errno.h>
 
-struct ck_tree {
-	/* Constant: */
-	struct ck_checkpoint *cp;
-	const struct ck_tree_options *options;
-	struct ck_tree_views views;
-
-	struct ck_dirs dirs; /* locks itself */
-};
-
-/* Where something is asked for. */
-struct place {
-	struct ck_dir_row row;
-	const struct ck_catalog *c; /* held */
-};
+#if CK_VERSION_BITS == 16
+_Static_assert(CK_TREE_FOREIGN == (uint64_t)CK_DIRS_MAX
+					  << (CK_ENTRY_BITS + CK_VERSION_BITS),
+	       "the last directory's numbers");
+#endif
 
 /* False: the directory is gone. */
-static bool place_find(struct ck_tree *t, uint32_t dir, struct place *out)
+static bool place_find(struct ck_tree *t, uint32_t dir,
+		       struct ck_tree_place *out)
 {
 	if (!ck_dirs_find(&t->dirs, dir, &out->row))
 		return false;
 	out->c = ck_checkpoint_catalog(t->cp);
 	return true;
-}
-
-/* Of a directory's own number. */
-static int place_of_dir(struct ck_tree *t, uint64_t number, struct place *out)
-{
-	if (!ck_number_is_dir(number))
-		return -ENOTDIR;
-	return place_find(t, ck_number_dir(number), out) ? 0 : -ESTALE;
 }
 
 /* --- numbers ----------------------------------------------------------------------- */
@@ -47,132 +31,191 @@ static uint64_t version_in(const struct ck_dir_row *row, uint64_t version)
 	return version > row->base ? version - row->base : 0;
 }
 
-/* The number of an entry that is no directory; in use `uses` times more. */
-static int number_file(struct ck_tree *t, const struct place *p, uint32_t entry,
-		       uint64_t version, uint64_t uses, uint64_t *out)
+int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
+		   const struct ck_node *n, uint64_t uses, uint64_t *out)
 {
+	uint64_t version = n->about.version;
 	struct ck_dir_row row;
 	int rc;
 
-	if (entry >= CK_ENTRIES_MAX)
+	if (n->entry >= CK_ENTRIES_MAX)
 		return -ENFILE;
 	rc = ck_dirs_renew(&t->dirs, p->row.number, version, p->c->generation,
 			   uses, &row);
 	if (rc == 0)
-		*out = ck_number_of(row.number, entry,
+		*out = ck_number_of(row.number, n->entry,
 				    version_in(&row, version));
 	return rc;
 }
 
-/* Who only lists a directory takes no number for those in it. */
-static int number_dir(struct ck_tree *t, const struct place *p,
-		      const struct ck_child *child, uint64_t uses,
-		      uint64_t *out)
+int ck_tree_enter(struct ck_tree *t, uint32_t in, uint64_t base,
+		  struct ck_node *n)
 {
 	struct ck_dir_row row;
-	int rc = 0;
+	int rc = ck_dirs_get(&t->dirs, in, n->entry, &n->dir, base, &row);
 
-	if (uses)
-		rc = ck_dirs_get(&t->dirs, p->row.number, child->entry,
-				 &child->dir, p->c->generation, &row);
-	else
-		row.number = ck_dirs_known(&t->dirs, p->row.number,
-					   child->entry);
-	*out = rc || row.number == 0 ? 0 : ck_number_of_dir(row.number);
-	return rc;
+	if (rc)
+		return rc;
+	n->number = ck_number_of_dir(row.number);
+	n->place = ck_number_of_dir(row.place);
+	return 0;
 }
 
-/* --- names ------------------------------------------------------------------------- */
+/* --- finding ------------------------------------------------------------------------ */
 
-static int about_of(const struct place *p, uint32_t entry, struct ck_about *out)
+static int about_of(const struct ck_tree_place *p, uint32_t entry,
+		    struct ck_about *out)
 {
 	*out = (struct ck_about){ .type = CK_TYPE_FILE };
 	return p->row.dir.view->stat(p->c, &p->row.dir, entry, out);
 }
 
-/* What a name stands for; its node is in use `uses` times more. */
-static int child_stat(struct ck_tree *t, const struct place *p,
-		      const struct ck_child *child, uint64_t uses,
-		      struct ck_node_stat *out)
+int ck_tree_child(const struct ck_tree_place *p, const struct ck_child *child,
+		  struct ck_node *out)
 {
-	struct ck_about about;
-	int rc;
-
-	*out = (struct ck_node_stat){ .number = 0 };
-	if (child->type == CK_TYPE_DIR) {
-		ck_tree_dir_attr(t->options, p->c, out);
-		return number_dir(t, p, child, uses, &out->number);
-	}
-	out->type = child->type;
-	if (child->made && uses == 0)
-		return number_file(t, p, child->entry, 0, 0, &out->number);
-	rc = about_of(p, child->entry, &about);
-	if (rc)
-		return rc;
-	ck_tree_file_attr(t->options, p->c, &about, out);
-	return number_file(t, p, child->entry, about.version, uses,
-			   &out->number);
+	*out = (struct ck_node){
+		.parent = ck_number_of_dir(p->row.number),
+		.parent_place = ck_number_of_dir(p->row.place),
+		.entry = child->entry,
+		.dir = child->dir,
+		.about = { .type = CK_TYPE_DIR },
+	};
+	if (child->type == CK_TYPE_DIR)
+		return 0;
+	out->dir = p->row.dir;
+	out->place = ck_number_of(p->row.place, child->entry, 0);
+	return about_of(p, child->entry, &out->about);
 }
 
-int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
-		   struct ck_node_stat *out)
-{
-	struct ck_child child = { .type = CK_TYPE_FILE };
-	struct place p;
-	int rc = place_of_dir(t, dir, &p);
-
-	if (rc)
-		return rc;
-	rc = p.row.dir.view->lookup(p.c, &p.row.dir, name, &child);
-	if (rc == 0)
-		rc = child_stat(t, &p, &child, 1, out);
-	ck_catalog_put(p.c);
-	return rc;
-}
-
-/* False: it has no number, or is gone meanwhile, which is no reason to end. */
-static bool is_listed(struct ck_tree *t, const struct place *p,
-		      const struct ck_child *child, struct ck_node_stat *out,
-		      int *rc)
-{
-	*rc = child_stat(t, p, child, 0, out);
-	if (*rc != -ENOENT && *rc != -ENFILE)
-		return true;
-	*rc = 0;
-	return false;
-}
-
-int ck_tree_next(struct ck_tree *t, uint64_t dir, uint64_t *at,
-		 struct ck_buf *name, struct ck_node_stat *out)
-{
-	struct ck_child child = { .type = CK_TYPE_FILE };
-	struct place p;
-	int rc = place_of_dir(t, dir, &p);
-
-	if (rc)
-		return rc;
-	for (bool more = true; more && rc == 0;) {
-		name->len = 0;
-		child = (struct ck_child){ .type = CK_TYPE_FILE };
-		rc = p.row.dir.view->next(p.c, &p.row.dir, at, &child, name);
-		if (rc == 0 && name->err)
-			rc = name->err;
-		more = rc == 0 && !is_listed(t, &p, &child, out, &rc);
-		*at += more;
-	}
-	ck_catalog_put(p.c);
-	return rc;
-}
-
-int ck_tree_parent(struct ck_tree *t, uint64_t dir, uint64_t *out)
+/* The directory of a row, which is there. */
+static void dir_node(struct ck_tree *t, const struct ck_dir_row *row,
+		     struct ck_node *out)
 {
 	uint32_t parent;
 
+	if (!ck_dirs_parent(&t->dirs, row->number, &parent))
+		parent = row->parent;
+	*out = (struct ck_node){
+		.number = ck_number_of_dir(row->number),
+		.parent = ck_number_of_dir(parent),
+		.place = ck_number_of_dir(row->place),
+		.parent_place = ck_number_of_dir(row->parent_place),
+		.dir = row->dir,
+		.entry = row->entry,
+		.about = { .type = CK_TYPE_DIR },
+	};
+}
+
+static int dir_find(struct ck_tree *t, uint64_t number, struct ck_node *out)
+{
+	struct ck_dir_row row;
+
+	if (!ck_dirs_find(&t->dirs, ck_number_dir(number), &row))
+		return -ESTALE;
+	dir_node(t, &row, out);
+	return 0;
+}
+
+int ck_tree_find(struct ck_tree *t, uint64_t number, struct ck_node *out)
+{
+	struct ck_child child = { .type = CK_TYPE_FILE };
+	struct ck_tree_place p;
+	int rc;
+
+	if (ck_number_is_dir(number))
+		return dir_find(t, number, out);
+	if (!ck_number_entry(number, &child.entry) ||
+	    !place_find(t, ck_number_dir(number), &p))
+		return -ESTALE;
+	rc = ck_tree_child(&p, &child, out);
+	out->number = number;
+	ck_catalog_put(p.c);
+	return rc == -ENOENT ? -ESTALE : rc;
+}
+
+/* What a name stands for, in a directory that is there. */
+static int name_find(struct ck_tree *t, const struct ck_tree_place *p,
+		     struct ck_str name, struct ck_node *out)
+{
+	struct ck_child child = { .type = CK_TYPE_FILE };
+	int rc = p->row.dir.view->lookup(p->c, &p->row.dir, name, &child);
+
+	if (rc == 0)
+		rc = ck_tree_child(p, &child, out);
+	if (rc == 0 && child.type != CK_TYPE_DIR)
+		rc = ck_tree_number(t, p, out, 0, &out->number);
+	return rc;
+}
+
+int ck_tree_name(struct ck_tree *t, uint64_t dir, struct ck_str name,
+		 struct ck_node *out)
+{
+	struct ck_tree_place p;
+	int rc;
+
 	if (!ck_number_is_dir(dir))
 		return -ENOTDIR;
-	if (!ck_dirs_parent(&t->dirs, ck_number_dir(dir), &parent))
+	if (!place_find(t, ck_number_dir(dir), &p))
 		return -ESTALE;
-	*out = ck_number_of_dir(parent);
+	rc = name_find(t, &p, name, out);
+	ck_catalog_put(p.c);
+	return rc;
+}
+
+int ck_tree_parent(struct ck_tree *t, const struct ck_node *n,
+		   struct ck_node *out)
+{
+	return dir_find(t, n->parent, out);
+}
+
+/* Puts the name of a node, and a slash, before a path. */
+static int name_prepend(const struct ck_catalog *c, const struct ck_node *in,
+			const struct ck_node *n, struct ck_buf *path)
+{
+	struct ck_buf all = { 0 };
+
+	in->dir.view->name(c, &in->dir, n->entry, &all);
+	if (path->len) {
+		ck_buf_text(&all, "/");
+		ck_buf_add(&all, path->data, path->len);
+	}
+	ck_buf_fini(path);
+	*path = all;
+	return all.err;
+}
+
+int ck_tree_path(struct ck_tree *t, const struct ck_node *n, struct ck_buf *out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
+	struct ck_node at = *n, in;
+	struct ck_buf path = { 0 };
+	int rc = 0;
+
+	while (rc == 0 && at.place != CK_TREE_ROOT) {
+		rc = ck_tree_parent(t, &at, &in);
+		if (rc == 0)
+			rc = name_prepend(c, &in, &at, &path);
+		at = in;
+	}
+	if (rc == 0)
+		ck_buf_add(out, path.data, path.len);
+	ck_buf_fini(&path);
+	return rc ? rc : out->err;
+}
+
+/* The base is read behind the row, as everywhere. */
+static int dir_use(struct ck_tree *t, struct ck_node *n)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
+
+	return ck_tree_enter(t, ck_number_dir(n->parent), c->generation, n);
+}
+
+int ck_tree_use(struct ck_tree *t, struct ck_node *n)
+{
+	if (n->number == 0)
+		return dir_use(t, n);
+	ck_dirs_use(&t->dirs, ck_number_dir(n->number), 1);
 	return 0;
 }
 
@@ -183,101 +226,108 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n)
 
 /* --- nodes ------------------------------------------------------------------------- */
 
-/* Of a node that is no directory. The catalog of *p is held. */
-static int file_find(struct ck_tree *t, uint64_t number, struct place *p,
-		     uint32_t *entry, struct ck_about *about)
+int ck_tree_stat_in(const struct ck_tree *t, const struct ck_catalog *c,
+		    const struct ck_node *n, struct ck_node_stat *out)
 {
-	int rc;
+	int rc = 0;
 
-	if (!ck_number_entry(number, entry) ||
-	    !place_find(t, ck_number_dir(number), p))
-		return -ESTALE;
-	rc = about_of(p, *entry, about);
-	if (rc)
-		ck_catalog_put(p->c);
-	return rc == -ENOENT ? -ESTALE : rc;
-}
-
-static int dir_stat(struct ck_tree *t, uint64_t number,
-		    struct ck_node_stat *out)
-{
-	struct place p;
-	int rc = place_of_dir(t, number, &p);
-
-	if (rc)
-		return rc;
-	ck_tree_dir_attr(t->options, p.c, out);
-	ck_catalog_put(p.c);
-	return 0;
-}
-
-int ck_tree_stat(struct ck_tree *t, uint64_t number, struct ck_node_stat *out)
-{
-	struct ck_about about;
-	struct place p;
-	uint32_t entry;
-	int rc;
-
-	*out = (struct ck_node_stat){ .number = number };
-	if (ck_number_is_dir(number))
-		return dir_stat(t, number, out);
-	rc = file_find(t, number, &p, &entry, &about);
-	if (rc)
-		return rc;
-	ck_tree_file_attr(t->options, p.c, &about, out);
-	ck_catalog_put(p.c);
-	return 0;
-}
-
-static int slice_of(uint64_t number, const struct place *p, uint32_t entry,
-		    const struct ck_about *about, struct ck_slice **out)
-{
-	const struct ck_dir *dir = &p->row.dir;
-
-	if (about->type == CK_TYPE_LINK)
-		return -ELOOP;
-	if (ck_number_version(number) != version_in(&p->row, about->version))
-		return -ESTALE;
-	return dir->view->slice(p->c, dir, entry, out);
-}
-
-int ck_tree_slice(struct ck_tree *t, uint64_t number,
-		  const struct ck_catalog **catalog, struct ck_slice **out)
-{
-	struct ck_about about;
-	struct place p;
-	uint32_t entry;
-	int rc;
-
-	if (ck_number_is_dir(number))
-		return -EISDIR;
-	rc = file_find(t, number, &p, &entry, &about);
-	if (rc)
-		return rc;
-	rc = slice_of(number, &p, entry, &about, out);
-	if (rc)
-		ck_catalog_put(p.c);
+	*out = (struct ck_node_stat){ .number = n->number };
+	if (n->about.type == CK_TYPE_DIR)
+		ck_tree_dir_attr(t->options, c, out);
 	else
-		*catalog = p.c;
+		ck_tree_file_attr(t->options, c, &n->about, out);
+	if (n->about.made)
+		rc = n->dir.view->size(c, &n->dir, n->entry, &out->size);
 	return rc;
 }
 
-int ck_tree_link(struct ck_tree *t, uint64_t number, struct ck_buf *target)
+int ck_tree_stat(struct ck_tree *t, const struct ck_node *n,
+		 struct ck_node_stat *out)
 {
-	struct ck_about about;
-	struct place p;
-	uint32_t entry;
-	int rc;
+	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
 
-	if (ck_number_is_dir(number))
-		return -EINVAL;
-	rc = file_find(t, number, &p, &entry, &about);
+	return ck_tree_stat_in(t, c, n, out);
+}
+
+int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
+		   struct ck_node_stat *out)
+{
+	struct ck_node n;
+	int rc = ck_tree_name(t, dir, name, &n);
+
+	if (rc == 0)
+		rc = ck_tree_use(t, &n);
 	if (rc)
 		return rc;
-	rc = about.type == CK_TYPE_LINK
-		     ? p.row.dir.view->link(p.c, &p.row.dir, entry, target)
-		     : -EINVAL;
-	ck_catalog_put(p.c);
+	rc = ck_tree_stat(t, &n, out);
+	if (rc)
+		ck_tree_forget(t, n.number, 1);
+	return rc;
+}
+
+/* The present one knows the files of all that were before. */
+mode_t ck_tree_mode(struct ck_tree *t, const struct ck_catalog *of,
+		    const struct ck_node *n)
+{
+	ck_auto_catalog *now = ck_checkpoint_catalog(t->cp);
+	const struct ck_dir *dir = &n->dir;
+	struct ck_about old, present;
+	struct ck_node_stat st;
+
+	if (n->about.type == CK_TYPE_DIR) {
+		ck_tree_dir_attr(t->options, now, &st);
+		return st.mode;
+	}
+	ck_tree_file_attr(t->options, now, &n->about, &st);
+	if (dir->view->stat(of, dir, n->entry, &old) ||
+	    dir->view->stat(now, dir, n->entry, &present) ||
+	    old.version == present.version)
+		return st.mode;
+	return (st.mode & ~(mode_t)0444) |
+	       (ck_catalog_attr(now, ck_about_items(of, &old)).mode & 0444 &
+		~t->options->umask);
+}
+
+int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
+		const struct ck_catalog **out)
+{
+	struct ck_tree_place p;
+	struct ck_about about;
+	int rc;
+
+	if (n->about.type == CK_TYPE_DIR)
+		return -EISDIR;
+	if (n->about.type == CK_TYPE_LINK)
+		return -ELOOP;
+	if (!place_find(t, ck_number_dir(n->number), &p))
+		return -ESTALE;
+	rc = about_of(&p, n->entry, &about);
+	if (rc == -ENOENT ||
+	    (rc == 0 &&
+	     ck_number_version(n->number) != version_in(&p.row, about.version)))
+		rc = -ESTALE;
+	if (rc)
+		ck_catalog_put(p.c);
+	else
+		*out = p.c;
+	return rc;
+}
+
+int ck_tree_slice(const struct ck_catalog *c, const struct ck_node *n,
+		  struct ck_slice **out)
+{
+	return n->dir.view->slice(c, &n->dir, n->entry, out);
+}
+
+int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
+		 struct ck_buf *target)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
+	int rc;
+
+	if (n->about.type != CK_TYPE_LINK)
+		return -EINVAL;
+	rc = n->dir.view->link(c, &n->dir, n->entry, target);
 	return rc ? rc : target->err;
 }
 

@@ -35,8 +35,7 @@ static int full_slice(const struct ck_catalog *c, uint32_t tensor,
 }
 
 const struct ck_tensor_view ck_view_full = {
-	.view = CK_TENSOR_VIEW("full"),
-	.suffix = ".npy",
+	.view = CK_TENSOR_VIEW("full", ".npy"),
 	.size = full_size,
 	.slice = full_slice,
 };

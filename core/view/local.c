@@ -386,7 +386,8 @@ static void owner_set(const struct ck_local *l, uint32_t owner,
 		.entry = owner,
 		.dir = { .view = &ck_view_local,
 			 .state = l,
-			 .a = { 1 + owner } },
+			 .a = { 1 + owner },
+			 .suffix = ".npy" },
 	};
 }
 
@@ -432,18 +433,17 @@ static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	return rc;
 }
 
-static int owners_next(const struct ck_catalog *c, const struct ck_local *l,
-		       uint64_t at, struct ck_child *out, struct ck_buf *name)
+static int owners_next(const struct ck_local *l, uint64_t at,
+		       struct ck_child *out)
 {
 	if (at >= l->nowners)
 		return -ENOENT;
 	owner_set(l, (uint32_t)at, out);
-	ck_local_name(l, c, (uint32_t)at, name);
 	return 0;
 }
 
 static int boxes_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		      uint64_t *at, struct ck_child *out, struct ck_buf *name)
+		      uint64_t *at, struct ck_child *out)
 {
 	const struct ck_local *l = dir->state;
 	uint32_t owner = dir->a[0] - 1, n = ck_local_boxes(l, owner);
@@ -454,15 +454,23 @@ static int boxes_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	if (*at >= n)
 		return -ENOENT;
 	out->entry = ck_local_box(l, owner, (uint32_t)*at);
-	ck_local_box_name(l, c, out->entry, name);
 	return 0;
 }
 
 static int local_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		      uint64_t *at, struct ck_child *out, struct ck_buf *name)
+		      uint64_t *at, struct ck_child *out)
 {
-	return dir->a[0] ? boxes_next(c, dir, at, out, name)
-			 : owners_next(c, dir->state, *at, out, name);
+	return dir->a[0] ? boxes_next(c, dir, at, out)
+			 : owners_next(dir->state, *at, out);
+}
+
+static void local_name(const struct ck_catalog *c, const struct ck_dir *dir,
+		       uint32_t entry, struct ck_buf *out)
+{
+	if (dir->a[0])
+		ck_local_box_name(dir->state, c, entry, out);
+	else
+		ck_local_name(dir->state, c, entry, out);
 }
 
 static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
@@ -475,6 +483,7 @@ static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 	tensor = ck_catalog_tensor_of(c, entry);
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_BOX,
+		.accepts = CK_ACCEPTS_NPY,
 		.number = tensor,
 		.chunk = entry,
 		.size = ck_local_size(c, entry),
@@ -486,16 +495,28 @@ static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 static int local_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		       uint32_t entry, struct ck_slice **out)
 {
-	return is_of_owner(c, dir, entry) ? ck_local_slice(c, entry, out)
-					  : -ENOENT;
+	uint32_t tensor;
+
+	if (!is_of_owner(c, dir, entry))
+		return -ENOENT;
+	tensor = ck_catalog_tensor_of(c, entry);
+	return ck_view_slice_checked(ck_catalog_tensor(c, tensor),
+				     ck_local_slice(c, entry, out), out);
+}
+
+static uint64_t local_count(const struct ck_catalog *c, const void *state)
+{
+	return (uint64_t)ck_local_count(state) + c->chunks.n;
 }
 
 const struct ck_view ck_view_local = {
-	.name = "local",
+	.top = "local",
 	.make = local_make,
 	.free = local_free,
 	.lookup = local_lookup,
 	.next = local_next,
+	.name = local_name,
 	.stat = local_stat,
 	.slice = local_slice,
+	.count = local_count,
 };

@@ -21,8 +21,7 @@ static int raw_slice(const struct ck_catalog *c, uint32_t tensor,
 }
 
 const struct ck_tensor_view ck_view_raw = {
-	.view = CK_TENSOR_VIEW("raw"),
-	.suffix = "",
+	.view = CK_TENSOR_VIEW("raw", ""),
 	.size = raw_size,
 	.slice = raw_slice,
 };

@@ -11,14 +11,14 @@ int ck_tensor_view_lookup(const struct ck_tensor_view *v,
 			  const struct ck_catalog *c, struct ck_str name,
 			  uint32_t *tensor)
 {
-	size_t suffix = strlen(v->suffix);
+	size_t suffix = strlen(v->view.suffix);
 	struct ck_str stem = name;
 	int64_t entry;
 
 	if (name.len < suffix)
 		return -ENOENT;
 	stem.len -= suffix;
-	if (suffix && memcmp(name.p + stem.len, v->suffix, suffix) != 0)
+	if (suffix && memcmp(name.p + stem.len, v->view.suffix, suffix) != 0)
 		return -ENOENT;
 	entry = ck_listing_find(c->listing, stem);
 	if (entry < 0 || c->listing->entries[entry].is_object)
@@ -32,7 +32,7 @@ void ck_tensor_view_name(const struct ck_tensor_view *v,
 			 struct ck_buf *out)
 {
 	ck_buf_str(out, ck_tensor_names(c, tensor)->stem);
-	ck_buf_text(out, v->suffix);
+	ck_buf_text(out, v->view.suffix);
 }
 
 /* --- the directory ------------------------------------------------------------- */
@@ -49,15 +49,21 @@ int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 }
 
 int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint64_t *at, struct ck_child *out, struct ck_buf *name)
+		    uint64_t *at, struct ck_child *out)
 {
+	(void)dir;
 	while (*at < c->tensors.n && !ck_tensor_is_there(c, *at))
 		++*at;
 	if (*at >= c->tensors.n)
 		return -ENOENT;
 	out->entry = (uint32_t)*at;
-	ck_tensor_view_name(view_of(dir), c, out->entry, name);
 	return 0;
+}
+
+void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t entry, struct ck_buf *out)
+{
+	ck_tensor_view_name(view_of(dir), c, entry, out);
 }
 
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
@@ -67,6 +73,8 @@ int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_TENSOR,
+		.accepts = *view_of(dir)->view.suffix ? CK_ACCEPTS_NPY
+						      : CK_ACCEPTS_RAW,
 		.number = entry,
 		.size = view_of(dir)->size(c, entry),
 		.version = ck_catalog_tensor(c, entry)->version,
@@ -77,6 +85,17 @@ int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out)
 {
-	return ck_tensor_is_there(c, entry) ? view_of(dir)->slice(c, entry, out)
-					    : -ENOENT;
+	const struct ck_tensor *t;
+
+	if (!ck_tensor_is_there(c, entry))
+		return -ENOENT;
+	t = ck_catalog_tensor(c, entry);
+	return ck_view_slice_checked(t, view_of(dir)->slice(c, entry, out),
+				     out);
+}
+
+uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state)
+{
+	(void)state;
+	return c->tensors.n;
 }

@@ -4,6 +4,8 @@
  */
 #include "view_internal.h"
 
+#include <errno.h>
+
 const struct ck_view *const ck_views[] = { &ck_view_full.view,
 					   &ck_view_raw.view, &ck_view_local };
 const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
@@ -30,4 +32,35 @@ int ck_view_slice_make(const struct ck_view_part *p, struct ck_slice **out)
 	if (rc == 0)
 		(*out)->at_open = true;
 	return rc;
+}
+
+int ck_view_slice_checked(const struct ck_tensor *t, int rc,
+			  struct ck_slice **out)
+{
+	if (rc || t->err == 0)
+		return rc;
+	if (t->err == EBADMSG) {
+		(*out)->err = t->err;
+		return 0;
+	}
+	ck_slice_free(*out);
+	return -t->err;
+}
+
+struct ck_items ck_about_items(const struct ck_catalog *c,
+			       const struct ck_about *about)
+{
+	switch (about->topic) {
+	case CK_ABOUT_BOX:
+		return (struct ck_items){ .of = c,
+					  .chunk = about->chunk,
+					  .n = 1 };
+	case CK_ABOUT_OBJECT:
+		return ck_items_of_object(c,
+					  ck_catalog_object(c, about->number));
+	case CK_ABOUT_TENSOR:
+		return ck_items_of_tensor(c,
+					  ck_catalog_tensor(c, about->number));
+	default: return (struct ck_items){ .n = 0 };
+	}
 }

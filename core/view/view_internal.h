@@ -11,21 +11,25 @@ extern const struct ck_tensor_view ck_view_full, ck_view_raw;
 extern const struct ck_view ck_view_local;
 
 /* What is the same in all views of one file for each tensor. */
-#define CK_TENSOR_VIEW(dir)                                                    \
+#define CK_TENSOR_VIEW(dir, end)                                               \
 	{                                                                      \
-		.name = dir, .lookup = ck_tensors_lookup,                      \
-		.next = ck_tensors_next, .stat = ck_tensors_stat,              \
-		.slice = ck_tensors_slice                                      \
+		.top = dir, .suffix = end, .lookup = ck_tensors_lookup,        \
+		.next = ck_tensors_next, .name = ck_tensors_name,              \
+		.stat = ck_tensors_stat, .slice = ck_tensors_slice,            \
+		.count = ck_tensors_count                                      \
 	}
 
 int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
 int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint64_t *at, struct ck_child *out, struct ck_buf *name);
+		    uint64_t *at, struct ck_child *out);
+void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t entry, struct ck_buf *out);
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_about *out);
 int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
+uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state);
 
 /* Does the tensor have bytes that can be counted? If not (dtype without whole
  * bytes per element, impossible shape), its files have size 0 and no part;
@@ -47,5 +51,9 @@ struct ck_view_part {
 /* Of a file whose items are looked at when it is opened. */
 CK_MUST_USE int ck_view_slice_make(const struct ck_view_part *p,
 				   struct ck_slice **out);
+/* rc is that of making *out. Boxes that lie are refused at the open; a dtype that
+ * cannot be shown is answered by each read, for the size is 0. */
+CK_MUST_USE int ck_view_slice_checked(const struct ck_tensor *t, int rc,
+				      struct ck_slice **out);
 
 #endif

@@ -36,6 +36,7 @@ struct ck_slice {
 	uint32_t nparts;
 	bool at_open; /* the items of its boxes are looked at when it is opened;
 		       * else each when a read first touches it */
+	int err; /* what each read of it answers; 0: its bytes. No part, then */
 	/* Part i is [begins[i], begins[i + 1]); nparts + 1 of them. */
 	const uint64_t *begins;
 	const struct ck_part *parts; /* nparts; NULL: part() says */

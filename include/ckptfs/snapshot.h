@@ -26,6 +26,8 @@ void ck_snapshot_put(struct ck_snapshot *s); /* NULL is allowed */
 CK_MUST_USE int ck_snapshot_slice(struct ck_snapshot *text,
 				  struct ck_slice **out);
 
+#define CK_CONTROL_DIR ".ckptfs" /* where they are */
+
 struct ck_report {
 	const char *name; /* of its file */
 	/* Appends the text. */

@@ -5,7 +5,8 @@
  * tree gives each node a number, and knows the number of each directory that is in
  * use. A number stands for one version of a file; none ever stands for another.
  *
- * Any thread may call anything here, but for making and ending the tree.
+ * Any thread may call anything here, but for making and ending the tree. What is
+ * answered of a node is true of one moment; a commit may come at any other.
  */
 #ifndef CKPTFS_TREE_H
 #define CKPTFS_TREE_H
@@ -33,7 +34,22 @@ struct ck_tree_options {
 
 enum { CK_TREE_ROOT = 1 }; /* the root's number */
 
-/* A node, as it is at the moment. */
+/* Numbers from this one on are never given: they are free for other nodes. */
+#define CK_TREE_FOREIGN (UINT64_C(0xffffff) << 40)
+
+/* A file, link or directory. */
+struct ck_node {
+	/* 0: a directory that nobody has looked up, until it is in use */
+	uint64_t number;
+	uint64_t parent; /* number of the directory that it is in */
+	/* Where it is: the same in all versions, and as long as something there is
+	 * in use. No other node has it. */
+	uint64_t place, parent_place;
+	struct ck_dir dir;     /* of a directory: itself; else that it is in */
+	uint32_t entry;	       /* in the directory that it is in */
+	struct ck_about about; /* of a directory: its type */
+};
+
 struct ck_node_stat {
 	uint64_t number;
 	uint8_t type;  /* enum ck_node_type */
@@ -52,39 +68,84 @@ CK_MUST_USE int ck_tree_make(struct ck_checkpoint *cp,
 			     struct ck_tree **out);
 void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
 
-/* A name in a directory. The node that is answered is in use once more, until
- * ck_tree_forget(). A directory that is not remembered takes a number, of which there are
- * 2 to the 24th for the life of the tree. -ENOENT; -ENOTDIR; -ESTALE: the directory was
- * forgotten; -ENFILE: there is no number left for it; -ENOMEM. */
-CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
-			       struct ck_str name, struct ck_node_stat *out);
-/* A node that was looked up n times more than it was forgotten is in use by n less.
- * A directory of which nothing is in use may have another number when it is looked
+/* --- finding ------------------------------------------------------------------- */
+
+/* A node in use. Of an older version of a file: what it is now, but for its
+ * number. -ESTALE: there is no such node any more. */
+CK_MUST_USE int ck_tree_find(struct ck_tree *t, uint64_t number,
+			     struct ck_node *out);
+/* A name in a directory. -ENOENT; -ENOTDIR; -ESTALE: the directory was forgotten;
+ * -ENFILE, -ENOMEM; errors of a report that is printed. */
+CK_MUST_USE int ck_tree_name(struct ck_tree *t, uint64_t dir,
+			     struct ck_str name, struct ck_node *out);
+/* The directory that a node is in; the root is in itself. */
+CK_MUST_USE int ck_tree_parent(struct ck_tree *t, const struct ck_node *n,
+			       struct ck_node *out);
+/* Appends the path from the root, without a slash before or behind it. -ESTALE. */
+CK_MUST_USE int ck_tree_path(struct ck_tree *t, const struct ck_node *n,
+			     struct ck_buf *out);
+
+/* What was found is in use once more, until ck_tree_forget(). A directory that is
+ * not remembered takes a number, of which there are 2 to the 24th for the life of
+ * the tree. -ENFILE: there is none left; -ESTALE, -ENOMEM. */
+CK_MUST_USE int ck_tree_use(struct ck_tree *t, struct ck_node *n);
+/* A node that was used n times more than it was forgotten is in use by n less. A
+ * directory of which nothing is in use may have another number when it is looked
  * up again. */
 void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n);
 
-/* The first name of a directory at position *at or behind it, which *at becomes;
- * in `name`. A directory that was not looked up has number 0; of a file that is made
- * when it is asked for there is number and type only. Nothing is in use more
- * by that. -ENOENT: there is none; else as of lookup. */
-CK_MUST_USE int ck_tree_next(struct ck_tree *t, uint64_t dir, uint64_t *at,
-			     struct ck_buf *name, struct ck_node_stat *out);
-/* The directory that a directory is in; the root is in itself. -ENOTDIR, -ESTALE. */
-CK_MUST_USE int ck_tree_parent(struct ck_tree *t, uint64_t dir, uint64_t *out);
-/* Of a node in use. Of an older version of a file: what it is now, under the old
- * number. -ESTALE: there is no such node any more. */
-CK_MUST_USE int ck_tree_stat(struct ck_tree *t, uint64_t number,
-			     struct ck_node_stat *out);
+/* --- nodes ---------------------------------------------------------------------- */
 
-/* What a file consists of, with the catalog that this is true of: ck_slice_free()
- * and ck_catalog_put() them. -ESTALE: the node is an older version; look its name
- * up again. -EISDIR, -ELOOP (a link), -ENOMEM; errors of what is made, as of
- * ck_object_file_slice(). */
-CK_MUST_USE int ck_tree_slice(struct ck_tree *t, uint64_t number,
-			      const struct ck_catalog **catalog,
-			      struct ck_slice **out);
+/* Owner, mode, time and size, as they are now. Errors of the moment of what is
+ * made. */
+CK_MUST_USE int ck_tree_stat(struct ck_tree *t, const struct ck_node *n,
+			     struct ck_node_stat *out);
+/* A name that is looked up: the node is in use once more. */
+CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
+			       struct ck_str name, struct ck_node_stat *out);
+/* The mode that a file has by what is known now of those who may read the bytes
+ * that a catalog, the present one or an older one, says. */
+mode_t ck_tree_mode(struct ck_tree *t, const struct ck_catalog *of,
+		    const struct ck_node *n);
+
+/* The catalog of which a file's number is the present version: ck_catalog_put() it.
+ * -ESTALE: the node is an older version; look its name up again. -EISDIR, -ELOOP (a
+ * link). */
+CK_MUST_USE int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
+			    const struct ck_catalog **out);
+/* What a file consists of, in a catalog that was pinned for it: ck_slice_free()
+ * it. -ENOMEM; errors of a file that cannot be opened. */
+CK_MUST_USE int ck_tree_slice(const struct ck_catalog *c,
+			      const struct ck_node *n, struct ck_slice **out);
 /* Appends where a link leads. -EINVAL: it is none. */
-CK_MUST_USE int ck_tree_link(struct ck_tree *t, uint64_t number,
+CK_MUST_USE int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
 			     struct ck_buf *target);
+
+/* --- all of them ------------------------------------------------------------------ */
+
+struct ck_tree_list; /* a directory that is read, at one moment */
+
+/* -ENOTDIR, -ESTALE, -ENOMEM. */
+CK_MUST_USE int ck_tree_list(struct ck_tree *t, uint64_t dir,
+			     struct ck_tree_list **out);
+/* The first entry at position *at or behind it, which *at becomes, and its name. Who
+ * only lists directories uses up numbers as long as most are left; then those that
+ * nobody has looked up have number 0. -ENOENT: there is none; -ENOMEM. */
+CK_MUST_USE int ck_tree_list_next(struct ck_tree_list *l, uint64_t *at,
+				  struct ck_node *out, struct ck_buf *name);
+/* As ck_tree_use() and ck_tree_stat(). */
+CK_MUST_USE int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n);
+CK_MUST_USE int ck_tree_list_stat(struct ck_tree_list *l,
+				  const struct ck_node *n,
+				  struct ck_node_stat *out);
+void ck_tree_list_end(struct ck_tree_list *l); /* NULL is allowed */
+
+/* Calls each() with the number of each directory in use, and of the files in them that
+ * show the time of the checkpoint. -ENOMEM. */
+CK_MUST_USE int ck_tree_each(struct ck_tree *t,
+			     void (*each)(void *arg, uint64_t number),
+			     void *arg);
+/* How many files and directories there are, the root too. */
+uint64_t ck_tree_count(struct ck_tree *t);
 
 #endif

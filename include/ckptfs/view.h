@@ -7,6 +7,7 @@
 #ifndef CKPTFS_VIEW_H
 #define CKPTFS_VIEW_H
 
+#include "ckptfs/items.h"
 #include "ckptfs/model.h"
 #include "ckptfs/slice.h"
 
@@ -17,6 +18,9 @@ struct ck_dir {
 	const struct ck_view *view;
 	const void *state; /* what the view made of the checkpoint, or NULL */
 	uint32_t a[2];	   /* which of its directories; the view's own */
+	/* What names of its files end in that can be written; NULL: there are
+	 * none, and nobody can put others there for a while. */
+	const char *suffix;
 };
 
 enum ck_node_type {
@@ -27,8 +31,7 @@ enum ck_node_type {
 
 /* What a name in a directory stands for. */
 struct ck_child {
-	uint8_t type; /* enum ck_node_type */
-	bool made; /* it is made when it is asked for: listing does not ask */
+	uint8_t type;	/* enum ck_node_type */
 	uint32_t entry; /* its number in the directory, which is never that of
 			 * another file or directory */
 	struct ck_dir dir; /* of CK_TYPE_DIR */
@@ -42,18 +45,33 @@ enum ck_topic {
 	CK_ABOUT_OBJECT,
 };
 
+/* What is written into a file becomes part of the checkpoint as: */
+enum ck_accepts {
+	CK_ACCEPTS_NOTHING, /* it cannot be written */
+	CK_ACCEPTS_NPY,
+	CK_ACCEPTS_RAW, /* the elements */
+};
+
 /* A file or link, at one moment. */
 struct ck_about {
-	uint8_t type;  /* enum ck_node_type */
-	uint8_t topic; /* enum ck_topic */
+	uint8_t type;	 /* enum ck_node_type */
+	uint8_t topic;	 /* enum ck_topic */
+	uint8_t accepts; /* enum ck_accepts */
+	bool made;	 /* it is made when it is asked for: size() counts it */
+	bool live;	 /* it is another one each time its name is looked up */
 	uint32_t
 		number; /* of the tensor, of a box's tensor, or of the object */
 	uint32_t chunk; /* of CK_ABOUT_BOX */
-	uint64_t size;	/* bytes */
+	uint64_t size;	/* bytes; 0 of what is made */
 	uint64_t
 		version; /* the generation in which its bytes were changed; 0 of
 			   * what lies in the root */
 };
+
+/* What of the catalog a file consists of, as ck_catalog_attr() wants it: no items
+ * where it is not of a tensor, box or object. */
+struct ck_items ck_about_items(const struct ck_catalog *c,
+			       const struct ck_about *about);
 
 /* What a view may make something of. */
 struct ck_view_source {
@@ -66,29 +84,44 @@ struct ck_view_source {
 /* A kind of directory, with all that are below it: a pure function of the catalog
  * and of what it says of a directory, but for what is made. Any thread. */
 struct ck_view {
-	const char *name; /* of its directory in the root */
+	const char *top;    /* the name of its directory in the root */
+	const char *suffix; /* of that directory, as of ck_dir; or NULL */
 	/* What is made once, for all generations of a catalog, and locks itself
 	 * if it changes; NULL: nothing. -ENOMEM. */
 	int (*make)(const struct ck_view_source *from, const void **state);
 	void (*free)(const void *state); /* may be NULL */
-	/* -ENOENT, -ENOMEM; errors of what is made. There may be names that next() does not have. */
+	/* -ENOENT, -ENOMEM; errors of what is made. There may be names that next()
+	 * does not have. */
 	int (*lookup)(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
-	/* The first name at position *at or behind it, which *at becomes;
-	 * appended to `name`. Positions begin at 0, and stay what they are in
-	 * later generations. -ENOENT: there is none. */
+	/* The first entry at position *at or behind it, which *at becomes.
+	 * Positions begin at 0, and stay what they are in later generations.
+	 * -ENOENT: there is none. */
 	int (*next)(const struct ck_catalog *c, const struct ck_dir *dir,
-		    uint64_t *at, struct ck_child *out, struct ck_buf *name);
-	/* Of an entry that is a file or link. -ENOENT: it is gone; errors of the
-	 * moment of what is made. */
+		    uint64_t *at, struct ck_child *out);
+	/* Appends the name of an entry that was found. */
+	void (*name)(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t entry, struct ck_buf *out);
+	/* Of an entry that is a file or link; makes nothing. -ENOENT: it is
+	 * gone. */
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_about *out);
-	/* What a file consists of; ck_slice_free() it. -ENOENT, -ENOMEM. */
+	/* The bytes of one that is made; 0 if it cannot be. Errors of the
+	 * moment. NULL: none is made. */
+	int (*size)(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, uint64_t *size);
+	/* What a file consists of; ck_slice_free() it. -ENOENT, -ENOMEM; errors
+	 * of a file that cannot be opened. */
 	int (*slice)(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
 	/* Appends where a link leads. NULL: there are none. */
 	int (*link)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_buf *target);
+	/* How many files and directories there are in its directory in the root and
+	 * below; NULL: none that count. */
+	uint64_t (*count)(const struct ck_catalog *c, const void *state);
+	/* Its files show the time of the checkpoint, which a commit changes. */
+	bool is_dated;
 };
 
 /* The views of the tree, in the order shown. */
@@ -99,7 +132,6 @@ extern const size_t ck_nviews;
 
 struct ck_tensor_view {
 	struct ck_view view; /* first: entries are numbers of tensors */
-	const char *suffix;  /* of its files, after the stem */
 	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
 	 * counted (its err says why). */
 	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);

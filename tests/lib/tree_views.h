@@ -43,6 +43,7 @@ static struct ck_about about_tensor(const struct ck_catalog *c, uint32_t tensor)
 {
 	return (struct ck_about){
 		.topic = CK_ABOUT_TENSOR,
+		.accepts = CK_ACCEPTS_RAW,
 		.number = tensor,
 		.size = ck_tensor_views[1]->size(c, tensor),
 		.version = ck_catalog_tensor(c, tensor)->version,
@@ -57,14 +58,20 @@ static int flat_lookup(const struct ck_catalog *c, const struct ck_dir *d,
 }
 
 static int flat_next(const struct ck_catalog *c, const struct ck_dir *d,
-		     uint64_t *at, struct ck_child *out, struct ck_buf *name)
+		     uint64_t *at, struct ck_child *out)
 {
 	(void)d;
 	if (*at >= shown_tensors(c))
 		return -ENOENT;
 	out->entry = (uint32_t)*at;
-	ck_buf_str(name, ck_tensor_names(c, out->entry)->stem);
 	return 0;
+}
+
+static void flat_name(const struct ck_catalog *c, const struct ck_dir *d,
+		      uint32_t entry, struct ck_buf *out)
+{
+	(void)d;
+	ck_buf_str(out, ck_tensor_names(c, entry)->stem);
 }
 
 static int flat_stat(const struct ck_catalog *c, const struct ck_dir *d,
@@ -85,9 +92,10 @@ static int flat_slice(const struct ck_catalog *c, const struct ck_dir *d,
 }
 
 static const struct ck_view flat = {
-	.name = "flat",
+	.top = "flat",
 	.lookup = flat_lookup,
 	.next = flat_next,
+	.name = flat_name,
 	.stat = flat_stat,
 	.slice = flat_slice,
 };
@@ -115,7 +123,9 @@ static void deep_dir(struct ck_child *out, uint32_t entry, uint32_t which)
 {
 	out->type = CK_TYPE_DIR;
 	out->entry = entry;
-	out->dir = (struct ck_dir){ &deep, &states, { which } };
+	out->dir = (struct ck_dir){ .view = &deep,
+				    .state = &states,
+				    .a = { which } };
 }
 
 static int deep_file_lookup(struct ck_str name, struct ck_child *out)
@@ -146,13 +156,12 @@ static int deep_lookup(const struct ck_catalog *c, const struct ck_dir *d,
 }
 
 static int deep_next(const struct ck_catalog *c, const struct ck_dir *d,
-		     uint64_t *at, struct ck_child *out, struct ck_buf *name)
+		     uint64_t *at, struct ck_child *out)
 {
 	if (d->a[0] == 0) {
 		if (*at >= shown_tensors(c))
 			return -ENOENT;
 		deep_dir(out, (uint32_t)*at, 1 + (uint32_t)*at);
-		ck_buf_str(name, ck_tensor_names(c, out->entry)->stem);
 		return 0;
 	}
 	/* There are gaps between positions. */
@@ -160,8 +169,20 @@ static int deep_next(const struct ck_catalog *c, const struct ck_dir *d,
 		return -ENOENT;
 	out->entry = *at == 0 ? ALL : LINK;
 	*at = *at == 0 ? 0 : 5;
-	ck_buf_text(name, out->entry == ALL ? "all" : "link");
 	return 0;
+}
+
+static void deep_name(const struct ck_catalog *c, const struct ck_dir *d,
+		      uint32_t entry, struct ck_buf *out)
+{
+	bool is_any = d->a[0] == ANY || d->a[0] == 0;
+
+	if (is_any && entry >= TENSORS)
+		ck_buf_printf(out, "any%u", entry - TENSORS);
+	else if (d->a[0])
+		ck_buf_text(out, entry == ALL ? "all" : "link");
+	else
+		ck_buf_str(out, ck_tensor_names(c, entry)->stem);
 }
 
 static uint32_t tensor_of(const struct ck_dir *d)
@@ -198,11 +219,12 @@ static int deep_link(const struct ck_catalog *c, const struct ck_dir *d,
 }
 
 static const struct ck_view deep = {
-	.name = "deep",
+	.top = "deep",
 	.make = deep_make,
 	.free = deep_free,
 	.lookup = deep_lookup,
 	.next = deep_next,
+	.name = deep_name,
 	.stat = deep_stat,
 	.slice = deep_slice,
 	.link = deep_link,

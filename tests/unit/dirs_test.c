@@ -51,22 +51,26 @@ static void note(const struct ck_dir_row *row, uint32_t parent, uint32_t entry)
 	g->uses++;
 }
 
-static void get(uint32_t in, uint32_t entry)
+static void get(uint32_t in, uint32_t entry, bool listed)
 {
 	static const struct ck_dir dir;
-	uint32_t parent = given[in].place, known, before = ngiven;
+	uint32_t parent = given[in].place, known = 0, before = ngiven;
 	struct ck_dir_row row;
 
-	known = ck_dirs_known(&dirs, in, entry);
+	for (uint32_t i = 1; i < before; i++)
+		if (given[i].uses && given[i].parent == parent &&
+		    given[i].entry == entry)
+			known = given[given[i].place].present;
+	if (listed) {
+		known = ck_dirs_listed(&dirs, in, entry, &dir, generation);
+		wrong += known == 0;
+	}
 	if (ck_dirs_get(&dirs, in, entry, &dir, generation, &row)) {
 		wrong++;
 		return;
 	}
-	/* Its number stays while it is in use. */
-	wrong += known ? row.number != known : row.number != before;
-	for (uint32_t i = 1; i < before; i++)
-		wrong += given[i].uses && given[i].parent == parent &&
-			 given[i].entry == entry && !known;
+	/* Its number stays while it is in use, and when it was just listed. */
+	wrong += known && row.number != known;
 	note(&row, parent, entry);
 }
 
@@ -115,7 +119,10 @@ static void step(uint64_t *random)
 	generation += tap_random(random) % 3;
 	switch (tap_random(random) % 6) {
 	case 0:
-	case 1: get(number, (uint32_t)(tap_random(random) % ENTRIES)); break;
+	case 1:
+		get(number, (uint32_t)(tap_random(random) % ENTRIES),
+		    tap_random(random) % 3 == 0);
+		break;
 	case 2: renew(number); break;
 	case 3: parent_check(number); break;
 	default:
@@ -172,7 +179,7 @@ static void round_of(uint64_t *random)
 static void test_canary(void)
 {
 	begin();
-	get(0, 1);
+	get(0, 1, false);
 	parent_check(1);
 	eq_u64(wrong, 0);
 	given[0].present = 1;

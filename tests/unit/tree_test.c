@@ -27,6 +27,7 @@
 enum {
 	COMMITS = TAP_SLOW ? 500 : 3000,
 	READERS = 3,
+	MANY = 20000, /* more than are remembered */
 };
 
 static char dir[] = "/tmp/ckptfs-tree-XXXXXX";
@@ -178,22 +179,23 @@ static void test_nodes(void)
 	in = looked_up(d.number, stem);
 	all = looked_up(in.number, "all");
 	link = looked_up(in.number, "link");
-	eq_err(ck_tree_slice(tree, all.number, &of, &slice), 0);
+	eq_err(tree_slice(tree, all.number, &of, &slice), 0);
 	eq_u64(slice->size, all.size);
 	ok(of == c);
 	ck_slice_free(slice);
 	ck_catalog_put(of);
-	eq_err(ck_tree_slice(tree, in.number, &of, &slice), -EISDIR);
-	eq_err(ck_tree_slice(tree, link.number, &of, &slice), -ELOOP);
-	eq_err(ck_tree_link(tree, link.number, &target), 0);
+	eq_err(tree_slice(tree, in.number, &of, &slice), -EISDIR);
+	eq_err(tree_slice(tree, link.number, &of, &slice), -ELOOP);
+	eq_err(tree_link(tree, link.number, &target), 0);
 	ok(ck_str_starts((struct ck_str){ target.data, target.len },
 			 CK_STR("../../flat/")));
-	eq_err(ck_tree_link(tree, all.number, &target), -EINVAL);
-	eq_err(ck_tree_link(tree, in.number, &target), -EINVAL);
+	eq_err(tree_link(tree, all.number, &target), -EINVAL);
+	eq_err(tree_link(tree, in.number, &target), -EINVAL);
 	eq_err(ck_tree_lookup(tree, all.number, CK_STR("x"), &d), -ENOTDIR);
 	eq_err(ck_tree_lookup(tree, in.number, CK_STR("x"), &d), -ENOENT);
-	eq_err(ck_tree_parent(tree, all.number, &parent), -ENOTDIR);
-	eq_err(ck_tree_parent(tree, CK_TREE_ROOT, &parent), 0);
+	eq_err(tree_parent(tree, all.number, &parent), 0);
+	eq_u64(parent, in.number);
+	eq_err(tree_parent(tree, CK_TREE_ROOT, &parent), 0);
 	eq_u64(parent, CK_TREE_ROOT);
 	ck_buf_fini(&target);
 }
@@ -213,8 +215,8 @@ static void test_no_node(void)
 
 	begin();
 	for (size_t i = 0; i < CK_ARRAY_SIZE(none); i++) {
-		eq_err(ck_tree_stat(tree, none[i], &st), -ESTALE);
-		ok(ck_tree_slice(tree, none[i], &of, &slice) < 0);
+		eq_err(tree_stat(tree, none[i], &st), -ESTALE);
+		ok(tree_slice(tree, none[i], &of, &slice) < 0);
 		ok(ck_tree_lookup(tree, none[i], CK_STR("flat"), &st) < 0);
 		ck_tree_forget(tree, none[i], 1);
 	}
@@ -254,7 +256,7 @@ static int visit(uint64_t in, const char *stem, uint32_t tensor)
 
 	if (rc)
 		return rc;
-	rc = ck_tree_slice(tree, st.number, &of, &slice);
+	rc = tree_slice(tree, st.number, &of, &slice);
 	if (rc == 0) {
 		means(st.number,
 		      ck_catalog_tensor(of, tensor)->version * 64 + tensor);
@@ -282,8 +284,8 @@ static void test_old_version(void)
 	now = looked_up(in.number, stem);
 	ok(now.number != old.number);
 	eq_u64(looked_up(in.number, other).number, beside.number);
-	eq_err(ck_tree_slice(tree, old.number, &of, &slice), -ESTALE);
-	eq_err(ck_tree_stat(tree, old.number, &now), 0);
+	eq_err(tree_slice(tree, old.number, &of, &slice), -ESTALE);
+	eq_err(tree_stat(tree, old.number, &now), 0);
 	eq_u64(now.number, old.number);
 	eq_u64(now.size, old.size);
 }
@@ -317,7 +319,7 @@ static void test_versions(void)
 	eq_err(rc, SMALL ? -ENFILE : 0);
 	ok(visits > (SMALL ? CK_DIRS_MAX : COMMITS));
 	/* What was there is there still. */
-	eq_err(ck_tree_stat(tree, in.number, &in), 0);
+	eq_err(tree_stat(tree, in.number, &in), 0);
 }
 
 /* --- forgetting --------------------------------------------------------------------- */
@@ -383,7 +385,7 @@ static void test_in_use(void)
 {
 	struct ck_node_stat d, in, all, above, below, now;
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	unsigned many = 5000;
+	unsigned many = MANY;
 
 	begin();
 	d = looked_up(CK_TREE_ROOT, "deep");
@@ -396,21 +398,21 @@ static void test_in_use(void)
 	ck_tree_forget(tree, above.number, 1);
 	for (unsigned i = 0; i < many; i++)
 		ck_tree_forget(tree, any(i), 1);
-	eq_err(ck_tree_stat(tree, all.number, &now), 0);
-	eq_err(ck_tree_stat(tree, d.number, &now), 0);
-	eq_err(ck_tree_stat(tree, above.number, &now), 0);
+	eq_err(tree_stat(tree, all.number, &now), 0);
+	eq_err(tree_stat(tree, d.number, &now), 0);
+	eq_err(tree_stat(tree, above.number, &now), 0);
 	ck_tree_forget(tree, all.number, 1);
 	ck_tree_forget(tree, below.number, 1);
-	eq_err(ck_tree_stat(tree, all.number, &now), 0); /* remembered */
+	eq_err(tree_stat(tree, all.number, &now), 0); /* remembered */
 	for (unsigned i = 0; i < many; i++)
 		ck_tree_forget(tree, any(i), 1);
-	eq_err(ck_tree_stat(tree, all.number, &now), -ESTALE);
-	eq_err(ck_tree_stat(tree, in.number, &now), -ESTALE);
-	eq_err(ck_tree_stat(tree, below.number, &now), -ESTALE);
+	eq_err(tree_stat(tree, all.number, &now), -ESTALE);
+	eq_err(tree_stat(tree, in.number, &now), -ESTALE);
+	eq_err(tree_stat(tree, below.number, &now), -ESTALE);
 	/* Not in use since `below` is gone. */
 	for (unsigned i = 0; i < many; i++)
 		ck_tree_forget(tree, any(i), 1);
-	eq_err(ck_tree_stat(tree, above.number, &now), -ESTALE);
+	eq_err(tree_stat(tree, above.number, &now), -ESTALE);
 	ok(looked_up(CK_TREE_ROOT, "deep").number == d.number);
 }
 
@@ -453,41 +455,101 @@ static void test_renewed(void)
 	eq_u64(looked_up(again.number, "any2").number, below.number);
 	eq_u64(looked_up(above.number, "any2").number, below.number);
 	eq_u64(looked_up(above.number, "all").number, file.number);
-	eq_err(ck_tree_parent(tree, below.number, &parent), 0);
+	eq_err(tree_parent(tree, below.number, &parent), 0);
 	eq_u64(parent, again.number);
 	test_renewed_children(again.number, above.number);
 	/* The old one is there while it is in use. */
-	eq_err(ck_tree_stat(tree, above.number, &again), 0);
+	eq_err(tree_stat(tree, above.number, &again), 0);
 	ck_tree_forget(tree, below.number, 4);
 	ck_tree_forget(tree, above.number, 4);
-	for (unsigned i = 3; !SMALL && i < 5000; i++)
+	for (unsigned i = 3; !SMALL && i < MANY; i++)
 		ck_tree_forget(tree, any(i), 1);
-	eq_err(ck_tree_stat(tree, above.number, &again), SMALL ? 0 : -ESTALE);
-	eq_err(ck_tree_stat(tree, file.number, &again), 0);
+	eq_err(tree_stat(tree, above.number, &again), SMALL ? 0 : -ESTALE);
+	eq_err(tree_stat(tree, file.number, &again), 0);
 }
 
-/* To list directories takes no number. */
+/* To list directories takes numbers as long as most are left, and those stay. */
 static void test_listing(void)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct ck_node_stat d, st, last;
+	struct ck_node_stat d, st;
+	struct ck_tree_list *list;
 	struct ck_buf name = { 0 };
-	uint64_t at = 0;
+	uint64_t at = 0, given = 0;
+	struct ck_node n;
 
 	begin();
 	d = looked_up(CK_TREE_ROOT, "deep");
-	while (ck_tree_next(tree, d.number, &at, &name, &st) == 0) {
-		eq_u64(st.number, 0);
-		at++;
+	eq_err(ck_tree_list(tree, CK_TREE_ROOT, &list), 0);
+	ck_tree_list_end(list);
+	eq_err(ck_tree_list(tree, d.number, &list), 0);
+	for (; ck_tree_list_next(list, &at, &n, &name) == 0; at++) {
+		given += n.number != 0;
+		ok(n.number || SMALL);
+		eq_err(ck_tree_lookup(tree, d.number, ck_str_from(name.data),
+				      &st),
+		       0);
+		ok(n.number == 0 || n.number == st.number);
+		ck_tree_forget(tree, st.number, 1);
 	}
 	eq_u64(at, shown_tensors(c));
-	last = looked_up(d.number,
-			 ck_show(ck_tensor_names(c, (uint32_t)at - 1)->stem));
-	eq_u64(ck_number_dir(last.number), ck_number_dir(d.number) + 1);
-	at--;
-	eq_err(ck_tree_next(tree, d.number, &at, &name, &st), 0);
-	eq_u64(st.number, last.number);
+	ok(given > 0);
+	ck_tree_list_end(list);
 	ck_buf_fini(&name);
+}
+
+/* Entries of a list are in use when it has ended. */
+static void test_list_use(void)
+{
+	struct ck_node_stat d, st;
+	struct ck_tree_list *list;
+	struct ck_buf name = { 0 };
+	uint64_t at = 0;
+	struct ck_node n;
+
+	begin();
+	d = looked_up(CK_TREE_ROOT, "flat");
+	eq_err(ck_tree_list(tree, d.number, &list), 0);
+	eq_err(ck_tree_list_next(list, &at, &n, &name), 0);
+	eq_err(ck_tree_list_use(list, &n), 0);
+	eq_err(ck_tree_list_stat(list, &n, &st), 0);
+	ck_tree_list_end(list);
+	ck_tree_forget(tree, d.number, 1);
+	for (unsigned i = 0; !SMALL && i < MANY; i++)
+		ck_tree_forget(tree, any(i), 1);
+	eq_err(tree_stat(tree, n.number, &st), 0);
+	ck_tree_forget(tree, n.number, 1);
+	for (unsigned i = 0; !SMALL && i < MANY; i++)
+		ck_tree_forget(tree, any(i), 1);
+	eq_err(tree_stat(tree, n.number, &st), SMALL ? 0 : -ESTALE);
+	eq_err(ck_tree_list(tree, n.number, &list), -ENOTDIR);
+	ck_buf_fini(&name);
+}
+
+/* Those that a commit changes without another number: directories in use, and
+ * reports, of which there are none here. */
+static void count_each(void *arg, uint64_t number)
+{
+	struct ck_node_stat st;
+	uint64_t *n = arg;
+
+	ok(ck_number_is_dir(number));
+	eq_err(tree_stat(tree, number, &st), 0);
+	++*n;
+}
+
+static void test_each(void)
+{
+	uint64_t n = 0;
+
+	begin();
+	eq_err(ck_tree_each(tree, count_each, &n), 0);
+	eq_u64(n, 1);
+	looked_up(looked_up(CK_TREE_ROOT, "deep").number, "any7");
+	looked_up(CK_TREE_ROOT, ".ckptfs");
+	n = 0;
+	eq_err(ck_tree_each(tree, count_each, &n), 0);
+	eq_u64(n, 4);
 }
 
 /* --- threads -------------------------------------------------------------------------- */
@@ -557,6 +619,8 @@ int main(int argc, char **argv)
 	test_old_version();
 	test_versions();
 	test_listing();
+	test_list_use();
+	test_each();
 	if (CK_VERSION_BITS < 8)
 		test_renewed();
 	if (SMALL) {

@@ -31,10 +31,10 @@ static struct ck_catalog *example(void)
 static void test_table(void)
 {
 	eq_u64(ck_ntensor_views, 2);
-	eq_text(FULL->view.name, "full");
-	eq_text(FULL->suffix, ".npy");
-	eq_text(RAW->view.name, "raw");
-	eq_text(RAW->suffix, "");
+	eq_text(FULL->view.top, "full");
+	eq_text(FULL->view.suffix, ".npy");
+	eq_text(RAW->view.top, "raw");
+	eq_text(RAW->view.suffix, "");
 }
 
 static int lookup(const struct ck_tensor_view *v, const struct ck_catalog *c,

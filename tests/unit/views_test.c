@@ -68,7 +68,7 @@ static bool is_slice_good(const struct ck_node_stat *st)
 	uint64_t end = 0;
 	bool good;
 
-	if (ck_tree_slice(tree, st->number, &of, &s))
+	if (tree_slice(tree, st->number, &of, &s))
 		return false;
 	for (uint32_t i = 0; i < s->nparts; i++)
 		end += ck_slice_part_len(s, i);
@@ -261,8 +261,8 @@ static void test_edits(void)
 	eq_err(find_in("rank-0", "other.npy", &st), 0);
 	edited(&gone);
 	eq_err(find_in("rank-0", "other.npy", &st), -ENOENT);
-	eq_err(ck_tree_stat(tree, st.number, &st), -ESTALE);
-	eq_err(ck_tree_slice(tree, st.number, &of, &s), -ESTALE);
+	eq_err(tree_stat(tree, st.number, &st), -ESTALE);
+	eq_err(tree_slice(tree, st.number, &of, &s), -ESTALE);
 }
 
 /* --- what is made -------------------------------------------------------------------- */
@@ -313,12 +313,12 @@ static void test_live(void)
 
 	eq_err(ck_tree_lookup(tree, CK_TREE_ROOT, CK_STR(".ckptfs"), &in), 0);
 	eq_err(ck_tree_lookup(tree, in.number, CK_STR("live"), &a), 0);
-	eq_err(ck_tree_slice(tree, a.number, &of, &s), 0);
+	eq_err(tree_slice(tree, a.number, &of, &s), 0);
 	eq_err(ck_tree_lookup(tree, in.number, CK_STR("live"), &b), 0);
 	eq_u64(b.number, a.number);
 	eq_u64(b.size, a.size + 1);
 	eq_u64(s->size, a.size);
-	eq_err(ck_tree_stat(tree, a.number, &a), 0);
+	eq_err(tree_stat(tree, a.number, &a), 0);
 	eq_u64(a.size, b.size);
 	ck_slice_free(s);
 	ck_catalog_put(of);
