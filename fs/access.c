@@ -13,24 +13,25 @@
 #include <errno.h>
 #include <fcntl.h>
 
+enum {
+	TOLD = 1024
+}; /* nodes that are remembered; of others it is told again */
+
 struct ck_judged {
-	pthread_mutex_t lock; /* of setting all bits, too */
+	pthread_mutex_t lock;
 	/* Changed under lock; atomic for readers without it: */
 	uint64_t renewed; /* as ck_checkpoint_access() was */
-
-	/* Atomic: */
-	struct ck_bits old; /* of nodes: the kernel may have what was before */
+	/* Under lock: */
+	uint64_t told_of;    /* renewal */
+	uint64_t told[TOLD]; /* numbers of nodes of which the kernel was told */
 };
 
-struct ck_judged *ck_judged_make(const struct ck_fs *fs)
+struct ck_judged *ck_judged_make(void)
 {
 	struct ck_judged *j = calloc(1, sizeof(*j));
 
-	if (!j || ck_bits_make(&j->old, ck_node_places(fs))) {
-		free(j);
-		return NULL;
-	}
-	pthread_mutex_init(&j->lock, NULL);
+	if (j)
+		pthread_mutex_init(&j->lock, NULL);
 	return j;
 }
 
@@ -39,31 +40,7 @@ void ck_judged_free(struct ck_judged *j)
 	if (!j)
 		return;
 	pthread_mutex_destroy(&j->lock);
-	ck_bits_fini(&j->old);
 	free(j);
-}
-
-/* The kernel asks for those of directories when it needs them. */
-static void tell_directories(struct ck_fs *fs)
-{
-	static const enum ck_node_kind single[] = {
-		CK_NODE_ROOT,
-		CK_NODE_CONTROL,
-		CK_NODE_LOCAL,
-		CK_NODE_OBJECTS,
-	};
-	struct ck_node n = { .kind = CK_NODE_VIEW };
-
-	for (; n.index < ck_ntensor_views; n.index++)
-		ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_OWNER;
-	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)
-		ck_node_forget_attributes(fs, &n);
-	n.index = 0;
-	for (size_t i = 0; i < CK_ARRAY_SIZE(single); i++) {
-		n.kind = single[i];
-		ck_node_forget_attributes(fs, &n);
-	}
 }
 
 /* True: what is shown was changed. */
@@ -77,23 +54,41 @@ static bool note_renewal(struct ck_fs *fs)
 		return false;
 	pthread_mutex_lock(&j->lock);
 	changed = j->renewed != now;
-	if (changed)
-		ck_bits_set_all_atomic(&j->old);
 	__atomic_store_n(&j->renewed, now, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&j->lock);
 	return changed;
 }
 
-static bool take_bit(struct ck_judged *j, uint64_t at)
+static size_t slot_of(uint64_t number)
 {
-	return ck_bits_has(&j->old, at) && ck_bits_clear_atomic(&j->old, at);
+	struct ck_str bytes = { (const char *)&number, sizeof(number) };
+
+	return (size_t)(ck_hash64_seeded(bytes, 0) % TOLD);
+}
+
+/* The kernel may have what was before the last renewal: it is told once. */
+static bool is_to_tell(struct ck_judged *j, uint64_t number)
+{
+	size_t slot = slot_of(number);
+	bool tell;
+
+	if (__atomic_load_n(&j->renewed, __ATOMIC_ACQUIRE) == 0)
+		return false;
+	pthread_mutex_lock(&j->lock);
+	if (j->told_of != j->renewed)
+		memset(j->told, 0, sizeof(j->told));
+	j->told_of = j->renewed;
+	tell = j->told[slot] != number;
+	j->told[slot] = number;
+	pthread_mutex_unlock(&j->lock);
+	return tell;
 }
 
 /* What the bytes of a node come from in a catalog. */
 static int look(struct ck_fs *fs, const struct ck_catalog *of,
 		const struct ck_node *n)
 {
-	struct ck_items items = ck_node_items(of, n);
+	struct ck_items items = ck_about_items(of, &n->about);
 
 	ck_control_notice(fs);
 	ck_checkpoint_look(fs->cp, items);
@@ -111,13 +106,13 @@ int ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 static int renew(struct ck_fs *fs, const struct ck_catalog *of,
 		 const struct ck_node *n)
 {
-	int rc = ck_checkpoint_renew_access(fs->cp, ck_node_items(of, n));
+	int rc = ck_checkpoint_renew_access(fs->cp,
+					    ck_about_items(of, &n->about));
 
 	if (note_renewal(fs))
-		tell_directories(fs);
-	if (n->kind != CK_NODE_SCRATCH &&
-	    take_bit(fs->judged, ck_node_place(fs, n)))
-		ck_node_forget_attributes(fs, n);
+		ck_nodes_forget_attributes(fs);
+	if (!ck_node_is_scratch(n) && is_to_tell(fs->judged, n->number))
+		ck_node_forget_attributes(fs, n->number);
 	return rc;
 }
 
@@ -131,25 +126,25 @@ static bool was_changed(const struct ck_fs *fs)
 /* All directories show the same. */
 static bool may_in(const struct ck_fs *fs, fuse_req_t req, mode_t bits)
 {
-	const struct ck_node root = { .kind = CK_NODE_ROOT };
+	const struct ck_node any = { .about.type = CK_TYPE_DIR };
 	struct stat shown;
 
-	ck_node_stat(fs, &root, 0, &shown);
-	return ck_may(req, &shown, bits);
+	return ck_node_stat(fs, &any, &shown) == 0 && ck_may(req, &shown, bits);
 }
 
 static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
 			const struct ck_catalog *of, const struct ck_node *n,
 			mode_t bits)
 {
+	struct ck_node_stat known;
 	struct stat shown;
 
 	if (!may_in(fs, req, CK_MAY_SEARCH))
 		return false;
-	if (n->kind == CK_NODE_SCRATCH)
+	if (ck_node_is_scratch(n))
 		return true;
-	ck_node_stat(fs, n, 0, &shown);
-	shown.st_mode = ck_node_mode(fs, of, n);
+	ck_tree_rights(fs->tree, of, n, &known);
+	ck_node_stat_fill(fs, n, &known, &shown);
 	return ck_may(req, &shown, bits);
 }
 

@@ -15,7 +15,7 @@ struct ck_catalog;
 struct ck_fs;
 struct ck_node;
 
-struct ck_judged *ck_judged_make(const struct ck_fs *fs); /* NULL: no memory */
+struct ck_judged *ck_judged_make(void); /* NULL: no memory */
 void ck_judged_free(struct ck_judged *j);
 /* Looks at the source again: from then on ck_node_stat() answers what is
  * there now. -ENOMEM: it may answer what was. */

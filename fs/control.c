@@ -92,9 +92,10 @@ static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 
 static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 {
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < fs->counts.tensors; i++)
+	for (uint32_t i = 0; i < c->tensors.n; i++)
 		n += ck_tensor_known_faulty(fs, i);
 	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
 		      n ? "; see damage" : "");

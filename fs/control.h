@@ -9,9 +9,6 @@
 
 struct ck_fs;
 
-#define CK_LOCAL_DIR   "local"
-#define CK_OBJECTS_DIR "objects"
-
 /* Their argument is the mount. */
 extern const struct ck_report ck_fs_reports[];
 extern const size_t ck_fs_nreports;

@@ -20,14 +20,14 @@ static void print_line(const struct ck_fault *f, const char *indent,
 	ck_buf_text(out, "\n");
 }
 
-void ck_node_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
-			  const struct ck_node *n,
-			  const struct ck_layout *layout, const char *indent,
-			  struct ck_buf *out)
+void ck_about_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
+			   const struct ck_about *about,
+			   const struct ck_layout *layout, const char *indent,
+			   struct ck_buf *out)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(c, n->tensor);
-	bool is_box = n->kind == CK_NODE_BOX;
-	uint32_t i = is_box ? n->index - t->chunk : 0;
+	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
+	bool is_box = about->topic == CK_ABOUT_BOX;
+	uint32_t i = is_box ? about->chunk - t->chunk : 0;
 	uint32_t end = is_box ? i + 1 : t->nchunks;
 	uint64_t lines = 0;
 	struct ck_fault f;
@@ -35,7 +35,7 @@ void ck_node_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
 	if ((!is_box || t->err) && ck_catalog_tensor_has_fault(c, t, &f))
 		print_line(&f, indent, out);
 	for (; i < end && !t->err; i++)
-		if (ck_box_has_fault(fs->cp, c, layout, n->tensor, i, &f) &&
+		if (ck_box_has_fault(fs->cp, c, layout, about->number, i, &f) &&
 		    ++lines <= LINES_MAX)
 			print_line(&f, indent, out);
 	if (lines > LINES_MAX)
@@ -63,7 +63,8 @@ static void print_tensor(struct ck_fs *fs, const struct ck_catalog *c,
 			 uint32_t tensor, struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	struct ck_node n = { .kind = CK_NODE_TENSOR, .tensor = tensor };
+	const struct ck_about about = { .topic = CK_ABOUT_TENSOR,
+					.number = tensor };
 	const struct ck_layout *layout = NULL;
 
 	/* A fault that may pass is known, and its layout not kept. */
@@ -80,7 +81,7 @@ static void print_tensor(struct ck_fs *fs, const struct ck_catalog *c,
 		ck_buf_printf(out,
 			      ": %" PRIu64 " of %" PRIu64 " bytes are lost\n",
 			      lost_bytes(fs, c, tensor, layout), t->nbytes);
-	ck_node_print_faults(fs, c, &n, layout, "  ", out);
+	ck_about_print_faults(fs, c, &about, layout, "  ", out);
 	ck_layout_put(fs->cp, layout);
 }
 

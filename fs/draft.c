@@ -12,7 +12,7 @@
 static const char *draft_name(const struct ck_fs *fs,
 			      const struct ck_draft *draft)
 {
-	return ck_tensor_name(fs, draft->node.tensor);
+	return ck_tensor_name(fs, draft->node.about.number);
 }
 
 static void tell(const struct ck_fs *fs, const struct ck_draft *draft,
@@ -53,18 +53,17 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 		      struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	const struct ck_tensor *t = ck_catalog_tensor(c, draft->node.tensor);
-	const struct ck_node *n = &draft->node;
-	bool is_box = n->kind == CK_NODE_BOX;
-	enum ck_stage_form form = CK_STAGE_NPY;
+	const struct ck_about *about = &draft->node.about;
+	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
+	bool is_box = about->topic == CK_ABOUT_BOX;
 
 	if (t->err)
 		return ck_fail(d, t->err, "cannot be written: %s",
 			       strerror(t->err));
-	if (!is_box && !*ck_tensor_views[n->index]->view.suffix)
-		form = CK_STAGE_RAW;
-	return ck_stage_open(fs->writer, n->tensor,
-			     is_box ? n->index - t->chunk : CK_STAGE_ALL, form,
+	return ck_stage_open(fs->writer, about->number,
+			     is_box ? about->chunk - t->chunk : CK_STAGE_ALL,
+			     about->accepts == CK_ACCEPTS_RAW ? CK_STAGE_RAW
+							      : CK_STAGE_NPY,
 			     &draft->stage, d);
 }
 
@@ -240,8 +239,10 @@ static int may_fill(struct ck_fs *fs, struct ck_draft *draft,
 		    const struct ck_node *n, struct ck_diag *d)
 {
 	struct stat shown;
+	int rc = ck_node_stat(fs, n, &shown);
 
-	ck_node_stat(fs, n, 0, &shown);
+	if (rc)
+		return rc;
 	if (draft->reads || ck_caller_may(&draft->by, &shown, CK_MAY_READ))
 		return 0;
 	return ck_fail(d, EACCES,

@@ -13,7 +13,7 @@ struct ck_draft {
 	unsigned refs;
 
 	/* Constant once it is open: */
-	struct ck_node node; /* the file */
+	struct ck_node node; /* the file, in use */
 	uint64_t size;	     /* of it, as shown */
 	bool reads;	     /* it was opened for reading, too */
 	struct ck_caller by; /* else who opened it, with patch */

@@ -49,7 +49,7 @@ static struct ck_draft *of_tensor(const struct ck_drafts *drafts,
 {
 	struct ck_draft *draft = drafts->first;
 
-	while (draft && draft->node.tensor != tensor)
+	while (draft && draft->node.about.number != tensor)
 		draft = draft->next;
 	return draft;
 }
@@ -76,7 +76,7 @@ static int enter_alone(struct ck_drafts *drafts, struct ck_draft *draft)
 	int rc = 0;
 
 	pthread_mutex_lock(&drafts->lock);
-	other = of_tensor(drafts, draft->node.tensor);
+	other = of_tensor(drafts, draft->node.about.number);
 	if (!other)
 		enter(drafts, draft);
 	else
@@ -97,8 +97,9 @@ bool ck_draft_leaves(struct ck_fs *fs, uint32_t tensor)
 	return leaves;
 }
 
-static void draft_free(struct ck_draft *draft)
+static void draft_free(struct ck_fs *fs, struct ck_draft *draft)
 {
+	ck_tree_forget(fs->tree, draft->node.number, 1);
 	pthread_mutex_destroy(&draft->lock);
 	ck_caller_fini(&draft->by);
 	free(draft);
@@ -112,12 +113,6 @@ struct ck_draft *ck_draft_ref(struct ck_fs *fs, struct ck_draft *draft)
 	return draft;
 }
 
-static bool same_file(const struct ck_node *a, const struct ck_node *b)
-{
-	return a->kind == b->kind && a->index == b->index &&
-	       a->tensor == b->tensor;
-}
-
 int ck_draft_find(struct ck_fs *fs, const struct ck_node *n, bool last,
 		  struct ck_draft **out)
 {
@@ -126,10 +121,10 @@ int ck_draft_find(struct ck_fs *fs, const struct ck_node *n, bool last,
 
 	*out = NULL;
 	pthread_mutex_lock(&fs->drafts->lock);
-	draft = of_tensor(fs->drafts, n->tensor);
+	draft = of_tensor(fs->drafts, n->about.number);
 	if (draft && atomic_load(&draft->leaving) && !last)
 		rc = CK_LATER;
-	else if (draft && same_file(&draft->node, n) && draft->refs) {
+	else if (draft && draft->node.place == n->place && draft->refs) {
 		draft->refs++;
 		*out = draft;
 	}
@@ -153,7 +148,7 @@ void ck_draft_put(struct ck_fs *fs, struct ck_draft *draft)
 	leave(fs->drafts, draft);
 	pthread_mutex_unlock(&fs->drafts->lock);
 	ck_laters_look(fs->laters);
-	draft_free(draft);
+	draft_free(fs, draft);
 }
 
 /* --- opening ---------------------------------------------------------------- */
@@ -178,21 +173,20 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 		  struct ck_draft **out)
 {
 	struct ck_draft *draft = calloc(1, sizeof(*draft));
-	struct stat shown;
 	int rc;
 
 	if (!draft)
 		return -ENOMEM;
 	draft->refs = 1;
 	draft->node = *n;
+	(void)!ck_tree_use(fs->tree, &draft->node); /* it has a number */
 	draft->by.uid = (uid_t)-1; /* until ck_draft_opened_by() */
-	ck_node_stat(fs, n, 0, &shown);
-	draft->size = (uint64_t)shown.st_size;
+	draft->size = n->about.size;
 	pthread_mutex_init(&draft->lock, NULL);
 	rc = enter_alone(fs->drafts, draft);
 	if (rc) {
-		draft_free(draft);
-		return rc == -EBUSY ? ck_draft_busy(fs, n->tensor) : rc;
+		draft_free(fs, draft);
+		return rc == -EBUSY ? ck_draft_busy(fs, n->about.number) : rc;
 	}
 	rc = ck_draft_begin_stage(fs, draft);
 	if (rc)

@@ -16,7 +16,7 @@ struct ck_handle {
 	/* Set before it is open: */
 	struct ck_fs *fs;
 	const struct ck_catalog *catalog; /* held: what was opened is of it;
-					   * NULL: no tensor */
+					   * NULL: a scratch file */
 	struct ck_node node;
 	bool is_open;
 	int err;		    /* what every read answers, or 0 */

@@ -12,8 +12,7 @@
 #include "ckptfs/commit.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
-#include "ckptfs/object.h"
-#include "ckptfs/view.h"
+#include "ckptfs/tree.h"
 #include "control.h"
 #include "draft.h"
 #include "node.h"
@@ -40,19 +39,13 @@
  * what they gather fits into a processor's cache. */
 #define CK_READ_MAX (512U << 10)
 
-/* Rows of the catalog: the same in all that the checkpoint has. */
-struct ck_counts {
-	uint32_t tensors, chunks, objects;
-};
-
 /* One mount. */
 struct ck_fs {
 	/* Constant while it is served; what it points to locks itself: */
 	struct ck_checkpoint *cp;
-	struct ck_counts counts;
 	const struct ck_mount_options *options;
-	struct ck_local *local; /* who saved which box */
-	struct ck_snapshots *reports;
+	struct ck_tree_options shown;
+	struct ck_tree *tree;
 	struct ck_judged *judged;
 	struct ck_ahead *ahead;
 	struct ck_mover *mover;
@@ -69,10 +62,10 @@ struct ck_fs {
 	struct ck_laters *laters;
 	struct ck_publisher *publisher;
 	struct ck_scratches *scratches;
+	struct ck_hidden *hidden; /* names that were removed, or made again */
 
 	/* Atomic: */
 	struct ck_bits faulty;	/* of tensors: a fault was found in its items */
-	struct ck_bits hidden;	/* of files that were removed, or made again */
 	atomic_uint fates_said; /* in the log: bits of enum ck_fate */
 	atomic_uint commits;	/* odd while one is made */
 	atomic_bool advised;	/* to make one commit of many */
@@ -99,15 +92,15 @@ CK_MUST_USE int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
 				 uint32_t tensor, const uint64_t *window,
 				 const struct ck_layout **out, bool *faulty);
 /* What of its tensor a file has; NULL: all. The tensor has no err. */
-const uint64_t *ck_node_window(const struct ck_catalog *c,
-			       const struct ck_node *n);
+const uint64_t *ck_about_window(const struct ck_catalog *c,
+				const struct ck_about *about);
 
 /* damage.c: appends a line, indented, for each fault of a tensor or box, the
  * first of them if there are many; layout may be NULL. */
-void ck_node_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
-			  const struct ck_node *n,
-			  const struct ck_layout *layout, const char *indent,
-			  struct ck_buf *out);
+void ck_about_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
+			   const struct ck_about *about,
+			   const struct ck_layout *layout, const char *indent,
+			   struct ck_buf *out);
 /* The report `damage`. */
 void ck_damage_print(struct ck_fs *fs, struct ck_buf *out);
 
@@ -161,6 +154,9 @@ CK_MUST_USE int ck_fs_check_proc(const struct ck_checkpoint *cp,
 /* --- handlers ------------------------------------------------------------- */
 
 void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void ck_fs_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n);
+void ck_fs_forget_multi(fuse_req_t req, size_t count,
+			struct fuse_forget_data *all);
 void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino);
 void ck_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -196,10 +192,16 @@ CK_MUST_USE int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
 /* What the source has left to write to; 0 of a mount for reading. */
 uint64_t ck_fs_free_bytes(const struct ck_fs *fs);
 
-/* Fills an entry for the kernel, with the node's present version; live reports
- * get no timeout. */
+/* Fills an entry for the kernel; the node is in use once more. */
 CK_MUST_USE int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 			    struct fuse_entry_param *out);
+/* Of a node of the tree, of which this is known. */
+void ck_fs_entry_fill(const struct ck_fs *fs, const struct ck_node *n,
+		      const struct ck_node_stat *known,
+		      struct fuse_entry_param *out);
+void ck_fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *e);
+/* A node, by any number, is in use by n less. */
+void ck_fs_forget_one(struct ck_fs *fs, uint64_t number, uint64_t n);
 
 /* Says in the log what is damaged, and what is shown with prefixes. */
 void ck_fs_log_faults(const struct ck_fs *fs);

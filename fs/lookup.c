@@ -14,132 +14,24 @@
 
 #define BLOCK 4096
 
-static int root_lookup(const char *name, struct ck_node *out)
-{
-	if (strcmp(name, CK_CONTROL_DIR) == 0) {
-		out->kind = CK_NODE_CONTROL;
-		return 0;
-	}
-	if (strcmp(name, CK_OBJECTS_DIR) == 0) {
-		out->kind = CK_NODE_OBJECTS;
-		return 0;
-	}
-	if (strcmp(name, CK_LOCAL_DIR) == 0) {
-		out->kind = CK_NODE_LOCAL;
-		return 0;
-	}
-	for (uint32_t i = 0; i < ck_ntensor_views; i++)
-		if (strcmp(name, ck_tensor_views[i]->view.top) == 0) {
-			out->kind = CK_NODE_VIEW;
-			out->index = i;
-			return 0;
-		}
-	return -ENOENT;
-}
-
-static int control_lookup(const char *name, struct ck_node *out)
-{
-	for (uint32_t i = 0; i < ck_fs_nreports; i++)
-		if (strcmp(name, ck_fs_reports[i].name) == 0) {
-			out->kind = CK_NODE_REPORT;
-			out->index = i;
-			return 0;
-		}
-	return -ENOENT;
-}
-
-static int owner_lookup(const struct ck_fs *fs, const char *name,
-			struct ck_node *out)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	out->kind = CK_NODE_OWNER;
-	return ck_local_find(fs->local, c, ck_str_from(name), &out->index);
-}
-
-static int box_lookup(const struct ck_fs *fs, uint32_t owner, const char *name,
-		      struct ck_node *out)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	int rc = ck_local_box_find(fs->local, c, owner, ck_str_from(name),
-				   &out->index);
-
-	if (rc)
-		return rc;
-	out->kind = CK_NODE_BOX;
-	out->tensor = ck_catalog_tensor_of(c, out->index);
-	return 0;
-}
-
-static int tensor_lookup(const struct ck_fs *fs, const struct ck_node *dir,
-			 const char *name, struct ck_node *out)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	out->kind = CK_NODE_TENSOR;
-	out->index = dir->index;
-	return ck_tensor_view_lookup(ck_tensor_views[dir->index], c,
-				     ck_str_from(name), &out->tensor);
-}
-
-static int object_lookup(const struct ck_fs *fs, const char *name,
-			 struct ck_node *out)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	out->kind = CK_NODE_OBJECT;
-	return ck_object_file_find(c, ck_str_from(name), &out->tensor,
-				   &out->index);
-}
-
-static int node_lookup(const struct ck_fs *fs, const struct ck_node *dir,
-		       const char *name, struct ck_node *out)
-{
-	*out = (struct ck_node){ .kind = CK_NODE_ROOT };
-	switch (dir->kind) {
-	case CK_NODE_ROOT: return root_lookup(name, out);
-	case CK_NODE_CONTROL: return control_lookup(name, out);
-	case CK_NODE_LOCAL: return owner_lookup(fs, name, out);
-	case CK_NODE_OWNER: return box_lookup(fs, dir->index, name, out);
-	case CK_NODE_OBJECTS: return object_lookup(fs, name, out);
-	case CK_NODE_OBJECT:
-	case CK_NODE_VIEW: break;
-	case CK_NODE_REPORT:
-	case CK_NODE_TENSOR:
-	case CK_NODE_SCRATCH:
-	case CK_NODE_BOX: return -ENOTDIR;
-	}
-	return tensor_lookup(fs, dir, name, out);
-}
-
 int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
 	       const char *name, struct ck_node *out)
 {
-	int rc = node_lookup(fs, dir, name, out);
+	uint32_t scratch;
+	int rc = ck_tree_name(fs->tree, dir->number, ck_str_from(name), out);
 
-	if (rc != -ENOENT || !ck_node_has_tensors(dir) || !fs->scratches)
+	if (rc != -ENOENT || !ck_node_takes_files(dir) || !fs->scratches)
 		return rc;
-	*out = (struct ck_node){ .kind = CK_NODE_SCRATCH };
-	return ck_scratch_find(fs, dir, name, &out->tensor);
+	rc = ck_scratch_find(fs, dir, name, &scratch);
+	if (rc == 0)
+		*out = ck_node_of_scratch(scratch);
+	return rc;
 }
 
-static int report_size(struct ck_fs *fs, uint32_t report, bool renew,
-		       uint64_t *size)
+/* How long a name is good. accepts: of a file that can be written, or could be. */
+static double name_timeout(const struct ck_fs *fs, bool accepts)
 {
-	struct ck_snapshot *text;
-	int rc = ck_snapshots_get(fs->reports, report, renew, &text);
-
-	if (rc)
-		return rc;
-	*size = text->text.len;
-	ck_snapshot_put(text);
-	return 0;
-}
-
-/* How long a name is good. tensors: it is one of a tensor or box, or could be. */
-static double name_timeout(const struct ck_fs *fs, bool tensors)
-{
-	return fs->writer && tensors ? fs->name_timeout : CK_TIMEOUT;
+	return fs->writer && accepts ? fs->name_timeout : CK_TIMEOUT;
 }
 
 /* Who may read a file turns out only when all its data files were seen; what
@@ -149,48 +41,59 @@ static double attr_timeout(const struct ck_fs *fs, const struct ck_node *n,
 {
 	if (!ck_node_is_dir(n) && !ck_checkpoint_is_seen(fs->cp))
 		return 0;
-	if (n->kind == CK_NODE_OBJECT && size == 0)
+	if (n->about.live || (n->about.made && size == 0))
 		return 0;
-	return n->kind == CK_NODE_SCRATCH ? 0 : CK_TIMEOUT;
+	return CK_TIMEOUT;
+}
+
+void ck_fs_entry_fill(const struct ck_fs *fs, const struct ck_node *n,
+		      const struct ck_node_stat *known,
+		      struct fuse_entry_param *out)
+{
+	*out = (struct fuse_entry_param){
+		.ino = n->number,
+		.attr_timeout = attr_timeout(fs, n, known->size),
+		.entry_timeout = n->about.live
+					 ? 0
+					 : name_timeout(fs, ck_node_accepts(n)),
+	};
+	ck_node_stat_fill(fs, n, known, &out->attr);
+}
+
+/* It may be a tensor's after a rename: nothing of it is kept. */
+static int scratch_entry(const struct ck_fs *fs, const struct ck_node *n,
+			 struct fuse_entry_param *out)
+{
+	*out = (struct fuse_entry_param){ .ino = n->number };
+	return ck_scratch_stat(fs, ck_node_scratch(n), &out->attr);
 }
 
 int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 		struct fuse_entry_param *out)
 {
-	bool live = (n->kind == CK_NODE_REPORT &&
-		     ck_fs_reports[n->index].live) ||
-		    n->kind == CK_NODE_SCRATCH;
-	struct ck_node present = *n;
-	uint64_t size = 0;
-	int rc = 0;
+	struct ck_node used = *n;
+	struct ck_node_stat known;
+	int rc;
 
-	if (n->kind == CK_NODE_REPORT)
-		rc = report_size(fs, n->index, true, &size);
-	if (n->kind == CK_NODE_OBJECT)
-		rc = ck_object_file_size(fs->cp, n->tensor, n->index, &size);
+	if (ck_node_is_scratch(n))
+		return scratch_entry(fs, n, out);
+	rc = ck_tree_use(fs->tree, &used);
 	if (rc)
 		return rc;
-	present.version = ck_node_version(fs, n);
-	*out = (struct fuse_entry_param){
-		.ino = ck_node_number(fs, &present),
-		.attr_timeout = live ? 0 : attr_timeout(fs, n, size),
-		.entry_timeout = live ? 0
-				      : name_timeout(fs, ck_node_is_tensor(n)),
-	};
-	if (n->kind == CK_NODE_SCRATCH)
-		return ck_scratch_stat(fs, n->tensor, &out->attr);
-	ck_node_stat(fs, &present, size, &out->attr);
-	return 0;
+	rc = ck_tree_stat(fs->tree, &used, &known);
+	if (rc)
+		ck_fs_forget_one(fs, used.number, 1);
+	else
+		ck_fs_entry_fill(fs, &used, &known, out);
+	return rc;
 }
 
 /* Inode 0 means: no such name, and remember it. */
 static void no_entry(const struct ck_fs *fs, const struct ck_node *dir,
 		     struct fuse_entry_param *out)
 {
-	bool tensors = dir->kind == CK_NODE_VIEW || dir->kind == CK_NODE_OWNER;
-
 	*out = (struct fuse_entry_param){
-		.entry_timeout = name_timeout(fs, tensors),
+		.entry_timeout = name_timeout(fs, ck_node_takes_files(dir)),
 	};
 }
 
@@ -200,8 +103,9 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 	struct ck_node dir, n;
 	int rc;
 
-	if (!ck_node_find(fs, parent, &dir))
-		return -ENOENT;
+	rc = ck_node_find(fs, parent, &dir);
+	if (rc)
+		return rc;
 	rc = ck_fs_name(fs, &dir, name, &n);
 	if (rc == -ENOENT || (rc == 0 && ck_node_hidden(fs, &n))) {
 		no_entry(fs, &dir, out);
@@ -224,33 +128,25 @@ void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
-		fuse_reply_entry(req, &e);
+		ck_fs_reply_entry(req, &e);
 }
 
 static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 		      double *timeout)
 {
 	struct ck_node n;
-	uint64_t size = 0;
-	int rc = 0;
+	int rc = ck_node_find(fs, ino, &n);
 
-	if (!ck_node_find(fs, ino, &n))
-		return -ENOENT;
 	*timeout = 0;
-	if (n.kind == CK_NODE_SCRATCH)
-		return ck_scratch_stat(fs, n.tensor, st);
-	/* Not renewed: the size must stay that of the lookup. */
-	if (n.kind == CK_NODE_REPORT)
-		rc = report_size(fs, n.index, false, &size);
-	if (n.kind == CK_NODE_OBJECT)
-		rc = ck_object_file_size(fs->cp, n.tensor, n.index, &size);
 	if (rc)
 		return rc;
+	if (ck_node_is_scratch(&n))
+		return ck_node_stat(fs, &n, st);
 	(void)!ck_access_look(fs, &n); /* as it is known, then */
-	if (n.kind != CK_NODE_REPORT || !ck_fs_reports[n.index].live)
-		*timeout = attr_timeout(fs, &n, size);
-	ck_node_stat(fs, &n, size, st);
-	return 0;
+	rc = ck_node_stat(fs, &n, st);
+	if (rc == 0)
+		*timeout = attr_timeout(fs, &n, (uint64_t)st->st_size);
+	return rc;
 }
 
 void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -264,6 +160,36 @@ void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, -rc);
 	else
 		fuse_reply_attr(req, &st, timeout);
+}
+
+/* --- forgetting ------------------------------------------------------------ */
+
+void ck_fs_forget_one(struct ck_fs *fs, uint64_t number, uint64_t n)
+{
+	if (number && number < CK_TREE_FOREIGN)
+		ck_tree_forget(fs->tree, number, n);
+}
+
+void ck_fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *e)
+{
+	/* The kernel did not take it, and will not forget it. */
+	if (fuse_reply_entry(req, e) == -ENOENT)
+		ck_fs_forget_one(fuse_req_userdata(req), e->ino, 1);
+}
+
+void ck_fs_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+	ck_fs_forget_one(fuse_req_userdata(req), ino, n);
+	fuse_reply_none(req);
+}
+
+void ck_fs_forget_multi(fuse_req_t req, size_t count,
+			struct fuse_forget_data *all)
+{
+	for (size_t i = 0; i < count; i++)
+		ck_fs_forget_one(fuse_req_userdata(req), all[i].ino,
+				 all[i].nlookup);
+	fuse_reply_none(req);
 }
 
 /* --- how large it is ------------------------------------------------------ */
@@ -299,16 +225,6 @@ uint64_t ck_fs_free_bytes(const struct ck_fs *fs)
 	return times(source.f_bavail, source.f_frsize);
 }
 
-static uint64_t files_shown(const struct ck_fs *fs)
-{
-	const struct ck_counts *n = &fs->counts;
-
-	return 4 + ck_fs_nreports +
-	       ck_ntensor_views * (1 + (uint64_t)n->tensors) +
-	       ck_local_count(fs->local) + n->chunks +
-	       CK_OBJECT_FILES * (uint64_t)n->objects;
-}
-
 /* Used is what the tensors take, free what the source has: both are part of
  * the size. Where the source counts no inodes, there is nothing to add to. */
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -333,6 +249,6 @@ void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 
 	(void)ino;
 	if (!fs->writer || source.f_files)
-		st.f_files = plus(files_shown(fs), source.f_ffree);
+		st.f_files = plus(ck_tree_count(fs->tree), source.f_ffree);
 	fuse_reply_statfs(req, &st);
 }

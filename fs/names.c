@@ -16,7 +16,7 @@
 /* As ck_fs_refuse_in(). */
 static int refusal(const struct ck_node *dir)
 {
-	return ck_node_has_tensors(dir) ? -EPERM : -EROFS;
+	return ck_node_takes_files(dir) ? -EPERM : -EROFS;
 }
 
 /* The kernel has asked whether the directory may be written, as for any name.
@@ -26,11 +26,9 @@ static int refusal(const struct ck_node *dir)
 static int may_replace(fuse_req_t req, const struct ck_node *n, mode_t bits)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_node present = *n;
 
-	present.version = ck_node_version(fs, n);
 	bits |= CK_MAY_WRITE;
-	return ck_access_may_now(fs, req, &present, bits) ? 0 : -EACCES;
+	return ck_access_may_now(fs, req, n, bits) ? 0 : -EACCES;
 }
 
 /* --- making ----------------------------------------------------------------- */
@@ -42,16 +40,14 @@ static int create_tensor(fuse_req_t req, const struct ck_node *n,
 			 struct fuse_file_info *fi)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
-	struct ck_node present = *n;
 	int rc = may_replace(req, n, fi ? ck_access_bits(fi->flags) : 0);
 
 	if (rc)
 		return rc;
 	ck_node_make(fs, n);
-	present.version = ck_node_version(fs, n);
-	rc = fi ? ck_handle_open(fs, &present, fi) : 0;
+	rc = fi ? ck_handle_open(fs, n, fi) : 0;
 	if (rc)
-		ck_node_hide(fs, n, true);
+		(void)!ck_node_hide(fs, n); /* it was, and is made only */
 	return rc;
 }
 
@@ -60,18 +56,19 @@ static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name, const struct stat *attr,
 			  struct fuse_file_info *fi, struct ck_node *n)
 {
-	int rc = ck_node_has_tensors(dir) ? ck_scratch_name_check(fs, dir, name)
+	int rc = ck_node_takes_files(dir) ? ck_scratch_name_check(fs, dir, name)
 					  : refusal(dir);
+	uint32_t number;
 
 	if (rc)
 		return rc;
-	*n = (struct ck_node){ .kind = CK_NODE_SCRATCH };
-	rc = ck_scratch_create(fs, dir, name, attr, &n->tensor);
+	rc = ck_scratch_create(fs, dir, name, attr, &number);
 	if (rc)
 		return rc;
+	*n = ck_node_of_scratch(number);
 	rc = fi ? ck_handle_open(fs, n, fi) : 0;
 	if (rc)
-		ck_scratch_remove(fs, n->tensor);
+		ck_scratch_remove(fs, number);
 	return rc;
 }
 
@@ -93,21 +90,20 @@ static int do_create(struct create_request *r, struct fuse_file_info *fi)
 			     .st_uid = fuse_req_ctx(r->req)->uid,
 			     .st_gid = fuse_req_ctx(r->req)->gid };
 	struct ck_node dir, n;
-	int rc;
+	int rc = ck_node_find(fs, r->parent, &dir);
 
-	if (!ck_node_find(fs, r->parent, &dir))
-		return -ENOENT;
-	rc = ck_access_judge_names(fs, r->req, &dir);
+	if (rc == 0)
+		rc = ck_access_judge_names(fs, r->req, &dir);
 	if (rc)
 		return rc;
 	rc = ck_fs_name(fs, &dir, r->name, &n);
-	r->later.tensor = rc ? 0 : n.tensor;
+	r->later.tensor = rc ? 0 : n.about.number;
 	if (rc == -ENOENT)
 		rc = create_scratch(fs, &dir, r->name, &attr, fi, &n);
 	else if (rc == 0 && ck_node_hidden(fs, &n))
 		rc = create_tensor(r->req, &n, fi);
 	else if (rc == 0)
-		rc = ck_node_has_tensors(&dir) ? -EEXIST : -EROFS;
+		rc = ck_node_takes_files(&dir) ? -EEXIST : -EROFS;
 	if (rc)
 		return rc;
 	rc = ck_fs_entry(fs, &n, &r->out);
@@ -131,9 +127,11 @@ static int create_answer(struct ck_later *l)
 				   r->fi.flags);
 	if (rc)
 		fuse_reply_err(r->req, -rc);
-	else if (fuse_reply_create(r->req, &r->out, &r->fi) == -ENOENT)
+	else if (fuse_reply_create(r->req, &r->out, &r->fi) == -ENOENT) {
 		/* interrupted: no release comes */
 		ck_handle_drop(fs, &r->fi);
+		ck_fs_forget_one(fs, r->out.ino, 1);
+	}
 	return 0;
 }
 
@@ -173,7 +171,7 @@ static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
-		fuse_reply_entry(req, &r.out);
+		ck_fs_reply_entry(req, &r.out);
 }
 
 /* --- removing --------------------------------------------------------------- */
@@ -182,25 +180,22 @@ static int unlink_tensor(fuse_req_t req, const struct ck_node *n)
 {
 	int rc = may_replace(req, n, 0);
 
-	if (rc == 0)
-		ck_node_hide(fuse_req_userdata(req), n, true);
-	return rc;
+	return rc ? rc : ck_node_hide(fuse_req_userdata(req), n);
 }
 
 static int do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node dir, n;
-	int rc;
+	int rc = ck_node_find(fs, parent, &dir);
 
-	if (!ck_node_find(fs, parent, &dir))
-		return -ENOENT;
-	rc = ck_access_judge_names(fs, req, &dir);
+	if (rc == 0)
+		rc = ck_access_judge_names(fs, req, &dir);
 	if (rc == 0)
 		rc = ck_fs_name(fs, &dir, name, &n);
-	if (rc == 0 && n.kind == CK_NODE_SCRATCH)
-		ck_scratch_remove(fs, n.tensor);
-	else if (rc == 0 && ck_node_is_tensor(&n))
+	if (rc == 0 && ck_node_is_scratch(&n))
+		ck_scratch_remove(fs, ck_node_scratch(&n));
+	else if (rc == 0 && ck_node_accepts(&n))
 		rc = unlink_tensor(req, &n);
 	else if (rc == 0)
 		rc = refusal(&dir);
@@ -230,7 +225,7 @@ struct move {
 static int may_become(struct ck_fs *fs, const struct move *m)
 {
 	struct stat shown;
-	int rc = ck_scratch_stat(fs, m->source.tensor, &shown);
+	int rc = ck_node_stat(fs, &m->source, &shown);
 
 	if (rc)
 		return rc;
@@ -243,7 +238,7 @@ static int may_become(struct ck_fs *fs, const struct move *m)
 /* On an error both are as they were. */
 static int become_tensor(struct ck_fs *fs, const struct move *m)
 {
-	struct ck_node present = m->target;
+	uint32_t number = ck_node_scratch(&m->source);
 	struct ck_scratch *s;
 	int rc = may_become(fs, m);
 
@@ -251,14 +246,13 @@ static int become_tensor(struct ck_fs *fs, const struct move *m)
 		rc = CK_AFTER;
 	if (rc)
 		return rc;
-	s = ck_scratch_hold(fs, m->source.tensor);
+	s = ck_scratch_hold(fs, number);
 	if (!s)
 		return -ENOENT;
-	present.version = ck_node_version(fs, &present);
-	rc = ck_scratch_commit(fs, s, &present);
+	rc = ck_scratch_commit(fs, s, &m->target);
 	if (rc == 0) {
-		ck_node_hide(fs, &m->target, false);
-		ck_scratch_remove(fs, m->source.tensor);
+		ck_node_show(fs, &m->target);
+		ck_scratch_remove(fs, number);
 	}
 	ck_scratch_drop(fs, s);
 	return rc;
@@ -266,19 +260,20 @@ static int become_tensor(struct ck_fs *fs, const struct move *m)
 
 static int become_scratch(struct ck_fs *fs, const struct move *m, bool replaces)
 {
-	int rc = ck_node_has_tensors(&m->to_dir)
+	int rc = ck_node_takes_files(&m->to_dir)
 			 ? ck_scratch_name_check(fs, &m->to_dir, m->to)
 			 : refusal(&m->to_dir);
+	uint32_t number = ck_node_scratch(&m->source);
 	struct ck_scratch *s;
 
 	if (rc)
 		return rc;
-	rc = ck_scratch_move(fs, m->source.tensor, &m->to_dir, m->to);
+	rc = ck_scratch_move(fs, number, &m->to_dir, m->to);
 	if (rc)
 		return rc;
 	if (replaces)
-		ck_scratch_remove(fs, m->target.tensor);
-	s = ck_scratch_hold(fs, m->source.tensor);
+		ck_scratch_remove(fs, ck_node_scratch(&m->target));
+	s = ck_scratch_hold(fs, number);
 	if (s) {
 		ck_scratch_closed(fs, s);
 		ck_scratch_drop(fs, s);
@@ -305,7 +300,7 @@ static int do_rename(struct ck_fs *fs, struct move *m)
 		rc = ck_fs_name(fs, &m->from_dir, m->from, &m->source);
 	if (rc)
 		return rc;
-	if (m->source.kind != CK_NODE_SCRATCH)
+	if (!ck_node_is_scratch(&m->source))
 		return refusal(&m->from_dir);
 	rc = ck_fs_name(fs, &m->to_dir, m->to, &m->target);
 	found = rc == 0;
@@ -314,9 +309,9 @@ static int do_rename(struct ck_fs *fs, struct move *m)
 	rc = flags_check(fs, m, found);
 	if (rc)
 		return rc;
-	if (found && ck_node_is_tensor(&m->target))
+	if (found && ck_node_accepts(&m->target))
 		return become_tensor(fs, m);
-	if (found && m->target.kind != CK_NODE_SCRATCH)
+	if (found && !ck_node_is_scratch(&m->target))
 		return refusal(&m->to_dir);
 	return become_scratch(fs, m, found);
 }
@@ -338,12 +333,13 @@ static int rename_answer(struct ck_later *l)
 			  .to = r->newname,
 			  .flags = r->flags,
 			  .may_commit = l->may_commit };
-	int rc = -ENOENT;
+	int rc = ck_node_find(fs, r->parent, &m.from_dir);
 
-	if (ck_node_find(fs, r->parent, &m.from_dir) &&
-	    ck_node_find(fs, r->newparent, &m.to_dir))
+	if (rc == 0)
+		rc = ck_node_find(fs, r->newparent, &m.to_dir);
+	if (rc == 0)
 		rc = do_rename(fs, &m);
-	l->tensor = m.target.tensor;
+	l->tensor = m.target.about.number;
 	if (rc == CK_AFTER || (rc == CK_LATER && !l->last))
 		return rc;
 	if (rc == CK_LATER)

@@ -160,13 +160,15 @@ bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bits)
 
 bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 {
-	struct ck_node n = { .kind = CK_NODE_TENSOR };
+	/* What all files that can be written have in common. */
+	const struct ck_node any = { .about.accepts = CK_ACCEPTS_RAW };
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	if (fuse_req_ctx(req)->uid == geteuid())
 		return true;
-	if (fs->counts.tensors == 0)
+	if (c->tensors.n == 0)
 		return fuse_req_ctx(req)->uid == 0;
-	return ck_access_may_now(fs, req, &n, CK_MAY_WRITE);
+	return ck_access_may_now(fs, req, &any, CK_MAY_WRITE);
 }
 
 /* --- the request ------------------------------------------------------------------ */

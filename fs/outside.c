@@ -20,13 +20,6 @@ enum {
 
 /* --- the nearest name ------------------------------------------------------- */
 
-static uint32_t files_in(const struct ck_fs *fs, const struct ck_node *dir)
-{
-	return dir->kind == CK_NODE_VIEW
-		       ? fs->counts.tensors
-		       : ck_local_boxes(fs->local, dir->index);
-}
-
 static struct ck_str without_suffix(struct ck_str name, struct ck_str suffix)
 {
 	if (name.len > suffix.len &&
@@ -35,22 +28,6 @@ static struct ck_str without_suffix(struct ck_str name, struct ck_str suffix)
 		      suffix))
 		name.len -= suffix.len;
 	return name;
-}
-
-/* Name number i of the files of tensors or boxes in there, without what they
- * all end in. */
-static struct ck_str file_in(const struct ck_fs *fs, const struct ck_node *dir,
-			     uint32_t i, struct ck_buf *buf)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	if (dir->kind == CK_NODE_VIEW)
-		return ck_tensor_names(c, i)->stem;
-	buf->len = 0;
-	ck_local_box_name(fs->local, c, ck_local_box(fs->local, dir->index, i),
-			  buf);
-	return without_suffix((struct ck_str){ buf->data, buf->len },
-			      ck_str_from(ck_dir_suffix(dir)));
 }
 
 /* Of two that are equally near, the first in natural order. */
@@ -67,15 +44,21 @@ static bool is_nearer(struct ck_str a, struct ck_str b, struct ck_str name,
 static void print_nearest(const struct ck_fs *fs, const struct ck_node *dir,
 			  struct ck_str name, struct ck_buf *out)
 {
+	struct ck_str file, suffix = ck_str_from(dir->dir.suffix);
 	struct ck_buf buf = { 0 }, best = { 0 };
-	struct ck_str file;
+	struct ck_tree_list *list;
+	struct ck_node n;
 	size_t least;
 
+	if (ck_tree_list(fs->tree, dir->number, &list))
+		return;
 	name = without_suffix(name, CK_STR(".npy"));
 	name = without_suffix(name, CK_STR(".npz"));
 	least = name.len / 3 + 1;
-	for (uint32_t i = 0; i < files_in(fs, dir); i++) {
-		file = file_in(fs, dir, i, &buf);
+	for (uint64_t at = 0; ck_tree_list_next(list, &at, &n, &buf) == 0;
+	     at++) {
+		file = without_suffix((struct ck_str){ buf.data, buf.len },
+				      suffix);
 		if (!is_nearer(file, (struct ck_str){ best.data, best.len },
 			       name, least))
 			continue;
@@ -85,8 +68,9 @@ static void print_nearest(const struct ck_fs *fs, const struct ck_node *dir,
 	}
 	if (best.len && best.err == 0 && buf.err == 0) {
 		ck_buf_escaped(out, (struct ck_str){ best.data, best.len });
-		ck_buf_text(out, ck_dir_suffix(dir));
+		ck_buf_str(out, suffix);
 	}
+	ck_tree_list_end(list);
 	ck_buf_fini(&buf);
 	ck_buf_fini(&best);
 }
@@ -104,17 +88,13 @@ void ck_nearest_print(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_buf_fini(&nearest);
 }
 
-static void print_sentence(const struct ck_fs *fs, fuse_ino_t in,
+static void print_sentence(const struct ck_fs *fs, const struct ck_node *dir,
 			   const char *name, struct ck_buf *out)
 {
-	struct ck_node dir;
-
-	if (!ck_node_find(fs, in, &dir))
-		return;
 	ck_buf_text(out, "not part of the checkpoint: ");
-	ck_dir_print(fs, &dir, name, out);
+	ck_dir_print(fs, dir, name, out);
 	ck_buf_text(out, "; no tensor has the name");
-	ck_nearest_print(fs, &dir, name, out);
+	ck_nearest_print(fs, dir, name, out);
 }
 
 /* --- one, when it is closed -------------------------------------------------- */
@@ -141,28 +121,32 @@ void ck_scratch_closed(struct ck_fs *fs, struct ck_scratch *s)
 {
 	ck_auto_free char *name = NULL;
 	struct ck_buf text = { 0 };
-	fuse_ino_t dir;
+	struct ck_node dir;
+	bool told;
 
 	pthread_mutex_lock(&fs->scratches->lock);
 	dir = s->dir;
-	if (!s->told && holds_bytes(s) && !is_temporary(s->name)) {
+	told = !s->told && holds_bytes(s) && !is_temporary(s->name);
+	if (told) {
 		s->told = true;
 		name = strdup(s->name);
+		(void)!ck_tree_use(fs->tree, &dir);
 	}
 	pthread_mutex_unlock(&fs->scratches->lock);
-	if (!name)
-		return;
-	print_sentence(fs, dir, name, &text);
+	if (name)
+		print_sentence(fs, &dir, name, &text);
 	if (text.err == 0 && text.len)
 		ck_log("%s", text.data);
+	if (told)
+		ck_tree_forget(fs->tree, dir.number, 1);
 	ck_buf_fini(&text);
 }
 
 /* --- all of them ---------------------------------------------------------------- */
 
 struct outsider {
-	char *name; /* owned */
-	fuse_ino_t dir;
+	char *name;	    /* owned */
+	struct ck_node dir; /* in use */
 	struct ck_buf path;
 };
 
@@ -172,8 +156,10 @@ struct outsiders {
 };
 
 /* Under the lock. */
-static void take_names(const struct ck_scratches *all, struct outsiders *out)
+static void take_names(const struct ck_fs *fs, struct outsiders *out)
 {
+	const struct ck_scratches *all = fs->scratches;
+
 	for (const struct ck_scratch *s = all->first; s; s = s->next) {
 		struct outsider *o = &out->all[out->n];
 
@@ -181,7 +167,10 @@ static void take_names(const struct ck_scratches *all, struct outsiders *out)
 			continue;
 		*o = (struct outsider){ .name = strdup(s->name),
 					.dir = s->dir };
-		out->n += o->name != NULL;
+		if (!o->name)
+			continue;
+		(void)!ck_tree_use(fs->tree, &o->dir);
+		out->n++;
 	}
 }
 
@@ -200,25 +189,24 @@ static struct outsiders outsiders_find(struct ck_fs *fs)
 {
 	struct ck_scratches *all = fs->scratches;
 	struct outsiders found = { 0 };
-	struct ck_node dir;
 
 	pthread_mutex_lock(&all->lock);
 	found.all = calloc(all->count + 1, sizeof(*found.all));
 	if (found.all)
-		take_names(all, &found);
+		take_names(fs, &found);
 	pthread_mutex_unlock(&all->lock);
 	for (uint32_t i = 0; i < found.n; i++)
-		if (ck_node_find(fs, found.all[i].dir, &dir))
-			ck_dir_print(fs, &dir, found.all[i].name,
-				     &found.all[i].path);
+		ck_dir_print(fs, &found.all[i].dir, found.all[i].name,
+			     &found.all[i].path);
 	if (found.n)
 		qsort(found.all, found.n, sizeof(*found.all), path_cmp);
 	return found;
 }
 
-static void outsiders_fini(struct outsiders *found)
+static void outsiders_fini(struct ck_fs *fs, struct outsiders *found)
 {
 	for (uint32_t i = 0; i < found->n; i++) {
+		ck_tree_forget(fs->tree, found->all[i].dir.number, 1);
 		free(found->all[i].name);
 		ck_buf_fini(&found->all[i].path);
 	}
@@ -248,7 +236,7 @@ void ck_scratches_status(struct ck_fs *fs, struct ck_buf *out)
 		print_paths(&found, out);
 		ck_buf_text(out, "\n");
 	}
-	outsiders_fini(&found);
+	outsiders_fini(fs, &found);
 }
 
 void ck_scratches_dropped(struct ck_fs *fs)
@@ -261,7 +249,7 @@ void ck_scratches_dropped(struct ck_fs *fs)
 		ck_log("dropped %u scratch file%s: %s", found.n,
 		       found.n == 1 ? "" : "s", names.data);
 	ck_buf_fini(&names);
-	outsiders_fini(&found);
+	outsiders_fini(fs, &found);
 }
 
 void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out)
@@ -272,7 +260,7 @@ void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out)
 
 	for (i = 0; i < found.n && i < NAMES; i++) {
 		text.len = 0;
-		print_sentence(fs, found.all[i].dir, found.all[i].name, &text);
+		print_sentence(fs, &found.all[i].dir, found.all[i].name, &text);
 		if (text.err || out->len + text.len > ANSWER_MOST)
 			break;
 		ck_buf_printf(out, "%s%s", out->len ? "; " : "", text.data);
@@ -280,5 +268,5 @@ void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out)
 	if (i < found.n)
 		ck_buf_printf(out, "; and %u more", found.n - i);
 	ck_buf_fini(&text);
-	outsiders_fini(&found);
+	outsiders_fini(fs, &found);
 }

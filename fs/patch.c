@@ -38,11 +38,11 @@ int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
 		  const struct ck_node *n, struct ck_diag *d)
 {
 	struct fuse_file_info old = { .flags = O_RDONLY };
-	struct ck_node present = *n;
-	int rc;
+	struct ck_node present;
+	int rc = ck_tree_present(fs->tree, n, &present);
 
-	present.version = ck_node_version(fs, n);
-	rc = ck_handle_open(fs, &present, &old);
+	if (rc == 0)
+		rc = ck_handle_open(fs, &present, &old);
 	if (rc)
 		return ck_fail(d, -rc, "bytes that were not written: %s",
 			       strerror(-rc));

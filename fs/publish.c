@@ -84,33 +84,11 @@ static bool forget_names(const struct ck_fs *fs)
 	return write(fuse_session_fd(fs->session), &word, sizeof(word)) >= 0;
 }
 
-/* What has the time of .metadata. The text of the reports that were made once
- * stays: a commit changes no name, shape, dtype or number of boxes. */
-static void forget_times(const struct ck_fs *fs)
-{
-	struct ck_node n = { .kind = CK_NODE_ROOT };
-
-	ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_CONTROL;
-	ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_OBJECTS;
-	ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_LOCAL;
-	ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_REPORT;
-	for (n.index = 0; n.index < ck_fs_nreports; n.index++)
-		ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_VIEW;
-	for (n.index = 0; n.index < ck_ntensor_views; n.index++)
-		ck_node_forget_attributes(fs, &n);
-	n.kind = CK_NODE_OWNER;
-	for (n.index = 0; n.index < ck_local_count(fs->local); n.index++)
-		ck_node_forget_attributes(fs, &n);
-}
-
+/* What has the time of .metadata, and names. The text of the reports that were made
+ * once stays: a commit changes no name, shape, dtype or number of boxes. */
 static void tell(const struct ck_fs *fs)
 {
-	forget_times(fs);
+	ck_nodes_forget_attributes(fs);
 	if (fs->name_timeout > 0)
 		(void)forget_names(fs); /* it has ended */
 }
@@ -139,20 +117,21 @@ static void advise(struct ck_fs *fs)
 static int commit(struct ck_publisher *p, struct ck_draft *draft, bool asked)
 {
 	struct ck_fs *fs = p->fs;
-	struct ck_node n = *ck_draft_node(draft);
+	uint32_t tensor = ck_draft_node(draft)->about.number;
+	uint64_t version;
 	bool changed;
 	int rc;
 
 	pthread_mutex_lock(&p->commit);
-	n.version = ck_node_version(fs, &n);
+	version = ck_tensor_version(fs, tensor);
 	atomic_fetch_add(&fs->commits, 1);
 	rc = ck_draft_commit(fs, draft, asked);
 	atomic_fetch_add(&fs->commits, 1);
-	changed = ck_node_version(fs, &n) != n.version;
+	changed = ck_tensor_version(fs, tensor) != version;
 	pthread_mutex_unlock(&p->commit);
 	if (!changed)
 		return rc;
-	ck_tensor_forget_faults(fs, n.tensor);
+	ck_tensor_forget_faults(fs, tensor);
 	tell(fs);
 	advise(fs);
 	return rc;

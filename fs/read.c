@@ -21,6 +21,15 @@
 
 /* --- where boxes are ------------------------------------------------------- */
 
+/* Of the file, by what is known now of those who may read what it was opened as. */
+static mode_t handle_mode(const struct ck_handle *h)
+{
+	struct ck_node_stat known;
+
+	ck_tree_rights(h->fs->tree, h->catalog, &h->node, &known);
+	return known.mode;
+}
+
 /* -ESTALE: a data file was seen only now, and with it who may read the tensor. */
 static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		  const struct ck_layout **out)
@@ -34,8 +43,7 @@ static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		return rc;
 	if (faulty && !h->is_open)
 		h->direct = true;
-	if (!h->is_open ||
-	    ck_node_mode(h->fs, h->catalog, &h->node) == h->shown)
+	if (!h->is_open || handle_mode(h) == h->shown)
 		return 0;
 	ck_layout_put(h->fs->cp, *out);
 	return -ESTALE;
@@ -58,8 +66,6 @@ static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 		return NULL;
 	h->locator = (struct ck_locator){ locate, layout_put };
 	h->fs = fs;
-	if (ck_node_is_tensor(n))
-		h->catalog = ck_checkpoint_catalog(fs->cp);
 	h->node = *n;
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
@@ -131,40 +137,24 @@ static int slice_open(struct ck_handle *h, struct ck_slice *slice)
 	return rc;
 }
 
-static int report_open(struct ck_fs *fs, uint32_t report, struct ck_handle *h)
+/* What is wrong with a file that can be opened all the same is in the log. */
+static int file_open(struct ck_handle *h)
 {
-	struct ck_snapshot *text;
-	struct ck_slice *slice;
-	int rc = ck_snapshots_get(fs->reports, report, false, &text);
-
-	h->direct = ck_fs_reports[report].live;
-	if (rc == 0)
-		rc = ck_snapshot_slice(text, &slice);
-	return rc ? rc : slice_open(h, slice);
-}
-
-static int tensor_open(struct ck_fs *fs, const struct ck_node *n,
-		       struct ck_handle *h)
-{
-	const struct ck_tensor *t = ck_catalog_tensor(h->catalog, n->tensor);
 	struct ck_slice *slice;
 	int rc;
 
-	h->shown = ck_node_mode(fs, h->catalog, n);
-	h->direct = fs->options->direct || t->err != 0;
-	/* Boxes that lie are refused here; a dtype that cannot be shown is
-	 * answered by read, which must then reach us: its size is 0. */
-	if (t->err && t->err != EBADMSG)
-		return -t->err;
-	if (t->err) {
-		h->err = t->err;
-		return 0;
-	}
-	rc = n->kind == CK_NODE_BOX
-		     ? ck_local_slice(h->catalog, n->index, &slice)
-		     : ck_tensor_views[n->index]->slice(h->catalog, n->tensor,
-							&slice);
-	return rc ? rc : slice_open(h, slice);
+	h->shown = handle_mode(h);
+	rc = ck_tree_slice(h->catalog, &h->node, &slice);
+	if (rc)
+		return rc;
+	h->err = slice->err;
+	h->direct = h->err || h->node.about.live ||
+		    (h->fs->options->direct && ck_node_accepts(&h->node));
+	if (h->err == 0)
+		return slice_open(h, slice);
+	atomic_store(&h->logged, h->node.about.made);
+	ck_slice_free(slice);
+	return 0;
 }
 
 static bool is_for_writing(int flags)
@@ -177,7 +167,7 @@ static bool is_for_writing(int flags)
 static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 		      struct ck_handle *h)
 {
-	int rc = (flags & O_ACCMODE) == O_RDWR ? tensor_open(fs, n, h) : 0;
+	int rc = (flags & O_ACCMODE) == O_RDWR ? file_open(h) : 0;
 
 	if (rc == 0)
 		rc = ck_draft_open(fs, n, &h->draft);
@@ -189,63 +179,35 @@ static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 	return rc;
 }
 
-static int tensor_open_as(struct ck_fs *fs, const struct ck_node *n, int flags,
-			  struct ck_handle *h)
-{
-	if (n->version != ck_node_version_in(h->catalog, n))
-		return -ESTALE;
-	if (is_for_writing(flags))
-		return draft_open(fs, n, flags, h);
-	return tensor_open(fs, n, h);
-}
-
-/* JSON that cannot be made is refused here; an item is what it is, and what is
- * wrong with it is answered by read. What could not be asked is refused. */
-static int object_open(struct ck_fs *fs, const struct ck_node *n,
-		       struct ck_handle *h)
-{
-	struct ck_slice *slice;
-	bool passing;
-	int rc = ck_object_file_slice(fs->cp, n->tensor, n->index, &slice,
-				      &passing);
-
-	if (rc == 0)
-		return slice_open(h, slice);
-	if (n->index == 0 || passing)
-		return rc;
-	h->err = -rc;
-	h->direct = true;
-	atomic_store(&h->logged, true); /* it was */
-	return 0;
-}
-
 /* Not through the page cache: what a mapping was given would be missing when
  * the file becomes a tensor. */
 static int scratch_open(struct ck_fs *fs, const struct ck_node *n,
 			struct ck_handle *h)
 {
 	h->direct = true;
-	h->scratch = ck_scratch_hold(fs, n->tensor);
+	h->scratch = ck_scratch_hold(fs, ck_node_scratch(n));
 	return h->scratch ? 0 : -ESTALE;
 }
 
 static int node_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 		     struct ck_handle *h)
 {
-	if (n->kind == CK_NODE_SCRATCH)
+	int rc;
+
+	if (ck_node_is_scratch(n))
 		return scratch_open(fs, n, h);
-	if (n->kind == CK_NODE_REPORT)
-		return report_open(fs, n->index, h);
-	if (n->kind == CK_NODE_OBJECT)
-		return object_open(fs, n, h);
-	return tensor_open_as(fs, n, flags, h);
+	rc = ck_tree_pin(fs->tree, n, &h->catalog);
+	if (rc)
+		return rc;
+	return is_for_writing(flags) ? draft_open(fs, n, flags, h)
+				     : file_open(h);
 }
 
 int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 		   struct fuse_file_info *fi)
 {
 	bool writable = fs->writer &&
-			(n->kind == CK_NODE_SCRATCH || ck_node_is_tensor(n));
+			(ck_node_is_scratch(n) || ck_node_accepts(n));
 	struct ck_handle *h;
 	int rc;
 
@@ -311,13 +273,13 @@ static int do_open(struct open_request *r)
 	struct ck_fs *fs = fuse_req_userdata(r->req);
 	pid_t thread = fuse_req_ctx(r->req)->pid;
 	struct ck_node n;
-	int rc;
+	int rc = ck_node_find(fs, r->ino, &n);
 
-	if (!ck_node_find(fs, r->ino, &n))
-		return -ENOENT;
-	r->later.tensor = n.tensor;
+	if (rc)
+		return rc;
+	r->later.tensor = n.about.number;
 	rc = judged_open(fs, r->req, &n, &r->fi);
-	if (!fs->writer || !ck_node_is_tensor(&n) || rc == CK_LATER)
+	if (!fs->writer || !ck_node_accepts(&n) || rc == CK_LATER)
 		return rc;
 	if (rc == -ESTALE)
 		ck_turn_give(fs->turns, thread);
@@ -335,10 +297,10 @@ static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
 {
 	struct ck_node n;
 
-	if (!ck_is_shortage(-err) || !ck_node_find(fs, ino, &n) ||
-	    !ck_node_is_tensor(&n))
+	if (!ck_is_shortage(-err) || ck_node_find(fs, ino, &n) ||
+	    !ck_node_accepts(&n))
 		return;
-	ck_log("%s: cannot be opened: %s", ck_tensor_name(fs, n.tensor),
+	ck_log("%s: cannot be opened: %s", ck_node_shown_name(fs, &n),
 	       strerrordesc_np(err));
 }
 

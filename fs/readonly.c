@@ -18,7 +18,8 @@ void ck_fs_refuse_in(fuse_req_t req, fuse_ino_t dir)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);
 	struct ck_node n;
-	bool has_tensors = ck_node_find(fs, dir, &n) && ck_node_has_tensors(&n);
+	bool has_tensors = ck_node_find(fs, dir, &n) == 0 &&
+			   ck_node_takes_files(&n);
 
 	fuse_reply_err(req, fs->writer && has_tensors ? EPERM : EROFS);
 }

@@ -155,7 +155,8 @@ int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
 
 	if (rc)
 		return rc;
-	s->dir = ck_node_number(fs, dir);
+	s->dir = *dir;
+	(void)!ck_tree_use(fs->tree, &s->dir); /* it has a number */
 	s->attr = *attr;
 	ck_scratch_now(&s->attr.st_mtim);
 	s->attr.st_atim = s->attr.st_mtim;
@@ -164,8 +165,10 @@ int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
 	rc = enter(all, s);
 	*number = s->number;
 	pthread_mutex_unlock(&all->lock);
-	if (rc)
+	if (rc) {
+		ck_scratch_unname(fs, s);
 		scratch_free(s);
+	}
 	return rc;
 }
 
@@ -210,7 +213,6 @@ static int fill_stat(const struct ck_scratch *s, struct stat *out)
 
 int ck_scratch_stat(const struct ck_fs *fs, uint32_t number, struct stat *out)
 {
-	struct ck_node n = { .kind = CK_NODE_SCRATCH, .tensor = number };
 	struct ck_scratches *all = fs->scratches;
 	const struct ck_scratch *s;
 	int rc = -ESTALE;
@@ -220,7 +222,7 @@ int ck_scratch_stat(const struct ck_fs *fs, uint32_t number, struct stat *out)
 	if (s)
 		rc = fill_stat(s, out);
 	pthread_mutex_unlock(&all->lock);
-	out->st_ino = ck_node_number(fs, &n);
+	out->st_ino = ck_node_of_scratch(number).number;
 	return rc;
 }
 

@@ -11,9 +11,9 @@ struct ck_scratch {
 	/* Under ck_scratches.lock: */
 	struct ck_scratch *next;
 	uint32_t number;
-	fuse_ino_t dir; /* number of the directory that its name is in */
-	char *name;	/* owned; NULL: it has none any more */
-	bool told;	/* the log says that it is no tensor's */
+	struct ck_node dir; /* that its name is in, and in use by that */
+	char *name;	    /* owned; NULL: it has none any more */
+	bool told;	    /* the log says that it is no tensor's */
 	unsigned refs;
 	struct stat attr;
 
@@ -48,8 +48,8 @@ void ck_scratch_now(struct timespec *out);
 
 /* Those below need no lock. */
 
-/* What files of tensors or boxes end in in a directory. */
-const char *ck_dir_suffix(const struct ck_node *dir);
+/* Whoever takes the name away frees what it has with it. */
+void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s);
 /* Appends the path of a name in a directory, for people. */
 void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 		  const char *name, struct ck_buf *out);

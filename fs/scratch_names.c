@@ -10,37 +10,26 @@
 #define NAME_LONGEST 255
 
 static struct ck_scratch *by_name(const struct ck_scratches *all,
-				  fuse_ino_t dir, const char *name)
+				  const struct ck_node *dir, const char *name)
 {
 	struct ck_scratch *s = all->first;
 
-	while (s && (!s->name || s->dir != dir || strcmp(s->name, name) != 0))
+	while (s && (!s->name || s->dir.place != dir->place ||
+		     strcmp(s->name, name) != 0))
 		s = s->next;
 	return s;
-}
-
-const char *ck_dir_suffix(const struct ck_node *dir)
-{
-	return dir->kind == CK_NODE_VIEW ? ck_tensor_views[dir->index]->view.suffix
-					 : ".npy";
 }
 
 void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 		  const char *name, struct ck_buf *out)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	struct ck_buf owner = { 0 };
+	struct ck_buf path = { 0 };
 
-	if (dir->kind == CK_NODE_VIEW) {
-		ck_buf_text(out, ck_tensor_views[dir->index]->view.top);
-	} else {
-		ck_local_name(fs->local, c, dir->index, &owner);
-		ck_buf_text(out, CK_LOCAL_DIR "/");
-		ck_buf_escaped(out, (struct ck_str){ owner.data, owner.len });
-		ck_buf_fini(&owner);
-	}
+	if (ck_tree_path(fs->tree, dir, &path) == 0)
+		ck_buf_escaped(out, (struct ck_str){ path.data, path.len });
 	ck_buf_text(out, "/");
 	ck_buf_escaped(out, ck_str_from(name));
+	ck_buf_fini(&path);
 }
 
 static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
@@ -62,7 +51,7 @@ static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 int ck_scratch_name_check(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name)
 {
-	const char *suffix = ck_dir_suffix(dir);
+	const char *suffix = dir->dir.suffix;
 	size_t len = strlen(name), end = strlen(suffix);
 
 	if (len > NAME_LONGEST)
@@ -81,7 +70,7 @@ int ck_scratch_find(const struct ck_fs *fs, const struct ck_node *dir,
 	const struct ck_scratch *s;
 
 	pthread_mutex_lock(&all->lock);
-	s = by_name(all, ck_node_number(fs, dir), name);
+	s = by_name(all, dir, name);
 	if (s)
 		*number = s->number;
 	pthread_mutex_unlock(&all->lock);
@@ -92,13 +81,12 @@ bool ck_scratch_next(const struct ck_fs *fs, const struct ck_node *dir,
 		     uint64_t *number, struct ck_buf *name)
 {
 	struct ck_scratches *all = fs->scratches;
-	fuse_ino_t in = ck_node_number(fs, dir);
 	const struct ck_scratch *found = NULL;
 
 	pthread_mutex_lock(&all->lock);
 	for (const struct ck_scratch *s = all->first; s && s->number >= *number;
 	     s = s->next)
-		if (s->name && s->dir == in)
+		if (s->name && s->dir.place == dir->place)
 			found = s;
 	if (found) {
 		*number = found->number;
@@ -106,6 +94,14 @@ bool ck_scratch_next(const struct ck_fs *fs, const struct ck_node *dir,
 	}
 	pthread_mutex_unlock(&all->lock);
 	return found;
+}
+
+void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s)
+{
+	if (s->name)
+		ck_tree_forget(fs->tree, s->dir.number, 1);
+	free(s->name);
+	s->name = NULL;
 }
 
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
@@ -116,8 +112,7 @@ void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
 	pthread_mutex_lock(&all->lock);
 	s = ck_scratch_by_number(all, number);
 	if (s) {
-		free(s->name);
-		s->name = NULL;
+		ck_scratch_unname(fs, s);
 		ck_scratch_settle(all, s);
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -128,6 +123,7 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 {
 	struct ck_scratches *all = fs->scratches;
 	char *copy = strdup(name);
+	struct ck_node to = *dir;
 	struct ck_scratch *s;
 
 	if (!copy)
@@ -135,10 +131,11 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 	pthread_mutex_lock(&all->lock);
 	s = ck_scratch_by_number(all, number);
 	if (s) {
-		free(s->name);
+		(void)!ck_tree_use(fs->tree, &to); /* it has a number */
+		ck_scratch_unname(fs, s);
 		s->name = copy;
 		s->told = false;
-		s->dir = ck_node_number(fs, dir);
+		s->dir = to;
 		ck_scratch_now(&s->attr.st_ctim);
 	}
 	pthread_mutex_unlock(&all->lock);

@@ -78,6 +78,8 @@ static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
 	struct fuse_lowlevel_ops ops = {
 		.init = session_init,
 		.lookup = ck_fs_lookup,
+		.forget = ck_fs_forget,
+		.forget_multi = ck_fs_forget_multi,
 		.getattr = ck_fs_getattr,
 		.statfs = ck_fs_statfs,
 		.readdir = ck_fs_readdir,
@@ -385,29 +387,45 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 	return rc ? rc : ck_writer_open(fs->cp, &options, &fs->writer, d);
 }
 
+static int tree_make(struct ck_fs *fs)
+{
+	const struct ck_mount_options *o = fs->options;
+
+	fs->shown = (struct ck_tree_options){
+		.umask = o->umask,
+		.write = fs->writer,
+		.have_uid = o->have_uid,
+		.have_gid = o->have_gid,
+		.uid = o->uid,
+		.gid = o->gid,
+		.reports = ck_fs_reports,
+		.nreports = ck_fs_nreports,
+		.arg = fs,
+	};
+	return ck_tree_make(fs->cp, ck_views, ck_nviews, &fs->shown, &fs->tree);
+}
+
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
-	fs->counts = (struct ck_counts){ c->tensors.n, c->chunks.n,
-					 c->objects.n };
 	ck_host_mover_init(&fs->host, fs->cp->files);
 	fs->mover = fs->options->mover ? fs->options->mover : &fs->host.mover;
-	fs->reports = ck_snapshots_make(ck_fs_reports, ck_fs_nreports, fs);
-	if (ck_local_make(c, &fs->local))
+	if (tree_make(fs))
 		return ck_fail(d, ENOMEM, "out of memory");
-	fs->judged = ck_judged_make(fs);
+	fs->judged = ck_judged_make();
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
 	fs->pool = ck_pool_make();
 	fs->lates = ck_lates_make();
-	if (ck_bits_make(&fs->faulty, c->tensors.n) || !fs->reports ||
-	    !fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
+	if (ck_bits_make(&fs->faulty, c->tensors.n) || !fs->judged ||
+	    !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
 		return 0;
 	fs->scratches = ck_scratches_make();
-	if (ck_hidden_make(fs) || !fs->scratches)
+	fs->hidden = ck_hidden_make();
+	if (!fs->hidden || !fs->scratches)
 		return ck_fail(d, ENOMEM, "out of memory");
 	return 0;
 }
@@ -422,11 +440,10 @@ static void fs_fini(struct ck_fs *fs)
 	ck_drafts_free(fs->drafts);
 	ck_turns_free(fs->turns);
 	ck_scratches_free(fs->scratches);
-	ck_bits_fini(&fs->hidden);
+	ck_hidden_free(fs->hidden);
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
-	ck_local_free(fs->local);
-	ck_snapshots_free(fs->reports);
+	ck_tree_free(fs->tree);
 	ck_judged_free(fs->judged);
 	ck_bits_fini(&fs->faulty);
 	if (fs->writer)

@@ -93,12 +93,12 @@ int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
 	return 0;
 }
 
-const uint64_t *ck_node_window(const struct ck_catalog *c,
-			       const struct ck_node *n)
+const uint64_t *ck_about_window(const struct ck_catalog *c,
+				const struct ck_about *about)
 {
-	const struct ck_tensor *t = ck_catalog_tensor(c, n->tensor);
+	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
 
-	if (n->kind != CK_NODE_BOX)
+	if (about->topic != CK_ABOUT_BOX)
 		return NULL;
-	return (const uint64_t *)ck_tensor_box(t, n->index - t->chunk);
+	return (const uint64_t *)ck_tensor_box(t, about->chunk - t->chunk);
 }

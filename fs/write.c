@@ -183,7 +183,7 @@ static int set_size(const struct setattr_request *r, const struct ck_node *n)
 	struct ck_draft *draft;
 	int rc;
 
-	if (!ck_node_is_tensor(n))
+	if (!ck_node_accepts(n))
 		return -EISDIR;
 	if (r->draft)
 		return ck_draft_truncate(fs, r->draft, size);
@@ -204,7 +204,7 @@ static int set_private(const struct setattr_request *r, const struct ck_node *n)
 	struct ck_draft *draft;
 	int rc;
 
-	if (!ck_node_is_tensor(n))
+	if (!ck_node_accepts(n))
 		return -EPERM;
 	if (ck_node_made(fs, n))
 		return 0;
@@ -223,19 +223,20 @@ static int do_setattr(struct setattr_request *r)
 {
 	struct ck_fs *fs = fuse_req_userdata(r->req);
 	struct ck_node n;
-	int rc = 0;
+	int rc = ck_node_find(fs, r->ino, &n);
 
-	if (!ck_node_find(fs, r->ino, &n))
-		return -ENOENT;
-	if (n.kind == CK_NODE_REPORT || n.kind == CK_NODE_OBJECT)
-		return -EROFS;
-	if (n.kind == CK_NODE_SCRATCH) {
-		rc = ck_scratch_setattr(fs, n.tensor, &r->attr, r->to_set);
-		return rc ? rc : ck_scratch_stat(fs, n.tensor, &r->out);
+	if (rc)
+		return rc;
+	if (ck_node_is_scratch(&n)) {
+		rc = ck_scratch_setattr(fs, ck_node_scratch(&n), &r->attr,
+					r->to_set);
+		return rc ? rc : ck_node_stat(fs, &n, &r->out);
 	}
-	r->later.tensor = n.tensor;
-	ck_node_stat(fs, &n, 0, &r->out);
-	if ((r->to_set & FUSE_SET_ATTR_MODE) &&
+	if (!ck_node_accepts(&n) && !ck_node_is_dir(&n))
+		return -EROFS;
+	r->later.tensor = n.about.number;
+	rc = ck_node_stat(fs, &n, &r->out);
+	if (rc == 0 && (r->to_set & FUSE_SET_ATTR_MODE) &&
 	    is_private(&r->out, r->attr.st_mode))
 		rc = set_private(r, &n);
 	if (rc == 0 && (r->to_set & FUSE_SET_ATTR_SIZE))

@@ -31,14 +31,14 @@ struct attribute {
 
 static const struct ck_tensor *tensor_of(const struct file *f)
 {
-	return ck_catalog_tensor(f->c, f->n.tensor);
+	return ck_catalog_tensor(f->c, f->n.about.number);
 }
 
 static const struct ck_names *names_of(const struct file *f)
 {
-	if (f->n.kind == CK_NODE_OBJECT)
-		return ck_object_names(f->c, f->n.tensor);
-	return ck_tensor_names(f->c, f->n.tensor);
+	if (f->n.about.topic == CK_ABOUT_OBJECT)
+		return ck_object_names(f->c, f->n.about.number);
+	return ck_tensor_names(f->c, f->n.about.number);
 }
 
 /* Offsets of a box; its sizes are ndim further on. */
@@ -46,7 +46,7 @@ static const int64_t *box_of(const struct file *f)
 {
 	const struct ck_tensor *t = tensor_of(f);
 
-	return ck_tensor_box(t, f->n.index - t->chunk);
+	return ck_tensor_box(t, f->n.about.chunk - t->chunk);
 }
 
 static int get_fqn(const struct file *f, struct ck_buf *out)
@@ -79,8 +79,9 @@ static int get_dtype(const struct file *f, struct ck_buf *out)
 static int get_shape(const struct file *f, struct ck_buf *out)
 {
 	const struct ck_tensor *t = tensor_of(f);
-	const int64_t *shape = f->n.kind == CK_NODE_BOX ? box_of(f) + t->ndim
-							: t->shape;
+	const int64_t *shape = f->n.about.topic == CK_ABOUT_BOX
+				       ? box_of(f) + t->ndim
+				       : t->shape;
 
 	ck_dims_print(out, shape, t->ndim);
 	return 0;
@@ -88,7 +89,7 @@ static int get_shape(const struct file *f, struct ck_buf *out)
 
 static bool has_offset(const struct file *f)
 {
-	return f->n.kind == CK_NODE_BOX;
+	return f->n.about.topic == CK_ABOUT_BOX;
 }
 
 static int get_offset(const struct file *f, struct ck_buf *out)
@@ -102,13 +103,14 @@ static int get_offset(const struct file *f, struct ck_buf *out)
 static int get_chunks(const struct file *f, struct ck_buf *out)
 {
 	ck_buf_printf(out, "%u",
-		      f->n.kind == CK_NODE_BOX ? 1 : tensor_of(f)->nchunks);
+		      f->n.about.topic == CK_ABOUT_BOX ? 1
+						       : tensor_of(f)->nchunks);
 	return 0;
 }
 
 static int get_kind(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_text(out, f->n.kind == CK_NODE_OBJECT
+	ck_buf_text(out, f->n.about.topic == CK_ABOUT_OBJECT
 				 ? "object"
 				 : ck_tensor_kind_name(tensor_of(f)->kind));
 	return 0;
@@ -116,11 +118,12 @@ static int get_kind(const struct file *f, struct ck_buf *out)
 
 static bool has_error(const struct file *f)
 {
-	if (f->n.kind == CK_NODE_OBJECT)
-		return ck_object_known_faulty(f->fs->cp, f->n.tensor);
-	if (f->n.kind != CK_NODE_BOX)
-		return ck_tensor_known_faulty(f->fs, f->n.tensor);
-	return tensor_of(f)->err || ck_catalog_item(f->c, f->n.index)->err;
+	if (f->n.about.topic == CK_ABOUT_OBJECT)
+		return ck_object_known_faulty(f->fs->cp, f->n.about.number);
+	if (f->n.about.topic != CK_ABOUT_BOX)
+		return ck_tensor_known_faulty(f->fs, f->n.about.number);
+	return tensor_of(f)->err ||
+	       ck_catalog_item(f->c, f->n.about.chunk)->err;
 }
 
 static int print_error(const struct file *f, struct ck_buf *out)
@@ -130,16 +133,17 @@ static int print_error(const struct file *f, struct ck_buf *out)
 	bool faulty;
 	int rc;
 
-	if (f->n.kind == CK_NODE_OBJECT)
-		return ck_object_print_fault(fs->cp, f->n.tensor, false, out);
+	if (f->n.about.topic == CK_ABOUT_OBJECT)
+		return ck_object_print_fault(fs->cp, f->n.about.number, false,
+					     out);
 	if (!tensor_of(f)->err) {
-		rc = ck_tensor_locate(fs, f->c, f->n.tensor,
-				      ck_node_window(f->c, &f->n), &layout,
-				      &faulty);
+		rc = ck_tensor_locate(fs, f->c, f->n.about.number,
+				      ck_about_window(f->c, &f->n.about),
+				      &layout, &faulty);
 		if (rc)
 			return rc;
 	}
-	ck_node_print_faults(fs, f->c, &f->n, layout, "", out);
+	ck_about_print_faults(fs, f->c, &f->n.about, layout, "", out);
 	ck_layout_put(fs->cp, layout);
 	if (out->len && out->data[out->len - 1] == '\n')
 		out->data[--out->len] = '\0';
@@ -155,7 +159,8 @@ static int get_error(const struct file *f, struct ck_buf *out)
 
 static bool is_of_tensor(const struct file *f)
 {
-	return ck_node_is_tensor(&f->n);
+	return f->n.about.topic == CK_ABOUT_TENSOR ||
+	       f->n.about.topic == CK_ABOUT_BOX;
 }
 
 static const char error_name[] = PREFIX "error";
@@ -173,7 +178,7 @@ static const struct attribute attributes[] = {
 
 static bool has_attributes(const struct ck_node *n)
 {
-	return ck_node_is_tensor(n) || n->kind == CK_NODE_OBJECT;
+	return n->about.topic != CK_ABOUT_CHECKPOINT;
 }
 
 static int get_attribute(const struct file *f, const char *name,
@@ -200,7 +205,7 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		return -ENOSYS; /* after ENOSYS the kernel does not ask again */
 	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
 		return -EOPNOTSUPP;
-	if (!ck_node_find(fs, ino, &f.n) || !has_attributes(&f.n))
+	if (ck_node_find(fs, ino, &f.n) || !has_attributes(&f.n))
 		return -ENODATA;
 	return get_attribute(&f, name, out);
 }
@@ -212,7 +217,7 @@ static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 
 	if (fs->options->noxattr)
 		return -ENOSYS;
-	if (!ck_node_find(fs, ino, &f.n) || !has_attributes(&f.n))
+	if (ck_node_find(fs, ino, &f.n) || !has_attributes(&f.n))
 		return 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
 		const struct attribute *a = &attributes[i];
@@ -302,8 +307,8 @@ static int do_change(const struct ck_fs *fs, fuse_ino_t ino, const char *name)
 
 	if (fs->options->noxattr)
 		return -ENOSYS;
-	if (!ck_node_find(fs, ino, &n) ||
-	    !(ck_node_is_tensor(&n) || n.kind == CK_NODE_SCRATCH))
+	if (ck_node_find(fs, ino, &n) ||
+	    !(ck_node_accepts(&n) || ck_node_is_scratch(&n)))
 		return -EOPNOTSUPP;
 	return ck_str_starts(ck_str_from(name), CK_STR(PREFIX)) ? 0
 								: -EOPNOTSUPP;

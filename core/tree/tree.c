@@ -162,6 +162,22 @@ int ck_tree_name(struct ck_tree *t, uint64_t dir, struct ck_str name,
 	return rc;
 }
 
+int ck_tree_present(struct ck_tree *t, const struct ck_node *n,
+		    struct ck_node *out)
+{
+	const struct ck_child child = { .entry = n->entry };
+	struct ck_tree_place p;
+	int rc;
+
+	if (!place_find(t, ck_number_dir(n->number), &p))
+		return -ESTALE;
+	rc = ck_tree_child(&p, &child, out);
+	if (rc == 0)
+		rc = ck_tree_number(t, &p, out, 0, &out->number);
+	ck_catalog_put(p.c);
+	return rc == -ENOENT ? -ESTALE : rc;
+}
+
 int ck_tree_parent(struct ck_tree *t, const struct ck_node *n,
 		   struct ck_node *out)
 {
@@ -265,27 +281,34 @@ int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
 	return rc;
 }
 
-/* The present one knows the files of all that were before. */
-mode_t ck_tree_mode(struct ck_tree *t, const struct ck_catalog *of,
-		    const struct ck_node *n)
+/* The version that a file has in a catalog. */
+static uint64_t version_of(const struct ck_catalog *c, const struct ck_node *n,
+			   struct ck_about *about)
+{
+	*about = n->about;
+	if (n->dir.view && n->dir.view->stat(c, &n->dir, n->entry, about) == 0)
+		return about->version;
+	return 0;
+}
+
+/* The present catalog knows the files of all that were before. */
+void ck_tree_rights(struct ck_tree *t, const struct ck_catalog *of,
+		    const struct ck_node *n, struct ck_node_stat *out)
 {
 	ck_auto_catalog *now = ck_checkpoint_catalog(t->cp);
-	const struct ck_dir *dir = &n->dir;
 	struct ck_about old, present;
-	struct ck_node_stat st;
+	mode_t bytes;
 
+	*out = (struct ck_node_stat){ .number = n->number };
 	if (n->about.type == CK_TYPE_DIR) {
-		ck_tree_dir_attr(t->options, now, &st);
-		return st.mode;
+		ck_tree_dir_attr(t->options, now, out);
+		return;
 	}
-	ck_tree_file_attr(t->options, now, &n->about, &st);
-	if (dir->view->stat(of, dir, n->entry, &old) ||
-	    dir->view->stat(now, dir, n->entry, &present) ||
-	    old.version == present.version)
-		return st.mode;
-	return (st.mode & ~(mode_t)0444) |
-	       (ck_catalog_attr(now, ck_about_items(of, &old)).mode & 0444 &
-		~t->options->umask);
+	ck_tree_file_attr(t->options, now, &n->about, out);
+	if (version_of(of, n, &old) == version_of(now, n, &present))
+		return;
+	bytes = ck_catalog_attr(now, ck_about_items(of, &old)).mode & 0444;
+	out->mode = (out->mode & ~(mode_t)0444) | (bytes & ~t->options->umask);
 }
 
 int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,

@@ -78,6 +78,9 @@ CK_MUST_USE int ck_tree_find(struct ck_tree *t, uint64_t number,
  * -ENFILE, -ENOMEM; errors of a report that is printed. */
 CK_MUST_USE int ck_tree_name(struct ck_tree *t, uint64_t dir,
 			     struct ck_str name, struct ck_node *out);
+/* The present version of a file that was found. -ESTALE: it is gone. */
+CK_MUST_USE int ck_tree_present(struct ck_tree *t, const struct ck_node *n,
+				struct ck_node *out);
 /* The directory that a node is in; the root is in itself. */
 CK_MUST_USE int ck_tree_parent(struct ck_tree *t, const struct ck_node *n,
 			       struct ck_node *out);
@@ -103,10 +106,12 @@ CK_MUST_USE int ck_tree_stat(struct ck_tree *t, const struct ck_node *n,
 /* A name that is looked up: the node is in use once more. */
 CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 			       struct ck_str name, struct ck_node_stat *out);
-/* The mode that a file has by what is known now of those who may read the bytes
- * that a catalog, the present one or an older one, says. */
-mode_t ck_tree_mode(struct ck_tree *t, const struct ck_catalog *of,
-		    const struct ck_node *n);
+/* The same without what is made: its mode is that by what is known now of those who
+ * may read the bytes that a catalog, the present one or an older one, says. Also of
+ * any directory, or of any file that is about no entry: its number and dir may be
+ * none. */
+void ck_tree_rights(struct ck_tree *t, const struct ck_catalog *of,
+		    const struct ck_node *n, struct ck_node_stat *out);
 
 /* The catalog of which a file's number is the present version: ck_catalog_put() it.
  * -ESTALE: the node is an older version; look its name up again. -EISDIR, -ELOOP (a

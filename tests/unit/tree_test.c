@@ -12,8 +12,7 @@
 #include "number.h"
 #include "shell.h"
 #include "tap.h"
-#include "tree_views.h"
-#include "tree_walk.h"
+#include "tree_case.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,30 +20,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Numbers have few bits. */
-#define SMALL (CK_DIR_BITS < 24)
-
 enum {
 	COMMITS = TAP_SLOW ? 500 : 3000,
 	READERS = 3,
-	MANY = 20000, /* more than are remembered */
 };
-
-static char dir[] = "/tmp/ckptfs-tree-XXXXXX";
-static struct ck_checkpoint *cp;
-static struct ck_tree *tree;
-static struct ck_tree_options options = { .umask = 022, .write = true };
-
-static const struct ck_view *const views[] = { &flat, &deep };
-
-/* A tree with nothing in use. */
-static void begin(void)
-{
-	ck_tree_free(tree);
-	eq_u64((uint64_t)states, 0);
-	if (ck_tree_make(cp, views, 2, &options, &tree))
-		abort();
-}
 
 /* --- which number was whose ----------------------------------------------------- */
 
@@ -89,16 +68,6 @@ static size_t count_mixed(void)
 }
 
 /* --- a walk --------------------------------------------------------------------- */
-
-static struct ck_node_stat looked_up(uint64_t in, const char *name)
-{
-	struct ck_node_stat st = { .number = 0 };
-	int rc = ck_tree_lookup(tree, in, ck_str_from(name), &st);
-
-	if (rc)
-		printf("# lookup of %s: %s\n", name, strerror(-rc));
-	return st;
-}
 
 static void each(void *arg, const char *path, const struct ck_node_stat *st)
 {
@@ -324,18 +293,6 @@ static void test_versions(void)
 
 /* --- forgetting --------------------------------------------------------------------- */
 
-static uint64_t any(unsigned i)
-{
-	struct ck_node_stat deep_st = looked_up(CK_TREE_ROOT, "deep"), st;
-	char name[32];
-	int rc;
-
-	snprintf(name, sizeof(name), "any%u", i);
-	rc = ck_tree_lookup(tree, deep_st.number, ck_str_from(name), &st);
-	ck_tree_forget(tree, deep_st.number, 1);
-	return rc ? 0 : st.number;
-}
-
 /* Each directory in turn is looked up and forgotten. */
 static void test_many(void)
 {
@@ -468,90 +425,6 @@ static void test_renewed(void)
 	eq_err(tree_stat(tree, file.number, &again), 0);
 }
 
-/* To list directories takes numbers as long as most are left, and those stay. */
-static void test_listing(void)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct ck_node_stat d, st;
-	struct ck_tree_list *list;
-	struct ck_buf name = { 0 };
-	uint64_t at = 0, given = 0;
-	struct ck_node n;
-
-	begin();
-	d = looked_up(CK_TREE_ROOT, "deep");
-	eq_err(ck_tree_list(tree, CK_TREE_ROOT, &list), 0);
-	ck_tree_list_end(list);
-	eq_err(ck_tree_list(tree, d.number, &list), 0);
-	for (; ck_tree_list_next(list, &at, &n, &name) == 0; at++) {
-		given += n.number != 0;
-		ok(n.number || SMALL);
-		eq_err(ck_tree_lookup(tree, d.number, ck_str_from(name.data),
-				      &st),
-		       0);
-		ok(n.number == 0 || n.number == st.number);
-		ck_tree_forget(tree, st.number, 1);
-	}
-	eq_u64(at, shown_tensors(c));
-	ok(given > 0);
-	ck_tree_list_end(list);
-	ck_buf_fini(&name);
-}
-
-/* Entries of a list are in use when it has ended. */
-static void test_list_use(void)
-{
-	struct ck_node_stat d, st;
-	struct ck_tree_list *list;
-	struct ck_buf name = { 0 };
-	uint64_t at = 0;
-	struct ck_node n;
-
-	begin();
-	d = looked_up(CK_TREE_ROOT, "flat");
-	eq_err(ck_tree_list(tree, d.number, &list), 0);
-	eq_err(ck_tree_list_next(list, &at, &n, &name), 0);
-	eq_err(ck_tree_list_use(list, &n), 0);
-	eq_err(ck_tree_list_stat(list, &n, &st), 0);
-	ck_tree_list_end(list);
-	ck_tree_forget(tree, d.number, 1);
-	for (unsigned i = 0; !SMALL && i < MANY; i++)
-		ck_tree_forget(tree, any(i), 1);
-	eq_err(tree_stat(tree, n.number, &st), 0);
-	ck_tree_forget(tree, n.number, 1);
-	for (unsigned i = 0; !SMALL && i < MANY; i++)
-		ck_tree_forget(tree, any(i), 1);
-	eq_err(tree_stat(tree, n.number, &st), SMALL ? 0 : -ESTALE);
-	eq_err(ck_tree_list(tree, n.number, &list), -ENOTDIR);
-	ck_buf_fini(&name);
-}
-
-/* Those that a commit changes without another number: directories in use, and
- * reports, of which there are none here. */
-static void count_each(void *arg, uint64_t number)
-{
-	struct ck_node_stat st;
-	uint64_t *n = arg;
-
-	ok(ck_number_is_dir(number));
-	eq_err(tree_stat(tree, number, &st), 0);
-	++*n;
-}
-
-static void test_each(void)
-{
-	uint64_t n = 0;
-
-	begin();
-	eq_err(ck_tree_each(tree, count_each, &n), 0);
-	eq_u64(n, 1);
-	looked_up(looked_up(CK_TREE_ROOT, "deep").number, "any7");
-	looked_up(CK_TREE_ROOT, ".ckptfs");
-	n = 0;
-	eq_err(ck_tree_each(tree, count_each, &n), 0);
-	eq_u64(n, 4);
-}
-
 /* --- threads -------------------------------------------------------------------------- */
 
 static atomic_bool ended;
@@ -602,25 +475,15 @@ static void test_threads(void)
 
 int main(int argc, char **argv)
 {
-	static const struct ck_format_options writes = { .write = true };
-
 	if (argc != 2)
 		return 2;
-	if (!mkdtemp(dir))
-		return 1;
-	shell("cp -r %s/. %s && chmod 755 %s && chmod 644 %s/.metadata %s/*",
-	      argv[1], dir, dir, dir, dir);
-	if (ck_checkpoint_open(dir, &writes, &cp, NULL))
-		return 1;
+	case_open(argv[1]);
 	test_walk();
 	test_nodes();
 	test_no_node();
 	test_modes();
 	test_old_version();
 	test_versions();
-	test_listing();
-	test_list_use();
-	test_each();
 	if (CK_VERSION_BITS < 8)
 		test_renewed();
 	if (SMALL) {
@@ -630,9 +493,7 @@ int main(int argc, char **argv)
 		test_in_use();
 		test_threads();
 	}
-	ck_tree_free(tree);
-	ck_checkpoint_close(cp);
 	free(meanings);
-	shell("rm -r %s", dir);
+	case_close();
 	return tap_done();
 }

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* node: see node.h. */
+#include "internal.h"
+#include <errno.h>
+
+/* --- what it is ------------------------------------------------------------------ */
+
+struct ck_node ck_node_of_scratch(uint32_t number)
+{
+	return (struct ck_node){ .number = CK_TREE_FOREIGN + number };
+}
+
+bool ck_node_is_scratch(const struct ck_node *n)
+{
+	return n->number >= CK_TREE_FOREIGN;
+}
+
+uint32_t ck_node_scratch(const struct ck_node *n)
+{
+	return (uint32_t)(n->number - CK_TREE_FOREIGN);
+}
+
+int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
+{
+	if (ino < CK_TREE_FOREIGN)
+		return ck_tree_find(fs->tree, ino, out);
+	*out = ck_node_of_scratch((uint32_t)(ino - CK_TREE_FOREIGN));
+	return fs->scratches && out->number == ino ? 0 : -ESTALE;
+}
+
+bool ck_node_is_dir(const struct ck_node *n)
+{
+	return n->about.type == CK_TYPE_DIR;
+}
+
+bool ck_node_accepts(const struct ck_node *n)
+{
+	return n->about.accepts != CK_ACCEPTS_NOTHING;
+}
+
+bool ck_node_takes_files(const struct ck_node *n)
+{
+	return ck_node_is_dir(n) && n->dir.suffix;
+}
+
+/* --- attributes -------------------------------------------------------------------- */
+
+void ck_node_forget_attributes(const struct ck_fs *fs, uint64_t number)
+{
+	(void)fuse_lowlevel_notify_inval_inode(fs->session, number, -1, 0);
+}
+
+static void forget_attributes(void *arg, uint64_t number)
+{
+	ck_node_forget_attributes(arg, number);
+}
+
+void ck_nodes_forget_attributes(const struct ck_fs *fs)
+{
+	if (ck_tree_each(fs->tree, forget_attributes, (void *)(uintptr_t)fs))
+		ck_log("out of memory: directories may show old times");
+}
+
+/* A read that asks the daemon each time pays for each request, so tools are
+ * told to ask for much. */
+static blksize_t node_blksize(const struct ck_fs *fs, const struct ck_node *n)
+{
+	if (ck_node_accepts(n) && fs->options->direct)
+		return CK_REQUEST_MAX;
+	return 4096;
+}
+
+void ck_node_stat_fill(const struct ck_fs *fs, const struct ck_node *n,
+		       const struct ck_node_stat *known, struct stat *out)
+{
+	uint64_t size = known->size;
+
+	*out = (struct stat){
+		.st_ino = n->number,
+		.st_mode = known->mode,
+		.st_nlink = 1,
+		.st_uid = known->uid,
+		.st_gid = known->gid,
+		.st_size = (off_t)size,
+		.st_blocks = (blkcnt_t)(size / 512 + (size % 512 != 0)),
+		.st_blksize = node_blksize(fs, n),
+		.st_mtim = known->mtime,
+		.st_atim = known->mtime,
+		.st_ctim = known->mtime,
+	};
+}
+
+int ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
+		 struct stat *out)
+{
+	struct ck_node_stat known;
+	int rc;
+
+	if (ck_node_is_scratch(n))
+		return ck_scratch_stat(fs, ck_node_scratch(n), out);
+	rc = ck_tree_stat(fs->tree, n, &known);
+	if (rc == 0)
+		ck_node_stat_fill(fs, n, &known, out);
+	return rc;
+}
+
+/* --- names of tensors ----------------------------------------------------------------- */
+
+const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	struct ck_buf name = { 0 };
+	const char *shown;
+
+	if (n->about.topic == CK_ABOUT_OBJECT)
+		return ck_show(ck_object_names(c, n->about.number)->name);
+	if (n->about.topic != CK_ABOUT_CHECKPOINT)
+		return ck_tensor_name(fs, n->about.number);
+	n->dir.view->name(c, &n->dir, n->entry, &name);
+	shown = ck_show((struct ck_str){ name.data, name.len });
+	ck_buf_fini(&name);
+	return shown;
+}
+
+const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	return ck_show(ck_tensor_names(c, tensor)->name);
+}
+
+uint64_t ck_tensor_version(const struct ck_fs *fs, uint32_t tensor)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	return ck_catalog_tensor(c, tensor)->version;
+}
