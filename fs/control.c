@@ -70,6 +70,28 @@ void ck_control_notice(struct ck_fs *fs)
 	(void)noticed_fate(fs, &err);
 }
 
+/* Whoever looks for a name without the prefix does not find it. */
+static void log_prefixed(const struct ck_fs *fs)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	struct ck_buf names = { 0 };
+
+	if (c->listing->nprefixed == 0)
+		return;
+	ck_report_prefixed(c, &names);
+	ck_log("%s: shown with the prefixes of wrappers, since names would be "
+	       "equal without them: %s",
+	       ck_show(ck_str_from(fs->cp->path)),
+	       names.data ? names.data : "out of memory");
+	ck_buf_fini(&names);
+}
+
+void ck_fs_log_faults(const struct ck_fs *fs)
+{
+	ck_damage_log(ck_tree_damage(fs->tree));
+	log_prefixed(fs);
+}
+
 static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
 {
 	ck_buf_printf(out, "unknown classes: %zu\n", c->nglobals);
@@ -96,7 +118,7 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < c->tensors.n; i++)
-		n += ck_tensor_known_faulty(fs, i);
+		n += ck_damage_is_known(ck_tree_damage(fs->tree), i);
 	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
 		      n ? "; see damage" : "");
 }
@@ -193,7 +215,9 @@ static void print_state_dict(void *arg, struct ck_buf *out)
 
 static void print_damage(void *arg, struct ck_buf *out)
 {
-	ck_damage_print(arg, out);
+	const struct ck_fs *fs = arg;
+
+	ck_damage_print(ck_tree_damage(fs->tree), out);
 }
 
 const struct ck_report ck_fs_reports[] = {

@@ -8,8 +8,8 @@
 #define CKPTFS_FS_INTERNAL_H
 
 #include "access.h"
-#include "ckptfs/bits.h"
 #include "ckptfs/commit.h"
+#include "ckptfs/damage.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
 #include "ckptfs/tree.h"
@@ -65,7 +65,6 @@ struct ck_fs {
 	struct ck_hidden *hidden; /* names that were removed, or made again */
 
 	/* Atomic: */
-	struct ck_bits faulty;	/* of tensors: a fault was found in its items */
 	atomic_uint fates_said; /* in the log: bits of enum ck_fate */
 	atomic_uint commits;	/* odd while one is made */
 	atomic_bool advised;	/* to make one commit of many */
@@ -76,33 +75,6 @@ struct ck_fs {
 	/* Under handles_lock: */
 	struct ck_handle *handles; /* open files */
 };
-
-/* --- tensor.c: what is known of single tensors ----------------------------- */
-
-/* A fault is in the catalog, or was found in the items before. No I/O. */
-bool ck_tensor_known_faulty(const struct ck_fs *fs, uint32_t tensor);
-/* The latter. */
-bool ck_tensor_found_faulty(const struct ck_fs *fs, uint32_t tensor);
-/* What was found does not hold any more. */
-void ck_tensor_forget_faults(struct ck_fs *fs, uint32_t tensor);
-/* Looks at the headers of the items that a window of a tensor comes from (NULL:
- * all of it), and at their files. *faulty: a fault was found, of the moment too.
- * Put the layout back. */
-CK_MUST_USE int ck_tensor_locate(struct ck_fs *fs, const struct ck_catalog *c,
-				 uint32_t tensor, const uint64_t *window,
-				 const struct ck_layout **out, bool *faulty);
-/* What of its tensor a file has; NULL: all. The tensor has no err. */
-const uint64_t *ck_about_window(const struct ck_catalog *c,
-				const struct ck_about *about);
-
-/* damage.c: appends a line, indented, for each fault of a tensor or box, the
- * first of them if there are many; layout may be NULL. */
-void ck_about_print_faults(struct ck_fs *fs, const struct ck_catalog *c,
-			   const struct ck_about *about,
-			   const struct ck_layout *layout, const char *indent,
-			   struct ck_buf *out);
-/* The report `damage`. */
-void ck_damage_print(struct ck_fs *fs, struct ck_buf *out);
 
 /* --- read.c: open files ----------------------------------------------------- */
 

@@ -36,8 +36,8 @@ static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 {
 	struct ck_handle *h = (struct ck_handle *)l;
 	bool faulty = false;
-	int rc = ck_tensor_locate(h->fs, h->catalog, tensor, window, out,
-				  &faulty);
+	int rc = ck_damage_locate(ck_tree_damage(h->fs->tree), h->catalog,
+				  tensor, window, out, &faulty);
 
 	if (rc)
 		return rc;

@@ -407,8 +407,6 @@ static int tree_make(struct ck_fs *fs)
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
 	ck_host_mover_init(&fs->host, fs->cp->files);
 	fs->mover = fs->options->mover ? fs->options->mover : &fs->host.mover;
 	if (tree_make(fs))
@@ -418,8 +416,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	fs->turns = ck_turns_make();
 	fs->pool = ck_pool_make();
 	fs->lates = ck_lates_make();
-	if (ck_bits_make(&fs->faulty, c->tensors.n) || !fs->judged ||
-	    !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
+	if (!fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
 		return 0;
@@ -445,7 +442,6 @@ static void fs_fini(struct ck_fs *fs)
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_tree_free(fs->tree);
 	ck_judged_free(fs->judged);
-	ck_bits_fini(&fs->faulty);
 	if (fs->writer)
 		ck_writer_close(fs->writer);
 }

@@ -121,7 +121,8 @@ static bool has_error(const struct file *f)
 	if (f->n.about.topic == CK_ABOUT_OBJECT)
 		return ck_object_known_faulty(f->fs->cp, f->n.about.number);
 	if (f->n.about.topic != CK_ABOUT_BOX)
-		return ck_tensor_known_faulty(f->fs, f->n.about.number);
+		return ck_damage_is_known(ck_tree_damage(f->fs->tree),
+					  f->n.about.number);
 	return tensor_of(f)->err ||
 	       ck_catalog_item(f->c, f->n.about.chunk)->err;
 }
@@ -137,13 +138,14 @@ static int print_error(const struct file *f, struct ck_buf *out)
 		return ck_object_print_fault(fs->cp, f->n.about.number, false,
 					     out);
 	if (!tensor_of(f)->err) {
-		rc = ck_tensor_locate(fs, f->c, f->n.about.number,
-				      ck_about_window(f->c, &f->n.about),
-				      &layout, &faulty);
+		rc = ck_damage_locate(
+			ck_tree_damage(fs->tree), f->c, f->n.about.number,
+			ck_about_window(f->c, &f->n.about), &layout, &faulty);
 		if (rc)
 			return rc;
 	}
-	ck_about_print_faults(fs, f->c, &f->n.about, layout, "", out);
+	ck_damage_print_file(ck_tree_damage(fs->tree), f->c, &f->n.about,
+			     layout, "", out);
 	ck_layout_put(fs->cp, layout);
 	if (out->len && out->data[out->len - 1] == '\n')
 		out->data[--out->len] = '\0';

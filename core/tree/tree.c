@@ -356,6 +356,11 @@ int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
 
 /* --- the tree ---------------------------------------------------------------------- */
 
+struct ck_damage *ck_tree_damage(struct ck_tree *t)
+{
+	return t->damage;
+}
+
 static int tree_init(struct ck_tree *t, const struct ck_view *const *views,
 		     size_t nviews)
 {
@@ -366,9 +371,12 @@ static int tree_init(struct ck_tree *t, const struct ck_view *const *views,
 
 	if (rc)
 		return rc;
-	rc = ck_dirs_init(&t->dirs, &root, c->generation);
-	if (rc)
+	t->damage = ck_damage_make(t->cp);
+	rc = t->damage ? ck_dirs_init(&t->dirs, &root, c->generation) : -ENOMEM;
+	if (rc) {
+		ck_damage_free(t->damage);
 		ck_tree_views_fini(&t->views);
+	}
 	return rc;
 }
 
@@ -397,6 +405,7 @@ void ck_tree_free(struct ck_tree *t)
 	if (!t)
 		return;
 	ck_dirs_fini(&t->dirs);
+	ck_damage_free(t->damage);
 	ck_tree_views_fini(&t->views);
 	free(t);
 }

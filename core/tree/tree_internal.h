@@ -25,7 +25,8 @@ struct ck_tree {
 	const struct ck_tree_options *options;
 	struct ck_tree_views views;
 
-	struct ck_dirs dirs; /* locks itself */
+	struct ck_damage *damage; /* locks itself */
+	struct ck_dirs dirs;	  /* locks itself */
 };
 
 /* With those that the tree has itself. -ENOMEM. */

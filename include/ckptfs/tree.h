@@ -11,6 +11,7 @@
 #ifndef CKPTFS_TREE_H
 #define CKPTFS_TREE_H
 
+#include "ckptfs/damage.h"
 #include "ckptfs/format.h"
 #include "ckptfs/snapshot.h"
 #include "ckptfs/view.h"
@@ -67,6 +68,9 @@ CK_MUST_USE int ck_tree_make(struct ck_checkpoint *cp,
 			     const struct ck_tree_options *options,
 			     struct ck_tree **out);
 void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
+
+/* What is known to be lost of the checkpoint; the tree's. */
+struct ck_damage *ck_tree_damage(struct ck_tree *t);
 
 /* --- finding ------------------------------------------------------------------- */
 

@@ -86,17 +86,21 @@ static void test_faults(void)
 	      "head -c $(stat -c %%s __9_0.distcp) /dev/zero >__9_0.distcp",
 	      dir);
 	commit(); /* the same places: damaged too */
-	eq_err(ck_tensor_locate(&fs, old, 0, NULL, &layout, &faulty), 0);
+	eq_err(ck_damage_locate(ck_tree_damage(fs.tree), old, 0, NULL, &layout,
+				&faulty),
+	       0);
 	ok(faulty);
 	ck_layout_put(fs.cp, layout);
-	ok(!ck_tensor_found_faulty(&fs, 0));
+	ok(!ck_damage_was_found(ck_tree_damage(fs.tree), 0));
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(fs.cp);
 
-		eq_err(ck_tensor_locate(&fs, now, 0, NULL, &layout, &faulty),
+		eq_err(ck_damage_locate(ck_tree_damage(fs.tree), now, 0, NULL,
+					&layout, &faulty),
 		       0);
 	}
-	ok(faulty && ck_tensor_found_faulty(&fs, 0)); /* the canary */
+	ok(faulty &&
+	   ck_damage_was_found(ck_tree_damage(fs.tree), 0)); /* the canary */
 	ck_layout_put(fs.cp, layout);
 }
 
@@ -115,8 +119,6 @@ int main(int argc, char **argv)
 	      argv[1], dir, dir);
 	if (ck_checkpoint_open(dir, &format, &fs.cp, NULL))
 		return 1;
-	if (ck_bits_make(&fs.faulty, 1000))
-		return 1;
 	if (ck_tree_make(fs.cp, ck_views, 1, &fs.shown, &fs.tree) ||
 	    ck_tree_name(fs.tree, CK_TREE_ROOT, CK_STR("full"), &n) ||
 	    ck_tree_use(fs.tree, &n) ||
@@ -130,7 +132,6 @@ int main(int argc, char **argv)
 	test_faults();
 	ck_tree_free(fs.tree);
 	ck_checkpoint_close(fs.cp);
-	ck_bits_fini(&fs.faulty);
 	shell("rm -r %s", dir);
 	return tap_done();
 }

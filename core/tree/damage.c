@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * damage: see damage.h. Nothing is read for the report but what an open has found and
+ * let go.
+ */
+#include "ckptfs/damage.h"
+
+#include "ckptfs/bits.h"
+#include "ckptfs/report.h"
+#include "ckptfs/snapshot.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+struct ck_damage {
+	struct ck_checkpoint *cp;
+	/* Atomic: */
+	struct ck_bits faulty; /* of tensors: a fault was found in its items */
+};
+
+struct ck_damage *ck_damage_make(struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct ck_damage *known = calloc(1, sizeof(*known));
+
+	if (!known || ck_bits_make(&known->faulty, c->tensors.n)) {
+		free(known);
+		return NULL;
+	}
+	known->cp = cp;
+	return known;
+}
+
+void ck_damage_free(struct ck_damage *known)
+{
+	if (!known)
+		return;
+	ck_bits_fini(&known->faulty);
+	free(known);
+}
+
+/* --- of single tensors --------------------------------------------------------- */
+
+bool ck_damage_was_found(const struct ck_damage *known, uint32_t tensor)
+{
+	return ck_bits_has(&known->faulty, tensor);
+}
+
+/* Also false: a shard that was away and is back is no fault any more. */
+static void faulty_set(struct ck_damage *known, uint32_t tensor, bool faulty)
+{
+	if (faulty)
+		ck_bits_set_atomic(&known->faulty, tensor);
+	else if (ck_damage_was_found(known, tensor))
+		ck_bits_clear_atomic(&known->faulty, tensor);
+}
+
+void ck_damage_forget(struct ck_damage *known, uint32_t tensor)
+{
+	faulty_set(known, tensor, false);
+}
+
+bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	bool faulty = ck_damage_was_found(known, tensor);
+	struct ck_item_walk walk = { 0 };
+
+	faulty = faulty || t->err || t->holes;
+	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
+		faulty = ck_item_walk_to(&walk, c, t->chunk + i)->err;
+	return faulty;
+}
+
+/* Whether all files of a tensor are still those seen at the mount. *passing:
+ * of some that could not be told. */
+static bool files_changed(struct ck_damage *known,
+			  const struct ck_layout *layout, bool *passing)
+{
+	uint32_t last = CK_NO_FILE;
+	bool changed = false;
+
+	for (uint32_t i = 0; i < layout->n; i++) {
+		const struct ck_extent *x = &layout->extents[i];
+		bool now;
+
+		if (x->file == CK_NO_FILE || x->file == last)
+			continue;
+		last = x->file;
+		/* All files are checked, since the check also notes who may
+		 * read them. */
+		if (ck_files_check(known->cp->files, last, &now) == 0 ||
+		    x->err || x->memory)
+			continue;
+		*passing = *passing || now;
+		changed = changed || !now;
+	}
+	return changed;
+}
+
+static bool is_present(const struct ck_damage *known,
+		       const struct ck_layout *layout)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
+
+	return ck_catalog_tensor(c, layout->tensor)->version == layout->version;
+}
+
+int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
+		     uint32_t tensor, const uint64_t *window,
+		     const struct ck_layout **out, bool *faulty)
+{
+	bool lasting, passing;
+	int rc = ck_layout_get(known->cp, c, tensor, window, out);
+
+	if (rc)
+		return rc;
+	passing = (*out)->passing;
+	lasting = (*out)->faulty | files_changed(known, *out, &passing);
+	*faulty = lasting || passing;
+	/* A window can show that there is a fault, not that there is none; what
+	 * could not be asked shows nothing, nor does a version that is not the
+	 * present one, or is not any more. */
+	if (!is_present(known, *out) || (!lasting && (window || passing)))
+		return 0;
+	faulty_set(known, tensor, lasting);
+	if (!is_present(known, *out))
+		faulty_set(known, tensor, false);
+	return 0;
+}
+
+const uint64_t *ck_about_window(const struct ck_catalog *c,
+				const struct ck_about *about)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
+
+	if (about->topic != CK_ABOUT_BOX)
+		return NULL;
+	return (const uint64_t *)ck_tensor_box(t, about->chunk - t->chunk);
+}
+
+/* --- in words ------------------------------------------------------------------ */
+
+enum { LINES_MAX = 16 }; /* for each tensor; `ckptfs check` names all */
+
+static void print_line(const struct ck_fault *f, const char *indent,
+		       struct ck_buf *out)
+{
+	ck_buf_text(out, indent);
+	ck_fault_print(f, false, out);
+	ck_buf_text(out, "\n");
+}
+
+void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
+			  const struct ck_about *about,
+			  const struct ck_layout *layout, const char *indent,
+			  struct ck_buf *out)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
+	bool is_box = about->topic == CK_ABOUT_BOX;
+	uint32_t i = is_box ? about->chunk - t->chunk : 0;
+	uint32_t end = is_box ? i + 1 : t->nchunks;
+	uint64_t lines = 0;
+	struct ck_fault f;
+
+	if ((!is_box || t->err) && ck_catalog_tensor_has_fault(c, t, &f))
+		print_line(&f, indent, out);
+	for (; i < end && !t->err; i++)
+		if (ck_box_has_fault(known->cp, c, layout, about->number, i,
+				     &f) &&
+		    ++lines <= LINES_MAX)
+			print_line(&f, indent, out);
+	if (lines > LINES_MAX)
+		ck_buf_printf(out, "%sand %" PRIu64 " more boxes\n", indent,
+			      lines - LINES_MAX);
+}
+
+/* --- the report ----------------------------------------------------------- */
+
+/* Bytes of a tensor that are in no box, or in one that cannot be read. */
+static uint64_t lost_bytes(struct ck_damage *known, const struct ck_catalog *c,
+			   uint32_t tensor, const struct ck_layout *layout)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	uint64_t good = 0;
+	struct ck_fault f;
+
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		if (!ck_box_has_fault(known->cp, c, layout, tensor, i, &f))
+			good += ck_tensor_box_bytes(t, i);
+	return t->nbytes - ck_min(good, t->nbytes);
+}
+
+static void print_tensor(struct ck_damage *known, const struct ck_catalog *c,
+			 uint32_t tensor, struct ck_buf *out)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	const struct ck_about about = { .topic = CK_ABOUT_TENSOR,
+					.number = tensor };
+	const struct ck_layout *layout = NULL;
+
+	/* A fault that may pass is known, and its layout not kept. */
+	if (!t->err) {
+		layout = ck_layout_known(known->cp, c, tensor);
+		if (!layout && ck_damage_was_found(known, tensor) &&
+		    ck_layout_get(known->cp, c, tensor, NULL, &layout))
+			layout = NULL;
+	}
+	ck_buf_escaped(out, ck_tensor_names(c, t->entry.number)->name);
+	if (t->err)
+		ck_buf_text(out, ": cannot be read\n");
+	else
+		ck_buf_printf(out,
+			      ": %" PRIu64 " of %" PRIu64 " bytes are lost\n",
+			      lost_bytes(known, c, tensor, layout), t->nbytes);
+	ck_damage_print_file(known, c, &about, layout, "  ", out);
+	ck_layout_put(known->cp, layout);
+}
+
+static bool print_object(struct ck_damage *known, const struct ck_catalog *c,
+			 uint32_t object, struct ck_buf *out)
+{
+	const struct ck_object *o = ck_catalog_object(c, object);
+	struct ck_buf line = { 0 };
+	bool faulty = ck_object_known_faulty(known->cp, object) &&
+		      ck_object_print_fault(known->cp, object, false, &line) ==
+			      0 &&
+		      line.len > 0;
+
+	if (faulty) {
+		ck_buf_escaped(out, ck_object_names(c, o->entry.number)->name);
+		ck_buf_printf(out, ": cannot be read\n  %s\n", line.data);
+	}
+	ck_buf_fini(&line);
+	return faulty;
+}
+
+void ck_damage_print(struct ck_damage *known, struct ck_buf *out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
+	ck_auto_free uint32_t *order = ck_report_order(c);
+	uint64_t damaged = 0, seen, items;
+
+	if (!order)
+		out->err = -ENOMEM;
+	for (size_t i = 0; order && i < c->listing->n; i++) {
+		struct ck_entry_id e = c->listing->entries[order[i]];
+
+		if (e.is_object) {
+			damaged += print_object(known, c, e.i, out);
+		} else if (ck_damage_is_known(known, e.i)) {
+			print_tensor(known, c, e.i, out);
+			damaged++;
+		}
+	}
+	ck_layouts_count(known->cp, &seen, &items);
+	ck_buf_printf(out,
+		      "damaged entries %" PRIu64 " of %zu\n"
+		      "items checked %" PRIu64 " of %" PRIu64 "\n",
+		      damaged, c->listing->n, seen, items);
+}
+
+/* A damaged checkpoint mounts; whoever mounts it hears of it once. */
+void ck_damage_log(const struct ck_damage *known)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
+	size_t tensors = 0, others = 0;
+
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		tensors += ck_damage_is_known(known, i);
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		others += ck_object_known_faulty(known->cp, i);
+	if (tensors || others)
+		ck_log("%s: %zu of %u tensors and %zu of %u other entries "
+		       "are damaged; " CK_CONTROL_DIR
+		       "/damage in the mount names them",
+		       ck_show(ck_str_from(known->cp->path)), tensors,
+		       c->tensors.n, others, c->objects.n);
+}
