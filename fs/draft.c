@@ -55,7 +55,7 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 	const struct ck_about *about = &draft->node.about;
 	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
-	bool is_box = about->topic == CK_ABOUT_BOX;
+	bool is_box = ck_node_is_box(&draft->node);
 
 	if (t->err)
 		return ck_fail(d, t->err, "cannot be written: %s",

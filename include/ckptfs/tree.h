@@ -130,6 +130,17 @@ CK_MUST_USE int ck_tree_slice(const struct ck_catalog *c,
 CK_MUST_USE int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
 			     struct ck_buf *target);
 
+#define CK_XATTR_PREFIX "user.ckptfs."
+
+/* Appends the value of an extended attribute. -ENODATA: the file has none of that
+ * name; `error`, which looks at the items, has errors of the moment, too. */
+CK_MUST_USE int ck_tree_xattr(struct ck_tree *t, const struct ck_node *n,
+			      const char *name, struct ck_buf *out);
+/* Appends the names that a file is known to have, each with a NUL behind it. Reads
+ * nothing. */
+void ck_tree_xattrs(struct ck_tree *t, const struct ck_node *n,
+		    struct ck_buf *out);
+
 /* --- all of them ------------------------------------------------------------------ */
 
 struct ck_tree_list; /* a directory that is read, at one moment */
