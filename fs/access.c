@@ -126,7 +126,8 @@ static bool was_changed(const struct ck_fs *fs)
 /* All directories show the same. */
 static bool may_in(const struct ck_fs *fs, fuse_req_t req, mode_t bits)
 {
-	const struct ck_node any = { .about.type = CK_TYPE_DIR };
+	const struct ck_node any = { .dir.root = fs->root,
+				     .about.type = CK_TYPE_DIR };
 	struct stat shown;
 
 	return ck_node_stat(fs, &any, &shown) == 0 && ck_may(req, &shown, bits);
@@ -143,7 +144,7 @@ static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
 		return false;
 	if (ck_node_is_scratch(n))
 		return true;
-	ck_tree_rights(fs->tree, of, n, &known);
+	ck_tree_rights(of, n, &known);
 	ck_node_stat_fill(fs, n, &known, &shown);
 	return ck_may(req, &shown, bits);
 }

@@ -88,7 +88,7 @@ static void log_prefixed(const struct ck_fs *fs)
 
 void ck_fs_log_faults(const struct ck_fs *fs)
 {
-	ck_damage_log(ck_tree_damage(fs->tree));
+	ck_damage_log(ck_root_damage(fs->root));
 	log_prefixed(fs);
 }
 
@@ -118,7 +118,7 @@ static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < c->tensors.n; i++)
-		n += ck_damage_is_known(ck_tree_damage(fs->tree), i);
+		n += ck_damage_is_known(ck_root_damage(fs->root), i);
 	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
 		      n ? "; see damage" : "");
 }
@@ -217,7 +217,7 @@ static void print_damage(void *arg, struct ck_buf *out)
 {
 	const struct ck_fs *fs = arg;
 
-	ck_damage_print(ck_tree_damage(fs->tree), out);
+	ck_damage_print(ck_root_damage(fs->root), out);
 }
 
 const struct ck_report ck_fs_reports[] = {

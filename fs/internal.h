@@ -45,6 +45,7 @@ struct ck_fs {
 	struct ck_checkpoint *cp;
 	const struct ck_mount_options *options;
 	struct ck_tree_options shown;
+	struct ck_root *root;
 	struct ck_tree *tree;
 	struct ck_judged *judged;
 	struct ck_ahead *ahead;

@@ -80,7 +80,7 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 	rc = ck_tree_use(fs->tree, &used);
 	if (rc)
 		return rc;
-	rc = ck_tree_stat(fs->tree, &used, &known);
+	rc = ck_tree_stat(&used, &known);
 	if (rc)
 		ck_fs_forget_one(fs, used.number, 1);
 	else
@@ -249,6 +249,6 @@ void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 
 	(void)ino;
 	if (!fs->writer || source.f_files)
-		st.f_files = plus(ck_tree_count(fs->tree), source.f_ffree);
+		st.f_files = plus(ck_root_count(fs->root), source.f_ffree);
 	fuse_reply_statfs(req, &st);
 }

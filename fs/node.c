@@ -103,7 +103,7 @@ int ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 
 	if (ck_node_is_scratch(n))
 		return ck_scratch_stat(fs, ck_node_scratch(n), out);
-	rc = ck_tree_stat(fs->tree, n, &known);
+	rc = ck_tree_stat(n, &known);
 	if (rc == 0)
 		ck_node_stat_fill(fs, n, &known, out);
 	return rc;

@@ -161,7 +161,8 @@ bool ck_may(fuse_req_t req, const struct stat *shown, mode_t bits)
 bool ck_may_write(struct ck_fs *fs, fuse_req_t req)
 {
 	/* What all files that can be written have in common. */
-	const struct ck_node any = { .about.accepts = CK_ACCEPTS_RAW };
+	const struct ck_node any = { .dir.root = fs->root,
+				     .about.accepts = CK_ACCEPTS_RAW };
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
 	if (fuse_req_ctx(req)->uid == geteuid())

@@ -131,7 +131,7 @@ static int commit(struct ck_publisher *p, struct ck_draft *draft, bool asked)
 	pthread_mutex_unlock(&p->commit);
 	if (!changed)
 		return rc;
-	ck_damage_forget(ck_tree_damage(fs->tree), tensor);
+	ck_damage_forget(ck_root_damage(fs->root), tensor);
 	tell(fs);
 	advise(fs);
 	return rc;
@@ -151,7 +151,7 @@ static int commit_all(struct ck_publisher *p, struct ck_outcome *out,
 	atomic_fetch_add(&fs->commits, 1);
 	pthread_mutex_unlock(&p->commit);
 	for (uint32_t i = 0; out->published && i < out->n; i++)
-		ck_damage_forget(ck_tree_damage(fs->tree), out->tensors[i]);
+		ck_damage_forget(ck_root_damage(fs->root), out->tensors[i]);
 	if (out->published)
 		tell(fs);
 	ck_outcome_print(fs, out, rc, &d, text);

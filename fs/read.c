@@ -26,7 +26,7 @@ static mode_t handle_mode(const struct ck_handle *h)
 {
 	struct ck_node_stat known;
 
-	ck_tree_rights(h->fs->tree, h->catalog, &h->node, &known);
+	ck_tree_rights(h->catalog, &h->node, &known);
 	return known.mode;
 }
 
@@ -36,7 +36,7 @@ static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 {
 	struct ck_handle *h = (struct ck_handle *)l;
 	bool faulty = false;
-	int rc = ck_damage_locate(ck_tree_damage(h->fs->tree), h->catalog,
+	int rc = ck_damage_locate(ck_root_damage(h->fs->root), h->catalog,
 				  tensor, window, out, &faulty);
 
 	if (rc)

@@ -390,6 +390,7 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 static int tree_make(struct ck_fs *fs)
 {
 	const struct ck_mount_options *o = fs->options;
+	int rc;
 
 	fs->shown = (struct ck_tree_options){
 		.umask = o->umask,
@@ -402,7 +403,8 @@ static int tree_make(struct ck_fs *fs)
 		.nreports = ck_fs_nreports,
 		.arg = fs,
 	};
-	return ck_tree_make(fs->cp, ck_views, ck_nviews, &fs->shown, &fs->tree);
+	rc = ck_root_make(fs->cp, ck_views, ck_nviews, &fs->shown, &fs->root);
+	return rc ? rc : ck_tree_make(fs->root, &fs->tree);
 }
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
@@ -441,6 +443,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
 	ck_tree_free(fs->tree);
+	ck_root_free(fs->root);
 	ck_judged_free(fs->judged);
 	if (fs->writer)
 		ck_writer_close(fs->writer);

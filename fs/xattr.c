@@ -21,7 +21,7 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		return -EOPNOTSUPP;
 	if (ck_node_find(fs, ino, &n))
 		return -ENODATA;
-	return ck_tree_xattr(fs->tree, &n, name, out);
+	return ck_tree_xattr(&n, name, out);
 }
 
 static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
@@ -31,7 +31,7 @@ static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 	if (fs->options->noxattr)
 		return -ENOSYS;
 	if (ck_node_find(fs, ino, &n) == 0)
-		ck_tree_xattrs(fs->tree, &n, out);
+		ck_tree_xattrs(&n, out);
 	return 0;
 }
 

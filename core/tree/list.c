@@ -32,7 +32,7 @@ int ck_tree_list(struct ck_tree *t, uint64_t dir, struct ck_tree_list **out)
 		free(l);
 		return rc;
 	}
-	l->place.c = ck_checkpoint_catalog(t->cp);
+	l->place.c = ck_dir_catalog(&l->place.row.dir);
 	*out = l;
 	return 0;
 }
@@ -62,16 +62,22 @@ static bool number_of_row(const struct ck_dir_row *row, struct ck_node *n)
 	return true;
 }
 
+/* 0: it has none. */
+static uint64_t dir_number(struct ck_tree_list *l, const struct ck_node *n)
+{
+	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
+	uint32_t number = ck_dirs_listed(&l->tree->dirs, l->place.row.number,
+					 n->entry, &n->dir, c->generation);
+
+	return number ? ck_number_of_dir(number) : 0;
+}
+
 static int number_set(struct ck_tree_list *l, struct ck_node *n)
 {
 	const struct ck_dir_row *row = &l->place.row;
 
 	if (n->about.type == CK_TYPE_DIR) {
-		n->number = ck_dirs_listed(&l->tree->dirs, row->number,
-					   n->entry, &n->dir,
-					   l->place.c->generation);
-		if (n->number)
-			n->number = ck_number_of_dir((uint32_t)n->number);
+		n->number = dir_number(l, n);
 		return 0;
 	}
 	return number_of_row(row, n)
@@ -117,7 +123,7 @@ int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n)
 	uint32_t in = l->place.row.number;
 
 	if (n->about.type == CK_TYPE_DIR)
-		return ck_tree_enter(l->tree, in, l->place.c->generation, n);
+		return ck_tree_enter(l->tree, in, n);
 	if (ck_number_dir(n->number) == in)
 		l->uses++;
 	else
@@ -125,56 +131,43 @@ int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n)
 	return 0;
 }
 
-int ck_tree_list_stat(struct ck_tree_list *l, const struct ck_node *n,
+/* A directory may be another checkpoint's. */
+int ck_tree_list_stat(const struct ck_tree_list *l, const struct ck_node *n,
 		      struct ck_node_stat *out)
 {
-	return ck_tree_stat_in(l->tree, l->place.c, n, out);
+	return n->dir.root == l->place.row.dir.root
+		       ? ck_tree_stat_in(l->place.c, n, out)
+		       : ck_tree_stat(n, out);
 }
 
 /* --- all of them --------------------------------------------------------------------- */
 
 /* The files of a view that shows the time of the checkpoint have no versions. */
-static void each_dated(const struct ck_tree_place *p,
+static void each_dated(const struct ck_dir_row *row,
 		       void (*each)(void *arg, uint64_t number), void *arg)
 {
-	const struct ck_dir *dir = &p->row.dir;
+	ck_auto_catalog *c = ck_dir_catalog(&row->dir);
+	const struct ck_view *view = row->dir.view;
 	struct ck_child child = { .type = CK_TYPE_FILE };
 
-	for (uint64_t at = 0; dir->view->next(p->c, dir, &at, &child) == 0;
-	     at++)
+	for (uint64_t at = 0; view->next(c, &row->dir, &at, &child) == 0; at++)
 		if (child.type == CK_TYPE_FILE)
-			each(arg, ck_number_of(p->row.number, child.entry, 0));
+			each(arg, ck_number_of(row->number, child.entry, 0));
 }
 
 int ck_tree_each(struct ck_tree *t, void (*each)(void *arg, uint64_t number),
 		 void *arg)
 {
 	ck_auto_free struct ck_dir_row *rows = NULL;
-	ck_auto_catalog *c = NULL;
 	size_t n;
 	int rc = ck_dirs_used(&t->dirs, &rows, &n);
 
 	if (rc)
 		return rc;
-	c = ck_checkpoint_catalog(t->cp);
 	for (size_t i = 0; i < n; i++) {
-		const struct ck_tree_place p = { .row = rows[i], .c = c };
-
 		each(arg, ck_number_of_dir(rows[i].number));
 		if (rows[i].dir.view->is_dated)
-			each_dated(&p, each, arg);
+			each_dated(&rows[i], each, arg);
 	}
 	return 0;
-}
-
-uint64_t ck_tree_count(struct ck_tree *t)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
-	const struct ck_tree_views *v = &t->views;
-	uint64_t n = 1 + v->n;
-
-	for (size_t i = 0; i < v->n; i++)
-		if (v->views[i]->count)
-			n += v->views[i]->count(c, v->states[i]);
-	return n;
 }

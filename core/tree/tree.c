@@ -14,13 +14,18 @@ _Static_assert(CK_TREE_FOREIGN == (uint64_t)CK_DIRS_MAX
 	       "the last directory's numbers");
 #endif
 
+const struct ck_catalog *ck_dir_catalog(const struct ck_dir *dir)
+{
+	return ck_checkpoint_catalog(dir->root->cp);
+}
+
 /* False: the directory is gone. */
 static bool place_find(struct ck_tree *t, uint32_t dir,
 		       struct ck_tree_place *out)
 {
 	if (!ck_dirs_find(&t->dirs, dir, &out->row))
 		return false;
-	out->c = ck_checkpoint_catalog(t->cp);
+	out->c = ck_dir_catalog(&out->row.dir);
 	return true;
 }
 
@@ -48,11 +53,12 @@ int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
 	return rc;
 }
 
-int ck_tree_enter(struct ck_tree *t, uint32_t in, uint64_t base,
-		  struct ck_node *n)
+int ck_tree_enter(struct ck_tree *t, uint32_t in, struct ck_node *n)
 {
+	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
 	struct ck_dir_row row;
-	int rc = ck_dirs_get(&t->dirs, in, n->entry, &n->dir, base, &row);
+	int rc = ck_dirs_get(&t->dirs, in, n->entry, &n->dir, c->generation,
+			     &row);
 
 	if (rc)
 		return rc;
@@ -80,8 +86,11 @@ int ck_tree_child(const struct ck_tree_place *p, const struct ck_child *child,
 		.dir = child->dir,
 		.about = { .type = CK_TYPE_DIR },
 	};
-	if (child->type == CK_TYPE_DIR)
+	if (child->type == CK_TYPE_DIR) {
+		if (!out->dir.root)
+			out->dir.root = p->row.dir.root;
 		return 0;
+	}
 	out->dir = p->row.dir;
 	out->place = ck_number_of(p->row.place, child->entry, 0);
 	return about_of(p, child->entry, &out->about);
@@ -185,9 +194,10 @@ int ck_tree_parent(struct ck_tree *t, const struct ck_node *n,
 }
 
 /* Puts the name of a node, and a slash, before a path. */
-static int name_prepend(const struct ck_catalog *c, const struct ck_node *in,
-			const struct ck_node *n, struct ck_buf *path)
+static int name_prepend(const struct ck_node *in, const struct ck_node *n,
+			struct ck_buf *path)
 {
+	ck_auto_catalog *c = ck_dir_catalog(&in->dir);
 	struct ck_buf all = { 0 };
 
 	in->dir.view->name(c, &in->dir, n->entry, &all);
@@ -202,7 +212,6 @@ static int name_prepend(const struct ck_catalog *c, const struct ck_node *in,
 
 int ck_tree_path(struct ck_tree *t, const struct ck_node *n, struct ck_buf *out)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
 	struct ck_node at = *n, in;
 	struct ck_buf path = { 0 };
 	int rc = 0;
@@ -210,7 +219,7 @@ int ck_tree_path(struct ck_tree *t, const struct ck_node *n, struct ck_buf *out)
 	while (rc == 0 && at.place != CK_TREE_ROOT) {
 		rc = ck_tree_parent(t, &at, &in);
 		if (rc == 0)
-			rc = name_prepend(c, &in, &at, &path);
+			rc = name_prepend(&in, &at, &path);
 		at = in;
 	}
 	if (rc == 0)
@@ -219,18 +228,10 @@ int ck_tree_path(struct ck_tree *t, const struct ck_node *n, struct ck_buf *out)
 	return rc ? rc : out->err;
 }
 
-/* The base is read behind the row, as everywhere. */
-static int dir_use(struct ck_tree *t, struct ck_node *n)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
-
-	return ck_tree_enter(t, ck_number_dir(n->parent), c->generation, n);
-}
-
 int ck_tree_use(struct ck_tree *t, struct ck_node *n)
 {
 	if (n->number == 0)
-		return dir_use(t, n);
+		return ck_tree_enter(t, ck_number_dir(n->parent), n);
 	ck_dirs_use(&t->dirs, ck_number_dir(n->number), 1);
 	return 0;
 }
@@ -242,27 +243,27 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n)
 
 /* --- nodes ------------------------------------------------------------------------- */
 
-int ck_tree_stat_in(const struct ck_tree *t, const struct ck_catalog *c,
-		    const struct ck_node *n, struct ck_node_stat *out)
+int ck_tree_stat_in(const struct ck_catalog *c, const struct ck_node *n,
+		    struct ck_node_stat *out)
 {
+	const struct ck_tree_options *options = n->dir.root->options;
 	int rc = 0;
 
 	*out = (struct ck_node_stat){ .number = n->number };
 	if (n->about.type == CK_TYPE_DIR)
-		ck_tree_dir_attr(t->options, c, out);
+		ck_tree_dir_attr(options, c, out);
 	else
-		ck_tree_file_attr(t->options, c, &n->about, out);
+		ck_tree_file_attr(options, c, &n->about, out);
 	if (n->about.made)
 		rc = n->dir.view->size(c, &n->dir, n->entry, &out->size);
 	return rc;
 }
 
-int ck_tree_stat(struct ck_tree *t, const struct ck_node *n,
-		 struct ck_node_stat *out)
+int ck_tree_stat(const struct ck_node *n, struct ck_node_stat *out)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
+	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
 
-	return ck_tree_stat_in(t, c, n, out);
+	return ck_tree_stat_in(c, n, out);
 }
 
 int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
@@ -275,7 +276,7 @@ int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
 		rc = ck_tree_use(t, &n);
 	if (rc)
 		return rc;
-	rc = ck_tree_stat(t, &n, out);
+	rc = ck_tree_stat(&n, out);
 	if (rc)
 		ck_tree_forget(t, n.number, 1);
 	return rc;
@@ -292,23 +293,24 @@ static uint64_t version_of(const struct ck_catalog *c, const struct ck_node *n,
 }
 
 /* The present catalog knows the files of all that were before. */
-void ck_tree_rights(struct ck_tree *t, const struct ck_catalog *of,
-		    const struct ck_node *n, struct ck_node_stat *out)
+void ck_tree_rights(const struct ck_catalog *of, const struct ck_node *n,
+		    struct ck_node_stat *out)
 {
-	ck_auto_catalog *now = ck_checkpoint_catalog(t->cp);
+	const struct ck_tree_options *options = n->dir.root->options;
+	ck_auto_catalog *now = ck_dir_catalog(&n->dir);
 	struct ck_about old, present;
 	mode_t bytes;
 
 	*out = (struct ck_node_stat){ .number = n->number };
 	if (n->about.type == CK_TYPE_DIR) {
-		ck_tree_dir_attr(t->options, now, out);
+		ck_tree_dir_attr(options, now, out);
 		return;
 	}
-	ck_tree_file_attr(t->options, now, &n->about, out);
+	ck_tree_file_attr(options, now, &n->about, out);
 	if (version_of(of, n, &old) == version_of(now, n, &present))
 		return;
 	bytes = ck_catalog_attr(now, ck_about_items(of, &old)).mode & 0444;
-	out->mode = (out->mode & ~(mode_t)0444) | (bytes & ~t->options->umask);
+	out->mode = (out->mode & ~(mode_t)0444) | (bytes & ~options->umask);
 }
 
 int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
@@ -342,10 +344,9 @@ int ck_tree_slice(const struct ck_catalog *c, const struct ck_node *n,
 	return n->dir.view->slice(c, &n->dir, n->entry, out);
 }
 
-int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
-		 struct ck_buf *target)
+int ck_tree_link(const struct ck_node *n, struct ck_buf *target)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
+	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
 	int rc;
 
 	if (n->about.type != CK_TYPE_LINK)
@@ -356,48 +357,21 @@ int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
 
 /* --- the tree ---------------------------------------------------------------------- */
 
-struct ck_damage *ck_tree_damage(struct ck_tree *t)
+int ck_tree_make(struct ck_root *root, struct ck_tree **out)
 {
-	return t->damage;
-}
-
-static int tree_init(struct ck_tree *t, const struct ck_view *const *views,
-		     size_t nviews)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
-	struct ck_dir root = { .view = &ck_view_root, .state = &t->views };
-	const struct ck_view_source from = { c, t->cp, t->options };
-	int rc = ck_tree_views_make(&from, views, nviews, &t->views);
-
-	if (rc)
-		return rc;
-	t->damage = ck_damage_make(t->cp);
-	rc = t->damage ? ck_dirs_init(&t->dirs, &root, c->generation) : -ENOMEM;
-	if (rc) {
-		ck_damage_free(t->damage);
-		ck_tree_views_fini(&t->views);
-	}
-	return rc;
-}
-
-int ck_tree_make(struct ck_checkpoint *cp, const struct ck_view *const *views,
-		 size_t nviews, const struct ck_tree_options *options,
-		 struct ck_tree **out)
-{
+	ck_auto_catalog *c = ck_checkpoint_catalog(root->cp);
+	struct ck_dir dir = ck_root_dir(root);
 	struct ck_tree *t = calloc(1, sizeof(*t));
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
-	t->cp = cp;
-	t->options = options;
-	rc = tree_init(t, views, nviews);
-	if (rc) {
+	rc = ck_dirs_init(&t->dirs, &dir, c->generation);
+	if (rc)
 		free(t);
-		return rc;
-	}
-	*out = t;
-	return 0;
+	else
+		*out = t;
+	return rc;
 }
 
 void ck_tree_free(struct ck_tree *t)
@@ -405,7 +379,5 @@ void ck_tree_free(struct ck_tree *t)
 	if (!t)
 		return;
 	ck_dirs_fini(&t->dirs);
-	ck_damage_free(t->damage);
-	ck_tree_views_fini(&t->views);
 	free(t);
 }

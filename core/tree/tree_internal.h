@@ -8,32 +8,21 @@
 #include "ckptfs/tree.h"
 #include "dirs.h"
 
-/* --- root.c: the directories of the views ------------------------------------- */
-
-/* The views of a checkpoint, and what each has made of it. The state of the root. */
-struct ck_tree_views {
+/* Constant, but for what locks itself: damage. */
+struct ck_root {
+	struct ck_checkpoint *cp;
+	const struct ck_tree_options *options;
+	struct ck_damage *damage;
+	/* n, with those that the tree has itself, and what each has made of the
+	 * checkpoint. */
 	const struct ck_view **views;
 	const void **states;
 	size_t n;
 };
 
-extern const struct ck_view ck_view_root;
-
 struct ck_tree {
-	/* Constant: */
-	struct ck_checkpoint *cp;
-	const struct ck_tree_options *options;
-	struct ck_tree_views views;
-
-	struct ck_damage *damage; /* locks itself */
-	struct ck_dirs dirs;	  /* locks itself */
+	struct ck_dirs dirs; /* locks itself */
 };
-
-/* With those that the tree has itself. -ENOMEM. */
-CK_MUST_USE int ck_tree_views_make(const struct ck_view_source *from,
-				   const struct ck_view *const *views, size_t n,
-				   struct ck_tree_views *out);
-void ck_tree_views_fini(struct ck_tree_views *v);
 
 /* --- tree.c --------------------------------------------------------------------- */
 
@@ -52,12 +41,13 @@ CK_MUST_USE int ck_tree_child(const struct ck_tree_place *p,
 CK_MUST_USE int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
 			       const struct ck_node *n, uint64_t uses,
 			       uint64_t *out);
-/* A directory in it gets a number, and is in use once more. */
-CK_MUST_USE int ck_tree_enter(struct ck_tree *t, uint32_t in, uint64_t base,
+/* A directory gets a number, and is in use once more. */
+CK_MUST_USE int ck_tree_enter(struct ck_tree *t, uint32_t in,
 			      struct ck_node *n);
+/* The present catalog of the checkpoint that a directory is of: put it back. */
+const struct ck_catalog *ck_dir_catalog(const struct ck_dir *dir);
 /* In a catalog that is not older than the node. */
-CK_MUST_USE int ck_tree_stat_in(const struct ck_tree *t,
-				const struct ck_catalog *c,
+CK_MUST_USE int ck_tree_stat_in(const struct ck_catalog *c,
 				const struct ck_node *n,
 				struct ck_node_stat *out);
 

@@ -10,7 +10,7 @@
 
 /* What is asked about. */
 struct file {
-	struct ck_tree *tree;
+	struct ck_root *root;
 	const struct ck_catalog *c; /* held */
 	const struct ck_node *n;
 };
@@ -113,16 +113,16 @@ static int get_kind(const struct file *f, struct ck_buf *out)
 static bool has_error(const struct file *f)
 {
 	if (f->n->about.topic == CK_ABOUT_OBJECT)
-		return ck_object_known_faulty(f->tree->cp, f->n->about.number);
+		return ck_object_known_faulty(f->root->cp, f->n->about.number);
 	if (f->n->about.topic != CK_ABOUT_BOX)
-		return ck_damage_is_known(f->tree->damage, f->n->about.number);
+		return ck_damage_is_known(f->root->damage, f->n->about.number);
 	return tensor_of(f)->err ||
 	       ck_catalog_item(f->c, f->n->about.chunk)->err;
 }
 
 static int print_error(const struct file *f, struct ck_buf *out)
 {
-	struct ck_checkpoint *cp = f->tree->cp;
+	struct ck_checkpoint *cp = f->root->cp;
 	const struct ck_layout *layout = NULL;
 	bool faulty;
 	int rc;
@@ -131,13 +131,13 @@ static int print_error(const struct file *f, struct ck_buf *out)
 		return ck_object_print_fault(cp, f->n->about.number, false,
 					     out);
 	if (!tensor_of(f)->err) {
-		rc = ck_damage_locate(f->tree->damage, f->c, f->n->about.number,
+		rc = ck_damage_locate(f->root->damage, f->c, f->n->about.number,
 				      ck_about_window(f->c, &f->n->about),
 				      &layout, &faulty);
 		if (rc)
 			return rc;
 	}
-	ck_damage_print_file(f->tree->damage, f->c, &f->n->about, layout, "",
+	ck_damage_print_file(f->root->damage, f->c, &f->n->about, layout, "",
 			     out);
 	ck_layout_put(cp, layout);
 	if (out->len && out->data[out->len - 1] == '\n')
@@ -188,20 +188,18 @@ static int get_attribute(const struct file *f, const char *name,
 	return -ENODATA;
 }
 
-int ck_tree_xattr(struct ck_tree *t, const struct ck_node *n, const char *name,
-		  struct ck_buf *out)
+int ck_tree_xattr(const struct ck_node *n, const char *name, struct ck_buf *out)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
-	const struct file f = { .tree = t, .c = c, .n = n };
+	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
+	const struct file f = { .root = n->dir.root, .c = c, .n = n };
 
 	return has_attributes(n) ? get_attribute(&f, name, out) : -ENODATA;
 }
 
-void ck_tree_xattrs(struct ck_tree *t, const struct ck_node *n,
-		    struct ck_buf *out)
+void ck_tree_xattrs(const struct ck_node *n, struct ck_buf *out)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(t->cp);
-	const struct file f = { .tree = t, .c = c, .n = n };
+	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
+	const struct file f = { .root = n->dir.root, .c = c, .n = n };
 
 	for (size_t i = 0; has_attributes(n) && i < CK_ARRAY_SIZE(attributes);
 	     i++) {

@@ -61,16 +61,26 @@ struct ck_node_stat {
 	struct timespec mtime;
 };
 
-/* The directories of `views` lie in the root, in this order, and objects/ and .ckptfs/
- * behind them. The checkpoint, the views and the options outlive the tree. -ENOMEM. */
-CK_MUST_USE int ck_tree_make(struct ck_checkpoint *cp,
+/* A checkpoint with its views: the root of a tree, or a directory in one. */
+struct ck_root;
+
+/* The directories of `views` lie in it, in this order, and objects/ and .ckptfs/
+ * behind them. The checkpoint, the views and the options outlive it. -ENOMEM. */
+CK_MUST_USE int ck_root_make(struct ck_checkpoint *cp,
 			     const struct ck_view *const *views, size_t nviews,
 			     const struct ck_tree_options *options,
-			     struct ck_tree **out);
-void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
+			     struct ck_root **out);
+void ck_root_free(struct ck_root *r); /* NULL is allowed */
+/* The directory, for a view that has checkpoints in it. */
+struct ck_dir ck_root_dir(struct ck_root *r);
+/* What is known to be lost of the checkpoint; the root's. */
+struct ck_damage *ck_root_damage(const struct ck_root *r);
+/* How many files and directories there are, itself too. */
+uint64_t ck_root_count(const struct ck_root *r);
 
-/* What is known to be lost of the checkpoint; the tree's. */
-struct ck_damage *ck_tree_damage(struct ck_tree *t);
+/* The root, and those that views have in it, outlive the tree. -ENOMEM. */
+CK_MUST_USE int ck_tree_make(struct ck_root *root, struct ck_tree **out);
+void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
 
 /* --- finding ------------------------------------------------------------------- */
 
@@ -105,17 +115,16 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n);
 
 /* Owner, mode, time and size, as they are now. Errors of the moment of what is
  * made. */
-CK_MUST_USE int ck_tree_stat(struct ck_tree *t, const struct ck_node *n,
-			     struct ck_node_stat *out);
+CK_MUST_USE int ck_tree_stat(const struct ck_node *n, struct ck_node_stat *out);
 /* A name that is looked up: the node is in use once more. */
 CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 			       struct ck_str name, struct ck_node_stat *out);
 /* The same without what is made: its mode is that by what is known now of those who
  * may read the bytes that a catalog, the present one or an older one, says. Also of
- * any directory, or of any file that is about no entry: its number and dir may be
- * none. */
-void ck_tree_rights(struct ck_tree *t, const struct ck_catalog *of,
-		    const struct ck_node *n, struct ck_node_stat *out);
+ * any directory of a checkpoint, or of any file that is about no entry: of that there
+ * are type, accepts and dir.root only. */
+void ck_tree_rights(const struct ck_catalog *of, const struct ck_node *n,
+		    struct ck_node_stat *out);
 
 /* The catalog of which a file's number is the present version: ck_catalog_put() it.
  * -ESTALE: the node is an older version; look its name up again. -EISDIR, -ELOOP (a
@@ -127,19 +136,17 @@ CK_MUST_USE int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
 CK_MUST_USE int ck_tree_slice(const struct ck_catalog *c,
 			      const struct ck_node *n, struct ck_slice **out);
 /* Appends where a link leads. -EINVAL: it is none. */
-CK_MUST_USE int ck_tree_link(struct ck_tree *t, const struct ck_node *n,
-			     struct ck_buf *target);
+CK_MUST_USE int ck_tree_link(const struct ck_node *n, struct ck_buf *target);
 
 #define CK_XATTR_PREFIX "user.ckptfs."
 
 /* Appends the value of an extended attribute. -ENODATA: the file has none of that
  * name; `error`, which looks at the items, has errors of the moment, too. */
-CK_MUST_USE int ck_tree_xattr(struct ck_tree *t, const struct ck_node *n,
-			      const char *name, struct ck_buf *out);
+CK_MUST_USE int ck_tree_xattr(const struct ck_node *n, const char *name,
+			      struct ck_buf *out);
 /* Appends the names that a file is known to have, each with a NUL behind it. Reads
  * nothing. */
-void ck_tree_xattrs(struct ck_tree *t, const struct ck_node *n,
-		    struct ck_buf *out);
+void ck_tree_xattrs(const struct ck_node *n, struct ck_buf *out);
 
 /* --- all of them ------------------------------------------------------------------ */
 
@@ -155,7 +162,7 @@ CK_MUST_USE int ck_tree_list_next(struct ck_tree_list *l, uint64_t *at,
 				  struct ck_node *out, struct ck_buf *name);
 /* As ck_tree_use() and ck_tree_stat(). */
 CK_MUST_USE int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n);
-CK_MUST_USE int ck_tree_list_stat(struct ck_tree_list *l,
+CK_MUST_USE int ck_tree_list_stat(const struct ck_tree_list *l,
 				  const struct ck_node *n,
 				  struct ck_node_stat *out);
 void ck_tree_list_end(struct ck_tree_list *l); /* NULL is allowed */
@@ -165,7 +172,5 @@ void ck_tree_list_end(struct ck_tree_list *l); /* NULL is allowed */
 CK_MUST_USE int ck_tree_each(struct ck_tree *t,
 			     void (*each)(void *arg, uint64_t number),
 			     void *arg);
-/* How many files and directories there are, the root too. */
-uint64_t ck_tree_count(struct ck_tree *t);
 
 #endif

@@ -11,13 +11,17 @@
 #include "ckptfs/model.h"
 #include "ckptfs/slice.h"
 
+struct ck_root;
 struct ck_view;
 
 /* A directory, as its view knows it. */
 struct ck_dir {
 	const struct ck_view *view;
 	const void *state; /* what the view made of the checkpoint, or NULL */
-	uint32_t a[2];	   /* which of its directories; the view's own */
+	/* Of which checkpoint it is; a view says it of those that are another's
+	 * than the directory that they are in. */
+	struct ck_root *root;
+	uint32_t a[2]; /* which of its directories; the view's own */
 	/* What names of its files end in that can be written; NULL: there are
 	 * none, and nobody can put others there for a while. */
 	const char *suffix;

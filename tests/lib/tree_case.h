@@ -12,6 +12,7 @@ enum { MANY = 20000 }; /* directories: more than are remembered */
 
 static char dir[] = "/tmp/ckptfs-tree-XXXXXX";
 static struct ck_checkpoint *cp;
+static struct ck_root *root;
 static struct ck_tree *tree;
 static struct ck_tree_options options = { .umask = 022, .write = true };
 
@@ -21,8 +22,10 @@ static const struct ck_view *const views[] = { &flat, &deep };
 static void begin(void)
 {
 	ck_tree_free(tree);
+	ck_root_free(root);
 	eq_u64((uint64_t)states, 0);
-	if (ck_tree_make(cp, views, 2, &options, &tree))
+	if (ck_root_make(cp, views, 2, &options, &root) ||
+	    ck_tree_make(root, &tree))
 		abort();
 }
 
@@ -64,6 +67,7 @@ static void case_open(const char *from)
 static void case_close(void)
 {
 	ck_tree_free(tree);
+	ck_root_free(root);
 	ck_checkpoint_close(cp);
 	shell("rm -r %s", dir);
 }

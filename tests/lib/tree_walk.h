@@ -28,7 +28,7 @@ static inline int tree_stat(struct ck_tree *t, uint64_t number,
 	struct ck_node n;
 	int rc = ck_tree_find(t, number, &n);
 
-	return rc ? rc : ck_tree_stat(t, &n, out);
+	return rc ? rc : ck_tree_stat(&n, out);
 }
 
 static inline int tree_parent(struct ck_tree *t, uint64_t number, uint64_t *out)
@@ -63,7 +63,7 @@ static inline int tree_link(struct ck_tree *t, uint64_t number,
 	struct ck_node n;
 	int rc = ck_tree_find(t, number, &n);
 
-	return rc ? rc : ck_tree_link(t, &n, target);
+	return rc ? rc : ck_tree_link(&n, target);
 }
 
 /* --- a walk --------------------------------------------------------------------- */

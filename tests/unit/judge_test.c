@@ -26,7 +26,7 @@ static mode_t mode_of(const struct ck_catalog *c, const struct ck_node *n)
 {
 	struct ck_node_stat st;
 
-	ck_tree_rights(fs.tree, c, n, &st);
+	ck_tree_rights(c, n, &st);
 	return st.mode & 0444;
 }
 
@@ -86,21 +86,21 @@ static void test_faults(void)
 	      "head -c $(stat -c %%s __9_0.distcp) /dev/zero >__9_0.distcp",
 	      dir);
 	commit(); /* the same places: damaged too */
-	eq_err(ck_damage_locate(ck_tree_damage(fs.tree), old, 0, NULL, &layout,
+	eq_err(ck_damage_locate(ck_root_damage(fs.root), old, 0, NULL, &layout,
 				&faulty),
 	       0);
 	ok(faulty);
 	ck_layout_put(fs.cp, layout);
-	ok(!ck_damage_was_found(ck_tree_damage(fs.tree), 0));
+	ok(!ck_damage_was_found(ck_root_damage(fs.root), 0));
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(fs.cp);
 
-		eq_err(ck_damage_locate(ck_tree_damage(fs.tree), now, 0, NULL,
+		eq_err(ck_damage_locate(ck_root_damage(fs.root), now, 0, NULL,
 					&layout, &faulty),
 		       0);
 	}
 	ok(faulty &&
-	   ck_damage_was_found(ck_tree_damage(fs.tree), 0)); /* the canary */
+	   ck_damage_was_found(ck_root_damage(fs.root), 0)); /* the canary */
 	ck_layout_put(fs.cp, layout);
 }
 
@@ -119,7 +119,8 @@ int main(int argc, char **argv)
 	      argv[1], dir, dir);
 	if (ck_checkpoint_open(dir, &format, &fs.cp, NULL))
 		return 1;
-	if (ck_tree_make(fs.cp, ck_views, 1, &fs.shown, &fs.tree) ||
+	if (ck_root_make(fs.cp, ck_views, 1, &fs.shown, &fs.root) ||
+	    ck_tree_make(fs.root, &fs.tree) ||
 	    ck_tree_name(fs.tree, CK_TREE_ROOT, CK_STR("full"), &n) ||
 	    ck_tree_use(fs.tree, &n) ||
 	    ck_tree_list(fs.tree, n.number, &list) ||
@@ -131,6 +132,7 @@ int main(int argc, char **argv)
 	test_rights(&n);
 	test_faults();
 	ck_tree_free(fs.tree);
+	ck_root_free(fs.root);
 	ck_checkpoint_close(fs.cp);
 	shell("rm -r %s", dir);
 	return tap_done();

@@ -18,6 +18,7 @@
 
 static struct ck_checkpoint *cp;
 static const struct ck_catalog *c;
+static struct ck_root *root;
 static struct ck_tree *tree;
 
 /* --- reports --------------------------------------------------------------------- */
@@ -361,14 +362,16 @@ static unsigned one(const char *top, const char *name)
 	few = c->chunks.n <= 5000; /* the loops are quadratic */
 	if (few) {
 		printed = 0;
-		eq_err(ck_tree_make(cp, ck_views, ck_nviews, &options, &tree),
+		eq_err(ck_root_make(cp, ck_views, ck_nviews, &options, &root),
 		       0);
+		eq_err(ck_tree_make(root, &tree), 0);
 		compare(name);
 		if (strcmp(name, "sample") == 0) {
 			test_edits();
 			test_live();
 		}
 		ck_tree_free(tree);
+		ck_root_free(root);
 	}
 	ck_catalog_put(c);
 	ck_checkpoint_close(cp);
