@@ -35,7 +35,9 @@ static int full_slice(const struct ck_catalog *c, uint32_t tensor,
 }
 
 const struct ck_tensor_view ck_view_full = {
-	.view = CK_TENSOR_VIEW("full", ".npy"),
+	.view = { .top = "full", .suffix = ".npy", CK_TENSOR_VIEW },
+	.suffix = ".npy",
+	.accepts = CK_ACCEPTS_NPY,
 	.size = full_size,
 	.slice = full_slice,
 };

@@ -21,7 +21,9 @@ static int raw_slice(const struct ck_catalog *c, uint32_t tensor,
 }
 
 const struct ck_tensor_view ck_view_raw = {
-	.view = CK_TENSOR_VIEW("raw", ""),
+	.view = { .top = "raw", .suffix = "", CK_TENSOR_VIEW },
+	.suffix = "",
+	.accepts = CK_ACCEPTS_RAW,
 	.size = raw_size,
 	.slice = raw_slice,
 };

@@ -11,14 +11,14 @@ int ck_tensor_view_lookup(const struct ck_tensor_view *v,
 			  const struct ck_catalog *c, struct ck_str name,
 			  uint32_t *tensor)
 {
-	size_t suffix = strlen(v->view.suffix);
+	size_t suffix = strlen(v->suffix);
 	struct ck_str stem = name;
 	int64_t entry;
 
 	if (name.len < suffix)
 		return -ENOENT;
 	stem.len -= suffix;
-	if (suffix && memcmp(name.p + stem.len, v->view.suffix, suffix) != 0)
+	if (suffix && memcmp(name.p + stem.len, v->suffix, suffix) != 0)
 		return -ENOENT;
 	entry = ck_listing_find(c->listing, stem);
 	if (entry < 0 || c->listing->entries[entry].is_object)
@@ -32,7 +32,7 @@ void ck_tensor_view_name(const struct ck_tensor_view *v,
 			 struct ck_buf *out)
 {
 	ck_buf_str(out, ck_tensor_names(c, tensor)->stem);
-	ck_buf_text(out, v->view.suffix);
+	ck_buf_text(out, v->suffix);
 }
 
 /* --- the directory ------------------------------------------------------------- */
@@ -73,8 +73,7 @@ int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_TENSOR,
-		.accepts = *view_of(dir)->view.suffix ? CK_ACCEPTS_NPY
-						      : CK_ACCEPTS_RAW,
+		.accepts = view_of(dir)->accepts,
 		.number = entry,
 		.size = view_of(dir)->size(c, entry),
 		.version = ck_catalog_tensor(c, entry)->version,

@@ -10,14 +10,11 @@
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
 extern const struct ck_view ck_view_local;
 
-/* What is the same in all views of one file for each tensor. */
-#define CK_TENSOR_VIEW(dir, end)                                               \
-	{                                                                      \
-		.top = dir, .suffix = end, .lookup = ck_tensors_lookup,        \
-		.next = ck_tensors_next, .name = ck_tensors_name,              \
-		.stat = ck_tensors_stat, .slice = ck_tensors_slice,            \
-		.count = ck_tensors_count                                      \
-	}
+/* The functions that are the same in all views of one file for each tensor. */
+#define CK_TENSOR_VIEW                                                         \
+	.lookup = ck_tensors_lookup, .next = ck_tensors_next,                  \
+	.name = ck_tensors_name, .stat = ck_tensors_stat,                      \
+	.slice = ck_tensors_slice, .count = ck_tensors_count
 
 int ck_tensors_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);

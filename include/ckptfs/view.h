@@ -136,6 +136,8 @@ extern const size_t ck_nviews;
 
 struct ck_tensor_view {
 	struct ck_view view; /* first: entries are numbers of tensors */
+	const char *suffix;  /* of its files, after the stem */
+	uint8_t accepts;     /* enum ck_accepts: of its files */
 	/* Bytes of the file of a tensor; 0 if those of the tensor cannot be
 	 * counted (its err says why). */
 	uint64_t (*size)(const struct ck_catalog *c, uint32_t tensor);

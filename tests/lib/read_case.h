@@ -38,20 +38,17 @@ static inline void read_case_put(struct ck_locator *l,
 		ck_layout_put(r->cp, layout);
 }
 
-/* Into `to`, which has room for all of raw/. layout: NULL, or the one to read by.
- * Errors as of opening and reading raw/. */
-static inline int read_case(struct ck_checkpoint *cp, uint32_t tensor,
-			    const struct ck_layout *layout, void *to)
+/* All bytes of a slice, which is taken, into `to`. layout: NULL, or the one to read
+ * by. Errors as of opening and reading it. */
+static inline int read_case_slice(struct ck_checkpoint *cp,
+				  struct ck_slice *slice,
+				  const struct ck_layout *layout, void *to)
 {
 	struct read_case c = { { read_case_get, read_case_put }, cp, layout };
-	struct ck_slice *slice;
 	struct ck_opened *opened;
 	struct ck_read r;
-	int rc = ck_tensor_views[1]->slice(cp->catalog, tensor, &slice);
+	int rc = ck_opened_make(slice, &c.locator, &opened);
 
-	if (rc)
-		return rc;
-	rc = ck_opened_make(slice, &c.locator, &opened);
 	if (rc) {
 		ck_slice_free(slice);
 		return rc;
@@ -60,6 +57,16 @@ static inline int read_case(struct ck_checkpoint *cp, uint32_t tensor,
 	rc = ck_host_read(cp->files, &r);
 	ck_opened_free(opened);
 	return rc;
+}
+
+/* Of a tensor: `to` has room for all of raw/. */
+static inline int read_case(struct ck_checkpoint *cp, uint32_t tensor,
+			    const struct ck_layout *layout, void *to)
+{
+	struct ck_slice *slice;
+	int rc = ck_tensor_views[1]->slice(cp->catalog, tensor, &slice);
+
+	return rc ? rc : read_case_slice(cp, slice, layout, to);
 }
 
 #endif

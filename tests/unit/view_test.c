@@ -32,9 +32,9 @@ static void test_table(void)
 {
 	eq_u64(ck_ntensor_views, 2);
 	eq_text(FULL->view.top, "full");
-	eq_text(FULL->view.suffix, ".npy");
+	eq_text(FULL->suffix, ".npy");
 	eq_text(RAW->view.top, "raw");
-	eq_text(RAW->view.suffix, "");
+	eq_text(RAW->suffix, "");
 }
 
 static int lookup(const struct ck_tensor_view *v, const struct ck_catalog *c,
