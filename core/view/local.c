@@ -9,6 +9,7 @@
  * its owner, and all boxes sorted by owner. They are made once: a commit that
  * moves boxes to other files does not move them to other directories.
  */
+#include "local.h"
 #include "ckptfs/items.h"
 #include "ckptfs/npy.h"
 #include "view_internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Owners of boxes, the names of their files, and what those consist of. */
 #include "catalogs.h"
-#include "ckptfs/view.h"
+#include "local.h"
 #include "tap.h"
 
 static const struct ck_catalog *cat;
