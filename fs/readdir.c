@@ -58,7 +58,8 @@ static int entry_full(struct listing *l, struct fuse_entry_param *e)
 
 static bool is_plain(const struct listing *l)
 {
-	return !l->plus || l->at < TREE_AT || l->node.about.made;
+	return !l->plus || l->at < TREE_AT || l->node.about.made ||
+	       (l->node.number == 0 && !ck_node_is_dir(&l->node));
 }
 
 static size_t entry_len(const struct listing *l)
@@ -183,6 +184,8 @@ static int do_readdir(struct listing *l, fuse_ino_t ino)
 	rc = ck_tree_list(l->fs->tree, ino, &l->list);
 	if (rc == 0)
 		rc = fill(l);
+	if (l->used)
+		rc = 0; /* what there is is in use; the next request meets it */
 	ck_tree_list_end(l->list);
 	return rc;
 }

@@ -1,21 +1,52 @@
 /* SPDX-License-Identifier: MIT */
-/* dirs: see dirs.h. */
+/*
+ * dirs: see dirs.h. A directory has more than one number when versions of files have
+ * passed what the one before has room for; what is open has an older one. All of them
+ * are there as long as the directory.
+ */
 #include "dirs.h"
 
 #include <errno.h>
 
 enum { SLOTS_MIN = 64 };
 
-struct ck_dir_node {
-	struct ck_dir_row row; /* constant */
-	/* Under ck_dirs.lock: */
-	struct ck_dir_node *successor; /* NULL, or what came in its place */
-	uint64_t uses;		       /* of its own node, and of those in it */
-	uint32_t kept; /* by directories whose parent or successor it is */
-	bool unused;   /* in the list of those that are not in use */
-	struct ck_dir_node *older, *newer;	  /* in that list */
-	struct ck_dir_node *by_number, *by_place; /* next of the chain */
+struct ck_dir_number {
+	struct ck_dir_node *node;
+	struct ck_dir_number *older; /* of the same directory */
+	uint64_t base;
+	uint32_t number;
+	struct ck_dir_number *next; /* of the chain */
 };
+
+/* What has changed is under ck_dirs.lock. */
+struct ck_dir_node {
+	struct ck_dir dir;
+	struct ck_dir_node *parent; /* the root's is itself */
+	uint32_t entry;
+	struct ck_dir_number first, *newest;
+	uint64_t uses; /* of its own node, and of those in it */
+	uint32_t kept; /* by directories in it */
+	bool unused;   /* in the list of those that are not in use */
+	struct ck_dir_node *older, *newer; /* in that list */
+	struct ck_dir_node *by_place;	   /* next of the chain */
+};
+
+static uint32_t place_of(const struct ck_dir_node *node)
+{
+	return node->first.number;
+}
+
+static struct ck_dir_row row_of(const struct ck_dir_number *number)
+{
+	const struct ck_dir_node *node = number->node;
+
+	return (struct ck_dir_row){ .dir = node->dir,
+				    .number = number->number,
+				    .place = place_of(node),
+				    .parent = place_of(node->parent),
+				    .entry = node->entry,
+				    .base = number->base };
+}
 
 /* --- tables ------------------------------------------------------------------ */
 
@@ -24,66 +55,62 @@ static size_t hash_of(const struct ck_dirs *d, uint64_t key)
 {
 	struct ck_str bytes = { (const char *)&key, sizeof(key) };
 
-	return (size_t)ck_hash64_seeded(bytes, d->seed);
+	return (size_t)ck_hash64_seeded(bytes, d->seed) & d->mask;
 }
 
-static struct ck_dir_node **number_slot(const struct ck_dirs *d,
-					uint32_t number)
+static struct ck_dir_number **number_slot(const struct ck_dirs *d,
+					  uint32_t number)
 {
-	return &d->by_number.slots[hash_of(d, number) & d->by_number.mask];
+	return &d->by_number[hash_of(d, number)];
 }
 
-/* The place of a parent stays what it is when the parent has another number. */
 static struct ck_dir_node **place_slot(const struct ck_dirs *d, uint32_t parent,
 				       uint32_t entry)
 {
-	uint64_t key = (uint64_t)parent << 32 | entry;
-
-	return &d->by_place.slots[hash_of(d, key) & d->by_place.mask];
+	return &d->by_place[hash_of(d, (uint64_t)parent << 32 | entry)];
 }
 
-static struct ck_dir_node *find(const struct ck_dirs *d, uint32_t number)
+static struct ck_dir_number *find(const struct ck_dirs *d, uint32_t number)
 {
-	struct ck_dir_node *node = *number_slot(d, number);
+	struct ck_dir_number *at = *number_slot(d, number);
 
-	while (node && node->row.number != number)
-		node = node->by_number;
-	return node;
+	while (at && at->number != number)
+		at = at->next;
+	return at;
 }
 
-/* The one that is there now, below the place of a parent. */
-static struct ck_dir_node *find_at(const struct ck_dirs *d, uint32_t parent,
+static struct ck_dir_node *find_at(const struct ck_dirs *d,
+				   const struct ck_dir_node *parent,
 				   uint32_t entry)
 {
-	struct ck_dir_node *node = *place_slot(d, parent, entry);
+	struct ck_dir_node *node = *place_slot(d, place_of(parent), entry);
 
-	while (node &&
-	       (node->row.parent_place != parent || node->row.entry != entry))
+	while (node && (node->parent != parent || node->entry != entry))
 		node = node->by_place;
 	return node;
 }
 
-static void number_add(struct ck_dirs *d, struct ck_dir_node *node)
+static void number_add(struct ck_dirs *d, struct ck_dir_number *number)
 {
-	struct ck_dir_node **slot = number_slot(d, node->row.number);
+	struct ck_dir_number **slot = number_slot(d, number->number);
 
-	node->by_number = *slot;
-	*slot = node;
+	number->next = *slot;
+	*slot = number;
 }
 
-static void number_drop(struct ck_dirs *d, struct ck_dir_node *node)
+static void number_drop(struct ck_dirs *d, struct ck_dir_number *number)
 {
-	struct ck_dir_node **slot = number_slot(d, node->row.number);
+	struct ck_dir_number **slot = number_slot(d, number->number);
 
-	while (*slot != node)
-		slot = &(*slot)->by_number;
-	*slot = node->by_number;
+	while (*slot != number)
+		slot = &(*slot)->next;
+	*slot = number->next;
 }
 
 static void place_add(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	struct ck_dir_node **slot = place_slot(d, node->row.parent_place,
-					       node->row.entry);
+	struct ck_dir_node **slot = place_slot(d, place_of(node->parent),
+					       node->entry);
 
 	node->by_place = *slot;
 	*slot = node;
@@ -91,46 +118,56 @@ static void place_add(struct ck_dirs *d, struct ck_dir_node *node)
 
 static void place_drop(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	struct ck_dir_node **slot = place_slot(d, node->row.parent_place,
-					       node->row.entry);
+	struct ck_dir_node **slot = place_slot(d, place_of(node->parent),
+					       node->entry);
 
 	while (*slot != node)
 		slot = &(*slot)->by_place;
 	*slot = node->by_place;
 }
 
-static int table_make(struct ck_dir_table *t, size_t slots)
+static int slots_make(struct ck_dirs *d, size_t slots)
 {
-	t->slots = calloc(slots, sizeof(struct ck_dir_node *));
-	t->mask = slots - 1;
-	return t->slots ? 0 : -ENOMEM;
+	d->by_number = calloc(slots, sizeof(struct ck_dir_number *));
+	d->by_place = calloc(slots, sizeof(struct ck_dir_node *));
+	d->mask = slots - 1;
+	if (d->by_number && d->by_place)
+		return 0;
+	free(d->by_number);
+	free(d->by_place);
+	return -ENOMEM;
 }
 
-/* As many slots as there are directories, at least. -ENOMEM: as they were. */
+/* Each in the slot of old->mask goes to its new one. */
+static void slot_move(struct ck_dirs *d, const struct ck_dirs *old, size_t slot)
+{
+	for (struct ck_dir_number *at = old->by_number[slot], *next; at;
+	     at = next) {
+		next = at->next;
+		number_add(d, at);
+	}
+	for (struct ck_dir_node *at = old->by_place[slot], *next; at;
+	     at = next) {
+		next = at->by_place;
+		place_add(d, at);
+	}
+}
+
+/* As many slots as there are numbers, at least. -ENOMEM: as they were. */
 static int tables_grow(struct ck_dirs *d)
 {
 	struct ck_dirs old = *d;
-	size_t slots = 2 * (old.by_number.mask + 1);
 
-	if (d->n <= old.by_number.mask)
+	if (d->nnumbers <= d->mask)
 		return 0;
-	if (table_make(&d->by_number, slots) ||
-	    table_make(&d->by_place, slots)) {
-		free(d->by_number.slots);
-		d->by_number = old.by_number;
-		d->by_place = old.by_place;
+	if (slots_make(d, 2 * (old.mask + 1))) {
+		*d = old;
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i <= old.by_number.mask; i++)
-		for (struct ck_dir_node *node = old.by_number.slots[i], *next;
-		     node; node = next) {
-			next = node->by_number;
-			number_add(d, node);
-			if (!node->successor)
-				place_add(d, node);
-		}
-	free(old.by_number.slots);
-	free(old.by_place.slots);
+	for (size_t i = 0; i <= old.mask; i++)
+		slot_move(d, &old, i);
+	free(old.by_number);
+	free(old.by_place);
 	return 0;
 }
 
@@ -168,96 +205,89 @@ static void unused_drop(struct ck_dirs *d, struct ck_dir_node *node)
 
 static bool is_in_use(const struct ck_dir_node *node)
 {
-	return node->uses || node->kept || node->row.number == 0;
+	return node->uses || node->kept || node->parent == node;
 }
 
-/* One that was kept by what is gone is the next that goes. */
-static void unkeep(struct ck_dirs *d, struct ck_dir_node *node)
+static void numbers_drop(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	node->kept--;
-	if (!is_in_use(node))
-		unused_add_oldest(d, node);
+	for (struct ck_dir_number *at = node->newest, *older; at; at = older) {
+		older = at->older;
+		number_drop(d, at);
+		d->nnumbers--;
+		if (at != &node->first)
+			free(at);
+	}
 }
 
-/* A directory that is not in use is gone. */
+/* A directory that is not in use is gone. The one that it was in is the next that goes,
+ * if nothing else keeps it. */
 static void drop(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	struct ck_dir_node *parent = find(d, node->row.parent);
-	struct ck_dir_node *successor = node->successor;
+	struct ck_dir_node *parent = node->parent;
 
 	unused_drop(d, node);
-	number_drop(d, node);
-	if (!successor)
-		place_drop(d, node);
+	place_drop(d, node);
+	numbers_drop(d, node);
 	free(node);
 	d->n--;
-	unkeep(d, parent);
-	if (successor)
-		unkeep(d, successor);
+	parent->kept--;
+	if (!is_in_use(parent))
+		unused_add_oldest(d, parent);
 }
 
-/* What is in nobody's place any more is not remembered, and of others not too many. */
-static void evict(struct ck_dirs *d)
-{
-	while (d->oldest &&
-	       (d->oldest->successor || d->nunused > CK_DIRS_REMEMBERED))
-		drop(d, d->oldest);
-}
-
-/* After it lost a use, or was only looked at: then it is the newest once more. */
+/* After it gained or lost uses, or was only looked at: then it is the newest that is not
+ * in use. Others may be gone then. */
 static void settle(struct ck_dirs *d, struct ck_dir_node *node)
 {
-	if (is_in_use(node))
-		return;
 	unused_drop(d, node);
-	if (node->successor)
-		unused_add_oldest(d, node);
-	else
+	if (!is_in_use(node))
 		unused_add_newest(d, node);
-	evict(d);
+	while (d->nunused > CK_DIRS_REMEMBERED)
+		drop(d, d->oldest);
 }
 
 static void use(struct ck_dirs *d, struct ck_dir_node *node, uint64_t uses)
 {
 	node->uses += uses;
-	if (is_in_use(node))
-		unused_drop(d, node);
-	else
-		settle(d, node);
-}
-
-/* What is in the place of a directory now; it stays as long as that one. Those that
- * were in between are let go. */
-static struct ck_dir_node *present(struct ck_dirs *d, struct ck_dir_node *node)
-{
-	while (node->successor && node->successor->successor) {
-		struct ck_dir_node *between = node->successor;
-
-		node->successor = between->successor;
-		node->successor->kept++;
-		unkeep(d, between);
-		evict(d);
-	}
-	return node->successor ? node->successor : node;
+	settle(d, node);
 }
 
 /* --- making -------------------------------------------------------------------- */
 
-static int make(struct ck_dirs *d, struct ck_dir_node *parent,
-		const struct ck_dir_row *row, struct ck_dir_node **out)
+/* There is a number left, and room in the tables. */
+static int number_check(struct ck_dirs *d)
 {
+	return d->next == CK_DIRS_MAX ? -ENFILE : tables_grow(d);
+}
+
+static void number_give(struct ck_dirs *d, struct ck_dir_node *node,
+			struct ck_dir_number *number, uint64_t base)
+{
+	*number = (struct ck_dir_number){ .node = node,
+					  .older = node->newest,
+					  .base = base,
+					  .number = d->next++ };
+	node->newest = number;
+	d->nnumbers++;
+	number_add(d, number);
+}
+
+static int make(struct ck_dirs *d, struct ck_dir_node *parent, uint32_t entry,
+		const struct ck_dir *dir, uint64_t base,
+		struct ck_dir_node **out)
+{
+	int rc = entry >= CK_ENTRIES_MAX ? -ENFILE : number_check(d);
 	struct ck_dir_node *node;
 
-	if (d->next == CK_DIRS_MAX || row->entry >= CK_ENTRIES_MAX)
-		return -ENFILE;
-	if (tables_grow(d))
-		return -ENOMEM;
+	if (rc)
+		return rc;
 	node = malloc(sizeof(*node));
 	if (!node)
 		return -ENOMEM;
-	*node = (struct ck_dir_node){ .row = *row };
-	node->row.number = d->next++;
-	number_add(d, node);
+	*node = (struct ck_dir_node){ .dir = *dir,
+				      .parent = parent,
+				      .entry = entry };
+	number_give(d, node, &node->first, base);
 	place_add(d, node);
 	d->n++;
 	parent->kept++;
@@ -270,22 +300,12 @@ static int get(struct ck_dirs *d, uint32_t number, uint32_t entry,
 	       const struct ck_dir *dir, uint64_t base,
 	       struct ck_dir_node **out)
 {
-	struct ck_dir_node *parent = find(d, number);
-	struct ck_dir_row row = { .dir = *dir, .entry = entry, .base = base };
-	int rc;
+	struct ck_dir_number *parent = find(d, number);
 
 	if (!parent)
 		return -ESTALE;
-	parent = present(d, parent);
-	*out = find_at(d, parent->row.place, entry);
-	if (*out)
-		return 0;
-	row.parent = parent->row.number;
-	row.parent_place = parent->row.place;
-	rc = make(d, parent, &row, out);
-	if (rc == 0)
-		(*out)->row.place = (*out)->row.number;
-	return rc;
+	*out = find_at(d, parent->node, entry);
+	return *out ? 0 : make(d, parent->node, entry, dir, base, out);
 }
 
 int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
@@ -297,91 +317,76 @@ int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 	pthread_mutex_lock(&d->lock);
 	rc = get(d, parent, entry, dir, base, &node);
 	if (rc == 0) {
-		*out = node->row;
+		*out = row_of(&node->first);
 		use(d, node, 1);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return rc;
 }
 
-/* Of nobody who would give it back. */
-static bool may_list(const struct ck_dirs *d)
-{
-	return d->next < CK_DIRS_MAX / 2;
-}
-
 uint32_t ck_dirs_listed(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			const struct ck_dir *dir, uint64_t base)
 {
+	struct ck_dir_number *in;
 	struct ck_dir_node *node;
-	uint32_t number = 0;
+	uint32_t place = 0;
 
 	pthread_mutex_lock(&d->lock);
-	node = find(d, parent);
-	node = node ? find_at(d, node->row.place, entry) : NULL;
-	if (!node && may_list(d) && get(d, parent, entry, dir, base, &node))
+	in = find(d, parent);
+	node = in ? find_at(d, in->node, entry) : NULL;
+	if (!node && d->next < CK_DIRS_MAX / 2 &&
+	    get(d, parent, entry, dir, base, &node))
 		node = NULL;
 	if (node) {
-		number = node->row.number;
+		place = place_of(node);
 		use(d, node, 0);
 	}
 	pthread_mutex_unlock(&d->lock);
-	return number;
+	return place;
 }
 
-static bool has_room(const struct ck_dir_node *node, uint64_t version)
+static bool has_room(const struct ck_dir_number *number, uint64_t version)
 {
-	return version <= node->row.base ||
-	       version - node->row.base < CK_VERSIONS_MAX;
+	return version <= number->base ||
+	       version - number->base < CK_VERSIONS_MAX;
 }
 
-/* Another one is in its place from now on, as long as this one is there. */
-static int replace(struct ck_dirs *d, struct ck_dir_node *node, uint64_t base,
-		   struct ck_dir_node **out)
+/* One for a later generation would have the version of now and that of then be one. */
+static int pick(struct ck_dirs *d, struct ck_dir_node *node, uint64_t version,
+		uint64_t generation, struct ck_dir_number **out)
 {
-	struct ck_dir_node *parent = present(d, find(d, node->row.parent));
-	struct ck_dir_row row = node->row;
+	struct ck_dir_number *at = node->newest;
 	int rc;
 
-	if (row.number == 0)
-		return -ENFILE; /* the root's number is fixed */
-	row.parent = parent->row.number;
-	row.base = base;
-	rc = make(d, parent, &row, out);
+	while (at && at->base > generation)
+		at = at->older;
+	*out = at;
+	if (at && has_room(at, version))
+		return 0;
+	if (at != node->newest)
+		return -ESTALE;
+	rc = number_check(d);
 	if (rc)
 		return rc;
-	place_drop(d, node);
-	node->successor = *out;
-	(*out)->kept++;
-	/* It is nobody's yet, and must not go with the old one. */
-	(*out)->uses++;
-	settle(d, node);
-	(*out)->uses--;
+	*out = malloc(sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	number_give(d, node, *out, generation);
 	return 0;
 }
 
-static int renew(struct ck_dirs *d, uint32_t number, uint64_t version,
-		 uint64_t base, struct ck_dir_node **out)
-{
-	struct ck_dir_node *node = find(d, number);
-
-	if (!node)
-		return -ESTALE;
-	*out = present(d, node);
-	return has_room(*out, version) ? 0 : replace(d, *out, base, out);
-}
-
 int ck_dirs_renew(struct ck_dirs *d, uint32_t number, uint64_t version,
-		  uint64_t base, uint64_t uses, struct ck_dir_row *out)
+		  uint64_t generation, uint64_t uses, struct ck_dir_row *out)
 {
-	struct ck_dir_node *node;
+	struct ck_dir_number *at;
 	int rc;
 
 	pthread_mutex_lock(&d->lock);
-	rc = renew(d, number, version, base, &node);
+	at = find(d, number);
+	rc = at ? pick(d, at->node, version, generation, &at) : -ESTALE;
 	if (rc == 0) {
-		*out = node->row;
-		use(d, node, uses);
+		*out = row_of(at);
+		use(d, at->node, uses);
 	}
 	pthread_mutex_unlock(&d->lock);
 	return rc;
@@ -391,36 +396,37 @@ int ck_dirs_renew(struct ck_dirs *d, uint32_t number, uint64_t version,
 
 bool ck_dirs_find(struct ck_dirs *d, uint32_t number, struct ck_dir_row *out)
 {
-	const struct ck_dir_node *node;
+	const struct ck_dir_number *at;
 
 	pthread_mutex_lock(&d->lock);
-	node = find(d, number);
-	if (node)
-		*out = node->row;
+	at = find(d, number);
+	if (at)
+		*out = row_of(at);
 	pthread_mutex_unlock(&d->lock);
-	return node;
-}
-
-bool ck_dirs_parent(struct ck_dirs *d, uint32_t number, uint32_t *out)
-{
-	const struct ck_dir_node *node;
-
-	pthread_mutex_lock(&d->lock);
-	node = find(d, number);
-	if (node)
-		*out = present(d, find(d, node->row.parent))->row.number;
-	pthread_mutex_unlock(&d->lock);
-	return node;
+	return at;
 }
 
 void ck_dirs_use(struct ck_dirs *d, uint32_t number, uint64_t n)
 {
-	struct ck_dir_node *node;
+	struct ck_dir_number *at;
 
 	pthread_mutex_lock(&d->lock);
-	node = find(d, number);
-	if (node)
-		use(d, node, n);
+	at = find(d, number);
+	if (at)
+		use(d, at->node, n);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n)
+{
+	struct ck_dir_number *at;
+
+	pthread_mutex_lock(&d->lock);
+	at = find(d, number);
+	if (at) {
+		at->node->uses -= ck_min(at->node->uses, n);
+		settle(d, at->node);
+	}
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -428,11 +434,11 @@ static size_t used_copy(const struct ck_dirs *d, struct ck_dir_row *out)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i <= d->by_number.mask; i++)
-		for (const struct ck_dir_node *node = d->by_number.slots[i];
-		     node; node = node->by_number)
-			if (node->uses || node->row.number == 0)
-				out[n++] = node->row;
+	for (size_t i = 0; i <= d->mask; i++)
+		for (const struct ck_dir_node *node = d->by_place[i]; node;
+		     node = node->by_place)
+			if (node->uses || node->parent == node)
+				out[n++] = row_of(&node->first);
 	return n;
 }
 
@@ -445,50 +451,34 @@ int ck_dirs_used(struct ck_dirs *d, struct ck_dir_row **out, size_t *n)
 	return *out ? 0 : -ENOMEM;
 }
 
-void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n)
-{
-	struct ck_dir_node *node;
-
-	pthread_mutex_lock(&d->lock);
-	node = find(d, number);
-	if (node) {
-		node->uses -= ck_min(node->uses, n);
-		settle(d, node);
-	}
-	pthread_mutex_unlock(&d->lock);
-}
-
 int ck_dirs_init(struct ck_dirs *d, const struct ck_dir *root, uint64_t base)
 {
 	struct ck_dir_node *node = calloc(1, sizeof(*node));
 
-	*d = (struct ck_dirs){ .next = 1, .n = 1, .seed = ck_hash_seed() };
-	if (!node || table_make(&d->by_number, SLOTS_MIN) ||
-	    table_make(&d->by_place, SLOTS_MIN)) {
-		free(d->by_number.slots);
+	*d = (struct ck_dirs){ .n = 1, .seed = ck_hash_seed() };
+	if (!node || slots_make(d, SLOTS_MIN)) {
 		free(node);
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&d->lock, NULL);
-	node->row = (struct ck_dir_row){
-		.dir = *root,
-		.entry = CK_ENTRIES_MAX, /* no other is there */
-		.base = base,
-	};
-	number_add(d, node);
+	node->dir = *root;
+	node->parent = node;
+	node->entry = CK_ENTRIES_MAX; /* no other is there */
+	number_give(d, node, &node->first, base);
 	place_add(d, node);
 	return 0;
 }
 
 void ck_dirs_fini(struct ck_dirs *d)
 {
-	for (size_t i = 0; d->by_number.slots && i <= d->by_number.mask; i++)
-		for (struct ck_dir_node *node = d->by_number.slots[i], *next;
-		     node; node = next) {
-			next = node->by_number;
+	for (size_t i = 0; i <= d->mask; i++)
+		for (struct ck_dir_node *node = d->by_place[i], *next; node;
+		     node = next) {
+			next = node->by_place;
+			numbers_drop(d, node);
 			free(node);
 		}
-	free(d->by_number.slots);
-	free(d->by_place.slots);
+	free(d->by_number);
+	free(d->by_place);
 	pthread_mutex_destroy(&d->lock);
 }

@@ -18,22 +18,19 @@
 #define CK_DIRS_REMEMBERED 16384
 #endif
 
-/* A directory that has a number. */
+/* A directory that has a number. The first that it got is its place; files in it
+ * may have later ones. */
 struct ck_dir_row {
 	struct ck_dir dir;
 	uint32_t number;
-	uint32_t parent, entry; /* where it is; the root's parent is itself */
-	uint32_t place, parent_place; /* the first number of what is there: the
-				       * same after it got another one */
-	uint64_t base; /* the generation in which it got the number */
+	uint32_t place;		/* is the number of its own node */
+	uint32_t parent, entry; /* where it is: the parent's place; that of the
+				 * root is the root */
+	uint64_t base;		/* the generation in which it got the number */
 };
 
 struct ck_dir_node;
-
-struct ck_dir_table {
-	struct ck_dir_node **slots; /* chains */
-	size_t mask;
-};
+struct ck_dir_number;
 
 struct ck_dirs {
 	/* Constant: */
@@ -41,8 +38,9 @@ struct ck_dirs {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_dir_table by_number, by_place;
-	size_t n;
+	struct ck_dir_number **by_number; /* chains, mask + 1 of them */
+	struct ck_dir_node **by_place;	  /* the same */
+	size_t mask, nnumbers, n;
 	struct ck_dir_node *oldest, *newest; /* not in use */
 	size_t nunused;
 	uint32_t next; /* number */
@@ -56,24 +54,24 @@ void ck_dirs_fini(struct ck_dirs *d);
 /* False: there is none of that number any more. */
 CK_MUST_USE bool ck_dirs_find(struct ck_dirs *d, uint32_t number,
 			      struct ck_dir_row *out);
-/* The number of the directory that another one is in, as it is now. */
-CK_MUST_USE bool ck_dirs_parent(struct ck_dirs *d, uint32_t number,
-				uint32_t *out);
 /* The directory at a place, which gets a number if it has none; in use once more.
- * -ESTALE: the parent is gone; -ENFILE: no number is left; -ENOMEM. */
+ * parent: any number of it. -ESTALE: the parent is gone; -ENFILE: no number is left;
+ * -ENOMEM. */
 CK_MUST_USE int ck_dirs_get(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			    const struct ck_dir *dir, uint64_t base,
 			    struct ck_dir_row *out);
-/* The same for who only lists it: it is in use no more than before, and gets a number
+/* Its place, for who only lists it: it is in use no more than before, and gets a number
  * only as long as most are left. 0: it has none. */
 uint32_t ck_dirs_listed(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			const struct ck_dir *dir, uint64_t base);
-/* The directory in the place of `number`, with a number that it got so late that
- * `version` has room behind it; in use `uses` times more. Errors as above. */
+/* The number of a directory, of which `number` is any, for a file of this version in
+ * a catalog of this generation: a new one if none has room for it; in use `uses` times
+ * more. -ESTALE: it is gone, or others know newer generations: ask again; -ENFILE,
+ * -ENOMEM. */
 CK_MUST_USE int ck_dirs_renew(struct ck_dirs *d, uint32_t number,
-			      uint64_t version, uint64_t base, uint64_t uses,
-			      struct ck_dir_row *out);
-/* In use n times more; one that is gone stays so. */
+			      uint64_t version, uint64_t generation,
+			      uint64_t uses, struct ck_dir_row *out);
+/* By any of its numbers. In use n times more; one that is gone stays so. */
 void ck_dirs_use(struct ck_dirs *d, uint32_t number, uint64_t n);
 void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n);
 /* Those that are in use themselves: free() *out, which has *n. -ENOMEM. */

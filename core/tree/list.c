@@ -25,8 +25,8 @@ int ck_tree_list(struct ck_tree *t, uint64_t dir, struct ck_tree_list **out)
 	if (!l)
 		return -ENOMEM;
 	l->tree = t;
-	/* The present one in its place, whatever its versions. */
-	rc = ck_dirs_renew(&t->dirs, ck_number_dir(dir), 0, 0, 1,
+	/* Its newest number. */
+	rc = ck_dirs_renew(&t->dirs, ck_number_dir(dir), 0, UINT64_MAX, 1,
 			   &l->place.row);
 	if (rc) {
 		free(l);
@@ -85,7 +85,8 @@ static int number_set(struct ck_tree_list *l, struct ck_node *n)
 		       : ck_tree_number(l->tree, &l->place, n, 0, &n->number);
 }
 
-/* One that is gone meanwhile, or has no number, is no reason to end. */
+/* One that is gone meanwhile, or has no number, is no reason to end; if a later
+ * generation has begun, it is listed without. */
 static int entry_at(struct ck_tree_list *l, uint64_t *at, struct ck_node *out)
 {
 	const struct ck_dir *dir = &l->place.row.dir;
@@ -101,7 +102,7 @@ static int entry_at(struct ck_tree_list *l, uint64_t *at, struct ck_node *out)
 		if (rc == 0)
 			rc = number_set(l, out);
 		if (rc != -ENOENT && rc != -ENFILE)
-			return rc;
+			return rc == -ESTALE ? 0 : rc;
 	}
 }
 
@@ -165,7 +166,7 @@ int ck_tree_each(struct ck_tree *t, void (*each)(void *arg, uint64_t number),
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++) {
-		each(arg, ck_number_of_dir(rows[i].number));
+		each(arg, ck_number_of_dir(rows[i].place));
 		if (rows[i].dir.view->is_dated)
 			each_dated(&rows[i], each, arg);
 	}

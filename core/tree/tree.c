@@ -62,8 +62,8 @@ int ck_tree_enter(struct ck_tree *t, uint32_t in, struct ck_node *n)
 
 	if (rc)
 		return rc;
-	n->number = ck_number_of_dir(row.number);
-	n->place = ck_number_of_dir(row.place);
+	n->number = ck_number_of_dir(row.place);
+	n->place = n->number;
 	return 0;
 }
 
@@ -80,8 +80,7 @@ int ck_tree_child(const struct ck_tree_place *p, const struct ck_child *child,
 		  struct ck_node *out)
 {
 	*out = (struct ck_node){
-		.parent = ck_number_of_dir(p->row.number),
-		.parent_place = ck_number_of_dir(p->row.place),
+		.parent = ck_number_of_dir(p->row.place),
 		.entry = child->entry,
 		.dir = child->dir,
 		.about = { .type = CK_TYPE_DIR },
@@ -96,19 +95,12 @@ int ck_tree_child(const struct ck_tree_place *p, const struct ck_child *child,
 	return about_of(p, child->entry, &out->about);
 }
 
-/* The directory of a row, which is there. */
-static void dir_node(struct ck_tree *t, const struct ck_dir_row *row,
-		     struct ck_node *out)
+static struct ck_node dir_node(const struct ck_dir_row *row)
 {
-	uint32_t parent;
-
-	if (!ck_dirs_parent(&t->dirs, row->number, &parent))
-		parent = row->parent;
-	*out = (struct ck_node){
-		.number = ck_number_of_dir(row->number),
-		.parent = ck_number_of_dir(parent),
+	return (struct ck_node){
+		.number = ck_number_of_dir(row->place),
+		.parent = ck_number_of_dir(row->parent),
 		.place = ck_number_of_dir(row->place),
-		.parent_place = ck_number_of_dir(row->parent_place),
 		.dir = row->dir,
 		.entry = row->entry,
 		.about = { .type = CK_TYPE_DIR },
@@ -121,7 +113,7 @@ static int dir_find(struct ck_tree *t, uint64_t number, struct ck_node *out)
 
 	if (!ck_dirs_find(&t->dirs, ck_number_dir(number), &row))
 		return -ESTALE;
-	dir_node(t, &row, out);
+	*out = dir_node(&row);
 	return 0;
 }
 

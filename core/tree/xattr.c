@@ -190,19 +190,24 @@ static int get_attribute(const struct file *f, const char *name,
 
 int ck_tree_xattr(const struct ck_node *n, const char *name, struct ck_buf *out)
 {
-	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
-	const struct file f = { .root = n->dir.root, .c = c, .n = n };
+	ck_auto_catalog *c = NULL;
+	struct file f = { .root = n->dir.root, .n = n };
 
-	return has_attributes(n) ? get_attribute(&f, name, out) : -ENODATA;
+	if (!has_attributes(n))
+		return -ENODATA;
+	f.c = c = ck_dir_catalog(&n->dir);
+	return get_attribute(&f, name, out);
 }
 
 void ck_tree_xattrs(const struct ck_node *n, struct ck_buf *out)
 {
-	ck_auto_catalog *c = ck_dir_catalog(&n->dir);
-	const struct file f = { .root = n->dir.root, .c = c, .n = n };
+	ck_auto_catalog *c = NULL;
+	struct file f = { .root = n->dir.root, .n = n };
 
-	for (size_t i = 0; has_attributes(n) && i < CK_ARRAY_SIZE(attributes);
-	     i++) {
+	if (!has_attributes(n))
+		return;
+	f.c = c = ck_dir_catalog(&n->dir);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
 		const struct attribute *a = &attributes[i];
 
 		if (!a->has || a->has(&f))

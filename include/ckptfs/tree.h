@@ -3,7 +3,8 @@
  * tree: the names below which a checkpoint is shown, without a kernel: from names to
  * nodes, from nodes to attributes and slices. Views say what is in a directory; the
  * tree gives each node a number, and knows the number of each directory that is in
- * use. A number stands for one version of a file; none ever stands for another.
+ * use. A number stands for one version of a file; none ever stands for another. A
+ * directory has one for as long as something of it is in use.
  *
  * Any thread may call anything here, but for making and ending the tree. What is
  * answered of a node is true of one moment; a commit may come at any other.
@@ -44,8 +45,8 @@ struct ck_node {
 	uint64_t number;
 	uint64_t parent; /* number of the directory that it is in */
 	/* Where it is: the same in all versions, and as long as something there is
-	 * in use. No other node has it. */
-	uint64_t place, parent_place;
+	 * in use. No other node has it. A directory's is its number. */
+	uint64_t place;
 	struct ck_dir dir;     /* of a directory: itself; else that it is in */
 	uint32_t entry;	       /* in the directory that it is in */
 	struct ck_about about; /* of a directory: its type */
@@ -140,8 +141,8 @@ CK_MUST_USE int ck_tree_link(const struct ck_node *n, struct ck_buf *target);
 
 #define CK_XATTR_PREFIX "user.ckptfs."
 
-/* Appends the value of an extended attribute. -ENODATA: the file has none of that
- * name; `error`, which looks at the items, has errors of the moment, too. */
+/* Appends the value of an extended attribute, of any node. -ENODATA: it has none of
+ * that name; `error`, which looks at the items, has errors of the moment, too. */
 CK_MUST_USE int ck_tree_xattr(const struct ck_node *n, const char *name,
 			      struct ck_buf *out);
 /* Appends the names that a file is known to have, each with a NUL behind it. Reads

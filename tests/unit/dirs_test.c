@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of directories against a plain list of places, with three that are
- * remembered and versions that often need another number: what is in use is there, a
- * place has one present number, no number is given twice, a parent is what is in its
- * place now, and what nobody uses goes.
+ * remembered and versions that often need another number: what is in use is there with
+ * all of its numbers, a place has one node, no number is given twice or stands for two
+ * versions, and what nobody uses goes.
  */
 #include "dirs.h"
 #include "tap.h"
@@ -22,8 +22,8 @@ struct given {
 	uint32_t place;	 /* the first number of its place */
 	uint32_t parent; /* place */
 	uint32_t entry;
-	uint64_t uses;
-	uint32_t present; /* of a place: its newest number */
+	uint64_t base;
+	uint64_t uses; /* of a place */
 };
 
 static struct ck_dirs dirs;
@@ -32,8 +32,9 @@ static uint32_t ngiven;
 static uint64_t generation;
 static size_t wrong;
 
-/* A number was answered: the present one of its place. */
-static void note(const struct ck_dir_row *row, uint32_t parent, uint32_t entry)
+/* A number was answered, of a place that is in use once more. */
+static void note(const struct ck_dir_row *row, uint32_t parent, uint32_t entry,
+		 uint64_t base)
 {
 	struct given *g = &given[row->number];
 
@@ -43,55 +44,66 @@ static void note(const struct ck_dir_row *row, uint32_t parent, uint32_t entry)
 		ngiven = row->number + 1;
 		*g = (struct given){ .place = row->place,
 				     .parent = parent,
-				     .entry = entry };
-		given[row->place].present = row->number;
+				     .entry = entry,
+				     .base = base };
 	}
 	wrong += g->parent != parent || g->entry != entry ||
-		 given[g->place].present != row->number;
-	g->uses++;
+		 row->parent != parent || g->place != row->place ||
+		 g->base != row->base;
+	given[row->place].uses++;
+}
+
+/* The place that is in use there; 0: none. */
+static uint32_t used_at(uint32_t parent, uint32_t entry)
+{
+	for (uint32_t i = 1; i < ngiven; i++)
+		if (given[i].place == i && given[i].uses &&
+		    given[i].parent == parent && given[i].entry == entry)
+			return i;
+	return 0;
 }
 
 static void get(uint32_t in, uint32_t entry, bool listed)
 {
 	static const struct ck_dir dir;
-	uint32_t parent = given[in].place, known = 0, before = ngiven;
+	uint32_t parent = given[in].place, known = used_at(parent, entry);
 	struct ck_dir_row row;
 
-	for (uint32_t i = 1; i < before; i++)
-		if (given[i].uses && given[i].parent == parent &&
-		    given[i].entry == entry)
-			known = given[given[i].place].present;
 	if (listed) {
-		known = ck_dirs_listed(&dirs, in, entry, &dir, generation);
-		wrong += known == 0;
+		uint32_t place = ck_dirs_listed(&dirs, in, entry, &dir,
+						generation);
+
+		wrong += place == 0 || (known && place != known);
+		known = place;
 	}
 	if (ck_dirs_get(&dirs, in, entry, &dir, generation, &row)) {
 		wrong++;
 		return;
 	}
 	/* Its number stays while it is in use, and when it was just listed. */
-	wrong += known && row.number != known;
-	note(&row, parent, entry);
+	wrong += (known && row.number != known) || row.number != row.place;
+	note(&row, parent, entry, generation);
 }
 
-static void renew(uint32_t number)
+/* A file of this version, in a catalog that may be older than others have. */
+static void renew(uint32_t number, uint64_t version, uint64_t of)
 {
+	uint64_t newest = 0;
 	struct ck_dir_row row;
-	int rc = ck_dirs_renew(&dirs, number, generation, generation, 1, &row);
+	int rc;
 
-	if (number == 0 && rc == -ENFILE)
+	for (uint32_t i = 0; i < ngiven; i++)
+		if (given[i].place == given[number].place)
+			newest = ck_max(newest, given[i].base);
+	rc = ck_dirs_renew(&dirs, number, version, of, 1, &row);
+	if (rc) {
+		wrong += rc != -ESTALE || of >= newest;
 		return;
-	wrong += rc != 0;
-	if (rc == 0)
-		note(&row, given[number].parent, given[number].entry);
-}
-
-static void parent_check(uint32_t number)
-{
-	uint32_t parent, place = given[number].parent;
-
-	wrong += !ck_dirs_parent(&dirs, number, &parent) ||
-		 parent != given[place].present;
+	}
+	/* It is not of a later generation, and has room. */
+	wrong += row.base > of ||
+		 (version > row.base && version - row.base >= CK_VERSIONS_MAX);
+	note(&row, given[number].parent, given[number].entry, of);
 }
 
 static uint32_t pick(uint64_t *random)
@@ -99,39 +111,53 @@ static uint32_t pick(uint64_t *random)
 	for (int i = 0; i < 20; i++) {
 		uint32_t n = (uint32_t)(tap_random(random) % ngiven);
 
-		if (given[n].uses)
+		if (given[given[n].place].uses)
 			return n;
 	}
 	return 0;
 }
 
+/* By any number of the place. */
 static void forget(uint32_t number, uint64_t n)
 {
-	given[number].uses -= n;
+	given[given[number].place].uses -= n;
 	ck_dirs_forget(&dirs, number, n);
+}
+
+static void check_used(void)
+{
+	struct ck_dir_row row;
+
+	for (uint32_t i = 1; i < ngiven; i++)
+		if (given[given[i].place].uses)
+			wrong += !ck_dirs_find(&dirs, i, &row) ||
+				 row.place != given[i].place ||
+				 row.base != given[i].base ||
+				 row.parent != given[i].parent;
 }
 
 static void step(uint64_t *random)
 {
 	uint32_t number = pick(random);
-	struct ck_dir_row row;
+	uint64_t uses = given[given[number].place].uses;
+	uint64_t version, of;
 
 	generation += tap_random(random) % 3;
+	of = generation - ck_min(generation, tap_random(random) % 4);
+	version = of - ck_min(of, tap_random(random) % 3);
 	switch (tap_random(random) % 6) {
 	case 0:
 	case 1:
 		get(number, (uint32_t)(tap_random(random) % ENTRIES),
 		    tap_random(random) % 3 == 0);
 		break;
-	case 2: renew(number); break;
-	case 3: parent_check(number); break;
+	case 2: renew(number, version, of); break;
+	case 3: renew(number, generation, generation); break;
 	default:
-		if (given[number].uses)
-			forget(number,
-			       1 + tap_random(random) % given[number].uses);
+		if (uses)
+			forget(number, 1 + tap_random(random) % uses);
 	}
-	for (uint32_t i = 1; i < ngiven; i++)
-		wrong += given[i].uses && !ck_dirs_find(&dirs, i, &row);
+	check_used();
 }
 
 /* How deep the deepest place is. */
@@ -166,11 +192,10 @@ static void round_of(uint64_t *random)
 	for (int i = 0; i < STEPS; i++)
 		step(random);
 	for (uint32_t i = 1; i < ngiven; i++)
-		if (given[i].uses)
+		if (given[i].place == i && given[i].uses)
 			forget(i, given[i].uses);
-	/* What is remembered, and what that lies in, which may be an old one and
-	 * the present one of each place. */
-	wrong += dirs.n > 1 + CK_DIRS_REMEMBERED * (size_t)2 * depth();
+	/* What is remembered, and what that lies in. */
+	wrong += dirs.n > 1 + CK_DIRS_REMEMBERED * (size_t)depth();
 	wrong += dirs.nunused > CK_DIRS_REMEMBERED;
 	ck_dirs_fini(&dirs);
 }
@@ -180,10 +205,10 @@ static void test_canary(void)
 {
 	begin();
 	get(0, 1, false);
-	parent_check(1);
+	check_used();
 	eq_u64(wrong, 0);
-	given[0].present = 1;
-	parent_check(1);
+	given[1].parent = 7;
+	check_used();
 	ok(wrong > 0);
 	ck_dirs_fini(&dirs);
 }
