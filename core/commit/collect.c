@@ -74,7 +74,7 @@ struct found {
 static bool is_ours(const struct ck_writer *w, const char *name,
 		    uint64_t *generation, struct stat *st)
 {
-	return ck_name_is_ours(name, generation) &&
+	return ck_name_is_ours(w->cp, name, generation) &&
 	       fstatat(w->dirfd, name, st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       S_ISREG(st->st_mode);
 }
@@ -126,8 +126,9 @@ static void collect(struct ck_writer *w, DIR *dir)
 		remove_others(w, dir, &ids);
 	else
 		ck_log("%s: files of earlier commits are kept, since one that "
-		       ".metadata names may be any of them: %s",
-		       ck_show(ck_str_from(w->cp->path)), d.text);
+		       "%s names may be any of them: %s",
+		       ck_show(ck_str_from(w->cp->path)),
+		       ck_metadata_name(w->cp), d.text);
 	free(ids.list);
 }
 

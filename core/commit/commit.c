@@ -237,7 +237,8 @@ static int name_metadata(struct commit *k, struct ck_diag *d)
 
 	if (rc)
 		return ck_fail(d, -rc, "no random number");
-	snprintf(name, sizeof(name), CK_METADATA_TEMP "%s", hex);
+	snprintf(name, sizeof(name), "%s" CK_TEMP "%s",
+		 ck_metadata_name(k->w->cp), hex);
 	rc = ck_file_link(k->w, k->fd, name, d);
 	if (rc == 0)
 		memcpy(k->temp, name, sizeof(name));
@@ -247,8 +248,10 @@ static int name_metadata(struct commit *k, struct ck_diag *d)
 /* The commit point. */
 static int rename_metadata(struct commit *k, struct ck_diag *d)
 {
-	if (renameat(k->w->dirfd, k->temp, k->w->dirfd, ".metadata"))
-		return ck_fail(d, errno, ".metadata: rename: %s",
+	const char *name = ck_metadata_name(k->w->cp);
+
+	if (renameat(k->w->dirfd, k->temp, k->w->dirfd, name))
+		return ck_fail(d, errno, "%s: rename: %s", name,
 			       strerror(errno));
 	k->temp[0] = '\0';
 	k->renamed = true;

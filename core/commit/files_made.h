@@ -1,38 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files that a commit makes: what they are called (names.c), whose they are
- * (owner.c), and what is done with all of a batch (shard.c).
+ * The files that a commit makes: whose they are (owner.c), and what is done with all
+ * of a batch (shard.c).
  */
 #ifndef CK_COMMIT_FILES_MADE_H
 #define CK_COMMIT_FILES_MADE_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/rewrite.h"
 
 #include <sys/stat.h>
 
 struct ck_batch;
 struct ck_writer;
 
-/* --- names.c ------------------------------------------------------------------ */
-
-/* The longest name of a data file, with both numbers of 20 digits. */
-#define CK_NAME_LEN 80
-#define CK_NO_RANK  UINT64_MAX
-
-/* Of a data file: `__<r>_ckptfs-<generation>-<hex>.distcp`, or without `<r>_`
- * for CK_NO_RANK. A generation is at least 1. hex: 16 digits. */
-void ck_name_make(char out[static CK_NAME_LEN], uint64_t rank,
-		  uint64_t generation, const char *hex);
-/* Is it a name that was made so (its generation then), or that of a metadata
- * not yet renamed (0)? */
-bool ck_name_is_ours(const char *name, uint64_t *generation);
-#define CK_METADATA_TEMP ".metadata.ckptfs-"
-
 /* --- owner.c: whose new files are ------------------------------------------ */
 
-/* Owner, group, mode and ACL of a .metadata. Zero-initialise, with fd -1. */
+/* Owner, group, mode and ACL of the metadata file. Zero-initialise, with fd -1. */
 struct ck_owner {
-	int fd; /* the file */
+	const char *name; /* of the file */
+	int fd;
 	struct stat st;
 	struct ck_buf acl; /* empty: it has none */
 };

@@ -45,7 +45,7 @@ static int look(struct ck_owner *o, struct ck_diag *d)
 {
 	int rc = fstat(o->fd, &o->st) ? -errno : read_acl(o->fd, &o->acl);
 
-	return rc ? ck_fail(d, -rc, ".metadata: owner and ACL: %s",
+	return rc ? ck_fail(d, -rc, "%s: owner and ACL: %s", o->name,
 			    strerror(-rc))
 		  : 0;
 }
@@ -55,17 +55,18 @@ int ck_owner_find(struct ck_owner *o, struct ck_writer *w, struct ck_diag *d)
 	struct stat known = ck_checkpoint_metadata(w->cp);
 	int rc;
 
-	o->fd = ck_open_beneath(w->dirfd, CK_STR(".metadata"),
+	o->name = ck_metadata_name(w->cp);
+	o->fd = ck_open_beneath(w->dirfd, ck_str_from(o->name),
 				O_RDONLY | O_NONBLOCK | O_NOCTTY,
 				CK_BENEATH_NO_SYMLINKS);
 	if (o->fd < 0)
-		return ck_fail(d, -o->fd, ".metadata: %s", strerror(-o->fd));
+		return ck_fail(d, -o->fd, "%s: %s", o->name, strerror(-o->fd));
 	rc = look(o, d);
 	if (rc)
 		return rc;
 	if (!is_same_file(&o->st, &known))
-		return ck_fail(d, ESTALE,
-			       ".metadata was changed by somebody else");
+		return ck_fail(d, ESTALE, "%s was changed by somebody else",
+			       o->name);
 	return 0;
 }
 
@@ -202,8 +203,9 @@ static int give(const struct ck_owner *o, int fd, struct ck_diag *d)
 	    fchown(fd, want->st_uid, want->st_gid))
 		return ck_fail(d, errno,
 			       "a new file cannot have the owner and group of "
-			       ".metadata, %u and %u: %s",
-			       want->st_uid, want->st_gid, strerror(errno));
+			       "%s, %u and %u: %s",
+			       o->name, want->st_uid, want->st_gid,
+			       strerror(errno));
 	return 0;
 }
 
@@ -218,7 +220,7 @@ int ck_file_own(const struct ck_owner *o, const struct ck_limit *limit, int fd,
 		return rc;
 	rc = give_acl(limit && limit->no_acl ? &none : &o->acl, fd);
 	if (rc)
-		return ck_fail(d, -rc, "the ACL of .metadata: %s",
+		return ck_fail(d, -rc, "the ACL of %s: %s", o->name,
 			       strerror(-rc));
 	if (fchmod(fd, o->st.st_mode & most & 0777))
 		return ck_fail(d, errno, "a new file: %s", strerror(errno));
@@ -254,7 +256,8 @@ int ck_owner_check(struct ck_writer *w, struct ck_diag *d)
 	struct stat st;
 	int rc;
 
-	if (fstatat(w->dirfd, ".metadata", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	if (fstatat(w->dirfd, ck_metadata_name(w->cp), &st,
+		    AT_SYMLINK_NOFOLLOW) == 0 &&
 	    is_known(w, &st))
 		return 0;
 	rc = ck_owner_try(w, &fd, &owner, d);

@@ -71,7 +71,7 @@ static int shard_link(const struct ck_writer *w, uint64_t generation,
 		rc = ck_random_hex(hex);
 		if (rc)
 			return ck_fail(d, -rc, "no random number");
-		ck_name_make(name, shard->rank, generation, hex);
+		ck_shard_name(w->cp, name, shard->rank, generation, hex);
 		rc = ck_file_link(w, shard->fd, name, d);
 	}
 	if (rc == 0)

@@ -53,13 +53,14 @@ static int lock(struct ck_writer *w, struct ck_diag *d)
 /* The rename of a commit would replace the link. */
 static int check_no_link(const struct ck_writer *w, struct ck_diag *d)
 {
+	const char *name = ck_metadata_name(w->cp);
 	struct stat st;
 
-	if (fstatat(w->dirfd, ".metadata", &st, AT_SYMLINK_NOFOLLOW))
-		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	if (fstatat(w->dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return ck_fail(d, errno, "%s: %s", name, strerror(errno));
 	return S_ISREG(st.st_mode)
 		       ? 0
-		       : ck_fail(d, EOPNOTSUPP, ".metadata is a symbolic link");
+		       : ck_fail(d, EOPNOTSUPP, "%s is a symbolic link", name);
 }
 
 static int begin(struct ck_writer *w, struct ck_diag *d)

@@ -277,6 +277,23 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 	return 0;
 }
 
+const char *ck_metadata_name(const struct ck_checkpoint *cp)
+{
+	return cp->format->metadata;
+}
+
+void ck_shard_name(const struct ck_checkpoint *cp, char out[static CK_NAME_LEN],
+		   uint64_t rank, uint64_t generation, const char *hex)
+{
+	cp->format->shard_name(out, rank, generation, hex);
+}
+
+bool ck_name_is_ours(const struct ck_checkpoint *cp, const char *name,
+		     uint64_t *generation)
+{
+	return cp->format->is_ours(name, generation);
+}
+
 int ck_metadata_movable(const struct ck_checkpoint *cp, uint32_t chunk,
 			struct ck_diag *d)
 {

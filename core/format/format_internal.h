@@ -13,6 +13,13 @@ struct ck_format {
 	const char *name;
 	const char *why;    /* how a directory of it is recognised */
 	const char *suffix; /* of the names of data files */
+	/* The name of the file that says what belongs to a checkpoint: a commit
+	 * renames another one over it. */
+	const char *metadata;
+	/* ck_shard_name(), ck_name_is_ours(); where there is write. */
+	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
+			   uint64_t generation, const char *hex);
+	bool (*is_ours)(const char *name, uint64_t *generation);
 	/* Does the directory look like one of its checkpoints? */
 	bool (*probe)(int dirfd);
 	/* Fills the catalog, which is made, but for its files, and cp->files;

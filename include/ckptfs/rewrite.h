@@ -34,6 +34,24 @@ void ck_item_form_crc(struct ck_item_form *f, uint32_t crc);
 CK_MUST_USE int ck_item_form_sum(struct ck_item_form *f, int fd, uint64_t fpos);
 void ck_item_form_fini(struct ck_item_form *f);
 
+/* --- names of the files that a commit makes ---------------------------------- */
+
+/* The longest name, with both numbers of 20 digits. */
+#define CK_NAME_LEN 80
+#define CK_NO_RANK  UINT64_MAX
+#define CK_TEMP	    ".ckptfs-" /* of metadata without its name: and 16 digits */
+
+/* The name of the file that says what belongs to the checkpoint. */
+const char *ck_metadata_name(const struct ck_checkpoint *cp);
+/* That of a data file: what it says is known from no other. A generation is at least
+ * 1. hex: 16 digits. */
+void ck_shard_name(const struct ck_checkpoint *cp, char out[static CK_NAME_LEN],
+		   uint64_t rank, uint64_t generation, const char *hex);
+/* Is it a name that was made so (its generation then), or that of metadata
+ * not yet renamed (0)? */
+bool ck_name_is_ours(const struct ck_checkpoint *cp, const char *name,
+		     uint64_t *generation);
+
 /* --- metadata -------------------------------------------------------------- */
 
 /* Where the item of a box lies from now on; without stream transforms. */

@@ -364,6 +364,8 @@ def check_attributes(tree):
 STRANGERS = [
     ('core/tree/', (), r'"[^"\n]*\.(?:metadata|distcp)',
      'the name of a file of a format'),
+    ('core/commit/', (), r'"[^"\n]*\.(?:metadata|distcp)',
+     'the name of a file of a format'),
     ('fs/', ('fs/node.c',), r'\bCK_ABOUT_\w+', 'what a view is about'),
     ('fs/', ('fs/session.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
      'a view'),
@@ -371,6 +373,9 @@ STRANGERS = [
 
 
 @check('strangers', 'core/tree/tree.c', 'static const char *x = ".metadata";\n',
+       'static const char *x = "__0_0.distcp";\n')
+@check('strangers to commit', 'core/commit/owner.c',
+       'static const char *x = ".metadata";\n',
        'static const char *x = "__0_0.distcp";\n')
 @check('strangers to fs', 'fs/read.c', 'if (topic == CK_ABOUT_BOX)\n',
        'ck_local_size(c, 0);\n', 'ck_views[0];\n')

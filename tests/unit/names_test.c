@@ -3,7 +3,7 @@
  * names: a name is ours if and only if it can be made: what is made is known
  * again with its generation, and what is known is what is made of its parts.
  */
-#include "commit_internal.h"
+#include "dcp/dcp_internal.h"
 #include "tap.h"
 
 #define HEX "0123456789abcdef"
@@ -32,8 +32,8 @@ static bool is_known(uint64_t rank, uint64_t generation, const char *hex)
 	char name[CK_NAME_LEN];
 	uint64_t got;
 
-	ck_name_make(name, rank, generation, hex);
-	if (ck_name_is_ours(name, &got) && got == generation)
+	ck_dcp_shard_name(name, rank, generation, hex);
+	if (ck_dcp_is_ours(name, &got) && got == generation)
 		return true;
 	printf("# %s\n", name);
 	return false;
@@ -66,13 +66,13 @@ static bool is_made(const char *name)
 	char again[CK_NAME_LEN], hex[17] = "";
 	const char *dash;
 
-	if (!ck_name_is_ours(name, &generation) || name[0] == '.')
+	if (!ck_dcp_is_ours(name, &generation) || name[0] == '.')
 		return true;
 	if (!ck_name_rank(ck_str_from(name), &rank))
 		rank = CK_NO_RANK;
 	dash = strrchr(name, '-');
 	snprintf(hex, sizeof(hex), "%.16s", dash ? dash + 1 : "");
-	ck_name_make(again, rank, generation, hex);
+	ck_dcp_shard_name(again, rank, generation, hex);
 	if (strcmp(again, name) == 0)
 		return true;
 	printf("# %s\n# %s\n", name, again);
@@ -90,8 +90,8 @@ static void test_changed(uint64_t *random)
 		char name[CK_NAME_LEN];
 		size_t len, at;
 
-		ck_name_make(name, rank % 3 ? rank : CK_NO_RANK,
-			     some_number(random, 4) + 1, HEX);
+		ck_dcp_shard_name(name, rank % 3 ? rank : CK_NO_RANK,
+				  some_number(random, 4) + 1, HEX);
 		len = strlen(name);
 		at = tap_random(random) % len;
 		if (tap_random(random) % 3 == 0)
@@ -102,7 +102,7 @@ static void test_changed(uint64_t *random)
 			name[at] = letters[tap_random(random) %
 					   (sizeof(letters) - 1)];
 		made &= is_made(name);
-		known += ck_name_is_ours(name, &got);
+		known += ck_dcp_is_ours(name, &got);
 	}
 	ok(made);
 	ok(known > 1000 && known < 49000); /* both are met */
@@ -131,9 +131,9 @@ static void test_foreign(void)
 	uint64_t generation;
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(foreign); i++)
-		if (!ok(!ck_name_is_ours(foreign[i], &generation)))
+		if (!ok(!ck_dcp_is_ours(foreign[i], &generation)))
 			printf("# %s\n", foreign[i]);
-	ok(ck_name_is_ours(".metadata.ckptfs-" HEX, &generation));
+	ok(ck_dcp_is_ours(".metadata.ckptfs-" HEX, &generation));
 	eq_u64(generation, 0);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "dcp.h"
 #include "ckptfs/memory.h"
+#include "dcp_internal.h"
 #include "dcp_rewrite.h"
 #include "format_internal.h"
 #include "item/item.h"
@@ -342,6 +343,9 @@ const struct ck_format ck_format_dcp = {
 	.name = "dcp",
 	.why = "it has the .metadata of torch.distributed.checkpoint",
 	.suffix = ".distcp",
+	.metadata = CK_DCP_METADATA_NAME,
+	.shard_name = ck_dcp_shard_name,
+	.is_ours = ck_dcp_is_ours,
 	.probe = probe,
 	.load = load,
 	.changed = changed,

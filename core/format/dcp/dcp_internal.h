@@ -8,6 +8,7 @@
 
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
+#include "ckptfs/rewrite.h"
 #include "dcp.h"
 
 /* What a class means here. Values of aux for collapsed objects. */
@@ -125,5 +126,16 @@ CK_MUST_USE int ck_dcp_place_items(struct ck_dcp_reader *r);
 void ck_dcp_place_item(struct ck_dcp_reader *r, size_t item, uint64_t info);
 /* All items are joined: the places of boxes. */
 CK_MUST_USE int ck_dcp_place_chunks(struct ck_dcp_reader *r);
+
+/* --- names.c: files that a commit makes ------------------------------------------- */
+
+#define CK_DCP_METADATA_NAME ".metadata"
+
+/* Of a data file: `__<r>_ckptfs-<generation>-<hex>.distcp`, or without `<r>_`
+ * for CK_NO_RANK; as of ck_shard_name(). */
+void ck_dcp_shard_name(char out[static CK_NAME_LEN], uint64_t rank,
+		       uint64_t generation, const char *hex);
+/* As ck_name_is_ours(). */
+bool ck_dcp_is_ours(const char *name, uint64_t *generation);
 
 #endif

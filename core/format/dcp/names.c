@@ -3,7 +3,7 @@
  * names: of the files that a commit makes. Whoever finds one that no metadata
  * has knows by its name that it may be removed.
  */
-#include "commit_internal.h"
+#include "dcp_internal.h"
 
 #include <stdio.h>
 
@@ -46,8 +46,8 @@ static bool take_hex(struct ck_str *s)
 	return true;
 }
 
-void ck_name_make(char out[static CK_NAME_LEN], uint64_t rank,
-		  uint64_t generation, const char *hex)
+void ck_dcp_shard_name(char out[static CK_NAME_LEN], uint64_t rank,
+		       uint64_t generation, const char *hex)
 {
 	char text[24] = "";
 
@@ -57,13 +57,13 @@ void ck_name_make(char out[static CK_NAME_LEN], uint64_t rank,
 		 (uintmax_t)generation, hex);
 }
 
-bool ck_name_is_ours(const char *name, uint64_t *generation)
+bool ck_dcp_is_ours(const char *name, uint64_t *generation)
 {
 	struct ck_str s = ck_str_from(name);
 	uint64_t rank;
 
 	*generation = 0;
-	if (take(&s, CK_METADATA_TEMP))
+	if (take(&s, CK_DCP_METADATA_NAME CK_TEMP))
 		return take_hex(&s) && s.len == 0;
 	if (!take(&s, "__"))
 		return false;
