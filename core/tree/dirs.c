@@ -276,7 +276,7 @@ static int make(struct ck_dirs *d, struct ck_dir_node *parent, uint32_t entry,
 		const struct ck_dir *dir, uint64_t base,
 		struct ck_dir_node **out)
 {
-	int rc = entry >= CK_ENTRIES_MAX ? -ENFILE : number_check(d);
+	int rc = number_check(d);
 	struct ck_dir_node *node;
 
 	if (rc)
@@ -304,6 +304,8 @@ static int get(struct ck_dirs *d, uint32_t number, uint32_t entry,
 
 	if (!parent)
 		return -ESTALE;
+	if (entry >= CK_ENTRIES_MAX)
+		return -ENFILE;
 	*out = find_at(d, parent->node, entry);
 	return *out ? 0 : make(d, parent->node, entry, dir, base, out);
 }
@@ -328,12 +330,13 @@ uint32_t ck_dirs_listed(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			const struct ck_dir *dir, uint64_t base)
 {
 	struct ck_dir_number *in;
-	struct ck_dir_node *node;
+	struct ck_dir_node *node = NULL;
 	uint32_t place = 0;
 
 	pthread_mutex_lock(&d->lock);
 	in = find(d, parent);
-	node = in ? find_at(d, in->node, entry) : NULL;
+	if (in && entry < CK_ENTRIES_MAX)
+		node = find_at(d, in->node, entry);
 	if (!node && d->next < CK_DIRS_MAX / 2 &&
 	    get(d, parent, entry, dir, base, &node))
 		node = NULL;
@@ -364,7 +367,7 @@ static int pick(struct ck_dirs *d, struct ck_dir_node *node, uint64_t version,
 	if (at && has_room(at, version))
 		return 0;
 	if (at != node->newest)
-		return -ESTALE;
+		return -EAGAIN;
 	rc = number_check(d);
 	if (rc)
 		return rc;

@@ -66,8 +66,8 @@ uint32_t ck_dirs_listed(struct ck_dirs *d, uint32_t parent, uint32_t entry,
 			const struct ck_dir *dir, uint64_t base);
 /* The number of a directory, of which `number` is any, for a file of this version in
  * a catalog of this generation: a new one if none has room for it; in use `uses` times
- * more. -ESTALE: it is gone, or others know newer generations: ask again; -ENFILE,
- * -ENOMEM. */
+ * more. -ESTALE: it is gone; -EAGAIN: others know newer generations: ask again in the
+ * present one; -ENFILE, -ENOMEM. */
 CK_MUST_USE int ck_dirs_renew(struct ck_dirs *d, uint32_t number,
 			      uint64_t version, uint64_t generation,
 			      uint64_t uses, struct ck_dir_row *out);

@@ -85,8 +85,8 @@ static int number_set(struct ck_tree_list *l, struct ck_node *n)
 		       : ck_tree_number(l->tree, &l->place, n, 0, &n->number);
 }
 
-/* One that is gone meanwhile, or has no number, is no reason to end; if a later
- * generation has begun, it is listed without. */
+/* One that is gone meanwhile, or cannot be looked up since no number is left for it,
+ * is no reason to end; one that has none in this generation is listed without. */
 static int entry_at(struct ck_tree_list *l, uint64_t *at, struct ck_node *out)
 {
 	const struct ck_dir *dir = &l->place.row.dir;
@@ -102,7 +102,7 @@ static int entry_at(struct ck_tree_list *l, uint64_t *at, struct ck_node *out)
 		if (rc == 0)
 			rc = number_set(l, out);
 		if (rc != -ENOENT && rc != -ENFILE)
-			return rc == -ESTALE ? 0 : rc;
+			return rc == -EAGAIN ? 0 : rc;
 	}
 }
 

@@ -156,10 +156,12 @@ int ck_tree_name(struct ck_tree *t, uint64_t dir, struct ck_str name,
 
 	if (!ck_number_is_dir(dir))
 		return -ENOTDIR;
-	if (!place_find(t, ck_number_dir(dir), &p))
-		return -ESTALE;
-	rc = name_find(t, &p, name, out);
-	ck_catalog_put(p.c);
+	do {
+		if (!place_find(t, ck_number_dir(dir), &p))
+			return -ESTALE;
+		rc = name_find(t, &p, name, out);
+		ck_catalog_put(p.c);
+	} while (rc == -EAGAIN);
 	return rc;
 }
 
@@ -170,12 +172,14 @@ int ck_tree_present(struct ck_tree *t, const struct ck_node *n,
 	struct ck_tree_place p;
 	int rc;
 
-	if (!place_find(t, ck_number_dir(n->number), &p))
-		return -ESTALE;
-	rc = ck_tree_child(&p, &child, out);
-	if (rc == 0)
-		rc = ck_tree_number(t, &p, out, 0, &out->number);
-	ck_catalog_put(p.c);
+	do {
+		if (!place_find(t, ck_number_dir(n->number), &p))
+			return -ESTALE;
+		rc = ck_tree_child(&p, &child, out);
+		if (rc == 0)
+			rc = ck_tree_number(t, &p, out, 0, &out->number);
+		ck_catalog_put(p.c);
+	} while (rc == -EAGAIN);
 	return rc == -ENOENT ? -ESTALE : rc;
 }
 

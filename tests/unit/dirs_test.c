@@ -97,7 +97,7 @@ static void renew(uint32_t number, uint64_t version, uint64_t of)
 			newest = ck_max(newest, given[i].base);
 	rc = ck_dirs_renew(&dirs, number, version, of, 1, &row);
 	if (rc) {
-		wrong += rc != -ESTALE || of >= newest;
+		wrong += rc != -EAGAIN || of >= newest;
 		return;
 	}
 	/* It is not of a later generation, and has room. */
@@ -200,6 +200,18 @@ static void round_of(uint64_t *random)
 	ck_dirs_fini(&dirs);
 }
 
+/* No directory can have the entry that the root has. */
+static void test_last_entry(void)
+{
+	static const struct ck_dir dir;
+	struct ck_dir_row row;
+
+	begin();
+	eq_err(ck_dirs_get(&dirs, 0, CK_ENTRIES_MAX, &dir, 0, &row), -ENFILE);
+	eq_u64(ck_dirs_listed(&dirs, 0, CK_ENTRIES_MAX, &dir, 0), 0);
+	ck_dirs_fini(&dirs);
+}
+
 /* The oracle finds a parent that is another one. */
 static void test_canary(void)
 {
@@ -220,6 +232,7 @@ int main(void)
 	for (int i = 0; i < ROUNDS; i++)
 		round_of(&random);
 	eq_u64(wrong, 0);
+	test_last_entry();
 	test_canary();
 	return tap_done();
 }
