@@ -13,9 +13,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-enum {
-	TOLD = 1024
-}; /* nodes that are remembered; of others it is told again */
+/* Nodes that are remembered; of others it is told again. */
+enum { TOLD = 1024 };
 
 struct ck_judged {
 	pthread_mutex_t lock;

@@ -179,7 +179,7 @@ int ck_draft_open(struct ck_fs *fs, const struct ck_node *n,
 		return -ENOMEM;
 	draft->refs = 1;
 	draft->node = *n;
-	(void)!ck_tree_use(fs->tree, &draft->node); /* it has a number */
+	ck_tree_hold(fs->tree, n->number);
 	draft->by.uid = (uid_t)-1; /* until ck_draft_opened_by() */
 	draft->size = n->about.size;
 	pthread_mutex_init(&draft->lock, NULL);

@@ -88,17 +88,15 @@ static int name_add(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_hidden *h = fs->hidden;
 	struct name *name = malloc(sizeof(*name));
-	struct ck_node used = *n;
 
 	if (!name)
 		return -ENOMEM;
 	*name = (struct name){ .place = n->place, .number = n->number };
-	if (!tsearch(name, &h->names, place_cmp) ||
-	    ck_tree_use(fs->tree, &used)) {
-		tdelete(name, &h->names, place_cmp);
+	if (!tsearch(name, &h->names, place_cmp)) {
 		free(name);
 		return -ENOMEM;
 	}
+	ck_tree_hold(fs->tree, n->number);
 	atomic_fetch_add(&h->n, 1);
 	return 0;
 }

@@ -130,7 +130,7 @@ void ck_scratch_closed(struct ck_fs *fs, struct ck_scratch *s)
 	if (told) {
 		s->told = true;
 		name = strdup(s->name);
-		(void)!ck_tree_use(fs->tree, &dir);
+		ck_tree_hold(fs->tree, dir.number);
 	}
 	pthread_mutex_unlock(&fs->scratches->lock);
 	if (name)
@@ -169,7 +169,7 @@ static void take_names(const struct ck_fs *fs, struct outsiders *out)
 					.dir = s->dir };
 		if (!o->name)
 			continue;
-		(void)!ck_tree_use(fs->tree, &o->dir);
+		ck_tree_hold(fs->tree, o->dir.number);
 		out->n++;
 	}
 }

@@ -156,7 +156,7 @@ int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
 	if (rc)
 		return rc;
 	s->dir = *dir;
-	(void)!ck_tree_use(fs->tree, &s->dir); /* it has a number */
+	ck_tree_hold(fs->tree, dir->number);
 	s->attr = *attr;
 	ck_scratch_now(&s->attr.st_mtim);
 	s->attr.st_atim = s->attr.st_mtim;

@@ -123,7 +123,6 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 {
 	struct ck_scratches *all = fs->scratches;
 	char *copy = strdup(name);
-	struct ck_node to = *dir;
 	struct ck_scratch *s;
 
 	if (!copy)
@@ -131,11 +130,11 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 	pthread_mutex_lock(&all->lock);
 	s = ck_scratch_by_number(all, number);
 	if (s) {
-		(void)!ck_tree_use(fs->tree, &to); /* it has a number */
+		ck_tree_hold(fs->tree, dir->number);
 		ck_scratch_unname(fs, s);
 		s->name = copy;
 		s->told = false;
-		s->dir = to;
+		s->dir = *dir;
 		ck_scratch_now(&s->attr.st_ctim);
 	}
 	pthread_mutex_unlock(&all->lock);

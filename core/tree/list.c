@@ -53,8 +53,7 @@ void ck_tree_list_end(struct ck_tree_list *l)
 /* A number of the row at hand, if it has room for the version. */
 static bool number_of_row(const struct ck_dir_row *row, struct ck_node *n)
 {
-	uint64_t version = n->about.version;
-	uint64_t behind = version > row->base ? version - row->base : 0;
+	uint64_t behind = ck_version_in(row, n->about.version);
 
 	if (behind >= CK_VERSIONS_MAX || n->entry >= CK_ENTRIES_MAX)
 		return false;
@@ -82,7 +81,7 @@ static int number_set(struct ck_tree_list *l, struct ck_node *n)
 	}
 	return number_of_row(row, n)
 		       ? 0
-		       : ck_tree_number(l->tree, &l->place, n, 0, &n->number);
+		       : ck_tree_number(l->tree, &l->place, n, &n->number);
 }
 
 /* One that is gone meanwhile, or cannot be looked up since no number is left for it,
@@ -128,7 +127,7 @@ int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n)
 	if (ck_number_dir(n->number) == in)
 		l->uses++;
 	else
-		ck_dirs_use(&l->tree->dirs, ck_number_dir(n->number), 1);
+		ck_tree_hold(l->tree, n->number);
 	return 0;
 }
 

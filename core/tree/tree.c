@@ -31,13 +31,8 @@ static bool place_find(struct ck_tree *t, uint32_t dir,
 
 /* --- numbers ----------------------------------------------------------------------- */
 
-static uint64_t version_in(const struct ck_dir_row *row, uint64_t version)
-{
-	return version > row->base ? version - row->base : 0;
-}
-
 int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
-		   const struct ck_node *n, uint64_t uses, uint64_t *out)
+		   const struct ck_node *n, uint64_t *out)
 {
 	uint64_t version = n->about.version;
 	struct ck_dir_row row;
@@ -46,10 +41,10 @@ int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
 	if (n->entry >= CK_ENTRIES_MAX)
 		return -ENFILE;
 	rc = ck_dirs_renew(&t->dirs, p->row.number, version, p->c->generation,
-			   uses, &row);
+			   0, &row);
 	if (rc == 0)
 		*out = ck_number_of(row.number, n->entry,
-				    version_in(&row, version));
+				    ck_version_in(&row, version));
 	return rc;
 }
 
@@ -144,7 +139,7 @@ static int name_find(struct ck_tree *t, const struct ck_tree_place *p,
 	if (rc == 0)
 		rc = ck_tree_child(p, &child, out);
 	if (rc == 0 && child.type != CK_TYPE_DIR)
-		rc = ck_tree_number(t, p, out, 0, &out->number);
+		rc = ck_tree_number(t, p, out, &out->number);
 	return rc;
 }
 
@@ -177,7 +172,7 @@ int ck_tree_present(struct ck_tree *t, const struct ck_node *n,
 			return -ESTALE;
 		rc = ck_tree_child(&p, &child, out);
 		if (rc == 0)
-			rc = ck_tree_number(t, &p, out, 0, &out->number);
+			rc = ck_tree_number(t, &p, out, &out->number);
 		ck_catalog_put(p.c);
 	} while (rc == -EAGAIN);
 	return rc == -ENOENT ? -ESTALE : rc;
@@ -228,8 +223,13 @@ int ck_tree_use(struct ck_tree *t, struct ck_node *n)
 {
 	if (n->number == 0)
 		return ck_tree_enter(t, ck_number_dir(n->parent), n);
-	ck_dirs_use(&t->dirs, ck_number_dir(n->number), 1);
+	ck_tree_hold(t, n->number);
 	return 0;
+}
+
+void ck_tree_hold(struct ck_tree *t, uint64_t number)
+{
+	ck_dirs_use(&t->dirs, ck_number_dir(number), 1);
 }
 
 void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n)
@@ -324,8 +324,8 @@ int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
 		return -ESTALE;
 	rc = about_of(&p, n->entry, &about);
 	if (rc == -ENOENT ||
-	    (rc == 0 &&
-	     ck_number_version(n->number) != version_in(&p.row, about.version)))
+	    (rc == 0 && ck_number_version(n->number) !=
+				ck_version_in(&p.row, about.version)))
 		rc = -ESTALE;
 	if (rc)
 		ck_catalog_put(p.c);

@@ -36,11 +36,17 @@ struct ck_tree_place {
 CK_MUST_USE int ck_tree_child(const struct ck_tree_place *p,
 			      const struct ck_child *child,
 			      struct ck_node *out);
-/* The number of an entry that is no directory, of a directory that is in use
- * `uses` times more. */
+
+/* What of a version the numbers of a row say. */
+static inline uint64_t ck_version_in(const struct ck_dir_row *row,
+				     uint64_t version)
+{
+	return version > row->base ? version - row->base : 0;
+}
+
+/* The number of an entry that is no directory. Errors as of ck_dirs_renew(). */
 CK_MUST_USE int ck_tree_number(struct ck_tree *t, const struct ck_tree_place *p,
-			       const struct ck_node *n, uint64_t uses,
-			       uint64_t *out);
+			       const struct ck_node *n, uint64_t *out);
 /* A directory gets a number, and is in use once more. */
 CK_MUST_USE int ck_tree_enter(struct ck_tree *t, uint32_t in,
 			      struct ck_node *n);

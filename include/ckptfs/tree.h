@@ -107,6 +107,8 @@ CK_MUST_USE int ck_tree_path(struct ck_tree *t, const struct ck_node *n,
  * not remembered takes a number, of which there are 2 to the 24th for the life of
  * the tree. -ENFILE: there is none left; -ESTALE, -ENOMEM. */
 CK_MUST_USE int ck_tree_use(struct ck_tree *t, struct ck_node *n);
+/* The same of one that has a number, which cannot fail. */
+void ck_tree_hold(struct ck_tree *t, uint64_t number);
 /* A node that was used n times more than it was forgotten is in use by n less. A
  * directory of which nothing is in use may have another number when it is looked
  * up again. */
