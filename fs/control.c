@@ -1,40 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* control: the files of .ckptfs, and what they say. */
+/* control: what a mount says of itself, in .ckptfs/status and in the log. */
 #include "ckptfs/report.h"
 #include "internal.h"
 #include <errno.h>
 #include <unistd.h>
 
-enum {
-	REPORT_STATUS,
-	REPORT_DAMAGE,
-	REPORT_LOG,
-	REPORT_CSV,
-	REPORT_JSONL,
-	REPORT_STATE_DICT,
-	NREPORTS
-};
+/* --- what becomes of the source -------------------------------------------- */
 
-/* --- what the reports say ------------------------------------------------- */
-
-/* In the line `generation` of status, and in the log. */
-static const struct {
-	const char *status, *log;
-} fates[] = {
-	[CK_FATE_NONE] = { "the source's present one", NULL },
-	[CK_FATE_SAVED] = { "the one mounted; the source has a newer one",
-			    "the checkpoint was saved anew" },
-	[CK_FATE_NO_METADATA] = { "the one mounted; the source has no "
-				  ".metadata any more",
-				  ".metadata was removed" },
-	[CK_FATE_NO_DIRECTORY] = { "the one mounted; its directory was "
-				   "removed",
-				   "the directory was removed" },
-	[CK_FATE_MOVED] = { "the one mounted; its directory was moved",
-			    "the directory was moved" },
-	[CK_FATE_UNSEEN] = { "the one mounted; the source's .metadata "
-			     "cannot be looked at",
-			     ".metadata cannot be looked at" },
+/* In the log. */
+static const char *const fates[] = {
+	[CK_FATE_NONE] = NULL,
+	[CK_FATE_SAVED] = "the checkpoint was saved anew",
+	[CK_FATE_NO_METADATA] = ".metadata was removed",
+	[CK_FATE_NO_DIRECTORY] = "the directory was removed",
+	[CK_FATE_MOVED] = "the directory was moved",
+	[CK_FATE_UNSEEN] = ".metadata cannot be looked at",
 };
 
 /* While this mount commits, its own .metadata is there before it is known to
@@ -56,9 +36,9 @@ static enum ck_fate noticed_fate(struct ck_fs *fs, int *err)
 	enum ck_fate fate = seen_fate(fs, err);
 	unsigned bit = 1U << fate;
 
-	if (fates[fate].log && !(atomic_fetch_or(&fs->fates_said, bit) & bit))
+	if (fates[fate] && !(atomic_fetch_or(&fs->fates_said, bit) & bit))
 		ck_log("%s: %s%s%s; this mount keeps what it read",
-		       ck_show(ck_str_from(fs->cp->path)), fates[fate].log,
+		       ck_show(ck_str_from(fs->cp->path)), fates[fate],
 		       *err ? ": " : "", *err ? strerror(*err) : "");
 	return fate;
 }
@@ -92,36 +72,7 @@ void ck_fs_log_faults(const struct ck_fs *fs)
 	log_prefixed(fs);
 }
 
-static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
-{
-	ck_buf_printf(out, "unknown classes: %zu\n", c->nglobals);
-	for (size_t i = 0; i < c->nglobals; i++) {
-		ck_buf_text(out, "  ");
-		ck_buf_escaped(out, c->globals[i]);
-		ck_buf_text(out, "\n");
-	}
-}
-
-static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
-{
-	ck_buf_printf(out, "prefixed names: %zu\n", c->listing->nprefixed);
-	if (c->listing->nprefixed == 0)
-		return;
-	ck_buf_text(out, "prefixed: ");
-	ck_report_prefixed(c, out);
-	ck_buf_text(out, "\n");
-}
-
-static void print_faulty(const struct ck_fs *fs, struct ck_buf *out)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < c->tensors.n; i++)
-		n += ck_damage_is_known(ck_root_damage(fs->root), i);
-	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
-		      n ? "; see damage" : "");
-}
+/* --- the report `status` ---------------------------------------------------- */
 
 /* Says nothing where it is not known. */
 static void print_dead(struct ck_fs *fs, struct ck_buf *out)
@@ -150,82 +101,18 @@ static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 	ck_scratches_status(fs, out);
 }
 
-static void print_generation(struct ck_fs *fs, struct ck_buf *out)
+void ck_control_status(void *arg, struct ck_buf *out)
 {
+	struct ck_fs *fs = arg;
+	const struct ck_buf *given = &fs->options->given;
 	int err;
 	enum ck_fate fate = noticed_fate(fs, &err);
 
-	ck_buf_printf(out, "generation: %s%s%s\n", fates[fate].status,
-		      err ? ": " : "", err ? strerror(err) : "");
-}
-
-static void print_status(void *arg, struct ck_buf *out)
-{
-	struct ck_fs *fs = arg;
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	const struct ck_buf *given = &fs->options->given;
-
-	ck_buf_text(out, "ckptfs: " CK_VERSION "\nsource: ");
-	ck_buf_escaped(out, ck_str_from(fs->cp->path));
-	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, fs->cp->why);
-	print_generation(fs, out);
-	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n", c->tensors.n,
-		      (uintmax_t)c->nbytes);
-	ck_buf_printf(out, "boxes: %u\nfiles: %u\nother entries: %u\n",
-		      c->chunks.n, c->files.n, c->objects.n);
+	ck_status_begin(fs->root, fate, err, out);
 	if (fs->writer)
 		print_writing(fs, out);
 	ck_buf_text(out, "options: ");
 	ck_buf_escaped(out, (struct ck_str){ given->data, given->len });
 	ck_buf_printf(out, "\ndaemon: %d\n", (int)getpid());
-	print_prefixed(c, out);
-	print_globals(c, out);
-	print_faulty(fs, out);
+	ck_status_end(fs->root, out);
 }
-
-static void print_log(void *arg, struct ck_buf *out)
-{
-	(void)arg;
-	ck_log_snapshot(out);
-}
-
-static void print_csv(void *arg, struct ck_buf *out)
-{
-	struct ck_fs *fs = arg;
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	ck_report_csv(c, out);
-}
-
-static void print_jsonl(void *arg, struct ck_buf *out)
-{
-	struct ck_fs *fs = arg;
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	ck_report_jsonl(c, out);
-}
-
-static void print_state_dict(void *arg, struct ck_buf *out)
-{
-	struct ck_fs *fs = arg;
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-
-	ck_report_state_dict(c, out);
-}
-
-static void print_damage(void *arg, struct ck_buf *out)
-{
-	const struct ck_fs *fs = arg;
-
-	ck_damage_print(ck_root_damage(fs->root), out);
-}
-
-const struct ck_report ck_fs_reports[] = {
-	[REPORT_STATUS] = { "status", print_status, true },
-	[REPORT_DAMAGE] = { "damage", print_damage, true },
-	[REPORT_LOG] = { "log", print_log, true },
-	[REPORT_CSV] = { "tensors.csv", print_csv, false },
-	[REPORT_JSONL] = { "tensors.jsonl", print_jsonl, false },
-	[REPORT_STATE_DICT] = { "state_dict.json", print_state_dict, false },
-};
-const size_t ck_fs_nreports = NREPORTS;

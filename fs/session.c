@@ -399,8 +399,7 @@ static int tree_make(struct ck_fs *fs)
 		.have_gid = o->have_gid,
 		.uid = o->uid,
 		.gid = o->gid,
-		.reports = ck_fs_reports,
-		.nreports = ck_fs_nreports,
+		.status = ck_control_status,
 		.arg = fs,
 	};
 	rc = ck_root_make(fs->cp, ck_views, ck_nviews, &fs->shown, &fs->root);

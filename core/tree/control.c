@@ -1,44 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control: .ckptfs/ has the reports of whoever has the tree. A live one is printed when
+ * control: .ckptfs/ has the reports. A live one is printed when
  * its name is looked up, and is as long as it was then until the next time.
  */
 #include "tree_internal.h"
 
 #include <errno.h>
 
-struct control {
-	const struct ck_report *reports;
-	size_t n;
-	struct ck_snapshots *texts; /* owned */
-};
+/* What is made of a checkpoint are the texts, which lock themselves. */
+static struct ck_snapshots *texts_of(const void *state)
+{
+	return (struct ck_snapshots *)(uintptr_t)state;
+}
 
 static int control_make(const struct ck_view_source *from, const void **state)
 {
-	const struct ck_tree_options *o = from->options;
-	struct control *control = malloc(sizeof(*control));
-
-	if (!control)
-		return -ENOMEM;
-	*control = (struct control){
-		.reports = o->reports,
-		.n = o->nreports,
-		.texts = ck_snapshots_make(o->reports, o->nreports, o->arg),
-	};
-	*state = control;
-	if (control->texts)
-		return 0;
-	free(control);
-	*state = NULL;
-	return -ENOMEM;
+	*state = ck_snapshots_make(ck_reports, ck_nreports, from->root);
+	return *state ? 0 : -ENOMEM;
 }
 
 static void control_free(const void *state)
 {
-	struct control *control = (struct control *)(uintptr_t)state;
-
-	ck_snapshots_free(control->texts);
-	free(control);
+	ck_snapshots_free(texts_of(state));
 }
 
 static void child_set(uint32_t i, struct ck_child *out)
@@ -49,18 +32,17 @@ static void child_set(uint32_t i, struct ck_child *out)
 static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 			  struct ck_str name, struct ck_child *out)
 {
-	const struct control *control = dir->state;
 	struct ck_snapshot *text;
 	size_t i = 0;
 	int rc;
 
 	(void)c;
-	while (i < control->n && !ck_str_is(name, control->reports[i].name))
+	while (i < ck_nreports && !ck_str_is(name, ck_reports[i].name))
 		i++;
-	if (i == control->n)
+	if (i == ck_nreports)
 		return -ENOENT;
 	child_set((uint32_t)i, out);
-	rc = ck_snapshots_get(control->texts, i, true, &text);
+	rc = ck_snapshots_get(texts_of(dir->state), i, true, &text);
 	if (rc == 0)
 		ck_snapshot_put(text);
 	return rc;
@@ -69,10 +51,8 @@ static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint64_t *at, struct ck_child *out)
 {
-	const struct control *control = dir->state;
-
-	(void)c;
-	if (*at >= control->n)
+	(void)c, (void)dir;
+	if (*at >= ck_nreports)
 		return -ENOENT;
 	child_set((uint32_t)*at, out);
 	return 0;
@@ -81,34 +61,28 @@ static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
 static void control_name(const struct ck_catalog *c, const struct ck_dir *dir,
 			 uint32_t entry, struct ck_buf *out)
 {
-	const struct control *control = dir->state;
-
-	(void)c;
-	ck_buf_text(out, control->reports[entry].name);
+	(void)c, (void)dir;
+	ck_buf_text(out, ck_reports[entry].name);
 }
 
 /* The present text of a report. */
 static int text_get(const struct ck_dir *dir, uint32_t entry,
 		    struct ck_snapshot **out)
 {
-	const struct control *control = dir->state;
-
-	return entry < control->n
-		       ? ck_snapshots_get(control->texts, entry, false, out)
-		       : -ENOENT;
+	return entry < ck_nreports ? ck_snapshots_get(texts_of(dir->state),
+						      entry, false, out)
+				   : -ENOENT;
 }
 
 static int control_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry, struct ck_about *out)
 {
-	const struct control *control = dir->state;
-
-	(void)c;
-	if (entry >= control->n)
+	(void)c, (void)dir;
+	if (entry >= ck_nreports)
 		return -ENOENT;
 	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT,
 				  .made = true,
-				  .live = control->reports[entry].live };
+				  .live = ck_reports[entry].live };
 	return 0;
 }
 
@@ -139,8 +113,8 @@ static int control_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 
 static uint64_t control_count(const struct ck_catalog *c, const void *state)
 {
-	(void)c;
-	return ((const struct control *)state)->n;
+	(void)c, (void)state;
+	return ck_nreports;
 }
 
 const struct ck_view ck_view_control = {

@@ -92,7 +92,7 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 		      size_t n)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
-	const struct ck_view_source from = { c, r->cp, r->options };
+	const struct ck_view_source from = { c, r->cp, r };
 	size_t all = n + CK_ARRAY_SIZE(own);
 	int rc = 0;
 

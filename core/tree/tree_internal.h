@@ -57,9 +57,15 @@ CK_MUST_USE int ck_tree_stat_in(const struct ck_catalog *c,
 				const struct ck_node *n,
 				struct ck_node_stat *out);
 
-/* --- views that read the checkpoint, or ask whoever has the tree ---------------- */
+/* --- views of the tree itself ---------------------------------------------------- */
 
 extern const struct ck_view ck_view_objects, ck_view_control;
+
+/* --- reports.c ------------------------------------------------------------------- */
+
+/* The files of .ckptfs/; their argument is the root. */
+extern const struct ck_report ck_reports[];
+extern const size_t ck_nreports;
 
 /* --- attr.c -------------------------------------------------------------------- */
 

@@ -28,9 +28,9 @@ struct ck_tree_options {
 	bool have_uid, have_gid;
 	uid_t uid;
 	gid_t gid;
-	/* What .ckptfs/ shows, nreports; arg is theirs. */
-	const struct ck_report *reports;
-	size_t nreports;
+	/* Appends the text of .ckptfs/status, for whoever has more to say there than
+	 * the tree: between ck_status_begin() and ck_status_end(). May be NULL. */
+	void (*status)(void *arg, struct ck_buf *out);
 	void *arg;
 };
 
@@ -78,6 +78,12 @@ struct ck_dir ck_root_dir(struct ck_root *r);
 struct ck_damage *ck_root_damage(const struct ck_root *r);
 /* How many files and directories there are, itself too. */
 uint64_t ck_root_count(const struct ck_root *r);
+
+/* Appends the first and last lines of .ckptfs/status. fate, err: as of
+ * ck_checkpoint_fate(). */
+void ck_status_begin(const struct ck_root *r, enum ck_fate fate, int err,
+		     struct ck_buf *out);
+void ck_status_end(const struct ck_root *r, struct ck_buf *out);
 
 /* The root, and those that views have in it, outlive the tree. -ENOMEM. */
 CK_MUST_USE int ck_tree_make(struct ck_root *root, struct ck_tree **out);

@@ -82,7 +82,7 @@ struct ck_view_source {
 	const struct ck_catalog *catalog;
 	/* Of views that are more than a function of the catalog: */
 	struct ck_checkpoint *cp;
-	const struct ck_tree_options *options;
+	struct ck_root *root;
 };
 
 /* A kind of directory, with all that are below it: a pure function of the catalog

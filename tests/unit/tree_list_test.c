@@ -69,29 +69,36 @@ static void test_list_use(void)
 }
 
 /* Those that a commit changes without another number: directories in use, and
- * reports, of which there are none here. */
+ * reports. */
+struct counted {
+	unsigned dirs, reports;
+};
+
 static void count_each(void *arg, uint64_t number)
 {
 	struct ck_node_stat st;
-	uint64_t *n = arg;
+	struct counted *n = arg;
 
-	ok(ck_number_is_dir(number));
 	eq_err(tree_stat(tree, number, &st), 0);
-	++*n;
+	ok(ck_number_is_dir(number) == (st.type == CK_TYPE_DIR));
+	n->dirs += st.type == CK_TYPE_DIR;
+	n->reports += st.type == CK_TYPE_FILE;
 }
 
 static void test_each(void)
 {
-	uint64_t n = 0;
+	struct counted n = { .dirs = 0 };
 
 	begin();
 	eq_err(ck_tree_each(tree, count_each, &n), 0);
-	eq_u64(n, 1);
+	eq_u64(n.dirs, 1);
+	eq_u64(n.reports, 0);
 	looked_up(looked_up(CK_TREE_ROOT, "deep").number, "any7");
 	looked_up(CK_TREE_ROOT, ".ckptfs");
-	n = 0;
+	n = (struct counted){ .dirs = 0 };
 	eq_err(ck_tree_each(tree, count_each, &n), 0);
-	eq_u64(n, 4);
+	eq_u64(n.dirs, 4);
+	eq_u64(n.reports, 6);
 }
 
 int main(int argc, char **argv)

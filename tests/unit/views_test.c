@@ -35,17 +35,9 @@ static void print_live(void *arg, struct ck_buf *out)
 		ck_buf_text(out, "x");
 }
 
-static void print_csv(void *arg, struct ck_buf *out)
-{
-	(void)arg;
-	ck_report_csv(c, out);
-}
-
-static const struct ck_report reports[] = { { "live", print_live, true },
-					    { "csv", print_csv, false } };
-static const struct ck_tree_options options = {
-	.umask = 022, .reports = reports, .nreports = 2, .arg = &printed
-};
+static const struct ck_tree_options options = { .umask = 022,
+						.status = print_live,
+						.arg = &printed };
 
 static void line(struct ck_buf *out, const char *path, uint64_t size,
 		 mode_t mode, struct timespec mtime)
@@ -288,20 +280,45 @@ static void object_expect(struct ck_buf *out, uint32_t i)
 	ck_buf_fini(&item);
 }
 
-/* `live` was printed once, when its name was looked up. */
+static void report_expect(struct ck_buf *out, const char *path,
+			  void (*print)(const struct ck_catalog *c,
+					struct ck_buf *out))
+{
+	mode_t mode = S_IFREG | (c->meta.mode & c->dir_mode & 0444);
+	struct ck_buf text = { 0 };
+
+	print(c, &text);
+	line(out, path, text.len, mode, c->meta.mtime);
+	ck_buf_fini(&text);
+}
+
+static void print_damage(const struct ck_catalog *of, struct ck_buf *out)
+{
+	(void)of;
+	ck_damage_print(ck_root_damage(root), out);
+}
+
+static void print_log(const struct ck_catalog *of, struct ck_buf *out)
+{
+	(void)of;
+	ck_log_snapshot(out);
+}
+
+/* `status` was printed once, when its name was looked up. */
 static void made_expect(struct ck_buf *out)
 {
 	mode_t mode = S_IFREG | (c->meta.mode & c->dir_mode & 0444);
-	struct ck_buf csv = { 0 };
 
 	dir_expect(out, "/objects");
 	for (uint32_t i = 0; i < c->objects.n; i++)
 		object_expect(out, i);
 	dir_expect(out, "/.ckptfs");
-	line(out, "/.ckptfs/live", 1, mode, c->meta.mtime);
-	ck_report_csv(c, &csv);
-	line(out, "/.ckptfs/csv", csv.len, mode, c->meta.mtime);
-	ck_buf_fini(&csv);
+	line(out, "/.ckptfs/status", 1, mode, c->meta.mtime);
+	report_expect(out, "/.ckptfs/damage", print_damage);
+	report_expect(out, "/.ckptfs/log", print_log);
+	report_expect(out, "/.ckptfs/tensors.csv", ck_report_csv);
+	report_expect(out, "/.ckptfs/tensors.jsonl", ck_report_jsonl);
+	report_expect(out, "/.ckptfs/state_dict.json", ck_report_state_dict);
 }
 
 /* The size of a live report is that of its last lookup, and what is open keeps what it
@@ -313,9 +330,9 @@ static void test_live(void)
 	struct ck_slice *s;
 
 	eq_err(ck_tree_lookup(tree, CK_TREE_ROOT, CK_STR(".ckptfs"), &in), 0);
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("live"), &a), 0);
+	eq_err(ck_tree_lookup(tree, in.number, CK_STR("status"), &a), 0);
 	eq_err(tree_slice(tree, a.number, &of, &s), 0);
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("live"), &b), 0);
+	eq_err(ck_tree_lookup(tree, in.number, CK_STR("status"), &b), 0);
 	eq_u64(b.number, a.number);
 	eq_u64(b.size, a.size + 1);
 	eq_u64(s->size, a.size);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reports: the files of .ckptfs/, and what they say of a checkpoint. Whoever has the
+ * tree may say more in `status`.
+ */
+#include "ckptfs/report.h"
+#include "ckptfs/rewrite.h"
+#include "tree_internal.h"
+
+/* --- status ---------------------------------------------------------------------- */
+
+/* What is said of the generation: the text, and if `more` is not NULL the name of the
+ * metadata and that. */
+static const struct {
+	const char *text, *more;
+} fates[] = {
+	[CK_FATE_NONE] = { "the source's present one", NULL },
+	[CK_FATE_SAVED] = { "the one mounted; the source has a newer one",
+			    NULL },
+	[CK_FATE_NO_METADATA] = { "the one mounted; the source has no ",
+				  " any more" },
+	[CK_FATE_NO_DIRECTORY] = { "the one mounted; its directory was removed",
+				   NULL },
+	[CK_FATE_MOVED] = { "the one mounted; its directory was moved", NULL },
+	[CK_FATE_UNSEEN] = { "the one mounted; the source's ",
+			     " cannot be looked at" },
+};
+
+static void print_generation(const struct ck_root *r, enum ck_fate fate,
+			     int err, struct ck_buf *out)
+{
+	ck_buf_printf(out, "generation: %s", fates[fate].text);
+	if (fates[fate].more)
+		ck_buf_printf(out, "%s%s", ck_metadata_name(r->cp),
+			      fates[fate].more);
+	ck_buf_printf(out, "%s%s\n", err ? ": " : "", err ? strerror(err) : "");
+}
+
+void ck_status_begin(const struct ck_root *r, enum ck_fate fate, int err,
+		     struct ck_buf *out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+
+	ck_buf_text(out, "ckptfs: " CK_VERSION "\nsource: ");
+	ck_buf_escaped(out, ck_str_from(r->cp->path));
+	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, r->cp->why);
+	print_generation(r, fate, err, out);
+	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n", c->tensors.n,
+		      (uintmax_t)c->nbytes);
+	ck_buf_printf(out, "boxes: %u\nfiles: %u\nother entries: %u\n",
+		      c->chunks.n, c->files.n, c->objects.n);
+}
+
+static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
+{
+	ck_buf_printf(out, "prefixed names: %zu\n", c->listing->nprefixed);
+	if (c->listing->nprefixed == 0)
+		return;
+	ck_buf_text(out, "prefixed: ");
+	ck_report_prefixed(c, out);
+	ck_buf_text(out, "\n");
+}
+
+static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
+{
+	ck_buf_printf(out, "unknown classes: %zu\n", c->nglobals);
+	for (size_t i = 0; i < c->nglobals; i++) {
+		ck_buf_text(out, "  ");
+		ck_buf_escaped(out, c->globals[i]);
+		ck_buf_text(out, "\n");
+	}
+}
+
+static void print_faulty(const struct ck_root *r, const struct ck_catalog *c,
+			 struct ck_buf *out)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		n += ck_damage_is_known(r->damage, i);
+	ck_buf_printf(out, "tensors with a known fault: %u%s\n", n,
+		      n ? "; see damage" : "");
+}
+
+void ck_status_end(const struct ck_root *r, struct ck_buf *out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+
+	print_prefixed(c, out);
+	print_globals(c, out);
+	print_faulty(r, c, out);
+}
+
+static void print_status(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+	enum ck_fate fate;
+	int err;
+
+	if (r->options->status) {
+		r->options->status(r->options->arg, out);
+		return;
+	}
+	fate = ck_checkpoint_fate(r->cp, &err);
+	ck_status_begin(r, fate, err, out);
+	ck_status_end(r, out);
+}
+
+/* --- the others -------------------------------------------------------------------- */
+
+static void print_damage(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+
+	ck_damage_print(r->damage, out);
+}
+
+static void print_log(void *arg, struct ck_buf *out)
+{
+	(void)arg;
+	ck_log_snapshot(out);
+}
+
+static void print_csv(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+
+	ck_report_csv(c, out);
+}
+
+static void print_jsonl(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+
+	ck_report_jsonl(c, out);
+}
+
+static void print_state_dict(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
+
+	ck_report_state_dict(c, out);
+}
+
+const struct ck_report ck_reports[] = {
+	{ "status", print_status, true },
+	{ "damage", print_damage, true },
+	{ "log", print_log, true },
+	{ "tensors.csv", print_csv, false },
+	{ "tensors.jsonl", print_jsonl, false },
+	{ "state_dict.json", print_state_dict, false },
+};
+const size_t ck_nreports = CK_ARRAY_SIZE(ck_reports);
