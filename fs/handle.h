@@ -10,19 +10,15 @@
 /* A reply wakes the reader before our call returns, so the file may be closed
  * while a read of it still ends here: each read holds a reference. */
 struct ck_handle {
-	struct ck_locator locator;     /* first: the locator is the handle */
+	/* First: the file is the handle. Without a catalog: a scratch file. Not
+	 * open: nothing is read, or it is a scratch file. */
+	struct ck_tree_file file;
 	struct ck_handle *next, *prev; /* under ck_fs.handles_lock */
 	atomic_uint refs;
 	/* Set before it is open: */
 	struct ck_fs *fs;
-	const struct ck_catalog *catalog; /* held: what was opened is of it;
-					   * NULL: a scratch file */
-	struct ck_node node;
-	bool is_open;
-	int err;		    /* what every read answers, or 0 */
 	bool direct;		    /* not through the page cache */
 	mode_t shown;		    /* of the node, as it was opened */
-	struct ck_opened *opened;   /* what is read; NULL: err, or nothing is */
 	struct ck_draft *draft;	    /* what is written; or NULL */
 	struct ck_scratch *scratch; /* or NULL */
 	/* It locks itself, or is atomic: */

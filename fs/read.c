@@ -19,41 +19,23 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* --- where boxes are ------------------------------------------------------- */
+/* --- who may read it ------------------------------------------------------- */
 
 /* Of the file, by what is known now of those who may read what it was opened as. */
 static mode_t handle_mode(const struct ck_handle *h)
 {
 	struct ck_node_stat known;
 
-	ck_tree_rights(h->catalog, &h->node, &known);
+	ck_tree_rights(h->file.catalog, &h->file.node, &known);
 	return known.mode;
 }
 
 /* -ESTALE: a data file was seen only now, and with it who may read the tensor. */
-static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
-		  const struct ck_layout **out)
+static int located(struct ck_tree_file *f)
 {
-	struct ck_handle *h = (struct ck_handle *)l;
-	bool faulty = false;
-	int rc = ck_damage_locate(ck_root_damage(h->fs->root), h->catalog,
-				  tensor, window, out, &faulty);
+	const struct ck_handle *h = (struct ck_handle *)f;
 
-	if (rc)
-		return rc;
-	if (faulty && !h->is_open)
-		h->direct = true;
-	if (!h->is_open || handle_mode(h) == h->shown)
-		return 0;
-	ck_layout_put(h->fs->cp, *out);
-	return -ESTALE;
-}
-
-static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
-{
-	struct ck_handle *h = (struct ck_handle *)l;
-
-	ck_layout_put(h->fs->cp, layout);
+	return handle_mode(h) == h->shown ? 0 : -ESTALE;
 }
 
 /* --- handles -------------------------------------------------------------- */
@@ -64,9 +46,9 @@ static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 
 	if (!h)
 		return NULL;
-	h->locator = (struct ck_locator){ locate, layout_put };
+	h->file.node = *n;
+	h->file.located = located;
 	h->fs = fs;
-	h->node = *n;
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
 	h->next = fs->handles;
@@ -94,12 +76,11 @@ void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
 	if (atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
 	handle_unlink(fs, h);
-	ck_opened_free(h->opened);
 	if (h->draft)
 		ck_draft_put(fs, h->draft);
 	if (h->scratch)
 		ck_scratch_drop(fs, h->scratch);
-	ck_catalog_put(h->catalog);
+	ck_tree_file_close(&h->file);
 	free(h);
 }
 
@@ -125,35 +106,19 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
 
 /* --- open ------------------------------------------------------------------ */
 
-/* Takes the slice. */
-static int slice_open(struct ck_handle *h, struct ck_slice *slice)
-{
-	int rc = ck_opened_make(slice, &h->locator, &h->opened);
-
-	if (rc)
-		ck_slice_free(slice);
-	else if (slice->at_open)
-		rc = ck_opened_locate(h->opened);
-	return rc;
-}
-
 /* What is wrong with a file that can be opened all the same is in the log. */
 static int file_open(struct ck_handle *h)
 {
-	struct ck_slice *slice;
+	const struct ck_about *about = &h->file.node.about;
 	int rc;
 
 	h->shown = handle_mode(h);
-	rc = ck_tree_slice(h->catalog, &h->node, &slice);
+	rc = ck_tree_file_open(&h->file);
 	if (rc)
 		return rc;
-	h->err = slice->err;
-	h->direct = h->err || h->node.about.live ||
-		    (h->fs->options->direct && ck_node_accepts(&h->node));
-	if (h->err == 0)
-		return slice_open(h, slice);
-	atomic_store(&h->logged, h->node.about.made);
-	ck_slice_free(slice);
+	h->direct = h->file.err || h->file.faulty || about->live ||
+		    (h->fs->options->direct && ck_node_accepts(&h->file.node));
+	atomic_store(&h->logged, h->file.err && about->made);
 	return 0;
 }
 
@@ -196,7 +161,7 @@ static int node_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 
 	if (ck_node_is_scratch(n))
 		return scratch_open(fs, n, h);
-	rc = ck_tree_pin(fs->tree, n, &h->catalog);
+	rc = ck_tree_pin(fs->tree, n, &h->file.catalog);
 	if (rc)
 		return rc;
 	return is_for_writing(flags) ? draft_open(fs, n, flags, h)
@@ -223,7 +188,6 @@ int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 		ck_handle_put(fs, h);
 		return rc;
 	}
-	h->is_open = true;
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = h->direct;
 	fi->keep_cache = !h->direct || h->draft;
@@ -254,8 +218,8 @@ static int judged_open(struct ck_fs *fs, fuse_req_t req,
 		return rc;
 	/* By what it reads, if a commit came between. */
 	h = (const struct ck_handle *)fi->fh;
-	rc = ck_access_judge_open(fs, req, h->catalog ? h->catalog : c, n,
-				  fi->flags);
+	rc = ck_access_judge_open(
+		fs, req, h->file.catalog ? h->file.catalog : c, n, fi->flags);
 	if (rc)
 		ck_handle_drop(fs, fi);
 	return rc;
@@ -349,7 +313,7 @@ static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
 	if (err == EINTR || atomic_exchange(&h->logged, true))
 		return;
 	ck_log("%s: %s; reading %zu bytes at %ju",
-	       ck_node_shown_name(h->fs, &h->node), strerror(err), size,
+	       ck_node_shown_name(h->fs, &h->file.node), strerror(err), size,
 	       (uintmax_t)vpos);
 }
 
@@ -365,11 +329,11 @@ int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
 {
 	struct ck_handle *h = (struct ck_handle *)fi->fh;
 	struct ck_read r = {
-		.from = h->opened, .vpos = vpos, .len = len, .to = to
+		.from = h->file.opened, .vpos = vpos, .len = len, .to = to
 	};
 
-	if (h->err)
-		return -h->err;
+	if (h->file.err)
+		return -h->file.err;
 	read_begin(h, &r);
 	return ck_move_read(fs->mover, &r);
 }
@@ -378,7 +342,7 @@ int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
  * too: for the second half of a large read of a short file. */
 static size_t bytes_there(const struct ck_handle *h, uint64_t vpos, size_t size)
 {
-	uint64_t end = ck_opened_slice(h->opened)->size;
+	uint64_t end = ck_opened_slice(h->file.opened)->size;
 
 	return vpos < end ? (size_t)ck_min(size, end - vpos) : 0;
 }
@@ -412,10 +376,12 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			size_t size, bool may_end)
 {
 	struct ck_mover *mover = h->fs->mover;
-	struct ck_read r = { .from = h->opened, .vpos = vpos, .len = size };
-	int rc = h->err ? -h->err : 0;
+	struct ck_read r = { .from = h->file.opened,
+			     .vpos = vpos,
+			     .len = size };
+	int rc = -h->file.err;
 
-	if (rc == 0 && !h->opened)
+	if (rc == 0 && !h->file.opened)
 		rc = -EBADF;
 	if (rc == 0)
 		r.len = bytes_there(h, vpos, size);

@@ -14,6 +14,7 @@
 
 #include "ckptfs/damage.h"
 #include "ckptfs/format.h"
+#include "ckptfs/move.h"
 #include "ckptfs/snapshot.h"
 #include "ckptfs/view.h"
 
@@ -144,6 +145,30 @@ CK_MUST_USE int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
  * it. -ENOMEM; errors of a file that cannot be opened. */
 CK_MUST_USE int ck_tree_slice(const struct ck_catalog *c,
 			      const struct ck_node *n, struct ck_slice **out);
+
+/* A file that is open. Zero-initialise; reads of `opened` may come from any thread. */
+struct ck_tree_file {
+	struct ck_locator locator; /* first: the locator is the file */
+	/* Set by the caller: */
+	struct ck_node node;
+	const struct ck_catalog *catalog; /* by ck_tree_pin() */
+	/* Where some of its boxes lie was found by a read; an error is that of the
+	 * read. May be NULL. */
+	int (*located)(struct ck_tree_file *f);
+	/* Constant once it is open: */
+	struct ck_opened
+		*opened; /* what is read; NULL: each read answers err */
+	int err;	 /* positive errno, or 0 */
+	bool faulty;	 /* of its boxes some had a fault when it was opened */
+	bool is_open;
+};
+
+/* Errors as of ck_tree_slice(), and of the source where its items are looked at when
+ * it is opened. To be closed in any case. May block on the source. */
+CK_MUST_USE int ck_tree_file_open(struct ck_tree_file *f);
+/* Puts the catalog, too; that may be all there is. */
+void ck_tree_file_close(struct ck_tree_file *f);
+
 /* Appends where a link leads. -EINVAL: it is none. */
 CK_MUST_USE int ck_tree_link(const struct ck_node *n, struct ck_buf *target);
 

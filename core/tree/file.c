@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file: an open file is the slice that its view made and the catalog that it was made
+ * of, which say the same for as long as it is open, and what was located of it so far.
+ */
+#include "tree_internal.h"
+
+/* A fault that turns up when the file is opened is known before the first read. */
+static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		  const struct ck_layout **out)
+{
+	struct ck_tree_file *f = (struct ck_tree_file *)l;
+	const struct ck_root *r = f->node.dir.root;
+	bool faulty = false;
+	int rc = ck_damage_locate(r->damage, f->catalog, tensor, window, out,
+				  &faulty);
+
+	if (rc)
+		return rc;
+	if (!f->is_open) {
+		f->faulty |= faulty;
+		return 0;
+	}
+	rc = f->located ? f->located(f) : 0;
+	if (rc)
+		ck_layout_put(r->cp, *out);
+	return rc;
+}
+
+static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
+{
+	const struct ck_tree_file *f = (struct ck_tree_file *)l;
+
+	ck_layout_put(f->node.dir.root->cp, layout);
+}
+
+/* Takes the slice. */
+static int slice_open(struct ck_tree_file *f, struct ck_slice *slice)
+{
+	int rc;
+
+	f->locator = (struct ck_locator){ locate, layout_put };
+	rc = ck_opened_make(slice, &f->locator, &f->opened);
+	if (rc)
+		ck_slice_free(slice);
+	else if (slice->at_open)
+		rc = ck_opened_locate(f->opened);
+	return rc;
+}
+
+int ck_tree_file_open(struct ck_tree_file *f)
+{
+	struct ck_slice *slice;
+	int rc = ck_tree_slice(f->catalog, &f->node, &slice);
+
+	if (rc)
+		return rc;
+	f->err = slice->err;
+	if (f->err)
+		ck_slice_free(slice);
+	else
+		rc = slice_open(f, slice);
+	f->is_open = rc == 0;
+	return rc;
+}
+
+void ck_tree_file_close(struct ck_tree_file *f)
+{
+	ck_opened_free(f->opened);
+	ck_catalog_put(f->catalog);
+	f->opened = NULL;
+	f->catalog = NULL;
+}
