@@ -53,18 +53,16 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 		      struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
-	const struct ck_about *about = &draft->node.about;
-	const struct ck_tensor *t = ck_catalog_tensor(c, about->number);
-	bool is_box = ck_node_is_box(&draft->node);
+	const struct ck_node *n = &draft->node;
+	struct ck_slice *slice;
+	int rc = ck_tree_slice(c, n, &slice);
 
-	if (t->err)
-		return ck_fail(d, t->err, "cannot be written: %s",
-			       strerror(t->err));
-	return ck_stage_open(fs->writer, about->number,
-			     is_box ? about->chunk - t->chunk : CK_STAGE_ALL,
-			     about->accepts == CK_ACCEPTS_RAW ? CK_STAGE_RAW
-							      : CK_STAGE_NPY,
-			     &draft->stage, d);
+	if (rc)
+		return ck_fail(d, -rc, "cannot be written: %s", strerror(-rc));
+	rc = ck_stage_open(fs->writer, c, slice, n->about.accepts,
+			   &draft->stage, d);
+	ck_slice_free(slice);
+	return rc;
 }
 
 int ck_draft_begin_stage(struct ck_fs *fs, struct ck_draft *draft)

@@ -38,11 +38,6 @@ bool ck_node_accepts(const struct ck_node *n)
 	return n->about.accepts != CK_ACCEPTS_NOTHING;
 }
 
-bool ck_node_is_box(const struct ck_node *n)
-{
-	return n->about.topic == CK_ABOUT_BOX;
-}
-
 bool ck_node_takes_files(const struct ck_node *n)
 {
 	return ck_node_is_dir(n) && n->dir.suffix;

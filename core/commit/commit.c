@@ -145,7 +145,7 @@ static int make_metadata(struct commit *k, struct ck_diag *d)
 
 static int seal_stage(struct commit *k, struct ck_diag *d)
 {
-	int rc = ck_cuts_keep(&k->stage->cuts, k->stage->tensor);
+	int rc = ck_cuts_keep(&k->stage->cuts, k->stage->of.tensor);
 
 	k->carries = k->stage->carries;
 	k->sealed = true;

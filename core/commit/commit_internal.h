@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * commit, inside: writer.c has the lock, collect.c what was left behind, names.c
- * what files are called, stage.c what a program writes, given.c and ranges.c what
- * of it is missing, header.c what stands before the elements, cut.c where its
- * bytes go, batch.c which part of which file that is, shard.c the files, owner.c
- * whose they are, together.c what several stages share, commit.c the protocol.
+ * commit, inside: writer.c has the lock, collect.c what was left behind, accept.c
+ * which files can be written, stage.c what a program writes into one, given.c and
+ * ranges.c what of it is missing, header.c what stands before the elements, cut.c
+ * where its bytes go, batch.c which part of which file that is, shard.c the files,
+ * owner.c whose they are, together.c what several stages share, commit.c the
+ * protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -150,14 +151,32 @@ void ck_cutter_fini(struct ck_cutter *k);
 CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 				const void *bytes, uint64_t len);
 
+/* --- accept.c: what can be written ------------------------------------------ */
+
+#define CK_ALL_BOXES UINT32_MAX /* in place of the number of a box */
+
+/* What a file that can be written is of. */
+struct ck_accepted {
+	uint32_t tensor;
+	uint32_t box;	 /* of it, or CK_ALL_BOXES */
+	uint64_t nbytes; /* of the elements */
+	struct ck_buf
+		header; /* that is shown before them, owned; empty: none */
+};
+
+/* Errors, but for -EBUSY, as of ck_stage_open(): then there is no header to free.
+ * The slice stays the caller's. */
+CK_MUST_USE int ck_accept(struct ck_accepted *out, const struct ck_catalog *c,
+			  const struct ck_slice *slice, enum ck_accepts accepts,
+			  struct ck_diag *d);
+
 /* --- stage.c ----------------------------------------------------------------- */
 
 struct ck_stage {
 	struct ck_writer *w;
 	const struct ck_catalog *catalog; /* held: as it was when it began */
 	struct ck_stage *next;		  /* in w->stages */
-	uint32_t tensor, box;
-	enum ck_stage_form form;
+	struct ck_accepted of;		  /* constant */
 	struct ck_batch *batch; /* owned; NULL: nothing was staged, or shared */
 	struct ck_cuts cuts;	/* in its files */
 	const struct ck_batch *kept_in; /* what it had before is there */
@@ -179,7 +198,7 @@ struct ck_stage {
 
 static inline const struct ck_tensor *ck_stage_tensor(const struct ck_stage *s)
 {
-	return ck_catalog_tensor(s->catalog, s->tensor);
+	return ck_catalog_tensor(s->catalog, s->of.tensor);
 }
 
 /* Sizes of what the file holds: the tensor, or one box of it. */
@@ -187,8 +206,9 @@ static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 {
 	const struct ck_tensor *t = ck_stage_tensor(s);
 
-	return s->box == CK_STAGE_ALL ? t->shape
-				      : ck_tensor_box(t, s->box) + t->ndim;
+	return s->of.box == CK_ALL_BOXES
+		       ? t->shape
+		       : ck_tensor_box(t, s->of.box) + t->ndim;
 }
 
 /* Size of the whole file, as far as its header is known. */

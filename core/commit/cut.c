@@ -87,7 +87,7 @@ int ck_cutter_make(struct ck_cutter *k, const struct ck_catalog *c,
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
-	bool whole = box == CK_STAGE_ALL;
+	bool whole = box == CK_ALL_BOXES;
 	uint32_t first = whole ? 0 : box;
 	uint32_t n = whole ? t->nchunks : 1;
 	const int64_t *only = ck_tensor_box(t, first);

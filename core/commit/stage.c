@@ -6,7 +6,6 @@
  * written replace those of the tensor, and it is complete when all of them were.
  * See given.c for what is missing.
  */
-#include "ckptfs/npy.h"
 #include "commit_internal.h"
 
 #include <errno.h>
@@ -44,7 +43,7 @@ static void discard(struct ck_stage *s)
 	s->head = (struct ck_buf){ 0 };
 	ck_given_clear(&s->given);
 	s->data = 0;
-	s->data_known = s->form == CK_STAGE_RAW;
+	s->data_known = s->of.header.len == 0;
 	s->head_accepted = s->data_known;
 	s->touched = s->carries = false;
 	s->spoiled = false;
@@ -54,76 +53,55 @@ static void discard(struct ck_stage *s)
 /* The header that the mount shows. */
 static int own_header(struct ck_stage *s)
 {
-	const struct ck_tensor *t = ck_stage_tensor(s);
-
-	if (s->form == CK_STAGE_RAW)
+	if (s->of.header.len == 0)
 		return 0;
-	ck_npy_header(t->dtype, t->ndim, ck_stage_shape(s), &s->head);
+	ck_buf_add(&s->head, s->of.header.data, s->of.header.len);
 	s->data = s->head.len;
 	s->data_known = s->head_accepted = true;
 	return s->head.err;
-}
-
-/* Can all bytes of what is written be put somewhere? */
-static int check_writable(const struct ck_catalog *c, uint32_t tensor,
-			  uint32_t box, struct ck_diag *d)
-{
-	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	uint32_t first = box == CK_STAGE_ALL ? 0 : box;
-	uint32_t n = box == CK_STAGE_ALL ? t->nchunks : 1;
-
-	if (t->err)
-		return ck_fail(d, t->err, "a damaged tensor");
-	if (!ck_item_form_has(t->dtype))
-		return ck_fail(d, EOPNOTSUPP, "dtype %s: cannot be written",
-			       ck_show(t->dtype_name));
-	if (t->holes && box == CK_STAGE_ALL)
-		return ck_fail(d, EIO, "some elements belong to no box");
-	for (uint32_t i = first; i < first + n; i++)
-		if (!ck_tensor_box_is_empty(t, i) &&
-		    ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE)
-			return ck_fail(d, EIO,
-				       "the metadata has no place for "
-				       "one of its boxes");
-	return 0;
 }
 
 static void stage_free(struct ck_stage *s)
 {
 	ck_given_fini(&s->given);
 	ck_buf_fini(&s->head);
+	ck_buf_fini(&s->of.header);
 	ck_catalog_put(s->catalog);
 	free(s);
 }
 
-/* What the stage is of is the same in all catalogs of the checkpoint. */
-static struct ck_stage *stage_make(struct ck_writer *w, uint32_t tensor,
-				   uint32_t box, enum ck_stage_form form)
+/* For what `of` says, which it takes if it is made. */
+static struct ck_stage *stage_make(struct ck_writer *w,
+				   const struct ck_catalog *c,
+				   const struct ck_accepted *of)
 {
 	struct ck_stage *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return NULL;
 	s->w = w;
-	s->catalog = ck_checkpoint_catalog(w->cp);
-	s->tensor = tensor;
-	s->box = box;
-	s->form = form;
+	s->catalog = ck_catalog_hold(c);
+	s->of = *of;
 	discard(s);
 	return s;
 }
 
-int ck_stage_open(struct ck_writer *w, uint32_t tensor, uint32_t box,
-		  enum ck_stage_form form, struct ck_stage **out,
-		  struct ck_diag *d)
+int ck_stage_open(struct ck_writer *w, const struct ck_catalog *c,
+		  const struct ck_slice *slice, enum ck_accepts accepts,
+		  struct ck_stage **out, struct ck_diag *d)
 {
-	struct ck_stage *s = stage_make(w, tensor, box, form);
-	int rc;
+	struct ck_accepted of;
+	struct ck_stage *s;
+	int rc = ck_accept(&of, c, slice, accepts, d);
 
-	if (!s)
+	if (rc)
+		return rc;
+	s = stage_make(w, c, &of);
+	if (!s) {
+		ck_buf_fini(&of.header);
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = check_writable(s->catalog, tensor, box, d);
-	if (rc == 0 && own_header(s))
+	}
+	if (own_header(s))
 		rc = ck_fail(d, ENOMEM, "out of memory");
 	if (rc == 0 && ck_writer_enlist(w, s))
 		rc = ck_fail(d, EBUSY, "is being written already");
@@ -163,10 +141,10 @@ void ck_stage_renew(struct ck_stage *s)
 /* The first box of what the file holds, and how many there are. */
 static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
 {
-	bool whole = s->box == CK_STAGE_ALL;
+	bool whole = s->of.box == CK_ALL_BOXES;
 
 	*n = whole ? ck_stage_tensor(s)->nchunks : 1;
-	return whole ? 0 : s->box;
+	return whole ? 0 : s->of.box;
 }
 
 static int plan(struct ck_stage *s)
@@ -178,7 +156,8 @@ static int plan(struct ck_stage *s)
 		s->batch = ck_batch_make(s->w, false);
 	if (!batch)
 		batch = s->batch;
-	return batch ? ck_cuts_plan(&s->cuts, s->w, batch, s->tensor, first, n)
+	return batch ? ck_cuts_plan(&s->cuts, s->w, batch, s->of.tensor, first,
+				    n)
 		     : -ENOMEM;
 }
 
@@ -190,8 +169,8 @@ int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
 
 	if (rc)
 		return ck_fail(d, -rc, "cannot be stored: %s", strerror(-rc));
-	rc = ck_cutter_make(&s->cutter, s->catalog, s->tensor, s->box, fortran,
-			    swapped);
+	rc = ck_cutter_make(&s->cutter, s->catalog, s->of.tensor, s->of.box,
+			    fortran, swapped);
 	if (rc) {
 		ck_cuts_drop(&s->cuts);
 		return ck_fail(d, -rc, "out of memory");
@@ -216,11 +195,7 @@ int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 
 uint64_t ck_stage_total(const struct ck_stage *s)
 {
-	const struct ck_tensor *t = ck_stage_tensor(s);
-
-	return s->data + (s->box == CK_STAGE_ALL
-				  ? t->nbytes
-				  : ck_tensor_box_bytes(t, s->box));
+	return s->data + s->of.nbytes;
 }
 
 int ck_stage_too_long(struct ck_stage *s, uint64_t end, struct ck_diag *d)
@@ -524,7 +499,7 @@ int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
 	if (rc == 0)
 		rc = ck_cuts_check(&s->cuts, s->w, d);
 	if (rc == 0) {
-		rc = ck_cuts_keep(&s->cuts, s->tensor);
+		rc = ck_cuts_keep(&s->cuts, s->of.tensor);
 		if (rc)
 			rc = ck_fail(d, -rc, "staging: %s", strerror(-rc));
 	}
@@ -557,7 +532,7 @@ int ck_stage_move(struct ck_stage *s, struct ck_batch *to)
 
 	if (!s->placing)
 		return 0;
-	rc = ck_cuts_plan(&cuts, s->w, to, s->tensor, first, n);
+	rc = ck_cuts_plan(&cuts, s->w, to, s->of.tensor, first, n);
 	if (rc)
 		return rc;
 	rc = move_cuts(s, &cuts);

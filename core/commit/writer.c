@@ -153,8 +153,8 @@ int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s)
 
 	pthread_rwlock_rdlock(&w->placing);
 	pthread_mutex_lock(&w->lock);
-	if (!ck_bits_has(&w->busy, s->tensor)) {
-		ck_bits_set(&w->busy, s->tensor);
+	if (!ck_bits_has(&w->busy, s->of.tensor)) {
+		ck_bits_set(&w->busy, s->of.tensor);
 		s->next = w->stages;
 		w->stages = s;
 		w->nstages++;
@@ -173,7 +173,7 @@ void ck_writer_delist(struct ck_writer *w, struct ck_stage *s)
 	while (*at != s)
 		at = &(*at)->next;
 	*at = s->next;
-	ck_bits_clear(&w->busy, s->tensor);
+	ck_bits_clear(&w->busy, s->of.tensor);
 	w->nstages--;
 	pthread_mutex_unlock(&w->lock);
 }

@@ -9,6 +9,7 @@
 #define CKPTFS_COMMIT_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/slice.h"
 
 /* --- writer: the right to change a checkpoint ----------------------------- */
 
@@ -46,11 +47,6 @@ void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out);
 
 struct ck_stage; /* opaque; one for each file that is open for writing */
 
-enum ck_stage_form {
-	CK_STAGE_NPY, /* a header, then elements in the order it says */
-	CK_STAGE_RAW, /* elements in C order, as stored */
-};
-
 enum ck_stage_state {
 	CK_STAGE_EMPTY, /* nothing was written or cut, or nothing is all there
 			 * is to write: close changes nothing */
@@ -60,15 +56,18 @@ enum ck_stage_state {
 	CK_STAGE_SPOILED,  /* something was refused: never committed */
 };
 
-#define CK_STAGE_ALL UINT32_MAX
-
-/* For a whole tensor, or box number `box` of it. Nothing is allocated before
- * the first write. -EBUSY: the tensor has a stage; -EIO: a box whose place in
- * the metadata is not known; -ENOMEM. Threads: calls for one stage must not
- * overlap; those of different stages may. */
-CK_MUST_USE int ck_stage_open(struct ck_writer *w, uint32_t tensor,
-			      uint32_t box, enum ck_stage_form form,
-			      struct ck_stage **out, struct ck_diag *d);
+/* For the file that this slice is: the elements of one tensor, all or those of
+ * one of its boxes, and before them, with CK_ACCEPTS_NPY, its header. A view made
+ * the slice of a catalog of the checkpoint; it stays the caller's, and what the
+ * stage needs of it is copied. Nothing is allocated in files before the first
+ * write. -EOPNOTSUPP: any other slice, CK_ACCEPTS_NOTHING, or a dtype that cannot
+ * be written; the error of the slice; -EBUSY: the tensor has a stage; -EIO: a box
+ * whose place in the metadata is not known; -ENOMEM. Threads: calls for one stage
+ * must not overlap; those of different stages may. */
+CK_MUST_USE int ck_stage_open(struct ck_writer *w, const struct ck_catalog *c,
+			      const struct ck_slice *slice,
+			      enum ck_accepts accepts, struct ck_stage **out,
+			      struct ck_diag *d);
 /* What was not committed is gone. */
 void ck_stage_close(struct ck_stage *s);
 

@@ -8,6 +8,13 @@
 
 #include "ckptfs/base.h"
 
+/* What is written into a file becomes part of the checkpoint as: */
+enum ck_accepts {
+	CK_ACCEPTS_NOTHING, /* it cannot be written */
+	CK_ACCEPTS_NPY,	    /* a header, then elements in the order it says */
+	CK_ACCEPTS_RAW,	    /* elements in C order, as stored */
+};
+
 enum ck_part_kind {
 	CK_PART_BYTES, /* a header, a report: they are in memory */
 	CK_PART_MADE,  /* bytes that the slice makes when they are asked for */

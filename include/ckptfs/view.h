@@ -49,13 +49,6 @@ enum ck_topic {
 	CK_ABOUT_OBJECT,
 };
 
-/* What is written into a file becomes part of the checkpoint as: */
-enum ck_accepts {
-	CK_ACCEPTS_NOTHING, /* it cannot be written */
-	CK_ACCEPTS_NPY,
-	CK_ACCEPTS_RAW, /* the elements */
-};
-
 /* A file or link, at one moment. */
 struct ck_about {
 	uint8_t type;	 /* enum ck_node_type */

@@ -15,6 +15,7 @@
 #include "ckptfs/commit.h"
 #include "ckptfs/npy.h"
 #include "read_case.h"
+#include "stage_case.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -463,7 +464,7 @@ static void model_make(uint32_t tensor, uint32_t box, uint8_t flags)
 {
 	const struct ck_catalog *c = disk.cp->catalog;
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	const int64_t *at = box == CK_STAGE_ALL ? NULL : ck_tensor_box(t, box);
+	const int64_t *at = box == ALL_BOXES ? NULL : ck_tensor_box(t, box);
 
 	m = (struct model){ .t = t,
 			    .dtype = ck_dtype_at(t->dtype),
@@ -499,11 +500,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	tensor = (uint8_t)(tensor % disk.cp->catalog->tensors.n);
 	number = box %
 		 (ck_catalog_tensor(disk.cp->catalog, tensor)->nchunks + 1);
-	number = number ? number - 1 : CK_STAGE_ALL;
+	number = number ? number - 1 : ALL_BOXES;
 	model_make(tensor, number, flags);
-	must(ck_stage_open(disk.w, tensor, number,
-			   m.raw ? CK_STAGE_RAW : CK_STAGE_NPY, &stage,
-			   NULL) == 0);
+	must(stage_case_open(disk.w, disk.cp, tensor, number,
+			     m.raw ? CK_ACCEPTS_RAW : CK_ACCEPTS_NPY, &stage,
+			     NULL) == 0);
 	if (flags & ANEW)
 		op_truncate(0);
 	for (int n = 0; n < 64 && ck_cur_u8(&c, &op); n++)

@@ -7,6 +7,7 @@
  */
 #include "ckptfs/commit.h"
 #include "copy_case.h"
+#include "stage_case.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,8 @@ static void commit(struct ck_checkpoint *cp, struct ck_writer *w, int with)
 	struct ck_diag d = { 0 };
 
 	memset(bytes, with, len);
-	eq_err(ck_stage_open(w, wk, CK_STAGE_ALL, CK_STAGE_RAW, &s, &d), 0);
+	eq_err(stage_case_open(w, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s, &d),
+	       0);
 	eq_err(ck_stage_write(s, 0, bytes, len, 1, &d), 0);
 	eq_err(ck_stage_commit(s, &d), 0);
 	ck_stage_close(s);

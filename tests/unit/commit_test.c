@@ -10,6 +10,7 @@
 #include "ckptfs/commit.h"
 #include "ckptfs/npy.h"
 #include "copy_case.h"
+#include "stage_case.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,8 +153,8 @@ static bool replace(struct ck_checkpoint *cp, struct ck_writer *w,
 	bool raw = tap_random(&rnd) % 4 == 0;
 	struct ck_stage *s = NULL;
 	static struct ck_diag d;
-	int rc = ck_stage_open(w, tensor, CK_STAGE_ALL,
-			       raw ? CK_STAGE_RAW : CK_STAGE_NPY, &s, &d);
+	int rc = stage_case_open(w, cp, tensor, ALL_BOXES,
+				 raw ? CK_ACCEPTS_RAW : CK_ACCEPTS_NPY, &s, &d);
 	bool done = false;
 
 	text_make(t, cp->catalog, tensor, raw);
@@ -243,12 +244,13 @@ static void test_fixture(const char *fixture)
 
 /* --- what is refused --------------------------------------------------------------- */
 
-static struct ck_stage *stage(struct ck_writer *w, uint32_t tensor)
+static struct ck_stage *stage(struct ck_writer *w, struct ck_checkpoint *cp,
+			      uint32_t tensor)
 {
 	struct ck_stage *s = NULL;
 	static struct ck_diag d;
 
-	if (ck_stage_open(w, tensor, CK_STAGE_ALL, CK_STAGE_NPY, &s, &d))
+	if (stage_case_open(w, cp, tensor, ALL_BOXES, CK_ACCEPTS_NPY, &s, &d))
 		printf("# %s\n", d.text);
 	return s;
 }
@@ -284,8 +286,8 @@ static void test_refusals(const char *sample)
 	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
 	eq_err(ck_writer_open(cp, &any, &w, &d), 0);
 	eq_err(ck_writer_open(cp, &any, &second, &d), -EBUSY);
-	s = stage(w, wk);
-	eq_err(ck_stage_open(w, wk, CK_STAGE_ALL, CK_STAGE_RAW, &s2, &d),
+	s = stage(w, cp, wk);
+	eq_err(stage_case_open(w, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s2, &d),
 	       -EBUSY);
 	eq_i64(ck_stage_state(s), CK_STAGE_EMPTY);
 	/* not begun anew: some bytes are not enough, all are */
@@ -332,7 +334,7 @@ static void test_refusals(const char *sample)
 	ck_stage_close(s);
 	eq_i64(count_files(), files);
 	/* somebody else saves while it is staged */
-	s = stage(w, wk);
+	s = stage(w, cp, wk);
 	one.len = 1024;
 	eq_err(write_rc(s, 128, &one, &said), 0);
 	shell("touch %s/.metadata", dir);

@@ -10,6 +10,7 @@
 #include "ckptfs/npy.h"
 #include "commit_internal.h"
 #include "copy_case.h"
+#include "stage_case.h"
 
 #include <errno.h>
 
@@ -269,8 +270,9 @@ static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
 	m.data = m.head.len;
 	m.total = m.data + t->nbytes;
 	model_begin(false);
-	if (ck_stage_open(w, tensor, CK_STAGE_ALL,
-			  raw ? CK_STAGE_RAW : CK_STAGE_NPY, &stage, NULL))
+	if (stage_case_open(w, cp, tensor, ALL_BOXES,
+			    raw ? CK_ACCEPTS_RAW : CK_ACCEPTS_NPY, &stage,
+			    NULL))
 		abort();
 	if (lot(4))
 		op_size(0);

@@ -8,6 +8,7 @@
  */
 #include "ckptfs/commit.h"
 #include "copy_case.h"
+#include "stage_case.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -79,7 +80,8 @@ static struct ck_stage *begin(struct scene *s, uint32_t tensor, uint32_t box)
 	struct ck_stage *stage = NULL;
 	static struct ck_diag d;
 
-	if (ck_stage_open(s->w, tensor, box, CK_STAGE_RAW, &stage, &d)) {
+	if (stage_case_open(s->w, s->cp, tensor, box, CK_ACCEPTS_RAW, &stage,
+			    &d)) {
 		printf("# %s\n", d.text);
 		abort();
 	}
@@ -122,7 +124,7 @@ static int keep(struct ck_stage *stage)
 /* Keeps a tensor in which each byte is `with`. */
 static void stage_all(struct scene *s, uint32_t tensor, int with)
 {
-	struct ck_stage *stage = begin(s, tensor, CK_STAGE_ALL);
+	struct ck_stage *stage = begin(s, tensor, ALL_BOXES);
 
 	eq_err(put(stage, 0, nbytes(s, tensor), with), 0);
 	eq_err(keep(stage), 0);
@@ -213,7 +215,7 @@ static void test_dropped(void)
 
 	scene_begin(&s);
 	stage_all(&s, wk, 1);
-	stage = begin(&s, wq, CK_STAGE_ALL);
+	stage = begin(&s, wq, ALL_BOXES);
 	eq_err(put(stage, 0, 100, 2), 0);
 	stage_all(&s, wk, 3);
 	eq_err(ck_writer_drop(s.w, &out, &d), 0);
@@ -242,7 +244,7 @@ static void test_replaced(void)
 	stage_all(&s, wk, 1);
 	stage_all(&s, wq, 1);
 	stage_all(&s, wk, 2);
-	stage = begin(&s, wk, CK_STAGE_ALL);
+	stage = begin(&s, wk, ALL_BOXES);
 	eq_err(put(stage, 0, 100, 3), 0);
 	eq_err(keep(stage), -EINVAL);
 	ck_stage_close(stage);
@@ -280,7 +282,7 @@ static uint64_t new_bytes(void)
 /* Begun anew, and bytes are left out: they are zeros. */
 static void stage_sparse(struct scene *s, uint32_t tensor)
 {
-	struct ck_stage *stage = begin(s, tensor, CK_STAGE_ALL);
+	struct ck_stage *stage = begin(s, tensor, ALL_BOXES);
 	uint64_t len = nbytes(s, tensor);
 	struct ck_diag d = { 0 };
 
@@ -322,13 +324,13 @@ static void test_open(void)
 	struct ck_stage *half, *whole, *none;
 
 	scene_begin(&s);
-	half = begin(&s, wq, CK_STAGE_ALL);
+	half = begin(&s, wq, ALL_BOXES);
 	eq_err(put(half, 100, nbytes(&s, wq), 5), 0);
 	stage_all(&s, wk, 1);
-	whole = begin(&s, wk, CK_STAGE_ALL);
+	whole = begin(&s, wk, ALL_BOXES);
 	eq_err(put(whole, 0, nbytes(&s, wk), 6), 0);
 	none = begin(&s, tensor_named(s.cp->catalog, "model.norm.weight"),
-		     CK_STAGE_ALL);
+		     ALL_BOXES);
 	expect(&s, wk, 1);
 	commit(&s, 1, 2);
 	scene_check(&s);
@@ -392,7 +394,7 @@ static void test_refused(void)
 
 	begin_shared(&s);
 	stage_all(&s, 1, 1);
-	stage = begin(&s, 0, CK_STAGE_ALL);
+	stage = begin(&s, 0, ALL_BOXES);
 	eq_err(put(stage, 0, nbytes(&s, 0), 2), 0);
 	eq_err(ck_stage_keep(stage, &d), -EOPNOTSUPP);
 	ok(strstr(d.text, "t0, box 0 cannot be changed") != NULL);
@@ -458,7 +460,7 @@ static void *work(void *arg)
 	unsigned bad = 0;
 
 	for (int i = 1; i <= ROUNDS; i++) {
-		struct ck_stage *stage = begin(k->s, k->tensor, CK_STAGE_ALL);
+		struct ck_stage *stage = begin(k->s, k->tensor, ALL_BOXES);
 
 		for (uint64_t at = 0; at < len; at += 128)
 			bad += put(stage, at, ck_min(at + 128, len), i) != 0;
@@ -522,8 +524,8 @@ static void *open_often(void *arg)
 		struct ck_stage *stage;
 		struct ck_diag d;
 
-		if (ck_stage_open(o->s->w, wk, CK_STAGE_ALL, CK_STAGE_RAW,
-				  &stage, &d))
+		if (stage_case_open(o->s->w, o->s->cp, wk, ALL_BOXES,
+				    CK_ACCEPTS_RAW, &stage, &d))
 			continue;
 		ck_stage_close(stage);
 		opened++;
@@ -547,8 +549,8 @@ static void test_opens(void)
 	for (int i = 1; i <= ROUNDS; i++) {
 		struct ck_stage *stage = NULL;
 
-		while (ck_stage_open(s.w, wk, CK_STAGE_ALL, CK_STAGE_RAW,
-				     &stage, &d) == -EBUSY)
+		while (stage_case_open(s.w, s.cp, wk, ALL_BOXES, CK_ACCEPTS_RAW,
+				       &stage, &d) == -EBUSY)
 			;
 		eq_err(put(stage, 0, nbytes(&s, wk), i), 0);
 		eq_err(keep(stage), 0);
