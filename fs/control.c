@@ -85,12 +85,13 @@ static void print_dead(struct ck_fs *fs, struct ck_buf *out)
 
 static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 {
-	struct ck_writer_status status;
+	struct ck_transaction_status status;
 
-	ck_writer_status(fs->writer, &status);
+	ck_transaction_status(fs->transaction, &status);
 	ck_buf_printf(out, "commit: %s\ncommits: %ju\nstaged writers: %u\n",
 		      ck_commit_words[fs->options->commit],
-		      (uintmax_t)status.generation, status.stages);
+		      (uintmax_t)ck_writer_generation(fs->writer),
+		      status.stages);
 	ck_buf_printf(out, "staged tensors: %u\nstaged bytes: %ju\n",
 		      status.staged, (uintmax_t)status.bytes);
 	ck_buf_printf(out, "scratch bytes: %ju\n",

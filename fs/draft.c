@@ -59,7 +59,7 @@ static int stage_open(struct ck_fs *fs, struct ck_draft *draft,
 
 	if (rc)
 		return ck_fail(d, -rc, "cannot be written: %s", strerror(-rc));
-	rc = ck_stage_open(fs->writer, c, slice, n->about.accepts,
+	rc = ck_stage_open(fs->transaction, c, slice, n->about.accepts,
 			   &draft->stage, d);
 	ck_slice_free(slice);
 	return rc;

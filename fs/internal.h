@@ -60,6 +60,7 @@ struct ck_fs {
 	struct ck_drafts *drafts;
 	/* Constant, too; NULL unless it is a mount for writing: */
 	struct ck_writer *writer;
+	struct ck_transaction *transaction; /* of all that is written */
 	struct ck_laters *laters;
 	struct ck_publisher *publisher;
 	struct ck_scratches *scratches;

@@ -7,7 +7,7 @@
  * One thread commits: commits are made one at a time and take long; those who
  * answer requests go on meanwhile. A rename(2) that commits is answered here,
  * and so is whoever writes, cuts or closes what is being committed. Where a
- * commit is of many, it takes all that drafts have left with the writer; who
+ * commit is of many, it takes all that drafts have left in the transaction; who
  * orders it by ioctl(2) is answered here, too.
  *
  * Nothing that the kernel is told may wait for a lock of its directories. Who
@@ -147,7 +147,7 @@ static int commit_all(struct ck_publisher *p, struct ck_outcome *out,
 
 	pthread_mutex_lock(&p->commit);
 	atomic_fetch_add(&fs->commits, 1);
-	rc = ck_writer_commit(fs->writer, out, &d);
+	rc = ck_transaction_commit(fs->transaction, out, &d);
 	atomic_fetch_add(&fs->commits, 1);
 	pthread_mutex_unlock(&p->commit);
 	for (uint32_t i = 0; out->published && i < out->n; i++)
@@ -166,7 +166,7 @@ static int drop_all(struct ck_publisher *p, struct ck_outcome *out,
 		    struct ck_buf *text)
 {
 	struct ck_diag d = { 0 };
-	int rc = ck_writer_drop(p->fs->writer, out, &d);
+	int rc = ck_transaction_drop(p->fs->transaction, out, &d);
 
 	if (rc)
 		ck_buf_text(text, d.text);
@@ -360,11 +360,11 @@ int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft)
 
 void ck_publish_rest(struct ck_fs *fs)
 {
-	struct ck_writer_status status;
+	struct ck_transaction_status status;
 	struct ck_outcome out;
 	struct ck_buf text = { 0 };
 
-	ck_writer_status(fs->writer, &status);
+	ck_transaction_status(fs->transaction, &status);
 	if (status.staged == 0)
 		return;
 	if (fs->options->commit == CK_COMMIT_FSYNC) {

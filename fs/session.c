@@ -374,7 +374,6 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 {
 	struct ck_writer_options options = {
 		.keep_unknown = fs->options->keep_unknown,
-		.together = fs->options->commit != CK_COMMIT_CLOSE,
 		.before_switch = wait_for_turns,
 		.arg = fs,
 	};
@@ -384,7 +383,14 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 	if (rc || !fs->options->write || fs->options->ro)
 		return rc;
 	rc = ck_fs_check_proc(fs->cp, d);
-	return rc ? rc : ck_writer_open(fs->cp, &options, &fs->writer, d);
+	if (rc == 0)
+		rc = ck_writer_open(fs->cp, &options, &fs->writer, d);
+	if (rc == 0 &&
+	    ck_transaction_begin(fs->writer,
+				 fs->options->commit != CK_COMMIT_CLOSE,
+				 &fs->transaction))
+		rc = ck_fail(d, ENOMEM, "out of memory");
+	return rc;
 }
 
 static int tree_make(struct ck_fs *fs)
@@ -444,6 +450,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_tree_free(fs->tree);
 	ck_root_free(fs->root);
 	ck_judged_free(fs->judged);
+	ck_transaction_end(fs->transaction);
 	if (fs->writer)
 		ck_writer_close(fs->writer);
 }

@@ -33,8 +33,9 @@
 
 struct commit {
 	struct ck_writer *w;
-	struct ck_stage *stage; /* NULL: all that the batch has */
-	struct ck_outcome *out; /* then; its tensors */
+	struct ck_stage *stage;	  /* NULL: all that a transaction keeps */
+	struct ck_transaction *x; /* then */
+	struct ck_outcome *out;	  /* and its tensors */
 	struct ck_batch *batch;
 	struct ck_change_of_place *changes;
 	uint32_t nchanges;
@@ -155,7 +156,7 @@ static int seal_stage(struct commit *k, struct ck_diag *d)
 /* What is kept is whole. */
 static int take_batch(struct commit *k, struct ck_diag *d)
 {
-	int rc = ck_batch_take(k->w, &k->batch, k->out, d);
+	int rc = ck_batch_take(k->x, &k->batch, k->out, d);
 
 	k->sealed = rc == 0;
 	return rc;
@@ -338,7 +339,9 @@ static int run_steps(struct commit *k, struct ck_diag *d)
 /* The commit lock is held. */
 static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 {
-	struct commit k = { .w = s->w, .stage = s, .owner.fd = -1, .fd = -1 };
+	struct commit k = {
+		.w = s->x->w, .stage = s, .owner.fd = -1, .fd = -1
+	};
 	int rc = ck_stage_complete(s, d);
 
 	if (rc)
@@ -347,7 +350,7 @@ static int commit_stage(struct ck_stage *s, struct ck_diag *d)
 		ck_stage_renew(s);
 		return 0;
 	}
-	rc = ck_cuts_movable(&s->cuts, s->w, d);
+	rc = ck_cuts_movable(&s->cuts, s->x->w, d);
 	if (rc)
 		return rc;
 	k.batch = s->batch;
@@ -367,9 +370,9 @@ int ck_stage_commit(struct ck_stage *s, struct ck_diag *d)
 {
 	int rc;
 
-	pthread_mutex_lock(&s->w->commit_lock);
+	pthread_mutex_lock(&s->x->w->commit_lock);
 	rc = commit_stage(s, d);
-	pthread_mutex_unlock(&s->w->commit_lock);
+	pthread_mutex_unlock(&s->x->w->commit_lock);
 	return answer(rc, d);
 }
 
@@ -394,34 +397,36 @@ static int check_room(const struct ck_writer *w, size_t boxes,
 }
 
 /* The commit lock is held. */
-static int commit_all(struct ck_writer *w, struct ck_outcome *out,
+static int commit_all(struct ck_transaction *x, struct ck_outcome *out,
 		      struct ck_diag *d)
 {
-	struct commit k = { .w = w, .out = out, .owner.fd = -1, .fd = -1 };
-	int rc = ck_outcome_make(out, w, d);
+	struct commit k = {
+		.w = x->w, .x = x, .out = out, .owner.fd = -1, .fd = -1
+	};
+	int rc = ck_outcome_make(out, x, d);
 
 	if (rc || out->n == 0)
 		return rc;
-	rc = check_room(w, out->boxes, d);
+	rc = check_room(x->w, out->boxes, d);
 	if (rc)
 		return rc;
 	rc = run_steps(&k, d);
 	out->published = k.renamed;
 	out->lost = k.sealed && !k.renamed;
 	if (k.sealed) {
-		ck_batch_settle(w, k.batch, out->lost);
+		ck_batch_settle(x, k.batch, out->lost);
 		ck_batch_free(k.batch);
 	}
 	return rc;
 }
 
-int ck_writer_commit(struct ck_writer *w, struct ck_outcome *out,
-		     struct ck_diag *d)
+int ck_transaction_commit(struct ck_transaction *x, struct ck_outcome *out,
+			  struct ck_diag *d)
 {
 	int rc;
 
-	pthread_mutex_lock(&w->commit_lock);
-	rc = commit_all(w, out, d);
-	pthread_mutex_unlock(&w->commit_lock);
+	pthread_mutex_lock(&x->w->commit_lock);
+	rc = commit_all(x, out, d);
+	pthread_mutex_unlock(&x->w->commit_lock);
 	return answer(rc, d);
 }

@@ -4,8 +4,8 @@
  * which files can be written, stage.c what a program writes into one, given.c and
  * ranges.c what of it is missing, header.c what stands before the elements, cut.c
  * where its bytes go, batch.c which part of which file that is, shard.c the files,
- * owner.c whose they are, together.c what several stages share, commit.c the
- * protocol.
+ * owner.c whose they are, transaction.c what is committed together, together.c
+ * what becomes of that, commit.c the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -25,20 +25,26 @@ struct ck_writer {
 
 	pthread_mutex_t commit_lock; /* held by the commit that runs */
 
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_bits busy; /* of tensors: has a stage, in any transaction */
+	uint64_t generation;
+	struct stat owned; /* a .metadata to whose owner files can be given */
+};
+
+struct ck_transaction {
+	/* Constant: */
+	struct ck_writer *w;
+
 	/* Held for reading by whoever does something with a stage or with the
 	 * batch. Its writer may do anything with any stage. */
 	pthread_rwlock_t placing;
 	/* Under placing: */
 	struct ck_batch *batch; /* of all stages; NULL: each has its own */
-
-	pthread_mutex_t lock;
-	/* Under lock: */
-	struct ck_bits busy; /* of tensors: has a stage */
+	/* Under ck_writer.lock: */
 	uint32_t nstages;
-	uint64_t generation;
-	struct stat owned; /* a .metadata to whose owner files can be given */
-	/* Changed under lock with placing held for reading; so who holds that
-	 * for writing may read it: */
+	/* Changed under ck_writer.lock with placing held for reading; so who holds
+	 * that for writing may read it: */
 	struct ck_stage *stages; /* open */
 };
 
@@ -173,9 +179,9 @@ CK_MUST_USE int ck_accept(struct ck_accepted *out, const struct ck_catalog *c,
 /* --- stage.c ----------------------------------------------------------------- */
 
 struct ck_stage {
-	struct ck_writer *w;
+	struct ck_transaction *x;
 	const struct ck_catalog *catalog; /* held: as it was when it began */
-	struct ck_stage *next;		  /* in w->stages */
+	struct ck_stage *next;		  /* in x->stages */
 	struct ck_accepted of;		  /* constant */
 	struct ck_batch *batch; /* owned; NULL: nothing was staged, or shared */
 	struct ck_cuts cuts;	/* in its files */
@@ -235,11 +241,12 @@ void ck_stage_renew(struct ck_stage *s);
 /* --- together.c ------------------------------------------------------------- */
 
 /* What there is now. */
-CK_MUST_USE int ck_outcome_make(struct ck_outcome *out, struct ck_writer *w,
-				struct ck_diag *d);
-/* All stages share another batch from now on, and what of them is not kept
- * moves there; nothing is written into the old one. -ENOMEM: as it was. */
-CK_MUST_USE int ck_batch_take(struct ck_writer *w, struct ck_batch **out,
+CK_MUST_USE int ck_outcome_make(struct ck_outcome *out,
+				struct ck_transaction *x, struct ck_diag *d);
+/* All stages of the transaction share another batch from now on, and what of them
+ * is not kept moves there; nothing is written into the old one. -ENOMEM: as it
+ * was. */
+CK_MUST_USE int ck_batch_take(struct ck_transaction *x, struct ck_batch **out,
 			      struct ck_outcome *of, struct ck_diag *d);
 /* Can the metadata give these boxes other places? -EOPNOTSUPP. */
 CK_MUST_USE int ck_cuts_movable(const struct ck_cuts *cuts,
@@ -249,7 +256,8 @@ CK_MUST_USE int ck_cuts_movable(const struct ck_cuts *cuts,
 CK_MUST_USE int ck_cuts_check(const struct ck_cuts *cuts, struct ck_writer *w,
 			      struct ck_diag *d);
 /* Tells the stages of a batch that it was committed, or dropped. */
-void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost);
+void ck_batch_settle(struct ck_transaction *x, const struct ck_batch *b,
+		     bool lost);
 
 /* --- header.c ---------------------------------------------------------------- */
 
@@ -262,12 +270,13 @@ CK_MUST_USE int ck_header_write(struct ck_stage *s, uint64_t vpos,
  * elements come. -EINVAL, -EFBIG: the stage is spoiled; errors of placing. */
 CK_MUST_USE int ck_header_settle(struct ck_stage *s, struct ck_diag *d);
 
-/* --- writer.c: open stages ----------------------------------------------------- */
+/* --- transaction.c: open stages ------------------------------------------------ */
 
 /* One for each tensor. -EBUSY. */
-CK_MUST_USE int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s);
-/* With the lock. */
-void ck_writer_delist(struct ck_writer *w, struct ck_stage *s);
+CK_MUST_USE int ck_transaction_enlist(struct ck_transaction *x,
+				      struct ck_stage *s);
+/* With placing. */
+void ck_transaction_delist(struct ck_transaction *x, struct ck_stage *s);
 
 /* --- collect.c ---------------------------------------------------------------- */
 

@@ -22,12 +22,12 @@ int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err)
 
 static void enter(const struct ck_stage *s)
 {
-	pthread_rwlock_rdlock(&s->w->placing);
+	pthread_rwlock_rdlock(&s->x->placing);
 }
 
 static void leave(const struct ck_stage *s)
 {
-	pthread_rwlock_unlock(&s->w->placing);
+	pthread_rwlock_unlock(&s->x->placing);
 }
 
 /* Whatever was staged is gone. */
@@ -71,7 +71,7 @@ static void stage_free(struct ck_stage *s)
 }
 
 /* For what `of` says, which it takes if it is made. */
-static struct ck_stage *stage_make(struct ck_writer *w,
+static struct ck_stage *stage_make(struct ck_transaction *x,
 				   const struct ck_catalog *c,
 				   const struct ck_accepted *of)
 {
@@ -79,14 +79,14 @@ static struct ck_stage *stage_make(struct ck_writer *w,
 
 	if (!s)
 		return NULL;
-	s->w = w;
+	s->x = x;
 	s->catalog = ck_catalog_hold(c);
 	s->of = *of;
 	discard(s);
 	return s;
 }
 
-int ck_stage_open(struct ck_writer *w, const struct ck_catalog *c,
+int ck_stage_open(struct ck_transaction *x, const struct ck_catalog *c,
 		  const struct ck_slice *slice, enum ck_accepts accepts,
 		  struct ck_stage **out, struct ck_diag *d)
 {
@@ -96,14 +96,14 @@ int ck_stage_open(struct ck_writer *w, const struct ck_catalog *c,
 
 	if (rc)
 		return rc;
-	s = stage_make(w, c, &of);
+	s = stage_make(x, c, &of);
 	if (!s) {
 		ck_buf_fini(&of.header);
 		return ck_fail(d, ENOMEM, "out of memory");
 	}
 	if (own_header(s))
 		rc = ck_fail(d, ENOMEM, "out of memory");
-	if (rc == 0 && ck_writer_enlist(w, s))
+	if (rc == 0 && ck_transaction_enlist(x, s))
 		rc = ck_fail(d, EBUSY, "is being written already");
 	if (rc)
 		stage_free(s);
@@ -114,15 +114,12 @@ int ck_stage_open(struct ck_writer *w, const struct ck_catalog *c,
 
 void ck_stage_close(struct ck_stage *s)
 {
-	struct ck_writer *w;
-
 	if (!s)
 		return;
-	w = s->w;
-	pthread_rwlock_rdlock(&w->placing);
+	enter(s);
 	discard(s);
-	ck_writer_delist(w, s);
-	pthread_rwlock_unlock(&w->placing);
+	ck_transaction_delist(s->x, s);
+	leave(s);
 	stage_free(s);
 }
 
@@ -150,14 +147,14 @@ static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
 static int plan(struct ck_stage *s)
 {
 	uint32_t n, first = first_box(s, &n);
-	struct ck_batch *batch = s->w->batch;
+	struct ck_batch *batch = s->x->batch;
 
 	if (!batch && !s->batch)
-		s->batch = ck_batch_make(s->w, false);
+		s->batch = ck_batch_make(s->x->w, false);
 	if (!batch)
 		batch = s->batch;
-	return batch ? ck_cuts_plan(&s->cuts, s->w, batch, s->of.tensor, first,
-				    n)
+	return batch ? ck_cuts_plan(&s->cuts, s->x->w, batch, s->of.tensor,
+				    first, n)
 		     : -ENOMEM;
 }
 
@@ -188,7 +185,7 @@ int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 
 	if (rc || s->made)
 		return rc;
-	rc = ck_cuts_make(&s->cuts, s->w, d);
+	rc = ck_cuts_make(&s->cuts, s->x->w, d);
 	s->made = rc == 0;
 	return rc;
 }
@@ -497,7 +494,7 @@ int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
 	enter(s);
 	rc = ck_stage_complete(s, d);
 	if (rc == 0)
-		rc = ck_cuts_check(&s->cuts, s->w, d);
+		rc = ck_cuts_check(&s->cuts, s->x->w, d);
 	if (rc == 0) {
 		rc = ck_cuts_keep(&s->cuts, s->of.tensor);
 		if (rc)
@@ -505,7 +502,7 @@ int ck_stage_keep(struct ck_stage *s, struct ck_diag *d)
 	}
 	if (rc == 0) {
 		ck_stage_renew(s);
-		s->kept_in = s->w->batch;
+		s->kept_in = s->x->batch;
 	}
 	leave(s);
 	return rc == -EINTR ? -EIO : rc;
@@ -518,7 +515,7 @@ static int move_cuts(struct ck_stage *s, struct ck_cuts *to)
 	int rc = 0;
 
 	if (s->made)
-		rc = ck_cuts_make(to, s->w, &d);
+		rc = ck_cuts_make(to, s->x->w, &d);
 	if (rc == 0 && s->made)
 		rc = ck_cuts_copy(&s->cuts, to);
 	return rc;
@@ -532,7 +529,7 @@ int ck_stage_move(struct ck_stage *s, struct ck_batch *to)
 
 	if (!s->placing)
 		return 0;
-	rc = ck_cuts_plan(&cuts, s->w, to, s->of.tensor, first, n);
+	rc = ck_cuts_plan(&cuts, s->x->w, to, s->of.tensor, first, n);
 	if (rc)
 		return rc;
 	rc = move_cuts(s, &cuts);

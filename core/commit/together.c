@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * together: many tensors in one commit. Their stages share the files of one
- * batch, and each that is complete is kept in it. A commit takes the batch
- * away: its files are never written again. Stages that are not complete then
- * move what they have to the files of the next one, by copying it: the one
- * case in which bytes are written twice. Nothing is asked of them meanwhile.
+ * together: many tensors in one commit. Their stages, those of one transaction,
+ * share the files of one batch, and each that is complete is kept in it. A commit
+ * takes the batch away: its files are never written again. Stages that are not
+ * complete then move what they have to the files of the next one, by copying it:
+ * the one case in which bytes are written twice. Nothing is asked of them
+ * meanwhile.
  */
 #include "commit_internal.h"
 
@@ -16,17 +17,18 @@ static bool is_open(const struct ck_stage *s)
 	return s->touched && !s->spoiled;
 }
 
-void ck_batch_settle(struct ck_writer *w, const struct ck_batch *b, bool lost)
+void ck_batch_settle(struct ck_transaction *x, const struct ck_batch *b,
+		     bool lost)
 {
-	pthread_rwlock_wrlock(&w->placing);
-	for (struct ck_stage *s = w->stages; s; s = s->next) {
+	pthread_rwlock_wrlock(&x->placing);
+	for (struct ck_stage *s = x->stages; s; s = s->next) {
 		if (s->kept_in != b)
 			continue;
 		s->kept_in = NULL;
 		if (lost && !s->touched)
 			ck_stage_lose(s, "its commit failed; write it again");
 	}
-	pthread_rwlock_unlock(&w->placing);
+	pthread_rwlock_unlock(&x->placing);
 }
 
 int ck_cuts_movable(const struct ck_cuts *cuts, const struct ck_writer *w,
@@ -63,30 +65,30 @@ static void list_tensors(struct ck_outcome *out, const struct ck_batch *b)
 }
 
 /* Under the lock for writing. */
-static int outcome_fill(struct ck_outcome *out, const struct ck_writer *w,
+static int outcome_fill(struct ck_outcome *out, const struct ck_transaction *x,
 			struct ck_diag *d)
 {
-	const struct ck_batch *b = w->batch;
+	const struct ck_batch *b = x->batch;
 
 	ck_outcome_fini(out);
 	out->tensors = calloc(b->ntensors + 1UL, sizeof(*out->tensors));
 	if (!out->tensors)
 		return ck_fail(d, ENOMEM, "out of memory");
 	list_tensors(out, b);
-	for (const struct ck_stage *s = w->stages; s; s = s->next)
+	for (const struct ck_stage *s = x->stages; s; s = s->next)
 		out->open += is_open(s);
 	return 0;
 }
 
-int ck_outcome_make(struct ck_outcome *out, struct ck_writer *w,
+int ck_outcome_make(struct ck_outcome *out, struct ck_transaction *x,
 		    struct ck_diag *d)
 {
 	int rc;
 
 	*out = (struct ck_outcome){ 0 };
-	pthread_rwlock_wrlock(&w->placing);
-	rc = outcome_fill(out, w, d);
-	pthread_rwlock_unlock(&w->placing);
+	pthread_rwlock_wrlock(&x->placing);
+	rc = outcome_fill(out, x, d);
+	pthread_rwlock_unlock(&x->placing);
 	return rc;
 }
 
@@ -106,42 +108,42 @@ static void stage_move(struct ck_stage *s, struct ck_batch *to)
 				 "again");
 }
 
-int ck_batch_take(struct ck_writer *w, struct ck_batch **out,
+int ck_batch_take(struct ck_transaction *x, struct ck_batch **out,
 		  struct ck_outcome *of, struct ck_diag *d)
 {
-	struct ck_batch *next = ck_batch_make(w, true);
+	struct ck_batch *next = ck_batch_make(x->w, true);
 	int rc;
 
 	if (!next)
 		return ck_fail(d, ENOMEM, "out of memory");
-	pthread_rwlock_wrlock(&w->placing);
-	rc = outcome_fill(of, w, d);
+	pthread_rwlock_wrlock(&x->placing);
+	rc = outcome_fill(of, x, d);
 	if (rc == 0) {
-		*out = w->batch;
-		w->batch = next;
-		for (struct ck_stage *s = w->stages; s; s = s->next)
+		*out = x->batch;
+		x->batch = next;
+		for (struct ck_stage *s = x->stages; s; s = s->next)
 			stage_move(s, next);
 	}
-	pthread_rwlock_unlock(&w->placing);
+	pthread_rwlock_unlock(&x->placing);
 	if (rc)
 		ck_batch_free(next);
 	return rc;
 }
 
-int ck_writer_drop(struct ck_writer *w, struct ck_outcome *out,
-		   struct ck_diag *d)
+int ck_transaction_drop(struct ck_transaction *x, struct ck_outcome *out,
+			struct ck_diag *d)
 {
 	int rc;
 
 	*out = (struct ck_outcome){ 0 };
-	pthread_mutex_lock(&w->commit_lock);
-	pthread_rwlock_wrlock(&w->placing);
-	rc = outcome_fill(out, w, d);
+	pthread_mutex_lock(&x->w->commit_lock);
+	pthread_rwlock_wrlock(&x->placing);
+	rc = outcome_fill(out, x, d);
 	if (rc == 0)
-		ck_batch_clear(w->batch);
-	pthread_rwlock_unlock(&w->placing);
+		ck_batch_clear(x->batch);
+	pthread_rwlock_unlock(&x->placing);
 	if (rc == 0)
-		ck_batch_settle(w, w->batch, false);
-	pthread_mutex_unlock(&w->commit_lock);
+		ck_batch_settle(x, x->batch, false);
+	pthread_mutex_unlock(&x->w->commit_lock);
 	return rc;
 }

@@ -82,27 +82,7 @@ static int begin(struct ck_writer *w, struct ck_diag *d)
 	rc = ck_owner_check(w, d);
 	if (rc)
 		return rc;
-	if (w->options.together) {
-		w->batch = ck_batch_make(w, true);
-		if (!w->batch)
-			return ck_fail(d, ENOMEM, "out of memory");
-	}
 	return ck_writer_collect(w, d);
-}
-
-/* Writers first: programs that write without end do not keep a commit
- * waiting. */
-static void locks_init(struct ck_writer *w)
-{
-	pthread_rwlockattr_t attr;
-
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_mutex_init(&w->commit_lock, NULL);
-	pthread_rwlockattr_init(&attr);
-	pthread_rwlockattr_setkind_np(
-		&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&w->placing, &attr);
-	pthread_rwlockattr_destroy(&attr);
 }
 
 int ck_writer_open(struct ck_checkpoint *cp,
@@ -118,7 +98,8 @@ int ck_writer_open(struct ck_checkpoint *cp,
 	w->cp = cp;
 	w->options = *options;
 	w->dirfd = -1;
-	locks_init(w);
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->commit_lock, NULL);
 	rc = ck_bits_make(&w->busy, c->tensors.n)
 		     ? ck_fail(d, ENOMEM, "out of memory")
 		     : begin(w, d);
@@ -139,55 +120,16 @@ void ck_writer_close(struct ck_writer *w)
 		close(w->dirfd);
 	pthread_mutex_destroy(&w->lock);
 	pthread_mutex_destroy(&w->commit_lock);
-	pthread_rwlock_destroy(&w->placing);
-	ck_batch_free(w->batch);
 	ck_bits_fini(&w->busy);
 	free(w);
 }
 
-/* --- open stages ----------------------------------------------------------- */
-
-int ck_writer_enlist(struct ck_writer *w, struct ck_stage *s)
+uint64_t ck_writer_generation(struct ck_writer *w)
 {
-	int rc = -EBUSY;
-
-	pthread_rwlock_rdlock(&w->placing);
-	pthread_mutex_lock(&w->lock);
-	if (!ck_bits_has(&w->busy, s->of.tensor)) {
-		ck_bits_set(&w->busy, s->of.tensor);
-		s->next = w->stages;
-		w->stages = s;
-		w->nstages++;
-		rc = 0;
-	}
-	pthread_mutex_unlock(&w->lock);
-	pthread_rwlock_unlock(&w->placing);
-	return rc;
-}
-
-void ck_writer_delist(struct ck_writer *w, struct ck_stage *s)
-{
-	struct ck_stage **at = &w->stages;
+	uint64_t generation;
 
 	pthread_mutex_lock(&w->lock);
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	ck_bits_clear(&w->busy, s->of.tensor);
-	w->nstages--;
+	generation = w->generation;
 	pthread_mutex_unlock(&w->lock);
-}
-
-/* --- status ------------------------------------------------------------------ */
-
-void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out)
-{
-	pthread_mutex_lock(&w->lock);
-	*out = (struct ck_writer_status){ .generation = w->generation,
-					  .stages = w->nstages };
-	pthread_mutex_unlock(&w->lock);
-	pthread_rwlock_rdlock(&w->placing);
-	if (w->batch)
-		out->staged = ck_batch_count(w->batch, &out->bytes);
-	pthread_rwlock_unlock(&w->placing);
+	return generation;
 }

@@ -17,7 +17,6 @@ struct ck_writer; /* opaque; one for each mount */
 
 struct ck_writer_options {
 	bool keep_unknown; /* rewrite metadata that names unknown globals */
-	bool together;	   /* complete stages wait for a commit of them all */
 	/* Called when a commit is durable and the catalog does not have it yet:
 	 * the last moment of what is read until then. May be NULL. */
 	void (*before_switch)(void *arg);
@@ -32,16 +31,31 @@ struct ck_writer_options {
 CK_MUST_USE int ck_writer_open(struct ck_checkpoint *cp,
 			       const struct ck_writer_options *options,
 			       struct ck_writer **out, struct ck_diag *d);
-void ck_writer_close(struct ck_writer *w); /* no stage may be open */
+void ck_writer_close(struct ck_writer *w); /* has no transaction */
+/* Of the last commit found or made; 0: none. */
+uint64_t ck_writer_generation(struct ck_writer *w);
 
-struct ck_writer_status {
-	uint64_t generation; /* of the last commit found or made; 0: none */
-	uint32_t stages;     /* open */
-	uint32_t staged;     /* tensors kept for the next commit */
-	uint64_t bytes;	     /* of them in new files */
+/* --- transaction: what is committed together ------------------------------- */
+
+struct ck_transaction; /* opaque; a writer may have many */
+
+/* together: complete stages are kept for a commit of them all; else each is
+ * committed by itself. What one transaction keeps, commits or drops is nothing to
+ * the others, but that a tensor has one stage in all of them; where two keep the
+ * same tensor, the later commit counts. Any threads. -ENOMEM. */
+CK_MUST_USE int ck_transaction_begin(struct ck_writer *w, bool together,
+				     struct ck_transaction **out);
+/* What it keeps is given up. No stage of it may be open. NULL is allowed. */
+void ck_transaction_end(struct ck_transaction *x);
+
+struct ck_transaction_status {
+	uint32_t stages; /* open */
+	uint32_t staged; /* tensors kept for its next commit */
+	uint64_t bytes;	 /* of them in new files */
 };
 
-void ck_writer_status(struct ck_writer *w, struct ck_writer_status *out);
+void ck_transaction_status(struct ck_transaction *x,
+			   struct ck_transaction_status *out);
 
 /* --- stage: what a program writes into one file of the mount -------------- */
 
@@ -56,15 +70,17 @@ enum ck_stage_state {
 	CK_STAGE_SPOILED,  /* something was refused: never committed */
 };
 
-/* For the file that this slice is: the elements of one tensor, all or those of
- * one of its boxes, and before them, with CK_ACCEPTS_NPY, its header. A view made
- * the slice of a catalog of the checkpoint; it stays the caller's, and what the
- * stage needs of it is copied. Nothing is allocated in files before the first
- * write. -EOPNOTSUPP: any other slice, CK_ACCEPTS_NOTHING, or a dtype that cannot
- * be written; the error of the slice; -EBUSY: the tensor has a stage; -EIO: a box
- * whose place in the metadata is not known; -ENOMEM. Threads: calls for one stage
- * must not overlap; those of different stages may. */
-CK_MUST_USE int ck_stage_open(struct ck_writer *w, const struct ck_catalog *c,
+/* In a transaction, for the file that this slice is: the elements of one tensor,
+ * all or those of one of its boxes, and before them, with CK_ACCEPTS_NPY, its
+ * header. A view made the slice of a catalog of the checkpoint; it stays the
+ * caller's, and what the stage needs of it is copied. No file is made before the
+ * first write. -EOPNOTSUPP: any other slice, CK_ACCEPTS_NOTHING, or a dtype that
+ * cannot be written; the error of the slice; -EBUSY: the tensor has a stage, in
+ * this transaction or another; -EIO: a box whose place in the metadata is not
+ * known; -ENOMEM. Threads: calls for one stage must not overlap; those of
+ * different stages may. */
+CK_MUST_USE int ck_stage_open(struct ck_transaction *x,
+			      const struct ck_catalog *c,
 			      const struct ck_slice *slice,
 			      enum ck_accepts accepts, struct ck_stage **out,
 			      struct ck_diag *d);
@@ -80,7 +96,7 @@ CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
 			       const void *bytes, size_t len, uint32_t thread,
 			       struct ck_diag *d);
 /* The same of bytes that the tensor has: whoever may not read all files that it is in
- * cannot read the new ones either. Not for a writer with `together`. */
+ * cannot read the new ones either. Not in a transaction with `together`. */
 CK_MUST_USE int ck_stage_fill(struct ck_stage *s, uint64_t vpos,
 			      const void *bytes, size_t len, struct ck_diag *d);
 /* As O_TRUNC and ftruncate(2): 0 begins anew, with nothing written. Then bytes
@@ -107,16 +123,16 @@ CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
  * -EDQUOT, -EIO, -EPERM (owner and group), -ENOMEM, -EBADMSG or -EOPNOTSUPP
  * (metadata that cannot be rewritten); unless it was found out early, the
  * stage is spoiled. Only if one of the last two fsync(2) fails, of the new
- * metadata and of the directory, is the new content there all the same. May take seconds; one at a time, others
- * wait. */
+ * metadata and of the directory, is the new content there all the same. May take
+ * seconds; one at a time, others wait. Not in a transaction with `together`. */
 CK_MUST_USE int ck_stage_commit(struct ck_stage *s, struct ck_diag *d);
 
-/* --- commit of many, by a writer with `together` ----------------------------- */
+/* --- commit of many: of a transaction with `together` ------------------------ */
 
-/* A complete stage is kept for the next commit, in place of what was kept of
- * the same tensor or box, and is empty then. Readers see nothing of it.
- * -EINVAL: it is not complete; -EOPNOTSUPP: the metadata cannot say where it
- * would lie; -EPERM: new files could not have the owner and group of .metadata;
+/* A complete stage is kept for the next commit of its transaction, in place of
+ * what that kept of the same tensor or box, and is empty then. Readers see nothing
+ * of it. -EINVAL: it is not complete; -EOPNOTSUPP: the metadata cannot say where
+ * it would lie; -EPERM: new files could not have the owner and group of .metadata;
  * -EIO, -ENOMEM: it stays as it is. */
 CK_MUST_USE int ck_stage_keep(struct ck_stage *s, struct ck_diag *d);
 
@@ -131,14 +147,15 @@ struct ck_outcome {
 	bool lost;	/* it is gone, and has to be written again */
 };
 
-/* Commits all that is kept: as ck_stage_commit(), and 0 if it is nothing. On
+/* Commits all that a transaction keeps: as ck_stage_commit(), and 0 if it is nothing. On
  * an error all is still kept, or it is said that all was lost. Others may
  * write and keep meanwhile: that is for the next commit. */
-CK_MUST_USE int ck_writer_commit(struct ck_writer *w, struct ck_outcome *out,
-				 struct ck_diag *d);
+CK_MUST_USE int ck_transaction_commit(struct ck_transaction *x,
+				      struct ck_outcome *out,
+				      struct ck_diag *d);
 /* Gives up all that is kept. -ENOMEM. */
-CK_MUST_USE int ck_writer_drop(struct ck_writer *w, struct ck_outcome *out,
-			       struct ck_diag *d);
+CK_MUST_USE int ck_transaction_drop(struct ck_transaction *x,
+				    struct ck_outcome *out, struct ck_diag *d);
 void ck_outcome_fini(struct ck_outcome *out);
 
 #endif

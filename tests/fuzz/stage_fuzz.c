@@ -37,6 +37,7 @@ static struct {
 	char dir[64];
 	struct ck_checkpoint *cp;
 	struct ck_writer *w;
+	struct ck_transaction *x;
 	unsigned commits;
 	uint8_t now[TENSORS][LIMIT]; /* what each tensor has, in C order */
 } disk;
@@ -51,6 +52,7 @@ static void shell(const char *what, const char *from)
 
 static void disk_close(void)
 {
+	ck_transaction_end(disk.x);
 	ck_writer_close(disk.w);
 	ck_checkpoint_close(disk.cp);
 	disk.w = NULL;
@@ -79,6 +81,7 @@ static void disk_open(void)
 	shell("cp -r", CK_FIXTURE);
 	must(ck_checkpoint_open(disk.dir, &plain, &disk.cp, NULL) == 0);
 	must(ck_writer_open(disk.cp, &options, &disk.w, NULL) == 0);
+	disk.x = begun(disk.w, false);
 	must(disk.cp->catalog->tensors.n <= TENSORS);
 	for (uint32_t i = 0; i < disk.cp->catalog->tensors.n; i++)
 		read_tensor(i, disk.now[i]);
@@ -502,7 +505,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		 (ck_catalog_tensor(disk.cp->catalog, tensor)->nchunks + 1);
 	number = number ? number - 1 : ALL_BOXES;
 	model_make(tensor, number, flags);
-	must(stage_case_open(disk.w, disk.cp, tensor, number,
+	must(stage_case_open(disk.x, disk.cp, tensor, number,
 			     m.raw ? CK_ACCEPTS_RAW : CK_ACCEPTS_NPY, &stage,
 			     NULL) == 0);
 	if (flags & ANEW)

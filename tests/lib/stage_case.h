@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stage_case: stages of the tensors and boxes of a checkpoint, by their numbers.
+ * stage_case: transactions, and stages of the tensors and boxes of a checkpoint, by
+ * their numbers.
  */
 #ifndef CK_STAGE_CASE_H
 #define CK_STAGE_CASE_H
@@ -33,15 +34,25 @@ static inline struct ck_slice *slice_of(const struct ck_catalog *c,
 	return slice;
 }
 
+/* A transaction that has begun; the caller ends it. */
+static inline struct ck_transaction *begun(struct ck_writer *w, bool together)
+{
+	struct ck_transaction *x;
+
+	if (ck_transaction_begin(w, together, &x))
+		abort();
+	return x;
+}
+
 /* Opens a stage of a tensor, or of one of its boxes. */
-static inline int stage_case_open(struct ck_writer *w, struct ck_checkpoint *cp,
-				  uint32_t tensor, uint32_t box,
-				  enum ck_accepts accepts,
+static inline int stage_case_open(struct ck_transaction *x,
+				  struct ck_checkpoint *cp, uint32_t tensor,
+				  uint32_t box, enum ck_accepts accepts,
 				  struct ck_stage **out, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_slice *slice = slice_of(c, tensor, box, accepts);
-	int rc = ck_stage_open(w, c, slice, accepts, out, d);
+	int rc = ck_stage_open(x, c, slice, accepts, out, d);
 
 	ck_slice_free(slice);
 	return rc;

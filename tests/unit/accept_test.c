@@ -17,6 +17,7 @@
 static const struct ck_writer_options any = { .keep_unknown = true };
 static struct ck_checkpoint *cp;
 static struct ck_writer *w;
+static struct ck_transaction *x;
 
 static void case_open(const char *fixture)
 {
@@ -28,10 +29,12 @@ static void case_open(const char *fixture)
 		printf("# %s: %s\n", fixture, d.text);
 		abort();
 	}
+	x = begun(w, false);
 }
 
 static void case_close(void)
 {
+	ck_transaction_end(x);
 	ck_writer_close(w);
 	ck_checkpoint_close(cp);
 }
@@ -43,7 +46,7 @@ static int try(const struct ck_slice *slice, enum ck_accepts accepts,
 
 	*out = NULL;
 	*d = (struct ck_diag){ 0 };
-	return ck_stage_open(w, c, slice, accepts, out, d);
+	return ck_stage_open(x, c, slice, accepts, out, d);
 }
 
 /* --- the views ------------------------------------------------------------------- */
@@ -357,28 +360,28 @@ static struct ck_part computed(const struct ck_slice *s, uint32_t i)
 	return parts[i];
 }
 
-static int try_strange(const struct strange *x, uint32_t tensor, bool compute)
+static int try_strange(const struct strange *e, uint32_t tensor, bool compute)
 {
 	struct {
 		struct ck_slice slice;
 		struct ck_part parts[3];
-	} made = { .slice = { .nparts = x->nparts,
-			      .size = x->begins[x->nparts],
-			      .err = x->err,
-			      .begins = x->begins,
+	} made = { .slice = { .nparts = e->nparts,
+			      .size = e->begins[e->nparts],
+			      .err = e->err,
+			      .begins = e->begins,
 			      .part = computed } };
 	struct ck_stage *s;
 	struct ck_diag d;
 	int rc;
 
-	memcpy(made.parts, x->parts, sizeof(made.parts));
-	for (uint32_t i = 0; i < x->nparts; i++)
+	memcpy(made.parts, e->parts, sizeof(made.parts));
+	for (uint32_t i = 0; i < e->nparts; i++)
 		if (made.parts[i].kind == CK_PART_BOX)
 			made.parts[i].number += tensor;
 	made.slice.parts = compute ? NULL : made.parts;
-	rc = try(&made.slice, x->accepts, &s, &d);
+	rc = try(&made.slice, e->accepts, &s, &d);
 	ok(!s == (rc != 0) && (rc == 0 || d.text[0]));
-	if (x->err)
+	if (e->err)
 		eq_text(d.text, "cannot be written: Bad message");
 	ck_stage_close(s);
 	return rc;
@@ -392,12 +395,12 @@ static void test_strange(const char *sample)
 	/* float32, 16 x 16, by rows from four ranks */
 	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
 	for (size_t i = 0; i < 2 * CK_ARRAY_SIZE(stranges); i++) {
-		const struct strange *x = &stranges[i / 2];
-		int rc = try_strange(x, wk, i % 2);
+		const struct strange *e = &stranges[i / 2];
+		int rc = try_strange(e, wk, i % 2);
 
-		if (rc != x->want)
-			printf("# %s\n", x->what);
-		eq_err(rc, x->want);
+		if (rc != e->want)
+			printf("# %s\n", e->what);
+		eq_err(rc, e->want);
 	}
 	case_close();
 }
@@ -416,7 +419,7 @@ static void test_gone(const char *sample)
 	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
 	t = ck_catalog_tensor(cp->catalog, wk);
 	ck_npy_header(t->dtype, t->ndim, t->shape, &head);
-	eq_err(stage_case_open(w, cp, wk, ALL_BOXES, CK_ACCEPTS_NPY, &s, &d),
+	eq_err(stage_case_open(x, cp, wk, ALL_BOXES, CK_ACCEPTS_NPY, &s, &d),
 	       0);
 	for (int round = 0; round < 2; round++) {
 		eq_err(ck_stage_write(s, head.len, bytes, ELEMENTS, 1, &d), 0);

@@ -40,15 +40,17 @@ static void commit(struct ck_checkpoint *cp, struct ck_writer *w, int with)
 				   "model.layers.0.attention.wk.weight");
 	uint64_t len = ck_catalog_tensor(cp->catalog, wk)->nbytes;
 	uint8_t *bytes = malloc(len + 1);
+	struct ck_transaction *x = begun(w, false);
 	struct ck_stage *s = NULL;
 	struct ck_diag d = { 0 };
 
 	memset(bytes, with, len);
-	eq_err(stage_case_open(w, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s, &d),
+	eq_err(stage_case_open(x, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s, &d),
 	       0);
 	eq_err(ck_stage_write(s, 0, bytes, len, 1, &d), 0);
 	eq_err(ck_stage_commit(s, &d), 0);
 	ck_stage_close(s);
+	ck_transaction_end(x);
 	free(bytes);
 }
 
@@ -56,7 +58,6 @@ static void commit(struct ck_checkpoint *cp, struct ck_writer *w, int with)
  * it is not needed any more it goes. */
 static void test_generation(uint64_t last)
 {
-	struct ck_writer_status status;
 	struct ck_checkpoint *cp;
 	struct ck_writer *w;
 	unsigned files;
@@ -76,8 +77,7 @@ static void test_generation(uint64_t last)
 	cp = open_copy();
 	w = begin(cp);
 	eq_u64(count_files(), files + 4);
-	ck_writer_status(w, &status);
-	eq_u64(status.generation,
+	eq_u64(ck_writer_generation(w),
 	       last > UINT64_MAX - 3 ? UINT64_MAX : last + 3);
 	ck_writer_close(w);
 	ck_checkpoint_close(cp);

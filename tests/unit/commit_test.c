@@ -147,13 +147,13 @@ static bool is_writable(const struct ck_catalog *c, uint32_t tensor)
 }
 
 /* Writes and commits; *t is what must be there. */
-static bool replace(struct ck_checkpoint *cp, struct ck_writer *w,
+static bool replace(struct ck_checkpoint *cp, struct ck_transaction *x,
 		    uint32_t tensor, struct text *t)
 {
 	bool raw = tap_random(&rnd) % 4 == 0;
 	struct ck_stage *s = NULL;
 	static struct ck_diag d;
-	int rc = stage_case_open(w, cp, tensor, ALL_BOXES,
+	int rc = stage_case_open(x, cp, tensor, ALL_BOXES,
 				 raw ? CK_ACCEPTS_RAW : CK_ACCEPTS_NPY, &s, &d);
 	bool done = false;
 
@@ -172,7 +172,7 @@ static bool replace(struct ck_checkpoint *cp, struct ck_writer *w,
 }
 
 /* Some tensors of the copy, one after the other. */
-static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
+static void replace_some(struct ck_checkpoint *cp, struct ck_transaction *x,
 			 uint8_t **want)
 {
 	uint32_t n = (uint32_t)cp->catalog->tensors.n;
@@ -188,7 +188,7 @@ static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
 			continue;
 		if (want[i] && ck_layout_get(cp, cp->catalog, i, NULL, &old))
 			abort();
-		ok(replace(cp, w, i, &t));
+		ok(replace(cp, x, i, &t));
 		if (old) { /* whoever had it open */
 			before = read_with(cp, i, old, &len);
 			ok(same(before, want[i], len));
@@ -205,6 +205,7 @@ static void replace_some(struct ck_checkpoint *cp, struct ck_writer *w,
 static void test_fixture(const char *fixture)
 {
 	struct ck_checkpoint *cp;
+	struct ck_transaction *x;
 	struct ck_writer *w = NULL;
 	static struct ck_diag d;
 	uint8_t **want;
@@ -222,8 +223,10 @@ static void test_fixture(const char *fixture)
 	want = calloc(cp->catalog->tensors.n + 1UL, sizeof(*want));
 	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++)
 		want[i] = read_tensor(cp, i, &len);
-	replace_some(cp, w, want);
+	x = begun(w, false);
+	replace_some(cp, x, want);
 	eq_i64(count_wrong(cp, want), 0);
+	ck_transaction_end(x);
 	ck_writer_close(w);
 	for (int again = 0; again < 2; again++) {
 		struct ck_checkpoint *fresh = open_copy();
@@ -244,13 +247,13 @@ static void test_fixture(const char *fixture)
 
 /* --- what is refused --------------------------------------------------------------- */
 
-static struct ck_stage *stage(struct ck_writer *w, struct ck_checkpoint *cp,
-			      uint32_t tensor)
+static struct ck_stage *stage(struct ck_transaction *x,
+			      struct ck_checkpoint *cp, uint32_t tensor)
 {
 	struct ck_stage *s = NULL;
 	static struct ck_diag d;
 
-	if (stage_case_open(w, cp, tensor, ALL_BOXES, CK_ACCEPTS_NPY, &s, &d))
+	if (stage_case_open(x, cp, tensor, ALL_BOXES, CK_ACCEPTS_NPY, &s, &d))
 		printf("# %s\n", d.text);
 	return s;
 }
@@ -265,10 +268,26 @@ static int write_rc(struct ck_stage *s, uint64_t vpos, const struct ck_buf *b,
 	return rc;
 }
 
+/* Somebody else saves while a tensor is staged. */
+static void test_foreign_save(struct ck_transaction *x,
+			      struct ck_checkpoint *cp, uint32_t tensor)
+{
+	struct ck_stage *s = stage(x, cp, tensor);
+	char bytes[1024] = { 0 };
+	static struct ck_diag d;
+
+	eq_err(ck_stage_write(s, 128, bytes, sizeof(bytes), 1, &d), 0);
+	shell("touch %s/.metadata", dir);
+	eq_err(ck_stage_commit(s, &d), -ESTALE);
+	ok(strstr(d.text, ".metadata was changed by somebody else") != NULL);
+	ck_stage_close(s);
+}
+
 static void test_refusals(const char *sample)
 {
 	const int64_t shape[] = { 16, 16 }, other[] = { 16, 17 };
 	struct ck_checkpoint *cp;
+	struct ck_transaction *x;
 	struct ck_writer *w = NULL, *second = NULL;
 	struct ck_buf head = { 0 };
 	struct ck_stage *s, *s2 = NULL;
@@ -286,8 +305,9 @@ static void test_refusals(const char *sample)
 	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
 	eq_err(ck_writer_open(cp, &any, &w, &d), 0);
 	eq_err(ck_writer_open(cp, &any, &second, &d), -EBUSY);
-	s = stage(w, cp, wk);
-	eq_err(stage_case_open(w, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s2, &d),
+	x = begun(w, false);
+	s = stage(x, cp, wk);
+	eq_err(stage_case_open(x, cp, wk, ALL_BOXES, CK_ACCEPTS_RAW, &s2, &d),
 	       -EBUSY);
 	eq_i64(ck_stage_state(s), CK_STAGE_EMPTY);
 	/* not begun anew: some bytes are not enough, all are */
@@ -333,16 +353,10 @@ static void test_refusals(const char *sample)
 	eq_err(ck_stage_truncate(s, 128 + 1025, &d), -EFBIG);
 	ck_stage_close(s);
 	eq_i64(count_files(), files);
-	/* somebody else saves while it is staged */
-	s = stage(w, cp, wk);
-	one.len = 1024;
-	eq_err(write_rc(s, 128, &one, &said), 0);
-	shell("touch %s/.metadata", dir);
-	eq_err(ck_stage_commit(s, &d), -ESTALE);
-	ok(strstr(d.text, ".metadata was changed by somebody else") != NULL);
-	ck_stage_close(s);
+	test_foreign_save(x, cp, wk);
 	eq_i64(count_files(), files);
 	ck_buf_fini(&head);
+	ck_transaction_end(x);
 	ck_writer_close(w);
 	ck_checkpoint_close(cp);
 }
@@ -361,7 +375,6 @@ static void test_orphans(const char *sample)
 		".metadata.tmp",
 		"__ckptfs-0123456789abcdef.distcp",
 	};
-	struct ck_writer_status status;
 	struct ck_checkpoint *cp;
 	struct ck_writer *w = NULL;
 	static struct ck_diag d;
@@ -382,8 +395,7 @@ static void test_orphans(const char *sample)
 		snprintf(path, sizeof(path), "%s/%s", dir, foreign[i]);
 		ok(access(path, F_OK) == 0);
 	}
-	ck_writer_status(w, &status);
-	eq_i64((int64_t)status.generation, 7);
+	eq_u64(ck_writer_generation(w), 7);
 	ck_writer_close(w);
 	ck_checkpoint_close(cp);
 }

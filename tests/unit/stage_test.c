@@ -258,7 +258,7 @@ static void look(struct ck_checkpoint *cp, uint32_t tensor, bool last)
 	free(now);
 }
 
-static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
+static void test_round(struct ck_checkpoint *cp, struct ck_transaction *x,
 		       uint32_t tensor)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(cp->catalog, tensor);
@@ -270,7 +270,7 @@ static void test_round(struct ck_checkpoint *cp, struct ck_writer *w,
 	m.data = m.head.len;
 	m.total = m.data + t->nbytes;
 	model_begin(false);
-	if (stage_case_open(w, cp, tensor, ALL_BOXES,
+	if (stage_case_open(x, cp, tensor, ALL_BOXES,
 			    raw ? CK_ACCEPTS_RAW : CK_ACCEPTS_NPY, &stage,
 			    NULL))
 		abort();
@@ -302,6 +302,7 @@ static bool is_fit(const struct ck_catalog *c, uint32_t tensor)
 static void test_fixture(const char *fixture, int rounds)
 {
 	struct ck_checkpoint *cp;
+	struct ck_transaction *x;
 	struct ck_writer *w = NULL;
 	static struct ck_diag d;
 
@@ -309,9 +310,11 @@ static void test_fixture(const char *fixture, int rounds)
 	cp = open_copy();
 	if (!ok(cp && ck_writer_open(cp, &any, &w, &d) == 0))
 		return;
+	x = begun(w, false);
 	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++)
 		for (int n = 0; n < rounds && is_fit(cp->catalog, i); n++)
-			test_round(cp, w, i);
+			test_round(cp, x, i);
+	ck_transaction_end(x);
 	ck_writer_close(w);
 	ck_checkpoint_close(cp);
 }

@@ -7,8 +7,7 @@
  *	together_test SAMPLE
  */
 #include "ckptfs/commit.h"
-#include "copy_case.h"
-#include "stage_case.h"
+#include "scene.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,148 +15,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct ck_writer_options together = { .together = true };
-static const char *sample;
-
-/* A checkpoint that is open for writing, and what it should have. */
-struct scene {
-	struct ck_checkpoint *cp;
-	struct ck_writer *w;
-	uint8_t **want;
-	unsigned files;
-};
-
-static void scene_open(struct scene *s)
-{
-	static struct ck_diag d;
-	uint64_t len;
-
-	*s = (struct scene){ .cp = open_copy() };
-	if (!s->cp || ck_writer_open(s->cp, &together, &s->w, &d)) {
-		printf("# %s\n", d.text);
-		abort();
-	}
-	s->want = calloc(s->cp->catalog->tensors.n + 1UL, sizeof(*s->want));
-	for (uint32_t i = 0; i < s->cp->catalog->tensors.n; i++)
-		s->want[i] = read_tensor(s->cp, i, &len);
-	s->files = count_files();
-}
-
-static void scene_begin(struct scene *s)
-{
-	shell("rm -rf %s && cp -r %s %s", dir, sample, dir);
-	scene_open(s);
-}
-
-/* All is as it should be, also for who opens the checkpoint now. */
-static void scene_check(struct scene *s)
-{
-	struct ck_checkpoint *fresh = open_copy();
-
-	eq_u64(count_wrong(s->cp, s->want), 0);
-	eq_u64(fresh ? count_wrong(fresh, s->want) : 1, 0);
-	ck_checkpoint_close(fresh);
-}
-
-static void scene_end(struct scene *s)
-{
-	unsigned files;
-
-	scene_check(s);
-	files = count_files();
-	ck_writer_close(s->w);
-	eq_u64(count_files(), files);
-	for (uint32_t i = 0; i < s->cp->catalog->tensors.n; i++)
-		free(s->want[i]);
-	free(s->want);
-	ck_checkpoint_close(s->cp);
-}
-
-/* --- writing -------------------------------------------------------------------- */
-
 static struct ck_stage *begin(struct scene *s, uint32_t tensor, uint32_t box)
 {
-	struct ck_stage *stage = NULL;
-	static struct ck_diag d;
-
-	if (stage_case_open(s->w, s->cp, tensor, box, CK_ACCEPTS_RAW, &stage,
-			    &d)) {
-		printf("# %s\n", d.text);
-		abort();
-	}
-	return stage;
+	return begin_in(s->x, s, tensor, box);
 }
 
-static uint64_t nbytes(const struct scene *s, uint32_t tensor)
-{
-	return ck_catalog_tensor(s->cp->catalog, tensor)->nbytes;
-}
-
-static uint8_t *filled(uint64_t len, int with)
-{
-	uint8_t *bytes = malloc(len + 1);
-
-	memset(bytes, with, len);
-	return bytes;
-}
-
-/* Elements [from, to) in halves of the file, all with one value. */
-static int put(struct ck_stage *stage, uint64_t from, uint64_t to, int with)
-{
-	uint8_t *bytes = filled(to - from, with);
-	static struct ck_diag d;
-	int rc = ck_stage_write(stage, from, bytes, to - from, 1, &d);
-
-	if (rc)
-		printf("# %s\n", d.text);
-	free(bytes);
-	return rc;
-}
-
-static int keep(struct ck_stage *stage)
-{
-	struct ck_diag d = { 0 };
-
-	return ck_stage_keep(stage, &d);
-}
-
-/* Keeps a tensor in which each byte is `with`. */
 static void stage_all(struct scene *s, uint32_t tensor, int with)
 {
-	struct ck_stage *stage = begin(s, tensor, ALL_BOXES);
-
-	eq_err(put(stage, 0, nbytes(s, tensor), with), 0);
-	eq_err(keep(stage), 0);
-	eq_i64(ck_stage_state(stage), CK_STAGE_EMPTY);
-	ck_stage_close(stage);
-}
-
-static void expect(struct scene *s, uint32_t tensor, int with)
-{
-	free(s->want[tensor]);
-	s->want[tensor] = filled(nbytes(s, tensor), with);
+	stage_all_in(s->x, s, tensor, with);
 }
 
 static uint32_t staged(struct scene *s)
 {
-	struct ck_writer_status status;
-
-	ck_writer_status(s->w, &status);
-	return status.staged;
+	return staged_in(s->x);
 }
 
-/* Commits, of n tensors; how many stages are no part of it. */
 static void commit(struct scene *s, uint32_t n, uint32_t open)
 {
-	struct ck_outcome out;
-	struct ck_diag d = { 0 };
-
-	eq_err(ck_writer_commit(s->w, &out, &d), 0);
-	eq_u64(out.n, n);
-	eq_u64(out.open, open);
-	ok(out.published == (n > 0) && !out.lost);
-	ck_outcome_fini(&out);
-	eq_u64(staged(s), 0);
+	commit_in(s->x, n, open);
 }
 
 /* --- tests ------------------------------------------------------------------------ */
@@ -218,7 +93,7 @@ static void test_dropped(void)
 	stage = begin(&s, wq, ALL_BOXES);
 	eq_err(put(stage, 0, 100, 2), 0);
 	stage_all(&s, wk, 3);
-	eq_err(ck_writer_drop(s.w, &out, &d), 0);
+	eq_err(ck_transaction_drop(s.x, &out, &d), 0);
 	eq_u64(out.n, 1);
 	eq_u64(out.open, 1);
 	eq_u64(out.tensors[0], wk);
@@ -311,7 +186,7 @@ static void test_rewritten(const char *of, uint32_t often, uint32_t beside,
 	for (int i = 0; i < times; i++)
 		stage_all(&s, often, 255);
 	stage_sparse(&s, often);
-	eq_err(ck_writer_commit(s.w, &out, &d), 0);
+	eq_err(ck_transaction_commit(s.x, &out, &d), 0);
 	ok(new_bytes() < 3 * out.bytes);
 	ck_outcome_fini(&out);
 	scene_end(&s);
@@ -358,7 +233,7 @@ static void test_foreign_save(void)
 	scene_begin(&s);
 	stage_all(&s, wk, 1);
 	shell("touch %s/.metadata", dir);
-	eq_err(ck_writer_commit(s.w, &out, &d), -ESTALE);
+	eq_err(ck_transaction_commit(s.x, &out, &d), -ESTALE);
 	ok(!out.published && !out.lost && out.n == 1);
 	ck_outcome_fini(&out);
 	eq_u64(staged(&s), 1);
@@ -493,7 +368,7 @@ static void test_threads(void)
 		pthread_create(&workers[i].thread, NULL, work, &workers[i]);
 	}
 	while (atomic_load(&ended) < CK_ARRAY_SIZE(names)) {
-		bad += ck_writer_commit(s.w, &out, &d) != 0;
+		bad += ck_transaction_commit(s.x, &out, &d) != 0;
 		ck_outcome_fini(&out);
 	}
 	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++) {
@@ -502,7 +377,7 @@ static void test_threads(void)
 		expect(&s, workers[i].tensor, ROUNDS);
 	}
 	eq_u64(bad, 0);
-	eq_err(ck_writer_commit(s.w, &out, &d), 0);
+	eq_err(ck_transaction_commit(s.x, &out, &d), 0);
 	ck_outcome_fini(&out);
 	scene_end(&s);
 }
@@ -524,7 +399,7 @@ static void *open_often(void *arg)
 		struct ck_stage *stage;
 		struct ck_diag d;
 
-		if (stage_case_open(o->s->w, o->s->cp, wk, ALL_BOXES,
+		if (stage_case_open(o->s->x, o->s->cp, wk, ALL_BOXES,
 				    CK_ACCEPTS_RAW, &stage, &d))
 			continue;
 		ck_stage_close(stage);
@@ -549,13 +424,13 @@ static void test_opens(void)
 	for (int i = 1; i <= ROUNDS; i++) {
 		struct ck_stage *stage = NULL;
 
-		while (stage_case_open(s.w, s.cp, wk, ALL_BOXES, CK_ACCEPTS_RAW,
+		while (stage_case_open(s.x, s.cp, wk, ALL_BOXES, CK_ACCEPTS_RAW,
 				       &stage, &d) == -EBUSY)
 			;
 		eq_err(put(stage, 0, nbytes(&s, wk), i), 0);
 		eq_err(keep(stage), 0);
 		ck_stage_close(stage);
-		eq_err(ck_writer_commit(s.w, &out, &d), 0);
+		eq_err(ck_transaction_commit(s.x, &out, &d), 0);
 		ck_outcome_fini(&out);
 	}
 	atomic_store(&opener.end, true);
