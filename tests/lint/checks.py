@@ -544,6 +544,29 @@ def check_struct_names(tree):
                 yield f'{path}:{number}: names of headers begin with ck_'
 
 
+# A function with a body, or a struct with fields.
+OWN = re.compile(r'^(?!static\b)(?:\w[^;{}()=]*?\b(ck_\w+)\([^;{}]*\)\s*'
+                 r'|(struct ck_\w+) )\{', re.M)
+
+
+@check('names twice', 'fs/canary.c',
+       'int ck_canary(void)\n{\n}\n\nvoid *ck_canary(int a)\n{\n}\n',
+       'struct ck_canary {\n};\n\nstruct ck_canary {\n};\n')
+def check_names_twice(tree):
+    """Of two functions with one name the linker takes that of the program in
+    place of that of an archive, and says nothing."""
+    first = {}
+    for path in tree.code():
+        text = without_comments(tree.text(path))
+        for m in OWN.finditer(text):
+            name = m.group(1) or m.group(2)
+            place = f'{path}:{text.count(chr(10), 0, m.end()) + 1}'
+            if name in first:
+                yield f'{place}: {name} is also in {first[name]}'
+            else:
+                first[name] = place
+
+
 @check('strange paths', 'tests/canary.bin', 'x/' + 'home/somebody/ckpt\n')
 def check_paths(tree):
     """No path of the machine that somebody worked on, in binary files too."""
