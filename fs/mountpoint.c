@@ -14,35 +14,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define CLIMB_MAX 4096 /* longer paths do not exist */
-
-static bool same(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
-/* Whether directory `what` is fd's or one above it. Closes fd. */
-static bool lies_in(int fd, const struct stat *what)
-{
-	struct stat at, above;
-	bool found = fstat(fd, &at) == 0 && same(&at, what);
-
-	for (int i = 0; i < CLIMB_MAX && !found; i++) {
-		int up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-		if (up < 0)
-			break;
-		close(fd);
-		fd = up;
-		if (fstat(fd, &above) || same(&above, &at))
-			break;
-		at = above;
-		found = same(&at, what);
-	}
-	close(fd);
-	return found;
-}
-
 static int dir_open(int dirfd, const char *path)
 {
 	return openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -86,11 +57,11 @@ int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
 	if (fstat(cp->dirfd, &source_st))
 		return ck_fail(d, errno, "%s: %s",
 			       ck_show(ck_str_from(cp->path)), strerror(errno));
-	if (lies_in(dir_open(place, "."), &source_st))
+	if (ck_lies_in(dir_open(place, "."), &source_st))
 		return ck_fail(d, EINVAL,
 			       "%s: the mount point lies in the checkpoint",
 			       name);
-	if (lies_in(dir_open(cp->dirfd, "."), &place_st))
+	if (ck_lies_in(dir_open(cp->dirfd, "."), &place_st))
 		return ck_fail(d, EINVAL,
 			       "%s: the checkpoint lies in the mount point",
 			       name);

@@ -13,10 +13,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4095, OPEN_TRIES = 64 };
+/* Longer paths than of CLIMB_MAX directories do not exist. */
+enum { PATH_BYTES = 4095, OPEN_TRIES = 64, CLIMB_MAX = 4096 };
 
 int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
 {
@@ -155,6 +157,32 @@ int ck_open_unnamed(int dirfd)
 	int fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
 	return fd < 0 ? -errno : fd;
+}
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool ck_lies_in(int fd, const struct stat *what)
+{
+	struct stat at, above;
+	bool found = fstat(fd, &at) == 0 && same(&at, what);
+
+	for (int i = 0; i < CLIMB_MAX && !found; i++) {
+		int up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+		if (up < 0)
+			break;
+		close(fd);
+		fd = up;
+		if (fstat(fd, &above) || same(&above, &at))
+			break;
+		at = above;
+		found = same(&at, what);
+	}
+	close(fd);
+	return found;
 }
 
 /* --- SIGBUS ------------------------------------------------------------- */

@@ -23,6 +23,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+struct stat; /* of stat(2) */
+
 #define CK_MUST_USE __attribute__((warn_unused_result))
 /* Arithmetic modulo 2^n is meant; clang can look for all that is not. */
 #ifdef __clang__
@@ -269,6 +271,9 @@ CK_MUST_USE int ck_open_beneath(int dirfd, struct ck_str path, int flags,
  * negative errno. */
 CK_MUST_USE int ck_open_again(int dirfd);
 CK_MUST_USE int ck_open_unnamed(int dirfd);
+/* Whether directory `what` is fd's or one above it, as far as those may be
+ * searched. Closes fd. */
+CK_MUST_USE bool ck_lies_in(int fd, const struct stat *what);
 
 /* Runs copy(arg); returns -EIO instead of dying if it takes a SIGBUS on a
  * mapping of a file that was truncated. Any thread; not nested; copy() must
