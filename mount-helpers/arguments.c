@@ -70,6 +70,20 @@ int ck_getopt(int argc, char **argv, const char *letters,
 	return letter;
 }
 
+int ck_parse_operands(struct ck_format_options *o, int argc, char **argv,
+		      int least, int most)
+{
+	static const struct option none[] = { { NULL, 0, NULL, 0 } };
+	int letter, rc = CK_EXIT_FINE;
+
+	while (rc == 0 && (letter = ck_getopt(argc, argv, "o:", none)) != -1)
+		rc = letter == 'o' ? ck_parse_reading(o, optarg)
+				   : CK_EXIT_TROUBLE;
+	if (rc == 0 && (argc - optind < least || argc - optind > most))
+		rc = ck_usage(argv[0]);
+	return rc;
+}
+
 int ck_parse_reading(struct ck_format_options *o, const char *text)
 {
 	struct ck_diag d = { 0 };

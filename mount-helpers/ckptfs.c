@@ -17,6 +17,7 @@ enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
 
 static int ck_cmd_help(int argc, char **argv);
 
+#define READING_USAGE "[-o shardlinks=beneath]"
 #define READING                                                                \
 	"  -o shardlinks=beneath      follow links to data files that stay "   \
 	"beneath SRC\n"
@@ -50,6 +51,18 @@ static const struct command {
 	  "make all that is staged the checkpoint's content, at once", "" },
 	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged",
 	  "" },
+	{ "ls", ck_cmd_ls, "ls [-l] [-R] [--json] SRC [PATH...] " READING_USAGE,
+	  "list what a mount would show, without mounting",
+	  "  -l                         modes, owners, sizes and times, "
+	  "too\n"
+	  "  -R                         what is in directories, too\n"
+	  "  --json                     one JSON object a line, with "
+	  "attributes\n" READING },
+	{ "cat", ck_cmd_cat, "cat SRC PATH... " READING_USAGE,
+	  "print files that a mount would show, without mounting", READING },
+	{ "getfattr", ck_cmd_getfattr, "getfattr SRC PATH " READING_USAGE,
+	  "print the extended attributes of a file as JSON, without mounting",
+	  READING },
 	{ "inspect", ck_cmd_inspect,
 	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] "
 	  "[-o shardlinks=beneath]",

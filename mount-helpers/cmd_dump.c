@@ -6,19 +6,6 @@
 #include "ckptfs/format.h"
 #include "commands.h"
 
-static int parse(struct ck_format_options *o, int argc, char **argv)
-{
-	static const struct option none[] = { { NULL, 0, NULL, 0 } };
-	int letter, rc = CK_EXIT_FINE;
-
-	while (rc == 0 && (letter = ck_getopt(argc, argv, "o:", none)) != -1)
-		rc = letter == 'o' ? ck_parse_reading(o, optarg)
-				   : CK_EXIT_TROUBLE;
-	if (rc == 0 && argc - optind != 1)
-		rc = ck_usage(argv[0]);
-	return rc;
-}
-
 int ck_cmd_dump(int argc, char **argv)
 {
 	struct ck_format_options options = { .shardlinks =
@@ -28,7 +15,7 @@ int ck_cmd_dump(int argc, char **argv)
 	struct ck_buf out = { 0 };
 	struct ck_diag d = { 0 };
 
-	if (parse(&options, argc, argv))
+	if (ck_parse_operands(&options, argc, argv, 1, 1))
 		return CK_EXIT_TROUBLE;
 	if (ck_checkpoint_open(argv[optind], &options, &cp, &d))
 		return ck_trouble("%s", d.text);

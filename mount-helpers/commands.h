@@ -24,6 +24,9 @@ int ck_cmd_abort(int argc, char **argv);
 int ck_cmd_inspect(int argc, char **argv);
 int ck_cmd_check(int argc, char **argv);
 int ck_cmd_dump(int argc, char **argv);
+int ck_cmd_ls(int argc, char **argv);
+int ck_cmd_cat(int argc, char **argv);
+int ck_cmd_getfattr(int argc, char **argv);
 
 /* Prints "ckptfs: ..." on stderr; names must be escaped. CK_EXIT_TROUBLE. */
 int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
@@ -37,6 +40,10 @@ int ck_getopt(int argc, char **argv, const char *letters,
 const char *ck_nearest_option(const char *word, const struct option *longs);
 /* The value of an -o of a command that mounts nothing. The exit status. */
 int ck_parse_reading(struct ck_format_options *o, const char *text);
+/* Of a command whose only option is -o, and which has between least and most
+ * operands. The exit status. */
+int ck_parse_operands(struct ck_format_options *o, int argc, char **argv,
+		      int least, int most);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
 /* Writes text to stdout, in which lines may have any bytes. The exit status. */

@@ -89,6 +89,19 @@ _ckptfs_stems() {
 		s/""/"/g'
 }
 
+# Paths beginning with $3 in the tree of the checkpoint $2; directories end in
+# a slash.
+_ckptfs_paths() {
+	local in=
+	[[ $3 != */* ]] || in=${3%/*}/
+	"$1" ls -l -- "$2" "$in" 2>/dev/null |
+		sed -n -e 's/^d[^ ]* [^ ]* [^ ]* *[^ ]* [^ ]* [^ ]* \(.*\)/\1\//p' \
+			-e 's/^-[^ ]* [^ ]* [^ ]* *[^ ]* [^ ]* [^ ]* //p' |
+		while IFS= read -r line; do
+			printf '%s%s\n' "$in" "$line"
+		done
+}
+
 _ckptfs_mount_options() {
 	local before= part=$2
 	[[ $1 != *,* ]] || before=${1%,*},
@@ -99,7 +112,7 @@ _ckptfs_mount_options() {
 		shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount mounts status log commit abort inspect check dump help'
+_ckptfs_commands='mount umount mounts status log commit abort ls cat getfattr inspect check dump help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -126,6 +139,9 @@ _ckptfs() {
 	inspect) options='--summary --chunks --json --csv -o' most=2 ;;
 	check) options='--full --json -o' most=1 ;;
 	dump) options='-o' most=1 ;;
+	ls) options='-l -R --json -o' most=99 ;;
+	cat) options='-o' most=99 ;;
+	getfattr) options='-o' most=2 ;;
 	status) options='--json' most=1 ;;
 	help) options='' most=1 ;;
 	*) options='' most=1 ;;
@@ -144,6 +160,10 @@ _ckptfs() {
 	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
+	elif [[ " ls cat getfattr " == *" $command "* && ${#operands[@]} -gt 0 ]]; then
+		_ckptfs_offer "$cur" "$part" \
+			< <(_ckptfs_paths "$program" "${operands[0]}" "$cur")
+		[[ ${COMPREPLY[0]-} != */ ]] || compopt -o nospace
 	elif [[ $command == help ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $_ckptfs_commands)
 	elif [[ " umount status log commit abort " == *" $command "* ]]; then

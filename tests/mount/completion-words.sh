@@ -113,6 +113,18 @@ offers "ckptfs inspect $FIXTURES/keys back\\\\s" 'back\\slash'
 offers "ckptfs inspect $FIXTURES/keys with\\ sp" 'with\ space'
 offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
 
+offers "ckptfs ls $source " .ckptfs/ full/ local/ objects/ raw/
+offers "ckptfs ls -l --json $source lo" local/
+offers "ckptfs ls $source local/rank-1" local/rank-1/
+offers "ckptfs cat $source raw/nothing"
+offers "ckptfs cat $source full/$norm.npy full/model.layers.0.attention_n" \
+	full/model.layers.0.attention_norm.weight.npy
+offers "ckptfs getfattr a\\ checkpoint local/rank-2/model.layers.1.attention_n" \
+	local/rank-2/$norm.npy
+offers "ckptfs getfattr $source full/$norm.npy "
+check 'bash: odd names of files' diff <(offered "ckptfs cat $FIXTURES/keys raw/" |
+	read_back | sort) <(stems keys | sed 's/^/raw\//' | sort)
+
 mounted "$source"
 offers "ckptfs umount $WORK/m" "$mnt"
 offers "ckptfs umount -l /tmp $WORK/m" "$mnt"
@@ -155,6 +167,11 @@ completes "ckptfs inspect $source model.layers.1.attention_n" \
 	"ckptfs inspect $source $norm "
 completes "ckptfs inspect $FIXTURES/keys with" \
 	"ckptfs inspect $FIXTURES/keys with\\ space "
+completes "ckptfs cat $source full/model.layers.1.attention_n" \
+	"ckptfs cat $source full/$norm.npy "
+completes "ckptfs ls $source loc" "ckptfs ls $source local/"
+completes "ckptfs getfattr $FIXTURES/keys raw/with" \
+	"ckptfs getfattr $FIXTURES/keys raw/with\\ space "
 completes 'ckptfs checkpoint empty -o allow_o' \
 	'ckptfs checkpoint empty -o allow_other,'
 completes 'ckptfs mount checkp' 'ckptfs mount checkpoint/'

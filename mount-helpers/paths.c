@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * paths: what the PATHs of a command name. A name that there is stands for itself, also
+ * where it could be a pattern; so whatever `ls` shows can be given as it is.
+ */
+#include "commands.h"
+#include "unmounted.h"
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+
+struct finding {
+	struct ck_unmounted *u;
+	struct ck_paths *out;
+};
+
+/* What was found so far of one PATH, and what is to be found there. */
+struct step {
+	struct finding *f;
+	struct ck_node in;
+	const char *path; /* of `in` */
+	char *pattern;	  /* for names in it; owned */
+	const char *rest; /* behind that */
+};
+
+static int find_in(struct finding *f, const struct ck_node *in,
+		   const char *path, const char *rest);
+
+const char *ck_path_shown(const char *path)
+{
+	struct ck_str s = ck_str_from(path);
+
+	if (s.len == 0)
+		return ".";
+	return ck_str_plain(s) ? path : ck_show(s);
+}
+
+bool ck_is_pattern(const char *path)
+{
+	return strpbrk(path, "*?[\\") != NULL;
+}
+
+/* Takes the path; the node is in use for as long as the tree. */
+static int add(struct finding *f, const struct ck_node *n, char *path)
+{
+	struct ck_paths *to = f->out;
+	struct ck_named *all = path ? ck_grow(to->all, &to->cap, to->n, 1,
+					      sizeof(*all))
+				    : NULL;
+
+	if (!all) {
+		free(path);
+		return -ENOMEM;
+	}
+	to->all = all;
+	to->all[to->n++] = (struct ck_named){ .node = *n, .path = path };
+	return 0;
+}
+
+static char *joined(const char *path, const char *name)
+{
+	char *out;
+
+	return asprintf(&out, "%s%s%s", path, *path ? "/" : "", name) < 0 ? NULL
+									  : out;
+}
+
+/* A name that is there, and what is behind it. */
+static int found(const struct step *s, struct ck_node *n, const char *name)
+{
+	ck_auto_free char *path = joined(s->path, name);
+	int rc = ck_tree_use(s->f->u->tree, n);
+
+	if (rc == 0 && !path)
+		rc = -ENOMEM;
+	return rc ? rc : find_in(s->f, n, path, s->rest);
+}
+
+static int found_each(void *arg, struct ck_node *n, const char *name)
+{
+	const struct step *s = arg;
+	int rc = fnmatch(s->pattern, name, 0) ? 0 : found(s, n, name);
+
+	/* What is behind it need not be there in each of several. */
+	return rc == -ENOTDIR || rc == -ENOENT ? 0 : rc;
+}
+
+/* In a directory. */
+static int find_name(struct step *s)
+{
+	struct ck_unmounted *u = s->f->u;
+	size_t before = s->f->out->n;
+	struct ck_node n;
+	int rc = ck_tree_name(u->tree, s->in.number, ck_str_from(s->pattern),
+			      &n);
+
+	if (rc == 0)
+		return found(s, &n, s->pattern);
+	if (rc != -ENOENT || !ck_is_pattern(s->pattern))
+		return rc;
+	rc = ck_unmounted_each(u, s->in.number, found_each, s);
+	return rc == 0 && s->f->out->n == before ? -ENOENT : rc;
+}
+
+/* `rest` is what is left of the PATH. */
+static int find_in(struct finding *f, const struct ck_node *in,
+		   const char *path, const char *rest)
+{
+	struct step s = { .f = f, .in = *in, .path = path };
+	size_t len;
+	int rc;
+
+	do {
+		rest += strspn(rest, "/");
+		len = strcspn(rest, "/");
+		s.rest = rest + len;
+	} while (len == 1 && *rest == '.' && (rest = s.rest));
+	if (len == 0)
+		return add(f, in, strdup(path));
+	if (in->about.type != CK_TYPE_DIR)
+		return -ENOTDIR;
+	s.pattern = strndup(rest, len);
+	rc = s.pattern ? find_name(&s) : -ENOMEM;
+	free(s.pattern);
+	return rc;
+}
+
+static bool leaves_root(const char *path)
+{
+	for (const char *at = path; (at = strstr(at, "..")); at += 2)
+		if ((at == path || at[-1] == '/') &&
+		    (at[2] == '\0' || at[2] == '/'))
+			return true;
+	return false;
+}
+
+int ck_paths_find(struct ck_unmounted *u, const char *path,
+		  struct ck_paths *out)
+{
+	struct finding f = { .u = u, .out = out };
+	const char *shown = ck_path_shown(path);
+	struct ck_node root;
+	int rc;
+
+	if (leaves_root(path))
+		return ck_trouble("%s: .. is not allowed; a PATH begins at the "
+				  "root of the tree",
+				  shown);
+	rc = ck_tree_find(u->tree, CK_TREE_ROOT, &root);
+	rc = rc ? rc : find_in(&f, &root, "", path);
+	return rc ? ck_trouble("%s: %s", shown, strerror(-rc)) : CK_EXIT_FINE;
+}
+
+void ck_paths_fini(struct ck_paths *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->all[i].path);
+	free(names->all);
+	*names = (struct ck_paths){ 0 };
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* unmounted: see unmounted.h. */
+#include "unmounted.h"
+#include "commands.h"
+#include <errno.h>
+
+static int tree_make(struct ck_unmounted *u)
+{
+	int rc = ck_root_make(u->cp, ck_views, ck_nviews, &u->shown, &u->root);
+
+	return rc ? rc : ck_tree_make(u->root, &u->tree);
+}
+
+int ck_unmounted_open(struct ck_unmounted *u, const char *src)
+{
+	struct ck_diag d = { 0 };
+
+	ck_log_detach();
+	if (ck_checkpoint_open(src, &u->options, &u->cp, &d))
+		return ck_trouble("%s", d.text);
+	if (ck_sigbus_install() || tree_make(u))
+		return ck_trouble("%s: out of memory",
+				  ck_show(ck_str_from(src)));
+	ck_host_mover_init(&u->host, u->cp->files);
+	return CK_EXIT_FINE;
+}
+
+void ck_unmounted_close(struct ck_unmounted *u)
+{
+	ck_tree_free(u->tree);
+	ck_root_free(u->root);
+	if (u->cp)
+		ck_checkpoint_close(u->cp);
+}
+
+/* --- files ---------------------------------------------------------------------- */
+
+int ck_unmounted_file(struct ck_unmounted *u, const struct ck_node *n,
+		      struct ck_tree_file *out)
+{
+	int rc;
+
+	*out = (struct ck_tree_file){ .node = *n };
+	rc = ck_tree_pin(u->tree, n, &out->catalog);
+	return rc ? rc : ck_tree_file_open(out);
+}
+
+uint64_t ck_unmounted_size(const struct ck_tree_file *f)
+{
+	return f->opened ? ck_opened_slice(f->opened)->size : 0;
+}
+
+int ck_unmounted_read(struct ck_unmounted *u, const struct ck_tree_file *f,
+		      uint64_t vpos, size_t len, void *to)
+{
+	struct ck_read r = {
+		.from = f->opened, .vpos = vpos, .len = len, .to = to
+	};
+
+	return f->err ? -f->err : ck_move_read(&u->host.mover, &r);
+}
+
+static bool is_damage(int err)
+{
+	return err == EIO || err == ENODATA || err == EBADMSG || err == ESTALE;
+}
+
+int ck_unmounted_say(const struct ck_node *n, const char *path, int rc)
+{
+	const char *shown = ck_path_shown(path);
+	struct ck_buf why = { 0 };
+	struct ck_str line;
+	struct ck_cur at;
+
+	if (!is_damage(-rc))
+		return ck_trouble("%s: %s", shown, strerror(-rc));
+	if (ck_tree_xattr(n, CK_XATTR_PREFIX "error", &why))
+		why.len = 0;
+	at = ck_cur_make(why.data, why.len);
+	if (!ck_cur_line(&at, &line))
+		line = (struct ck_str){ why.data, why.len };
+	(void)ck_trouble("%s: %s%s%.*s", shown, strerror(-rc),
+			 line.len ? "; " : "", (int)line.len,
+			 line.len ? line.p : "");
+	ck_buf_fini(&why);
+	return CK_EXIT_DAMAGE;
+}
+
+/* --- directories -------------------------------------------------------------------- */
+
+int ck_unmounted_each(struct ck_unmounted *u, uint64_t dir,
+		      int (*each)(void *arg, struct ck_node *n,
+				  const char *name),
+		      void *arg)
+{
+	struct ck_buf name = { 0 };
+	struct ck_tree_list *list;
+	struct ck_node n;
+	int rc = ck_tree_list(u->tree, dir, &list);
+
+	if (rc)
+		return rc;
+	for (uint64_t at = 0; rc == 0; at++) {
+		rc = ck_tree_list_next(list, &at, &n, &name);
+		if (rc == 0)
+			rc = each(arg, &n, name.data);
+	}
+	ck_tree_list_end(list);
+	ck_buf_fini(&name);
+	return rc == -ENOENT ? 0 : rc;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * unmounted: the tree of a checkpoint in this process, for commands that need no
+ * mount. Names, sizes, modes, attributes and bytes are those of a mount for reading.
+ */
+#ifndef CKPTFS_UNMOUNTED_H
+#define CKPTFS_UNMOUNTED_H
+
+#include "ckptfs/tree.h"
+
+struct ck_unmounted {
+	struct ck_format_options options; /* set by the caller */
+	/* Private, but to those who call the tree: */
+	struct ck_checkpoint *cp;
+	struct ck_tree_options shown;
+	struct ck_root *root;
+	struct ck_tree *tree;
+	struct ck_host_mover host;
+};
+
+/* Opens the checkpoint SRC; messages of the library stay in .ckptfs/log from now on.
+ * The exit status, which was said why; close it in any case. */
+CK_MUST_USE int ck_unmounted_open(struct ck_unmounted *u, const char *src);
+void ck_unmounted_close(struct ck_unmounted *u);
+
+/* --- files ---------------------------------------------------------------------- */
+
+/* As open(2) of the mount: -EISDIR, errors of files that cannot be opened. Close it in
+ * any case. Any thread. */
+CK_MUST_USE int ck_unmounted_file(struct ck_unmounted *u,
+				  const struct ck_node *n,
+				  struct ck_tree_file *out);
+/* Bytes of it; 0 where nobody knows how many there are. */
+uint64_t ck_unmounted_size(const struct ck_tree_file *f);
+/* The bytes [vpos, vpos + len), all of them, or the error that the mount answers. Any
+ * thread. */
+CK_MUST_USE int ck_unmounted_read(struct ck_unmounted *u,
+				  const struct ck_tree_file *f, uint64_t vpos,
+				  size_t len, void *to);
+/* Says on stderr that a file could not be read, and of damage what it is: rc is a
+ * negative errno. The exit status: CK_EXIT_DAMAGE for bytes that are lost or wrong,
+ * else CK_EXIT_TROUBLE. Any thread. */
+int ck_unmounted_say(const struct ck_node *n, const char *path, int rc);
+
+/* --- what PATHs name -------------------------------------------------------------- */
+
+struct ck_named {
+	struct ck_node node; /* in use; a directory has a number */
+	char *path; /* from the root, without a slash at either end; owned */
+};
+
+struct ck_paths {
+	struct ck_named *all;
+	size_t n, cap;
+};
+
+/* Finds what a PATH of the mount names: a name, or by a pattern of fnmatch(3) several,
+ * in the order of their directories. What there is not is said on stderr. The exit
+ * status; ck_paths_fini() *out in any case. */
+CK_MUST_USE int ck_paths_find(struct ck_unmounted *u, const char *path,
+			      struct ck_paths *out);
+void ck_paths_fini(struct ck_paths *names);
+/* A PATH as messages have it: as it is, for names of the tree are escaped already, but
+ * no control character. Valid as long as path and what ck_show() returns. */
+const char *ck_path_shown(const char *path);
+/* Whether a PATH may name several. */
+bool ck_is_pattern(const char *path);
+
+/* --- directories -------------------------------------------------------------------- */
+
+/* Calls each() with all that is in a directory, in its order; name is valid until it
+ * returns. Stops where it does not return 0, and returns that, or an error of the
+ * directory (a negative errno). */
+CK_MUST_USE int ck_unmounted_each(struct ck_unmounted *u, uint64_t dir,
+				  int (*each)(void *arg, struct ck_node *n,
+					      const char *name),
+				  void *arg);
+
+#endif
