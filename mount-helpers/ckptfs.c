@@ -60,6 +60,14 @@ static const struct command {
 	  "attributes\n" READING },
 	{ "cat", ck_cmd_cat, "cat SRC PATH... " READING_USAGE,
 	  "print files that a mount would show, without mounting", READING },
+	{ "cp", ck_cmd_cp,
+	  "cp [-r] [-j N] [--sync] SRC PATH... DEST " READING_USAGE,
+	  "copy files that a mount would show, without mounting",
+	  "  -r                         directories, too\n"
+	  "  -j N                       so many threads; else one for each "
+	  "processor\n"
+	  "  --sync                     return when all is on stable "
+	  "storage\n" READING },
 	{ "getfattr", ck_cmd_getfattr, "getfattr SRC PATH " READING_USAGE,
 	  "print the extended attributes of a file as JSON, without mounting",
 	  READING },

@@ -60,6 +60,50 @@ int ck_unmounted_read(struct ck_unmounted *u, const struct ck_tree_file *f,
 	return f->err ? -f->err : ck_move_read(&u->host.mover, &r);
 }
 
+static bool is_empty(const struct ck_layout *l, uint32_t box)
+{
+	const int64_t *sizes = l->boxes + (2 * (size_t)box + 1) * l->ndim;
+
+	for (uint32_t d = 0; d < l->ndim; d++)
+		if (sizes[d] == 0)
+			return true;
+	return false;
+}
+
+/* Of empty ones nothing was read. */
+static int check_boxes(struct ck_files *files, const struct ck_layout *l)
+{
+	uint32_t last = UINT32_MAX;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && l && i < l->n; i++) {
+		uint32_t file = l->extents[i].file;
+
+		if (file == last || is_empty(l, i))
+			continue;
+		rc = ck_files_check(files, file, NULL);
+		last = file;
+	}
+	return rc;
+}
+
+int ck_unmounted_check(struct ck_unmounted *u, const struct ck_tree_file *f)
+{
+	const struct ck_slice *slice = ck_opened_slice(f->opened);
+	struct ck_files *files = u->cp->files;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < slice->nparts; i++) {
+		struct ck_part part = ck_slice_part(slice, i);
+
+		if (part.kind == CK_PART_RANGE)
+			rc = ck_files_check(files, part.number, NULL);
+		else if (part.kind == CK_PART_BOX)
+			rc = check_boxes(files, ck_opened_known(f->opened, i));
+	}
+	return rc;
+}
+
 static bool is_damage(int err)
 {
 	return err == EIO || err == ENODATA || err == EBADMSG || err == ESTALE;

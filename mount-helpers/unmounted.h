@@ -37,6 +37,10 @@ uint64_t ck_unmounted_size(const struct ck_tree_file *f);
 CK_MUST_USE int ck_unmounted_read(struct ck_unmounted *u,
 				  const struct ck_tree_file *f, uint64_t vpos,
 				  size_t len, void *to);
+/* Whether the data files that its bytes were read from are still those that were seen
+ * first, by name and time: 0, -ESTALE, or why that cannot be told. */
+CK_MUST_USE int ck_unmounted_check(struct ck_unmounted *u,
+				   const struct ck_tree_file *f);
 /* Says on stderr that a file could not be read, and of damage what it is: rc is a
  * negative errno. The exit status: CK_EXIT_DAMAGE for bytes that are lost or wrong,
  * else CK_EXIT_TROUBLE. Any thread. */

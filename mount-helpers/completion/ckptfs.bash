@@ -112,7 +112,7 @@ _ckptfs_mount_options() {
 		shardlinks=beneath uid= umask= write)
 }
 
-_ckptfs_commands='mount umount mounts status log commit abort ls cat getfattr inspect check dump help'
+_ckptfs_commands='mount umount mounts status log commit abort ls cat cp getfattr inspect check dump help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -124,7 +124,7 @@ _ckptfs() {
 	for ((i = 1; i < ${#words[@]} - 1; i++)); do
 		if [[ $i -eq 1 && " $_ckptfs_commands " == *" ${words[1]} "* ]]; then
 			command=${words[1]}
-		elif [[ ${words[i]} == -o ]]; then
+		elif [[ ${words[i]} == -o || $command == cp && ${words[i]} == -j ]]; then
 			i=$((i + 1))
 		elif [[ ${words[i]} != -* ]]; then
 			_ckptfs_unquoted "${words[i]}"
@@ -141,6 +141,7 @@ _ckptfs() {
 	dump) options='-o' most=1 ;;
 	ls) options='-l -R --json -o' most=99 ;;
 	cat) options='-o' most=99 ;;
+	cp) options='-r -j --sync -o' most=99 ;;
 	getfattr) options='-o' most=2 ;;
 	status) options='--json' most=1 ;;
 	help) options='' most=1 ;;
@@ -160,10 +161,11 @@ _ckptfs() {
 	elif [[ $command == inspect && ${#operands[@]} -eq 1 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_stems "$program" "${operands[0]}" "$cur")
-	elif [[ " ls cat getfattr " == *" $command "* && ${#operands[@]} -gt 0 ]]; then
+	elif [[ " ls cat cp getfattr " == *" $command "* && ${#operands[@]} -gt 0 ]]; then
 		_ckptfs_offer "$cur" "$part" \
 			< <(_ckptfs_paths "$program" "${operands[0]}" "$cur")
 		[[ ${COMPREPLY[0]-} != */ ]] || compopt -o nospace
+		[[ $command != cp || ${#operands[@]} -eq 1 ]] || _ckptfs_directories "$part"
 	elif [[ $command == help ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $_ckptfs_commands)
 	elif [[ " umount status log commit abort " == *" $command "* ]]; then

@@ -490,8 +490,9 @@ WORDS = [
      'spell out struct, union or enum', (), 'typedef struct a a;\n'),
     ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
      'go through ckptfs/base.h',
-     # not in a checkpoint: directories around the mount, /run, /proc
-     ('core/base/', 'fs/mountpoint.c', 'mount-helpers/holders.c',
+     # not in a checkpoint: around the mount, what cp writes, /run, /proc
+     ('core/base/', 'fs/mountpoint.c', 'mount-helpers/copy_file.c',
+      'mount-helpers/copy_into.c', 'mount-helpers/holders.c',
       'mount-helpers/mountpoint.c', 'mount-helpers/record.c'),
      '\tpread(a, b, c, d);\n'),
     ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',

@@ -119,9 +119,13 @@ offers "ckptfs ls $source local/rank-1" local/rank-1/
 offers "ckptfs cat $source raw/nothing"
 offers "ckptfs cat $source full/$norm.npy full/model.layers.0.attention_n" \
 	full/model.layers.0.attention_norm.weight.npy
+offers "ckptfs cp -j 4 -r $source full/model.layers.1.attention_n" full/$norm.npy
 offers "ckptfs getfattr a\\ checkpoint local/rank-2/model.layers.1.attention_n" \
 	local/rank-2/$norm.npy
 offers "ckptfs getfattr $source full/$norm.npy "
+mkdir down
+offers "ckptfs cp $source full d" down
+rmdir down
 check 'bash: odd names of files' diff <(offered "ckptfs cat $FIXTURES/keys raw/" |
 	read_back | sort) <(stems keys | sed 's/^/raw\//' | sort)
 

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cp: files and directories of the tree, copied as cp(1) would. What goes where is
+ * decided, and refused, before anything is written.
+ */
+#include "commands.h"
+#include "copy.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct cp {
+	bool deep; /* -r */
+	struct ck_unmounted u;
+	struct ck_copy_how how;
+	struct ck_progress progress;
+	struct ck_paths names; /* what is to be copied */
+	bool several;	       /* they need a directory */
+	bool into;	       /* DEST is one */
+	char *dest;	       /* as it is named in messages; owned */
+	char *parent, *last;   /* where the copy is, if DEST is none; owned */
+	int top; /* the directory that is DEST, or that it is in; -1: not open */
+	uint64_t total; /* bytes to be copied */
+	int status;	/* what was found wrong was said */
+};
+
+/* --- what is copied -------------------------------------------------------------------- */
+
+/* Past slashes, and components that are dots. */
+static const char *component(const char *path)
+{
+	for (path += strspn(path, "/");
+	     *path == '.' && (path[1] == '/' || path[1] == '\0');
+	     path += strspn(path, "/"))
+		path++;
+	return path;
+}
+
+/* Whether a PATH is just another spelling of a path. */
+static bool is_spelling(const char *given, const char *path)
+{
+	size_t len;
+
+	for (;;) {
+		given = component(given);
+		path += strspn(path, "/");
+		len = strcspn(given, "/");
+		if (len != strcspn(path, "/") || memcmp(given, path, len) != 0)
+			return false;
+		if (len == 0)
+			return true;
+		given += len;
+		path += len;
+	}
+}
+
+static void find(struct cp *k, const char *path)
+{
+	size_t before = k->names.n;
+
+	k->status |= ck_paths_find(&k->u, path, &k->names);
+	if (ck_is_pattern(path) &&
+	    (k->names.n != before + 1 ||
+	     !is_spelling(path, k->names.all[before].path)))
+		k->several = true;
+}
+
+static const char *name_of(const struct ck_named *n)
+{
+	const char *slash = strrchr(n->path, '/');
+
+	return slash ? slash + 1 : n->path;
+}
+
+static bool is_dir(const struct ck_named *n)
+{
+	return n->node.about.type == CK_TYPE_DIR;
+}
+
+/* Directories are left out, but for -r. */
+static void drop_dirs(struct cp *k)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < k->names.n; i++) {
+		struct ck_named *n = &k->names.all[i];
+
+		if (!is_dir(n)) {
+			k->names.all[kept++] = *n;
+			continue;
+		}
+		k->status = ck_trouble("%s: is a directory; -r copies it",
+				       *n->path ? ck_show(ck_str_from(n->path))
+						: ".");
+		free(n->path);
+	}
+	k->names.n = kept;
+}
+
+static int add_each(void *arg, struct ck_node *n, const char *name)
+{
+	struct cp *k = arg;
+	struct ck_paths *to = &k->names;
+	struct ck_named *all = ck_grow(to->all, &to->cap, to->n, 1,
+				       sizeof(*all));
+	int rc = all ? ck_tree_use(k->u.tree, n) : -ENOMEM;
+	char *path = rc ? NULL : strdup(name);
+
+	if (all)
+		to->all = all;
+	if (rc || !path)
+		return rc ? rc : -ENOMEM;
+	to->all[to->n++] = (struct ck_named){ *n, path };
+	return 0;
+}
+
+/* What is in the root goes into DEST, in place of the root. */
+static int open_root(struct cp *k)
+{
+	size_t given = k->names.n, kept = 0;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < given; i++)
+		if (!*k->names.all[i].path)
+			rc = ck_unmounted_each(&k->u, CK_TREE_ROOT, add_each,
+					       k);
+	for (size_t i = 0; i < k->names.n; i++)
+		if (*k->names.all[i].path)
+			k->names.all[kept++] = k->names.all[i];
+		else
+			free(k->names.all[i].path);
+	k->names.n = kept;
+	return rc ? ck_trouble("%s", strerror(-rc)) : CK_EXIT_FINE;
+}
+
+/* By the names that they will have, then by paths. */
+static int compare(const void *a, const void *b)
+{
+	const struct ck_named *x = *(const struct ck_named *const *)a;
+	const struct ck_named *y = *(const struct ck_named *const *)b;
+	int order = strcmp(name_of(x), name_of(y));
+
+	return order ? order : strcmp(x->path, y->path);
+}
+
+/* Of neighbours: the same one is dropped, one of the same name refused. */
+static int compare_to(struct ck_named *a, struct ck_named *b)
+{
+	if (strcmp(name_of(a), name_of(b)) != 0)
+		return CK_EXIT_FINE;
+	if (strcmp(a->path, b->path) != 0)
+		return ck_trouble("%s and %s: would have the same name in DEST",
+				  ck_show(ck_str_from(a->path)),
+				  ck_show(ck_str_from(b->path)));
+	a->node.number = 0; /* marks it; no node in use has it */
+	return CK_EXIT_FINE;
+}
+
+static void drop_marked(struct ck_paths *names)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (names->all[i].node.number)
+			names->all[kept++] = names->all[i];
+		else
+			free(names->all[i].path);
+	names->n = kept;
+}
+
+/* What was found twice is copied once. */
+static int check_names(struct cp *k)
+{
+	size_t n = k->names.n;
+	struct ck_named **sorted = calloc(n ? n : 1, sizeof(struct ck_named *));
+	int rc = CK_EXIT_FINE;
+
+	if (!sorted)
+		return ck_trouble("out of memory");
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = &k->names.all[i];
+	qsort(sorted, n, sizeof(struct ck_named *), compare);
+	for (size_t i = 1; rc == 0 && i < n; i++)
+		rc = compare_to(sorted[i - 1], sorted[i]);
+	free(sorted);
+	drop_marked(&k->names);
+	return rc;
+}
+
+/* --- where it goes ----------------------------------------------------------------------- */
+
+/* The path above DEST's last name, and that name. */
+static int split_dest(struct cp *k, const char *dest)
+{
+	size_t len = strlen(dest), last;
+
+	while (len > 1 && dest[len - 1] == '/')
+		len--;
+	for (last = len; last > 0 && dest[last - 1] != '/';)
+		last--;
+	k->last = strndup(dest + last, len - last);
+	k->parent = last ? strndup(dest, last) : strdup(".");
+	k->dest = strndup(dest, last > 1 ? last - 1 : last);
+	return k->last && k->parent && k->dest ? CK_EXIT_FINE
+					       : ck_trouble("out of memory");
+}
+
+/* Whether DEST is a directory; what is there instead is seen when it is replaced. */
+static int look_at_dest(struct cp *k, const char *dest)
+{
+	const char *shown = ck_show(ck_str_from(dest));
+	size_t len = strlen(dest);
+	struct stat st;
+	int err = stat(dest, &st) ? errno : 0;
+
+	k->into = err == 0 && S_ISDIR(st.st_mode);
+	if (k->into) {
+		while (len > 1 && dest[len - 1] == '/')
+			len--;
+		k->dest = strndup(dest, len);
+		return k->dest ? CK_EXIT_FINE : ck_trouble("out of memory");
+	}
+	if (*dest == '\0' || (err && err != ENOENT))
+		return ck_trouble("%s: %s", *dest ? shown : "DEST",
+				  strerror(err));
+	if (k->several)
+		return ck_trouble("%s: is not a directory; several files need "
+				  "one",
+				  shown);
+	return split_dest(k, dest);
+}
+
+/* A file there would take the place of a data file, or be taken for one. */
+static int open_top(struct cp *k, const char *dest)
+{
+	struct stat source;
+
+	k->top = open(k->into ? dest : k->parent,
+		      O_DIRECTORY | O_CLOEXEC | (k->how.sync ? 0 : O_PATH));
+	if (k->top < 0)
+		return ck_trouble(
+			"%s: %s",
+			ck_show(ck_str_from(k->into ? dest : k->parent)),
+			strerror(errno));
+	if (fstat(k->u.cp->dirfd, &source) ||
+	    ck_lies_in(fcntl(k->top, F_DUPFD_CLOEXEC, 0), &source))
+		return ck_trouble("%s: lies in the checkpoint, where its data "
+				  "files are",
+				  ck_show(ck_str_from(dest)));
+	return CK_EXIT_FINE;
+}
+
+/* cp(1) makes a directory of such a name, but no file. */
+static int check_slash(const struct cp *k, const char *dest)
+{
+	size_t len = strlen(dest);
+
+	if (k->into || k->names.n == 0 || dest[len - 1] != '/' ||
+	    is_dir(&k->names.all[0]))
+		return CK_EXIT_FINE;
+	return ck_trouble("%s: is not a directory", ck_show(ck_str_from(dest)));
+}
+
+/* --- how much it is ------------------------------------------------------------------------ */
+
+static int count_node(struct cp *k, const struct ck_node *n);
+
+static int count_each(void *arg, struct ck_node *n, const char *name)
+{
+	(void)name;
+	return count_node(arg, n);
+}
+
+/* What cannot be looked at is said when it is copied. */
+static int count_node(struct cp *k, const struct ck_node *n)
+{
+	struct ck_node dir = *n;
+	struct ck_node_stat st;
+
+	if (ck_copy_signalled())
+		return 1;
+	if (n->about.type != CK_TYPE_DIR) {
+		k->total += ck_tree_stat(n, &st) ? 0 : st.size;
+		return 0;
+	}
+	if (ck_tree_use(k->u.tree, &dir))
+		return 0;
+	(void)!ck_unmounted_each(&k->u, dir.number, count_each, k);
+	ck_tree_forget(k->u.tree, dir.number, 1);
+	return 0;
+}
+
+static void show_progress(struct cp *k)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	for (size_t i = 0; i < k->names.n; i++)
+		if (count_node(k, &k->names.all[i].node))
+			return;
+	ck_progress_begin(&k->progress, k->total);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static void copy_each(struct cp *k, struct ck_copying *c, struct ck_into *top)
+{
+	bool fine = true;
+
+	for (size_t i = 0; fine && i < k->names.n; i++) {
+		struct ck_named *n = &k->names.all[i];
+
+		fine = ck_copy(c, n, top, k->into ? name_of(n) : k->last);
+	}
+}
+
+static int copy_all(struct cp *k)
+{
+	struct ck_copying *c = ck_copy_begin(&k->how);
+	struct ck_into *top;
+	int rc = CK_EXIT_FINE, status;
+
+	if (!c)
+		return ck_trouble("neither memory nor threads are to be had");
+	top = ck_copy_into(k->top, k->dest);
+	k->top = -1;
+	if (top) {
+		copy_each(k, c, top);
+		ck_copy_into_end(c, top);
+	} else
+		rc = ck_trouble("out of memory");
+	status = ck_copy_end(c);
+	return rc ? rc : status;
+}
+
+static int copy(struct cp *k, const char *dest)
+{
+	int rc = open_top(k, dest);
+
+	if (rc)
+		return rc;
+	ck_copy_signals();
+	show_progress(k);
+	rc = copy_all(k);
+	ck_progress_end(&k->progress);
+	return rc;
+}
+
+static int prepare(struct cp *k, char **paths, int n, const char *dest)
+{
+	int rc;
+
+	for (int i = 0; i < n; i++)
+		find(k, paths[i]);
+	k->several |= n > 1;
+	if (!k->deep)
+		drop_dirs(k);
+	rc = look_at_dest(k, dest);
+	if (rc == 0 && k->into)
+		rc = open_root(k);
+	if (rc == 0)
+		rc = check_names(k);
+	return rc ? rc : check_slash(k, dest);
+}
+
+static int run(struct cp *k, char **argv, int n)
+{
+	const char *dest = argv[n - 1];
+	int rc = ck_unmounted_open(&k->u, argv[0]);
+
+	if (rc == 0)
+		rc = prepare(k, argv + 1, n - 2, dest);
+	if (rc == 0 && k->names.n)
+		rc = copy(k, dest);
+	return rc > k->status ? rc : k->status;
+}
+
+static unsigned processors(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+
+	return n < CK_COPY_THREADS ? (unsigned)n : CK_COPY_THREADS;
+}
+
+static int parse_threads(struct cp *k, const char *text)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || n < 1 || n > CK_COPY_THREADS)
+		return ck_trouble("cp: option -j: expected 1 to %d, found %s",
+				  CK_COPY_THREADS, ck_show(ck_str_from(text)));
+	k->how.threads = (unsigned)n;
+	return CK_EXIT_FINE;
+}
+
+static int parse(struct cp *k, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "sync", no_argument, NULL, 's' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int letter, rc = CK_EXIT_FINE;
+
+	while (rc == 0 &&
+	       (letter = ck_getopt(argc, argv, "rj:o:", longs)) != -1)
+		switch (letter) {
+		case 'r': k->deep = true; break;
+		case 's': k->how.sync = true; break;
+		case 'j': rc = parse_threads(k, optarg); break;
+		case 'o': rc = ck_parse_reading(&k->u.options, optarg); break;
+		default: rc = CK_EXIT_TROUBLE;
+		}
+	return rc == 0 && argc - optind < 3 ? ck_usage(argv[0]) : rc;
+}
+
+static void cp_fini(struct cp *k)
+{
+	ck_progress_fini(&k->progress);
+	ck_paths_fini(&k->names);
+	ck_unmounted_close(&k->u);
+	ck_fd_cleanup(&k->top);
+	free(k->dest);
+	free(k->parent);
+	free(k->last);
+}
+
+/* Whoever waits for this process shall see what ended it. */
+static void end_by(int number)
+{
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+int ck_cmd_cp(int argc, char **argv)
+{
+	struct cp k = { .top = -1, .how.threads = processors() };
+	int rc;
+
+	k.how.from = &k.u;
+	k.how.progress = &k.progress;
+	ck_progress_init(&k.progress);
+	rc = parse(&k, argc, argv);
+	if (rc == 0)
+		rc = run(&k, argv + optind, argc - optind);
+	cp_fini(&k);
+	if (ck_copy_signalled())
+		end_by(ck_copy_signalled());
+	return rc;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copy: see copy.h. A thread goes on with the file that it has begun, else begins the
+ * next one in the queue, else helps with one that another has begun: each writes
+ * to a file of its own for as long as there are enough, for the kernel lets only one
+ * at a time write to a file.
+ */
+#include "ckptfs/memory.h"
+#include "commands.h"
+#include "copy_internal.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+/* --- signals ------------------------------------------------------------------------ */
+
+static atomic_int signalled;
+
+static void on_signal(int number)
+{
+	atomic_store(&signalled, number);
+}
+
+void ck_copy_signals(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction act = { .sa_handler = on_signal,
+				 .sa_flags = SA_RESTART };
+	struct sigaction old;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(numbers); i++)
+		if (sigaction(numbers[i], NULL, &old) == 0 &&
+		    old.sa_handler != SIG_IGN)
+			(void)sigaction(numbers[i], &act, NULL);
+}
+
+int ck_copy_signalled(void)
+{
+	return atomic_load(&signalled);
+}
+
+bool ck_copy_stopping(const struct ck_copying *c)
+{
+	return atomic_load(&c->stopped) || ck_copy_signalled();
+}
+
+/* --- messages ------------------------------------------------------------------------ */
+
+static void note_status(struct ck_copying *c, int status)
+{
+	int worst = atomic_load(&c->status);
+
+	while (worst < status &&
+	       !atomic_compare_exchange_weak(&c->status, &worst, status))
+		continue;
+}
+
+void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc)
+{
+	ck_progress_hide(c->how.progress);
+	note_status(c, ck_unmounted_say(&from->node, from->path, rc));
+	ck_progress_show(c->how.progress);
+}
+
+static void say(struct ck_copying *c, const struct ck_into *into,
+		const char *name, const char *what)
+{
+	ck_auto_free char *path = ck_into_path(into, name ? name : "");
+
+	ck_progress_hide(c->how.progress);
+	note_status(c,
+		    ck_trouble("%s: %s", ck_show(ck_str_from(path ? path : "")),
+			       what));
+	ck_progress_show(c->how.progress);
+}
+
+void ck_copy_unwritten(struct ck_copying *c, const struct ck_into *into,
+		       const char *name, int err)
+{
+	if (!atomic_exchange(&c->stopped, true))
+		say(c, into, name, strerror(err));
+}
+
+void ck_copy_refuse(struct ck_copying *c, const struct ck_into *into,
+		    const char *name, const char *why)
+{
+	say(c, into, name, why);
+}
+
+/* --- threads ------------------------------------------------------------------------- */
+
+/* What a thread has taken. */
+struct range {
+	struct ck_copy_file *file; /* NULL: nothing */
+	uint64_t begin, end;
+};
+
+static bool has_more(const struct ck_copy_file *f)
+{
+	return f && f->next < f->size;
+}
+
+static void leave_open(struct ck_copying *c, struct ck_copy_file *f)
+{
+	struct ck_copy_file **at = &c->open;
+
+	while (*at && *at != f)
+		at = &(*at)->next_file;
+	if (*at)
+		*at = f->next_file;
+}
+
+static void take_range(struct ck_copying *c, struct ck_copy_file *f,
+		       struct range *r)
+{
+	*r = (struct range){ f, f->next,
+			     ck_min(f->size, f->next + CK_COPY_RANGE) };
+	f->next = r->end;
+	f->users++;
+	if (!has_more(f))
+		leave_open(c, f);
+}
+
+/* A range was copied, or never will be. The file, if that was the last one. */
+static struct ck_copy_file *release(struct ck_copying *c, struct range *r)
+{
+	struct ck_copy_file *f = r->file;
+
+	if (!f)
+		return NULL;
+	if (atomic_load(&f->failed)) {
+		leave_open(c, f);
+		f->next = f->size;
+	}
+	f->users--;
+	if (has_more(f))
+		return NULL;
+	r->file = NULL;
+	return f->users ? NULL : f;
+}
+
+/* The lock is released meanwhile. */
+static void take_queued(struct ck_copying *c, struct range *r)
+{
+	struct ck_copy_file *f = c->first;
+	bool opened;
+
+	c->first = f->next_file;
+	if (!c->first)
+		c->last = &c->first;
+	f->next_file = NULL;
+	c->queued--;
+	c->opening++;
+	pthread_cond_signal(&c->room);
+	pthread_mutex_unlock(&c->lock);
+	opened = ck_copy_file_open(c, f);
+	if (!opened)
+		ck_copy_file_end(c, f);
+	pthread_mutex_lock(&c->lock);
+	c->opening--;
+	if (opened && f->size > CK_COPY_RANGE) {
+		f->next_file = c->open;
+		c->open = f;
+	}
+	if (opened)
+		take_range(c, f, r);
+	if (c->open || c->ended)
+		pthread_cond_broadcast(&c->work);
+}
+
+/* Gives back what was taken, and takes what is next. False: there is nothing. */
+static bool take(struct ck_copying *c, struct range *r)
+{
+	struct ck_copy_file *done;
+	bool found = false;
+
+	pthread_mutex_lock(&c->lock);
+	done = release(c, r);
+	if (done) {
+		pthread_mutex_unlock(&c->lock);
+		ck_copy_file_end(c, done);
+		pthread_mutex_lock(&c->lock);
+	}
+	while (!found && !ck_copy_stopping(c)) {
+		if (r->file)
+			take_range(c, r->file, r);
+		else if (c->first)
+			take_queued(c, r);
+		else if (c->open)
+			take_range(c, c->open, r);
+		else if (c->ended && !c->opening)
+			break;
+		else
+			pthread_cond_wait(&c->work, &c->lock);
+		found = r->file != NULL;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return found;
+}
+
+static void wake_all(struct ck_copying *c)
+{
+	pthread_mutex_lock(&c->lock);
+	pthread_cond_broadcast(&c->work);
+	pthread_cond_broadcast(&c->room);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void *copying(void *arg)
+{
+	struct ck_copying *c = arg;
+	struct range r = { .file = NULL };
+	void *buffer = ck_pages_alloc(CK_COPY_PIECE);
+
+	if (!buffer && !atomic_exchange(&c->stopped, true))
+		note_status(c, ck_trouble("out of memory"));
+	while (take(c, &r))
+		ck_copy_file_range(c, r.file, r.begin, r.end, buffer);
+	ck_pages_free(buffer, buffer ? CK_COPY_PIECE : 0);
+	/* If it stopped, others may be waiting for what never comes. */
+	wake_all(c);
+	return NULL;
+}
+
+/* --- begin and end --------------------------------------------------------------------- */
+
+static void threads_begin(struct ck_copying *c)
+{
+	c->threads = calloc(c->how.threads, sizeof(*c->threads));
+	while (c->threads && c->nthreads < c->how.threads &&
+	       pthread_create(&c->threads[c->nthreads], NULL, copying, c) == 0)
+		c->nthreads++;
+}
+
+static void discard(struct ck_copying *c)
+{
+	pthread_cond_destroy(&c->room);
+	pthread_cond_destroy(&c->work);
+	pthread_mutex_destroy(&c->lock);
+	free(c->threads);
+	free(c);
+}
+
+struct ck_copying *ck_copy_begin(const struct ck_copy_how *how)
+{
+	struct ck_copying *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->how = *how;
+	c->last = &c->first;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->work, NULL);
+	pthread_cond_init(&c->room, NULL);
+	(void)umask(0077);
+	if (fstat(how->from->cp->dirfd, &c->source) == 0)
+		threads_begin(c);
+	if (c->nthreads == 0) {
+		discard(c);
+		return NULL;
+	}
+	return c;
+}
+
+/* What is left when it was stopped. */
+static void drop(struct ck_copying *c, struct ck_copy_file *f)
+{
+	while (f) {
+		struct ck_copy_file *next = f->next_file;
+
+		atomic_store(&f->failed, true);
+		ck_copy_file_end(c, f);
+		f = next;
+	}
+}
+
+int ck_copy_end(struct ck_copying *c)
+{
+	int status;
+
+	pthread_mutex_lock(&c->lock);
+	c->ended = true;
+	pthread_mutex_unlock(&c->lock);
+	wake_all(c);
+	for (unsigned i = 0; i < c->nthreads; i++)
+		pthread_join(c->threads[i], NULL);
+	drop(c, c->open);
+	drop(c, c->first);
+	status = atomic_load(&c->status);
+	discard(c);
+	return status;
+}
+
+/* --- the walk ---------------------------------------------------------------------------- */
+
+static bool queue(struct ck_copying *c, struct ck_copy_file *f)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->queued >= CK_COPY_QUEUE && !ck_copy_stopping(c))
+		pthread_cond_wait(&c->room, &c->lock);
+	*c->last = f;
+	c->last = &f->next_file;
+	c->queued++;
+	pthread_cond_signal(&c->work);
+	pthread_mutex_unlock(&c->lock);
+	return !ck_copy_stopping(c);
+}
+
+struct walk {
+	struct ck_copying *c;
+	const struct ck_named *dir;
+	struct ck_into *into;
+};
+
+static int walk_each(void *arg, struct ck_node *n, const char *name)
+{
+	const struct walk *w = arg;
+	struct ck_named found = { .node = *n };
+	int rc = -ENOMEM;
+
+	if (asprintf(&found.path, "%s%s%s", w->dir->path,
+		     *w->dir->path ? "/" : "", name) >= 0) {
+		rc = ck_copy(w->c, &found, w->into, name) ? 0 : 1;
+		free(found.path);
+	}
+	return rc;
+}
+
+static bool copy_dir(struct ck_copying *c, const struct ck_named *from,
+		     struct ck_into *up, const char *name)
+{
+	struct ck_into *into = ck_into_enter(c, up, name, from);
+	struct walk w = { c, from, into };
+	int rc;
+
+	if (!into)
+		return !ck_copy_stopping(c);
+	rc = ck_unmounted_each(c->how.from, into->number, walk_each, &w);
+	if (rc < 0)
+		ck_copy_unread(c, from, rc);
+	ck_into_put(c, into);
+	return !ck_copy_stopping(c);
+}
+
+bool ck_copy(struct ck_copying *c, const struct ck_named *from,
+	     struct ck_into *into, const char *name)
+{
+	struct ck_copy_file *f;
+
+	if (from->node.about.type == CK_TYPE_DIR)
+		return copy_dir(c, from, into, name);
+	if (from->node.about.type == CK_TYPE_LINK) {
+		ck_copy_refuse(c, into, name,
+			       "is a link, which cannot be copied yet");
+		return true;
+	}
+	f = ck_copy_file_make(from, into, name);
+	if (f)
+		return queue(c, f);
+	ck_copy_unwritten(c, into, name, ENOMEM);
+	return false;
+}

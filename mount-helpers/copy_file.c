@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copy_file: one file, which several threads may copy ranges of. It has a name of its
+ * own until all bytes, its mode and its time are there.
+ */
+#include "copy_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct ck_copy_file *ck_copy_file_make(const struct ck_named *from,
+				       struct ck_into *into, const char *name)
+{
+	struct ck_copy_file *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->fd = -1;
+	f->from.node = from->node;
+	f->from.path = strdup(from->path);
+	f->name = strdup(name);
+	if (!f->from.path || !f->name) {
+		free(f->from.path);
+		free(f->name);
+		free(f);
+		return NULL;
+	}
+	f->into = ck_into_use(into);
+	return f;
+}
+
+/* --- failures ----------------------------------------------------------------------- */
+
+/* Both say it once. */
+static void unread(struct ck_copying *c, struct ck_copy_file *f, int rc)
+{
+	if (!atomic_exchange(&f->failed, true))
+		ck_copy_unread(c, &f->from, rc);
+}
+
+static void unwritten(struct ck_copying *c, struct ck_copy_file *f, int err)
+{
+	if (!atomic_exchange(&f->failed, true))
+		ck_copy_unwritten(c, f->into, f->name, err);
+}
+
+/* --- opening ------------------------------------------------------------------------- */
+
+static int source_open(struct ck_copying *c, struct ck_copy_file *f)
+{
+	int rc = ck_unmounted_file(c->how.from, &f->from.node, &f->source);
+
+	if (rc == 0)
+		rc = -f->source.err;
+	if (rc == 0)
+		rc = ck_tree_stat(&f->from.node, &f->st);
+	f->size = ck_unmounted_size(&f->source);
+	return rc;
+}
+
+/* Only a file is replaced, or a link that leads to one or to nothing. */
+static const char *why_not_replaced(const struct ck_copy_file *f)
+{
+	struct stat st;
+
+	if (fstatat(f->into->fd, f->name, &st, 0) || S_ISREG(st.st_mode))
+		return NULL;
+	return S_ISDIR(st.st_mode) ? "is a directory" : "is a special file";
+}
+
+static int target_open(struct ck_copy_file *f)
+{
+	char hex[17];
+	int rc = ck_random_hex(hex);
+
+	if (rc)
+		return -rc;
+	snprintf(f->temporary, sizeof(f->temporary), ".ckptfs-cp-%s", hex);
+	f->fd = openat(f->into->fd, f->temporary,
+		       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		       0600);
+	if (f->fd < 0 ||
+	    (f->size > CK_COPY_RANGE && ftruncate(f->fd, (off_t)f->size)))
+		return errno;
+	return 0;
+}
+
+bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
+{
+	const char *why;
+	int rc = source_open(c, f), err;
+
+	if (rc) {
+		unread(c, f, rc);
+		return false;
+	}
+	why = why_not_replaced(f);
+	if (why) {
+		ck_copy_refuse(c, f->into, f->name, why);
+		return false;
+	}
+	err = target_open(f);
+	if (err)
+		unwritten(c, f, err);
+	return err == 0;
+}
+
+/* --- bytes --------------------------------------------------------------------------- */
+
+static bool copy_piece(struct ck_copying *c, struct ck_copy_file *f,
+		       uint64_t at, size_t len, void *buffer)
+{
+	int rc = ck_unmounted_read(c->how.from, &f->source, at, len, buffer);
+
+	if (rc) {
+		unread(c, f, rc);
+		return false;
+	}
+	rc = ck_pwrite_full(f->fd, buffer, len, at);
+	if (rc) {
+		unwritten(c, f, -rc);
+		return false;
+	}
+	ck_progress_add(c->how.progress, len);
+	return true;
+}
+
+void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
+			uint64_t begin, uint64_t end, void *buffer)
+{
+	bool fine = true;
+
+	for (uint64_t at = begin; fine && at < end; at += CK_COPY_PIECE) {
+		size_t len = (size_t)ck_min(CK_COPY_PIECE, end - at);
+
+		if (ck_copy_stopping(c))
+			atomic_store(&f->failed, true);
+		fine = !atomic_load(&f->failed) &&
+		       copy_piece(c, f, at, len, buffer);
+	}
+}
+
+/* --- its end -------------------------------------------------------------------------- */
+
+/* What a file system cannot keep is left out; it is our own file. */
+static int set_mode(const struct ck_copy_file *f)
+{
+	const struct timespec times[2] = { f->st.mtime, f->st.mtime };
+
+	if ((futimens(f->fd, times) || fchmod(f->fd, f->st.mode & 0777)) &&
+	    errno != EPERM && errno != ENOTSUP && errno != ENOSYS)
+		return errno;
+	return 0;
+}
+
+/* Some file systems tell only at close(2) that bytes have no room. */
+static int target_close(struct ck_copy_file *f)
+{
+	int fd = f->fd;
+
+	f->fd = -1;
+	return close(fd) && errno != EINTR ? errno : 0;
+}
+
+static int give_name(struct ck_copying *c, struct ck_copy_file *f)
+{
+	int err = set_mode(f);
+
+	if (err == 0 && c->how.sync && fsync(f->fd))
+		err = errno;
+	if (err == 0)
+		err = target_close(f);
+	if (err == 0 &&
+	    renameat(f->into->fd, f->temporary, f->into->fd, f->name))
+		err = errno;
+	return err;
+}
+
+/* Whether it has its name. */
+static bool complete(struct ck_copying *c, struct ck_copy_file *f)
+{
+	int rc, err;
+
+	if (atomic_load(&f->failed))
+		return false;
+	/* What changed after it was read may have been changed before, too. */
+	rc = ck_unmounted_check(c->how.from, &f->source);
+	if (rc) {
+		unread(c, f, rc);
+		return false;
+	}
+	err = give_name(c, f);
+	if (err)
+		unwritten(c, f, err);
+	return err == 0;
+}
+
+void ck_copy_file_end(struct ck_copying *c, struct ck_copy_file *f)
+{
+	if (f->fd >= 0 && !complete(c, f))
+		(void)unlinkat(f->into->fd, f->temporary, 0);
+	if (f->fd >= 0)
+		close(f->fd);
+	ck_tree_file_close(&f->source);
+	ck_into_put(c, f->into);
+	free(f->from.path);
+	free(f->name);
+	free(f);
+}

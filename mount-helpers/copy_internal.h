@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copy_internal: what copy.c, copy_file.c and copy_into.c share.
+ */
+#ifndef CKPTFS_COPY_INTERNAL_H
+#define CKPTFS_COPY_INTERNAL_H
+
+#include "copy.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+enum {
+	CK_COPY_PIECE = 512 << 10, /* bytes read and written at once */
+	CK_COPY_RANGE = 8 << 20,   /* bytes that a thread takes at once */
+	CK_COPY_QUEUE = 128,	   /* files; each holds its directory open */
+};
+
+struct ck_into {
+	struct ck_into *up; /* used by this one; NULL: no other was asked for */
+	int fd;
+	char *path; /* owned; for messages */
+	/* The directory of the tree that is copied into it, in use until all of
+	 * it is copied; 0: none. */
+	uint64_t number;
+	bool made;		     /* by us: 0700 until it is complete */
+	struct ck_node_stat becomes; /* then, if it was made */
+	atomic_uint
+		users; /* who copies into it: files, directories, the walk */
+};
+
+struct ck_copy_file {
+	struct ck_copy_file *next_file; /* in the queue, or of those open */
+	struct ck_into *into;		/* used */
+	struct ck_named from;		/* owns its path */
+	char *name;			/* owned */
+	/* From its opening on: */
+	struct ck_tree_file source;
+	struct ck_node_stat st;
+	uint64_t size;
+	int fd; /* -1: there is no temporary file */
+	char temporary[40];
+	atomic_bool failed; /* it will not be complete; was said if need be */
+	/* Protected by the copying's lock: */
+	uint64_t next;	/* what nobody has taken begins here */
+	unsigned users; /* who copies ranges of it */
+};
+
+struct ck_copying {
+	/* Constant: */
+	struct ck_copy_how how;
+	struct stat source; /* the checkpoint's directory */
+	/* Atomic: */
+	atomic_int status;
+	atomic_bool stopped; /* an error ended all */
+	pthread_cond_t work, room;
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_copy_file *first, **last; /* nobody has opened them */
+	unsigned queued;		    /* how many */
+	struct ck_copy_file *open; /* those with ranges that nobody has taken */
+	unsigned opening;	   /* how many are just being opened */
+	bool ended;		   /* there will be no more files */
+	/* One thread, that which began it: */
+	pthread_t *threads;
+	unsigned nthreads;
+};
+
+/* --- copy.c ---------------------------------------------------------------------- */
+
+/* Nothing more is begun. */
+bool ck_copy_stopping(const struct ck_copying *c);
+/* Says why something cannot be read; the rest is copied. */
+void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc);
+/* Says of a name in a directory that it cannot be written: all ends. Only the first
+ * one is said. name: NULL is the directory itself. err: positive. */
+void ck_copy_unwritten(struct ck_copying *c, const struct ck_into *into,
+		       const char *name, int err);
+/* Says why a name in a directory is left as it is; the rest is copied. */
+void ck_copy_refuse(struct ck_copying *c, const struct ck_into *into,
+		    const char *name, const char *why);
+
+/* --- copy_into.c ------------------------------------------------------------------ */
+
+/* A directory in a directory, made if need be, for what is in one of the tree.
+ * NULL: there can be none, which was said. */
+struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
+			      const char *name, const struct ck_named *from);
+struct ck_into *ck_into_use(struct ck_into *into);
+/* Of a name in it, for messages: free() it. NULL: out of memory. */
+char *ck_into_path(const struct ck_into *into, const char *name);
+/* Whoever is the last one completes it. */
+void ck_into_put(struct ck_copying *c, struct ck_into *into);
+
+/* --- copy_file.c ------------------------------------------------------------------- */
+
+/* NULL: out of memory. */
+struct ck_copy_file *ck_copy_file_make(const struct ck_named *from,
+				       struct ck_into *into, const char *name);
+/* Opens both ends. False: it cannot be copied, which was said. */
+CK_MUST_USE bool ck_copy_file_open(struct ck_copying *c,
+				   struct ck_copy_file *f);
+/* Copies bytes [begin, end) by way of CK_COPY_PIECE bytes at `buffer`. */
+void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
+			uint64_t begin, uint64_t end, void *buffer);
+/* Gives it its name if it is complete, else removes what there is of it, and frees
+ * it. */
+void ck_copy_file_end(struct ck_copying *c, struct ck_copy_file *f);
+
+#endif

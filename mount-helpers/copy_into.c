@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copy_into: directories that are written into. One that was made is private until
+ * all that belongs in it is there; then it gets the mode and the time of the tree's.
+ */
+#include "copy_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static struct ck_into *make(struct ck_into *up, int fd, char *path)
+{
+	struct ck_into *into = path ? calloc(1, sizeof(*into)) : NULL;
+
+	if (!into) {
+		free(path);
+		close(fd);
+		return NULL;
+	}
+	into->up = up ? ck_into_use(up) : NULL;
+	into->fd = fd;
+	into->path = path;
+	atomic_init(&into->users, 1);
+	return into;
+}
+
+struct ck_into *ck_copy_into(int fd, const char *path)
+{
+	return make(NULL, fd, strdup(path));
+}
+
+struct ck_into *ck_into_use(struct ck_into *into)
+{
+	atomic_fetch_add(&into->users, 1);
+	return into;
+}
+
+char *ck_into_path(const struct ck_into *into, const char *name)
+{
+	size_t len = strlen(into->path);
+	bool apart = len && into->path[len - 1] != '/';
+	char *path;
+
+	return asprintf(&path, "%s%s%s", into->path, apart ? "/" : "", name) < 0
+		       ? NULL
+		       : path;
+}
+
+/* --- completing one ----------------------------------------------------------------- */
+
+/* What a file system cannot keep is left out; it is our own directory. */
+static int set_mode(const struct ck_into *into)
+{
+	const struct timespec times[2] = { into->becomes.mtime,
+					   into->becomes.mtime };
+
+	if ((futimens(into->fd, times) ||
+	     fchmod(into->fd, into->becomes.mode & 0777)) &&
+	    errno != EPERM && errno != ENOTSUP && errno != ENOSYS)
+		return errno;
+	return 0;
+}
+
+static void complete(struct ck_copying *c, const struct ck_into *into)
+{
+	int err = into->made ? set_mode(into) : 0;
+
+	if (err == 0 && c->how.sync && fsync(into->fd))
+		err = errno;
+	if (err)
+		ck_copy_unwritten(c, into, NULL, err);
+}
+
+void ck_into_put(struct ck_copying *c, struct ck_into *into)
+{
+	while (into && atomic_fetch_sub(&into->users, 1) == 1) {
+		struct ck_into *up = into->up;
+
+		if (!ck_copy_stopping(c))
+			complete(c, into);
+		if (into->number)
+			ck_tree_forget(c->how.from->tree, into->number, 1);
+		close(into->fd);
+		free(into->path);
+		free(into);
+		into = up;
+	}
+}
+
+void ck_copy_into_end(struct ck_copying *c, struct ck_into *into)
+{
+	ck_into_put(c, into);
+}
+
+/* --- making one ---------------------------------------------------------------------- */
+
+static bool is_source(const struct ck_copying *c, int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == c->source.st_dev &&
+	       st.st_ino == c->source.st_ino;
+}
+
+/* A descriptor, or a negative errno, which was said. */
+static int open_dir(struct ck_copying *c, const struct ck_into *up,
+		    const char *name, bool *made)
+{
+	int how = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, err = 0;
+	int fd = -1;
+
+	*made = mkdirat(up->fd, name, 0700) == 0;
+	if (!*made && errno != EEXIST)
+		err = errno;
+	if (err == 0)
+		fd = openat(up->fd, name,
+			    how | (*made || c->how.sync ? 0 : O_PATH));
+	if (err == 0 && fd < 0)
+		err = errno;
+	if (err == ENOTDIR)
+		ck_copy_refuse(c, up, name, "is not a directory");
+	else if (err)
+		ck_copy_unwritten(c, up, name, err);
+	else if (!*made && is_source(c, fd)) {
+		err = EINVAL;
+		close(fd);
+		ck_copy_refuse(c, up, name, "is the checkpoint's directory");
+	}
+	return err ? -err : fd;
+}
+
+/* The directory of the tree is in use from now on. */
+static int note_source(struct ck_copying *c, const struct ck_named *from,
+		       struct ck_node *n, struct ck_node_stat *st)
+{
+	int rc;
+
+	*n = from->node;
+	rc = ck_tree_use(c->how.from->tree, n);
+	if (rc)
+		return rc;
+	rc = ck_tree_stat(n, st);
+	if (rc)
+		ck_tree_forget(c->how.from->tree, n->number, 1);
+	return rc;
+}
+
+/* Takes the use of n. */
+static struct ck_into *enter(struct ck_copying *c, struct ck_into *up,
+			     const char *name, const struct ck_node *n)
+{
+	struct ck_into *into = NULL;
+	bool made = false;
+	int fd = open_dir(c, up, name, &made);
+
+	if (fd >= 0)
+		into = make(up, fd, ck_into_path(up, name));
+	if (fd >= 0 && !into)
+		ck_copy_unwritten(c, up, name, ENOMEM);
+	if (into) {
+		into->number = n->number;
+		into->made = made;
+	} else
+		ck_tree_forget(c->how.from->tree, n->number, 1);
+	return into;
+}
+
+struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
+			      const char *name, const struct ck_named *from)
+{
+	struct ck_node_stat st;
+	struct ck_into *into;
+	struct ck_node n;
+	int rc = note_source(c, from, &n, &st);
+
+	if (rc) {
+		ck_copy_unread(c, from, rc);
+		return NULL;
+	}
+	into = enter(c, up, name, &n);
+	if (into)
+		into->becomes = st;
+	return into;
+}
