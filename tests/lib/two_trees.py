@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: MIT
+"""The tree of a checkpoint as a mount shows it, and how the commands that need
+no mount differ from it.
+
+    tree = seen(MOUNT)          of a mount that nothing has looked at
+    bare = Bare("SOURCE")       runs `ckptfs ls SOURCE` and others
+    list(differences(tree, bare)) == []
+
+Each comparison yields a line of text for everything that differs.
+"""
+import base64
+import errno
+import json
+import os
+import shutil
+import stat
+import subprocess
+
+CKPTFS = os.environ.get("CKPTFS", "ckptfs")
+PREFIX = "user.ckptfs."
+# What they say depends on what was looked at, and on who tells.
+LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log"}
+UNKNOWN = object    # an attribute `error` that may not be asked for
+DAMAGED = {errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE}
+AT_ONCE = 60000    # bytes of names that one call of a command gets
+
+
+class File:
+    """The bytes before the first that cannot be read, and why it cannot."""
+
+    def __init__(self, data, error):
+        self.data, self.error = data, error
+
+
+class Tree:
+    def __init__(self):
+        self.rows = []      # as `ls -lR --json` has them
+        self.unlisted = {}  # path of what has no row: errno of its stat
+        self.faults = {}    # path: value of the attribute `error`
+        self.files = {}     # path: File
+        self.roots = None   # the tree that root sees
+
+
+# --- a mount ---------------------------------------------------------------------
+
+def as_json(value):
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"$str": base64.b64encode(value).decode()}
+
+
+def value_of(path, name):
+    """None: only its name may be known here."""
+    try:
+        return as_json(os.getxattr(path, name))
+    except PermissionError:
+        return None
+
+
+def seconds(ns):
+    return "%d.%09d" % divmod(ns, 10**9)
+
+
+def row_of(path, shown):
+    s = os.lstat(path)
+    kind = {stat.S_IFDIR: "dir", stat.S_IFREG: "file",
+            stat.S_IFLNK: "link"}[stat.S_IFMT(s.st_mode)]
+    attributes = {name: value_of(path, name) for name in os.listxattr(path)}
+    return {"path": shown, "type": kind,
+            "size": None if kind == "dir" else s.st_size,
+            "mode": "%04o" % stat.S_IMODE(s.st_mode), "uid": s.st_uid,
+            "gid": s.st_gid, "mtime": seconds(s.st_mtime_ns),
+            "xattrs": attributes}
+
+
+def walk(tree, mount, below=""):
+    """A directory whole, then those that are in it."""
+    rows = []
+    for e in os.scandir(os.path.join(mount, below)):
+        try:
+            rows.append(row_of(e.path, below + e.name))
+        except PermissionError as error:
+            tree.unlisted[below + e.name] = error.errno
+    tree.rows += rows
+    for row in rows:
+        if row["type"] == "dir":
+            walk(tree, mount, row["path"] + "/")
+
+
+def readable(fd, end):
+    try:
+        return len(os.pread(fd, end, 0)) == end
+    except OSError:
+        return False
+
+
+def first_lost(fd, size):
+    """Reads of a file with a known fault fail only if they touch a lost byte."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if readable(fd, middle + 1):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def file_of(path):
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError as e:
+        return File(b"", e.errno)
+    try:
+        size = os.fstat(fd).st_size
+        try:
+            with open(fd, "rb", closefd=False) as f:
+                return File(f.read(), 0)
+        except OSError as e:
+            return File(os.pread(fd, first_lost(fd, size), 0), e.errno)
+    finally:
+        os.close(fd)
+
+
+def fault_of(path):
+    try:
+        return as_json(os.getxattr(path, PREFIX + "error"))
+    except OSError as e:
+        if e.errno == errno.EACCES:
+            return UNKNOWN
+        if e.errno != errno.ENODATA:
+            raise
+        return None
+
+
+def seen(mount):
+    tree = Tree()
+    walk(tree, mount)
+    names = [row["path"] for row in tree.rows if row["type"] == "file"]
+    tree.faults = {row["path"]: fault_of(f"{mount}/{row['path']}")
+                   for row in tree.rows}
+    tree.files = {name: file_of(f"{mount}/{name}") for name in names}
+    return tree
+
+
+# --- without a mount ----------------------------------------------------------------
+
+class Bare:
+    """Runs the commands; `through` is what they run under."""
+
+    def __init__(self, source, through=()):
+        self.source, self.through = source, list(through)
+
+    def run(self, command, *args, options=()):
+        return subprocess.run(
+            [*self.through, CKPTFS, command, *options, self.source, *args],
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+
+
+def pairs(text):
+    """An object, none of whose names is there twice."""
+    names = [name for name, _ in text]
+    assert len(set(names)) == len(names), names
+    return dict(text)
+
+
+def loads(line):
+    return json.loads(line, object_pairs_hook=pairs)
+
+
+def trouble(got, status=0):
+    """How it ended, if not as it should."""
+    if got.returncode != status or (status == 0 and got.stderr):
+        yield f"exit {got.returncode}, expected {status}: {got.stderr!r}"
+
+
+def lines_differ(errors, got):
+    """A clean line for each: its path, and the mount's errno in words."""
+    lines = got.stderr.decode().splitlines()
+    for (path, error), line in zip(errors.items(), lines):
+        if not line.startswith(f"ckptfs: {path}: {os.strerror(error)}") or \
+                not line.isprintable():
+            yield f"{path}: {os.strerror(error)}: said is {line!r}"
+    if len(lines) != len(errors):
+        yield f"{len(errors)} lines expected: {got.stderr!r}"
+
+
+def refusal_differs(path, error, got):
+    yield from trouble(got, 2)
+    yield from lines_differ({path: error}, got)
+
+
+def by_directory(rows):
+    """In the order of each."""
+    out = {}
+    for row in rows:
+        out.setdefault(os.path.dirname(row["path"]), []).append(row["path"])
+    return out
+
+
+def rows_differ(path, want, got):
+    for field in sorted(want.keys() | got.keys()):
+        if field == "size" and path in LIVE:
+            continue
+        one, other = want.get(field), got.get(field)
+        if field == "xattrs" and None not in (one, other):
+            one = list(one.items())
+            other = list(masked(dict(one), other).items())
+        if one != other:
+            yield f"{path}: {field}: mount {one!r}, ls {other!r}"
+
+
+def masked(want, got):
+    """got, without values that the mount kept to itself."""
+    return {name: value if want.get(name, "") is not None else None
+            for name, value in got.items()}
+
+
+def listing_differs(tree, bare):
+    got = bare.run("ls", options=("-lR", "--json"))
+    yield from trouble(got, 2 if tree.unlisted else 0)
+    yield from lines_differ(tree.unlisted, got)
+    rows = [loads(line) for line in got.stdout.splitlines()]
+    if by_directory(rows) != by_directory(tree.rows):
+        yield "names or their order"
+    have = {row["path"]: row for row in rows}
+    if len(have) != len(rows):
+        yield "a path is listed twice"
+    for row in tree.rows:
+        if row["path"] not in have:
+            yield f"{row['path']}: is not listed"
+        else:
+            yield from rows_differ(row["path"], row, have[row["path"]])
+
+
+def row_in(tree, path):
+    rows = tree.rows if tree else []
+    return next((row for row in rows if row["path"] == path), {"xattrs": {}})
+
+
+def needs_nothing(tree, path):
+    """Whether a tensor without elements is refused for its mode alone: without
+    a mount there is nothing to read that may not be read."""
+    attributes = row_in(tree.roots, path)["xattrs"]
+    return 0 in json.loads(attributes.get(PREFIX + "shape", "[]"))
+
+
+def file_in(tree, path):
+    f = tree.files[path]
+    if f.error == errno.EACCES and needs_nothing(tree, path):
+        return tree.roots.files[path]
+    return f
+
+
+def attributes_of(tree, path, error):
+    """What getfattr must print, and of `error` as much as can be known."""
+    fault = tree.faults[path]
+    if fault is not UNKNOWN:
+        return {**row_in(tree, path)["xattrs"],
+                **({} if fault is None else {PREFIX + "error": fault})}
+    # From .metadata, which may be read; a mount asks for the file's mode.
+    want = dict(row_in(tree.roots, path)["xattrs"])
+    if not needs_nothing(tree, path):
+        want[PREFIX + "error"] = \
+            error if error.startswith("EACCES: ") else "EACCES: "
+    return want
+
+
+def attributes_differ(tree, bare, paths):
+    for path in paths:
+        got = bare.run("getfattr", path)
+        yield from trouble(got)
+        if got.returncode:
+            continue
+        have = loads(got.stdout)
+        want = attributes_of(tree, path, have.get(PREFIX + "error", ""))
+        if have != want:
+            yield f"{path}: mount {want!r}, getfattr {have!r}"
+
+
+def groups(paths):
+    """As many in one as a command can be given."""
+    group, size = [], 0
+    for path in paths:
+        if group and size + len(path) > AT_ONCE:
+            yield group
+            group, size = [], 0
+        group.append(path)
+        size += len(path) + 1
+    if group:
+        yield group
+
+
+def whole_differ(tree, bare, paths):
+    """All bytes of files that can be read, one behind the other."""
+    for group in groups(paths):
+        got = bare.run("cat", *group)
+        yield from trouble(got)
+        at = 0
+        for path in group:
+            data = tree.files[path].data
+            if got.stdout[at:at + len(data)] != data:
+                yield f"{path}: other bytes"
+                break
+            at += len(data)
+        else:
+            if at != len(got.stdout):
+                yield f"{len(got.stdout) - at} bytes behind the last"
+
+
+def single_differs(tree, bare, path):
+    """One file; what can be read of it, and what is said of the rest."""
+    want = file_in(tree, path)
+    got = bare.run("cat", path)
+    if want.error:
+        yield from refusal_differs(path, want.error, got)
+        if not want.data.startswith(got.stdout):
+            yield f"{path}: bytes behind a lost one, or other bytes"
+        return
+    yield from trouble(got)
+    if got.stdout != want.data:
+        yield f"{path}: other bytes"
+
+
+def bytes_differ(tree, bare, single=()):
+    good = [path for path, f in tree.files.items()
+            if not f.error and path not in LIVE]
+    bad = [path for path, f in tree.files.items() if f.error]
+    yield from whole_differ(tree, bare, good)
+    for path in [*bad, *single]:
+        yield from single_differs(tree, bare, path)
+
+
+def copied_differs(path, row, want):
+    s = os.lstat(path)
+    have = "%04o" % stat.S_IMODE(s.st_mode), seconds(s.st_mtime_ns)
+    if have != (row["mode"], row["mtime"]):
+        yield f"{path}: copied with {have}, mount {row['mode'], row['mtime']}"
+    with open(path, "rb") as f:
+        if row["path"] not in LIVE and f.read() != want.data:
+            yield f"{path}: other bytes"
+
+
+def copy_differs(tree, bare, to):
+    """All that can be read, copied to a directory that is not there."""
+    bad = {path: file_in(tree, path).error for path in tree.files}
+    bad = {path: error for path, error in bad.items() if error}
+    bad.update(tree.unlisted)
+    got = bare.run("cp", ".", to, options=("-r",))
+    barred = {error for error in bad.values() if error not in DAMAGED}
+    yield from trouble(got, 2 if barred else 1 if bad else 0)
+    said = got.stderr.decode().splitlines()
+    for path, error in bad.items():
+        start = f"ckptfs: {path}: {os.strerror(error)}"
+        if not any(line.startswith(start) for line in said):
+            yield f"{path}: not said: {start!r} in {said!r}"
+    there = {os.path.relpath(os.path.join(place, name), to)
+             for place, dirs, files in os.walk(to) for name in dirs + files}
+    wanted = {row["path"] for row in tree.rows} - bad.keys()
+    if there != wanted:
+        yield f"copied are {sorted(there ^ wanted)!r} too much or not"
+    for row in tree.rows:
+        if row["path"] in tree.files and row["path"] in there & wanted:
+            yield from copied_differs(os.path.join(to, row["path"]), row,
+                                      file_in(tree, row["path"]))
+
+
+def remove_copy(to):
+    """Its directories may not be written to."""
+    for place, _, _ in os.walk(to):
+        os.chmod(place, 0o700)
+    shutil.rmtree(to)
+
+
+def sample(tree, count):
+    """Some paths from all places of the tree, and the root."""
+    paths = [row["path"] for row in tree.rows]
+    return paths[::max(1, len(paths) // count)]
+
+
+def differences(tree, bare, count=0):
+    """All that differs; of good files, and of attributes, only `count` are
+    asked for by a call of their own. 0: all."""
+    some = sample(tree, count) if count else [r["path"] for r in tree.rows]
+    bad = [path for path, fault in tree.faults.items() if fault is not None]
+    files = [path for path in some if path in tree.files
+             and path not in LIVE and not tree.files[path].error]
+    yield from listing_differs(tree, bare)
+    yield from attributes_differ(tree, bare, sorted({*some, *bad}))
+    yield from bytes_differ(tree, bare, files)
