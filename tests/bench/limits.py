@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-from measure import BIG
+from measure import BIG, favour
 
 EXAMPLE = pathlib.Path("/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c")
 ROWS = (("first", "first read", 0.75, 2), ("again", "hot re-read", 0.95, None), ("direct", "O_DIRECT", 0.7, 1.4))
@@ -24,18 +24,21 @@ ROWS = (("first", "first read", 0.75, 2), ("again", "hot re-read", 0.95, None), 
 
 @contextlib.contextmanager
 def served(command, mnt):
-    """A mount by a program that stays in the foreground."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while not os.path.ismount(mnt):
-            if process.poll() is not None:
-                raise RuntimeError(f"{command[0]} ended with {process.returncode}")
-            time.sleep(0.005)
-        yield
-    finally:
-        if process.poll() is None:
-            subprocess.run(["fusermount3", "-u", mnt], check=True)
-        process.wait()
+    """A mount by a program that stays in the foreground; in a session of its own, as daemons are, and scheduled like one."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        try:
+            while not os.path.ismount(mnt):
+                if process.poll() is not None:
+                    said.seek(0)
+                    raise RuntimeError(f"{command[0]} ended with {process.returncode}: {said.read()}")
+                time.sleep(0.005)
+            favour(process.pid)
+            yield
+        finally:
+            if process.poll() is None:
+                subprocess.run(["fusermount3", "-u", mnt], check=True)
+            process.wait()
 
 
 def ahead_of(mnt):
@@ -98,8 +101,7 @@ class Squashfuse:
 
 
 class Passthrough:
-    """It hands O_DIRECT on to the disk; with cache=never its reads are as direct, and their bytes come from memory.
-    max_threads is the default; libfuse 3.14 warns without it."""
+    """It hands O_DIRECT on to the disk; with cache=never its reads are as direct, and their bytes come from memory."""
     name = "passthrough_ll"
 
     def __init__(self, bench, file):
@@ -116,7 +118,7 @@ class Passthrough:
 
     @contextlib.contextmanager
     def mounted(self, direct):
-        options = f"source={self.file.parent},cache={'never' if direct else 'always'},max_threads=10"
+        options = f"source={self.file.parent},cache={'never' if direct else 'always'}"
         with served([self.program, "-f", "-o", options, self.bench.mnt], self.bench.mnt):
             yield self.bench.mnt / self.file.name, []
 
