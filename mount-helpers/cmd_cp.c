@@ -95,8 +95,7 @@ static void drop_dirs(struct cp *k)
 			continue;
 		}
 		k->status = ck_trouble("%s: is a directory; -r copies it",
-				       *n->path ? ck_show(ck_str_from(n->path))
-						: ".");
+				       ck_path_shown(n->path));
 		free(n->path);
 	}
 	k->names.n = kept;
@@ -155,8 +154,8 @@ static int compare_to(struct ck_named *a, struct ck_named *b)
 		return CK_EXIT_FINE;
 	if (strcmp(a->path, b->path) != 0)
 		return ck_trouble("%s and %s: would have the same name in DEST",
-				  ck_show(ck_str_from(a->path)),
-				  ck_show(ck_str_from(b->path)));
+				  ck_path_shown(a->path),
+				  ck_path_shown(b->path));
 	a->node.number = 0; /* marks it; no node in use has it */
 	return CK_EXIT_FINE;
 }
