@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The group of what a user has without a mount."""
+import pathlib
+import shutil
+
 from measure import BIG, clock
 
 TINY = "model.norm.weight"
@@ -27,6 +30,32 @@ def cat_tiny(bench):
     bench.row("ckptfs cat of a tensor of 4 KiB, start to end (ms)", "", f"{min(times):.1f} ms", min(times), 30, 15, True)
 
 
+def copy(bench):
+    """All tensors to a directory in memory: beside the shards, and beside cp through a fresh mount."""
+    place = pathlib.Path("/dev/shm") / bench.base.name
+    shards = sorted((bench.data / "big").glob("*.distcp"))
+    size = sum(shard.stat().st_size for shard in shards)
+
+    def rate(*command):
+        shutil.rmtree(place, ignore_errors=True)
+        bench.warm()
+        place.mkdir()
+        return size / clock(*command, place) / 1e9
+
+    def ours():
+        return rate(bench.program, "cp", "-r", bench.data / "big", "raw")
+
+    def through_mount():
+        with bench.mounted("big") as mnt:
+            return rate("cp", "-r", mnt / "raw")
+    try:
+        bench.compare("ckptfs cp -r of raw, beside cp of the shards", lambda: rate("cp", *shards), ours, 0.8, 1.2)
+        bench.compare("ckptfs cp -r of raw, beside cp -r of a mount", through_mount, ours, 1.5, 2.5)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def group_unmounted(bench):
     cat_big(bench)
     cat_tiny(bench)
+    copy(bench)

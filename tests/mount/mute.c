@@ -10,7 +10,7 @@
  * late, and called so. With MUTE_TABLE the n-th opening of the kernel's table of
  * mounts fails. With MUTE_HURRY a command that waits takes a fifth of
  * the time. With MUTE_PREAD each pread(2) takes so many milliseconds, as on a
- * slow source.
+ * slow source; with MUTE_WRITE each pwrite(2), as on a slow target.
  */
 /* Its definitions of some calls would be in the way of ours. */
 #undef _FORTIFY_SOURCE
@@ -79,6 +79,16 @@ __attribute__((visibility("default"))) ssize_t pread(int fd, void *to,
 	if (msec)
 		usleep((useconds_t)atoi(msec) * 1000);
 	return syscall(SYS_pread64, fd, to, len, pos);
+}
+
+__attribute__((visibility("default"))) ssize_t pwrite(int fd, const void *from,
+						      size_t len, off_t pos)
+{
+	const char *msec = getenv("MUTE_WRITE");
+
+	if (msec)
+		usleep((useconds_t)atoi(msec) * 1000);
+	return syscall(SYS_pwrite64, fd, from, len, pos);
 }
 
 /* The first thread waits for the end of the session. */

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""See cp-faults.sh: what is left of a copy that does not come to its end."""
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "crash")]
+import injector  # noqa: E402
+from tap import Tap  # noqa: E402
+
+class Said(Tap):
+    """Says why only of what failed."""
+
+    def result(self, good, what, notes=()):
+        super().result(good, what, () if good else notes)
+
+
+CKPTFS, MUTE = os.environ["CKPTFS"], os.environ["LIBMUTE_BIN"]
+tap, dest = Said(), pathlib.Path("dest")
+
+
+def cp(*arguments, **more):
+    return subprocess.run([CKPTFS, "cp", *arguments], text=True,
+                          capture_output=True, **more)
+
+
+def right(folder):
+    """Each file below a directory by its name there: all that is allowed."""
+    return {str(p.relative_to(folder)): p.read_bytes()
+            for p in pathlib.Path(folder).rglob("*") if p.is_file()}
+
+
+def temporary(folder):
+    return [p.name for p in pathlib.Path(folder).rglob(".ckptfs-cp-*")]
+
+
+def wrong(folder, want):
+    """Files under their names that are not whole."""
+    return [name for name, data in right(folder).items()
+            if not pathlib.Path(name).name.startswith(".ckptfs-cp-") and
+            want.get(name) != data]
+
+
+def anew():
+    shutil.rmtree(dest, ignore_errors=True)
+    dest.mkdir()
+
+
+def slow(msec):
+    return {**os.environ, "LD_PRELOAD": MUTE, "MUTE_WRITE": str(msec)}
+
+
+# --- killed ---------------------------------------------------------------------
+
+def killed_at(source, what, at, late):
+    """The call before (after) which cp was killed, or None; what is wrong."""
+    anew()
+    fault = injector.Kill(at, late)
+    injector.Injector([CKPTFS, "cp", "-r", "-j", "2", "--sync", source, *what,
+                       str(dest)], str(dest.resolve()), fault).wait()
+    return fault.hit, len(fault.seen)
+
+
+def kill(source, what, points):
+    assert cp("-r", source, *what, "want").returncode in (0, 2)
+    anew()
+    cp("-r", source, *what, str(dest))
+    want, names, bad = right(dest), set(), []
+    hit, count = killed_at(source, what, 0, False)
+    tap.result(hit is None and not wrong(dest, want) and
+               right(dest) == want, f"{source}: not killed it copies all")
+    for at in points(count):
+        for late in (False, True):
+            hit, _ = killed_at(source, what, at, late)
+            names.add(hit.name if hit else "none")
+            bad += [(at, late, name) for name in wrong(dest, want)]
+    tap.result(not bad, f"{source}: killed at {sorted(names)}", map(str, bad))
+    return names
+
+
+names = kill("small", ["raw"], lambda count: range(1, count + 1))
+tap.result({"openat", "pwrite64", "fchmod", "utimensat", "fsync",
+            "renameat"} <= names, "these are calls of all kinds", sorted(names))
+dice = random.Random(int(os.environ.get("CKPTFS_SEED", "1")))
+kill("large", ["full/t0.npy"],
+     lambda count: sorted(dice.sample(range(1, count + 1), 6)))
+
+
+# The oracle finds what it must.
+anew()
+(dest / "t0").write_bytes(b"half")
+tap.result(wrong(dest, {"t0": b"whole"}) == ["t0"], "a half file is found")
+
+# --- signals --------------------------------------------------------------------
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    anew()
+    copy = subprocess.Popen([CKPTFS, "cp", "-r", "large", "raw", "full",
+                             str(dest)], env=slow(50), stderr=subprocess.PIPE)
+    while not temporary(dest) and copy.poll() is None:
+        time.sleep(0.01)
+    copy.send_signal(number)
+    said = copy.communicate()[1]
+    tap.result(copy.returncode == -number and not said,
+               f"{number.name}: it dies of it", [f"{copy.returncode} {said}"])
+    tap.result(not right(dest), f"{number.name}: nothing is left",
+               right(dest))
+anew()
+copy = subprocess.Popen(["nohup", CKPTFS, "cp", "large", "raw/t0", str(dest)],
+                        env=slow(5), stderr=subprocess.DEVNULL)
+while not temporary(dest) and copy.poll() is None:
+    time.sleep(0.01)
+copy.send_signal(signal.SIGHUP)
+tap.result(copy.wait() == 0, "a signal that is ignored ends nothing")
+
+# --- no space -------------------------------------------------------------------
+cp("small", "raw/t0", "raw/t1", "raw/t2", str(dest))
+want = right(dest)
+done = cp("-r", "small", "raw", "space")
+small = {"raw/" + name: data for name, data in want.items()
+         if (dest / name).stat().st_size < 10 ** 6}
+done = cp("-j", "4", "large", "full/t0.npy", "raw/t0", "space")
+tap.result(done.returncode == 2, "no space: 2", [str(done)])
+tap.result(done.stderr in
+           [f"ckptfs: space/{name}: No space left on device\n"
+            for name in ("t0.npy", "t0")], "no space: one line", [done.stderr])
+tap.result(set(right("space")) == {"raw/t0", "raw/t1", "raw/t2"} and
+           not temporary("space"), "no space: what was complete stays",
+           list(right("space")))
+subprocess.run(["mount", "-o", "remount,ro", "space"], check=True)
+done = cp("small", "raw/t0", "raw/t1", "space")
+tap.result(done.returncode == 2 and done.stderr in
+           [f"ckptfs: space/t{n}: Read-only file system\n" for n in (0, 1)],
+           "a file system for reading: one line", [done.stderr])
+
+
+# --- the source changes ---------------------------------------------------------
+
+def replaced(shard):
+    new = shard.with_suffix(".new")
+    shutil.copy(shard, new)
+    new.rename(shard)
+
+
+def rewritten(shard):
+    with open(shard, "r+b") as out:
+        out.seek(3000)
+        out.write(b"x" * 100000)
+
+
+def cut(shard):
+    os.truncate(shard, 100)
+
+
+def changed(source, what, change, msec):
+    """Changed once there is a temporary file."""
+    anew()
+    shutil.copytree(source, "changing")
+    copy = subprocess.Popen([CKPTFS, "cp", "-j", "1", "changing", what,
+                             str(dest)], env=slow(msec), text=True,
+                            stderr=subprocess.PIPE)
+    while not temporary(dest) and copy.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    change(pathlib.Path("changing/__0_0.distcp"))
+    said = copy.communicate()[1]
+    shutil.rmtree("changing")
+    tap.result(copy.returncode == 1 and said.startswith(f"ckptfs: {what}: ")
+               and said.count("\n") == 1,
+               f"{source}, {change.__name__}: 1, and its name", [said])
+    tap.result(not right(dest), f"{source}, {change.__name__}: it is not there",
+               right(dest))
+
+
+for change in (replaced, rewritten, cut):
+    changed("large", "raw/t0", change, 20)
+    # The last bytes were read before.
+    changed("small", "raw/t0", change, 400)
+sys.exit(tap.finish())
