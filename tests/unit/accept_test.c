@@ -73,13 +73,14 @@ static void check_stage(struct ck_stage *s, const struct ck_node *n,
 	const struct ck_tensor *t = ck_catalog_tensor(s->catalog,
 						      n->about.number);
 	const int64_t *shape = t->shape;
-	uint32_t box = n->about.chunk - t->chunk;
 	struct ck_diag d;
+	uint32_t box;
 
 	eq_u64(s->of.tensor, n->about.number);
 	if (n->about.topic != CK_ABOUT_BOX) {
 		eq_u64(s->of.box, CK_ALL_BOXES);
 	} else {
+		box = n->about.chunk - t->chunk;
 		shape = ck_tensor_box(t, box) + t->ndim;
 		ok(s->of.box == box || ck_tensor_box_is_empty(t, box));
 	}
