@@ -185,6 +185,11 @@ static int mount_by_fuse(struct session *s, struct ck_diag *d)
 
 	if (fuse_session_mount(s->fuse, s->mountpoint) == 0)
 		return 0;
+	if (access("/dev/fuse", F_OK))
+		return ck_fail(d, errno,
+			       "%s: cannot be mounted; there is no /dev/fuse; "
+			       "ckptfs ls, cat, cp and getfattr need none",
+			       name);
 	if (geteuid() != 0 && !ck_host_has_fusermount())
 		return ck_fail(d, ENOENT,
 			       "%s: cannot be mounted; there is no "
