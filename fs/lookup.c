@@ -28,10 +28,13 @@ int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
 	return rc;
 }
 
-/* How long a name is good. accepts: of a file that can be written, or could be. */
-static double name_timeout(const struct ck_fs *fs, bool accepts)
+/* How long a name is good, in seconds. accepts: of a file that can be written, or
+ * could be; msec: as its directory has it. */
+static double name_timeout(const struct ck_fs *fs, bool accepts, uint32_t msec)
 {
-	return fs->writer && accepts ? fs->name_timeout : CK_TIMEOUT;
+	double seconds = fs->writer && accepts ? fs->name_timeout : CK_TIMEOUT;
+
+	return msec && msec / 1e3 < seconds ? msec / 1e3 : seconds;
 }
 
 /* Who may read a file turns out only when all its data files were seen; what
@@ -55,7 +58,8 @@ void ck_fs_entry_fill(const struct ck_fs *fs, const struct ck_node *n,
 		.attr_timeout = attr_timeout(fs, n, known->size),
 		.entry_timeout = n->about.live
 					 ? 0
-					 : name_timeout(fs, ck_node_accepts(n)),
+					 : name_timeout(fs, ck_node_accepts(n),
+							n->names_msec),
 	};
 	ck_node_stat_fill(fs, n, known, &out->attr);
 }
@@ -93,7 +97,8 @@ static void no_entry(const struct ck_fs *fs, const struct ck_node *dir,
 		     struct fuse_entry_param *out)
 {
 	*out = (struct fuse_entry_param){
-		.entry_timeout = name_timeout(fs, ck_node_takes_files(dir)),
+		.entry_timeout = name_timeout(fs, ck_node_takes_files(dir),
+					      dir->dir.names_msec),
 	};
 }
 

@@ -413,7 +413,9 @@ static int tree_make(struct ck_fs *fs)
 		.status = ck_control_status,
 		.arg = fs,
 	};
-	rc = ck_root_make(fs->cp, ck_views, ck_nviews, &fs->shown, &fs->root);
+	rc = ck_root_make(fs->cp, o->views ? o->views : ck_views,
+			  o->views ? o->nviews : ck_nviews, &fs->shown,
+			  &fs->root);
 	return rc ? rc : ck_tree_make(fs->root, &fs->tree);
 }
 

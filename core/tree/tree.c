@@ -77,6 +77,7 @@ int ck_tree_child(const struct ck_tree_place *p, const struct ck_child *child,
 	*out = (struct ck_node){
 		.parent = ck_number_of_dir(p->row.place),
 		.entry = child->entry,
+		.names_msec = p->row.dir.names_msec,
 		.dir = child->dir,
 		.about = { .type = CK_TYPE_DIR },
 	};

@@ -8,6 +8,7 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/move.h"
+#include "ckptfs/view.h"
 
 #include <sys/ioctl.h>
 
@@ -43,7 +44,10 @@ struct ck_mount_options {
 	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
 	struct ck_mover *mover; /* the caller's; NULL: that of local files */
-	struct ck_buf given;	/* the text of all options, for the report */
+	/* nviews, the caller's; NULL: ck_views. */
+	const struct ck_view *const *views;
+	size_t nviews;
+	struct ck_buf given; /* the text of all options, for the report */
 };
 
 /* Adds "a,b=c,..." (`\` escapes a comma). -EINVAL names an unknown option and

@@ -48,8 +48,9 @@ struct ck_node {
 	/* Where it is: the same in all versions, and as long as something there is
 	 * in use. No other node has it. A directory's is its number. */
 	uint64_t place;
-	struct ck_dir dir;     /* of a directory: itself; else that it is in */
-	uint32_t entry;	       /* in the directory that it is in */
+	struct ck_dir dir;   /* of a directory: itself; else that it is in */
+	uint32_t entry;	     /* in the directory that it is in */
+	uint32_t names_msec; /* ck_dir's, of that, if a name was found there */
 	struct ck_about about; /* of a directory: its type */
 };
 

@@ -25,6 +25,9 @@ struct ck_dir {
 	/* What names of its files end in that can be written; NULL: there are
 	 * none, and nobody can put others there for a while. */
 	const char *suffix;
+	/* For how many milliseconds a name in it, or that there is none, may be
+	 * taken for known: then it is looked up again. 0: until a commit. */
+	uint32_t names_msec;
 };
 
 enum ck_node_type {
