@@ -7,11 +7,13 @@
 #include "unmounted.h"
 #include <errno.h>
 #include <fnmatch.h>
+#include <locale.h>
 #include <stdio.h>
 
 struct finding {
 	struct ck_unmounted *u;
 	struct ck_paths *out;
+	locale_t utf8; /* names are; 0: patterns match bytes */
 };
 
 /* What was found so far of one PATH, and what is to be found there. */
@@ -76,10 +78,21 @@ static int found(const struct step *s, struct ck_node *n, const char *name)
 	return rc ? rc : find_in(s->f, n, path, s->rest);
 }
 
+/* A `?` is a character. */
+static bool matches(const struct step *s, const char *name)
+{
+	locale_t before = s->f->utf8 ? uselocale(s->f->utf8) : NULL;
+	bool found = fnmatch(s->pattern, name, 0) == 0;
+
+	if (before)
+		uselocale(before);
+	return found;
+}
+
 static int found_each(void *arg, struct ck_node *n, const char *name)
 {
 	const struct step *s = arg;
-	int rc = fnmatch(s->pattern, name, 0) ? 0 : found(s, n, name);
+	int rc = matches(s, name) ? found(s, n, name) : 0;
 
 	/* What is behind it need not be there in each of several. */
 	return rc == -ENOTDIR || rc == -ENOENT ? 0 : rc;
@@ -146,8 +159,11 @@ int ck_paths_find(struct ck_unmounted *u, const char *path,
 		return ck_trouble("%s: .. is not allowed; a PATH begins at the "
 				  "root of the tree",
 				  shown);
+	f.utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
 	rc = ck_tree_find(u->tree, CK_TREE_ROOT, &root);
 	rc = rc ? rc : find_in(&f, &root, "", path);
+	if (f.utf8)
+		freelocale(f.utf8);
 	return rc ? ck_trouble("%s: %s", shown, strerror(-rc)) : CK_EXIT_FINE;
 }
 

@@ -44,6 +44,8 @@ status 'a file into a directory' 0 '' cp_ "$source" "full/$one.npy" d
 status 'a file as another name' 0 '' cp_ "$source" "/full//./$one.npy" a.npy
 check 'both are the same' cmp a.npy "d/$one.npy"
 status 'several files' 0 '' cp_ "$source" "raw/$one" "raw/$two" d
+equal 'a ? is a character' "$("$CKPTFS" ls "$FIXTURES/keys" 'raw/h?llo')" \
+	raw/héllo
 equal 'a pattern that names one needs a directory' \
 	"$(cp_ "$source" "raw/$one*" p 2>&1; echo $?; ls -d p* | grep -v '^\.$')" \
 	'ckptfs: p: is not a directory; several files need one
