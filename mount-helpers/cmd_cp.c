@@ -443,7 +443,7 @@ int ck_cmd_cp(int argc, char **argv)
 
 	k.how.from = &k.u;
 	k.how.progress = &k.progress;
-	ck_progress_init(&k.progress);
+	ck_progress_init(&k.progress, ck_copy_signalled);
 	rc = parse(&k, argc, argv);
 	if (rc == 0)
 		rc = run(&k, argv + optind, argc - optind);

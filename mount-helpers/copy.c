@@ -23,7 +23,7 @@ static void on_signal(int number)
 
 void ck_copy_signals(void)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 	struct sigaction act = { .sa_handler = on_signal,
 				 .sa_flags = SA_RESTART };
 	struct sigaction old;
@@ -32,6 +32,10 @@ void ck_copy_signals(void)
 		if (sigaction(numbers[i], NULL, &old) == 0 &&
 		    old.sa_handler != SIG_IGN)
 			(void)sigaction(numbers[i], &act, NULL);
+	/* Whoever read the messages is gone, or a file is too large: the calls
+	 * say so. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 int ck_copy_signalled(void)
@@ -57,7 +61,8 @@ static void note_status(struct ck_copying *c, int status)
 
 void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc)
 {
-	ck_progress_hide(c->how.progress);
+	if (!ck_progress_hide(c->how.progress))
+		return; /* a signal ends all */
 	note_status(c, ck_unmounted_say(&from->node, from->path, rc));
 	ck_progress_show(c->how.progress);
 }
@@ -67,7 +72,8 @@ static void say(struct ck_copying *c, const struct ck_into *into,
 {
 	ck_auto_free char *path = ck_into_path(into, name ? name : "");
 
-	ck_progress_hide(c->how.progress);
+	if (!ck_progress_hide(c->how.progress))
+		return; /* a signal ends all */
 	note_status(c,
 		    ck_trouble("%s: %s", ck_show(ck_str_from(path ? path : "")),
 			       what));

@@ -24,8 +24,8 @@ struct ck_copy_how {
 	struct ck_progress *progress; /* outlives it, too */
 };
 
-/* SIGINT, SIGTERM and SIGHUP are no more than noted from now on, if they are not
- * ignored. */
+/* SIGINT, SIGTERM, SIGHUP and SIGQUIT are no more than noted from now on, if they are
+ * not ignored; SIGPIPE and SIGXFSZ are. */
 void ck_copy_signals(void);
 /* The signal that came, or 0. */
 int ck_copy_signalled(void);

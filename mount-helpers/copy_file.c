@@ -39,9 +39,17 @@ static void unread(struct ck_copying *c, struct ck_copy_file *f, int rc)
 		ck_copy_unread(c, &f->from, rc);
 }
 
+/* What is too large for the file system says nothing of the others; and the size
+ * may be a part of the damage. */
 static void unwritten(struct ck_copying *c, struct ck_copy_file *f, int err)
 {
-	if (!atomic_exchange(&f->failed, true))
+	if (err == EFBIG && f->source.faulty)
+		unread(c, f, -EIO);
+	else if (atomic_exchange(&f->failed, true))
+		return;
+	else if (err == EFBIG)
+		ck_copy_refuse(c, f->into, f->name, strerror(err));
+	else
 		ck_copy_unwritten(c, f->into, f->name, err);
 }
 
@@ -143,17 +151,6 @@ void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
 
 /* --- its end -------------------------------------------------------------------------- */
 
-/* What a file system cannot keep is left out; it is our own file. */
-static int set_mode(const struct ck_copy_file *f)
-{
-	const struct timespec times[2] = { f->st.mtime, f->st.mtime };
-
-	if ((futimens(f->fd, times) || fchmod(f->fd, f->st.mode & 0777)) &&
-	    errno != EPERM && errno != ENOTSUP && errno != ENOSYS)
-		return errno;
-	return 0;
-}
-
 /* Some file systems tell only at close(2) that bytes have no room. */
 static int target_close(struct ck_copy_file *f)
 {
@@ -165,7 +162,7 @@ static int target_close(struct ck_copy_file *f)
 
 static int give_name(struct ck_copying *c, struct ck_copy_file *f)
 {
-	int err = set_mode(f);
+	int err = ck_copy_set_mode(f->fd, &f->st);
 
 	if (err == 0 && c->how.sync && fsync(f->fd))
 		err = errno;

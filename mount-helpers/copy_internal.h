@@ -23,7 +23,7 @@ struct ck_into {
 	/* The directory of the tree that is copied into it, in use until all of
 	 * it is copied; 0: none. */
 	uint64_t number;
-	bool made;		     /* by us: 0700 until it is complete */
+	bool made; /* by us: its owner may write until it is complete */
 	struct ck_node_stat becomes; /* then, if it was made */
 	atomic_uint
 		users; /* who copies into it: files, directories, the walk */
@@ -91,6 +91,9 @@ struct ck_into *ck_into_use(struct ck_into *into);
 char *ck_into_path(const struct ck_into *into, const char *name);
 /* Whoever is the last one completes it. */
 void ck_into_put(struct ck_copying *c, struct ck_into *into);
+
+/* Gives what cp made mode and time. A positive errno, or 0. */
+CK_MUST_USE int ck_copy_set_mode(int fd, const struct ck_node_stat *st);
 
 /* --- copy_file.c ------------------------------------------------------------------- */
 

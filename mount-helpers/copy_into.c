@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copy_into: directories that are written into. One that was made is private until
- * all that belongs in it is there; then it gets the mode and the time of the tree's.
+ * copy_into: directories that are written into. One that was made can be written by
+ * its owner until all that belongs in it is there; then it gets the mode and the time
+ * of the tree's. Files in it are private until they are whole.
  */
 #include "copy_internal.h"
 #include <errno.h>
@@ -49,22 +50,25 @@ char *ck_into_path(const struct ck_into *into, const char *name)
 
 /* --- completing one ----------------------------------------------------------------- */
 
-/* What a file system cannot keep is left out; it is our own directory. */
-static int set_mode(const struct ck_into *into)
+/* What a file system cannot keep is left out; it is our own file or directory. */
+static int not_kept(int rc)
 {
-	const struct timespec times[2] = { into->becomes.mtime,
-					   into->becomes.mtime };
+	bool cannot = errno == EPERM || errno == ENOTSUP || errno == ENOSYS;
 
-	if ((futimens(into->fd, times) ||
-	     fchmod(into->fd, into->becomes.mode & 0777)) &&
-	    errno != EPERM && errno != ENOTSUP && errno != ENOSYS)
-		return errno;
-	return 0;
+	return rc && !cannot ? errno : 0;
+}
+
+int ck_copy_set_mode(int fd, const struct ck_node_stat *st)
+{
+	const struct timespec times[2] = { st->mtime, st->mtime };
+	int err = not_kept(futimens(fd, times));
+
+	return err ? err : not_kept(fchmod(fd, st->mode & 0777));
 }
 
 static void complete(struct ck_copying *c, const struct ck_into *into)
 {
-	int err = into->made ? set_mode(into) : 0;
+	int err = into->made ? ck_copy_set_mode(into->fd, &into->becomes) : 0;
 
 	if (err == 0 && c->how.sync && fsync(into->fd))
 		err = errno;
@@ -179,7 +183,10 @@ struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
 		return NULL;
 	}
 	into = enter(c, up, name, &n);
-	if (into)
-		into->becomes = st;
+	if (!into)
+		return NULL;
+	into->becomes = st;
+	if (into->made)
+		(void)fchmod(into->fd, (st.mode & 0777) | 0700);
 	return into;
 }

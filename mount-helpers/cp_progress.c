@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* progress: see cp_progress.h. */
 #include "cp_progress.h"
-#include "ckptfs/base.h"
-#include <signal.h>
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -10,10 +10,11 @@ enum { PERIOD = 200 }; /* milliseconds */
 
 static const char wipe[] = "\r\033[K";
 
-void ck_progress_init(struct ck_progress *p)
+void ck_progress_init(struct ck_progress *p, int (*given_up)(void))
 {
 	pthread_condattr_t attr;
 
+	p->given_up = given_up;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -34,16 +35,26 @@ void ck_progress_add(struct ck_progress *p, uint64_t bytes)
 
 /* --- the line ------------------------------------------------------------------------ */
 
+/* A terminal may be stopped, and a pipe be full: who writes then waits, and no
+ * signal that is only noted ends that. */
+static bool is_read(int msec)
+{
+	struct pollfd end = { .fd = STDERR_FILENO, .events = POLLOUT };
+	int n = poll(&end, 1, msec);
+
+	return n > 0 || (n < 0 && errno != EINTR);
+}
+
 static void put(const struct ck_buf *line)
 {
 	/* Nobody is told that a terminal is gone. */
-	if (!line->err)
+	if (!line->err && is_read(0))
 		(void)!ck_write_full(STDERR_FILENO, line->data, line->len);
 }
 
 static void wipe_line(struct ck_progress *p)
 {
-	if (p->shown)
+	if (p->shown && is_read(0))
 		(void)!ck_write_full(STDERR_FILENO, wipe, sizeof(wipe) - 1);
 	p->shown = false;
 }
@@ -142,10 +153,17 @@ void ck_progress_end(struct ck_progress *p)
 	p->is_on = false;
 }
 
-void ck_progress_hide(struct ck_progress *p)
+bool ck_progress_hide(struct ck_progress *p)
 {
 	pthread_mutex_lock(&p->lock);
+	while (!p->given_up() && !is_read(PERIOD))
+		continue;
+	if (p->given_up()) {
+		pthread_mutex_unlock(&p->lock);
+		return false;
+	}
 	wipe_line(p);
+	return true;
 }
 
 void ck_progress_show(struct ck_progress *p)

@@ -53,7 +53,9 @@ def anew():
 
 
 def slow(msec):
-    return {**os.environ, "LD_PRELOAD": MUTE, "MUTE_WRITE": str(msec)}
+    asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return {**os.environ, "LD_PRELOAD": MUTE, "MUTE_WRITE": str(msec),
+            "ASAN_OPTIONS": asan}
 
 
 # --- killed ---------------------------------------------------------------------
@@ -98,7 +100,7 @@ anew()
 tap.result(wrong(dest, {"t0": b"whole"}) == ["t0"], "a half file is found")
 
 # --- signals --------------------------------------------------------------------
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     anew()
     copy = subprocess.Popen([CKPTFS, "cp", "-r", "large", "raw", "full",
                              str(dest)], env=slow(50), stderr=subprocess.PIPE)
@@ -117,6 +119,79 @@ while not temporary(dest) and copy.poll() is None:
     time.sleep(0.01)
 copy.send_signal(signal.SIGHUP)
 tap.result(copy.wait() == 0, "a signal that is ignored ends nothing")
+
+# What a first copy has begun, a second one ends.
+anew()
+copy = subprocess.Popen([CKPTFS, "cp", "-r", "large", "raw", str(dest)],
+                        env=slow(50))
+while not temporary(dest) and copy.poll() is None:
+    time.sleep(0.01)
+copy.send_signal(signal.SIGTERM)
+copy.wait()
+mode = (dest / "raw").stat().st_mode & 0o777
+tap.result(mode == 0o755, "what was begun shows to others what it will",
+           [oct(mode)])
+tap.result(cp("-r", "large", "raw", str(dest)).returncode == 0 and
+           not temporary(dest), "it can be ended")
+
+# --- nobody reads what is said ----------------------------------------------------
+shutil.copytree("small", "torn")
+os.truncate("torn/__1_0.distcp", 1000)
+
+
+def unread(*last):
+    """A copy that has much to say, and the end of a pipe that is full."""
+    anew()
+    end, begin = os.pipe()
+    os.set_blocking(begin, False)
+    while True:
+        try:
+            os.write(begin, b"x" * 4096)
+        except BlockingIOError:
+            break
+    os.set_blocking(begin, True)
+    copy = subprocess.Popen([CKPTFS, "cp", "-r", "-j", "4", "torn", "raw",
+                             "local", *last, str(dest)], stderr=begin)
+    os.close(begin)
+    return copy, end
+
+
+copy, end = unread()
+time.sleep(0.5)
+tap.result(copy.poll() is None, "who is not read waits")
+copy.terminate()
+try:
+    tap.result(copy.wait(10) == -signal.SIGTERM, "SIGTERM ends that")
+except subprocess.TimeoutExpired:
+    tap.result(False, "SIGTERM ends that")
+    copy.kill()
+tap.result(not temporary(dest), "and nothing is left", temporary(dest))
+os.close(end)
+copy, end = unread()
+os.close(end)
+tap.result(copy.wait() == 1, "whose reader is gone copies the rest",
+           [str(copy.returncode)])
+tap.result(not temporary(dest) and len(list((dest / "local/rank-0").iterdir()))
+           == 3, "all of it", temporary(dest))
+
+# --- too large ----------------------------------------------------------------------
+anew()
+big = b"\x8a\x08" + (1 << 53).to_bytes(8, "little")
+data = pathlib.Path("single/.metadata").read_bytes()
+pathlib.Path("single/.metadata").write_bytes(data.replace(b"M\x00\x02", big, 2))
+done = cp("-r", "single", "raw", str(dest))
+tap.result(done.returncode == 1 and done.stderr.startswith("ckptfs: raw/t0: ")
+           and done.stderr.count("\n") == 1 and set(right(dest)) ==
+           {"raw/t1", "raw/t2"}, "a size that is damage is damage",
+           [str(done)])
+anew()
+done = subprocess.run(
+    ["bash", "-c", 'ulimit -f 1000; "$0" cp -j 1 large raw/t0 dest; s=$?; '
+     '"$0" cp -j 1 small raw/t0 raw/t1 dest && exit $s', CKPTFS],
+    text=True, capture_output=True)
+tap.result(done.returncode == 2 and done.stderr ==
+           "ckptfs: dest/t0: File too large\n" and not temporary(dest),
+           "a file that may not be so large: its name, and 2", [str(done)])
 
 # --- no space -------------------------------------------------------------------
 cp("small", "raw/t0", "raw/t1", "raw/t2", str(dest))
