@@ -58,37 +58,44 @@ static int entry_full(struct listing *l, struct fuse_entry_param *e)
 
 static bool is_plain(const struct listing *l)
 {
-	return !l->plus || l->at < TREE_AT || l->node.about.made ||
+	return l->at < TREE_AT || l->node.about.made ||
 	       (l->node.number == 0 && !ck_node_is_dir(&l->node));
 }
 
-static size_t entry_len(const struct listing *l)
+/* Bytes that it takes; nothing is added where there is less room. */
+static size_t add_plain(const struct listing *l, size_t room)
 {
-	return l->plus ? fuse_add_direntry_plus(l->req, NULL, 0, l->name.data,
-						NULL, 0)
-		       : fuse_add_direntry(l->req, NULL, 0, l->name.data, NULL,
-					   0);
+	struct fuse_entry_param e;
+
+	entry_plain(l, &e);
+	return fuse_add_direntry(l->req, l->buf + l->used, room, l->name.data,
+				 &e.attr, (off_t)(l->at + 1));
+}
+
+/* The same. Nothing is in use for an entry that has no room. */
+static size_t add_full(struct listing *l, size_t room)
+{
+	size_t len = fuse_add_direntry_plus(l->req, NULL, 0, l->name.data, NULL,
+					    0);
+	struct fuse_entry_param e;
+
+	if (len > room)
+		return len;
+	if (is_plain(l) || entry_full(l, &e))
+		entry_plain(l, &e);
+	return fuse_add_direntry_plus(l->req, l->buf + l->used, room,
+				      l->name.data, &e, (off_t)(l->at + 1));
 }
 
 /* Adds what is at hand, and goes on; not when there is no room. */
 static void entry_add(struct listing *l)
 {
-	size_t left = l->room - l->used, len = entry_len(l);
-	off_t next = (off_t)(l->at + 1);
-	char *to = l->buf + l->used;
-	struct fuse_entry_param e;
+	size_t left = l->room - l->used;
+	size_t len = l->plus ? add_full(l, left) : add_plain(l, left);
 
 	l->full = len > left;
 	if (l->full)
 		return;
-	if (is_plain(l) || entry_full(l, &e))
-		entry_plain(l, &e);
-	if (l->plus)
-		fuse_add_direntry_plus(l->req, to, left, l->name.data, &e,
-				       next);
-	else
-		fuse_add_direntry(l->req, to, left, l->name.data, &e.attr,
-				  next);
 	l->used += len;
 	l->at++;
 }
