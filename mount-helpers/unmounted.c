@@ -60,16 +60,6 @@ int ck_unmounted_read(struct ck_unmounted *u, const struct ck_tree_file *f,
 	return f->err ? -f->err : ck_move_read(&u->host.mover, &r);
 }
 
-static bool is_empty(const struct ck_layout *l, uint32_t box)
-{
-	const int64_t *sizes = l->boxes + (2 * (size_t)box + 1) * l->ndim;
-
-	for (uint32_t d = 0; d < l->ndim; d++)
-		if (sizes[d] == 0)
-			return true;
-	return false;
-}
-
 /* Of empty ones nothing was read. */
 static int check_boxes(struct ck_files *files, const struct ck_layout *l)
 {
@@ -79,7 +69,7 @@ static int check_boxes(struct ck_files *files, const struct ck_layout *l)
 	for (uint32_t i = 0; rc == 0 && l && i < l->n; i++) {
 		uint32_t file = l->extents[i].file;
 
-		if (file == last || is_empty(l, i))
+		if (file == last || ck_layout_box_is_empty(l, i))
 			continue;
 		rc = ck_files_check(files, file, NULL);
 		last = file;

@@ -107,12 +107,6 @@ static bool is_dense(const struct ck_layout *layout, uint32_t k,
 	return true;
 }
 
-static bool is_empty(const struct ck_layout *layout, uint32_t k)
-{
-	return ck_dims_have_zero((const int64_t *)size_of(layout, k),
-				 layout->ndim);
-}
-
 /* Keeps those of box k, which has elements, if one has others than dense ones. */
 static int keep_strides(struct ck_layout *layout, uint32_t k,
 			const uint64_t *strides)
@@ -127,7 +121,7 @@ static int keep_strides(struct ck_layout *layout, uint32_t k,
 		if (!layout->strides)
 			return -ENOMEM;
 		for (uint32_t i = 0; i < layout->n; i++)
-			if (!is_empty(layout, i))
+			if (!ck_layout_box_is_empty(layout, i))
 				strides_dense(layout, i,
 					      layout->strides + i * ndim);
 	}
@@ -205,7 +199,7 @@ static int locate(const struct locating *at, uint32_t k)
 
 	/* A box without elements may have no item: it needs no file. */
 	extent->file = CK_NO_FILE;
-	if (is_empty(&l->layout, k))
+	if (ck_layout_box_is_empty(&l->layout, k))
 		return 0;
 	rc = item->err ? -item->err : locate_in(at, k, item, &d);
 	if (rc && !ck_is_shortage(rc))
@@ -235,7 +229,8 @@ static bool is_known(const struct ck_located *old, uint32_t k)
 {
 	const struct ck_extent *x = old ? &old->layout.extents[k] : NULL;
 
-	return x && !x->err && !x->memory && !is_empty(&old->layout, k);
+	return x && !x->err && !x->memory &&
+	       !ck_layout_box_is_empty(&old->layout, k);
 }
 
 static int reuse(const struct locating *at, const struct ck_located *old,

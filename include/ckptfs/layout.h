@@ -65,6 +65,15 @@ static inline uint32_t ck_layout_chunk(const struct ck_layout *layout,
 	return layout->chunks ? layout->chunks[box] : box;
 }
 
+/* Whether a box of a layout has no elements. */
+static inline bool ck_layout_box_is_empty(const struct ck_layout *layout,
+					  uint32_t box)
+{
+	return ck_dims_have_zero(layout->boxes +
+					 (2 * (size_t)box + 1) * layout->ndim,
+				 layout->ndim);
+}
+
 /* Which box of a layout a chunk of its tensor is; false: none. */
 CK_MUST_USE bool ck_layout_find(const struct ck_layout *layout, uint32_t chunk,
 				uint32_t *box);
