@@ -72,20 +72,18 @@ static const struct command {
 	  "print the extended attributes of a file as JSON, without mounting",
 	  READING },
 	{ "inspect", ck_cmd_inspect,
-	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] "
-	  "[-o shardlinks=beneath]",
+	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] " READING_USAGE,
 	  "list tensors, without mounting",
 	  "  --summary                  the last line alone\n"
 	  "  --chunks                   the boxes of each tensor\n"
 	  "  --json                     one JSON object\n"
 	  "  --csv                      one line for each tensor\n" READING },
-	{ "check", ck_cmd_check,
-	  "check SRC [--full] [--json] [-o shardlinks=beneath]",
+	{ "check", ck_cmd_check, "check SRC [--full] [--json] " READING_USAGE,
 	  "find damage; --full reads all bytes and compares checksums",
 	  "  --full                     read all bytes, compare "
 	  "checksums\n"
 	  "  --json                     one JSON object\n" READING },
-	{ "dump", ck_cmd_dump, "dump SRC [-o shardlinks=beneath]",
+	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print the catalog as text", READING },
 	{ "help", ck_cmd_help, "help [CMD]", "what a command does", "" },
 };

@@ -31,45 +31,6 @@ struct cp {
 
 /* --- what is copied -------------------------------------------------------------------- */
 
-/* Past slashes, and components that are dots. */
-static const char *component(const char *path)
-{
-	for (path += strspn(path, "/");
-	     *path == '.' && (path[1] == '/' || path[1] == '\0');
-	     path += strspn(path, "/"))
-		path++;
-	return path;
-}
-
-/* Whether a PATH is just another spelling of a path. */
-static bool is_spelling(const char *given, const char *path)
-{
-	size_t len;
-
-	for (;;) {
-		given = component(given);
-		path += strspn(path, "/");
-		len = strcspn(given, "/");
-		if (len != strcspn(path, "/") || memcmp(given, path, len) != 0)
-			return false;
-		if (len == 0)
-			return true;
-		given += len;
-		path += len;
-	}
-}
-
-static void find(struct cp *k, const char *path)
-{
-	size_t before = k->names.n;
-
-	k->status |= ck_paths_find(&k->u, path, &k->names);
-	if (ck_is_pattern(path) &&
-	    (k->names.n != before + 1 ||
-	     !is_spelling(path, k->names.all[before].path)))
-		k->several = true;
-}
-
 static const char *name_of(const struct ck_named *n)
 {
 	const char *slash = strrchr(n->path, '/');
@@ -82,58 +43,59 @@ static bool is_dir(const struct ck_named *n)
 	return n->node.about.type == CK_TYPE_DIR;
 }
 
-/* Directories are left out, but for -r. */
-static void drop_dirs(struct cp *k)
+static void keep_only(struct ck_paths *names,
+		      bool (*is_kept)(const struct ck_named *n))
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < k->names.n; i++) {
-		struct ck_named *n = &k->names.all[i];
+	for (size_t i = 0; i < names->n; i++)
+		if (is_kept(&names->all[i]))
+			names->all[kept++] = names->all[i];
+		else
+			free(names->all[i].path);
+	names->n = kept;
+}
 
-		if (!is_dir(n)) {
-			k->names.all[kept++] = *n;
-			continue;
-		}
-		k->status = ck_trouble("%s: is a directory; -r copies it",
-				       ck_path_shown(n->path));
-		free(n->path);
-	}
-	k->names.n = kept;
+static bool is_no_dir(const struct ck_named *n)
+{
+	return !is_dir(n);
+}
+
+/* Directories are left out, but for -r. */
+static void drop_dirs(struct cp *k)
+{
+	for (size_t i = 0; i < k->names.n; i++)
+		if (is_dir(&k->names.all[i]))
+			k->status =
+				ck_trouble("%s: is a directory; -r copies it",
+					   ck_path_shown(k->names.all[i].path));
+	keep_only(&k->names, is_no_dir);
 }
 
 static int add_each(void *arg, struct ck_node *n, const char *name)
 {
 	struct cp *k = arg;
-	struct ck_paths *to = &k->names;
-	struct ck_named *all = ck_grow(to->all, &to->cap, to->n, 1,
-				       sizeof(*all));
-	int rc = all ? ck_tree_use(k->u.tree, n) : -ENOMEM;
-	char *path = rc ? NULL : strdup(name);
+	int rc = ck_tree_use(k->u.tree, n);
 
-	if (all)
-		to->all = all;
-	if (rc || !path)
-		return rc ? rc : -ENOMEM;
-	to->all[to->n++] = (struct ck_named){ *n, path };
-	return 0;
+	return rc ? rc : ck_paths_add(&k->names, n, strdup(name));
+}
+
+static bool is_not_root(const struct ck_named *n)
+{
+	return *n->path != '\0';
 }
 
 /* What is in the root goes into DEST, in place of the root. */
 static int open_root(struct cp *k)
 {
-	size_t given = k->names.n, kept = 0;
+	size_t given = k->names.n;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < given; i++)
-		if (!*k->names.all[i].path)
+		if (!is_not_root(&k->names.all[i]))
 			rc = ck_unmounted_each(&k->u, CK_TREE_ROOT, add_each,
 					       k);
-	for (size_t i = 0; i < k->names.n; i++)
-		if (*k->names.all[i].path)
-			k->names.all[kept++] = k->names.all[i];
-		else
-			free(k->names.all[i].path);
-	k->names.n = kept;
+	keep_only(&k->names, is_not_root);
 	return rc ? ck_trouble("%s", strerror(-rc)) : CK_EXIT_FINE;
 }
 
@@ -160,16 +122,9 @@ static int compare_to(struct ck_named *a, struct ck_named *b)
 	return CK_EXIT_FINE;
 }
 
-static void drop_marked(struct ck_paths *names)
+static bool is_unmarked(const struct ck_named *n)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < names->n; i++)
-		if (names->all[i].node.number)
-			names->all[kept++] = names->all[i];
-		else
-			free(names->all[i].path);
-	names->n = kept;
+	return n->node.number != 0;
 }
 
 /* What was found twice is copied once. */
@@ -187,7 +142,7 @@ static int check_names(struct cp *k)
 	for (size_t i = 1; rc == 0 && i < n; i++)
 		rc = compare_to(sorted[i - 1], sorted[i]);
 	free(sorted);
-	drop_marked(&k->names);
+	keep_only(&k->names, is_unmarked);
 	return rc;
 }
 
@@ -354,8 +309,8 @@ static int prepare(struct cp *k, char **paths, int n, const char *dest)
 	int rc;
 
 	for (int i = 0; i < n; i++)
-		find(k, paths[i]);
-	k->several |= n > 1;
+		k->status |= ck_paths_find(&k->u, paths[i], &k->names);
+	k->several = n > 1 || k->names.by_pattern;
 	if (!k->deep)
 		drop_dirs(k);
 	rc = look_at_dest(k, dest);

@@ -188,32 +188,21 @@ static int add_entry(struct listing *l, const struct ck_node *n,
 
 /* --- directories ----------------------------------------------------------------------- */
 
-static int add_below(struct dir *d, const struct ck_node *n, char **path)
-{
-	struct ck_paths *to = &d->below;
-	struct ck_named *all = ck_grow(to->all, &to->cap, to->n, 1,
-				       sizeof(*all));
-
-	if (!all)
-		return ck_trouble("out of memory");
-	to->all = all;
-	to->all[to->n++] = (struct ck_named){ .node = *n, .path = *path };
-	*path = NULL;
-	return CK_EXIT_FINE;
-}
-
 static int each_entry(void *arg, struct ck_node *n, const char *name)
 {
 	struct dir *d = arg;
-	ck_auto_free char *path = NULL;
+	char *path = ck_path_join(d->path, name);
 	int rc;
 
-	if (asprintf(&path, "%s%s%s", d->path, *d->path ? "/" : "", name) < 0)
+	if (!path)
 		return ck_trouble("out of memory");
 	rc = add_entry(d->l, n, path, name);
-	if (rc == 0 && d->l->deep && n->about.type == CK_TYPE_DIR)
-		rc = add_below(d, n, &path);
-	return rc;
+	if (rc || !d->l->deep || n->about.type != CK_TYPE_DIR) {
+		free(path);
+		return rc;
+	}
+	return ck_paths_add(&d->below, n, path) ? ck_trouble("out of memory")
+						: CK_EXIT_FINE;
 }
 
 static void add_heading(struct listing *l, const char *path)

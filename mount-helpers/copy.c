@@ -321,14 +321,12 @@ struct walk {
 static int walk_each(void *arg, struct ck_node *n, const char *name)
 {
 	const struct walk *w = arg;
-	struct ck_named found = { .node = *n };
+	struct ck_named found = { *n, ck_path_join(w->dir->path, name) };
 	int rc = -ENOMEM;
 
-	if (asprintf(&found.path, "%s%s%s", w->dir->path,
-		     *w->dir->path ? "/" : "", name) >= 0) {
+	if (found.path)
 		rc = ck_copy(w->c, &found, w->into, name) ? 0 : 1;
-		free(found.path);
-	}
+	free(found.path);
 	return rc;
 }
 

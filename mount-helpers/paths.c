@@ -37,15 +37,13 @@ const char *ck_path_shown(const char *path)
 	return ck_str_plain(s) ? path : ck_show(s);
 }
 
-bool ck_is_pattern(const char *path)
+static bool is_pattern(const char *path)
 {
 	return strpbrk(path, "*?[\\") != NULL;
 }
 
-/* Takes the path; the node is in use for as long as the tree. */
-static int add(struct finding *f, const struct ck_node *n, char *path)
+int ck_paths_add(struct ck_paths *to, const struct ck_node *n, char *path)
 {
-	struct ck_paths *to = f->out;
 	struct ck_named *all = path ? ck_grow(to->all, &to->cap, to->n, 1,
 					      sizeof(*all))
 				    : NULL;
@@ -59,7 +57,7 @@ static int add(struct finding *f, const struct ck_node *n, char *path)
 	return 0;
 }
 
-static char *joined(const char *path, const char *name)
+char *ck_path_join(const char *path, const char *name)
 {
 	char *out;
 
@@ -67,10 +65,10 @@ static char *joined(const char *path, const char *name)
 									  : out;
 }
 
-/* A name that is there, and what is behind it. */
+/* A name that is there, and what is behind it; it is in use for as long as the tree. */
 static int found(const struct step *s, struct ck_node *n, const char *name)
 {
-	ck_auto_free char *path = joined(s->path, name);
+	ck_auto_free char *path = ck_path_join(s->path, name);
 	int rc = ck_tree_use(s->f->u->tree, n);
 
 	if (rc == 0 && !path)
@@ -109,8 +107,9 @@ static int find_name(struct step *s)
 
 	if (rc == 0)
 		return found(s, &n, s->pattern);
-	if (rc != -ENOENT || !ck_is_pattern(s->pattern))
+	if (rc != -ENOENT || !is_pattern(s->pattern))
 		return rc;
+	s->f->out->by_pattern = true;
 	rc = ck_unmounted_each(u, s->in.number, found_each, s);
 	return rc == 0 && s->f->out->n == before ? -ENOENT : rc;
 }
@@ -129,7 +128,7 @@ static int find_in(struct finding *f, const struct ck_node *in,
 		s.rest = rest + len;
 	} while (len == 1 && *rest == '.' && (rest = s.rest));
 	if (len == 0)
-		return add(f, in, strdup(path));
+		return ck_paths_add(f->out, in, strdup(path));
 	if (in->about.type != CK_TYPE_DIR)
 		return -ENOTDIR;
 	s.pattern = strndup(rest, len);
@@ -147,8 +146,7 @@ static bool leaves_root(const char *path)
 	return false;
 }
 
-int ck_paths_find(struct ck_unmounted *u, const char *path,
-		  struct ck_paths *out)
+static int find(struct ck_unmounted *u, const char *path, struct ck_paths *out)
 {
 	struct finding f = { .u = u, .out = out };
 	const char *shown = ck_path_shown(path);
@@ -165,6 +163,16 @@ int ck_paths_find(struct ck_unmounted *u, const char *path,
 	if (f.utf8)
 		freelocale(f.utf8);
 	return rc ? ck_trouble("%s: %s", shown, strerror(-rc)) : CK_EXIT_FINE;
+}
+
+int ck_paths_find(struct ck_unmounted *u, const char *path,
+		  struct ck_paths *out)
+{
+	int rc = find(u, path, out);
+
+	if (rc)
+		out->by_pattern |= is_pattern(path);
+	return rc;
 }
 
 void ck_paths_fini(struct ck_paths *names)

@@ -56,6 +56,7 @@ struct ck_named {
 struct ck_paths {
 	struct ck_named *all;
 	size_t n, cap;
+	bool by_pattern; /* a PATH was, or may have been, more than a name */
 };
 
 /* Finds what a PATH of the mount names: a name, or by a pattern of fnmatch(3) several,
@@ -64,11 +65,14 @@ struct ck_paths {
 CK_MUST_USE int ck_paths_find(struct ck_unmounted *u, const char *path,
 			      struct ck_paths *out);
 void ck_paths_fini(struct ck_paths *names);
+/* Adds one. Takes path, NULL of which is out of memory. -ENOMEM. */
+CK_MUST_USE int ck_paths_add(struct ck_paths *to, const struct ck_node *n,
+			     char *path);
+/* The path of a name in the directory of a path: free() it. NULL: out of memory. */
+char *ck_path_join(const char *path, const char *name);
 /* A PATH as messages have it: as it is, for names of the tree are escaped already, but
  * no control character. Valid as long as path and what ck_show() returns. */
 const char *ck_path_shown(const char *path);
-/* Whether a PATH may name several. */
-bool ck_is_pattern(const char *path);
 
 /* --- directories -------------------------------------------------------------------- */
 
