@@ -22,6 +22,25 @@ struct scene {
 	unsigned files;
 };
 
+static uint32_t wk,
+	wq; /* of the sample: float32, 16 x 16, by rows from four ranks */
+
+/* What a test begins with; argv has the fixture. False: it cannot. */
+static inline bool scenes_prepare(int argc, char **argv)
+{
+	struct ck_checkpoint *cp;
+
+	if (argc != 2 || !mkdtemp(dir) || ck_sigbus_install())
+		return false;
+	sample = argv[1];
+	shell("rm -rf %s && cp -r %s %s", dir, sample, dir);
+	cp = open_copy();
+	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
+	wq = tensor_named(cp->catalog, "model.layers.0.attention.wq.weight");
+	ck_checkpoint_close(cp);
+	return true;
+}
+
 static inline void scene_open(struct scene *s)
 {
 	static struct ck_diag d;

@@ -49,6 +49,16 @@ equal() {
 	[ "$2" = "$3" ] || printf '# got  %.500q\n# want %.500q\n' "$2" "$3"
 }
 
+# /dev/fuse, which may be root's alone, is everyone's until the test ends.
+fuse_for_all() {
+	local mode
+	mode=$(stat -c %a /dev/fuse)
+	if [ "$mode" != 666 ]; then
+		echo "chmod $mode /dev/fuse" >"$WORK.restore"
+		chmod 666 /dev/fuse
+	fi
+}
+
 skip_all() {
 	if [ "${CI:-}" = true ]; then
 		echo "1..1"

@@ -19,11 +19,7 @@ if [ "$(id -u)" != 0 ] || ! id nobody >/dev/null 2>&1; then
 	skip 'killed, as a user' 'only root can become another user'
 	done_testing
 fi
-mode=$(stat -c %a /dev/fuse)
-if [ "$mode" != 666 ]; then
-	echo "chmod $mode /dev/fuse" >"$WORK.restore"
-	chmod 666 /dev/fuse
-fi
+fuse_for_all
 cp "$CKPTFS" "$WORK/ckptfs"
 chown -R "nobody:$(id -gn nobody)" "$source" "$mnt"
 check 'killed, as a user' python3 "$HERE/killed-daemon.py" "$WORK/ckptfs" \

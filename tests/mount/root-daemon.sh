@@ -262,11 +262,7 @@ check 'log=syslog: a new listener is found' unshare -m sh -c '
 # --- a user's ------------------------------------------------------------------------
 
 # fusermount3, which he needs, is setuid.
-mode=$(stat -c %a /dev/fuse)
-if [ "$mode" != 666 ]; then
-	echo "chmod $mode /dev/fuse" >"$WORK.restore"
-	chmod 666 /dev/fuse
-fi
+fuse_for_all
 cp "$CKPTFS" ckptfs
 mkdir his
 chown -R "nobody:$(id -gn nobody)" "$source" his

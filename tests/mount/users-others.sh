@@ -12,12 +12,7 @@ as_nobody() {
 	setpriv --reuid=nobody --regid="$group" --clear-groups "$@"
 }
 
-# Here /dev/fuse may be root's alone; for this test it is everyone's.
-mode=$(stat -c %a /dev/fuse)
-if [ "$mode" != 666 ]; then
-	echo "chmod $mode /dev/fuse" >"$WORK.restore"
-	chmod 666 /dev/fuse
-fi
+fuse_for_all
 has_line() {
 	grep -q '^[[:space:]]*user_allow_other[[:space:]]*$' /etc/fuse.conf
 }

@@ -119,11 +119,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 		setpriv --reuid=nobody --regid="$(id -gn nobody)" \
 			--clear-groups "$@"
 	}
-	fuse=$(stat -c %a /dev/fuse)
-	if [ "$fuse" != 666 ]; then
-		echo "chmod $fuse /dev/fuse" >"$WORK.restore"
-		chmod 666 /dev/fuse
-	fi
+	fuse_for_all
 	as_nobody test -x "$CKPTFS" || {
 		cp "$CKPTFS" "$WORK/ckptfs"
 		CKPTFS=$WORK/ckptfs

@@ -11,8 +11,6 @@
 #include <errno.h>
 #include <pthread.h>
 
-static uint32_t wk, wq;
-
 static void drop_in(struct ck_transaction *x, uint32_t n, uint32_t open)
 {
 	struct ck_outcome out;
@@ -264,17 +262,8 @@ static void test_threads(void)
 
 int main(int argc, char **argv)
 {
-	struct ck_checkpoint *cp;
-
-	if (argc != 2 || !mkdtemp(dir) || ck_sigbus_install())
+	if (!scenes_prepare(argc, argv))
 		return 2;
-	sample = argv[1];
-	shell("rm -rf %s && cp -r %s %s", dir, sample, dir);
-	cp = open_copy();
-	/* float32, 16 x 16, by rows from four ranks */
-	wk = tensor_named(cp->catalog, "model.layers.0.attention.wk.weight");
-	wq = tensor_named(cp->catalog, "model.layers.0.attention.wq.weight");
-	ck_checkpoint_close(cp);
 	test_busy();
 	test_commits();
 	test_same();
