@@ -138,6 +138,7 @@ struct locating {
 	const struct ck_tensor *t;
 	struct ck_located *l;
 	uint64_t *strides; /* room for those of one box */
+	bool waits;	   /* for bytes of remote files, which are noted */
 };
 
 static uint32_t chunk_of(const struct locating *at, uint32_t k)
@@ -182,14 +183,15 @@ static int locate_replica(const struct locating *at, uint32_t k, int rc)
 		if (r->item.err)
 			continue;
 		replica = locate_in(at, k, &r->item, &d);
-		if (replica == 0 || ck_is_shortage(replica))
+		if (replica == 0 || replica == -EREMOTE ||
+		    ck_is_shortage(replica))
 			return replica;
 	}
 	return rc;
 }
 
 /* Finds box k; what is wrong with it goes into its extent. */
-static int locate(const struct locating *at, uint32_t k)
+static int locate(struct locating *at, uint32_t k)
 {
 	const struct ck_item *item = ck_catalog_item(at->c, chunk_of(at, k));
 	struct ck_located *l = at->l;
@@ -202,8 +204,11 @@ static int locate(const struct locating *at, uint32_t k)
 	if (ck_layout_box_is_empty(&l->layout, k))
 		return 0;
 	rc = item->err ? -item->err : locate_in(at, k, item, &d);
-	if (rc && !ck_is_shortage(rc))
+	if (rc && rc != -EREMOTE && !ck_is_shortage(rc))
 		rc = locate_replica(at, k, rc);
+	at->waits |= rc == -EREMOTE;
+	if (rc == -EREMOTE)
+		return 0;
 	if (ck_is_shortage(rc))
 		return rc;
 	if (rc)
@@ -261,7 +266,20 @@ static int locate_all(struct locating *at, const struct ck_located *old)
 	for (uint32_t k = 0; rc == 0 && k < layout->n; k++)
 		rc = is_known(old, k) ? reuse(at, old, k) : locate(at, k);
 	free(at->strides);
-	return rc;
+	return rc == 0 && at->waits ? -EREMOTE : rc;
+}
+
+/* Of a box that cannot be read, too: another time it may be. */
+static bool has_remote(const struct ck_files *files,
+		       const struct ck_layout *layout)
+{
+	if (!ck_files_any_remote(files))
+		return false;
+	for (uint32_t k = 0; k < layout->n; k++)
+		if (!layout->extents[k].memory &&
+		    ck_files_is_remote(files, layout->extents[k].file))
+			return true;
+	return false;
 }
 
 /* --- which boxes ---------------------------------------------------------------- */
@@ -339,9 +357,11 @@ int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 	if (rc == 0)
 		rc = locate_all(&at, old);
-	if (rc)
+	if (rc) {
 		ck_located_free(at.l);
-	else
-		*out = at.l;
-	return rc;
+		return rc;
+	}
+	at.l->layout.remote = has_remote(cp->files, &at.l->layout);
+	*out = at.l;
+	return 0;
 }

@@ -155,7 +155,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 			rc = look_at_archive(&l, &d);
 		ck_files_put(cp->files, &l.item.file);
 	}
-	if (ck_is_shortage(rc))
+	if (ck_is_shortage(rc) || rc == -EREMOTE)
 		return rc;
 	if (rc)
 		look->fault(look->ctx, chunk->fpos, &d);

@@ -122,10 +122,11 @@ static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 	if (rc)
 		return rc;
-	src = ck_source_stored(&item);
 	if (transforms.len) {
 		rc = undo(&item, transforms, &bytes, &len, d);
 		src = ck_source_memory(bytes, len);
+	} else {
+		src = ck_source_stored(&item);
 	}
 	if (rc == 0)
 		rc = ck_item_json(&src, out, d);

@@ -55,6 +55,7 @@ void ck_files_free(struct ck_files *f)
 		if (ck_file_of(f, i)->slot)
 			ck_file_slot_close(ck_file_of(f, i)->slot);
 	close(f->dirfd);
+	ck_fetch_fini(&f->kept);
 	pthread_mutex_destroy(&f->lock);
 	ck_arena_fini(&f->arena);
 	for (unsigned k = 0; k < CK_FILES_BLOCKS; k++)

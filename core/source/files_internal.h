@@ -5,6 +5,7 @@
 #ifndef CK_FILES_INTERNAL_H
 #define CK_FILES_INTERNAL_H
 
+#include "ckptfs/fetch.h"
 #include "ckptfs/source.h"
 #include <pthread.h>
 
@@ -25,8 +26,10 @@ struct ck_seen_file {
 	dev_t dev;
 	ino_t ino;
 	struct ck_file_access access; /* when it was last looked at */
-	bool plain;  /* one component and no symlink: fstatat() can check it */
-	bool seen;   /* what is above holds. Atomic, set under the lock */
+	bool plain;   /* one component and no symlink: fstatat() can check it */
+	bool remote;  /* constant once it is added */
+	bool seen;    /* what is above holds. Atomic, set under the lock */
+	bool changed; /* of a remote one: it is not what its host said. Atomic */
 	int trouble; /* of the last look: 0 or a negative errno of the moment */
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };
@@ -43,6 +46,8 @@ struct ck_files {
 	uint64_t hash_seed;
 	uint32_t max_open;
 	uint64_t map_most; /* bytes */
+	bool any_remote;
+	struct ck_fetch kept; /* bytes of remote files */
 
 	/* Of the one thread that adds files; others look at those only whose
 	 * numbers they were given. Block k has CK_FILES_FIRST << k, and stays
@@ -102,6 +107,9 @@ CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd,
 /* A descriptor of the file that was seen, or a negative errno as above. */
 CK_MUST_USE int ck_file_open(const struct ck_files *f,
 			     const struct ck_seen_file *file, bool *passing);
+/* As ck_files_check(), of a remote file: by what was heard of it. */
+CK_MUST_USE int ck_file_check_remote(const struct ck_seen_file *file,
+				     bool *passing);
 /* Closes the file; nobody knows the slot any more. */
 void ck_file_slot_close(struct ck_file_slot *s);
 

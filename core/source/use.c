@@ -269,6 +269,8 @@ int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 
 	if (!passing)
 		passing = &unused;
+	if (file->remote)
+		return ck_file_check_remote(file, passing);
 	rc = known(f, number, passing);
 	if (rc)
 		return rc;
@@ -297,12 +299,30 @@ static int slot_get(struct ck_files *f, uint32_t number,
 	return rc;
 }
 
+static int get_remote(const struct ck_seen_file *file, uint32_t number,
+		      struct ck_file *out)
+{
+	int rc = ck_file_check_remote(file, &out->passing);
+
+	if (rc)
+		return rc;
+	*out = (struct ck_file){ .fd = -1,
+				 .size = file->info.size,
+				 .number = number,
+				 .remote = true };
+	return 0;
+}
+
 int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 {
-	const struct ck_file_info *info = &ck_file_of(f, number)->info;
+	const struct ck_seen_file *file = ck_file_of(f, number);
+	const struct ck_file_info *info = &file->info;
 	struct ck_file_slot *s;
-	int rc = slot_get(f, number, &s, &out->passing);
+	int rc;
 
+	if (file->remote)
+		return get_remote(file, number, out);
+	rc = slot_get(f, number, &s, &out->passing);
 	if (rc)
 		return rc;
 	/* Set once, by whoever comes first. */
@@ -319,6 +339,7 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 
 void ck_files_put(struct ck_files *f, struct ck_file *file)
 {
-	slot_put(f, file->slot);
+	if (file->slot)
+		slot_put(f, file->slot);
 	*file = (struct ck_file){ .fd = -1 };
 }

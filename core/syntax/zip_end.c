@@ -22,7 +22,6 @@ enum {
 	END64_LEN = 56,
 	LOCATOR_LEN = 20,
 
-	EDGE_STEP = 4096,
 	LOCAL_STEP = 512, /* a descriptor and the next local header */
 	DIR_STEP = 16384,
 	END_SEARCH = END_LEN + UINT16_MAX, /* a comment may be this long */
@@ -139,7 +138,7 @@ static int64_t end_search(const struct ck_zip_window *w)
 /* Fills the tail window and finds the end record in it. */
 static int end_find(struct ck_zip_bytes *b, uint64_t *ipos, struct ck_diag *d)
 {
-	static const size_t depths[] = { EDGE_STEP, END_SEARCH };
+	static const size_t depths[] = { CK_ZIP_EDGE, END_SEARCH };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(depths); i++) {
 		size_t len = (size_t)ck_min(b->src.len, depths[i]);
@@ -288,5 +287,5 @@ int ck_zip_ends_read(struct ck_zip_bytes *b, struct ck_zip_ends *e,
 	if (rc < 0 || b->tail.ipos == 0)
 		return rc;
 	return window_load(b, &b->front, 0,
-			   (size_t)ck_min(b->src.len, EDGE_STEP), d);
+			   (size_t)ck_min(b->src.len, CK_ZIP_EDGE), d);
 }

@@ -109,7 +109,8 @@ bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp);
  * The result is shared; put it back. It is good as long as the checkpoint. What
  * is wrong with single boxes is in the extents (and logged once); an error
  * is returned only for shortages of this process, which say nothing about the
- * checkpoint (-ENOMEM, -EMFILE, ...). Boxes that met an error of the moment
+ * checkpoint (-ENOMEM, -EMFILE, ...), and where bytes of remote files must be brought
+ * first (-EREMOTE: see ck_files_read()). Boxes that met an error of the moment
  * are asked for again by the next call. May block on the source. */
 CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp,
 			      const struct ck_catalog *c, uint32_t tensor,

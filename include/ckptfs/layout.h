@@ -42,6 +42,7 @@ struct ck_layout {
 	bool faulty;   /* some box has err that is not passing, or some elements
 			* are in no box */
 	bool passing;  /* some extent is passing */
+	bool remote;   /* some box is in a remote file */
 	uint16_t err;  /* 0, or the positive errno that every read answers; then
 			* there are no boxes */
 	uint16_t change;	   /* union of the extents' */
@@ -84,8 +85,9 @@ struct ck_locator {
 	/* Finds the boxes of a tensor that a window of it touches: ndim offsets,
 	 * ndim sizes in elements; NULL: all. What is wrong with single boxes
 	 * is in the layout, an error concerns all of them: -ESTALE (the tensor
-	 * has another version by now), shortages of this process. Holds no lock
-	 * while it reads files; may block on the source. Any thread. */
+	 * has another version by now), shortages of this process, -EREMOTE (it
+	 * needs bytes of remote files: see ck_files_read()). Holds no lock while
+	 * it reads files; may block on the source. Any thread. */
 	int (*get)(struct ck_locator *l, uint32_t tensor,
 		   const uint64_t *window, const struct ck_layout **out);
 	void (*put)(struct ck_locator *l, const struct ck_layout *layout);

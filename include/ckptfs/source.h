@@ -2,7 +2,8 @@
 /*
  * source: the data files of one checkpoint. Opened beneath its directory only,
  * by number; at most a fixed number open and mapped at a time; never a byte
- * from a file that is not the one seen when the set was made.
+ * from a file that is not the one seen when the set was made. Some may be
+ * remote: on other hosts.
  * One thread at a time may add files; all else may be done from any thread with
  * files that were added before.
  */
@@ -13,6 +14,7 @@
 #include "ckptfs/rights.h"
 #include <sys/stat.h>
 
+struct ck_fetch;
 struct ck_files; /* opaque */
 
 /* What was seen of a file at the first look that could be taken: when it was
@@ -108,13 +110,14 @@ CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number,
 
 /* One use of an open file. Valid until put. */
 struct ck_file {
-	int fd;
+	int fd;		    /* -1: it is remote */
 	const uint8_t *map; /* the whole file, read-only; NULL if empty or
 			     * if there was no room for a mapping. A
 			     * load from it may take a SIGBUS: only under
 			     * ck_sigbus_guard() or by the kernel (writev) */
 	uint64_t size;
 	uint32_t number;
+	bool remote;
 	bool passing;		   /* of an error, see above */
 	struct ck_file_slot *slot; /* private */
 };
@@ -124,5 +127,28 @@ struct ck_file {
 CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 			     struct ck_file *out);
 void ck_files_put(struct ck_files *f, struct ck_file *file);
+/* Reads exactly that many bytes, of a remote file too. -ENODATA: the file ends before;
+ * -EREMOTE: they have to be brought first, and are noted in this thread's ck_fetch if
+ * it has one; errors of pread(2), and of whoever brought them. */
+CK_MUST_USE int ck_files_read(struct ck_files *f, const struct ck_file *file,
+			      void *to, size_t len, uint64_t fpos);
+/* Notes them in this thread's ck_fetch, if it has one, since they will be read. */
+void ck_files_want(struct ck_files *f, const struct ck_file *file,
+		   uint64_t fpos, size_t len);
+
+/* --- remote files --------------------------------------------------------- */
+
+/* A file that was added is remote, and this is what its host says of it, but for the
+ * path. Not while others use the set. */
+void ck_files_set_remote(struct ck_files *f, uint32_t number,
+			 const struct ck_file_info *said);
+bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
+bool ck_files_any_remote(const struct ck_files *f);
+/* Its host says that it is another file by now: it is -ESTALE from now on. Any
+ * thread. */
+void ck_files_note_changed(struct ck_files *f, uint32_t number);
+/* What was fetched is kept for all, in place of what was kept before; takes it. Not
+ * while others use the set. */
+void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched);
 
 #endif

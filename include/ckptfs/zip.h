@@ -9,6 +9,9 @@
 
 #include "ckptfs/base.h"
 
+/* Of both ends of an archive so many are read first, and often nothing else. */
+enum { CK_ZIP_EDGE = 4096 };
+
 /* Bytes of one item; ipos counts from its start. */
 struct ck_zip_source {
 	void *ctx;

@@ -301,13 +301,14 @@ static int locate_in(struct ck_stored *item, struct ck_str transforms,
 		     const struct ck_item_want *want, struct ck_extent *extent,
 		     uint64_t *strides, struct ck_diag *d)
 {
-	struct ck_zip_source src = ck_source_stored(item);
+	struct ck_zip_source src;
 	uint16_t change = 0;
 	int rc;
 
 	if (transforms.len)
 		return locate_transformed(item, transforms, want, extent,
 					  strides, d);
+	src = ck_source_stored(item);
 	rc = ck_item_locate(&src, want, &extent->pos, strides, &change, d);
 	extent->change = (uint8_t)change;
 	extent->pos += item->fpos;

@@ -26,7 +26,8 @@ static void read_ahead(struct ck_stored *item, uint64_t fpos)
 {
 	uint64_t to = ck_min(fpos + ahead_max, item->fpos + item->length);
 
-	if (item->ahead == 0 || to < item->ahead + ahead_max / 2)
+	if (item->ahead == 0 || item->file.remote ||
+	    to < item->ahead + ahead_max / 2)
 		return;
 	(void)posix_fadvise(item->file.fd, (off_t)item->ahead,
 			    (off_t)(to - item->ahead), POSIX_FADV_WILLNEED);
@@ -38,7 +39,8 @@ static int read_stored(void *ctx, void *buf, size_t len, uint64_t ipos)
 	struct ck_stored *item = ctx;
 
 	read_ahead(item, item->fpos + ipos);
-	return ck_pread_full(item->file.fd, buf, len, item->fpos + ipos);
+	return ck_files_read(item->files, &item->file, buf, len,
+			     item->fpos + ipos);
 }
 
 static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
@@ -49,8 +51,19 @@ static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
 	return 0;
 }
 
+/* Where it is remote, both ends are asked for together. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item)
 {
+	size_t edge = (size_t)ck_min(item->length, CK_ZIP_EDGE);
+	uint64_t tail = item->fpos + item->length - edge;
+
+	if (item->length <= 2 * CK_ZIP_EDGE) {
+		ck_files_want(item->files, &item->file, item->fpos,
+			      (size_t)item->length);
+	} else {
+		ck_files_want(item->files, &item->file, item->fpos, edge);
+		ck_files_want(item->files, &item->file, tail, edge);
+	}
 	return (struct ck_zip_source){ item, read_stored, item->length };
 }
 
@@ -88,6 +101,7 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 				       strerrordesc_np(-rc));
 	if (rc)
 		return ck_fail(d, -rc, "its file: %s", strerrordesc_np(-rc));
+	out->files = files;
 	out->fpos = chunk->fpos;
 	out->length = chunk->length;
 	out->ahead = 0;
@@ -108,7 +122,8 @@ int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
 	bytes = malloc(item->length + 1);
 	if (!bytes)
 		return ck_fail_passing(d, ENOMEM, "out of memory");
-	rc = ck_pread_full(item->file.fd, bytes, item->length, item->fpos);
+	rc = ck_files_read(item->files, &item->file, bytes, item->length,
+			   item->fpos);
 	if (rc == -ENODATA)
 		return ck_fail(d, ENODATA, "its file ends before it");
 	if (rc)

@@ -11,6 +11,7 @@
 
 /* An item as it is in its file. */
 struct ck_stored {
+	struct ck_files *files;
 	struct ck_file file; /* in use */
 	uint64_t fpos;
 	uint64_t length;
@@ -23,7 +24,7 @@ struct ck_stored {
 CK_MUST_USE int ck_stored_get(struct ck_files *files,
 			      const struct ck_item *chunk,
 			      struct ck_stored *out, struct ck_diag *d);
-/* The item must outlive what is made of the source. */
+/* Of an archive. The item must outlive what is made of the source. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item);
 struct ck_zip_source ck_source_memory(void *bytes, size_t len);
 /* Reads it all. *out is owned by the caller. */

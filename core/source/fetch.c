@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* fetch: see fetch.h. */
+#include "ckptfs/fetch.h"
+
+#include <errno.h>
+
+static _Thread_local struct ck_fetch *present;
+
+void ck_fetch_begin(struct ck_fetch *f)
+{
+	f->outer = present;
+	present = f;
+}
+
+void ck_fetch_end(struct ck_fetch *f)
+{
+	present = f->outer;
+	f->outer = NULL;
+}
+
+struct ck_fetch *ck_fetch_present(void)
+{
+	return present;
+}
+
+/* By place; of those that begin together the longest is last. */
+static int piece_cmp(const void *a, const void *b)
+{
+	const struct ck_piece *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->fpos != y->fpos)
+		return x->fpos < y->fpos ? -1 : 1;
+	return (x->len > y->len) - (x->len < y->len);
+}
+
+/* The last piece that was brought and begins there or before; NULL: there is
+ * none. */
+static const struct ck_piece *piece_before(const struct ck_fetch *f,
+					   uint32_t file, uint64_t fpos)
+{
+	const struct ck_piece key = { .file = file,
+				      .fpos = fpos,
+				      .len = SIZE_MAX };
+	size_t lo = 0, hi = f->brought;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (piece_cmp(&f->pieces[mid], &key) <= 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo && f->pieces[lo - 1].file == file ? &f->pieces[lo - 1] : NULL;
+}
+
+/* The piece that has the range; NULL: none that is found. One that begins earlier
+ * and reaches further may be missed: then the range is wanted by itself, once. */
+static const struct ck_piece *piece_find(const struct ck_fetch *f,
+					 uint32_t file, uint64_t fpos,
+					 size_t len)
+{
+	const struct ck_piece *p = piece_before(f, file, fpos);
+
+	if (!p || fpos - p->fpos > p->len || len > p->len - (fpos - p->fpos))
+		return NULL;
+	return p;
+}
+
+void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos, size_t len)
+{
+	struct ck_piece *pieces;
+	uint8_t *bytes;
+
+	if (len == 0 || piece_find(f, file, fpos, len))
+		return;
+	pieces = ck_grow(f->pieces, &f->cap, f->n, 1, sizeof(*pieces));
+	bytes = pieces ? malloc(len) : NULL;
+	if (pieces)
+		f->pieces = pieces;
+	if (!bytes) {
+		f->err = -ENOMEM;
+		return;
+	}
+	f->pieces[f->n++] = (struct ck_piece){
+		.file = file, .fpos = fpos, .len = len, .bytes = bytes
+	};
+}
+
+bool ck_fetch_has(const struct ck_fetch *f, uint32_t file, uint64_t fpos,
+		  size_t len)
+{
+	return piece_find(f, file, fpos, len);
+}
+
+int ck_fetch_take(const struct ck_fetch *f, uint32_t file, uint64_t fpos,
+		  size_t len, void *to)
+{
+	const struct ck_piece *p;
+
+	if (len == 0)
+		return 0;
+	p = piece_find(f, file, fpos, len);
+	if (!p)
+		return -EREMOTE;
+	if (p->rc == 0)
+		memcpy(to, p->bytes + (fpos - p->fpos), len);
+	return p->rc;
+}
+
+void ck_fetch_came(struct ck_fetch *f)
+{
+	if (f->n)
+		qsort(f->pieces, f->n, sizeof(*f->pieces), piece_cmp);
+	f->brought = f->n;
+	f->rounds++;
+}
+
+void ck_fetch_fini(struct ck_fetch *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		free(f->pieces[i].bytes);
+	free(f->pieces);
+	*f = (struct ck_fetch){ 0 };
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remote: data files that lie on other hosts. What their host said of them stands for
+ * a look at them; their bytes are brought by somebody else, see fetch.h.
+ */
+#include "files_internal.h"
+
+#include <errno.h>
+
+void ck_files_set_remote(struct ck_files *f, uint32_t number,
+			 const struct ck_file_info *said)
+{
+	struct ck_seen_file *file = ck_file_of(f, number);
+	struct ck_str path = file->info.path;
+
+	file->info = *said;
+	file->info.path = path;
+	file->access = (struct ck_file_access){ .mode = said->mode,
+						.uid = said->uid,
+						.gid = said->gid,
+						.closed = said->closed };
+	file->dev = 0;
+	file->ino = 0;
+	file->trouble = 0;
+	file->seen = true;
+	file->remote = true;
+	f->any_remote = true;
+}
+
+bool ck_files_is_remote(const struct ck_files *f, uint32_t number)
+{
+	return number < ck_files_count(f) && ck_file_of(f, number)->remote;
+}
+
+bool ck_files_any_remote(const struct ck_files *f)
+{
+	return f->any_remote;
+}
+
+void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched)
+{
+	ck_fetch_fini(&f->kept);
+	f->kept = *fetched;
+	*fetched = (struct ck_fetch){ 0 };
+}
+
+void ck_files_note_changed(struct ck_files *f, uint32_t number)
+{
+	__atomic_store_n(&ck_file_of(f, number)->changed, true,
+			 __ATOMIC_RELAXED);
+}
+
+int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)
+{
+	*passing = false;
+	if (file->info.err)
+		return -file->info.err;
+	return __atomic_load_n(&file->changed, __ATOMIC_RELAXED) ? -ESTALE : 0;
+}
+
+/* --- their bytes --------------------------------------------------------------- */
+
+/* A request that came in vain is widened each time it comes again, so that what is
+ * read in small steps does not need a round for each. */
+static size_t widened(const struct ck_fetch *fetch, size_t len, uint64_t room)
+{
+	enum { FIRST = 4096, LAST_ROUND = 5 };
+
+	size_t wide = fetch->rounds ? (size_t)FIRST << 2 * ck_min(fetch->rounds,
+								  LAST_ROUND)
+				    : 0;
+
+	return (size_t)ck_min(ck_max(len, wide), room);
+}
+
+int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
+		  size_t len, uint64_t fpos)
+{
+	struct ck_fetch *fetch;
+	int rc;
+
+	if (!file->remote)
+		return ck_pread_full(file->fd, to, len, fpos);
+	if (fpos > file->size || len > file->size - fpos)
+		return -ENODATA;
+	rc = ck_fetch_take(&f->kept, file->number, fpos, len, to);
+	if (rc != -EREMOTE)
+		return rc;
+	fetch = ck_fetch_present();
+	if (!fetch)
+		return -EREMOTE;
+	rc = ck_fetch_take(fetch, file->number, fpos, len, to);
+	if (rc == -EREMOTE)
+		ck_fetch_want(fetch, file->number, fpos,
+			      widened(fetch, len, file->size - fpos));
+	return fetch->err ? fetch->err : rc;
+}
+
+void ck_files_want(struct ck_files *f, const struct ck_file *file,
+		   uint64_t fpos, size_t len)
+{
+	struct ck_fetch *fetch = ck_fetch_present();
+
+	if (!file->remote || !fetch || fpos >= file->size)
+		return;
+	len = (size_t)ck_min(len, file->size - fpos);
+	if (!ck_fetch_has(&f->kept, file->number, fpos, len))
+		ck_fetch_want(fetch, file->number, fpos, len);
+}
