@@ -12,6 +12,7 @@
 #include "ckptfs/damage.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
+#include "ckptfs/object.h"
 #include "ckptfs/tree.h"
 #include "control.h"
 #include "draft.h"
@@ -49,9 +50,7 @@ struct ck_fs {
 	struct ck_tree *tree;
 	struct ck_judged *judged;
 	struct ck_ahead *ahead;
-	struct ck_mover *mover;
-	struct ck_host_mover
-		host; /* mover is this one, if no other was given */
+	struct ck_route route;
 	struct ck_lates *lates;
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * late: see late.h. A read that waits for another host or a GPU keeps no thread
- * of the mount: the mover calls back when it is done. A program that reads
+ * late: see late.h. A request that waits for another host keeps no thread of the
+ * mount: the mover calls back when it is done. A program that opens, or reads
  * directly, and is interrupted, gets EINTR; what fills pages waits, since a page
  * fault that failed would kill a program that only got a signal, or be EFAULT of a
  * call. A read(2) says whose it is, and what fills pages does not. A signal that
@@ -12,22 +12,11 @@
 #include "ckptfs/memory.h"
 #include <errno.h>
 
-/* A read on the way. */
-struct late {
-	struct late *next, *prev; /* under ck_lates.lock */
-	/* Constant: */
-	struct ck_read read;
-	fuse_req_t req;
-	struct ck_handle *handle;
-	size_t size;  /* as it was asked for */
-	bool may_end; /* when it is interrupted */
-};
-
 struct ck_lates {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
-	struct late *first;
+	struct ck_late *first;
 };
 
 struct ck_lates *ck_lates_make(void)
@@ -50,18 +39,39 @@ void ck_lates_free(struct ck_lates *all)
 	free(all);
 }
 
-static void link_in(struct ck_lates *all, struct late *l)
+/* libfuse holds the request's lock, so it is not answered meanwhile. */
+static void interrupted(fuse_req_t req, void *arg)
 {
+	const struct ck_late *l = arg;
+
+	(void)req;
+	ck_route_interrupt(&l->fs->route, l->waiter);
+}
+
+void ck_late_begin(struct ck_late *l)
+{
+	struct ck_lates *all = l->fs->lates;
+
 	pthread_mutex_lock(&all->lock);
 	l->next = all->first;
 	if (l->next)
 		l->next->prev = l;
 	all->first = l;
 	pthread_mutex_unlock(&all->lock);
+	if (l->may_end)
+		fuse_req_interrupt_func(l->req, interrupted, l);
 }
 
-static void link_out(struct ck_lates *all, struct late *l)
+void ck_late_came(const struct ck_late *l)
 {
+	if (l->may_end)
+		fuse_req_interrupt_func(l->req, NULL, NULL);
+}
+
+void ck_late_end(struct ck_late *l)
+{
+	struct ck_lates *all = l->fs->lates;
+
 	pthread_mutex_lock(&all->lock);
 	if (l->prev)
 		l->prev->next = l->next;
@@ -73,75 +83,6 @@ static void link_out(struct ck_lates *all, struct late *l)
 	pthread_mutex_unlock(&all->lock);
 }
 
-static void late_interrupt(struct ck_mover *mover, struct late *l)
-{
-	__atomic_store_n(&l->read.unwanted, true, __ATOMIC_RELEASE);
-	mover->interrupt(mover, &l->read);
-}
-
-/* libfuse holds the request's lock, so the read is not answered meanwhile. */
-static void interrupted(fuse_req_t req, void *arg)
-{
-	const struct ck_fs *fs = fuse_req_userdata(req);
-
-	late_interrupt(fs->mover, arg);
-}
-
-static void done(struct ck_read *r, int rc)
-{
-	struct late *l = r->arg;
-	struct ck_fs *fs = l->handle->fs;
-
-	if (l->may_end)
-		fuse_req_interrupt_func(l->req, NULL, NULL);
-	ck_handle_reply(l->req, l->handle, r, l->size, rc);
-	ck_pages_free(r->to, r->len);
-	ck_handle_put(fs, l->handle);
-	link_out(fs->lates, l);
-	free(l);
-}
-
-static struct late *late_make(fuse_req_t req, struct ck_handle *h,
-			      const struct ck_read *r)
-{
-	struct late *l = calloc(1, sizeof(*l));
-	void *to = l ? ck_pages_alloc(r->len) : NULL;
-
-	if (!to) {
-		free(l);
-		return NULL;
-	}
-	l->req = req;
-	l->handle = h;
-	l->read = *r;
-	l->read.to = to;
-	l->read.done = done;
-	l->read.arg = l;
-	atomic_fetch_add(&h->refs, 1);
-	return l;
-}
-
-void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
-		  size_t size, bool may_end)
-{
-	struct ck_mover *mover = h->fs->mover;
-	struct late *l = late_make(req, h, r);
-	int rc;
-
-	if (!l) {
-		ck_handle_reply(req, h, r, size, -ENOMEM);
-		return;
-	}
-	l->size = size;
-	l->may_end = may_end;
-	link_in(h->fs->lates, l);
-	if (may_end)
-		fuse_req_interrupt_func(req, interrupted, l);
-	rc = mover->read(mover, &l->read);
-	if (rc != -EINPROGRESS)
-		done(&l->read, rc);
-}
-
 void ck_lates_end(struct ck_fs *fs)
 {
 	struct ck_lates *all = fs->lates;
@@ -149,9 +90,74 @@ void ck_lates_end(struct ck_fs *fs)
 	if (!all)
 		return;
 	pthread_mutex_lock(&all->lock);
-	for (struct late *l = all->first; l; l = l->next)
-		late_interrupt(fs->mover, l);
+	for (struct ck_late *l = all->first; l; l = l->next)
+		ck_route_interrupt(&fs->route, l->waiter);
 	while (all->first)
 		pthread_cond_wait(&all->changed, &all->lock);
 	pthread_mutex_unlock(&all->lock);
+}
+
+/* --- reads ------------------------------------------------------------------------- */
+
+struct late_read {
+	struct ck_late late; /* first */
+	struct ck_read read;
+	struct ck_handle *handle;
+	size_t size; /* as it was asked for */
+};
+
+static void done(struct ck_read *r, int rc)
+{
+	struct late_read *l = r->arg;
+	struct ck_handle *h = l->handle;
+	struct ck_fs *fs = h->fs;
+
+	ck_late_came(&l->late);
+	ck_handle_reply(l->late.req, h, r, l->size, rc);
+	ck_pages_free(r->to, r->len);
+	ck_handle_put(fs, h);
+	ck_late_end(&l->late);
+	free(l);
+}
+
+static struct late_read *late_make(struct ck_handle *h, const struct ck_read *r)
+{
+	struct late_read *l = calloc(1, sizeof(*l));
+	void *to = l ? ck_pages_alloc(r->len) : NULL;
+
+	if (!to) {
+		free(l);
+		return NULL;
+	}
+	l->handle = h;
+	l->read = (struct ck_read){ .from = r->from,
+				    .vpos = r->vpos,
+				    .len = r->len,
+				    .to = to,
+				    .done = done,
+				    .arg = l };
+	atomic_fetch_add(&h->refs, 1);
+	return l;
+}
+
+void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
+		  size_t size, bool may_end)
+{
+	struct ck_fs *fs = h->fs;
+	struct late_read *l = late_make(h, r);
+	int rc;
+
+	if (!l) {
+		ck_handle_reply(req, h, r, size, -ENOMEM);
+		return;
+	}
+	l->size = size;
+	l->late = (struct ck_late){ .fs = fs,
+				    .req = req,
+				    .waiter = &l->read.waiter,
+				    .may_end = may_end };
+	ck_late_begin(&l->late);
+	rc = ck_route_read(&fs->route, &l->read);
+	if (rc != -EINPROGRESS)
+		done(&l->read, rc);
 }

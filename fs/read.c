@@ -4,6 +4,8 @@
  * report or entry made (what the file consists of) and what was located of it so
  * far. A read is the mover's work: it brings the bytes into a buffer.
  *
+ * What needs bytes of remote files goes on when they have come, see late.c.
+ *
  * A commit changes nothing of that: whoever opened a file before reads what it
  * was then. The page cache belongs to the inode, and so to one version of a
  * tensor: an old inode is not opened again. ESTALE makes the kernel look the
@@ -230,6 +232,15 @@ struct open_request {
 	fuse_req_t req;
 	fuse_ino_t ino;
 	struct fuse_file_info fi;
+	struct late_open *late; /* NULL: it needed nothing of remote files */
+};
+
+/* One that needed headers of remote items, and what was brought of them. */
+struct late_open {
+	struct ck_late late; /* first */
+	struct ck_errand errand;
+	struct open_request request;
+	int rc; /* of the errand */
 };
 
 static int do_open(struct open_request *r)
@@ -268,22 +279,111 @@ static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
 	       strerrordesc_np(err));
 }
 
+static void open_goes_on(struct ck_errand *e, int rc)
+{
+	struct late_open *late = e->arg;
+	struct open_request *r = &late->request;
+
+	late->rc = rc;
+	ck_later_answer(late->late.fs, &r->later, sizeof(*r));
+}
+
+/* Takes what is wanted. */
+static struct late_open *late_open_make(struct ck_fs *fs, fuse_req_t req,
+					struct ck_fetch *wanted)
+{
+	struct late_open *late = calloc(1, sizeof(*late));
+
+	if (!late)
+		return NULL;
+	late->late = (struct ck_late){ .fs = fs,
+				       .req = req,
+				       .waiter = &late->errand.waiter,
+				       .may_end = true };
+	late->errand.fetch = *wanted;
+	late->errand.done = open_goes_on;
+	late->errand.arg = late;
+	*wanted = (struct ck_fetch){ 0 };
+	ck_late_begin(&late->late);
+	return late;
+}
+
+static void late_open_end(struct late_open *late)
+{
+	if (!late)
+		return;
+	ck_late_end(&late->late);
+	ck_errand_fini(&late->errand);
+	free(late);
+}
+
+/* Has brought what an open needs. 0: it is there. -EINPROGRESS: the open goes on when
+ * it is, and may be answered by now. */
+static int open_bring(struct ck_fs *fs, struct open_request *r,
+		      struct ck_fetch *wanted)
+{
+	if (!r->late)
+		r->late = late_open_make(fs, r->req, wanted);
+	if (!r->late)
+		return -ENOMEM;
+	if (r != &r->late->request)
+		r->late->request = *r;
+	return ck_route_errand(&fs->route, &r->late->errand);
+}
+
+/* Opens with what was fetched so far. -EINPROGRESS as of open_bring(). */
+static int open_fetching(struct open_request *r, bool *parked)
+{
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	struct ck_fetch first = { 0 };
+	int rc = r->late ? r->late->rc : 0;
+
+	while (rc == 0) {
+		struct ck_fetch *f = r->late ? &r->late->errand.fetch : &first;
+
+		ck_fetch_begin(f);
+		rc = do_open(r);
+		ck_fetch_end(f);
+		if (rc != -EREMOTE)
+			break;
+		rc = open_bring(fs, r, &first);
+		*parked = rc == -EINPROGRESS;
+	}
+	ck_fetch_fini(&first);
+	return rc;
+}
+
+static void open_reply(struct open_request *r, int rc)
+{
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else if (fuse_reply_open(r->req, &r->fi) == -ENOENT)
+		/* interrupted: no release comes */
+		ck_handle_drop(fs, &r->fi);
+}
+
 static int open_answer(struct ck_later *l)
 {
 	struct open_request *r = (struct open_request *)l;
-	int rc = do_open(r);
+	struct late_open *late;
+	bool parked = false;
+	int rc = open_fetching(r, &parked);
 
+	if (parked)
+		return 0;
 	if (rc == CK_LATER && !l->last)
 		return rc;
 	if (rc == CK_LATER)
 		rc = ck_draft_busy(fuse_req_userdata(r->req), l->tensor);
 	if (rc)
 		log_shortage(fuse_req_userdata(r->req), r->ino, -rc);
-	if (rc)
-		fuse_reply_err(r->req, -rc);
-	else if (fuse_reply_open(r->req, &r->fi) == -ENOENT)
-		/* interrupted: no release comes */
-		ck_handle_drop(fuse_req_userdata(r->req), &r->fi);
+	late = r->late;
+	if (late)
+		ck_late_came(&late->late);
+	open_reply(r, rc);
+	late_open_end(late);
 	return 0;
 }
 
@@ -317,13 +417,6 @@ static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
 	       (uintmax_t)vpos);
 }
 
-/* Bytes that a mover brings; what it does once for each reader is done here. */
-static void read_begin(struct ck_handle *h, struct ck_read *r)
-{
-	if (!h->fs->mover->is_late)
-		ck_ahead_note(h->fs->ahead, &h->stream, r);
-}
-
 int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
 		   uint64_t vpos, size_t len, void *to)
 {
@@ -334,8 +427,8 @@ int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,
 
 	if (h->file.err)
 		return -h->file.err;
-	read_begin(h, &r);
-	return ck_move_read(fs->mover, &r);
+	ck_ahead_note(fs->ahead, &h->stream, &r);
+	return ck_move_read(&fs->route, &r);
 }
 
 /* How many of `size` bytes at vpos there are. The kernel asks behind the end,
@@ -375,7 +468,7 @@ void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
 static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 			size_t size, bool may_end)
 {
-	struct ck_mover *mover = h->fs->mover;
+	struct ck_fs *fs = h->fs;
 	struct ck_read r = { .from = h->file.opened,
 			     .vpos = vpos,
 			     .len = size };
@@ -389,14 +482,13 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		ck_handle_reply(req, h, &r, size, rc);
 		return;
 	}
-	if (mover->is_late) {
-		ck_late_read(req, h, &r, size, may_end);
-		return;
-	}
 	r.to = ck_reply_buffer(r.len);
-	read_begin(h, &r);
-	ck_handle_reply(req, h, &r, size,
-			r.to ? mover->read(mover, &r) : -ENOMEM);
+	ck_ahead_note(fs->ahead, &h->stream, &r);
+	rc = r.to ? ck_host_read(fs->cp->files, &r) : -ENOMEM;
+	if (rc == -EREMOTE)
+		ck_late_read(req, h, &r, size, may_end);
+	else
+		ck_handle_reply(req, h, &r, size, rc);
 }
 
 void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

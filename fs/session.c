@@ -421,9 +421,8 @@ static int tree_make(struct ck_fs *fs)
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
-	ck_host_mover_init(&fs->host, fs->cp->files);
-	fs->mover = fs->options->mover ? fs->options->mover : &fs->host.mover;
-	if (tree_make(fs))
+	ck_route_init(&fs->route, fs->cp->files, fs->options->remote);
+	if (ck_objects_keep(fs->cp, &fs->route) || tree_make(fs))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make();
 	fs->drafts = ck_drafts_make();
@@ -447,6 +446,7 @@ static void fs_fini(struct ck_fs *fs)
 	ck_publisher_free(fs->publisher);
 	ck_handles_close(fs);
 	ck_lates_free(fs->lates);
+	ck_route_fini(&fs->route);
 	ck_laters_free(fs->laters);
 	ck_drafts_free(fs->drafts);
 	ck_turns_free(fs->turns);

@@ -21,7 +21,7 @@ int ck_unmounted_open(struct ck_unmounted *u, const char *src)
 	if (ck_sigbus_install() || tree_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
-	ck_host_mover_init(&u->host, u->cp->files);
+	ck_route_init(&u->route, u->cp->files, NULL);
 	return CK_EXIT_FINE;
 }
 
@@ -57,7 +57,7 @@ int ck_unmounted_read(struct ck_unmounted *u, const struct ck_tree_file *f,
 		.from = f->opened, .vpos = vpos, .len = len, .to = to
 	};
 
-	return f->err ? -f->err : ck_move_read(&u->host.mover, &r);
+	return f->err ? -f->err : ck_move_read(&u->route, &r);
 }
 
 /* Of empty ones nothing was read. */

@@ -15,7 +15,7 @@ struct ck_unmounted {
 	struct ck_tree_options shown;
 	struct ck_root *root;
 	struct ck_tree *tree;
-	struct ck_host_mover host;
+	struct ck_route route;
 };
 
 /* Opens the checkpoint SRC; messages of the library stay in .ckptfs/log from now on.

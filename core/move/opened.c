@@ -141,10 +141,16 @@ int ck_opened_again(struct ck_opened *o, uint32_t i,
 int ck_opened_locate(struct ck_opened *o)
 {
 	const struct ck_layout *layout;
+	bool waits = false;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < o->slice->nparts && rc == 0; i++)
-		if (ck_slice_part(o->slice, i).kind == CK_PART_BOX)
-			rc = ck_opened_layout(o, i, &layout);
-	return rc;
+	for (uint32_t i = 0; i < o->slice->nparts && rc == 0; i++) {
+		if (ck_slice_part(o->slice, i).kind != CK_PART_BOX)
+			continue;
+		rc = ck_opened_layout(o, i, &layout);
+		waits |= rc == -EREMOTE;
+		if (rc == -EREMOTE)
+			rc = 0;
+	}
+	return rc == 0 && waits ? -EREMOTE : rc;
 }

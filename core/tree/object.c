@@ -47,8 +47,9 @@ static int object_text(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
 	return ck_object_item(cp, object, out, d);
 }
 
-int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
-			uint32_t file, uint64_t *size)
+/* As ck_object_file_size(), and -EREMOTE. */
+static int file_size(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
+		     uint64_t *size)
 {
 	struct ck_object_place place;
 	struct ck_buf text = { 0 };
@@ -67,6 +68,66 @@ int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
 	ck_buf_fini(&text);
 	return d.passing || ck_is_shortage(rc) ? rc : 0;
 }
+
+int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
+			uint32_t file, uint64_t *size)
+{
+	int rc = file_size(cp, object, file, size);
+
+	return rc == -EREMOTE ? -EIO : rc;
+}
+
+/* --- of remote files ---------------------------------------------------------------- */
+
+/* More than that is not kept. */
+static const size_t kept_most = 64 << 20;
+
+static size_t bytes_of(const struct ck_fetch *f)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < f->n; i++)
+		bytes += f->pieces[i].len;
+	return bytes;
+}
+
+/* -EREMOTE: some need more. */
+static int sizes_ask(struct ck_checkpoint *cp, struct ck_fetch *f)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	int all = 0;
+
+	ck_fetch_begin(f);
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		for (uint32_t file = 0; file < CK_OBJECT_FILES; file++) {
+			uint64_t size;
+			int rc = bytes_of(f) < kept_most
+					 ? file_size(cp, i, file, &size)
+					 : 0;
+
+			all = rc == -EREMOTE || rc == -ENOMEM ? rc : all;
+		}
+	ck_fetch_end(f);
+	return all;
+}
+
+int ck_objects_keep(struct ck_checkpoint *cp, struct ck_route *route)
+{
+	struct ck_errand e = { 0 };
+	int rc;
+
+	if (!ck_files_any_remote(cp->files))
+		return 0;
+	do
+		rc = sizes_ask(cp, &e.fetch);
+	while (rc == -EREMOTE && (rc = ck_move_errand(route, &e)) == 0);
+	if (rc == 0)
+		ck_files_keep(cp->files, &e.fetch);
+	ck_errand_fini(&e);
+	return rc;
+}
+
+/* --- slices ------------------------------------------------------------------------- */
 
 /* Made now: an open file keeps it. */
 static int made_slice(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
@@ -102,7 +163,7 @@ int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,
 		rc = made_slice(cp, object, file, out, &d);
 	}
 	*passing = d.passing || ck_is_shortage(rc);
-	if (rc && d.text[0])
+	if (rc && rc != -EREMOTE && d.text[0])
 		ck_log("%s", d.text);
 	return rc;
 }

@@ -43,7 +43,7 @@ struct ck_mount_options {
 	char *log;    /* file or "syslog"; owned */
 	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
-	struct ck_mover *mover; /* the caller's; NULL: that of local files */
+	struct ck_mover *remote; /* the caller's, of remote files; or NULL */
 	/* nviews, the caller's; NULL: ck_views. */
 	const struct ck_view *const *views;
 	size_t nviews;

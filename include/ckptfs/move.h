@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * move: bytes. A plan turns a box of a tensor and a byte range of it into
- * copies; the host mover runs them from mapped files.
+ * copies; those from files of this host are run at once, and the others go the route
+ * to a mover that can reach their files.
  */
 #ifndef CKPTFS_MOVE_H
 #define CKPTFS_MOVE_H
 
+#include "ckptfs/fetch.h"
 #include "ckptfs/layout.h"
+#include "ckptfs/mover.h"
 #include "ckptfs/slice.h"
 #include "ckptfs/source.h"
+
+#include <pthread.h>
 
 /* --- plan ------------------------------------------------------------------- */
 
@@ -26,13 +31,6 @@ struct ck_request {
 	const uint64_t *strides; /* ndim for each chunk, bytes; NULL: elements
 				  * of each are in C order without gaps */
 	const uint32_t *order;	 /* chunks sorted by offsets */
-};
-
-/* count repetitions; each moves on by dst and src bytes. */
-struct ck_loop {
-	uint64_t count;
-	uint64_t dst;
-	uint64_t src;
 };
 
 /* A loop nest over runs of contiguous bytes: outermost loop first. */
@@ -77,7 +75,8 @@ CK_MUST_USE int ck_opened_make(struct ck_slice *slice,
 			       struct ck_opened **out);
 void ck_opened_free(struct ck_opened *o); /* NULL is allowed */
 const struct ck_slice *ck_opened_slice(const struct ck_opened *o);
-/* Locates all its boxes now. Errors as of ck_locator.get. */
+/* Locates all its boxes now. Errors as of ck_locator.get; after -EREMOTE what all of
+ * them need is noted. */
 CK_MUST_USE int ck_opened_locate(struct ck_opened *o);
 /* Where the boxes are of part i, which is a CK_PART_BOX: located at the first
  * touch. Valid as long as `o`. Errors as of ck_locator.get; -ENOMEM. */
@@ -94,7 +93,15 @@ CK_MUST_USE int ck_opened_again(struct ck_opened *o, uint32_t i,
 /* The same if it was located already, else NULL. */
 const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
 
-/* --- movers -------------------------------------------------------------------- */
+/* --- reads ---------------------------------------------------------------------- */
+
+/* Somebody who waits for bytes of remote files, and may lose interest.
+ * Zero-initialise. */
+struct ck_waiter {
+	/* Private, under ck_route.lock: */
+	bool unwanted;
+	struct ck_moves *moving; /* on the way; or NULL */
+};
 
 /* The bytes [vpos, vpos + len) of an open slice, into `to`. All of them or an
  * error: -ENODATA (a byte that nobody has), -EIO, -EBADMSG (a box that cannot be
@@ -106,41 +113,62 @@ struct ck_read {
 	uint64_t vpos, len;
 	void *to;
 	/* Called once if the read was not done at once, by any thread that holds
-	 * no lock which its mover's interrupt() takes; the read and `to` are
-	 * the caller's again. rc: 0 or an error. */
+	 * no lock which interrupting it takes; the read and `to` are the caller's
+	 * again. rc: 0 or an error. */
 	void (*done)(struct ck_read *r, int rc);
 	void *arg;
-	bool unwanted; /* atomic: set before it is interrupted */
+	struct ck_waiter waiter;
 };
 
-struct ck_mover {
-	const char *name; /* for a person */
-	bool is_late;	  /* its reads may be answered later */
-	/* 0: done. -EINPROGRESS: done() will be called, or was: always, within
-	 * a time that the mover sets, also if nobody answers it. Else an
-	 * error. */
-	int (*read)(struct ck_mover *m, struct ck_read *r);
-	/* Nobody wants it any more: if it is not done yet it ends soon, with
-	 * -EINTR if it has not come otherwise. Neither calls done() itself nor
-	 * waits for it. May be called before read() has taken it, which then
-	 * sees `unwanted`, and until done() has returned. Where is_late. */
-	void (*interrupt)(struct ck_mover *m, struct ck_read *r);
-};
-
-/* As m->read(), and waits until it is done. r->done and r->arg are not used. */
-CK_MUST_USE int ck_move_read(struct ck_mover *m, struct ck_read *r);
-
-/* --- host mover --------------------------------------------------------------- */
-
-/* Reads local files, and is done at once. */
-struct ck_host_mover {
-	struct ck_mover mover;
-	struct ck_files *files;
-};
-
-void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files);
-/* What its read does. Blocks on local files only. Any thread. */
+/* Does it at once: all that it needs is on this host; else -EREMOTE, and `to` has
+ * anything. Blocks on local files only. Any thread. */
 CK_MUST_USE int ck_host_read(struct ck_files *files, const struct ck_read *r);
+
+/* --- route: to the mover that reaches a file --------------------------------------- */
+
+/* Any thread. */
+struct ck_route {
+	/* Constant: */
+	struct ck_files *files;
+	struct ck_mover *remote; /* of remote files; NULL: there are none */
+
+	pthread_mutex_t lock; /* of waiters: which moves are on the way */
+};
+
+void ck_route_init(struct ck_route *route, struct ck_files *files,
+		   struct ck_mover *remote);
+void ck_route_fini(struct ck_route *route);
+
+/* One that ck_host_read() said -EREMOTE of. 0: done. -EINPROGRESS: done() will be
+ * called, or was. Else an error. */
+CK_MUST_USE int ck_route_read(struct ck_route *route, struct ck_read *r);
+/* Either, and waits until it is done. r->done and r->arg are not used. */
+CK_MUST_USE int ck_move_read(struct ck_route *route, struct ck_read *r);
+
+/* A request that was given up with -EREMOTE: brings what its fetch wants. */
+struct ck_errand {
+	struct ck_fetch fetch;
+	/* As of ck_read. rc: 0, -EINTR, -ENOMEM, or -EIO: nothing was wanted. Why
+	 * single pieces did not come is in them. */
+	void (*done)(struct ck_errand *e, int rc);
+	void *arg;
+	struct ck_waiter waiter;
+	/* Private: */
+	struct ck_route *route;
+	struct ck_waiter *sender;
+	struct ck_moves moves;
+};
+
+/* 0: all came at once. -EINPROGRESS: done() will be called, or was. Else an error. The
+ * errand can be sent again when it is done. */
+CK_MUST_USE int ck_route_errand(struct ck_route *route, struct ck_errand *e);
+/* The same, and waits. e->done and e->arg are not used. */
+CK_MUST_USE int ck_move_errand(struct ck_route *route, struct ck_errand *e);
+void ck_errand_fini(struct ck_errand *e);
+
+/* Who waits will be called soon, with -EINTR if it has not come otherwise. Does not
+ * call done(); may be called from before the start until done() has returned. */
+void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w);
 
 /* --- host mover, the other way -------------------------------------------------- */
 

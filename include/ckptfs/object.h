@@ -9,6 +9,7 @@
 #define CKPTFS_OBJECT_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/move.h"
 #include "ckptfs/slice.h"
 
 enum { CK_OBJECT_JSON, CK_OBJECT_ITEM, CK_OBJECT_FILES };
@@ -24,6 +25,11 @@ CK_MUST_USE int ck_object_file_find(const struct ck_catalog *c,
  * source. */
 CK_MUST_USE int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
 				    uint32_t file, uint64_t *size);
+/* Fetches what the sizes and values of remote entries are made of, and keeps it, up to
+ * 64 MiB: so that names and reports need no other host later. Before others use the
+ * checkpoint; waits. -ENOMEM, -EIO. */
+CK_MUST_USE int ck_objects_keep(struct ck_checkpoint *cp,
+				struct ck_route *route);
 /* What the file consists of. Of an error, *passing says whether it is of the moment;
  * the log has it. May block on the source. */
 CK_MUST_USE int ck_object_file_slice(struct ck_checkpoint *cp, uint32_t object,

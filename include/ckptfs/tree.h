@@ -165,7 +165,8 @@ struct ck_tree_file {
 };
 
 /* Errors as of ck_tree_slice(), and of the source where its items are looked at when
- * it is opened. To be closed in any case. May block on the source. */
+ * it is opened; -EREMOTE: bytes of remote files must be brought first, see
+ * ck_files_read(). To be closed in any case. May block on the source. */
 CK_MUST_USE int ck_tree_file_open(struct ck_tree_file *f);
 /* Puts the catalog, too; that may be all there is. */
 void ck_tree_file_close(struct ck_tree_file *f);

@@ -1,29 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * late: mounts a checkpoint with a mover whose reads take MSEC milliseconds, and
- * keep no thread of the mount meanwhile: what a mover does that asks other hosts.
+ * late: mounts a checkpoint of which some files are said to be on other hosts; their
+ * mover takes its time, and keeps no thread of the mount meanwhile.
  *
  *	late MSEC SOURCE MOUNTPOINT [OPTIONS]
  *
- * Writes a line when the tree can be used; serves it until it is unmounted.
+ * MSEC milliseconds each answer takes. LATE_REMOTE: `all`, `odd` ones or `first`;
+ * LATE_SHUFFLE: answers come at random times up to MSEC, so in any order;
+ * LATE_ERROR=N: each Nth move is EIO; LATE_NEVER: answers come to those only who are
+ * not interested any more. Writes a line when the tree can be used; serves it until it
+ * is unmounted, and then says how many moves there were.
  */
 #include "ckptfs/fs.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
 struct waiting {
 	struct waiting *next;
-	struct ck_read *read;
+	struct ck_moves *moves;
 	struct timespec until;
 };
 
 static struct late {
 	struct ck_mover mover;
 	struct ck_host_mover host;
-	unsigned msec;
+	struct ck_files *files; /* the same, and none is remote */
+	unsigned msec, error;
+	bool shuffle, never;
+	unsigned moved;
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock;
@@ -42,7 +50,7 @@ static bool is_over(const struct waiting *w)
 
 static bool is_unwanted(const struct waiting *w)
 {
-	return __atomic_load_n(&w->read->unwanted, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&w->moves->unwanted, __ATOMIC_ACQUIRE);
 }
 
 /* One that can be answered now, out of the list; under the lock. */
@@ -50,7 +58,7 @@ static struct waiting *take(void)
 {
 	struct waiting **at = &late.first, *w;
 
-	while ((w = *at) && !is_over(w) && !is_unwanted(w))
+	while ((w = *at) && !is_unwanted(w) && (late.never || !is_over(w)))
 		at = &w->next;
 	if (w)
 		*at = w->next;
@@ -60,16 +68,30 @@ static struct waiting *take(void)
 static void answer(struct waiting *w)
 {
 	struct ck_mover *host = &late.host.mover;
-	struct ck_read *r = w->read;
-	int rc = is_unwanted(w) ? -EINTR : host->read(host, r);
+	struct ck_moves *m = w->moves;
+	bool unwanted = is_unwanted(w);
 
 	free(w);
-	r->done(r, rc);
+	if (!unwanted)
+		(void)host->start(host, m);
+	for (size_t i = 0; i < m->n; i++) {
+		late.moved++;
+		if (unwanted)
+			m->list[i].rc = -EINTR;
+		else if (late.error && late.moved % late.error == 0)
+			m->list[i].rc = -EIO;
+	}
+	m->done(m);
 }
 
+/* Signals are for the thread of the mount that waits for them. */
 static void *run(void *unused)
 {
+	sigset_t all;
+
 	(void)unused;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_mutex_lock(&late.lock);
 	for (;;) {
 		struct waiting *w = take();
@@ -87,16 +109,19 @@ static void *run(void *unused)
 	return NULL;
 }
 
-static int late_read(struct ck_mover *m, struct ck_read *r)
+static int late_start(struct ck_mover *m, struct ck_moves *moves)
 {
 	struct waiting *w = malloc(sizeof(*w));
+	unsigned msec = late.msec;
 
 	(void)m;
 	if (!w)
-		return -ENOMEM;
-	w->read = r;
-	w->until = ck_time_in(CLOCK_MONOTONIC, late.msec);
+		abort();
 	pthread_mutex_lock(&late.lock);
+	if (late.shuffle)
+		msec = (unsigned)rand() % (late.msec + 1);
+	w->moves = moves;
+	w->until = ck_time_in(CLOCK_MONOTONIC, msec);
 	if (!late.started && pthread_create(&late.thread, NULL, run, NULL))
 		abort();
 	late.started = true;
@@ -107,22 +132,57 @@ static int late_read(struct ck_mover *m, struct ck_read *r)
 	return -EINPROGRESS;
 }
 
-static void late_interrupt(struct ck_mover *m, struct ck_read *r)
+static void late_interrupt(struct ck_mover *m, struct ck_moves *moves)
 {
-	(void)m, (void)r;
+	(void)m, (void)moves;
 	pthread_cond_signal(&late.changed);
+}
+
+/* --- which files -------------------------------------------------------------------- */
+
+static bool is_chosen(uint32_t i)
+{
+	const char *which = getenv("LATE_REMOTE");
+
+	if (which && strcmp(which, "odd") == 0)
+		return i % 2;
+	return !which || strcmp(which, "all") == 0 || i == 0;
+}
+
+static void files_part(struct ck_checkpoint *cp,
+		       const struct ck_format_options *o)
+{
+	late.files = ck_files_make(cp->dirfd, o->shardlinks, 64);
+	for (uint32_t i = 0; i < ck_files_count(cp->files); i++) {
+		struct ck_file_info info = *ck_files_info(cp->files, i);
+		uint32_t number;
+
+		if (ck_files_add(late.files, info.path, &number) || number != i)
+			abort();
+		if (is_chosen(i))
+			ck_files_set_remote(cp->files, i, &info);
+	}
+	ck_host_mover_init(&late.host, late.files);
 }
 
 static void ready(uint64_t mount, void *unused)
 {
 	(void)mount, (void)unused;
+	late.never = getenv("LATE_NEVER");
 	puts("ready");
 	fflush(stdout);
 }
 
+static unsigned number_of(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? (unsigned)strtoul(text, NULL, 10) : 0;
+}
+
 int main(int argc, char **argv)
 {
-	struct ck_mount_options options = { .mover = &late.mover };
+	struct ck_mount_options options = { .remote = &late.mover };
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	int rc;
@@ -130,20 +190,22 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	late.msec = (unsigned)strtoul(argv[1], NULL, 10);
+	late.error = number_of("LATE_ERROR");
+	late.shuffle = getenv("LATE_SHUFFLE");
+	srand(number_of("LATE_SEED"));
 	pthread_mutex_init(&late.lock, NULL);
 	pthread_cond_init(&late.changed, NULL);
-	late.mover = (struct ck_mover){ "late", true, late_read,
-					late_interrupt };
+	late.mover = (struct ck_mover){ "late", late_start, late_interrupt };
 	rc = ck_options_parse(&options, argc > 4 ? argv[4] : "", &d);
-	options.format.write = options.write;
 	if (rc == 0)
 		rc = ck_checkpoint_open(argv[2], &options.format, &cp, &d);
 	if (rc == 0) {
-		ck_host_mover_init(&late.host, cp->files);
+		files_part(cp, &options.format);
 		rc = ck_fs_serve(cp, argv[3], &options, NULL, ready, NULL, &d);
 	}
 	if (rc)
 		fprintf(stderr, "%s\n", d.text);
+	printf("%u moves\n", late.moved);
 	ck_checkpoint_close(cp);
 	ck_options_fini(&options);
 	return rc != 0;

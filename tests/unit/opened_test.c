@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * opened: parts are located when they are touched, once, and again where an error
- * of the moment was in the way; a file of 100,000 parts opens at once; movers
- * that answer later are waited for, and interrupted.
+ * of the moment was in the way; a file of 100,000 parts opens at once.
  */
 #include "world.h"
 
@@ -239,72 +238,6 @@ static void test_asked_by_many(void)
 	eq_u64(wrong, 0);
 }
 
-/* --- a mover that answers later ------------------------------------------------- */
-
-struct late {
-	struct ck_mover mover;
-	struct ck_host_mover host;
-	pthread_t thread;
-	struct ck_read *read;
-	unsigned msec;
-};
-
-static void *late_run(void *arg)
-{
-	struct late *l = arg;
-	struct ck_mover *host = &l->host.mover;
-	int rc = 0;
-
-	for (unsigned i = 0; i < l->msec && rc == 0; i++) {
-		usleep(1000);
-		if (__atomic_load_n(&l->read->unwanted, __ATOMIC_ACQUIRE))
-			rc = -EINTR;
-	}
-	if (rc == 0)
-		rc = host->read(host, l->read);
-	l->read->done(l->read, rc);
-	return NULL;
-}
-
-static int late_read(struct ck_mover *m, struct ck_read *r)
-{
-	struct late *l = (struct late *)m;
-
-	l->read = r;
-	if (pthread_create(&l->thread, NULL, late_run, l))
-		abort();
-	return -EINPROGRESS;
-}
-
-static void test_late(void)
-{
-	struct late l = {
-		{ .name = "late", .is_late = true, .read = late_read },
-		.msec = 20
-	};
-	struct world *w = two_rows();
-	uint8_t bytes[8] = { 0 };
-	struct ck_opened *o;
-	struct ck_read r;
-
-	add_part(w, (struct world_part){ .is_box = true, .len = 8 });
-	o = world_open(w);
-	r = (struct ck_read){ .from = o, .len = 8, .to = bytes };
-	ck_host_mover_init(&l.host, w->files);
-	eq_err(ck_move_read(&l.mover, &r), 0);
-	pthread_join(l.thread, NULL);
-	ok(memcmp(bytes, content[0], 4) == 0 &&
-	   memcmp(bytes + 4, content[1], 4) == 0);
-	r.vpos = 7;
-	eq_err(ck_move_read(&l.mover, &r), -EINVAL);
-	pthread_join(l.thread, NULL);
-	r.unwanted = true;
-	eq_err(ck_move_read(&l.mover, &r), -EINTR);
-	pthread_join(l.thread, NULL);
-	ck_opened_free(o);
-	world_free(w);
-}
-
 int main(void)
 {
 	if (!world_begin())
@@ -313,6 +246,5 @@ int main(void)
 	test_asked_again();
 	test_outage_costs_nothing();
 	test_asked_by_many();
-	test_late();
 	return world_end();
 }

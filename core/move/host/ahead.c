@@ -78,7 +78,7 @@ static void fetch(struct fetcher *f, const struct range *r)
 
 	if (ck_files_get(files, r->file, &file))
 		return; /* the read itself will say what is wrong */
-	if (!is_resident(&file, r))
+	if (!file.remote && !is_resident(&file, r))
 		ck_cold_fetch(&file, r->fpos, r->len, f->block);
 	ck_files_put(files, &file);
 }

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* copies: see copies.h. */
+#include "copies.h"
+#include "cold.h"
+#include "gather.h"
+#include "load.h"
+#include "range.h"
+
+#include <errno.h>
+
+enum {
+	COPIES_ASKED = 64, /* of more, nobody asks whether they are cold */
+};
+
+/* --- where the runs are -------------------------------------------------- */
+
+/* The file, opened and checked once in this read. */
+static int use_file(struct ck_reading *rd, uint32_t number,
+		    const struct ck_file **out)
+{
+	struct ck_workspace *s = rd->space;
+	struct ck_file *used;
+	uint32_t *where;
+	int rc;
+
+	if (number >= ck_files_count(rd->files))
+		return -ENODATA; /* CK_NO_FILE */
+	where = &s->where[number];
+	if (*where < s->nused && s->used[*where].number == number) {
+		*out = &s->used[*where];
+		return 0;
+	}
+	used = ck_grow(s->used, &s->used_cap, s->nused, 1, sizeof(*used));
+	if (!used)
+		return -ENOMEM;
+	s->used = used;
+	rc = ck_files_get(rd->files, number, &used[s->nused]);
+	if (rc)
+		return rc;
+	*where = (uint32_t)s->nused++;
+	*out = &s->used[*where];
+	return 0;
+}
+
+void ck_copies_end(struct ck_reading *rd)
+{
+	struct ck_workspace *s = rd->space;
+
+	for (size_t i = 0; i < s->nused; i++)
+		ck_files_put(rd->files, &s->used[i]);
+	s->nused = 0;
+}
+
+static int find_copy(struct ck_reading *rd, const struct ck_extent *e,
+		     const struct ck_copy *c, const uint8_t **from)
+{
+	const struct ck_file *file;
+	uint64_t end;
+	int rc;
+
+	if (e->err)
+		return -e->err;
+	if (!ck_range_end(&rd->space->plan, c, e->pos, &end))
+		return -EIO;
+	if (e->memory) {
+		*from = e->memory + e->pos + c->src;
+		return 0;
+	}
+	rc = use_file(rd, e->file, &file);
+	if (rc)
+		return rc;
+	if (file->remote && !rd->remote)
+		return -EREMOTE;
+	if (end > file->size)
+		return -EIO;
+	*from = NULL;
+	rd->loads |= !file->map;
+	if (!file->map)
+		return 0;
+	if (rd->space->plan.ncopies <= COPIES_ASKED)
+		ck_cold_want(file, e->pos + c->src, end - e->pos - c->src);
+	*from = file->map + e->pos + c->src;
+	return 0;
+}
+
+int ck_copies_find(struct ck_reading *rd, const struct ck_layout *layout)
+{
+	struct ck_workspace *s = rd->space;
+	int rc = ck_workspace_reserve(s, s->plan.ncopies,
+				      ck_files_count(rd->files));
+
+	rd->loads = false;
+	for (size_t i = 0; i < s->plan.ncopies && !rc; i++) {
+		const struct ck_copy *c = &s->plan.copies[i];
+
+		rc = find_copy(rd, &layout->extents[c->chunk], c, &s->from[i]);
+	}
+	return rc;
+}
+
+/* --- their bytes --------------------------------------------------------- */
+
+/* What is not in memory. */
+static int load_copy(struct ck_reading *rd, const struct ck_extent *e, size_t i,
+		     uint8_t *to)
+{
+	struct ck_workspace *s = rd->space;
+	const struct ck_file *file;
+	uint8_t *block;
+	int rc = use_file(rd, e->file, &file);
+
+	if (rc)
+		return rc;
+	if (file->remote)
+		return ck_remote_add(rd->remote, &s->plan, i, e, to);
+	block = ck_workspace_block(s);
+	if (!block)
+		return -ENOMEM;
+	return ck_load_copy(file->fd, &s->plan, i,
+			    e->pos + s->plan.copies[i].src, to, block);
+}
+
+static int load(struct ck_reading *rd, const struct ck_layout *layout,
+		uint8_t *to)
+{
+	const struct ck_workspace *s = rd->space;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->plan.ncopies && !rc; i++)
+		if (!s->from[i])
+			rc = load_copy(
+				rd, &layout->extents[s->plan.copies[i].chunk],
+				i, to);
+	return rc;
+}
+
+int ck_copies_run(struct ck_reading *rd, const struct ck_layout *layout,
+		  uint8_t *to)
+{
+	struct ck_workspace *s = rd->space;
+	struct ck_gather g = { &s->plan, s->from, to };
+	int rc = ck_gather_copy(&g);
+
+	return rc || !rd->loads ? rc : load(rd, layout, to);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * copies: from where the copies of a plan come, and the copying: from memory, from
+ * mapped files, from files that cannot be mapped, and from remote ones later.
+ */
+#ifndef CK_COPIES_H
+#define CK_COPIES_H
+
+#include "../remote.h"
+#include "workspace.h"
+
+/* One read. */
+struct ck_reading {
+	struct ck_files *files;
+	struct ck_workspace *space;
+	struct ck_remote_moves
+		*remote; /* where moves of remote files are noted;
+					 * NULL: they are -EREMOTE */
+	bool loads; /* some copies of the plan are of files without mapping */
+};
+
+/* Finds the first run of each copy of the plan in rd->space. Its files are in use from
+ * now on. -ENODATA, -EIO, -EREMOTE; errors of ck_files_get(), and of the extents. */
+CK_MUST_USE int ck_copies_find(struct ck_reading *rd,
+			       const struct ck_layout *layout);
+/* Copies what was found; what is remote is noted. -EIO, -ENOMEM. */
+CK_MUST_USE int ck_copies_run(struct ck_reading *rd,
+			      const struct ck_layout *layout, uint8_t *to);
+/* No file is in use any more. */
+void ck_copies_end(struct ck_reading *rd);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The host mover: each move is a plan of one copy. Blocks on local files only; any
+ * thread.
+ */
+#include "ckptfs/mover.h"
+#include "gather.h"
+#include "load.h"
+#include "range.h"
+#include "workspace.h"
+
+#include <errno.h>
+
+static int move_one(const struct ck_file *file, const struct ck_move *m)
+{
+	struct ck_copy copy = { .run = m->run, .nloops = m->nloops };
+	struct ck_plan plan = { .copies = &copy,
+				.loops = (struct ck_loop *)(uintptr_t)m->loops,
+				.ncopies = 1,
+				.nloops = m->nloops };
+	const uint8_t *from = file->map ? file->map + m->fpos : NULL;
+	struct ck_gather g = { &plan, &from, m->to };
+	struct ck_workspace *s = ck_workspace_get();
+	uint8_t *block;
+	uint64_t end;
+
+	if (!ck_range_end(&plan, &copy, m->fpos, &end) || end > file->size)
+		return -EIO;
+	if (from)
+		return ck_gather_copy(&g);
+	block = s ? ck_workspace_block(s) : NULL;
+	if (!block)
+		return -ENOMEM;
+	return ck_load_copy(file->fd, &plan, 0, m->fpos, m->to, block);
+}
+
+static int start(struct ck_mover *mover, struct ck_moves *moves)
+{
+	struct ck_files *files = ((struct ck_host_mover *)mover)->files;
+
+	for (size_t i = 0; i < moves->n; i++) {
+		struct ck_move *m = &moves->list[i];
+		struct ck_file file;
+
+		m->rc = m->file < ck_files_count(files)
+				? ck_files_get(files, m->file, &file)
+				: -ENODATA;
+		if (m->rc)
+			continue;
+		m->rc = file.remote ? -EREMOTE : move_one(&file, m);
+		ck_files_put(files, &file);
+	}
+	return 0;
+}
+
+void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files)
+{
+	*m = (struct ck_host_mover){
+		.mover = { .name = "host", .start = start }, .files = files
+	};
+}

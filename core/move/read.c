@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A read of a slice: the planner says which runs of which boxes the bytes are, and
+ * they are gathered from mapped files into the caller's buffer; from one that cannot
+ * be mapped they are read, and of one that is remote they are noted for its mover.
+ *
+ * The kernel could also be given the places in the mappings to copy from
+ * itself. Measured, that is slower, since the bytes of a tensor lie at other
+ * places in their pages than the pages of its file: the kernel looks up each
+ * page of the source by itself and copies it in two misaligned pieces.
+ */
+#include "ckptfs/move.h"
+#include "host/copies.h"
+#include "host/gather.h"
+#include "host/range.h"
+#include "reading.h"
+
+#include <errno.h>
+
+/* As ck_copies_run(), with changes on the way. The plan is of whole elements; `len`
+ * bytes of it from `skip` on are wanted. */
+static int gather_changed(struct ck_reading *rd, const struct ck_layout *layout,
+			  const struct ck_dtype *dtype, uint64_t skip,
+			  uint64_t len, uint8_t *to)
+{
+	struct ck_workspace *s = rd->space;
+	ck_auto_free uint8_t *whole = malloc(s->plan.covered);
+	struct ck_gather g = { &s->plan, s->from, whole };
+	size_t noted = rd->remote ? rd->remote->n : 0;
+	int rc;
+
+	if (!whole)
+		return -ENOMEM;
+	rc = ck_copies_run(rd, layout, whole);
+	if (rc == 0 && rd->remote && rd->remote->n > noted) {
+		rc = ck_remote_change(rd->remote, &s->plan, layout, whole, skip,
+				      len, to);
+		if (rc == 0)
+			(void)ck_steal(&whole);
+		return rc;
+	}
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < s->plan.ncopies; i++) {
+		uint32_t chunk = s->plan.copies[i].chunk;
+
+		ck_gather_change(&g, i, dtype, layout->extents[chunk].change);
+	}
+	memcpy(to, whole + skip, len);
+	return 0;
+}
+
+/* --- parts --------------------------------------------------------------- */
+
+/* Bytes [begin, end) of a box of a tensor. */
+static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
+		    const uint64_t *box, uint64_t begin, uint64_t end,
+		    uint8_t *to)
+{
+	const struct ck_dtype *dtype = ck_dtype_at(layout->dtype);
+	struct ck_plan *plan = &rd->space->plan;
+	struct ck_request r;
+	int rc;
+
+	if (layout->err)
+		return -layout->err;
+	if (layout->ndim > CK_MAX_DIMS || dtype->size == 0)
+		return -EBADMSG;
+	r = ck_range_request(layout, box);
+	r.begin = begin;
+	r.end = end;
+	if (layout->change) { /* only whole elements can be changed */
+		r.begin -= begin % r.item;
+		r.end += (r.item - end % r.item) % r.item;
+	}
+	rc = ck_plan_make(&r, plan);
+	if (!rc)
+		rc = ck_copies_find(rd, layout);
+	if (rc)
+		return rc;
+	if (plan->covered < r.end - r.begin)
+		return -ENODATA;
+	if (!layout->change)
+		return ck_copies_run(rd, layout, to);
+	return gather_changed(rd, layout, dtype, begin - r.begin, end - begin,
+			      to);
+}
+
+/* What a read wants of one part. */
+struct wanted {
+	struct ck_reading *rd;
+	const uint64_t *box;
+	uint64_t begin, end;
+	uint8_t *to;
+};
+
+static int read_by(const struct ck_layout *layout, void *arg)
+{
+	const struct wanted *w = arg;
+
+	return read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
+}
+
+/* A box that could not be asked for at the open, or at a read before, is asked
+ * for again by a read that needs it. */
+static int read_tensor(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
+		       uint64_t begin, uint64_t end, uint8_t *to)
+{
+	struct wanted w = { rd, ck_slice_part(ck_opened_slice(o), i).at.box,
+			    begin, end, to };
+	const struct ck_layout *layout;
+	int rc = ck_opened_layout(o, i, &layout);
+
+	if (rc == 0)
+		rc = read_by(layout, &w);
+	else
+		return rc;
+	if (rc == 0 || !layout->passing)
+		return rc;
+	return ck_opened_again(o, i, layout, read_by, &w);
+}
+
+/* One run of a data file, as if it was a box. */
+static int read_range(struct ck_reading *rd, uint32_t file, uint64_t fpos,
+		      uint64_t len, uint8_t *to)
+{
+	struct ck_extent extent = { .file = file, .pos = fpos };
+	const struct ck_layout layout = { .extents = &extent, .n = 1 };
+	int rc = ck_plan_run(&rd->space->plan, len);
+
+	if (rc == 0)
+		rc = ck_copies_find(rd, &layout);
+	return rc ? rc : ck_copies_run(rd, &layout, to);
+}
+
+/* What the slice makes for this read. */
+static int read_made(const struct ck_slice *slice, uint32_t i,
+		     const struct ck_part *part, uint64_t begin, uint64_t end,
+		     uint8_t *to)
+{
+	struct ck_buf made = { 0 };
+	int rc = slice->make(slice, part->number, &made);
+
+	if (rc == 0)
+		rc = made.err;
+	if (rc == 0 && made.len != ck_slice_part_len(slice, i))
+		rc = -EIO;
+	if (rc == 0)
+		memcpy(to, made.data + begin, end - begin);
+	ck_buf_fini(&made);
+	return rc;
+}
+
+/* Bytes [begin, end) of part i. */
+static int read_part(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
+		     uint64_t begin, uint64_t end, uint8_t *to)
+{
+	const struct ck_slice *slice = ck_opened_slice(o);
+	struct ck_part part = ck_slice_part(slice, i);
+
+	switch ((enum ck_part_kind)part.kind) {
+	case CK_PART_BYTES:
+		memcpy(to, part.at.bytes + begin, end - begin);
+		return 0;
+	case CK_PART_MADE: return read_made(slice, i, &part, begin, end, to);
+	case CK_PART_ZEROS: memset(to, 0, end - begin); return 0;
+	case CK_PART_BOX: return read_tensor(rd, o, i, begin, end, to);
+	case CK_PART_RANGE:
+		return read_range(rd, part.number, part.at.fpos + begin,
+				  end - begin, to);
+	}
+	return -EIO;
+}
+
+/* Part by part; what it needs of files stays in use until the end. */
+static int read_parts(struct ck_reading *rd, const struct ck_read *r)
+{
+	const struct ck_slice *slice = ck_opened_slice(r->from);
+	uint64_t end = r->vpos + r->len;
+	int rc = 0;
+
+	for (uint32_t i = ck_slice_find(slice, r->vpos);
+	     i < slice->nparts && slice->begins[i] < end && rc == 0; i++) {
+		uint64_t at = slice->begins[i];
+		uint64_t from = ck_max(r->vpos, at);
+		uint64_t till = ck_min(end, slice->begins[i + 1]);
+
+		if (from < till)
+			rc = read_part(rd, r->from, i, from - at, till - at,
+				       (uint8_t *)r->to + (from - r->vpos));
+	}
+	return rc;
+}
+
+int ck_reading_run(struct ck_files *files, const struct ck_read *r,
+		   struct ck_remote_moves *remote)
+{
+	uint64_t size = ck_opened_slice(r->from)->size;
+	struct ck_reading rd = { .files = files,
+				 .space = ck_workspace_get(),
+				 .remote = remote };
+	int rc;
+
+	if (r->len > size || r->vpos > size - r->len)
+		return -EINVAL;
+	if (r->len == 0)
+		return 0;
+	if (!rd.space)
+		return -ENOMEM;
+	rc = read_parts(&rd, r);
+	ck_copies_end(&rd);
+	ck_workspace_trim(rd.space);
+	return rc;
+}
+
+int ck_host_read(struct ck_files *files, const struct ck_read *r)
+{
+	return ck_reading_run(files, r, NULL);
+}

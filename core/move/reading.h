@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * reading: what all reads of a slice have in common, wherever its files are.
+ */
+#ifndef CK_READING_H
+#define CK_READING_H
+
+#include "remote.h"
+
+/* Brings what is on this host, and notes what is not in `remote`: the bytes are right
+ * when its moves are done and finished. remote may be NULL: -EREMOTE. Else -EREMOTE is
+ * that headers must be brought first, see ck_files_read(). Errors as of ck_read. */
+CK_MUST_USE int ck_reading_run(struct ck_files *files, const struct ck_read *r,
+			       struct ck_remote_moves *remote);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/* remote: see remote.h. */
+#include "remote.h"
+#include "host/gather.h"
+
+#include <errno.h>
+
+struct ck_remote_change {
+	struct ck_remote_change *next;
+	struct ck_plan plan;
+	const struct ck_dtype *dtype;
+	uint8_t *whole;
+	uint64_t skip, len;
+	uint8_t *to;
+	uint8_t how[]; /* enum ck_change of each copy */
+};
+
+int ck_remote_add(struct ck_remote_moves *m, const struct ck_plan *plan,
+		  size_t i, const struct ck_extent *extent, uint8_t *to)
+{
+	const struct ck_copy *c = &plan->copies[i];
+	size_t bytes = c->nloops * sizeof(struct ck_loop);
+	struct ck_move *list = ck_grow(m->list, &m->cap, m->n, 1,
+				       sizeof(*list));
+	struct ck_loop *loops = NULL;
+
+	if (!list)
+		return -ENOMEM;
+	m->list = list;
+	if (bytes) {
+		loops = ck_arena_alloc(&m->loops, bytes);
+		if (!loops)
+			return -ENOMEM;
+		memcpy(loops, plan->loops + c->loop, bytes);
+	}
+	list[m->n++] = (struct ck_move){ .file = extent->file,
+					 .nloops = c->nloops,
+					 .loops = loops,
+					 .fpos = extent->pos + c->src,
+					 .run = c->run,
+					 .to = to + c->dst };
+	return 0;
+}
+
+int ck_remote_change(struct ck_remote_moves *m, struct ck_plan *plan,
+		     const struct ck_layout *layout, uint8_t *whole,
+		     uint64_t skip, uint64_t len, uint8_t *to)
+{
+	struct ck_remote_change *c = malloc(sizeof(*c) + plan->ncopies);
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct ck_remote_change){ .next = m->changes,
+					.plan = *plan,
+					.dtype = ck_dtype_at(layout->dtype),
+					.whole = whole,
+					.skip = skip,
+					.len = len,
+					.to = to };
+	for (size_t i = 0; i < plan->ncopies; i++)
+		c->how[i] = layout->extents[plan->copies[i].chunk].change;
+	*plan = (struct ck_plan){ 0 };
+	m->changes = c;
+	return 0;
+}
+
+static void change(const struct ck_remote_change *c)
+{
+	const struct ck_gather g = { .plan = &c->plan, .to = c->whole };
+
+	for (size_t i = 0; i < c->plan.ncopies; i++)
+		ck_gather_change(&g, i, c->dtype, c->how[i]);
+	memcpy(c->to, c->whole + c->skip, c->len);
+}
+
+int ck_remote_finish(struct ck_remote_moves *m)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (m->list[i].rc)
+			return m->list[i].rc;
+	for (const struct ck_remote_change *c = m->changes; c; c = c->next)
+		change(c);
+	return 0;
+}
+
+void ck_remote_fini(struct ck_remote_moves *m)
+{
+	while (m->changes) {
+		struct ck_remote_change *next = m->changes->next;
+
+		ck_plan_fini(&m->changes->plan);
+		free(m->changes->whole);
+		free(m->changes);
+		m->changes = next;
+	}
+	free(m->list);
+	ck_arena_fini(&m->loops);
+	*m = (struct ck_remote_moves){ 0 };
+}

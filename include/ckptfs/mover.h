@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mover: runs moves, which say all there is to know: bytes of data files, and where
+ * in memory they belong. There is one mover for each way by which bytes can come. A
+ * part of move.
+ */
+#ifndef CKPTFS_MOVER_H
+#define CKPTFS_MOVER_H
+
+#include "ckptfs/source.h"
+
+/* count repetitions; each moves on by dst and src bytes. */
+struct ck_loop {
+	uint64_t count;
+	uint64_t dst;
+	uint64_t src;
+};
+
+/* A loop nest over runs of contiguous bytes of one file. */
+struct ck_move {
+	uint32_t file;		     /* number in the ck_files */
+	uint32_t nloops;	     /* at most CK_MAX_DIMS */
+	const struct ck_loop *loops; /* outermost first; src is in the file */
+	uint64_t fpos;		     /* of the first run */
+	uint64_t run;		     /* bytes */
+	uint8_t *to;		     /* where the first run goes */
+	int rc; /* of the mover: 0, or why it was not done: as of ck_read; then
+		 * what it should have written may be anything */
+};
+
+/* What one mover does at once, for one who waits for it. */
+struct ck_moves {
+	struct ck_move *list;
+	size_t n;
+	/* Called once if they were not done at once, by any thread that holds
+	 * no lock which its mover's interrupt() takes; the moves are the
+	 * caller's again. */
+	void (*done)(struct ck_moves *moves);
+	void *arg;
+	bool unwanted; /* atomic: set before they are interrupted */
+};
+
+struct ck_mover {
+	const char *name; /* for a person */
+	/* 0: all have their rc. -EINPROGRESS: done() will be called, or was: always,
+	 * within a time that the mover sets, also if nobody answers. */
+	int (*start)(struct ck_mover *m, struct ck_moves *moves);
+	/* Nobody wants them any more: those that are not done yet end soon, with
+	 * -EINTR if they have not come otherwise. Neither calls done() itself nor
+	 * waits for it. May be called before start() has taken them, which then
+	 * sees `unwanted`, and until done() has begun. NULL: it does all at
+	 * once. */
+	void (*interrupt)(struct ck_mover *m, struct ck_moves *moves);
+};
+
+/* --- host mover: files of this host ----------------------------------------------- */
+
+/* Does all at once. */
+struct ck_host_mover {
+	struct ck_mover mover;
+	struct ck_files *files;
+};
+
+void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files);
+
+#endif
