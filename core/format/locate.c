@@ -269,19 +269,6 @@ static int locate_all(struct locating *at, const struct ck_located *old)
 	return rc == 0 && at->waits ? -EREMOTE : rc;
 }
 
-/* Of a box that cannot be read, too: another time it may be. */
-static bool has_remote(const struct ck_files *files,
-		       const struct ck_layout *layout)
-{
-	if (!ck_files_any_remote(files))
-		return false;
-	for (uint32_t k = 0; k < layout->n; k++)
-		if (!layout->extents[k].memory &&
-		    ck_files_is_remote(files, layout->extents[k].file))
-			return true;
-	return false;
-}
-
 /* --- which boxes ---------------------------------------------------------------- */
 
 /* Only the boxes that a window touches: their offsets and sizes, and their
@@ -357,11 +344,9 @@ int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 	if (rc == 0)
 		rc = locate_all(&at, old);
-	if (rc) {
+	if (rc)
 		ck_located_free(at.l);
-		return rc;
-	}
-	at.l->layout.remote = has_remote(cp->files, &at.l->layout);
-	*out = at.l;
-	return 0;
+	else
+		*out = at.l;
+	return rc;
 }

@@ -97,8 +97,14 @@ struct wanted {
 static int read_by(const struct ck_layout *layout, void *arg)
 {
 	const struct wanted *w = arg;
+	struct ck_remote_moves *remote = w->rd->remote;
+	size_t noted = remote ? remote->n : 0;
+	int rc = read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
 
-	return read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
+	/* What was noted in vain may lead to memory that is gone. */
+	if (rc && remote)
+		remote->n = noted;
+	return rc;
 }
 
 /* A box that could not be asked for at the open, or at a read before, is asked

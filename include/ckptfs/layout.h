@@ -42,7 +42,6 @@ struct ck_layout {
 	bool faulty;   /* some box has err that is not passing, or some elements
 			* are in no box */
 	bool passing;  /* some extent is passing */
-	bool remote;   /* some box is in a remote file */
 	uint16_t err;  /* 0, or the positive errno that every read answers; then
 			* there are no boxes */
 	uint16_t change;	   /* union of the extents' */

@@ -40,9 +40,10 @@ struct ck_moves {
 	bool unwanted; /* atomic: set before they are interrupted */
 };
 
+/* Any thread may call it. Threads of its own leave signals to others. */
 struct ck_mover {
 	const char *name; /* for a person */
-	/* 0: all have their rc. -EINPROGRESS: done() will be called, or was: always,
+	/* Waits for nobody elsewhere. 0: all have their rc. -EINPROGRESS: done() will be called, or was: always,
 	 * within a time that the mover sets, also if nobody answers. */
 	int (*start)(struct ck_mover *m, struct ck_moves *moves);
 	/* Nobody wants them any more: those that are not done yet end soon, with

@@ -78,7 +78,7 @@ static void fetch(struct fetcher *f, const struct range *r)
 
 	if (ck_files_get(files, r->file, &file))
 		return; /* the read itself will say what is wrong */
-	if (!file.remote && !is_resident(&file, r))
+	if (!is_resident(&file, r))
 		ck_cold_fetch(&file, r->fpos, r->len, f->block);
 	ck_files_put(files, &file);
 }
@@ -200,6 +200,7 @@ static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 		uint64_t end;
 
 		if (e->err || e->memory || e->file == CK_NO_FILE ||
+		    ck_files_is_remote(a->files, e->file) ||
 		    !ck_range_end(plan, c, e->pos, &end))
 			continue;
 		r.len = end - r.fpos;
@@ -234,7 +235,8 @@ static void ask_part(struct ck_ahead *a, const struct ck_opened *o, uint32_t i,
 
 	if (part.kind == CK_PART_BOX)
 		ask_box(a, ck_opened_known(o, i), part.at.box, begin, end);
-	if (part.kind != CK_PART_RANGE)
+	if (part.kind != CK_PART_RANGE ||
+	    ck_files_is_remote(a->files, part.number))
 		return;
 	r.fpos = part.at.fpos + begin;
 	push(a, &r);
