@@ -48,7 +48,8 @@ static void interrupted(fuse_req_t req, void *arg)
 	ck_route_interrupt(&l->fs->route, l->waiter);
 }
 
-void ck_late_begin(struct ck_late *l)
+/* It begins to wait; before its mover knows it. */
+static void late_begin(struct ck_late *l)
 {
 	struct ck_lates *all = l->fs->lates;
 
@@ -62,13 +63,15 @@ void ck_late_begin(struct ck_late *l)
 		fuse_req_interrupt_func(l->req, interrupted, l);
 }
 
-void ck_late_came(const struct ck_late *l)
+/* Is answered next, and not interrupted any more. */
+static void late_came(const struct ck_late *l)
 {
 	if (l->may_end)
 		fuse_req_interrupt_func(l->req, NULL, NULL);
 }
 
-void ck_late_end(struct ck_late *l)
+/* Was answered: the mount may end. */
+static void late_end(struct ck_late *l)
 {
 	struct ck_lates *all = l->fs->lates;
 
@@ -112,11 +115,11 @@ static void done(struct ck_read *r, int rc)
 	struct ck_handle *h = l->handle;
 	struct ck_fs *fs = h->fs;
 
-	ck_late_came(&l->late);
+	late_came(&l->late);
 	ck_handle_reply(l->late.req, h, r, l->size, rc);
 	ck_pages_free(r->to, r->len);
 	ck_handle_put(fs, h);
-	ck_late_end(&l->late);
+	late_end(&l->late);
 	free(l);
 }
 
@@ -156,8 +159,60 @@ void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
 				    .req = req,
 				    .waiter = &l->read.waiter,
 				    .may_end = may_end };
-	ck_late_begin(&l->late);
+	late_begin(&l->late);
 	rc = ck_route_read(&fs->route, &l->read);
 	if (rc != -EINPROGRESS)
 		done(&l->read, rc);
+}
+
+/* --- other requests ---------------------------------------------------------------- */
+
+static void fetched(struct ck_errand *e, int rc)
+{
+	struct ck_late_fetch *l = e->arg;
+
+	l->rc = rc;
+	l->again(l);
+}
+
+void ck_late_fetch_init(struct ck_late_fetch *l, struct ck_fs *fs,
+			fuse_req_t req, void (*again)(struct ck_late_fetch *l))
+{
+	*l = (struct ck_late_fetch){
+		.late = { .fs = fs,
+			  .req = req,
+			  .waiter = &l->errand.waiter,
+			  .may_end = true },
+		.errand = { .done = fetched, .arg = l },
+		.again = again,
+	};
+}
+
+int ck_late_run(struct ck_late_fetch *l, int (*run)(void *arg), void *arg)
+{
+	int rc = l->rc;
+
+	while (rc == 0) {
+		ck_fetch_begin(&l->errand.fetch);
+		rc = run(arg);
+		ck_fetch_end(&l->errand.fetch);
+		if (rc != -EREMOTE)
+			break;
+		if (!l->waits)
+			late_begin(&l->late);
+		l->waits = true;
+		rc = ck_route_errand(&l->late.fs->route, &l->errand);
+		if (rc == -EINPROGRESS)
+			return 1;
+	}
+	if (l->waits)
+		late_came(&l->late);
+	return rc;
+}
+
+void ck_late_fetch_end(struct ck_late_fetch *l)
+{
+	if (l->waits)
+		late_end(&l->late);
+	ck_errand_fini(&l->errand);
 }

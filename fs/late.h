@@ -25,17 +25,32 @@ struct ck_late {
 	bool may_end; /* when it is interrupted */
 };
 
-/* It begins to wait; before its mover knows it. */
-void ck_late_begin(struct ck_late *l);
-/* Is answered next, and not interrupted any more. */
-void ck_late_came(const struct ck_late *l);
-/* Was answered: the mount may end. */
-void ck_late_end(struct ck_late *l);
-
 /* Brings the bytes of a read of which ck_host_read() said -EREMOTE, and answers it
  * then. r: its from, vpos and len; size: as it was asked for; may_end: a signal ends
  * it. */
 void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
 		  size_t size, bool may_end);
+
+/* What a request needs before it can be answered, at the beginning of what else is
+ * needed to run it. It is the caller's. */
+struct ck_late_fetch {
+	/* Private: */
+	struct ck_late late; /* first */
+	struct ck_errand errand;
+	bool waits;
+	int rc; /* of what was fetched last */
+	void (*again)(struct ck_late_fetch *l);
+};
+
+/* again: has it run once more, in the mover's thread. */
+void ck_late_fetch_init(struct ck_late_fetch *l, struct ck_fs *fs,
+			fuse_req_t req, void (*again)(struct ck_late_fetch *l));
+/* Runs a request with what was fetched so far. 1: it needs more; again() will be called
+ * when that is there, or was, and *l may be gone. Else what it came to, or an error of
+ * fetching, -EINTR too; it is answered next. */
+CK_MUST_USE int ck_late_run(struct ck_late_fetch *l, int (*run)(void *arg),
+			    void *arg);
+/* It was answered: the mount may end. */
+void ck_late_fetch_end(struct ck_late_fetch *l);
 
 #endif

@@ -232,15 +232,13 @@ struct open_request {
 	fuse_req_t req;
 	fuse_ino_t ino;
 	struct fuse_file_info fi;
-	struct late_open *late; /* NULL: it needed nothing of remote files */
+	struct late_open *late; /* NULL: there are no remote files */
 };
 
-/* One that needed headers of remote items, and what was brought of them. */
+/* One that may need headers of remote items. */
 struct late_open {
-	struct ck_late late; /* first */
-	struct ck_errand errand;
+	struct ck_late_fetch fetch; /* first */
 	struct open_request request;
-	int rc; /* of the errand */
 };
 
 static int do_open(struct open_request *r)
@@ -279,78 +277,28 @@ static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
 	       strerrordesc_np(err));
 }
 
-static void open_goes_on(struct ck_errand *e, int rc)
+static int open_run(void *arg)
 {
-	struct late_open *late = e->arg;
-	struct open_request *r = &late->request;
-
-	late->rc = rc;
-	ck_later_answer(late->late.fs, &r->later, sizeof(*r));
+	return do_open(arg);
 }
 
-/* Takes what is wanted. */
-static struct late_open *late_open_make(struct ck_fs *fs, fuse_req_t req,
-					struct ck_fetch *wanted)
+static void open_goes_on(struct ck_late_fetch *fetch)
 {
-	struct late_open *late = calloc(1, sizeof(*late));
+	struct open_request *r = &((struct late_open *)fetch)->request;
+
+	ck_later_answer(fetch->late.fs, &r->later, sizeof(*r));
+}
+
+/* Or 1: it goes on later, and may be answered by now. */
+static int open_at_last(struct open_request *r)
+{
+	struct late_open *late = r->late;
 
 	if (!late)
-		return NULL;
-	late->late = (struct ck_late){ .fs = fs,
-				       .req = req,
-				       .waiter = &late->errand.waiter,
-				       .may_end = true };
-	late->errand.fetch = *wanted;
-	late->errand.done = open_goes_on;
-	late->errand.arg = late;
-	*wanted = (struct ck_fetch){ 0 };
-	ck_late_begin(&late->late);
-	return late;
-}
-
-static void late_open_end(struct late_open *late)
-{
-	if (!late)
-		return;
-	ck_late_end(&late->late);
-	ck_errand_fini(&late->errand);
-	free(late);
-}
-
-/* Has brought what an open needs. 0: it is there. -EINPROGRESS: the open goes on when
- * it is, and may be answered by now. */
-static int open_bring(struct ck_fs *fs, struct open_request *r,
-		      struct ck_fetch *wanted)
-{
-	if (!r->late)
-		r->late = late_open_make(fs, r->req, wanted);
-	if (!r->late)
-		return -ENOMEM;
-	if (r != &r->late->request)
-		r->late->request = *r;
-	return ck_route_errand(&fs->route, &r->late->errand);
-}
-
-/* Opens with what was fetched so far. -EINPROGRESS as of open_bring(). */
-static int open_fetching(struct open_request *r, bool *parked)
-{
-	struct ck_fs *fs = fuse_req_userdata(r->req);
-	struct ck_fetch first = { 0 };
-	int rc = r->late ? r->late->rc : 0;
-
-	while (rc == 0) {
-		struct ck_fetch *f = r->late ? &r->late->errand.fetch : &first;
-
-		ck_fetch_begin(f);
-		rc = do_open(r);
-		ck_fetch_end(f);
-		if (rc != -EREMOTE)
-			break;
-		rc = open_bring(fs, r, &first);
-		*parked = rc == -EINPROGRESS;
-	}
-	ck_fetch_fini(&first);
-	return rc;
+		return do_open(r);
+	if (r != &late->request)
+		late->request = *r;
+	return ck_late_run(&late->fetch, open_run, &late->request);
 }
 
 static void open_reply(struct open_request *r, int rc)
@@ -367,11 +315,10 @@ static void open_reply(struct open_request *r, int rc)
 static int open_answer(struct ck_later *l)
 {
 	struct open_request *r = (struct open_request *)l;
-	struct late_open *late;
-	bool parked = false;
-	int rc = open_fetching(r, &parked);
+	struct late_open *late = r->late;
+	int rc = open_at_last(r);
 
-	if (parked)
+	if (rc > 0)
 		return 0;
 	if (rc == CK_LATER && !l->last)
 		return rc;
@@ -379,21 +326,39 @@ static int open_answer(struct ck_later *l)
 		rc = ck_draft_busy(fuse_req_userdata(r->req), l->tensor);
 	if (rc)
 		log_shortage(fuse_req_userdata(r->req), r->ino, -rc);
-	late = r->late;
+	open_reply(late ? &late->request : r, rc);
 	if (late)
-		ck_late_came(&late->late);
-	open_reply(r, rc);
-	late_open_end(late);
+		ck_late_fetch_end(&late->fetch);
+	free(late);
 	return 0;
+}
+
+static void open_remote(const struct open_request *r)
+{
+	struct ck_fs *fs = fuse_req_userdata(r->req);
+	struct late_open *late = calloc(1, sizeof(*late));
+
+	if (!late) {
+		fuse_reply_err(r->req, ENOMEM);
+		return;
+	}
+	ck_late_fetch_init(&late->fetch, fs, r->req, open_goes_on);
+	late->request = *r;
+	late->request.late = late;
+	ck_later_answer(fs, &late->request.later, sizeof(late->request));
 }
 
 void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct open_request r = {
 		.later.answer = open_answer, .req = req, .ino = ino, .fi = *fi
 	};
 
-	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
+	if (fs->route.remote)
+		open_remote(&r);
+	else
+		ck_later_answer(fs, &r.later, sizeof(r));
 }
 
 void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -352,9 +352,9 @@ static int session_run(struct session *s, struct ck_diag *d)
 		ck_publish_rest(s->fs);
 		ck_scratches_dropped(s->fs);
 	}
-	ck_lates_end(s->fs);
 	ck_pool_free(s->fs->pool);
 	s->fs->pool = NULL;
+	ck_lates_end(s->fs);
 	left = session_unmount(s);
 	ck_keeper_join(&s->keeper);
 	if (rc < 0)

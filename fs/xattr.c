@@ -5,6 +5,7 @@
  * all the same: that is accepted, and has no effect.
  */
 #include "internal.h"
+#include "late.h"
 #include "pool.h"
 #include <errno.h>
 
@@ -54,9 +55,11 @@ static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 /* One that asks for the attribute `error`. */
 struct question {
 	struct ck_job job; /* first: the job is the question */
+	struct ck_late_fetch fetch;
 	fuse_req_t req;
 	fuse_ino_t ino;
 	size_t size;
+	struct ck_buf value;
 };
 
 static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
@@ -69,15 +72,44 @@ static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
 	ck_buf_fini(&value);
 }
 
+static int question_run(void *arg)
+{
+	struct question *q = arg;
+
+	q->value.len = 0;
+	return do_getxattr(fuse_req_userdata(q->req), q->ino, error_name,
+			   &q->value);
+}
+
+static void question_answer(struct question *q)
+{
+	int rc = ck_late_run(&q->fetch, question_run, q);
+
+	if (rc > 0)
+		return;
+	reply_value(q->req, rc, &q->value, q->size);
+	ck_late_fetch_end(&q->fetch);
+	ck_buf_fini(&q->value);
+	free(q);
+}
+
+static void question_goes_on(struct ck_late_fetch *fetch)
+{
+	char *at = (char *)fetch - offsetof(struct question, fetch);
+
+	question_answer((struct question *)(void *)at);
+}
+
 static void answer_later(struct ck_job *job, bool ended)
 {
 	struct question *q = (struct question *)job;
 
-	if (ended)
+	if (ended) {
 		fuse_reply_err(q->req, ECONNABORTED);
-	else
-		answer(q->req, q->ino, error_name, q->size);
-	free(q);
+		free(q);
+	} else {
+		question_answer(q);
+	}
 }
 
 /* What is wrong with an item is asked of the source. */
@@ -93,7 +125,10 @@ void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		answer(req, ino, name, size);
 		return;
 	}
-	*q = (struct question){ { .run = answer_later }, req, ino, size };
+	*q = (struct question){
+		.job.run = answer_later, .req = req, .ino = ino, .size = size
+	};
+	ck_late_fetch_init(&q->fetch, fs, req, question_goes_on);
 	ck_pool_run(fs->pool, &q->job);
 }
 

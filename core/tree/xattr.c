@@ -2,8 +2,7 @@
 /*
  * xattr: what a file holds: a tensor, one box of it, or another entry. Values
  * are exact bytes; lists have no spaces. Listing reads nothing; asking for
- * `error` looks at the items' headers. Nobody is asked for those of remote files: of
- * these it says what is known.
+ * `error` looks at the items' headers.
  */
 #include "tree_internal.h"
 
@@ -128,15 +127,14 @@ static int print_error(const struct file *f, struct ck_buf *out)
 	bool faulty;
 	int rc;
 
-	if (f->n->about.topic == CK_ABOUT_OBJECT) {
-		rc = ck_object_print_fault(cp, f->n->about.number, false, out);
-		return rc == -EREMOTE ? 0 : rc;
-	}
+	if (f->n->about.topic == CK_ABOUT_OBJECT)
+		return ck_object_print_fault(cp, f->n->about.number, false,
+					     out);
 	if (!tensor_of(f)->err) {
 		rc = ck_damage_locate(f->root->damage, f->c, f->n->about.number,
 				      ck_about_window(f->c, &f->n->about),
 				      &layout, &faulty);
-		if (rc && rc != -EREMOTE)
+		if (rc)
 			return rc;
 	}
 	ck_damage_print_file(f->root->damage, f->c, &f->n->about, layout, "",

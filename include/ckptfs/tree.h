@@ -177,7 +177,8 @@ CK_MUST_USE int ck_tree_link(const struct ck_node *n, struct ck_buf *target);
 #define CK_XATTR_PREFIX "user.ckptfs."
 
 /* Appends the value of an extended attribute, of any node. -ENODATA: it has none of
- * that name; `error`, which looks at the items, has errors of the moment, too. */
+ * that name; `error`, which looks at the items, has errors of the moment and -EREMOTE,
+ * too. */
 CK_MUST_USE int ck_tree_xattr(const struct ck_node *n, const char *name,
 			      struct ck_buf *out);
 /* Appends the names that a file is known to have, each with a NUL behind it. Reads

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
-# A mover that answers later: the same bytes; no thread of the mount waits for it;
-# a direct read that is interrupted is EINTR, what fills the page cache waits.
+# Remote files, whose mover answers later, with errors, or never: the same bytes or an
+# error; no thread of the mount waits for it; an open or a direct read that is
+# interrupted is EINTR, what fills the page cache waits; the mount ends.
 need python3 setsid
 
 sample=$FIXTURES/sample
@@ -46,11 +47,68 @@ umount "$mnt"
 gone_in 5
 result $? 'it ends'
 
+# What opens and what reads waits, each once.
 late 200
-check 'reads that wait keep no thread' python3 many.py "$mnt" 200
+check 'requests that wait keep no thread' python3 many.py "$mnt" 400
 sed 's/^/# /' "$WORK/out"
 umount "$mnt"
 gone_in 5
+
+cat >errors.py <<'EOT'
+"""errors.py MOUNT WANT: each read is EIO, or has the right bytes."""
+import os, sys
+good = bad = 0
+want = dict(line.split("  ", 1)[::-1] for line in open(sys.argv[2]).read().splitlines())
+import hashlib
+for name in want:
+    for attempt in range(3):
+        try:
+            data = open(f"{sys.argv[1]}/{name}", "rb").read()
+        except OSError as e:
+            assert e.errno == 5, e
+            bad += 1
+            continue
+        assert hashlib.sha256(data).hexdigest() == want[name], name
+        good += 1
+print(good, "right,", bad, "EIO")
+sys.exit(not good or not bad)
+EOT
+LATE_ERROR=5 late 0
+check 'each fifth move fails: EIO or the right bytes' python3 errors.py "$mnt" want
+sed 's/^/# /' "$WORK/out"
+umount "$mnt"
+gone_in 5
+
+LATE_NEVER=1 late 0
+(cd "$mnt" && timeout 5 find . -type f -size +0 -printf '%p %s\n' |
+	grep -v '\.ckptfs/' | LC_ALL=C sort) >never
+check 'nobody answers: names, sizes and reports are there' sh -c \
+	"[ -s never ] && timeout 5 cat '$mnt'/.ckptfs/* >reports &&
+	timeout 5 cat '$mnt'/objects/*.json >values && [ -s values ]"
+timeout -s INT 1 cat "$mnt/raw/$one" >got 2>/dev/null
+equal 'an open that nobody answers ends with its program' $? 124
+cat "$mnt/raw/$one" >/dev/null 2>&1 &
+reader=$!
+sleep 0.3
+kill -9 $reader
+begin=$(date +%s%N)
+wait $reader 2>/dev/null
+[ $((($(date +%s%N) - begin) / 1000000)) -lt 500 ]
+result $? 'a program that is killed while it opens is gone'
+for i in 1 2 3 4 5 6 7 8 9; do
+	cat "$mnt/raw/$one" >/dev/null 2>>err3 &
+done
+sleep 0.3
+kill -TERM "$pid"
+gone_in 5
+result $? 'it ends while opens are on the way'
+wait
+equal 'who was opening hears of it' "$(wc -l <err3)" 9
+mounted "$sample"
+(cd "$mnt" && find . -type f -size +0 -printf '%p %s\n' | grep -v '\.ckptfs/' |
+	LC_ALL=C sort) >always
+unmounted
+check 'the sizes are those of a mount of local files' cmp always never
 
 cat >wait.py <<'EOT'
 """wait.py FILE stops|goes-on: what becomes of a read that gets a signal."""
@@ -60,18 +118,26 @@ class Came(Exception): pass
 def handler(*_):
     if then == "stops": raise Came
 signal.signal(signal.SIGALRM, handler)
-fd = os.open(name, os.O_RDONLY)
-signal.setitimer(signal.ITIMER_REAL, 0.3)
-begin = time.monotonic()
+if then == "open":
+    then = "stops"
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    begin = time.monotonic()
 try:
+    fd = os.open(name, os.O_RDONLY)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    begin = time.monotonic()
     got = len(os.read(fd, 64))
 except Came:
     got = "interrupted"
 print(got, "early" if time.monotonic() - begin < 1 else "late")
 EOT
-late 2000 direct
+# A read is a second move of a file that is open.
+late 1000 direct
 equal 'a direct read that a signal interrupts' \
 	"$(python3 wait.py "$mnt/raw/$one" stops)" 'interrupted early'
+equal 'an open that a signal interrupts' \
+	"$(python3 wait.py "$mnt/raw/model.layers.1.attention.wk.weight" open)" \
+	'interrupted early'
 fails 'regression: the log has nothing of it' '' \
 	grep -q 'Interrupted' "$mnt/.ckptfs/log"
 cat >pages.py <<'EOT'
