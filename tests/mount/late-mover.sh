@@ -118,7 +118,9 @@ class Came(Exception): pass
 def handler(*_):
     if then == "stops": raise Came
 signal.signal(signal.SIGALRM, handler)
-if then == "open":
+if then == "error":
+    os.open = lambda name, _: os.getxattr(name, "user.ckptfs.error")
+if then in ("open", "error"):
     then = "stops"
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     begin = time.monotonic()
@@ -137,6 +139,9 @@ equal 'a direct read that a signal interrupts' \
 	"$(python3 wait.py "$mnt/raw/$one" stops)" 'interrupted early'
 equal 'an open that a signal interrupts' \
 	"$(python3 wait.py "$mnt/raw/model.layers.1.attention.wk.weight" open)" \
+	'interrupted early'
+equal 'an attribute that a signal interrupts' \
+	"$(python3 wait.py "$mnt/raw/model.layers.1.attention.wv.weight" error)" \
 	'interrupted early'
 fails 'regression: the log has nothing of it' '' \
 	grep -q 'Interrupted' "$mnt/.ckptfs/log"
