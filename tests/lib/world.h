@@ -50,6 +50,20 @@ static inline struct ck_files *files_open(void)
 	return f;
 }
 
+/* The same, of which those are remote whose bit is set. */
+static inline struct ck_files *files_open_remote(unsigned remote)
+{
+	struct ck_files *f = files_open();
+
+	for (unsigned i = 0; i <= BIG + 1; i++) {
+		const struct ck_file_info said = *ck_files_info(f, i);
+
+		if (remote >> i & 1)
+			ck_files_set_remote(f, i, &said);
+	}
+	return f;
+}
+
 static inline void make_files(void)
 {
 	uint64_t random = 99;

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * answerer: a mover of remote files for tests. It has the files' bytes in memory and
+ * copies them in the plainest way: at once, or in a thread of its own, whatever waits
+ * there in any order; with errors, wrong bytes, or only when nobody wants them.
+ */
+#ifndef CK_ANSWERER_H
+#define CK_ANSWERER_H
+
+#include "world.h"
+
+#include <pthread.h>
+
+enum spoil { NOTHING, LAST_BYTE, SWAPPED, FIRST_BYTE };
+
+enum { ANSWERER_MOST = 256 };
+
+struct answerer {
+	struct ck_mover mover;
+	/* Constant while moves are on the way: */
+	bool at_once, never;
+	enum spoil spoil;
+	int errs[BIG + 2]; /* what moves of each file come to */
+	/* Atomic: */
+	unsigned started, moved, wrong, interrupted, spoiled;
+
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	/* Under lock: */
+	bool ending, held; /* held: nothing is answered yet */
+	uint64_t random;
+	unsigned n;
+	struct ck_moves *queue[ANSWERER_MOST];
+};
+
+static inline void answerer_count(unsigned *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static inline unsigned answerer_counted(unsigned *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+/* --- one move --------------------------------------------------------------------- */
+
+/* The next run of a loop nest; false: there is none. */
+static inline bool move_next(const struct ck_move *m, uint64_t *index)
+{
+	uint32_t k = m->nloops;
+
+	while (k > 0 && ++index[k - 1] == m->loops[k - 1].count)
+		index[--k] = 0;
+	return k > 0;
+}
+
+/* Byte by byte as it says; false: it is not all inside the file, which has `size`. */
+static inline bool move_fill(const struct ck_move *m, const uint8_t *bytes,
+			     uint64_t size)
+{
+	uint64_t index[CK_MAX_DIMS] = { 0 };
+
+	do {
+		uint64_t src = m->fpos, dst = 0;
+
+		for (uint32_t k = 0; k < m->nloops; k++) {
+			src += index[k] * m->loops[k].src;
+			dst += index[k] * m->loops[k].dst;
+		}
+		if (src > size || m->run > size - src)
+			return false;
+		memcpy(m->to + dst, bytes + src, m->run);
+	} while (move_next(m, index));
+	return true;
+}
+
+static inline void answerer_move(struct answerer *a, struct ck_move *m)
+{
+	bool known = m->file <= BIG;
+	uint64_t size = m->file == BIG ? BIG_BYTES : FILE_BYTES;
+
+	answerer_count(&a->moved);
+	m->rc = known ? a->errs[m->file] : -ENODATA;
+	if (m->rc)
+		return;
+	if (m->nloops > CK_MAX_DIMS || m->run == 0 ||
+	    !move_fill(m, content[m->file], size)) {
+		answerer_count(&a->wrong);
+		m->rc = -EIO;
+	}
+}
+
+/* --- canaries: what must be seen ---------------------------------------------------- */
+
+static inline bool are_alike(const struct ck_move *x, const struct ck_move *y)
+{
+	return x->nloops == 0 && y->nloops == 0 && x->run == y->run &&
+	       memcmp(x->to, y->to, x->run) != 0;
+}
+
+/* The bytes of two moves, each at the place of the other. */
+static inline bool moves_swap(struct ck_moves *moves)
+{
+	for (size_t i = 0; i + 1 < moves->n; i++) {
+		struct ck_move *x = &moves->list[i], *y = x + 1;
+
+		if (x->rc || y->rc || !are_alike(x, y))
+			continue;
+		for (uint64_t k = 0; k < x->run; k++) {
+			uint8_t swap = x->to[k];
+
+			x->to[k] = y->to[k];
+			y->to[k] = swap;
+		}
+		return true;
+	}
+	return false;
+}
+
+static inline bool moves_spoil(struct ck_moves *moves, enum spoil how)
+{
+	struct ck_move *last = &moves->list[moves->n - 1];
+
+	switch (how) {
+	case SWAPPED: return moves_swap(moves);
+	case LAST_BYTE: last->to[last->run - 1] ^= 0x10; return true;
+	case FIRST_BYTE: last->to[0] = (uint8_t)(last->to[0] + 1); return true;
+	case NOTHING: break;
+	}
+	return false;
+}
+
+static inline void answerer_fill(struct answerer *a, struct ck_moves *moves)
+{
+	bool unwanted = __atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE);
+
+	for (size_t i = 0; i < moves->n; i++) {
+		if (unwanted)
+			moves->list[i].rc = -EINTR;
+		else
+			answerer_move(a, &moves->list[i]);
+	}
+	if (!unwanted && a->spoil && moves_spoil(moves, a->spoil))
+		answerer_count(&a->spoiled);
+}
+
+/* --- the mover ---------------------------------------------------------------------- */
+
+static inline int answerer_start(struct ck_mover *m, struct ck_moves *moves)
+{
+	struct answerer *a = (struct answerer *)m;
+
+	answerer_count(&a->started);
+	if (moves->n == 0)
+		answerer_count(&a->wrong);
+	if (a->at_once) {
+		answerer_fill(a, moves);
+		return 0;
+	}
+	pthread_mutex_lock(&a->lock);
+	if (a->n == ANSWERER_MOST)
+		abort();
+	a->queue[a->n++] = moves;
+	pthread_cond_signal(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	return -EINPROGRESS;
+}
+
+static inline void answerer_interrupt(struct ck_mover *m,
+				      struct ck_moves *moves)
+{
+	struct answerer *a = (struct answerer *)m;
+
+	answerer_count(&a->interrupted);
+	if (!__atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE))
+		answerer_count(&a->wrong);
+	pthread_mutex_lock(&a->lock);
+	pthread_cond_signal(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* One that can be answered, any; NULL: there is none. Under the lock. */
+static inline struct ck_moves *answerer_take(struct answerer *a)
+{
+	uint64_t from = tap_random(&a->random) % (a->n + 1);
+
+	for (unsigned i = 0; i < a->n; i++) {
+		unsigned k = (unsigned)((from + i) % a->n);
+		struct ck_moves *moves = a->queue[k];
+
+		if ((a->held || a->never) &&
+		    !__atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE))
+			continue;
+		a->queue[k] = a->queue[--a->n];
+		return moves;
+	}
+	return NULL;
+}
+
+static inline void *answerer_run(void *arg)
+{
+	struct answerer *a = arg;
+
+	pthread_mutex_lock(&a->lock);
+	for (;;) {
+		struct ck_moves *moves = answerer_take(a);
+
+		if (!moves && a->ending)
+			break;
+		if (!moves) {
+			pthread_cond_wait(&a->changed, &a->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&a->lock);
+		answerer_fill(a, moves);
+		moves->done(moves);
+		pthread_mutex_lock(&a->lock);
+	}
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+static inline void answerer_hold(struct answerer *a, bool held)
+{
+	pthread_mutex_lock(&a->lock);
+	a->held = held;
+	pthread_cond_signal(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static inline void answerer_begin(struct answerer *a)
+{
+	*a = (struct answerer){ .mover = { .name = "answerer",
+					   .start = answerer_start,
+					   .interrupt = answerer_interrupt },
+				.random = 77 };
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->changed, NULL);
+	if (pthread_create(&a->thread, NULL, answerer_run, a))
+		abort();
+}
+
+static inline void answerer_end(struct answerer *a)
+{
+	pthread_mutex_lock(&a->lock);
+	a->ending = true;
+	pthread_cond_signal(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+	pthread_join(a->thread, NULL);
+	pthread_cond_destroy(&a->changed);
+	pthread_mutex_destroy(&a->lock);
+}
+
+/* --- a locator that reads headers first ------------------------------------------------ */
+
+enum { HEADER_BYTES = 4 };
+
+/* Each header says where the next one is. */
+struct headers {
+	struct ck_locator locator;
+	struct world *w;
+	struct ck_files *files;
+	uint32_t file;	/* of part 0; then one after the other */
+	unsigned depth; /* headers to be read before the boxes are known */
+	/* Atomic: */
+	unsigned asked, given, put, wrong;
+};
+
+static inline int headers_read(struct headers *h, const struct ck_file *file)
+{
+	uint64_t at = 0;
+	int rc = 0;
+
+	for (unsigned i = 0; i < h->depth && rc == 0; i++) {
+		uint8_t got[HEADER_BYTES];
+
+		rc = ck_files_read(h->files, file, got, sizeof(got), at);
+		if (rc == 0 &&
+		    memcmp(got, content[file->number] + at, sizeof(got)) != 0)
+			answerer_count(&h->wrong);
+		if (rc == 0)
+			at = (got[0] | (unsigned)got[1] << 8) %
+			     (FILE_BYTES - HEADER_BYTES);
+	}
+	return rc;
+}
+
+static inline int headers_get(struct ck_locator *l, uint32_t tensor,
+			      const uint64_t *window,
+			      const struct ck_layout **out)
+{
+	struct headers *h = (struct headers *)l;
+	struct ck_file file;
+	int rc = ck_files_get(h->files, (h->file + tensor) % NFILES, &file);
+
+	(void)window;
+	answerer_count(&h->asked);
+	if (rc)
+		return rc;
+	rc = headers_read(h, &file);
+	ck_files_put(h->files, &file);
+	if (rc == 0) {
+		*out = &h->w->layout;
+		answerer_count(&h->given);
+	}
+	return rc;
+}
+
+static inline void headers_put(struct ck_locator *l,
+			       const struct ck_layout *layout)
+{
+	(void)layout;
+	answerer_count(&((struct headers *)l)->put);
+}
+
+static inline struct ck_opened *headers_open(struct headers *h, struct world *w,
+					     struct ck_files *in,
+					     unsigned depth)
+{
+	struct ck_opened *o;
+
+	*h = (struct headers){ .locator = { headers_get, headers_put },
+			       .w = w,
+			       .files = in,
+			       .depth = depth };
+	if (ck_opened_make(&w->slice, &h->locator, &o))
+		abort();
+	return o;
+}
+
+#endif
