@@ -29,6 +29,10 @@ static void test_refused(void)
 
 	eq_err(move_rc(files, m), 0);
 	ok(memcmp(to, content[0], 8) == 0);
+	m.file = 3;
+	eq_err(move_rc(unmapped, m), 0);
+	ok(memcmp(to, content[3], 8) == 0);
+	m.file = 0;
 	m.fpos = FILE_BYTES - 8;
 	eq_err(move_rc(files, m), 0);
 	ok(memcmp(to, content[0] + m.fpos, 8) == 0);

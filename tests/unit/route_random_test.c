@@ -147,8 +147,10 @@ static unsigned check_reads(struct trial *t, uint64_t *random)
 			.done = one_done,
 			.arg = o
 		};
-		if (!boxes_one_in(random, 8))
-			o->r.vpos /= 2, o->r.len /= 2;
+		if (!boxes_one_in(random, 8)) {
+			o->r.vpos /= 2;
+			o->r.len /= 2;
+		}
 		wrong += !expect(o);
 		comes[i] = one_start(o, &wrong);
 	}
