@@ -29,7 +29,8 @@ static void planes_begin(struct planes *w, const struct ck_plan *plan,
 			 const struct ck_copy *c)
 {
 	static const struct ck_loop once = { .count = 1 };
-	const struct ck_loop *loops = plan->loops + c->loop;
+	/* A plan without loops has none in memory. */
+	const struct ck_loop *loops = c->nloops ? plan->loops + c->loop : &once;
 
 	w->loops = loops;
 	w->n = c->nloops > 2 ? c->nloops - 2 : 0;

@@ -117,7 +117,8 @@ int ck_load_copy(int fd, const struct ck_plan *plan, size_t i, uint64_t fpos,
 		.fd = fd, .run = c->run, .nloops = c->nloops, .block = block
 	};
 
-	memcpy(l.loops, plan->loops + c->loop, c->nloops * sizeof(l.loops[0]));
+	for (uint32_t k = 0; k < c->nloops; k++)
+		l.loops[k] = plan->loops[c->loop + k];
 	sort_loops(&l);
 	measure(&l);
 	return load_loop(&l, 0, fpos, to + c->dst);

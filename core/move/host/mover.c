@@ -18,7 +18,7 @@ static int move_one(const struct ck_file *file, const struct ck_move *m)
 				.loops = (struct ck_loop *)(uintptr_t)m->loops,
 				.ncopies = 1,
 				.nloops = m->nloops };
-	const uint8_t *from = file->map ? file->map + m->fpos : NULL;
+	const uint8_t *from = NULL;
 	struct ck_gather g = { &plan, &from, m->to };
 	struct ck_workspace *s = ck_workspace_get();
 	uint8_t *block;
@@ -26,8 +26,10 @@ static int move_one(const struct ck_file *file, const struct ck_move *m)
 
 	if (!ck_range_end(&plan, &copy, m->fpos, &end) || end > file->size)
 		return -EIO;
-	if (from)
+	if (file->map) {
+		from = file->map + m->fpos;
 		return ck_gather_copy(&g);
+	}
 	block = s ? ck_workspace_block(s) : NULL;
 	if (!block)
 		return -ENOMEM;
