@@ -63,6 +63,36 @@ void ck_buf_text(struct ck_buf *b, const char *text)
 	ck_buf_add(b, text, strlen(text));
 }
 
+/* The lowest len bytes of it. */
+static void add_number(struct ck_buf *b, uint64_t value, size_t len)
+{
+	uint8_t bytes[8];
+
+	for (size_t i = 0; i < len; i++)
+		bytes[i] = (uint8_t)(value >> 8 * i & 0xff);
+	ck_buf_add(b, bytes, len);
+}
+
+void ck_buf_u8(struct ck_buf *b, uint8_t value)
+{
+	add_number(b, value, 1);
+}
+
+void ck_buf_u16(struct ck_buf *b, uint16_t value)
+{
+	add_number(b, value, 2);
+}
+
+void ck_buf_u32(struct ck_buf *b, uint32_t value)
+{
+	add_number(b, value, 4);
+}
+
+void ck_buf_u64(struct ck_buf *b, uint64_t value)
+{
+	add_number(b, value, 8);
+}
+
 void ck_buf_printf(struct ck_buf *b, const char *fmt, ...)
 {
 	va_list args;

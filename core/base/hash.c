@@ -47,6 +47,15 @@ uint64_t ck_hasher_sum(const struct ck_hasher *h)
 	return XXH3_64bits_digest(&h->state);
 }
 
+/* The library's state is the same for both lengths until the end. */
+void ck_hasher_sum128(const struct ck_hasher *h, uint8_t out[static 16])
+{
+	XXH128_canonical_t canonical;
+
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&h->state));
+	memcpy(out, canonical.digest, sizeof(canonical.digest));
+}
+
 void ck_hasher_free(struct ck_hasher *h)
 {
 	free(h);

@@ -113,6 +113,11 @@ void ck_buf_fini(struct ck_buf *b);
 void ck_buf_add(struct ck_buf *b, const void *bytes, size_t len);
 void ck_buf_str(struct ck_buf *b, struct ck_str s);
 void ck_buf_text(struct ck_buf *b, const char *text);
+/* A number, little-endian, as ck_cur_u8() to ck_cur_u64() take them. */
+void ck_buf_u8(struct ck_buf *b, uint8_t value);
+void ck_buf_u16(struct ck_buf *b, uint16_t value);
+void ck_buf_u32(struct ck_buf *b, uint32_t value);
+void ck_buf_u64(struct ck_buf *b, uint64_t value);
 void ck_buf_printf(struct ck_buf *b, const char *fmt, ...) CK_PRINTF(2, 3);
 /* Appends bytes so that no control character, U+0080 to U+009F included, and
  * no malformed UTF-8 reaches a terminal: such bytes become %XX, `%` too. */
@@ -239,6 +244,8 @@ uint64_t ck_hash_seed(void);
 struct ck_hasher *ck_hasher_make(uint64_t seed);
 void ck_hasher_add(struct ck_hasher *h, struct ck_str s);
 uint64_t ck_hasher_sum(const struct ck_hasher *h);
+/* The XXH3-128 of the same, most significant byte first, as ck_hash128_hex(). */
+void ck_hasher_sum128(const struct ck_hasher *h, uint8_t out[static 16]);
 void ck_hasher_free(struct ck_hasher *h);
 /* 32 lower-case hex digits as `xxhsum -H2` prints them, and a terminator. */
 void ck_hash128_hex(struct ck_str s, char out[static 33]);

@@ -194,6 +194,60 @@ static void test_log_keeps_whole_lines(void)
 	ck_buf_fini(&b);
 }
 
+static void check_sum128(const struct ck_hasher *h, struct ck_str all)
+{
+	char want[33], got[33] = "";
+	uint8_t sum[16];
+
+	ck_hash128_hex(all, want);
+	ck_hasher_sum128(h, sum);
+	for (size_t i = 0; i < sizeof(sum); i++)
+		snprintf(got + 2 * i, 3, "%02x", sum[i]);
+	eq_text(got, want);
+}
+
+/* Of every length that the hash takes another way for, and of several blocks. */
+static void test_hasher128(void)
+{
+	static char bytes[9000];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)(i * 11 + i / 256);
+	for (size_t len = 0; len <= sizeof(bytes); len += len < 300 ? 1 : 977) {
+		struct ck_hasher *h = ck_hasher_make(0);
+
+		ck_hasher_add(h, (struct ck_str){ bytes, len / 3 });
+		ck_hasher_add(
+			h, (struct ck_str){ bytes + len / 3, len - len / 3 });
+		check_sum128(h, (struct ck_str){ bytes, len });
+		ck_hasher_free(h);
+	}
+}
+
+/* What is put in is what a cursor takes out. */
+static void test_numbers(void)
+{
+	struct ck_buf b = { 0 };
+	struct ck_cur c;
+	uint64_t u64;
+	uint32_t u32;
+	uint16_t u16;
+	uint8_t u8;
+
+	ck_buf_u8(&b, 0xfe);
+	ck_buf_u16(&b, 0x0102);
+	ck_buf_u32(&b, 0xf1020304);
+	ck_buf_u64(&b, UINT64_C(0xf102030405060708));
+	eq_mem(b.data, b.len, "\xfe\2\1\4\3\2\xf1\10\7\6\5\4\3\2\xf1", 15);
+	c = ck_cur_make(b.data, b.len);
+	ok(ck_cur_u8(&c, &u8) && u8 == 0xfe);
+	ok(ck_cur_u16(&c, &u16) && u16 == 0x0102);
+	ok(ck_cur_u32(&c, &u32) && u32 == 0xf1020304);
+	ok(ck_cur_u64(&c, &u64) && u64 == UINT64_C(0xf102030405060708));
+	eq_u64(ck_cur_left(&c), 0);
+	ck_buf_fini(&b);
+}
+
 /* In pieces of any length, on memory that others had before. */
 static void test_hasher(void)
 {
@@ -367,6 +421,8 @@ int main(void)
 	test_log_keeps_whole_lines();
 	test_hashes();
 	test_hasher();
+	test_hasher128();
+	test_numbers();
 	test_beneath();
 	test_sigbus_of_a_truncated_file_is_an_error();
 	test_a_thread_keeps_memory_until_it_ends();
