@@ -215,17 +215,48 @@ int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file,
 
 /* --- the first look ------------------------------------------------------ */
 
+enum why {
+	NO_REASON,
+	MISSING,
+	LINK,
+	LINK_BENEATH,
+	NO_FILE,
+	REFUSED,
+};
+
+/* Other programs of this version know them by their numbers. */
+static const char *const whys[] = {
+	[MISSING] = "is missing",
+	[LINK] = "is a link that is not followed",
+	[LINK_BENEATH] = "is a link that is not followed "
+			 "(-o shardlinks=beneath follows it)",
+	[NO_FILE] = "is no regular file",
+	[REFUSED] = "is refused: not beneath the checkpoint's directory",
+};
+
+uint8_t ck_file_why_number(const char *why)
+{
+	for (uint8_t i = 1; i < CK_ARRAY_SIZE(whys) && why; i++)
+		if (strcmp(whys[i], why) == 0)
+			return i;
+	return NO_REASON;
+}
+
+const char *ck_file_why(uint8_t number)
+{
+	return number < CK_ARRAY_SIZE(whys) ? whys[number] : NULL;
+}
+
 /* A link is not followed, or leads in a circle. */
-static const char *link_reason(const struct ck_files *f, struct ck_str path)
+static enum why link_reason(const struct ck_files *f, struct ck_str path)
 {
 	ck_auto_fd int fd = ck_open_beneath(f->dirfd, path, O_PATH,
 					    CK_BENEATH_SYMLINKS);
 	struct stat st;
 
 	if (fd >= 0 && stat_fd(fd, &st) == 0 && S_ISREG(st.st_mode))
-		return "is a link that is not followed (-o shardlinks=beneath "
-		       "follows it)";
-	return "is a link that is not followed";
+		return LINK_BENEATH;
+	return LINK;
 }
 
 /* The file at path, as it is now: 0, -ENODATA, or why nobody can tell. First
@@ -252,22 +283,21 @@ static int look(const struct ck_files *f, struct ck_str path, int *fd,
 	return S_ISREG(st->st_mode) ? 0 : -ENODATA;
 }
 
-/* In words for a person: why a file cannot be used. rc: what look() said,
- * mode: of what it saw, if anything. */
-static const char *reason(const struct ck_files *f, struct ck_str path, int rc,
-			  mode_t mode)
+/* Why a file cannot be used. rc: what look() said, mode: of what it saw, if
+ * anything. */
+static enum why reason(const struct ck_files *f, struct ck_str path, int rc,
+		       mode_t mode)
 {
 	struct stat st;
 
 	if (rc == 0)
-		return NULL;
+		return NO_REASON;
 	if (mode && !S_ISREG(mode))
-		return S_ISLNK(mode) ? link_reason(f, path)
-				     : "is no regular file";
+		return S_ISLNK(mode) ? link_reason(f, path) : NO_FILE;
 	switch (look_as(f, path, O_PATH, &st)) {
-	case -ENOENT: return "is missing";
+	case -ENOENT: return MISSING;
 	case -ELOOP: return link_reason(f, path);
-	default: return "is refused: not beneath the checkpoint's directory";
+	default: return REFUSED;
 	}
 }
 
@@ -282,7 +312,7 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	if (rc && rc != -ENODATA)
 		return rc;
 	info->err = -rc;
-	info->why = reason(f, info->path, rc, st.st_mode);
+	info->why = whys[reason(f, info->path, rc, st.st_mode)];
 	info->size = (uint64_t)st.st_size;
 	info->mtime = st.st_mtim;
 	ck_file_access_note(&file->access, &st, fd, "", AT_EMPTY_PATH);

@@ -32,6 +32,11 @@ struct ck_file_info {
 	mode_t closed; /* r bits that directories on the way take */
 };
 
+/* The texts of `why` have numbers, by which they can be sent: 0 of NULL, and NULL of
+ * a number that there is not. */
+uint8_t ck_file_why_number(const char *why);
+const char *ck_file_why(uint8_t number);
+
 /* Takes a copy of dirfd. max_open: descriptors and mappings kept, >= 16. */
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 			       uint32_t max_open);
