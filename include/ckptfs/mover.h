@@ -7,9 +7,10 @@
 #ifndef CKPTFS_MOVER_H
 #define CKPTFS_MOVER_H
 
+#include "ckptfs/model.h"
 #include "ckptfs/source.h"
 
-/* count repetitions; each moves on by dst and src bytes. */
+/* count >= 1 repetitions; each moves on by dst and src bytes. */
 struct ck_loop {
 	uint64_t count;
 	uint64_t dst;
@@ -22,11 +23,21 @@ struct ck_move {
 	uint32_t nloops;	     /* at most CK_MAX_DIMS */
 	const struct ck_loop *loops; /* outermost first; src is in the file */
 	uint64_t fpos;		     /* of the first run */
-	uint64_t run;		     /* bytes */
+	uint64_t run;		     /* bytes, >= 1 */
 	uint8_t *to;		     /* where the first run goes */
 	int rc; /* of the mover: 0, or why it was not done: as of ck_read; then
 		 * what it should have written may be anything */
 };
+
+/* Sets dst of each loop so that the runs lie one behind the other, in the order of the
+ * nest: they are packed. What they come to fits in 64 bits. */
+void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run);
+/* How many bytes it brings, and where in its file the last of them ends. False: one of
+ * them is more than 64 bits can say. */
+CK_MUST_USE bool ck_move_measure(const struct ck_move *m, uint64_t *bytes,
+				 uint64_t *end);
+/* Copies bytes that came packed to where they belong. They may not be in a file. */
+void ck_move_unpack(const struct ck_move *m, const uint8_t *packed);
 
 /* What one mover does at once, for one who waits for it. */
 struct ck_moves {

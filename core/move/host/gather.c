@@ -142,6 +142,13 @@ static void copy_all(void *arg)
 	}
 }
 
+void ck_gather_run(const struct ck_gather *g)
+{
+	struct ck_gather arg = *g;
+
+	copy_all(&arg);
+}
+
 int ck_gather_copy(const struct ck_gather *g)
 {
 	struct ck_gather arg = *g;

@@ -14,7 +14,9 @@ struct ck_gather {
 	uint8_t *to;		    /* byte 0 of the plan's destination */
 };
 
-/* Copies. `from` may be in mapped files: -EIO if one of them became too
+/* Copies. `from` is memory. */
+void ck_gather_run(const struct ck_gather *g);
+/* The same. `from` may be in mapped files: -EIO if one of them became too
  * short meanwhile. */
 CK_MUST_USE int ck_gather_copy(const struct ck_gather *g);
 

@@ -36,22 +36,28 @@ static int move_one(const struct ck_file *file, const struct ck_move *m)
 	return ck_load_copy(file->fd, &plan, 0, m->fpos, m->to, block);
 }
 
+static int move(struct ck_files *files, const struct ck_move *m)
+{
+	struct ck_file file;
+	int rc;
+
+	if (m->file >= ck_files_count(files))
+		return -ENODATA;
+	rc = ck_files_get(files, m->file, &file);
+	/* For whoever hears of a move, this errno says that the file is another. */
+	if (rc)
+		return rc == -ESTALE && file.passing ? -EIO : rc;
+	rc = file.remote ? -EREMOTE : move_one(&file, m);
+	ck_files_put(files, &file);
+	return rc;
+}
+
 static int start(struct ck_mover *mover, struct ck_moves *moves)
 {
 	struct ck_files *files = ((struct ck_host_mover *)mover)->files;
 
-	for (size_t i = 0; i < moves->n; i++) {
-		struct ck_move *m = &moves->list[i];
-		struct ck_file file;
-
-		m->rc = m->file < ck_files_count(files)
-				? ck_files_get(files, m->file, &file)
-				: -ENODATA;
-		if (m->rc)
-			continue;
-		m->rc = file.remote ? -EREMOTE : move_one(&file, m);
-		ck_files_put(files, &file);
-	}
+	for (size_t i = 0; i < moves->n; i++)
+		moves->list[i].rc = move(files, &moves->list[i]);
 	return 0;
 }
 

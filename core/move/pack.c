@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pack: moves whose runs lie one behind the other, as they do on their way between
+ * hosts.
+ */
+#include "host/gather.h"
+
+void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run)
+{
+	for (uint32_t k = nloops; k > 0 && k--;) {
+		loops[k].dst = run;
+		run *= loops[k].count;
+	}
+}
+
+bool ck_move_measure(const struct ck_move *m, uint64_t *bytes, uint64_t *end)
+{
+	*bytes = m->run;
+	if (!ck_add(end, m->fpos, m->run))
+		return false;
+	for (uint32_t k = 0; k < m->nloops; k++) {
+		const struct ck_loop *loop = &m->loops[k];
+		uint64_t way;
+
+		if (!ck_mul(bytes, *bytes, loop->count) ||
+		    !ck_mul(&way, loop->count - 1, loop->src) ||
+		    !ck_add(end, *end, way))
+			return false;
+	}
+	return true;
+}
+
+void ck_move_unpack(const struct ck_move *m, const uint8_t *packed)
+{
+	struct ck_loop loops[CK_MAX_DIMS];
+	struct ck_copy copy = { .run = m->run, .nloops = m->nloops };
+	const struct ck_plan plan = { .copies = &copy,
+				      .loops = loops,
+				      .ncopies = 1,
+				      .nloops = m->nloops };
+	const struct ck_gather g = { &plan, &packed, m->to };
+
+	for (uint32_t k = 0; k < m->nloops; k++)
+		loops[k].count = m->loops[k].count;
+	ck_loops_pack(loops, m->nloops, m->run);
+	for (uint32_t k = 0; k < m->nloops; k++) {
+		loops[k].src = loops[k].dst;
+		loops[k].dst = m->loops[k].dst;
+	}
+	ck_gather_run(&g);
+}
