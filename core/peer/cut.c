@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cut: moves become READs. The bytes of a move have an order, that in which they come
+ * packed: where in it a part begins says all. A part is then some turns of the
+ * outermost loop that begins there and fits, with all loops inside of it, or bytes of
+ * one run.
+ */
+#include "peer_internal.h"
+
+#include <errno.h>
+
+/* With less room than this left, a move that does not fit begins the next request. */
+enum { ROOM_MIN = 1 << 20 };
+
+void ck_reads_begin(struct ck_reads *r, struct ck_move *list, size_t n)
+{
+	*r = (struct ck_reads){ .list = list, .n = n };
+	for (size_t i = 0; i < n; i++)
+		list[i].rc = 0;
+}
+
+bool ck_reads_left(struct ck_reads *r)
+{
+	for (; r->next < r->n && r->done == 0; r->next++) {
+		struct ck_move *m = &r->list[r->next];
+		uint64_t end;
+
+		if (m->nloops > CK_MAX_DIMS ||
+		    !ck_move_measure(m, &r->bytes, &end))
+			m->rc = -EIO;
+		else if (r->bytes)
+			return true;
+	}
+	return r->next < r->n;
+}
+
+/* --- one part -------------------------------------------------------------------- */
+
+/* bytes[k]: of one turn of what is inside of k loops. */
+static void measure_turns(const struct ck_move *m, uint64_t *bytes)
+{
+	bytes[m->nloops] = m->run;
+	for (uint32_t k = m->nloops; k > 0; k--)
+		bytes[k - 1] = bytes[k] * m->loops[k - 1].count;
+}
+
+/* n turns of loop k and all that is inside of it. */
+static int part_turns(struct ck_ask_part *p, uint32_t k, uint64_t n,
+		      struct ck_arena *arena)
+{
+	const struct ck_move *m = p->whole;
+	size_t bytes = (m->nloops - k) * sizeof(struct ck_loop);
+	struct ck_loop *loops = ck_arena_alloc(arena, bytes);
+
+	if (!loops)
+		return -ENOMEM;
+	memcpy(loops, m->loops + k, bytes);
+	loops[0].count = n;
+	p->move.loops = loops;
+	p->move.nloops = m->nloops - k;
+	p->move.run = m->run;
+	return 0;
+}
+
+/* The part of p->whole that begins `at` bytes from the beginning, of at most `room`
+ * bytes, at least 1. -ENOMEM. */
+static int part_make(struct ck_ask_part *p, uint64_t at, uint64_t room,
+		     struct ck_arena *arena)
+{
+	const struct ck_move *m = p->whole;
+	uint64_t turn[CK_MAX_DIMS + 1];
+
+	measure_turns(m, turn);
+	p->move = (struct ck_move){ .file = m->file,
+				    .fpos = m->fpos,
+				    .to = m->to };
+	for (uint32_t k = 0; k < m->nloops; k++) {
+		const struct ck_loop *loop = &m->loops[k];
+		uint64_t i = at / turn[k + 1], n;
+
+		at -= i * turn[k + 1];
+		p->move.fpos += i * loop->src;
+		p->move.to += i * loop->dst;
+		n = ck_min(loop->count - i, room / turn[k + 1]);
+		if (at || n == 0)
+			continue;
+		p->bytes = n * turn[k + 1];
+		return part_turns(p, k, n, arena);
+	}
+	p->move.fpos += at;
+	p->move.to += at;
+	p->move.run = p->bytes = ck_min(m->run - at, room);
+	return 0;
+}
+
+/* --- requests ---------------------------------------------------------------------- */
+
+static bool has_room(const struct ck_ask *a, const struct ck_reads *r)
+{
+	uint64_t room = CK_WIRE_READ_MAX - a->bytes;
+	uint64_t row = CK_READ_ROW +
+		       (uint64_t)CK_LOOP_ROW * r->list[r->next].nloops;
+
+	if (a->nparts == 0)
+		return true;
+	return a->body.len + row <= CK_WIRE_BODY_MAX &&
+	       (room >= ROOM_MIN || r->bytes - r->done <= room);
+}
+
+static void part_put(struct ck_buf *b, const struct ck_move *m)
+{
+	ck_buf_u32(b, m->file);
+	ck_buf_u32(b, m->nloops);
+	ck_buf_u64(b, m->fpos);
+	ck_buf_u64(b, m->run);
+	for (uint32_t k = 0; k < m->nloops; k++) {
+		ck_buf_u64(b, m->loops[k].count);
+		ck_buf_u64(b, m->loops[k].src);
+	}
+}
+
+/* Takes the next part into the request. */
+static int add_part(struct ck_reads *r, struct ck_ask *a)
+{
+	struct ck_ask_part *parts = ck_grow(a->parts, &a->cap, a->nparts, 1,
+					    sizeof(*parts));
+	struct ck_ask_part *p;
+
+	if (!parts)
+		return -ENOMEM;
+	a->parts = parts;
+	p = &parts[a->nparts];
+	p->whole = &r->list[r->next];
+	if (part_make(p, r->done, CK_WIRE_READ_MAX - a->bytes, &a->loops))
+		return -ENOMEM;
+	part_put(&a->body, &p->move);
+	a->nparts++;
+	a->bytes += p->bytes;
+	r->done += p->bytes;
+	if (r->done == r->bytes) {
+		r->done = 0;
+		r->next++;
+	}
+	return a->body.err;
+}
+
+int ck_ask_read(struct ck_reads *r, struct ck_ask *a)
+{
+	const struct ck_reads before = *r;
+	int rc;
+
+	*a = (struct ck_ask){ .head = { .type = CK_WIRE_READ } };
+	ck_buf_u64(&a->body, 0); /* how many, later */
+	rc = a->body.err;
+	while (!rc && ck_reads_left(r) && has_room(a, r))
+		rc = add_part(r, a);
+	if (rc) {
+		ck_ask_fini(a);
+		*r = before;
+		return rc;
+	}
+	for (int i = 0; i < 4; i++)
+		a->body.data[i] = (char)(a->nparts >> 8 * i & 0xff);
+	a->head.body = (uint32_t)a->body.len;
+	return 0;
+}
+
+void ck_ask_fail(const struct ck_ask *a, int rc)
+{
+	for (size_t i = 0; i < a->nparts; i++)
+		if (a->parts[i].whole->rc == 0)
+			a->parts[i].whole->rc = rc;
+}

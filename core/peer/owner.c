@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* owner: see owner.h. */
+#include "owner_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+struct ck_data_owner *ck_data_owner_make(int dirfd, enum ck_beneath how,
+					 uint32_t max_open)
+{
+	struct ck_data_owner *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->how = how;
+	o->dirfd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
+	if (o->dirfd >= 0)
+		o->files = ck_files_make(dirfd, how, max_open);
+	if (!o->files) {
+		ck_data_owner_free(o);
+		return NULL;
+	}
+	ck_host_mover_init(&o->host, o->files);
+	return o;
+}
+
+void ck_data_owner_free(struct ck_data_owner *o)
+{
+	if (!o)
+		return;
+	ck_files_free(o->files);
+	ck_fd_cleanup(&o->dirfd);
+	free(o);
+}
+
+/* --- what is short ------------------------------------------------------------------ */
+
+static bool hello_cost(struct ck_cur body, uint64_t *bytes)
+{
+	struct ck_str program;
+
+	*bytes += ck_data_owner_room(2 + CK_WIRE_TEXT_MAX);
+	return ck_wire_text_get(&body, CK_WIRE_TEXT_MAX, &program) &&
+	       ck_cur_left(&body) == 0;
+}
+
+static int hello(struct ck_data_owner *o, struct ck_cur body,
+		 struct ck_answer *out)
+{
+	(void)o, (void)body;
+	ck_wire_text_put(&out->body, CK_STR("ckptfs " CK_VERSION));
+	return 0;
+}
+
+static bool ping_cost(struct ck_cur body, uint64_t *bytes)
+{
+	(void)bytes;
+	return ck_cur_left(&body) == 0;
+}
+
+static int ping(struct ck_data_owner *o, struct ck_cur body,
+		struct ck_answer *out)
+{
+	(void)o, (void)body, (void)out;
+	return 0;
+}
+
+/* --- all requests ---------------------------------------------------------------------- */
+
+struct kind {
+	bool (*cost)(struct ck_cur body, uint64_t *bytes);
+	int (*answer)(struct ck_data_owner *o, struct ck_cur body,
+		      struct ck_answer *out);
+};
+
+static const struct kind kinds[CK_WIRE_TYPES] = {
+	[CK_WIRE_HELLO] = { hello_cost, hello },
+	[CK_WIRE_LIST] = { ck_data_owner_list_cost, ck_data_owner_list },
+	[CK_WIRE_LOOK] = { ck_data_owner_look_cost, ck_data_owner_look },
+	[CK_WIRE_READ] = { ck_data_owner_read_cost, ck_data_owner_read },
+	[CK_WIRE_DIGEST] = { ck_data_owner_digest_cost, ck_data_owner_digest },
+	[CK_WIRE_PING] = { ping_cost, ping },
+};
+
+/* NULL: it is no request. */
+static const struct kind *kind_of(const struct ck_message *m)
+{
+	const struct ck_wire_head *h = &m->head;
+
+	if (h->answer || h->err || h->payload || m->payload.len ||
+	    h->body != m->body.len || h->body > CK_WIRE_BODY_MAX ||
+	    h->type == 0 || h->type >= CK_WIRE_TYPES)
+		return NULL;
+	return &kinds[h->type];
+}
+
+int ck_data_owner_cost(const struct ck_message *request, uint64_t *bytes)
+{
+	const struct kind *kind = kind_of(request);
+	uint64_t cost = 0;
+
+	if (!kind || !kind->cost(ck_wire_body(request), &cost))
+		return -EPROTO;
+	*bytes = cost;
+	return 0;
+}
+
+void ck_answer_fini(struct ck_answer *a)
+{
+	ck_buf_fini(&a->body);
+	free(a->payload);
+	*a = (struct ck_answer){ 0 };
+}
+
+int ck_data_owner_answer(struct ck_data_owner *o,
+			 const struct ck_message *request,
+			 struct ck_answer *out)
+{
+	struct ck_wire_head head = { .type = request->head.type,
+				     .answer = true,
+				     .id = request->head.id,
+				     .epoch = request->head.epoch };
+	uint64_t cost;
+	int rc = ck_data_owner_cost(request, &cost);
+
+	*out = (struct ck_answer){ 0 };
+	if (rc)
+		return rc;
+	rc = kind_of(request)->answer(o, ck_wire_body(request), out);
+	if (rc == 0)
+		rc = out->body.err;
+	if (rc) {
+		ck_answer_fini(out);
+		head.err = rc == -EPROTO ? EIO : (uint32_t)-rc;
+	}
+	head.body = (uint32_t)out->body.len;
+	head.payload = out->head.payload;
+	out->head = head;
+	return 0;
+}

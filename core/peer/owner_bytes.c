@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* owner_bytes: bytes of files, packed, or a digest of them. */
+#include "owner_internal.h"
+
+#include <errno.h>
+
+/* --- READ ------------------------------------------------------------------------------ */
+
+/* What a READ comes to. */
+struct sums {
+	uint32_t n;
+	size_t loops;
+	uint64_t bytes;
+};
+
+/* One that turns once is none: its stride, of which nobody can say where it leads, is
+ * not to be added to anything. */
+static bool loops_get(struct ck_cur *c, uint32_t n, struct ck_move *m,
+		      struct ck_loop *loops)
+{
+	m->nloops = 0;
+	m->loops = loops;
+	for (uint32_t k = 0; k < n; k++) {
+		struct ck_loop loop = { 0 };
+
+		if (!ck_cur_u64(c, &loop.count) || loop.count == 0 ||
+		    !ck_cur_u64(c, &loop.src))
+			return false;
+		if (loop.count > 1)
+			loops[m->nloops++] = loop;
+	}
+	return true;
+}
+
+/* Its loops go to `loops`, packed, where there is room for CK_MAX_DIMS. *bytes: how many
+ * it brings. */
+static bool move_get(struct ck_cur *c, struct ck_move *m, struct ck_loop *loops,
+		     uint64_t *bytes)
+{
+	uint64_t end;
+	uint32_t n;
+
+	*m = (struct ck_move){ 0 };
+	if (!ck_cur_u32(c, &m->file) || !ck_cur_u32(c, &n) || n > CK_MAX_DIMS ||
+	    !ck_cur_u64(c, &m->fpos) || !ck_cur_u64(c, &m->run) ||
+	    m->run == 0 || !loops_get(c, n, m, loops) ||
+	    !ck_move_measure(m, bytes, &end) || *bytes > CK_WIRE_READ_MAX)
+		return false;
+	ck_loops_pack(loops, m->nloops, m->run);
+	return true;
+}
+
+static bool sum_up(struct ck_cur c, struct sums *s)
+{
+	struct ck_loop loops[CK_MAX_DIMS];
+	struct ck_move m;
+	uint64_t bytes;
+
+	if (!ck_wire_count(&c, &s->n))
+		return false;
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (!move_get(&c, &m, loops, &bytes))
+			return false;
+		s->loops += m.nloops;
+		s->bytes += bytes;
+		if (s->bytes > CK_WIRE_READ_MAX)
+			return false;
+	}
+	return ck_cur_left(&c) == 0;
+}
+
+bool ck_data_owner_read_cost(struct ck_cur body, uint64_t *bytes)
+{
+	struct sums s = { 0 };
+
+	if (!sum_up(body, &s))
+		return false;
+	*bytes += s.bytes + s.n * sizeof(struct ck_move) +
+		  (s.loops + CK_MAX_DIMS) * sizeof(struct ck_loop) +
+		  ck_data_owner_room((uint64_t)s.n * sizeof(uint32_t));
+	return true;
+}
+
+/* All moves of a request, each to its place in `to`. */
+static void moves_get(struct ck_cur c, struct ck_move *list,
+		      struct ck_loop *loops, uint8_t *to)
+{
+	uint64_t bytes;
+	uint32_t n;
+
+	if (!ck_wire_count(&c, &n))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!move_get(&c, &list[i], loops, &bytes))
+			return;
+		list[i].to = to;
+		loops += list[i].nloops;
+		to += bytes;
+	}
+}
+
+/* What a failed move has left there is nobody's business. */
+static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
+{
+	uint64_t bytes, end;
+
+	for (size_t i = 0; i < moves->n; i++) {
+		const struct ck_move *m = &moves->list[i];
+
+		ck_buf_u32(&out->body, (uint32_t)-m->rc);
+		if (m->rc && ck_move_measure(m, &bytes, &end))
+			memset(m->to, 0, bytes);
+	}
+}
+
+int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
+		       struct ck_answer *out)
+{
+	ck_auto_free struct ck_loop *loops = NULL;
+	ck_auto_free struct ck_move *list = NULL;
+	struct ck_moves moves = { 0 };
+	struct sums s = { 0 };
+
+	if (!sum_up(body, &s))
+		return -EPROTO;
+	list = calloc(s.n, sizeof(*list));
+	loops = calloc(s.loops + CK_MAX_DIMS, sizeof(*loops));
+	out->payload = malloc(s.bytes);
+	if (!list || !loops || !out->payload)
+		return -ENOMEM;
+	out->head.payload = s.bytes;
+	moves_get(body, list, loops, out->payload);
+	moves.list = list;
+	moves.n = s.n;
+	(void)o->host.mover.start(&o->host.mover,
+				  &moves); /* it does all at once */
+	moves_put(&moves, out);
+	return 0;
+}
+
+/* --- DIGEST ------------------------------------------------------------------------------ */
+
+enum { BLOCK = 128 << 10 }; /* bytes read at once */
+
+static bool run_get(struct ck_cur *c, struct ck_wire_run *run)
+{
+	return ck_cur_u32(c, &run->file) && ck_wire_zero(c) &&
+	       ck_cur_u64(c, &run->fpos) && ck_cur_u64(c, &run->len);
+}
+
+bool ck_data_owner_digest_cost(struct ck_cur body, uint64_t *bytes)
+{
+	struct ck_wire_run run;
+	uint64_t sum = 0;
+	uint32_t n;
+
+	*bytes += BLOCK + 4096 + ck_data_owner_room(CK_DIGEST_BYTES);
+	if (!ck_wire_count(&body, &n))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!run_get(&body, &run) || !ck_add(&sum, sum, run.len) ||
+		    sum > CK_WIRE_DIGEST_MAX)
+			return false;
+	return ck_cur_left(&body) == 0;
+}
+
+static int digest_bytes(struct ck_files *files, const struct ck_file *file,
+			const struct ck_wire_run *run, struct ck_hasher *h,
+			char *block)
+{
+	if (run->fpos > file->size || run->len > file->size - run->fpos)
+		return -EIO;
+	for (uint64_t at = 0; at < run->len; at += BLOCK) {
+		size_t len = (size_t)ck_min(BLOCK, run->len - at);
+		int rc = ck_files_read(files, file, block, len, run->fpos + at);
+
+		if (rc)
+			return rc == -ENODATA ? -EIO : rc;
+		ck_hasher_add(h, (struct ck_str){ block, len });
+	}
+	return 0;
+}
+
+/* Once more at the end: the sum of a file that is being written would be compared with
+ * that of another one. */
+static int digest_run(struct ck_files *files, const struct ck_wire_run *run,
+		      struct ck_hasher *h, char *block)
+{
+	struct ck_file file;
+	bool passing;
+	int rc;
+
+	if (run->file >= ck_files_count(files))
+		return -ENODATA;
+	rc = ck_files_get(files, run->file, &file);
+	passing = rc && file.passing;
+	if (rc == 0) {
+		rc = digest_bytes(files, &file, run, h, block);
+		passing = rc;
+		if (rc == 0)
+			rc = ck_files_check(files, run->file, &passing);
+		ck_files_put(files, &file);
+	}
+	return rc == -ESTALE && passing ? -EIO : rc;
+}
+
+int ck_data_owner_digest(struct ck_data_owner *o, struct ck_cur body,
+			 struct ck_answer *out)
+{
+	ck_auto_free char *block = malloc(BLOCK);
+	struct ck_hasher *h = ck_hasher_make(0);
+	uint8_t sum[CK_DIGEST_BYTES];
+	struct ck_wire_run run;
+	uint32_t n;
+	int rc = block && h ? 0 : -ENOMEM;
+
+	if (!rc && !ck_wire_count(&body, &n))
+		rc = -EPROTO;
+	for (uint32_t i = 0; !rc && i < n; i++)
+		rc = run_get(&body, &run) ? digest_run(o->files, &run, h, block)
+					  : -EPROTO;
+	if (!rc) {
+		ck_hasher_sum128(h, sum);
+		ck_buf_add(&out->body, sum, sizeof(sum));
+	}
+	ck_hasher_free(h);
+	return rc;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* owner_names: which names there are, and what is behind one. */
+#include "owner_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- LIST ------------------------------------------------------------------------------ */
+
+static bool list_get(struct ck_cur *c, uint64_t *cursor, struct ck_str *name)
+{
+	return ck_cur_u64(c, cursor) &&
+	       ck_wire_text_get(c, CK_WIRE_NAME_MAX, name) &&
+	       ck_cur_left(c) == 0;
+}
+
+bool ck_data_owner_list_cost(struct ck_cur body, uint64_t *bytes)
+{
+	struct ck_str name;
+	uint64_t cursor;
+
+	/* The rows, the page, and what readdir(3) reads at once. */
+	*bytes += ck_data_owner_room(CK_WIRE_LIST_MAX) +
+		  ck_data_owner_room(CK_LIST_HEAD + CK_WIRE_LIST_MAX) +
+		  CK_WIRE_LIST_MAX;
+	return list_get(&body, &cursor, &name);
+}
+
+/* At a position of before; 0: the beginning. */
+static int open_at(const struct ck_data_owner *o, struct ck_str name,
+		   uint64_t cursor, DIR **out)
+{
+	int fd = name.len ? ck_open_beneath(o->dirfd, name,
+					    O_RDONLY | O_DIRECTORY, o->how)
+			  : ck_open_again(o->dirfd);
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	if (cursor && lseek(fd, (off_t)cursor, SEEK_SET) < 0)
+		rc = -errno;
+	else
+		rc = (*out = fdopendir(fd)) ? 0 : -errno;
+	if (rc)
+		ck_fd_cleanup(&fd);
+	return rc;
+}
+
+static enum ck_wire_kind kind_of_mode(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFREG: return CK_WIRE_FILE;
+	case S_IFDIR: return CK_WIRE_DIRECTORY;
+	case S_IFLNK: return CK_WIRE_LINK;
+	default: return CK_WIRE_OTHER;
+	}
+}
+
+static enum ck_wire_kind kind_of(DIR *dir, const struct dirent *entry)
+{
+	struct stat st;
+
+	if (entry->d_type != DT_UNKNOWN)
+		return kind_of_mode((mode_t)DTTOIF(entry->d_type));
+	if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+		return CK_WIRE_OTHER;
+	return kind_of_mode(st.st_mode);
+}
+
+struct page {
+	struct ck_buf rows;
+	uint32_t n, more;
+	uint64_t next;
+};
+
+/* False: it does not fit any more. */
+static bool page_add(struct page *page, DIR *dir, const struct dirent *entry)
+{
+	struct ck_str name = ck_str_from(entry->d_name);
+
+	if (ck_str_is(name, ".") || ck_str_is(name, ".."))
+		return true;
+	if (name.len > CK_WIRE_LIST_MAX - CK_LIST_ROW - page->rows.len)
+		return false;
+	ck_buf_u8(&page->rows, (uint8_t)kind_of(dir, entry));
+	ck_wire_text_put(&page->rows, name);
+	page->n++;
+	return true;
+}
+
+static int page_fill(struct page *page, DIR *dir)
+{
+	const struct dirent *entry;
+
+	while ((errno = 0, entry = readdir(dir))) {
+		if (!page_add(page, dir, entry)) {
+			page->more = 1;
+			return page->rows.err;
+		}
+		page->next = (uint64_t)entry->d_off;
+	}
+	return errno ? -errno : page->rows.err;
+}
+
+int ck_data_owner_list(struct ck_data_owner *o, struct ck_cur body,
+		       struct ck_answer *out)
+{
+	struct page page = { .n = 0 };
+	struct ck_str name;
+	DIR *dir = NULL;
+	int rc;
+
+	if (!list_get(&body, &page.next, &name))
+		return -EPROTO;
+	rc = open_at(o, name, page.next, &dir);
+	if (rc)
+		return rc;
+	rc = page_fill(&page, dir);
+	closedir(dir);
+	ck_buf_u64(&out->body, page.next);
+	ck_buf_u32(&out->body, page.n);
+	ck_buf_u32(&out->body, page.more);
+	ck_buf_add(&out->body, page.rows.data, page.rows.len);
+	ck_buf_fini(&page.rows);
+	return rc;
+}
+
+/* --- LOOK -------------------------------------------------------------------------------- */
+
+enum { NAME_COST = 512 }; /* of what is kept of a file, beside its name */
+
+static bool look_get(struct ck_cur *c, struct ck_ids *ids, uint32_t *n)
+{
+	return ck_cur_u32(c, &ids->uid) && ck_cur_u32(c, &ids->gid) &&
+	       ck_cur_u32(c, n) && *n > 0 && *n <= CK_WIRE_LOOKS_MAX;
+}
+
+bool ck_data_owner_look_cost(struct ck_cur body, uint64_t *bytes)
+{
+	struct ck_str name;
+	struct ck_ids ids;
+	uint32_t n;
+
+	if (!look_get(&body, &ids, &n))
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!ck_wire_text_get(&body, CK_WIRE_NAME_MAX, &name))
+			return false;
+		*bytes += NAME_COST + name.len;
+	}
+	*bytes += ck_data_owner_room(4 + (uint64_t)n * CK_WIRE_LOOKED);
+	return ck_cur_left(&body) == 0;
+}
+
+/* One that was looked at before: its trouble now. What it was is kept. */
+static int trouble_now(const struct ck_data_owner *o, uint32_t number)
+{
+	struct ck_file file;
+	int rc = ck_files_get(o->files, number, &file);
+
+	if (rc == 0)
+		ck_files_put(o->files, &file);
+	else if (rc == -ESTALE && file.passing)
+		rc = -EIO;
+	else if (rc != -ESTALE && !file.passing)
+		rc = 0; /* that is its info's err */
+	return -rc;
+}
+
+static void looked_put(struct ck_buf *b, const struct ck_looked *looked)
+{
+	const struct ck_file_info *info = &looked->info;
+
+	ck_buf_u32(b, looked->number);
+	ck_buf_u8(b, looked->seen);
+	ck_buf_u8(b, ck_file_why_number(info->why));
+	ck_buf_u16(b, 0);
+	ck_buf_u32(b, (uint32_t)info->err);
+	ck_buf_u32(b, (uint32_t)looked->trouble);
+	ck_buf_u32(b, info->mode);
+	ck_buf_u32(b, info->uid);
+	ck_buf_u32(b, info->gid);
+	ck_buf_u32(b, info->closed);
+	ck_buf_u32(b, (uint32_t)info->mtime.tv_nsec);
+	ck_buf_u64(b, info->size);
+	ck_buf_u64(b, (uint64_t)info->mtime.tv_sec);
+}
+
+static int look(struct ck_data_owner *o, struct ck_str name, struct ck_ids ids,
+		struct ck_looked *out)
+{
+	uint32_t before = ck_files_count(o->files);
+	bool is_new;
+	int rc;
+
+	if (o->names >= CK_OWNER_NAMES_MAX)
+		return -E2BIG;
+	rc = ck_files_add(o->files, name, &out->number);
+	if (rc)
+		return rc;
+	is_new = ck_files_count(o->files) > before;
+	o->names += is_new ? NAME_COST + name.len : 0;
+	out->trouble = is_new ? ck_files_trouble(o->files, out->number)
+			      : trouble_now(o, out->number);
+	out->seen = ck_files_is_seen(o->files, out->number);
+	if (!out->seen)
+		return 0;
+	out->info = *ck_files_info(o->files, out->number);
+	if (!is_new && !out->info.err)
+		out->info.closed = ck_files_closed(o->files, out->number, ids);
+	return 0;
+}
+
+int ck_data_owner_look(struct ck_data_owner *o, struct ck_cur body,
+		       struct ck_answer *out)
+{
+	struct ck_str name;
+	struct ck_ids ids;
+	uint32_t n;
+
+	if (!look_get(&body, &ids, &n))
+		return -EPROTO;
+	ck_files_show_as(o->files, ids);
+	ck_buf_u32(&out->body, n);
+	for (uint32_t i = 0; i < n; i++) {
+		struct ck_looked looked = { 0 };
+		int rc;
+
+		if (!ck_wire_text_get(&body, CK_WIRE_NAME_MAX, &name))
+			return -EPROTO;
+		rc = look(o, name, ids, &looked);
+		if (rc)
+			return rc;
+		looked_put(&out->body, &looked);
+	}
+	return 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wire_case: messages as the bytes of a connection, and what a peer sees of them.
+ */
+#ifndef CK_WIRE_CASE_H
+#define CK_WIRE_CASE_H
+
+#include "ckptfs/owner.h"
+
+/* A whole message. */
+static inline void wire_add(struct ck_buf *to, const struct ck_wire_head *head,
+			    const struct ck_buf *body, const void *payload)
+{
+	uint8_t bytes[CK_WIRE_HEAD];
+
+	ck_wire_head_put(head, bytes);
+	ck_buf_add(to, bytes, sizeof(bytes));
+	ck_buf_add(to, body->data, body->len);
+	ck_buf_add(to, payload, (size_t)head->payload);
+}
+
+static inline void wire_add_ask(struct ck_buf *to, const struct ck_ask *a)
+{
+	wire_add(to, &a->head, &a->body, NULL);
+}
+
+static inline void wire_add_answer(struct ck_buf *to, const struct ck_answer *a)
+{
+	wire_add(to, &a->head, &a->body, a->payload);
+}
+
+/* What bytes are as a message: where there are fewer or more than the head says, the
+ * last part has another length than it says. -EPROTO: no head. */
+static inline int wire_split(const void *bytes, size_t len,
+			     struct ck_message *m)
+{
+	struct ck_cur c = ck_cur_make(bytes, len);
+	struct ck_str head;
+
+	if (!ck_cur_bytes(&c, CK_WIRE_HEAD, &head) ||
+	    ck_wire_head_get((const uint8_t *)head.p, &m->head))
+		return -EPROTO;
+	if (!ck_cur_bytes(&c, m->head.payload ? m->head.body : ck_cur_left(&c),
+			  &m->body) ||
+	    !ck_cur_bytes(&c, ck_cur_left(&c), &m->payload))
+		return -EPROTO;
+	return 0;
+}
+
+/* A request, answered by an owner: -EPROTO, or a whole answer, the caller's. */
+static inline int wire_serve(struct ck_data_owner *o, const struct ck_ask *a,
+			     struct ck_buf *answer)
+{
+	struct ck_buf request = { 0 };
+	struct ck_answer out;
+	struct ck_message m;
+	int rc;
+
+	*answer = (struct ck_buf){ 0 };
+	wire_add_ask(&request, a);
+	rc = wire_split(request.data, request.len, &m);
+	if (!rc)
+		rc = ck_data_owner_answer(o, &m, &out);
+	if (!rc) {
+		wire_add_answer(answer, &out);
+		ck_answer_fini(&out);
+	}
+	ck_buf_fini(&request);
+	return rc;
+}
+
+#endif

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wire: every message, as the bytes that it is; and messages with a fault, each of which
+ * is refused before anything is allocated. What an owner does is in owner_test.c.
+ */
+#include "peer_internal.h"
+#include "tap.h"
+#include "wire_case.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- what is allocated ------------------------------------------------------------- */
+
+static struct {
+	bool on;
+	size_t bytes;
+} taken;
+
+#define WRAPPED(type, name, size, params, ...)                                 \
+	type __real_##name params;                                             \
+	type __wrap_##name params;                                             \
+	type __wrap_##name params                                              \
+	{                                                                      \
+		if (taken.on)                                                  \
+			taken.bytes += (size);                                 \
+		return __real_##name(__VA_ARGS__);                             \
+	}
+
+WRAPPED(void *, malloc, len, (size_t len), len)
+WRAPPED(void *, calloc, n *len, (size_t n, size_t len), n, len)
+WRAPPED(void *, realloc, len, (void *p, size_t len), p, len)
+WRAPPED(void *, aligned_alloc, len, (size_t at, size_t len), at, len)
+
+/* --- one of each message, made by hand ------------------------------------------------- */
+
+enum which {
+	HELLO,
+	LIST,
+	LOOK,
+	READ,
+	DIGEST,
+	PING,
+	REQUESTS, /* those above; and their answers: */
+	AN_ANSWER = 16,
+	A_HELLO = AN_ANSWER,
+	A_LIST,
+	A_LOOK,
+	A_READ,
+	A_DIGEST,
+	A_PING,
+};
+
+static const char *const names[] = { "HELLO", "LIST",	"LOOK",
+				     "READ",  "DIGEST", "PING" };
+
+enum { ID = 0x1122334455, EPOCH = 7, ROOM = 1024 };
+
+static struct ck_data_owner *owner;
+static uint8_t to[64]; /* of the moves of READ */
+static const struct ck_loop loops[] = { { 3, 16, 100 }, { 2, 5, 10 } };
+static struct ck_move moves[] = {
+	{ .file = 0, .nloops = 2, .loops = loops, .fpos = 5, .run = 4 },
+	{ .file = 1, .fpos = 0x123456789a, .run = 8 },
+};
+
+static void put_move(struct ck_buf *b, const struct ck_move *m)
+{
+	ck_buf_u32(b, m->file);
+	ck_buf_u32(b, m->nloops);
+	ck_buf_u64(b, m->fpos);
+	ck_buf_u64(b, m->run);
+	for (uint32_t k = 0; k < m->nloops; k++) {
+		ck_buf_u64(b, m->loops[k].count);
+		ck_buf_u64(b, m->loops[k].src);
+	}
+}
+
+static void put_counted(struct ck_buf *b, uint32_t n)
+{
+	ck_buf_u32(b, n);
+	ck_buf_u32(b, 0);
+}
+
+static void put_request(struct ck_buf *b, enum which which)
+{
+	if (which == HELLO)
+		ck_buf_add(b, "\14\0ckptfs 0.1.0", 14);
+	if (which == LIST)
+		ck_buf_add(b, "\5\0\0\0\0\0\0\0\3\0sub", 13);
+	if (which == LOOK)
+		ck_buf_add(b, "\1\0\0\0\2\0\0\0\2\0\0\0\1\0a\5\0sub/b", 22);
+	if (which == READ) {
+		put_counted(b, 2);
+		put_move(b, &moves[0]);
+		put_move(b, &moves[1]);
+	}
+	if (which == DIGEST) {
+		put_counted(b, 2);
+		for (uint32_t i = 0; i < 2; i++) {
+			put_counted(b, i);
+			ck_buf_u64(b, 100 + i);
+			ck_buf_u64(b, 1000);
+		}
+	}
+}
+
+static void put_looked(struct ck_buf *b, uint32_t number, uint8_t seen,
+		       uint8_t why, uint32_t err, uint32_t trouble)
+{
+	ck_buf_u32(b, number);
+	ck_buf_u8(b, seen);
+	ck_buf_u8(b, why);
+	ck_buf_u16(b, 0);
+	ck_buf_u32(b, err);
+	ck_buf_u32(b, trouble);
+	ck_buf_u32(b, seen ? S_IFREG | 0640 : 0);
+	ck_buf_u32(b, seen ? 1000 : 0);
+	ck_buf_u32(b, seen ? 100 : 0);
+	ck_buf_u32(b, seen ? 0044 : 0);
+	ck_buf_u32(b, seen ? 999999999 : 0);
+	ck_buf_u64(b, seen ? 12345 : 0);
+	ck_buf_u64(b, seen ? (uint64_t)-2 : 0);
+}
+
+static void put_answer(struct ck_buf *b, enum which which)
+{
+	if (which == A_HELLO)
+		ck_buf_add(b, "\5\0other", 7);
+	if (which == A_LIST)
+		ck_buf_add(b,
+			   "\x4d\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0"
+			   "\1\1\0a\3\2\0bc",
+			   25);
+	if (which == A_LOOK) {
+		ck_buf_u32(b, 2);
+		put_looked(b, 17, 1, 0, 0, ESTALE);
+		put_looked(b, 18, 0, 0, 0, EACCES);
+	}
+	if (which == A_READ)
+		ck_buf_add(b, "\0\0\0\0\5\0\0\0", 8);
+	if (which == A_DIGEST)
+		ck_buf_add(b, "0123456789abcdef", 16);
+}
+
+static const uint8_t packed[] = "aaaabbbbccccddddeeeeffffgggggggg";
+
+static void put_message(struct ck_buf *b, enum which which)
+{
+	struct ck_buf body = { 0 };
+	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER + 1),
+				     .answer = which >= AN_ANSWER,
+				     .id = ID,
+				     .epoch = EPOCH };
+
+	put_request(&body, which);
+	put_answer(&body, which);
+	head.body = (uint32_t)body.len;
+	head.payload = which == A_READ ? 32 : 0;
+	wire_add(b, &head, &body, packed);
+	ck_buf_fini(&body);
+}
+
+static int ask_make(struct ck_ask *a, enum which which)
+{
+	static const struct ck_str looked[] = { { "a", 1 }, { "sub/b", 5 } };
+	static const struct ck_wire_run runs[] = { { 0, 100, 1000 },
+						   { 1, 101, 1000 } };
+	struct ck_reads r;
+	size_t n;
+	int rc = 0;
+
+	switch (which % AN_ANSWER) {
+	case HELLO: rc = ck_ask_hello(a, CK_STR("ckptfs 0.1.0")); break;
+	case LIST: rc = ck_ask_list(a, CK_STR("sub"), 5); break;
+	case LOOK:
+		rc = ck_ask_look(a, (struct ck_ids){ 1, 2 }, looked, 2, &n);
+		break;
+	case READ:
+		ck_reads_begin(&r, moves, 2);
+		ok(ck_reads_left(&r));
+		rc = ck_ask_read(&r, a);
+		ok(!ck_reads_left(&r));
+		break;
+	case DIGEST: rc = ck_ask_digest(a, runs, 2); break;
+	default: rc = ck_ask_ping(a); break;
+	}
+	a->head.id = ID;
+	a->head.epoch = EPOCH;
+	return rc;
+}
+
+static void test_requests_are_these_bytes(void)
+{
+	for (enum which i = HELLO; i < REQUESTS; i++) {
+		struct ck_buf want = { 0 }, got = { 0 };
+		struct ck_ask a;
+
+		put_message(&want, i);
+		ok(ask_make(&a, i) == 0);
+		wire_add_ask(&got, &a);
+		eq_mem(got.data, got.len, want.data, want.len);
+		ck_ask_fini(&a);
+		ck_buf_fini(&want);
+		ck_buf_fini(&got);
+	}
+}
+
+static void test_head_bytes(void)
+{
+	static const uint8_t want[CK_WIRE_HEAD] =
+		"ckpw\1\0\4\0\1\0\0\0\0\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11"
+		"\0\0\0\4\0\0\0\0\5\4\0\0\4\3\2\1";
+	const struct ck_wire_head head = { .type = CK_WIRE_READ,
+					   .answer = true,
+					   .id = UINT64_C(0x1122334455667788),
+					   .payload = CK_WIRE_READ_MAX,
+					   .body = 0x405,
+					   .epoch = 0x01020304 };
+	struct ck_wire_head back;
+	uint8_t bytes[CK_WIRE_HEAD];
+
+	ck_wire_head_put(&head, bytes);
+	eq_mem(bytes, sizeof(bytes), want, sizeof(want));
+	ok(ck_wire_head_get(bytes, &back) == 0);
+	ok(back.type == head.type && back.answer && back.err == 0);
+	ok(back.id == head.id && back.payload == head.payload);
+	ok(back.body == head.body && back.epoch == head.epoch);
+}
+
+/* --- what they are taken for --------------------------------------------------------- */
+
+static struct {
+	struct ck_str program;
+	struct ck_page page;
+	struct ck_looked looked[2];
+	uint8_t digest[16];
+} got;
+
+static int take(const struct ck_ask *a, enum which which,
+		const struct ck_message *m)
+{
+	switch (which % AN_ANSWER) {
+	case HELLO: return ck_take_hello(a, m, &got.program);
+	case LIST: return ck_take_list(a, m, &got.page);
+	case LOOK: return ck_take_look(a, m, got.looked);
+	case READ: return ck_take_read(a, m);
+	case DIGEST: return ck_take_digest(a, m, got.digest);
+	default: return ck_take_ping(a, m);
+	}
+}
+
+static void check_page(void)
+{
+	struct ck_page_row row;
+
+	ok(got.page.next == 77 && got.page.more && got.page.n == 2);
+	ok(ck_page_next(&got.page, &row) && row.kind == CK_WIRE_FILE);
+	ok(ck_str_is(row.name, "a"));
+	ok(ck_page_next(&got.page, &row) && row.kind == CK_WIRE_LINK);
+	ok(ck_str_is(row.name, "bc"));
+	ok(!ck_page_next(&got.page, &row));
+}
+
+static void check_looked(void)
+{
+	const struct ck_file_info *info = &got.looked[0].info;
+
+	ok(got.looked[0].number == 17 && got.looked[0].seen);
+	ok(got.looked[0].trouble == ESTALE);
+	ok(info->err == 0 && !info->why && !info->path.p);
+	ok(info->size == 12345 && info->mtime.tv_sec == -2);
+	ok(info->mtime.tv_nsec == 999999999);
+	ok(info->mode == (S_IFREG | 0640) && info->uid == 1000);
+	ok(info->gid == 100 && info->closed == 0044);
+	ok(got.looked[1].number == 18 && !got.looked[1].seen);
+	ok(got.looked[1].trouble == EACCES && got.looked[1].info.size == 0);
+}
+
+static void check_moved(void)
+{
+	static const char want[] = "aaaa.bbbb.......cccc.dddd......."
+				   "eeee.ffff.......................";
+
+	eq_mem(to, sizeof(to), want, sizeof(to));
+	eq_err(moves[0].rc, 0);
+	eq_err(moves[1].rc, -EIO);
+}
+
+static void check_answer(struct ck_buf *bytes, enum which which)
+{
+	struct ck_message m;
+	struct ck_ask a;
+
+	memset(to, '.', sizeof(to));
+	ok(ask_make(&a, which) == 0);
+	ok(wire_split(bytes->data, bytes->len, &m) == 0);
+	ok(ck_ask_check(&a, &m.head) == 0);
+	eq_err(take(&a, which, &m), 0);
+	if (which == A_HELLO)
+		ok(ck_str_is(got.program, "other"));
+	if (which == A_LIST)
+		check_page();
+	if (which == A_LOOK)
+		check_looked();
+	if (which == A_READ)
+		check_moved();
+	if (which == A_DIGEST)
+		eq_mem(got.digest, 16, "0123456789abcdef", 16);
+	ck_ask_fini(&a);
+}
+
+static void test_answers_are_taken(void)
+{
+	for (enum which i = A_HELLO; i <= A_PING; i++) {
+		struct ck_buf b = { 0 };
+
+		put_message(&b, i);
+		check_answer(&b, i);
+		ck_buf_fini(&b);
+	}
+}
+
+/* An errno in place of an answer. */
+static void test_errors_are_taken(void)
+{
+	static const int errs[][2] = { { ENOENT, -ENOENT },
+				       { 4095, -4095 },
+				       { EINTR, -EIO },
+				       { EREMOTE, -EIO },
+				       { EINPROGRESS, -EIO } };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(errs); i++) {
+		for (enum which k = A_HELLO; k <= A_PING; k++) {
+			struct ck_message m = { 0 };
+			struct ck_ask a;
+
+			ok(ask_make(&a, k) == 0);
+			m.head = a.head;
+			m.head.answer = true;
+			m.head.body = 0;
+			m.head.err = (uint32_t)errs[i][0];
+			eq_err(take(&a, k, &m), errs[i][1]);
+			if (k == A_READ)
+				ok(moves[0].rc == errs[i][1] &&
+				   moves[1].rc == errs[i][1]);
+			ck_ask_fini(&a);
+		}
+	}
+}
+
+/* --- faults ------------------------------------------------------------------------------- */
+
+static bool is_refused_request(const void *bytes, size_t len)
+{
+	struct ck_answer out = { .payload = (uint8_t *)1 };
+	struct ck_message m;
+	uint64_t cost = 1;
+
+	if (wire_split(bytes, len, &m))
+		return true;
+	if (ck_data_owner_cost(&m, &cost) != -EPROTO || cost != 1)
+		return false;
+	return ck_data_owner_answer(owner, &m, &out) == -EPROTO &&
+	       !out.payload && !out.body.data && out.head.type == 0;
+}
+
+static bool is_refused_answer(enum which which, const void *bytes, size_t len)
+{
+	struct ck_message m;
+	struct ck_ask a;
+	bool refused = true;
+	size_t before;
+
+	taken.on = false;
+	if (ask_make(&a, which))
+		return false;
+	memset(to, '.', sizeof(to));
+	before = taken.bytes;
+	taken.on = true;
+	if (wire_split(bytes, len, &m) == 0) {
+		refused = take(&a, which, &m) == -EPROTO;
+		if (which == A_READ && refused)
+			refused = moves[0].rc == -EPROTO &&
+				  moves[1].rc == -EPROTO;
+	}
+	for (size_t i = 0; i < sizeof(to); i++)
+		refused &= to[i] == '.';
+	refused &= before == taken.bytes;
+	ck_ask_fini(&a);
+	return refused;
+}
+
+/* A copy of the exact size, so that ASan sees one byte too many. */
+static bool is_refused(enum which which, const char *bytes, size_t len)
+{
+	char *copy = malloc(len ? len : 1);
+	bool refused;
+
+	if (!copy)
+		abort();
+	memcpy(copy, bytes, len);
+	taken.bytes = 0;
+	taken.on = true;
+	refused = which < REQUESTS ? is_refused_request(copy, len)
+				   : is_refused_answer(which, copy, len);
+	taken.on = false;
+	free(copy);
+	return refused && taken.bytes == 0;
+}
+
+#include "wire_cases.h"
+
+static void test_faults(void)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(faults); i++) {
+		const struct fault *f = &faults[i];
+		struct ck_buf b = { 0 };
+		char what[200];
+
+		put_message(&b, f->which);
+		for (unsigned k = 0; k < f->len; k++)
+			b.data[f->at + k] = (char)(f->value >> 8 * k & 0xff);
+		snprintf(what, sizeof(what), "%s %s: %s",
+			 f->which < REQUESTS ? "request" : "answer",
+			 names[f->which % AN_ANSWER], f->name);
+		tap_result(is_refused(f->which, b.data, b.len), __FILE__,
+			   __LINE__, what);
+		ck_buf_fini(&b);
+	}
+}
+
+/* Sets how long the body is, as the head says it. */
+static void say_length(char *bytes, size_t body)
+{
+	for (int i = 0; i < 4; i++)
+		bytes[32 + i] = (char)(body >> 8 * i & 0xff);
+}
+
+/* Each message cut at every byte, and longer by one to nine bytes, whether or not its
+ * head says so. */
+static void test_lengths(enum which which)
+{
+	struct ck_buf b = { 0 };
+	char zeros[9] = { 0 };
+	size_t len, wrong = 0;
+
+	put_message(&b, which);
+	len = b.len;
+	for (size_t n = 0; n < len; n++)
+		wrong += !is_refused(which, b.data, n);
+	for (size_t n = CK_WIRE_HEAD; n < len && which != A_READ; n++) {
+		say_length(b.data, n - CK_WIRE_HEAD);
+		wrong += !is_refused(which, b.data, n);
+	}
+	for (size_t n = 1; n <= sizeof(zeros); n++) {
+		say_length(b.data,
+			   len - CK_WIRE_HEAD - (which == A_READ ? 32 : 0));
+		b.len = len;
+		ck_buf_add(&b, zeros, n);
+		wrong += !is_refused(which, b.data, b.len);
+		say_length(b.data,
+			   len + n - CK_WIRE_HEAD - (which == A_READ ? 32 : 0));
+		wrong += !is_refused(which, b.data, b.len);
+	}
+	eq_u64(wrong, 0);
+	ck_buf_fini(&b);
+}
+
+/* Whether what a bit of a head says may be anything: id and epoch of a request, which
+ * of two types a body of nothing has, and the errno of an answer that is short. */
+static bool is_free(enum which which, size_t at)
+{
+	if (which == A_PING)
+		return at == 12 || at == 13;
+	return which < REQUESTS &&
+	       ((at >= 16 && at < 24) || at == 6 || (at >= 36 && at < 40));
+}
+
+/* Each bit of a head turned over. */
+static void test_bits(enum which which)
+{
+	struct ck_buf b = { 0 };
+	unsigned refused = 0, wrong = 0;
+
+	put_message(&b, which);
+	for (size_t i = 0; i < 8 * (size_t)CK_WIRE_HEAD; i++) {
+		char bit = (char)(1 << i % 8);
+		size_t at = i / 8;
+
+		b.data[at] = (char)(b.data[at] ^ bit);
+		if (is_refused(which, b.data, b.len))
+			refused++;
+		else
+			wrong += !is_free(which, at);
+		b.data[at] = (char)(b.data[at] ^ bit);
+	}
+	eq_u64(wrong, 0);
+	ok(refused >= 400);
+	ck_buf_fini(&b);
+}
+
+/* That a message without a fault is not refused is what makes all this mean
+ * something. */
+static void test_canary(void)
+{
+	for (enum which i = HELLO; i <= A_PING; i++) {
+		struct ck_buf b = { 0 };
+
+		if (i == REQUESTS)
+			i = A_HELLO;
+		put_message(&b, i);
+		ok(!is_refused(i, b.data, b.len));
+		ck_buf_fini(&b);
+	}
+	/* And an allocation is seen. */
+	taken.bytes = 0;
+	taken.on = true;
+	free(ck_hasher_make(0));
+	taken.on = false;
+	ok(taken.bytes > 0);
+}
+
+/* --- what is not asked -------------------------------------------------------------------- */
+
+static void test_limits(void)
+{
+	static char name[CK_WIRE_NAME_MAX + 1];
+	static struct ck_str long_names[300];
+	const struct ck_str too_long = { name, sizeof(name) };
+	struct ck_wire_run run = { 0, 0, CK_WIRE_DIGEST_MAX };
+	struct ck_ask a;
+	size_t n;
+
+	memset(name, 'x', sizeof(name));
+	for (size_t i = 0; i < CK_ARRAY_SIZE(long_names); i++)
+		long_names[i] = (struct ck_str){ name, CK_WIRE_NAME_MAX };
+	long_names[299].len++;
+	ok(ck_ask_look(&a, (struct ck_ids){ 0, 0 }, long_names, 300, &n) == 0);
+	eq_u64(n, ((1 << 20) - 12) / 4098);
+	ok(a.body.len <= CK_WIRE_BODY_MAX);
+	ck_ask_fini(&a);
+	ok(ck_ask_look(&a, (struct ck_ids){ 0, 0 }, long_names + 298, 2, &n) ==
+	   0);
+	eq_u64(n, 1);
+	ck_ask_fini(&a);
+	eq_err(ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &too_long, 1, &n),
+	       -ENAMETOOLONG);
+	eq_err(ck_ask_list(&a, too_long, 0), -ENAMETOOLONG);
+	eq_err(ck_ask_digest(&a, &run, 1), 0);
+	ck_ask_fini(&a);
+	run.len++;
+	eq_err(ck_ask_digest(&a, &run, 1), -E2BIG);
+	eq_err(ck_ask_digest(&a, &run, 0), -E2BIG);
+	ok(ck_ask_hello(&a, too_long) == 0);
+	eq_u64(a.head.body, 2 + CK_WIRE_TEXT_MAX);
+	ck_ask_fini(&a);
+}
+
+int main(void)
+{
+	int dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	owner = ck_data_owner_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
+	if (!owner)
+		abort();
+	close(dir);
+	moves[0].to = to;
+	moves[1].to = to + 48;
+	test_head_bytes();
+	test_requests_are_these_bytes();
+	test_answers_are_taken();
+	test_errors_are_taken();
+	test_canary();
+	test_faults();
+	for (enum which i = HELLO; i <= A_PING; i++) {
+		if (i == REQUESTS)
+			i = A_HELLO;
+		test_lengths(i);
+		test_bits(i);
+	}
+	test_limits();
+	ck_data_owner_free(owner);
+	return tap_done();
+}
