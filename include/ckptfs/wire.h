@@ -99,6 +99,13 @@ struct ck_ask {
 };
 
 void ck_ask_fini(struct ck_ask *a);
+
+/* Bytes of the payload of its answer. */
+static inline uint64_t ck_ask_bytes(const struct ck_ask *a)
+{
+	return a->bytes;
+}
+
 /* All of these: -ENOMEM. program: at most CK_WIRE_TEXT_MAX bytes count. */
 CK_MUST_USE int ck_ask_hello(struct ck_ask *a, struct ck_str program);
 CK_MUST_USE int ck_ask_ping(struct ck_ask *a);

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * calls: see calls.h. A call waits in the queue of its peer until there is room in its
+ * window, is then on its way, and is over when its answer is here, or when it was given
+ * up; those that were given up are told so by the line's thread.
+ */
+#include "ckptfs/calls.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+enum { BUCKETS = 256 };
+
+enum state { NEW, QUEUED, ON_WAY, OVER, TOLD };
+
+/* A list with a head that is no call. */
+struct calls_list {
+	struct ck_call head;
+};
+
+struct peer {
+	bool up;
+	uint64_t heard, asked; /* when it said, and was asked, something */
+	uint64_t progress;     /* when it answered a call */
+	uint64_t window;       /* bytes on their way */
+	struct calls_list queue, on_way;
+	struct ck_ask ping;
+};
+
+struct ck_calls {
+	/* Constant: */
+	struct ck_calls_options options;
+	struct ck_line *line;
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	bool ended;
+	uint32_t epoch;
+	uint64_t last_id;
+	uint64_t now;
+	struct ck_call *by_id[BUCKETS]; /* those on their way */
+	struct calls_list over;
+	struct peer peers[];
+};
+
+/* --- lists ------------------------------------------------------------------------ */
+
+static void list_init(struct calls_list *l)
+{
+	l->head.next = l->head.prev = &l->head;
+}
+
+static struct ck_call *list_first(struct calls_list *l)
+{
+	return l->head.next == &l->head ? NULL : l->head.next;
+}
+
+static void insert_before(struct ck_call *at, struct ck_call *c)
+{
+	c->next = at;
+	c->prev = at->prev;
+	c->prev->next = c;
+	at->prev = c;
+}
+
+static void list_append(struct calls_list *l, struct ck_call *c)
+{
+	insert_before(&l->head, c);
+}
+
+static void list_remove(struct ck_call *c)
+{
+	c->prev->next = c->next;
+	c->next->prev = c->prev;
+}
+
+static struct ck_call **bucket_of(struct ck_calls *all, uint64_t id)
+{
+	return &all->by_id[id % BUCKETS];
+}
+
+static struct ck_call *find(struct ck_calls *all, uint64_t id)
+{
+	struct ck_call *c = *bucket_of(all, id);
+
+	while (c && c->ask.head.id != id)
+		c = c->same;
+	return c;
+}
+
+/* --- making ------------------------------------------------------------------------ */
+
+void ck_calls_free(struct ck_calls *all)
+{
+	if (!all)
+		return;
+	for (uint32_t i = 0; i < all->options.npeers; i++)
+		ck_ask_fini(&all->peers[i].ping);
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}
+
+struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
+			       struct ck_line *line, uint64_t now)
+{
+	struct ck_calls *all =
+		calloc(1, sizeof(*all) + options->npeers * sizeof(struct peer));
+	int rc = 0;
+
+	if (!all)
+		return NULL;
+	all->options = *options;
+	all->line = line;
+	all->now = now;
+	all->epoch = 1;
+	pthread_mutex_init(&all->lock, NULL);
+	list_init(&all->over);
+	for (uint32_t i = 0; i < options->npeers && rc == 0; i++) {
+		struct peer *p = &all->peers[i];
+
+		p->up = true;
+		p->heard = p->asked = p->progress = now;
+		list_init(&p->queue);
+		list_init(&p->on_way);
+		rc = ck_ask_ping(&p->ping);
+	}
+	if (rc == 0)
+		return all;
+	ck_calls_free(all);
+	return NULL;
+}
+
+/* --- on the way; all under the lock --------------------------------------------------- */
+
+static struct peer *peer_of(struct ck_calls *all, const struct ck_call *c)
+{
+	return &all->peers[c->peer];
+}
+
+/* Takes it off the way. */
+static void arrive(struct ck_calls *all, struct ck_call *c)
+{
+	struct ck_call **at = bucket_of(all, c->ask.head.id);
+
+	while (*at != c)
+		at = &(*at)->same;
+	*at = c->same;
+	list_remove(c);
+	peer_of(all, c)->window -= ck_ask_bytes(&c->ask);
+}
+
+/* What it will be told: from now on it is on nobody's list but that one. */
+static void give_up(struct ck_calls *all, struct ck_call *c, int rc)
+{
+	if (c->state == ON_WAY)
+		arrive(all, c);
+	else if (c->state == QUEUED)
+		list_remove(c);
+	c->state = OVER;
+	c->rc = rc;
+	list_append(&all->over, c);
+}
+
+static void give_up_all(struct ck_calls *all, struct peer *p)
+{
+	struct ck_call *c;
+
+	while ((c = list_first(&p->on_way)) || (c = list_first(&p->queue)))
+		give_up(all, c, -EIO);
+}
+
+static void go_down(struct ck_calls *all, struct peer *p)
+{
+	p->up = false;
+	give_up_all(all, p);
+}
+
+static int depart(struct ck_calls *all, struct ck_call *c)
+{
+	struct peer *p = peer_of(all, c);
+	struct ck_call **bucket;
+	int rc;
+
+	c->ask.head.id = all->last_id + 1;
+	c->ask.head.epoch = all->epoch;
+	rc = all->line->send(all->line, c->peer, &c->ask);
+	if (rc)
+		return rc;
+	all->last_id++;
+	list_remove(c);
+	list_append(&p->on_way, c);
+	c->state = ON_WAY;
+	c->since = all->now;
+	bucket = bucket_of(all, c->ask.head.id);
+	c->same = *bucket;
+	*bucket = c;
+	p->window += ck_ask_bytes(&c->ask);
+	return 0;
+}
+
+/* Sends what the window has room for. */
+static void pump(struct ck_calls *all, struct peer *p)
+{
+	struct ck_call *c;
+
+	while ((c = list_first(&p->queue))) {
+		uint64_t bytes = ck_ask_bytes(&c->ask);
+		int rc;
+
+		if (p->window && (p->window >= all->options.window ||
+				  bytes > all->options.window - p->window))
+			break;
+		rc = depart(all, c);
+		if (rc == -EAGAIN)
+			break;
+		if (rc)
+			give_up(all, c, -EIO);
+	}
+}
+
+/* --- any thread ---------------------------------------------------------------------- */
+
+void ck_calls_send(struct ck_calls *all, struct ck_call *c)
+{
+	struct peer *p = peer_of(all, c);
+	bool wake;
+
+	pthread_mutex_lock(&all->lock);
+	c->state = NEW;
+	c->since = all->now;
+	if (all->ended || !p->up) {
+		give_up(all, c, -EIO);
+	} else {
+		c->state = QUEUED;
+		list_append(&p->queue, c);
+		pump(all, p);
+	}
+	wake = list_first(&all->over);
+	pthread_mutex_unlock(&all->lock);
+	if (wake)
+		all->line->wake(all->line);
+}
+
+void ck_calls_drop(struct ck_calls *all, struct ck_call *c)
+{
+	bool dropped;
+
+	pthread_mutex_lock(&all->lock);
+	dropped = c->state == QUEUED || c->state == ON_WAY;
+	if (dropped)
+		give_up(all, c, -EINTR);
+	pthread_mutex_unlock(&all->lock);
+	if (dropped)
+		all->line->wake(all->line);
+}
+
+bool ck_calls_is_up(struct ck_calls *all, uint32_t peer)
+{
+	bool up;
+
+	pthread_mutex_lock(&all->lock);
+	up = all->peers[peer].up;
+	pthread_mutex_unlock(&all->lock);
+	return up;
+}
+
+/* --- the line's thread ----------------------------------------------------------------- */
+
+static struct ck_call *take_over(struct ck_calls *all)
+{
+	struct ck_call *c;
+
+	pthread_mutex_lock(&all->lock);
+	c = list_first(&all->over);
+	if (c) {
+		list_remove(c);
+		c->state = TOLD;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return c;
+}
+
+/* Those that were given up. */
+static void tell(struct ck_calls *all)
+{
+	struct ck_call *c;
+
+	while ((c = take_over(all)))
+		c->came(c, NULL, c->rc);
+}
+
+/* Adds a time to when something happened. */
+static void put_off(struct calls_list *l, uint64_t by)
+{
+	for (struct ck_call *c = l->head.next; c != &l->head; c = c->next)
+		c->since += by;
+}
+
+/* Time in which this process did not run counts for nobody: it was stopped, or the
+ * machine slept. Under the lock. */
+static void set_now(struct ck_calls *all, uint64_t now)
+{
+	uint64_t gap = now - all->now;
+
+	all->now = now;
+	if (gap <= 2 * (uint64_t)all->options.ping_msec)
+		return;
+	for (uint32_t i = 0; i < all->options.npeers; i++) {
+		struct peer *p = &all->peers[i];
+
+		p->heard += gap;
+		p->asked += gap;
+		p->progress += gap;
+		put_off(&p->queue, gap);
+		put_off(&p->on_way, gap);
+	}
+}
+
+/* The call that a message answers, taken off its way; NULL: nobody waits for it. */
+static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
+				const struct ck_message *m, uint64_t now)
+{
+	struct peer *p = &all->peers[peer];
+	struct ck_call *c = NULL;
+
+	pthread_mutex_lock(&all->lock);
+	set_now(all, now);
+	if (m->head.epoch == all->epoch) {
+		p->heard = now;
+		p->up = !all->ended;
+		c = find(all, m->head.id);
+	}
+	if (c && c->peer != peer)
+		c = NULL;
+	if (c) {
+		arrive(all, c);
+		c->state = TOLD;
+		p->progress = now;
+		pump(all, p);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return c;
+}
+
+int ck_calls_take(struct ck_calls *all, uint32_t peer,
+		  const struct ck_message *m, uint64_t now)
+{
+	struct ck_call *c;
+	int rc;
+
+	if (peer >= all->options.npeers || !m->head.answer)
+		return -EPROTO;
+	c = answered(all, peer, m, now);
+	if (!c)
+		return 0;
+	rc = ck_ask_check(&c->ask, &m->head);
+	c->came(c, rc ? NULL : m, rc ? -EIO : 0);
+	return rc;
+}
+
+/* Those that wait for their turn have time as long as it is others' turn. */
+static void give_up_old(struct ck_calls *all, struct peer *p)
+{
+	uint64_t most = all->options.timeout_msec;
+	struct ck_call *c;
+
+	while ((c = list_first(&p->on_way)) && all->now - c->since >= most)
+		give_up(all, c, -EIO);
+	while ((c = list_first(&p->queue)) && all->now - c->since >= most &&
+	       all->now - p->progress >= most)
+		give_up(all, c, -EIO);
+}
+
+static void ask_whether_there(struct ck_calls *all, uint32_t peer)
+{
+	struct peer *p = &all->peers[peer];
+
+	if (all->now - p->heard < all->options.ping_msec ||
+	    all->now - p->asked < all->options.ping_msec)
+		return;
+	p->ping.head.id = ++all->last_id;
+	p->ping.head.epoch = all->epoch;
+	if (all->line->send(all->line, peer, &p->ping) == 0)
+		p->asked = all->now;
+}
+
+static void look_after(struct ck_calls *all, uint32_t peer)
+{
+	struct peer *p = &all->peers[peer];
+
+	if (p->up && all->now - p->heard >= all->options.silence_msec)
+		go_down(all, p);
+	give_up_old(all, p);
+	pump(all, p);
+	ask_whether_there(all, peer);
+}
+
+uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now)
+{
+	enum { TICKS = 4 }; /* in the shortest time that is looked after */
+
+	pthread_mutex_lock(&all->lock);
+	set_now(all, now);
+	for (uint32_t i = 0; i < all->options.npeers && !all->ended; i++)
+		look_after(all, i);
+	pthread_mutex_unlock(&all->lock);
+	tell(all);
+	return (uint32_t)ck_max(all->options.ping_msec / TICKS, 1);
+}
+
+void ck_calls_lost(struct ck_calls *all, uint32_t peer)
+{
+	pthread_mutex_lock(&all->lock);
+	go_down(all, &all->peers[peer]);
+	pthread_mutex_unlock(&all->lock);
+	tell(all);
+}
+
+/* Those on their way go back to the front of the queue, in their order. */
+static void send_again(struct ck_calls *all, struct peer *p)
+{
+	struct ck_call *front = p->queue.head.next, *c;
+
+	while ((c = list_first(&p->on_way))) {
+		arrive(all, c);
+		c->state = QUEUED;
+		c->since = all->now;
+		insert_before(front, c);
+	}
+	pump(all, p);
+}
+
+void ck_calls_renew(struct ck_calls *all, uint64_t now)
+{
+	pthread_mutex_lock(&all->lock);
+	set_now(all, now);
+	all->epoch++;
+	for (uint32_t i = 0; i < all->options.npeers; i++) {
+		struct peer *p = &all->peers[i];
+
+		p->heard = p->asked = p->progress = now;
+		p->up = !all->ended;
+		send_again(all, p);
+	}
+	pthread_mutex_unlock(&all->lock);
+	tell(all);
+}
+
+void ck_calls_end(struct ck_calls *all)
+{
+	pthread_mutex_lock(&all->lock);
+	all->ended = true;
+	for (uint32_t i = 0; i < all->options.npeers; i++)
+		go_down(all, &all->peers[i]);
+	pthread_mutex_unlock(&all->lock);
+	tell(all);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * calls: requests on their way to peers, and what becomes of each: its answer, or an
+ * error within a time. Peers that are silent are asked whether they are there, and are
+ * down if they do not say so; what only they could answer fails at once then. No input
+ * or output here, and no clock: a line carries messages and says what time it is.
+ *
+ * What a line has lost is sent again when it is renewed: requests may be answered twice,
+ * and the second answer is no one's.
+ */
+#ifndef CKPTFS_CALLS_H
+#define CKPTFS_CALLS_H
+
+#include "ckptfs/wire.h"
+
+/* Carries messages. It has one thread, which calls whatever says so below; send() and
+ * wake() may be called by any. */
+struct ck_line {
+	/* 0: it is on its way, or lost. -EAGAIN: there is no room now; then the
+	 * line's thread calls ck_calls_tick() when there may be. Never waits. The
+	 * request is the caller's when it returns. Not called at the same time by two
+	 * threads. */
+	int (*send)(struct ck_line *l, uint32_t peer, const struct ck_ask *a);
+	/* The line's thread is to call ck_calls_tick() soon. */
+	void (*wake)(struct ck_line *l);
+};
+
+struct ck_calls; /* opaque */
+
+struct ck_calls_options {
+	uint32_t npeers;
+	uint32_t ping_msec;    /* who is silent that long is asked */
+	uint32_t silence_msec; /* and is down after so long */
+	uint32_t timeout_msec; /* a call without any progress is given up */
+	uint64_t window; /* bytes of answers asked of one peer at a time; a
+				* single call may have more */
+};
+
+/* A request to one peer, of whoever waits for its answer. */
+struct ck_call {
+	/* Set by the caller, and his until it is sent and after it came: */
+	struct ck_ask ask; /* but its head's id and epoch */
+	uint32_t peer;
+	/* Called once, in the line's thread, which holds no lock. m: the answer, for
+	 * the ck_take_ function of the request, good until this returns; NULL: there
+	 * is none, and rc says why: -EIO (the peer is down, or makes no progress),
+	 * -EINTR (it was dropped). */
+	void (*came)(struct ck_call *c, const struct ck_message *m, int rc);
+	/* Private, under ck_calls.lock: */
+	struct ck_call *next, *prev;
+	struct ck_call *same; /* in its bucket */
+	uint64_t since;	      /* last progress, milliseconds */
+	uint8_t state;
+	int rc;
+};
+
+/* All peers are up at first. now: milliseconds, of a clock that never goes back. NULL:
+ * out of memory. */
+struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
+			       struct ck_line *line, uint64_t now);
+/* Nothing is on its way. NULL is allowed. */
+void ck_calls_free(struct ck_calls *all);
+
+/* Sends it, or has it wait for those before. Any thread, which may hold a lock that
+ * came() does not take. */
+void ck_calls_send(struct ck_calls *all, struct ck_call *c);
+/* Nobody waits for it any more: came() is called soon, if it was not yet. Until it is
+ * the call must be there. Any thread. */
+void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
+bool ck_calls_is_up(struct ck_calls *all, uint32_t peer);
+
+/* The line's thread only: */
+
+/* A message came from a peer; it is borrowed. -EPROTO: it is none that may come. */
+CK_MUST_USE int ck_calls_take(struct ck_calls *all, uint32_t peer,
+			      const struct ck_message *m, uint64_t now);
+/* To be called when the time is over that it returned last, in milliseconds. */
+CK_MUST_USE uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now);
+/* A peer is known to be gone. */
+void ck_calls_lost(struct ck_calls *all, uint32_t peer);
+/* The line is another one: whatever was on its way is sent again, and answers to what
+ * was sent before are no one's. Peers that were down may answer again. */
+void ck_calls_renew(struct ck_calls *all, uint64_t now);
+/* Nothing is sent any more: all calls fail, later ones too. */
+void ck_calls_end(struct ck_calls *all);
+
+#endif
