@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * xport: carries messages between the processes of one job, its ranks. There are several
+ * transports, and nothing here is of one of them. All functions but wake() are for one
+ * thread, in which all callbacks are called.
+ */
+#ifndef CKPTFS_XPORT_H
+#define CKPTFS_XPORT_H
+
+#include "ckptfs/wire.h"
+
+#include <poll.h>
+
+/* A message on its way out. What it consists of stays as it is until sent(). */
+struct ck_parcel {
+	uint32_t to; /* rank */
+	struct ck_wire_head head;
+	struct ck_str body;	/* head.body bytes */
+	const uint8_t *payload; /* head.payload bytes */
+	/* Once, from send() or wait(): the parcel is the caller's again. rc: 0, or
+	 * -EIO: the rank is lost. */
+	void (*sent)(struct ck_parcel *p, int rc);
+	struct ck_parcel *next; /* private */
+};
+
+struct ck_xport {
+	/* Constant: */
+	uint32_t rank, size;
+	/* Takes a parcel, and never waits. */
+	void (*send)(struct ck_xport *x, struct ck_parcel *p);
+	/* The payload of the answer with this id of that rank goes to `to`, which has
+	 * room for len bytes: said before the request is sent. Payloads that nobody
+	 * expects, or that are longer, are dropped. `to` is the transport's until the
+	 * answer has come or the rank is lost. -ENOMEM. */
+	int (*expect)(struct ck_xport *x, uint32_t from, uint64_t id,
+		      uint8_t *to, uint64_t len);
+	/* Carries on until something was called, or one of `also` is ready (its revents
+	 * say which), or wake() was called, or the time is over, -1: never. 0, or an
+	 * error that ends the transport. */
+	int (*wait)(struct ck_xport *x, struct pollfd *also, nfds_t n,
+		    int msec);
+	/* Any thread: wait() returns soon. */
+	void (*wake)(struct ck_xport *x);
+	void (*close)(struct ck_xport *x);
+
+	/* Set by whoever has it, before wait(): */
+	void *arg;
+	/* A whole message came. m is borrowed; its payload is where it was expected, and
+	 * NULL with length 0 if it was dropped. */
+	void (*got)(void *arg, uint32_t from, const struct ck_message *m);
+	/* A rank is gone for good, or sent what is no message: nothing more of it
+	 * comes, and nothing that was expected of it is written any more. */
+	void (*lost)(void *arg, uint32_t rank);
+};
+
+/* --- between processes of one machine ------------------------------------------------ */
+
+/* UNIX sockets `0`, `1`, ... in a directory that exists and belongs to the job: each rank
+ * waits, at most msec, until it is joined to all others. -ETIMEDOUT, -ENOMEM, errors of
+ * sockets. */
+CK_MUST_USE int ck_xport_local(const char *directory, uint32_t rank,
+			       uint32_t size, int msec, struct ck_xport **out);
+
+#endif
