@@ -302,24 +302,26 @@ static void test_before(void)
 	rows_free(w);
 }
 
-/* A mover that cannot be interrupted: its answer counts, also if it comes at once. */
-static void test_no_interrupt(void)
+/* A mover that answers at once, or cannot be interrupted: its answer counts. */
+static void test_at_once(bool interrupts)
 {
 	struct world *w = rows_make(0xf, true);
 	struct spoiler s;
 	struct tally t = { 0 };
 
 	answerer.never = false;
-	answerer.mover.interrupt = NULL;
+	answerer.mover.interrupt = interrupts ? answerer_interrupt : NULL;
 	spoiler_begin(&s);
-	for (unsigned i = 0; i < 600; i++) {
-		answerer.at_once = i % 2;
+	for (unsigned i = 0; i < 1200; i++) {
+		answerer.at_once = i % 3 == 1;
+		answerer.inside = i % 3 == 2;
 		one_round(i, round_of_reads, &s, w, &t);
 	}
 	spoiler_end(&s);
 	eq_u64(t.wrong, 0);
 	ok(t.came > 10);
-	answerer.at_once = false;
+	eq_u64(answerer.wrong, 0);
+	answerer.at_once = answerer.inside = false;
 	answerer.mover.interrupt = answerer_interrupt;
 	rows_free(w);
 }
@@ -335,7 +337,8 @@ int main(void)
 		test_rounds("those who wait", round_of_waiting, never);
 		test_rounds("errands", round_of_errands, never);
 	}
-	test_no_interrupt();
+	test_at_once(true);
+	test_at_once(false);
 	answerer_end(&answerer);
 	return world_end();
 }

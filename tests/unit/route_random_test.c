@@ -110,7 +110,7 @@ static bool one_start(struct one *o, unsigned *wrong)
 
 	o->rc = ck_host_read(t->files, &o->r);
 	*wrong += !is_right_at_once(o, o->rc);
-	if (answerer.at_once)
+	if (answerer.at_once || answerer.inside)
 		*wrong += answerer_counted(&answerer.started) != before;
 	if (o->rc != -EREMOTE)
 		return false;
@@ -199,6 +199,7 @@ static void random_answers(struct trial *t, uint64_t *random)
 	static const int errs[] = { -EIO, -EHOSTDOWN, -EBADMSG, -ENOMEM };
 
 	answerer.at_once = boxes_one_in(random, 3);
+	answerer.inside = boxes_one_in(random, 3);
 	memset(answerer.errs, 0, sizeof(answerer.errs));
 	t->failing = -1;
 	if (!t->located || !boxes_one_in(random, 4))
