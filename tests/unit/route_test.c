@@ -234,6 +234,19 @@ static void test_headers(void)
 	scene_end(&s);
 }
 
+/* What is noted before it is seen that headers are missing is not done twice. */
+static void test_noted_once(void)
+{
+	struct scene s;
+
+	scene_begin(&s, rows_make(EVERY, true), 1);
+	eq_err(far(&s, 8, 8), 0);
+	s.moved = answerer_counted(&answerer.moved);
+	eq_err(far(&s, 8, 16), 0); /* one header, two rows */
+	eq_u64(moved(&s), 3);
+	scene_end(&s);
+}
+
 /* Headers of all parts come together. */
 static void test_locate(void)
 {
@@ -488,6 +501,7 @@ static void test_all(void)
 	test_errors();
 	test_stale();
 	test_headers();
+	test_noted_once();
 	test_locate();
 	test_locate_error();
 	test_errands();
