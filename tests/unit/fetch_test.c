@@ -317,6 +317,28 @@ static void test_kept(void)
 	ck_files_free(f);
 }
 
+/* That it could not be brought once is no reason not to ask again: errors of the moment
+ * are not kept. */
+static void test_kept_errors(void)
+{
+	struct ck_files *f = files_make();
+	struct ck_file file = use(f, 1);
+	struct ck_fetch first = { 0 }, second = { 0 };
+	uint8_t to[8];
+
+	ck_fetch_want(&first, 1, 100, 8);
+	first.pieces[0].rc = -ETIMEDOUT;
+	bring(&first);
+	ck_files_keep(f, &first);
+	ck_fetch_begin(&second);
+	eq_err(ck_files_read(f, &file, to, 8, 100), -EREMOTE);
+	ck_fetch_end(&second);
+	eq_u64(second.n, 1);
+	ck_fetch_fini(&second);
+	ck_files_put(f, &file);
+	ck_files_free(f);
+}
+
 /* --- random requests -------------------------------------------------------------------- */
 
 enum { STEPS = 24 };
@@ -522,6 +544,7 @@ int main(void)
 	test_ends();
 	test_widened();
 	test_kept();
+	test_kept_errors();
 	test_random();
 	test_canary();
 	test_small_steps();
