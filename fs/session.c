@@ -421,8 +421,14 @@ static int tree_make(struct ck_fs *fs)
 
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
+	int rc;
+
 	ck_route_init(&fs->route, fs->cp->files, fs->options->remote);
-	if (ck_objects_keep(fs->cp, &fs->route) || tree_make(fs))
+	rc = ck_objects_keep(fs->cp, &fs->route);
+	if (rc)
+		return ck_fail(d, -rc, "entries in remote files: %s",
+			       strerror(-rc));
+	if (tree_make(fs))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make();
 	fs->drafts = ck_drafts_make();

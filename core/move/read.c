@@ -121,7 +121,7 @@ static int read_tensor(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
 		rc = read_by(layout, &w);
 	else
 		return rc;
-	if (rc == 0 || !layout->passing)
+	if (rc == 0 || rc == -EREMOTE || !layout->passing)
 		return rc;
 	return ck_opened_again(o, i, layout, read_by, &w);
 }
@@ -183,6 +183,7 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 {
 	const struct ck_slice *slice = ck_opened_slice(r->from);
 	uint64_t end = r->vpos + r->len;
+	bool waits = false;
 	int rc = 0;
 
 	for (uint32_t i = ck_slice_find(slice, r->vpos);
@@ -194,8 +195,12 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 		if (from < till)
 			rc = read_part(rd, r->from, i, from - at, till - at,
 				       (uint8_t *)r->to + (from - r->vpos));
+		/* What other parts need is noted in the same run. */
+		waits |= rc == -EREMOTE;
+		if (rc == -EREMOTE && rd->remote)
+			rc = 0;
 	}
-	return rc;
+	return rc == 0 && waits ? -EREMOTE : rc;
 }
 
 int ck_reading_run(struct ck_files *files, const struct ck_read *r,

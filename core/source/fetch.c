@@ -56,6 +56,13 @@ static const struct ck_piece *piece_before(const struct ck_fetch *f,
 	return lo && f->pieces[lo - 1].file == file ? &f->pieces[lo - 1] : NULL;
 }
 
+static bool has(const struct ck_piece *p, uint32_t file, uint64_t fpos,
+		size_t len)
+{
+	return p->file == file && fpos >= p->fpos && fpos - p->fpos <= p->len &&
+	       len <= p->len - (fpos - p->fpos);
+}
+
 /* The piece that has the range; NULL: none that is found. One that begins earlier
  * and reaches further may be missed: then the range is wanted by itself, once. */
 static const struct ck_piece *piece_find(const struct ck_fetch *f,
@@ -64,9 +71,20 @@ static const struct ck_piece *piece_find(const struct ck_fetch *f,
 {
 	const struct ck_piece *p = piece_before(f, file, fpos);
 
-	if (!p || fpos - p->fpos > p->len || len > p->len - (fpos - p->fpos))
-		return NULL;
-	return p;
+	return p && has(p, file, fpos, len) ? p : NULL;
+}
+
+/* Whether one that was noted just now has the range: who looks at an item notes its
+ * ends first. */
+static bool is_wanted(const struct ck_fetch *f, uint32_t file, uint64_t fpos,
+		      size_t len)
+{
+	enum { LAST = 4 };
+
+	for (size_t i = f->n; i > f->brought && f->n - i < LAST; i--)
+		if (has(&f->pieces[i - 1], file, fpos, len))
+			return true;
+	return false;
 }
 
 void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos, size_t len)
@@ -74,7 +92,8 @@ void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos, size_t len)
 	struct ck_piece *pieces;
 	uint8_t *bytes;
 
-	if (len == 0 || piece_find(f, file, fpos, len))
+	if (len == 0 || piece_find(f, file, fpos, len) ||
+	    is_wanted(f, file, fpos, len))
 		return;
 	pieces = ck_grow(f->pieces, &f->cap, f->n, 1, sizeof(*pieces));
 	bytes = pieces ? malloc(len) : NULL;
@@ -116,6 +135,19 @@ void ck_fetch_came(struct ck_fetch *f)
 		qsort(f->pieces, f->n, sizeof(*f->pieces), piece_cmp);
 	f->brought = f->n;
 	f->rounds++;
+}
+
+void ck_fetch_forget_failed(struct ck_fetch *f)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->n; i++) {
+		if (f->pieces[i].rc == 0)
+			f->pieces[n++] = f->pieces[i];
+		else
+			free(f->pieces[i].bytes);
+	}
+	f->n = f->brought = n;
 }
 
 void ck_fetch_fini(struct ck_fetch *f)

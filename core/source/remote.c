@@ -40,6 +40,7 @@ bool ck_files_any_remote(const struct ck_files *f)
 void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched)
 {
 	ck_fetch_fini(&f->kept);
+	ck_fetch_forget_failed(fetched);
 	f->kept = *fetched;
 	*fetched = (struct ck_fetch){ 0 };
 }

@@ -39,7 +39,7 @@ void ck_fetch_end(struct ck_fetch *f);
 /* Its thread's; NULL: it has none. */
 struct ck_fetch *ck_fetch_present(void);
 
-/* Notes a range as wanted, unless it was brought. */
+/* Notes a range as wanted, unless it was brought, or noted just before. */
 void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos,
 		   size_t len);
 /* Whether it was brought, or is why it could not be known. */
@@ -51,6 +51,8 @@ CK_MUST_USE int ck_fetch_take(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len, void *to);
 /* All that was wanted has its bytes or its rc. */
 void ck_fetch_came(struct ck_fetch *f);
+/* All pieces were brought; those that did not come are as if nobody had asked. */
+void ck_fetch_forget_failed(struct ck_fetch *f);
 void ck_fetch_fini(struct ck_fetch *f);
 
 #endif

@@ -152,7 +152,8 @@ bool ck_files_any_remote(const struct ck_files *f);
 /* Its host says that it is another file by now: it is -ESTALE from now on. Any
  * thread. */
 void ck_files_note_changed(struct ck_files *f, uint32_t number);
-/* What was fetched is kept for all, in place of what was kept before; takes it. Not
+/* What was fetched, and came, is kept for all, in place of what was kept before; takes
+ * it. Not
  * while others use the set. */
 void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched);
 
