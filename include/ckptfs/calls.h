@@ -68,6 +68,7 @@ void ck_calls_send(struct ck_calls *all, struct ck_call *c);
  * the call must be there. Any thread. */
 void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
 bool ck_calls_is_up(struct ck_calls *all, uint32_t peer);
+uint32_t ck_calls_peers(const struct ck_calls *all);
 
 /* The line's thread only: */
 

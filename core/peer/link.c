@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * link: see link.h; the end of the mount. Whoever asks writes the request into the
+ * socket himself; the thread reads answers, keeps the time, and sends what the socket
+ * had no room for.
+ */
+#include "ckptfs/link.h"
+#include "link_internal.h"
+#include "rooms.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WAITING_MAX = 4 << 20 }; /* bytes of requests */
+
+struct ck_link {
+	struct ck_line line; /* first; constant, as these are: */
+	struct ck_calls *calls;
+	uint8_t *memory;
+	uint64_t size;
+	int event;	/* wakes the thread */
+	uint64_t share; /* of the memory, for one peer */
+	pthread_t thread;
+
+	pthread_mutex_t lock;
+	/* Under lock, but `in` of the frames, which is the thread's: */
+	struct ck_frames frames;
+	struct ck_rooms rooms;
+	bool dead; /* the mover is gone */
+	/* Atomic: */
+	bool ending;
+};
+
+static uint64_t now_msec(void)
+{
+	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* --- the line: any thread --------------------------------------------------------------- */
+
+static void wake(struct ck_line *line)
+{
+	const struct ck_link *l = (const struct ck_link *)line;
+	uint64_t one = 1;
+
+	if (write(l->event, &one, sizeof(one)) < 0)
+		return; /* it is full: the thread is awake */
+}
+
+/* A place for the answer, if it has bytes. */
+static int room_take(struct ck_link *l, uint32_t peer, const struct ck_ask *a,
+		     struct ck_frame *frame)
+{
+	uint64_t bytes = ck_ask_bytes(a), has = ck_rooms_of(&l->rooms, peer);
+
+	if (bytes == 0)
+		return 0;
+	if (has && has + bytes > l->share)
+		return -EAGAIN;
+	frame->room = bytes;
+	return ck_rooms_take(&l->rooms, peer, a->head.id, bytes, &frame->place);
+}
+
+static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
+{
+	struct ck_frame frame = { .peer = peer, .kind = CK_FRAME_MESSAGE };
+	struct ck_str body = { a->body.data, a->head.body };
+	int rc;
+
+	if (l->dead)
+		return 0; /* lost: the thread says so */
+	if (ck_frames_waiting(&l->frames) > WAITING_MAX)
+		return -EAGAIN;
+	rc = room_take(l, peer, a, &frame);
+	if (rc)
+		return rc;
+	rc = ck_frames_put(&l->frames, &frame, &a->head, body);
+	if (rc)
+		ck_rooms_give(&l->rooms, peer, a->head.id);
+	l->dead = rc == -EPIPE;
+	return l->dead ? 0 : rc;
+}
+
+static int line_send(struct ck_line *line, uint32_t peer,
+		     const struct ck_ask *a)
+{
+	struct ck_link *l = (struct ck_link *)line;
+	bool late;
+	int rc;
+
+	pthread_mutex_lock(&l->lock);
+	rc = put(l, peer, a);
+	late = l->dead || ck_frames_waiting(&l->frames);
+	pthread_mutex_unlock(&l->lock);
+	if (late)
+		wake(line);
+	return rc;
+}
+
+/* --- the thread ------------------------------------------------------------------------- */
+
+/* Of an answer: its payload lies where its request said. -EPROTO. */
+static int payload_find(struct ck_link *l, const struct ck_framed *f,
+			struct ck_message *m)
+{
+	uint64_t place = 0, room = 0;
+	bool has;
+
+	if (f->head.payload == 0)
+		return 0;
+	pthread_mutex_lock(&l->lock);
+	has = ck_rooms_find(&l->rooms, f->frame.peer, f->head.id, &place,
+			    &room);
+	pthread_mutex_unlock(&l->lock);
+	if (!has || f->head.payload > room)
+		return -EPROTO;
+	m->payload = (struct ck_str){ (const char *)l->memory + place,
+				      f->head.payload };
+	return 0;
+}
+
+static void room_give(struct ck_link *l, uint32_t peer, uint64_t id)
+{
+	pthread_mutex_lock(&l->lock);
+	ck_rooms_give(&l->rooms, peer, id);
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void lose(struct ck_link *l, uint32_t peer)
+{
+	pthread_mutex_lock(&l->lock);
+	ck_rooms_give_all(&l->rooms, peer);
+	pthread_mutex_unlock(&l->lock);
+	ck_calls_lost(l->calls, peer);
+}
+
+/* A message that is none is that peer's fault; a frame that is none, the mover's. */
+static int take_message(struct ck_link *l, const struct ck_framed *f,
+			uint32_t npeers)
+{
+	struct ck_message m = { .head = f->head, .body = f->body };
+	uint32_t peer = f->frame.peer;
+	int rc;
+
+	if (peer >= npeers)
+		return -EPROTO;
+	if (f->frame.kind == CK_FRAME_LOST) {
+		lose(l, peer);
+		return 0;
+	}
+	rc = payload_find(l, f, &m);
+	if (rc == 0)
+		rc = ck_calls_take(l->calls, peer, &m, now_msec());
+	room_give(l, peer, f->head.id);
+	if (rc)
+		ck_calls_lost(l->calls, peer);
+	return 0;
+}
+
+static int take_all(struct ck_link *l, uint32_t npeers)
+{
+	struct ck_framed f;
+	int rc = ck_frames_read(&l->frames), next;
+
+	while ((next = ck_frames_next(&l->frames, &f)) > 0)
+		if (take_message(l, &f, npeers))
+			return -EPROTO;
+	return next < 0 ? next : rc;
+}
+
+static int flush(struct ck_link *l)
+{
+	int rc;
+
+	pthread_mutex_lock(&l->lock);
+	rc = l->dead ? -EPIPE : ck_frames_flush(&l->frames);
+	pthread_mutex_unlock(&l->lock);
+	return rc;
+}
+
+static void die(struct ck_link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->dead = true;
+	pthread_mutex_unlock(&l->lock);
+	ck_calls_end(l->calls);
+}
+
+static void drain(int event)
+{
+	uint64_t count;
+
+	if (read(event, &count, sizeof(count)) < 0)
+		return; /* nobody had woken it */
+}
+
+static short wanted_events(struct ck_link *l)
+{
+	bool waits;
+
+	pthread_mutex_lock(&l->lock);
+	waits = ck_frames_waiting(&l->frames);
+	pthread_mutex_unlock(&l->lock);
+	return waits ? POLLIN | POLLOUT : POLLIN;
+}
+
+/* Once around; false: it ends. */
+static bool turn(struct ck_link *l, uint32_t npeers, bool *dead)
+{
+	uint32_t msec = ck_calls_tick(l->calls, now_msec());
+	struct pollfd fds[] = { { .fd = l->event, .events = POLLIN },
+				{ .fd = *dead ? -1 : l->frames.fd,
+				  .events = wanted_events(l) } };
+
+	if (poll(fds, 2, (int)msec) < 0)
+		return true;
+	if (fds[0].revents)
+		drain(l->event);
+	if (__atomic_load_n(&l->ending, __ATOMIC_ACQUIRE))
+		return false;
+	if (!*dead && (flush(l) || (fds[1].revents && take_all(l, npeers)))) {
+		*dead = true;
+		die(l);
+	}
+	return true;
+}
+
+static void *run(void *arg)
+{
+	struct ck_link *l = arg;
+	uint32_t npeers = ck_calls_peers(l->calls);
+	bool dead = false;
+
+	while (turn(l, npeers, &dead))
+		;
+	ck_calls_end(l->calls);
+	return NULL;
+}
+
+/* --- making ----------------------------------------------------------------------------- */
+
+static void destroy(struct ck_link *l)
+{
+	ck_calls_free(l->calls);
+	ck_rooms_fini(&l->rooms);
+	ck_frames_fini(&l->frames);
+	pthread_mutex_destroy(&l->lock);
+	if (l->memory)
+		munmap(l->memory, l->size);
+	if (l->event >= 0)
+		close(l->event);
+	free(l);
+}
+
+static int map(struct ck_link *l, int memory)
+{
+	void *p = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+		       memory, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	l->memory = p;
+	l->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return l->event < 0 ? -errno : 0;
+}
+
+/* Signals are for the threads that wait for them. */
+static int thread_start(struct ck_link *l)
+{
+	sigset_t all, old;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	rc = pthread_create(&l->thread, NULL, run, l);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -rc;
+}
+
+static int prepare(struct ck_link *l, const struct ck_link_options *o)
+{
+	int rc = map(l, o->memory);
+
+	if (rc == 0)
+		rc = ck_rooms_make(&l->rooms, l->size);
+	if (rc)
+		return rc;
+	l->calls = ck_calls_make(&o->calls, &l->line, now_msec());
+	return l->calls ? thread_start(l) : -ENOMEM;
+}
+
+int ck_link_make(const struct ck_link_options *o, struct ck_link **out)
+{
+	struct ck_link *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return -ENOMEM;
+	l->line = (struct ck_line){ line_send, wake };
+	l->size = o->size;
+	l->share = ck_max(o->size / (2 * (uint64_t)o->calls.npeers),
+			  o->calls.window);
+	l->event = -1;
+	l->frames.fd = o->sock;
+	pthread_mutex_init(&l->lock, NULL);
+	rc = prepare(l, o);
+	if (rc) {
+		destroy(l);
+		return rc;
+	}
+	close(o->memory);
+	*out = l;
+	return 0;
+}
+
+struct ck_calls *ck_link_calls(struct ck_link *l)
+{
+	return l->calls;
+}
+
+void ck_link_free(struct ck_link *l)
+{
+	if (!l)
+		return;
+	__atomic_store_n(&l->ending, true, __ATOMIC_RELEASE);
+	wake(&l->line);
+	pthread_join(l->thread, NULL);
+	close(l->frames.fd);
+	destroy(l);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What both ends of a link share: frames on a UNIX stream socket, and memory that both
+ * have. A frame says which peer it is for or of; a message has its head and body behind
+ * it, and its payload lies in the memory, at a place that the process of the mount
+ * chose.
+ */
+#ifndef CK_LINK_INTERNAL_H
+#define CK_LINK_INTERNAL_H
+
+#include "ckptfs/wire.h"
+
+enum { CK_FRAME = 24 }; /* bytes */
+
+enum ck_frame_kind {
+	CK_FRAME_MESSAGE = 1,
+	CK_FRAME_LOST, /* from the mover: nothing more comes of the peer */
+	CK_FRAME_KINDS
+};
+
+struct ck_frame {
+	uint32_t peer;
+	uint32_t kind;	/* enum ck_frame_kind */
+	uint64_t place; /* of the answer's payload, in the memory */
+	uint64_t room;	/* bytes that it has there */
+};
+
+/* What came, whole: a frame and, of CK_FRAME_MESSAGE, its message without payload. */
+struct ck_framed {
+	struct ck_frame frame;
+	struct ck_wire_head head;
+	struct ck_str body; /* borrowed */
+};
+
+/* One end's socket, with what is on its way in and out. Zero-initialise but for fd. */
+struct ck_frames {
+	int fd; /* does not block */
+	struct ck_buf in, out;
+	size_t taken;	     /* bytes of `in` that were used */
+	size_t sent;	     /* bytes of `out` that were sent */
+	char step[64 << 10]; /* what was read last */
+};
+
+void ck_frames_fini(struct ck_frames *f);
+/* Sends a frame, with the message if head is not NULL, or keeps it until there is room.
+ * -ENOMEM, -EPIPE. */
+CK_MUST_USE int ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			      const struct ck_wire_head *head,
+			      struct ck_str body);
+/* Bytes that wait to be sent. */
+size_t ck_frames_waiting(const struct ck_frames *f);
+/* Sends what waits, as far as there is room. -EPIPE. */
+CK_MUST_USE int ck_frames_flush(struct ck_frames *f);
+/* Reads what is there. -EPIPE: the other end is gone; -ENOMEM. */
+CK_MUST_USE int ck_frames_read(struct ck_frames *f);
+/* The next that is whole: 1; 0: there is none. Borrowed until the next call of this or
+ * of ck_frames_read(). -EPROTO. */
+CK_MUST_USE int ck_frames_next(struct ck_frames *f, struct ck_framed *out);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * relay: what the mount asks goes to this rank's owner or on to another rank, and
+ * answers go back; what other ranks ask is answered here.
+ */
+#include "serve_internal.h"
+
+#include <errno.h>
+
+/* --- answers of this rank ---------------------------------------------------------------- */
+
+/* Bytes that do not fit where they are to go are an answer that is too long. */
+static void answer_link(struct ck_serve *s, struct ck_serve_job *j)
+{
+	const struct ck_answer *a = &j->answer;
+	struct ck_frame frame = { .peer = s->options->xport
+						  ? s->options->xport->rank
+						  : 0,
+				  .kind = CK_FRAME_MESSAGE,
+				  .place = j->place,
+				  .room = j->room };
+	int rc = 0;
+
+	if (a->head.payload > j->room)
+		rc = -EPROTO;
+	else if (a->head.payload)
+		memcpy(s->memory + j->place, a->payload, a->head.payload);
+	if (rc == 0)
+		rc = ck_frames_put(
+			s->frames, &frame, &a->head,
+			(struct ck_str){ a->body.data, a->head.body });
+	if (rc)
+		s->link_rc = rc;
+	ck_job_free(s, j);
+}
+
+static void job_sent(struct ck_parcel *p, int rc)
+{
+	struct ck_serve_job *j =
+		(struct ck_serve_job *)(void *)((char *)p -
+						offsetof(struct ck_serve_job,
+							 parcel));
+
+	(void)rc;
+	ck_job_free(j->serve, j);
+}
+
+void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
+{
+	const struct ck_answer *a = &j->answer;
+
+	if (j->from == CK_FROM_LINK) {
+		answer_link(s, j);
+		return;
+	}
+	j->serve = s;
+	j->parcel = (struct ck_parcel){
+		.to = (uint32_t)j->from,
+		.head = a->head,
+		.body = { a->body.data, a->head.body },
+		.payload = a->payload,
+		.sent = job_sent,
+	};
+	s->options->xport->send(s->options->xport, &j->parcel);
+}
+
+/* --- what the mount asks --------------------------------------------------------------------- */
+
+/* A request on its way to another rank. */
+struct passed {
+	struct ck_parcel parcel; /* first */
+	char body[];
+};
+
+static void passed_sent(struct ck_parcel *p, int rc)
+{
+	(void)rc; /* that the rank is lost is heard */
+	free(p);
+}
+
+static int pass_on(struct ck_serve *s, const struct ck_framed *f)
+{
+	struct ck_xport *x = s->options->xport;
+	const struct ck_frame *frame = &f->frame;
+	struct passed *p = malloc(sizeof(*p) + f->head.body);
+	int rc = p ? 0 : -ENOMEM;
+
+	if (rc == 0 && frame->room)
+		rc = x->expect(x, frame->peer, f->head.id,
+			       s->memory + frame->place, frame->room);
+	if (rc) {
+		free(p);
+		return rc;
+	}
+	if (f->head.body)
+		memcpy(p->body, f->body.p, f->head.body);
+	p->parcel = (struct ck_parcel){ .to = frame->peer,
+					.head = f->head,
+					.body = { p->body, f->head.body },
+					.sent = passed_sent };
+	x->send(x, &p->parcel);
+	return 0;
+}
+
+static int asked(struct ck_serve *s, const struct ck_framed *f)
+{
+	const struct ck_frame *frame = &f->frame;
+	const struct ck_message m = { .head = f->head, .body = f->body };
+	uint32_t rank = s->options->xport ? s->options->xport->rank : 0;
+	uint32_t size = s->options->xport ? s->options->xport->size : 1;
+	uint64_t end;
+
+	if (frame->kind != CK_FRAME_MESSAGE || frame->peer >= size ||
+	    f->head.answer || !ck_add(&end, frame->place, frame->room) ||
+	    end > s->options->size)
+		return -EPROTO;
+	if (frame->peer != rank)
+		return pass_on(s, f);
+	return ck_serve_ask(s, CK_FROM_LINK, frame->place, frame->room, &m);
+}
+
+int ck_serve_link(struct ck_serve *s)
+{
+	struct ck_framed f;
+	int rc = ck_frames_flush(s->frames), next;
+
+	if (rc == 0)
+		rc = ck_frames_read(s->frames);
+	while ((next = ck_frames_next(s->frames, &f)) > 0) {
+		int one = asked(s, &f);
+
+		if (one)
+			return one;
+	}
+	return next < 0 ? next : rc ? rc : s->link_rc;
+}
+
+/* --- what other ranks say ---------------------------------------------------------------------- */
+
+static void put_or_note(struct ck_serve *s, const struct ck_frame *frame,
+			const struct ck_wire_head *head, struct ck_str body)
+{
+	int rc = ck_frames_put(s->frames, frame, head, body);
+
+	if (rc)
+		s->link_rc = rc;
+}
+
+/* An answer whose payload was dropped is none. */
+static void got_answer(struct ck_serve *s, uint32_t from,
+		       const struct ck_message *m)
+{
+	struct ck_frame frame = { .peer = from, .kind = CK_FRAME_MESSAGE };
+	struct ck_wire_head head = m->head;
+
+	if (!s->memory)
+		return;
+	if (m->payload.len != head.payload)
+		head = (struct ck_wire_head){ .type = head.type,
+					      .answer = true,
+					      .err = EIO,
+					      .id = head.id,
+					      .epoch = head.epoch };
+	put_or_note(s, &frame, &head, (struct ck_str){ m->body.p, head.body });
+}
+
+static void got(void *arg, uint32_t from, const struct ck_message *m)
+{
+	struct ck_serve *s = arg;
+
+	if (m->head.answer)
+		got_answer(s, from, m);
+	else if (ck_serve_ask(s, from, 0, 0, m))
+		ck_log("rank %u asked what is no request", from);
+}
+
+static void lost(void *arg, uint32_t rank)
+{
+	struct ck_serve *s = arg;
+	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
+
+	if (s->memory)
+		put_or_note(s, &frame, NULL, CK_STR(""));
+}
+
+void ck_serve_join(struct ck_serve *s)
+{
+	struct ck_xport *x = s->options->xport;
+
+	if (!x)
+		return;
+	x->arg = s;
+	x->got = got;
+	x->lost = lost;
+}

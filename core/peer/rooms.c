@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* rooms: see rooms.h. There are as many as requests on their way: some hundreds. */
+#include "rooms.h"
+
+#include <errno.h>
+
+int ck_rooms_make(struct ck_rooms *r, uint64_t size)
+{
+	*r = (struct ck_rooms){ .nblocks = (uint32_t)(size / CK_ROOM_BLOCK) };
+	r->taken = calloc(r->nblocks + 1UL, 1);
+	return r->taken ? 0 : -ENOMEM;
+}
+
+void ck_rooms_fini(struct ck_rooms *r)
+{
+	free(r->taken);
+	free(r->list);
+	*r = (struct ck_rooms){ 0 };
+}
+
+/* The first of n free blocks; nblocks: there are none. */
+static uint32_t blocks_find(const struct ck_rooms *r, uint32_t n)
+{
+	uint32_t run = 0;
+
+	for (uint32_t i = 0; i < r->nblocks; i++) {
+		run = r->taken[i] ? 0 : run + 1;
+		if (run == n)
+			return i + 1 - n;
+	}
+	return r->nblocks;
+}
+
+int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id,
+		  uint64_t bytes, uint64_t *place)
+{
+	uint64_t n = (bytes + CK_ROOM_BLOCK - 1) / CK_ROOM_BLOCK;
+	struct ck_room *list;
+	uint32_t first;
+
+	if (n > r->nblocks)
+		return -EAGAIN;
+	first = blocks_find(r, (uint32_t)n);
+	if (first == r->nblocks)
+		return -EAGAIN;
+	list = ck_grow(r->list, &r->cap, r->n, 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	r->list = list;
+	list[r->n++] = (struct ck_room){ id, peer, first, (uint32_t)n };
+	memset(r->taken + first, 1, n);
+	*place = (uint64_t)first * CK_ROOM_BLOCK;
+	return 0;
+}
+
+static size_t index_of(const struct ck_rooms *r, uint32_t peer, uint64_t id)
+{
+	size_t i = 0;
+
+	while (i < r->n && (r->list[i].id != id || r->list[i].peer != peer))
+		i++;
+	return i;
+}
+
+bool ck_rooms_find(const struct ck_rooms *r, uint32_t peer, uint64_t id,
+		   uint64_t *place, uint64_t *bytes)
+{
+	size_t i = index_of(r, peer, id);
+
+	if (i == r->n)
+		return false;
+	*place = (uint64_t)r->list[i].first * CK_ROOM_BLOCK;
+	*bytes = (uint64_t)r->list[i].n * CK_ROOM_BLOCK;
+	return true;
+}
+
+static void give(struct ck_rooms *r, size_t i)
+{
+	memset(r->taken + r->list[i].first, 0, r->list[i].n);
+	r->list[i] = r->list[--r->n];
+}
+
+void ck_rooms_give(struct ck_rooms *r, uint32_t peer, uint64_t id)
+{
+	size_t i = index_of(r, peer, id);
+
+	if (i < r->n)
+		give(r, i);
+}
+
+void ck_rooms_give_all(struct ck_rooms *r, uint32_t peer)
+{
+	for (size_t i = r->n; i > 0 && i--;)
+		if (r->list[i].peer == peer)
+			give(r, i);
+}
+
+uint64_t ck_rooms_of(const struct ck_rooms *r, uint32_t peer)
+{
+	uint64_t blocks = 0;
+
+	for (size_t i = 0; i < r->n; i++)
+		if (r->list[i].peer == peer)
+			blocks += r->list[i].n;
+	return blocks * CK_ROOM_BLOCK;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve: see serve.h. A request becomes a job; jobs wait until there is memory for their
+ * answers, are answered by threads, and what they made is sent by the one thread that
+ * carries messages.
+ */
+#include "serve_internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* --- jobs -------------------------------------------------------------------------------- */
+
+void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
+{
+	s->memory_used -= j->cost;
+	ck_answer_fini(&j->answer);
+	free(j);
+}
+
+/* Copies the request, behind the job. */
+static struct ck_serve_job *job_make(const struct ck_message *m)
+{
+	struct ck_serve_job *j = calloc(1, sizeof(*j) + m->head.body);
+	char *body = (char *)(j + 1);
+
+	if (!j)
+		return NULL;
+	if (m->head.body)
+		memcpy(body, m->body.p, m->head.body);
+	j->request.head = m->head;
+	j->request.body = (struct ck_str){ body, m->head.body };
+	return j;
+}
+
+static void append(struct ck_serve_jobs *q, struct ck_serve_job *j)
+{
+	j->next = NULL;
+	*(q->first ? &q->last->next : &q->first) = j;
+	q->last = j;
+}
+
+static struct ck_serve_job *take(struct ck_serve_jobs *q)
+{
+	struct ck_serve_job *j = q->first;
+
+	if (j)
+		q->first = j->next;
+	return j;
+}
+
+/* Hands over those for whose answers there is memory. */
+static void hand_over(struct ck_serve *s)
+{
+	struct ck_serve_job *j;
+
+	while ((j = s->waiting.first) &&
+	       (s->memory_used == 0 ||
+		s->memory_used + j->cost <= s->options->memory_most)) {
+		(void)take(&s->waiting);
+		s->memory_used += j->cost;
+		pthread_mutex_lock(&s->lock);
+		append(&s->todo, j);
+		pthread_cond_signal(&s->more);
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
+		 uint64_t room, const struct ck_message *m)
+{
+	struct ck_serve_job *j;
+	uint64_t cost;
+	int rc = ck_data_owner_cost(m, &cost);
+
+	if (rc)
+		return rc;
+	j = job_make(m);
+	if (!j)
+		return -ENOMEM;
+	j->from = from;
+	j->place = place;
+	j->room = room;
+	j->cost = cost;
+	append(&s->waiting, j);
+	hand_over(s);
+	return 0;
+}
+
+/* --- threads that read files --------------------------------------------------------------- */
+
+static void none_here(const struct ck_message *m, struct ck_answer *out)
+{
+	*out = (struct ck_answer){ .head = { .type = m->head.type,
+					     .answer = true,
+					     .err = ENODATA,
+					     .id = m->head.id,
+					     .epoch = m->head.epoch } };
+}
+
+/* Names are looked at by one at a time. */
+static void work(struct ck_serve *s, struct ck_serve_job *j)
+{
+	bool look = j->request.head.type == CK_WIRE_LOOK;
+
+	if (!s->options->owner && j->request.head.type != CK_WIRE_PING) {
+		none_here(&j->request, &j->answer);
+		return;
+	}
+	if (look)
+		pthread_mutex_lock(&s->look_lock);
+	/* That it parses was found when its cost was asked for. */
+	j->rc = ck_data_owner_answer(s->options->owner, &j->request,
+				     &j->answer);
+	if (look)
+		pthread_mutex_unlock(&s->look_lock);
+}
+
+static void *worker_run(void *arg)
+{
+	struct ck_serve *s = arg;
+	struct ck_serve_job *j;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->ending) {
+		j = take(&s->todo);
+		if (!j) {
+			pthread_cond_wait(&s->more, &s->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&s->lock);
+		work(s, j);
+		pthread_mutex_lock(&s->lock);
+		append(&s->answered, j);
+		ck_serve_wake(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static void workers_end(struct ck_serve *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->ending = true;
+	pthread_cond_broadcast(&s->more);
+	pthread_mutex_unlock(&s->lock);
+	for (unsigned i = 0; i < s->nworkers; i++)
+		pthread_join(s->workers[i], NULL);
+}
+
+static int workers_start(struct ck_serve *s)
+{
+	sigset_t all, old;
+	int rc = 0;
+
+	s->workers = calloc(s->options->threads, sizeof(*s->workers));
+	if (!s->workers)
+		return -ENOMEM;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	while (s->nworkers < s->options->threads && rc == 0) {
+		rc = pthread_create(&s->workers[s->nworkers], NULL, worker_run,
+				    s);
+		s->nworkers += rc == 0;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return s->nworkers ? 0 : -rc;
+}
+
+/* --- the thread that carries messages --------------------------------------------------------- */
+
+void ck_serve_wake(struct ck_serve *s)
+{
+	uint64_t one = 1;
+
+	if (s->options->xport)
+		s->options->xport->wake(s->options->xport);
+	else if (write(s->event, &one, sizeof(one)) < 0)
+		return; /* it is awake */
+}
+
+static void answers_send(struct ck_serve *s)
+{
+	struct ck_serve_job *j;
+
+	do {
+		pthread_mutex_lock(&s->lock);
+		j = take(&s->answered);
+		pthread_mutex_unlock(&s->lock);
+		if (j && j->rc)
+			ck_job_free(s, j); /* as if it had never come */
+		else if (j)
+			ck_serve_answer(s, j);
+	} while (j);
+	hand_over(s);
+}
+
+/* Waits for what happens next. */
+static int wait(struct ck_serve *s, struct pollfd fds[static 3])
+{
+	struct ck_xport *x = s->options->xport;
+
+	fds[0] = (struct pollfd){ .fd = s->options->stop, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = s->frames->fd,
+				  .events = ck_frames_waiting(s->frames)
+						    ? POLLIN | POLLOUT
+						    : POLLIN };
+	fds[2] = (struct pollfd){ .fd = s->event, .events = POLLIN };
+	if (x)
+		return x->wait(x, fds, 2, -1);
+	if (poll(fds, 3, -1) < 0 && errno != EINTR)
+		return -errno;
+	return 0;
+}
+
+static int loop(struct ck_serve *s)
+{
+	struct pollfd fds[3];
+	uint64_t count;
+	int rc = 0;
+
+	while (rc == 0) {
+		rc = wait(s, fds);
+		if (rc)
+			return rc;
+		if (fds[2].revents && read(s->event, &count, sizeof(count)) < 0)
+			continue;
+		answers_send(s);
+		if (fds[0].revents)
+			return 0;
+		if (fds[1].revents)
+			rc = ck_serve_link(s);
+	}
+	return rc == -EPIPE ? 0 : rc;
+}
+
+static void jobs_free(struct ck_serve *s, struct ck_serve_jobs *q)
+{
+	struct ck_serve_job *j;
+
+	while ((j = take(q)))
+		ck_job_free(s, j);
+}
+
+static void fini(struct ck_serve *s)
+{
+	workers_end(s);
+	if (s->options->xport)
+		s->options->xport->close(s->options->xport);
+	jobs_free(s, &s->waiting);
+	jobs_free(s, &s->todo);
+	jobs_free(s, &s->answered);
+	free(s->workers);
+	ck_frames_fini(s->frames);
+	free(s->frames);
+	if (s->memory)
+		munmap(s->memory, s->options->size);
+	if (s->event >= 0)
+		close(s->event);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->look_lock);
+	pthread_cond_destroy(&s->more);
+}
+
+static int init(struct ck_serve *s)
+{
+	const struct ck_serve_options *o = s->options;
+	void *p;
+
+	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->event < 0)
+		return -errno;
+	s->frames->fd = o->link;
+	if (o->link < 0)
+		return 0;
+	p = mmap(NULL, o->size, PROT_READ | PROT_WRITE, MAP_SHARED, o->memory,
+		 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	s->memory = p;
+	return 0;
+}
+
+int ck_serve_run(const struct ck_serve_options *options)
+{
+	struct ck_serve s = { .options = options,
+			      .frames = calloc(1, sizeof(*s.frames)) };
+	int rc;
+
+	if (!s.frames)
+		return -ENOMEM;
+	pthread_mutex_init(&s.lock, NULL);
+	pthread_mutex_init(&s.look_lock, NULL);
+	pthread_cond_init(&s.more, NULL);
+	rc = init(&s);
+	if (rc == 0)
+		rc = workers_start(&s);
+	if (rc == 0) {
+		ck_serve_join(&s);
+		rc = loop(&s);
+	}
+	fini(&s);
+	return rc;
+}

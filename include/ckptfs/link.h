@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * link: joins the process of a mount to its mover, which is a rank of a job and reaches
+ * the others: a UNIX socket for requests and answers, and shared memory for bytes. The
+ * end of the mount is a line for its calls, with a thread; the end of the mover is
+ * ck_serve_run().
+ */
+#ifndef CKPTFS_LINK_H
+#define CKPTFS_LINK_H
+
+#include "ckptfs/calls.h"
+
+struct ck_link; /* opaque */
+
+struct ck_link_options {
+	/* One end of a pair of stream sockets, and memory that the mover has too
+	 * (memfd_create(2), sealed against shrinking), of so many bytes: more than
+	 * CK_WIRE_READ_MAX. They are the link's from then on. */
+	int sock, memory;
+	uint64_t size;
+	struct ck_calls_options calls;
+};
+
+/* Starts its thread. -ENOMEM; errors of mmap(2) and pthread_create(3). */
+CK_MUST_USE int ck_link_make(const struct ck_link_options *options,
+			     struct ck_link **out);
+struct ck_calls *ck_link_calls(struct ck_link *l);
+/* All calls fail, its thread ends, and the mover is told. NULL is allowed. */
+void ck_link_free(struct ck_link *l);
+
+/* --- asking, for those who may wait ------------------------------------------------ */
+
+/* Sends a request and waits until take() was called with its answer, or there is none.
+ * Errors of take(), and of ck_call. */
+CK_MUST_USE int ck_calls_wait(struct ck_calls *all, uint32_t peer,
+			      struct ck_ask *a,
+			      int (*take)(const struct ck_ask *a,
+					  const struct ck_message *m,
+					  void *arg),
+			      void *arg);
+/* What a peer says of n names. */
+CK_MUST_USE int ck_calls_look(struct ck_calls *all, uint32_t peer,
+			      struct ck_ids shown, const struct ck_str *names,
+			      size_t n, struct ck_looked *out);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve: what a rank does: it answers requests for the files of its directory, and the
+ * first one of a host with a mount passes on what the mount asks others. One thread
+ * carries messages; others read files.
+ */
+#ifndef CKPTFS_SERVE_H
+#define CKPTFS_SERVE_H
+
+#include "ckptfs/owner.h"
+#include "ckptfs/xport.h"
+
+struct ck_serve_options {
+	struct ck_data_owner *owner; /* NULL: this host offers nothing */
+	struct ck_xport *xport;	     /* NULL: there is one rank */
+	/* The other end of a ck_link, or -1, and its memory. Stay the caller's. */
+	int link, memory;
+	uint64_t size; /* of the memory, bytes */
+	uint64_t
+		memory_most; /* bytes of answers on their way; one may have more */
+	unsigned threads;    /* that read files, at least 1 */
+	int stop; /* a descriptor: it serves until that is readable, or -1 */
+};
+
+/* Serves until the link's other end is gone or `stop` says so. 0; -EPROTO: the link is
+ * not one; -ENOMEM; errors of the transport, of mmap(2) and pthread_create(3). */
+CK_MUST_USE int ck_serve_run(const struct ck_serve_options *options);
+
+#endif
