@@ -19,7 +19,8 @@
 enum { WAITING_MAX = 4 << 20 }; /* bytes of requests */
 
 struct ck_link {
-	struct ck_line line; /* first; constant, as these are: */
+	/* Constant: */
+	struct ck_line line; /* first */
 	struct ck_calls *calls;
 	uint8_t *memory;
 	uint64_t size;

@@ -35,7 +35,7 @@ int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id,
 		  uint64_t bytes, uint64_t *place)
 {
 	uint64_t n = (bytes + CK_ROOM_BLOCK - 1) / CK_ROOM_BLOCK;
-	struct ck_room *list;
+	struct ck_payload_room *list;
 	uint32_t first;
 
 	if (n > r->nblocks)
@@ -47,7 +47,7 @@ int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id,
 	if (!list)
 		return -ENOMEM;
 	r->list = list;
-	list[r->n++] = (struct ck_room){ id, peer, first, (uint32_t)n };
+	list[r->n++] = (struct ck_payload_room){ id, peer, first, (uint32_t)n };
 	memset(r->taken + first, 1, n);
 	*place = (uint64_t)first * CK_ROOM_BLOCK;
 	return 0;

@@ -8,7 +8,7 @@
 
 #include "ckptfs/base.h"
 
-struct ck_room {
+struct ck_payload_room {
 	uint64_t id; /* of the request */
 	uint32_t peer;
 	uint32_t first, n; /* blocks */
@@ -18,7 +18,7 @@ struct ck_room {
 struct ck_rooms {
 	uint8_t *taken; /* for each block */
 	uint32_t nblocks;
-	struct ck_room *list;
+	struct ck_payload_room *list;
 	size_t n, cap;
 };
 
