@@ -422,6 +422,8 @@ static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
 		     const struct ck_read *r, size_t size, int rc)
 {
+	if (rc == -ESTALE && h->file.opened)
+		ck_tree_file_changed(&h->file);
 	if (rc) {
 		log_failure(h, r->vpos, size, -rc);
 		fuse_reply_err(req, -rc);

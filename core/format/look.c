@@ -153,7 +153,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 		/* Of others nothing but their place can be wrong. */
 		if (chunk->form == CK_FORM_ARCHIVE)
 			rc = look_at_archive(&l, &d);
-		ck_files_put(cp->files, &l.item.file);
+		ck_stored_put(&l.item, rc ? &d : NULL);
 	}
 	if (ck_is_shortage(rc) || rc == -EREMOTE)
 		return rc;

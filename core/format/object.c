@@ -30,8 +30,8 @@ static struct ck_str transforms_of(const struct ck_catalog *c, uint32_t object)
 	return number ? c->transforms[number] : CK_STR("");
 }
 
-static int undo(const struct ck_stored *item, struct ck_str transforms,
-		void **bytes, size_t *len, struct ck_diag *d)
+static int undo(struct ck_stored *item, struct ck_str transforms, void **bytes,
+		size_t *len, struct ck_diag *d)
 {
 	return ck_stored_undo(item, transforms, ck_undone_value(item->length),
 			      bytes, len, d);
@@ -77,7 +77,7 @@ static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	len = item.length;
 	rc = transforms.len ? undo(&item, transforms, &bytes, &len, d)
 			    : ck_stored_read(&item, &bytes, d);
-	ck_files_put(cp->files, &item.file);
+	ck_stored_put(&item, rc ? d : NULL);
 	if (rc)
 		return rc;
 	ck_buf_add(out, bytes, len);
@@ -103,7 +103,7 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 	int rc = stored_get(cp, c, object, &item, d);
 
 	if (rc == 0)
-		ck_files_put(cp->files, &item.file);
+		ck_stored_put(&item, NULL);
 	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(c, object, d);
@@ -130,7 +130,7 @@ static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	}
 	if (rc == 0)
 		rc = ck_item_json(&src, out, d);
-	ck_files_put(cp->files, &item.file);
+	ck_stored_put(&item, rc ? d : NULL);
 	return rc;
 }
 

@@ -26,15 +26,16 @@ void ck_route_fini(struct ck_route *route)
 
 /* --- moves on the way ------------------------------------------------------------ */
 
-/* One whose file has become another one is not asked about again. No mover may say
- * -EREMOTE: it would be asked for ever. */
+/* What it says of files is noted. No mover may say -EREMOTE: it would be asked for
+ * ever. */
 static void learn(const struct ck_route *route, const struct ck_moves *moves)
 {
 	for (size_t i = 0; i < moves->n; i++) {
 		struct ck_move *m = &moves->list[i];
 
-		if (m->rc == -ESTALE)
-			ck_files_note_changed(route->files, m->file);
+		if (m->rc == 0 || m->rc == -ESTALE)
+			ck_files_note_changed(route->files, m->file,
+					      m->rc != 0);
 		if (m->rc == -EREMOTE)
 			m->rc = -EIO;
 	}

@@ -45,10 +45,12 @@ void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched)
 	*fetched = (struct ck_fetch){ 0 };
 }
 
-void ck_files_note_changed(struct ck_files *f, uint32_t number)
+void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed)
 {
-	__atomic_store_n(&ck_file_of(f, number)->changed, true,
-			 __ATOMIC_RELAXED);
+	bool *noted = &ck_file_of(f, number)->changed;
+
+	if (__atomic_load_n(noted, __ATOMIC_RELAXED) != changed)
+		__atomic_store_n(noted, changed, __ATOMIC_RELAXED);
 }
 
 int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)

@@ -64,6 +64,20 @@ int ck_tree_file_open(struct ck_tree_file *f)
 	return rc;
 }
 
+void ck_tree_file_changed(const struct ck_tree_file *f)
+{
+	const struct ck_slice *slice = ck_opened_slice(f->opened);
+
+	for (uint32_t i = 0; i < slice->nparts; i++) {
+		const struct ck_layout *layout = NULL;
+
+		if (ck_slice_part(slice, i).kind == CK_PART_BOX)
+			layout = ck_opened_known(f->opened, i);
+		if (layout)
+			ck_damage_look(f->node.dir.root->damage, layout);
+	}
+}
+
 void ck_tree_file_close(struct ck_tree_file *f)
 {
 	ck_opened_free(f->opened);

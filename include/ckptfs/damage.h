@@ -29,6 +29,8 @@ CK_MUST_USE int ck_damage_locate(struct ck_damage *known,
 				 const struct ck_catalog *c, uint32_t tensor,
 				 const uint64_t *window,
 				 const struct ck_layout **out, bool *faulty);
+/* A read of it met a file that has changed: looks at its files. */
+void ck_damage_look(struct ck_damage *known, const struct ck_layout *layout);
 /* What of its tensor a file has: offsets, then sizes, in elements; NULL: all. The
  * tensor has no err. */
 const uint64_t *ck_about_window(const struct ck_catalog *c,

@@ -149,9 +149,9 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 			 const struct ck_file_info *said);
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
 bool ck_files_any_remote(const struct ck_files *f);
-/* Its host says that it is another file by now: it is -ESTALE from now on. Any
- * thread. */
-void ck_files_note_changed(struct ck_files *f, uint32_t number);
+/* Its host says that it is another file by now, or that it is what it was:
+ * ck_files_check() knows. Any thread. */
+void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
 /* What was fetched, and came, is kept for all, in place of what was kept before; takes
  * it. Not
  * while others use the set. */

@@ -168,6 +168,8 @@ struct ck_tree_file {
  * it is opened; -EREMOTE: bytes of remote files must be brought first, see
  * ck_files_read(). To be closed in any case. May block on the source. */
 CK_MUST_USE int ck_tree_file_open(struct ck_tree_file *f);
+/* A read of it came to -ESTALE: what has changed is damage from now on. */
+void ck_tree_file_changed(const struct ck_tree_file *f);
 /* Puts the catalog, too; that may be all there is. */
 void ck_tree_file_close(struct ck_tree_file *f);
 

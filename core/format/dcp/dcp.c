@@ -274,8 +274,7 @@ static uint64_t box_bytes(const struct ck_item_want *want)
 }
 
 /* Holds the item in memory, its stream transforms undone. */
-static int locate_transformed(const struct ck_stored *item,
-			      struct ck_str transforms,
+static int locate_transformed(struct ck_stored *item, struct ck_str transforms,
 			      const struct ck_item_want *want,
 			      struct ck_extent *extent, uint64_t *strides,
 			      struct ck_diag *d)
@@ -336,7 +335,7 @@ static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		return rc;
 	rc = locate_in(&stored, transforms_of(c, item), &want, extent, strides,
 		       d);
-	ck_files_put(cp->files, &stored.file);
+	ck_stored_put(&stored, rc ? d : NULL);
 	return rc;
 }
 

@@ -34,13 +34,21 @@ static void read_ahead(struct ck_stored *item, uint64_t fpos)
 	item->ahead = to;
 }
 
+static int read_file(struct ck_stored *item, void *buf, size_t len,
+		     uint64_t fpos)
+{
+	int rc = ck_files_read(item->files, &item->file, buf, len, fpos);
+
+	item->changed |= rc == -ESTALE && item->file.remote;
+	return rc;
+}
+
 static int read_stored(void *ctx, void *buf, size_t len, uint64_t ipos)
 {
 	struct ck_stored *item = ctx;
 
 	read_ahead(item, item->fpos + ipos);
-	return ck_files_read(item->files, &item->file, buf, len,
-			     item->fpos + ipos);
+	return read_file(item, buf, len, item->fpos + ipos);
 }
 
 static int read_memory(void *ctx, void *buf, size_t len, uint64_t ipos)
@@ -105,6 +113,7 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 	out->fpos = chunk->fpos;
 	out->length = chunk->length;
 	out->ahead = 0;
+	out->changed = false;
 	if (is_inside(out))
 		return 0;
 	rc = fail_outside(out, d);
@@ -112,7 +121,16 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 	return rc;
 }
 
-int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
+/* That a file has changed is no error of the moment, which others are that come of
+ * reading it. */
+void ck_stored_put(struct ck_stored *item, struct ck_diag *d)
+{
+	if (item->changed && d)
+		d->passing = false;
+	ck_files_put(item->files, &item->file);
+}
+
+int ck_stored_read(struct ck_stored *item, void **out, struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
 	int rc;
@@ -122,8 +140,7 @@ int ck_stored_read(const struct ck_stored *item, void **out, struct ck_diag *d)
 	bytes = malloc(item->length + 1);
 	if (!bytes)
 		return ck_fail_passing(d, ENOMEM, "out of memory");
-	rc = ck_files_read(item->files, &item->file, bytes, item->length,
-			   item->fpos);
+	rc = read_file(item, bytes, item->length, item->fpos);
 	if (rc == -ENODATA)
 		return ck_fail(d, ENODATA, "its file ends before it");
 	if (rc)
@@ -144,7 +161,7 @@ uint64_t ck_undone_value(uint64_t length)
 	return ck_min(length, most) * VALUE_PER_BYTE + value_base;
 }
 
-int ck_stored_undo(const struct ck_stored *item, struct ck_str descriptors,
+int ck_stored_undo(struct ck_stored *item, struct ck_str descriptors,
 		   uint64_t limit, void **out, size_t *len, struct ck_diag *d)
 {
 	ck_auto_free void *in = NULL;

@@ -15,20 +15,23 @@ struct ck_stored {
 	struct ck_file file; /* in use */
 	uint64_t fpos;
 	uint64_t length;
+	bool changed;	/* its host says that the file is another one by now */
 	uint64_t ahead; /* where the kernel was asked to read to, in the file;
 			 * 0: it was not */
 };
 
-/* The item of a chunk, its file in use: ck_files_put() item->file. d says what
- * is wrong with the file, or that the item is not inside of it. */
+/* The item of a chunk, its file in use: ck_stored_put() it. d says what is wrong with
+ * the file, or that the item is not inside of it. */
 CK_MUST_USE int ck_stored_get(struct ck_files *files,
 			      const struct ck_item *chunk,
 			      struct ck_stored *out, struct ck_diag *d);
+/* d: what is wrong with it, if something is; or NULL. */
+void ck_stored_put(struct ck_stored *item, struct ck_diag *d);
 /* Of an archive. The item must outlive what is made of the source. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item);
 struct ck_zip_source ck_source_memory(void *bytes, size_t len);
 /* Reads it all. *out is owned by the caller. */
-CK_MUST_USE int ck_stored_read(const struct ck_stored *item, void **out,
+CK_MUST_USE int ck_stored_read(struct ck_stored *item, void **out,
 			       struct ck_diag *d);
 /* What an item may become when its stream transforms are undone: one that
  * holds a box of so many bytes; one of so many bytes that holds who knows
@@ -36,7 +39,7 @@ CK_MUST_USE int ck_stored_read(const struct ck_stored *item, void **out,
 uint64_t ck_undone_box(uint64_t bytes);
 uint64_t ck_undone_value(uint64_t length);
 /* Reads it all and undoes its stream transforms, see ck_transform_undo(). */
-CK_MUST_USE int ck_stored_undo(const struct ck_stored *item,
+CK_MUST_USE int ck_stored_undo(struct ck_stored *item,
 			       struct ck_str descriptors, uint64_t limit,
 			       void **out, size_t *len, struct ck_diag *d);
 
