@@ -9,6 +9,7 @@
  * the name of one may be a tensor's after a rename.
  */
 #include "internal.h"
+#include "late.h"
 #include <errno.h>
 #include <sys/statvfs.h>
 
@@ -121,19 +122,77 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 	return ck_fs_entry(fs, &n, out);
 }
 
+static void reply_lookup(fuse_req_t req, int rc,
+			 const struct fuse_entry_param *e)
+{
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		ck_fs_reply_entry(req, e);
+}
+
+/* One that may need bytes of remote files, for what is made when it is looked up. */
+struct late_lookup {
+	struct ck_late_fetch fetch; /* first */
+	fuse_ino_t parent;
+	struct fuse_entry_param entry;
+	char name[];
+};
+
+/* A report is made of what is there, and made again when the rest has come. */
+static int lookup_run(void *arg)
+{
+	struct late_lookup *l = arg;
+	struct ck_fs *fs = l->fetch.late.fs;
+	int rc = do_lookup(fs, l->parent, l->name, &l->entry);
+
+	if (rc || !ck_fetch_wants(&l->fetch.errand.fetch))
+		return rc;
+	ck_fs_forget_one(fs, l->entry.ino, 1);
+	return -EREMOTE;
+}
+
+static void lookup_answer(struct ck_late_fetch *fetch)
+{
+	struct late_lookup *l = (struct late_lookup *)fetch;
+	int rc = ck_late_run(fetch, lookup_run, l);
+
+	if (rc > 0)
+		return;
+	reply_lookup(fetch->late.req, rc, &l->entry);
+	ck_late_fetch_end(fetch);
+	free(l);
+}
+
+static void lookup_remote(struct ck_fs *fs, fuse_req_t req, fuse_ino_t parent,
+			  const char *name)
+{
+	struct late_lookup *l = malloc(sizeof(*l) + strlen(name) + 1);
+
+	if (!l) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	ck_late_fetch_init(&l->fetch, fs, req, lookup_answer);
+	l->parent = parent;
+	strcpy(l->name, name);
+	lookup_answer(&l->fetch);
+}
+
 void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct fuse_entry_param e;
 	int rc;
 
+	if (fs->route.remote) {
+		lookup_remote(fs, req, parent, name);
+		return;
+	}
 	if (fs->writer)
 		ck_turn_renew(fs->turns, fuse_req_ctx(req)->pid);
 	rc = do_lookup(fs, parent, name, &e);
-	if (rc)
-		fuse_reply_err(req, -rc);
-	else
-		ck_fs_reply_entry(req, &e);
+	reply_lookup(req, rc, &e);
 }
 
 static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
@@ -154,17 +213,69 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 	return rc;
 }
 
-void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void reply_getattr(fuse_req_t req, int rc, const struct stat *st,
+			  double timeout)
 {
-	struct stat st;
-	double timeout;
-	int rc = do_getattr(fuse_req_userdata(req), ino, &st, &timeout);
-
-	(void)fi;
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
-		fuse_reply_attr(req, &st, timeout);
+		fuse_reply_attr(req, st, timeout);
+}
+
+/* As a lookup. */
+struct late_getattr {
+	struct ck_late_fetch fetch; /* first */
+	fuse_ino_t ino;
+	struct stat st;
+	double timeout;
+};
+
+static int getattr_run(void *arg)
+{
+	struct late_getattr *l = arg;
+
+	return do_getattr(l->fetch.late.fs, l->ino, &l->st, &l->timeout);
+}
+
+static void getattr_answer(struct ck_late_fetch *fetch)
+{
+	struct late_getattr *l = (struct late_getattr *)fetch;
+	int rc = ck_late_run(fetch, getattr_run, l);
+
+	if (rc > 0)
+		return;
+	reply_getattr(fetch->late.req, rc, &l->st, l->timeout);
+	ck_late_fetch_end(fetch);
+	free(l);
+}
+
+static void getattr_remote(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino)
+{
+	struct late_getattr *l = malloc(sizeof(*l));
+
+	if (!l) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	ck_late_fetch_init(&l->fetch, fs, req, getattr_answer);
+	l->ino = ino;
+	getattr_answer(&l->fetch);
+}
+
+void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct stat st;
+	double timeout;
+	int rc;
+
+	(void)fi;
+	if (fs->route.remote) {
+		getattr_remote(fs, req, ino);
+		return;
+	}
+	rc = do_getattr(fs, ino, &st, &timeout);
+	reply_getattr(req, rc, &st, timeout);
 }
 
 /* --- forgetting ------------------------------------------------------------ */

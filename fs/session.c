@@ -56,6 +56,17 @@ static const struct {
 	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
 };
 
+/* Those who wait for other hosts keep nobody from reading what is here, and a direct
+ * read can be interrupted, which the kernel does not do with its parts. */
+static void session_init_remote(struct fuse_conn_info *conn)
+{
+	enum { MOST = 16384 };
+
+	conn->max_background = MOST;
+	conn->congestion_threshold = MOST / 4 * 3;
+	conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
+}
+
 static void session_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct ck_fs *fs = userdata;
@@ -63,6 +74,8 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
+	if (fs->route.remote)
+		session_init_remote(conn);
 	conn->max_write = CK_REQUEST_MAX;
 	conn->max_read = CK_READ_MAX;
 	/* The kernel keeps what it has if that is less, and the keeper may
@@ -387,6 +400,10 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 	rc = ck_options_check(fs->options, d);
 	if (rc || !fs->options->write || fs->options->ro)
 		return rc;
+	if (fs->options->remote)
+		return ck_fail(d, EINVAL,
+			       "option write: data files of other hosts cannot "
+			       "be written");
 	rc = ck_fs_check_proc(fs->cp, d);
 	if (rc == 0)
 		rc = ck_writer_open(fs->cp, &options, &fs->writer, d);

@@ -119,10 +119,13 @@ void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 	struct ck_fs *fs = fuse_req_userdata(req);
 	struct question *q = NULL;
 
-	if (strcmp(name, error_name) == 0)
-		q = malloc(sizeof(*q));
-	if (!q) {
+	if (strcmp(name, error_name) != 0) {
 		answer(req, ino, name, size);
+		return;
+	}
+	q = malloc(sizeof(*q));
+	if (!q) {
+		fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	*q = (struct question){

@@ -130,9 +130,9 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 	if (rc)
 		return rc;
 	rc = look_at_content(l, &zip, d);
-	if (rc && rc != -ENOMEM)
+	if (rc && rc != -ENOMEM && rc != -EREMOTE)
 		tell(l, 0, d);
-	if (rc != -ENOMEM)
+	if (rc != -ENOMEM && rc != -EREMOTE)
 		rc = look_at_bytes(l, &zip, d);
 	ck_zip_fini(&zip);
 	return rc;

@@ -26,8 +26,21 @@ void ck_route_fini(struct ck_route *route)
 
 /* --- moves on the way ------------------------------------------------------------ */
 
-/* What it says of files is noted. No mover may say -EREMOTE: it would be asked for
- * ever. */
+/* What a program may be told; the rest is between hosts. */
+static int told(int rc)
+{
+	switch (rc) {
+	case 0:
+	case -EBADMSG:
+	case -EINTR:
+	case -ENODATA:
+	case -ENOMEM:
+	case -ESTALE: return rc;
+	default: return -EIO;
+	}
+}
+
+/* What it says of files is noted. */
 static void learn(const struct ck_route *route, const struct ck_moves *moves)
 {
 	for (size_t i = 0; i < moves->n; i++) {
@@ -36,8 +49,7 @@ static void learn(const struct ck_route *route, const struct ck_moves *moves)
 		if (m->rc == 0 || m->rc == -ESTALE)
 			ck_files_note_changed(route->files, m->file,
 					      m->rc != 0);
-		if (m->rc == -EREMOTE)
-			m->rc = -EIO;
+		m->rc = told(m->rc);
 	}
 }
 
@@ -112,13 +124,19 @@ static void moves_drop(struct ck_errand *e)
 	e->moves = (struct ck_moves){ 0 };
 }
 
+/* That it has no bytes there would be for good; its size says so, if it is so. */
+static int piece_rc(int rc)
+{
+	return rc == -ENODATA ? -EIO : rc;
+}
+
 static int errand_end(struct ck_errand *e)
 {
 	struct ck_fetch *f = &e->fetch;
 	bool wanted = arrive(e->route, e->sender, &e->moves);
 
 	for (size_t i = 0; i < e->moves.n; i++)
-		f->pieces[f->brought + i].rc = e->moves.list[i].rc;
+		f->pieces[f->brought + i].rc = piece_rc(e->moves.list[i].rc);
 	ck_fetch_came(f);
 	moves_drop(e);
 	return wanted ? 0 : -EINTR;

@@ -172,7 +172,8 @@ static int digest_bytes(struct ck_files *files, const struct ck_file *file,
 		return -EIO;
 	for (uint64_t at = 0; at < run->len; at += BLOCK) {
 		size_t len = (size_t)ck_min(BLOCK, run->len - at);
-		int rc = ck_files_read(files, file, block, len, run->fpos + at);
+		int rc = ck_files_read(files, file, block, len, run->fpos + at,
+				       UINT64_MAX);
 
 		if (rc)
 			return rc == -ENODATA ? -EIO : rc;

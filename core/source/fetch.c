@@ -106,6 +106,7 @@ void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos, size_t len)
 	f->pieces[f->n++] = (struct ck_piece){
 		.file = file, .fpos = fpos, .len = len, .bytes = bytes
 	};
+	f->bytes += len;
 }
 
 bool ck_fetch_has(const struct ck_fetch *f, uint32_t file, uint64_t fpos,
@@ -142,10 +143,12 @@ void ck_fetch_forget_failed(struct ck_fetch *f)
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n; i++) {
-		if (f->pieces[i].rc == 0)
+		if (f->pieces[i].rc == 0) {
 			f->pieces[n++] = f->pieces[i];
-		else
-			free(f->pieces[i].bytes);
+			continue;
+		}
+		f->bytes -= f->pieces[i].len;
+		free(f->pieces[i].bytes);
 	}
 	f->n = f->brought = n;
 }

@@ -77,7 +77,7 @@ static size_t widened(const struct ck_fetch *fetch, size_t len, uint64_t room)
 }
 
 int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
-		  size_t len, uint64_t fpos)
+		  size_t len, uint64_t fpos, uint64_t end)
 {
 	struct ck_fetch *fetch;
 	int rc;
@@ -94,8 +94,9 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 		return -EREMOTE;
 	rc = ck_fetch_take(fetch, file->number, fpos, len, to);
 	if (rc == -EREMOTE)
-		ck_fetch_want(fetch, file->number, fpos,
-			      widened(fetch, len, file->size - fpos));
+		ck_fetch_want(
+			fetch, file->number, fpos,
+			widened(fetch, len, ck_min(end, file->size) - fpos));
 	return fetch->err ? fetch->err : rc;
 }
 

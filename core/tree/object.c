@@ -47,9 +47,8 @@ static int object_text(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
 	return ck_object_item(cp, object, out, d);
 }
 
-/* As ck_object_file_size(), and -EREMOTE. */
-static int file_size(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
-		     uint64_t *size)
+int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
+			uint32_t file, uint64_t *size)
 {
 	struct ck_object_place place;
 	struct ck_buf text = { 0 };
@@ -69,27 +68,10 @@ static int file_size(struct ck_checkpoint *cp, uint32_t object, uint32_t file,
 	return d.passing || ck_is_shortage(rc) ? rc : 0;
 }
 
-int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
-			uint32_t file, uint64_t *size)
-{
-	int rc = file_size(cp, object, file, size);
-
-	return rc == -EREMOTE ? -EIO : rc;
-}
-
 /* --- of remote files ---------------------------------------------------------------- */
 
 /* More than that is not kept. */
 static const size_t kept_most = 64 << 20;
-
-static size_t bytes_of(const struct ck_fetch *f)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < f->n; i++)
-		bytes += f->pieces[i].len;
-	return bytes;
-}
 
 /* -EREMOTE: some need more. */
 static int sizes_ask(struct ck_checkpoint *cp, struct ck_fetch *f)
@@ -101,8 +83,9 @@ static int sizes_ask(struct ck_checkpoint *cp, struct ck_fetch *f)
 	for (uint32_t i = 0; i < c->objects.n; i++)
 		for (uint32_t file = 0; file < CK_OBJECT_FILES; file++) {
 			uint64_t size;
-			int rc = bytes_of(f) < kept_most
-					 ? file_size(cp, i, file, &size)
+			int rc = f->bytes < kept_most
+					 ? ck_object_file_size(cp, i, file,
+							       &size)
 					 : 0;
 
 			all = rc == -EREMOTE || rc == -ENOMEM ? rc : all;

@@ -27,6 +27,7 @@ struct ck_fetch {
 	size_t n, cap;
 	size_t brought; /* the first ones, sorted by place; those behind them are
 			 * wanted */
+	size_t bytes;	/* of all pieces */
 	unsigned rounds;	/* how often some were brought */
 	int err;		/* 0 or -ENOMEM: some could not be noted */
 	struct ck_fetch *outer; /* private */
@@ -45,6 +46,13 @@ void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos,
 /* Whether it was brought, or is why it could not be known. */
 CK_MUST_USE bool ck_fetch_has(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len);
+
+/* Whether something has to be brought. */
+static inline bool ck_fetch_wants(const struct ck_fetch *f)
+{
+	return f->n > f->brought;
+}
+
 /* Copies a range that was brought: 0, or why it could not be. -EREMOTE: it was not,
  * and nothing is noted. */
 CK_MUST_USE int ck_fetch_take(const struct ck_fetch *f, uint32_t file,

@@ -21,8 +21,8 @@ void ck_object_file_name(const struct ck_catalog *c, uint32_t object,
 CK_MUST_USE int ck_object_file_find(const struct ck_catalog *c,
 				    struct ck_str name, uint32_t *object,
 				    uint32_t *file);
-/* Bytes; 0 if it cannot be made: errors are of the moment only. May block on the
- * source. */
+/* Bytes; 0 if it cannot be made: errors are of the moment only, or -EREMOTE, see
+ * ck_files_read(). May block on the source. */
 CK_MUST_USE int ck_object_file_size(struct ck_checkpoint *cp, uint32_t object,
 				    uint32_t file, uint64_t *size);
 /* Fetches what the sizes and values of remote entries are made of, and keeps it, up to

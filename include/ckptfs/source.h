@@ -134,9 +134,11 @@ CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 void ck_files_put(struct ck_files *f, struct ck_file *file);
 /* Reads exactly that many bytes, of a remote file too. -ENODATA: the file ends before;
  * -EREMOTE: they have to be brought first, and are noted in this thread's ck_fetch if
- * it has one; errors of pread(2), and of whoever brought them. */
+ * it has one, perhaps with what follows up to `end`; errors of pread(2), and of whoever
+ * brought them. */
 CK_MUST_USE int ck_files_read(struct ck_files *f, const struct ck_file *file,
-			      void *to, size_t len, uint64_t fpos);
+			      void *to, size_t len, uint64_t fpos,
+			      uint64_t end);
 /* Notes them in this thread's ck_fetch, if it has one, since they will be read. */
 void ck_files_want(struct ck_files *f, const struct ck_file *file,
 		   uint64_t fpos, size_t len);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ static struct late {
 	struct ck_host_mover host;
 	struct ck_files *files; /* the same, and none is remote */
 	unsigned msec, error;
-	bool shuffle, never;
+	bool shuffle;
+	atomic_bool never;
 	unsigned moved;
 	pthread_t thread;
 	bool started;

@@ -146,14 +146,15 @@ static void test_nested(void)
 	uint8_t to[4];
 
 	ok(ck_fetch_present() == NULL);
-	eq_err(ck_files_read(f, &file, to, 4, 0), -EREMOTE); /* noted nowhere */
+	eq_err(ck_files_read(f, &file, to, 4, 0, UINT64_MAX),
+	       -EREMOTE); /* noted nowhere */
 	ck_files_want(f, &file, 0, 4);
 	ck_fetch_begin(&outer);
 	ok(ck_fetch_present() == &outer);
-	eq_err(ck_files_read(f, &file, to, 4, 0), -EREMOTE);
+	eq_err(ck_files_read(f, &file, to, 4, 0, UINT64_MAX), -EREMOTE);
 	ck_fetch_begin(&inner);
 	ok(ck_fetch_present() == &inner);
-	eq_err(ck_files_read(f, &file, to, 4, 50), -EREMOTE);
+	eq_err(ck_files_read(f, &file, to, 4, 50, UINT64_MAX), -EREMOTE);
 	if (pthread_create(&thread, NULL, has_none, NULL))
 		abort();
 	pthread_join(thread, &other);
@@ -228,9 +229,9 @@ static void test_local(void)
 	uint8_t to[8];
 
 	ck_fetch_begin(&fetch);
-	eq_err(ck_files_read(f, &file, to, 8, 92), 0);
+	eq_err(ck_files_read(f, &file, to, 8, 92, UINT64_MAX), 0);
 	eq_mem(to, 8, content[0] + 92, 8);
-	eq_err(ck_files_read(f, &file, to, 8, 93), -ENODATA);
+	eq_err(ck_files_read(f, &file, to, 8, 93, UINT64_MAX), -ENODATA);
 	ck_files_want(f, &file, 0, 8);
 	ck_fetch_end(&fetch);
 	eq_u64(fetch.n, 0);
@@ -246,11 +247,12 @@ static void test_ends(void)
 	uint8_t to[8];
 
 	ck_fetch_begin(&fetch);
-	eq_err(ck_files_read(f, &file, to, 8, SIZE - 7), -ENODATA);
-	eq_err(ck_files_read(f, &file, to, 1, SIZE), -ENODATA);
-	eq_err(ck_files_read(f, &file, to, 1, UINT64_MAX), -ENODATA);
-	eq_err(ck_files_read(f, &file, to, SIZE_MAX, 8), -ENODATA);
-	eq_err(ck_files_read(f, &file, to, 0, SIZE), 0);
+	eq_err(ck_files_read(f, &file, to, 8, SIZE - 7, UINT64_MAX), -ENODATA);
+	eq_err(ck_files_read(f, &file, to, 1, SIZE, UINT64_MAX), -ENODATA);
+	eq_err(ck_files_read(f, &file, to, 1, UINT64_MAX, UINT64_MAX),
+	       -ENODATA);
+	eq_err(ck_files_read(f, &file, to, SIZE_MAX, 8, UINT64_MAX), -ENODATA);
+	eq_err(ck_files_read(f, &file, to, 0, SIZE, UINT64_MAX), 0);
 	ck_files_want(f, &file, SIZE, 1);
 	ck_files_want(f, &file, UINT64_MAX, SIZE_MAX);
 	eq_u64(fetch.n, 0);
@@ -277,12 +279,13 @@ static void test_widened(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(lens); i++) {
 		uint64_t fpos = SIZE / 2 - i * 8;
 
-		eq_err(ck_files_read(f, &file, to, 8, fpos), -EREMOTE);
+		eq_err(ck_files_read(f, &file, to, 8, fpos, UINT64_MAX),
+		       -EREMOTE);
 		eq_u64(fetch.n, i + 1);
 		eq_u64(fetch.pieces[i].len,
 		       lens[i] < SIZE / 2 ? lens[i] : SIZE - fpos);
 		bring(&fetch);
-		eq_err(ck_files_read(f, &file, to, 8, fpos), 0);
+		eq_err(ck_files_read(f, &file, to, 8, fpos, UINT64_MAX), 0);
 		eq_mem(to, 8, content[2] + fpos, 8);
 	}
 	ck_fetch_end(&fetch);
@@ -302,9 +305,10 @@ static void test_kept(void)
 	bring(&first);
 	ck_files_keep(f, &first);
 	ok(first.n == 0 && first.pieces == NULL);
-	eq_err(ck_files_read(f, &file, to, 8, 100), 0); /* without a fetch */
+	eq_err(ck_files_read(f, &file, to, 8, 100, UINT64_MAX),
+	       0); /* without a fetch */
 	eq_mem(to, 8, content[1] + 100, 8);
-	eq_err(ck_files_read(f, &file, to, 8, 101), -EREMOTE);
+	eq_err(ck_files_read(f, &file, to, 8, 101, UINT64_MAX), -EREMOTE);
 	ck_fetch_begin(&second);
 	ck_files_want(f, &file, 100, 8);
 	eq_u64(second.n, 0);
@@ -313,7 +317,7 @@ static void test_kept(void)
 	eq_u64(second.n, 1);
 	bring(&second);
 	ck_files_keep(f, &second); /* in place of the first */
-	eq_err(ck_files_read(f, &file, to, 8, 101), 0);
+	eq_err(ck_files_read(f, &file, to, 8, 101, UINT64_MAX), 0);
 	ck_files_put(f, &file);
 	ck_files_free(f);
 }
@@ -332,7 +336,7 @@ static void test_kept_errors(void)
 	bring(&first);
 	ck_files_keep(f, &first);
 	ck_fetch_begin(&second);
-	eq_err(ck_files_read(f, &file, to, 8, 100), -EREMOTE);
+	eq_err(ck_files_read(f, &file, to, 8, 100, UINT64_MAX), -EREMOTE);
 	ck_fetch_end(&second);
 	eq_u64(second.n, 1);
 	ck_fetch_fini(&second);
@@ -367,7 +371,8 @@ static int request_run(struct ck_files *f, const struct step *steps, unsigned n,
 				ck_files_want(f, &file, steps[k].fpos,
 					      steps[k].len);
 		if (rc == 0)
-			rc = ck_files_read(f, &file, to, s->len, s->fpos);
+			rc = ck_files_read(f, &file, to, s->len, s->fpos,
+					   UINT64_MAX);
 		ck_files_put(f, &file);
 		if (rc)
 			return rc;
@@ -498,13 +503,13 @@ static void test_shortage(void)
 
 		ck_fetch_begin(&fetch);
 		trap_arm(MEMORY, n++, false);
-		rc = ck_files_read(f, &file, to, 4, 0);
+		rc = ck_files_read(f, &file, to, 4, 0, UINT64_MAX);
 		trap.on = false;
 		fired = trap.fired;
 		eq_err(rc, fired ? -ENOMEM : -EREMOTE);
 		eq_err(fetch.err, fired ? -ENOMEM : 0);
 		eq_u64(fetch.n, !fired);
-		eq_err(ck_files_read(f, &file, to, 4, 8), rc);
+		eq_err(ck_files_read(f, &file, to, 4, 8, UINT64_MAX), rc);
 		ck_fetch_end(&fetch);
 		ck_fetch_fini(&fetch);
 		eq_err(fetch.err, 0);

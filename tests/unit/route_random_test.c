@@ -196,7 +196,7 @@ static void random_loss(struct world *w, uint64_t *random)
 
 static void random_answers(struct trial *t, uint64_t *random)
 {
-	static const int errs[] = { -EIO, -EHOSTDOWN, -EBADMSG, -ENOMEM };
+	static const int errs[] = { -EIO, -ENODATA, -EBADMSG, -ENOMEM };
 
 	answerer.at_once = boxes_one_in(random, 3);
 	answerer.inside = boxes_one_in(random, 3);

@@ -164,12 +164,12 @@ static void test_errors(void)
 	struct scene s;
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
-	answerer.errs[1] = -EHOSTDOWN;
+	answerer.errs[1] = -EHOSTDOWN; /* which no program is told */
 	answerer.errs[2] = -EREMOTE; /* no mover may say so */
 	eq_err(far(&s, 0, 8), 0);
-	eq_err(far(&s, 0, 9), -EHOSTDOWN);
+	eq_err(far(&s, 0, 9), -EIO);
 	eq_err(far(&s, 16, 1), -EIO);
-	eq_err(far(&s, 9, 12), -EHOSTDOWN); /* the first of them */
+	eq_err(far(&s, 9, 12), -EIO); /* the first of them */
 	eq_err(far(&s, 16, ROW_BYTES), -EIO);
 	answerer.errs[1] = answerer.errs[2] = 0;
 	eq_err(far(&s, 0, ROWS_BYTES), 0);
@@ -304,7 +304,7 @@ static void test_errands(void)
 	eq_err(ck_move_errand(&s.route, &e), 0);
 	eq_err(ck_fetch_take(&e.fetch, 1, 50, 8, to), 0);
 	eq_mem(to, 8, content[1] + 50, 8);
-	eq_err(ck_fetch_take(&e.fetch, 2, 60, 8, to), -EHOSTDOWN);
+	eq_err(ck_fetch_take(&e.fetch, 2, 60, 8, to), -EIO);
 	eq_err(ck_move_errand(&s.route, &e), -EIO);
 	ck_fetch_want(&e.fetch, 3, 0, 8); /* it can be sent again */
 	eq_err(ck_move_errand(&s.route, &e), 0);

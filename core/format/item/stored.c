@@ -37,7 +37,8 @@ static void read_ahead(struct ck_stored *item, uint64_t fpos)
 static int read_file(struct ck_stored *item, void *buf, size_t len,
 		     uint64_t fpos)
 {
-	int rc = ck_files_read(item->files, &item->file, buf, len, fpos);
+	int rc = ck_files_read(item->files, &item->file, buf, len, fpos,
+			       item->fpos + item->length);
 
 	item->changed |= rc == -ESTALE && item->file.remote;
 	return rc;
