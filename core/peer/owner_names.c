@@ -83,7 +83,7 @@ static bool page_add(struct page *page, DIR *dir, const struct dirent *entry)
 
 	if (ck_str_is(name, ".") || ck_str_is(name, ".."))
 		return true;
-	if (name.len > CK_WIRE_LIST_MAX - CK_LIST_ROW - page->rows.len)
+	if (page->rows.len + CK_LIST_ROW + name.len > CK_WIRE_LIST_MAX)
 		return false;
 	ck_buf_u8(&page->rows, (uint8_t)kind_of(dir, entry));
 	ck_wire_text_put(&page->rows, name);

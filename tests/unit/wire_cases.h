@@ -3,6 +3,31 @@
  * wire_cases: faults of messages. Each sets some bytes of a good one, see wire_test.c;
  * a body begins at 64.
  */
+#ifndef CK_WIRE_CASES_H
+#define CK_WIRE_CASES_H
+
+#include "ckptfs/wire.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+enum which {
+	HELLO,
+	LIST,
+	LOOK,
+	READ,
+	DIGEST,
+	PING,
+	REQUESTS, /* those above; and their answers: */
+	AN_ANSWER = 16,
+	A_HELLO = AN_ANSWER,
+	A_LIST,
+	A_LOOK,
+	A_READ,
+	A_DIGEST,
+	A_PING,
+};
+
 struct fault {
 	const char *name;
 	enum which which;
@@ -135,3 +160,5 @@ static const struct fault faults[] = {
 	{ "errno 4096 of a move", A_READ, 64, 4, 4096 },
 	{ "errno 2^32 - 1 of a move", A_READ, 68, 4, UINT32_MAX },
 };
+
+#endif

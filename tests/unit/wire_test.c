@@ -4,54 +4,17 @@
  * is refused before anything is allocated. What an owner does is in owner_test.c.
  */
 #include "peer_internal.h"
+#include "taken.h"
 #include "tap.h"
 #include "wire_case.h"
+#include "wire_cases.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- what is allocated ------------------------------------------------------------- */
-
-static struct {
-	bool on;
-	size_t bytes;
-} taken;
-
-#define WRAPPED(type, name, size, params, ...)                                 \
-	type __real_##name params;                                             \
-	type __wrap_##name params;                                             \
-	type __wrap_##name params                                              \
-	{                                                                      \
-		if (taken.on)                                                  \
-			taken.bytes += (size);                                 \
-		return __real_##name(__VA_ARGS__);                             \
-	}
-
-WRAPPED(void *, malloc, len, (size_t len), len)
-WRAPPED(void *, calloc, n *len, (size_t n, size_t len), n, len)
-WRAPPED(void *, realloc, len, (void *p, size_t len), p, len)
-WRAPPED(void *, aligned_alloc, len, (size_t at, size_t len), at, len)
-
 /* --- one of each message, made by hand ------------------------------------------------- */
-
-enum which {
-	HELLO,
-	LIST,
-	LOOK,
-	READ,
-	DIGEST,
-	PING,
-	REQUESTS, /* those above; and their answers: */
-	AN_ANSWER = 16,
-	A_HELLO = AN_ANSWER,
-	A_LIST,
-	A_LOOK,
-	A_READ,
-	A_DIGEST,
-	A_PING,
-};
 
 static const char *const names[] = { "HELLO", "LIST",	"LOOK",
 				     "READ",  "DIGEST", "PING" };
@@ -378,7 +341,7 @@ static bool is_refused_answer(enum which which, const void *bytes, size_t len)
 	if (ask_make(&a, which))
 		return false;
 	memset(to, '.', sizeof(to));
-	before = taken.bytes;
+	before = taken.total;
 	taken.on = true;
 	if (wire_split(bytes, len, &m) == 0) {
 		refused = take(&a, which, &m) == -EPROTO;
@@ -388,7 +351,7 @@ static bool is_refused_answer(enum which which, const void *bytes, size_t len)
 	}
 	for (size_t i = 0; i < sizeof(to); i++)
 		refused &= to[i] == '.';
-	refused &= before == taken.bytes;
+	refused &= before == taken.total;
 	ck_ask_fini(&a);
 	return refused;
 }
@@ -402,16 +365,13 @@ static bool is_refused(enum which which, const char *bytes, size_t len)
 	if (!copy)
 		abort();
 	memcpy(copy, bytes, len);
-	taken.bytes = 0;
-	taken.on = true;
+	taken_begin();
 	refused = which < REQUESTS ? is_refused_request(copy, len)
 				   : is_refused_answer(which, copy, len);
 	taken.on = false;
 	free(copy);
-	return refused && taken.bytes == 0;
+	return refused && taken.total == 0;
 }
-
-#include "wire_cases.h"
 
 static void test_faults(void)
 {
@@ -516,11 +476,10 @@ static void test_canary(void)
 		ck_buf_fini(&b);
 	}
 	/* And an allocation is seen. */
-	taken.bytes = 0;
-	taken.on = true;
+	taken_begin();
 	free(ck_hasher_make(0));
 	taken.on = false;
-	ok(taken.bytes > 0);
+	ok(taken.total > 0);
 }
 
 /* --- what is not asked -------------------------------------------------------------------- */

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * owner_case: a directory of files, their owner, and requests to it. Every request is
+ * answered within the memory that was said before.
+ */
+#ifndef CK_OWNER_CASE_H
+#define CK_OWNER_CASE_H
+
+#include "owner_internal.h"
+#include "taken.h"
+#include "tap.h"
+#include "wire_case.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { THREAD_KEEPS = 1 << 20 }; /* see owner.h */
+
+static int dir = -1; /* of the test, removed at the end */
+static char dir_path[] = "/tmp/ckptfs-owner-XXXXXX";
+static struct ck_data_owner *owner;
+
+static inline void put_file(const char *name, const void *bytes, size_t len)
+{
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
+			0600);
+
+	if (fd < 0 || ck_write_full(fd, bytes, len))
+		abort();
+	close(fd);
+}
+
+static inline struct ck_data_owner *owner_begin(enum ck_beneath how)
+{
+	struct ck_data_owner *o = ck_data_owner_make(dir, how, 16);
+
+	if (!o)
+		abort();
+	return o;
+}
+
+static inline bool case_begin(void)
+{
+	alarm(110); /* a read that hangs is a failure */
+	if (!mkdtemp(dir_path) || ck_sigbus_install())
+		return false;
+	chmod(dir_path, 0755);
+	dir = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	owner = owner_begin(CK_BENEATH_NO_SYMLINKS);
+	return dir >= 0;
+}
+
+static inline int case_end(void)
+{
+	char command[128];
+
+	ck_data_owner_free(owner);
+	close(dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", dir_path);
+	return system(command) ? 2 : tap_done();
+}
+
+/* An answer as it comes, its bytes are the caller's. Ends the ask's part: false if there
+ * is none, or it took more than was said. */
+static inline bool serve(struct ck_data_owner *o, const struct ck_ask *a,
+			 struct ck_buf *bytes, struct ck_message *m)
+{
+	const struct ck_message request = {
+		.head = a->head, .body = { a->body.data, a->body.len }
+	};
+	struct ck_answer out;
+	uint64_t cost;
+	int rc = ck_data_owner_cost(&request, &cost);
+
+	taken_begin();
+	if (rc == 0)
+		rc = ck_data_owner_answer(o, &request, &out);
+	taken.on = false;
+	*bytes = (struct ck_buf){ 0 };
+	if (rc)
+		return false;
+	wire_add_answer(bytes, &out);
+	ck_answer_fini(&out);
+	if (taken.most > (int64_t)cost + THREAD_KEEPS) {
+		printf("# it takes %jd, said was %ju\n", (intmax_t)taken.most,
+		       (uintmax_t)cost);
+		return false;
+	}
+	return wire_split(bytes->data, bytes->len, m) == 0;
+}
+
+/* What is said of one name. */
+static inline int look_at(struct ck_data_owner *o, struct ck_str name,
+			  struct ck_looked *out)
+{
+	struct ck_buf bytes;
+	struct ck_message m;
+	struct ck_ask a;
+	size_t n;
+	int rc = ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n);
+
+	if (rc)
+		return rc;
+	rc = serve(o, &a, &bytes, &m) ? ck_take_look(&a, &m, out) : -EPROTO;
+	ck_buf_fini(&bytes);
+	ck_ask_fini(&a);
+	return rc;
+}
+
+/* The number of a file that can be used. */
+static inline uint32_t number_of(struct ck_data_owner *o, const char *name)
+{
+	struct ck_looked looked;
+
+	if (look_at(o, ck_str_from(name), &looked) || !looked.seen)
+		abort();
+	return looked.number;
+}
+
+/* Has the moves done by the owner, with as many requests as it takes. */
+static inline int move_by(struct ck_data_owner *o, struct ck_move *list,
+			  size_t n)
+{
+	struct ck_reads r;
+	int rc = 0;
+
+	ck_reads_begin(&r, list, n);
+	while (!rc && ck_reads_left(&r)) {
+		struct ck_buf bytes;
+		struct ck_message m;
+		struct ck_ask a;
+
+		rc = ck_ask_read(&r, &a);
+		if (rc)
+			break;
+		rc = serve(o, &a, &bytes, &m) ? ck_take_read(&a, &m) : -EPROTO;
+		ck_buf_fini(&bytes);
+		ck_ask_fini(&a);
+	}
+	return rc;
+}
+
+#endif
