@@ -95,14 +95,16 @@ static int page_fill(struct page *page, DIR *dir)
 {
 	const struct dirent *entry;
 
-	while ((errno = 0, entry = readdir(dir))) {
-		if (!page_add(page, dir, entry)) {
-			page->more = 1;
+	for (;;) {
+		errno = 0;
+		entry = readdir(dir);
+		if (!entry)
+			return errno ? -errno : page->rows.err;
+		page->more = !page_add(page, dir, entry);
+		if (page->more)
 			return page->rows.err;
-		}
 		page->next = (uint64_t)entry->d_off;
 	}
-	return errno ? -errno : page->rows.err;
 }
 
 int ck_data_owner_list(struct ck_data_owner *o, struct ck_cur body,

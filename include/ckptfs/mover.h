@@ -10,7 +10,8 @@
 #include "ckptfs/model.h"
 #include "ckptfs/source.h"
 
-/* count >= 1 repetitions; each moves on by dst and src bytes. */
+/* count >= 1 repetitions; each moves on by dst and src bytes. Those of a single one are
+ * small, since they may be added all the same. */
 struct ck_loop {
 	uint64_t count;
 	uint64_t dst;

@@ -6,7 +6,7 @@
 #ifndef CK_OWNER_CASE_H
 #define CK_OWNER_CASE_H
 
-#include "owner_internal.h"
+#include "../../core/peer/owner_internal.h"
 #include "taken.h"
 #include "tap.h"
 #include "wire_case.h"

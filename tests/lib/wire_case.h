@@ -47,6 +47,33 @@ static inline int wire_split(const void *bytes, size_t len,
 	return 0;
 }
 
+/* All runs of a nest, in its order: calls each() with where they are. */
+static inline void each_run(const struct ck_move *m,
+			    void (*each)(void *arg, uint64_t fpos,
+					 uint64_t dst),
+			    void *arg)
+{
+	uint64_t index[CK_MAX_DIMS] = { 0 };
+
+	for (;;) {
+		uint64_t fpos = m->fpos, dst = 0;
+		uint32_t k = m->nloops;
+
+		for (uint32_t i = 0; i < m->nloops; i++) {
+			fpos += index[i] * m->loops[i].src;
+			dst += index[i] * m->loops[i].dst;
+		}
+		each(arg, fpos, dst);
+		for (; k > 0; k--) {
+			if (++index[k - 1] < m->loops[k - 1].count)
+				break;
+			index[k - 1] = 0;
+		}
+		if (k == 0)
+			return;
+	}
+}
+
 /* A request, answered by an owner: -EPROTO, or a whole answer, the caller's. */
 static inline int wire_serve(struct ck_data_owner *o, const struct ck_ask *a,
 			     struct ck_buf *answer)

@@ -49,32 +49,6 @@ static void make_files(void)
 
 /* --- the model ------------------------------------------------------------------------- */
 
-/* All runs of a nest, in its order: calls each() with where they are. */
-static void each_run(const struct ck_move *m,
-		     void (*each)(void *arg, uint64_t fpos, uint64_t dst),
-		     void *arg)
-{
-	uint64_t index[CK_MAX_DIMS] = { 0 };
-
-	for (;;) {
-		uint64_t fpos = m->fpos, dst = 0;
-		uint32_t k = m->nloops;
-
-		for (uint32_t i = 0; i < m->nloops; i++) {
-			fpos += index[i] * m->loops[i].src;
-			dst += index[i] * m->loops[i].dst;
-		}
-		each(arg, fpos, dst);
-		for (; k > 0; k--) {
-			if (++index[k - 1] < m->loops[k - 1].count)
-				break;
-			index[k - 1] = 0;
-		}
-		if (k == 0)
-			return;
-	}
-}
-
 struct model {
 	const struct ck_move *m;
 	struct ck_buf bytes; /* packed */
@@ -296,6 +270,17 @@ static bool is_same_way(struct ck_data_owner *o, struct ck_move *list,
 	return same;
 }
 
+/* One that fits, as a plan would have it: no stride without a meaning. */
+static void near_move(struct ck_move *m, struct nest *nest)
+{
+	do
+		random_move(m, nest);
+	while (nest->reach > ROOM / MOVES);
+	for (uint32_t k = 0; k < m->nloops; k++)
+		if (nest->loops[k].count == 1)
+			nest->loops[k].src = 0;
+}
+
 static void test_round_trip(unsigned rounds)
 {
 	struct nest nests[MOVES];
@@ -306,10 +291,7 @@ static void test_round_trip(unsigned rounds)
 		size_t n = 1 + below(MOVES);
 
 		for (size_t k = 0; k < n; k++)
-			random_move(&list[k], &nests[k]);
-		for (size_t k = 0; k < n; k++)
-			while (nests[k].reach > ROOM / MOVES)
-				random_move(&list[k], &nests[k]);
+			near_move(&list[k], &nests[k]);
 		wrong += !is_same_way(owner, list, nests, n, false);
 	}
 	eq_u64(wrong, 0);
