@@ -340,7 +340,7 @@ struct walk {
 	const struct ck_move *part;
 };
 
-static void walk_run(void *arg, uint64_t fpos, uint64_t dst)
+static CK_WRAPS void walk_run(void *arg, uint64_t fpos, uint64_t dst)
 {
 	struct walk *w = arg;
 	uint64_t want_fpos = w->m->fpos + w->off, want_dst = w->off;
