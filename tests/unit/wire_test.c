@@ -8,123 +8,17 @@
 #include "tap.h"
 #include "wire_case.h"
 #include "wire_cases.h"
+#include "wire_messages.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- one of each message, made by hand ------------------------------------------------- */
-
 static const char *const names[] = { "HELLO", "LIST",	"LOOK",
 				     "READ",  "DIGEST", "PING" };
 
-enum { ID = 0x1122334455, EPOCH = 7, ROOM = 1024 };
-
 static struct ck_data_owner *owner;
-static uint8_t to[64]; /* of the moves of READ */
-static const struct ck_loop loops[] = { { 3, 16, 100 }, { 2, 5, 10 } };
-static struct ck_move moves[] = {
-	{ .file = 0, .nloops = 2, .loops = loops, .fpos = 5, .run = 4 },
-	{ .file = 1, .fpos = 0x123456789a, .run = 8 },
-};
-
-static void put_move(struct ck_buf *b, const struct ck_move *m)
-{
-	ck_buf_u32(b, m->file);
-	ck_buf_u32(b, m->nloops);
-	ck_buf_u64(b, m->fpos);
-	ck_buf_u64(b, m->run);
-	for (uint32_t k = 0; k < m->nloops; k++) {
-		ck_buf_u64(b, m->loops[k].count);
-		ck_buf_u64(b, m->loops[k].src);
-	}
-}
-
-static void put_counted(struct ck_buf *b, uint32_t n)
-{
-	ck_buf_u32(b, n);
-	ck_buf_u32(b, 0);
-}
-
-static void put_request(struct ck_buf *b, enum which which)
-{
-	if (which == HELLO)
-		ck_buf_add(b, "\14\0ckptfs 0.1.0", 14);
-	if (which == LIST)
-		ck_buf_add(b, "\5\0\0\0\0\0\0\0\3\0sub", 13);
-	if (which == LOOK)
-		ck_buf_add(b, "\1\0\0\0\2\0\0\0\2\0\0\0\1\0a\5\0sub/b", 22);
-	if (which == READ) {
-		put_counted(b, 2);
-		put_move(b, &moves[0]);
-		put_move(b, &moves[1]);
-	}
-	if (which == DIGEST) {
-		put_counted(b, 2);
-		for (uint32_t i = 0; i < 2; i++) {
-			put_counted(b, i);
-			ck_buf_u64(b, 100 + i);
-			ck_buf_u64(b, 1000);
-		}
-	}
-}
-
-static void put_looked(struct ck_buf *b, uint32_t number, uint8_t seen,
-		       uint8_t why, uint32_t err, uint32_t trouble)
-{
-	ck_buf_u32(b, number);
-	ck_buf_u8(b, seen);
-	ck_buf_u8(b, why);
-	ck_buf_u16(b, 0);
-	ck_buf_u32(b, err);
-	ck_buf_u32(b, trouble);
-	ck_buf_u32(b, seen ? S_IFREG | 0640 : 0);
-	ck_buf_u32(b, seen ? 1000 : 0);
-	ck_buf_u32(b, seen ? 100 : 0);
-	ck_buf_u32(b, seen ? 0044 : 0);
-	ck_buf_u32(b, seen ? 999999999 : 0);
-	ck_buf_u64(b, seen ? 12345 : 0);
-	ck_buf_u64(b, seen ? (uint64_t)-2 : 0);
-}
-
-static void put_answer(struct ck_buf *b, enum which which)
-{
-	if (which == A_HELLO)
-		ck_buf_add(b, "\5\0other", 7);
-	if (which == A_LIST)
-		ck_buf_add(b,
-			   "\x4d\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0"
-			   "\1\1\0a\3\2\0bc",
-			   25);
-	if (which == A_LOOK) {
-		ck_buf_u32(b, 2);
-		put_looked(b, 17, 1, 0, 0, ESTALE);
-		put_looked(b, 18, 0, 0, 0, EACCES);
-	}
-	if (which == A_READ)
-		ck_buf_add(b, "\0\0\0\0\5\0\0\0", 8);
-	if (which == A_DIGEST)
-		ck_buf_add(b, "0123456789abcdef", 16);
-}
-
-static const uint8_t packed[] = "aaaabbbbccccddddeeeeffffgggggggg";
-
-static void put_message(struct ck_buf *b, enum which which)
-{
-	struct ck_buf body = { 0 };
-	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER + 1),
-				     .answer = which >= AN_ANSWER,
-				     .id = ID,
-				     .epoch = EPOCH };
-
-	put_request(&body, which);
-	put_answer(&body, which);
-	head.body = (uint32_t)body.len;
-	head.payload = which == A_READ ? 32 : 0;
-	wire_add(b, &head, &body, packed);
-	ck_buf_fini(&body);
-}
 
 static int ask_make(struct ck_ask *a, enum which which)
 {
@@ -482,6 +376,97 @@ static void test_canary(void)
 	ok(taken.total > 0);
 }
 
+/* --- the last good one, and the first that is not ------------------------------------- */
+
+/* Whether a message with such a body is refused. */
+static bool is_refused_body(enum which which, struct ck_buf *body,
+			    size_t payload)
+{
+	static char bytes[64];
+	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER + 1),
+				     .answer = which >= AN_ANSWER,
+				     .id = ID,
+				     .payload = payload,
+				     .body = (uint32_t)body->len,
+				     .epoch = EPOCH };
+	struct ck_buf b = { 0 };
+	bool refused;
+
+	wire_add(&b, &head, body, bytes);
+	refused = is_refused(which, b.data, b.len);
+	ck_buf_fini(&b);
+	ck_buf_fini(body);
+	return refused;
+}
+
+static bool refuses_loops(uint32_t n)
+{
+	const struct ck_loop once = { 1, 0, 7 };
+	struct ck_buf body = { 0 };
+
+	put_counted(&body, 1);
+	put_move(&body, &(struct ck_move){ .run = 1 });
+	for (int i = 0; i < 4; i++)
+		body.data[12 + i] = (char)(n >> 8 * i & 0xff);
+	for (uint32_t k = 0; k < n; k++) {
+		ck_buf_u64(&body, once.count);
+		ck_buf_u64(&body, once.src);
+	}
+	return is_refused_body(READ, &body, 0);
+}
+
+static bool refuses_text(enum which which, size_t len)
+{
+	static char text[CK_WIRE_NAME_MAX + 1];
+	struct ck_buf body = { 0 };
+
+	memset(text, 'x', sizeof(text));
+	if (which == LIST)
+		ck_buf_u64(&body, 0);
+	if (which == LOOK) {
+		put_counted(&body, 0);
+		ck_buf_u32(&body, 1);
+	}
+	if (which == A_LIST) {
+		ck_buf_u64(&body, 0);
+		put_counted(&body, 1);
+		ck_buf_u8(&body, CK_WIRE_FILE);
+	}
+	ck_wire_text_put(&body, (struct ck_str){ text, len });
+	return is_refused_body(which, &body, 0);
+}
+
+static bool refuses_payload(size_t len)
+{
+	struct ck_buf body = { 0 };
+
+	put_counted(&body, 0);
+	return is_refused_body(A_READ, &body, len);
+}
+
+/* A page of nothing. */
+static bool refuses_page(uint32_t more)
+{
+	struct ck_buf body = { 0 };
+
+	ck_buf_u64(&body, 5);
+	ck_buf_u32(&body, 0);
+	ck_buf_u32(&body, more);
+	return is_refused_body(A_LIST, &body, 0);
+}
+
+static void test_edges(void)
+{
+	ok(!refuses_loops(CK_MAX_DIMS) && refuses_loops(CK_MAX_DIMS + 1));
+	ok(!refuses_text(HELLO, 255) && refuses_text(HELLO, 256));
+	ok(!refuses_text(A_HELLO, 255) && refuses_text(A_HELLO, 256));
+	ok(!refuses_text(LIST, 4096) && refuses_text(LIST, 4097));
+	ok(!refuses_text(LOOK, 4096) && refuses_text(LOOK, 4097));
+	ok(!refuses_text(A_LIST, 4096) && refuses_text(A_LIST, 4097));
+	ok(refuses_payload(31) && !refuses_payload(32) && refuses_payload(33));
+	ok(!refuses_page(0) && refuses_page(1));
+}
+
 /* --- what is not asked -------------------------------------------------------------------- */
 
 static void test_limits(void)
@@ -540,6 +525,7 @@ int main(void)
 		test_lengths(i);
 		test_bits(i);
 	}
+	test_edges();
 	test_limits();
 	ck_data_owner_free(owner);
 	return tap_done();
