@@ -16,10 +16,19 @@ static struct {
 	bool on;
 	size_t total;	   /* bytes asked for */
 	int64_t now, most; /* bytes in use, more than when it began */
+	unsigned
+		fails; /* the so-manieth call from now on has none; 0: all have */
 } taken;
+
+/* Whether this call is the one that fails. */
+static inline bool taken_fails(void)
+{
+	return taken.on && taken.fails && --taken.fails == 0;
+}
 
 static inline void taken_begin(void)
 {
+	taken.fails = 0;
 	taken.total = 0;
 	taken.now = taken.most = 0;
 	taken.on = true;
@@ -48,7 +57,7 @@ static inline void taken_back(void *p)
 
 TAKEN(void *, malloc, size_t len)
 {
-	void *p = __real_malloc(len);
+	void *p = taken_fails() ? NULL : __real_malloc(len);
 
 	taken_note(p, len);
 	return p;
@@ -56,7 +65,7 @@ TAKEN(void *, malloc, size_t len)
 
 TAKEN(void *, calloc, size_t n, size_t len)
 {
-	void *p = __real_calloc(n, len);
+	void *p = taken_fails() ? NULL : __real_calloc(n, len);
 
 	taken_note(p, n * len);
 	return p;
@@ -66,6 +75,8 @@ TAKEN(void *, realloc, void *old, size_t len)
 {
 	void *p;
 
+	if (taken_fails())
+		return NULL;
 	taken_back(old);
 	p = __real_realloc(old, len);
 	taken_note(p, len);
@@ -76,6 +87,8 @@ TAKEN(void *, reallocarray, void *old, size_t n, size_t len)
 {
 	void *p;
 
+	if (taken_fails())
+		return NULL;
 	taken_back(old);
 	p = __real_reallocarray(old, n, len);
 	taken_note(p, n * len);
@@ -84,7 +97,7 @@ TAKEN(void *, reallocarray, void *old, size_t n, size_t len)
 
 TAKEN(void *, aligned_alloc, size_t at, size_t len)
 {
-	void *p = __real_aligned_alloc(at, len);
+	void *p = taken_fails() ? NULL : __real_aligned_alloc(at, len);
 
 	taken_note(p, len);
 	return p;
@@ -92,7 +105,7 @@ TAKEN(void *, aligned_alloc, size_t at, size_t len)
 
 TAKEN(char *, strndup, const char *text, size_t len)
 {
-	char *p = __real_strndup(text, len);
+	char *p = taken_fails() ? NULL : __real_strndup(text, len);
 
 	taken_note(p, len);
 	return p;

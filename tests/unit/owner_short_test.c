@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * owner_short: each allocation fails once, of who asks and of who answers. An owner
+ * answers all the same, and who asks can ask again.
+ */
+#include "owner_case.h"
+
+#include <errno.h>
+
+static int ask_make(struct ck_ask *a, unsigned type, struct ck_reads *r)
+{
+	static const struct ck_str looked[] = { { "b", 1 }, { "sub/c", 5 } };
+	static const struct ck_wire_run run = { 0, 0, 1 };
+	size_t n;
+
+	switch (type) {
+	case CK_WIRE_HELLO: return ck_ask_hello(a, CK_STR("x"));
+	case CK_WIRE_LIST: return ck_ask_list(a, CK_STR("sub"), 0);
+	case CK_WIRE_LOOK:
+		return ck_ask_look(a, (struct ck_ids){ 0, 0 }, looked, 2, &n);
+	case CK_WIRE_READ: return ck_reads_left(r) ? ck_ask_read(r, a) : 0;
+	case CK_WIRE_DIGEST: return ck_ask_digest(a, &run, 1);
+	default: return ck_ask_ping(a);
+	}
+}
+
+/* The n-th allocation fails: false once there are fewer. */
+static bool ask_short(unsigned type, unsigned n, struct ck_reads *r)
+{
+	const struct ck_reads before = *r;
+	struct ck_ask a;
+	bool fired;
+	int rc;
+
+	taken_begin();
+	taken.fails = n;
+	rc = ask_make(&a, type, r);
+	taken.on = false;
+	fired = taken.fails == 0;
+	eq_err(rc, fired ? -ENOMEM : 0);
+	ok(!fired || (r->next == before.next && r->done == before.done));
+	if (rc == 0)
+		ck_ask_fini(&a);
+	return fired;
+}
+
+/* There is an answer all the same. */
+static bool answer_short(const struct ck_ask *a, unsigned n)
+{
+	const struct ck_message m = { .head = a->head,
+				      .body = { a->body.data, a->body.len } };
+	struct ck_data_owner *o = owner_begin(CK_BENEATH_NO_SYMLINKS);
+	struct ck_answer out;
+	bool fired;
+
+	number_of(o, "a");
+	taken_begin();
+	taken.fails = n;
+	eq_err(ck_data_owner_answer(o, &m, &out), 0);
+	taken.on = false;
+	fired = taken.fails == 0;
+	ok(out.head.err == 0 || (fired && out.head.err == ENOMEM));
+	ok(out.head.err == 0 || (!out.body.data && !out.payload));
+	ck_answer_fini(&out);
+	ck_data_owner_free(o);
+	return fired;
+}
+
+static void test_shortage(void)
+{
+	const struct ck_loop loop = { 2, 2, 2 };
+	uint8_t bytes[4];
+	struct ck_move move = { 0, 1, &loop, 0, 2, bytes, 0 };
+	unsigned failed = 0;
+
+	for (unsigned type = 1; type < CK_WIRE_TYPES; type++) {
+		struct ck_reads r;
+		struct ck_ask a;
+		unsigned n = 1;
+
+		ck_reads_begin(&r, &move, 1);
+		for (; ask_short(type, n, &r); n++)
+			failed++;
+		ck_reads_begin(&r, &move, 1);
+		if (ask_make(&a, type, &r))
+			abort();
+		for (n = 1; answer_short(&a, n); n++)
+			failed++;
+		ck_ask_fini(&a);
+	}
+	printf("# %u allocations failed\n", failed);
+	ok(failed > 20);
+}
+
+int main(void)
+{
+	if (!case_begin())
+		return 2;
+	put_file("a", "first", 5);
+	put_file("b", "second", 6);
+	ok(mkdirat(dir, "sub", 0700) == 0);
+	put_file("sub/c", "third", 5);
+	test_shortage();
+	return case_end();
+}
