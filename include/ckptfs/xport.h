@@ -2,7 +2,8 @@
 /*
  * xport: carries messages between the processes of one job, its ranks. There are several
  * transports, and nothing here is of one of them. All functions but wake() are for one
- * thread, in which all callbacks are called.
+ * thread, in which all callbacks are called. Callbacks may call send(), expect() and
+ * wake(), and nothing else. A rank may send to itself.
  */
 #ifndef CKPTFS_XPORT_H
 #define CKPTFS_XPORT_H
@@ -17,8 +18,9 @@ struct ck_parcel {
 	struct ck_wire_head head;
 	struct ck_str body;	/* head.body bytes */
 	const uint8_t *payload; /* head.payload bytes */
-	/* Once, from send() or wait(): the parcel is the caller's again. rc: 0, or
-	 * -EIO: the rank is lost. */
+	/* Once, from send(), wait() or close(): the parcel is the caller's again. rc:
+	 * 0, which does not say that it arrived, or -EIO: it did not, for the rank is
+	 * lost, or there is none, or the transport is closed. */
 	void (*sent)(struct ck_parcel *p, int rc);
 	struct ck_parcel *next; /* private */
 };
@@ -26,12 +28,15 @@ struct ck_parcel {
 struct ck_xport {
 	/* Constant: */
 	uint32_t rank, size;
-	/* Takes a parcel, and never waits. */
+	/* Takes a parcel, and never waits. Parcels to one rank arrive in the order of
+	 * their send(); one to a rank that does not read keeps no other's waiting. */
 	void (*send)(struct ck_xport *x, struct ck_parcel *p);
 	/* The payload of the answer with this id of that rank goes to `to`, which has
-	 * room for len bytes: said before the request is sent. Payloads that nobody
+	 * room for len bytes: said before the request is sent, and good for one
+	 * answer. Said again of the same answer, the last holds. Payloads that nobody
 	 * expects, or that are longer, are dropped. `to` is the transport's until the
-	 * answer has come or the rank is lost. -ENOMEM. */
+	 * answer has come or the rank is lost, at once if it is lost already.
+	 * -ENOMEM. */
 	int (*expect)(struct ck_xport *x, uint32_t from, uint64_t id,
 		      uint8_t *to, uint64_t len);
 	/* Carries on until something was called, or one of `also` is ready (its revents
@@ -41,6 +46,7 @@ struct ck_xport {
 		    int msec);
 	/* Any thread: wait() returns soon. */
 	void (*wake)(struct ck_xport *x);
+	/* Frees all. Others see what was sent(), and then that this rank is lost. */
 	void (*close)(struct ck_xport *x);
 
 	/* Set by whoever has it, before wait(): */
@@ -48,16 +54,18 @@ struct ck_xport {
 	/* A whole message came. m is borrowed; its payload is where it was expected, and
 	 * NULL with length 0 if it was dropped. */
 	void (*got)(void *arg, uint32_t from, const struct ck_message *m);
-	/* A rank is gone for good, or sent what is no message: nothing more of it
-	 * comes, and nothing that was expected of it is written any more. */
+	/* Once for a rank that is gone for good, or sent what is no message: nothing
+	 * more of it comes, nothing that was expected of it is written any more, and
+	 * all its parcels were given back. */
 	void (*lost)(void *arg, uint32_t rank);
 };
 
 /* --- between processes of one machine ------------------------------------------------ */
 
 /* UNIX sockets `0`, `1`, ... in a directory that exists and belongs to the job: each rank
- * waits, at most msec, until it is joined to all others. -ETIMEDOUT, -ENOMEM, errors of
- * sockets. */
+ * waits, at most msec, until it is joined to all others; then its name there is gone.
+ * Processes of other users are not let in. -ETIMEDOUT; -EADDRINUSE: there is such a rank
+ * already; -EINVAL, -ENOMEM, errors of sockets. */
 CK_MUST_USE int ck_xport_local(const char *directory, uint32_t rank,
 			       uint32_t size, int msec, struct ck_xport **out);
 

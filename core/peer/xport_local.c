@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * xport_local: the transport between processes of one machine, see xport.h. Each rank
+ * has a stream socket, a queue of parcels, and a message that is coming: all that is
+ * kept of both is how many bytes of the message are over.
+ */
+#include "ckptfs/memory.h"
+#include "ckptfs/xport.h"
+#include "mesh.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	TURN = 1 << 20, /* bytes of one rank until it is another's turn */
+	BUCKETS = 1024,
+	DROPPED = 16 << 10, /* bytes read at a time that nobody wants */
+};
+
+struct parcels {
+	struct ck_parcel *first, *last;
+};
+
+/* Where the payload of an answer goes. */
+struct expected {
+	struct expected *next;
+	uint32_t from;
+	uint64_t id;
+	uint8_t *to;
+	uint64_t len;
+};
+
+struct rank {
+	int fd; /* -1: none, of this rank itself, or it is lost */
+	bool lost;
+
+	struct parcels out;
+	bool full;	   /* its socket takes nothing now */
+	uint64_t out_done; /* bytes of the first parcel that are written */
+	uint8_t out_head[CK_WIRE_HEAD];
+
+	uint64_t in_done; /* bytes of a message that have come */
+	uint8_t in_head[CK_WIRE_HEAD];
+	struct ck_wire_head head; /* once that is there */
+	uint8_t *body;		  /* CK_WIRE_BODY_MAX bytes of pages */
+	uint8_t *to;		  /* the payload; NULL: it is dropped */
+};
+
+struct local {
+	struct ck_xport x; /* first */
+	int event;	   /* of wake() */
+	bool called;
+	struct parcels own;	/* to this rank itself */
+	struct parcels refused; /* to those that are lost */
+	struct expected *expected[BUCKETS];
+	struct pollfd *polled; /* the event, all ranks, and those of `also` */
+	size_t cap;
+	uint8_t dropped[DROPPED];
+	struct rank ranks[];
+};
+
+static struct local *local_of(struct ck_xport *x)
+{
+	return (struct local *)x;
+}
+
+/* --- parcels --------------------------------------------------------------------- */
+
+static void push(struct parcels *q, struct ck_parcel *p)
+{
+	p->next = NULL;
+	if (q->first)
+		q->last->next = p;
+	else
+		q->first = p;
+	q->last = p;
+}
+
+static struct ck_parcel *pop(struct parcels *q)
+{
+	struct ck_parcel *p = q->first;
+
+	if (p)
+		q->first = p->next;
+	return p;
+}
+
+/* What comes into it from now on is not in what is returned. */
+static struct parcels take_all(struct parcels *q)
+{
+	struct parcels all = *q;
+
+	*q = (struct parcels){ 0 };
+	return all;
+}
+
+static void give_back(struct local *l, struct ck_parcel *p, int rc)
+{
+	l->called = true;
+	p->sent(p, rc);
+}
+
+static void refuse_all(struct local *l, struct parcels *q)
+{
+	struct parcels all = take_all(q);
+	struct ck_parcel *p;
+
+	while ((p = pop(&all)))
+		give_back(l, p, -EIO);
+}
+
+static void local_send(struct ck_xport *x, struct ck_parcel *p)
+{
+	struct local *l = local_of(x);
+
+	if (p->to >= x->size || l->ranks[p->to].lost)
+		push(&l->refused, p);
+	else
+		push(p->to == x->rank ? &l->own : &l->ranks[p->to].out, p);
+}
+
+/* --- what is expected -------------------------------------------------------------- */
+
+/* Where it is in its list, or the end of the list. */
+static struct expected **find_expected(struct local *l, uint32_t from,
+				       uint64_t id)
+{
+	struct expected **at = &l->expected[(id ^ from) % BUCKETS];
+
+	while (*at && ((*at)->from != from || (*at)->id != id))
+		at = &(*at)->next;
+	return at;
+}
+
+static void forget(struct expected **at)
+{
+	struct expected *e = *at;
+
+	*at = e->next;
+	free(e);
+}
+
+static void forget_rank(struct local *l, uint32_t from)
+{
+	for (size_t i = 0; i < BUCKETS; i++) {
+		struct expected **at = &l->expected[i];
+
+		while (*at) {
+			if ((*at)->from == from)
+				forget(at);
+			else
+				at = &(*at)->next;
+		}
+	}
+}
+
+static int local_expect(struct ck_xport *x, uint32_t from, uint64_t id,
+			uint8_t *to, uint64_t len)
+{
+	struct local *l = local_of(x);
+	struct expected **at = find_expected(l, from, id);
+
+	if (from >= x->size || l->ranks[from].lost)
+		return 0;
+	if (!*at)
+		*at = calloc(1, sizeof(**at));
+	if (!*at)
+		return -ENOMEM;
+	(*at)->from = from;
+	(*at)->id = id;
+	(*at)->to = to;
+	(*at)->len = len;
+	return 0;
+}
+
+/* Where the payload goes of a message that comes now; NULL: nowhere. */
+static uint8_t *take_expected(struct local *l, uint32_t from,
+			      const struct ck_wire_head *h)
+{
+	struct expected **at;
+	uint8_t *to = NULL;
+
+	if (!h->answer)
+		return NULL;
+	at = find_expected(l, from, h->id);
+	if (!*at)
+		return NULL;
+	if (h->payload && h->payload <= (*at)->len)
+		to = (*at)->to;
+	forget(at);
+	return to;
+}
+
+/* --- to this rank itself ------------------------------------------------------------- */
+
+static void got(struct local *l, uint32_t from, struct ck_message *m,
+		const uint8_t *payload)
+{
+	if (payload)
+		m->payload = (struct ck_str){ (const char *)payload,
+					      m->head.payload };
+	l->called = true;
+	l->x.got(l->x.arg, from, m);
+}
+
+static void deliver_own(struct local *l)
+{
+	struct parcels all = take_all(&l->own);
+	struct ck_parcel *p;
+
+	while ((p = pop(&all))) {
+		struct ck_message m = { .head = p->head, .body = p->body };
+		uint8_t *to = take_expected(l, l->x.rank, &p->head);
+
+		if (to)
+			memcpy(to, p->payload, p->head.payload);
+		got(l, l->x.rank, &m, to);
+		give_back(l, p, 0);
+	}
+}
+
+/* --- a rank is lost -------------------------------------------------------------------- */
+
+static void lose(struct local *l, uint32_t i)
+{
+	struct rank *r = &l->ranks[i];
+
+	ck_fd_cleanup(&r->fd);
+	r->lost = true;
+	r->to = NULL;
+	forget_rank(l, i);
+	refuse_all(l, &r->out);
+	l->called = true;
+	l->x.lost(l->x.arg, i);
+}
+
+/* Whether an error of a socket is none, only to be tried again. */
+static bool is_passing(int err)
+{
+	return err == EAGAIN || err == EINTR;
+}
+
+/* --- writing --------------------------------------------------------------------------- */
+
+static uint64_t message_bytes(const struct ck_wire_head *h)
+{
+	return CK_WIRE_HEAD + (uint64_t)h->body + h->payload;
+}
+
+/* What is left of the first parcel, at most `most` bytes. How many pieces it is. */
+static size_t left_of_first(struct rank *r, uint64_t most, struct iovec out[3])
+{
+	const struct ck_parcel *p = r->out.first;
+	const void *starts[] = { r->out_head, p->body.p, p->payload };
+	const uint64_t lens[] = { CK_WIRE_HEAD, p->head.body, p->head.payload };
+	uint64_t skip = r->out_done;
+	size_t n = 0;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(starts); i++) {
+		uint64_t gone = ck_min(skip, lens[i]);
+		uint64_t take = ck_min(lens[i] - gone, most);
+
+		skip -= gone;
+		most -= take;
+		if (take)
+			out[n++] = (struct iovec){
+				(void *)((uintptr_t)starts[i] + gone), take
+			};
+	}
+	return n;
+}
+
+static void count_written(struct local *l, struct rank *r, uint64_t n)
+{
+	r->out_done += n;
+	if (r->out_done < message_bytes(&r->out.first->head))
+		return;
+	r->out_done = 0;
+	give_back(l, pop(&r->out), 0);
+}
+
+/* Bytes that were written, 0 if no more can be now. After an error what has come can
+ * still be read, and then the rank is lost. */
+static uint64_t write_some(struct rank *r, uint64_t most)
+{
+	struct iovec pieces[3];
+	struct msghdr m = { .msg_iov = pieces };
+	ssize_t n;
+
+	if (r->out_done == 0)
+		ck_wire_head_put(&r->out.first->head, r->out_head);
+	m.msg_iovlen = left_of_first(r, most, pieces);
+	n = sendmsg(r->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n > 0)
+		return (uint64_t)n;
+	if (n == 0 || !is_passing(errno))
+		(void)shutdown(r->fd, SHUT_RDWR);
+	r->full = true;
+	return 0;
+}
+
+static void write_rank(struct local *l, struct rank *r)
+{
+	uint64_t left = TURN;
+
+	while (r->fd >= 0 && r->out.first && !r->full && left) {
+		uint64_t n = write_some(r, left);
+
+		left -= n;
+		if (n)
+			count_written(l, r, n);
+	}
+}
+
+/* --- reading --------------------------------------------------------------------------- */
+
+/* Where the next bytes of a message go, *len of them at most. */
+static uint8_t *next_place(struct local *l, struct rank *r, uint64_t *len)
+{
+	uint64_t at = r->in_done;
+
+	if (at < CK_WIRE_HEAD) {
+		*len = CK_WIRE_HEAD - at;
+		return r->in_head + at;
+	}
+	at -= CK_WIRE_HEAD;
+	if (at < r->head.body) {
+		*len = r->head.body - at;
+		return r->body + at;
+	}
+	at -= r->head.body;
+	*len = r->head.payload - at;
+	if (r->to)
+		return r->to + at;
+	*len = ck_min(*len, DROPPED);
+	return l->dropped;
+}
+
+/* False: it is no message. */
+static bool count_read(struct local *l, uint32_t i, uint64_t n)
+{
+	struct rank *r = &l->ranks[i];
+	struct ck_message m = { 0 };
+	const uint8_t *to;
+
+	r->in_done += n;
+	if (r->in_done == CK_WIRE_HEAD) {
+		if (ck_wire_head_get(r->in_head, &r->head))
+			return false;
+		r->to = take_expected(l, i, &r->head);
+	}
+	if (r->in_done < CK_WIRE_HEAD || r->in_done < message_bytes(&r->head))
+		return true;
+	m.head = r->head;
+	m.body = (struct ck_str){ (const char *)r->body, r->head.body };
+	to = r->to;
+	r->in_done = 0;
+	r->to = NULL;
+	got(l, i, &m, to);
+	return true;
+}
+
+static void read_rank(struct local *l, uint32_t i)
+{
+	struct rank *r = &l->ranks[i];
+	uint64_t left = TURN;
+
+	while (left) {
+		uint64_t len;
+		uint8_t *to = next_place(l, r, &len);
+		ssize_t n = recv(r->fd, to, ck_min(len, left), MSG_DONTWAIT);
+
+		if (n < 0 && is_passing(errno))
+			return;
+		if (n <= 0 || !count_read(l, i, (uint64_t)n)) {
+			lose(l, i);
+			return;
+		}
+		left -= (uint64_t)n;
+	}
+}
+
+/* --- waiting --------------------------------------------------------------------------- */
+
+static int prepare_poll(struct local *l, const struct pollfd *also, nfds_t n)
+{
+	struct pollfd *p = ck_grow(l->polled, &l->cap, (size_t)l->x.size + 1, n,
+				   sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	l->polled = p;
+	*p++ = (struct pollfd){ .fd = l->event, .events = POLLIN };
+	for (uint32_t i = 0; i < l->x.size; i++) {
+		const struct rank *r = &l->ranks[i];
+
+		*p++ = (struct pollfd){
+			.fd = r->fd,
+			.events = r->out.first ? POLLIN | POLLOUT : POLLIN,
+		};
+	}
+	for (nfds_t i = 0; i < n; i++)
+		*p++ = also[i];
+	return 0;
+}
+
+/* Whether somebody woke this. */
+static bool was_woken(struct local *l)
+{
+	eventfd_t count;
+
+	return l->polled[0].revents && eventfd_read(l->event, &count) == 0;
+}
+
+static bool see_also(const struct local *l, struct pollfd *also, nfds_t n)
+{
+	const struct pollfd *p = &l->polled[(size_t)l->x.size + 1];
+	bool any = false;
+
+	for (nfds_t i = 0; i < n; i++) {
+		also[i].revents = p[i].revents;
+		any |= p[i].revents != 0;
+	}
+	return any;
+}
+
+static void read_all(struct local *l)
+{
+	for (uint32_t i = 0; i < l->x.size; i++) {
+		short now = l->polled[i + 1].revents;
+
+		if (now & POLLOUT)
+			l->ranks[i].full = false;
+		if (now & ~POLLOUT)
+			read_rank(l, i);
+	}
+}
+
+static void write_all(struct local *l)
+{
+	refuse_all(l, &l->refused);
+	deliver_own(l);
+	for (uint32_t i = 0; i < l->x.size; i++)
+		write_rank(l, &l->ranks[i]);
+}
+
+static bool has_queued(const struct local *l)
+{
+	return l->called || l->own.first || l->refused.first;
+}
+
+static int poll_msec(const struct local *l, bool ever, uint64_t end)
+{
+	uint64_t now;
+
+	if (has_queued(l))
+		return 0;
+	if (ever)
+		return -1;
+	now = ck_mesh_now();
+	return (int)ck_min(end - ck_min(now, end), INT_MAX);
+}
+
+/* All that can be done now, and waiting for more. 1: wait() is over. */
+static int carry(struct local *l, struct pollfd *also, nfds_t n, bool ever,
+		 uint64_t end)
+{
+	bool over;
+	int rc;
+
+	write_all(l);
+	rc = prepare_poll(l, also, n);
+	if (rc)
+		return rc;
+	rc = poll(l->polled, (nfds_t)l->x.size + 1 + n,
+		  poll_msec(l, ever, end));
+	if (rc < 0)
+		return errno == EINTR ? l->called : -errno;
+	over = see_also(l, also, n);
+	over |= was_woken(l);
+	read_all(l);
+	return over || l->called || rc == 0;
+}
+
+static int local_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
+		      int msec)
+{
+	struct local *l = local_of(x);
+	uint64_t end = msec < 0 ? 0 : ck_mesh_now() + (uint64_t)msec;
+	int rc;
+
+	for (nfds_t i = 0; i < n; i++)
+		also[i].revents = 0;
+	l->called = false;
+	do
+		rc = carry(l, also, n, msec < 0, end);
+	while (rc == 0);
+	return rc < 0 ? rc : 0;
+}
+
+static void local_wake(struct ck_xport *x)
+{
+	(void)eventfd_write(local_of(x)->event, 1);
+}
+
+/* --- beginning and end ------------------------------------------------------------------ */
+
+static void local_free(struct local *l)
+{
+	for (uint32_t i = 0; i < l->x.size; i++) {
+		ck_fd_cleanup(&l->ranks[i].fd);
+		ck_pages_free(l->ranks[i].body, CK_WIRE_BODY_MAX);
+		forget_rank(l, i);
+	}
+	ck_fd_cleanup(&l->event);
+	free(l->polled);
+	free(l);
+}
+
+static void local_close(struct ck_xport *x)
+{
+	struct local *l = local_of(x);
+
+	for (uint32_t i = 0; i < x->size; i++)
+		l->ranks[i].lost = true;
+	for (uint32_t i = 0; i < x->size; i++)
+		refuse_all(l, &l->ranks[i].out);
+	refuse_all(l, &l->own);
+	while (l->refused.first)
+		refuse_all(l, &l->refused);
+	local_free(l);
+}
+
+static int make_room(struct local *l)
+{
+	l->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (l->event < 0)
+		return -errno;
+	for (uint32_t i = 0; i < l->x.size; i++) {
+		if (i == l->x.rank)
+			continue;
+		l->ranks[i].body = ck_pages_alloc(CK_WIRE_BODY_MAX);
+		if (!l->ranks[i].body)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static struct local *make(uint32_t rank, uint32_t size)
+{
+	struct local *l = calloc(1, sizeof(*l) + size * sizeof(l->ranks[0]));
+
+	if (!l)
+		return NULL;
+	l->x = (struct ck_xport){ .rank = rank,
+				  .size = size,
+				  .send = local_send,
+				  .expect = local_expect,
+				  .wait = local_wait,
+				  .wake = local_wake,
+				  .close = local_close };
+	l->event = -1;
+	for (uint32_t i = 0; i < size; i++)
+		l->ranks[i].fd = -1;
+	return l;
+}
+
+int ck_xport_local(const char *directory, uint32_t rank, uint32_t size,
+		   int msec, struct ck_xport **out)
+{
+	ck_auto_free int *fds = calloc(size, sizeof(*fds));
+	struct local *l = make(rank, size);
+	int rc = fds && l ? make_room(l) : -ENOMEM;
+
+	if (rc == 0)
+		rc = ck_mesh_join(directory, rank, size, msec, fds);
+	for (uint32_t i = 0; rc == 0 && i < size; i++)
+		l->ranks[i].fd = fds[i];
+	if (rc == 0)
+		*out = &l->x;
+	else if (l)
+		local_free(l);
+	return rc;
+}
