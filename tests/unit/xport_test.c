@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * xport: ranks that ask each other at random, both ways at once and themselves too, and
- * what they have said arrives as it was, in order; how they join; wake() and `also`.
- * Ranks that are wrong are in xport_raw_test.c.
+ * what they have said arrives as it was, in order; wake() and `also`. Ranks that are wrong
+ * are in xport_raw_test.c, how they join in xport_join_test.c.
  */
 #include "xport_case.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 
 enum { RANKS = 4, JOIN_MSEC = 20000, STUCK_MSEC = 20000 };
 
@@ -366,102 +364,6 @@ static void test_flipped(uint64_t seed)
 	eq_u64(run_exchange(e), 1);
 }
 
-/* --- joining ------------------------------------------------------------------------------ */
-
-struct joiner {
-	const char *directory;
-	uint32_t rank, size;
-	unsigned late; /* milliseconds */
-	int msec, rc;
-	struct ck_xport *x;
-	pthread_t thread;
-};
-
-static void *joiner_thread(void *arg)
-{
-	struct joiner *j = arg;
-
-	usleep(j->late * 1000);
-	j->rc = ck_xport_local(j->directory, j->rank, j->size, j->msec, &j->x);
-	return NULL;
-}
-
-static void test_late(void)
-{
-	char directory[64];
-	struct joiner all[3];
-
-	for (uint32_t last = 0; last < 3; last++) {
-		xport_directory(directory);
-		for (uint32_t i = 0; i < 3; i++) {
-			all[i] = (struct joiner){ directory, i, 3,    0,
-						  JOIN_MSEC, 1, NULL, 0 };
-			all[i].late = i == last ? 120 : 0;
-			if (pthread_create(&all[i].thread, NULL, joiner_thread,
-					   &all[i]))
-				abort();
-		}
-		for (uint32_t i = 0; i < 3; i++) {
-			pthread_join(all[i].thread, NULL);
-			eq_err(all[i].rc, 0);
-		}
-		for (uint32_t i = 0; i < 3; i++)
-			if (all[i].rc == 0)
-				all[i].x->close(all[i].x);
-		eq_i64(rmdir(directory), 0);
-	}
-}
-
-static uint64_t now_msec(void)
-{
-	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
-
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-static void test_never(void)
-{
-	char directory[64];
-	struct ck_xport *x;
-
-	xport_directory(directory);
-	for (uint32_t rank = 0; rank < 3; rank++) {
-		uint64_t start = now_msec(), took;
-
-		eq_err(ck_xport_local(directory, rank, 3, 60, &x), -ETIMEDOUT);
-		took = now_msec() - start;
-		ok(took >= 59 && took < 5000);
-		eq_err(ck_xport_local(directory, rank, 3, 0, &x), -ETIMEDOUT);
-	}
-	eq_err(ck_xport_local(directory, 3, 3, 60, &x), -EINVAL);
-	eq_err(ck_xport_local(directory, 0, 0, 60, &x), -EINVAL);
-	eq_i64(rmdir(directory), 0);
-	eq_err(ck_xport_local(directory, 0, 1, 60, &x), -ENOENT);
-}
-
-/* A rank that there is already, and names of directories that are long. */
-static void test_names(void)
-{
-	char directory[64], path[400], other[420];
-	struct ck_xport *x;
-	struct stat st;
-
-	xport_directory(directory);
-	(void)snprintf(path, sizeof(path), "%s/%0200d", directory, 0);
-	eq_i64(mkdir(path, 0700), 0);
-	eq_err(ck_xport_local(path, 0, 1, 60, &x), 0);
-	x->close(x);
-	(void)snprintf(other, sizeof(other), "%s/0", path);
-	eq_i64(mkdir(other, 0700), 0);
-	eq_err(ck_xport_local(path, 0, 1, 60, &x), -EADDRINUSE);
-	eq_i64(stat(other, &st), 0);
-	eq_err(ck_xport_local(other, 0, 1, 60, &x), 0);
-	x->close(x);
-	eq_i64(rmdir(other), 0);
-	eq_i64(rmdir(path), 0);
-	eq_i64(rmdir(directory), 0);
-}
-
 /* --- wait() --------------------------------------------------------------------------------- */
 
 static void *waker(void *arg)
@@ -533,9 +435,6 @@ int main(void)
 
 	alarm(100);
 	test_waiting();
-	test_never();
-	test_names();
-	test_late();
 	test_exchange(seed);
 	test_flipped(seed);
 	eq_u64(open_descriptors(), before);

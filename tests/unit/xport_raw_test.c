@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * xport: a rank whose peers are sockets of this test: some say what is no message, stop in
+ * the middle of one, die, or never read. The others go on, whatever one does.
+ */
+#include "mesh.h"
+#include "xport_case.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { BAD, GOOD, OURS, SIZE }; /* ranks */
+
+enum { PAYLOAD = 1 << 20, BODY = 100, WAIT_MSEC = 10000 };
+
+/* --- sockets --------------------------------------------------------------------------- */
+
+static int raw_accept(const char *directory, uint32_t rank, int listener)
+{
+	struct ck_mesh_hello hello;
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0 ||
+	    recv(fd, &hello, sizeof(hello), MSG_WAITALL) != sizeof(hello))
+		abort();
+	if (hello.magic != CK_MESH_MAGIC || hello.size != SIZE ||
+	    hello.rank != OURS)
+		abort();
+	close(listener);
+	unlink(address(directory, rank).sun_path);
+	return fd;
+}
+
+/* --- a scene: a transport, and two ranks that are sockets ------------------------------- */
+
+static struct scene {
+	char directory[64];
+	struct ck_xport *x;
+	int raw[2];
+	unsigned got[2], lost[2], sent, unsent;
+	unsigned got_when_lost;
+	struct ck_message last; /* its bytes are gone */
+	bool body_right;
+	uint8_t *
+		to; /* PAYLOAD bytes, which an answer with id 7 of BAD may have */
+} s;
+
+static void scene_got(void *arg, uint32_t from, const struct ck_message *m)
+{
+	(void)arg;
+	s.got[from]++;
+	s.last = *m;
+	s.body_right = are_bytes(m->body.p, m->body.len, 1);
+}
+
+static void scene_lost(void *arg, uint32_t rank)
+{
+	(void)arg;
+	s.lost[rank]++;
+	s.got_when_lost = s.got[rank];
+}
+
+static void scene_sent(struct ck_parcel *p, int rc)
+{
+	(void)p;
+	ok(rc == 0 || rc == -EIO);
+	if (rc)
+		s.unsent++;
+	else
+		s.sent++;
+}
+
+static void begin(void)
+{
+	int listeners[2];
+
+	s = (struct scene){ .to = malloc(PAYLOAD) };
+	if (!s.to)
+		abort();
+	memset(s.to, 0, PAYLOAD);
+	xport_directory(s.directory);
+	for (uint32_t i = 0; i < OURS; i++)
+		listeners[i] = raw_listen(s.directory, i);
+	eq_err(ck_xport_local(s.directory, OURS, SIZE, WAIT_MSEC, &s.x), 0);
+	s.x->got = scene_got;
+	s.x->lost = scene_lost;
+	for (uint32_t i = 0; i < OURS; i++)
+		s.raw[i] = raw_accept(s.directory, i, listeners[i]);
+	eq_err(s.x->expect(s.x, BAD, 7, s.to, PAYLOAD), 0);
+	eq_err(s.x->expect(s.x, BAD, 8, s.to, PAYLOAD), 0);
+}
+
+static void end(void)
+{
+	s.x->close(s.x);
+	for (uint32_t i = 0; i < OURS; i++)
+		if (s.raw[i] >= 0)
+			close(s.raw[i]);
+	eq_i64(rmdir(s.directory), 0);
+	free(s.to);
+}
+
+/* Waits until *count is that; false: it does not become so. */
+static bool until(const unsigned *count, unsigned want)
+{
+	for (unsigned i = 0; i < 20000 && *count < want; i++)
+		if (s.x->wait(s.x, NULL, 0, WAIT_MSEC))
+			return false;
+	return *count == want;
+}
+
+/* Whatever there is to do, and a little later. */
+static void settle(void)
+{
+	for (unsigned i = 0; i < 10; i++)
+		if (s.x->wait(s.x, NULL, 0, 1))
+			abort();
+}
+
+static const struct ck_wire_head a_read = { .type = CK_WIRE_READ,
+					    .answer = true,
+					    .id = 7,
+					    .payload = PAYLOAD,
+					    .body = BODY };
+
+/* The answer to a READ; how many bytes. */
+static size_t put_read(uint8_t **out)
+{
+	uint8_t *p = malloc(CK_WIRE_HEAD + BODY + PAYLOAD);
+
+	if (!p)
+		abort();
+	ck_wire_head_put(&a_read, p);
+	fill_bytes(p + CK_WIRE_HEAD, BODY, 1);
+	fill_bytes(p + CK_WIRE_HEAD + BODY, PAYLOAD, 2);
+	*out = p;
+	return CK_WIRE_HEAD + BODY + PAYLOAD;
+}
+
+static struct ck_parcel parcel(uint32_t to, const uint8_t *body)
+{
+	return (struct ck_parcel){
+		.to = to,
+		.head = { .type = CK_WIRE_LOOK, .body = CK_WIRE_BODY_MAX },
+		.body = { (const char *)body, CK_WIRE_BODY_MAX },
+		.sent = scene_sent,
+	};
+}
+
+/* The bad rank is lost, once; nothing is written to where its answers were expected; the
+ * good one goes on. */
+static void check_bad_is_lost(unsigned got)
+{
+	struct ck_parcel p = parcel(BAD, s.to);
+	unsigned unsent = s.unsent;
+
+	ok(until(&s.lost[BAD], 1));
+	eq_u64(s.got_when_lost, got);
+	eq_err(s.x->expect(s.x, BAD, 9, s.to, PAYLOAD), 0);
+	s.x->send(s.x, &p);
+	ok(until(&s.unsent, unsent + 1));
+	say_ping(s.raw[GOOD]);
+	ok(until(&s.got[GOOD], 1));
+	settle();
+	ok(s.lost[BAD] == 1 && s.lost[GOOD] == 0 && s.got[BAD] == got);
+}
+
+/* --- what is no message ------------------------------------------------------------------ */
+
+/* Patched over the head of a PING or of an answer to READ. */
+static const struct garbage {
+	bool answer;
+	uint8_t at, len, bytes[8];
+} garbage[] = {
+	{ false, 0, 4, "ckpv" },	    /* magic */
+	{ false, 0, 1, { 0 } },		    /* magic */
+	{ false, 4, 2, { 0, 0 } },	    /* version */
+	{ false, 4, 2, { 2, 0 } },	    /* version */
+	{ false, 6, 2, { 0, 0 } },	    /* type */
+	{ false, 6, 2, { 7, 0 } },	    /* type */
+	{ false, 6, 2, { 6, 1 } },	    /* type */
+	{ false, 8, 4, { 2, 0, 0, 0 } },    /* flags */
+	{ true, 8, 4, { 0, 0, 0, 0 } },	    /* flags: a request, with payload */
+	{ true, 8, 4, { 1, 0, 0, 0x80 } },  /* flags */
+	{ false, 12, 4, { 5, 0, 0, 0 } },   /* err of a request */
+	{ true, 12, 4, { 5, 0, 0, 0 } },    /* err with body */
+	{ true, 12, 4, { 0, 0x10, 0, 0 } }, /* err too great */
+	{ false, 24, 8, { 1 } },	    /* payload of a request */
+	{ true, 24, 8, { 1, 0, 0, 4 } },    /* payload too great */
+	{ true, 24, 8, "\377\377\377\377\377\377\377" }, /* payload too great */
+	{ true, 6, 2, { 3, 0 } },			 /* payload of a LOOK */
+	{ true, 32, 4, { 1, 0, 0x10, 0 } },		 /* body too great */
+	{ false, 32, 4, "\377\377\377\377" },		 /* body too great */
+	{ false, 40, 1, { 1 } },			 /* zeros */
+	{ false, 51, 1, { 1 } },			 /* zeros */
+	{ false, 63, 1, { 1 } },			 /* zeros */
+};
+
+static void test_garbage(void)
+{
+	static uint8_t body[CK_WIRE_BODY_MAX];
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(garbage); i++) {
+		const struct garbage *g = &garbage[i];
+		struct ck_parcel p = parcel(BAD, body);
+		struct ck_wire_head ping = { .type = CK_WIRE_PING };
+		uint8_t head[2 * CK_WIRE_HEAD];
+
+		begin();
+		s.x->send(s.x, &p);
+		settle();
+		ck_wire_head_put(g->answer ? &a_read : &ping, head);
+		ck_wire_head_put(&ping, head + CK_WIRE_HEAD);
+		memcpy(head + g->at, g->bytes, g->len);
+		say_ping(s.raw[BAD]);
+		say(s.raw[BAD], head, sizeof(head));
+		ok(until(&s.unsent, 1));
+		check_bad_is_lost(1);
+		ok(s.to[0] == 0 && s.sent == 0);
+		end();
+	}
+}
+
+static void test_cut(void)
+{
+	static const size_t cuts[] = {
+		0, 1, 63, 64, 65, 163, 164, 165, 5000, 100000,
+	};
+	uint8_t *bytes;
+	size_t len = put_read(&bytes);
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cuts); i++) {
+		begin();
+		say(s.raw[BAD], bytes, cuts[i]);
+		settle();
+		ok(s.lost[BAD] == 0 && s.got[BAD] == 0);
+		close(s.raw[BAD]);
+		s.raw[BAD] = -1;
+		check_bad_is_lost(0);
+		end();
+	}
+	free(bytes);
+	ok(len > 100000);
+}
+
+/* In pieces, and with a second one behind it that nobody expects any more. */
+static void test_pieces(void)
+{
+	uint8_t *bytes;
+	size_t len = put_read(&bytes);
+
+	begin();
+	for (unsigned round = 0; round < 2; round++) {
+		for (size_t at = 0, n; at < len; at += n) {
+			n = at < 200 ? 1 : ck_min(len - at, 70001);
+			say(s.raw[BAD], bytes + at, n);
+			eq_err(s.x->wait(s.x, NULL, 0, 0), 0);
+		}
+		ok(until(&s.got[BAD], round + 1));
+		ok(s.body_right && s.last.body.len == BODY);
+		ok(s.last.payload.p == (round ? NULL : (const char *)s.to));
+		eq_u64(s.last.payload.len, round ? 0 : PAYLOAD);
+		ok(are_bytes(s.to, PAYLOAD, 2));
+	}
+	end();
+	free(bytes);
+}
+
+/* --- ranks that die ------------------------------------------------------------------------ */
+
+static pid_t child_that_says(int fd, const uint8_t *bytes, size_t len)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		abort();
+	if (child)
+		return child;
+	say(fd, bytes, len);
+	for (;;)
+		pause();
+}
+
+static void kill_child(pid_t child)
+{
+	int status;
+
+	kill(child, SIGKILL);
+	eq_i64(waitpid(child, &status, 0), child);
+}
+
+static void test_killed(void)
+{
+	static uint8_t body[CK_WIRE_BODY_MAX];
+	struct ck_parcel p[2] = { parcel(BAD, body), parcel(BAD, body) };
+	uint8_t *bytes;
+	size_t half = put_read(&bytes) / 2;
+	pid_t child;
+
+	begin();
+	s.x->send(s.x, &p[0]);
+	s.x->send(s.x, &p[1]);
+	child = child_that_says(s.raw[BAD], bytes, half);
+	close(s.raw[BAD]);
+	s.raw[BAD] = -1;
+	half -= CK_WIRE_HEAD + BODY;
+	for (unsigned i = 0; i < 1000 && !are_bytes(s.to, half / 8 * 8, 2); i++)
+		eq_err(s.x->wait(s.x, NULL, 0, 10), 0);
+	ok(are_bytes(s.to, half / 8 * 8, 2));
+	ok(s.got[BAD] == 0 && s.lost[BAD] == 0 && s.unsent == 0);
+	kill_child(child);
+	ok(until(&s.unsent, 2));
+	check_bad_is_lost(0);
+	eq_u64(s.sent, 0);
+	end();
+	free(bytes);
+}
+
+/* What it said before is heard, though nothing can be written to it any more. */
+static void test_last_words(void)
+{
+	static uint8_t body[CK_WIRE_BODY_MAX];
+	struct ck_parcel p = parcel(BAD, body);
+
+	begin();
+	for (unsigned i = 0; i < 3; i++)
+		say_ping(s.raw[BAD]);
+	close(s.raw[BAD]);
+	s.raw[BAD] = -1;
+	s.x->send(s.x, &p);
+	ok(until(&s.unsent, 1));
+	check_bad_is_lost(3);
+	end();
+	/* Nor does one count that only refuses to read. */
+	begin();
+	eq_i64(shutdown(s.raw[BAD], SHUT_RD), 0);
+	s.x->send(s.x, &p);
+	ok(until(&s.unsent, 1));
+	check_bad_is_lost(0);
+	end();
+}
+
+/* --- one that never reads -------------------------------------------------------------------- */
+
+/* Bytes that have come, all of them right: messages of `body`. */
+static size_t drain(int fd, const uint8_t *body, size_t at)
+{
+	const size_t whole = CK_WIRE_HEAD + CK_WIRE_BODY_MAX;
+	static uint8_t bytes[64 << 10];
+	ssize_t n;
+
+	while ((n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+		for (ssize_t i = 0; i < n; i++, at++)
+			if (at % whole >= CK_WIRE_HEAD &&
+			    bytes[i] != body[at % whole - CK_WIRE_HEAD])
+				return 0;
+	return at;
+}
+
+static void test_never_reads(void)
+{
+	enum { MANY = 30 };
+
+	static uint8_t body[CK_WIRE_BODY_MAX];
+	static struct ck_parcel p[2 * MANY];
+	size_t all = (size_t)MANY * (CK_WIRE_HEAD + CK_WIRE_BODY_MAX), at = 0;
+
+	fill_bytes(body, sizeof(body), 3);
+	begin();
+	for (uint32_t i = 0; i < CK_ARRAY_SIZE(p); i++) {
+		p[i] = parcel(i % 2 ? GOOD : BAD, body);
+		s.x->send(s.x, &p[i]);
+	}
+	for (unsigned i = 0; i < 20000 && at < all; i++) {
+		eq_err(s.x->wait(s.x, NULL, 0, 1), 0);
+		at = drain(s.raw[GOOD], body, at);
+	}
+	eq_u64(at, all);
+	ok(s.sent == MANY && s.unsent == 0);
+	say_ping(s.raw[BAD]);
+	ok(until(&s.got[BAD], 1));
+	/* It does not take the time of this process either. */
+	eq_err(s.x->wait(s.x, NULL, 0, 20), 0);
+	end();
+	ok(s.sent == MANY && s.unsent == MANY);
+}
+
+/* --- to the rank itself, and what callbacks may do -------------------------------------------- */
+
+static unsigned echoes;
+static struct ck_parcel echo_parcels[2];
+
+static void echo_got(void *arg, uint32_t from, const struct ck_message *m)
+{
+	uint8_t *to = arg;
+
+	if (m->head.answer)
+		ok(m->payload.p == (const char *)to && m->payload.len == 100 &&
+		   are_bytes(to, 100, 5));
+	else
+		s.x->send(s.x, &echo_parcels[1]);
+	ok(from == OURS && m->body.len == BODY &&
+	   are_bytes(m->body.p, BODY, 4));
+	echoes++;
+}
+
+static void test_own(void)
+{
+	uint8_t body[BODY], payload[100], to[100];
+
+	begin();
+	fill_bytes(body, BODY, 4);
+	fill_bytes(payload, sizeof(payload), 5);
+	for (uint32_t i = 0; i < 2; i++)
+		echo_parcels[i] = (struct ck_parcel){
+			.to = OURS,
+			.head = { .type = CK_WIRE_READ, .id = 3, .body = BODY },
+			.body = { (const char *)body, BODY },
+			.sent = scene_sent,
+		};
+	echo_parcels[1].head.answer = true;
+	echo_parcels[1].head.payload = sizeof(payload);
+	echo_parcels[1].payload = payload;
+	s.x->got = echo_got;
+	s.x->arg = to;
+	eq_err(s.x->expect(s.x, OURS, 3, to, sizeof(to)), 0);
+	s.x->send(s.x, &echo_parcels[0]);
+	ok(echoes == 0 && s.sent == 0);
+	ok(until(&echoes, 2));
+	eq_u64(s.sent, 2);
+	/* To nobody, and not sent when it is closed. */
+	echo_parcels[0].to = SIZE;
+	s.x->send(s.x, &echo_parcels[0]);
+	ok(until(&s.unsent, 1));
+	s.x->send(s.x, &echo_parcels[1]);
+	end();
+	ok(s.sent == 2 && s.unsent == 2 && echoes == 2);
+}
+
+int main(void)
+{
+	size_t before = open_descriptors();
+
+	alarm(100);
+	test_garbage();
+	test_cut();
+	test_pieces();
+	test_killed();
+	test_last_words();
+	test_never_reads();
+	test_own();
+	eq_u64(open_descriptors(), before);
+	return tap_done();
+}
