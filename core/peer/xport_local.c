@@ -447,21 +447,15 @@ static void write_all(struct local *l)
 		write_rank(l, &l->ranks[i]);
 }
 
-static bool has_queued(const struct local *l)
-{
-	return l->called || l->own.first || l->refused.first;
-}
-
+/* How long poll() may wait. */
 static int poll_msec(const struct local *l, bool ever, uint64_t end)
 {
-	uint64_t now;
+	uint64_t now = ck_mesh_now();
+	int left = (int)ck_min(end - ck_min(now, end), INT_MAX);
 
-	if (has_queued(l))
+	if (l->called || l->own.first || l->refused.first)
 		return 0;
-	if (ever)
-		return -1;
-	now = ck_mesh_now();
-	return (int)ck_min(end - ck_min(now, end), INT_MAX);
+	return ever ? -1 : left;
 }
 
 /* All that can be done now, and waiting for more. 1: wait() is over. */
