@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * calls_case: requests to three peers, on a line and with a clock that are the test's.
+ */
+#ifndef CK_CALLS_CASE_H
+#define CK_CALLS_CASE_H
+
+#include "ckptfs/calls.h"
+#include "tap.h"
+
+#include <errno.h>
+
+enum {
+	PEERS = 3,
+	PING = 1000, /* milliseconds */
+	SILENCE = 5000,
+	TIMEOUT = 20000,
+	WINDOW = 1000, /* bytes */
+	SENT_MOST = 64,
+};
+
+/* --- a line -------------------------------------------------------------------------- */
+
+struct line {
+	struct ck_line line; /* first */
+	bool full;
+	unsigned wakes;
+	unsigned n; /* that were sent since line_forget() */
+
+	struct {
+		uint32_t peer;
+		struct ck_wire_head head;
+	} sent[SENT_MOST];
+};
+
+static inline int line_send(struct ck_line *l, uint32_t peer,
+			    const struct ck_ask *a)
+{
+	struct line *line = (struct line *)l;
+
+	if (line->full)
+		return -EAGAIN;
+	if (line->n == SENT_MOST)
+		abort();
+	line->sent[line->n].peer = peer;
+	line->sent[line->n++].head = a->head;
+	return 0;
+}
+
+static inline void line_wake(struct ck_line *l)
+{
+	((struct line *)l)->wakes++;
+}
+
+/* --- one of everything ------------------------------------------------------------------ */
+
+static struct line line;
+static struct ck_calls *all;
+static uint64_t now;
+
+/* A call, and what came of it. */
+struct one {
+	struct ck_call call; /* first */
+	unsigned told;
+	int rc;
+	bool answered;
+	struct one *then; /* sent when this one came */
+};
+
+static inline void one_came(struct ck_call *c, const struct ck_message *m,
+			    int rc)
+{
+	struct one *o = (struct one *)c;
+
+	o->told++;
+	o->rc = rc;
+	o->answered = m != NULL;
+	if (o->then)
+		ck_calls_send(all, &o->then->call);
+}
+
+/* bytes: of its answer. */
+static inline void one_init(struct one *o, uint32_t peer, uint64_t bytes)
+{
+	static uint8_t to[4 * WINDOW];
+	static struct ck_move move;
+	struct ck_reads r;
+
+	*o = (struct one){ .call.peer = peer, .call.came = one_came };
+	if (bytes == 0) {
+		ok(ck_ask_ping(&o->call.ask) == 0);
+		return;
+	}
+	move = (struct ck_move){ .run = bytes, .to = to };
+	ck_reads_begin(&r, &move, 1);
+	if (!ck_reads_left(&r) || ck_ask_read(&r, &o->call.ask))
+		abort();
+}
+
+static inline void ones_init(struct one *o, unsigned n, uint32_t peer,
+			     uint64_t bytes)
+{
+	for (unsigned i = 0; i < n; i++)
+		one_init(&o[i], peer, bytes);
+}
+
+static inline void ones_send(struct one *o, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		ck_calls_send(all, &o[i].call);
+}
+
+/* How many of them have come to rc, each once. */
+static inline unsigned ones_told(const struct one *o, unsigned n, int rc)
+{
+	unsigned told = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		told += o[i].told == 1 && o[i].rc == rc &&
+			o[i].answered == (rc == 0);
+	return told;
+}
+
+static inline unsigned ones_open(const struct one *o, unsigned n)
+{
+	unsigned open = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		open += o[i].told == 0;
+	return open;
+}
+
+static inline void ones_fini(struct one *o, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		ck_ask_fini(&o[i].call.ask);
+}
+
+static inline void begin(void)
+{
+	static const struct ck_calls_options options = {
+		.npeers = PEERS,
+		.ping_msec = PING,
+		.silence_msec = SILENCE,
+		.timeout_msec = TIMEOUT,
+		.window = WINDOW,
+	};
+
+	line = (struct line){ .line = { line_send, line_wake } };
+	now = 1000000;
+	all = ck_calls_make(&options, &line.line, now);
+	if (!all)
+		abort();
+}
+
+static inline void end(void)
+{
+	ck_calls_free(all);
+	all = NULL;
+}
+
+static inline void tick(void)
+{
+	uint32_t next = ck_calls_tick(all, now);
+
+	if (next == 0 || next > PING)
+		ok(!"ticks come often enough");
+}
+
+/* Time goes by, in steps as a line makes them. */
+static inline void pass(uint64_t msec)
+{
+	for (uint64_t step; msec; msec -= step) {
+		step = msec < 250 ? msec : 250;
+		now += step;
+		tick();
+	}
+}
+
+static inline int take(uint32_t peer, struct ck_wire_head head,
+		       uint64_t payload)
+{
+	static uint8_t bytes[8 * WINDOW];
+	struct ck_message m = { .head = head };
+
+	m.head.answer = true;
+	m.head.payload = payload;
+	m.head.body = head.type == CK_WIRE_READ ? 4 : 0;
+	m.body = (struct ck_str){ (const char *)bytes, m.head.body };
+	m.payload = (struct ck_str){ (const char *)bytes, payload };
+	return ck_calls_take(all, peer, &m, now);
+}
+
+/* What was sent as number i is answered as it should be. */
+static inline void answer(unsigned i, uint64_t bytes)
+{
+	eq_err(take(line.sent[i].peer, line.sent[i].head, bytes), 0);
+}
+
+/* How many pings were sent to a peer; and says that they are forgotten. */
+static inline unsigned pings(uint32_t peer)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < line.n; i++)
+		n += line.sent[i].peer == peer &&
+		     line.sent[i].head.type == CK_WIRE_PING;
+	return n;
+}
+
+static inline unsigned reads(uint32_t peer)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < line.n; i++)
+		n += line.sent[i].peer == peer &&
+		     line.sent[i].head.type == CK_WIRE_READ;
+	return n;
+}
+
+static inline void line_forget(void)
+{
+	line.n = 0;
+}
+
+/* Whoever was asked whether he is there says so. */
+static inline void pass_answering(uint64_t msec, unsigned peers)
+{
+	for (; msec; msec -= 250) {
+		unsigned n = line.n;
+
+		pass(250);
+		for (unsigned i = n; i < line.n; i++)
+			if (peers >> line.sent[i].peer & 1 &&
+			    line.sent[i].head.type == CK_WIRE_PING)
+				answer(i, 0);
+		line.n = n;
+	}
+}
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * calls: requests that nobody wants any more, lines that are renewed or end, and messages
+ * that are no answers.
+ */
+#include "calls_case.h"
+
+/* --- drops ------------------------------------------------------------------------------------ */
+
+/* On its way, in the queue, before it was sent, twice, and after it came. */
+static void test_drops(void)
+{
+	struct one o[4];
+
+	begin();
+	ones_init(o, 4, 0, 700);
+	ck_calls_drop(all, &o[0].call);
+	eq_u64(line.wakes, 0);
+	ones_send(o, 4);
+	ck_calls_drop(all, &o[0].call);
+	ck_calls_drop(all, &o[0].call);
+	ck_calls_drop(all, &o[2].call);
+	eq_u64(line.wakes, 2);
+	eq_u64(ones_open(o, 4), 4); /* not by him who drops it */
+	tick();
+	eq_u64(ones_told(o, 1, -EINTR) + ones_told(o + 2, 1, -EINTR), 2);
+	eq_u64(line.n, 2); /* the window was given back */
+	answer(0, 700);	   /* nobody's */
+	eq_u64(line.n, 2);
+	answer(1, 700);
+	eq_u64(line.n, 3);
+	answer(2, 700);
+	eq_u64(ones_told(o + 1, 1, 0) + ones_told(o + 3, 1, 0), 2);
+	line.wakes = 0;
+	ck_calls_drop(all, &o[1].call);
+	ck_calls_drop(all, &o[2].call);
+	tick();
+	eq_u64(line.wakes, 0);
+	eq_u64(ones_told(o + 1, 1, 0) + ones_told(o + 2, 1, -EINTR), 2);
+	ones_fini(o, 4);
+	end();
+}
+
+/* What has failed already has failed. */
+static void test_drop_of_failed(void)
+{
+	struct one o[1];
+
+	begin();
+	ck_calls_lost(all, 0);
+	one_init(o, 0, 10);
+	ones_send(o, 1);
+	ck_calls_drop(all, &o[0].call);
+	eq_u64(line.wakes, 1);
+	tick();
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	ones_fini(o, 1);
+	end();
+}
+
+/* Whoever is told may send others, also those that fail at once. */
+static void test_chain(void)
+{
+	struct one o[4];
+
+	begin();
+	ones_init(o, 4, 0, 700);
+	o[0].then = &o[1];
+	o[1].then = &o[2];
+	o[2].then = &o[3];
+	ones_send(o, 1);
+	answer(0, 700);
+	eq_u64(line.n, 2);
+	ck_calls_drop(all, &o[1].call);
+	tick();
+	eq_u64(line.n, 3);
+	ck_calls_lost(all, 0);
+	eq_u64(ones_told(o + 2, 2, -EIO), 2);
+	ones_fini(o, 4);
+	end();
+}
+
+/* --- renewals ------------------------------------------------------------------------------------ */
+
+static void test_renew(void)
+{
+	struct one o[5];
+
+	begin();
+	ones_init(o, 4, 0, 400);
+	one_init(&o[4], 1, 10);
+	ones_send(o, 5); /* two of the first four are on their way */
+	ck_calls_drop(all, &o[0].call);
+	tick();
+	eq_u64(line.n, 4);
+	ck_calls_renew(all, now);
+	eq_u64(line.n, 7);
+	for (unsigned i = 4; i < 7; i++)
+		ok(line.sent[i].head.epoch != line.sent[0].head.epoch &&
+		   line.sent[i].head.id != line.sent[i - 4].head.id);
+	/* In their order: those on their way before those that wait. */
+	for (unsigned i = 0; i < 4; i++)
+		answer(i, line.sent[i].peer ? 10 : 400); /* the old ones */
+	eq_u64(ones_open(o + 1, 4), 4);
+	answer(4, 400);
+	eq_u64(ones_told(o + 1, 1, 0), 1);
+	eq_u64(line.n, 8);
+	for (unsigned i = 5; i < 8; i++)
+		answer(i, line.sent[i].peer ? 10 : 400);
+	eq_u64(ones_told(o + 1, 4, 0), 4);
+	ones_fini(o, 5);
+	end();
+}
+
+/* An answer to what the old line carried does not even say that he is there; the
+ * new line has time as if it was the first one. */
+static void test_renew_time(void)
+{
+	struct one o[1];
+
+	begin();
+	one_init(o, 0, 10);
+	ones_send(o, 1);
+	pass_answering(SILENCE - 250, 6);
+	ck_calls_renew(all, now);
+	for (unsigned i = 0; i < SILENCE / 250; i++) {
+		ok(ck_calls_is_up(all, 0));
+		eq_u64(ones_open(o, 1), 1);
+		answer(0, 10);
+		pass_answering(250, 6);
+	}
+	ok(!ck_calls_is_up(all, 0));
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	answer(0, 10);
+	ok(!ck_calls_is_up(all, 0));
+	ck_calls_renew(all, now);
+	ok(ck_calls_is_up(all, 0));
+	ones_fini(o, 1);
+	end();
+}
+
+/* With no room on the new line they wait, and none is forgotten. */
+static void test_renew_no_room(void)
+{
+	struct one o[3];
+
+	begin();
+	ones_init(o, 3, 0, 400);
+	ones_send(o, 3);
+	line.full = true;
+	ck_calls_renew(all, now);
+	ck_calls_renew(all, now);
+	ck_calls_drop(all, &o[1].call);
+	tick();
+	eq_u64(line.n, 2);
+	line.full = false;
+	tick();
+	eq_u64(line.n, 4);
+	eq_u64(line.sent[2].head.epoch, line.sent[0].head.epoch + 2);
+	answer(2, 400);
+	answer(3, 400);
+	eq_u64(ones_told(o, 1, 0) + ones_told(o + 2, 1, 0), 2);
+	eq_u64(ones_told(o + 1, 1, -EINTR), 1);
+	ones_fini(o, 3);
+	end();
+}
+
+/* Those that were on their way have the whole time again. */
+static void test_renew_timeout(void)
+{
+	struct one o[2];
+
+	begin();
+	ones_init(o, 2, 0, 700);
+	ones_send(o, 2);
+	pass_answering(TIMEOUT - 500, 7);
+	ck_calls_renew(all, now);
+	line.n = 1;
+	pass_answering(TIMEOUT - 250, 7);
+	eq_u64(ones_open(o, 2), 2);
+	pass_answering(250, 7);
+	eq_u64(ones_told(o, 2, -EIO), 2);
+	ones_fini(o, 2);
+	end();
+}
+
+/* --- the end --------------------------------------------------------------------------------------- */
+
+static void test_lost(void)
+{
+	struct one o[4];
+
+	begin();
+	ones_init(o, 3, 0, 700);
+	one_init(&o[3], 1, 10);
+	ones_send(o, 4);
+	ck_calls_lost(all, 0);
+	eq_u64(ones_told(o, 3, -EIO), 3);
+	ok(!ck_calls_is_up(all, 0) && ck_calls_is_up(all, 1));
+	ck_calls_lost(all, 0);
+	answer(1, 10);
+	eq_u64(ones_told(o + 3, 1, 0), 1);
+	ones_fini(o, 4);
+	end();
+}
+
+static void test_end(void)
+{
+	struct one o[3];
+
+	begin();
+	ones_init(o, 3, 0, 700);
+	ones_send(o, 2);
+	ck_calls_end(all);
+	eq_u64(ones_told(o, 2, -EIO), 2);
+	line_forget();
+	ones_send(o + 2, 1);
+	eq_u64(line.wakes, 1);
+	ck_calls_renew(all, now);
+	tick();
+	eq_u64(ones_told(o + 2, 1, -EIO), 1);
+	ok(!ck_calls_is_up(all, 0));
+	pass(2 * SILENCE);
+	eq_u64(line.n, 0);
+	ones_fini(o, 3);
+	end();
+}
+
+/* --- strange messages -------------------------------------------------------------------------------- */
+
+static void test_strange(void)
+{
+	struct one o[2];
+	struct ck_message m = { .head = { .type = CK_WIRE_PING } };
+	struct ck_wire_head head;
+
+	begin();
+	ones_init(o, 2, 0, 700);
+	ones_send(o, 2);
+	head = line.sent[0].head;
+	eq_err(ck_calls_take(all, 0, &m, now), -EPROTO); /* no answer */
+	eq_err(take(PEERS, head, 700), -EPROTO);
+	eq_err(take(UINT32_MAX, head, 700), -EPROTO);
+	eq_err(take(1, head, 700), 0); /* of another peer */
+	head.id += 1000;	       /* that nobody has */
+	eq_err(take(0, head, 700), 0);
+	head.id -= 1000 - 256; /* in the same bucket */
+	eq_err(take(0, head, 700), 0);
+	head = line.sent[0].head;
+	head.epoch += 1;
+	eq_err(take(0, head, 700), 0);
+	eq_u64(ones_open(o, 2), 2);
+	/* Of the wrong size: it is an answer to it, and none that counts. */
+	head = line.sent[0].head;
+	eq_err(take(0, head, 699), -EPROTO);
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	eq_err(take(0, head, 700), 0);
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	head = line.sent[1].head;
+	head.type = CK_WIRE_DIGEST;
+	eq_err(take(0, head, 0), -EPROTO);
+	eq_u64(ones_told(o + 1, 1, -EIO), 1);
+	ones_fini(o, 2);
+	end();
+}
+
+/* One that says that there is none is an answer, and twice the same is none. */
+static void test_errors_and_twice(void)
+{
+	struct one o[2];
+	struct ck_message m = { .body = { "", 0 } };
+
+	begin();
+	ones_init(o, 2, 0, 700);
+	ones_send(o, 2);
+	m.head = line.sent[0].head;
+	m.head.body = 0;
+	m.head.answer = true;
+	m.head.err = ENOMEM;
+	eq_err(ck_calls_take(all, 0, &m, now), 0);
+	eq_u64(ones_told(o, 1, 0), 1);
+	eq_u64(line.n, 2);
+	answer(1, 700);
+	answer(1, 700);
+	eq_u64(ones_told(o + 1, 1, 0), 1);
+	ones_fini(o, 2);
+	end();
+}
+
+/* More on their way than there are buckets; answered from the middle. */
+static void test_many(void)
+{
+	enum { MANY = 1000 };
+	static struct one o[MANY];
+	struct ck_wire_head head;
+	uint64_t first;
+
+	begin();
+	ones_init(o, MANY, 0, 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		ones_send(o + i, 1);
+		head = line.sent[0].head;
+		line_forget();
+		first = i ? first : head.id;
+		eq_u64(head.id, first + i);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		head.id = first + i * 7 % MANY;
+		eq_err(take(0, head, 0), 0);
+		if (!ones_told(o + i * 7 % MANY, 1, 0))
+			ok(!"it came");
+	}
+	eq_u64(ones_told(o, MANY, 0), MANY);
+	ones_fini(o, MANY);
+	end();
+}
+
+/* The checks above see what they are to see. */
+static void test_canaries(void)
+{
+	struct one o[1];
+
+	begin();
+	one_init(o, 0, 700);
+	ones_send(o, 1);
+	ok(ones_open(o, 1) == 1 && ones_told(o, 1, 0) == 0);
+	answer(0, 700);
+	ok(ones_told(o, 1, -EIO) == 0);
+	one_came(&o->call, NULL, -EIO);
+	ok(ones_told(o, 1, 0) + ones_told(o, 1, -EIO) == 0);
+	ones_fini(o, 1);
+	end();
+}
+
+int main(void)
+{
+	test_drops();
+	test_drop_of_failed();
+	test_chain();
+	test_renew();
+	test_renew_time();
+	test_renew_no_room();
+	test_renew_timeout();
+	test_lost();
+	test_end();
+	test_strange();
+	test_errors_and_twice();
+	test_many();
+	test_canaries();
+	return tap_done();
+}
