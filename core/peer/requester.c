@@ -171,11 +171,16 @@ static void link_out(struct ck_requester_op *op)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* The moves have what became of them. */
+/* The moves have what became of them. That an answer was none, or that an owner says
+ * so, is nothing that a file can have. */
 static void op_finish(struct ck_requester_op *op)
 {
-	for (size_t i = 0; i < op->moves->n; i++)
-		op->moves->list[op->order[i].index].rc = op->list[i].rc;
+	for (size_t i = 0; i < op->moves->n; i++) {
+		int rc = op->list[i].rc;
+
+		op->moves->list[op->order[i].index].rc =
+			rc == -EPROTO ? -EIO : rc;
+	}
 	op_free(op);
 }
 
@@ -187,7 +192,7 @@ static void call_came(struct ck_call *c, const struct ck_message *m, int rc)
 	if (m)
 		rc = ck_take_read(&c->ask, m);
 	if (rc)
-		ck_ask_fail(&c->ask, rc == -EPROTO ? -EIO : rc);
+		ck_ask_fail(&c->ask, rc);
 	if (--op->left)
 		return;
 	link_out(op);

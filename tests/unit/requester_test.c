@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * requester: moves that are more than one request, and answers that are none. What comes
+ * of random orders of things is in peer_model_test.c.
+ */
+#include "peer_moves.h"
+
+enum { MOST = 50000, RUN = 64 << 10, TURNS = 1100 };
+
+/* A line that keeps what it is given, and has the owners answer it. */
+static struct {
+	struct ck_line line; /* first */
+	struct packets packets;
+	unsigned reads;
+} line;
+
+static struct owners owners;
+static struct ck_calls *calls;
+static struct ck_requester requester;
+static struct ck_whereabouts files[SET_FILES];
+static unsigned ended;
+
+static int line_send(struct ck_line *l, uint32_t peer, const struct ck_ask *a)
+{
+	struct packet *p = packets_add(&line.packets);
+
+	(void)l;
+	wire_add_ask(&p->bytes, a);
+	p->head = a->head;
+	p->peer = peer;
+	line.reads += a->head.type == CK_WIRE_READ;
+	return 0;
+}
+
+static void line_wake(struct ck_line *l)
+{
+	(void)l;
+}
+
+static void begin(void)
+{
+	static const struct ck_calls_options options = {
+		.npeers = OWNERS,
+		.ping_msec = 1000,
+		.silence_msec = 5000,
+		.timeout_msec = 10000,
+		.window = CK_WIRE_READ_MAX,
+	};
+
+	line.line = (struct ck_line){ line_send, line_wake };
+	line.reads = ended = 0;
+	calls = ck_calls_make(&options, &line.line, 0);
+	if (!calls)
+		abort();
+	whereabouts_fill(files, OWNERS);
+	ck_requester_init(&requester, calls, files, SET_FILES);
+}
+
+static void end(void)
+{
+	ck_requester_fini(&requester);
+	ck_calls_free(calls);
+	packets_fini(&line.packets);
+}
+
+static void count_end(struct ck_moves *moves)
+{
+	(void)moves;
+	ended++;
+}
+
+/* Everything that is asked is answered, the last one first. */
+static void answer_all(void)
+{
+	while (line.packets.n) {
+		struct packet p = packets_take(&line.packets,
+					       line.packets.n - 1);
+		struct ck_message m;
+
+		packet_answer(&p, owners.owner[p.peer]);
+		m = packet_open(&p);
+		eq_err(ck_calls_take(calls, p.peer, &m, 1), 0);
+		ck_buf_fini(&p.bytes);
+	}
+}
+
+static int start(struct ck_moves *moves)
+{
+	moves->done = count_end;
+	return requester.mover.start(&requester.mover, moves);
+}
+
+/* --- many, and large ---------------------------------------------------------------- */
+
+static uint8_t byte_of(const struct ck_move *m, uint64_t at)
+{
+	return owners.bytes[files[m->file].peer][files[m->file].number]
+			   [m->fpos + at];
+}
+
+/* So many moves of two peers that each is asked more than once. */
+static void test_many(void)
+{
+	static struct ck_move list[2 * MOST];
+	static uint8_t to[2 * MOST];
+	struct ck_moves moves = { .list = list, .n = 2 * MOST };
+	unsigned wrong = 0;
+
+	begin();
+	for (unsigned i = 0; i < 2 * MOST; i++)
+		list[i] = (struct ck_move){ .file = i % 2,
+					    .fpos = i / 2 % OWNED_BYTES,
+					    .run = 1,
+					    .to = to + i };
+	eq_err(start(&moves), -EINPROGRESS);
+	eq_u64(line.reads, 4);
+	answer_all();
+	eq_u64(ended, 1);
+	for (unsigned i = 0; i < 2 * MOST; i++)
+		wrong += list[i].rc || to[i] != byte_of(&list[i], 0);
+	eq_u64(wrong, 0);
+	end();
+}
+
+/* One that is more than an answer may have, from bytes that are read many times. */
+static void test_large(void)
+{
+	const struct ck_loop loops[] = {
+		{ TURNS, RUN, 0 }, { RUN / OWNED_BYTES, OWNED_BYTES, 0 }
+	};
+	uint8_t *to = malloc((size_t)TURNS * RUN);
+	struct ck_move move = { .file = 1,
+				.nloops = 2,
+				.loops = loops,
+				.run = OWNED_BYTES,
+				.to = to };
+	struct ck_moves moves = { .list = &move, .n = 1 };
+	unsigned wrong = 0;
+
+	if (!to)
+		abort();
+	begin();
+	eq_err(start(&moves), -EINPROGRESS);
+	answer_all();
+	eq_u64(line.reads, 2);
+	eq_u64(ended, 1);
+	eq_err(move.rc, 0);
+	for (size_t i = 0; i < (size_t)TURNS * RUN; i += OWNED_BYTES)
+		wrong += memcmp(to + i, owners.bytes[1][0], OWNED_BYTES) != 0;
+	eq_u64(wrong, 0);
+	end();
+	free(to);
+}
+
+/* Of one that is asked in two parts, one does not come. */
+static void test_part(void)
+{
+	const struct ck_loop loop = { TURNS * RUN / OWNED_BYTES, 0, 0 };
+	uint8_t to[OWNED_BYTES];
+	struct ck_move list[2] = { { .file = 1,
+				     .nloops = 1,
+				     .loops = &loop,
+				     .run = OWNED_BYTES,
+				     .to = to },
+				   { .file = 2, .run = 9, .to = to } };
+	struct ck_moves moves = { .list = list, .n = 2 };
+	struct packet p;
+	struct ck_message m;
+
+	begin();
+	eq_err(start(&moves), -EINPROGRESS);
+	eq_u64(line.packets.n, 2); /* the window has no room for the rest */
+	p = packets_take(&line.packets, 0);
+	packet_answer(&p, owners.owner[p.peer]);
+	m = packet_open(&p);
+	eq_err(ck_calls_take(calls, p.peer, &m, 1), 0);
+	ck_buf_fini(&p.bytes);
+	ck_calls_lost(calls, 1);
+	eq_u64(ended, 0);
+	answer_all();
+	eq_u64(ended, 1);
+	eq_err(list[0].rc, -EIO);
+	eq_err(list[1].rc, 0);
+	end();
+}
+
+/* --- answers that are none ------------------------------------------------------------- */
+
+static void answer_with(uint32_t err, const uint8_t *errs)
+{
+	struct packet p = packets_take(&line.packets, 0);
+	struct ck_wire_head head = p.head;
+	struct ck_message m;
+
+	packet_answer(&p, owners.owner[p.peer]);
+	m = packet_open(&p);
+	if (err) {
+		m.head = head;
+		m.head.answer = true;
+		m.head.err = err;
+		m.head.body = 0;
+		m.body.len = m.payload.len = 0;
+	} else {
+		m.body.p = (const char *)errs;
+	}
+	eq_err(ck_calls_take(calls, p.peer, &m, 1), 0);
+	ck_buf_fini(&p.bytes);
+}
+
+/* What an owner says, and what it is for whoever waits. */
+static void test_errnos(void)
+{
+	static const struct {
+		uint32_t head;
+		uint8_t row[4];
+		int want;
+	} cases[] = {
+		{ 0, { 0xff, 0xff, 0, 0 }, -EIO }, /* no errno: no answer */
+		{ 0, { EPROTO }, -EIO },
+		{ EPROTO, { 0 }, -EIO },
+		{ EINTR, { 0 }, -EIO },
+		{ 0, { EREMOTE }, -EIO },
+		{ 0, { EINPROGRESS }, -EIO },
+		{ ENOMEM, { 0 }, -ENOMEM },
+		{ 0, { ESTALE }, -ESTALE },
+		{ 0, { 0 }, 0 },
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		uint8_t to[8];
+		struct ck_move move = { .file = 3, .run = 8, .to = to };
+		struct ck_moves moves = { .list = &move, .n = 1 };
+
+		begin();
+		eq_err(start(&moves), -EINPROGRESS);
+		answer_with(cases[i].head, cases[i].row);
+		eq_u64(ended, 1);
+		eq_err(move.rc, cases[i].want);
+		end();
+	}
+}
+
+static void test_at_once(void)
+{
+	uint8_t to[8];
+	struct ck_move list[2] = { { .file = NOBODYS, .run = 8, .to = to },
+				   { .file = SET_FILES, .run = 8, .to = to } };
+	struct ck_moves moves = { .list = list, .n = 2 };
+
+	begin();
+	eq_err(start(&moves), 0);
+	eq_err(list[0].rc, -ENODATA);
+	eq_err(list[1].rc, -ENODATA);
+	moves.n = 0;
+	eq_err(start(&moves), 0);
+	eq_u64(ended, 0);
+	end();
+}
+
+int main(void)
+{
+	owners_begin(&owners);
+	test_many();
+	test_large();
+	test_part();
+	test_errnos();
+	test_at_once();
+	return owners_end(&owners) | tap_done();
+}
