@@ -103,26 +103,7 @@ static int op_start(struct worker *w, struct op *op)
 	return rc;
 }
 
-static void *worker_run(void *arg)
-{
-	struct worker *w = arg;
-
-	for (uint64_t i = 0; i < w->rounds; i++) {
-		int rc[AT_A_TIME];
-
-		for (unsigned k = 0; k < AT_A_TIME; k++)
-			rc[k] = op_start(w, &w->ops[k]);
-		for (unsigned k = 0; k < AT_A_TIME; k++)
-			while (rc[k] == -EINPROGRESS && sem_wait(&w->done))
-				;
-		for (unsigned k = 0; k < AT_A_TIME; k++)
-			op_check(w, &w->ops[k], rc[k]);
-	}
-	__atomic_fetch_sub(&workers_left, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-/* --- one who interrupts ---------------------------------------------------------------------- */
+/* --- those who interrupt ---------------------------------------------------------------------- */
 
 /* As a route does it: with a lock that done() needs before it is done. */
 static void interrupt(struct op *op)
@@ -137,14 +118,40 @@ static void interrupt(struct op *op)
 	pthread_mutex_unlock(&op->lock);
 }
 
-static void interrupt_all(uint64_t seed)
+static void interrupt_any(uint64_t *random)
+{
+	struct worker *w = &workers[boxes_below(random, THREADS)];
+
+	interrupt(&w->ops[boxes_below(random, AT_A_TIME)]);
+}
+
+static void *worker_run(void *arg)
+{
+	struct worker *w = arg;
+
+	for (uint64_t i = 0; i < w->rounds; i++) {
+		int rc[AT_A_TIME];
+
+		for (unsigned k = 0; k < AT_A_TIME; k++)
+			rc[k] = op_start(w, &w->ops[k]);
+		if (boxes_one_in(&w->random, 4))
+			interrupt_any(&w->random);
+		for (unsigned k = 0; k < AT_A_TIME; k++)
+			while (rc[k] == -EINPROGRESS && sem_wait(&w->done))
+				;
+		for (unsigned k = 0; k < AT_A_TIME; k++)
+			op_check(w, &w->ops[k], rc[k]);
+	}
+	__atomic_fetch_sub(&workers_left, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void interrupt_some(uint64_t seed)
 {
 	uint64_t random = seed | 1;
 
 	while (__atomic_load_n(&workers_left, __ATOMIC_ACQUIRE)) {
-		struct worker *w = &workers[boxes_below(&random, THREADS)];
-
-		interrupt(&w->ops[boxes_below(&random, AT_A_TIME)]);
+		interrupt_any(&random);
 		for (uint64_t n = boxes_below(&random, 25); n; n--)
 			sched_yield();
 	}
@@ -207,7 +214,7 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 	line_thread_begin(&line, 300, tap_random(&random));
 	ck_requester_init(&requester, line.calls, files, SET_FILES);
 	workers_begin(rounds, &random);
-	interrupt_all(tap_random(&random));
+	interrupt_some(tap_random(&random));
 	bad = workers_end();
 	line_thread_end(&line);
 	printf("# %" PRIu64 " answers, %" PRIu64 " renewals, %" PRIu64

@@ -256,7 +256,6 @@ static void test_random(void)
 
 	if (text)
 		alarm(0);
-
 	eq_u64(check_trials(trials, seed, true, false), 0);
 	tell("calm");
 	eq_u64(check_trials(trials, seed + 1, false, false), 0);
