@@ -232,7 +232,8 @@ static void test_comers(void)
 	expect_closed(silent);
 	(void)umask(mask);
 	expect_pings();
-	close(first), close(second);
+	close(first);
+	close(second);
 	eq_i64(rmdir(directory), 0);
 }
 
@@ -263,7 +264,8 @@ static void test_stranger_listens(void)
 	eq_err(ck_xport_local(directory, 1, 2, 30, &x), -ETIMEDOUT);
 	unlink(address(directory, 0).sun_path);
 	eq_i64(rmdir(directory), 0);
-	close(ready[0]), close(ready[1]);
+	close(ready[0]);
+	close(ready[1]);
 }
 
 int main(void)

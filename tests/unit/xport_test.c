@@ -87,8 +87,10 @@ static struct talk talk_of(const struct exchange *e, uint32_t from, uint32_t to,
 	t.how = (enum how)(tap_random(&r) % HOWS);
 	if (tap_random(&r) % 11 == 0)
 		t.err = EACCES;
-	if (t.err)
-		t.body = 0, t.payload = 0;
+	if (t.err) {
+		t.body = 0;
+		t.payload = 0;
+	}
 	t.room = t.payload;
 	if (t.how == LARGE)
 		t.room += 1 + tap_random(&r) % 100;
@@ -412,7 +414,9 @@ static void test_also(struct ck_xport *x)
 	eq_i64(close(a[1]), 0);
 	eq_err(x->wait(x, also, 3, -1), 0);
 	ok(also[0].revents == POLLHUP && also[2].revents == POLLIN);
-	close(a[0]), close(b[0]), close(b[1]);
+	close(a[0]);
+	close(b[0]);
+	close(b[1]);
 }
 
 static void test_waiting(void)
