@@ -175,7 +175,7 @@ static void lookup_remote(struct ck_fs *fs, fuse_req_t req, fuse_ino_t parent,
 	}
 	ck_late_fetch_init(&l->fetch, fs, req, lookup_answer);
 	l->parent = parent;
-	strcpy(l->name, name);
+	memcpy(l->name, name, strlen(name) + 1);
 	lookup_answer(&l->fetch);
 }
 

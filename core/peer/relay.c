@@ -170,8 +170,8 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 
 	if (m->head.answer)
 		got_answer(s, from, m);
-	else if (ck_serve_ask(s, from, 0, 0, m))
-		ck_log("rank %u asked what is no request", from);
+	else if (ck_serve_ask(s, from, 0, 0, m) == -EPROTO)
+		s->options->xport->drop(s->options->xport, from);
 }
 
 static void lost(void *arg, uint32_t rank)

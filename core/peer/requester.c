@@ -178,8 +178,8 @@ static void op_finish(struct ck_requester_op *op)
 	for (size_t i = 0; i < op->moves->n; i++) {
 		int rc = op->list[i].rc;
 
-		op->moves->list[op->order[i].index].rc =
-			rc == -EPROTO ? -EIO : rc;
+		op->moves->list[op->order[i].index].rc = rc == -EPROTO ? -EIO
+								       : rc;
 	}
 	op_free(op);
 }

@@ -122,6 +122,15 @@ static void local_send(struct ck_xport *x, struct ck_parcel *p)
 		push(p->to == x->rank ? &l->own : &l->ranks[p->to].out, p);
 }
 
+/* What it has sent ends here, and so it is found lost. */
+static void local_drop(struct ck_xport *x, uint32_t rank)
+{
+	const struct local *l = local_of(x);
+
+	if (rank < x->size && l->ranks[rank].fd >= 0)
+		(void)shutdown(l->ranks[rank].fd, SHUT_RDWR);
+}
+
 /* --- what is expected -------------------------------------------------------------- */
 
 /* Where it is in its list, or the end of the list. */
@@ -554,6 +563,7 @@ static struct local *make(uint32_t rank, uint32_t size)
 				  .send = local_send,
 				  .expect = local_expect,
 				  .wait = local_wait,
+				  .drop = local_drop,
 				  .wake = local_wake,
 				  .close = local_close };
 	l->event = -1;

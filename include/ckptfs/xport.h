@@ -2,8 +2,8 @@
 /*
  * xport: carries messages between the processes of one job, its ranks. There are several
  * transports, and nothing here is of one of them. All functions but wake() are for one
- * thread, in which all callbacks are called. Callbacks may call send(), expect() and
- * wake(), and nothing else. A rank may send to itself.
+ * thread, in which all callbacks are called. Callbacks may call send(), expect(), drop()
+ * and wake(), and nothing else. A rank may send to itself.
  */
 #ifndef CKPTFS_XPORT_H
 #define CKPTFS_XPORT_H
@@ -44,6 +44,9 @@ struct ck_xport {
 	 * error that ends the transport. */
 	int (*wait)(struct ck_xport *x, struct pollfd *also, nfds_t n,
 		    int msec);
+	/* Nothing more is wanted of another rank, which has said what may not be said:
+	 * it is lost soon. */
+	void (*drop)(struct ck_xport *x, uint32_t rank);
 	/* Any thread: wait() returns soon. */
 	void (*wake)(struct ck_xport *x);
 	/* Frees all. Others see what was sent(), and then that this rank is lost. */

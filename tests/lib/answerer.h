@@ -282,7 +282,8 @@ static inline int headers_read(struct headers *h, const struct ck_file *file)
 	for (unsigned i = 0; i < h->depth && rc == 0; i++) {
 		uint8_t got[HEADER_BYTES];
 
-		rc = ck_files_read(h->files, file, got, sizeof(got), at, UINT64_MAX);
+		rc = ck_files_read(h->files, file, got, sizeof(got), at,
+				   UINT64_MAX);
 		if (rc == 0 &&
 		    memcmp(got, content[file->number] + at, sizeof(got)) != 0)
 			answerer_count(&h->wrong);

@@ -165,7 +165,7 @@ static void test_errors(void)
 
 	scene_begin(&s, rows_make(EVERY, false), 0);
 	answerer.errs[1] = -EHOSTDOWN; /* which no program is told */
-	answerer.errs[2] = -EREMOTE; /* no mover may say so */
+	answerer.errs[2] = -EREMOTE;   /* no mover may say so */
 	eq_err(far(&s, 0, 8), 0);
 	eq_err(far(&s, 0, 9), -EIO);
 	eq_err(far(&s, 16, 1), -EIO);

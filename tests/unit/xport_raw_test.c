@@ -340,6 +340,25 @@ static void test_last_words(void)
 	end();
 }
 
+/* One of which nothing more is wanted: the others are there as before. */
+static void test_dropped(void)
+{
+	static uint8_t body[CK_WIRE_BODY_MAX];
+	struct ck_parcel p = parcel(BAD, body);
+
+	begin();
+	s.x->send(s.x, &p);
+	s.x->drop(s.x, BAD);
+	s.x->drop(s.x, s.x->rank);
+	s.x->drop(s.x, s.x->size);
+	ok(until(&s.unsent, 1));
+	check_bad_is_lost(0);
+	s.x->drop(s.x, BAD);
+	settle();
+	check_bad_is_lost(0);
+	end();
+}
+
 /* --- one that never reads -------------------------------------------------------------------- */
 
 /* Bytes that have come, all of them right: messages of `body`. */
@@ -443,6 +462,7 @@ int main(void)
 
 	alarm(100);
 	test_garbage();
+	test_dropped();
 	test_cut();
 	test_pieces();
 	test_killed();
