@@ -79,6 +79,53 @@ sed 's/^/# /' "$WORK/out"
 umount "$mnt"
 gone_in 5
 
+# What could not be fetched while it was mounted is asked for again.
+LATE_EARLY=1 late 0
+check 'regression: values that could not be fetched at first' sh -c \
+	"cat '$mnt'/objects/*.json >values && [ -s values ] && ls -l '$mnt/objects'"
+fails 'regression: that an item is remote is no damage' 'No such attribute' \
+	getfattr -n user.ckptfs.error --absolute-names \
+	"$(find "$mnt/objects" -name '*.pt' | head -n 1)"
+umount "$mnt"
+gone_in 5
+fails 'option write is refused' 'cannot be written' \
+	"$LATE_BIN" 0 "$(fixture sample)" "$mnt" write
+
+# One of four parts of each tensor is remote, and its bytes never come.
+python3 "$HERE/big.py" rows 1 4 4194304
+plain=$sample sample=$WORK/rows
+LATE_REMOTE=first LATE_NEVER=bulk late 0
+size=$(stat -c %s "$mnt/raw/t0")
+for i in 0 1 2 3 4 5 6 7 8 9 10 11; do
+	dd if="$mnt/raw/t0" of=/dev/null bs=262144 count=1 skip=$i \
+		status=none 2>/dev/null &
+	echo $! >>readers
+done
+sleep 0.5
+check 'regression: many that wait keep nobody from what is here' \
+	timeout 5 dd if="$mnt/raw/t0" of=/dev/null bs=65536 iflag=skip_bytes \
+	skip=$((size / 2)) count=16
+cat >direct.py <<'EOT'
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+import mmap
+os.preadv(fd, [mmap.mmap(-1, 1 << 20)], 0)
+EOT
+python3 direct.py "$mnt/raw/t0" &
+reader=$!
+sleep 0.5
+kill -9 $reader
+begin=$(date +%s%N)
+wait $reader 2>/dev/null
+[ $((($(date +%s%N) - begin) / 1000000)) -lt 500 ]
+result $? 'regression: who reads with O_DIRECT can be killed'
+kill -9 $(cat readers)
+wait $(cat readers) 2>/dev/null
+umount "$mnt" || umount -l "$mnt"
+gone_in 5
+result $? 'it ends after they are killed'
+sample=$plain
+
 LATE_NEVER=1 late 0
 (cd "$mnt" && timeout 5 find . -type f -size +0 -printf '%p %s\n' |
 	grep -v '\.ckptfs/' | LC_ALL=C sort) >never

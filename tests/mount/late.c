@@ -7,8 +7,9 @@
  *
  * MSEC milliseconds each answer takes. LATE_REMOTE: `all`, `odd` ones or `first`;
  * LATE_SHUFFLE: answers come at random times up to MSEC, so in any order;
- * LATE_ERROR=N: each Nth move is EIO; LATE_NEVER: answers come to those only who are
- * not interested any more. Writes a line when the tree can be used; serves it until it
+ * LATE_ERROR=N: each Nth move is EIO; LATE_EARLY: all are, until it is mounted;
+ * LATE_NEVER: answers come to those only who are not interested any more, `bulk`: of
+ * long moves. Writes a line when the tree can be used; serves it until it
  * is unmounted, and then says how many moves there were.
  */
 #include "ckptfs/fs.h"
@@ -31,8 +32,8 @@ static struct late {
 	struct ck_host_mover host;
 	struct ck_files *files; /* the same, and none is remote */
 	unsigned msec, error;
-	bool shuffle;
-	atomic_bool never;
+	bool shuffle, early, bulk;
+	atomic_bool ready, never;
 	unsigned moved;
 	pthread_t thread;
 	bool started;
@@ -55,12 +56,18 @@ static bool is_unwanted(const struct waiting *w)
 	return __atomic_load_n(&w->moves->unwanted, __ATOMIC_ACQUIRE);
 }
 
+static bool is_for_ever(const struct ck_moves *moves)
+{
+	return late.never && (!late.bulk || moves->list[0].run > 65536);
+}
+
 /* One that can be answered now, out of the list; under the lock. */
 static struct waiting *take(void)
 {
 	struct waiting **at = &late.first, *w;
 
-	while ((w = *at) && !is_unwanted(w) && (late.never || !is_over(w)))
+	while ((w = *at) && !is_unwanted(w) &&
+	       (is_for_ever(w->moves) || !is_over(w)))
 		at = &w->next;
 	if (w)
 		*at = w->next;
@@ -80,7 +87,8 @@ static void answer(struct waiting *w)
 		late.moved++;
 		if (unwanted)
 			m->list[i].rc = -EINTR;
-		else if (late.error && late.moved % late.error == 0)
+		else if ((late.early && !late.ready) ||
+			 (late.error && late.moved % late.error == 0))
 			m->list[i].rc = -EIO;
 	}
 	m->done(m);
@@ -171,6 +179,7 @@ static void ready(uint64_t mount, void *unused)
 {
 	(void)mount, (void)unused;
 	late.never = getenv("LATE_NEVER");
+	late.ready = true;
 	puts("ready");
 	fflush(stdout);
 }
@@ -194,11 +203,15 @@ int main(int argc, char **argv)
 	late.msec = (unsigned)strtoul(argv[1], NULL, 10);
 	late.error = number_of("LATE_ERROR");
 	late.shuffle = getenv("LATE_SHUFFLE");
+	late.early = getenv("LATE_EARLY");
+	late.bulk = getenv("LATE_NEVER") &&
+		    strcmp(getenv("LATE_NEVER"), "bulk") == 0;
 	srand(number_of("LATE_SEED"));
 	pthread_mutex_init(&late.lock, NULL);
 	pthread_cond_init(&late.changed, NULL);
 	late.mover = (struct ck_mover){ "late", late_start, late_interrupt };
 	rc = ck_options_parse(&options, argc > 4 ? argv[4] : "", &d);
+	options.format.write = options.write;
 	if (rc == 0)
 		rc = ck_checkpoint_open(argv[2], &options.format, &cp, &d);
 	if (rc == 0) {
