@@ -95,7 +95,7 @@ static inline void line_thread_deliver(struct line_thread *t, struct packet *p)
 static inline void line_thread_renew(struct line_thread *t)
 {
 	pthread_mutex_lock(&t->lock);
-	for (size_t i = t->packets.n; i-- > 0;)
+	for (size_t i = t->packets.n; i > 0 && i--;)
 		if (line_thread_one_in(t, 2))
 			packets_drop(&t->packets, i);
 	pthread_mutex_unlock(&t->lock);

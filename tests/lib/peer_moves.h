@@ -137,7 +137,7 @@ static inline void move_set_random(struct move_set *s, uint64_t *random)
 		at += span;
 	}
 	/* In any order. */
-	for (size_t i = s->moves.n; i-- > 1;) {
+	for (size_t i = s->moves.n; i > 1 && i--;) {
 		size_t k = boxes_below(random, i + 1);
 		struct ck_move move = s->list[i];
 		enum move_kind kind = s->kind[i];

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * peer_model: a requester, owners, and the line between them, by a clock that is the
+ * test's: what can be done to them, and what may come of it. For one test, which says
+ * in what order.
+ */
+#ifndef CK_PEER_MODEL_H
+#define CK_PEER_MODEL_H
+
+#include "peer_moves.h"
+
+enum {
+	PING = 1000, /* milliseconds */
+	SILENCE = 5000,
+	TIMEOUT = 10000,
+	DELAY = 500, /* a message is on its way for so long at most */
+	LATE = 100,  /* and a tick comes so late */
+	OPS = 6,     /* in a schedule */
+};
+
+enum mode { FINE, SILENT, STUCK };
+
+enum canary { NO_CANARY, FLIPPED, OTHERS, TWICE, WINDOW, CANARIES };
+
+struct peer {
+	enum mode mode;
+	bool up;
+	uint64_t heard, progress; /* of the present line */
+	uint64_t fault;		  /* when a message was lost; 0: never */
+	uint64_t out;		  /* bytes that it was asked for */
+	bool replaced[OWNED];
+};
+
+struct op {
+	struct move_set set; /* first */
+	struct model *model;
+	uint64_t begin;
+	unsigned ended;
+	bool started, interrupted;
+	bool due;	       /* with the next tick */
+	bool asked[OWNERS];    /* peers that it needs */
+	bool was_down[OWNERS]; /* when it began, or since */
+	bool was_replaced[SET_MOVES];
+	uint8_t left[SET_ROOM]; /* what was there when it ended */
+};
+
+struct model {
+	struct ck_line line; /* first */
+	uint64_t random;
+	struct owners *owners;
+	uint32_t npeers;
+	bool calm;   /* nothing gets lost: nothing may fail */
+	bool steady; /* and nothing is interrupted: windows can be counted */
+	enum canary canary;
+
+	struct ck_calls *calls;
+	struct ck_requester requester;
+	struct ck_whereabouts files[SET_FILES];
+	uint64_t window;
+	struct packets packets;
+	struct peer peers[OWNERS];
+	struct op ops[OPS];
+	unsigned nops, most;
+
+	/* The clock of the line, what of it this process has run, and what the
+	 * calls were told last. */
+	uint64_t now, fair, told;
+	uint64_t renewed, tick_due, full_until;
+	uint32_t epoch;
+	bool full, ended;
+	bool back; /* nothing gets lost any more */
+	bool sent_probe;
+	unsigned wrong;
+};
+
+static struct tally {
+	uint64_t schedules, ops, came, failed, interrupted, stale, renewed;
+} tally;
+
+/* Says what was wrong first. */
+static inline void wrong(struct model *m, const char *what)
+{
+	if (m->wrong++ == 0 && !m->canary)
+		printf("# %s, schedule %" PRIu64 ", at %" PRIu64 "\n", what,
+		       tally.schedules, m->now);
+}
+
+static inline uint64_t below(struct model *m, uint64_t n)
+{
+	return boxes_below(&m->random, n);
+}
+
+static inline bool one_in(struct model *m, uint64_t n)
+{
+	return boxes_one_in(&m->random, n);
+}
+
+/* --- the line ---------------------------------------------------------------------------- */
+
+/* The calls are told the time next: what was no time of this process is left out. */
+static inline void tell_time(struct model *m)
+{
+	uint64_t gap = m->now - m->told;
+
+	if (gap <= 2 * PING)
+		m->fair += gap;
+	m->told = m->now;
+}
+
+static inline void count_out(struct model *m, uint32_t peer, uint64_t bytes)
+{
+	struct peer *p = &m->peers[peer];
+
+	if (m->steady && p->out && p->out + bytes > m->window)
+		wrong(m, "more than the window");
+	p->out += bytes;
+}
+
+static inline int line_send(struct ck_line *l, uint32_t peer,
+			    const struct ck_ask *a)
+{
+	struct model *m = (struct model *)l;
+	struct packet *p;
+
+	if (m->full)
+		return -EAGAIN;
+	if (a->head.epoch != m->epoch || m->ended)
+		wrong(m, "sent on a line that is gone");
+	if (a->head.type == CK_WIRE_READ) {
+		count_out(m, peer, ck_ask_bytes(a));
+		m->sent_probe = true;
+	}
+	p = packets_add(&m->packets);
+	wire_add_ask(&p->bytes, a);
+	p->head = a->head;
+	p->peer = peer;
+	p->due = m->now + 1 + below(m, DELAY);
+	return 0;
+}
+
+static inline void line_wake(struct ck_line *l)
+{
+	struct model *m = (struct model *)l;
+
+	m->tick_due = ck_min(m->tick_due, m->now + below(m, 5));
+}
+
+static inline void lose(struct model *m, struct packet *p)
+{
+	if (p->head.epoch == m->epoch)
+		m->peers[p->peer].fault = m->fair;
+	ck_buf_fini(&p->bytes);
+}
+
+static inline bool is_lost(struct model *m, const struct packet *p)
+{
+	const struct peer *peer = &m->peers[p->peer];
+
+	return peer->mode == SILENT ||
+	       (peer->mode == STUCK && p->head.type == CK_WIRE_READ) ||
+	       (!m->calm && !m->back && one_in(m, 60));
+}
+
+static inline void request_came(struct model *m, struct packet *p)
+{
+	uint32_t owner = p->peer;
+
+	if (m->canary == OTHERS)
+		owner = (owner + 1) % OWNERS;
+	packet_answer(p, m->owners->owner[owner]);
+	p->due = m->now + 1 + below(m, DELAY);
+	*packets_add(&m->packets) = *p;
+}
+
+static inline void hear(struct model *m, const struct packet *p)
+{
+	struct peer *peer = &m->peers[p->peer];
+
+	if (p->head.epoch != m->epoch)
+		return;
+	peer->up = true;
+	peer->heard = m->fair;
+	if (p->head.type != CK_WIRE_READ)
+		return;
+	peer->progress = m->fair;
+	peer->out -= p->head.payload;
+}
+
+static inline void answer_came(struct model *m, struct packet *p)
+{
+	struct ck_message message = packet_open(p);
+
+	if (m->canary == FLIPPED && p->head.payload)
+		p->bytes.data[p->bytes.len - 1] ^= 0x10;
+	tell_time(m);
+	hear(m, p);
+	if (ck_calls_take(m->calls, p->peer, &message, m->now))
+		wrong(m, "an answer is none");
+	/* The same once more, which is nobody's. */
+	if (!m->steady && one_in(m, 20) &&
+	    ck_calls_take(m->calls, p->peer, &message, m->now))
+		wrong(m, "an answer is none any more");
+	ck_buf_fini(&p->bytes);
+}
+
+static inline void deliver(struct model *m, size_t i)
+{
+	struct packet p = packets_take(&m->packets, i);
+
+	if (is_lost(m, &p))
+		lose(m, &p);
+	else if (p.head.answer)
+		answer_came(m, &p);
+	else
+		request_came(m, &p);
+}
+
+/* --- what may become of a move -------------------------------------------------------------- */
+
+static inline struct ck_whereabouts where(const struct op *op, size_t i)
+{
+	return op->model->files[op->set.list[i].file];
+}
+
+static inline bool needs_peer(const struct op *op, size_t i)
+{
+	return op->set.kind[i] != NONE && op->set.kind[i] != WILD;
+}
+
+/* Whether there was a reason why nothing came: its peer was down, or something was
+ * lost for so long. */
+static inline bool may_fail(const struct op *op, uint32_t peer)
+{
+	const struct model *m = op->model;
+	const struct peer *p = &m->peers[peer];
+
+	if (op->was_down[peer] || m->ended)
+		return true;
+	return !m->calm && p->fault && p->fault + TIMEOUT >= op->begin &&
+	       m->fair - ck_max(op->begin, m->renewed) >= TIMEOUT;
+}
+
+static inline int rc_of_kind(enum move_kind kind)
+{
+	switch (kind) {
+	case PLAIN: return 0;
+	case OUTSIDE:
+	case WILD: return -EIO;
+	case UNKNOWN:
+	case NONE: break;
+	}
+	return -ENODATA;
+}
+
+static inline bool is_right_rc(const struct op *op, size_t i)
+{
+	enum move_kind kind = op->set.kind[i];
+	int rc = op->set.list[i].rc;
+	struct ck_whereabouts at;
+
+	if (!needs_peer(op, i))
+		return rc == rc_of_kind(kind);
+	at = where(op, i);
+	if (rc == -ESTALE)
+		return kind != UNKNOWN &&
+		       op->model->peers[at.peer].replaced[at.number];
+	if (rc == -EINTR)
+		return op->interrupted;
+	if (rc == -EIO && may_fail(op, at.peer))
+		return true;
+	return rc == rc_of_kind(kind) && !op->was_replaced[i];
+}
+
+static inline void count_move(int rc)
+{
+	tally.came += rc == 0;
+	tally.interrupted += rc == -EINTR;
+	tally.stale += rc == -ESTALE;
+	tally.failed += rc && rc != -EINTR && rc != -ESTALE;
+}
+
+static inline void op_check(struct op *op)
+{
+	struct model *m = op->model;
+
+	for (size_t i = 0; i < op->set.moves.n; i++) {
+		if (!is_right_rc(op, i))
+			wrong(m, "a move has no such error");
+		count_move(op->set.list[i].rc);
+	}
+	if (!move_set_is_right(&op->set, m->owners, m->files))
+		wrong(m, "other bytes");
+	memcpy(op->left, op->set.to, sizeof(op->left));
+}
+
+static inline void op_start(struct model *m);
+
+static inline void op_done(struct ck_moves *moves)
+{
+	struct op *op = (struct op *)moves;
+	struct model *m = op->model;
+
+	if (op->ended++)
+		wrong(m, "done twice");
+	op_check(op);
+	/* Whoever reads on asks for more here. */
+	if (one_in(m, 4) && m->nops < m->most)
+		op_start(m);
+}
+
+/* --- what is done --------------------------------------------------------------------------------- */
+
+/* What it needs, and how that is now. Whether any peer is needed. */
+static inline bool op_look(struct op *op)
+{
+	struct model *m = op->model;
+	bool any = false;
+
+	for (size_t i = 0; i < op->set.moves.n; i++) {
+		struct ck_whereabouts at;
+
+		if (!needs_peer(op, i))
+			continue;
+		any = true;
+		at = where(op, i);
+		op->asked[at.peer] = true;
+		op->was_down[at.peer] = !m->peers[at.peer].up;
+		op->was_replaced[i] = op->set.kind[i] != UNKNOWN &&
+				      m->peers[at.peer].replaced[at.number];
+	}
+	return any;
+}
+
+static inline void op_begin(struct model *m, struct op *op)
+{
+	struct ck_mover *mover = &m->requester.mover;
+	bool any;
+	int rc;
+
+	op->model = m;
+	op->set.moves.done = op_done;
+	op->begin = m->fair;
+	any = op_look(op);
+	op->started = true;
+	tally.ops++;
+	rc = mover->start(mover, &op->set.moves);
+	if (rc != (any ? -EINPROGRESS : 0))
+		wrong(m, "started to something else");
+	if (rc)
+		return;
+	op->ended++;
+	op_check(op);
+}
+
+static inline void op_start(struct model *m)
+{
+	struct op *op = &m->ops[m->nops++];
+
+	*op = (struct op){ 0 };
+	move_set_random(&op->set, &m->random);
+	if (!m->steady && one_in(m, 20))
+		op->set.moves.unwanted = op->interrupted = op->due = true;
+	op_begin(m, op);
+}
+
+static inline bool is_live(const struct op *op)
+{
+	return op->started && !op->ended;
+}
+
+static inline bool any_live(const struct model *m)
+{
+	for (unsigned i = 0; i < m->nops; i++)
+		if (is_live(&m->ops[i]))
+			return true;
+	return false;
+}
+
+static inline void interrupt(struct model *m)
+{
+	struct op *op = &m->ops[below(m, OPS)];
+	struct ck_mover *mover = &m->requester.mover;
+
+	if (m->steady || !is_live(op))
+		return;
+	op->interrupted = op->due = true;
+	op->set.moves.unwanted = true;
+	mover->interrupt(mover, &op->set.moves);
+}
+
+static inline void down(struct model *m, uint32_t peer)
+{
+	m->peers[peer].up = false;
+	for (unsigned i = 0; i < m->nops; i++)
+		if (is_live(&m->ops[i]))
+			m->ops[i].was_down[peer] = true;
+}
+
+/* What the old line carries may come on the new one. */
+static inline void renew(struct model *m)
+{
+	for (size_t i = m->packets.n; i > 0 && i--;)
+		if (one_in(m, 2))
+			packets_drop(&m->packets, i);
+	m->epoch++;
+	tell_time(m);
+	m->renewed = m->fair;
+	tally.renewed++;
+	for (uint32_t i = 0; i < m->npeers; i++) {
+		struct peer *p = &m->peers[i];
+
+		p->up = true;
+		p->heard = p->progress = m->fair;
+		p->out = 0;
+	}
+	ck_calls_renew(m->calls, m->now);
+}
+
+static inline void replace(struct model *m)
+{
+	uint32_t peer = (uint32_t)below(m, m->npeers);
+	uint32_t file = (uint32_t)below(m, OWNED);
+
+	if (m->peers[peer].replaced[file] || !one_in(m, 8))
+		return;
+	owned_replace(m->owners, peer, file);
+	m->peers[peer].replaced[file] = true;
+}
+
+static inline void change_peer(struct model *m)
+{
+	uint32_t peer = (uint32_t)below(m, m->npeers);
+
+	if (m->calm)
+		return;
+	if (one_in(m, 3)) {
+		down(m, peer);
+		ck_calls_lost(m->calls, peer);
+	} else {
+		m->peers[peer].mode = one_in(m, 2) ? FINE
+						   : (enum mode)below(m, 3);
+	}
+}
+
+/* For a time, and not so soon again: it has room most of the time. */
+static inline void fill(struct model *m)
+{
+	if (m->full || m->now < m->full_until + PING)
+		return;
+	m->full = true;
+	m->full_until = m->now + 1 + below(m, DELAY);
+}
+
+static inline void act(struct model *m)
+{
+	switch (below(m, 16)) {
+	case 0:
+	case 1: interrupt(m); break;
+	case 2: renew(m); break;
+	case 3: replace(m); break;
+	case 4:
+	case 5: change_peer(m); break;
+	case 6: fill(m); break;
+	case 7:
+		if (one_in(m, 3)) /* it stops */
+			m->now += 2 * PING + 1 + below(m, 10 * TIMEOUT);
+		break;
+	default:
+		if (m->nops < m->most)
+			op_start(m);
+		break;
+	}
+}
+
+#endif
