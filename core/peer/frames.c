@@ -19,7 +19,19 @@ size_t ck_frames_waiting(const struct ck_frames *f)
 	return f->out.len - f->sent;
 }
 
-int ck_frames_flush(struct ck_frames *f)
+/* What was sent makes room, once it is more than what waits. */
+static void drop_sent(struct ck_frames *f)
+{
+	size_t waiting = ck_frames_waiting(f);
+
+	if (f->sent < waiting || f->sent == 0)
+		return;
+	memmove(f->out.data, f->out.data + f->sent, waiting);
+	f->out.len = waiting;
+	f->sent = 0;
+}
+
+static int send_all(struct ck_frames *f)
 {
 	while (f->sent < f->out.len) {
 		ssize_t n = send(f->fd, f->out.data + f->sent,
@@ -34,8 +46,15 @@ int ck_frames_flush(struct ck_frames *f)
 			return -EPIPE;
 		f->sent += (size_t)n;
 	}
-	f->out.len = f->sent = 0;
 	return 0;
+}
+
+int ck_frames_flush(struct ck_frames *f)
+{
+	int rc = send_all(f);
+
+	drop_sent(f);
+	return rc;
 }
 
 int ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
@@ -82,7 +101,7 @@ int ck_frames_read(struct ck_frames *f)
 		n = recv(f->fd, f->step, sizeof(f->step), MSG_DONTWAIT);
 		if (n > 0)
 			ck_buf_add(&f->in, f->step, (size_t)n);
-	} while ((n > 0 && f->in.len < 2 * CK_WIRE_BODY_MAX) ||
+	} while ((n > 0 && !f->in.err && f->in.len < 2 * CK_WIRE_BODY_MAX) ||
 		 (n < 0 && errno == EINTR));
 	if (f->in.err)
 		return -ENOMEM;

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Places in the memory of a link, against a model that says of each block whose it is:
+ * places never overlap, are nobody else's until they are given back, and there is one
+ * whenever there are so many blocks side by side.
+ */
+#include "rooms.h"
+#include "tap.h"
+
+enum { BLOCKS = 24, SLOTS = 64, PEERS = 4 };
+
+struct slot {
+	bool used;
+	uint32_t peer;
+	uint64_t id;
+	uint64_t place, blocks;
+};
+
+struct model {
+	struct ck_rooms rooms;
+	struct slot slots[SLOTS];
+	uint64_t random, last_id;
+	unsigned wrong, taken, refused;
+};
+
+static uint64_t below(struct model *m, uint64_t n)
+{
+	return tap_random(&m->random) % n;
+}
+
+/* --- the model ------------------------------------------------------------------------- */
+
+static void model_owners(const struct model *m, unsigned owners[BLOCKS])
+{
+	memset(owners, 0, BLOCKS * sizeof(*owners));
+	for (size_t i = 0; i < SLOTS; i++) {
+		const struct slot *s = &m->slots[i];
+
+		for (uint64_t k = 0; s->used && k < s->blocks; k++)
+			owners[s->place / CK_ROOM_BLOCK + k]++;
+	}
+}
+
+/* The most free blocks side by side. */
+static uint64_t model_longest(const struct model *m)
+{
+	unsigned owners[BLOCKS];
+	uint64_t longest = 0, run = 0;
+
+	model_owners(m, owners);
+	for (size_t i = 0; i < BLOCKS; i++) {
+		run = owners[i] ? 0 : run + 1;
+		longest = ck_max(longest, run);
+	}
+	return longest;
+}
+
+static bool model_overlaps(const struct model *m)
+{
+	unsigned owners[BLOCKS];
+
+	model_owners(m, owners);
+	for (size_t i = 0; i < BLOCKS; i++)
+		if (owners[i] > 1)
+			return true;
+	return false;
+}
+
+static uint64_t model_of(const struct model *m, uint32_t peer)
+{
+	uint64_t blocks = 0;
+
+	for (size_t i = 0; i < SLOTS; i++)
+		if (m->slots[i].used && m->slots[i].peer == peer)
+			blocks += m->slots[i].blocks;
+	return blocks * CK_ROOM_BLOCK;
+}
+
+static bool slot_is_found(const struct model *m, const struct slot *s)
+{
+	uint64_t place = 1, bytes = 1;
+	bool found = ck_rooms_find(&m->rooms, s->peer, s->id, &place, &bytes);
+
+	if (!s->used)
+		return !found;
+	return found && place == s->place && bytes == s->blocks * CK_ROOM_BLOCK;
+}
+
+static void check(struct model *m)
+{
+	m->wrong += model_overlaps(m);
+	for (uint32_t peer = 0; peer < PEERS; peer++)
+		m->wrong += ck_rooms_of(&m->rooms, peer) != model_of(m, peer);
+	for (size_t i = 0; i < SLOTS; i++)
+		m->wrong += m->slots[i].id && !slot_is_found(m, &m->slots[i]);
+}
+
+/* --- what happens ---------------------------------------------------------------------- */
+
+static struct slot *slot_free(struct model *m)
+{
+	for (size_t i = 0; i < SLOTS; i++)
+		if (!m->slots[i].used)
+			return &m->slots[i];
+	return NULL;
+}
+
+static void take(struct model *m)
+{
+	uint64_t longest = model_longest(m);
+	uint64_t bytes = 1 + below(m, (below(m, 8) ? 4UL : BLOCKS + 2UL) *
+					      CK_ROOM_BLOCK);
+	uint64_t blocks = (bytes + CK_ROOM_BLOCK - 1) / CK_ROOM_BLOCK;
+	struct slot *s = slot_free(m);
+	uint64_t place = 0;
+	int rc;
+
+	if (!s)
+		return;
+	*s = (struct slot){ .peer = (uint32_t)below(m, PEERS),
+			    .id = ++m->last_id,
+			    .blocks = blocks };
+	rc = ck_rooms_take(&m->rooms, s->peer, s->id, bytes, &place);
+	s->used = rc == 0;
+	s->place = place;
+	m->taken += rc == 0;
+	m->refused += rc != 0;
+	m->wrong += rc != (blocks <= longest ? 0 : -EAGAIN);
+	m->wrong += place % CK_ROOM_BLOCK ||
+		    place / CK_ROOM_BLOCK + blocks > BLOCKS + (rc ? blocks : 0);
+}
+
+static void give(struct model *m)
+{
+	struct slot *s = &m->slots[below(m, SLOTS)];
+
+	/* Of another peer it is not the same request, and nothing is given twice. */
+	ck_rooms_give(&m->rooms, s->peer + 1, s->id);
+	ck_rooms_give(&m->rooms, s->peer, s->id);
+	s->used = false;
+}
+
+static void give_all(struct model *m)
+{
+	uint32_t peer = (uint32_t)below(m, PEERS);
+
+	ck_rooms_give_all(&m->rooms, peer);
+	for (size_t i = 0; i < SLOTS; i++)
+		if (m->slots[i].peer == peer)
+			m->slots[i].used = false;
+}
+
+static void step(struct model *m)
+{
+	uint64_t what = below(m, 100);
+
+	if (what < 55)
+		take(m);
+	else if (what < 98)
+		give(m);
+	else
+		give_all(m);
+	check(m);
+}
+
+static void begin(struct model *m, uint64_t seed)
+{
+	*m = (struct model){ .random = seed };
+	if (ck_rooms_make(&m->rooms, BLOCKS * (uint64_t)CK_ROOM_BLOCK + 5))
+		abort();
+}
+
+static void test_random(void)
+{
+	struct model m;
+
+	begin(&m, tap_seed(20));
+	for (unsigned i = 0; i < (TAP_SLOW ? 20000 : 100000); i++)
+		step(&m);
+	eq_u64(m.wrong, 0);
+	ok(m.taken > 1000 && m.refused > 1000);
+	for (uint32_t peer = 0; peer < PEERS; peer++)
+		ck_rooms_give_all(&m.rooms, peer);
+	eq_u64(m.rooms.n, 0);
+	ck_rooms_fini(&m.rooms);
+}
+
+/* Canaries: a place that is free although somebody has it, one that is lost. */
+static void test_canaries(void)
+{
+	struct model m;
+
+	begin(&m, 3);
+	for (unsigned i = 0; i < 20000; i++) {
+		step(&m);
+		m.rooms.taken[i % BLOCKS] = 0;
+	}
+	ok(m.wrong > 0);
+	ck_rooms_fini(&m.rooms);
+	begin(&m, 4);
+	m.rooms.taken[BLOCKS / 2] = 1;
+	for (unsigned i = 0; i < 20000; i++)
+		step(&m);
+	ok(m.wrong > 0);
+	ck_rooms_fini(&m.rooms);
+}
+
+/* --- by hand --------------------------------------------------------------------------- */
+
+static void test_full(void)
+{
+	struct ck_rooms r;
+	uint64_t place = 7, bytes = 7;
+
+	eq_err(ck_rooms_make(&r, 2 * CK_ROOM_BLOCK), 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 2 * CK_ROOM_BLOCK, &place), 0);
+	eq_u64(place, 0);
+	eq_err(ck_rooms_take(&r, 0, 2, 1, &place), -EAGAIN);
+	eq_err(ck_rooms_take(&r, 1, 1, 1, &place), -EAGAIN);
+	ok(!ck_rooms_find(&r, 1, 1, &place, &bytes));
+	ck_rooms_give(&r, 0, 1);
+	eq_err(ck_rooms_take(&r, 1, 1, CK_ROOM_BLOCK + 1, &place), 0);
+	eq_u64(ck_rooms_of(&r, 1), 2 * CK_ROOM_BLOCK);
+	eq_u64(ck_rooms_of(&r, 0), 0);
+	ck_rooms_fini(&r);
+}
+
+static void test_larger_than_all(void)
+{
+	struct ck_rooms r;
+	uint64_t place;
+
+	eq_err(ck_rooms_make(&r, 2 * CK_ROOM_BLOCK + CK_ROOM_BLOCK / 2), 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 2 * CK_ROOM_BLOCK + 1, &place), -EAGAIN);
+	eq_err(ck_rooms_take(&r, 0, 1, UINT64_MAX / 2, &place), -EAGAIN);
+	eq_u64(ck_rooms_of(&r, 0), 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 2 * CK_ROOM_BLOCK, &place), 0);
+	ck_rooms_fini(&r);
+	/* Memory of less than a block has no place at all. */
+	eq_err(ck_rooms_make(&r, CK_ROOM_BLOCK - 1), 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 1, &place), -EAGAIN);
+	ck_rooms_fini(&r);
+}
+
+/* As many as there are blocks, which come back in any order. */
+static void test_many(void)
+{
+	enum { MANY = 512 };
+	struct ck_rooms r;
+	uint64_t place;
+
+	eq_err(ck_rooms_make(&r, MANY * (uint64_t)CK_ROOM_BLOCK), 0);
+	for (uint32_t i = 0; i < MANY; i++)
+		if (ck_rooms_take(&r, i % 3, i, 1, &place) ||
+		    place != i * (uint64_t)CK_ROOM_BLOCK)
+			ok(!"each gets the next");
+	eq_u64(ck_rooms_of(&r, 0) + ck_rooms_of(&r, 1) + ck_rooms_of(&r, 2),
+	       MANY * (uint64_t)CK_ROOM_BLOCK);
+	ck_rooms_give_all(&r, 1);
+	eq_u64(ck_rooms_of(&r, 1), 0);
+	eq_err(ck_rooms_take(&r, 9, 0, CK_ROOM_BLOCK + 1, &place), -EAGAIN);
+	for (uint32_t i = 0; i < MANY; i += 7)
+		ck_rooms_give(&r, i % 3, i);
+	ck_rooms_give_all(&r, 0);
+	ck_rooms_give_all(&r, 2);
+	eq_u64(r.n, 0);
+	eq_err(ck_rooms_take(&r, 9, 0, MANY * (uint64_t)CK_ROOM_BLOCK, &place),
+	       0);
+	ck_rooms_fini(&r);
+}
+
+int main(void)
+{
+	test_full();
+	test_larger_than_all();
+	test_many();
+	test_random();
+	test_canaries();
+	return tap_done();
+}
