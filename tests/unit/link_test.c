@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A link and a mover that is honest: what is said of names, bytes of moves of many
+ * threads, with interrupts, in memory that is too small for all; and a mover that is
+ * killed or stopped at any moment.
+ */
+#include "link_case.h"
+
+#include <signal.h>
+
+/* --- by hand ------------------------------------------------------------------------------ */
+
+static void look_by_hand(struct joined *j)
+{
+	const struct ck_str names[] = { CK_STR("f1"), CK_STR("none"),
+					CK_STR("../f1"), CK_STR("f1") };
+	struct ck_looked said[4];
+	int rc = ck_calls_look(ck_link_calls(j->link), 0,
+			       (struct ck_ids){ 0, 0 }, names, 4, said);
+
+	eq_err(rc, 0);
+	ok(said[0].seen && said[3].seen && said[0].number == said[3].number);
+	eq_u64(said[0].info.size, FILE_BYTES);
+	ok(!said[1].seen || said[1].info.err == ENODATA);
+	ok(!said[2].seen || said[2].info.err == ENODATA);
+	eq_err(ck_calls_look(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
+			     names, 0, said),
+	       0);
+}
+
+/* More names than a request takes. */
+static void look_many(struct joined *j)
+{
+	enum { MANY = CK_WIRE_LOOKS_MAX + 5 };
+	struct ck_looked *said = calloc(MANY, sizeof(*said));
+	struct ck_str *names = calloc(MANY, sizeof(*names));
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < MANY; i++)
+		names[i] = file_name(i % FILES);
+	eq_err(ck_calls_look(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
+			     names, MANY, said),
+	       0);
+	for (unsigned i = 0; i < MANY; i++)
+		wrong += said[i].number != said[i % FILES].number;
+	eq_u64(wrong, 0);
+	free(said);
+	free(names);
+}
+
+static void test_by_hand(void)
+{
+	unsigned fds = proc_count("fd"), threads = proc_count("task");
+	struct joined *j = joined_make();
+
+	joined_start(j, true, joined_run);
+	look_by_hand(j);
+	look_many(j);
+	eq_err(joined_look(j, 0), 0);
+	eq_i64(joined_end(j), 0);
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), threads);
+}
+
+/* --- many threads -------------------------------------------------------------------------- */
+
+/* Size: of the memory. */
+static void many(uint64_t size, bool interrupts, bool forked)
+{
+	unsigned fds = proc_count("fd"), tasks = proc_count("task");
+	struct joined *j = joined_make();
+	struct movers m = { .j = j,
+			    .interrupts = interrupts,
+			    .trips = TAP_SLOW ? 40 : 250,
+			    .random = tap_seed(1) };
+	pthread_t threads[MOVERS];
+
+	j->options.size = size;
+	j->options.calls.silence_msec = 5000;
+	j->options.calls.timeout_msec = 10000;
+	joined_start(j, forked, joined_run);
+	eq_err(joined_look(j, 0), 0);
+	movers_start(&m, threads);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	ok(m.good > m.trips);
+	ok(interrupts || m.failed == 0);
+	eq_i64(joined_end(j), 0);
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+}
+
+static void test_many(void)
+{
+	enum { ONE_TRIP = 512 << 10 };
+
+	many(72 << 20, false, true);
+	many(72 << 20, true, false);
+	/* Less than what all want at once. */
+	many(ONE_TRIP, false, false);
+	many(ONE_TRIP, true, true);
+}
+
+/* Canary: a byte of a file is another. */
+static void test_canary(void)
+{
+	struct joined *j = joined_make();
+	struct movers m = { .j = j, .trips = 40, .random = 8 };
+
+	joined_start(j, true, joined_run);
+	eq_err(joined_look(j, 0), 0);
+	for (unsigned i = 0; i < FILES; i++)
+		for (size_t k = 0; k < FILE_BYTES; k += 5000)
+			content[i][k] ^= 1;
+	mover_run(&m);
+	for (unsigned i = 0; i < FILES; i++)
+		for (size_t k = 0; k < FILE_BYTES; k += 5000)
+			content[i][k] ^= 1;
+	ok(m.wrong > 0);
+	eq_i64(joined_end(j), 0);
+}
+
+/* --- a mover that dies or stops ------------------------------------------------------------- */
+
+enum { IN_TIME = 3000 }; /* msec, more than silence and timeout */
+
+static void killed_after(uint64_t usec, struct movers *m)
+{
+	pthread_t threads[MOVERS];
+	int status;
+
+	m->j = joined_make();
+	joined_start(m->j, true, joined_run);
+	if (joined_look(m->j, 0))
+		abort();
+	movers_start(m, threads);
+	usleep((useconds_t)usec);
+	kill(m->j->child, SIGKILL);
+	/* Those that begin after it fail at once. */
+	msec_sleep(20);
+	__atomic_store_n(&m->ending, true, __ATOMIC_RELAXED);
+	movers_join(threads);
+	ok(!ck_calls_is_up(ck_link_calls(m->j->link), 0));
+	status = joined_end(m->j);
+	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	__atomic_store_n(&m->ending, false, __ATOMIC_RELAXED);
+}
+
+static void test_killed(void)
+{
+	struct movers m = { .may_fail = true, .random = tap_seed(2) };
+	unsigned fds = proc_count("fd"), tasks = proc_count("task");
+	uint64_t r = m.random;
+
+	for (unsigned i = 0; i < 12; i++)
+		killed_after(tap_random(&r) % 15000, &m);
+	eq_u64(m.wrong, 0);
+	ok(m.good > 0 && m.failed > 0);
+	ok(m.longest < IN_TIME);
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+}
+
+/* It goes on where it was, in memory that is almost full of what it owes. */
+static void test_stopped(void)
+{
+	struct joined *j = joined_make();
+	struct movers m = { .j = j, .may_fail = true, .random = tap_seed(3) };
+	pthread_t threads[MOVERS];
+	unsigned failed = 0, good = 0;
+
+	j->options.size = 1 << 20;
+	joined_start(j, true, joined_run);
+	eq_err(joined_look(j, 0), 0);
+	movers_start(&m, threads);
+	for (unsigned i = 0; i < 3; i++) {
+		msec_sleep(60 + i * 7);
+		kill(j->child, SIGSTOP);
+		msec_sleep(450 + i * 100);
+		ok(!ck_calls_is_up(ck_link_calls(j->link), 0));
+		ok(__atomic_load_n(&m.failed, __ATOMIC_RELAXED) > failed);
+		kill(j->child, SIGCONT);
+		msec_sleep(200);
+		ok(ck_calls_is_up(ck_link_calls(j->link), 0));
+		failed = __atomic_load_n(&m.failed, __ATOMIC_RELAXED);
+		ok(__atomic_load_n(&m.good, __ATOMIC_RELAXED) > good);
+		good = __atomic_load_n(&m.good, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&m.ending, true, __ATOMIC_RELAXED);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	ok(m.longest < IN_TIME);
+	eq_i64(joined_end(j), 0);
+}
+
+int main(void)
+{
+	dir_make();
+	test_by_hand();
+	test_many();
+	test_canary();
+	test_killed();
+	test_stopped();
+	dir_remove();
+	return tap_done();
+}
