@@ -119,20 +119,29 @@ static int asked(struct ck_serve *s, const struct ck_framed *f)
 	return ck_serve_ask(s, CK_FROM_LINK, frame->place, frame->room, &m);
 }
 
-int ck_serve_link(struct ck_serve *s)
+static int asked_all(struct ck_serve *s)
 {
 	struct ck_framed f;
-	int rc = ck_frames_flush(s->frames), next;
+	int rc = ck_frames_read(s->frames), next;
 
-	if (rc == 0)
-		rc = ck_frames_read(s->frames);
 	while ((next = ck_frames_next(s->frames, &f)) > 0) {
 		int one = asked(s, &f);
 
 		if (one)
 			return one;
 	}
-	return next < 0 ? next : rc ? rc : s->link_rc;
+	return next < 0 ? next : rc;
+}
+
+int ck_serve_link(struct ck_serve *s, short events)
+{
+	int rc = ck_frames_flush(s->frames);
+
+	if (rc == 0 && !ck_serve_is_full(s))
+		rc = asked_all(s);
+	else if (rc == 0 && events & (POLLHUP | POLLERR))
+		rc = -EPIPE;
+	return rc ? rc : s->link_rc;
 }
 
 /* --- what other ranks say ---------------------------------------------------------------------- */

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { ASKED_MAX = 4 << 20 }; /* bytes of requests that wait */
+
 /* --- jobs -------------------------------------------------------------------------------- */
 
 void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
@@ -19,6 +21,11 @@ void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
 	s->memory_used -= j->cost;
 	ck_answer_fini(&j->answer);
 	free(j);
+}
+
+static uint64_t job_bytes(const struct ck_serve_job *j)
+{
+	return sizeof(*j) + j->request.head.body;
 }
 
 /* Copies the request, behind the job. */
@@ -52,21 +59,58 @@ static struct ck_serve_job *take(struct ck_serve_jobs *q)
 	return j;
 }
 
+/* Whether there is memory for its answer. */
+static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
+{
+	uint64_t used = s->memory_used + ck_frames_waiting(s->frames);
+
+	return used == 0 || used + j->cost <= s->options->memory_most;
+}
+
 /* Hands over those for whose answers there is memory. */
 static void hand_over(struct ck_serve *s)
 {
 	struct ck_serve_job *j;
 
-	while ((j = s->waiting.first) &&
-	       (s->memory_used == 0 ||
-		s->memory_used + j->cost <= s->options->memory_most)) {
+	while ((j = s->waiting.first) && has_memory(s, j)) {
 		(void)take(&s->waiting);
+		s->asked -= job_bytes(j);
 		s->memory_used += j->cost;
 		pthread_mutex_lock(&s->lock);
 		append(&s->todo, j);
 		pthread_cond_signal(&s->more);
 		pthread_mutex_unlock(&s->lock);
 	}
+}
+
+bool ck_serve_is_full(const struct ck_serve *s)
+{
+	return s->asked > ASKED_MAX ||
+	       ck_frames_waiting(s->frames) > s->options->memory_most;
+}
+
+static void answer_without(const struct ck_message *m, uint32_t err,
+			   struct ck_answer *out)
+{
+	*out = (struct ck_answer){ .head = { .type = m->head.type,
+					     .answer = true,
+					     .err = err,
+					     .id = m->head.id,
+					     .epoch = m->head.epoch } };
+}
+
+/* That this rank is there is said at once, however much else it has to do. */
+static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
+{
+	if (j->request.head.type == CK_WIRE_PING) {
+		answer_without(&j->request, 0, &j->answer);
+		s->memory_used += j->cost;
+		ck_serve_answer(s, j);
+		return;
+	}
+	s->asked += job_bytes(j);
+	append(&s->waiting, j);
+	hand_over(s);
 }
 
 int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
@@ -85,29 +129,19 @@ int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
 	j->place = place;
 	j->room = room;
 	j->cost = cost;
-	append(&s->waiting, j);
-	hand_over(s);
+	pass_in(s, j);
 	return 0;
 }
 
 /* --- threads that read files --------------------------------------------------------------- */
-
-static void none_here(const struct ck_message *m, struct ck_answer *out)
-{
-	*out = (struct ck_answer){ .head = { .type = m->head.type,
-					     .answer = true,
-					     .err = ENODATA,
-					     .id = m->head.id,
-					     .epoch = m->head.epoch } };
-}
 
 /* Names are looked at by one at a time. */
 static void work(struct ck_serve *s, struct ck_serve_job *j)
 {
 	bool look = j->request.head.type == CK_WIRE_LOOK;
 
-	if (!s->options->owner && j->request.head.type != CK_WIRE_PING) {
-		none_here(&j->request, &j->answer);
+	if (!s->options->owner) {
+		answer_without(&j->request, ENODATA, &j->answer);
 		return;
 	}
 	if (look)
@@ -198,6 +232,14 @@ static void answers_send(struct ck_serve *s)
 	hand_over(s);
 }
 
+static short link_events(const struct ck_serve *s)
+{
+	short events = ck_serve_is_full(s) ? 0 : POLLIN;
+
+	return ck_frames_waiting(s->frames) ? (short)(events | POLLOUT)
+					    : events;
+}
+
 /* Waits for what happens next. */
 static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 {
@@ -205,9 +247,7 @@ static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 
 	fds[0] = (struct pollfd){ .fd = s->options->stop, .events = POLLIN };
 	fds[1] = (struct pollfd){ .fd = s->frames->fd,
-				  .events = ck_frames_waiting(s->frames)
-						    ? POLLIN | POLLOUT
-						    : POLLIN };
+				  .events = link_events(s) };
 	fds[2] = (struct pollfd){ .fd = s->event, .events = POLLIN };
 	if (x)
 		return x->wait(x, fds, 2, -1);
@@ -216,23 +256,33 @@ static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 	return 0;
 }
 
+/* What there is to do after wait(). */
+static int turn(struct ck_serve *s, const struct pollfd fds[static 3])
+{
+	uint64_t count;
+	int rc;
+
+	if (fds[2].revents && read(s->event, &count, sizeof(count)) < 0)
+		return 0;
+	answers_send(s);
+	rc = s->link_rc;
+	if (rc == 0 && fds[1].revents)
+		rc = ck_serve_link(s, fds[1].revents);
+	hand_over(s);
+	return rc;
+}
+
 static int loop(struct ck_serve *s)
 {
 	struct pollfd fds[3];
-	uint64_t count;
 	int rc = 0;
 
 	while (rc == 0) {
 		rc = wait(s, fds);
-		if (rc)
-			return rc;
-		if (fds[2].revents && read(s->event, &count, sizeof(count)) < 0)
-			continue;
-		answers_send(s);
-		if (fds[0].revents)
+		if (rc == 0 && fds[0].revents)
 			return 0;
-		if (fds[1].revents)
-			rc = ck_serve_link(s);
+		if (rc == 0)
+			rc = turn(s, fds);
 	}
 	return rc == -EPIPE ? 0 : rc;
 }
@@ -250,6 +300,9 @@ static void fini(struct ck_serve *s)
 	workers_end(s);
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);
+	/* The cost of those that wait was not counted yet. */
+	for (struct ck_serve_job *j = s->waiting.first; j; j = j->next)
+		j->cost = 0;
 	jobs_free(s, &s->waiting);
 	jobs_free(s, &s->todo);
 	jobs_free(s, &s->answered);

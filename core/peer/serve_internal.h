@@ -36,6 +36,7 @@ struct ck_serve {
 	uint8_t *memory;	      /* of the link */
 	struct ck_frames *frames;     /* of the link */
 	struct ck_serve_jobs waiting; /* for memory */
+	uint64_t asked;		      /* bytes of those that wait */
 	uint64_t memory_used;
 	pthread_t *workers;
 	unsigned nworkers;
@@ -60,7 +61,9 @@ void ck_serve_wake(struct ck_serve *s);
 void ck_serve_join(struct ck_serve *s);
 /* Sends an answer; frees the job when it is sent. */
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j);
-/* What the mount asks. -EPIPE: it is gone; -EPROTO, -ENOMEM. */
-CK_MUST_USE int ck_serve_link(struct ck_serve *s);
+/* Whether the link is not read from now: too much waits. */
+CK_MUST_USE bool ck_serve_is_full(const struct ck_serve *s);
+/* What the mount asks; events as of poll(2). -EPIPE: it is gone; -EPROTO, -ENOMEM. */
+CK_MUST_USE int ck_serve_link(struct ck_serve *s, short events);
 
 #endif

@@ -35,10 +35,26 @@ static inline struct ck_str file_name(unsigned file)
 	return (struct ck_str){ names[file], 2 };
 }
 
+static inline void *thread_of_nothing(void *arg)
+{
+	return arg;
+}
+
+/* What a sanitizer begins with the first thread is there from now on. */
+static inline void threads_prepare(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, thread_of_nothing, NULL))
+		abort();
+	pthread_join(thread, NULL);
+}
+
 static inline void dir_make(void)
 {
 	uint64_t r = 9;
 
+	threads_prepare();
 	if (!mkdtemp(dir) || ck_sigbus_install())
 		abort();
 	dirfd_all = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -98,6 +114,16 @@ static inline uint64_t msec_now(void)
 static inline void msec_sleep(uint64_t msec)
 {
 	usleep((useconds_t)(msec * 1000));
+}
+
+static inline bool is_up_within(struct ck_link *l, uint32_t peer, bool up,
+				uint64_t msec)
+{
+	uint64_t end = msec_now() + msec;
+
+	while (ck_calls_is_up(ck_link_calls(l), peer) != up && msec_now() < end)
+		msec_sleep(5);
+	return ck_calls_is_up(ck_link_calls(l), peer) == up;
 }
 
 /* --- a link and its mover -------------------------------------------------------------- */
@@ -164,6 +190,7 @@ static inline void joined_start(struct joined *j, bool forked,
 {
 	joined_prepare(j);
 	if (forked) {
+		fflush(stdout);
 		j->child = fork();
 		if (j->child < 0)
 			abort();

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rank that serves a link: with garbage from there, with more than it has memory for,
+ * and ends of all kinds.
+ */
+#include "link_case.h"
+#include "link_internal.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+
+/* --- what it takes: answers, and what waits to be sent ------------------------------------- */
+
+static struct {
+	uint64_t now, most; /* bytes of answers; atomic */
+	uint64_t payload;   /* the largest */
+	uint64_t waiting;   /* most bytes that waited to be sent */
+	bool held;	    /* nothing is answered; atomic */
+} taken;
+
+int __real_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out);
+int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out);
+void __real_ck_answer_fini(struct ck_answer *a);
+void __wrap_ck_answer_fini(struct ck_answer *a);
+int __real_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			 const struct ck_wire_head *head, struct ck_str body);
+int __wrap_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			 const struct ck_wire_head *head, struct ck_str body);
+
+static void note_most(uint64_t *most, uint64_t now)
+{
+	if (now > __atomic_load_n(most, __ATOMIC_RELAXED))
+		__atomic_store_n(most, now, __ATOMIC_RELAXED);
+}
+
+int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out)
+{
+	uint64_t bytes;
+	int rc;
+
+	while (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE))
+		msec_sleep(5);
+	rc = __real_ck_data_owner_answer(o, request, out);
+	bytes = out->head.payload + out->head.body;
+
+	note_most(&taken.payload, out->head.payload);
+	note_most(&taken.most,
+		  __atomic_add_fetch(&taken.now, bytes, __ATOMIC_RELAXED));
+	return rc;
+}
+
+void __wrap_ck_answer_fini(struct ck_answer *a)
+{
+	__atomic_fetch_sub(
+		&taken.now,
+		a->payload || a->body.data ? a->head.payload + a->head.body : 0,
+		__ATOMIC_RELAXED);
+	__real_ck_answer_fini(a);
+}
+
+int __wrap_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			 const struct ck_wire_head *head, struct ck_str body)
+{
+	int rc = __real_ck_frames_put(f, frame, head, body);
+
+	note_most(&taken.waiting, ck_frames_waiting(f));
+	return rc;
+}
+
+/* --- the other end, by hand ------------------------------------------------------------------ */
+
+struct served {
+	struct joined *j;
+	int sock;
+	struct ck_buf all; /* bytes of frames, one of each kind */
+};
+
+static struct served served_start(unsigned threads, uint64_t memory_most)
+{
+	struct served s = { .j = joined_make() };
+
+	s.j->serve.threads = threads;
+	s.j->serve.memory_most = memory_most;
+	joined_prepare(s.j);
+	s.sock = s.j->options.sock;
+	close(s.j->options.memory);
+	taken.most = taken.payload = taken.waiting = 0;
+	if (pthread_create(&s.j->thread, NULL, joined_run, s.j))
+		abort();
+	return s;
+}
+
+static int served_end(struct served *s)
+{
+	int rc;
+
+	if (s->sock >= 0)
+		close(s->sock);
+	pthread_join(s->j->thread, NULL);
+	rc = s->j->rc;
+	free(s->j);
+	ck_buf_fini(&s->all);
+	return rc;
+}
+
+static void add(struct ck_buf *b, struct ck_ask *a, uint64_t id, uint64_t room)
+{
+	uint8_t head[CK_WIRE_HEAD];
+
+	a->head.id = id;
+	ck_buf_u32(b, 0);
+	ck_buf_u32(b, CK_FRAME_MESSAGE);
+	ck_buf_u64(b, 0);
+	ck_buf_u64(b, room);
+	ck_wire_head_put(&a->head, head);
+	ck_buf_add(b, head, sizeof(head));
+	ck_buf_add(b, a->body.data, a->head.body);
+	ck_ask_fini(a);
+}
+
+/* A READ of a file that was looked at, of so many bytes. */
+static void add_read(struct ck_buf *b, uint64_t id, uint64_t run)
+{
+	static uint8_t to[1];
+	struct ck_move m = { .file = 0, .fpos = 5, .run = run, .to = to };
+	struct ck_reads reads;
+	struct ck_ask a;
+
+	ck_reads_begin(&reads, &m, 1);
+	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &a))
+		abort();
+	add(b, &a, id, ck_ask_bytes(&a));
+}
+
+static void add_list(struct ck_buf *b, uint64_t id)
+{
+	struct ck_ask a;
+
+	if (ck_ask_list(&a, CK_STR(""), 0))
+		abort();
+	add(b, &a, id, 0);
+}
+
+static void add_look(struct ck_buf *b, uint64_t id)
+{
+	const struct ck_str names[] = { CK_STR("f0"), CK_STR("f1") };
+	struct ck_ask a;
+	size_t n;
+
+	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names, 2, &n))
+		abort();
+	add(b, &a, id, 0);
+}
+
+/* Short ones, so that the answer is far larger. */
+static void add_wide_look(struct ck_buf *b, uint64_t id)
+{
+	static struct ck_str names[500];
+	struct ck_ask a;
+	size_t n;
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(names); i++)
+		names[i] = file_name(i % FILES);
+	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names,
+			CK_ARRAY_SIZE(names), &n))
+		abort();
+	add(b, &a, id, 0);
+}
+
+static void add_ping(struct ck_buf *b, uint64_t id)
+{
+	struct ck_ask a;
+
+	if (ck_ask_ping(&a))
+		abort();
+	add(b, &a, id, 0);
+}
+
+static void add_others(struct ck_buf *b)
+{
+	const struct ck_wire_run run = { 0, 3, 1000 };
+	struct ck_ask a;
+
+	if (ck_ask_hello(&a, CK_STR("serve_test")))
+		abort();
+	add(b, &a, 6, 0);
+	if (ck_ask_digest(&a, &run, 1))
+		abort();
+	add(b, &a, 7, 0);
+}
+
+/* Sends all, and reads away what comes; false: the other end has gone. */
+static bool send_and_read(int sock, const char *bytes, size_t len)
+{
+	static char away[1 << 16];
+	size_t done = 0;
+
+	while (done < len) {
+		struct pollfd fd = { sock, POLLIN | POLLOUT, 0 };
+		ssize_t n;
+
+		(void)poll(&fd, 1, -1);
+		while ((n = recv(sock, away, sizeof(away), MSG_DONTWAIT)) > 0)
+			;
+		if (n == 0 || (n < 0 && errno != EAGAIN))
+			return false;
+		n = send(sock, bytes + done, len - done,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN)
+			return false;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
+/* How many answers come until there are `want`, or none for a while. */
+static unsigned answers_count(int sock, unsigned want)
+{
+	struct ck_frames *f = calloc(1, sizeof(*f));
+	struct pollfd fd = { sock, POLLIN, 0 };
+	struct ck_framed out;
+	unsigned n = 0;
+
+	f->fd = sock;
+	while (n < want && poll(&fd, 1, 3000) > 0 && ck_frames_read(f) == 0)
+		while (ck_frames_next(f, &out) > 0)
+			n += out.head.answer;
+	ck_frames_fini(f);
+	free(f);
+	return n;
+}
+
+/* --- garbage ----------------------------------------------------------------------------------- */
+
+static void frames_of_all_kinds(struct ck_buf *b)
+{
+	add_look(b, 1);
+	add_read(b, 2, 1000);
+	add_list(b, 3);
+	add_ping(b, 4);
+	add_others(b);
+	add_read(b, 8, 70000);
+}
+
+/* Some bytes are others, some are missing, some are twice. */
+static void mutate(struct ck_buf *b, uint64_t *r)
+{
+	unsigned n = (unsigned)(tap_random(r) % 4);
+	size_t at;
+
+	for (unsigned i = 0; i < n; i++) {
+		at = tap_random(r) % b->len;
+		b->data[at] ^= (char)(tap_random(r) % 3 ? tap_random(r) & 0x7f
+							: 1);
+	}
+	at = tap_random(r) % b->len;
+	if (tap_random(r) % 4 == 0)
+		b->len = at;
+	if (tap_random(r) % 8 == 0 && b->len > at + 8)
+		memmove(b->data + at, b->data + at + 8, b->len - at - 8);
+}
+
+/* 0, or what it ended with. */
+static int garbage(uint64_t *r, bool random)
+{
+	struct served s = served_start(2, 1 << 20);
+	bool there = true;
+	int rc;
+
+	for (unsigned i = 0; i < 6 && there; i++) {
+		struct ck_buf b = { 0 };
+
+		frames_of_all_kinds(&b);
+		for (size_t k = 0; k < b.len && random; k++)
+			b.data[k] = (char)(tap_random(r) & 0xff);
+		if (tap_random(r) % 3 == 0)
+			mutate(&b, r);
+		there = send_and_read(s.sock, b.data, b.len);
+		ck_buf_fini(&b);
+	}
+	rc = served_end(&s);
+	return rc;
+}
+
+static void test_garbage(void)
+{
+	uint64_t r = tap_seed(11);
+	unsigned ended = 0, went_on = 0, wrong = 0;
+	unsigned fds = proc_count("fd"), tasks = proc_count("task");
+
+	for (unsigned i = 0; i < (TAP_SLOW ? 80 : 500); i++) {
+		int rc = garbage(&r, i % 10 == 0);
+
+		ended += rc == -EPROTO;
+		went_on += rc == 0;
+		wrong += rc != 0 && rc != -EPROTO;
+	}
+	eq_u64(wrong, 0);
+	ok(ended > 20 && went_on > 5);
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+}
+
+/* What a link may not ask, each ends it; without it, all is answered. */
+static void one_frame(const char *name, size_t at, uint8_t byte, bool ends)
+{
+	struct served s = served_start(1, 1 << 20);
+	int rc;
+
+	add_look(&s.all, 1);
+	answers_count(s.sock, 0);
+	send_and_read(s.sock, s.all.data, s.all.len);
+	eq_u64(answers_count(s.sock, 1), 1);
+	s.all.len = 0;
+	add_read(&s.all, 2, 1000);
+	s.all.data[at] = (char)byte;
+	send_and_read(s.sock, s.all.data, s.all.len);
+	eq_u64(answers_count(s.sock, 1), !ends);
+	rc = served_end(&s);
+	tap_eq_i64(rc, ends ? -EPROTO : 0, __FILE__, __LINE__, name);
+}
+
+static void test_frames(void)
+{
+	one_frame("as it should be", 0, 0, false);
+	one_frame("a rank that there is not", 0, 1, true);
+	one_frame("a loss", 4, CK_FRAME_LOST, true);
+	one_frame("a place behind the memory", 8 + 7, 1, true);
+	one_frame("a place that wraps", 8 + 7, 0xff, true);
+	one_frame("a room behind the memory", 16 + 7, 0x10, true);
+	one_frame("a room that is too small", 16, 1, true);
+	one_frame("an answer", CK_FRAME + 8, 1, true);
+	one_frame("a body that is none", CK_FRAME + CK_WIRE_HEAD, 9, true);
+	one_frame("a file that there is not", CK_FRAME + CK_WIRE_HEAD + 8, 200,
+		  false);
+}
+
+/* --- memory ------------------------------------------------------------------------------------- */
+
+enum { LARGE = 250000, MANY = 64 };
+
+/* Answers that are larger than what it may have come one after the other. */
+static void test_memory(uint64_t most, uint64_t expected)
+{
+	struct served s = served_start(4, most);
+
+	add_look(&s.all, 1);
+	send_and_read(s.sock, s.all.data, s.all.len);
+	s.all.len = 0;
+	for (unsigned i = 0; i < MANY; i++)
+		add_read(&s.all, 2 + i, LARGE);
+	if (write(s.sock, s.all.data, s.all.len) != (ssize_t)s.all.len)
+		abort();
+	/* The answer to the LOOK was read away, or comes. */
+	ok(answers_count(s.sock, MANY) >= MANY);
+	eq_u64(taken.payload, LARGE);
+	ok(taken.most <= expected);
+	eq_i64(served_end(&s), 0);
+	eq_u64(taken.now, 0);
+}
+
+/* With many that wait for memory, it ends as it does without. */
+static void test_end_with_waiting(void)
+{
+	struct served s = served_start(1, 1);
+
+	add_look(&s.all, 1);
+	for (unsigned i = 0; i < MANY; i++)
+		add_read(&s.all, 2 + i, LARGE);
+	if (write(s.sock, s.all.data, s.all.len) != (ssize_t)s.all.len)
+		abort();
+	ok(answers_count(s.sock, 1) >= 1);
+	eq_i64(served_end(&s), 0);
+	eq_u64(taken.now, 0);
+}
+
+/* Asks on and reads nothing, until nothing more is taken: how much was. */
+static size_t ask_and_not_read(int sock, const struct ck_buf *b, size_t most)
+{
+	struct pollfd fd = { sock, POLLOUT, 0 };
+	size_t sent = 0;
+
+	while (sent < most && poll(&fd, 1, TAP_SLOW ? 1000 : 300) > 0) {
+		size_t at = sent % b->len;
+		ssize_t n = send(sock, b->data + at, b->len - at,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EAGAIN)
+			abort();
+		sent += n > 0 ? (size_t)n : 0;
+	}
+	return sent;
+}
+
+/* Whoever reads no answers is not read from any more; once it reads, all come. */
+static void test_flood(void)
+{
+	enum { MOST = 1 << 20, ASKED = 12 << 20 };
+	struct served s = served_start(2, MOST);
+	size_t sent;
+	unsigned n;
+
+	for (unsigned i = 0; i < 100; i++)
+		add_wide_look(&s.all, i);
+	sent = ask_and_not_read(s.sock, &s.all, ASKED);
+	ok(sent < ASKED);
+	ok(taken.waiting <= 2 * MOST);
+	ok(taken.most <= 2 * MOST);
+	n = (unsigned)(sent / (s.all.len / 100));
+	printf("# %u requests, %" PRIu64 " bytes waited\n", n, taken.waiting);
+	eq_u64(answers_count(s.sock, n), n);
+	eq_i64(served_end(&s), 0);
+}
+
+/* --- ends ------------------------------------------------------------------------------------------ */
+
+static void test_stop(void)
+{
+	struct joined *j = joined_make();
+	int stop = eventfd(0, EFD_CLOEXEC);
+
+	joined_prepare(j);
+	j->serve.stop = stop;
+	if (pthread_create(&j->thread, NULL, joined_run, j))
+		abort();
+	msec_sleep(20);
+	if (eventfd_write(stop, 1))
+		abort();
+	pthread_join(j->thread, NULL);
+	eq_err(j->rc, 0);
+	close(stop);
+	close(j->options.sock);
+	close(j->options.memory);
+	free(j);
+}
+
+static void *no_owner_run(void *arg)
+{
+	struct joined *j = arg;
+
+	j->rc = ck_serve_run(&j->serve);
+	close(j->serve.link);
+	close(j->serve.memory);
+	return NULL;
+}
+
+/* It is there, and has nothing. */
+static void test_no_owner(void)
+{
+	struct joined *j = joined_make();
+
+	joined_start(j, false, no_owner_run);
+	eq_err(joined_look(j, 0), -ENODATA);
+	msec_sleep(400);
+	ok(ck_calls_is_up(ck_link_calls(j->link), 0));
+	eq_i64(joined_end(j), 0);
+}
+
+/* Who reads from a slow disk for long is there meanwhile. */
+static void test_busy(void)
+{
+	struct served s = served_start(1, 1);
+	unsigned n;
+
+	taken.held = true;
+	for (unsigned i = 0; i < 10; i++)
+		add_look(&s.all, i);
+	add_ping(&s.all, 99);
+	send_and_read(s.sock, s.all.data, s.all.len);
+	n = answers_count(s.sock, 1);
+	eq_u64(n, 1);
+	__atomic_store_n(&taken.held, false, __ATOMIC_RELEASE);
+	eq_u64(answers_count(s.sock, 10), 10);
+	eq_i64(served_end(&s), 0);
+}
+
+static void test_no_memory(void)
+{
+	struct ck_serve_options o = { .link = 0,
+				      .memory = -1,
+				      .size = 1 << 20,
+				      .threads = 1,
+				      .stop = -1 };
+	struct ck_link_options l = { .sock = -1,
+				     .memory = -1,
+				     .size = 1 << 20,
+				     .calls = { .npeers = 1 } };
+	unsigned fds = proc_count("fd");
+	struct ck_link *link;
+
+	eq_err(ck_serve_run(&o), -EBADF);
+	eq_err(ck_link_make(&l, &link), -EBADF);
+	ck_link_free(NULL);
+	eq_u64(proc_count("fd"), fds);
+}
+
+int main(void)
+{
+	unsigned fds, tasks;
+
+	dir_make();
+	fds = proc_count("fd");
+	tasks = proc_count("task");
+	test_frames();
+	test_garbage();
+	test_memory(1 << 20, 1 << 20);
+	test_memory(1, LARGE + 4);
+	/* Canary: with more memory there is more. */
+	test_memory(4 << 20, 8 << 20);
+	ok(taken.most > LARGE + 4);
+	test_end_with_waiting();
+	test_flood();
+	test_busy();
+	test_stop();
+	test_no_owner();
+	test_no_memory();
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+	dir_remove();
+	return tap_done();
+}
