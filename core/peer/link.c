@@ -134,12 +134,13 @@ static void room_give(struct ck_link *l, uint32_t peer, uint64_t id)
 	pthread_mutex_unlock(&l->lock);
 }
 
+/* Once it is down nobody takes a place for an answer that never comes. */
 static void lose(struct ck_link *l, uint32_t peer)
 {
+	ck_calls_lost(l->calls, peer);
 	pthread_mutex_lock(&l->lock);
 	ck_rooms_give_all(&l->rooms, peer);
 	pthread_mutex_unlock(&l->lock);
-	ck_calls_lost(l->calls, peer);
 }
 
 /* A message that is none is that peer's fault; a frame that is none, the mover's. */
