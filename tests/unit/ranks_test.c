@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ranks of a job, each a process with the same files, and a link to the first: moves
+ * over all of them, ranks that are killed, and ranks that offer nothing.
+ */
+#include "link_case.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+enum { RANKS = 4 };
+
+struct ranks {
+	struct joined *j; /* with rank 0 */
+	pid_t pids[RANKS];
+	int stop; /* who has it ends when the others do */
+	uint32_t n;
+};
+
+static char mesh[sizeof(dir) + 5];
+
+static void rank_serve(struct joined *j, uint32_t rank, uint32_t n, int stop,
+		       bool offers)
+{
+	j->serve.stop = stop;
+	if (ck_xport_local(mesh, rank, n, 5000, &j->serve.xport))
+		_exit(2);
+	j->serve.owner = offers ? owner_make() : NULL;
+	_exit(ck_serve_run(&j->serve) != 0);
+}
+
+static void rank_start(struct ranks *r, uint32_t rank, const int stop[2],
+		       bool offers)
+{
+	fflush(stdout);
+	r->pids[rank] = fork();
+	if (r->pids[rank] < 0)
+		abort();
+	if (r->pids[rank])
+		return;
+	close(stop[1]);
+	close(r->j->options.sock);
+	if (rank) {
+		close(r->j->serve.link);
+		r->j->serve.link = -1;
+	}
+	rank_serve(r->j, rank, r->n, stop[0], offers);
+}
+
+/* The last one of them offers nothing, if so said. */
+static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
+{
+	int stop[2];
+
+	*r = (struct ranks){ .j = joined_make(), .n = n };
+	r->j->options.calls.npeers = n;
+	r->j->options.calls.silence_msec = 2000;
+	r->j->options.calls.timeout_msec = 4000;
+	joined_prepare(r->j);
+	if (pipe(stop))
+		abort();
+	for (uint32_t i = 0; i < n; i++)
+		rank_start(r, i, stop, i + 1 < n || last_offers);
+	close(stop[0]);
+	close(r->j->serve.link);
+	close(r->j->serve.memory);
+	r->stop = stop[1];
+	if (ck_link_make(&r->j->options, &r->j->link))
+		abort();
+	ck_requester_init(&r->j->requester, ck_link_calls(r->j->link),
+			  r->j->files, FILES);
+}
+
+/* The files are had from all, one after the other. 0 or an error. */
+static int ranks_look(struct ranks *r, uint32_t among)
+{
+	struct ck_whereabouts files[FILES];
+
+	for (unsigned i = 0; i < FILES; i++) {
+		int rc = joined_look(r->j, i % among);
+
+		if (rc)
+			return rc;
+		files[i] = r->j->files[i];
+	}
+	memcpy(r->j->files, files, sizeof(files));
+	return 0;
+}
+
+/* killed: that rank, or `n` of them: none. */
+static void ranks_end(struct ranks *r, uint32_t killed)
+{
+	int status;
+
+	ck_link_free(r->j->link);
+	ck_requester_fini(&r->j->requester);
+	close(r->stop);
+	for (uint32_t i = 0; i < r->n; i++) {
+		if (waitpid(r->pids[i], &status, 0) != r->pids[i])
+			abort();
+		eq_i64(status, i == killed ? SIGKILL : 0);
+	}
+	free(r->j);
+}
+
+static void test_all(uint32_t n)
+{
+	struct ranks r;
+	struct movers m = { .trips = TAP_SLOW ? 30 : 150,
+			    .random = tap_seed(n) };
+	pthread_t threads[MOVERS];
+
+	ranks_start(&r, n, true);
+	m.j = r.j;
+	eq_err(ranks_look(&r, n), 0);
+	movers_start(&m, threads);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	eq_u64(m.failed, 0);
+	ok(m.good >= MOVERS * m.trips);
+	ranks_end(&r, n);
+}
+
+/* Moves of a rank that is killed fail at once, those of others go on. */
+static void test_killed(uint32_t killed, uint64_t usec)
+{
+	struct ranks r;
+	struct movers m = { .may_fail = true, .random = tap_seed(usec) };
+	pthread_t threads[MOVERS];
+	unsigned good;
+
+	ranks_start(&r, RANKS, true);
+	m.j = r.j;
+	eq_err(ranks_look(&r, RANKS), 0);
+	movers_start(&m, threads);
+	usleep((useconds_t)usec);
+	kill(r.pids[killed], SIGKILL);
+	ok(is_up_within(r.j->link, killed, false, 1000));
+	good = __atomic_load_n(&m.good, __ATOMIC_RELAXED);
+	msec_sleep(TAP_SLOW ? 300 : 60);
+	__atomic_store_n(&m.ending, true, __ATOMIC_RELAXED);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	ok(m.failed > 0);
+	/* Without the first one there is no way to any. */
+	ok(killed == 0 || m.good > good);
+	ok(m.longest < 6000);
+	for (uint32_t i = 0; i < RANKS; i++)
+		ok(ck_calls_is_up(ck_link_calls(r.j->link), i) ==
+		   (killed != 0 && i != killed));
+	ranks_end(&r, killed);
+}
+
+static void test_offers_nothing(void)
+{
+	struct ranks r;
+	struct movers m = { .trips = 20, .random = 3 };
+
+	ranks_start(&r, 3, false);
+	m.j = r.j;
+	eq_err(joined_look(r.j, 2), -ENODATA);
+	ok(ck_calls_is_up(ck_link_calls(r.j->link), 2));
+	eq_err(ranks_look(&r, 2), 0);
+	mover_run(&m);
+	eq_u64(m.wrong, 0);
+	eq_u64(m.failed, 0);
+	/* Canary: files of one that has none. */
+	r.j->files[0].peer = 2;
+	mover_run(&m);
+	ok(m.wrong > 0 && m.failed > 0);
+	ranks_end(&r, 3);
+}
+
+int main(void)
+{
+	unsigned fds, tasks;
+
+	dir_make();
+	snprintf(mesh, sizeof(mesh), "%s/mesh", dir);
+	if (mkdir(mesh, 0700))
+		abort();
+	fds = proc_count("fd");
+	tasks = proc_count("task");
+	for (uint32_t n = 1; n <= RANKS; n++)
+		test_all(n);
+	for (uint32_t i = 0; i < RANKS; i++)
+		test_killed(i, 3000 * i + 500);
+	test_offers_nothing();
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+	/* Ranks that are joined have taken their names away. */
+	eq_err(rmdir(mesh), 0);
+	dir_remove();
+	return tap_done();
+}
