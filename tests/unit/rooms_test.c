@@ -253,7 +253,8 @@ static void test_many(void)
 	for (uint32_t i = 0; i < MANY; i++)
 		if (ck_rooms_take(&r, i % 3, i, 1, &place) ||
 		    place != i * (uint64_t)CK_ROOM_BLOCK)
-			ok(!"each gets the next");
+			tap_result(false, __FILE__, __LINE__,
+				   "each gets the next");
 	eq_u64(ck_rooms_of(&r, 0) + ck_rooms_of(&r, 1) + ck_rooms_of(&r, 2),
 	       MANY * (uint64_t)CK_ROOM_BLOCK);
 	ck_rooms_give_all(&r, 1);

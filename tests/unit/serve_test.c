@@ -32,6 +32,11 @@ int __real_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
 int __wrap_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
 			 const struct ck_wire_head *head, struct ck_str body);
 
+static uint64_t noted(const uint64_t *number)
+{
+	return __atomic_load_n(number, __ATOMIC_RELAXED);
+}
+
 static void note_most(uint64_t *most, uint64_t now)
 {
 	if (now > __atomic_load_n(most, __ATOMIC_RELAXED))
@@ -360,10 +365,10 @@ static void test_memory(uint64_t most, uint64_t expected)
 		abort();
 	/* The answer to the LOOK was read away, or comes. */
 	ok(answers_count(s.sock, MANY) >= MANY);
-	eq_u64(taken.payload, LARGE);
-	ok(taken.most <= expected);
+	eq_u64(noted(&taken.payload), LARGE);
+	ok(noted(&taken.most) <= expected);
 	eq_i64(served_end(&s), 0);
-	eq_u64(taken.now, 0);
+	eq_u64(noted(&taken.now), 0);
 }
 
 /* With many that wait for memory, it ends as it does without. */
@@ -378,7 +383,7 @@ static void test_end_with_waiting(void)
 		abort();
 	ok(answers_count(s.sock, 1) >= 1);
 	eq_i64(served_end(&s), 0);
-	eq_u64(taken.now, 0);
+	eq_u64(noted(&taken.now), 0);
 }
 
 /* Asks on and reads nothing, until nothing more is taken: how much was. */
@@ -411,10 +416,11 @@ static void test_flood(void)
 		add_wide_look(&s.all, i);
 	sent = ask_and_not_read(s.sock, &s.all, ASKED);
 	ok(sent < ASKED);
-	ok(taken.waiting <= 2 * MOST);
-	ok(taken.most <= 2 * MOST);
+	ok(noted(&taken.waiting) <= 2 * MOST);
+	ok(noted(&taken.most) <= 2 * MOST);
 	n = (unsigned)(sent / (s.all.len / 100));
-	printf("# %u requests, %" PRIu64 " bytes waited\n", n, taken.waiting);
+	printf("# %u requests, %" PRIu64 " bytes waited\n", n,
+	       noted(&taken.waiting));
 	eq_u64(answers_count(s.sock, n), n);
 	eq_i64(served_end(&s), 0);
 }
@@ -469,7 +475,7 @@ static void test_busy(void)
 	struct served s = served_start(1, 1);
 	unsigned n;
 
-	taken.held = true;
+	__atomic_store_n(&taken.held, true, __ATOMIC_RELEASE);
 	for (unsigned i = 0; i < 10; i++)
 		add_look(&s.all, i);
 	add_ping(&s.all, 99);
@@ -514,7 +520,7 @@ int main(void)
 	test_memory(1, LARGE + 4);
 	/* Canary: with more memory there is more. */
 	test_memory(4 << 20, 8 << 20);
-	ok(taken.most > LARGE + 4);
+	ok(noted(&taken.most) > LARGE + 4);
 	test_end_with_waiting();
 	test_flood();
 	test_busy();
