@@ -290,7 +290,7 @@ static inline void move_make(struct ck_move *m, struct ck_loop *loops,
 			       .run = 1 + tap_random(r) % most,
 			       .to = to };
 	dst = m->run;
-	for (uint32_t k = m->nloops; k--;) {
+	for (uint32_t k = m->nloops; k > 0 && k--;) {
 		loops[k].count = 1 + tap_random(r) % 2;
 		loops[k].dst = dst + tap_random(r) % 9;
 		loops[k].src = tap_random(r) % 60000;
