@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A link and a mover that lies: it answers with what is no frame, for whom nobody asked,
+ * twice, too much, or not at all. Either the bytes are right or there are none, in time.
+ */
+#include "link_case.h"
+#include "link_internal.h"
+
+#include <poll.h>
+
+enum { NPEERS = 2 };
+
+struct liar {
+	struct joined *j;
+	const struct lie *lie;
+	struct ck_frames *frames;
+	struct ck_data_owner *owner;
+	uint8_t *memory;
+	uint64_t random;
+	unsigned reads; /* that came */
+};
+
+/* An answer as it should be, to be made something else before it is sent. */
+struct said {
+	struct ck_frame frame;
+	struct ck_wire_head head;
+	struct ck_str body;
+};
+
+enum expected {
+	ALL,  /* all moves come */
+	SOME, /* some come */
+	NONE, /* none of the second half comes */
+};
+
+struct lie {
+	const char *name;
+	/* Of the answer to a READ: true, it is sent then. */
+	bool (*tell)(struct liar *l, struct said *s);
+	enum expected expected;
+};
+
+static void send_said(struct liar *l, const struct said *s)
+{
+	bool message = s->frame.kind == CK_FRAME_MESSAGE;
+
+	if (ck_frames_put(l->frames, &s->frame, message ? &s->head : NULL,
+			  s->body))
+		return; /* that is heard when it is read from */
+}
+
+static void send_bytes(struct liar *l, const void *bytes, size_t len)
+{
+	if (send(l->frames->fd, bytes, len, MSG_NOSIGNAL) < 0)
+		return; /* the same */
+}
+
+/* --- lies --------------------------------------------------------------------------------- */
+
+static bool truth(struct liar *l, struct said *s)
+{
+	(void)l, (void)s;
+	return true;
+}
+
+static bool nothing(struct liar *l, struct said *s)
+{
+	(void)l, (void)s;
+	return false;
+}
+
+static bool garbage(struct liar *l, struct said *s)
+{
+	uint8_t bytes[200];
+
+	(void)s;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(tap_random(&l->random) & 0xff);
+	send_bytes(l, bytes, sizeof(bytes));
+	return false;
+}
+
+static bool kind_zero(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.kind = CK_FRAME_KINDS;
+	return true;
+}
+
+static bool no_such_peer(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.peer = NPEERS;
+	return true;
+}
+
+static bool peer_of_ones(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.peer = UINT32_MAX;
+	return true;
+}
+
+static bool other_peer(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.peer = 1;
+	return true;
+}
+
+static bool lost_no_peer(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame = (struct ck_frame){ .peer = NPEERS, .kind = CK_FRAME_LOST };
+	return true;
+}
+
+static bool lost(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.kind = CK_FRAME_LOST;
+	return true;
+}
+
+static bool too_long(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.payload = CK_WIRE_READ_MAX;
+	return true;
+}
+
+/* Still within the place that it has, which is of whole blocks. */
+static bool one_more(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.payload++;
+	return true;
+}
+
+static bool one_less(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.payload--;
+	return true;
+}
+
+static bool no_payload(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.payload = 0;
+	return true;
+}
+
+static bool no_body(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.body = 0;
+	s->body.len = 0;
+	return true;
+}
+
+static bool unknown_ids(struct liar *l, struct said *s)
+{
+	struct said other = *s;
+
+	for (unsigned i = 0; i < 5; i++) {
+		other.head.id = s->head.id + 1000 + tap_random(&l->random) / 2;
+		other.head.payload = 0;
+		send_said(l, &other);
+	}
+	return true;
+}
+
+/* With a payload it is an answer that nobody has room for. */
+static bool unknown_payload(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.id += 1000;
+	return true;
+}
+
+static bool old_epoch(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.epoch++;
+	return true;
+}
+
+static bool other_type(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.type = CK_WIRE_DIGEST;
+	s->head.payload = 0;
+	return true;
+}
+
+static bool a_request(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.answer = false;
+	s->head.payload = 0;
+	return true;
+}
+
+static bool an_error(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->head.err = EINTR;
+	s->head.payload = s->head.body = 0;
+	s->body.len = 0;
+	return true;
+}
+
+static bool other_place(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.place = UINT64_MAX;
+	s->frame.room = UINT64_MAX;
+	return true;
+}
+
+static bool twice(struct liar *l, struct said *s)
+{
+	send_said(l, s);
+	return true;
+}
+
+static bool one_error(struct liar *l, struct said *s)
+{
+	(void)l;
+	memset((char *)(uintptr_t)s->body.p, 0xff, 4);
+	return true;
+}
+
+static bool half_a_frame(struct liar *l, struct said *s)
+{
+	send_bytes(l, &s->frame, 10);
+	return false;
+}
+
+static bool gone(struct liar *l, struct said *s)
+{
+	(void)s;
+	shutdown(l->frames->fd, SHUT_RDWR);
+	return false;
+}
+
+static bool half_and_gone(struct liar *l, struct said *s)
+{
+	(void)half_a_frame(l, s);
+	return gone(l, s);
+}
+
+static const struct lie lies[] = {
+	{ "the truth", truth, ALL },
+	{ "answers to ids that there are not", unknown_ids, ALL },
+	{ "another place than was said", other_place, ALL },
+	{ "the same answer twice", twice, SOME },
+	{ "one move has an error of all ones", one_error, NONE },
+	{ "no answer", nothing, NONE },
+	{ "garbage", garbage, NONE },
+	{ "a frame of no kind", kind_zero, NONE },
+	{ "a peer that there is not", no_such_peer, NONE },
+	{ "a peer of all ones", peer_of_ones, NONE },
+	{ "another peer", other_peer, NONE },
+	{ "a peer is lost that there is not", lost_no_peer, NONE },
+	{ "the peer is lost", lost, NONE },
+	{ "a payload that is far too long", too_long, NONE },
+	{ "a payload of a byte more", one_more, NONE },
+	{ "a payload of a byte less", one_less, NONE },
+	{ "no payload", no_payload, NONE },
+	{ "no body", no_body, NONE },
+	{ "a payload for an id that there is not", unknown_payload, NONE },
+	{ "another epoch", old_epoch, NONE },
+	{ "another type", other_type, NONE },
+	{ "a request", a_request, NONE },
+	{ "an error that means something else here", an_error, NONE },
+	{ "half a frame, and then others", half_a_frame, NONE },
+	{ "half a frame, and the end", half_and_gone, NONE },
+	{ "the end", gone, NONE },
+};
+
+/* --- the mover ------------------------------------------------------------------------------ */
+
+enum { HONEST = 4 }; /* READs that are answered as they should be */
+
+static void liar_answer(struct liar *l, const struct ck_framed *f)
+{
+	const struct ck_message m = { .head = f->head, .body = f->body };
+	struct said s = { .frame = f->frame };
+	struct ck_answer a;
+
+	if (ck_data_owner_answer(l->owner, &m, &a))
+		abort();
+	s.head = a.head;
+	s.body = (struct ck_str){ a.body.data, a.body.len };
+	if (a.payload)
+		memcpy(l->memory + f->frame.place, a.payload, a.head.payload);
+	if (f->head.type != CK_WIRE_READ || ++l->reads <= HONEST ||
+	    l->lie->tell(l, &s))
+		send_said(l, &s);
+	ck_answer_fini(&a);
+}
+
+static int liar_turn(struct liar *l)
+{
+	struct pollfd fd = { .fd = l->frames->fd, .events = POLLIN };
+	struct ck_framed f;
+	int rc;
+
+	if (ck_frames_waiting(l->frames))
+		fd.events |= POLLOUT;
+	if (poll(&fd, 1, -1) < 0)
+		return -errno;
+	rc = ck_frames_flush(l->frames);
+	if (rc == 0)
+		rc = ck_frames_read(l->frames);
+	while (ck_frames_next(l->frames, &f) > 0)
+		liar_answer(l, &f);
+	return rc;
+}
+
+static const struct lie *lie_now;
+
+static void *liar_run(void *arg)
+{
+	struct joined *j = arg;
+	struct liar l = { .j = j,
+			  .lie = lie_now,
+			  .frames = calloc(1, sizeof(*l.frames)),
+			  .owner = owner_make(),
+			  .random = 6 };
+
+	l.memory = mmap(NULL, j->serve.size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			j->serve.memory, 0);
+	if (l.memory == MAP_FAILED || !l.frames)
+		abort();
+	l.frames->fd = j->serve.link;
+	while (liar_turn(&l) == 0)
+		;
+	munmap(l.memory, j->serve.size);
+	ck_frames_fini(l.frames);
+	free(l.frames);
+	ck_data_owner_free(l.owner);
+	close(j->serve.link);
+	close(j->serve.memory);
+	return NULL;
+}
+
+/* --- what becomes of it ---------------------------------------------------------------------- */
+
+static struct joined *liar_join(const struct lie *lie)
+{
+	struct joined *j = joined_make();
+
+	j->options.calls.npeers = NPEERS;
+	j->options.calls.silence_msec = TAP_SLOW ? 150 : 60;
+	j->options.calls.timeout_msec = TAP_SLOW ? 200 : 80;
+	lie_now = lie;
+	joined_start(j, false, liar_run);
+	if (joined_look(j, 0))
+		abort();
+	return j;
+}
+
+/* One trip after the other, each of one READ. */
+static void test_lie(const struct lie *lie)
+{
+	struct movers m = { .j = liar_join(lie), .may_fail = true };
+	unsigned first, good;
+
+	m.trips = HONEST;
+	mover_run(&m);
+	first = m.good;
+	m.trips = 6;
+	m.random = 5;
+	mover_run(&m);
+	good = m.good - first;
+	tap_result(m.wrong == 0 && m.longest < 1500, __FILE__, __LINE__,
+		   lie->name);
+	ok(first >= HONEST);
+	ok(lie->expected != ALL || m.failed == 0);
+	ok(lie->expected != SOME || good > 0);
+	ok(lie->expected != NONE || m.failed > 0);
+	(void)joined_end(m.j);
+}
+
+/* Canary: bytes of another request, which nobody could tell from those of a file. */
+static bool wrong_bytes(struct liar *l, struct said *s)
+{
+	l->memory[s->frame.place + s->head.payload - 1] ^= 1;
+	return true;
+}
+
+static void test_canary(void)
+{
+	static const struct lie wrong = { "wrong bytes", wrong_bytes, ALL };
+	struct movers m = { .j = liar_join(&wrong), .trips = HONEST + 3 };
+
+	mover_run(&m);
+	ok(m.wrong == 3);
+	(void)joined_end(m.j);
+}
+
+/* --- a mover that reads nothing ---------------------------------------------------------------- */
+
+static void *deaf_run(void *arg)
+{
+	struct joined *j = arg;
+	char end;
+
+	/* Until the link is freed; what it says before is never read. */
+	while (recv(j->serve.link, &end, 1, MSG_PEEK | MSG_DONTWAIT) != 0) {
+		struct pollfd fd = { .fd = j->serve.link, .events = POLLRDHUP };
+
+		(void)poll(&fd, 1, 100);
+		if (fd.revents & (POLLHUP | POLLRDHUP))
+			break;
+	}
+	close(j->serve.link);
+	close(j->serve.memory);
+	return NULL;
+}
+
+static int take_nothing(const struct ck_ask *a, const struct ck_message *m,
+			void *arg)
+{
+	(void)a, (void)m, (void)arg;
+	return 0;
+}
+
+/* Requests of a mebibyte each, more than the socket and the link keep. */
+static void *ask_much(void *arg)
+{
+	struct joined *j = arg;
+	static const char name[4000];
+	struct ck_str names[200];
+	struct ck_ask a;
+	size_t taken;
+	int rc = 0;
+
+	for (unsigned i = 0; i < 200; i++)
+		names[i] = (struct ck_str){ name, sizeof(name) };
+	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names, 200, &taken))
+		abort();
+	for (unsigned i = 0; i < 4 && (rc == 0 || rc == -EIO); i++)
+		rc = ck_calls_wait(ck_link_calls(j->link), 0, &a, take_nothing,
+				   NULL);
+	ck_ask_fini(&a);
+	return rc == -EIO ? NULL : j;
+}
+
+static void test_deaf(void)
+{
+	enum { ASKING = 12 };
+	struct joined *j = joined_make();
+	pthread_t threads[ASKING];
+	uint64_t from = msec_now();
+	void *wrong;
+
+	joined_start(j, false, deaf_run);
+	for (unsigned i = 0; i < ASKING; i++)
+		if (pthread_create(&threads[i], NULL, ask_much, j))
+			abort();
+	for (unsigned i = 0; i < ASKING; i++) {
+		pthread_join(threads[i], &wrong);
+		ok(!wrong);
+	}
+	ok(msec_now() - from < 2500);
+	(void)joined_end(j);
+}
+
+int main(void)
+{
+	unsigned fds, tasks;
+
+	dir_make();
+	fds = proc_count("fd");
+	tasks = proc_count("task");
+	for (size_t i = 0; i < CK_ARRAY_SIZE(lies); i++)
+		test_lie(&lies[i]);
+	test_canary();
+	test_deaf();
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+	dir_remove();
+	return tap_done();
+}
