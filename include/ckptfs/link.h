@@ -15,7 +15,7 @@ struct ck_link; /* opaque */
 struct ck_link_options {
 	/* One end of a pair of stream sockets, and memory that the mover has too
 	 * (memfd_create(2), sealed against shrinking), of so many bytes: more than
-	 * CK_WIRE_READ_MAX. They are the link's from then on. */
+	 * CK_WIRE_READ_MAX. They are the link's once it is made. */
 	int sock, memory;
 	uint64_t size;
 	struct ck_calls_options calls;
