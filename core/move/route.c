@@ -249,6 +249,9 @@ static int go_on(struct journey *j)
 		ck_fetch_end(&j->errand.fetch);
 		if (rc == 0 && j->remote.n)
 			return bytes_bring(j);
+		/* The errno of a file: nothing is on its way. */
+		if (rc == -EINPROGRESS)
+			return -EIO;
 		if (rc != -EREMOTE)
 			return rc;
 		rc = errand_send(j->route, &j->errand, &r->waiter);

@@ -179,7 +179,8 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 
 	if (m->head.answer)
 		got_answer(s, from, m);
-	else if (ck_serve_ask(s, from, 0, 0, m) == -EPROTO)
+	else if (ck_serve_ask(s, from, 0, 0, m))
+		/* What is never answered would keep its place for ever. */
 		s->options->xport->drop(s->options->xport, from);
 }
 

@@ -167,14 +167,16 @@ static bool info_get(struct ck_cur *c, struct ck_file_info *info)
 	return true;
 }
 
-/* A file that can be used is one; one that cannot has a reason. */
+/* A file that can be used is one; one that cannot has a reason, and the errno that all
+ * of these have. */
 static bool info_is_sound(const struct ck_file_info *info)
 {
 	if (info->mode > (S_IFMT | 07777) || info->closed & ~0444U ||
 	    info->size > INT64_MAX)
 		return false;
-	return info->err ? info->why != NULL
-			 : !info->why && S_ISREG(info->mode);
+	if (info->err)
+		return info->err == ENODATA && info->why;
+	return !info->why && S_ISREG(info->mode);
 }
 
 static bool info_is_empty(const struct ck_file_info *info)

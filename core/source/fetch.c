@@ -143,7 +143,7 @@ void ck_fetch_forget_failed(struct ck_fetch *f)
 	size_t n = 0;
 
 	for (size_t i = 0; i < f->n; i++) {
-		if (f->pieces[i].rc == 0) {
+		if (f->pieces[i].rc == 0 && i < f->brought) {
 			f->pieces[n++] = f->pieces[i];
 			continue;
 		}

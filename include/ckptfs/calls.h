@@ -31,7 +31,9 @@ struct ck_calls_options {
 	uint32_t npeers;
 	uint32_t ping_msec;    /* who is silent that long is asked */
 	uint32_t silence_msec; /* and is down after so long */
-	uint32_t timeout_msec; /* a call without any progress is given up */
+	/* A call that was sent so long ago is given up, and one that waits so long
+	 * while its peer answers none. */
+	uint32_t timeout_msec;
 	uint64_t window; /* bytes of answers asked of one peer at a time; a
 				* single call may have more */
 };
@@ -49,7 +51,7 @@ struct ck_call {
 	/* Private, under ck_calls.lock: */
 	struct ck_call *next, *prev;
 	struct ck_call *same; /* in its bucket */
-	uint64_t since;	      /* last progress, milliseconds */
+	uint64_t since;	      /* when it was sent, or began to wait */
 	uint8_t state;
 	int rc;
 };

@@ -59,7 +59,7 @@ CK_MUST_USE int ck_fetch_take(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len, void *to);
 /* All that was wanted has its bytes or its rc. */
 void ck_fetch_came(struct ck_fetch *f);
-/* All pieces were brought; those that did not come are as if nobody had asked. */
+/* Those that did not come are as if nobody had asked. */
 void ck_fetch_forget_failed(struct ck_fetch *f);
 void ck_fetch_fini(struct ck_fetch *f);
 

@@ -12,7 +12,7 @@
 
 struct ck_serve_options {
 	struct ck_data_owner *owner; /* NULL: this host offers nothing */
-	struct ck_xport *xport;	     /* NULL: there is one rank */
+	struct ck_xport *xport; /* NULL: there is one rank; closed at the end */
 	/* The other end of a ck_link, or -1, and its memory. Stay the caller's. */
 	int link, memory;
 	uint64_t size; /* of the memory, bytes */

@@ -288,6 +288,18 @@ static void test_locate_error(void)
 	scene_end(&s);
 }
 
+/* An errno that means something to those who wait ends them all the same. */
+static void test_file_in_progress(void)
+{
+	struct ck_file_info gone = { .err = EINPROGRESS };
+	struct scene s;
+
+	scene_begin(&s, rows_make(ODD, false), 0);
+	ck_files_set_remote(s.w->files, 3, &gone);
+	eq_err(far(&s, 0, ROWS_BYTES), -EIO);
+	scene_end(&s);
+}
+
 /* --- errands -------------------------------------------------------------------------------- */
 
 static void test_errands(void)
@@ -506,6 +518,7 @@ static void test_all(void)
 	test_noted_once();
 	test_locate();
 	test_locate_error();
+	test_file_in_progress();
 	test_errands();
 	test_unwanted_errand();
 	test_again();
