@@ -200,7 +200,8 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 		if (rc == -EREMOTE && rd->remote)
 			rc = 0;
 	}
-	return rc == 0 && waits ? -EREMOTE : rc;
+	/* An error behind what is not known yet may not be the first. */
+	return waits ? -EREMOTE : rc;
 }
 
 int ck_reading_run(struct ck_files *files, const struct ck_read *r,
