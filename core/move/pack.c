@@ -4,6 +4,7 @@
  * hosts.
  */
 #include "host/gather.h"
+#include "host/range.h"
 
 void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run)
 {
@@ -16,18 +17,11 @@ void ck_loops_pack(struct ck_loop *loops, uint32_t nloops, uint64_t run)
 bool ck_move_measure(const struct ck_move *m, uint64_t *bytes, uint64_t *end)
 {
 	*bytes = m->run;
-	if (!ck_add(end, m->fpos, m->run))
-		return false;
-	for (uint32_t k = 0; k < m->nloops; k++) {
-		const struct ck_loop *loop = &m->loops[k];
-		uint64_t way;
-
-		if (!ck_mul(bytes, *bytes, loop->count) ||
-		    !ck_mul(&way, loop->count - 1, loop->src) ||
-		    !ck_add(end, *end, way))
+	for (uint32_t k = 0; k < m->nloops; k++)
+		if (!ck_mul(bytes, *bytes, m->loops[k].count))
 			return false;
-	}
-	return true;
+	return ck_add(end, m->fpos, m->run) &&
+	       ck_loops_end(m->loops, m->nloops, end);
 }
 
 void ck_move_unpack(const struct ck_move *m, const uint8_t *packed)

@@ -21,18 +21,23 @@ struct ck_request ck_range_request(const struct ck_layout *layout,
 	};
 }
 
+bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops, uint64_t *end)
+{
+	for (uint32_t k = 0; k < nloops; k++) {
+		uint64_t way;
+
+		if (!ck_mul(&way, loops[k].count - 1, loops[k].src) ||
+		    !ck_add(end, *end, way))
+			return false;
+	}
+	return true;
+}
+
 bool ck_range_end(const struct ck_plan *plan, const struct ck_copy *c,
 		  uint64_t pos, uint64_t *end)
 {
 	if (!ck_add(end, pos, c->src) || !ck_add(end, *end, c->run))
 		return false;
-	for (uint32_t k = 0; k < c->nloops; k++) {
-		const struct ck_loop *loop = &plan->loops[c->loop + k];
-		uint64_t way;
-
-		if (!ck_mul(&way, loop->count - 1, loop->src) ||
-		    !ck_add(end, *end, way))
-			return false;
-	}
-	return true;
+	return c->nloops == 0 ||
+	       ck_loops_end(plan->loops + c->loop, c->nloops, end);
 }

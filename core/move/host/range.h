@@ -12,6 +12,10 @@
  * caller's to set. The layout has no err. */
 struct ck_request ck_range_request(const struct ck_layout *layout,
 				   const uint64_t *box);
+/* *end is behind the first run of a loop nest: puts it behind the last one; false if
+ * there is no such number. */
+CK_MUST_USE bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops,
+			      uint64_t *end);
 /* The byte after the last one that a copy from an extent at pos loads; false
  * if there is no such number. */
 CK_MUST_USE bool ck_range_end(const struct ck_plan *plan,
