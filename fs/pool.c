@@ -7,7 +7,6 @@
  */
 #include "pool.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 enum { THREADS = 8, QUEUE = 1024 };
@@ -60,19 +59,11 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Another thread, if there may be one. Signals are for those who wait for
- * them. Under the lock. */
+/* Another thread, if there may be one. Under the lock. */
 static void grow(struct ck_pool *p)
 {
-	sigset_t all, old;
-
-	if (p->n == THREADS)
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	if (pthread_create(&p->threads[p->n], NULL, work, p) == 0)
+	if (p->n < THREADS && ck_thread_start(&p->threads[p->n], work, p) == 0)
 		p->n++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 struct ck_pool *ck_pool_make(void)

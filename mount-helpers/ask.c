@@ -37,14 +37,6 @@ static void run_child(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 	_exit(0);
 }
 
-static int64_t now_msec(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* When to give up. */
 struct limit {
 	int64_t end;
@@ -58,7 +50,7 @@ static int wait_readable(int fd, const struct limit *l)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	for (;;) {
-		int64_t left = l->end - now_msec();
+		int64_t left = l->end - (int64_t)ck_msec_now();
 		int n;
 
 		if (left < 0 && l->goes_on && l->goes_on(l->arg))
@@ -97,7 +89,8 @@ static int read_answer(int fd, const struct limit *l, struct ck_buf *out)
 int ck_ask(int (*work)(void *arg, struct ck_buf *answer), void *arg,
 	   unsigned msec, bool (*goes_on)(void *arg), struct ck_buf *answer)
 {
-	const struct limit limit = { now_msec() + msec, goes_on, arg };
+	const struct limit limit = { (int64_t)ck_msec_now() + msec, goes_on,
+				     arg };
 	struct ck_buf all = { 0 };
 	ck_auto_fd int from_child = -1;
 	int ends[2], rc, said = -EIO;

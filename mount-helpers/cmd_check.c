@@ -28,18 +28,10 @@ struct checking {
 
 /* --- progress ------------------------------------------------------------- */
 
-static int64_t now_msec(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void show_progress(void *arg, const struct ck_check_progress *p)
 {
 	struct checking *k = arg;
-	int64_t now = now_msec();
+	int64_t now = (int64_t)ck_msec_now();
 
 	if (now - k->shown < PROGRESS_MSEC)
 		return;

@@ -84,6 +84,25 @@ struct timespec ck_time_in(clockid_t clock, unsigned msec)
 	return at;
 }
 
+uint64_t ck_msec_now(void)
+{
+	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+int ck_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, old;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	rc = pthread_create(out, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -rc;
+}
+
 int ck_random_hex(char out[static 17])
 {
 	uint64_t value;

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,13 +35,6 @@ struct ck_link {
 	/* Atomic: */
 	bool ending;
 };
-
-static uint64_t now_msec(void)
-{
-	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
-
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* --- the line: any thread --------------------------------------------------------------- */
 
@@ -159,7 +151,7 @@ static int take_message(struct ck_link *l, const struct ck_framed *f,
 	}
 	rc = payload_find(l, f, &m);
 	if (rc == 0)
-		rc = ck_calls_take(l->calls, peer, &m, now_msec());
+		rc = ck_calls_take(l->calls, peer, &m, ck_msec_now());
 	room_give(l, peer, f->head.id);
 	if (rc)
 		ck_calls_lost(l->calls, peer);
@@ -216,7 +208,7 @@ static short wanted_events(struct ck_link *l)
 /* Once around; false: it ends. */
 static bool turn(struct ck_link *l, uint32_t npeers, bool *dead)
 {
-	uint32_t msec = ck_calls_tick(l->calls, now_msec());
+	uint32_t msec = ck_calls_tick(l->calls, ck_msec_now());
 	struct pollfd fds[] = { { .fd = l->event, .events = POLLIN },
 				{ .fd = *dead ? -1 : l->frames.fd,
 				  .events = wanted_events(l) } };
@@ -273,19 +265,6 @@ static int map(struct ck_link *l, int memory)
 	return l->event < 0 ? -errno : 0;
 }
 
-/* Signals are for the threads that wait for them. */
-static int thread_start(struct ck_link *l)
-{
-	sigset_t all, old;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	rc = pthread_create(&l->thread, NULL, run, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -rc;
-}
-
 static int prepare(struct ck_link *l, const struct ck_link_options *o)
 {
 	int rc = map(l, o->memory);
@@ -294,8 +273,8 @@ static int prepare(struct ck_link *l, const struct ck_link_options *o)
 		rc = ck_rooms_make(&l->rooms, l->size);
 	if (rc)
 		return rc;
-	l->calls = ck_calls_make(&o->calls, &l->line, now_msec());
-	return l->calls ? thread_start(l) : -ENOMEM;
+	l->calls = ck_calls_make(&o->calls, &l->line, ck_msec_now());
+	return l->calls ? ck_thread_start(&l->thread, run, l) : -ENOMEM;
 }
 
 int ck_link_make(const struct ck_link_options *o, struct ck_link **out)

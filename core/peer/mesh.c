@@ -35,13 +35,6 @@ struct mesh {
 	struct pollfd *polled; /* those, and the listener */
 };
 
-uint64_t ck_mesh_now(void)
-{
-	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
-
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /* --- sockets --------------------------------------------------------------------- */
 
 /* Through /proc, for names of directories are longer than the address may be. */
@@ -224,7 +217,7 @@ static int wait_for_comers(struct mesh *m, int msec)
 
 static int join(struct mesh *m, int msec)
 {
-	uint64_t now = ck_mesh_now(),
+	uint64_t now = ck_msec_now(),
 		 end = now + (msec > 0 ? (uint64_t)msec : 0);
 
 	for (;;) {
@@ -240,7 +233,7 @@ static int join(struct mesh *m, int msec)
 			return rc;
 		if (!left)
 			return -ETIMEDOUT;
-		now = ck_mesh_now();
+		now = ck_msec_now();
 	}
 }
 

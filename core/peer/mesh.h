@@ -25,7 +25,4 @@ enum { CK_MESH_MAGIC = 0x6d706b63 }; /* "ckpm" */
 CK_MUST_USE int ck_mesh_join(const char *directory, uint32_t rank,
 			     uint32_t size, int msec, int *fds);
 
-/* Milliseconds of a clock that does not go back. */
-uint64_t ck_mesh_now(void);
-
 #endif

@@ -7,7 +7,6 @@
 #include "serve_internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -187,21 +186,16 @@ static void workers_end(struct ck_serve *s)
 
 static int workers_start(struct ck_serve *s)
 {
-	sigset_t all, old;
 	int rc = 0;
 
 	s->workers = calloc(s->options->threads, sizeof(*s->workers));
 	if (!s->workers)
 		return -ENOMEM;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
 	while (s->nworkers < s->options->threads && rc == 0) {
-		rc = pthread_create(&s->workers[s->nworkers], NULL, worker_run,
-				    s);
+		rc = ck_thread_start(&s->workers[s->nworkers], worker_run, s);
 		s->nworkers += rc == 0;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return s->nworkers ? 0 : -rc;
+	return s->nworkers ? 0 : rc;
 }
 
 /* --- the thread that carries messages --------------------------------------------------------- */

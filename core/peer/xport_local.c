@@ -459,7 +459,7 @@ static void write_all(struct local *l)
 /* How long poll() may wait. */
 static int poll_msec(const struct local *l, bool ever, uint64_t end)
 {
-	uint64_t now = ck_mesh_now();
+	uint64_t now = ck_msec_now();
 	int left = (int)ck_min(end - ck_min(now, end), INT_MAX);
 
 	if (l->called || l->own.first || l->refused.first)
@@ -492,7 +492,7 @@ static int local_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
 		      int msec)
 {
 	struct local *l = local_of(x);
-	uint64_t end = msec < 0 ? 0 : ck_mesh_now() + (uint64_t)msec;
+	uint64_t end = msec < 0 ? 0 : ck_msec_now() + (uint64_t)msec;
 	int rc;
 
 	for (nfds_t i = 0; i < n; i++)

@@ -261,6 +261,11 @@ CK_MUST_USE int ck_pwrite_full(int fd, const void *buf, size_t len,
 			       uint64_t fpos);
 /* The time of a clock, that many milliseconds from now. */
 struct timespec ck_time_in(clockid_t clock, unsigned msec);
+/* Milliseconds of a clock that never goes back. */
+uint64_t ck_msec_now(void);
+/* pthread_create(3), but 0 or a negative errno; signals are for others. */
+CK_MUST_USE int ck_thread_start(pthread_t *out, void *(*run)(void *arg),
+				void *arg);
 /* 16 random hex digits and a terminator. */
 CK_MUST_USE int ck_random_hex(char out[static 17]);
 

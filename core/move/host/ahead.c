@@ -17,7 +17,6 @@
 #include "workspace.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 enum {
 	THREADS = 2,
@@ -107,23 +106,17 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the threads that wait for them. Without threads nothing is
- * fetched, and that is all. */
+/* Without threads nothing is fetched, and that is all. */
 static void start_threads(struct ck_ahead *a)
 {
-	sigset_t all, old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
 	for (; a->nthreads < THREADS; a->nthreads++) {
 		struct fetcher *f = &a->fetchers[a->nthreads];
 
 		f->ahead = a;
 		pthread_cond_init(&f->more, NULL);
-		if (pthread_create(&f->thread, NULL, run, f))
+		if (ck_thread_start(&f->thread, run, f))
 			break;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 struct ck_ahead *ck_ahead_make(struct ck_files *files)
