@@ -11,7 +11,7 @@
  * neither question nor answer needs a daemon.
  */
 #include "detacher.h"
-#include "privileges.h"
+#include "ckptfs/privileges.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -79,7 +79,7 @@ static int wait_and_detach(const char *mountpoint, int orders)
 	struct ck_diag d = { 0 };
 
 	leave_all(&orders);
-	if (ck_privileges_drop(CK_ROLE_DETACHER, false, &d))
+	if (ck_privileges_drop(CK_ROLE_DETACHER, CK_SOCKETS_NONE, &d))
 		return 1;
 	while (read(orders, &next, sizeof(next)) == sizeof(next))
 		order = next;

@@ -8,13 +8,13 @@
  * and another process unmounts (see detacher.c); a user's unmounts by
  * fusermount3.
  */
+#include "ckptfs/privileges.h"
 #include "detacher.h"
 #include "host.h"
 #include "internal.h"
 #include "keeper.h"
 #include "late.h"
 #include "pool.h"
-#include "privileges.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -302,12 +302,13 @@ static int fail_left(const struct session *s, struct ck_diag *d)
 static int drop_privileges(const struct session *s, struct ck_diag *d)
 {
 	const char *log = s->fs->options->log;
+	bool syslog = log && strcmp(log, "syslog") == 0;
 
 	if (!s->detacher)
 		return 0;
-	return ck_privileges_drop(s->fs->writer ? CK_ROLE_WRITER
-						: CK_ROLE_READER,
-				  log && strcmp(log, "syslog") == 0, d);
+	return ck_privileges_drop(
+		s->fs->writer ? CK_ROLE_WRITER : CK_ROLE_READER,
+		syslog ? CK_SOCKETS_UNIX : CK_SOCKETS_NONE, d);
 }
 
 static int session_loop(struct fuse_session *session)

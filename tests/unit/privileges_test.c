@@ -3,7 +3,7 @@
  * privileges: each role in a process of its own. What it gave up it cannot do
  * any more, however it asks, and has no way to get back.
  */
-#include "privileges.h"
+#include "ckptfs/privileges.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static const struct call {
 };
 
 /* What a process did as a role: exit status. */
-static int as_role(enum ck_role role, bool unix_sockets,
+static int as_role(enum ck_role role, enum ck_sockets sockets,
 		   int (*what)(const void *arg), const void *arg)
 {
 	pid_t child = fork();
@@ -80,7 +80,7 @@ static int as_role(enum ck_role role, bool unix_sockets,
 	int status = 0;
 
 	if (child == 0) {
-		if (ck_privileges_drop(role, unix_sockets, &d))
+		if (ck_privileges_drop(role, sockets, &d))
 			_exit(100);
 		_exit(what(arg));
 	}
@@ -117,10 +117,10 @@ static void test_calls(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(calls); i++) {
 		const struct call *c = &calls[i];
 
-		is_int(as_role(CK_ROLE_READER, false, do_call, c), EPERM,
-		       "a reader", c->name);
-		is_int(as_role(CK_ROLE_WRITER, false, do_call, c), EPERM,
-		       "a writer", c->name);
+		is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, do_call, c),
+		       EPERM, "a reader", c->name);
+		is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, do_call, c),
+		       EPERM, "a writer", c->name);
 		if (c->unlike)
 			is_int(call_freely(c) == EPERM, 0, "canary", c->name);
 	}
@@ -145,8 +145,8 @@ static int make_thread(const void *arg)
 
 static void test_threads(void)
 {
-	is_int(as_role(CK_ROLE_READER, false, make_thread, NULL), ENOSYS,
-	       "a reader", "threads, and no clone3");
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, make_thread, NULL),
+	       ENOSYS, "a reader", "threads, and no clone3");
 }
 
 static const struct call *find_call(const char *name)
@@ -161,15 +161,27 @@ static const struct call *find_call(const char *name)
 /* syslog(3) may have to connect anew. */
 static void test_syslog(void)
 {
-	is_int(as_role(CK_ROLE_READER, true, do_call,
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_UNIX, do_call,
 		       find_call("socket, local")),
 	       0, "syslog", "a local socket");
-	is_int(as_role(CK_ROLE_READER, true, do_call,
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_UNIX, do_call,
 		       find_call("socket, network")),
 	       EPERM, "syslog", "no other");
-	is_int(as_role(CK_ROLE_READER, true, do_call,
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_UNIX, do_call,
 		       find_call("socket, netlink")),
 	       EPERM, "syslog", "none of the kernel");
+}
+
+/* Who speaks with other hosts opens sockets when one is first spoken to; a program it
+ * starts no more than others do. */
+static void test_hosts(void)
+{
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_ALL, do_call,
+		       find_call("socket, network")),
+	       0, "hosts", "a socket");
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_ALL, do_call,
+		       find_call("execve")),
+	       EPERM, "hosts", "no program");
 }
 
 static int count_kept(const void *arg)
@@ -232,33 +244,34 @@ static void test_capabilities(void)
 	static const cap_value_t override = CAP_DAC_OVERRIDE,
 				 admin = CAP_SYS_ADMIN;
 
-	is_int(as_role(CK_ROLE_READER, false, count_kept, NULL), 1, "a reader",
-	       "keeps one");
-	is_int(as_role(CK_ROLE_READER, false, has_cap, &override), 0,
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, count_kept, NULL), 1,
+	       "a reader", "keeps one");
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, has_cap, &override), 0,
 	       "a reader", "may not write what is not his");
-	is_int(as_role(CK_ROLE_WRITER, false, count_kept, NULL), 5, "a writer",
-	       "keeps five");
-	is_int(as_role(CK_ROLE_WRITER, false, has_cap, &override), 1,
+	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, count_kept, NULL), 5,
+	       "a writer", "keeps five");
+	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, has_cap, &override), 1,
 	       "a writer", "may write it");
-	is_int(as_role(CK_ROLE_WRITER, false, has_cap, &admin), 0, "a writer",
-	       "may not mount");
-	is_int(as_role(CK_ROLE_DETACHER, false, has_cap, &admin), 1,
+	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, has_cap, &admin), 0,
+	       "a writer", "may not mount");
+	is_int(as_role(CK_ROLE_DETACHER, CK_SOCKETS_NONE, has_cap, &admin), 1,
 	       "the detacher", "may unmount");
-	is_int(as_role(CK_ROLE_WRITER, false, is_bound, NULL), 0, "a writer",
-	       "nor can execve give it");
-	is_int(as_role(CK_ROLE_WRITER, false, raise_again, NULL), EPERM,
-	       "a writer", "none comes back");
+	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, is_bound, NULL), 0,
+	       "a writer", "nor can execve give it");
+	is_int(as_role(CK_ROLE_WRITER, CK_SOCKETS_NONE, raise_again, NULL),
+	       EPERM, "a writer", "none comes back");
 }
 
 int main(void)
 {
-	is_int(as_role(CK_ROLE_READER, false, no_new_privs, NULL), 1,
+	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, no_new_privs, NULL), 1,
 	       "a reader", "no_new_privs");
 	/* A sanitizer needs calls, and only root has capabilities. */
 	if (!SANITIZED) {
 		test_calls();
 		test_threads();
 		test_syslog();
+	test_hosts();
 	}
 	if (geteuid() == 0)
 		test_capabilities();

@@ -6,7 +6,7 @@
  * took the daemon over could start no program, look into no other process,
  * open no socket and mount nothing.
  */
-#include "privileges.h"
+#include "ckptfs/privileges.h"
 #include <errno.h>
 #include <sched.h>
 #include <sys/capability.h>
@@ -104,9 +104,11 @@ static int refuse(scmp_filter_ctx filter, int call)
 	return rc == -EDOM ? 0 : rc;
 }
 
-static int refuse_sockets(scmp_filter_ctx filter, bool but_unix)
+static int refuse_sockets(scmp_filter_ctx filter, enum ck_sockets but)
 {
-	if (!but_unix)
+	if (but == CK_SOCKETS_ALL)
+		return 0;
+	if (but == CK_SOCKETS_NONE)
 		return refuse(filter, SCMP_SYS(socket));
 	return seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket),
 				1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
@@ -131,9 +133,10 @@ static int refuse_namespaces(scmp_filter_ctx filter)
 	return rc;
 }
 
-static int fill(scmp_filter_ctx filter, enum ck_role role, bool unix_sockets)
+static int fill(scmp_filter_ctx filter, enum ck_role role,
+		enum ck_sockets sockets)
 {
-	int rc = refuse_sockets(filter, unix_sockets);
+	int rc = refuse_sockets(filter, sockets);
 
 	if (rc == 0)
 		rc = refuse_namespaces(filter);
@@ -145,10 +148,10 @@ static int fill(scmp_filter_ctx filter, enum ck_role role, bool unix_sockets)
 }
 
 /* Calls of another architecture's numbers end the process. */
-static void filter_calls(enum ck_role role, bool unix_sockets)
+static void filter_calls(enum ck_role role, enum ck_sockets sockets)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-	int rc = filter ? fill(filter, role, unix_sockets) : -ENOMEM;
+	int rc = filter ? fill(filter, role, sockets) : -ENOMEM;
 
 	if (rc == 0)
 		rc = seccomp_load(filter);
@@ -160,14 +163,15 @@ static void filter_calls(enum ck_role role, bool unix_sockets)
 
 #else
 
-static void filter_calls(enum ck_role role, bool unix_sockets)
+static void filter_calls(enum ck_role role, enum ck_sockets sockets)
 {
-	(void)role, (void)unix_sockets;
+	(void)role, (void)sockets;
 }
 
 #endif
 
-int ck_privileges_drop(enum ck_role role, bool unix_sockets, struct ck_diag *d)
+int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
+		       struct ck_diag *d)
 {
 	int rc;
 
@@ -177,6 +181,6 @@ int ck_privileges_drop(enum ck_role role, bool unix_sockets, struct ck_diag *d)
 	rc = drop_sets(role);
 	if (rc)
 		return ck_fail(d, -rc, "capabilities: %s", strerror(-rc));
-	filter_calls(role, unix_sockets);
+	filter_calls(role, sockets);
 	return 0;
 }
