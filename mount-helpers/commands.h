@@ -27,6 +27,7 @@ int ck_cmd_dump(int argc, char **argv);
 int ck_cmd_ls(int argc, char **argv);
 int ck_cmd_cat(int argc, char **argv);
 int ck_cmd_cp(int argc, char **argv);
+int ck_cmd_serve(int argc, char **argv);
 int ck_cmd_getfattr(int argc, char **argv);
 
 /* Prints "ckptfs: ..." on stderr; names must be escaped. CK_EXIT_TROUBLE. */

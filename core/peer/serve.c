@@ -291,6 +291,8 @@ static void jobs_free(struct ck_serve *s, struct ck_serve_jobs *q)
 
 static void fini(struct ck_serve *s)
 {
+	if (s->options->ending)
+		s->options->ending(s->options->arg);
 	workers_end(s);
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);

@@ -20,6 +20,10 @@ struct ck_serve_options {
 		memory_most; /* bytes of answers on their way; one may have more */
 	unsigned threads;    /* that read files, at least 1 */
 	int stop; /* a descriptor: it serves until that is readable, or -1 */
+	/* Called when it ends, before it waits for threads that may still read a
+	 * file, however long that takes. May be NULL. */
+	void (*ending)(void *arg);
+	void *arg;
 };
 
 /* Serves until the link's other end is gone or `stop` says so. 0; -EPROTO: the link is

@@ -4,20 +4,19 @@
  * another process, which serves the checkpoint's directory as another host would. Its
  * end of the link is all that it has.
  */
+#include "ckptfs/door.h"
 #include "ckptfs/format.h"
+#include "ckptfs/job.h"
 #include "ckptfs/link.h"
 #include "ckptfs/requester.h"
-#include "ckptfs/serve.h"
 
 #include <stdio.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "ckptfs/fs.h"
 
 static struct {
+	struct ck_job job;
 	struct ck_link *link;
 	struct ck_requester requester;
 	struct ck_whereabouts *files;
@@ -25,51 +24,31 @@ static struct {
 
 enum { MEMORY = 96 << 20 };
 
-static int serve_child(int sock, int memory, int dir, enum ck_beneath how)
-{
-	struct ck_serve_options o = {
-		.owner = ck_data_owner_make(dir, how, 64),
-		.link = sock,
-		.memory = memory,
-		.size = MEMORY,
-		.memory_most = 256 << 20,
-		.threads = 2,
-		.stop = -1,
-	};
-
-	prctl(PR_SET_NAME, "owner");
-	if (!o.owner || ck_sigbus_install())
-		return 1;
-	return ck_serve_run(&o) != 0;
-}
-
+/* The program beside this one, as a mount over hosts starts it. */
 static void owner_start(const struct ck_checkpoint *cp, enum ck_beneath how)
 {
-	struct ck_link_options o = { .size = MEMORY,
-				     .calls = { .npeers = 1,
+	struct ck_link_options o = { .calls = { .npeers = 1,
 						.ping_msec = 1000,
 						.silence_msec = 5000,
 						.timeout_msec = 30000,
 						.window = 16 << 20 } };
-	int ends[2], memory = memfd_create("link", MFD_CLOEXEC);
-	pid_t child;
+	static char program[] = CK_PROGRAM, serve[] = "serve",
+		    door[] = "--door", option[] = "-o",
+		    beneath[] = "shardlinks=beneath";
+	struct ck_door_way way;
+	struct ck_door at;
+	char *argv[] = { program,  serve,
+			 door,	   at.name,
+			 cp->path, how == CK_BENEATH_SYMLINKS ? option : NULL,
+			 beneath,  NULL };
 
-	if (memory < 0 || ftruncate(memory, MEMORY) ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+	if (ck_door_open(&at) || ck_job_start(argv, NULL, &far.job) ||
+	    ck_door_wait(&at, MEMORY, far.job.ended, 10000, &way))
 		abort();
-	child = fork();
-	if (child < 0)
-		abort();
-	if (child == 0) {
-		/* Nothing else: whoever waits for its end would wait. */
-		if (dup2(cp->dirfd, 0) < 0 || dup2(ends[1], 1) < 0 ||
-		    dup2(memory, 2) < 0 || close_range(3, ~0U, 0))
-			_exit(1);
-		_exit(serve_child(1, 2, 0, how));
-	}
-	close(ends[1]);
-	o.sock = ends[0];
-	o.memory = memory;
+	ck_door_close(&at);
+	o.sock = way.sock;
+	o.memory = way.memory;
+	o.size = way.size;
 	if (ck_link_make(&o, &far.link))
 		abort();
 }
@@ -120,7 +99,17 @@ static int far_open(const char *path, const struct ck_format_options *options,
 
 static void far_close(struct ck_checkpoint *cp)
 {
+	struct ck_buf said = { 0 };
+
 	ck_link_free(far.link);
+	if (far.link) {
+		ck_job_hear(&far.job, &said);
+		ck_job_end(&far.job, 5000);
+		if (far.job.status)
+			ck_log("the owner ended with %d: %.*s", far.job.status,
+			       (int)said.len, said.data);
+	}
+	ck_buf_fini(&said);
 	ck_checkpoint_close(cp);
 	free(far.files);
 }

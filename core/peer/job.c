@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* job: see job.h. */
+#include "ckptfs/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TERM_MSEC = 1000 };
+
+/* --- starting ----------------------------------------------------------------------- */
+
+/* Standard input and output lead nowhere. */
+static int set_files(posix_spawn_file_actions_t *files, int said)
+{
+	int err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
+						   O_RDONLY, 0);
+
+	if (!err)
+		err = posix_spawn_file_actions_addopen(files, 1, "/dev/null",
+						       O_WRONLY, 0);
+	if (!err)
+		err = posix_spawn_file_actions_adddup2(files, said, 2);
+	if (!err)
+		err = posix_spawn_file_actions_addclosefrom_np(files, 3);
+	return err;
+}
+
+/* No signal is blocked or ignored in it. */
+static int set_attributes(posix_spawnattr_t *attributes)
+{
+	sigset_t none, all;
+	int err;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	err = posix_spawnattr_setflags(
+		attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+				    POSIX_SPAWN_SETSIGDEF);
+	if (!err)
+		err = posix_spawnattr_setsigmask(attributes, &none);
+	return err ? err : posix_spawnattr_setsigdefault(attributes, &all);
+}
+
+static int spawn(char *const argv[], char *const environment[], int said,
+		 pid_t *process)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	int err = posix_spawn_file_actions_init(&files);
+
+	if (err)
+		return -err;
+	err = posix_spawnattr_init(&attributes);
+	if (!err) {
+		err = set_files(&files, said);
+		if (!err)
+			err = set_attributes(&attributes);
+		if (!err)
+			err = posix_spawnp(process, argv[0], &files,
+					   &attributes, argv,
+					   environment ? environment : environ);
+		posix_spawnattr_destroy(&attributes);
+	}
+	posix_spawn_file_actions_destroy(&files);
+	return -err;
+}
+
+int ck_job_start(char *const argv[], char *const environment[],
+		 struct ck_job *out)
+{
+	ck_auto_fd int from_it = -1, said = -1;
+	int ends[2], rc;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	from_it = ends[0];
+	said = ends[1];
+	if (fcntl(from_it, F_SETFL, O_NONBLOCK))
+		return -errno;
+	*out = (struct ck_job){ .said = -1 };
+	rc = spawn(argv, environment, said, &out->process);
+	if (rc)
+		return rc;
+	out->ended = pidfd_open(out->process, 0);
+	if (out->ended < 0) {
+		rc = -errno;
+		(void)kill(out->process, SIGKILL);
+		(void)waitpid(out->process, NULL, 0);
+		return rc;
+	}
+	out->said = from_it;
+	from_it = -1;
+	return 0;
+}
+
+/* --- hearing -------------------------------------------------------------------------- */
+
+void ck_job_hear(const struct ck_job *job, struct ck_buf *out)
+{
+	char step[1024];
+	ssize_t n;
+
+	while ((n = read(job->said, step, sizeof(step))) > 0)
+		ck_buf_add(out, step, (size_t)n);
+}
+
+/* --- ending --------------------------------------------------------------------------- */
+
+/* What it says meanwhile is read, or it would wait for that. */
+static bool has_ended(const struct ck_job *job, int msec)
+{
+	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
+	struct pollfd fds[] = { { .fd = job->ended, .events = POLLIN },
+				{ .fd = job->said, .events = POLLIN } };
+
+	while ((now = ck_msec_now()) <= end) {
+		struct ck_buf unheard = { 0 };
+
+		if (poll(fds, 2, (int)(end - now)) <= 0)
+			continue;
+		if (fds[0].revents)
+			return true;
+		ck_job_hear(job, &unheard);
+		ck_buf_fini(&unheard);
+		if (!(fds[1].revents & POLLIN))
+			fds[1].fd = -1; /* it has closed it */
+	}
+	return false;
+}
+
+void ck_job_end(struct ck_job *job, int msec)
+{
+	static const int signals[] = { SIGTERM, SIGKILL };
+	bool ended = has_ended(job, msec);
+
+	for (size_t i = 0; !ended && i < CK_ARRAY_SIZE(signals); i++) {
+		(void)kill(job->process, signals[i]);
+		ended = has_ended(job, TERM_MSEC);
+	}
+	job->status = -1;
+	while (ended && waitpid(job->process, &job->status, 0) < 0 &&
+	       errno == EINTR)
+		;
+	ck_fd_cleanup(&job->ended);
+	ck_fd_cleanup(&job->said);
+}

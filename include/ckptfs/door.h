@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * door: how a mover and the process of its mount find each other, since something else
+ * may have started the mover, mpirun say. The mount opens a door, of which only the
+ * mover is told the name; it comes in, and is handed one end of the link and its memory.
+ * The name is a socket's in Linux's abstract space: nothing is left of it, however the
+ * processes end. Processes of other users are turned away at both ends.
+ */
+#ifndef CKPTFS_DOOR_H
+#define CKPTFS_DOOR_H
+
+#include "ckptfs/base.h"
+
+enum { CK_DOOR_NAME = 40 }; /* bytes of a name, with its NUL */
+
+struct ck_door {
+	char name[CK_DOOR_NAME]; /* printable, of no meaning, hard to guess */
+	int listener;		 /* private */
+};
+
+/* What both have of the link: see ck_link_options and ck_serve_options. */
+struct ck_door_way {
+	int sock, memory; /* owned by who has it */
+	uint64_t size;	  /* of the memory, bytes */
+};
+
+/* Errors of socket(2). ck_door_close() is due if it returns 0. */
+CK_MUST_USE int ck_door_open(struct ck_door *door);
+void ck_door_close(struct ck_door *door);
+/* The mount waits, at most msec, until somebody of its user comes in, and makes memory
+ * of `size` bytes, which neither can make smaller. ended: a descriptor that is readable
+ * when nobody will come, or -1. -ETIMEDOUT; -ECHILD: `ended`; errors of sockets and
+ * memfd_create(2). */
+CK_MUST_USE int ck_door_wait(const struct ck_door *door, uint64_t size,
+			     int ended, int msec, struct ck_door_way *out);
+/* The mover comes in. -EPERM: it is not this user's door; -EPROTO: who is behind it
+ * is of another version; errors of sockets. */
+CK_MUST_USE int ck_door_enter(const char *name, struct ck_door_way *out);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * job: a program that is started beside a mount and ends with it: the mover, or the
+ * launcher that starts one on each host. It has a session of its own, so that no signal
+ * of a terminal reaches it before the mount is gone. One thread at a time.
+ */
+#ifndef CKPTFS_JOB_H
+#define CKPTFS_JOB_H
+
+#include "ckptfs/base.h"
+
+#include <sys/types.h>
+
+struct ck_job {
+	pid_t process;
+	int ended;  /* readable when it has ended */
+	int said;   /* its standard error, for reading; non-blocking */
+	int status; /* as of waitpid(2), once ck_job_end() has returned; -1: it
+		     * has not ended, for the kernel keeps it */
+};
+
+/* argv[0] is looked for in PATH if it has no '/'. environment NULL: ours. Errors of
+ * execve(2) and pipe(2). */
+CK_MUST_USE int ck_job_start(char *const argv[], char *const environment[],
+			     struct ck_job *out);
+/* It is to end by itself within msec; then it is sent SIGTERM, and a second later
+ * SIGKILL. Closes all. */
+void ck_job_end(struct ck_job *job, int msec);
+/* Appends what it has said and nobody has read. */
+void ck_job_hear(const struct ck_job *job, struct ck_buf *out);
+
+#endif
