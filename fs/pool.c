@@ -15,18 +15,18 @@ struct ck_pool {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t more;
-	struct ck_job *first, **last; /* jobs that wait */
-	unsigned waiting;	      /* how many */
-	unsigned idle;		      /* threads that wait for a job */
-	unsigned n;		      /* threads */
+	struct ck_pool_job *first, **last; /* jobs that wait */
+	unsigned waiting;		   /* how many */
+	unsigned idle;			   /* threads that wait for a job */
+	unsigned n;			   /* threads */
 	bool ended;
 	pthread_t threads[THREADS];
 };
 
 /* The next job; NULL: there are none, and none will come. Under the lock. */
-static struct ck_job *take(struct ck_pool *p, bool *ended)
+static struct ck_pool_job *take(struct ck_pool *p, bool *ended)
 {
-	struct ck_job *job;
+	struct ck_pool_job *job;
 
 	p->idle++;
 	while (!p->first && !p->ended)
@@ -46,7 +46,7 @@ static struct ck_job *take(struct ck_pool *p, bool *ended)
 static void *work(void *arg)
 {
 	struct ck_pool *p = arg;
-	struct ck_job *job;
+	struct ck_pool_job *job;
 	bool ended;
 
 	pthread_mutex_lock(&p->lock);
@@ -78,7 +78,7 @@ struct ck_pool *ck_pool_make(void)
 	return p;
 }
 
-void ck_pool_run(struct ck_pool *p, struct ck_job *job)
+void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job)
 {
 	bool taken;
 

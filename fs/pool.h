@@ -10,16 +10,16 @@
 struct ck_pool;
 
 /* First in what is to be done. */
-struct ck_job {
-	struct ck_job *next; /* private */
+struct ck_pool_job {
+	struct ck_pool_job *next; /* private */
 	/* Frees the job. ended: nobody waits for it any more. Any thread. */
-	void (*run)(struct ck_job *job, bool ended);
+	void (*run)(struct ck_pool_job *job, bool ended);
 };
 
 /* NULL: out of memory. */
 struct ck_pool *ck_pool_make(void);
 /* Runs it, soon and in a thread of the pool; if none can have it, now and here. */
-void ck_pool_run(struct ck_pool *p, struct ck_job *job);
+void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job);
 /* Returns when those that had begun are done, and the others have ended; nobody
  * gives it more. NULL is allowed. */
 void ck_pool_free(struct ck_pool *p);

@@ -54,7 +54,7 @@ static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 
 /* One that asks for the attribute `error`. */
 struct question {
-	struct ck_job job; /* first: the job is the question */
+	struct ck_pool_job job; /* first: the job is the question */
 	struct ck_late_fetch fetch;
 	fuse_req_t req;
 	fuse_ino_t ino;
@@ -100,7 +100,7 @@ static void question_goes_on(struct ck_late_fetch *fetch)
 	question_answer((struct question *)(void *)at);
 }
 
-static void answer_later(struct ck_job *job, bool ended)
+static void answer_later(struct ck_pool_job *job, bool ended)
 {
 	struct question *q = (struct question *)job;
 
