@@ -27,8 +27,7 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *usage;
 	const char *what;
-	const char *options; /* a line each; of mount also those of -o; NULL: it
-			      * is for other commands, and nothing shows it */
+	const char *options; /* a line each; of mount also those of -o */
 } commands[] = {
 	{ "mount", ck_cmd_mount, "mount SRC MNT [-o opt,...] [-f]",
 	  "show a checkpoint as a directory; -f stays in front",
@@ -86,10 +85,17 @@ static const struct command {
 	  "  --json                     one JSON object\n" READING },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print the catalog as text", READING },
-	{ "serve", ck_cmd_serve,
-	  "serve --door NAME [--ranks RANK/SIZE:DIRECTORY] SRC " READING_USAGE,
-	  "serve files of SRC to a mount, which starts this", NULL },
 	{ "help", ck_cmd_help, "help [CMD]", "what a command does", "" },
+};
+
+/* What other commands start, and people do not. */
+static const struct command inner = {
+	.name = "serve",
+	.run = ck_cmd_serve,
+	.usage =
+		"serve --door NAME [--ranks RANK/SIZE:DIRECTORY] SRC " READING_USAGE,
+	.what = "serve files of SRC to the mount that started this",
+	.options = READING,
 };
 
 int ck_trouble(const char *fmt, ...)
@@ -109,7 +115,7 @@ static const struct command *find_command(const char *name)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
 		if (strcmp(name, commands[i].name) == 0)
 			return &commands[i];
-	return NULL;
+	return strcmp(name, inner.name) == 0 ? &inner : NULL;
 }
 
 static const char *nearest_command(const char *name)
@@ -118,12 +124,9 @@ static const char *nearest_command(const char *name)
 	size_t least = SIZE_MAX;
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++) {
-		size_t n =
-			!commands[i].options
-				? SIZE_MAX
-				: ck_str_distance(ck_str_from(name),
-						  ck_str_from(commands[i].name),
-						  WORD_LEN);
+		size_t n = ck_str_distance(ck_str_from(name),
+					   ck_str_from(commands[i].name),
+					   WORD_LEN);
 
 		if (n < least) {
 			least = n;
@@ -165,7 +168,7 @@ void ck_raise_nofile(void)
 
 static void print_options(const struct command *c, struct ck_buf *out)
 {
-	if (c->options && *c->options)
+	if (*c->options)
 		ck_buf_printf(out, "\n%s", c->options);
 	if (c->run != ck_cmd_mount)
 		return;
@@ -192,9 +195,8 @@ static int print_help(void)
 			  "directory in which every tensor is a file.\n\n"
 			  "  ckptfs SRC MNT [-o opt,...] [-f]\n");
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
-		if (commands[i].options)
-			ck_buf_printf(&out, "  ckptfs %s\n\t%s\n",
-				      commands[i].usage, commands[i].what);
+		ck_buf_printf(&out, "  ckptfs %s\n\t%s\n", commands[i].usage,
+			      commands[i].what);
 	ck_buf_text(&out,
 		    "  ckptfs --help, --version\n\n"
 		    "Options of mount, after -o, with commas between:\n\n");

@@ -271,7 +271,7 @@ int main(void)
 		test_calls();
 		test_threads();
 		test_syslog();
-	test_hosts();
+		test_hosts();
 	}
 	if (geteuid() == 0)
 		test_capabilities();
