@@ -41,6 +41,18 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });
 }
 
+int ck_metadata_changed_far(const struct ck_checkpoint *cp)
+{
+	struct ck_file_access now = { 0 };
+	int rc = cp->elsewhere->changed(cp->elsewhere, &now);
+
+	if (rc || !cp->access)
+		return rc;
+	ck_file_access_copy(&cp->access->metadata, &now);
+	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
+	return 0;
+}
+
 void ck_access_note_directory(const struct ck_checkpoint *cp,
 			      const struct stat *st)
 {

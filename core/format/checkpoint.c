@@ -4,6 +4,7 @@
  * everything else beneath that descriptor; the first format that knows the
  * directory reads it.
  */
+#include "ckptfs/memory.h"
 #include "format_internal.h"
 
 #include <errno.h>
@@ -31,6 +32,27 @@ static const struct ck_format *const formats[] = {
 	&ck_format_dcp,
 };
 
+/* Only others have such a directory: here an empty one takes its place, which has no
+ * name any more. Who may look into theirs is not known: their owner. */
+static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
+			const char *path, struct ck_diag *d)
+{
+	char name[] = "/tmp/ckptfs-XXXXXX";
+
+	cp->nowhere = true;
+	cp->path = strdup(path);
+	if (!cp->path)
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (!mkdtemp(name))
+		return ck_fail(d, errno, "%s: %s", name, strerror(errno));
+	cp->dirfd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	(void)rmdir(name);
+	if (cp->dirfd < 0)
+		return ck_fail(d, errno, "%s: %s", name, strerror(errno));
+	c->dir_mode = S_IFDIR | S_IRWXU;
+	return 0;
+}
+
 static int open_directory(struct ck_checkpoint *cp, struct ck_catalog *c,
 			  const char *path, struct ck_diag *d)
 {
@@ -38,6 +60,8 @@ static int open_directory(struct ck_checkpoint *cp, struct ck_catalog *c,
 	struct stat st;
 
 	cp->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (cp->dirfd < 0 && errno == ENOENT && cp->elsewhere)
+		return open_nowhere(cp, c, path, d);
 	if (cp->dirfd < 0)
 		return ck_fail(d, errno, "%s", strerror(errno));
 	cp->path = realpath(path, NULL);
@@ -53,6 +77,22 @@ static int open_directory(struct ck_checkpoint *cp, struct ck_catalog *c,
 static bool is_there(int dirfd, const char *name)
 {
 	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Over all hosts. */
+static int find_format_far(struct ck_checkpoint *cp, struct ck_brought *brought,
+			   struct ck_diag *d)
+{
+	struct ck_elsewhere *e = cp->elsewhere;
+	int rc = -ENOENT;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(formats) && rc == -ENOENT; i++) {
+		cp->format = formats[i];
+		rc = e->metadata(e, ck_str_from(cp->format->metadata),
+				 &brought->said, &brought->pages, d);
+	}
+	cp->metadata_far = brought->pages != NULL;
+	return rc;
 }
 
 static int find_format(struct ck_checkpoint *cp, const char *path,
@@ -104,7 +144,8 @@ static int describe_files(const struct ck_checkpoint *cp, struct ck_catalog *c)
 }
 
 static int load(struct ck_checkpoint *cp, const char *path,
-		const struct ck_format_options *options, struct ck_diag *d)
+		const struct ck_format_options *options,
+		struct ck_brought *brought, struct ck_diag *d)
 {
 	struct ck_catalog *c = ck_catalog_make("");
 	int rc;
@@ -112,9 +153,11 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	cp->catalog = c;
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
+	cp->elsewhere = options->elsewhere;
 	rc = open_directory(cp, c, path, d);
 	if (rc == 0)
-		rc = find_format(cp, path, d);
+		rc = cp->elsewhere ? find_format_far(cp, brought, d)
+				   : find_format(cp, path, d);
 	if (rc)
 		return rc;
 	c->kind = cp->format->name;
@@ -122,7 +165,11 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	cp->files = ck_files_make(cp->dirfd, options->shardlinks, max_open());
 	if (!cp->files)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = cp->format->load(cp, c, options, d);
+	rc = cp->format->load(cp, c, options, brought, d);
+	if (rc == 0 && cp->elsewhere)
+		rc = cp->elsewhere->files(
+			cp->elsewhere, cp->files,
+			(struct ck_ids){ c->meta.uid, c->meta.gid }, d);
 	if (rc)
 		return rc;
 	if (describe_files(cp, c))
@@ -141,6 +188,7 @@ int ck_checkpoint_open(const char *path,
 		       struct ck_checkpoint **out, struct ck_diag *d)
 {
 	struct ck_checkpoint *cp = calloc(1, sizeof(*cp));
+	struct ck_brought brought = { 0 };
 	int rc;
 
 	if (!cp)
@@ -148,7 +196,8 @@ int ck_checkpoint_open(const char *path,
 	cp->dirfd = -1;
 	pthread_mutex_init(&cp->changing, NULL);
 	pthread_mutex_init(&cp->lock, NULL);
-	rc = load(cp, path, options, d);
+	rc = load(cp, path, options, &brought, d);
+	ck_pages_free(brought.pages, (size_t)brought.said.size);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
 		ck_checkpoint_close(cp);
@@ -226,6 +275,8 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 	struct stat st;
 	ssize_t n;
 
+	if (cp->nowhere)
+		return CK_FATE_NONE;
 	if (fstat(cp->dirfd, &st) == 0) {
 		ck_access_note_directory(cp, &st);
 		if (st.st_nlink == 0)

@@ -9,6 +9,12 @@
 #include "ckptfs/format.h"
 #include "ckptfs/rewrite.h"
 
+/* The metadata, where it was brought from another host. */
+struct ck_brought {
+	struct ck_file_info said; /* of it, but for its path */
+	void *pages; /* said.size bytes; NULL: it is in the directory */
+};
+
 struct ck_format {
 	const char *name;
 	const char *why;    /* how a directory of it is recognised */
@@ -25,7 +31,8 @@ struct ck_format {
 	/* Fills the catalog, which is made, but for its files, and cp->files;
 	 * finishes neither. */
 	int (*load)(struct ck_checkpoint *cp, struct ck_catalog *c,
-		    const struct ck_format_options *options, struct ck_diag *d);
+		    const struct ck_format_options *options,
+		    const struct ck_brought *brought, struct ck_diag *d);
 	/* 1: the metadata is another file than `was`, which load() or a commit
 	 * set in cp->metadata, 0: it is that; errors of stat(2). */
 	int (*changed)(const struct ck_checkpoint *cp, const struct stat *was);
@@ -92,6 +99,8 @@ struct ck_access *ck_access_make(const struct ck_catalog *c);
  * cp->access. Any thread. */
 void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st);
+/* changed() of a format whose metadata is on another host. */
+int ck_metadata_changed_far(const struct ck_checkpoint *cp);
 void ck_access_note_directory(const struct ck_checkpoint *cp,
 			      const struct stat *st);
 /* A catalog that nobody has yet says what is known now of who may read, and of files

@@ -191,6 +191,19 @@ static void looked_put(struct ck_buf *b, const struct ck_looked *looked)
 	ck_buf_u64(b, (uint64_t)info->mtime.tv_sec);
 }
 
+/* Who may read it now, unlike what it was, may change. */
+static void take_access(const struct ck_data_owner *o, uint32_t number,
+			struct ck_ids ids, struct ck_file_info *out)
+{
+	struct ck_file_access now =
+		ck_file_access_noted(ck_files_access(o->files, number));
+
+	out->mode = now.mode;
+	out->uid = now.uid;
+	out->gid = now.gid;
+	out->closed = ck_files_closed(o->files, number, ids);
+}
+
 static int look(struct ck_data_owner *o, struct ck_str name, struct ck_ids ids,
 		struct ck_looked *out)
 {
@@ -212,7 +225,7 @@ static int look(struct ck_data_owner *o, struct ck_str name, struct ck_ids ids,
 		return 0;
 	out->info = *ck_files_info(o->files, out->number);
 	if (!is_new && !out->info.err)
-		out->info.closed = ck_files_closed(o->files, out->number, ids);
+		take_access(o, out->number, ids, &out->info);
 	return 0;
 }
 

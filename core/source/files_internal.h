@@ -91,9 +91,6 @@ static inline struct ck_seen_file *ck_file_of(const struct ck_files *f,
  * says nothing about the file, and leaves only `trouble`. */
 CK_MUST_USE int ck_file_record(const struct ck_files *f,
 			       struct ck_seen_file *file);
-/* Each field by itself; nobody writes *from meanwhile. */
-void ck_file_access_copy(struct ck_file_access *to,
-			 const struct ck_file_access *from);
 /* As ck_files_closed(), of a file that was opened by this path. */
 mode_t ck_way_closed(const struct ck_files *f, struct ck_str path, int fd,
 		     struct ck_ids shown);

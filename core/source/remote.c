@@ -53,6 +53,17 @@ void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed)
 		__atomic_store_n(noted, changed, __ATOMIC_RELAXED);
 }
 
+void ck_files_note_access(struct ck_files *f, uint32_t number,
+			  const struct ck_file_info *said)
+{
+	const struct ck_file_access now = { .mode = said->mode,
+					    .uid = said->uid,
+					    .gid = said->gid,
+					    .closed = said->closed };
+
+	ck_file_access_copy(&ck_file_of(f, number)->access, &now);
+}
+
 int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)
 {
 	*passing = false;

@@ -18,6 +18,9 @@ struct ck_format; /* core/format/format_internal.h */
 struct ck_format_options {
 	enum ck_beneath shardlinks;
 	bool write; /* with what ck_writer_open() needs */
+	/* Parts of the directory that are on other hosts, not with write; the
+	 * caller's, and outlives the checkpoint. NULL: there are none. */
+	struct ck_elsewhere *elsewhere;
 };
 
 /* One checkpoint that is open: its directory, its data files, what is in it.
@@ -28,7 +31,10 @@ struct ck_checkpoint {
 	const char *why; /* how the format was recognised, for a person */
 	int dirfd;
 	char *path; /* absolute */
-	dev_t dev;  /* of the directory */
+	struct ck_elsewhere *elsewhere;
+	bool nowhere;	   /* no such directory here: dirfd is an empty one */
+	bool metadata_far; /* is on another host */
+	dev_t dev;	   /* of the directory */
 	ino_t ino;
 
 	/* Private: */

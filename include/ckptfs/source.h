@@ -93,6 +93,9 @@ struct ck_file_access {
 void ck_file_access_note(struct ck_file_access *to, const struct stat *st,
 			 int dirfd, const char *name, int flags);
 struct ck_file_access ck_file_access_noted(const struct ck_file_access *from);
+/* Each field by itself; nobody writes *from meanwhile. */
+void ck_file_access_copy(struct ck_file_access *to,
+			 const struct ck_file_access *from);
 /* As it was when the file was last found to be what it was, by name. Looks at
  * nothing. */
 const struct ck_file_access *ck_files_access(const struct ck_files *f,
@@ -154,9 +157,34 @@ bool ck_files_any_remote(const struct ck_files *f);
 /* Its host says that it is another file by now, or that it is what it was:
  * ck_files_check() knows. Any thread. */
 void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
+/* What its host says of it by now: who may read it counts from here on. Any thread. */
+void ck_files_note_access(struct ck_files *f, uint32_t number,
+			  const struct ck_file_info *said);
 /* What was fetched, and came, is kept for all, in place of what was kept before; takes
  * it. Not
  * while others use the set. */
 void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched);
+
+/* --- a directory of which parts are elsewhere ------------------------------ */
+
+/* The part of a checkpoint's directory that lies on other hosts. Whoever opens the
+ * checkpoint calls metadata() and then files(), in one thread; changed() may be called
+ * by any, later. */
+struct ck_elsewhere {
+	/* The file of this name that counts, over all hosts: *said is what its host
+	 * says of it, and *pages what is in it, said->size bytes of ck_pages_alloc(),
+	 * the caller's; NULL: it is the one in the directory of this host. -ENOENT:
+	 * no host has one; -ESTALE: they differ; -EIO. */
+	int (*metadata)(struct ck_elsewhere *e, struct ck_str name,
+			struct ck_file_info *said, void **pages,
+			struct ck_diag *d);
+	/* All files of the checkpoint were added to the set, which has looked for
+	 * them here: those that another host has are made remote. */
+	int (*files)(struct ck_elsewhere *e, struct ck_files *files,
+		     struct ck_ids shown, struct ck_diag *d);
+	/* Of metadata that is not here: 1: it is another file by now, 0: it is not, as
+	 * far as was heard, and *now is who may read it; or a negative errno. */
+	int (*changed)(struct ck_elsewhere *e, struct ck_file_access *now);
+};
 
 #endif

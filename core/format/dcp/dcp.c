@@ -116,8 +116,8 @@ static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return cp->known ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 
-static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
-		const struct ck_format_options *options, struct ck_diag *d)
+static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
+		     const struct ck_format_options *options, struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
 					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
@@ -145,6 +145,32 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return rc;
 }
 
+/* Of metadata on another host nobody has a stat. */
+static int load_brought(struct ck_checkpoint *cp, struct ck_catalog *c,
+			const struct ck_brought *brought, struct ck_diag *d)
+{
+	const struct ck_file_info *said = &brought->said;
+
+	c->meta = (struct ck_attr){ said->mtime, said->mode, said->uid,
+				    said->gid };
+	cp->metadata = (struct stat){ .st_mode = S_IFREG | said->mode,
+				      .st_uid = said->uid,
+				      .st_gid = said->gid,
+				      .st_size = (off_t)said->size,
+				      .st_mtim = said->mtime };
+	ck_files_show_as(cp->files, (struct ck_ids){ said->uid, said->gid });
+	return parse(cp, c, (struct ck_str){ brought->pages, said->size },
+		     false, d);
+}
+
+static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
+		const struct ck_format_options *options,
+		const struct ck_brought *brought, struct ck_diag *d)
+{
+	return brought->pages ? load_brought(cp, c, brought, d)
+			      : load_here(cp, c, options, d);
+}
+
 static void forget(struct ck_checkpoint *cp)
 {
 	if (cp->known)
@@ -158,6 +184,8 @@ static int changed(const struct ck_checkpoint *cp, const struct stat *was)
 {
 	struct stat st;
 
+	if (cp->metadata_far)
+		return ck_metadata_changed_far(cp);
 	if (fstatat(cp->dirfd, ".metadata", &st, 0))
 		return -errno;
 	if (!is_same(&st, was))
