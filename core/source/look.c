@@ -222,6 +222,7 @@ enum why {
 	LINK_BENEATH,
 	NO_FILE,
 	REFUSED,
+	AWAY,
 };
 
 /* Other programs of this version know them by their numbers. */
@@ -232,6 +233,7 @@ static const char *const whys[] = {
 			 "(-o shardlinks=beneath follows it)",
 	[NO_FILE] = "is no regular file",
 	[REFUSED] = "is refused: not beneath the checkpoint's directory",
+	[AWAY] = "is on no host that is there",
 };
 
 uint8_t ck_file_why_number(const char *why)
@@ -240,6 +242,11 @@ uint8_t ck_file_why_number(const char *why)
 		if (strcmp(whys[i], why) == 0)
 			return i;
 	return NO_REASON;
+}
+
+const char *ck_file_why_away(void)
+{
+	return whys[AWAY];
 }
 
 const char *ck_file_why(uint8_t number)

@@ -36,6 +36,8 @@ struct ck_file_info {
  * a number that there is not. */
 uint8_t ck_file_why_number(const char *why);
 const char *ck_file_why(uint8_t number);
+/* Of a file that may be on a host which is not there. */
+const char *ck_file_why_away(void);
 
 /* Takes a copy of dirfd. max_open: descriptors and mappings kept, >= 16. */
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,

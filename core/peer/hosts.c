@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* hosts: see hosts.h. */
+#include "hosts_internal.h"
+
+#include <errno.h>
+
+/* --- all at once -------------------------------------------------------------------- */
+
+struct work {
+	struct ck_hosts_task *task;
+	int (*run)(struct ck_hosts_task *t);
+	pthread_t thread;
+	bool started;
+};
+
+static void *work_run(void *arg)
+{
+	const struct work *w = arg;
+
+	w->task->rc = w->run(w->task);
+	return NULL;
+}
+
+static int start_all(struct work *list, uint32_t from, uint32_t n)
+{
+	int rc = 0;
+
+	for (uint32_t i = from; i < n && rc == 0; i++) {
+		if (!list[i].task->host->there)
+			continue;
+		rc = ck_thread_start(&list[i].thread, work_run, &list[i]);
+		list[i].started = rc == 0;
+	}
+	return rc;
+}
+
+int ck_hosts_each(struct ck_hosts *h, uint32_t from,
+		  int (*run)(struct ck_hosts_task *t), void *arg,
+		  struct ck_hosts_task *tasks)
+{
+	ck_auto_free struct work *list = calloc(h->n, sizeof(*list));
+	int rc;
+
+	if (!list)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < h->n; i++) {
+		tasks[i] = (struct ck_hosts_task){ h, &h->hosts[i], i, arg,
+						   -EIO };
+		list[i] = (struct work){ .task = &tasks[i], .run = run };
+	}
+	rc = start_all(list, from, h->n);
+	for (uint32_t i = from; i < h->n; i++) {
+		struct ck_hosts_host *host = &h->hosts[i];
+
+		if (list[i].started)
+			pthread_join(list[i].thread, NULL);
+		if (host->there)
+			host->there = ck_calls_is_up(h->calls, host->rank);
+	}
+	return rc;
+}
+
+/* --- making ------------------------------------------------------------------------- */
+
+struct ck_hosts *ck_hosts_make(const struct ck_hosts_options *o)
+{
+	struct ck_hosts *h = calloc(1, sizeof(*h) + o->n * sizeof(h->hosts[0]));
+
+	if (!h)
+		return NULL;
+	h->elsewhere.metadata = ck_hosts_metadata;
+	h->elsewhere.files = ck_hosts_files;
+	h->calls = o->calls;
+	h->n = o->n;
+	for (uint32_t i = 0; i < o->n; i++)
+		h->hosts[i] = (struct ck_hosts_host){
+			.name = o->list[i].name,
+			.rank = o->list[i].rank,
+			.again = i && strcmp(o->list[i].name,
+					     o->list[i - 1].name) == 0,
+			.there = !o->list[i].missing,
+		};
+	ck_requester_init(&h->requester, h->calls, NULL, 0);
+	return h;
+}
+
+void ck_hosts_free(struct ck_hosts *h)
+{
+	if (!h)
+		return;
+	ck_requester_fini(&h->requester);
+	free(h->files);
+	free(h);
+}
+
+struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h)
+{
+	return &h->elsewhere;
+}
+
+struct ck_mover *ck_hosts_mover(struct ck_hosts *h)
+{
+	return &h->requester.mover;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* hosts: see hosts.h; what its files share. */
+#ifndef CK_HOSTS_INTERNAL_H
+#define CK_HOSTS_INTERNAL_H
+
+#include "ckptfs/hosts.h"
+#include "ckptfs/link.h"
+#include "ckptfs/requester.h"
+
+struct ck_hosts_host {
+	const char *name;
+	uint32_t rank;
+	bool again; /* the one before it is of the same host */
+	bool there; /* it has answered all that it was asked */
+};
+
+struct ck_hosts {
+	struct ck_elsewhere elsewhere; /* first */
+	struct ck_calls *calls;
+	struct ck_requester requester;
+	/* Of the one thread that opens the checkpoint, then constant: */
+	struct ck_whereabouts *files; /* by number in its ck_files */
+	uint32_t nfiles;
+	uint32_t n;
+	struct ck_hosts_host hosts[];
+};
+
+/* One host's part of something that all do at once. */
+struct ck_hosts_task {
+	struct ck_hosts *hosts;
+	struct ck_hosts_host *host;
+	uint32_t index;
+	void *arg;
+	int rc; /* what it came to; of a host that is not there, -EIO */
+};
+
+/* Has every host that is there do it, each in a thread of its own, and waits. Those from
+ * `from` on. tasks: n, filled here. Who has gone down meanwhile is not there any more.
+ * -ENOMEM; errors of pthread_create(3). */
+CK_MUST_USE int ck_hosts_each(struct ck_hosts *h, uint32_t from,
+			      int (*run)(struct ck_hosts_task *t), void *arg,
+			      struct ck_hosts_task *tasks);
+
+/* As of struct ck_elsewhere. */
+CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
+				  struct ck_file_info *said, void **pages,
+				  struct ck_diag *d);
+CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
+			       struct ck_ids shown, struct ck_diag *d);
+
+#endif

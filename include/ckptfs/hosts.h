@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts: a checkpoint that lies in pieces on several hosts becomes one. Each host is
+ * asked which of its files it has; every file is then read on one of them, here if it
+ * is here.
+ */
+#ifndef CKPTFS_HOSTS_H
+#define CKPTFS_HOSTS_H
+
+#include "ckptfs/calls.h"
+#include "ckptfs/source.h"
+
+struct ck_hosts; /* opaque */
+
+/* A process on a host. There may be several, which all have its files. */
+struct ck_host_rank {
+	const char *name; /* of the host */
+	uint32_t rank;
+	bool missing; /* it never was there */
+};
+
+struct ck_hosts_options {
+	struct ck_calls *calls; /* its peers are the ranks */
+	/* The first is one of this host; those of a host follow each other. The names
+	 * are the caller's, as long as the ck_hosts. */
+	const struct ck_host_rank *list;
+	uint32_t n;
+};
+
+/* NULL: out of memory. */
+struct ck_hosts *ck_hosts_make(const struct ck_hosts_options *options);
+/* No checkpoint uses it any more, and nothing of it is on its way. NULL is allowed. */
+void ck_hosts_free(struct ck_hosts *h);
+/* For the one checkpoint that is opened with it. A host that does not answer is
+ * missing from then on: what only it may have is an error. */
+struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h);
+/* Of its remote files. Any thread. */
+struct ck_mover *ck_hosts_mover(struct ck_hosts *h);
+
+#endif
