@@ -5,8 +5,8 @@
  * kept of both is how many bytes of the message are over.
  */
 #include "ckptfs/memory.h"
-#include "ckptfs/xport.h"
 #include "mesh.h"
+#include "xport_internal.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -15,29 +15,15 @@
 #include <unistd.h>
 
 enum {
-	TURN = 1 << 20, /* bytes of one rank until it is another's turn */
-	BUCKETS = 1024,
+	TURN = 1 << 20,	    /* bytes of one rank until it is another's turn */
 	DROPPED = 16 << 10, /* bytes read at a time that nobody wants */
-};
-
-struct parcels {
-	struct ck_parcel *first, *last;
-};
-
-/* Where the payload of an answer goes. */
-struct expected {
-	struct expected *next;
-	uint32_t from;
-	uint64_t id;
-	uint8_t *to;
-	uint64_t len;
 };
 
 struct rank {
 	int fd; /* -1: none, of this rank itself, or it is lost */
 	bool lost;
 
-	struct parcels out;
+	struct ck_parcels out;
 	bool full;	   /* its socket takes nothing now */
 	uint64_t out_done; /* bytes of the first parcel that are written */
 	uint8_t out_head[CK_WIRE_HEAD];
@@ -50,13 +36,8 @@ struct rank {
 };
 
 struct local {
-	struct ck_xport x; /* first */
-	int event;	   /* of wake() */
-	bool called;
-	struct parcels own;	/* to this rank itself */
-	struct parcels refused; /* to those that are lost */
-	struct expected *expected[BUCKETS];
-	struct pollfd *polled; /* the event, all ranks, and those of `also` */
+	struct ck_xport_base b; /* first */
+	struct pollfd *polled;	/* the event, all ranks, and those of `also` */
 	size_t cap;
 	uint8_t dropped[DROPPED];
 	struct rank ranks[];
@@ -69,57 +50,15 @@ static struct local *local_of(struct ck_xport *x)
 
 /* --- parcels --------------------------------------------------------------------- */
 
-static void push(struct parcels *q, struct ck_parcel *p)
-{
-	p->next = NULL;
-	if (q->first)
-		q->last->next = p;
-	else
-		q->first = p;
-	q->last = p;
-}
-
-static struct ck_parcel *pop(struct parcels *q)
-{
-	struct ck_parcel *p = q->first;
-
-	if (p)
-		q->first = p->next;
-	return p;
-}
-
-/* What comes into it from now on is not in what is returned. */
-static struct parcels take_all(struct parcels *q)
-{
-	struct parcels all = *q;
-
-	*q = (struct parcels){ 0 };
-	return all;
-}
-
-static void give_back(struct local *l, struct ck_parcel *p, int rc)
-{
-	l->called = true;
-	p->sent(p, rc);
-}
-
-static void refuse_all(struct local *l, struct parcels *q)
-{
-	struct parcels all = take_all(q);
-	struct ck_parcel *p;
-
-	while ((p = pop(&all)))
-		give_back(l, p, -EIO);
-}
-
 static void local_send(struct ck_xport *x, struct ck_parcel *p)
 {
 	struct local *l = local_of(x);
 
 	if (p->to >= x->size || l->ranks[p->to].lost)
-		push(&l->refused, p);
+		ck_parcels_push(&l->b.refused, p);
 	else
-		push(p->to == x->rank ? &l->own : &l->ranks[p->to].out, p);
+		ck_parcels_push(
+			p->to == x->rank ? &l->b.own : &l->ranks[p->to].out, p);
 }
 
 /* What it has sent ends here, and so it is found lost. */
@@ -133,102 +72,14 @@ static void local_drop(struct ck_xport *x, uint32_t rank)
 
 /* --- what is expected -------------------------------------------------------------- */
 
-/* Where it is in its list, or the end of the list. */
-static struct expected **find_expected(struct local *l, uint32_t from,
-				       uint64_t id)
-{
-	struct expected **at = &l->expected[(id ^ from) % BUCKETS];
-
-	while (*at && ((*at)->from != from || (*at)->id != id))
-		at = &(*at)->next;
-	return at;
-}
-
-static void forget(struct expected **at)
-{
-	struct expected *e = *at;
-
-	*at = e->next;
-	free(e);
-}
-
-static void forget_rank(struct local *l, uint32_t from)
-{
-	for (size_t i = 0; i < BUCKETS; i++) {
-		struct expected **at = &l->expected[i];
-
-		while (*at) {
-			if ((*at)->from == from)
-				forget(at);
-			else
-				at = &(*at)->next;
-		}
-	}
-}
-
 static int local_expect(struct ck_xport *x, uint32_t from, uint64_t id,
 			uint8_t *to, uint64_t len)
 {
 	struct local *l = local_of(x);
-	struct expected **at = find_expected(l, from, id);
 
 	if (from >= x->size || l->ranks[from].lost)
 		return 0;
-	if (!*at)
-		*at = calloc(1, sizeof(**at));
-	if (!*at)
-		return -ENOMEM;
-	(*at)->from = from;
-	(*at)->id = id;
-	(*at)->to = to;
-	(*at)->len = len;
-	return 0;
-}
-
-/* Where the payload goes of a message that comes now; NULL: nowhere. */
-static uint8_t *take_expected(struct local *l, uint32_t from,
-			      const struct ck_wire_head *h)
-{
-	struct expected **at;
-	uint8_t *to = NULL;
-
-	if (!h->answer)
-		return NULL;
-	at = find_expected(l, from, h->id);
-	if (!*at)
-		return NULL;
-	if (h->payload && h->payload <= (*at)->len)
-		to = (*at)->to;
-	forget(at);
-	return to;
-}
-
-/* --- to this rank itself ------------------------------------------------------------- */
-
-static void got(struct local *l, uint32_t from, struct ck_message *m,
-		const uint8_t *payload)
-{
-	if (payload)
-		m->payload = (struct ck_str){ (const char *)payload,
-					      m->head.payload };
-	l->called = true;
-	l->x.got(l->x.arg, from, m);
-}
-
-static void deliver_own(struct local *l)
-{
-	struct parcels all = take_all(&l->own);
-	struct ck_parcel *p;
-
-	while ((p = pop(&all))) {
-		struct ck_message m = { .head = p->head, .body = p->body };
-		uint8_t *to = take_expected(l, l->x.rank, &p->head);
-
-		if (to)
-			memcpy(to, p->payload, p->head.payload);
-		got(l, l->x.rank, &m, to);
-		give_back(l, p, 0);
-	}
+	return ck_xport_expect(&l->b, from, id, to, len);
 }
 
 /* --- a rank is lost -------------------------------------------------------------------- */
@@ -240,10 +91,10 @@ static void lose(struct local *l, uint32_t i)
 	ck_fd_cleanup(&r->fd);
 	r->lost = true;
 	r->to = NULL;
-	forget_rank(l, i);
-	refuse_all(l, &r->out);
-	l->called = true;
-	l->x.lost(l->x.arg, i);
+	ck_xport_forget(&l->b, i);
+	ck_xport_refuse(&l->b, &r->out);
+	l->b.called = true;
+	l->b.x.lost(l->b.x.arg, i);
 }
 
 /* Whether an error of a socket is none, only to be tried again. */
@@ -288,7 +139,7 @@ static void count_written(struct local *l, struct rank *r, uint64_t n)
 	if (r->out_done < message_bytes(&r->out.first->head))
 		return;
 	r->out_done = 0;
-	give_back(l, pop(&r->out), 0);
+	ck_xport_give_back(&l->b, ck_parcels_pop(&r->out), 0);
 }
 
 /* Bytes that were written, 0 if no more can be now. After an error what has come can
@@ -359,7 +210,7 @@ static bool count_read(struct local *l, uint32_t i, uint64_t n)
 	if (r->in_done == CK_WIRE_HEAD) {
 		if (ck_wire_head_get(r->in_head, &r->head))
 			return false;
-		r->to = take_expected(l, i, &r->head);
+		r->to = ck_xport_take_expected(&l->b, i, &r->head);
 	}
 	if (r->in_done < CK_WIRE_HEAD || r->in_done < message_bytes(&r->head))
 		return true;
@@ -368,7 +219,7 @@ static bool count_read(struct local *l, uint32_t i, uint64_t n)
 	to = r->to;
 	r->in_done = 0;
 	r->to = NULL;
-	got(l, i, &m, to);
+	ck_xport_got(&l->b, i, &m, to);
 	return true;
 }
 
@@ -396,14 +247,14 @@ static void read_rank(struct local *l, uint32_t i)
 
 static int prepare_poll(struct local *l, const struct pollfd *also, nfds_t n)
 {
-	struct pollfd *p = ck_grow(l->polled, &l->cap, (size_t)l->x.size + 1, n,
-				   sizeof(*p));
+	struct pollfd *p = ck_grow(l->polled, &l->cap, (size_t)l->b.x.size + 1,
+				   n, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
 	l->polled = p;
-	*p++ = (struct pollfd){ .fd = l->event, .events = POLLIN };
-	for (uint32_t i = 0; i < l->x.size; i++) {
+	*p++ = (struct pollfd){ .fd = l->b.event, .events = POLLIN };
+	for (uint32_t i = 0; i < l->b.x.size; i++) {
 		const struct rank *r = &l->ranks[i];
 
 		*p++ = (struct pollfd){
@@ -421,12 +272,12 @@ static bool was_woken(struct local *l)
 {
 	eventfd_t count;
 
-	return l->polled[0].revents && eventfd_read(l->event, &count) == 0;
+	return l->polled[0].revents && eventfd_read(l->b.event, &count) == 0;
 }
 
 static bool see_also(const struct local *l, struct pollfd *also, nfds_t n)
 {
-	const struct pollfd *p = &l->polled[(size_t)l->x.size + 1];
+	const struct pollfd *p = &l->polled[(size_t)l->b.x.size + 1];
 	bool any = false;
 
 	for (nfds_t i = 0; i < n; i++) {
@@ -438,7 +289,7 @@ static bool see_also(const struct local *l, struct pollfd *also, nfds_t n)
 
 static void read_all(struct local *l)
 {
-	for (uint32_t i = 0; i < l->x.size; i++) {
+	for (uint32_t i = 0; i < l->b.x.size; i++) {
 		short now = l->polled[i + 1].revents;
 
 		if (now & POLLOUT)
@@ -450,9 +301,9 @@ static void read_all(struct local *l)
 
 static void write_all(struct local *l)
 {
-	refuse_all(l, &l->refused);
-	deliver_own(l);
-	for (uint32_t i = 0; i < l->x.size; i++)
+	ck_xport_refuse(&l->b, &l->b.refused);
+	ck_xport_deliver_own(&l->b);
+	for (uint32_t i = 0; i < l->b.x.size; i++)
 		write_rank(l, &l->ranks[i]);
 }
 
@@ -462,7 +313,7 @@ static int poll_msec(const struct local *l, bool ever, uint64_t end)
 	uint64_t now = ck_msec_now();
 	int left = (int)ck_min(end - ck_min(now, end), INT_MAX);
 
-	if (l->called || l->own.first || l->refused.first)
+	if (l->b.called || l->b.own.first || l->b.refused.first)
 		return 0;
 	return ever ? -1 : left;
 }
@@ -478,14 +329,14 @@ static int carry(struct local *l, struct pollfd *also, nfds_t n, bool ever,
 	rc = prepare_poll(l, also, n);
 	if (rc)
 		return rc;
-	rc = poll(l->polled, (nfds_t)l->x.size + 1 + n,
+	rc = poll(l->polled, (nfds_t)l->b.x.size + 1 + n,
 		  poll_msec(l, ever, end));
 	if (rc < 0)
-		return errno == EINTR ? l->called : -errno;
+		return errno == EINTR ? l->b.called : -errno;
 	over = see_also(l, also, n);
 	over |= was_woken(l);
 	read_all(l);
-	return over || l->called || rc == 0;
+	return over || l->b.called || rc == 0;
 }
 
 static int local_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
@@ -497,28 +348,22 @@ static int local_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
 
 	for (nfds_t i = 0; i < n; i++)
 		also[i].revents = 0;
-	l->called = false;
+	l->b.called = false;
 	do
 		rc = carry(l, also, n, msec < 0, end);
 	while (rc == 0);
 	return rc < 0 ? rc : 0;
 }
 
-static void local_wake(struct ck_xport *x)
-{
-	(void)eventfd_write(local_of(x)->event, 1);
-}
-
 /* --- beginning and end ------------------------------------------------------------------ */
 
 static void local_free(struct local *l)
 {
-	for (uint32_t i = 0; i < l->x.size; i++) {
+	for (uint32_t i = 0; i < l->b.x.size; i++) {
 		ck_fd_cleanup(&l->ranks[i].fd);
 		ck_pages_free(l->ranks[i].body, CK_WIRE_BODY_MAX);
-		forget_rank(l, i);
 	}
-	ck_fd_cleanup(&l->event);
+	ck_xport_base_fini(&l->b);
 	free(l->polled);
 	free(l);
 }
@@ -530,20 +375,19 @@ static void local_close(struct ck_xport *x)
 	for (uint32_t i = 0; i < x->size; i++)
 		l->ranks[i].lost = true;
 	for (uint32_t i = 0; i < x->size; i++)
-		refuse_all(l, &l->ranks[i].out);
-	refuse_all(l, &l->own);
-	while (l->refused.first)
-		refuse_all(l, &l->refused);
+		ck_xport_refuse(&l->b, &l->ranks[i].out);
+	ck_xport_refuse_rest(&l->b);
 	local_free(l);
 }
 
 static int make_room(struct local *l)
 {
-	l->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (l->event < 0)
-		return -errno;
-	for (uint32_t i = 0; i < l->x.size; i++) {
-		if (i == l->x.rank)
+	int rc = ck_xport_base_init(&l->b);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < l->b.x.size; i++) {
+		if (i == l->b.x.rank)
 			continue;
 		l->ranks[i].body = ck_pages_alloc(CK_WIRE_BODY_MAX);
 		if (!l->ranks[i].body)
@@ -558,15 +402,15 @@ static struct local *make(uint32_t rank, uint32_t size)
 
 	if (!l)
 		return NULL;
-	l->x = (struct ck_xport){ .rank = rank,
-				  .size = size,
-				  .send = local_send,
-				  .expect = local_expect,
-				  .wait = local_wait,
-				  .drop = local_drop,
-				  .wake = local_wake,
-				  .close = local_close };
-	l->event = -1;
+	l->b.x = (struct ck_xport){ .rank = rank,
+				    .size = size,
+				    .send = local_send,
+				    .expect = local_expect,
+				    .wait = local_wait,
+				    .drop = local_drop,
+				    .wake = ck_xport_wake,
+				    .close = local_close };
+	l->b.event = -1;
 	for (uint32_t i = 0; i < size; i++)
 		l->ranks[i].fd = -1;
 	return l;
@@ -584,7 +428,7 @@ int ck_xport_local(const char *directory, uint32_t rank, uint32_t size,
 	for (uint32_t i = 0; rc == 0 && i < size; i++)
 		l->ranks[i].fd = fds[i];
 	if (rc == 0)
-		*out = &l->x;
+		*out = &l->b.x;
 	else if (l)
 		local_free(l);
 	return rc;

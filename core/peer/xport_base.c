@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* What transports share: see xport_internal.h. */
+#include "xport_internal.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+
+/* Where the payload of an answer goes. */
+struct ck_expected {
+	struct ck_expected *next;
+	uint32_t from;
+	uint64_t id;
+	uint8_t *to;
+	uint64_t len;
+};
+
+/* --- parcels --------------------------------------------------------------------- */
+
+void ck_parcels_push(struct ck_parcels *q, struct ck_parcel *p)
+{
+	p->next = NULL;
+	if (q->first)
+		q->last->next = p;
+	else
+		q->first = p;
+	q->last = p;
+}
+
+struct ck_parcel *ck_parcels_pop(struct ck_parcels *q)
+{
+	struct ck_parcel *p = q->first;
+
+	if (p)
+		q->first = p->next;
+	return p;
+}
+
+/* What comes into it from now on is not in what is returned. */
+static struct ck_parcels take_all(struct ck_parcels *q)
+{
+	struct ck_parcels all = *q;
+
+	*q = (struct ck_parcels){ 0 };
+	return all;
+}
+
+void ck_xport_give_back(struct ck_xport_base *b, struct ck_parcel *p, int rc)
+{
+	b->called = true;
+	p->sent(p, rc);
+}
+
+void ck_xport_refuse(struct ck_xport_base *b, struct ck_parcels *q)
+{
+	struct ck_parcels all = take_all(q);
+	struct ck_parcel *p;
+
+	while ((p = ck_parcels_pop(&all)))
+		ck_xport_give_back(b, p, -EIO);
+}
+
+void ck_xport_refuse_rest(struct ck_xport_base *b)
+{
+	while (b->own.first || b->refused.first) {
+		ck_xport_refuse(b, &b->own);
+		ck_xport_refuse(b, &b->refused);
+	}
+}
+
+/* --- where payloads go -------------------------------------------------------------- */
+
+/* Where it is in its list, or the end of the list. */
+static struct ck_expected **find_expected(struct ck_xport_base *b,
+					  uint32_t from, uint64_t id)
+{
+	struct ck_expected **at =
+		&b->expected[(id ^ from) % CK_EXPECTED_BUCKETS];
+
+	while (*at && ((*at)->from != from || (*at)->id != id))
+		at = &(*at)->next;
+	return at;
+}
+
+static void forget(struct ck_xport_base *b, struct ck_expected **at)
+{
+	struct ck_expected *e = *at;
+
+	*at = e->next;
+	b->nexpected--;
+	free(e);
+}
+
+void ck_xport_forget(struct ck_xport_base *b, uint32_t from)
+{
+	for (size_t i = 0; i < CK_EXPECTED_BUCKETS; i++) {
+		struct ck_expected **at = &b->expected[i];
+
+		while (*at) {
+			if ((*at)->from == from)
+				forget(b, at);
+			else
+				at = &(*at)->next;
+		}
+	}
+}
+
+int ck_xport_expect(struct ck_xport_base *b, uint32_t from, uint64_t id,
+		    uint8_t *to, uint64_t len)
+{
+	struct ck_expected **at = find_expected(b, from, id);
+
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (!*at)
+			return -ENOMEM;
+		b->nexpected++;
+	}
+	(*at)->from = from;
+	(*at)->id = id;
+	(*at)->to = to;
+	(*at)->len = len;
+	return 0;
+}
+
+uint8_t *ck_xport_take_expected(struct ck_xport_base *b, uint32_t from,
+				const struct ck_wire_head *h)
+{
+	struct ck_expected **at;
+	uint8_t *to = NULL;
+
+	if (!h->answer)
+		return NULL;
+	at = find_expected(b, from, h->id);
+	if (!*at)
+		return NULL;
+	if (h->payload && h->payload <= (*at)->len)
+		to = (*at)->to;
+	forget(b, at);
+	return to;
+}
+
+/* --- messages ------------------------------------------------------------------------- */
+
+void ck_xport_got(struct ck_xport_base *b, uint32_t from, struct ck_message *m,
+		  const uint8_t *payload)
+{
+	if (payload)
+		m->payload = (struct ck_str){ (const char *)payload,
+					      m->head.payload };
+	b->called = true;
+	b->x.got(b->x.arg, from, m);
+}
+
+void ck_xport_deliver_own(struct ck_xport_base *b)
+{
+	struct ck_parcels all = take_all(&b->own);
+	struct ck_parcel *p;
+
+	while ((p = ck_parcels_pop(&all))) {
+		struct ck_message m = { .head = p->head, .body = p->body };
+		uint8_t *to = ck_xport_take_expected(b, b->x.rank, &p->head);
+
+		if (to)
+			memcpy(to, p->payload, p->head.payload);
+		ck_xport_got(b, b->x.rank, &m, to);
+		ck_xport_give_back(b, p, 0);
+	}
+}
+
+void ck_xport_wake(struct ck_xport *x)
+{
+	(void)eventfd_write(((struct ck_xport_base *)x)->event, 1);
+}
+
+/* --- beginning and end ------------------------------------------------------------------ */
+
+int ck_xport_base_init(struct ck_xport_base *b)
+{
+	b->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return b->event < 0 ? -errno : 0;
+}
+
+void ck_xport_base_fini(struct ck_xport_base *b)
+{
+	for (size_t i = 0; i < CK_EXPECTED_BUCKETS; i++)
+		while (b->expected[i])
+			forget(b, &b->expected[i]);
+	ck_fd_cleanup(&b->event);
+}
