@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What goes to other ranks: see mpi_internal.h. What control brings is copied, so that a
+ * parcel with a small payload, or none, is given back as soon as MPI has it: a message
+ * that was begun cannot be taken back (MPI_Cancel of a send does nothing), and one to a
+ * rank that is dead never ends.
+ */
+#include "mpi_internal.h"
+
+#include <errno.h>
+
+/* Bytes of control that MPI may keep of a rank that reads nothing, for the most part;
+ * then one is sent that counts as done only when the rank has taken it. */
+enum { UNMATCHED_MAX = 256 << 10 };
+
+/* --- control --------------------------------------------------------------------------------- */
+
+static void control_done(struct ck_mpi *m, const struct ck_mpi_pending *p,
+			 int rc, int count, bool cancelled)
+{
+	(void)count, (void)cancelled;
+	free(p->what);
+	if (rc)
+		ck_mpi_drop(m, p->rank);
+}
+
+static void matched_done(struct ck_mpi *m, const struct ck_mpi_pending *p,
+			 int rc, int count, bool cancelled)
+{
+	m->ranks[p->rank].matching = false;
+	control_done(m, p, rc, count, cancelled);
+}
+
+static bool is_small(const struct ck_parcel *p)
+{
+	return p->head.payload <= CK_MPI_SMALL;
+}
+
+static size_t control_bytes(const struct ck_parcel *p)
+{
+	return CK_WIRE_HEAD + p->head.body +
+	       (is_small(p) ? p->head.payload : 0);
+}
+
+/* What control brings of a parcel. */
+static uint8_t *make_control(const struct ck_parcel *p, int *len)
+{
+	uint8_t *bytes = malloc(control_bytes(p));
+
+	*len = (int)control_bytes(p);
+	if (!bytes)
+		return NULL;
+	ck_wire_head_put(&p->head, bytes);
+	if (p->head.body)
+		memcpy(bytes + CK_WIRE_HEAD, p->body.p, p->head.body);
+	if (is_small(p) && p->head.payload)
+		memcpy(bytes + CK_WIRE_HEAD + p->head.body, p->payload,
+		       p->head.payload);
+	return bytes;
+}
+
+/* Takes bytes; there is room for a request. */
+static void begin_control(struct ck_mpi *m, uint32_t to, uint8_t *bytes,
+			  int len)
+{
+	struct ck_mpi_rank *r = &m->ranks[to];
+	struct ck_mpi_pending p = { .done = control_done,
+				    .rank = to,
+				    .what = bytes };
+	MPI_Request request;
+	int rc;
+
+	r->unmatched += (size_t)len;
+	if (r->unmatched > UNMATCHED_MAX) {
+		r->unmatched = 0;
+		r->matching = true;
+		p.done = matched_done;
+		rc = MPI_Issend(bytes, len, MPI_BYTE, (int)to, 0, m->control,
+				&request);
+	} else {
+		rc = MPI_Isend(bytes, len, MPI_BYTE, (int)to, 0, m->control,
+			       &request);
+	}
+	m->active = true;
+	if (rc == MPI_SUCCESS)
+		ck_mpi_note(m, request, p);
+	else
+		p.done(m, &p, -EIO, 0, false);
+}
+
+static int send_control(struct ck_mpi *m, uint32_t to,
+			const struct ck_parcel *p)
+{
+	int len, rc = ck_mpi_reserve(m);
+	uint8_t *bytes;
+
+	if (rc)
+		return rc;
+	bytes = make_control(p, &len);
+	if (!bytes)
+		return -ENOMEM;
+	begin_control(m, to, bytes, len);
+	return 0;
+}
+
+/* Whether the next has to wait until one before it was taken. */
+static bool is_full(const struct ck_mpi_rank *r)
+{
+	return r->matching &&
+	       r->unmatched + control_bytes(r->out.first) > UNMATCHED_MAX;
+}
+
+static void bye_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
+		     int count, bool cancelled)
+{
+	(void)rc, (void)count, (void)cancelled;
+	m->ranks[p->rank].bye_matched = true;
+}
+
+/* It counts as done when the other one has it: then nothing is left of this rank on the
+ * way, and the process may end. */
+int ck_mpi_say_bye(struct ck_mpi *m, uint32_t to)
+{
+	struct ck_mpi_pending p = { .done = bye_done, .rank = to };
+	MPI_Request request;
+	int rc = ck_mpi_reserve(m);
+
+	if (rc)
+		return rc;
+	m->ranks[to].bye_sent = true;
+	if (MPI_Issend(NULL, 0, MPI_BYTE, (int)to, 0, m->control, &request) ==
+	    MPI_SUCCESS)
+		ck_mpi_note(m, request, p);
+	return 0;
+}
+
+/* --- bulk --------------------------------------------------------------------------------------- */
+
+/* Whether MPI is done with all of it. */
+static bool has_landed(const struct ck_mpi_flight *f)
+{
+	return f->pieces == 0 && f->begun == f->p->head.payload;
+}
+
+static void land(struct ck_mpi *m, struct ck_mpi_flight *f)
+{
+	struct ck_parcel *p = f->p;
+	int rc = f->rc;
+
+	m->ranks[p->to].flights--;
+	free(f);
+	ck_xport_give_back(&m->b, p, rc);
+}
+
+static void piece_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
+		       int count, bool cancelled)
+{
+	struct ck_mpi_flight *f = p->what;
+
+	(void)count, (void)cancelled;
+	f->pieces--;
+	m->ranks[p->rank].flying--;
+	if (rc) {
+		f->rc = -EIO;
+		ck_mpi_drop(m, p->rank);
+	}
+	if (has_landed(f))
+		land(m, f);
+}
+
+static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_flight *f)
+{
+	int len = (int)ck_min(f->p->head.payload - f->begun, CK_MPI_PIECE);
+	const uint8_t *bytes = f->p->payload + f->begun;
+	struct ck_mpi_pending p = { .done = piece_done, .rank = to, .what = f };
+	MPI_Request request;
+	int rc = ck_mpi_reserve(m);
+
+	if (rc)
+		return rc;
+	f->begun += (uint64_t)len;
+	f->pieces++;
+	m->ranks[to].flying++;
+	m->active = true;
+	if (MPI_Isend(bytes, len, MPI_BYTE, (int)to, 0, m->bulk, &request) ==
+	    MPI_SUCCESS)
+		ck_mpi_note(m, request, p);
+	else
+		piece_done(m, &p, -EIO, 0, false);
+	return 0;
+}
+
+/* --- parcels ------------------------------------------------------------------------------------- */
+
+/* Its head is on the way. */
+static int begin_flight(struct ck_mpi *m, uint32_t to, struct ck_parcel *p)
+{
+	struct ck_mpi_rank *r = &m->ranks[to];
+	int rc;
+
+	r->flight = calloc(1, sizeof(*r->flight));
+	if (!r->flight)
+		return -ENOMEM;
+	rc = send_control(m, to, p);
+	if (rc) {
+		free(r->flight);
+		r->flight = NULL;
+		return rc;
+	}
+	r->flight->p = p;
+	r->flights++;
+	return 0;
+}
+
+/* The first parcel, as far as it goes; *more: it is gone. */
+static int send_first(struct ck_mpi *m, uint32_t to, bool *more)
+{
+	struct ck_mpi_rank *r = &m->ranks[to];
+	struct ck_parcel *p = r->out.first;
+	int rc = 0;
+
+	*more = false;
+	if (!r->flight && is_full(r))
+		return 0;
+	if (is_small(p)) {
+		rc = send_control(m, to, p);
+		*more = rc == 0;
+		if (rc == 0)
+			ck_xport_give_back(&m->b, ck_parcels_pop(&r->out), 0);
+		return rc;
+	}
+	if (!r->flight)
+		rc = begin_flight(m, to, p);
+	while (rc == 0 && r->flying < CK_MPI_FLYING &&
+	       r->flight->begun < p->head.payload)
+		rc = begin_piece(m, to, r->flight);
+	if (rc == 0 && r->flight->begun == p->head.payload) {
+		(void)ck_parcels_pop(&r->out);
+		r->flight = NULL;
+		*more = true;
+	}
+	return rc;
+}
+
+/* A parcel of which a part is gone is sent to the end even to one that is dropped: who
+ * has the head waits for the rest. */
+int ck_mpi_send(struct ck_mpi *m, uint32_t to)
+{
+	struct ck_mpi_rank *r = &m->ranks[to];
+	bool more = true;
+	int rc = 0;
+
+	while (rc == 0 && more && r->out.first && (!r->dropped || r->flight))
+		rc = send_first(m, to, &more);
+	return rc;
+}
+
+void ck_mpi_refuse(struct ck_mpi *m, uint32_t to)
+{
+	struct ck_mpi_rank *r = &m->ranks[to];
+	struct ck_parcels rest = r->out;
+
+	if (r->flight) {
+		struct ck_parcel *first = ck_parcels_pop(&rest);
+
+		r->out = (struct ck_parcels){ 0 };
+		ck_parcels_push(&r->out, first);
+	} else {
+		r->out = (struct ck_parcels){ 0 };
+	}
+	ck_xport_refuse(&m->b, &rest);
+}
+
+void ck_mpi_abandon(struct ck_mpi *m)
+{
+	for (uint32_t i = 0; i < m->b.x.size; i++) {
+		struct ck_mpi_rank *r = &m->ranks[i];
+
+		if (!r->flight)
+			continue;
+		(void)ck_parcels_pop(&r->out);
+		r->flight->begun = r->flight->p->head.payload;
+		r->flight->rc = -EIO;
+		if (has_landed(r->flight))
+			land(m, r->flight);
+		r->flight = NULL;
+	}
+	for (size_t i = 0; i < m->nrequests; i++) {
+		const struct ck_mpi_pending *p = &m->pending[i];
+
+		if (p->done == piece_done)
+			piece_done(m, p, -EIO, 0, false);
+	}
+}

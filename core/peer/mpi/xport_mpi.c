@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The MPI transport: see ckptfs/plugin.h for what users know of it, mpi_internal.h for
+ * what goes over the wire. MPI moves nothing by itself, and wakes nobody: it is asked all
+ * the time while there is something to do, and ever more rarely when there is not. Only
+ * the thread that opened it calls MPI, and after open() nothing is called that waits for
+ * other ranks.
+ */
+#include "ckptfs/plugin.h"
+#include "mpi_internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+/* Nanoseconds. */
+enum {
+	USEC = 1000,
+	MSEC = 1000 * USEC,
+	SPIN = 50 * USEC,      /* so long after something has happened */
+	YIELD = 1 * MSEC,      /* so long others may run between */
+	YIELD_BUSY = 5 * MSEC, /* the same while something is awaited */
+	SLEEP_LEAST = 50 * USEC,
+	SLEEP_MOST = 2 * MSEC,
+	POLL_EVERY = 20 * USEC, /* descriptors, while it does not sleep */
+};
+
+enum { CLOSE_MSEC = 2000 };
+
+static struct ck_mpi *mpi_of(struct ck_xport *x)
+{
+	return (struct ck_mpi *)x;
+}
+
+static uint64_t nsec_now(void)
+{
+	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* --- what users say ---------------------------------------------------------------------------- */
+
+static void mpi_send(struct ck_xport *x, struct ck_parcel *p)
+{
+	struct ck_mpi *m = mpi_of(x);
+
+	if (p->to >= x->size || m->ranks[p->to].dropped)
+		ck_parcels_push(&m->b.refused, p);
+	else
+		ck_parcels_push(
+			p->to == x->rank ? &m->b.own : &m->ranks[p->to].out, p);
+}
+
+static int mpi_expect(struct ck_xport *x, uint32_t from, uint64_t id,
+		      uint8_t *to, uint64_t len)
+{
+	struct ck_mpi *m = mpi_of(x);
+
+	if (from >= x->size || m->ranks[from].dropped)
+		return 0;
+	return ck_xport_expect(&m->b, from, id, to, len);
+}
+
+void ck_mpi_drop(struct ck_mpi *m, uint32_t rank)
+{
+	struct ck_mpi_rank *r = &m->ranks[rank];
+
+	if (r->dropped)
+		return;
+	r->dropped = true;
+	r->when = ck_msec_now();
+	m->active = true;
+	ck_xport_forget(&m->b, rank);
+	ck_mpi_cancel(m, rank);
+	for (unsigned i = 0; i < CK_MPI_COMING; i++)
+		if (r->coming[i].pieces == 0)
+			r->coming[i].to = NULL;
+}
+
+static void mpi_drop(struct ck_xport *x, uint32_t rank)
+{
+	if (rank < x->size && rank != x->rank)
+		ck_mpi_drop(mpi_of(x), rank);
+}
+
+/* --- one turn ------------------------------------------------------------------------------------- */
+
+/* Whether it can be called lost: nothing of it is written to the user's memory any more,
+ * and MPI has none of his parcels, or has had them for long. */
+static bool is_quiet(const struct ck_mpi_rank *r)
+{
+	return r->awaited == 0 &&
+	       (r->flights == 0 || ck_msec_now() - r->when > CK_MPI_LINGER);
+}
+
+/* What there is to do about a rank that is dropped. */
+static int settle(struct ck_mpi *m, uint32_t i)
+{
+	struct ck_mpi_rank *r = &m->ranks[i];
+	int rc = 0;
+
+	if (!r->dropped || i == m->b.x.rank)
+		return 0;
+	ck_mpi_refuse(m, i);
+	if (!r->bye_sent && r->flights == 0)
+		rc = ck_mpi_say_bye(m, i);
+	if (rc == 0 && !r->told && is_quiet(r)) {
+		r->told = true;
+		m->b.called = true;
+		m->b.x.lost(m->b.x.arg, i);
+	}
+	return rc;
+}
+
+/* All that can be done now. */
+static int turn(struct ck_mpi *m)
+{
+	int rc;
+
+	ck_xport_refuse(&m->b, &m->b.refused);
+	ck_xport_deliver_own(&m->b);
+	rc = ck_mpi_test(m);
+	if (rc == 0)
+		rc = ck_mpi_receive(m);
+	for (uint32_t i = 0; rc == 0 && i < m->b.x.size; i++) {
+		rc = ck_mpi_deliver(m, i);
+		if (rc == 0)
+			rc = settle(m, i);
+		if (rc == 0)
+			rc = ck_mpi_send(m, i);
+	}
+	return rc;
+}
+
+/* --- waiting -------------------------------------------------------------------------------------- */
+
+/* Whether something is on its way that others have to go on with. */
+static bool is_busy(const struct ck_mpi *m)
+{
+	return m->nrequests || m->b.nexpected;
+}
+
+/* How long it has to sleep when nothing has happened for so long; 0: not yet. */
+static uint64_t sleep_nsec(const struct ck_mpi *m, uint64_t idle)
+{
+	bool busy = is_busy(m);
+
+	if (idle < (busy ? YIELD_BUSY : YIELD))
+		return 0;
+	return ck_min(ck_max(idle / (busy ? 64 : 8), SLEEP_LEAST), SLEEP_MOST);
+}
+
+static int prepare_poll(struct ck_mpi *m, const struct pollfd *also, nfds_t n)
+{
+	struct pollfd *p = ck_grow(m->polled, &m->polled_cap, 1, n, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	m->polled = p;
+	p[0] = (struct pollfd){ .fd = m->b.event, .events = POLLIN };
+	for (nfds_t i = 0; i < n; i++)
+		p[i + 1] = also[i];
+	return 0;
+}
+
+/* Waits so long for descriptors. 1: one is ready, or somebody woke this. */
+static int look(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t nsec)
+{
+	struct timespec t = { .tv_nsec = (long)nsec };
+	eventfd_t count;
+	int rc = ppoll(m->polled, n + 1, &t, NULL);
+
+	m->polled_at = nsec_now();
+	if (rc < 0)
+		return errno == EINTR ? 0 : -errno;
+	for (nfds_t i = 0; i < n; i++)
+		also[i].revents = m->polled[i + 1].revents;
+	if (m->polled[0].revents && eventfd_read(m->b.event, &count))
+		return rc > 1;
+	return rc > 0;
+}
+
+/* Rests after a turn, as long as is right. As look(). */
+static int rest(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t end)
+{
+	uint64_t now = nsec_now(), nsec;
+
+	if (m->active || m->b.called)
+		m->active_at = now;
+	m->active = false;
+	nsec = sleep_nsec(m, now - m->active_at);
+	if (m->b.called || m->b.own.first || m->b.refused.first)
+		nsec = 0;
+	if (nsec || now - m->polled_at >= POLL_EVERY)
+		return look(m, also, n, ck_min(nsec, end - ck_min(now, end)));
+	if (!m->b.called && now - m->active_at > SPIN)
+		(void)sched_yield();
+	return 0;
+}
+
+static int mpi_wait(struct ck_xport *x, struct pollfd *also, nfds_t n, int msec)
+{
+	struct ck_mpi *m = mpi_of(x);
+	uint64_t end = msec < 0 ? UINT64_MAX
+				: nsec_now() + (uint64_t)msec * MSEC;
+	int rc = prepare_poll(m, also, n);
+
+	for (nfds_t i = 0; i < n; i++)
+		also[i].revents = 0;
+	m->b.called = false;
+	if (msec == 0)
+		m->polled_at = 0;
+	while (rc == 0) {
+		rc = turn(m);
+		if (rc == 0)
+			rc = rest(m, also, n, end);
+		if (rc == 0)
+			rc = m->b.called || nsec_now() >= end;
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* --- the end ---------------------------------------------------------------------------------------- */
+
+/* Whether this rank has nothing more to do with another: it has answered the goodbye, and
+ * has this one's. */
+static bool is_over(const struct ck_mpi_rank *r)
+{
+	return r->deaf || (r->bye_came && r->bye_matched && r->flights == 0);
+}
+
+static bool are_over(const struct ck_mpi *m)
+{
+	for (uint32_t i = 0; i < m->b.x.size; i++)
+		if (i != m->b.x.rank && !is_over(&m->ranks[i]))
+			return false;
+	return true;
+}
+
+/* Goes on until all have said goodbye, or it takes too long: some are dead. */
+static void say_goodbye(struct ck_mpi *m)
+{
+	uint64_t end = nsec_now() + (uint64_t)CLOSE_MSEC * MSEC;
+
+	while (!are_over(m) && nsec_now() < end) {
+		m->b.called = false;
+		if (turn(m) || rest(m, NULL, 0, end) < 0)
+			break;
+	}
+}
+
+static void mpi_free(struct ck_mpi *m)
+{
+	for (uint32_t i = 0; i < m->b.x.size; i++)
+		ck_mpi_receives_free(m, i);
+	ck_mpi_requests_free(m);
+	ck_xport_base_fini(&m->b);
+	free(m->polled);
+	free(m);
+}
+
+static void mpi_close(struct ck_xport *x)
+{
+	struct ck_mpi *m = mpi_of(x);
+
+	for (uint32_t i = 0; i < x->size; i++) {
+		ck_mpi_drop(m, i);
+		m->ranks[i].told = true;
+	}
+	ck_xport_refuse(&m->b, &m->b.own);
+	if (prepare_poll(m, NULL, 0) == 0)
+		say_goodbye(m);
+	ck_mpi_abandon(m);
+	for (uint32_t i = 0; i < x->size; i++)
+		ck_mpi_refuse(m, i);
+	ck_xport_refuse_rest(&m->b);
+	mpi_free(m);
+}
+
+/* --- the beginning ------------------------------------------------------------------------------------ */
+
+static int begin_mpi(struct ck_diag *d)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int level, len, begun, rc;
+
+	(void)MPI_Initialized(&begun);
+	if (begun)
+		return ck_fail(d, EALREADY,
+			       "MPI was begun in this process before");
+	/* Verbs would not survive a fork() of this process. */
+	if (setenv("RDMAV_FORK_SAFE", "1", 0))
+		return ck_fail(d, errno, "setenv: %s", strerror(errno));
+	rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+	if (rc == MPI_SUCCESS && level >= MPI_THREAD_FUNNELED)
+		return 0;
+	if (rc != MPI_SUCCESS)
+		(void)MPI_Error_string(rc, text, &len);
+	return ck_fail(d, EIO, "MPI cannot be begun: %s",
+		       rc ? ck_show(ck_str_from(text)) : "it has no threads");
+}
+
+static struct ck_mpi *make(int rank, int size)
+{
+	struct ck_mpi *m =
+		calloc(1, sizeof(*m) + (size_t)size * sizeof(m->ranks[0]));
+
+	if (!m)
+		return NULL;
+	m->b.x = (struct ck_xport){ .rank = (uint32_t)rank,
+				    .size = (uint32_t)size,
+				    .send = mpi_send,
+				    .expect = mpi_expect,
+				    .wait = mpi_wait,
+				    .drop = mpi_drop,
+				    .wake = ck_xport_wake,
+				    .close = mpi_close };
+	return m;
+}
+
+static bool make_communicators(struct ck_mpi *m)
+{
+	return MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN) ==
+		       MPI_SUCCESS &&
+	       MPI_Comm_dup(MPI_COMM_WORLD, &m->control) == MPI_SUCCESS &&
+	       MPI_Comm_dup(MPI_COMM_WORLD, &m->bulk) == MPI_SUCCESS;
+}
+
+static int mpi_open(struct ck_xport **out, struct ck_diag *d)
+{
+	struct ck_mpi *m;
+	int rank, size, rc = begin_mpi(d);
+
+	if (rc)
+		return rc;
+	if (MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
+	    MPI_Comm_size(MPI_COMM_WORLD, &size) != MPI_SUCCESS)
+		return ck_fail(d, EIO, "MPI does not say which rank this is");
+	m = make(rank, size);
+	rc = m ? ck_xport_base_init(&m->b) : -ENOMEM;
+	if (rc) {
+		free(m);
+		return ck_fail(d, -rc, "MPI transport: %s", strerror(-rc));
+	}
+	if (!make_communicators(m)) {
+		mpi_free(m);
+		return ck_fail(d, EIO, "MPI cannot make a communicator");
+	}
+	*out = &m->b.x;
+	return 0;
+}
+
+__attribute__((visibility(
+	"default"))) extern const struct ck_xport_plugin ckptfs_xport;
+const struct ck_xport_plugin ckptfs_xport = {
+	.version = CK_XPORT_PLUGIN_VERSION,
+	.program = CK_VERSION,
+	.open = mpi_open,
+};

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * plugin: the MPI transport, which is a file of its own, ckptfs-mpi.so: the program is
+ * not linked with MPI, and whoever has none does not miss it. Made with one version of
+ * the program, it is for that one.
+ */
+#ifndef CKPTFS_PLUGIN_H
+#define CKPTFS_PLUGIN_H
+
+#include "ckptfs/xport.h"
+
+/*
+ * The transport between the processes that one mpirun started: its rank and size are
+ * those of MPI_COMM_WORLD. Returns when all of them have called it. From then on all
+ * functions of the transport but wake() are for the thread that called this, which need
+ * not be the first of the process.
+ *
+ * Once in a process: MPI cannot be begun again. Whoever forks has to exec; the child
+ * must not use the transport.
+ *
+ * MPI does not say that a rank has died or was stopped, and nobody here finds it out: a
+ * rank is lost only if it closed its transport, sent what is no message, or was dropped.
+ * What is sent to a dead one is sent for ever: its users have to give up on their own. A
+ * rank that is dropped is lost at once, unless bytes of its are just coming to where they
+ * were expected: then when they are there, for no one can stop them. That may be never,
+ * if it is dead. Of a parcel to it that MPI has begun to send, and that the rank does not
+ * take, the bytes are MPI's until close().
+ *
+ * close() says goodbye to the others, and waits until they have answered, at most two
+ * seconds if one does not. It does not end MPI, which would wait for all, the dead too.
+ * So the process has to end with _exit(2) soon after, and it must not use again, until
+ * then, the memory of parcels that close() gave back with -EIO, nor what was expected.
+ * mpirun takes that for a failure of the job, unless it was told not to:
+ *
+ *	--mca orte_enable_recovery 1 --mca orte_abort_on_non_zero_status 0
+ *
+ * -ENOENT: there is no such file; -ELIBACC: it, or the MPI it needs, cannot be loaded;
+ * -ELIBBAD: it is another version's; -EALREADY; -EIO: MPI does not begin; -ENOMEM.
+ */
+CK_MUST_USE int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d);
+
+/* --- for the plugin ------------------------------------------------------------------ */
+
+enum {
+	CK_XPORT_PLUGIN_VERSION = 1
+}; /* of this struct, and of struct ck_xport */
+
+/* What it exports, by this name, and nothing else. */
+#define CK_XPORT_PLUGIN_NAME "ckptfs_xport"
+
+struct ck_xport_plugin {
+	uint32_t version;
+	char program[28]; /* CK_VERSION of the program that it is for */
+	int (*open)(struct ck_xport **out, struct ck_diag *d);
+};
+
+#endif
