@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Deals the files of a checkpoint out to directories, each of one host.
+
+    with Hosts(3) as hosts:
+        who = deal("tests/fixtures/fsdp2", hosts.directories, "random", seed)
+        who["h2"]       # ["__1_0.distcp"], what h2 has
+
+HOW has the ways of dealing data files:
+
+    by rank      __R_*.distcp is on host R mod n, as it was saved there
+    one empty    as by rank, but one host has none
+    random       each on one host
+    all to one   all on one host
+    copies       each on as many hosts as `copies` says
+
+and .metadata is on "one" host, on "some" but not all (of one host: on it) or on
+"all". What is not said is by lot: the same seed gives the same deal.
+"""
+import os
+import random
+import re
+import shutil
+
+METADATA = ".metadata"
+
+
+def by_rank(name, hosts):
+    rank = re.match(r"__(\d+)_", os.path.basename(name))
+    return [hosts[int(rank.group(1)) % len(hosts) if rank else 0]]
+
+
+def files_of(folder):
+    """Paths in it, sorted, in folders beneath it, too."""
+    return sorted(os.path.relpath(os.path.join(place, name), folder)
+                  for place, _, names in os.walk(folder) for name in names)
+
+
+def by_way(how, hosts, copies, rng):
+    """A function: the hosts that shall have the file of that name."""
+    chosen = rng.choice(hosts)
+    others = [host for host in hosts if host != chosen] or hosts
+    return {
+        "by rank": lambda name: by_rank(name, hosts),
+        "one empty": lambda name: by_rank(name, others),
+        "random": lambda name: [rng.choice(hosts)],
+        "all to one": lambda name: [chosen],
+        "copies": lambda name: rng.sample(hosts, min(copies, len(hosts))),
+    }[how]
+
+
+HOW = ("by rank", "one empty", "random", "all to one", "copies")
+
+
+def with_metadata(where, hosts, rng):
+    count = {"one": 1, "all": len(hosts),
+             "some": rng.randint(1, max(1, len(hosts) - 1))}[where]
+    return rng.sample(hosts, count)
+
+
+def put(source, target, link):
+    """A link where it is asked for and can be had. It has one file's bytes:
+    a test that changes them changes the source."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    try:
+        if link:
+            os.link(source, target)
+            return
+    except OSError:
+        pass
+    shutil.copy2(source, target)
+
+
+def deal(folder, directories, how, seed, metadata="one", copies=2,
+         link=False):
+    """directories: {host: directory}. Returns who has what,
+    {host: [path, ...]}, sorted."""
+    rng = random.Random(f"{how} {metadata} {seed}")
+    hosts = list(directories)
+    hosts_of = by_way(how, hosts, copies, rng)
+    chosen = with_metadata(metadata, hosts, rng)
+    who = {host: [] for host in hosts}
+    for name in files_of(folder):
+        for host in chosen if name == METADATA else hosts_of(name):
+            put(os.path.join(folder, name),
+                os.path.join(directories[host], name), link)
+            who[host].append(name)
+    return who
