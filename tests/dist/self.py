@@ -3,8 +3,8 @@
 """The hosts that other tests of this directory stand on are what they say,
 and leave nothing, however a test ends.
 
-    self.py         all tests; needs root
-    self.py hold    makes hosts, says what they are, and waits to be killed
+    self.py CKPTFS          all tests; needs root
+    self.py CKPTFS END      makes hosts, says what they are, and ends so
 """
 import filecmp
 import json
@@ -28,6 +28,7 @@ from hosts_keeper import inside, namespace  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURES = os.path.join(HERE, "../fixtures")
+CKPTFS = os.path.realpath(sys.argv[1])
 SEED = int(os.environ.get("CKPTFS_SEED", 1))
 MIB = 1 << 20
 tap = Tap()
@@ -121,6 +122,26 @@ def test_files(hosts):
         said(hosts, "h1", "pwd"), hosts.run(
             "h1", ["pwd"], cwd=hosts.src, capture_output=True).stdout],
         [os.getcwd(), hosts.src.encode() + b"\n"])
+
+
+def test_checkpoint(hosts):
+    source = os.path.join(FIXTURES, "sample")
+    who = deal.deal(source, {"h1": hosts.directory("h1")}, "by rank", SEED)
+    equal("a host mounts a checkpoint",
+          said(hosts, "h1", CKPTFS, "mount", hosts.src, hosts.mnt), "")
+    names = said(hosts, "h1", "ls", hosts.mnt + "/raw").split()
+    check(names and all(said(hosts, "h1", "sh", "-c", 'cat "$0" | wc -c',
+                             f"{hosts.mnt}/raw/{name}").isdigit()
+                        for name in names), "and reads it", names)
+    equal("others have none of it",
+          [said(hosts, "h2", "ls", hosts.mnt), os.listdir(hosts.mnt)],
+          ["", []])
+    equal("it can be unmounted",
+          said(hosts, "h1", CKPTFS, "umount", hosts.mnt), "")
+    check(until(lambda: not hosts.processes("h1")), "the daemon has ended",
+          hosts.processes("h1"))
+    for name in who["h1"]:
+        os.unlink(f"{hosts.directory('h1')}/{name}")
 
 
 def test_processes(hosts):
@@ -300,13 +321,15 @@ def test_crash(hosts):
 def hold():
     """Every kind of thing that could be left, then wait."""
     hosts = Hosts(2)
-    shell = "mount -t tmpfs x $0 && cd $0 && exec setsid sleep 1000"
+    deal.deal(FIXTURES + "/sample", hosts.directories, "copies", SEED, "all")
+    shell = "$1 mount $0/src $0/mnt && cd $0/mnt && exec setsid sleep 1000"
     for name in hosts.names:
-        hosts.popen(name, ["sh", "-c", shell, hosts.mnt])
+        hosts.popen(name, ["sh", "-c", shell, hosts.base, CKPTFS])
         subprocess.Popen([hosts.agent, name, "trap '' TERM HUP; sleep 1000 &"
                           " unshare --net --mount sleep 1000"])
         stopped = hosts.popen(name, ["sleep", "1000"])
-        assert until(lambda: len(hosts.processes(name)) == 5)
+        assert until(lambda: [argv[:1] for _, argv in hosts.processes(
+            name)].count(["sleep"]) == 4)
         hosts.stop(stopped.pid)
     hosts.netem("h1", "delay 1ms")
     print(json.dumps({
@@ -336,27 +359,31 @@ def left(held):
 def test_end(how):
     """One that ends in some way leaves nothing."""
     before = sorted(interfaces())
-    holder = subprocess.Popen([sys.executable, __file__, "hold", how],
+    holder = subprocess.Popen([sys.executable, __file__, CKPTFS, how],
                               stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+                              start_new_session=True,
                               stderr=None if how == "closed" else
                               subprocess.DEVNULL)
     held = {**json.loads(holder.stdout.readline()), "before": before}
     ids = {namespace(pid, kind) for pid in held["pids"]
            for kind in ("net", "uts", "mnt")} - {
                namespace("self", kind) for kind in ("net", "uts", "mnt")}
-    check(len(held["pids"]) == 13 and all(map(alive, held["pids"])) and
-          len(left(held)) == 16, f"{how}: there is something to leave",
+    count = len(held["pids"])
+    check(count >= 3 + 2 * 6 and all(map(alive, held["pids"])) and
+          len(left(held)) == count + 3, f"{how}: there is something to leave",
           held, left(held))
     if how == "killed":
         holder.kill()
+    elif how == "killed with all it started":
+        os.killpg(holder.pid, signal.SIGKILL)
     elif how == "terminated":
         holder.terminate()
     holder.stdin.close()
     begin = time.monotonic()
     status = holder.wait(timeout=30)
     equal(f"{how}: the test ends so", status,
-          {"killed": -signal.SIGKILL, "terminated": -signal.SIGTERM,
-           "closed": 0, "an exception": 1}[how])
+          {"closed": 0, "an exception": 1,
+           "terminated": -signal.SIGTERM}.get(how, -signal.SIGKILL))
     check(until(lambda: not left(held)), f"{how}: nothing is left of it",
           left(held))
     print(f"# after {time.monotonic() - begin:.2f} s")
@@ -430,7 +457,7 @@ def test_deal():
 
 
 def main():
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 2:
         return test_held(sys.argv[2])
     print(f"# CKPTFS_SEED={SEED}")
     why = hosts_module.why_not()
@@ -441,10 +468,12 @@ def main():
     test_deal()
     if not why:
         with Hosts(3) as hosts:
-            for test in (test_names, test_files, test_processes, test_mpi,
-                         test_counters, test_link, test_netem, test_crash):
+            for test in (test_names, test_files, test_checkpoint,
+                         test_processes, test_mpi, test_counters,
+                         test_link, test_netem, test_crash):
                 test(hosts)
-        for how in ("closed", "killed", "terminated", "an exception"):
+        for how in ("closed", "killed", "killed with all it started",
+                    "terminated", "an exception"):
             test_end(how)
     return tap.finish()
 

@@ -227,8 +227,11 @@ def why_not():
     for program in ("ip", "nsenter", "mpirun"):
         if not shutil.which(program):
             return f"no {program}"
+    if not os.access("/dev/fuse", os.W_OK):
+        return "FUSE cannot be used here"
     try:
-        with Hosts(1):
-            return None
+        hosts = Hosts(1)
     except Trouble as problem:
         return str(problem)
+    hosts.close()
+    return None
