@@ -93,7 +93,7 @@ static const struct command inner = {
 	.name = "serve",
 	.run = ck_cmd_serve,
 	.usage =
-		"serve --door NAME [--ranks RANK/SIZE:DIRECTORY] SRC " READING_USAGE,
+		"serve [--door NAME] [--mpi|--ranks RANK/SIZE:DIRECTORY] SRC " READING_USAGE,
 	.what = "serve files of SRC to the mount that started this",
 	.options = READING,
 };

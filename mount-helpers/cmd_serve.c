@@ -5,6 +5,7 @@
  * A mount starts it, with the name of its door; nobody else has a use for that.
  */
 #include "ckptfs/door.h"
+#include "ckptfs/plugin.h"
 #include "ckptfs/privileges.h"
 #include "ckptfs/serve.h"
 #include "commands.h"
@@ -29,6 +30,7 @@ static const uint64_t memory_most = 256 << 20; /* bytes for answers */
 struct serving {
 	const char *door;
 	const char *ranks; /* "RANK/SIZE:DIRECTORY"; NULL: there is one */
+	bool mpi;	   /* they are those of an mpirun */
 	struct ck_format_options format;
 	struct ck_door_way way;
 	struct ck_serve_options options;
@@ -54,6 +56,15 @@ static int join_ranks(struct serving *s)
 	rc = ck_xport_local(s->ranks + at, rank, size, JOIN_MSEC,
 			    &s->options.xport);
 	return rc ? fail(s->ranks + at, rc) : CK_EXIT_FINE;
+}
+
+static int join_mpi(struct serving *s)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_xport_mpi(&s->options.xport, &d))
+		return ck_trouble("serve: %s", d.text);
+	return CK_EXIT_FINE;
 }
 
 static int enter(struct serving *s)
@@ -101,12 +112,12 @@ static int take_signals(void)
 	return fd < 0 ? -errno : fd;
 }
 
-static int drop_privileges(void)
+static int drop_privileges(const struct serving *s)
 {
+	enum ck_sockets sockets = s->mpi ? CK_SOCKETS_ALL : CK_SOCKETS_NONE;
 	struct ck_diag d = { 0 };
 
-	if (geteuid() == 0 &&
-	    ck_privileges_drop(CK_ROLE_READER, CK_SOCKETS_NONE, &d))
+	if (geteuid() == 0 && ck_privileges_drop(CK_ROLE_READER, sockets, &d))
 		return ck_trouble("serve: %s", d.text);
 	return CK_EXIT_FINE;
 }
@@ -131,8 +142,12 @@ static void ending(void *arg)
 
 static int prepare(struct serving *s, const char *source)
 {
-	int rc = s->ranks ? join_ranks(s) : CK_EXIT_FINE;
+	int rc = CK_EXIT_FINE;
 
+	if (s->mpi)
+		rc = join_mpi(s);
+	else if (s->ranks)
+		rc = join_ranks(s);
 	if (rc == 0)
 		rc = enter(s);
 	if (rc == 0)
@@ -143,7 +158,7 @@ static int prepare(struct serving *s, const char *source)
 		return rc;
 	s->options.stop = take_signals();
 	return s->options.stop < 0 ? fail("signals", s->options.stop)
-				   : drop_privileges();
+				   : drop_privileges(s);
 }
 
 static int serve(struct serving *s)
@@ -175,6 +190,7 @@ static int parse(struct serving *s, int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{ "door", required_argument, NULL, 'D' },
+		{ "mpi", no_argument, NULL, 'M' },
 		{ "ranks", required_argument, NULL, 'R' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -183,12 +199,14 @@ static int parse(struct serving *s, int argc, char **argv)
 	while (rc == 0 && (letter = ck_getopt(argc, argv, "o:", longs)) != -1) {
 		switch (letter) {
 		case 'D': s->door = optarg; break;
+		case 'M': s->mpi = true; break;
 		case 'R': s->ranks = optarg; break;
 		case 'o': rc = ck_parse_reading(&s->format, optarg); break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
-	if (rc == 0 && (argc - optind != 1 || (!s->door && !s->ranks)))
+	if (rc == 0 &&
+	    (argc - optind != 1 || (!s->door && !s->ranks && !s->mpi)))
 		rc = ck_usage(argv[0]);
 	return rc;
 }
@@ -205,5 +223,8 @@ int ck_cmd_serve(int argc, char **argv)
 	if (rc == 0)
 		rc = serve(&s);
 	serving_fini(&s);
+	/* Ending MPI would wait for all ranks, those that are dead too. */
+	if (s.mpi)
+		_exit(rc);
 	return rc;
 }
