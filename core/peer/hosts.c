@@ -70,6 +70,7 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_options *o)
 		return NULL;
 	h->elsewhere.metadata = ck_hosts_metadata;
 	h->elsewhere.files = ck_hosts_files;
+	h->elsewhere.changed = ck_hosts_changed;
 	h->calls = o->calls;
 	h->n = o->n;
 	for (uint32_t i = 0; i < o->n; i++)

@@ -172,8 +172,11 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 		if (!is_here(files, g.numbers[i]))
 			settle(h, &g, i, files);
 	if (rc == 0) {
+		h->set = files;
+		h->shown = shown;
 		h->requester.files = h->files;
 		h->requester.n = h->nfiles;
+		rc = ck_hosts_hearing_make(h);
 	}
 	gathered_fini(&g, h->n);
 	return rc;

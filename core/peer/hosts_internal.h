@@ -14,13 +14,26 @@ struct ck_hosts_host {
 	bool there; /* it has answered all that it was asked */
 };
 
+struct ck_hosts_hearing;
+
 struct ck_hosts {
 	struct ck_elsewhere elsewhere; /* first */
 	struct ck_calls *calls;
 	struct ck_requester requester;
 	/* Of the one thread that opens the checkpoint, then constant: */
-	struct ck_whereabouts *files; /* by number in its ck_files */
+	struct ck_files *set; /* its; NULL: it was not opened */
+	struct ck_ids shown;
+	struct ck_whereabouts *files; /* by number in the set */
 	uint32_t nfiles;
+	struct ck_hosts_hearing *hearing;
+
+	struct {
+		struct ck_str name; /* a constant; empty: it is on this host */
+		uint32_t rank;
+		struct ck_file_access access; /* atomic, as is: */
+		bool changed;
+	} metadata;
+
 	uint32_t n;
 	struct ck_hosts_host hosts[];
 };
@@ -47,5 +60,11 @@ CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
 				  struct ck_diag *d);
 CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 			       struct ck_ids shown, struct ck_diag *d);
+
+/* Whether metadata on another host has changed, as far as was heard. */
+CK_MUST_USE int ck_hosts_changed(struct ck_elsewhere *e,
+				 struct ck_file_access *now);
+/* Once the checkpoint's files are known. -ENOMEM. */
+CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);
 
 #endif

@@ -203,6 +203,11 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	*said = copy->looked.info;
 	if (i == 0)
 		return 0;
+	h->metadata.name = all->name;
+	h->metadata.rank = h->hosts[i].rank;
+	h->metadata.access = (struct ck_file_access){ .mode = said->mode,
+						      .uid = said->uid,
+						      .gid = said->gid };
 	rc = bring(h,
 		   (struct ck_whereabouts){ h->hosts[i].rank,
 					    copy->looked.number },
@@ -232,6 +237,16 @@ static int choose(struct ck_hosts *h, struct copies *all,
 			       (int)all->name.len, all->name.p);
 	rc = compare(h, all, first, d);
 	return rc ? rc : take(h, all, first, said, pages, d);
+}
+
+int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
+{
+	const struct ck_hosts *h = (struct ck_hosts *)e;
+
+	if (__atomic_load_n(&h->metadata.changed, __ATOMIC_RELAXED))
+		return 1;
+	*now = ck_file_access_noted(&h->metadata.access);
+	return 0;
 }
 
 int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,

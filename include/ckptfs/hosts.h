@@ -37,4 +37,14 @@ struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h);
 /* Of its remote files. Any thread. */
 struct ck_mover *ck_hosts_mover(struct ck_hosts *h);
 
+/* --- once the checkpoint is open ------------------------------------------------------ */
+
+/* Hears again from each host what it has to say of some of its files, next time of
+ * others: whether they are what they were, and who may read them. Waits for nobody. To
+ * be called from time to time, by one thread. */
+void ck_hosts_hear(struct ck_hosts *h);
+/* Nothing of that is on its way any more, and it is not called again. Before the
+ * checkpoint is closed. */
+void ck_hosts_hear_end(struct ck_hosts *h);
+
 #endif

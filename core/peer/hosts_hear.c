@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_hear: what hosts say of their files is heard again from time to time: whether
+ * they have changed, and who may read them. Each host is asked for some of its files,
+ * and the next time for those that follow. Nobody waits: answers are noted by the
+ * thread of the line.
+ */
+#include "hosts_internal.h"
+
+#include <errno.h>
+#include <semaphore.h>
+
+enum { AT_ONCE = 64 }; /* files in a question */
+
+/* What is asked of one host. */
+struct question {
+	struct ck_call call; /* first */
+	struct ck_hosts *hosts;
+	struct ck_str names[AT_ONCE];
+	uint32_t numbers
+		[AT_ONCE]; /* in the ck_files; METADATA: it is none of them */
+	struct ck_looked said[AT_ONCE];
+	size_t n;
+	uint32_t next; /* file that comes next */
+	sem_t free;    /* 1: nothing is on its way */
+};
+
+enum { METADATA = UINT32_MAX };
+
+struct ck_hosts_hearing {
+	uint32_t n;
+	struct question list[]; /* by host */
+};
+
+/* --- what was said ---------------------------------------------------------------------- */
+
+/* Of metadata on another host. */
+static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
+{
+	const struct ck_file_access now = { .mode = l->info.mode,
+					    .uid = l->info.uid,
+					    .gid = l->info.gid };
+
+	__atomic_store_n(&h->metadata.changed, l->trouble == ESTALE,
+			 __ATOMIC_RELAXED);
+	if (l->trouble == 0)
+		ck_file_access_copy(&h->metadata.access, &now);
+}
+
+/* An error of the moment says nothing. */
+static void note(struct ck_hosts *h, uint32_t number, const struct ck_looked *l)
+{
+	if (!l->seen || l->info.err || (l->trouble && l->trouble != ESTALE))
+		return;
+	if (number == METADATA) {
+		note_metadata(h, l);
+		return;
+	}
+	ck_files_note_changed(h->set, number, l->trouble == ESTALE);
+	if (l->trouble == 0)
+		ck_files_note_access(h->set, number, &l->info);
+}
+
+static void came(struct ck_call *c, const struct ck_message *m, int rc)
+{
+	struct question *q = (struct question *)c;
+
+	if (m)
+		rc = ck_take_look(&c->ask, m, q->said);
+	for (size_t i = 0; rc == 0 && i < q->n; i++)
+		note(q->hosts, q->numbers[i], &q->said[i]);
+	ck_ask_fini(&c->ask);
+	sem_post(&q->free);
+}
+
+/* --- what is asked ------------------------------------------------------------------------ */
+
+static void add(struct question *q, struct ck_str name, uint32_t number)
+{
+	q->names[q->n] = name;
+	q->numbers[q->n++] = number;
+}
+
+/* The next files of a rank. */
+static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
+{
+	q->n = 0;
+	if (h->metadata.name.len && h->metadata.rank == rank)
+		add(q, h->metadata.name, METADATA);
+	for (uint32_t i = 0; i < h->nfiles && q->n < AT_ONCE; i++) {
+		uint32_t number = q->next++ % h->nfiles;
+
+		if (h->files[number].peer == rank &&
+		    ck_files_is_remote(h->set, number) &&
+		    !ck_files_info(h->set, number)->err)
+			add(q, ck_files_info(h->set, number)->path, number);
+	}
+}
+
+static void ask(struct ck_hosts *h, struct question *q, uint32_t rank)
+{
+	size_t taken;
+
+	choose(h, q, rank);
+	if (q->n == 0 ||
+	    ck_ask_look(&q->call.ask, h->shown, q->names, q->n, &taken)) {
+		sem_post(&q->free);
+		return;
+	}
+	q->n = taken;
+	q->hosts = h;
+	q->call.peer = rank;
+	q->call.came = came;
+	ck_calls_send(h->calls, &q->call);
+}
+
+void ck_hosts_hear(struct ck_hosts *h)
+{
+	struct ck_hosts_hearing *g = h->hearing;
+
+	for (uint32_t i = 0; g && i < g->n; i++)
+		if (h->hosts[i].there &&
+		    ck_calls_is_up(h->calls, h->hosts[i].rank) &&
+		    sem_trywait(&g->list[i].free) == 0)
+			ask(h, &g->list[i], h->hosts[i].rank);
+}
+
+/* --- beginning and end --------------------------------------------------------------------- */
+
+int ck_hosts_hearing_make(struct ck_hosts *h)
+{
+	struct ck_hosts_hearing *g =
+		calloc(1, sizeof(*g) + h->n * sizeof(g->list[0]));
+
+	if (!g)
+		return -ENOMEM;
+	g->n = h->n;
+	for (uint32_t i = 0; i < g->n; i++)
+		sem_init(&g->list[i].free, 0, 1);
+	h->hearing = g;
+	return 0;
+}
+
+void ck_hosts_hear_end(struct ck_hosts *h)
+{
+	struct ck_hosts_hearing *g = h->hearing;
+
+	if (!g)
+		return;
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct question *q = &g->list[i];
+
+		while (sem_trywait(&q->free)) {
+			ck_calls_drop(h->calls, &q->call);
+			if (sem_wait(&q->free) == 0)
+				break;
+		}
+		sem_destroy(&q->free);
+	}
+	free(g);
+	h->hearing = NULL;
+}
