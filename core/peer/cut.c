@@ -10,7 +10,7 @@
 #include <errno.h>
 
 /* With less room than this left, a move that does not fit begins the next request. */
-enum { ROOM_MIN = 1 << 20 };
+enum { ROOM_MIN = 128 << 10 };
 
 void ck_reads_begin(struct ck_reads *r, struct ck_move *list, size_t n)
 {

@@ -47,18 +47,28 @@ static void wake(struct ck_line *line)
 		return; /* it is full: the thread is awake */
 }
 
-/* A place for the answer, if it has bytes. */
+/* Whether a peer has as much to do as one may ask of it, or as many bytes of the memory
+ * as are its share. */
+static bool is_busy(const struct ck_link *l, uint32_t peer,
+		    const struct ck_ask *a)
+{
+	struct ck_rooms_sum has = ck_rooms_of(&l->rooms, peer);
+	uint64_t bytes = ck_ask_bytes(a);
+
+	return has.requests >= CK_WIRE_OPEN_MAX ||
+	       has.bodies + a->head.body > CK_WIRE_ASKED_MAX ||
+	       (bytes && has.bytes && has.bytes + bytes > l->share);
+}
+
+/* Enters the request, with a place for its answer if that has bytes. */
 static int room_take(struct ck_link *l, uint32_t peer, const struct ck_ask *a,
 		     struct ck_frame *frame)
 {
-	uint64_t bytes = ck_ask_bytes(a), has = ck_rooms_of(&l->rooms, peer);
-
-	if (bytes == 0)
-		return 0;
-	if (has && has + bytes > l->share)
+	if (is_busy(l, peer, a))
 		return -EAGAIN;
-	frame->room = bytes;
-	return ck_rooms_take(&l->rooms, peer, a->head.id, bytes, &frame->place);
+	frame->room = ck_ask_bytes(a);
+	return ck_rooms_take(&l->rooms, peer, a->head.id, a->head.body,
+			     frame->room, &frame->place);
 }
 
 static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)

@@ -49,13 +49,13 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 {
 	const struct ck_answer *a = &j->answer;
 
-	if (j->from == CK_FROM_LINK) {
+	if (j->sender == CK_FROM_LINK) {
 		answer_link(s, j);
 		return;
 	}
 	j->serve = s;
 	j->parcel = (struct ck_parcel){
-		.to = (uint32_t)j->from,
+		.to = j->sender - CK_FROM_RANK,
 		.head = a->head,
 		.body = { a->body.data, a->head.body },
 		.payload = a->payload,
@@ -179,7 +179,7 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 
 	if (m->head.answer)
 		got_answer(s, from, m);
-	else if (ck_serve_ask(s, from, 0, 0, m))
+	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
 		/* What is never answered would keep its place for ever. */
 		s->options->xport->drop(s->options->xport, from);
 }
@@ -189,6 +189,7 @@ static void lost(void *arg, uint32_t rank)
 	struct ck_serve *s = arg;
 	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
 
+	ck_jobs_forget(s, CK_FROM_RANK + rank);
 	if (s->memory)
 		put_or_note(s, &frame, NULL, CK_STR(""));
 }

@@ -23,6 +23,8 @@ static uint32_t blocks_find(const struct ck_rooms *r, uint32_t n)
 {
 	uint32_t run = 0;
 
+	if (n == 0)
+		return 0;
 	for (uint32_t i = 0; i < r->nblocks; i++) {
 		run = r->taken[i] ? 0 : run + 1;
 		if (run == n)
@@ -31,7 +33,7 @@ static uint32_t blocks_find(const struct ck_rooms *r, uint32_t n)
 	return r->nblocks;
 }
 
-int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id,
+int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id, uint32_t body,
 		  uint64_t bytes, uint64_t *place)
 {
 	uint64_t n = (bytes + CK_ROOM_BLOCK - 1) / CK_ROOM_BLOCK;
@@ -41,13 +43,14 @@ int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id,
 	if (n > r->nblocks)
 		return -EAGAIN;
 	first = blocks_find(r, (uint32_t)n);
-	if (first == r->nblocks)
+	if (n && first == r->nblocks)
 		return -EAGAIN;
 	list = ck_grow(r->list, &r->cap, r->n, 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
 	r->list = list;
-	list[r->n++] = (struct ck_payload_room){ id, peer, first, (uint32_t)n };
+	list[r->n++] = (struct ck_payload_room){ id, peer, first, (uint32_t)n,
+						 body };
 	memset(r->taken + first, 1, n);
 	*place = (uint64_t)first * CK_ROOM_BLOCK;
 	return 0;
@@ -67,7 +70,7 @@ bool ck_rooms_find(const struct ck_rooms *r, uint32_t peer, uint64_t id,
 {
 	size_t i = index_of(r, peer, id);
 
-	if (i == r->n)
+	if (i == r->n || r->list[i].n == 0)
 		return false;
 	*place = (uint64_t)r->list[i].first * CK_ROOM_BLOCK;
 	*bytes = (uint64_t)r->list[i].n * CK_ROOM_BLOCK;
@@ -95,12 +98,18 @@ void ck_rooms_give_all(struct ck_rooms *r, uint32_t peer)
 			give(r, i);
 }
 
-uint64_t ck_rooms_of(const struct ck_rooms *r, uint32_t peer)
+struct ck_rooms_sum ck_rooms_of(const struct ck_rooms *r, uint32_t peer)
 {
-	uint64_t blocks = 0;
+	struct ck_rooms_sum sum = { 0 };
 
-	for (size_t i = 0; i < r->n; i++)
-		if (r->list[i].peer == peer)
-			blocks += r->list[i].n;
-	return blocks * CK_ROOM_BLOCK;
+	for (size_t i = 0; i < r->n; i++) {
+		const struct ck_payload_room *row = &r->list[i];
+
+		if (row->peer != peer)
+			continue;
+		sum.requests++;
+		sum.bodies += row->body;
+		sum.bytes += (uint64_t)row->n * CK_ROOM_BLOCK;
+	}
+	return sum;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rooms: places for payloads in the memory of a link. A place is the mover's until the
- * answer has come, however long that takes, so nobody else gets it before.
+ * rooms: requests of a link that were not answered yet, and places for their payloads in
+ * its memory. A place is the mover's until the answer has come, however long that takes,
+ * so nobody else gets it before; and so long the request is its owner's burden, whoever
+ * still waits for it here.
  */
 #ifndef CK_ROOMS_H
 #define CK_ROOMS_H
@@ -11,7 +13,14 @@
 struct ck_payload_room {
 	uint64_t id; /* of the request */
 	uint32_t peer;
-	uint32_t first, n; /* blocks */
+	uint32_t first, n; /* blocks; none: no payload will come */
+	uint32_t body;	   /* bytes of the request's */
+};
+
+/* What a peer has of all this. */
+struct ck_rooms_sum {
+	uint64_t requests, bodies; /* bytes */
+	uint64_t bytes;		   /* of places */
 };
 
 /* Zero-initialise. */
@@ -27,16 +36,16 @@ enum { CK_ROOM_BLOCK = 64 << 10 };
 /* -ENOMEM. size: of the memory, bytes. */
 CK_MUST_USE int ck_rooms_make(struct ck_rooms *r, uint64_t size);
 void ck_rooms_fini(struct ck_rooms *r);
-/* A place of so many bytes. -EAGAIN: there is none; -ENOMEM. */
+/* Enters a request with so many bytes of a body, and finds a place for `bytes` bytes of
+ * payload, if that is not 0. -EAGAIN: there is none; -ENOMEM. */
 CK_MUST_USE int ck_rooms_take(struct ck_rooms *r, uint32_t peer, uint64_t id,
-			      uint64_t bytes, uint64_t *place);
+			      uint32_t body, uint64_t bytes, uint64_t *place);
 /* The place of a request; false: it has none. */
 CK_MUST_USE bool ck_rooms_find(const struct ck_rooms *r, uint32_t peer,
 			       uint64_t id, uint64_t *place, uint64_t *bytes);
 void ck_rooms_give(struct ck_rooms *r, uint32_t peer, uint64_t id);
 /* All of a peer. */
 void ck_rooms_give_all(struct ck_rooms *r, uint32_t peer);
-/* Bytes that a peer has. */
-uint64_t ck_rooms_of(const struct ck_rooms *r, uint32_t peer);
+struct ck_rooms_sum ck_rooms_of(const struct ck_rooms *r, uint32_t peer);
 
 #endif

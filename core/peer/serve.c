@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve: see serve.h. A request becomes a job; jobs wait until there is memory for their
- * answers, are answered by threads, and what they made is sent by the one thread that
- * carries messages.
+ * serve: see serve.h. A request becomes a job; jobs wait until it is their turn and
+ * there is memory for their answers, are answered by threads, and what they made is sent
+ * by the one thread that carries messages.
  */
 #include "serve_internal.h"
 
@@ -11,81 +11,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ASKED_MAX = 4 << 20 }; /* bytes of requests that wait */
-
-/* --- jobs -------------------------------------------------------------------------------- */
-
-void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
-{
-	s->memory_used -= j->cost;
-	ck_answer_fini(&j->answer);
-	free(j);
-}
-
-static uint64_t job_bytes(const struct ck_serve_job *j)
-{
-	return sizeof(*j) + j->request.head.body;
-}
-
-/* Copies the request, behind the job. */
-static struct ck_serve_job *job_make(const struct ck_message *m)
-{
-	struct ck_serve_job *j = calloc(1, sizeof(*j) + m->head.body);
-	char *body = (char *)(j + 1);
-
-	if (!j)
-		return NULL;
-	if (m->head.body)
-		memcpy(body, m->body.p, m->head.body);
-	j->request.head = m->head;
-	j->request.body = (struct ck_str){ body, m->head.body };
-	return j;
-}
-
-static void append(struct ck_serve_jobs *q, struct ck_serve_job *j)
-{
-	j->next = NULL;
-	*(q->first ? &q->last->next : &q->first) = j;
-	q->last = j;
-}
-
-static struct ck_serve_job *take(struct ck_serve_jobs *q)
-{
-	struct ck_serve_job *j = q->first;
-
-	if (j)
-		q->first = j->next;
-	return j;
-}
-
-/* Whether there is memory for its answer. */
-static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
-{
-	uint64_t used = s->memory_used + ck_frames_waiting(s->frames);
-
-	return used == 0 || used + j->cost <= s->options->memory_most;
-}
-
-/* Hands over those for whose answers there is memory. */
-static void hand_over(struct ck_serve *s)
-{
-	struct ck_serve_job *j;
-
-	while ((j = s->waiting.first) && has_memory(s, j)) {
-		(void)take(&s->waiting);
-		s->asked -= job_bytes(j);
-		s->memory_used += j->cost;
-		pthread_mutex_lock(&s->lock);
-		append(&s->todo, j);
-		pthread_cond_signal(&s->more);
-		pthread_mutex_unlock(&s->lock);
-	}
-}
+/* --- requests ------------------------------------------------------------------------------ */
 
 bool ck_serve_is_full(const struct ck_serve *s)
 {
-	return s->asked > ASKED_MAX ||
-	       ck_frames_waiting(s->frames) > s->options->memory_most;
+	return ck_jobs_are_too_many(s, CK_FROM_LINK) ||
+	       ck_frames_waiting(s->frames) > s->share;
 }
 
 static void answer_without(const struct ck_message *m, uint32_t err,
@@ -101,18 +32,16 @@ static void answer_without(const struct ck_message *m, uint32_t err,
 /* That this rank is there is said at once, however much else it has to do. */
 static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
 {
-	if (j->request.head.type == CK_WIRE_PING) {
-		answer_without(&j->request, 0, &j->answer);
-		s->memory_used += j->cost;
-		ck_serve_answer(s, j);
+	if (j->request.head.type != CK_WIRE_PING) {
+		ck_jobs_add(s, j);
 		return;
 	}
-	s->asked += job_bytes(j);
-	append(&s->waiting, j);
-	hand_over(s);
+	answer_without(&j->request, 0, &j->answer);
+	ck_serve_answer(s, j);
 }
 
-int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
+/* The link is not read from for a while when it asks too much. */
+int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
 		 uint64_t room, const struct ck_message *m)
 {
 	struct ck_serve_job *j;
@@ -121,10 +50,11 @@ int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
 
 	if (rc)
 		return rc;
-	j = job_make(m);
+	if (sender != CK_FROM_LINK && ck_jobs_are_too_many(s, sender))
+		return -EPROTO;
+	j = ck_job_make(s, sender, m);
 	if (!j)
 		return -ENOMEM;
-	j->from = from;
 	j->place = place;
 	j->room = room;
 	j->cost = cost;
@@ -134,22 +64,25 @@ int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
 
 /* --- threads that read files --------------------------------------------------------------- */
 
-/* Names are looked at by one at a time. */
 static void work(struct ck_serve *s, struct ck_serve_job *j)
 {
-	bool look = j->request.head.type == CK_WIRE_LOOK;
-
-	if (!s->options->owner) {
+	if (!s->options->owner)
 		answer_without(&j->request, ENODATA, &j->answer);
-		return;
+	else
+		/* That it parses was found when its cost was asked for. */
+		j->rc = ck_data_owner_answer(s->options->owner, &j->request,
+					     &j->answer);
+}
+
+/* Under the lock. */
+static void work_over(struct ck_serve *s, struct ck_serve_job *j)
+{
+	if (j->request.head.type == CK_WIRE_LOOK) {
+		s->looking = false;
+		pthread_cond_signal(&s->more);
 	}
-	if (look)
-		pthread_mutex_lock(&s->look_lock);
-	/* That it parses was found when its cost was asked for. */
-	j->rc = ck_data_owner_answer(s->options->owner, &j->request,
-				     &j->answer);
-	if (look)
-		pthread_mutex_unlock(&s->look_lock);
+	ck_jobs_append(&s->answered, j);
+	ck_serve_wake(s);
 }
 
 static void *worker_run(void *arg)
@@ -159,16 +92,17 @@ static void *worker_run(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->ending) {
-		j = take(&s->todo);
+		j = ck_jobs_next(s);
 		if (!j) {
 			pthread_cond_wait(&s->more, &s->lock);
 			continue;
 		}
+		/* There may be one for another thread too. */
+		pthread_cond_signal(&s->more);
 		pthread_mutex_unlock(&s->lock);
 		work(s, j);
 		pthread_mutex_lock(&s->lock);
-		append(&s->answered, j);
-		ck_serve_wake(s);
+		work_over(s, j);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -216,14 +150,13 @@ static void answers_send(struct ck_serve *s)
 
 	do {
 		pthread_mutex_lock(&s->lock);
-		j = take(&s->answered);
+		j = ck_jobs_take(&s->answered);
 		pthread_mutex_unlock(&s->lock);
 		if (j && j->rc)
 			ck_job_free(s, j); /* as if it had never come */
 		else if (j)
 			ck_serve_answer(s, j);
 	} while (j);
-	hand_over(s);
 }
 
 static short link_events(const struct ck_serve *s)
@@ -262,7 +195,7 @@ static int turn(struct ck_serve *s, const struct pollfd fds[static 3])
 	rc = s->link_rc;
 	if (rc == 0 && fds[1].revents)
 		rc = ck_serve_link(s, fds[1].revents);
-	hand_over(s);
+	ck_jobs_note_unsent(s);
 	return rc;
 }
 
@@ -281,14 +214,6 @@ static int loop(struct ck_serve *s)
 	return rc == -EPIPE ? 0 : rc;
 }
 
-static void jobs_free(struct ck_serve *s, struct ck_serve_jobs *q)
-{
-	struct ck_serve_job *j;
-
-	while ((j = take(q)))
-		ck_job_free(s, j);
-}
-
 static void fini(struct ck_serve *s)
 {
 	if (s->options->ending)
@@ -296,12 +221,7 @@ static void fini(struct ck_serve *s)
 	workers_end(s);
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);
-	/* The cost of those that wait was not counted yet. */
-	for (struct ck_serve_job *j = s->waiting.first; j; j = j->next)
-		j->cost = 0;
-	jobs_free(s, &s->waiting);
-	jobs_free(s, &s->todo);
-	jobs_free(s, &s->answered);
+	ck_jobs_fini(s);
 	free(s->workers);
 	ck_frames_fini(s->frames);
 	free(s->frames);
@@ -310,7 +230,6 @@ static void fini(struct ck_serve *s)
 	if (s->event >= 0)
 		close(s->event);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->look_lock);
 	pthread_cond_destroy(&s->more);
 }
 
@@ -319,10 +238,12 @@ static int init(struct ck_serve *s)
 	const struct ck_serve_options *o = s->options;
 	void *p;
 
-	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->event < 0)
-		return -errno;
+	int rc = ck_jobs_init(s);
+
 	s->frames->fd = o->link;
+	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rc || s->event < 0)
+		return rc ? rc : -errno;
 	if (o->link < 0)
 		return 0;
 	p = mmap(NULL, o->size, PROT_READ | PROT_WRITE, MAP_SHARED, o->memory,
@@ -342,7 +263,6 @@ int ck_serve_run(const struct ck_serve_options *options)
 	if (!s.frames)
 		return -ENOMEM;
 	pthread_mutex_init(&s.lock, NULL);
-	pthread_mutex_init(&s.look_lock, NULL);
 	pthread_cond_init(&s.more, NULL);
 	rc = init(&s);
 	if (rc == 0)

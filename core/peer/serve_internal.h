@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of serve share: serve.c (jobs, threads), relay.c (from whom requests
- * come, and where answers go).
+ * What the parts of serve share: serve.c (threads), jobs.c (whose turn it is, and memory
+ * for answers), relay.c (from whom requests come, and where answers go).
  */
 #ifndef CK_SERVE_INTERNAL_H
 #define CK_SERVE_INTERNAL_H
@@ -11,12 +11,17 @@
 
 #include <pthread.h>
 
+/* Names are looked at by one thread at a time, so LOOKs have a queue of their own. */
+enum ck_serve_queue { CK_QUEUE_LOOKS, CK_QUEUE_OTHERS, CK_SERVE_QUEUES };
+
 /* A request that is answered here. */
 struct ck_serve_job {
 	struct ck_serve_job *next;
-	int64_t from;	      /* rank; CK_FROM_LINK */
+	uint32_t sender;      /* its index in ck_serve.senders */
 	uint64_t place, room; /* of one of the link: where its payload goes */
-	uint64_t cost;
+	uint64_t cost;	      /* memory for its answer, bytes */
+	uint64_t number;      /* in the order in which they came */
+	bool counted;	      /* the cost is in ck_serve_sender.used */
 	struct ck_message request; /* its body lies behind the job */
 	struct ck_answer answer;
 	int rc; /* of it */
@@ -24,37 +29,82 @@ struct ck_serve_job {
 	struct ck_serve *serve;
 };
 
-enum { CK_FROM_LINK = -1 };
+/* A rank is the sender CK_FROM_RANK + its number. */
+enum { CK_FROM_LINK, CK_FROM_RANK };
 
 struct ck_serve_jobs {
 	struct ck_serve_job *first, *last;
 };
 
+/* Who asks. What one has asked for, and does not read, is no other's business: each has
+ * its own queues and its own share of the memory. */
+struct ck_serve_sender {
+	/* Requests whose answers were not sent yet, and bytes of their bodies. Of the
+	 * thread that carries messages. */
+	uint32_t open;
+	uint64_t asked;
+	/* Under ck_serve.lock: */
+	struct ck_serve_jobs waiting[CK_SERVE_QUEUES];
+	uint64_t used; /* bytes of answers that are made or on their way */
+};
+
 struct ck_serve {
-	/* Constant, or of the thread that carries messages: */
+	/* Constant, or of the one thread that carries messages: */
 	const struct ck_serve_options *options;
-	uint8_t *memory;	      /* of the link */
-	struct ck_frames *frames;     /* of the link */
-	struct ck_serve_jobs waiting; /* for memory */
-	uint64_t asked;		      /* bytes of those that wait */
-	uint64_t memory_used;
+	uint8_t *memory;	  /* of the link */
+	struct ck_frames *frames; /* of the link */
+	uint32_t nsenders;
+	uint64_t share; /* bytes of answers that a sender may have */
 	pthread_t *workers;
 	unsigned nworkers;
 	int event;
 	int link_rc; /* of what came for the link */
 
-	pthread_mutex_t look_lock; /* one LOOK at a time: names of the owner */
 	pthread_mutex_t lock;
 	/* Under lock: */
-	pthread_cond_t more;
-	struct ck_serve_jobs todo, answered;
+	pthread_cond_t more; /* there may be a job that can be begun */
+	struct ck_serve_sender *senders;
+	uint32_t turn[CK_SERVE_QUEUES]; /* the sender that is next */
+	enum ck_serve_queue next_queue;
+	bool looking;	 /* a LOOK is being answered */
+	uint64_t unsent; /* bytes that wait for room in the link's socket */
+	uint64_t last_number;
+	struct ck_serve_jobs answered;
 	bool ending;
 };
 
+/* --- jobs.c ------------------------------------------------------------------------ */
+
+/* -ENOMEM. */
+CK_MUST_USE int ck_jobs_init(struct ck_serve *s);
+/* No thread is there that could begin one. */
+void ck_jobs_fini(struct ck_serve *s);
+/* Copies the request; it counts as the sender's from now on. NULL: out of memory. */
+struct ck_serve_job *ck_job_make(struct ck_serve *s, uint32_t sender,
+				 const struct ck_message *m);
 void ck_job_free(struct ck_serve *s, struct ck_serve_job *j);
+void ck_jobs_append(struct ck_serve_jobs *q, struct ck_serve_job *j);
+/* The first one, taken out; NULL: there is none. */
+struct ck_serve_job *ck_jobs_take(struct ck_serve_jobs *q);
+/* Has it wait until it is its sender's turn. */
+void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j);
+/* The one that is begun now: senders take turns, and one that has to wait for memory
+ * stops no other. NULL: there is none. Under the lock. */
+struct ck_serve_job *ck_jobs_next(struct ck_serve *s);
+/* Frees those of a sender that wait: it is gone. */
+void ck_jobs_forget(struct ck_serve *s, uint32_t sender);
+/* Whether a sender has asked for more than anybody may. */
+CK_MUST_USE bool ck_jobs_are_too_many(const struct ck_serve *s,
+				      uint32_t sender);
+/* The link's socket has taken, or not taken, some bytes. */
+void ck_jobs_note_unsent(struct ck_serve *s);
+
+/* --- serve.c, relay.c ---------------------------------------------------------------- */
+
 /* A request for the files here. -EPROTO, -ENOMEM. */
-CK_MUST_USE int ck_serve_ask(struct ck_serve *s, int64_t from, uint64_t place,
-			     uint64_t room, const struct ck_message *m);
+CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
+			     uint64_t place, uint64_t room,
+			     const struct ck_message *m);
 /* Has the thread that carries messages look what was answered. */
 void ck_serve_wake(struct ck_serve *s);
 /* Sets who is called by the transport. */

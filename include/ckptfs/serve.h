@@ -16,9 +16,12 @@ struct ck_serve_options {
 	/* The other end of a ck_link, or -1, and its memory. Stay the caller's. */
 	int link, memory;
 	uint64_t size; /* of the memory, bytes */
-	uint64_t
-		memory_most; /* bytes of answers on their way; one may have more */
-	unsigned threads;    /* that read files, at least 1 */
+	/* Bytes of answers on their way, for all who ask together: the link and the
+	 * other ranks. Each has an equal share, but not less than CK_WIRE_READ_MAX; a
+	 * single answer may have more. Who asks takes turns with the others, and is
+	 * kept waiting by none of them. */
+	uint64_t memory_most;
+	unsigned threads; /* that read files, at least 1 */
 	int stop; /* a descriptor: it serves until that is readable, or -1 */
 	/* Called when it ends, before it waits for threads that may still read a
 	 * file, however long that takes. May be NULL. */

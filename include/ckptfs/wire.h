@@ -28,6 +28,10 @@
  * none, it has no body. Whatever is not exactly so does not parse: -EPROTO, and nothing
  * of it was used. It is the caller's business to have nothing to do any more with the
  * one who sent it.
+ *
+ * Whoever asks one owner for more than CK_WIRE_OPEN_MAX and CK_WIRE_ASKED_MAX at a time,
+ * counted until the answers are there, may find himself cut off: owners keep room for
+ * each requester, and no more.
  */
 #ifndef CKPTFS_WIRE_H
 #define CKPTFS_WIRE_H
@@ -40,13 +44,15 @@ enum {
 	CK_WIRE_HEAD = 64,		/* bytes */
 	CK_WIRE_LOOKED = 52,		/* bytes */
 	CK_WIRE_BODY_MAX = 1 << 20,	/* bytes */
-	CK_WIRE_READ_MAX = 64 << 20,	/* bytes of a payload */
+	CK_WIRE_READ_MAX = 8 << 20,	/* bytes of a payload */
 	CK_WIRE_DIGEST_MAX = 256 << 20, /* bytes digested by one request */
 	CK_WIRE_LIST_MAX = 64 << 10,	/* bytes of the rows of a page */
 	CK_WIRE_LOOKS_MAX = 16384,	/* names in a LOOK */
-	CK_WIRE_NAME_MAX = 4096,	/* bytes */
-	CK_WIRE_TEXT_MAX = 255,		/* bytes of the name of a program */
-	CK_WIRE_ERR_MAX = 4095,		/* the greatest errno */
+	CK_WIRE_OPEN_MAX = 1024,     /* requests to one owner, not answered */
+	CK_WIRE_ASKED_MAX = 4 << 20, /* bytes of their bodies */
+	CK_WIRE_NAME_MAX = 4096,     /* bytes */
+	CK_WIRE_TEXT_MAX = 255,	     /* bytes of the name of a program */
+	CK_WIRE_ERR_MAX = 4095,	     /* the greatest errno */
 };
 
 enum ck_wire_type {

@@ -470,6 +470,69 @@ static void test_deaf(void)
 	(void)joined_end(j);
 }
 
+/* --- a mover that reads all and answers nothing ------------------------------------------------- */
+
+static unsigned frames_seen; /* atomic */
+
+static void *silent_run(void *arg)
+{
+	struct joined *j = arg;
+	struct ck_frames *f = calloc(1, sizeof(*f));
+	struct pollfd fd = { .fd = j->serve.link, .events = POLLIN };
+	struct ck_framed out;
+
+	f->fd = j->serve.link;
+	while (poll(&fd, 1, -1) >= 0 && ck_frames_read(f) == 0)
+		while (ck_frames_next(f, &out) > 0)
+			count(&frames_seen, 1);
+	ck_frames_fini(f);
+	free(f);
+	close(j->serve.link);
+	close(j->serve.memory);
+	return NULL;
+}
+
+static void came_to_nothing(struct ck_call *c, const struct ck_message *m,
+			    int rc)
+{
+	(void)c;
+	if (m || (rc != -EIO && rc != -EINTR))
+		abort();
+}
+
+static void ask_hello(struct joined *j, struct ck_call *calls, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		calls[i] = (struct ck_call){ .came = came_to_nothing };
+		if (ck_ask_hello(&calls[i].ask, CK_STR("all")))
+			abort();
+		ck_calls_send(ck_link_calls(j->link), &calls[i]);
+	}
+}
+
+/* What is given up here is still the owner's to answer: no more is asked of it than
+ * anybody may. */
+static void test_open(void)
+{
+	enum { MUCH = CK_WIRE_OPEN_MAX + 300 };
+	struct ck_call *calls = calloc(2 * MUCH, sizeof(*calls));
+	struct joined *j = joined_make();
+
+	j->options.calls.silence_msec = j->options.calls.timeout_msec = 20000;
+	joined_start(j, false, silent_run);
+	ask_hello(j, calls, MUCH);
+	for (unsigned i = 0; i < MUCH; i++)
+		ck_calls_drop(ck_link_calls(j->link), &calls[i]);
+	ask_hello(j, calls + MUCH, MUCH);
+	msec_sleep(200);
+	eq_u64(__atomic_load_n(&frames_seen, __ATOMIC_RELAXED),
+	       CK_WIRE_OPEN_MAX);
+	(void)joined_end(j);
+	for (unsigned i = 0; i < 2 * MUCH; i++)
+		ck_ask_fini(&calls[i].ask);
+	free(calls);
+}
+
 int main(void)
 {
 	unsigned fds, tasks;
@@ -481,6 +544,7 @@ int main(void)
 		test_lie(&lies[i]);
 	test_canary();
 	test_deaf();
+	test_open();
 	eq_u64(proc_count("fd"), fds);
 	eq_u64(proc_count("task"), tasks);
 	dir_remove();

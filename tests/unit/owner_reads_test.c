@@ -304,7 +304,7 @@ static void test_round_trip(unsigned rounds)
 /* A file of more than one request, a run of it and every second page of it. */
 static void test_large(void)
 {
-	enum { LEN = 70 << 20, PAGE = 4096 };
+	enum { LEN = 10 << 20, PAGE = 4096 };
 	const struct ck_loop loop = { .count = LEN / PAGE / 2,
 				      .dst = PAGE,
 				      .src = 2 * PAGE };
@@ -445,30 +445,30 @@ static void test_cuts_canary(uint8_t *space)
 
 static void test_cuts(uint8_t *space)
 {
-	enum { MB = 1 << 20 };
+	enum { U = CK_WIRE_READ_MAX / 64 };
 	static struct ck_move many[100000];
-	const struct ck_loop bytes = { 70 * MB, 1, 3 };
-	const struct ck_loop rows[3] = { { 2, 200 * MB, 1 << 30 },
-					 { 5, 40 * MB, 400 * MB },
-					 { 7, 5 * MB, 9 * MB } };
-	struct ck_move m = { .run = 200 * MB, .fpos = 7, .to = space };
+	const struct ck_loop bytes = { 70 * U, 1, 3 };
+	const struct ck_loop rows[3] = { { 2, 200 * U, 1 << 30 },
+					 { 5, 40 * U, 400 * U },
+					 { 7, 5 * U, 9 * U } };
+	struct ck_move m = { .run = 200 * U, .fpos = 7, .to = space };
 	const struct ck_loop once = { 1, 1, 1 };
 
 	eq_u64(check_cuts(&m, 1), 4);
-	m.run = 64 * MB;
+	m.run = 64 * U;
 	eq_u64(check_cuts(&m, 1), 1);
 	m.run++;
 	eq_u64(check_cuts(&m, 1), 2);
 	m = (struct ck_move){ 0, 1, &bytes, 9, 1, space, 0 };
 	eq_u64(check_cuts(&m, 1), 2);
-	m = (struct ck_move){ 0, 3, rows, 9, 5 * MB, space, 0 };
+	m = (struct ck_move){ 0, 3, rows, 9, 5 * U, space, 0 };
 	eq_u64(check_cuts(&m, 1), 6);
 	m.run -= 333;
 	ok(check_cuts(&m, 1) == 6);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(many); i++)
 		many[i] = (struct ck_move){ 0, 1, &once, i, 3, space + i, 0 };
 	eq_u64(check_cuts(many, CK_ARRAY_SIZE(many)),
-	       100000 / ((MB - 8) / 40) + 1);
+	       100000 / ((CK_WIRE_BODY_MAX - 8) / 40) + 1);
 }
 
 static void test_cuts_by_lot(uint8_t *space)

@@ -5,7 +5,7 @@
  */
 #include "peer_moves.h"
 
-enum { MOST = 50000, RUN = 64 << 10, TURNS = 1100 };
+enum { MOST = 50000, RUN = 64 << 10, TURNS = 140 };
 
 /* A line that keeps what it is given, and has the owners answer it. */
 static struct {

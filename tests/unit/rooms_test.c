@@ -13,6 +13,7 @@ struct slot {
 	bool used;
 	uint32_t peer;
 	uint64_t id;
+	uint32_t body;
 	uint64_t place, blocks;
 };
 
@@ -66,14 +67,26 @@ static bool model_overlaps(const struct model *m)
 	return false;
 }
 
-static uint64_t model_of(const struct model *m, uint32_t peer)
+static struct ck_rooms_sum model_of(const struct model *m, uint32_t peer)
 {
-	uint64_t blocks = 0;
+	struct ck_rooms_sum sum = { 0 };
 
-	for (size_t i = 0; i < SLOTS; i++)
-		if (m->slots[i].used && m->slots[i].peer == peer)
-			blocks += m->slots[i].blocks;
-	return blocks * CK_ROOM_BLOCK;
+	for (size_t i = 0; i < SLOTS; i++) {
+		const struct slot *s = &m->slots[i];
+
+		if (!s->used || s->peer != peer)
+			continue;
+		sum.requests++;
+		sum.bodies += s->body;
+		sum.bytes += s->blocks * CK_ROOM_BLOCK;
+	}
+	return sum;
+}
+
+static bool is_sum(struct ck_rooms_sum a, struct ck_rooms_sum b)
+{
+	return a.requests == b.requests && a.bodies == b.bodies &&
+	       a.bytes == b.bytes;
 }
 
 static bool slot_is_found(const struct model *m, const struct slot *s)
@@ -81,7 +94,7 @@ static bool slot_is_found(const struct model *m, const struct slot *s)
 	uint64_t place = 1, bytes = 1;
 	bool found = ck_rooms_find(&m->rooms, s->peer, s->id, &place, &bytes);
 
-	if (!s->used)
+	if (!s->used || s->blocks == 0)
 		return !found;
 	return found && place == s->place && bytes == s->blocks * CK_ROOM_BLOCK;
 }
@@ -90,7 +103,8 @@ static void check(struct model *m)
 {
 	m->wrong += model_overlaps(m);
 	for (uint32_t peer = 0; peer < PEERS; peer++)
-		m->wrong += ck_rooms_of(&m->rooms, peer) != model_of(m, peer);
+		m->wrong += !is_sum(ck_rooms_of(&m->rooms, peer),
+				    model_of(m, peer));
 	for (size_t i = 0; i < SLOTS; i++)
 		m->wrong += m->slots[i].id && !slot_is_found(m, &m->slots[i]);
 }
@@ -108,8 +122,9 @@ static struct slot *slot_free(struct model *m)
 static void take(struct model *m)
 {
 	uint64_t longest = model_longest(m);
-	uint64_t bytes = 1 + below(m, (below(m, 8) ? 4UL : BLOCKS + 2UL) *
-					      CK_ROOM_BLOCK);
+	uint64_t bytes =
+		below(m, (below(m, 8) ? 4UL : BLOCKS + 2UL) * CK_ROOM_BLOCK) *
+		(below(m, 8) > 0);
 	uint64_t blocks = (bytes + CK_ROOM_BLOCK - 1) / CK_ROOM_BLOCK;
 	struct slot *s = slot_free(m);
 	uint64_t place = 0;
@@ -119,8 +134,9 @@ static void take(struct model *m)
 		return;
 	*s = (struct slot){ .peer = (uint32_t)below(m, PEERS),
 			    .id = ++m->last_id,
+			    .body = (uint32_t)below(m, 1000),
 			    .blocks = blocks };
-	rc = ck_rooms_take(&m->rooms, s->peer, s->id, bytes, &place);
+	rc = ck_rooms_take(&m->rooms, s->peer, s->id, s->body, bytes, &place);
 	s->used = rc == 0;
 	s->place = place;
 	m->taken += rc == 0;
@@ -213,15 +229,15 @@ static void test_full(void)
 	uint64_t place = 7, bytes = 7;
 
 	eq_err(ck_rooms_make(&r, 2 * CK_ROOM_BLOCK), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 2 * CK_ROOM_BLOCK, &place), 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place), 0);
 	eq_u64(place, 0);
-	eq_err(ck_rooms_take(&r, 0, 2, 1, &place), -EAGAIN);
-	eq_err(ck_rooms_take(&r, 1, 1, 1, &place), -EAGAIN);
+	eq_err(ck_rooms_take(&r, 0, 2, 0, 1, &place), -EAGAIN);
+	eq_err(ck_rooms_take(&r, 1, 1, 0, 1, &place), -EAGAIN);
 	ok(!ck_rooms_find(&r, 1, 1, &place, &bytes));
 	ck_rooms_give(&r, 0, 1);
-	eq_err(ck_rooms_take(&r, 1, 1, CK_ROOM_BLOCK + 1, &place), 0);
-	eq_u64(ck_rooms_of(&r, 1), 2 * CK_ROOM_BLOCK);
-	eq_u64(ck_rooms_of(&r, 0), 0);
+	eq_err(ck_rooms_take(&r, 1, 1, 0, CK_ROOM_BLOCK + 1, &place), 0);
+	eq_u64(ck_rooms_of(&r, 1).bytes, 2 * CK_ROOM_BLOCK);
+	eq_u64(ck_rooms_of(&r, 0).bytes, 0);
 	ck_rooms_fini(&r);
 }
 
@@ -231,14 +247,36 @@ static void test_larger_than_all(void)
 	uint64_t place;
 
 	eq_err(ck_rooms_make(&r, 2 * CK_ROOM_BLOCK + CK_ROOM_BLOCK / 2), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 2 * CK_ROOM_BLOCK + 1, &place), -EAGAIN);
-	eq_err(ck_rooms_take(&r, 0, 1, UINT64_MAX / 2, &place), -EAGAIN);
-	eq_u64(ck_rooms_of(&r, 0), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 2 * CK_ROOM_BLOCK, &place), 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK + 1, &place),
+	       -EAGAIN);
+	eq_err(ck_rooms_take(&r, 0, 1, 0, UINT64_MAX / 2, &place), -EAGAIN);
+	eq_u64(ck_rooms_of(&r, 0).bytes, 0);
+	eq_err(ck_rooms_take(&r, 0, 1, 0, 2 * CK_ROOM_BLOCK, &place), 0);
 	ck_rooms_fini(&r);
 	/* Memory of less than a block has no place at all. */
 	eq_err(ck_rooms_make(&r, CK_ROOM_BLOCK - 1), 0);
-	eq_err(ck_rooms_take(&r, 0, 1, 1, &place), -EAGAIN);
+	eq_err(ck_rooms_take(&r, 0, 1, 0, 1, &place), -EAGAIN);
+	ck_rooms_fini(&r);
+}
+
+/* Requests whose answers have no bytes count, and need no place. */
+static void test_no_payload(void)
+{
+	struct ck_rooms r;
+	struct ck_rooms_sum sum;
+	uint64_t place, bytes;
+
+	eq_err(ck_rooms_make(&r, 0), 0);
+	for (uint32_t i = 0; i < 100; i++)
+		eq_err(ck_rooms_take(&r, i % 2, i, 10, 0, &place), 0);
+	sum = ck_rooms_of(&r, 1);
+	ok(sum.requests == 50 && sum.bodies == 500 && sum.bytes == 0);
+	ok(!ck_rooms_find(&r, 1, 1, &place, &bytes));
+	ck_rooms_give(&r, 1, 1);
+	eq_u64(ck_rooms_of(&r, 1).requests, 49);
+	ck_rooms_give_all(&r, 1);
+	eq_u64(ck_rooms_of(&r, 1).requests, 0);
+	eq_u64(ck_rooms_of(&r, 0).requests, 50);
 	ck_rooms_fini(&r);
 }
 
@@ -251,21 +289,23 @@ static void test_many(void)
 
 	eq_err(ck_rooms_make(&r, MANY * (uint64_t)CK_ROOM_BLOCK), 0);
 	for (uint32_t i = 0; i < MANY; i++)
-		if (ck_rooms_take(&r, i % 3, i, 1, &place) ||
+		if (ck_rooms_take(&r, i % 3, i, 0, 1, &place) ||
 		    place != i * (uint64_t)CK_ROOM_BLOCK)
 			tap_result(false, __FILE__, __LINE__,
 				   "each gets the next");
-	eq_u64(ck_rooms_of(&r, 0) + ck_rooms_of(&r, 1) + ck_rooms_of(&r, 2),
+	eq_u64(ck_rooms_of(&r, 0).bytes + ck_rooms_of(&r, 1).bytes +
+		       ck_rooms_of(&r, 2).bytes,
 	       MANY * (uint64_t)CK_ROOM_BLOCK);
 	ck_rooms_give_all(&r, 1);
-	eq_u64(ck_rooms_of(&r, 1), 0);
-	eq_err(ck_rooms_take(&r, 9, 0, CK_ROOM_BLOCK + 1, &place), -EAGAIN);
+	eq_u64(ck_rooms_of(&r, 1).bytes, 0);
+	eq_err(ck_rooms_take(&r, 9, 0, 0, CK_ROOM_BLOCK + 1, &place), -EAGAIN);
 	for (uint32_t i = 0; i < MANY; i += 7)
 		ck_rooms_give(&r, i % 3, i);
 	ck_rooms_give_all(&r, 0);
 	ck_rooms_give_all(&r, 2);
 	eq_u64(r.n, 0);
-	eq_err(ck_rooms_take(&r, 9, 0, MANY * (uint64_t)CK_ROOM_BLOCK, &place),
+	eq_err(ck_rooms_take(&r, 9, 0, 0, MANY * (uint64_t)CK_ROOM_BLOCK,
+			     &place),
 	       0);
 	ck_rooms_fini(&r);
 }
@@ -274,6 +314,7 @@ int main(void)
 {
 	test_full();
 	test_larger_than_all();
+	test_no_payload();
 	test_many();
 	test_random();
 	test_canaries();

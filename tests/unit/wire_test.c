@@ -69,7 +69,7 @@ static void test_head_bytes(void)
 {
 	static const uint8_t want[CK_WIRE_HEAD] =
 		"ckpw\1\0\4\0\1\0\0\0\0\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11"
-		"\0\0\0\4\0\0\0\0\5\4\0\0\4\3\2\1";
+		"\0\0\x80\0\0\0\0\0\5\4\0\0\4\3\2\1";
 	const struct ck_wire_head head = { .type = CK_WIRE_READ,
 					   .answer = true,
 					   .id = UINT64_C(0x1122334455667788),

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * jobs: requests that are answered here, from when they come until their answers are
+ * sent: whose turn it is, and whether there is memory.
+ */
+#include "serve_internal.h"
+
+/* --- one --------------------------------------------------------------------------- */
+
+struct ck_serve_job *ck_job_make(struct ck_serve *s, uint32_t sender,
+				 const struct ck_message *m)
+{
+	struct ck_serve_job *j = calloc(1, sizeof(*j) + m->head.body);
+	char *body = (char *)(j + 1);
+
+	if (!j)
+		return NULL;
+	if (m->head.body)
+		memcpy(body, m->body.p, m->head.body);
+	j->request.head = m->head;
+	j->request.body = (struct ck_str){ body, m->head.body };
+	j->sender = sender;
+	s->senders[sender].open++;
+	s->senders[sender].asked += m->head.body;
+	return j;
+}
+
+void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
+{
+	struct ck_serve_sender *sender = &s->senders[j->sender];
+
+	ck_answer_fini(&j->answer);
+	sender->open--;
+	sender->asked -= j->request.head.body;
+	pthread_mutex_lock(&s->lock);
+	sender->used -= j->counted ? j->cost : 0;
+	s->unsent = ck_frames_waiting(s->frames);
+	pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
+	free(j);
+}
+
+/* --- queues ------------------------------------------------------------------------ */
+
+void ck_jobs_append(struct ck_serve_jobs *q, struct ck_serve_job *j)
+{
+	j->next = NULL;
+	*(q->first ? &q->last->next : &q->first) = j;
+	q->last = j;
+}
+
+struct ck_serve_job *ck_jobs_take(struct ck_serve_jobs *q)
+{
+	struct ck_serve_job *j = q->first;
+
+	if (j)
+		q->first = j->next;
+	return j;
+}
+
+static enum ck_serve_queue queue_of(const struct ck_serve_job *j)
+{
+	return j->request.head.type == CK_WIRE_LOOK ? CK_QUEUE_LOOKS
+						    : CK_QUEUE_OTHERS;
+}
+
+void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j)
+{
+	pthread_mutex_lock(&s->lock);
+	j->number = s->last_number++;
+	ck_jobs_append(&s->senders[j->sender].waiting[queue_of(j)], j);
+	pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* --- turns; under the lock ---------------------------------------------------------- */
+
+/* Whether there is memory for its answer; one may have more than the share. */
+static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
+{
+	uint64_t used = s->senders[j->sender].used;
+
+	if (j->sender == CK_FROM_LINK)
+		used += s->unsent;
+	return used == 0 || used + j->cost <= s->share;
+}
+
+/* Whether it would take memory for which an older one of its sender waits. */
+static bool is_ahead(const struct ck_serve *s, const struct ck_serve_job *j,
+		     enum ck_serve_queue q)
+{
+	const struct ck_serve_sender *sender = &s->senders[j->sender];
+	const struct ck_serve_job *other =
+		sender->waiting[q == CK_QUEUE_LOOKS ? CK_QUEUE_OTHERS
+						    : CK_QUEUE_LOOKS]
+			.first;
+
+	return other && other->number < j->number && !has_memory(s, other);
+}
+
+static struct ck_serve_job *begin(struct ck_serve *s, enum ck_serve_queue q,
+				  uint32_t sender)
+{
+	struct ck_serve_job *j = ck_jobs_take(&s->senders[sender].waiting[q]);
+
+	s->senders[sender].used += j->cost;
+	j->counted = true;
+	s->turn[q] = (sender + 1) % s->nsenders;
+	s->looking |= q == CK_QUEUE_LOOKS;
+	return j;
+}
+
+static struct ck_serve_job *next_of(struct ck_serve *s, enum ck_serve_queue q)
+{
+	if (q == CK_QUEUE_LOOKS && s->looking)
+		return NULL;
+	for (uint32_t i = 0; i < s->nsenders; i++) {
+		uint32_t sender = (s->turn[q] + i) % s->nsenders;
+		const struct ck_serve_job *j =
+			s->senders[sender].waiting[q].first;
+
+		if (j && has_memory(s, j) && !is_ahead(s, j, q))
+			return begin(s, q, sender);
+	}
+	return NULL;
+}
+
+/* The queues take turns too: one thread alone serves both. */
+struct ck_serve_job *ck_jobs_next(struct ck_serve *s)
+{
+	enum ck_serve_queue q = s->next_queue;
+	enum ck_serve_queue other = q == CK_QUEUE_LOOKS ? CK_QUEUE_OTHERS
+							: CK_QUEUE_LOOKS;
+	struct ck_serve_job *j = next_of(s, q);
+
+	if (!j)
+		return next_of(s, other);
+	s->next_queue = other;
+	return j;
+}
+
+/* --- all of a sender ------------------------------------------------------------------- */
+
+static void free_all(struct ck_serve *s, struct ck_serve_jobs q)
+{
+	struct ck_serve_job *j;
+
+	while ((j = ck_jobs_take(&q)))
+		ck_job_free(s, j);
+}
+
+void ck_jobs_forget(struct ck_serve *s, uint32_t sender)
+{
+	for (unsigned q = 0; q < CK_SERVE_QUEUES; q++) {
+		struct ck_serve_jobs *waiting = &s->senders[sender].waiting[q];
+		struct ck_serve_jobs all;
+
+		pthread_mutex_lock(&s->lock);
+		all = *waiting;
+		*waiting = (struct ck_serve_jobs){ 0 };
+		pthread_mutex_unlock(&s->lock);
+		free_all(s, all);
+	}
+}
+
+/* Twice as much as one may have: that an answer is sent is known here at times when the
+ * next request is here already. */
+bool ck_jobs_are_too_many(const struct ck_serve *s, uint32_t sender)
+{
+	const struct ck_serve_sender *from = &s->senders[sender];
+
+	return from->open > 2 * CK_WIRE_OPEN_MAX ||
+	       from->asked > 2 * CK_WIRE_ASKED_MAX;
+}
+
+void ck_jobs_note_unsent(struct ck_serve *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->unsent = ck_frames_waiting(s->frames);
+	pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* --- beginning and end --------------------------------------------------------------- */
+
+int ck_jobs_init(struct ck_serve *s)
+{
+	const struct ck_serve_options *o = s->options;
+	uint32_t ranks = o->xport ? o->xport->size : 1;
+	uint64_t askers = ranks - 1UL + (o->link >= 0);
+
+	s->nsenders = CK_FROM_RANK + ranks;
+	s->share = ck_max(o->memory_most / ck_max(askers, 1), CK_WIRE_READ_MAX);
+	s->senders = calloc(s->nsenders, sizeof(*s->senders));
+	return s->senders ? 0 : -ENOMEM;
+}
+
+void ck_jobs_fini(struct ck_serve *s)
+{
+	for (uint32_t i = 0; s->senders && i < s->nsenders; i++)
+		ck_jobs_forget(s, i);
+	free_all(s, s->answered);
+	free(s->senders);
+}

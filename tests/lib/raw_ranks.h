@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * raw_ranks: a rank 0 that serves, in a thread, with others that are sockets of the test,
+ * and an end of its link that is one too.
+ */
+#ifndef CK_RAW_RANKS_H
+#define CK_RAW_RANKS_H
+
+#include "../../core/peer/mesh.h"
+#include "serve_case.h"
+#include "wire_case.h"
+#include "xport_case.h"
+
+enum { RAW_RANKS = 3, RAW_MEMORY = 72 << 20 };
+
+struct raw_ranks {
+	char directory[64];
+	struct ck_serve_options serve; /* memory_most, threads: set before */
+	int link;		       /* the end of the test, or -1 */
+	int memory;
+	int fds[RAW_RANKS]; /* of the ranks, but 0 */
+	pthread_t thread;
+	int rc; /* of it */
+};
+
+static inline void *raw_ranks_run(void *arg)
+{
+	struct raw_ranks *r = arg;
+
+	if (ck_xport_local(r->directory, 0, RAW_RANKS, 10000, &r->serve.xport))
+		abort();
+	r->serve.owner = owner_make();
+	r->rc = ck_serve_run(&r->serve);
+	ck_data_owner_free(r->serve.owner);
+	close(r->serve.link);
+	return NULL;
+}
+
+static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
+				   uint64_t memory_most)
+{
+	const struct timeval patience = { 10, 0 };
+	int ends[2];
+
+	*r = (struct raw_ranks){ 0 };
+	taken.most = taken.payload = taken.waiting = taken.n = 0;
+	xport_directory(r->directory);
+	r->memory = memfd_create("link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (r->memory < 0 || ftruncate(r->memory, RAW_MEMORY) ||
+	    fcntl(r->memory, F_ADD_SEALS, F_SEAL_SHRINK) ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		abort();
+	r->link = ends[0];
+	r->serve = (struct ck_serve_options){ .threads = threads,
+					      .memory_most = memory_most,
+					      .link = ends[1],
+					      .memory = r->memory,
+					      .size = RAW_MEMORY,
+					      .stop = -1 };
+	if (pthread_create(&r->thread, NULL, raw_ranks_run, r))
+		abort();
+	for (uint32_t i = 1; i < RAW_RANKS; i++) {
+		const struct ck_mesh_hello hello = { CK_MESH_MAGIC, RAW_RANKS,
+						     i };
+
+		r->fds[i] = raw_connect(r->directory, 0);
+		if (write(r->fds[i], &hello, sizeof(hello)) != sizeof(hello) ||
+		    setsockopt(r->fds[i], SOL_SOCKET, SO_RCVTIMEO, &patience,
+			       sizeof(patience)))
+			abort();
+	}
+}
+
+/* What it came to. */
+static inline int raw_ranks_end(struct raw_ranks *r)
+{
+	close(r->link);
+	pthread_join(r->thread, NULL);
+	for (uint32_t i = 1; i < RAW_RANKS; i++)
+		if (r->fds[i] >= 0)
+			close(r->fds[i]);
+	close(r->memory);
+	eq_i64(rmdir(r->directory), 0);
+	return r->rc;
+}
+
+/* --- messages ------------------------------------------------------------------------- */
+
+static inline void raw_add(struct ck_buf *b, struct ck_ask *a, uint64_t id)
+{
+	a->head.id = id;
+	wire_add_ask(b, a);
+	ck_ask_fini(a);
+}
+
+static inline void raw_add_look(struct ck_buf *b, uint64_t id)
+{
+	struct ck_str name = file_name(0);
+	struct ck_ask a;
+	size_t n;
+
+	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, &name, 1, &n))
+		abort();
+	raw_add(b, &a, id);
+}
+
+/* A READ of file 0: bytes of it, so many times. */
+static inline void raw_add_read(struct ck_buf *b, uint64_t id, uint64_t run,
+				uint64_t turns)
+{
+	static uint8_t to[1];
+	const struct ck_loop loop = { turns, run, 0 };
+	struct ck_move m = {
+		.run = run, .to = to, .nloops = 1, .loops = &loop
+	};
+	struct ck_reads reads;
+	struct ck_ask a;
+
+	ck_reads_begin(&reads, &m, 1);
+	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &a))
+		abort();
+	raw_add(b, &a, id);
+}
+
+static inline void raw_add_ping(struct ck_buf *b, uint64_t id)
+{
+	struct ck_ask a;
+
+	if (ck_ask_ping(&a))
+		abort();
+	raw_add(b, &a, id);
+}
+
+/* Sends and empties it; false: the other end is gone. */
+static inline bool raw_send(int fd, struct ck_buf *b)
+{
+	size_t done = 0;
+
+	while (done < b->len) {
+		ssize_t n = send(fd, b->data + done, b->len - done,
+				 MSG_NOSIGNAL);
+
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	b->len -= done;
+	return b->len == 0;
+}
+
+/* The next message; its body and payload are read away. False: none comes. */
+static inline bool raw_read(int fd, struct ck_wire_head *out)
+{
+	static uint8_t away[CK_WIRE_READ_MAX + CK_WIRE_BODY_MAX];
+	uint8_t head[CK_WIRE_HEAD];
+	uint64_t rest;
+
+	if (recv(fd, head, sizeof(head), MSG_WAITALL) != sizeof(head) ||
+	    ck_wire_head_get(head, out))
+		return false;
+	rest = out->body + out->payload;
+	return rest == 0 || recv(fd, away, rest, MSG_WAITALL) == (ssize_t)rest;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve_case: what a rank takes of memory while it serves. For tests that are linked
+ * with these functions wrapped.
+ */
+#ifndef CK_SERVE_CASE_H
+#define CK_SERVE_CASE_H
+
+#include "../../core/peer/link_internal.h"
+#include "link_case.h"
+
+/* --- what it takes: answers, and what waits to be sent ------------------------------------- */
+
+static struct {
+	uint64_t now, most; /* bytes of answers; atomic */
+	uint64_t payload;   /* the largest */
+	uint64_t waiting;   /* most bytes that waited to be sent */
+	bool held;	    /* nothing is answered; atomic */
+	bool looks_held;    /* no LOOK is; atomic */
+	unsigned n;	    /* that were begun; atomic */
+	uint64_t ids[4096]; /* of these, in their order */
+} taken;
+
+int __real_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out);
+int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out);
+void __real_ck_answer_fini(struct ck_answer *a);
+void __wrap_ck_answer_fini(struct ck_answer *a);
+int __real_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			 const struct ck_wire_head *head, struct ck_str body);
+int __wrap_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			 const struct ck_wire_head *head, struct ck_str body);
+
+static inline uint64_t noted(const uint64_t *number)
+{
+	return __atomic_load_n(number, __ATOMIC_RELAXED);
+}
+
+static inline void note_most(uint64_t *most, uint64_t now)
+{
+	if (now > __atomic_load_n(most, __ATOMIC_RELAXED))
+		__atomic_store_n(most, now, __ATOMIC_RELAXED);
+}
+
+int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out)
+{
+	uint64_t bytes;
+	unsigned n = __atomic_fetch_add(&taken.n, 1, __ATOMIC_RELAXED);
+	int rc;
+
+	if (n < CK_ARRAY_SIZE(taken.ids))
+		taken.ids[n] = request->head.id;
+	while (request->head.type == CK_WIRE_LOOK &&
+	       __atomic_load_n(&taken.looks_held, __ATOMIC_ACQUIRE))
+		msec_sleep(5);
+	while (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE))
+		msec_sleep(5);
+	rc = __real_ck_data_owner_answer(o, request, out);
+	bytes = out->head.payload + out->head.body;
+
+	note_most(&taken.payload, out->head.payload);
+	note_most(&taken.most,
+		  __atomic_add_fetch(&taken.now, bytes, __ATOMIC_RELAXED));
+	return rc;
+}
+
+void __wrap_ck_answer_fini(struct ck_answer *a)
+{
+	__atomic_fetch_sub(
+		&taken.now,
+		a->payload || a->body.data ? a->head.payload + a->head.body : 0,
+		__ATOMIC_RELAXED);
+	__real_ck_answer_fini(a);
+}
+
+int __wrap_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
+			 const struct ck_wire_head *head, struct ck_str body)
+{
+	int rc = __real_ck_frames_put(f, frame, head, body);
+
+	note_most(&taken.waiting, ck_frames_waiting(f));
+	return rc;
+}
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rank that is asked by several others: one that asks much and reads nothing has only
+ * itself to wait for, one that asks more than anybody may is nobody's any more, and
+ * what all have of the memory is bounded.
+ */
+#include "raw_ranks.h"
+
+enum { DEAF = 1, GOOD = 2 }; /* ranks */
+
+enum { RUN = 250000, TURNS = 33 }; /* of a READ, almost all that one may be */
+
+enum { WIDE = RUN * TURNS, BODY = 4 };
+
+/* --- one of them asks -------------------------------------------------------------------- */
+
+static void look(struct raw_ranks *r)
+{
+	struct ck_buf b = { 0 };
+	struct ck_wire_head head;
+
+	raw_add_look(&b, 1);
+	ok(raw_send(r->fds[GOOD], &b) && raw_read(r->fds[GOOD], &head) &&
+	   head.id == 1 && head.err == 0);
+	ck_buf_fini(&b);
+}
+
+/* Large READs one after the other: how long they take; none: 0. */
+static uint64_t read_all(struct raw_ranks *r, unsigned n)
+{
+	uint64_t from = msec_now();
+	struct ck_buf b = { 0 };
+	struct ck_wire_head head;
+	bool good = true;
+
+	for (unsigned i = 0; i < n && good; i++) {
+		raw_add_read(&b, 100 + i, RUN, TURNS);
+		good = raw_send(r->fds[GOOD], &b) &&
+		       raw_read(r->fds[GOOD], &head) && head.id == 100 + i &&
+		       head.payload == WIDE;
+	}
+	ck_buf_fini(&b);
+	return good ? msec_now() - from + 1 : 0;
+}
+
+/* --- memory ------------------------------------------------------------------------------ */
+
+static void test_deaf(unsigned threads)
+{
+	enum { READS = 20, MUCH = 100 };
+	struct ck_buf b = { 0 };
+	struct raw_ranks r;
+	uint64_t alone, beside;
+
+	raw_ranks_begin(&r, threads, 1);
+	look(&r);
+	alone = read_all(&r, READS);
+	for (unsigned i = 0; i < MUCH; i++)
+		raw_add_read(&b, i, RUN, TURNS);
+	ok(raw_send(r.fds[DEAF], &b));
+	beside = read_all(&r, READS);
+	printf("# %" PRIu64 " msec alone, %" PRIu64 " beside one who is deaf\n",
+	       alone, beside);
+	ok(alone && beside && beside < 4 * alone + 500);
+	/* One answer of each. */
+	ok(noted(&taken.most) <= 2 * (WIDE + BODY));
+	ok(noted(&taken.most) > WIDE + BODY);
+	eq_i64(raw_ranks_end(&r), 0);
+	eq_u64(noted(&taken.now), 0);
+	ck_buf_fini(&b);
+}
+
+/* With more memory each has a third of it. */
+static void test_shares(void)
+{
+	enum { SHARE = 4 * WIDE + (64 << 10), MUCH = 30 };
+	struct ck_buf b = { 0 };
+	struct raw_ranks r;
+
+	raw_ranks_begin(&r, 4, 3UL * SHARE);
+	look(&r);
+	for (uint32_t rank = DEAF; rank <= GOOD; rank++) {
+		for (unsigned i = 0; i < MUCH; i++)
+			raw_add_read(&b, i, RUN, TURNS);
+		ok(raw_send(r.fds[rank], &b));
+	}
+	for (unsigned i = 0; i < 1000 && noted(&taken.now) < 8UL * WIDE; i++)
+		msec_sleep(5);
+	msec_sleep(100);
+	ok(noted(&taken.most) >= 8UL * WIDE);
+	ok(noted(&taken.most) <= 8UL * (WIDE + BODY));
+	eq_i64(raw_ranks_end(&r), 0);
+	ck_buf_fini(&b);
+}
+
+/* --- turns ---------------------------------------------------------------------------------- */
+
+static void hold(bool *what, bool held)
+{
+	__atomic_store_n(what, held, __ATOMIC_RELEASE);
+}
+
+static bool are_begun(unsigned n)
+{
+	uint64_t end = msec_now() + 5000;
+
+	while (__atomic_load_n(&taken.n, __ATOMIC_RELAXED) < n &&
+	       msec_now() < end)
+		msec_sleep(2);
+	return __atomic_load_n(&taken.n, __ATOMIC_RELAXED) >= n;
+}
+
+/* Where a request stands in the order in which they were begun. */
+static unsigned place_of(uint64_t id)
+{
+	unsigned i = 0;
+
+	while (i < CK_ARRAY_SIZE(taken.ids) && taken.ids[i] != id)
+		i++;
+	return i;
+}
+
+/* Whoever asks once does not wait for all that another has asked before. */
+static void test_turns(void)
+{
+	enum { MUCH = 200 };
+	struct ck_buf b = { 0 };
+	struct ck_wire_head head;
+	struct raw_ranks r;
+
+	raw_ranks_begin(&r, 1, 1);
+	look(&r);
+	hold(&taken.held, true);
+	for (unsigned i = 0; i < MUCH; i++)
+		raw_add_read(&b, 1000 + i, 10, 1);
+	ok(raw_send(r.fds[DEAF], &b) && are_begun(2));
+	raw_add_read(&b, 7, 10, 1);
+	raw_add_read(&b, 8, 10, 1);
+	ok(raw_send(r.fds[GOOD], &b));
+	msec_sleep(TAP_SLOW ? 300 : 100);
+	hold(&taken.held, false);
+	ok(raw_read(r.fds[GOOD], &head) && head.id == 7);
+	ok(raw_read(r.fds[GOOD], &head) && head.id == 8);
+	/* 0 is the LOOK, 1 was begun before; then they take turns. */
+	eq_u64(place_of(7), 2);
+	eq_u64(place_of(8), 4);
+	ok(are_begun(1 + MUCH + 2));
+	eq_u64(place_of(1000 + MUCH - 1), 1 + MUCH + 1);
+	eq_i64(raw_ranks_end(&r), 0);
+	ck_buf_fini(&b);
+}
+
+/* LOOKs are answered one by one, and threads do other things meanwhile. */
+static void test_looks(void)
+{
+	struct ck_buf b = { 0 };
+	struct ck_wire_head head;
+	struct raw_ranks r;
+
+	raw_ranks_begin(&r, 2, 1);
+	look(&r);
+	hold(&taken.looks_held, true);
+	for (unsigned i = 0; i < 3; i++)
+		raw_add_look(&b, 20 + i);
+	ok(raw_send(r.fds[DEAF], &b) && are_begun(2));
+	raw_add_look(&b, 30);
+	raw_add_read(&b, 31, 10, 1);
+	ok(raw_send(r.fds[GOOD], &b));
+	ok(raw_read(r.fds[GOOD], &head) && head.id == 31);
+	hold(&taken.looks_held, false);
+	ok(raw_read(r.fds[GOOD], &head) && head.id == 30);
+	for (unsigned i = 0; i < 3; i++)
+		ok(raw_read(r.fds[DEAF], &head) && head.id == 20 + i);
+	/* The LOOK of before, one that was begun, the READ; and by turns. */
+	eq_u64(place_of(31), 2);
+	eq_u64(place_of(30), 3);
+	eq_i64(raw_ranks_end(&r), 0);
+	ck_buf_fini(&b);
+}
+
+/* One thread alone does both, whatever there is more of. */
+static void test_looks_and_reads(void)
+{
+	enum { MUCH = 50 };
+	struct ck_buf b = { 0 };
+	struct raw_ranks r;
+
+	raw_ranks_begin(&r, 1, 1);
+	look(&r);
+	hold(&taken.held, true);
+	for (unsigned i = 0; i < MUCH; i++)
+		raw_add_look(&b, 1000 + i);
+	ok(raw_send(r.fds[DEAF], &b) && are_begun(2));
+	raw_add_read(&b, 7, 10, 1);
+	ok(raw_send(r.fds[DEAF], &b));
+	msec_sleep(TAP_SLOW ? 300 : 100);
+	hold(&taken.held, false);
+	ok(are_begun(1 + MUCH + 1));
+	ok(place_of(7) <= 3);
+	eq_i64(raw_ranks_end(&r), 0);
+	ck_buf_fini(&b);
+}
+
+/* --- more than anybody may ask ------------------------------------------------------------------ */
+
+/* As many as one may ask are answered. */
+static void test_many(void)
+{
+	struct ck_buf b = { 0 };
+	struct ck_wire_head head;
+	struct raw_ranks r;
+	unsigned n = 0;
+
+	raw_ranks_begin(&r, 2, 1);
+	look(&r);
+	for (unsigned i = 0; i < CK_WIRE_OPEN_MAX; i++)
+		raw_add_read(&b, i, 10, 1);
+	ok(raw_send(r.fds[GOOD], &b));
+	while (n < CK_WIRE_OPEN_MAX && raw_read(r.fds[GOOD], &head) &&
+	       head.err == 0)
+		n++;
+	eq_u64(n, CK_WIRE_OPEN_MAX);
+	eq_i64(raw_ranks_end(&r), 0);
+	ck_buf_fini(&b);
+}
+
+/* Sends the same until the other end is gone; false: it stays. */
+static bool is_dropped(int fd, const struct ck_buf *one, unsigned most)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	for (unsigned i = 0; i < most; i++)
+		if (send(fd, one->data, one->len, MSG_NOSIGNAL) !=
+		    (ssize_t)one->len)
+			return true;
+	return poll(&p, 1, 3000) > 0 && p.revents & (POLLHUP | POLLRDHUP);
+}
+
+static void dropped_with(const char *name, const struct ck_buf *one,
+			 unsigned most, bool held)
+{
+	struct raw_ranks r;
+
+	raw_ranks_begin(&r, 2, 1);
+	look(&r);
+	hold(&taken.held, held);
+	tap_result(is_dropped(r.fds[DEAF], one, most), __FILE__, __LINE__,
+		   name);
+	hold(&taken.held, false);
+	ok(read_all(&r, 2) > 0);
+	eq_i64(raw_ranks_end(&r), 0);
+	eq_u64(noted(&taken.now), 0);
+	/* What it still had asked for was done for nobody. */
+	ok(__atomic_load_n(&taken.n, __ATOMIC_RELAXED) < 20);
+}
+
+static void test_dropped(void)
+{
+	static const char name[4000];
+	static struct ck_str names[250];
+	struct ck_buf b = { 0 };
+	struct ck_ask a;
+	size_t taken_names;
+
+	raw_add_ping(&b, 1);
+	dropped_with("pings, and nothing is read", &b, 100000, false);
+	b.len = 0;
+	raw_add_read(&b, 1, 10, 1);
+	dropped_with("requests", &b, 2 * CK_WIRE_OPEN_MAX + 10, true);
+	b.len = 0;
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(names); i++)
+		names[i] = (struct ck_str){ name, sizeof(name) };
+	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names,
+			CK_ARRAY_SIZE(names), &taken_names))
+		abort();
+	raw_add(&b, &a, 1);
+	dropped_with("long requests", &b, 12, true);
+	ck_buf_fini(&b);
+}
+
+int main(void)
+{
+	unsigned fds, tasks;
+
+	dir_make();
+	fds = proc_count("fd");
+	tasks = proc_count("task");
+	test_deaf(1);
+	test_deaf(4);
+	test_shares();
+	test_turns();
+	test_looks();
+	test_looks_and_reads();
+	test_many();
+	test_dropped();
+	eq_u64(proc_count("fd"), fds);
+	eq_u64(proc_count("task"), tasks);
+	dir_remove();
+	return tap_done();
+}
