@@ -27,10 +27,13 @@
  * take, the bytes are MPI's until close().
  *
  * close() says goodbye to the others, and waits until they have answered, at most two
- * seconds if one does not. It does not end MPI, which would wait for all, the dead too.
- * So the process has to end with _exit(2) soon after, and it must not use again, until
+ * seconds if one does not. If all have, it ends MPI, and mpirun ends at once; else it
+ * does not, since that would wait for all, the dead too. One that dies just then is
+ * waited for: who closes has to have a deadline of his own.
+ * The process has to end with _exit(2) soon after, and it must not use again, until
  * then, the memory of parcels that close() gave back with -EIO, nor what was expected.
- * mpirun takes that for a failure of the job, unless it was told not to:
+ * mpirun takes an end without that of MPI for a failure of the job, and for two seconds
+ * does nothing; it is told not to fail by
  *
  *	--mca orte_enable_recovery 1 --mca orte_abort_on_non_zero_status 0
  *

@@ -263,6 +263,7 @@ static void mpi_free(struct ck_mpi *m)
 static void mpi_close(struct ck_xport *x)
 {
 	struct ck_mpi *m = mpi_of(x);
+	bool all = false;
 
 	for (uint32_t i = 0; i < x->size; i++) {
 		ck_mpi_drop(m, i);
@@ -271,7 +272,10 @@ static void mpi_close(struct ck_xport *x)
 	ck_xport_refuse(&m->b, &m->b.own);
 	if (prepare_poll(m, NULL, 0) == 0)
 		say_goodbye(m);
+	all = are_over(m);
 	ck_mpi_abandon(m);
+	if (all)
+		(void)MPI_Finalize();
 	for (uint32_t i = 0; i < x->size; i++)
 		ck_mpi_refuse(m, i);
 	ck_xport_refuse_rest(&m->b);
