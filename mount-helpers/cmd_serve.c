@@ -22,7 +22,8 @@ enum {
 	JOIN_MSEC = 10000, /* until all ranks are there */
 	END_SECONDS = 3,   /* that a read of a file may take when all is over */
 	THREADS_MOST = 8,
-	OPEN_MOST = 1024, /* files, at a time */
+	OPEN_MOST = 1024,     /* files, at a time */
+	SILENCE_MSEC = 25000, /* of the mount's rank, after which it is over */
 };
 
 static const uint64_t memory_most = 256 << 20; /* bytes for answers */
@@ -169,6 +170,8 @@ static int serve(struct serving *s)
 	s->options.threads = (unsigned)ck_min(ck_max((uint64_t)get_nprocs(), 2),
 					      THREADS_MOST);
 	s->options.ending = ending;
+	s->options.holder = 0;
+	s->options.silence_msec = SILENCE_MSEC;
 	rc = ck_serve_run(&s->options);
 	s->options.xport = NULL;
 	return rc ? fail("ended", rc) : CK_EXIT_FINE;

@@ -177,6 +177,8 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 {
 	struct ck_serve *s = arg;
 
+	if (from == s->options->holder)
+		s->heard = ck_msec_now();
 	if (m->head.answer)
 		got_answer(s, from, m);
 	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
@@ -190,6 +192,7 @@ static void lost(void *arg, uint32_t rank)
 	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
 
 	ck_jobs_forget(s, CK_FROM_RANK + rank);
+	s->over |= ck_serve_watches(s) && rank == s->options->holder;
 	if (s->memory)
 		put_or_note(s, &frame, NULL, CK_STR(""));
 }

@@ -11,6 +11,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum {
+	WATCH_MSEC = 1000
+}; /* how often the rank with the mount is looked after */
+
 /* --- requests ------------------------------------------------------------------------------ */
 
 bool ck_serve_is_full(const struct ck_serve *s)
@@ -177,7 +181,8 @@ static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 				  .events = link_events(s) };
 	fds[2] = (struct pollfd){ .fd = s->event, .events = POLLIN };
 	if (x)
-		return x->wait(x, fds, 2, -1);
+		return x->wait(x, fds, 2,
+			       ck_serve_watches(s) ? WATCH_MSEC : -1);
 	if (poll(fds, 3, -1) < 0 && errno != EINTR)
 		return -errno;
 	return 0;
@@ -199,17 +204,38 @@ static int turn(struct ck_serve *s, const struct pollfd fds[static 3])
 	return rc;
 }
 
+bool ck_serve_watches(const struct ck_serve *s)
+{
+	const struct ck_serve_options *o = s->options;
+
+	return o->silence_msec && o->xport && o->holder != o->xport->rank;
+}
+
+/* Time in which this process was stopped is nobody's silence. */
+static void watch(struct ck_serve *s)
+{
+	uint64_t now = ck_msec_now();
+
+	if (!ck_serve_watches(s))
+		return;
+	if (now - s->waited > 2 * WATCH_MSEC)
+		s->heard = now;
+	s->waited = now;
+	s->over |= now - s->heard >= s->options->silence_msec;
+}
+
 static int loop(struct ck_serve *s)
 {
 	struct pollfd fds[3];
 	int rc = 0;
 
-	while (rc == 0) {
+	while (rc == 0 && !s->over) {
 		rc = wait(s, fds);
 		if (rc == 0 && fds[0].revents)
 			return 0;
 		if (rc == 0)
 			rc = turn(s, fds);
+		watch(s);
 	}
 	return rc == -EPIPE ? 0 : rc;
 }
@@ -240,6 +266,7 @@ static int init(struct ck_serve *s)
 
 	int rc = ck_jobs_init(s);
 
+	s->heard = s->waited = ck_msec_now();
 	s->frames->fd = o->link;
 	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (rc || s->event < 0)

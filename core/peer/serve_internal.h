@@ -58,7 +58,10 @@ struct ck_serve {
 	pthread_t *workers;
 	unsigned nworkers;
 	int event;
-	int link_rc; /* of what came for the link */
+	int link_rc;	 /* of what came for the link */
+	bool over;	 /* who has the mount is gone */
+	uint64_t heard;	 /* when he said something */
+	uint64_t waited; /* until when this has waited last */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -107,6 +110,8 @@ CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
 			     const struct ck_message *m);
 /* Has the thread that carries messages look what was answered. */
 void ck_serve_wake(struct ck_serve *s);
+/* Whether this rank ends with another one, that of the mount. */
+CK_MUST_USE bool ck_serve_watches(const struct ck_serve *s);
 /* Sets who is called by the transport. */
 void ck_serve_join(struct ck_serve *s);
 /* Sends an answer; frees the job when it is sent. */

@@ -22,6 +22,9 @@ struct ck_serve_options {
 	 * kept waiting by none of them. */
 	uint64_t memory_most;
 	unsigned threads; /* that read files, at least 1 */
+	/* It serves one mount, which is that rank's and not this one's: it ends when
+	 * that is lost, or has been silent for so long; 0: it ends for no one. */
+	uint32_t holder, silence_msec;
 	int stop; /* a descriptor: it serves until that is readable, or -1 */
 	/* Called when it ends, before it waits for threads that may still read a
 	 * file, however long that takes. May be NULL. */
