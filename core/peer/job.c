@@ -11,7 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TERM_MSEC = 1000 };
+enum {
+	TERM_MSEC = 1000,
+	HEAR_STEPS = 64, /* of 1024 bytes: what a pipe holds */
+};
 
 /* --- starting ----------------------------------------------------------------------- */
 
@@ -106,8 +109,12 @@ void ck_job_hear(const struct ck_job *job, struct ck_buf *out)
 	char step[1024];
 	ssize_t n;
 
-	while ((n = read(job->said, step, sizeof(step))) > 0)
+	for (int i = 0; i < HEAR_STEPS; i++) {
+		n = read(job->said, step, sizeof(step));
+		if (n <= 0)
+			break;
 		ck_buf_add(out, step, (size_t)n);
+	}
 }
 
 /* --- ending --------------------------------------------------------------------------- */
