@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/* launch: what mpirun is told; see launch.h. Who can take part is in launch_ask.c. */
+#include "ckptfs/launch.h"
+
+#include "launch_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- words -------------------------------------------------------------------------- */
+
+void ck_words_add(struct ck_words *w, struct ck_str word)
+{
+	char **grown;
+
+	if (w->err)
+		return;
+	grown = ck_grow(w->words, &w->cap, w->n, 2, sizeof(*grown));
+	if (grown) {
+		w->words = grown;
+		w->words[w->n] = strndup(word.p, word.len);
+		w->words[w->n + 1] = NULL;
+	}
+	if (grown && w->words[w->n])
+		w->n++;
+	else
+		w->err = -ENOMEM;
+}
+
+void ck_words_text(struct ck_words *w, const char *text)
+{
+	ck_words_add(w, ck_str_from(text));
+}
+
+/* As mpirun cuts what it takes for an agent. */
+void ck_words_split(struct ck_words *w, const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (len)
+			ck_words_add(w, (struct ck_str){ text, len });
+		text += len + (text[len] == ' ');
+	}
+}
+
+char **ck_words_take(struct ck_words *w)
+{
+	char **words = w->words;
+
+	if (w->err) {
+		ck_launch_words_free(words);
+		words = NULL;
+	}
+	*w = (struct ck_words){ 0 };
+	return words;
+}
+
+void ck_launch_words_free(char **words)
+{
+	for (char **word = words; word && *word; word++)
+		free(*word);
+	free(words);
+}
+
+/* --- programs ----------------------------------------------------------------------- */
+
+static bool is_program(struct ck_str directory, const char *name)
+{
+	ck_auto_free char *path = NULL;
+	struct stat st;
+
+	/* An empty one is the working directory. */
+	if (asprintf(&path, "%.*s%s%s", (int)directory.len, directory.p,
+		     directory.len ? "/" : "", name) < 0) {
+		path = NULL;
+		return false;
+	}
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	       faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
+}
+
+int ck_launch_find(struct ck_diag *d)
+{
+	const char *path = getenv("PATH");
+
+	while (path) {
+		size_t len = strcspn(path, ":");
+
+		if (is_program((struct ck_str){ path, len }, "mpirun"))
+			return 0;
+		path = path[len] ? path + len + 1 : NULL;
+	}
+	return ck_fail(d, ENOENT,
+		       "mpirun: not found; the package openmpi-bin has it");
+}
+
+char *ck_launch_program(void)
+{
+	return realpath("/proc/self/exe", NULL);
+}
+
+/* --- what mpirun is told ------------------------------------------------------------ */
+
+/* It treats a command with some hosts and one with many alike; what a host does must
+ * not end the others, and none of them is bound to the one core that all would be. */
+static void add_general(struct ck_words *w, const char *agent)
+{
+	static const char *const before[] = {
+		"mpirun",    "--allow-run-as-root",
+		"--bind-to", "none",
+		"--mca",     "plm",
+		"rsh",
+	};
+	static const char *const after[] = {
+		"--mca",
+		"orte_enable_recovery",
+		"1",
+		"--mca",
+		"orte_abort_on_non_zero_status",
+		"0",
+		/* Else the agent is told what stands before the first '.'. */
+		"--mca",
+		"orte_keep_fqdn_hostnames",
+		"1",
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(before); i++)
+		ck_words_text(w, before[i]);
+	ck_words_text(w, "--mca");
+	ck_words_text(w, "plm_rsh_agent");
+	ck_words_text(w, agent ? agent : "ssh");
+	for (size_t i = 0; i < CK_ARRAY_SIZE(after); i++)
+		ck_words_text(w, after[i]);
+}
+
+static void add_net(struct ck_words *w, const char *net)
+{
+	static const char *const names[] = { "btl_tcp_if_include",
+					     "oob_tcp_if_include" };
+	ck_auto_free char *list = strdup(net);
+
+	if (!list) {
+		w->err = -ENOMEM;
+		return;
+	}
+	for (char *p = list; *p; p++)
+		if (*p == '+')
+			*p = ',';
+	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++) {
+		ck_words_text(w, "--mca");
+		ck_words_text(w, names[i]);
+		ck_words_text(w, list);
+	}
+}
+
+/* How it reads its files, as -o has it. */
+static void add_reading(struct ck_words *w,
+			const struct ck_launch_options *options)
+{
+	struct ck_buf text = { 0 };
+
+	if (options->shardlinks)
+		ck_buf_text(&text, "shardlinks=beneath");
+	if (options->ownermem)
+		ck_buf_printf(&text, "%sownermem=%" PRIu64, text.len ? "," : "",
+			      options->ownermem);
+	if (text.len) {
+		ck_words_text(w, "-o");
+		ck_words_text(w, text.data);
+	}
+	if (text.err)
+		w->err = text.err;
+	ck_buf_fini(&text);
+}
+
+/* This host goes by a name that needs neither a resolver nor the agent. Its cwd would
+ * keep a file system busy that has nothing to do with the mount. */
+static void add_host(struct ck_words *w,
+		     const struct ck_launch_options *options, size_t i)
+{
+	const struct ck_host *host = &options->hosts->hosts[i];
+	const char *ranks = ck_shown("%" PRIu32, host->ranks);
+	ck_auto_free char *place = NULL;
+
+	if (asprintf(&place, "%s:%s", i ? host->name : "localhost", ranks) <
+	    0) {
+		place = NULL;
+		w->err = -ENOMEM;
+		return;
+	}
+	ck_words_text(w, "-H");
+	ck_words_text(w, place);
+	ck_words_text(w, "-n");
+	ck_words_text(w, ranks);
+	ck_words_text(w, "--wdir");
+	ck_words_text(w, "/");
+	ck_words_text(w, options->program);
+	ck_words_text(w, "serve");
+	ck_words_text(w, "--mpi");
+	if (i == 0) {
+		ck_words_text(w, "--door");
+		ck_words_text(w, options->door);
+	}
+	add_reading(w, options);
+	ck_words_text(w, host->path);
+}
+
+char **ck_launch_argv(const struct ck_launch_options *options,
+		      const bool *there)
+{
+	struct ck_words w = { 0 };
+
+	add_general(&w, options->agent);
+	if (options->net)
+		add_net(&w, options->net);
+	for (size_t i = 0; i < options->hosts->n; i++) {
+		if (!there[i])
+			continue;
+		if (i)
+			ck_words_text(&w, ":");
+		add_host(&w, options, i);
+	}
+	return ck_words_take(&w);
+}
+
+/* --- its environment ---------------------------------------------------------------- */
+
+static bool starts(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Parameters for mpirun may be the user's; those of ranks are their job's. */
+static bool is_kept(const char *variable, bool is_rank)
+{
+	static const char *const of_jobs[] = { "SLURM_", "PBS_", "LSB_",
+					       "PMIX_", "OMPI_" };
+
+	if (starts(variable, "OMPI_MCA_"))
+		return !is_rank;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(of_jobs); i++)
+		if (starts(variable, of_jobs[i]))
+			return false;
+	return true;
+}
+
+char **ck_launch_environment(char *const from[])
+{
+	struct ck_words w = { 0 };
+	bool is_rank = false;
+
+	for (size_t i = 0; from[i]; i++)
+		is_rank |= starts(from[i], "OMPI_COMM_WORLD_RANK=");
+	for (size_t i = 0; from[i]; i++)
+		if (is_kept(from[i], is_rank))
+			ck_words_text(&w, from[i]);
+	if (w.n == 0 && !w.err) { /* also an empty one has an end */
+		w.words = calloc(1, sizeof(*w.words));
+		w.err = w.words ? 0 : -ENOMEM;
+	}
+	return ck_words_take(&w);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * launch_ask: a shell on each host is asked for two versions. All are asked at once and
+ * have one deadline, so that a host that is switched off costs no more than ten do.
+ */
+#include "ckptfs/job.h"
+#include "ckptfs/launch.h"
+#include "launch_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+enum {
+	ASK_MSEC = 10000,
+	SAID_MOST = 64 << 10, /* bytes of one host; what is beyond is dropped */
+};
+
+/* One host that is asked. */
+struct asked {
+	struct ck_job job;
+	struct ck_buf said;
+	int err;		       /* it could not be asked */
+	bool started;		       /* the job is to be ended */
+	bool ended;		       /* in time */
+	struct ck_str mpirun, program; /* versions in `said`; empty: none */
+};
+
+struct asking {
+	const struct ck_launch_options *options;
+	struct ck_buf command; /* for a shell */
+	struct asked *hosts;   /* options->hosts->n */
+	struct pollfd *fds;    /* two for each: its end, its words */
+	int msec;
+};
+
+/* --- starting ----------------------------------------------------------------------- */
+
+/* Whatever is between single quotes is one word for a shell as it is. */
+static void add_quoted(struct ck_buf *out, const char *text)
+{
+	ck_buf_text(out, "'");
+	for (; *text; text++) {
+		if (*text == '\'')
+			ck_buf_text(out, "'\\''");
+		else
+			ck_buf_add(out, text, 1);
+	}
+	ck_buf_text(out, "'");
+}
+
+/* A job's standard output leads nowhere. */
+static int make_command(const char *program, struct ck_buf *out)
+{
+	ck_buf_text(out, "exec 1>&2; mpirun --version && ");
+	add_quoted(out, program);
+	ck_buf_text(out, " --version");
+	return out->err;
+}
+
+static char **words_for(const struct asking *a, size_t i)
+{
+	const char *agent = a->options->agent;
+	struct ck_words w = { 0 };
+
+	if (i == 0) {
+		ck_words_text(&w, "sh");
+		ck_words_text(&w, "-c");
+	} else {
+		ck_words_split(&w, agent ? agent : "ssh");
+		ck_words_text(&w, a->options->hosts->hosts[i].name);
+	}
+	ck_words_text(&w, a->command.data);
+	return ck_words_take(&w);
+}
+
+static void start(struct asking *a, size_t i)
+{
+	struct asked *host = &a->hosts[i];
+	char **words = words_for(a, i);
+
+	host->err = words ? ck_job_start(words, NULL, &host->job) : -ENOMEM;
+	host->started = host->err == 0;
+	ck_launch_words_free(words);
+	a->fds[2 * i] = (struct pollfd){ .fd = host->started ? host->job.ended
+							     : -1,
+					 .events = POLLIN };
+	a->fds[2 * i + 1] = (struct pollfd){
+		.fd = host->started ? host->job.said : -1, .events = POLLIN
+	};
+}
+
+/* --- hearing ------------------------------------------------------------------------ */
+
+static void hear(struct asked *host)
+{
+	ck_job_hear(&host->job, &host->said);
+	if (host->said.len > SAID_MOST)
+		host->said.len = SAID_MOST;
+}
+
+/* Whether it is still being waited for. */
+static bool look_after(struct asking *a, size_t i)
+{
+	struct pollfd *ended = &a->fds[2 * i], *said = ended + 1;
+	struct asked *host = &a->hosts[i];
+
+	if (ended->fd < 0)
+		return false;
+	if (said->fd >= 0 && said->revents) {
+		hear(host);
+		if (!(said->revents & POLLIN))
+			said->fd = -1; /* it has closed it */
+	}
+	if (!ended->revents)
+		return true;
+	hear(host);
+	host->ended = true;
+	ended->fd = said->fd = -1;
+	return false;
+}
+
+static void wait_for_all(struct asking *a)
+{
+	uint64_t end = ck_msec_now() + (uint64_t)a->msec, now;
+	size_t n = a->options->hosts->n, waiting = n;
+
+	while (waiting && (now = ck_msec_now()) < end) {
+		if (poll(a->fds, 2 * n, (int)(end - now)) < 0)
+			continue;
+		waiting = 0;
+		for (size_t i = 0; i < n; i++)
+			waiting += look_after(a, i);
+	}
+}
+
+/* Those that hang are told first, all of them: each may take its time. A job leads a
+ * process group, in which an agent's own programs are. */
+static void end_all(struct asking *a)
+{
+	size_t n = a->options->hosts->n;
+
+	for (size_t i = 0; i < n; i++)
+		if (a->hosts[i].started && !a->hosts[i].ended)
+			(void)kill(-a->hosts[i].job.process, SIGTERM);
+	for (size_t i = 0; i < n; i++)
+		if (a->hosts[i].started)
+			ck_job_end(&a->hosts[i].job, 0);
+}
+
+/* --- versions ----------------------------------------------------------------------- */
+
+static struct ck_str next_line(struct ck_str *rest)
+{
+	const char *end = memchr(rest->p, '\n', rest->len);
+	struct ck_str line = *rest;
+
+	if (end)
+		line.len = (size_t)(end - rest->p);
+	rest->p += line.len + (end != NULL);
+	rest->len -= line.len + (end != NULL);
+	while (line.len && line.p[line.len - 1] == '\r')
+		line.len--;
+	return line;
+}
+
+static struct ck_str said_by(const struct asked *host)
+{
+	return (struct ck_str){ host->said.len ? host->said.data : "",
+				host->said.len };
+}
+
+/* Only the first line of each names the version; an agent may greet before. */
+static void find_versions(struct asked *host)
+{
+	struct ck_str rest = said_by(host), line;
+
+	while (rest.len) {
+		line = next_line(&rest);
+		if (!host->mpirun.len &&
+		    ck_str_starts(line, CK_STR("mpirun (")))
+			host->mpirun = line;
+		if (host->mpirun.len && !host->program.len &&
+		    ck_str_starts(line, CK_STR("ckptfs ")))
+			host->program = line;
+	}
+}
+
+static bool has_versions(const struct asked *host)
+{
+	return host->ended && WIFEXITED(host->job.status) &&
+	       WEXITSTATUS(host->job.status) == 0 && host->mpirun.len &&
+	       host->program.len;
+}
+
+/* --- why not ------------------------------------------------------------------------ */
+
+/* The last line that is not empty. */
+static const char *last_words(const struct asked *host)
+{
+	struct ck_str rest = said_by(host), line, last = { "", 0 };
+
+	while (rest.len) {
+		line = next_line(&rest);
+		if (line.len)
+			last = line;
+	}
+	return last.len ? ck_show(last) : "it said nothing";
+}
+
+static void add_why(struct ck_buf *out, const struct asked *host, int msec)
+{
+	int status = host->job.status;
+
+	if (host->err)
+		ck_buf_printf(out, "it cannot be asked: %s",
+			      strerror(-host->err));
+	else if (!host->ended)
+		ck_buf_printf(out, "did not answer in %g s", msec / 1000.0);
+	else if (WIFSIGNALED(status))
+		ck_buf_printf(out, "ended by signal %d: %s", WTERMSIG(status),
+			      last_words(host));
+	else if (WEXITSTATUS(status))
+		ck_buf_printf(out, "exit status %d: %s", WEXITSTATUS(status),
+			      last_words(host));
+	else
+		ck_buf_printf(out, "it did not name its versions: %s",
+			      last_words(host));
+}
+
+static void add_versions(struct ck_buf *out, const struct asked *host)
+{
+	ck_buf_printf(out, "%s and %s", ck_show(host->mpirun),
+		      ck_show(host->program));
+}
+
+/* False after a line about it. */
+static bool can_take_part(const struct asking *a, size_t i,
+			  struct ck_buf *lines)
+{
+	const struct asked *host = &a->hosts[i], *here = &a->hosts[0];
+	bool has = has_versions(host);
+
+	if (has && ck_str_eq(host->mpirun, here->mpirun) &&
+	    ck_str_eq(host->program, here->program))
+		return true;
+	ck_buf_printf(lines,
+		      "host %s: missing: ", a->options->hosts->hosts[i].name);
+	if (has) {
+		ck_buf_text(lines, "it has ");
+		add_versions(lines, host);
+		ck_buf_text(lines, ", this host has ");
+		add_versions(lines, here);
+	} else {
+		add_why(lines, host, a->msec);
+	}
+	ck_buf_text(lines, "\n");
+	return false;
+}
+
+static int fail_here(const struct asking *a, struct ck_diag *d)
+{
+	struct ck_buf why = { 0 };
+	int rc;
+
+	add_why(&why, &a->hosts[0], a->msec);
+	rc = why.err ? ck_fail(d, ENOMEM, "out of memory")
+		     : ck_fail(d, EPROTO,
+			       "this host does not tell its versions of mpirun "
+			       "and ckptfs: %s",
+			       why.data);
+	ck_buf_fini(&why);
+	return rc;
+}
+
+/* --- asking ------------------------------------------------------------------------- */
+
+static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
+		 struct ck_diag *d)
+{
+	if (!has_versions(&a->hosts[0]))
+		return fail_here(a, d);
+	for (size_t i = 0; i < a->options->hosts->n; i++)
+		there[i] = can_take_part(a, i, lines);
+	return lines->err ? ck_fail(d, ENOMEM, "out of memory") : 0;
+}
+
+static void ask(struct asking *a)
+{
+	size_t n = a->options->hosts->n;
+
+	for (size_t i = 0; i < n; i++)
+		start(a, i);
+	wait_for_all(a);
+	end_all(a);
+	for (size_t i = 0; i < n; i++)
+		find_versions(&a->hosts[i]);
+}
+
+int ck_launch_ask(const struct ck_launch_options *options, bool *there,
+		  struct ck_buf *lines, struct ck_diag *d)
+{
+	size_t n = options->hosts->n;
+	struct asking a = {
+		.options = options,
+		.hosts = calloc(n, sizeof(*a.hosts)),
+		.fds = calloc(2 * n, sizeof(*a.fds)),
+		.msec = options->ask_msec ? options->ask_msec : ASK_MSEC,
+	};
+	int rc;
+
+	if (!a.hosts || !a.fds || make_command(options->program, &a.command)) {
+		rc = ck_fail(d, ENOMEM, "out of memory");
+	} else {
+		ask(&a);
+		rc = judge(&a, there, lines, d);
+	}
+	for (size_t i = 0; a.hosts && i < n; i++)
+		ck_buf_fini(&a.hosts[i].said);
+	ck_buf_fini(&a.command);
+	free(a.hosts);
+	free(a.fds);
+	return rc;
+}

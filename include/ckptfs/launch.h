@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * launch: from a list of hosts to the words and the environment with which mpirun(1)
+ * starts a mover on each, and before that, who of them can take part: mpirun ends all
+ * if one host cannot be reached, and processes of two versions do not understand each
+ * other. What is made here is for ck_job_start(). One thread at a time.
+ */
+#ifndef CKPTFS_LAUNCH_H
+#define CKPTFS_LAUNCH_H
+
+#include "ckptfs/hostlist.h"
+
+/* All texts are the caller's. */
+struct ck_launch_options {
+	const struct ck_host_list *hosts; /* settled */
+	/* What starts a program on another host, as mpirun calls it: words with spaces
+	 * between, then the host, then one word for a shell. NULL: ssh. */
+	const char *agent;
+	const char *program; /* ours, an absolute path; the same on all */
+	const char *net;     /* CIDR[+CIDR], or NULL: mpirun decides */
+	const char *door;    /* of the first rank */
+	bool shardlinks;     /* links that stay beneath SRC are followed */
+	uint64_t ownermem;   /* bytes for requests at an owner; 0: it decides */
+	int ask_msec;	     /* for all answers; 0: 10 s */
+};
+
+/* Whether PATH has mpirun. -ENOENT: it has not, with the sentence for that. */
+CK_MUST_USE int ck_launch_find(struct ck_diag *d);
+/* The absolute path of this program, owned; NULL with errno set. */
+char *ck_launch_program(void);
+
+/* Asks each host, all at once, for its versions of mpirun and of the program. there:
+ * of as many as there are hosts; false: it did not answer in time, or has others than
+ * this host. Of each of those a line for a person is added to *lines, names escaped.
+ * -EPROTO: this host has not answered itself, the message says why. */
+CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
+			      bool *there, struct ck_buf *lines,
+			      struct ck_diag *d);
+
+/* The words for mpirun, owned, NULL behind the last: ranks are in the order of the
+ * hosts that are there, the first of which must be. NULL: out of memory. */
+char **ck_launch_argv(const struct ck_launch_options *options,
+		      const bool *there);
+/* Those of an environment, NULL behind the last, that do not make mpirun believe that
+ * it is part of another job. Owned; NULL: out of memory. */
+char **ck_launch_environment(char *const from[]);
+/* Of either of these. NULL is allowed. */
+void ck_launch_words_free(char **words);
+
+#endif

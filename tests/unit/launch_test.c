@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * launch: the words and the environment of mpirun, and who can take part, found out
+ * with programs of the test: a mpirun and a ckptfs that only tell versions, and an agent
+ * whose hosts answer, have other versions, fail, hang, or never stop to talk.
+ */
+#include "ckptfs/launch.h"
+#include "launch_internal.h"
+#include "tap.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct ck_diag d;
+static char root[256];
+
+/* --- words -------------------------------------------------------------------------- */
+
+static void same_words(char **got, const char *const want[])
+{
+	size_t i = 0;
+
+	for (; got && got[i] && want[i]; i++)
+		eq_text(got[i], want[i]);
+	ok(got && !got[i] && !want[i]);
+	ck_launch_words_free(got);
+}
+
+/* Three, of which the first is this one. */
+static struct ck_host_list three(void)
+{
+	static const char *const paths[] = { "/a b", "/b", "/c:" };
+	struct ck_host_list list = { 0 };
+
+	eq_err(ck_host_list_add(&list, "10.0.0.1,b.x.org:2,c:16", ',', &d), 0);
+	for (size_t i = 0; i < list.n; i++)
+		list.hosts[i].path = strdup(paths[i]);
+	return list;
+}
+
+static void all_words(void)
+{
+	static const char *const want[] = {
+		"mpirun",
+		"--allow-run-as-root",
+		"--bind-to",
+		"none",
+		"--mca",
+		"plm",
+		"rsh",
+		"--mca",
+		"plm_rsh_agent",
+		"/x/agent -v",
+		"--mca",
+		"orte_enable_recovery",
+		"1",
+		"--mca",
+		"orte_abort_on_non_zero_status",
+		"0",
+		"--mca",
+		"orte_keep_fqdn_hostnames",
+		"1",
+		"--mca",
+		"btl_tcp_if_include",
+		"10.0.0.0/8,192.168.0.0/16",
+		"--mca",
+		"oob_tcp_if_include",
+		"10.0.0.0/8,192.168.0.0/16",
+		"-H",
+		"localhost:1",
+		"-n",
+		"1",
+		"--wdir",
+		"/",
+		"/bin/ck ptfs",
+		"serve",
+		"--mpi",
+		"--door",
+		"ckptfs-1",
+		"-o",
+		"shardlinks=beneath,ownermem=268435456",
+		"/a b",
+		":",
+		"-H",
+		"b.x.org:2",
+		"-n",
+		"2",
+		"--wdir",
+		"/",
+		"/bin/ck ptfs",
+		"serve",
+		"--mpi",
+		"-o",
+		"shardlinks=beneath,ownermem=268435456",
+		"/b",
+		":",
+		"-H",
+		"c:16",
+		"-n",
+		"16",
+		"--wdir",
+		"/",
+		"/bin/ck ptfs",
+		"serve",
+		"--mpi",
+		"-o",
+		"shardlinks=beneath,ownermem=268435456",
+		"/c:",
+		NULL,
+	};
+	struct ck_host_list list = three();
+	struct ck_launch_options options = {
+		.hosts = &list,
+		.agent = "/x/agent -v",
+		.program = "/bin/ck ptfs",
+		.net = "10.0.0.0/8+192.168.0.0/16",
+		.door = "ckptfs-1",
+		.shardlinks = true,
+		.ownermem = 256 << 20,
+	};
+	bool there[] = { true, true, true };
+
+	same_words(ck_launch_argv(&options, there), want);
+	ck_host_list_fini(&list);
+}
+
+static void few_words(void)
+{
+	static const char *const want[] = {
+		"mpirun",
+		"--allow-run-as-root",
+		"--bind-to",
+		"none",
+		"--mca",
+		"plm",
+		"rsh",
+		"--mca",
+		"plm_rsh_agent",
+		"ssh",
+		"--mca",
+		"orte_enable_recovery",
+		"1",
+		"--mca",
+		"orte_abort_on_non_zero_status",
+		"0",
+		"--mca",
+		"orte_keep_fqdn_hostnames",
+		"1",
+		"-H",
+		"localhost:1",
+		"-n",
+		"1",
+		"--wdir",
+		"/",
+		"/p",
+		"serve",
+		"--mpi",
+		"--door",
+		"D",
+		"/a b",
+		":",
+		"-H",
+		"c:16",
+		"-n",
+		"16",
+		"--wdir",
+		"/",
+		"/p",
+		"serve",
+		"--mpi",
+		"/c:",
+		NULL,
+	};
+	struct ck_host_list list = three();
+	struct ck_launch_options options = { .hosts = &list,
+					     .program = "/p",
+					     .door = "D" };
+	bool there[] = { true, false, true };
+
+	same_words(ck_launch_argv(&options, there), want);
+	ck_host_list_fini(&list);
+}
+
+static void split_words(void)
+{
+	static const char *const want[] = { "ssh", "-p", "22", NULL };
+	struct ck_words w = { 0 };
+
+	ck_words_split(&w, "  ssh -p   22 ");
+	same_words(ck_words_take(&w), want);
+}
+
+/* --- the environment ---------------------------------------------------------------- */
+
+/* Variables with spaces between; what is left of them. */
+static void leaves(const char *variables, const char *want)
+{
+	struct ck_words from = { 0 }, left = { 0 };
+	char **words;
+
+	ck_words_split(&from, variables);
+	ck_words_split(&left, want);
+	words = ck_words_take(&from);
+	same_words(ck_launch_environment(words),
+		   (const char *const *)left.words);
+	ck_launch_words_free(words);
+	ck_launch_words_free(ck_words_take(&left));
+}
+
+static void environments(void)
+{
+	static char *const none[] = { NULL };
+	char **nothing = ck_launch_environment(none);
+
+	leaves("PATH=/bin SLURM_JOBID=1 SLURM=2 PBS_JOBID=3 LSB_JOBID=4 "
+	       "PMIX_RANK=5 OMPI_UNIVERSE_SIZE=6 OMPI_MCA_btl=tcp,self "
+	       "MY_OMPI_X=7 EMPTY= ompi_x=8",
+	       "PATH=/bin SLURM=2 OMPI_MCA_btl=tcp,self MY_OMPI_X=7 EMPTY= "
+	       "ompi_x=8");
+	leaves("A=1 OMPI_MCA_ess=pmi OMPI_COMM_WORLD_RANK=0", "A=1");
+	ok(nothing && !nothing[0]);
+	ck_launch_words_free(nothing);
+}
+
+/* --- programs of the test ----------------------------------------------------------- */
+
+static const char *path_of(const char *name)
+{
+	return ck_shown("%s/%s", root, name);
+}
+
+static void write_program(const char *name, const char *text, mode_t mode)
+{
+	const char *path = path_of(name);
+	FILE *f = fopen(path, "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f) || chmod(path, mode))
+		abort();
+}
+
+static const char versions[] = "#!/bin/sh\n"
+			       "[ \"$*\" = --version ] || exit 3\n"
+			       "echo 'mpirun (Open MPI) 4.1.4'\n"
+			       "echo\n"
+			       "echo 'Report bugs elsewhere'\n";
+static const char program[] = "#!/bin/sh\n"
+			      "[ \"$*\" = --version ] || exit 3\n"
+			      "echo 'ckptfs 0.1.0'\n"
+			      "echo 'built with: this and that'\n";
+/* As ssh does: what stands behind the host is one text for a shell there. */
+static const char agent[] =
+	"#!/bin/sh\n"
+	"[ \"$1\" = -v ] && shift\n"
+	"host=$1\n"
+	"shift\n"
+	"[ $# = 1 ] || exit 4\n"
+	"say() { echo 'mpirun (Open MPI) '$1 >&2; echo 'ckptfs '$2 >&2; }\n"
+	"case $host in\n"
+	"good*) echo Welcome, ckptfs user >&2; exec sh -c \"$*\" ;;\n"
+	"late) sleep 0.2; exec sh -c \"$*\" ;;\n"
+	"mpi) say 4.0.0 0.1.0 ;;\n"
+	"own) say 4.1.4 0.1.1 ;;\n"
+	"longer) say 4.1.4 0.1.0+ ;;\n"
+	"crlf) printf 'mpirun (Open MPI) 4.1.4\\r\\nckptfs 0.1.0\\r\\n' >&2 ;;\n"
+	"half) echo 'mpirun (Open MPI) 4.1.4' >&2 ;;\n"
+	"fail) echo first >&2; printf 'refused \\033[1m\\n\\n' >&2; exit 255 ;;\n"
+	"after) say 4.1.4 0.1.0; exit 1 ;;\n"
+	"dies) kill -9 $$ ;;\n"
+	"mute) exit 0 ;;\n"
+	"hang) exec sleep 600 ;;\n"
+	"child) sleep 600 & echo $! >\"${0%/*}/child\"; wait ;;\n"
+	"deaf) trap '' TERM; while :; do sleep 0.1; done ;;\n"
+	"talk) exec yes >&2 ;;\n"
+	"esac\n";
+
+static void write_programs(void)
+{
+	write_program("mpirun", versions, 0700);
+	write_program("ck'pt fs", program, 0700);
+	write_program("agent", agent, 0700);
+}
+
+static void remove_programs(void)
+{
+	static const char *const names[] = { "mpirun", "ck'pt fs", "agent",
+					     "child" };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
+		(void)unlink(path_of(names[i]));
+	(void)rmdir(root);
+}
+
+/* --- asking ------------------------------------------------------------------------- */
+
+/* Of hosts with commas between; lines: what it says, or NULL if that is not known. The
+ * first is this one. */
+static uint64_t ask(const char *names, const char *who, const char *lines,
+		    int msec)
+{
+	struct ck_host_list list = { 0 };
+	ck_auto_free char *words = NULL, *ours = strdup(path_of("ck'pt fs"));
+	struct ck_launch_options options = { .hosts = &list,
+					     .program = ours,
+					     .ask_msec = msec };
+	struct ck_buf said = { 0 };
+	bool there[16] = { false };
+	uint64_t begin = ck_msec_now();
+
+	if (asprintf(&words, " %s  -v", path_of("agent")) < 0)
+		abort();
+	options.agent = words;
+	eq_err(ck_host_list_add(&list, names, ',', &d), 0);
+	eq_err(ck_launch_ask(&options, there, &said, &d), 0);
+	begin = ck_msec_now() - begin;
+	eq_u64(list.n, strlen(who));
+	for (size_t i = 0; i < list.n; i++)
+		if (!tap_result(there[i] == (who[i] == 'y'), __FILE__, __LINE__,
+				list.hosts[i].name))
+			printf("# there: %d\n", there[i]);
+	if (lines)
+		eq_text(said.data ? said.data : "", lines);
+	ck_buf_fini(&said);
+	ck_host_list_fini(&list);
+	return begin;
+}
+
+static void answers(void)
+{
+	ask("here", "y", "", 5000);
+	ask("here,good1,late,good2,crlf", "yyyyy", "", 5000);
+	ask("here,mpi,good,own,longer", "ynynn",
+	    "host mpi: missing: it has mpirun (Open MPI) 4.0.0 and ckptfs "
+	    "0.1.0, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
+	    "host own: missing: it has mpirun (Open MPI) 4.1.4 and ckptfs "
+	    "0.1.1, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
+	    "host longer: missing: it has mpirun (Open MPI) 4.1.4 and ckptfs "
+	    "0.1.0+, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n",
+	    5000);
+	ask("here,fail,after,dies,mute,half,good", "ynnnnny",
+	    "host fail: missing: exit status 255: refused %1B[1m\n"
+	    "host after: missing: exit status 1: ckptfs 0.1.0\n"
+	    "host dies: missing: ended by signal 9: it said nothing\n"
+	    "host mute: missing: it did not name its versions: it said "
+	    "nothing\n"
+	    "host half: missing: it did not name its versions: mpirun (Open "
+	    "MPI) 4.1.4\n",
+	    5000);
+}
+
+/* Dead, if nobody has asked for its status yet. */
+static bool is_over(int pid)
+{
+	FILE *f = fopen(ck_shown("/proc/%d/stat", pid), "re");
+	char state = 'Z';
+
+	if (f) {
+		if (fscanf(f, "%*d %*s %c", &state) != 1)
+			state = 'Z';
+		(void)fclose(f);
+	}
+	return state == 'Z';
+}
+
+/* What the number in a file of the test is of. */
+static bool is_gone(const char *file)
+{
+	FILE *f = fopen(path_of(file), "re");
+	int pid = 0;
+
+	if (!f || fscanf(f, "%d", &pid) != 1 || fclose(f) || pid <= 0)
+		return false;
+	for (int i = 0; i < 100 && !is_over(pid); i++)
+		usleep(10000);
+	return is_over(pid);
+}
+
+/* They have one deadline, and nothing of them is left. */
+static void hanging(void)
+{
+	uint64_t msec = ask("here,hang,child,talk,good,hang2", "ynnnyn", NULL,
+			    1000);
+
+	printf("# %" PRIu64 " ms\n", msec);
+	ok(msec >= 1000 && (msec < 3000 || TAP_SLOW));
+	ok(is_gone("child"));
+	msec = ask("here,deaf", "yn",
+		   "host deaf: missing: did not answer in 0.7 s\n", 700);
+	ok(msec >= 700 && (msec < 4000 || TAP_SLOW));
+}
+
+static int ask_with(const char *ours, const char *with)
+{
+	struct ck_host_list list = { 0 };
+	struct ck_launch_options options = { .hosts = &list,
+					     .agent = with,
+					     .program = ours };
+	struct ck_buf lines = { 0 };
+	bool there[2];
+	int rc;
+
+	eq_err(ck_host_list_add(&list, "here,b", ',', &d), 0);
+	rc = ck_launch_ask(&options, there, &lines, &d);
+	if (rc == 0) {
+		ok(there[0] && !there[1]);
+		eq_text(lines.data, "host b: missing: it cannot be asked: No "
+				    "such file or directory\n");
+	}
+	ck_buf_fini(&lines);
+	ck_host_list_fini(&list);
+	return rc;
+}
+
+static void not_asked(void)
+{
+	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
+
+	eq_err(ask_with(ours, path_of("no-agent")), 0);
+	/* This host itself. */
+	eq_err(ask_with(path_of("none"), path_of("agent")), -EPROTO);
+	printf("# %s\n", d.text);
+	ok(strstr(d.text, "this host does not tell its versions of mpirun and "
+			  "ckptfs: exit status 127: "));
+	ok(strstr(d.text, "/none: not found"));
+}
+
+/* --- looking for programs ----------------------------------------------------------- */
+
+static void finding(void)
+{
+	ck_auto_free char *path = strdup(getenv("PATH"));
+	ck_auto_free char *self = ck_launch_program();
+	ck_auto_free char *cwd = getcwd(NULL, 0);
+
+	ok(self && self[0] == '/' && strstr(self, "launch_test"));
+	eq_err(ck_launch_find(&d), 0);
+	setenv("PATH", "/nonexistent", 1);
+	eq_err(ck_launch_find(&d), -ENOENT);
+	eq_text(d.text, "mpirun: not found; the package openmpi-bin has it");
+	setenv("PATH", path_of(""), 1);
+	eq_err(ck_launch_find(&d), 0);
+	write_program("mpirun", versions, 0600);
+	eq_err(ck_launch_find(&d), -ENOENT);
+	ok(unlink(path_of("mpirun")) == 0 &&
+	   mkdir(path_of("mpirun"), 0700) == 0);
+	eq_err(ck_launch_find(&d), -ENOENT);
+	ok(rmdir(path_of("mpirun")) == 0);
+	write_program("mpirun", versions, 0700);
+	/* An empty one among others is the working directory. */
+	ok(cwd && chdir(root) == 0);
+	setenv("PATH", "/nonexistent:", 1);
+	eq_err(ck_launch_find(&d), 0);
+	ok(cwd && chdir(cwd) == 0);
+	unsetenv("PATH");
+	eq_err(ck_launch_find(&d), -ENOENT);
+	setenv("PATH", path, 1);
+}
+
+int main(void)
+{
+	ck_auto_free char *path = NULL;
+
+	snprintf(root, sizeof(root), "%s/ckptfs-launch-XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	if (!mkdtemp(root) ||
+	    asprintf(&path, "%s:%s", root, getenv("PATH")) < 0)
+		return 1;
+	setenv("PATH", path, 1);
+	write_programs();
+	all_words();
+	few_words();
+	split_words();
+	environments();
+	answers();
+	hanging();
+	not_asked();
+	finding();
+	remove_programs();
+	return tap_done();
+}
