@@ -18,6 +18,7 @@ enum {
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,
 	SILENCE_MSEC = 5000,
+	HEAR_MSEC = 2000, /* from one question for files to the next */
 };
 
 struct ck_cluster {
@@ -29,7 +30,8 @@ struct ck_cluster {
 	struct ck_job job;
 	struct ck_link *link;
 	struct ck_hosts *hosts;
-	/* What the processes say is logged by a thread. */
+	/* A thread logs what the processes say, and asks hosts again what they
+	 * have. */
 	pthread_t listener;
 	int stop; /* an eventfd that ends it; -1: it was not started */
 };
@@ -63,8 +65,8 @@ static void *listen_run(void *arg)
 				{ .fd = c->job.said, .events = POLLIN } };
 
 	while (!fds[0].revents) {
-		if (poll(fds, 2, -1) < 0)
-			continue;
+		if (poll(fds, 2, HEAR_MSEC) == 0)
+			ck_hosts_hear(c->hosts);
 		ck_job_hear(&c->job, &said);
 		log_lines(&said);
 		if (fds[1].revents && !(fds[1].revents & POLLIN))
@@ -72,4 +74,213 @@ static void *listen_run(void *arg)
 	}
 	ck_buf_fini(&said);
 	return NULL;
+}
+
+static int listen_start(struct ck_cluster *c)
+{
+	int stop = eventfd(0, EFD_CLOEXEC), rc;
+
+	if (stop < 0)
+		return -errno;
+	c->stop = stop;
+	rc = ck_thread_start(&c->listener, listen_run, c);
+	if (rc)
+		ck_fd_cleanup(&c->stop);
+	return rc;
+}
+
+static void listen_end(struct ck_cluster *c)
+{
+	if (c->stop < 0)
+		return;
+	(void)eventfd_write(c->stop, 1);
+	pthread_join(c->listener, NULL);
+	ck_fd_cleanup(&c->stop);
+}
+
+/* --- starting ------------------------------------------------------------------------- */
+
+/* Which hosts can take part. */
+static int ask(struct ck_cluster *c, const struct ck_launch_options *launch,
+	       struct ck_diag *d)
+{
+	size_t n = launch->hosts->n;
+	struct ck_buf lines = { 0 };
+	int rc;
+
+	c->there = calloc(n, sizeof(*c->there));
+	if (!c->there)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = ck_launch_ask(launch, c->there, &lines, d);
+	for (size_t i = 0; rc == 0 && c->options->all && i < n; i++)
+		if (!c->there[i])
+			rc = ck_fail(d, EIO, "option allhosts: %s is missing",
+				     ck_show(ck_str_from(
+					     launch->hosts->hosts[i].name)));
+	log_lines(&lines);
+	ck_buf_fini(&lines);
+	return rc;
+}
+
+/* The ranks, in the order in which mpirun numbers them. */
+static int number(struct ck_cluster *c)
+{
+	const struct ck_host_list *list = c->options->list;
+	uint32_t n = 0, rank = 0;
+
+	for (size_t i = 0; i < list->n; i++)
+		n += list->hosts[i].ranks;
+	c->ranks = calloc(n, sizeof(*c->ranks));
+	if (!c->ranks)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->n; i++)
+		for (uint32_t k = 0; k < list->hosts[i].ranks; k++) {
+			bool there = c->there[i];
+
+			c->ranks[c->nranks++] = (struct ck_host_rank){
+				.name = list->hosts[i].name,
+				.rank = there ? rank : 0,
+				.missing = !there,
+			};
+			rank += there;
+		}
+	return 0;
+}
+
+static uint32_t ranks_there(const struct ck_cluster *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->nranks; i++)
+		n += !c->ranks[i].missing;
+	return n;
+}
+
+static int run_mpirun(struct ck_cluster *c,
+		      const struct ck_launch_options *launch, struct ck_diag *d)
+{
+	char **argv = ck_launch_argv(launch, c->there);
+	char **environment = ck_launch_environment(environ);
+	int rc = argv && environment ? 0 : -ENOMEM;
+
+	if (rc == 0)
+		rc = ck_job_start(argv, environment, &c->job);
+	ck_launch_words_free(argv);
+	ck_launch_words_free(environment);
+	return rc ? ck_fail(d, -rc, "mpirun: %s", strerror(-rc)) : 0;
+}
+
+/* What it had to say is why it ended. */
+static int no_mover(struct ck_cluster *c, int rc, struct ck_diag *d)
+{
+	struct ck_buf said = { 0 };
+
+	ck_job_hear(&c->job, &said);
+	log_lines(&said);
+	ck_buf_fini(&said);
+	if (rc == -ECHILD)
+		return ck_fail(d, EIO, "mpirun: it has ended, see above");
+	return ck_fail(d, -rc, "mpirun: no process has come: %s",
+		       strerror(-rc));
+}
+
+static int let_in(struct ck_cluster *c, struct ck_diag *d)
+{
+	struct ck_link_options link = {
+		.calls = { .npeers = ranks_there(c),
+			   .ping_msec = PING_MSEC,
+			   .silence_msec = SILENCE_MSEC,
+			   .timeout_msec = c->options->timeout_msec,
+			   .window = WINDOW }
+	};
+	struct ck_door_way way;
+	int rc = ck_door_wait(&c->door, MEMORY, c->job.ended, COME_MSEC, &way);
+
+	if (rc)
+		return no_mover(c, rc, d);
+	link.sock = way.sock;
+	link.memory = way.memory;
+	link.size = way.size;
+	rc = ck_link_make(&link, &c->link);
+	return rc ? ck_fail(d, -rc, "link: %s", strerror(-rc)) : 0;
+}
+
+static int meet(struct ck_cluster *c, struct ck_diag *d)
+{
+	struct ck_hosts_options hosts = { .list = c->ranks, .n = c->nranks };
+	int rc = let_in(c, d);
+
+	if (rc)
+		return rc;
+	hosts.calls = ck_link_calls(c->link);
+	c->hosts = ck_hosts_make(&hosts);
+	rc = c->hosts ? listen_start(c) : -ENOMEM;
+	return rc ? ck_fail(d, -rc, "hosts: %s", strerror(-rc)) : 0;
+}
+
+static int start(struct ck_cluster *c, struct ck_diag *d)
+{
+	const struct ck_cluster_options *o = c->options;
+	struct ck_launch_options launch = { .hosts = o->list,
+					    .agent = o->agent,
+					    .program = o->program,
+					    .net = o->net,
+					    .shardlinks = o->shardlinks,
+					    .door = c->door.name };
+	int rc = ck_launch_find(d);
+
+	if (rc == 0)
+		rc = ask(c, &launch, d);
+	if (rc)
+		return rc;
+	rc = number(c);
+	if (rc == 0)
+		rc = ck_door_open(&c->door);
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	rc = run_mpirun(c, &launch, d);
+	if (rc == 0)
+		rc = meet(c, d);
+	ck_door_close(&c->door);
+	return rc;
+}
+
+int ck_cluster_start(const struct ck_cluster_options *options,
+		     struct ck_cluster **out, struct ck_diag *d)
+{
+	struct ck_cluster *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return ck_fail(d, ENOMEM, "out of memory");
+	c->options = options;
+	c->stop = c->job.ended = c->job.said = -1;
+	rc = start(c, d);
+	if (rc) {
+		ck_cluster_end(c);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}
+
+struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
+{
+	return c->hosts;
+}
+
+void ck_cluster_end(struct ck_cluster *c)
+{
+	if (!c)
+		return;
+	if (c->hosts)
+		ck_hosts_hear_end(c->hosts);
+	ck_link_free(c->link);
+	listen_end(c);
+	if (c->job.ended >= 0)
+		ck_job_end(&c->job, END_MSEC);
+	ck_hosts_free(c->hosts);
+	free(c->ranks);
+	free(c->there);
+	free(c);
 }

@@ -86,7 +86,7 @@ int ck_job_start(char *const argv[], char *const environment[],
 	said = ends[1];
 	if (fcntl(from_it, F_SETFL, O_NONBLOCK))
 		return -errno;
-	*out = (struct ck_job){ .said = -1 };
+	*out = (struct ck_job){ .ended = -1, .said = -1 };
 	rc = spawn(argv, environment, said, &out->process);
 	if (rc)
 		return rc;
