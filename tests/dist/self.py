@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 import hosts as hosts_module  # noqa: E402
 from hosts import Hosts  # noqa: E402
-from hosts_keeper import inside, namespace  # noqa: E402
+from hosts_keeper import KINDS, inside, namespace  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURES = os.path.join(HERE, "../fixtures")
@@ -117,7 +117,7 @@ def test_files(hosts):
     said(hosts, "h1", "umount", hosts.mnt)
     said(hosts, "h1", "sh", "-c", "touch /dev/shm/h1 $TMPDIR/h1")
     equal("each has its own /dev/shm and $TMPDIR", said(
-        hosts, "h2", "sh", "-c", "ls /dev/shm $TMPDIR | grep -c h1"), "0")
+        hosts, "h2", "sh", "-c", "ls /dev/shm $TMPDIR | grep -cx h1"), "0")
     equal("the directory a command starts in", [
         said(hosts, "h1", "pwd"), hosts.run(
             "h1", ["pwd"], cwd=hosts.src, capture_output=True).stdout],
@@ -356,6 +356,21 @@ def left(held):
     return found + [held["base"]] * os.path.exists(held["base"])
 
 
+def namespaces_of(pids):
+    """Those that are not ours, each with a descriptor that keeps its number
+    from being given to another."""
+    pins = {}
+    for path in (f"/proc/{pid}/ns/{kind}" for pid in pids for kind in KINDS):
+        pin = os.open(path, os.O_RDONLY)
+        status = os.fstat(pin)
+        key = status.st_dev, status.st_ino
+        if key in pins or key in {namespace("self", kind) for kind in KINDS}:
+            os.close(pin)
+        else:
+            pins[key] = pin
+    return pins
+
+
 def test_end(how):
     """One that ends in some way leaves nothing."""
     before = sorted(interfaces())
@@ -365,9 +380,7 @@ def test_end(how):
                               stderr=None if how == "closed" else
                               subprocess.DEVNULL)
     held = {**json.loads(holder.stdout.readline()), "before": before}
-    ids = {namespace(pid, kind) for pid in held["pids"]
-           for kind in ("net", "uts", "mnt")} - {
-               namespace("self", kind) for kind in ("net", "uts", "mnt")}
+    pins = namespaces_of(held["pids"])
     count = len(held["pids"])
     check(count >= 3 + 2 * 6 and all(map(alive, held["pids"])) and
           len(left(held)) == count + 3, f"{how}: there is something to leave",
@@ -387,7 +400,9 @@ def test_end(how):
     check(until(lambda: not left(held)), f"{how}: nothing is left of it",
           left(held))
     print(f"# after {time.monotonic() - begin:.2f} s")
-    equal(f"{how}: nor a namespace", sorted(inside(ids)), [])
+    equal(f"{how}: nobody is in its namespaces", sorted(inside(pins)), [])
+    for pin in pins.values():
+        os.close(pin)
     holder.stdout.close()
 
 
