@@ -139,6 +139,7 @@ static int number(struct ck_cluster *c)
 
 			c->ranks[c->nranks++] = (struct ck_host_rank){
 				.name = list->hosts[i].name,
+				.path = list->hosts[i].path,
 				.rank = there ? rank : 0,
 				.missing = !there,
 			};

@@ -2,7 +2,8 @@
 /*
  * status_json: the status of a mount for programs, made of its text, so that a
  * line that a later daemon adds is there without more ado. A line is
- * `name: value`; indented lines belong to the one before.
+ * `name: value`; indented lines belong to the one before. Those of hosts are rows of
+ * a table.
  */
 #include "ckptfs/json.h"
 #include "commands.h"
@@ -18,6 +19,8 @@ static const struct {
 
 /* Lines under it are a list, also if there are none. */
 #define INDENTED "unknown classes"
+
+static const char host_word[] = "host ";
 
 /* --- pieces ----------------------------------------------------------------- */
 
@@ -187,6 +190,57 @@ static void add_line(struct ck_buf *out, struct ck_str name,
 		add_value(out, value);
 }
 
+/* "host NAME STATE SECONDS FILES BYTES PATH" */
+static bool is_host(struct ck_str line)
+{
+	return line.len > sizeof(host_word) - 1 &&
+	       memcmp(line.p, host_word, sizeof(host_word) - 1) == 0;
+}
+
+static struct ck_str next_word(struct ck_str *rest)
+{
+	const char *space = memchr(rest->p, ' ', rest->len);
+	size_t n = space ? (size_t)(space - rest->p) : rest->len;
+	struct ck_str word = cut(*rest, 0, n);
+
+	*rest = cut(*rest, space ? n + 1 : n, rest->len);
+	return word;
+}
+
+static void add_host(struct ck_buf *out, struct ck_str line)
+{
+	static const char *const numbers[] = { "seconds", "files", "bytes" };
+	struct ck_str rest = cut(line, sizeof(host_word) - 1, line.len);
+
+	ck_buf_text(out, "{\"name\":");
+	add_string(out, next_word(&rest));
+	ck_buf_text(out, ",\"state\":");
+	add_string(out, next_word(&rest));
+	for (size_t i = 0; i < CK_ARRAY_SIZE(numbers); i++) {
+		ck_buf_printf(out, ",\"%s\":", numbers[i]);
+		add_value(out, next_word(&rest));
+	}
+	ck_buf_text(out, ",\"path\":");
+	add_string(out, rest);
+	ck_buf_text(out, "}");
+}
+
+/* All of them, which follow each other. */
+static void add_hosts(struct ck_buf *out, struct ck_str line,
+		      struct ck_cur *rest)
+{
+	struct ck_cur next;
+
+	ck_buf_text(out, ",\n\"hosts\":[");
+	add_host(out, line);
+	for (next = *rest; ck_cur_line(&next, &line) && is_host(line);
+	     *rest = next) {
+		ck_buf_text(out, ",");
+		add_host(out, line);
+	}
+	ck_buf_text(out, "]");
+}
+
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out)
 {
 	struct ck_cur at = ck_cur_make(status->data, status->len);
@@ -196,7 +250,9 @@ void ck_status_json(const struct ck_buf *status, struct ck_buf *out)
 	while (ck_cur_line(&at, &line)) {
 		const char *colon = memmem(line.p, line.len, ": ", 2);
 
-		if (colon)
+		if (is_host(line))
+			add_hosts(out, line, &at);
+		else if (colon)
 			add_line(out, cut(line, 0, (size_t)(colon - line.p)),
 				 cut(line, (size_t)(colon - line.p) + 2,
 				     line.len),

@@ -71,11 +71,15 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_options *o)
 	h->elsewhere.metadata = ck_hosts_metadata;
 	h->elsewhere.files = ck_hosts_files;
 	h->elsewhere.changed = ck_hosts_changed;
+	h->elsewhere.host = ck_hosts_host;
+	h->elsewhere.print = ck_hosts_print;
 	h->calls = o->calls;
 	h->n = o->n;
 	for (uint32_t i = 0; i < o->n; i++)
 		h->hosts[i] = (struct ck_hosts_host){
 			.name = o->list[i].name,
+			.path = o->list[i].path,
+			.since = ck_msec_now(),
 			.rank = o->list[i].rank,
 			.again = i && strcmp(o->list[i].name,
 					     o->list[i - 1].name) == 0,

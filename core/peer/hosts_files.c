@@ -176,6 +176,7 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 		h->shown = shown;
 		h->requester.files = h->files;
 		h->requester.n = h->nfiles;
+		ck_hosts_note_states(h);
 		rc = ck_hosts_hearing_make(h);
 	}
 	gathered_fini(&g, h->n);

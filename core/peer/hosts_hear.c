@@ -118,6 +118,7 @@ void ck_hosts_hear(struct ck_hosts *h)
 {
 	struct ck_hosts_hearing *g = h->hearing;
 
+	ck_hosts_note_states(h);
 	for (uint32_t i = 0; g && i < g->n; i++)
 		if (h->hosts[i].there &&
 		    ck_calls_is_up(h->calls, h->hosts[i].rank) &&

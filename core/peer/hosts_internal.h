@@ -8,10 +8,13 @@
 #include "ckptfs/requester.h"
 
 struct ck_hosts_host {
-	const char *name;
+	const char *name, *path;
 	uint32_t rank;
 	bool again; /* the one before it is of the same host */
 	bool there; /* it has answered all that it was asked */
+	/* Atomic, see ck_hosts_note_states(): */
+	bool up;
+	uint64_t since; /* when it came up or went down */
 };
 
 struct ck_hosts_hearing;
@@ -64,6 +67,10 @@ CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 /* Whether metadata on another host has changed, as far as was heard. */
 CK_MUST_USE int ck_hosts_changed(struct ck_elsewhere *e,
 				 struct ck_file_access *now);
+const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file);
+void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out);
+/* Notes which hosts are up now, and since when. One thread. */
+void ck_hosts_note_states(struct ck_hosts *h);
 /* Once the checkpoint's files are known. -ENOMEM. */
 CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);
 

@@ -49,6 +49,8 @@ void ck_status_begin(const struct ck_root *r, enum ck_fate fate, int err,
 		      (uintmax_t)c->nbytes);
 	ck_buf_printf(out, "boxes: %u\nfiles: %u\nother entries: %u\n",
 		      c->chunks.n, c->files.n, c->objects.n);
+	if (r->cp->elsewhere)
+		r->cp->elsewhere->print(r->cp->elsewhere, out);
 }
 
 static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)

@@ -110,6 +110,70 @@ static int get_kind(const struct file *f, struct ck_buf *out)
 	return 0;
 }
 
+static bool has_hosts(const struct file *f)
+{
+	return f->root->cp->elsewhere != NULL;
+}
+
+/* Adds a name that is not there yet. */
+static bool add_name(const char *names[static 1], size_t *n, size_t most,
+		     const char *name)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	if (*n == most)
+		return false;
+	names[(*n)++] = name;
+	return true;
+}
+
+static int name_cmp(const void *a, const void *b)
+{
+	return ck_str_natural_cmp(ck_str_from(*(const char *const *)a),
+				  ck_str_from(*(const char *const *)b));
+}
+
+/* The hosts on which the files of some items are read. -E2BIG. */
+static int hosts_of(const struct file *f, const char **names, size_t *n,
+		    size_t most)
+{
+	const struct ck_elsewhere *e = f->root->cp->elsewhere;
+	struct ck_items items = ck_about_items(f->c, &f->n->about);
+	uint32_t last = CK_NO_FILE;
+
+	for (uint32_t i = 0; i < items.n; i++) {
+		uint32_t file = ck_items_at(items, i)->file;
+		const char *name = file == last ? NULL : e->host(e, file);
+
+		last = file;
+		if (name && !add_name(names, n, most, name))
+			return -E2BIG;
+	}
+	qsort(names, *n, sizeof(*names), name_cmp);
+	return 0;
+}
+
+static int get_hosts(const struct file *f, struct ck_buf *out)
+{
+	enum { MOST = 4096 }; /* hosts */
+
+	ck_auto_free const char **names = calloc(MOST, sizeof(*names));
+	size_t n = 0;
+	int rc;
+
+	if (!has_hosts(f))
+		return -ENODATA;
+	rc = names ? hosts_of(f, names, &n, MOST) : -ENOMEM;
+	if (rc)
+		return rc;
+	ck_buf_text(out, "[");
+	for (size_t i = 0; i < n; i++)
+		ck_buf_printf(out, "%s\"%s\"", i ? "," : "", names[i]);
+	ck_buf_text(out, "]");
+	return 0;
+}
+
 static bool has_error(const struct file *f)
 {
 	if (f->n->about.topic == CK_ABOUT_OBJECT)
@@ -166,6 +230,7 @@ static const struct attribute attributes[] = {
 	{ CK_XATTR_PREFIX "offset", get_offset, has_offset },
 	{ CK_XATTR_PREFIX "chunks", get_chunks, is_of_tensor },
 	{ CK_XATTR_PREFIX "kind", get_kind, NULL },
+	{ CK_XATTR_PREFIX "hosts", get_hosts, has_hosts },
 	{ CK_XATTR_PREFIX "error", get_error, has_error },
 };
 

@@ -15,14 +15,15 @@ struct ck_hosts; /* opaque */
 /* A process on a host. There may be several, which all have its files. */
 struct ck_host_rank {
 	const char *name; /* of the host */
+	const char *path; /* of the checkpoint there */
 	uint32_t rank;
 	bool missing; /* it never was there */
 };
 
 struct ck_hosts_options {
 	struct ck_calls *calls; /* its peers are the ranks */
-	/* The first is one of this host; those of a host follow each other. The names
-	 * are the caller's, as long as the ck_hosts. */
+	/* The first is one of this host; those of a host follow each other. Names and
+	 * paths are the caller's, as long as the ck_hosts. */
 	const struct ck_host_rank *list;
 	uint32_t n;
 };

@@ -187,6 +187,11 @@ struct ck_elsewhere {
 	/* Of metadata that is not here: 1: it is another file by now, 0: it is not, as
 	 * far as was heard, and *now is who may read it; or a negative errno. */
 	int (*changed)(struct ck_elsewhere *e, struct ck_file_access *now);
+	/* The name of the host on which a file of the set is read; NULL: none has
+	 * it. As long as the ck_elsewhere. Any thread. */
+	const char *(*host)(const struct ck_elsewhere *e, uint32_t file);
+	/* Appends a line for each host to a status. Any thread. */
+	void (*print)(const struct ck_elsewhere *e, struct ck_buf *out);
 };
 
 #endif
