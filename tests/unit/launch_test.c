@@ -19,10 +19,17 @@ static char root[256];
 static void same_words(char **got, const char *const want[])
 {
 	size_t i = 0;
-
 	for (; got && got[i] && want[i]; i++)
 		eq_text(got[i], want[i]);
 	ok(got && !got[i] && !want[i]);
+/* want: with a `|` behind each. */
+static void same_words(char **got, const char *want)
+	struct ck_buf all = { 0 };
+	for (size_t i = 0; got && got[i]; i++)
+		ck_buf_printf(&all, "%s|", got[i]);
+	ok(got);
+	eq_text(all.data ? all.data : "", want);
+	ck_buf_fini(&all);
 	ck_launch_words_free(got);
 }
 
@@ -108,6 +115,20 @@ static void all_words(void)
 		"/c:",
 		NULL,
 	};
+	static const char want[] =
+		"mpirun|--allow-run-as-root|--bind-to|none|--mca|plm|rsh|"
+		"--mca|plm_rsh_agent|/x/agent -v|--mca|"
+		"orte_enable_recovery|1|--mca|"
+		"orte_abort_on_non_zero_status|0|--mca|"
+		"orte_keep_fqdn_hostnames|1|--mca|btl_tcp_if_include|"
+		"10.0.0.0/8,192.168.0.0/16|--mca|oob_tcp_if_include|"
+		"10.0.0.0/8,192.168.0.0/16|-H|localhost:1|-n|1|--wdir|/|"
+		"/bin/ck ptfs|serve|--mpi|--door|ckptfs-1|-o|"
+		"shardlinks=beneath,ownermem=268435456|/a b|:|-H|"
+		"b.x.org:2|-n|2|--wdir|/|/bin/ck ptfs|serve|--mpi|-o|"
+		"shardlinks=beneath,ownermem=268435456|/b|:|-H|c:16|-n|"
+		"16|--wdir|/|/bin/ck ptfs|serve|--mpi|-o|"
+		"shardlinks=beneath,ownermem=268435456|/c:|";
 	struct ck_host_list list = three();
 	struct ck_launch_options options = {
 		.hosts = &list,
@@ -171,6 +192,13 @@ static void few_words(void)
 		"/c:",
 		NULL,
 	};
+	static const char want[] =
+		"mpirun|--allow-run-as-root|--bind-to|none|--mca|plm|rsh|"
+		"--mca|plm_rsh_agent|ssh|--mca|orte_enable_recovery|1|"
+		"--mca|orte_abort_on_non_zero_status|0|--mca|"
+		"orte_keep_fqdn_hostnames|1|-H|localhost:1|-n|1|--wdir|/|"
+		"/p|serve|--mpi|--door|D|/a b|:|-H|c:16|-n|16|--wdir|/|"
+		"/p|serve|--mpi|/c:|";
 	struct ck_host_list list = three();
 	struct ck_launch_options options = { .hosts = &list,
 					     .program = "/p",
@@ -183,7 +211,7 @@ static void few_words(void)
 
 static void split_words(void)
 {
-	static const char *const want[] = { "ssh", "-p", "22", NULL };
+static const char *const want[] = { "ssh", "-p", "22", NULL }; "ssh|-p|22|";
 	struct ck_words w = { 0 };
 
 	ck_words_split(&w, "  ssh -p   22 ");
@@ -197,7 +225,6 @@ static void leaves(const char *variables, const char *want)
 {
 	struct ck_words from = { 0 }, left = { 0 };
 	char **words;
-
 	ck_words_split(&from, variables);
 	ck_words_split(&left, want);
 	words = ck_words_take(&from);
@@ -205,6 +232,8 @@ static void leaves(const char *variables, const char *want)
 		   (const char *const *)left.words);
 	ck_launch_words_free(words);
 	ck_launch_words_free(ck_words_take(&left));
+	struct ck_words from = { 0 };
+	same_words(ck_launch_environment(words), want);
 }
 
 static void environments(void)
@@ -218,6 +247,9 @@ static void environments(void)
 	       "PATH=/bin SLURM=2 OMPI_MCA_btl=tcp,self MY_OMPI_X=7 EMPTY= "
 	       "ompi_x=8");
 	leaves("A=1 OMPI_MCA_ess=pmi OMPI_COMM_WORLD_RANK=0", "A=1");
+	       "PATH=/bin|SLURM=2|OMPI_MCA_btl=tcp,self|MY_OMPI_X=7|EMPTY=|"
+	       "ompi_x=8|");
+	leaves("A=1 OMPI_MCA_ess=pmi OMPI_COMM_WORLD_RANK=0", "A=1|");
 	ok(nothing && !nothing[0]);
 	ck_launch_words_free(nothing);
 }
@@ -420,7 +452,7 @@ static void not_asked(void)
 	printf("# %s\n", d.text);
 	ok(strstr(d.text, "this host does not tell its versions of mpirun and "
 			  "ckptfs: exit status 127: "));
-	ok(strstr(d.text, "/none: not found"));
+ok(strstr(d.text, "/none: not found")); "));
 }
 
 /* --- looking for programs ----------------------------------------------------------- */
