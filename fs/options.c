@@ -12,9 +12,9 @@
 struct option {
 	/* With `=` at the end: takes a value. With `*`: a prefix. */
 	const char *name;
-	/* value: "" if it takes none. */
-	int (*set)(struct ck_mount_options *o, const char *value,
-		   struct ck_diag *d);
+	/* name: as above; value: "" if it takes none. */
+	int (*set)(struct ck_mount_options *o, const char *name,
+		   const char *value, struct ck_diag *d);
 	/* For the help: what may stand behind `=`, and one line. */
 	const char *values, *what;
 };
@@ -38,34 +38,37 @@ static int parse_number(const char *name, const char *value, int base,
 	return 0;
 }
 
-static int set_uid(struct ck_mount_options *o, const char *value,
-		   struct ck_diag *d)
+static int set_uid(struct ck_mount_options *o, const char *name,
+		   const char *value, struct ck_diag *d)
 {
 	int rc = parse_number("uid", value, 10, UINT32_MAX - 1,
 			      "a decimal number", d);
 
+	(void)name;
 	o->uid = (uid_t)strtoul(value, NULL, 10);
 	o->have_uid = true;
 	return rc;
 }
 
-static int set_gid(struct ck_mount_options *o, const char *value,
-		   struct ck_diag *d)
+static int set_gid(struct ck_mount_options *o, const char *name,
+		   const char *value, struct ck_diag *d)
 {
 	int rc = parse_number("gid", value, 10, UINT32_MAX - 1,
 			      "a decimal number", d);
 
+	(void)name;
 	o->gid = (gid_t)strtoul(value, NULL, 10);
 	o->have_gid = true;
 	return rc;
 }
 
-static int set_umask(struct ck_mount_options *o, const char *value,
-		     struct ck_diag *d)
+static int set_umask(struct ck_mount_options *o, const char *name,
+		     const char *value, struct ck_diag *d)
 {
 	int rc = parse_number("umask", value, 8, 0777,
 			      "an octal number up to 777", d);
 
+	(void)name;
 	o->umask = (mode_t)strtoul(value, NULL, 8);
 	return rc;
 }
@@ -80,21 +83,24 @@ static int set_text(char **out, const char *name, const char *value,
 	return *out ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 
-static int set_log(struct ck_mount_options *o, const char *value,
-		   struct ck_diag *d)
+static int set_log(struct ck_mount_options *o, const char *name,
+		   const char *value, struct ck_diag *d)
 {
+	(void)name;
 	return set_text(&o->log, "log", value, d);
 }
 
-static int set_fsname(struct ck_mount_options *o, const char *value,
-		      struct ck_diag *d)
+static int set_fsname(struct ck_mount_options *o, const char *name,
+		      const char *value, struct ck_diag *d)
 {
+	(void)name;
 	return set_text(&o->fsname, "fsname", value, d);
 }
 
-static int set_shardlinks(struct ck_mount_options *o, const char *value,
-			  struct ck_diag *d)
+static int set_shardlinks(struct ck_mount_options *o, const char *name,
+			  const char *value, struct ck_diag *d)
 {
+	(void)name;
 	if (strcmp(value, "beneath") != 0)
 		return ck_fail(d, EINVAL,
 			       "option shardlinks=%s: expected beneath",
@@ -103,84 +109,91 @@ static int set_shardlinks(struct ck_mount_options *o, const char *value,
 	return 0;
 }
 
-static int set_allow_other(struct ck_mount_options *o, const char *value,
-			   struct ck_diag *d)
+static int set_allow_other(struct ck_mount_options *o, const char *name,
+			   const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->allow_other = true;
 	return 0;
 }
 
-static int set_auto_unmount(struct ck_mount_options *o, const char *value,
-			    struct ck_diag *d)
+static int set_auto_unmount(struct ck_mount_options *o, const char *name,
+			    const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->auto_unmount = true;
 	return 0;
 }
 
-static int set_nonempty(struct ck_mount_options *o, const char *value,
-			struct ck_diag *d)
+static int set_nonempty(struct ck_mount_options *o, const char *name,
+			const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->nonempty = true;
 	return 0;
 }
 
-static int set_direct(struct ck_mount_options *o, const char *value,
-		      struct ck_diag *d)
+static int set_direct(struct ck_mount_options *o, const char *name,
+		      const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->direct = true;
 	return 0;
 }
 
-static int set_noxattr(struct ck_mount_options *o, const char *value,
-		       struct ck_diag *d)
+static int set_noxattr(struct ck_mount_options *o, const char *name,
+		       const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->noxattr = true;
 	return 0;
 }
 
-static int set_debug(struct ck_mount_options *o, const char *value,
-		     struct ck_diag *d)
+static int set_debug(struct ck_mount_options *o, const char *name,
+		     const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->debug = true;
 	return 0;
 }
 
-static int set_ro(struct ck_mount_options *o, const char *value,
-		  struct ck_diag *d)
+static int set_ro(struct ck_mount_options *o, const char *name,
+		  const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->ro = true;
 	return 0;
 }
 
-static int set_write(struct ck_mount_options *o, const char *value,
-		     struct ck_diag *d)
+static int set_write(struct ck_mount_options *o, const char *name,
+		     const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->write = true;
 	return 0;
 }
 
-static int set_keep_unknown(struct ck_mount_options *o, const char *value,
-			    struct ck_diag *d)
+static int set_keep_unknown(struct ck_mount_options *o, const char *name,
+			    const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->keep_unknown = true;
 	return 0;
 }
 
-static int set_patch(struct ck_mount_options *o, const char *value,
-		     struct ck_diag *d)
+static int set_patch(struct ck_mount_options *o, const char *name,
+		     const char *value, struct ck_diag *d)
 {
-	(void)value, (void)d;
+	(void)name, (void)value, (void)d;
 	o->patch = true;
 	return 0;
+}
+
+/* Those of several hosts. */
+static int set_of_hosts(struct ck_mount_options *o, const char *name,
+			const char *value, struct ck_diag *d)
+{
+	return ck_hosts_options_set(&o->hosts, name, value, '+', d);
 }
 
 const char *const ck_commit_words[] = {
@@ -189,11 +202,12 @@ const char *const ck_commit_words[] = {
 	[CK_COMMIT_MANUAL] = "manual",
 };
 
-static int set_commit(struct ck_mount_options *o, const char *value,
-		      struct ck_diag *d)
+static int set_commit(struct ck_mount_options *o, const char *name,
+		      const char *value, struct ck_diag *d)
 {
 	size_t i = 0;
 
+	(void)name;
 	while (i < CK_ARRAY_SIZE(ck_commit_words) &&
 	       strcmp(value, ck_commit_words[i]) != 0)
 		i++;
@@ -227,6 +241,33 @@ static const struct option table[] = {
 	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },
 	{ "shardlinks=", set_shardlinks, "beneath",
 	  "follow links to data files that stay beneath SRC" },
+	{ "hosts=", set_of_hosts, "A[:N][+B...]",
+	  "SRC lies in pieces on these hosts" },
+	{ "hostfile=", set_of_hosts, "FILE", "a file that lists hosts" },
+	{ "map=", set_of_hosts, "A=PATH[+B=PATH...]",
+	  "with hosts: where SRC is on some of them" },
+	{ "prefer=", set_of_hosts, "A[+B...]",
+	  "with hosts: whose copies count if they differ" },
+	{ "replicas=", set_of_hosts, "sample|full|first",
+	  "with hosts: how copies are compared" },
+	{ "allhosts", set_of_hosts, "",
+	  "with hosts: one that is missing is an error" },
+	{ "agent=", set_of_hosts, "PROGRAM",
+	  "with hosts: what starts programs there, else ssh" },
+	{ "program=", set_of_hosts, "PATH",
+	  "with hosts: where ckptfs is on them" },
+	{ "net=", set_of_hosts, "CIDR[+CIDR...]",
+	  "with hosts: networks that are used" },
+	{ "timeout=", set_of_hosts, "SECONDS",
+	  "with hosts: a read without progress is EIO" },
+	{ "rejoin=", set_of_hosts, "SECONDS|off",
+	  "with hosts: how often those away are tried" },
+	{ "segment=", set_of_hosts, "SIZE",
+	  "with hosts: bytes that are fetched at a time" },
+	{ "cache=", set_of_hosts, "SIZE",
+	  "with hosts: memory for what is read ahead" },
+	{ "ownermem=", set_of_hosts, "SIZE",
+	  "with hosts: memory of a process on them" },
 	{ "direct", set_direct, "", "reads bypass the page cache" },
 	{ "noxattr", set_noxattr, "", "no extended attributes" },
 	{ "log=", set_log, "FILE|syslog", "messages go there, too" },
@@ -293,7 +334,7 @@ static bool matches(const char *name, const char *word)
 /* Whether it says how a checkpoint is read, mounted or not. */
 static bool is_reading(const struct option *o)
 {
-	return o->set == set_shardlinks;
+	return o->set == set_shardlinks || o->set == set_of_hosts;
 }
 
 static struct ck_str name_of(const char *word)
@@ -340,12 +381,20 @@ static int option_set(struct ck_mount_options *o, const char *word,
 		if (reading && !is_reading(&table[i]))
 			return ck_fail(d, EINVAL, "option %s: only for mounts",
 				       name);
-		return table[i].set(o, value ? value + 1 : "", d);
+		return table[i].set(o, table[i].name, value ? value + 1 : "",
+				    d);
 	}
 	if (!reading && is_ignored(word))
 		return 0;
 	return ck_fail(d, EINVAL, "option %s: unknown; the nearest is %s", name,
 		       nearest(word, reading));
+}
+
+/* A map is a list in which `\` escapes, too: see ck_host_list_map_all(). */
+static bool keeps_escapes(const struct ck_buf *word)
+{
+	return ck_str_starts((struct ck_str){ word->data, word->len },
+			     CK_STR("map="));
 }
 
 /* Takes the next word of *text, up to a comma that has no `\` before it. */
@@ -355,8 +404,11 @@ static void next_word(const char **text, struct ck_buf *word)
 
 	word->len = 0;
 	for (; *p && *p != ','; p++) {
-		if (p[0] == '\\' && p[1])
+		if (p[0] == '\\' && p[1]) {
+			if (p[1] != ',' && keeps_escapes(word))
+				ck_buf_add(word, p, 1);
 			p++;
+		}
 		ck_buf_add(word, p, 1);
 	}
 	*text = *p ? p + 1 : p;
@@ -388,13 +440,16 @@ int ck_options_parse(struct ck_mount_options *o, const char *text,
 	return parse(o, text, false, d);
 }
 
-int ck_options_parse_reading(struct ck_format_options *o, const char *text,
+int ck_options_parse_reading(struct ck_format_options *o,
+			     struct ck_hosts_options *hosts, const char *text,
 			     struct ck_diag *d)
 {
-	struct ck_mount_options all = { .format = *o };
+	struct ck_mount_options all = { .format = *o, .hosts = *hosts };
 	int rc = parse(&all, text, true, d);
 
 	*o = all.format;
+	*hosts = all.hosts;
+	all.hosts = (struct ck_hosts_options){ 0 };
 	ck_options_fini(&all);
 	return rc;
 }
@@ -410,7 +465,11 @@ int ck_options_check(const struct ck_mount_options *o, struct ck_diag *d)
 		return ck_fail(d, EINVAL,
 			       "option patch: only with write and "
 			       "commit=close");
-	return 0;
+	if (o->write && !o->ro && ck_hosts_options_given(&o->hosts))
+		return ck_fail(d, EINVAL,
+			       "option write: not for a checkpoint that lies "
+			       "on several hosts");
+	return ck_hosts_options_check(&o->hosts, d);
 }
 
 void ck_options_help(struct ck_buf *out)
@@ -428,6 +487,7 @@ void ck_options_fini(struct ck_mount_options *o)
 {
 	free(o->log);
 	free(o->fsname);
+	ck_hosts_options_fini(&o->hosts);
 	ck_buf_fini(&o->given);
 	*o = (struct ck_mount_options){ 0 };
 }

@@ -70,25 +70,89 @@ int ck_getopt(int argc, char **argv, const char *letters,
 	return letter;
 }
 
-int ck_parse_operands(struct ck_format_options *o, int argc, char **argv,
+/* --- several hosts ------------------------------------------------------------------ */
+
+enum {
+	HOSTS_FIRST =
+		256, /* what getopt_long(3) returns of the first: no letter */
+	LONGS_MOST = 8, /* of a command */
+};
+
+/* Each is an option of -o, too. */
+static const char *const hosts_longs[] = { "hosts", "hostfile", "map", "prefer",
+					   "replicas" };
+
+/* Behind those of the command. */
+static void add_hosts_longs(const struct option *longs, struct option *all)
+{
+	size_t n = 0;
+
+	for (; longs[n].name && n < LONGS_MOST; n++)
+		all[n] = longs[n];
+	for (size_t i = 0; i < CK_ARRAY_SIZE(hosts_longs); i++)
+		all[n++] = (struct option){ hosts_longs[i], required_argument,
+					    NULL, HOSTS_FIRST + (int)i };
+	all[n] = (struct option){ NULL, 0, NULL, 0 };
+}
+
+static int set_hosts_long(struct ck_hosts_options *hosts, const char *name)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_hosts_options_set(hosts, name, optarg, ',', &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
+
+int ck_getopt_hosts(int argc, char **argv, const char *letters,
+		    const struct option *longs, struct ck_hosts_options *hosts)
+{
+	struct option all[LONGS_MOST + CK_ARRAY_SIZE(hosts_longs) + 1];
+	int letter;
+
+	add_hosts_longs(longs, all);
+	while ((letter = ck_getopt(argc, argv, letters, all)) >= HOSTS_FIRST)
+		if (set_hosts_long(hosts, hosts_longs[letter - HOSTS_FIRST]))
+			return '?';
+	return letter;
+}
+
+int ck_check_hosts(const struct ck_hosts_options *hosts)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_hosts_options_check(hosts, &d))
+		return ck_trouble("%s", d.text);
+	/* Not here yet: what reads a checkpoint of several hosts. */
+	if (ck_hosts_options_given(hosts))
+		return ck_trouble("option hosts: this version cannot do that");
+	return CK_EXIT_FINE;
+}
+
+/* --- commands without a mount ------------------------------------------------------- */
+
+int ck_parse_operands(struct ck_format_options *o,
+		      struct ck_hosts_options *hosts, int argc, char **argv,
 		      int least, int most)
 {
 	static const struct option none[] = { { NULL, 0, NULL, 0 } };
 	int letter, rc = CK_EXIT_FINE;
 
-	while (rc == 0 && (letter = ck_getopt(argc, argv, "o:", none)) != -1)
-		rc = letter == 'o' ? ck_parse_reading(o, optarg)
+	while (rc == 0 &&
+	       (letter = ck_getopt_hosts(argc, argv, "o:", none, hosts)) != -1)
+		rc = letter == 'o' ? ck_parse_reading(o, hosts, optarg)
 				   : CK_EXIT_TROUBLE;
 	if (rc == 0 && (argc - optind < least || argc - optind > most))
 		rc = ck_usage(argv[0]);
-	return rc;
+	return rc ? rc : ck_check_hosts(hosts);
 }
 
-int ck_parse_reading(struct ck_format_options *o, const char *text)
+int ck_parse_reading(struct ck_format_options *o,
+		     struct ck_hosts_options *hosts, const char *text)
 {
 	struct ck_diag d = { 0 };
 
-	if (ck_options_parse_reading(o, text, &d))
+	if (ck_options_parse_reading(o, hosts, text, &d))
 		return ck_trouble("%s", d.text);
 	return CK_EXIT_FINE;
 }

@@ -17,10 +17,17 @@ enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
 
 static int ck_cmd_help(int argc, char **argv);
 
-#define READING_USAGE "[-o shardlinks=beneath]"
-#define READING                                                                \
+#define LINKS                                                                  \
 	"  -o shardlinks=beneath      follow links to data files that stay "   \
 	"beneath SRC\n"
+#define HOSTS                                                                  \
+	"  --hosts A[:N],...          SRC lies in pieces on these hosts\n"     \
+	"  --hostfile FILE            a file that lists hosts\n"               \
+	"  --map HOST=PATH            where SRC is on one of them\n"           \
+	"  --prefer A,...             whose copies count if they differ\n"     \
+	"  --replicas HOW             compare copies: sample, full, first\n"
+#define READING_USAGE "[-o opt,...] [--hosts A,...]"
+#define READING	      LINKS HOSTS
 
 static const struct command {
 	const char *name;
@@ -29,11 +36,12 @@ static const struct command {
 	const char *what;
 	const char *options; /* a line each; of mount also those of -o */
 } commands[] = {
-	{ "mount", ck_cmd_mount, "mount SRC MNT [-o opt,...] [-f]",
+	{ "mount", ck_cmd_mount,
+	  "mount SRC MNT [-o opt,...] [-f] [--hosts A,...]",
 	  "show a checkpoint as a directory; -f stays in front",
 	  "  -o OPT,...                 see below\n"
 	  "  -f                         stay in front; messages to stderr\n"
-	  "  -d                         the same as -o debug\n" },
+	  "  -d                         the same as -o debug\n" HOSTS },
 	{ "umount", ck_cmd_umount, "umount [-l] MNT...",
 	  "end mounts; -l detaches what is busy or does not answer",
 	  "  -l                         detach what is busy or does not "
@@ -94,8 +102,10 @@ static const struct command inner = {
 	.run = ck_cmd_serve,
 	.usage =
 		"serve [--door NAME] [--mpi|--ranks RANK/SIZE:DIRECTORY] SRC " READING_USAGE,
+	.usage = "serve --door NAME [--ranks RANK/SIZE:DIRECTORY] SRC "
+		 "[-o opt,...]",
 	.what = "serve files of SRC to the mount that started this",
-	.options = READING,
+	.options = LINKS,
 };
 
 int ck_trouble(const char *fmt, ...)

@@ -21,6 +21,7 @@ enum { THREADS = 4, PROGRESS_MSEC = 200 };
 struct checking {
 	bool full, json;
 	struct ck_format_options options;
+	struct ck_hosts_options hosts;
 	int64_t shown; /* when progress was, milliseconds; 0: never */
 	uint64_t dead;
 	bool dead_known;
@@ -166,17 +167,22 @@ static int parse(struct checking *k, int argc, char **argv)
 	int letter, rc = CK_EXIT_FINE;
 
 	while (rc == 0 &&
-	       (letter = ck_getopt(argc, argv, "o:", long_options)) != -1) {
+	       (letter = ck_getopt_hosts(argc, argv, "o:", long_options,
+					 &k->hosts)) != -1) {
 		switch (letter) {
 		case 'f': k->full = true; break;
 		case 'j': k->json = true; break;
-		case 'o': rc = ck_parse_reading(&k->options, optarg); break;
+		case 'o':
+			rc = ck_parse_reading(&k->options, &k->hosts, optarg);
+			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
 	if (rc)
 		return rc;
-	return argc - optind == 1 ? CK_EXIT_FINE : ck_usage(argv[0]);
+	if (argc - optind != 1)
+		return ck_usage(argv[0]);
+	return ck_check_hosts(&k->hosts);
 }
 
 int ck_cmd_check(int argc, char **argv)
@@ -186,11 +192,12 @@ int ck_cmd_check(int argc, char **argv)
 	struct ck_diag d = { 0 };
 	int rc = parse(&k, argc, argv);
 
-	if (rc)
-		return rc;
-	if (ck_checkpoint_open(argv[optind], &k.options, &cp, &d))
-		return ck_trouble("%s", d.text);
-	rc = check(&k, cp);
-	ck_checkpoint_close(cp);
+	if (rc == 0 && ck_checkpoint_open(argv[optind], &k.options, &cp, &d))
+		rc = ck_trouble("%s", d.text);
+	if (rc == 0) {
+		rc = check(&k, cp);
+		ck_checkpoint_close(cp);
+	}
+	ck_hosts_options_fini(&k.hosts);
 	return rc;
 }

@@ -361,16 +361,21 @@ static int parse(struct cp *k, int argc, char **argv)
 	};
 	int letter, rc = CK_EXIT_FINE;
 
-	while (rc == 0 &&
-	       (letter = ck_getopt(argc, argv, "rj:o:", longs)) != -1)
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, "rj:o:", longs,
+						    &k->u.hosts)) != -1)
 		switch (letter) {
 		case 'r': k->deep = true; break;
 		case 's': k->how.sync = true; break;
 		case 'j': rc = parse_threads(k, optarg); break;
-		case 'o': rc = ck_parse_reading(&k->u.options, optarg); break;
+		case 'o':
+			rc = ck_parse_reading(&k->u.options, &k->u.hosts,
+					      optarg);
+			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
-	return rc == 0 && argc - optind < 3 ? ck_usage(argv[0]) : rc;
+	if (rc == 0 && argc - optind < 3)
+		rc = ck_usage(argv[0]);
+	return rc ? rc : ck_check_hosts(&k->u.hosts);
 }
 
 static void cp_fini(struct cp *k)

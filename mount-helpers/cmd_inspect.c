@@ -18,6 +18,7 @@ enum style { TABLE, JSON, CSV };
 struct inspection {
 	const struct ck_catalog *c;
 	struct ck_format_options options;
+	struct ck_hosts_options hosts;
 	const char *glob; /* NULL: all */
 	enum style style;
 	bool chunks, summary_only;
@@ -473,13 +474,16 @@ static int parse(struct inspection *in, int argc, char **argv)
 	int letter, rc = CK_EXIT_FINE;
 
 	while (rc == 0 &&
-	       (letter = ck_getopt(argc, argv, "o:", long_options)) != -1) {
+	       (letter = ck_getopt_hosts(argc, argv, "o:", long_options,
+					 &in->hosts)) != -1) {
 		switch (letter) {
 		case 'c': in->chunks = true; break;
 		case 'j': in->style = JSON; break;
 		case 'v': in->style = CSV; break;
 		case 's': in->summary_only = true; break;
-		case 'o': rc = ck_parse_reading(&in->options, optarg); break;
+		case 'o':
+			rc = ck_parse_reading(&in->options, &in->hosts, optarg);
+			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
@@ -492,7 +496,7 @@ static int parse(struct inspection *in, int argc, char **argv)
 				  "tensor; --%s goes with --json",
 				  in->chunks ? "chunks" : "summary");
 	in->glob = argv[optind + 1]; /* NULL after the last */
-	return CK_EXIT_FINE;
+	return ck_check_hosts(&in->hosts);
 }
 
 int ck_cmd_inspect(int argc, char **argv)
@@ -503,13 +507,14 @@ int ck_cmd_inspect(int argc, char **argv)
 	struct ck_diag d = { 0 };
 	int rc = parse(&in, argc, argv);
 
-	if (rc)
-		return rc;
-	if (ck_checkpoint_open(argv[optind], &in.options, &cp, &d))
-		return ck_trouble("%s", d.text);
-	in.c = ck_checkpoint_catalog(cp);
-	rc = inspect(&in, cp);
-	ck_catalog_put(in.c);
-	ck_checkpoint_close(cp);
+	if (rc == 0 && ck_checkpoint_open(argv[optind], &in.options, &cp, &d))
+		rc = ck_trouble("%s", d.text);
+	if (rc == 0) {
+		in.c = ck_checkpoint_catalog(cp);
+		rc = inspect(&in, cp);
+		ck_catalog_put(in.c);
+		ck_checkpoint_close(cp);
+	}
+	ck_hosts_options_fini(&in.hosts);
 	return rc;
 }

@@ -294,15 +294,21 @@ static int parse(struct listing *l, int argc, char **argv)
 	};
 	int letter, rc = CK_EXIT_FINE;
 
-	while (rc == 0 && (letter = ck_getopt(argc, argv, "lRo:", longs)) != -1)
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, "lRo:", longs,
+						    &l->u.hosts)) != -1)
 		switch (letter) {
 		case 'l': l->is_long = true; break;
 		case 'R': l->deep = true; break;
 		case 'j': l->json = true; break;
-		case 'o': rc = ck_parse_reading(&l->u.options, optarg); break;
+		case 'o':
+			rc = ck_parse_reading(&l->u.options, &l->u.hosts,
+					      optarg);
+			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
-	return rc == 0 && argc - optind < 1 ? ck_usage(argv[0]) : rc;
+	if (rc == 0 && argc - optind < 1)
+		rc = ck_usage(argv[0]);
+	return rc ? rc : ck_check_hosts(&l->u.hosts);
 }
 
 int ck_cmd_ls(int argc, char **argv)

@@ -193,6 +193,15 @@ static int parse_operands(struct mount *m, int argc, char **argv)
 	return m->target ? CK_EXIT_FINE : CK_EXIT_TROUBLE;
 }
 
+static int check_options(const struct mount *m)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_options_check(&m->options, &d))
+		return ck_trouble("%s", d.text);
+	return ck_check_hosts(&m->options.hosts);
+}
+
 /* letters: those of getopt(3); `f` means what the caller says. */
 static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		 bool *f)
@@ -200,8 +209,8 @@ static int parse(struct mount *m, int argc, char **argv, const char *letters,
 	static const struct option none[] = { { NULL, 0, NULL, 0 } };
 	int letter, rc = CK_EXIT_FINE;
 
-	while (rc == 0 &&
-	       (letter = ck_getopt(argc, argv, letters, none)) != -1) {
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, letters, none,
+						    &m->options.hosts)) != -1) {
 		switch (letter) {
 		case 'o': rc = parse_options(m, optarg); break;
 		case 'd': rc = parse_options(m, "debug"); break;
@@ -214,7 +223,9 @@ static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	}
-	return rc ? rc : parse_operands(m, argc, argv);
+	if (rc == 0)
+		rc = parse_operands(m, argc, argv);
+	return rc ? rc : check_options(m);
 }
 
 static bool has_word(const char *list, const char *word)

@@ -33,6 +33,7 @@ struct serving {
 	const char *ranks; /* "RANK/SIZE:DIRECTORY"; NULL: there is one */
 	bool mpi;	   /* they are those of an mpirun */
 	struct ck_format_options format;
+	struct ck_hosts_options hosts; /* ownermem is what counts */
 	struct ck_door_way way;
 	struct ck_serve_options options;
 };
@@ -166,7 +167,8 @@ static int serve(struct serving *s)
 {
 	int rc;
 
-	s->options.memory_most = memory_most;
+	s->options.memory_most = s->hosts.ownermem ? s->hosts.ownermem
+						   : memory_most;
 	s->options.threads = (unsigned)ck_min(ck_max((uint64_t)get_nprocs(), 2),
 					      THREADS_MOST);
 	s->options.ending = ending;
@@ -185,6 +187,7 @@ static void serving_fini(struct serving *s)
 	ck_fd_cleanup(&s->options.stop);
 	ck_fd_cleanup(&s->way.sock);
 	ck_fd_cleanup(&s->way.memory);
+	ck_hosts_options_fini(&s->hosts);
 }
 
 /* --- arguments --------------------------------------------------------------------- */
@@ -204,7 +207,9 @@ static int parse(struct serving *s, int argc, char **argv)
 		case 'D': s->door = optarg; break;
 		case 'M': s->mpi = true; break;
 		case 'R': s->ranks = optarg; break;
-		case 'o': rc = ck_parse_reading(&s->format, optarg); break;
+		case 'o':
+			rc = ck_parse_reading(&s->format, &s->hosts, optarg);
+			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	}

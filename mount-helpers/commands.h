@@ -8,6 +8,7 @@
 #define CKPTFS_COMMANDS_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/hosts_options.h"
 #include "mounts.h"
 #include <getopt.h>
 
@@ -40,12 +41,20 @@ int ck_getopt(int argc, char **argv, const char *letters,
 	      const struct option *longs);
 /* The one of longs, or "help", that a word without its dashes is most like. */
 const char *ck_nearest_option(const char *word, const struct option *longs);
+/* The same with the long options for hosts, which it sets itself and does not return.
+ * longs: at most 8. */
+int ck_getopt_hosts(int argc, char **argv, const char *letters,
+		    const struct option *longs, struct ck_hosts_options *hosts);
 /* The value of an -o of a command that mounts nothing. The exit status. */
-int ck_parse_reading(struct ck_format_options *o, const char *text);
-/* Of a command whose only option is -o, and which has between least and most
- * operands. The exit status. */
-int ck_parse_operands(struct ck_format_options *o, int argc, char **argv,
+int ck_parse_reading(struct ck_format_options *o,
+		     struct ck_hosts_options *hosts, const char *text);
+/* Of a command whose only options are -o and those for hosts, and which has between
+ * least and most operands. The exit status. */
+int ck_parse_operands(struct ck_format_options *o,
+		      struct ck_hosts_options *hosts, int argc, char **argv,
 		      int least, int most);
+/* Whether what was said of hosts fits together, once all was read. The exit status. */
+int ck_check_hosts(const struct ck_hosts_options *hosts);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
 /* Writes text to stdout, in which lines may have any bytes. The exit status. */

@@ -31,6 +31,7 @@ void ck_unmounted_close(struct ck_unmounted *u)
 	ck_root_free(u->root);
 	if (u->cp)
 		ck_checkpoint_close(u->cp);
+	ck_hosts_options_fini(&u->hosts);
 }
 
 /* --- files ---------------------------------------------------------------------- */

@@ -6,10 +6,13 @@
 #ifndef CKPTFS_UNMOUNTED_H
 #define CKPTFS_UNMOUNTED_H
 
+#include "ckptfs/hosts_options.h"
 #include "ckptfs/tree.h"
 
 struct ck_unmounted {
-	struct ck_format_options options; /* set by the caller */
+	/* Set by the caller, and freed with the rest: */
+	struct ck_format_options options;
+	struct ck_hosts_options hosts;
 	/* Private, but to those who call the tree: */
 	struct ck_checkpoint *cp;
 	struct ck_tree_options shown;

@@ -7,6 +7,7 @@
 #define CKPTFS_FS_H
 
 #include "ckptfs/format.h"
+#include "ckptfs/hosts_options.h"
 #include "ckptfs/move.h"
 #include "ckptfs/view.h"
 
@@ -43,6 +44,7 @@ struct ck_mount_options {
 	char *log;    /* file or "syslog"; owned */
 	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
+	struct ck_hosts_options hosts; /* those of -o, and long ones */
 	struct ck_mover *remote; /* the caller's, of remote files; or NULL */
 	/* nviews, the caller's; NULL: ck_views. */
 	const struct ck_view *const *views;
@@ -50,13 +52,14 @@ struct ck_mount_options {
 	struct ck_buf given; /* the text of all options, for the report */
 };
 
-/* Adds "a,b=c,..." (`\` escapes a comma). -EINVAL names an unknown option and
+/* Adds "a,b=c,..." (`\` escapes a comma, and in map= a `+`, too). -EINVAL names an unknown option and
  * the nearest one that does something. */
 CK_MUST_USE int ck_options_parse(struct ck_mount_options *o, const char *text,
 				 struct ck_diag *d);
 /* The same where nothing is mounted: only options that say how a checkpoint is
- * read are known. */
+ * read, and from where, are known. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
+					 struct ck_hosts_options *hosts,
 					 const char *text, struct ck_diag *d);
 /* -EINVAL: one that needs, or excludes, another. */
 CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,

@@ -106,16 +106,20 @@ _ckptfs_mount_options() {
 	local before= part=$2
 	[[ $1 != *,* ]] || before=${1%,*},
 	compopt -o nospace
-	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" allow_other \
-		auto_unmount commit=close commit=fsync commit=manual debug direct \
-		fsname= gid= keep_unknown log= log=syslog nonempty noxattr patch ro \
-		shardlinks=beneath uid= umask= write)
+	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" agent= allhosts \
+		allow_other auto_unmount cache= commit=close commit=fsync \
+		commit=manual debug direct fsname= gid= hostfile= hosts= \
+		keep_unknown log= log=syslog map= net= nonempty noxattr ownermem= \
+		patch prefer= program= rejoin= rejoin=off replicas=first \
+		replicas=full replicas=sample ro segment= shardlinks=beneath \
+		timeout= uid= umask= write)
 }
 
 _ckptfs_commands='mount umount mounts status log commit abort ls cat cp getfattr inspect check dump help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
+	local hosts='--hosts --hostfile --map --prefer --replicas'
 	_ckptfs_words
 	type -P "$program" >/dev/null || program=ckptfs
 	_ckptfs_unquoted "${words[-1]}"
@@ -124,7 +128,8 @@ _ckptfs() {
 	for ((i = 1; i < ${#words[@]} - 1; i++)); do
 		if [[ $i -eq 1 && " $_ckptfs_commands " == *" ${words[1]} "* ]]; then
 			command=${words[1]}
-		elif [[ ${words[i]} == -o || $command == cp && ${words[i]} == -j ]]; then
+		elif [[ ${words[i]} == -o || $command == cp && ${words[i]} == -j ||
+			" $hosts " == *" ${words[i]} "* ]]; then
 			i=$((i + 1))
 		elif [[ ${words[i]} != -* ]]; then
 			_ckptfs_unquoted "${words[i]}"
@@ -132,17 +137,17 @@ _ckptfs() {
 		fi
 	done
 	case $command in
-	'' | mount) options='-o -f' most=2 ;;
+	'' | mount) options="-o -f $hosts" most=2 ;;
 	umount) options='-l' most=99 ;;
 	log) options='-f' most=1 ;;
 	mounts) options='--json' most=0 ;;
-	inspect) options='--summary --chunks --json --csv -o' most=2 ;;
-	check) options='--full --json -o' most=1 ;;
-	dump) options='-o' most=1 ;;
-	ls) options='-l -R --json -o' most=99 ;;
-	cat) options='-o' most=99 ;;
-	cp) options='-r -j --sync -o' most=99 ;;
-	getfattr) options='-o' most=2 ;;
+	inspect) options="--summary --chunks --json --csv -o $hosts" most=2 ;;
+	check) options="--full --json -o $hosts" most=1 ;;
+	dump) options="-o $hosts" most=1 ;;
+	ls) options="-l -R --json -o $hosts" most=99 ;;
+	cat) options="-o $hosts" most=99 ;;
+	cp) options="-r -j --sync -o $hosts" most=99 ;;
+	getfattr) options="-o $hosts" most=2 ;;
 	status) options='--json' most=1 ;;
 	help) options='' most=1 ;;
 	*) options='' most=1 ;;
@@ -154,6 +159,13 @@ _ckptfs() {
 		'' | mount) _ckptfs_mount_options "$cur" "$part" ;;
 		*) _ckptfs_offer "$cur" "$part" <<<shardlinks=beneath ;;
 		esac
+	elif [[ ${words[-2]} == --hostfile ]]; then
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$part")
+	elif [[ ${words[-2]} == --replicas ]]; then
+		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' first full sample)
+	elif [[ " $hosts " == *" ${words[-2]} "* ]]; then
+		return
 	elif [[ $cur == -* ]]; then
 		_ckptfs_offer "$cur" "$part" < <(printf '%s\n' $options)
 	elif [[ ${#operands[@]} -ge $most ]]; then

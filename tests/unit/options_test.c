@@ -131,6 +131,12 @@ static void refused(void)
 		{ "commit=Close", "expected close, fsync", EINVAL },
 		{ "commit", "commit", EINVAL },
 		{ "keep_unknwn", "keep_unknown", EINVAL },
+		{ "hosts", "option hosts: unknown", EINVAL },
+		{ "hosts=", "option hosts: names no host", EINVAL },
+		{ "hosts=a_b", "a_b is no name of a host", EINVAL },
+		{ "map=a=x", "x is no absolute path", EINVAL },
+		{ "segment=3M", "expected a power of two", EINVAL },
+		{ "rejion=1", "nearest is rejoin=", EINVAL },
 		{ "a\nb", "%0A", EINVAL },
 		{ "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww",
 		  "nearest", EINVAL },
@@ -152,14 +158,87 @@ static void refused(void)
 static void reading(void)
 {
 	struct ck_format_options o = { .shardlinks = CK_BENEATH_NO_SYMLINKS };
+	struct ck_hosts_options hosts = { 0 };
 	struct ck_diag d = { 0 };
 
-	eq_err(ck_options_parse_reading(&o, "shardlinks=beneath", &d), 0);
+	eq_err(ck_options_parse_reading(&o, &hosts, "shardlinks=beneath", &d),
+	       0);
 	ok(o.shardlinks == CK_BENEATH_SYMLINKS);
-	eq_err(ck_options_parse_reading(&o, "write", &d), -EINVAL);
+	eq_err(ck_options_parse_reading(&o, &hosts, "write", &d), -EINVAL);
 	ok(strstr(d.text, "option write: only for mounts"));
-	eq_err(ck_options_parse_reading(&o, "wirte", &d), -EINVAL);
+	eq_err(ck_options_parse_reading(&o, &hosts, "shrdlink", &d), -EINVAL);
 	ok(strstr(d.text, "nearest is shardlinks="));
+	/* What was there stays. */
+	eq_err(ck_options_parse_reading(&o, &hosts, "hosts=a+b,agent=x", &d),
+	       0);
+	eq_err(ck_options_parse_reading(&o, &hosts, "hosts=c,allhosts", &d), 0);
+	ok(hosts.list.n == 3 && hosts.allhosts);
+	eq_text(hosts.agent, "x");
+	ck_hosts_options_fini(&hosts);
+}
+
+/* What takes a value, and what -o does with its separators before. */
+static void of_hosts(void)
+{
+	struct ck_mount_options o;
+	struct ck_diag d;
+
+	eq_err(parse("hosts=a:2+b,hostfile=/x\\,y,prefer=b+a,replicas=first,"
+		     "allhosts,agent=rsh,program=/p,net=10.0.0.0/8+11.0.0.0/8,"
+		     "timeout=1,rejoin=off,segment=1M,cache=64M,ownermem=128M",
+		     &o, &d),
+	       0);
+	ok(o.hosts.list.n == 2 && o.hosts.list.hosts[0].ranks == 2);
+	eq_text(o.hosts.hostfile, "/x,y");
+	eq_text(o.hosts.prefer, "b+a");
+	eq_text(o.hosts.agent, "rsh");
+	eq_text(o.hosts.program, "/p");
+	eq_text(o.hosts.net, "10.0.0.0/8+11.0.0.0/8");
+	ok(o.hosts.replicas == CK_REPLICAS_FIRST && o.hosts.allhosts);
+	ok(o.hosts.timeout == 1 && o.hosts.rejoin == CK_REJOIN_OFF);
+	ok(o.hosts.segment == 1 << 20 && o.hosts.cache == 64 << 20);
+	ok(o.hosts.ownermem == 128 << 20);
+	eq_err(ck_options_check(&o, &d), 0);
+	ck_options_fini(&o);
+}
+
+/* A path has any of `+`, `,`, `\` and `=`. */
+static void maps(void)
+{
+	struct ck_mount_options o;
+	struct ck_diag d;
+
+	eq_err(parse("map=a=/p\\+q\\,r\\\\s=t\\u+b=/v\\\\+c=/w,direct", &o, &d),
+	       0);
+	eq_u64(o.hosts.list.nmaps, 3);
+	eq_text(o.hosts.list.maps[0].path, "/p+q,r\\s=t\\u");
+	eq_text(o.hosts.list.maps[1].path, "/v\\");
+	eq_text(o.hosts.list.maps[2].path, "/w");
+	ok(o.direct);
+	ck_options_fini(&o);
+}
+
+static void together(void)
+{
+	static const struct {
+		const char *text, *says;
+	} cases[] = {
+		{ "hosts=a,write", "option write: not for a checkpoint that" },
+		{ "hostfile=/x,write,commit=fsync", "option write: not for" },
+		{ "timeout=3", "option timeout: only with hosts or hostfile" },
+		{ "write,allhosts", "option allhosts: only with hosts" },
+		{ "hosts=a,write,ro", NULL },
+		{ "hosts=a,map=a=/x", NULL },
+	};
+	struct ck_mount_options o;
+	struct ck_diag d;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		eq_err(parse(cases[i].text, &o, &d), 0);
+		eq_err(ck_options_check(&o, &d), cases[i].says ? -EINVAL : 0);
+		ok(!cases[i].says || strstr(d.text, cases[i].says));
+		ck_options_fini(&o);
+	}
 }
 
 static void help(void)
@@ -179,6 +258,9 @@ int main(void)
 	ignored();
 	refused();
 	reading();
+	of_hosts();
+	maps();
+	together();
 	help();
 	return tap_done();
 }
