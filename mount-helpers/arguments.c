@@ -123,9 +123,6 @@ int ck_check_hosts(const struct ck_hosts_options *hosts)
 
 	if (ck_hosts_options_check(hosts, &d))
 		return ck_trouble("%s", d.text);
-	/* Not here yet: what reads a checkpoint of several hosts. */
-	if (ck_hosts_options_given(hosts))
-		return ck_trouble("option hosts: this version cannot do that");
 	return CK_EXIT_FINE;
 }
 

@@ -100,9 +100,7 @@ static const struct command {
 static const struct command inner = {
 	.name = "serve",
 	.run = ck_cmd_serve,
-	.usage =
-		"serve [--door NAME] [--mpi|--ranks RANK/SIZE:DIRECTORY] SRC " READING_USAGE,
-	.usage = "serve --door NAME [--ranks RANK/SIZE:DIRECTORY] SRC "
+	.usage = "serve [--door NAME] [--mpi|--ranks RANK/SIZE:DIRECTORY] SRC "
 		 "[-o opt,...]",
 	.what = "serve files of SRC to the mount that started this",
 	.options = LINKS,

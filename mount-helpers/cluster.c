@@ -3,6 +3,7 @@
 #include "cluster.h"
 #include "ckptfs/door.h"
 #include "ckptfs/job.h"
+#include "ckptfs/launch.h"
 #include "ckptfs/link.h"
 
 #include <errno.h>
@@ -22,8 +23,10 @@ enum {
 };
 
 struct ck_cluster {
-	const struct ck_cluster_options *options;
-	bool *there; /* by host of the list */
+	const struct ck_hosts_options *options;
+	enum ck_beneath how;
+	char *program; /* of all, owned; NULL: the option says it */
+	bool *there;   /* by host of the list */
 	struct ck_host_rank *ranks;
 	uint32_t nranks;
 	struct ck_door door;
@@ -112,7 +115,7 @@ static int ask(struct ck_cluster *c, const struct ck_launch_options *launch,
 	if (!c->there)
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = ck_launch_ask(launch, c->there, &lines, d);
-	for (size_t i = 0; rc == 0 && c->options->all && i < n; i++)
+	for (size_t i = 0; rc == 0 && c->options->allhosts && i < n; i++)
 		if (!c->there[i])
 			rc = ck_fail(d, EIO, "option allhosts: %s is missing",
 				     ck_show(ck_str_from(
@@ -125,7 +128,7 @@ static int ask(struct ck_cluster *c, const struct ck_launch_options *launch,
 /* The ranks, in the order in which mpirun numbers them. */
 static int number(struct ck_cluster *c)
 {
-	const struct ck_host_list *list = c->options->list;
+	const struct ck_host_list *list = &c->options->list;
 	uint32_t n = 0, rank = 0;
 
 	for (size_t i = 0; i < list->n; i++)
@@ -191,7 +194,7 @@ static int let_in(struct ck_cluster *c, struct ck_diag *d)
 		.calls = { .npeers = ranks_there(c),
 			   .ping_msec = PING_MSEC,
 			   .silence_msec = SILENCE_MSEC,
-			   .timeout_msec = c->options->timeout_msec,
+			   .timeout_msec = c->options->timeout * 1000,
 			   .window = WINDOW }
 	};
 	struct ck_door_way way;
@@ -208,7 +211,7 @@ static int let_in(struct ck_cluster *c, struct ck_diag *d)
 
 static int meet(struct ck_cluster *c, struct ck_diag *d)
 {
-	struct ck_hosts_options hosts = { .list = c->ranks, .n = c->nranks };
+	struct ck_hosts_setup hosts = { .list = c->ranks, .n = c->nranks };
 	int rc = let_in(c, d);
 
 	if (rc)
@@ -221,15 +224,21 @@ static int meet(struct ck_cluster *c, struct ck_diag *d)
 
 static int start(struct ck_cluster *c, struct ck_diag *d)
 {
-	const struct ck_cluster_options *o = c->options;
-	struct ck_launch_options launch = { .hosts = o->list,
-					    .agent = o->agent,
-					    .program = o->program,
-					    .net = o->net,
-					    .shardlinks = o->shardlinks,
-					    .door = c->door.name };
+	const struct ck_hosts_options *o = c->options;
+	struct ck_launch_options launch = {
+		.hosts = &o->list,
+		.agent = o->agent,
+		.program = o->program ? o->program : c->program,
+		.net = o->net,
+		.shardlinks = c->how == CK_BENEATH_SYMLINKS,
+		.ownermem = o->ownermem,
+		.door = c->door.name
+	};
 	int rc = ck_launch_find(d);
 
+	if (rc == 0 && !launch.program)
+		rc = ck_fail(d, ENOMEM, "the path of this program: %s",
+			     strerror(errno));
 	if (rc == 0)
 		rc = ask(c, &launch, d);
 	if (rc)
@@ -246,15 +255,21 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	return rc;
 }
 
-int ck_cluster_start(const struct ck_cluster_options *options,
-		     struct ck_cluster **out, struct ck_diag *d)
+int ck_cluster_start(struct ck_hosts_options *options, enum ck_beneath how,
+		     const char *source, struct ck_cluster **out,
+		     struct ck_diag *d)
 {
-	struct ck_cluster *c = calloc(1, sizeof(*c));
-	int rc;
+	int rc = ck_hosts_options_settle(options, source, d);
+	struct ck_cluster *c;
 
+	if (rc)
+		return rc;
+	c = calloc(1, sizeof(*c));
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
 	c->options = options;
+	c->how = how;
+	c->program = ck_launch_program();
 	c->stop = c->job.ended = c->job.said = -1;
 	rc = start(c, d);
 	if (rc) {
@@ -263,6 +278,11 @@ int ck_cluster_start(const struct ck_cluster_options *options,
 	}
 	*out = c;
 	return 0;
+}
+
+const char *ck_cluster_source(const struct ck_cluster *c)
+{
+	return c->options->list.hosts[0].path;
 }
 
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
@@ -283,5 +303,6 @@ void ck_cluster_end(struct ck_cluster *c)
 	ck_hosts_free(c->hosts);
 	free(c->ranks);
 	free(c->there);
+	free(c->program);
 	free(c);
 }

@@ -8,22 +8,19 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/hosts.h"
-#include "ckptfs/launch.h"
+#include "ckptfs/hosts_options.h"
 
 struct ck_cluster; /* opaque */
 
-struct ck_cluster_options {
-	const struct ck_host_list *list; /* settled; the caller's */
-	/* As of ck_launch_options: */
-	const char *agent, *program, *net;
-	bool shardlinks, all;
-	uint32_t timeout_msec;
-};
-
 /* Asks the hosts, starts the job, and waits until its process here has come in. Before
- * privileges are given up. What hosts are missing is logged. Errors with a message. */
-CK_MUST_USE int ck_cluster_start(const struct ck_cluster_options *options,
+ * privileges are given up. What hosts are missing is logged. options: settled here, the
+ * caller's. how: of links on all hosts. Errors with a message. */
+CK_MUST_USE int ck_cluster_start(struct ck_hosts_options *options,
+				 enum ck_beneath how, const char *source,
 				 struct ck_cluster **out, struct ck_diag *d);
+/* Where the checkpoint is, or would be, on this host: the caller's as long as the
+ * options. */
+const char *ck_cluster_source(const struct ck_cluster *c);
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
 /* Nobody reads any more. Returns when no process of it is left here, after 5 s at the
  * latest. NULL is allowed. */

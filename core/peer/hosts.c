@@ -62,7 +62,7 @@ int ck_hosts_each(struct ck_hosts *h, uint32_t from,
 
 /* --- making ------------------------------------------------------------------------- */
 
-struct ck_hosts *ck_hosts_make(const struct ck_hosts_options *o)
+struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 {
 	struct ck_hosts *h = calloc(1, sizeof(*h) + o->n * sizeof(h->hosts[0]));
 

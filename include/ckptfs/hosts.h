@@ -20,7 +20,7 @@ struct ck_host_rank {
 	bool missing; /* it never was there */
 };
 
-struct ck_hosts_options {
+struct ck_hosts_setup {
 	struct ck_calls *calls; /* its peers are the ranks */
 	/* The first is one of this host; those of a host follow each other. Names and
 	 * paths are the caller's, as long as the ck_hosts. */
@@ -29,7 +29,7 @@ struct ck_hosts_options {
 };
 
 /* NULL: out of memory. */
-struct ck_hosts *ck_hosts_make(const struct ck_hosts_options *options);
+struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *options);
 /* No checkpoint uses it any more, and nothing of it is on its way. NULL is allowed. */
 void ck_hosts_free(struct ck_hosts *h);
 /* For the one checkpoint that is opened with it. A host that does not answer is

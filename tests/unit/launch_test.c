@@ -16,15 +16,11 @@ static char root[256];
 
 /* --- words -------------------------------------------------------------------------- */
 
-static void same_words(char **got, const char *const want[])
-{
-	size_t i = 0;
-	for (; got && got[i] && want[i]; i++)
-		eq_text(got[i], want[i]);
-	ok(got && !got[i] && !want[i]);
 /* want: with a `|` behind each. */
 static void same_words(char **got, const char *want)
+{
 	struct ck_buf all = { 0 };
+
 	for (size_t i = 0; got && got[i]; i++)
 		ck_buf_printf(&all, "%s|", got[i]);
 	ok(got);
@@ -47,74 +43,6 @@ static struct ck_host_list three(void)
 
 static void all_words(void)
 {
-	static const char *const want[] = {
-		"mpirun",
-		"--allow-run-as-root",
-		"--bind-to",
-		"none",
-		"--mca",
-		"plm",
-		"rsh",
-		"--mca",
-		"plm_rsh_agent",
-		"/x/agent -v",
-		"--mca",
-		"orte_enable_recovery",
-		"1",
-		"--mca",
-		"orte_abort_on_non_zero_status",
-		"0",
-		"--mca",
-		"orte_keep_fqdn_hostnames",
-		"1",
-		"--mca",
-		"btl_tcp_if_include",
-		"10.0.0.0/8,192.168.0.0/16",
-		"--mca",
-		"oob_tcp_if_include",
-		"10.0.0.0/8,192.168.0.0/16",
-		"-H",
-		"localhost:1",
-		"-n",
-		"1",
-		"--wdir",
-		"/",
-		"/bin/ck ptfs",
-		"serve",
-		"--mpi",
-		"--door",
-		"ckptfs-1",
-		"-o",
-		"shardlinks=beneath,ownermem=268435456",
-		"/a b",
-		":",
-		"-H",
-		"b.x.org:2",
-		"-n",
-		"2",
-		"--wdir",
-		"/",
-		"/bin/ck ptfs",
-		"serve",
-		"--mpi",
-		"-o",
-		"shardlinks=beneath,ownermem=268435456",
-		"/b",
-		":",
-		"-H",
-		"c:16",
-		"-n",
-		"16",
-		"--wdir",
-		"/",
-		"/bin/ck ptfs",
-		"serve",
-		"--mpi",
-		"-o",
-		"shardlinks=beneath,ownermem=268435456",
-		"/c:",
-		NULL,
-	};
 	static const char want[] =
 		"mpirun|--allow-run-as-root|--bind-to|none|--mca|plm|rsh|"
 		"--mca|plm_rsh_agent|/x/agent -v|--mca|"
@@ -147,51 +75,6 @@ static void all_words(void)
 
 static void few_words(void)
 {
-	static const char *const want[] = {
-		"mpirun",
-		"--allow-run-as-root",
-		"--bind-to",
-		"none",
-		"--mca",
-		"plm",
-		"rsh",
-		"--mca",
-		"plm_rsh_agent",
-		"ssh",
-		"--mca",
-		"orte_enable_recovery",
-		"1",
-		"--mca",
-		"orte_abort_on_non_zero_status",
-		"0",
-		"--mca",
-		"orte_keep_fqdn_hostnames",
-		"1",
-		"-H",
-		"localhost:1",
-		"-n",
-		"1",
-		"--wdir",
-		"/",
-		"/p",
-		"serve",
-		"--mpi",
-		"--door",
-		"D",
-		"/a b",
-		":",
-		"-H",
-		"c:16",
-		"-n",
-		"16",
-		"--wdir",
-		"/",
-		"/p",
-		"serve",
-		"--mpi",
-		"/c:",
-		NULL,
-	};
 	static const char want[] =
 		"mpirun|--allow-run-as-root|--bind-to|none|--mca|plm|rsh|"
 		"--mca|plm_rsh_agent|ssh|--mca|orte_enable_recovery|1|"
@@ -211,7 +94,7 @@ static void few_words(void)
 
 static void split_words(void)
 {
-static const char *const want[] = { "ssh", "-p", "22", NULL }; "ssh|-p|22|";
+	static const char want[] = "ssh|-p|22|";
 	struct ck_words w = { 0 };
 
 	ck_words_split(&w, "  ssh -p   22 ");
@@ -223,17 +106,13 @@ static const char *const want[] = { "ssh", "-p", "22", NULL }; "ssh|-p|22|";
 /* Variables with spaces between; what is left of them. */
 static void leaves(const char *variables, const char *want)
 {
-	struct ck_words from = { 0 }, left = { 0 };
-	char **words;
-	ck_words_split(&from, variables);
-	ck_words_split(&left, want);
-	words = ck_words_take(&from);
-	same_words(ck_launch_environment(words),
-		   (const char *const *)left.words);
-	ck_launch_words_free(words);
-	ck_launch_words_free(ck_words_take(&left));
 	struct ck_words from = { 0 };
+	char **words;
+
+	ck_words_split(&from, variables);
+	words = ck_words_take(&from);
 	same_words(ck_launch_environment(words), want);
+	ck_launch_words_free(words);
 }
 
 static void environments(void)
@@ -244,9 +123,6 @@ static void environments(void)
 	leaves("PATH=/bin SLURM_JOBID=1 SLURM=2 PBS_JOBID=3 LSB_JOBID=4 "
 	       "PMIX_RANK=5 OMPI_UNIVERSE_SIZE=6 OMPI_MCA_btl=tcp,self "
 	       "MY_OMPI_X=7 EMPTY= ompi_x=8",
-	       "PATH=/bin SLURM=2 OMPI_MCA_btl=tcp,self MY_OMPI_X=7 EMPTY= "
-	       "ompi_x=8");
-	leaves("A=1 OMPI_MCA_ess=pmi OMPI_COMM_WORLD_RANK=0", "A=1");
 	       "PATH=/bin|SLURM=2|OMPI_MCA_btl=tcp,self|MY_OMPI_X=7|EMPTY=|"
 	       "ompi_x=8|");
 	leaves("A=1 OMPI_MCA_ess=pmi OMPI_COMM_WORLD_RANK=0", "A=1|");
@@ -452,7 +328,7 @@ static void not_asked(void)
 	printf("# %s\n", d.text);
 	ok(strstr(d.text, "this host does not tell its versions of mpirun and "
 			  "ckptfs: exit status 127: "));
-ok(strstr(d.text, "/none: not found")); "));
+	ok(strstr(d.text, "/none: "));
 }
 
 /* --- looking for programs ----------------------------------------------------------- */

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A checkpoint whose files are dealt over hosts is what it is in one directory:
+names, attributes, reports and every byte, of all fixtures, in all deals.
+
+    whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES
+    whole.py --seen MOUNT       what a mount shows, pickled; runs in a host
+"""
+import json
+import os
+import pickle
+import random
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+import hosts as hosts_module  # noqa: E402
+import two_trees  # noqa: E402
+from hosts import Hosts  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURES = os.path.join(HERE, "../fixtures")
+SEED = int(os.environ.get("CKPTFS_SEED", random.randrange(1 << 32)))
+CASES = int(os.environ.get("CKPTFS_CASES", 40))
+NET = "10.77.0.0/24"
+HOSTS = "user.ckptfs.hosts"
+
+
+def fixtures():
+    return sorted(name for name in os.listdir(FIXTURES)
+                  if os.path.exists(f"{FIXTURES}/{name}/.metadata"))
+
+
+def look(hosts, mount):
+    """What programs in the first host see."""
+    done = hosts.run(hosts.names[0], [sys.executable, __file__, "--seen",
+                                      mount],
+                     stdout=subprocess.PIPE, check=True)
+    return pickle.loads(done.stdout)
+
+
+class Mount:
+    """In the first host."""
+
+    def __init__(self, hosts, source, *options):
+        self.hosts, self.at = hosts, hosts.mnt
+        done = hosts.run(hosts.names[0], [CKPTFS, "mount", *options, source,
+                                          self.at],
+                         stderr=subprocess.PIPE, text=True)
+        self.status, self.said = done.returncode, done.stderr
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.status == 0:
+            self.hosts.run(self.hosts.names[0], [CKPTFS, "umount", self.at],
+                           check=True)
+
+
+def over(hosts, names, *options):
+    return ("--hosts", ",".join(names), "-o",
+            ",".join((f"agent={hosts.agent}", f"net={NET}", *options)))
+
+
+def clear(hosts):
+    for place in hosts.directories.values():
+        for name in os.listdir(place):
+            path = os.path.join(place, name)
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+
+def row_of(row):
+    """What has to be the same: not the hosts, which one directory has not."""
+    live = row["path"] in two_trees.LIVE
+    attributes = {name: value for name, value in row["xattrs"].items()
+                  if name != HOSTS}
+    return {**row, "xattrs": attributes, "size": live or row["size"],
+            "mtime": live or row["mtime"]}
+
+
+def rows_of(tree):
+    return {row["path"]: row_of(row) for row in tree.rows}
+
+
+def hosts_of(tree):
+    return {host for row in tree.rows if HOSTS in row["xattrs"]
+            for host in json.loads(row["xattrs"][HOSTS])}
+
+
+def differ(one, other):
+    """Lines: what is not the same in two trees."""
+    rows, others = rows_of(one), rows_of(other)
+    for path in sorted(rows.keys() | others.keys()):
+        if rows.get(path) != others.get(path):
+            yield f"{path}: {rows.get(path)} / {others.get(path)}"
+    for path in sorted(one.files.keys() & other.files.keys()):
+        a, b = one.files[path], other.files[path]
+        if path not in two_trees.LIVE and \
+                (a.data, a.error) != (b.data, b.error):
+            yield f"{path}: {len(a.data)} bytes, error {a.error} / " \
+                f"{len(b.data)} bytes, error {b.error}"
+    if one.faults != other.faults:
+        yield f"errors: {one.faults} / {other.faults}"
+    if one.unlisted != other.unlisted:
+        yield f"unlisted: {one.unlisted} / {other.unlisted}"
+
+
+class Whole:
+    """The trees of fixtures in one directory, each looked at once."""
+
+    def __init__(self, hosts):
+        self.hosts, self.trees = hosts, {}
+
+    def __getitem__(self, name):
+        if name not in self.trees:
+            with Mount(self.hosts, f"{FIXTURES}/{name}") as mount:
+                assert mount.status == 0, mount.said
+                self.trees[name] = look(self.hosts, mount.at)
+        return self.trees[name]
+
+
+def dealt(hosts, name, count, how, metadata, seed):
+    """Deals a fixture to the first hosts; their names."""
+    names = hosts.names[:count]
+    clear(hosts)
+    deal.deal(f"{FIXTURES}/{name}",
+              {host: hosts.directory(host) for host in names}, how, seed,
+              metadata)
+    return names
+
+
+def try_case(hosts, whole, chance):
+    name = chance.choice(fixtures())
+    count, how = chance.choice((2, 3, 5)), chance.choice(deal.HOW)
+    metadata = chance.choice(("one", "some", "all"))
+    seed = chance.randrange(1 << 32)
+    what = f"{name} over {count} hosts, {how}, .metadata on {metadata}, {seed}"
+    found = compared(hosts, whole[name],
+                     dealt(hosts, name, count, how, metadata, seed))
+    tap.result(not found, what, found[:20])
+
+
+def compared(hosts, tree, names):
+    """What differs from that tree in a mount over these hosts."""
+    with Mount(hosts, hosts.src, *over(hosts, names)) as mount:
+        if mount.status:
+            return [mount.said]
+        seen = look(hosts, mount.at)
+    if not hosts_of(seen) <= set(names):
+        return [f"hosts: {hosts_of(seen)}"]
+    return list(differ(tree, seen))
+
+
+def test_canary(hosts, tree):
+    """One byte that is another on one host."""
+    names = dealt(hosts, "sample", 3, "by rank", "one", SEED)
+    path = f"{hosts.directory('h2')}/__1_0.distcp"
+    before = os.stat(path)
+    with open(path, "r+b") as f:
+        f.seek(before.st_size // 2)
+        byte = f.read(1)
+        f.seek(before.st_size // 2)
+        f.write(bytes([byte[0] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = compared(hosts, tree, names)
+    paths = {line.partition(":")[0] for line in found}
+    tap.result(1 <= len(paths) <= 4, "canary: one byte on one host",
+               [] if 1 <= len(paths) <= 4 else found[:20])
+
+
+def main():
+    print(f"# CKPTFS_SEED={SEED}")
+    why = hosts_module.why_not()
+    if why and os.environ.get("CI") != "true":
+        print(f"1..0 # SKIP {why}")
+        return 0
+    chance = random.Random(SEED)
+    with Hosts(5) as hosts:
+        whole = Whole(hosts)
+        test_canary(hosts, whole["sample"])
+        for _ in range(CASES):
+            try_case(hosts, whole, chance)
+    return tap.finish()
+
+
+if sys.argv[1] == "--seen":
+    pickle.dump(two_trees.seen(sys.argv[2]), sys.stdout.buffer)
+else:
+    CKPTFS = os.path.realpath(sys.argv[1])
+    tap = Tap()
+    sys.exit(main())
