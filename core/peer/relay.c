@@ -66,6 +66,23 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 
 /* --- what the mount asks --------------------------------------------------------------------- */
 
+static void put_or_note(struct ck_serve *s, const struct ck_frame *frame,
+			const struct ck_wire_head *head, struct ck_str body)
+{
+	int rc = ck_frames_put(s->frames, frame, head, body);
+
+	if (rc)
+		s->link_rc = rc;
+}
+
+static void say_lost(struct ck_serve *s, uint32_t rank)
+{
+	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
+
+	if (s->memory)
+		put_or_note(s, &frame, NULL, CK_STR(""));
+}
+
 /* A request on its way to another rank. */
 struct passed {
 	struct ck_parcel parcel; /* first */
@@ -78,23 +95,39 @@ static void passed_sent(struct ck_parcel *p, int rc)
 	free(p);
 }
 
-static int pass_on(struct ck_serve *s, const struct ck_framed *f)
+/* Enters it, and where its payload goes. */
+static int expect(struct ck_serve *s, const struct ck_framed *f)
 {
 	struct ck_xport *x = s->options->xport;
 	const struct ck_frame *frame = &f->frame;
-	struct passed *p = malloc(sizeof(*p) + f->head.body);
-	int rc = p ? 0 : -ENOMEM;
+	int rc = ck_passed_add(&s->passed, frame->peer, &f->head, frame->room);
 
-	if (rc == 0 && frame->room)
-		rc = x->expect(x, frame->peer, f->head.id,
-			       s->memory + frame->place, frame->room);
+	if (rc || frame->room == 0)
+		return rc;
+	return x->expect(x, frame->peer, f->head.id, s->memory + frame->place,
+			 frame->room);
+}
+
+static int pass_on(struct ck_serve *s, const struct ck_framed *f)
+{
+	struct ck_xport *x = s->options->xport;
+	struct passed *p;
+	int rc;
+
+	if (ck_passed_is_lost(&s->passed, f->frame.peer)) {
+		/* Nobody else says that this will not be answered. */
+		say_lost(s, f->frame.peer);
+		return 0;
+	}
+	p = malloc(sizeof(*p) + f->head.body);
+	rc = p ? expect(s, f) : -ENOMEM;
 	if (rc) {
 		free(p);
 		return rc;
 	}
 	if (f->head.body)
 		memcpy(p->body, f->body.p, f->head.body);
-	p->parcel = (struct ck_parcel){ .to = frame->peer,
+	p->parcel = (struct ck_parcel){ .to = f->frame.peer,
 					.head = f->head,
 					.body = { p->body, f->head.body },
 					.sent = passed_sent };
@@ -146,24 +179,18 @@ int ck_serve_link(struct ck_serve *s, short events)
 
 /* --- what other ranks say ---------------------------------------------------------------------- */
 
-static void put_or_note(struct ck_serve *s, const struct ck_frame *frame,
-			const struct ck_wire_head *head, struct ck_str body)
-{
-	int rc = ck_frames_put(s->frames, frame, head, body);
-
-	if (rc)
-		s->link_rc = rc;
-}
-
-/* An answer whose payload was dropped is none. */
+/* Who answers what nobody has asked is trusted no more. An answer whose payload was
+ * dropped is none. */
 static void got_answer(struct ck_serve *s, uint32_t from,
 		       const struct ck_message *m)
 {
 	struct ck_frame frame = { .peer = from, .kind = CK_FRAME_MESSAGE };
 	struct ck_wire_head head = m->head;
 
-	if (!s->memory)
+	if (!ck_passed_take(&s->passed, from, &head)) {
+		s->options->xport->drop(s->options->xport, from);
 		return;
+	}
 	if (m->payload.len != head.payload)
 		head = (struct ck_wire_head){ .type = head.type,
 					      .answer = true,
@@ -189,12 +216,11 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 static void lost(void *arg, uint32_t rank)
 {
 	struct ck_serve *s = arg;
-	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
 
 	ck_jobs_forget(s, CK_FROM_RANK + rank);
 	s->over |= ck_serve_watches(s) && rank == s->options->holder;
-	if (s->memory)
-		put_or_note(s, &frame, NULL, CK_STR(""));
+	ck_passed_lose(&s->passed, rank);
+	say_lost(s, rank);
 }
 
 void ck_serve_join(struct ck_serve *s)

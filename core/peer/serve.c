@@ -248,6 +248,7 @@ static void fini(struct ck_serve *s)
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);
 	ck_jobs_fini(s);
+	ck_passed_fini(&s->passed);
 	free(s->workers);
 	ck_frames_fini(s->frames);
 	free(s->frames);
@@ -267,6 +268,8 @@ static int init(struct ck_serve *s)
 	int rc = ck_jobs_init(s);
 
 	s->heard = s->waited = ck_msec_now();
+	if (rc == 0)
+		rc = ck_passed_init(&s->passed, o->xport ? o->xport->size : 1);
 	s->frames->fd = o->link;
 	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (rc || s->event < 0)

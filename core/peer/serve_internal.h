@@ -8,6 +8,7 @@
 
 #include "ckptfs/serve.h"
 #include "link_internal.h"
+#include "passed.h"
 
 #include <pthread.h>
 
@@ -53,6 +54,7 @@ struct ck_serve {
 	const struct ck_serve_options *options;
 	uint8_t *memory;	  /* of the link */
 	struct ck_frames *frames; /* of the link */
+	struct ck_passed passed;
 	uint32_t nsenders;
 	uint64_t share; /* bytes of answers that a sender may have */
 	pthread_t *workers;

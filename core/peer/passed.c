@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* passed: see passed.h. */
+#include "passed.h"
+
+enum { BUCKETS = 1024 };
+
+struct ck_passed_row {
+	struct ck_passed_row *next; /* in its bucket */
+	uint64_t id, room;
+	uint32_t rank, epoch, body;
+	uint16_t type;
+};
+
+int ck_passed_init(struct ck_passed *p, uint32_t size)
+{
+	*p = (struct ck_passed){ .size = size };
+	p->buckets = calloc(BUCKETS, sizeof(*p->buckets));
+	p->ranks = calloc(size, sizeof(*p->ranks));
+	return p->buckets && p->ranks ? 0 : -ENOMEM;
+}
+
+void ck_passed_fini(struct ck_passed *p)
+{
+	for (uint32_t i = 0; p->ranks && i < p->size; i++)
+		ck_passed_lose(p, i);
+	free(p->ranks);
+	free(p->buckets);
+	*p = (struct ck_passed){ 0 };
+}
+
+/* Where it is in its list, or the end of the list. */
+static struct ck_passed_row **find(struct ck_passed *p, uint32_t rank,
+				   uint64_t id)
+{
+	struct ck_passed_row **at = &p->buckets[(id ^ rank) % BUCKETS];
+
+	while (*at && ((*at)->rank != rank || (*at)->id != id))
+		at = &(*at)->next;
+	return at;
+}
+
+int ck_passed_add(struct ck_passed *p, uint32_t rank,
+		  const struct ck_wire_head *head, uint64_t room)
+{
+	struct ck_passed_row **at = find(p, rank, head->id);
+	struct ck_passed_sum *sum = &p->ranks[rank];
+
+	if (*at || sum->open >= CK_WIRE_OPEN_MAX ||
+	    sum->bodies + head->body > CK_WIRE_ASKED_MAX)
+		return -EPROTO;
+	*at = malloc(sizeof(**at));
+	if (!*at)
+		return -ENOMEM;
+	**at = (struct ck_passed_row){ .id = head->id,
+				       .room = room,
+				       .rank = rank,
+				       .epoch = head->epoch,
+				       .body = head->body,
+				       .type = head->type };
+	sum->open++;
+	sum->bodies += head->body;
+	return 0;
+}
+
+static void take_out(struct ck_passed *p, struct ck_passed_row **at)
+{
+	struct ck_passed_row *row = *at;
+
+	p->ranks[row->rank].open--;
+	p->ranks[row->rank].bodies -= row->body;
+	*at = row->next;
+	free(row);
+}
+
+bool ck_passed_take(struct ck_passed *p, uint32_t rank,
+		    const struct ck_wire_head *answer)
+{
+	struct ck_passed_row **at = find(p, rank, answer->id);
+
+	if (!*at || (*at)->type != answer->type ||
+	    (*at)->epoch != answer->epoch || answer->payload > (*at)->room)
+		return false;
+	take_out(p, at);
+	return true;
+}
+
+void ck_passed_lose(struct ck_passed *p, uint32_t rank)
+{
+	p->ranks[rank].lost = true;
+	for (size_t i = 0; i < BUCKETS && p->ranks[rank].open; i++) {
+		struct ck_passed_row **at = &p->buckets[i];
+
+		while (*at) {
+			if ((*at)->rank == rank)
+				take_out(p, at);
+			else
+				at = &(*at)->next;
+		}
+	}
+}
+
+bool ck_passed_is_lost(const struct ck_passed *p, uint32_t rank)
+{
+	return p->ranks[rank].lost;
+}
