@@ -22,6 +22,20 @@ static void came(struct ck_call *c, const struct ck_message *m, int rc)
 	sem_post(&w->done);
 }
 
+static void begin(struct wait *w, struct ck_calls *all)
+{
+	sem_init(&w->done, 0, 0);
+	ck_calls_send(all, &w->call);
+}
+
+static int end(struct wait *w)
+{
+	while (sem_wait(&w->done))
+		; /* a signal */
+	sem_destroy(&w->done);
+	return w->rc;
+}
+
 int ck_calls_wait(struct ck_calls *all, uint32_t peer, struct ck_ask *a,
 		  int (*take)(const struct ck_ask *a,
 			      const struct ck_message *m, void *arg),
@@ -30,15 +44,19 @@ int ck_calls_wait(struct ck_calls *all, uint32_t peer, struct ck_ask *a,
 	struct wait w = { .call = { .ask = *a, .peer = peer, .came = came },
 			  .take = take,
 			  .arg = arg };
+	int rc;
 
-	sem_init(&w.done, 0, 0);
-	ck_calls_send(all, &w.call);
-	while (sem_wait(&w.done))
-		; /* a signal */
-	sem_destroy(&w.done);
+	begin(&w, all);
+	rc = end(&w);
 	*a = w.call.ask;
-	return w.rc;
+	return rc;
 }
+
+/* --- names ------------------------------------------------------------------------ */
+
+/* LOOKs on their way at a time: enough that the peer never waits for the next one, and
+ * few, for each has the time that they take together. */
+enum { LOOKS = 4 };
 
 static int take_look(const struct ck_ask *a, const struct ck_message *m,
 		     void *out)
@@ -46,19 +64,45 @@ static int take_look(const struct ck_ask *a, const struct ck_message *m,
 	return ck_take_look(a, m, out);
 }
 
+/* LOOKs in their order; those from `ended` to `begun` are on their way. */
+struct looks {
+	struct wait waits[LOOKS];
+	unsigned begun, ended;
+	int rc; /* the first that is not 0 */
+};
+
+static void end_first(struct looks *l)
+{
+	struct wait *w = &l->waits[l->ended++ % LOOKS];
+	int rc = end(w);
+
+	ck_ask_fini(&w->call.ask);
+	l->rc = l->rc ? l->rc : rc;
+}
+
 int ck_calls_look(struct ck_calls *all, uint32_t peer, struct ck_ids shown,
 		  const struct ck_str *names, size_t n, struct ck_looked *out)
 {
-	int rc = 0;
+	struct looks l = { 0 };
 
-	for (size_t done = 0, taken; done < n && rc == 0; done += taken) {
-		struct ck_ask a;
+	for (size_t done = 0, taken = 0; done < n; done += taken) {
+		struct wait *w = &l.waits[l.begun % LOOKS];
 
-		rc = ck_ask_look(&a, shown, names + done, n - done, &taken);
-		if (rc)
+		if (l.begun - l.ended == LOOKS)
+			end_first(&l);
+		if (l.rc)
 			break;
-		rc = ck_calls_wait(all, peer, &a, take_look, out + done);
-		ck_ask_fini(&a);
+		*w = (struct wait){ .call = { .peer = peer, .came = came },
+				    .take = take_look,
+				    .arg = out + done };
+		l.rc = ck_ask_look(&w->call.ask, shown, names + done, n - done,
+				   &taken);
+		if (l.rc)
+			break;
+		begin(w, all);
+		l.begun++;
 	}
-	return rc;
+	while (l.ended < l.begun)
+		end_first(&l);
+	return l.rc;
 }

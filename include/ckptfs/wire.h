@@ -47,7 +47,7 @@ enum {
 	CK_WIRE_READ_MAX = 8 << 20,	/* bytes of a payload */
 	CK_WIRE_DIGEST_MAX = 256 << 20, /* bytes digested by one request */
 	CK_WIRE_LIST_MAX = 64 << 10,	/* bytes of the rows of a page */
-	CK_WIRE_LOOKS_MAX = 16384,	/* names in a LOOK */
+	CK_WIRE_LOOKS_MAX = 1024,	/* names in a LOOK */
 	CK_WIRE_OPEN_MAX = 1024,     /* requests to one owner, not answered */
 	CK_WIRE_ASKED_MAX = 4 << 20, /* bytes of their bodies */
 	CK_WIRE_NAME_MAX = 4096,     /* bytes */

@@ -5,7 +5,9 @@
  * killed or stopped at any moment.
  */
 #include "link_case.h"
+#include "link_internal.h"
 
+#include <poll.h>
 #include <signal.h>
 
 /* --- by hand ------------------------------------------------------------------------------ */
@@ -29,23 +31,124 @@ static void look_by_hand(struct joined *j)
 }
 
 /* More names than a request takes. */
-static void look_many(struct joined *j)
+static int look_many(struct joined *j, size_t long_one)
 {
-	enum { MANY = CK_WIRE_LOOKS_MAX + 5 };
+	enum { MANY = 10 * CK_WIRE_LOOKS_MAX + 5 };
+
+	static const char long_name[CK_WIRE_NAME_MAX + 1];
 	struct ck_looked *said = calloc(MANY, sizeof(*said));
 	struct ck_str *names = calloc(MANY, sizeof(*names));
 	unsigned wrong = 0;
+	int rc;
 
 	for (unsigned i = 0; i < MANY; i++)
-		names[i] = file_name(i % FILES);
-	eq_err(ck_calls_look(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
-			     names, MANY, said),
-	       0);
-	for (unsigned i = 0; i < MANY; i++)
-		wrong += said[i].number != said[i % FILES].number;
+		names[i] = file_name(i * 7 / 3 % FILES);
+	if (long_one)
+		names[long_one] = (struct ck_str){ long_name,
+						   sizeof(long_name) };
+	rc = ck_calls_look(ck_link_calls(j->link), 0, (struct ck_ids){ 0, 0 },
+			   names, MANY, said);
+	for (unsigned i = 0; rc == 0 && i < MANY; i++)
+		wrong += !said[i].seen ||
+			 said[i].number != j->files[i * 7 / 3 % FILES].number;
 	eq_u64(wrong, 0);
 	free(said);
 	free(names);
+	return rc;
+}
+
+/* A mover that waits for several LOOKs and answers the last one first. */
+static struct {
+	unsigned looks, most; /* on their way at a time */
+	unsigned fails;	      /* from that one on they are ENODATA; 0: none */
+} late;
+
+struct look {
+	struct ck_frame frame;
+	struct ck_answer answer;
+};
+
+static void late_answer(struct ck_frames *f, struct look *all, unsigned n)
+{
+	late.most = n > late.most ? n : late.most;
+	while (n > 0 && n--) {
+		struct ck_answer *a = &all[n].answer;
+		struct ck_str body = { a->body.data, a->head.body };
+
+		if (ck_frames_put(f, &all[n].frame, &a->head, body))
+			abort();
+		ck_answer_fini(a);
+	}
+}
+
+static void late_keep(struct ck_data_owner *o, const struct ck_framed *f,
+		      struct look *look)
+{
+	const struct ck_message m = { .head = f->head, .body = f->body };
+
+	look->frame = f->frame;
+	if (ck_data_owner_answer(o, &m, &look->answer))
+		abort();
+	late.looks += f->head.type == CK_WIRE_LOOK;
+	if (late.fails && late.looks >= late.fails) {
+		ck_answer_fini(&look->answer);
+		look->answer.head = f->head;
+		look->answer.head.answer = true;
+		look->answer.head.body = 0;
+		look->answer.head.err = ENODATA;
+	}
+}
+
+static void *late_run(void *arg)
+{
+	struct joined *j = arg;
+	struct ck_data_owner *owner = owner_make();
+	struct ck_frames *f = calloc(1, sizeof(*f));
+	struct pollfd fd = { .fd = j->serve.link, .events = POLLIN };
+	struct ck_framed one;
+	struct look looks[16];
+	unsigned n = 0;
+
+	f->fd = j->serve.link;
+	for (;;) {
+		if (poll(&fd, 1, 30) == 0) {
+			late_answer(f, looks, n);
+			n = 0;
+			continue;
+		}
+		if (ck_frames_read(f))
+			break;
+		while (n < CK_ARRAY_SIZE(looks) && ck_frames_next(f, &one) > 0)
+			late_keep(owner, &one, &looks[n++]);
+	}
+	late_answer(f, looks, n);
+	ck_frames_fini(f);
+	free(f);
+	ck_data_owner_free(owner);
+	close(j->serve.link);
+	close(j->serve.memory);
+	return NULL;
+}
+
+/* Several are on their way at the same time, and an error ends them all. */
+static void test_looks(void)
+{
+	enum { WINDOW = 4 };
+	struct joined *j = joined_make();
+
+	j->options.calls.ping_msec = 20000;
+	j->options.calls.silence_msec = j->options.calls.timeout_msec = 40000;
+	joined_start(j, false, late_run);
+	eq_err(joined_look(j, 0), 0);
+	eq_err(look_many(j, 0), 0);
+	eq_u64(late.looks, 1 + 11);
+	eq_u64(late.most, WINDOW);
+	eq_err(look_many(j, CK_WIRE_LOOKS_MAX * 3 / 2), -ENAMETOOLONG);
+	late.looks = 0;
+	late.fails = 3;
+	eq_err(look_many(j, 0), -ENODATA);
+	ok(late.looks >= 3 && late.looks < 3 + WINDOW);
+	(void)joined_end(j);
 }
 
 static void test_by_hand(void)
@@ -57,8 +160,8 @@ static void test_by_hand(void)
 	j->options.calls.timeout_msec = 10000;
 	joined_start(j, true, joined_run);
 	look_by_hand(j);
-	look_many(j);
 	eq_err(joined_look(j, 0), 0);
+	eq_err(look_many(j, 0), 0);
 	eq_i64(joined_end(j), 0);
 	eq_u64(proc_count("fd"), fds);
 	eq_u64(proc_count("task"), threads);
@@ -209,6 +312,7 @@ int main(void)
 {
 	dir_make();
 	test_by_hand();
+	test_looks();
 	test_many();
 	test_canary();
 	test_killed();
