@@ -38,6 +38,7 @@ struct ck_calls {
 	uint32_t epoch;
 	uint64_t last_id;
 	uint64_t now;
+	uint32_t first; /* the peer that is looked after first next time */
 	struct ck_call *by_id[BUCKETS]; /* those on their way */
 	struct calls_list over;
 	struct peer peers[];
@@ -400,14 +401,24 @@ static void look_after(struct ck_calls *all, uint32_t peer)
 	ask_whether_there(all, peer);
 }
 
+/* Another one is first each time: what room the line has is not always the same ones'. */
+static void look_after_all(struct ck_calls *all)
+{
+	uint32_t n = all->options.npeers;
+
+	for (uint32_t i = 0; i < n; i++)
+		look_after(all, (all->first + i) % n);
+	all->first = all->first + 1 < n ? all->first + 1 : 0;
+}
+
 uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now)
 {
 	enum { TICKS = 4 }; /* in the shortest time that is looked after */
 
 	pthread_mutex_lock(&all->lock);
 	set_now(all, now);
-	for (uint32_t i = 0; i < all->options.npeers && !all->ended; i++)
-		look_after(all, i);
+	if (!all->ended)
+		look_after_all(all);
 	pthread_mutex_unlock(&all->lock);
 	tell(all);
 	return (uint32_t)ck_max(all->options.ping_msec / TICKS, 1);

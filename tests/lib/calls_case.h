@@ -24,6 +24,7 @@ enum {
 struct line {
 	struct ck_line line; /* first */
 	bool full;
+	unsigned room; /* that it takes, and then it is full; 0: any */
 	unsigned wakes;
 	unsigned n; /* that were sent since line_forget() */
 
@@ -44,6 +45,7 @@ static inline int line_send(struct ck_line *l, uint32_t peer,
 		abort();
 	line->sent[line->n].peer = peer;
 	line->sent[line->n++].head = a->head;
+	line->full = line->room && --line->room == 0;
 	return 0;
 }
 

@@ -92,6 +92,37 @@ static void test_no_room(void)
 	end();
 }
 
+/* With room for one at a time, all peers have their turn. */
+static void test_room_for_one(void)
+{
+	enum { EACH = 4 };
+	struct one o[PEERS][EACH];
+	unsigned sent[PEERS] = { 0 };
+
+	begin();
+	line.full = true;
+	for (uint32_t i = 0; i < PEERS; i++) {
+		ones_init(o[i], EACH, i, 10);
+		ones_send(o[i], EACH);
+	}
+	for (unsigned turn = 0; turn < EACH * PEERS; turn++) {
+		line.full = false;
+		line.room = 1;
+		tick();
+		sent[line.sent[turn].peer]++;
+		eq_u64(line.n, turn + 1);
+		for (uint32_t i = 0; i < PEERS; i++)
+			ok(sent[i] >= (turn + 1) / PEERS);
+	}
+	for (unsigned i = 0; i < EACH * PEERS; i++)
+		answer(i, 10);
+	for (uint32_t i = 0; i < PEERS; i++) {
+		eq_u64(ones_told(o[i], EACH, 0), EACH);
+		ones_fini(o[i], EACH);
+	}
+	end();
+}
+
 /* --- silence -------------------------------------------------------------------------------- */
 
 static void test_pings(void)
@@ -347,6 +378,7 @@ int main(void)
 	test_large();
 	test_edges();
 	test_no_room();
+	test_room_for_one();
 	test_pings();
 	test_pings_no_room();
 	test_no_pings();
