@@ -263,35 +263,29 @@ static void destroy(struct ck_link *l)
 	free(l);
 }
 
-static int map(struct ck_link *l, int memory)
-{
-	void *p = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED,
-		       memory, 0);
-
-	if (p == MAP_FAILED)
-		return -errno;
-	l->memory = p;
-	l->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return l->event < 0 ? -errno : 0;
-}
-
 static int prepare(struct ck_link *l, const struct ck_link_options *o)
 {
-	int rc = map(l, o->memory);
+	int rc = ck_link_map(o->memory, l->size, &l->memory);
 
 	if (rc == 0)
 		rc = ck_rooms_make(&l->rooms, l->size);
 	if (rc)
 		return rc;
+	l->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->event < 0)
+		return -errno;
 	l->calls = ck_calls_make(&o->calls, &l->line, ck_msec_now());
 	return l->calls ? ck_thread_start(&l->thread, run, l) : -ENOMEM;
 }
 
 int ck_link_make(const struct ck_link_options *o, struct ck_link **out)
 {
-	struct ck_link *l = calloc(1, sizeof(*l));
+	struct ck_link *l;
 	int rc;
 
+	if (o->calls.npeers == 0 || o->calls.ping_msec == 0)
+		return -EINVAL;
+	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
 	l->line = (struct ck_line){ line_send, wake };

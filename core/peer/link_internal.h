@@ -12,6 +12,11 @@
 
 enum { CK_FRAME = 24 }; /* bytes */
 
+/* Maps the memory of a link, `size` bytes. -EINVAL: that is not more than
+ * CK_WIRE_READ_MAX, or the memory is less, or could become less, and who touches what is
+ * gone dies; errors of mmap(2), fstat(2) and fcntl(2). */
+CK_MUST_USE int ck_link_map(int memory, uint64_t size, uint8_t **out);
+
 enum ck_frame_kind {
 	CK_FRAME_MESSAGE = 1,
 	CK_FRAME_LOST, /* from the mover: nothing more comes of the peer */

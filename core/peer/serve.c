@@ -263,9 +263,7 @@ static void fini(struct ck_serve *s)
 static int init(struct ck_serve *s)
 {
 	const struct ck_serve_options *o = s->options;
-	void *p;
-
-	int rc = ck_jobs_init(s);
+	int rc = o->threads ? ck_jobs_init(s) : -EINVAL;
 
 	s->heard = s->waited = ck_msec_now();
 	if (rc == 0)
@@ -276,18 +274,14 @@ static int init(struct ck_serve *s)
 		return rc ? rc : -errno;
 	if (o->link < 0)
 		return 0;
-	p = mmap(NULL, o->size, PROT_READ | PROT_WRITE, MAP_SHARED, o->memory,
-		 0);
-	if (p == MAP_FAILED)
-		return -errno;
-	s->memory = p;
-	return 0;
+	return ck_link_map(o->memory, o->size, &s->memory);
 }
 
 int ck_serve_run(const struct ck_serve_options *options)
 {
 	struct ck_serve s = { .options = options,
-			      .frames = calloc(1, sizeof(*s.frames)) };
+			      .frames = calloc(1, sizeof(*s.frames)),
+			      .event = -1 };
 	int rc;
 
 	if (!s.frames)

@@ -21,7 +21,8 @@ struct ck_link_options {
 	struct ck_calls_options calls;
 };
 
-/* Starts its thread. -ENOMEM; errors of mmap(2) and pthread_create(3). */
+/* Starts its thread. -EINVAL: the memory is not so, or there are no peers or no
+ * ping_msec; -ENOMEM; errors of mmap(2) and pthread_create(3). */
 CK_MUST_USE int ck_link_make(const struct ck_link_options *options,
 			     struct ck_link **out);
 struct ck_calls *ck_link_calls(struct ck_link *l);

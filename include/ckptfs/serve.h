@@ -13,7 +13,8 @@
 struct ck_serve_options {
 	struct ck_data_owner *owner; /* NULL: this host offers nothing */
 	struct ck_xport *xport; /* NULL: there is one rank; closed at the end */
-	/* The other end of a ck_link, or -1, and its memory. Stay the caller's. */
+	/* The other end of a ck_link, or -1, and its memory, see ck_link_options. Stay
+	 * the caller's. */
 	int link, memory;
 	uint64_t size; /* of the memory, bytes */
 	/* Bytes of answers on their way, for all who ask together: the link and the
@@ -33,7 +34,8 @@ struct ck_serve_options {
 };
 
 /* Serves until the link's other end is gone or `stop` says so. 0; -EPROTO: the link is
- * not one; -ENOMEM; errors of the transport, of mmap(2) and pthread_create(3). */
+ * not one; -EINVAL: its memory is not as it has to be, or no threads; -ENOMEM; errors of
+ * the transport, of mmap(2) and pthread_create(3). */
 CK_MUST_USE int ck_serve_run(const struct ck_serve_options *options);
 
 #endif

@@ -157,13 +157,23 @@ static inline struct joined *joined_make(void)
 	return j;
 }
 
+/* Memory for a link. */
+static inline int memory_make(uint64_t size)
+{
+	int fd = memfd_create("link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, (off_t)size) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		abort();
+	return fd;
+}
+
 /* The two ends' descriptors. */
 static inline void joined_prepare(struct joined *j)
 {
-	int ends[2], memory = memfd_create("link", MFD_CLOEXEC);
+	int ends[2], memory = memory_make(j->options.size);
 
-	if (memory < 0 || ftruncate(memory, (off_t)j->options.size) ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		abort();
 	j->options.sock = ends[0];
 	j->options.memory = memory;

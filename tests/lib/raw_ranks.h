@@ -45,10 +45,8 @@ static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
 	*r = (struct raw_ranks){ 0 };
 	taken.most = taken.payload = taken.waiting = taken.n = 0;
 	xport_directory(r->directory);
-	r->memory = memfd_create("link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (r->memory < 0 || ftruncate(r->memory, RAW_MEMORY) ||
-	    fcntl(r->memory, F_ADD_SEALS, F_SEAL_SHRINK) ||
-	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+	r->memory = memory_make(RAW_MEMORY);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		abort();
 	r->link = ends[0];
 	r->serve = (struct ck_serve_options){ .threads = threads,

@@ -197,13 +197,74 @@ static void many(uint64_t size, bool interrupts, bool forked)
 
 static void test_many(void)
 {
-	enum { ONE_TRIP = 512 << 10 };
+	enum { LEAST = CK_WIRE_READ_MAX + 1 };
 
 	many(72 << 20, false, true);
 	many(72 << 20, true, false);
-	/* Less than what all want at once. */
-	many(ONE_TRIP, false, false);
-	many(ONE_TRIP, true, true);
+	many(LEAST, false, false);
+	many(LEAST, true, true);
+}
+
+/* --- memory that has room for one ------------------------------------------------------------ */
+
+enum {
+	LARGE = 250000,
+	LARGE_TURNS = 20
+}; /* two do not fit into the least memory */
+
+/* Moves one after the other; NULL: all were right. */
+static void *large_run(void *arg)
+{
+	const struct ck_loop loop = { LARGE_TURNS, LARGE, 0 };
+	struct joined *j = arg;
+	struct ck_mover *mover = &j->requester.mover;
+	uint8_t *to = malloc((size_t)LARGE * LARGE_TURNS);
+	struct ck_move move = {
+		.run = LARGE, .nloops = 1, .loops = &loop, .to = to
+	};
+	struct trip *t = malloc(sizeof(*t));
+	unsigned wrong = 0;
+
+	trip_init(t);
+	for (unsigned i = 0; i < 5; i++) {
+		memset(to, FILL, (size_t)LARGE * LARGE_TURNS);
+		move.file = i % FILES;
+		t->moves = (struct ck_moves){ .list = &move,
+					      .n = 1,
+					      .done = trip_done };
+		if (mover->start(mover, &t->moves) == -EINPROGRESS)
+			trip_wait(t);
+		wrong += move.rc != 0;
+		for (size_t k = 0; k < LARGE_TURNS; k++)
+			wrong += memcmp(to + k * LARGE, content[move.file],
+					LARGE) != 0;
+	}
+	sem_destroy(&t->done);
+	free(t);
+	free(to);
+	return wrong ? j : NULL;
+}
+
+/* They wait for each other, and all come. */
+static void test_scarce(void)
+{
+	struct joined *j = joined_make();
+	pthread_t threads[MOVERS];
+	void *wrong;
+
+	j->options.size = CK_WIRE_READ_MAX + 1;
+	j->options.calls.window = 4UL * LARGE * LARGE_TURNS;
+	j->options.calls.silence_msec = j->options.calls.timeout_msec = 20000;
+	joined_start(j, true, joined_run);
+	eq_err(joined_look(j, 0), 0);
+	for (unsigned i = 0; i < MOVERS; i++)
+		if (pthread_create(&threads[i], NULL, large_run, j))
+			abort();
+	for (unsigned i = 0; i < MOVERS; i++) {
+		pthread_join(threads[i], &wrong);
+		ok(!wrong);
+	}
+	eq_i64(joined_end(j), 0);
 }
 
 /* Canary: a byte of a file is another. */
@@ -285,7 +346,7 @@ static void test_stopped(void)
 	pthread_t threads[MOVERS];
 	unsigned failed = 0, good = 0;
 
-	j->options.size = 1 << 20;
+	j->options.size = CK_WIRE_READ_MAX + 1;
 	joined_start(j, true, joined_run);
 	eq_err(joined_look(j, 0), 0);
 	movers_start(&m, threads);
@@ -314,6 +375,7 @@ int main(void)
 	test_by_hand();
 	test_looks();
 	test_many();
+	test_scarce();
 	test_canary();
 	test_killed();
 	test_stopped();

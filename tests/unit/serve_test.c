@@ -445,24 +445,81 @@ static void test_busy(void)
 	eq_i64(served_end(&s), 0);
 }
 
-static void test_no_memory(void)
+static void no_serve(const char *name, struct ck_serve_options o, int rc)
 {
-	struct ck_serve_options o = { .link = 0,
-				      .memory = -1,
-				      .size = 1 << 20,
-				      .threads = 1,
-				      .stop = -1 };
-	struct ck_link_options l = { .sock = -1,
-				     .memory = -1,
-				     .size = 1 << 20,
-				     .calls = { .npeers = 1 } };
-	unsigned fds = proc_count("fd");
+	tap_eq_i64(ck_serve_run(&o), rc, __FILE__, __LINE__, name);
+}
+
+static void no_link(const char *name, struct ck_link_options o, int rc)
+{
 	struct ck_link *link;
 
-	eq_err(ck_serve_run(&o), -EBADF);
-	eq_err(ck_link_make(&l, &link), -EBADF);
+	tap_eq_i64(ck_link_make(&o, &link), rc, __FILE__, __LINE__, name);
+}
+
+/* With memory that it may not have, at both ends. */
+static void no_memory(const char *name, int memory, uint64_t size, int rc)
+{
+	no_serve(name,
+		 (struct ck_serve_options){ .link = 0,
+					    .memory = memory,
+					    .size = size,
+					    .threads = 1,
+					    .stop = -1 },
+		 rc);
+	no_link(name,
+		(struct ck_link_options){
+			.sock = -1,
+			.memory = memory,
+			.size = size,
+			.calls = { .npeers = 1, .ping_msec = 1 } },
+		rc);
+}
+
+static void test_no_memory(void)
+{
+	enum { SIZE = CK_WIRE_READ_MAX + 4096 };
+
+	unsigned fds = proc_count("fd");
+	int good = memory_make(SIZE), bad = memfd_create("bad", MFD_CLOEXEC);
+	int ends[2];
+
+	if (ftruncate(bad, SIZE) || pipe(ends))
+		abort();
+	no_memory("none", -1, SIZE, -EBADF);
+	no_memory("less than it is said to be", good, SIZE + 1, -EINVAL);
+	no_memory("far less", good, UINT64_MAX, -EINVAL);
+	no_memory("less than an answer", good, CK_WIRE_READ_MAX, -EINVAL);
+	no_memory("nothing", good, 0, -EINVAL);
+	no_memory("what may become less", bad, SIZE, -EINVAL);
+	no_memory("what is none", ends[0], SIZE, -EINVAL);
+	no_memory("a directory", dirfd_all, SIZE, -EINVAL);
+	close(good);
+	close(bad);
+	close(ends[0]);
+	close(ends[1]);
 	ck_link_free(NULL);
 	eq_u64(proc_count("fd"), fds);
+}
+
+static void test_no_options(void)
+{
+	enum { SIZE = CK_WIRE_READ_MAX + 4096 };
+
+	int memory = memory_make(SIZE);
+	const struct ck_link_options o = { .sock = -1,
+					   .memory = memory,
+					   .size = SIZE };
+	struct ck_link_options link = o;
+
+	link.calls.ping_msec = 1;
+	no_link("no peers", link, -EINVAL);
+	link = o;
+	link.calls.npeers = 1;
+	no_link("no time until it asks", link, -EINVAL);
+	no_serve("no threads",
+		 (struct ck_serve_options){ .link = -1, .stop = -1 }, -EINVAL);
+	close(memory);
 }
 
 int main(void)
@@ -485,6 +542,7 @@ int main(void)
 	test_stop();
 	test_no_owner();
 	test_no_memory();
+	test_no_options();
 	eq_u64(proc_count("fd"), fds);
 	eq_u64(proc_count("task"), tasks);
 	dir_remove();
