@@ -292,7 +292,7 @@ static void tell(struct ck_calls *all)
 	struct ck_call *c;
 
 	while ((c = take_over(all)))
-		c->came(c, NULL, c->rc);
+		(void)c->came(c, NULL, c->rc);
 }
 
 /* Adds a time to when something happened. */
@@ -360,7 +360,9 @@ int ck_calls_take(struct ck_calls *all, uint32_t peer,
 	if (!c)
 		return 0;
 	rc = ck_ask_check(&c->ask, &m->head);
-	c->came(c, rc ? NULL : m, rc ? -EIO : 0);
+	if (rc == 0)
+		return c->came(c, m, 0);
+	(void)c->came(c, NULL, -EIO);
 	return rc;
 }
 

@@ -145,6 +145,18 @@ static void lose(struct ck_link *l, uint32_t peer)
 	pthread_mutex_unlock(&l->lock);
 }
 
+/* A peer has said what is no answer: whatever else it says is not wanted. */
+static void drop(struct ck_link *l, uint32_t peer)
+{
+	const struct ck_frame frame = { .peer = peer, .kind = CK_FRAME_DROP };
+
+	ck_calls_lost(l->calls, peer);
+	pthread_mutex_lock(&l->lock);
+	if (ck_frames_put(&l->frames, &frame, NULL, CK_STR("")))
+		l->dead = true;
+	pthread_mutex_unlock(&l->lock);
+}
+
 /* A message that is none is that peer's fault; a frame that is none, the mover's. */
 static int take_message(struct ck_link *l, const struct ck_framed *f,
 			uint32_t npeers)
@@ -153,7 +165,7 @@ static int take_message(struct ck_link *l, const struct ck_framed *f,
 	uint32_t peer = f->frame.peer;
 	int rc;
 
-	if (peer >= npeers)
+	if (peer >= npeers || f->frame.kind == CK_FRAME_DROP)
 		return -EPROTO;
 	if (f->frame.kind == CK_FRAME_LOST) {
 		lose(l, peer);
@@ -164,7 +176,7 @@ static int take_message(struct ck_link *l, const struct ck_framed *f,
 		rc = ck_calls_take(l->calls, peer, &m, ck_msec_now());
 	room_give(l, peer, f->head.id);
 	if (rc)
-		ck_calls_lost(l->calls, peer);
+		drop(l, peer);
 	return 0;
 }
 

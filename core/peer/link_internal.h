@@ -20,6 +20,7 @@ CK_MUST_USE int ck_link_map(int memory, uint64_t size, uint8_t **out);
 enum ck_frame_kind {
 	CK_FRAME_MESSAGE = 1,
 	CK_FRAME_LOST, /* from the mover: nothing more comes of the peer */
+	CK_FRAME_DROP, /* to the mover: nothing more is wanted of the peer */
 	CK_FRAME_KINDS
 };
 

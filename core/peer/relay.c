@@ -135,6 +135,17 @@ static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 	return 0;
 }
 
+/* What another rank says is no answer, the mount has found. */
+static int drop(struct ck_serve *s, uint32_t rank)
+{
+	struct ck_xport *x = s->options->xport;
+
+	if (!x || rank >= x->size || rank == x->rank)
+		return -EPROTO;
+	x->drop(x, rank);
+	return 0;
+}
+
 static int asked(struct ck_serve *s, const struct ck_framed *f)
 {
 	const struct ck_frame *frame = &f->frame;
@@ -143,6 +154,8 @@ static int asked(struct ck_serve *s, const struct ck_framed *f)
 	uint32_t size = s->options->xport ? s->options->xport->size : 1;
 	uint64_t end;
 
+	if (frame->kind == CK_FRAME_DROP)
+		return drop(s, frame->peer);
 	if (frame->kind != CK_FRAME_MESSAGE || frame->peer >= size ||
 	    f->head.answer || !ck_add(&end, frame->place, frame->room) ||
 	    end > s->options->size)

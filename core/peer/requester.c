@@ -74,7 +74,7 @@ static void sort(struct ck_requester_op *op)
 	}
 }
 
-static void call_came(struct ck_call *c, const struct ck_message *m, int rc);
+static int call_came(struct ck_call *c, const struct ck_message *m, int rc);
 
 static int add_call(struct ck_requester_op *op, uint32_t peer,
 		    struct ck_reads *reads)
@@ -184,7 +184,7 @@ static void op_finish(struct ck_requester_op *op)
 	op_free(op);
 }
 
-static void call_came(struct ck_call *c, const struct ck_message *m, int rc)
+static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct ck_requester_op *op = ((struct read_call *)c)->op;
 	struct ck_moves *moves = op->moves;
@@ -193,11 +193,12 @@ static void call_came(struct ck_call *c, const struct ck_message *m, int rc)
 		rc = ck_take_read(&c->ask, m);
 	if (rc)
 		ck_ask_fail(&c->ask, rc);
-	if (--op->left)
-		return;
-	link_out(op);
-	op_finish(op);
-	moves->done(moves);
+	if (--op->left == 0) {
+		link_out(op);
+		op_finish(op);
+		moves->done(moves);
+	}
+	return rc == -EPROTO ? rc : 0;
 }
 
 static bool is_unwanted(const struct ck_moves *moves)

@@ -14,12 +14,15 @@ struct wait {
 	void *arg;
 };
 
-static void came(struct ck_call *c, const struct ck_message *m, int rc)
+static int came(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct wait *w = (struct wait *)c;
 
-	w->rc = m ? w->take(&c->ask, m, w->arg) : rc;
+	if (m)
+		rc = w->take(&c->ask, m, w->arg);
+	w->rc = rc;
 	sem_post(&w->done);
+	return rc == -EPROTO ? rc : 0;
 }
 
 static void begin(struct wait *w, struct ck_calls *all)

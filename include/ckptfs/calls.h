@@ -46,8 +46,8 @@ struct ck_call {
 	/* Called once, in the line's thread, which holds no lock. m: the answer, for
 	 * the ck_take_ function of the request, good until this returns; NULL: there
 	 * is none, and rc says why: -EIO (the peer is down, or makes no progress),
-	 * -EINTR (it was dropped). */
-	void (*came)(struct ck_call *c, const struct ck_message *m, int rc);
+	 * -EINTR (it was dropped). Returns -EPROTO if m is no answer to it, else 0. */
+	int (*came)(struct ck_call *c, const struct ck_message *m, int rc);
 	/* Private, under ck_calls.lock: */
 	struct ck_call *next, *prev;
 	struct ck_call *same; /* in its bucket */
@@ -74,7 +74,8 @@ uint32_t ck_calls_peers(const struct ck_calls *all);
 
 /* The line's thread only: */
 
-/* A message came from a peer; it is borrowed. -EPROTO: it is none that may come. */
+/* A message came from a peer; it is borrowed. -EPROTO: it is none that may come, and
+ * nobody should have to do with that peer any more. */
 CK_MUST_USE int ck_calls_take(struct ck_calls *all, uint32_t peer,
 			      const struct ck_message *m, uint64_t now);
 /* To be called when the time is over that it returned last, in milliseconds. */

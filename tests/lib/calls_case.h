@@ -66,11 +66,12 @@ struct one {
 	unsigned told;
 	int rc;
 	bool answered;
+	int says;	  /* of what came */
 	struct one *then; /* sent when this one came */
 };
 
-static inline void one_came(struct ck_call *c, const struct ck_message *m,
-			    int rc)
+static inline int one_came(struct ck_call *c, const struct ck_message *m,
+			   int rc)
 {
 	struct one *o = (struct one *)c;
 
@@ -79,6 +80,7 @@ static inline void one_came(struct ck_call *c, const struct ck_message *m,
 	o->answered = m != NULL;
 	if (o->then)
 		ck_calls_send(all, &o->then->call);
+	return o->says;
 }
 
 /* bytes: of its answer. */

@@ -264,6 +264,26 @@ static void test_strange(void)
 	end();
 }
 
+/* What only he can judge who asked: it is passed on that it was none. */
+static void test_judged(void)
+{
+	struct one o[3];
+
+	begin();
+	ones_init(o, 3, 0, 300);
+	o[1].says = -EPROTO;
+	ones_send(o, 3);
+	eq_err(take(0, line.sent[0].head, 300), 0);
+	eq_err(take(0, line.sent[1].head, 300), -EPROTO);
+	eq_u64(ones_told(o, 2, 0), 2);
+	/* Of those that fail nobody has said anything. */
+	o[2].says = -EPROTO;
+	ck_calls_lost(all, 0);
+	eq_u64(ones_told(o + 2, 1, -EIO), 1);
+	ones_fini(o, 3);
+	end();
+}
+
 /* One that says that there is none is an answer, and twice the same is none. */
 static void test_errors_and_twice(void)
 {
@@ -344,6 +364,7 @@ int main(void)
 	test_lost();
 	test_end();
 	test_strange();
+	test_judged();
 	test_errors_and_twice();
 	test_many();
 	test_canaries();

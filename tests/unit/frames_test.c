@@ -73,7 +73,8 @@ static struct sample sample_of(uint64_t number, int way)
 
 	s.first = (uint8_t)(tap_random(&r) & 0xff);
 	if (tap_random(&r) % 10 == 0) {
-		s.frame.kind = CK_FRAME_LOST;
+		s.frame.kind = tap_random(&r) % 2 ? CK_FRAME_LOST
+						  : CK_FRAME_DROP;
 		return s;
 	}
 	s.head = (struct ck_wire_head){ .type = CK_WIRE_READ,
@@ -294,7 +295,7 @@ static const struct malformed {
 	uint32_t type; /* 0: LIST */
 } malformed[] = {
 	{ "kind 0", KIND, 4, 0, false, 0 },
-	{ "kind 3", KIND, 4, 3, false, 0 },
+	{ "kind 4", KIND, 4, 4, false, 0 },
 	{ "kind 257", KIND, 4, 257, false, 0 },
 	{ "kind of all ones", KIND, 4, UINT32_MAX, false, 0 },
 	{ "magic: first byte", HEAD, 1, 0, false, 0 },

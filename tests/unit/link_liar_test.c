@@ -38,6 +38,7 @@ struct lie {
 	/* Of the answer to a READ: true, it is sent then. */
 	bool (*tell)(struct liar *l, struct said *s);
 	enum expected expected;
+	bool drops; /* nobody wants to hear of the peer any more */
 };
 
 static void send_said(struct liar *l, const struct said *s)
@@ -112,6 +113,13 @@ static bool lost_no_peer(struct liar *l, struct said *s)
 {
 	(void)l;
 	s->frame = (struct ck_frame){ .peer = NPEERS, .kind = CK_FRAME_LOST };
+	return true;
+}
+
+static bool dropped(struct liar *l, struct said *s)
+{
+	(void)l;
+	s->frame.kind = CK_FRAME_DROP;
 	return true;
 }
 
@@ -252,37 +260,41 @@ static bool half_and_gone(struct liar *l, struct said *s)
 }
 
 static const struct lie lies[] = {
-	{ "the truth", truth, ALL },
-	{ "answers to ids that there are not", unknown_ids, ALL },
-	{ "another place than was said", other_place, ALL },
-	{ "the same answer twice", twice, SOME },
-	{ "one move has an error of all ones", one_error, NONE },
-	{ "no answer", nothing, NONE },
-	{ "garbage", garbage, NONE },
-	{ "a frame of no kind", kind_zero, NONE },
-	{ "a peer that there is not", no_such_peer, NONE },
-	{ "a peer of all ones", peer_of_ones, NONE },
-	{ "another peer", other_peer, NONE },
-	{ "a peer is lost that there is not", lost_no_peer, NONE },
-	{ "the peer is lost", lost, NONE },
-	{ "a payload that is far too long", too_long, NONE },
-	{ "a payload of a byte more", one_more, NONE },
-	{ "a payload of a byte less", one_less, NONE },
-	{ "no payload", no_payload, NONE },
-	{ "no body", no_body, NONE },
-	{ "a payload for an id that there is not", unknown_payload, NONE },
-	{ "another epoch", old_epoch, NONE },
-	{ "another type", other_type, NONE },
-	{ "a request", a_request, NONE },
-	{ "an error that means something else here", an_error, NONE },
-	{ "half a frame, and then others", half_a_frame, NONE },
-	{ "half a frame, and the end", half_and_gone, NONE },
-	{ "the end", gone, NONE },
+	{ "the truth", truth, ALL, false },
+	{ "answers to ids that there are not", unknown_ids, ALL, false },
+	{ "another place than was said", other_place, ALL, false },
+	{ "the same answer twice", twice, SOME, true },
+	{ "one move has an error of all ones", one_error, NONE, true },
+	{ "no answer", nothing, NONE, false },
+	{ "garbage", garbage, NONE, false },
+	{ "a frame of no kind", kind_zero, NONE, false },
+	{ "a peer that there is not", no_such_peer, NONE, false },
+	{ "a peer of all ones", peer_of_ones, NONE, false },
+	{ "another peer", other_peer, NONE, true },
+	{ "a peer is lost that there is not", lost_no_peer, NONE, false },
+	{ "the peer is lost", lost, NONE, false },
+	{ "the mount is to drop a peer", dropped, NONE, false },
+	{ "a payload that is far too long", too_long, NONE, true },
+	{ "a payload of a byte more", one_more, NONE, true },
+	{ "a payload of a byte less", one_less, NONE, true },
+	{ "no payload", no_payload, NONE, true },
+	{ "no body", no_body, NONE, true },
+	{ "a payload for an id that there is not", unknown_payload, NONE,
+	  true },
+	{ "another epoch", old_epoch, NONE, false },
+	{ "another type", other_type, NONE, true },
+	{ "a request", a_request, NONE, true },
+	{ "an error that means something else here", an_error, NONE, false },
+	{ "half a frame, and then others", half_a_frame, NONE, false },
+	{ "half a frame, and the end", half_and_gone, NONE, false },
+	{ "the end", gone, NONE, false },
 };
 
 /* --- the mover ------------------------------------------------------------------------------ */
 
 enum { HONEST = 4 }; /* READs that are answered as they should be */
+
+static unsigned drops_seen; /* atomic */
 
 static void liar_answer(struct liar *l, const struct ck_framed *f)
 {
@@ -316,7 +328,10 @@ static int liar_turn(struct liar *l)
 	if (rc == 0)
 		rc = ck_frames_read(l->frames);
 	while (ck_frames_next(l->frames, &f) > 0)
-		liar_answer(l, &f);
+		if (f.frame.kind == CK_FRAME_DROP)
+			count(&drops_seen, 1);
+		else
+			liar_answer(l, &f);
 	return rc;
 }
 
@@ -369,6 +384,7 @@ static void test_lie(const struct lie *lie)
 	struct movers m = { .j = liar_join(lie), .may_fail = true };
 	unsigned first, good;
 
+	__atomic_store_n(&drops_seen, 0, __ATOMIC_RELAXED);
 	m.trips = HONEST;
 	mover_run(&m);
 	first = m.good;
@@ -383,6 +399,7 @@ static void test_lie(const struct lie *lie)
 	ok(lie->expected != SOME || good > 0);
 	ok(lie->expected != NONE || m.failed > 0);
 	(void)joined_end(m.j);
+	ok((__atomic_load_n(&drops_seen, __ATOMIC_RELAXED) > 0) == lie->drops);
 }
 
 /* Canary: bytes of another request, which nobody could tell from those of a file. */
@@ -394,7 +411,8 @@ static bool wrong_bytes(struct liar *l, struct said *s)
 
 static void test_canary(void)
 {
-	static const struct lie wrong = { "wrong bytes", wrong_bytes, ALL };
+	static const struct lie wrong = { "wrong bytes", wrong_bytes, ALL,
+					  false };
 	struct movers m = { .j = liar_join(&wrong), .trips = HONEST + 3 };
 
 	mover_run(&m);
@@ -492,12 +510,13 @@ static void *silent_run(void *arg)
 	return NULL;
 }
 
-static void came_to_nothing(struct ck_call *c, const struct ck_message *m,
-			    int rc)
+static int came_to_nothing(struct ck_call *c, const struct ck_message *m,
+			   int rc)
 {
 	(void)c;
 	if (m || (rc != -EIO && rc != -EINTR))
 		abort();
+	return 0;
 }
 
 static void ask_hello(struct joined *j, struct ck_call *calls, unsigned n)

@@ -295,6 +295,41 @@ static void test_same_id(void)
 	scene_end(&s, -EPROTO);
 }
 
+/* --- the mount has enough of one ------------------------------------------------------------------ */
+
+static void say_drop(struct scene *s, uint32_t rank)
+{
+	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_DROP };
+
+	if (ck_frames_put(s->frames, &frame, NULL, CK_STR("")))
+		abort();
+}
+
+static void test_drop(void)
+{
+	struct ck_wire_head head;
+	struct scene s;
+
+	scene_begin(&s);
+	say_drop(&s, LIAR);
+	ok(hears_lost(&s, LIAR));
+	ok(!raw_read(s.r.fds[LIAR], &head));
+	say_drop(&s, LIAR);
+	ask(&s, OTHER, CK_WIRE_PING, 7);
+	ok(is_asked(&s, OTHER, 7));
+	scene_end(&s, 0);
+}
+
+/* The rank itself cannot be, nor one that there is not. */
+static void test_drop_of_none(uint32_t rank)
+{
+	struct scene s;
+
+	scene_begin(&s);
+	say_drop(&s, rank);
+	scene_end(&s, -EPROTO);
+}
+
 int main(void)
 {
 	unsigned fds, tasks;
@@ -311,6 +346,10 @@ int main(void)
 	test_most(false);
 	test_most(true);
 	test_same_id();
+	test_drop();
+	test_drop_of_none(0);
+	test_drop_of_none(RAW_RANKS);
+	test_drop_of_none(UINT32_MAX);
 	eq_u64(proc_count("fd"), fds);
 	eq_u64(proc_count("task"), tasks);
 	dir_remove();

@@ -186,11 +186,13 @@ static void test_part(void)
 
 /* --- answers that are none ------------------------------------------------------------- */
 
-static void answer_with(uint32_t err, const uint8_t *errs)
+/* What becomes of the message. */
+static int answer_with(uint32_t err, const uint8_t *errs)
 {
 	struct packet p = packets_take(&line.packets, 0);
 	struct ck_wire_head head = p.head;
 	struct ck_message m;
+	int rc;
 
 	packet_answer(&p, owners.owner[p.peer]);
 	m = packet_open(&p);
@@ -203,8 +205,9 @@ static void answer_with(uint32_t err, const uint8_t *errs)
 	} else {
 		m.body.p = (const char *)errs;
 	}
-	eq_err(ck_calls_take(calls, p.peer, &m, 1), 0);
+	rc = ck_calls_take(calls, p.peer, &m, 1);
 	ck_buf_fini(&p.bytes);
+	return rc;
 }
 
 /* What an owner says, and what it is for whoever waits. */
@@ -214,16 +217,18 @@ static void test_errnos(void)
 		uint32_t head;
 		uint8_t row[4];
 		int want;
+		int taken; /* what the message is, to the line */
 	} cases[] = {
-		{ 0, { 0xff, 0xff, 0, 0 }, -EIO }, /* no errno: no answer */
-		{ 0, { EPROTO }, -EIO },
-		{ EPROTO, { 0 }, -EIO },
-		{ EINTR, { 0 }, -EIO },
-		{ 0, { EREMOTE }, -EIO },
-		{ 0, { EINPROGRESS }, -EIO },
-		{ ENOMEM, { 0 }, -ENOMEM },
-		{ 0, { ESTALE }, -ESTALE },
-		{ 0, { 0 }, 0 },
+		/* No errno, or one that no owner says: no answer. */
+		{ 0, { 0xff, 0xff, 0, 0 }, -EIO, -EPROTO },
+		{ EPROTO, { 0 }, -EIO, -EPROTO },
+		{ 0, { EPROTO }, -EIO, 0 },
+		{ EINTR, { 0 }, -EIO, 0 },
+		{ 0, { EREMOTE }, -EIO, 0 },
+		{ 0, { EINPROGRESS }, -EIO, 0 },
+		{ ENOMEM, { 0 }, -ENOMEM, 0 },
+		{ 0, { ESTALE }, -ESTALE, 0 },
+		{ 0, { 0 }, 0, 0 },
 	};
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
@@ -233,7 +238,8 @@ static void test_errnos(void)
 
 		begin();
 		eq_err(start(&moves), -EINPROGRESS);
-		answer_with(cases[i].head, cases[i].row);
+		eq_err(answer_with(cases[i].head, cases[i].row),
+		       cases[i].taken);
 		eq_u64(ended, 1);
 		eq_err(move.rc, cases[i].want);
 		end();
