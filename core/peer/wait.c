@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of those who may wait: see link.h. */
-#include "ckptfs/link.h"
+/* Calls of those who may wait: see calls.h. */
+#include "ckptfs/calls.h"
 
 #include <errno.h>
 #include <semaphore.h>

@@ -72,7 +72,7 @@ void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
 bool ck_calls_is_up(struct ck_calls *all, uint32_t peer);
 uint32_t ck_calls_peers(const struct ck_calls *all);
 
-/* The line's thread only: */
+/* --- the line's thread only ------------------------------------------------------- */
 
 /* A message came from a peer; it is borrowed. -EPROTO: it is none that may come, and
  * nobody should have to do with that peer any more. */
@@ -87,5 +87,20 @@ void ck_calls_lost(struct ck_calls *all, uint32_t peer);
 void ck_calls_renew(struct ck_calls *all, uint64_t now);
 /* Nothing is sent any more: all calls fail, later ones too. */
 void ck_calls_end(struct ck_calls *all);
+
+/* --- asking, for those who may wait ------------------------------------------------ */
+
+/* Sends a request and waits until take() was called with its answer, or there is none.
+ * Errors of take(), and of ck_call. */
+CK_MUST_USE int ck_calls_wait(struct ck_calls *all, uint32_t peer,
+			      struct ck_ask *a,
+			      int (*take)(const struct ck_ask *a,
+					  const struct ck_message *m,
+					  void *arg),
+			      void *arg);
+/* What a peer says of n names; several LOOKs are on their way at a time. */
+CK_MUST_USE int ck_calls_look(struct ck_calls *all, uint32_t peer,
+			      struct ck_ids shown, const struct ck_str *names,
+			      size_t n, struct ck_looked *out);
 
 #endif

@@ -30,19 +30,4 @@ struct ck_calls *ck_link_calls(struct ck_link *l);
  * NULL is allowed. */
 void ck_link_free(struct ck_link *l);
 
-/* --- asking, for those who may wait ------------------------------------------------ */
-
-/* Sends a request and waits until take() was called with its answer, or there is none.
- * Errors of take(), and of ck_call. */
-CK_MUST_USE int ck_calls_wait(struct ck_calls *all, uint32_t peer,
-			      struct ck_ask *a,
-			      int (*take)(const struct ck_ask *a,
-					  const struct ck_message *m,
-					  void *arg),
-			      void *arg);
-/* What a peer says of n names. */
-CK_MUST_USE int ck_calls_look(struct ck_calls *all, uint32_t peer,
-			      struct ck_ids shown, const struct ck_str *names,
-			      size_t n, struct ck_looked *out);
-
 #endif
