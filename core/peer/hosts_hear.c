@@ -61,7 +61,7 @@ static void note(struct ck_hosts *h, uint32_t number, const struct ck_looked *l)
 		ck_files_note_access(h->set, number, &l->info);
 }
 
-static void came(struct ck_call *c, const struct ck_message *m, int rc)
+static int came(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct question *q = (struct question *)c;
 
@@ -71,6 +71,7 @@ static void came(struct ck_call *c, const struct ck_message *m, int rc)
 		note(q->hosts, q->numbers[i], &q->said[i]);
 	ck_ask_fini(&c->ask);
 	sem_post(&q->free);
+	return m ? rc : 0;
 }
 
 /* --- what is asked ------------------------------------------------------------------------ */

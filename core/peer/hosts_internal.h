@@ -4,7 +4,6 @@
 #define CK_HOSTS_INTERNAL_H
 
 #include "ckptfs/hosts.h"
-#include "ckptfs/link.h"
 #include "ckptfs/requester.h"
 
 struct ck_hosts_host {

@@ -6,12 +6,12 @@
  */
 #include "ckptfs/link.h"
 #include "link_internal.h"
+#include "peer_internal.h"
 #include "rooms.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -40,11 +40,7 @@ struct ck_link {
 
 static void wake(struct ck_line *line)
 {
-	const struct ck_link *l = (const struct ck_link *)line;
-	uint64_t one = 1;
-
-	if (write(l->event, &one, sizeof(one)) < 0)
-		return; /* it is full: the thread is awake */
+	ck_event_wake(((const struct ck_link *)line)->event);
 }
 
 /* Whether a peer has as much to do as one may ask of it, or as many bytes of the memory
@@ -209,14 +205,6 @@ static void die(struct ck_link *l)
 	ck_calls_end(l->calls);
 }
 
-static void drain(int event)
-{
-	uint64_t count;
-
-	if (read(event, &count, sizeof(count)) < 0)
-		return; /* nobody had woken it */
-}
-
 static short wanted_events(struct ck_link *l)
 {
 	bool waits;
@@ -238,7 +226,7 @@ static bool turn(struct ck_link *l, uint32_t npeers, bool *dead)
 	if (poll(fds, 2, (int)msec) < 0)
 		return true;
 	if (fds[0].revents)
-		drain(l->event);
+		(void)ck_event_drain(l->event);
 	if (__atomic_load_n(&l->ending, __ATOMIC_ACQUIRE))
 		return false;
 	if (!*dead && (flush(l) || (fds[1].revents && take_all(l, npeers)))) {
@@ -283,9 +271,9 @@ static int prepare(struct ck_link *l, const struct ck_link_options *o)
 		rc = ck_rooms_make(&l->rooms, l->size);
 	if (rc)
 		return rc;
-	l->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	l->event = ck_event_make();
 	if (l->event < 0)
-		return -errno;
+		return l->event;
 	l->calls = ck_calls_make(&o->calls, &l->line, ck_msec_now());
 	return l->calls ? ck_thread_start(&l->thread, run, l) : -ENOMEM;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What both ends share.
+ * What both ends share: pieces of messages, and how a thread that waits is woken.
  */
 #ifndef CK_PEER_INTERNAL_H
 #define CK_PEER_INTERNAL_H
@@ -34,5 +34,12 @@ CK_MUST_USE bool ck_wire_zero(struct ck_cur *c);
 /* n, 0: what READ and DIGEST begin with. n >= 1. */
 CK_MUST_USE bool ck_wire_count(struct ck_cur *c, uint32_t *n);
 struct ck_cur ck_wire_body(const struct ck_message *m);
+
+/* A descriptor that is readable once it was woken, until it is drained; close(2) it.
+ * Neither waits. Errors of eventfd(2). */
+CK_MUST_USE int ck_event_make(void);
+void ck_event_wake(int event); /* any thread */
+/* Whether somebody woke it. */
+bool ck_event_drain(int event);
 
 #endif

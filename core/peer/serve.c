@@ -4,10 +4,10 @@
  * there is memory for their answers, are answered by threads, and what they made is sent
  * by the one thread that carries messages.
  */
+#include "peer_internal.h"
 #include "serve_internal.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -140,12 +140,10 @@ static int workers_start(struct ck_serve *s)
 
 void ck_serve_wake(struct ck_serve *s)
 {
-	uint64_t one = 1;
-
 	if (s->options->xport)
 		s->options->xport->wake(s->options->xport);
-	else if (write(s->event, &one, sizeof(one)) < 0)
-		return; /* it is awake */
+	else
+		ck_event_wake(s->event);
 }
 
 static void answers_send(struct ck_serve *s)
@@ -191,11 +189,10 @@ static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 /* What there is to do after wait(). */
 static int turn(struct ck_serve *s, const struct pollfd fds[static 3])
 {
-	uint64_t count;
 	int rc;
 
-	if (fds[2].revents && read(s->event, &count, sizeof(count)) < 0)
-		return 0;
+	if (fds[2].revents)
+		(void)ck_event_drain(s->event);
 	answers_send(s);
 	rc = s->link_rc;
 	if (rc == 0 && fds[1].revents)
@@ -269,9 +266,9 @@ static int init(struct ck_serve *s)
 	if (rc == 0)
 		rc = ck_passed_init(&s->passed, o->xport ? o->xport->size : 1);
 	s->frames->fd = o->link;
-	s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	s->event = ck_event_make();
 	if (rc || s->event < 0)
-		return rc ? rc : -errno;
+		return rc ? rc : s->event;
 	if (o->link < 0)
 		return 0;
 	return ck_link_map(o->memory, o->size, &s->memory);

@@ -3,7 +3,6 @@
 #include "xport_internal.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
 
 /* Where the payload of an answer goes. */
 struct ck_expected {
@@ -169,15 +168,15 @@ void ck_xport_deliver_own(struct ck_xport_base *b)
 
 void ck_xport_wake(struct ck_xport *x)
 {
-	(void)eventfd_write(((struct ck_xport_base *)x)->event, 1);
+	ck_event_wake(((struct ck_xport_base *)x)->event);
 }
 
 /* --- beginning and end ------------------------------------------------------------------ */
 
 int ck_xport_base_init(struct ck_xport_base *b)
 {
-	b->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	return b->event < 0 ? -errno : 0;
+	b->event = ck_event_make();
+	return b->event < 0 ? b->event : 0;
 }
 
 void ck_xport_base_fini(struct ck_xport_base *b)

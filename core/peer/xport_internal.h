@@ -7,6 +7,7 @@
 #define CK_XPORT_INTERNAL_H
 
 #include "ckptfs/xport.h"
+#include "peer_internal.h"
 
 enum { CK_EXPECTED_BUCKETS = 1024 };
 

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -270,9 +269,7 @@ static int prepare_poll(struct local *l, const struct pollfd *also, nfds_t n)
 /* Whether somebody woke this. */
 static bool was_woken(struct local *l)
 {
-	eventfd_t count;
-
-	return l->polled[0].revents && eventfd_read(l->b.event, &count) == 0;
+	return l->polled[0].revents && ck_event_drain(l->b.event);
 }
 
 static bool see_also(const struct local *l, struct pollfd *also, nfds_t n)

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 
 /* Nanoseconds. */
 enum {
@@ -168,7 +167,6 @@ static int prepare_poll(struct ck_mpi *m, const struct pollfd *also, nfds_t n)
 static int look(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t nsec)
 {
 	struct timespec t = { .tv_nsec = (long)nsec };
-	eventfd_t count;
 	int rc = ppoll(m->polled, n + 1, &t, NULL);
 
 	m->polled_at = nsec_now();
@@ -176,7 +174,7 @@ static int look(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t nsec)
 		return errno == EINTR ? 0 : -errno;
 	for (nfds_t i = 0; i < n; i++)
 		also[i].revents = m->polled[i + 1].revents;
-	if (m->polled[0].revents && eventfd_read(m->b.event, &count))
+	if (m->polled[0].revents && !ck_event_drain(m->b.event))
 		return rc > 1;
 	return rc > 0;
 }
