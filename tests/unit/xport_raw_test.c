@@ -5,6 +5,7 @@
  */
 #include "mesh.h"
 #include "xport_case.h"
+#include "xport_garbage.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -167,35 +168,6 @@ static void check_bad_is_lost(unsigned got)
 
 /* --- what is no message ------------------------------------------------------------------ */
 
-/* Patched over the head of a PING or of an answer to READ. */
-static const struct garbage {
-	bool answer;
-	uint8_t at, len, bytes[8];
-} garbage[] = {
-	{ false, 0, 4, "ckpv" },	    /* magic */
-	{ false, 0, 1, { 0 } },		    /* magic */
-	{ false, 4, 2, { 0, 0 } },	    /* version */
-	{ false, 4, 2, { 2, 0 } },	    /* version */
-	{ false, 6, 2, { 0, 0 } },	    /* type */
-	{ false, 6, 2, { 7, 0 } },	    /* type */
-	{ false, 6, 2, { 6, 1 } },	    /* type */
-	{ false, 8, 4, { 2, 0, 0, 0 } },    /* flags */
-	{ true, 8, 4, { 0, 0, 0, 0 } },	    /* flags: a request, with payload */
-	{ true, 8, 4, { 1, 0, 0, 0x80 } },  /* flags */
-	{ false, 12, 4, { 5, 0, 0, 0 } },   /* err of a request */
-	{ true, 12, 4, { 5, 0, 0, 0 } },    /* err with body */
-	{ true, 12, 4, { 0, 0x10, 0, 0 } }, /* err too great */
-	{ false, 24, 8, { 1 } },	    /* payload of a request */
-	{ true, 24, 8, { 1, 0, 0, 4 } },    /* payload too great */
-	{ true, 24, 8, "\377\377\377\377\377\377\377" }, /* payload too great */
-	{ true, 6, 2, { 3, 0 } },			 /* payload of a LOOK */
-	{ true, 32, 4, { 1, 0, 0x10, 0 } },		 /* body too great */
-	{ false, 32, 4, "\377\377\377\377" },		 /* body too great */
-	{ false, 40, 1, { 1 } },			 /* zeros */
-	{ false, 51, 1, { 1 } },			 /* zeros */
-	{ false, 63, 1, { 1 } },			 /* zeros */
-};
-
 static void test_garbage(void)
 {
 	static uint8_t body[CK_WIRE_BODY_MAX];
@@ -209,9 +181,8 @@ static void test_garbage(void)
 		begin();
 		s.x->send(s.x, &p);
 		settle();
-		ck_wire_head_put(g->answer ? &a_read : &ping, head);
+		garbage_put(g, PAYLOAD, BODY, head);
 		ck_wire_head_put(&ping, head + CK_WIRE_HEAD);
-		memcpy(head + g->at, g->bytes, g->len);
 		say_ping(s.raw[BAD]);
 		say(s.raw[BAD], head, sizeof(head));
 		ok(until(&s.unsent, 1));

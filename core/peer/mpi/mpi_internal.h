@@ -10,13 +10,17 @@
  *		is closed, and sends nothing more. Who gets a goodbye answers with his own
  *		when he has nothing more to send, and until then the other one takes, and
  *		throws away, what was on its way.
- *	bulk	large payloads, in the order of their heads, cut into pieces. Their
- *		receives are posted when the head is there, not when the request is made:
- *		a large message of MPI only moves when both sides know of it, either way;
- *		a small payload comes with its head; and there is nothing to take back if
- *		an answer has no payload.
+ *	bulk	large payloads, in the order of their heads, cut into pieces. They are
+ *		received when the head is there. Nothing is posted before, with the
+ *		request: a large message of MPI only moves when both sides know of it,
+ *		either way; a small payload comes with its head; and nothing has to be
+ *		taken back if an answer has no payload, or a rank is lost.
  *
  * MPI keeps the order of messages between two ranks on each of the two.
+ *
+ * Everything is received by its length, which MPI_Improbe() says: OpenMPI 4.1 writes
+ * behind the end of memory that is too short for a large message, and only then says that
+ * it was cut. A message that is longer than any may be is left where it is.
  */
 #ifndef CK_MPI_INTERNAL_H
 #define CK_MPI_INTERNAL_H
@@ -40,9 +44,9 @@ struct ck_mpi;
 
 /* What is to be done when MPI is done with something. */
 struct ck_mpi_pending {
-	/* rc: 0, or -EIO; count: bytes; cancelled: nothing came, nor will. */
+	/* rc: 0, or -EIO; count: bytes. */
 	void (*done)(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
-		     int count, bool cancelled);
+		     int count);
 	uint32_t rank;
 	void *what; /* of done() */
 	int len;
@@ -66,8 +70,8 @@ struct ck_mpi_coming {
 	struct ck_wire_head head;
 	uint8_t *to;	 /* where its payload goes; NULL: nowhere */
 	uint8_t *scrap;	 /* then a large one goes there; owned */
-	uint64_t posted; /* bytes of a large payload */
-	unsigned pieces; /* that are posted and have not come */
+	uint64_t posted; /* bytes of a large payload that MPI receives or has */
+	unsigned pieces; /* that it receives */
 };
 
 struct ck_mpi_rank {
@@ -115,8 +119,6 @@ void ck_mpi_note(struct ck_mpi *m, MPI_Request request,
 		 struct ck_mpi_pending pending);
 /* Does what is to be done with those that MPI is done with. */
 CK_MUST_USE int ck_mpi_test(struct ck_mpi *m);
-/* Has MPI not receive what it has not begun to, of that rank, into the user's memory. */
-void ck_mpi_cancel(struct ck_mpi *m, uint32_t rank);
 void ck_mpi_requests_free(struct ck_mpi *m);
 
 /* --- sends.c --------------------------------------------------------------------------------- */

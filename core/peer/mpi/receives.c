@@ -31,54 +31,73 @@ static bool is_large(const struct ck_mpi_coming *c)
 }
 
 static void piece_came(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
-		       int count, bool cancelled)
+		       int count)
 {
 	struct ck_mpi_rank *r = &m->ranks[p->rank];
 	struct ck_mpi_coming *c = p->what;
 
 	c->pieces--;
 	r->awaited -= p->into_users;
-	/* It will come, and be thrown away. MPI takes pieces in order, so it is the
-	 * last ones that are cancelled. */
-	if (cancelled)
-		c->posted -= (uint64_t)p->len;
-	else if (rc || count != p->len)
+	if (rc || count != p->len)
 		deafen(m, p->rank);
 	if (r->dropped && c->pieces == 0)
 		c->to = NULL;
 }
 
-static int post_piece(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
+/* message: the next piece of c, of that length. */
+static int take_piece(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c,
+		      MPI_Message *message, int len)
 {
-	int len = (int)ck_min(c->head.payload - c->posted, CK_MPI_PIECE);
 	struct ck_mpi_pending p = { .done = piece_came,
 				    .rank = from,
 				    .what = c,
 				    .len = len,
 				    .into_users = c->to };
 	MPI_Request request;
-	int rc = ck_mpi_reserve(m);
 
-	if (rc)
-		return rc;
 	if (!c->to && !c->scrap)
 		c->scrap = malloc((size_t)len);
 	if (!c->to && !c->scrap)
 		return -ENOMEM;
-	if (MPI_Irecv(c->to ? c->to + c->posted : c->scrap, len, MPI_BYTE,
-		      (int)from, 0, m->bulk, &request) != MPI_SUCCESS) {
-		deafen(m, from);
-		return 0;
-	}
+	if (MPI_Imrecv(c->to ? c->to + c->posted : c->scrap, len, MPI_BYTE,
+		       message, &request) != MPI_SUCCESS)
+		return -EIO;
 	ck_mpi_note(m, request, p);
 	c->posted += (uint64_t)len;
 	c->pieces++;
 	m->ranks[from].awaited += p.into_users;
+	m->active = true;
 	return 0;
 }
 
-/* To where it is expected all pieces are posted at once, into scrap one at a time. */
-static bool may_post(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
+/* The next piece of c, if it is there. */
+static int look_for_piece(struct ck_mpi *m, uint32_t from,
+			  struct ck_mpi_coming *c, bool *any)
+{
+	uint64_t want = ck_min(c->head.payload - c->posted, CK_MPI_PIECE);
+	MPI_Message message;
+	MPI_Status status;
+	int flag = 0, len, rc = ck_mpi_reserve(m);
+
+	*any = false;
+	if (rc)
+		return rc;
+	if (MPI_Improbe((int)from, MPI_ANY_TAG, m->bulk, &flag, &message,
+			&status) != MPI_SUCCESS)
+		return -EIO;
+	if (!flag)
+		return 0;
+	if (MPI_Get_count(&status, MPI_BYTE, &len) != MPI_SUCCESS || len < 0 ||
+	    (uint64_t)len != want) {
+		deafen(m, from); /* the message stays where it is */
+		return 0;
+	}
+	*any = true;
+	return take_piece(m, from, c, &message, len);
+}
+
+/* Pieces go to where they are expected as they come, into scrap one at a time. */
+static bool may_take(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
 {
 	if (r->deaf || c->posted == c->head.payload)
 		return false;
@@ -86,18 +105,19 @@ static bool may_post(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
 }
 
 /* In the order of the messages, as they are sent. */
-static int post(struct ck_mpi *m, uint32_t from)
+static int take_pieces(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 
 	for (unsigned i = 0; i < r->ncoming; i++) {
 		struct ck_mpi_coming *c = nth(r, i);
+		bool any = true;
 		int rc = 0;
 
 		if (!c->parsed || c->bad || !is_large(c))
 			continue;
-		while (rc == 0 && may_post(r, c))
-			rc = post_piece(m, from, c);
+		while (rc == 0 && any && may_take(r, c))
+			rc = look_for_piece(m, from, c, &any);
 		if (rc || c->posted < c->head.payload)
 			return rc;
 	}
@@ -130,20 +150,20 @@ static bool parse(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 }
 
 static void control_came(struct ck_mpi *m, const struct ck_mpi_pending *p,
-			 int rc, int count, bool cancelled)
+			 int rc, int count)
 {
 	struct ck_mpi_coming *c = p->what;
 
-	(void)cancelled;
 	m->ranks[p->rank].receiving = false;
 	c->bad |= rc || count != c->len || !parse(m, p->rank, c);
 	c->parsed = true;
 }
 
 static void thrown_away(struct ck_mpi *m, const struct ck_mpi_pending *p,
-			int rc, int count, bool cancelled)
+			int rc, int count)
 {
-	(void)rc, (void)count, (void)cancelled; /* it was cut */
+	(void)rc, (void)count;
+	free(p->what);
 	m->ranks[p->rank].receiving = false;
 }
 
@@ -153,49 +173,55 @@ static bool is_no_message(int len)
 	       (len > 0 && len < CK_WIRE_HEAD);
 }
 
-/* Where a message of len bytes goes. */
-static struct ck_mpi_coming *make_coming(struct ck_mpi_rank *r, int len)
+/* Receives a message of p->len bytes. */
+static int begin(struct ck_mpi *m, MPI_Message *message, void *bytes,
+		 const struct ck_mpi_pending *p)
 {
-	struct ck_mpi_coming *c = nth(r, r->ncoming);
+	MPI_Request request;
 
-	*c = (struct ck_mpi_coming){ .len = len, .bad = is_no_message(len) };
-	if (c->bad)
-		c->len = 0;
-	c->bytes = malloc((size_t)c->len + 1);
-	if (!c->bytes)
-		return NULL;
-	r->ncoming++;
-	return c;
+	m->ranks[p->rank].receiving = true;
+	if (MPI_Imrecv(bytes, p->len, MPI_BYTE, message, &request) !=
+	    MPI_SUCCESS)
+		return -EIO;
+	ck_mpi_note(m, request, *p);
+	return 0;
+}
+
+/* One that is too long is left where it is: see the head of mpi_internal.h. */
+static int throw_away(struct ck_mpi *m, MPI_Message *message,
+		      struct ck_mpi_pending *p)
+{
+	if (p->len < 0 || p->len > CK_MPI_CONTROL_MAX)
+		return 0;
+	p->done = thrown_away;
+	p->what = malloc((size_t)p->len + 1);
+	return p->what ? begin(m, message, p->what, p) : -ENOMEM;
 }
 
 static int take(struct ck_mpi *m, MPI_Message *message,
 		const MPI_Status *status)
 {
-	struct ck_mpi_pending p = { .done = thrown_away,
+	struct ck_mpi_pending p = { .done = control_came,
 				    .rank = (uint32_t)status->MPI_SOURCE };
 	struct ck_mpi_rank *r = &m->ranks[p.rank];
-	struct ck_mpi_coming *c = NULL;
-	MPI_Request request;
-	int len, rc = ck_mpi_reserve(m);
+	struct ck_mpi_coming *c = nth(r, r->ncoming);
+	int rc = ck_mpi_reserve(m);
 
 	if (rc)
 		return rc;
-	if (!r->deaf) {
-		if (MPI_Get_count(status, MPI_BYTE, &len) != MPI_SUCCESS)
-			len = -EPROTO;
-		c = make_coming(r, len);
-		if (!c)
-			return -ENOMEM;
-		p.what = c;
-		p.done = control_came;
-	}
 	m->active = true;
-	r->receiving = true;
-	if (MPI_Imrecv(c ? c->bytes : NULL, c ? c->len : 0, MPI_BYTE, message,
-		       &request) != MPI_SUCCESS)
-		return -EIO;
-	ck_mpi_note(m, request, p);
-	return 0;
+	if (MPI_Get_count(status, MPI_BYTE, &p.len) != MPI_SUCCESS)
+		p.len = -EPROTO;
+	if (r->deaf)
+		return throw_away(m, message, &p);
+	*c = (struct ck_mpi_coming){ .len = p.len,
+				     .bad = is_no_message(p.len) };
+	p.what = c;
+	r->ncoming++;
+	if (c->bad)
+		return throw_away(m, message, &p);
+	c->bytes = malloc((size_t)p.len + 1);
+	return c->bytes ? begin(m, message, c->bytes, &p) : -ENOMEM;
 }
 
 /* What comes behind something that is no message is not looked at. */
@@ -255,11 +281,12 @@ int ck_mpi_receive(struct ck_mpi *m)
 
 static bool is_whole(const struct ck_mpi_rank *r, const struct ck_mpi_coming *c)
 {
-	if (c->pieces)
+	if (c->pieces || (!c->parsed && r->receiving))
 		return false;
-	if (!c->parsed)
-		return r->deaf && !r->receiving;
-	return r->deaf || !is_large(c) || c->posted == c->head.payload;
+	if (r->deaf)
+		return true;
+	return c->parsed && !c->bad &&
+	       (!is_large(c) || c->posted == c->head.payload);
 }
 
 static void coming_free(struct ck_mpi_coming *c)
@@ -273,9 +300,9 @@ static void deliver(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 	struct ck_mpi_rank *r = &m->ranks[from];
 	struct ck_message message = { .head = c->head };
 
-	if (c->bad) {
-		deafen(m, from);
-	} else if (c->len == 0) {
+	if (r->deaf)
+		return;
+	if (c->len == 0) {
 		r->bye_came = true;
 		ck_mpi_drop(m, from);
 	} else if (!r->dropped) {
@@ -286,7 +313,7 @@ static void deliver(struct ck_mpi *m, uint32_t from, struct ck_mpi_coming *c)
 	}
 }
 
-int ck_mpi_deliver(struct ck_mpi *m, uint32_t from)
+static void deliver_whole(struct ck_mpi *m, uint32_t from)
 {
 	struct ck_mpi_rank *r = &m->ranks[from];
 
@@ -298,7 +325,19 @@ int ck_mpi_deliver(struct ck_mpi *m, uint32_t from)
 		deliver(m, from, &c);
 		coming_free(&c);
 	}
-	return post(m, from);
+}
+
+/* Of one that has sent what is no message, what was whole before is delivered. */
+int ck_mpi_deliver(struct ck_mpi *m, uint32_t from)
+{
+	struct ck_mpi_rank *r = &m->ranks[from];
+
+	deliver_whole(m, from);
+	if (r->ncoming && nth(r, r->ncoming - 1)->bad && !r->deaf) {
+		deafen(m, from);
+		deliver_whole(m, from);
+	}
+	return take_pieces(m, from);
 }
 
 void ck_mpi_receives_free(struct ck_mpi *m, uint32_t from)

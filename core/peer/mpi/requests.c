@@ -50,15 +50,13 @@ void ck_mpi_note(struct ck_mpi *m, MPI_Request request,
 static void finish(struct ck_mpi *m, const MPI_Status *status,
 		   const struct ck_mpi_pending *p, bool failed)
 {
-	int count = 0, cancelled = 0;
+	int count = 0;
 	bool bad = failed && status->MPI_ERROR != MPI_SUCCESS;
 
 	m->active = true;
-	if (!bad) {
+	if (!bad)
 		(void)MPI_Get_count(status, MPI_BYTE, &count);
-		(void)MPI_Test_cancelled(status, &cancelled);
-	}
-	p->done(m, p, bad ? -EIO : 0, count, cancelled);
+	p->done(m, p, bad ? -EIO : 0, count);
 }
 
 /* MPI has set those that are done to "none". */
@@ -95,14 +93,6 @@ int ck_mpi_test(struct ck_mpi *m)
 	}
 	close_gaps(m);
 	return 0;
-}
-
-void ck_mpi_cancel(struct ck_mpi *m, uint32_t rank)
-{
-	for (size_t i = 0; i < m->nrequests; i++)
-		if (m->pending[i].rank == rank && m->pending[i].into_users &&
-		    m->requests[i] != MPI_REQUEST_NULL)
-			(void)MPI_Cancel(&m->requests[i]);
 }
 
 void ck_mpi_requests_free(struct ck_mpi *m)

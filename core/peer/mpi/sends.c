@@ -16,19 +16,19 @@ enum { UNMATCHED_MAX = 256 << 10 };
 /* --- control --------------------------------------------------------------------------------- */
 
 static void control_done(struct ck_mpi *m, const struct ck_mpi_pending *p,
-			 int rc, int count, bool cancelled)
+			 int rc, int count)
 {
-	(void)count, (void)cancelled;
+	(void)count;
 	free(p->what);
 	if (rc)
 		ck_mpi_drop(m, p->rank);
 }
 
 static void matched_done(struct ck_mpi *m, const struct ck_mpi_pending *p,
-			 int rc, int count, bool cancelled)
+			 int rc, int count)
 {
 	m->ranks[p->rank].matching = false;
-	control_done(m, p, rc, count, cancelled);
+	control_done(m, p, rc, count);
 }
 
 static bool is_small(const struct ck_parcel *p)
@@ -85,7 +85,7 @@ static void begin_control(struct ck_mpi *m, uint32_t to, uint8_t *bytes,
 	if (rc == MPI_SUCCESS)
 		ck_mpi_note(m, request, p);
 	else
-		p.done(m, &p, -EIO, 0, false);
+		p.done(m, &p, -EIO, 0);
 }
 
 static int send_control(struct ck_mpi *m, uint32_t to,
@@ -111,9 +111,9 @@ static bool is_full(const struct ck_mpi_rank *r)
 }
 
 static void bye_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
-		     int count, bool cancelled)
+		     int count)
 {
-	(void)rc, (void)count, (void)cancelled;
+	(void)rc, (void)count;
 	m->ranks[p->rank].bye_matched = true;
 }
 
@@ -153,11 +153,11 @@ static void land(struct ck_mpi *m, struct ck_mpi_flight *f)
 }
 
 static void piece_done(struct ck_mpi *m, const struct ck_mpi_pending *p, int rc,
-		       int count, bool cancelled)
+		       int count)
 {
 	struct ck_mpi_flight *f = p->what;
 
-	(void)count, (void)cancelled;
+	(void)count;
 	f->pieces--;
 	m->ranks[p->rank].flying--;
 	if (rc) {
@@ -186,7 +186,7 @@ static int begin_piece(struct ck_mpi *m, uint32_t to, struct ck_mpi_flight *f)
 	    MPI_SUCCESS)
 		ck_mpi_note(m, request, p);
 	else
-		piece_done(m, &p, -EIO, 0, false);
+		piece_done(m, &p, -EIO, 0);
 	return 0;
 }
 
@@ -289,6 +289,6 @@ void ck_mpi_abandon(struct ck_mpi *m)
 		const struct ck_mpi_pending *p = &m->pending[i];
 
 		if (p->done == piece_done)
-			piece_done(m, p, -EIO, 0, false);
+			piece_done(m, p, -EIO, 0);
 	}
 }

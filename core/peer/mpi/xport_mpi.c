@@ -71,7 +71,6 @@ void ck_mpi_drop(struct ck_mpi *m, uint32_t rank)
 	r->when = ck_msec_now();
 	m->active = true;
 	ck_xport_forget(&m->b, rank);
-	ck_mpi_cancel(m, rank);
 	for (unsigned i = 0; i < CK_MPI_COMING; i++)
 		if (r->coming[i].pieces == 0)
 			r->coming[i].to = NULL;
@@ -321,10 +320,34 @@ static struct ck_mpi *make(int rank, int size)
 	return m;
 }
 
+/* Each rank says something to all higher ones, and waits until all lower ones have: so all
+ * are connected, and each connection was made by one side. OpenMPI over TCP would connect
+ * two ranks when one has something to say, and loses messages at times, without an error,
+ * when both begin at once. */
+static bool connect_all(int rank, int size)
+{
+	MPI_Request *all = calloc((size_t)size, sizeof(MPI_Request));
+	int n = 0, rc = all ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+
+	for (int i = 0; i < size && rc == MPI_SUCCESS; i++) {
+		if (i < rank)
+			rc = MPI_Irecv(NULL, 0, MPI_BYTE, i, 0, MPI_COMM_WORLD,
+				       &all[n++]);
+		else if (i > rank)
+			rc = MPI_Isend(NULL, 0, MPI_BYTE, i, 0, MPI_COMM_WORLD,
+				       &all[n++]);
+	}
+	if (rc == MPI_SUCCESS)
+		rc = MPI_Waitall(n, all, MPI_STATUSES_IGNORE);
+	free(all);
+	return rc == MPI_SUCCESS;
+}
+
 static bool make_communicators(struct ck_mpi *m)
 {
 	return MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN) ==
 		       MPI_SUCCESS &&
+	       connect_all((int)m->b.x.rank, (int)m->b.x.size) &&
 	       MPI_Comm_dup(MPI_COMM_WORLD, &m->control) == MPI_SUCCESS &&
 	       MPI_Comm_dup(MPI_COMM_WORLD, &m->bulk) == MPI_SUCCESS;
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * honest: a rank with the transport of ckptfs among liars, see liar_case.h: each is heard
+ * as long as it was right, then it is lost, once, and the honest ones go on.
+ *
+ *	honest PLUGIN FIRST
+ */
+#include "liar_case.h"
+#include "mpi_rank.h"
+
+#include <sys/mman.h>
+
+enum { RANKS = 16, ROUNDS = 300 };
+
+struct scene {
+	struct ck_xport *x;
+	unsigned first; /* lie */
+	unsigned got[RANKS], lost[RANKS], got_when_lost[RANKS];
+	unsigned sent[RANKS], unsent[RANKS];
+	uint8_t *to[RANKS]; /* where answers with id 7 go */
+	unsigned rounds;    /* of the honest ones */
+	uint32_t rank;
+	unsigned wrong;
+};
+
+static struct scene s;
+
+static void check(bool good, const char *what, uint32_t rank)
+{
+	if (good)
+		return;
+	s.wrong++;
+	printf("# rank %u of rank %u, lie %u: %s\n", s.rank, rank,
+	       s.first + rank - LIARS, what);
+}
+
+static void parcel_sent(struct ck_parcel *p, int rc)
+{
+	s.sent[p->to]++;
+	s.unsent[p->to] += rc != 0;
+	free(p);
+}
+
+static void send_new(uint32_t to, struct ck_wire_head head, uint8_t *payload)
+{
+	struct ck_parcel *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		abort();
+	*p = (struct ck_parcel){
+		.to = to, .head = head, .payload = payload, .sent = parcel_sent
+	};
+	s.x->send(s.x, p);
+}
+
+static void ping(uint32_t to, bool answer)
+{
+	send_new(
+		to,
+		(struct ck_wire_head){ .type = CK_WIRE_PING, .answer = answer },
+		NULL);
+}
+
+static void got_of_honest(uint32_t from, const struct ck_message *m)
+{
+	if (!m->head.answer)
+		ping(from, true);
+	else if (++s.rounds)
+		ping(from, false);
+}
+
+static void got(void *arg, uint32_t from, const struct ck_message *m)
+{
+	(void)arg;
+	s.got[from]++;
+	if (from < LIARS) {
+		got_of_honest(from, m);
+		return;
+	}
+	check(!s.lost[from], "heard when it was lost", from);
+	if (!m->head.answer)
+		return;
+	check(m->payload.p == (const char *)s.to[from] &&
+		      m->payload.len == PAYLOAD && m->body.len == BODY &&
+		      are_bytes(m->body.p, BODY, 1),
+	      "an answer", from);
+}
+
+static void lost(void *arg, uint32_t rank)
+{
+	(void)arg;
+	s.lost[rank]++;
+	s.got_when_lost[rank] = s.got[rank];
+	/* Nobody writes there any more. */
+	if (rank >= LIARS &&
+	    mprotect(s.to[rank], lie_payload(SECOND_LONG), PROT_NONE))
+		abort();
+}
+
+static void begin(void)
+{
+	for (uint32_t i = LIARS; i < s.x->size; i++) {
+		void *p = mmap(NULL, lie_payload(SECOND_LONG),
+			       PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED)
+			abort();
+		s.to[i] = p;
+		if (s.x->expect(s.x, i, 7, p, lie_payload(SECOND_LONG)))
+			abort();
+		/* What it has not read, or not all, when it is found out. */
+		ping(i, false);
+		if (s.first + i - LIARS == TAKES_NONE)
+			send_new(i,
+				 (struct ck_wire_head){ .type = CK_WIRE_READ,
+							.answer = true,
+							.payload = PAYLOAD },
+				 p);
+	}
+	ping(1 - s.x->rank, false);
+}
+
+static bool is_done(void)
+{
+	for (uint32_t i = LIARS; i < s.x->size; i++)
+		if (!s.lost[i])
+			return false;
+	return s.rounds >= ROUNDS || s.lost[1 - s.x->rank];
+}
+
+/* What is sent to it now comes back. */
+static void check_liar(uint32_t i)
+{
+	unsigned lie = s.first + i - LIARS, unsent = s.unsent[i];
+
+	check(s.lost[i] == 1, "not lost once", i);
+	check(s.got[i] == lie_heard(lie), "not heard as long as it was right",
+	      i);
+	ping(i, false);
+	for (unsigned k = 0; k < 100 && s.unsent[i] == unsent; k++)
+		if (s.x->wait(s.x, NULL, 0, 100))
+			abort();
+	check(s.unsent[i] == unsent + 1, "a parcel to it", i);
+	check(s.x->expect(s.x, i, 8, s.to[i], 1) == 0, "expect", i);
+	check(s.got_when_lost[i] == s.got[i], "heard after it was lost", i);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t start;
+	uint32_t rank, size;
+
+	if (argc != 3)
+		return 2;
+	s.x = rank_open(argv[1]);
+	s.first = (unsigned)atoi(argv[2]);
+	s.x->got = got;
+	s.x->lost = lost;
+	s.rank = rank = s.x->rank;
+	size = s.x->size;
+	begin();
+	start = now_msec();
+	while (!is_done() && now_msec() - start < 10000)
+		if (s.x->wait(s.x, NULL, 0, 100))
+			abort();
+	for (uint32_t i = LIARS; i < size; i++)
+		check_liar(i);
+	start = now_msec();
+	s.x->close(s.x);
+	check(now_msec() - start < 4000, "close", LIARS);
+	for (uint32_t i = LIARS; i < size; i++) {
+		bool none = s.first + i - LIARS == TAKES_NONE;
+
+		check(s.sent[i] == (none ? 3 : 2), "parcels that came back", i);
+		check(!none || s.unsent[i] == 2, "one that it did not take", i);
+	}
+	rank_end(rank, size, s.wrong == 0);
+}
