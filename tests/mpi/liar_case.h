@@ -7,8 +7,8 @@
 #ifndef CK_LIAR_CASE_H
 #define CK_LIAR_CASE_H
 
-#include "xport_case.h"
-#include "xport_garbage.h"
+#include "../lib/xport_case.h"
+#include "../lib/xport_garbage.h"
 
 enum {
 	LIARS = 2,	   /* ranks that are honest */

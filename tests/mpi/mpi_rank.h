@@ -3,7 +3,7 @@
 #ifndef CK_MPI_RANK_H
 #define CK_MPI_RANK_H
 
-#include "plugin_internal.h"
+#include "../../core/peer/plugin_internal.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -25,7 +25,7 @@
 #ifndef CK_MPI_INTERNAL_H
 #define CK_MPI_INTERNAL_H
 
-#include "xport_internal.h"
+#include "../xport_internal.h"
 
 #include <mpi.h>
 

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * served: one rank of a job in which each has the same files. A link to the first asks
+ * all for them, and compares each byte, as ranks_test.c does over sockets. Rank 1 may be
+ * stopped for a while, or killed.
+ *
+ *	served PLUGIN DIRECTORY all|stopped|killed
+ *
+ * DIRECTORY is empty, and the job's: process ids are there, and a sign to end.
+ */
+#include "link_case.h"
+#include "mpi_rank.h"
+
+#include <signal.h>
+
+enum { VICTIM = 1, JOB_RANKS = 16 };
+
+static const char *plugin, *job;
+
+static void job_path(char out[static 300], const char *name, unsigned rank)
+{
+	(void)snprintf(out, 300, "%s/%s.%u", job, name, rank);
+}
+
+static void put_pid(uint32_t rank)
+{
+	char path[300], part[300];
+	FILE *f;
+
+	job_path(path, "pid", rank);
+	job_path(part, "part", rank);
+	f = fopen(part, "w");
+	if (!f || fprintf(f, "%d\n", (int)getpid()) < 0 || fclose(f) ||
+	    rename(part, path))
+		abort();
+}
+
+static pid_t pid_of(uint32_t rank)
+{
+	char path[300];
+	int pid = 0;
+	FILE *f;
+
+	job_path(path, "pid", rank);
+	for (unsigned i = 0; i < 1000 && access(path, F_OK); i++)
+		msec_sleep(5);
+	f = fopen(path, "r");
+	if (!f || fscanf(f, "%d", &pid) != 1 || pid <= 1)
+		abort();
+	fclose(f);
+	return pid;
+}
+
+/* --- a rank ---------------------------------------------------------------------------- */
+
+struct member {
+	struct joined *j;
+	int stop[2];
+	sem_t opened;
+	uint32_t rank, size;
+	uint64_t closed; /* msec that ck_serve_run() took to end */
+	pthread_t thread;
+};
+
+/* The transport is this thread's, which is not the first of the process. */
+static void *member_run(void *arg)
+{
+	struct member *b = arg;
+	struct joined *j = b->j;
+
+	j->serve.xport = rank_open(plugin);
+	b->rank = j->serve.xport->rank;
+	b->size = j->serve.xport->size;
+	if (b->rank)
+		j->serve.link = -1;
+	j->serve.owner = owner_make();
+	sem_post(&b->opened);
+	j->rc = ck_serve_run(&j->serve);
+	ck_data_owner_free(j->serve.owner);
+	return NULL;
+}
+
+static void member_start(struct member *b)
+{
+	*b = (struct member){ .j = joined_make() };
+	if (pipe(b->stop) || sem_init(&b->opened, 0, 0))
+		abort();
+	b->j->serve.stop = b->stop[0];
+	joined_prepare(b->j);
+	if (ck_thread_start(&b->thread, member_run, b))
+		abort();
+	while (sem_wait(&b->opened))
+		;
+}
+
+/* It ends in good time, whatever others do. */
+static void member_end(struct member *b)
+{
+	uint64_t from = msec_now();
+
+	close(b->stop[1]);
+	pthread_join(b->thread, NULL);
+	b->closed = msec_now() - from;
+	ok(b->closed < 4000);
+	eq_err(b->j->rc, 0);
+}
+
+/* All but the first serve until they are told. */
+static void member_serve(struct member *b)
+{
+	char path[300];
+
+	job_path(path, "end", 0);
+	while (access(path, F_OK))
+		msec_sleep(10);
+	member_end(b);
+}
+
+static void tell_end(void)
+{
+	char path[300];
+	FILE *f;
+
+	job_path(path, "end", 0);
+	f = fopen(path, "w");
+	if (!f || fclose(f))
+		abort();
+}
+
+/* --- the first rank, and the link -------------------------------------------------------- */
+
+/* The files are had from all, one after the other. */
+static void look(struct joined *j, uint32_t among)
+{
+	struct ck_whereabouts files[FILES];
+
+	for (unsigned i = 0; i < FILES; i++) {
+		eq_err(joined_look(j, (i + 1) % among), 0);
+		files[i] = j->files[i];
+	}
+	memcpy(j->files, files, sizeof(files));
+}
+
+static void test_all(struct joined *j)
+{
+	struct movers m = { .j = j,
+			    .trips = TAP_SLOW ? 30 : 100,
+			    .random = tap_seed(1) };
+	pthread_t threads[MOVERS];
+
+	movers_start(&m, threads);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	eq_u64(m.failed, 0);
+	ok(m.good >= MOVERS * m.trips);
+}
+
+/* Moves of the one that is silent fail when it has been so for long, and those of others
+ * go on. */
+static void test_silent(struct joined *j, int signal)
+{
+	struct movers m = { .j = j, .may_fail = true, .random = tap_seed(2) };
+	pid_t pid = pid_of(VICTIM);
+	pthread_t threads[MOVERS];
+	unsigned good;
+
+	movers_start(&m, threads);
+	msec_sleep(30);
+	kill(pid, signal);
+	ok(is_up_within(j->link, VICTIM, false, 6000));
+	good = __atomic_load_n(&m.good, __ATOMIC_RELAXED);
+	msec_sleep(TAP_SLOW ? 500 : 100);
+	ok(__atomic_load_n(&m.good, __ATOMIC_RELAXED) > good);
+	if (signal == SIGSTOP) {
+		kill(pid, SIGCONT);
+		ok(is_up_within(j->link, VICTIM, true, 6000));
+	}
+	__atomic_store_n(&m.ending, true, __ATOMIC_RELAXED);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	ok(m.failed > 0 && m.longest < 7000);
+}
+
+static void test_first(struct member *b, const char *what)
+{
+	struct joined *j = b->j;
+
+	j->options.calls.npeers = b->size;
+	j->options.calls.silence_msec = 1500;
+	j->options.calls.timeout_msec = 3000;
+	if (ck_link_make(&j->options, &j->link))
+		abort();
+	ck_requester_init(&j->requester, ck_link_calls(j->link), j->files,
+			  FILES);
+	look(j, b->size);
+	if (strcmp(what, "stopped") == 0)
+		test_silent(j, SIGSTOP);
+	else if (strcmp(what, "killed") == 0)
+		test_silent(j, SIGKILL);
+	/* One that was stopped for a while is as before. */
+	if (strcmp(what, "killed"))
+		test_all(j);
+	ck_link_free(j->link);
+	ck_requester_fini(&j->requester);
+	member_end(b);
+	tell_end();
+}
+
+int main(int argc, char **argv)
+{
+	struct member b;
+
+	if (argc != 4)
+		return 2;
+	plugin = argv[1];
+	job = argv[2];
+	dir_make();
+	member_start(&b);
+	put_pid(b.rank);
+	if (b.rank == 0)
+		test_first(&b, argv[3]);
+	else
+		member_serve(&b);
+	printf("# rank %u: closed in %u msec\n", b.rank, (unsigned)b.closed);
+	dir_remove();
+	rank_end(b.rank, b.size, tap_failed == 0);
+}
