@@ -19,9 +19,9 @@ enum {
 	NFILES = 3,
 	FILE_BYTES = 5000,
 	NAMES = 9,
-	COST_MAX = 80 << 20, /* of any request */
-	READ_RUN = 64 << 10, /* cost of a READ that is done here */
-	DIGEST_RUN = 64,     /* runs of a DIGEST */
+	COST_MAX = 80 << 20,  /* of any request */
+	COST_DONE = 16 << 10, /* of a READ that is done here */
+	PARTS_DONE = 16,      /* moves, runs or names of a request that is */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -223,16 +223,20 @@ static void check_answer(const struct ck_message *m, const struct ck_answer *a)
 	check_taken(m, a);
 }
 
-/* Those that are only long are not done. */
+/* What is only long parses here and is not done: each name, move and run costs some
+ * system calls. */
 static bool is_long(const struct ck_message *m, uint64_t cost)
 {
 	struct ck_cur c = ck_wire_body(m);
-	uint32_t n;
+	uint32_t n = 0;
 
-	if (m->head.type == CK_WIRE_READ)
-		return cost > READ_RUN;
-	return m->head.type == CK_WIRE_DIGEST && ck_wire_count(&c, &n) &&
-	       n > DIGEST_RUN;
+	if (m->head.type == CK_WIRE_LOOK && !ck_cur_skip(&c, 8))
+		return false;
+	if (m->head.type != CK_WIRE_LOOK && m->head.type != CK_WIRE_READ &&
+	    m->head.type != CK_WIRE_DIGEST)
+		return false;
+	return !ck_cur_u32(&c, &n) || n > PARTS_DONE ||
+	       (m->head.type == CK_WIRE_READ && cost > COST_DONE);
 }
 
 static bool serve(const struct ck_message *m)

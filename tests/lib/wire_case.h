@@ -53,25 +53,25 @@ static inline void each_run(const struct ck_move *m,
 					 uint64_t dst),
 			    void *arg)
 {
-	uint64_t index[CK_MAX_DIMS] = { 0 };
+	uint64_t index[CK_MAX_DIMS] = { 0 }, fpos = m->fpos, dst = 0;
+	uint32_t k;
 
-	for (;;) {
-		uint64_t fpos = m->fpos, dst = 0;
-		uint32_t k = m->nloops;
-
-		for (uint32_t i = 0; i < m->nloops; i++) {
-			fpos += index[i] * m->loops[i].src;
-			dst += index[i] * m->loops[i].dst;
-		}
+	do {
 		each(arg, fpos, dst);
-		for (; k > 0; k--) {
-			if (++index[k - 1] < m->loops[k - 1].count)
+		for (k = m->nloops; k > 0; k--) {
+			const struct ck_loop *l = &m->loops[k - 1];
+
+			if (++index[k - 1] < l->count) {
+				fpos += l->src;
+				dst += l->dst;
 				break;
+			}
+			/* Back to its beginning. */
 			index[k - 1] = 0;
+			fpos -= (l->count - 1) * l->src;
+			dst -= (l->count - 1) * l->dst;
 		}
-		if (k == 0)
-			return;
-	}
+	} while (k > 0);
 }
 
 /* A request, answered by an owner: -EPROTO, or a whole answer, the caller's. */
