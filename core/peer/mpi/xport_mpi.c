@@ -24,7 +24,10 @@ enum {
 	POLL_EVERY = 20 * USEC, /* descriptors, while it does not sleep */
 };
 
-enum { CLOSE_MSEC = 2000 };
+enum {
+	CLOSE_MSEC = 2000,
+	MEET_MSEC = 500, /* until all are there, to end MPI together */
+};
 
 static struct ck_mpi *mpi_of(struct ck_xport *x)
 {
@@ -247,6 +250,27 @@ static void say_goodbye(struct ck_mpi *m)
 	}
 }
 
+/* Whether all ranks are where this one is, or come there soon. One that answers goodbyes
+ * may be at work still, and one that lied may do anything. */
+static bool are_all_here(const struct ck_mpi *m)
+{
+	uint64_t end = nsec_now() + (uint64_t)MEET_MSEC * MSEC;
+	MPI_Request met;
+	int here = 0;
+
+	for (uint32_t i = 0; i < m->b.x.size; i++)
+		if (i != m->b.x.rank && m->ranks[i].deaf)
+			return false;
+	if (!are_over(m) || MPI_Ibarrier(m->control, &met))
+		return false;
+	while (!here && nsec_now() < end) {
+		(void)sched_yield();
+		if (MPI_Test(&met, &here, MPI_STATUS_IGNORE))
+			return false;
+	}
+	return here;
+}
+
 static void mpi_free(struct ck_mpi *m)
 {
 	for (uint32_t i = 0; i < m->b.x.size; i++)
@@ -269,7 +293,7 @@ static void mpi_close(struct ck_xport *x)
 	ck_xport_refuse(&m->b, &m->b.own);
 	if (prepare_poll(m, NULL, 0) == 0)
 		say_goodbye(m);
-	all = are_over(m);
+	all = are_all_here(m);
 	ck_mpi_abandon(m);
 	if (all)
 		(void)MPI_Finalize();
