@@ -135,14 +135,22 @@ static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 	return 0;
 }
 
-/* What another rank says is no answer, the mount has found. */
-static int drop(struct ck_serve *s, uint32_t rank)
+/* Nothing is done any more for a rank that says what may not be said. */
+static void drop(struct ck_serve *s, uint32_t rank)
 {
-	struct ck_xport *x = s->options->xport;
+	s->senders[CK_FROM_RANK + rank].dropped = true;
+	ck_jobs_forget(s, CK_FROM_RANK + rank);
+	s->options->xport->drop(s->options->xport, rank);
+}
+
+/* What another rank says is no answer, the mount has found. */
+static int drop_asked(struct ck_serve *s, uint32_t rank)
+{
+	const struct ck_xport *x = s->options->xport;
 
 	if (!x || rank >= x->size || rank == x->rank)
 		return -EPROTO;
-	x->drop(x, rank);
+	drop(s, rank);
 	return 0;
 }
 
@@ -155,7 +163,7 @@ static int asked(struct ck_serve *s, const struct ck_framed *f)
 	uint64_t end;
 
 	if (frame->kind == CK_FRAME_DROP)
-		return drop(s, frame->peer);
+		return drop_asked(s, frame->peer);
 	if (frame->kind != CK_FRAME_MESSAGE || frame->peer >= size ||
 	    f->head.answer || !ck_add(&end, frame->place, frame->room) ||
 	    end > s->options->size)
@@ -201,7 +209,7 @@ static void got_answer(struct ck_serve *s, uint32_t from,
 	struct ck_wire_head head = m->head;
 
 	if (!ck_passed_take(&s->passed, from, &head)) {
-		s->options->xport->drop(s->options->xport, from);
+		drop(s, from);
 		return;
 	}
 	if (m->payload.len != head.payload)
@@ -219,11 +227,13 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 
 	if (from == s->options->holder)
 		s->heard = ck_msec_now();
+	if (s->senders[CK_FROM_RANK + from].dropped)
+		return;
 	if (m->head.answer)
 		got_answer(s, from, m);
 	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
 		/* What is never answered would keep its place for ever. */
-		s->options->xport->drop(s->options->xport, from);
+		drop(s, from);
 }
 
 static void lost(void *arg, uint32_t rank)

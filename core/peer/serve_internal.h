@@ -40,10 +40,11 @@ struct ck_serve_jobs {
 /* Who asks. What one has asked for, and does not read, is no other's business: each has
  * its own queues and its own share of the memory. */
 struct ck_serve_sender {
-	/* Requests whose answers were not sent yet, and bytes of their bodies. Of the
-	 * thread that carries messages. */
+	/* Requests whose answers were not sent yet, and bytes of their bodies; of the
+	 * thread that carries messages, as all up to the lock. */
 	uint32_t open;
 	uint64_t asked;
+	bool dropped; /* a rank that is lost soon: nobody listens to it */
 	/* Under ck_serve.lock: */
 	struct ck_serve_jobs waiting[CK_SERVE_QUEUES];
 	uint64_t used; /* bytes of answers that are made or on their way */

@@ -201,6 +201,48 @@ static void test_looks_and_reads(void)
 	ck_buf_fini(&b);
 }
 
+static void add_wide_look(struct ck_buf *b, uint64_t id)
+{
+	static struct ck_str names[CK_WIRE_LOOKS_MAX];
+	struct ck_ask a;
+	size_t n;
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(names); i++)
+		names[i] = file_name(i % FILES);
+	if (ck_ask_look(&a, (struct ck_ids){ 0, 0 }, names,
+			CK_ARRAY_SIZE(names), &n))
+		abort();
+	raw_add(b, &a, id);
+}
+
+/* What needs more memory than is left is not overtaken for ever by what needs less. */
+static void test_not_overtaken(void)
+{
+	enum { SMALL = 20 };
+	struct ck_buf b = { 0 };
+	struct raw_ranks r;
+
+	raw_ranks_begin(&r, 2, 1);
+	look(&r);
+	hold(&taken.held, true);
+	raw_add_read(&b, 6, RUN, TURNS);
+	add_wide_look(&b, 7);
+	for (unsigned i = 0; i < SMALL; i++)
+		raw_add_read(&b, 1000 + i, 10, 1);
+	ok(raw_send(r.fds[GOOD], &b) && are_begun(2));
+	msec_sleep(TAP_SLOW ? 300 : 100);
+	eq_u64(__atomic_load_n(&taken.n, __ATOMIC_ACQUIRE), 2);
+	hold(&taken.held, false);
+	for (unsigned i = 0; i < 2 + SMALL; i++) {
+		struct ck_wire_head head;
+
+		ok(raw_read(r.fds[GOOD], &head));
+	}
+	eq_u64(place_of(7), 2);
+	eq_i64(raw_ranks_end(&r), 0);
+	ck_buf_fini(&b);
+}
+
 /* --- more than anybody may ask ------------------------------------------------------------------ */
 
 /* As many as one may ask are answered. */
@@ -291,6 +333,7 @@ int main(void)
 	test_turns();
 	test_looks();
 	test_looks_and_reads();
+	test_not_overtaken();
 	test_many();
 	test_dropped();
 	eq_u64(proc_count("fd"), fds);
