@@ -43,7 +43,7 @@ static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
 	int ends[2];
 
 	*r = (struct raw_ranks){ 0 };
-	taken.most = taken.payload = taken.waiting = taken.n = 0;
+	memset(&taken, 0, sizeof(taken));
 	xport_directory(r->directory);
 	r->memory = memory_make(RAW_MEMORY);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))

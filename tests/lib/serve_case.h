@@ -17,8 +17,8 @@ static struct {
 	uint64_t waiting;   /* most bytes that waited to be sent */
 	bool held;	    /* nothing is answered; atomic */
 	bool looks_held;    /* no LOOK is; atomic */
-	unsigned n;	    /* that were begun; atomic */
-	uint64_t ids[4096]; /* of these, in their order */
+	unsigned begun, n; /* that were begun, and whose id is in ids; atomic */
+	uint64_t ids[4096]; /* in the order in which they were begun; atomic */
 } taken;
 
 int __real_ck_data_owner_answer(struct ck_data_owner *o,
@@ -50,11 +50,13 @@ int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
 				struct ck_answer *out)
 {
 	uint64_t bytes;
-	unsigned n = __atomic_fetch_add(&taken.n, 1, __ATOMIC_RELAXED);
+	unsigned at = __atomic_fetch_add(&taken.begun, 1, __ATOMIC_RELAXED);
 	int rc;
 
-	if (n < CK_ARRAY_SIZE(taken.ids))
-		taken.ids[n] = request->head.id;
+	if (at < CK_ARRAY_SIZE(taken.ids))
+		__atomic_store_n(&taken.ids[at], request->head.id,
+				 __ATOMIC_RELAXED);
+	__atomic_fetch_add(&taken.n, 1, __ATOMIC_RELEASE);
 	while (request->head.type == CK_WIRE_LOOK &&
 	       __atomic_load_n(&taken.looks_held, __ATOMIC_ACQUIRE))
 		msec_sleep(5);

@@ -104,10 +104,10 @@ static bool are_begun(unsigned n)
 {
 	uint64_t end = msec_now() + 5000;
 
-	while (__atomic_load_n(&taken.n, __ATOMIC_RELAXED) < n &&
+	while (__atomic_load_n(&taken.n, __ATOMIC_ACQUIRE) < n &&
 	       msec_now() < end)
 		msec_sleep(2);
-	return __atomic_load_n(&taken.n, __ATOMIC_RELAXED) >= n;
+	return __atomic_load_n(&taken.n, __ATOMIC_ACQUIRE) >= n;
 }
 
 /* Where a request stands in the order in which they were begun. */
@@ -115,7 +115,7 @@ static unsigned place_of(uint64_t id)
 {
 	unsigned i = 0;
 
-	while (i < CK_ARRAY_SIZE(taken.ids) && taken.ids[i] != id)
+	while (i < CK_ARRAY_SIZE(taken.ids) && noted(&taken.ids[i]) != id)
 		i++;
 	return i;
 }
