@@ -222,7 +222,7 @@ static void test_not_overtaken(void)
 	struct ck_buf b = { 0 };
 	struct raw_ranks r;
 
-	raw_ranks_begin(&r, 2, 1);
+	raw_ranks_begin(&r, 1, 1);
 	look(&r);
 	hold(&taken.held, true);
 	raw_add_read(&b, 6, RUN, TURNS);
@@ -231,7 +231,6 @@ static void test_not_overtaken(void)
 		raw_add_read(&b, 1000 + i, 10, 1);
 	ok(raw_send(r.fds[GOOD], &b) && are_begun(2));
 	msec_sleep(TAP_SLOW ? 300 : 100);
-	eq_u64(__atomic_load_n(&taken.n, __ATOMIC_ACQUIRE), 2);
 	hold(&taken.held, false);
 	for (unsigned i = 0; i < 2 + SMALL; i++) {
 		struct ck_wire_head head;
