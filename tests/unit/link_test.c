@@ -57,11 +57,16 @@ static int look_many(struct joined *j, size_t long_one)
 	return rc;
 }
 
-/* A mover that waits for several LOOKs and answers the last one first. */
+/* A mover that waits for several LOOKs and answers the last one first. All atomic. */
 static struct {
 	unsigned looks, most; /* on their way at a time */
 	unsigned fails;	      /* from that one on they are ENODATA; 0: none */
 } late;
+
+static unsigned noted(const unsigned *number)
+{
+	return __atomic_load_n(number, __ATOMIC_RELAXED);
+}
 
 struct look {
 	struct ck_frame frame;
@@ -70,7 +75,8 @@ struct look {
 
 static void late_answer(struct ck_frames *f, struct look *all, unsigned n)
 {
-	late.most = n > late.most ? n : late.most;
+	if (n > noted(&late.most))
+		__atomic_store_n(&late.most, n, __ATOMIC_RELAXED);
 	while (n > 0 && n--) {
 		struct ck_answer *a = &all[n].answer;
 		struct ck_str body = { a->body.data, a->head.body };
@@ -89,8 +95,8 @@ static void late_keep(struct ck_data_owner *o, const struct ck_framed *f,
 	look->frame = f->frame;
 	if (ck_data_owner_answer(o, &m, &look->answer))
 		abort();
-	late.looks += f->head.type == CK_WIRE_LOOK;
-	if (late.fails && late.looks >= late.fails) {
+	count(&late.looks, f->head.type == CK_WIRE_LOOK);
+	if (noted(&late.fails) && noted(&late.looks) >= noted(&late.fails)) {
 		ck_answer_fini(&look->answer);
 		look->answer.head = f->head;
 		look->answer.head.answer = true;
@@ -141,13 +147,13 @@ static void test_looks(void)
 	joined_start(j, false, late_run);
 	eq_err(joined_look(j, 0), 0);
 	eq_err(look_many(j, 0), 0);
-	eq_u64(late.looks, 1 + 11);
-	eq_u64(late.most, WINDOW);
+	eq_u64(noted(&late.looks), 1 + 11);
+	eq_u64(noted(&late.most), WINDOW);
 	eq_err(look_many(j, CK_WIRE_LOOKS_MAX * 3 / 2), -ENAMETOOLONG);
-	late.looks = 0;
-	late.fails = 3;
+	__atomic_store_n(&late.looks, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&late.fails, 3, __ATOMIC_RELAXED);
 	eq_err(look_many(j, 0), -ENODATA);
-	ok(late.looks >= 3 && late.looks < 3 + WINDOW);
+	ok(noted(&late.looks) >= 3 && noted(&late.looks) < 3 + WINDOW);
 	(void)joined_end(j);
 }
 
@@ -306,7 +312,7 @@ static void killed_after(uint64_t usec, struct movers *m)
 	msec_sleep(20);
 	__atomic_store_n(&m->ending, true, __ATOMIC_RELAXED);
 	movers_join(threads);
-	ok(!ck_calls_is_up(ck_link_calls(m->j->link), 0));
+	ok(is_up_within(m->j->link, 0, false, 2000));
 	status = joined_end(m->j);
 	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	__atomic_store_n(&m->ending, false, __ATOMIC_RELAXED);
