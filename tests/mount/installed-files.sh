@@ -14,6 +14,10 @@ check 'mount.ckptfs is a link to it' test "$prefix/sbin/mount.ckptfs" \
 equal 'completion' "$(cd "$prefix/share" && ls bash-completion/completions/* \
 	zsh/site-functions/* | xargs)" \
 	'bash-completion/completions/ckptfs zsh/site-functions/_ckptfs'
+if [ -e "$(dirname "$CKPTFS")/ckptfs-mpi.so" ]; then
+	equal 'the MPI transport' "$(find "$prefix" -path '*/ckptfs/*.so' |
+		sed 's|.*/ckptfs/||')" ckptfs-mpi.so
+fi
 
 if ! command -v scdoc >/dev/null; then
 	skip 'manual pages' 'no scdoc'

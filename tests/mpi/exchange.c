@@ -2,7 +2,7 @@
 /*
  * exchange: one rank of an exchange over MPI, see xport_exchange.h.
  *
- *	exchange PLUGIN sizes|random|waiting|flipped REQUESTS
+ *	exchange PLUGIN sizes|random|large|waiting|flipped REQUESTS
  *
  * Says "rank N of M is good" if it is.
  */
@@ -43,6 +43,10 @@ static struct exchange exchange_of(const char *what, struct ck_xport *x,
 		e.body_most = CK_WIRE_BODY_MAX;
 		e.edge = 4 << 20;
 		e.window = 2;
+	}
+	if (strcmp(what, "large") == 0) {
+		e.most = 12 << 20;
+		e.edge = 8 << 20;
 	}
 	if (strcmp(what, "flipped") == 0) {
 		struct talk t;
