@@ -255,20 +255,24 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	return rc;
 }
 
-int ck_cluster_start(struct ck_hosts_options *options, enum ck_beneath how,
-		     const char *source, struct ck_cluster **out,
-		     struct ck_diag *d)
+int ck_cluster_start(struct ck_hosts_options *options,
+		     struct ck_format_options *format, const char **source,
+		     struct ck_cluster **out, struct ck_diag *d)
 {
-	int rc = ck_hosts_options_settle(options, source, d);
 	struct ck_cluster *c;
+	int rc;
 
+	*out = NULL;
+	if (!ck_hosts_options_given(options))
+		return 0;
+	rc = ck_hosts_options_settle(options, *source, d);
 	if (rc)
 		return rc;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
 	c->options = options;
-	c->how = how;
+	c->how = format->shardlinks;
 	c->program = ck_launch_program();
 	c->stop = c->job.ended = c->job.said = -1;
 	rc = start(c, d);
@@ -276,18 +280,15 @@ int ck_cluster_start(struct ck_hosts_options *options, enum ck_beneath how,
 		ck_cluster_end(c);
 		return rc;
 	}
+	format->elsewhere = ck_hosts_elsewhere(c->hosts);
+	*source = options->list.hosts[0].path;
 	*out = c;
 	return 0;
 }
 
-const char *ck_cluster_source(const struct ck_cluster *c)
-{
-	return c->options->list.hosts[0].path;
-}
-
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 {
-	return c->hosts;
+	return c ? c->hosts : NULL;
 }
 
 void ck_cluster_end(struct ck_cluster *c)

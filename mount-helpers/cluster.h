@@ -12,15 +12,15 @@
 
 struct ck_cluster; /* opaque */
 
-/* Asks the hosts, starts the job, and waits until its process here has come in. Before
- * privileges are given up. What hosts are missing is logged. options: settled here, the
- * caller's. how: of links on all hosts. Errors with a message. */
+/* If there are several hosts: asks them, starts the job, and waits until its process
+ * here has come in; then `format` is for opening the checkpoint, and *source where it is,
+ * or would be, on this host. Before privileges are given up. What hosts are missing is
+ * logged. options: settled here; the caller's, as is *source. Errors with a message. */
 CK_MUST_USE int ck_cluster_start(struct ck_hosts_options *options,
-				 enum ck_beneath how, const char *source,
-				 struct ck_cluster **out, struct ck_diag *d);
-/* Where the checkpoint is, or would be, on this host: the caller's as long as the
- * options. */
-const char *ck_cluster_source(const struct ck_cluster *c);
+				 struct ck_format_options *format,
+				 const char **source, struct ck_cluster **out,
+				 struct ck_diag *d);
+/* NULL if it is. */
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
 /* Nobody reads any more. Returns when no process of it is left here, after 5 s at the
  * latest. NULL is allowed. */

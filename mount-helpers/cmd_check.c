@@ -189,15 +189,15 @@ int ck_cmd_check(int argc, char **argv)
 {
 	struct checking k = { .options.shardlinks = CK_BENEATH_NO_SYMLINKS };
 	struct ck_checkpoint *cp = NULL;
-	struct ck_diag d = { 0 };
+	struct ck_cluster *cluster = NULL;
 	int rc = parse(&k, argc, argv);
 
-	if (rc == 0 && ck_checkpoint_open(argv[optind], &k.options, &cp, &d))
-		rc = ck_trouble("%s", d.text);
-	if (rc == 0) {
+	if (rc == 0)
+		rc = ck_source_open(argv[optind], &k.options, &k.hosts,
+				    &cluster, &cp);
+	if (rc == 0)
 		rc = check(&k, cp);
-		ck_checkpoint_close(cp);
-	}
+	ck_source_close(cluster, cp);
 	ck_hosts_options_fini(&k.hosts);
 	return rc;
 }

@@ -6,20 +6,22 @@
 #include "ckptfs/format.h"
 #include "commands.h"
 
-static int dump(const char *source, const struct ck_format_options *options)
+static int dump(const char *source, struct ck_format_options *options,
+		struct ck_hosts_options *hosts)
 {
 	const struct ck_catalog *c;
 	struct ck_checkpoint *cp = NULL;
+	struct ck_cluster *cluster = NULL;
 	struct ck_buf out = { 0 };
-	struct ck_diag d = { 0 };
+	int rc = ck_source_open(source, options, hosts, &cluster, &cp);
 
-	if (ck_checkpoint_open(source, options, &cp, &d))
-		return ck_trouble("%s", d.text);
-	c = ck_checkpoint_catalog(cp);
-	ck_catalog_dump(c, &out);
-	ck_catalog_put(c);
-	ck_checkpoint_close(cp);
-	return ck_print(&out);
+	if (rc == 0) {
+		c = ck_checkpoint_catalog(cp);
+		ck_catalog_dump(c, &out);
+		ck_catalog_put(c);
+	}
+	ck_source_close(cluster, cp);
+	return rc ? rc : ck_print(&out);
 }
 
 int ck_cmd_dump(int argc, char **argv)
@@ -30,7 +32,7 @@ int ck_cmd_dump(int argc, char **argv)
 	int rc = ck_parse_operands(&options, &hosts, argc, argv, 1, 1);
 
 	if (rc == 0)
-		rc = dump(argv[optind], &options);
+		rc = dump(argv[optind], &options, &hosts);
 	ck_hosts_options_fini(&hosts);
 	return rc;
 }

@@ -504,17 +504,18 @@ int ck_cmd_inspect(int argc, char **argv)
 	struct inspection in = { .style = TABLE,
 				 .options.shardlinks = CK_BENEATH_NO_SYMLINKS };
 	struct ck_checkpoint *cp = NULL;
-	struct ck_diag d = { 0 };
+	struct ck_cluster *cluster = NULL;
 	int rc = parse(&in, argc, argv);
 
-	if (rc == 0 && ck_checkpoint_open(argv[optind], &in.options, &cp, &d))
-		rc = ck_trouble("%s", d.text);
+	if (rc == 0)
+		rc = ck_source_open(argv[optind], &in.options, &in.hosts,
+				    &cluster, &cp);
 	if (rc == 0) {
 		in.c = ck_checkpoint_catalog(cp);
 		rc = inspect(&in, cp);
 		ck_catalog_put(in.c);
-		ck_checkpoint_close(cp);
 	}
+	ck_source_close(cluster, cp);
 	ck_hosts_options_fini(&in.hosts);
 	return rc;
 }

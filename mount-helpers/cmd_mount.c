@@ -63,26 +63,6 @@ static void keep_memory_flat(void)
 	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
-/* A checkpoint of several hosts is opened by way of these. */
-static int start_hosts(struct mount *m, struct ck_cluster **out,
-		       struct ck_diag *d)
-{
-	struct ck_hosts *hosts;
-	int rc;
-
-	if (!ck_hosts_options_given(&m->options.hosts))
-		return 0;
-	rc = ck_cluster_start(&m->options.hosts, m->options.format.shardlinks,
-			      m->source, out, d);
-	if (rc)
-		return rc;
-	hosts = ck_cluster_hosts(*out);
-	m->source = ck_cluster_source(*out);
-	m->options.format.elsewhere = ck_hosts_elsewhere(hosts);
-	m->options.remote = ck_hosts_mover(hosts);
-	return 0;
-}
-
 static int serve(struct mount *m)
 {
 	const char *log = m->options.log;
@@ -99,7 +79,10 @@ static int serve(struct mount *m)
 	m->options.format.write = m->options.write && !m->options.ro;
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
-		rc = start_hosts(m, &cluster, &d);
+		rc = ck_cluster_start(&m->options.hosts, &m->options.format,
+				      &m->source, &cluster, &d);
+	if (rc == 0 && cluster)
+		m->options.remote = ck_hosts_mover(ck_cluster_hosts(cluster));
 	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
 	if (rc == 0) {

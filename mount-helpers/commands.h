@@ -55,6 +55,16 @@ int ck_parse_operands(struct ck_format_options *o,
 		      int least, int most);
 /* Whether what was said of hosts fits together, once all was read. The exit status. */
 int ck_check_hosts(const struct ck_hosts_options *hosts);
+struct ck_cluster;
+
+/* Opens a checkpoint for a command, perhaps of several hosts, *cluster; both are to be
+ * closed, in any case. The exit status. */
+CK_MUST_USE int ck_source_open(const char *src,
+			       struct ck_format_options *options,
+			       struct ck_hosts_options *hosts,
+			       struct ck_cluster **cluster,
+			       struct ck_checkpoint **out);
+void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);
 /* Writes text to stdout, in which lines may have any bytes. The exit status. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* unmounted: see unmounted.h. */
 #include "unmounted.h"
+#include "cluster.h"
 #include "commands.h"
 #include <errno.h>
 
@@ -11,17 +12,45 @@ static int tree_make(struct ck_unmounted *u)
 	return rc ? rc : ck_tree_make(u->root, &u->tree);
 }
 
-int ck_unmounted_open(struct ck_unmounted *u, const char *src)
+int ck_source_open(const char *src, struct ck_format_options *options,
+		   struct ck_hosts_options *hosts, struct ck_cluster **cluster,
+		   struct ck_checkpoint **out)
 {
 	struct ck_diag d = { 0 };
 
-	ck_log_detach();
-	if (ck_checkpoint_open(src, &u->options, &u->cp, &d))
+	if (ck_cluster_start(hosts, options, &src, cluster, &d))
 		return ck_trouble("%s", d.text);
+	if (*cluster)
+		ck_hosts_let_wait(ck_cluster_hosts(*cluster));
+	if (ck_checkpoint_open(src, options, out, &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
+
+void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp)
+{
+	ck_cluster_end(cluster);
+	if (cp)
+		ck_checkpoint_close(cp);
+}
+
+static struct ck_mover *mover_of(struct ck_cluster *cluster)
+{
+	return cluster ? ck_hosts_mover(ck_cluster_hosts(cluster)) : NULL;
+}
+
+int ck_unmounted_open(struct ck_unmounted *u, const char *src)
+{
+	int rc;
+
+	ck_log_detach();
+	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);
+	if (rc)
+		return rc;
 	if (ck_sigbus_install() || tree_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
-	ck_route_init(&u->route, u->cp->files, NULL);
+	ck_route_init(&u->route, u->cp->files, mover_of(u->cluster));
 	return CK_EXIT_FINE;
 }
 
@@ -29,8 +58,7 @@ void ck_unmounted_close(struct ck_unmounted *u)
 {
 	ck_tree_free(u->tree);
 	ck_root_free(u->root);
-	if (u->cp)
-		ck_checkpoint_close(u->cp);
+	ck_source_close(u->cluster, u->cp);
 	ck_hosts_options_fini(&u->hosts);
 }
 

@@ -14,6 +14,7 @@ struct ck_unmounted {
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
 	/* Private, but to those who call the tree: */
+	struct ck_cluster *cluster; /* NULL: there is one host */
 	struct ck_checkpoint *cp;
 	struct ck_tree_options shown;
 	struct ck_root *root;

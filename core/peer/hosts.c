@@ -3,6 +3,7 @@
 #include "hosts_internal.h"
 
 #include <errno.h>
+#include <semaphore.h>
 
 /* --- all at once -------------------------------------------------------------------- */
 
@@ -60,6 +61,47 @@ int ck_hosts_each(struct ck_hosts *h, uint32_t from,
 	return rc;
 }
 
+/* --- for those who may wait ------------------------------------------------------------ */
+
+static void came(struct ck_moves *moves)
+{
+	sem_post(moves->arg);
+}
+
+int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
+		   uint64_t len, void *to)
+{
+	struct ck_move move = {
+		.file = file, .fpos = fpos, .run = len, .to = to
+	};
+	sem_t done;
+	struct ck_moves moves = {
+		.list = &move, .n = len > 0, .done = came, .arg = &done
+	};
+
+	sem_init(&done, 0, 0);
+	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS)
+		while (sem_wait(&done))
+			; /* a signal */
+	sem_destroy(&done);
+	return move.rc;
+}
+
+static int read_now(struct ck_remote_reader *reader, uint32_t file, void *to,
+		    size_t len, uint64_t fpos)
+{
+	struct ck_hosts *h =
+		(struct ck_hosts *)(void *)((char *)reader -
+					    offsetof(struct ck_hosts, reader));
+
+	return ck_hosts_bring(&h->requester, file, fpos, len, to);
+}
+
+void ck_hosts_let_wait(struct ck_hosts *h)
+{
+	h->let_wait = true;
+}
+
 /* --- making ------------------------------------------------------------------------- */
 
 struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
@@ -73,6 +115,7 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 	h->elsewhere.changed = ck_hosts_changed;
 	h->elsewhere.host = ck_hosts_host;
 	h->elsewhere.print = ck_hosts_print;
+	h->reader.read = read_now;
 	h->calls = o->calls;
 	h->n = o->n;
 	for (uint32_t i = 0; i < o->n; i++)

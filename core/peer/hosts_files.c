@@ -177,6 +177,8 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 		h->requester.files = h->files;
 		h->requester.n = h->nfiles;
 		ck_hosts_note_states(h);
+		if (h->let_wait)
+			ck_files_set_reader(files, &h->reader);
 		rc = ck_hosts_hearing_make(h);
 	}
 	gathered_fini(&g, h->n);

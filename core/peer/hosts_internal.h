@@ -22,6 +22,8 @@ struct ck_hosts {
 	struct ck_elsewhere elsewhere; /* first */
 	struct ck_calls *calls;
 	struct ck_requester requester;
+	struct ck_remote_reader reader;
+	bool let_wait;
 	/* Of the one thread that opens the checkpoint, then constant: */
 	struct ck_files *set; /* its; NULL: it was not opened */
 	struct ck_ids shown;
@@ -56,6 +58,9 @@ CK_MUST_USE int ck_hosts_each(struct ck_hosts *h, uint32_t from,
 			      int (*run)(struct ck_hosts_task *t), void *arg,
 			      struct ck_hosts_task *tasks);
 
+/* Bytes of a file of a requester, for who may wait. Errors as of its moves. */
+CK_MUST_USE int ck_hosts_bring(struct ck_requester *r, uint32_t file,
+			       uint64_t fpos, uint64_t len, void *to);
 /* As of struct ck_elsewhere. */
 CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
 				  struct ck_file_info *said, void **pages,

@@ -7,7 +7,6 @@
 #include "hosts_internal.h"
 
 #include <errno.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -160,38 +159,24 @@ static int compare(struct ck_hosts *h, const struct copies *all, uint32_t first,
 
 /* --- bringing it ------------------------------------------------------------------------ */
 
-static void came(struct ck_moves *moves)
-{
-	sem_post(moves->arg);
-}
-
 /* All bytes of a file of a peer, in pages. */
 static int bring(struct ck_hosts *h, struct ck_whereabouts where, uint64_t size,
 		 void **pages)
 {
 	struct ck_requester requester;
-	struct ck_move move = { .run = size };
-	sem_t done;
-	struct ck_moves moves = {
-		.list = &move, .n = size > 0, .done = came, .arg = &done
-	};
+	int rc;
 
 	*pages = ck_pages_alloc((size_t)size);
 	if (!*pages)
 		return -ENOMEM;
-	move.to = *pages;
-	sem_init(&done, 0, 0);
 	ck_requester_init(&requester, h->calls, &where, 1);
-	if (requester.mover.start(&requester.mover, &moves) == -EINPROGRESS)
-		while (sem_wait(&done))
-			; /* a signal */
+	rc = ck_hosts_bring(&requester, 0, 0, size, *pages);
 	ck_requester_fini(&requester);
-	sem_destroy(&done);
-	if (move.rc) {
+	if (rc) {
 		ck_pages_free(*pages, (size_t)size);
 		*pages = NULL;
 	}
-	return move.rc;
+	return rc;
 }
 
 static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,

@@ -37,6 +37,11 @@ bool ck_files_any_remote(const struct ck_files *f)
 	return f->any_remote;
 }
 
+void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader)
+{
+	f->reader = reader;
+}
+
 void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched)
 {
 	ck_fetch_fini(&f->kept);
@@ -102,7 +107,9 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 		return rc;
 	fetch = ck_fetch_present();
 	if (!fetch)
-		return -EREMOTE;
+		return f->reader ? f->reader->read(f->reader, file->number, to,
+						   len, fpos)
+				 : -EREMOTE;
 	rc = ck_fetch_take(fetch, file->number, fpos, len, to);
 	if (rc == -EREMOTE)
 		ck_fetch_want(

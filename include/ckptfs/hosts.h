@@ -35,6 +35,9 @@ void ck_hosts_free(struct ck_hosts *h);
 /* For the one checkpoint that is opened with it. A host that does not answer is
  * missing from then on: what only it may have is an error. */
 struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h);
+/* All threads that use the checkpoint may wait for other hosts: what they read of
+ * headers is brought at once. Before it is opened. */
+void ck_hosts_let_wait(struct ck_hosts *h);
 /* Of its remote files. Any thread. */
 struct ck_mover *ck_hosts_mover(struct ck_hosts *h);
 

@@ -167,6 +167,17 @@ void ck_files_note_access(struct ck_files *f, uint32_t number,
  * while others use the set. */
 void ck_files_keep(struct ck_files *f, struct ck_fetch *fetched);
 
+/* Where every thread may wait: brings bytes of a remote file at once, exactly that many.
+ * 0 or an error. Any thread. */
+struct ck_remote_reader {
+	int (*read)(struct ck_remote_reader *r, uint32_t file, void *to,
+		    size_t len, uint64_t fpos);
+};
+
+/* The caller's, as long as the set. From now on ck_files_read() never is -EREMOTE. Not
+ * while others use the set. */
+void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader);
+
 /* --- a directory of which parts are elsewhere ------------------------------ */
 
 /* The part of a checkpoint's directory that lies on other hosts. Whoever opens the
