@@ -47,7 +47,7 @@ struct ck_files {
 	uint32_t max_open;
 	uint64_t map_most; /* bytes */
 	bool any_remote;
-	struct ck_fetch kept; /* bytes of remote files */
+	struct ck_fetch kept;		 /* bytes of remote files */
 	struct ck_remote_reader *reader; /* NULL: nobody may wait for them */
 
 	/* Of the one thread that adds files; others look at those only whose
