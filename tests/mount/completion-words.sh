@@ -51,14 +51,19 @@ offers 'ckptfs in' inspect
 offers 'ckptfs xyz'
 mkdir checkpoint
 offers 'ckptfs ch' check checkpoint
-offers 'ckptfs check checkpoint -' --full --json -o
+hosts=(--hostfile --hosts --map --prefer --replicas)
+offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --prefer \
+	--replicas -o
 offers 'ckptfs check checkpoint -o ' shardlinks=beneath
 offers 'ckptfs mount ' checkpoint
-offers 'ckptfs mount checkpoint -' -f -o
-offers 'ckptfs checkpoint -' -f -o
+offers 'ckptfs mount checkpoint -' "${hosts[@]}" -f -o
+offers 'ckptfs checkpoint -' "${hosts[@]}" -f -o
 offers 'ckptfs inspect ' checkpoint
 offers 'ckptfs dump c' checkpoint
-offers 'ckptfs dump -' -o
+offers 'ckptfs dump -' "${hosts[@]}" -o
+offers 'ckptfs dump --hosts '
+offers 'ckptfs dump --hosts a,b c' checkpoint
+offers 'ckptfs dump --replicas f' first full
 offers 'ckptfs mounts -' --json
 offers 'ckptfs mounts '
 offers 'ckptfs log -' -f
@@ -66,17 +71,19 @@ offers 'ckptfs help mo' mount mounts
 offers 'ckptfs help mount '
 offers 'ckptfs dump checkpoint '
 offers 'ckptfs checkpoint empty '
-offers "ckptfs inspect $source --" --chunks --csv --json --summary
+offers "ckptfs inspect $source --" --chunks --csv --hostfile --hosts --json --map \
+	--prefer --replicas --summary
 check 'bash: options of inspect are those of --help' diff \
 	<(offered "ckptfs inspect $source -" | sort) \
-	<("$CKPTFS" --help | grep ' inspect ' | grep -oE -- ' ?\[?--?[a-z]+' |
-		grep -oE -- '--?[a-z]+' | sort)
+	<("$CKPTFS" help inspect | grep -oE -- '^  --?[a-z]+' | tr -d ' ' | sort)
 
-offers 'ckptfs mount a b -o ' allow_other auto_unmount commit=close \
-	commit=fsync commit=manual debug direct fsname= gid= \
-	keep_unknown log= log=syslog nonempty noxattr patch ro shardlinks=beneath uid= \
+offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
+	commit=close commit=fsync commit=manual debug direct fsname= gid= \
+	hostfile= hosts= keep_unknown log= log=syslog map= net= nonempty noxattr \
+	ownermem= patch prefer= program= replicas=first \
+	replicas=full replicas=sample ro shardlinks=beneath timeout= uid= \
 	umask= write
-offers 'ckptfs a b -o al' allow_other
+offers 'ckptfs a b -o allow' allow_other
 offers 'ckptfs a b -o ro,dir' ro,direct
 offers 'ckptfs a b -o log=' syslog
 offers 'ckptfs a b -o ro,log=sys' syslog
@@ -167,6 +174,7 @@ completes() {
 }
 completes 'ckptfs insp' 'ckptfs inspect '
 completes 'ckptfs inspect --ch' 'ckptfs inspect --chunks '
+completes 'ckptfs dump --hostf' 'ckptfs dump --hostfile '
 completes "ckptfs inspect $source model.layers.1.attention_n" \
 	"ckptfs inspect $source $norm "
 completes "ckptfs inspect $FIXTURES/keys with" \

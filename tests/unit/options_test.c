@@ -135,8 +135,8 @@ static void refused(void)
 		{ "hosts=", "option hosts: names no host", EINVAL },
 		{ "hosts=a_b", "a_b is no name of a host", EINVAL },
 		{ "map=a=x", "x is no absolute path", EINVAL },
-		{ "segment=3M", "expected a power of two", EINVAL },
-		{ "rejion=1", "nearest is rejoin=", EINVAL },
+		{ "ownermem=3", "ownermem=3", EINVAL },
+		{ "timeuot=1", "nearest is timeout=", EINVAL },
 		{ "a\nb", "%0A", EINVAL },
 		{ "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww",
 		  "nearest", EINVAL },
@@ -185,7 +185,7 @@ static void of_hosts(void)
 
 	eq_err(parse("hosts=a:2+b,hostfile=/x\\,y,prefer=b+a,replicas=first,"
 		     "allhosts,agent=rsh,program=/p,net=10.0.0.0/8+11.0.0.0/8,"
-		     "timeout=1,rejoin=off,segment=1M,cache=64M,ownermem=128M",
+		     "timeout=1,ownermem=128M",
 		     &o, &d),
 	       0);
 	ok(o.hosts.list.n == 2 && o.hosts.list.hosts[0].ranks == 2);
@@ -195,8 +195,7 @@ static void of_hosts(void)
 	eq_text(o.hosts.program, "/p");
 	eq_text(o.hosts.net, "10.0.0.0/8+11.0.0.0/8");
 	ok(o.hosts.replicas == CK_REPLICAS_FIRST && o.hosts.allhosts);
-	ok(o.hosts.timeout == 1 && o.hosts.rejoin == CK_REJOIN_OFF);
-	ok(o.hosts.segment == 1 << 20 && o.hosts.cache == 64 << 20);
+	ok(o.hosts.timeout == 1);
 	ok(o.hosts.ownermem == 128 << 20);
 	eq_err(ck_options_check(&o, &d), 0);
 	ck_options_fini(&o);
