@@ -37,6 +37,9 @@
  *
  *	--mca orte_enable_recovery 1 --mca orte_abort_on_non_zero_status 0
  *
+ * Over TCP mpirun 4.1.4 may itself die, and the job with it, when a rank has: others that
+ * cannot connect to it any more have mpirun say so, and it fails on that. Not solved.
+ *
  * -ENOENT: there is no such file; -ELIBACC: it, or the MPI it needs, cannot be loaded;
  * -ELIBBAD: it is another version's; -EALREADY; -EIO: MPI does not begin; -ENOMEM.
  */
