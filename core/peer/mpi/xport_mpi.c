@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 
 /* Nanoseconds. */
 enum {
@@ -305,6 +306,19 @@ static void mpi_close(struct ck_xport *x)
 
 /* --- the beginning ------------------------------------------------------------------------------------ */
 
+/* OpenMPI's, of 4.1 and 5: whom it tells what a person may want to know. In 4.1 that is
+ * mpirun, which then may die of a report that a rank is gone (a fault in its
+ * pmix_server_log_fn). */
+extern int (*opal_show_help)(const char *file, const char *topic,
+			     bool want_head, ...) __attribute__((weak));
+
+static int show_topic(const char *file, const char *topic, bool want_head, ...)
+{
+	(void)want_head;
+	fprintf(stderr, "ckptfs: MPI: %s: %s\n", file, topic);
+	return 0;
+}
+
 static int begin_mpi(struct ck_diag *d)
 {
 	char text[MPI_MAX_ERROR_STRING] = "";
@@ -318,6 +332,8 @@ static int begin_mpi(struct ck_diag *d)
 	if (setenv("RDMAV_FORK_SAFE", "1", 0))
 		return ck_fail(d, errno, "setenv: %s", strerror(errno));
 	rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+	if (rc == MPI_SUCCESS && &opal_show_help)
+		opal_show_help = show_topic;
 	if (rc == MPI_SUCCESS && level >= MPI_THREAD_FUNNELED)
 		return 0;
 	if (rc != MPI_SUCCESS)
