@@ -11,29 +11,51 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 enum {
-	ANSWER_SECONDS = 10
-}; /* that who comes in waits for what it is handed */
+	ANSWER_SECONDS = 10, /* that who comes in waits for what it is handed */
+	PART = 16,	     /* characters of a part of a name */
+	PREFIX = 7,	     /* those before the first part */
+	COMERS_MOST = 8,     /* that have not knocked yet */
+};
+
+/*
+ * A name has three parts. The first is the socket's, which all who share the network
+ * see in /proc/net/unix, root of a container too, which counts as the same user. So who
+ * comes in says the second, and the mount the third: only who was told them has them.
+ */
+static const char prefix[] = "ckptfs-";
 
 /* What the mount says to who comes in; the memory goes with it. */
 struct welcome {
 	uint32_t magic, version;
 	uint64_t size;
+	char answer[PART]; /* the third part of the name */
 };
 
 enum { MAGIC = 0x64706b63 }; /* "ckpd" */
+
+static const char *knock_of(const char *name)
+{
+	return name + PREFIX + PART;
+}
+
+static const char *answer_of(const char *name)
+{
+	return knock_of(name) + PART;
+}
 
 static struct sockaddr_un address(const char *name, socklen_t *len)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 
 	/* The first byte of the path is NUL: it is in no directory. */
-	(void)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "%s", name);
-	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   strlen(a.sun_path + 1));
+	memcpy(a.sun_path + 1, name, PREFIX + PART);
+	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX +
+			   PART);
 	return a;
 }
 
@@ -50,13 +72,14 @@ static bool is_same_user(int fd)
 
 static int make_name(char name[static CK_DOOR_NAME])
 {
-	uint64_t random[2];
+	uint64_t random[3];
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return -EIO;
-	(void)snprintf(name, CK_DOOR_NAME, "ckptfs-%016llx%016llx",
+	(void)snprintf(name, CK_DOOR_NAME, "%s%016llx%016llx%016llx", prefix,
 		       (unsigned long long)random[0],
-		       (unsigned long long)random[1]);
+		       (unsigned long long)random[1],
+		       (unsigned long long)random[2]);
 	return 0;
 }
 
@@ -100,10 +123,10 @@ static int make_memory(uint64_t size)
 	return out;
 }
 
-static int welcome(int sock, int memory, uint64_t size)
+static int welcome(const char *name, int sock, int memory, uint64_t size)
 {
-	const struct welcome w = { MAGIC, CK_WIRE_VERSION, size };
-	struct iovec piece = { (void *)(uintptr_t)&w, sizeof(w) };
+	struct welcome w = { MAGIC, CK_WIRE_VERSION, size, { 0 } };
+	struct iovec piece = { &w, sizeof(w) };
 
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -117,60 +140,123 @@ static int welcome(int sock, int memory, uint64_t size)
 			    .msg_control = &control,
 			    .msg_controllen = sizeof(control.bytes) };
 
+	memcpy(w.answer, answer_of(name), sizeof(w.answer));
 	memcpy(CMSG_DATA(&control.head), &memory, sizeof(memory));
 	if (sendmsg(sock, &m, MSG_NOSIGNAL) != sizeof(w))
 		return errno ? -errno : -EIO;
 	return 0;
 }
 
-/* 1: somebody has come in. 0: he was a stranger. */
-static int let_in(const struct ck_door *door, uint64_t size,
-		  struct ck_door_way *out)
+/* 1: he is in. 0: he has gone away. Takes sock then. */
+static int hand_over(const struct ck_door *door, uint64_t size, int *sock,
+		     struct ck_door_way *out)
 {
-	ck_auto_fd int sock = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC);
-	ck_auto_fd int memory = -1;
+	ck_auto_fd int memory = make_memory(size);
 	int rc;
 
+	if (memory < 0)
+		return memory;
+	rc = welcome(door->name, *sock, memory, size);
+	if (rc)
+		return rc == -EPIPE || rc == -ECONNRESET ? 0 : rc;
+	*out = (struct ck_door_way){ *sock, memory, size };
+	*sock = memory = -1;
+	return 1;
+}
+
+/* Who is at the door. */
+struct comers {
+	struct pollfd *polled; /* COMERS_MOST; fd -1: nobody */
+	size_t next;	       /* whose place is taken if there is none */
+};
+
+/* He has to say what only the mover was told, and until then others come, too. Strangers
+ * are turned away. */
+static int let_near(const struct ck_door *door, struct comers *c)
+{
+	ck_auto_fd int sock = accept4(door->listener, NULL, NULL, SOCK_CLOEXEC);
+
 	if (sock < 0)
-		return -errno;
+		return errno == ECONNABORTED || errno == EINTR ? 0 : -errno;
 	if (!is_same_user(sock))
 		return 0;
-	memory = make_memory(size);
-	rc = memory < 0 ? memory : welcome(sock, memory, size);
-	if (rc)
-		return rc;
-	*out = (struct ck_door_way){ sock, memory, size };
-	sock = memory = -1;
-	return 1;
+	ck_fd_cleanup(&c->polled[c->next].fd);
+	c->polled[c->next] = (struct pollfd){ .fd = sock, .events = POLLIN };
+	c->next = (c->next + 1) % COMERS_MOST;
+	sock = -1;
+	return 0;
+}
+
+/* What he said, at once and whole, is the second part of the name. */
+static bool knocks(const struct ck_door *door, int sock)
+{
+	char said[PART];
+
+	return recv(sock, said, PART, MSG_DONTWAIT) == PART &&
+	       memcmp(said, knock_of(door->name), PART) == 0;
+}
+
+/* As hand_over(), of the first that says it; those who say anything else are gone. */
+static int let_in(const struct ck_door *door, uint64_t size, struct comers *c,
+		  struct ck_door_way *out)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < COMERS_MOST && rc == 0; i++) {
+		struct pollfd *p = &c->polled[i];
+
+		if (p->fd < 0 || !p->revents)
+			continue;
+		if (knocks(door, p->fd))
+			rc = hand_over(door, size, &p->fd, out);
+		ck_fd_cleanup(&p->fd);
+	}
+	return rc;
+}
+
+/* 1: somebody is in. */
+static int wait_once(const struct ck_door *door, uint64_t size,
+		     struct pollfd fds[static 2 + COMERS_MOST],
+		     struct comers *c, int msec, struct ck_door_way *out)
+{
+	int n = poll(fds, 2 + COMERS_MOST, msec), rc;
+
+	if (n <= 0)
+		return n == 0 || errno == EINTR ? 0 : -errno;
+	rc = let_in(door, size, c, out);
+	if (rc == 0 && fds[0].revents)
+		return let_near(door, c);
+	if (rc == 0 && n == 1 && fds[1].revents)
+		return -ECHILD;
+	return rc;
 }
 
 int ck_door_wait(const struct ck_door *door, uint64_t size, int ended, int msec,
 		 struct ck_door_way *out)
 {
-	uint64_t end = ck_msec_now() + (uint64_t)msec;
+	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
+	struct pollfd fds[2 + COMERS_MOST] = {
+		{ .fd = door->listener, .events = POLLIN },
+		{ .fd = ended, .events = POLLIN }
+	};
+	struct comers c = { .polled = fds + 2 };
 	int rc = 0;
 
-	while (rc == 0) {
-		struct pollfd fds[] = { { .fd = door->listener,
-					  .events = POLLIN },
-					{ .fd = ended, .events = POLLIN } };
-		uint64_t now = ck_msec_now();
-
-		if (now >= end)
-			return -ETIMEDOUT;
-		if (poll(fds, 2, (int)(end - now)) < 0 && errno != EINTR)
-			return -errno;
-		if (fds[0].revents)
-			rc = let_in(door, size, out);
-		else if (fds[1].revents)
-			return -ECHILD;
-	}
+	for (size_t i = 0; i < COMERS_MOST; i++)
+		c.polled[i].fd = -1;
+	while (rc == 0 && (now = ck_msec_now()) < end)
+		rc = wait_once(door, size, fds, &c, (int)(end - now), out);
+	for (size_t i = 0; i < COMERS_MOST; i++)
+		ck_fd_cleanup(&c.polled[i].fd);
+	if (rc == 0)
+		return -ETIMEDOUT;
 	return rc < 0 ? rc : 0;
 }
 
 /* --- the mover ------------------------------------------------------------------------- */
 
-/* The descriptor that came with a message; -1: none. */
+/* The descriptor that came with a message; -1: none. There is room for one; of more the
+ * kernel drops the others, and says so. */
 static int handed(struct msghdr *m)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(m);
@@ -182,7 +268,28 @@ static int handed(struct msghdr *m)
 	return fd;
 }
 
-static int hear_welcome(int sock, struct ck_door_way *out)
+/* It has that size for ever, or touching it could be a SIGBUS. */
+static bool is_memory(int fd, uint64_t size)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &st) == 0 &&
+	       (uint64_t)st.st_size == size;
+}
+
+static int check_welcome(const struct welcome *w, const char *name,
+			 const struct ck_door_way *way)
+{
+	if (w->magic != MAGIC || w->version != CK_WIRE_VERSION ||
+	    way->memory < 0)
+		return -EPROTO;
+	if (memcmp(w->answer, answer_of(name), PART) != 0)
+		return -EPERM;
+	return is_memory(way->memory, w->size) ? 0 : -EPROTO;
+}
+
+static int hear_welcome(int sock, const char *name, struct ck_door_way *out)
 {
 	struct welcome w = { 0 };
 	struct iovec piece = { &w, sizeof(w) };
@@ -195,41 +302,58 @@ static int hear_welcome(int sock, struct ck_door_way *out)
 	struct msghdr m = { .msg_iov = &piece,
 			    .msg_iovlen = 1,
 			    .msg_control = &control,
-			    .msg_controllen = sizeof(control.bytes) };
+			    .msg_controllen = CMSG_LEN(sizeof(int)) };
 	ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+	int rc = -EPROTO;
 
 	if (n < 0)
 		return -errno;
 	out->memory = handed(&m);
 	out->size = w.size;
-	if (n == sizeof(w) && w.magic == MAGIC &&
-	    w.version == CK_WIRE_VERSION && out->memory >= 0)
-		return 0;
-	ck_fd_cleanup(&out->memory);
-	return -EPROTO;
+	if (n == sizeof(w) && !(m.msg_flags & MSG_CTRUNC))
+		rc = check_welcome(&w, name, out);
+	if (rc)
+		ck_fd_cleanup(&out->memory);
+	return rc;
+}
+
+/* A door at which many stand makes others wait as one that does not answer. */
+static int come_near(int sock, const char *name)
+{
+	const struct timeval most = { .tv_sec = ANSWER_SECONDS };
+	struct sockaddr_un a;
+	socklen_t len;
+
+	a = address(name, &len);
+	if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most)) ||
+	    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)))
+		return -errno;
+	if (connect(sock, (struct sockaddr *)&a, len))
+		return errno == EAGAIN ? -ETIMEDOUT : -errno;
+	if (!is_same_user(sock))
+		return -EPERM;
+	if (send(sock, knock_of(name), PART, MSG_NOSIGNAL) != PART)
+		return -EPIPE;
+	return 0;
 }
 
 int ck_door_enter(const char *name, struct ck_door_way *out)
 {
-	const struct timeval most = { .tv_sec = ANSWER_SECONDS };
 	const struct timeval ever = { 0 };
 	ck_auto_fd int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_un a;
-	socklen_t len;
 	int rc;
 
 	if (sock < 0)
 		return -errno;
-	a = address(name, &len);
-	if (connect(sock, (struct sockaddr *)&a, len) ||
-	    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)))
-		return -errno;
-	if (!is_same_user(sock))
-		return -EPERM;
-	rc = hear_welcome(sock, out);
+	if (strlen(name) != CK_DOOR_NAME - 1)
+		return -EINVAL;
+	rc = come_near(sock, name);
+	if (rc == 0)
+		rc = hear_welcome(sock, name, out);
 	if (rc)
-		return rc;
+		return rc == -EAGAIN ? -ETIMEDOUT : rc;
 	(void)setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &ever, sizeof(ever));
+	(void)setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &ever, sizeof(ever));
 	out->sock = sock;
 	sock = -1;
 	return 0;

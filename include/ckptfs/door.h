@@ -4,14 +4,15 @@
  * may have started the mover, mpirun say. The mount opens a door, of which only the
  * mover is told the name; it comes in, and is handed one end of the link and its memory.
  * The name is a socket's in Linux's abstract space: nothing is left of it, however the
- * processes end. Processes of other users are turned away at both ends.
+ * processes end. Processes of other users are turned away at both ends, and so is who
+ * was not told the whole name: what all can see of it is not enough.
  */
 #ifndef CKPTFS_DOOR_H
 #define CKPTFS_DOOR_H
 
 #include "ckptfs/base.h"
 
-enum { CK_DOOR_NAME = 40 }; /* bytes of a name, with its NUL */
+enum { CK_DOOR_NAME = 56 }; /* bytes of a name, with its NUL */
 
 struct ck_door {
 	char name[CK_DOOR_NAME]; /* printable, of no meaning, hard to guess */
@@ -27,14 +28,15 @@ struct ck_door_way {
 /* Errors of socket(2). ck_door_close() is due if it returns 0. */
 CK_MUST_USE int ck_door_open(struct ck_door *door);
 void ck_door_close(struct ck_door *door);
-/* The mount waits, at most msec, until somebody of its user comes in, and makes memory
- * of `size` bytes, which neither can make smaller. ended: a descriptor that is readable
+/* The mount waits, at most msec, until the mover comes in, and makes memory of `size`
+ * bytes, which neither can make smaller. ended: a descriptor that is readable
  * when nobody will come, or -1. -ETIMEDOUT; -ECHILD: `ended`; errors of sockets and
  * memfd_create(2). */
 CK_MUST_USE int ck_door_wait(const struct ck_door *door, uint64_t size,
 			     int ended, int msec, struct ck_door_way *out);
-/* The mover comes in. -EPERM: it is not this user's door; -EPROTO: who is behind it
- * is of another version; errors of sockets. */
+/* The mover comes in. -EINVAL: no name of a door; -EPERM: another user's, or somebody has
+ * taken its place; -EPROTO: who is behind it is of another version; -ETIMEDOUT: nobody
+ * answers; errors of sockets. */
 CK_MUST_USE int ck_door_enter(const char *name, struct ck_door_way *out);
 
 #endif
