@@ -13,22 +13,23 @@
 
 enum {
 	TERM_MSEC = 1000,
-	HEAR_STEPS = 64, /* of 1024 bytes: what a pipe holds */
+	HEARD_MOST = 64 << 10, /* bytes at a time: it may speak without end */
 };
 
 /* --- starting ----------------------------------------------------------------------- */
 
-/* Standard input and output lead nowhere. */
+/* Standard input and output lead nowhere. `said` comes first, for it may be one of
+ * those if we had none. */
 static int set_files(posix_spawn_file_actions_t *files, int said)
 {
-	int err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
-						   O_RDONLY, 0);
+	int err = posix_spawn_file_actions_adddup2(files, said, 2);
 
+	if (!err)
+		err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
+						       O_RDONLY, 0);
 	if (!err)
 		err = posix_spawn_file_actions_addopen(files, 1, "/dev/null",
 						       O_WRONLY, 0);
-	if (!err)
-		err = posix_spawn_file_actions_adddup2(files, said, 2);
 	if (!err)
 		err = posix_spawn_file_actions_addclosefrom_np(files, 3);
 	return err;
@@ -93,7 +94,8 @@ int ck_job_start(char *const argv[], char *const environment[],
 	out->ended = pidfd_open(out->process, 0);
 	if (out->ended < 0) {
 		rc = -errno;
-		(void)kill(out->process, SIGKILL);
+		if (rc != -ESRCH) /* SIGCHLD is ignored, and it has ended */
+			(void)kill(out->process, SIGKILL);
 		(void)waitpid(out->process, NULL, 0);
 		return rc;
 	}
@@ -106,14 +108,14 @@ int ck_job_start(char *const argv[], char *const environment[],
 
 void ck_job_hear(const struct ck_job *job, struct ck_buf *out)
 {
-	char step[1024];
+	char step[2048];
+	size_t heard = 0;
 	ssize_t n;
 
-	for (int i = 0; i < HEAR_STEPS; i++) {
-		n = read(job->said, step, sizeof(step));
-		if (n <= 0)
-			break;
+	while (heard < HEARD_MOST &&
+	       (n = read(job->said, step, sizeof(step))) > 0) {
 		ck_buf_add(out, step, (size_t)n);
+		heard += (size_t)n;
 	}
 }
 
@@ -147,7 +149,7 @@ void ck_job_end(struct ck_job *job, int msec)
 	bool ended = has_ended(job, msec);
 
 	for (size_t i = 0; !ended && i < CK_ARRAY_SIZE(signals); i++) {
-		(void)kill(job->process, signals[i]);
+		(void)pidfd_send_signal(job->ended, signals[i], NULL, 0);
 		ended = has_ended(job, TERM_MSEC);
 	}
 	job->status = -1;

@@ -26,8 +26,7 @@ CK_MUST_USE int ck_job_start(char *const argv[], char *const environment[],
 /* It is to end by itself within msec; then it is sent SIGTERM, and a second later
  * SIGKILL. Closes all. */
 void ck_job_end(struct ck_job *job, int msec);
-/* Appends what it has said and nobody has read, but no more than a pipe holds: it may
- * say things faster than they are heard. */
+/* Appends what it has said and nobody has read, 64 KiB and a little at most. */
 void ck_job_hear(const struct ck_job *job, struct ck_buf *out);
 
 #endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * job: what a program has that is started beside a mount, and that it ends, however it
+ * behaves.
+ */
+#include "ckptfs/job.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { IN_TIME = 5000 }; /* msec */
+
+static unsigned fds_count(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void shell_start(const char *script, struct ck_job *job)
+{
+	char sh[] = "sh", c[] = "-c", text[512];
+	char *argv[] = { sh, c, text, NULL };
+
+	snprintf(text, sizeof(text), "%s", script);
+	if (ck_job_start(argv, NULL, job))
+		abort();
+}
+
+/* Waits until it has said something that ends with `last`, or has ended. */
+static void hear(const struct ck_job *job, char last, struct ck_buf *said)
+{
+	uint64_t end = ck_msec_now() + IN_TIME;
+	int status;
+
+	while ((said->len == 0 || said->data[said->len - 1] != last) &&
+	       waitpid(job->process, &status, WNOHANG) == 0 &&
+	       ck_msec_now() < end) {
+		usleep(2000);
+		ck_job_hear(job, said);
+	}
+}
+
+static uint64_t cpu_msec(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* No child is left, dead or alive. */
+static bool has_children(void)
+{
+	return waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
+}
+
+/* How many msec its end took. */
+static uint64_t end_timed(struct ck_job *job, int msec)
+{
+	uint64_t begin = ck_msec_now();
+
+	ck_job_end(job, msec);
+	return ck_msec_now() - begin;
+}
+
+/* --- starting ------------------------------------------------------------------------------- */
+
+static void test_by_itself(void)
+{
+	unsigned fds = fds_count();
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+
+	shell_start("echo out; printf one >&2; printf two. >&2; exec sleep 0.2",
+		    &job);
+	hear(&job, '.', &said);
+	eq_text(said.data, "onetwo.");
+	ck_job_hear(&job, &said); /* nothing more: it does not wait */
+	eq_u64(said.len, 7);
+	ok(end_timed(&job, IN_TIME) < 1000);
+	eq_i64(job.status, 0);
+	ck_buf_fini(&said);
+
+	shell_start("exit 7", &job);
+	ck_job_end(&job, IN_TIME);
+	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 7);
+	shell_start("kill -9 $$", &job);
+	ck_job_end(&job, IN_TIME);
+	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
+	ok(!has_children());
+	eq_u64(fds_count(), fds);
+}
+
+static void test_environment(void)
+{
+	char sh[] = "/bin/sh", c[] = "-c", text[] = "printf \"$A,$HOME.\" >&2";
+	char *argv[] = { sh, c, text, NULL };
+	char a[] = "A=b";
+	char *environment[] = { a, NULL };
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+
+	eq_err(ck_job_start(argv, environment, &job), 0);
+	ck_job_end(&job, IN_TIME);
+	eq_i64(job.status, 0);
+	eq_err(ck_job_start(argv, environment, &job), 0);
+	hear(&job, '.', &said);
+	eq_text(said.data, "b,.");
+	ck_job_end(&job, IN_TIME);
+	ck_buf_fini(&said);
+}
+
+static void test_not_found(void)
+{
+	char none[] = "/nonexistent/program", no_path[] = "ckptfs-no-such",
+	     directory[] = "/tmp";
+	char *programs[] = { none, no_path, directory };
+	const int errors[] = { -ENOENT, -ENOENT, -EACCES };
+	unsigned fds = fds_count();
+	struct ck_job job;
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(programs); i++) {
+		char *argv[] = { programs[i], NULL };
+
+		eq_err(ck_job_start(argv, NULL, &job), errors[i]);
+		ok(!has_children());
+	}
+	eq_u64(fds_count(), fds);
+}
+
+/* --- what it has of its caller ---------------------------------------------------------------- */
+
+static uint64_t field(const struct ck_buf *status, const char *name)
+{
+	const char *at = strstr(status->data, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 16) : 1;
+}
+
+static void test_signals(void)
+{
+	const int ours[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1 };
+	sigset_t all, before;
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(ours); i++)
+		signal(ours[i], SIG_IGN);
+	shell_start("exec cat /proc/self/status /dev/fd/0 >&2", &job);
+	ck_job_end(&job, IN_TIME);
+	eq_i64(job.status, 0);
+	shell_start("cat /proc/self/status >&2; printf . >&2; exec sleep 9",
+		    &job);
+	hear(&job, '.', &said);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(ours); i++)
+		signal(ours[i], SIG_DFL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	ok(said.len > 100);
+	eq_u64(field(&said, "SigBlk:"), 0);
+	/* glibc's posix_spawn(3) ignores two that are its own. */
+	eq_u64(field(&said, "SigIgn:") & ~(UINT64_C(3) << 31), 0);
+	/* Though the caller ignored it. */
+	ok(end_timed(&job, 0) < 1000);
+	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
+	ck_buf_fini(&said);
+}
+
+/* What a descriptor of it is; empty: it has none. */
+static void link_of(const struct ck_job *job, int fd, char out[64])
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", job->process, fd);
+	n = readlink(path, out, 63);
+	out[n > 0 ? n : 0] = 0;
+}
+
+static void test_descriptors(void)
+{
+	char sleep[] = "sleep", nine[] = "9", link[64];
+	char *argv[] = { sleep, nine, NULL };
+	int fd = open("/", O_RDONLY), high = fcntl(fd, F_DUPFD, 200);
+	unsigned inherited = 0;
+	struct ck_job job;
+
+	ok(fd >= 3 && high >= 200); /* neither is closed by execve(2) */
+	eq_err(ck_job_start(argv, NULL, &job), 0);
+	for (int i = 0; i < 2; i++) {
+		link_of(&job, i, link);
+		eq_text(link, "/dev/null");
+	}
+	link_of(&job, 2, link);
+	ok(strncmp(link, "pipe:", 5) == 0);
+	/* What it may have opened itself is neither. */
+	for (int i = 3; i <= high; i++) {
+		link_of(&job, i, link);
+		inherited += strcmp(link, "/") == 0 ||
+			     strchr(link, ':') != NULL;
+	}
+	eq_u64(inherited, 0);
+	/* A session of its own. */
+	eq_i64(getsid(job.process), job.process);
+	eq_i64(getpgid(job.process), job.process);
+	ck_job_end(&job, 0);
+	close(fd);
+	close(high);
+}
+
+/* Regression: the pipe may be among the first three descriptors. In a process of its
+ * own. */
+static void without_descriptors(unsigned which)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		struct ck_buf said = { 0 };
+		struct ck_job job;
+
+		for (int fd = 0; fd < 3; fd++)
+			if (which & 1U << fd)
+				close(fd);
+		shell_start("printf '%s ' $(readlink /proc/$$/fd/0 "
+			    "/proc/$$/fd/1) >&2; printf . >&2; exec sleep 9",
+			    &job);
+		hear(&job, '.', &said);
+		ck_job_end(&job, 0);
+		_exit(!said.data ||
+		      strcmp(said.data, "/dev/null /dev/null .") != 0);
+	}
+	waitpid(child, &status, 0);
+	eq_i64(status, 0);
+}
+
+static void test_without_descriptors(void)
+{
+	for (unsigned which = 0; which < 8; which++)
+		without_descriptors(which);
+}
+
+/* Regression: kill(2) of a number that may be another's by then. Nobody waits for a
+ * child where SIGCHLD is ignored. */
+static void test_nobody_waits(void)
+{
+	struct ck_job job;
+	unsigned fds = fds_count();
+
+	signal(SIGCHLD, SIG_IGN);
+	shell_start("sleep 0.1; exit 3", &job);
+	ok(end_timed(&job, IN_TIME) < 1500);
+	eq_i64(job.status, -1); /* the kernel says it to nobody */
+	shell_start("exec sleep 9", &job);
+	ok(end_timed(&job, 0) < 1000);
+	eq_i64(kill(job.process, 0), -1);
+	signal(SIGCHLD, SIG_DFL);
+	eq_u64(fds_count(), fds);
+}
+
+/* --- how it ends ------------------------------------------------------------------------------ */
+
+static void test_term(void)
+{
+	struct ck_job job;
+	uint64_t took;
+
+	shell_start("exec sleep 9", &job);
+	took = end_timed(&job, 200);
+	ok(took >= 200 && took < 1100);
+	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
+
+	/* By itself, when it is told to. */
+	shell_start("trap 'exit 4' TERM; while :; do sleep 0.02; done", &job);
+	took = end_timed(&job, 200);
+	ok(took >= 200 && took < 1100);
+	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 4);
+	ok(!has_children());
+}
+
+static void test_kill(void)
+{
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+	siginfo_t stopped;
+	uint64_t took;
+
+	shell_start("trap '' TERM; printf . >&2; exec sleep 9", &job);
+	hear(&job, '.', &said);
+	took = end_timed(&job, 100);
+	ok(took >= 1100 && took < 3000);
+	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
+
+	shell_start("exec sleep 9", &job);
+	kill(job.process, SIGSTOP);
+	waitid(P_PID, (id_t)job.process, &stopped, WSTOPPED | WNOWAIT);
+	took = end_timed(&job, 0);
+	ok(took >= 1000 && took < 3000);
+	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
+	ok(!has_children());
+	ck_buf_fini(&said);
+}
+
+/* Regression: all that it said was read until there was no more, which may be never. */
+static void test_speaks_without_end(void)
+{
+	unsigned fds = fds_count();
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+	uint64_t took;
+
+	shell_start("trap '' TERM PIPE; cat /dev/zero >&2 & "
+		    "exec cat /dev/zero >&2",
+		    &job);
+	usleep(50000);
+	ck_job_hear(&job, &said);
+	ok(said.len >= 4096 && said.len <= 80 << 10);
+	took = end_timed(&job, 100);
+	ok(took >= 100 && took < 3000);
+	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
+	ok(!has_children());
+	eq_u64(fds_count(), fds);
+	ck_buf_fini(&said);
+
+	/* More than a pipe takes, and then it ends. */
+	shell_start("head -c 3000000 /dev/zero >&2; exit 5", &job);
+	ok(end_timed(&job, IN_TIME) < IN_TIME);
+	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 5);
+}
+
+static void test_closes_its_error(void)
+{
+	struct ck_job job;
+	uint64_t cpu, took;
+
+	shell_start("exec sleep 0.8 2>&-", &job);
+	usleep(50000);
+	cpu = cpu_msec();
+	took = end_timed(&job, IN_TIME);
+	cpu = cpu_msec() - cpu;
+	ok(took >= 300 && took < 3000);
+	ok(cpu < 100);
+	eq_i64(job.status, 0);
+
+	/* Somebody else has it longer. */
+	shell_start("sleep 1 & exit 6", &job);
+	ok(end_timed(&job, IN_TIME) < 800);
+	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 6);
+}
+
+static void test_many(void)
+{
+	unsigned fds = fds_count(), unended = 0;
+
+	for (unsigned i = 0; i < 40; i++) {
+		struct ck_job job;
+
+		shell_start(i % 2 ? "exit 1" : "exec sleep 9", &job);
+		ck_job_end(&job, i % 4 == 3 ? IN_TIME : 0);
+		unended += job.status == -1;
+	}
+	eq_u64(unended, 0);
+	ok(!has_children());
+	eq_u64(fds_count(), fds);
+}
+
+int main(void)
+{
+	test_by_itself();
+	test_environment();
+	test_not_found();
+	test_signals();
+	test_descriptors();
+	test_without_descriptors();
+	test_nobody_waits();
+	test_term();
+	test_kill();
+	test_speaks_without_end();
+	test_closes_its_error();
+	test_many();
+	return tap_done();
+}
