@@ -24,6 +24,7 @@ enum {
 	THREADS_MOST = 8,
 	OPEN_MOST = 1024,     /* files, at a time */
 	SILENCE_MSEC = 25000, /* of the mount's rank, after which it is over */
+	RANKS_MOST = 65536,
 };
 
 static const uint64_t memory_most = 256 << 20; /* bytes for answers */
@@ -46,18 +47,35 @@ static int fail(const char *what, int rc)
 			  strerror(-rc));
 }
 
+/* A number and what stands behind it. */
+static bool take_number(const char **text, char end, unsigned *out)
+{
+	unsigned long n;
+	char *after;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	n = strtoul(*text, &after, 10);
+	if (n > RANKS_MOST || *after != end)
+		return false;
+	*out = (unsigned)n;
+	*text = after + 1;
+	return true;
+}
+
 static int join_ranks(struct serving *s)
 {
+	const char *directory = s->ranks;
 	unsigned rank, size;
-	int at = 0, rc;
+	int rc;
 
-	if (sscanf(s->ranks, "%u/%u:%n", &rank, &size, &at) != 2 || !at ||
-	    rank >= size)
+	if (!take_number(&directory, '/', &rank) ||
+	    !take_number(&directory, ':', &size) || rank >= size)
 		return ck_trouble("serve: option --ranks: expected "
 				  "RANK/SIZE:DIRECTORY");
-	rc = ck_xport_local(s->ranks + at, rank, size, JOIN_MSEC,
+	rc = ck_xport_local(directory, rank, size, JOIN_MSEC,
 			    &s->options.xport);
-	return rc ? fail(s->ranks + at, rc) : CK_EXIT_FINE;
+	return rc ? fail(directory, rc) : CK_EXIT_FINE;
 }
 
 static int join_mpi(struct serving *s)
@@ -76,6 +94,8 @@ static int enter(struct serving *s)
 	if (!s->door || (s->options.xport && s->options.xport->rank))
 		return CK_EXIT_FINE;
 	rc = ck_door_enter(s->door, &s->way);
+	if (rc == -EINVAL)
+		return ck_trouble("serve: option --door: not the name of one");
 	if (rc)
 		return fail("the mount", rc);
 	s->options.link = s->way.sock;
@@ -158,6 +178,8 @@ static int prepare(struct serving *s, const char *source)
 		rc = fail("signals", -EINVAL);
 	if (rc)
 		return rc;
+	/* Nobody's directory is in use for as long as it serves. */
+	(void)!chdir("/");
 	s->options.stop = take_signals();
 	return s->options.stop < 0 ? fail("signals", s->options.stop)
 				   : drop_privileges(s);
