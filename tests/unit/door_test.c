@@ -1,96 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * door: who comes in, and who does not: strangers, those who say nothing, go away or do
- * not know the whole name; and what a mover makes of a door that is none.
+ * not know the whole name.
  */
-#include "ckptfs/door.h"
-#include "ckptfs/wire.h"
-#include "tap.h"
+#include "door_case.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-enum {
-	SIZE = 3 << 20,
-	IN_TIME = 5000, /* msec that nobody should need */
-	PREFIX = 7,	/* of a name: characters before its parts */
-	PART = 16,	/* of each of its three parts */
-	NOBODY = 65534
-};
-
-static unsigned fds_count(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
-}
-
-static struct sockaddr_un address_of(const char *name, socklen_t *len)
-{
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-
-	memcpy(a.sun_path + 1, name, PREFIX + PART);
-	*len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + PREFIX +
-			   PART);
-	return a;
-}
-
-static void way_close(struct ck_door_way *w)
-{
-	ck_fd_cleanup(&w->sock);
-	ck_fd_cleanup(&w->memory);
-}
-
-static void door_make(struct ck_door *door)
-{
-	if (ck_door_open(door))
-		abort();
-}
-
-/* --- a mover -------------------------------------------------------------------------- */
-
-struct mover {
-	char name[CK_DOOR_NAME];
-	unsigned late; /* usec */
-	int rc;
-	uint64_t msec; /* that it took */
-	struct ck_door_way way;
-	pthread_t thread;
-};
-
-static void *mover_run(void *arg)
-{
-	struct mover *m = arg;
-	uint64_t begin;
-
-	usleep(m->late);
-	begin = ck_msec_now();
-	m->rc = ck_door_enter(m->name, &m->way);
-	m->msec = ck_msec_now() - begin;
-	return NULL;
-}
-
-static void mover_start(struct mover *m, const char *name)
-{
-	memcpy(m->name, name, CK_DOOR_NAME);
-	m->way = (struct ck_door_way){ -1, -1, 0 };
-	m->rc = 1;
-	if (ck_thread_start(&m->thread, mover_run, m))
-		abort();
-}
 
 /* The right one comes, and nobody else is taken for him: both hold ends of one link. */
 static void right_one(const struct ck_door *door)
@@ -234,43 +152,7 @@ static void test_names(void)
 	eq_u64(seen(doors[0].name, PREFIX + PART), 0);
 }
 
-static void test_no_names(void)
-{
-	static const char *const names[] = {
-		"", "ckptfs-", "/tmp/socket",
-		"ckptfs-0123456789abcdef0123456789abcdef0123456789abcdef0"
-	};
-	char longer[1024];
-	struct ck_door_way way;
-	unsigned fds = fds_count();
-
-	for (size_t i = 0; i < CK_ARRAY_SIZE(names); i++)
-		eq_err(ck_door_enter(names[i], &way), -EINVAL);
-	memset(longer, 'x', sizeof(longer));
-	longer[sizeof(longer) - 1] = 0;
-	eq_err(ck_door_enter(longer, &way), -EINVAL);
-	longer[CK_DOOR_NAME - 1] = 0;
-	eq_err(ck_door_enter(longer, &way), -ECONNREFUSED);
-	eq_u64(fds_count(), fds);
-}
-
 /* --- others at the door ------------------------------------------------------------------- */
-
-/* Connects, says that much, and stays. */
-static int comer(const char *name, const char *says, size_t len)
-{
-	int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-			  0);
-	socklen_t alen;
-	struct sockaddr_un a = address_of(name, &alen);
-
-	if (sock < 0)
-		abort();
-	if (connect(sock, (struct sockaddr *)&a, alen) ||
-	    (len && send(sock, says, len, MSG_NOSIGNAL) != (ssize_t)len))
-		ck_fd_cleanup(&sock);
-	return sock;
-}
 
 /* All that he was sent, or the first byte of it: nothing, and no descriptor. */
 static bool has_nothing(int sock)
@@ -305,6 +187,39 @@ static void test_silent(void)
 	}
 	ck_door_close(&door);
 	eq_u64(fds_count(), fds);
+}
+
+/* One who takes his time, while others come. */
+static void *slow_run(void *arg)
+{
+	const struct mover *m = arg;
+
+	usleep(100000);
+	(void)!send(m->way.sock, m->name + PREFIX + PART, PART, MSG_NOSIGNAL);
+	return NULL;
+}
+
+static void test_slow(void)
+{
+	struct ck_door_way way = { -1, -1, 0 };
+	struct mover m = { 0 };
+	struct ck_door door;
+	int socks[3];
+
+	door_make(&door);
+	memcpy(m.name, door.name, sizeof(m.name));
+	m.way.sock = comer(door.name, NULL, 0);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(socks); i++)
+		socks[i] = comer(door.name, NULL, 0);
+	if (ck_thread_start(&m.thread, slow_run, &m))
+		abort();
+	eq_err(ck_door_wait(&door, SIZE, -1, IN_TIME, &way), 0);
+	pthread_join(m.thread, NULL);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(socks); i++)
+		ck_fd_cleanup(&socks[i]);
+	ck_fd_cleanup(&m.way.sock);
+	way_close(&way);
+	ck_door_close(&door);
 }
 
 /* Regression: who had gone when it was his turn was the end of waiting. */
@@ -474,200 +389,15 @@ static void test_strangers(void)
 	eq_u64(fds_count(), fds);
 }
 
-/* --- doors that are none --------------------------------------------------------------------- */
-
-enum kind {
-	GARBAGE,
-	SHORT,
-	NOTHING,
-	VERSION,
-	NO_DESCRIPTOR,
-	SEVERAL,
-	MANY,
-	NO_MEMORY,
-	UNSEALED,
-	OTHER_SIZE,
-	OTHER_MOUNT,
-	RIGHT,
-	KINDS
-};
-
-struct welcome {
-	uint32_t magic, version;
-	uint64_t size;
-	char answer[PART];
-};
-
-struct liar {
-	enum kind kind;
-	char name[CK_DOOR_NAME];
-	int listener;
-	pthread_t thread;
-};
-
-static int sealed(uint64_t size, int seals)
-{
-	int fd = memfd_create("liar", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0 || ftruncate(fd, (off_t)size) ||
-	    fcntl(fd, F_ADD_SEALS, seals))
-		abort();
-	return fd;
-}
-
-/* Sends len bytes with n times the descriptor. */
-static void send_with(int sock, const void *bytes, size_t len, int fd,
-		      unsigned n)
-{
-	enum { MOST = 100 };
-	struct iovec piece = { (void *)(uintptr_t)bytes, len };
-
-	union {
-		char bytes[CMSG_SPACE(MOST * sizeof(int))];
-		struct cmsghdr head;
-	} control = { .head = { .cmsg_len = CMSG_LEN(n * sizeof(int)),
-				.cmsg_level = SOL_SOCKET,
-				.cmsg_type = SCM_RIGHTS } };
-
-	struct msghdr m = { .msg_iov = &piece,
-			    .msg_iovlen = 1,
-			    .msg_control = n ? control.bytes : NULL,
-			    .msg_controllen = n ? CMSG_SPACE(n * sizeof(int))
-						: 0 };
-
-	for (unsigned i = 0; i < n; i++)
-		memcpy(CMSG_DATA(&control.head) + i * sizeof(int), &fd,
-		       sizeof(fd));
-	if (sendmsg(sock, &m, MSG_NOSIGNAL) < 0)
-		abort();
-}
-
-static void lie(const struct liar *l, int sock)
-{
-	enum kind k = l->kind;
-	struct welcome w = { 0x64706b63, CK_WIRE_VERSION, 4096, { 0 } };
-	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, fd;
-
-	memcpy(w.answer, l->name + PREFIX + 2 * PART, PART);
-	w.magic ^= k == GARBAGE ? 0xff : 0;
-	w.version += k == VERSION;
-	w.answer[3] ^= k == OTHER_MOUNT;
-	if (k == NOTHING)
-		return;
-	fd = k == NO_MEMORY ? dup(sock)
-			    : sealed(k == OTHER_SIZE ? 4095 : 4096,
-				     k == UNSEALED ? F_SEAL_GROW : seals);
-	send_with(sock, &w, k == SHORT ? sizeof(w) - 1 : sizeof(w), fd,
-		  k == NO_DESCRIPTOR ? 0
-		  : k == SEVERAL     ? 2
-		  : k == MANY	     ? 100
-				     : 1);
-	close(fd);
-}
-
-static void *liar_run(void *arg)
-{
-	struct liar *l = arg;
-	char said[PART];
-	int sock = accept4(l->listener, NULL, NULL, SOCK_CLOEXEC);
-
-	if (sock < 0 || recv(sock, said, PART, MSG_WAITALL) != PART)
-		abort();
-	lie(l, sock);
-	close(sock);
-	return NULL;
-}
-
-/* In the place of a door that is closed, of which the name was told. */
-static int listener_make(const char *name, int backlog)
-{
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	socklen_t len;
-	struct sockaddr_un a = address_of(name, &len);
-
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) ||
-	    listen(fd, backlog))
-		abort();
-	return fd;
-}
-
-static void old_name(char name[CK_DOOR_NAME])
-{
-	struct ck_door door;
-
-	door_make(&door);
-	memcpy(name, door.name, CK_DOOR_NAME);
-	ck_door_close(&door);
-}
-
-/* Regression: of two descriptors both were kept. */
-static void test_liars(void)
-{
-	for (enum kind k = 0; k < KINDS; k++) {
-		unsigned fds = fds_count();
-		struct liar l = { .kind = k };
-		struct ck_door_way way = { -1, -1, 0 };
-
-		old_name(l.name);
-		l.listener = listener_make(l.name, 1);
-		if (ck_thread_start(&l.thread, liar_run, &l))
-			abort();
-		eq_err(ck_door_enter(l.name, &way), k == RIGHT ? 0
-						    : k == OTHER_MOUNT
-							    ? -EPERM
-							    : -EPROTO);
-		pthread_join(l.thread, NULL);
-		close(l.listener);
-		if (k == RIGHT)
-			way_close(&way);
-		ok(way.sock == -1 && way.memory == -1);
-		eq_u64(fds_count(), fds);
-	}
-}
-
-/* --- doors whose owner does not answer ---------------------------------------------------------- */
-
-static void took_ten_seconds(struct mover *m)
-{
-	pthread_join(m->thread, NULL);
-	eq_err(m->rc, -ETIMEDOUT);
-	ok(m->msec >= 9900 && m->msec < 12000);
-}
-
-/* Regression: before a door at which others stand it waited for ever. */
-static void test_no_answer(void)
-{
-	struct mover alone = { 0 }, behind = { .late = 100000 };
-	unsigned fds = fds_count();
-	int first, others[2];
-	char name[CK_DOOR_NAME], full[CK_DOOR_NAME];
-
-	old_name(name);
-	old_name(full);
-	first = listener_make(name, 1);
-	others[0] = listener_make(full, 0);
-	others[1] = comer(full, NULL, 0);
-	mover_start(&alone, name);
-	mover_start(&behind, full);
-	took_ten_seconds(&alone);
-	took_ten_seconds(&behind);
-	close(first);
-	close(others[0]);
-	close(others[1]);
-	eq_u64(fds_count(), fds);
-}
-
 int main(void)
 {
 	test_strangers(); /* it forks: before there are threads */
 	test_in();
 	test_nobody_comes();
 	test_names();
-	test_no_names();
 	test_silent();
+	test_slow();
 	test_gone();
 	test_crowd();
-	test_liars();
-	test_no_answer();
 	return tap_done();
 }
