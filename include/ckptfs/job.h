@@ -16,7 +16,8 @@ struct ck_job {
 	int ended;  /* readable when it has ended */
 	int said;   /* its standard error, for reading; non-blocking */
 	int status; /* as of waitpid(2), once ck_job_end() has returned; -1: it
-		     * has not ended, for the kernel keeps it */
+		     * has not ended, for the kernel keeps it, or nobody knows
+		     * how, for SIGCHLD is ignored */
 };
 
 /* argv[0] is looked for in PATH if it has no '/'. environment NULL: ours. Errors of
