@@ -41,6 +41,18 @@ struct ck_cluster {
 
 /* --- what they say ------------------------------------------------------------------ */
 
+/* Ours say who speaks, as all lines of the log do. */
+static void log_line(struct ck_str line)
+{
+	static const char ours[] = "ckptfs: ";
+	size_t len = sizeof(ours) - 1;
+
+	if (line.len > len && memcmp(line.p, ours, len) == 0)
+		line = (struct ck_str){ line.p + len, line.len - len };
+	if (line.len)
+		ck_log("%s", ck_show(line));
+}
+
 /* Whole lines; what is left waits for its end. */
 static void log_lines(struct ck_buf *said)
 {
@@ -48,8 +60,7 @@ static void log_lines(struct ck_buf *said)
 	struct ck_str line;
 
 	while (ck_cur_line(&c, &line))
-		if (line.len)
-			ck_log("%s", ck_show(line));
+		log_line(line);
 	if (ck_cur_left(&c)) {
 		size_t left = ck_cur_left(&c);
 
@@ -64,12 +75,19 @@ static void *listen_run(void *arg)
 {
 	struct ck_cluster *c = arg;
 	struct ck_buf said = { 0 };
+	uint64_t next = ck_msec_now() + HEAR_MSEC;
 	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
 				{ .fd = c->job.said, .events = POLLIN } };
 
 	while (!fds[0].revents) {
-		if (poll(fds, 2, HEAR_MSEC) == 0)
+		uint64_t now = ck_msec_now();
+
+		if (now >= next) {
 			ck_hosts_hear(c->hosts);
+			next = now + HEAR_MSEC;
+		}
+		if (poll(fds, 2, (int)(next - now)) <= 0)
+			continue;
 		ck_job_hear(&c->job, &said);
 		log_lines(&said);
 		if (fds[1].revents && !(fds[1].revents & POLLIN))

@@ -314,7 +314,13 @@ extern int (*opal_show_help)(const char *file, const char *topic,
 
 static int show_topic(const char *file, const char *topic, bool want_head, ...)
 {
+	static char *last; /* it says one thing again and again */
+
 	(void)want_head;
+	if (last && strcmp(last, topic) == 0)
+		return 0;
+	free(last);
+	last = strdup(topic);
 	fprintf(stderr, "ckptfs: MPI: %s: %s\n", file, topic);
 	return 0;
 }

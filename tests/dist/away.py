@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Hosts that are missing, and hosts that go away: what only they have is an error
+within the time that is promised, all else is as it was, and nothing is left.
+
+    away.py CKPTFS              needs root
+"""
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+import hosts as hosts_module  # noqa: E402
+from hosts import Hosts  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+TENSOR = "model.tok_embeddings.weight"    # of all four ranks
+NET = "10.77.0.0/24"
+READ = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+try:
+    print(len(os.pread(fd, 1 << 20, 0)))
+except OSError as e:
+    print(-e.errno)
+"""
+tap = Tap()
+
+
+def check(good, what, *notes):
+    tap.result(bool(good), what, [] if good else map(str, notes))
+
+
+def until(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return bool(condition())
+
+
+def agent_without(hosts, name):
+    """What starts programs on the others only."""
+    path = f"{hosts.base}/agent-without-{name}"
+    with open(path, "w") as f:
+        f.write(f'#!/bin/bash\nfor word; do\n\t[ "$word" != {name} ] || '
+                f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
+    os.chmod(path, 0o755)
+    return path
+
+
+def mount(hosts, *options, agent=None):
+    return hosts.run("h1", [
+        CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
+        ",".join((f"agent={agent or hosts.agent}", f"net={NET}", *options)),
+        hosts.src, hosts.mnt], stderr=subprocess.PIPE, text=True)
+
+
+def umount(hosts):
+    """Seconds until nothing of it is left on a host that is up."""
+    begun = time.monotonic()
+    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
+                     stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, "umount", done.stderr)
+    check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
+    return time.monotonic() - begun
+
+
+def left(hosts):
+    return [(name, argv) for name in hosts.names
+            for _, argv in hosts.processes(name)]
+
+
+def servers(hosts, name):
+    return [pid for pid, argv in hosts.processes(name)
+            if "serve" in argv and os.path.basename(argv[0]) == "ckptfs"]
+
+
+def daemons(hosts):
+    return [pid for pid, argv in hosts.processes("h1")
+            if "mount" in argv and os.path.basename(argv[0]) == "ckptfs"]
+
+
+def read(hosts, path):
+    """Bytes, or minus errno, and seconds. Past the page cache."""
+    begun = time.monotonic()
+    done = hosts.run("h1", [sys.executable, "-c", READ,
+                            f"{hosts.mnt}/{path}"],
+                     stdout=subprocess.PIPE, text=True, check=True)
+    return int(done.stdout), time.monotonic() - begun
+
+
+def status(hosts):
+    done = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/status"],
+                     stdout=subprocess.PIPE, text=True, check=True)
+    states = dict(re.findall(r"^host (\S+) (\S+) ", done.stdout, re.M))
+    return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
+
+
+def paths_of(hosts):
+    """A tensor's box of each host, as local/ has it."""
+    return {"h1": f"local/rank-0/{TENSOR}.npy",
+            "h2": f"local/rank-1/{TENSOR}.npy",
+            "h3": f"local/rank-2/{TENSOR}.npy"}
+
+
+def test_missing(hosts):
+    done = mount(hosts, agent=agent_without(hosts, "h3"))
+    said = [line for line in done.stderr.splitlines()
+            if ".ckptfs/damage" not in line]
+    check(done.returncode == 0 and len(said) == 1 and "h3" in said[0],
+          "a host is missing: one line", done.stderr)
+    states, whole = status(hosts)
+    check(states == {"h1": "up", "h2": "up", "h3": "missing"} and
+          whole == "no", "status", states, whole)
+    got = {host: read(hosts, path) for host, path in paths_of(hosts).items()}
+    check(got["h1"][0] > 0 and got["h2"][0] > 0, "the others' bytes", got)
+    check(got["h3"][0] == -errno.EIO and got["h3"][1] < 2,
+          "EIO for what it has", got)
+    check(umount(hosts) < 5, "umount in time")
+    done = mount(hosts, "allhosts", agent=agent_without(hosts, "h3"))
+    check(done.returncode == 2 and "h3" in done.stderr,
+          "allhosts: it is an error", done.returncode, done.stderr)
+    check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
+
+
+def test_killed(hosts):
+    check(mount(hosts).returncode == 0, "mount")
+    paths = paths_of(hosts)
+    for pid in servers(hosts, "h2"):
+        hosts.kill(pid)
+    got = {host: read(hosts, path) for host, path in paths.items()}
+    check(got["h2"][0] == -errno.EIO and got["h2"][1] < 10,
+          "a process is killed: EIO within 10 s for what it has", got)
+    check(got["h1"][0] > 0, "this host's bytes", got)
+    check(until(lambda: status(hosts)[0]["h2"] == "down", 5), "it is down",
+          status(hosts))
+    check(umount(hosts) < 8, "umount in time")
+
+
+def test_stopped(hosts):
+    check(mount(hosts).returncode == 0, "mount")
+    paths = paths_of(hosts)
+    pids = servers(hosts, "h2")
+    for pid in pids:
+        hosts.stop(pid)
+    begun = time.monotonic()
+    got = {host: read(hosts, path) for host, path in paths.items()}
+    check(got["h2"][0] == -errno.EIO and got["h2"][1] < 10,
+          "a process is stopped: EIO within 10 s for what it has", got)
+    check(got["h1"][0] > 0 and got["h3"][0] > 0 and got["h3"][1] < 2,
+          "the others' bytes at once", got)
+    for pid in pids:
+        hosts.cont(pid)
+    check(until(lambda: read(hosts, paths["h2"])[0] > 0, 8),
+          "it goes on: its bytes are back without a mount",
+          time.monotonic() - begun)
+    check(until(lambda: status(hosts) == (dict.fromkeys(hosts.names, "up"),
+                                          "yes"), 5), "and it is up",
+          status(hosts))
+    check(umount(hosts) < 5, "umount in time")
+
+
+def test_link(hosts):
+    check(mount(hosts).returncode == 0, "mount")
+    paths = paths_of(hosts)
+    hosts.link("h3", "down")
+    got = {host: read(hosts, path) for host, path in paths.items()}
+    check(got["h3"][0] == -errno.EIO and got["h3"][1] < 10,
+          "a cable is out: EIO within 10 s for what it has", got)
+    check(got["h1"][0] > 0 and got["h2"][0] > 0, "the others' bytes", got)
+    hosts.link("h3", "up")
+    check(until(lambda: read(hosts, paths["h3"])[0] > 0, 20),
+          "it is in again: its bytes are back without a mount",
+          status(hosts))
+    check(umount(hosts) < 5, "umount in time")
+
+
+def test_signals(hosts):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
+                   signal.SIGKILL):
+        check(mount(hosts).returncode == 0, f"mount, {number.name}")
+        for pid in daemons(hosts)[:1]:
+            os.kill(pid, number)
+        check(until(lambda: not left(hosts), 6),
+              f"{number.name}: nothing is left after 6 s", left(hosts))
+        hosts.run("h1", ["umount", "-l", hosts.mnt],
+                  stderr=subprocess.DEVNULL)
+
+
+def main():
+    why = hosts_module.why_not()
+    if why and os.environ.get("CI") != "true":
+        print(f"1..0 # SKIP {why}")
+        return 0
+    with Hosts(3) as hosts:
+        deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
+        for test in (test_missing, test_killed, test_stopped, test_link,
+                     test_signals):
+            print(f"# {test.__name__}")
+            test(hosts)
+    return tap.finish()
+
+
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(main())
