@@ -138,6 +138,14 @@ static struct peer *peer_of(struct ck_calls *all, const struct ck_call *c)
 	return &all->peers[c->peer];
 }
 
+/* How long it is going to be waited for. */
+static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
+{
+	uint64_t most = all->options.timeout_msec;
+
+	return most - ck_min(most, c->spent);
+}
+
 /* Takes it off the way. */
 static void arrive(struct ck_calls *all, struct ck_call *c)
 {
@@ -157,6 +165,7 @@ static void give_up(struct ck_calls *all, struct ck_call *c, int rc)
 		arrive(all, c);
 	else if (c->state == QUEUED)
 		list_remove(c);
+	c->spent += all->now - c->since;
 	c->state = OVER;
 	c->rc = rc;
 	list_append(&all->over, c);
@@ -229,7 +238,7 @@ void ck_calls_send(struct ck_calls *all, struct ck_call *c)
 	pthread_mutex_lock(&all->lock);
 	c->state = NEW;
 	c->since = all->now;
-	if (all->ended || !p->up) {
+	if (all->ended || !p->up || left_of(all, c) == 0) {
 		give_up(all, c, -EIO);
 	} else {
 		c->state = QUEUED;
@@ -340,6 +349,7 @@ static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 		c = NULL;
 	if (c) {
 		arrive(all, c);
+		c->spent += now - c->since;
 		c->state = TOLD;
 		p->progress = now;
 		pump(all, p);
@@ -366,17 +376,34 @@ int ck_calls_take(struct ck_calls *all, uint32_t peer,
 	return rc;
 }
 
-/* Those that wait for their turn have time as long as it is others' turn. */
-static void give_up_old(struct ck_calls *all, struct peer *p)
+static bool is_too_late(const struct ck_calls *all, const struct ck_call *c)
 {
-	uint64_t most = all->options.timeout_msec;
-	struct ck_call *c;
+	return all->now - c->since >= left_of(all, c);
+}
 
-	while ((c = list_first(&p->on_way)) && all->now - c->since >= most)
-		give_up(all, c, -EIO);
-	while ((c = list_first(&p->queue)) && all->now - c->since >= most &&
-	       all->now - p->progress >= most)
-		give_up(all, c, -EIO);
+/* Not all have the same time left. */
+static void give_up_old(struct ck_calls *all, const struct calls_list *l)
+{
+	struct ck_call *c = l->head.next, *next;
+
+	for (; c != &l->head; c = next) {
+		next = c->next;
+		if (is_too_late(all, c))
+			give_up(all, c, -EIO);
+	}
+}
+
+/* Those that wait for their turn have time as long as it is others' turn. */
+static void give_up_waiting(struct ck_calls *all, const struct peer *p)
+{
+	struct ck_call *c = p->queue.head.next, *next;
+
+	for (; c != &p->queue.head; c = next) {
+		next = c->next;
+		if (is_too_late(all, c) &&
+		    all->now - p->progress >= left_of(all, c))
+			give_up(all, c, -EIO);
+	}
 }
 
 static void ask_whether_there(struct ck_calls *all, uint32_t peer)
@@ -398,7 +425,8 @@ static void look_after(struct ck_calls *all, uint32_t peer)
 
 	if (p->up && all->now - p->heard >= all->options.silence_msec)
 		go_down(all, p);
-	give_up_old(all, p);
+	give_up_old(all, &p->on_way);
+	give_up_waiting(all, p);
 	pump(all, p);
 	ask_whether_there(all, peer);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * requester: see requester.h. Moves are sorted by peer, and those of each become READs;
- * they are done when all of these have come or were given up.
+ * requester: see requester.h. Moves are sorted by peer, and those of each become READs.
+ * When all READs of one peer have come or were given up, those of its moves that failed
+ * are sorted by the peers of the next copies, and so on; all is done when no peer is
+ * asked any more.
  */
 #include "ckptfs/requester.h"
 
@@ -12,137 +14,240 @@ struct ck_requester_op {
 	struct ck_requester_op *next, *prev; /* under ck_requester.lock */
 	struct ck_requester *r;
 	struct ck_moves *moves;
+	struct part *parts; /* under ck_requester.lock, once they are sent */
+	size_t left; /* parts that are not over; of the line's thread, once they
+		      * are sent */
+};
 
-	struct sorted {
-		uint32_t peer;
-		uint32_t index; /* in the moves */
-	} * order;
-	struct ck_move *list; /* in that order; files are the peers' */
+/* Those for which one peer is asked. */
+struct part {
+	struct part *next;
+	struct ck_requester_op *op;
+	uint32_t peer;
+	uint32_t tries; /* how many places were tried before */
+	uint64_t spent; /* milliseconds, at most, that the moves have taken */
 	struct read_call *calls;
 	size_t ncalls, cap;
-	size_t left; /* calls that are not over; of the line's thread, once they
-		      * are sent */
+	size_t left;	 /* calls that are not over, as that of the op */
+	uint32_t *index; /* of each in the moves */
+	size_t n;
+	struct ck_move list[]; /* files are the peer's; then what index is */
 };
 
 struct read_call {
 	struct ck_call call; /* first */
-	struct ck_requester_op *op;
+	struct part *part;
 };
 
-/* --- from moves to calls ------------------------------------------------------------ */
+/* --- where moves go ------------------------------------------------------------------ */
 
-static void op_free(struct ck_requester_op *op)
+/* A move, and which peer is asked for it; UINT32_MAX: nobody. */
+struct sorted {
+	struct ck_whereabouts at;
+	uint32_t index; /* in the moves */
+};
+
+static size_t first_other(const struct ck_requester *r, uint32_t file)
 {
-	for (size_t i = 0; i < op->ncalls; i++)
-		ck_ask_fini(&op->calls[i].call.ask);
-	free(op->calls);
-	free(op->list);
-	free(op->order);
-	free(op);
+	size_t from = 0, end = r->nothers;
+
+	while (from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (r->others[mid].file < file)
+			from = mid + 1;
+		else
+			end = mid;
+	}
+	return from;
+}
+
+static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
+				   uint32_t tries)
+{
+	size_t i;
+
+	if (tries == 0 && file < r->n)
+		return r->files[file];
+	i = first_other(r, file) + tries - 1;
+	if (tries && i < r->nothers && r->others[i].file == file)
+		return r->others[i].at;
+	return (struct ck_whereabouts){ UINT32_MAX, 0 };
 }
 
 static int sorted_cmp(const void *a, const void *b)
 {
 	const struct sorted *x = a, *y = b;
 
-	if (x->peer != y->peer)
-		return x->peer < y->peer ? -1 : 1;
+	if (x->at.peer != y->at.peer)
+		return x->at.peer < y->at.peer ? -1 : 1;
 	return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Those of files that nobody has are -ENODATA, and no peer's. */
-static void sort(struct ck_requester_op *op)
+/* --- from moves to calls ------------------------------------------------------------ */
+
+static void parts_free(struct part *p)
 {
-	const struct ck_requester *r = op->r;
+	while (p) {
+		struct part *next = p->next;
 
-	for (size_t i = 0; i < op->moves->n; i++) {
-		uint32_t file = op->moves->list[i].file;
-
-		op->order[i] = (struct sorted){
-			.peer = file < r->n ? r->files[file].peer : UINT32_MAX,
-			.index = (uint32_t)i,
-		};
+		for (size_t i = 0; i < p->ncalls; i++)
+			ck_ask_fini(&p->calls[i].call.ask);
+		free(p->calls);
+		free(p);
+		p = next;
 	}
-	qsort(op->order, op->moves->n, sizeof(*op->order), sorted_cmp);
-	for (size_t i = 0; i < op->moves->n; i++) {
-		struct ck_move *m = &op->list[i];
+}
 
-		*m = op->moves->list[op->order[i].index];
-		m->rc = -ENODATA;
-		if (op->order[i].peer != UINT32_MAX)
-			m->file = r->files[m->file].number;
-	}
+static void op_free(struct ck_requester_op *op)
+{
+	parts_free(op->parts);
+	free(op);
 }
 
 static int call_came(struct ck_call *c, const struct ck_message *m, int rc);
 
-static int add_call(struct ck_requester_op *op, uint32_t peer,
-		    struct ck_reads *reads)
+static int add_call(struct part *p, struct ck_reads *reads)
 {
-	struct read_call *calls = ck_grow(op->calls, &op->cap, op->ncalls, 1,
+	struct read_call *calls = ck_grow(p->calls, &p->cap, p->ncalls, 1,
 					  sizeof(*calls));
 	struct read_call *c;
 	int rc;
 
 	if (!calls)
 		return -ENOMEM;
-	op->calls = calls;
-	c = &calls[op->ncalls];
-	*c = (struct read_call){ .call.peer = peer,
+	p->calls = calls;
+	c = &calls[p->ncalls];
+	*c = (struct read_call){ .call.peer = p->peer,
+				 .call.spent = p->spent,
 				 .call.came = call_came,
-				 .op = op };
+				 .part = p };
 	rc = ck_ask_read(reads, &c->call.ask);
-	op->ncalls += rc == 0;
+	p->ncalls += rc == 0;
 	return rc;
 }
 
-/* All calls of the moves [from, end), which are of one peer. */
-static int add_calls(struct ck_requester_op *op, size_t from, size_t end)
+static int add_calls(struct part *p)
 {
 	struct ck_reads reads;
 	int rc = 0;
 
-	ck_reads_begin(&reads, op->list + from, end - from);
+	ck_reads_begin(&reads, p->list, p->n);
 	while (rc == 0 && ck_reads_left(&reads))
-		rc = add_call(op, op->order[from].peer, &reads);
+		rc = add_call(p, &reads);
+	p->left = p->ncalls;
 	return rc;
 }
 
-static int calls_make(struct ck_requester_op *op)
+/* Of n moves that go to the same peer. */
+static struct part *part_make(struct ck_requester_op *op,
+			      const struct sorted *order, size_t n,
+			      uint32_t tries, uint64_t spent)
 {
-	size_t n = op->moves->n;
-	int rc = 0;
+	struct part *p = calloc(
+		1, sizeof(*p) + n * (sizeof(p->list[0]) + sizeof(p->index[0])));
 
-	for (size_t from = 0, end; from < n && rc == 0; from = end) {
-		uint32_t peer = op->order[from].peer;
-
-		for (end = from + 1; end < n && op->order[end].peer == peer;)
-			end++;
-		if (peer != UINT32_MAX)
-			rc = add_calls(op, from, end);
+	if (!p)
+		return NULL;
+	p->op = op;
+	p->peer = order[0].at.peer;
+	p->tries = tries;
+	p->spent = spent;
+	p->n = n;
+	p->index = (uint32_t *)(p->list + n);
+	for (size_t i = 0; i < n; i++) {
+		p->index[i] = order[i].index;
+		p->list[i] = op->moves->list[order[i].index];
+		p->list[i].file = order[i].at.number;
 	}
-	op->left = op->ncalls;
-	return rc;
+	if (add_calls(p) == 0)
+		return p;
+	parts_free(p);
+	return NULL;
 }
 
+/* One for each peer that is asked for some of the moves. -ENOMEM. */
+static int parts_make(struct ck_requester_op *op, struct sorted *order,
+		      size_t n, uint32_t tries, uint64_t spent,
+		      struct part **out)
+{
+	struct part **last = out;
+
+	*out = NULL;
+	qsort(order, n, sizeof(*order), sorted_cmp);
+	for (size_t from = 0, end; from < n; from = end) {
+		uint32_t peer = order[from].at.peer;
+		struct part *p;
+
+		for (end = from + 1; end < n && order[end].at.peer == peer;)
+			end++;
+		if (peer == UINT32_MAX)
+			break; /* these are the last */
+		p = part_make(op, order + from, end - from, tries, spent);
+		if (!p) {
+			parts_free(*out);
+			*out = NULL;
+			return -ENOMEM;
+		}
+		*last = p;
+		last = &p->next;
+	}
+	return 0;
+}
+
+/* What became of its moves. That an answer was none, or that an owner says so, is nothing
+ * that a file can have. Of those that fail in every place the first error counts. */
+static void part_note(const struct part *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		int rc = p->list[i].rc == -EPROTO ? -EIO : p->list[i].rc;
+
+		if (p->tries == 0 || rc == 0 || rc == -EINTR)
+			p->op->moves->list[p->index[i]].rc = rc;
+	}
+}
+
+/* Takes parts into the op, those of nothing that could be asked for too. */
+static void parts_add(struct ck_requester_op *op, struct part *list)
+{
+	struct part **end = &op->parts;
+
+	for (struct part *p = list; p; p = p->next) {
+		if (p->ncalls == 0)
+			part_note(p);
+		op->left += p->ncalls > 0;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = list;
+}
+
+/* Moves of files that nobody has are -ENODATA, and no peer's. */
 static struct ck_requester_op *op_make(struct ck_requester *r,
 				       struct ck_moves *moves)
 {
+	ck_auto_free struct sorted *order = calloc(moves->n + 1,
+						   sizeof(*order));
 	struct ck_requester_op *op = calloc(1, sizeof(*op));
+	struct part *parts;
 
-	if (!op)
+	if (!order || !op) {
+		free(op);
 		return NULL;
+	}
 	op->r = r;
 	op->moves = moves;
-	op->order = calloc(moves->n + 1, sizeof(*op->order));
-	op->list = calloc(moves->n + 1, sizeof(*op->list));
-	if (op->order && op->list) {
-		sort(op);
-		if (calls_make(op) == 0)
-			return op;
+	for (size_t i = 0; i < moves->n; i++) {
+		order[i] = (struct sorted){ place(r, moves->list[i].file, 0),
+					    (uint32_t)i };
+		moves->list[i].rc = -ENODATA;
 	}
-	op_free(op);
-	return NULL;
+	if (parts_make(op, order, moves->n, 0, 0, &parts)) {
+		op_free(op);
+		return NULL;
+	}
+	parts_add(op, parts);
+	return op;
 }
 
 /* --- on the way ------------------------------------------------------------------------ */
@@ -171,46 +276,105 @@ static void link_out(struct ck_requester_op *op)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* The moves have what became of them. That an answer was none, or that an owner says
- * so, is nothing that a file can have. */
-static void op_finish(struct ck_requester_op *op)
-{
-	for (size_t i = 0; i < op->moves->n; i++) {
-		int rc = op->list[i].rc;
-
-		op->moves->list[op->order[i].index].rc = rc == -EPROTO ? -EIO
-								       : rc;
-	}
-	op_free(op);
-}
-
-static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
-{
-	struct ck_requester_op *op = ((struct read_call *)c)->op;
-	struct ck_moves *moves = op->moves;
-
-	if (m)
-		rc = ck_take_read(&c->ask, m);
-	if (rc)
-		ck_ask_fail(&c->ask, rc);
-	if (--op->left == 0) {
-		link_out(op);
-		op_finish(op);
-		moves->done(moves);
-	}
-	return rc == -EPROTO ? rc : 0;
-}
-
 static bool is_unwanted(const struct ck_moves *moves)
 {
 	return __atomic_load_n(&moves->unwanted, __ATOMIC_ACQUIRE);
 }
 
-/* With r->lock, so that the op is there until all are dropped. */
-static void drop_all(struct ck_requester_op *op)
+/* With r->lock, so that the op is there until all are sent. */
+static void send_all(struct ck_requester *r, const struct part *p)
 {
-	for (size_t i = 0; i < op->ncalls; i++)
-		ck_calls_drop(op->r->calls, &op->calls[i].call);
+	for (; p; p = p->next)
+		for (size_t i = 0; i < p->ncalls; i++)
+			ck_calls_send(r->calls, &p->calls[i].call);
+}
+
+/* The same. */
+static void drop_all(const struct ck_requester_op *op)
+{
+	for (const struct part *p = op->parts; p; p = p->next)
+		for (size_t i = 0; i < p->ncalls; i++)
+			ck_calls_drop(op->r->calls, &p->calls[i].call);
+}
+
+/* Whether another place may have what this one has not. */
+static bool may_try_again(int rc)
+{
+	return rc && rc != -ENOMEM && rc != -EINTR;
+}
+
+/* Those moves of a part that failed, as far as there are other places of their files. */
+static struct part *parts_again(struct part *failed)
+{
+	struct ck_requester_op *op = failed->op;
+	ck_auto_free struct sorted *order = NULL;
+	uint32_t tries = failed->tries + 1;
+	struct part *parts;
+	size_t n = 0;
+
+	if (op->r->nothers == 0)
+		return NULL;
+	order = calloc(failed->n, sizeof(*order));
+	for (size_t i = 0; order && i < failed->n; i++) {
+		uint32_t index = failed->index[i];
+
+		if (may_try_again(failed->list[i].rc))
+			order[n++] = (struct sorted){
+				place(op->r, op->moves->list[index].file,
+				      tries),
+				index
+			};
+	}
+	if (n == 0 || parts_make(op, order, n, tries, failed->spent, &parts))
+		return NULL;
+	return parts;
+}
+
+/* Not of what nobody wants any more. */
+static void try_again(struct part *failed)
+{
+	struct ck_requester_op *op = failed->op;
+	struct part *parts = parts_again(failed);
+
+	if (!parts)
+		return;
+	pthread_mutex_lock(&op->r->lock);
+	if (is_unwanted(op->moves)) {
+		parts_free(parts);
+	} else {
+		parts_add(op, parts);
+		send_all(op->r, parts);
+	}
+	pthread_mutex_unlock(&op->r->lock);
+}
+
+/* All its calls are. */
+static void part_over(struct part *p)
+{
+	struct ck_requester_op *op = p->op;
+	struct ck_moves *moves = op->moves;
+
+	part_note(p);
+	try_again(p);
+	if (--op->left)
+		return;
+	link_out(op);
+	op_free(op);
+	moves->done(moves);
+}
+
+static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
+{
+	struct part *p = ((struct read_call *)c)->part;
+
+	if (m)
+		rc = ck_take_read(&c->ask, m);
+	if (rc)
+		ck_ask_fail(&c->ask, rc);
+	p->spent = ck_max(p->spent, c->spent);
+	if (--p->left == 0)
+		part_over(p);
+	return rc == -EPROTO ? rc : 0;
 }
 
 static void fail_all(struct ck_moves *moves, int rc)
@@ -228,15 +392,14 @@ static int start(struct ck_mover *mover, struct ck_moves *moves)
 		fail_all(moves, -ENOMEM);
 		return 0;
 	}
-	if (op->ncalls == 0) {
-		op_finish(op);
+	if (op->left == 0) {
+		op_free(op);
 		return 0;
 	}
 	/* Who is done waits for the lock before the op goes. */
 	pthread_mutex_lock(&r->lock);
 	link_in(op);
-	for (size_t i = 0; i < op->ncalls; i++)
-		ck_calls_send(r->calls, &op->calls[i].call);
+	send_all(r, op->parts);
 	if (is_unwanted(moves))
 		drop_all(op);
 	pthread_mutex_unlock(&r->lock);
@@ -254,6 +417,13 @@ static void interrupt(struct ck_mover *mover, struct ck_moves *moves)
 	if (op)
 		drop_all(op);
 	pthread_mutex_unlock(&r->lock);
+}
+
+void ck_requester_set_others(struct ck_requester *r,
+			     const struct ck_other_place *others, size_t n)
+{
+	r->others = others;
+	r->nothers = n;
 }
 
 void ck_requester_init(struct ck_requester *r, struct ck_calls *calls,

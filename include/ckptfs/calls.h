@@ -43,6 +43,10 @@ struct ck_call {
 	/* Set by the caller, and his until it is sent and after it came: */
 	struct ck_ask ask; /* but its head's id and epoch */
 	uint32_t peer;
+	uint64_t
+		spent; /* milliseconds of its time that are over already, since it
+			 * was sent to another peer before; with those it took when
+			 * it came */
 	/* Called once, in the line's thread, which holds no lock. m: the answer, for
 	 * the ck_take_ function of the request, good until this returns; NULL: there
 	 * is none, and rc says why: -EIO (the peer is down, or makes no progress),

@@ -263,6 +263,288 @@ static void test_at_once(void)
 	end();
 }
 
+/* --- copies ---------------------------------------------------------------------------- */
+
+enum { TIME = 10000 }; /* msec, of a read */
+
+/* File 2 is owner 2's file 0, then owner 1's file 1, then owner 3's file 2; file 3 is
+ * owner 3's, then owner 1's. */
+static const struct ck_other_place others[] = {
+	{ 2, { 1, 1 } },
+	{ 2, { 3, 2 } },
+	{ 3, { 1, 0 } },
+};
+
+struct copied {
+	struct ck_moves moves;
+	struct ck_move list[2];
+	uint8_t to[2][8];
+};
+
+static void copied_begin(struct copied *c)
+{
+	begin();
+	ck_requester_set_others(&requester, others, CK_ARRAY_SIZE(others));
+	*c = (struct copied){ .moves = { .list = c->list, .n = 2 } };
+	for (unsigned i = 0; i < 2; i++)
+		c->list[i] = (struct ck_move){
+			.file = 2 + i, .fpos = 100, .run = 8, .to = c->to[i]
+		};
+	eq_err(start(&c->moves), -EINPROGRESS);
+	eq_u64(line.packets.n, 2);
+}
+
+static bool has(const struct copied *c, unsigned move, unsigned peer,
+		unsigned file)
+{
+	return memcmp(c->to[move], owners.bytes[peer][file] + 100, 8) == 0;
+}
+
+/* What was sent last is answered, with an error or as it should be. */
+static void answer_last(uint32_t err, uint64_t now)
+{
+	struct packet p = packets_take(&line.packets, line.packets.n - 1);
+	struct ck_message m;
+
+	packet_answer(&p, owners.owner[p.peer]);
+	m = packet_open(&p);
+	if (err) {
+		m.head.err = err;
+		m.head.body = 0;
+		m.head.payload = 0;
+		m.body.len = m.payload.len = 0;
+	}
+	eq_err(ck_calls_take(calls, p.peer, &m, now), 0);
+	ck_buf_fini(&p.bytes);
+}
+
+static void tick_at(uint64_t now)
+{
+	ok(ck_calls_tick(calls, now) > 0);
+}
+
+/* All that was sent to a peer is lost. */
+static void lose(uint32_t peer)
+{
+	for (size_t i = line.packets.n; i > 0 && i--;)
+		if (line.packets.list[i].peer == peer)
+			packets_drop(&line.packets, i);
+}
+
+/* A peer goes, and the next ones take over, also while they are being read. */
+static void test_takes_over(void)
+{
+	struct copied c;
+
+	copied_begin(&c);
+	lose(2);
+	ck_calls_lost(calls, 2);
+	eq_u64(line.packets.n, 2);
+	eq_u64(line.packets.list[1].peer, 1);
+	eq_u64(ended, 0);
+	answer_last(0, 1);
+	eq_u64(ended, 0);
+	answer_all();
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, 0);
+	eq_err(c.list[1].rc, 0);
+	ok(has(&c, 0, 1, 1) && has(&c, 1, 3, 0));
+	end();
+
+	copied_begin(&c);
+	answer_all();
+	eq_u64(ended, 1);
+	ok(has(&c, 0, 2, 0) && has(&c, 1, 3, 0));
+	end();
+}
+
+/* The second one fails too, after some of its bytes were there; the third has them. */
+static void test_third(void)
+{
+	struct copied c;
+
+	copied_begin(&c);
+	answer_last(0, 1); /* of file 3 */
+	answer_last(ESTALE, 2);
+	eq_u64(line.packets.n, 1);
+	answer_last(EIO, 3);
+	eq_u64(line.packets.n, 1);
+	eq_u64(line.packets.list[0].peer, 3);
+	eq_u64(ended, 0);
+	answer_last(0, 4);
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, 0);
+	ok(has(&c, 0, 3, 2));
+	end();
+}
+
+/* Where all fail, what was wrong with the first is said. */
+static void test_first_error(void)
+{
+	struct copied c;
+
+	copied_begin(&c);
+	answer_last(0, 1);
+	answer_last(ESTALE, 2);
+	answer_last(EACCES, 3);
+	answer_last(ENODATA, 4);
+	eq_u64(ended, 1);
+	eq_u64(line.packets.n, 0);
+	eq_err(c.list[0].rc, -ESTALE);
+	eq_err(c.list[1].rc, 0);
+	end();
+
+	/* All are gone. */
+	copied_begin(&c);
+	packets_fini(&line.packets);
+	ck_calls_end(calls);
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, -EIO);
+	eq_err(c.list[1].rc, -EIO);
+	end();
+}
+
+/* No other copy is asked for want of memory, nor for what nobody wants. */
+static void test_not_again(void)
+{
+	struct copied c;
+
+	copied_begin(&c);
+	answer_last(0, 1);
+	answer_last(ENOMEM, 2);
+	eq_u64(ended, 1);
+	eq_u64(line.packets.n, 0);
+	eq_err(c.list[0].rc, -ENOMEM);
+	end();
+
+	copied_begin(&c);
+	c.moves.unwanted = true;
+	requester.mover.interrupt(&requester.mover, &c.moves);
+	packets_fini(&line.packets);
+	tick_at(1);
+	eq_u64(ended, 1);
+	eq_u64(line.packets.n, 0);
+	eq_err(c.list[0].rc, -EINTR);
+	end();
+
+	/* It is not wanted any more when the first has failed. */
+	copied_begin(&c);
+	answer_last(0, 1);
+	c.moves.unwanted = true;
+	answer_last(EIO, 2);
+	eq_u64(ended, 1);
+	eq_u64(line.packets.n, 0);
+	end();
+
+	/* Nor when the second one is asked. */
+	copied_begin(&c);
+	answer_last(0, 1);
+	answer_last(EIO, 2);
+	eq_u64(line.packets.n, 1);
+	c.moves.unwanted = true;
+	requester.mover.interrupt(&requester.mover, &c.moves);
+	packets_fini(&line.packets);
+	tick_at(3);
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, -EINTR);
+	end();
+}
+
+/* A move that no file can have is asked of nobody. */
+static void test_wild(void)
+{
+	const struct ck_loop loop = { UINT64_MAX / 2, 8, 8 };
+	struct copied c;
+
+	begin();
+	ck_requester_set_others(&requester, others, CK_ARRAY_SIZE(others));
+	c = (struct copied){ .moves = { .list = c.list, .n = 2 } };
+	for (unsigned i = 0; i < 2; i++)
+		c.list[i] = (struct ck_move){ .file = 2,
+					      .nloops = 1 - i,
+					      .loops = &loop,
+					      .fpos = 100,
+					      .run = 8,
+					      .to = c.to[i] };
+	eq_err(start(&c.moves), -EINPROGRESS);
+	answer_last(EIO, 1);
+	answer_last(0, 2);
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, -EIO);
+	eq_err(c.list[1].rc, 0);
+	ok(has(&c, 1, 1, 1));
+	end();
+}
+
+/* Time goes on, and all peers say that they are there. */
+static void pass(uint64_t from, uint64_t to)
+{
+	for (uint64_t now = from; now <= to; now += 250) {
+		tick_at(now);
+		for (size_t i = line.packets.n; i > 0 && i--;) {
+			struct packet p;
+			struct ck_message m;
+
+			if (line.packets.list[i].head.type != CK_WIRE_PING)
+				continue;
+			p = packets_take(&line.packets, i);
+			packet_answer(&p, owners.owner[p.peer]);
+			m = packet_open(&p);
+			eq_err(ck_calls_take(calls, p.peer, &m, now), 0);
+			ck_buf_fini(&p.bytes);
+		}
+	}
+}
+
+/* The second copy has the time that the first one has left, and no more. */
+static void test_deadline(void)
+{
+	enum { FIRST = 7000 };
+	struct copied c;
+
+	copied_begin(&c);
+	answer_last(0, 0);
+	pass(250, FIRST);
+	eq_u64(line.packets.n, 1);
+	answer_last(EIO, FIRST);
+	eq_u64(line.packets.n, 1); /* the second is asked, and says nothing */
+	pass(FIRST + 250, TIME - 250);
+	eq_u64(ended, 0);
+	pass(TIME, TIME);
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, -EIO);
+	lose(1);
+	eq_u64(line.packets.n, 0); /* for the third is no time */
+	end();
+
+	/* One that takes all of it leaves none. */
+	copied_begin(&c);
+	answer_last(0, 0);
+	pass(250, TIME);
+	eq_u64(ended, 1);
+	eq_err(c.list[0].rc, -EIO);
+	lose(2);
+	eq_u64(line.packets.n, 0);
+	end();
+}
+
+/* One that is down is not waited for: the next one is asked at once. */
+static void test_down(void)
+{
+	struct copied c;
+
+	copied_begin(&c);
+	ck_calls_lost(calls, 1);
+	lose(2);
+	ck_calls_lost(calls, 2);
+	eq_u64(line.packets.n, 2);
+	eq_u64(line.packets.list[1].peer, 3);
+	answer_all();
+	eq_u64(ended, 1);
+	ok(has(&c, 0, 3, 2));
+	end();
+}
+
 int main(void)
 {
 	owners_begin(&owners);
@@ -271,5 +553,12 @@ int main(void)
 	test_part();
 	test_errnos();
 	test_at_once();
+	test_takes_over();
+	test_third();
+	test_first_error();
+	test_not_again();
+	test_wild();
+	test_deadline();
+	test_down();
 	return owners_end(&owners) | tap_done();
 }
