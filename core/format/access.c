@@ -31,13 +31,22 @@ struct ck_access *ck_access_make(const struct ck_catalog *c)
 	return a;
 }
 
+mode_t ck_metadata_closed(const struct ck_checkpoint *cp)
+{
+	return cp->elsewhere ? cp->elsewhere->metadata_closed & 0777 : 0;
+}
+
 void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st)
 {
+	struct ck_file_access now;
+
 	if (!cp->access)
 		return;
-	ck_file_access_note(&cp->access->metadata, st, cp->dirfd, ".metadata",
-			    0);
+	now = ck_file_access_noted(&cp->access->metadata);
+	ck_file_access_note(&now, st, cp->dirfd, ".metadata", 0);
+	now.mode &= ~ck_metadata_closed(cp);
+	ck_file_access_copy(&cp->access->metadata, &now);
 	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });
 }
 

@@ -123,8 +123,11 @@ struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
 	return (struct ck_data_file){
 		.path = info->path,
 		.size = info->size,
-		.attr = { info->mtime, info->mode, info->uid, info->gid },
-		.closed = info->closed,
+		.attr = { ck_files_mtime(cp->files, number), info->mode,
+			  info->uid, info->gid },
+		.closed =
+			ck_file_access_noted(ck_files_access(cp->files, number))
+				.closed,
 		.unseen = !ck_files_is_seen(cp->files, number),
 		.err = info->err,
 		.why = info->why,
@@ -141,6 +144,36 @@ static int describe_files(const struct ck_checkpoint *cp, struct ck_catalog *c)
 		rc = ck_catalog_file_add(c, &file);
 	}
 	return rc;
+}
+
+static void need(struct ck_checkpoint *cp, const struct ck_item *item)
+{
+	uint64_t end;
+
+	if (item->file < ck_files_count(cp->files) &&
+	    ck_add(&end, item->fpos, item->length))
+		ck_files_need(cp->files, item->file, end);
+}
+
+/* Copies of a file that end before what is in use of it are none. */
+static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
+{
+	for (uint32_t i = 0; i < c->chunks.n; i++)
+		need(cp, ck_catalog_item(c, i));
+	for (uint32_t i = 0; i < c->replicas.n; i++)
+		need(cp, &ck_catalog_replica(c, i)->item);
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		need(cp, &ck_catalog_object(c, i)->item);
+}
+
+/* What other hosts have of it. */
+static int load_elsewhere(struct ck_checkpoint *cp, const struct ck_catalog *c,
+			  struct ck_diag *d)
+{
+	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
+
+	need_all(cp, c);
+	return cp->elsewhere->files(cp->elsewhere, cp->files, shown, d);
 }
 
 static int load(struct ck_checkpoint *cp, const char *path,
@@ -167,9 +200,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = cp->format->load(cp, c, options, brought, d);
 	if (rc == 0 && cp->elsewhere)
-		rc = cp->elsewhere->files(
-			cp->elsewhere, cp->files,
-			(struct ck_ids){ c->meta.uid, c->meta.gid }, d);
+		rc = load_elsewhere(cp, c, d);
 	if (rc)
 		return rc;
 	if (describe_files(cp, c))

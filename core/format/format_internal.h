@@ -99,6 +99,8 @@ struct ck_access *ck_access_make(const struct ck_catalog *c);
  * cp->access. Any thread. */
 void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st);
+/* Which bits of its mode copies on other hosts take. */
+mode_t ck_metadata_closed(const struct ck_checkpoint *cp);
 /* changed() of a format whose metadata is on another host. */
 int ck_metadata_changed_far(const struct ck_checkpoint *cp);
 void ck_access_note_directory(const struct ck_checkpoint *cp,

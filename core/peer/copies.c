@@ -10,7 +10,7 @@ static bool has(const struct ck_copies_asked *q, uint32_t host, uint64_t least)
 static bool is_like(const struct ck_copies_asked *q, uint32_t host,
 		    uint32_t like)
 {
-	const struct ck_copy *a = &q->copies[host], *b = &q->copies[like];
+	const struct ck_file_copy *a = &q->copies[host], *b = &q->copies[like];
 
 	return !q->compared ||
 	       (a->size == b->size &&

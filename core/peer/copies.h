@@ -12,15 +12,16 @@
 enum { CK_COPY_DIGEST = 16 }; /* bytes */
 
 /* What one host says of its copy. */
-struct ck_copy {
+struct ck_file_copy {
 	bool has; /* it is there, has a file, and its bytes are to be had */
 	uint64_t size;
 	uint8_t digest[CK_COPY_DIGEST]; /* if they are compared */
+	bool unread; /* of no interest here: its digest could not be had */
 };
 
 /* Hosts are numbers below n, the same for all who ask. */
 struct ck_copies_asked {
-	const struct ck_copy *copies; /* by host, n */
+	const struct ck_file_copy *copies; /* by host, n */
 	uint32_t n;
 	uint32_t here;		/* the one that asks */
 	const uint32_t *prefer; /* hosts; where copies differ, the first of them

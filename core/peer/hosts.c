@@ -102,6 +102,56 @@ void ck_hosts_let_wait(struct ck_hosts *h)
 	h->let_wait = true;
 }
 
+/* --- hosts -------------------------------------------------------------------------- */
+
+/* Ranks of one host follow each other. */
+static void groups_find(struct ck_hosts *h)
+{
+	for (uint32_t i = 0; i < h->n; i++) {
+		if (!h->hosts[i].again)
+			h->groups[h->ngroups++].first = i;
+		h->groups[h->ngroups - 1].n++;
+	}
+}
+
+/* By their ranks, for that order is the same wherever it is asked. */
+static void groups_sort(struct ck_hosts *h)
+{
+	for (uint32_t i = 1; i < h->ngroups; i++) {
+		struct ck_hosts_group g = h->groups[i];
+		uint32_t at = i;
+
+		for (; at > 0 && h->hosts[g.first].rank <
+					 h->hosts[h->groups[at - 1].first].rank;
+		     at--)
+			h->groups[at] = h->groups[at - 1];
+		h->groups[at] = g;
+	}
+	while (h->groups[h->here].first)
+		h->here++;
+}
+
+static void prefer(struct ck_hosts *h, const char *name)
+{
+	for (uint32_t i = 0; i < h->ngroups; i++)
+		if (strcmp(h->hosts[h->groups[i].first].name, name) == 0)
+			h->prefer[h->nprefer++] = i;
+}
+
+static bool groups_make(struct ck_hosts *h, const struct ck_hosts_setup *o)
+{
+	h->groups = calloc(h->n + 1UL, sizeof(*h->groups));
+	/* The same name may come twice in what is preferred, but not here. */
+	h->prefer = calloc(o->nprefer + 1UL, sizeof(*h->prefer));
+	if (!h->groups || !h->prefer)
+		return false;
+	groups_find(h);
+	groups_sort(h);
+	for (uint32_t i = 0; i < o->nprefer; i++)
+		prefer(h, o->prefer[i]);
+	return true;
+}
+
 /* --- making ------------------------------------------------------------------------- */
 
 struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
@@ -128,8 +178,12 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 					     o->list[i - 1].name) == 0,
 			.there = !o->list[i].missing,
 		};
+	h->replicas = o->replicas;
 	ck_requester_init(&h->requester, h->calls, NULL, 0);
-	return h;
+	if (groups_make(h, o))
+		return h;
+	ck_hosts_free(h);
+	return NULL;
 }
 
 void ck_hosts_free(struct ck_hosts *h)
@@ -138,6 +192,10 @@ void ck_hosts_free(struct ck_hosts *h)
 		return;
 	ck_requester_fini(&h->requester);
 	free(h->files);
+	free(h->others.list);
+	free(h->copies.list);
+	free(h->groups);
+	free(h->prefer);
 	free(h);
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * hosts_files: which host every data file is read on. All hosts are asked for all files
- * at once; what is here is read here, and of several others that have a file the one
- * with the least to serve is taken: every host that asks and has no copy itself comes to
- * the same.
+ * at once, and then for digests of those that several have. What is here is read here,
+ * and of several others that have a file the one with the least to serve is taken; the
+ * others are for when that fails. See copies.h.
  */
 #include "hosts_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* What all hosts said of all files. */
 struct gathered {
@@ -16,8 +17,12 @@ struct gathered {
 	uint32_t *numbers;    /* of them, in the ck_files */
 	size_t n;
 	struct ck_looked *
-		*said;	 /* by host, n each; NULL: it has said nothing */
-	uint64_t *loads; /* by host: bytes of files that are its */
+		*said; /* by rank, n each; NULL: it has said nothing */
+	struct ck_file_copy **copies; /* by host, n each */
+	uint64_t *loads;	      /* by host: bytes of files that are its */
+	uint64_t *rank_loads;	      /* the same of its ranks */
+	uint32_t *chosen;	      /* hosts of the copies of one file */
+	size_t too_short, first_short; /* files of which there is such a copy */
 };
 
 /* --- asking ----------------------------------------------------------------------------- */
@@ -66,10 +71,16 @@ static int gather(struct ck_hosts *h, const struct ck_files *files,
 	int rc;
 
 	g->said = calloc(h->n, sizeof(*g->said));
-	g->loads = calloc(h->n, sizeof(*g->loads));
-	rc = tasks && g->said && g->loads ? names_take(g, files) : -ENOMEM;
+	g->copies = calloc(h->ngroups, sizeof(*g->copies));
+	g->loads = calloc(h->ngroups, sizeof(*g->loads));
+	g->rank_loads = calloc(h->n, sizeof(*g->rank_loads));
+	g->chosen = calloc(h->ngroups, sizeof(*g->chosen));
+	rc = tasks && g->said && g->copies && g->loads && g->rank_loads &&
+			     g->chosen
+		     ? names_take(g, files)
+		     : -ENOMEM;
 	if (rc == 0)
-		rc = ck_hosts_each(h, 1, ask, g, tasks);
+		rc = ck_hosts_each(h, 0, ask, g, tasks);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	for (uint32_t i = 1; i < h->n; i++)
@@ -80,17 +91,22 @@ static int gather(struct ck_hosts *h, const struct ck_files *files,
 	return 0;
 }
 
-static void gathered_fini(struct gathered *g, uint32_t nhosts)
+static void gathered_fini(struct gathered *g, const struct ck_hosts *h)
 {
-	for (uint32_t i = 0; g->said && i < nhosts; i++)
+	for (uint32_t i = 0; g->said && i < h->n; i++)
 		free(g->said[i]);
+	for (uint32_t i = 0; g->copies && i < h->ngroups; i++)
+		free(g->copies[i]);
 	free(g->said);
+	free(g->copies);
 	free(g->loads);
+	free(g->rank_loads);
+	free(g->chosen);
 	free(g->names);
 	free(g->numbers);
 }
 
-/* --- choosing ----------------------------------------------------------------------------- */
+/* --- comparing ---------------------------------------------------------------------------- */
 
 static bool is_usable(const struct ck_looked *l)
 {
@@ -103,33 +119,144 @@ static bool is_here(const struct ck_files *files, uint32_t number)
 	       !ck_files_info(files, number)->err;
 }
 
-/* 0: none of the others. */
-static uint32_t host_of(const struct ck_hosts *h, const struct gathered *g,
+/* The rank that speaks for a host; n: none of them has said anything. */
+static uint32_t speaker(const struct ck_hosts *h, const struct gathered *g,
+			uint32_t host)
+{
+	const struct ck_hosts_group *group = &h->groups[host];
+
+	for (uint32_t i = group->first; i < group->first + group->n; i++)
+		if (h->hosts[i].there && g->said[i])
+			return i;
+	return h->n;
+}
+
+/* Of this host counts what was seen. */
+static int copies_take(struct ck_hosts *h, struct gathered *g,
+		       const struct ck_files *files, uint32_t host)
+{
+	uint32_t rank = speaker(h, g, host);
+	struct ck_file_copy *list = calloc(g->n + 1, sizeof(*list));
+
+	g->copies[host] = list;
+	for (size_t i = 0; list && i < g->n; i++) {
+		if (host == h->here) {
+			list[i].has = is_here(files, g->numbers[i]);
+			list[i].size =
+				ck_files_info(files, g->numbers[i])->size;
+		} else if (rank < h->n) {
+			list[i].has = is_usable(&g->said[rank][i]);
+			list[i].size = g->said[rank][i].info.size;
+		}
+	}
+	return list ? 0 : -ENOMEM;
+}
+
+static bool has_several(const struct ck_hosts *h, const struct gathered *g,
 			size_t i)
 {
-	uint32_t best = 0;
+	unsigned n = 0;
 
-	for (uint32_t host = 1; host < h->n; host++)
-		if (g->said[host] && is_usable(&g->said[host][i]) &&
-		    (!best || g->loads[host] < g->loads[best]))
-			best = host;
-	return best;
+	for (uint32_t host = 0; host < h->ngroups; host++)
+		n += g->copies[host][i].has;
+	return n > 1;
 }
+
+/* One that cannot be read where its digest should be made is none. */
+static int compare_host(struct ck_hosts *h, struct gathered *g, uint32_t host,
+			uint32_t rank)
+{
+	ck_auto_free struct ck_hosts_digest *list = calloc(g->n + 1,
+							   sizeof(*list));
+	struct ck_file_copy *copies = g->copies[host];
+	ck_auto_free size_t *index = calloc(g->n + 1, sizeof(*index));
+	size_t n = 0;
+	int rc;
+
+	if (!list || !index)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->n; i++) {
+		if (!copies[i].has || !has_several(h, g, i))
+			continue;
+		list[n] = (struct ck_hosts_digest){
+			.number = g->said[rank][i].number,
+			.size = copies[i].size
+		};
+		index[n++] = i;
+	}
+	rc = ck_hosts_digest(h->calls, h->hosts[rank].rank, h->replicas, list,
+			     n);
+	for (size_t k = 0; rc == 0 && k < n; k++) {
+		size_t i = index[k];
+
+		memcpy(copies[i].digest, list[k].digest, CK_COPY_DIGEST);
+		copies[i].unread = list[k].rc;
+		if (list[k].rc)
+			g->said[rank][i].trouble = -list[k].rc;
+	}
+	return rc;
+}
+
+static int compare(struct ck_hosts_task *t)
+{
+	struct gathered *g = t->arg;
+	struct ck_hosts *h = t->hosts;
+
+	for (uint32_t host = 0; host < h->ngroups; host++)
+		if (speaker(h, g, host) == t->index)
+			return compare_host(h, g, host, t->index);
+	return 0;
+}
+
+/* Of a host that is gone by now nothing counts, but for what can be read without it. */
+static void note_unread(const struct ck_hosts *h, struct gathered *g,
+			uint32_t host)
+{
+	if (speaker(h, g, host) < h->n)
+		return;
+	for (size_t i = 0; i < g->n; i++)
+		g->copies[host][i].unread = host != h->here ||
+					    has_several(h, g, i);
+}
+
+static int compare_all(struct ck_hosts *h, struct gathered *g,
+		       const struct ck_files *files)
+{
+	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
+	int rc = tasks ? 0 : -ENOMEM;
+
+	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
+		rc = copies_take(h, g, files, host);
+	if (rc || h->replicas == CK_REPLICAS_FIRST)
+		return rc;
+	rc = ck_hosts_each(h, 0, compare, g, tasks);
+	for (uint32_t i = 0; i < h->n && rc == 0; i++)
+		if (h->hosts[i].there)
+			rc = tasks[i].rc;
+	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
+		note_unread(h, g, host);
+	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
+		for (size_t i = 0; i < g->n; i++)
+			g->copies[host][i].has &= !g->copies[host][i].unread;
+	return rc;
+}
+
+/* --- choosing ----------------------------------------------------------------------------- */
 
 /* What is to be said of a file that nobody can use: what is wrong with the copy of some
  * host, or that a host may have it which is away. False: what is known here stands. */
 static bool is_at_fault(const struct ck_hosts *h, const struct gathered *g,
 			size_t i, struct ck_file_info *out)
 {
-	for (uint32_t host = 1; host < h->n; host++) {
-		const struct ck_looked *l = g->said[host] ? &g->said[host][i]
+	for (uint32_t rank = 1; rank < h->n; rank++) {
+		const struct ck_looked *l = g->said[rank] ? &g->said[rank][i]
 							  : NULL;
 
 		if (l && l->trouble) {
 			*out = (struct ck_file_info){ .err = l->trouble };
 			return true;
 		}
-		if (!h->hosts[host].there) {
+		if (!h->hosts[rank].there) {
 			*out = (struct ck_file_info){
 				.err = EIO, .why = ck_file_why_away()
 			};
@@ -139,22 +266,265 @@ static bool is_at_fault(const struct ck_hosts *h, const struct gathered *g,
 	return false;
 }
 
-static void settle(struct ck_hosts *h, struct gathered *g, size_t i,
-		   struct ck_files *files)
+static const char *host_name(const struct ck_hosts *h, uint32_t host)
 {
-	uint32_t number = g->numbers[i], host = host_of(h, g, i);
-	const struct ck_looked *l = host ? &g->said[host][i] : NULL;
+	return h->hosts[h->groups[host].first].name;
+}
+
+static const char *show_copy(const struct ck_hosts *h, const struct gathered *g,
+			     size_t i, uint32_t host)
+{
+	const struct ck_file_copy *copy = &g->copies[host][i];
+	char hex[2 * CK_COPY_DIGEST + 1];
+
+	for (unsigned k = 0; k < CK_COPY_DIGEST; k++)
+		snprintf(hex + 2UL * k, 3, "%02x", copy->digest[k]);
+	return ck_shown("%s has %ju bytes, XXH3-128 %s%s", host_name(h, host),
+			(uintmax_t)copy->size,
+			h->replicas == CK_REPLICAS_FULL ? "" : "of a sample ",
+			hex);
+}
+
+static void set_differs(const struct ck_hosts *h, const struct gathered *g,
+			size_t i, const struct ck_copies_chosen *c,
+			struct ck_files *files)
+{
+	ck_files_set_differs(files, g->numbers[i],
+			     ck_shown("%s: %s; %s", ck_file_why_differs(),
+				      show_copy(h, g, i, c->one),
+				      show_copy(h, g, i, c->other)));
+}
+
+/* --- places --------------------------------------------------------------------------------- */
+
+static bool has_copy(const struct ck_hosts *h, const struct gathered *g,
+		     uint32_t rank, size_t i, uint64_t size)
+{
+	const struct ck_looked *l = g->said[rank] ? &g->said[rank][i] : NULL;
+
+	return l && h->hosts[rank].there && is_usable(l) &&
+	       l->info.size == size;
+}
+
+/* Of the ranks of a host the one with the least to serve; n: there is none. */
+static uint32_t rank_of(const struct ck_hosts *h, const struct gathered *g,
+			uint32_t host, size_t i)
+{
+	const struct ck_hosts_group *group = &h->groups[host];
+	uint64_t size = g->copies[host][i].size;
+	uint32_t best = h->n;
+
+	for (uint32_t r = group->first; r < group->first + group->n; r++)
+		if (has_copy(h, g, r, i, size) &&
+		    (best == h->n || g->rank_loads[r] < g->rank_loads[best]))
+			best = r;
+	return best;
+}
+
+static int add_other(struct ck_hosts *h, uint32_t file, uint32_t rank,
+		     uint32_t number)
+{
+	struct ck_other_place *list = ck_grow(h->others.list, &h->others.cap,
+					      h->others.n, 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	h->others.list = list;
+	list[h->others.n++] = (struct ck_other_place){
+		file, { h->hosts[rank].rank, number }
+	};
+	return 0;
+}
+
+/* All ranks of a host, the best one first; it is the file's first place if that has
+ * none. */
+static int add_places(struct ck_hosts *h, const struct gathered *g, size_t i,
+		      uint32_t host, bool is_first)
+{
+	const struct ck_hosts_group *group = &h->groups[host];
+	uint32_t number = g->numbers[i], best = rank_of(h, g, host, i);
+	int rc = 0;
+
+	if (best == h->n)
+		return 0;
+	if (is_first)
+		h->files[number] = (struct ck_whereabouts){
+			h->hosts[best].rank, g->said[best][i].number
+		};
+	else
+		rc = add_other(h, number, best, g->said[best][i].number);
+	for (uint32_t r = group->first; r < group->first + group->n && rc == 0;
+	     r++)
+		if (r != best && has_copy(h, g, r, i, g->copies[host][i].size))
+			rc = add_other(h, number, r, g->said[r][i].number);
+	return rc;
+}
+
+static struct ck_file_access access_of(const struct ck_file_info *info)
+{
+	return (struct ck_file_access){ .mode = info->mode,
+					.uid = info->uid,
+					.gid = info->gid,
+					.closed = info->closed };
+}
+
+static int add_copy(struct ck_hosts *h, const struct gathered *g, size_t i,
+		    uint32_t rank)
+{
+	struct ck_hosts_copy *list = ck_grow(h->copies.list, &h->copies.cap,
+					     h->copies.n, 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	h->copies.list = list;
+	list[h->copies.n++] = (struct ck_hosts_copy){
+		.file = g->numbers[i],
+		.peer = h->hosts[rank].rank,
+		.access = access_of(&g->said[rank][i].info)
+	};
+	return 0;
+}
+
+/* --- all of one file ------------------------------------------------------------------------ */
+
+/* Copies in use, beside the first one: what they take, and their newest time. */
+static int join_copies(struct ck_hosts *h, const struct gathered *g, size_t i,
+		       uint32_t n, struct ck_file_info *info)
+{
+	bool first_is_here = g->chosen[0] == h->here;
+	int rc = 0;
+
+	for (uint32_t k = 0; k < n && rc == 0; k++) {
+		uint32_t rank = rank_of(h, g, g->chosen[k], i);
+		const struct ck_file_info *said;
+		struct ck_file_access access;
+
+		if (rank == h->n || (k == 0 && first_is_here))
+			continue;
+		said = &g->said[rank][i].info;
+		access = access_of(said);
+		info->mtime = ck_time_newest(info->mtime, said->mtime);
+		if (k > 0)
+			info->closed |= ck_hosts_closed(&access, g->shown);
+		if (n > 1)
+			rc = add_copy(h, g, i, rank);
+	}
+	return rc;
+}
+
+/* What is here stays here, whatever others have. */
+static int use_here(struct ck_hosts *h, const struct gathered *g, size_t i,
+		    uint32_t n, struct ck_files *files)
+{
+	struct ck_file_info others = { 0 };
+	int rc = join_copies(h, g, i, n, &others);
+
+	if (rc || n == 1)
+		return rc;
+	ck_files_set_newest(files, g->numbers[i], others.mtime);
+	ck_files_note_others(files, g->numbers[i], others.closed);
+	return 0;
+}
+
+static int use_remote(struct ck_hosts *h, const struct gathered *g, size_t i,
+		      uint32_t n, struct ck_files *files)
+{
+	uint32_t rank = rank_of(h, g, g->chosen[0], i);
+	struct ck_file_info info = g->said[rank][i].info;
+	int rc = join_copies(h, g, i, n, &info);
+
+	for (uint32_t k = 0; k < n && rc == 0; k++)
+		rc = add_places(h, g, i, g->chosen[k], k == 0);
+	if (rc == 0)
+		ck_files_set_remote(files, g->numbers[i], &info);
+	return rc;
+}
+
+static int use(struct ck_hosts *h, struct gathered *g, size_t i,
+	       const struct ck_copies_chosen *c, struct ck_files *files)
+{
+	uint64_t size = g->copies[c->server][i].size;
+	uint32_t rank = rank_of(h, g, c->server, i);
+	int rc;
+
+	rc = g->chosen[0] == h->here ? use_here(h, g, i, c->n, files)
+				     : use_remote(h, g, i, c->n, files);
+	g->loads[c->server] += size;
+	if (rank < h->n)
+		g->rank_loads[rank] += size;
+	return rc;
+}
+
+static void note_short(struct gathered *g, size_t i)
+{
+	if (g->too_short++ == 0)
+		g->first_short = i;
+}
+
+static int settle(struct ck_hosts *h, struct gathered *g, size_t i,
+		  struct ck_file_copy *copies, struct ck_files *files)
+{
+	const struct ck_copies_asked asked = {
+		.copies = copies,
+		.n = h->ngroups,
+		.here = h->here,
+		.prefer = h->prefer,
+		.nprefer = h->nprefer,
+		.needed = ck_files_needed(files, g->numbers[i]),
+		.compared = h->replicas != CK_REPLICAS_FIRST,
+		.loads = g->loads,
+	};
+	struct ck_copies_chosen c;
 	struct ck_file_info fault;
 
-	if (l) {
-		h->files[number] = (struct ck_whereabouts){
-			.peer = h->hosts[host].rank, .number = l->number
-		};
-		g->loads[host] += l->info.size;
-		ck_files_set_remote(files, number, &l->info);
-	} else if (is_at_fault(h, g, i, &fault)) {
-		ck_files_set_remote(files, number, &fault);
+	for (uint32_t host = 0; host < h->ngroups; host++) {
+		copies[host] = g->copies[host][i];
+		copies[host].has &= host == h->here ||
+				    rank_of(h, g, host, i) < h->n;
 	}
+	ck_copies_choose(&asked, &c, g->chosen);
+	if (c.too_short < h->ngroups)
+		note_short(g, i);
+	switch (c.outcome) {
+	case CK_COPIES_FINE: return use(h, g, i, &c, files);
+	case CK_COPIES_DIFFER: set_differs(h, g, i, &c, files); break;
+	case CK_COPIES_NONE:
+		if (!is_here(files, g->numbers[i]) &&
+		    is_at_fault(h, g, i, &fault))
+			ck_files_set_remote(files, g->numbers[i], &fault);
+		break;
+	}
+	return 0;
+}
+
+static void log_short(const struct gathered *g, const struct ck_files *files)
+{
+	if (g->too_short)
+		ck_log("%s: a copy that ends before its items do is not "
+		       "used%s",
+		       ck_show(ck_files_info(files, g->numbers[g->first_short])
+				       ->path),
+		       g->too_short == 1 ? ""
+					 : ck_shown(", and %zu more files",
+						    g->too_short - 1));
+}
+
+static int settle_all(struct ck_hosts *h, struct gathered *g,
+		      struct ck_files *files)
+{
+	ck_auto_free struct ck_file_copy *copies = calloc(h->ngroups,
+							  sizeof(*copies));
+	int rc = copies ? compare_all(h, g, files) : -ENOMEM;
+
+	h->nfiles = ck_files_count(files);
+	h->files = calloc(h->nfiles + 1UL, sizeof(*h->files));
+	if (!h->files)
+		rc = -ENOMEM;
+	for (size_t i = 0; rc == 0 && i < g->n; i++)
+		rc = settle(h, g, i, copies, files);
+	if (rc == 0)
+		log_short(g, files);
+	return rc;
 }
 
 int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
@@ -164,23 +534,21 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 	struct gathered g = { .shown = shown };
 	int rc = gather(h, files, &g, d);
 
-	h->nfiles = ck_files_count(files);
-	h->files = calloc(h->nfiles + 1UL, sizeof(*h->files));
-	if (rc == 0 && !h->files)
-		rc = ck_fail(d, ENOMEM, "out of memory");
-	for (size_t i = 0; rc == 0 && i < g.n; i++)
-		if (!is_here(files, g.numbers[i]))
-			settle(h, &g, i, files);
 	if (rc == 0) {
-		h->set = files;
-		h->shown = shown;
-		h->requester.files = h->files;
-		h->requester.n = h->nfiles;
-		ck_hosts_note_states(h);
-		if (h->let_wait)
-			ck_files_set_reader(files, &h->reader);
-		rc = ck_hosts_hearing_make(h);
+		rc = settle_all(h, &g, files);
+		if (rc)
+			ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	}
-	gathered_fini(&g, h->n);
-	return rc;
+	gathered_fini(&g, h);
+	if (rc)
+		return rc;
+	h->set = files;
+	h->shown = shown;
+	h->requester.files = h->files;
+	h->requester.n = h->nfiles;
+	ck_requester_set_others(&h->requester, h->others.list, h->others.n);
+	ck_hosts_note_states(h);
+	if (h->let_wait)
+		ck_files_set_reader(files, &h->reader);
+	return ck_hosts_hearing_make(h);
 }

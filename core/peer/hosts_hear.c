@@ -37,7 +37,8 @@ struct ck_hosts_hearing {
 /* Of metadata on another host. */
 static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
 {
-	const struct ck_file_access now = { .mode = l->info.mode,
+	const mode_t closed = h->elsewhere.metadata_closed;
+	const struct ck_file_access now = { .mode = l->info.mode & ~closed,
 					    .uid = l->info.uid,
 					    .gid = l->info.gid };
 
@@ -48,7 +49,8 @@ static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
 }
 
 /* An error of the moment says nothing. */
-static void note(struct ck_hosts *h, uint32_t number, const struct ck_looked *l)
+static void note(struct ck_hosts *h, uint32_t number, uint32_t peer,
+		 const struct ck_looked *l)
 {
 	if (!l->seen || l->info.err || (l->trouble && l->trouble != ESTALE))
 		return;
@@ -56,6 +58,8 @@ static void note(struct ck_hosts *h, uint32_t number, const struct ck_looked *l)
 		note_metadata(h, l);
 		return;
 	}
+	if (ck_hosts_note_copy(h, number, peer, l))
+		return;
 	ck_files_note_changed(h->set, number, l->trouble == ESTALE);
 	if (l->trouble == 0)
 		ck_files_note_access(h->set, number, &l->info);
@@ -68,7 +72,7 @@ static int came(struct ck_call *c, const struct ck_message *m, int rc)
 	if (m)
 		rc = ck_take_look(&c->ask, m, q->said);
 	for (size_t i = 0; rc == 0 && i < q->n; i++)
-		note(q->hosts, q->numbers[i], &q->said[i]);
+		note(q->hosts, q->numbers[i], c->peer, &q->said[i]);
 	ck_ask_fini(&c->ask);
 	sem_post(&q->free);
 	return m ? rc : 0;
@@ -82,6 +86,22 @@ static void add(struct question *q, struct ck_str name, uint32_t number)
 	q->numbers[q->n++] = number;
 }
 
+/* Whether a rank is the one to be asked of a file. */
+static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
+{
+	const struct ck_hosts_copy *list;
+	size_t n;
+
+	if (ck_files_info(h->set, file)->err)
+		return false;
+	list = ck_hosts_copies_of(h, file, &n);
+	for (size_t i = 0; i < n; i++)
+		if (list[i].peer == rank)
+			return true;
+	return n == 0 && h->files[file].peer == rank &&
+	       ck_files_is_remote(h->set, file);
+}
+
 /* The next files of a rank. */
 static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
 {
@@ -91,9 +111,7 @@ static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
 	for (uint32_t i = 0; i < h->nfiles && q->n < AT_ONCE; i++) {
 		uint32_t number = q->next++ % h->nfiles;
 
-		if (h->files[number].peer == rank &&
-		    ck_files_is_remote(h->set, number) &&
-		    !ck_files_info(h->set, number)->err)
+		if (is_asked(h, number, rank))
 			add(q, ck_files_info(h->set, number)->path, number);
 	}
 }

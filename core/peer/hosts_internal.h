@@ -5,6 +5,7 @@
 
 #include "ckptfs/hosts.h"
 #include "ckptfs/requester.h"
+#include "copies.h"
 
 struct ck_hosts_host {
 	const char *name, *path;
@@ -14,6 +15,32 @@ struct ck_hosts_host {
 	/* Atomic, see ck_hosts_note_states(): */
 	bool up;
 	uint64_t since; /* when it came up or went down */
+};
+
+/* The ranks of one host: [first, first + n) of the list. */
+struct ck_hosts_group {
+	uint32_t first, n;
+};
+
+/* What is known of one copy of a file, where there are several in use. */
+struct ck_hosts_copy {
+	uint32_t file; /* in the ck_files */
+	uint32_t peer; /* who is asked of it from time to time */
+	bool changed;
+	struct ck_file_access access;
+};
+
+/* Grown while the checkpoint is opened; by file, those of a file in the order in which
+ * they are used, without one that is here. */
+struct ck_hosts_copies {
+	struct ck_hosts_copy *list;
+	size_t n, cap;
+};
+
+/* Places behind the first, as the requester has them. */
+struct ck_hosts_others {
+	struct ck_other_place *list;
+	size_t n, cap;
 };
 
 struct ck_hosts_hearing;
@@ -29,6 +56,9 @@ struct ck_hosts {
 	struct ck_ids shown;
 	struct ck_whereabouts *files; /* by number in the set */
 	uint32_t nfiles;
+	struct ck_hosts_others others;
+	struct ck_hosts_copies copies; /* what is in them: of the line's thread,
+					* from then on */
 	struct ck_hosts_hearing *hearing;
 
 	struct {
@@ -37,6 +67,13 @@ struct ck_hosts {
 		struct ck_file_access access; /* atomic, as is: */
 		bool changed;
 	} metadata;
+
+	enum ck_replicas replicas;
+	/* In an order that all who ask have, that of their ranks. */
+	struct ck_hosts_group *groups;
+	uint32_t ngroups, here; /* the one of this host */
+	uint32_t *prefer;	/* groups */
+	uint32_t nprefer;
 
 	uint32_t n;
 	struct ck_hosts_host hosts[];
@@ -75,6 +112,32 @@ const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file);
 void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out);
 /* Notes which hosts are up now, and since when. One thread. */
 void ck_hosts_note_states(struct ck_hosts *h);
+
+/* A file of an owner, and what its bytes come to. */
+struct ck_hosts_digest {
+	uint32_t number; /* of the file there */
+	uint64_t size;
+	uint8_t digest[CK_COPY_DIGEST];
+	int rc; /* 0, or why there is none: as of ck_take_digest(), ck_call */
+};
+
+/* Has a peer make the digests of n files, several at a time. how: SAMPLE or FULL.
+ * -ENOMEM. */
+CK_MUST_USE int ck_hosts_digest(struct ck_calls *calls, uint32_t peer,
+				enum ck_replicas how,
+				struct ck_hosts_digest *list, size_t n);
+
+/* What a peer said of one copy of a file that has several, as far as it is one: what
+ * they come to is noted. False: it has no others. */
+bool ck_hosts_note_copy(struct ck_hosts *h, uint32_t file, uint32_t peer,
+			const struct ck_looked *l);
+/* The first one of a file; NULL: there are not several. */
+struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
+					 uint32_t file, size_t *n);
+/* Which r bits a copy takes, beside another one that is the first. */
+mode_t ck_hosts_closed(const struct ck_file_access *access,
+		       struct ck_ids shown);
+
 /* Once the checkpoint's files are known. -ENOMEM. */
 CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);
 

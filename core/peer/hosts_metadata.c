@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_metadata: every host that has a metadata file has to have the same one. It is
- * this host's if it has one, else that of the first that does.
+ * hosts_metadata: every host that has a metadata file has to have the same one, unless
+ * it is said whose counts. It is this host's if it has one, else that of the first that
+ * does.
  */
 #include "ckptfs/memory.h"
 #include "hosts_internal.h"
@@ -10,13 +11,11 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { DIGEST = 16 }; /* bytes */
-
 /* What a host has. */
 struct copy {
 	bool has;
 	struct ck_looked looked;
-	uint8_t digest[DIGEST]; /* of the digests of its parts */
+	uint8_t digest[CK_COPY_DIGEST];
 };
 
 struct copies {
@@ -46,48 +45,19 @@ static int look(struct ck_hosts_task *t)
 	return rc;
 }
 
-static int take_digest(const struct ck_ask *a, const struct ck_message *m,
-		       void *digest)
-{
-	return ck_take_digest(a, m, digest);
-}
-
-static int digest_part(struct ck_hosts_task *t, struct ck_wire_run part,
-		       struct ck_hasher *sum)
-{
-	uint8_t digest[DIGEST];
-	struct ck_ask a;
-	int rc = ck_ask_digest(&a, &part, 1);
-
-	if (rc)
-		return rc;
-	rc = ck_calls_wait(t->hosts->calls, t->host->rank, &a, take_digest,
-			   digest);
-	ck_ask_fini(&a);
-	if (rc == 0)
-		ck_hasher_add(sum, (struct ck_str){ (char *)digest, DIGEST });
-	return rc;
-}
-
 static int digest(struct ck_hosts_task *t)
 {
 	struct copy *copy = &((struct copies *)t->arg)->list[t->index];
-	uint64_t size = copy->looked.info.size;
-	struct ck_hasher *sum = ck_hasher_make(0);
-	int rc = sum ? 0 : -ENOMEM;
+	struct ck_hosts_digest file = { .number = copy->looked.number,
+					.size = copy->looked.info.size };
+	int rc;
 
-	for (uint64_t at = 0; copy->has && rc == 0 && at < size;
-	     at += CK_WIRE_DIGEST_MAX)
-		rc = digest_part(
-			t,
-			(struct ck_wire_run){
-				copy->looked.number, at,
-				ck_min(size - at, CK_WIRE_DIGEST_MAX) },
-			sum);
-	if (rc == 0)
-		ck_hasher_sum128(sum, copy->digest);
-	ck_hasher_free(sum);
-	return rc;
+	if (!copy->has)
+		return 0;
+	rc = ck_hosts_digest(t->hosts->calls, t->host->rank, CK_REPLICAS_FULL,
+			     &file, 1);
+	memcpy(copy->digest, file.digest, CK_COPY_DIGEST);
+	return rc ? rc : file.rc;
 }
 
 /* One of a host that is gone by now does not count; that it cannot be told of another
@@ -114,13 +84,7 @@ static int look_at_all(struct ck_hosts *h, struct copies *all,
 	return 0;
 }
 
-/* --- whether they are the same --------------------------------------------------------- */
-
-static bool is_same(const struct copy *a, const struct copy *b)
-{
-	return a->looked.info.size == b->looked.info.size &&
-	       memcmp(a->digest, b->digest, DIGEST) == 0;
-}
+/* --- which one counts --------------------------------------------------------- */
 
 static const char *show_copy(const struct ck_hosts *h, const struct copies *all,
 			     uint32_t i)
@@ -135,26 +99,70 @@ static const char *show_copy(const struct ck_hosts *h, const struct copies *all,
 			(uintmax_t)info->size, time);
 }
 
-static uint32_t first_that_has(const struct copies *all, uint32_t n)
+static int differ(const struct ck_hosts *h, const struct copies *all,
+		  const struct ck_copies_chosen *c, struct ck_diag *d)
 {
-	uint32_t i = 0;
-
-	while (i < n && !all->list[i].has)
-		i++;
-	return i;
+	return ck_fail(d, ESTALE, "%.*s differs between hosts: %s, %s",
+		       (int)all->name.len, all->name.p,
+		       show_copy(h, all, h->groups[c->one].first),
+		       show_copy(h, all, h->groups[c->other].first));
 }
 
-static int compare(struct ck_hosts *h, const struct copies *all, uint32_t first,
+/* Which hosts' copies are used, list of them. */
+static int compare(const struct ck_hosts *h, const struct copies *all,
+		   struct ck_copies_chosen *c, uint32_t *list,
 		   struct ck_diag *d)
 {
-	for (uint32_t i = first + 1; i < h->n; i++)
-		if (all->list[i].has &&
-		    !is_same(&all->list[first], &all->list[i]))
-			return ck_fail(
-				d, ESTALE, "%.*s differs between hosts: %s, %s",
-				(int)all->name.len, all->name.p,
-				show_copy(h, all, first), show_copy(h, all, i));
-	return 0;
+	ck_auto_free struct ck_file_copy *copies = calloc(h->ngroups,
+							  sizeof(*copies));
+	ck_auto_free uint64_t *loads = calloc(h->ngroups, sizeof(*loads));
+	const struct ck_copies_asked asked = {
+		.copies = copies,
+		.n = h->ngroups,
+		.here = h->here,
+		.prefer = h->prefer,
+		.nprefer = h->nprefer,
+		.compared = true,
+		.loads = loads,
+	};
+
+	if (!copies || !loads)
+		return ck_fail(d, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < h->ngroups; i++) {
+		const struct copy *copy = &all->list[h->groups[i].first];
+
+		copies[i].has = copy->has;
+		copies[i].size = copy->looked.info.size;
+		memcpy(copies[i].digest, copy->digest, CK_COPY_DIGEST);
+	}
+	ck_copies_choose(&asked, c, list);
+	switch (c->outcome) {
+	case CK_COPIES_FINE: return 0;
+	case CK_COPIES_DIFFER: return differ(h, all, c, d);
+	case CK_COPIES_NONE: break;
+	}
+	return ck_fail(d, ENOENT, "no host has a %.*s", (int)all->name.len,
+		       all->name.p);
+}
+
+/* What other copies in use say of it, too; which bits they take. */
+static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
+			  const struct ck_copies_chosen *c,
+			  const uint32_t *list, struct ck_file_info *said)
+{
+	const struct ck_ids shown = { said->uid, said->gid };
+	mode_t closed = 0;
+
+	for (uint32_t k = 1; k < c->n; k++) {
+		uint32_t rank = h->groups[list[k]].first;
+		const struct ck_file_info *info = &all->list[rank].looked.info;
+		const struct ck_ids of = { info->uid, info->gid };
+
+		said->mtime = ck_time_newest(said->mtime, info->mtime);
+		closed |= 0777 & ~ck_rights_as(info->mode, of, shown);
+	}
+	said->mode &= ~closed;
+	return closed;
 }
 
 /* --- bringing it ------------------------------------------------------------------------ */
@@ -179,13 +187,13 @@ static int bring(struct ck_hosts *h, struct ck_whereabouts where, uint64_t size,
 	return rc;
 }
 
+/* i: the rank, in the list. */
 static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 		struct ck_file_info *said, void **pages, struct ck_diag *d)
 {
 	const struct copy *copy = &all->list[i];
 	int rc;
 
-	*said = copy->looked.info;
 	if (i == 0)
 		return 0;
 	h->metadata.name = all->name;
@@ -209,19 +217,22 @@ static int choose(struct ck_hosts *h, struct copies *all,
 		  struct ck_hosts_task *tasks, struct ck_file_info *said,
 		  void **pages, struct ck_diag *d)
 {
-	int rc = look_at_all(h, all, tasks, look, d);
+	ck_auto_free uint32_t *list = calloc(h->ngroups, sizeof(*list));
+	struct ck_copies_chosen c;
 	uint32_t first;
+	int rc = list ? look_at_all(h, all, tasks, look, d)
+		      : ck_fail(d, ENOMEM, "out of memory");
 
 	if (rc == 0 && all->n > 1)
 		rc = look_at_all(h, all, tasks, digest, d);
+	if (rc == 0)
+		rc = compare(h, all, &c, list, d);
 	if (rc)
 		return rc;
-	first = first_that_has(all, h->n);
-	if (first == h->n)
-		return ck_fail(d, ENOENT, "no host has a %.*s",
-			       (int)all->name.len, all->name.p);
-	rc = compare(h, all, first, d);
-	return rc ? rc : take(h, all, first, said, pages, d);
+	first = h->groups[list[0]].first;
+	*said = all->list[first].looked.info;
+	h->elsewhere.metadata_closed = join_copies(h, all, &c, list, said);
+	return take(h, all, first, said, pages, d);
 }
 
 int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)

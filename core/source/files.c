@@ -87,6 +87,13 @@ const struct ck_file_info *ck_files_info(const struct ck_files *f,
 	return &ck_file_of(f, number)->info;
 }
 
+struct timespec ck_files_mtime(const struct ck_files *f, uint32_t number)
+{
+	const struct ck_seen_file *file = ck_file_of(f, number);
+
+	return ck_time_newest(file->newest, file->info.mtime);
+}
+
 /* The bucket that holds path, or the empty one where it belongs. */
 static uint32_t *bucket_of(const struct ck_files *f, struct ck_str path)
 {

@@ -30,6 +30,11 @@ struct ck_seen_file {
 	bool remote;  /* constant once it is added */
 	bool seen;    /* what is above holds. Atomic, set under the lock */
 	bool changed; /* of a remote one: it is not what its host said. Atomic */
+	mode_t others; /* of one that is here: r bits that copies on other hosts
+			* take. Atomic */
+	struct timespec newest; /* of these copies; or 0 */
+	uint64_t
+		needed; /* bytes of it that are in use; of the thread that adds */
 	int trouble; /* of the last look: 0 or a negative errno of the moment */
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };

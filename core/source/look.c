@@ -164,8 +164,10 @@ static void note_way(const struct ck_files *f, struct ck_seen_file *file,
 		     int fd)
 {
 	if (!file->plain)
-		note(&file->access.closed, ck_way_closed(f, file->info.path, fd,
-							 ck_files_shown_as(f)));
+		note(&file->access.closed,
+		     __atomic_load_n(&file->others, __ATOMIC_RELAXED) |
+			     ck_way_closed(f, file->info.path, fd,
+					   ck_files_shown_as(f)));
 }
 
 int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
@@ -223,6 +225,7 @@ enum why {
 	NO_FILE,
 	REFUSED,
 	AWAY,
+	DIFFERS,
 };
 
 /* Other programs of this version know them by their numbers. */
@@ -234,6 +237,7 @@ static const char *const whys[] = {
 	[NO_FILE] = "is no regular file",
 	[REFUSED] = "is refused: not beneath the checkpoint's directory",
 	[AWAY] = "is on no host that is there",
+	[DIFFERS] = "differs between hosts",
 };
 
 uint8_t ck_file_why_number(const char *why)
@@ -247,6 +251,11 @@ uint8_t ck_file_why_number(const char *why)
 const char *ck_file_why_away(void)
 {
 	return whys[AWAY];
+}
+
+const char *ck_file_why_differs(void)
+{
+	return whys[DIFFERS];
 }
 
 const char *ck_file_why(uint8_t number)

@@ -27,6 +27,45 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 	f->any_remote = true;
 }
 
+void ck_files_set_differs(struct ck_files *f, uint32_t number, const char *text)
+{
+	const char *why = ck_arena_copy(&f->arena, ck_str_from(text)).p;
+	const struct ck_file_info said = { .err = EIO,
+					   .why = why ? why
+						      : ck_file_why_differs() };
+
+	ck_files_set_remote(f, number, &said);
+}
+
+void ck_files_set_newest(struct ck_files *f, uint32_t number,
+			 struct timespec newest)
+{
+	ck_file_of(f, number)->newest = newest;
+}
+
+/* `closed` is what it was when it was looked at, with what these take now. */
+void ck_files_note_others(struct ck_files *f, uint32_t number, mode_t closed)
+{
+	struct ck_seen_file *file = ck_file_of(f, number);
+	mode_t way = file->plain ? 0
+				 : ck_file_access_noted(&file->access).closed;
+
+	__atomic_store_n(&file->others, closed, __ATOMIC_RELAXED);
+	__atomic_store_n(&file->access.closed, way | closed, __ATOMIC_RELAXED);
+}
+
+void ck_files_need(struct ck_files *f, uint32_t number, uint64_t end)
+{
+	struct ck_seen_file *file = ck_file_of(f, number);
+
+	file->needed = ck_max(file->needed, end);
+}
+
+uint64_t ck_files_needed(const struct ck_files *f, uint32_t number)
+{
+	return ck_file_of(f, number)->needed;
+}
+
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number)
 {
 	return number < ck_files_count(f) && ck_file_of(f, number)->remote;

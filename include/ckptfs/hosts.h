@@ -8,6 +8,7 @@
 #define CKPTFS_HOSTS_H
 
 #include "ckptfs/calls.h"
+#include "ckptfs/hosts_options.h"
 #include "ckptfs/source.h"
 
 struct ck_hosts; /* opaque */
@@ -26,6 +27,11 @@ struct ck_hosts_setup {
 	 * paths are the caller's, as long as the ck_hosts. */
 	const struct ck_host_rank *list;
 	uint32_t n;
+	enum ck_replicas replicas;
+	/* Where copies differ, that of the first of these hosts that has one counts.
+	 * Names as in the list, others are none; borrowed while it is made. */
+	const char *const *prefer;
+	uint32_t nprefer;
 };
 
 /* NULL: out of memory. */

@@ -29,8 +29,18 @@ struct ck_file_info {
 	mode_t mode; /* less what its ACL takes from group and others */
 	uid_t uid;
 	gid_t gid;
-	mode_t closed; /* r bits that directories on the way take */
+	mode_t closed; /* r bits that directories on the way take, or copies of it
+			* on other hosts */
 };
+
+/* The newer one of two times. */
+static inline struct timespec ck_time_newest(struct timespec a,
+					     struct timespec b)
+{
+	if (a.tv_sec != b.tv_sec)
+		return a.tv_sec > b.tv_sec ? a : b;
+	return a.tv_nsec > b.tv_nsec ? a : b;
+}
 
 /* The texts of `why` have numbers, by which they can be sent: 0 of NULL, and NULL of
  * a number that there is not. */
@@ -38,6 +48,8 @@ uint8_t ck_file_why_number(const char *why);
 const char *ck_file_why(uint8_t number);
 /* Of a file that may be on a host which is not there. */
 const char *ck_file_why_away(void);
+/* Of one of which several hosts have copies that are not the same. */
+const char *ck_file_why_differs(void);
 
 /* Takes a copy of dirfd. max_open: descriptors and mappings kept, >= 16. */
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
@@ -56,6 +68,8 @@ CK_MUST_USE int ck_files_add(struct ck_files *f, struct ck_str path,
 uint32_t ck_files_count(const struct ck_files *f);
 const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);
+/* The time that it is shown with: the newest of all its copies. */
+struct timespec ck_files_mtime(const struct ck_files *f, uint32_t number);
 /* Whether the file's info holds. Until then each use below looks again. */
 bool ck_files_is_seen(const struct ck_files *f, uint32_t number);
 /* Of a file that was just added: 0, or the positive errno of the moment why it
@@ -154,6 +168,11 @@ void ck_files_want(struct ck_files *f, const struct ck_file *file,
  * path. Not while others use the set. */
 void ck_files_set_remote(struct ck_files *f, uint32_t number,
 			 const struct ck_file_info *said);
+/* A file that was added is remote, and cannot be used: hosts have copies of it that are
+ * not the same, EIO. The text, which says how they differ, is copied. Not while others
+ * use the set. */
+void ck_files_set_differs(struct ck_files *f, uint32_t number,
+			  const char *text);
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
 bool ck_files_any_remote(const struct ck_files *f);
 /* Its host says that it is another file by now, or that it is what it was:
@@ -162,6 +181,14 @@ void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
 /* What its host says of it by now: who may read it counts from here on. Any thread. */
 void ck_files_note_access(struct ck_files *f, uint32_t number,
 			  const struct ck_file_info *said);
+/* Of a file that is here and on other hosts: the newest time of the copies, and which r
+ * bits those others take. The first is not to be noted while others use the set. */
+void ck_files_set_newest(struct ck_files *f, uint32_t number,
+			 struct timespec newest);
+void ck_files_note_others(struct ck_files *f, uint32_t number, mode_t closed);
+/* Of its bytes [0, end) some are in use. By the one thread that adds files. */
+void ck_files_need(struct ck_files *f, uint32_t number, uint64_t end);
+uint64_t ck_files_needed(const struct ck_files *f, uint32_t number);
 /* What was fetched, and came, is kept for all, in place of what was kept before; takes
  * it. Not
  * while others use the set. */
@@ -185,7 +212,7 @@ void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader);
  * by any, later. */
 struct ck_elsewhere {
 	/* The file of this name that counts, over all hosts: *said is what its host
-	 * says of it, and *pages what is in it, said->size bytes of ck_pages_alloc(),
+	 * says of it, with the newest time and the fewest rights of all, and *pages what is in it, said->size bytes of ck_pages_alloc(),
 	 * the caller's; NULL: it is the one in the directory of this host. -ENOENT:
 	 * no host has one; -ESTALE: they differ; -EIO. */
 	int (*metadata)(struct ck_elsewhere *e, struct ck_str name,
@@ -195,6 +222,9 @@ struct ck_elsewhere {
 	 * them here: those that another host has are made remote. */
 	int (*files)(struct ck_elsewhere *e, struct ck_files *files,
 		     struct ck_ids shown, struct ck_diag *d);
+	/* Which bits of 0777 copies of the metadata on other hosts take from that which
+	 * is here. Set by metadata(). */
+	mode_t metadata_closed;
 	/* Of metadata that is not here: 1: it is another file by now, 0: it is not, as
 	 * far as was heard, and *now is who may read it; or a negative errno. */
 	int (*changed)(struct ck_elsewhere *e, struct ck_file_access *now);

@@ -10,9 +10,9 @@ enum { HOSTS = 5, KINDS = 6, NEEDED = 10 };
 
 /* What a host may have: nothing, two contents of one size, one that is longer, and two
  * that are too short. */
-static struct ck_copy kind_of(unsigned kind)
+static struct ck_file_copy kind_of(unsigned kind)
 {
-	static const struct ck_copy kinds[KINDS] = {
+	static const struct ck_file_copy kinds[KINDS] = {
 		{ .has = false, .size = 12 },
 		{ .has = true, .size = 12, .digest = { 1 } },
 		{ .has = true, .size = 12, .digest = { 1, [15] = 1 } },
@@ -26,7 +26,7 @@ static struct ck_copy kind_of(unsigned kind)
 
 struct question {
 	struct ck_copies_asked asked;
-	struct ck_copy copies[HOSTS];
+	struct ck_file_copy copies[HOSTS];
 	uint32_t prefer[HOSTS];
 	uint64_t loads[HOSTS];
 };

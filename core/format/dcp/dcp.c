@@ -117,7 +117,8 @@ static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 }
 
 static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
-		     const struct ck_format_options *options, struct ck_diag *d)
+		     const struct ck_format_options *options,
+		     const struct ck_brought *brought, struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
 					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
@@ -134,7 +135,10 @@ static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 	if (!S_ISREG(st->st_mode))
 		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
 	ck_file_access_note(&now, st, fd, "", AT_EMPTY_PATH);
-	c->meta = (struct ck_attr){ st->st_mtim, now.mode, now.uid, now.gid };
+	c->meta = (struct ck_attr){
+		ck_time_newest(st->st_mtim, brought->said.mtime),
+		now.mode & ~ck_metadata_closed(cp), now.uid, now.gid
+	};
 	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
 	rc = read_pages(fd, st, &pages, d);
 	if (rc)
@@ -168,7 +172,7 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_brought *brought, struct ck_diag *d)
 {
 	return brought->pages ? load_brought(cp, c, brought, d)
-			      : load_here(cp, c, options, d);
+			      : load_here(cp, c, options, brought, d);
 }
 
 static void forget(struct ck_checkpoint *cp)

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_copies: what is known of the copies of files that have several: they are one
+ * file, of the newest time, that only those may read who may read all of them, and that
+ * has changed when all of them have.
+ */
+#include "hosts_internal.h"
+
+mode_t ck_hosts_closed(const struct ck_file_access *access, struct ck_ids shown)
+{
+	struct ck_ids of = { access->uid, access->gid };
+
+	return 0444 &
+	       ~(ck_rights_as(access->mode, of, shown) & ~access->closed);
+}
+
+struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
+					 uint32_t file, size_t *n)
+{
+	size_t from = 0, end = h->copies.n;
+
+	while (from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (h->copies.list[mid].file < file)
+			from = mid + 1;
+		else
+			end = mid;
+	}
+	while (end < h->copies.n && h->copies.list[end].file == file)
+		end++;
+	*n = end - from;
+	return end > from ? &h->copies.list[from] : NULL;
+}
+
+static bool all_have_changed(const struct ck_hosts_copy *list, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && list[i].changed)
+		i++;
+	return i == n;
+}
+
+static mode_t closed_by(const struct ck_hosts_copy *list, size_t n,
+			struct ck_ids shown)
+{
+	mode_t closed = 0;
+
+	for (size_t i = 0; i < n; i++)
+		closed |= ck_hosts_closed(&list[i].access, shown);
+	return closed;
+}
+
+/* Of the first one the mode and the owner are known, and say what it takes. */
+static void note_together(const struct ck_hosts *h, uint32_t file,
+			  const struct ck_hosts_copy *list, size_t n)
+{
+	const struct ck_file_access *first = &list[0].access;
+	struct ck_file_info info = {
+		.mode = first->mode,
+		.uid = first->uid,
+		.gid = first->gid,
+		.closed = first->closed | closed_by(list + 1, n - 1, h->shown)
+	};
+
+	if (!ck_files_is_remote(h->set, file)) {
+		ck_files_note_others(h->set, file,
+				     closed_by(list, n, h->shown));
+		return;
+	}
+	ck_files_note_changed(h->set, file, all_have_changed(list, n));
+	ck_files_note_access(h->set, file, &info);
+}
+
+bool ck_hosts_note_copy(struct ck_hosts *h, uint32_t file, uint32_t peer,
+			const struct ck_looked *l)
+{
+	struct ck_hosts_copy *list;
+	size_t n;
+
+	list = ck_hosts_copies_of(h, file, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].peer != peer)
+			continue;
+		list[i].changed = l->trouble != 0;
+		if (l->trouble == 0)
+			list[i].access = (struct ck_file_access){
+				.mode = l->info.mode,
+				.uid = l->info.uid,
+				.gid = l->info.gid,
+				.closed = l->info.closed
+			};
+		note_together(h, file, list, n);
+	}
+	return n > 0;
+}
