@@ -131,24 +131,29 @@ static void groups_sort(struct ck_hosts *h)
 		h->here++;
 }
 
-static void prefer(struct ck_hosts *h, const char *name)
+/* host: as counted in the list. */
+static void prefer(struct ck_hosts *h, uint32_t host)
 {
+	uint32_t first = 0;
+
+	for (; first < h->n; first++)
+		if (!h->hosts[first].again && host-- == 0)
+			break;
 	for (uint32_t i = 0; i < h->ngroups; i++)
-		if (strcmp(h->hosts[h->groups[i].first].name, name) == 0)
+		if (h->groups[i].first == first)
 			h->prefer[h->nprefer++] = i;
 }
 
 static bool groups_make(struct ck_hosts *h, const struct ck_hosts_setup *o)
 {
 	h->groups = calloc(h->n + 1UL, sizeof(*h->groups));
-	/* The same name may come twice in what is preferred, but not here. */
-	h->prefer = calloc(o->nprefer + 1UL, sizeof(*h->prefer));
+	h->prefer = calloc(o->norder + 1UL, sizeof(*h->prefer));
 	if (!h->groups || !h->prefer)
 		return false;
 	groups_find(h);
 	groups_sort(h);
-	for (uint32_t i = 0; i < o->nprefer; i++)
-		prefer(h, o->prefer[i]);
+	for (uint32_t i = 0; i < o->norder; i++)
+		prefer(h, o->order[i]);
 	return true;
 }
 

@@ -28,10 +28,11 @@ struct ck_hosts_setup {
 	const struct ck_host_rank *list;
 	uint32_t n;
 	enum ck_replicas replicas;
-	/* Where copies differ, that of the first of these hosts that has one counts.
-	 * Names as in the list, others are none; borrowed while it is made. */
-	const char *const *prefer;
-	uint32_t nprefer;
+	/* Where copies differ, that of the first of these hosts that has one counts:
+	 * 0 is the first host of the list, 1 the next other one. Borrowed while it is
+	 * made. */
+	const uint32_t *order;
+	uint32_t norder;
 };
 
 /* NULL: out of memory. */

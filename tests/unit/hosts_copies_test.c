@@ -221,7 +221,10 @@ static void hosts_begin(struct job *b, enum ck_replicas replicas,
 			const char *preferred)
 {
 	struct ck_host_rank list[RANKS];
-	const char *const prefer[] = { "nobody", preferred };
+	uint32_t order[] = { HOSTS, 0 };
+
+	while (preferred && strcmp(names[order[1]], preferred) != 0)
+		order[1]++;
 
 	for (uint32_t i = 0; i < RANKS; i++)
 		list[i] = (struct ck_host_rank){ names[host_of_rank[i]], i,
@@ -231,8 +234,8 @@ static void hosts_begin(struct job *b, enum ck_replicas replicas,
 		.list = list,
 		.n = RANKS,
 		.replicas = replicas,
-		.prefer = prefer,
-		.nprefer = preferred ? 2 : 0,
+		.order = order,
+		.norder = preferred ? 2 : 0,
 	});
 	if (!b->hosts)
 		abort();
