@@ -229,7 +229,11 @@ static int let_in(struct ck_cluster *c, struct ck_diag *d)
 
 static int meet(struct ck_cluster *c, struct ck_diag *d)
 {
-	struct ck_hosts_setup hosts = { .list = c->ranks, .n = c->nranks };
+	struct ck_hosts_setup hosts = { .list = c->ranks,
+					.n = c->nranks,
+					.replicas = c->options->replicas,
+					.order = c->options->order,
+					.norder = c->options->norder };
 	int rc = let_in(c, d);
 
 	if (rc)

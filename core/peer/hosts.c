@@ -132,7 +132,7 @@ static void groups_sort(struct ck_hosts *h)
 }
 
 /* host: as counted in the list. */
-static void prefer(struct ck_hosts *h, uint32_t host)
+static void prefer(struct ck_hosts *h, size_t host)
 {
 	uint32_t first = 0;
 
@@ -152,7 +152,7 @@ static bool groups_make(struct ck_hosts *h, const struct ck_hosts_setup *o)
 		return false;
 	groups_find(h);
 	groups_sort(h);
-	for (uint32_t i = 0; i < o->norder; i++)
+	for (size_t i = 0; i < o->norder; i++)
 		prefer(h, o->order[i]);
 	return true;
 }

@@ -82,7 +82,7 @@ static size_t parts_of(enum ck_replicas how, const struct ck_hosts_digest *file)
 
 /* --- on the way ----------------------------------------------------------------------------- */
 
-static void came(struct ck_call *c, const struct ck_message *m, int rc)
+static int came(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct slot *s = (struct slot *)c;
 	struct digesting *d = s->of;
@@ -95,6 +95,7 @@ static void came(struct ck_call *c, const struct ck_message *m, int rc)
 	ck_ask_fini(&c->ask);
 	__atomic_store_n(&s->busy, false, __ATOMIC_RELEASE);
 	sem_post(&d->free);
+	return rc == -EPROTO ? rc : 0;
 }
 
 static void wait_for_one(struct digesting *d)

@@ -31,8 +31,8 @@ struct ck_hosts_setup {
 	/* Where copies differ, that of the first of these hosts that has one counts:
 	 * 0 is the first host of the list, 1 the next other one. Borrowed while it is
 	 * made. */
-	const uint32_t *order;
-	uint32_t norder;
+	const size_t *order;
+	size_t norder;
 };
 
 /* NULL: out of memory. */

@@ -221,15 +221,15 @@ static void hosts_begin(struct job *b, enum ck_replicas replicas,
 			const char *preferred)
 {
 	struct ck_host_rank list[RANKS];
-	uint32_t order[] = { HOSTS, 0 };
+	size_t order[] = { HOSTS, 0 };
 
 	while (preferred && strcmp(names[order[1]], preferred) != 0)
 		order[1]++;
 
 	for (uint32_t i = 0; i < RANKS; i++)
-		list[i] = (struct ck_host_rank){ names[host_of_rank[i]], i,
+		list[i] = (struct ck_host_rank){ names[host_of_rank[i]], "/", i,
 						 false };
-	b->hosts = ck_hosts_make(&(struct ck_hosts_options){
+	b->hosts = ck_hosts_make(&(struct ck_hosts_setup){
 		.calls = ck_link_calls(b->j->link),
 		.list = list,
 		.n = RANKS,
