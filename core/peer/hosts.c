@@ -50,11 +50,13 @@ int ck_hosts_each(struct ck_hosts *h, uint32_t from,
 		list[i] = (struct work){ .task = &tasks[i], .run = run };
 	}
 	rc = start_all(list, from, h->n);
+	for (uint32_t i = from; i < h->n; i++)
+		if (list[i].started)
+			pthread_join(list[i].thread, NULL);
+	/* None of them looks at it any more. */
 	for (uint32_t i = from; i < h->n; i++) {
 		struct ck_hosts_host *host = &h->hosts[i];
 
-		if (list[i].started)
-			pthread_join(list[i].thread, NULL);
 		if (host->there)
 			host->there = ck_calls_is_up(h->calls, host->rank);
 	}

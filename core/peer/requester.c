@@ -330,7 +330,14 @@ static struct part *parts_again(struct part *failed)
 	return parts;
 }
 
-/* Not of what nobody wants any more. */
+/* Nobody wants them any more, though there are places that could be asked. */
+static void give_up(struct ck_requester_op *op, const struct part *p)
+{
+	for (; p; p = p->next)
+		for (size_t i = 0; i < p->n; i++)
+			op->moves->list[p->index[i]].rc = -EINTR;
+}
+
 static void try_again(struct part *failed)
 {
 	struct ck_requester_op *op = failed->op;
@@ -340,6 +347,7 @@ static void try_again(struct part *failed)
 		return;
 	pthread_mutex_lock(&op->r->lock);
 	if (is_unwanted(op->moves)) {
+		give_up(op, parts);
 		parts_free(parts);
 	} else {
 		parts_add(op, parts);

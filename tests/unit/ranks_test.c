@@ -15,6 +15,7 @@ struct ranks {
 	pid_t pids[RANKS];
 	int stop; /* who has it ends when the others do */
 	uint32_t n;
+	uint32_t killed_too; /* 0: no other one */
 };
 
 static char mesh[sizeof(dir) + 5];
@@ -98,7 +99,8 @@ static void ranks_end(struct ranks *r, uint32_t killed)
 	for (uint32_t i = 0; i < r->n; i++) {
 		if (waitpid(r->pids[i], &status, 0) != r->pids[i])
 			abort();
-		eq_i64(status, i == killed ? SIGKILL : 0);
+		eq_i64(status,
+		       i == killed || (i && i == r->killed_too) ? SIGKILL : 0);
 	}
 	free(r->j);
 }
@@ -151,6 +153,50 @@ static void test_killed(uint32_t killed, uint64_t usec)
 	ranks_end(&r, killed);
 }
 
+/* Every file has a copy at the next rank but the first: none of them is missed when one
+ * rank is killed while they are read and given up, and then another one. */
+static void test_copies(uint32_t first, uint32_t second)
+{
+	struct ck_other_place others[2 * FILES];
+	struct ranks r;
+	struct movers m = { .interrupts = true, .random = tap_seed(first) };
+	pthread_t threads[MOVERS];
+	uint32_t numbers[RANKS][FILES];
+
+	ranks_start(&r, RANKS, true);
+	m.j = r.j;
+	for (uint32_t rank = 1; rank < RANKS; rank++) {
+		eq_err(joined_look(r.j, rank), 0);
+		for (unsigned i = 0; i < FILES; i++)
+			numbers[rank][i] = r.j->files[i].number;
+	}
+	for (unsigned i = 0; i < 3 * FILES; i++) {
+		uint32_t file = i / 3, rank = 1 + (file + i % 3) % (RANKS - 1);
+		struct ck_whereabouts at = { rank, numbers[rank][file] };
+
+		if (i % 3 == 0)
+			r.j->files[file] = at;
+		else
+			others[2 * file + i % 3 - 1] =
+				(struct ck_other_place){ file, at };
+	}
+	ck_requester_set_others(&r.j->requester, others, 2UL * FILES);
+	movers_start(&m, threads);
+	msec_sleep(20);
+	kill(r.pids[first], SIGKILL);
+	msec_sleep(TAP_SLOW ? 100 : 40);
+	kill(r.pids[second], SIGKILL);
+	msec_sleep(TAP_SLOW ? 300 : 60);
+	ok(!ck_calls_is_up(ck_link_calls(r.j->link), first));
+	ok(!ck_calls_is_up(ck_link_calls(r.j->link), second));
+	__atomic_store_n(&m.ending, true, __ATOMIC_RELAXED);
+	movers_join(threads);
+	eq_u64(m.wrong, 0);
+	ok(m.good > 0);
+	r.killed_too = second;
+	ranks_end(&r, first);
+}
+
 static void test_offers_nothing(void)
 {
 	struct ranks r;
@@ -185,6 +231,8 @@ int main(void)
 		test_all(n);
 	for (uint32_t i = 0; i < RANKS; i++)
 		test_killed(i, 3000 * i + 500);
+	test_copies(1, 3);
+	test_copies(3, 2);
 	test_offers_nothing();
 	eq_u64(proc_count("fd"), fds);
 	eq_u64(proc_count("task"), tasks);

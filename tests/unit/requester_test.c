@@ -434,6 +434,7 @@ static void test_not_again(void)
 	answer_last(EIO, 2);
 	eq_u64(ended, 1);
 	eq_u64(line.packets.n, 0);
+	eq_err(c.list[0].rc, -EINTR);
 	end();
 
 	/* Nor when the second one is asked. */
