@@ -21,6 +21,7 @@ KINDS = {
     'fuzz': ('tests/fuzz/{}_fuzz.c',),
     'torch': ('tests/torch/{}.py',),
     'crash': ('tests/crash/{}_test.py',),
+    'dist': ('tests/dist/{}.py',),
 }
 REFERENCE = re.compile(r'\b(%s) `([\w-]+)`' % '|'.join(KINDS))
 
