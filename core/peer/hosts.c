@@ -138,8 +138,8 @@ static void prefer(struct ck_hosts *h, size_t host)
 {
 	uint32_t first = 0;
 
-	for (; first < h->n; first++)
-		if (!h->hosts[first].again && host-- == 0)
+	for (size_t at = 0; first < h->n; first++)
+		if (!h->hosts[first].again && at++ == host)
 			break;
 	for (uint32_t i = 0; i < h->ngroups; i++)
 		if (h->groups[i].first == first)

@@ -62,17 +62,19 @@ static size_t first_other(const struct ck_requester *r, uint32_t file)
 	return from;
 }
 
+static const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
+
 static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
 				   uint32_t tries)
 {
 	size_t i;
 
-	if (tries == 0 && file < r->n)
-		return r->files[file];
+	if (tries == 0)
+		return file < r->n ? r->files[file] : nowhere;
 	i = first_other(r, file) + tries - 1;
-	if (tries && i < r->nothers && r->others[i].file == file)
+	if (i < r->nothers && r->others[i].file == file)
 		return r->others[i].at;
-	return (struct ck_whereabouts){ UINT32_MAX, 0 };
+	return nowhere;
 }
 
 static int sorted_cmp(const void *a, const void *b)
