@@ -96,7 +96,8 @@ static const char *name_of(enum file f)
 {
 	static char list[NFILES][8];
 
-	snprintf(list[f], sizeof(list[f]), "f%d", (int)f);
+	/* One is in a directory, which has a say in who may read it. */
+	snprintf(list[f], sizeof(list[f]), f == HERE ? "d/f%d" : "f%d", (int)f);
 	return list[f];
 }
 
@@ -130,6 +131,9 @@ static int host_dir(unsigned host)
 
 	snprintf(path, sizeof(path), "%s/%s", top, names[host]);
 	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/%s/d", top, names[host]);
+	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/%s", top, names[host]);
 	return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 

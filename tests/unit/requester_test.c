@@ -546,6 +546,138 @@ static void test_down(void)
 	end();
 }
 
+/* --- any places, and what each of them says ---------------------------------------------- */
+
+enum { PLACES = 4, ANY_FILES = 5, ANY_MOVES = 4 };
+
+struct any {
+	struct copied set; /* its moves only */
+	struct ck_move list[ANY_MOVES];
+	uint8_t to[ANY_MOVES][8];
+	struct ck_whereabouts at[ANY_FILES][PLACES];
+	struct ck_other_place others[ANY_FILES * PLACES];
+	uint32_t places[ANY_FILES];
+	size_t nothers;
+	uint32_t fate[OWNERS][OWNED]; /* the errno that is said */
+};
+
+static void any_make(struct any *a, uint64_t *random)
+{
+	static const uint32_t errs[] = { 0,	  0,	  EIO,	 ESTALE,
+					 ENODATA, ENOMEM, EACCES };
+
+	*a = (struct any){ 0 };
+	for (unsigned f = 0; f < ANY_FILES; f++) {
+		a->places[f] = 1 + (uint32_t)boxes_below(random, PLACES);
+		for (uint32_t k = 0; k < a->places[f]; k++) {
+			a->at[f][k] = (struct ck_whereabouts){
+				(uint32_t)boxes_below(random, OWNERS),
+				(uint32_t)boxes_below(random, OWNED)
+			};
+			if (k)
+				a->others[a->nothers++] =
+					(struct ck_other_place){ f,
+								 a->at[f][k] };
+		}
+	}
+	for (unsigned i = 0; i < OWNERS * OWNED; i++)
+		a->fate[i / OWNED][i % OWNED] =
+			errs[boxes_below(random, CK_ARRAY_SIZE(errs))];
+	a->set.moves.list = a->list;
+	a->set.moves.n = 1 + boxes_below(random, ANY_MOVES);
+	for (unsigned i = 0; i < a->set.moves.n; i++)
+		a->list[i] = (struct ck_move){ .file = (uint32_t)boxes_below(
+						       random, ANY_FILES),
+					       .fpos = 100,
+					       .run = 8,
+					       .to = a->to[i] };
+}
+
+/* What it should come to; *at: whose bytes. */
+static int any_model(const struct any *a, uint32_t file,
+		     struct ck_whereabouts *at)
+{
+	int first = 0;
+
+	for (uint32_t k = 0; k < a->places[file]; k++) {
+		int rc;
+
+		*at = a->at[file][k];
+		rc = -(int)a->fate[at->peer][at->number];
+		if (rc == 0)
+			return 0;
+		first = first ? first : rc;
+		if (rc == -ENOMEM)
+			break;
+	}
+	return first;
+}
+
+/* One of those that are on their way is answered, as it is said for each file. */
+static bool any_answer(const struct any *a, uint64_t *random)
+{
+	enum { ROWS = CK_WIRE_HEAD + 8, ROW = 24 };
+
+	struct packet p = packets_take(&line.packets,
+				       boxes_below(random, line.packets.n));
+	size_t n = (p.bytes.len - ROWS) / ROW;
+	uint32_t numbers[ANY_MOVES];
+	struct ck_message m;
+	bool good;
+
+	for (size_t i = 0; i < n; i++)
+		memcpy(&numbers[i], p.bytes.data + ROWS + i * ROW, 4);
+	packet_answer(&p, owners.owner[p.peer]);
+	for (size_t i = 0; i < n; i++)
+		memcpy(p.bytes.data + CK_WIRE_HEAD + 4 * i,
+		       &a->fate[p.peer][numbers[i]], 4);
+	m = packet_open(&p);
+	good = ck_calls_take(calls, p.peer, &m, 1) == 0;
+	ck_buf_fini(&p.bytes);
+	return good;
+}
+
+static bool any_is_right(const struct any *a)
+{
+	for (unsigned i = 0; i < a->set.moves.n; i++) {
+		struct ck_whereabouts at = { 0, 0 };
+		int want = any_model(a, a->list[i].file, &at);
+
+		if (a->list[i].rc != want ||
+		    (want == 0 &&
+		     memcmp(a->to[i], owners.bytes[at.peer][at.number] + 100,
+			    8) != 0))
+			return false;
+	}
+	return true;
+}
+
+static void test_any(void)
+{
+	enum { CASES = TAP_SLOW ? 300 : 3000 };
+
+	uint64_t random = tap_seed(21) | 1, wrong = 0, again = 0;
+	static struct any a;
+
+	for (unsigned i = 0; i < CASES; i++) {
+		unsigned asked = 0;
+
+		any_make(&a, &random);
+		begin();
+		for (unsigned f = 0; f < ANY_FILES; f++)
+			files[f] = a.at[f][0];
+		ck_requester_set_others(&requester, a.others, a.nothers);
+		wrong += start(&a.set.moves) != -EINPROGRESS;
+		for (; line.packets.n; asked++)
+			wrong += !any_answer(&a, &random);
+		again += asked > OWNERS;
+		wrong += ended != 1 || !any_is_right(&a);
+		end();
+	}
+	eq_u64(wrong, 0);
+	ok(again > 0);
+}
+
 int main(void)
 {
 	owners_begin(&owners);
@@ -561,5 +693,6 @@ int main(void)
 	test_wild();
 	test_deadline();
 	test_down();
+	test_any();
 	return owners_end(&owners) | tap_done();
 }
