@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * requester_case: a requester, and a line that keeps what it is given until the test has
+ * the owners answer it.
+ */
+#ifndef CK_REQUESTER_CASE_H
+#define CK_REQUESTER_CASE_H
+
+#include "peer_moves.h"
+
+/* A line that keeps what it is given, and has the owners answer it. */
+static struct {
+	struct ck_line line; /* first */
+	struct packets packets;
+	unsigned reads;
+} line;
+
+static struct owners owners;
+static struct ck_calls *calls;
+static struct ck_requester requester;
+static struct ck_whereabouts files[SET_FILES];
+static unsigned ended;
+
+static inline int line_send(struct ck_line *l, uint32_t peer,
+			    const struct ck_ask *a)
+{
+	struct packet *p = packets_add(&line.packets);
+
+	(void)l;
+	wire_add_ask(&p->bytes, a);
+	p->head = a->head;
+	p->peer = peer;
+	line.reads += a->head.type == CK_WIRE_READ;
+	return 0;
+}
+
+static inline void line_wake(struct ck_line *l)
+{
+	(void)l;
+}
+
+static inline void begin(void)
+{
+	static const struct ck_calls_options options = {
+		.npeers = OWNERS,
+		.ping_msec = 1000,
+		.silence_msec = 5000,
+		.timeout_msec = 10000,
+		.window = CK_WIRE_READ_MAX,
+	};
+
+	line.line = (struct ck_line){ line_send, line_wake };
+	line.reads = ended = 0;
+	calls = ck_calls_make(&options, &line.line, 0);
+	if (!calls)
+		abort();
+	whereabouts_fill(files, OWNERS);
+	ck_requester_init(&requester, calls, files, SET_FILES);
+}
+
+static inline void end(void)
+{
+	ck_requester_fini(&requester);
+	ck_calls_free(calls);
+	packets_fini(&line.packets);
+}
+
+static inline void count_end(struct ck_moves *moves)
+{
+	(void)moves;
+	ended++;
+}
+
+/* Everything that is asked is answered, the last one first. */
+static inline void answer_all(void)
+{
+	while (line.packets.n) {
+		struct packet p = packets_take(&line.packets,
+					       line.packets.n - 1);
+		struct ck_message m;
+
+		packet_answer(&p, owners.owner[p.peer]);
+		m = packet_open(&p);
+		eq_err(ck_calls_take(calls, p.peer, &m, 1), 0);
+		ck_buf_fini(&p.bytes);
+	}
+}
+
+static inline int start(struct ck_moves *moves)
+{
+	moves->done = count_end;
+	return requester.mover.start(&requester.mover, moves);
+}
+
+#endif
