@@ -185,6 +185,34 @@ def test_link(hosts):
     check(umount(hosts) < 5, "umount in time")
 
 
+def mode(hosts, path):
+    """As it is shown once somebody has opened it."""
+    done = hosts.run("h1", ["sh", "-c", 'head -c 1 "$1" >&2; stat -c %a "$1"',
+                            "sh", f"{hosts.mnt}/{path}"],
+                     stderr=subprocess.DEVNULL,
+                     stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_heard(hosts):
+    """What becomes of a file on another host while it is mounted."""
+    check(mount(hosts).returncode == 0, "mount")
+    path, shard = paths_of(hosts)["h2"], \
+        f"{hosts.directory('h2')}/__1_0.distcp"
+    before = mode(hosts, path)
+    os.chmod(shard, 0o600)
+    check(until(lambda: mode(hosts, path) == "400", 10),
+          "who may read a file there is heard", before, mode(hosts, path))
+    os.chmod(shard, 0o644)
+    check(until(lambda: mode(hosts, path) == before, 10), "and again",
+          mode(hosts, path))
+    os.utime(shard)
+    check(until(lambda: read(hosts, path)[0] == -errno.ESTALE, 10),
+          "that it has changed, too", read(hosts, path))
+    check(read(hosts, paths_of(hosts)["h3"])[0] > 0, "the others' bytes")
+    check(umount(hosts) < 5, "umount in time")
+
+
 def test_signals(hosts):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
                    signal.SIGKILL):
@@ -205,7 +233,7 @@ def main():
     with Hosts(3) as hosts:
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
         for test in (test_missing, test_killed, test_stopped, test_link,
-                     test_signals):
+                     test_heard, test_signals):
             print(f"# {test.__name__}")
             test(hosts)
     return tap.finish()
