@@ -317,10 +317,10 @@ void ck_cluster_end(struct ck_cluster *c)
 {
 	if (!c)
 		return;
+	listen_end(c);
 	if (c->hosts)
 		ck_hosts_hear_end(c->hosts);
 	ck_link_free(c->link);
-	listen_end(c);
 	if (c->job.ended >= 0)
 		ck_job_end(&c->job, END_MSEC);
 	ck_hosts_free(c->hosts);

@@ -135,10 +135,13 @@ static void ask(struct ck_hosts *h, struct question *q, uint32_t rank)
 
 void ck_hosts_hear(struct ck_hosts *h)
 {
-	struct ck_hosts_hearing *g = h->hearing;
+	struct ck_hosts_hearing *g = __atomic_load_n(&h->hearing,
+						     __ATOMIC_ACQUIRE);
 
+	if (!g)
+		return; /* the checkpoint is being opened */
 	ck_hosts_note_states(h);
-	for (uint32_t i = 0; g && i < g->n; i++)
+	for (uint32_t i = 0; i < g->n; i++)
 		if (h->hosts[i].there &&
 		    ck_calls_is_up(h->calls, h->hosts[i].rank) &&
 		    sem_trywait(&g->list[i].free) == 0)
@@ -157,7 +160,7 @@ int ck_hosts_hearing_make(struct ck_hosts *h)
 	g->n = h->n;
 	for (uint32_t i = 0; i < g->n; i++)
 		sem_init(&g->list[i].free, 0, 1);
-	h->hearing = g;
+	__atomic_store_n(&h->hearing, g, __ATOMIC_RELEASE);
 	return 0;
 }
 

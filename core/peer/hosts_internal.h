@@ -59,7 +59,7 @@ struct ck_hosts {
 	struct ck_hosts_others others;
 	struct ck_hosts_copies copies; /* what is in them: of the line's thread,
 					* from then on */
-	struct ck_hosts_hearing *hearing;
+	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
 
 	struct {
 		struct ck_str name; /* a constant; empty: it is on this host */
