@@ -45,8 +45,8 @@ static struct exchange exchange_of(const char *what, struct ck_xport *x,
 		e.window = 2;
 	}
 	if (strcmp(what, "large") == 0) {
-		e.most = 12 << 20;
-		e.edge = 8 << 20;
+		e.most = CK_WIRE_READ_MAX;
+		e.edge = 4 << 20;
 	}
 	if (strcmp(what, "flipped") == 0) {
 		struct talk t;
