@@ -1,251 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_files: which host every data file is read on. All hosts are asked for all files
- * at once, and then for digests of those that several have. What is here is read here,
- * and of several others that have a file the one with the least to serve is taken; the
- * others are for when that fails. See copies.h.
+ * hosts_files: which host every data file is read on. What is here is read here, and of
+ * several others that have a file the one with the least to serve is taken; the others
+ * are for when that fails. See copies.h.
  */
-#include "hosts_internal.h"
+#include "hosts_gather.h"
 
 #include <errno.h>
 #include <stdio.h>
-
-/* What all hosts said of all files. */
-struct gathered {
-	struct ck_ids shown;
-	struct ck_str *names; /* that can be asked for, n */
-	uint32_t *numbers;    /* of them, in the ck_files */
-	size_t n;
-	struct ck_looked *
-		*said; /* by rank, n each; NULL: it has said nothing */
-	struct ck_file_copy **copies; /* by host, n each */
-	uint64_t *loads;	      /* by host: bytes of files that are its */
-	uint64_t *rank_loads;	      /* the same of its ranks */
-	uint32_t *chosen;	      /* hosts of the copies of one file */
-	size_t too_short, first_short; /* files of which there is such a copy */
-};
-
-/* --- asking ----------------------------------------------------------------------------- */
-
-/* A name that is longer than may be asked for is nowhere else. */
-static int names_take(struct gathered *g, const struct ck_files *files)
-{
-	uint32_t n = ck_files_count(files);
-
-	g->names = calloc(n + 1UL, sizeof(*g->names));
-	g->numbers = calloc(n + 1UL, sizeof(*g->numbers));
-	if (!g->names || !g->numbers)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		struct ck_str path = ck_files_info(files, i)->path;
-
-		if (path.len > CK_WIRE_NAME_MAX)
-			continue;
-		g->names[g->n] = path;
-		g->numbers[g->n++] = i;
-	}
-	return 0;
-}
-
-/* -ENODATA: it does not have the directory. */
-static int ask(struct ck_hosts_task *t)
-{
-	struct gathered *g = t->arg;
-	struct ck_looked *said = calloc(g->n + 1, sizeof(*said));
-	int rc = said ? 0 : -ENOMEM;
-
-	if (rc == 0)
-		rc = ck_calls_look(t->hosts->calls, t->host->rank, g->shown,
-				   g->names, g->n, said);
-	if (rc == 0)
-		g->said[t->index] = said;
-	else
-		free(said);
-	return rc == -ENODATA ? 0 : rc;
-}
-
-static int gather(struct ck_hosts *h, const struct ck_files *files,
-		  struct gathered *g, struct ck_diag *d)
-{
-	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
-	int rc;
-
-	g->said = calloc(h->n, sizeof(*g->said));
-	g->copies = calloc(h->ngroups, sizeof(*g->copies));
-	g->loads = calloc(h->ngroups, sizeof(*g->loads));
-	g->rank_loads = calloc(h->n, sizeof(*g->rank_loads));
-	g->chosen = calloc(h->ngroups, sizeof(*g->chosen));
-	rc = tasks && g->said && g->copies && g->loads && g->rank_loads &&
-			     g->chosen
-		     ? names_take(g, files)
-		     : -ENOMEM;
-	if (rc == 0)
-		rc = ck_hosts_each(h, 0, ask, g, tasks);
-	if (rc)
-		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
-	for (uint32_t i = 1; i < h->n; i++)
-		if (h->hosts[i].there && tasks[i].rc)
-			return ck_fail(d, -tasks[i].rc, "%s: %s",
-				       h->hosts[i].name,
-				       strerror(-tasks[i].rc));
-	return 0;
-}
-
-static void gathered_fini(struct gathered *g, const struct ck_hosts *h)
-{
-	for (uint32_t i = 0; g->said && i < h->n; i++)
-		free(g->said[i]);
-	for (uint32_t i = 0; g->copies && i < h->ngroups; i++)
-		free(g->copies[i]);
-	free(g->said);
-	free(g->copies);
-	free(g->loads);
-	free(g->rank_loads);
-	free(g->chosen);
-	free(g->names);
-	free(g->numbers);
-}
-
-/* --- comparing ---------------------------------------------------------------------------- */
-
-static bool is_usable(const struct ck_looked *l)
-{
-	return l->seen && !l->info.err;
-}
-
-static bool is_here(const struct ck_files *files, uint32_t number)
-{
-	return ck_files_is_seen(files, number) &&
-	       !ck_files_info(files, number)->err;
-}
-
-/* The rank that speaks for a host; n: none of them has said anything. */
-static uint32_t speaker(const struct ck_hosts *h, const struct gathered *g,
-			uint32_t host)
-{
-	const struct ck_hosts_group *group = &h->groups[host];
-
-	for (uint32_t i = group->first; i < group->first + group->n; i++)
-		if (h->hosts[i].there && g->said[i])
-			return i;
-	return h->n;
-}
-
-/* Of this host counts what was seen. */
-static int copies_take(struct ck_hosts *h, struct gathered *g,
-		       const struct ck_files *files, uint32_t host)
-{
-	uint32_t rank = speaker(h, g, host);
-	struct ck_file_copy *list = calloc(g->n + 1, sizeof(*list));
-
-	g->copies[host] = list;
-	for (size_t i = 0; list && i < g->n; i++) {
-		if (host == h->here) {
-			list[i].has = is_here(files, g->numbers[i]);
-			list[i].size =
-				ck_files_info(files, g->numbers[i])->size;
-		} else if (rank < h->n) {
-			list[i].has = is_usable(&g->said[rank][i]);
-			list[i].size = g->said[rank][i].info.size;
-		}
-	}
-	return list ? 0 : -ENOMEM;
-}
-
-static bool has_several(const struct ck_hosts *h, const struct gathered *g,
-			size_t i)
-{
-	unsigned n = 0;
-
-	for (uint32_t host = 0; host < h->ngroups; host++)
-		n += g->copies[host][i].has;
-	return n > 1;
-}
-
-/* One that cannot be read where its digest should be made is none. */
-static int compare_host(struct ck_hosts *h, struct gathered *g, uint32_t host,
-			uint32_t rank)
-{
-	ck_auto_free struct ck_hosts_digest *list = calloc(g->n + 1,
-							   sizeof(*list));
-	struct ck_file_copy *copies = g->copies[host];
-	ck_auto_free size_t *index = calloc(g->n + 1, sizeof(*index));
-	size_t n = 0;
-	int rc;
-
-	if (!list || !index)
-		return -ENOMEM;
-	for (size_t i = 0; i < g->n; i++) {
-		if (!copies[i].has || !has_several(h, g, i))
-			continue;
-		list[n] = (struct ck_hosts_digest){
-			.number = g->said[rank][i].number,
-			.size = copies[i].size
-		};
-		index[n++] = i;
-	}
-	rc = ck_hosts_digest(h->calls, h->hosts[rank].rank, h->replicas, list,
-			     n);
-	for (size_t k = 0; rc == 0 && k < n; k++) {
-		size_t i = index[k];
-
-		memcpy(copies[i].digest, list[k].digest, CK_COPY_DIGEST);
-		copies[i].unread = list[k].rc;
-		if (list[k].rc)
-			g->said[rank][i].trouble = -list[k].rc;
-	}
-	return rc;
-}
-
-static int compare(struct ck_hosts_task *t)
-{
-	struct gathered *g = t->arg;
-	struct ck_hosts *h = t->hosts;
-
-	for (uint32_t host = 0; host < h->ngroups; host++)
-		if (speaker(h, g, host) == t->index)
-			return compare_host(h, g, host, t->index);
-	return 0;
-}
-
-/* Of a host that is gone by now nothing counts, but for what can be read without it. */
-static void note_unread(const struct ck_hosts *h, struct gathered *g,
-			uint32_t host)
-{
-	if (speaker(h, g, host) < h->n)
-		return;
-	for (size_t i = 0; i < g->n; i++)
-		g->copies[host][i].unread = host != h->here ||
-					    has_several(h, g, i);
-}
-
-static int compare_all(struct ck_hosts *h, struct gathered *g,
-		       const struct ck_files *files)
-{
-	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
-	int rc = tasks ? 0 : -ENOMEM;
-
-	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
-		rc = copies_take(h, g, files, host);
-	if (rc || h->replicas == CK_REPLICAS_FIRST)
-		return rc;
-	rc = ck_hosts_each(h, 0, compare, g, tasks);
-	for (uint32_t i = 0; i < h->n && rc == 0; i++)
-		if (h->hosts[i].there)
-			rc = tasks[i].rc;
-	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
-		note_unread(h, g, host);
-	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
-		for (size_t i = 0; i < g->n; i++)
-			g->copies[host][i].has &= !g->copies[host][i].unread;
-	return rc;
-}
 
 /* --- choosing ----------------------------------------------------------------------------- */
 
 /* What is to be said of a file that nobody can use: what is wrong with the copy of some
  * host, or that a host may have it which is away. False: what is known here stands. */
-static bool is_at_fault(const struct ck_hosts *h, const struct gathered *g,
+static bool is_at_fault(const struct ck_hosts *h, const struct ck_gathered *g,
 			size_t i, struct ck_file_info *out)
 {
 	for (uint32_t rank = 1; rank < h->n; rank++) {
@@ -271,8 +39,9 @@ static const char *host_name(const struct ck_hosts *h, uint32_t host)
 	return h->hosts[h->groups[host].first].name;
 }
 
-static const char *show_copy(const struct ck_hosts *h, const struct gathered *g,
-			     size_t i, uint32_t host)
+static const char *show_copy(const struct ck_hosts *h,
+			     const struct ck_gathered *g, size_t i,
+			     uint32_t host)
 {
 	const struct ck_file_copy *copy = &g->copies[host][i];
 	char hex[2 * CK_COPY_DIGEST + 1];
@@ -285,7 +54,7 @@ static const char *show_copy(const struct ck_hosts *h, const struct gathered *g,
 			hex);
 }
 
-static void set_differs(const struct ck_hosts *h, const struct gathered *g,
+static void set_differs(const struct ck_hosts *h, const struct ck_gathered *g,
 			size_t i, const struct ck_copies_chosen *c,
 			struct ck_files *files)
 {
@@ -297,17 +66,17 @@ static void set_differs(const struct ck_hosts *h, const struct gathered *g,
 
 /* --- places --------------------------------------------------------------------------------- */
 
-static bool has_copy(const struct ck_hosts *h, const struct gathered *g,
+static bool has_copy(const struct ck_hosts *h, const struct ck_gathered *g,
 		     uint32_t rank, size_t i, uint64_t size)
 {
 	const struct ck_looked *l = g->said[rank] ? &g->said[rank][i] : NULL;
 
-	return l && h->hosts[rank].there && is_usable(l) &&
+	return l && h->hosts[rank].there && ck_gathered_is_usable(l) &&
 	       l->info.size == size;
 }
 
 /* Of the ranks of a host the one with the least to serve; n: there is none. */
-static uint32_t rank_of(const struct ck_hosts *h, const struct gathered *g,
+static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 			uint32_t host, size_t i)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
@@ -338,7 +107,7 @@ static int add_other(struct ck_hosts *h, uint32_t file, uint32_t rank,
 
 /* All ranks of a host, the best one first; it is the file's first place if that has
  * none. */
-static int add_places(struct ck_hosts *h, const struct gathered *g, size_t i,
+static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		      uint32_t host, bool is_first)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
@@ -368,7 +137,7 @@ static struct ck_file_access access_of(const struct ck_file_info *info)
 					.closed = info->closed };
 }
 
-static int add_copy(struct ck_hosts *h, const struct gathered *g, size_t i,
+static int add_copy(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		    uint32_t rank)
 {
 	struct ck_hosts_copy *list = ck_grow(h->copies.list, &h->copies.cap,
@@ -388,8 +157,8 @@ static int add_copy(struct ck_hosts *h, const struct gathered *g, size_t i,
 /* --- all of one file ------------------------------------------------------------------------ */
 
 /* Copies in use, beside the first one: what they take, and their newest time. */
-static int join_copies(struct ck_hosts *h, const struct gathered *g, size_t i,
-		       uint32_t n, struct ck_file_info *info)
+static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
+		       size_t i, uint32_t n, struct ck_file_info *info)
 {
 	bool first_is_here = g->chosen[0] == h->here;
 	int rc = 0;
@@ -413,7 +182,7 @@ static int join_copies(struct ck_hosts *h, const struct gathered *g, size_t i,
 }
 
 /* What is here stays here, whatever others have. */
-static int use_here(struct ck_hosts *h, const struct gathered *g, size_t i,
+static int use_here(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		    uint32_t n, struct ck_files *files)
 {
 	struct ck_file_info others = { 0 };
@@ -426,7 +195,7 @@ static int use_here(struct ck_hosts *h, const struct gathered *g, size_t i,
 	return 0;
 }
 
-static int use_remote(struct ck_hosts *h, const struct gathered *g, size_t i,
+static int use_remote(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		      uint32_t n, struct ck_files *files)
 {
 	uint32_t rank = rank_of(h, g, g->chosen[0], i);
@@ -440,7 +209,7 @@ static int use_remote(struct ck_hosts *h, const struct gathered *g, size_t i,
 	return rc;
 }
 
-static int use(struct ck_hosts *h, struct gathered *g, size_t i,
+static int use(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 	       const struct ck_copies_chosen *c, struct ck_files *files)
 {
 	uint64_t size = g->copies[c->server][i].size;
@@ -455,13 +224,13 @@ static int use(struct ck_hosts *h, struct gathered *g, size_t i,
 	return rc;
 }
 
-static void note_short(struct gathered *g, size_t i)
+static void note_short(struct ck_gathered *g, size_t i)
 {
 	if (g->too_short++ == 0)
 		g->first_short = i;
 }
 
-static int settle(struct ck_hosts *h, struct gathered *g, size_t i,
+static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		  struct ck_file_copy *copies, struct ck_files *files)
 {
 	const struct ck_copies_asked asked = {
@@ -489,7 +258,7 @@ static int settle(struct ck_hosts *h, struct gathered *g, size_t i,
 	case CK_COPIES_FINE: return use(h, g, i, &c, files);
 	case CK_COPIES_DIFFER: set_differs(h, g, i, &c, files); break;
 	case CK_COPIES_NONE:
-		if (!is_here(files, g->numbers[i]) &&
+		if (!ck_gathered_is_here(files, g->numbers[i]) &&
 		    is_at_fault(h, g, i, &fault))
 			ck_files_set_remote(files, g->numbers[i], &fault);
 		break;
@@ -497,7 +266,7 @@ static int settle(struct ck_hosts *h, struct gathered *g, size_t i,
 	return 0;
 }
 
-static void log_short(const struct gathered *g, const struct ck_files *files)
+static void log_short(const struct ck_gathered *g, const struct ck_files *files)
 {
 	if (g->too_short)
 		ck_log("%s: a copy that ends before its items do is not "
@@ -509,12 +278,12 @@ static void log_short(const struct gathered *g, const struct ck_files *files)
 						    g->too_short - 1));
 }
 
-static int settle_all(struct ck_hosts *h, struct gathered *g,
+static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 		      struct ck_files *files)
 {
 	ck_auto_free struct ck_file_copy *copies = calloc(h->ngroups,
 							  sizeof(*copies));
-	int rc = copies ? compare_all(h, g, files) : -ENOMEM;
+	int rc = copies ? ck_gather_copies(h, g, files) : -ENOMEM;
 
 	h->nfiles = ck_files_count(files);
 	h->files = calloc(h->nfiles + 1UL, sizeof(*h->files));
@@ -531,15 +300,15 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 		   struct ck_ids shown, struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
-	struct gathered g = { .shown = shown };
-	int rc = gather(h, files, &g, d);
+	struct ck_gathered g = { .shown = shown };
+	int rc = ck_gather(h, files, &g, d);
 
 	if (rc == 0) {
 		rc = settle_all(h, &g, files);
 		if (rc)
 			ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	}
-	gathered_fini(&g, h);
+	ck_gathered_fini(&g, h);
 	if (rc)
 		return rc;
 	h->set = files;

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_gather: what all hosts say of all files of a checkpoint, when it is opened: they
+ * are asked at once, and then for digests of the files that several have.
+ */
+#ifndef CK_HOSTS_GATHER_H
+#define CK_HOSTS_GATHER_H
+
+#include "hosts_internal.h"
+
+/* What all hosts said of all files. */
+struct ck_gathered {
+	struct ck_ids shown;
+	struct ck_str *names; /* that can be asked for, n */
+	uint32_t *numbers;    /* of them, in the ck_files */
+	size_t n;
+	/* By rank, n each; NULL: it has said nothing. */
+	struct ck_looked **said;
+	struct ck_file_copy **copies; /* by host, n each */
+	uint64_t *loads;	      /* by host: bytes of files that are its */
+	uint64_t *rank_loads;	      /* the same of its ranks */
+	uint32_t *chosen;	      /* hosts of the copies of one file */
+	size_t too_short, first_short; /* files of which there is such a copy */
+};
+
+/* g: zeros but for `shown`, see ck_elsewhere. ck_gathered_fini() it, also after an error:
+ * -ENOMEM; what a host that is there answered with. */
+CK_MUST_USE int ck_gather(struct ck_hosts *h, const struct ck_files *files,
+			  struct ck_gathered *g, struct ck_diag *d);
+void ck_gathered_fini(struct ck_gathered *g, const struct ck_hosts *h);
+
+/* Fills g->copies: who has what, and what its bytes come to. Errors as above. */
+CK_MUST_USE int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
+				 const struct ck_files *files);
+
+/* There is a file here that was seen, whether it can be opened or not. */
+bool ck_gathered_is_here(const struct ck_files *files, uint32_t number);
+bool ck_gathered_is_usable(const struct ck_looked *l);
+
+#endif
