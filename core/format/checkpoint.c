@@ -32,6 +32,18 @@ static const struct ck_format *const formats[] = {
 	&ck_format_dcp,
 };
 
+/* Of a path that leads nowhere. NULL: out of memory, or it is below a directory that
+ * is gone. Free it. */
+static char *absolute(const char *path)
+{
+	ck_auto_free char *here = *path == '/' ? strdup("") : getcwd(NULL, 0);
+	char *out;
+
+	if (!here || asprintf(&out, "%s%s%s", here, *here ? "/" : "", path) < 0)
+		return NULL;
+	return out;
+}
+
 /* Only others have such a directory: here an empty one takes its place, which has no
  * name any more. Who may look into theirs is not known: their owner. */
 static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
@@ -40,9 +52,9 @@ static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 	char name[] = "/tmp/ckptfs-XXXXXX";
 
 	cp->nowhere = true;
-	cp->path = strdup(path);
+	cp->path = absolute(path);
 	if (!cp->path)
-		return ck_fail(d, ENOMEM, "out of memory");
+		return ck_fail(d, errno, "%s", strerror(errno));
 	if (!mkdtemp(name))
 		return ck_fail(d, errno, "%s: %s", name, strerror(errno));
 	cp->dirfd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -89,7 +101,8 @@ static int find_format_far(struct ck_checkpoint *cp, struct ck_brought *brought,
 	for (size_t i = 0; i < CK_ARRAY_SIZE(formats) && rc == -ENOENT; i++) {
 		cp->format = formats[i];
 		rc = e->metadata(e, ck_str_from(cp->format->metadata),
-				 &brought->said, &brought->pages, d);
+				 cp->format->metadata_most, &brought->said,
+				 &brought->pages, d);
 	}
 	cp->metadata_far = brought->pages != NULL;
 	return rc;

@@ -53,6 +53,16 @@ static void count_live(struct rows *rows, const struct ck_item *item)
 						   item->length);
 }
 
+/* Zeros if it is not known. Each file of another host is one by itself. */
+static struct ck_file_id id_of(const struct ck_files *files, uint32_t i)
+{
+	if (ck_files_is_remote(files, i))
+		return (struct ck_file_id){ 0, (ino_t)i + 1 };
+	if (!ck_files_is_seen(files, i))
+		return (struct ck_file_id){ 0, 0 };
+	return ck_files_id(files, i);
+}
+
 /* Not sorted: row i is file i. */
 static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 		      const struct ck_catalog *c)
@@ -61,9 +71,7 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 
 	for (uint32_t i = 0; i < rows->n; i++)
 		rows->list[i] = (struct row){
-			.id = ck_files_is_seen(cp->files, i)
-				      ? ck_files_id(cp->files, i)
-				      : (struct ck_file_id){ 0, 0 },
+			.id = id_of(cp->files, i),
 			.size = ck_catalog_file(c, i)->err
 					? 0
 					: ck_catalog_file(c, i)->size,

@@ -22,6 +22,8 @@ struct ck_format {
 	/* The name of the file that says what belongs to a checkpoint: a commit
 	 * renames another one over it. */
 	const char *metadata;
+	/* None is longer: a sparse file is not read for hours. */
+	uint64_t metadata_most;
 	/* ck_shard_name(), ck_name_is_ours(); where there is write. */
 	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
 			   uint64_t generation, const char *hex);

@@ -11,27 +11,62 @@
 
 /* --- choosing ----------------------------------------------------------------------------- */
 
-/* What is to be said of a file that nobody can use: what is wrong with the copy of some
- * host, or that a host may have it which is away. False: what is known here stands. */
-static bool is_at_fault(const struct ck_hosts *h, const struct ck_gathered *g,
-			size_t i, struct ck_file_info *out)
+/* None of a host's ranks is there. */
+static bool is_away(const struct ck_hosts *h, uint32_t host)
 {
+	const struct ck_hosts_group *group = &h->groups[host];
+
+	for (uint32_t i = group->first; i < group->first + group->n; i++)
+		if (h->hosts[i].there)
+			return false;
+	return true;
+}
+
+static bool is_any_away(const struct ck_hosts *h)
+{
+	for (uint32_t host = 0; host < h->ngroups; host++)
+		if (is_away(h, host))
+			return true;
+	return false;
+}
+
+/* What the others have in place of a file that can be used: one whose bytes cannot be had
+ * now comes first, then what is no data file. NULL: none has anything. */
+static const struct ck_looked *fault_of(const struct ck_hosts *h,
+					const struct ck_gathered *g, size_t i)
+{
+	const struct ck_looked *fault = NULL;
+
 	for (uint32_t rank = 1; rank < h->n; rank++) {
 		const struct ck_looked *l = g->said[rank] ? &g->said[rank][i]
 							  : NULL;
 
-		if (l && l->trouble) {
-			*out = (struct ck_file_info){ .err = l->trouble };
-			return true;
-		}
-		if (!h->hosts[rank].there) {
-			*out = (struct ck_file_info){
-				.err = EIO, .why = ck_file_why_away()
-			};
-			return true;
-		}
+		if (l && l->trouble)
+			return l;
+		if (l && !fault && !ck_file_is_missing(&l->info))
+			fault = l;
 	}
-	return false;
+	return fault;
+}
+
+/* Of a file that nobody can use: what is wrong with the copy of some host, or that a host
+ * may have it which is away; else what is known here stands. */
+static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
+			 size_t i, struct ck_files *files)
+{
+	uint32_t number = g->numbers[i];
+	const struct ck_looked *l = fault_of(h, g, i);
+	struct ck_file_info fault = { .err = EIO, .why = ck_file_why_away() };
+
+	if (l && l->trouble) {
+		fault = (struct ck_file_info){ .err = l->trouble };
+	} else if (!is_any_away(h)) {
+		if (!l || !ck_files_is_seen(files, number) ||
+		    !ck_file_is_missing(ck_files_info(files, number)))
+			return;
+		fault = l->info;
+	}
+	ck_files_set_remote(files, number, &fault);
 }
 
 static const char *host_name(const struct ck_hosts *h, uint32_t host)
@@ -244,7 +279,6 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		.loads = g->loads,
 	};
 	struct ck_copies_chosen c;
-	struct ck_file_info fault;
 
 	for (uint32_t host = 0; host < h->ngroups; host++) {
 		copies[host] = g->copies[host][i];
@@ -258,9 +292,8 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 	case CK_COPIES_FINE: return use(h, g, i, &c, files);
 	case CK_COPIES_DIFFER: set_differs(h, g, i, &c, files); break;
 	case CK_COPIES_NONE:
-		if (!ck_gathered_is_here(files, g->numbers[i]) &&
-		    is_at_fault(h, g, i, &fault))
-			ck_files_set_remote(files, g->numbers[i], &fault);
+		if (!ck_gathered_is_here(files, g->numbers[i]))
+			settle_fault(h, g, i, files);
 		break;
 	}
 	return 0;

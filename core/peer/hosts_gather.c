@@ -198,6 +198,26 @@ static void note_unread(const struct ck_hosts *h, struct ck_gathered *g,
 					    has_several(h, g, i);
 }
 
+/* Where digests are made, one that cannot be opened is found by that. */
+static bool is_troubled(const struct ck_hosts *h, const struct ck_gathered *g,
+			const struct ck_files *files, uint32_t host, size_t i)
+{
+	if (host == h->here)
+		return ck_files_trouble(files, g->numbers[i]) != 0;
+	return g->said[speaker(h, g, host)][i].trouble != 0;
+}
+
+/* A copy that cannot be opened now is not used where there is another. */
+static void leave_troubled(const struct ck_hosts *h, struct ck_gathered *g,
+			   const struct ck_files *files)
+{
+	for (uint32_t host = 0; host < h->ngroups; host++)
+		for (size_t i = 0; i < g->n; i++)
+			g->copies[host][i].has &= !has_several(h, g, i) ||
+						  !is_troubled(h, g, files,
+							       host, i);
+}
+
 int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 		     const struct ck_files *files)
 {
@@ -206,6 +226,8 @@ int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 
 	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
 		rc = copies_take(h, g, files, host);
+	if (rc == 0 && h->replicas == CK_REPLICAS_FIRST)
+		leave_troubled(h, g, files);
 	if (rc || h->replicas == CK_REPLICAS_FIRST)
 		return rc;
 	rc = ck_hosts_each(h, 0, compare, g, tasks);

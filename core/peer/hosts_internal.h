@@ -100,8 +100,8 @@ CK_MUST_USE int ck_hosts_bring(struct ck_requester *r, uint32_t file,
 			       uint64_t fpos, uint64_t len, void *to);
 /* As of struct ck_elsewhere. */
 CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
-				  struct ck_file_info *said, void **pages,
-				  struct ck_diag *d);
+				  uint64_t most, struct ck_file_info *said,
+				  void **pages, struct ck_diag *d);
 CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 			       struct ck_ids shown, struct ck_diag *d);
 

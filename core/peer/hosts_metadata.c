@@ -20,7 +20,8 @@ struct copy {
 
 struct copies {
 	struct ck_str name;
-	uint32_t n; /* hosts that have one */
+	uint64_t most; /* bytes that one may have */
+	uint32_t n;    /* ranks that have one; those of a host have the same */
 	struct copy list[];
 };
 
@@ -32,14 +33,13 @@ static int look(struct ck_hosts_task *t)
 	struct copy *copy = &all->list[t->index];
 	int rc;
 
-	if (t->host->again)
-		return 0;
 	rc = ck_calls_look(t->hosts->calls, t->host->rank,
 			   (struct ck_ids){ 0, 0 }, &all->name, 1,
 			   &copy->looked);
 	if (rc == -ENODATA)
 		return 0; /* it does not have the directory */
-	copy->has = rc == 0 && copy->looked.seen && !copy->looked.info.err;
+	copy->has = rc == 0 && copy->looked.seen && !copy->looked.info.err &&
+		    copy->looked.info.size <= all->most;
 	if (rc == 0 && !copy->has && copy->looked.trouble)
 		rc = -copy->looked.trouble;
 	return rc;
@@ -60,6 +60,12 @@ static int digest(struct ck_hosts_task *t)
 	return rc ? rc : file.rc;
 }
 
+/* All others are reached by the first. */
+static int fail_alone(const struct ck_hosts *h, struct ck_diag *d)
+{
+	return ck_fail(d, EIO, "%s: its process has ended", h->hosts[0].name);
+}
+
 /* One of a host that is gone by now does not count; that it cannot be told of another
  * whether it has one, does. */
 static int look_at_all(struct ck_hosts *h, struct copies *all,
@@ -70,6 +76,8 @@ static int look_at_all(struct ck_hosts *h, struct copies *all,
 
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	if (!h->hosts[0].there)
+		return fail_alone(h, d);
 	all->n = 0;
 	for (uint32_t i = 0; i < h->n; i++) {
 		struct copy *copy = &all->list[i];
@@ -82,6 +90,56 @@ static int look_at_all(struct ck_hosts *h, struct copies *all,
 				       all->name.p, strerror(-tasks[i].rc));
 	}
 	return 0;
+}
+
+/* The rank that speaks for a host: the first one that is there. */
+static uint32_t speaker(const struct ck_hosts *h, uint32_t host)
+{
+	const struct ck_hosts_group *g = &h->groups[host];
+	uint32_t i = g->first;
+
+	while (i + 1 < g->first + g->n && !h->hosts[i].there)
+		i++;
+	return i;
+}
+
+/* What is in the place of one is an error, as it is on this host alone. */
+static int check_copy(const struct ck_hosts *h, const struct copies *all,
+		      uint32_t i, struct ck_diag *d)
+{
+	const struct ck_file_info *info = &all->list[i].looked.info;
+	const char *host = h->hosts[i].name;
+
+	if (!h->hosts[i].there || ck_file_is_missing(info))
+		return 0;
+	if (info->err)
+		return ck_fail(d, EBADMSG, "%s: %.*s: %s", host,
+			       (int)all->name.len, all->name.p,
+			       info->why ? info->why : strerror(info->err));
+	if (info->size > all->most)
+		return ck_fail(d, EBADMSG,
+			       "%s: %.*s: %ju bytes, expected at most %ju",
+			       host, (int)all->name.len, all->name.p,
+			       (uintmax_t)info->size, (uintmax_t)all->most);
+	return 0;
+}
+
+/* Where it is said whose counts, what is wrong with those of others does not. */
+static int check_copies(const struct ck_hosts *h, const struct copies *all,
+			struct ck_diag *d)
+{
+	int rc = 0;
+
+	for (uint32_t k = 0; k < h->nprefer; k++) {
+		uint32_t rank = speaker(h, h->prefer[k]);
+
+		rc = check_copy(h, all, rank, d);
+		if (rc || all->list[rank].has)
+			return rc;
+	}
+	for (uint32_t i = 0; i < h->n && rc == 0; i++)
+		rc = check_copy(h, all, i, d);
+	return rc;
 }
 
 /* --- which one counts --------------------------------------------------------- */
@@ -104,8 +162,8 @@ static int differ(const struct ck_hosts *h, const struct copies *all,
 {
 	return ck_fail(d, ESTALE, "%.*s differs between hosts: %s, %s",
 		       (int)all->name.len, all->name.p,
-		       show_copy(h, all, h->groups[c->one].first),
-		       show_copy(h, all, h->groups[c->other].first));
+		       show_copy(h, all, speaker(h, c->one)),
+		       show_copy(h, all, speaker(h, c->other)));
 }
 
 /* Which hosts' copies are used, list of them. */
@@ -129,7 +187,7 @@ static int compare(const struct ck_hosts *h, const struct copies *all,
 	if (!copies || !loads)
 		return ck_fail(d, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < h->ngroups; i++) {
-		const struct copy *copy = &all->list[h->groups[i].first];
+		const struct copy *copy = &all->list[speaker(h, i)];
 
 		copies[i].has = copy->has;
 		copies[i].size = copy->looked.info.size;
@@ -154,7 +212,7 @@ static mode_t join_copies(const struct ck_hosts *h, const struct copies *all,
 	mode_t closed = 0;
 
 	for (uint32_t k = 1; k < c->n; k++) {
-		uint32_t rank = h->groups[list[k]].first;
+		uint32_t rank = speaker(h, list[k]);
 		const struct ck_file_info *info = &all->list[rank].looked.info;
 		const struct ck_ids of = { info->uid, info->gid };
 
@@ -205,6 +263,7 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 		   (struct ck_whereabouts){ h->hosts[i].rank,
 					    copy->looked.number },
 		   said->size, pages);
+	h->hosts[i].there = ck_calls_is_up(h->calls, h->hosts[i].rank);
 	if (rc)
 		return ck_fail(d, -rc, "%s: %.*s: %s", h->hosts[i].name,
 			       (int)all->name.len, all->name.p, strerror(-rc));
@@ -223,16 +282,27 @@ static int choose(struct ck_hosts *h, struct copies *all,
 	int rc = list ? look_at_all(h, all, tasks, look, d)
 		      : ck_fail(d, ENOMEM, "out of memory");
 
+	if (rc == 0)
+		rc = check_copies(h, all, d);
 	if (rc == 0 && all->n > 1)
 		rc = look_at_all(h, all, tasks, digest, d);
 	if (rc == 0)
 		rc = compare(h, all, &c, list, d);
 	if (rc)
 		return rc;
-	first = h->groups[list[0]].first;
+	first = speaker(h, list[0]);
 	*said = all->list[first].looked.info;
 	h->elsewhere.metadata_closed = join_copies(h, all, &c, list, said);
 	return take(h, all, first, said, pages, d);
+}
+
+static uint32_t count_there(const struct ck_hosts *h)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < h->n; i++)
+		n += h->hosts[i].there;
+	return n;
 }
 
 int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
@@ -245,7 +315,7 @@ int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
 	return 0;
 }
 
-int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
+int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
 		      struct ck_file_info *said, void **pages,
 		      struct ck_diag *d)
 {
@@ -253,9 +323,18 @@ int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
 	ck_auto_free struct copies *all =
 		calloc(1, sizeof(*all) + h->n * sizeof(all->list[0]));
 	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
+	uint32_t there;
+	int rc;
 
 	if (!all || !tasks)
 		return ck_fail(d, ENOMEM, "out of memory");
 	all->name = name;
-	return choose(h, all, tasks, said, pages, d);
+	all->most = most;
+	/* Without a host that is gone when it should give its copy, too. */
+	do {
+		there = count_there(h);
+		memset(all->list, 0, h->n * sizeof(all->list[0]));
+		rc = choose(h, all, tasks, said, pages, d);
+	} while (rc && h->hosts[0].there && count_there(h) < there);
+	return rc;
 }

@@ -253,6 +253,11 @@ const char *ck_file_why_away(void)
 	return whys[AWAY];
 }
 
+bool ck_file_is_missing(const struct ck_file_info *info)
+{
+	return ck_file_why_number(info->why) == MISSING;
+}
+
 const char *ck_file_why_differs(void)
 {
 	return whys[DIFFERS];

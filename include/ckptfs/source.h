@@ -48,6 +48,8 @@ uint8_t ck_file_why_number(const char *why);
 const char *ck_file_why(uint8_t number);
 /* Of a file that may be on a host which is not there. */
 const char *ck_file_why_away(void);
+/* Its path leads to nothing. */
+bool ck_file_is_missing(const struct ck_file_info *info);
 /* Of one of which several hosts have copies that are not the same. */
 const char *ck_file_why_differs(void);
 
@@ -214,9 +216,10 @@ struct ck_elsewhere {
 	/* The file of this name that counts, over all hosts: *said is what its host
 	 * says of it, with the newest time and the fewest rights of all, and *pages what is in it, said->size bytes of ck_pages_alloc(),
 	 * the caller's; NULL: it is the one in the directory of this host. -ENOENT:
-	 * no host has one; -ESTALE: they differ; -EIO. */
+	 * no host has one; -ESTALE: they differ; -EBADMSG: one has more than `most`
+	 * bytes, or is no file; -EIO. */
 	int (*metadata)(struct ck_elsewhere *e, struct ck_str name,
-			struct ck_file_info *said, void **pages,
+			uint64_t most, struct ck_file_info *said, void **pages,
 			struct ck_diag *d);
 	/* All files of the checkpoint were added to the set, which has looked for
 	 * them here: those that another host has are made remote. */

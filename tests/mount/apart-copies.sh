@@ -8,23 +8,22 @@ one=model.layers.0.attention.wk.weight
 
 # dealt: SRC is h0; the two others have copies of two files, and one has the last.
 dealt() {
-	rm -rf h0 h1 h2 mesh
-	mkdir h0 h1 h2 mesh
+	rm -rf h0 h1 h2
+	mkdir h0 h1 h2
 	cp -a "$FIXTURES"/sample/{.metadata,__0_0.distcp} h0
 	cp -a "$FIXTURES"/sample/{__1_0.distcp,__2_0.distcp} h1
 	cp -a "$FIXTURES"/sample/{.metadata,__1_0.distcp,__2_0.distcp,__3_0.distcp} h2
 }
 
+export CKPTFS_HOSTS=h0=$WORK/h0:h1=$WORK/h1:h2=$WORK/h2
+
 apart() {
-	rm -rf mesh
-	mkdir mesh
-	CKPTFS_APART=$WORK/h1:$WORK/h2 CKPTFS_APART_MESH=$WORK/mesh \
-		mounted "$WORK/h0"
+	mounted "$WORK/h0"
 }
 
 # server HOST: the process that serves it.
 server() {
-	pgrep -f -- "--ranks ./3:$WORK/mesh $WORK/$1\$"
+	pgrep -f -- "serve --ranks ./3:.* $WORK/$1\$"
 }
 
 all_is_there() {
@@ -75,7 +74,7 @@ unmounted
 for host in 1 2; do
 	dealt
 	flip "h$((3 - host))/__1_0.distcp"
-	CKPTFS_APART_PREFER=$host apart
+	CKPTFS_HOSTS_PREFER=$host apart
 	check "h$host is preferred: its copy counts" all_is_there
 	unmounted
 done
@@ -88,12 +87,9 @@ unmounted
 
 dealt
 printf x >>h2/.metadata
-rm -rf mesh
-mkdir mesh
 fails 'metadata that differs is refused' 'differs between hosts' \
-	env CKPTFS_APART="$WORK/h1:$WORK/h2" CKPTFS_APART_MESH="$WORK/mesh" \
 	"$CKPTFS" mount "$WORK/h0" "$mnt"
-CKPTFS_APART_PREFER=0 apart
+CKPTFS_HOSTS_PREFER=0 apart
 check 'unless one of them is preferred' all_is_there
 unmounted
 done_testing

@@ -13,6 +13,8 @@
 
 enum { HOSTS = 4, RANKS = 5, SMALL = 5000, LARGE = 200000, LONG = 70000 };
 
+enum { MOST = 6000 }; /* bytes of metadata */
+
 static char top[] = "/tmp/ckptfs-hosts-XXXXXX";
 static char mesh[sizeof(top) + 5];
 static const char *const names[HOSTS] = { "h0", "h1", "h2", "h3" };
@@ -20,7 +22,7 @@ static const char *const names[HOSTS] = { "h0", "h1", "h2", "h3" };
 /* --- what there is ----------------------------------------------------------------------- */
 
 /* Of one file at one host: so many bytes, all of them as elsewhere but for the one at
- * `other`; size -1: there is none. */
+ * `other`; size -1: there is none, -2: there is a directory. */
 struct have {
 	int size, other;
 	mode_t mode;
@@ -482,10 +484,13 @@ static void test_metadata(const char *preferred, const struct have *list,
 	int rc;
 
 	for (unsigned host = 0; host < HOSTS; host++) {
-		static uint8_t bytes[SMALL];
+		static uint8_t bytes[LONG];
 		int fd = host_dir(host);
 
 		unlinkat(fd, "meta", 0);
+		unlinkat(fd, "meta", AT_REMOVEDIR);
+		if (list[host].size == -2)
+			mkdirat(fd, "meta", 0755);
 		fill(0, &list[host], bytes);
 		if (list[host].size >= 0)
 			put(fd, "meta", bytes, (size_t)list[host].size,
@@ -495,7 +500,7 @@ static void test_metadata(const char *preferred, const struct have *list,
 	ranks_begin(&b);
 	hosts_begin(&b, CK_REPLICAS_SAMPLE, preferred);
 	e = ck_hosts_elsewhere(b.hosts);
-	rc = e->metadata(e, CK_STR("meta"), &said, &pages, &b.d);
+	rc = e->metadata(e, CK_STR("meta"), MOST, &said, &pages, &b.d);
 	eq_err(rc, want < 0 ? want : 0);
 	if (rc == 0) {
 		static uint8_t bytes[SMALL];
@@ -522,6 +527,15 @@ static void test_all_metadata(void)
 		{ SMALL, -1, 0644, 700 }, NO, { SMALL, 4999, 0600, 700 }, NO
 	};
 	const struct have none[HOSTS] = { NO, NO, NO, NO };
+	const struct have odd[HOSTS] = {
+		NO, { -2, -1, 0755, 0 }, { SMALL, -1, 0600, 700 }, NO
+	};
+	const struct have odd_here[HOSTS] = {
+		{ -2, -1, 0755, 0 }, NO, NO, { SMALL, -1, 0600, 700 }
+	};
+	const struct have long_one[HOSTS] = {
+		NO, { SMALL, -1, 0644, 700 }, NO, { LONG, -1, 0644, 700 }
+	};
 
 	test_metadata(NULL, same, 1, 0640);
 	test_metadata("h3", same, 1, 0640);
@@ -531,6 +545,13 @@ static void test_all_metadata(void)
 	test_metadata("h2", two, 2, 0600);
 	test_metadata("h0", two, 0, 0644);
 	test_metadata(NULL, none, -ENOENT, 0);
+	test_metadata(NULL, odd, -EBADMSG, 0);
+	test_metadata("h1", odd, -EBADMSG, 0);
+	test_metadata("h2", odd, 2, 0600);
+	test_metadata(NULL, odd_here, -EBADMSG, 0);
+	test_metadata(NULL, long_one, -EBADMSG, 0);
+	test_metadata("h3", long_one, -EBADMSG, 0);
+	test_metadata("h1", long_one, 1, 0644);
 }
 
 int main(void)

@@ -17,10 +17,6 @@
 
 static const struct ck_str metadata_name = { ".metadata", 9 };
 
-/* No .metadata is that long (that of a million boxes has 140 MiB): a sparse
- * file is not read for hours. */
-static const uint64_t metadata_most = 4ULL << 30;
-
 /* Up to this length what was written is parsed again: 0.1 s. */
 static const uint64_t parse_most = 16 << 20;
 
@@ -71,10 +67,10 @@ static int read_pages(int fd, const struct stat *st, void **out,
 	void *pages;
 	int rc;
 
-	if ((uint64_t)st->st_size > metadata_most)
+	if ((uint64_t)st->st_size > ck_format_dcp.metadata_most)
 		return ck_fail(d, EBADMSG,
 			       ".metadata: %zu bytes, expected at most %ju",
-			       len, (uintmax_t)metadata_most);
+			       len, (uintmax_t)ck_format_dcp.metadata_most);
 	pages = ck_pages_alloc(len);
 	if (!pages)
 		return ck_fail(d, ENOMEM, ".metadata: out of memory");
@@ -376,6 +372,8 @@ const struct ck_format ck_format_dcp = {
 	.why = "it has the .metadata of torch.distributed.checkpoint",
 	.suffix = ".distcp",
 	.metadata = CK_DCP_METADATA_NAME,
+	/* That of a million boxes has 140 MiB. */
+	.metadata_most = 4ULL << 30,
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,
 	.probe = probe,

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts: the program, but for what starts hosts: every checkpoint that is opened for
+ * reading lies on those that CKPTFS_HOSTS names, SRC being the directory of the first.
+ * Each is a process of the program beside this one, started without a launcher.
+ *
+ *	CKPTFS_HOSTS	HOST=DIRECTORY:HOST=DIRECTORY..., in the order of ranks. Those of
+ *			a host follow each other. HOST= is missing: no process.
+ *	CKPTFS_HOSTS_PREFER	The number of the host whose copies count.
+ *	CKPTFS_HOSTS_FIRST	Copies are not compared.
+ *	CKPTFS_HOSTS_END	RANK:SIGNAL:MICROSECONDS: what is sent to a rank when the
+ *			opening has begun; "late": when all files are known.
+ *
+ * A process that ends with an error is told on stderr.
+ */
+#include "ckptfs/door.h"
+#include "ckptfs/hosts.h"
+#include "ckptfs/job.h"
+#include "ckptfs/link.h"
+#include "cluster.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MOST = 16, MEMORY = 96 << 20 };
+
+static struct ck_cluster {
+	struct ck_host_rank list[RANKS_MOST];
+	char *dirs[RANKS_MOST];
+	struct ck_job jobs[RANKS_MOST]; /* by rank */
+	char *names;			/* what list and dirs point into */
+	uint32_t n, ranks;
+	char mesh[32];
+	pthread_t sender;
+	bool sends;
+	struct ck_link *link;
+	struct ck_hosts *hosts;
+	/* As of the ck_elsewhere. */
+	int (*files)(struct ck_elsewhere *e, struct ck_files *files,
+		     struct ck_ids shown, struct ck_diag *d);
+} job;
+
+static void die(const char *what, int rc)
+{
+	fprintf(stderr, "hosts: %s: %s\n", what, strerror(-rc));
+	abort();
+}
+
+/* --- what there is ------------------------------------------------------------------- */
+
+static void names_read(void)
+{
+	const char *hosts = getenv("CKPTFS_HOSTS");
+	char *save = NULL;
+
+	job.names = strdup(hosts ? hosts : "");
+	if (!job.names || !hosts)
+		die("CKPTFS_HOSTS", -EINVAL);
+	for (char *one = strtok_r(job.names, ":", &save); one;
+	     one = strtok_r(NULL, ":", &save)) {
+		char *dir = strchr(one, '=');
+
+		if (!dir || job.n == RANKS_MOST)
+			die(one, -EINVAL);
+		*dir++ = '\0';
+		job.dirs[job.n] = dir;
+		job.list[job.n].name = one;
+		job.list[job.n].path = dir;
+		job.list[job.n].missing = *dir == '\0';
+		if (*dir)
+			job.list[job.n].rank = job.ranks++;
+		job.n++;
+	}
+}
+
+/* --- processes ------------------------------------------------------------------------ */
+
+static void rank_start(const struct ck_door *at, uint32_t i,
+		       enum ck_beneath how)
+{
+	static char program[] = CK_PROGRAM, serve[] = "serve",
+		    door[] = "--door", ranks[] = "--ranks", option[] = "-o",
+		    beneath[] = "shardlinks=beneath";
+	char where[sizeof(job.mesh) + 32], name[CK_DOOR_NAME];
+	char *argv[] = {
+		program,     serve,
+		ranks,	     where,
+		door,	     name,
+		job.dirs[i], how == CK_BENEATH_SYMLINKS ? option : NULL,
+		beneath,     NULL
+	};
+	uint32_t rank = job.list[i].rank;
+	int rc;
+
+	snprintf(where, sizeof(where), "%u/%u:%s", rank, job.ranks, job.mesh);
+	snprintf(name, sizeof(name), "%s", at->name);
+	rc = ck_job_start(argv, NULL, &job.jobs[rank]);
+	if (rc)
+		die(program, rc);
+}
+
+static void ranks_start(enum ck_beneath how)
+{
+	struct ck_link_options o = { .calls = { .npeers = job.ranks,
+						.ping_msec = 500,
+						.silence_msec = 3000,
+						.timeout_msec = 30000,
+						.window = 16 << 20 } };
+	struct ck_door_way way;
+	struct ck_door at;
+	int rc = ck_door_open(&at);
+
+	snprintf(job.mesh, sizeof(job.mesh), "/tmp/ckptfs-hosts-XXXXXX");
+	if (rc || !mkdtemp(job.mesh))
+		die("a door", rc ? rc : -errno);
+	for (uint32_t i = 0; i < job.n; i++)
+		if (!job.list[i].missing)
+			rank_start(&at, i, how);
+	rc = ck_door_wait(&at, MEMORY, job.jobs[0].ended, 20000, &way);
+	if (rc)
+		die("the first rank", rc);
+	ck_door_close(&at);
+	o.sock = way.sock;
+	o.memory = way.memory;
+	o.size = way.size;
+	rc = ck_link_make(&o, &job.link);
+	if (rc)
+		die("a link", rc);
+}
+
+/* Each has joined the others: who is killed before takes them with it. */
+static void ranks_wait(void)
+{
+	const struct ck_str name = CK_STR("of no file");
+
+	for (uint32_t i = 0; i < job.ranks; i++) {
+		struct ck_looked said;
+		int rc = ck_calls_look(ck_link_calls(job.link), i,
+				       (struct ck_ids){ 0, 0 }, &name, 1,
+				       &said);
+
+		if (rc && rc != -ENODATA)
+			die("a rank", rc);
+	}
+}
+
+struct signal {
+	unsigned rank, usec;
+	int number;
+};
+
+static void *signal_send(void *arg)
+{
+	const struct signal *s = arg;
+
+	usleep(s->usec);
+	(void)kill(job.jobs[s->rank].process, s->number);
+	return NULL;
+}
+
+/* The one that is to be sent, in a time; or now, if it is to be late and it is so. */
+static void rank_signal(bool late)
+{
+	static struct signal sent;
+	struct signal s = { 0 };
+	const char *at = getenv("CKPTFS_HOSTS_END");
+	int len = 0;
+
+	if (!at || sscanf(at, "%u:%d:%n", &s.rank, &s.number, &len) != 2 ||
+	    !len || s.rank >= job.ranks)
+		return;
+	if (late != (strcmp(at + len, "late") == 0))
+		return;
+	s.usec = (unsigned)strtoul(at + len, NULL, 10);
+	sent = s;
+	if (s.usec == 0)
+		signal_send(&sent);
+	else if (ck_thread_start(&job.sender, signal_send, &sent))
+		die("a thread", -EAGAIN);
+	job.sends = s.usec > 0;
+}
+
+static void ranks_end(void)
+{
+	if (job.sends)
+		pthread_join(job.sender, NULL);
+	for (uint32_t i = 0; i < job.ranks; i++) {
+		struct ck_buf said = { 0 };
+
+		/* The first one ends by itself; a launcher ends the others. */
+		(void)kill(job.jobs[i].process, SIGCONT);
+		if (i)
+			(void)kill(job.jobs[i].process, SIGTERM);
+		ck_job_hear(&job.jobs[i], &said);
+		ck_job_end(&job.jobs[i], 5000);
+		if (WIFEXITED(job.jobs[i].status) && job.jobs[i].status)
+			fprintf(stderr, "rank %u ended with %d: %.*s\n", i,
+				WEXITSTATUS(job.jobs[i].status), (int)said.len,
+				said.data ? said.data : "");
+		ck_buf_fini(&said);
+	}
+	(void)rmdir(job.mesh);
+}
+
+/* --- the cluster ---------------------------------------------------------------------- */
+
+static int files(struct ck_elsewhere *e, struct ck_files *set,
+		 struct ck_ids shown, struct ck_diag *d)
+{
+	int rc = job.files(e, set, shown, d);
+
+	rank_signal(true);
+	return rc;
+}
+
+static void hosts_make(void)
+{
+	const char *prefer = getenv("CKPTFS_HOSTS_PREFER");
+	const size_t order[] = { prefer ? strtoul(prefer, NULL, 10) : 0 };
+
+	job.hosts = ck_hosts_make(&(struct ck_hosts_setup){
+		.calls = ck_link_calls(job.link),
+		.list = job.list,
+		.n = job.n,
+		.order = order,
+		.norder = prefer ? 1 : 0,
+		.replicas = getenv("CKPTFS_HOSTS_FIRST") ? CK_REPLICAS_FIRST
+							 : CK_REPLICAS_SAMPLE,
+	});
+	if (!job.hosts)
+		die("hosts", -ENOMEM);
+}
+
+int ck_cluster_start(struct ck_hosts_options *options,
+		     struct ck_format_options *format, const char **source,
+		     struct ck_cluster **out, struct ck_diag *d)
+{
+	(void)options, (void)source, (void)d;
+	*out = NULL;
+	if (format->write || !getenv("CKPTFS_HOSTS"))
+		return 0;
+	names_read();
+	ranks_start(format->shardlinks);
+	ranks_wait();
+	rank_signal(false);
+	hosts_make();
+	format->elsewhere = ck_hosts_elsewhere(job.hosts);
+	job.files = format->elsewhere->files;
+	format->elsewhere->files = files;
+	*out = &job;
+	return 0;
+}
+
+struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
+{
+	return c ? c->hosts : NULL;
+}
+
+void ck_cluster_end(struct ck_cluster *c)
+{
+	if (!c)
+		return;
+	ck_hosts_hear_end(c->hosts);
+	ck_link_free(c->link);
+	ranks_end();
+	ck_hosts_free(c->hosts);
+	free(c->names);
+	memset(c, 0, sizeof(*c));
+}
