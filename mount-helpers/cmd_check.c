@@ -84,7 +84,9 @@ static struct ck_str text_of(const char *text)
 	return text ? ck_str_from(text) : (struct ck_str){ 0 };
 }
 
-static void print_finding(const struct ck_fault *f, struct ck_buf *out)
+/* hosts: there may be several. */
+static void print_finding(const struct ck_fault *f, bool hosts,
+			  struct ck_buf *out)
 {
 	const char *err = strerrorname_np(f->err);
 
@@ -94,6 +96,8 @@ static void print_finding(const struct ck_fault *f, struct ck_buf *out)
 		ck_buf_printf(out, ",\"pos\":%" PRIu64, f->pos);
 	else
 		ck_buf_text(out, ",\"pos\":null");
+	if (hosts)
+		field(out, ",\"host\":", text_of(f->host));
 	field(out, ",\"errno\":", text_of(err));
 	field(out, ",\"what\":", f->what);
 	field(out, ",\"expected\":", text_of(f->expected));
@@ -116,7 +120,7 @@ static void print_json(const struct checking *k, const struct ck_catalog *c,
 		      f->n ? "false" : "true", f->items, f->items_total);
 	for (size_t i = 0; i < f->n; i++) {
 		ck_buf_text(out, i ? ",\n" : "\n");
-		print_finding(&f->faults[i], out);
+		print_finding(&f->faults[i], k->options.elsewhere != NULL, out);
 	}
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
 	for (size_t i = 0; i < c->nglobals; i++)
@@ -182,6 +186,8 @@ static int parse(struct checking *k, int argc, char **argv)
 		return rc;
 	if (argc - optind != 1)
 		return ck_usage(argv[0]);
+	if (k->full && k->hosts.replicas == CK_REPLICAS_SAMPLE)
+		k->hosts.replicas = CK_REPLICAS_FULL;
 	return ck_check_hosts(&k->hosts);
 }
 

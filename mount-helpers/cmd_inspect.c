@@ -16,6 +16,7 @@
 enum style { TABLE, JSON, CSV };
 
 struct inspection {
+	const struct ck_checkpoint *cp;
 	const struct ck_catalog *c;
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
@@ -88,6 +89,16 @@ static void print_grid(struct inspection *in, const struct ck_tensor *t)
 	ck_buf_text(&in->out, "\n");
 }
 
+/* Of a file that several hosts may have. */
+static void print_hosts(struct inspection *in, uint32_t file)
+{
+	const struct ck_elsewhere *e = in->cp->elsewhere;
+	const char *name;
+
+	for (uint32_t i = 0; e && (name = e->host(e, file, i)) != NULL; i++)
+		ck_buf_printf(&in->out, "%s%s", i ? "," : "  on ", name);
+}
+
 static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 {
 	const struct ck_catalog *c = in->c;
@@ -109,6 +120,7 @@ static void print_boxes(struct inspection *in, const struct ck_tensor *t)
 			ck_buf_printf(&in->out, "  pos %ju  length %ju",
 				      (uintmax_t)chunk->fpos,
 				      (uintmax_t)chunk->length);
+			print_hosts(in, chunk->file);
 		}
 		if (ck_catalog_box_has_fault(c, t, i, &fault)) {
 			ck_buf_text(&in->out, "  ! ");
@@ -355,14 +367,34 @@ static void print_alike_json(struct inspection *in)
 	ck_buf_text(&in->out, in->alike.n ? "]" : "");
 }
 
+/* Those that have its file: first the one on which it is read. */
+static void print_hosts_json(void *arg, const struct ck_item *item,
+			     struct ck_buf *out)
+{
+	const struct inspection *in = arg;
+	const struct ck_elsewhere *e = in->cp->elsewhere;
+	const char *name;
+
+	ck_buf_text(out, ",\"hosts\":[");
+	for (uint32_t i = 0; item->file != CK_NO_FILE &&
+			     (name = e->host(e, item->file, i)) != NULL;
+	     i++)
+		ck_buf_printf(out, "%s\"%s\"", i ? "," : "", name);
+	ck_buf_text(out, "]");
+}
+
 static void print_json(struct inspection *in)
 {
+	const struct ck_report_boxes boxes = {
+		.more = in->cp->elsewhere ? print_hosts_json : NULL, .arg = in
+	};
+
 	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
 		      in->c->kind);
 	for (uint32_t i = 0; i < in->picked.ntensors; i++) {
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
-		ck_report_tensor_json(in->c, in->picked.tensors[i], in->chunks,
-				      &in->out);
+		ck_report_tensor_json(in->c, in->picked.tensors[i],
+				      in->chunks ? &boxes : NULL, &in->out);
 	}
 	ck_buf_text(&in->out, "],\n\"objects\":[");
 	print_objects_json(in);
@@ -511,6 +543,7 @@ int ck_cmd_inspect(int argc, char **argv)
 		rc = ck_source_open(argv[optind], &in.options, &in.hosts,
 				    &cluster, &cp);
 	if (rc == 0) {
+		in.cp = cp;
 		in.c = ck_checkpoint_catalog(cp);
 		rc = inspect(&in, cp);
 		ck_catalog_put(in.c);

@@ -100,9 +100,12 @@ static int fault_cmp(const void *a, const void *b)
 static void add_of_item(struct check *k, const struct ck_item *item,
 			const struct ck_fault *f)
 {
+	struct ck_fault copy = *f;
+
 	if (item->file < k->catalog->files.n)
 		k->file_told[item->file] = 1;
-	add(k, f);
+	copy.host = ck_checkpoint_host(k->cp, item->file);
+	add(k, &copy);
 }
 
 static void add_known(struct check *k)
@@ -131,6 +134,24 @@ static void add_known(struct check *k)
 	for (uint32_t i = 0; i < c->files.n; i++)
 		if (!k->file_told[i] && ck_catalog_file_has_fault(c, i, &f))
 			add(k, &f);
+}
+
+/* Of files that several hosts have. */
+static void add_unused(struct check *k)
+{
+	const struct ck_elsewhere *e = k->cp->elsewhere;
+	struct ck_unused_copy copy;
+
+	for (size_t i = 0; e && e->unused(e, i, &copy); i++)
+		add(k, &(struct ck_fault){
+			       .file = ck_catalog_file(k->catalog, copy.file)
+					       ->path,
+			       .host = copy.host,
+			       .err = copy.err,
+			       .what = ck_str_from(copy.what),
+			       .expected = copy.expected,
+			       .found = copy.found,
+		       });
 }
 
 /* --- what there is to look at ----------------------------------------------- */
@@ -205,6 +226,7 @@ static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 		ck_catalog_object_fault_init(
 			c, ck_catalog_object(c, w->task->i), &f);
 	ck_catalog_place_fault(c, w->task->item, &f);
+	f.host = ck_checkpoint_host(w->k->cp, w->task->item->file);
 	ck_fault_set(&f, fpos, d);
 	pthread_mutex_lock(&w->k->lock);
 	add(w->k, &f);
@@ -302,6 +324,7 @@ static int check_all(struct check *k)
 	if (!k->file_told)
 		return -ENOMEM;
 	add_known(k);
+	add_unused(k);
 	rc = k->rc;
 	if (rc == 0)
 		rc = tasks_make(k);

@@ -82,22 +82,32 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 		count_live(rows, &ck_catalog_object(c, i)->item);
 }
 
-/* Of files that cannot be used device and inode are not known, and are asked
- * for. */
+/* What has this name here; zeros: nothing. */
+static struct ck_file_id id_here(const struct ck_checkpoint *cp,
+				 const struct ck_catalog *c, uint32_t i)
+{
+	ck_auto_fd int fd = ck_open_beneath(cp->dirfd,
+					    ck_catalog_file(c, i)->path, O_PATH,
+					    CK_BENEATH_SYMLINKS);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return (struct ck_file_id){ 0, 0 };
+	return (struct ck_file_id){ st.st_dev, st.st_ino };
+}
+
+/* Of files that cannot be used device and inode are not known, and are asked for. What
+ * is here under the name of one that is read on another host is named, too. */
 static void rows_identify(struct rows *rows, const struct ck_checkpoint *cp,
 			  const struct ck_catalog *c)
 {
-	for (uint32_t i = 0; i < rows->n; i++) {
+	for (uint32_t i = 0; i < c->files.n; i++) {
 		struct ck_file_id *id = &rows->list[i].id;
-		ck_auto_fd int fd = -1;
-		struct stat st;
 
-		if (id->ino)
-			continue;
-		fd = ck_open_beneath(cp->dirfd, ck_catalog_file(c, i)->path,
-				     O_PATH, CK_BENEATH_SYMLINKS);
-		if (fd >= 0 && fstat(fd, &st) == 0)
-			*id = (struct ck_file_id){ st.st_dev, st.st_ino };
+		if (id->ino == 0)
+			*id = id_here(cp, c, i);
+		else if (ck_files_is_remote(cp->files, i))
+			rows->list[rows->n++].id = id_here(cp, c, i);
 	}
 }
 
@@ -106,7 +116,7 @@ static int rows_make(struct rows *rows, struct ck_checkpoint *cp)
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 
 	rows->n = c->files.n;
-	rows->list = calloc(rows->n + 1, sizeof(*rows->list));
+	rows->list = calloc(2 * rows->n + 1, sizeof(*rows->list));
 	if (!rows->list)
 		return -ENOMEM;
 	rows_fill(rows, cp, c);

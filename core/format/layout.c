@@ -92,7 +92,8 @@ static int item_err(struct ck_checkpoint *cp, const struct ck_extent *x,
 }
 
 /* Says in *out what is wrong with box k of the layout. */
-static void item_fault_set(const struct ck_catalog *c,
+static void item_fault_set(const struct ck_checkpoint *cp,
+			   const struct ck_catalog *c,
 			   const struct ck_layout *layout, uint32_t k, int err,
 			   bool passing, struct ck_fault *out)
 {
@@ -102,6 +103,7 @@ static void item_fault_set(const struct ck_catalog *c,
 
 	ck_catalog_box_fault_init(c, t, ck_layout_chunk(layout, k), out);
 	out->err = err;
+	out->host = ck_checkpoint_host(cp, layout->extents[k].file);
 	if (f) {
 		out->what = f->what;
 		out->expected = f->expected;
@@ -113,25 +115,49 @@ static void item_fault_set(const struct ck_catalog *c,
 	}
 }
 
+/* On hosts of which none is there now. */
+static bool box_is_away(const struct ck_checkpoint *cp,
+			const struct ck_catalog *c, const struct ck_tensor *t,
+			uint32_t i, struct ck_fault *out)
+{
+	const struct ck_item *item = ck_catalog_item(c, t->chunk + i);
+	const char *why = ck_checkpoint_away(cp, item->file);
+
+	if (!why)
+		return false;
+	ck_catalog_box_fault_init(c, t, i, out);
+	out->err = EIO;
+	out->host = ck_checkpoint_host(cp, item->file);
+	out->what = ck_str_from(why);
+	return true;
+}
+
 bool ck_box_has_fault(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      const struct ck_layout *layout, uint32_t tensor,
 		      uint32_t i, struct ck_fault *out)
 {
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	bool passing;
 	uint32_t k = 0;
 	int err = 0;
 
-	if (ck_catalog_box_has_fault(c, ck_catalog_tensor(c, tensor), i, out))
+	if (ck_catalog_box_has_fault(c, t, i, out)) {
+		out->host = ck_checkpoint_host(
+			cp, ck_catalog_item(c, t->chunk + i)->file);
+		return true;
+	}
+	if (box_is_away(cp, c, t, i, out))
 		return true;
 	if (layout && ck_layout_find(layout, i, &k))
 		err = item_err(cp, &layout->extents[k], &passing);
 	if (err)
-		item_fault_set(c, layout, k, err, passing, out);
+		item_fault_set(cp, c, layout, k, err, passing, out);
 	return err;
 }
 
 /* What was found in the items, a line each. */
-static void log_faults(const struct ck_catalog *c,
+static void log_faults(const struct ck_checkpoint *cp,
+		       const struct ck_catalog *c,
 		       const struct ck_layout *layout)
 {
 	for (uint32_t k = 0; layout->faults && k < layout->n; k++) {
@@ -141,7 +167,7 @@ static void log_faults(const struct ck_catalog *c,
 
 		if (!layout->faults[k] || x->passing)
 			continue;
-		item_fault_set(c, layout, k, x->err, false, &f);
+		item_fault_set(cp, c, layout, k, x->err, false, &f);
 		ck_fault_print(&f, true, &line);
 		ck_log("%s", line.data ? line.data : "out of memory");
 		ck_buf_fini(&line);
@@ -211,7 +237,7 @@ static struct ck_located *enter(struct ck_checkpoint *cp,
 	pthread_mutex_unlock(&l->lock);
 	ck_catalog_put(now);
 	if (log)
-		log_faults(c, &e->layout);
+		log_faults(cp, c, &e->layout);
 	if (first != e)
 		ck_located_free(e);
 	ck_located_free(old);
@@ -255,8 +281,9 @@ void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
 bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	const struct ck_item *item = &ck_catalog_object(c, object)->item;
 
-	return ck_catalog_object(c, object)->item.err ||
+	return item->err || ck_checkpoint_away(cp, item->file) ||
 	       __atomic_load_n(&cp->layouts->objects[object],
 			       __ATOMIC_RELAXED) == SEEN_FAULTY;
 }
@@ -315,7 +342,7 @@ static int get_window(struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 	if (rc)
 		return rc;
-	log_faults(c, &(*out)->layout);
+	log_faults(cp, c, &(*out)->layout);
 	(*out)->keep = false;
 	(*out)->refs = 1;
 	return 0;

@@ -165,6 +165,7 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 /* --- one entry ------------------------------------------------------------- */
 
 struct printing {
+	const struct ck_checkpoint *cp;
 	const struct ck_catalog *c;
 	const struct ck_object *o;
 	bool name;
@@ -177,23 +178,38 @@ static void print_fault(void *ctx, uint64_t fpos, const struct ck_diag *d)
 	struct ck_fault f;
 
 	ck_catalog_object_fault_init(p->c, p->o, &f);
+	f.host = ck_checkpoint_host(p->cp, p->o->item.file);
 	ck_fault_set(&f, fpos, d);
 	ck_fault_print(&f, p->name, p->out);
+}
+
+static bool object_is_away(const struct printing *p, struct ck_fault *out)
+{
+	const char *why = ck_checkpoint_away(p->cp, p->o->item.file);
+
+	if (!why)
+		return false;
+	ck_catalog_object_fault_init(p->c, p->o, out);
+	out->err = EIO;
+	out->what = ck_str_from(why);
+	return true;
 }
 
 int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
 			  struct ck_buf *out)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct printing p = { c, ck_catalog_object(c, object), name, out };
+	struct printing p = { cp, c, ck_catalog_object(c, object), name, out };
 	struct ck_look look = { .catalog = c,
 				.item = &p.o->item,
 				.fault = print_fault,
 				.ctx = &p };
 	struct ck_fault f;
 
-	if (!ck_catalog_object_has_fault(p.c, p.o, &f))
+	if (!ck_catalog_object_has_fault(p.c, p.o, &f) &&
+	    !object_is_away(&p, &f))
 		return ck_look_at_item(cp, &look);
+	f.host = ck_checkpoint_host(cp, p.o->item.file);
 	ck_fault_print(&f, name, out);
 	return 0;
 }

@@ -47,6 +47,8 @@ void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 	}
 	if (f->file.p && f->has_pos)
 		ck_buf_printf(out, " at %" PRIu64, f->pos);
+	if (f->file.p && f->host)
+		ck_buf_printf(out, " on host %s", f->host);
 	if (f->expected)
 		ck_buf_printf(out, "; expected %s, found %s", f->expected,
 			      f->found);

@@ -171,6 +171,8 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 	h->elsewhere.files = ck_hosts_files;
 	h->elsewhere.changed = ck_hosts_changed;
 	h->elsewhere.host = ck_hosts_host;
+	h->elsewhere.away = ck_hosts_away;
+	h->elsewhere.unused = ck_hosts_unused;
 	h->elsewhere.print = ck_hosts_print;
 	h->reader.read = read_now;
 	h->calls = o->calls;
@@ -201,6 +203,7 @@ void ck_hosts_free(struct ck_hosts *h)
 	free(h->files);
 	free(h->others.list);
 	free(h->copies.list);
+	free(h->unused.list);
 	free(h->groups);
 	free(h->prefer);
 	free(h);

@@ -259,6 +259,54 @@ static int use(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 	return rc;
 }
 
+/* 0: it can be read, as far as is known. */
+static int why_unread(const struct ck_hosts *h, const struct ck_gathered *g,
+		      size_t i, uint32_t host, const struct ck_files *files)
+{
+	const struct ck_hosts_group *group = &h->groups[host];
+	int err = 0;
+
+	if (host == h->here)
+		err = ck_files_trouble(files, g->numbers[i]);
+	for (uint32_t r = group->first; r < group->first + group->n && !err;
+	     r++)
+		if (g->said[r])
+			err = g->said[r][i].trouble;
+	return err;
+}
+
+static bool is_chosen(const struct ck_gathered *g, uint32_t n, uint32_t host)
+{
+	for (uint32_t k = 0; k < n; k++)
+		if (g->chosen[k] == host)
+			return true;
+	return false;
+}
+
+/* Those that hosts have beside the ones in use. */
+static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
+		       size_t i, const struct ck_copies_asked *asked,
+		       uint32_t n, const struct ck_files *files)
+{
+	for (uint32_t host = 0; host < h->ngroups; host++) {
+		const struct ck_file_copy *copy = &asked->copies[host];
+		int err = why_unread(h, g, i, host, files);
+		struct ck_hosts_unused_copy *list;
+
+		if (is_chosen(g, n, host) || (!copy->has && !err))
+			continue;
+		list = ck_grow(h->unused.list, &h->unused.cap, h->unused.n, 1,
+			       sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		h->unused.list = list;
+		list[h->unused.n++] = (struct ck_hosts_unused_copy){
+			g->numbers[i], host, err, copy->size, asked->needed
+		};
+	}
+	return 0;
+}
+
 static void note_short(struct ck_gathered *g, size_t i)
 {
 	if (g->too_short++ == 0)
@@ -279,6 +327,7 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		.loads = g->loads,
 	};
 	struct ck_copies_chosen c;
+	int rc;
 
 	for (uint32_t host = 0; host < h->ngroups; host++) {
 		copies[host] = g->copies[host][i];
@@ -289,7 +338,9 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 	if (c.too_short < h->ngroups)
 		note_short(g, i);
 	switch (c.outcome) {
-	case CK_COPIES_FINE: return use(h, g, i, &c, files);
+	case CK_COPIES_FINE:
+		rc = use(h, g, i, &c, files);
+		return rc ? rc : note_unused(h, g, i, &asked, c.n, files);
 	case CK_COPIES_DIFFER: set_differs(h, g, i, &c, files); break;
 	case CK_COPIES_NONE:
 		if (!ck_gathered_is_here(files, g->numbers[i]))

@@ -43,6 +43,18 @@ struct ck_hosts_others {
 	size_t n, cap;
 };
 
+/* Copies that are not used, where others are: found while the checkpoint is opened. */
+struct ck_hosts_unused_copy {
+	uint32_t file, host; /* the latter one of the groups */
+	int err;	     /* positive: why it cannot be read; 0: it can be */
+	uint64_t size, needed;
+};
+
+struct ck_hosts_unused {
+	struct ck_hosts_unused_copy *list;
+	size_t n, cap;
+};
+
 struct ck_hosts_hearing;
 
 struct ck_hosts {
@@ -59,6 +71,7 @@ struct ck_hosts {
 	struct ck_hosts_others others;
 	struct ck_hosts_copies copies; /* what is in them: of the line's thread,
 					* from then on */
+	struct ck_hosts_unused unused;
 	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
 
 	struct {
@@ -108,7 +121,13 @@ CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 /* Whether metadata on another host has changed, as far as was heard. */
 CK_MUST_USE int ck_hosts_changed(struct ck_elsewhere *e,
 				 struct ck_file_access *now);
-const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file);
+const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file,
+			  uint32_t i);
+const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file);
+bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
+		     struct ck_unused_copy *out);
+/* As ck_shown(), UTC. */
+const char *ck_hosts_time(time_t when);
 void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out);
 /* Notes which hosts are up now, and since when. One thread. */
 void ck_hosts_note_states(struct ck_hosts *h);

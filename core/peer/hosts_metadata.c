@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 /* What a host has. */
 struct copy {
@@ -148,13 +147,9 @@ static const char *show_copy(const struct ck_hosts *h, const struct copies *all,
 			     uint32_t i)
 {
 	const struct ck_file_info *info = &all->list[i].looked.info;
-	char time[32] = "?";
-	struct tm tm;
-
-	if (gmtime_r(&info->mtime.tv_sec, &tm))
-		(void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &tm);
 	return ck_shown("%s has %ju bytes of %s", h->hosts[i].name,
-			(uintmax_t)info->size, time);
+			(uintmax_t)info->size,
+			ck_hosts_time(info->mtime.tv_sec));
 }
 
 static int differ(const struct ck_hosts *h, const struct copies *all,

@@ -2,6 +2,9 @@
 /* hosts_state: which hosts are up, and what is read on which. */
 #include "hosts_internal.h"
 
+#include <errno.h>
+#include <time.h>
+
 /* A process that is down takes its host with it, for nobody knows better. */
 void ck_hosts_note_states(struct ck_hosts *h)
 {
@@ -21,29 +24,118 @@ static bool is_up(const struct ck_hosts_host *host)
 	return __atomic_load_n(&host->up, __ATOMIC_RELAXED);
 }
 
-/* Which of h->hosts has a file; the first is this one. */
-static const struct ck_hosts_host *host_of(const struct ck_hosts *h,
-					   uint32_t file)
+static const struct ck_hosts_host *host_at(const struct ck_hosts *h,
+					   uint32_t peer)
 {
-	if (file >= h->nfiles || !ck_files_is_remote(h->set, file))
-		return &h->hosts[0];
 	for (uint32_t i = 1; i < h->n; i++)
-		if (h->hosts[i].there &&
-		    h->hosts[i].rank == h->files[file].peer)
+		if (h->hosts[i].there && h->hosts[i].rank == peer)
 			return &h->hosts[i];
 	return NULL;
 }
 
-const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file)
+/* The peers of copies in use stay as they are. */
+static const struct ck_hosts_host *host_of_copy(const struct ck_hosts *h,
+						uint32_t file, uint32_t i)
+{
+	bool remote = file < h->nfiles && ck_files_is_remote(h->set, file);
+	const struct ck_hosts_copy *list;
+	size_t n;
+
+	if (i == 0)
+		return remote ? host_at(h, h->files[file].peer) : &h->hosts[0];
+	i -= !remote;
+	list = ck_hosts_copies_of(h, file, &n);
+	return i < n ? host_at(h, list[i].peer) : NULL;
+}
+
+const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file,
+			  uint32_t i)
 {
 	const struct ck_hosts *h = (const struct ck_hosts *)e;
 	const struct ck_hosts_host *host;
 
 	if (file < h->nfiles && ck_files_info(h->set, file)->err)
 		return NULL;
-	host = host_of(h, file);
+	host = host_of_copy(h, file, i);
 	return host ? host->name : NULL;
 }
+
+/* --- what is away ------------------------------------------------------------------- */
+
+const char *ck_hosts_time(time_t when)
+{
+	char text[32] = "?";
+	struct tm tm;
+
+	if (gmtime_r(&when, &tm))
+		(void)strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	return ck_shown("%s", text);
+}
+
+static const char *show_down(const struct ck_hosts *h, uint32_t file)
+{
+	const struct ck_hosts_host *host = host_of_copy(h, file, 0);
+	uint64_t now = ck_msec_now(), since;
+	bool others = ck_hosts_host(&h->elsewhere, file, 1) != NULL;
+
+	if (!host)
+		return ck_shown("host %s: down", h->hosts[0].name);
+	/* It may be known before it is noted. */
+	since = is_up(host) ? now
+			    : __atomic_load_n(&host->since, __ATOMIC_RELAXED);
+	return ck_shown(
+		"host %s: down since %s%s", host->name,
+		ck_hosts_time(time(NULL) - (time_t)((now - since) / 1000)),
+		others ? ", and those of its copies" : "");
+}
+
+const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
+{
+	const struct ck_hosts *h = (const struct ck_hosts *)e;
+	struct ck_whereabouts place;
+
+	if (file >= h->nfiles || !ck_files_is_remote(h->set, file) ||
+	    ck_files_info(h->set, file)->err)
+		return NULL;
+	for (uint32_t i = 0; ck_requester_place(&h->requester, file, i, &place);
+	     i++)
+		if (ck_calls_is_up(h->calls, place.peer))
+			return NULL;
+	return show_down(h, file);
+}
+
+/* What is read of it is what the others have. */
+bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
+		     struct ck_unused_copy *out)
+{
+	const struct ck_hosts *h = (const struct ck_hosts *)e;
+	const struct ck_hosts_unused_copy *copy;
+
+	if (i >= h->unused.n)
+		return false;
+	copy = &h->unused.list[i];
+	*out = (struct ck_unused_copy){
+		.file = copy->file,
+		.host = h->hosts[h->groups[copy->host].first].name,
+		.err = copy->err ? copy->err : EIO
+	};
+	if (copy->err) {
+		out->what = ck_shown("a copy that is not used: %s",
+				     strerror(copy->err));
+	} else if (copy->size < copy->needed) {
+		out->err = ENODATA;
+		out->what = "a copy that is not used: it is too short";
+		out->expected = ck_shown("at least %ju bytes",
+					 (uintmax_t)copy->needed);
+		out->found = ck_shown("%ju", (uintmax_t)copy->size);
+	} else {
+		out->what = "a copy that is not used: it differs from the one "
+			    "that is";
+	}
+	return true;
+}
+
+/* --- the status ----------------------------------------------------------------------- */
 
 /* What is read on a host, by all its processes. */
 struct load {
@@ -60,7 +152,7 @@ static struct load load_of(const struct ck_hosts *h, const char *name)
 		if (strcmp(h->hosts[i].name, name) == 0)
 			load.up |= is_up(&h->hosts[i]);
 	for (uint32_t i = 0; i < h->nfiles; i++) {
-		const char *on = ck_hosts_host(&h->elsewhere, i);
+		const char *on = ck_hosts_host(&h->elsewhere, i, 0);
 
 		if (!on || strcmp(on, name) != 0)
 			continue;
@@ -89,11 +181,9 @@ static uint32_t lost_files(const struct ck_hosts *h)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < h->nfiles; i++) {
-		const struct ck_hosts_host *host = host_of(h, i);
-
-		n += ck_files_info(h->set, i)->err || !host || !is_up(host);
-	}
+	for (uint32_t i = 0; i < h->nfiles; i++)
+		n += ck_files_info(h->set, i)->err ||
+		     ck_hosts_away(&h->elsewhere, i);
 	return n;
 }
 

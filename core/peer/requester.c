@@ -62,19 +62,28 @@ static size_t first_other(const struct ck_requester *r, uint32_t file)
 	return from;
 }
 
-static const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
+bool ck_requester_place(const struct ck_requester *r, uint32_t file, uint32_t i,
+			struct ck_whereabouts *out)
+{
+	size_t at = first_other(r, file) + i - 1;
+
+	if (i == 0 && file < r->n)
+		*out = r->files[file];
+	else if (i > 0 && at < r->nothers && r->others[at].file == file)
+		*out = r->others[at].at;
+	else
+		return false;
+	return true;
+}
 
 static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
 				   uint32_t tries)
 {
-	size_t i;
+	struct ck_whereabouts at;
 
-	if (tries == 0)
-		return file < r->n ? r->files[file] : nowhere;
-	i = first_other(r, file) + tries - 1;
-	if (i < r->nothers && r->others[i].file == file)
-		return r->others[i].at;
-	return nowhere;
+	return ck_requester_place(r, file, tries, &at)
+		       ? at
+		       : (struct ck_whereabouts){ UINT32_MAX, 0 };
 }
 
 static int sorted_cmp(const void *a, const void *b)

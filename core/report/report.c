@@ -166,7 +166,8 @@ static void json_field(struct ck_buf *out, const char *before, struct ck_str s)
 }
 
 static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
-		      uint32_t i, struct ck_buf *out)
+		      uint32_t i, const struct ck_report_boxes *boxes,
+		      struct ck_buf *out)
 {
 	const struct ck_item *chunk = ck_catalog_item(c, t->chunk + i);
 	const int64_t *box = ck_tensor_box(t, i);
@@ -180,12 +181,15 @@ static void box_print(const struct ck_catalog *c, const struct ck_tensor *t,
 			   ",\"file\":", ck_catalog_file(c, chunk->file)->path);
 	else
 		ck_buf_text(out, ",\"file\":null");
-	ck_buf_printf(out, ",\"pos\":%" PRIu64 ",\"length\":%" PRIu64 "}",
+	ck_buf_printf(out, ",\"pos\":%" PRIu64 ",\"length\":%" PRIu64,
 		      chunk->fpos, chunk->length);
+	if (boxes->more)
+		boxes->more(boxes->arg, chunk, out);
+	ck_buf_text(out, "}");
 }
 
 static void boxes_print(const struct ck_catalog *c, const struct ck_tensor *t,
-			struct ck_buf *out)
+			const struct ck_report_boxes *boxes, struct ck_buf *out)
 {
 	int64_t grid[CK_MAX_DIMS];
 	int rc = ck_report_grid(t, grid);
@@ -199,12 +203,13 @@ static void boxes_print(const struct ck_catalog *c, const struct ck_tensor *t,
 		out->err = rc;
 	ck_buf_text(out, ",\"boxes\":[");
 	for (uint32_t i = 0; i < t->nchunks; i++)
-		box_print(c, t, i, out);
+		box_print(c, t, i, boxes, out);
 	ck_buf_text(out, "]");
 }
 
 void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
-			   bool boxes, struct ck_buf *out)
+			   const struct ck_report_boxes *boxes,
+			   struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	struct ck_str name = ck_tensor_names(c, t->entry.number)->name;
@@ -223,14 +228,14 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 	if (!ck_str_eq(key, name))
 		json_field(out, ",\"raw_key\":", key);
 	if (boxes)
-		boxes_print(c, t, out);
+		boxes_print(c, t, boxes, out);
 	ck_buf_text(out, "}");
 }
 
 static void line_print(const struct ck_catalog *c, uint32_t tensor,
 		       struct ck_buf *out)
 {
-	ck_report_tensor_json(c, tensor, false, out);
+	ck_report_tensor_json(c, tensor, NULL, out);
 	ck_buf_text(out, "\n");
 }
 

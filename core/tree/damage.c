@@ -66,10 +66,18 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 	bool faulty = ck_damage_was_found(known, tensor);
 	struct ck_item_walk walk = { 0 };
+	uint32_t last = CK_NO_FILE;
 
 	faulty = faulty || t->err || t->holes;
-	for (uint32_t i = 0; i < t->nchunks && !faulty; i++)
-		faulty = ck_item_walk_to(&walk, c, t->chunk + i)->err;
+	for (uint32_t i = 0; i < t->nchunks && !faulty; i++) {
+		const struct ck_item *item = ck_item_walk_to(&walk, c,
+							     t->chunk + i);
+
+		faulty = item->err ||
+			 (item->file != last &&
+			  ck_checkpoint_away(known->cp, item->file));
+		last = item->file;
+	}
 	return faulty;
 }
 

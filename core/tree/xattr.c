@@ -144,7 +144,7 @@ static int hosts_of(const struct file *f, const char **names, size_t *n,
 
 	for (uint32_t i = 0; i < items.n; i++) {
 		uint32_t file = ck_items_at(items, i)->file;
-		const char *name = file == last ? NULL : e->host(e, file);
+		const char *name = file == last ? NULL : e->host(e, file, 0);
 
 		last = file;
 		if (name && !add_name(names, n, most, name))
@@ -176,12 +176,15 @@ static int get_hosts(const struct file *f, struct ck_buf *out)
 
 static bool has_error(const struct file *f)
 {
+	const struct ck_item *item;
+
 	if (f->n->about.topic == CK_ABOUT_OBJECT)
 		return ck_object_known_faulty(f->root->cp, f->n->about.number);
 	if (f->n->about.topic != CK_ABOUT_BOX)
 		return ck_damage_is_known(f->root->damage, f->n->about.number);
-	return tensor_of(f)->err ||
-	       ck_catalog_item(f->c, f->n->about.chunk)->err;
+	item = ck_catalog_item(f->c, f->n->about.chunk);
+	return tensor_of(f)->err || item->err ||
+	       ck_checkpoint_away(f->root->cp, item->file);
 }
 
 static int print_error(const struct file *f, struct ck_buf *out)

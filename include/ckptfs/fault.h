@@ -16,7 +16,9 @@ struct ck_fault {
 	struct ck_str file; /* relative path */
 	uint64_t pos;	    /* bytes, in the file; without a file nothing */
 	bool has_pos;
-	int err;	    /* positive errno */
+	const char
+		*host; /* on which the file is; NULL: there are not several */
+	int err;       /* positive errno */
 	struct ck_str what; /* these three are escaped already */
 	const char *expected, *found;
 };
@@ -30,7 +32,7 @@ struct ck_box_fault {
 /* Says what d does, at that byte of the file; d must outlive f. */
 void ck_fault_set(struct ck_fault *f, uint64_t pos, const struct ck_diag *d);
 /* Appends one line without its end: "NAME: EIO: box [0] [4]: WHAT; FILE at
- * POS; expected X, found Y". `name`: with the name. */
+ * POS on host HOST; expected X, found Y". `name`: with the name. */
 void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out);
 /* The fault of a tensor as a whole (not of single boxes), as far as the
  * catalog knows. Fields are valid until other text is shown. */

@@ -140,6 +140,13 @@ CK_MUST_USE bool ck_box_has_fault(struct ck_checkpoint *cp,
 				  uint32_t tensor, uint32_t i,
 				  struct ck_fault *out);
 
+/* Why bytes of a data file that lies on other hosts cannot be had now, as ck_shown(); NULL:
+ * they can, or nothing is known. Any thread. */
+const char *ck_checkpoint_away(const struct ck_checkpoint *cp, uint32_t file);
+/* The name of the host on which a data file is read; NULL: there are not several, or it is
+ * on none. Any thread. */
+const char *ck_checkpoint_host(const struct ck_checkpoint *cp, uint32_t file);
+
 /* A fault of an entry's item is in the catalog, or was found by
  * ck_object_json() before. */
 bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object);

@@ -29,10 +29,18 @@ void ck_report_state_dict(const struct ck_catalog *c, struct ck_buf *out);
 /* One tensor as tensors.csv has it, with the newline. */
 void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 			  struct ck_buf *out);
-/* One tensor as tensors.jsonl has it, without the newline; `boxes` adds the
- * list of its boxes and their grid. */
+
+/* What is said of each box beside its place: appended to its object, with the comma. */
+struct ck_report_boxes {
+	void (*more)(void *arg, const struct ck_item *item, struct ck_buf *out);
+	void *arg;
+};
+
+/* One tensor as tensors.jsonl has it, without the newline; `boxes`, if it is not NULL,
+ * adds the list of its boxes and their grid. */
 void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
-			   bool boxes, struct ck_buf *out);
+			   const struct ck_report_boxes *boxes,
+			   struct ck_buf *out);
 
 /* Names that a file system which folds case or normalises Unicode would take
  * for one, in groups. rows is owned. -ENOMEM. */

@@ -46,6 +46,10 @@ void ck_requester_init(struct ck_requester *r, struct ck_calls *calls,
  * is used. */
 void ck_requester_set_others(struct ck_requester *r,
 			     const struct ck_other_place *others, size_t n);
+/* Where a file is, the i-th place that is tried. False: there are not so many. Any
+ * thread. */
+bool ck_requester_place(const struct ck_requester *r, uint32_t file, uint32_t i,
+			struct ck_whereabouts *out);
 /* Nothing is on its way. */
 void ck_requester_fini(struct ck_requester *r);
 

@@ -209,6 +209,16 @@ void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader);
 
 /* --- a directory of which parts are elsewhere ------------------------------ */
 
+/* A copy of a file that is not used where another one is. Texts are valid until others
+ * are shown, and the name as long as the ck_elsewhere. */
+struct ck_unused_copy {
+	uint32_t file;
+	const char *host;
+	int err; /* positive errno that it would give */
+	const char *what;
+	const char *expected, *found; /* NULL: no difference */
+};
+
 /* The part of a checkpoint's directory that lies on other hosts. Whoever opens the
  * checkpoint calls metadata() and then files(), in one thread; changed() may be called
  * by any, later. */
@@ -231,9 +241,18 @@ struct ck_elsewhere {
 	/* Of metadata that is not here: 1: it is another file by now, 0: it is not, as
 	 * far as was heard, and *now is who may read it; or a negative errno. */
 	int (*changed)(struct ck_elsewhere *e, struct ck_file_access *now);
-	/* The name of the host on which a file of the set is read; NULL: none has
-	 * it. As long as the ck_elsewhere. Any thread. */
-	const char *(*host)(const struct ck_elsewhere *e, uint32_t file);
+	/* The name of the host on which a file of the set is read, i = 0, and of those
+	 * with a copy that is read if that fails, in this order; NULL: there are no
+	 * more. As long as the ck_elsewhere. Any thread. */
+	const char *(*host)(const struct ck_elsewhere *e, uint32_t file,
+			    uint32_t i);
+	/* Why no host gives bytes of a file now that some could give when the
+	 * checkpoint was opened, as ck_shown(); NULL: one does. Any thread. */
+	const char *(*away)(const struct ck_elsewhere *e, uint32_t file);
+	/* The i-th of the copies that were not used when the checkpoint was opened. False:
+	 * there are not so many. Any thread. */
+	bool (*unused)(const struct ck_elsewhere *e, size_t i,
+		       struct ck_unused_copy *out);
 	/* Appends a line for each host to a status. Any thread. */
 	void (*print)(const struct ck_elsewhere *e, struct ck_buf *out);
 };

@@ -32,6 +32,13 @@ try:
 except OSError as e:
     print(-e.errno)
 """
+SAID = """
+import os, sys
+path = f"{sys.argv[1]}/{sys.argv[2]}"
+fault = "user.ckptfs.error"
+print(os.getxattr(path, fault).decode() if fault in os.listxattr(path) else "",
+      open(f"{sys.argv[1]}/.ckptfs/damage").read(), sep="\\0")
+"""
 tap = Tap()
 
 
@@ -106,6 +113,13 @@ def status(hosts):
     return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
 
 
+def said_of(hosts, path):
+    """What the mount says is wrong: with this file, and with all."""
+    done = hosts.run("h1", [sys.executable, "-c", SAID, hosts.mnt, path],
+                     stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split("\0")
+
+
 def paths_of(hosts):
     """A tensor's box of each host, as local/ has it."""
     return {"h1": f"local/rank-0/{TENSOR}.npy",
@@ -159,6 +173,10 @@ def test_stopped(hosts):
           "a process is stopped: EIO within 10 s for what it has", got)
     check(got["h1"][0] > 0 and got["h3"][0] > 0 and got["h3"][1] < 2,
           "the others' bytes at once", got)
+    said = said_of(hosts, paths["h2"])
+    check(all("host h2: down since 20" in text for text in said),
+          "the attribute error and damage name the host", said)
+    check(said_of(hosts, paths["h3"])[0] == "", "others have no error")
     for pid in pids:
         hosts.cont(pid)
     check(until(lambda: read(hosts, paths["h2"])[0] > 0, 8),
@@ -167,6 +185,9 @@ def test_stopped(hosts):
     check(until(lambda: status(hosts) == (dict.fromkeys(hosts.names, "up"),
                                           "yes"), 5), "and it is up",
           status(hosts))
+    check(until(lambda: "down since" not in
+                "".join(said_of(hosts, paths["h2"])), 5),
+          "nothing is damaged any more", said_of(hosts, paths["h2"]))
     check(umount(hosts) < 5, "umount in time")
 
 

@@ -90,15 +90,16 @@ static void test_boxes(void)
 		"\"file\":\"__0_0.distcp\",\"pos\":0,\"length\":100},"
 		"{\"offset\":[2,0],\"size\":[2,3],"
 		"\"file\":{\"$str\":\"/w==\"},\"pos\":7,\"length\":9}]}";
+	const struct ck_report_boxes boxes = { 0 };
 	static const char none[] =
 		",\"grid\":[1],\"boxes\":[{\"offset\":[0],\"size\":[5],\"file\":null,"
 		"\"pos\":18446744073709551615,"
 		"\"length\":18446744073709551615}]}";
 
-	ck_report_tensor_json(c, 0, true, &out);
+	ck_report_tensor_json(c, 0, &boxes, &out);
 	eq_text(out.data + out.len - strlen(two), two);
 	ck_buf_fini(&out);
-	ck_report_tensor_json(c, 1, true, &out);
+	ck_report_tensor_json(c, 1, &boxes, &out);
 	eq_text(out.data + out.len - strlen(none), none);
 	ck_buf_fini(&out);
 	ck_catalog_put(c);
