@@ -14,7 +14,7 @@
 
 enum {
 	COME_MSEC = 30000, /* until all processes have found each other */
-	END_MSEC = 3000,   /* until they have ended by themselves */
+	END_MSEC = 1000,   /* until they have ended by themselves */
 	MEMORY = 64 << 20, /* bytes of answers, shared with the mover */
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,

@@ -20,7 +20,7 @@ enum { BUSY_TRIES = 5, BUSY_USEC = 100000 };
 
 /* How long the process of a mount that is gone may take to end: it closes files
  * and frees memory. */
-enum { END_TRIES = 200, END_USEC = 10000 };
+enum { END_TRIES = 200, LONG_END_TRIES = 1000, END_USEC = 10000 };
 
 enum { UNMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
 
@@ -181,21 +181,37 @@ static int say_busy(const struct ending *e)
 
 /* --- of a daemon that is dead --------------------------------------------- */
 
+#define CONNECTIONS "/sys/fs/fuse/connections"
+
+static bool has_connections(void)
+{
+	struct statfs st;
+
+	return statfs(CONNECTIONS, &st) == 0 && st.f_type == FUSECTL_MAGIC;
+}
+
+/* The kernel knows that nothing of it is mounted any more. */
+static bool is_nowhere(const struct ck_mount *m)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), CONNECTIONS "/%u", m->minor);
+	return has_connections() && access(name, F_OK) && errno == ENOENT;
+}
+
 /* Aborts the connection by the kernel's own file system, and nowhere else:
  * another may be mounted at that path. The device number is this mount's as
  * long as its root is open here. */
 static int abort_work(void *arg, struct ck_buf *answer)
 {
-	static const char all[] = "/sys/fs/fuse/connections";
 	const struct ck_mount *m = arg;
 	ck_auto_fd int root = ck_mount_enter(m);
 	ck_auto_fd int fd = -1;
-	struct statfs st;
 	char name[64];
 
-	if (root < 0 || statfs(all, &st) || st.f_type != FUSECTL_MAGIC)
+	if (root < 0 || !has_connections())
 		return root < 0 ? root : -ENOENT;
-	snprintf(name, sizeof(name), "%s/%u/abort", all, m->minor);
+	snprintf(name, sizeof(name), CONNECTIONS "/%u/abort", m->minor);
 	fd = open(name, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) != 1)
 		return -errno;
@@ -312,18 +328,23 @@ static int settle(struct ending *e)
 
 /* Waits for the end of the process: it holds the lock of a checkpoint that is
  * mounted for writing, and the user may mount it again right after this
- * command. */
+ * command. One that is nowhere any more ends soon, but has to end what it started
+ * on other hosts. */
 static void await_end(const struct ending *e)
 {
-	for (int i = 0; i < END_TRIES; i++) {
+	bool nowhere = false;
+
+	for (int i = 0; i < END_TRIES || (nowhere && i < LONG_END_TRIES); i++) {
 		if (ck_record_life(&e->daemon) != CK_LIFE_LIVES)
 			return;
 		usleep(END_USEC);
+		nowhere = nowhere || is_nowhere(&e->mount);
 	}
-	fprintf(stderr,
-		"ckptfs: %s: unmounted, but its process %d goes on; another "
-		"mount namespace, such as a container, may have the mount\n",
-		e->name, (int)e->daemon.pid);
+	fprintf(stderr, "ckptfs: %s: unmounted, but its process %d goes on%s\n",
+		e->name, (int)e->daemon.pid,
+		nowhere ? ""
+			: "; another mount namespace, such as a container, "
+			  "may have the mount");
 }
 
 /* Whether this shows a part of a mount that is also mounted elsewhere: then

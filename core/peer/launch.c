@@ -127,6 +127,18 @@ static void add_general(struct ck_words *w, const char *agent)
 		"--mca",
 		"orte_keep_fqdn_hostnames",
 		"1",
+		/* The launch daemon of a host that is cut off ends after 23 s, with
+		 * its processes: before they end themselves, for who has bytes on
+		 * their way is not probed, and then it would stay for hours. */
+		"--mca",
+		"oob_tcp_keepalive_time",
+		"8",
+		"--mca",
+		"oob_tcp_keepalive_intvl",
+		"3",
+		"--mca",
+		"oob_tcp_keepalive_probes",
+		"5",
 	};
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(before); i++)

@@ -72,18 +72,19 @@ def mount(hosts, *options, agent=None):
         hosts.src, hosts.mnt], stderr=subprocess.PIPE, text=True)
 
 
-def umount(hosts):
-    """Seconds until nothing of it is left on a host that is up."""
+def umount(hosts, names=None):
+    """Seconds until nothing of it is left on these hosts, or all."""
     begun = time.monotonic()
     done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
                      stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, "umount", done.stderr)
-    check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
+    check(done.returncode == 0 and not done.stderr, "umount", done.stderr)
+    check(until(lambda: not left(hosts, names), 6), "nothing is left",
+          left(hosts, names))
     return time.monotonic() - begun
 
 
-def left(hosts):
-    return [(name, argv) for name in hosts.names
+def left(hosts, names=None):
+    return [(name, argv) for name in names or hosts.names
             for _, argv in hosts.processes(name)]
 
 
@@ -158,7 +159,7 @@ def test_killed(hosts):
     check(got["h1"][0] > 0, "this host's bytes", got)
     check(until(lambda: status(hosts)[0]["h2"] == "down", 5), "it is down",
           status(hosts))
-    check(umount(hosts) < 8, "umount in time")
+    check(umount(hosts) < 5, "umount in time: a process is killed")
 
 
 def test_stopped(hosts):
@@ -204,6 +205,24 @@ def test_link(hosts):
           "it is in again: its bytes are back without a mount",
           status(hosts))
     check(umount(hosts) < 5, "umount in time")
+
+
+def test_umount_away(hosts):
+    """Hosts that are stopped, and one that is cut off, while it is unmounted."""
+    check(mount(hosts).returncode == 0, "mount")
+    pids = [pid for pid, _ in hosts.processes("h2")]
+    for pid in pids:
+        hosts.stop(pid)
+    hosts.link("h3", "down")
+    begun = time.monotonic()
+    check(umount(hosts, ["h1"]) < 5, "umount in time: the others are away")
+    for pid in {at for at, _ in hosts.processes("h2")} & set(pids):
+        hosts.cont(pid)
+    check(until(lambda: not left(hosts, ["h2"]), 5),
+          "nothing is left on a host that goes on", left(hosts))
+    check(until(lambda: not left(hosts), begun + 30 - time.monotonic()),
+          "nothing is left after 30 s on a host that is cut off", left(hosts))
+    hosts.link("h3", "up")
 
 
 def mode(hosts, path):
@@ -254,6 +273,7 @@ def main():
     with Hosts(3) as hosts:
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
         for test in (test_missing, test_killed, test_stopped, test_link,
+                     test_umount_away,
                      test_heard, test_signals):
             print(f"# {test.__name__}")
             test(hosts)

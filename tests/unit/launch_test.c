@@ -48,7 +48,9 @@ static void all_words(void)
 		"--mca|plm_rsh_agent|/x/agent -v|--mca|"
 		"orte_enable_recovery|1|--mca|"
 		"orte_abort_on_non_zero_status|0|--mca|"
-		"orte_keep_fqdn_hostnames|1|--mca|btl_tcp_if_include|"
+		"orte_keep_fqdn_hostnames|1|--mca|oob_tcp_keepalive_time|8|"
+		"--mca|oob_tcp_keepalive_intvl|3|--mca|"
+		"oob_tcp_keepalive_probes|5|--mca|btl_tcp_if_include|"
 		"10.0.0.0/8,192.168.0.0/16|--mca|oob_tcp_if_include|"
 		"10.0.0.0/8,192.168.0.0/16|-H|localhost:1|-n|1|--wdir|/|"
 		"/bin/ck ptfs|serve|--mpi|--door|ckptfs-1|-o|"
@@ -79,7 +81,9 @@ static void few_words(void)
 		"mpirun|--allow-run-as-root|--bind-to|none|--mca|plm|rsh|"
 		"--mca|plm_rsh_agent|ssh|--mca|orte_enable_recovery|1|"
 		"--mca|orte_abort_on_non_zero_status|0|--mca|"
-		"orte_keep_fqdn_hostnames|1|-H|localhost:1|-n|1|--wdir|/|"
+		"orte_keep_fqdn_hostnames|1|--mca|oob_tcp_keepalive_time|8|"
+		"--mca|oob_tcp_keepalive_intvl|3|--mca|"
+		"oob_tcp_keepalive_probes|5|-H|localhost:1|-n|1|--wdir|/|"
 		"/p|serve|--mpi|--door|D|/a b|:|-H|c:16|-n|16|--wdir|/|"
 		"/p|serve|--mpi|/c:|";
 	struct ck_host_list list = three();
