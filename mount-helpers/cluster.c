@@ -37,6 +37,7 @@ struct ck_cluster {
 	 * have. */
 	pthread_t listener;
 	int stop; /* an eventfd that ends it; -1: it was not started */
+	struct ck_buf networks; /* lines for the log */
 };
 
 /* --- what they say ------------------------------------------------------------------ */
@@ -265,6 +266,7 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 		rc = ask(c, &launch, d);
 	if (rc)
 		return rc;
+	ck_launch_networks(&launch, CK_LAUNCH_RDMA, &c->networks);
 	rc = number(c);
 	if (rc == 0)
 		rc = ck_door_open(&c->door);
@@ -308,6 +310,12 @@ int ck_cluster_start(struct ck_hosts_options *options,
 	return 0;
 }
 
+void ck_cluster_log_networks(struct ck_cluster *c)
+{
+	if (c)
+		log_lines(&c->networks);
+}
+
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 {
 	return c ? c->hosts : NULL;
@@ -324,6 +332,7 @@ void ck_cluster_end(struct ck_cluster *c)
 	if (c->job.ended >= 0)
 		ck_job_end(&c->job, END_MSEC);
 	ck_hosts_free(c->hosts);
+	ck_buf_fini(&c->networks);
 	free(c->ranks);
 	free(c->there);
 	free(c->program);

@@ -20,6 +20,8 @@ CK_MUST_USE int ck_cluster_start(struct ck_hosts_options *options,
 				 struct ck_format_options *format,
 				 const char **source, struct ck_cluster **out,
 				 struct ck_diag *d);
+/* Logs which networks are used, which nobody has to read. NULL is allowed. */
+void ck_cluster_log_networks(struct ck_cluster *c);
 /* NULL if it is. */
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
 /* Nobody reads any more. Returns when no process of it is left here, after 5 s at the

@@ -22,6 +22,7 @@ struct mount {
 	bool foreground;
 	bool fake; /* parse only, as mount(8)'s -f says */
 	struct ck_mount_options options;
+	struct ck_cluster *cluster;
 	char *target;	       /* the mount point, absolute; owned */
 	struct ck_shown there; /* before */
 	int told;	       /* write end of the pipe; -1: nobody waits */
@@ -54,6 +55,7 @@ static void ready(uint64_t mount, void *arg)
 
 	ck_record_write(m->target, mount, m->kind, m->record);
 	detach(m);
+	ck_cluster_log_networks(m->cluster);
 }
 
 /* Arrays that were needed to read the metadata go back to the system when
@@ -67,7 +69,6 @@ static int serve(struct mount *m)
 {
 	const char *log = m->options.log;
 	struct ck_detacher *detacher = NULL;
-	struct ck_cluster *cluster = NULL;
 	struct ck_checkpoint *cp = NULL;
 	struct ck_diag d = { 0 };
 	int rc = ck_log_open(log);
@@ -80,9 +81,10 @@ static int serve(struct mount *m)
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
 		rc = ck_cluster_start(&m->options.hosts, &m->options.format,
-				      &m->source, &cluster, &d);
-	if (rc == 0 && cluster)
-		m->options.remote = ck_hosts_mover(ck_cluster_hosts(cluster));
+				      &m->source, &m->cluster, &d);
+	if (rc == 0 && m->cluster)
+		m->options.remote =
+			ck_hosts_mover(ck_cluster_hosts(m->cluster));
 	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
 	if (rc == 0) {
@@ -92,7 +94,7 @@ static int serve(struct mount *m)
 		ck_record_remove(m->record);
 	}
 	ck_detacher_end(detacher);
-	ck_cluster_end(cluster);
+	ck_cluster_end(m->cluster);
 	ck_checkpoint_close(cp);
 	if (rc == 0)
 		return CK_EXIT_FINE;

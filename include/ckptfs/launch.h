@@ -10,6 +10,8 @@
 
 #include "ckptfs/hostlist.h"
 
+#define CK_LAUNCH_RDMA "/sys/class/infiniband"
+
 /* All texts are the caller's. */
 struct ck_launch_options {
 	const struct ck_host_list *hosts; /* settled */
@@ -36,6 +38,12 @@ char *ck_launch_program(void);
 CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines,
 			      struct ck_diag *d);
+
+/* Adds lines for the log: which networks MPI has to choose from, if options->net does not
+ * say so; and that a device could do RDMA and is not used. devices: the directory that has
+ * them, CK_LAUNCH_RDMA. */
+void ck_launch_networks(const struct ck_launch_options *options,
+			const char *devices, struct ck_buf *lines);
 
 /* The words for mpirun, owned, NULL behind the last: ranks are in the order of the
  * hosts that are there, the first of which must be. NULL: out of memory. */

@@ -65,10 +65,10 @@ def agent_without(hosts, name):
     return path
 
 
-def mount(hosts, *options, agent=None):
+def mount(hosts, *options, agent=None, net=(f"net={NET}",)):
     return hosts.run("h1", [
         CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
-        ",".join((f"agent={agent or hosts.agent}", f"net={NET}", *options)),
+        ",".join((f"agent={agent or hosts.agent}", *net, *options)),
         hosts.src, hosts.mnt], stderr=subprocess.PIPE, text=True)
 
 
@@ -149,7 +149,12 @@ def test_missing(hosts):
 
 
 def test_killed(hosts):
-    check(mount(hosts).returncode == 0, "mount")
+    done = mount(hosts, net=())
+    check(done.returncode == 0 and not done.stderr, "mount", done.stderr)
+    log = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/log"],
+                    stdout=subprocess.PIPE, text=True).stdout
+    check("MPI chooses its networks, of: eth0 10.77.0.1" in log,
+          "the log names the networks", log)
     paths = paths_of(hosts)
     for pid in servers(hosts, "h2"):
         hosts.kill(pid)

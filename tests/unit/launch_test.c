@@ -134,6 +134,41 @@ static void environments(void)
 	ck_launch_words_free(nothing);
 }
 
+/* --- networks ------------------------------------------------------------------------- */
+
+static char devices[64];
+
+static bool has_line(const struct ck_launch_options *o, const char *text)
+{
+	struct ck_buf lines = { 0 };
+	bool has;
+
+	ck_launch_networks(o, devices, &lines);
+	has = lines.data && strstr(lines.data, text);
+	ck_buf_fini(&lines);
+	return has;
+}
+
+static void networks(void)
+{
+	const struct ck_launch_options free_choice = { 0 },
+				       one = { .net = "10.0.0.0/8" };
+	ck_auto_free char *device = NULL;
+
+	snprintf(devices, sizeof(devices), "%s/infiniband", root);
+	if (mkdir(devices, 0700) || asprintf(&device, "%s/mlx5_0", devices) < 0)
+		abort();
+	unsetenv("OMPI_MCA_pml");
+	ok(!has_line(&one, "RDMA") && !has_line(&free_choice, "RDMA"));
+	ok(mkdir(device, 0700) == 0);
+	ok(has_line(&one, "mlx5_0 can do RDMA"));
+	ok(!has_line(&one, "MPI chooses"));
+	setenv("OMPI_MCA_pml", "ucx", 1);
+	ok(!has_line(&one, "RDMA"));
+	unsetenv("OMPI_MCA_pml");
+	ok(rmdir(device) == 0 && rmdir(devices) == 0);
+}
+
 /* --- programs of the test ----------------------------------------------------------- */
 
 static const char *path_of(const char *name)
@@ -382,6 +417,7 @@ int main(void)
 	few_words();
 	split_words();
 	environments();
+	networks();
 	answers();
 	hanging();
 	not_asked();
