@@ -131,12 +131,14 @@ static int message_get(struct ck_cur *c, struct ck_framed *out)
 
 int ck_frames_next(struct ck_frames *f, struct ck_framed *out)
 {
-	struct ck_cur c = ck_cur_make(f->in.data + f->taken,
-				      f->in.len - f->taken);
-	size_t all = ck_cur_left(&c);
+	size_t all = f->in.len - f->taken;
+	struct ck_cur c;
 	int rc = 1;
 
 	*out = (struct ck_framed){ 0 };
+	if (all == 0)
+		return 0; /* nor are there bytes to point to at first */
+	c = ck_cur_make(f->in.data + f->taken, all);
 	if (!frame_get(&c, &out->frame))
 		return 0;
 	if (out->frame.kind == 0 || out->frame.kind >= CK_FRAME_KINDS)

@@ -454,6 +454,19 @@ static void test_never_empty(void)
 	two_free(t);
 }
 
+/* --- nothing came yet ------------------------------------------------------------------ */
+
+static void test_nothing_yet(void)
+{
+	struct two *t = two_make(0);
+	struct ck_framed out;
+
+	eq_i64(ck_frames_next(&t->end[0], &out), 0);
+	eq_err(ck_frames_read(&t->end[0]), 0);
+	eq_i64(ck_frames_next(&t->end[0], &out), 0);
+	two_free(t);
+}
+
 int main(void)
 {
 	test_both_ways();
@@ -461,5 +474,6 @@ int main(void)
 	test_malformed();
 	test_flood();
 	test_never_empty();
+	test_nothing_yet();
 	return tap_done();
 }
