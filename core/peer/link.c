@@ -215,8 +215,7 @@ static short wanted_events(struct ck_link *l)
 	return waits ? POLLIN | POLLOUT : POLLIN;
 }
 
-/* Once around; false: it ends. */
-static bool turn(struct ck_link *l, uint32_t npeers, bool *dead)
+bool ck_link_turn(struct ck_link *l, uint32_t npeers, bool *dead)
 {
 	uint32_t msec = ck_calls_tick(l->calls, ck_msec_now());
 	struct pollfd fds[] = { { .fd = l->event, .events = POLLIN },
@@ -242,7 +241,7 @@ static void *run(void *arg)
 	uint32_t npeers = ck_calls_peers(l->calls);
 	bool dead = false;
 
-	while (turn(l, npeers, &dead))
+	while (ck_link_turn(l, npeers, &dead))
 		;
 	ck_calls_end(l->calls);
 	return NULL;

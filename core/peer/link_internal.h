@@ -63,4 +63,12 @@ CK_MUST_USE int ck_frames_read(struct ck_frames *f);
  * of ck_frames_read(). -EPROTO. */
 CK_MUST_USE int ck_frames_next(struct ck_frames *f, struct ck_framed *out);
 
+/* --- the end of the mount -------------------------------------------------------- */
+
+struct ck_link;
+
+/* What its thread does, once around; false: it ends. *dead: false at first, and true once
+ * the mover is gone, or said what is no frame. */
+CK_MUST_USE bool ck_link_turn(struct ck_link *l, uint32_t npeers, bool *dead);
+
 #endif

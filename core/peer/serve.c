@@ -89,25 +89,29 @@ static void work_over(struct ck_serve *s, struct ck_serve_job *j)
 	ck_serve_wake(s);
 }
 
+bool ck_serve_work(struct ck_serve *s)
+{
+	struct ck_serve_job *j = ck_jobs_next(s);
+
+	if (!j)
+		return false;
+	/* There may be one for another thread too. */
+	pthread_cond_signal(&s->more);
+	pthread_mutex_unlock(&s->lock);
+	work(s, j);
+	pthread_mutex_lock(&s->lock);
+	work_over(s, j);
+	return true;
+}
+
 static void *worker_run(void *arg)
 {
 	struct ck_serve *s = arg;
-	struct ck_serve_job *j;
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->ending) {
-		j = ck_jobs_next(s);
-		if (!j) {
+	while (!s->ending)
+		if (!ck_serve_work(s))
 			pthread_cond_wait(&s->more, &s->lock);
-			continue;
-		}
-		/* There may be one for another thread too. */
-		pthread_cond_signal(&s->more);
-		pthread_mutex_unlock(&s->lock);
-		work(s, j);
-		pthread_mutex_lock(&s->lock);
-		work_over(s, j);
-	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }

@@ -111,6 +111,9 @@ void ck_jobs_note_unsent(struct ck_serve *s);
 CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
 			     uint64_t place, uint64_t room,
 			     const struct ck_message *m);
+/* Answers the job whose turn it is; false: there is none that can be begun. Under the
+ * lock, which it does not keep meanwhile. */
+CK_MUST_USE bool ck_serve_work(struct ck_serve *s);
 /* Has the thread that carries messages look what was answered. */
 void ck_serve_wake(struct ck_serve *s);
 /* Whether this rank ends with another one, that of the mount. */
