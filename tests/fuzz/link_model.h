@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * link_model: what link_fuzz knows of what a link has asked its mover for, and of what the
+ * mover said: which places of the memory are whose.
+ */
+#ifndef CK_LINK_MODEL_H
+#define CK_LINK_MODEL_H
+
+#include "ckptfs/link.h"
+#include "ckptfs/requester.h"
+#include "frames_script.h"
+
+enum {
+	PEERS = 2,
+	BLOCK = 64 << 10,
+	MEMORY = 4 * BLOCK,
+	SLOTS = 8,
+	SIMPLE = 4, /* the first: a LIST, LOOK, DIGEST and HELLO */
+	MOVES = 3,  /* of each other one */
+	ROOM = 200,
+	WIDE = 3 * BLOCK - 17, /* bytes of the last slot's moves */
+	STEPS = 64,
+	HELD = 200,
+};
+
+/* A place that a request gave to the mover. */
+struct held {
+	uint32_t peer;
+	uint64_t id, place, room;
+	bool back; /* it is the mount's again */
+};
+
+/* One that asks. */
+struct slot {
+	struct ck_call call; /* first */
+	bool asked;	     /* and nothing has come yet */
+	struct ck_moves moves;
+	struct ck_move list[MOVES];
+	uint8_t *to; /* ROOM bytes, or WIDE */
+	bool changed; /* the memory, since it asked: its bytes may have come before */
+};
+
+static struct {
+	struct ck_link *link;
+	struct ck_requester requester;
+	struct slot slots[SLOTS];
+	int sock;		/* the mover's end */
+	struct ck_frames mover; /* what comes there */
+	struct speech speech;
+	uint64_t last_id; /* that came there */
+	/* Of moves, by the number of the file, when they were last asked for. */
+	uint64_t places[SLOTS * MOVES];
+	uint64_t widest; /* bytes of the last READ */
+	struct held held[HELD];
+	size_t nheld;
+	struct heard heard[HELD]; /* from the mover */
+	size_t nheard;
+	uint64_t said[PEERS], dropped[PEERS]; /* messages, times */
+	bool malformed;			      /* what it said */
+	bool lost_track;		      /* not all places are in held */
+	bool unsure[PEERS];		      /* until the next step */
+	bool dead;
+} t;
+
+static uint8_t *memory;
+
+static inline void must(bool good)
+{
+	if (!good)
+		abort();
+}
+
+/* --- places that the mover has -------------------------------------------------------------- */
+
+static bool is_frame(const struct heard *h)
+{
+	return h->frame.peer < PEERS && h->frame.kind != CK_FRAME_DROP;
+}
+
+/* Any answer gives back the place of its request, and the loss of a peer all of its
+ * places. What is asked for while that is heard may be among these or not, if it is a
+ * loss or the answer came early: nobody can tell here. */
+static void hear(const struct heard *h)
+{
+	bool all = h->frame.kind == CK_FRAME_LOST;
+
+	t.said[h->frame.peer] += !all;
+	t.unsure[h->frame.peer] |= all || h->head.id > t.last_id;
+	for (size_t i = 0; i < t.nheld; i++) {
+		struct held *x = &t.held[i];
+
+		x->back |= x->peer == h->frame.peer &&
+			   (all || x->id == h->head.id);
+	}
+}
+
+static void hear_said(void)
+{
+	struct heard h;
+	int rc = 0;
+
+	while (!t.malformed && (rc = speech_next(&t.speech, &h)) > 0) {
+		t.malformed = !is_frame(&h);
+		if (t.malformed)
+			return;
+		hear(&h);
+		if (t.nheard < HELD)
+			t.heard[t.nheard++] = h;
+	}
+	t.malformed |= rc < 0;
+}
+
+/* Whether this peer answered it, or too much was said to know. */
+static bool has_said(uint32_t peer, const struct ck_wire_head *head)
+{
+	bool said = t.nheard == HELD;
+
+	hear_said();
+	for (size_t i = 0; i < t.nheard; i++)
+		said |= t.heard[i].frame.kind == CK_FRAME_MESSAGE &&
+			t.heard[i].frame.peer == peer &&
+			t.heard[i].head.id == head->id &&
+			t.heard[i].head.epoch == head->epoch;
+	return said;
+}
+
+/* It is nobody else's until then. */
+static void hold(const struct ck_framed *f)
+{
+	struct held now = { f->frame.peer, f->head.id, f->frame.place,
+			    f->frame.room, false };
+
+	for (size_t i = 0; i < t.nheld; i++) {
+		const struct held *x = &t.held[i];
+
+		must(x->back || now.place >= x->place + x->room ||
+		     x->place >= now.place + now.room);
+	}
+	if (t.nheld < HELD)
+		t.held[t.nheld++] = now;
+	else
+		t.lost_track = true;
+}
+
+/* Where the bytes of each of its moves are to be. */
+static void note_read(const struct ck_framed *f)
+{
+	struct ck_cur c = ck_cur_make(f->body.p, f->body.len);
+	uint64_t at = f->frame.place, fpos, bytes, count;
+	uint32_t n, number, nloops;
+
+	must(ck_cur_u32(&c, &n) && ck_cur_skip(&c, 4));
+	for (uint32_t i = 0; i < n; i++) {
+		must(ck_cur_u32(&c, &number) && number < SLOTS * MOVES);
+		must(ck_cur_u32(&c, &nloops) && ck_cur_u64(&c, &fpos));
+		must(ck_cur_u64(&c, &bytes));
+		for (uint32_t k = 0; k < nloops; k++) {
+			must(ck_cur_u64(&c, &count) && ck_cur_skip(&c, 8));
+			bytes *= count;
+		}
+		t.places[number] = at;
+		at += bytes;
+	}
+	must(at == f->frame.place + f->frame.room && at <= MEMORY);
+	t.widest = f->frame.room;
+}
+
+static void hear_request(const struct ck_framed *f)
+{
+	must(!f->head.answer && f->head.id > t.last_id);
+	t.last_id = f->head.id;
+	must((f->head.type == CK_WIRE_READ) == (f->frame.room > 0));
+	if (f->frame.room)
+		note_read(f);
+	if (f->frame.room && t.unsure[f->frame.peer])
+		t.lost_track = true;
+	else if (f->frame.room)
+		hold(f);
+}
+
+/* Returns how many requests came. */
+static unsigned mover_hears(void)
+{
+	struct ck_framed f;
+	unsigned n = 0;
+	int rc;
+
+	if (t.sock < 0)
+		return 0;
+	hear_said();
+	rc = ck_frames_read(&t.mover);
+	must(rc == 0);
+	while ((rc = ck_frames_next(&t.mover, &f)) > 0) {
+		uint32_t peer = f.frame.peer;
+
+		must(peer < PEERS && f.frame.kind != CK_FRAME_LOST);
+		if (f.frame.kind == CK_FRAME_DROP) {
+			must(++t.dropped[peer] <= t.said[peer]);
+			continue;
+		}
+		hear_request(&f);
+		n++;
+	}
+	must(rc == 0);
+	return n;
+}
+
+#endif

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as what comes to a rank that serves a link: from the process of a mount, and
+ * from other ranks by a transport that is played here. It runs whole but for its threads:
+ * their work is one of the steps (see frames_script.h). Input: a byte that says what it
+ * has, then steps.
+ *
+ * What is no request ends it. Bytes of the memory change only where a request has room;
+ * each request gets one answer; who answers what it was not asked is dropped, as are those
+ * that the mount has enough of; what it counts is none when all is done.
+ */
+#include "serve_model.h"
+
+#include <errno.h>
+
+enum has { NO_LINK = 1, NO_OWNER = 2 };
+
+enum what {
+	LINK_SAYS, /* bytes */
+	RANK_SAYS, /* u8 rank; a message */
+	RANK_LOST, /* u8 rank */
+	WORK,
+	SENT,
+	READ_LINK,
+	LINK_GONE,
+	WHATS
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* --- the transport ------------------------------------------------------------------------- */
+
+static void know(struct knowns *all, uint32_t rank,
+		 const struct ck_wire_head *head)
+{
+	if (all->n == MOST)
+		t.stop = true;
+	else
+		all->list[all->n++] = (struct known){ .rank = rank,
+						      .head = *head };
+}
+
+/* What is expected of it, if it is; over: nothing any more. */
+static struct expected *expected_of(uint32_t from, uint64_t id)
+{
+	for (size_t i = 0; i < t.nexpected; i++) {
+		struct expected *e = &t.expected[i];
+
+		if (!e->over && e->from == from && e->id == id)
+			return e;
+	}
+	return NULL;
+}
+
+static int play_expect(struct ck_xport *x, uint32_t from, uint64_t id,
+		       uint8_t *to, uint64_t len)
+{
+	struct expected *e = expected_of(from, id);
+	uint64_t place = (uint64_t)(to - serve()->memory);
+
+	(void)x;
+	must(from < RANKS && from != RANK && len > 0);
+	must(to >= serve()->memory && place <= MEMORY && len <= MEMORY - place);
+	if (t.lost[from])
+		return 0;
+	if (!e && t.nexpected == MOST)
+		return -ENOMEM;
+	if (!e)
+		e = &t.expected[t.nexpected++];
+	*e = (struct expected){ from, id, place, len, false };
+	return 0;
+}
+
+/* A request of the mount's, as it said it. */
+static void check_request(const struct ck_parcel *p)
+{
+	const struct expected *e = expected_of(p->to, p->head.id);
+	bool said = false;
+
+	hear_said();
+	for (size_t i = 0; i < t.nheard; i++) {
+		const struct heard *h = &t.heard[i];
+
+		said |= h->frame.peer == p->to && h->head.id == p->head.id &&
+			h->head.type == p->head.type &&
+			h->head.body == p->head.body && !h->head.answer;
+	}
+	must(said || t.stop);
+	know(&t.passed, p->to, &p->head);
+	if (e && !t.stop)
+		t.passed.list[t.passed.n - 1].room = e->len;
+}
+
+static void check_answer(const struct ck_parcel *p)
+{
+	for (size_t i = 0; i < t.asked.n; i++) {
+		struct known *k = &t.asked.list[i];
+
+		if (!k->used && k->rank == p->to &&
+		    is_answer_to(&p->head, &k->head)) {
+			k->used = true;
+			return;
+		}
+	}
+	must(t.stop);
+}
+
+/* All of its bytes are there: ASan says if not. */
+static void touch(const void *bytes, uint64_t len)
+{
+	static volatile uint8_t last;
+
+	for (uint64_t i = 0; i < len; i++)
+		last = ((const uint8_t *)bytes)[i];
+	(void)last;
+}
+
+static void play_send(struct ck_xport *x, struct ck_parcel *p)
+{
+	uint8_t bytes[CK_WIRE_HEAD];
+	struct ck_wire_head back;
+
+	(void)x;
+	must(p->to < RANKS && p->to != RANK);
+	ck_wire_head_put(&p->head, bytes);
+	must(ck_wire_head_get(bytes, &back) == 0);
+	must(p->body.len == p->head.body);
+	touch(p->body.p, p->head.body);
+	touch(p->payload, p->head.payload);
+	if (p->head.answer)
+		check_answer(p);
+	else
+		check_request(p);
+	p->next = NULL;
+	*t.last = p;
+	t.last = &p->next;
+}
+
+static bool give_back(void)
+{
+	struct ck_parcel *p = t.first;
+
+	if (!p)
+		return false;
+	t.first = p->next;
+	if (!t.first)
+		t.last = &t.first;
+	p->sent(p, t.lost[p->to] ? -EIO : 0);
+	return true;
+}
+
+static void play_close(struct ck_xport *x)
+{
+	(void)x;
+	while (give_back())
+		;
+}
+
+static void play_wake(struct ck_xport *x)
+{
+	(void)x;
+}
+
+/* Nobody who says what he may is dropped, unless the mount wants it. */
+static void play_drop(struct ck_xport *x, uint32_t rank)
+{
+	(void)x;
+	must(rank < RANKS && rank != RANK);
+	hear_said();
+	must(!t.trusted[rank] || t.unwanted[rank] || t.stop);
+	t.dropped[rank] = true;
+}
+
+static void lose(uint32_t rank)
+{
+	if (rank >= RANKS || rank == RANK || t.lost[rank])
+		return;
+	t.lost[rank] = true;
+	for (size_t i = 0; i < t.nexpected; i++)
+		t.expected[i].over |= t.expected[i].from == rank;
+	t.x.lost(t.x.arg, rank);
+}
+
+/* The request that it answers, if it was asked by the mount. */
+static struct known *answered(uint32_t from, const struct ck_wire_head *head)
+{
+	for (size_t i = 0; i < t.passed.n; i++) {
+		struct known *k = &t.passed.list[i];
+
+		if (!k->over && k->rank == from &&
+		    is_answer_to(head, &k->head) && head->payload <= k->room)
+			return k;
+	}
+	return NULL;
+}
+
+/* Whether a rank may say that; its answer is one of its own then. */
+static bool may_say(uint32_t from, const struct ck_message *m)
+{
+	struct known *k = answered(from, &m->head);
+	uint64_t cost;
+
+	if (!m->head.answer)
+		return ck_data_owner_cost(m, &cost) == 0;
+	if (k)
+		k->over = true;
+	return k;
+}
+
+/* Its payload, where it is expected. */
+static void put_payload(uint32_t from, struct ck_message *m)
+{
+	struct expected *e = m->head.answer ? expected_of(from, m->head.id)
+					    : NULL;
+
+	if (e && m->head.payload && m->head.payload <= e->len) {
+		memset(memory + e->place, 'r', m->head.payload);
+		memset(may + e->place, 1, m->head.payload);
+		m->payload = (struct ck_str){ (const char *)serve()->memory +
+						      e->place,
+					      m->head.payload };
+	}
+	if (e)
+		e->over = true;
+}
+
+static void deliver(uint32_t from, struct ck_message *m)
+{
+	put_payload(from, m);
+	if (!t.dropped[from])
+		t.trusted[from] &= may_say(from, m);
+	if (!t.dropped[from] && !m->head.answer)
+		know(&t.asked, from, &m->head);
+	if (t.stop)
+		return;
+	t.x.got(t.x.arg, from, m);
+	must(t.trusted[from] || t.dropped[from]);
+}
+
+/* A message that is whole; one that is none loses the rank. */
+static void rank_says(struct ck_str bytes)
+{
+	struct ck_cur c = ck_cur_make(bytes.p, bytes.len);
+	struct ck_message m = { .payload = { NULL, 0 } };
+	struct ck_str head;
+	uint8_t rank;
+	char *body;
+
+	if (!ck_cur_u8(&c, &rank) || rank >= RANKS || rank == RANK ||
+	    t.lost[rank] || !ck_cur_bytes(&c, CK_WIRE_HEAD, &head))
+		return;
+	if (ck_wire_head_get((const uint8_t *)head.p, &m.head) ||
+	    !ck_cur_bytes(&c, m.head.body, &m.body)) {
+		lose(rank);
+		return;
+	}
+	body = malloc(m.body.len + 1);
+	must(body);
+	memcpy(body + 1, m.body.p, m.body.len);
+	m.body.p = body + 1;
+	deliver(rank, &m);
+	free(body);
+}
+
+/* --- steps ----------------------------------------------------------------------------------- */
+
+/* Of the jobs that may be begun now. */
+static bool any_is_long(const struct ck_serve *s)
+{
+	for (uint32_t i = 0; i < s->nsenders; i++)
+		for (unsigned q = 0; q < CK_SERVE_QUEUES; q++) {
+			const struct ck_serve_job *j =
+				s->senders[i].waiting[q].first;
+
+			if (j && is_long(&j->request, j->cost))
+				return true;
+		}
+	return false;
+}
+
+/* One job, if none is only long. */
+static bool work(void)
+{
+	struct ck_serve *s = serve();
+	bool done;
+
+	if (any_is_long(s)) {
+		t.stop = true;
+		return false;
+	}
+	pthread_mutex_lock(&s->lock);
+	done = ck_serve_work(s);
+	pthread_mutex_unlock(&s->lock);
+	return done;
+}
+
+static void link_end(void)
+{
+	if (t.sock >= 0)
+		close(t.sock);
+	t.sock = -1;
+}
+
+static void do_step(const struct step *step)
+{
+	uint8_t rank = step->bytes.len ? (uint8_t)step->bytes.p[0] : 0;
+
+	switch (step->what % WHATS) {
+	case LINK_SAYS:
+		if (t.sock >= 0)
+			speech_say(&t.speech, t.sock, step->bytes);
+		hear_said();
+		break;
+	case RANK_SAYS: rank_says(step->bytes); break;
+	case RANK_LOST: lose(rank); break;
+	case WORK: (void)work(); break;
+	case SENT: (void)give_back(); break;
+	case READ_LINK: link_read(); break;
+	default: link_end(); break;
+	}
+}
+
+static bool any_waits(const struct ck_serve *s)
+{
+	bool any = s->answered.first || t.first || ck_frames_waiting(s->frames);
+
+	for (uint32_t i = 0; i < RANKS; i++)
+		any |= t.dropped[i] && !t.lost[i];
+	for (uint32_t i = 0; i < s->nsenders; i++)
+		for (unsigned q = 0; q < CK_SERVE_QUEUES; q++)
+			any |= s->senders[i].waiting[q].first != NULL;
+	return any;
+}
+
+static void check_none_is_left(const struct ck_serve *s)
+{
+	for (uint32_t i = 0; i < s->nsenders; i++)
+		must(s->senders[i].open == 0 && s->senders[i].asked == 0 &&
+		     s->senders[i].used == 0);
+	for (uint32_t i = 0; i < RANKS; i++)
+		must(!t.lost[i] || (s->passed.ranks[i].open == 0 &&
+				    s->passed.ranks[i].bodies == 0));
+}
+
+/* All is done that was asked for; then what it counts is none. */
+static void finish(const struct pollfd *link)
+{
+	must(t.rounds++ < ROUNDS);
+	while (!t.stop && work())
+		;
+	while (give_back())
+		;
+	link_read();
+	if (t.stop || any_waits(serve()) ||
+	    link->revents & (POLLIN | POLLOUT | POLLHUP))
+		return;
+	must(!t.malformed);
+	check_none_is_left(serve());
+	check_ranks_done();
+	if (t.sock >= 0)
+		check_mount_done();
+	t.stop = true;
+}
+
+/* Of answers one may have its share, or a single one that is more. */
+static void check_bounds(void)
+{
+	const struct ck_serve *s = serve();
+
+	for (uint32_t i = 0; i < s->nsenders; i++) {
+		must(s->senders[i].open <= 2 * CK_WIRE_OPEN_MAX + 1);
+		must(s->senders[i].asked <=
+		     2 * CK_WIRE_ASKED_MAX + CK_WIRE_BODY_MAX);
+		must(s->senders[i].used <= COST_MAX);
+	}
+}
+
+/* The fuzzer has a timer, which interrupts. */
+static bool look(struct pollfd *also, nfds_t n)
+{
+	return TEMP_FAILURE_RETRY(poll(also, n, 0)) >= 0;
+}
+
+/* A rank that was dropped may say one thing more before it is lost. */
+static void go_on(struct pollfd *also, nfds_t n)
+{
+	bool dropped[RANKS];
+	struct step step;
+
+	memcpy(dropped, t.dropped, sizeof(dropped));
+	if (!t.stop && step_next(&t.script, &step))
+		do_step(&step);
+	else if (!t.stop && look(also, n))
+		finish(&also[1]);
+	for (uint32_t i = 0; i < RANKS; i++)
+		if (dropped[i])
+			lose(i);
+}
+
+static int play_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
+		     int msec)
+{
+	(void)x, (void)msec;
+	must(n == 2);
+	serve()->share = SHARE;
+	check_bounds();
+	go_on(also, n);
+	must(look(also, n));
+	also[0].revents = t.stop ? POLLIN : 0;
+	return 0;
+}
+
+/* --- inputs ---------------------------------------------------------------------------------- */
+
+static void begin_rank(uint32_t rank)
+{
+	t.lost[rank] = t.dropped[rank] = t.unwanted[rank] = false;
+	t.trusted[rank] = true;
+	t.told[rank] = 0;
+}
+
+static void begin(const uint8_t *data, size_t size)
+{
+	ck_buf_fini(&t.speech.bytes);
+	ck_frames_fini(&t.mount);
+	t.speech.at = 0;
+	t.nheard = t.nexpected = t.asked.n = t.passed.n = 0;
+	t.rounds = 0;
+	t.stop = t.malformed = false;
+	t.first = NULL;
+	t.last = &t.first;
+	for (uint32_t i = 0; i < RANKS; i++)
+		begin_rank(i);
+	t.script = ck_cur_make(data, size);
+	t.x = (struct ck_xport){ .rank = RANK,
+				 .size = RANKS,
+				 .send = play_send,
+				 .expect = play_expect,
+				 .wait = play_wait,
+				 .drop = play_drop,
+				 .wake = play_wake,
+				 .close = play_close };
+}
+
+/* Of this rank's own answers. */
+static void allow_rooms(void)
+{
+	for (size_t i = 0; i < t.nheard; i++) {
+		const struct heard *h = &t.heard[i];
+
+		if (h->frame.peer == RANK && h->head.type == CK_WIRE_READ)
+			memset(may + h->frame.place, 1, h->frame.room);
+	}
+}
+
+static void check_memory(void)
+{
+	static uint8_t untouched[MEMORY];
+
+	if (!untouched[0])
+		memset(untouched, '.', MEMORY);
+	if (memcmp(memory, untouched, MEMORY) == 0)
+		return;
+	allow_rooms();
+	for (size_t i = 0; i < MEMORY; i++)
+		must(may[i] || memory[i] == '.');
+	memset(memory, '.', MEMORY);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct ck_serve_options o = { .xport = &t.x,
+				      .link = -1,
+				      .stop = -1,
+				      .size = MEMORY,
+				      .memory = -1,
+				      .threads = 1 };
+	int ends[2], rc;
+
+	if (size == 0)
+		return 0;
+	owner_renew();
+	if (!memory)
+		memory = memory_make(MEMORY);
+	sockets_make(ends);
+	begin(data + 1, size - 1);
+	o.owner = data[0] & NO_OWNER ? NULL : dir.owner;
+	o.link = data[0] & NO_LINK ? -1 : ends[1];
+	t.sock = t.mount.fd = ends[0];
+	if (o.link < 0)
+		link_end();
+	rc = ck_serve_run(&o);
+	must(rc == 0 || rc == -EPROTO);
+	check_memory();
+	memset(may, 0, sizeof(may));
+	link_end();
+	close(ends[1]);
+	return 0;
+}
