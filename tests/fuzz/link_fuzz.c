@@ -364,6 +364,11 @@ static void check_free(void)
 
 /* --- inputs ---------------------------------------------------------------------------------- */
 
+/* What slot 6 moves is on the other peer too. */
+static const struct ck_other_place others[MOVES] = { { 18, { 1, 18 } },
+						     { 19, { 1, 19 } },
+						     { 20, { 0, 20 } } };
+
 static void begin(int sock)
 {
 	static struct ck_whereabouts files[SLOTS * MOVES];
@@ -385,6 +390,7 @@ static void begin(int sock)
 	must(ck_link_make(&o, &t.link) == 0);
 	ck_requester_init(&t.requester, ck_link_calls(t.link), files,
 			  SLOTS * MOVES);
+	ck_requester_set_others(&t.requester, others, MOVES);
 }
 
 static void end(void)
