@@ -22,6 +22,7 @@ KINDS = {
     'torch': ('tests/torch/{}.py',),
     'crash': ('tests/crash/{}_test.py',),
     'dist': ('tests/dist/{}.py',),
+    'mpi': ('tests/mpi/{}.c',),
 }
 REFERENCE = re.compile(r'\b(%s) `([\w-]+)`' % '|'.join(KINDS))
 
@@ -34,9 +35,9 @@ def read(tree, path):
 
 
 def helpers(tree, path, text):
-    """Tables and programs that a test names."""
+    """Tables, models and programs that a test names."""
     folder = os.path.dirname(path)
-    for name in re.findall(r'#include "(\w+_cases\.h|\w+\.inc)"', text):
+    for name in re.findall(r'#include "(\w+_(?:cases?|model)\.h|\w+\.inc)"', text):
         yield f'{folder}/{name}'
     for name in re.findall(r'\$HERE/([\w./-]+\.py)', text):
         yield os.path.normpath(f'{folder}/{name}')
