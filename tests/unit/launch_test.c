@@ -136,7 +136,7 @@ static void environments(void)
 
 /* --- networks ------------------------------------------------------------------------- */
 
-static char devices[64];
+static char devices[300];
 
 static bool has_line(const struct ck_launch_options *o, const char *text)
 {
