@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
 enum {
@@ -332,6 +333,31 @@ static void set_defaults(struct ck_hosts_options *o)
 		o->ownermem = 256 * mib;
 }
 
+/* What starts it is in another directory. */
+static int settle_agent(struct ck_hosts_options *o, struct ck_diag *d)
+{
+	size_t len = o->agent ? strcspn(o->agent, " ") : 0;
+	ck_auto_free char *here = NULL;
+	char *agent;
+
+	if (!len || *o->agent == '/' || !memchr(o->agent, '/', len))
+		return 0;
+	here = getcwd(NULL, 0);
+	if (!here)
+		return ck_fail(d, errno, "option agent: the directory: %s",
+			       strerror(errno));
+	if (strpbrk(here, " :"))
+		return ck_fail(d, EINVAL,
+			       "option agent: %s: expected a path without "
+			       "spaces and `:`",
+			       ck_show(ck_str_from(here)));
+	if (asprintf(&agent, "%s/%s", here, o->agent) < 0)
+		return ck_fail(d, ENOMEM, "out of memory");
+	free(o->agent);
+	o->agent = agent;
+	return 0;
+}
+
 int ck_hosts_options_settle(struct ck_hosts_options *o, const char *source,
 			    struct ck_diag *d)
 {
@@ -345,6 +371,8 @@ int ck_hosts_options_settle(struct ck_hosts_options *o, const char *source,
 	if (rc == 0 && o->prefer)
 		rc = ck_host_list_prefer(&o->list, o->prefer, '+', &o->order,
 					 &o->norder, d);
+	if (rc == 0)
+		rc = settle_agent(o, d);
 	return rc;
 }
 

@@ -18,7 +18,7 @@ enum {
 
 /* --- starting ----------------------------------------------------------------------- */
 
-/* Standard input and output lead nowhere. `said` comes first, for it may be one of
+/* Its directory keeps no file system busy. Standard input and output lead nowhere. `said` comes first, for it may be one of
  * those if we had none. */
 static int set_files(posix_spawn_file_actions_t *files, int said)
 {
@@ -32,6 +32,8 @@ static int set_files(posix_spawn_file_actions_t *files, int said)
 						       O_WRONLY, 0);
 	if (!err)
 		err = posix_spawn_file_actions_addclosefrom_np(files, 3);
+	if (!err)
+		err = posix_spawn_file_actions_addchdir_np(files, "/");
 	return err;
 }
 

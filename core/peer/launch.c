@@ -127,6 +127,11 @@ static void add_general(struct ck_words *w, const char *agent)
 		"--mca",
 		"orte_keep_fqdn_hostnames",
 		"1",
+		/* Else above 64 hosts some are started by others, which the agent
+		 * need not reach from there. */
+		"--mca",
+		"plm_rsh_no_tree_spawn",
+		"1",
 		/* The launch daemon of a host that is cut off ends after 23 s, with
 		 * its processes: before they end themselves, for who has bytes on
 		 * their way is not probed, and then it would stay for hours. */

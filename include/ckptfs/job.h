@@ -20,7 +20,8 @@ struct ck_job {
 		     * how, for SIGCHLD is ignored */
 };
 
-/* argv[0] is looked for in PATH if it has no '/'. environment NULL: ours. Errors of
+/* argv[0] is looked for in PATH if it has no '/', else it is absolute: the program's
+ * directory is the root. environment NULL: ours. Errors of
  * execve(2) and pipe(2). */
 CK_MUST_USE int ck_job_start(char *const argv[], char *const environment[],
 			     struct ck_job *out);

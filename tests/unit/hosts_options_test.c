@@ -6,6 +6,8 @@
 #include "ckptfs/hosts_options.h"
 #include "tap.h"
 
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct ck_diag d;
@@ -214,6 +216,38 @@ static void unsettled(void)
 	ck_hosts_options_fini(&o);
 }
 
+/* What is called from another directory, in a directory of this name. */
+static void agent_is(const char *agent, const char *want)
+{
+	struct ck_hosts_options o = { 0 };
+
+	eq_err(set(&o, "hosts", "127.0.0.1"), 0);
+	eq_err(set(&o, "agent", agent), 0);
+	eq_err(ck_hosts_options_settle(&o, "/", &d), want ? 0 : -EINVAL);
+	if (want)
+		eq_text(o.agent, want);
+	ck_hosts_options_fini(&o);
+}
+
+static void agents(void)
+{
+	char here[] = "/tmp/ckptfs-agent-XXXXXX", spaced[] = "a b", want[64];
+
+	if (!mkdtemp(here) || chdir(here) || mkdir(spaced, 0700))
+		abort();
+	snprintf(want, sizeof(want), "%s/./agent -p a/b", here);
+	agent_is("ssh", "ssh");
+	agent_is("ssh -F a/b", "ssh -F a/b");
+	agent_is("/x/agent -v", "/x/agent -v");
+	agent_is("./agent -p a/b", want);
+	ok(chdir(spaced) == 0);
+	agent_is("./agent", NULL);
+	agent_is("ssh", "ssh");
+	ok(chdir("/") == 0);
+	snprintf(want, sizeof(want), "%s/%s", here, spaced);
+	ok(rmdir(want) == 0 && rmdir(here) == 0);
+}
+
 int main(void)
 {
 	values();
@@ -222,5 +256,6 @@ int main(void)
 	defaults();
 	without_hosts();
 	unsettled();
+	agents();
 	return tap_done();
 }

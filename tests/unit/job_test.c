@@ -102,6 +102,19 @@ static void test_by_itself(void)
 	eq_u64(fds_count(), fds);
 }
 
+/* The directory in which it was started is not kept busy. */
+static void test_directory(void)
+{
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+
+	shell_start("printf \"$(pwd).\" >&2", &job);
+	hear(&job, '.', &said);
+	ck_job_end(&job, IN_TIME);
+	eq_text(said.data, "/.");
+	ck_buf_fini(&said);
+}
+
 static void test_environment(void)
 {
 	char sh[] = "/bin/sh", c[] = "-c", text[] = "printf \"$A,$HOME.\" >&2";
@@ -389,6 +402,7 @@ static void test_many(void)
 int main(void)
 {
 	test_by_itself();
+	test_directory();
 	test_environment();
 	test_not_found();
 	test_signals();
