@@ -204,6 +204,19 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 	return waits ? -EREMOTE : rc;
 }
 
+/* Whether files that are in use are read on other hosts from now on. Which of them has
+ * failed is not known. */
+static bool leave_used(const struct ck_reading *rd, int rc)
+{
+	bool left = false;
+
+	for (size_t i = 0; rd->failed && i < rd->space->nused; i++)
+		if (!rd->space->used[i].remote)
+			left |= ck_files_leave(rd->files,
+					       rd->space->used[i].number, rc);
+	return left;
+}
+
 int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 		   struct ck_remote_moves *remote)
 {
@@ -211,6 +224,7 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 	struct ck_reading rd = { .files = files,
 				 .space = ck_workspace_get(),
 				 .remote = remote };
+	bool left;
 	int rc;
 
 	if (r->len > size || r->vpos > size - r->len)
@@ -219,8 +233,14 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 		return 0;
 	if (!rd.space)
 		return -ENOMEM;
-	rc = read_parts(&rd, r);
-	ck_copies_end(&rd);
+	do {
+		rc = read_parts(&rd, r);
+		left = leave_used(&rd, rc);
+		rd.failed = false;
+		ck_copies_end(&rd);
+		if (left && remote)
+			ck_remote_fini(remote);
+	} while (left);
 	ck_workspace_trim(rd.space);
 	return rc;
 }

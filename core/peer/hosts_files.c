@@ -216,7 +216,7 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 	return rc;
 }
 
-/* What is here stays here, whatever others have. */
+/* What is here stays here, whatever others have, until it fails. */
 static int use_here(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		    uint32_t n, struct ck_files *files)
 {
@@ -225,6 +225,11 @@ static int use_here(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 
 	if (rc || n == 1)
 		return rc;
+	for (uint32_t k = 1; k < n && rc == 0; k++)
+		rc = add_places(h, g, i, g->chosen[k], k == 1);
+	if (rc)
+		return rc;
+	ck_files_set_copied(files, g->numbers[i]);
 	ck_files_set_newest(files, g->numbers[i], others.mtime);
 	ck_files_note_others(files, g->numbers[i], others.closed);
 	return 0;

@@ -26,8 +26,9 @@ struct ck_seen_file {
 	dev_t dev;
 	ino_t ino;
 	struct ck_file_access access; /* when it was last looked at */
-	bool plain;   /* one component and no symlink: fstatat() can check it */
-	bool remote;  /* constant once it is added */
+	bool plain;  /* one component and no symlink: fstatat() can check it */
+	bool remote; /* Atomic: becomes true, see ck_files_leave() */
+	bool copied; /* it is here, and on other hosts: constant once it is added */
 	bool seen;    /* what is above holds. Atomic, set under the lock */
 	bool changed; /* of a remote one: it is not what its host said. Atomic */
 	mode_t others; /* of one that is here: r bits that copies on other hosts
@@ -110,6 +111,12 @@ CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd,
 /* A descriptor of the file that was seen, or a negative errno as above. */
 CK_MUST_USE int ck_file_open(const struct ck_files *f,
 			     const struct ck_seen_file *file, bool *passing);
+
+static inline bool ck_file_is_remote(const struct ck_seen_file *file)
+{
+	return __atomic_load_n(&file->remote, __ATOMIC_ACQUIRE);
+}
+
 /* As ck_files_check(), of a remote file: by what was heard of it. */
 CK_MUST_USE int ck_file_check_remote(const struct ck_seen_file *file,
 				     bool *passing);

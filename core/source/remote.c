@@ -27,6 +27,24 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 	f->any_remote = true;
 }
 
+void ck_files_set_copied(struct ck_files *f, uint32_t number)
+{
+	ck_file_of(f, number)->copied = true;
+	f->any_remote = true;
+}
+
+bool ck_files_leave(struct ck_files *f, uint32_t number, int rc)
+{
+	struct ck_seen_file *file = ck_file_of(f, number);
+
+	if (!file->copied || (rc != -EIO && rc != -ENODATA && rc != -ESTALE) ||
+	    __atomic_exchange_n(&file->remote, true, __ATOMIC_ACQ_REL))
+		return false;
+	ck_log("%s: %s; it is read on other hosts from now on",
+	       ck_show(file->info.path), strerror(-rc));
+	return true;
+}
+
 void ck_files_set_differs(struct ck_files *f, uint32_t number, const char *text)
 {
 	const char *why = ck_arena_copy(&f->arena, ck_str_from(text)).p;
@@ -68,7 +86,8 @@ uint64_t ck_files_needed(const struct ck_files *f, uint32_t number)
 
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number)
 {
-	return number < ck_files_count(f) && ck_file_of(f, number)->remote;
+	return number < ck_files_count(f) &&
+	       ck_file_is_remote(ck_file_of(f, number));
 }
 
 bool ck_files_any_remote(const struct ck_files *f)
@@ -137,8 +156,11 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 	struct ck_fetch *fetch;
 	int rc;
 
-	if (!file->remote)
-		return ck_pread_full(file->fd, to, len, fpos);
+	if (!file->remote) {
+		rc = ck_pread_full(file->fd, to, len, fpos);
+		if (rc == 0 || !ck_files_leave(f, file->number, rc))
+			return rc;
+	}
 	if (fpos > file->size || len > file->size - fpos)
 		return -ENODATA;
 	rc = ck_fetch_take(&f->kept, file->number, fpos, len, to);

@@ -260,18 +260,12 @@ static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
 	return rc;
 }
 
-int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
+static int check_here(struct ck_files *f, uint32_t number, bool *passing)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 	struct ck_file_slot *s;
-	bool unused;
-	int rc;
+	int rc = known(f, number, passing);
 
-	if (!passing)
-		passing = &unused;
-	if (file->remote)
-		return ck_file_check_remote(file, passing);
-	rc = known(f, number, passing);
 	if (rc)
 		return rc;
 	s = slot_find(f, file);
@@ -280,6 +274,22 @@ int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 	rc = slot_check(f, s, passing);
 	slot_put(f, s);
 	return rc;
+}
+
+int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
+{
+	const struct ck_seen_file *file = ck_file_of(f, number);
+	bool unused;
+	int rc;
+
+	if (!passing)
+		passing = &unused;
+	if (!ck_file_is_remote(file)) {
+		rc = check_here(f, number, passing);
+		if (rc == 0 || !ck_files_leave(f, number, rc))
+			return rc;
+	}
+	return ck_file_check_remote(file, passing);
 }
 
 /* A slot of the file that was seen, in use. */
@@ -313,16 +323,12 @@ static int get_remote(const struct ck_seen_file *file, uint32_t number,
 	return 0;
 }
 
-int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
+static int get_here(struct ck_files *f, uint32_t number, struct ck_file *out)
 {
-	const struct ck_seen_file *file = ck_file_of(f, number);
-	const struct ck_file_info *info = &file->info;
+	const struct ck_file_info *info = &ck_file_of(f, number)->info;
 	struct ck_file_slot *s;
-	int rc;
+	int rc = slot_get(f, number, &s, &out->passing);
 
-	if (file->remote)
-		return get_remote(file, number, out);
-	rc = slot_get(f, number, &s, &out->passing);
 	if (rc)
 		return rc;
 	/* Set once, by whoever comes first. */
@@ -335,6 +341,19 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 				 .number = number,
 				 .slot = s };
 	return 0;
+}
+
+int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
+{
+	const struct ck_seen_file *file = ck_file_of(f, number);
+	int rc;
+
+	if (!ck_file_is_remote(file)) {
+		rc = get_here(f, number, out);
+		if (rc == 0 || !ck_files_leave(f, number, rc))
+			return rc;
+	}
+	return get_remote(file, number, out);
 }
 
 void ck_files_put(struct ck_files *f, struct ck_file *file)

@@ -72,6 +72,12 @@ const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);
 /* The time that it is shown with: the newest of all its copies. */
 struct timespec ck_files_mtime(const struct ck_files *f, uint32_t number);
+/* Other hosts have equal copies of a file that is here. Of the one thread that adds
+ * files. */
+void ck_files_set_copied(struct ck_files *f, uint32_t number);
+/* The file that is here gave rc when it was read or looked at. True: its copies on other
+ * hosts are read from now on, so that what failed is to be done again. Any thread. */
+bool ck_files_leave(struct ck_files *f, uint32_t number, int rc);
 /* Whether the file's info holds. Until then each use below looks again. */
 bool ck_files_is_seen(const struct ck_files *f, uint32_t number);
 /* Of a file that was just added: 0, or the positive errno of the moment why it

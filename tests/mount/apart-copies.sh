@@ -57,6 +57,24 @@ kill -9 "$pid"
 check 'it is killed: all bytes are there, of another host' all_is_there
 unmounted
 
+for how in 'rm' 'truncate -s 1000'; do
+	dealt
+	cp -a "$FIXTURES"/sample/{__1_0.distcp,__2_0.distcp} h0
+	apart
+	check "the copy here is read: $how" all_is_there
+	exec 7<"$mnt/raw/$one"
+	$how h0/__1_0.distcp h0/__2_0.distcp
+	check "$how: those of other hosts are read" all_is_there
+	check "$how: and by who has a file open" \
+		cmp -s /dev/fd/7 <(cat "$mnt/raw/$one")
+	exec 7<&-
+	check "$how: the log says so" grep -q \
+		'__1_0.distcp: Stale file handle; it is read on other hosts' \
+		"$mnt/.ckptfs/log"
+	unmounted
+done
+
+dealt
 flip h2/__1_0.distcp
 apart
 text='its file differs between hosts: h1 has [0-9]* bytes, XXH3-128 of a sample [0-9a-f]\{32\}; h2 has [0-9]* bytes, XXH3-128 of a sample [0-9a-f]\{32\}; __1_0.distcp at'

@@ -7,6 +7,7 @@
  *	CKPTFS_HOSTS	HOST=DIRECTORY:HOST=DIRECTORY..., in the order of ranks. Those of
  *			a host follow each other. HOST= is missing: no process.
  *	CKPTFS_HOSTS_PREFER	The number of the host whose copies count.
+ *	CKPTFS_HOSTS_LATE	What a shell does when all files are known.
  *	CKPTFS_HOSTS_FIRST	Copies are not compared.
  *	CKPTFS_HOSTS_END	RANK:SIGNAL:MICROSECONDS: what is sent to a rank when the
  *			opening has begun; "late": when all files are known.
@@ -212,9 +213,12 @@ static void ranks_end(void)
 static int files(struct ck_elsewhere *e, struct ck_files *set,
 		 struct ck_ids shown, struct ck_diag *d)
 {
+	const char *late = getenv("CKPTFS_HOSTS_LATE");
 	int rc = job.files(e, set, shown, d);
 
 	rank_signal(true);
+	if (late && system(late))
+		die(late, -EINVAL);
 	return rc;
 }
 

@@ -252,6 +252,24 @@ def not_used(tap, work):
                    f"no bytes of them are dead: {host}'s", [str(got)])
 
 
+def left_here(tap, work):
+    """A copy that is here, and read, is lost: another one is read."""
+    for what, late in (("removed", "rm {}"), ("cut", "truncate -s 700 {}"),
+                       ("replaced", "cp {0} {0}.new; mv {0}.new {0}")):
+        case = Case(work, {s.SECOND: "abc", s.FIRST: "ab"})
+        late = late.format(case.at("a", s.SECOND))
+        want = case.bare.run("cat", "full/a.npy", "full/c.npy").stdout
+        got = case.run("cat", "full/a.npy", "full/c.npy",
+                       CKPTFS_HOSTS_LATE=late)
+        tap.result(got.returncode == 0 and got.stdout == want and
+                   not got.stderr, f"the copy here is {what}",
+                   [repr(got.stderr)])
+        case = Case(work, {s.SECOND: "a", s.FIRST: "ab"})
+        got = case.run("cat", "full/c.npy", CKPTFS_HOSTS_LATE=late)
+        tap.result(got.returncode == 2 and "Stale file" in got.stderr.decode(),
+                   f"the only copy is {what}", [repr(got.stderr)])
+
+
 def several_ranks(tap, work):
     """Hosts a, b, b: it is away only if both are."""
     case = Case(work, n=2)
@@ -403,7 +421,8 @@ def unreadable(tap, work):
 def main(work):
     tap = Tap()
     for test in (metadata_differs, metadata_missing, metadata_odd, on_no_host,
-                 nowhere, on_dead_host, named, not_used, several_ranks, long_names, other_byte,
+                 nowhere, on_dead_host, named, not_used, left_here,
+                 several_ranks, long_names, other_byte,
                  unreadable, at_any_time):
         test(tap, work)
     many_files(tap, work, 3000)

@@ -506,6 +506,62 @@ static void test_crowd(void)
 	eq_u64(wrong, 0);
 }
 
+/* The n-th call that reads a file here fails; the bytes come from elsewhere if others
+ * have them. Whether there was an n-th one. */
+static bool fail_here(unsigned n, bool copied, bool mapped)
+{
+	struct world *w = rows_make(ODD, false);
+	struct scene s;
+	int rc;
+
+	ck_files_map_most(w->files, mapped ? BIG_BYTES : 0);
+	for (uint32_t i = 0; i < NFILES && copied; i++)
+		if (!ck_files_is_remote(w->files, i))
+			ck_files_set_copied(w->files, i);
+	scene_begin(&s, w, 0);
+	trap_arm(READS, n, false);
+	rc = far(&s, 0, ROWS_BYTES);
+	trap.on = false;
+	eq_err(rc, copied || !trap.fired ? 0 : -EIO);
+	eq_u64(ck_files_is_remote(w->files, 0) ||
+		       ck_files_is_remote(w->files, 2),
+	       copied && trap.fired);
+	eq_err(far(&s, 0, ROWS_BYTES), 0);
+	scene_end(&s);
+	return trap.fired;
+}
+
+/* A file that is here is another one by now. */
+static void change_here(bool copied)
+{
+	struct world *w = rows_make(ODD, false);
+	struct scene s;
+
+	if (copied)
+		ck_files_set_copied(w->files, 2);
+	scene_begin(&s, w, 0);
+	eq_err(far(&s, 0, ROWS_BYTES), 0);
+	write_file(2, 10);
+	eq_err(far(&s, 0, ROWS_BYTES), copied ? 0 : -ESTALE);
+	eq_u64(ck_files_is_remote(w->files, 2), copied);
+	ok(!ck_files_is_remote(w->files, 0));
+	eq_err(ck_files_check(w->files, 2, NULL), copied ? 0 : -ESTALE);
+	scene_end(&s);
+	write_file(2, FILE_BYTES);
+}
+
+static void test_left(void)
+{
+	for (unsigned how = 0; how < 4; how++) {
+		unsigned n = 0;
+
+		while (fail_here(n, how & 1, how & 2))
+			n++;
+		ok(n > 0);
+		change_here(how & 1);
+	}
+}
+
 static void test_all(void)
 {
 	test_once();
@@ -522,6 +578,7 @@ static void test_all(void)
 	test_errands();
 	test_unwanted_errand();
 	test_again();
+	test_left();
 }
 
 int main(void)

@@ -141,5 +141,8 @@ int ck_copies_run(struct ck_reading *rd, const struct ck_layout *layout,
 	struct ck_gather g = { &s->plan, s->from, to };
 	int rc = ck_gather_copy(&g);
 
-	return rc || !rd->loads ? rc : load(rd, layout, to);
+	if (rc == 0 && rd->loads)
+		rc = load(rd, layout, to);
+	rd->failed |= rc != 0;
+	return rc;
 }

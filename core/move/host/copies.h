@@ -16,7 +16,8 @@ struct ck_reading {
 	struct ck_remote_moves
 		*remote; /* where moves of remote files are noted;
 					 * NULL: they are -EREMOTE */
-	bool loads; /* some copies of the plan are of files without mapping */
+	bool loads;  /* some copies of the plan are of files without mapping */
+	bool failed; /* bytes of a file that was found could not be had */
 };
 
 /* Finds the first run of each copy of the plan in rd->space. Its files are in use from
