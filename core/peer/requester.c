@@ -65,14 +65,17 @@ static size_t first_other(const struct ck_requester *r, uint32_t file)
 bool ck_requester_place(const struct ck_requester *r, uint32_t file, uint32_t i,
 			struct ck_whereabouts *out)
 {
-	size_t at = first_other(r, file) + i - 1;
+	size_t at;
 
-	if (i == 0 && file < r->n)
-		*out = r->files[file];
-	else if (i > 0 && at < r->nothers && r->others[at].file == file)
-		*out = r->others[at].at;
-	else
+	if (i == 0) {
+		if (file < r->n)
+			*out = r->files[file];
+		return file < r->n;
+	}
+	at = first_other(r, file) + i - 1;
+	if (at >= r->nothers || r->others[at].file != file)
 		return false;
+	*out = r->others[at].at;
 	return true;
 }
 
