@@ -203,6 +203,12 @@ static int no_mover(struct ck_cluster *c, int rc, struct ck_diag *d)
 	ck_buf_fini(&said);
 	if (rc == -ECHILD)
 		return ck_fail(d, EIO, "mpirun: it has ended, see above");
+	if (rc == -ETIMEDOUT)
+		return ck_fail(d, ETIMEDOUT,
+			       "mpirun: its processes have not found each "
+			       "other in %d s; all hosts have to reach each "
+			       "other",
+			       COME_MSEC / 1000);
 	return ck_fail(d, -rc, "mpirun: no process has come: %s",
 		       strerror(-rc));
 }
@@ -257,7 +263,7 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 		.ownermem = o->ownermem,
 		.door = c->door.name
 	};
-	int rc = ck_launch_find(d);
+	int rc = ck_launch_find(o->agent, d);
 
 	if (rc == 0 && !launch.program)
 		rc = ck_fail(d, ENOMEM, "the path of this program: %s",

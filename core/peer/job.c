@@ -2,11 +2,14 @@
 /* job: see job.h. */
 #include "ckptfs/job.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -145,6 +148,40 @@ static bool has_ended(const struct ck_job *job, int msec)
 	return false;
 }
 
+/* Whether a process is of this session; what /proc says of it. */
+static bool is_of_session(pid_t process, pid_t session)
+{
+	char name[32], text[512], *after;
+	ck_auto_fd int fd = -1;
+	long of = 0;
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "/proc/%d/stat", (int)process);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	/* Behind its own name: state, parent, group, session. */
+	after = strrchr(text, ')');
+	return after && sscanf(after, ") %*c %*d %*d %ld", &of) == 1 &&
+	       of == session;
+}
+
+/* Those that it has started and did not end: its session is theirs. */
+static void end_session(pid_t session)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+
+	while (dir && (e = readdir(dir))) {
+		pid_t process = (pid_t)strtol(e->d_name, NULL, 10);
+
+		if (process > 0 && is_of_session(process, session))
+			(void)kill(process, SIGKILL);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 void ck_job_end(struct ck_job *job, int msec)
 {
 	static const int signals[] = { SIGTERM, SIGKILL };
@@ -153,6 +190,8 @@ void ck_job_end(struct ck_job *job, int msec)
 	for (size_t i = 0; !ended && i < CK_ARRAY_SIZE(signals); i++) {
 		(void)pidfd_send_signal(job->ended, signals[i], NULL, 0);
 		ended = has_ended(job, TERM_MSEC);
+		if (ended || signals[i] == SIGKILL)
+			end_session(job->process);
 	}
 	job->status = -1;
 	while (ended && waitpid(job->process, &job->status, 0) < 0 &&

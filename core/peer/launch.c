@@ -84,19 +84,44 @@ static bool is_program(struct ck_str directory, const char *name)
 	       faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0;
 }
 
-int ck_launch_find(struct ck_diag *d)
+static bool is_in_path(const char *name)
 {
 	const char *path = getenv("PATH");
 
 	while (path) {
 		size_t len = strcspn(path, ":");
 
-		if (is_program((struct ck_str){ path, len }, "mpirun"))
-			return 0;
+		if (is_program((struct ck_str){ path, len }, name))
+			return true;
 		path = path[len] ? path + len + 1 : NULL;
 	}
-	return ck_fail(d, ENOENT,
-		       "mpirun: not found; the package openmpi-bin has it");
+	return false;
+}
+
+/* Its first word; mpirun does nothing without one. */
+static bool is_agent(const char *agent)
+{
+	ck_auto_free char *name = strndup(agent, strcspn(agent, " "));
+
+	if (!name || !*name)
+		return true; /* for others to say */
+	return strchr(name, '/') ? access(name, X_OK) == 0 : is_in_path(name);
+}
+
+int ck_launch_find(const char *agent, struct ck_diag *d)
+{
+	if (!is_in_path("mpirun"))
+		return ck_fail(
+			d, ENOENT,
+			"mpirun: not found; the package openmpi-bin has it");
+	if (agent && !is_agent(agent))
+		return ck_fail(d, ENOENT, "option agent: %s: not found",
+			       ck_show(ck_str_from(agent)));
+	if (!agent && !is_in_path("ssh"))
+		return ck_fail(d, ENOENT,
+			       "ssh: not found; the package openssh-client "
+			       "has it, or option agent names another program");
+	return 0;
 }
 
 char *ck_launch_program(void)

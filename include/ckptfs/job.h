@@ -26,7 +26,7 @@ struct ck_job {
 CK_MUST_USE int ck_job_start(char *const argv[], char *const environment[],
 			     struct ck_job *out);
 /* It is to end by itself within msec; then it is sent SIGTERM, and a second later
- * SIGKILL. Closes all. */
+ * SIGKILL; what it leaves of its session then is ended, too. Closes all. */
 void ck_job_end(struct ck_job *job, int msec);
 /* Appends what it has said and nobody has read, 64 KiB and a little at most. */
 void ck_job_hear(const struct ck_job *job, struct ck_buf *out);

@@ -26,8 +26,9 @@ struct ck_launch_options {
 	int ask_msec;	     /* for all answers; 0: 10 s */
 };
 
-/* Whether PATH has mpirun. -ENOENT: it has not, with the sentence for that. */
-CK_MUST_USE int ck_launch_find(struct ck_diag *d);
+/* Whether mpirun is in PATH, and the agent, NULL: ssh, is to be found. -ENOENT: one is not,
+ * with the sentence for that. */
+CK_MUST_USE int ck_launch_find(const char *agent, struct ck_diag *d);
 /* The absolute path of this program, owned; NULL with errno set. */
 char *ck_launch_program(void);
 

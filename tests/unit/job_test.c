@@ -115,6 +115,31 @@ static void test_directory(void)
 	ck_buf_fini(&said);
 }
 
+/* What it has started ends with it, if it has to be told to end. */
+static void end_with(const char *script)
+{
+	struct ck_buf said = { 0 };
+	struct ck_job job;
+	pid_t child;
+
+	shell_start(script, &job);
+	hear(&job, '.', &said);
+	child = (pid_t)strtol(said.data, NULL, 10);
+	ok(child > 0);
+	ck_job_end(&job, 0);
+	for (unsigned i = 0; i < 200 && kill(child, 0) == 0; i++)
+		usleep(10000);
+	ok(kill(child, 0) && errno == ESRCH);
+	ck_buf_fini(&said);
+}
+
+static void test_session(void)
+{
+	end_with("sleep 30 & printf \"$!.\" >&2; wait");
+	end_with("trap '' TERM; sleep 30 & printf \"$!.\" >&2; "
+		 "while :; do sleep 1; done");
+}
+
 static void test_environment(void)
 {
 	char sh[] = "/bin/sh", c[] = "-c", text[] = "printf \"$A,$HOME.\" >&2";
@@ -403,6 +428,7 @@ int main(void)
 {
 	test_by_itself();
 	test_directory();
+	test_session();
 	test_environment();
 	test_not_found();
 	test_signals();

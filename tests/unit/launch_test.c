@@ -381,26 +381,32 @@ static void finding(void)
 	ck_auto_free char *cwd = getcwd(NULL, 0);
 
 	ok(self && self[0] == '/' && strstr(self, "launch_test"));
-	eq_err(ck_launch_find(&d), 0);
+	eq_err(ck_launch_find("/bin/sh -c", &d), 0);
 	setenv("PATH", "/nonexistent", 1);
-	eq_err(ck_launch_find(&d), -ENOENT);
+	eq_err(ck_launch_find("/bin/sh -c", &d), -ENOENT);
 	eq_text(d.text, "mpirun: not found; the package openmpi-bin has it");
 	setenv("PATH", path_of(""), 1);
-	eq_err(ck_launch_find(&d), 0);
+	eq_err(ck_launch_find("/bin/sh -c", &d), 0);
 	write_program("mpirun", versions, 0600);
-	eq_err(ck_launch_find(&d), -ENOENT);
+	eq_err(ck_launch_find("/bin/sh -c", &d), -ENOENT);
 	ok(unlink(path_of("mpirun")) == 0 &&
 	   mkdir(path_of("mpirun"), 0700) == 0);
-	eq_err(ck_launch_find(&d), -ENOENT);
+	eq_err(ck_launch_find("/bin/sh -c", &d), -ENOENT);
 	ok(rmdir(path_of("mpirun")) == 0);
 	write_program("mpirun", versions, 0700);
+	eq_err(ck_launch_find("mpirun -x", &d), 0);
+	eq_err(ck_launch_find("/nonexistent/agent", &d), -ENOENT);
+	eq_text(d.text, "option agent: /nonexistent/agent: not found");
+	eq_err(ck_launch_find("nosuchagent -v", &d), -ENOENT);
+	eq_err(ck_launch_find(NULL, &d), -ENOENT);
+	ok(strncmp(d.text, "ssh: not found", 14) == 0);
 	/* An empty one among others is the working directory. */
 	ok(cwd && chdir(root) == 0);
 	setenv("PATH", "/nonexistent:", 1);
-	eq_err(ck_launch_find(&d), 0);
+	eq_err(ck_launch_find("/bin/sh -c", &d), 0);
 	ok(cwd && chdir(cwd) == 0);
 	unsetenv("PATH");
-	eq_err(ck_launch_find(&d), -ENOENT);
+	eq_err(ck_launch_find("/bin/sh -c", &d), -ENOENT);
 	setenv("PATH", path, 1);
 }
 

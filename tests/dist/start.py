@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A mount of several hosts that cannot be started says why, in time, and leaves nothing. Prints TAP.
+
+    start.py CKPTFS
+"""
+import os
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+import hosts as hosts_module  # noqa: E402
+from hosts import Hosts  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+NET = "net=10.77.0.0/24"
+tap = Tap()
+
+# Words of an agent: what it does when a host is asked, and when it is to be started.
+AGENTS = {
+    "hangs": "sleep 1000\n",
+    "speaks without end": "yes >&2\n",
+    "says what is no text": "head -c 100000 /dev/urandom >&2\nexit 1\n",
+    "fails later": 'case "$*" in *exec*) exec {agent} "$@";; esac\nexit 1\n',
+    "hangs later": 'case "$*" in *exec*) exec {agent} "$@";; esac\n'
+                   'sleep 1000 & sleep 1000\n',
+}
+
+
+def agent(hosts, what):
+    path = f"{hosts.base}/agent-{what.replace(' ', '-')}"
+    with open(path, "w") as f:
+        f.write("#!/bin/bash\n" + AGENTS[what].format(agent=hosts.agent))
+    os.chmod(path, 0o755)
+    return path
+
+
+def left(hosts):
+    return [(name, argv) for name in hosts.names
+            for _, argv in hosts.processes(name)]
+
+
+def start(hosts, names="h1,h2,h3", options=(), source=None, agent=None,
+          before=()):
+    begun = time.monotonic()
+    done = hosts.run(
+        "h1", [*before, CKPTFS, "mount", "--hosts", names, "-o",
+               ",".join((f"agent={agent or hosts.agent}", NET, *options)),
+               source or hosts.src, hosts.mnt],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90)
+    return done, time.monotonic() - begun
+
+
+def fails(hosts, what, *words, seconds=5, **how):
+    """Exit status 2, these words, in time; and 2 s later nothing is left."""
+    done, took = start(hosts, **how)
+    end = time.monotonic() + 2
+    while left(hosts) and time.monotonic() < end:
+        time.sleep(0.05)
+    good = done.returncode == 2 and took < seconds and not left(hosts) and \
+        all(word in done.stderr for word in words) and \
+        not os.path.ismount(hosts.mnt) and not sessions(hosts)
+    tap.result(good, what, [] if good else [
+        repr(done.stderr[-400:]), f"{done.returncode}, {took:.1f} s",
+        str(left(hosts)), str(sessions(hosts))])
+
+
+def sessions(hosts):
+    """What OpenMPI leaves in the hosts' $TMPDIR."""
+    return [(name, entry) for name in hosts.names
+            for entry in os.listdir(f"{hosts.base}/tmp/{name}")]
+
+
+def works(hosts, what, **how):
+    """Canary: it can be started."""
+    done, _ = start(hosts, **how)
+    tap.result(done.returncode == 0, what, [repr(done.stderr)])
+    hosts.run("h1", [CKPTFS, "umount", hosts.mnt], capture_output=True)
+
+
+def test_programs(hosts):
+    fails(hosts, "no mpirun", "mpirun: not found; the package openmpi-bin",
+          before=("env", "PATH=/nonexistent"))
+    fails(hosts, "no agent", "option agent: /nonexistent: not found",
+          agent="/nonexistent")
+    fails(hosts, "no program", "this host does not tell its versions",
+          "/nonexistent: not found", options=("program=/nonexistent",))
+
+
+def test_agents(hosts):
+    """Only the other hosts have .metadata."""
+    for what in "hangs", "speaks without end", "says what is no text":
+        fails(hosts, f"the agent {what}", "host h2: missing",
+              "host h3: missing", "no host has a .metadata", seconds=14,
+              agent=agent(hosts, what))
+    fails(hosts, "the agent fails later", "mpirun: it has ended",
+          agent=agent(hosts, "fails later"))
+    fails(hosts, "the agent hangs later", "have not found each other in 30 s",
+          seconds=36, agent=agent(hosts, "hangs later"))
+
+
+def test_names(hosts):
+    fails(hosts, "a host that is not known", "host h9: missing",
+          "option allhosts", names="h1,h2,h9", options=("allhosts",))
+    fails(hosts, "no directory", "/nowhere: no host has a .metadata",
+          source="/nowhere")
+    for name in "h1,-x", "h1,a b", "h1,$(touch x)", "h1,h2,h2", "h1,h2:17":
+        fails(hosts, f"hosts {name}", "option hosts", names=name)
+
+
+def test_path(hosts):
+    """What a shell would read otherwise is one name."""
+    for name in "a b", "$(touch made)", "a'b", 'a"b', "a;b", "a\\b", "-x", "é":
+        for host in hosts.names:
+            at = f"{hosts.directory(host)}/{name}"
+            os.mkdir(at)
+            for entry in os.listdir(hosts.directory(host)):
+                if entry != name:
+                    os.link(f"{hosts.directory(host)}/{entry}",
+                            f"{at}/{entry}")
+        works(hosts, f"a path with {name}", source=f"{hosts.src}/{name}")
+        for host in hosts.names:
+            subprocess.run(["rm", "-r", "--",
+                            f"{hosts.directory(host)}/{name}"], check=True)
+
+
+def main():
+    why = hosts_module.why_not()
+    if why and os.environ.get("CI") != "true":
+        print(f"1..0 # SKIP {why}")
+        return 0
+    with Hosts(3) as hosts:
+        names = ("h2", "h3")
+        deal.deal(FIXTURE, {name: hosts.directory(name) for name in names},
+                  "by rank", 1, "one")
+        works(hosts, "canary: nothing is wrong")
+        for test in test_programs, test_agents, test_names, test_path:
+            print(f"# {test.__name__}")
+            test(hosts)
+    return tap.finish()
+
+
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(main())
