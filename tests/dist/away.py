@@ -71,6 +71,24 @@ def mount(hosts, *options, agent=None, net=(f"net={NET}",)):
         hosts.src, hosts.mnt], stderr=subprocess.PIPE, text=True)
 
 
+def mounts(hosts):
+    done = mount(hosts)
+    check(done.returncode == 0, "mount", repr(done.stderr))
+
+
+def is_reached(hosts, name):
+    """From the first host."""
+    with hosts.socket("h1") as s:
+        s.settimeout(1)
+        try:
+            s.connect((hosts.addresses[name], 9))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
+
+
 def umount(hosts, names=None):
     """Seconds until nothing of it is left on these hosts, or all."""
     begun = time.monotonic()
@@ -167,7 +185,7 @@ def test_killed(hosts):
 
 
 def test_stopped(hosts):
-    check(mount(hosts).returncode == 0, "mount")
+    mounts(hosts)
     paths = paths_of(hosts)
     pids = servers(hosts, "h2")
     for pid in pids:
@@ -197,7 +215,7 @@ def test_stopped(hosts):
 
 
 def test_link(hosts):
-    check(mount(hosts).returncode == 0, "mount")
+    mounts(hosts)
     paths = paths_of(hosts)
     hosts.link("h3", "down")
     got = {host: read(hosts, path) for host, path in paths.items()}
@@ -213,7 +231,7 @@ def test_link(hosts):
 
 def test_umount_away(hosts):
     """Hosts that are stopped, and one that is cut off, while it is unmounted."""
-    check(mount(hosts).returncode == 0, "mount")
+    mounts(hosts)
     pids = [pid for pid, _ in hosts.processes("h2")]
     for pid in pids:
         hosts.stop(pid)
@@ -227,6 +245,7 @@ def test_umount_away(hosts):
     check(until(lambda: not left(hosts), begun + 30 - time.monotonic()),
           "nothing is left after 30 s on a host that is cut off", left(hosts))
     hosts.link("h3", "up")
+    check(until(lambda: is_reached(hosts, "h3"), 10), "its cable is in again")
 
 
 def mode(hosts, path):
@@ -240,7 +259,7 @@ def mode(hosts, path):
 
 def test_heard(hosts):
     """What becomes of a file on another host while it is mounted."""
-    check(mount(hosts).returncode == 0, "mount")
+    mounts(hosts)
     path, shard = paths_of(hosts)["h2"], \
         f"{hosts.directory('h2')}/__1_0.distcp"
     before = mode(hosts, path)
@@ -260,7 +279,7 @@ def test_heard(hosts):
 def test_signals(hosts):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
                    signal.SIGKILL):
-        check(mount(hosts).returncode == 0, f"mount, {number.name}")
+        mounts(hosts)
         for pid in daemons(hosts)[:1]:
             os.kill(pid, number)
         check(until(lambda: not left(hosts), 6),

@@ -167,15 +167,30 @@ def test_reads(hosts, name, chance):
     return sums
 
 
+def ticks(hosts, name):
+    """Time that its processes have used."""
+    total = 0
+    for pid, argv in hosts.processes(name):
+        if "serve" in argv[:2]:
+            with open(f"/proc/{pid}/stat") as f:
+                fields = f.read().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total
+
+
 def test_idle(hosts):
     seconds = 5
+    used = {name: -ticks(hosts, name) for name in hosts.names}
     before = {name: sum(hosts.bytes(name)) for name in hosts.names}
     time.sleep(seconds)
     moved = {name: sum(hosts.bytes(name)) - before[name]
              for name in hosts.names}
     tap.result(max(moved.values()) <= IDLE * seconds,
                "nobody reads: next to nothing moves", [str(moved)])
-    print(f"# {seconds} s: {moved} bytes")
+    hertz = os.sysconf("SC_CLK_TCK") * seconds / 100
+    used = {name: (used[name] + ticks(hosts, name)) / hertz
+            for name in hosts.names}
+    print(f"# {seconds} s: {moved} bytes, {used} % of a core")
 
 
 def main():

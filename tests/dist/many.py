@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Many mounts one after the other, ended in every way: nothing of them is left. Prints TAP.
+
+    many.py CKPTFS
+
+CKPTFS_CASES: mounts (10; all of it: 200).
+"""
+import os
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+from hosts import Hosts, skipped  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+NET = "net=10.77.0.0/24"
+CASES = int(os.environ.get("CKPTFS_CASES") or 10)
+ENDS = (None, None, signal.SIGTERM, None, signal.SIGKILL)    # None: umount
+tap = Tap()
+
+
+def output(hosts, name, *argv):
+    return hosts.run(name, argv, capture_output=True, text=True, check=True).stdout
+
+
+def left(hosts):
+    """What there is of a mount on the hosts: processes, files, sockets, mounts."""
+    found = {}
+    for name in hosts.names:
+        mounts = output(hosts, name, "cat", "/proc/mounts").splitlines()
+        sockets = output(hosts, name, "cat", "/proc/net/unix").splitlines()[1:]
+        found[name] = {
+            "processes": [argv[:3] for _, argv in hosts.processes(name)],
+            "files": os.listdir(f"{hosts.base}/tmp/{name}") +
+            output(hosts, name, "ls", "/dev/shm").split(),
+            "mounts": [line for line in mounts if hosts.mnt in line],
+            "sockets": [line.split()[-1] for line in sockets if "@" in line],
+        }
+    return found
+
+
+def mount(hosts):
+    done = hosts.run("h1", [CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
+                            f"agent={hosts.agent},{NET}", hosts.src, hosts.mnt],
+                     capture_output=True, text=True)
+    return done.returncode == 0 and not done.stderr
+
+
+def end(hosts, number):
+    if number is None:
+        done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt], capture_output=True)
+        return done.returncode == 0 and not done.stderr
+    for pid, argv in hosts.processes("h1"):
+        if "mount" in argv[:2] and os.path.basename(argv[0]) == "ckptfs":
+            hosts.signal(pid, number)
+            break
+    if number == signal.SIGKILL:
+        time.sleep(0.5)
+        hosts.run("h1", ["umount", "-l", hosts.mnt], capture_output=True)
+    return True
+
+
+def gone(hosts, before):
+    """What is left 6 s later; in most cases it does not take so long."""
+    limit = time.monotonic() + 6
+    now = left(hosts)
+    while now != before and time.monotonic() < limit:
+        time.sleep(0.05)
+        now = left(hosts)
+    return {name: now[name] for name in now if now[name] != before[name]}
+
+
+def main():
+    if skipped():
+        return 0
+    wrong, seen, begun = [], 0, time.monotonic()
+    with Hosts(3) as hosts:
+        deal.deal(FIXTURE, hosts.directories, "by rank", 1, "one")
+        before = left(hosts)
+        for i in range(CASES):
+            number = ENDS[i % len(ENDS)]
+            if not mount(hosts):
+                wrong.append(f"{i}: it does not mount")
+                break
+            seen += left(hosts) != before
+            output(hosts, "h1", "sh", "-c", f"cat {hosts.mnt}/raw/* | sha256sum")
+            good, rest = end(hosts, number), gone(hosts, before)
+            if not good or rest:
+                wrong.append(f"{i}, {number}: {good}, {rest}")
+    tap.result(not wrong, f"{CASES} mounts, and nothing is left", wrong[:20])
+    tap.result(seen == CASES, "canary: while it is mounted there is something")
+    print(f"# {(time.monotonic() - begun) / CASES:.2f} s each")
+    return tap.finish()
+
+
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(main())
