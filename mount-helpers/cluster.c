@@ -42,6 +42,15 @@ struct ck_cluster {
 
 /* --- what they say ------------------------------------------------------------------ */
 
+/* OpenMPI's parent and child both make the child's group, and the parent complains when
+ * it comes second. */
+static bool is_noise(struct ck_str line)
+{
+	static const char late[] = "plm:rsh: Warning: setpgid(";
+
+	return memmem(line.p, line.len, late, sizeof(late) - 1) != NULL;
+}
+
 /* Ours say who speaks, as all lines of the log do. */
 static void log_line(struct ck_str line)
 {
@@ -50,7 +59,7 @@ static void log_line(struct ck_str line)
 
 	if (line.len > len && memcmp(line.p, ours, len) == 0)
 		line = (struct ck_str){ line.p + len, line.len - len };
-	if (line.len)
+	if (line.len && !is_noise(line))
 		ck_log("%s", ck_show(line));
 }
 

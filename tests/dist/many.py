@@ -49,7 +49,7 @@ def mount(hosts):
     done = hosts.run("h1", [CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
                             f"agent={hosts.agent},{NET}", hosts.src, hosts.mnt],
                      capture_output=True, text=True)
-    return done.returncode == 0 and not done.stderr
+    return f"{done.returncode}: {done.stderr}" if done.returncode or done.stderr else None
 
 
 def end(hosts, number):
@@ -85,8 +85,9 @@ def main():
         before = left(hosts)
         for i in range(CASES):
             number = ENDS[i % len(ENDS)]
-            if not mount(hosts):
-                wrong.append(f"{i}: it does not mount")
+            said = mount(hosts)
+            if said:
+                wrong.append(f"{i}: mount ends with {said!r}")
                 break
             seen += left(hosts) != before
             output(hosts, "h1", "sh", "-c", f"cat {hosts.mnt}/raw/* | sha256sum")
