@@ -25,7 +25,7 @@ enum {
 struct ck_cluster {
 	const struct ck_hosts_options *options;
 	enum ck_beneath how;
-	char *program; /* of all, owned; NULL: the option says it */
+	char *program; /* this one, owned; of all, if no option says another */
 	bool *there;   /* by host of the list */
 	struct ck_host_rank *ranks;
 	uint32_t nranks;
@@ -188,6 +188,28 @@ static uint32_t ranks_there(const struct ck_cluster *c)
 	return n;
 }
 
+/* mpirun, by way of this program: it ends when this process has ended, however it did,
+ * also where it waits for a host that is dead. */
+static int job_start(struct ck_cluster *c, char **mpirun, char **environment)
+{
+	char serve[] = "serve", how[] = "--launch";
+	size_t n = 0;
+	ck_auto_free char **argv = NULL;
+
+	if (!c->program)
+		return ck_job_start(mpirun, environment, &c->job);
+	while (mpirun[n])
+		n++;
+	argv = calloc(n + 4, sizeof(*argv));
+	if (!argv)
+		return -ENOMEM;
+	argv[0] = c->program;
+	argv[1] = serve;
+	argv[2] = how;
+	memcpy(argv + 3, mpirun, n * sizeof(*argv));
+	return ck_job_start(argv, environment, &c->job);
+}
+
 static int run_mpirun(struct ck_cluster *c,
 		      const struct ck_launch_options *launch, struct ck_diag *d)
 {
@@ -196,7 +218,7 @@ static int run_mpirun(struct ck_cluster *c,
 	int rc = argv && environment ? 0 : -ENOMEM;
 
 	if (rc == 0)
-		rc = ck_job_start(argv, environment, &c->job);
+		rc = job_start(c, argv, environment);
 	ck_launch_words_free(argv);
 	ck_launch_words_free(environment);
 	return rc ? ck_fail(d, -rc, "mpirun: %s", strerror(-rc)) : 0;

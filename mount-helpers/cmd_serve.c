@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -241,13 +242,28 @@ static int parse(struct serving *s, int argc, char **argv)
 	return rc;
 }
 
+/* The words behind --launch: a launcher that ends with the process that has started it,
+ * however that ends. Who waits for one that hangs, on a dead host, is nobody. */
+static int launch(char **words)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return fail("the launcher", -errno);
+	if (getppid() == 1)
+		return CK_EXIT_TROUBLE; /* it has ended meanwhile */
+	execvp(words[0], words);
+	return fail(words[0], -errno);
+}
+
 int ck_cmd_serve(int argc, char **argv)
 {
 	struct serving s = { .way = { -1, -1, 0 },
 			     .options = {
 				     .link = -1, .memory = -1, .stop = -1 } };
-	int rc = parse(&s, argc, argv);
+	int rc;
 
+	if (argc > 2 && strcmp(argv[1], "--launch") == 0)
+		return launch(argv + 2);
+	rc = parse(&s, argc, argv);
 	if (rc == 0)
 		rc = prepare(&s, argv[optind]);
 	if (rc == 0)

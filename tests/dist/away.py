@@ -77,11 +77,17 @@ def mounts(hosts):
 
 
 def is_reached(hosts, name):
-    """From the first host."""
-    with hosts.socket("h1") as s:
+    """From all others, and they from it: MPI does not try twice."""
+    return all(answers(hosts, here, there) for other in hosts.names
+               if other != name
+               for here, there in ((other, name), (name, other)))
+
+
+def answers(hosts, here, there):
+    with hosts.socket(here) as s:
         s.settimeout(1)
         try:
-            s.connect((hosts.addresses[name], 9))
+            s.connect((hosts.addresses[there], 9))
         except ConnectionRefusedError:
             return True
         except OSError:
@@ -276,6 +282,34 @@ def test_heard(hosts):
     check(umount(hosts) < 5, "umount in time")
 
 
+def test_killed_away(hosts):
+    """The mount is killed while a host is stopped, or cut off."""
+    pids = []
+
+    def stop():
+        pids[:] = [pid for pid, _ in hosts.processes("h2")]
+        for pid in pids:
+            hosts.stop(pid)
+    for what, away, back in (
+            ("stopped", stop, lambda: [os.kill(pid, signal.SIGCONT)
+                                       for pid in pids]),
+            ("cut off", lambda: hosts.link("h2", "down"),
+             lambda: hosts.link("h2", "up"))):
+        mounts(hosts)
+        away()
+        for pid in daemons(hosts)[:1]:
+            os.kill(pid, signal.SIGKILL)
+        check(until(lambda: not left(hosts, ["h1", "h3"]), 5),
+              f"killed, a host is {what}: nothing is left on the others",
+              left(hosts))
+        hosts.run("h1", ["umount", "-l", hosts.mnt],
+                  stderr=subprocess.DEVNULL)
+        back()
+        check(until(lambda: not left(hosts), 30) and
+              until(lambda: is_reached(hosts, "h2"), 10),
+              f"nor on the one that was {what}", left(hosts))
+
+
 def test_signals(hosts):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
                    signal.SIGKILL):
@@ -295,7 +329,7 @@ def main():
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
         for test in (test_missing, test_killed, test_stopped, test_link,
                      test_umount_away,
-                     test_heard, test_signals):
+                     test_heard, test_killed_away, test_signals):
             print(f"# {test.__name__}")
             test(hosts)
     return tap.finish()
