@@ -188,17 +188,23 @@ static int prepare(struct serving *s, const char *source)
 
 static int serve(struct serving *s)
 {
+	uint32_t n = s->options.xport ? s->options.xport->size : 1;
+	bool *mounts = calloc(n, sizeof(*mounts));
 	int rc;
 
+	if (!mounts)
+		return fail("ended", -ENOMEM);
+	mounts[0] = true;
 	s->options.memory_most = s->hosts.ownermem ? s->hosts.ownermem
 						   : memory_most;
 	s->options.threads = (unsigned)ck_min(ck_max((uint64_t)get_nprocs(), 2),
 					      THREADS_MOST);
 	s->options.ending = ending;
-	s->options.holder = 0;
 	s->options.silence_msec = SILENCE_MSEC;
+	s->options.mounts = mounts;
 	rc = ck_serve_run(&s->options);
 	s->options.xport = NULL;
+	free(mounts);
 	return rc ? fail("ended", rc) : CK_EXIT_FINE;
 }
 

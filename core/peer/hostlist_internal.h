@@ -14,5 +14,7 @@ CK_MUST_USE int ck_host_name_check(struct ck_str name, const char *where,
 /* The names of hosts are alike in any case. */
 bool ck_host_is_named(const struct ck_host *host, struct ck_str name);
 void ck_host_fini(struct ck_host *host);
+/* A path of this host, which need not exist. Owned; NULL with errno set. */
+char *ck_host_absolute(const char *source);
 
 #endif

@@ -159,8 +159,7 @@ static int settle_own(struct ck_host_list *list, const struct here *here,
 
 /* --- paths -------------------------------------------------------------------------- */
 
-/* NULL with errno set. */
-static char *absolute(const char *source)
+char *ck_host_absolute(const char *source)
 {
 	char *real = realpath(source, NULL);
 	ck_auto_free char *cwd = NULL;
@@ -208,7 +207,7 @@ static int settle_map(struct ck_host_list *list, const struct here *here,
 static int settle_paths(struct ck_host_list *list, const struct here *here,
 			const char *source, struct ck_diag *d)
 {
-	ck_auto_free char *path = absolute(source);
+	ck_auto_free char *path = ck_host_absolute(source);
 	int rc = path ? 0
 		      : ck_fail(d, errno, "%s: %s",
 				ck_show(ck_str_from(source)), strerror(errno));

@@ -74,7 +74,7 @@ struct kind {
 		      struct ck_answer *out);
 };
 
-static const struct kind kinds[CK_WIRE_TYPES] = {
+static const struct kind kinds[CK_WIRE_REQUESTS] = {
 	[CK_WIRE_HELLO] = { hello_cost, hello },
 	[CK_WIRE_LIST] = { ck_data_owner_list_cost, ck_data_owner_list },
 	[CK_WIRE_LOOK] = { ck_data_owner_look_cost, ck_data_owner_look },
@@ -90,7 +90,7 @@ static const struct kind *kind_of(const struct ck_message *m)
 
 	if (h->answer || h->err || h->payload || m->payload.len ||
 	    h->body != m->body.len || h->body > CK_WIRE_BODY_MAX ||
-	    h->type == 0 || h->type >= CK_WIRE_TYPES)
+	    h->type == 0 || h->type >= CK_WIRE_REQUESTS)
 		return NULL;
 	return &kinds[h->type];
 }

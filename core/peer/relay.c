@@ -7,7 +7,21 @@
 
 #include <errno.h>
 
+enum { TELL_MSEC = 500 }; /* until the others know that this rank ends */
+
 /* --- answers of this rank ---------------------------------------------------------------- */
+
+/* To the mount, if it is there. */
+static void put_or_note(struct ck_serve *s, const struct ck_frame *frame,
+			const struct ck_wire_head *head, struct ck_str body)
+{
+	int rc = s->frames->fd < 0
+			 ? 0
+			 : ck_frames_put(s->frames, frame, head, body);
+
+	if (rc)
+		s->link_rc = rc;
+}
 
 /* Bytes that do not fit where they are to go are an answer that is too long. */
 static void answer_link(struct ck_serve *s, struct ck_serve_job *j)
@@ -26,12 +40,10 @@ static void answer_link(struct ck_serve *s, struct ck_serve_job *j)
 	else if (a->head.payload)
 		memcpy(s->memory + j->place, a->payload, a->head.payload);
 	if (rc == 0)
-		rc = ck_frames_put(
-			s->frames, &frame, &a->head,
-			(struct ck_str){ a->body.data, a->head.body });
-	if (rc)
+		put_or_note(s, &frame, &a->head,
+			    (struct ck_str){ a->body.data, a->head.body });
+	else
 		s->link_rc = rc;
-	ck_job_free(s, j);
 }
 
 static void job_sent(struct ck_parcel *p, int rc)
@@ -50,7 +62,9 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 	const struct ck_answer *a = &j->answer;
 
 	if (j->sender == CK_FROM_LINK) {
-		answer_link(s, j);
+		if (s->frames->fd >= 0)
+			answer_link(s, j);
+		ck_job_free(s, j);
 		return;
 	}
 	j->serve = s;
@@ -65,15 +79,6 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 }
 
 /* --- what the mount asks --------------------------------------------------------------------- */
-
-static void put_or_note(struct ck_serve *s, const struct ck_frame *frame,
-			const struct ck_wire_head *head, struct ck_str body)
-{
-	int rc = ck_frames_put(s->frames, frame, head, body);
-
-	if (rc)
-		s->link_rc = rc;
-}
 
 static void say_lost(struct ck_serve *s, uint32_t rank)
 {
@@ -165,8 +170,8 @@ static int asked(struct ck_serve *s, const struct ck_framed *f)
 	if (frame->kind == CK_FRAME_DROP)
 		return drop_asked(s, frame->peer);
 	if (frame->kind != CK_FRAME_MESSAGE || frame->peer >= size ||
-	    f->head.answer || !ck_add(&end, frame->place, frame->room) ||
-	    end > s->options->size)
+	    f->head.answer || f->head.type >= CK_WIRE_REQUESTS ||
+	    !ck_add(&end, frame->place, frame->room) || end > s->options->size)
 		return -EPROTO;
 	if (frame->peer != rank)
 		return pass_on(s, f);
@@ -198,6 +203,69 @@ int ck_serve_link(struct ck_serve *s, short events)
 	return rc ? rc : s->link_rc;
 }
 
+/* --- what ranks say of themselves ------------------------------------------------------------- */
+
+/* On its way to another rank. */
+struct note {
+	struct ck_parcel parcel; /* first */
+	struct ck_serve *serve;
+};
+
+static void told(struct ck_parcel *p, int rc)
+{
+	(void)rc; /* who is lost needs not be told */
+	((struct note *)p)->serve->untold--;
+	free(p);
+}
+
+/* Who cannot be told for want of memory finds it out. */
+void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what)
+{
+	struct ck_xport *x = s->options->xport;
+
+	for (uint32_t i = 0; x && i < x->size; i++) {
+		struct note *n = i == x->rank ? NULL : calloc(1, sizeof(*n));
+
+		if (!n)
+			continue;
+		n->serve = s;
+		n->parcel.to = i;
+		n->parcel.head.type = (uint16_t)what;
+		n->parcel.sent = told;
+		s->untold++;
+		x->send(x, &n->parcel);
+	}
+}
+
+void ck_serve_tell_end(struct ck_serve *s)
+{
+	struct ck_xport *x = s->options->xport;
+	uint64_t end = ck_msec_now() + TELL_MSEC;
+
+	while (s->untold && ck_msec_now() < end)
+		if (x->wait(x, NULL, 0, TELL_MSEC / 10))
+			break;
+}
+
+void ck_serve_link_end(struct ck_serve *s)
+{
+	s->frames->fd = -1;
+	s->link_rc = 0;
+	ck_frames_fini(s->frames);
+	ck_jobs_forget(s, CK_FROM_LINK);
+	ck_serve_tell(s, CK_WIRE_UNMOUNTED);
+	ck_serve_unmounted(s, s->mounters.self);
+}
+
+static void heard_note(struct ck_serve *s, uint32_t from,
+		       const struct ck_wire_head *h)
+{
+	if (h->type == CK_WIRE_UNMOUNTED)
+		ck_serve_unmounted(s, from);
+	else
+		s->over |= s->options->until != CK_UNTIL_UNMOUNTED;
+}
+
 /* --- what other ranks say ---------------------------------------------------------------------- */
 
 /* Who answers what nobody has asked is trusted no more. An answer whose payload was
@@ -225,12 +293,13 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 {
 	struct ck_serve *s = arg;
 
-	if (from == s->options->holder)
-		s->heard = ck_msec_now();
+	ck_mounters_heard(&s->mounters, from, ck_msec_now());
 	if (s->senders[CK_FROM_RANK + from].dropped)
 		return;
 	if (m->head.answer)
 		got_answer(s, from, m);
+	else if (m->head.type >= CK_WIRE_REQUESTS)
+		heard_note(s, from, &m->head);
 	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
 		/* What is never answered would keep its place for ever. */
 		drop(s, from);
@@ -241,7 +310,8 @@ static void lost(void *arg, uint32_t rank)
 	struct ck_serve *s = arg;
 
 	ck_jobs_forget(s, CK_FROM_RANK + rank);
-	s->over |= ck_serve_watches(s) && rank == s->options->holder;
+	s->over |= s->options->until == CK_UNTIL_LOST;
+	ck_serve_unmounted(s, rank);
 	ck_passed_lose(&s->passed, rank);
 	say_lost(s, rank);
 }

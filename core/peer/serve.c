@@ -11,9 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum {
-	WATCH_MSEC = 1000
-}; /* how often the rank with the mount is looked after */
+enum { WATCH_MSEC = 1000 }; /* how often ranks with a mount are looked after */
 
 /* --- requests ------------------------------------------------------------------------------ */
 
@@ -173,6 +171,11 @@ static short link_events(const struct ck_serve *s)
 					    : events;
 }
 
+static bool watches(const struct ck_serve *s)
+{
+	return s->options->silence_msec && ck_mounters_watch(&s->mounters);
+}
+
 /* Waits for what happens next. */
 static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 {
@@ -183,8 +186,7 @@ static int wait(struct ck_serve *s, struct pollfd fds[static 3])
 				  .events = link_events(s) };
 	fds[2] = (struct pollfd){ .fd = s->event, .events = POLLIN };
 	if (x)
-		return x->wait(x, fds, 2,
-			       ck_serve_watches(s) ? WATCH_MSEC : -1);
+		return x->wait(x, fds, 2, watches(s) ? WATCH_MSEC : -1);
 	if (poll(fds, 3, -1) < 0 && errno != EINTR)
 		return -errno;
 	return 0;
@@ -201,28 +203,27 @@ static int turn(struct ck_serve *s, const struct pollfd fds[static 3])
 	rc = s->link_rc;
 	if (rc == 0 && fds[1].revents)
 		rc = ck_serve_link(s, fds[1].revents);
+	if (rc == -EPIPE) {
+		ck_serve_link_end(s);
+		rc = 0;
+	}
 	ck_jobs_note_unsent(s);
 	return rc;
 }
 
-bool ck_serve_watches(const struct ck_serve *s)
+void ck_serve_unmounted(struct ck_serve *s, uint32_t rank)
 {
-	const struct ck_serve_options *o = s->options;
-
-	return o->silence_msec && o->xport && o->holder != o->xport->rank;
+	s->over |= ck_mounters_gone(&s->mounters, rank) &&
+		   s->mounters.left == 0;
 }
 
-/* Time in which this process was stopped is nobody's silence. */
 static void watch(struct ck_serve *s)
 {
-	uint64_t now = ck_msec_now();
-
-	if (!ck_serve_watches(s))
-		return;
-	if (now - s->waited > 2 * WATCH_MSEC)
-		s->heard = now;
-	s->waited = now;
-	s->over |= now - s->heard >= s->options->silence_msec;
+	if (watches(s) &&
+	    ck_mounters_look(&s->mounters, ck_msec_now(),
+			     s->options->silence_msec, 2 * WATCH_MSEC))
+		s->over |= s->mounters.left == 0 ||
+			   s->options->until == CK_UNTIL_LOST;
 }
 
 static int loop(struct ck_serve *s)
@@ -232,24 +233,28 @@ static int loop(struct ck_serve *s)
 
 	while (rc == 0 && !s->over) {
 		rc = wait(s, fds);
-		if (rc == 0 && fds[0].revents)
+		if (rc == 0 && fds[0].revents) {
+			ck_serve_tell(s, CK_WIRE_OVER);
 			return 0;
+		}
 		if (rc == 0)
 			rc = turn(s, fds);
 		watch(s);
 	}
-	return rc == -EPIPE ? 0 : rc;
+	return rc;
 }
 
 static void fini(struct ck_serve *s)
 {
 	if (s->options->ending)
 		s->options->ending(s->options->arg);
+	ck_serve_tell_end(s);
 	workers_end(s);
 	if (s->options->xport)
 		s->options->xport->close(s->options->xport);
 	ck_jobs_fini(s);
 	ck_passed_fini(&s->passed);
+	ck_mounters_fini(&s->mounters);
 	free(s->workers);
 	ck_frames_fini(s->frames);
 	free(s->frames);
@@ -261,14 +266,29 @@ static void fini(struct ck_serve *s)
 	pthread_cond_destroy(&s->more);
 }
 
+static int mounters_init(struct ck_serve *s, uint32_t size)
+{
+	const struct ck_serve_options *o = s->options;
+	uint32_t self = o->xport ? o->xport->rank : 0;
+	ck_auto_free bool *linked = calloc(size, sizeof(*linked));
+
+	if (!linked)
+		return -ENOMEM;
+	linked[self] = o->link >= 0;
+	return ck_mounters_init(&s->mounters, size, self,
+				o->mounts ? o->mounts : linked, ck_msec_now());
+}
+
 static int init(struct ck_serve *s)
 {
 	const struct ck_serve_options *o = s->options;
+	uint32_t size = o->xport ? o->xport->size : 1;
 	int rc = o->threads ? ck_jobs_init(s) : -EINVAL;
 
-	s->heard = s->waited = ck_msec_now();
 	if (rc == 0)
-		rc = ck_passed_init(&s->passed, o->xport ? o->xport->size : 1);
+		rc = ck_passed_init(&s->passed, size);
+	if (rc == 0)
+		rc = mounters_init(s, size);
 	s->frames->fd = o->link;
 	s->event = ck_event_make();
 	if (rc || s->event < 0)

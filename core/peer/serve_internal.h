@@ -8,6 +8,7 @@
 
 #include "ckptfs/serve.h"
 #include "link_internal.h"
+#include "mounters.h"
 #include "passed.h"
 
 #include <pthread.h>
@@ -53,8 +54,9 @@ struct ck_serve_sender {
 struct ck_serve {
 	/* Constant, or of the one thread that carries messages: */
 	const struct ck_serve_options *options;
-	uint8_t *memory;	  /* of the link */
-	struct ck_frames *frames; /* of the link */
+	uint8_t *memory; /* of the link */
+	struct ck_frames
+		*frames; /* of the link; fd -1: there is none, any more */
 	struct ck_passed passed;
 	uint32_t nsenders;
 	uint64_t share; /* bytes of answers that a sender may have */
@@ -62,9 +64,9 @@ struct ck_serve {
 	unsigned nworkers;
 	int event;
 	int link_rc;	 /* of what came for the link */
-	bool over;	 /* who has the mount is gone */
-	uint64_t heard;	 /* when he said something */
-	uint64_t waited; /* until when this has waited last */
+	bool over;	 /* it ends */
+	uint32_t untold; /* notes to other ranks on their way */
+	struct ck_mounters mounters;
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -116,10 +118,16 @@ CK_MUST_USE int ck_serve_ask(struct ck_serve *s, uint32_t sender,
 CK_MUST_USE bool ck_serve_work(struct ck_serve *s);
 /* Has the thread that carries messages look what was answered. */
 void ck_serve_wake(struct ck_serve *s);
-/* Whether this rank ends with another one, that of the mount. */
-CK_MUST_USE bool ck_serve_watches(const struct ck_serve *s);
+/* A mount may have gone: this rank ends with the last. */
+void ck_serve_unmounted(struct ck_serve *s, uint32_t rank);
 /* Sets who is called by the transport. */
 void ck_serve_join(struct ck_serve *s);
+/* The mount of the link is gone: all are told, and what was for it goes nowhere. */
+void ck_serve_link_end(struct ck_serve *s);
+/* Says to all other ranks that have ears: UNMOUNTED or OVER. */
+void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what);
+/* Waits, for half a second at most, until they were told. */
+void ck_serve_tell_end(struct ck_serve *s);
 /* Sends an answer; frees the job when it is sent. */
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j);
 /* Whether the link is not read from now: too much waits. */

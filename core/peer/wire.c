@@ -52,6 +52,8 @@ static bool is_sound(const struct ck_wire_head *h, uint32_t flags)
 		return false;
 	if (h->payload && (!h->answer || h->type != CK_WIRE_READ))
 		return false;
+	if (h->type >= CK_WIRE_REQUESTS && (h->answer || h->body))
+		return false;
 	if (h->err == 0)
 		return true;
 	return h->answer && h->err <= CK_WIRE_ERR_MAX && !h->body &&

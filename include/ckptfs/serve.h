@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve: what a rank does: it answers requests for the files of its directory, and the
- * first one of a host with a mount passes on what the mount asks others. One thread
- * carries messages; others read files.
+ * serve: what a rank does: it answers requests for the files of its directory, and if it
+ * has a mount beside it, passes on what that asks others. One thread carries messages;
+ * others read files.
  */
 #ifndef CKPTFS_SERVE_H
 #define CKPTFS_SERVE_H
 
 #include "ckptfs/owner.h"
 #include "ckptfs/xport.h"
+
+/* Besides the end of the last mount, and its own `stop`, which it tells the others. */
+enum ck_serve_until {
+	CK_UNTIL_UNMOUNTED, /* nothing */
+	CK_UNTIL_TOLD,	    /* another rank was told to stop */
+	CK_UNTIL_LOST,	    /* that, or another one is lost */
+};
 
 struct ck_serve_options {
 	struct ck_data_owner *owner; /* NULL: this host offers nothing */
@@ -23,9 +30,12 @@ struct ck_serve_options {
 	 * kept waiting by none of them. */
 	uint64_t memory_most;
 	unsigned threads; /* that read files, at least 1 */
-	/* It serves one mount, which is that rank's and not this one's: it ends when
-	 * that is lost, or has been silent for so long; 0: it ends for no one. */
-	uint32_t holder, silence_msec;
+	/* By rank: which have a mount. It ends when the last of them is gone, which
+	 * its rank says, or which is so when that is lost or was silent for so long.
+	 * Borrowed while this begins. NULL: none has, but the one of a link. */
+	const bool *mounts;
+	uint32_t silence_msec; /* 0: however long */
+	enum ck_serve_until until;
 	int stop; /* a descriptor: it serves until that is readable, or -1 */
 	/* Called when it ends, before it waits for threads that may still read a
 	 * file, however long that takes. May be NULL. */
@@ -33,7 +43,7 @@ struct ck_serve_options {
 	void *arg;
 };
 
-/* Serves until the link's other end is gone or `stop` says so. 0; -EPROTO: the link is
+/* Serves until the last mount is gone, or `stop` or `until` says so. 0; -EPROTO: the link is
  * not one; -EINVAL: its memory is not as it has to be, or no threads; -ENOMEM; errors of
  * the transport, of mmap(2) and pthread_create(3). */
 CK_MUST_USE int ck_serve_run(const struct ck_serve_options *options);

@@ -23,6 +23,8 @@
  *	DIGEST	n u32, 0 u32, n x (file u32,	-> the XXH3-128 of the runs, one behind
  *		0 u32, fpos u64, len u64)	   the other: 16 bytes, as printed
  *	PING					->
+ *	UNMOUNTED, OVER				what a rank says to all others: its
+ *						mount is gone; the job ends
  *
  * An answer has the type, id and epoch of its request. With err, the errno why there is
  * none, it has no body. Whatever is not exactly so does not parse: -EPROTO, and nothing
@@ -62,6 +64,9 @@ enum ck_wire_type {
 	CK_WIRE_READ,
 	CK_WIRE_DIGEST,
 	CK_WIRE_PING,
+	CK_WIRE_REQUESTS, /* those before it are answered, and no others */
+	CK_WIRE_UNMOUNTED = CK_WIRE_REQUESTS,
+	CK_WIRE_OVER,
 	CK_WIRE_TYPES
 };
 

@@ -5,7 +5,8 @@
  * their work is one of the steps (see frames_script.h). Input: a byte that says what it
  * has, then steps.
  *
- * What is no request ends it. Bytes of the memory change only where a request has room;
+ * What is no request ends it, and the end of the last mount, and what other ranks say or
+ * suffer only as far as it was told; it says that it ends if nobody has told it. Bytes of the memory change only where a request has room;
  * each request gets one answer; who answers what it was not asked is dropped, as are those
  * that the mount has enough of; what it counts is none when all is done.
  */
@@ -13,7 +14,13 @@
 
 #include <errno.h>
 
-enum has { NO_LINK = 1, NO_OWNER = 2 };
+enum has {
+	NO_LINK = 1,
+	NO_OWNER = 2,
+	OTHER_MOUNT = 4, /* that of rank OTHER */
+	UNTIL_TOLD = 8,
+	UNTIL_LOST = 16, /* whatever UNTIL_TOLD says */
+};
 
 enum what {
 	LINK_SAYS, /* bytes */
@@ -69,6 +76,13 @@ static int play_expect(struct ck_xport *x, uint32_t from, uint64_t id,
 		e = &t.expected[t.nexpected++];
 	*e = (struct expected){ from, id, place, len, false };
 	return 0;
+}
+
+/* What it says of itself. */
+static void check_note(const struct ck_parcel *p)
+{
+	must(p->head.type == CK_WIRE_OVER ? t.stop : t.sock < 0);
+	must(p->head.body == 0 && p->head.payload == 0);
 }
 
 /* A request of the mount's, as it said it. */
@@ -129,6 +143,8 @@ static void play_send(struct ck_xport *x, struct ck_parcel *p)
 	touch(p->payload, p->head.payload);
 	if (p->head.answer)
 		check_answer(p);
+	else if (p->head.type >= CK_WIRE_REQUESTS)
+		check_note(p);
 	else
 		check_request(p);
 	p->next = NULL;
@@ -176,6 +192,7 @@ static void lose(uint32_t rank)
 	if (rank >= RANKS || rank == RANK || t.lost[rank])
 		return;
 	t.lost[rank] = true;
+	t.mounts[rank] = false;
 	for (size_t i = 0; i < t.nexpected; i++)
 		t.expected[i].over |= t.expected[i].from == rank;
 	t.x.lost(t.x.arg, rank);
@@ -201,7 +218,8 @@ static bool may_say(uint32_t from, const struct ck_message *m)
 	uint64_t cost;
 
 	if (!m->head.answer)
-		return ck_data_owner_cost(m, &cost) == 0;
+		return m->head.type >= CK_WIRE_REQUESTS ||
+		       ck_data_owner_cost(m, &cost) == 0;
 	if (k)
 		k->over = true;
 	return k;
@@ -224,12 +242,24 @@ static void put_payload(uint32_t from, struct ck_message *m)
 		e->over = true;
 }
 
+static void know_note(uint32_t from, const struct ck_wire_head *head)
+{
+	if (head->type == CK_WIRE_UNMOUNTED)
+		t.mounts[from] = false;
+	else
+		t.told_over = true;
+}
+
 static void deliver(uint32_t from, struct ck_message *m)
 {
+	bool note = m->head.type >= CK_WIRE_REQUESTS;
+
 	put_payload(from, m);
 	if (!t.dropped[from])
 		t.trusted[from] &= may_say(from, m);
-	if (!t.dropped[from] && !m->head.answer)
+	if (!t.dropped[from] && note)
+		know_note(from, &m->head);
+	else if (!t.dropped[from] && !m->head.answer)
 		know(&t.asked, from, &m->head);
 	if (t.stop)
 		return;
@@ -401,6 +431,11 @@ static int play_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
 		     int msec)
 {
 	(void)x, (void)msec;
+	if (n == 0) { /* it waits until all know that it ends */
+		while (give_back())
+			;
+		return 0;
+	}
 	must(n == 2);
 	serve()->share = SHARE;
 	check_bounds();
@@ -426,7 +461,7 @@ static void begin(const uint8_t *data, size_t size)
 	t.speech.at = 0;
 	t.nheard = t.nexpected = t.asked.n = t.passed.n = 0;
 	t.rounds = 0;
-	t.stop = t.malformed = false;
+	t.stop = t.malformed = t.told_over = false;
 	t.first = NULL;
 	t.last = &t.first;
 	for (uint32_t i = 0; i < RANKS; i++)
@@ -440,6 +475,18 @@ static void begin(const uint8_t *data, size_t size)
 				 .drop = play_drop,
 				 .wake = play_wake,
 				 .close = play_close };
+}
+
+/* Why it may have ended. */
+static bool has_reason(enum ck_serve_until until)
+{
+	bool lost = false;
+
+	for (uint32_t i = 0; i < RANKS; i++)
+		lost |= t.lost[i];
+	return t.stop || (!t.mounts[OTHER] && t.sock < 0) ||
+	       (until != CK_UNTIL_UNMOUNTED && t.told_over) ||
+	       (until == CK_UNTIL_LOST && lost);
 }
 
 /* Of this rank's own answers. */
@@ -474,7 +521,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				      .stop = -1,
 				      .size = MEMORY,
 				      .memory = -1,
-				      .threads = 1 };
+				      .threads = 1,
+				      .mounts = t.mounts };
 	int ends[2], rc;
 
 	if (size == 0)
@@ -486,11 +534,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	begin(data + 1, size - 1);
 	o.owner = data[0] & NO_OWNER ? NULL : dir.owner;
 	o.link = data[0] & NO_LINK ? -1 : ends[1];
+	o.until = data[0] & UNTIL_LOST ? CK_UNTIL_LOST
+				       : (data[0] & UNTIL_TOLD) / UNTIL_TOLD;
+	t.mounts[RANK] = o.link >= 0;
+	t.mounts[OTHER] = data[0] & OTHER_MOUNT;
 	t.sock = t.mount.fd = ends[0];
 	if (o.link < 0)
 		link_end();
 	rc = ck_serve_run(&o);
-	must(rc == 0 || rc == -EPROTO);
+	must(rc == -EPROTO || (rc == 0 && has_reason(o.until)));
 	check_memory();
 	memset(may, 0, sizeof(may));
 	link_end();

@@ -12,6 +12,7 @@
 
 enum {
 	RANK = 1,
+	OTHER = 2, /* which may have a mount, too */
 	RANKS = 3,
 	MEMORY = 64 << 10,
 	SHARE = 12 << 10,    /* of memory for answers, less than any real one */
@@ -58,6 +59,8 @@ static struct {
 	struct knowns asked;  /* by other ranks */
 	struct knowns passed; /* to them */
 	bool malformed;	      /* what the mount said */
+	bool mounts[RANKS];   /* which have one */
+	bool told_over;	      /* by another rank */
 	unsigned rounds;
 	bool stop;
 } t;
@@ -79,8 +82,8 @@ static bool is_good(const struct heard *h)
 	if (h->frame.kind == CK_FRAME_DROP)
 		return h->frame.peer < RANKS && h->frame.peer != RANK;
 	return h->frame.kind == CK_FRAME_MESSAGE && h->frame.peer < RANKS &&
-	       !h->head.answer && ck_add(&end, h->frame.place, h->frame.room) &&
-	       end <= MEMORY;
+	       !h->head.answer && h->head.type < CK_WIRE_REQUESTS &&
+	       ck_add(&end, h->frame.place, h->frame.room) && end <= MEMORY;
 }
 
 static void hear_said(void)

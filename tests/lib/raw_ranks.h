@@ -36,8 +36,9 @@ static inline void *raw_ranks_run(void *arg)
 	return NULL;
 }
 
-static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
-				   uint64_t memory_most)
+/* With these options, but for the transport and the link. */
+static inline void raw_ranks_begin_with(struct raw_ranks *r,
+					struct ck_serve_options options)
 {
 	const struct timeval patience = { 10, 0 };
 	int ends[2];
@@ -49,12 +50,10 @@ static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		abort();
 	r->link = ends[0];
-	r->serve = (struct ck_serve_options){ .threads = threads,
-					      .memory_most = memory_most,
-					      .link = ends[1],
-					      .memory = r->memory,
-					      .size = RAW_MEMORY,
-					      .stop = -1 };
+	r->serve = options;
+	r->serve.link = ends[1];
+	r->serve.memory = r->memory;
+	r->serve.size = RAW_MEMORY;
 	if (pthread_create(&r->thread, NULL, raw_ranks_run, r))
 		abort();
 	for (uint32_t i = 1; i < RAW_RANKS; i++) {
@@ -67,6 +66,15 @@ static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
 			       sizeof(patience)))
 			abort();
 	}
+}
+
+static inline void raw_ranks_begin(struct raw_ranks *r, unsigned threads,
+				   uint64_t memory_most)
+{
+	raw_ranks_begin_with(
+		r, (struct ck_serve_options){ .threads = threads,
+					      .memory_most = memory_most,
+					      .stop = -1 });
 }
 
 /* What it came to. */

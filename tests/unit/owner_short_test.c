@@ -73,7 +73,7 @@ static void test_shortage(void)
 	struct ck_move move = { 0, 1, &loop, 0, 2, bytes, 0 };
 	unsigned failed = 0;
 
-	for (unsigned type = 1; type < CK_WIRE_TYPES; type++) {
+	for (unsigned type = 1; type < CK_WIRE_REQUESTS; type++) {
 		struct ck_reads r;
 		struct ck_ask a;
 		unsigned n = 1;
