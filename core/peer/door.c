@@ -123,6 +123,27 @@ static int make_memory(uint64_t size)
 	return out;
 }
 
+int ck_door_pair(uint64_t size, struct ck_door_way *one,
+		 struct ck_door_way *other)
+{
+	int ends[2], memory = make_memory(size), again;
+
+	if (memory < 0)
+		return memory;
+	again = fcntl(memory, F_DUPFD_CLOEXEC, 0);
+	if (again < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) {
+		int rc = -errno;
+
+		close(memory);
+		ck_fd_cleanup(&again);
+		return rc;
+	}
+	*one = (struct ck_door_way){ ends[0], memory, size };
+	*other = (struct ck_door_way){ ends[1], again, size };
+	return 0;
+}
+
 static int welcome(const char *name, int sock, int memory, uint64_t size)
 {
 	struct welcome w = { MAGIC, CK_WIRE_VERSION, size, { 0 } };

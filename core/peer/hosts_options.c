@@ -363,17 +363,21 @@ int ck_hosts_options_settle(struct ck_hosts_options *o, const char *source,
 {
 	int rc = 0;
 
-	set_defaults(o);
 	if (o->hostfile)
 		rc = ck_host_list_read(&o->list, o->hostfile, d);
 	if (rc == 0)
 		rc = ck_host_list_settle(&o->list, source, d);
-	if (rc == 0 && o->prefer)
-		rc = ck_host_list_prefer(&o->list, o->prefer, '+', &o->order,
-					 &o->norder, d);
 	if (rc == 0)
-		rc = settle_agent(o, d);
-	return rc;
+		rc = ck_hosts_options_settle_known(o, d);
+	return rc ? rc : settle_agent(o, d);
+}
+
+int ck_hosts_options_settle_known(struct ck_hosts_options *o, struct ck_diag *d)
+{
+	set_defaults(o);
+	return o->prefer ? ck_host_list_prefer(&o->list, o->prefer, '+',
+					       &o->order, &o->norder, d)
+			 : 0;
 }
 
 void ck_hosts_options_fini(struct ck_hosts_options *o)

@@ -21,22 +21,38 @@ enum {
 
 /* --- starting ----------------------------------------------------------------------- */
 
-/* Its directory keeps no file system busy. Standard input and output lead nowhere. `said` comes first, for it may be one of
- * those if we had none. */
-static int set_files(posix_spawn_file_actions_t *files, int said)
+/* Its directory keeps no file system busy. Standard input and output lead nowhere. `said`
+ * comes first, for it may be one of those if we had none. */
+static int set_said(posix_spawn_file_actions_t *files, int said)
 {
 	int err = posix_spawn_file_actions_adddup2(files, said, 2);
 
 	if (!err)
-		err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
-						       O_RDONLY, 0);
-	if (!err)
 		err = posix_spawn_file_actions_addopen(files, 1, "/dev/null",
 						       O_WRONLY, 0);
+	return err ? err : posix_spawn_file_actions_addchdir_np(files, "/");
+}
+
+/* All that it has. */
+struct files {
+	int said; /* its standard error; -1: it has ours, our output, our directory */
+	const int *more; /* n, which are behind where they go to */
+	size_t n;
+};
+
+static int set_files(posix_spawn_file_actions_t *files, const struct files *of)
+{
+	int err = of->said < 0 ? 0 : set_said(files, of->said);
+
 	if (!err)
-		err = posix_spawn_file_actions_addclosefrom_np(files, 3);
+		err = posix_spawn_file_actions_addopen(files, 0, "/dev/null",
+						       O_RDONLY, 0);
+	for (size_t i = 0; i < of->n && !err; i++)
+		err = posix_spawn_file_actions_adddup2(files, of->more[i],
+						       CK_JOB_FILES + (int)i);
 	if (!err)
-		err = posix_spawn_file_actions_addchdir_np(files, "/");
+		err = posix_spawn_file_actions_addclosefrom_np(
+			files, CK_JOB_FILES + (int)of->n);
 	return err;
 }
 
@@ -56,8 +72,8 @@ static int set_attributes(posix_spawnattr_t *attributes)
 	return err ? err : posix_spawnattr_setsigdefault(attributes, &all);
 }
 
-static int spawn(char *const argv[], char *const environment[], int said,
-		 pid_t *process)
+static int spawn(char *const argv[], char *const environment[],
+		 const struct files *of, pid_t *process)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attributes;
@@ -67,7 +83,7 @@ static int spawn(char *const argv[], char *const environment[], int said,
 		return -err;
 	err = posix_spawnattr_init(&attributes);
 	if (!err) {
-		err = set_files(&files, said);
+		err = set_files(&files, of);
 		if (!err)
 			err = set_attributes(&attributes);
 		if (!err)
@@ -78,6 +94,26 @@ static int spawn(char *const argv[], char *const environment[], int said,
 	}
 	posix_spawn_file_actions_destroy(&files);
 	return -err;
+}
+
+/* As spawn(), and a descriptor that says when it has ended. */
+static int start(char *const argv[], char *const environment[],
+		 const struct files *of, struct ck_job *out)
+{
+	int rc;
+
+	*out = (struct ck_job){ .ended = -1, .said = -1 };
+	rc = spawn(argv, environment, of, &out->process);
+	if (rc)
+		return rc;
+	out->ended = pidfd_open(out->process, 0);
+	if (out->ended >= 0)
+		return 0;
+	rc = -errno;
+	if (rc != -ESRCH) /* SIGCHLD is ignored, and it has ended */
+		(void)kill(out->process, SIGKILL);
+	(void)waitpid(out->process, NULL, 0);
+	return rc;
 }
 
 int ck_job_start(char *const argv[], char *const environment[],
@@ -92,21 +128,32 @@ int ck_job_start(char *const argv[], char *const environment[],
 	said = ends[1];
 	if (fcntl(from_it, F_SETFL, O_NONBLOCK))
 		return -errno;
-	*out = (struct ck_job){ .ended = -1, .said = -1 };
-	rc = spawn(argv, environment, said, &out->process);
+	rc = start(argv, environment, &(struct files){ .said = said }, out);
 	if (rc)
 		return rc;
-	out->ended = pidfd_open(out->process, 0);
-	if (out->ended < 0) {
-		rc = -errno;
-		if (rc != -ESRCH) /* SIGCHLD is ignored, and it has ended */
-			(void)kill(out->process, SIGKILL);
-		(void)waitpid(out->process, NULL, 0);
-		return rc;
-	}
 	out->said = from_it;
 	from_it = -1;
 	return 0;
+}
+
+/* Where they go to may be where others of them are: they are copied out of the way. */
+int ck_job_start_beside(char *const argv[], const int *files, size_t n,
+			struct ck_job *out)
+{
+	int copies[CK_JOB_FILES_MOST];
+	struct files of = { .said = -1, .more = copies };
+	int rc = n > CK_JOB_FILES_MOST ? -EINVAL : 0;
+
+	for (; of.n < n && rc == 0; of.n += rc == 0) {
+		copies[of.n] = fcntl(files[of.n], F_DUPFD_CLOEXEC,
+				     CK_JOB_FILES + CK_JOB_FILES_MOST);
+		rc = copies[of.n] < 0 ? -errno : 0;
+	}
+	if (rc == 0)
+		rc = start(argv, NULL, &of, out);
+	while (of.n)
+		close(copies[--of.n]);
+	return rc;
 }
 
 /* --- hearing -------------------------------------------------------------------------- */

@@ -38,5 +38,8 @@ CK_MUST_USE int ck_door_wait(const struct ck_door *door, uint64_t size,
  * taken its place; -EPROTO: who is behind it is of another version; -ETIMEDOUT: nobody
  * answers; errors of sockets. */
 CK_MUST_USE int ck_door_enter(const char *name, struct ck_door_way *out);
+/* Both ends at once, where one process starts the other. Errors as of ck_door_wait(). */
+CK_MUST_USE int ck_door_pair(uint64_t size, struct ck_door_way *one,
+			     struct ck_door_way *other);
 
 #endif

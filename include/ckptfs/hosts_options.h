@@ -50,6 +50,9 @@ CK_MUST_USE int ck_hosts_options_check(const struct ck_hosts_options *o,
  * ck_host_list_prefer(). */
 CK_MUST_USE int ck_hosts_options_settle(struct ck_hosts_options *o,
 					const char *source, struct ck_diag *d);
+/* The same where the list is what it has to be, the first host this one. */
+CK_MUST_USE int ck_hosts_options_settle_known(struct ck_hosts_options *o,
+					      struct ck_diag *d);
 void ck_hosts_options_fini(struct ck_hosts_options *o);
 
 #endif

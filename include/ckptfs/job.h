@@ -25,6 +25,13 @@ struct ck_job {
  * execve(2) and pipe(2). */
 CK_MUST_USE int ck_job_start(char *const argv[], char *const environment[],
 			     struct ck_job *out);
+
+/* The same with our standard output and error, and with n files of ours, which it has
+ * from descriptor CK_JOB_FILES on; what it says is not heard here. */
+enum { CK_JOB_FILES = 3, CK_JOB_FILES_MOST = 8 };
+
+CK_MUST_USE int ck_job_start_beside(char *const argv[], const int *files,
+				    size_t n, struct ck_job *out);
 /* It is to end by itself within msec; then it is sent SIGTERM, and a second later
  * SIGKILL; what it leaves of its session then is ended, too. Closes all. */
 void ck_job_end(struct ck_job *job, int msec);

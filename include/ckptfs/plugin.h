@@ -48,7 +48,7 @@ CK_MUST_USE int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d);
 /* --- for the plugin ------------------------------------------------------------------ */
 
 enum {
-	CK_XPORT_PLUGIN_VERSION = 1
+	CK_XPORT_PLUGIN_VERSION = 2
 }; /* of this struct, and of struct ck_xport */
 
 /* What it exports, by this name, and nothing else. */

@@ -28,6 +28,11 @@ struct ck_parcel {
 struct ck_xport {
 	/* Constant: */
 	uint32_t rank, size;
+	/* Before all else, and once: each rank says `len` bytes, and has in `all` what
+	 * all have said, by rank. Waits until all have called it. NULL: it cannot. 0,
+	 * -EIO. */
+	int (*gather)(struct ck_xport *x, const void *said, size_t len,
+		      void *all);
 	/* Takes a parcel, and never waits. Parcels to one rank arrive in the order of
 	 * their send(); one to a rank that does not read keeps no other's waiting. */
 	void (*send)(struct ck_xport *x, struct ck_parcel *p);

@@ -82,6 +82,25 @@ static void test_in(void)
 	eq_u64(fds_count(), fds);
 }
 
+static void test_pair(void)
+{
+	struct ck_door_way one = { -1, -1, 0 }, other = { -1, -1, 0 };
+	unsigned fds = fds_count();
+	char byte = 0;
+
+	eq_err(ck_door_pair(SIZE, &one, &other), 0);
+	eq_u64(one.size, SIZE);
+	eq_u64(other.size, SIZE);
+	memory_checked(&one, &other);
+	ok(send(one.sock, "x", 1, MSG_NOSIGNAL) == 1 &&
+	   recv(other.sock, &byte, 1, MSG_DONTWAIT) == 1 && byte == 'x');
+	ok(fcntl(other.sock, F_GETFD) == FD_CLOEXEC &&
+	   fcntl(other.memory, F_GETFD) == FD_CLOEXEC);
+	way_close(&one);
+	way_close(&other);
+	eq_u64(fds_count(), fds);
+}
+
 static void test_nobody_comes(void)
 {
 	unsigned fds = fds_count();
@@ -393,6 +412,7 @@ int main(void)
 {
 	test_strangers(); /* it forks: before there are threads */
 	test_in();
+	test_pair();
 	test_nobody_comes();
 	test_names();
 	test_silent();

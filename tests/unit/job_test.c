@@ -424,6 +424,47 @@ static void test_many(void)
 	eq_u64(fds_count(), fds);
 }
 
+/* --- beside ------------------------------------------------------------------------------- */
+
+static int pipe_with(const char *text)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) || write(ends[1], text, 2) != 2)
+		abort();
+	close(ends[1]);
+	return ends[0];
+}
+
+/* It has our files, in that order, wherever they are here, and no others. */
+static void test_files(void)
+{
+	static const char script[] =
+		"read a <&3; read b <&4; read c <&5; "
+		"for i in 6 7 8 9 10 11 12 13 14 15 16; do "
+		"[ ! -e /proc/$$/fd/$i ] || exit 3; done; "
+		"[ $a$b$c = xyz ]";
+	char sh[] = "sh", c[] = "-c", text[512];
+	char *argv[] = { sh, c, text, NULL };
+	unsigned fds = fds_count();
+	int files[3];
+	struct ck_job job;
+
+	snprintf(text, sizeof(text), "%s", script);
+	files[2] = pipe_with("z\n");
+	files[1] = pipe_with("y\n");
+	files[0] = pipe_with("x\n");
+	eq_err(ck_job_start_beside(argv, files, 3, &job), 0);
+	ck_job_end(&job, IN_TIME);
+	eq_i64(job.status, 0);
+	for (size_t i = 0; i < 3; i++)
+		close(files[i]);
+	eq_err(ck_job_start_beside(argv, files, 3, &job), -EBADF);
+	eq_err(ck_job_start_beside(argv, files, CK_JOB_FILES_MOST + 1, &job),
+	       -EINVAL);
+	eq_u64(fds_count(), fds);
+}
+
 int main(void)
 {
 	test_by_itself();
@@ -440,5 +481,6 @@ int main(void)
 	test_speaks_without_end();
 	test_closes_its_error();
 	test_many();
+	test_files();
 	return tap_done();
 }

@@ -3,13 +3,14 @@
  * The MPI transport: see ckptfs/plugin.h for what users know of it, mpi_internal.h for
  * what goes over the wire. MPI moves nothing by itself, and wakes nobody: it is asked all
  * the time while there is something to do, and ever more rarely when there is not. Only
- * the thread that opened it calls MPI, and after open() nothing is called that waits for
- * other ranks.
+ * the thread that opened it calls MPI, and after open() and gather() nothing is called
+ * that waits for other ranks.
  */
 #include "ckptfs/plugin.h"
 #include "mpi_internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -40,6 +41,20 @@ static uint64_t nsec_now(void)
 	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
 
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* The only call that waits for others once all are connected. */
+static int mpi_gather(struct ck_xport *x, const void *said, size_t len,
+		      void *all)
+{
+	struct ck_mpi *m = mpi_of(x);
+	int n = (int)len;
+
+	return len > INT_MAX || MPI_Allgather(said, n, MPI_BYTE, all, n,
+					      MPI_BYTE,
+					      m->control) != MPI_SUCCESS
+		       ? -EIO
+		       : 0;
 }
 
 /* --- what users say ---------------------------------------------------------------------------- */
@@ -357,6 +372,7 @@ static struct ck_mpi *make(int rank, int size)
 		return NULL;
 	m->b.x = (struct ck_xport){ .rank = (uint32_t)rank,
 				    .size = (uint32_t)size,
+				    .gather = mpi_gather,
 				    .send = mpi_send,
 				    .expect = mpi_expect,
 				    .wait = mpi_wait,
