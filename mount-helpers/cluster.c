@@ -5,17 +5,18 @@
 #include "ckptfs/job.h"
 #include "ckptfs/launch.h"
 #include "ckptfs/link.h"
+#include "handed.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
 	COME_MSEC = 30000, /* until all processes have found each other */
 	END_MSEC = 1000,   /* until they have ended by themselves */
-	MEMORY = 64 << 20, /* bytes of answers, shared with the mover */
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,
 	SILENCE_MSEC = 5000,
@@ -31,6 +32,8 @@ struct ck_cluster {
 	uint32_t nranks;
 	struct ck_door door;
 	struct ck_job job;
+	/* The job is another's, and `said` the rope to a rank of it. */
+	bool joined;
 	struct ck_link *link;
 	struct ck_hosts *hosts;
 	/* A thread logs what the processes say, and asks hosts again what they
@@ -100,8 +103,11 @@ static void *listen_run(void *arg)
 			continue;
 		ck_job_hear(&c->job, &said);
 		log_lines(&said);
-		if (fds[1].revents && !(fds[1].revents & POLLIN))
+		if (fds[1].revents && !(fds[1].revents & POLLIN)) {
 			fds[1].fd = -1; /* all of them have closed it */
+			if (c->joined)
+				(void)kill(getpid(), SIGTERM);
+		}
 	}
 	ck_buf_fini(&said);
 	return NULL;
@@ -244,25 +250,35 @@ static int no_mover(struct ck_cluster *c, int rc, struct ck_diag *d)
 		       strerror(-rc));
 }
 
-static int let_in(struct ck_cluster *c, struct ck_diag *d)
+/* The way is the link's then. */
+static int link_make(struct ck_cluster *c, struct ck_door_way *way,
+		     struct ck_diag *d)
 {
 	struct ck_link_options link = {
+		.sock = way->sock,
+		.memory = way->memory,
+		.size = way->size,
 		.calls = { .npeers = ranks_there(c),
 			   .ping_msec = PING_MSEC,
 			   .silence_msec = SILENCE_MSEC,
 			   .timeout_msec = c->options->timeout * 1000,
 			   .window = WINDOW }
 	};
-	struct ck_door_way way;
-	int rc = ck_door_wait(&c->door, MEMORY, c->job.ended, COME_MSEC, &way);
+	int rc = ck_link_make(&link, &c->link);
 
 	if (rc)
-		return no_mover(c, rc, d);
-	link.sock = way.sock;
-	link.memory = way.memory;
-	link.size = way.size;
-	rc = ck_link_make(&link, &c->link);
-	return rc ? ck_fail(d, -rc, "link: %s", strerror(-rc)) : 0;
+		return ck_fail(d, -rc, "link: %s", strerror(-rc));
+	way->sock = way->memory = -1;
+	return 0;
+}
+
+static int let_in(struct ck_cluster *c, struct ck_diag *d)
+{
+	struct ck_door_way way;
+	int rc = ck_door_wait(&c->door, CK_CLUSTER_MEMORY, c->job.ended,
+			      COME_MSEC, &way);
+
+	return rc ? no_mover(c, rc, d) : link_make(c, &way, d);
 }
 
 static int meet(struct ck_cluster *c, struct ck_diag *d)
@@ -272,10 +288,8 @@ static int meet(struct ck_cluster *c, struct ck_diag *d)
 					.replicas = c->options->replicas,
 					.order = c->options->order,
 					.norder = c->options->norder };
-	int rc = let_in(c, d);
+	int rc;
 
-	if (rc)
-		return rc;
 	hosts.calls = ck_link_calls(c->link);
 	c->hosts = ck_hosts_make(&hosts);
 	rc = c->hosts ? listen_start(c) : -ENOMEM;
@@ -311,9 +325,37 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	rc = run_mpirun(c, &launch, d);
 	if (rc == 0)
+		rc = let_in(c, d);
+	if (rc == 0)
 		rc = meet(c, d);
 	ck_door_close(&c->door);
 	return rc;
+}
+
+static struct ck_cluster *make(const struct ck_hosts_options *options,
+			       const struct ck_format_options *format)
+{
+	struct ck_cluster *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->options = options;
+	c->how = format->shardlinks;
+	c->stop = c->job.ended = c->job.said = -1;
+	return c;
+}
+
+/* rc: of that. */
+static int started(struct ck_cluster *c, int rc,
+		   struct ck_format_options *format, struct ck_cluster **out)
+{
+	if (rc) {
+		ck_cluster_end(c);
+		return rc;
+	}
+	format->elsewhere = ck_hosts_elsewhere(c->hosts);
+	*out = c;
+	return 0;
 }
 
 int ck_cluster_start(struct ck_hosts_options *options,
@@ -329,22 +371,37 @@ int ck_cluster_start(struct ck_hosts_options *options,
 	rc = ck_hosts_options_settle(options, *source, d);
 	if (rc)
 		return rc;
-	c = calloc(1, sizeof(*c));
+	c = make(options, format);
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
-	c->options = options;
-	c->how = format->shardlinks;
 	c->program = ck_launch_program();
-	c->stop = c->job.ended = c->job.said = -1;
-	rc = start(c, d);
-	if (rc) {
-		ck_cluster_end(c);
+	rc = started(c, start(c, d), format, out);
+	if (rc == 0)
+		*source = options->list.hosts[0].path;
+	return rc;
+}
+
+int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
+		    struct ck_format_options *format, struct ck_cluster **out,
+		    struct ck_diag *d)
+{
+	int rc = ck_hosts_options_settle_known(options, d);
+	struct ck_cluster *c;
+
+	if (rc)
 		return rc;
-	}
-	format->elsewhere = ck_hosts_elsewhere(c->hosts);
-	*source = options->list.hosts[0].path;
-	*out = c;
-	return 0;
+	c = make(options, format);
+	if (!c)
+		return ck_fail(d, ENOMEM, "out of memory");
+	c->joined = true;
+	c->ranks = ck_steal(&handed->ranks);
+	c->nranks = handed->n;
+	c->job.said = handed->rope;
+	handed->rope = -1;
+	rc = link_make(c, &handed->way, d);
+	if (rc == 0)
+		rc = meet(c, d);
+	return started(c, rc, format, out);
 }
 
 void ck_cluster_log_networks(struct ck_cluster *c)
@@ -368,6 +425,7 @@ void ck_cluster_end(struct ck_cluster *c)
 	ck_link_free(c->link);
 	if (c->job.ended >= 0)
 		ck_job_end(&c->job, END_MSEC);
+	ck_fd_cleanup(&c->job.said);
 	ck_hosts_free(c->hosts);
 	ck_buf_fini(&c->networks);
 	free(c->ranks);

@@ -10,7 +10,12 @@
 #include "ckptfs/hosts.h"
 #include "ckptfs/hosts_options.h"
 
+enum {
+	CK_CLUSTER_MEMORY = 64 << 20, /* of answers, shared with the mover */
+};
+
 struct ck_cluster; /* opaque */
+struct ck_handed;
 
 /* If there are several hosts: asks them, starts the job, and waits until its process
  * here has come in; then `format` is for opening the checkpoint, and *source where it is,
@@ -22,6 +27,13 @@ CK_MUST_USE int ck_cluster_start(struct ck_hosts_options *options,
 				 struct ck_diag *d);
 /* Logs which networks are used, which nobody has to read. NULL is allowed. */
 void ck_cluster_log_networks(struct ck_cluster *c);
+/* The same of a job that somebody else has started, and of which a rank has handed us
+ * what it takes: that is *handed, of which the ranks stay. If that rank ends, SIGTERM is
+ * sent to this process. Its checkpoint is where it was said to be. */
+CK_MUST_USE int ck_cluster_join(struct ck_hosts_options *options,
+				struct ck_handed *handed,
+				struct ck_format_options *format,
+				struct ck_cluster **out, struct ck_diag *d);
 /* NULL if it is. */
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
 /* Nobody reads any more. Returns when no process of it is left here, after 5 s at the

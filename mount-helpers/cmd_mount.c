@@ -9,6 +9,7 @@
 #include "ckptfs/fs.h"
 #include "cluster.h"
 #include "commands.h"
+#include "handed.h"
 #include "mounts.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,8 @@ struct mount {
 	const char *place;
 	bool foreground;
 	bool fake; /* parse only, as mount(8)'s -f says */
+	bool beside_rank;
+	struct ck_handed handed; /* by that */
 	struct ck_mount_options options;
 	struct ck_cluster *cluster;
 	char *target;	       /* the mount point, absolute; owned */
@@ -54,6 +57,8 @@ static void ready(uint64_t mount, void *arg)
 	struct mount *m = arg;
 
 	ck_record_write(m->target, mount, m->kind, m->record);
+	if (m->beside_rank)
+		ck_log("%s: mounted", ck_show(ck_str_from(m->target)));
 	detach(m);
 	ck_cluster_log_networks(m->cluster);
 }
@@ -63,6 +68,16 @@ static void ready(uint64_t mount, void *arg)
 static void keep_memory_flat(void)
 {
 	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+}
+
+static int find_hosts(struct mount *m, struct ck_diag *d)
+{
+	struct ck_mount_options *o = &m->options;
+
+	return m->beside_rank ? ck_cluster_join(&o->hosts, &m->handed,
+						&o->format, &m->cluster, d)
+			      : ck_cluster_start(&o->hosts, &o->format,
+						 &m->source, &m->cluster, d);
 }
 
 static int serve(struct mount *m)
@@ -80,8 +95,7 @@ static int serve(struct mount *m)
 	m->options.format.write = m->options.write && !m->options.ro;
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
-		rc = ck_cluster_start(&m->options.hosts, &m->options.format,
-				      &m->source, &m->cluster, &d);
+		rc = find_hosts(m, &d);
 	if (rc == 0 && m->cluster)
 		m->options.remote =
 			ck_hosts_mover(ck_cluster_hosts(m->cluster));
@@ -203,10 +217,12 @@ static int parse_operands(struct mount *m, int argc, char **argv)
 	return m->target ? CK_EXIT_FINE : CK_EXIT_TROUBLE;
 }
 
-static int check_options(const struct mount *m)
+static int check_options(struct mount *m)
 {
 	struct ck_diag d = { 0 };
 
+	if (m->beside_rank && ck_handed_take(&m->handed, &m->options.hosts, &d))
+		return ck_trouble("%s", d.text);
 	if (ck_options_check(&m->options, &d))
 		return ck_trouble("%s", d.text);
 	return ck_check_hosts(&m->options.hosts);
@@ -216,15 +232,19 @@ static int check_options(const struct mount *m)
 static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		 bool *f)
 {
-	static const struct option none[] = { { NULL, 0, NULL, 0 } };
+	static const struct option longs[] = {
+		{ CK_HANDED_OPTION, no_argument, NULL, 'B' },
+		{ NULL, 0, NULL, 0 },
+	};
 	int letter, rc = CK_EXIT_FINE;
 
-	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, letters, none,
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, letters, longs,
 						    &m->options.hosts)) != -1) {
 		switch (letter) {
 		case 'o': rc = parse_options(m, optarg); break;
 		case 'd': rc = parse_options(m, "debug"); break;
 		case 'f': *f = true; break;
+		case 'B': m->beside_rank = true; break;
 		case 'n':
 		case 's':
 		case 'v':
@@ -271,13 +291,15 @@ static void hint_write(const struct mount *m)
 static void mount_fini(struct mount *m)
 {
 	ck_fd_cleanup(&m->told);
+	ck_handed_fini(&m->handed);
 	ck_options_fini(&m->options);
 	free(m->target);
 }
 
 int ck_cmd_mount(int argc, char **argv)
 {
-	struct mount m = { .told = -1 };
+	struct mount m = { .told = -1,
+			   .handed = { .way = { -1, -1, 0 }, .rope = -1 } };
 	int rc = parse(&m, argc, argv, "o:df", &m.foreground);
 
 	if (rc == 0) {
@@ -292,7 +314,8 @@ int ck_cmd_mount(int argc, char **argv)
  * -f is "fake" there. */
 int ck_cmd_mount_helper(int argc, char **argv)
 {
-	struct mount m = { .told = -1 };
+	struct mount m = { .told = -1,
+			   .handed = { .way = { -1, -1, 0 }, .rope = -1 } };
 	int rc = parse(&m, argc, argv, "o:fnsvN:t:", &m.fake);
 
 	if (rc == 0 && !m.fake)

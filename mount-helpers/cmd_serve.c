@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve: a process beside a mount, and one on each of its hosts: answers what is asked
- * of the files of SRC, and the first one passes on what the mount asks of the others.
- * A mount starts it, with the name of its door; nobody else has a use for that.
+ * serve: one process on each host of a checkpoint: answers what is asked of the files of
+ * SRC, and passes on what a mount beside it asks of the others. Either a mount has
+ * started them, with --mpi or --ranks, and the first with the name of its door; or a
+ * launcher of the user's has, and then they start the mounts.
  */
 #include "ckptfs/door.h"
 #include "ckptfs/plugin.h"
 #include "ckptfs/privileges.h"
 #include "ckptfs/serve.h"
 #include "commands.h"
+#include "launched.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,8 +36,8 @@ struct serving {
 	const char *door;
 	const char *ranks; /* "RANK/SIZE:DIRECTORY"; NULL: there is one */
 	bool mpi;	   /* they are those of an mpirun */
-	struct ck_format_options format;
-	struct ck_hosts_options hosts; /* ownermem is what counts */
+	bool user;	   /* whose launcher has started them */
+	struct ck_launched launched;
 	struct ck_door_way way;
 	struct ck_serve_options options;
 };
@@ -114,12 +116,13 @@ static int own(struct serving *s, const char *source)
 		return CK_EXIT_FINE;
 	if (fd < 0)
 		return fail(source, -errno);
-	s->options.owner = ck_data_owner_make(fd, s->format.shardlinks,
-					      OPEN_MOST);
+	s->options.owner = ck_data_owner_make(
+		fd, s->launched.options.format.shardlinks, OPEN_MOST);
 	return s->options.owner ? CK_EXIT_FINE : fail(source, -ENOMEM);
 }
 
-/* Signals that end it are read from a descriptor, and by no thread. */
+/* Signals that end it are read from a descriptor, and by no thread: those of MPI must not
+ * have them either, and come before all else. */
 static int take_signals(void)
 {
 	sigset_t ending;
@@ -157,8 +160,9 @@ static void end_anyway(int signal)
 static void ending(void *arg)
 {
 	struct sigaction act = { .sa_handler = end_anyway };
+	struct serving *s = arg;
 
-	(void)arg;
+	ck_rank_mount_stop(&s->launched.mount);
 	(void)sigaction(SIGALRM, &act, NULL);
 	(void)alarm(END_SECONDS);
 }
@@ -167,10 +171,15 @@ static int prepare(struct serving *s, const char *source)
 {
 	int rc = CK_EXIT_FINE;
 
-	if (s->mpi)
+	s->options.stop = take_signals();
+	if (s->options.stop < 0)
+		rc = fail("signals", s->options.stop);
+	else if (s->mpi)
 		rc = join_mpi(s);
 	else if (s->ranks)
 		rc = join_ranks(s);
+	if (rc == 0 && s->user)
+		rc = ck_launched_meet(&s->launched, source, &s->options);
 	if (rc == 0)
 		rc = enter(s);
 	if (rc == 0)
@@ -181,30 +190,36 @@ static int prepare(struct serving *s, const char *source)
 		return rc;
 	/* Nobody's directory is in use for as long as it serves. */
 	(void)!chdir("/");
-	s->options.stop = take_signals();
-	return s->options.stop < 0 ? fail("signals", s->options.stop)
-				   : drop_privileges(s);
+	return drop_privileges(s);
 }
 
-static int serve(struct serving *s)
+/* Whoever has started these ranks has a mount beside the first. */
+static int one_mount(struct serving *s)
 {
 	uint32_t n = s->options.xport ? s->options.xport->size : 1;
 	bool *mounts = calloc(n, sizeof(*mounts));
-	int rc;
 
 	if (!mounts)
 		return fail("ended", -ENOMEM);
 	mounts[0] = true;
-	s->options.memory_most = s->hosts.ownermem ? s->hosts.ownermem
-						   : memory_most;
+	s->options.mounts = s->launched.mounts = mounts;
+	return CK_EXIT_FINE;
+}
+
+static int serve(struct serving *s)
+{
+	uint64_t memory = s->launched.options.hosts.ownermem;
+	int rc;
+
+	s->options.memory_most = memory ? memory : memory_most;
 	s->options.threads = (unsigned)ck_min(ck_max((uint64_t)get_nprocs(), 2),
 					      THREADS_MOST);
 	s->options.ending = ending;
+	s->options.arg = s;
 	s->options.silence_msec = SILENCE_MSEC;
-	s->options.mounts = mounts;
 	rc = ck_serve_run(&s->options);
 	s->options.xport = NULL;
-	free(mounts);
+	(void)alarm(0);
 	return rc ? fail("ended", rc) : CK_EXIT_FINE;
 }
 
@@ -216,10 +231,37 @@ static void serving_fini(struct serving *s)
 	ck_fd_cleanup(&s->options.stop);
 	ck_fd_cleanup(&s->way.sock);
 	ck_fd_cleanup(&s->way.memory);
-	ck_hosts_options_fini(&s->hosts);
+	ck_launched_fini(&s->launched);
 }
 
 /* --- arguments --------------------------------------------------------------------- */
+
+static int take_letter(struct serving *s, int letter)
+{
+	struct ck_launched *l = &s->launched;
+
+	switch (letter) {
+	case 'D': s->door = optarg; break;
+	case 'M': s->mpi = true; break;
+	case 'R': s->ranks = optarg; break;
+	case 'm': l->place = optarg; break;
+	case 's': l->survive = true; break;
+	case 'o': l->texts[l->ntexts++] = optarg; break;
+	default: return CK_EXIT_TROUBLE;
+	}
+	return CK_EXIT_FINE;
+}
+
+/* Of a process that a mount has started. */
+static int parse_reading(struct ck_launched *l)
+{
+	int rc = CK_EXIT_FINE;
+
+	for (size_t i = 0; i < l->ntexts && rc == 0; i++)
+		rc = ck_parse_reading(&l->options.format, &l->options.hosts,
+				      l->texts[i]);
+	return rc;
+}
 
 static int parse(struct serving *s, int argc, char **argv)
 {
@@ -227,25 +269,38 @@ static int parse(struct serving *s, int argc, char **argv)
 		{ "door", required_argument, NULL, 'D' },
 		{ "mpi", no_argument, NULL, 'M' },
 		{ "ranks", required_argument, NULL, 'R' },
+		{ "mount", required_argument, NULL, 'm' },
+		{ "survive", no_argument, NULL, 's' },
 		{ NULL, 0, NULL, 0 },
 	};
+	struct ck_launched *l = &s->launched;
 	int letter, rc = CK_EXIT_FINE;
 
-	while (rc == 0 && (letter = ck_getopt(argc, argv, "o:", longs)) != -1) {
-		switch (letter) {
-		case 'D': s->door = optarg; break;
-		case 'M': s->mpi = true; break;
-		case 'R': s->ranks = optarg; break;
-		case 'o':
-			rc = ck_parse_reading(&s->format, &s->hosts, optarg);
-			break;
-		default: rc = CK_EXIT_TROUBLE;
-		}
-	}
-	if (rc == 0 &&
-	    (argc - optind != 1 || (!s->door && !s->ranks && !s->mpi)))
-		rc = ck_usage(argv[0]);
-	return rc;
+	l->texts = calloc((size_t)argc, sizeof(*l->texts));
+	if (!l->texts)
+		return fail("arguments", -ENOMEM);
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, "o:", longs,
+						    &l->options.hosts)) != -1)
+		rc = take_letter(s, letter);
+	if (rc)
+		return rc;
+	s->user = !s->door && !s->ranks && !s->mpi;
+	s->mpi |= s->user;
+	if (argc - optind != 1 || (!s->user && (l->place || l->survive)))
+		return ck_usage(argv[0]);
+	return s->user ? ck_launched_parse(l) : parse_reading(l);
+}
+
+static int run(struct serving *s, const char *source)
+{
+	int rc = prepare(s, source), ended;
+
+	if (rc == 0 && !s->user)
+		rc = one_mount(s);
+	if (rc == 0)
+		rc = serve(s);
+	ended = ck_launched_end(&s->launched);
+	return rc ? rc : ended;
 }
 
 /* The words behind --launch: a launcher that ends with the process that has started it,
@@ -262,18 +317,20 @@ static int launch(char **words)
 
 int ck_cmd_serve(int argc, char **argv)
 {
-	struct serving s = { .way = { -1, -1, 0 },
-			     .options = {
-				     .link = -1, .memory = -1, .stop = -1 } };
+	struct serving s = {
+		.way = { -1, -1, 0 },
+		.launched = { .mount = { .way = { -1, -1, 0 },
+					 .rope = -1,
+					 .job = { .ended = -1, .said = -1 } } },
+		.options = { .link = -1, .memory = -1, .stop = -1 }
+	};
 	int rc;
 
 	if (argc > 2 && strcmp(argv[1], "--launch") == 0)
 		return launch(argv + 2);
 	rc = parse(&s, argc, argv);
 	if (rc == 0)
-		rc = prepare(&s, argv[optind]);
-	if (rc == 0)
-		rc = serve(&s);
+		rc = run(&s, argv[optind]);
 	serving_fini(&s);
 	/* Ending MPI would wait for all ranks, those that are dead too. */
 	if (s.mpi)

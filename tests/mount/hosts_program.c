@@ -260,6 +260,14 @@ int ck_cluster_start(struct ck_hosts_options *options,
 	return 0;
 }
 
+int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
+		    struct ck_format_options *format, struct ck_cluster **out,
+		    struct ck_diag *d)
+{
+	(void)options, (void)handed, (void)format, (void)out;
+	return ck_fail(d, ENOSYS, "hosts of this program are its own");
+}
+
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 {
 	return c ? c->hosts : NULL;

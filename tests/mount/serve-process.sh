@@ -176,7 +176,9 @@ nobody=ckptfs-$(printf '0123456789abcdef%.0s' 1 2 3)
 long=$(printf 'x%.0s' $(seq 300))
 refused 'no arguments' 'usage:'
 refused 'two directories' 'usage:' --door "$nobody" "$source" "$source"
-refused 'neither door nor ranks' 'usage:' "$source"
+refused 'a mount of one that a mount has started' 'usage:' --door "$nobody" \
+	--mount "$mnt" "$source"
+refused 'it is to survive' 'usage:' --ranks 0/1:/ --survive "$source"
 refused 'an unknown option' 'unknown' --window "$source"
 refused 'a bad -o' 'rw' --door "$nobody" -o rw "$source"
 refused 'a door that is none' 'option --door' --door x "$source"
@@ -195,4 +197,10 @@ refused 'SRC is a file' 'Not a directory' --ranks "0/1:$WORK" \
 	"$source/.metadata"
 refused "SRC's name is too long" 'File name too long' --ranks "0/1:$WORK" \
 	"$WORK/$long"
+# Nobody but a rank starts a mount so.
+fails 'nothing was handed over' 'nothing was handed over' within 8 \
+	"$CKPTFS" mount -f --beside-rank "$source" "$mnt" 3<&- 4<&- 5<&- 6<&-
+fails 'what was is none' 'nothing was handed over' within 8 \
+	"$CKPTFS" mount -f --beside-rank "$source" "$mnt" 3</dev/null \
+	4</dev/null 5</dev/null 6</dev/null
 done_testing

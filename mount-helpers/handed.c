@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* handed: see handed.h. */
+#include "handed.h"
+#include "ckptfs/launch.h"
+#include "cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* In the order in which they are handed over. */
+enum { SOCK, MEMORY, LIST, ROPE, FILES };
+
+enum {
+	END_MSEC = 4000,      /* until it has unmounted */
+	LIST_MOST = 64 << 20, /* bytes */
+	WORDS = 8,	      /* beside those of the options */
+};
+
+/* --- the rank ----------------------------------------------------------------------- */
+
+/* The list, to be read from its beginning. */
+static int list_make(const struct ck_roster *roster, uint32_t rank)
+{
+	ck_auto_fd int fd = memfd_create("ckptfs-ranks", MFD_CLOEXEC);
+	struct ck_buf text = { 0 };
+	int rc = fd < 0 ? -errno : 0, out = fd;
+
+	ck_roster_list(roster, rank, &text);
+	if (rc == 0)
+		rc = text.err;
+	if (rc == 0)
+		rc = ck_pwrite_full(fd, text.data, text.len, 0);
+	ck_buf_fini(&text);
+	if (rc)
+		return rc;
+	fd = -1;
+	return out;
+}
+
+static int spawn(char *const words[], char *source, char *place,
+		 const int files[static FILES], struct ck_job *job)
+{
+	static char mount[] = "mount", front[] = "-f", end[] = "--",
+		    beside[] = "--" CK_HANDED_OPTION;
+	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char **argv = NULL;
+	size_t n = 0;
+
+	if (!program)
+		return -errno;
+	while (words[n])
+		n++;
+	argv = calloc(n + WORDS, sizeof(*argv));
+	if (!argv)
+		return -ENOMEM;
+	argv[0] = program;
+	argv[1] = mount;
+	argv[2] = front;
+	argv[3] = beside;
+	memcpy(argv + 4, words, n * sizeof(*argv));
+	argv[n + 4] = end;
+	argv[n + 5] = source;
+	argv[n + 6] = place;
+	return ck_job_start_beside(argv, files, FILES, job);
+}
+
+static int hand_over(const struct ck_roster *roster, uint32_t rank,
+		     char *const words[], char *place,
+		     const struct ck_door_way *way, struct ck_rank_mount *out)
+{
+	ck_auto_free char *source = strdup(roster->ranks[rank].path);
+	ck_auto_fd int list = list_make(roster, rank), rope = -1;
+	int ends[2], rc;
+
+	if (list < 0)
+		return list;
+	if (!source)
+		return -ENOMEM;
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	rope = ends[0];
+	out->rope = ends[1];
+	rc = spawn(words, source, place,
+		   (const int[]){ way->sock, way->memory, list, rope },
+		   &out->job);
+	if (rc)
+		ck_fd_cleanup(&out->rope);
+	return rc;
+}
+
+int ck_rank_mount_start(const struct ck_roster *roster, uint32_t rank,
+			char *const words[], char *place,
+			struct ck_rank_mount *out, struct ck_diag *d)
+{
+	struct ck_door_way other;
+	int rc = ck_door_pair(CK_CLUSTER_MEMORY, &out->way, &other);
+
+	if (rc == 0) {
+		rc = hand_over(roster, rank, words, place, &other, out);
+		close(other.sock);
+		close(other.memory);
+	}
+	return rc ? ck_fail(d, -rc, "the mount: %s", strerror(-rc)) : 0;
+}
+
+void ck_rank_mount_stop(struct ck_rank_mount *m)
+{
+	ck_fd_cleanup(&m->rope);
+	if (m->way.sock >= 0)
+		(void)shutdown(m->way.sock, SHUT_RDWR);
+}
+
+int ck_rank_mount_end(struct ck_rank_mount *m)
+{
+	ck_rank_mount_stop(m);
+	ck_fd_cleanup(&m->way.sock);
+	ck_fd_cleanup(&m->way.memory);
+	if (m->job.ended < 0)
+		return 0;
+	ck_job_end(&m->job, END_MSEC);
+	if (m->job.status == 0)
+		return 0;
+	return WIFEXITED(m->job.status) ? -EIO : -ECHILD;
+}
+
+/* --- the process of the mount ------------------------------------------------------- */
+
+/* Nothing that this process starts has them. */
+static int keep_files(void)
+{
+	for (int i = 0; i < FILES; i++)
+		if (fcntl(CK_JOB_FILES + i, F_SETFD, FD_CLOEXEC))
+			return -errno;
+	if (fcntl(CK_JOB_FILES + ROPE, F_SETFL, O_NONBLOCK))
+		return -errno;
+	return 0;
+}
+
+static int size_of(int fd, uint64_t most, uint64_t *out)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most)
+		return -EPROTO;
+	*out = (uint64_t)st.st_size;
+	return 0;
+}
+
+static int read_list(struct ck_handed *h)
+{
+	ck_auto_fd int fd = CK_JOB_FILES + LIST;
+	ck_auto_free char *bytes = NULL;
+	uint64_t len;
+	int rc = size_of(fd, LIST_MOST, &len);
+
+	if (rc)
+		return rc;
+	bytes = malloc(len + 1);
+	if (!bytes)
+		return -ENOMEM;
+	rc = ck_pread_full(fd, bytes, len, 0);
+	if (rc)
+		return rc;
+	ck_buf_add(&h->text, bytes, len);
+	if (h->text.err)
+		return h->text.err;
+	return ck_roster_take((struct ck_str){ h->text.data, h->text.len },
+			      &h->ranks, &h->n);
+}
+
+static int take(struct ck_handed *h)
+{
+	int rc = keep_files();
+
+	if (rc)
+		return rc;
+	h->way.sock = CK_JOB_FILES + SOCK;
+	h->way.memory = CK_JOB_FILES + MEMORY;
+	h->rope = CK_JOB_FILES + ROPE;
+	rc = size_of(h->way.memory, CK_CLUSTER_MEMORY, &h->way.size);
+	return rc ? rc : read_list(h);
+}
+
+/* Ranks of one host follow each other. */
+static int name_hosts(const struct ck_handed *h, struct ck_host_list *list,
+		      struct ck_diag *d)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < h->n && rc == 0; i++)
+		if (i == 0 ||
+		    strcmp(h->ranks[i].name, h->ranks[i - 1].name) != 0)
+			rc = ck_host_list_add(list, h->ranks[i].name, ',', d);
+	return rc;
+}
+
+int ck_handed_take(struct ck_handed *h, struct ck_hosts_options *options,
+		   struct ck_diag *d)
+{
+	int rc = take(h);
+
+	if (rc)
+		return ck_fail(d, -rc,
+			       "option --" CK_HANDED_OPTION
+			       ": nothing was handed over: %s",
+			       strerror(-rc));
+	return name_hosts(h, &options->list, d);
+}
+
+void ck_handed_fini(struct ck_handed *h)
+{
+	ck_fd_cleanup(&h->way.sock);
+	ck_fd_cleanup(&h->way.memory);
+	ck_fd_cleanup(&h->rope);
+	free(h->ranks);
+	ck_buf_fini(&h->text);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * handed: a rank of a job that somebody else has started has its mount in a process of
+ * its own beside it, `ckptfs mount`, to which it hands over what that needs to find the
+ * others: its end of the link, the list of ranks, and a rope, which is cut when the rank
+ * ends, however it does: then the mount ends, too. Both sides are here.
+ */
+#ifndef CKPTFS_HANDED_H
+#define CKPTFS_HANDED_H
+
+#include "ckptfs/door.h"
+#include "ckptfs/hosts_options.h"
+#include "ckptfs/job.h"
+#include "ckptfs/roster.h"
+
+/* The word with which the process is told that it was handed something. */
+#define CK_HANDED_OPTION "beside-rank"
+
+/* --- the rank ---------------------------------------------------------------------- */
+
+struct ck_rank_mount {
+	struct ck_door_way way; /* the rank's end */
+	int rope;		/* ours; -1: there is no mount */
+	struct ck_job job;
+};
+
+/* words: the options of the mount, NULL behind the last. place: of the mount. Errors with
+ * a message. */
+CK_MUST_USE int ck_rank_mount_start(const struct ck_roster *roster,
+				    uint32_t rank, char *const words[],
+				    char *place, struct ck_rank_mount *out,
+				    struct ck_diag *d);
+/* It is to end. */
+void ck_rank_mount_stop(struct ck_rank_mount *m);
+/* Waits until it has ended. 0: it was unmounted; -EIO: it says itself why; -ECHILD: it
+ * died, of a signal. Closes all. */
+int ck_rank_mount_end(struct ck_rank_mount *m);
+
+/* --- the process of the mount ------------------------------------------------------ */
+
+/* What it has, owned. */
+struct ck_handed {
+	struct ck_door_way way;
+	int rope;
+	struct ck_host_rank *ranks; /* n; what they name is in the text */
+	uint32_t n;
+	struct ck_buf text;
+};
+
+/* Takes it from where it is, and names the hosts in the options. Errors with a message. */
+CK_MUST_USE int ck_handed_take(struct ck_handed *h,
+			       struct ck_hosts_options *options,
+			       struct ck_diag *d);
+void ck_handed_fini(struct ck_handed *h);
+
+#endif

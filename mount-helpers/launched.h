@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * launched: a rank of a job that a launcher of the user's has started, mpirun or srun:
+ * what it is told, who the others are, and its mount, if it has one.
+ */
+#ifndef CKPTFS_LAUNCHED_H
+#define CKPTFS_LAUNCHED_H
+
+#include "ckptfs/fs.h"
+#include "ckptfs/serve.h"
+#include "handed.h"
+
+/* Zero-initialise but for the ends of the mount, which are -1. */
+struct ck_launched {
+	char *place;  /* of a mount; NULL: it needs none */
+	bool survive; /* it goes on when another rank dies */
+	char **texts; /* of -o, ntexts; owned, but not what they point to */
+	size_t ntexts;
+	struct ck_mount_options options;
+	struct ck_rank_mount mount;
+	bool *mounts; /* by rank: which have one */
+};
+
+/* All of these return an exit status, and say what is wrong. */
+
+/* Reads all texts; what makes no sense here is refused. */
+int ck_launched_parse(struct ck_launched *l);
+/* Tells all ranks who this is, hears who they are, and starts the mount. Sets what is of
+ * that in *serve, which has the transport. */
+int ck_launched_meet(struct ck_launched *l, const char *source,
+		     struct ck_serve_options *serve);
+/* What has become of the mount, which is to end. */
+int ck_launched_end(struct ck_launched *l);
+void ck_launched_fini(struct ck_launched *l);
+
+#endif

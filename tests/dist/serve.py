@@ -1,0 +1,436 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`ckptfs serve` under mpirun: what its mounts show is what one directory shows, and
+the job ends as it is told, in every way in which one can end, and leaves nothing.
+
+    serve.py CKPTFS             needs root
+    serve.py --seen MOUNT       what a mount shows, pickled; runs in a host
+"""
+import errno
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+import hosts as hosts_module  # noqa: E402
+import two_trees  # noqa: E402
+from hosts import Hosts  # noqa: E402
+from tap import Tap  # noqa: E402
+from trees_differ import differ, hosts_of  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+TENSOR = "model.tok_embeddings.weight"    # of all four ranks
+# A box that only that host has.
+BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
+       "h3": f"local/rank-2/{TENSOR}.npy"}
+RECOVERY = ("--mca", "orte_enable_recovery", "1",
+            "--mca", "orte_abort_on_non_zero_status", "0")
+READ = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+try:
+    print(len(os.pread(fd, 1 << 20, 0)))
+except OSError as e:
+    print(-e.errno)
+"""
+tap = Tap()
+
+
+def check(good, what, *notes):
+    tap.result(bool(good), what, [] if good else map(str, notes))
+
+
+def until(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return bool(condition())
+
+
+# --- jobs ---
+
+class Job:
+    """apps: (host, ranks there, arguments of serve)."""
+
+    def __init__(self, hosts, apps, mpirun=(), program=None):
+        self.hosts, self.said = hosts, ""
+        parts = [["-H", f"{host}:{n}", "-n", str(n), program or CKPTFS, "serve",
+                  *words, hosts.src] for host, n, words in apps]
+        argv = ["mpirun", *hosts.mpi, *mpirun, *parts[0]]
+        for part in parts[1:]:
+            argv += [":", *part]
+        self.log = open(f"{hosts.base}/log", "w+")
+        self.process = hosts.popen("h1", argv, stdin=subprocess.DEVNULL,
+                                   stdout=self.log, stderr=self.log)
+
+    def ends(self, seconds):
+        """Its exit status, None if it goes on; what it has printed."""
+        until(lambda: self.process.poll() is not None, seconds)
+        self.log.seek(0)
+        self.said = self.log.read()
+        return self.process.poll()
+
+
+def everywhere(hosts, *options):
+    return [(host, 1, ("--mount", hosts.mnt, *options))
+            for host in hosts.names]
+
+
+def start(hosts, apps, mounts, **how):
+    """A job whose mounts are there, on those hosts."""
+    job = Job(hosts, apps, **how)
+    good = until(lambda: all(shows(hosts, host) for host in mounts), 20)
+    check(good, f"mounted on {', '.join(mounts)}", job.ends(0), job.said)
+    return job
+
+
+def shows(hosts, host):
+    """Whether there is a mount, and it answers."""
+    return hosts.run(host, ["test", "-e", f"{hosts.mnt}/.ckptfs/status"],
+                     stderr=subprocess.DEVNULL).returncode == 0
+
+
+def is_mounted(hosts, host):
+    done = hosts.run(host, ["cat", "/proc/self/mounts"], text=True,
+                     stdout=subprocess.PIPE)
+    return f" {hosts.mnt} fuse.ckptfs " in done.stdout
+
+
+def left(hosts):
+    """Processes and mounts."""
+    return [(name, argv[:4]) for name in hosts.names
+            for _, argv in hosts.processes(name)] + \
+        [name for name in hosts.names if is_mounted(hosts, name)]
+
+
+def processes(hosts, host, word):
+    return [pid for pid, argv in hosts.processes(host)
+            if word in argv and os.path.basename(argv[0]) == "ckptfs"]
+
+
+def ranks(hosts, host):
+    return processes(hosts, host, "serve")
+
+
+def daemon(hosts, host):
+    """The process of its mount; what unmounts for it is its child."""
+    return min(processes(hosts, host, "mount"))
+
+
+def umount(hosts, host):
+    done = hosts.run(host, [CKPTFS, "umount", hosts.mnt],
+                     stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, f"umount on {host}", done.stderr)
+
+
+def is_over(hosts, job, status, what, seconds=5):
+    """The job has ended, and nothing is left of it anywhere."""
+    begun = time.monotonic()
+    got = job.ends(seconds)
+    good = until(lambda: not left(hosts),
+                 seconds - (time.monotonic() - begun))
+    check(good and (got == status if status is not None else
+                    got not in (None, 0)),
+          f"{what}: the end, and nothing is left", got, job.said, left(hosts))
+    if not good:
+        sys.exit(tap.finish())
+
+
+# --- what mounts show ---
+
+def look(hosts, host):
+    done = hosts.run(host, [sys.executable, __file__, "--seen", hosts.mnt],
+                     stdout=subprocess.PIPE, check=True)
+    return pickle.loads(done.stdout)
+
+
+def read(hosts, host, path):
+    """Bytes, or minus errno, and seconds. Past the page cache."""
+    begun = time.monotonic()
+    done = hosts.run(host, [sys.executable, "-c", READ, f"{hosts.mnt}/{path}"],
+                     stdout=subprocess.PIPE, text=True, check=True)
+    return int(done.stdout), time.monotonic() - begun
+
+
+def reads_all(hosts, host):
+    return all(read(hosts, host, path)[0] > 0 for path in BOX.values())
+
+
+def status(hosts, host):
+    done = hosts.run(host, ["cat", f"{hosts.mnt}/.ckptfs/status"],
+                     stdout=subprocess.PIPE, text=True, check=True)
+    states = dict(re.findall(r"^host (\S+) (\S+) ", done.stdout, re.M))
+    return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
+
+
+def one_directory(hosts):
+    """The tree of the fixture, where it is in one."""
+    hosts.run("h1", [CKPTFS, "mount", FIXTURE, hosts.mnt], check=True)
+    tree = look(hosts, "h1")
+    umount(hosts, "h1")
+    return tree
+
+
+def dealt(hosts, metadata):
+    for place in hosts.directories.values():
+        for name in os.listdir(place):
+            os.remove(os.path.join(place, name))
+    deal.deal(FIXTURE, hosts.directories, "by rank", 1, metadata)
+
+
+# --- tests ---
+
+def test_one_mount(hosts, tree):
+    """Not that of the first rank."""
+    dealt(hosts, "one")
+    job = start(hosts, [("h1", 1, ()), ("h2", 1, ("--mount", hosts.mnt)),
+                        ("h3", 1, ())], ["h2"])
+    seen = look(hosts, "h2")
+    found = list(differ(tree, seen))
+    check(not found and hosts_of(seen) == set(hosts.names),
+          "one mount: what one directory shows", *found[:20], hosts_of(seen))
+    check(status(hosts, "h2") == (dict.fromkeys(hosts.names, "up"), "yes"),
+          "status", status(hosts, "h2"))
+    check(not is_mounted(hosts, "h1") and not is_mounted(hosts, "h3"),
+          "no other host has a mount")
+    umount(hosts, "h2")
+    is_over(hosts, job, 0, "umount")
+    check(job.said.count("mounted") == 1, "one line is printed", job.said)
+
+
+def flip(path):
+    before = os.stat(path)
+    with open(path, "r+b") as f:
+        f.seek(before.st_size // 2)
+        byte = f.read(1)
+        f.seek(before.st_size // 2)
+        f.write(bytes([byte[0] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_canary(hosts, tree):
+    """One byte that is another on one host is seen on another one."""
+    dealt(hosts, "one")
+    flip(f"{hosts.directory('h2')}/__1_0.distcp")
+    job = start(hosts, [("h1", 1, ()), ("h2", 1, ()),
+                        ("h3", 1, ("--mount", hosts.mnt))], ["h3"])
+    paths = {line.partition(":")[0] for line in
+             differ(tree, look(hosts, "h3"))}
+    check(1 <= len(paths) <= 4, "canary: one byte on one host", *paths)
+    umount(hosts, "h3")
+    is_over(hosts, job, 0, "canary: umount")
+
+
+def test_all_mount(hosts, tree):
+    dealt(hosts, "some")
+    job = start(hosts, everywhere(hosts), hosts.names)
+    for host in hosts.names:
+        found = list(differ(tree, look(hosts, host)))
+        check(not found, f"a mount on each: what one directory shows, {host}",
+              *found[:20])
+    check(all(status(hosts, host) == (dict.fromkeys(hosts.names, "up"), "yes")
+              for host in hosts.names), "status of all")
+    for host, others in (("h1", ("h2", "h3")), ("h2", ("h3",))):
+        umount(hosts, host)
+        check(until(lambda: not processes(hosts, host, "mount"), 5),
+              f"its process ends, {host}", left(hosts))
+        check(all(reads_all(hosts, other) for other in others),
+              f"without the mount of {host} all others read all")
+        check(ranks(hosts, host) and job.ends(0) is None,
+              f"{host} still serves", left(hosts))
+    umount(hosts, "h3")
+    is_over(hosts, job, 0, "umount of the last")
+
+
+def test_two_ranks(hosts):
+    """Of one host: the first of them mounts."""
+    dealt(hosts, "all")
+    job = start(hosts, [("h2", 2, ("--mount", hosts.mnt)),
+                        ("h1", 2, ("--mount", hosts.mnt)), ("h3", 1, ())],
+                ["h1", "h2"])
+    check([len(ranks(hosts, host)) for host in hosts.names] == [2, 2, 1] and
+          job.said.count("a checkpoint is mounted there") == 0,
+          "two ranks of a host, one mount", job.said)
+    check(reads_all(hosts, "h1") and reads_all(hosts, "h2"), "they read all")
+    umount(hosts, "h2")
+    umount(hosts, "h1")
+    is_over(hosts, job, 0, "umount of two ranks' mount")
+
+
+def test_options(hosts):
+    """Those of mounts are passed on; those of launchers refused."""
+    dealt(hosts, "all")
+    flip(f"{hosts.directory('h3')}/.metadata")
+    job = Job(hosts, everywhere(hosts))
+    is_over(hosts, job, 2, "copies that differ are refused", 10)
+    job = start(hosts, everywhere(hosts, "--prefer", "h2", "-o",
+                                  "ro,timeout=5,noxattr,fsname=far"),
+                hosts.names)
+    check(all(reads_all(hosts, host) for host in hosts.names),
+          "--prefer decides")
+    done = hosts.run("h3", ["cat", "/proc/self/mounts"], text=True,
+                     stdout=subprocess.PIPE)
+    check(f"far {hosts.mnt} fuse.ckptfs ro" in done.stdout,
+          "options of the mount", done.stdout)
+    for host in hosts.names:
+        umount(hosts, host)
+    is_over(hosts, job, 0, "umount, with options")
+
+
+REFUSED = (
+    ("nobody mounts", (), "no rank has --mount"),
+    ("hosts", ("--hosts", "h1,h2"), "option hosts: not here"),
+    ("hosts=", ("-o", "hosts=h1+h2"), "option hosts: not here"),
+    ("hostfile", ("--hostfile", "/x"), "option hostfile: not here"),
+    ("map", ("--map", "h1=/x"), "option map: not here"),
+    ("agent", ("-o", "agent=x"), "option agent: not here"),
+    ("program", ("-o", "program=/x"), "option program: not here"),
+    ("net", ("-o", "net=10.0.0.0/8"), "option net: not here"),
+    ("allhosts", ("-o", "allhosts"), "option allhosts: not here"),
+    ("write", ("-o", "write"), "option write"),
+    ("unknown", ("-o", "tiemout=3"), "tiemout"),
+    ("two places", ("--mount", "/a", "/b"), "usage"),
+)
+
+
+def test_refused(hosts):
+    """By one rank alone, which needs no mpirun, as by many."""
+    for what, words, text in REFUSED:
+        done = hosts.run("h1", [CKPTFS, "serve", *words, hosts.src],
+                         stderr=subprocess.PIPE, text=True, timeout=20)
+        check(done.returncode == 2 and text in done.stderr and
+              len(done.stderr.splitlines()) == 1,
+              f"refused: {what}", done.returncode, done.stderr)
+    job = Job(hosts, [(host, 1, ()) for host in hosts.names])
+    is_over(hosts, job, 2, "refused: nobody mounts, three ranks", 10)
+    check(job.said.count("no rank has --mount") == 1, "that is said once",
+          job.said)
+    job = Job(hosts, [("h1", 1, ("--mount", hosts.mnt + "/not")),
+                      ("h2", 1, ())])
+    is_over(hosts, job, 2, "no mount point", 10)
+    check("No such file" in job.said, "and why", job.said)
+
+
+def other_version(hosts):
+    """The program and its plugin with another version in them."""
+    place = f"{hosts.base}/other"
+    os.makedirs(place, exist_ok=True)
+    version = subprocess.run([CKPTFS, "--version"], stdout=subprocess.PIPE,
+                             text=True, check=True).stdout.split()[1]
+    other = version[:-1] + ("8" if version[-1] == "9" else "9")
+    for name in ("ckptfs", "ckptfs-mpi.so"):
+        with open(f"{os.path.dirname(CKPTFS)}/{name}", "rb") as f:
+            data = f.read()
+        with open(f"{place}/{name}", "wb") as f:
+            f.write(data.replace(version.encode() + b"\0",
+                                 other.encode() + b"\0"))
+        os.chmod(f"{place}/{name}", 0o755)
+    return f"{place}/ckptfs", version, other
+
+
+def test_version(hosts):
+    program, version, other = other_version(hosts)
+    choose = f"{hosts.base}/choose"
+    with open(choose, "w") as f:
+        f.write(f'#!/bin/sh\n[ "$(hostname)" != h2 ] || exec {program} "$@"\n'
+                f'exec {CKPTFS} "$@"\n')
+    os.chmod(choose, 0o755)
+    job = Job(hosts, everywhere(hosts), program=choose)
+    is_over(hosts, job, 2, "another version on one host", 10)
+    check(f"rank 0 is ckptfs {version}, rank 1 is ckptfs {other}" in job.said,
+          "both are named", job.said)
+
+
+def mpiruns(hosts):
+    return [pid for pid, argv in hosts.processes("h1")
+            if os.path.basename(argv[0]) == "mpirun"]
+
+
+def test_signals(hosts):
+    dealt(hosts, "all")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        job = start(hosts, everywhere(hosts), hosts.names)
+        for pid in mpiruns(hosts):
+            os.kill(pid, number)
+        is_over(hosts, job, None, f"{number.name} to mpirun")
+        job = start(hosts, everywhere(hosts), hosts.names)
+        os.kill(ranks(hosts, "h2")[0], number)
+        is_over(hosts, job, 0, f"{number.name} to a rank")
+    job = start(hosts, everywhere(hosts), hosts.names)
+    for pid in mpiruns(hosts):
+        os.kill(pid, signal.SIGKILL)
+    is_over(hosts, job, None, "SIGKILL to mpirun", 8)
+
+
+def test_killed(hosts):
+    """A rank, or the process of a mount."""
+    dealt(hosts, "all")
+    job = start(hosts, everywhere(hosts), hosts.names)
+    hosts.kill(ranks(hosts, "h2")[0])
+    is_over(hosts, job, None, "a rank is killed")
+    job = start(hosts, everywhere(hosts), hosts.names)
+    hosts.kill(daemon(hosts, "h2"))
+    check(until(lambda: not is_mounted(hosts, "h2"), 5),
+          "a mount is killed: it is gone", left(hosts))
+    check(reads_all(hosts, "h1") and reads_all(hosts, "h3") and
+          job.ends(0) is None, "the others are not")
+    umount(hosts, "h1")
+    umount(hosts, "h3")
+    is_over(hosts, job, 2, "a mount was killed")
+    check("died of signal 9" in job.said, "it is said", job.said)
+
+
+def test_survive(hosts):
+    dealt(hosts, "all")
+    job = start(hosts, everywhere(hosts, "--survive"), hosts.names,
+                mpirun=RECOVERY)
+    hosts.kill(ranks(hosts, "h2")[0])
+    check(until(lambda: not is_mounted(hosts, "h2"), 5),
+          "survive: the mount of a rank that is killed ends", left(hosts))
+    got = {host: [read(hosts, host, BOX[of]) for of in hosts.names]
+           for host in ("h1", "h3")}
+    check(all(said[1][0] == -errno.EIO and said[1][1] < 10
+              for said in got.values()),
+          "EIO within 10 s for what only it had", got)
+    check(all(said[0][0] > 0 and said[2][0] > 0 for said in got.values()),
+          "the others' bytes", got)
+    check(until(lambda: status(hosts, "h1")[0]["h2"] == "down", 5),
+          "it is down", status(hosts, "h1"))
+    umount(hosts, "h1")
+    check(read(hosts, "h3", BOX["h1"])[0] > 0 and job.ends(0) is None,
+          "the last mount still reads", job.said)
+    umount(hosts, "h3")
+    is_over(hosts, job, 0, "survive: umount of the last", 40)
+
+
+def main():
+    why = hosts_module.why_not()
+    if why and os.environ.get("CI") != "true":
+        print(f"1..0 # SKIP {why}")
+        return 0
+    with Hosts(3) as hosts:
+        tree = one_directory(hosts)
+        test_one_mount(hosts, tree)
+        test_canary(hosts, tree)
+        test_all_mount(hosts, tree)
+        for test in (test_two_ranks, test_options, test_refused, test_version,
+                     test_signals, test_killed, test_survive):
+            print(f"# {test.__name__}")
+            test(hosts)
+    return tap.finish()
+
+
+if sys.argv[1] == "--seen":
+    pickle.dump(two_trees.seen(sys.argv[2]), sys.stdout.buffer)
+else:
+    CKPTFS = os.path.realpath(sys.argv[1])
+    sys.exit(main())
