@@ -93,17 +93,16 @@ static const struct command {
 	  "  --json                     one JSON object\n" READING },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
 	  "print the catalog as text", READING },
+	{ "serve", ck_cmd_serve,
+	  "serve [--mount MNT] [--survive] SRC [-o opt,...]",
+	  "under mpirun or srun: this host's part of SRC, and a mount of all",
+	  "  --mount MNT                mount the checkpoint of all hosts here\n"
+	  "  --survive                  go on when another process dies\n"
+	  "  --prefer A,...             whose copies count if they differ\n"
+	  "  --replicas HOW             compare copies: sample, full, first\n"
+	  "  -o OPT,...                 options of the mount, as of ckptfs "
+	  "mount\n" },
 	{ "help", ck_cmd_help, "help [CMD]", "what a command does", "" },
-};
-
-/* What other commands start, and people do not. */
-static const struct command inner = {
-	.name = "serve",
-	.run = ck_cmd_serve,
-	.usage = "serve [--door NAME] [--mpi|--ranks RANK/SIZE:DIRECTORY] SRC "
-		 "[-o opt,...]",
-	.what = "serve files of SRC to the mount that started this",
-	.options = LINKS,
 };
 
 int ck_trouble(const char *fmt, ...)
@@ -123,7 +122,7 @@ static const struct command *find_command(const char *name)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
 		if (strcmp(name, commands[i].name) == 0)
 			return &commands[i];
-	return strcmp(name, inner.name) == 0 ? &inner : NULL;
+	return NULL;
 }
 
 static const char *nearest_command(const char *name)

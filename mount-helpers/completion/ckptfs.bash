@@ -115,7 +115,7 @@ _ckptfs_mount_options() {
 		timeout= uid= umask= write)
 }
 
-_ckptfs_commands='mount umount mounts status log commit abort ls cat cp getfattr inspect check dump help'
+_ckptfs_commands='mount umount mounts status log commit abort ls cat cp getfattr inspect check dump serve help'
 
 _ckptfs() {
 	local program=$1 part=$2 cur command= options most operands=() words i
@@ -129,6 +129,7 @@ _ckptfs() {
 		if [[ $i -eq 1 && " $_ckptfs_commands " == *" ${words[1]} "* ]]; then
 			command=${words[1]}
 		elif [[ ${words[i]} == -o || $command == cp && ${words[i]} == -j ||
+			$command == serve && ${words[i]} == --mount ||
 			" $hosts " == *" ${words[i]} "* ]]; then
 			i=$((i + 1))
 		elif [[ ${words[i]} != -* ]]; then
@@ -144,6 +145,7 @@ _ckptfs() {
 	inspect) options="--summary --chunks --json --csv -o $hosts" most=2 ;;
 	check) options="--full --json -o $hosts" most=1 ;;
 	dump) options="-o $hosts" most=1 ;;
+	serve) options='--mount --survive --prefer --replicas -o' most=1 ;;
 	ls) options="-l -R --json -o $hosts" most=99 ;;
 	cat) options="-o $hosts" most=99 ;;
 	cp) options="-r -j --sync -o $hosts" most=99 ;;
@@ -156,9 +158,11 @@ _ckptfs() {
 
 	if [[ ${words[-2]} == -o && $options == *-o* ]]; then
 		case $command in
-		'' | mount) _ckptfs_mount_options "$cur" "$part" ;;
+		'' | mount | serve) _ckptfs_mount_options "$cur" "$part" ;;
 		*) _ckptfs_offer "$cur" "$part" <<<shardlinks=beneath ;;
 		esac
+	elif [[ $command == serve && ${words[-2]} == --mount ]]; then
+		_ckptfs_directories "$part"
 	elif [[ ${words[-2]} == --hostfile ]]; then
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$part")

@@ -56,6 +56,9 @@ offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --pref
 	--replicas -o
 offers 'ckptfs check checkpoint -o ' shardlinks=beneath
 offers 'ckptfs mount ' checkpoint
+offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
+offers 'ckptfs serve --mount ch' checkpoint
+offers 'ckptfs serve --mount m ' checkpoint
 offers 'ckptfs mount checkpoint -' "${hosts[@]}" -f -o
 offers 'ckptfs checkpoint -' "${hosts[@]}" -f -o
 offers 'ckptfs inspect ' checkpoint
