@@ -168,10 +168,10 @@ static int settle(struct ck_roster *r, struct ck_diag *d)
 		bool has = false;
 		uint32_t first = i;
 
-		for (uint32_t k = i; k-- > 0;)
+		for (uint32_t k = 0; k < i; k++)
 			if (is_same_host(&r->ranks[k], rank)) {
 				has |= r->ranks[k].mounts;
-				first = k;
+				first = first == i ? k : first;
 			}
 		rank->mounts = rank->wants && !has;
 		mounts += rank->mounts;
