@@ -14,30 +14,38 @@ static int64_t boxes[] = { 0, SIZE };
 static uint32_t order[] = { 0 };
 static uint64_t strides[] = { 1 };
 
-/* A file on disk that is not in memory; false if that cannot be had here. */
-static bool make_cold(int fd, const uint8_t **map)
-{
-	static char block[STEP];
-	unsigned char page;
-
-	memset(block, 7, sizeof(block));
-	for (size_t i = 0; i < SIZE / STEP; i++)
-		if (ck_write_full(fd, block, sizeof(block)))
-			return false;
-	fsync(fd);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	*map = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
-	return *map != MAP_FAILED &&
-	       mincore((void *)(uintptr_t)(*map + FAR), 4096, &page) == 0 &&
-	       !(page & 1);
-}
-
 static bool is_in_memory(const uint8_t *map, size_t fpos)
 {
 	unsigned char page = 0;
 
 	mincore((void *)(uintptr_t)(map + fpos), 4096, &page);
 	return page & 1;
+}
+
+/* The kernel keeps the pages that were written last a little longer. */
+static bool drop(int fd, const uint8_t *map)
+{
+	for (int i = 0; i < 100; i++) {
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		if (!is_in_memory(map, FAR) && !is_in_memory(map, SIZE - 4096))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+/* A file on disk that is not in memory; false if that cannot be had here. */
+static bool make_cold(int fd, const uint8_t **map)
+{
+	static char block[STEP];
+
+	memset(block, 7, sizeof(block));
+	for (size_t i = 0; i < SIZE / STEP; i++)
+		if (ck_write_full(fd, block, sizeof(block)))
+			return false;
+	fsync(fd);
+	*map = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	return *map != MAP_FAILED && drop(fd, *map);
 }
 
 /* Half of what follows will do: pages are also brought, and not brought, by the
