@@ -123,7 +123,7 @@ def ranks(hosts, host):
 
 def daemon(hosts, host):
     """The process of its mount; what unmounts for it is its child."""
-    return min(processes(hosts, host, "mount"))
+    return processes(hosts, host, "mount")[0]
 
 
 def umount(hosts, host):

@@ -103,17 +103,20 @@ class Hosts:
                 "--mca", "oob_tcp_if_include", network]
 
     def processes(self, host):
-        """Those of a host that are not the host itself: [(pid, argv)]."""
+        """Those of a host that are not the host itself, the oldest first:
+        [(pid, argv)]."""
         found = []
         for pid in inside(self.namespaces(host)):
             try:
                 with open(f"/proc/{pid}/cmdline") as line:
                     argv = line.read().split("\0")[:-1]
+                with open(f"/proc/{pid}/stat") as line:
+                    begun = int(line.read().rpartition(")")[2].split()[19])
             except OSError:
                 continue
             if pid != self.pids[host]:
-                found.append((pid, argv))
-        return sorted(found)
+                found.append((begun, pid, argv))
+        return [(pid, argv) for _, pid, argv in sorted(found)]
 
     def namespaces(self, host):
         return {namespace(self.pids[host], kind) for kind in KINDS}
