@@ -115,9 +115,15 @@ sample_written() {
 		>others.sha256
 }
 
-# fresh: other values for that tensor, in raw.bin and as a NumPy file in full.npy.
+# new_bytes: other values for that tensor; with a zero, or editors take them for text.
+new_bytes() {
+	head -c $((size - 1)) /dev/urandom
+	printf '\0'
+}
+
+# fresh: these, in raw.bin and as a NumPy file in full.npy.
 fresh() {
-	head -c "$size" /dev/urandom >raw.bin
+	new_bytes >raw.bin
 	head -c "$header" "$npy" >full.npy
 	cat raw.bin >>full.npy
 }

@@ -46,7 +46,7 @@ into() {
 refused() {
 	cp "$raw" raw.want
 	cp "$npy" full.want
-	head -c "$size" /dev/urandom >raw.bin
+	new_bytes >raw.bin
 	fails "$@"
 	replaced "$1"
 }
