@@ -17,20 +17,12 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-from hosts import Hosts, skipped  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 TENSOR = "model.tok_embeddings.weight"    # of all four ranks
 NET = "10.77.0.0/24"
-READ = """
-import os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
-try:
-    print(len(os.pread(fd, 1 << 20, 0)))
-except OSError as e:
-    print(-e.errno)
-"""
 SAID = """
 import os, sys
 path = f"{sys.argv[1]}/{sys.argv[2]}"
@@ -39,19 +31,7 @@ print(os.getxattr(path, fault).decode() if fault in os.listxattr(path) else "",
       open(f"{sys.argv[1]}/.ckptfs/damage").read(), sep="\\0")
 """
 tap = Tap()
-
-
-def check(good, what, *notes):
-    tap.result(bool(good), what, [] if good else map(str, notes))
-
-
-def until(condition, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return bool(condition())
+check = tap.check
 
 
 def agent_without(hosts, name):
@@ -112,22 +92,15 @@ def left(hosts, names=None):
 
 
 def servers(hosts, name):
-    return [pid for pid, argv in hosts.processes(name)
-            if "serve" in argv and os.path.basename(argv[0]) == "ckptfs"]
+    return hosts.programs(name, "ckptfs", "serve")
 
 
 def daemons(hosts):
-    return [pid for pid, argv in hosts.processes("h1")
-            if "mount" in argv and os.path.basename(argv[0]) == "ckptfs"]
+    return hosts.programs("h1", "ckptfs", "mount")
 
 
 def read(hosts, path):
-    """Bytes, or minus errno, and seconds. Past the page cache."""
-    begun = time.monotonic()
-    done = hosts.run("h1", [sys.executable, "-c", READ,
-                            f"{hosts.mnt}/{path}"],
-                     stdout=subprocess.PIPE, text=True, check=True)
-    return int(done.stdout), time.monotonic() - begun
+    return hosts.read("h1", f"{hosts.mnt}/{path}")
 
 
 def status(hosts):

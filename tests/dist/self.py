@@ -22,8 +22,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-import hosts as hosts_module  # noqa: E402
-from hosts import Hosts  # noqa: E402
+from hosts import Hosts, until, why_not  # noqa: E402
 from hosts_keeper import KINDS, inside, namespace  # noqa: E402
 from tap import Tap  # noqa: E402
 
@@ -32,25 +31,11 @@ CKPTFS = os.path.realpath(sys.argv[1])
 SEED = int(os.environ.get("CKPTFS_SEED", 1))
 MIB = 1 << 20
 tap = Tap()
-
-
-def check(good, what, *notes):
-    """The notes say what there is instead."""
-    tap.result(bool(good), what, [] if good else map(str, notes))
+check = tap.check
 
 
 def equal(what, got, want):
     check(got == want, what, f"got  {got!r}", f"want {want!r}")
-
-
-def until(condition, seconds=10):
-    """Whether it comes true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return bool(condition())
 
 
 def raises(kind, call, *arguments):
@@ -475,7 +460,7 @@ def main():
     if len(sys.argv) > 2:
         return test_held(sys.argv[2])
     print(f"# CKPTFS_SEED={SEED}")
-    why = hosts_module.why_not()
+    why = why_not()
     if why and os.environ.get("CI") != "true":
         print(f"1..0 # SKIP {why}")
         return 0

@@ -19,9 +19,8 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-import hosts as hosts_module  # noqa: E402
 import two_trees  # noqa: E402
-from hosts import Hosts  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
 from tap import Tap  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
 
@@ -32,28 +31,8 @@ BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
        "h3": f"local/rank-2/{TENSOR}.npy"}
 RECOVERY = ("--mca", "orte_enable_recovery", "1",
             "--mca", "orte_abort_on_non_zero_status", "0")
-READ = """
-import os, sys
-fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
-try:
-    print(len(os.pread(fd, 1 << 20, 0)))
-except OSError as e:
-    print(-e.errno)
-"""
 tap = Tap()
-
-
-def check(good, what, *notes):
-    tap.result(bool(good), what, [] if good else map(str, notes))
-
-
-def until(condition, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return bool(condition())
+check = tap.check
 
 
 # --- jobs ---
@@ -112,18 +91,13 @@ def left(hosts):
         [name for name in hosts.names if is_mounted(hosts, name)]
 
 
-def processes(hosts, host, word):
-    return [pid for pid, argv in hosts.processes(host)
-            if word in argv and os.path.basename(argv[0]) == "ckptfs"]
-
-
 def ranks(hosts, host):
-    return processes(hosts, host, "serve")
+    return hosts.programs(host, "ckptfs", "serve")
 
 
 def daemon(hosts, host):
     """The process of its mount; what unmounts for it is its child."""
-    return processes(hosts, host, "mount")[0]
+    return hosts.programs(host, "ckptfs", "mount")[0]
 
 
 def umount(hosts, host):
@@ -154,11 +128,8 @@ def look(hosts, host):
 
 
 def read(hosts, host, path):
-    """Bytes, or minus errno, and seconds. Past the page cache."""
-    begun = time.monotonic()
-    done = hosts.run(host, [sys.executable, "-c", READ, f"{hosts.mnt}/{path}"],
-                     stdout=subprocess.PIPE, text=True, check=True)
-    return int(done.stdout), time.monotonic() - begun
+    """Of the mount there."""
+    return hosts.read(host, f"{hosts.mnt}/{path}")
 
 
 def reads_all(hosts, host):
@@ -207,20 +178,10 @@ def test_one_mount(hosts, tree):
     check(job.said.count("mounted") == 1, "one line is printed", job.said)
 
 
-def flip(path):
-    before = os.stat(path)
-    with open(path, "r+b") as f:
-        f.seek(before.st_size // 2)
-        byte = f.read(1)
-        f.seek(before.st_size // 2)
-        f.write(bytes([byte[0] ^ 1]))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
 def test_canary(hosts, tree):
     """One byte that is another on one host is seen on another one."""
     dealt(hosts, "one")
-    flip(f"{hosts.directory('h2')}/__1_0.distcp")
+    deal.flip(f"{hosts.directory('h2')}/__1_0.distcp")
     job = start(hosts, [("h1", 1, ()), ("h2", 1, ()),
                         ("h3", 1, ("--mount", hosts.mnt))], ["h3"])
     paths = {line.partition(":")[0] for line in
@@ -241,7 +202,7 @@ def test_all_mount(hosts, tree):
               for host in hosts.names), "status of all")
     for host, others in (("h1", ("h2", "h3")), ("h2", ("h3",))):
         umount(hosts, host)
-        check(until(lambda: not processes(hosts, host, "mount"), 5),
+        check(until(lambda: not hosts.programs(host, "ckptfs", "mount"), 5),
               f"its process ends, {host}", left(hosts))
         check(all(reads_all(hosts, other) for other in others),
               f"without the mount of {host} all others read all")
@@ -269,7 +230,7 @@ def test_two_ranks(hosts):
 def test_options(hosts):
     """Those of mounts are passed on; those of launchers refused."""
     dealt(hosts, "all")
-    flip(f"{hosts.directory('h3')}/.metadata")
+    deal.flip(f"{hosts.directory('h3')}/.metadata")
     job = Job(hosts, everywhere(hosts))
     is_over(hosts, job, 2, "copies that differ are refused", 10)
     job = start(hosts, everywhere(hosts, "--prefer", "h2", "-o",
@@ -413,9 +374,7 @@ def test_survive(hosts):
 
 
 def main():
-    why = hosts_module.why_not()
-    if why and os.environ.get("CI") != "true":
-        print(f"1..0 # SKIP {why}")
+    if skipped():
         return 0
     with Hosts(3) as hosts:
         tree = one_directory(hosts)

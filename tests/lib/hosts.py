@@ -22,12 +22,21 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from hosts_keeper import (CLONE_NEWNET, KINDS, NETWORK, Trouble, checked,
                           inside, ip, libc, namespace)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+READ = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+try:
+    print(len(os.pread(fd, 1 << 20, 0)))
+except OSError as e:
+    print(-e.errno)
+"""
 
 
 class Hosts:
@@ -118,6 +127,11 @@ class Hosts:
                 found.append((begun, pid, argv))
         return [(pid, argv) for _, pid, argv in sorted(found)]
 
+    def programs(self, host, name, word):
+        """The pids of those of a program that have this word, the oldest first."""
+        return [pid for pid, argv in self.processes(host)
+                if word in argv and os.path.basename(argv[0]) == name]
+
     def namespaces(self, host):
         return {namespace(self.pids[host], kind) for kind in KINDS}
 
@@ -152,6 +166,14 @@ class Hosts:
             left = self.processes(host)
 
     # --- files ---
+
+    def read(self, host, path):
+        """The first MiB of a file as a process of that host reads it, past the page
+        cache: how many bytes, or minus errno, and in how many seconds."""
+        begun = time.monotonic()
+        done = self.run(host, [sys.executable, "-c", READ, path],
+                        stdout=subprocess.PIPE, text=True, check=True)
+        return int(done.stdout), time.monotonic() - begun
 
     def directory(self, host):
         """Where the machine has what the host has at hosts.src."""
@@ -221,6 +243,16 @@ class Hosts:
     def visit(network, kind):
         checked(libc.setns(network, CLONE_NEWNET), "setns")
         return socket.socket(socket.AF_INET, kind)
+
+
+def until(condition, seconds=10):
+    """Whether it comes true in so many seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return bool(condition())
 
 
 def why_not():

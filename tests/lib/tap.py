@@ -22,6 +22,10 @@ class Tap:
             print(f"# {note[:500]}")
         sys.stdout.flush()
 
+    def check(self, good, what, *notes):
+        """A result; the notes say what there is instead, if it is not good."""
+        self.result(bool(good), what, () if good else map(str, notes))
+
     def skip(self, what, why):
         """One result that cannot be had here; with CI=true it has to be."""
         if os.environ.get("CI") == "true":
