@@ -141,6 +141,15 @@ static bool is_same_host(const struct ck_roster_rank *a,
 	return strcmp(a->host, b->host) == 0;
 }
 
+static uint32_t first_of_host(const struct ck_roster *r, uint32_t rank)
+{
+	uint32_t i = 0;
+
+	while (!is_same_host(&r->ranks[i], &r->ranks[rank]))
+		i++;
+	return i;
+}
+
 /* A rank beside the first one of its host. */
 static int check_pair(const struct ck_roster_rank *first,
 		      const struct ck_roster_rank *other, struct ck_diag *d)
@@ -165,15 +174,12 @@ static int settle(struct ck_roster *r, struct ck_diag *d)
 
 	for (uint32_t i = 0; i < r->n && rc == 0; i++) {
 		struct ck_roster_rank *rank = &r->ranks[i];
-		bool has = false;
-		uint32_t first = i;
+		uint32_t first = first_of_host(r, i), k = first;
 
-		for (uint32_t k = 0; k < i; k++)
-			if (is_same_host(&r->ranks[k], rank)) {
-				has |= r->ranks[k].mounts;
-				first = first == i ? k : first;
-			}
-		rank->mounts = rank->wants && !has;
+		while (k < i && !(r->ranks[k].mounts &&
+				  is_same_host(&r->ranks[k], rank)))
+			k++;
+		rank->mounts = rank->wants && k == i;
 		mounts += rank->mounts;
 		rc = check_pair(&r->ranks[first], rank, d);
 	}
@@ -227,15 +233,6 @@ static void list_host(const struct ck_roster *r, uint32_t first, uint32_t but,
 	for (uint32_t i = first; i < r->n; i++)
 		if (i != but && is_same_host(&r->ranks[i], &r->ranks[first]))
 			list_rank(r, i, out);
-}
-
-static uint32_t first_of_host(const struct ck_roster *r, uint32_t rank)
-{
-	uint32_t i = 0;
-
-	while (!is_same_host(&r->ranks[i], &r->ranks[rank]))
-		i++;
-	return i;
 }
 
 void ck_roster_list(const struct ck_roster *r, uint32_t rank,
