@@ -156,23 +156,18 @@ static int size_of(int fd, uint64_t most, uint64_t *out)
 static int read_list(struct ck_handed *h)
 {
 	ck_auto_fd int fd = CK_JOB_FILES + LIST;
-	ck_auto_free char *bytes = NULL;
 	uint64_t len;
 	int rc = size_of(fd, LIST_MOST, &len);
 
 	if (rc)
 		return rc;
-	bytes = malloc(len + 1);
-	if (!bytes)
+	h->text = malloc(len + 1);
+	if (!h->text)
 		return -ENOMEM;
-	rc = ck_pread_full(fd, bytes, len, 0);
-	if (rc)
-		return rc;
-	ck_buf_add(&h->text, bytes, len);
-	if (h->text.err)
-		return h->text.err;
-	return ck_roster_take((struct ck_str){ h->text.data, h->text.len },
-			      &h->ranks, &h->n);
+	rc = ck_pread_full(fd, h->text, len, 0);
+	return rc ? rc
+		  : ck_roster_take((struct ck_str){ h->text, len }, &h->ranks,
+				   &h->n);
 }
 
 static int take(struct ck_handed *h)
@@ -220,5 +215,5 @@ void ck_handed_fini(struct ck_handed *h)
 	ck_fd_cleanup(&h->way.memory);
 	ck_fd_cleanup(&h->rope);
 	free(h->ranks);
-	ck_buf_fini(&h->text);
+	free(h->text);
 }

@@ -44,7 +44,7 @@ struct ck_handed {
 	int rope;
 	struct ck_host_rank *ranks; /* n; what they name is in the text */
 	uint32_t n;
-	struct ck_buf text;
+	char *text;
 };
 
 /* Takes it from where it is, and names the hosts in the options. Errors with a message. */
