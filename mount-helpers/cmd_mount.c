@@ -296,10 +296,14 @@ static void mount_fini(struct mount *m)
 	free(m->target);
 }
 
+static const struct mount nothing = {
+	.told = -1,
+	.handed = { .way = { -1, -1, 0 }, .rope = -1 },
+};
+
 int ck_cmd_mount(int argc, char **argv)
 {
-	struct mount m = { .told = -1,
-			   .handed = { .way = { -1, -1, 0 }, .rope = -1 } };
+	struct mount m = nothing;
 	int rc = parse(&m, argc, argv, "o:df", &m.foreground);
 
 	if (rc == 0) {
@@ -314,8 +318,7 @@ int ck_cmd_mount(int argc, char **argv)
  * -f is "fake" there. */
 int ck_cmd_mount_helper(int argc, char **argv)
 {
-	struct mount m = { .told = -1,
-			   .handed = { .way = { -1, -1, 0 }, .rope = -1 } };
+	struct mount m = nothing;
 	int rc = parse(&m, argc, argv, "o:fnsvN:t:", &m.fake);
 
 	if (rc == 0 && !m.fake)
