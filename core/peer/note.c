@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* note: see note.h. */
+#include "ckptfs/note.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct head {
+	uint32_t kind, err;
+	uint64_t size;
+};
+
+union control {
+	char bytes[CMSG_SPACE(CK_NOTE_FILES * sizeof(int))];
+	struct cmsghdr head;
+};
+
+int ck_note_sockets(int ends[static 2])
+{
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)
+		       ? -errno
+		       : 0;
+}
+
+static void put_files(struct msghdr *m, union control *control,
+		      const struct ck_note *n)
+{
+	size_t files = 0;
+
+	while (files < CK_NOTE_FILES && n->files[files] >= 0)
+		files++;
+	if (files == 0)
+		return;
+	m->msg_control = control;
+	m->msg_controllen = CMSG_SPACE(files * sizeof(int));
+	control->head =
+		(struct cmsghdr){ .cmsg_len = CMSG_LEN(files * sizeof(int)),
+				  .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(&control->head), n->files, files * sizeof(int));
+}
+
+int ck_note_send(int sock, const struct ck_note *n, bool wait)
+{
+	struct head head = { n->kind, n->err, n->size };
+	struct iovec pieces[] = { { &head, sizeof(head) },
+				  { (void *)(uintptr_t)n->bytes.p,
+				    n->bytes.len } };
+	struct msghdr m = { .msg_iov = pieces, .msg_iovlen = 2 };
+	union control control = { 0 };
+	ssize_t rc;
+
+	put_files(&m, &control, n);
+	do
+		rc = sendmsg(sock, &m,
+			     MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
+	while (rc < 0 && errno == EINTR);
+	return rc < 0 ? -errno : 0;
+}
+
+static void take_files(struct msghdr *m, struct ck_note *out)
+{
+	const struct cmsghdr *c = CMSG_FIRSTHDR(m);
+
+	for (size_t i = 0; i < CK_NOTE_FILES; i++)
+		out->files[i] = -1;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len <= CMSG_LEN(sizeof(out->files)))
+		memcpy(out->files, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+}
+
+int ck_note_take(int sock, struct ck_note *out, char *room)
+{
+	struct head head;
+	struct iovec pieces[] = { { &head, sizeof(head) },
+				  { room, CK_NOTE_MOST } };
+	union control control = { 0 };
+	struct msghdr m = { .msg_iov = pieces,
+			    .msg_iovlen = 2,
+			    .msg_control = &control,
+			    .msg_controllen = sizeof(control.bytes) };
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : -EPIPE;
+	take_files(&m, out);
+	if ((size_t)n < sizeof(head) ||
+	    m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		for (size_t i = 0; i < CK_NOTE_FILES; i++)
+			ck_fd_cleanup(&out->files[i]);
+		return -EPROTO;
+	}
+	out->kind = (enum ck_note_kind)head.kind;
+	out->err = head.err;
+	out->size = head.size;
+	out->bytes = (struct ck_str){ room, (size_t)n - sizeof(head) };
+	return 0;
+}

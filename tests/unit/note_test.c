@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* Notes between the processes of a mount: they arrive as they were sent, or not at all. */
+#include "ckptfs/note.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char room[CK_NOTE_MOST], text[CK_NOTE_MOST + 1];
+
+static struct ck_note note_of(size_t len, int one, int other)
+{
+	return (struct ck_note){ .kind = CK_NOTE_UP,
+				 .err = 7,
+				 .size = 1ULL << 40,
+				 .bytes = { text, len },
+				 .files = { one, other } };
+}
+
+static bool is_same_file(int a, int b)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev &&
+	       x.st_ino == y.st_ino;
+}
+
+/* How many descriptors this process has. */
+static int open_files(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static bool arrives(const int ends[2], size_t len, int nfiles)
+{
+	int pipes[2] = { -1, -1 }, before;
+	struct ck_note sent, got;
+	bool good;
+
+	if (nfiles && pipe(pipes))
+		return false;
+	sent = note_of(len, nfiles > 0 ? pipes[0] : -1,
+		       nfiles > 1 ? pipes[1] : -1);
+	before = open_files();
+	good = ck_note_send(ends[0], &sent, false) == 0 &&
+	       ck_note_take(ends[1], &got, room) == 0;
+	good = good && got.kind == sent.kind && got.err == sent.err &&
+	       got.size == sent.size && got.bytes.len == len &&
+	       memcmp(got.bytes.p, text, len) == 0;
+	for (int i = 0; good && i < CK_NOTE_FILES; i++)
+		good = i < nfiles ? is_same_file(got.files[i], pipes[i]) &&
+					    fcntl(got.files[i], F_GETFD) ==
+						    FD_CLOEXEC
+				  : got.files[i] == -1;
+	for (int i = 0; good && i < nfiles; i++)
+		close(got.files[i]);
+	good = good && open_files() == before;
+	for (int i = 0; nfiles && i < 2; i++)
+		close(pipes[i]);
+	return good;
+}
+
+static void test_arrive(void)
+{
+	static const size_t lens[] = { 0, 1, 100, 4096, CK_NOTE_MOST };
+	int ends[2];
+
+	ok(ck_note_sockets(ends) == 0);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(lens); i++)
+		for (int files = 0; files <= CK_NOTE_FILES; files++)
+			ok(arrives(ends, lens[i], files));
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* What is no note is refused, what came with it is closed, and the next one is taken. */
+static void test_refused(void)
+{
+	struct ck_note got, sent = note_of(CK_NOTE_MOST + 1, 0, 1);
+	int ends[2], before;
+
+	if (ck_note_sockets(ends))
+		return;
+	before = open_files();
+	eq_err(ck_note_send(ends[0], &sent, false), 0);
+	eq_err(ck_note_take(ends[1], &got, room), -EPROTO);
+	eq_i64(open_files(), before);
+	eq_i64(send(ends[0], text, 15, 0), 15);
+	eq_err(ck_note_take(ends[1], &got, room), -EPROTO);
+	ok(arrives(ends, 10, 2));
+	close(ends[0]);
+	eq_err(ck_note_take(ends[1], &got, room), -EPIPE);
+	close(ends[1]);
+}
+
+/* Who does not read does not stop the one who does not wait. */
+static void test_full(void)
+{
+	struct ck_note sent = note_of(32 << 10, -1, -1), got;
+	int ends[2], n = 0, rc = 0;
+
+	if (ck_note_sockets(ends))
+		return;
+	while (rc == 0 && n < 1000 &&
+	       (rc = ck_note_send(ends[0], &sent, false)) == 0)
+		n++;
+	ok(rc == -EAGAIN && n > 0);
+	for (; n > 0; n--)
+		if (ck_note_take(ends[1], &got, room))
+			break;
+	eq_i64(n, 0);
+	close(ends[1]);
+	eq_err(ck_note_send(ends[0], &sent, true), -EPIPE);
+	close(ends[0]);
+}
+
+int main(void)
+{
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (char)(i * 7 % 251);
+	test_arrive();
+	test_refused();
+	test_full();
+	return tap_done();
+}
