@@ -31,7 +31,7 @@ struct asking {
 	const struct ck_launch_options *options;
 	struct ck_buf command; /* for a shell */
 	struct asked *hosts;   /* options->hosts->n */
-	struct pollfd *fds;    /* two for each: its end, its words */
+	struct pollfd *fds; /* two for each: its end, its words; and the stop */
 	int msec;
 };
 
@@ -125,9 +125,12 @@ static void wait_for_all(struct asking *a)
 {
 	uint64_t end = ck_msec_now() + (uint64_t)a->msec, now;
 	size_t n = a->options->hosts->n, waiting = n;
+	struct pollfd *stop = &a->fds[2 * n];
 
-	while (waiting && (now = ck_msec_now()) < end) {
-		if (poll(a->fds, 2 * n, (int)(end - now)) < 0)
+	*stop = (struct pollfd){ .fd = a->options->stop ? a->options->stop : -1,
+				 .events = POLLIN };
+	while (waiting && !stop->revents && (now = ck_msec_now()) < end) {
+		if (poll(a->fds, 2 * n + 1, (int)(end - now)) < 0)
 			continue;
 		waiting = 0;
 		for (size_t i = 0; i < n; i++)
@@ -279,6 +282,8 @@ static int fail_here(const struct asking *a, struct ck_diag *d)
 static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
 		 struct ck_diag *d)
 {
+	if (a->fds[2 * a->options->hosts->n].revents)
+		return ck_fail(d, ECANCELED, "nobody waits for hosts any more");
 	if (!has_versions(&a->hosts[0]))
 		return fail_here(a, d);
 	for (size_t i = 0; i < a->options->hosts->n; i++)
@@ -305,7 +310,7 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 	struct asking a = {
 		.options = options,
 		.hosts = calloc(n, sizeof(*a.hosts)),
-		.fds = calloc(2 * n, sizeof(*a.fds)),
+		.fds = calloc(2 * n + 1, sizeof(*a.fds)),
 		.msec = options->ask_msec ? options->ask_msec : ASK_MSEC,
 	};
 	int rc;

@@ -24,6 +24,7 @@ struct ck_launch_options {
 	bool shardlinks;     /* links that stay beneath SRC are followed */
 	uint64_t ownermem;   /* bytes for requests at an owner; 0: it decides */
 	int ask_msec;	     /* for all answers; 0: 10 s */
+	int stop; /* readable or closed when nobody wants answers; 0: there is none */
 };
 
 /* Whether mpirun is in PATH, and the agent, NULL: ssh, is to be found. -ENOENT: one is not,
@@ -35,7 +36,7 @@ char *ck_launch_program(void);
 /* Asks each host, all at once, for its versions of mpirun and of the program. there:
  * of as many as there are hosts; false: it did not answer in time, or has others than
  * this host. Of each of those a line for a person is added to *lines, names escaped.
- * -EPROTO: this host has not answered itself, the message says why. */
+ * -EPROTO: this host has not answered itself, the message says why; -ECANCELED: `stop`. */
 CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines,
 			      struct ck_diag *d);
