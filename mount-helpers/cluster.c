@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* cluster: see cluster.h. */
 #include "cluster.h"
-#include "ckptfs/door.h"
-#include "ckptfs/job.h"
-#include "ckptfs/launch.h"
 #include "ckptfs/link.h"
 #include "handed.h"
+#include "starter.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
-	COME_MSEC = 30000, /* until all processes have found each other */
-	END_MSEC = 1000,   /* until they have ended by themselves */
+	END_MSEC = 4000, /* until a keeper has ended all */
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,
 	SILENCE_MSEC = 5000,
@@ -26,14 +24,16 @@ enum {
 struct ck_cluster {
 	const struct ck_hosts_options *options;
 	enum ck_beneath how;
-	char *program; /* this one, owned; of all, if no option says another */
-	bool *there;   /* by host of the list */
+	bool *there; /* by host of the list */
+	int wanted;  /* see ck_cluster_start() */
 	struct ck_host_rank *ranks;
 	uint32_t nranks;
-	struct ck_door door;
-	struct ck_job job;
-	/* The job is another's, and `said` the rope to a rank of it. */
-	bool joined;
+	struct ck_starter starter;
+	int keeper; /* of the job; -1: there is none */
+	int rope;   /* to a rank of a job that is another's; -1: it is not */
+	struct ck_buf
+		said; /* by the keeper, of which the last line may not be whole */
+	char *room;   /* for its notes */
 	struct ck_link *link;
 	struct ck_hosts *hosts;
 	/* A thread logs what the processes say, and asks hosts again what they
@@ -84,13 +84,29 @@ static void log_lines(struct ck_buf *said)
 	}
 }
 
+/* Once the job is up. False: it has ended. */
+static bool hear_keeper(struct ck_cluster *c)
+{
+	struct ck_note n;
+
+	if (ck_note_take(c->keeper, &n, c->room))
+		return false;
+	for (size_t i = 0; i < CK_NOTE_FILES; i++)
+		ck_fd_cleanup(&n.files[i]);
+	if (n.kind != CK_NOTE_SAID)
+		return false;
+	ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
+	log_lines(&c->said);
+	return true;
+}
+
 static void *listen_run(void *arg)
 {
 	struct ck_cluster *c = arg;
-	struct ck_buf said = { 0 };
 	uint64_t next = ck_msec_now() + HEAR_MSEC;
 	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
-				{ .fd = c->job.said, .events = POLLIN } };
+				{ .fd = c->keeper, .events = POLLIN },
+				{ .fd = c->rope, .events = POLLIN } };
 
 	while (!fds[0].revents) {
 		uint64_t now = ck_msec_now();
@@ -99,17 +115,15 @@ static void *listen_run(void *arg)
 			ck_hosts_hear(c->hosts);
 			next = now + HEAR_MSEC;
 		}
-		if (poll(fds, 2, (int)(next - now)) <= 0)
+		if (poll(fds, CK_ARRAY_SIZE(fds), (int)(next - now)) <= 0)
 			continue;
-		ck_job_hear(&c->job, &said);
-		log_lines(&said);
-		if (fds[1].revents && !(fds[1].revents & POLLIN)) {
-			fds[1].fd = -1; /* all of them have closed it */
-			if (c->joined)
-				(void)kill(getpid(), SIGTERM);
+		if (fds[1].revents && !hear_keeper(c))
+			fds[1].fd = -1;
+		if (fds[2].revents) {
+			(void)kill(getpid(), SIGTERM);
+			fds[2].fd = -1;
 		}
 	}
-	ck_buf_fini(&said);
 	return NULL;
 }
 
@@ -137,26 +151,16 @@ static void listen_end(struct ck_cluster *c)
 
 /* --- starting ------------------------------------------------------------------------- */
 
-/* Which hosts can take part. */
-static int ask(struct ck_cluster *c, const struct ck_launch_options *launch,
-	       struct ck_diag *d)
+static int check_all(const struct ck_cluster *c, struct ck_diag *d)
 {
-	size_t n = launch->hosts->n;
-	struct ck_buf lines = { 0 };
-	int rc;
+	const struct ck_host_list *list = &c->options->list;
 
-	c->there = calloc(n, sizeof(*c->there));
-	if (!c->there)
-		return ck_fail(d, ENOMEM, "out of memory");
-	rc = ck_launch_ask(launch, c->there, &lines, d);
-	for (size_t i = 0; rc == 0 && c->options->allhosts && i < n; i++)
+	for (size_t i = 0; c->options->allhosts && i < list->n; i++)
 		if (!c->there[i])
-			rc = ck_fail(d, EIO, "option allhosts: %s is missing",
-				     ck_show(ck_str_from(
-					     launch->hosts->hosts[i].name)));
-	log_lines(&lines);
-	ck_buf_fini(&lines);
-	return rc;
+			return ck_fail(
+				d, EIO, "option allhosts: %s is missing",
+				ck_show(ck_str_from(list->hosts[i].name)));
+	return 0;
 }
 
 /* The ranks, in the order in which mpirun numbers them. */
@@ -194,62 +198,6 @@ static uint32_t ranks_there(const struct ck_cluster *c)
 	return n;
 }
 
-/* mpirun, by way of this program: it ends when this process has ended, however it did,
- * also where it waits for a host that is dead. */
-static int job_start(struct ck_cluster *c, char **mpirun, char **environment)
-{
-	char serve[] = "serve", how[] = "--launch";
-	size_t n = 0;
-	ck_auto_free char **argv = NULL;
-
-	if (!c->program)
-		return ck_job_start(mpirun, environment, &c->job);
-	while (mpirun[n])
-		n++;
-	argv = calloc(n + 4, sizeof(*argv));
-	if (!argv)
-		return -ENOMEM;
-	argv[0] = c->program;
-	argv[1] = serve;
-	argv[2] = how;
-	memcpy(argv + 3, mpirun, n * sizeof(*argv));
-	return ck_job_start(argv, environment, &c->job);
-}
-
-static int run_mpirun(struct ck_cluster *c,
-		      const struct ck_launch_options *launch, struct ck_diag *d)
-{
-	char **argv = ck_launch_argv(launch, c->there);
-	char **environment = ck_launch_environment(environ);
-	int rc = argv && environment ? 0 : -ENOMEM;
-
-	if (rc == 0)
-		rc = job_start(c, argv, environment);
-	ck_launch_words_free(argv);
-	ck_launch_words_free(environment);
-	return rc ? ck_fail(d, -rc, "mpirun: %s", strerror(-rc)) : 0;
-}
-
-/* What it had to say is why it ended. */
-static int no_mover(struct ck_cluster *c, int rc, struct ck_diag *d)
-{
-	struct ck_buf said = { 0 };
-
-	ck_job_hear(&c->job, &said);
-	log_lines(&said);
-	ck_buf_fini(&said);
-	if (rc == -ECHILD)
-		return ck_fail(d, EIO, "mpirun: it has ended, see above");
-	if (rc == -ETIMEDOUT)
-		return ck_fail(d, ETIMEDOUT,
-			       "mpirun: its processes have not found each "
-			       "other in %d s; all hosts have to reach each "
-			       "other",
-			       COME_MSEC / 1000);
-	return ck_fail(d, -rc, "mpirun: no process has come: %s",
-		       strerror(-rc));
-}
-
 /* The way is the link's then. */
 static int link_make(struct ck_cluster *c, struct ck_door_way *way,
 		     struct ck_diag *d)
@@ -272,13 +220,73 @@ static int link_make(struct ck_cluster *c, struct ck_door_way *way,
 	return 0;
 }
 
-static int let_in(struct ck_cluster *c, struct ck_diag *d)
+/* The keeper says it last. */
+static int take_failed(const struct ck_note *n, struct ck_diag *d)
 {
-	struct ck_door_way way;
-	int rc = ck_door_wait(&c->door, CK_CLUSTER_MEMORY, c->job.ended,
-			      COME_MSEC, &way);
+	return ck_fail(d, n->err ? (int)n->err : EIO, "%.*s", (int)n->bytes.len,
+		       n->bytes.p);
+}
 
-	return rc ? no_mover(c, rc, d) : link_make(c, &way, d);
+/* Until there is a note, or nobody waits. */
+static int await_note(const struct ck_cluster *c, struct ck_diag *d)
+{
+	struct pollfd fds[] = { { .fd = c->keeper, .events = POLLIN },
+				{ .fd = c->wanted } };
+
+	while (poll(fds, CK_ARRAY_SIZE(fds), -1) < 0)
+		; /* a signal */
+	return fds[1].revents ? ck_fail(d, ECANCELED, "nobody waits for it")
+			      : 0;
+}
+
+/* -EAGAIN: it has said something, and is not done. */
+static int take_note(struct ck_cluster *c, struct ck_door_way *way,
+		     struct ck_diag *d)
+{
+	struct ck_note n;
+	int rc = await_note(c, d);
+
+	if (rc)
+		return rc;
+	rc = ck_note_take(c->keeper, &n, c->room);
+	if (rc)
+		return ck_fail(d, EIO, "what starts processes has ended");
+	switch (n.kind) {
+	case CK_NOTE_SAID:
+		ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
+		log_lines(&c->said);
+		return -EAGAIN;
+	case CK_NOTE_UP:
+		if (n.bytes.len != c->options->list.n)
+			return ck_fail(d, EPROTO, "hosts: %s",
+				       strerror(EPROTO));
+		memcpy(c->there, n.bytes.p, n.bytes.len);
+		*way = (struct ck_door_way){ n.files[0], n.files[1], n.size };
+		return 0;
+	case CK_NOTE_FAILED:
+	case CK_NOTE_START:
+	default: return take_failed(&n, d);
+	}
+}
+
+/* Until all of them are there. */
+static int let_in(struct ck_cluster *c, struct ck_door_way *way,
+		  struct ck_diag *d)
+{
+	int rc;
+
+	c->room = malloc(CK_NOTE_MOST);
+	c->there = calloc(c->options->list.n, sizeof(*c->there));
+	if (!c->there || !c->room)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = ck_starter_begin(&c->starter, c->there, c->options->list.n, 0,
+			      &c->keeper);
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	do
+		rc = take_note(c, way, d);
+	while (rc == -EAGAIN);
+	return rc;
 }
 
 static int meet(struct ck_cluster *c, struct ck_diag *d)
@@ -299,37 +307,36 @@ static int meet(struct ck_cluster *c, struct ck_diag *d)
 static int start(struct ck_cluster *c, struct ck_diag *d)
 {
 	const struct ck_hosts_options *o = c->options;
+	ck_auto_free char *program = ck_launch_program();
 	struct ck_launch_options launch = {
 		.hosts = &o->list,
 		.agent = o->agent,
-		.program = o->program ? o->program : c->program,
+		.program = o->program ? o->program : program,
 		.net = o->net,
 		.shardlinks = c->how == CK_BENEATH_SYMLINKS,
 		.ownermem = o->ownermem,
-		.door = c->door.name
 	};
+	struct ck_door_way way;
 	int rc = ck_launch_find(o->agent, d);
 
 	if (rc == 0 && !launch.program)
 		rc = ck_fail(d, ENOMEM, "the path of this program: %s",
 			     strerror(errno));
-	if (rc == 0)
-		rc = ask(c, &launch, d);
 	if (rc)
 		return rc;
 	ck_launch_networks(&launch, CK_LAUNCH_RDMA, &c->networks);
-	rc = number(c);
-	if (rc == 0)
-		rc = ck_door_open(&c->door);
+	rc = ck_starter_make(&launch, &c->starter);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
-	rc = run_mpirun(c, &launch, d);
+	rc = let_in(c, &way, d);
+	if (rc)
+		return rc;
+	rc = number(c) ? ck_fail(d, ENOMEM, "out of memory") : check_all(c, d);
 	if (rc == 0)
-		rc = let_in(c, d);
-	if (rc == 0)
-		rc = meet(c, d);
-	ck_door_close(&c->door);
-	return rc;
+		rc = link_make(c, &way, d);
+	ck_fd_cleanup(&way.sock);
+	ck_fd_cleanup(&way.memory);
+	return rc ? rc : meet(c, d);
 }
 
 static struct ck_cluster *make(const struct ck_hosts_options *options,
@@ -341,7 +348,9 @@ static struct ck_cluster *make(const struct ck_hosts_options *options,
 		return NULL;
 	c->options = options;
 	c->how = format->shardlinks;
-	c->stop = c->job.ended = c->job.said = -1;
+	c->starter = (struct ck_starter){ .job = { .ended = -1, .said = -1 },
+					  .sock = -1 };
+	c->stop = c->keeper = c->rope = -1;
 	return c;
 }
 
@@ -360,7 +369,7 @@ static int started(struct ck_cluster *c, int rc,
 
 int ck_cluster_start(struct ck_hosts_options *options,
 		     struct ck_format_options *format, const char **source,
-		     struct ck_cluster **out, struct ck_diag *d)
+		     int wanted, struct ck_cluster **out, struct ck_diag *d)
 {
 	struct ck_cluster *c;
 	int rc;
@@ -374,7 +383,7 @@ int ck_cluster_start(struct ck_hosts_options *options,
 	c = make(options, format);
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
-	c->program = ck_launch_program();
+	c->wanted = wanted;
 	rc = started(c, start(c, d), format, out);
 	if (rc == 0)
 		*source = options->list.hosts[0].path;
@@ -393,10 +402,9 @@ int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
 	c = make(options, format);
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
-	c->joined = true;
 	c->ranks = ck_steal(&handed->ranks);
 	c->nranks = handed->n;
-	c->job.said = handed->rope;
+	c->rope = handed->rope;
 	handed->rope = -1;
 	rc = link_make(c, &handed->way, d);
 	if (rc == 0)
@@ -415,6 +423,21 @@ struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 	return c ? c->hosts : NULL;
 }
 
+/* Waits until it is gone, and with it all that it has. */
+static void keeper_end(struct ck_cluster *c)
+{
+	uint64_t end = ck_msec_now() + END_MSEC, now;
+	struct pollfd fd = { .fd = c->keeper, .events = POLLIN };
+
+	if (c->keeper < 0)
+		return;
+	(void)shutdown(c->keeper, SHUT_WR);
+	while (fd.fd >= 0 && (now = ck_msec_now()) < end)
+		if (poll(&fd, 1, (int)(end - now)) > 0 && !hear_keeper(c))
+			fd.fd = -1;
+	ck_fd_cleanup(&c->keeper);
+}
+
 void ck_cluster_end(struct ck_cluster *c)
 {
 	if (!c)
@@ -423,13 +446,14 @@ void ck_cluster_end(struct ck_cluster *c)
 	if (c->hosts)
 		ck_hosts_hear_end(c->hosts);
 	ck_link_free(c->link);
-	if (c->job.ended >= 0)
-		ck_job_end(&c->job, END_MSEC);
-	ck_fd_cleanup(&c->job.said);
+	keeper_end(c);
+	ck_starter_end(&c->starter);
+	ck_fd_cleanup(&c->rope);
 	ck_hosts_free(c->hosts);
 	ck_buf_fini(&c->networks);
+	ck_buf_fini(&c->said);
+	free(c->room);
 	free(c->ranks);
 	free(c->there);
-	free(c->program);
 	free(c);
 }

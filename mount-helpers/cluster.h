@@ -20,11 +20,13 @@ struct ck_handed;
 /* If there are several hosts: asks them, starts the job, and waits until its process
  * here has come in; then `format` is for opening the checkpoint, and *source where it is,
  * or would be, on this host. Before privileges are given up. What hosts are missing is
- * logged. options: settled here; the caller's, as is *source. Errors with a message. */
+ * logged. options: settled here; the caller's, as is *source. wanted: the write end of a
+ * pipe, of which nobody reads when nobody waits for all this any more, which is an error
+ * then; or -1. Errors with a message. */
 CK_MUST_USE int ck_cluster_start(struct ck_hosts_options *options,
 				 struct ck_format_options *format,
-				 const char **source, struct ck_cluster **out,
-				 struct ck_diag *d);
+				 const char **source, int wanted,
+				 struct ck_cluster **out, struct ck_diag *d);
 /* Logs which networks are used, which nobody has to read. NULL is allowed. */
 void ck_cluster_log_networks(struct ck_cluster *c);
 /* The same of a job that somebody else has started, and of which a rank has handed us

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,10 +75,22 @@ static int find_hosts(struct mount *m, struct ck_diag *d)
 {
 	struct ck_mount_options *o = &m->options;
 
-	return m->beside_rank ? ck_cluster_join(&o->hosts, &m->handed,
-						&o->format, &m->cluster, d)
-			      : ck_cluster_start(&o->hosts, &o->format,
-						 &m->source, &m->cluster, d);
+	return m->beside_rank
+		       ? ck_cluster_join(&o->hosts, &m->handed, &o->format,
+					 &m->cluster, d)
+		       : ck_cluster_start(&o->hosts, &o->format, &m->source,
+					  m->told, &m->cluster, d);
+}
+
+/* The process that the user sees may have ended while hosts were waited for: then nobody
+ * wants a mount any more. */
+static int check_wanted(const struct mount *m, struct ck_diag *d)
+{
+	struct pollfd fd = { .fd = m->told };
+
+	if (m->told >= 0 && poll(&fd, 1, 0) > 0)
+		return ck_fail(d, ECANCELED, "nobody waits for the mount");
+	return 0;
 }
 
 static int serve(struct mount *m)
@@ -101,6 +114,8 @@ static int serve(struct mount *m)
 			ck_hosts_mover(ck_cluster_hosts(m->cluster));
 	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
+	if (rc == 0)
+		rc = check_wanted(m, &d);
 	if (rc == 0) {
 		m->kind = ck_checkpoint_kind(cp);
 		rc = ck_fs_serve(cp, m->target, &m->options, detacher, ready, m,

@@ -11,6 +11,7 @@
 #include "ckptfs/serve.h"
 #include "commands.h"
 #include "launched.h"
+#include "starter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -328,6 +329,8 @@ int ck_cmd_serve(int argc, char **argv)
 
 	if (argc > 2 && strcmp(argv[1], "--launch") == 0)
 		return launch(argv + 2);
+	if (argc > 2 && strcmp(argv[1], CK_STARTER_WORD) == 0)
+		return ck_starter_run(argv + 2);
 	rc = parse(&s, argc, argv);
 	if (rc == 0)
 		rc = run(&s, argv[optind]);

@@ -18,7 +18,7 @@ int ck_source_open(const char *src, struct ck_format_options *options,
 {
 	struct ck_diag d = { 0 };
 
-	if (ck_cluster_start(hosts, options, &src, cluster, &d))
+	if (ck_cluster_start(hosts, options, &src, -1, cluster, &d))
 		return ck_trouble("%s", d.text);
 	if (*cluster)
 		ck_hosts_let_wait(ck_cluster_hosts(*cluster));

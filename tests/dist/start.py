@@ -5,6 +5,7 @@
     start.py CKPTFS
 """
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-from hosts import Hosts, skipped  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -128,6 +129,32 @@ def test_path(hosts):
                             f"{hosts.directory(host)}/{name}"], check=True)
 
 
+def test_signals(hosts):
+    """Sent to the process that is seen, or to all that a terminal would send it to,
+    while hosts are asked, and while they are started."""
+    for what in "hangs or speaks without end", "hangs later":
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGKILL:
+            for is_group in False, True:
+                stopped(hosts, what, number, is_group)
+
+
+def stopped(hosts, what, number, is_group):
+    process = hosts.popen(
+        "h1", [CKPTFS, "mount", "--hosts", "h1,h2,h3", "-o",
+               f"agent={agent(hosts, what)},{NET}", hosts.src, hosts.mnt],
+        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True)
+    until(lambda: ["sleep", "1000"] in
+          [argv for _, argv in hosts.processes("h1")])
+    (os.killpg if is_group else os.kill)(process.pid, number)
+    begun = time.monotonic()
+    good = until(lambda: not left(hosts), 5)
+    tap.check(good and not os.path.ismount(hosts.mnt),
+              f"{number.name} to {'all' if is_group else 'one'}, the agent "
+              f"{what}: nothing is left", time.monotonic() - begun,
+              *left(hosts))
+
+
 def main():
     if skipped():
         return 0
@@ -136,7 +163,8 @@ def main():
         deal.deal(FIXTURE, {name: hosts.directory(name) for name in names},
                   "by rank", 1, "one")
         works(hosts, "canary: nothing is wrong")
-        for test in test_programs, test_agents, test_names, test_path:
+        for test in test_programs, test_agents, test_names, test_path, \
+                test_signals:
             print(f"# {test.__name__}")
             test(hosts)
     return tap.finish()

@@ -242,9 +242,9 @@ static void hosts_make(void)
 
 int ck_cluster_start(struct ck_hosts_options *options,
 		     struct ck_format_options *format, const char **source,
-		     struct ck_cluster **out, struct ck_diag *d)
+		     int wanted, struct ck_cluster **out, struct ck_diag *d)
 {
-	(void)options, (void)source, (void)d;
+	(void)options, (void)source, (void)wanted, (void)d;
 	*out = NULL;
 	if (format->write || !getenv("CKPTFS_HOSTS"))
 		return 0;

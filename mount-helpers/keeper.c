@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/* keeper: see keeper.h. */
+#include "keeper.h"
+#include "ckptfs/door.h"
+#include "ckptfs/job.h"
+#include "cluster.h"
+#include "commands.h"
+#include "starter.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+	COME_MSEC = 30000, /* until all processes have found each other */
+	END_MSEC = 1000,   /* until they have ended by themselves */
+	SAY_MOST = 32 << 10,
+};
+
+struct keeper {
+	struct ck_launch_options launch;
+	const bool *up; /* by host, before */
+	bool *there;	/* by host */
+	int sock;	/* to whom it is for; closed by him: all is to end */
+	int over;	/* readable when it is closed, or the job has ended */
+	struct ck_door door;
+	struct ck_job job;
+};
+
+/* --- what is said ------------------------------------------------------------------- */
+
+/* Who does not read it does without it. */
+static void say(const struct keeper *k, struct ck_buf *said)
+{
+	for (size_t at = 0; at < said->len; at += SAY_MOST) {
+		const struct ck_note note = { .kind = CK_NOTE_SAID,
+					      .bytes = { said->data + at,
+							 ck_min(said->len - at,
+								SAY_MOST) },
+					      .files = { -1, -1 } };
+
+		(void)!ck_note_send(k->sock, &note, false);
+	}
+	said->len = 0;
+}
+
+static void pass_on(const struct keeper *k)
+{
+	struct ck_buf said = { 0 };
+
+	ck_job_hear(&k->job, &said);
+	say(k, &said);
+	ck_buf_fini(&said);
+}
+
+static void say_failed(const struct keeper *k, const struct ck_diag *d)
+{
+	const struct ck_note note = { .kind = CK_NOTE_FAILED,
+				      .err = (uint32_t)d->err,
+				      .bytes = ck_str_from(d->text),
+				      .files = { -1, -1 } };
+
+	(void)!ck_note_send(k->sock, &note, true);
+}
+
+static int say_up(const struct keeper *k, struct ck_door_way *way)
+{
+	const struct ck_note note = { .kind = CK_NOTE_UP,
+				      .size = way->size,
+				      .bytes = { (const char *)k->there,
+						 k->launch.hosts->n },
+				      .files = { way->sock, way->memory } };
+	int rc = ck_note_send(k->sock, &note, true);
+
+	ck_fd_cleanup(&way->sock);
+	ck_fd_cleanup(&way->memory);
+	return rc;
+}
+
+/* --- before ------------------------------------------------------------------------- */
+
+static bool has_more(const struct keeper *k)
+{
+	for (size_t i = 0; i < k->launch.hosts->n; i++)
+		if (k->there[i] && !k->up[i])
+			return true;
+	return false;
+}
+
+/* Which hosts can take part. */
+static int ask(struct keeper *k, struct ck_diag *d)
+{
+	struct ck_buf lines = { 0 };
+	int rc = ck_launch_ask(&k->launch, k->there, &lines, d);
+
+	say(k, &lines);
+	ck_buf_fini(&lines);
+	if (rc == 0 && !has_more(k))
+		rc = ck_fail(d, EALREADY, "no host has come back");
+	return rc;
+}
+
+/* --- the job ------------------------------------------------------------------------ */
+
+/* mpirun, by way of this program: it ends when this process has ended, however it did,
+ * also where it waits for a host that is dead. */
+static int job_start(struct keeper *k, char **mpirun, char **environment)
+{
+	static char serve[] = "serve", how[] = "--launch";
+	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char **argv = NULL;
+	size_t n = 0;
+
+	if (!program)
+		return -errno;
+	while (mpirun[n])
+		n++;
+	argv = calloc(n + 4, sizeof(*argv));
+	if (!argv)
+		return -ENOMEM;
+	argv[0] = program;
+	argv[1] = serve;
+	argv[2] = how;
+	memcpy(argv + 3, mpirun, n * sizeof(*argv));
+	return ck_job_start(argv, environment, &k->job);
+}
+
+static int run_mpirun(struct keeper *k, struct ck_diag *d)
+{
+	char **argv = ck_launch_argv(&k->launch, k->there);
+	char **environment = ck_launch_environment(environ);
+	int rc = argv && environment ? 0 : -ENOMEM;
+
+	if (rc == 0)
+		rc = job_start(k, argv, environment);
+	ck_launch_words_free(argv);
+	ck_launch_words_free(environment);
+	return rc ? ck_fail(d, -rc, "mpirun: %s", strerror(-rc)) : 0;
+}
+
+static int watch(int epoll, int fd, uint32_t events)
+{
+	struct epoll_event e = { .events = events };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+static int watch_end(struct keeper *k)
+{
+	int rc;
+
+	k->over = epoll_create1(EPOLL_CLOEXEC);
+	if (k->over < 0)
+		return -errno;
+	rc = watch(k->over, k->job.ended, EPOLLIN);
+	return rc ? rc : watch(k->over, k->sock, EPOLLRDHUP);
+}
+
+/* What it had to say is why it ended. */
+static int no_mover(struct keeper *k, int rc, struct ck_diag *d)
+{
+	pass_on(k);
+	if (rc == -ECHILD)
+		return ck_fail(d, EIO, "mpirun: it has ended, see above");
+	if (rc == -ETIMEDOUT)
+		return ck_fail(d, ETIMEDOUT,
+			       "mpirun: its processes have not found each "
+			       "other in %d s; all hosts have to reach each "
+			       "other",
+			       COME_MSEC / 1000);
+	return ck_fail(d, -rc, "mpirun: no process has come: %s",
+		       strerror(-rc));
+}
+
+static int start(struct keeper *k, struct ck_diag *d)
+{
+	struct ck_door_way way;
+	int rc = ask(k, d);
+
+	if (rc)
+		return rc;
+	rc = ck_door_open(&k->door);
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	k->launch.door = k->door.name;
+	rc = run_mpirun(k, d);
+	if (rc)
+		return rc;
+	rc = watch_end(k);
+	if (rc == 0)
+		rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over,
+				  COME_MSEC, &way);
+	ck_door_close(&k->door);
+	return rc ? no_mover(k, rc, d) : say_up(k, &way);
+}
+
+/* Until it has ended, or nobody wants it any more. */
+static void keep(const struct keeper *k)
+{
+	struct pollfd fds[] = { { .fd = k->over, .events = POLLIN },
+				{ .fd = k->job.said, .events = POLLIN } };
+
+	while (!fds[0].revents) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		pass_on(k);
+		if (fds[1].revents && !(fds[1].revents & POLLIN))
+			fds[1].fd = -1; /* all of them have closed it */
+	}
+}
+
+void ck_keeper_run(const struct ck_launch_options *launch,
+		   const struct ck_note *asked)
+{
+	struct keeper k = { .launch = *launch,
+			    .up = (const bool *)asked->bytes.p,
+			    .there = calloc(launch->hosts->n, sizeof(bool)),
+			    .sock = asked->files[0],
+			    .over = -1,
+			    .door = { .listener = -1 },
+			    .job = { .ended = -1, .said = -1 } };
+	struct ck_diag d = { 0 };
+	int rc;
+
+	k.launch.ask_msec = (int)asked->err;
+	k.launch.stop = k.sock;
+	rc = k.there ? start(&k, &d) : ck_fail(&d, ENOMEM, "out of memory");
+	if (rc == 0)
+		keep(&k);
+	if (k.job.ended >= 0)
+		ck_job_end(&k.job, END_MSEC);
+	if (rc)
+		say_failed(&k, &d);
+	_exit(CK_EXIT_FINE);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* starter: see starter.h; the side of the mount, and words from one to the other. */
+#include "starter.h"
+#include "commands.h"
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	END_MSEC = 1000, /* until it has ended by itself */
+	OPTIONS = 5,	 /* words before those of hosts */
+	OF_HOST = 3,	 /* words */
+};
+
+/* --- the mount ---------------------------------------------------------------------- */
+
+static const char *or_empty(const char *text)
+{
+	return text ? text : "";
+}
+
+/* What the process gets, as ck_starter_run() reads it. numbers: texts, that of all and
+ * those of hosts. */
+static void put_words(const struct ck_launch_options *launch, char *numbers,
+		      char **words)
+{
+	const struct ck_host_list *hosts = launch->hosts;
+	const char *of_all[OPTIONS] = { or_empty(launch->agent),
+					launch->program, or_empty(launch->net),
+					launch->shardlinks ? "links" : "",
+					NULL };
+
+	for (size_t i = 0; i < OPTIONS; i++)
+		words[i] = (char *)(uintptr_t)of_all[i];
+	words[OPTIONS - 1] = numbers;
+	for (size_t i = 0; i < hosts->n; i++) {
+		char **word = words + OPTIONS + OF_HOST * i;
+
+		numbers += strlen(numbers) + 1;
+		word[0] = hosts->hosts[i].name;
+		word[1] = numbers;
+		word[2] = hosts->hosts[i].path;
+	}
+}
+
+static void put_numbers(const struct ck_launch_options *launch,
+			struct ck_buf *out)
+{
+	const struct ck_host_list *hosts = launch->hosts;
+
+	ck_buf_printf(out, "%" PRIu64, launch->ownermem);
+	ck_buf_add(out, "", 1);
+	for (size_t i = 0; i < hosts->n; i++) {
+		ck_buf_printf(out, "%" PRIu32, hosts->hosts[i].ranks);
+		ck_buf_add(out, "", 1);
+	}
+}
+
+static int spawn(const struct ck_launch_options *launch, int sock,
+		 struct ck_job *job)
+{
+	static char serve[] = "serve", jobs[] = CK_STARTER_WORD;
+	ck_auto_free char *program = ck_launch_program();
+	struct ck_buf numbers = { 0 };
+	ck_auto_free char **words = calloc(
+		3 + OPTIONS + OF_HOST * launch->hosts->n + 1, sizeof(*words));
+	int rc;
+
+	put_numbers(launch, &numbers);
+	if (!program || !words || numbers.err) {
+		ck_buf_fini(&numbers);
+		return program ? -ENOMEM : -errno;
+	}
+	words[0] = program;
+	words[1] = serve;
+	words[2] = jobs;
+	put_words(launch, numbers.data, words + 3);
+	rc = ck_job_start_beside(words, &sock, 1, job);
+	ck_buf_fini(&numbers);
+	return rc;
+}
+
+int ck_starter_make(const struct ck_launch_options *launch,
+		    struct ck_starter *out)
+{
+	int ends[2], rc = ck_note_sockets(ends);
+
+	if (rc)
+		return rc;
+	rc = spawn(launch, ends[1], &out->job);
+	close(ends[1]);
+	if (rc)
+		close(ends[0]);
+	else
+		out->sock = ends[0];
+	return rc;
+}
+
+void ck_starter_end(struct ck_starter *s)
+{
+	ck_fd_cleanup(&s->sock);
+	if (s->job.ended >= 0)
+		ck_job_end(&s->job, END_MSEC);
+}
+
+int ck_starter_begin(struct ck_starter *s, const bool *up, size_t n,
+		     int ask_msec, int *keeper)
+{
+	int ends[2], rc = ck_note_sockets(ends);
+	struct ck_note note = { .kind = CK_NOTE_START,
+				.err = (uint32_t)ask_msec,
+				.bytes = { (const char *)up, n } };
+
+	if (rc)
+		return rc;
+	note.files[0] = ends[1];
+	note.files[1] = -1;
+	rc = ck_note_send(s->sock, &note, true);
+	close(ends[1]);
+	if (rc)
+		close(ends[0]);
+	else
+		*keeper = ends[0];
+	return rc;
+}
+
+/* --- the process -------------------------------------------------------------------- */
+
+static char *or_none(char *word)
+{
+	return *word ? word : NULL;
+}
+
+static int take_hosts(char **words, size_t n, struct ck_host_list *hosts)
+{
+	hosts->hosts = calloc(n + 1, sizeof(*hosts->hosts));
+	if (!hosts->hosts)
+		return -ENOMEM;
+	hosts->n = n;
+	for (size_t i = 0; i < n; i++, words += OF_HOST)
+		hosts->hosts[i] = (struct ck_host){
+			.name = words[0],
+			.ranks = (uint32_t)strtoul(words[1], NULL, 10),
+			.path = words[2],
+		};
+	return 0;
+}
+
+/* What it is told is all that it has: it keeps no terminal and no directory busy. */
+static int settle(int sock)
+{
+	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || chdir("/") ||
+	    fcntl(sock, F_SETFD, FD_CLOEXEC) ||
+	    signal(SIGCHLD, SIG_IGN) == SIG_ERR)
+		return -errno;
+	return 0;
+}
+
+/* In a process of its own. */
+static void keep(const struct ck_launch_options *launch,
+		 const struct ck_note *note, int sock)
+{
+	pid_t child = fork();
+
+	if (child)
+		return; /* a socket that is closed says that there is none */
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)setsid();
+	close(sock);
+	ck_keeper_run(launch, note);
+}
+
+int ck_starter_run(char **words)
+{
+	enum { SOCK = CK_JOB_FILES };
+
+	struct ck_host_list hosts = { 0 };
+	struct ck_launch_options launch = { .hosts = &hosts };
+	ck_auto_free char *room = malloc(CK_NOTE_MOST);
+	struct ck_note note;
+	size_t n = 0;
+
+	while (words[n])
+		n++;
+	if (n < OPTIONS + OF_HOST || (n - OPTIONS) % OF_HOST || !room ||
+	    settle(SOCK))
+		return CK_EXIT_TROUBLE;
+	launch.agent = or_none(words[0]);
+	launch.program = words[1];
+	launch.net = or_none(words[2]);
+	launch.shardlinks = *words[3];
+	launch.ownermem = strtoull(words[4], NULL, 10);
+	if (take_hosts(words + OPTIONS, (n - OPTIONS) / OF_HOST, &hosts))
+		return CK_EXIT_TROUBLE;
+	while (ck_note_take(SOCK, &note, room) == 0) {
+		if (note.kind == CK_NOTE_START && note.bytes.len == hosts.n &&
+		    note.files[0] >= 0)
+			keep(&launch, &note, SOCK);
+		for (size_t i = 0; i < CK_NOTE_FILES; i++)
+			ck_fd_cleanup(&note.files[i]);
+	}
+	free(hosts.hosts);
+	return CK_EXIT_FINE;
+}
