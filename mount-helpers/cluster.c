@@ -163,11 +163,11 @@ static int check_all(const struct ck_cluster *c, struct ck_diag *d)
 	return 0;
 }
 
-/* The ranks, in the order in which mpirun numbers them. */
-static int number(struct ck_cluster *c)
+/* Those of all hosts, as they would be if all were there. */
+static int ranks_make(struct ck_cluster *c)
 {
 	const struct ck_host_list *list = &c->options->list;
-	uint32_t n = 0, rank = 0;
+	uint32_t n = 0;
 
 	for (size_t i = 0; i < list->n; i++)
 		n += list->hosts[i].ranks;
@@ -176,44 +176,58 @@ static int number(struct ck_cluster *c)
 		return -ENOMEM;
 	for (size_t i = 0; i < list->n; i++)
 		for (uint32_t k = 0; k < list->hosts[i].ranks; k++) {
-			bool there = c->there[i];
-
-			c->ranks[c->nranks++] = (struct ck_host_rank){
+			c->ranks[c->nranks] = (struct ck_host_rank){
 				.name = list->hosts[i].name,
 				.path = list->hosts[i].path,
-				.rank = there ? rank : 0,
-				.missing = !there,
+				.rank = c->nranks,
+				.missing = !c->there[i],
 			};
-			rank += there;
+			c->nranks++;
 		}
 	return 0;
 }
 
-static uint32_t ranks_there(const struct ck_cluster *c)
+/* What mpirun numbers them: those that are there, in their order. Owned; NULL: out of
+ * memory. */
+static uint32_t *numbers_make(const struct ck_cluster *c, const bool *there)
 {
-	uint32_t n = 0;
+	const struct ck_host_list *list = &c->options->list;
+	uint32_t *numbers = calloc(c->nranks, sizeof(*numbers)), n = 0, at = 0;
 
-	for (uint32_t i = 0; i < c->nranks; i++)
-		n += !c->ranks[i].missing;
-	return n;
+	for (size_t i = 0; numbers && i < list->n; i++)
+		for (uint32_t k = 0; k < list->hosts[i].ranks; k++)
+			numbers[at++] = there[i] ? n++ : CK_LINK_NO_RANK;
+	return numbers;
 }
 
-/* The way is the link's then. */
+/* The same of ranks that were given. */
+static uint32_t *numbers_of(const struct ck_cluster *c)
+{
+	uint32_t *numbers = calloc(c->nranks, sizeof(*numbers));
+
+	for (uint32_t i = 0; numbers && i < c->nranks; i++)
+		numbers[i] = c->ranks[i].rank;
+	return numbers;
+}
+
+/* The way is the link's then; takes the numbers of the ranks. */
 static int link_make(struct ck_cluster *c, struct ck_door_way *way,
-		     struct ck_diag *d)
+		     uint32_t *numbers, struct ck_diag *d)
 {
 	struct ck_link_options link = {
 		.sock = way->sock,
 		.memory = way->memory,
 		.size = way->size,
-		.calls = { .npeers = ranks_there(c),
+		.calls = { .npeers = c->nranks,
 			   .ping_msec = PING_MSEC,
 			   .silence_msec = SILENCE_MSEC,
 			   .timeout_msec = c->options->timeout * 1000,
-			   .window = WINDOW }
+			   .window = WINDOW },
+		.ranks = numbers,
 	};
-	int rc = ck_link_make(&link, &c->link);
+	int rc = numbers ? ck_link_make(&link, &c->link) : -ENOMEM;
 
+	free(numbers);
 	if (rc)
 		return ck_fail(d, -rc, "link: %s", strerror(-rc));
 	way->sock = way->memory = -1;
@@ -331,9 +345,10 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	rc = let_in(c, &way, d);
 	if (rc)
 		return rc;
-	rc = number(c) ? ck_fail(d, ENOMEM, "out of memory") : check_all(c, d);
+	rc = ranks_make(c) ? ck_fail(d, ENOMEM, "out of memory")
+			   : check_all(c, d);
 	if (rc == 0)
-		rc = link_make(c, &way, d);
+		rc = link_make(c, &way, numbers_make(c, c->there), d);
 	ck_fd_cleanup(&way.sock);
 	ck_fd_cleanup(&way.memory);
 	return rc ? rc : meet(c, d);
@@ -406,7 +421,7 @@ int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
 	c->nranks = handed->n;
 	c->rope = handed->rope;
 	handed->rope = -1;
-	rc = link_make(c, &handed->way, d);
+	rc = link_make(c, &handed->way, numbers_of(c), d);
 	if (rc == 0)
 		rc = meet(c, d);
 	return started(c, rc, format, out);

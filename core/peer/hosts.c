@@ -58,7 +58,7 @@ int ck_hosts_each(struct ck_hosts *h, uint32_t from,
 		struct ck_hosts_host *host = &h->hosts[i];
 
 		if (host->there)
-			host->there = ck_calls_is_up(h->calls, host->rank);
+			host->there = ck_calls_is_up(h->calls, i);
 	}
 	return rc;
 }

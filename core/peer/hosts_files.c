@@ -134,9 +134,7 @@ static int add_other(struct ck_hosts *h, uint32_t file, uint32_t rank,
 	if (!list)
 		return -ENOMEM;
 	h->others.list = list;
-	list[h->others.n++] = (struct ck_other_place){
-		file, { h->hosts[rank].rank, number }
-	};
+	list[h->others.n++] = (struct ck_other_place){ file, { rank, number } };
 	return 0;
 }
 
@@ -153,7 +151,7 @@ static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		return 0;
 	if (is_first)
 		h->files[number] = (struct ck_whereabouts){
-			h->hosts[best].rank, g->said[best][i].number
+			best, g->said[best][i].number
 		};
 	else
 		rc = add_other(h, number, best, g->said[best][i].number);
@@ -183,7 +181,7 @@ static int add_copy(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 	h->copies.list = list;
 	list[h->copies.n++] = (struct ck_hosts_copy){
 		.file = g->numbers[i],
-		.peer = h->hosts[rank].rank,
+		.peer = rank,
 		.access = access_of(&g->said[rank][i].info)
 	};
 	return 0;

@@ -34,7 +34,7 @@ static int ask(struct ck_hosts_task *t)
 	int rc = said ? 0 : -ENOMEM;
 
 	if (rc == 0)
-		rc = ck_calls_look(t->hosts->calls, t->host->rank, g->shown,
+		rc = ck_calls_look(t->hosts->calls, t->index, g->shown,
 				   g->names, g->n, said);
 	if (rc == 0)
 		g->said[t->index] = said;
@@ -163,8 +163,7 @@ static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
 		};
 		index[n++] = i;
 	}
-	rc = ck_hosts_digest(h->calls, h->hosts[rank].rank, h->replicas, list,
-			     n);
+	rc = ck_hosts_digest(h->calls, rank, h->replicas, list, n);
 	for (size_t k = 0; rc == 0 && k < n; k++) {
 		size_t i = index[k];
 

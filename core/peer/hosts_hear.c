@@ -106,7 +106,7 @@ static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
 static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
 {
 	q->n = 0;
-	if (h->metadata.name.len && h->metadata.rank == rank)
+	if (h->metadata.name.len && h->metadata.peer == rank)
 		add(q, h->metadata.name, METADATA);
 	for (uint32_t i = 0; i < h->nfiles && q->n < AT_ONCE; i++) {
 		uint32_t number = q->next++ % h->nfiles;
@@ -142,10 +142,9 @@ void ck_hosts_hear(struct ck_hosts *h)
 		return; /* the checkpoint is being opened */
 	ck_hosts_note_states(h);
 	for (uint32_t i = 0; i < g->n; i++)
-		if (h->hosts[i].there &&
-		    ck_calls_is_up(h->calls, h->hosts[i].rank) &&
+		if (h->hosts[i].there && ck_calls_is_up(h->calls, i) &&
 		    sem_trywait(&g->list[i].free) == 0)
-			ask(h, &g->list[i], h->hosts[i].rank);
+			ask(h, &g->list[i], i);
 }
 
 /* --- beginning and end --------------------------------------------------------------------- */

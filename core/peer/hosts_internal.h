@@ -9,9 +9,9 @@
 
 struct ck_hosts_host {
 	const char *name, *path;
-	uint32_t rank;
-	bool again; /* the one before it is of the same host */
-	bool there; /* it has answered all that it was asked */
+	uint32_t rank; /* see ck_host_rank */
+	bool again;    /* the one before it is of the same host */
+	bool there;    /* it has answered all that it was asked */
 	/* Atomic, see ck_hosts_note_states(): */
 	bool up;
 	uint64_t since; /* when it came up or went down */
@@ -76,7 +76,7 @@ struct ck_hosts {
 
 	struct {
 		struct ck_str name; /* a constant; empty: it is on this host */
-		uint32_t rank;
+		uint32_t peer;
 		struct ck_file_access access; /* atomic, as is: */
 		bool changed;
 	} metadata;

@@ -32,9 +32,8 @@ static int look(struct ck_hosts_task *t)
 	struct copy *copy = &all->list[t->index];
 	int rc;
 
-	rc = ck_calls_look(t->hosts->calls, t->host->rank,
-			   (struct ck_ids){ 0, 0 }, &all->name, 1,
-			   &copy->looked);
+	rc = ck_calls_look(t->hosts->calls, t->index, (struct ck_ids){ 0, 0 },
+			   &all->name, 1, &copy->looked);
 	if (rc == -ENODATA)
 		return 0; /* it does not have the directory */
 	copy->has = rc == 0 && copy->looked.seen && !copy->looked.info.err &&
@@ -53,8 +52,8 @@ static int digest(struct ck_hosts_task *t)
 
 	if (!copy->has)
 		return 0;
-	rc = ck_hosts_digest(t->hosts->calls, t->host->rank, CK_REPLICAS_FULL,
-			     &file, 1);
+	rc = ck_hosts_digest(t->hosts->calls, t->index, CK_REPLICAS_FULL, &file,
+			     1);
 	memcpy(copy->digest, file.digest, CK_COPY_DIGEST);
 	return rc ? rc : file.rc;
 }
@@ -250,15 +249,13 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	if (i == 0)
 		return 0;
 	h->metadata.name = all->name;
-	h->metadata.rank = h->hosts[i].rank;
+	h->metadata.peer = i;
 	h->metadata.access = (struct ck_file_access){ .mode = said->mode,
 						      .uid = said->uid,
 						      .gid = said->gid };
-	rc = bring(h,
-		   (struct ck_whereabouts){ h->hosts[i].rank,
-					    copy->looked.number },
+	rc = bring(h, (struct ck_whereabouts){ i, copy->looked.number },
 		   said->size, pages);
-	h->hosts[i].there = ck_calls_is_up(h->calls, h->hosts[i].rank);
+	h->hosts[i].there = ck_calls_is_up(h->calls, i);
 	if (rc)
 		return ck_fail(d, -rc, "%s: %.*s: %s", h->hosts[i].name,
 			       (int)all->name.len, all->name.p, strerror(-rc));

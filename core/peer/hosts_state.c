@@ -10,7 +10,7 @@ void ck_hosts_note_states(struct ck_hosts *h)
 {
 	for (uint32_t i = 0; i < h->n; i++) {
 		struct ck_hosts_host *host = &h->hosts[i];
-		bool up = host->there && ck_calls_is_up(h->calls, host->rank);
+		bool up = host->there && ck_calls_is_up(h->calls, i);
 
 		if (up == __atomic_load_n(&host->up, __ATOMIC_RELAXED))
 			continue;
@@ -27,10 +27,8 @@ static bool is_up(const struct ck_hosts_host *host)
 static const struct ck_hosts_host *host_at(const struct ck_hosts *h,
 					   uint32_t peer)
 {
-	for (uint32_t i = 1; i < h->n; i++)
-		if (h->hosts[i].there && h->hosts[i].rank == peer)
-			return &h->hosts[i];
-	return NULL;
+	return peer > 0 && peer < h->n && h->hosts[peer].there ? &h->hosts[peer]
+							       : NULL;
 }
 
 /* The peers of copies in use stay as they are. */

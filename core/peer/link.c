@@ -25,6 +25,9 @@ struct ck_link {
 	uint64_t size;
 	int event;	/* wakes the thread */
 	uint64_t share; /* of the memory, for one peer */
+	uint32_t npeers;
+	uint32_t *ranks; /* of peers */
+	uint32_t *peers; /* of ranks; npeers or above: it is none of them */
 	pthread_t thread;
 
 	pthread_mutex_t lock;
@@ -69,12 +72,13 @@ static int room_take(struct ck_link *l, uint32_t peer, const struct ck_ask *a,
 
 static int put(struct ck_link *l, uint32_t peer, const struct ck_ask *a)
 {
-	struct ck_frame frame = { .peer = peer, .kind = CK_FRAME_MESSAGE };
+	struct ck_frame frame = { .peer = l->ranks[peer],
+				  .kind = CK_FRAME_MESSAGE };
 	struct ck_str body = { a->body.data, a->head.body };
 	int rc;
 
-	if (l->dead)
-		return 0; /* lost: the thread says so */
+	if (l->dead || frame.peer == CK_LINK_NO_RANK)
+		return 0; /* lost: the thread says so, or it is down already */
 	if (ck_frames_waiting(&l->frames) > WAITING_MAX)
 		return -EAGAIN;
 	rc = room_take(l, peer, a, &frame);
@@ -107,7 +111,7 @@ static int line_send(struct ck_line *line, uint32_t peer,
 
 /* Of an answer: its payload lies where its request said. -EPROTO. */
 static int payload_find(struct ck_link *l, const struct ck_framed *f,
-			struct ck_message *m)
+			uint32_t peer, struct ck_message *m)
 {
 	uint64_t place = 0, room = 0;
 	bool has;
@@ -115,8 +119,7 @@ static int payload_find(struct ck_link *l, const struct ck_framed *f,
 	if (f->head.payload == 0)
 		return 0;
 	pthread_mutex_lock(&l->lock);
-	has = ck_rooms_find(&l->rooms, f->frame.peer, f->head.id, &place,
-			    &room);
+	has = ck_rooms_find(&l->rooms, peer, f->head.id, &place, &room);
 	pthread_mutex_unlock(&l->lock);
 	if (!has || f->head.payload > room)
 		return -EPROTO;
@@ -144,7 +147,8 @@ static void lose(struct ck_link *l, uint32_t peer)
 /* A peer has said what is no answer: whatever else it says is not wanted. */
 static void drop(struct ck_link *l, uint32_t peer)
 {
-	const struct ck_frame frame = { .peer = peer, .kind = CK_FRAME_DROP };
+	const struct ck_frame frame = { .peer = l->ranks[peer],
+					.kind = CK_FRAME_DROP };
 
 	ck_calls_lost(l->calls, peer);
 	pthread_mutex_lock(&l->lock);
@@ -154,20 +158,20 @@ static void drop(struct ck_link *l, uint32_t peer)
 }
 
 /* A message that is none is that peer's fault; a frame that is none, the mover's. */
-static int take_message(struct ck_link *l, const struct ck_framed *f,
-			uint32_t npeers)
+static int take_message(struct ck_link *l, const struct ck_framed *f)
 {
 	struct ck_message m = { .head = f->head, .body = f->body };
-	uint32_t peer = f->frame.peer;
+	uint32_t rank = f->frame.peer;
+	uint32_t peer = rank < l->npeers ? l->peers[rank] : l->npeers;
 	int rc;
 
-	if (peer >= npeers || f->frame.kind == CK_FRAME_DROP)
+	if (peer >= l->npeers || f->frame.kind == CK_FRAME_DROP)
 		return -EPROTO;
 	if (f->frame.kind == CK_FRAME_LOST) {
 		lose(l, peer);
 		return 0;
 	}
-	rc = payload_find(l, f, &m);
+	rc = payload_find(l, f, peer, &m);
 	if (rc == 0)
 		rc = ck_calls_take(l->calls, peer, &m, ck_msec_now());
 	room_give(l, peer, f->head.id);
@@ -176,13 +180,13 @@ static int take_message(struct ck_link *l, const struct ck_framed *f,
 	return 0;
 }
 
-static int take_all(struct ck_link *l, uint32_t npeers)
+static int take_all(struct ck_link *l)
 {
 	struct ck_framed f;
 	int rc = ck_frames_read(&l->frames), next;
 
 	while ((next = ck_frames_next(&l->frames, &f)) > 0)
-		if (take_message(l, &f, npeers))
+		if (take_message(l, &f))
 			return -EPROTO;
 	return next < 0 ? next : rc;
 }
@@ -215,7 +219,7 @@ static short wanted_events(struct ck_link *l)
 	return waits ? POLLIN | POLLOUT : POLLIN;
 }
 
-bool ck_link_turn(struct ck_link *l, uint32_t npeers, bool *dead)
+bool ck_link_turn(struct ck_link *l, bool *dead)
 {
 	uint32_t msec = ck_calls_tick(l->calls, ck_msec_now());
 	struct pollfd fds[] = { { .fd = l->event, .events = POLLIN },
@@ -228,7 +232,7 @@ bool ck_link_turn(struct ck_link *l, uint32_t npeers, bool *dead)
 		(void)ck_event_drain(l->event);
 	if (__atomic_load_n(&l->ending, __ATOMIC_ACQUIRE))
 		return false;
-	if (!*dead && (flush(l) || (fds[1].revents && take_all(l, npeers)))) {
+	if (!*dead && (flush(l) || (fds[1].revents && take_all(l)))) {
 		*dead = true;
 		die(l);
 	}
@@ -238,10 +242,9 @@ bool ck_link_turn(struct ck_link *l, uint32_t npeers, bool *dead)
 static void *run(void *arg)
 {
 	struct ck_link *l = arg;
-	uint32_t npeers = ck_calls_peers(l->calls);
 	bool dead = false;
 
-	while (ck_link_turn(l, npeers, &dead))
+	while (ck_link_turn(l, &dead))
 		;
 	ck_calls_end(l->calls);
 	return NULL;
@@ -252,6 +255,8 @@ static void *run(void *arg)
 static void destroy(struct ck_link *l)
 {
 	ck_calls_free(l->calls);
+	free(l->ranks);
+	free(l->peers);
 	ck_rooms_fini(&l->rooms);
 	ck_frames_fini(&l->frames);
 	pthread_mutex_destroy(&l->lock);
@@ -260,6 +265,29 @@ static void destroy(struct ck_link *l)
 	if (l->event >= 0)
 		close(l->event);
 	free(l);
+}
+
+/* Which rank is whose. Those that have none are down. */
+static int number(struct ck_link *l, const uint32_t *ranks)
+{
+	l->ranks = calloc(l->npeers, sizeof(*l->ranks));
+	l->peers = calloc(l->npeers, sizeof(*l->peers));
+	if (!l->ranks || !l->peers)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < l->npeers; i++)
+		l->peers[i] = l->npeers;
+	for (uint32_t i = 0; i < l->npeers; i++) {
+		uint32_t rank = ranks ? ranks[i] : i;
+
+		l->ranks[i] = rank;
+		if (rank == CK_LINK_NO_RANK)
+			ck_calls_lost(l->calls, i);
+		else if (rank >= l->npeers || l->peers[rank] < l->npeers)
+			return -EINVAL;
+		else
+			l->peers[rank] = i;
+	}
+	return 0;
 }
 
 static int prepare(struct ck_link *l, const struct ck_link_options *o)
@@ -274,7 +302,8 @@ static int prepare(struct ck_link *l, const struct ck_link_options *o)
 	if (l->event < 0)
 		return l->event;
 	l->calls = ck_calls_make(&o->calls, &l->line, ck_msec_now());
-	return l->calls ? ck_thread_start(&l->thread, run, l) : -ENOMEM;
+	rc = l->calls ? number(l, o->ranks) : -ENOMEM;
+	return rc ? rc : ck_thread_start(&l->thread, run, l);
 }
 
 int ck_link_make(const struct ck_link_options *o, struct ck_link **out)
@@ -289,6 +318,7 @@ int ck_link_make(const struct ck_link_options *o, struct ck_link **out)
 		return -ENOMEM;
 	l->line = (struct ck_line){ line_send, wake };
 	l->size = o->size;
+	l->npeers = o->calls.npeers;
 	l->share = ck_max(o->size / (2 * (uint64_t)o->calls.npeers),
 			  o->calls.window);
 	l->event = -1;

@@ -69,6 +69,6 @@ struct ck_link;
 
 /* What its thread does, once around; false: it ends. *dead: false at first, and true once
  * the mover is gone, or said what is no frame. */
-CK_MUST_USE bool ck_link_turn(struct ck_link *l, uint32_t npeers, bool *dead);
+CK_MUST_USE bool ck_link_turn(struct ck_link *l, bool *dead);
 
 #endif

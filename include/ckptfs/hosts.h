@@ -17,12 +17,13 @@ struct ck_hosts; /* opaque */
 struct ck_host_rank {
 	const char *name; /* of the host */
 	const char *path; /* of the checkpoint there */
-	uint32_t rank;
+	uint32_t
+		rank; /* its place where it is to matter: all who ask have the same */
 	bool missing; /* it never was there */
 };
 
 struct ck_hosts_setup {
-	struct ck_calls *calls; /* its peers are the ranks */
+	struct ck_calls *calls; /* its peers are those of the list */
 	/* The first is one of this host; those of a host follow each other. Names and
 	 * paths are the caller's, as long as the ck_hosts. */
 	const struct ck_host_rank *list;

@@ -10,6 +10,8 @@
 
 #include "ckptfs/calls.h"
 
+#define CK_LINK_NO_RANK UINT32_MAX
+
 struct ck_link; /* opaque */
 
 struct ck_link_options {
@@ -19,10 +21,14 @@ struct ck_link_options {
 	int sock, memory;
 	uint64_t size;
 	struct ck_calls_options calls;
+	/* The rank of each peer in the mover's job, below calls.npeers, or
+	 * CK_LINK_NO_RANK: it is not in it, and down as long as this link is. NULL:
+	 * peers are ranks. Borrowed while it is made. */
+	const uint32_t *ranks;
 };
 
 /* Starts its thread. -EINVAL: the memory is not so, or there are no peers or no
- * ping_msec; -ENOMEM; errors of mmap(2) and pthread_create(3). */
+ * ping_msec, or two have one rank; -ENOMEM; errors of mmap(2) and pthread_create(3). */
 CK_MUST_USE int ck_link_make(const struct ck_link_options *options,
 			     struct ck_link **out);
 struct ck_calls *ck_link_calls(struct ck_link *l);

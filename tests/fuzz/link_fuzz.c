@@ -192,7 +192,7 @@ static void call_begin(struct slot *s)
 
 static void turn(void)
 {
-	must(ck_link_turn(t.link, PEERS, &t.dead));
+	must(ck_link_turn(t.link, &t.dead));
 	(void)mover_hears();
 	must(t.dead || !t.malformed);
 	memset(t.unsure, 0, sizeof(t.unsure));

@@ -33,6 +33,7 @@ enum { RANKS_MOST = 16, MEMORY = 96 << 20 };
 static struct ck_cluster {
 	struct ck_host_rank list[RANKS_MOST];
 	char *dirs[RANKS_MOST];
+	uint32_t numbers[RANKS_MOST];	/* in the job */
 	struct ck_job jobs[RANKS_MOST]; /* by rank */
 	char *names;			/* what list and dirs point into */
 	uint32_t n, ranks;
@@ -73,8 +74,8 @@ static void names_read(void)
 		job.list[job.n].name = one;
 		job.list[job.n].path = dir;
 		job.list[job.n].missing = *dir == '\0';
-		if (*dir)
-			job.list[job.n].rank = job.ranks++;
+		job.list[job.n].rank = job.n;
+		job.numbers[job.n] = *dir ? job.ranks++ : CK_LINK_NO_RANK;
 		job.n++;
 	}
 }
@@ -95,7 +96,7 @@ static void rank_start(const struct ck_door *at, uint32_t i,
 		job.dirs[i], how == CK_BENEATH_SYMLINKS ? option : NULL,
 		beneath,     NULL
 	};
-	uint32_t rank = job.list[i].rank;
+	uint32_t rank = job.numbers[i];
 	int rc;
 
 	snprintf(where, sizeof(where), "%u/%u:%s", rank, job.ranks, job.mesh);
@@ -107,11 +108,12 @@ static void rank_start(const struct ck_door *at, uint32_t i,
 
 static void ranks_start(enum ck_beneath how)
 {
-	struct ck_link_options o = { .calls = { .npeers = job.ranks,
+	struct ck_link_options o = { .calls = { .npeers = job.n,
 						.ping_msec = 500,
 						.silence_msec = 3000,
 						.timeout_msec = 30000,
-						.window = 16 << 20 } };
+						.window = 16 << 20 },
+				     .ranks = job.numbers };
 	struct ck_door_way way;
 	struct ck_door at;
 	int rc = ck_door_open(&at);

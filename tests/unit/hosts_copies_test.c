@@ -178,6 +178,8 @@ struct job {
 
 /* h2 has two. */
 static const unsigned host_of_rank[RANKS] = { 0, 1, 2, 2, 3 };
+/* Of those in the list of hosts, which is in another order. */
+static const uint32_t ranks[RANKS] = { 0, 4, 3, 2, 1 };
 
 static void rank_run(struct job *b, uint32_t rank, const int stop[2])
 {
@@ -202,6 +204,7 @@ static void ranks_begin(struct job *b)
 
 	b->j = joined_make();
 	b->j->options.calls.npeers = RANKS;
+	b->j->options.ranks = ranks;
 	b->j->options.calls.silence_msec = 2000;
 	b->j->options.calls.timeout_msec = 4000;
 	joined_prepare(b->j);
@@ -231,10 +234,10 @@ static void hosts_begin(struct job *b, enum ck_replicas replicas,
 
 	while (preferred && strcmp(names[order[1]], preferred) != 0)
 		order[1]++;
-
+	order[1] = (HOSTS - order[1]) % HOSTS; /* as they are in the list */
 	for (uint32_t i = 0; i < RANKS; i++)
-		list[i] = (struct ck_host_rank){ names[host_of_rank[i]], "/", i,
-						 false };
+		list[i] = (struct ck_host_rank){ names[host_of_rank[ranks[i]]],
+						 "/", ranks[i], false };
 	b->hosts = ck_hosts_make(&(struct ck_hosts_setup){
 		.calls = ck_link_calls(b->j->link),
 		.list = list,
