@@ -22,7 +22,8 @@ struct peer {
 	bool up;
 	uint64_t heard, asked; /* when it said, and was asked, something */
 	uint64_t progress;     /* when it answered a call */
-	uint64_t window;       /* bytes on their way */
+	uint64_t held;	 /* until when patient calls wait, while it is down */
+	uint64_t window; /* bytes on their way */
 	struct calls_list queue, on_way;
 	struct ck_ask ping;
 };
@@ -171,16 +172,30 @@ static void give_up(struct ck_calls *all, struct ck_call *c, int rc)
 	list_append(&all->over, c);
 }
 
+static bool is_held(const struct ck_calls *all, const struct peer *p,
+		    const struct ck_call *c)
+{
+	return c->patient && all->now < p->held;
+}
+
+/* All to a peer that is down. */
 static void give_up_all(struct ck_calls *all, struct peer *p)
 {
-	struct ck_call *c;
+	struct ck_call *c, *next;
 
-	while ((c = list_first(&p->on_way)) || (c = list_first(&p->queue)))
+	while ((c = list_first(&p->on_way)))
 		give_up(all, c, -EIO);
+	for (c = p->queue.head.next; c != &p->queue.head; c = next) {
+		next = c->next;
+		if (!is_held(all, p, c))
+			give_up(all, c, -EIO);
+	}
 }
 
 static void go_down(struct ck_calls *all, struct peer *p)
 {
+	if (p->up)
+		p->held = p->heard + all->options.hold_msec;
 	p->up = false;
 	give_up_all(all, p);
 }
@@ -213,7 +228,7 @@ static void pump(struct ck_calls *all, struct peer *p)
 {
 	struct ck_call *c;
 
-	while ((c = list_first(&p->queue))) {
+	while (p->up && (c = list_first(&p->queue))) {
 		uint64_t bytes = ck_ask_bytes(&c->ask);
 		int rc;
 
@@ -238,7 +253,7 @@ void ck_calls_send(struct ck_calls *all, struct ck_call *c)
 	pthread_mutex_lock(&all->lock);
 	c->state = NEW;
 	c->since = all->now;
-	if (all->ended || !p->up || left_of(all, c) == 0) {
+	if ((!p->up && !is_held(all, p, c)) || left_of(all, c) == 0) {
 		give_up(all, c, -EIO);
 	} else {
 		c->state = QUEUED;
@@ -262,6 +277,20 @@ void ck_calls_drop(struct ck_calls *all, struct ck_call *c)
 	pthread_mutex_unlock(&all->lock);
 	if (dropped)
 		all->line->wake(all->line);
+}
+
+void ck_calls_release(struct ck_calls *all)
+{
+	pthread_mutex_lock(&all->lock);
+	for (uint32_t i = 0; i < all->options.npeers; i++) {
+		struct peer *p = &all->peers[i];
+
+		p->held = 0;
+		if (!p->up)
+			give_up_all(all, p);
+	}
+	pthread_mutex_unlock(&all->lock);
+	all->line->wake(all->line);
 }
 
 bool ck_calls_is_up(struct ck_calls *all, uint32_t peer)
@@ -326,6 +355,7 @@ static void set_now(struct ck_calls *all, uint64_t now)
 		p->heard += gap;
 		p->asked += gap;
 		p->progress += gap;
+		p->held += p->held ? gap : 0;
 		put_off(&p->queue, gap);
 		put_off(&p->on_way, gap);
 	}
@@ -411,7 +441,7 @@ static void ask_whether_there(struct ck_calls *all, uint32_t peer)
 	struct peer *p = &all->peers[peer];
 
 	if (all->now - p->heard < all->options.ping_msec ||
-	    all->now - p->asked < all->options.ping_msec)
+	    all->now - p->asked < all->options.ping_msec || all->ended)
 		return;
 	p->ping.head.id = ++all->last_id;
 	p->ping.head.epoch = all->epoch;
@@ -425,6 +455,8 @@ static void look_after(struct ck_calls *all, uint32_t peer)
 
 	if (p->up && all->now - p->heard >= all->options.silence_msec)
 		go_down(all, p);
+	if (!p->up)
+		give_up_all(all, p);
 	give_up_old(all, &p->on_way);
 	give_up_waiting(all, p);
 	pump(all, p);
@@ -447,8 +479,7 @@ uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now)
 
 	pthread_mutex_lock(&all->lock);
 	set_now(all, now);
-	if (!all->ended)
-		look_after_all(all);
+	look_after_all(all);
 	pthread_mutex_unlock(&all->lock);
 	tell(all);
 	return (uint32_t)ck_max(all->options.ping_msec / TICKS, 1);

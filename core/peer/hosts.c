@@ -188,7 +188,9 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 			.there = !o->list[i].missing,
 		};
 	h->replicas = o->replicas;
-	ck_requester_init(&h->requester, h->calls, NULL, 0);
+	ck_requester_init(
+		&h->requester,
+		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
 	if (groups_make(h, o))
 		return h;
 	ck_hosts_free(h);

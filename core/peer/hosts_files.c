@@ -400,9 +400,10 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 		return rc;
 	h->set = files;
 	h->shown = shown;
-	h->requester.files = h->files;
-	h->requester.n = h->nfiles;
-	ck_requester_set_others(&h->requester, h->others.list, h->others.n);
+	h->requester.ways.files = h->files;
+	h->requester.ways.n = h->nfiles;
+	h->requester.ways.others = h->others.list;
+	h->requester.ways.nothers = h->others.n;
 	ck_hosts_note_states(h);
 	if (h->let_wait)
 		ck_files_set_reader(files, &h->reader);

@@ -92,6 +92,12 @@ struct ck_hosts {
 	struct ck_hosts_host hosts[];
 };
 
+/* Its locks are no part of what is constant of it. */
+static inline struct ck_hosts *ck_hosts_of(const struct ck_elsewhere *e)
+{
+	return (struct ck_hosts *)(uintptr_t)e;
+}
+
 /* One host's part of something that all do at once. */
 struct ck_hosts_task {
 	struct ck_hosts *hosts;

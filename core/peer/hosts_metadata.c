@@ -229,7 +229,9 @@ static int bring(struct ck_hosts *h, struct ck_whereabouts where, uint64_t size,
 	*pages = ck_pages_alloc((size_t)size);
 	if (!*pages)
 		return -ENOMEM;
-	ck_requester_init(&requester, h->calls, &where, 1);
+	ck_requester_init(&requester, &(struct ck_ways){ .calls = h->calls,
+							 .files = &where,
+							 .n = 1 });
 	rc = ck_hosts_bring(&requester, 0, 0, size, *pages);
 	ck_requester_fini(&requester);
 	if (rc) {

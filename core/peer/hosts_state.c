@@ -89,7 +89,7 @@ static const char *show_down(const struct ck_hosts *h, uint32_t file)
 
 const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 {
-	const struct ck_hosts *h = (const struct ck_hosts *)e;
+	struct ck_hosts *h = ck_hosts_of(e);
 	struct ck_whereabouts place;
 
 	if (file >= h->nfiles || !ck_files_is_remote(h->set, file) ||
@@ -97,7 +97,7 @@ const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 		return NULL;
 	for (uint32_t i = 0; ck_requester_place(&h->requester, file, i, &place);
 	     i++)
-		if (ck_calls_is_up(h->calls, place.peer))
+		if (ck_requester_is_up(&h->requester, place.peer))
 			return NULL;
 	return show_down(h, file);
 }

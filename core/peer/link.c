@@ -246,6 +246,7 @@ static void *run(void *arg)
 
 	while (ck_link_turn(l, &dead))
 		;
+	ck_calls_release(l->calls);
 	ck_calls_end(l->calls);
 	return NULL;
 }
@@ -287,6 +288,7 @@ static int number(struct ck_link *l, const uint32_t *ranks)
 		else
 			l->peers[rank] = i;
 	}
+	ck_calls_release(l->calls);
 	return 0;
 }
 

@@ -3,7 +3,8 @@
  * requester: see requester.h. Moves are sorted by peer, and those of each become READs.
  * When all READs of one peer have come or were given up, those of its moves that failed
  * are sorted by the peers of the next copies, and so on; all is done when no peer is
- * asked any more.
+ * asked any more. Those that were not answered, and have no other copy, are asked for
+ * once more, by calls that wait for another line if there may be one.
  */
 #include "ckptfs/requester.h"
 
@@ -14,9 +15,16 @@ struct ck_requester_op {
 	struct ck_requester_op *next, *prev; /* under ck_requester.lock */
 	struct ck_requester *r;
 	struct ck_moves *moves;
-	struct part *parts; /* under ck_requester.lock, once they are sent */
-	size_t left; /* parts that are not over; of the line's thread, once they
-		      * are sent */
+	/* Under ck_requester.lock, once they are sent: */
+	struct part *parts;
+	size_t left; /* parts that are not over */
+};
+
+/* How a part came about. */
+struct attempt {
+	uint32_t tries; /* how many places were tried before */
+	bool patient;	/* its calls are */
+	uint64_t spent; /* milliseconds, at most, that the moves have taken */
 };
 
 /* Those for which one peer is asked. */
@@ -24,11 +32,15 @@ struct part {
 	struct part *next;
 	struct ck_requester_op *op;
 	uint32_t peer;
-	uint32_t tries; /* how many places were tried before */
-	uint64_t spent; /* milliseconds, at most, that the moves have taken */
+	struct attempt attempt;
+	/* Of the ways by which it is asked: */
+	struct ck_calls *line;
+	uint32_t generation;
+	bool unanswered; /* of a call nobody has said what it came to */
+	bool over;	 /* under ck_requester.lock: `line` may be gone */
 	struct read_call *calls;
 	size_t ncalls, cap;
-	size_t left;	 /* calls that are not over, as that of the op */
+	size_t left;	 /* calls that are not over; of the line's thread */
 	uint32_t *index; /* of each in the moves */
 	size_t n;
 	struct ck_move list[]; /* files are the peer's; then what index is */
@@ -47,14 +59,14 @@ struct sorted {
 	uint32_t index; /* in the moves */
 };
 
-static size_t first_other(const struct ck_requester *r, uint32_t file)
+static size_t first_other(const struct ck_ways *w, uint32_t file)
 {
-	size_t from = 0, end = r->nothers;
+	size_t from = 0, end = w->nothers;
 
 	while (from < end) {
 		size_t mid = from + (end - from) / 2;
 
-		if (r->others[mid].file < file)
+		if (w->others[mid].file < file)
 			from = mid + 1;
 		else
 			end = mid;
@@ -62,21 +74,33 @@ static size_t first_other(const struct ck_requester *r, uint32_t file)
 	return from;
 }
 
-bool ck_requester_place(const struct ck_requester *r, uint32_t file, uint32_t i,
-			struct ck_whereabouts *out)
+/* The i-th place that is tried. */
+static bool find_place(const struct ck_ways *w, uint32_t file, uint32_t i,
+		       struct ck_whereabouts *out)
 {
 	size_t at;
 
 	if (i == 0) {
-		if (file < r->n)
-			*out = r->files[file];
-		return file < r->n;
+		if (file < w->n)
+			*out = w->files[file];
+		return file < w->n;
 	}
-	at = first_other(r, file) + i - 1;
-	if (at >= r->nothers || r->others[at].file != file)
+	at = first_other(w, file) + i - 1;
+	if (at >= w->nothers || w->others[at].file != file)
 		return false;
-	*out = r->others[at].at;
+	*out = w->others[at].at;
 	return true;
+}
+
+bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
+			struct ck_whereabouts *out)
+{
+	bool found;
+
+	pthread_rwlock_rdlock(&r->ways_lock);
+	found = find_place(&r->ways, file, i, out);
+	pthread_rwlock_unlock(&r->ways_lock);
+	return found;
 }
 
 static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
@@ -84,7 +108,7 @@ static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
 {
 	struct ck_whereabouts at;
 
-	return ck_requester_place(r, file, tries, &at)
+	return find_place(&r->ways, file, tries, &at)
 		       ? at
 		       : (struct ck_whereabouts){ UINT32_MAX, 0 };
 }
@@ -133,7 +157,8 @@ static int add_call(struct part *p, struct ck_reads *reads)
 	p->calls = calls;
 	c = &calls[p->ncalls];
 	*c = (struct read_call){ .call.peer = p->peer,
-				 .call.spent = p->spent,
+				 .call.spent = p->attempt.spent,
+				 .call.patient = p->attempt.patient,
 				 .call.came = call_came,
 				 .part = p };
 	rc = ck_ask_read(reads, &c->call.ask);
@@ -156,7 +181,7 @@ static int add_calls(struct part *p)
 /* Of n moves that go to the same peer. */
 static struct part *part_make(struct ck_requester_op *op,
 			      const struct sorted *order, size_t n,
-			      uint32_t tries, uint64_t spent)
+			      struct attempt attempt)
 {
 	struct part *p = calloc(
 		1, sizeof(*p) + n * (sizeof(p->list[0]) + sizeof(p->index[0])));
@@ -165,8 +190,9 @@ static struct part *part_make(struct ck_requester_op *op,
 		return NULL;
 	p->op = op;
 	p->peer = order[0].at.peer;
-	p->tries = tries;
-	p->spent = spent;
+	p->attempt = attempt;
+	p->line = op->r->ways.calls;
+	p->generation = op->r->generation;
 	p->n = n;
 	p->index = (uint32_t *)(p->list + n);
 	for (size_t i = 0; i < n; i++) {
@@ -182,8 +208,7 @@ static struct part *part_make(struct ck_requester_op *op,
 
 /* One for each peer that is asked for some of the moves. -ENOMEM. */
 static int parts_make(struct ck_requester_op *op, struct sorted *order,
-		      size_t n, uint32_t tries, uint64_t spent,
-		      struct part **out)
+		      size_t n, struct attempt attempt, struct part **out)
 {
 	struct part **last = out;
 
@@ -197,7 +222,7 @@ static int parts_make(struct ck_requester_op *op, struct sorted *order,
 			end++;
 		if (peer == UINT32_MAX)
 			break; /* these are the last */
-		p = part_make(op, order + from, end - from, tries, spent);
+		p = part_make(op, order + from, end - from, attempt);
 		if (!p) {
 			parts_free(*out);
 			*out = NULL;
@@ -216,7 +241,7 @@ static void part_note(const struct part *p)
 	for (size_t i = 0; i < p->n; i++) {
 		int rc = p->list[i].rc == -EPROTO ? -EIO : p->list[i].rc;
 
-		if (p->tries == 0 || rc == 0 || rc == -EINTR)
+		if (p->attempt.tries == 0 || rc == 0 || rc == -EINTR)
 			p->op->moves->list[p->index[i]].rc = rc;
 	}
 }
@@ -236,7 +261,8 @@ static void parts_add(struct ck_requester_op *op, struct part *list)
 	*end = list;
 }
 
-/* Moves of files that nobody has are -ENODATA, and no peer's. */
+/* Moves of files that nobody has now are -EIO, of what is no file -ENODATA, and no
+ * peer's. */
 static struct ck_requester_op *op_make(struct ck_requester *r,
 				       struct ck_moves *moves)
 {
@@ -254,9 +280,10 @@ static struct ck_requester_op *op_make(struct ck_requester *r,
 	for (size_t i = 0; i < moves->n; i++) {
 		order[i] = (struct sorted){ place(r, moves->list[i].file, 0),
 					    (uint32_t)i };
-		moves->list[i].rc = -ENODATA;
+		moves->list[i].rc = moves->list[i].file < r->ways.n ? -EIO
+								    : -ENODATA;
 	}
-	if (parts_make(op, order, moves->n, 0, 0, &parts)) {
+	if (parts_make(op, order, moves->n, (struct attempt){ 0 }, &parts)) {
 		op_free(op);
 		return NULL;
 	}
@@ -278,16 +305,12 @@ static void link_in(struct ck_requester_op *op)
 
 static void link_out(struct ck_requester_op *op)
 {
-	struct ck_requester *r = op->r;
-
-	pthread_mutex_lock(&r->lock);
 	if (op->prev)
 		op->prev->next = op->next;
 	else
-		r->first = op->next;
+		op->r->first = op->next;
 	if (op->next)
 		op->next->prev = op->prev;
-	pthread_mutex_unlock(&r->lock);
 }
 
 static bool is_unwanted(const struct ck_moves *moves)
@@ -296,20 +319,22 @@ static bool is_unwanted(const struct ck_moves *moves)
 }
 
 /* With r->lock, so that the op is there until all are sent. */
-static void send_all(struct ck_requester *r, const struct part *p)
+static void send_all(const struct part *p)
 {
 	for (; p; p = p->next)
 		for (size_t i = 0; i < p->ncalls; i++)
-			ck_calls_send(r->calls, &p->calls[i].call);
+			ck_calls_send(p->line, &p->calls[i].call);
 }
 
 /* The same. */
 static void drop_all(const struct ck_requester_op *op)
 {
 	for (const struct part *p = op->parts; p; p = p->next)
-		for (size_t i = 0; i < p->ncalls; i++)
-			ck_calls_drop(op->r->calls, &p->calls[i].call);
+		for (size_t i = 0; i < p->ncalls && !p->over; i++)
+			ck_calls_drop(p->line, &p->calls[i].call);
 }
+
+/* --- again ------------------------------------------------------------------------------ */
 
 /* Whether another place may have what this one has not. */
 static bool may_try_again(int rc)
@@ -317,29 +342,37 @@ static bool may_try_again(int rc)
 	return rc && rc != -ENOMEM && rc != -EINTR;
 }
 
-/* Those moves of a part that failed, as far as there are other places of their files. */
-static struct part *parts_again(struct part *failed)
+static bool has_failed(const struct part *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (may_try_again(p->list[i].rc))
+			return true;
+	return false;
+}
+
+/* Those moves of a part that failed, as far as there is that place of their files;
+ * only_last: and no other behind it. */
+static struct part *parts_again(struct part *failed, struct attempt attempt,
+				bool only_last)
 {
 	struct ck_requester_op *op = failed->op;
-	ck_auto_free struct sorted *order = NULL;
-	uint32_t tries = failed->tries + 1;
+	ck_auto_free struct sorted *order = calloc(failed->n, sizeof(*order));
 	struct part *parts;
 	size_t n = 0;
 
-	if (op->r->nothers == 0)
-		return NULL;
-	order = calloc(failed->n, sizeof(*order));
 	for (size_t i = 0; order && i < failed->n; i++) {
 		uint32_t index = failed->index[i];
+		uint32_t file = op->moves->list[index].file;
+		struct ck_whereabouts next;
 
-		if (may_try_again(failed->list[i].rc))
-			order[n++] = (struct sorted){
-				place(op->r, op->moves->list[index].file,
-				      tries),
-				index
-			};
+		if (!may_try_again(failed->list[i].rc) ||
+		    (only_last &&
+		     find_place(&op->r->ways, file, attempt.tries + 1, &next)))
+			continue;
+		order[n++] = (struct sorted){ place(op->r, file, attempt.tries),
+					      index };
 	}
-	if (n == 0 || parts_make(op, order, n, tries, failed->spent, &parts))
+	if (n == 0 || parts_make(op, order, n, attempt, &parts))
 		return NULL;
 	return parts;
 }
@@ -352,35 +385,64 @@ static void give_up(struct ck_requester_op *op, const struct part *p)
 			op->moves->list[p->index[i]].rc = -EINTR;
 }
 
-static void try_again(struct part *failed)
+static void ask_again(struct part *failed, struct attempt attempt,
+		      bool only_last)
 {
 	struct ck_requester_op *op = failed->op;
-	struct part *parts = parts_again(failed);
+	struct part *parts = parts_again(failed, attempt, only_last);
 
-	if (!parts)
-		return;
-	pthread_mutex_lock(&op->r->lock);
-	if (is_unwanted(op->moves)) {
+	if (parts && is_unwanted(op->moves)) {
 		give_up(op, parts);
 		parts_free(parts);
-	} else {
+	} else if (parts) {
 		parts_add(op, parts);
-		send_all(op->r, parts);
+		send_all(parts);
 	}
-	pthread_mutex_unlock(&op->r->lock);
+}
+
+/* By other ways, if there are; at the next places; or at the same, with patience. */
+static void try_again(struct part *failed)
+{
+	struct attempt next = failed->attempt;
+
+	if (!has_failed(failed))
+		return;
+	if (failed->unanswered &&
+	    failed->generation != failed->op->r->generation) {
+		ask_again(failed, (struct attempt){ 0 }, false);
+		return;
+	}
+	next.tries++;
+	next.patient = false;
+	if (failed->op->r->ways.nothers)
+		ask_again(failed, next, false);
+	next = failed->attempt;
+	if (failed->unanswered && !next.patient) {
+		next.patient = true;
+		ask_again(failed, next, true);
+	}
 }
 
 /* All its calls are. */
 static void part_over(struct part *p)
 {
 	struct ck_requester_op *op = p->op;
+	struct ck_requester *r = op->r;
 	struct ck_moves *moves = op->moves;
+	bool over;
 
+	pthread_rwlock_rdlock(&r->ways_lock);
+	pthread_mutex_lock(&r->lock);
+	p->over = true;
 	part_note(p);
 	try_again(p);
-	if (--op->left)
+	over = --op->left == 0;
+	if (over)
+		link_out(op);
+	pthread_mutex_unlock(&r->lock);
+	pthread_rwlock_unlock(&r->ways_lock);
+	if (!over)
 		return;
-	link_out(op);
 	op_free(op);
 	moves->done(moves);
 }
@@ -391,9 +453,11 @@ static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
 
 	if (m)
 		rc = ck_take_read(&c->ask, m);
+	else
+		p->unanswered |= rc == -EIO;
 	if (rc)
 		ck_ask_fail(&c->ask, rc);
-	p->spent = ck_max(p->spent, c->spent);
+	p->attempt.spent = ck_max(p->attempt.spent, c->spent);
 	if (--p->left == 0)
 		part_over(p);
 	return rc == -EPROTO ? rc : 0;
@@ -405,9 +469,9 @@ static void fail_all(struct ck_moves *moves, int rc)
 		moves->list[i].rc = rc;
 }
 
-static int start(struct ck_mover *mover, struct ck_moves *moves)
+/* With ways_lock. */
+static int begin(struct ck_requester *r, struct ck_moves *moves)
 {
-	struct ck_requester *r = (struct ck_requester *)mover;
 	struct ck_requester_op *op = op_make(r, moves);
 
 	if (!op) {
@@ -421,11 +485,22 @@ static int start(struct ck_mover *mover, struct ck_moves *moves)
 	/* Who is done waits for the lock before the op goes. */
 	pthread_mutex_lock(&r->lock);
 	link_in(op);
-	send_all(r, op->parts);
+	send_all(op->parts);
 	if (is_unwanted(moves))
 		drop_all(op);
 	pthread_mutex_unlock(&r->lock);
 	return -EINPROGRESS;
+}
+
+static int start(struct ck_mover *mover, struct ck_moves *moves)
+{
+	struct ck_requester *r = (struct ck_requester *)mover;
+	int rc;
+
+	pthread_rwlock_rdlock(&r->ways_lock);
+	rc = begin(r, moves);
+	pthread_rwlock_unlock(&r->ways_lock);
+	return rc;
 }
 
 static void interrupt(struct ck_mover *mover, struct ck_moves *moves)
@@ -441,26 +516,48 @@ static void interrupt(struct ck_mover *mover, struct ck_moves *moves)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void ck_requester_set_others(struct ck_requester *r,
-			     const struct ck_other_place *others, size_t n)
+void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways)
 {
-	r->others = others;
-	r->nothers = n;
+	pthread_rwlock_wrlock(&r->ways_lock);
+	r->ways = *ways;
+	r->generation++;
+	pthread_rwlock_unlock(&r->ways_lock);
 }
 
-void ck_requester_init(struct ck_requester *r, struct ck_calls *calls,
-		       const struct ck_whereabouts *files, uint32_t n)
+bool ck_requester_is_up(struct ck_requester *r, uint32_t peer)
+{
+	bool up;
+
+	pthread_rwlock_rdlock(&r->ways_lock);
+	up = ck_calls_is_up(r->ways.calls, peer);
+	pthread_rwlock_unlock(&r->ways_lock);
+	return up;
+}
+
+/* Who replaces the ways is not to wait for as long as somebody uses them. */
+static void ways_lock_init(pthread_rwlock_t *lock)
+{
+	pthread_rwlockattr_t how;
+
+	pthread_rwlockattr_init(&how);
+	(void)pthread_rwlockattr_setkind_np(
+		&how, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(lock, &how);
+	pthread_rwlockattr_destroy(&how);
+}
+
+void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways)
 {
 	*r = (struct ck_requester){
 		.mover = { "peers", start, interrupt },
-		.calls = calls,
-		.files = files,
-		.n = n,
+		.ways = *ways,
 	};
+	ways_lock_init(&r->ways_lock);
 	pthread_mutex_init(&r->lock, NULL);
 }
 
 void ck_requester_fini(struct ck_requester *r)
 {
 	pthread_mutex_destroy(&r->lock);
+	pthread_rwlock_destroy(&r->ways_lock);
 }

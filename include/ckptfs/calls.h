@@ -36,6 +36,9 @@ struct ck_calls_options {
 	uint32_t timeout_msec;
 	uint64_t window; /* bytes of answers asked of one peer at a time; a
 				* single call may have more */
+	/* So long after a peer was heard last, patient calls to it wait for another
+	 * line; 0: nobody waits for one. */
+	uint32_t hold_msec;
 };
 
 /* A request to one peer, of whoever waits for its answer. */
@@ -43,6 +46,7 @@ struct ck_call {
 	/* Set by the caller, and his until it is sent and after it came: */
 	struct ck_ask ask; /* but its head's id and epoch */
 	uint32_t peer;
+	bool patient; /* it waits while the peer is down, see hold_msec */
 	uint64_t
 		spent; /* milliseconds of its time that are over already, since it
 			 * was sent to another peer before; with those it took when
@@ -73,6 +77,9 @@ void ck_calls_send(struct ck_calls *all, struct ck_call *c);
 /* Nobody waits for it any more: came() is called soon, if it was not yet. Until it is
  * the call must be there. Any thread. */
 void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
+/* There will be no other line for now: calls that wait for one fail, and later ones too,
+ * until another peer goes down. Any thread. */
+void ck_calls_release(struct ck_calls *all);
 bool ck_calls_is_up(struct ck_calls *all, uint32_t peer);
 uint32_t ck_calls_peers(const struct ck_calls *all);
 
@@ -89,7 +96,8 @@ void ck_calls_lost(struct ck_calls *all, uint32_t peer);
 /* The line is another one: whatever was on its way is sent again, and answers to what
  * was sent before are no one's. Peers that were down may answer again. */
 void ck_calls_renew(struct ck_calls *all, uint64_t now);
-/* Nothing is sent any more: all calls fail, later ones too. */
+/* Nothing is sent any more: all calls fail, later ones too, but for those that wait for
+ * another line. */
 void ck_calls_end(struct ck_calls *all);
 
 /* --- asking, for those who may wait ------------------------------------------------ */

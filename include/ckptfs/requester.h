@@ -2,7 +2,8 @@
 /*
  * requester: the mover of remote files. It asks the peers that have them, each for all
  * that it has of the moves, all at once. Where that fails, and there is another copy, it
- * asks for that one, within the time that is left.
+ * asks for that one, within the time that is left. Who is asked, and how, may be replaced:
+ * what was not answered by then is asked for again.
  */
 #ifndef CKPTFS_REQUESTER_H
 #define CKPTFS_REQUESTER_H
@@ -23,32 +24,42 @@ struct ck_other_place {
 	struct ck_whereabouts at;
 };
 
-struct ck_requester {
-	/* Constant: */
-	struct ck_mover mover; /* first; any thread may call it */
+/* Who is asked, and how. All is the caller's. */
+struct ck_ways {
 	struct ck_calls *calls;
-	const struct ck_whereabouts *files; /* by number, n; the caller's */
+	const struct ck_whereabouts *files; /* by number, n */
 	uint32_t n;
+	/* Files that are in more than one place, by number; those of a file follow each
+	 * other in the order in which they are tried. */
 	const struct ck_other_place *others;
 	size_t nothers;
+};
+
+struct ck_requester {
+	struct ck_mover mover; /* first, constant; any thread may call it */
+
+	pthread_rwlock_t ways_lock;
+	/* Under ways_lock: */
+	struct ck_ways ways;
+	uint32_t generation; /* of the ways */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	struct ck_requester_op *first; /* moves on their way */
 };
 
-/* calls and files are the caller's and outlive it. A move of a file of number n or
- * above is -ENODATA. */
-void ck_requester_init(struct ck_requester *r, struct ck_calls *calls,
-		       const struct ck_whereabouts *files, uint32_t n);
-/* Files that are in more than one place, by number; those of a file follow each other
- * in the order in which they are tried. They are the caller's and outlive it. Before it
- * is used. */
-void ck_requester_set_others(struct ck_requester *r,
-			     const struct ck_other_place *others, size_t n);
+/* A move of a file of number ways.n or above is -ENODATA. The ways outlive it, or are
+ * replaced. */
+void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways);
+/* From now on those are used. Moves that others have under way are asked for again as
+ * soon as the calls of those before have ended; tables of before are not used any more
+ * when it returns. Any thread. */
+void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways);
+/* Whether a peer is up. Any thread. */
+bool ck_requester_is_up(struct ck_requester *r, uint32_t peer);
 /* Where a file is, the i-th place that is tried. False: there are not so many. Any
  * thread. */
-bool ck_requester_place(const struct ck_requester *r, uint32_t file, uint32_t i,
+bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
 			struct ck_whereabouts *out);
 /* Nothing is on its way. */
 void ck_requester_fini(struct ck_requester *r);

@@ -30,6 +30,7 @@ fault = "user.ckptfs.error"
 print(os.getxattr(path, fault).decode() if fault in os.listxattr(path) else "",
       open(f"{sys.argv[1]}/.ckptfs/damage").read(), sep="\\0")
 """
+signal.signal(signal.SIGHUP, signal.SIG_DFL)   # nohup(1) ignores it
 tap = Tap()
 check = tap.check
 

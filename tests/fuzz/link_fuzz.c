@@ -388,9 +388,12 @@ static void begin(int sock)
 		t.said[i] = t.dropped[i] = 0;
 	t.malformed = t.dead = t.lost_track = false;
 	must(ck_link_make(&o, &t.link) == 0);
-	ck_requester_init(&t.requester, ck_link_calls(t.link), files,
-			  SLOTS * MOVES);
-	ck_requester_set_others(&t.requester, others, MOVES);
+	ck_requester_init(&t.requester,
+			  &(struct ck_ways){ .calls = ck_link_calls(t.link),
+					     .files = files,
+					     .n = SLOTS * MOVES });
+	t.requester.ways.others = others;
+	t.requester.ways.nothers = MOVES;
 }
 
 static void end(void)

@@ -217,8 +217,10 @@ static inline void joined_start(struct joined *j, bool forked,
 	}
 	if (ck_link_make(&j->options, &j->link))
 		abort();
-	ck_requester_init(&j->requester, ck_link_calls(j->link), j->files,
-			  FILES);
+	ck_requester_init(&j->requester,
+			  &(struct ck_ways){ .calls = ck_link_calls(j->link),
+					     .files = j->files,
+					     .n = FILES });
 }
 
 /* What the mover came to: the status of a process, 0 or an error of a thread. */

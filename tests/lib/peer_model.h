@@ -258,8 +258,11 @@ static inline bool is_right_rc(const struct op *op, size_t i)
 	int rc = op->set.list[i].rc;
 	struct ck_whereabouts at;
 
+	if (rc == -EINTR && kind == WILD)
+		return op->interrupted; /* beside others that were asked for again */
 	if (!needs_peer(op, i))
-		return rc == rc_of_kind(kind);
+		return rc == (kind == NONE ? move_none_rc(&op->set.list[i])
+					   : rc_of_kind(kind));
 	at = where(op, i);
 	if (rc == -ESTALE)
 		return kind != UNKNOWN &&

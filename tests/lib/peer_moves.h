@@ -32,6 +32,12 @@ struct move_set {
 	uint8_t to[SET_ROOM];
 };
 
+/* Of a move that is for nobody: nobody has the file, or it is none. */
+static inline int move_none_rc(const struct ck_move *m)
+{
+	return m->file == NOBODYS ? -EIO : -ENODATA;
+}
+
 /* File i is file i / OWNERS of owner i % OWNERS, if there are so many. */
 static inline void whereabouts_fill(struct ck_whereabouts *files,
 				    uint32_t npeers)

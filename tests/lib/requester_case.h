@@ -55,7 +55,9 @@ static inline void begin(void)
 	if (!calls)
 		abort();
 	whereabouts_fill(files, OWNERS);
-	ck_requester_init(&requester, calls, files, SET_FILES);
+	ck_requester_init(&requester, &(struct ck_ways){ .calls = calls,
+							 .files = files,
+							 .n = SET_FILES });
 }
 
 static inline void end(void)

@@ -76,8 +76,10 @@ static void files_ask(struct ck_checkpoint *cp)
 	}
 	free(names);
 	free(said);
-	ck_requester_init(&far.requester, ck_link_calls(far.link), far.files,
-			  n);
+	ck_requester_init(&far.requester,
+			  &(struct ck_ways){ .calls = ck_link_calls(far.link),
+					     .files = far.files,
+					     .n = n });
 }
 
 static int far_open(const char *path, const struct ck_format_options *options,

@@ -200,8 +200,10 @@ static void test_first(struct member *b, const char *what)
 	j->options.calls.timeout_msec = 3000;
 	if (ck_link_make(&j->options, &j->link))
 		abort();
-	ck_requester_init(&j->requester, ck_link_calls(j->link), j->files,
-			  FILES);
+	ck_requester_init(&j->requester,
+			  &(struct ck_ways){ .calls = ck_link_calls(j->link),
+					     .files = j->files,
+					     .n = FILES });
 	look(j, b->size);
 	if (strcmp(what, "stopped") == 0)
 		test_silent(j, SIGSTOP);

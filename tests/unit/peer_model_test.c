@@ -115,7 +115,9 @@ static void model_begin(struct model *m)
 	m->calls = ck_calls_make(&options, &m->line, m->now);
 	if (!m->calls)
 		abort();
-	ck_requester_init(&m->requester, m->calls, m->files, SET_FILES);
+	ck_requester_init(&m->requester, &(struct ck_ways){ .calls = m->calls,
+							    .files = m->files,
+							    .n = SET_FILES });
 }
 
 /* All that was lost is back, and nothing is done any more; all comes to its end. */

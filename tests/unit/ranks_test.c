@@ -68,8 +68,10 @@ static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
 	r->stop = stop[1];
 	if (ck_link_make(&r->j->options, &r->j->link))
 		abort();
-	ck_requester_init(&r->j->requester, ck_link_calls(r->j->link),
-			  r->j->files, FILES);
+	ck_requester_init(&r->j->requester,
+			  &(struct ck_ways){ .calls = ck_link_calls(r->j->link),
+					     .files = r->j->files,
+					     .n = FILES });
 }
 
 /* The files are had from all, one after the other. 0 or an error. */
@@ -180,7 +182,8 @@ static void test_copies(uint32_t first, uint32_t second)
 			others[2 * file + i % 3 - 1] =
 				(struct ck_other_place){ file, at };
 	}
-	ck_requester_set_others(&r.j->requester, others, 2UL * FILES);
+	r.j->requester.ways.others = others;
+	r.j->requester.ways.nothers = 2UL * FILES;
 	movers_start(&m, threads);
 	msec_sleep(20);
 	kill(r.pids[first], SIGKILL);

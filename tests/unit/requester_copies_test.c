@@ -24,7 +24,8 @@ struct copied {
 static void copied_begin(struct copied *c)
 {
 	begin();
-	ck_requester_set_others(&requester, others, CK_ARRAY_SIZE(others));
+	requester.ways.others = others;
+	requester.ways.nothers = CK_ARRAY_SIZE(others);
 	*c = (struct copied){ .moves = { .list = c->list, .n = 2 } };
 	for (unsigned i = 0; i < 2; i++)
 		c->list[i] = (struct ck_move){
@@ -198,7 +199,8 @@ static void test_wild(void)
 	struct copied c;
 
 	begin();
-	ck_requester_set_others(&requester, others, CK_ARRAY_SIZE(others));
+	requester.ways.others = others;
+	requester.ways.nothers = CK_ARRAY_SIZE(others);
 	c = (struct copied){ .moves = { .list = c.list, .n = 2 } };
 	for (unsigned i = 0; i < 2; i++)
 		c.list[i] = (struct ck_move){ .file = 2,
@@ -406,7 +408,8 @@ static void test_any(void)
 		begin();
 		for (unsigned f = 0; f < ANY_FILES; f++)
 			files[f] = a.at[f][0];
-		ck_requester_set_others(&requester, a.others, a.nothers);
+		requester.ways.others = a.others;
+		requester.ways.nothers = a.nothers;
 		wrong += start(&a.set.moves) != -EINPROGRESS;
 		for (; line.packets.n; asked++)
 			wrong += !any_answer(&a, &random);

@@ -172,7 +172,7 @@ static void test_at_once(void)
 
 	begin();
 	eq_err(start(&moves), 0);
-	eq_err(list[0].rc, -ENODATA);
+	eq_err(list[0].rc, -EIO);
 	eq_err(list[1].rc, -ENODATA);
 	moves.n = 0;
 	eq_err(start(&moves), 0);

@@ -54,8 +54,8 @@ static bool is_right_rc(const struct op *op, size_t i)
 	int rc = op->set.list[i].rc;
 
 	switch (op->set.kind[i]) {
-	case NONE: return rc == -ENODATA;
-	case WILD: return rc == -EIO;
+	case NONE: return rc == move_none_rc(&op->set.list[i]);
+	case WILD: return rc == -EIO || (rc == -EINTR && op->interrupted);
 	case OUTSIDE:
 	case UNKNOWN:
 	case PLAIN: break;
@@ -214,7 +214,9 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 	for (unsigned i = 0; i < OWNERS; i++)
 		line.owner[i] = owners.owner[i];
 	line_thread_begin(&line, 300, tap_random(&random));
-	ck_requester_init(&requester, line.calls, files, SET_FILES);
+	ck_requester_init(&requester, &(struct ck_ways){ .calls = line.calls,
+							 .files = files,
+							 .n = SET_FILES });
 	workers_begin(rounds, &random);
 	interrupt_some(tap_random(&random));
 	bad = workers_end();

@@ -194,7 +194,9 @@ static unsigned check_trials(uint64_t trials, uint64_t seed, bool calm,
 		line.owner[i] = owner;
 	t.w = world_make();
 	line_thread_begin(&line, 500, seed);
-	ck_requester_init(&requester, line.calls, files_at, BIG + 2);
+	ck_requester_init(&requester, &(struct ck_ways){ .calls = line.calls,
+							 .files = files_at,
+							 .n = BIG + 2 });
 	for (uint64_t i = 0; i < trials; i++)
 		wrong += check_trial(&t, &random);
 	line_thread_end(&line);
