@@ -279,7 +279,8 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
 	uint32_t n = 0, first = 0;
 
 	for (uint32_t i = ck_files_count(cp->files); i > 0 && i--;)
-		if (ck_files_trouble(cp->files, i)) {
+		if (ck_files_trouble(cp->files, i) &&
+		    !ck_files_is_remote(cp->files, i)) {
 			first = i;
 			n++;
 		}

@@ -22,39 +22,41 @@ static void *work_run(void *arg)
 	return NULL;
 }
 
-static int start_all(struct work *list, uint32_t from, uint32_t n)
+int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
+		 int (*run)(struct ck_hosts_task *t))
 {
-	int rc = 0;
+	ck_auto_free struct work *list = calloc(n, sizeof(*list));
+	int rc = list ? 0 : -ENOMEM;
 
-	for (uint32_t i = from; i < n && rc == 0; i++) {
-		if (!list[i].task->host->there)
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		tasks[i].rc = -EIO;
+		if (!tasks[i].wanted)
 			continue;
+		list[i] = (struct work){ .task = &tasks[i], .run = run };
 		rc = ck_thread_start(&list[i].thread, work_run, &list[i]);
 		list[i].started = rc == 0;
 	}
+	for (uint32_t i = 0; list && i < n; i++)
+		if (list[i].started)
+			pthread_join(list[i].thread, NULL);
 	return rc;
 }
 
-int ck_hosts_each(struct ck_hosts *h, uint32_t from,
-		  int (*run)(struct ck_hosts_task *t), void *arg,
-		  struct ck_hosts_task *tasks)
+int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
+		  void *arg, struct ck_hosts_task *tasks)
 {
-	ck_auto_free struct work *list = calloc(h->n, sizeof(*list));
 	int rc;
 
-	if (!list)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < h->n; i++) {
-		tasks[i] = (struct ck_hosts_task){ h, &h->hosts[i], i, arg,
-						   -EIO };
-		list[i] = (struct work){ .task = &tasks[i], .run = run };
-	}
-	rc = start_all(list, from, h->n);
-	for (uint32_t i = from; i < h->n; i++)
-		if (list[i].started)
-			pthread_join(list[i].thread, NULL);
+	for (uint32_t i = 0; i < h->n; i++)
+		tasks[i] =
+			(struct ck_hosts_task){ .hosts = h,
+						.host = &h->hosts[i],
+						.index = i,
+						.arg = arg,
+						.wanted = h->hosts[i].there };
+	rc = ck_hosts_run(tasks, h->n, run);
 	/* None of them looks at it any more. */
-	for (uint32_t i = from; i < h->n; i++) {
+	for (uint32_t i = 0; i < h->n; i++) {
 		struct ck_hosts_host *host = &h->hosts[i];
 
 		if (host->there)
@@ -204,6 +206,7 @@ void ck_hosts_free(struct ck_hosts *h)
 	ck_requester_fini(&h->requester);
 	free(h->files);
 	free(h->others.list);
+	free(h->known.list);
 	free(h->copies.list);
 	free(h->unused.list);
 	free(h->groups);

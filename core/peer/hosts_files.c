@@ -56,11 +56,14 @@ static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
 {
 	uint32_t number = g->numbers[i];
 	const struct ck_looked *l = fault_of(h, g, i);
-	struct ck_file_info fault = { .err = EIO, .why = ck_file_why_away() };
+	struct ck_file_info fault = { 0 };
 
 	if (l && l->trouble) {
-		fault = (struct ck_file_info){ .err = l->trouble };
-	} else if (!is_any_away(h)) {
+		fault.err = l->trouble;
+	} else if (is_any_away(h)) {
+		ck_files_set_away(files, number);
+		return;
+	} else {
 		if (!l || !ck_files_is_seen(files, number) ||
 		    !ck_file_is_missing(ck_files_info(files, number)))
 			return;
@@ -138,27 +141,47 @@ static int add_other(struct ck_hosts *h, uint32_t file, uint32_t rank,
 	return 0;
 }
 
+int64_t ck_hosts_nsec(struct timespec t)
+{
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Here, and in what is kept for other jobs. */
+static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
+		     uint32_t rank, bool is_first)
+{
+	const struct ck_looked *l = &g->said[rank][i];
+	struct ck_hosts_place *known = ck_grow(h->known.list, &h->known.cap,
+					       h->known.n, 1, sizeof(*known));
+
+	if (!known)
+		return -ENOMEM;
+	h->known.list = known;
+	known[h->known.n++] = (struct ck_hosts_place){
+		g->numbers[i], rank, ck_hosts_nsec(l->info.mtime)
+	};
+	if (!is_first)
+		return add_other(h, g->numbers[i], rank, l->number);
+	h->files[g->numbers[i]] = (struct ck_whereabouts){ rank, l->number };
+	return 0;
+}
+
 /* All ranks of a host, the best one first; it is the file's first place if that has
  * none. */
 static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		      uint32_t host, bool is_first)
 {
 	const struct ck_hosts_group *group = &h->groups[host];
-	uint32_t number = g->numbers[i], best = rank_of(h, g, host, i);
-	int rc = 0;
+	uint32_t best = rank_of(h, g, host, i);
+	int rc;
 
 	if (best == h->n)
 		return 0;
-	if (is_first)
-		h->files[number] = (struct ck_whereabouts){
-			best, g->said[best][i].number
-		};
-	else
-		rc = add_other(h, number, best, g->said[best][i].number);
+	rc = add_place(h, g, i, best, is_first);
 	for (uint32_t r = group->first; r < group->first + group->n && rc == 0;
 	     r++)
 		if (r != best && has_copy(h, g, r, i, g->copies[host][i].size))
-			rc = add_other(h, number, r, g->said[r][i].number);
+			rc = add_place(h, g, i, r, false);
 	return rc;
 }
 

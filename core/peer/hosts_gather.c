@@ -59,7 +59,7 @@ int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 		     ? names_take(g, files)
 		     : -ENOMEM;
 	if (rc == 0)
-		rc = ck_hosts_each(h, 0, ask, g, tasks);
+		rc = ck_hosts_each(h, ask, g, tasks);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	for (uint32_t i = 1; i < h->n; i++)
@@ -229,7 +229,7 @@ int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 		leave_troubled(h, g, files);
 	if (rc || h->replicas == CK_REPLICAS_FIRST)
 		return rc;
-	rc = ck_hosts_each(h, 0, compare, g, tasks);
+	rc = ck_hosts_each(h, compare, g, tasks);
 	for (uint32_t i = 0; i < h->n && rc == 0; i++)
 		if (h->hosts[i].there)
 			rc = tasks[i].rc;

@@ -42,7 +42,11 @@ static void note_metadata(struct ck_hosts *h, const struct ck_looked *l)
 					    .uid = l->info.uid,
 					    .gid = l->info.gid };
 
-	__atomic_store_n(&h->metadata.changed, l->trouble == ESTALE,
+	const bool is_same = l->info.size == h->metadata.size &&
+			     ck_hosts_nsec(l->info.mtime) ==
+				     ck_hosts_nsec(h->metadata.mtime);
+
+	__atomic_store_n(&h->metadata.changed, l->trouble == ESTALE || !is_same,
 			 __ATOMIC_RELAXED);
 	if (l->trouble == 0)
 		ck_file_access_copy(&h->metadata.access, &now);
@@ -54,15 +58,56 @@ static void note(struct ck_hosts *h, uint32_t number, uint32_t peer,
 {
 	if (!l->seen || l->info.err || (l->trouble && l->trouble != ESTALE))
 		return;
-	if (number == METADATA) {
+	if (number == METADATA)
 		note_metadata(h, l);
-		return;
+	else
+		ck_hosts_note(h, number, peer, l);
+}
+
+/* The first one of a file. */
+static size_t known_of(const struct ck_hosts_places *known, uint32_t file)
+{
+	size_t from = 0, end = known->n;
+
+	while (from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (known->list[mid].file < file)
+			from = mid + 1;
+		else
+			end = mid;
 	}
-	if (ck_hosts_note_copy(h, number, peer, l))
+	return from;
+}
+
+bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
+		      const struct ck_file_info *said)
+{
+	const struct ck_hosts_places *known = &h->known;
+
+	for (size_t i = known_of(known, file);
+	     i < known->n && known->list[i].file == file; i++)
+		if (known->list[i].peer == peer)
+			return said->err == 0 &&
+			       said->size ==
+				       ck_files_info(h->set, file)->size &&
+			       ck_hosts_nsec(said->mtime) ==
+				       known->list[i].mtime;
+	return false;
+}
+
+void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
+		   const struct ck_looked *said)
+{
+	struct ck_looked l = *said;
+
+	if (!ck_hosts_is_same(h, file, peer, &l.info))
+		l.trouble = ESTALE;
+	if (ck_hosts_note_copy(h, file, peer, &l))
 		return;
-	ck_files_note_changed(h->set, number, l->trouble == ESTALE);
-	if (l->trouble == 0)
-		ck_files_note_access(h->set, number, &l->info);
+	ck_files_note_changed(h->set, file, l.trouble == ESTALE);
+	if (l.trouble == 0)
+		ck_files_note_access(h->set, file, &l.info);
 }
 
 static int came(struct ck_call *c, const struct ck_message *m, int rc)
@@ -92,7 +137,7 @@ static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
 	const struct ck_hosts_copy *list;
 	size_t n;
 
-	if (ck_files_info(h->set, file)->err)
+	if (ck_files_info(h->set, file)->err || !ck_files_is_seen(h->set, file))
 		return false;
 	list = ck_hosts_copies_of(h, file, &n);
 	for (size_t i = 0; i < n; i++)
@@ -106,7 +151,7 @@ static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
 static void choose(struct ck_hosts *h, struct question *q, uint32_t rank)
 {
 	q->n = 0;
-	if (h->metadata.name.len && h->metadata.peer == rank)
+	if (h->metadata.peer && h->metadata.peer == rank)
 		add(q, h->metadata.name, METADATA);
 	for (uint32_t i = 0; i < h->nfiles && q->n < AT_ONCE; i++) {
 		uint32_t number = q->next++ % h->nfiles;
@@ -163,6 +208,23 @@ int ck_hosts_hearing_make(struct ck_hosts *h)
 	return 0;
 }
 
+static void wait_for(struct ck_hosts *h, struct question *q)
+{
+	while (sem_trywait(&q->free)) {
+		ck_calls_drop(h->calls, &q->call);
+		if (sem_wait(&q->free) == 0)
+			break;
+	}
+}
+
+void ck_hosts_hearing_stop(struct ck_hosts *h)
+{
+	for (uint32_t i = 0; i < h->hearing->n; i++) {
+		wait_for(h, &h->hearing->list[i]);
+		sem_post(&h->hearing->list[i].free);
+	}
+}
+
 void ck_hosts_hear_end(struct ck_hosts *h)
 {
 	struct ck_hosts_hearing *g = h->hearing;
@@ -170,14 +232,8 @@ void ck_hosts_hear_end(struct ck_hosts *h)
 	if (!g)
 		return;
 	for (uint32_t i = 0; i < g->n; i++) {
-		struct question *q = &g->list[i];
-
-		while (sem_trywait(&q->free)) {
-			ck_calls_drop(h->calls, &q->call);
-			if (sem_wait(&q->free) == 0)
-				break;
-		}
-		sem_destroy(&q->free);
+		wait_for(h, &g->list[i]);
+		sem_destroy(&g->list[i].free);
 	}
 	free(g);
 	h->hearing = NULL;

@@ -11,8 +11,11 @@ struct ck_hosts_host {
 	const char *name, *path;
 	uint32_t rank; /* see ck_host_rank */
 	bool again;    /* the one before it is of the same host */
-	bool there;    /* it has answered all that it was asked */
+	/* It has answered all that it was asked, of this job. Of the thread that opens
+	 * the checkpoint, then of the one that hears. */
+	bool there;
 	/* Atomic, see ck_hosts_note_states(): */
+	bool was_there; /* in some job */
 	bool up;
 	uint64_t since; /* when it came up or went down */
 };
@@ -34,6 +37,19 @@ struct ck_hosts_copy {
  * they are used, without one that is here. */
 struct ck_hosts_copies {
 	struct ck_hosts_copy *list;
+	size_t n, cap;
+};
+
+/* A place of a file, and the time that the file had when it was first heard of there, in
+ * nanoseconds: whichever job its host takes part in, it is read if it is that file. */
+struct ck_hosts_place {
+	uint32_t file, peer;
+	int64_t mtime;
+};
+
+/* By file, those of one in the order in which they are tried. */
+struct ck_hosts_places {
+	struct ck_hosts_place *list;
 	size_t n, cap;
 };
 
@@ -59,24 +75,33 @@ struct ck_hosts_hearing;
 
 struct ck_hosts {
 	struct ck_elsewhere elsewhere; /* first */
-	struct ck_calls *calls;
+	struct ck_calls
+		*calls; /* of the thread that opens the checkpoint, then of the
+				 * one that hears */
 	struct ck_requester requester;
 	struct ck_remote_reader reader;
 	bool let_wait;
 	/* Of the one thread that opens the checkpoint, then constant: */
 	struct ck_files *set; /* its; NULL: it was not opened */
 	struct ck_ids shown;
-	struct ck_whereabouts *files; /* by number in the set */
 	uint32_t nfiles;
+	/* What the requester has of this job, by number in the set, and what was known
+	 * before. Of the thread that opens the checkpoint, then of the one that
+	 * hears: */
+	struct ck_whereabouts *files;
 	struct ck_hosts_others others;
+	struct ck_hosts_places known;
+	/* Constant again: */
 	struct ck_hosts_copies copies; /* what is in them: of the line's thread,
 					* from then on */
 	struct ck_hosts_unused unused;
 	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
 
 	struct {
-		struct ck_str name; /* a constant; empty: it is on this host */
-		uint32_t peer;
+		struct ck_str name; /* a constant */
+		uint32_t peer;	    /* 0: it is on this host */
+		uint64_t size;
+		struct timespec mtime;
 		struct ck_file_access access; /* atomic, as is: */
 		bool changed;
 	} metadata;
@@ -101,16 +126,20 @@ static inline struct ck_hosts *ck_hosts_of(const struct ck_elsewhere *e)
 /* One host's part of something that all do at once. */
 struct ck_hosts_task {
 	struct ck_hosts *hosts;
-	struct ck_hosts_host *host;
+	const struct ck_hosts_host *host;
 	uint32_t index;
 	void *arg;
-	int rc; /* what it came to; of a host that is not there, -EIO */
+	bool wanted; /* it has a part */
+	int rc;	     /* what it came to; of one that has none, -EIO */
 };
 
-/* Has every host that is there do it, each in a thread of its own, and waits. Those from
- * `from` on. tasks: n, filled here. Who has gone down meanwhile is not there any more.
- * -ENOMEM; errors of pthread_create(3). */
-CK_MUST_USE int ck_hosts_each(struct ck_hosts *h, uint32_t from,
+/* Has all that are wanted do it, each in a thread of its own, and waits. -ENOMEM; errors
+ * of pthread_create(3). */
+CK_MUST_USE int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
+			     int (*run)(struct ck_hosts_task *t));
+/* The same of every host that is there; who has gone down meanwhile is not there any
+ * more. tasks: n, filled here. */
+CK_MUST_USE int ck_hosts_each(struct ck_hosts *h,
 			      int (*run)(struct ck_hosts_task *t), void *arg,
 			      struct ck_hosts_task *tasks);
 
@@ -162,6 +191,17 @@ struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
 /* Which r bits a copy takes, beside another one that is the first. */
 mode_t ck_hosts_closed(const struct ck_file_access *access,
 		       struct ck_ids shown);
+
+/* Of the thread that hears. What was said of a file at a peer: whether it is what it was
+ * when it was first heard of there. */
+bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
+		      const struct ck_file_info *said);
+int64_t ck_hosts_nsec(struct timespec t);
+/* Notes it. */
+void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
+		   const struct ck_looked *said);
+/* What is on its way is over when it returns. */
+void ck_hosts_hearing_stop(struct ck_hosts *h);
 
 /* Once the checkpoint's files are known. -ENOMEM. */
 CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);

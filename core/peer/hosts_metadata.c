@@ -70,7 +70,7 @@ static int look_at_all(struct ck_hosts *h, struct copies *all,
 		       struct ck_hosts_task *tasks,
 		       int (*run)(struct ck_hosts_task *t), struct ck_diag *d)
 {
-	int rc = ck_hosts_each(h, 0, run, all, tasks);
+	int rc = ck_hosts_each(h, run, all, tasks);
 
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
@@ -248,9 +248,11 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	const struct copy *copy = &all->list[i];
 	int rc;
 
+	h->metadata.name = all->name;
+	h->metadata.size = said->size;
+	h->metadata.mtime = copy->looked.info.mtime;
 	if (i == 0)
 		return 0;
-	h->metadata.name = all->name;
 	h->metadata.peer = i;
 	h->metadata.access = (struct ck_file_access){ .mode = said->mode,
 						      .uid = said->uid,

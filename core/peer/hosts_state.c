@@ -12,11 +12,29 @@ void ck_hosts_note_states(struct ck_hosts *h)
 		struct ck_hosts_host *host = &h->hosts[i];
 		bool up = host->there && ck_calls_is_up(h->calls, i);
 
+		if (host->there)
+			__atomic_store_n(&host->was_there, true,
+					 __ATOMIC_RELAXED);
 		if (up == __atomic_load_n(&host->up, __ATOMIC_RELAXED))
 			continue;
 		__atomic_store_n(&host->since, ck_msec_now(), __ATOMIC_RELAXED);
 		__atomic_store_n(&host->up, up, __ATOMIC_RELAXED);
 	}
+}
+
+bool ck_hosts_states(struct ck_hosts *h, bool *up)
+{
+	uint32_t at = 0;
+
+	if (!__atomic_load_n(&h->hearing, __ATOMIC_ACQUIRE))
+		return false;
+	for (uint32_t i = 0; i < h->n; i++) {
+		bool is = h->hosts[i].there && ck_calls_is_up(h->calls, i);
+
+		at += i && !h->hosts[i].again;
+		up[at] = h->hosts[i].again ? up[at] && is : is;
+	}
+	return true;
 }
 
 static bool is_up(const struct ck_hosts_host *host)
@@ -27,12 +45,22 @@ static bool is_up(const struct ck_hosts_host *host)
 static const struct ck_hosts_host *host_at(const struct ck_hosts *h,
 					   uint32_t peer)
 {
-	return peer > 0 && peer < h->n && h->hosts[peer].there ? &h->hosts[peer]
-							       : NULL;
+	if (peer == 0 || peer >= h->n ||
+	    !__atomic_load_n(&h->hosts[peer].was_there, __ATOMIC_RELAXED))
+		return NULL;
+	return &h->hosts[peer];
+}
+
+/* Where it is read, or would be if its host was in this job. */
+static uint32_t first_peer(struct ck_hosts *h, uint32_t file)
+{
+	struct ck_whereabouts at = { 0 };
+
+	return ck_requester_place(&h->requester, file, 0, &at) ? at.peer : 0;
 }
 
 /* The peers of copies in use stay as they are. */
-static const struct ck_hosts_host *host_of_copy(const struct ck_hosts *h,
+static const struct ck_hosts_host *host_of_copy(struct ck_hosts *h,
 						uint32_t file, uint32_t i)
 {
 	bool remote = file < h->nfiles && ck_files_is_remote(h->set, file);
@@ -40,7 +68,7 @@ static const struct ck_hosts_host *host_of_copy(const struct ck_hosts *h,
 	size_t n;
 
 	if (i == 0)
-		return remote ? host_at(h, h->files[file].peer) : &h->hosts[0];
+		return remote ? host_at(h, first_peer(h, file)) : &h->hosts[0];
 	i -= !remote;
 	list = ck_hosts_copies_of(h, file, &n);
 	return i < n ? host_at(h, list[i].peer) : NULL;
@@ -49,10 +77,11 @@ static const struct ck_hosts_host *host_of_copy(const struct ck_hosts *h,
 const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file,
 			  uint32_t i)
 {
-	const struct ck_hosts *h = (const struct ck_hosts *)e;
+	struct ck_hosts *h = ck_hosts_of(e);
 	const struct ck_hosts_host *host;
 
-	if (file < h->nfiles && ck_files_info(h->set, file)->err)
+	if (file < h->nfiles && (ck_files_info(h->set, file)->err ||
+				 !ck_files_is_seen(h->set, file)))
 		return NULL;
 	host = host_of_copy(h, file, i);
 	return host ? host->name : NULL;
@@ -70,14 +99,14 @@ const char *ck_hosts_time(time_t when)
 	return ck_shown("%s", text);
 }
 
-static const char *show_down(const struct ck_hosts *h, uint32_t file)
+static const char *show_down(struct ck_hosts *h, uint32_t file)
 {
 	const struct ck_hosts_host *host = host_of_copy(h, file, 0);
 	uint64_t now = ck_msec_now(), since;
 	bool others = ck_hosts_host(&h->elsewhere, file, 1) != NULL;
 
 	if (!host)
-		return ck_shown("host %s: down", h->hosts[0].name);
+		return "its host: down";
 	/* It may be known before it is noted. */
 	since = is_up(host) ? now
 			    : __atomic_load_n(&host->since, __ATOMIC_RELAXED);
@@ -95,9 +124,12 @@ const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 	if (file >= h->nfiles || !ck_files_is_remote(h->set, file) ||
 	    ck_files_info(h->set, file)->err)
 		return NULL;
+	if (!ck_files_is_seen(h->set, file))
+		return ck_shown("its file %s", ck_file_why_away());
 	for (uint32_t i = 0; ck_requester_place(&h->requester, file, i, &place);
 	     i++)
-		if (ck_requester_is_up(&h->requester, place.peer))
+		if (place.peer < h->n &&
+		    ck_requester_is_up(&h->requester, place.peer))
 			return NULL;
 	return show_down(h, file);
 }
@@ -165,7 +197,8 @@ static void print_host(const struct ck_hosts *h,
 {
 	struct load load = load_of(h, host->name);
 	uint64_t since = __atomic_load_n(&host->since, __ATOMIC_RELAXED);
-	const char *state = load.up ? "up" : host->there ? "down" : "missing";
+	bool was_there = __atomic_load_n(&host->was_there, __ATOMIC_RELAXED);
+	const char *state = load.up ? "up" : was_there ? "down" : "missing";
 
 	ck_buf_printf(out, "host %s %s %ju %u %ju ", host->name, state,
 		      (uintmax_t)((ck_msec_now() - since) / 1000), load.files,

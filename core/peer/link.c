@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { WAITING_MAX = 4 << 20 }; /* bytes of requests */
@@ -334,6 +335,11 @@ int ck_link_make(const struct ck_link_options *o, struct ck_link **out)
 	close(o->memory);
 	*out = l;
 	return 0;
+}
+
+void ck_link_cut(struct ck_link *l)
+{
+	(void)shutdown(l->frames.fd, SHUT_RDWR);
 }
 
 struct ck_calls *ck_link_calls(struct ck_link *l)

@@ -70,6 +70,12 @@ static void take_files(struct msghdr *m, struct ck_note *out)
 		memcpy(out->files, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
 }
 
+void ck_note_close(struct ck_note *n)
+{
+	for (size_t i = 0; i < CK_NOTE_FILES; i++)
+		ck_fd_cleanup(&n->files[i]);
+}
+
 int ck_note_take(int sock, struct ck_note *out, char *room)
 {
 	struct head head;
@@ -90,8 +96,7 @@ int ck_note_take(int sock, struct ck_note *out, char *room)
 	take_files(&m, out);
 	if ((size_t)n < sizeof(head) ||
 	    m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		for (size_t i = 0; i < CK_NOTE_FILES; i++)
-			ck_fd_cleanup(&out->files[i]);
+		ck_note_close(out);
 		return -EPROTO;
 	}
 	out->kind = (enum ck_note_kind)head.kind;

@@ -108,7 +108,7 @@ static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
 {
 	struct ck_whereabouts at;
 
-	return find_place(&r->ways, file, tries, &at)
+	return find_place(&r->ways, file, tries, &at) && at.number != UINT32_MAX
 		       ? at
 		       : (struct ck_whereabouts){ UINT32_MAX, 0 };
 }

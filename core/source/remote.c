@@ -27,6 +27,32 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 	f->any_remote = true;
 }
 
+void ck_files_set_away(struct ck_files *f, uint32_t number)
+{
+	const struct ck_file_info nothing = { 0 };
+
+	ck_files_set_remote(f, number, &nothing);
+	ck_file_of(f, number)->trouble = -EIO;
+	ck_file_of(f, number)->seen = false;
+}
+
+void ck_files_set_back(struct ck_files *f, uint32_t number,
+		       const struct ck_file_info *said)
+{
+	struct ck_seen_file *file = ck_file_of(f, number);
+
+	pthread_mutex_lock(&f->lock);
+	if (!file->seen) {
+		struct ck_str path = file->info.path;
+
+		file->info = *said;
+		file->info.path = path;
+		ck_files_note_access(f, number, said);
+		__atomic_store_n(&file->seen, true, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&f->lock);
+}
+
 void ck_files_set_copied(struct ck_files *f, uint32_t number)
 {
 	ck_file_of(f, number)->copied = true;
@@ -129,7 +155,9 @@ void ck_files_note_access(struct ck_files *f, uint32_t number,
 
 int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)
 {
-	*passing = false;
+	*passing = !__atomic_load_n(&file->seen, __ATOMIC_ACQUIRE);
+	if (*passing)
+		return -EIO;
 	if (file->info.err)
 		return -file->info.err;
 	return __atomic_load_n(&file->changed, __ATOMIC_RELAXED) ? -ESTALE : 0;

@@ -313,9 +313,13 @@ static int slot_get(struct ck_files *f, uint32_t number,
 static int get_remote(const struct ck_seen_file *file, uint32_t number,
 		      struct ck_file *out)
 {
-	out->passing = false;
+	out->passing = !__atomic_load_n(&file->seen, __ATOMIC_ACQUIRE);
+	if (out->passing)
+		return -EIO;
 	if (file->info.err)
 		return -file->info.err;
+	if (__atomic_load_n(&file->changed, __ATOMIC_RELAXED))
+		return -ESTALE;
 	*out = (struct ck_file){ .fd = -1,
 				 .size = file->info.size,
 				 .number = number,

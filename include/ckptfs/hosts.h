@@ -55,6 +55,17 @@ struct ck_mover *ck_hosts_mover(struct ck_hosts *h);
  * others: whether they are what they were, and who may read them. Waits for nobody. To
  * be called from time to time, by one thread. */
 void ck_hosts_hear(struct ck_hosts *h);
+/* Another job takes over, of which these are the calls: hosts are asked for the files that
+ * they had, which takes its time, and those for which `there` is true are used from then
+ * on, as far as they answer. there: by place in the list. The calls of the job before are
+ * not used any more when it returns 0, and can be ended: what they have not answered is
+ * asked for again. Files that were away may be read by then, and those that have changed
+ * are not. -EIO: this host does not answer; -ENOMEM. By the thread of ck_hosts_hear(). */
+CK_MUST_USE int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
+			       const bool *there);
+/* By host of the list, which may have several ranks: whether it is up. False: the
+ * checkpoint is being opened. By the same thread. */
+bool ck_hosts_states(struct ck_hosts *h, bool *up);
 /* Nothing of that is on its way any more, and it is not called again. Before the
  * checkpoint is closed. */
 void ck_hosts_hear_end(struct ck_hosts *h);

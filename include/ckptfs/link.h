@@ -32,6 +32,8 @@ struct ck_link_options {
 CK_MUST_USE int ck_link_make(const struct ck_link_options *options,
 			     struct ck_link **out);
 struct ck_calls *ck_link_calls(struct ck_link *l);
+/* It is as if the mover was gone. Any thread. */
+void ck_link_cut(struct ck_link *l);
 /* All calls fail, its thread ends, and the mover is told. Nobody sends calls any more.
  * NULL is allowed. */
 void ck_link_free(struct ck_link *l);

@@ -42,5 +42,7 @@ CK_MUST_USE int ck_note_send(int sock, const struct ck_note *n, bool wait);
 /* Waits for one. room: CK_NOTE_MOST bytes, for those that it has. Its descriptors are the
  * caller's. -EPIPE: nobody is there; -EPROTO: it is none; errors of recvmsg(2). */
 CK_MUST_USE int ck_note_take(int sock, struct ck_note *out, char *room);
+/* Closes its descriptors. */
+void ck_note_close(struct ck_note *n);
 
 #endif

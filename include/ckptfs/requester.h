@@ -15,7 +15,8 @@
 /* Where a file is. */
 struct ck_whereabouts {
 	uint32_t peer;
-	uint32_t number; /* of the file there */
+	uint32_t
+		number; /* of the file there; UINT32_MAX: it is not to be read there */
 };
 
 /* Another place of a file, for when those before have failed. */
@@ -36,7 +37,8 @@ struct ck_ways {
 };
 
 struct ck_requester {
-	struct ck_mover mover; /* first, constant; any thread may call it */
+	/* Constant: */
+	struct ck_mover mover; /* first; any thread may call it */
 
 	pthread_rwlock_t ways_lock;
 	/* Under ways_lock: */

@@ -181,6 +181,13 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
  * use the set. */
 void ck_files_set_differs(struct ck_files *f, uint32_t number,
 			  const char *text);
+/* A file that was added may be on a host that is not there: it is remote, and nobody could
+ * look at it. Not while others use the set. */
+void ck_files_set_away(struct ck_files *f, uint32_t number);
+/* One of which that was said is there by now, and this is what its host says of it. By one
+ * thread, while others use the set. */
+void ck_files_set_back(struct ck_files *f, uint32_t number,
+		       const struct ck_file_info *said);
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
 bool ck_files_any_remote(const struct ck_files *f);
 /* Its host says that it is another file by now, or that it is what it was:

@@ -16,6 +16,7 @@ enum {
 	SILENCE = 5000,
 	TIMEOUT = 20000,
 	WINDOW = 1000, /* bytes */
+	HOLD = 8000,   /* milliseconds */
 	SENT_MOST = 64,
 };
 
@@ -148,6 +149,7 @@ static inline void begin(void)
 		.silence_msec = SILENCE,
 		.timeout_msec = TIMEOUT,
 		.window = WINDOW,
+		.hold_msec = HOLD,
 	};
 
 	line = (struct line){ .line = { line_send, line_wake } };

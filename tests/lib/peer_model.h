@@ -259,7 +259,8 @@ static inline bool is_right_rc(const struct op *op, size_t i)
 	struct ck_whereabouts at;
 
 	if (rc == -EINTR && kind == WILD)
-		return op->interrupted; /* beside others that were asked for again */
+		return op
+			->interrupted; /* beside others that were asked for again */
 	if (!needs_peer(op, i))
 		return rc == (kind == NONE ? move_none_rc(&op->set.list[i])
 					   : rc_of_kind(kind));

@@ -184,6 +184,115 @@ static void test_renew_timeout(void)
 	end();
 }
 
+/* --- patience ------------------------------------------------------------------------------------ */
+
+/* Two that are patient, and one that is not, to a peer that has gone down. */
+static void three_to_a_lost_one(struct one *o)
+{
+	begin();
+	ones_init(o, 3, 0, 100);
+	o[0].call.patient = o[1].call.patient = true;
+	ck_calls_lost(all, 0);
+	ones_send(o, 3);
+	tick();
+	eq_u64(ones_told(o + 2, 1, -EIO), 1);
+	eq_u64(ones_open(o, 2), 2);
+	eq_u64(line.n, 0);
+}
+
+static void test_held(void)
+{
+	struct one o[3];
+
+	three_to_a_lost_one(o);
+	pass(HOLD - 250);
+	eq_u64(ones_open(o, 2), 2);
+	pass(250);
+	eq_u64(ones_told(o, 2, -EIO), 2);
+	ones_fini(o, 3);
+	/* Later ones do not wait. */
+	ones_init(o, 1, 0, 100);
+	o[0].call.patient = true;
+	ones_send(o, 1);
+	tick();
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	ones_fini(o, 1);
+	end();
+}
+
+/* Of those on their way when it goes down nobody knows whether they came: they fail. */
+static void test_held_on_way(void)
+{
+	struct one o[2];
+
+	begin();
+	ones_init(o, 2, 0, 700); /* one waits for room */
+	o[0].call.patient = o[1].call.patient = true;
+	ones_send(o, 2);
+	ck_calls_lost(all, 0);
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	eq_u64(ones_open(o + 1, 1), 1);
+	ck_calls_drop(all, &o[1].call);
+	tick();
+	eq_u64(ones_told(o + 1, 1, -EINTR), 1);
+	ones_fini(o, 2);
+	end();
+}
+
+static void test_released(void)
+{
+	struct one o[3];
+
+	three_to_a_lost_one(o);
+	line.wakes = 0;
+	ck_calls_release(all);
+	eq_u64(line.wakes, 1);
+	tick();
+	eq_u64(ones_told(o, 2, -EIO), 2);
+	ones_fini(o, 3);
+	end();
+}
+
+/* It is there again, by the same line. */
+static void test_held_until_up(void)
+{
+	struct one o[3];
+
+	three_to_a_lost_one(o);
+	pass(PING);
+	for (unsigned i = 0, n = line.n; i < n; i++)
+		answer(i, 0);
+	tick();
+	for (unsigned i = 0, n = line.n; i < n; i++)
+		if (line.sent[i].head.type == CK_WIRE_READ)
+			answer(i, 100);
+	eq_u64(ones_told(o, 2, 0), 2);
+	ones_fini(o, 3);
+	end();
+}
+
+/* The line has ended, and may be replaced, or is not. */
+static void test_held_at_end(void)
+{
+	struct one o[3];
+
+	begin();
+	ones_init(o, 3, 0, 100);
+	o[0].call.patient = o[1].call.patient = true;
+	ck_calls_end(all);
+	ones_send(o, 3);
+	tick();
+	eq_u64(ones_told(o + 2, 1, -EIO), 1);
+	pass(HOLD / 2);
+	eq_u64(ones_open(o, 2), 2);
+	ck_calls_release(all);
+	ck_calls_end(all);
+	eq_u64(ones_told(o, 2, -EIO), 2);
+	eq_u64(line.n, 0);
+	ones_fini(o, 3);
+	end();
+}
+
 /* --- the end --------------------------------------------------------------------------------------- */
 
 static void test_lost(void)
@@ -361,6 +470,11 @@ int main(void)
 	test_renew_time();
 	test_renew_no_room();
 	test_renew_timeout();
+	test_held();
+	test_held_on_way();
+	test_released();
+	test_held_until_up();
+	test_held_at_end();
 	test_lost();
 	test_end();
 	test_strange();

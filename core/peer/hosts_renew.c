@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_renew: another job takes over. Each host that takes part in it is asked again
+ * for the files that it had, and for those that may be on a host that was away: what is
+ * as it was when it was first heard of is read there from now on, and nothing else is.
+ */
+#include "hosts_internal.h"
+
+#include <errno.h>
+
+/* What one rank is asked for. */
+struct asked {
+	struct ck_str *names;
+	uint32_t *files;
+	struct ck_looked *said;
+	size_t n, cap;
+	bool there; /* it has said all */
+};
+
+struct renewal {
+	struct ck_hosts *hosts;
+	struct ck_calls *calls;
+	struct asked *asked; /* by rank */
+	/* What comes of it: */
+	struct ck_whereabouts *files;
+	struct ck_hosts_others others;
+	struct ck_hosts_places known;
+};
+
+/* --- asking ------------------------------------------------------------------------- */
+
+static bool is_away(const struct ck_hosts *h, uint32_t file)
+{
+	return ck_files_is_remote(h->set, file) &&
+	       !ck_files_is_seen(h->set, file);
+}
+
+static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
+{
+	struct asked *a = &r->asked[rank];
+	struct ck_str name = ck_files_info(r->hosts->set, file)->path;
+	size_t cap = a->cap;
+	struct ck_str *names = ck_grow(a->names, &cap, a->n, 1, sizeof(*names));
+	uint32_t *files;
+
+	if (!names)
+		return -ENOMEM;
+	a->names = names;
+	files = ck_grow(a->files, &a->cap, a->n, 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	a->files = files;
+	names[a->n] = name;
+	files[a->n++] = file;
+	return 0;
+}
+
+/* Of every rank that takes part. */
+static int ask_for_away(struct renewal *r, uint32_t file)
+{
+	int rc = 0;
+
+	if (!is_away(r->hosts, file) ||
+	    ck_files_info(r->hosts->set, file)->path.len > CK_WIRE_NAME_MAX)
+		return 0;
+	for (uint32_t rank = 1; rank < r->hosts->n && rc == 0; rank++)
+		if (r->asked[rank].there)
+			rc = ask_for(r, rank, file);
+	return rc;
+}
+
+static int choose(struct renewal *r)
+{
+	const struct ck_hosts_places *known = &r->hosts->known;
+	size_t k = 0;
+	int rc = 0;
+
+	for (uint32_t file = 0; file < r->hosts->nfiles && rc == 0; file++) {
+		for (; k < known->n && known->list[k].file == file && rc == 0;
+		     k++)
+			if (r->asked[known->list[k].peer].there)
+				rc = ask_for(r, known->list[k].peer, file);
+		if (rc == 0)
+			rc = ask_for_away(r, file);
+	}
+	return rc;
+}
+
+/* What a rank says of the metadata, and what is in its own. -ENOENT: it has none. */
+static int look_at_metadata(const struct renewal *r, uint32_t rank,
+			    struct ck_hosts_digest *out)
+{
+	struct ck_looked l = { 0 };
+	int rc = ck_calls_look(r->calls, rank, (struct ck_ids){ 0, 0 },
+			       &r->hosts->metadata.name, 1, &l);
+
+	if (rc)
+		return rc == -ENODATA ? -ENOENT : rc;
+	if (l.trouble)
+		return -l.trouble;
+	if (l.info.err)
+		return ck_file_is_missing(&l.info) ? -ENOENT : -ESTALE;
+	*out = (struct ck_hosts_digest){ .number = l.number,
+					 .size = l.info.size };
+	rc = ck_hosts_digest(r->calls, rank, CK_REPLICAS_FULL, out, 1);
+	return rc ? rc : out->rc;
+}
+
+/* A host that was missing when the metadata was compared has to have the same. */
+static int check_metadata(const struct renewal *r, uint32_t rank)
+{
+	const struct ck_hosts *h = r->hosts;
+	struct ck_hosts_digest own, other;
+	int rc;
+
+	if (h->hosts[rank].was_there || h->nprefer)
+		return 0;
+	rc = look_at_metadata(r, rank, &other);
+	if (rc == -ENOENT)
+		return 0;
+	if (rc == 0)
+		rc = look_at_metadata(r, h->metadata.peer, &own);
+	if (rc == 0 && (own.size != other.size ||
+			memcmp(own.digest, other.digest, CK_COPY_DIGEST) != 0))
+		rc = -ESTALE;
+	if (rc == -ESTALE)
+		ck_log("host %s: has another %s, and is not used",
+		       h->hosts[rank].name, ck_show(h->metadata.name));
+	return rc;
+}
+
+static int look(struct ck_hosts_task *t)
+{
+	const struct renewal *r = t->arg;
+	struct asked *a = &r->asked[t->index];
+	int rc = check_metadata(r, t->index);
+
+	if (rc)
+		return rc;
+	a->said = calloc(a->n + 1, sizeof(*a->said));
+	if (!a->said)
+		return -ENOMEM;
+	return ck_calls_look(r->calls, t->index, t->hosts->shown, a->names,
+			     a->n, a->said);
+}
+
+/* Whoever does not answer has no part in it. */
+static int look_at_all(struct renewal *r)
+{
+	struct ck_hosts *h = r->hosts;
+	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
+	int rc;
+
+	if (!tasks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < h->n; i++)
+		tasks[i] =
+			(struct ck_hosts_task){ .hosts = h,
+						.host = &h->hosts[i],
+						.index = i,
+						.arg = r,
+						.wanted = r->asked[i].there };
+	rc = ck_hosts_run(tasks, h->n, look);
+	for (uint32_t i = 0; i < h->n; i++)
+		r->asked[i].there &= tasks[i].rc == 0;
+	return rc;
+}
+
+/* --- what they have now --------------------------------------------------------------- */
+
+/* Files were asked for in their order. NULL: it was not, or not by this rank. */
+static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
+				       uint32_t file)
+{
+	const struct asked *a = &r->asked[rank];
+	size_t from = 0, end = a->n;
+
+	while (a->there && from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (a->files[mid] == file)
+			return &a->said[mid];
+		if (a->files[mid] < file)
+			from = mid + 1;
+		else
+			end = mid;
+	}
+	return NULL;
+}
+
+static int add_active(struct renewal *r, uint32_t file, uint32_t rank,
+		      uint32_t number, bool is_first)
+{
+	struct ck_other_place *list;
+
+	if (is_first) {
+		r->files[file] = (struct ck_whereabouts){ rank, number };
+		return 0;
+	}
+	list = ck_grow(r->others.list, &r->others.cap, r->others.n, 1,
+		       sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	r->others.list = list;
+	list[r->others.n++] = (struct ck_other_place){ file, { rank, number } };
+	return 0;
+}
+
+static int keep(struct renewal *r, const struct ck_hosts_place *p)
+{
+	struct ck_hosts_place *list = ck_grow(r->known.list, &r->known.cap,
+					      r->known.n, 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	r->known.list = list;
+	list[r->known.n++] = *p;
+	return 0;
+}
+
+/* n places of a file that was there when it was opened. Those that have changed, and those
+ * of hosts that are not in the job or have not answered, are left out; where all are, the
+ * first one says whose it was. */
+static int place_again(struct renewal *r, const struct ck_hosts_place *list,
+		       size_t n)
+{
+	bool is_first = true;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct ck_looked *l = said_of(r, list[i].peer,
+						    list[i].file);
+
+		rc = keep(r, &list[i]);
+		if (rc || !l || !l->seen || l->trouble ||
+		    !ck_hosts_is_same(r->hosts, list[i].file, list[i].peer,
+				      &l->info))
+			continue;
+		rc = add_active(r, list[i].file, list[i].peer, l->number,
+				is_first);
+		is_first = false;
+	}
+	if (is_first)
+		r->files[list[0].file].peer = list[0].peer;
+	return rc;
+}
+
+/* --- files that were away ------------------------------------------------------------- */
+
+static bool is_usable(const struct renewal *r, const struct ck_looked *l,
+		      uint32_t file)
+{
+	return l && l->seen && !l->trouble && !l->info.err &&
+	       l->info.size >= ck_files_needed(r->hosts->set, file);
+}
+
+/* Whether another host has one that is not the same. Of both no bytes were read yet. */
+static bool differs(const struct renewal *r, uint32_t one, uint32_t other,
+		    uint32_t file)
+{
+	const struct ck_looked *a = said_of(r, one, file),
+			       *b = said_of(r, other, file);
+	struct ck_hosts_digest x = { .number = a->number,
+				     .size = a->info.size };
+	struct ck_hosts_digest y = { .number = b->number,
+				     .size = b->info.size };
+	enum ck_replicas how = r->hosts->replicas;
+
+	if (how == CK_REPLICAS_FIRST)
+		return false;
+	return x.size != y.size || ck_hosts_digest(r->calls, one, how, &x, 1) ||
+	       ck_hosts_digest(r->calls, other, how, &y, 1) || x.rc || y.rc ||
+	       memcmp(x.digest, y.digest, CK_COPY_DIGEST) != 0;
+}
+
+/* The first rank that has it, if all that have it have the same; n: none. */
+static uint32_t find_again(const struct renewal *r, uint32_t file)
+{
+	const struct ck_hosts *h = r->hosts;
+	uint32_t best = h->n;
+
+	for (uint32_t rank = 1; rank < h->n; rank++) {
+		const struct ck_looked *l = said_of(r, rank, file);
+
+		if (h->hosts[rank].again || !is_usable(r, l, file))
+			continue;
+		if (best == h->n)
+			best = rank;
+		else if (differs(r, best, rank, file))
+			return h->n;
+	}
+	return best;
+}
+
+static int place_first(struct renewal *r, uint32_t file)
+{
+	uint32_t rank = find_again(r, file);
+	const struct ck_looked *l;
+	int rc;
+
+	if (rank == r->hosts->n)
+		return 0;
+	l = said_of(r, rank, file);
+	rc = keep(r, &(struct ck_hosts_place){ file, rank,
+					       ck_hosts_nsec(l->info.mtime) });
+	return rc ? rc : add_active(r, file, rank, l->number, true);
+}
+
+static int place_all(struct renewal *r)
+{
+	const struct ck_whereabouts nowhere = { UINT32_MAX, UINT32_MAX };
+	const struct ck_hosts *h = r->hosts;
+	const struct ck_hosts_places *known = &h->known;
+	size_t from = 0, end;
+	int rc = 0;
+
+	for (uint32_t file = 0; file < h->nfiles && rc == 0; file++) {
+		r->files[file] = nowhere;
+		for (end = from;
+		     end < known->n && known->list[end].file == file;)
+			end++;
+		if (end > from)
+			rc = place_again(r, known->list + from, end - from);
+		else if (is_away(h, file))
+			rc = place_first(r, file);
+		from = end;
+	}
+	return rc;
+}
+
+/* --- taking over ------------------------------------------------------------------------ */
+
+/* Files that were away have a place now, and are what they are there. */
+static void set_back_all(const struct renewal *r)
+{
+	const struct ck_hosts *h = r->hosts;
+
+	for (uint32_t file = 0; file < h->nfiles; file++) {
+		uint32_t rank = h->files[file].peer;
+
+		if (rank < h->n && is_away(h, file))
+			ck_files_set_back(h->set, file,
+					  &said_of(r, rank, file)->info);
+	}
+}
+
+/* What was said of files counts as if it was heard. */
+static void note_all(const struct renewal *r)
+{
+	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {
+		const struct asked *a = &r->asked[rank];
+
+		for (size_t i = 0; a->there && i < a->n; i++)
+			if (a->said[i].seen && !a->said[i].trouble &&
+			    !is_away(r->hosts, a->files[i]))
+				ck_hosts_note(r->hosts, a->files[i], rank,
+					      &a->said[i]);
+	}
+}
+
+static void take_over(struct renewal *r)
+{
+	struct ck_hosts *h = r->hosts;
+	const struct ck_ways ways = { .calls = r->calls,
+				      .files = r->files,
+				      .n = h->nfiles,
+				      .others = r->others.list,
+				      .nothers = r->others.n };
+
+	ck_hosts_hearing_stop(h);
+	note_all(r);
+	ck_requester_renew(&h->requester, &ways);
+	h->calls = r->calls;
+	free(h->files);
+	free(h->others.list);
+	free(h->known.list);
+	h->files = ck_steal(&r->files);
+	h->others = r->others;
+	h->known = r->known;
+	r->others = (struct ck_hosts_others){ 0 };
+	r->known = (struct ck_hosts_places){ 0 };
+	for (uint32_t i = 0; i < h->n; i++)
+		h->hosts[i].there = r->asked[i].there;
+	set_back_all(r);
+	ck_hosts_note_states(h);
+}
+
+static void fini(struct renewal *r)
+{
+	for (uint32_t i = 0; r->asked && i < r->hosts->n; i++) {
+		free(r->asked[i].names);
+		free(r->asked[i].files);
+		free(r->asked[i].said);
+	}
+	free(r->asked);
+	free(r->files);
+	free(r->others.list);
+	free(r->known.list);
+}
+
+int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
+		   const bool *there)
+{
+	struct renewal r = { .hosts = h,
+			     .calls = calls,
+			     .asked = calloc(h->n, sizeof(*r.asked)),
+			     .files = calloc(h->nfiles + 1UL,
+					     sizeof(*r.files)) };
+	int rc = r.asked && r.files ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; rc == 0 && i < h->n; i++)
+		r.asked[i].there = there[i];
+	if (rc == 0)
+		rc = choose(&r);
+	if (rc == 0)
+		rc = look_at_all(&r);
+	if (rc == 0 && !r.asked[0].there)
+		rc = -EIO;
+	if (rc == 0)
+		rc = place_all(&r);
+	if (rc == 0)
+		take_over(&r);
+	fini(&r);
+	return rc;
+}
