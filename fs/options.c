@@ -260,6 +260,8 @@ static const struct option table[] = {
 	  "with hosts: networks that are used" },
 	{ "timeout=", set_of_hosts, "SECONDS",
 	  "with hosts: a read without progress is EIO" },
+	{ "rejoin=", set_of_hosts, "SECONDS|off",
+	  "with hosts: how often those that are away are tried" },
 	{ "ownermem=", set_of_hosts, "SIZE",
 	  "with hosts: memory of a process on them" },
 	{ "direct", set_direct, "", "reads bypass the page cache" },

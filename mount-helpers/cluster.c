@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cluster: see cluster.h. */
 #include "cluster.h"
-#include "ckptfs/link.h"
+#include "cluster_internal.h"
 #include "handed.h"
-#include "starter.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,28 +18,11 @@ enum {
 	PING_MSEC = 1000,
 	SILENCE_MSEC = 5000,
 	HEAR_MSEC = 2000, /* from one question for files to the next */
-};
-
-struct ck_cluster {
-	const struct ck_hosts_options *options;
-	enum ck_beneath how;
-	bool *there; /* by host of the list */
-	int wanted;  /* see ck_cluster_start() */
-	struct ck_host_rank *ranks;
-	uint32_t nranks;
-	struct ck_starter starter;
-	int keeper; /* of the job; -1: there is none */
-	int rope;   /* to a rank of a job that is another's; -1: it is not */
-	struct ck_buf
-		said; /* by the keeper, of which the last line may not be whole */
-	char *room;   /* for its notes */
-	struct ck_link *link;
-	struct ck_hosts *hosts;
-	/* A thread logs what the processes say, and asks hosts again what they
-	 * have. */
-	pthread_t listener;
-	int stop; /* an eventfd that ends it; -1: it was not started */
-	struct ck_buf networks; /* lines for the log */
+	STATE_MSEC = 500, /* from one look at who is up to the next */
+	HOLD_MSEC = 9500, /* that reads wait for a job that takes over */
+	ASK_MSEC = 3000,  /* for hosts to say whether they are back */
+	SOON_MSEC =
+		1000, /* until a job without which there is none is tried again */
 };
 
 /* --- what they say ------------------------------------------------------------------ */
@@ -67,7 +49,7 @@ static void log_line(struct ck_str line)
 }
 
 /* Whole lines; what is left waits for its end. */
-static void log_lines(struct ck_buf *said)
+void ck_cluster_log_lines(struct ck_buf *said)
 {
 	struct ck_cur c = ck_cur_make(said->data, said->len);
 	struct ck_str line;
@@ -91,62 +73,12 @@ static bool hear_keeper(struct ck_cluster *c)
 
 	if (ck_note_take(c->keeper, &n, c->room))
 		return false;
-	for (size_t i = 0; i < CK_NOTE_FILES; i++)
-		ck_fd_cleanup(&n.files[i]);
+	ck_note_close(&n);
 	if (n.kind != CK_NOTE_SAID)
 		return false;
 	ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
-	log_lines(&c->said);
+	ck_cluster_log_lines(&c->said);
 	return true;
-}
-
-static void *listen_run(void *arg)
-{
-	struct ck_cluster *c = arg;
-	uint64_t next = ck_msec_now() + HEAR_MSEC;
-	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
-				{ .fd = c->keeper, .events = POLLIN },
-				{ .fd = c->rope, .events = POLLIN } };
-
-	while (!fds[0].revents) {
-		uint64_t now = ck_msec_now();
-
-		if (now >= next) {
-			ck_hosts_hear(c->hosts);
-			next = now + HEAR_MSEC;
-		}
-		if (poll(fds, CK_ARRAY_SIZE(fds), (int)(next - now)) <= 0)
-			continue;
-		if (fds[1].revents && !hear_keeper(c))
-			fds[1].fd = -1;
-		if (fds[2].revents) {
-			(void)kill(getpid(), SIGTERM);
-			fds[2].fd = -1;
-		}
-	}
-	return NULL;
-}
-
-static int listen_start(struct ck_cluster *c)
-{
-	int stop = eventfd(0, EFD_CLOEXEC), rc;
-
-	if (stop < 0)
-		return -errno;
-	c->stop = stop;
-	rc = ck_thread_start(&c->listener, listen_run, c);
-	if (rc)
-		ck_fd_cleanup(&c->stop);
-	return rc;
-}
-
-static void listen_end(struct ck_cluster *c)
-{
-	if (c->stop < 0)
-		return;
-	(void)eventfd_write(c->stop, 1);
-	pthread_join(c->listener, NULL);
-	ck_fd_cleanup(&c->stop);
 }
 
 /* --- starting ------------------------------------------------------------------------- */
@@ -189,7 +121,7 @@ static int ranks_make(struct ck_cluster *c)
 
 /* What mpirun numbers them: those that are there, in their order. Owned; NULL: out of
  * memory. */
-static uint32_t *numbers_make(const struct ck_cluster *c, const bool *there)
+uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there)
 {
 	const struct ck_host_list *list = &c->options->list;
 	uint32_t *numbers = calloc(c->nranks, sizeof(*numbers)), n = 0, at = 0;
@@ -211,8 +143,9 @@ static uint32_t *numbers_of(const struct ck_cluster *c)
 }
 
 /* The way is the link's then; takes the numbers of the ranks. */
-static int link_make(struct ck_cluster *c, struct ck_door_way *way,
-		     uint32_t *numbers, struct ck_diag *d)
+int ck_cluster_link_make(const struct ck_cluster *c, struct ck_door_way *way,
+			 uint32_t *numbers, struct ck_link **out,
+			 struct ck_diag *d)
 {
 	struct ck_link_options link = {
 		.sock = way->sock,
@@ -222,10 +155,11 @@ static int link_make(struct ck_cluster *c, struct ck_door_way *way,
 			   .ping_msec = PING_MSEC,
 			   .silence_msec = SILENCE_MSEC,
 			   .timeout_msec = c->options->timeout * 1000,
-			   .window = WINDOW },
+			   .window = WINDOW,
+			   .hold_msec = c->next.up ? HOLD_MSEC : 0 },
 		.ranks = numbers,
 	};
-	int rc = numbers ? ck_link_make(&link, &c->link) : -ENOMEM;
+	int rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
 
 	free(numbers);
 	if (rc)
@@ -268,7 +202,7 @@ static int take_note(struct ck_cluster *c, struct ck_door_way *way,
 	switch (n.kind) {
 	case CK_NOTE_SAID:
 		ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
-		log_lines(&c->said);
+		ck_cluster_log_lines(&c->said);
 		return -EAGAIN;
 	case CK_NOTE_UP:
 		if (n.bytes.len != c->options->list.n)
@@ -301,6 +235,70 @@ static int let_in(struct ck_cluster *c, struct ck_door_way *way,
 		rc = take_note(c, way, d);
 	while (rc == -EAGAIN);
 	return rc;
+}
+
+/* --- one thread for all that ----------------------------------------------------------- */
+
+static void *listen_run(void *arg)
+{
+	struct ck_cluster *c = arg;
+	uint64_t next = ck_msec_now() + HEAR_MSEC;
+	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
+				{ .fd = c->rope, .events = POLLIN },
+				{ .fd = c->keeper, .events = POLLIN },
+				{ .events = POLLIN } };
+
+	while (!fds[0].revents) {
+		uint64_t now = ck_msec_now();
+
+		if (now >= next) {
+			ck_hosts_hear(c->hosts);
+			next = now + HEAR_MSEC;
+		}
+		ck_rejoin_look(c);
+		fds[3].fd = c->next.keeper;
+		if (poll(fds, CK_ARRAY_SIZE(fds),
+			 (int)ck_min(next - now, STATE_MSEC)) <= 0)
+			continue;
+		if (fds[1].revents) {
+			(void)kill(getpid(), SIGTERM);
+			fds[1].fd = -1;
+		}
+		if (fds[2].revents && !hear_keeper(c))
+			fds[2].fd = -1;
+		if (fds[3].revents) {
+			ck_rejoin_hear(c);
+			fds[2].fd = c->keeper;
+		}
+	}
+	return NULL;
+}
+
+static int listen_start(struct ck_cluster *c)
+{
+	int stop = eventfd(0, EFD_CLOEXEC), rc;
+
+	if (stop < 0)
+		return -errno;
+	c->stop = stop;
+	rc = ck_thread_start(&c->listener, listen_run, c);
+	if (rc)
+		ck_fd_cleanup(&c->stop);
+	return rc;
+}
+
+static void listen_end(struct ck_cluster *c)
+{
+	if (c->stop < 0)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->ending = true;
+	if (c->asked)
+		ck_link_cut(c->asked);
+	pthread_mutex_unlock(&c->lock);
+	(void)eventfd_write(c->stop, 1);
+	pthread_join(c->listener, NULL);
+	ck_fd_cleanup(&c->stop);
 }
 
 static int meet(struct ck_cluster *c, struct ck_diag *d)
@@ -345,10 +343,12 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	rc = let_in(c, &way, d);
 	if (rc)
 		return rc;
-	rc = ranks_make(c) ? ck_fail(d, ENOMEM, "out of memory")
-			   : check_all(c, d);
+	rc = ranks_make(c) || ck_rejoin_prepare(c)
+		     ? ck_fail(d, ENOMEM, "out of memory")
+		     : check_all(c, d);
 	if (rc == 0)
-		rc = link_make(c, &way, numbers_make(c, c->there), d);
+		rc = ck_cluster_link_make(
+			c, &way, ck_cluster_numbers(c, c->there), &c->link, d);
 	ck_fd_cleanup(&way.sock);
 	ck_fd_cleanup(&way.memory);
 	return rc ? rc : meet(c, d);
@@ -365,7 +365,8 @@ static struct ck_cluster *make(const struct ck_hosts_options *options,
 	c->how = format->shardlinks;
 	c->starter = (struct ck_starter){ .job = { .ended = -1, .said = -1 },
 					  .sock = -1 };
-	c->stop = c->keeper = c->rope = -1;
+	pthread_mutex_init(&c->lock, NULL);
+	c->stop = c->keeper = c->rope = c->ended = c->next.keeper = -1;
 	return c;
 }
 
@@ -421,7 +422,7 @@ int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
 	c->nranks = handed->n;
 	c->rope = handed->rope;
 	handed->rope = -1;
-	rc = link_make(c, &handed->way, numbers_of(c), d);
+	rc = ck_cluster_link_make(c, &handed->way, numbers_of(c), &c->link, d);
 	if (rc == 0)
 		rc = meet(c, d);
 	return started(c, rc, format, out);
@@ -430,7 +431,7 @@ int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
 void ck_cluster_log_networks(struct ck_cluster *c)
 {
 	if (c)
-		log_lines(&c->networks);
+		ck_cluster_log_lines(&c->networks);
 }
 
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
@@ -439,18 +440,33 @@ struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 }
 
 /* Waits until it is gone, and with it all that it has. */
-static void keeper_end(struct ck_cluster *c)
+static void wait_for(struct ck_cluster *c, int *keeper, uint64_t end)
 {
-	uint64_t end = ck_msec_now() + END_MSEC, now;
-	struct pollfd fd = { .fd = c->keeper, .events = POLLIN };
+	struct pollfd fd = { .fd = *keeper, .events = POLLIN };
+	uint64_t now;
+	struct ck_note n;
 
-	if (c->keeper < 0)
-		return;
-	(void)shutdown(c->keeper, SHUT_WR);
-	while (fd.fd >= 0 && (now = ck_msec_now()) < end)
-		if (poll(&fd, 1, (int)(end - now)) > 0 && !hear_keeper(c))
+	while (fd.fd >= 0 && (now = ck_msec_now()) < end) {
+		if (poll(&fd, 1, (int)(end - now)) <= 0)
+			continue;
+		if (ck_note_take(*keeper, &n, c->room))
 			fd.fd = -1;
-	ck_fd_cleanup(&c->keeper);
+		else
+			ck_note_close(&n);
+	}
+	ck_fd_cleanup(keeper);
+}
+
+static void keepers_end(struct ck_cluster *c)
+{
+	uint64_t end = ck_msec_now() + END_MSEC;
+	int *const all[] = { &c->keeper, &c->next.keeper, &c->ended };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
+		if (*all[i] >= 0)
+			(void)shutdown(*all[i], SHUT_WR);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
+		wait_for(c, all[i], end);
 }
 
 void ck_cluster_end(struct ck_cluster *c)
@@ -461,14 +477,18 @@ void ck_cluster_end(struct ck_cluster *c)
 	if (c->hosts)
 		ck_hosts_hear_end(c->hosts);
 	ck_link_free(c->link);
-	keeper_end(c);
+	keepers_end(c);
 	ck_starter_end(&c->starter);
 	ck_fd_cleanup(&c->rope);
 	ck_hosts_free(c->hosts);
 	ck_buf_fini(&c->networks);
 	ck_buf_fini(&c->said);
+	ck_buf_fini(&c->next.said);
+	free(c->next.up);
+	free(c->next.there);
 	free(c->room);
 	free(c->ranks);
 	free(c->there);
+	pthread_mutex_destroy(&c->lock);
 	free(c);
 }

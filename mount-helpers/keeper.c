@@ -15,7 +15,10 @@
 
 enum {
 	COME_MSEC = 30000, /* until all processes have found each other */
-	END_MSEC = 1000,   /* until they have ended by themselves */
+	AGAIN_MSEC =
+		8000, /* the same of a job beside another: MPI tries once, and too
+			    * soon if a host's network is not up yet */
+	END_MSEC = 1000, /* until they have ended by themselves */
 	SAY_MOST = 32 << 10,
 };
 
@@ -81,12 +84,17 @@ static int say_up(const struct keeper *k, struct ck_door_way *way)
 
 /* --- before ------------------------------------------------------------------------- */
 
+/* Than are up, which it has, too. */
 static bool has_more(const struct keeper *k)
 {
-	for (size_t i = 0; i < k->launch.hosts->n; i++)
-		if (k->there[i] && !k->up[i])
-			return true;
-	return false;
+	bool more = false;
+
+	for (size_t i = 0; i < k->launch.hosts->n; i++) {
+		if (k->up[i] && !k->there[i])
+			return false;
+		more |= k->there[i] && !k->up[i];
+	}
+	return more;
 }
 
 /* Which hosts can take part. */
@@ -159,7 +167,7 @@ static int watch_end(struct keeper *k)
 }
 
 /* What it had to say is why it ended. */
-static int no_mover(struct keeper *k, int rc, struct ck_diag *d)
+static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
 {
 	pass_on(k);
 	if (rc == -ECHILD)
@@ -169,13 +177,14 @@ static int no_mover(struct keeper *k, int rc, struct ck_diag *d)
 			       "mpirun: its processes have not found each "
 			       "other in %d s; all hosts have to reach each "
 			       "other",
-			       COME_MSEC / 1000);
+			       msec / 1000);
 	return ck_fail(d, -rc, "mpirun: no process has come: %s",
 		       strerror(-rc));
 }
 
 static int start(struct keeper *k, struct ck_diag *d)
 {
+	int msec = k->launch.ask_msec ? AGAIN_MSEC : COME_MSEC;
 	struct ck_door_way way;
 	int rc = ask(k, d);
 
@@ -190,10 +199,10 @@ static int start(struct keeper *k, struct ck_diag *d)
 		return rc;
 	rc = watch_end(k);
 	if (rc == 0)
-		rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over,
-				  COME_MSEC, &way);
+		rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
+				  &way);
 	ck_door_close(&k->door);
-	return rc ? no_mover(k, rc, d) : say_up(k, &way);
+	return rc ? no_mover(k, rc, msec, d) : say_up(k, &way);
 }
 
 /* Until it has ended, or nobody wants it any more. */

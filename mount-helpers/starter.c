@@ -205,8 +205,7 @@ int ck_starter_run(char **words)
 		if (note.kind == CK_NOTE_START && note.bytes.len == hosts.n &&
 		    note.files[0] >= 0)
 			keep(&launch, &note, SOCK);
-		for (size_t i = 0; i < CK_NOTE_FILES; i++)
-			ck_fd_cleanup(&note.files[i]);
+		ck_note_close(&note);
 	}
 	free(hosts.hosts);
 	return CK_EXIT_FINE;

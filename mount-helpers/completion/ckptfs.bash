@@ -110,7 +110,7 @@ _ckptfs_mount_options() {
 		allow_other auto_unmount commit=close commit=fsync \
 		commit=manual debug direct fsname= gid= hostfile= hosts= \
 		keep_unknown log= log=syslog map= net= nonempty noxattr ownermem= \
-		patch prefer= program= replicas=first \
+		patch prefer= program= rejoin= rejoin=off replicas=first \
 		replicas=full replicas=sample ro shardlinks=beneath \
 		timeout= uid= umask= write)
 }

@@ -45,15 +45,16 @@ def agent_without(hosts, name):
     return path
 
 
-def mount(hosts, *options, agent=None, net=(f"net={NET}",)):
+def mount(hosts, *options, agent=None, net=(f"net={NET}",), rejoin="off"):
     return hosts.run("h1", [
         CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
-        ",".join((f"agent={agent or hosts.agent}", *net, *options)),
+        ",".join((f"agent={agent or hosts.agent}", f"rejoin={rejoin}", *net,
+                  *options)),
         hosts.src, hosts.mnt], stderr=subprocess.PIPE, text=True)
 
 
-def mounts(hosts):
-    done = mount(hosts)
+def mounts(hosts, **how):
+    done = mount(hosts, **how)
     check(done.returncode == 0, "mount", repr(done.stderr))
 
 
@@ -287,7 +288,7 @@ def test_killed_away(hosts):
 def test_signals(hosts):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP,
                    signal.SIGKILL):
-        mounts(hosts)
+        mounts(hosts, rejoin=1)
         for pid in daemons(hosts)[:1]:
             os.kill(pid, number)
         check(until(lambda: not left(hosts), 6),

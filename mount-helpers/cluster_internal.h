@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of a cluster share: cluster.c has the job that there is, rejoin.c the
+ * one that may take over.
+ */
+#ifndef CK_CLUSTER_INTERNAL_H
+#define CK_CLUSTER_INTERNAL_H
+
+#include "ckptfs/door.h"
+#include "ckptfs/link.h"
+#include "cluster.h"
+#include "starter.h"
+
+#include <pthread.h>
+
+/* A job that may take over. */
+struct ck_next_job {
+	int keeper;	    /* -1: there is none */
+	struct ck_buf said; /* by it */
+	uint64_t due;	    /* when one is tried */
+	unsigned failed;    /* how often, one after the other */
+	bool *up;	    /* by host, as they were when it was looked last */
+	bool *there;	    /* by host: who takes part */
+};
+
+struct ck_cluster {
+	/* Of one thread at a time, that which starts and ends it, and in between that
+	 * which listens, logs what processes say, asks hosts again what they have, and
+	 * whether they are back: */
+	const struct ck_hosts_options *options;
+	enum ck_beneath how;
+	bool *there; /* by host of the list */
+	int wanted;  /* see ck_cluster_start() */
+	struct ck_host_rank *ranks;
+	uint32_t nranks;
+	struct ck_starter starter;
+	int keeper; /* of the job; -1: there is none */
+	int ended;  /* the same of one that was taken over */
+	struct ck_next_job next;
+	int rope; /* to a rank of a job that is another's; -1: it is not */
+	struct ck_buf
+		said; /* by the keeper, of which the last line may not be whole */
+	char *room;   /* for its notes */
+	struct ck_link *link;
+	struct ck_hosts *hosts;
+	pthread_t listener;
+	int stop; /* an eventfd that ends it; -1: it was not started */
+	struct ck_buf networks; /* lines for the log */
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_link *asked; /* of a job that may take over */
+	bool ending;	       /* none is to be asked any more */
+};
+
+/* Logs whole lines; what is left waits for its end. */
+void ck_cluster_log_lines(struct ck_buf *said);
+/* What mpirun numbers the ranks if those hosts are there. Owned; NULL: out of memory. */
+uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there);
+/* The way is the link's then; takes the numbers of the ranks. Errors with a message. */
+CK_MUST_USE int ck_cluster_link_make(const struct ck_cluster *c,
+				     struct ck_door_way *way, uint32_t *numbers,
+				     struct ck_link **out, struct ck_diag *d);
+
+/* --- another job; by the thread that listens, but for the first ------------------------- */
+
+/* Whether there may be one. -ENOMEM. */
+CK_MUST_USE int ck_rejoin_prepare(struct ck_cluster *c);
+/* Tries one if it is time to. */
+void ck_rejoin_look(struct ck_cluster *c);
+/* What its keeper says. */
+void ck_rejoin_hear(struct ck_cluster *c);
+
+#endif

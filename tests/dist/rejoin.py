@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Hosts that come back: another job takes over, nothing that is being read fails by that,
+and what has changed meanwhile is not read.
+
+    rejoin.py CKPTFS            needs root
+"""
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+TENSOR = "model.tok_embeddings.weight"    # of all four ranks
+# A box that only that host has.
+BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
+       "h3": f"local/rank-2/{TENSOR}.npy"}
+tap = Tap()
+check = tap.check
+
+
+def mount(hosts, *options, agent=None):
+    done = hosts.run("h1", [
+        CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
+        ",".join((f"agent={agent or hosts.agent}", "net=10.77.0.0/24",
+                  *options)), hosts.src, hosts.mnt],
+        stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, "mount", done.stderr)
+
+
+def left(hosts):
+    return [(name, argv[:4]) for name in hosts.names
+            for _, argv in hosts.processes(name)]
+
+
+def umount(hosts):
+    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
+                     stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, "umount", done.stderr)
+    check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
+
+
+def switchable(hosts):
+    """An agent that does not reach hosts whose names are in this directory."""
+    away, path = f"{hosts.base}/away", f"{hosts.base}/switchable"
+    os.makedirs(away, exist_ok=True)
+    with open(path, "w") as f:
+        f.write(f'#!/bin/bash\nfor word; do\n\t[ ! -e "{away}/$word" ] || '
+                f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
+    os.chmod(path, 0o755)
+    return path, away
+
+
+def read(hosts, path):
+    return hosts.read("h1", f"{hosts.mnt}/{path}")
+
+
+def content(hosts, path):
+    done = hosts.run("h1", ["cat", f"{hosts.mnt}/{path}"],
+                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return done.stdout if done.returncode == 0 else None
+
+
+def status(hosts):
+    done = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/status"],
+                     stdout=subprocess.PIPE, text=True, check=True)
+    states = dict(re.findall(r"^host (\S+) (\S+) ", done.stdout, re.M))
+    return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
+
+
+def log(hosts):
+    return hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/log"],
+                     stdout=subprocess.PIPE, text=True).stdout
+
+
+def all_up(hosts):
+    return status(hosts) == (dict.fromkeys(hosts.names, "up"), "yes")
+
+
+def wanted(hosts):
+    """What the boxes are, where nothing is wrong."""
+    mount(hosts)
+    got = {host: content(hosts, path) for host, path in BOX.items()}
+    umount(hosts)
+    return got
+
+
+def reads_right(hosts, want):
+    return all(content(hosts, path) == want[host]
+               for host, path in BOX.items())
+
+
+def mpiruns(hosts):
+    return [pid for pid, argv in hosts.processes("h1")
+            if os.path.basename(argv[0]) == "mpirun"]
+
+
+def comes_back(hosts, what, want, seconds=12):
+    check(until(lambda: all_up(hosts), seconds),
+          f"{what}: all are up again, without a mount", status(hosts),
+          log(hosts))
+    check(reads_right(hosts, want), f"{what}: with the same bytes", log(hosts))
+
+
+def test_killed(hosts, want):
+    """A process of the job, any: a read waits, and has bytes then."""
+    mount(hosts)
+    for what, pids in (
+            ("another host's rank", lambda: hosts.programs("h2", "ckptfs", "serve")),
+            ("mpirun", lambda: mpiruns(hosts)),
+            ("this host's rank", lambda: hosts.programs("h1", "ckptfs", "--door")),
+            ("the keeper's mpirun, twice", lambda: mpiruns(hosts))):
+        for pid in pids():
+            hosts.kill(pid)
+        got, took = read(hosts, BOX["h2"])
+        check(took < 10 and got > 0, f"{what} is killed: bytes within 10 s", got,
+              took, log(hosts))
+        print(f"# {took:.1f} s")
+        comes_back(hosts, what, want)
+    umount(hosts)
+
+
+class Reader(threading.Thread):
+    """Reads boxes again and again, past the page cache, until it is asked to end."""
+
+    def __init__(self, hosts, names, want):
+        super().__init__()
+        self.hosts, self.names, self.want = hosts, names, want
+        self.over, self.wrong, self.count = False, [], 0
+        self.start()
+
+    def run(self):
+        while not self.over:
+            for host in self.names:
+                begun = time.monotonic()
+                got, _ = read(self.hosts, BOX[host])
+                self.count += 1
+                if got != len(self.want[host]) or time.monotonic() - begun > 5:
+                    self.wrong.append((host, got, time.monotonic() - begun))
+
+    def end(self):
+        self.over = True
+        self.join()
+        return self.wrong
+
+
+def test_crash(hosts, want):
+    """A host is gone, and comes back; nothing else that is read fails by that."""
+    mount(hosts, "rejoin=2")
+    reader = Reader(hosts, ["h1", "h3"], want)
+    hosts.crash("h2")
+    got, took = read(hosts, BOX["h2"])
+    check(got == -errno.EIO and took < 10, "a host crashes: EIO within 10 s",
+          got, took)
+    check(until(lambda: status(hosts)[0]["h2"] == "down", 5), "it is down",
+          status(hosts))
+    got, took = read(hosts, BOX["h2"])
+    check(got == -errno.EIO and took < 4, "EIO at once while it is down", got,
+          took)
+    hosts.link("h2", "up")
+    comes_back(hosts, "a crash", want)
+    wrong = reader.end()
+    check(not wrong and reader.count > 20, "the others' bytes all the time",
+          *wrong, reader.count)
+    umount(hosts)
+
+
+def test_missing(hosts, want):
+    agent, away = switchable(hosts)
+    open(f"{away}/h3", "w").close()
+    mount(hosts, "rejoin=2", agent=agent)
+    check(status(hosts)[0]["h3"] == "missing" and
+          read(hosts, BOX["h3"])[0] == -errno.EIO, "a host is missing",
+          status(hosts))
+    reader = Reader(hosts, ["h1", "h2"], want)
+    os.unlink(f"{away}/h3")
+    comes_back(hosts, "it was missing", want, 2 + 5)
+    wrong = reader.end()
+    check(not wrong and reader.count > 5, "nothing that was read has failed",
+          *wrong, reader.count)
+    umount(hosts)
+
+
+def test_changed(hosts, want):
+    """What has changed while its host was away is not read; nor is the metadata."""
+    shard = f"{hosts.directory('h2')}/__1_0.distcp"
+    before = os.stat(shard)
+    mount(hosts, "rejoin=2")
+    hosts.crash("h2")
+    os.utime(shard)
+    check(until(lambda: status(hosts)[0]["h2"] == "down", 8), "it is down",
+          status(hosts))
+    hosts.link("h2", "up")
+    check(until(lambda: status(hosts)[0]["h2"] == "up", 12), "it is up",
+          status(hosts), log(hosts))
+    check(until(lambda: read(hosts, BOX["h2"])[0] == -errno.ESTALE, 3),
+          "a file has changed: ESTALE", read(hosts, BOX["h2"]), log(hosts))
+    check(content(hosts, BOX["h3"]) == want["h3"], "the others' bytes")
+    time.sleep(3)
+    check(read(hosts, BOX["h2"])[0] == -errno.ESTALE, "and stays so",
+          read(hosts, BOX["h2"]))
+    umount(hosts)
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_same_time(hosts, want):
+    """Canary: other bytes with the same time and size are seen as what they are."""
+    shard = f"{hosts.directory('h3')}/__2_0.distcp"
+    agent, away = switchable(hosts)
+    open(f"{away}/h3", "w").close()
+    mount(hosts, "rejoin=1", agent=agent)
+    deal.flip(shard)
+    os.unlink(f"{away}/h3")
+    check(until(lambda: all_up(hosts), 7), "canary: it is up", status(hosts))
+    files = hosts.run("h1", ["sh", "-c", f"cat {hosts.mnt}/local/rank-2/*"],
+                      stdout=subprocess.PIPE).stdout
+    deal.flip(shard)
+    hosts.run("h1", ["sh", "-c", "echo 3 >/proc/sys/vm/drop_caches"])
+    again = hosts.run("h1", ["sh", "-c", f"cat {hosts.mnt}/local/rank-2/*"],
+                      stdout=subprocess.PIPE).stdout
+    check(len(files) == len(again) > 0 and files != again,
+          "canary: one bit on a host that was missing")
+    umount(hosts)
+
+
+def test_other_metadata(hosts, _):
+    metadata = f"{hosts.directory('h3')}/.metadata"
+    agent, away = switchable(hosts)
+    open(f"{away}/h3", "w").close()
+    mount(hosts, "rejoin=1", agent=agent)
+    deal.flip(metadata)
+    os.unlink(f"{away}/h3")
+    check(until(lambda: "h3: has another .metadata" in log(hosts), 8),
+          "a host with other metadata is not used", log(hosts))
+    check(status(hosts)[0] == {"h1": "up", "h2": "up", "h3": "missing"} and
+          read(hosts, BOX["h3"])[0] == -errno.EIO and
+          read(hosts, BOX["h2"])[0] > 0, "it is missing still", status(hosts))
+    umount(hosts)
+    deal.flip(metadata)
+
+
+def test_off(hosts, _):
+    mount(hosts, "rejoin=off")
+    for pid in hosts.programs("h2", "ckptfs", "serve"):
+        hosts.kill(pid)
+    got, took = read(hosts, BOX["h2"])
+    check(got == -errno.EIO and took < 10, "rejoin=off: EIO within 10 s", got,
+          took)
+    time.sleep(4)
+    check(status(hosts)[0]["h2"] == "down", "rejoin=off: it stays down",
+          status(hosts))
+    umount(hosts)
+
+
+def test_ends(hosts, _):
+    """The mount ends while another job is tried: at any moment of that."""
+    agent, away = switchable(hosts)
+    for msec in (0, 200, 500, 800, 1100, 1400, 1700):
+        open(f"{away}/h3", "w").close()
+        mount(hosts, "rejoin=1", agent=agent)
+        os.unlink(f"{away}/h3")
+        for pid in hosts.programs("h2", "ckptfs", "serve") if msec % 1000 else ():
+            hosts.kill(pid)
+        time.sleep(0.3 + msec / 1000)
+        if msec % 300:
+            umount(hosts)
+            continue
+        os.kill(hosts.programs("h1", "ckptfs", "mount")[0], signal.SIGKILL)
+        check(until(lambda: not left(hosts), 6),
+              "killed while another job is tried: nothing is left",
+              left(hosts))
+        hosts.run("h1", ["umount", "-l", hosts.mnt], stderr=subprocess.DEVNULL)
+
+
+def main():
+    if skipped():
+        return 0
+    with Hosts(3) as hosts:
+        deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
+        want = wanted(hosts)
+        for test in (test_killed, test_crash, test_missing, test_changed,
+                     test_same_time, test_other_metadata, test_off, test_ends):
+            print(f"# {test.__name__}")
+            test(hosts, want)
+    return tap.finish()
+
+
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(main())
