@@ -20,7 +20,8 @@ struct asked {
 struct renewal {
 	struct ck_hosts *hosts;
 	struct ck_calls *calls;
-	struct asked *asked; /* by rank */
+	const bool *there;   /* who takes part, by rank */
+	struct asked *asked; /* the same */
 	/* What comes of it: */
 	struct ck_whereabouts *files;
 	struct ck_hosts_others others;
@@ -218,9 +219,22 @@ static int keep(struct renewal *r, const struct ck_hosts_place *p)
 	return 0;
 }
 
+/* Nobody is asked for a file, and this says why: it is another one now, or its host is not
+ * in the job, where it is down, or did not answer. */
+static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
+{
+	struct ck_whereabouts *at = &r->files[p->file];
+
+	const struct ck_looked *l = said_of(r, p->peer, p->file);
+
+	if (l && l->seen)
+		*at = (struct ck_whereabouts){ p->peer, UINT32_MAX };
+	else if (!r->there[p->peer])
+		*at = (struct ck_whereabouts){ p->peer, 0 };
+}
+
 /* n places of a file that was there when it was opened. Those that have changed, and those
- * of hosts that are not in the job or have not answered, are left out; where all are, the
- * first one says whose it was. */
+ * of hosts that are not in the job or have not answered, are left out. */
 static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 		       size_t n)
 {
@@ -232,7 +246,7 @@ static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 						    list[i].file);
 
 		rc = keep(r, &list[i]);
-		if (rc || !l || !l->seen || l->trouble ||
+		if (rc || !l || !l->seen ||
 		    !ck_hosts_is_same(r->hosts, list[i].file, list[i].peer,
 				      &l->info))
 			continue;
@@ -241,7 +255,7 @@ static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 		is_first = false;
 	}
 	if (is_first)
-		r->files[list[0].file].peer = list[0].peer;
+		leave_out(r, &list[0]);
 	return rc;
 }
 
@@ -308,7 +322,7 @@ static int place_first(struct renewal *r, uint32_t file)
 
 static int place_all(struct renewal *r)
 {
-	const struct ck_whereabouts nowhere = { UINT32_MAX, UINT32_MAX };
+	const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
 	const struct ck_hosts *h = r->hosts;
 	const struct ck_hosts_places *known = &h->known;
 	size_t from = 0, end;
@@ -403,6 +417,7 @@ int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 {
 	struct renewal r = { .hosts = h,
 			     .calls = calls,
+			     .there = there,
 			     .asked = calloc(h->n, sizeof(*r.asked)),
 			     .files = calloc(h->nfiles + 1UL,
 					     sizeof(*r.files)) };

@@ -103,14 +103,20 @@ bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
 	return found;
 }
 
-static struct ck_whereabouts place(const struct ck_requester *r, uint32_t file,
-				   uint32_t tries)
+/* Who is asked for a move, at the place that is tried next. Nobody is where there is none,
+ * or another file; then that is what has become of the move. */
+static struct sorted place(const struct ck_requester *r, struct ck_move *m,
+			   uint32_t index, uint32_t tries)
 {
-	struct ck_whereabouts at;
+	struct sorted to = { { UINT32_MAX, 0 }, index };
 
-	return find_place(&r->ways, file, tries, &at) && at.number != UINT32_MAX
-		       ? at
-		       : (struct ck_whereabouts){ UINT32_MAX, 0 };
+	if (!find_place(&r->ways, m->file, tries, &to.at))
+		return to;
+	if (to.at.number == UINT32_MAX) {
+		to.at.peer = UINT32_MAX;
+		m->rc = -ESTALE;
+	}
+	return to;
 }
 
 static int sorted_cmp(const void *a, const void *b)
@@ -278,10 +284,10 @@ static struct ck_requester_op *op_make(struct ck_requester *r,
 	op->r = r;
 	op->moves = moves;
 	for (size_t i = 0; i < moves->n; i++) {
-		order[i] = (struct sorted){ place(r, moves->list[i].file, 0),
-					    (uint32_t)i };
-		moves->list[i].rc = moves->list[i].file < r->ways.n ? -EIO
-								    : -ENODATA;
+		struct ck_move *m = &moves->list[i];
+
+		m->rc = m->file < r->ways.n ? -EIO : -ENODATA;
+		order[i] = place(r, m, (uint32_t)i, 0);
 	}
 	if (parts_make(op, order, moves->n, (struct attempt){ 0 }, &parts)) {
 		op_free(op);
@@ -369,8 +375,8 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 		    (only_last &&
 		     find_place(&op->r->ways, file, attempt.tries + 1, &next)))
 			continue;
-		order[n++] = (struct sorted){ place(op->r, file, attempt.tries),
-					      index };
+		order[n++] = place(op->r, &op->moves->list[index], index,
+				   attempt.tries);
 	}
 	if (n == 0 || parts_make(op, order, n, attempt, &parts))
 		return NULL;

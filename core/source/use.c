@@ -318,8 +318,6 @@ static int get_remote(const struct ck_seen_file *file, uint32_t number,
 		return -EIO;
 	if (file->info.err)
 		return -file->info.err;
-	if (__atomic_load_n(&file->changed, __ATOMIC_RELAXED))
-		return -ESTALE;
 	*out = (struct ck_file){ .fd = -1,
 				 .size = file->info.size,
 				 .number = number,

@@ -14,9 +14,9 @@
 
 /* Where a file is. */
 struct ck_whereabouts {
-	uint32_t peer;
-	uint32_t
-		number; /* of the file there; UINT32_MAX: it is not to be read there */
+	uint32_t peer; /* UINT32_MAX: nobody has it now */
+	/* Of the file there; UINT32_MAX: what is there is another one. */
+	uint32_t number;
 };
 
 /* Another place of a file, for when those before have failed. */
