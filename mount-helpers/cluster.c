@@ -143,7 +143,7 @@ static uint32_t *numbers_of(const struct ck_cluster *c)
 }
 
 /* The way is the link's then; takes the numbers of the ranks. */
-int ck_cluster_link_make(const struct ck_cluster *c, struct ck_door_way *way,
+int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 			 uint32_t *numbers, struct ck_link **out,
 			 struct ck_diag *d)
 {
@@ -156,6 +156,7 @@ int ck_cluster_link_make(const struct ck_cluster *c, struct ck_door_way *way,
 			   .silence_msec = SILENCE_MSEC,
 			   .timeout_msec = c->options->timeout * 1000,
 			   .window = WINDOW,
+			   .epoch = ++c->links,
 			   .hold_msec = c->next.up ? HOLD_MSEC : 0 },
 		.ranks = numbers,
 	};

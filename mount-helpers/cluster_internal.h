@@ -37,6 +37,7 @@ struct ck_cluster {
 	int keeper; /* of the job; -1: there is none */
 	int ended;  /* the same of one that was taken over */
 	struct ck_next_job next;
+	uint32_t links; /* that were made */
 	int rope; /* to a rank of a job that is another's; -1: it is not */
 	struct ck_buf
 		said; /* by the keeper, of which the last line may not be whole */
@@ -58,7 +59,7 @@ void ck_cluster_log_lines(struct ck_buf *said);
 /* What mpirun numbers the ranks if those hosts are there. Owned; NULL: out of memory. */
 uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there);
 /* The way is the link's then; takes the numbers of the ranks. Errors with a message. */
-CK_MUST_USE int ck_cluster_link_make(const struct ck_cluster *c,
+CK_MUST_USE int ck_cluster_link_make(struct ck_cluster *c,
 				     struct ck_door_way *way, uint32_t *numbers,
 				     struct ck_link **out, struct ck_diag *d);
 

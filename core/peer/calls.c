@@ -36,7 +36,6 @@ struct ck_calls {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	bool ended;
-	uint32_t epoch;
 	uint64_t last_id;
 	uint64_t now;
 	uint32_t first; /* the peer that is looked after first next time */
@@ -114,7 +113,6 @@ struct ck_calls *ck_calls_make(const struct ck_calls_options *options,
 	all->options = *options;
 	all->line = line;
 	all->now = now;
-	all->epoch = 1;
 	pthread_mutex_init(&all->lock, NULL);
 	list_init(&all->over);
 	for (uint32_t i = 0; i < options->npeers && rc == 0; i++) {
@@ -207,7 +205,7 @@ static int depart(struct ck_calls *all, struct ck_call *c)
 	int rc;
 
 	c->ask.head.id = all->last_id + 1;
-	c->ask.head.epoch = all->epoch;
+	c->ask.head.epoch = all->options.epoch;
 	rc = all->line->send(all->line, c->peer, &c->ask);
 	if (rc)
 		return rc;
@@ -370,7 +368,7 @@ static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 
 	pthread_mutex_lock(&all->lock);
 	set_now(all, now);
-	if (m->head.epoch == all->epoch) {
+	if (m->head.epoch == all->options.epoch) {
 		p->heard = now;
 		p->up = !all->ended;
 		c = find(all, m->head.id);
@@ -444,7 +442,7 @@ static void ask_whether_there(struct ck_calls *all, uint32_t peer)
 	    all->now - p->asked < all->options.ping_msec || all->ended)
 		return;
 	p->ping.head.id = ++all->last_id;
-	p->ping.head.epoch = all->epoch;
+	p->ping.head.epoch = all->options.epoch;
 	if (all->line->send(all->line, peer, &p->ping) == 0)
 		p->asked = all->now;
 }
@@ -489,36 +487,6 @@ void ck_calls_lost(struct ck_calls *all, uint32_t peer)
 {
 	pthread_mutex_lock(&all->lock);
 	go_down(all, &all->peers[peer]);
-	pthread_mutex_unlock(&all->lock);
-	tell(all);
-}
-
-/* Those on their way go back to the front of the queue, in their order. */
-static void send_again(struct ck_calls *all, struct peer *p)
-{
-	struct ck_call *front = p->queue.head.next, *c;
-
-	while ((c = list_first(&p->on_way))) {
-		arrive(all, c);
-		c->state = QUEUED;
-		c->since = all->now;
-		insert_before(front, c);
-	}
-	pump(all, p);
-}
-
-void ck_calls_renew(struct ck_calls *all, uint64_t now)
-{
-	pthread_mutex_lock(&all->lock);
-	set_now(all, now);
-	all->epoch++;
-	for (uint32_t i = 0; i < all->options.npeers; i++) {
-		struct peer *p = &all->peers[i];
-
-		p->heard = p->asked = p->progress = now;
-		p->up = !all->ended;
-		send_again(all, p);
-	}
 	pthread_mutex_unlock(&all->lock);
 	tell(all);
 }

@@ -5,8 +5,7 @@
  * down if they do not say so; what only they could answer fails at once then. No input
  * or output here, and no clock: a line carries messages and says what time it is.
  *
- * What a line has lost is sent again when it is renewed: requests may be answered twice,
- * and the second answer is no one's.
+ * A line that ends is not replaced: whoever sent calls sends them to those of another.
  */
 #ifndef CKPTFS_CALLS_H
 #define CKPTFS_CALLS_H
@@ -36,6 +35,7 @@ struct ck_calls_options {
 	uint32_t timeout_msec;
 	uint64_t window; /* bytes of answers asked of one peer at a time; a
 				* single call may have more */
+	uint32_t epoch;	 /* of what is sent; answers of another are no one's */
 	/* So long after a peer was heard last, patient calls to it wait for another
 	 * line; 0: nobody waits for one. */
 	uint32_t hold_msec;
@@ -93,9 +93,6 @@ CK_MUST_USE int ck_calls_take(struct ck_calls *all, uint32_t peer,
 CK_MUST_USE uint32_t ck_calls_tick(struct ck_calls *all, uint64_t now);
 /* A peer is known to be gone. */
 void ck_calls_lost(struct ck_calls *all, uint32_t peer);
-/* The line is another one: whatever was on its way is sent again, and answers to what
- * was sent before are no one's. Peers that were down may answer again. */
-void ck_calls_renew(struct ck_calls *all, uint64_t now);
 /* Nothing is sent any more: all calls fail, later ones too, but for those that wait for
  * another line. */
 void ck_calls_end(struct ck_calls *all);

@@ -29,7 +29,8 @@ static const struct ck_calls_options options = { .npeers = PEERS,
 						 .ping_msec = 3600 * 1000,
 						 .silence_msec = 7200 * 1000,
 						 .timeout_msec = 7200 * 1000,
-						 .window = 2 * BLOCK };
+						 .window = 2 * BLOCK,
+						 .epoch = 1 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int __real_poll(struct pollfd *fds, nfds_t n, int msec);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * line_thread: a line to owners with a thread of its own, which answers in any order,
- * is without room at times, is renewed, loses messages and peers. Its clock is its own,
- * and goes on when there is nothing to do.
+ * is without room at times, is replaced by another, loses messages and peers. Its clock
+ * is its own, and goes on when there is nothing to do.
  */
 #ifndef CK_LINE_THREAD_H
 #define CK_LINE_THREAD_H
@@ -17,11 +17,15 @@ struct line_thread {
 	struct ck_line line; /* first */
 	pthread_t thread;
 	/* Constant while it runs: */
-	struct ck_calls *calls;
+	struct ck_calls *calls; /* the thread's, once it runs */
 	struct ck_data_owner *owner[OWNERS];
 	uint32_t npeers;
 	bool calm; /* nothing gets lost */
 	bool lie;  /* the last byte of each answer is another one */
+	struct ck_calls_options options;
+	/* Whom it serves, and how; once line_thread_serve() was called. Under lock: */
+	struct ck_requester *requester;
+	struct ck_ways ways;
 	/* The thread's: */
 	uint64_t now, random, renewed, lost, answered;
 
@@ -91,16 +95,45 @@ static inline void line_thread_deliver(struct line_thread *t, struct packet *p)
 	t->answered++;
 }
 
-/* Of what is on its way some is lost with the old line. */
+/* Of what is on its way some is lost with the old line, and nobody waits for the rest. */
 static inline void line_thread_renew(struct line_thread *t)
 {
+	struct ck_calls *old = t->calls;
+
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = t->packets.n; i > 0 && i--;)
 		if (line_thread_one_in(t, 2))
 			packets_drop(&t->packets, i);
 	pthread_mutex_unlock(&t->lock);
-	ck_calls_renew(t->calls, t->now);
+	t->options.epoch++;
+	t->calls = ck_calls_make(&t->options, &t->line, t->now);
+	if (!t->calls)
+		abort();
+	t->ways.calls = t->calls;
+	ck_requester_renew(t->requester, &t->ways);
+	ck_calls_end(old);
+	ck_calls_free(old);
 	t->renewed++;
+}
+
+/* From now on it may be replaced: the ways are those of the requester. */
+static inline void line_thread_serve(struct line_thread *t,
+				     struct ck_requester *r)
+{
+	pthread_mutex_lock(&t->lock);
+	t->requester = r;
+	t->ways = r->ways;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static inline bool line_thread_serves(struct line_thread *t)
+{
+	bool serves;
+
+	pthread_mutex_lock(&t->lock);
+	serves = t->requester != NULL;
+	pthread_mutex_unlock(&t->lock);
+	return serves;
 }
 
 static inline void line_thread_tick(struct line_thread *t)
@@ -125,7 +158,7 @@ static inline void line_thread_fill(struct line_thread *t, bool full)
 
 static inline void line_thread_disturb(struct line_thread *t)
 {
-	if (line_thread_one_in(t, 40))
+	if (line_thread_one_in(t, 40) && line_thread_serves(t))
 		line_thread_renew(t);
 	if (t->calm || !line_thread_one_in(t, 60))
 		return;
@@ -175,18 +208,17 @@ static inline void *line_thread_run(void *arg)
 static inline void line_thread_begin(struct line_thread *t, uint64_t window,
 				     uint64_t seed)
 {
-	const struct ck_calls_options options = { .npeers = t->npeers,
-						  .ping_msec = 1000,
-						  .silence_msec = 10000,
-						  .timeout_msec = 20000,
-						  .window = window };
-
+	t->options = (struct ck_calls_options){ .npeers = t->npeers,
+						.ping_msec = 1000,
+						.silence_msec = 10000,
+						.timeout_msec = 20000,
+						.window = window };
 	t->line = (struct ck_line){ line_thread_send, line_thread_wake };
 	t->random = seed | 1;
 	t->ending = t->full = t->woken = false;
 	t->now = 1;
 	pthread_mutex_init(&t->lock, NULL);
-	t->calls = ck_calls_make(&options, &t->line, t->now);
+	t->calls = ck_calls_make(&t->options, &t->line, t->now);
 	if (!t->calls || pthread_create(&t->thread, NULL, line_thread_run, t))
 		abort();
 }

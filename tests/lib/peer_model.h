@@ -66,7 +66,7 @@ struct model {
 	 * calls were told last. */
 	uint64_t now, fair, told;
 	uint64_t renewed, tick_due, full_until;
-	uint32_t epoch;
+	struct ck_calls_options options;
 	bool full, ended;
 	bool back; /* nothing gets lost any more */
 	bool sent_probe;
@@ -124,7 +124,7 @@ static inline int line_send(struct ck_line *l, uint32_t peer,
 
 	if (m->full)
 		return -EAGAIN;
-	if (a->head.epoch != m->epoch || m->ended)
+	if (a->head.epoch != m->options.epoch || m->ended)
 		wrong(m, "sent on a line that is gone");
 	if (a->head.type == CK_WIRE_READ) {
 		count_out(m, peer, ck_ask_bytes(a));
@@ -147,7 +147,7 @@ static inline void line_wake(struct ck_line *l)
 
 static inline void lose(struct model *m, struct packet *p)
 {
-	if (p->head.epoch == m->epoch)
+	if (p->head.epoch == m->options.epoch)
 		m->peers[p->peer].fault = m->fair;
 	ck_buf_fini(&p->bytes);
 }
@@ -176,7 +176,7 @@ static inline void hear(struct model *m, const struct packet *p)
 {
 	struct peer *peer = &m->peers[p->peer];
 
-	if (p->head.epoch != m->epoch)
+	if (p->head.epoch != m->options.epoch)
 		return;
 	peer->up = true;
 	peer->heard = m->fair;
@@ -400,13 +400,16 @@ static inline void down(struct model *m, uint32_t peer)
 			m->ops[i].was_down[peer] = true;
 }
 
-/* What the old line carries may come on the new one. */
+/* What the old line carries may come on the new one, and is nobody's. */
 static inline void renew(struct model *m)
 {
+	struct ck_calls *old = m->calls;
+	struct ck_ways ways = m->requester.ways;
+
 	for (size_t i = m->packets.n; i > 0 && i--;)
 		if (one_in(m, 2))
 			packets_drop(&m->packets, i);
-	m->epoch++;
+	m->options.epoch++;
 	tell_time(m);
 	m->renewed = m->fair;
 	tally.renewed++;
@@ -417,7 +420,13 @@ static inline void renew(struct model *m)
 		p->heard = p->progress = m->fair;
 		p->out = 0;
 	}
-	ck_calls_renew(m->calls, m->now);
+	m->calls = ck_calls_make(&m->options, &m->line, m->now);
+	if (!m->calls)
+		abort();
+	ways.calls = m->calls;
+	ck_requester_renew(&m->requester, &ways);
+	ck_calls_end(old);
+	ck_calls_free(old);
 }
 
 static inline void replace(struct model *m)

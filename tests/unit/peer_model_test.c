@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * peer_model: moves that a requester asks of real owners, over a line that delays
- * messages, changes their order, loses some, is renewed and carries what is left of the
- * line before; with peers that are silent, stuck, gone and back, files that become
+ * messages, changes their order, loses some, is replaced by one that carries what is left
+ * of it; with peers that are silent, stuck, gone and back, files that become
  * others, moves that are interrupted, and a process that stops. All by a clock that is
  * the test's and a schedule that follows from a seed.
  *
@@ -93,17 +93,15 @@ static void advance(struct model *m)
 
 static void model_begin(struct model *m)
 {
-	struct ck_calls_options options = { .ping_msec = PING,
-					    .silence_msec = SILENCE,
-					    .timeout_msec = TIMEOUT };
-
+	m->options = (struct ck_calls_options){ .ping_msec = PING,
+						.silence_msec = SILENCE,
+						.timeout_msec = TIMEOUT };
 	m->line = (struct ck_line){ line_send, line_wake };
-	m->npeers = options.npeers = 1 + (uint32_t)below(m, OWNERS);
-	m->window = options.window = 1 + below(m, one_in(m, 2) ? 200 : 4000);
+	m->npeers = m->options.npeers = 1 + (uint32_t)below(m, OWNERS);
+	m->window = m->options.window = 1 + below(m, one_in(m, 2) ? 200 : 4000);
 	m->calm = one_in(m, 3);
 	m->steady = m->calm && one_in(m, 2);
 	m->most = 1 + (unsigned)below(m, OPS);
-	m->epoch = 1;
 	m->now = m->told = m->fair = TIMEOUT + below(m, 1000000);
 	m->renewed = m->fair;
 	m->tick_due = m->now + below(m, 250);
@@ -112,7 +110,7 @@ static void model_begin(struct model *m)
 					     .heard = m->fair,
 					     .progress = m->fair };
 	whereabouts_fill(m->files, m->npeers);
-	m->calls = ck_calls_make(&options, &m->line, m->now);
+	m->calls = ck_calls_make(&m->options, &m->line, m->now);
 	if (!m->calls)
 		abort();
 	ck_requester_init(&m->requester, &(struct ck_ways){ .calls = m->calls,

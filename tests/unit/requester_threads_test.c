@@ -217,6 +217,7 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 	ck_requester_init(&requester, &(struct ck_ways){ .calls = line.calls,
 							 .files = files,
 							 .n = SET_FILES });
+	line_thread_serve(&line, &requester);
 	workers_begin(rounds, &random);
 	interrupt_some(tap_random(&random));
 	bad = workers_end();

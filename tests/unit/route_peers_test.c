@@ -197,6 +197,7 @@ static unsigned check_trials(uint64_t trials, uint64_t seed, bool calm,
 	ck_requester_init(&requester, &(struct ck_ways){ .calls = line.calls,
 							 .files = files_at,
 							 .n = BIG + 2 });
+	line_thread_serve(&line, &requester);
 	for (uint64_t i = 0; i < trials; i++)
 		wrong += check_trial(&t, &random);
 	line_thread_end(&line);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calls: requests that nobody wants any more, lines that are renewed or end, and messages
- * that are no answers.
+ * calls: requests that nobody wants any more or that wait for a peer that is down, lines
+ * that end, and messages that are no answers.
  */
 #include "calls_case.h"
 
@@ -77,110 +77,6 @@ static void test_chain(void)
 	ck_calls_lost(all, 0);
 	eq_u64(ones_told(o + 2, 2, -EIO), 2);
 	ones_fini(o, 4);
-	end();
-}
-
-/* --- renewals ------------------------------------------------------------------------------------ */
-
-static void test_renew(void)
-{
-	struct one o[5];
-
-	begin();
-	ones_init(o, 4, 0, 400);
-	one_init(&o[4], 1, 10);
-	ones_send(o, 5); /* two of the first four are on their way */
-	ck_calls_drop(all, &o[0].call);
-	tick();
-	eq_u64(line.n, 4);
-	ck_calls_renew(all, now);
-	eq_u64(line.n, 7);
-	for (unsigned i = 4; i < 7; i++)
-		ok(line.sent[i].head.epoch != line.sent[0].head.epoch &&
-		   line.sent[i].head.id != line.sent[i - 4].head.id);
-	/* In their order: those on their way before those that wait. */
-	for (unsigned i = 0; i < 4; i++)
-		answer(i, line.sent[i].peer ? 10 : 400); /* the old ones */
-	eq_u64(ones_open(o + 1, 4), 4);
-	answer(4, 400);
-	eq_u64(ones_told(o + 1, 1, 0), 1);
-	eq_u64(line.n, 8);
-	for (unsigned i = 5; i < 8; i++)
-		answer(i, line.sent[i].peer ? 10 : 400);
-	eq_u64(ones_told(o + 1, 4, 0), 4);
-	ones_fini(o, 5);
-	end();
-}
-
-/* An answer to what the old line carried does not even say that he is there; the
- * new line has time as if it was the first one. */
-static void test_renew_time(void)
-{
-	struct one o[1];
-
-	begin();
-	one_init(o, 0, 10);
-	ones_send(o, 1);
-	pass_answering(SILENCE - 250, 6);
-	ck_calls_renew(all, now);
-	for (unsigned i = 0; i < SILENCE / 250; i++) {
-		ok(ck_calls_is_up(all, 0));
-		eq_u64(ones_open(o, 1), 1);
-		answer(0, 10);
-		pass_answering(250, 6);
-	}
-	ok(!ck_calls_is_up(all, 0));
-	eq_u64(ones_told(o, 1, -EIO), 1);
-	answer(0, 10);
-	ok(!ck_calls_is_up(all, 0));
-	ck_calls_renew(all, now);
-	ok(ck_calls_is_up(all, 0));
-	ones_fini(o, 1);
-	end();
-}
-
-/* With no room on the new line they wait, and none is forgotten. */
-static void test_renew_no_room(void)
-{
-	struct one o[3];
-
-	begin();
-	ones_init(o, 3, 0, 400);
-	ones_send(o, 3);
-	line.full = true;
-	ck_calls_renew(all, now);
-	ck_calls_renew(all, now);
-	ck_calls_drop(all, &o[1].call);
-	tick();
-	eq_u64(line.n, 2);
-	line.full = false;
-	tick();
-	eq_u64(line.n, 4);
-	eq_u64(line.sent[2].head.epoch, line.sent[0].head.epoch + 2);
-	answer(2, 400);
-	answer(3, 400);
-	eq_u64(ones_told(o, 1, 0) + ones_told(o + 2, 1, 0), 2);
-	eq_u64(ones_told(o + 1, 1, -EINTR), 1);
-	ones_fini(o, 3);
-	end();
-}
-
-/* Those that were on their way have the whole time again. */
-static void test_renew_timeout(void)
-{
-	struct one o[2];
-
-	begin();
-	ones_init(o, 2, 0, 700);
-	ones_send(o, 2);
-	pass_answering(TIMEOUT - 500, 7);
-	ck_calls_renew(all, now);
-	line.n = 1;
-	pass_answering(TIMEOUT - 250, 7);
-	eq_u64(ones_open(o, 2), 2);
-	pass_answering(250, 7);
-	eq_u64(ones_told(o, 2, -EIO), 2);
-	ones_fini(o, 2);
 	end();
 }
 
@@ -325,7 +221,6 @@ static void test_end(void)
 	line_forget();
 	ones_send(o + 2, 1);
 	eq_u64(line.wakes, 1);
-	ck_calls_renew(all, now);
 	tick();
 	eq_u64(ones_told(o + 2, 1, -EIO), 1);
 	ok(!ck_calls_is_up(all, 0));
@@ -466,10 +361,6 @@ int main(void)
 	test_drops();
 	test_drop_of_failed();
 	test_chain();
-	test_renew();
-	test_renew_time();
-	test_renew_no_room();
-	test_renew_timeout();
 	test_held();
 	test_held_on_way();
 	test_released();
