@@ -301,11 +301,6 @@ bool ck_calls_is_up(struct ck_calls *all, uint32_t peer)
 	return up;
 }
 
-uint32_t ck_calls_peers(const struct ck_calls *all)
-{
-	return all->options.npeers;
-}
-
 /* --- the line's thread ----------------------------------------------------------------- */
 
 static struct ck_call *take_over(struct ck_calls *all)
