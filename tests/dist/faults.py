@@ -134,11 +134,19 @@ def pids(hosts, name, word):
 
 
 def each(hosts, name, word, act):
-    for pid in pids(hosts, name, word):
+    each_pid(pids(hosts, name, word), act)
+
+
+def each_pid(found, act):
+    for pid in found:
         try:
             act(pid)
         except ProcessLookupError:
             pass
+
+
+def nothing():
+    """It comes back by itself, by another job."""
 
 
 class Fault:
@@ -158,12 +166,11 @@ def faults(hosts, name):
     """Of a host that is not the first."""
     shard = next(f"{hosts.directory(name)}/{entry}"
                  for entry in os.listdir(hosts.directory(name)) if entry.startswith("__"))
-    others = hosts.names[1:]
     return [
         Fault(f"a process on {name} is killed", [name],
-              lambda: each(hosts, name, "ckptfs", hosts.kill), hold=2),
+              lambda: each(hosts, name, "ckptfs", hosts.kill), nothing),
         Fault(f"the launch daemon of {name} is killed", [name],
-              lambda: each(hosts, name, "orted", hosts.kill), hold=3),
+              lambda: each(hosts, name, "orted", hosts.kill), nothing),
         Fault(f"a process on {name} is stopped", [name],
               lambda: each(hosts, name, "ckptfs", hosts.stop),
               lambda: each(hosts, name, "ckptfs", hosts.cont)),
@@ -178,11 +185,11 @@ def faults(hosts, name):
               may=(errno.ESTALE,), hold=4),
         Fault(f"a file of {name} is cut", [name], lambda: os.truncate(shard, 100),
               may=(errno.ESTALE, errno.EIO, errno.ENODATA), hold=4),
-        Fault("mpirun is killed", others,
-              lambda: each(hosts, "h1", "mpirun", hosts.kill), hold=3),
-        Fault("the mover is killed", others,
-              lambda: [hosts.kill(pid) for pid, argv in hosts.processes("h1")
-                       if "serve" in argv[:2]], hold=3),
+        Fault("mpirun is killed", [],
+              lambda: each(hosts, "h1", "mpirun", hosts.kill), nothing),
+        Fault("the mover is killed", [],
+              lambda: each_pid(hosts.programs("h1", "ckptfs", "--door"), hosts.kill),
+              nothing),
     ]
 
 
