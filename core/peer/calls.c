@@ -23,6 +23,7 @@ struct peer {
 	uint64_t heard, asked; /* when it said, and was asked, something */
 	uint64_t progress;     /* when it answered a call */
 	uint64_t held;	 /* until when patient calls wait, while it is down */
+	uint64_t before; /* id of what was asked last when it went down */
 	uint64_t window; /* bytes on their way */
 	struct calls_list queue, on_way;
 	struct ck_ask ping;
@@ -192,8 +193,10 @@ static void give_up_all(struct ck_calls *all, struct peer *p)
 
 static void go_down(struct ck_calls *all, struct peer *p)
 {
-	if (p->up)
+	if (p->up) {
 		p->held = p->heard + all->options.hold_msec;
+		p->before = all->last_id;
+	}
 	p->up = false;
 	give_up_all(all, p);
 }
@@ -354,6 +357,16 @@ static void set_now(struct ck_calls *all, uint64_t now)
 	}
 }
 
+/* A late answer of one that is down says nothing: requests may not get there yet. */
+static void hear(const struct ck_calls *all, struct peer *p, uint64_t id,
+		 uint64_t now)
+{
+	if (!p->up && id <= p->before)
+		return;
+	p->heard = now;
+	p->up = !all->ended;
+}
+
 /* The call that a message answers, taken off its way; NULL: nobody waits for it. */
 static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 				const struct ck_message *m, uint64_t now)
@@ -364,8 +377,7 @@ static struct ck_call *answered(struct ck_calls *all, uint32_t peer,
 	pthread_mutex_lock(&all->lock);
 	set_now(all, now);
 	if (m->head.epoch == all->options.epoch) {
-		p->heard = now;
-		p->up = !all->ended;
+		hear(all, p, m->head.id, now);
 		c = find(all, m->head.id);
 	}
 	if (c && c->peer != peer)

@@ -2,8 +2,8 @@
 /*
  * calls: requests on their way to peers, and what becomes of each: its answer, or an
  * error within a time. Peers that are silent are asked whether they are there, and are
- * down if they do not say so; what only they could answer fails at once then. No input
- * or output here, and no clock: a line carries messages and says what time it is.
+ * down if they do not say so; what only they could answer fails at once then, until they
+ * answer what they were asked since. No input or output here, and no clock: a line carries messages and says what time it is.
  *
  * A line that ends is not replaced: whoever sent calls sends them to those of another.
  */

@@ -26,8 +26,9 @@ struct peer {
 	enum mode mode;
 	bool up;
 	uint64_t heard, progress; /* of the present line */
-	uint64_t fault;		  /* when a message was lost; 0: never */
-	uint64_t out;		  /* bytes that it was asked for */
+	uint64_t before; /* the id that was sent last when it went down */
+	uint64_t fault;	 /* when a message was lost; 0: never */
+	uint64_t out;	 /* bytes that it was asked for */
 	bool replaced[OWNED];
 };
 
@@ -67,6 +68,7 @@ struct model {
 	uint64_t now, fair, told;
 	uint64_t renewed, tick_due, full_until;
 	struct ck_calls_options options;
+	uint64_t last_id; /* that was sent, of the present line */
 	bool full, ended;
 	bool back; /* nothing gets lost any more */
 	bool sent_probe;
@@ -130,6 +132,7 @@ static inline int line_send(struct ck_line *l, uint32_t peer,
 		count_out(m, peer, ck_ask_bytes(a));
 		m->sent_probe = true;
 	}
+	m->last_id = a->head.id;
 	p = packets_add(&m->packets);
 	wire_add_ask(&p->bytes, a);
 	p->head = a->head;
@@ -178,8 +181,10 @@ static inline void hear(struct model *m, const struct packet *p)
 
 	if (p->head.epoch != m->options.epoch)
 		return;
-	peer->up = true;
-	peer->heard = m->fair;
+	if (peer->up || p->head.id > peer->before) {
+		peer->up = true;
+		peer->heard = m->fair;
+	}
 	if (p->head.type != CK_WIRE_READ)
 		return;
 	peer->progress = m->fair;
@@ -394,6 +399,8 @@ static inline void interrupt(struct model *m)
 
 static inline void down(struct model *m, uint32_t peer)
 {
+	if (m->peers[peer].up)
+		m->peers[peer].before = m->last_id;
 	m->peers[peer].up = false;
 	for (unsigned i = 0; i < m->nops; i++)
 		if (is_live(&m->ops[i]))
@@ -410,6 +417,7 @@ static inline void renew(struct model *m)
 		if (one_in(m, 2))
 			packets_drop(&m->packets, i);
 	m->options.epoch++;
+	m->last_id = 0;
 	tell_time(m);
 	m->renewed = m->fair;
 	tally.renewed++;
@@ -418,7 +426,7 @@ static inline void renew(struct model *m)
 
 		p->up = true;
 		p->heard = p->progress = m->fair;
-		p->out = 0;
+		p->out = p->before = 0;
 	}
 	m->calls = ck_calls_make(&m->options, &m->line, m->now);
 	if (!m->calls)

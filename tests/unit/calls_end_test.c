@@ -135,6 +135,27 @@ static void test_held_on_way(void)
 	end();
 }
 
+/* What he was asked before he went down comes late, for his cable was out: what he is
+ * asked now may not get there for long. */
+static void test_held_while_late(void)
+{
+	struct one o[2];
+
+	begin();
+	ones_init(o, 2, 0, 100);
+	o[1].call.patient = true;
+	ones_send(o, 1);
+	pass(SILENCE);
+	eq_u64(ones_told(o, 1, -EIO), 1);
+	ones_send(o + 1, 1);
+	answer(0, 100);
+	eq_u64(ones_open(o + 1, 1), 1);
+	pass(HOLD - SILENCE);
+	eq_u64(ones_told(o + 1, 1, -EIO), 1);
+	ones_fini(o, 2);
+	end();
+}
+
 static void test_released(void)
 {
 	struct one o[3];
@@ -363,6 +384,7 @@ int main(void)
 	test_chain();
 	test_held();
 	test_held_on_way();
+	test_held_while_late();
 	test_released();
 	test_held_until_up();
 	test_held_at_end();
