@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * launch_ask: a shell on each host is asked for two versions. All are asked at once and
- * have one deadline, so that a host that is switched off costs no more than ten do.
+ * launch_ask: a shell on each host is asked for two versions, and for what is in the way
+ * there. All are asked at once and have one deadline, so that a host that is switched off costs no more than ten do.
  */
 #include "ckptfs/job.h"
 #include "ckptfs/launch.h"
@@ -25,6 +25,7 @@ struct asked {
 	bool started;		       /* the job is to be ended */
 	bool ended;		       /* in time */
 	struct ck_str mpirun, program; /* versions in `said`; empty: none */
+	struct ck_str lacks;	       /* the same: what is in the way */
 };
 
 struct asking {
@@ -51,11 +52,15 @@ static void add_quoted(struct ck_buf *out, const char *text)
 }
 
 /* A job's standard output leads nowhere. */
-static int make_command(const char *program, struct ck_buf *out)
+static int make_command(const struct ck_launch_options *options,
+			struct ck_buf *out)
 {
 	ck_buf_text(out, "exec 1>&2; mpirun --version && ");
-	add_quoted(out, program);
-	ck_buf_text(out, " --version");
+	add_quoted(out, options->program);
+	ck_buf_text(out, " --version && ");
+	add_quoted(out, options->program);
+	ck_buf_text(out, " serve " CK_LAUNCH_SELF " ");
+	add_quoted(out, options->net ? options->net : "");
 	return out->err;
 }
 
@@ -187,14 +192,31 @@ static void find_versions(struct asked *host)
 		if (host->mpirun.len && !host->program.len &&
 		    ck_str_starts(line, CK_STR("ckptfs ")))
 			host->program = line;
+		if (ck_str_starts(line, CK_STR(CK_LAUNCH_LACKS)))
+			host->lacks = (struct ck_str){
+				line.p + sizeof(CK_LAUNCH_LACKS) - 1,
+				line.len - (sizeof(CK_LAUNCH_LACKS) - 1)
+			};
 	}
 }
 
 static bool has_versions(const struct asked *host)
 {
-	return host->ended && WIFEXITED(host->job.status) &&
-	       WEXITSTATUS(host->job.status) == 0 && host->mpirun.len &&
-	       host->program.len;
+	return host->ended && host->mpirun.len && host->program.len;
+}
+
+static bool has_answered(const struct asked *host)
+{
+	return has_versions(host) && WIFEXITED(host->job.status) &&
+	       WEXITSTATUS(host->job.status) == 0;
+}
+
+/* Another version may not know what else it is asked. */
+static bool differs(const struct asked *host, const struct asked *other)
+{
+	return has_versions(host) &&
+	       !(ck_str_eq(host->mpirun, other->mpirun) &&
+		 ck_str_eq(host->program, other->program));
 }
 
 /* --- why not ------------------------------------------------------------------------ */
@@ -216,7 +238,9 @@ static void add_why(struct ck_buf *out, const struct asked *host, int msec)
 {
 	int status = host->job.status;
 
-	if (host->err)
+	if (host->lacks.len)
+		ck_buf_text(out, ck_show(host->lacks));
+	else if (host->err)
 		ck_buf_printf(out, "it cannot be asked: %s",
 			      strerror(-host->err));
 	else if (!host->ended)
@@ -243,14 +267,13 @@ static bool can_take_part(const struct asking *a, size_t i,
 			  struct ck_buf *lines)
 {
 	const struct asked *host = &a->hosts[i], *here = &a->hosts[0];
-	bool has = has_versions(host);
+	bool other = differs(host, here);
 
-	if (has && ck_str_eq(host->mpirun, here->mpirun) &&
-	    ck_str_eq(host->program, here->program))
+	if (has_answered(host) && !other && !host->lacks.len)
 		return true;
 	ck_buf_printf(lines,
 		      "host %s: missing: ", a->options->hosts->hosts[i].name);
-	if (has) {
+	if (other) {
 		ck_buf_text(lines, "it has ");
 		add_versions(lines, host);
 		ck_buf_text(lines, ", this host has ");
@@ -264,14 +287,17 @@ static bool can_take_part(const struct asking *a, size_t i,
 
 static int fail_here(const struct asking *a, struct ck_diag *d)
 {
+	const struct asked *here = &a->hosts[0];
 	struct ck_buf why = { 0 };
 	int rc;
 
-	add_why(&why, &a->hosts[0], a->msec);
+	add_why(&why, here, a->msec);
 	rc = why.err ? ck_fail(d, ENOMEM, "out of memory")
-		     : ck_fail(d, EPROTO,
-			       "this host does not tell its versions of mpirun "
-			       "and ckptfs: %s",
+		     : ck_fail(d, EPROTO, "this host %s: %s",
+			       here->lacks.len
+				       ? "cannot take part"
+				       : "does not tell its versions of mpirun "
+					 "and ckptfs",
 			       why.data);
 	ck_buf_fini(&why);
 	return rc;
@@ -284,7 +310,7 @@ static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
 {
 	if (a->fds[2 * a->options->hosts->n].revents)
 		return ck_fail(d, ECANCELED, "nobody waits for hosts any more");
-	if (!has_versions(&a->hosts[0]))
+	if (!has_answered(&a->hosts[0]) || a->hosts[0].lacks.len)
 		return fail_here(a, d);
 	for (size_t i = 0; i < a->options->hosts->n; i++)
 		there[i] = can_take_part(a, i, lines);
@@ -315,7 +341,7 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 	};
 	int rc;
 
-	if (!a.hosts || !a.fds || make_command(options->program, &a.command)) {
+	if (!a.hosts || !a.fds || make_command(options, &a.command)) {
 		rc = ck_fail(d, ENOMEM, "out of memory");
 	} else {
 		ask(&a);

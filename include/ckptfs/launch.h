@@ -10,7 +10,11 @@
 
 #include "ckptfs/hostlist.h"
 
-#define CK_LAUNCH_RDMA "/sys/class/infiniband"
+#define CK_LAUNCH_RDMA	"/sys/class/infiniband"
+/* What `ckptfs serve` is asked with on each host, before the networks, and how a line
+ * begins that says what is in the way there. */
+#define CK_LAUNCH_SELF	"--self"
+#define CK_LAUNCH_LACKS "ckptfs-lacks: "
 
 /* All texts are the caller's. */
 struct ck_launch_options {
@@ -33,13 +37,18 @@ CK_MUST_USE int ck_launch_find(const char *agent, struct ck_diag *d);
 /* The absolute path of this program, owned; NULL with errno set. */
 char *ck_launch_program(void);
 
-/* Asks each host, all at once, for its versions of mpirun and of the program. there:
- * of as many as there are hosts; false: it did not answer in time, or has others than
- * this host. Of each of those a line for a person is added to *lines, names escaped.
- * -EPROTO: this host has not answered itself, the message says why; -ECANCELED: `stop`. */
+/* Asks each host, all at once, for its versions of mpirun and of the program, and for
+ * what is in the way of taking part. there: of as many as there are hosts; false: it did
+ * not answer in time, has other versions than this host, or something is in the way. Of
+ * each of those a line for a person is added to *lines, names escaped. -EPROTO: this host
+ * has not answered itself, or something is in the way here, the message says what;
+ * -ECANCELED: `stop`. */
 CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines,
 			      struct ck_diag *d);
+
+/* What this host answers then, as lines. net: of the options, "": none. */
+void ck_launch_self(const char *net, struct ck_buf *out);
 
 /* Adds lines for the log: which networks MPI has to choose from, if options->net does not
  * say so; and that a device could do RDMA and is not used. devices: the directory that has

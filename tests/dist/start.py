@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """A mount of several hosts that cannot be started says why, in time, and leaves nothing. Prints TAP.
 
-    start.py CKPTFS
+    start.py CKPTFS [TEST]...       needs root
 """
 import os
 import signal
@@ -46,11 +46,11 @@ def left(hosts):
 
 
 def start(hosts, names="h1,h2,h3", options=(), source=None, agent=None,
-          before=()):
+          before=(), net=NET):
     begun = time.monotonic()
     done = hosts.run(
         "h1", [*before, CKPTFS, "mount", "--hosts", names, "-o",
-               ",".join((f"agent={agent or hosts.agent}", NET, *options)),
+               ",".join((f"agent={agent or hosts.agent}", net, *options)),
                source or hosts.src, hosts.mnt],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90)
     return done, time.monotonic() - begun
@@ -113,6 +113,17 @@ def test_names(hosts):
         fails(hosts, f"hosts {name}", "option hosts", names=name)
 
 
+def test_networks(hosts):
+    """MPI would take any network where it finds none of those of the option."""
+    fails(hosts, "this host is not in the network", "this host cannot take part",
+          "option net: no address in 10.78.0.0/24", net="net=10.78.0.0/24")
+    fails(hosts, "the others are not in the network",
+          "host h2: missing: option net: no address in 10.77.0.1/32",
+          "host h3: missing: option net: no address in 10.77.0.1/32",
+          "no host has a .metadata", net="net=10.77.0.1/32")
+    works(hosts, "canary: all are in a smaller one", net="net=10.77.0.0/30")
+
+
 def test_path(hosts):
     """What a shell would read otherwise is one name."""
     for name in "a b", "$(touch made)", "a'b", 'a"b', "a;b", "a\\b", "-x", "é":
@@ -163,12 +174,13 @@ def main():
         deal.deal(FIXTURE, {name: hosts.directory(name) for name in names},
                   "by rank", 1, "one")
         works(hosts, "canary: nothing is wrong")
-        for test in test_programs, test_agents, test_names, test_path, \
-                test_signals:
-            print(f"# {test.__name__}")
-            test(hosts)
+        for test in test_programs, test_agents, test_names, test_networks, \
+                test_path, test_signals:
+            if not CASES or test.__name__ in CASES:
+                print(f"# {test.__name__}")
+                test(hosts)
     return tap.finish()
 
 
-CKPTFS = os.path.realpath(sys.argv[1])
+CKPTFS, CASES = os.path.realpath(sys.argv[1]), sys.argv[2:]
 sys.exit(main())

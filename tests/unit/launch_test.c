@@ -171,6 +171,31 @@ static void networks(void)
 	ok(rmdir(device) == 0 && rmdir(devices) == 0);
 }
 
+/* Loopback leads to no other host. */
+static void self(void)
+{
+	static const struct {
+		const char *net;
+		bool lacks;
+	} cases[] = { { "", false },
+		      { "203.0.113.0/24", true },
+		      { "127.0.0.0/8", true },
+		      { "255.255.255.255/32+203.0.113.7/32", true } };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		struct ck_buf said = { 0 };
+
+		ck_launch_self(cases[i].net, &said);
+		ok(!said.err);
+		ok((said.len > 0) == cases[i].lacks);
+		ok(!cases[i].lacks ||
+		   strstr(said.data, ck_shown("ckptfs-lacks: option net: no "
+					      "address in %s\n",
+					      cases[i].net)));
+		ck_buf_fini(&said);
+	}
+}
+
 /* --- programs of the test ----------------------------------------------------------- */
 
 static const char *path_of(const char *name)
@@ -193,6 +218,7 @@ static const char versions[] = "#!/bin/sh\n"
 			       "echo\n"
 			       "echo 'Report bugs elsewhere'\n";
 static const char program[] = "#!/bin/sh\n"
+			      "[ \"$*\" = 'serve --self ' ] && exit\n"
 			      "[ \"$*\" = --version ] || exit 3\n"
 			      "echo 'ckptfs 0.1.0'\n"
 			      "echo 'built with: this and that'\n";
@@ -212,6 +238,8 @@ static const char agent[] =
 	"longer) say 4.1.4 0.1.0+ ;;\n"
 	"crlf) printf 'mpirun (Open MPI) 4.1.4\\r\\nckptfs 0.1.0\\r\\n' >&2 ;;\n"
 	"half) echo 'mpirun (Open MPI) 4.1.4' >&2 ;;\n"
+	"lacks) say 4.1.4 0.1.0; echo 'ckptfs-lacks: a \033' >&2 ;;\n"
+	"new) say 4.1.4 0.2.0; echo no option >&2; exit 2 ;;\n"
 	"fail) echo first >&2; printf 'refused \\033[1m\\n\\n' >&2; exit 255 ;;\n"
 	"after) say 4.1.4 0.1.0; exit 1 ;;\n"
 	"dies) kill -9 $$ ;;\n"
@@ -284,6 +312,11 @@ static void answers(void)
 	    "0.1.1, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
 	    "host longer: missing: it has mpirun (Open MPI) 4.1.4 and ckptfs "
 	    "0.1.0+, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n",
+	    5000);
+	ask("here,new,lacks", "ynn",
+	    "host new: missing: it has mpirun (Open MPI) 4.1.4 and ckptfs "
+	    "0.2.0, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
+	    "host lacks: missing: a %1B\n",
 	    5000);
 	ask("here,fail,after,dies,mute,half,good", "ynnnnny",
 	    "host fail: missing: exit status 255: refused %1B[1m\n"
@@ -426,6 +459,7 @@ int main(void)
 	split_words();
 	environments();
 	networks();
+	self();
 	answers();
 	hanging();
 	not_asked();
