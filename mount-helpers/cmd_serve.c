@@ -12,6 +12,7 @@
 #include "ckptfs/serve.h"
 #include "commands.h"
 #include "launched.h"
+#include "shelter.h"
 #include "starter.h"
 
 #include <errno.h>
@@ -87,6 +88,7 @@ static int join_mpi(struct serving *s)
 {
 	struct ck_diag d = { 0 };
 
+	ck_shelter_enter();
 	if (ck_xport_mpi(&s->options.xport, &d))
 		return ck_trouble("serve: %s", d.text);
 	return CK_EXIT_FINE;
@@ -343,6 +345,8 @@ int ck_cmd_serve(int argc, char **argv)
 
 	if (argc > 2 && strcmp(argv[1], "--launch") == 0)
 		return launch(argv + 2);
+	if (argc > 2 && strcmp(argv[1], CK_LAUNCH_SHELTER) == 0)
+		return ck_shelter_run(argv + 2);
 	if (argc > 2 && strcmp(argv[1], CK_STARTER_WORD) == 0)
 		return ck_starter_run(argv + 2);
 	if (argc == 3 && strcmp(argv[1], CK_LAUNCH_SELF) == 0)

@@ -5,6 +5,7 @@
 #include "ckptfs/job.h"
 #include "cluster.h"
 #include "commands.h"
+#include "shelter.h"
 #include "starter.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ struct keeper {
 	int sock;	/* to whom it is for; closed by him: all is to end */
 	int over;	/* readable when it is closed, or the job has ended */
 	struct ck_door door;
+	struct ck_shelter shelter;
 	struct ck_job job;
 };
 
@@ -194,6 +196,7 @@ static int start(struct keeper *k, struct ck_diag *d)
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	k->launch.door = k->door.name;
+	ck_shelter_make(&k->shelter);
 	rc = run_mpirun(k, d);
 	if (rc)
 		return rc;
@@ -229,6 +232,7 @@ void ck_keeper_run(const struct ck_launch_options *launch,
 			    .sock = asked->files[0],
 			    .over = -1,
 			    .door = { .listener = -1 },
+			    .shelter = { .locks = { -1, -1 } },
 			    .job = { .ended = -1, .said = -1 } };
 	struct ck_diag d = { 0 };
 	int rc;
@@ -240,6 +244,7 @@ void ck_keeper_run(const struct ck_launch_options *launch,
 		keep(&k);
 	if (k.job.ended >= 0)
 		ck_job_end(&k.job, END_MSEC);
+	ck_shelter_end(&k.shelter);
 	if (rc)
 		say_failed(&k, &d);
 	_exit(CK_EXIT_FINE);

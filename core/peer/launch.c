@@ -180,6 +180,22 @@ static void add_general(struct ck_words *w, const char *agent)
 		ck_words_text(w, after[i]);
 }
 
+/* The launch daemon of another host, by way of our program: see there. mpirun and the
+ * shell cut that into words, and what they would cut wrong is left alone. */
+static void add_daemon(struct ck_words *w, const char *program)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789/._-+,:@";
+
+	if (program[strspn(program, plain)])
+		return;
+	ck_words_text(w, "--mca");
+	ck_words_text(w, "orte_launch_agent");
+	ck_words_text(
+		w, ck_shown("%s serve " CK_LAUNCH_SHELTER " orted", program));
+}
+
 static void add_net(struct ck_words *w, const char *net)
 {
 	static const char *const names[] = { "btl_tcp_if_include",
@@ -258,6 +274,7 @@ char **ck_launch_argv(const struct ck_launch_options *options,
 	struct ck_words w = { 0 };
 
 	add_general(&w, options->agent);
+	add_daemon(&w, options->program);
 	if (options->net)
 		add_net(&w, options->net);
 	for (size_t i = 0; i < options->hosts->n; i++) {

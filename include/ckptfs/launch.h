@@ -10,11 +10,14 @@
 
 #include "ckptfs/hostlist.h"
 
-#define CK_LAUNCH_RDMA	"/sys/class/infiniband"
+#define CK_LAUNCH_RDMA	  "/sys/class/infiniband"
 /* What `ckptfs serve` is asked with on each host, before the networks, and how a line
  * begins that says what is in the way there. */
-#define CK_LAUNCH_SELF	"--self"
-#define CK_LAUNCH_LACKS "ckptfs-lacks: "
+#define CK_LAUNCH_SELF	  "--self"
+#define CK_LAUNCH_LACKS	  "ckptfs-lacks: "
+/* What it is told with before the words of a launch daemon, which it starts and cleans up
+ * behind. */
+#define CK_LAUNCH_SHELTER "--shelter"
 
 /* All texts are the caller's. */
 struct ck_launch_options {

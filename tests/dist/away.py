@@ -58,25 +58,6 @@ def mounts(hosts, **how):
     check(done.returncode == 0, "mount", repr(done.stderr))
 
 
-def is_reached(hosts, name):
-    """From all others, and they from it: MPI does not try twice."""
-    return all(answers(hosts, here, there) for other in hosts.names
-               if other != name
-               for here, there in ((other, name), (name, other)))
-
-
-def answers(hosts, here, there):
-    with hosts.socket(here) as s:
-        s.settimeout(1)
-        try:
-            s.connect((hosts.addresses[there], 9))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            pass
-        return False
-
-
 def umount(hosts, names=None):
     """Seconds until nothing of it is left on these hosts, or all."""
     begun = time.monotonic()
@@ -94,7 +75,7 @@ def left(hosts, names=None):
 
 
 def servers(hosts, name):
-    return hosts.programs(name, "ckptfs", "serve")
+    return hosts.programs(name, "ckptfs", "--mpi")
 
 
 def daemons(hosts):
@@ -226,7 +207,7 @@ def test_umount_away(hosts):
     check(until(lambda: not left(hosts), begun + 30 - time.monotonic()),
           "nothing is left after 30 s on a host that is cut off", left(hosts))
     hosts.link("h3", "up")
-    check(until(lambda: is_reached(hosts, "h3"), 10), "its cable is in again")
+    check(until(lambda: hosts.is_reached("h3"), 10), "its cable is in again")
 
 
 def mode(hosts, path):
@@ -281,7 +262,7 @@ def test_killed_away(hosts):
                   stderr=subprocess.DEVNULL)
         back()
         check(until(lambda: not left(hosts), 30) and
-              until(lambda: is_reached(hosts, "h2"), 10),
+              until(lambda: hosts.is_reached("h2"), 10),
               f"nor on the one that was {what}", left(hosts))
 
 

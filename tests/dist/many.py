@@ -7,7 +7,6 @@
 CKPTFS_CASES: mounts (10; all of it: 200).
 """
 import os
-import shutil
 import signal
 import sys
 import time
@@ -16,7 +15,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-from hosts import Hosts, skipped  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -46,9 +45,10 @@ def left(hosts):
     return found
 
 
-def mount(hosts):
-    done = hosts.run("h1", [CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
-                            f"agent={hosts.agent},{NET}", hosts.src, hosts.mnt],
+def mount(hosts, ranks="", options=""):
+    names = ",".join(name + ranks for name in hosts.names)
+    done = hosts.run("h1", [CKPTFS, "mount", "--hosts", names, "-o",
+                            f"agent={hosts.agent},{NET}{options}", hosts.src, hosts.mnt],
                      capture_output=True, text=True)
     return f"{done.returncode}: {done.stderr}" if done.returncode or done.stderr else None
 
@@ -67,9 +67,9 @@ def end(hosts, number):
     return True
 
 
-def gone(hosts, before):
-    """What is left 6 s later; in most cases it does not take so long."""
-    limit = time.monotonic() + 6
+def gone(hosts, before, seconds=6):
+    """What is left so much later; in most cases it does not take so long."""
+    limit = time.monotonic() + seconds
     now = left(hosts)
     while now != before and time.monotonic() < limit:
         time.sleep(0.05)
@@ -77,12 +77,39 @@ def gone(hosts, before):
     return {name: now[name] for name in now if now[name] != before[name]}
 
 
-def sweep(hosts):
-    """A mount that is killed has mpirun killed, which leaves its session directory."""
-    place = f"{hosts.base}/tmp/h1"
-    for name in os.listdir(place):
-        if name.startswith("ompi."):
-            shutil.rmtree(f"{place}/{name}")
+def killed(hosts, before):
+    """Two processes on each host have memory in common, which MPI has in files."""
+    deaths = (("mpirun", "h1", lambda pid, argv: argv[0] == "mpirun"),
+              ("ranks here", "h1", lambda pid, argv: "--mpi" in argv and
+               "--door" in argv and argv[0] != "mpirun"),
+              ("ranks there", "h2", lambda pid, argv: "--mpi" in argv),
+              ("launch daemon", "h2", lambda pid, argv: argv[0] == "orted"))
+    for what, host, dies in deaths:
+        said = mount(hosts, ":2", ",rejoin=off")
+        there = left(hosts)[host]["files"]
+        for pid, argv in hosts.processes(host):
+            if dies(pid, argv):
+                hosts.kill(pid)
+        time.sleep(0.5)
+        end(hosts, None)
+        rest = gone(hosts, before, 20)
+        tap.check(not said and len(there) == 2 and not rest,
+                  f"killed: {what}: no file is left", said, there, rest)
+
+
+def crashed(hosts, before):
+    """What could not be removed goes with the next job."""
+    said = mount(hosts, ":2", ",rejoin=off")
+    hosts.crash("h2")
+    end(hosts, None)
+    hosts.link("h2", "up")
+    until(lambda: hosts.is_reached("h2"))
+    there = left(hosts)["h2"]["files"]
+    tap.check(not said and len(there) == 2, "canary: a host has crashed", said, there)
+    said = mount(hosts)
+    end(hosts, None)
+    rest = gone(hosts, before)
+    tap.check(not said and not rest, "another job removes what has crashed", said, rest)
 
 
 def main():
@@ -101,12 +128,11 @@ def main():
             seen += left(hosts) != before
             output(hosts, "h1", "sh", "-c", f"cat {hosts.mnt}/raw/* | sha256sum")
             good = end(hosts, number)
-            if number == signal.SIGKILL:
-                time.sleep(2)
-                sweep(hosts)
             rest = gone(hosts, before)
             if not good or rest:
                 wrong.append(f"{i}, {number}: {good}, {rest}")
+        killed(hosts, before)
+        crashed(hosts, before)
     tap.result(not wrong, f"{CASES} mounts, and nothing is left", wrong[:20])
     tap.result(seen == CASES, "canary: while it is mounted there is something")
     print(f"# {(time.monotonic() - begun) / CASES:.2f} s each")

@@ -117,7 +117,7 @@ def test_killed(hosts, want):
     """A process of the job, any: a read waits, and has bytes then."""
     mount(hosts)
     for what, pids in (
-            ("another host's rank", lambda: hosts.programs("h2", "ckptfs", "serve")),
+            ("another host's rank", lambda: hosts.programs("h2", "ckptfs", "--mpi")),
             ("mpirun", lambda: mpiruns(hosts)),
             ("this host's rank", lambda: hosts.programs("h1", "ckptfs", "--door")),
             ("the keeper's mpirun, twice", lambda: mpiruns(hosts))):
@@ -252,7 +252,7 @@ def test_other_metadata(hosts, _):
 
 def test_off(hosts, _):
     mount(hosts, "rejoin=off")
-    for pid in hosts.programs("h2", "ckptfs", "serve"):
+    for pid in hosts.programs("h2", "ckptfs", "--mpi"):
         hosts.kill(pid)
     got, took = read(hosts, BOX["h2"])
     check(got == -errno.EIO and took < 10, "rejoin=off: EIO within 10 s", got,
@@ -270,7 +270,7 @@ def test_ends(hosts, _):
         open(f"{away}/h3", "w").close()
         mount(hosts, "rejoin=1", agent=agent)
         os.unlink(f"{away}/h3")
-        for pid in hosts.programs("h2", "ckptfs", "serve") if msec % 1000 else ():
+        for pid in hosts.programs("h2", "ckptfs", "--mpi") if msec % 1000 else ():
             hosts.kill(pid)
         time.sleep(0.3 + msec / 1000)
         if msec % 300:

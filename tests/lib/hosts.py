@@ -231,6 +231,23 @@ class Hosts:
         fields = row.partition(":")[2].split()
         return int(fields[0]), int(fields[8])
 
+    def is_reached(self, name):
+        """From all others, and they from it: MPI does not try twice."""
+        return all(self.answers(here, there) for other in self.names
+                   if other != name
+                   for here, there in ((other, name), (name, other)))
+
+    def answers(self, here, there):
+        with self.socket(here) as s:
+            s.settimeout(1)
+            try:
+                s.connect((self.addresses[there], 9))
+            except ConnectionRefusedError:
+                return True
+            except OSError:
+                pass
+            return False
+
     def socket(self, host, kind=socket.SOCK_STREAM):
         """A socket of this process in that host's network, which it stays in:
         a thread goes there to make it. A test that closes it in time finds the

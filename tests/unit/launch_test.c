@@ -85,7 +85,8 @@ static void few_words(void)
 		"orte_keep_fqdn_hostnames|1|--mca|plm_rsh_no_tree_spawn|1|"
 		"--mca|oob_tcp_keepalive_time|8|"
 		"--mca|oob_tcp_keepalive_intvl|3|--mca|"
-		"oob_tcp_keepalive_probes|5|-H|localhost:1|-n|1|--wdir|/|"
+		"oob_tcp_keepalive_probes|5|--mca|orte_launch_agent|"
+		"/p serve --shelter orted|-H|localhost:1|-n|1|--wdir|/|"
 		"/p|serve|--mpi|--door|D|/a b|:|-H|c:16|-n|16|--wdir|/|"
 		"/p|serve|--mpi|/c:|";
 	struct ck_host_list list = three();
