@@ -168,18 +168,39 @@ static int watch_end(struct keeper *k)
 	return rc ? rc : watch(k->over, k->sock, EPOLLRDHUP);
 }
 
+/* Of hosts that have not been reached. */
+static const char *where_not(const struct keeper *k, struct ck_str said)
+{
+	struct ck_buf names = { 0 };
+	const char *text = "";
+
+	ck_launch_absent(&k->launch, k->there, said, &names);
+	if (names.len)
+		text = ck_shown("; it was not started on %s", names.data);
+	ck_buf_fini(&names);
+	return text;
+}
+
 /* What it had to say is why it ended. */
 static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
 {
-	pass_on(k);
+	struct ck_buf said = { 0 };
+	const char *where;
+
+	ck_job_hear(&k->job, &said);
+	where = where_not(k, (struct ck_str){ said.data, said.len });
+	say(k, &said);
+	ck_buf_fini(&said);
 	if (rc == -ECHILD)
-		return ck_fail(d, EIO, "mpirun: it has ended, see above");
+		return ck_fail(d, EIO, "mpirun: it has ended, see above%s",
+			       where);
 	if (rc == -ETIMEDOUT)
 		return ck_fail(d, ETIMEDOUT,
 			       "mpirun: its processes have not found each "
-			       "other in %d s; all hosts have to reach each "
-			       "other",
-			       msec / 1000);
+			       "other in %d s%s",
+			       msec / 1000,
+			       *where ? where
+				      : "; all hosts have to reach each other");
 	return ck_fail(d, -rc, "mpirun: no process has come: %s",
 		       strerror(-rc));
 }

@@ -180,15 +180,20 @@ static void add_general(struct ck_words *w, const char *agent)
 		ck_words_text(w, after[i]);
 }
 
-/* The launch daemon of another host, by way of our program: see there. mpirun and the
- * shell cut that into words, and what they would cut wrong is left alone. */
-static void add_daemon(struct ck_words *w, const char *program)
+/* Whether mpirun and a shell leave it one word. */
+static bool is_plain(const char *program)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
 				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789/._-+,:@";
 
-	if (program[strspn(program, plain)])
+	return !program[strspn(program, plain)];
+}
+
+/* The launch daemon of another host, by way of our program: see there. */
+static void add_daemon(struct ck_words *w, const char *program)
+{
+	if (!is_plain(program))
 		return;
 	ck_words_text(w, "--mca");
 	ck_words_text(w, "orte_launch_agent");
@@ -285,6 +290,34 @@ char **ck_launch_argv(const struct ck_launch_options *options,
 		add_host(&w, options, i);
 	}
 	return ck_words_take(&w);
+}
+
+/* Its own number, of which the first is that of this host. */
+static bool has_begun(struct ck_str said, const char *number)
+{
+	ck_auto_free char *line = NULL;
+
+	if (asprintf(&line, CK_LAUNCH_BEGAN "%s\n", number) < 0) {
+		line = NULL;
+		return false;
+	}
+	return said.len && memmem(said.p, said.len, line, strlen(line));
+}
+
+void ck_launch_absent(const struct ck_launch_options *options,
+		      const bool *there, struct ck_str said,
+		      struct ck_buf *names)
+{
+	size_t number = 0;
+
+	if (!is_plain(options->program))
+		return;
+	for (size_t i = 1; i < options->hosts->n; i++) {
+		if (!there[i] || has_begun(said, ck_shown("%zu", ++number)))
+			continue;
+		ck_buf_printf(names, "%s%s", names->len ? ", " : "",
+			      options->hosts->hosts[i].name);
+	}
 }
 
 /* --- its environment ---------------------------------------------------------------- */

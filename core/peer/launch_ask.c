@@ -26,6 +26,7 @@ struct asked {
 	bool ended;		       /* in time */
 	struct ck_str mpirun, program; /* versions in `said`; empty: none */
 	struct ck_str lacks;	       /* the same: what is in the way */
+	struct ck_str is;	       /* the same: which host it is */
 };
 
 struct asking {
@@ -179,6 +180,14 @@ static struct ck_str said_by(const struct asked *host)
 				host->said.len };
 }
 
+static void take_behind(struct ck_str line, struct ck_str with,
+			struct ck_str *out)
+{
+	if (ck_str_starts(line, with))
+		*out = (struct ck_str){ line.p + with.len,
+					line.len - with.len };
+}
+
 /* Only the first line of each names the version; an agent may greet before. */
 static void find_versions(struct asked *host)
 {
@@ -192,11 +201,8 @@ static void find_versions(struct asked *host)
 		if (host->mpirun.len && !host->program.len &&
 		    ck_str_starts(line, CK_STR("ckptfs ")))
 			host->program = line;
-		if (ck_str_starts(line, CK_STR(CK_LAUNCH_LACKS)))
-			host->lacks = (struct ck_str){
-				line.p + sizeof(CK_LAUNCH_LACKS) - 1,
-				line.len - (sizeof(CK_LAUNCH_LACKS) - 1)
-			};
+		take_behind(line, CK_STR(CK_LAUNCH_LACKS), &host->lacks);
+		take_behind(line, CK_STR(CK_LAUNCH_IS), &host->is);
 	}
 }
 
@@ -303,6 +309,24 @@ static int fail_here(const struct asking *a, struct ck_diag *d)
 	return rc;
 }
 
+/* It would be two owners of the same files, and mpirun does not have it. */
+static int check_names(const struct asking *a, const bool *there,
+		       struct ck_diag *d)
+{
+	const struct ck_host *hosts = a->options->hosts->hosts;
+
+	for (size_t i = 0; i < a->options->hosts->n; i++)
+		for (size_t j = 0; j < i; j++)
+			if (there[i] && there[j] && a->hosts[i].is.len &&
+			    ck_str_eq(a->hosts[i].is, a->hosts[j].is))
+				return ck_fail(
+					d, EINVAL,
+					"option hosts: %s and %s are one host",
+					ck_show(ck_str_from(hosts[j].name)),
+					ck_show(ck_str_from(hosts[i].name)));
+	return 0;
+}
+
 /* --- asking ------------------------------------------------------------------------- */
 
 static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
@@ -314,7 +338,8 @@ static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
 		return fail_here(a, d);
 	for (size_t i = 0; i < a->options->hosts->n; i++)
 		there[i] = can_take_part(a, i, lines);
-	return lines->err ? ck_fail(d, ENOMEM, "out of memory") : 0;
+	return lines->err ? ck_fail(d, ENOMEM, "out of memory")
+			  : check_names(a, there, d);
 }
 
 static void ask(struct asking *a)

@@ -8,8 +8,18 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	OPEN_LEAST = 64,       /* files of a process of the job */
+	FILES_LEAST = 8 << 20, /* bytes in MPI's */
+};
 
 /* --- networks ----------------------------------------------------------------------- */
 
@@ -71,12 +81,69 @@ static int check_net(const char *net, struct ck_diag *d)
 			       ck_show(ck_str_from(net)));
 }
 
-/* ------------------------------------------------------------------------------------- */
+/* --- what MPI needs ------------------------------------------------------------------- */
+
+/* Without room for its files it ends, and does not say on which host. */
+static int check_room(struct ck_diag *d)
+{
+	const char *given = getenv("TMPDIR");
+	const char *where = given && *given ? given : "/tmp";
+	ck_auto_fd int fd = open(where, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	int err = fd < 0 ? errno : posix_fallocate(fd, 0, FILES_LEAST);
+
+	/* Some file systems have no files without a name. */
+	if (err == 0 || (fd < 0 && err == EOPNOTSUPP))
+		return 0;
+	return ck_fail(d, err, "%s: %s", ck_show(ck_str_from(where)),
+		       strerror(err));
+}
+
+static int check_limit(struct ck_diag *d)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= OPEN_LEAST)
+		return 0;
+	return ck_fail(d, EMFILE,
+		       "a process may have %" PRIu64
+		       " open files, and needs %d (ulimit -n)",
+		       (uint64_t)limit.rlim_cur, OPEN_LEAST);
+}
+
+/* --- who it is ------------------------------------------------------------------------ */
+
+/* The same for all names of a host, and for no other: a kernel that was booted once, and
+ * in it a network and a host name. */
+static void add_identity(struct ck_buf *out)
+{
+	static const char *const parts[] = { "/proc/self/ns/net",
+					     "/proc/self/ns/uts" };
+	char boot[64] = "";
+	ck_auto_fd int fd = open("/proc/sys/kernel/random/boot_id",
+				 O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, boot, sizeof(boot) - 1);
+	struct stat st[CK_ARRAY_SIZE(parts)];
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(parts); i++)
+		if (n <= 0 || stat(parts[i], &st[i]))
+			return;
+	boot[strcspn(boot, "\n")] = '\0';
+	ck_buf_printf(out, CK_LAUNCH_IS "%s %ju %ju\n", boot,
+		      (uintmax_t)st[0].st_ino, (uintmax_t)st[1].st_ino);
+}
+
+/* -------------------------------------------------------------------------------------- */
 
 void ck_launch_self(const char *net, struct ck_buf *out)
 {
 	struct ck_diag d = { 0 };
+	int rc = *net ? check_net(net, &d) : 0;
 
-	if (*net && check_net(net, &d))
+	if (rc == 0)
+		rc = check_limit(&d);
+	if (rc == 0)
+		rc = check_room(&d);
+	add_identity(out);
+	if (rc)
 		ck_buf_printf(out, CK_LAUNCH_LACKS "%s\n", d.text);
 }

@@ -15,9 +15,13 @@
  * begins that says what is in the way there. */
 #define CK_LAUNCH_SELF	  "--self"
 #define CK_LAUNCH_LACKS	  "ckptfs-lacks: "
+/* The same of one that says which host it is, under whichever name it was asked. */
+#define CK_LAUNCH_IS	  "ckptfs-is: "
 /* What it is told with before the words of a launch daemon, which it starts and cleans up
  * behind. */
 #define CK_LAUNCH_SHELTER "--shelter"
+/* How it says that it does, before the number that mpirun gives to the host. */
+#define CK_LAUNCH_BEGAN	  "ckptfs-began: "
 
 /* All texts are the caller's. */
 struct ck_launch_options {
@@ -45,7 +49,7 @@ char *ck_launch_program(void);
  * not answer in time, has other versions than this host, or something is in the way. Of
  * each of those a line for a person is added to *lines, names escaped. -EPROTO: this host
  * has not answered itself, or something is in the way here, the message says what;
- * -ECANCELED: `stop`. */
+ * -EINVAL: two are one host; -ECANCELED: `stop`. */
 CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines,
 			      struct ck_diag *d);
@@ -63,6 +67,11 @@ void ck_launch_networks(const struct ck_launch_options *options,
  * hosts that are there, the first of which must be. NULL: out of memory. */
 char **ck_launch_argv(const struct ck_launch_options *options,
 		      const bool *there);
+/* Adds the names of those that are there, with commas between, on which mpirun has not
+ * started anything, if that can be known. said: by the job. */
+void ck_launch_absent(const struct ck_launch_options *options,
+		      const bool *there, struct ck_str said,
+		      struct ck_buf *names);
 /* Those of an environment, NULL behind the last, that do not make mpirun believe that
  * it is part of another job. Owned; NULL: out of memory. */
 char **ck_launch_environment(char *const from[]);

@@ -29,6 +29,9 @@ AGENTS = {
     "fails later": 'case "$*" in *exec*) exec {agent} "$@";; esac\nexit 1\n',
     "hangs later": 'case "$*" in *exec*) exec {agent} "$@";; esac\n'
                    'sleep 1000 & sleep 1000\n',
+    "hangs later at one host":
+        'case "$*" in h2*exec*) ;; h2*) sleep 1000;; esac\n'
+        'exec {agent} "$@"\n',
 }
 
 
@@ -100,8 +103,12 @@ def test_agents(hosts):
               agent=agent(hosts, what))
     fails(hosts, "the agent fails later", "mpirun: it has ended",
           agent=agent(hosts, "fails later"))
-    fails(hosts, "the agent hangs later", "have not found each other in 30 s",
+    fails(hosts, "the agent hangs later", "have not found each other in 30 s; "
+          "it was not started on h2, h3",
           seconds=36, agent=agent(hosts, "hangs later"))
+    fails(hosts, "the agent hangs later at one host",
+          "in 30 s; it was not started on h2\n", names="h1,h3,h2", seconds=36,
+          agent=agent(hosts, "hangs later at one host"))
 
 
 def test_names(hosts):
@@ -111,6 +118,21 @@ def test_names(hosts):
           source="/nowhere")
     for name in "h1,-x", "h1,a b", "h1,$(touch x)", "h1,h2,h2", "h1,h2:17":
         fails(hosts, f"hosts {name}", "option hosts", names=name)
+    fails(hosts, "two names of one host",
+          "option hosts: h2 and 10.77.0.2 are one host", names="h1,h2,10.77.0.2")
+
+
+def test_room(hosts):
+    """What MPI needs on each host is not there."""
+    place = f"{hosts.base}/tmp/h2"
+    hosts.run("h2", ["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", place],
+              check=True)
+    done, took = start(hosts, options=("allhosts",))
+    hosts.run("h2", ["umount", place], check=True)
+    tap.check(done.returncode == 2 and took < 5 and f"host h2: missing: {place}: "
+              "No space left on device" in done.stderr, "a full /tmp", done.stderr)
+    fails(hosts, "few open files", "this host cannot take part: a process may have "
+          "24 open files", before=("prlimit", "--nofile=24"))
 
 
 def test_networks(hosts):
@@ -174,7 +196,7 @@ def main():
         deal.deal(FIXTURE, {name: hosts.directory(name) for name in names},
                   "by rank", 1, "one")
         works(hosts, "canary: nothing is wrong")
-        for test in test_programs, test_agents, test_names, test_networks, \
+        for test in test_programs, test_agents, test_names, test_room, test_networks, \
                 test_path, test_signals:
             if not CASES or test.__name__ in CASES:
                 print(f"# {test.__name__}")

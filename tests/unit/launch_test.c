@@ -188,7 +188,8 @@ static void self(void)
 
 		ck_launch_self(cases[i].net, &said);
 		ok(!said.err);
-		ok((said.len > 0) == cases[i].lacks);
+		ok(strncmp(said.data, "ckptfs-is: ", 11) == 0);
+		ok(!!strstr(said.data, "\nckptfs-lacks: ") == cases[i].lacks);
 		ok(!cases[i].lacks ||
 		   strstr(said.data, ck_shown("ckptfs-lacks: option net: no "
 					      "address in %s\n",
@@ -240,6 +241,8 @@ static const char agent[] =
 	"crlf) printf 'mpirun (Open MPI) 4.1.4\\r\\nckptfs 0.1.0\\r\\n' >&2 ;;\n"
 	"half) echo 'mpirun (Open MPI) 4.1.4' >&2 ;;\n"
 	"lacks) say 4.1.4 0.1.0; echo 'ckptfs-lacks: a \033' >&2 ;;\n"
+	"is-1*) say 4.1.4 0.1.0; echo ckptfs-is: a b >&2 ;;\n"
+	"is-2) say 4.1.4 0.1.0; echo ckptfs-is: a c >&2 ;;\n"
 	"new) say 4.1.4 0.2.0; echo no option >&2; exit 2 ;;\n"
 	"fail) echo first >&2; printf 'refused \\033[1m\\n\\n' >&2; exit 255 ;;\n"
 	"after) say 4.1.4 0.1.0; exit 1 ;;\n"
@@ -330,6 +333,48 @@ static void answers(void)
 	    5000);
 }
 
+static int ask_with(const char *names, const char *ours, const char *with);
+
+/* Those who do not say who they are may be anybody. */
+static void same_host(void)
+{
+	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
+	ck_auto_free char *with = strdup(path_of("agent"));
+
+	ask("here,is-1,good,is-2", "yyyy", "", 5000);
+	eq_err(ask_with("here,is-1,good,is-1x", ours, with), -EINVAL);
+	eq_text(d.text, "option hosts: is-1 and is-1x are one host");
+}
+
+/* Which of them mpirun has started nothing on. */
+static void absent(void)
+{
+	static const struct {
+		const char *program, *said, *names;
+		bool there[3];
+	} cases[] = {
+		{ "/p", "", "b.x.org, c", { true, true, true } },
+		{ "/p", "x\nckptfs-began: 2\ny\n", "b.x.org", { 1, 1, 1 } },
+		{ "/p", "ckptfs-began: 1\nckptfs-began: 2\n", "", { 1, 1, 1 } },
+		{ "/p", "ckptfs-began: 10\n", "c", { 1, 0, 1 } },
+		{ "/p", "ckptfs-began: 1\n", "", { 1, 0, 1 } },
+		{ "/p p", "", "", { 1, 1, 1 } },
+	};
+	struct ck_host_list list = three();
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		struct ck_launch_options o = { .hosts = &list,
+					       .program = cases[i].program };
+		struct ck_buf names = { 0 };
+
+		ck_launch_absent(&o, cases[i].there, ck_str_from(cases[i].said),
+				 &names);
+		eq_text(names.data ? names.data : "", cases[i].names);
+		ck_buf_fini(&names);
+	}
+	ck_host_list_fini(&list);
+}
+
 /* Dead, if nobody has asked for its status yet. */
 static bool is_over(int pid)
 {
@@ -371,17 +416,17 @@ static void hanging(void)
 	ok(msec >= 700 && (msec < 4000 || TAP_SLOW));
 }
 
-static int ask_with(const char *ours, const char *with)
+static int ask_with(const char *names, const char *ours, const char *with)
 {
 	struct ck_host_list list = { 0 };
 	struct ck_launch_options options = { .hosts = &list,
 					     .agent = with,
 					     .program = ours };
 	struct ck_buf lines = { 0 };
-	bool there[2];
+	bool there[4];
 	int rc;
 
-	eq_err(ck_host_list_add(&list, "here,b", ',', &d), 0);
+	eq_err(ck_host_list_add(&list, names, ',', &d), 0);
 	rc = ck_launch_ask(&options, there, &lines, &d);
 	if (rc == 0) {
 		ok(there[0] && !there[1]);
@@ -397,9 +442,9 @@ static void not_asked(void)
 {
 	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
 
-	eq_err(ask_with(ours, path_of("no-agent")), 0);
+	eq_err(ask_with("here,b", ours, path_of("no-agent")), 0);
 	/* This host itself. */
-	eq_err(ask_with(path_of("none"), path_of("agent")), -EPROTO);
+	eq_err(ask_with("here,b", path_of("none"), path_of("agent")), -EPROTO);
 	printf("# %s\n", d.text);
 	ok(strstr(d.text, "this host does not tell its versions of mpirun and "
 			  "ckptfs: exit status 127: "));
@@ -462,6 +507,8 @@ int main(void)
 	networks();
 	self();
 	answers();
+	same_host();
+	absent();
 	hanging();
 	not_asked();
 	finding();
