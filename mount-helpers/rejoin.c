@@ -12,10 +12,20 @@
 enum {
 	ASK_MSEC = 3000, /* for hosts to say whether they are back */
 	SOON_MSEC = 2000,
-	SOON_MOST = 3, /* times, then there is more in the way */
+	SOON_MOST = 3,		    /* times, then there is more in the way */
+	PAUSE_MOST = 5 * 60 * 1000, /* milliseconds */
 };
 
 /* --- taking over ---------------------------------------------------------------------- */
+
+/* A host that answers and cannot take part would cost all others a job each time. */
+static uint64_t longer_pause(const struct ck_cluster *c, uint64_t msec)
+{
+	for (unsigned i = SOON_MOST; i < c->next.failed && msec < PAUSE_MOST;
+	     i++)
+		msec = ck_min(2 * msec, PAUSE_MOST);
+	return msec;
+}
 
 /* Until it is tried again: soon where there is no job any more, and where hosts have
  * answered that could not take part yet. */
@@ -25,13 +35,17 @@ static uint64_t pause_msec(const struct ck_cluster *c)
 	bool soon = !c->next.up[0] ||
 		    (c->next.failed && c->next.failed <= SOON_MOST);
 
-	return soon ? ck_min(msec, SOON_MSEC) : msec;
+	return soon ? ck_min(msec, SOON_MSEC) : longer_pause(c, msec);
 }
 
 /* Whoever waits for it does not any more. */
 static void next_end(struct ck_cluster *c, bool failed)
 {
 	c->next.failed = failed ? c->next.failed + 1 : 0;
+	if (c->next.failed == SOON_MOST + 1)
+		ck_log("hosts: another job has failed %d times: longer and "
+		       "longer pauses before the next, up to %d min",
+		       SOON_MOST + 1, PAUSE_MOST / 60000);
 	ck_fd_cleanup(&c->next.keeper);
 	c->next.said.len = 0;
 	c->next.due = ck_msec_now() + pause_msec(c);

@@ -250,6 +250,27 @@ def test_other_metadata(hosts, _):
     deal.flip(metadata)
 
 
+def test_pauses(hosts, want):
+    """A host answers, but nothing can be started there: it is tried less and less often."""
+    agent, away = switchable(hosts)
+    open(f"{away}/h3", "w").close()
+    mount(hosts, "rejoin=1", agent=agent)
+    with open(f"{hosts.base}/unstartable", "w") as f:
+        f.write(f'#!/bin/bash\ncase "$*" in h3*exec*) ;; h3*) exit 1;; esac\n'
+                f'exec {hosts.agent} "$@"\n')
+    os.chmod(f"{hosts.base}/unstartable", 0o755)
+    os.rename(f"{hosts.base}/unstartable", agent)
+    time.sleep(25)
+    said = log(hosts)
+    check(4 < said.count("no other job: mpirun: it has ended") < 9 and
+          said.count("longer pauses before the next") == 1 and
+          "it was not started on h3" in said, "longer pauses", said)
+    switchable(hosts)
+    os.unlink(f"{away}/h3")
+    comes_back(hosts, "after longer pauses", want, 32)
+    umount(hosts)
+
+
 def test_off(hosts, _):
     mount(hosts, "rejoin=off")
     for pid in hosts.programs("h2", "ckptfs", "--mpi"):
@@ -290,7 +311,8 @@ def main():
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
         want = wanted(hosts)
         for test in (test_killed, test_crash, test_missing, test_changed,
-                     test_same_time, test_other_metadata, test_off, test_ends):
+                     test_same_time, test_other_metadata, test_pauses, test_off,
+                     test_ends):
             print(f"# {test.__name__}")
             test(hosts, want)
     return tap.finish()
