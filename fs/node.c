@@ -38,6 +38,11 @@ bool ck_node_accepts(const struct ck_node *n)
 	return n->about.accepts != CK_ACCEPTS_NOTHING;
 }
 
+bool ck_node_is_report(const struct ck_node *n)
+{
+	return n->about.topic == CK_ABOUT_CHECKPOINT;
+}
+
 bool ck_node_takes_files(const struct ck_node *n)
 {
 	return ck_node_is_dir(n) && n->dir.suffix;

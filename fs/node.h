@@ -25,6 +25,8 @@ uint32_t ck_node_scratch(const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
 /* A file into which a program may write what becomes part of the checkpoint. */
 bool ck_node_accepts(const struct ck_node *n);
+/* What it has is said of the checkpoint, and none of its bytes. */
+bool ck_node_is_report(const struct ck_node *n);
 /* A directory of such files, in which there may be scratch files, too. */
 bool ck_node_takes_files(const struct ck_node *n);
 /* The kernel asks for the attributes of an inode anew. */

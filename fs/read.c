@@ -419,9 +419,16 @@ static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		fuse_reply_buf(req, bytes, len);
 }
 
+static void count(const struct ck_handle *h, const struct ck_read *r, int rc)
+{
+	if (!ck_node_is_report(&h->file.node))
+		ck_stats_answered(ck_files_stats(h->fs->cp->files), r->len, rc);
+}
+
 void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
 		     const struct ck_read *r, size_t size, int rc)
 {
+	count(h, r, rc);
 	if (rc == -ESTALE && h->file.opened)
 		ck_tree_file_changed(&h->file);
 	if (rc) {

@@ -85,8 +85,11 @@ int ck_unmounted_read(struct ck_unmounted *u, const struct ck_tree_file *f,
 	struct ck_read r = {
 		.from = f->opened, .vpos = vpos, .len = len, .to = to
 	};
+	int rc = f->err ? -f->err : ck_move_read(&u->route, &r);
 
-	return f->err ? -f->err : ck_move_read(&u->route, &r);
+	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
+		ck_stats_answered(ck_files_stats(u->cp->files), len, rc);
+	return rc;
 }
 
 /* Of empty ones nothing was read. */

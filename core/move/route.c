@@ -43,12 +43,17 @@ static int told(int rc)
 /* What it says of files is noted. */
 static void learn(const struct ck_route *route, const struct ck_moves *moves)
 {
+	struct ck_stats *stats = ck_files_stats(route->files);
+
 	for (size_t i = 0; i < moves->n; i++) {
 		struct ck_move *m = &moves->list[i];
 
 		if (m->rc == 0 || m->rc == -ESTALE)
 			ck_files_note_changed(route->files, m->file,
 					      m->rc != 0);
+		if (m->rc == 0 && stats &&
+		    ck_files_is_left(route->files, m->file))
+			ck_count(&stats->copies, 1);
 		m->rc = told(m->rc);
 	}
 }
@@ -135,6 +140,9 @@ static int errand_end(struct ck_errand *e)
 	struct ck_fetch *f = &e->fetch;
 	bool wanted = arrive(e->route, e->sender, &e->moves);
 
+	if (e->sender == &e->waiter)
+		ck_stats_waited(ck_files_stats(e->route->files),
+				ck_msec_now() - e->begun);
 	for (size_t i = 0; i < e->moves.n; i++)
 		f->pieces[f->brought + i].rc = piece_rc(e->moves.list[i].rc);
 	ck_fetch_came(f);
@@ -164,6 +172,7 @@ static int errand_send(struct ck_route *route, struct ck_errand *e,
 		return rc;
 	e->route = route;
 	e->sender = sender;
+	e->begun = ck_msec_now();
 	e->moves.done = errand_done;
 	e->moves.arg = e;
 	rc = check_in(route, sender, &e->moves);
@@ -194,10 +203,13 @@ struct journey {
 	struct ck_errand errand; /* for headers */
 	struct ck_remote_moves remote;
 	struct ck_moves moves; /* the same, as the mover has them */
+	uint64_t begun;
 };
 
 static void journey_free(struct journey *j)
 {
+	ck_stats_waited(ck_files_stats(j->route->files),
+			ck_msec_now() - j->begun);
 	ck_remote_fini(&j->remote);
 	ck_errand_fini(&j->errand);
 	free(j);
@@ -278,6 +290,7 @@ int ck_route_read(struct ck_route *route, struct ck_read *r)
 		return -ENOMEM;
 	j->route = route;
 	j->read = r;
+	j->begun = ck_msec_now();
 	j->errand.done = headers_came;
 	j->errand.arg = j;
 	j->moves.done = bytes_came;

@@ -77,7 +77,8 @@ bool ck_data_owner_read_cost(struct ck_cur body, uint64_t *bytes)
 		return false;
 	*bytes += s.bytes + s.n * sizeof(struct ck_move) +
 		  (s.loops + CK_MAX_DIMS) * sizeof(struct ck_loop) +
-		  ck_data_owner_room((uint64_t)s.n * sizeof(uint32_t));
+		  ck_data_owner_room(sizeof(uint64_t) +
+				     (uint64_t)s.n * sizeof(uint32_t));
 	return true;
 }
 
@@ -104,6 +105,7 @@ static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
 {
 	uint64_t bytes, end;
 
+	ck_buf_u64(&out->body, moves->read);
 	for (size_t i = 0; i < moves->n; i++) {
 		const struct ck_move *m = &moves->list[i];
 

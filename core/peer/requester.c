@@ -249,6 +249,8 @@ static void part_note(const struct part *p)
 
 		if (p->attempt.tries == 0 || rc == 0 || rc == -EINTR)
 			p->op->moves->list[p->index[i]].rc = rc;
+		if (p->attempt.tries && rc == 0 && p->op->r->stats)
+			ck_count(&p->op->r->stats->copies, 1);
 	}
 }
 
@@ -456,11 +458,15 @@ static void part_over(struct part *p)
 static int call_came(struct ck_call *c, const struct ck_message *m, int rc)
 {
 	struct part *p = ((struct read_call *)c)->part;
+	uint64_t read;
 
-	if (m)
-		rc = ck_take_read(&c->ask, m);
-	else
+	if (m) {
+		rc = ck_take_read(&c->ask, m, &read);
+		if (rc == 0)
+			ck_stats_read(p->op->r->stats, c->peer, read);
+	} else {
 		p->unanswered |= rc == -EIO;
+	}
 	if (rc)
 		ck_ask_fail(&c->ask, rc);
 	p->attempt.spent = ck_max(p->attempt.spent, c->spent);

@@ -16,7 +16,8 @@ static bool body_fits(const struct ck_ask *a, uint32_t len)
 	case CK_WIRE_HELLO: return len <= 2 + CK_WIRE_TEXT_MAX;
 	case CK_WIRE_LIST: return len <= CK_LIST_HEAD + CK_WIRE_LIST_MAX;
 	case CK_WIRE_LOOK: return len == 4 + a->n * CK_WIRE_LOOKED;
-	case CK_WIRE_READ: return len == a->nparts * sizeof(uint32_t);
+	case CK_WIRE_READ:
+		return len == sizeof(uint64_t) + a->nparts * sizeof(uint32_t);
 	case CK_WIRE_DIGEST: return len == CK_DIGEST_BYTES;
 	default: return len == 0;
 	}
@@ -257,12 +258,13 @@ static void unpack(const struct ck_ask *a, struct ck_cur errs,
 	}
 }
 
-int ck_take_read(const struct ck_ask *a, const struct ck_message *m)
+int ck_take_read(const struct ck_ask *a, const struct ck_message *m,
+		 uint64_t *read)
 {
 	struct ck_cur c;
 	int rc = open_answer(a, CK_WIRE_READ, m, &c);
 
-	if (rc == 0 && !errs_are_sound(c))
+	if (rc == 0 && (!ck_cur_u64(&c, read) || !errs_are_sound(c)))
 		rc = -EPROTO;
 	if (rc)
 		ck_ask_fail(a, rc);

@@ -64,6 +64,16 @@ void ck_files_free(struct ck_files *f)
 	free(f);
 }
 
+void ck_files_set_stats(struct ck_files *f, struct ck_stats *stats)
+{
+	f->stats = stats;
+}
+
+struct ck_stats *ck_files_stats(const struct ck_files *f)
+{
+	return f ? f->stats : NULL;
+}
+
 uint32_t ck_files_count(const struct ck_files *f)
 {
 	return __atomic_load_n(&f->count, __ATOMIC_ACQUIRE);

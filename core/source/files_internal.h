@@ -55,6 +55,7 @@ struct ck_files {
 	bool any_remote;
 	struct ck_fetch kept;		 /* bytes of remote files */
 	struct ck_remote_reader *reader; /* NULL: nobody may wait for them */
+	struct ck_stats *stats;		 /* NULL: nobody counts */
 
 	/* Of the one thread that adds files; others look at those only whose
 	 * numbers they were given. Block k has CK_FILES_FIRST << k, and stays

@@ -71,6 +71,16 @@ bool ck_files_leave(struct ck_files *f, uint32_t number, int rc)
 	return true;
 }
 
+bool ck_files_is_left(const struct ck_files *f, uint32_t number)
+{
+	const struct ck_seen_file *file;
+
+	if (number >= ck_files_count(f))
+		return false;
+	file = ck_file_of(f, number);
+	return file->copied && ck_file_is_remote(file);
+}
+
 void ck_files_set_differs(struct ck_files *f, uint32_t number, const char *text)
 {
 	const char *why = ck_arena_copy(&f->arena, ck_str_from(text)).p;
@@ -186,6 +196,8 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 
 	if (!file->remote) {
 		rc = ck_pread_full(file->fd, to, len, fpos);
+		if (f->stats)
+			ck_count(&f->stats->hosts[0].file_bytes, len);
 		if (rc == 0 || !ck_files_leave(f, file->number, rc))
 			return rc;
 	}

@@ -39,6 +39,7 @@ struct ck_calls_options {
 	/* So long after a peer was heard last, patient calls to it wait for another
 	 * line; 0: nobody waits for one. */
 	uint32_t hold_msec;
+	struct ck_stats *stats; /* what comes is counted; NULL: it is not */
 };
 
 /* A request to one peer, of whoever waits for its answer. */

@@ -157,6 +157,7 @@ struct ck_errand {
 	struct ck_route *route;
 	struct ck_waiter *sender;
 	struct ck_moves moves;
+	uint64_t begun;
 };
 
 /* 0: all came at once. -EINPROGRESS: done() will be called, or was. Else an error. The

@@ -50,6 +50,8 @@ struct ck_moves {
 	void (*done)(struct ck_moves *moves);
 	void *arg;
 	bool unwanted; /* atomic: set before they are interrupted */
+	uint64_t
+		read; /* by the host mover: bytes of files that it read for them */
 };
 
 /* Any thread may call it. Threads of its own leave signals to others. */

@@ -39,6 +39,8 @@ struct ck_ways {
 struct ck_requester {
 	/* Constant: */
 	struct ck_mover mover; /* first; any thread may call it */
+	struct ck_stats
+		*stats; /* NULL, unless it is set before the first use */
 
 	pthread_rwlock_t ways_lock;
 	/* Under ways_lock: */

@@ -12,6 +12,7 @@
 
 #include "ckptfs/base.h"
 #include "ckptfs/rights.h"
+#include "ckptfs/stats.h"
 #include <sys/stat.h>
 
 struct ck_fetch;
@@ -78,6 +79,8 @@ void ck_files_set_copied(struct ck_files *f, uint32_t number);
 /* The file that is here gave rc when it was read or looked at. True: its copies on other
  * hosts are read from now on, so that what failed is to be done again. Any thread. */
 bool ck_files_leave(struct ck_files *f, uint32_t number, int rc);
+/* Whether that has come of it. Any thread. */
+bool ck_files_is_left(const struct ck_files *f, uint32_t number);
 /* Whether the file's info holds. Until then each use below looks again. */
 bool ck_files_is_seen(const struct ck_files *f, uint32_t number);
 /* Of a file that was just added: 0, or the positive errno of the moment why it
@@ -220,6 +223,12 @@ struct ck_remote_reader {
  * while others use the set. */
 void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader);
 
+/* What is read of its files here counts from now on; the caller's, as long as anything is
+ * read. Not while others use the set. */
+void ck_files_set_stats(struct ck_files *f, struct ck_stats *stats);
+/* NULL: nobody counts. f: NULL is allowed. */
+struct ck_stats *ck_files_stats(const struct ck_files *f);
+
 /* --- a directory of which parts are elsewhere ------------------------------ */
 
 /* A copy of a file that is not used where another one is. Texts are valid until others
@@ -268,6 +277,10 @@ struct ck_elsewhere {
 		       struct ck_unused_copy *out);
 	/* Appends a line for each host to a status. Any thread. */
 	void (*print)(const struct ck_elsewhere *e, struct ck_buf *out);
+	/* Appends a table of the ways by which bytes come, one for each host. Any
+	 * thread. */
+	void (*paths)(const struct ck_elsewhere *e, struct ck_buf *out);
+	struct ck_stats *stats; /* what was read so far; NULL: nobody counts */
 };
 
 #endif

@@ -17,9 +17,10 @@
  *						   n x (type u8, name text)
  *	LOOK	uid u32, gid u32, n u32,	-> n u32, n x what is said of a file,
  *		n x name text			   CK_WIRE_LOOKED bytes
- *	READ	n u32, 0 u32, n x (file u32,	-> n x (0 or errno) u32;
- *		loops u32, fpos u64, run u64,	   payload: the runs of all moves,
- *		loops x (count u64, stride u64))   packed; zeros of one that failed
+ *	READ	n u32, 0 u32, n x (file u32,	-> bytes read from files for it u64,
+ *		loops u32, fpos u64, run u64,	   n x (0 or errno) u32;
+ *		loops x (count u64, stride u64))   payload: the runs of all moves,
+ *						   packed; zeros of one that failed
  *	DIGEST	n u32, 0 u32, n x (file u32,	-> the XXH3-128 of the runs, one behind
  *		0 u32, fpos u64, len u64)	   the other: 16 bytes, as printed
  *	PING					->
@@ -229,8 +230,8 @@ CK_MUST_USE int ck_take_digest(const struct ck_ask *a,
 			       uint8_t out[static 16]);
 /* Bytes go to where the moves say; sets the rc of those that failed, and of all if it
  * does not return 0. No rc is -EINTR, -EREMOTE or -EINPROGRESS, which mean something
- * here: they are -EIO. */
-CK_MUST_USE int ck_take_read(const struct ck_ask *a,
-			     const struct ck_message *m);
+ * here: they are -EIO. *read: how many bytes of files the owner says it has read for it. */
+CK_MUST_USE int ck_take_read(const struct ck_ask *a, const struct ck_message *m,
+			     uint64_t *read);
 
 #endif

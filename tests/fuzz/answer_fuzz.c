@@ -128,13 +128,15 @@ static void copy_run(void *arg, uint64_t fpos, uint64_t dst)
 }
 
 /* Has the same bytes put where a move says one by one. */
-static void check_moved(const struct ck_message *m)
+static void check_moved(const struct ck_message *m, uint64_t read)
 {
 	uint8_t want[ROOM];
 	struct expected e = { .p = (const uint8_t *)m->payload.p };
 	struct ck_cur errs = ck_wire_body(m);
+	uint64_t said;
 	uint32_t err;
 
+	must(ck_cur_u64(&errs, &said) && said == read);
 	memset(want, '.', sizeof(want));
 	for (size_t i = 0; i < MOVES; i++) {
 		e.m = &moves[i];
@@ -153,12 +155,13 @@ static void check_moved(const struct ck_message *m)
 
 static int take_read(const struct ck_ask *a, const struct ck_message *m)
 {
+	uint64_t read;
 	int rc;
 
 	memset(to, '.', sizeof(to));
-	rc = ck_take_read(a, m);
+	rc = ck_take_read(a, m, &read);
 	if (rc == 0)
-		check_moved(m);
+		check_moved(m, read);
 	for (size_t i = 0; rc && i < ROOM; i++)
 		must(to[i] == '.');
 	for (size_t i = 0; rc && i < MOVES; i++)

@@ -80,9 +80,11 @@ static void check_read(const struct ck_message *m, const struct ck_answer *a)
 	struct ck_cur c = ck_wire_body(m);
 	struct ck_cur errs = ck_cur_make(a->body.data, a->body.len);
 	const uint8_t *p = a->payload;
+	uint64_t read;
 	uint32_t n;
 
-	must(ck_wire_count(&c, &n));
+	must(ck_wire_count(&c, &n) && ck_cur_u64(&errs, &read));
+	must(read <= a->head.payload);
 	for (uint32_t i = 0; i < n; i++)
 		check_move(&c, &errs, &p);
 	must(ck_cur_left(&errs) == 0);

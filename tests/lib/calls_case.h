@@ -191,7 +191,7 @@ static inline int take(uint32_t peer, struct ck_wire_head head,
 
 	m.head.answer = true;
 	m.head.payload = payload;
-	m.head.body = head.type == CK_WIRE_READ ? 4 : 0;
+	m.head.body = head.type == CK_WIRE_READ ? 12 : 0;
 	m.body = (struct ck_str){ (const char *)bytes, m.head.body };
 	m.payload = (struct ck_str){ (const char *)bytes, payload };
 	return ck_calls_take(all, peer, &m, now);

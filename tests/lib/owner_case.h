@@ -130,11 +130,13 @@ static inline int move_by(struct ck_data_owner *o, struct ck_move *list,
 		struct ck_buf bytes;
 		struct ck_message m;
 		struct ck_ask a;
+		uint64_t read;
 
 		rc = ck_ask_read(&r, &a);
 		if (rc)
 			break;
-		rc = serve(o, &a, &bytes, &m) ? ck_take_read(&a, &m) : -EPROTO;
+		rc = serve(o, &a, &bytes, &m) ? ck_take_read(&a, &m, &read)
+					      : -EPROTO;
 		ck_buf_fini(&bytes);
 		ck_ask_fini(&a);
 	}

@@ -18,6 +18,7 @@ static struct {
 static struct owners owners;
 static struct ck_calls *calls;
 static struct ck_requester requester;
+static struct ck_stats *stats; /* by owner; from begin() to end() */
 static struct ck_whereabouts files[SET_FILES];
 static unsigned ended;
 
@@ -49,21 +50,29 @@ static inline void begin(void)
 		.window = CK_WIRE_READ_MAX,
 	};
 
+	struct ck_calls_options with_stats = options;
+
 	line.line = (struct ck_line){ line_send, line_wake };
 	line.reads = ended = 0;
-	calls = ck_calls_make(&options, &line.line, 0);
+	stats = ck_stats_make(OWNERS);
+	if (!stats)
+		abort();
+	with_stats.stats = stats;
+	calls = ck_calls_make(&with_stats, &line.line, 0);
 	if (!calls)
 		abort();
 	whereabouts_fill(files, OWNERS);
 	ck_requester_init(&requester, &(struct ck_ways){ .calls = calls,
 							 .files = files,
 							 .n = SET_FILES });
+	requester.stats = stats;
 }
 
 static inline void end(void)
 {
 	ck_requester_fini(&requester);
 	ck_calls_free(calls);
+	free(stats);
 	packets_fini(&line.packets);
 }
 

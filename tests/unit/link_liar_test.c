@@ -236,7 +236,7 @@ static bool twice(struct liar *l, struct said *s)
 static bool one_error(struct liar *l, struct said *s)
 {
 	(void)l;
-	memset((char *)(uintptr_t)s->body.p, 0xff, 4);
+	memset((char *)(uintptr_t)s->body.p + 8, 0xff, 4);
 	return true;
 }
 

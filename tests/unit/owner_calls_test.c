@@ -140,6 +140,7 @@ static void take(struct ck_str input)
 	struct ck_message m;
 	struct ck_ask a;
 	struct ck_str text;
+	uint64_t read;
 	size_t n;
 	int rc = -EPROTO;
 
@@ -153,7 +154,7 @@ static void take(struct ck_str input)
 	case CK_WIRE_HELLO: rc = ck_take_hello(&a, &m, &text); break;
 	case CK_WIRE_LIST: rc = ck_take_list(&a, &m, &page); break;
 	case CK_WIRE_LOOK: rc = ck_take_look(&a, &m, looked); break;
-	case CK_WIRE_READ: rc = ck_take_read(&a, &m); break;
+	case CK_WIRE_READ: rc = ck_take_read(&a, &m, &read); break;
 	default: rc = ck_take_ping(&a, &m); break;
 	}
 	must(rc <= 0);

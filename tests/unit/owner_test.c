@@ -462,13 +462,14 @@ static void *read_on(void *arg)
 		struct ck_buf answer;
 		struct ck_message m;
 		struct ck_ask a;
+		uint64_t read;
 
 		ck_reads_begin(&r, &move, 1);
 		if (!ck_reads_left(&r) || ck_ask_read(&r, &a))
 			abort();
 		if (wire_serve(owner, &a, &answer) ||
 		    wire_split(answer.data, answer.len, &m) ||
-		    ck_take_read(&a, &m) || move.rc ||
+		    ck_take_read(&a, &m, &read) || move.rc ||
 		    memcmp(bytes, "third", 5) != 0)
 			++*wrong;
 		ck_buf_fini(&answer);

@@ -90,12 +90,20 @@ static void test_takes_over(void)
 	eq_err(c.list[0].rc, 0);
 	eq_err(c.list[1].rc, 0);
 	ok(has(&c, 0, 1, 1) && has(&c, 1, 3, 0));
+	eq_u64(stats->copies, 1);
+	eq_u64(stats->hosts[1].file_bytes, 8);
+	eq_u64(stats->hosts[2].file_bytes, 0);
+	eq_u64(stats->hosts[2].wire_bytes, 0);
 	end();
 
 	copied_begin(&c);
 	answer_all();
 	eq_u64(ended, 1);
 	ok(has(&c, 0, 2, 0) && has(&c, 1, 3, 0));
+	eq_u64(stats->copies, 0);
+	eq_u64(stats->hosts[2].file_bytes, 8);
+	/* A head, what was read, an errno, and the bytes. */
+	eq_u64(stats->hosts[2].wire_bytes, CK_WIRE_HEAD + 8 + 4 + 8);
 	end();
 }
 
@@ -116,6 +124,7 @@ static void test_third(void)
 	eq_u64(ended, 1);
 	eq_err(c.list[0].rc, 0);
 	ok(has(&c, 0, 3, 2));
+	eq_u64(stats->copies, 1);
 	end();
 }
 
@@ -371,7 +380,7 @@ static bool any_answer(const struct any *a, uint64_t *random)
 		memcpy(&numbers[i], p.bytes.data + ROWS + i * ROW, 4);
 	packet_answer(&p, owners.owner[p.peer]);
 	for (size_t i = 0; i < n; i++)
-		memcpy(p.bytes.data + CK_WIRE_HEAD + 4 * i,
+		memcpy(p.bytes.data + CK_WIRE_HEAD + 8 + 4 * i,
 		       &a->fate[p.peer][numbers[i]], 4);
 	m = packet_open(&p);
 	good = ck_calls_take(calls, p.peer, &m, 1) == 0;

@@ -104,8 +104,10 @@ static void test_part(void)
 /* --- answers that are none ------------------------------------------------------------- */
 
 /* What becomes of the message. */
-static int answer_with(uint32_t err, const uint8_t *errs)
+static int answer_with(uint32_t err, const uint8_t row[4])
 {
+	uint8_t body[8 + 4] = { 8 };
+
 	struct packet p = packets_take(&line.packets, 0);
 	struct ck_wire_head head = p.head;
 	struct ck_message m;
@@ -120,7 +122,8 @@ static int answer_with(uint32_t err, const uint8_t *errs)
 		m.head.body = 0;
 		m.body.len = m.payload.len = 0;
 	} else {
-		m.body.p = (const char *)errs;
+		memcpy(body + 8, row, 4);
+		m.body.p = (const char *)body;
 	}
 	rc = ck_calls_take(calls, p.peer, &m, 1);
 	ck_buf_fini(&p.bytes);

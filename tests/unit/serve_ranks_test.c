@@ -10,7 +10,7 @@ enum { DEAF = 1, GOOD = 2 }; /* ranks */
 
 enum { RUN = 250000, TURNS = 33 }; /* of a READ, almost all that one may be */
 
-enum { WIDE = RUN * TURNS, BODY = 4 };
+enum { WIDE = RUN * TURNS, BODY = 8 + 4 };
 
 /* --- one of them asks -------------------------------------------------------------------- */
 

@@ -122,7 +122,7 @@ static const struct fault faults[] = {
 	{ "no payload", A_READ, 24, 8, 0 },
 	{ "64 MiB of payload", A_READ, 24, 8, 64 << 20 },
 	{ "2^64 - 1 bytes of payload", A_READ, 24, 8, UINT64_MAX },
-	{ "more body, less payload", A_READ, 32, 4, 12 },
+	{ "more body, less payload", A_READ, 32, 4, 20 },
 	{ "a text of more bytes", A_HELLO, 64, 2, 6 },
 	{ "a text of fewer bytes", A_HELLO, 64, 2, 4 },
 	{ "fewer names", A_LIST, 72, 4, 1 },
@@ -157,8 +157,8 @@ static const struct fault faults[] = {
 	{ "not seen, and has a size", A_LOOK, 156, 8, 1 },
 	{ "not seen, and has a time", A_LOOK, 164, 8, 1 },
 	{ "not seen, and has a mode", A_LOOK, 136, 4, S_IFREG },
-	{ "errno 4096 of a move", A_READ, 64, 4, 4096 },
-	{ "errno 2^32 - 1 of a move", A_READ, 68, 4, UINT32_MAX },
+	{ "errno 4096 of a move", A_READ, 72, 4, 4096 },
+	{ "errno 2^32 - 1 of a move", A_READ, 76, 4, UINT32_MAX },
 };
 
 #endif

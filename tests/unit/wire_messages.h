@@ -91,7 +91,7 @@ static inline void put_answer(struct ck_buf *b, enum which which)
 		put_looked(b, 18, 0, 0, 0, EACCES);
 	}
 	if (which == A_READ)
-		ck_buf_add(b, "\0\0\0\0\5\0\0\0", 8);
+		ck_buf_add(b, "\x55\x44\x33\x22\x11\0\0\0\0\0\0\0\5\0\0\0", 16);
 	if (which == A_DIGEST)
 		ck_buf_add(b, "0123456789abcdef", 16);
 }

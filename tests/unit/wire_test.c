@@ -94,6 +94,7 @@ static struct {
 	struct ck_page page;
 	struct ck_looked looked[2];
 	uint8_t digest[16];
+	uint64_t read;
 } got;
 
 static int take(const struct ck_ask *a, enum which which,
@@ -103,7 +104,7 @@ static int take(const struct ck_ask *a, enum which which,
 	case HELLO: return ck_take_hello(a, m, &got.program);
 	case LIST: return ck_take_list(a, m, &got.page);
 	case LOOK: return ck_take_look(a, m, got.looked);
-	case READ: return ck_take_read(a, m);
+	case READ: return ck_take_read(a, m, &got.read);
 	case DIGEST: return ck_take_digest(a, m, got.digest);
 	default: return ck_take_ping(a, m);
 	}
@@ -142,6 +143,7 @@ static void check_moved(void)
 				   "eeee.ffff.......................";
 
 	eq_mem(to, sizeof(to), want, sizeof(to));
+	eq_u64(got.read, 0x1122334455);
 	eq_err(moves[0].rc, 0);
 	eq_err(moves[1].rc, -EIO);
 }
@@ -440,6 +442,7 @@ static bool refuses_payload(size_t len)
 {
 	struct ck_buf body = { 0 };
 
+	ck_buf_u64(&body, 32);
 	put_counted(&body, 0);
 	return is_refused_body(A_READ, &body, len);
 }

@@ -102,7 +102,7 @@ int ck_copies_find(struct ck_reading *rd, const struct ck_layout *layout)
 
 /* What is not in memory. */
 static int load_copy(struct ck_reading *rd, const struct ck_extent *e, size_t i,
-		     uint8_t *to)
+		     uint8_t *to, uint64_t *read)
 {
 	struct ck_workspace *s = rd->space;
 	const struct ck_file *file;
@@ -117,11 +117,11 @@ static int load_copy(struct ck_reading *rd, const struct ck_extent *e, size_t i,
 	if (!block)
 		return -ENOMEM;
 	return ck_load_copy(file->fd, &s->plan, i,
-			    e->pos + s->plan.copies[i].src, to, block);
+			    e->pos + s->plan.copies[i].src, to, block, read);
 }
 
 static int load(struct ck_reading *rd, const struct ck_layout *layout,
-		uint8_t *to)
+		uint8_t *to, uint64_t *read)
 {
 	const struct ck_workspace *s = rd->space;
 	int rc = 0;
@@ -130,8 +130,27 @@ static int load(struct ck_reading *rd, const struct ck_layout *layout,
 		if (!s->from[i])
 			rc = load_copy(
 				rd, &layout->extents[s->plan.copies[i].chunk],
-				i, to);
+				i, to, read);
 	return rc;
+}
+
+/* Bytes of mapped files. What is in memory was read when it was put there. */
+static uint64_t mapped_bytes(const struct ck_workspace *s,
+			     const struct ck_layout *layout)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < s->plan.ncopies; i++) {
+		const struct ck_copy *c = &s->plan.copies[i];
+		uint64_t bytes = c->run;
+
+		if (!s->from[i] || layout->extents[c->chunk].memory)
+			continue;
+		for (uint32_t k = 0; k < c->nloops; k++)
+			bytes *= s->plan.loops[c->loop + k].count;
+		sum += bytes;
+	}
+	return sum;
 }
 
 int ck_copies_run(struct ck_reading *rd, const struct ck_layout *layout,
@@ -139,10 +158,14 @@ int ck_copies_run(struct ck_reading *rd, const struct ck_layout *layout,
 {
 	struct ck_workspace *s = rd->space;
 	struct ck_gather g = { &s->plan, s->from, to };
+	struct ck_stats *stats = ck_files_stats(rd->files);
+	uint64_t read = stats ? mapped_bytes(s, layout) : 0;
 	int rc = ck_gather_copy(&g);
 
 	if (rc == 0 && rd->loads)
-		rc = load(rd, layout, to);
+		rc = load(rd, layout, to, &read);
+	if (stats)
+		ck_count(&stats->hosts[0].file_bytes, read);
 	rd->failed |= rc != 0;
 	return rc;
 }

@@ -23,6 +23,7 @@ struct load {
 	uint64_t span[CK_MAX_DIMS + 1]; /* bytes of the file that loops k and
 					 * all inside of it reach over */
 	uint8_t *block;
+	uint64_t *bytes; /* read so far */
 };
 
 static void sort_loops(struct load *l)
@@ -50,6 +51,7 @@ static int read_at(const struct load *l, uint64_t fpos, uint64_t len, void *to)
 {
 	int rc = ck_pread_full(l->fd, to, len, fpos);
 
+	*l->bytes += len;
 	return rc == -ENODATA ? -EIO : rc;
 }
 
@@ -110,12 +112,15 @@ static int load_loop(const struct load *l, uint32_t k, uint64_t fpos,
 }
 
 int ck_load_copy(int fd, const struct ck_plan *plan, size_t i, uint64_t fpos,
-		 uint8_t *to, uint8_t block[static CK_LOAD_BLOCK])
+		 uint8_t *to, uint8_t block[static CK_LOAD_BLOCK],
+		 uint64_t *bytes)
 {
 	const struct ck_copy *c = &plan->copies[i];
-	struct load l = {
-		.fd = fd, .run = c->run, .nloops = c->nloops, .block = block
-	};
+	struct load l = { .fd = fd,
+			  .run = c->run,
+			  .nloops = c->nloops,
+			  .block = block,
+			  .bytes = bytes };
 
 	for (uint32_t k = 0; k < c->nloops; k++)
 		l.loops[k] = plan->loops[c->loop + k];

@@ -11,7 +11,9 @@
 
 #include <errno.h>
 
-static int move_one(const struct ck_file *file, const struct ck_move *m)
+/* Adds to *read what was read of the file. */
+static int move_one(const struct ck_file *file, const struct ck_move *m,
+		    uint64_t *read)
 {
 	struct ck_copy copy = { .run = m->run, .nloops = m->nloops };
 	struct ck_plan plan = { .copies = &copy,
@@ -22,21 +24,22 @@ static int move_one(const struct ck_file *file, const struct ck_move *m)
 	struct ck_gather g = { &plan, &from, m->to };
 	struct ck_workspace *s = ck_workspace_get();
 	uint8_t *block;
-	uint64_t end;
+	uint64_t bytes, end;
 
-	if (!ck_range_end(&plan, &copy, m->fpos, &end) || end > file->size)
+	if (!ck_move_measure(m, &bytes, &end) || end > file->size)
 		return -EIO;
 	if (file->map) {
+		*read += bytes;
 		from = file->map + m->fpos;
 		return ck_gather_copy(&g);
 	}
 	block = s ? ck_workspace_block(s) : NULL;
 	if (!block)
 		return -ENOMEM;
-	return ck_load_copy(file->fd, &plan, 0, m->fpos, m->to, block);
+	return ck_load_copy(file->fd, &plan, 0, m->fpos, m->to, block, read);
 }
 
-static int move(struct ck_files *files, const struct ck_move *m)
+static int move(struct ck_files *files, const struct ck_move *m, uint64_t *read)
 {
 	struct ck_file file;
 	int rc;
@@ -47,7 +50,7 @@ static int move(struct ck_files *files, const struct ck_move *m)
 	/* For whoever hears of a move, this errno says that the file is another. */
 	if (rc)
 		return rc == -ESTALE && file.passing ? -EIO : rc;
-	rc = file.remote ? -EREMOTE : move_one(&file, m);
+	rc = file.remote ? -EREMOTE : move_one(&file, m, read);
 	ck_files_put(files, &file);
 	return rc;
 }
@@ -57,7 +60,7 @@ static int start(struct ck_mover *mover, struct ck_moves *moves)
 	struct ck_files *files = ((struct ck_host_mover *)mover)->files;
 
 	for (size_t i = 0; i < moves->n; i++)
-		moves->list[i].rc = move(files, &moves->list[i]);
+		moves->list[i].rc = move(files, &moves->list[i], &moves->read);
 	return 0;
 }
 

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* stats: see stats.h. */
+#include "ckptfs/stats.h"
+
+#include <stddef.h>
+
+struct ck_stats *ck_stats_make(uint32_t n)
+{
+	struct ck_stats *s = calloc(1, sizeof(*s) + n * sizeof(s->hosts[0]));
+
+	if (s)
+		s->n = n;
+	return s;
+}
+
+void ck_stats_answered(struct ck_stats *s, uint64_t bytes, int rc)
+{
+	bool known = -rc < CK_STATS_ERRORS && strerrorname_np(-rc);
+
+	if (!s)
+		return;
+	if (rc)
+		ck_count(&s->errors[known ? -rc : 0], 1);
+	else
+		ck_count(&s->read_bytes, bytes);
+}
+
+void ck_stats_waited(struct ck_stats *s, uint64_t msec)
+{
+	unsigned i = msec ? 64 - (unsigned)__builtin_clzll(msec) : 0;
+
+	if (s)
+		ck_count(&s->waits[ck_min(i, CK_STATS_WAITS - 1)], 1);
+}
+
+void ck_stats_came(struct ck_stats *s, uint32_t peer, uint64_t bytes)
+{
+	if (s && peer < s->n)
+		ck_count(&s->hosts[peer].wire_bytes, bytes);
+}
+
+void ck_stats_read(struct ck_stats *s, uint32_t peer, uint64_t bytes)
+{
+	if (s && peer < s->n)
+		ck_count(&s->hosts[peer].file_bytes, bytes);
+}
+
+/* --- as text ------------------------------------------------------------------------- */
+
+static uint64_t value(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static void print_number(const char *name, const uint64_t *counter,
+			 struct ck_buf *out)
+{
+	ck_buf_printf(out, "\"%s\":%ju,", name, (uintmax_t)value(counter));
+}
+
+/* The comma behind the last member, if there is one, becomes the end of the object. */
+static void close_object(struct ck_buf *out, const char *behind)
+{
+	if (out->err == 0 && out->data[out->len - 1] == ',')
+		out->len--;
+	ck_buf_printf(out, "}%s", behind);
+}
+
+/* Of each host, all its processes. which: the place of the counter in a host. Names have
+ * no character that JSON would escape. */
+static void print_hosts(const struct ck_stats *s, const char *name,
+			size_t which, bool others_only, struct ck_buf *out)
+{
+	bool skip = others_only;
+	uint64_t sum = 0;
+
+	ck_buf_printf(out, "\"%s\":{", name);
+	for (uint32_t i = 0; i < s->n; i++) {
+		const struct ck_stats_host *h = &s->hosts[i];
+		bool is_last = i + 1 == s->n || strcmp(h->name, h[1].name) != 0;
+
+		sum += value((const uint64_t *)(const void *)((const char *)h +
+							      which));
+		if (!is_last)
+			continue;
+		if (!skip)
+			print_number(h->name, &sum, out);
+		skip = false;
+		sum = 0;
+	}
+	close_object(out, ",");
+}
+
+static void print_waits(const struct ck_stats *s, struct ck_buf *out)
+{
+	ck_buf_text(out, "\"waits\":{");
+	for (unsigned i = 0; i < CK_STATS_WAITS; i++) {
+		uint64_t n = value(&s->waits[i]);
+
+		if (n)
+			ck_buf_printf(out, "\"%ju\":%ju,",
+				      (uintmax_t)(UINT64_C(1) << i),
+				      (uintmax_t)n);
+	}
+	close_object(out, ",");
+}
+
+static void print_errors(const struct ck_stats *s, struct ck_buf *out)
+{
+	ck_buf_text(out, "\"errors\":{");
+	for (int i = 0; i < CK_STATS_ERRORS; i++) {
+		const char *name = i ? strerrorname_np(i) : "other";
+		uint64_t n = value(&s->errors[i]);
+
+		if (n)
+			print_number(name, &n, out);
+	}
+	close_object(out, ",");
+}
+
+void ck_stats_print(const struct ck_stats *s, struct ck_buf *out)
+{
+	ck_buf_text(out, "{");
+	print_number("read_bytes", &s->read_bytes, out);
+	print_hosts(s, "file_bytes", offsetof(struct ck_stats_host, file_bytes),
+		    false, out);
+	print_hosts(s, "wire_bytes", offsetof(struct ck_stats_host, wire_bytes),
+		    true, out);
+	print_number("copies", &s->copies, out);
+	print_waits(s, out);
+	print_errors(s, out);
+	print_number("cache_bytes", &s->cache_bytes, out);
+	print_number("restarts", &s->restarts, out);
+	close_object(out, "\n");
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* What is counted of several hosts, and the text of it, which is JSON. */
+#include "ckptfs/stats.h"
+#include "tap.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+static struct ck_stats *make(const char *const *names, uint32_t n)
+{
+	struct ck_stats *s = ck_stats_make(n);
+
+	if (!s)
+		abort();
+	for (uint32_t i = 0; i < n; i++)
+		s->hosts[i].name = names[i];
+	return s;
+}
+
+static void is_text(const struct ck_stats *s, const char *want)
+{
+	struct ck_buf text = { 0 };
+
+	ck_stats_print(s, &text);
+	eq_i64(text.err, 0);
+	eq_mem(text.data, text.len, want, strlen(want));
+	ck_buf_fini(&text);
+}
+
+static void test_nothing(void)
+{
+	static const char *const names[] = { "a", "b.c" };
+	struct ck_stats *one = make(names, 1), *two = make(names, 2);
+
+	is_text(one, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		     "\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
+		     "\"errors\":{},\"cache_bytes\":0,\"restarts\":0}\n");
+	is_text(two, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0,\"b.c\":0},"
+		     "\"wire_bytes\":{\"b.c\":0},\"copies\":0,\"waits\":{},"
+		     "\"errors\":{},\"cache_bytes\":0,\"restarts\":0}\n");
+	free(one);
+	free(two);
+}
+
+/* Two processes of this host, and two of the last. */
+static void test_all(void)
+{
+	static const char *const names[] = { "a", "a", "b", "c", "c" };
+	struct ck_stats *s = make(names, CK_ARRAY_SIZE(names));
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		ck_stats_read(s, i, UINT64_C(1) << 8 * i);
+		ck_stats_came(s, i, UINT64_C(2) << 8 * i);
+	}
+	ck_stats_read(s, s->n, 7);
+	ck_stats_came(s, UINT32_MAX, 7);
+	ck_stats_answered(s, UINT64_C(5000000000), 0);
+	ck_stats_answered(s, 1, 0);
+	ck_stats_answered(s, 9, -EIO);
+	ck_stats_answered(s, 9, -EIO);
+	ck_stats_answered(s, 9, -ESTALE);
+	ck_count(&s->copies, 3);
+	ck_count(&s->cache_bytes, 10);
+	ck_count(&s->cache_bytes, (uint64_t)-4);
+	ck_count(&s->restarts, 1);
+	is_text(s, "{\"read_bytes\":5000000001,"
+		   "\"file_bytes\":{\"a\":257,\"b\":65536,\"c\":4311744512},"
+		   "\"wire_bytes\":{\"b\":131072,\"c\":8623489024},"
+		   "\"copies\":3,\"waits\":{},"
+		   "\"errors\":{\"EIO\":2,\"ESTALE\":1},"
+		   "\"cache_bytes\":6,\"restarts\":1}\n");
+	free(s);
+}
+
+/* Errnos that Linux has not, or that are none. */
+static void test_unknown(void)
+{
+	static const int rows[] = { -41, -58, -4095, INT32_MIN + 1 };
+	static const char *const name = "a";
+	struct ck_stats *s = make(&name, 1);
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++)
+		ck_stats_answered(s, 1, rows[i]);
+	ck_stats_answered(s, 1, -EHWPOISON);
+	is_text(s, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		   "\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
+		   "\"errors\":{\"other\":4,\"EHWPOISON\":1},"
+		   "\"cache_bytes\":0,\"restarts\":0}\n");
+	free(s);
+}
+
+static void test_waits(void)
+{
+	static const uint64_t msec[] = { 0,	  1,	   2,	      3,
+					 4,	  7,	   8,	      4194303,
+					 4194304, 8388608, UINT64_MAX };
+	static const char *const name = "a";
+	struct ck_stats *s = make(&name, 1);
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(msec); i++)
+		ck_stats_waited(s, msec[i]);
+	is_text(s, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		   "\"wire_bytes\":{},\"copies\":0,"
+		   "\"waits\":{\"1\":1,\"2\":1,\"4\":2,\"8\":2,\"16\":1,"
+		   "\"4194304\":1,\"8388608\":3},"
+		   "\"errors\":{},\"cache_bytes\":0,\"restarts\":0}\n");
+	free(s);
+}
+
+static void test_nobody(void)
+{
+	ck_stats_answered(NULL, 1, 0);
+	ck_stats_answered(NULL, 1, -EIO);
+	ck_stats_waited(NULL, 1);
+	ck_stats_came(NULL, 0, 1);
+	ck_stats_read(NULL, 0, 1);
+	ok(true);
+}
+
+/* --- threads -------------------------------------------------------------------------- */
+
+enum { THREADS = 4, TIMES = 20000 };
+
+static void *count_on(void *arg)
+{
+	struct ck_stats *s = arg;
+
+	for (unsigned i = 0; i < TIMES; i++) {
+		ck_stats_answered(s, 3, 0);
+		ck_stats_answered(s, 3, -EIO);
+		ck_stats_waited(s, 5);
+		ck_stats_came(s, 1, 2);
+		ck_stats_read(s, 0, 1);
+	}
+	return NULL;
+}
+
+static void test_threads(void)
+{
+	static const char *const names[] = { "a", "b" };
+	struct ck_stats *s = make(names, 2);
+	pthread_t threads[THREADS];
+
+	for (unsigned i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, count_on, s))
+			abort();
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	is_text(s,
+		"{\"read_bytes\":240000,\"file_bytes\":{\"a\":80000,\"b\":0},"
+		"\"wire_bytes\":{\"b\":160000},\"copies\":0,"
+		"\"waits\":{\"8\":80000},\"errors\":{\"EIO\":80000},"
+		"\"cache_bytes\":0,\"restarts\":0}\n");
+	free(s);
+}
+
+int main(void)
+{
+	test_nothing();
+	test_all();
+	test_unknown();
+	test_waits();
+	test_nobody();
+	test_threads();
+	return tap_done();
+}
