@@ -120,6 +120,14 @@ static int ranks_make(struct ck_cluster *c)
 	return 0;
 }
 
+static int stats_make(struct ck_cluster *c)
+{
+	c->stats = ck_stats_make(c->nranks);
+	for (uint32_t i = 0; c->stats && i < c->nranks; i++)
+		c->stats->hosts[i].name = c->ranks[i].name;
+	return c->stats ? 0 : -ENOMEM;
+}
+
 /* What mpirun numbers them: those that are there, in their order. Owned; NULL: out of
  * memory. */
 uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there)
@@ -158,7 +166,8 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 			   .timeout_msec = c->options->timeout * 1000,
 			   .window = WINDOW,
 			   .epoch = ++c->links,
-			   .hold_msec = c->next.up ? HOLD_MSEC : 0 },
+			   .hold_msec = c->next.up ? HOLD_MSEC : 0,
+			   .stats = c->stats },
 		.ranks = numbers,
 	};
 	int rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
@@ -241,6 +250,22 @@ static int let_in(struct ck_cluster *c, struct ck_door_way *way,
 
 /* --- one thread for all that ----------------------------------------------------------- */
 
+/* How long it may listen until there is something to do. */
+static int work(struct ck_cluster *c, uint64_t *next)
+{
+	uint64_t now = ck_msec_now();
+
+	if (now >= *next) {
+		ck_hosts_hear(c->hosts);
+		*next = now + HEAR_MSEC;
+	}
+	ck_rejoin_look(c);
+	if (__atomic_load_n(&c->measures, __ATOMIC_ACQUIRE) &&
+	    ck_hosts_measure(c->hosts))
+		return 0;
+	return (int)ck_min(*next - now, STATE_MSEC);
+}
+
 static void *listen_run(void *arg)
 {
 	struct ck_cluster *c = arg;
@@ -251,16 +276,10 @@ static void *listen_run(void *arg)
 				{ .events = POLLIN } };
 
 	while (!fds[0].revents) {
-		uint64_t now = ck_msec_now();
+		int wait = work(c, &next);
 
-		if (now >= next) {
-			ck_hosts_hear(c->hosts);
-			next = now + HEAR_MSEC;
-		}
-		ck_rejoin_look(c);
 		fds[3].fd = c->next.keeper;
-		if (poll(fds, CK_ARRAY_SIZE(fds),
-			 (int)ck_min(next - now, STATE_MSEC)) <= 0)
+		if (poll(fds, CK_ARRAY_SIZE(fds), wait) <= 0)
 			continue;
 		if (fds[1].revents) {
 			(void)kill(getpid(), SIGTERM);
@@ -309,7 +328,8 @@ static int meet(struct ck_cluster *c, struct ck_diag *d)
 					.n = c->nranks,
 					.replicas = c->options->replicas,
 					.order = c->options->order,
-					.norder = c->options->norder };
+					.norder = c->options->norder,
+					.stats = c->stats };
 	int rc;
 
 	hosts.calls = ck_link_calls(c->link);
@@ -345,7 +365,7 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	rc = let_in(c, &way, d);
 	if (rc)
 		return rc;
-	rc = ranks_make(c) || ck_rejoin_prepare(c)
+	rc = ranks_make(c) || stats_make(c) || ck_rejoin_prepare(c)
 		     ? ck_fail(d, ENOMEM, "out of memory")
 		     : check_all(c, d);
 	if (rc == 0)
@@ -424,16 +444,20 @@ int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
 	c->nranks = handed->n;
 	c->rope = handed->rope;
 	handed->rope = -1;
-	rc = ck_cluster_link_make(c, &handed->way, numbers_of(c), &c->link, d);
+	rc = stats_make(c) ? ck_fail(d, ENOMEM, "out of memory")
+			   : ck_cluster_link_make(c, &handed->way,
+						  numbers_of(c), &c->link, d);
 	if (rc == 0)
 		rc = meet(c, d);
 	return started(c, rc, format, out);
 }
 
-void ck_cluster_log_networks(struct ck_cluster *c)
+void ck_cluster_ready(struct ck_cluster *c)
 {
-	if (c)
-		ck_cluster_log_lines(&c->networks);
+	if (!c)
+		return;
+	ck_cluster_log_lines(&c->networks);
+	__atomic_store_n(&c->measures, true, __ATOMIC_RELEASE);
 }
 
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
@@ -489,6 +513,7 @@ void ck_cluster_end(struct ck_cluster *c)
 	free(c->next.up);
 	free(c->next.there);
 	free(c->room);
+	free(c->stats);
 	free(c->ranks);
 	free(c->there);
 	pthread_mutex_destroy(&c->lock);

@@ -27,8 +27,9 @@ CK_MUST_USE int ck_cluster_start(struct ck_hosts_options *options,
 				 struct ck_format_options *format,
 				 const char **source, int wanted,
 				 struct ck_cluster **out, struct ck_diag *d);
-/* Logs which networks are used, which nobody has to read. NULL is allowed. */
-void ck_cluster_log_networks(struct ck_cluster *c);
+/* What it is for can be used: logs which networks are used, which nobody has to read, and
+ * has it measured how fast bytes come from each host. NULL is allowed. */
+void ck_cluster_ready(struct ck_cluster *c);
 /* The same of a job that somebody else has started, and of which a rank has handed us
  * what it takes: that is *handed, of which the ranks stay. If that rank ends, SIGTERM is
  * sent to this process. Its checkpoint is where it was said to be. */

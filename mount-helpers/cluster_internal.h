@@ -44,6 +44,8 @@ struct ck_cluster {
 	char *room;   /* for its notes */
 	struct ck_link *link;
 	struct ck_hosts *hosts;
+	struct ck_stats *stats; /* by rank */
+	bool measures; /* atomic: who listens is to measure hosts, too */
 	pthread_t listener;
 	int stop; /* an eventfd that ends it; -1: it was not started */
 	struct ck_buf networks; /* lines for the log */

@@ -61,7 +61,7 @@ static void ready(uint64_t mount, void *arg)
 	if (m->beside_rank)
 		ck_log("%s: mounted", ck_show(ck_str_from(m->target)));
 	detach(m);
-	ck_cluster_log_networks(m->cluster);
+	ck_cluster_ready(m->cluster);
 }
 
 /* Arrays that were needed to read the metadata go back to the system when

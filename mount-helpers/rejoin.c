@@ -66,6 +66,7 @@ static void take_over(struct ck_cluster *c, struct ck_link *link)
 	c->said.len = 0;
 	ck_cluster_log_lines(&c->next.said);
 	ck_log("hosts: another job has taken over");
+	ck_count(&c->stats->restarts, 1);
 	next_end(c, false);
 }
 

@@ -72,8 +72,26 @@ static void came(struct ck_moves *moves)
 	sem_post(moves->arg);
 }
 
+/* Until then; after that nobody wants them any more. */
+static void wait_until(struct ck_mover *m, struct ck_moves *moves, sem_t *done,
+		       const struct timespec *until)
+{
+	int rc;
+
+	do
+		rc = until ? sem_clockwait(done, CLOCK_MONOTONIC, until)
+			   : sem_wait(done);
+	while (rc && errno == EINTR);
+	if (rc == 0)
+		return;
+	__atomic_store_n(&moves->unwanted, true, __ATOMIC_RELEASE);
+	m->interrupt(m, moves);
+	while (sem_wait(done))
+		; /* a signal */
+}
+
 int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
-		   uint64_t len, void *to)
+		   uint64_t len, void *to, const struct timespec *until)
 {
 	struct ck_move move = {
 		.file = file, .fpos = fpos, .run = len, .to = to
@@ -85,8 +103,7 @@ int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
 
 	sem_init(&done, 0, 0);
 	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS)
-		while (sem_wait(&done))
-			; /* a signal */
+		wait_until(&r->mover, &moves, &done, until);
 	sem_destroy(&done);
 	return move.rc;
 }
@@ -98,7 +115,7 @@ static int read_now(struct ck_remote_reader *reader, uint32_t file, void *to,
 		(struct ck_hosts *)(void *)((char *)reader -
 					    offsetof(struct ck_hosts, reader));
 
-	return ck_hosts_bring(&h->requester, file, fpos, len, to);
+	return ck_hosts_bring(&h->requester, file, fpos, len, to, NULL);
 }
 
 void ck_hosts_let_wait(struct ck_hosts *h)
@@ -176,6 +193,8 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 	h->elsewhere.away = ck_hosts_away;
 	h->elsewhere.unused = ck_hosts_unused;
 	h->elsewhere.print = ck_hosts_print;
+	h->elsewhere.paths = ck_hosts_paths;
+	h->elsewhere.stats = o->stats;
 	h->reader.read = read_now;
 	h->calls = o->calls;
 	h->n = o->n;
@@ -193,6 +212,7 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 	ck_requester_init(
 		&h->requester,
 		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
+	h->requester.stats = o->stats;
 	if (groups_make(h, o))
 		return h;
 	ck_hosts_free(h);

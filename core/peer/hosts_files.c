@@ -428,6 +428,7 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 	h->requester.ways.others = h->others.list;
 	h->requester.ways.nothers = h->others.n;
 	ck_hosts_note_states(h);
+	ck_files_set_stats(files, h->elsewhere.stats);
 	if (h->let_wait)
 		ck_files_set_reader(files, &h->reader);
 	return ck_hosts_hearing_make(h);

@@ -7,6 +7,14 @@
 #include "ckptfs/requester.h"
 #include "copies.h"
 
+/* How bytes come from a host, as measured in this job. All atomic. */
+struct ck_hosts_way {
+	uint64_t rate; /* bytes a second; 0: it is not known */
+	uint64_t nsec; /* until a few bytes are there */
+	int err;       /* negative: why it could not be measured */
+	unsigned tries;
+};
+
 struct ck_hosts_host {
 	const char *name, *path;
 	uint32_t rank; /* see ck_host_rank */
@@ -18,6 +26,7 @@ struct ck_hosts_host {
 	bool was_there; /* in some job */
 	bool up;
 	uint64_t since; /* when it came up or went down */
+	struct ck_hosts_way way;
 };
 
 /* The ranks of one host: [first, first + n) of the list. */
@@ -143,9 +152,11 @@ CK_MUST_USE int ck_hosts_each(struct ck_hosts *h,
 			      int (*run)(struct ck_hosts_task *t), void *arg,
 			      struct ck_hosts_task *tasks);
 
-/* Bytes of a file of a requester, for who may wait. Errors as of its moves. */
+/* Bytes of a file of a requester, for who may wait. until: by the monotonic clock; NULL:
+ * as long as it takes. -EINTR: they were not there by then; errors as of its moves. */
 CK_MUST_USE int ck_hosts_bring(struct ck_requester *r, uint32_t file,
-			       uint64_t fpos, uint64_t len, void *to);
+			       uint64_t fpos, uint64_t len, void *to,
+			       const struct timespec *until);
 /* As of struct ck_elsewhere. */
 CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
 				  uint64_t most, struct ck_file_info *said,
@@ -164,6 +175,18 @@ bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
 /* As ck_shown(), UTC. */
 const char *ck_hosts_time(time_t when);
 void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out);
+void ck_hosts_paths(const struct ck_elsewhere *e, struct ck_buf *out);
+
+/* What is read on a host, by all its processes. */
+struct ck_hosts_load {
+	uint32_t files;
+	uint64_t bytes;
+	bool up;
+};
+
+struct ck_hosts_load ck_hosts_load(const struct ck_hosts *h, const char *name);
+/* Another job has taken over: nothing is measured yet. */
+void ck_hosts_measure_again(struct ck_hosts *h);
 /* Notes which hosts are up now, and since when. One thread. */
 void ck_hosts_note_states(struct ck_hosts *h);
 

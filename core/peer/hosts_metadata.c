@@ -232,7 +232,7 @@ static int bring(struct ck_hosts *h, struct ck_whereabouts where, uint64_t size,
 	ck_requester_init(&requester, &(struct ck_ways){ .calls = h->calls,
 							 .files = &where,
 							 .n = 1 });
-	rc = ck_hosts_bring(&requester, 0, 0, size, *pages);
+	rc = ck_hosts_bring(&requester, 0, 0, size, *pages, NULL);
 	ck_requester_fini(&requester);
 	if (rc) {
 		ck_pages_free(*pages, (size_t)size);

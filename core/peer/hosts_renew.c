@@ -395,6 +395,7 @@ static void take_over(struct renewal *r)
 	r->known = (struct ck_hosts_places){ 0 };
 	for (uint32_t i = 0; i < h->n; i++)
 		h->hosts[i].there = r->asked[i].there;
+	ck_hosts_measure_again(h);
 	set_back_all(r);
 	ck_hosts_note_states(h);
 }

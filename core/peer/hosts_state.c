@@ -167,16 +167,9 @@ bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
 
 /* --- the status ----------------------------------------------------------------------- */
 
-/* What is read on a host, by all its processes. */
-struct load {
-	uint32_t files;
-	uint64_t bytes;
-	bool up;
-};
-
-static struct load load_of(const struct ck_hosts *h, const char *name)
+struct ck_hosts_load ck_hosts_load(const struct ck_hosts *h, const char *name)
 {
-	struct load load = { 0 };
+	struct ck_hosts_load load = { 0 };
 
 	for (uint32_t i = 0; i < h->n; i++)
 		if (strcmp(h->hosts[i].name, name) == 0)
@@ -195,7 +188,7 @@ static struct load load_of(const struct ck_hosts *h, const char *name)
 static void print_host(const struct ck_hosts *h,
 		       const struct ck_hosts_host *host, struct ck_buf *out)
 {
-	struct load load = load_of(h, host->name);
+	struct ck_hosts_load load = ck_hosts_load(h, host->name);
 	uint64_t since = __atomic_load_n(&host->since, __ATOMIC_RELAXED);
 	bool was_there = __atomic_load_n(&host->was_there, __ATOMIC_RELAXED);
 	const char *state = load.up ? "up" : was_there ? "down" : "missing";

@@ -15,7 +15,8 @@ static struct ck_snapshots *texts_of(const void *state)
 
 static int control_make(const struct ck_view_source *from, const void **state)
 {
-	*state = ck_snapshots_make(ck_reports, ck_nreports, from->root);
+	*state = ck_snapshots_make(ck_reports, ck_report_count(from->root),
+				   from->root);
 	return *state ? 0 : -ENOMEM;
 }
 
@@ -33,13 +34,13 @@ static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 			  struct ck_str name, struct ck_child *out)
 {
 	struct ck_snapshot *text;
-	size_t i = 0;
+	size_t i = 0, n = ck_snapshots_count(texts_of(dir->state));
 	int rc;
 
 	(void)c;
-	while (i < ck_nreports && !ck_str_is(name, ck_reports[i].name))
+	while (i < n && !ck_str_is(name, ck_reports[i].name))
 		i++;
-	if (i == ck_nreports)
+	if (i == n)
 		return -ENOENT;
 	child_set((uint32_t)i, out);
 	rc = ck_snapshots_get(texts_of(dir->state), i, true, &text);
@@ -51,8 +52,8 @@ static int control_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 static int control_next(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint64_t *at, struct ck_child *out)
 {
-	(void)c, (void)dir;
-	if (*at >= ck_nreports)
+	(void)c;
+	if (*at >= ck_snapshots_count(texts_of(dir->state)))
 		return -ENOENT;
 	child_set((uint32_t)*at, out);
 	return 0;
@@ -69,16 +70,18 @@ static void control_name(const struct ck_catalog *c, const struct ck_dir *dir,
 static int text_get(const struct ck_dir *dir, uint32_t entry,
 		    struct ck_snapshot **out)
 {
-	return entry < ck_nreports ? ck_snapshots_get(texts_of(dir->state),
-						      entry, false, out)
-				   : -ENOENT;
+	struct ck_snapshots *texts = texts_of(dir->state);
+
+	return entry < ck_snapshots_count(texts)
+		       ? ck_snapshots_get(texts, entry, false, out)
+		       : -ENOENT;
 }
 
 static int control_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry, struct ck_about *out)
 {
-	(void)c, (void)dir;
-	if (entry >= ck_nreports)
+	(void)c;
+	if (entry >= ck_snapshots_count(texts_of(dir->state)))
 		return -ENOENT;
 	*out = (struct ck_about){ .topic = CK_ABOUT_CHECKPOINT,
 				  .made = true,
@@ -113,8 +116,8 @@ static int control_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 
 static uint64_t control_count(const struct ck_catalog *c, const void *state)
 {
-	(void)c, (void)state;
-	return ck_nreports;
+	(void)c;
+	return ck_snapshots_count(texts_of(state));
 }
 
 const struct ck_view ck_view_control = {

@@ -123,6 +123,21 @@ static void print_log(void *arg, struct ck_buf *out)
 	ck_log_snapshot(out);
 }
 
+/* Only where parts of the checkpoint are elsewhere. */
+static void print_stats(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+
+	ck_stats_print(r->cp->elsewhere->stats, out);
+}
+
+static void print_paths(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+
+	r->cp->elsewhere->paths(r->cp->elsewhere, out);
+}
+
 static void print_csv(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
@@ -154,5 +169,13 @@ const struct ck_report ck_reports[] = {
 	{ "tensors.csv", print_csv, false },
 	{ "tensors.jsonl", print_jsonl, false },
 	{ "state_dict.json", print_state_dict, false },
+	{ "stats", print_stats, true },
+	{ "paths", print_paths, true },
 };
-const size_t ck_nreports = CK_ARRAY_SIZE(ck_reports);
+
+size_t ck_report_count(const struct ck_root *r)
+{
+	bool all = r->cp->elsewhere && r->cp->elsewhere->stats;
+
+	return CK_ARRAY_SIZE(ck_reports) - (all ? 0 : 2);
+}

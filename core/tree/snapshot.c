@@ -45,6 +45,11 @@ void ck_snapshots_free(struct ck_snapshots *s)
 	free(s);
 }
 
+size_t ck_snapshots_count(const struct ck_snapshots *s)
+{
+	return s->n;
+}
+
 struct ck_snapshot *ck_snapshot_make(struct ck_buf *text)
 {
 	struct ck_snapshot *s = calloc(1, sizeof(*s));

@@ -65,7 +65,8 @@ extern const struct ck_view ck_view_objects, ck_view_control;
 
 /* The files of .ckptfs/; their argument is the root. */
 extern const struct ck_report ck_reports[];
-extern const size_t ck_nreports;
+/* How many of them a checkpoint has: the last ones are of several hosts. */
+size_t ck_report_count(const struct ck_root *r);
 
 /* --- attr.c -------------------------------------------------------------------- */
 

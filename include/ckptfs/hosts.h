@@ -34,6 +34,8 @@ struct ck_hosts_setup {
 	 * made. */
 	const size_t *order;
 	size_t norder;
+	struct ck_stats
+		*stats; /* by place in the list; the caller's; or NULL */
 };
 
 /* NULL: out of memory. */
@@ -66,6 +68,10 @@ CK_MUST_USE int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 /* By host of the list, which may have several ranks: whether it is up. False: the
  * checkpoint is being opened. By the same thread. */
 bool ck_hosts_states(struct ck_hosts *h, bool *up);
+/* Measures how fast bytes come from one of the hosts that this is not known of, in 50 ms
+ * at most, with its files. False: it is known of all, or cannot be. Any thread, once those
+ * who read may be hit by SIGBUS. */
+bool ck_hosts_measure(struct ck_hosts *h);
 /* Nothing of that is on its way any more, and it is not called again. Before the
  * checkpoint is closed. */
 void ck_hosts_hear_end(struct ck_hosts *h);

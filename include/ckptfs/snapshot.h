@@ -41,6 +41,7 @@ struct ck_snapshots;
 struct ck_snapshots *ck_snapshots_make(const struct ck_report *reports,
 				       size_t n, void *arg);
 void ck_snapshots_free(struct ck_snapshots *s); /* NULL is allowed */
+size_t ck_snapshots_count(const struct ck_snapshots *s);
 /* The present snapshot of report i; a new one if there is none, or if it is live
  * and `renew`. -ENOMEM. Put it back. */
 CK_MUST_USE int ck_snapshots_get(struct ck_snapshots *s, size_t i, bool renew,

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What goes over the wire: what a read needs and little more, nothing for bytes of this
-host, and next to nothing while nobody reads. Prints TAP.
+host, and next to nothing while nobody reads; and that .ckptfs/stats says so. Prints TAP.
 
     wire.py CKPTFS
 
 CKPTFS_CASES: reads of each tensor; CKPTFS_SEED.
 """
 import array
+import json
 import mmap
 import os
 import random
@@ -19,7 +20,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, name) for name in ("../lib", "../damage")]
 import source  # noqa: E402
-from hosts import Hosts, skipped  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
 from tap import Tap  # noqa: E402
 
 NET = "10.77.0.0/24"
@@ -148,10 +149,49 @@ def places(chance):
             (whole - size) // mmap.PAGESIZE), size
 
 
+def report(hosts, name):
+    return hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/{name}"],
+                     stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def is_measured(hosts):
+    """From then on nothing moves that nobody reads."""
+    rows = report(hosts, "paths").splitlines()[1:]
+    return len(rows) == 3 and all(row.split(",")[2] for row in rows)
+
+
+def counted(hosts):
+    """Bytes given to readers, read here, read on the others, that came from them, and
+    that the network knows of."""
+    stats = json.loads(report(hosts, "stats"))
+    files, wire = stats["file_bytes"], stats["wire_bytes"]
+    return (stats["read_bytes"], files["h1"], files["h2"] + files["h3"],
+            sum(wire.values()), hosts.bytes("h1")[0])
+
+
+def check_counted(name, before, after, size, want, seconds):
+    """Beside bytes of the tensor headers of its boxes are read."""
+    given, here, there, wire, network = (b - a for a, b in zip(before, after))
+    headers = 8192 * len(SHARDINGS[name])
+    note = (f"{size} bytes were read, {want} of them of others: given {given}, "
+            f"read here {here}, there {there}; came {wire}, by the network "
+            f"{network}")
+    tap.check(given == size, f"{name}: stats has what was read", note)
+    tap.check(size - want <= here <= size - want + headers and
+              want <= there <= want + headers,
+              f"{name}: stats has what was read of files", note)
+    tap.check(there <= wire <= network <= 1.1 * wire + MORE + IDLE * seconds,
+              f"{name}: stats has what came over the network", note)
+
+
 def test_reads(hosts, name, chance):
     whole, wrong, sums = bytes_of(name), [], [0, 0]
+    begun, first, total = time.monotonic(), counted(hosts), [4096, 0]
     reader = Reader(hosts, name)
+    total[1] = needed(name, 0, 4096)
     for at, size in places(chance):
+        total[0] += size
+        total[1] += needed(name, at, size)
         before, want = hosts.bytes("h1")[0], needed(name, at, size)
         got = reader.read(at, size)
         moved = hosts.bytes("h1")[0] - before
@@ -162,6 +202,8 @@ def test_reads(hosts, name, chance):
         if moved > 1.1 * want + MORE:
             wrong.append(f"{size} bytes at {at}: needs {want}, {moved} moved")
     reader.close()
+    check_counted(name, first, counted(hosts), *total,
+                  time.monotonic() - begun)
     tap.result(not wrong, f"{name}: no more moves than is needed", wrong)
     print(f"# {name}: {CASES} reads, {sums[0]} bytes needed, {sums[1]} moved")
     return sums
@@ -203,6 +245,8 @@ def main():
         hosts.run("h1", [CKPTFS, "mount", "--hosts", "h1,h2,h3", "-o",
                          f"agent={hosts.agent},net={NET}", hosts.src,
                          hosts.mnt], check=True)
+        tap.check(until(lambda: is_measured(hosts)), "paths is complete",
+                  report(hosts, "paths"))
         sums = {name: test_reads(hosts, name, chance) for name in SHARDINGS}
         tap.result(sums["here"][0] == 0 and sums["here"][1] <= IDLE * 5,
                    "nothing moves for bytes of this host",

@@ -275,7 +275,7 @@ struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
 	return c ? c->hosts : NULL;
 }
 
-void ck_cluster_log_networks(struct ck_cluster *c)
+void ck_cluster_ready(struct ck_cluster *c)
 {
 	(void)c;
 }

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_paths: how fast bytes come from each host, and by which way. It is measured with
+ * one of its files, for a moment, as they are read: here from the file, which may be in
+ * the page cache, and of other hosts by requests. First a few bytes, for how long they
+ * take, then more and more for how many come, as long as there is time.
+ */
+#include "ckptfs/memory.h"
+#include "hosts_internal.h"
+
+#include <errno.h>
+
+enum {
+	MOMENT_MSEC = 50,
+	TRIES = 3,	    /* for one that fails */
+	FEW = 4096,	    /* bytes */
+	FEW_TIMES = 5,	    /* the shortest counts */
+	FIRST = 64 << 10,   /* bytes at once; */
+	MORE = 4,	    /* then so many times as many, */
+	MOST = 8 << 20,	    /* up to so many */
+	MSEC = 1000 * 1000, /* nanoseconds */
+	SEC = 1000 * MSEC,
+};
+
+/* What is measured. */
+struct sample {
+	struct ck_hosts *hosts;
+	bool here;
+	uint32_t file;
+	uint64_t size;
+	uint8_t *to;
+	struct timespec end;
+	/* What comes of it: */
+	uint64_t rate, nsec;
+};
+
+static uint64_t nsec_of(struct timespec t)
+{
+	return (uint64_t)t.tv_sec * SEC + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t nsec_now(void)
+{
+	return nsec_of(ck_time_in(CLOCK_MONOTONIC, 0));
+}
+
+static int bring_here(const struct sample *s, uint64_t len)
+{
+	struct ck_move move = { .file = s->file, .run = len, .to = s->to };
+	struct ck_moves moves = { .list = &move, .n = 1 };
+	struct ck_host_mover host;
+
+	ck_host_mover_init(&host, s->hosts->set);
+	(void)host.mover.start(&host.mover, &moves); /* it does all at once */
+	ck_stats_read(s->hosts->elsewhere.stats, 0, moves.read);
+	return move.rc;
+}
+
+/* *nsec: how long it took. */
+static int bring(const struct sample *s, uint64_t len, uint64_t *nsec)
+{
+	uint64_t begun = nsec_now();
+	int rc = s->here ? bring_here(s, len)
+			 : ck_hosts_bring(&s->hosts->requester, s->file, 0, len,
+					  s->to, &s->end);
+
+	*nsec = ck_max(nsec_now() - begun, 1);
+	return rc;
+}
+
+static int measure_few(struct sample *s)
+{
+	uint64_t nsec;
+	int rc = 0;
+
+	s->nsec = UINT64_MAX;
+	for (int i = 0; i < FEW_TIMES && rc == 0; i++) {
+		rc = bring(s, ck_min(s->size, FEW), &nsec);
+		if (rc == 0)
+			s->nsec = ck_min(s->nsec, nsec);
+	}
+	return s->nsec == UINT64_MAX ? rc : 0;
+}
+
+/* Whether so many bytes are likely to be there in time. */
+static bool is_time(const struct sample *s, uint64_t len)
+{
+	uint64_t now = nsec_now(), end = nsec_of(s->end);
+
+	return now < end &&
+	       (double)len / (double)s->rate * SEC < (double)(end - now);
+}
+
+static int measure_many(struct sample *s)
+{
+	uint64_t nsec, len = 0;
+	int rc = 0;
+
+	s->rate = 1;
+	while (rc == 0 && len < ck_min(s->size, MOST)) {
+		len = ck_min(len ? len * MORE : FIRST, ck_min(s->size, MOST));
+		if (s->rate > 1 && !is_time(s, len))
+			break;
+		rc = bring(s, len, &nsec);
+		if (rc == 0)
+			s->rate = ck_max(s->rate, (uint64_t)((double)len * SEC /
+							     (double)nsec));
+	}
+	return s->rate > 1 ? 0 : rc;
+}
+
+/* The largest file that is read on a host. */
+static bool find_sample(struct ck_hosts *h, const char *name, struct sample *s)
+{
+	*s = (struct sample){ .hosts = h, .here = name == h->hosts[0].name };
+	for (uint32_t i = 0; i < h->nfiles; i++) {
+		const char *on = ck_hosts_host(&h->elsewhere, i, 0);
+		uint64_t size = ck_files_info(h->set, i)->size;
+
+		if (!on || strcmp(on, name) != 0 || size <= s->size)
+			continue;
+		s->file = i;
+		s->size = size;
+	}
+	return s->size > 0;
+}
+
+static int measure(struct sample *s)
+{
+	int rc;
+
+	s->to = ck_pages_alloc(MOST);
+	if (!s->to)
+		return -ENOMEM;
+	memset(s->to, 1, ck_min(s->size, MOST)); /* it is there from now on */
+	s->end = ck_time_in(CLOCK_MONOTONIC, MOMENT_MSEC);
+	rc = measure_few(s);
+	if (rc == 0)
+		rc = measure_many(s);
+	ck_pages_free(s->to, MOST);
+	return rc;
+}
+
+/* --- one after the other ---------------------------------------------------------------- */
+
+static unsigned tries_of(const struct ck_hosts_host *host)
+{
+	return __atomic_load_n(&host->way.tries, __ATOMIC_RELAXED);
+}
+
+static bool is_known(const struct ck_hosts_host *host)
+{
+	return __atomic_load_n(&host->way.rate, __ATOMIC_RELAXED) > 0;
+}
+
+/* The one that was tried least; NULL: none is to be. */
+static struct ck_hosts_host *next_host(struct ck_hosts *h)
+{
+	struct ck_hosts_host *next = NULL;
+
+	for (uint32_t i = 0; i < h->n; i++) {
+		struct ck_hosts_host *host = &h->hosts[i];
+
+		if (host->again || is_known(host) || tries_of(host) >= TRIES ||
+		    (i && !ck_hosts_load(h, host->name).up))
+			continue;
+		if (!next || tries_of(host) < tries_of(next))
+			next = host;
+	}
+	return next;
+}
+
+static void note(struct ck_hosts_way *way, const struct sample *s, int rc)
+{
+	__atomic_fetch_add(&way->tries, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&way->err, rc, __ATOMIC_RELAXED);
+	if (rc)
+		return;
+	__atomic_store_n(&way->nsec, s->nsec, __ATOMIC_RELAXED);
+	__atomic_store_n(&way->rate, s->rate, __ATOMIC_RELAXED);
+}
+
+bool ck_hosts_measure(struct ck_hosts *h)
+{
+	struct ck_hosts_host *host;
+	struct sample s;
+
+	if (!__atomic_load_n(&h->hearing, __ATOMIC_ACQUIRE))
+		return false;
+	host = next_host(h);
+	if (!host)
+		return false;
+	if (find_sample(h, host->name, &s))
+		note(&host->way, &s, measure(&s));
+	else
+		__atomic_store_n(&host->way.tries, TRIES, __ATOMIC_RELAXED);
+	host = next_host(h);
+	return host && tries_of(host) == 0;
+}
+
+void ck_hosts_measure_again(struct ck_hosts *h)
+{
+	for (uint32_t i = 0; i < h->n; i++) {
+		__atomic_store_n(&h->hosts[i].way.rate, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&h->hosts[i].way.err, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&h->hosts[i].way.tries, 0, __ATOMIC_RELAXED);
+	}
+}
+
+/* --- as a table ------------------------------------------------------------------------- */
+
+/* NULL: it has not failed. */
+static const char *why_not(const struct ck_hosts_host *host, bool here, bool up)
+{
+	int err = -__atomic_load_n(&host->way.err, __ATOMIC_RELAXED);
+
+	if (!here && !up)
+		return __atomic_load_n(&host->was_there, __ATOMIC_RELAXED)
+			       ? "down"
+			       : "missing";
+	if (err == 0 || is_known(host))
+		return NULL;
+	return err == EINTR ? "nothing came in time" : strerrordesc_np(err);
+}
+
+static void print_way(const struct ck_hosts *h,
+		      const struct ck_hosts_host *host, struct ck_buf *out)
+{
+	struct ck_hosts_load load = ck_hosts_load(h, host->name);
+	bool here = host == &h->hosts[0];
+	const char *why = why_not(host, here, load.up);
+	bool used = load.files && (here || load.up);
+	uint64_t rate = __atomic_load_n(&host->way.rate, __ATOMIC_RELAXED);
+	uint64_t nsec = __atomic_load_n(&host->way.nsec, __ATOMIC_RELAXED);
+
+	ck_buf_printf(out, "%s,%s,", host->name, here ? "file" : "mpi");
+	if (rate)
+		ck_buf_printf(out, "%.3f,%.1f", (double)rate / SEC,
+			      (double)nsec / 1000);
+	else
+		ck_buf_text(out, ",");
+	ck_buf_printf(out, ",%s%s%s\n", used ? "yes" : "no", why ? "," : "",
+		      why ? why : "");
+}
+
+/* Where those who ask may wait, it is measured for them. */
+void ck_hosts_paths(const struct ck_elsewhere *e, struct ck_buf *out)
+{
+	struct ck_hosts *h = ck_hosts_of(e);
+
+	while (h->let_wait && ck_hosts_measure(h))
+		;
+	ck_buf_text(out, "host,path,GBps,us,used\n");
+	for (uint32_t i = 0; i < h->n; i++)
+		if (!h->hosts[i].again)
+			print_way(h, &h->hosts[i], out);
+}

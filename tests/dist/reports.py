@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What `.ckptfs/stats` and `.ckptfs/paths` say of several hosts, while all is well and
+after something of them has failed. How many bytes there are is for wire.py. Prints TAP.
+
+    reports.py CKPTFS            needs root
+"""
+import csv
+import errno
+import json
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+TENSOR = "model.tok_embeddings.weight"    # of all four ranks
+BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
+       "h3": f"local/rank-2/{TENSOR}.npy"}
+HEADER = ["host", "path", "GBps", "us", "used"]
+REPORTS = {"status", "damage", "log", "tensors.csv", "tensors.jsonl",
+           "state_dict.json"}
+tap = Tap()
+check = tap.check
+
+
+def mount(hosts, *options, agent=None, alone=False):
+    argv = [CKPTFS, "mount"]
+    if not alone:
+        argv += ["--hosts", ",".join(hosts.names), "-o", ",".join(
+            (f"agent={agent or hosts.agent}", "net=10.77.0.0/24", *options))]
+    done = hosts.run("h1", argv + [hosts.src, hosts.mnt],
+                     stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, "mount", done.stderr)
+
+
+def umount(hosts):
+    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
+                     stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 0, "umount", done.stderr)
+
+
+def report(hosts, name):
+    return hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/{name}"],
+                     stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def stats(hosts):
+    return json.loads(report(hosts, "stats"))
+
+
+def paths(hosts, text=None):
+    header, *rows = csv.reader((text or report(hosts, "paths")).splitlines())
+    if header != HEADER:
+        check(False, "paths: its header", header)
+    return {row[0]: row[1:] for row in rows}
+
+
+def read(hosts, path):
+    return hosts.read("h1", f"{hosts.mnt}/{path}")
+
+
+def is_good(row, path):
+    return len(row) == 4 and row[0] == path and row[3] == "yes" and \
+        float(row[1]) > 0 and float(row[2]) > 0
+
+
+def all_measured(rows, names=("h1", "h2", "h3")):
+    return list(rows) == list(names) and all(
+        is_good(row, "file" if name == "h1" else "mpi")
+        for name, row in rows.items())
+
+
+def is_measured(hosts):
+    rows = report(hosts, "paths").splitlines()[1:]
+    return all(len(row.split(",")) == 5 and row.split(",")[2] for row in rows)
+
+
+def complete(hosts, what):
+    until(lambda: is_measured(hosts), 8)
+    rows = paths(hosts)
+    check(all_measured(rows), f"{what}: a row for each host, measured", rows)
+
+
+def test_well(hosts):
+    mount(hosts)
+    names = set(hosts.run("h1", ["ls", f"{hosts.mnt}/.ckptfs"], text=True,
+                          stdout=subprocess.PIPE).stdout.split())
+    check(names == REPORTS | {"stats", "paths"}, "both are there", names)
+    complete(hosts, "a mount")
+    begun = stats(hosts)
+    check(list(begun) == ["read_bytes", "file_bytes", "wire_bytes", "copies",
+                          "waits", "errors", "cache_bytes", "restarts"] and
+          list(begun["file_bytes"]) == hosts.names and
+          list(begun["wire_bytes"]) == ["h2", "h3"], "stats: its members",
+          begun)
+    check(not begun["errors"] and begun["copies"] == begun["read_bytes"] ==
+          begun["cache_bytes"] == begun["restarts"] == 0, "nothing was read: nothing is said", begun)
+    sizes = {host: read(hosts, path)[0] for host, path in BOX.items()}
+    now = stats(hosts)
+    check(now["read_bytes"] == sum(sizes.values()), "read_bytes", now, sizes)
+    check(sum(now["waits"].values()) >= 2 and
+          max(map(int, now["waits"])) < 2048, "waits: not for long", now)
+    check(all(now["file_bytes"][host] > begun["file_bytes"][host]
+              for host in hosts.names), "file_bytes of each host", begun, now)
+    check(all(now["wire_bytes"][host] - begun["wire_bytes"][host] >
+              now["file_bytes"][host] - begun["file_bytes"][host]
+              for host in ("h2", "h3")), "wire_bytes of the others", begun,
+          now)
+    umount(hosts)
+
+
+def test_snapshot(hosts):
+    """An open one stays what it was."""
+    mount(hosts)
+    with open_there(hosts, ".ckptfs/stats") as kept:
+        before = kept.read()
+        read(hosts, BOX["h2"])
+        kept.seek(0)
+        again = kept.read()
+    check(before == again != report(hosts, "stats"),
+          "an open stats stays what it was", before, again)
+    umount(hosts)
+
+
+def open_there(hosts, path):
+    """A file of the mount, which only processes of the host see by its name."""
+    return open(f"/proc/{hosts.pids['h1']}/root{hosts.mnt}/{path}")
+
+
+def test_down(hosts):
+    mount(hosts, "rejoin=off")
+    complete(hosts, "before")
+    hosts.crash("h2")
+    got, took = read(hosts, BOX["h2"])
+    check(got == -errno.EIO and took < 10, "a host crashes: EIO", got, took)
+    now = stats(hosts)
+    check(list(now["errors"]) == ["EIO"] and now["errors"]["EIO"] >= 1,
+          "errors has it", now)
+    check(max(map(int, now["waits"])) >= 2048,
+          "waits: the read waited for seconds", now)
+    check(until(lambda: paths(hosts)["h2"][3:] == ["no", "down"], 5),
+          "paths: it is down", report(hosts, "paths"))
+    rows = paths(hosts)
+    check(is_good(rows["h1"], "file") and is_good(rows["h3"], "mpi"),
+          "paths: the others are used", rows)
+    umount(hosts)
+    hosts.link("h2", "up")
+
+
+def test_restart(hosts):
+    mount(hosts)
+    complete(hosts, "before")
+    for pid, argv in hosts.processes("h1"):
+        if os.path.basename(argv[0]) == "mpirun":
+            hosts.kill(pid)
+    check(until(lambda: stats(hosts)["restarts"] == 1, 15),
+          "mpirun is killed: restarts is 1", stats(hosts))
+    check(read(hosts, BOX["h2"])[0] > 0, "its bytes are there")
+    complete(hosts, "another job")
+    umount(hosts)
+
+
+def test_missing(hosts):
+    agent = f"{hosts.base}/agent-without-h3"
+    with open(agent, "w") as f:
+        f.write('#!/bin/bash\nfor word; do\n\t[ "$word" != h3 ] || exit 255\n'
+                f'done\nexec {hosts.agent} "$@"\n')
+    os.chmod(agent, 0o755)
+    mount(hosts, agent=agent)
+    rows = paths(hosts)
+    check(rows["h3"] == ["mpi", "", "", "no", "missing"],
+          "paths: a host is missing", rows)
+    umount(hosts)
+
+
+def test_copies(hosts):
+    """One host has all that the others have, too; it is asked when they are gone."""
+    mount(hosts, "rejoin=off")
+    check(read(hosts, BOX["h2"])[0] > 0 and stats(hosts)["copies"] == 0,
+          "copies: the first is none", stats(hosts))
+    first, = json.loads(hosts.run("h1", [
+        "getfattr", "--absolute-names", "--only-values", "-n", "user.ckptfs.hosts",
+        f"{hosts.mnt}/{BOX['h2']}"], stdout=subprocess.PIPE).stdout)
+    for pid in hosts.programs(first, "ckptfs", "serve"):
+        hosts.kill(pid)
+    got, now = read(hosts, BOX["h2"])[0], stats(hosts)
+    check(got > 0 and now["copies"] > 0 and not now["errors"],
+          "copies: another host is read", got, now)
+    umount(hosts)
+
+
+def test_alone(hosts):
+    """Without hosts there is neither."""
+    mount(hosts, alone=True)
+    names = set(hosts.run("h1", ["ls", f"{hosts.mnt}/.ckptfs"], text=True,
+                          stdout=subprocess.PIPE).stdout.split())
+    check(names == REPORTS, "no hosts: neither", names)
+    gone = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/stats"],
+                     stderr=subprocess.PIPE, text=True)
+    check(gone.returncode == 1 and "No such file" in gone.stderr,
+          "no hosts: ENOENT", gone.stderr)
+    umount(hosts)
+
+
+def cat(hosts, *names):
+    done = hosts.run("h1", [
+        CKPTFS, "cat", "--hosts", ",".join(hosts.names), "-o",
+        f"agent={hosts.agent},net=10.77.0.0/24", hosts.src, *names],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        errors="replace")
+    check(done.returncode == 0, "cat", done.stderr)
+    return done.stdout
+
+
+def test_unmounted(hosts):
+    rows = paths(hosts, cat(hosts, ".ckptfs/paths"))
+    check(all_measured(rows), "cat: paths", rows)
+    now = json.loads(cat(hosts, ".ckptfs/stats"))
+    check(now["wire_bytes"]["h2"] > 0 and now["read_bytes"] == 0,
+          "cat: stats", now)
+
+
+def main():
+    if skipped():
+        return 0
+    with Hosts(3) as hosts:
+        deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
+        for test in (test_alone, test_well, test_snapshot, test_unmounted,
+                     test_missing, test_restart, test_down):
+            print(f"# {test.__name__}")
+            test(hosts)
+    with Hosts(3) as hosts:
+        whole = {name: hosts.directory(name) for name in ("h2", "h3")}
+        deal.deal(FIXTURE, whole, "copies", 1, "all")
+        test_copies(hosts)
+    return tap.finish()
+
+
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(main())
