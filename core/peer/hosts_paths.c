@@ -14,7 +14,8 @@ enum {
 	MOMENT_MSEC = 50,
 	TRIES = 3,	    /* for one that fails */
 	FEW = 4096,	    /* bytes */
-	FEW_TIMES = 5,	    /* the shortest counts */
+	FEW_TIMES = 5,	    /* at most; the shortest counts */
+	FEW_MSEC = 10,	    /* that is enough */
 	FIRST = 64 << 10,   /* bytes at once; */
 	MORE = 4,	    /* then so many times as many, */
 	MOST = 8 << 20,	    /* up to so many */
@@ -68,45 +69,52 @@ static int bring(const struct sample *s, uint64_t len, uint64_t *nsec)
 	return rc;
 }
 
+static uint64_t rate_of(uint64_t bytes, uint64_t nsec)
+{
+	return ck_max((uint64_t)((double)bytes * SEC / (double)nsec), 1);
+}
+
+/* A way that is slow is not asked again and again. */
 static int measure_few(struct sample *s)
 {
-	uint64_t nsec;
+	uint64_t len = ck_min(s->size, FEW), nsec, sum = 0;
 	int rc = 0;
 
 	s->nsec = UINT64_MAX;
-	for (int i = 0; i < FEW_TIMES && rc == 0; i++) {
-		rc = bring(s, ck_min(s->size, FEW), &nsec);
-		if (rc == 0)
-			s->nsec = ck_min(s->nsec, nsec);
+	for (int i = 0; i < FEW_TIMES && sum < FEW_MSEC * MSEC; i++) {
+		rc = bring(s, len, &nsec);
+		if (rc)
+			break;
+		s->nsec = ck_min(s->nsec, nsec);
+		sum += nsec;
 	}
-	return s->nsec == UINT64_MAX ? rc : 0;
+	if (s->nsec == UINT64_MAX)
+		return rc;
+	s->rate = rate_of(len, s->nsec);
+	return 0;
 }
 
-/* Whether so many bytes are likely to be there in time. */
+/* Whether so many bytes may be there in time: of the first nobody can tell, and of others
+ * if they come as fast as those before. */
 static bool is_time(const struct sample *s, uint64_t len)
 {
 	uint64_t now = nsec_now(), end = nsec_of(s->end);
+	double wants = len <= FIRST ? (double)s->nsec
+				    : (double)len * SEC / (double)s->rate;
 
-	return now < end &&
-	       (double)len / (double)s->rate * SEC < (double)(end - now);
+	return now < end && wants < (double)(end - now);
 }
 
-static int measure_many(struct sample *s)
+static void measure_many(struct sample *s)
 {
-	uint64_t nsec, len = 0;
-	int rc = 0;
+	uint64_t most = ck_min(s->size, MOST), len = FEW, nsec;
 
-	s->rate = 1;
-	while (rc == 0 && len < ck_min(s->size, MOST)) {
-		len = ck_min(len ? len * MORE : FIRST, ck_min(s->size, MOST));
-		if (s->rate > 1 && !is_time(s, len))
+	while (len < most) {
+		len = ck_min(ck_max(len * MORE, FIRST), most);
+		if (!is_time(s, len) || bring(s, len, &nsec))
 			break;
-		rc = bring(s, len, &nsec);
-		if (rc == 0)
-			s->rate = ck_max(s->rate, (uint64_t)((double)len * SEC /
-							     (double)nsec));
+		s->rate = ck_max(s->rate, rate_of(len, nsec));
 	}
-	return s->rate > 1 ? 0 : rc;
 }
 
 /* The largest file that is read on a host. */
@@ -136,7 +144,7 @@ static int measure(struct sample *s)
 	s->end = ck_time_in(CLOCK_MONOTONIC, MOMENT_MSEC);
 	rc = measure_few(s);
 	if (rc == 0)
-		rc = measure_many(s);
+		measure_many(s);
 	ck_pages_free(s->to, MOST);
 	return rc;
 }
@@ -235,7 +243,7 @@ static void print_way(const struct ck_hosts *h,
 
 	ck_buf_printf(out, "%s,%s,", host->name, here ? "file" : "mpi");
 	if (rate)
-		ck_buf_printf(out, "%.3f,%.1f", (double)rate / SEC,
+		ck_buf_printf(out, "%.6f,%.1f", (double)rate / SEC,
 			      (double)nsec / 1000);
 	else
 		ck_buf_text(out, ",");

@@ -180,6 +180,19 @@ def test_missing(hosts):
     umount(hosts)
 
 
+def test_slow(hosts):
+    """More than 50 ms are not waited for a way, and nobody else waits for that."""
+    hosts.netem("h3", "delay 80ms")
+    mount(hosts)
+    check(until(lambda: paths(hosts)["h3"][4:] == ["nothing came in time"], 8),
+          "paths: nothing came in time", report(hosts, "paths"))
+    rows = paths(hosts)
+    check(rows["h3"][:4] == ["mpi", "", "", "yes"] and
+          is_good(rows["h2"], "mpi"), "paths: the others are measured", rows)
+    umount(hosts)
+    hosts.netem("h3", None)
+
+
 def test_copies(hosts):
     """One host has all that the others have, too; it is asked when they are gone."""
     mount(hosts, "rejoin=off")
@@ -233,7 +246,7 @@ def main():
     with Hosts(3) as hosts:
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
         for test in (test_alone, test_well, test_snapshot, test_unmounted,
-                     test_missing, test_restart, test_down):
+                     test_missing, test_slow, test_restart, test_down):
             print(f"# {test.__name__}")
             test(hosts)
     with Hosts(3) as hosts:

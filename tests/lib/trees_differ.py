@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What two trees, as two_trees.seen() has them, do not have in common, beside what one
-over several hosts alone has: the hosts.
+over several hosts alone has: the hosts, and reports of them.
 """
 import json
 import re
@@ -8,6 +8,7 @@ import re
 import two_trees
 
 HOSTS = "user.ckptfs.hosts"
+REPORTS = {".ckptfs/stats", ".ckptfs/paths"}
 
 
 def plain(fault):
@@ -17,7 +18,8 @@ def plain(fault):
 
 
 def plain_faults(tree):
-    return {path: plain(fault) for path, fault in tree.faults.items()}
+    return {path: plain(fault) for path, fault in tree.faults.items()
+            if path not in REPORTS}
 
 
 def row_of(row):
@@ -30,7 +32,8 @@ def row_of(row):
 
 
 def rows_of(tree):
-    return {row["path"]: row_of(row) for row in tree.rows}
+    return {row["path"]: row_of(row) for row in tree.rows
+            if row["path"] not in REPORTS}
 
 
 def hosts_of(tree):
@@ -38,8 +41,15 @@ def hosts_of(tree):
             for host in json.loads(row["xattrs"][HOSTS])}
 
 
+def reports_of(tree):
+    return REPORTS & {row["path"] for row in tree.rows}
+
+
 def differ(one, other):
-    """Lines: what is not the same in two trees."""
+    """Lines: what is not the same in two trees, of which the other one is over several
+    hosts."""
+    if reports_of(one) or reports_of(other) != REPORTS:
+        yield f"reports: {reports_of(one)} / {reports_of(other)}"
     rows, others = rows_of(one), rows_of(other)
     for path in sorted(rows.keys() | others.keys()):
         if rows.get(path) != others.get(path):

@@ -19,7 +19,8 @@ import subprocess
 CKPTFS = os.environ.get("CKPTFS", "ckptfs")
 PREFIX = "user.ckptfs."
 # What they say depends on what was looked at, and on who tells.
-LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log"}
+LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log", ".ckptfs/stats",
+        ".ckptfs/paths"}
 UNKNOWN = object    # an attribute `error` that may not be asked for
 DAMAGED = {errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE}
 AT_ONCE = 60000    # bytes of names that one call of a command gets
