@@ -3,7 +3,6 @@
 #include "hosts_internal.h"
 
 #include <errno.h>
-#include <semaphore.h>
 
 /* --- all at once -------------------------------------------------------------------- */
 
@@ -67,27 +66,38 @@ int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 
 /* --- for those who may wait ------------------------------------------------------------ */
 
+/* For moves that are on their way. */
+struct await {
+	pthread_mutex_t lock;
+	/* Under lock: */
+	pthread_cond_t changed;
+	bool came;
+};
+
 static void came(struct ck_moves *moves)
 {
-	sem_post(moves->arg);
+	struct await *a = moves->arg;
+
+	pthread_mutex_lock(&a->lock);
+	a->came = true;
+	pthread_cond_signal(&a->changed);
+	pthread_mutex_unlock(&a->lock);
 }
 
-/* Until then; after that nobody wants them any more. */
-static void wait_until(struct ck_mover *m, struct ck_moves *moves, sem_t *done,
-		       const struct timespec *until)
+/* Until they have come, or until then. False: they have not. */
+static bool await_moves(struct await *a, const struct timespec *until)
 {
-	int rc;
+	bool there;
+	int rc = 0;
 
-	do
-		rc = until ? sem_clockwait(done, CLOCK_MONOTONIC, until)
-			   : sem_wait(done);
-	while (rc && errno == EINTR);
-	if (rc == 0)
-		return;
-	__atomic_store_n(&moves->unwanted, true, __ATOMIC_RELEASE);
-	m->interrupt(m, moves);
-	while (sem_wait(done))
-		; /* a signal */
+	pthread_mutex_lock(&a->lock);
+	while (!a->came && rc == 0)
+		rc = until ? pthread_cond_clockwait(&a->changed, &a->lock,
+						    CLOCK_MONOTONIC, until)
+			   : pthread_cond_wait(&a->changed, &a->lock);
+	there = a->came;
+	pthread_mutex_unlock(&a->lock);
+	return there;
 }
 
 int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
@@ -96,15 +106,20 @@ int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
 	struct ck_move move = {
 		.file = file, .fpos = fpos, .run = len, .to = to
 	};
-	sem_t done;
+	struct await a = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			   .changed = PTHREAD_COND_INITIALIZER };
 	struct ck_moves moves = {
-		.list = &move, .n = len > 0, .done = came, .arg = &done
+		.list = &move, .n = len > 0, .done = came, .arg = &a
 	};
 
-	sem_init(&done, 0, 0);
-	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS)
-		wait_until(&r->mover, &moves, &done, until);
-	sem_destroy(&done);
+	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS &&
+	    !await_moves(&a, until)) {
+		__atomic_store_n(&moves.unwanted, true, __ATOMIC_RELEASE);
+		r->mover.interrupt(&r->mover, &moves);
+		(void)await_moves(&a, NULL);
+	}
+	pthread_cond_destroy(&a.changed);
+	pthread_mutex_destroy(&a.lock);
 	return move.rc;
 }
 
