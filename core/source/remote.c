@@ -196,8 +196,7 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 
 	if (!file->remote) {
 		rc = ck_pread_full(file->fd, to, len, fpos);
-		if (f->stats)
-			ck_count(&f->stats->hosts[0].file_bytes, len);
+		ck_stats_read(ck_files_stats(f), 0, len);
 		if (rc == 0 || !ck_files_leave(f, file->number, rc))
 			return rc;
 	}
