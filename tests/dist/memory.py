@@ -83,7 +83,7 @@ def write(hosts):
 def processes(hosts):
     """The process that speaks FUSE with its mover, and the owner of each other host."""
     here = [pid for pid, argv in hosts.processes("h1")
-            if os.path.basename(argv[0]) == "ckptfs"]
+            if argv and os.path.basename(argv[0]) == "ckptfs"]
     return {"h1": here, **{host: hosts.programs(host, "ckptfs", "serve")
                            for host in hosts.names[1:]}}
 

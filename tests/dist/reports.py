@@ -17,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from hosts_mount import measured, report  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -46,11 +47,6 @@ def umount(hosts):
     check(done.returncode == 0, "umount", done.stderr)
 
 
-def report(hosts, name):
-    return hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/{name}"],
-                     stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
 def stats(hosts):
     return json.loads(report(hosts, "stats"))
 
@@ -77,13 +73,8 @@ def all_measured(rows, names=("h1", "h2", "h3")):
         for name, row in rows.items())
 
 
-def is_measured(hosts):
-    rows = report(hosts, "paths").splitlines()[1:]
-    return all(len(row.split(",")) == 5 and row.split(",")[2] for row in rows)
-
-
 def complete(hosts, what):
-    until(lambda: is_measured(hosts), 8)
+    measured(hosts)
     rows = paths(hosts)
     check(all_measured(rows), f"{what}: a row for each host, measured", rows)
 

@@ -7,7 +7,6 @@ host, and next to nothing while nobody reads; and that .ckptfs/stats says so. Pr
 
 CKPTFS_CASES: reads of each tensor; CKPTFS_SEED.
 """
-import array
 import json
 import mmap
 import os
@@ -18,15 +17,14 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, name) for name in ("../lib", "../damage")]
-import source  # noqa: E402
-from hosts import Hosts, skipped, until  # noqa: E402
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+from hosts import Hosts, skipped  # noqa: E402
+from hosts_mount import measured, mounted, report  # noqa: E402
+from shardings import SHARDINGS, SIZE, bytes_of, needed, write  # noqa: E402
 from tap import Tap  # noqa: E402
 
-NET = "10.77.0.0/24"
 SEED = int(os.environ.get("CKPTFS_SEED") or random.SystemRandom().randrange(1 << 32))
 CASES = int(os.environ.get("CKPTFS_CASES") or 40)
-ROWS, COLUMNS, ITEM = 1200, 1024, 4
 MOST = 1 << 20      # bytes of a read
 MORE = 64 << 10     # that may move beside 1.1 x what is needed
 IDLE = 20000        # bytes a second, of each host
@@ -45,78 +43,6 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 tap = Tap()
-
-
-def cuts(size, parts):
-    """[begin, end) of each part."""
-    at = [size * i // parts for i in range(parts + 1)]
-    return list(zip(at, at[1:]))
-
-
-def boxes(rows, columns):
-    return [(r, c) for r in rows for c in columns]
-
-
-# Boxes, (rows, columns) each; box i is on host i % 3.
-SHARDINGS = {
-    "rows": boxes(cuts(ROWS, 3), [(0, COLUMNS)]),
-    "columns": boxes([(0, ROWS)], cuts(COLUMNS, 3)),
-    "grid": boxes(cuts(ROWS, 2), cuts(COLUMNS, 5)),
-    "strided": boxes(cuts(ROWS, 75), [(0, COLUMNS)]),
-    "uneven": boxes([(0, 1000), (1000, 1190), (1190, ROWS)], [(0, COLUMNS)]),
-    "here": [((0, ROWS), (0, COLUMNS))],
-}
-
-
-def element(name):
-    """The first one of a tensor; they are counted from there, row by row."""
-    return list(SHARDINGS).index(name) * ROWS * COLUMNS
-
-
-def bytes_of(name):
-    first = element(name)
-    return array.array("f", range(first, first + ROWS * COLUMNS)).tobytes()
-
-
-def box_bytes(whole, box):
-    (r0, r1), (c0, c1) = box
-    width = COLUMNS * ITEM
-    return b"".join(whole[r * width + c0 * ITEM:r * width + c1 * ITEM]
-                    for r in range(r0, r1))
-
-
-def write(hosts):
-    """The checkpoint, each box where it belongs."""
-    checkpoint = source.Checkpoint()
-    checkpoint.items, checkpoint.entries = {}, {}
-    for name, list_ in SHARDINGS.items():
-        whole = bytes_of(name)
-        for i, box in enumerate(list_):
-            (r0, r1), (c0, c1) = box
-            checkpoint.items[name, (r0, c0)] = [
-                f"__{i % 3}_0.distcp",
-                source.item((r1 - r0, c1 - c0), box_bytes(whole, box))]
-        checkpoint.entries[name] = source.d.tensor(
-            (ROWS, COLUMNS), [((r0, c0), (r1 - r0, c1 - c0))
-                              for (r0, r1), (c0, c1) in list_])
-    place = f"{hosts.base}/whole"
-    checkpoint.write(place)
-    for i, host in enumerate(hosts.names):
-        os.rename(f"{place}/__{i}_0.distcp",
-                  f"{hosts.directory(host)}/__{i}_0.distcp")
-    os.rename(f"{place}/.metadata", f"{hosts.directory('h1')}/.metadata")
-
-
-def needed(name, at, size):
-    """Bytes of [at, at + size) that are on the other hosts."""
-    total, width = 0, COLUMNS * ITEM
-    for row in range(at // width, (at + size - 1) // width + 1):
-        begin = max(at - row * width, 0)
-        end = min(at + size - row * width, width)
-        for i, ((r0, r1), (c0, c1)) in enumerate(SHARDINGS[name]):
-            if i % 3 and r0 <= row < r1:
-                total += max(min(end, c1 * ITEM) - max(begin, c0 * ITEM), 0)
-    return total
 
 
 class Reader:
@@ -142,23 +68,11 @@ class Reader:
 
 def places(chance):
     """Where a read begins, and how long it is: none continues another."""
-    whole = ROWS * COLUMNS * ITEM
     for i in range(CASES):
         size = MOST if i % 4 == 0 else \
             mmap.PAGESIZE * chance.randrange(1, MOST // mmap.PAGESIZE)
         yield mmap.PAGESIZE * chance.randrange(
-            (whole - size) // mmap.PAGESIZE), size
-
-
-def report(hosts, name):
-    return hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/{name}"],
-                     stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
-def is_measured(hosts):
-    """From then on nothing moves that nobody reads."""
-    rows = report(hosts, "paths").splitlines()[1:]
-    return len(rows) == 3 and all(row.split(",")[2] for row in rows)
+            (SIZE - size) // mmap.PAGESIZE), size
 
 
 def counted(hosts):
@@ -239,6 +153,16 @@ def test_idle(hosts):
     print(f"# {seconds} s: {moved} bytes, {used} % of a core")
 
 
+def test_all(hosts, chance):
+    tap.check(measured(hosts), "paths is complete", report(hosts, "paths"))
+    sums = {name: test_reads(hosts, name, chance) for name in SHARDINGS}
+    tap.result(sums["here"][0] == 0 and sums["here"][1] <= IDLE * 5,
+               "nothing moves for bytes of this host", [str(sums["here"])])
+    tap.result(all(moved >= want for want, moved in sums.values()),
+               "canary: what moves is counted", [str(sums)])
+    test_idle(hosts)
+
+
 def main():
     print(f"# CKPTFS_SEED={SEED}")
     if skipped():
@@ -246,19 +170,8 @@ def main():
     chance = random.Random(SEED)
     with Hosts(3) as hosts:
         write(hosts)
-        hosts.run("h1", [CKPTFS, "mount", "--hosts", "h1,h2,h3", "-o",
-                         f"agent={hosts.agent},net={NET}", hosts.src,
-                         hosts.mnt], check=True)
-        tap.check(until(lambda: is_measured(hosts)), "paths is complete",
-                  report(hosts, "paths"))
-        sums = {name: test_reads(hosts, name, chance) for name in SHARDINGS}
-        tap.result(sums["here"][0] == 0 and sums["here"][1] <= IDLE * 5,
-                   "nothing moves for bytes of this host",
-                   [str(sums["here"])])
-        tap.result(all(moved >= want for want, moved in sums.values()),
-                   "canary: what moves is counted", [str(sums)])
-        test_idle(hosts)
-        hosts.run("h1", [CKPTFS, "umount", hosts.mnt], check=True)
+        with mounted(hosts, CKPTFS):
+            test_all(hosts, chance)
     return tap.finish()
 
 

@@ -6,6 +6,8 @@
 import contextlib
 import subprocess
 
+from hosts import until
+
 NET = "net=10.77.0.0/24"
 
 
@@ -25,3 +27,18 @@ def mounted(hosts, program, *options):
                          text=True)
     if done.returncode:
         raise RuntimeError(f"umount: {done.stderr}")
+
+
+def report(hosts, name):
+    """The text of one of its reports."""
+    return hosts.run(hosts.names[0], ["cat", f"{hosts.mnt}/.ckptfs/{name}"],
+                     stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def measured(hosts):
+    """Waits until each way was: from then on nothing moves that nobody reads."""
+    def known():
+        rows = [row.split(",") for row in report(hosts, "paths").splitlines()[1:]]
+        return len(rows) == len(hosts.names) and \
+            all(len(row) == 5 and row[2] for row in rows)
+    return until(known)
