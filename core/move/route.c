@@ -173,6 +173,7 @@ static int errand_send(struct ck_route *route, struct ck_errand *e,
 	e->route = route;
 	e->sender = sender;
 	e->begun = ck_msec_now();
+	e->moves.brief = e->brief;
 	e->moves.done = errand_done;
 	e->moves.arg = e;
 	rc = check_in(route, sender, &e->moves);
@@ -293,6 +294,8 @@ int ck_route_read(struct ck_route *route, struct ck_read *r)
 	j->begun = ck_msec_now();
 	j->errand.done = headers_came;
 	j->errand.arg = j;
+	j->errand.brief = r->brief;
+	j->moves.brief = r->brief;
 	j->moves.done = bytes_came;
 	j->moves.arg = j;
 	rc = go_on(j);

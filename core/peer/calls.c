@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-enum { BUCKETS = 256 };
+enum { BUCKETS = 256, BRIEF_MSEC = 2000 };
 
 enum state { NEW, QUEUED, ON_WAY, OVER, TOLD };
 
@@ -142,8 +142,9 @@ static struct peer *peer_of(struct ck_calls *all, const struct ck_call *c)
 static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 {
 	uint64_t most = all->options.timeout_msec;
+	uint64_t left = most - ck_min(most, c->spent);
 
-	return most - ck_min(most, c->spent);
+	return c->brief ? ck_min(left, (uint64_t)BRIEF_MSEC) : left;
 }
 
 /* Takes it off the way. */

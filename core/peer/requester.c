@@ -165,6 +165,7 @@ static int add_call(struct part *p, struct ck_reads *reads)
 	*c = (struct read_call){ .call.peer = p->peer,
 				 .call.spent = p->attempt.spent,
 				 .call.patient = p->attempt.patient,
+				 .call.brief = p->op->moves->brief,
 				 .call.came = call_came,
 				 .part = p };
 	rc = ck_ask_read(reads, &c->call.ask);

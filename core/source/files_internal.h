@@ -63,6 +63,7 @@ struct ck_files {
 	struct ck_seen_file **blocks[CK_FILES_BLOCKS];
 	/* Atomic: */
 	uint32_t count;
+	uint64_t changes; /* of remote files, that became known */
 	/* Atomic: the owner and group that files are shown with, in one word: */
 	uint64_t shown;
 	/* Of the one thread that adds files: */

@@ -148,8 +148,16 @@ void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed)
 {
 	bool *noted = &ck_file_of(f, number)->changed;
 
-	if (__atomic_load_n(noted, __ATOMIC_RELAXED) != changed)
-		__atomic_store_n(noted, changed, __ATOMIC_RELAXED);
+	if (__atomic_load_n(noted, __ATOMIC_RELAXED) == changed)
+		return;
+	__atomic_store_n(noted, changed, __ATOMIC_RELAXED);
+	if (changed)
+		__atomic_fetch_add(&f->changes, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t ck_files_changes(const struct ck_files *f)
+{
+	return __atomic_load_n(&f->changes, __ATOMIC_RELAXED);
 }
 
 void ck_files_note_access(struct ck_files *f, uint32_t number,

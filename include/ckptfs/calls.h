@@ -48,6 +48,7 @@ struct ck_call {
 	struct ck_ask ask; /* but its head's id and epoch */
 	uint32_t peer;
 	bool patient; /* it waits while the peer is down, see hold_msec */
+	bool brief;   /* it takes 2 s at most, of those that are left */
 	uint64_t
 		spent; /* milliseconds of its time that are over already, since it
 			 * was sent to another peer before; with those it took when

@@ -112,6 +112,7 @@ struct ck_read {
 	struct ck_opened *from;
 	uint64_t vpos, len;
 	void *to;
+	bool brief; /* as of ck_moves */
 	/* Called once if the read was not done at once, by any thread that holds
 	 * no lock which interrupting it takes; the read and `to` are the caller's
 	 * again. rc: 0 or an error. */
@@ -148,6 +149,7 @@ CK_MUST_USE int ck_move_read(struct ck_route *route, struct ck_read *r);
 /* A request that was given up with -EREMOTE: brings what its fetch wants. */
 struct ck_errand {
 	struct ck_fetch fetch;
+	bool brief; /* as of ck_moves */
 	/* As of ck_read. rc: 0, -EINTR, -ENOMEM, or -EIO: nothing was wanted. Why
 	 * single pieces did not come is in them. */
 	void (*done)(struct ck_errand *e, int rc);

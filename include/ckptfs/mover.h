@@ -49,6 +49,7 @@ struct ck_moves {
 	 * caller's again. */
 	void (*done)(struct ck_moves *moves);
 	void *arg;
+	bool brief; /* whoever waits has waited for them before: 2 s must do */
 	bool unwanted; /* atomic: set before they are interrupted */
 	uint64_t
 		read; /* by the host mover: bytes of files that it read for them */

@@ -196,6 +196,8 @@ bool ck_files_any_remote(const struct ck_files *f);
 /* Its host says that it is another file by now, or that it is what it was:
  * ck_files_check() knows. Any thread. */
 void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
+/* How often that was said of a file which was not known to have changed. Any thread. */
+uint64_t ck_files_changes(const struct ck_files *f);
 /* What its host says of it by now: who may read it counts from here on. Any thread. */
 void ck_files_note_access(struct ck_files *f, uint32_t number,
 			  const struct ck_file_info *said);
