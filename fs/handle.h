@@ -24,6 +24,7 @@ struct ck_handle {
 	/* It locks itself, or is atomic: */
 	atomic_bool logged;	       /* a failure was put into the log */
 	struct ck_ahead_stream stream; /* fs->ahead protects it */
+	struct ck_stream remote;       /* fs->streams protects it */
 };
 
 /* Gives a reference back. */

@@ -13,6 +13,7 @@
 #include "ckptfs/fs.h"
 #include "ckptfs/move.h"
 #include "ckptfs/object.h"
+#include "ckptfs/stream.h"
 #include "ckptfs/tree.h"
 #include "control.h"
 #include "draft.h"
@@ -51,6 +52,7 @@ struct ck_fs {
 	struct ck_judged *judged;
 	struct ck_ahead *ahead;
 	struct ck_route route;
+	struct ck_streams *streams; /* NULL: nothing is brought ahead */
 	struct ck_lates *lates;
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;

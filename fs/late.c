@@ -39,13 +39,20 @@ void ck_lates_free(struct ck_lates *all)
 	free(all);
 }
 
+static void late_interrupt(const struct ck_late *l)
+{
+	ck_route_interrupt(&l->fs->route, l->waiter);
+	if (l->segments)
+		ck_stream_interrupt(l->fs->streams, l->segments);
+}
+
 /* libfuse holds the request's lock, so it is not answered meanwhile. */
 static void interrupted(fuse_req_t req, void *arg)
 {
 	const struct ck_late *l = arg;
 
 	(void)req;
-	ck_route_interrupt(&l->fs->route, l->waiter);
+	late_interrupt(l);
 }
 
 /* It begins to wait; before its mover knows it. */
@@ -94,10 +101,38 @@ void ck_lates_end(struct ck_fs *fs)
 		return;
 	pthread_mutex_lock(&all->lock);
 	for (struct ck_late *l = all->first; l; l = l->next)
-		ck_route_interrupt(&fs->route, l->waiter);
+		late_interrupt(l);
 	while (all->first)
 		pthread_cond_wait(&all->changed, &all->lock);
 	pthread_mutex_unlock(&all->lock);
+}
+
+/* --- read ahead ---------------------------------------------------------------------- */
+
+static void stream_hold(struct ck_stream *s)
+{
+	struct ck_handle *h = s->reader;
+
+	atomic_fetch_add(&h->refs, 1);
+}
+
+static void stream_drop(struct ck_stream *s)
+{
+	struct ck_handle *h = s->reader;
+
+	ck_handle_put(h->fs, h);
+}
+
+int ck_late_streams(struct ck_fs *fs)
+{
+	const struct ck_hosts_options *hosts = &fs->options->hosts;
+	const struct ck_streams_options o = { .route = &fs->route,
+					      .segment = hosts->segment,
+					      .cache = hosts->cache,
+					      .hold = stream_hold,
+					      .drop = stream_drop };
+
+	return hosts->cache ? ck_streams_make(&o, &fs->streams) : 0;
 }
 
 /* --- reads ------------------------------------------------------------------------- */
@@ -105,64 +140,151 @@ void ck_lates_end(struct ck_fs *fs)
 struct late_read {
 	struct ck_late late; /* first */
 	struct ck_read read;
+	struct ck_stream_read segments;
 	struct ck_handle *handle;
 	size_t size; /* as it was asked for */
 };
 
-static void done(struct ck_read *r, int rc)
+static void answer_end(struct late_read *l)
 {
-	struct late_read *l = r->arg;
 	struct ck_handle *h = l->handle;
-	struct ck_fs *fs = h->fs;
 
-	late_came(&l->late);
-	ck_handle_reply(l->late.req, h, r, l->size, rc);
-	ck_pages_free(r->to, r->len);
-	ck_handle_put(fs, h);
+	ck_handle_put(h->fs, h);
 	late_end(&l->late);
 	free(l);
 }
 
-static struct late_read *late_make(struct ck_handle *h, const struct ck_read *r)
+static void done(struct ck_read *r, int rc)
+{
+	struct late_read *l = r->arg;
+
+	late_came(&l->late);
+	ck_handle_reply(l->late.req, l->handle, r, l->size, rc);
+	ck_pages_free(r->to, r->len);
+	answer_end(l);
+}
+
+/* Without a copy of the bytes. */
+static void reply_segments(fuse_req_t req, const struct ck_handle *h,
+			   const struct ck_read *r, struct ck_stream_read *s)
+{
+	struct ck_fs *fs = h->fs;
+
+	ck_stats_answered(ck_files_stats(fs->cp->files), r->len, 0);
+	fuse_reply_iov(req, s->bytes, (int)s->n);
+	ck_stream_put(fs->streams, s);
+}
+
+/* By itself: what it needs of remote files is asked for now. */
+static void bring(struct late_read *l)
+{
+	struct ck_read *r = &l->read;
+	int rc = -ENOMEM;
+
+	r->to = ck_pages_alloc(r->len);
+	if (r->to)
+		rc = ck_route_read(&l->late.fs->route, r);
+	if (rc != -EINPROGRESS)
+		done(r, rc);
+}
+
+/* The segments came. If they did not, that may be for bytes that are not this read's. */
+static void segments_came(struct ck_stream_read *s, int rc)
+{
+	struct late_read *l = s->arg;
+
+	if (rc) {
+		l->read.brief = true;
+		bring(l);
+		return;
+	}
+	late_came(&l->late);
+	reply_segments(l->late.req, l->handle, &l->read, s);
+	answer_end(l);
+}
+
+static struct late_read *late_make(fuse_req_t req, struct ck_handle *h,
+				   const struct ck_read *r, size_t size,
+				   bool may_end)
 {
 	struct late_read *l = calloc(1, sizeof(*l));
-	void *to = l ? ck_pages_alloc(r->len) : NULL;
 
-	if (!to) {
-		free(l);
+	if (!l)
 		return NULL;
-	}
+	l->late = (struct ck_late){ .fs = h->fs,
+				    .req = req,
+				    .waiter = &l->read.waiter,
+				    .may_end = may_end };
+	l->segments.done = segments_came;
+	l->segments.arg = l;
+	if (h->fs->streams)
+		l->late.segments = &l->segments;
 	l->handle = h;
+	l->size = size;
 	l->read = (struct ck_read){ .from = r->from,
 				    .vpos = r->vpos,
 				    .len = r->len,
-				    .to = to,
 				    .done = done,
 				    .arg = l };
 	atomic_fetch_add(&h->refs, 1);
+	late_begin(&l->late);
 	return l;
 }
 
-void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
-		  size_t size, bool may_end)
+/* segments: it waits for those that come. */
+static void read_later(fuse_req_t req, struct ck_handle *h,
+		       const struct ck_read *r, size_t size, bool may_end,
+		       bool segments)
 {
-	struct ck_fs *fs = h->fs;
-	struct late_read *l = late_make(h, r);
-	int rc;
+	struct late_read *l = late_make(req, h, r, size, may_end);
+	int rc = -ENOENT;
 
 	if (!l) {
 		ck_handle_reply(req, h, r, size, -ENOMEM);
 		return;
 	}
-	l->size = size;
-	l->late = (struct ck_late){ .fs = fs,
-				    .req = req,
-				    .waiter = &l->read.waiter,
-				    .may_end = may_end };
-	late_begin(&l->late);
-	rc = ck_route_read(&fs->route, &l->read);
-	if (rc != -EINPROGRESS)
-		done(&l->read, rc);
+	if (segments)
+		rc = ck_stream_read(h->fs->streams, &h->remote, &l->read,
+				    &l->segments);
+	if (rc == 0)
+		segments_came(&l->segments, 0);
+	else if (rc != -EINPROGRESS)
+		bring(l);
+}
+
+/* What is here is answered at once. */
+static void read_here(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
+		      size_t size, bool may_end)
+{
+	struct ck_fs *fs = h->fs;
+	int rc;
+
+	r->to = ck_reply_buffer(r->len);
+	ck_ahead_note(fs->ahead, &h->stream, r);
+	rc = r->to ? ck_host_read(fs->cp->files, r) : -ENOMEM;
+	if (fs->streams)
+		ck_stream_note(fs->streams, &h->remote, r, rc == -EREMOTE);
+	if (rc == -EREMOTE)
+		read_later(req, h, r, size, may_end, false);
+	else
+		ck_handle_reply(req, h, r, size, rc);
+}
+
+void ck_late_read(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
+		  size_t size, bool may_end)
+{
+	struct ck_streams *streams = h->fs->streams;
+	struct ck_stream_read now = { .done = NULL };
+	int rc = -ENOENT;
+
+	if (streams)
+		rc = ck_stream_read(streams, &h->remote, r, &now);
+	if (rc == 0)
+		reply_segments(req, h, r, &now);
+	else if (rc == -EAGAIN)
+		read_later(req, h, r, size, may_end, true);
+	else
+		read_here(req, h, r, size, may_end);
 }
 
 /* --- other requests ---------------------------------------------------------------- */

@@ -22,13 +22,16 @@ struct ck_late {
 	struct ck_fs *fs;
 	fuse_req_t req;
 	struct ck_waiter *waiter;
-	bool may_end; /* when it is interrupted */
+	struct ck_stream_read *segments; /* or NULL */
+	bool may_end;			 /* when it is interrupted */
 };
 
-/* Brings the bytes of a read of which ck_host_read() said -EREMOTE, and answers it
- * then. r: its from, vpos and len; size: as it was asked for; may_end: a signal ends
- * it. */
-void ck_late_read(fuse_req_t req, struct ck_handle *h, const struct ck_read *r,
+/* What is read ahead of remote bytes, with the options of its mount. Errors as of
+ * ck_streams_make(). */
+CK_MUST_USE int ck_late_streams(struct ck_fs *fs);
+/* Answers a read that may need remote bytes, when they are there. r: its from, vpos and
+ * len; size: as it was asked for; may_end: a signal ends it. */
+void ck_late_read(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 		  size_t size, bool may_end);
 
 /* What a request needs before it can be answered, at the beginning of what else is

@@ -51,6 +51,8 @@ static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 	h->file.node = *n;
 	h->file.located = located;
 	h->fs = fs;
+	h->remote.slice = n->number;
+	h->remote.reader = h;
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
 	h->next = fs->handles;
@@ -456,13 +458,14 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		ck_handle_reply(req, h, &r, size, rc);
 		return;
 	}
+	if (fs->route.remote) {
+		ck_late_read(req, h, &r, size, may_end);
+		return;
+	}
 	r.to = ck_reply_buffer(r.len);
 	ck_ahead_note(fs->ahead, &h->stream, &r);
 	rc = r.to ? ck_host_read(fs->cp->files, &r) : -ENOMEM;
-	if (rc == -EREMOTE)
-		ck_late_read(req, h, &r, size, may_end);
-	else
-		ck_handle_reply(req, h, &r, size, rc);
+	ck_handle_reply(req, h, &r, size, rc);
 }
 
 void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

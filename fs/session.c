@@ -337,6 +337,8 @@ static int threads_start(struct session *s, struct ck_diag *d)
 		fs->publisher = ck_publisher_start(fs);
 		fs->laters = ck_laters_start(fs);
 	}
+	if (fs->route.remote)
+		rc = -ck_late_streams(fs);
 	if (!fs->ahead || (fs->writer && (!fs->publisher || !fs->laters)))
 		rc = EAGAIN;
 	if (rc == 0)
@@ -468,6 +470,7 @@ static void fs_fini(struct ck_fs *fs)
 {
 	ck_pool_free(fs->pool);
 	ck_publisher_free(fs->publisher);
+	ck_streams_free(fs->streams);
 	ck_handles_close(fs);
 	ck_lates_free(fs->lates);
 	ck_route_fini(&fs->route);

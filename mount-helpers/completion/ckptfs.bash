@@ -107,11 +107,11 @@ _ckptfs_mount_options() {
 	[[ $1 != *,* ]] || before=${1%,*},
 	compopt -o nospace
 	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" agent= allhosts \
-		allow_other auto_unmount commit=close commit=fsync \
+		allow_other auto_unmount cache= commit=close commit=fsync \
 		commit=manual debug direct fsname= gid= hostfile= hosts= \
 		keep_unknown log= log=syslog map= net= nonempty noxattr ownermem= \
 		patch prefer= program= rejoin= rejoin=off replicas=first \
-		replicas=full replicas=sample ro shardlinks=beneath \
+		replicas=full replicas=sample ro segment= shardlinks=beneath \
 		timeout= uid= umask= write)
 }
 

@@ -22,7 +22,7 @@ static struct {
 	struct ck_whereabouts *files;
 } far;
 
-enum { MEMORY = 96 << 20 };
+enum { MEMORY = 96 << 20, SEGMENT = 1 << 20, CACHE = 64 << 20 };
 
 /* The program beside this one, as a mount over hosts starts it. */
 static void owner_start(const struct ck_checkpoint *cp, enum ck_beneath how)
@@ -96,6 +96,8 @@ static int far_open(const char *path, const struct ck_format_options *options,
 	owner_start(*out, options->shardlinks);
 	files_ask(*out);
 	o->remote = &far.requester.mover;
+	o->hosts.segment = SEGMENT;
+	o->hosts.cache = CACHE;
 	return 0;
 }
 

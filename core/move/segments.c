@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* segments: see segments.h. */
+#include "segments.h"
+#include "ckptfs/memory.h"
+
+enum {
+	KEPT = 64 << 20, /* bytes of spent ones, for who reads the same later */
+	YOUNG_MSEC = 2000, /* somebody is about to read it */
+};
+
+static uint64_t bucket_of(uint64_t slice)
+{
+	return slice % CK_SEGMENT_BUCKETS;
+}
+
+/* --- lists ------------------------------------------------------------------------- */
+
+static void list_append(struct ck_segment_list *l, struct ck_segment *s)
+{
+	s->before = l->newest;
+	s->after = NULL;
+	*(l->newest ? &l->newest->after : &l->oldest) = s;
+	l->newest = s;
+	l->bytes += s->room;
+}
+
+static void list_remove(struct ck_segment_list *l, struct ck_segment *s)
+{
+	*(s->before ? &s->before->after : &l->oldest) = s->after;
+	*(s->after ? &s->after->before : &l->newest) = s->before;
+	l->bytes -= s->room;
+}
+
+/* Where it is while nobody reads it. */
+static struct ck_segment_list *rest_of(struct ck_segments *all,
+				       const struct ck_segment *s)
+{
+	return s->taken < s->end - s->begin ? &all->idle : &all->spent;
+}
+
+/* --- finding ----------------------------------------------------------------------- */
+
+struct ck_segment *ck_segments_find(const struct ck_segments *all,
+				    uint64_t slice, uint64_t vpos)
+{
+	struct ck_segment *s = all->buckets[bucket_of(slice)];
+
+	while (s && (s->slice != slice || vpos < s->begin || vpos >= s->end))
+		s = s->same;
+	return s;
+}
+
+uint64_t ck_segments_next(const struct ck_segments *all, uint64_t slice,
+			  uint64_t vpos)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (const struct ck_segment *s = all->buckets[bucket_of(slice)]; s;
+	     s = s->same)
+		if (s->slice == slice && s->begin >= vpos)
+			next = ck_min(next, s->begin);
+	return next;
+}
+
+/* --- memory ------------------------------------------------------------------------ */
+
+static void forget(struct ck_segments *all, struct ck_segment *s)
+{
+	struct ck_segment **at = &all->buckets[bucket_of(s->slice)];
+
+	while (*at != s)
+		at = &(*at)->same;
+	*at = s->same;
+}
+
+/* So much memory, and what was before. */
+static void count_bytes(struct ck_segments *all, uint64_t bytes)
+{
+	if (all->stats)
+		ck_count(&all->stats->cache_bytes, bytes - all->bytes);
+	all->bytes = bytes;
+}
+
+/* It is in no list and no table. */
+static void segment_free(struct ck_segments *all, struct ck_segment *s)
+{
+	count_bytes(all, all->bytes - s->room);
+	ck_pages_free(s->bytes, s->room);
+	free(s);
+}
+
+/* The memory of an idle one, taken from it. */
+static uint8_t *take_memory(struct ck_segments *all, struct ck_segment *s)
+{
+	uint8_t *bytes = s->bytes;
+
+	list_remove(rest_of(all, s), s);
+	forget(all, s);
+	free(s);
+	return bytes;
+}
+
+static void drop(struct ck_segments *all, struct ck_segment *s)
+{
+	list_remove(rest_of(all, s), s);
+	forget(all, s);
+	segment_free(all, s);
+}
+
+/* The one that is needed least; NULL: all are needed. */
+static struct ck_segment *victim(const struct ck_segments *all, uint64_t now)
+{
+	struct ck_segment *s = all->spent.oldest;
+
+	if (s)
+		return s;
+	s = all->idle.oldest;
+	return s && now - s->used >= YOUNG_MSEC ? s : NULL;
+}
+
+static bool is_full(const struct ck_segments *all, uint64_t room)
+{
+	return all->bytes + room > all->cache || all->spent.bytes + room > KEPT;
+}
+
+/* Pages that have been written before cost much less than new ones. */
+static uint8_t *memory_of(struct ck_segments *all, uint64_t room, uint64_t now)
+{
+	uint8_t *bytes;
+
+	while (is_full(all, room)) {
+		struct ck_segment *s = victim(all, now);
+
+		if (!s)
+			return NULL;
+		if (s->room == room)
+			return take_memory(all, s);
+		drop(all, s);
+	}
+	bytes = ck_pages_alloc(room);
+	if (bytes)
+		count_bytes(all, all->bytes + room);
+	return bytes;
+}
+
+/* Most have the same, so that others can use it after them. */
+static uint64_t room_for(const struct ck_segments *all, uint64_t len)
+{
+	uint64_t room = all->most;
+
+	while (room / 2 >= len)
+		room /= 2;
+	return room;
+}
+
+struct ck_segment *ck_segments_add(struct ck_segments *all, uint64_t slice,
+				   uint64_t begin, uint64_t end, uint64_t now)
+{
+	uint64_t room = room_for(all, end - begin);
+	struct ck_segment *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	*s = (struct ck_segment){ .slice = slice,
+				  .begin = begin,
+				  .end = end,
+				  .used = now,
+				  .room = room,
+				  .bytes = memory_of(all, room, now) };
+	if (!s->bytes) {
+		free(s);
+		return NULL;
+	}
+	s->same = all->buckets[bucket_of(slice)];
+	all->buckets[bucket_of(slice)] = s;
+	list_append(&all->fresh, s);
+	return s;
+}
+
+/* --- its life ---------------------------------------------------------------------- */
+
+struct ck_segment *ck_segments_start(struct ck_segments *all)
+{
+	struct ck_segment *s = all->fresh.oldest;
+
+	if (!s)
+		return NULL;
+	list_remove(&all->fresh, s);
+	s->state = CK_SEGMENT_COMING;
+	return s;
+}
+
+void ck_segments_came(struct ck_segments *all, struct ck_segment *s, bool good,
+		      uint64_t now)
+{
+	s->used = now;
+	s->state = good ? CK_SEGMENT_READY : CK_SEGMENT_GONE;
+	if (!good)
+		forget(all, s);
+	if (s->readers)
+		return;
+	if (good)
+		list_append(rest_of(all, s), s);
+	else
+		segment_free(all, s);
+}
+
+void ck_segments_hold(struct ck_segments *all, struct ck_segment *s)
+{
+	if (s->readers++ == 0 && s->state == CK_SEGMENT_READY)
+		list_remove(rest_of(all, s), s);
+}
+
+void ck_segments_release(struct ck_segments *all, struct ck_segment *s,
+			 uint64_t taken, uint64_t now)
+{
+	s->taken += taken;
+	s->used = now;
+	if (--s->readers)
+		return;
+	if (s->state == CK_SEGMENT_READY)
+		list_append(rest_of(all, s), s);
+	else if (s->state == CK_SEGMENT_GONE)
+		segment_free(all, s);
+}
+
+static void age_list(struct ck_segments *all, struct ck_segment_list *l,
+		     uint64_t now, uint64_t msec)
+{
+	while (l->oldest && now - l->oldest->used >= msec)
+		drop(all, l->oldest);
+}
+
+void ck_segments_age(struct ck_segments *all, uint64_t now, uint64_t msec)
+{
+	age_list(all, &all->idle, now, msec);
+	age_list(all, &all->spent, now, msec);
+}

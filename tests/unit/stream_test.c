@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream: what is asked for ahead of readers of one remote range, how often, and what
+ * becomes of it.
+ */
+#include "stream_case.h"
+
+enum { SEGMENT = 64 << 10, START = SEGMENT / 4, CACHE = 2 << 20 };
+
+static struct answerer answerer;
+
+/* Counts what it hands on. */
+static struct {
+	struct ck_mover mover;
+	uint64_t bytes;	       /* atomic */
+	uint64_t last;	       /* where in the file the last of them ended */
+	unsigned moves, brief; /* atomic */
+	int rc;		       /* of those that come at once; atomic */
+	uint64_t at_once; /* moves before that place come at once; atomic */
+} counter;
+
+static int counter_start(struct ck_mover *m, struct ck_moves *moves)
+{
+	(void)m;
+	for (size_t i = 0; i < moves->n; i++) {
+		uint64_t bytes, end;
+
+		if (!ck_move_measure(&moves->list[i], &bytes, &end))
+			abort();
+		__atomic_fetch_add(&counter.bytes, bytes, __ATOMIC_RELAXED);
+		if (end > __atomic_load_n(&counter.last, __ATOMIC_RELAXED))
+			__atomic_store_n(&counter.last, end, __ATOMIC_RELAXED);
+		answerer_count(&counter.moves);
+	}
+	if (moves->brief)
+		answerer_count(&counter.brief);
+	if (moves->list[0].fpos >=
+	    __atomic_load_n(&counter.at_once, __ATOMIC_RELAXED))
+		return answerer_start(&answerer.mover, moves);
+	for (size_t i = 0; i < moves->n; i++) {
+		if (!move_fill(&moves->list[i], content[BIG], BIG_BYTES))
+			abort();
+		moves->list[i].rc = __atomic_load_n(&counter.rc,
+						    __ATOMIC_RELAXED);
+	}
+	return 0;
+}
+
+static void counter_interrupt(struct ck_mover *m, struct ck_moves *moves)
+{
+	(void)m;
+	answerer_interrupt(&answerer.mover, moves);
+}
+
+static void at_once(uint64_t end)
+{
+	__atomic_store_n(&counter.at_once, end, __ATOMIC_RELAXED);
+}
+
+static uint64_t moved(void)
+{
+	return __atomic_load_n(&counter.bytes, __ATOMIC_RELAXED);
+}
+
+/* --- one slice: the range of the big file --------------------------------------------- */
+
+static struct scene {
+	struct stream_case c;
+	struct world *w;
+	struct ck_files *files;
+	uint8_t to[BIG_BYTES];
+} scene;
+
+static void scene_begin(unsigned remote, uint64_t segment, uint64_t cache)
+{
+	counter.bytes = counter.last = 0;
+	counter.moves = counter.brief = 0;
+	counter.rc = 0;
+	at_once(0);
+	memset(answerer.errs, 0, sizeof(answerer.errs));
+	answerer.at_once = answerer.inside = false;
+	scene.w = world_make();
+	make_world(scene.w, dtype_of("uint8"));
+	add_part(scene.w, (struct world_part){ .is_range = true,
+					       .file = BIG,
+					       .len = BIG_BYTES });
+	scene.files = files_open_remote(remote);
+	stream_case_begin(&scene.c, scene.files, world_open(scene.w),
+			  &counter.mover, segment, cache);
+}
+
+static void scene_end(void)
+{
+	ok(stream_case_end(&scene.c));
+	ck_opened_free(scene.c.opened);
+	ck_files_free(scene.files);
+	world_free(scene.w);
+}
+
+static bool is_right(uint64_t vpos, uint64_t len)
+{
+	return memcmp(scene.to, content[BIG] + vpos, len) == 0;
+}
+
+/* From front to back; how many reads were wrong. */
+static unsigned read_all(struct stream_reader *r, uint64_t begin, uint64_t end,
+			 uint64_t step)
+{
+	unsigned wrong = 0;
+
+	for (uint64_t at = begin; at < end; at += step) {
+		uint64_t len = ck_min(step, end - at);
+
+		wrong += stream_case_read(r, at, len, scene.to, false) ||
+			 !is_right(at, len);
+	}
+	return wrong;
+}
+
+/* --- cases ------------------------------------------------------------------------------ */
+
+/* Each byte is brought once, nearly all before they are read. */
+static void test_front_to_back(void)
+{
+	struct stream_reader r;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	eq_u64(read_all(&r, 0, BIG_BYTES, 10000), 0);
+	eq_u64(moved(), BIG_BYTES);
+	ok(scene.c.ready + scene.c.waited > 10 * scene.c.alone);
+	scene_end();
+}
+
+/* As much as was read, and no more than the window. */
+static void test_no_more_than_read(void)
+{
+	struct stream_reader r;
+	uint64_t at = 0;
+	bool good = true;
+
+	scene_begin(~0U, SEGMENT, 64 << 20);
+	stream_reader_begin(&r, &scene.c, 1);
+	for (; at < BIG_BYTES; at += 4096) {
+		uint64_t most = at + ck_min(at, (uint64_t)8 * SEGMENT);
+
+		good &= stream_case_read(&r, at, 4096, scene.to, false) == 0;
+		good &= __atomic_load_n(&counter.last, __ATOMIC_RELAXED) <=
+			most + 4096 * 2;
+	}
+	ok(good);
+	eq_u64(moved(), BIG_BYTES);
+	scene_end();
+}
+
+/* Who jumps, reads backwards or all over the place gets what he reads. */
+static void test_no_stream(void)
+{
+	struct stream_reader r;
+	uint64_t random = 8, asked = 0;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	for (uint64_t at = BIG_BYTES; at >= 8192; at -= 8192, asked += 4096)
+		wrong += stream_case_read(&r, at - 4096, 4096, scene.to,
+					  false) ||
+			 !is_right(at - 4096, 4096);
+	for (unsigned i = 0; i < 1000; i++, asked += 512) {
+		uint64_t at = boxes_below(&random, BIG_BYTES / 1024) * 1024;
+
+		wrong += stream_case_read(&r, at, 512, scene.to, false) ||
+			 !is_right(at, 512);
+	}
+	eq_u64(wrong, 0);
+	eq_u64(moved(), asked);
+	scene_end();
+}
+
+/* Reads that overtake each other, as those of the kernel's read-ahead do. */
+static void test_overtaking(void)
+{
+	struct stream_reader r;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	wrong += read_all(&r, 0, 8192, 4096);
+	for (uint64_t at = 8192; at < BIG_BYTES; at += 16384) {
+		wrong += read_all(&r, at + 8192, ck_min(at + 16384, BIG_BYTES),
+				  4096);
+		wrong += read_all(&r, at, at + 8192, 4096);
+	}
+	eq_u64(wrong, 0);
+	ok(scene.c.ready + scene.c.waited > 5 * scene.c.alone);
+	ok(moved() < BIG_BYTES + 4 * SEGMENT);
+	scene_end();
+}
+
+/* Several readers of the same slice, one behind the other; and of others. */
+static void test_shared(void)
+{
+	struct stream_reader r[3], other;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, 8 << 20);
+	for (unsigned i = 0; i < 3; i++)
+		stream_reader_begin(&r[i], &scene.c, 1);
+	stream_reader_begin(&other, &scene.c, 1 + CK_STREAM_LEAST);
+	for (uint64_t at = 0; at < BIG_BYTES / 2; at += 8192)
+		for (unsigned i = 0; i < 3; i++)
+			wrong += read_all(&r[i], at, at + 8192, 8192);
+	eq_u64(wrong, 0);
+	/* The window is ahead of them, and each began alone. */
+	ok(moved() <= BIG_BYTES / 2 + 8 * SEGMENT + 3 * SEGMENT / 2);
+	eq_u64(read_all(&other, 0, SEGMENT, 4096), 0);
+	scene_end();
+}
+
+static void test_memory(void)
+{
+	static struct stream_reader r[40];
+	uint64_t most = 0;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, 1 << 20);
+	for (unsigned i = 0; i < 40; i++)
+		stream_reader_begin(&r[i], &scene.c, i);
+	for (uint64_t at = 0; at < BIG_BYTES / 8; at += 8192)
+		for (unsigned i = 0; i < 40; i++) {
+			wrong += read_all(&r[i], at, at + 8192, 8192);
+			most = ck_max(most, ck_streams_bytes(scene.c.streams));
+		}
+	eq_u64(wrong, 0);
+	ok(most > 512 << 10 && most <= 1 << 20);
+	scene_end();
+}
+
+/* What is here is not brought, nor copied ahead again and again. */
+static void test_here(void)
+{
+	struct stream_reader r;
+
+	scene_begin(0, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	eq_u64(read_all(&r, 0, BIG_BYTES, 8192), 0);
+	eq_u64(scene.c.ready + scene.c.waited, 0);
+	eq_u64(counter.moves, 0);
+	scene_end();
+}
+
+/* Bytes of before a change are not given out, once it is known. */
+static void test_changed(void)
+{
+	struct stream_reader r;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	at_once(UINT64_MAX);
+	stream_reader_begin(&r, &scene.c, 1);
+	eq_u64(read_all(&r, 0, BIG_BYTES / 2, 8192), 0);
+	ck_files_note_changed(scene.files, BIG, true);
+	__atomic_store_n(&counter.rc, -ESTALE, __ATOMIC_RELAXED);
+	eq_err(stream_case_read(&r, BIG_BYTES / 2, 8192, scene.to, false),
+	       -ESTALE);
+	scene_end();
+}
+
+/* Segments that fail say nothing: each read asks by itself, and briefly. */
+static void test_failed(void)
+{
+	struct stream_reader r;
+	unsigned before;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	at_once(START);
+	answerer.errs[BIG] = -EIO;
+	eq_u64(read_all(&r, 0, START, START), 0);
+	eq_err(stream_case_read(&r, START, 8192, scene.to, false), -EIO);
+	at_once(UINT64_MAX);
+	before = scene.c.ready + scene.c.waited;
+	eq_u64(read_all(&r, START, BIG_BYTES, 8192), 0);
+	ok(scene.c.ready + scene.c.waited > before);
+	eq_u64(counter.brief, scene.c.failed);
+	scene_end();
+}
+
+/* Nobody waits for a mover that does not answer, and the end does not either. */
+static void test_interrupted(void)
+{
+	struct stream_reader r;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	at_once(START);
+	answerer_hold(&answerer, true);
+	eq_u64(read_all(&r, 0, START, START), 0);
+	for (unsigned i = 0; i < 100; i++)
+		wrong += stream_case_read(&r, START, 4096, scene.to, true) !=
+			 -EINTR;
+	eq_u64(wrong, 0);
+	eq_u64(scene.c.interrupted, 100);
+	scene_end();
+	answerer_hold(&answerer, false);
+}
+
+int main(void)
+{
+	if (!world_begin())
+		return 2;
+	answerer_begin(&answerer);
+	counter.mover = (struct ck_mover){ "counter", counter_start,
+					   counter_interrupt };
+	test_front_to_back();
+	test_no_more_than_read();
+	test_no_stream();
+	test_overtaking();
+	test_shared();
+	test_memory();
+	test_here();
+	test_changed();
+	test_failed();
+	test_interrupted();
+	answerer_end(&answerer);
+	return world_end();
+}
