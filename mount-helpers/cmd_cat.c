@@ -27,16 +27,18 @@ static void put(struct catting *k, size_t len)
 
 static int cat_file(struct catting *k, const struct ck_tree_file *f)
 {
+	struct ck_reader r = ck_reader_of(&k->u, f);
 	uint64_t size = ck_unmounted_size(f);
 	int rc = -f->err;
 
 	for (uint64_t at = 0; rc == 0 && !k->full && at < size; at += PIECE) {
 		size_t len = (size_t)ck_min((uint64_t)PIECE, size - at);
 
-		rc = ck_unmounted_read(&k->u, f, at, len, k->bytes);
+		rc = ck_reader_read(&r, at, len, k->bytes);
 		if (rc == 0)
 			put(k, len);
 	}
+	ck_reader_end(&r);
 	return rc;
 }
 

@@ -117,9 +117,10 @@ bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 /* --- bytes --------------------------------------------------------------------------- */
 
 static bool copy_piece(struct ck_copying *c, struct ck_copy_file *f,
-		       uint64_t at, size_t len, void *buffer)
+		       struct ck_reader *r, uint64_t at, size_t len,
+		       void *buffer)
 {
-	int rc = ck_unmounted_read(c->how.from, &f->source, at, len, buffer);
+	int rc = ck_reader_read(r, at, len, buffer);
 
 	if (rc) {
 		unread(c, f, rc);
@@ -137,6 +138,7 @@ static bool copy_piece(struct ck_copying *c, struct ck_copy_file *f,
 void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
 			uint64_t begin, uint64_t end, void *buffer)
 {
+	struct ck_reader r = ck_reader_of(c->how.from, &f->source);
 	bool fine = true;
 
 	for (uint64_t at = begin; fine && at < end; at += CK_COPY_PIECE) {
@@ -145,8 +147,9 @@ void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
 		if (ck_copy_stopping(c))
 			atomic_store(&f->failed, true);
 		fine = !atomic_load(&f->failed) &&
-		       copy_piece(c, f, at, len, buffer);
+		       copy_piece(c, f, &r, at, len, buffer);
 	}
+	ck_reader_end(&r);
 }
 
 /* --- its end -------------------------------------------------------------------------- */

@@ -39,6 +39,83 @@ static struct ck_mover *mover_of(struct ck_cluster *cluster)
 	return cluster ? ck_hosts_mover(ck_cluster_hosts(cluster)) : NULL;
 }
 
+/* --- readers -------------------------------------------------------------------- */
+
+struct ck_reader ck_reader_of(struct ck_unmounted *u,
+			      const struct ck_tree_file *f)
+{
+	return (struct ck_reader){ .u = u,
+				   .file = f,
+				   .stream.slice = f->node.number };
+}
+
+int ck_reader_read(struct ck_reader *r, uint64_t vpos, size_t len, void *to)
+{
+	const struct ck_tree_file *f = r->file;
+	struct ck_unmounted *u = r->u;
+	struct ck_read what = {
+		.from = f->opened, .vpos = vpos, .len = len, .to = to
+	};
+	int rc = -f->err;
+
+	r->stream.reader = r;
+	if (rc == 0)
+		rc = u->streams ? ck_stream_move(u->streams, &u->route,
+						 &r->stream, &what)
+				: ck_move_read(&u->route, &what);
+	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
+		ck_stats_answered(ck_files_stats(u->cp->files), len, rc);
+	return rc;
+}
+
+void ck_reader_end(struct ck_reader *r)
+{
+	struct ck_unmounted *u = r->u;
+
+	if (!u->streams)
+		return;
+	pthread_mutex_lock(&u->lock);
+	while (r->held)
+		pthread_cond_wait(&u->changed, &u->lock);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static void reader_hold(struct ck_stream *s)
+{
+	struct ck_reader *r = s->reader;
+
+	pthread_mutex_lock(&r->u->lock);
+	r->held++;
+	pthread_mutex_unlock(&r->u->lock);
+}
+
+static void reader_drop(struct ck_stream *s)
+{
+	struct ck_reader *r = s->reader;
+	struct ck_unmounted *u = r->u;
+
+	pthread_mutex_lock(&u->lock);
+	r->held--;
+	pthread_cond_broadcast(&u->changed);
+	pthread_mutex_unlock(&u->lock);
+}
+
+/* What is read ahead of several hosts. */
+static int streams_make(struct ck_unmounted *u)
+{
+	const struct ck_streams_options o = { .route = &u->route,
+					      .segment = u->hosts.segment,
+					      .cache = u->hosts.cache,
+					      .hold = reader_hold,
+					      .drop = reader_drop };
+
+	pthread_mutex_init(&u->lock, NULL);
+	pthread_cond_init(&u->changed, NULL);
+	return ck_streams_make(&o, &u->streams);
+}
+
+/* --- the whole -------------------------------------------------------------------- */
+
 int ck_unmounted_open(struct ck_unmounted *u, const char *src)
 {
 	int rc;
@@ -51,11 +128,15 @@ int ck_unmounted_open(struct ck_unmounted *u, const char *src)
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
 	ck_route_init(&u->route, u->cp->files, mover_of(u->cluster));
+	if (u->cluster && streams_make(u))
+		return ck_trouble("%s: out of memory",
+				  ck_show(ck_str_from(src)));
 	return CK_EXIT_FINE;
 }
 
 void ck_unmounted_close(struct ck_unmounted *u)
 {
+	ck_streams_free(u->streams);
 	ck_tree_free(u->tree);
 	ck_root_free(u->root);
 	ck_source_close(u->cluster, u->cp);
@@ -77,19 +158,6 @@ int ck_unmounted_file(struct ck_unmounted *u, const struct ck_node *n,
 uint64_t ck_unmounted_size(const struct ck_tree_file *f)
 {
 	return f->opened ? ck_opened_slice(f->opened)->size : 0;
-}
-
-int ck_unmounted_read(struct ck_unmounted *u, const struct ck_tree_file *f,
-		      uint64_t vpos, size_t len, void *to)
-{
-	struct ck_read r = {
-		.from = f->opened, .vpos = vpos, .len = len, .to = to
-	};
-	int rc = f->err ? -f->err : ck_move_read(&u->route, &r);
-
-	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
-		ck_stats_answered(ck_files_stats(u->cp->files), len, rc);
-	return rc;
 }
 
 /* Of empty ones nothing was read. */

@@ -7,6 +7,7 @@
 #define CKPTFS_UNMOUNTED_H
 
 #include "ckptfs/hosts_options.h"
+#include "ckptfs/stream.h"
 #include "ckptfs/tree.h"
 
 struct ck_unmounted {
@@ -20,6 +21,19 @@ struct ck_unmounted {
 	struct ck_root *root;
 	struct ck_tree *tree;
 	struct ck_route route;
+	struct ck_streams *streams; /* NULL: there is one host */
+
+	pthread_mutex_t lock;
+	/* Under lock, as every ck_reader's held is: */
+	pthread_cond_t changed;
+};
+
+/* One who reads a file from front to back, or a part of it. */
+struct ck_reader {
+	struct ck_unmounted *u;
+	const struct ck_tree_file *file;
+	struct ck_stream stream;
+	unsigned held; /* what is read ahead for it */
 };
 
 /* Opens the checkpoint SRC; messages of the library stay in .ckptfs/log from now on.
@@ -36,11 +50,14 @@ CK_MUST_USE int ck_unmounted_file(struct ck_unmounted *u,
 				  struct ck_tree_file *out);
 /* Bytes of it; 0 where nobody knows how many there are. */
 uint64_t ck_unmounted_size(const struct ck_tree_file *f);
-/* The bytes [vpos, vpos + len), all of them, or the error that the mount answers. Any
- * thread. */
-CK_MUST_USE int ck_unmounted_read(struct ck_unmounted *u,
-				  const struct ck_tree_file *f, uint64_t vpos,
-				  size_t len, void *to);
+/* The file is the caller's, and is closed after it. */
+struct ck_reader ck_reader_of(struct ck_unmounted *u,
+			      const struct ck_tree_file *f);
+/* The bytes [vpos, vpos + len), all of them, or the error that the mount answers. */
+CK_MUST_USE int ck_reader_read(struct ck_reader *r, uint64_t vpos, size_t len,
+			       void *to);
+/* Waits until nothing is on its way for it. */
+void ck_reader_end(struct ck_reader *r);
 /* Whether the data files that its bytes were read from are still those that were seen
  * first, by name and time: 0, -ESTALE, or why that cannot be told. */
 CK_MUST_USE int ck_unmounted_check(struct ck_unmounted *u,

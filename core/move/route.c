@@ -355,7 +355,8 @@ int ck_move_read(struct ck_route *route, struct ck_read *r)
 	rc = ck_host_read(route->files, r);
 	ck_fetch_end(&none);
 	ck_fetch_fini(&none);
-	if (rc != -EREMOTE)
+	r->remote = rc == -EREMOTE;
+	if (!r->remote)
 		return rc;
 	wait_begin(&w);
 	r->done = wake_reader;

@@ -112,7 +112,8 @@ struct ck_read {
 	struct ck_opened *from;
 	uint64_t vpos, len;
 	void *to;
-	bool brief; /* as of ck_moves */
+	bool brief;  /* as of ck_moves */
+	bool remote; /* set by ck_move_read(): not all was here */
 	/* Called once if the read was not done at once, by any thread that holds
 	 * no lock which interrupting it takes; the read and `to` are the caller's
 	 * again. rc: 0 or an error. */

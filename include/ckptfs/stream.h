@@ -97,6 +97,10 @@ void ck_stream_put(struct ck_streams *all, struct ck_stream_read *r);
  * called until that has returned, also of one that does not wait. */
 void ck_stream_interrupt(struct ck_streams *all, struct ck_stream_read *r);
 
+/* Reads from segments or by the route, and waits: as ck_move_read(). */
+CK_MUST_USE int ck_stream_move(struct ck_streams *all, struct ck_route *route,
+			       struct ck_stream *s, struct ck_read *what);
+
 /* The stream reads this now, from elsewhere; remote: something of it is remote, so what
  * follows may be asked for. Never waits, never fails. */
 void ck_stream_note(struct ck_streams *all, struct ck_stream *s,

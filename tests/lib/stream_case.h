@@ -160,4 +160,15 @@ static inline int stream_case_read(struct stream_reader *r, uint64_t vpos,
 	return stream_alone(r, &what, rc == -ENOENT);
 }
 
+/* The same by one who does not know what segments are. */
+static inline int stream_case_move(struct stream_reader *r, uint64_t vpos,
+				   uint64_t len, void *to)
+{
+	struct ck_read what = {
+		.from = r->c->opened, .vpos = vpos, .len = len, .to = to
+	};
+
+	return ck_stream_move(r->c->streams, &r->c->route, &r->stream, &what);
+}
+
 #endif

@@ -236,6 +236,23 @@ static void test_memory(void)
 	scene_end();
 }
 
+/* Who waits for each read, and lets the segments be. */
+static void test_move(void)
+{
+	struct stream_reader r;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, CACHE);
+	stream_reader_begin(&r, &scene.c, 1);
+	for (uint64_t at = 0; at < BIG_BYTES; at += 16384)
+		wrong += stream_case_move(&r, at, 16384, scene.to) ||
+			 !is_right(at, 16384);
+	eq_u64(wrong, 0);
+	eq_u64(moved(), BIG_BYTES);
+	ok(counter.moves < BIG_BYTES / SEGMENT * 3);
+	scene_end();
+}
+
 /* What is here is not brought, nor copied ahead again and again. */
 static void test_here(void)
 {
@@ -318,6 +335,7 @@ int main(void)
 	test_overtaking();
 	test_shared();
 	test_memory();
+	test_move();
 	test_here();
 	test_changed();
 	test_failed();

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* stream_move: reads of those who wait. */
+#include "ckptfs/stream.h"
+
+#include <errno.h>
+#include <semaphore.h>
+
+struct wait {
+	sem_t done;
+	int rc;
+};
+
+static void wake(struct ck_stream_read *r, int rc)
+{
+	struct wait *w = r->arg;
+
+	w->rc = rc;
+	sem_post(&w->done);
+}
+
+static void copy(const struct ck_stream_read *r, uint8_t *to)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		memcpy(to, r->bytes[i].iov_base, r->bytes[i].iov_len);
+		to += r->bytes[i].iov_len;
+	}
+}
+
+/* As of ck_stream_read(). */
+static int from_segments(struct ck_streams *all, struct ck_stream *s,
+			 const struct ck_read *what)
+{
+	struct wait w = { .rc = 0 };
+	struct ck_stream_read r = { .done = wake, .arg = &w };
+	int rc;
+
+	sem_init(&w.done, 0, 0);
+	rc = ck_stream_read(all, s, what, &r);
+	if (rc == -EINPROGRESS) {
+		while (sem_wait(&w.done))
+			; /* a signal */
+		rc = w.rc;
+	}
+	sem_destroy(&w.done);
+	if (rc == 0) {
+		copy(&r, what->to);
+		ck_stream_put(all, &r);
+	}
+	return rc;
+}
+
+int ck_stream_move(struct ck_streams *all, struct ck_route *route,
+		   struct ck_stream *s, struct ck_read *what)
+{
+	int rc = from_segments(all, s, what);
+	bool alone = rc == -ENOENT;
+
+	if (rc == 0)
+		return 0;
+	what->brief = !alone;
+	rc = ck_move_read(route, what);
+	if (alone)
+		ck_stream_note(all, s, what, what->remote);
+	return rc;
+}
