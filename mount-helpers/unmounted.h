@@ -11,10 +11,10 @@
 #include "ckptfs/tree.h"
 
 struct ck_unmounted {
-	/* Set by the caller, and freed with the rest: */
+	/* Set by the caller, constant, and freed with the rest: */
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
-	/* Private, but to those who call the tree: */
+	/* Private, but to those who call the tree; constant while it is open: */
 	struct ck_cluster *cluster; /* NULL: there is one host */
 	struct ck_checkpoint *cp;
 	struct ck_tree_options shown;

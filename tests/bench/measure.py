@@ -22,6 +22,7 @@ class Bench:
         self.program = options.program.resolve()
         self.reader = self.program.parent.parent / "tests/bench/reader"
         self.data, self.repeat, self.settle_most = options.data.resolve(), options.repeat, options.settle
+        self.span = options.span
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="ckptfs-bench-"))
         self.mnt = self.base / "mnt"
         self.mnt.mkdir()

@@ -376,7 +376,8 @@ STRANGERS = [
     ('fs/', ('fs/node.c',), r'\bCK_ABOUT_\w+', 'what a view is about'),
     ('fs/', ('fs/session.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
      'a view'),
-    ('', ('core/peer/mpi/', 'tests/mpi/'),
+    ('', ('core/peer/mpi/', 'tests/mpi/',
+          'tests/bench/mpi_pair.c'),
      r'#\s*include\s*[<"](?:.*/)?mpi(?:_internal)?\.h', 'MPI'),
 ]
 

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: MIT
+"""The group hosts of tests/bench/run: mounts of several hosts, which are namespaces of this machine (tests/lib/hosts.py).
+
+    tests/bench/run --program build/mount-helpers/ckptfs --data DIR --only hosts [--span MIB] [--repeat N]
+
+Needs root, Open MPI, and DIR on a filesystem with hard links; DIR/chunks for one row. --span says how much of the tensor
+of 1 GiB is read as a stream, for a run that is short. Each figure stands beside one of the same run, taken in turn with it:
+what MPI itself moves between the same hosts (tests/bench/mpi_pair.c), or a mount of one directory with all shards. Both
+have the seconds of processor for each GB beside them: of the reader, and of all processes of the mount on all hosts, without
+what the kernel does for the network by itself. The wire is a pair of virtual interfaces and all hosts share the processors,
+so that only ratios say something.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import time
+
+from measure import BIG, COLUMNS, MIB, SMALL
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "damage")]
+import deal                                                                                 # noqa: E402
+import source                                                                               # noqa: E402
+from hosts import Hosts, until, why_not                                                     # noqa: E402
+from hosts_mount import mounted                                                             # noqa: E402
+
+RANDOM = 2000               # reads of 4 KiB, of all readers together
+ASIDE = 64 * MIB            # bytes of a tensor that only one host has
+TCP = """
+import socket, sys
+size, room = int(sys.argv[2]), bytearray(4 << 20)
+if sys.argv[1] == "to":
+    with socket.create_connection((sys.argv[3], 7777)) as s:
+        for _ in range(size // len(room)):
+            s.sendall(room)
+        s.shutdown(socket.SHUT_WR)
+        s.recv(1)
+else:
+    import time
+    with socket.create_server(("", 7777)) as server:
+        print(flush=True)
+        s, _ = server.accept()
+        begun, got = time.monotonic(), 0
+        while n := s.recv_into(room):
+            got += n
+        print(got / (time.monotonic() - begun) / 1e9)
+"""
+
+
+# ---- hosts ----------------------------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def hosts_with(bench, count, source_, how="by rank"):
+    """Hosts that have the files of a checkpoint; they are links, so that its page cache is theirs."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(bench.data)
+    try:
+        made = Hosts(count)
+    finally:
+        del os.environ["TMPDIR"]
+        if before is not None:
+            os.environ["TMPDIR"] = before
+    with made as hosts:
+        if how == "others":     # the first one has none
+            deal.deal(bench.data / source_, {name: path for name, path in hosts.directories.items() if name != "h1"},
+                      "by rank", 1, "all", link=True)
+        elif source_:
+            deal.deal(bench.data / source_, hosts.directories, how, 1, "all", link=True)
+        yield hosts
+
+
+def ticks(processes):
+    """Seconds of processor that they have used."""
+    total = 0
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def of_mount(hosts):
+    return [pid for name in hosts.names for pid, argv in hosts.processes(name)
+            if argv and os.path.basename(argv[0]) == "ckptfs"]
+
+
+def children_cpu():
+    use = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return use.ru_utime + use.ru_stime
+
+
+class Figure:
+    """A rate, and seconds of processor for a GB."""
+
+    def __init__(self, gbps, cpu):
+        self.gbps, self.cpu = gbps, cpu
+
+    def text(self):
+        return f"{self.gbps:.3f} GB/s, {self.cpu:.2f} s/GB"
+
+
+def read(bench, processes, run, pattern, pieces, *flags):
+    """A Figure of one run of the reader. processes() serve it; run(argv) is its output."""
+    used, own = ticks(processes()), children_cpu()
+    seconds, count = map(float, run([str(bench.reader), pattern, *map(str, flags), *map(str, pieces)]).split())
+    used, own = ticks(processes()) - used, children_cpu() - own
+    return Figure(count / seconds / 1e9, (used + own) / count * 1e9)
+
+
+def read_here(bench, pattern, pieces, *flags):
+    return read(bench, lambda: [bench.daemon()], lambda argv: subprocess.check_output(argv, text=True), pattern, pieces,
+                *flags)
+
+
+def read_there(bench, hosts, pattern, pieces, *flags):
+    """By a program on the first host. What nsenter needs is not worth a GB."""
+    return read(bench, lambda: of_mount(hosts), lambda argv: hosts.run(
+        "h1", argv, stdout=subprocess.PIPE, text=True, check=True).stdout, pattern, pieces, *flags)
+
+
+def in_turn(bench, native, ours):
+    """The best of each, one after the other."""
+    natives, found = [], []
+    for _ in range(bench.repeat):
+        bench.settle()
+        natives.append(native())
+        found.append(ours())
+    return max(natives, key=lambda f: f.gbps), max(found, key=lambda f: f.gbps)
+
+
+def compare(bench, what, native, ours, floor, target):
+    native, ours = in_turn(bench, native, ours)
+    bench.row(what, native.text(), ours.text(), ours.gbps / native.gbps, floor, target)
+
+
+def span(bench, file):
+    """A piece: as much of the large tensor as is read."""
+    return f"{file}@0+{bench.span * MIB}"
+
+
+def fresh_there(bench, hosts, pattern, file, *flags):
+    """Shards in page cache, nothing of the mount is."""
+    bench.warm()
+    with mounted(hosts, bench.program) as mnt:
+        return read_there(bench, hosts, pattern, [file.format(mnt=mnt)], *flags)
+
+
+def fresh_here(bench, pattern, file, *flags):
+    bench.warm()
+    with bench.mounted("big") as mnt:
+        return read_here(bench, pattern, [file.format(mnt=mnt)], *flags)
+
+
+# ---- what is native -------------------------------------------------------------------------------------------------
+
+def mpi(bench, hosts):
+    """What mpi_pair says, with a rank on each host."""
+    done = hosts.run("h1", ["mpirun", *hosts.mpi, "--mca", "mpi_yield_when_idle", "1", "-H", ",".join(hosts.names),
+                            "-n", str(len(hosts.names)), str(bench.reader.parent / "mpi_pair"),
+                            str(min(bench.span, 512))], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def native_of(found, limit=False):
+    """limit: memory may be what limits, not MPI."""
+    return Figure(min(found["gbps"], found["memcpy"]) if limit else found["gbps"], found["cpu"])
+
+
+def tcp(bench, hosts):
+    """GB/s of one connection from the second host to the first."""
+    size = str(min(bench.span, 512) * MIB)
+    server = hosts.popen("h1", [sys.executable, "-c", TCP, "from", size], stdout=subprocess.PIPE, text=True)
+    server.stdout.readline()
+    hosts.run("h2", [sys.executable, "-c", TCP, "to", size, hosts.addresses["h1"]], check=True)
+    return float(server.communicate()[0])
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+def cat(bench, hosts, path):
+    """Seconds and bytes of ckptfs cat, and seconds of processor of it and of those that it starts here."""
+    argv = [str(bench.program), "cat", "--hosts", ",".join(hosts.names), "-o", f"agent={hosts.agent},net=10.77.0.0/24",
+            hosts.src, path]
+    used, start = children_cpu(), time.monotonic()
+    with hosts.popen("h1", argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
+        count, room = 0, bytearray(MIB)
+        while n := child.stdout.readinto(room):
+            count += n
+    return time.monotonic() - start, count, children_cpu() - used
+
+
+def rate_of_cat(bench, hosts):
+    """Of a large tensor, without what a small one takes: how long it is until there are hosts."""
+    small, large = cat(bench, hosts, f"full/{SMALL}.npy"), cat(bench, hosts, f"full/{BIG}.npy")
+    seconds, count, used = (b - a for a, b in zip(small, large))
+    return Figure(count / seconds / 1e9, used / count * 1e9)
+
+
+def four_hosts(bench):
+    big = f"{{mnt}}/full/{BIG}.npy"
+    with hosts_with(bench, 4, "big") as hosts:
+        compare(bench, "4 hosts, ckptfs cat of 1 GiB; MPI or memcpy", lambda: native_of(mpi(bench, hosts), True),
+                lambda: rate_of_cat(bench, hosts), 0.7, 0.85)
+        compare(bench, "4 hosts, first read; O_DIRECT of all shards here",
+                lambda: fresh_here(bench, "read", span(bench, big), "-d"),
+                lambda: fresh_there(bench, hosts, "read", span(bench, big)), 0.5, 0.6)
+        hot(bench, hosts, span(bench, big))
+
+
+def hot(bench, hosts, piece):
+    with bench.mounted("big") as here, mounted(hosts, bench.program) as there:
+        here, there = [piece.format(mnt=here)], [piece.format(mnt=there)]
+        read_here(bench, "read", here)
+        read_there(bench, hosts, "read", there)
+        compare(bench, "4 hosts, hot re-read; a mount of all shards here", lambda: read_here(bench, "read", here),
+                lambda: read_there(bench, hosts, "read", there), 0.95, 1)
+
+
+def two_hosts(bench):
+    with hosts_with(bench, 2, "big", "others") as hosts:
+        raw = max(tcp(bench, hosts) for _ in range(bench.repeat))
+        compare(bench, f"2 hosts, one stream; MPI (raw TCP: {raw:.2f} GB/s)", lambda: native_of(mpi(bench, hosts)),
+                lambda: fresh_there(bench, hosts, "read", span(bench, f"{{mnt}}/full/{BIG}.npy")), 0.7, 0.85)
+        for readers in (1, 16):
+            at_random(bench, hosts, readers)
+
+
+def at_random(bench, hosts, readers):
+    """Microseconds of a read. 16 readers: of all reads, one after the other."""
+    trips, ours = [], []
+    with mounted(hosts, bench.program) as mnt:
+        for _ in range(bench.repeat):
+            bench.settle()
+            trips.append(mpi(bench, hosts)["usec"])
+            figure = read_there(bench, hosts, "random", [f"{mnt}/full/{BIG}.npy"], "-d", "-b", 4096, "-t", readers, "-n",
+                                RANDOM // readers)
+            ours.append((4096 / figure.gbps / 1e3, figure.cpu))
+    usec, cpu = min(ours)
+    latency = "" if readers == 1 else f", {usec * readers:.0f} us each"
+    bench.row(f"2 hosts, 4 KiB at random, {readers} x; round trips of MPI", f"{min(trips):.1f} us",
+              f"{usec:.1f} us{latency}, {cpu * 4.096:.1f} us of processor", usec / min(trips), 4, 2.5, True)
+
+
+def gather(bench):
+    file = f"{{mnt}}/full/{COLUMNS}.npy"
+    with hosts_with(bench, 8, "big") as hosts:
+        compare(bench, "gather, rows of 1 KiB, 8 hosts; all shards here", lambda: fresh_here(bench, "read", file),
+                lambda: fresh_there(bench, hosts, "read", file), 0.3, 0.5)
+
+
+def seconds_of(call):
+    start = time.monotonic()
+    call()
+    return time.monotonic() - start
+
+
+def seconds_to_mount(bench, hosts):
+    """Until a name can be looked up."""
+    start = time.monotonic()
+    with mounted(hosts, bench.program) as mnt:
+        hosts.run("h1", ["ls", f"{mnt}/full"], stdout=subprocess.DEVNULL, check=True)
+        return time.monotonic() - start
+
+
+def mount_here(bench, name):
+    start = time.monotonic()
+    with bench.mounted(name) as mnt:
+        subprocess.run(["ls", mnt / "full"], stdout=subprocess.DEVNULL, check=True)
+        return time.monotonic() - start
+
+
+def mounting(bench):
+    with hosts_with(bench, 3, "big") as hosts:
+        empty = min(seconds_of(lambda: hosts.run(
+            "h1", ["mpirun", *hosts.mpi, "-H", ",".join(hosts.names), "true"], check=True)) for _ in range(bench.repeat))
+        ours = min(seconds_to_mount(bench, hosts) for _ in range(bench.repeat))
+    bench.row("mount of 3 hosts (s); mpirun of an empty job", f"{empty:.2f} s", f"{ours:.2f} s", ours, 3, 1.5, True)
+
+
+def mounting_chunks(bench):
+    what = "mount of 1,024,000 chunks over 3 hosts, more than on one (s)"
+    if not (bench.data / "chunks/.metadata").exists():
+        return bench.skip(what, f"{bench.data / 'chunks'} is not there, see make_big.py")
+    with hosts_with(bench, 3, "chunks") as hosts:
+        here, there = [], []
+        for _ in range(bench.repeat):
+            bench.settle()
+            here.append(mount_here(bench, "chunks"))
+            there.append(seconds_to_mount(bench, hosts))
+    bench.row(what, f"{min(here):.2f} s", f"{min(there):.2f} s", min(there) - min(here), 1, 0.5, True)
+
+
+def aside(hosts):
+    """A checkpoint with a tensor for each host, which no other has."""
+    checkpoint = source.Checkpoint()
+    checkpoint.items, checkpoint.entries, shape = {}, {}, (ASIDE // 4,)
+    for i, name in enumerate(hosts.names):
+        checkpoint.items[name, (0,)] = [f"__{i}_0.distcp", source.item(shape, bytes(ASIDE))]
+        checkpoint.entries[name] = source.d.tensor(shape, [((0,), shape)])
+    checkpoint.write(f"{hosts.base}/whole")
+    deal.deal(f"{hosts.base}/whole", hosts.directories, "by rank", 1, "all", link=True)
+
+
+def others_of_lost(bench):
+    """While a host is stopped, or its cable is out, what another one has; from the first moment on, also once it is down."""
+    with hosts_with(bench, 3, None) as hosts:
+        aside(hosts)
+        for what, lose, find in (("stopped", hosts.stop, hosts.cont), ("cut off", None, None)):
+            with mounted(hosts, bench.program, "rejoin=off") as mnt:
+                before, during = lost(bench, hosts, mnt, lose, find)
+            bench.row(f"reads of others while a host is {what}, x slower", before.text(), during.text(),
+                      before.gbps / during.gbps, 2, 1, True)
+
+
+def lost(bench, hosts, mnt, lose, find):
+    def reading():
+        return read_there(bench, hosts, "random", [f"{mnt}/raw/h3"], "-d", "-b", 65536, "-n", RANDOM // 4)
+
+    def lose_it(act, state):
+        if act is None:
+            hosts.link("h2", state)
+        else:
+            for pid in pids:
+                act(pid)
+    pids = hosts.programs("h2", "ckptfs", "serve")
+    reading()
+    before = max((reading() for _ in range(bench.repeat)), key=lambda f: f.gbps)
+    lose_it(lose, "down")
+    begun, during = time.monotonic(), []
+    waiting = hosts.popen("h1", ["cat", f"{mnt}/raw/h2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(during) < bench.repeat or time.monotonic() < begun + 7:
+        during.append(reading())
+    lose_it(find, "up")
+    waiting.wait()
+    until(lambda: hosts.read("h1", f"{mnt}/raw/h2")[0] > 0, 20)
+    return before, max(during, key=lambda f: f.gbps)
+
+
+def group_hosts(bench):
+    why = why_not() or (None if (bench.reader.parent / "mpi_pair").exists() else "mpi_pair is not built, there is no MPI")
+    if why:
+        return bench.skip("several hosts", why)
+    bench.read("read", bench.boxes("big", BIG) + bench.boxes("big", COLUMNS))
+    for rows in (four_hosts, two_hosts, gather, mounting, mounting_chunks, others_of_lost):
+        rows(bench)
