@@ -4,6 +4,7 @@
  * be the answer to, then head, body and payload. What is refused has changed nothing;
  * what is taken is sound, and bytes are where the moves say and nowhere else.
  */
+#include "must.h"
 #include "peer_internal.h"
 #include "wire_case.h"
 
@@ -13,12 +14,6 @@
 enum { ROOM = 200, NAMES = 3, MOVES = 2, ID = 7, EPOCH = 3 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* --- requests -------------------------------------------------------------------------- */
 

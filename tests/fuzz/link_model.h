@@ -9,6 +9,7 @@
 #include "ckptfs/link.h"
 #include "ckptfs/requester.h"
 #include "frames_script.h"
+#include "must.h"
 
 enum {
 	PEERS = 2,
@@ -63,12 +64,6 @@ static struct {
 } t;
 
 static uint8_t *memory;
-
-static inline void must(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* --- places that the mover has -------------------------------------------------------------- */
 

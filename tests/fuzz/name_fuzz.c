@@ -5,16 +5,11 @@
  * decodes to. As a key: unwrapping it twice is unwrapping it once.
  */
 #include "ckptfs/model.h"
+#include "must.h"
 
 #include <errno.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static struct ck_str str_of(const struct ck_buf *b)
 {

@@ -6,14 +6,9 @@
  */
 #include "ckptfs/model.h"
 #include "ckptfs/npy.h"
+#include "must.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static void round_trip(uint8_t dtype, uint32_t ndim, const int64_t *shape)
 {

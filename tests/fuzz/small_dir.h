@@ -7,6 +7,7 @@
 #define CK_SMALL_DIR_H
 
 #include "../../core/peer/owner_internal.h"
+#include "must.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,12 +32,6 @@ static struct {
 	int fd;
 	struct ck_data_owner *owner;
 } dir;
-
-static inline void must(bool good)
-{
-	if (!good)
-		abort();
-}
 
 static inline uint8_t byte_of(uint32_t file, uint64_t fpos)
 {

@@ -14,6 +14,7 @@
  */
 #include "ckptfs/commit.h"
 #include "ckptfs/npy.h"
+#include "must.h"
 #include "read_case.h"
 #include "stage_case.h"
 
@@ -24,12 +25,6 @@
 enum { LIMIT = 2048, COMMITS_MAX = 200, TENSORS = 8, RAW = 1, ANEW = 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool good)
-{
-	if (!good)
-		abort();
-}
 
 /* --- the checkpoint ------------------------------------------------------------ */
 
