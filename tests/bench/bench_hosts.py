@@ -4,8 +4,8 @@
     tests/bench/run --program build/mount-helpers/ckptfs --data DIR --only hosts [--span MIB] [--repeat N]
 
 Needs root, Open MPI, and DIR on a filesystem with hard links; DIR/chunks for one row. --span says how much of the tensor
-of 1 GiB is read as a stream, for a run that is short. Each figure stands beside one of the same run, taken in turn with it:
-what MPI itself moves between the same hosts (tests/bench/mpi_pair.c), or a mount of one directory with all shards. Both
+of 1 GiB is read as a stream, for a run that is short. A figure stands beside one of the same run, taken in turn with it:
+what MPI itself moves between the same hosts (tests/mpi/mpi_pair.c), or a mount of one directory with all shards. Both
 have the seconds of processor for each GB beside them: of the reader, and of all processes of the mount on all hosts, without
 what the kernel does for the network by itself. The wire is a pair of virtual interfaces and all hosts share the processors,
 so that only ratios say something.
@@ -28,7 +28,9 @@ import source                                                                   
 from hosts import Hosts, until, why_not                                                     # noqa: E402
 from hosts_mount import mounted                                                             # noqa: E402
 
+SIZE, SHARDS = 1 << 30, 8   # of the large tensor: bytes, shards
 RANDOM = 2000               # reads of 4 KiB, of all readers together
+CAT_LOOKS = 4 * MIB         # so often it is looked what processes have used, which end with it
 ASIDE = 64 * MIB            # bytes of a tensor that only one host has
 TCP = """
 import socket, sys
@@ -137,30 +139,41 @@ def compare(bench, what, native, ours, floor, target):
     bench.row(what, native.text(), ours.text(), ours.gbps / native.gbps, floor, target)
 
 
-def span(bench, file):
-    """A piece: as much of the large tensor as is read."""
-    return f"{file}@0+{bench.span * MIB}"
+def columns(bench, mnt):
+    return [f"{mnt}/full/{COLUMNS}.npy"]
 
 
-def fresh_there(bench, hosts, pattern, file, *flags):
+def stream(bench, mnt):
+    """Pieces: all of the large tensor, or as much of the beginning of each of its shards."""
+    file = f"{mnt}/full/{BIG}.npy"
+    if bench.span * MIB >= SIZE:
+        return [file]
+    return [f"{file}@{i * SIZE // SHARDS}+{bench.span * MIB // SHARDS}" for i in range(SHARDS)]
+
+
+def fresh_there(bench, hosts, pieces, *flags):
     """Shards in page cache, nothing of the mount is."""
     bench.warm()
     with mounted(hosts, bench.program) as mnt:
-        return read_there(bench, hosts, pattern, [file.format(mnt=mnt)], *flags)
+        return read_there(bench, hosts, "read", pieces(bench, mnt), *flags)
 
 
-def fresh_here(bench, pattern, file, *flags):
+def fresh_here(bench, pieces, *flags):
     bench.warm()
     with bench.mounted("big") as mnt:
-        return read_here(bench, pattern, [file.format(mnt=mnt)], *flags)
+        return read_here(bench, "read", pieces(bench, mnt), *flags)
 
 
 # ---- what is native -------------------------------------------------------------------------------------------------
 
+def pair_of(bench):
+    return bench.reader.parent.parent / "mpi/mpi_pair"
+
+
 def mpi(bench, hosts):
     """What mpi_pair says, with a rank on each host."""
     done = hosts.run("h1", ["mpirun", *hosts.mpi, "--mca", "mpi_yield_when_idle", "1", "-H", ",".join(hosts.names),
-                            "-n", str(len(hosts.names)), str(bench.reader.parent / "mpi_pair"),
+                            "-n", str(len(hosts.names)), str(pair_of(bench)),
                             str(min(bench.span, 512))], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -182,15 +195,16 @@ def tcp(bench, hosts):
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 def cat(bench, hosts, path):
-    """Seconds and bytes of ckptfs cat, and seconds of processor of it and of those that it starts here."""
+    """Seconds, bytes and seconds of processor of ckptfs cat, with all that it has started on the hosts."""
     argv = [str(bench.program), "cat", "--hosts", ",".join(hosts.names), "-o", f"agent={hosts.agent},net=10.77.0.0/24",
             hosts.src, path]
-    used, start = children_cpu(), time.monotonic()
+    start, used, count, room = time.monotonic(), {}, 0, bytearray(MIB)
     with hosts.popen("h1", argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:
-        count, room = 0, bytearray(MIB)
         while n := child.stdout.readinto(room):
+            if count // CAT_LOOKS != (count + n) // CAT_LOOKS:
+                used.update({pid: ticks([pid]) for pid in of_mount(hosts)})
             count += n
-    return time.monotonic() - start, count, children_cpu() - used
+    return time.monotonic() - start, count, sum(used.values())
 
 
 def rate_of_cat(bench, hosts):
@@ -201,19 +215,17 @@ def rate_of_cat(bench, hosts):
 
 
 def four_hosts(bench):
-    big = f"{{mnt}}/full/{BIG}.npy"
     with hosts_with(bench, 4, "big") as hosts:
         compare(bench, "4 hosts, ckptfs cat of 1 GiB; MPI or memcpy", lambda: native_of(mpi(bench, hosts), True),
                 lambda: rate_of_cat(bench, hosts), 0.7, 0.85)
-        compare(bench, "4 hosts, first read; O_DIRECT of all shards here",
-                lambda: fresh_here(bench, "read", span(bench, big), "-d"),
-                lambda: fresh_there(bench, hosts, "read", span(bench, big)), 0.5, 0.6)
-        hot(bench, hosts, span(bench, big))
+        compare(bench, "4 hosts, first read; O_DIRECT of all shards here", lambda: fresh_here(bench, stream, "-d"),
+                lambda: fresh_there(bench, hosts, stream), 0.5, 0.6)
+        hot(bench, hosts)
 
 
-def hot(bench, hosts, piece):
+def hot(bench, hosts):
     with bench.mounted("big") as here, mounted(hosts, bench.program) as there:
-        here, there = [piece.format(mnt=here)], [piece.format(mnt=there)]
+        here, there = stream(bench, here), stream(bench, there)
         read_here(bench, "read", here)
         read_there(bench, hosts, "read", there)
         compare(bench, "4 hosts, hot re-read; a mount of all shards here", lambda: read_here(bench, "read", here),
@@ -224,7 +236,7 @@ def two_hosts(bench):
     with hosts_with(bench, 2, "big", "others") as hosts:
         raw = max(tcp(bench, hosts) for _ in range(bench.repeat))
         compare(bench, f"2 hosts, one stream; MPI (raw TCP: {raw:.2f} GB/s)", lambda: native_of(mpi(bench, hosts)),
-                lambda: fresh_there(bench, hosts, "read", span(bench, f"{{mnt}}/full/{BIG}.npy")), 0.7, 0.85)
+                lambda: fresh_there(bench, hosts, stream), 0.7, 0.85)
         for readers in (1, 16):
             at_random(bench, hosts, readers)
 
@@ -246,10 +258,9 @@ def at_random(bench, hosts, readers):
 
 
 def gather(bench):
-    file = f"{{mnt}}/full/{COLUMNS}.npy"
     with hosts_with(bench, 8, "big") as hosts:
-        compare(bench, "gather, rows of 1 KiB, 8 hosts; all shards here", lambda: fresh_here(bench, "read", file),
-                lambda: fresh_there(bench, hosts, "read", file), 0.3, 0.5)
+        compare(bench, "gather, rows of 1 KiB, 8 hosts; all shards here", lambda: fresh_here(bench, columns),
+                lambda: fresh_there(bench, hosts, columns), 0.3, 0.5)
 
 
 def seconds_of(call):
@@ -328,20 +339,26 @@ def lost(bench, hosts, mnt, lose, find):
                 act(pid)
     pids = hosts.programs("h2", "ckptfs", "serve")
     reading()
-    before = max((reading() for _ in range(bench.repeat)), key=lambda f: f.gbps)
+    before = together(reading() for _ in range(bench.repeat))
     lose_it(lose, "down")
     begun, during = time.monotonic(), []
     waiting = hosts.popen("h1", ["cat", f"{mnt}/raw/h2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while len(during) < bench.repeat or time.monotonic() < begun + 7:
         during.append(reading())
     lose_it(find, "up")
-    waiting.wait()
-    until(lambda: hosts.read("h1", f"{mnt}/raw/h2")[0] > 0, 20)
-    return before, max(during, key=lambda f: f.gbps)
+    if waiting.wait() == 0 or not until(lambda: hosts.read("h1", f"{mnt}/raw/h2")[0] > 0, 20):
+        raise RuntimeError("the host was not lost, or is not back")
+    return before, together(during)
+
+
+def together(figures):
+    """Of runs of as many bytes, one after the other: one that had to wait counts."""
+    figures = list(figures)
+    return Figure(len(figures) / sum(1 / f.gbps for f in figures), sum(f.cpu for f in figures) / len(figures))
 
 
 def group_hosts(bench):
-    why = why_not() or (None if (bench.reader.parent / "mpi_pair").exists() else "mpi_pair is not built, there is no MPI")
+    why = why_not() or (None if pair_of(bench).exists() else "mpi_pair is not built, there is no MPI")
     if why:
         return bench.skip("several hosts", why)
     bench.read("read", bench.boxes("big", BIG) + bench.boxes("big", COLUMNS))

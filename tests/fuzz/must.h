@@ -4,19 +4,16 @@
 #ifndef CK_MUST_H
 #define CK_MUST_H
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static inline void must_at(bool good, const char *file, int line,
-			   const char *what)
+_Noreturn static inline void must_not(const char *file, int line,
+				      const char *what)
 {
-	if (good)
-		return;
 	fprintf(stderr, "%s:%d: not true: %s\n", file, line, what);
 	abort();
 }
 
-#define must(good) must_at((good), __FILE__, __LINE__, #good)
+#define must(good) ((good) ? (void)0 : must_not(__FILE__, __LINE__, #good))
 
 #endif

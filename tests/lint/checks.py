@@ -376,8 +376,7 @@ STRANGERS = [
     ('fs/', ('fs/node.c',), r'\bCK_ABOUT_\w+', 'what a view is about'),
     ('fs/', ('fs/session.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
      'a view'),
-    ('', ('core/peer/mpi/', 'tests/mpi/',
-          'tests/bench/mpi_pair.c'),
+    ('', ('core/peer/mpi/', 'tests/mpi/'),
      r'#\s*include\s*[<"](?:.*/)?mpi(?:_internal)?\.h', 'MPI'),
 ]
 
