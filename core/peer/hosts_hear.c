@@ -29,6 +29,7 @@ enum { METADATA = UINT32_MAX };
 
 struct ck_hosts_hearing {
 	uint32_t n;
+	uint32_t here; /* file on this host that comes next */
 	struct question list[]; /* by host */
 };
 
@@ -178,6 +179,20 @@ static void ask(struct ck_hosts *h, struct question *q, uint32_t rank)
 	ck_calls_send(h->calls, &q->call);
 }
 
+/* The same of files here, that nobody else has: what was brought together with others may
+ * be read for long without a look at them. */
+static void look_here(struct ck_hosts *h, uint32_t *next)
+{
+	for (uint32_t i = 0; i < AT_ONCE && i < h->nfiles; i++) {
+		uint32_t number = (*next)++ % h->nfiles;
+		size_t copies;
+
+		(void)ck_hosts_copies_of(h, number, &copies);
+		if (copies == 0 && !ck_files_is_remote(h->set, number))
+			(void)!ck_files_check(h->set, number, NULL);
+	}
+}
+
 void ck_hosts_hear(struct ck_hosts *h)
 {
 	struct ck_hosts_hearing *g = __atomic_load_n(&h->hearing,
@@ -186,6 +201,7 @@ void ck_hosts_hear(struct ck_hosts *h)
 	if (!g)
 		return; /* the checkpoint is being opened */
 	ck_hosts_note_states(h);
+	look_here(h, &g->here);
 	for (uint32_t i = 0; i < g->n; i++)
 		if (h->hosts[i].there && ck_calls_is_up(h->calls, i) &&
 		    sem_trywait(&g->list[i].free) == 0)

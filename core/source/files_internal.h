@@ -30,7 +30,7 @@ struct ck_seen_file {
 	bool remote; /* Atomic: becomes true, see ck_files_leave() */
 	bool copied; /* it is here, and on other hosts: constant once it is added */
 	bool seen;    /* what is above holds. Atomic, set under the lock */
-	bool changed; /* of a remote one: it is not what its host said. Atomic */
+	bool changed; /* it is not what it was, or its host said. Atomic */
 	mode_t others; /* of one that is here: r bits that copies on other hosts
 			* take. Atomic */
 	struct timespec newest; /* of these copies; or 0 */
@@ -63,7 +63,7 @@ struct ck_files {
 	struct ck_seen_file **blocks[CK_FILES_BLOCKS];
 	/* Atomic: */
 	uint32_t count;
-	uint64_t changes; /* of remote files, that became known */
+	uint64_t changes; /* of files, that became known */
 	/* Atomic: the owner and group that files are shown with, in one word: */
 	uint64_t shown;
 	/* Of the one thread that adds files: */

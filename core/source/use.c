@@ -276,6 +276,15 @@ static int check_here(struct ck_files *f, uint32_t number, bool *passing)
 	return rc;
 }
 
+/* That a file here has changed is noted, since bytes that were brought with others may
+ * have been kept. */
+static int noted(struct ck_files *f, uint32_t number, int rc)
+{
+	if (rc == 0 || rc == -ESTALE)
+		ck_files_note_changed(f, number, rc != 0);
+	return rc;
+}
+
 int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 {
 	const struct ck_seen_file *file = ck_file_of(f, number);
@@ -287,7 +296,7 @@ int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 	if (!ck_file_is_remote(file)) {
 		rc = check_here(f, number, passing);
 		if (rc == 0 || !ck_files_leave(f, number, rc))
-			return rc;
+			return noted(f, number, rc);
 	}
 	return ck_file_check_remote(file, passing);
 }
@@ -353,7 +362,7 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 	if (!ck_file_is_remote(file)) {
 		rc = get_here(f, number, out);
 		if (rc == 0 || !ck_files_leave(f, number, rc))
-			return rc;
+			return noted(f, number, rc);
 	}
 	return get_remote(file, number, out);
 }

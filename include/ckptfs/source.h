@@ -193,8 +193,8 @@ void ck_files_set_back(struct ck_files *f, uint32_t number,
 		       const struct ck_file_info *said);
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number);
 bool ck_files_any_remote(const struct ck_files *f);
-/* Its host says that it is another file by now, or that it is what it was:
- * ck_files_check() knows. Any thread. */
+/* It is another file by now, or it is what it was: ck_files_changes() counts, and
+ * ck_files_check() knows of a remote one what its host says. Any thread. */
 void ck_files_note_changed(struct ck_files *f, uint32_t number, bool changed);
 /* How often that was said of a file which was not known to have changed. Any thread. */
 uint64_t ck_files_changes(const struct ck_files *f);
