@@ -29,7 +29,7 @@ enum { METADATA = UINT32_MAX };
 
 struct ck_hosts_hearing {
 	uint32_t n;
-	uint32_t here; /* file on this host that comes next */
+	uint32_t here;		/* file on this host that comes next */
 	struct question list[]; /* by host */
 };
 

@@ -29,8 +29,8 @@ struct ck_seen_file {
 	bool plain;  /* one component and no symlink: fstatat() can check it */
 	bool remote; /* Atomic: becomes true, see ck_files_leave() */
 	bool copied; /* it is here, and on other hosts: constant once it is added */
-	bool seen;    /* what is above holds. Atomic, set under the lock */
-	bool changed; /* it is not what it was, or its host said. Atomic */
+	bool seen;     /* what is above holds. Atomic, set under the lock */
+	bool changed;  /* it is not what it was, or its host said. Atomic */
 	mode_t others; /* of one that is here: r bits that copies on other hosts
 			* take. Atomic */
 	struct timespec newest; /* of these copies; or 0 */

@@ -485,6 +485,25 @@ static void remove_dir(void)
 	close(dir);
 }
 
+/* Whoever keeps bytes of a file that is here hears of it, each time once. */
+static void test_changes_counted(void)
+{
+	struct ck_files *f = ck_files_make(dir, CK_BENEATH_NO_SYMLINKS, 16);
+	uint32_t number;
+
+	put_file("kept", "first");
+	number = add(f, "kept");
+	ok(get_rc(f, number) == 0);
+	eq_u64(ck_files_changes(f), 0);
+	replace_file("kept", "other");
+	eq_err(ck_files_check(f, number, NULL), -ESTALE);
+	eq_u64(ck_files_changes(f), 1);
+	eq_err(get_rc(f, number), -ESTALE);
+	eq_u64(ck_files_changes(f), 1);
+	unlinkat(dir, "kept", 0);
+	ck_files_free(f);
+}
+
 int main(void)
 {
 	alarm(100); /* a FIFO that hangs is a failure */
@@ -507,6 +526,7 @@ int main(void)
 	test_threads();
 	test_all_in_use();
 	test_way();
+	test_changes_counted();
 	remove_dir();
 	return tap_done();
 }
