@@ -5,6 +5,8 @@
 
 enum {
 	KEPT = 64 << 20, /* bytes of spent ones, for who reads the same later */
+	UNREAD =
+		3, /* times as long unread ones are there: a slow reader comes */
 	YOUNG_MSEC = 2000, /* somebody is about to read it */
 };
 
@@ -233,6 +235,6 @@ static void age_list(struct ck_segments *all, struct ck_segment_list *l,
 
 void ck_segments_age(struct ck_segments *all, uint64_t now, uint64_t msec)
 {
-	age_list(all, &all->idle, now, msec);
+	age_list(all, &all->idle, now, UNREAD * msec);
 	age_list(all, &all->spent, now, msec);
 }

@@ -73,7 +73,8 @@ void ck_segments_hold(struct ck_segments *all, struct ck_segment *s);
 /* taken: bytes that the reader has used. */
 void ck_segments_release(struct ck_segments *all, struct ck_segment *s,
 			 uint64_t taken, uint64_t now);
-/* Frees those that nobody has used for so many milliseconds. */
+/* Frees those that nobody has used for so many milliseconds, or three times as long if
+ * there are bytes of it that nobody has read. */
 void ck_segments_age(struct ck_segments *all, uint64_t now, uint64_t msec);
 
 #endif

@@ -121,7 +121,8 @@ static void ask(struct ck_streams *all, struct ck_stream *s,
 {
 	const struct ck_segments *segments = &all->segments;
 	uint64_t size = ck_opened_slice(from)->size;
-	uint64_t ahead = ck_min(s->next - s->begin, all->ahead);
+	uint64_t most = s->most ? s->most : all->ahead;
+	uint64_t ahead = ck_min(s->next - s->begin, most);
 	uint64_t till = ck_min(s->next + ahead, size);
 	uint64_t least = ck_min(ck_max(ahead / 4, all->least), segments->most);
 	uint64_t at = end_of(s);
@@ -156,12 +157,26 @@ static void note(struct ck_streams *all, struct ck_stream *s,
 		pthread_cond_signal(&all->changed);
 }
 
+/* What was brought for it is gone: it has failed, or had to go before it was read, as it
+ * does where somebody reads slowly. Then less is brought ahead. */
+static void note_lost(const struct ck_streams *all, struct ck_stream *s,
+		      const struct ck_read *what)
+{
+	if (what->vpos >= s->asked ||
+	    ck_segments_find(&all->segments, s->slice, what->vpos))
+		return;
+	s->most = ck_max((s->most ? s->most : all->ahead) / 2, all->start);
+	begin_anew(s, what->vpos, what->vpos);
+}
+
 void ck_stream_note(struct ck_streams *all, struct ck_stream *s,
 		    const struct ck_read *what, bool remote)
 {
 	pthread_mutex_lock(&all->lock);
-	if (remote)
+	if (remote) {
 		s->here = false;
+		note_lost(all, s, what);
+	}
 	note(all, s, what, remote);
 	pthread_mutex_unlock(&all->lock);
 }
@@ -371,13 +386,15 @@ static struct ck_stream_read *take_interrupted(struct ck_streams *all)
 
 static void wait_for_work(struct ck_streams *all)
 {
-	struct timespec till = ck_time_in(CLOCK_MONOTONIC, TICK_MSEC);
+	unsigned unused = all->options.unused_msec;
+	unsigned tick = unused < TICK_MSEC ? unused : TICK_MSEC;
+	struct timespec till = ck_time_in(CLOCK_MONOTONIC, tick);
 
 	if (all->segments.bytes)
 		(void)pthread_cond_timedwait(&all->changed, &all->lock, &till);
 	else
 		(void)pthread_cond_wait(&all->changed, &all->lock);
-	ck_segments_age(&all->segments, ck_msec_now(), UNUSED_MSEC);
+	ck_segments_age(&all->segments, ck_msec_now(), unused);
 }
 
 static void *run(void *arg)
@@ -447,6 +464,8 @@ int ck_streams_make(const struct ck_streams_options *options,
 	if (!all)
 		return -ENOMEM;
 	all->options = *options;
+	if (!options->unused_msec)
+		all->options.unused_msec = UNUSED_MSEC;
 	limits(all, options);
 	all->segments.stats = ck_files_stats(options->route->files);
 	pthread_mutex_init(&all->lock, NULL);

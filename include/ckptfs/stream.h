@@ -29,7 +29,9 @@ struct ck_stream {
 	uint64_t begin; /* vpos where it began to read on */
 	uint64_t next;	/* vpos up to which all was read since */
 	uint64_t asked; /* vpos up to which all was asked for */
-	bool here;	/* what was asked for last has no remote bytes */
+	uint64_t
+		most; /* bytes that are asked for ahead, if they were lost before */
+	bool here; /* what was asked for last has no remote bytes */
 
 	struct ck_stream_range {
 		uint64_t begin, end;
@@ -42,7 +44,9 @@ struct ck_streams_options {
 	struct ck_route *route;
 	uint64_t
 		segment; /* bytes of one at most, a power of two, at least CK_STREAM_LEAST */
-	uint64_t cache; /* bytes of all segments at most */
+	uint64_t cache;	      /* bytes of all segments at most */
+	uint32_t unused_msec; /* until memory is given back that nobody uses; 0:
+				* 10 s */
 	/* The stream, and the slice that it reads, are there from hold() to drop(),
 	 * which are called in pairs; drop() with no lock. */
 	void (*hold)(struct ck_stream *s);

@@ -46,11 +46,12 @@ static inline void stream_case_drop(struct ck_stream *s)
 static inline void stream_case_begin(struct stream_case *c, struct ck_files *in,
 				     struct ck_opened *opened,
 				     struct ck_mover *mover, uint64_t segment,
-				     uint64_t cache)
+				     uint64_t cache, uint32_t unused_msec)
 {
 	struct ck_streams_options o = { .route = &c->route,
 					.segment = segment,
 					.cache = cache,
+					.unused_msec = unused_msec,
 					.hold = stream_case_hold,
 					.drop = stream_case_drop };
 

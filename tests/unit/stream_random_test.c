@@ -109,7 +109,7 @@ static unsigned check_trial(struct trial *t, uint64_t *random)
 	answerer.inside = boxes_one_in(random, 4);
 	stream_case_begin(&t->c, sets[t->remote], world_open(t->w),
 			  &answerer.mover, 64U << boxes_below(random, 5),
-			  512U << boxes_below(random, 6));
+			  512U << boxes_below(random, 6), 0);
 	for (unsigned i = 0; i < READERS; i++)
 		stream_reader_begin(&readers[i], &t->c, 5);
 	for (unsigned i = 0; i < READS * READERS; i++) {

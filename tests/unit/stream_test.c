@@ -71,7 +71,8 @@ static struct scene {
 	uint8_t to[BIG_BYTES];
 } scene;
 
-static void scene_begin(unsigned remote, uint64_t segment, uint64_t cache)
+static void scene_begin_with(unsigned remote, uint64_t segment, uint64_t cache,
+			     uint32_t unused_msec)
 {
 	counter.bytes = counter.last = 0;
 	counter.moves = counter.brief = 0;
@@ -86,7 +87,12 @@ static void scene_begin(unsigned remote, uint64_t segment, uint64_t cache)
 					       .len = BIG_BYTES });
 	scene.files = files_open_remote(remote);
 	stream_case_begin(&scene.c, scene.files, world_open(scene.w),
-			  &counter.mover, segment, cache);
+			  &counter.mover, segment, cache, unused_msec);
+}
+
+static void scene_begin(unsigned remote, uint64_t segment, uint64_t cache)
+{
+	scene_begin_with(remote, segment, cache, 0);
 }
 
 static void scene_end(void)
@@ -302,6 +308,29 @@ static void test_failed(void)
 	scene_end();
 }
 
+/* What was brought for a slow reader and is gone is brought again, but no more than once:
+ * then less is brought ahead. */
+static void test_slow(void)
+{
+	struct stream_reader r;
+	uint64_t fast = BIG_BYTES / 4, at = fast;
+	unsigned wrong;
+
+	scene_begin_with(~0U, SEGMENT, CACHE, 40);
+	at_once(UINT64_MAX);
+	stream_reader_begin(&r, &scene.c, 1);
+	wrong = read_all(&r, 0, fast, 8192);
+	for (; at < fast + 40 * 8192; at += 8192) {
+		wrong += read_all(&r, at, at + 8192, 8192);
+		usleep(5000);
+	}
+	eq_u64(wrong, 0);
+	ok(r.stream.most > 0 && r.stream.most < 8 * SEGMENT);
+	/* The window, and as much again of what was lost of it. */
+	ok(moved() < at + 2 * 8 * SEGMENT);
+	scene_end();
+}
+
 /* Nobody waits for a mover that does not answer, and the end does not either. */
 static void test_interrupted(void)
 {
@@ -339,6 +368,7 @@ int main(void)
 	test_here();
 	test_changed();
 	test_failed();
+	test_slow();
 	test_interrupted();
 	answerer_end(&answerer);
 	return world_end();
