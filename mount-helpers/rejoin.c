@@ -161,11 +161,22 @@ static bool has_lost(struct ck_cluster *c, const bool *up, bool *missing)
 	return lost;
 }
 
+/* Who starts them was killed, and this process may not start another one. */
+static void no_more(struct ck_cluster *c)
+{
+	ck_log("hosts: the process that starts others has ended: no host "
+	       "comes back before the next mount");
+	free(c->next.up);
+	c->next.up = NULL;
+	ck_calls_release(ck_link_calls(c->link));
+}
+
 /* One is tried as soon as a host goes down, and then from time to time. */
 void ck_rejoin_look(struct ck_cluster *c)
 {
 	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
 	bool missing;
+	int rc;
 
 	if (!c->next.up || !up || !ck_hosts_states(c->hosts, up))
 		return;
@@ -173,8 +184,11 @@ void ck_rejoin_look(struct ck_cluster *c)
 		c->next.due = 0;
 	if (!missing || c->next.keeper >= 0 || ck_msec_now() < c->next.due)
 		return;
-	if (ck_starter_begin(&c->starter, up, c->options->list.n, ASK_MSEC,
-			     &c->next.keeper))
+	rc = ck_starter_begin(&c->starter, up, c->options->list.n, ASK_MSEC,
+			      &c->next.keeper);
+	if (rc == -EPIPE)
+		no_more(c);
+	else if (rc)
 		next_end(c, true);
 }
 

@@ -271,6 +271,19 @@ def test_pauses(hosts, want):
     umount(hosts)
 
 
+def test_no_starter(hosts, _):
+    """What starts jobs is killed: that is said, and the mount goes on with what it has."""
+    mount(hosts, "rejoin=1")
+    hosts.kill(hosts.programs("h1", "ckptfs", "--jobs")[0])
+    for pid in hosts.programs("h2", "ckptfs", "--mpi"):
+        hosts.kill(pid)
+    got, took = read(hosts, BOX["h2"])
+    check(got == -errno.EIO and took < 10, "nobody starts jobs: EIO within 10 s", got, took)
+    check(log(hosts).count("the process that starts others has ended") == 1,
+          "nobody starts jobs: the log says so", log(hosts))
+    umount(hosts)
+
+
 def test_off(hosts, _):
     mount(hosts, "rejoin=off")
     for pid in hosts.programs("h2", "ckptfs", "--mpi"):
@@ -311,8 +324,8 @@ def main():
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
         want = wanted(hosts)
         for test in (test_killed, test_crash, test_missing, test_changed,
-                     test_same_time, test_other_metadata, test_pauses, test_off,
-                     test_ends):
+                     test_same_time, test_other_metadata, test_pauses, test_no_starter,
+                     test_off, test_ends):
             print(f"# {test.__name__}")
             test(hosts, want)
     return tap.finish()
