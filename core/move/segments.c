@@ -4,7 +4,6 @@
 #include "ckptfs/memory.h"
 
 enum {
-	KEPT = 64 << 20, /* bytes of spent ones, for who reads the same later */
 	UNREAD =
 		3, /* times as long unread ones are there: a slow reader comes */
 	YOUNG_MSEC = 2000, /* somebody is about to read it */
@@ -109,6 +108,15 @@ static void drop(struct ck_segments *all, struct ck_segment *s)
 	segment_free(all, s);
 }
 
+/* A spent one that nobody is expected to read; NULL: there is none. Where none is kept, the
+ * one that was used last, whose memory is in the processor's caches. */
+static struct ck_segment *spare(const struct ck_segments *all, uint64_t room)
+{
+	if (all->spent.bytes + room <= all->kept)
+		return NULL;
+	return all->kept ? all->spent.oldest : all->spent.newest;
+}
+
 /* The one that is needed least; NULL: all are needed. */
 static struct ck_segment *victim(const struct ck_segments *all, uint64_t now)
 {
@@ -120,19 +128,15 @@ static struct ck_segment *victim(const struct ck_segments *all, uint64_t now)
 	return s && now - s->used >= YOUNG_MSEC ? s : NULL;
 }
 
-static bool is_full(const struct ck_segments *all, uint64_t room)
-{
-	return all->bytes + room > all->cache || all->spent.bytes + room > KEPT;
-}
-
 /* Pages that have been written before cost much less than new ones. */
 static uint8_t *memory_of(struct ck_segments *all, uint64_t room, uint64_t now)
 {
+	struct ck_segment *s;
 	uint8_t *bytes;
 
-	while (is_full(all, room)) {
-		struct ck_segment *s = victim(all, now);
-
+	while ((s = spare(all, room)) || all->bytes + room > all->cache) {
+		if (!s)
+			s = victim(all, now);
 		if (!s)
 			return NULL;
 		if (s->room == room)

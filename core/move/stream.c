@@ -10,7 +10,12 @@
 #include <pthread.h>
 
 enum {
-	AHEAD_MOST = 64 << 20, /* bytes asked for before they are read */
+	AHEAD = 16 << 20, /* bytes asked for before they are read, for segments of 2 MiB
+			   * and more: what fits into a processor's cache, and is on
+			   * its way at once where 1 GB/s comes from 10 ms away */
+	AHEAD_MOST = 64 << 20, /* the same for the largest segments */
+	KEPT = 64 << 20,       /* bytes that were read, for who reads them later */
+	SEVERAL_MSEC = 2000,   /* so long others are expected after one was seen */
 	UNUSED_MSEC = 10000,   /* until memory of idle ones is given back */
 	TICK_MSEC = 1000,
 };
@@ -31,6 +36,8 @@ struct ck_streams {
 	bool ending;
 	uint32_t running; /* segments that are new, or on their way */
 	struct ck_segments segments;
+	const void *last; /* who has read last; it may be gone */
+	uint64_t several; /* when that was somebody else than before, in ms */
 	struct ck_stream_read *interrupted;
 };
 
@@ -237,6 +244,19 @@ static void release(struct ck_streams *all, struct ck_stream_read *r,
 	r->n = 0;
 }
 
+/* What was read is kept while there are several readers. */
+static void note_reader(struct ck_streams *all, const struct ck_stream *s)
+{
+	uint64_t now = ck_msec_now();
+
+	if (all->last && all->last != s)
+		all->several = now;
+	all->last = s;
+	all->segments.kept = all->several && now - all->several < SEVERAL_MSEC
+				     ? KEPT
+				     : 0;
+}
+
 int ck_stream_read(struct ck_streams *all, struct ck_stream *s,
 		   const struct ck_read *what, struct ck_stream_read *r)
 {
@@ -245,6 +265,7 @@ int ck_stream_read(struct ck_streams *all, struct ck_stream *s,
 	pthread_mutex_lock(&all->lock);
 	rc = r->unwanted ? -EINTR : look(all, s, what, r);
 	if (rc == 0 || rc == -EINPROGRESS) {
+		note_reader(all, s);
 		hold(all, r);
 		note(all, s, what, !s->here);
 	} else {
@@ -434,17 +455,26 @@ static uint64_t most_of(const struct ck_streams_options *o)
 	return most;
 }
 
+static uint64_t ahead_of(uint64_t most, uint64_t cache)
+{
+	uint64_t ahead = ck_max(2 * most, ck_min(8 * most, (uint64_t)AHEAD));
+
+	return ck_min(ck_min(ahead, (uint64_t)AHEAD_MOST), cache / 2);
+}
+
 static void limits(struct ck_streams *all, const struct ck_streams_options *o)
 {
 	uint64_t most = most_of(o);
 
-	all->segments.most = most;
-	all->segments.cache = o->cache;
 	all->near = most / 2;
 	all->start = most / 4;
-	all->ahead = ck_min(ck_min(8 * most, (uint64_t)AHEAD_MOST),
-			    o->cache / 2);
 	all->least = most / 16;
+	all->ahead = ahead_of(most, o->cache);
+	all->segments.most = most;
+	while (all->segments.most > all->ahead / 8 &&
+	       all->segments.most > CK_STREAM_LEAST)
+		all->segments.most /= 2;
+	all->segments.cache = o->cache;
 }
 
 static void destroy(struct ck_streams *all)
