@@ -145,6 +145,22 @@ struct late_read {
 	size_t size; /* as it was asked for */
 };
 
+/* New pages cost more than small reads. */
+enum { PAGES_LEAST = 128 << 10 };
+
+static void *bytes_alloc(size_t len)
+{
+	return len < PAGES_LEAST ? malloc(len) : ck_pages_alloc(len);
+}
+
+static void bytes_free(void *bytes, size_t len)
+{
+	if (len < PAGES_LEAST)
+		free(bytes);
+	else
+		ck_pages_free(bytes, len);
+}
+
 static void answer_end(struct late_read *l)
 {
 	struct ck_handle *h = l->handle;
@@ -160,7 +176,7 @@ static void done(struct ck_read *r, int rc)
 
 	late_came(&l->late);
 	ck_handle_reply(l->late.req, l->handle, r, l->size, rc);
-	ck_pages_free(r->to, r->len);
+	bytes_free(r->to, r->len);
 	answer_end(l);
 }
 
@@ -181,7 +197,7 @@ static void bring(struct late_read *l)
 	struct ck_read *r = &l->read;
 	int rc = -ENOMEM;
 
-	r->to = ck_pages_alloc(r->len);
+	r->to = bytes_alloc(r->len);
 	if (r->to)
 		rc = ck_route_read(&l->late.fs->route, r);
 	if (rc != -EINPROGRESS)

@@ -35,7 +35,7 @@ void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
 	pthread_mutex_lock(&s->lock);
 	sender->used -= j->counted ? j->cost : 0;
 	s->unsent = ck_frames_waiting(s->frames);
-	pthread_cond_signal(&s->more);
+	ck_jobs_call(s);
 	pthread_mutex_unlock(&s->lock);
 	free(j);
 }
@@ -64,12 +64,19 @@ static enum ck_serve_queue queue_of(const struct ck_serve_job *j)
 						    : CK_QUEUE_OTHERS;
 }
 
+void ck_jobs_call(struct ck_serve *s)
+{
+	if (s->waiting)
+		pthread_cond_signal(&s->more);
+}
+
 void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j)
 {
 	pthread_mutex_lock(&s->lock);
 	j->number = s->last_number++;
 	ck_jobs_append(&s->senders[j->sender].waiting[queue_of(j)], j);
-	pthread_cond_signal(&s->more);
+	s->waiting++;
+	ck_jobs_call(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -83,6 +90,28 @@ static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
 	if (j->sender == CK_FROM_LINK)
 		used += s->unsent;
 	return used == 0 || used + j->cost <= s->share;
+}
+
+bool ck_jobs_has_memory(struct ck_serve *s, const struct ck_serve_job *j)
+{
+	const struct ck_serve_sender *sender = &s->senders[j->sender];
+	bool has = true;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned q = 0; q < CK_SERVE_QUEUES; q++)
+		has &= !sender->waiting[q].first ||
+		       has_memory(s, sender->waiting[q].first);
+	has &= has_memory(s, j);
+	pthread_mutex_unlock(&s->lock);
+	return has;
+}
+
+void ck_jobs_count(struct ck_serve *s, struct ck_serve_job *j)
+{
+	pthread_mutex_lock(&s->lock);
+	s->senders[j->sender].used += j->cost;
+	j->counted = true;
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* Whether it would take memory for which an older one of its sender waits. */
@@ -103,6 +132,7 @@ static struct ck_serve_job *begin(struct ck_serve *s, enum ck_serve_queue q,
 {
 	struct ck_serve_job *j = ck_jobs_take(&s->senders[sender].waiting[q]);
 
+	s->waiting--;
 	s->senders[sender].used += j->cost;
 	j->counted = true;
 	s->turn[q] = (sender + 1) % s->nsenders;
@@ -157,6 +187,8 @@ void ck_jobs_forget(struct ck_serve *s, uint32_t sender)
 
 		pthread_mutex_lock(&s->lock);
 		all = *waiting;
+		for (const struct ck_serve_job *j = all.first; j; j = j->next)
+			s->waiting--;
 		*waiting = (struct ck_serve_jobs){ 0 };
 		pthread_mutex_unlock(&s->lock);
 		free_all(s, all);
@@ -177,7 +209,7 @@ void ck_jobs_note_unsent(struct ck_serve *s)
 {
 	pthread_mutex_lock(&s->lock);
 	s->unsent = ck_frames_waiting(s->frames);
-	pthread_cond_signal(&s->more);
+	ck_jobs_call(s);
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -115,29 +115,65 @@ static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
 	}
 }
 
-int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
-		       struct ck_answer *out)
+/* A READ that is being answered; memory for it. */
+struct reading {
+	struct ck_loop *loops;
+	struct ck_move *list;
+	struct ck_moves moves;
+};
+
+static void reading_end(struct reading *r)
 {
-	ck_auto_free struct ck_loop *loops = NULL;
-	ck_auto_free struct ck_move *list = NULL;
-	struct ck_moves moves = { 0 };
+	free(r->loops);
+	free(r->list);
+}
+
+/* Room for what it brings, which is not there yet. */
+static int reading_begin(struct reading *r, struct ck_cur body,
+			 struct ck_answer *out)
+{
 	struct sums s = { 0 };
 
 	if (!sum_up(body, &s))
 		return -EPROTO;
-	list = calloc(s.n, sizeof(*list));
-	loops = calloc(s.loops + CK_MAX_DIMS, sizeof(*loops));
+	r->list = calloc(s.n, sizeof(*r->list));
+	r->loops = calloc(s.loops + CK_MAX_DIMS, sizeof(*r->loops));
 	out->payload = malloc(s.bytes);
-	if (!list || !loops || !out->payload)
+	if (!r->list || !r->loops || !out->payload)
 		return -ENOMEM;
 	out->head.payload = s.bytes;
-	moves_get(body, list, loops, out->payload);
-	moves.list = list;
-	moves.n = s.n;
-	(void)o->host.mover.start(&o->host.mover,
-				  &moves); /* it does all at once */
-	moves_put(&moves, out);
+	moves_get(body, r->list, r->loops, out->payload);
+	r->moves = (struct ck_moves){ .list = r->list, .n = s.n };
 	return 0;
+}
+
+int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
+		       struct ck_answer *out)
+{
+	struct reading r = { 0 };
+	int rc = reading_begin(&r, body, out);
+
+	if (rc == 0) {
+		(void)o->host.mover.start(&o->host.mover,
+					  &r.moves); /* it does all at once */
+		moves_put(&r.moves, out);
+	}
+	reading_end(&r);
+	return rc;
+}
+
+int ck_data_owner_read_now(struct ck_data_owner *o, struct ck_cur body,
+			   struct ck_answer *out)
+{
+	struct reading r = { 0 };
+	int rc = reading_begin(&r, body, out);
+
+	if (rc == 0 && !ck_host_mover_now(&o->host, &r.moves))
+		rc = -EAGAIN;
+	if (rc == 0)
+		moves_put(&r.moves, out);
+	reading_end(&r);
+	return rc;
 }
 
 /* --- DIGEST ------------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@ struct ck_data_owner {
 	enum ck_beneath how;
 	struct ck_files *files;
 	struct ck_host_mover host;
+	bool quick; /* the directory is on a filesystem of this host */
 
 	/* Of the one thread that looks: */
 	uint64_t names; /* bytes that names take, with what belongs to them */
@@ -35,6 +36,10 @@ CK_MUST_USE int ck_data_owner_look(struct ck_data_owner *o, struct ck_cur body,
 				   struct ck_answer *out);
 CK_MUST_USE int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
 				   struct ck_answer *out);
+/* As ck_data_owner_read(), but -EAGAIN if it would wait. */
+CK_MUST_USE int ck_data_owner_read_now(struct ck_data_owner *o,
+				       struct ck_cur body,
+				       struct ck_answer *out);
 CK_MUST_USE int ck_data_owner_digest(struct ck_data_owner *o,
 				     struct ck_cur body, struct ck_answer *out);
 

@@ -31,15 +31,28 @@ static void answer_without(const struct ck_message *m, uint32_t err,
 					     .epoch = m->head.epoch } };
 }
 
-/* That this rank is there is said at once, however much else it has to do. */
+/* What needs no thread, since it waits for nothing: the thread that carries messages
+ * answers it. That this rank is there is said however much else it has to do. */
+static bool answer_now(struct ck_serve *s, struct ck_serve_job *j)
+{
+	if (j->request.head.type == CK_WIRE_PING) {
+		answer_without(&j->request, 0, &j->answer);
+		return true;
+	}
+	if (!s->options->owner || !ck_jobs_has_memory(s, j) ||
+	    !ck_data_owner_answer_now(s->options->owner, &j->request, j->cost,
+				      &j->answer))
+		return false;
+	ck_jobs_count(s, j);
+	return true;
+}
+
 static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
 {
-	if (j->request.head.type != CK_WIRE_PING) {
+	if (answer_now(s, j))
+		ck_serve_answer(s, j);
+	else
 		ck_jobs_add(s, j);
-		return;
-	}
-	answer_without(&j->request, 0, &j->answer);
-	ck_serve_answer(s, j);
 }
 
 /* The link is not read from for a while when it asks too much. */
@@ -81,10 +94,12 @@ static void work_over(struct ck_serve *s, struct ck_serve_job *j)
 {
 	if (j->request.head.type == CK_WIRE_LOOK) {
 		s->looking = false;
-		pthread_cond_signal(&s->more);
+		ck_jobs_call(s);
 	}
+	/* Whoever takes the first takes all. */
+	if (!s->answered.first)
+		ck_serve_wake(s);
 	ck_jobs_append(&s->answered, j);
-	ck_serve_wake(s);
 }
 
 bool ck_serve_work(struct ck_serve *s)
@@ -94,7 +109,7 @@ bool ck_serve_work(struct ck_serve *s)
 	if (!j)
 		return false;
 	/* There may be one for another thread too. */
-	pthread_cond_signal(&s->more);
+	ck_jobs_call(s);
 	pthread_mutex_unlock(&s->lock);
 	work(s, j);
 	pthread_mutex_lock(&s->lock);

@@ -75,6 +75,7 @@ struct ck_serve {
 	uint32_t turn[CK_SERVE_QUEUES]; /* the sender that is next */
 	enum ck_serve_queue next_queue;
 	bool looking;	 /* a LOOK is being answered */
+	uint32_t waiting; /* jobs in the senders' queues */
 	uint64_t unsent; /* bytes that wait for room in the link's socket */
 	uint64_t last_number;
 	struct ck_serve_jobs answered;
@@ -96,6 +97,13 @@ void ck_jobs_append(struct ck_serve_jobs *q, struct ck_serve_job *j);
 struct ck_serve_job *ck_jobs_take(struct ck_serve_jobs *q);
 /* Has it wait until it is its sender's turn. */
 void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j);
+/* Whether there is memory for its answer, and nothing of its sender waits for some. */
+CK_MUST_USE bool ck_jobs_has_memory(struct ck_serve *s,
+				    const struct ck_serve_job *j);
+/* Its answer is made, though it was in no queue. */
+void ck_jobs_count(struct ck_serve *s, struct ck_serve_job *j);
+/* Calls a thread if there are jobs that wait. Under the lock. */
+void ck_jobs_call(struct ck_serve *s);
 /* The one that is begun now: senders take turns, and one that has to wait for memory
  * stops no other. NULL: there is none. Under the lock. */
 struct ck_serve_job *ck_jobs_next(struct ck_serve *s);
