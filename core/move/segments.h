@@ -45,7 +45,8 @@ enum { CK_SEGMENT_BUCKETS = 64 };
 struct ck_segments {
 	uint64_t most;	/* bytes of one */
 	uint64_t cache; /* bytes of all */
-	uint64_t kept;	/* bytes of spent ones that stay for others; may change */
+	uint64_t
+		kept; /* bytes of spent ones that stay for others; may change */
 	uint64_t bytes; /* that they have */
 	struct ck_segment *buckets[CK_SEGMENT_BUCKETS];
 	struct ck_stats *stats;	      /* NULL: nobody counts */

@@ -10,13 +10,15 @@
 #include <pthread.h>
 
 enum {
-	AHEAD = 16 << 20, /* bytes asked for before they are read, for segments of 2 MiB
+	AHEAD = 16
+		<< 20, /* bytes asked for before they are read, for segments of 2 MiB
 			   * and more: what fits into a processor's cache, and is on
 			   * its way at once where 1 GB/s comes from 10 ms away */
 	AHEAD_MOST = 64 << 20, /* the same for the largest segments */
-	KEPT = 64 << 20,       /* bytes that were read, for who reads them later */
-	SEVERAL_MSEC = 2000,   /* so long others are expected after one was seen */
-	UNUSED_MSEC = 10000,   /* until memory of idle ones is given back */
+	KEPT = 64 << 20, /* bytes that were read, for who reads them later */
+	SEVERAL_MSEC =
+		2000, /* so long others are expected after one was seen */
+	UNUSED_MSEC = 10000, /* until memory of idle ones is given back */
 	TICK_MSEC = 1000,
 };
 

@@ -74,9 +74,9 @@ struct ck_serve {
 	struct ck_serve_sender *senders;
 	uint32_t turn[CK_SERVE_QUEUES]; /* the sender that is next */
 	enum ck_serve_queue next_queue;
-	bool looking;	 /* a LOOK is being answered */
+	bool looking;	  /* a LOOK is being answered */
 	uint32_t waiting; /* jobs in the senders' queues */
-	uint64_t unsent; /* bytes that wait for room in the link's socket */
+	uint64_t unsent;  /* bytes that wait for room in the link's socket */
 	uint64_t last_number;
 	struct ck_serve_jobs answered;
 	bool ending;

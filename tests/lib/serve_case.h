@@ -27,6 +27,12 @@ int __real_ck_data_owner_answer(struct ck_data_owner *o,
 int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
 				const struct ck_message *request,
 				struct ck_answer *out);
+bool __real_ck_data_owner_answer_now(struct ck_data_owner *o,
+				     const struct ck_message *request,
+				     uint64_t cost, struct ck_answer *out);
+bool __wrap_ck_data_owner_answer_now(struct ck_data_owner *o,
+				     const struct ck_message *request,
+				     uint64_t cost, struct ck_answer *out);
 void __real_ck_answer_fini(struct ck_answer *a);
 void __wrap_ck_answer_fini(struct ck_answer *a);
 int __real_ck_frames_put(struct ck_frames *f, const struct ck_frame *frame,
@@ -45,30 +51,53 @@ static inline void note_most(uint64_t *most, uint64_t now)
 		__atomic_store_n(most, now, __ATOMIC_RELAXED);
 }
 
-int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
-				const struct ck_message *request,
-				struct ck_answer *out)
+static inline void note_begun(const struct ck_message *request)
 {
-	uint64_t bytes;
 	unsigned at = __atomic_fetch_add(&taken.begun, 1, __ATOMIC_RELAXED);
-	int rc;
 
 	if (at < CK_ARRAY_SIZE(taken.ids))
 		__atomic_store_n(&taken.ids[at], request->head.id,
 				 __ATOMIC_RELAXED);
 	__atomic_fetch_add(&taken.n, 1, __ATOMIC_RELEASE);
+}
+
+static inline void note_made(const struct ck_answer *a)
+{
+	uint64_t bytes = a->head.payload + a->head.body;
+
+	note_most(&taken.payload, a->head.payload);
+	note_most(&taken.most,
+		  __atomic_add_fetch(&taken.now, bytes, __ATOMIC_RELAXED));
+}
+
+int __wrap_ck_data_owner_answer(struct ck_data_owner *o,
+				const struct ck_message *request,
+				struct ck_answer *out)
+{
+	int rc;
+
+	note_begun(request);
 	while (request->head.type == CK_WIRE_LOOK &&
 	       __atomic_load_n(&taken.looks_held, __ATOMIC_ACQUIRE))
 		msec_sleep(5);
 	while (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE))
 		msec_sleep(5);
 	rc = __real_ck_data_owner_answer(o, request, out);
-	bytes = out->head.payload + out->head.body;
-
-	note_most(&taken.payload, out->head.payload);
-	note_most(&taken.most,
-		  __atomic_add_fetch(&taken.now, bytes, __ATOMIC_RELAXED));
+	note_made(out);
 	return rc;
+}
+
+/* What is held waits as if its bytes were on a disk. */
+bool __wrap_ck_data_owner_answer_now(struct ck_data_owner *o,
+				     const struct ck_message *request,
+				     uint64_t cost, struct ck_answer *out)
+{
+	if (__atomic_load_n(&taken.held, __ATOMIC_ACQUIRE) ||
+	    !__real_ck_data_owner_answer_now(o, request, cost, out))
+		return false;
+	note_begun(request);
+	note_made(out);
+	return true;
 }
 
 void __wrap_ck_answer_fini(struct ck_answer *a)

@@ -223,6 +223,24 @@ static void test_shared(void)
 	scene_end();
 }
 
+/* Memory of what one reader has read is used again at once. */
+static void test_used_again(void)
+{
+	struct stream_reader r;
+	uint64_t most = 0;
+	unsigned wrong = 0;
+
+	scene_begin(~0U, SEGMENT, 8 << 20);
+	stream_reader_begin(&r, &scene.c, 1);
+	for (uint64_t at = 0; at < BIG_BYTES; at += 8192) {
+		wrong += read_all(&r, at, at + 8192, 8192);
+		most = ck_max(most, ck_streams_bytes(scene.c.streams));
+	}
+	eq_u64(wrong, 0);
+	ok(most > 0 && most <= 12UL * SEGMENT);
+	scene_end();
+}
+
 static void test_memory(void)
 {
 	static struct stream_reader r[40];
@@ -363,6 +381,7 @@ int main(void)
 	test_no_stream();
 	test_overtaking();
 	test_shared();
+	test_used_again();
 	test_memory();
 	test_move();
 	test_here();
