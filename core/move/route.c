@@ -209,8 +209,9 @@ struct journey {
 
 static void journey_free(struct journey *j)
 {
-	ck_stats_waited(ck_files_stats(j->route->files),
-			ck_msec_now() - j->begun);
+	if (!j->read->ahead)
+		ck_stats_waited(ck_files_stats(j->route->files),
+				ck_msec_now() - j->begun);
 	ck_remote_fini(&j->remote);
 	ck_errand_fini(&j->errand);
 	free(j);

@@ -117,6 +117,7 @@ static bool add(struct ck_streams *all, struct ck_stream *s,
 					  .vpos = begin,
 					  .len = end - begin,
 					  .to = segment->bytes,
+					  .ahead = true,
 					  .done = read_done,
 					  .arg = segment };
 	all->options.hold(s);
@@ -232,6 +233,7 @@ static void hold(struct ck_streams *all, struct ck_stream_read *r)
 		p->from->waiting = p;
 	}
 	r->waits = r->left > 0;
+	r->begun = r->waits ? ck_msec_now() : 0;
 }
 
 /* taken: its bytes were used. */
@@ -331,6 +333,12 @@ static struct ck_stream_read *settle(struct ck_streams *all,
 	return list;
 }
 
+static void call(const struct ck_streams *all, struct ck_stream_read *r, int rc)
+{
+	ck_stats_waited(all->segments.stats, ck_msec_now() - r->begun);
+	r->done(r, rc);
+}
+
 static void call_all(struct ck_streams *all, struct ck_stream_read *list)
 {
 	while (list) {
@@ -343,7 +351,7 @@ static void call_all(struct ck_streams *all, struct ck_stream_read *list)
 			release(all, r, false);
 			pthread_mutex_unlock(&all->lock);
 		}
-		r->done(r, rc);
+		call(all, r, rc);
 	}
 }
 
@@ -436,7 +444,7 @@ static void *run(void *arg)
 		}
 		pthread_mutex_unlock(&all->lock);
 		if (r)
-			r->done(r, -EINTR);
+			call(all, r, -EINTR);
 		else
 			start(all, s);
 		pthread_mutex_lock(&all->lock);

@@ -113,6 +113,7 @@ struct ck_read {
 	uint64_t vpos, len;
 	void *to;
 	bool brief;  /* as of ck_moves */
+	bool ahead;  /* no reader waits for it */
 	bool remote; /* set by ck_move_read(): not all was here */
 	/* Called once if the read was not done at once, by any thread that holds
 	 * no lock which interrupting it takes; the read and `to` are the caller's

@@ -28,8 +28,8 @@ struct ck_stats {
 		cache_bytes; /* kept now of other hosts; for whoever keeps them to add to
 			       * and take from */
 	uint64_t restarts; /* jobs that took over */
-	/* Requests to other hosts, those ahead of readers too, that took less than 2 to the
-	 * i milliseconds, and not less than half of that. */
+	/* Readers who waited for other hosts less than 2 to the i milliseconds, and not less
+	 * than half of that. */
 	uint64_t waits[CK_STATS_WAITS];
 	uint64_t
 		errors[CK_STATS_ERRORS]; /* that readers were given, by errno */
@@ -52,7 +52,7 @@ static inline void ck_count(uint64_t *counter, uint64_t n)
 
 /* What a reader was answered: so many bytes, or a negative errno. */
 void ck_stats_answered(struct ck_stats *s, uint64_t bytes, int rc);
-/* A request to other hosts has ended. */
+/* A reader has waited for other hosts. */
 void ck_stats_waited(struct ck_stats *s, uint64_t msec);
 /* A message of so many bytes came from a peer. */
 void ck_stats_came(struct ck_stats *s, uint32_t peer, uint64_t bytes);

@@ -85,6 +85,7 @@ struct ck_stream_read {
 	} pieces[CK_STREAM_PIECES];
 	struct ck_stream_read *later; /* that is called with it */
 	uint32_t left;		      /* pieces that are on their way */
+	uint64_t begun;		      /* when it began to wait, in ms */
 	bool waits, unwanted, failed;
 };
 

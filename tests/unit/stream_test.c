@@ -3,6 +3,7 @@
  * stream: what is asked for ahead of readers of one remote range, how often, and what
  * becomes of it.
  */
+#include "ckptfs/stats.h"
 #include "stream_case.h"
 
 enum { SEGMENT = 64 << 10, START = SEGMENT / 4, CACHE = 2 << 20 };
@@ -68,6 +69,7 @@ static struct scene {
 	struct stream_case c;
 	struct world *w;
 	struct ck_files *files;
+	struct ck_stats *stats;
 	uint8_t to[BIG_BYTES];
 } scene;
 
@@ -86,6 +88,8 @@ static void scene_begin_with(unsigned remote, uint64_t segment, uint64_t cache,
 					       .file = BIG,
 					       .len = BIG_BYTES });
 	scene.files = files_open_remote(remote);
+	scene.stats = ck_stats_make(1);
+	ck_files_set_stats(scene.files, scene.stats);
 	stream_case_begin(&scene.c, scene.files, world_open(scene.w),
 			  &counter.mover, segment, cache, unused_msec);
 }
@@ -100,6 +104,7 @@ static void scene_end(void)
 	ok(stream_case_end(&scene.c));
 	ck_opened_free(scene.c.opened);
 	ck_files_free(scene.files);
+	free(scene.stats);
 	world_free(scene.w);
 }
 
@@ -123,6 +128,15 @@ static unsigned read_all(struct stream_reader *r, uint64_t begin, uint64_t end,
 	return wrong;
 }
 
+static uint64_t waits(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < CK_STATS_WAITS; i++)
+		sum += scene.stats->waits[i];
+	return sum;
+}
+
 /* --- cases ------------------------------------------------------------------------------ */
 
 /* Each byte is brought once, nearly all before they are read. */
@@ -135,6 +149,8 @@ static void test_front_to_back(void)
 	eq_u64(read_all(&r, 0, BIG_BYTES, 10000), 0);
 	eq_u64(moved(), BIG_BYTES);
 	ok(scene.c.ready + scene.c.waited > 10 * scene.c.alone);
+	/* Nobody waits for what was brought before. */
+	eq_u64(waits(), scene.c.waited + scene.c.alone);
 	scene_end();
 }
 
