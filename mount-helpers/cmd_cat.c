@@ -16,10 +16,14 @@ struct catting {
 	bool full;   /* nothing can be written any more, which was said */
 };
 
-static void put(struct catting *k, size_t len)
+static void put(void *arg, const struct iovec *bytes, uint32_t n)
 {
-	int rc = ck_write_full(STDOUT_FILENO, k->bytes, len);
+	struct catting *k = arg;
+	int rc = 0;
 
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = ck_write_full(STDOUT_FILENO, bytes[i].iov_base,
+				   bytes[i].iov_len);
 	k->full = rc != 0;
 	if (rc)
 		(void)ck_trouble("standard output: %s", strerror(-rc));
@@ -34,9 +38,7 @@ static int cat_file(struct catting *k, const struct ck_tree_file *f)
 	for (uint64_t at = 0; rc == 0 && !k->full && at < size; at += PIECE) {
 		size_t len = (size_t)ck_min((uint64_t)PIECE, size - at);
 
-		rc = ck_reader_read(&r, at, len, k->bytes);
-		if (rc == 0)
-			put(k, len);
+		rc = ck_reader_pass(&r, at, len, k->bytes, put, k);
 	}
 	ck_reader_end(&r);
 	return rc;

@@ -116,19 +116,36 @@ bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 
 /* --- bytes --------------------------------------------------------------------------- */
 
+struct putting {
+	int fd;
+	uint64_t at;
+	int rc; /* of writing */
+};
+
+static void put(void *arg, const struct iovec *bytes, uint32_t n)
+{
+	struct putting *p = arg;
+
+	for (uint32_t i = 0; i < n && p->rc == 0; i++) {
+		p->rc = ck_pwrite_full(p->fd, bytes[i].iov_base,
+				       bytes[i].iov_len, p->at);
+		p->at += bytes[i].iov_len;
+	}
+}
+
 static bool copy_piece(struct ck_copying *c, struct ck_copy_file *f,
 		       struct ck_reader *r, uint64_t at, size_t len,
 		       void *buffer)
 {
-	int rc = ck_reader_read(r, at, len, buffer);
+	struct putting p = { .fd = f->fd, .at = at };
+	int rc = ck_reader_pass(r, at, len, buffer, put, &p);
 
 	if (rc) {
 		unread(c, f, rc);
 		return false;
 	}
-	rc = ck_pwrite_full(f->fd, buffer, len, at);
-	if (rc) {
-		unwritten(c, f, -rc);
+	if (p.rc) {
+		unwritten(c, f, -p.rc);
 		return false;
 	}
 	ck_progress_add(c->how.progress, len);

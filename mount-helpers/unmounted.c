@@ -49,20 +49,31 @@ struct ck_reader ck_reader_of(struct ck_unmounted *u,
 				   .stream.slice = f->node.number };
 }
 
-int ck_reader_read(struct ck_reader *r, uint64_t vpos, size_t len, void *to)
+static int read_here(struct ck_reader *r, struct ck_read *what,
+		     ck_stream_taker *take, void *arg)
+{
+	int rc = ck_move_read(&r->u->route, what);
+
+	if (rc == 0)
+		take(arg, &(struct iovec){ what->to, what->len }, 1);
+	return rc;
+}
+
+int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len, void *room,
+		   ck_stream_taker *take, void *arg)
 {
 	const struct ck_tree_file *f = r->file;
 	struct ck_unmounted *u = r->u;
 	struct ck_read what = {
-		.from = f->opened, .vpos = vpos, .len = len, .to = to
+		.from = f->opened, .vpos = vpos, .len = len, .to = room
 	};
 	int rc = -f->err;
 
 	r->stream.reader = r;
 	if (rc == 0)
-		rc = u->streams ? ck_stream_move(u->streams, &u->route,
-						 &r->stream, &what)
-				: ck_move_read(&u->route, &what);
+		rc = u->streams ? ck_stream_pass(u->streams, &u->route,
+						 &r->stream, &what, take, arg)
+				: read_here(r, &what, take, arg);
 	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
 		ck_stats_answered(ck_files_stats(u->cp->files), len, rc);
 	return rc;

@@ -53,9 +53,10 @@ uint64_t ck_unmounted_size(const struct ck_tree_file *f);
 /* The file is the caller's, and is closed after it. */
 struct ck_reader ck_reader_of(struct ck_unmounted *u,
 			      const struct ck_tree_file *f);
-/* The bytes [vpos, vpos + len), all of them, or the error that the mount answers. */
-CK_MUST_USE int ck_reader_read(struct ck_reader *r, uint64_t vpos, size_t len,
-			       void *to);
+/* Hands over the bytes [vpos, vpos + len), all of them, or is the error that the mount
+ * answers. There is room for them. */
+CK_MUST_USE int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len,
+			       void *room, ck_stream_taker *take, void *arg);
 /* Waits until nothing is on its way for it. */
 void ck_reader_end(struct ck_reader *r);
 /* Whether the data files that its bytes were read from are still those that were seen

@@ -102,9 +102,15 @@ void ck_stream_put(struct ck_streams *all, struct ck_stream_read *r);
  * called until that has returned, also of one that does not wait. */
 void ck_stream_interrupt(struct ck_streams *all, struct ck_stream_read *r);
 
-/* Reads from segments or by the route, and waits: as ck_move_read(). */
-CK_MUST_USE int ck_stream_move(struct ck_streams *all, struct ck_route *route,
-			       struct ck_stream *s, struct ck_read *what);
+/* Takes bytes in n pieces, one behind the other, which are not its own. */
+typedef void ck_stream_taker(void *arg, const struct iovec *bytes, uint32_t n);
+
+/* Reads from segments or by the route, and waits: as ck_move_read(). If there is no error
+ * the bytes are handed over where they are, once and in the calling thread; what->to is
+ * room for them, in which they need not be. */
+CK_MUST_USE int ck_stream_pass(struct ck_streams *all, struct ck_route *route,
+			       struct ck_stream *s, struct ck_read *what,
+			       ck_stream_taker *take, void *arg);
 
 /* The stream reads this now, from elsewhere; remote: something of it is remote, so what
  * follows may be asked for. Never waits, never fails. */

@@ -161,15 +161,30 @@ static inline int stream_case_read(struct stream_reader *r, uint64_t vpos,
 	return stream_alone(r, &what, rc == -ENOENT);
 }
 
-/* The same by one who does not know what segments are. */
-static inline int stream_case_move(struct stream_reader *r, uint64_t vpos,
-				   uint64_t len, void *to)
+static inline void stream_case_take(void *arg, const struct iovec *bytes,
+				    uint32_t n)
 {
-	struct ck_read what = {
-		.from = r->c->opened, .vpos = vpos, .len = len, .to = to
-	};
+	uint8_t **to = arg;
 
-	return ck_stream_move(r->c->streams, &r->c->route, &r->stream, &what);
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(*to, bytes[i].iov_base, bytes[i].iov_len);
+		*to += bytes[i].iov_len;
+	}
+}
+
+/* The same by one who does not know what segments are. */
+static inline int stream_case_pass(struct stream_reader *r, uint64_t vpos,
+				   uint64_t len, uint8_t *to)
+{
+	uint8_t *room = malloc(len), *end = to;
+	struct ck_read what = {
+		.from = r->c->opened, .vpos = vpos, .len = len, .to = room
+	};
+	int rc = ck_stream_pass(r->c->streams, &r->c->route, &r->stream, &what,
+				stream_case_take, &end);
+
+	free(room);
+	return rc == 0 && end != to + len ? -EPROTO : rc;
 }
 
 #endif

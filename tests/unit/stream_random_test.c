@@ -59,7 +59,7 @@ static unsigned read_some(struct trial *t, struct stream_reader *r,
 		*at = boxes_below(random, size);
 	len = 1 + boxes_below(random, ck_min(size - *at, (uint64_t)400));
 	rc = boxes_one_in(random, 3)
-		     ? stream_case_move(r, *at, len, t->to)
+		     ? stream_case_pass(r, *at, len, t->to)
 		     : stream_case_read(r, *at, len, t->to, interrupt);
 	if (rc == -EINTR && interrupt)
 		return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* stream_move: reads of those who wait. */
+/* stream_pass: reads of those who wait. */
 #include "ckptfs/stream.h"
 
 #include <errno.h>
@@ -18,17 +18,10 @@ static void wake(struct ck_stream_read *r, int rc)
 	sem_post(&w->done);
 }
 
-static void copy(const struct ck_stream_read *r, uint8_t *to)
-{
-	for (uint32_t i = 0; i < r->n; i++) {
-		memcpy(to, r->bytes[i].iov_base, r->bytes[i].iov_len);
-		to += r->bytes[i].iov_len;
-	}
-}
-
 /* As of ck_stream_read(). */
 static int from_segments(struct ck_streams *all, struct ck_stream *s,
-			 const struct ck_read *what)
+			 const struct ck_read *what, ck_stream_taker *take,
+			 void *arg)
 {
 	struct wait w = { .rc = 0 };
 	struct ck_stream_read r = { .done = wake, .arg = &w };
@@ -43,16 +36,17 @@ static int from_segments(struct ck_streams *all, struct ck_stream *s,
 	}
 	sem_destroy(&w.done);
 	if (rc == 0) {
-		copy(&r, what->to);
+		take(arg, r.bytes, r.n);
 		ck_stream_put(all, &r);
 	}
 	return rc;
 }
 
-int ck_stream_move(struct ck_streams *all, struct ck_route *route,
-		   struct ck_stream *s, struct ck_read *what)
+int ck_stream_pass(struct ck_streams *all, struct ck_route *route,
+		   struct ck_stream *s, struct ck_read *what,
+		   ck_stream_taker *take, void *arg)
 {
-	int rc = from_segments(all, s, what);
+	int rc = from_segments(all, s, what, take, arg);
 	bool alone = rc == -ENOENT;
 
 	if (rc == 0)
@@ -61,5 +55,7 @@ int ck_stream_move(struct ck_streams *all, struct ck_route *route,
 	rc = ck_move_read(route, what);
 	if (alone)
 		ck_stream_note(all, s, what, what->remote);
+	if (rc == 0)
+		take(arg, &(struct iovec){ what->to, what->len }, 1);
 	return rc;
 }
