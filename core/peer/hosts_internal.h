@@ -111,7 +111,8 @@ struct ck_hosts {
 		uint32_t peer;	    /* 0: it is on this host */
 		uint64_t size;
 		struct timespec mtime;
-		struct ck_file_access access; /* atomic, as is: */
+		uint8_t digest[CK_COPY_DIGEST]; /* of all bytes */
+		struct ck_file_access access;	/* atomic, as is: */
 		bool changed;
 	} metadata;
 

@@ -251,6 +251,7 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	h->metadata.name = all->name;
 	h->metadata.size = said->size;
 	h->metadata.mtime = copy->looked.info.mtime;
+	memcpy(h->metadata.digest, copy->digest, CK_COPY_DIGEST);
 	if (i == 0)
 		return 0;
 	h->metadata.peer = i;
@@ -280,7 +281,8 @@ static int choose(struct ck_hosts *h, struct copies *all,
 
 	if (rc == 0)
 		rc = check_copies(h, all, d);
-	if (rc == 0 && all->n > 1)
+	/* Also of one alone: hosts that come later have to have the same. */
+	if (rc == 0 && all->n > 0)
 		rc = look_at_all(h, all, tasks, digest, d);
 	if (rc == 0)
 		rc = compare(h, all, &c, list, d);

@@ -13,8 +13,9 @@ struct asked {
 	struct ck_str *names;
 	uint32_t *files;
 	struct ck_looked *said;
-	size_t n, cap;
-	bool there; /* it has said all */
+	size_t n, cap_names, cap;
+	size_t of_metadata; /* 1: that is asked for, too, and said behind all others */
+	bool there;	    /* it has said all */
 };
 
 struct renewal {
@@ -40,8 +41,8 @@ static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
 {
 	struct asked *a = &r->asked[rank];
 	struct ck_str name = ck_files_info(r->hosts->set, file)->path;
-	size_t cap = a->cap;
-	struct ck_str *names = ck_grow(a->names, &cap, a->n, 1, sizeof(*names));
+	struct ck_str *names = ck_grow(a->names, &a->cap_names, a->n, 1,
+				       sizeof(*names));
 	uint32_t *files;
 
 	if (!names)
@@ -70,6 +71,81 @@ static int ask_for_away(struct renewal *r, uint32_t file)
 	return rc;
 }
 
+/* --- metadata ----------------------------------------------------------------------- */
+
+/* It takes part now, and was not up in the job before: it was missing or down. This host
+ * sees for itself what becomes of its own. */
+static bool is_back(const struct renewal *r, uint32_t rank)
+{
+	const struct ck_hosts *h = r->hosts;
+
+	return rank && r->there[rank] &&
+	       !(h->hosts[rank].there && ck_calls_is_up(h->calls, rank));
+}
+
+/* Nobody has looked after the metadata of a host that was away. Where it is said whose
+ * counts, that of others does not. The question stands behind those for files. */
+static int ask_for_metadata(struct renewal *r, uint32_t rank)
+{
+	struct ck_str name = r->hosts->metadata.name;
+	struct asked *a = &r->asked[rank];
+	struct ck_str *names;
+
+	if (!is_back(r, rank) || r->hosts->nprefer || name.len == 0)
+		return 0;
+	names = ck_grow(a->names, &a->cap_names, a->n, 1, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	a->names = names;
+	names[a->n] = name;
+	a->of_metadata = 1;
+	return 0;
+}
+
+/* -ESTALE: it is not the same as that of this checkpoint; whatever its time says, for the
+ * bytes are compared. */
+static int compare_metadata(const struct renewal *r, uint32_t rank,
+			    const struct ck_looked *l)
+{
+	const struct ck_hosts *h = r->hosts;
+	struct ck_hosts_digest d = { .number = l->number,
+				     .size = l->info.size };
+	int rc;
+
+	if (l->trouble)
+		return -l->trouble;
+	if (l->info.err || l->info.size != h->metadata.size)
+		return -ESTALE;
+	rc = ck_hosts_digest(r->calls, rank, CK_REPLICAS_FULL, &d, 1);
+	if (rc || d.rc)
+		return rc ? rc : d.rc;
+	return memcmp(d.digest, h->metadata.digest, CK_COPY_DIGEST) ? -ESTALE
+								    : 0;
+}
+
+/* A host that is back has to have the same, or none. */
+static int check_metadata(const struct renewal *r, uint32_t rank)
+{
+	const struct ck_hosts *h = r->hosts;
+	const struct asked *a = &r->asked[rank];
+	const struct ck_looked *l = &a->said[a->n];
+	int rc;
+
+	if (!a->of_metadata || (!l->seen && !l->trouble) ||
+	    (l->seen && ck_file_is_missing(&l->info)))
+		return 0;
+	rc = compare_metadata(r, rank, l);
+	if (rc == -ESTALE)
+		ck_log("host %s: has another %s, and is not used",
+		       h->hosts[rank].name, ck_show(h->metadata.name));
+	else if (rc)
+		ck_log("host %s: %s: %s; it is not used", h->hosts[rank].name,
+		       ck_show(h->metadata.name), strerror(-rc));
+	return rc;
+}
+
+/* --- all that is asked --------------------------------------------------------------- */
+
 static int choose(struct renewal *r)
 {
 	const struct ck_hosts_places *known = &r->hosts->known;
@@ -84,65 +160,30 @@ static int choose(struct renewal *r)
 		if (rc == 0)
 			rc = ask_for_away(r, file);
 	}
+	for (uint32_t rank = 0; rank < r->hosts->n && rc == 0; rank++)
+		rc = ask_for_metadata(r, rank);
 	return rc;
 }
 
-/* What a rank says of the metadata, and what is in its own. -ENOENT: it has none. */
-static int look_at_metadata(const struct renewal *r, uint32_t rank,
-			    struct ck_hosts_digest *out)
-{
-	struct ck_looked l = { 0 };
-	int rc = ck_calls_look(r->calls, rank, (struct ck_ids){ 0, 0 },
-			       &r->hosts->metadata.name, 1, &l);
-
-	if (rc)
-		return rc == -ENODATA ? -ENOENT : rc;
-	if (l.trouble)
-		return -l.trouble;
-	if (l.info.err)
-		return ck_file_is_missing(&l.info) ? -ENOENT : -ESTALE;
-	*out = (struct ck_hosts_digest){ .number = l.number,
-					 .size = l.info.size };
-	rc = ck_hosts_digest(r->calls, rank, CK_REPLICAS_FULL, out, 1);
-	return rc ? rc : out->rc;
-}
-
-/* A host that was missing when the metadata was compared has to have the same. */
-static int check_metadata(const struct renewal *r, uint32_t rank)
-{
-	const struct ck_hosts *h = r->hosts;
-	struct ck_hosts_digest own, other;
-	int rc;
-
-	if (h->hosts[rank].was_there || h->nprefer)
-		return 0;
-	rc = look_at_metadata(r, rank, &other);
-	if (rc == -ENOENT)
-		return 0;
-	if (rc == 0)
-		rc = look_at_metadata(r, h->metadata.peer, &own);
-	if (rc == 0 && (own.size != other.size ||
-			memcmp(own.digest, other.digest, CK_COPY_DIGEST) != 0))
-		rc = -ESTALE;
-	if (rc == -ESTALE)
-		ck_log("host %s: has another %s, and is not used",
-		       h->hosts[rank].name, ck_show(h->metadata.name));
-	return rc;
-}
-
+/* Who does not have the directory has no file. */
 static int look(struct ck_hosts_task *t)
 {
 	const struct renewal *r = t->arg;
 	struct asked *a = &r->asked[t->index];
-	int rc = check_metadata(r, t->index);
+	size_t n = a->n + a->of_metadata;
+	int rc;
 
-	if (rc)
-		return rc;
-	a->said = calloc(a->n + 1, sizeof(*a->said));
+	a->said = calloc(n + 1, sizeof(*a->said));
 	if (!a->said)
 		return -ENOMEM;
-	return ck_calls_look(r->calls, t->index, t->hosts->shown, a->names,
-			     a->n, a->said);
+	rc = ck_calls_look(r->calls, t->index, t->hosts->shown, a->names, n,
+			   a->said);
+	if (rc && rc != -ENODATA)
+		return rc;
+	if (rc == 0)
+		return check_metadata(r, t->index);
+	memset(a->said, 0, (n + 1) * sizeof(*a->said));
+	return 0;
 }
 
 /* Whoever does not answer has no part in it. */

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What hosts have that come back, or come late: which metadata, which copies; and hosts
+that answer, but never take part.
+
+    returns.py CKPTFS            needs root
+"""
+import contextlib
+import errno
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../lib"))
+import deal  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
+from tap import Tap  # noqa: E402
+
+FIXTURE = os.path.join(HERE, "../fixtures/sample")
+TENSOR = "model.tok_embeddings.weight"    # of all four ranks
+# A box of that rank: __R_0.distcp is on host R mod 3.
+BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
+       "h3": f"local/rank-2/{TENSOR}.npy"}
+tap = Tap()
+check = tap.check
+
+
+class Mount:
+    """Of all hosts, on the first; with an agent of its own, which does not reach hosts
+    that have a file of their name in `away`."""
+
+    def __init__(self, hosts):
+        self.hosts = hosts
+        self.away = f"{hosts.base}/away"
+        os.makedirs(self.away, exist_ok=True)
+        self.agent = f"{hosts.base}/switchable"
+        with open(self.agent, "w") as f:
+            f.write(f'#!/bin/bash\nfor word; do\n\t[ ! -e "{self.away}/$word" ] || '
+                    f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
+        os.chmod(self.agent, 0o755)
+
+    def run(self, *argv, **options):
+        return self.hosts.run("h1", argv, stdin=subprocess.DEVNULL, text=True, **options)
+
+    @contextlib.contextmanager
+    def mounted(self, *options):
+        done = self.run(
+            CKPTFS, "mount", "--hosts", ",".join(self.hosts.names), "-o",
+            ",".join((f"agent={self.agent}", "net=10.77.0.0/24", *options)),
+            self.hosts.src, self.hosts.mnt, stderr=subprocess.PIPE)
+        check(done.returncode == 0, "mount", done.stderr)
+        try:
+            yield
+        finally:
+            done = self.run(CKPTFS, "umount", self.hosts.mnt, stderr=subprocess.PIPE)
+            check(done.returncode == 0, "umount", done.stderr)
+
+    def leave_out(self, host):
+        with open(f"{self.away}/{host}", "w"):
+            pass
+
+    def let_in(self, host):
+        os.unlink(f"{self.away}/{host}")
+
+    def report(self, name):
+        return self.run("cat", f"{self.hosts.mnt}/.ckptfs/{name}",
+                        stdout=subprocess.PIPE, check=True).stdout
+
+    def states(self):
+        return dict(re.findall(r"^host (\S+) (\S+) ", self.report("status"), re.M))
+
+    def are_up(self, *names, seconds=15):
+        """They are, and no others."""
+        return until(lambda: {host for host, state in self.states().items()
+                              if state == "up"} == set(names), seconds)
+
+    def read(self, path):
+        return self.hosts.read("h1", f"{self.hosts.mnt}/{path}")[0]
+
+    def content(self, path):
+        done = self.hosts.run("h1", ["cat", f"{self.hosts.mnt}/{path}"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return done.stdout if done.returncode == 0 else None
+
+    def kill_rank(self, host):
+        """So that it has to come back."""
+        for pid in self.hosts.programs(host, "ckptfs", "--mpi"):
+            self.hosts.kill(pid)
+
+
+def dealt(hosts, metadata):
+    """.metadata on those hosts only, and nothing but what belongs to it."""
+    for directory in hosts.directories.values():
+        for name in os.listdir(directory):
+            os.unlink(f"{directory}/{name}")
+    deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
+    for host in set(hosts.names) - set(metadata):
+        os.unlink(f"{hosts.directory(host)}/.metadata")
+
+
+def refused(mount, host, what):
+    others = {"h1", "h2", "h3"} - {host}
+    check(until(lambda: f"host {host}: has another .metadata, and is not used" in
+                mount.report("log"), 15), f"{what}: it is refused", mount.report("log"))
+    check(mount.are_up(*others) and mount.read(BOX[host]) == -errno.EIO and
+          all(mount.read(BOX[other]) > 0 for other in others),
+          f"{what}: the others are used", mount.states())
+
+
+# --- metadata -----------------------------------------------------------------------------
+
+
+def test_had_none(hosts, mount):
+    """A host took part without one, and comes back with another one."""
+    dealt(hosts, ["h1"])
+    file = f"{hosts.directory('h3')}/.metadata"
+    with mount.mounted("rejoin=1"):
+        shutil.copy2(f"{hosts.directory('h1')}/.metadata", file)
+        deal.flip(file)
+        mount.kill_rank("h3")
+        refused(mount, "h3", "it had none")
+        deal.flip(file)
+        check(mount.are_up("h1", "h2", "h3", seconds=20), "with the same: it is used",
+              mount.report("log"))
+
+
+def test_had_the_same(hosts, mount):
+    """Its time and size are those of before, and its bytes are not."""
+    dealt(hosts, ["h1", "h2", "h3"])
+    file = f"{hosts.directory('h2')}/.metadata"
+    with mount.mounted("rejoin=1"):
+        deal.flip(file)
+        hosts.crash("h2")
+        hosts.link("h2", "up")
+        refused(mount, "h2", "it had the same")
+        deal.flip(file)
+        os.utime(file)
+        check(mount.are_up("h1", "h2", "h3", seconds=20),
+              "the same bytes, another time: it is used", mount.report("log"))
+
+
+def test_had_the_only_one(hosts, mount):
+    """It is compared with what was read of it, for nobody else has one."""
+    dealt(hosts, ["h2"])
+    file = f"{hosts.directory('h2')}/.metadata"
+    with mount.mounted("rejoin=1"):
+        deal.flip(file)
+        mount.kill_rank("h2")
+        refused(mount, "h2", "it had the only one")
+        mount.kill_rank("h3")
+        check(mount.are_up("h1", "h3"), "who has none comes back without it",
+              mount.report("log"))
+        deal.flip(file)
+        check(mount.are_up("h1", "h2", "h3", seconds=20), "it is used again",
+              mount.report("log"))
+
+
+def main():
+    if skipped():
+        return 0
+    tests = [test for name, test in globals().items() if name.startswith("test_")]
+    with Hosts(3) as hosts:
+        mount = Mount(hosts)
+        for test in tests:
+            if sys.argv[2:] and test.__name__ not in sys.argv[2:]:
+                continue
+            print(f"# {test.__name__}", flush=True)
+            test(hosts, mount)
+    return tap.finish()
+
+
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(main())
