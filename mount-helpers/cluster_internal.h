@@ -52,8 +52,9 @@ struct ck_cluster {
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	struct ck_link *asked; /* of a job that may take over */
-	bool ending;	       /* none is to be asked any more */
+	struct ck_link
+		*asked; /* of a job that may take over, or has; or NULL */
+	bool ending;	/* none is to be asked any more */
 };
 
 /* Logs whole lines; what is left waits for its end. */
@@ -71,6 +72,8 @@ CK_MUST_USE int ck_cluster_link_make(struct ck_cluster *c,
 CK_MUST_USE int ck_rejoin_prepare(struct ck_cluster *c);
 /* Tries one if it is time to. */
 void ck_rejoin_look(struct ck_cluster *c);
+/* Compares some of the copies that came with it. True: there are more. */
+bool ck_rejoin_compare(struct ck_cluster *c);
 /* What its keeper says. */
 void ck_rejoin_hear(struct ck_cluster *c);
 

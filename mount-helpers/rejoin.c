@@ -83,7 +83,7 @@ static bool *ranks_there(const struct ck_cluster *c, const bool *there)
 	return ranks;
 }
 
-/* -ECANCELED: it is not to be asked. */
+/* It is cut when all ends. -ECANCELED: it is not to be asked. */
 static int asked_set(struct ck_cluster *c, struct ck_link *link)
 {
 	bool ending;
@@ -119,6 +119,15 @@ static void next_is_up(struct ck_cluster *c, struct ck_door_way *way)
 	ck_link_free(link);
 	ck_log("hosts: another job has not taken over: %s", strerror(-rc));
 	next_end(c, true);
+}
+
+/* Whoever ends all of it does not wait for that. */
+bool ck_rejoin_compare(struct ck_cluster *c)
+{
+	bool more = asked_set(c, c->link) == 0 && ck_hosts_compare(c->hosts);
+
+	(void)asked_set(c, NULL);
+	return more;
 }
 
 /* What it says, or that it is there, or has failed. */

@@ -180,6 +180,16 @@ static void prefer(struct ck_hosts *h, size_t host)
 			h->prefer[h->nprefer++] = i;
 }
 
+uint32_t ck_hosts_group_of(const struct ck_hosts *h, uint32_t rank)
+{
+	uint32_t i = 0;
+
+	while (rank < h->groups[i].first ||
+	       rank >= h->groups[i].first + h->groups[i].n)
+		i++;
+	return i;
+}
+
 static bool groups_make(struct ck_hosts *h, const struct ck_hosts_setup *o)
 {
 	h->groups = calloc(h->n + 1UL, sizeof(*h->groups));
@@ -228,22 +238,33 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 		&h->requester,
 		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
 	h->requester.stats = o->stats;
-	if (groups_make(h, o))
+	h->shared = calloc(1, sizeof(*h->shared));
+	if (h->shared && groups_make(h, o))
 		return h;
 	ck_hosts_free(h);
 	return NULL;
+}
+
+static void shared_free(struct ck_hosts_shared *s)
+{
+	while (s) {
+		struct ck_hosts_shared *before = s->before;
+
+		free(s->copies.list);
+		free(s->unused.list);
+		free(s);
+		s = before;
+	}
 }
 
 void ck_hosts_free(struct ck_hosts *h)
 {
 	if (!h)
 		return;
+	ck_hosts_late_drop(h);
 	ck_requester_fini(&h->requester);
-	free(h->files);
-	free(h->others.list);
-	free(h->known.list);
-	free(h->copies.list);
-	free(h->unused.list);
+	ck_hosts_tables_fini(&h->at);
+	shared_free(h->shared);
 	free(h->groups);
 	free(h->prefer);
 	free(h);

@@ -17,20 +17,22 @@ mode_t ck_hosts_closed(const struct ck_file_access *access, struct ck_ids shown)
 struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
 					 uint32_t file, size_t *n)
 {
-	size_t from = 0, end = h->copies.n;
+	const struct ck_hosts_shared *s = __atomic_load_n(&h->shared,
+							  __ATOMIC_ACQUIRE);
+	size_t from = 0, end = s->copies.n;
 
 	while (from < end) {
 		size_t mid = from + (end - from) / 2;
 
-		if (h->copies.list[mid].file < file)
+		if (s->copies.list[mid].file < file)
 			from = mid + 1;
 		else
 			end = mid;
 	}
-	while (end < h->copies.n && h->copies.list[end].file == file)
+	while (end < s->copies.n && s->copies.list[end].file == file)
 		end++;
 	*n = end - from;
-	return end > from ? &h->copies.list[from] : NULL;
+	return end > from ? &s->copies.list[from] : NULL;
 }
 
 static bool all_have_changed(const struct ck_hosts_copy *list, size_t n)

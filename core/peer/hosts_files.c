@@ -128,19 +128,6 @@ static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 	return best;
 }
 
-static int add_other(struct ck_hosts *h, uint32_t file, uint32_t rank,
-		     uint32_t number)
-{
-	struct ck_other_place *list = ck_grow(h->others.list, &h->others.cap,
-					      h->others.n, 1, sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	h->others.list = list;
-	list[h->others.n++] = (struct ck_other_place){ file, { rank, number } };
-	return 0;
-}
-
 int64_t ck_hosts_nsec(struct timespec t)
 {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -151,19 +138,13 @@ static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		     uint32_t rank, bool is_first)
 {
 	const struct ck_looked *l = &g->said[rank][i];
-	struct ck_hosts_place *known = ck_grow(h->known.list, &h->known.cap,
-					       h->known.n, 1, sizeof(*known));
+	const struct ck_hosts_place place = { g->numbers[i], rank,
+					      ck_hosts_nsec(l->info.mtime) };
+	int rc = ck_hosts_tables_know(&h->at, &place);
 
-	if (!known)
-		return -ENOMEM;
-	h->known.list = known;
-	known[h->known.n++] = (struct ck_hosts_place){
-		g->numbers[i], rank, ck_hosts_nsec(l->info.mtime)
-	};
-	if (!is_first)
-		return add_other(h, g->numbers[i], rank, l->number);
-	h->files[g->numbers[i]] = (struct ck_whereabouts){ rank, l->number };
-	return 0;
+	return rc ? rc
+		  : ck_hosts_tables_use(&h->at, place.file, rank, l->number,
+					is_first);
 }
 
 /* All ranks of a host, the best one first; it is the file's first place if that has
@@ -196,13 +177,14 @@ static struct ck_file_access access_of(const struct ck_file_info *info)
 static int add_copy(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		    uint32_t rank)
 {
-	struct ck_hosts_copy *list = ck_grow(h->copies.list, &h->copies.cap,
-					     h->copies.n, 1, sizeof(*list));
+	struct ck_hosts_copy *list =
+		ck_grow(h->shared->copies.list, &h->shared->copies.cap,
+			h->shared->copies.n, 1, sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
-	h->copies.list = list;
-	list[h->copies.n++] = (struct ck_hosts_copy){
+	h->shared->copies.list = list;
+	list[h->shared->copies.n++] = (struct ck_hosts_copy){
 		.file = g->numbers[i],
 		.peer = rank,
 		.access = access_of(&g->said[rank][i].info)
@@ -321,13 +303,17 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 
 		if (is_chosen(g, n, host) || (!copy->has && !err))
 			continue;
-		list = ck_grow(h->unused.list, &h->unused.cap, h->unused.n, 1,
-			       sizeof(*list));
+		list = ck_grow(h->shared->unused.list, &h->shared->unused.cap,
+			       h->shared->unused.n, 1, sizeof(*list));
 		if (!list)
 			return -ENOMEM;
-		h->unused.list = list;
-		list[h->unused.n++] = (struct ck_hosts_unused_copy){
-			g->numbers[i], host, err, copy->size, asked->needed
+		h->shared->unused.list = list;
+		list[h->shared->unused.n++] = (struct ck_hosts_unused_copy){
+			.file = g->numbers[i],
+			.host = host,
+			.err = err,
+			.size = copy->size,
+			.needed = asked->needed,
 		};
 	}
 	return 0;
@@ -396,8 +382,8 @@ static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 	int rc = copies ? ck_gather_copies(h, g, files) : -ENOMEM;
 
 	h->nfiles = ck_files_count(files);
-	h->files = calloc(h->nfiles + 1UL, sizeof(*h->files));
-	if (!h->files)
+	h->at.files = calloc(h->nfiles + 1UL, sizeof(*h->at.files));
+	if (!h->at.files)
 		rc = -ENOMEM;
 	for (size_t i = 0; rc == 0 && i < g->n; i++)
 		rc = settle(h, g, i, copies, files);
@@ -423,10 +409,10 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 		return rc;
 	h->set = files;
 	h->shown = shown;
-	h->requester.ways.files = h->files;
+	h->requester.ways.files = h->at.files;
 	h->requester.ways.n = h->nfiles;
-	h->requester.ways.others = h->others.list;
-	h->requester.ways.nothers = h->others.n;
+	h->requester.ways.others = h->at.others.list;
+	h->requester.ways.nothers = h->at.others.n;
 	ck_hosts_note_states(h);
 	ck_files_set_stats(files, h->elsewhere.stats);
 	if (h->let_wait)

@@ -65,28 +65,12 @@ static void note(struct ck_hosts *h, uint32_t number, uint32_t peer,
 		ck_hosts_note(h, number, peer, l);
 }
 
-/* The first one of a file. */
-static size_t known_of(const struct ck_hosts_places *known, uint32_t file)
-{
-	size_t from = 0, end = known->n;
-
-	while (from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (known->list[mid].file < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
-	return from;
-}
-
 bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
 		      const struct ck_file_info *said)
 {
-	const struct ck_hosts_places *known = &h->known;
+	const struct ck_hosts_places *known = &h->at.known;
 
-	for (size_t i = known_of(known, file);
+	for (size_t i = ck_hosts_places_of(known, file);
 	     i < known->n && known->list[i].file == file; i++)
 		if (known->list[i].peer == peer)
 			return said->err == 0 &&
@@ -144,7 +128,7 @@ static bool is_asked(const struct ck_hosts *h, uint32_t file, uint32_t rank)
 	for (size_t i = 0; i < n; i++)
 		if (list[i].peer == rank)
 			return true;
-	return n == 0 && h->files[file].peer == rank &&
+	return n == 0 && h->at.files[file].peer == rank &&
 	       ck_files_is_remote(h->set, file);
 }
 

@@ -19,9 +19,9 @@ struct ck_hosts_host {
 	const char *name, *path;
 	uint32_t rank; /* see ck_host_rank */
 	bool again;    /* the one before it is of the same host */
-	/* It has answered all that it was asked, of this job. Of the thread that opens
-	 * the checkpoint, then of the one that hears. */
-	bool there;
+	/* Of the thread that opens the checkpoint, then of the one that hears: */
+	bool there; /* it has answered all that it was asked, of this job */
+	bool uncompared; /* it may have copies that are not known, see hosts_late.c */
 	/* Atomic, see ck_hosts_note_states(): */
 	bool was_there; /* in some job */
 	bool up;
@@ -42,8 +42,7 @@ struct ck_hosts_copy {
 	struct ck_file_access access;
 };
 
-/* Grown while the checkpoint is opened; by file, those of a file in the order in which
- * they are used, without one that is here. */
+/* By file, those of a file in the order in which they came, without one that is here. */
 struct ck_hosts_copies {
 	struct ck_hosts_copy *list;
 	size_t n, cap;
@@ -68,11 +67,25 @@ struct ck_hosts_others {
 	size_t n, cap;
 };
 
-/* Copies that are not used, where others are: found while the checkpoint is opened. */
+/* Where files are: what the requester has of this job, by number in the set, and what is
+ * known for other jobs. */
+struct ck_hosts_tables {
+	struct ck_whereabouts *files;
+	struct ck_hosts_others others;
+	struct ck_hosts_places known;
+};
+
+/* Copies that are not used, where others are: found while the checkpoint is opened, or
+ * later. */
 struct ck_hosts_unused_copy {
 	uint32_t file, host; /* the latter one of the groups */
 	int err;	     /* positive: why it cannot be read; 0: it can be */
 	uint64_t size, needed;
+	/* It came late, and is not the one that this host has; what is compared: */
+	bool late;
+	uint32_t other; /* one of the groups */
+	uint64_t other_size;
+	uint8_t digest[CK_COPY_DIGEST], other_digest[CK_COPY_DIGEST];
 };
 
 struct ck_hosts_unused {
@@ -80,7 +93,18 @@ struct ck_hosts_unused {
 	size_t n, cap;
 };
 
+/* What threads look into that take no part in any of this. It is made while the
+ * checkpoint is opened; later it is not changed but replaced, and what was before stays
+ * until the end: that happens no more often than hosts with other copies come. */
+struct ck_hosts_shared {
+	struct ck_hosts_shared *before;
+	struct ck_hosts_copies
+		copies; /* what is in them: of the line's thread */
+	struct ck_hosts_unused unused;
+};
+
 struct ck_hosts_hearing;
+struct ck_hosts_late;
 
 struct ck_hosts {
 	struct ck_elsewhere elsewhere; /* first */
@@ -94,16 +118,11 @@ struct ck_hosts {
 	struct ck_files *set; /* its; NULL: it was not opened */
 	struct ck_ids shown;
 	uint32_t nfiles;
-	/* What the requester has of this job, by number in the set, and what was known
-	 * before. Of the thread that opens the checkpoint, then of the one that
-	 * hears: */
-	struct ck_whereabouts *files;
-	struct ck_hosts_others others;
-	struct ck_hosts_places known;
-	/* Constant again: */
-	struct ck_hosts_copies copies; /* what is in them: of the line's thread,
-					* from then on */
-	struct ck_hosts_unused unused;
+	/* Of the thread that opens the checkpoint, then of the one that hears: */
+	struct ck_hosts_tables at;
+	bool late_due;			  /* hosts are to be compared */
+	struct ck_hosts_late *late;	  /* NULL: none is being compared */
+	struct ck_hosts_shared *shared;	  /* atomic pointer */
 	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
 
 	struct {
@@ -226,6 +245,28 @@ void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
 		   const struct ck_looked *said);
 /* What is on its way is over when it returns. */
 void ck_hosts_hearing_stop(struct ck_hosts *h);
+
+/* --- where files are; of the same thread ------------------------------------------------- */
+
+/* A place of a file, if that is used in this job: number is what it has there. Files come
+ * in their order, the places of one in that in which they are tried. -ENOMEM. */
+CK_MUST_USE int ck_hosts_tables_use(struct ck_hosts_tables *t, uint32_t file,
+				    uint32_t peer, uint32_t number,
+				    bool is_first);
+/* And what is known of it for other jobs. The same. */
+CK_MUST_USE int ck_hosts_tables_know(struct ck_hosts_tables *t,
+				     const struct ck_hosts_place *p);
+void ck_hosts_tables_fini(struct ck_hosts_tables *t);
+/* They are used from now on, with these calls; takes them. Nobody hears. */
+void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
+			     struct ck_calls *calls);
+/* The first place of a file among those known, or where it would be. */
+size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file);
+/* Which group a rank is in. */
+uint32_t ck_hosts_group_of(const struct ck_hosts *h, uint32_t rank);
+
+/* Another job is there: what was compared so far was of the one before. */
+void ck_hosts_late_drop(struct ck_hosts *h);
 
 /* Once the checkpoint's files are known. -ENOMEM. */
 CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);

@@ -16,17 +16,15 @@ struct asked {
 	size_t n, cap_names, cap;
 	size_t of_metadata; /* 1: that is asked for, too, and said behind all others */
 	bool there;	    /* it has said all */
+	bool is_back; /* and was not up in the job before */
 };
 
 struct renewal {
 	struct ck_hosts *hosts;
 	struct ck_calls *calls;
-	const bool *there;   /* who takes part, by rank */
-	struct asked *asked; /* the same */
-	/* What comes of it: */
-	struct ck_whereabouts *files;
-	struct ck_hosts_others others;
-	struct ck_hosts_places known;
+	const bool *there;	   /* who takes part, by rank */
+	struct asked *asked;	   /* the same */
+	struct ck_hosts_tables at; /* what comes of it */
 };
 
 /* --- asking ------------------------------------------------------------------------- */
@@ -73,8 +71,7 @@ static int ask_for_away(struct renewal *r, uint32_t file)
 
 /* --- metadata ----------------------------------------------------------------------- */
 
-/* It takes part now, and was not up in the job before: it was missing or down. This host
- * sees for itself what becomes of its own. */
+/* It was missing or down. This host sees for itself what becomes of its own files. */
 static bool is_back(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -91,7 +88,7 @@ static int ask_for_metadata(struct renewal *r, uint32_t rank)
 	struct asked *a = &r->asked[rank];
 	struct ck_str *names;
 
-	if (!is_back(r, rank) || r->hosts->nprefer || name.len == 0)
+	if (!a->is_back || r->hosts->nprefer || name.len == 0)
 		return 0;
 	names = ck_grow(a->names, &a->cap_names, a->n, 1, sizeof(*names));
 	if (!names)
@@ -148,7 +145,7 @@ static int check_metadata(const struct renewal *r, uint32_t rank)
 
 static int choose(struct renewal *r)
 {
-	const struct ck_hosts_places *known = &r->hosts->known;
+	const struct ck_hosts_places *known = &r->hosts->at.known;
 	size_t k = 0;
 	int rc = 0;
 
@@ -230,41 +227,11 @@ static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
 	return NULL;
 }
 
-static int add_active(struct renewal *r, uint32_t file, uint32_t rank,
-		      uint32_t number, bool is_first)
-{
-	struct ck_other_place *list;
-
-	if (is_first) {
-		r->files[file] = (struct ck_whereabouts){ rank, number };
-		return 0;
-	}
-	list = ck_grow(r->others.list, &r->others.cap, r->others.n, 1,
-		       sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	r->others.list = list;
-	list[r->others.n++] = (struct ck_other_place){ file, { rank, number } };
-	return 0;
-}
-
-static int keep(struct renewal *r, const struct ck_hosts_place *p)
-{
-	struct ck_hosts_place *list = ck_grow(r->known.list, &r->known.cap,
-					      r->known.n, 1, sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	r->known.list = list;
-	list[r->known.n++] = *p;
-	return 0;
-}
-
 /* Nobody is asked for a file, and this says why: it is another one now, or its host is not
  * in the job, where it is down, or did not answer. */
 static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 {
-	struct ck_whereabouts *at = &r->files[p->file];
+	struct ck_whereabouts *at = &r->at.files[p->file];
 
 	const struct ck_looked *l = said_of(r, p->peer, p->file);
 
@@ -286,13 +253,13 @@ static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 		const struct ck_looked *l = said_of(r, list[i].peer,
 						    list[i].file);
 
-		rc = keep(r, &list[i]);
+		rc = ck_hosts_tables_know(&r->at, &list[i]);
 		if (rc || !l || !l->seen ||
 		    !ck_hosts_is_same(r->hosts, list[i].file, list[i].peer,
 				      &l->info))
 			continue;
-		rc = add_active(r, list[i].file, list[i].peer, l->number,
-				is_first);
+		rc = ck_hosts_tables_use(&r->at, list[i].file, list[i].peer,
+					 l->number, is_first);
 		is_first = false;
 	}
 	if (is_first)
@@ -350,27 +317,29 @@ static uint32_t find_again(const struct renewal *r, uint32_t file)
 static int place_first(struct renewal *r, uint32_t file)
 {
 	uint32_t rank = find_again(r, file);
+	struct ck_hosts_place place = { .file = file, .peer = rank };
 	const struct ck_looked *l;
 	int rc;
 
 	if (rank == r->hosts->n)
 		return 0;
 	l = said_of(r, rank, file);
-	rc = keep(r, &(struct ck_hosts_place){ file, rank,
-					       ck_hosts_nsec(l->info.mtime) });
-	return rc ? rc : add_active(r, file, rank, l->number, true);
+	place.mtime = ck_hosts_nsec(l->info.mtime);
+	rc = ck_hosts_tables_know(&r->at, &place);
+	return rc ? rc
+		  : ck_hosts_tables_use(&r->at, file, rank, l->number, true);
 }
 
 static int place_all(struct renewal *r)
 {
 	const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
 	const struct ck_hosts *h = r->hosts;
-	const struct ck_hosts_places *known = &h->known;
+	const struct ck_hosts_places *known = &h->at.known;
 	size_t from = 0, end;
 	int rc = 0;
 
 	for (uint32_t file = 0; file < h->nfiles && rc == 0; file++) {
-		r->files[file] = nowhere;
+		r->at.files[file] = nowhere;
 		for (end = from;
 		     end < known->n && known->list[end].file == file;)
 			end++;
@@ -391,7 +360,7 @@ static void set_back_all(const struct renewal *r)
 	const struct ck_hosts *h = r->hosts;
 
 	for (uint32_t file = 0; file < h->nfiles; file++) {
-		uint32_t rank = h->files[file].peer;
+		uint32_t rank = h->at.files[file].peer;
 
 		if (rank < h->n && is_away(h, file))
 			ck_files_set_back(h->set, file,
@@ -416,26 +385,16 @@ static void note_all(const struct renewal *r)
 static void take_over(struct renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
-	const struct ck_ways ways = { .calls = r->calls,
-				      .files = r->files,
-				      .n = h->nfiles,
-				      .others = r->others.list,
-				      .nothers = r->others.n };
 
 	ck_hosts_hearing_stop(h);
 	note_all(r);
-	ck_requester_renew(&h->requester, &ways);
-	h->calls = r->calls;
-	free(h->files);
-	free(h->others.list);
-	free(h->known.list);
-	h->files = ck_steal(&r->files);
-	h->others = r->others;
-	h->known = r->known;
-	r->others = (struct ck_hosts_others){ 0 };
-	r->known = (struct ck_hosts_places){ 0 };
-	for (uint32_t i = 0; i < h->n; i++)
+	ck_hosts_late_drop(h);
+	ck_hosts_tables_replace(h, &r->at, r->calls);
+	for (uint32_t i = 0; i < h->n; i++) {
 		h->hosts[i].there = r->asked[i].there;
+		h->hosts[i].uncompared |= r->asked[i].is_back;
+	}
+	h->late_due = true;
 	ck_hosts_measure_again(h);
 	set_back_all(r);
 	ck_hosts_note_states(h);
@@ -449,9 +408,7 @@ static void fini(struct renewal *r)
 		free(r->asked[i].said);
 	}
 	free(r->asked);
-	free(r->files);
-	free(r->others.list);
-	free(r->known.list);
+	ck_hosts_tables_fini(&r->at);
 }
 
 int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
@@ -461,12 +418,14 @@ int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 			     .calls = calls,
 			     .there = there,
 			     .asked = calloc(h->n, sizeof(*r.asked)),
-			     .files = calloc(h->nfiles + 1UL,
-					     sizeof(*r.files)) };
-	int rc = r.asked && r.files ? 0 : -ENOMEM;
+			     .at.files = calloc(h->nfiles + 1UL,
+						sizeof(*r.at.files)) };
+	int rc = r.asked && r.at.files ? 0 : -ENOMEM;
 
-	for (uint32_t i = 0; rc == 0 && i < h->n; i++)
+	for (uint32_t i = 0; rc == 0 && i < h->n; i++) {
 		r.asked[i].there = there[i];
+		r.asked[i].is_back = is_back(&r, i);
+	}
 	if (rc == 0)
 		rc = choose(&r);
 	if (rc == 0)

@@ -3,6 +3,7 @@
 #include "hosts_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <time.h>
 
 /* A process that is down takes its host with it, for nobody knows better. */
@@ -59,19 +60,33 @@ static uint32_t first_peer(struct ck_hosts *h, uint32_t file)
 	return ck_requester_place(&h->requester, file, 0, &at) ? at.peer : 0;
 }
 
-/* The peers of copies in use stay as they are. */
+/* Of the copies of a file those that are not at the first place of it, the i-th. */
+static const struct ck_hosts_host *host_behind(struct ck_hosts *h,
+					       uint32_t file, uint32_t first,
+					       uint32_t i)
+{
+	size_t n;
+	const struct ck_hosts_copy *list = ck_hosts_copies_of(h, file, &n);
+
+	for (size_t k = 0; k < n; k++) {
+		if (first < h->n && strcmp(h->hosts[list[k].peer].name,
+					   h->hosts[first].name) == 0)
+			continue;
+		if (i-- == 0)
+			return host_at(h, list[k].peer);
+	}
+	return NULL;
+}
+
 static const struct ck_hosts_host *host_of_copy(struct ck_hosts *h,
 						uint32_t file, uint32_t i)
 {
 	bool remote = file < h->nfiles && ck_files_is_remote(h->set, file);
-	const struct ck_hosts_copy *list;
-	size_t n;
+	uint32_t first = remote ? first_peer(h, file) : 0;
 
 	if (i == 0)
-		return remote ? host_at(h, first_peer(h, file)) : &h->hosts[0];
-	i -= !remote;
-	list = ck_hosts_copies_of(h, file, &n);
-	return i < n ? host_at(h, list[i].peer) : NULL;
+		return remote ? host_at(h, first) : &h->hosts[0];
+	return host_behind(h, file, first, i - 1);
 }
 
 const char *ck_hosts_host(const struct ck_elsewhere *e, uint32_t file,
@@ -134,21 +149,43 @@ const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 	return show_down(h, file);
 }
 
-/* What is read of it is what the others have. */
-bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
-		     struct ck_unused_copy *out)
+static const char *group_name(const struct ck_hosts *h, uint32_t group)
 {
-	const struct ck_hosts *h = (const struct ck_hosts *)e;
-	const struct ck_hosts_unused_copy *copy;
+	return h->hosts[h->groups[group].first].name;
+}
 
-	if (i >= h->unused.n)
-		return false;
-	copy = &h->unused.list[i];
-	*out = (struct ck_unused_copy){
-		.file = copy->file,
-		.host = h->hosts[h->groups[copy->host].first].name,
-		.err = copy->err ? copy->err : EIO
-	};
+static const char *show_digest(const struct ck_hosts *h, uint64_t size,
+			       const uint8_t *digest)
+{
+	char hex[2 * CK_COPY_DIGEST + 1];
+
+	for (unsigned k = 0; k < CK_COPY_DIGEST; k++)
+		snprintf(hex + 2UL * k, 3, "%02x", digest[k]);
+	return ck_shown("%ju bytes, XXH3-128 %s%s", (uintmax_t)size,
+			h->replicas == CK_REPLICAS_FULL ? "" : "of a sample ",
+			hex);
+}
+
+static void tell_late(const struct ck_hosts *h,
+		      const struct ck_hosts_unused_copy *copy,
+		      struct ck_unused_copy *out)
+{
+	bool by_size = copy->size != copy->other_size;
+
+	out->late = true;
+	out->what = ck_shown("a copy that came late and is not used: it "
+			     "differs from that of host %s",
+			     group_name(h, copy->other));
+	out->expected =
+		by_size ? ck_shown("%ju bytes", (uintmax_t)copy->other_size)
+			: show_digest(h, copy->other_size, copy->other_digest);
+	out->found = by_size ? ck_shown("%ju", (uintmax_t)copy->size)
+			     : show_digest(h, copy->size, copy->digest);
+}
+
+static void tell_unused(const struct ck_hosts_unused_copy *copy,
+			struct ck_unused_copy *out)
+{
 	if (copy->err) {
 		out->what = ck_shown("a copy that is not used: %s",
 				     strerror(copy->err));
@@ -162,6 +199,27 @@ bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
 		out->what = "a copy that is not used: it differs from the one "
 			    "that is";
 	}
+}
+
+/* What is read of it is what the others have. */
+bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
+		     struct ck_unused_copy *out)
+{
+	const struct ck_hosts *h = (const struct ck_hosts *)e;
+	const struct ck_hosts_shared *s = __atomic_load_n(&h->shared,
+							  __ATOMIC_ACQUIRE);
+	const struct ck_hosts_unused_copy *copy;
+
+	if (i >= s->unused.n)
+		return false;
+	copy = &s->unused.list[i];
+	*out = (struct ck_unused_copy){ .file = copy->file,
+					.host = group_name(h, copy->host),
+					.err = copy->err ? copy->err : EIO };
+	if (copy->late)
+		tell_late(h, copy, out);
+	else
+		tell_unused(copy, out);
 	return true;
 }
 

@@ -416,8 +416,9 @@ static void try_again(struct part *failed)
 
 	if (!has_failed(failed))
 		return;
-	if (failed->unanswered &&
-	    failed->generation != failed->op->r->generation) {
+	/* Where there are other places, they may be in another order now. */
+	if (failed->generation != failed->op->r->generation &&
+	    (failed->unanswered || failed->op->r->ways.nothers)) {
 		ask_again(failed, (struct attempt){ 0 }, false);
 		return;
 	}

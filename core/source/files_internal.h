@@ -26,11 +26,11 @@ struct ck_seen_file {
 	dev_t dev;
 	ino_t ino;
 	struct ck_file_access access; /* when it was last looked at */
-	bool plain;  /* one component and no symlink: fstatat() can check it */
-	bool remote; /* Atomic: becomes true, see ck_files_leave() */
-	bool copied; /* it is here, and on other hosts: constant once it is added */
-	bool seen;     /* what is above holds. Atomic, set under the lock */
-	bool changed;  /* it is not what it was, or its host said. Atomic */
+	bool plain;   /* one component and no symlink: fstatat() can check it */
+	bool remote;  /* Atomic: becomes true, see ck_files_leave() */
+	bool copied;  /* it is here, and on other hosts. Atomic: becomes true */
+	bool seen;    /* what is above holds. Atomic, set under the lock */
+	bool changed; /* it is not what it was, or its host said. Atomic */
 	mode_t others; /* of one that is here: r bits that copies on other hosts
 			* take. Atomic */
 	struct timespec newest; /* of these copies; or 0 */
@@ -51,9 +51,9 @@ struct ck_files {
 	enum ck_beneath how;
 	uint64_t hash_seed;
 	uint32_t max_open;
-	uint64_t map_most; /* bytes */
-	bool any_remote;
-	struct ck_fetch kept;		 /* bytes of remote files */
+	uint64_t map_most;    /* bytes */
+	bool any_remote;      /* but this is atomic, and becomes true */
+	struct ck_fetch kept; /* bytes of remote files */
 	struct ck_remote_reader *reader; /* NULL: nobody may wait for them */
 	struct ck_stats *stats;		 /* NULL: nobody counts */
 

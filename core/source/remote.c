@@ -24,7 +24,7 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
 	file->trouble = 0;
 	file->seen = true;
 	file->remote = true;
-	f->any_remote = true;
+	__atomic_store_n(&f->any_remote, true, __ATOMIC_RELAXED);
 }
 
 void ck_files_set_away(struct ck_files *f, uint32_t number)
@@ -55,15 +55,22 @@ void ck_files_set_back(struct ck_files *f, uint32_t number,
 
 void ck_files_set_copied(struct ck_files *f, uint32_t number)
 {
-	ck_file_of(f, number)->copied = true;
-	f->any_remote = true;
+	__atomic_store_n(&f->any_remote, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&ck_file_of(f, number)->copied, true,
+			 __ATOMIC_RELEASE);
+}
+
+static bool is_copied(const struct ck_seen_file *file)
+{
+	return __atomic_load_n(&file->copied, __ATOMIC_ACQUIRE);
 }
 
 bool ck_files_leave(struct ck_files *f, uint32_t number, int rc)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
 
-	if (!file->copied || (rc != -EIO && rc != -ENODATA && rc != -ESTALE) ||
+	if (!is_copied(file) ||
+	    (rc != -EIO && rc != -ENODATA && rc != -ESTALE) ||
 	    __atomic_exchange_n(&file->remote, true, __ATOMIC_ACQ_REL))
 		return false;
 	ck_log("%s: %s; it is read on other hosts from now on",
@@ -78,7 +85,7 @@ bool ck_files_is_left(const struct ck_files *f, uint32_t number)
 	if (number >= ck_files_count(f))
 		return false;
 	file = ck_file_of(f, number);
-	return file->copied && ck_file_is_remote(file);
+	return is_copied(file) && ck_file_is_remote(file);
 }
 
 void ck_files_set_differs(struct ck_files *f, uint32_t number, const char *text)
@@ -128,7 +135,7 @@ bool ck_files_is_remote(const struct ck_files *f, uint32_t number)
 
 bool ck_files_any_remote(const struct ck_files *f)
 {
-	return f->any_remote;
+	return __atomic_load_n(&f->any_remote, __ATOMIC_RELAXED);
 }
 
 void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader)

@@ -73,8 +73,8 @@ const struct ck_file_info *ck_files_info(const struct ck_files *f,
 					 uint32_t number);
 /* The time that it is shown with: the newest of all its copies. */
 struct timespec ck_files_mtime(const struct ck_files *f, uint32_t number);
-/* Other hosts have equal copies of a file that is here. Of the one thread that adds
- * files. */
+/* Other hosts have equal copies of a file that is here. By one thread, also while others
+ * use the set. */
 void ck_files_set_copied(struct ck_files *f, uint32_t number);
 /* The file that is here gave rc when it was read or looked at. True: its copies on other
  * hosts are read from now on, so that what failed is to be done again. Any thread. */
@@ -241,6 +241,8 @@ struct ck_unused_copy {
 	int err; /* positive errno that it would give */
 	const char *what;
 	const char *expected, *found; /* NULL: no difference */
+	/* Its host came, or came back, when the checkpoint was open, and it differs. */
+	bool late;
 };
 
 /* The part of a checkpoint's directory that lies on other hosts. Whoever opens the
@@ -273,8 +275,8 @@ struct ck_elsewhere {
 	/* Why no host gives bytes of a file now that some could give when the
 	 * checkpoint was opened, as ck_shown(); NULL: one does. Any thread. */
 	const char *(*away)(const struct ck_elsewhere *e, uint32_t file);
-	/* The i-th of the copies that were not used when the checkpoint was opened. False:
-	 * there are not so many. Any thread. */
+	/* The i-th of the copies that are not used, although their hosts are there or
+	 * were. False: there are not so many. Any thread. */
 	bool (*unused)(const struct ck_elsewhere *e, size_t i,
 		       struct ck_unused_copy *out);
 	/* Appends a line for each host to a status. Any thread. */

@@ -86,6 +86,23 @@ class Mount:
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return done.stdout if done.returncode == 0 else None
 
+    def direct(self, path):
+        """Its bytes, past the page cache; None: an error."""
+        done = self.hosts.run("h1", ["dd", f"if={self.hosts.mnt}/{path}", "bs=1M",
+                                     "iflag=direct", "status=none"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return done.stdout if done.returncode == 0 else None
+
+    def lose(self, host):
+        """It is gone, and not to be reached again."""
+        self.leave_out(host)
+        self.hosts.crash(host)
+        return until(lambda: self.states()[host] == "down", 10)
+
+    def find(self, host):
+        self.hosts.link(host, "up")
+        self.let_in(host)
+
     def kill_rank(self, host):
         """So that it has to come back."""
         for pid in self.hosts.programs(host, "ckptfs", "--mpi"):
@@ -157,6 +174,101 @@ def test_had_the_only_one(hosts, mount):
         deal.flip(file)
         check(mount.are_up("h1", "h2", "h3", seconds=20), "it is used again",
               mount.report("log"))
+
+
+# --- copies -------------------------------------------------------------------------------
+
+
+def copied(hosts, names):
+    """Also on h3, which nobody knows yet."""
+    dealt(hosts, hosts.names)
+    for name in names:
+        for host in ("h1", "h2"):
+            path = f"{hosts.directory(host)}/{name}"
+            if os.path.exists(path):
+                shutil.copy2(path, hosts.directory("h3"))
+
+
+def test_late(hosts, mount):
+    """A host that was missing has copies of what others have: they take their place."""
+    copied(hosts, ["__0_0.distcp", "__1_0.distcp"])
+    mount.leave_out("h3")
+    with mount.mounted("rejoin=1"):
+        want = {host: mount.direct(BOX[host]) for host in ("h1", "h2")}
+        mount.let_in("h3")
+        check(mount.are_up("h1", "h2", "h3") and
+              all(mount.direct(BOX[host]) == want[host] for host in want),
+              "late copies: the same bytes", mount.report("log"))
+        check(mount.lose("h2"), "a host is gone that had a late copy of its files")
+        check(None is not mount.direct(BOX["h2"]) == want["h2"], "the late copy is read",
+              mount.report("log"), mount.report("damage"))
+        shard = f"{hosts.directory('h1')}/__0_0.distcp"
+        shutil.copy2(shard, f"{hosts.base}/kept")
+        os.truncate(shard, 0)
+        check(mount.direct(BOX["h1"]) == want["h1"] and
+              "read on other hosts from now on" in mount.report("log"),
+              "and that of a file of this host", mount.report("log"))
+        check("damaged entries 0" in mount.report("damage"), "nothing is damaged",
+              mount.report("damage"))
+        mount.find("h2")
+        check(mount.are_up("h1", "h2", "h3") and mount.lose("h3") and
+              mount.direct(BOX["h2"]) == want["h2"] and mount.direct(BOX["h1"]) is None,
+              "the other one is gone", mount.report("log"))
+        mount.find("h3")
+        check(mount.are_up("h1", "h2", "h3") and
+              all(mount.direct(BOX[host]) == want[host] for host in want),
+              "all are back", mount.report("log"))
+
+
+REFUSED = (r"^EIO: a copy that came late and is not used: it differs from that of host h2; "
+           r"__1_0.distcp on host h3; expected \d+ bytes, XXH3-128 \w{32}, "
+           r"found \d+ bytes, XXH3-128 \w{32}$")
+
+
+def test_late_differs(hosts, mount):
+    """Its bytes are never those of a file that is read elsewhere, preferred or not."""
+    copied(hosts, ["__0_0.distcp", "__1_0.distcp"])
+    own = f"{hosts.directory('h3')}/__1_0.distcp"
+    deal.flip(own)
+    mount.leave_out("h3")
+    with mount.mounted("rejoin=1", "replicas=full", "prefer=h3"):
+        want = mount.direct(BOX["h2"])
+        mount.let_in("h3")
+        check(until(lambda: "host h3: its copy of __1_0.distcp differs from that of host h2, "
+                    "and is not used" in mount.report("log"), 10),
+              "a late copy differs: the log", mount.report("log"))
+        check(re.search(REFUSED, mount.report("damage"), re.M),
+              "a late copy differs: damage", mount.report("damage"))
+        check(mount.direct(BOX["h2"]) == want and mount.lose("h2") and
+              mount.direct(BOX["h2"]) is None, "it is not used, also when the other is gone",
+              mount.report("log"))
+        mount.find("h2")
+        check(mount.are_up("h1", "h2", "h3"), "all are up", mount.states())
+        deal.flip(own)
+        mount.kill_rank("h3")
+        check(until(lambda: "a copy that came late" not in mount.report("damage"), 15),
+              "it is put right, and comes back", mount.report("log"))
+        check(mount.lose("h2") and mount.direct(BOX["h2"]) == want, "and is used then",
+              mount.report("log"))
+        mount.find("h2")
+
+
+def test_late_alone(hosts, mount):
+    """The host whose file it is a copy of is down: it waits until they can be compared."""
+    copied(hosts, ["__1_0.distcp"])
+    mount.leave_out("h3")
+    with mount.mounted("rejoin=1"):
+        want = mount.direct(BOX["h2"])
+        check(mount.lose("h2"), "the other is down")
+        mount.let_in("h3")
+        check(mount.are_up("h1", "h3"), "a late one comes", mount.report("log"))
+        check(mount.direct(BOX["h2"]) is None, "its copy cannot be compared: EIO")
+        mount.find("h2")
+        check(mount.are_up("h1", "h2", "h3") and mount.direct(BOX["h2"]) == want,
+              "both are there", mount.report("log"))
+        check(mount.lose("h2") and mount.direct(BOX["h2"]) == want,
+              "it was compared then, and is used", mount.report("log"))
+        mount.find("h2")
 
 
 def main():

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* hosts_tables: where files are, as it is put together and replaced. */
+#include "hosts_internal.h"
+
+#include <errno.h>
+
+int ck_hosts_tables_use(struct ck_hosts_tables *t, uint32_t file, uint32_t peer,
+			uint32_t number, bool is_first)
+{
+	struct ck_other_place *list;
+
+	if (is_first) {
+		t->files[file] = (struct ck_whereabouts){ peer, number };
+		return 0;
+	}
+	list = ck_grow(t->others.list, &t->others.cap, t->others.n, 1,
+		       sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	t->others.list = list;
+	list[t->others.n++] = (struct ck_other_place){ file, { peer, number } };
+	return 0;
+}
+
+int ck_hosts_tables_know(struct ck_hosts_tables *t,
+			 const struct ck_hosts_place *p)
+{
+	struct ck_hosts_place *list = ck_grow(t->known.list, &t->known.cap,
+					      t->known.n, 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	t->known.list = list;
+	list[t->known.n++] = *p;
+	return 0;
+}
+
+void ck_hosts_tables_fini(struct ck_hosts_tables *t)
+{
+	free(t->files);
+	free(t->others.list);
+	free(t->known.list);
+	*t = (struct ck_hosts_tables){ 0 };
+}
+
+void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
+			     struct ck_calls *calls)
+{
+	const struct ck_ways ways = { .calls = calls,
+				      .files = t->files,
+				      .n = h->nfiles,
+				      .others = t->others.list,
+				      .nothers = t->others.n };
+
+	ck_requester_renew(&h->requester, &ways);
+	h->calls = calls;
+	ck_hosts_tables_fini(&h->at);
+	h->at = *t;
+	*t = (struct ck_hosts_tables){ 0 };
+}
+
+size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file)
+{
+	size_t from = 0, end = known->n;
+
+	while (from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (known->list[mid].file < file)
+			from = mid + 1;
+		else
+			end = mid;
+	}
+	return from;
+}
