@@ -166,7 +166,7 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 			   .timeout_msec = c->options->timeout * 1000,
 			   .window = WINDOW,
 			   .epoch = ++c->links,
-			   .hold_msec = c->next.up ? HOLD_MSEC : 0,
+			   .hold_msec = c->next.tries.n ? HOLD_MSEC : 0,
 			   .stats = c->stats },
 		.ranks = numbers,
 	};
@@ -222,6 +222,7 @@ static int take_note(struct ck_cluster *c, struct ck_door_way *way,
 		memcpy(c->there, n.bytes.p, n.bytes.len);
 		*way = (struct ck_door_way){ n.files[0], n.files[1], n.size };
 		return 0;
+	case CK_NOTE_TRIED: return -EAGAIN;
 	case CK_NOTE_FAILED:
 	case CK_NOTE_START:
 	default: return take_failed(&n, d);
@@ -238,8 +239,8 @@ static int let_in(struct ck_cluster *c, struct ck_door_way *way,
 	c->there = calloc(c->options->list.n, sizeof(*c->there));
 	if (!c->there || !c->room)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = ck_starter_begin(&c->starter, c->there, c->options->list.n, 0,
-			      &c->keeper);
+	rc = ck_starter_begin(&c->starter, (const uint8_t *)c->there,
+			      c->options->list.n, 0, &c->keeper);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	do
@@ -512,7 +513,8 @@ void ck_cluster_end(struct ck_cluster *c)
 	ck_buf_fini(&c->networks);
 	ck_buf_fini(&c->said);
 	ck_buf_fini(&c->next.said);
-	free(c->next.up);
+	ck_tries_fini(&c->next.tries);
+	free(c->next.tried);
 	free(c->next.there);
 	free(c->room);
 	free(c->stats);

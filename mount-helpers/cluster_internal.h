@@ -8,6 +8,7 @@
 
 #include "ckptfs/door.h"
 #include "ckptfs/link.h"
+#include "ckptfs/tries.h"
 #include "cluster.h"
 #include "starter.h"
 
@@ -15,12 +16,12 @@
 
 /* A job that may take over. */
 struct ck_next_job {
-	int keeper;	    /* -1: there is none */
-	struct ck_buf said; /* by it */
-	uint64_t due;	    /* when one is tried */
-	unsigned failed;    /* how often, one after the other */
-	bool *up;	    /* by host, as they were when it was looked last */
-	bool *there;	    /* by host: who takes part */
+	int keeper;	       /* -1: there is none */
+	struct ck_buf said;    /* by it */
+	struct ck_tries tries; /* of no hosts: there are no other jobs */
+	uint8_t *tried;	       /* by host, of enum ck_tried, by the keeper */
+	bool was_tried;	       /* that was said */
+	bool *there;	       /* by host: who takes part */
 };
 
 struct ck_cluster {

@@ -3,6 +3,7 @@
 #include "keeper.h"
 #include "ckptfs/door.h"
 #include "ckptfs/job.h"
+#include "ckptfs/tries.h"
 #include "cluster.h"
 #include "commands.h"
 #include "shelter.h"
@@ -25,10 +26,11 @@ enum {
 
 struct keeper {
 	struct ck_launch_options launch;
-	const bool *up; /* by host, before */
-	bool *there;	/* by host */
-	int sock;	/* to whom it is for; closed by him: all is to end */
-	int over;	/* readable when it is closed, or the job has ended */
+	const uint8_t *how; /* by host, of enum ck_try */
+	bool *there;	    /* by host */
+	bool *absent;	    /* the same: nothing was started there */
+	int sock; /* to whom it is for; closed by him: all is to end */
+	int over; /* readable when it is closed, or the job has ended */
 	struct ck_door door;
 	struct ck_shelter shelter;
 	struct ck_job job;
@@ -92,11 +94,26 @@ static bool has_more(const struct keeper *k)
 	bool more = false;
 
 	for (size_t i = 0; i < k->launch.hosts->n; i++) {
-		if (k->up[i] && !k->there[i])
+		bool is_up = k->how[i] == CK_TRY_UP;
+
+		if (is_up && !k->there[i])
 			return false;
-		more |= k->there[i] && !k->up[i];
+		more |= k->there[i] && !is_up;
 	}
 	return more;
+}
+
+/* Those that may make it fail have no part in it where others are back. */
+static void leave_out(struct keeper *k)
+{
+	bool others = false;
+
+	for (size_t i = 1; i < k->launch.hosts->n; i++)
+		others |= k->there[i] && k->how[i] == CK_TRY_WANTED;
+	for (size_t i = 1; i < k->launch.hosts->n; i++)
+		if (k->how[i] == CK_TRY_LEFT_OUT ||
+		    (others && k->how[i] == CK_TRY_DOUBTFUL))
+			k->there[i] = false;
 }
 
 /* Which hosts can take part. */
@@ -107,6 +124,8 @@ static int ask(struct keeper *k, struct ck_diag *d)
 
 	say(k, &lines);
 	ck_buf_fini(&lines);
+	if (rc == 0)
+		leave_out(k);
 	if (rc == 0 && !has_more(k))
 		rc = ck_fail(d, EALREADY, "no host has come back");
 	return rc;
@@ -169,16 +188,36 @@ static int watch_end(struct keeper *k)
 }
 
 /* Of hosts that have not been reached. */
-static const char *where_not(const struct keeper *k, struct ck_str said)
+static const char *where_not(const struct keeper *k)
 {
+	const struct ck_host_list *hosts = k->launch.hosts;
 	struct ck_buf names = { 0 };
 	const char *text = "";
 
-	ck_launch_absent(&k->launch, k->there, said, &names);
+	for (size_t i = 0; i < hosts->n; i++)
+		if (k->absent[i])
+			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
+				      hosts->hosts[i].name);
 	if (names.len)
 		text = ck_shown("; it was not started on %s", names.data);
 	ck_buf_fini(&names);
 	return text;
+}
+
+/* For who is to decide what comes next. */
+static void say_tried(const struct keeper *k)
+{
+	struct ck_buf tried = { 0 };
+	struct ck_note note = { .kind = CK_NOTE_TRIED, .files = { -1, -1 } };
+
+	for (size_t i = 0; i < k->launch.hosts->n; i++)
+		ck_buf_u8(&tried, k->absent[i]	? CK_TRIED_ABSENT
+				  : k->there[i] ? CK_TRIED_IN
+						: CK_TRIED_NOT);
+	note.bytes = (struct ck_str){ tried.data, tried.len };
+	if (!tried.err)
+		(void)!ck_note_send(k->sock, &note, true);
+	ck_buf_fini(&tried);
 }
 
 /* What it had to say is why it ended. */
@@ -188,8 +227,11 @@ static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
 	const char *where;
 
 	ck_job_hear(&k->job, &said);
-	where = where_not(k, (struct ck_str){ said.data, said.len });
+	ck_launch_absent(&k->launch, k->there,
+			 (struct ck_str){ said.data, said.len }, k->absent);
+	where = where_not(k);
 	say(k, &said);
+	say_tried(k);
 	ck_buf_fini(&said);
 	if (rc == -ECHILD)
 		return ck_fail(d, EIO, "mpirun: it has ended, see above%s",
@@ -248,8 +290,9 @@ void ck_keeper_run(const struct ck_launch_options *launch,
 		   const struct ck_note *asked)
 {
 	struct keeper k = { .launch = *launch,
-			    .up = (const bool *)asked->bytes.p,
+			    .how = (const uint8_t *)asked->bytes.p,
 			    .there = calloc(launch->hosts->n, sizeof(bool)),
+			    .absent = calloc(launch->hosts->n, sizeof(bool)),
 			    .sock = asked->files[0],
 			    .over = -1,
 			    .door = { .listener = -1 },
@@ -260,7 +303,8 @@ void ck_keeper_run(const struct ck_launch_options *launch,
 
 	k.launch.ask_msec = (int)asked->err;
 	k.launch.stop = k.sock;
-	rc = k.there ? start(&k, &d) : ck_fail(&d, ENOMEM, "out of memory");
+	rc = k.there && k.absent ? start(&k, &d)
+				 : ck_fail(&d, ENOMEM, "out of memory");
 	if (rc == 0)
 		keep(&k);
 	if (k.job.ended >= 0)

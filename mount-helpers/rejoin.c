@@ -11,45 +11,56 @@
 
 enum {
 	ASK_MSEC = 3000, /* for hosts to say whether they are back */
-	SOON_MSEC = 2000,
-	SOON_MOST = 3,		    /* times, then there is more in the way */
-	PAUSE_MOST = 5 * 60 * 1000, /* milliseconds */
+	FAILED_MOST = 4, /* times, then it is said */
 };
 
 /* --- taking over ---------------------------------------------------------------------- */
 
-/* A host that answers and cannot take part would cost all others a job each time. */
-static uint64_t longer_pause(const struct ck_cluster *c, uint64_t msec)
+/* A host that answers and cannot take part would keep all others from coming back. */
+static void tell(struct ck_cluster *c)
 {
-	for (unsigned i = SOON_MOST; i < c->next.failed && msec < PAUSE_MOST;
-	     i++)
-		msec = ck_min(2 * msec, PAUSE_MOST);
-	return msec;
-}
+	struct ck_tries *t = &c->next.tries;
 
-/* Until it is tried again: soon where there is no job any more, and where hosts have
- * answered that could not take part yet. */
-static uint64_t pause_msec(const struct ck_cluster *c)
-{
-	uint64_t msec = (uint64_t)c->options->rejoin * 1000;
-	bool soon = !c->next.up[0] ||
-		    (c->next.failed && c->next.failed <= SOON_MOST);
-
-	return soon ? ck_min(msec, SOON_MSEC) : longer_pause(c, msec);
-}
-
-/* Whoever waits for it does not any more. */
-static void next_end(struct ck_cluster *c, bool failed)
-{
-	c->next.failed = failed ? c->next.failed + 1 : 0;
-	if (c->next.failed == SOON_MOST + 1)
+	for (size_t i = ck_tries_tell(t); i < t->n; i = ck_tries_tell(t))
+		ck_log("host %s: it answers, but takes no part: the others come "
+		       "back without it; longer and longer pauses before the "
+		       "next try, up to %d min",
+		       c->options->list.hosts[i].name,
+		       CK_TRIES_PAUSE_MOST / 60000);
+	if (t->failed == FAILED_MOST)
 		ck_log("hosts: another job has failed %d times: longer and "
 		       "longer pauses before the next, up to %d min",
-		       SOON_MOST + 1, PAUSE_MOST / 60000);
+		       FAILED_MOST, CK_TRIES_PAUSE_MOST / 60000);
+}
+
+/* Whoever waits for it does not any more, unless another one is tried at once. */
+static void next_end(struct ck_cluster *c)
+{
 	ck_fd_cleanup(&c->next.keeper);
 	c->next.said.len = 0;
-	c->next.due = ck_msec_now() + pause_msec(c);
-	ck_calls_release(ck_link_calls(c->link));
+	c->next.was_tried = false;
+	if (c->next.tries.due > ck_msec_now())
+		ck_calls_release(ck_link_calls(c->link));
+}
+
+static void next_failed(struct ck_cluster *c)
+{
+	ck_tries_failed(&c->next.tries,
+			c->next.was_tried ? c->next.tried : NULL,
+			ck_msec_now());
+	tell(c);
+	next_end(c);
+}
+
+/* Who was in it and is not up was refused, or did not answer. */
+static void next_is_over(struct ck_cluster *c)
+{
+	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
+
+	if (up && ck_hosts_states(c->hosts, up))
+		ck_tries_over(&c->next.tries, c->next.there, up, ck_msec_now());
+	tell(c);
+	next_end(c);
 }
 
 /* Hosts that are there again, too, are in it. */
@@ -67,7 +78,7 @@ static void take_over(struct ck_cluster *c, struct ck_link *link)
 	ck_cluster_log_lines(&c->next.said);
 	ck_log("hosts: another job has taken over");
 	ck_count(&c->stats->restarts, 1);
-	next_end(c, false);
+	next_is_over(c);
 }
 
 /* By rank. NULL: out of memory. */
@@ -118,7 +129,7 @@ static void next_is_up(struct ck_cluster *c, struct ck_door_way *way)
 	}
 	ck_link_free(link);
 	ck_log("hosts: another job has not taken over: %s", strerror(-rc));
-	next_end(c, true);
+	next_failed(c);
 }
 
 /* Whoever ends all of it does not wait for that. */
@@ -130,6 +141,17 @@ bool ck_rejoin_compare(struct ck_cluster *c)
 	return more;
 }
 
+static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
+{
+	if (n->err == EALREADY) {
+		ck_tries_nobody(&c->next.tries, ck_msec_now());
+		next_end(c);
+		return;
+	}
+	ck_log("hosts: no other job: %.*s", (int)n->bytes.len, n->bytes.p);
+	next_failed(c);
+}
+
 /* What it says, or that it is there, or has failed. */
 void ck_rejoin_hear(struct ck_cluster *c)
 {
@@ -137,37 +159,22 @@ void ck_rejoin_hear(struct ck_cluster *c)
 	struct ck_note n;
 
 	if (ck_note_take(c->next.keeper, &n, c->room)) {
-		next_end(c, true);
+		next_failed(c);
 		return;
 	}
 	if (n.kind == CK_NOTE_SAID) {
 		ck_buf_add(&c->next.said, n.bytes.p, n.bytes.len);
+	} else if (n.kind == CK_NOTE_TRIED &&
+		   n.bytes.len == c->options->list.n) {
+		memcpy(c->next.tried, n.bytes.p, n.bytes.len);
+		c->next.was_tried = true;
 	} else if (n.kind == CK_NOTE_UP && n.bytes.len == c->options->list.n) {
 		memcpy(c->next.there, n.bytes.p, n.bytes.len);
 		way = (struct ck_door_way){ n.files[0], n.files[1], n.size };
 		next_is_up(c, &way);
 	} else {
-		if (n.err != EALREADY)
-			ck_log("hosts: no other job: %.*s", (int)n.bytes.len,
-			       n.bytes.p);
-		next_end(c, n.err != EALREADY);
+		hear_failed(c, &n);
 	}
-}
-
-/* Whether hosts have gone down since it was looked last; *missing: whether any is not
- * up. */
-static bool has_lost(struct ck_cluster *c, const bool *up, bool *missing)
-{
-	size_t n = c->options->list.n;
-	bool lost = false;
-
-	*missing = false;
-	for (size_t i = 0; i < n; i++) {
-		lost |= c->next.up[i] && !up[i];
-		*missing |= !up[i];
-		c->next.up[i] = up[i];
-	}
-	return lost;
 }
 
 /* Who starts them was killed, and this process may not start another one. */
@@ -175,30 +182,37 @@ static void no_more(struct ck_cluster *c)
 {
 	ck_log("hosts: the process that starts others has ended: no host "
 	       "comes back before the next mount");
-	free(c->next.up);
-	c->next.up = NULL;
+	ck_tries_fini(&c->next.tries);
 	ck_calls_release(ck_link_calls(c->link));
+}
+
+static void begin(struct ck_cluster *c)
+{
+	size_t n = c->options->list.n;
+	ck_auto_free uint8_t *how = calloc(n, sizeof(*how));
+	int rc = how ? 0 : -ENOMEM;
+
+	if (rc == 0) {
+		ck_tries_choose(&c->next.tries, ck_msec_now(), how);
+		rc = ck_starter_begin(&c->starter, how, n, ASK_MSEC,
+				      &c->next.keeper);
+	}
+	if (rc == -EPIPE)
+		no_more(c);
+	else if (rc)
+		next_failed(c);
 }
 
 /* One is tried as soon as a host goes down, and then from time to time. */
 void ck_rejoin_look(struct ck_cluster *c)
 {
 	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
-	bool missing;
-	int rc;
 
-	if (!c->next.up || !up || !ck_hosts_states(c->hosts, up))
+	if (!c->next.tries.n || !up || !ck_hosts_states(c->hosts, up))
 		return;
-	if (has_lost(c, up, &missing))
-		c->next.due = 0;
-	if (!missing || c->next.keeper >= 0 || ck_msec_now() < c->next.due)
-		return;
-	rc = ck_starter_begin(&c->starter, up, c->options->list.n, ASK_MSEC,
-			      &c->next.keeper);
-	if (rc == -EPIPE)
-		no_more(c);
-	else if (rc)
-		next_end(c, true);
+	if (ck_tries_look(&c->next.tries, up, ck_msec_now()) &&
+	    c->next.keeper < 0)
+		begin(c);
 }
 
 /* Whether there may be other jobs. */
@@ -208,11 +222,11 @@ int ck_rejoin_prepare(struct ck_cluster *c)
 
 	if (c->options->rejoin == CK_REJOIN_OFF)
 		return 0;
-	c->next.up = calloc(n, sizeof(*c->next.up));
+	c->next.tried = calloc(n, sizeof(*c->next.tried));
 	c->next.there = calloc(n, sizeof(*c->next.there));
-	if (!c->next.up || !c->next.there)
+	if (!c->next.tried || !c->next.there)
 		return -ENOMEM;
-	memcpy(c->next.up, c->there, n * sizeof(*c->there));
-	c->next.due = ck_msec_now() + pause_msec(c);
-	return 0;
+	return ck_tries_make(&c->next.tries, c->there, n,
+			     (uint64_t)c->options->rejoin * 1000,
+			     ck_msec_now());
 }

@@ -110,13 +110,13 @@ void ck_starter_end(struct ck_starter *s)
 		ck_job_end(&s->job, END_MSEC);
 }
 
-int ck_starter_begin(struct ck_starter *s, const bool *up, size_t n,
+int ck_starter_begin(struct ck_starter *s, const uint8_t *how, size_t n,
 		     int ask_msec, int *keeper)
 {
 	int ends[2], rc = ck_note_sockets(ends);
 	struct ck_note note = { .kind = CK_NOTE_START,
 				.err = (uint32_t)ask_msec,
-				.bytes = { (const char *)up, n } };
+				.bytes = { (const char *)how, n } };
 
 	if (rc)
 		return rc;

@@ -24,12 +24,12 @@ CK_MUST_USE int ck_starter_make(const struct ck_launch_options *launch,
 				struct ck_starter *out);
 /* No more jobs. Those that there are have their keepers. */
 void ck_starter_end(struct ck_starter *s);
-/* Asks for a job. up: by host, those that are, if there is a job already: it is not
- * started if it had no others. *keeper: the socket from which notes come: of what it says,
+/* Asks for a job. how: by host, of enum ck_try: it is not started if it had no others than
+ * those that are up. *keeper: the socket from which notes come: of what it says,
  * then that it is up or has failed; it is closed when the job has ended. -EPIPE: the
  * starter is gone; errors of sockets. */
-CK_MUST_USE int ck_starter_begin(struct ck_starter *s, const bool *up, size_t n,
-				 int ask_msec, int *keeper);
+CK_MUST_USE int ck_starter_begin(struct ck_starter *s, const uint8_t *how,
+				 size_t n, int ask_msec, int *keeper);
 
 /* The process itself, that `ckptfs serve` is with these words. Its exit status. */
 #define CK_STARTER_WORD "--jobs"

@@ -305,19 +305,16 @@ static bool has_begun(struct ck_str said, const char *number)
 }
 
 void ck_launch_absent(const struct ck_launch_options *options,
-		      const bool *there, struct ck_str said,
-		      struct ck_buf *names)
+		      const bool *there, struct ck_str said, bool *absent)
 {
 	size_t number = 0;
 
+	memset(absent, 0, options->hosts->n * sizeof(*absent));
 	if (!is_plain(options->program))
 		return;
-	for (size_t i = 1; i < options->hosts->n; i++) {
-		if (!there[i] || has_begun(said, ck_shown("%zu", ++number)))
-			continue;
-		ck_buf_printf(names, "%s%s", names->len ? ", " : "",
-			      options->hosts->hosts[i].name);
-	}
+	for (size_t i = 1; i < options->hosts->n; i++)
+		absent[i] = there[i] &&
+			    !has_begun(said, ck_shown("%zu", ++number));
 }
 
 /* --- its environment ---------------------------------------------------------------- */

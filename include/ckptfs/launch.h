@@ -67,11 +67,10 @@ void ck_launch_networks(const struct ck_launch_options *options,
  * hosts that are there, the first of which must be. NULL: out of memory. */
 char **ck_launch_argv(const struct ck_launch_options *options,
 		      const bool *there);
-/* Adds the names of those that are there, with commas between, on which mpirun has not
- * started anything, if that can be known. said: by the job. */
+/* On which of those that are there mpirun has not started anything, if that can be known.
+ * said: by the job; absent: of as many as there are hosts. */
 void ck_launch_absent(const struct ck_launch_options *options,
-		      const bool *there, struct ck_str said,
-		      struct ck_buf *names);
+		      const bool *there, struct ck_str said, bool *absent);
 /* Those of an environment, NULL behind the last, that do not make mpirun believe that
  * it is part of another job. Owned; NULL: out of memory. */
 char **ck_launch_environment(char *const from[]);

@@ -12,13 +12,15 @@
 enum ck_note_kind {
 	CK_NOTE_START =
 		1, /* to the starter: `err` is milliseconds that hosts have to
-			    * answer, bytes: for each host, whether it is up already;
+			    * answer, bytes: for each host, an enum ck_try;
 			    * the keeper's end of a socket */
 	/* Of a keeper: */
 	CK_NOTE_SAID, /* bytes: what its processes have said */
 	CK_NOTE_UP,   /* bytes: for each host, whether it takes part; the link's
 			 * socket and memory, of `size` bytes */
 	CK_NOTE_FAILED, /* bytes: why; `err`: a positive errno */
+	CK_NOTE_TRIED, /* before that: a job was begun; bytes: for each host, an
+			 * enum ck_tried */
 };
 
 enum {

@@ -59,6 +59,19 @@ class Mount:
             done = self.run(CKPTFS, "umount", self.hosts.mnt, stderr=subprocess.PIPE)
             check(done.returncode == 0, "umount", done.stderr)
 
+    def unstartable(self, host):
+        """It answers what it is asked, but nothing can be started there."""
+        path = f"{self.hosts.base}/unstartable"
+        shutil.copy2(self.agent, f"{self.hosts.base}/kept-agent")
+        with open(path, "w") as f:
+            f.write(f'#!/bin/bash\ncase "$*" in {host}*exec*) ;; {host}*) exit 1;; esac\n'
+                    f'exec {self.hosts.base}/kept-agent "$@"\n')
+        os.chmod(path, 0o755)
+        os.rename(path, self.agent)
+
+    def startable(self):
+        os.rename(f"{self.hosts.base}/kept-agent", self.agent)
+
     def leave_out(self, host):
         with open(f"{self.away}/{host}", "w"):
             pass
@@ -269,6 +282,74 @@ def test_late_alone(hosts, mount):
         check(mount.lose("h2") and mount.direct(BOX["h2"]) == want,
               "it was compared then, and is used", mount.report("log"))
         mount.find("h2")
+
+
+# --- hosts that never take part -----------------------------------------------------------
+
+
+def left_out(mount, host):
+    """How often that was said."""
+    return mount.report("log").count(f"host {host}: it answers, but takes no part")
+
+
+def others_return(hosts, mount, what):
+    """h2 makes each job fail that it is in, and that is known: h3 comes back, again."""
+    for how in "its process", "all of it":
+        if how == "its process":
+            mount.kill_rank("h3")
+            until(lambda: mount.states()["h3"] == "down", 10)
+        else:
+            mount.lose("h3")
+            mount.find("h3")
+        check(mount.are_up("h1", "h3", seconds=20), f"{what}: another one returns, {how}",
+              mount.states(), mount.report("log"))
+    check(left_out(mount, "h2") == 1, f"{what}: that is said once", mount.report("log"))
+
+
+def test_unstartable(hosts, mount):
+    """A host answers, but nothing can be started there."""
+    dealt(hosts, hosts.names)
+    mount.leave_out("h2")
+    with mount.mounted("rejoin=2"):
+        mount.unstartable("h2")
+        mount.let_in("h2")
+        check(until(lambda: left_out(mount, "h2"), 15), "it cannot be started: it is left out",
+              mount.report("log"))
+        others_return(hosts, mount, "it cannot be started")
+        mount.startable()
+        check(mount.are_up(*hosts.names, seconds=40), "it can be started: it is up",
+              mount.report("log"))
+
+
+def test_unreachable(hosts, mount):
+    """The agent reaches a host, and the others do not."""
+    dealt(hosts, hosts.names)
+    mount.leave_out("h2")
+    with mount.mounted("rejoin=2"):
+        hosts.link("h2", "down")
+        mount.let_in("h2")
+        check(until(lambda: left_out(mount, "h2"), 25), "it is cut off: it is left out",
+              mount.report("log"))
+        others_return(hosts, mount, "it is cut off")
+        hosts.link("h2", "up")
+        check(mount.are_up(*hosts.names, seconds=60), "it is reached: it is up",
+              mount.report("log"))
+
+
+def test_two_are_back(hosts, mount):
+    """Both return at once: one of them makes the job fail, and which is not said."""
+    dealt(hosts, hosts.names)
+    mount.leave_out("h2")
+    mount.leave_out("h3")
+    with mount.mounted("rejoin=2"):
+        hosts.link("h2", "down")
+        mount.let_in("h2")
+        mount.let_in("h3")
+        check(mount.are_up("h1", "h3", seconds=40), "two are back: the good one is up",
+              mount.report("log"))
+        hosts.link("h2", "up")
+        check(mount.are_up(*hosts.names, seconds=60), "and then the other",
+              mount.report("log"))
 
 
 def main():

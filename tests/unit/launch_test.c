@@ -366,9 +366,15 @@ static void absent(void)
 		struct ck_launch_options o = { .hosts = &list,
 					       .program = cases[i].program };
 		struct ck_buf names = { 0 };
+		bool absent[3] = { true, true, true };
 
 		ck_launch_absent(&o, cases[i].there, ck_str_from(cases[i].said),
-				 &names);
+				 absent);
+		for (size_t k = 0; k < list.n; k++)
+			if (absent[k])
+				ck_buf_printf(&names, "%s%s",
+					      names.len ? ", " : "",
+					      list.hosts[k].name);
 		eq_text(names.data ? names.data : "", cases[i].names);
 		ck_buf_fini(&names);
 	}
