@@ -174,10 +174,11 @@ static int place(struct placing *p, uint32_t file,
 		more |= is_new(h, rank, i);
 	rc = keep_copies(p, file, nknown ? known[0].peer : h->n, more);
 	for (uint32_t rank = 1; more && rank < h->n && rc == 0; rank++) {
-		const struct ck_file_info *info = &said_of(h, rank, i)->info;
+		const struct ck_file_info *info;
 
 		if (!is_new(h, rank, i))
 			continue;
+		info = &said_of(h, rank, i)->info;
 		insert(p, rank);
 		rc = add_copy(
 			p, file, rank,
