@@ -7,22 +7,25 @@ within the time that is promised, all else is as it was, and nothing is left.
 """
 import errno
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
+import hosts_mount  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from hosts_mount import (agent_without, all_up, left, must_mount,  # noqa: E402
+                         must_umount, read, report, status)
 from tap import Tap  # noqa: E402
 
+CKPTFS = os.path.realpath(sys.argv[1])
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 TENSOR = "model.tok_embeddings.weight"    # of all four ranks
-NET = "10.77.0.0/24"
 SAID = """
 import os, sys
 path = f"{sys.argv[1]}/{sys.argv[2]}"
@@ -33,45 +36,11 @@ print(os.getxattr(path, fault).decode() if fault in os.listxattr(path) else "",
 signal.signal(signal.SIGHUP, signal.SIG_DFL)   # nohup(1) ignores it
 tap = Tap()
 check = tap.check
+umount = partial(must_umount, tap, CKPTFS)
 
 
-def agent_without(hosts, name):
-    """What starts programs on the others only."""
-    path = f"{hosts.base}/agent-without-{name}"
-    with open(path, "w") as f:
-        f.write(f'#!/bin/bash\nfor word; do\n\t[ "$word" != {name} ] || '
-                f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
-    os.chmod(path, 0o755)
-    return path
-
-
-def mount(hosts, *options, agent=None, net=(f"net={NET}",), rejoin="off"):
-    return hosts.run("h1", [
-        CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
-        ",".join((f"agent={agent or hosts.agent}", f"rejoin={rejoin}", *net,
-                  *options)),
-        hosts.src, hosts.mnt], stderr=subprocess.PIPE, text=True)
-
-
-def mounts(hosts, **how):
-    done = mount(hosts, **how)
-    check(done.returncode == 0, "mount", repr(done.stderr))
-
-
-def umount(hosts, names=None):
-    """Seconds until nothing of it is left on these hosts, or all."""
-    begun = time.monotonic()
-    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
-                     stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0 and not done.stderr, "umount", done.stderr)
-    check(until(lambda: not left(hosts, names), 6), "nothing is left",
-          left(hosts, names))
-    return time.monotonic() - begun
-
-
-def left(hosts, names=None):
-    return [(name, argv) for name in names or hosts.names
-            for _, argv in hosts.processes(name)]
+def mounts(hosts, rejoin="off"):
+    must_mount(tap, CKPTFS, hosts, f"rejoin={rejoin}")
 
 
 def servers(hosts, name):
@@ -80,17 +49,6 @@ def servers(hosts, name):
 
 def daemons(hosts):
     return hosts.programs("h1", "ckptfs", "mount")
-
-
-def read(hosts, path):
-    return hosts.read("h1", f"{hosts.mnt}/{path}")
-
-
-def status(hosts):
-    done = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/status"],
-                     stdout=subprocess.PIPE, text=True, check=True)
-    states = dict(re.findall(r"^host (\S+) (\S+) ", done.stdout, re.M))
-    return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
 
 
 def said_of(hosts, path):
@@ -108,7 +66,8 @@ def paths_of(hosts):
 
 
 def test_missing(hosts):
-    done = mount(hosts, agent=agent_without(hosts, "h3"))
+    mount = partial(hosts_mount.mount, CKPTFS, hosts, "rejoin=off")
+    done = mount(agent=agent_without(hosts, "h3"))
     said = [line for line in done.stderr.splitlines()
             if ".ckptfs/damage" not in line]
     check(done.returncode == 0 and len(said) == 1 and "h3" in said[0],
@@ -121,17 +80,16 @@ def test_missing(hosts):
     check(got["h3"][0] == -errno.EIO and got["h3"][1] < 2,
           "EIO for what it has", got)
     check(umount(hosts) < 5, "umount in time")
-    done = mount(hosts, "allhosts", agent=agent_without(hosts, "h3"))
+    done = mount("allhosts", agent=agent_without(hosts, "h3"))
     check(done.returncode == 2 and "h3" in done.stderr,
           "allhosts: it is an error", done.returncode, done.stderr)
     check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
 
 
 def test_killed(hosts):
-    done = mount(hosts, net=())
+    done = hosts_mount.mount(CKPTFS, hosts, "rejoin=off", net=None)
     check(done.returncode == 0 and not done.stderr, "mount", done.stderr)
-    log = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/log"],
-                    stdout=subprocess.PIPE, text=True).stdout
+    log = report(hosts, "log")
     check("MPI chooses its networks, of: eth0 10.77.0.1" in log,
           "the log names the networks", log)
     paths = paths_of(hosts)
@@ -167,9 +125,7 @@ def test_stopped(hosts):
     check(until(lambda: read(hosts, paths["h2"])[0] > 0, 8),
           "it goes on: its bytes are back without a mount",
           time.monotonic() - begun)
-    check(until(lambda: status(hosts) == (dict.fromkeys(hosts.names, "up"),
-                                          "yes"), 5), "and it is up",
-          status(hosts))
+    check(until(lambda: all_up(hosts), 5), "and it is up", status(hosts))
     check(until(lambda: "down since" not in
                 "".join(said_of(hosts, paths["h2"])), 5),
           "nothing is damaged any more", said_of(hosts, paths["h2"]))
@@ -291,5 +247,4 @@ def main():
     return tap.finish()
 
 
-CKPTFS = os.path.realpath(sys.argv[1])
 sys.exit(main())

@@ -21,12 +21,12 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-from hosts import Hosts, skipped  # noqa: E402
+from hosts import Hosts, skipped, until  # noqa: E402
+from hosts_mount import left, mount, umount  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 READERS = os.path.join(HERE, "../lib/faults_readers.py")
-NET = "net=10.77.0.0/24"
 SEED = int(os.environ.get("CKPTFS_SEED") or random.SystemRandom().randrange(1 << 32))
 CASES = int(os.environ.get("CKPTFS_CASES") or 9)
 IN_TIME = 10        # seconds of one call
@@ -36,26 +36,11 @@ tap = Tap()
 
 # --- mounts ------------------------------------------------------------------------------
 
-def mount(hosts, *options):
-    done = hosts.run("h1", [CKPTFS, "mount", "--hosts", ",".join(hosts.names),
-                            "-o", ",".join((f"agent={hosts.agent}", NET, *options)),
-                            hosts.src, hosts.mnt], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-
-
-def umount(hosts):
-    """What is left on any host 6 s after it, or what umount says."""
-    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt], capture_output=True, text=True)
-    end = time.monotonic() + 6
-    while left(hosts) and time.monotonic() < end:
-        time.sleep(0.05)
+def ends(hosts):
+    """What is left on any host 6 s after umount, or what umount says."""
+    done = umount(CKPTFS, hosts)
+    until(lambda: not left(hosts), 6)
     return done.stderr or left(hosts)
-
-
-def left(hosts):
-    return [(name, argv[:3]) for name in hosts.names
-            for _, argv in hosts.processes(name)]
 
 
 def paths_of(hosts):
@@ -255,7 +240,9 @@ def main():
         for _ in range(CASES):
             if not mounted:
                 fresh(hosts)
-                mount(hosts)
+                done = mount(CKPTFS, hosts)
+                if done.returncode:
+                    raise RuntimeError(done.stderr)
                 paths = paths_of(hosts)
                 want, where = digests(hosts, paths), hosts_of(hosts, paths)
                 mounted = True
@@ -265,10 +252,10 @@ def main():
             fault = faults(hosts, chance.choice(hosts.names[1:]))[todo.pop()]
             errors += try_fault(hosts, fault, paths, want, where, chance)
             if fault.for_good:
-                ended.append(umount(hosts))
+                ended.append(ends(hosts))
                 mounted = False
         if mounted:
-            ended.append(umount(hosts))
+            ended.append(ends(hosts))
     tap.result(not any(ended), "each mount ends, and nothing is left", map(str, ended))
     tap.result(errors > 0 or CASES < 9, "canary: some reads fail")
     return tap.finish()

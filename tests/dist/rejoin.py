@@ -7,20 +7,23 @@ and what has changed meanwhile is not read.
 """
 import errno
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from hosts_mount import (all_up, left, must_mount, must_umount, read,  # noqa: E402
+                         report, status)
 from tap import Tap  # noqa: E402
 
+CKPTFS = os.path.realpath(sys.argv[1])
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 TENSOR = "model.tok_embeddings.weight"    # of all four ranks
 # A box that only that host has.
@@ -28,27 +31,8 @@ BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
        "h3": f"local/rank-2/{TENSOR}.npy"}
 tap = Tap()
 check = tap.check
-
-
-def mount(hosts, *options, agent=None):
-    done = hosts.run("h1", [
-        CKPTFS, "mount", "--hosts", ",".join(hosts.names), "-o",
-        ",".join((f"agent={agent or hosts.agent}", "net=10.77.0.0/24",
-                  *options)), hosts.src, hosts.mnt],
-        stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, "mount", done.stderr)
-
-
-def left(hosts):
-    return [(name, argv[:4]) for name in hosts.names
-            for _, argv in hosts.processes(name)]
-
-
-def umount(hosts):
-    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
-                     stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, "umount", done.stderr)
-    check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
+mount = partial(must_mount, tap, CKPTFS)
+umount = partial(must_umount, tap, CKPTFS)
 
 
 def switchable(hosts):
@@ -62,30 +46,14 @@ def switchable(hosts):
     return path, away
 
 
-def read(hosts, path):
-    return hosts.read("h1", f"{hosts.mnt}/{path}")
-
-
 def content(hosts, path):
     done = hosts.run("h1", ["cat", f"{hosts.mnt}/{path}"],
                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return done.stdout if done.returncode == 0 else None
 
 
-def status(hosts):
-    done = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/status"],
-                     stdout=subprocess.PIPE, text=True, check=True)
-    states = dict(re.findall(r"^host (\S+) (\S+) ", done.stdout, re.M))
-    return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
-
-
 def log(hosts):
-    return hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/log"],
-                     stdout=subprocess.PIPE, text=True).stdout
-
-
-def all_up(hosts):
-    return status(hosts) == (dict.fromkeys(hosts.names, "up"), "yes")
+    return report(hosts, "log")
 
 
 def wanted(hosts):
@@ -331,5 +299,4 @@ def main():
     return tap.finish()
 
 
-CKPTFS = os.path.realpath(sys.argv[1])
 sys.exit(main())

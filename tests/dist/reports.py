@@ -11,15 +11,18 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
-from hosts_mount import measured, report  # noqa: E402
+from hosts_mount import (agent_without, measured, must_mount,  # noqa: E402
+                         must_umount, read, report)
 from tap import Tap  # noqa: E402
 
+CKPTFS = os.path.realpath(sys.argv[1])
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 TENSOR = "model.tok_embeddings.weight"    # of all four ranks
 BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
@@ -29,22 +32,8 @@ REPORTS = {"status", "damage", "log", "tensors.csv", "tensors.jsonl",
            "state_dict.json"}
 tap = Tap()
 check = tap.check
-
-
-def mount(hosts, *options, agent=None, alone=False):
-    argv = [CKPTFS, "mount"]
-    if not alone:
-        argv += ["--hosts", ",".join(hosts.names), "-o", ",".join(
-            (f"agent={agent or hosts.agent}", "net=10.77.0.0/24", *options))]
-    done = hosts.run("h1", argv + [hosts.src, hosts.mnt],
-                     stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, "mount", done.stderr)
-
-
-def umount(hosts):
-    done = hosts.run("h1", [CKPTFS, "umount", hosts.mnt],
-                     stderr=subprocess.PIPE, text=True)
-    check(done.returncode == 0, "umount", done.stderr)
+mount = partial(must_mount, tap, CKPTFS)
+umount = partial(must_umount, tap, CKPTFS)
 
 
 def stats(hosts):
@@ -56,10 +45,6 @@ def paths(hosts, text=None):
     if header != HEADER:
         check(False, "paths: its header", header)
     return {row[0]: row[1:] for row in rows}
-
-
-def read(hosts, path):
-    return hosts.read("h1", f"{hosts.mnt}/{path}")
 
 
 def is_good(row, path):
@@ -159,12 +144,7 @@ def test_restart(hosts):
 
 
 def test_missing(hosts):
-    agent = f"{hosts.base}/agent-without-h3"
-    with open(agent, "w") as f:
-        f.write('#!/bin/bash\nfor word; do\n\t[ "$word" != h3 ] || exit 255\n'
-                f'done\nexec {hosts.agent} "$@"\n')
-    os.chmod(agent, 0o755)
-    mount(hosts, agent=agent)
+    mount(hosts, agent=agent_without(hosts, "h3"))
     rows = paths(hosts)
     check(rows["h3"] == ["mpi", "", "", "no", "missing"],
           "paths: a host is missing", rows)
@@ -247,5 +227,4 @@ def main():
     return tap.finish()
 
 
-CKPTFS = os.path.realpath(sys.argv[1])
 sys.exit(main())

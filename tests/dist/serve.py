@@ -9,7 +9,6 @@ the job ends as it is told, in every way in which one can end, and leaves nothin
 import errno
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 import two_trees  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from hosts_mount import all_up, status  # noqa: E402
 from tap import Tap  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
 
@@ -136,13 +136,6 @@ def reads_all(hosts, host):
     return all(read(hosts, host, path)[0] > 0 for path in BOX.values())
 
 
-def status(hosts, host):
-    done = hosts.run(host, ["cat", f"{hosts.mnt}/.ckptfs/status"],
-                     stdout=subprocess.PIPE, text=True, check=True)
-    states = dict(re.findall(r"^host (\S+) (\S+) ", done.stdout, re.M))
-    return states, re.search(r"^whole: (\w+)", done.stdout, re.M).group(1)
-
-
 def one_directory(hosts):
     """The tree of the fixture, where it is in one."""
     hosts.run("h1", [CKPTFS, "mount", FIXTURE, hosts.mnt], check=True)
@@ -169,8 +162,7 @@ def test_one_mount(hosts, tree):
     found = list(differ(tree, seen))
     check(not found and hosts_of(seen) == set(hosts.names),
           "one mount: what one directory shows", *found[:20], hosts_of(seen))
-    check(status(hosts, "h2") == (dict.fromkeys(hosts.names, "up"), "yes"),
-          "status", status(hosts, "h2"))
+    check(all_up(hosts, "h2"), "status", status(hosts, "h2"))
     check(not is_mounted(hosts, "h1") and not is_mounted(hosts, "h3"),
           "no other host has a mount")
     umount(hosts, "h2")
@@ -198,8 +190,7 @@ def test_all_mount(hosts, tree):
         found = list(differ(tree, look(hosts, host)))
         check(not found, f"a mount on each: what one directory shows, {host}",
               *found[:20])
-    check(all(status(hosts, host) == (dict.fromkeys(hosts.names, "up"), "yes")
-              for host in hosts.names), "status of all")
+    check(all(all_up(hosts, host) for host in hosts.names), "status of all")
     for host, others in (("h1", ("h2", "h3")), ("h2", ("h3",))):
         umount(hosts, host)
         check(until(lambda: not hosts.programs(host, "ckptfs", "mount"), 5),
