@@ -19,7 +19,8 @@ class Tap:
         self.failed += not good
         print(f"{'' if good else 'not '}ok {self.count} - {what}")
         for note in notes:
-            print(f"# {note[:500]}")
+            for line in f"{note[:500]}".splitlines():
+                print(f"# {line}")
         sys.stdout.flush()
 
     def check(self, good, what, *notes):
