@@ -31,6 +31,7 @@ MNT_DETACH, PR_SET_PDEATHSIG = 2, 1
 KINDS = ("net", "uts", "mnt")
 NETWORK = "10.77.0"
 MTU = 1500
+CONNECTIONS = "/sys/fs/fuse/connections"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -190,6 +191,8 @@ class Keeper:
         mount(self.base + "/hosts", "/etc/hosts", None, MS_BIND)
         mount(f"{self.base}/own/{name}", self.base + "/src", None, MS_BIND)
         mount("shm", "/dev/shm", b"tmpfs", 0)
+        if not os.path.ismount(CONNECTIONS):    # as systemd does
+            mount("none", CONNECTIONS, b"fusectl", 0)
 
     def connect(self, addresses):
         """Each host's eth0 is one end of a cable, portN of the switch the
