@@ -3,7 +3,7 @@
 """Hosts that are missing, and hosts that go away: what only they have is an error
 within the time that is promised, all else is as it was, and nothing is left.
 
-    away.py CKPTFS              needs root
+    away.py CKPTFS [TEST]...    needs root
 """
 import errno
 import os
@@ -21,6 +21,7 @@ import hosts_mount  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
 from hosts_mount import (agent_without, all_up, left, must_mount,  # noqa: E402
                          must_umount, read, report, status)
+from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 
 CKPTFS = os.path.realpath(sys.argv[1])
@@ -234,17 +235,14 @@ def test_signals(hosts):
                   stderr=subprocess.DEVNULL)
 
 
-def main():
-    if skipped():
-        return 0
+def act(test):
     with Hosts(3) as hosts:
         deal.deal(FIXTURE, hosts.directories, "by rank", 1, "all")
-        for test in (test_missing, test_killed, test_stopped, test_link,
-                     test_umount_away,
-                     test_heard, test_killed_away, test_signals):
-            print(f"# {test.__name__}")
-            test(hosts)
+        test(hosts)
     return tap.finish()
 
 
-sys.exit(main())
+# Those that take long first.
+TESTS = (test_killed_away, test_umount_away, test_stopped, test_link, test_signals,
+         test_killed, test_heard, test_missing)
+sys.exit(0 if skipped() else play(TESTS, act))

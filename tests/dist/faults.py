@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
-from hosts_mount import left, mount, umount  # noqa: E402
+from hosts_mount import all_up, left, mount, report, umount  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -134,9 +134,14 @@ def nothing():
     """It comes back by itself, by another job."""
 
 
+def jobs(hosts):
+    return json.loads(report(hosts, "stats"))["restarts"]
+
+
 class Fault:
     """begin() makes it, end() takes it back; whose: hosts whose bytes may be lost;
-    for_good: until the next mount; may: errors of what is lost."""
+    for_good: until the next mount; may: errors of what is lost; hold: seconds, of which
+    5 pass before a host is down."""
 
     def __init__(self, what, whose, begin, end=None, may=(errno.EIO,), hold=7):
         self.what, self.whose, self.begin, self.end = what, whose, begin, end
@@ -167,9 +172,9 @@ def faults(hosts, name):
         Fault(f"a file of {name} is replaced", [name],
               lambda: (shutil.copy(shard, f"{shard}.new"),
                        os.replace(f"{shard}.new", shard)),
-              may=(errno.ESTALE,), hold=4),
+              may=(errno.ESTALE,), hold=2),
         Fault(f"a file of {name} is cut", [name], lambda: os.truncate(shard, 100),
-              may=(errno.ESTALE, errno.EIO, errno.ENODATA), hold=4),
+              may=(errno.ESTALE, errno.EIO, errno.ENODATA), hold=2),
         Fault("mpirun is killed", [],
               lambda: each(hosts, "h1", "mpirun", hosts.kill), nothing),
         Fault("the mover is killed", [],
@@ -209,8 +214,13 @@ def back(hosts, paths, want):
 def try_fault(hosts, fault, paths, want, where, chance):
     readers = Readers(hosts, paths, chance)
     time.sleep(0.5 + chance.random())
+    before = jobs(hosts)
     fault.begin()
-    time.sleep(fault.hold)
+    if fault.end is nothing:
+        until(lambda: jobs(hosts) > before and all_up(hosts), fault.hold)
+        time.sleep(1)
+    else:
+        time.sleep(fault.hold)
     if fault.end:
         fault.end()
     notes = [] if readers.end() else ["a reader has not ended"]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Many mounts one after the other, ended in every way: nothing of them is left. Prints TAP.
 
-    many.py CKPTFS
+    many.py CKPTFS [TEST]...
 
 CKPTFS_CASES: mounts (10; all of it: 200).
 """
@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -112,32 +113,31 @@ def crashed(hosts, before):
     tap.check(not said and not rest, "another job removes what has crashed", said, rest)
 
 
-def main():
-    if skipped():
-        return 0
+def mounts(hosts, before):
     wrong, seen, begun = [], 0, time.monotonic()
-    with Hosts(3) as hosts:
-        deal.deal(FIXTURE, hosts.directories, "by rank", 1, "one")
-        before = left(hosts)
-        for i in range(CASES):
-            number = ENDS[i % len(ENDS)]
-            said = mount(hosts)
-            if said:
-                wrong.append(f"{i}: mount ends with {said!r}")
-                break
-            seen += left(hosts) != before
-            output(hosts, "h1", "sh", "-c", f"cat {hosts.mnt}/raw/* | sha256sum")
-            good = end(hosts, number)
-            rest = gone(hosts, before)
-            if not good or rest:
-                wrong.append(f"{i}, {number}: {good}, {rest}")
-        killed(hosts, before)
-        crashed(hosts, before)
+    for i in range(CASES):
+        number = ENDS[i % len(ENDS)]
+        said = mount(hosts)
+        if said:
+            wrong.append(f"{i}: mount ends with {said!r}")
+            break
+        seen += left(hosts) != before
+        output(hosts, "h1", "sh", "-c", f"cat {hosts.mnt}/raw/* | sha256sum")
+        good = end(hosts, number)
+        rest = gone(hosts, before)
+        if not good or rest:
+            wrong.append(f"{i}, {number}: {good}, {rest}")
     tap.result(not wrong, f"{CASES} mounts, and nothing is left", wrong[:20])
     tap.result(seen == CASES, "canary: while it is mounted there is something")
     print(f"# {(time.monotonic() - begun) / CASES:.2f} s each")
+
+
+def act(test):
+    with Hosts(3) as hosts:
+        deal.deal(FIXTURE, hosts.directories, "by rank", 1, "one")
+        test(hosts, left(hosts))
     return tap.finish()
 
 
 CKPTFS = os.path.realpath(sys.argv[1])
-sys.exit(main())
+sys.exit(0 if skipped() else play((mounts, killed, crashed), act))

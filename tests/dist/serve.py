@@ -3,7 +3,7 @@
 """`ckptfs serve` under mpirun: what its mounts show is what one directory shows, and
 the job ends as it is told, in every way in which one can end, and leaves nothing.
 
-    serve.py CKPTFS             needs root
+    serve.py CKPTFS [TEST]...   needs root
     serve.py --seen MOUNT       what a mount shows, pickled; runs in a host
 """
 import errno
@@ -21,6 +21,7 @@ import deal  # noqa: E402
 import two_trees  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
 from hosts_mount import all_up, status  # noqa: E402
+from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
 
@@ -153,7 +154,7 @@ def dealt(hosts, metadata):
 
 # --- tests ---
 
-def test_one_mount(hosts, tree):
+def one_mount(hosts, tree):
     """Not that of the first rank."""
     dealt(hosts, "one")
     job = start(hosts, [("h1", 1, ()), ("h2", 1, ("--mount", hosts.mnt)),
@@ -170,7 +171,7 @@ def test_one_mount(hosts, tree):
     check(job.said.count("mounted") == 1, "one line is printed", job.said)
 
 
-def test_canary(hosts, tree):
+def canary(hosts, tree):
     """One byte that is another on one host is seen on another one."""
     dealt(hosts, "one")
     deal.flip(f"{hosts.directory('h2')}/__1_0.distcp")
@@ -183,7 +184,7 @@ def test_canary(hosts, tree):
     is_over(hosts, job, 0, "canary: umount")
 
 
-def test_all_mount(hosts, tree):
+def all_mount(hosts, tree):
     dealt(hosts, "some")
     job = start(hosts, everywhere(hosts), hosts.names)
     for host in hosts.names:
@@ -201,6 +202,12 @@ def test_all_mount(hosts, tree):
               f"{host} still serves", left(hosts))
     umount(hosts, "h3")
     is_over(hosts, job, 0, "umount of the last")
+
+
+def test_mounts(hosts):
+    tree = one_directory(hosts)
+    for test in one_mount, canary, all_mount:
+        test(hosts, tree)
 
 
 def test_two_ranks(hosts):
@@ -364,23 +371,17 @@ def test_survive(hosts):
     is_over(hosts, job, 0, "survive: umount of the last", 40)
 
 
-def main():
-    if skipped():
-        return 0
+def act(test):
     with Hosts(3) as hosts:
-        tree = one_directory(hosts)
-        test_one_mount(hosts, tree)
-        test_canary(hosts, tree)
-        test_all_mount(hosts, tree)
-        for test in (test_two_ranks, test_options, test_refused, test_version,
-                     test_signals, test_killed, test_survive):
-            print(f"# {test.__name__}")
-            test(hosts)
+        test(hosts)
     return tap.finish()
 
 
+# That which takes long first. How soon a job ends is measured: no more than two.
+TESTS = (test_survive, test_signals, test_refused, test_killed, test_options,
+         test_version, test_mounts, test_two_ranks)
 if sys.argv[1] == "--seen":
     pickle.dump(two_trees.seen(sys.argv[2]), sys.stdout.buffer)
 else:
     CKPTFS = os.path.realpath(sys.argv[1])
-    sys.exit(main())
+    sys.exit(0 if skipped() else play(TESTS, act, at_a_time=2))

@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -103,9 +104,15 @@ def test_agents(hosts):
               agent=agent(hosts, what))
     fails(hosts, "the agent fails later", "mpirun: it has ended",
           agent=agent(hosts, "fails later"))
+
+
+def test_agent_hangs(hosts):
     fails(hosts, "the agent hangs later", "have not found each other in 30 s; "
           "it was not started on h2, h3",
           seconds=36, agent=agent(hosts, "hangs later"))
+
+
+def test_agent_hangs_once(hosts):
     fails(hosts, "the agent hangs later at one host",
           "in 30 s; it was not started on h2\n", names="h1,h3,h2", seconds=36,
           agent=agent(hosts, "hangs later at one host"))
@@ -188,21 +195,18 @@ def stopped(hosts, what, number, is_group):
               *left(hosts))
 
 
-def main():
-    if skipped():
-        return 0
+def act(test):
     with Hosts(3) as hosts:
         names = ("h2", "h3")
         deal.deal(FIXTURE, {name: hosts.directory(name) for name in names},
                   "by rank", 1, "one")
         works(hosts, "canary: nothing is wrong")
-        for test in test_programs, test_agents, test_names, test_room, test_networks, \
-                test_path, test_signals:
-            if not CASES or test.__name__ in CASES:
-                print(f"# {test.__name__}")
-                test(hosts)
+        test(hosts)
     return tap.finish()
 
 
-CKPTFS, CASES = os.path.realpath(sys.argv[1]), sys.argv[2:]
-sys.exit(main())
+# Those that take long first.
+TESTS = (test_agent_hangs, test_agent_hangs_once, test_agents, test_signals, test_path,
+         test_names, test_programs, test_room, test_networks)
+CKPTFS = os.path.realpath(sys.argv[1])
+sys.exit(0 if skipped() else play(TESTS, act))

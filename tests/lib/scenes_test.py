@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Of several scenes at a time each result is there, once, in order; and a scene that fails,
+in whatever way, is seen. Prints TAP.
+
+    scenes_test.py              all of it
+    scenes_test.py - SCENE...   what it looks at
+"""
+import os
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from scenes import play  # noqa: E402
+from tap import Tap  # noqa: E402
+
+tap = Tap()
+
+
+def slow():
+    time.sleep(0.5)
+    tap.check(True, "slow")
+
+
+def quick():
+    tap.check(True, "quick")
+    tap.check(True, "quick again")
+
+
+def fails():
+    tap.check(False, "fails", "a note")
+
+
+def dies():
+    tap.check(True, "dies after it")
+    os._exit(3)
+
+
+def raises():
+    raise RuntimeError
+
+
+def is_empty():
+    pass
+
+
+def act(scene):
+    scene()
+    return tap.finish()
+
+
+def played(*scenes):
+    done = subprocess.run([sys.executable, __file__, "-", *(s.__name__ for s in scenes)],
+                          capture_output=True, text=True)
+    return done.returncode, done.stdout.splitlines()
+
+
+def main():
+    got = played(slow, quick)
+    tap.check(got == (0, ["# slow", "ok 1 - slow", "# quick", "ok 2 - quick",
+                          "ok 3 - quick again", "1..3"]), "all results, in order", got)
+    got = played(quick, fails)
+    tap.check(got[0] == 1 and got[1][4:] == ["not ok 3 - fails", "# a note", "1..3"],
+              "one that fails", got)
+    for scene, lines in ((dies, ["ok 3 - dies after it", "not ok 4 - dies: ends with 3 "
+                                 "after 1 results", "1..4"]),
+                         (raises, ["not ok 3 - raises: ends with 1 after 0 results",
+                                   "1..3"]),
+                         (is_empty, ["not ok 3 - is_empty: ends with 1 after 0 results",
+                                     "1..3"])):
+        got = played(quick, scene)
+        tap.check(got[0] == 1 and got[1][4:] == lines, f"one that {scene.__name__}", got)
+    begun = time.monotonic()
+    played(*[slow] * 6)
+    took = time.monotonic() - begun
+    tap.check(1 <= took < 3, "three at a time", took)
+    return tap.finish()
+
+
+if len(sys.argv) > 1:
+    sys.exit(play((slow, quick, fails, dies, raises, is_empty), act))
+sys.exit(main())
