@@ -194,4 +194,16 @@ static inline void random_slice(struct world *w, uint64_t *windows,
 	}
 }
 
+/* One slice of a random tensor of any of these dtypes. */
+static inline void random_world(struct world *w, const char *const *dtypes,
+				unsigned n, uint64_t *windows, uint64_t *random)
+{
+	uint8_t dtype = dtype_of(dtypes[boxes_below(random, n)]);
+
+	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
+	make_world(w, dtype);
+	random_extents(w, random);
+	random_slice(w, windows, random);
+}
+
 #endif

@@ -21,23 +21,19 @@ static bool check_read(struct world *w, const struct truth *t, uint64_t vpos,
 	return right;
 }
 
-static unsigned random_world(struct world *w, uint64_t *random)
+static unsigned check_world(struct world *w, uint64_t *random)
 {
-	static const char *const names[] = {
+	static const char *const dtypes[] = {
 		"float32", "bfloat16",	 "int64",   "uint8",	 "complex64",
 		"int16",   "complex128", "float64", "complex32", "int32",
 	};
 	static struct truth truth;
 	uint64_t windows[8 * 2 * BOXES_DIMS];
-	uint8_t dtype = dtype_of(names[boxes_below(random, 10)]);
 	unsigned wrong = 0;
 
-	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
-	make_world(w, dtype);
+	random_world(w, dtypes, 10, windows, random);
 	if (boxes_one_in(random, 2))
 		w->files = boxes_one_in(random, 2) ? unmapped : half_mapped;
-	random_extents(w, random);
-	random_slice(w, windows, random);
 	define(w, &truth);
 	for (unsigned i = 0; i < 8; i++) {
 		uint64_t vpos = boxes_below(random, w->slice.size + 3);
@@ -60,7 +56,7 @@ static void test_random(void)
 	unsigned wrong = 0;
 
 	for (uint64_t i = 0; i < cases; i++)
-		wrong += random_world(w, &random);
+		wrong += check_world(w, &random);
 	printf("# %" PRIu64 " layouts\n", cases);
 	eq_u64(wrong, 0);
 	world_free(w);

@@ -120,19 +120,6 @@ static void interrupt_some(uint64_t *random)
 
 /* --- trials ------------------------------------------------------------------------------------ */
 
-static void random_world(struct world *w, uint64_t *windows, uint64_t *random)
-{
-	static const char *const names[] = {
-		"float32", "bfloat16", "uint8", "complex64", "int16", "float64"
-	};
-	uint8_t dtype = dtype_of(names[boxes_below(random, 6)]);
-
-	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
-	make_world(w, dtype);
-	random_extents(w, random);
-	random_slice(w, windows, random);
-}
-
 static struct ck_files *set_of(unsigned remote)
 {
 	if (!sets[remote])
@@ -164,10 +151,13 @@ static unsigned readers_run(struct trial *t, uint64_t *random)
 
 static unsigned check_trial(struct trial *t, uint64_t *random)
 {
+	static const char *const dtypes[] = {
+		"float32", "bfloat16", "uint8", "complex64", "int16", "float64"
+	};
 	uint64_t windows[8 * 2 * BOXES_DIMS];
 	unsigned wrong;
 
-	random_world(t->w, windows, random);
+	random_world(t->w, dtypes, 6, windows, random);
 	t->remote = (unsigned)boxes_below(random, NSETS);
 	t->here = world_open(t->w);
 	t->there = headers_open(&t->headers, t->w, set_of(t->remote),

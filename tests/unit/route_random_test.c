@@ -4,35 +4,16 @@
  * remote. Each read comes to what it comes to with all files here, and to what brute
  * force says, however its mover answers.
  */
-#include "answerer.h"
-#include "truth.h"
+#include "trials.h"
 
 #include <semaphore.h>
 
-enum { AT_A_TIME = 8, NSETS = 2 << (BIG + 2) };
-
-static struct answerer answerer;
-static struct ck_files *sets[NSETS]; /* by what is remote, and whether mapped */
-
-static struct ck_files *set_of(unsigned remote, bool mapped)
-{
-	struct ck_files **at = &sets[2 * remote + mapped];
-
-	if (!*at) {
-		*at = files_open_remote(remote);
-		if (!mapped)
-			ck_files_map_most(*at, 0);
-	}
-	return *at;
-}
+enum { AT_A_TIME = 8 };
 
 /* One world, here and with remote files. */
 struct trial {
-	struct world *w;
-	struct truth truth;
-	unsigned remote; /* bits of files */
-	int failing;	 /* the file whose moves fail; -1: none */
-	bool located;	 /* without headers */
+	struct trial_world is; /* first */
+	bool located;	       /* without headers */
 	struct headers headers;
 	struct ck_opened *here, *there;
 	struct ck_files *files;
@@ -57,30 +38,25 @@ struct one {
 static bool expect(struct one *o)
 {
 	struct trial *t = o->t;
+	const struct trial_world *w = &t->is;
 	const struct ck_read *r = &o->r;
 	struct ck_read here = *r;
-	bool inside = r->vpos <= t->w->slice.size &&
-		      r->len <= t->w->slice.size - r->vpos;
+	bool fails, inside = r->vpos <= w->w->slice.size &&
+			     r->len <= w->w->slice.size - r->vpos;
 
 	here.from = t->here;
 	here.to = o->want;
-	o->want_rc = ck_host_read(t->w->files, &here);
+	o->want_rc = ck_host_read(w->w->files, &here);
 	o->needs_remote = false;
 	if (!inside)
 		return o->want_rc == -EINVAL;
 	if (o->want_rc)
 		return true;
-	for (uint64_t i = r->vpos; i < r->vpos + r->len; i++) {
-		int file = t->truth.file[i];
-
-		if (file < 0 || !(t->remote >> file & 1))
-			continue;
-		o->needs_remote = true;
-		if (file == t->failing)
-			o->want_rc = answerer.errs[file];
-	}
-	return is_right_rc(&t->truth, r->vpos, r->vpos + r->len, 0) &&
-	       memcmp(o->want, t->truth.byte + r->vpos, r->len) == 0;
+	o->needs_remote = trial_needs(w, r->vpos, r->len, &fails);
+	if (fails)
+		o->want_rc = answerer.errs[w->failing];
+	return is_right_rc(&w->truth, r->vpos, r->vpos + r->len, 0) &&
+	       memcmp(o->want, w->truth.byte + r->vpos, r->len) == 0;
 }
 
 /* What can be had at once: never a byte of a remote file, and no mover. */
@@ -141,8 +117,8 @@ static unsigned check_reads(struct trial *t, uint64_t *random)
 		*o = (struct one){ .t = t };
 		o->r = (struct ck_read){
 			.from = t->there,
-			.vpos = boxes_below(random, t->w->slice.size + 2),
-			.len = boxes_below(random, t->w->slice.size + 2),
+			.vpos = boxes_below(random, t->is.w->slice.size + 2),
+			.len = boxes_below(random, t->is.w->slice.size + 2),
 			.to = o->got,
 			.done = one_done,
 			.arg = o
@@ -170,7 +146,7 @@ static unsigned check_wait(struct trial *t)
 
 	o = (struct one){ .t = t };
 	o.r = (struct ck_read){ .from = t->there,
-				.len = t->w->slice.size,
+				.len = t->is.w->slice.size,
 				.to = o.got };
 	if (!expect(&o))
 		return 1;
@@ -200,47 +176,39 @@ static void random_answers(struct trial *t, uint64_t *random)
 
 	answerer.at_once = boxes_one_in(random, 3);
 	answerer.inside = boxes_one_in(random, 3);
-	memset(answerer.errs, 0, sizeof(answerer.errs));
-	t->failing = -1;
-	if (!t->located || !boxes_one_in(random, 4))
-		return;
-	t->failing = (int)boxes_below(random, NFILES);
-	answerer.errs[t->failing] = errs[boxes_below(random, 4)];
+	trial_fail(&t->is, errs, t->located ? 4 : 0, random);
 }
 
-static void random_trial(struct trial *t, uint64_t *windows, uint64_t *random)
+static void random_trial(struct trial_world *t, uint64_t *windows,
+			 uint64_t *random)
 {
-	static const char *const names[] = {
+	static const char *const dtypes[] = {
 		"float32", "bfloat16",	 "int64",   "uint8",	 "complex64",
 		"int16",   "complex128", "float64", "complex32", "int32",
 	};
-	struct world *w = t->w;
-	uint8_t dtype = dtype_of(names[boxes_below(random, 10)]);
 
-	boxes_make(&w->b, ck_dtype_at(dtype)->size, random);
-	make_world(w, dtype);
-	random_extents(w, random);
-	random_slice(w, windows, random);
-	define(w, &t->truth);
-	if (w->b.n && boxes_one_in(random, 10))
-		random_loss(w, random);
+	random_world(t->w, dtypes, 10, windows, random);
+	define(t->w, &t->truth);
+	if (t->w->b.n && boxes_one_in(random, 10))
+		random_loss(t->w, random);
 	t->remote = (unsigned)boxes_below(random, 1 << (BIG + 2));
 	if (boxes_one_in(random, 4))
 		t->remote = boxes_one_in(random, 3) ? 0 : ~0U >> (30 - BIG);
-	t->files = set_of(t->remote, !boxes_one_in(random, 3));
 }
 
-static unsigned check_trial(struct trial *t, uint64_t *random)
+static unsigned check_trial(struct trial_world *w, uint64_t *random)
 {
+	struct trial *t = (struct trial *)w;
 	uint64_t windows[8 * 2 * BOXES_DIMS];
 	unsigned wrong;
 
-	random_trial(t, windows, random);
+	random_trial(w, windows, random);
+	t->files = trial_files(w->remote, !boxes_one_in(random, 3));
 	t->located = !boxes_one_in(random, 3);
 	random_answers(t, random);
-	t->here = world_open(t->w);
+	t->here = world_open(w->w);
 	t->there = headers_open(
-		&t->headers, t->w, t->files,
+		&t->headers, w->w, t->files,
 		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
 	ck_route_init(&t->route, t->files, &answerer.mover);
 	wrong = check_reads(t, random) + check_wait(t);
@@ -253,30 +221,17 @@ static unsigned check_trial(struct trial *t, uint64_t *random)
 static unsigned check_trials(uint64_t trials, uint64_t seed)
 {
 	static struct trial t;
-	uint64_t random = seed | 1;
-	unsigned wrong = 0;
+	unsigned wrong;
 
-	t.w = world_make();
 	sem_init(&t.done, 0, 0);
-	for (uint64_t i = 0; i < trials; i++) {
-		unsigned more = check_trial(&t, &random);
-
-		if (more && !wrong && !answerer.spoil)
-			printf("# the first wrong one is number %" PRIu64 "\n",
-			       i);
-		wrong += more;
-	}
+	wrong = trials_check(&t.is, trials, seed, check_trial);
 	sem_destroy(&t.done);
-	world_free(t.w);
 	return wrong;
 }
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t trials = text	     ? strtoull(text, NULL, 0) / 50
-			  : TAP_SLOW ? 2500
-				     : 6000;
+	uint64_t trials = trials_wanted(50, 2500, 6000);
 
 	eq_u64(check_trials(trials, tap_seed(1213)), 0);
 	eq_u64(answerer.wrong, 0);
@@ -304,13 +259,5 @@ static void test_canaries(void)
 
 int main(void)
 {
-	if (!world_begin())
-		return 2;
-	answerer_begin(&answerer);
-	test_random();
-	test_canaries();
-	answerer_end(&answerer);
-	for (unsigned i = 0; i < NSETS; i++)
-		ck_files_free(sets[i]);
-	return world_end();
+	return trials_main(test_random, test_canaries);
 }
