@@ -4,7 +4,7 @@
 reading and the size of segments: the right bytes, each over the wire once, and no more
 ahead than was read. Prints TAP.
 
-    streams.py CKPTFS
+    streams.py CKPTFS [TEST]...
 """
 import os
 import subprocess
@@ -16,12 +16,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 from hosts import Hosts, skipped  # noqa: E402
 from hosts_mount import measured, mounted  # noqa: E402
+from scenes import play  # noqa: E402
 from shardings import COLUMNS, ITEM, SHARDINGS, SIZE, bytes_of, needed, write  # noqa: E402
 from tap import Tap  # noqa: E402
 
 ROW = COLUMNS * ITEM
 PIECE = 4 * ROW     # bytes of a read when a host is lost
-SEGMENTS = ("256K", "8M")
 MORE = 1 << 20      # bytes that may move beside 1.1 x what is needed: what is read when the
                     # stream is seen
 # One program reads a file, from front to back or as far as it is told, and writes what it
@@ -31,6 +31,7 @@ import errno, mmap, os, sys
 name, way, step, end = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 size = min(os.stat(name).st_size, end)
 fd = os.open(name, os.O_RDONLY | (os.O_DIRECT if way in ("direct", "lost") else 0))
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)    # no page of it is in the page cache
 room = mmap.mmap(-1, 1 << 20)
 if way == "mapped":
     file = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
@@ -64,11 +65,6 @@ def read(hosts, name, way, step, end=SIZE):
     return start(hosts, name, way, step, end).communicate()[0]
 
 
-def forget(hosts):
-    """No page of the mount is in the page cache."""
-    hosts.run("h1", ["sh", "-c", "echo 1 >/proc/sys/vm/drop_caches"], check=True)
-
-
 def in_order(got, step):
     """The whole, of pieces that were read backward."""
     first = SIZE % step or step
@@ -76,14 +72,13 @@ def in_order(got, step):
     return b"".join(reversed(pieces))
 
 
-def test_ways(hosts, segment):
+def try_ways(hosts, segment):
     """Each form of sharding by each way. What the first of them needs, and moved."""
     wrong, sums, first = [], [0, 0], None
     for name in SHARDINGS:
         want, most = bytes_of(name), needed(name, 0, SIZE)
         for way, step in (("read", 65536), ("direct", 1 << 20), ("direct", 131072),
                           ("mapped", 4096), ("backward", 65536)):
-            forget(hosts)
             before = hosts.bytes("h1")[0]
             got = read(hosts, name, way, step)
             moved = hosts.bytes("h1")[0] - before
@@ -97,8 +92,20 @@ def test_ways(hosts, segment):
             sums[0] += most
             sums[1] += moved
     tap.result(not wrong, f"segments of {segment}: the right bytes, each once", wrong)
+    tap.result(first[1] >= first[0] > 0, "canary: what moves is counted", [str(first)])
     print(f"# {sums[0]} bytes read, {sums[1]} moved")
-    return first
+
+
+def test_ways(hosts):
+    try_ways(hosts, "8M")
+
+
+def test_small_ways(hosts):
+    try_ways(hosts, "256K")
+
+
+def test_cache(hosts):
+    try_ways(hosts, "256K, 2 MiB in all")
 
 
 def test_little(hosts):
@@ -153,30 +160,22 @@ def test_lost(hosts):
     print(f"# {lost} reads of {PIECE} are lost, {time.monotonic() - begin:.1f} s")
 
 
-def main():
-    if skipped():
-        return 0
+# Those that take long first.
+OPTIONS = {
+    test_lost: "rejoin=off", test_cache: "segment=256K,cache=2M",
+    test_ways: "segment=8M", test_small_ways: "segment=256K",
+    test_little: "segment=256K", test_together: "segment=256K",
+}
+
+
+def act(test):
     with Hosts(3) as hosts:
         write(hosts)
-        sums = []
-        for segment in SEGMENTS:
-            with mounted(hosts, CKPTFS, f"segment={segment}"):
-                measured(hosts)
-                sums.append(test_ways(hosts, segment))
-                if segment != "8M":
-                    test_little(hosts)
-        tap.result(all(moved >= want > 0 for want, moved in sums),
-                   "canary: what moves is counted", [str(sums)])
-        with mounted(hosts, CKPTFS, "segment=256K,cache=2M"):
+        with mounted(hosts, CKPTFS, OPTIONS[test]):
             measured(hosts)
-            test_ways(hosts, "256K, 2 MiB in all")
-        with mounted(hosts, CKPTFS, "segment=256K"):
-            measured(hosts)
-            test_together(hosts)
-        with mounted(hosts, CKPTFS, "rejoin=off"):
-            test_lost(hosts)
+            test(hosts)
     return tap.finish()
 
 
 CKPTFS = os.path.realpath(sys.argv[1])
-sys.exit(main())
+sys.exit(0 if skipped() else play(tuple(OPTIONS), act, at_a_time=2))
