@@ -99,7 +99,9 @@ struct ck_mpi {
 	MPI_Comm control, bulk;
 	bool active;	    /* something happened since it was last cleared */
 	uint64_t active_at; /* nanoseconds */
-	uint64_t polled_at; /* nanoseconds */
+	bool asked; /* another rank has asked since it was last cleared */
+	uint64_t asked_at;     /* nanoseconds */
+	uint64_t polled_at;    /* nanoseconds */
 	struct pollfd *polled; /* the event, and those of `also` */
 	size_t polled_cap;
 	/* What MPI has begun: cap each. */

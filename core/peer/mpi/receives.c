@@ -157,6 +157,7 @@ static void control_came(struct ck_mpi *m, const struct ck_mpi_pending *p,
 	m->ranks[p->rank].receiving = false;
 	c->bad |= rc || count != c->len || !parse(m, p->rank, c);
 	c->parsed = true;
+	m->asked |= !c->head.answer;
 }
 
 static void thrown_away(struct ck_mpi *m, const struct ck_mpi_pending *p,

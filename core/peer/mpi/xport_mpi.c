@@ -158,12 +158,16 @@ static bool is_busy(const struct ck_mpi *m)
 	return m->nrequests || m->b.nexpected;
 }
 
-/* How long it has to sleep when nothing has happened for so long; 0: not yet. */
-static uint64_t sleep_nsec(const struct ck_mpi *m, uint64_t idle)
+/* How long it has to sleep when nothing has happened for so long; 0: not yet. What comes
+ * next in a rank that nobody asks comes by a descriptor, which ends its sleep. */
+static uint64_t sleep_nsec(const struct ck_mpi *m, uint64_t now)
 {
+	uint64_t idle = now - m->active_at;
 	bool busy = is_busy(m);
 
-	if (idle < (busy ? YIELD_BUSY : YIELD))
+	if (idle < YIELD_BUSY && busy)
+		return 0;
+	if (idle < YIELD && !busy && now - m->asked_at < YIELD)
 		return 0;
 	return ck_min(ck_max(idle / (busy ? 64 : 8), SLEEP_LEAST), SLEEP_MOST);
 }
@@ -204,8 +208,10 @@ static int rest(struct ck_mpi *m, struct pollfd *also, nfds_t n, uint64_t end)
 
 	if (m->active || m->b.called)
 		m->active_at = now;
-	m->active = false;
-	nsec = sleep_nsec(m, now - m->active_at);
+	if (m->asked)
+		m->asked_at = now;
+	m->active = m->asked = false;
+	nsec = sleep_nsec(m, now);
 	if (m->b.called || m->b.own.first || m->b.refused.first)
 		nsec = 0;
 	if (nsec || now - m->polled_at >= POLL_EVERY)
