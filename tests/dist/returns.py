@@ -17,7 +17,9 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
+import hosts_mount  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
@@ -43,20 +45,14 @@ class Mount:
                     f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
         os.chmod(self.agent, 0o755)
 
-    def run(self, *argv, **options):
-        return self.hosts.run("h1", argv, stdin=subprocess.DEVNULL, text=True, **options)
-
     @contextlib.contextmanager
     def mounted(self, *options):
-        done = self.run(
-            CKPTFS, "mount", "--hosts", ",".join(self.hosts.names), "-o",
-            ",".join((f"agent={self.agent}", "net=10.77.0.0/24", *options)),
-            self.hosts.src, self.hosts.mnt, stderr=subprocess.PIPE)
+        done = hosts_mount.mount(CKPTFS, self.hosts, *options, agent=self.agent)
         check(done.returncode == 0, "mount", done.stderr)
         try:
             yield
         finally:
-            done = self.run(CKPTFS, "umount", self.hosts.mnt, stderr=subprocess.PIPE)
+            done = hosts_mount.umount(CKPTFS, self.hosts)
             check(done.returncode == 0, "umount", done.stderr)
 
     def unstartable(self, host):
@@ -80,11 +76,10 @@ class Mount:
         os.unlink(f"{self.away}/{host}")
 
     def report(self, name):
-        return self.run("cat", f"{self.hosts.mnt}/.ckptfs/{name}",
-                        stdout=subprocess.PIPE, check=True).stdout
+        return hosts_mount.report(self.hosts, name)
 
     def states(self):
-        return dict(re.findall(r"^host (\S+) (\S+) ", self.report("status"), re.M))
+        return hosts_mount.status(self.hosts)[0]
 
     def are_up(self, *names, seconds=15):
         """They are, and no others."""
@@ -352,19 +347,12 @@ def test_two_are_back(hosts, mount):
               mount.report("log"))
 
 
-def main():
-    if skipped():
-        return 0
-    tests = [test for name, test in globals().items() if name.startswith("test_")]
+def act(test):
     with Hosts(3) as hosts:
-        mount = Mount(hosts)
-        for test in tests:
-            if sys.argv[2:] and test.__name__ not in sys.argv[2:]:
-                continue
-            print(f"# {test.__name__}", flush=True)
-            test(hosts, mount)
+        test(hosts, Mount(hosts))
     return tap.finish()
 
 
 CKPTFS = os.path.realpath(sys.argv[1])
-sys.exit(main())
+TESTS = [test for name, test in globals().items() if name.startswith("test_")]
+sys.exit(0 if skipped() else play(TESTS, act))
