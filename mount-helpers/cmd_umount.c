@@ -20,7 +20,7 @@ enum { BUSY_TRIES = 5, BUSY_USEC = 100000 };
 
 /* How long the process of a mount that is gone may take to end: it closes files
  * and frees memory. */
-enum { END_TRIES = 500, LONG_END_TRIES = 1000, END_USEC = 10000 };
+enum { END_TRIES = 300, LONG_END_TRIES = 1000, END_USEC = 10000 };
 
 enum { UNMOUNT_MSEC = 30000, FUSECTL_MAGIC = 0x65735543 };
 
