@@ -14,6 +14,7 @@ static unsigned from_segments, had_waited, alone, had_failed, interrupted;
 struct trial {
 	struct trial_world is; /* first */
 	struct stream_case c;
+	struct stream_reader readers[READERS]; /* there until the case ends */
 	uint8_t to[OUT_BYTES];
 };
 
@@ -73,16 +74,15 @@ static void random_trial(struct trial_world *t, uint64_t *windows,
 
 static unsigned read_all(struct trial *t, uint64_t *random)
 {
-	struct stream_reader readers[READERS];
 	uint64_t at[READERS] = { 0 };
 	unsigned wrong = 0;
 
 	for (unsigned i = 0; i < READERS; i++)
-		stream_reader_begin(&readers[i], &t->c, 5);
+		stream_reader_begin(&t->readers[i], &t->c, 5);
 	for (unsigned i = 0; i < READS * READERS; i++) {
 		unsigned who = (unsigned)boxes_below(random, READERS);
 
-		wrong += read_some(t, &readers[who], &at[who], random);
+		wrong += read_some(t, &t->readers[who], &at[who], random);
 	}
 	return wrong;
 }
