@@ -196,6 +196,17 @@ static void failed_by_nobody(struct ck_tries *t, uint64_t now)
 				       : ck_min(t->every, SOON_MSEC));
 }
 
+/* A job of nobody else has failed: that is none of the others' doing, and what they were
+ * suspected of may be the same. */
+static void forgive(struct ck_tries *t)
+{
+	for (size_t i = 1; i < t->n; i++) {
+		t->hosts[i].doubtful = false;
+		t->hosts[i].failed = 0;
+	}
+	t->most = t->n;
+}
+
 /* Where nothing was started on some, it was one of these; others had no time for it. */
 void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now)
 {
@@ -203,6 +214,8 @@ void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now)
 	size_t in = tried ? count(t, tried, CK_TRIED_IN) : 0;
 
 	if (absent + in == 0) {
+		if (tried && !t->hosts[0].up)
+			forgive(t);
 		failed_by_nobody(t, now);
 		return;
 	}
