@@ -57,7 +57,7 @@ static bool take(const struct world *w, const uint8_t *how, bool *in)
 /* One that is good may have had no time to begin. */
 static bool is_absent(struct world *w, size_t i)
 {
-	return w->kind[i] == BAD ||
+	return w->kind[i] == BAD || w->kind[0] == BAD ||
 	       (w->noisy && tap_random(&w->random) % 4 == 0);
 }
 
@@ -180,6 +180,26 @@ static void test_here(bool named)
 	ck_tries_fini(&w.t);
 }
 
+/* Nothing can be started by this host for a while: no other one pays for that later. */
+static void test_at_home(bool named)
+{
+	struct world w;
+
+	begin(&w, 4, named);
+	for (size_t i = 0; i < w.n; i++)
+		w.up[i] = true;
+	(void)ck_tries_look(&w.t, w.up, 0);
+	for (size_t i = 0; i < w.n; i++)
+		w.up[i] = false;
+	w.kind[0] = BAD;
+	pass(&w, 60000);
+	eq_u64(w.jobs, w.failed);
+	w.kind[0] = GOOD;
+	pass(&w, named ? 5000 : 10000);
+	ok(all_good_are_up(&w));
+	ck_tries_fini(&w.t);
+}
+
 /* What fails whoever is in it is tried less and less often. */
 static void test_nobody(void)
 {
@@ -235,6 +255,8 @@ int main(void)
 	test_refused();
 	test_here(true);
 	test_here(false);
+	test_at_home(true);
+	test_at_home(false);
 	test_nobody();
 	for (uint64_t seed = 0; seed < 400; seed++)
 		good += run(seed);
