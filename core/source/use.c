@@ -367,6 +367,16 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 	return get_remote(file, number, out);
 }
 
+bool ck_files_is_open(struct ck_files *f, uint32_t number)
+{
+	bool is;
+
+	pthread_mutex_lock(&f->lock);
+	is = ck_file_of(f, number)->slot != NULL;
+	pthread_mutex_unlock(&f->lock);
+	return is;
+}
+
 void ck_files_put(struct ck_files *f, struct ck_file *file)
 {
 	if (file->slot)

@@ -78,8 +78,9 @@ struct ck_host_mover {
 };
 
 /* Only those bytes of local files that are in memory, without a wait for a disk: false if
- * some are not, or a file cannot be read, or a move has loops; then nothing is said of
- * any of them. Files are looked at, which waits where their filesystem is elsewhere. */
+ * some are not, or a file is not open or cannot be read, or a move has loops; then nothing
+ * is said of any of them. Files are looked at, which waits where their filesystem is
+ * elsewhere. */
 CK_MUST_USE bool ck_host_mover_now(struct ck_host_mover *m,
 				   struct ck_moves *moves);
 void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files);

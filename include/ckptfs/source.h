@@ -162,6 +162,8 @@ struct ck_file {
 CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 			     struct ck_file *out);
 void ck_files_put(struct ck_files *f, struct ck_file *file);
+/* Whether it need not be opened now; soon it may. */
+CK_MUST_USE bool ck_files_is_open(struct ck_files *f, uint32_t number);
 /* Reads exactly that many bytes, of a remote file too. -ENODATA: the file ends before;
  * -EREMOTE: they have to be brought first, and are noted in this thread's ck_fetch if
  * it has one, perhaps with what follows up to `end`; errors of pread(2), and of whoever

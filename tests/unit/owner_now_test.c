@@ -69,6 +69,9 @@ static void test_on_disk(void)
 	ck_data_owner_free(owner);
 	owner = owner_begin(CK_BENEATH_NO_SYMLINKS);
 	number = number_of(owner, "f");
+	m = small(0);
+	ok(is_now(&m, 1));
+	m = small(SIZE / 2);
 	if (fsync(fd) || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) ||
 	    mincore(map + SIZE / 2, 1, &there) || there & 1) {
 		puts("# not tried: the filesystem is in memory");

@@ -75,6 +75,7 @@ bool ck_host_mover_now(struct ck_host_mover *m, struct ck_moves *moves)
 		struct ck_file file;
 
 		if (one->nloops || one->file >= ck_files_count(m->files) ||
+		    !ck_files_is_open(m->files, one->file) ||
 		    ck_files_get(m->files, one->file, &file))
 			return false;
 		all = preadv2(file.fd, &to, 1, (off_t)one->fpos, RWF_NOWAIT) ==
