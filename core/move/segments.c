@@ -77,8 +77,11 @@ static void forget(struct ck_segments *all, struct ck_segment *s)
 /* So much memory, and what was before. */
 static void count_bytes(struct ck_segments *all, uint64_t bytes)
 {
-	if (all->stats)
+	if (all->stats && bytes > all->bytes)
 		ck_count(&all->stats->cache_bytes, bytes - all->bytes);
+	else if (all->stats)
+		__atomic_fetch_sub(&all->stats->cache_bytes, all->bytes - bytes,
+				   __ATOMIC_RELAXED);
 	all->bytes = bytes;
 }
 
