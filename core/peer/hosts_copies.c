@@ -6,12 +6,37 @@
  */
 #include "hosts_internal.h"
 
+#include <errno.h>
+
 mode_t ck_hosts_closed(const struct ck_file_access *access, struct ck_ids shown)
 {
 	struct ck_ids of = { access->uid, access->gid };
 
 	return 0444 &
 	       ~(ck_rights_as(access->mode, of, shown) & ~access->closed);
+}
+
+struct ck_file_access ck_hosts_access(const struct ck_file_info *info)
+{
+	return (struct ck_file_access){ .mode = info->mode,
+					.uid = info->uid,
+					.gid = info->gid,
+					.closed = info->closed };
+}
+
+int ck_hosts_copies_add(struct ck_hosts_copies *copies, uint32_t file,
+			uint32_t peer, struct ck_file_access access)
+{
+	struct ck_hosts_copy *list = ck_grow(copies->list, &copies->cap,
+					     copies->n, 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	copies->list = list;
+	list[copies->n++] = (struct ck_hosts_copy){ .file = file,
+						    .peer = peer,
+						    .access = access };
+	return 0;
 }
 
 struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
@@ -87,12 +112,7 @@ bool ck_hosts_note_copy(struct ck_hosts *h, uint32_t file, uint32_t peer,
 			continue;
 		list[i].changed = l->trouble != 0;
 		if (l->trouble == 0)
-			list[i].access = (struct ck_file_access){
-				.mode = l->info.mode,
-				.uid = l->info.uid,
-				.gid = l->info.gid,
-				.closed = l->info.closed
-			};
+			list[i].access = ck_hosts_access(&l->info);
 		note_together(h, file, list, n);
 	}
 	return n > 0;

@@ -166,32 +166,6 @@ static int add_places(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 	return rc;
 }
 
-static struct ck_file_access access_of(const struct ck_file_info *info)
-{
-	return (struct ck_file_access){ .mode = info->mode,
-					.uid = info->uid,
-					.gid = info->gid,
-					.closed = info->closed };
-}
-
-static int add_copy(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
-		    uint32_t rank)
-{
-	struct ck_hosts_copy *list =
-		ck_grow(h->shared->copies.list, &h->shared->copies.cap,
-			h->shared->copies.n, 1, sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	h->shared->copies.list = list;
-	list[h->shared->copies.n++] = (struct ck_hosts_copy){
-		.file = g->numbers[i],
-		.peer = rank,
-		.access = access_of(&g->said[rank][i].info)
-	};
-	return 0;
-}
-
 /* --- all of one file ------------------------------------------------------------------------ */
 
 /* Copies in use, beside the first one: what they take, and their newest time. */
@@ -209,12 +183,13 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 		if (rank == h->n || (k == 0 && first_is_here))
 			continue;
 		said = &g->said[rank][i].info;
-		access = access_of(said);
+		access = ck_hosts_access(said);
 		info->mtime = ck_time_newest(info->mtime, said->mtime);
 		if (k > 0)
 			info->closed |= ck_hosts_closed(&access, g->shown);
 		if (n > 1)
-			rc = add_copy(h, g, i, rank);
+			rc = ck_hosts_copies_add(&h->shared->copies,
+						 g->numbers[i], rank, access);
 	}
 	return rc;
 }

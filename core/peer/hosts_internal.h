@@ -231,6 +231,12 @@ bool ck_hosts_note_copy(struct ck_hosts *h, uint32_t file, uint32_t peer,
 /* The first one of a file; NULL: there are not several. */
 struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
 					 uint32_t file, size_t *n);
+/* One more; those of a file lie one behind the other. -ENOMEM. */
+CK_MUST_USE int ck_hosts_copies_add(struct ck_hosts_copies *copies,
+				    uint32_t file, uint32_t peer,
+				    struct ck_file_access access);
+/* Who may read a file, as its host says. */
+struct ck_file_access ck_hosts_access(const struct ck_file_info *info);
 /* Which r bits a copy takes, beside another one that is the first. */
 mode_t ck_hosts_closed(const struct ck_file_access *access,
 		       struct ck_ids shown);

@@ -121,40 +121,25 @@ static int emit_all(struct placing *p, uint32_t file,
 	return rc;
 }
 
-static int add_copy(struct placing *p, uint32_t file, uint32_t rank,
-		    struct ck_file_access access)
-{
-	struct ck_hosts_copies *copies = &p->shared->copies;
-	struct ck_hosts_copy *list = ck_grow(copies->list, &copies->cap,
-					     copies->n, 1, sizeof(*list));
-
-	if (!list)
-		return -ENOMEM;
-	copies->list = list;
-	list[copies->n++] = (struct ck_hosts_copy){ .file = file,
-						    .peer = rank,
-						    .access = access };
-	return 0;
-}
-
 /* What is known of those that there were. One that was alone had no need of it. */
 static int keep_copies(struct placing *p, uint32_t file, uint32_t alone,
 		       bool more)
 {
 	struct ck_hosts *h = p->hosts;
+	struct ck_hosts_copies *copies = &p->shared->copies;
 	size_t n;
 	const struct ck_hosts_copy *list = ck_hosts_copies_of(h, file, &n);
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		rc = add_copy(p, file, list[i].peer, list[i].access);
+		rc = ck_hosts_copies_add(copies, file, list[i].peer,
+					 list[i].access);
 		if (rc == 0)
-			p->shared->copies.list[p->shared->copies.n - 1]
-				.changed = list[i].changed;
+			copies->list[copies->n - 1].changed = list[i].changed;
 	}
 	if (n == 0 && more && ck_files_is_remote(h->set, file) && alone < h->n)
-		rc = add_copy(
-			p, file, alone,
+		rc = ck_hosts_copies_add(
+			copies, file, alone,
 			ck_file_access_noted(ck_files_access(h->set, file)));
 	return rc;
 }
@@ -174,18 +159,12 @@ static int place(struct placing *p, uint32_t file,
 		more |= is_new(h, rank, i);
 	rc = keep_copies(p, file, nknown ? known[0].peer : h->n, more);
 	for (uint32_t rank = 1; more && rank < h->n && rc == 0; rank++) {
-		const struct ck_file_info *info;
-
 		if (!is_new(h, rank, i))
 			continue;
-		info = &said_of(h, rank, i)->info;
 		insert(p, rank);
-		rc = add_copy(
-			p, file, rank,
-			(struct ck_file_access){ .mode = info->mode,
-						 .uid = info->uid,
-						 .gid = info->gid,
-						 .closed = info->closed });
+		rc = ck_hosts_copies_add(
+			&p->shared->copies, file, rank,
+			ck_hosts_access(&said_of(h, rank, i)->info));
 	}
 	add_load(p, file, !ck_files_is_remote(h->set, file) && is_there);
 	return rc ? rc : emit_all(p, file, known, nknown, i);
