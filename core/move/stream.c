@@ -10,10 +10,10 @@
 #include <pthread.h>
 
 enum {
-	AHEAD = 16
-		<< 20, /* bytes asked for before they are read, for segments of 2 MiB
-			   * and more: what fits into a processor's cache, and is on
-			   * its way at once where 1 GB/s comes from 10 ms away */
+	/* Bytes asked for before they are read, for segments of 2 MiB and more: what
+	 * fits into a processor's cache, and is on its way at once where 1 GB/s comes
+	 * from 10 ms away. */
+	AHEAD = 16 << 20,
 	AHEAD_MOST = 64 << 20, /* the same for the largest segments */
 	KEPT = 64 << 20, /* bytes that were read, for who reads them later */
 	SEVERAL_MSEC =

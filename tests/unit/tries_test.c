@@ -163,17 +163,23 @@ static void test_refused(void)
 	ck_tries_fini(&w.t);
 }
 
+/* All have gone down. */
+static void begin_lost(struct world *w, size_t n, bool named)
+{
+	begin(w, n, named);
+	for (size_t i = 0; i < w->n; i++)
+		w->up[i] = true;
+	(void)ck_tries_look(&w->t, w->up, 0);
+	for (size_t i = 0; i < w->n; i++)
+		w->up[i] = false;
+}
+
 /* Without this host's process there is no job: it does not wait for anybody. */
 static void test_here(bool named)
 {
 	struct world w;
 
-	begin(&w, 5, named);
-	for (size_t i = 0; i < w.n; i++)
-		w.up[i] = true;
-	(void)ck_tries_look(&w.t, w.up, 0);
-	for (size_t i = 0; i < w.n; i++)
-		w.up[i] = false;
+	begin_lost(&w, 5, named);
 	w.kind[3] = BAD;
 	pass(&w, named ? 3000 : 40000);
 	ok(all_good_are_up(&w));
@@ -185,12 +191,7 @@ static void test_at_home(bool named)
 {
 	struct world w;
 
-	begin(&w, 4, named);
-	for (size_t i = 0; i < w.n; i++)
-		w.up[i] = true;
-	(void)ck_tries_look(&w.t, w.up, 0);
-	for (size_t i = 0; i < w.n; i++)
-		w.up[i] = false;
+	begin_lost(&w, 4, named);
 	w.kind[0] = BAD;
 	pass(&w, 60000);
 	eq_u64(w.jobs, w.failed);
