@@ -19,32 +19,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
-from hosts_mount import (all_up, left, must_mount, must_umount, read,  # noqa: E402
-                         report, status)
+from hosts_mount import (BOX, all_up, left, must_mount,  # noqa: E402
+                         must_umount, read, report, status, switchable)
 from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 
 CKPTFS = os.path.realpath(sys.argv[1])
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
-TENSOR = "model.tok_embeddings.weight"    # of all four ranks
-# A box that only that host has.
-BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
-       "h3": f"local/rank-2/{TENSOR}.npy"}
 tap = Tap()
 check = tap.check
 mount = partial(must_mount, tap, CKPTFS)
 umount = partial(must_umount, tap, CKPTFS)
-
-
-def switchable(hosts):
-    """An agent that does not reach hosts whose names are in this directory."""
-    away, path = f"{hosts.base}/away", f"{hosts.base}/switchable"
-    os.makedirs(away, exist_ok=True)
-    with open(path, "w") as f:
-        f.write(f'#!/bin/bash\nfor word; do\n\t[ ! -e "{away}/$word" ] || '
-                f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
-    os.chmod(path, 0o755)
-    return path, away
 
 
 def content(hosts, path):

@@ -19,14 +19,11 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 import hosts_mount  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
+from hosts_mount import BOX  # noqa: E402
 from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
-TENSOR = "model.tok_embeddings.weight"    # of all four ranks
-# A box of that rank: __R_0.distcp is on host R mod 3.
-BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
-       "h3": f"local/rank-2/{TENSOR}.npy"}
 tap = Tap()
 check = tap.check
 
@@ -37,13 +34,7 @@ class Mount:
 
     def __init__(self, hosts):
         self.hosts = hosts
-        self.away = f"{hosts.base}/away"
-        os.makedirs(self.away, exist_ok=True)
-        self.agent = f"{hosts.base}/switchable"
-        with open(self.agent, "w") as f:
-            f.write(f'#!/bin/bash\nfor word; do\n\t[ ! -e "{self.away}/$word" ] || '
-                    f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
-        os.chmod(self.agent, 0o755)
+        self.agent, self.away = hosts_mount.switchable(hosts)
 
     @contextlib.contextmanager
     def mounted(self, *options):

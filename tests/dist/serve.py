@@ -20,16 +20,12 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 import two_trees  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
-from hosts_mount import all_up, status  # noqa: E402
+from hosts_mount import BOX, all_up, status  # noqa: E402
 from scenes import play  # noqa: E402
 from tap import Tap  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
-TENSOR = "model.tok_embeddings.weight"    # of all four ranks
-# A box that only that host has.
-BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
-       "h3": f"local/rank-2/{TENSOR}.npy"}
 RECOVERY = ("--mca", "orte_enable_recovery", "1",
             "--mca", "orte_abort_on_non_zero_status", "0")
 tap = Tap()

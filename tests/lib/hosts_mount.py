@@ -19,6 +19,10 @@ import time
 from hosts import until
 
 NET = "net=10.77.0.0/24"
+# Of the fixture `sample`, dealt by rank to three hosts: a tensor of all four ranks, and for
+# each host a box of it that only that host has.
+TENSOR = "model.tok_embeddings.weight"
+BOX = {f"h{i + 1}": f"local/rank-{i}/{TENSOR}.npy" for i in range(3)}
 
 
 def mount(program, hosts, *options, agent=None, net=NET, alone=False):
@@ -80,6 +84,17 @@ def agent_without(hosts, name):
                 f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
     os.chmod(path, 0o755)
     return path
+
+
+def switchable(hosts):
+    """An agent that does not reach hosts whose names are in this directory."""
+    away, path = f"{hosts.base}/away", f"{hosts.base}/switchable"
+    os.makedirs(away, exist_ok=True)
+    with open(path, "w") as f:
+        f.write(f'#!/bin/bash\nfor word; do\n\t[ ! -e "{away}/$word" ] || '
+                f'exit 255\ndone\nexec {hosts.agent} "$@"\n')
+    os.chmod(path, 0o755)
+    return path, away
 
 
 def read(hosts, path):
