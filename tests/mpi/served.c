@@ -11,6 +11,8 @@
 #include "link_case.h"
 #include "mpi_rank.h"
 
+#include "ckptfs/privileges.h"
+
 #include <signal.h>
 
 enum { VICTIM = 1, JOB_RANKS = 16 };
@@ -218,6 +220,16 @@ static void test_first(struct member *b, const char *what)
 	tell_end();
 }
 
+/* As a mover does. */
+static void drop_privileges(void)
+{
+	struct ck_diag d = { 0 };
+
+	if (geteuid() == 0 &&
+	    ck_privileges_drop(CK_ROLE_READER, CK_SOCKETS_ALL, &d))
+		abort();
+}
+
 int main(int argc, char **argv)
 {
 	struct member b;
@@ -227,6 +239,7 @@ int main(int argc, char **argv)
 	plugin = argv[1];
 	job = argv[2];
 	dir_make();
+	drop_privileges();
 	member_start(&b);
 	put_pid(b.rank);
 	if (b.rank == 0)

@@ -346,6 +346,26 @@ static int show_topic(const char *file, const char *topic, bool want_head, ...)
 	return 0;
 }
 
+/*
+ * What MPI is told unless the user has told it something else. Verbs would not survive a
+ * fork() of this process. Ranks of one machine do not read each other's memory by
+ * process_vm_readv(), which a mover may not call (privileges.c): each message would fail
+ * first, with a line for each.
+ */
+static int prepare_mpi(struct ck_diag *d)
+{
+	static const char *const told[][2] = {
+		{ "RDMAV_FORK_SAFE", "1" },
+		{ "OMPI_MCA_btl_vader_single_copy_mechanism", "none" },
+		{ "OMPI_MCA_smsc", "^cma" }, /* since 5.0 */
+	};
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)
+		if (setenv(told[i][0], told[i][1], 0))
+			return ck_fail(d, errno, "setenv: %s", strerror(errno));
+	return 0;
+}
+
 static int begin_mpi(struct ck_diag *d)
 {
 	char text[MPI_MAX_ERROR_STRING] = "";
@@ -355,9 +375,9 @@ static int begin_mpi(struct ck_diag *d)
 	if (begun)
 		return ck_fail(d, EALREADY,
 			       "MPI was begun in this process before");
-	/* Verbs would not survive a fork() of this process. */
-	if (setenv("RDMAV_FORK_SAFE", "1", 0))
-		return ck_fail(d, errno, "setenv: %s", strerror(errno));
+	rc = prepare_mpi(d);
+	if (rc)
+		return rc;
 	rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
 	if (rc == MPI_SUCCESS && &opal_show_help)
 		opal_show_help = show_topic;
