@@ -15,8 +15,10 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 from measure import BIG, COLUMNS, MIB, SMALL
@@ -162,6 +164,87 @@ def fresh_here(bench, pieces, *flags):
     with bench.mounted("big") as mnt:
         bench.warm()
         return read_here(bench, "read", pieces(bench, mnt), *flags)
+
+
+# ---- ranks of one machine, which share memory -----------------------------------------------------------------------
+
+RANK = 'hostname "$1"; mount --bind "$2" "$3"; shift 3; exec "$@"'     # in a mount and a UTS namespace of its own
+
+
+class Ranks:
+    """A job of one mpirun; each rank has files of its own, and what the first one mounts all see."""
+
+    def __init__(self, bench, count, source_):
+        self.bench, self.base = bench, pathlib.Path(tempfile.mkdtemp(prefix="ranks", dir=bench.data))
+        self.mnt = self.base / "mnt"
+        directories = {f"h{i}": str(self.base / f"h{i}") for i in range(count)}
+        for path in (self.mnt, *directories.values()):
+            pathlib.Path(path).mkdir()
+        deal.deal(bench.data / source_, directories, "by rank", 1, "all", link=True)
+        serve = [bench.program, "serve"]
+        first = directories.pop("h0")
+        self.ranks = [[*serve, "--mount", self.mnt, first]]
+        self.ranks += [["unshare", "--mount", "--uts", "sh", "-c", RANK, "sh", name, path, first, *serve, first]
+                       for name, path in directories.items()]
+
+    def mpirun(self, *commands):
+        argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        for i, command in enumerate(commands):
+            argv += [":"] * (i > 0) + ["-n", "1", *map(str, command)]
+        return argv
+
+    def processes(self):
+        return [int(found.parent.name) for found in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                if str(self.base).encode() in contents(found) and contents(found).startswith(bytes(self.bench.program))]
+
+    @contextlib.contextmanager
+    def mounted(self):
+        with subprocess.Popen(self.mpirun(*self.ranks), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              text=True) as job:
+            said = iter(job.stderr.readline, "")
+            if not any("mounted" in line for line in said):
+                raise RuntimeError("the ranks have no mount")
+            try:
+                yield self.mnt
+            finally:
+                job.terminate()
+                job.communicate()
+
+    def read(self, pieces, *flags):
+        """By a program beside the mount, when nothing of it is in the page cache."""
+        with self.mounted() as mnt:
+            self.bench.warm()
+            return read(self.bench, self.processes, lambda argv: subprocess.check_output(argv, text=True), "read",
+                        pieces(self.bench, mnt), *flags)
+
+
+def contents(path):
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
+@contextlib.contextmanager
+def ranks_with(bench, count, source_):
+    ranks = Ranks(bench, count, source_)
+    try:
+        yield ranks
+    finally:
+        shutil.rmtree(ranks.base)
+
+
+def four_ranks(bench):
+    """The same two reads as of hosts, without a network."""
+    with ranks_with(bench, 4, "big") as ranks:
+        alone = ["env", "OMPI_MCA_btl_vader_single_copy_mechanism=none", pair_of(bench), min(bench.span, 512)]
+        moved = ranks.mpirun(*[alone] * 4)
+        compare(bench, "4 ranks of one machine, O_DIRECT; MPI or memcpy",
+                lambda: native_of(json.loads(subprocess.check_output(moved)), True), lambda: ranks.read(stream, "-d"),
+                None, None)
+        compare(bench, "4 ranks of one machine, first read; O_DIRECT of all shards here",
+                lambda: fresh_here(bench, stream, "-d"), lambda: ranks.read(stream), 0.5, 0.6)
+        compare(bench, "4 ranks of one machine, first read; a first read of all shards here",
+                lambda: fresh_here(bench, stream), lambda: ranks.read(stream), None, None)
 
 
 # ---- what is native -------------------------------------------------------------------------------------------------
@@ -374,5 +457,5 @@ def group_hosts(bench):
     if why:
         return bench.skip("several hosts", why)
     bench.read("read", bench.boxes("big", BIG) + bench.boxes("big", COLUMNS))
-    for rows in (four_hosts, two_hosts, gather, mounting, mounting_chunks, others_of_lost):
+    for rows in (four_hosts, four_ranks, two_hosts, gather, mounting, mounting_chunks, others_of_lost):
         rows(bench)
