@@ -589,3 +589,12 @@ def check_paths(tree):
             line = tree.bytes(path).count(b'\n', 0, found.start()) + 1
             yield f'{path}:{line}: {found.group(0).decode()}...: a path of ' \
                   "somebody's machine"
+
+
+@check('carried PTX', 'core/move/cuda/kernels.ptx', '// of other sources\n')
+def check_carried(tree):
+    """It was made of the kernels in the repository."""
+    done = subprocess.run(['python3', 'core/move/cuda/carried.py', '--check'],
+                          cwd=tree.root, stderr=subprocess.DEVNULL)
+    if done.returncode:
+        yield 'core/move/cuda/kernels.ptx:1: run core/move/cuda/carried.py'
