@@ -172,13 +172,19 @@ int ck_data_owner_answer(struct ck_data_owner *o,
 	return 0;
 }
 
+bool ck_data_owner_is_quick(const struct ck_data_owner *o,
+			    const struct ck_message *request, uint64_t cost)
+{
+	return o->quick && request->head.type == CK_WIRE_READ &&
+	       cost <= CK_OWNER_NOW_MOST;
+}
+
 bool ck_data_owner_answer_now(struct ck_data_owner *o,
 			      const struct ck_message *request, uint64_t cost,
 			      struct ck_answer *out)
 {
 	*out = (struct ck_answer){ 0 };
-	if (!o->quick || request->head.type != CK_WIRE_READ ||
-	    cost > CK_OWNER_NOW_MOST)
+	if (!ck_data_owner_is_quick(o, request, cost))
 		return false;
 	if (ck_data_owner_read_now(o, ck_wire_body(request), out)) {
 		ck_answer_fini(out);

@@ -35,13 +35,15 @@ static void answer_without(const struct ck_message *m, uint32_t err,
  * answers it. That this rank is there is said however much else it has to do. */
 static bool answer_now(struct ck_serve *s, struct ck_serve_job *j)
 {
+	struct ck_data_owner *owner = s->options->owner;
+
 	if (j->request.head.type == CK_WIRE_PING) {
 		answer_without(&j->request, 0, &j->answer);
 		return true;
 	}
-	if (!s->options->owner || !ck_jobs_has_memory(s, j) ||
-	    !ck_data_owner_answer_now(s->options->owner, &j->request, j->cost,
-				      &j->answer))
+	if (!owner || !ck_data_owner_is_quick(owner, &j->request, j->cost) ||
+	    !ck_jobs_has_memory(s, j) ||
+	    !ck_data_owner_answer_now(owner, &j->request, j->cost, &j->answer))
 		return false;
 	ck_jobs_count(s, j);
 	return true;

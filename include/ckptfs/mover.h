@@ -79,8 +79,9 @@ struct ck_host_mover {
 
 /* Only those bytes of local files that are in memory, without a wait for a disk: false if
  * some are not, or a file is not open or cannot be read, or a move has loops; then nothing
- * is said of any of them. Files are looked at, which waits where their filesystem is
- * elsewhere. */
+ * is said of any of them. Files are looked at, by name too, for one that was replaced is
+ * ESTALE: that waits where their filesystem is elsewhere, and for no disk where it is not,
+ * since the kernel keeps the names that lead to a file that is open (not those of links). */
 CK_MUST_USE bool ck_host_mover_now(struct ck_host_mover *m,
 				   struct ck_moves *moves);
 void ck_host_mover_init(struct ck_host_mover *m, struct ck_files *files);

@@ -51,11 +51,15 @@ CK_MUST_USE int ck_data_owner_answer(struct ck_data_owner *o,
 				     const struct ck_message *request,
 				     struct ck_answer *out);
 
-/* Answers a request of that cost if it is a small READ of bytes that are in memory and
- * filesystems of this host, so that nothing is waited for. False: it is to be answered as
- * any other, and *out is zeros. */
 enum { CK_OWNER_NOW_MOST = 64 << 10 }; /* bytes of the cost */
 
+/* Whether a request of that cost is a small READ in filesystems of this host, which is
+ * worth a try to answer it at once. */
+CK_MUST_USE bool ck_data_owner_is_quick(const struct ck_data_owner *o,
+					const struct ck_message *request,
+					uint64_t cost);
+/* Answers it if it is, and its bytes are in memory, so that nothing is waited for. False:
+ * it is to be answered as any other, and *out is zeros. */
 CK_MUST_USE bool ck_data_owner_answer_now(struct ck_data_owner *o,
 					  const struct ck_message *request,
 					  uint64_t cost, struct ck_answer *out);

@@ -87,6 +87,17 @@ static void test_on_disk(void)
 	eq_mem(to, SMALL, content + SIZE / 2, SMALL);
 }
 
+/* Others are no reason to look whether there is memory. */
+static void test_quick(void)
+{
+	struct ck_message m = { .head = { .type = CK_WIRE_READ } };
+
+	ok(ck_data_owner_is_quick(owner, &m, CK_OWNER_NOW_MOST));
+	ok(!ck_data_owner_is_quick(owner, &m, CK_OWNER_NOW_MOST + 1));
+	m.head.type = CK_WIRE_LOOK;
+	ok(!ck_data_owner_is_quick(owner, &m, 1));
+}
+
 static void test_elsewhere(void)
 {
 	struct ck_move m = small(0);
@@ -124,6 +135,7 @@ int main(void)
 	test_in_memory();
 	test_not_so();
 	test_on_disk();
+	test_quick();
 	test_elsewhere();
 	test_changed();
 	return case_end();
