@@ -238,23 +238,11 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 		&h->requester,
 		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
 	h->requester.stats = o->stats;
-	h->shared = calloc(1, sizeof(*h->shared));
-	if (h->shared && groups_make(h, o))
+	pthread_mutex_init(&h->shared.lock, NULL);
+	if (groups_make(h, o))
 		return h;
 	ck_hosts_free(h);
 	return NULL;
-}
-
-static void shared_free(struct ck_hosts_shared *s)
-{
-	while (s) {
-		struct ck_hosts_shared *before = s->before;
-
-		free(s->copies.list);
-		free(s->unused.list);
-		free(s);
-		s = before;
-	}
 }
 
 void ck_hosts_free(struct ck_hosts *h)
@@ -264,7 +252,9 @@ void ck_hosts_free(struct ck_hosts *h)
 	ck_hosts_late_drop(h);
 	ck_requester_fini(&h->requester);
 	ck_hosts_tables_fini(&h->at);
-	shared_free(h->shared);
+	free(h->shared.copies.list);
+	free(h->shared.unused.list);
+	pthread_mutex_destroy(&h->shared.lock);
 	free(h->groups);
 	free(h->prefer);
 	free(h);

@@ -42,8 +42,7 @@ int ck_hosts_copies_add(struct ck_hosts_copies *copies, uint32_t file,
 struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
 					 uint32_t file, size_t *n)
 {
-	const struct ck_hosts_shared *s = __atomic_load_n(&h->shared,
-							  __ATOMIC_ACQUIRE);
+	const struct ck_hosts_shared *s = &h->shared;
 	size_t from = 0, end = s->copies.n;
 
 	while (from < end) {

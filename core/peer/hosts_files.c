@@ -188,7 +188,7 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 		if (k > 0)
 			info->closed |= ck_hosts_closed(&access, g->shown);
 		if (n > 1)
-			rc = ck_hosts_copies_add(&h->shared->copies,
+			rc = ck_hosts_copies_add(&h->shared.copies,
 						 g->numbers[i], rank, access);
 	}
 	return rc;
@@ -278,12 +278,12 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 
 		if (is_chosen(g, n, host) || (!copy->has && !err))
 			continue;
-		list = ck_grow(h->shared->unused.list, &h->shared->unused.cap,
-			       h->shared->unused.n, 1, sizeof(*list));
+		list = ck_grow(h->shared.unused.list, &h->shared.unused.cap,
+			       h->shared.unused.n, 1, sizeof(*list));
 		if (!list)
 			return -ENOMEM;
-		h->shared->unused.list = list;
-		list[h->shared->unused.n++] = (struct ck_hosts_unused_copy){
+		h->shared.unused.list = list;
+		list[h->shared.unused.n++] = (struct ck_hosts_unused_copy){
 			.file = g->numbers[i],
 			.host = host,
 			.err = err,

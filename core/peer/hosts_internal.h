@@ -7,6 +7,8 @@
 #include "ckptfs/requester.h"
 #include "copies.h"
 
+#include <pthread.h>
+
 /* How bytes come from a host, as measured in this job. All atomic. */
 struct ck_hosts_way {
 	uint64_t rate; /* bytes a second; 0: it is not known */
@@ -93,11 +95,12 @@ struct ck_hosts_unused {
 	size_t n, cap;
 };
 
-/* What threads look into that take no part in any of this. It is made while the
- * checkpoint is opened; later it is not changed but replaced, and what was before stays
- * until the end: that happens no more often than hosts with other copies come. */
+/* What threads look into that take no part in any of this. */
 struct ck_hosts_shared {
-	struct ck_hosts_shared *before;
+	pthread_mutex_t lock;
+	/* Under lock, but for the thread that opens the checkpoint, then for the one that
+	 * hears, which replaces them, and for that of the line, which has nothing to do
+	 * meanwhile: */
 	struct ck_hosts_copies
 		copies; /* what is in them: of the line's thread */
 	struct ck_hosts_unused unused;
@@ -120,9 +123,9 @@ struct ck_hosts {
 	uint32_t nfiles;
 	/* Of the thread that opens the checkpoint, then of the one that hears: */
 	struct ck_hosts_tables at;
-	bool late_due;			  /* hosts are to be compared */
-	struct ck_hosts_late *late;	  /* NULL: none is being compared */
-	struct ck_hosts_shared *shared;	  /* atomic pointer */
+	bool late_due;		    /* hosts are to be compared */
+	struct ck_hosts_late *late; /* NULL: none is being compared */
+	struct ck_hosts_shared shared;
 	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
 
 	struct {

@@ -148,7 +148,7 @@ static int begin(struct ck_hosts *h)
 static bool is_known(const struct ck_hosts *h, uint32_t rank, uint32_t file)
 {
 	const struct ck_hosts_places *known = &h->at.known;
-	const struct ck_hosts_unused *unused = &h->shared->unused;
+	const struct ck_hosts_unused *unused = &h->shared.unused;
 	uint32_t host = ck_hosts_group_of(h, rank);
 
 	for (size_t i = ck_hosts_places_of(known, file);

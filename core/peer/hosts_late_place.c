@@ -10,7 +10,8 @@
 struct placing {
 	struct ck_hosts *hosts;
 	struct ck_hosts_tables at;
-	struct ck_hosts_shared *shared;
+	struct ck_hosts_copies copies;
+	struct ck_hosts_unused unused;
 	uint64_t *loads; /* by group: bytes that it has to serve */
 	uint32_t *list;	 /* ranks of one file, in their order, n */
 	uint32_t n;
@@ -126,7 +127,7 @@ static int keep_copies(struct placing *p, uint32_t file, uint32_t alone,
 		       bool more)
 {
 	struct ck_hosts *h = p->hosts;
-	struct ck_hosts_copies *copies = &p->shared->copies;
+	struct ck_hosts_copies *copies = &p->copies;
 	size_t n;
 	const struct ck_hosts_copy *list = ck_hosts_copies_of(h, file, &n);
 	int rc = 0;
@@ -163,7 +164,7 @@ static int place(struct placing *p, uint32_t file,
 			continue;
 		insert(p, rank);
 		rc = ck_hosts_copies_add(
-			&p->shared->copies, file, rank,
+			&p->copies, file, rank,
 			ck_hosts_access(&said_of(h, rank, i)->info));
 	}
 	add_load(p, file, !ck_files_is_remote(h->set, file) && is_there);
@@ -202,9 +203,9 @@ static bool was_compared(const struct ck_hosts *h, uint32_t host)
 static int place_unused(struct placing *p)
 {
 	const struct ck_hosts *h = p->hosts;
-	const struct ck_hosts_unused *before = &h->shared->unused,
+	const struct ck_hosts_unused *before = &h->shared.unused,
 				     *now = &h->late->refused;
-	struct ck_hosts_unused *out = &p->shared->unused;
+	struct ck_hosts_unused *out = &p->unused;
 
 	out->cap = before->n + now->n;
 	out->list = calloc(out->cap + 1, sizeof(*out->list));
@@ -222,11 +223,8 @@ static int place_unused(struct placing *p)
 static void placing_fini(struct placing *p)
 {
 	ck_hosts_tables_fini(&p->at);
-	if (p->shared) {
-		free(p->shared->copies.list);
-		free(p->shared->unused.list);
-	}
-	free(p->shared);
+	free(p->copies.list);
+	free(p->unused.list);
 	free(p->loads);
 	free(p->list);
 }
@@ -237,10 +235,9 @@ static int placing_make(struct ck_hosts *h, struct placing *p)
 
 	*p = (struct placing){ .hosts = h };
 	p->at.files = calloc(h->nfiles + 1UL, sizeof(*p->at.files));
-	p->shared = calloc(1, sizeof(*p->shared));
 	p->loads = calloc(h->ngroups, sizeof(*p->loads));
 	p->list = calloc(h->n, sizeof(*p->list));
-	rc = p->at.files && p->shared && p->loads && p->list ? 0 : -ENOMEM;
+	rc = p->at.files && p->loads && p->list ? 0 : -ENOMEM;
 	if (rc == 0)
 		rc = place_all(p);
 	return rc ? rc : place_unused(p);
@@ -281,11 +278,24 @@ static void show_new(struct ck_hosts *h, uint32_t rank, size_t i)
 		ck_files_set_copied(h->set, file);
 }
 
+/* What is known so far goes with what was put together. */
+static void share(struct ck_hosts_shared *s, struct placing *p)
+{
+	const struct ck_hosts_copies copies = s->copies;
+	const struct ck_hosts_unused unused = s->unused;
+
+	pthread_mutex_lock(&s->lock);
+	s->copies = p->copies;
+	s->unused = p->unused;
+	pthread_mutex_unlock(&s->lock);
+	p->copies = copies;
+	p->unused = unused;
+}
+
 static void publish(struct ck_hosts *h, struct placing *p)
 {
 	ck_hosts_hearing_stop(h);
-	p->shared->before = h->shared;
-	__atomic_store_n(&h->shared, ck_steal(&p->shared), __ATOMIC_RELEASE);
+	share(&h->shared, p);
 	ck_hosts_tables_replace(h, &p->at, h->calls);
 	for (uint32_t rank = 1; rank < h->n; rank++)
 		for (size_t i = 0; i < h->late->n; i++)
@@ -315,16 +325,41 @@ static bool is_any_new(const struct ck_hosts *h)
 	return false;
 }
 
-/* Nothing is replaced where there is nothing new, but for what was refused. */
+static bool is_same_copy(const struct ck_hosts_unused_copy *a,
+			 const struct ck_hosts_unused_copy *b)
+{
+	return a->file == b->file && a->host == b->host && a->size == b->size &&
+	       a->other == b->other && a->other_size == b->other_size &&
+	       memcmp(a->digest, b->digest, CK_COPY_DIGEST) == 0 &&
+	       memcmp(a->other_digest, b->other_digest, CK_COPY_DIGEST) == 0;
+}
+
+/* The same copies were refused when these hosts were compared before. */
+static bool is_told(const struct ck_hosts *h)
+{
+	const struct ck_hosts_unused *before = &h->shared.unused,
+				     *now = &h->late->refused;
+	size_t n = 0;
+
+	for (size_t i = 0; i < before->n; i++) {
+		if (!before->list[i].late ||
+		    !was_compared(h, before->list[i].host))
+			continue;
+		if (n == now->n ||
+		    !is_same_copy(&before->list[i], &now->list[n]))
+			return false;
+		n++;
+	}
+	return n == now->n;
+}
+
+/* Nothing is replaced where there is nothing new. */
 int ck_hosts_late_settle(struct ck_hosts *h)
 {
-	bool was_refused = false;
 	struct placing p;
 	int rc = 0;
 
-	for (size_t i = 0; i < h->shared->unused.n; i++)
-		was_refused |= h->shared->unused.list[i].late;
-	if (is_any_new(h) || h->late->refused.n || was_refused) {
+	if (is_any_new(h) || !is_told(h)) {
 		rc = placing_make(h, &p);
 		if (rc == 0)
 			publish(h, &p);

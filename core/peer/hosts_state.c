@@ -65,17 +65,23 @@ static const struct ck_hosts_host *host_behind(struct ck_hosts *h,
 					       uint32_t file, uint32_t first,
 					       uint32_t i)
 {
+	const struct ck_hosts_host *host = NULL;
+	const struct ck_hosts_copy *list;
 	size_t n;
-	const struct ck_hosts_copy *list = ck_hosts_copies_of(h, file, &n);
 
+	pthread_mutex_lock(&h->shared.lock);
+	list = ck_hosts_copies_of(h, file, &n);
 	for (size_t k = 0; k < n; k++) {
 		if (first < h->n && strcmp(h->hosts[list[k].peer].name,
 					   h->hosts[first].name) == 0)
 			continue;
-		if (i-- == 0)
-			return host_at(h, list[k].peer);
+		if (i-- == 0) {
+			host = host_at(h, list[k].peer);
+			break;
+		}
 	}
-	return NULL;
+	pthread_mutex_unlock(&h->shared.lock);
+	return host;
 }
 
 static const struct ck_hosts_host *host_of_copy(struct ck_hosts *h,
@@ -205,21 +211,24 @@ static void tell_unused(const struct ck_hosts_unused_copy *copy,
 bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
 		     struct ck_unused_copy *out)
 {
-	const struct ck_hosts *h = (const struct ck_hosts *)e;
-	const struct ck_hosts_shared *s = __atomic_load_n(&h->shared,
-							  __ATOMIC_ACQUIRE);
-	const struct ck_hosts_unused_copy *copy;
+	struct ck_hosts *h = ck_hosts_of(e);
+	struct ck_hosts_unused_copy copy = { 0 };
+	bool is_there;
 
-	if (i >= s->unused.n)
+	pthread_mutex_lock(&h->shared.lock);
+	is_there = i < h->shared.unused.n;
+	if (is_there)
+		copy = h->shared.unused.list[i];
+	pthread_mutex_unlock(&h->shared.lock);
+	if (!is_there)
 		return false;
-	copy = &s->unused.list[i];
-	*out = (struct ck_unused_copy){ .file = copy->file,
-					.host = group_name(h, copy->host),
-					.err = copy->err ? copy->err : EIO };
-	if (copy->late)
-		tell_late(h, copy, out);
+	*out = (struct ck_unused_copy){ .file = copy.file,
+					.host = group_name(h, copy.host),
+					.err = copy.err ? copy.err : EIO };
+	if (copy.late)
+		tell_late(h, &copy, out);
 	else
-		tell_unused(copy, out);
+		tell_unused(&copy, out);
 	return true;
 }
 
