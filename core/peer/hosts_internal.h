@@ -123,7 +123,8 @@ struct ck_hosts {
 	uint32_t nfiles;
 	/* Of the thread that opens the checkpoint, then of the one that hears: */
 	struct ck_hosts_tables at;
-	bool late_due;		    /* hosts are to be compared */
+	uint64_t late_due;	    /* when hosts are compared; 0: not */
+	uint64_t late_pause;	    /* since it was put off; 0: it was not */
 	struct ck_hosts_late *late; /* NULL: none is being compared */
 	struct ck_hosts_shared shared;
 	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
@@ -274,7 +275,9 @@ size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file);
 /* Which group a rank is in. */
 uint32_t ck_hosts_group_of(const struct ck_hosts *h, uint32_t rank);
 
-/* Another job is there: what was compared so far was of the one before. */
+/* Another job is there: what was compared so far was of the one before, and hosts are to
+ * be compared now. */
+void ck_hosts_late_anew(struct ck_hosts *h);
 void ck_hosts_late_drop(struct ck_hosts *h);
 
 /* Once the checkpoint's files are known. -ENOMEM. */

@@ -11,6 +11,8 @@
  * which ones they have. Nor is it used where its host is preferred, for who has read one
  * half of a file would get the other of another one. The next mount decides anew.
  *
+ * What fails meanwhile says nothing of a copy: it is compared again after a pause.
+ *
  * All is done by the thread that hears. Of a host with several processes the first one is
  * asked.
  */
@@ -21,6 +23,9 @@
 enum {
 	AT_ONCE = 256,		 /* files */
 	BYTES_AT_ONCE = 1 << 30, /* if all of them are compared */
+	/* Milliseconds from one try to the next, twice as many each time: */
+	PAUSE_FIRST = 2000,
+	PAUSE_MOST = 5 * 60 * 1000,
 };
 
 /* Digests of some of the files, which one rank is asked for. */
@@ -46,6 +51,21 @@ void ck_hosts_late_drop(struct ck_hosts *h)
 		free(late->refused.list);
 	}
 	free(late);
+}
+
+void ck_hosts_late_anew(struct ck_hosts *h)
+{
+	ck_hosts_late_drop(h);
+	h->late_due = ck_msec_now();
+	h->late_pause = 0;
+}
+
+/* It is tried again, though no other job takes over. */
+static void put_off(struct ck_hosts *h)
+{
+	h->late_pause = h->late_pause ? ck_min(2 * h->late_pause, PAUSE_MOST)
+				      : PAUSE_FIRST;
+	h->late_due = ck_msec_now() + h->late_pause;
 }
 
 /* --- asking --------------------------------------------------------------------------- */
@@ -201,8 +221,10 @@ static enum ck_late_verdict first_verdict(const struct ck_hosts *h,
 		return CK_LATE_NONE;
 	if (is_known(h, rank, file))
 		return CK_LATE_NONE;
-	if (!l->seen || l->trouble || has_changed(h, file))
+	if (has_changed(h, file))
 		return CK_LATE_UNKNOWN;
+	if (!l->seen || l->trouble)
+		return CK_LATE_AGAIN;
 	if (l->info.size != ck_files_info(h->set, file)->size)
 		return CK_LATE_DIFFERS;
 	return h->replicas == CK_REPLICAS_FIRST ? CK_LATE_EQUAL
@@ -322,7 +344,7 @@ static enum ck_late_verdict last_verdict(const struct ck_hosts_late *late,
 				     *y = digest_of(&late->batches[other], k);
 
 	if (!x || !y)
-		return CK_LATE_UNKNOWN;
+		return CK_LATE_AGAIN;
 	return memcmp(x->digest, y->digest, CK_COPY_DIGEST) ? CK_LATE_DIFFERS
 							    : CK_LATE_EQUAL;
 }
@@ -382,6 +404,23 @@ static int compare_some(struct ck_hosts *h)
 	return rc;
 }
 
+/* Whether a host has not said all that it was asked. */
+static bool is_open(const struct ck_hosts *h)
+{
+	if (!h->late->of[0].said)
+		return true;
+	for (uint32_t rank = 1; rank < h->n; rank++) {
+		const struct ck_late_rank *of = &h->late->of[rank];
+
+		if (of->is_late && !of->said)
+			return true;
+		for (size_t i = 0; of->is_late && i < h->late->n; i++)
+			if (of->verdicts[i] == CK_LATE_AGAIN)
+				return true;
+	}
+	return false;
+}
+
 /* The next step. */
 static int step(struct ck_hosts *h)
 {
@@ -392,16 +431,19 @@ static int step(struct ck_hosts *h)
 	if (h->late->next < h->late->n)
 		return compare_some(h);
 	rc = ck_hosts_late_settle(h);
+	if (rc == 0 && is_open(h))
+		put_off(h);
 	ck_hosts_late_drop(h);
 	return rc;
 }
 
-/* Once after each time that another job has taken over. */
+/* After each time that another job has taken over, and again where something failed. */
 static bool is_due(struct ck_hosts *h)
 {
-	bool due = h->late_due;
+	bool due = h->late_due && ck_msec_now() >= h->late_due;
 
-	h->late_due = false;
+	if (due)
+		h->late_due = 0;
 	return due;
 }
 
@@ -415,6 +457,7 @@ bool ck_hosts_compare(struct ck_hosts *h)
 	if (rc) {
 		ck_log("hosts: copies that came late: %s", strerror(-rc));
 		ck_hosts_late_drop(h);
+		put_off(h);
 	}
 	return h->late != NULL;
 }

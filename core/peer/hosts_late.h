@@ -11,7 +11,8 @@
 /* What is known of a copy. */
 enum ck_late_verdict {
 	CK_LATE_NONE,	 /* there is none, or one that was known */
-	CK_LATE_UNKNOWN, /* it cannot be compared now */
+	CK_LATE_UNKNOWN, /* it cannot be compared in this job */
+	CK_LATE_AGAIN,	 /* something has failed that is soon tried again */
 	CK_LATE_COMPARE, /* the digests say it */
 	CK_LATE_EQUAL,
 	CK_LATE_DIFFERS,

@@ -311,7 +311,8 @@ static bool is_settled(const struct ck_hosts *h, uint32_t rank)
 	const struct ck_late_rank *of = &h->late->of[rank];
 
 	for (size_t i = 0; of->said && i < h->late->n; i++)
-		if (of->verdicts[i] == CK_LATE_UNKNOWN)
+		if (of->verdicts[i] == CK_LATE_UNKNOWN ||
+		    of->verdicts[i] == CK_LATE_AGAIN)
 			return false;
 	return of->is_late && of->said;
 }

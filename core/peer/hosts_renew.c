@@ -276,26 +276,40 @@ static bool is_usable(const struct renewal *r, const struct ck_looked *l,
 	       l->info.size >= ck_files_needed(r->hosts->set, file);
 }
 
-/* Whether another host has one that is not the same. Of both no bytes were read yet. */
-static bool differs(const struct renewal *r, uint32_t one, uint32_t other,
-		    uint32_t file)
+/* False: it has failed, or its host has. */
+static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
+		   struct ck_hosts_digest *out)
 {
-	const struct ck_looked *a = said_of(r, one, file),
-			       *b = said_of(r, other, file);
-	struct ck_hosts_digest x = { .number = a->number,
-				     .size = a->info.size };
-	struct ck_hosts_digest y = { .number = b->number,
-				     .size = b->info.size };
-	enum ck_replicas how = r->hosts->replicas;
+	const struct ck_looked *l = said_of(r, rank, file);
 
-	if (how == CK_REPLICAS_FIRST)
-		return false;
-	return x.size != y.size || ck_hosts_digest(r->calls, one, how, &x, 1) ||
-	       ck_hosts_digest(r->calls, other, how, &y, 1) || x.rc || y.rc ||
-	       memcmp(x.digest, y.digest, CK_COPY_DIGEST) != 0;
+	*out = (struct ck_hosts_digest){ .number = l->number,
+					 .size = l->info.size };
+	return ck_hosts_digest(r->calls, rank, r->hosts->replicas, out, 1) ==
+		       0 &&
+	       out->rc == 0;
 }
 
-/* The first rank that has it, if all that have it have the same; n: none. */
+/* Which of two ranks is read, if they have the same; n: they have not. Of both no bytes
+ * were read yet. One whose copy cannot be compared is not: that comes late. */
+static uint32_t better(const struct renewal *r, uint32_t one, uint32_t other,
+		       uint32_t file)
+{
+	struct ck_hosts_digest x, y;
+
+	if (r->hosts->replicas == CK_REPLICAS_FIRST)
+		return one;
+	if (said_of(r, one, file)->info.size !=
+	    said_of(r, other, file)->info.size)
+		return r->hosts->n;
+	if (!digest(r, other, file, &y))
+		return one;
+	if (!digest(r, one, file, &x))
+		return other;
+	return memcmp(x.digest, y.digest, CK_COPY_DIGEST) ? r->hosts->n : one;
+}
+
+/* The first rank that has it, if all that have it have the same, as far as that can be
+ * known; n: none. */
 static uint32_t find_again(const struct renewal *r, uint32_t file)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -306,10 +320,9 @@ static uint32_t find_again(const struct renewal *r, uint32_t file)
 
 		if (h->hosts[rank].again || !is_usable(r, l, file))
 			continue;
+		best = best == h->n ? rank : better(r, best, rank, file);
 		if (best == h->n)
-			best = rank;
-		else if (differs(r, best, rank, file))
-			return h->n;
+			break;
 	}
 	return best;
 }
@@ -388,13 +401,12 @@ static void take_over(struct renewal *r)
 
 	ck_hosts_hearing_stop(h);
 	note_all(r);
-	ck_hosts_late_drop(h);
+	ck_hosts_late_anew(h);
 	ck_hosts_tables_replace(h, &r->at, r->calls);
 	for (uint32_t i = 0; i < h->n; i++) {
 		h->hosts[i].there = r->asked[i].there;
 		h->hosts[i].uncompared |= r->asked[i].is_back;
 	}
-	h->late_due = true;
 	ck_hosts_measure_again(h);
 	set_back_all(r);
 	ck_hosts_note_states(h);
