@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * launch_ask: a shell on each host is asked for two versions, and for what is in the way
- * there. All are asked at once and have one deadline, so that a host that is switched off costs no more than ten do.
+ * there; or, when a job has failed, to start what mpirun starts. All are asked at once and have one deadline, so that a host that is switched off costs no more than ten do.
  */
 #include "ckptfs/job.h"
 #include "ckptfs/launch.h"
@@ -31,6 +31,7 @@ struct asked {
 
 struct asking {
 	const struct ck_launch_options *options;
+	const bool *wanted;    /* by host; NULL: all are asked */
 	struct ck_buf command; /* for a shell */
 	struct asked *hosts;   /* options->hosts->n */
 	struct pollfd *fds; /* two for each: its end, its words; and the stop */
@@ -50,6 +51,14 @@ static void add_quoted(struct ck_buf *out, const char *text)
 			ck_buf_add(out, text, 1);
 	}
 	ck_buf_text(out, "'");
+}
+
+/* As mpirun starts its daemon there, which says how it is used, and ends. */
+static int make_try(const struct ck_launch_options *options, struct ck_buf *out)
+{
+	add_quoted(out, options->program);
+	ck_buf_text(out, " serve " CK_LAUNCH_SHELTER " orted -h 1>&2");
+	return out->err;
 }
 
 /* A job's standard output leads nowhere. */
@@ -84,8 +93,12 @@ static char **words_for(const struct asking *a, size_t i)
 static void start(struct asking *a, size_t i)
 {
 	struct asked *host = &a->hosts[i];
-	char **words = words_for(a, i);
+	char **words;
 
+	a->fds[2 * i] = a->fds[2 * i + 1] = (struct pollfd){ .fd = -1 };
+	if (a->wanted && !a->wanted[i])
+		return;
+	words = words_for(a, i);
 	host->err = words ? ck_job_start(words, NULL, &host->job) : -ENOMEM;
 	host->started = host->err == 0;
 	ck_launch_words_free(words);
@@ -342,6 +355,15 @@ static int judge(const struct asking *a, bool *there, struct ck_buf *lines,
 			  : check_names(a, there, d);
 }
 
+static void fini(struct asking *a)
+{
+	for (size_t i = 0; a->hosts && i < a->options->hosts->n; i++)
+		ck_buf_fini(&a->hosts[i].said);
+	ck_buf_fini(&a->command);
+	free(a->hosts);
+	free(a->fds);
+}
+
 static void ask(struct asking *a)
 {
 	size_t n = a->options->hosts->n;
@@ -372,10 +394,48 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 		ask(&a);
 		rc = judge(&a, there, lines, d);
 	}
-	for (size_t i = 0; a.hosts && i < n; i++)
-		ck_buf_fini(&a.hosts[i].said);
-	ck_buf_fini(&a.command);
-	free(a.hosts);
-	free(a.fds);
+	fini(&a);
+	return rc;
+}
+
+/* Whether the daemon could be started; false after a line about it. */
+static bool has_started(const struct asking *a, size_t i, struct ck_buf *lines)
+{
+	static const char used[] = "Usage: orted";
+	const struct asked *host = &a->hosts[i];
+	struct ck_str said = said_by(host);
+
+	if (host->ended && memmem(said.p, said.len, used, sizeof(used) - 1))
+		return true;
+	ck_buf_printf(lines, "host %s: missing: nothing can be started there: ",
+		      a->options->hosts->hosts[i].name);
+	add_why(lines, host, a->msec);
+	ck_buf_text(lines, "\n");
+	return false;
+}
+
+int ck_launch_try(const struct ck_launch_options *options, bool *there,
+		  struct ck_buf *lines)
+{
+	size_t n = options->hosts->n;
+	struct asking a = {
+		.options = options,
+		.wanted = there,
+		.hosts = calloc(n, sizeof(*a.hosts)),
+		.fds = calloc(2 * n + 1, sizeof(*a.fds)),
+		.msec = options->ask_msec ? options->ask_msec : ASK_MSEC,
+	};
+	int rc = 0;
+
+	if (!a.hosts || !a.fds || make_try(options, &a.command)) {
+		rc = -ENOMEM;
+	} else {
+		ask(&a);
+		if (a.fds[2 * n].revents)
+			rc = -ECANCELED;
+		for (size_t i = 0; i < n && rc == 0; i++)
+			there[i] = there[i] && has_started(&a, i, lines);
+	}
+	fini(&a);
 	return rc;
 }

@@ -221,6 +221,8 @@ static const char versions[] = "#!/bin/sh\n"
 			       "echo 'Report bugs elsewhere'\n";
 static const char program[] = "#!/bin/sh\n"
 			      "[ \"$*\" = 'serve --self ' ] && exit\n"
+			      "[ \"$*\" = 'serve --shelter orted -h' ] &&\n"
+			      "	{ echo 'Usage: orted [OPTION]'; exit 1; }\n"
 			      "[ \"$*\" = --version ] || exit 3\n"
 			      "echo 'ckptfs 0.1.0'\n"
 			      "echo 'built with: this and that'\n";
@@ -331,6 +333,31 @@ static void answers(void)
 	    "host half: missing: it did not name its versions: mpirun (Open "
 	    "MPI) 4.1.4\n",
 	    5000);
+}
+
+/* A host that says how its daemon is used has started it; not all are asked. */
+static void tries(void)
+{
+	struct ck_host_list list = { 0 };
+	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
+	ck_auto_free char *with = strdup(path_of("agent"));
+	struct ck_launch_options options = {
+		.hosts = &list, .agent = with, .program = ours, .ask_msec = 500
+	};
+	const bool want[] = { false, true, false, false, false };
+	bool there[] = { false, true, true, false, true };
+	struct ck_buf said = { 0 };
+
+	eq_err(ck_host_list_add(&list, "here,good,fail,mute,hang", ',', &d), 0);
+	eq_err(ck_launch_try(&options, there, &said), 0);
+	eq_mem(there, sizeof(there), want, sizeof(want));
+	eq_text(said.data,
+		"host fail: missing: nothing can be started there: exit status "
+		"255: refused %1B[1m\n"
+		"host hang: missing: nothing can be started there: did not "
+		"answer in 0.5 s\n");
+	ck_buf_fini(&said);
+	ck_host_list_fini(&list);
 }
 
 static int ask_with(const char *names, const char *ours, const char *with);
@@ -513,6 +540,7 @@ int main(void)
 	networks();
 	self();
 	answers();
+	tries();
 	same_host();
 	absent();
 	hanging();
