@@ -189,11 +189,41 @@ static void suspect(struct ck_tries *t, const uint8_t *tried,
 		t->most = n / 2;
 }
 
+/* No other one is suspected of that. */
+static void blame_bad(struct ck_tries *t, const uint8_t *tried, uint64_t now)
+{
+	for (size_t i = 1; i < t->n; i++) {
+		if (t->hosts[i].up)
+			continue;
+		if (tried[i] == CK_TRIED_BAD)
+			blame(t, i, now);
+		else if (tried[i] != CK_TRIED_NOT)
+			t->hosts[i].doubtful = false;
+	}
+}
+
 static void failed_by_nobody(struct ck_tries *t, uint64_t now)
 {
 	t->failed++;
 	t->due = now + (t->hosts[0].up ? pause_of(t, t->failed)
 				       : ck_min(t->every, SOON_MSEC));
+}
+
+/* By this host, or by one that is up and may start nothing now: others do not wait longer
+ * for that. */
+static void failed_here(struct ck_tries *t, uint64_t now)
+{
+	failed_by_nobody(t, now);
+	t->due = ck_min(t->due, now + t->every);
+}
+
+static bool is_bad_itself(const struct ck_tries *t, const uint8_t *tried)
+{
+	bool is = tried[0] == CK_TRIED_BAD;
+
+	for (size_t i = 1; i < t->n; i++)
+		is |= t->hosts[i].up && tried[i] == CK_TRIED_BAD;
+	return is;
 }
 
 /* A job of nobody else has failed: that is none of the others' doing, and what they were
@@ -207,25 +237,34 @@ static void forgive(struct ck_tries *t)
 	t->most = t->n;
 }
 
-/* Where nothing was started on some, it was one of these; others had no time for it. */
+/* Where some are bad, it was they. Where nothing was started on some, it was one of these;
+ * others had no time for it. */
 void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now)
 {
+	size_t bad = tried ? count(t, tried, CK_TRIED_BAD) : 0;
 	size_t absent = tried ? count(t, tried, CK_TRIED_ABSENT) : 0;
 	size_t in = tried ? count(t, tried, CK_TRIED_IN) : 0;
+	bool others = (bad && absent) || ((bad || absent) && in);
 
-	if (absent + in == 0) {
+	if (!bad && tried && is_bad_itself(t, tried)) {
+		failed_here(t, now);
+		return;
+	}
+	if (bad + absent + in == 0) {
 		if (tried && !t->hosts[0].up)
 			forgive(t);
 		failed_by_nobody(t, now);
 		return;
 	}
 	t->failed = 0;
-	if (absent)
+	if (bad)
+		blame_bad(t, tried, now);
+	else if (absent)
 		suspect(t, tried, CK_TRIED_ABSENT, absent, now);
 	else
 		suspect(t, tried, CK_TRIED_IN, in, now);
 	wait(t, now);
-	if ((absent && in) || is_anyone_left(t, now) || !t->hosts[0].up)
+	if (others || is_anyone_left(t, now) || !t->hosts[0].up)
 		t->due = now;
 }
 

@@ -29,6 +29,7 @@ enum ck_tried {
 	CK_TRIED_IN,
 	CK_TRIED_ABSENT, /* it was to be, and nothing was started there: for that, or
 			  * because another one was faster to fail */
+	CK_TRIED_BAD, /* the same, and nothing can be: that was tried by itself */
 };
 
 struct ck_tries_host {
@@ -66,7 +67,8 @@ void ck_tries_choose(struct ck_tries *t, uint64_t now, uint8_t *how);
 
 /* No other host than those that are up can take part: who was chosen did not answer. */
 void ck_tries_nobody(struct ck_tries *t, uint64_t now);
-/* It has failed. tried: n of enum ck_tried; NULL: it had not begun. */
+/* It has failed. tried: n of enum ck_tried; NULL: it had not begun. By those that are bad,
+ * and by no other one where this host is, or one that is up. */
 void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now);
 /* It has taken over. in: who was in it; up: who is now. */
 void ck_tries_over(struct ck_tries *t, const bool *in, const bool *up,

@@ -17,6 +17,7 @@ struct world {
 	size_t n;
 	enum kind kind[MOST];
 	bool named; /* it is known whom a job has failed by */
+	bool found; /* the same, and of this host and those that are up, too */
 	bool up[MOST];
 	uint64_t now;
 	unsigned jobs, failed; /* so far */
@@ -66,8 +67,10 @@ static void job_failed(struct world *w, const bool *in)
 	uint8_t tried[MOST];
 
 	for (size_t i = 0; i < w->n; i++)
-		tried[i] = in[i] ? w->named && is_absent(w, i) ? CK_TRIED_ABSENT
-							       : CK_TRIED_IN
+		tried[i] = in[i] ? w->found && w->kind[i] == BAD ? CK_TRIED_BAD
+				   : w->named && is_absent(w, i)
+					   ? CK_TRIED_ABSENT
+					   : CK_TRIED_IN
 				 : CK_TRIED_NOT;
 	w->failed++;
 	w->now += w->named ? 500 : 8000;
@@ -201,6 +204,43 @@ static void test_at_home(bool named)
 	ck_tries_fini(&w.t);
 }
 
+/* Nothing can be started here, or on a host that is up, and that is known: no host that
+ * comes is left out for that, nor has to wait for long when it is over. */
+static void test_not_the_newcomer(size_t bad)
+{
+	struct world w;
+
+	begin(&w, 3, true);
+	w.found = true;
+	w.up[2] = true;
+	(void)ck_tries_look(&w.t, w.up, 0);
+	w.kind[bad] = BAD;
+	pass(&w, 3600 * 1000);
+	eq_u64(w.jobs, w.failed);
+	ok(w.failed > 60);
+	eq_u64(w.t.hosts[1].failed, 0);
+	eq_u64(ck_tries_tell(&w.t), 3);
+	w.kind[bad] = GOOD;
+	pass(&w, EVERY + 2000);
+	ok(all_good_are_up(&w));
+	ck_tries_fini(&w.t);
+}
+
+/* Several come, of which some are bad, and that is known: one job fails for all of them. */
+static void test_found(void)
+{
+	struct world w;
+
+	begin(&w, 9, true);
+	w.found = true;
+	w.kind[2] = w.kind[5] = w.kind[6] = BAD;
+	pass(&w, EVERY + 2000);
+	ok(all_good_are_up(&w));
+	eq_u64(w.failed, 1);
+	eq_u64(w.told, 3);
+	ck_tries_fini(&w.t);
+}
+
 /* What fails whoever is in it is tried less and less often. */
 static void test_nobody(void)
 {
@@ -228,6 +268,7 @@ static bool run(uint64_t seed)
 	unsigned bad = 0;
 
 	begin(&w, 2 + tap_random(&random) % (MOST - 2), seed % 2);
+	w.found = seed % 3 == 0;
 	w.noisy = true;
 	w.random = seed | 1;
 	for (unsigned round = 0; round < 4 && good; round++) {
@@ -258,6 +299,9 @@ int main(void)
 	test_here(false);
 	test_at_home(true);
 	test_at_home(false);
+	test_not_the_newcomer(0);
+	test_not_the_newcomer(2);
+	test_found();
 	test_nobody();
 	for (uint64_t seed = 0; seed < 400; seed++)
 		good += run(seed);
