@@ -7,6 +7,7 @@ within the time that is promised, all else is as it was, and nothing is left.
 """
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,6 +86,26 @@ def test_missing(hosts):
     check(done.returncode == 2 and "h3" in done.stderr,
           "allhosts: it is an error", done.returncode, done.stderr)
     check(until(lambda: not left(hosts), 6), "nothing is left", left(hosts))
+
+
+def test_unstartable(hosts):
+    """A host answers what it is asked, and its launch daemon ends at once."""
+    hosts.run("h2", ["mount", "--bind", "/bin/false", shutil.which("orted")], check=True)
+    begun = time.monotonic()
+    done = hosts_mount.mount(CKPTFS, hosts, "rejoin=1")
+    took = time.monotonic() - begun
+    said = [line for line in done.stderr.splitlines()
+            if ".ckptfs/damage" not in line]
+    check(done.returncode == 0 and len(said) == 1 and took < 8 and
+          said[0].startswith("ckptfs: host h2: missing: nothing can be started there"),
+          "a host cannot be started: one line", done.returncode, took, done.stderr)
+    got = {host: read(hosts, path) for host, path in paths_of(hosts).items()}
+    check(got["h1"][0] > 0 and got["h3"][0] > 0 and got["h2"][0] == -errno.EIO,
+          "it cannot be started: the others' bytes", got)
+    hosts.run("h2", ["umount", shutil.which("orted")], check=True)
+    check(until(lambda: all_up(hosts), 15), "it can be started: it is up",
+          status(hosts), report(hosts, "log"))
+    check(umount(hosts) < 5, "umount in time")
 
 
 def test_killed(hosts):
@@ -244,5 +265,5 @@ def act(test):
 
 # Those that take long first.
 TESTS = (test_killed_away, test_umount_away, test_stopped, test_link, test_signals,
-         test_killed, test_heard, test_missing)
+         test_killed, test_heard, test_missing, test_unstartable)
 sys.exit(0 if skipped() else play(TESTS, act))

@@ -59,6 +59,17 @@ class Mount:
     def startable(self):
         os.rename(f"{self.hosts.base}/kept-agent", self.agent)
 
+    def breakable(self):
+        """From then on no job begins on this host while there is such a file."""
+        path, real = f"{self.hosts.base}/mpirun", os.path.realpath(shutil.which("mpirun"))
+        shutil.copy2(real, f"{path}-real")
+        with open(path, "w") as f:
+            f.write(f'#!/bin/bash\n[ "$1" = --version ] || [ ! -e {path}-broken ] || exit 1\n'
+                    f'exec -a mpirun {path}-real "$@"\n')
+        os.chmod(path, 0o755)
+        self.hosts.run("h1", ["mount", "--bind", path, real], check=True)
+        return f"{path}-broken"
+
     def leave_out(self, host):
         with open(f"{self.away}/{host}", "w"):
             pass
@@ -305,6 +316,50 @@ def test_unstartable(hosts, mount):
         mount.startable()
         check(mount.are_up(*hosts.names, seconds=40), "it can be started: it is up",
               mount.report("log"))
+
+
+def test_not_the_newcomer(hosts, mount):
+    """A host comes, and a job fails by another one that is up, or by this host."""
+    dealt(hosts, hosts.names)
+    broken, orted = mount.breakable(), shutil.which("orted")
+
+    def fail_here():
+        open(broken, "w").close()
+
+    def fail_there():
+        hosts.run("h3", ["mount", "--bind", "/bin/false", orted], check=True)
+    for what, fail, mend, said in (
+            ("this host", fail_here, lambda: os.unlink(broken),
+             "one of this host alone does not begin either"),
+            ("one that is up", fail_there, lambda: hosts.run("h3", ["umount", orted]),
+             "; nothing can be started on h3")):
+        mount.leave_out("h2")
+        with mount.mounted("rejoin=2"):
+            fail()
+            mount.let_in("h2")
+            check(until(lambda: mount.report("log").count(said) >= 5, 40),
+                  f"a job fails by {what}: that is said", mount.report("log"))
+            check(left_out(mount, "h2") == 0 and mount.are_up("h1", "h3"),
+                  f"by {what}: nobody is left out for that", mount.report("log"))
+            mend()
+            check(mount.are_up(*hosts.names, seconds=12), f"by {what}: it is up soon after",
+                  mount.report("log"))
+
+
+def test_silent(hosts, mount):
+    """A host comes while one that is up is not reached by the agent: that is no reason to
+    wait for long."""
+    dealt(hosts, hosts.names)
+    mount.leave_out("h2")
+    with mount.mounted("rejoin=10"):
+        mount.leave_out("h3")
+        mount.let_in("h2")
+        check(until(lambda: mount.report("log").count(
+            "no other job: host h3 is up, and has not answered") >= 2, 14),
+            "one that is up is silent: that is said, and it is tried again", mount.report("log"))
+        check(mount.states()["h3"] == "up", "it is up", mount.states())
+        mount.let_in("h3")
+        check(mount.are_up(*hosts.names), "it is not: both are up", mount.report("log"))
 
 
 def test_unreachable(hosts, mount):

@@ -102,19 +102,21 @@ def test_agents(hosts):
         fails(hosts, f"the agent {what}", "host h2: missing",
               "host h3: missing", "no host has a .metadata", seconds=14,
               agent=agent(hosts, what))
-    fails(hosts, "the agent fails later", "mpirun: it has ended",
+    fails(hosts, "the agent fails later", "host h2: missing: nothing can be started there",
+          "host h3: missing: nothing can be started there", "no host has a .metadata",
           agent=agent(hosts, "fails later"))
 
 
 def test_agent_hangs(hosts):
-    fails(hosts, "the agent hangs later", "have not found each other in 30 s; "
-          "it was not started on h2, h3",
-          seconds=36, agent=agent(hosts, "hangs later"))
+    fails(hosts, "the agent hangs later", "host h2: missing: it was not started there",
+          "host h3: missing: it was not started there", "no host has a .metadata",
+          seconds=38, agent=agent(hosts, "hangs later"))
 
 
 def test_agent_hangs_once(hosts):
     fails(hosts, "the agent hangs later at one host",
-          "in 30 s; it was not started on h2\n", names="h1,h3,h2", seconds=36,
+          "host h2: missing: it was not started there\n", "option allhosts: h2 is missing",
+          options=("allhosts",), names="h1,h3,h2", seconds=38,
           agent=agent(hosts, "hangs later at one host"))
 
 
