@@ -169,6 +169,15 @@ static void add_general(struct ck_words *w, const char *agent)
 		"--mca",
 		"oob_tcp_keepalive_probes",
 		"5",
+		/* That of a host whose cable comes in while a job begins tries again,
+		 * after a second, and no longer than jobs are waited for: else the
+		 * job stands until it is given up. */
+		"--mca",
+		"oob_tcp_retry_delay",
+		"1",
+		"--mca",
+		"oob_tcp_max_recon_attempts",
+		"2",
 	};
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(before); i++)

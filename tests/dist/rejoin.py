@@ -60,9 +60,8 @@ def mpiruns(hosts):
             if os.path.basename(argv[0]) == "mpirun"]
 
 
-# Until a host is up whose cable comes in: a job that was begun just before fails after 8 s,
-# and the next is begun 2 s later.
-SECONDS_UP = 8 + 2 + 5
+# Until a host is up that can be reached: `rejoin=` of most of these, and 5 s.
+SECONDS_UP = 2 + 5
 
 
 def comes_back(hosts, what, want, seconds=SECONDS_UP):

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -360,6 +361,22 @@ def test_silent(hosts, mount):
         check(mount.states()["h3"] == "up", "it is up", mount.states())
         mount.let_in("h3")
         check(mount.are_up(*hosts.names), "it is not: both are up", mount.report("log"))
+
+
+def test_cable(hosts, mount):
+    """The cable of a host comes in when it could not reach the others any more, and the job
+    that has begun is given up 4 s later."""
+    dealt(hosts, hosts.names)
+    mount.leave_out("h2")
+    with mount.mounted("rejoin=2"):
+        hosts.link("h2", "down")
+        mount.let_in("h2")
+        check(until(lambda: hosts.programs("h2", "orted", "ess_base_vpid"), 12), "a job begins",
+              hosts.processes("h2"))
+        time.sleep(4)
+        hosts.link("h2", "up")
+        check(mount.are_up(*hosts.names, seconds=3.5), "its cable comes in: it is up at once",
+              mount.report("log"))
 
 
 def test_unreachable(hosts, mount):
