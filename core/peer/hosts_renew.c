@@ -16,7 +16,8 @@ struct asked {
 	size_t n, cap_names, cap;
 	size_t of_metadata; /* 1: that is asked for, too, and said behind all others */
 	bool there;	    /* it has said all */
-	bool is_back; /* and was not up in the job before */
+	bool is_back;	 /* and was not up in the job before */
+	bool has_failed; /* while one of its copies was compared */
 };
 
 struct renewal {
@@ -276,7 +277,7 @@ static bool is_usable(const struct renewal *r, const struct ck_looked *l,
 	       l->info.size >= ck_files_needed(r->hosts->set, file);
 }
 
-/* False: it has failed, or its host has. */
+/* False: it has failed, or its host has, which is noted. */
 static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
 		   struct ck_hosts_digest *out)
 {
@@ -284,9 +285,11 @@ static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
 
 	*out = (struct ck_hosts_digest){ .number = l->number,
 					 .size = l->info.size };
-	return ck_hosts_digest(r->calls, rank, r->hosts->replicas, out, 1) ==
-		       0 &&
-	       out->rc == 0;
+	if (ck_hosts_digest(r->calls, rank, r->hosts->replicas, out, 1) == 0 &&
+	    out->rc == 0)
+		return true;
+	r->asked[rank].has_failed = true;
+	return false;
 }
 
 /* Which of two ranks is read, if they have the same; n: they have not. Of both no bytes
@@ -405,7 +408,8 @@ static void take_over(struct renewal *r)
 	ck_hosts_tables_replace(h, &r->at, r->calls);
 	for (uint32_t i = 0; i < h->n; i++) {
 		h->hosts[i].there = r->asked[i].there;
-		h->hosts[i].uncompared |= r->asked[i].is_back;
+		h->hosts[i].uncompared |= r->asked[i].is_back ||
+					  r->asked[i].has_failed;
 	}
 	ck_hosts_measure_again(h);
 	set_back_all(r);

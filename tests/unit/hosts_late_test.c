@@ -52,7 +52,8 @@ int __wrap_ck_hosts_digest(struct ck_calls *calls, uint32_t peer,
 
 /* --- a mount --------------------------------------------------------------------------- */
 
-/* File f0 of a host: of one kind or another; kind 0: there is none. */
+/* File f0 of a host: of one kind or another; kind 0: there is none. Its owner is another one
+ * then: in the job that there is nobody is asked for more than whether he is there. */
 static void have(unsigned host, unsigned kind)
 {
 	uint8_t bytes[OWNED_BYTES];
@@ -178,6 +179,21 @@ static void test_together(unsigned fails, const char *first, const char *second)
 	end();
 }
 
+/* The same where the one that fails was there before, and has got its copy since. */
+static void test_together_there(void)
+{
+	have(1, 0);
+	begin((bool[OWNERS]){ false, false, true, true });
+	have(1, 7);
+	have(2, 7);
+	failing[1] = 1;
+	all_come();
+	ok(is_on("h2", "-"));
+	compare();
+	ok(is_on("h2", "h1"));
+	end();
+}
+
 static void test_together_differs(void)
 {
 	begin((bool[OWNERS]){ false, true, true, true });
@@ -268,6 +284,7 @@ int main(void)
 		have(i, 0);
 	test_together(2, "h1", "h2");
 	test_together(1, "h2", "h1");
+	test_together_there();
 	test_together_differs();
 	test_again(1);
 	test_again(2);
