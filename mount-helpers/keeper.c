@@ -274,6 +274,8 @@ static void find_bad(struct keeper *k, bool is_late, struct ck_buf *lines)
 	ck_auto_free bool *good = calloc(hosts->n, sizeof(*good));
 
 	launch.ask_msec = TRY_MSEC;
+	if (good)
+		good[0] = true;
 	for (size_t i = 1; good && i < hosts->n; i++) {
 		k->bad[i] = is_late && k->absent[i];
 		good[i] = k->there[i] && !k->bad[i];

@@ -398,14 +398,22 @@ int ck_launch_ask(const struct ck_launch_options *options, bool *there,
 	return rc;
 }
 
-/* Whether the daemon could be started; false after a line about it. */
-static bool has_started(const struct asking *a, size_t i, struct ck_buf *lines)
+/* Source: what orted of Open MPI 4.1 says to -h. */
+static bool has_started(const struct asked *host)
 {
 	static const char used[] = "Usage: orted";
-	const struct asked *host = &a->hosts[i];
 	struct ck_str said = said_by(host);
 
-	if (host->ended && memmem(said.p, said.len, used, sizeof(used) - 1))
+	return host->ended &&
+	       memmem(said.p, said.len, used, sizeof(used) - 1) != NULL;
+}
+
+/* Whether the daemon could be started; false after a line about it. */
+static bool can_start(const struct asking *a, size_t i, struct ck_buf *lines)
+{
+	const struct asked *host = &a->hosts[i];
+
+	if (has_started(host))
 		return true;
 	ck_buf_printf(lines, "host %s: missing: nothing can be started there: ",
 		      a->options->hosts->hosts[i].name);
@@ -433,8 +441,9 @@ int ck_launch_try(const struct ck_launch_options *options, bool *there,
 		ask(&a);
 		if (a.fds[2 * n].revents)
 			rc = -ECANCELED;
-		for (size_t i = 0; i < n && rc == 0; i++)
-			there[i] = there[i] && has_started(&a, i, lines);
+		for (size_t i = 1; i < n && rc == 0 && has_started(&a.hosts[0]);
+		     i++)
+			there[i] = there[i] && can_start(&a, i, lines);
 	}
 	fini(&a);
 	return rc;

@@ -54,8 +54,9 @@ CK_MUST_USE int ck_launch_ask(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines,
 			      struct ck_diag *d);
 
-/* Has each host that is there start the launch daemon for nothing, all at once. there: false
- * from then on where that fails, and a line for a person is added to *lines. -ENOMEM;
+/* Has each host that is there start the launch daemon for nothing, all at once, the first
+ * one too, which is this host. there: false from then on where that fails, and a line for a
+ * person is added to *lines. If it fails here, nothing is known of the others. -ENOMEM;
  * -ECANCELED: `stop`; then nothing has changed. */
 CK_MUST_USE int ck_launch_try(const struct ck_launch_options *options,
 			      bool *there, struct ck_buf *lines);

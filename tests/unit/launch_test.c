@@ -346,8 +346,9 @@ static void tries(void)
 	struct ck_launch_options options = {
 		.hosts = &list, .agent = with, .program = ours, .ask_msec = 500
 	};
-	const bool want[] = { false, true, false, false, false };
-	bool there[] = { false, true, true, false, true };
+	const bool want[] = { true, true, false, false, false };
+	bool there[] = { true, true, true, false, true };
+	bool as_before[] = { true, true, true, false, true };
 	struct ck_buf said = { 0 };
 
 	eq_err(ck_host_list_add(&list, "here,good,fail,mute,hang", ',', &d), 0);
@@ -358,6 +359,11 @@ static void tries(void)
 		"255: refused %1B[1m\n"
 		"host hang: missing: nothing can be started there: did not "
 		"answer in 0.5 s\n");
+	ck_buf_fini(&said);
+	/* What does not work here, either, says nothing of others. */
+	options.program = "/bin/false";
+	eq_err(ck_launch_try(&options, as_before, &said), 0);
+	ok(as_before[1] && as_before[2] && as_before[4] && said.len == 0);
 	ck_buf_fini(&said);
 	ck_host_list_fini(&list);
 }
