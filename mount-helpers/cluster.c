@@ -16,6 +16,7 @@ enum {
 	END_MSEC = 4000, /* until a keeper has ended all */
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,
+	PINGS = 8, /* at least, in the time that a read has */
 	SILENCE_MSEC = 5000,
 	HEAR_MSEC = 2000, /* from one question for files to the next */
 	STATE_MSEC = 500, /* from one look at who is up to the next */
@@ -156,14 +157,16 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 			 uint32_t *numbers, struct ck_link **out,
 			 struct ck_diag *d)
 {
+	uint32_t timeout_msec = c->options->timeout * 1000;
 	struct ck_link_options link = {
 		.sock = way->sock,
 		.memory = way->memory,
 		.size = way->size,
 		.calls = { .npeers = c->nranks,
-			   .ping_msec = PING_MSEC,
+			   .ping_msec = (uint32_t)ck_min(PING_MSEC,
+							 timeout_msec / PINGS),
 			   .silence_msec = SILENCE_MSEC,
-			   .timeout_msec = c->options->timeout * 1000,
+			   .timeout_msec = timeout_msec,
 			   .window = WINDOW,
 			   .epoch = ++c->links,
 			   .hold_msec = c->next.tries.n ? HOLD_MSEC : 0,

@@ -147,6 +147,16 @@ static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 	return c->brief ? ck_min(left, (uint64_t)BRIEF_MSEC) : left;
 }
 
+/* Its peer is silent. Whoever is there is asked often enough, and says so. */
+static bool is_left(const struct ck_calls *all, const struct peer *p,
+		    const struct ck_call *c)
+{
+	uint64_t share = ck_max(left_of(all, c) / 2,
+				2 * (uint64_t)all->options.ping_msec);
+
+	return c->hasty && all->now - p->heard >= share;
+}
+
 /* Takes it off the way. */
 static void arrive(struct ck_calls *all, struct ck_call *c)
 {
@@ -255,7 +265,8 @@ void ck_calls_send(struct ck_calls *all, struct ck_call *c)
 	pthread_mutex_lock(&all->lock);
 	c->state = NEW;
 	c->since = all->now;
-	if ((!p->up && !is_held(all, p, c)) || left_of(all, c) == 0) {
+	if ((!p->up && !is_held(all, p, c)) || left_of(all, c) == 0 ||
+	    is_left(all, p, c)) {
 		give_up(all, c, -EIO);
 	} else {
 		c->state = QUEUED;
@@ -421,13 +432,13 @@ static bool is_too_late(const struct ck_calls *all, const struct ck_call *c)
 }
 
 /* Not all have the same time left. */
-static void give_up_old(struct ck_calls *all, const struct calls_list *l)
+static void give_up_old(struct ck_calls *all, const struct peer *p)
 {
-	struct ck_call *c = l->head.next, *next;
+	struct ck_call *c = p->on_way.head.next, *next;
 
-	for (; c != &l->head; c = next) {
+	for (; c != &p->on_way.head; c = next) {
 		next = c->next;
-		if (is_too_late(all, c))
+		if (is_too_late(all, c) || is_left(all, p, c))
 			give_up(all, c, -EIO);
 	}
 }
@@ -439,8 +450,9 @@ static void give_up_waiting(struct ck_calls *all, const struct peer *p)
 
 	for (; c != &p->queue.head; c = next) {
 		next = c->next;
-		if (is_too_late(all, c) &&
-		    all->now - p->progress >= left_of(all, c))
+		if (is_left(all, p, c) ||
+		    (is_too_late(all, c) &&
+		     all->now - p->progress >= left_of(all, c)))
 			give_up(all, c, -EIO);
 	}
 }
@@ -466,7 +478,7 @@ static void look_after(struct ck_calls *all, uint32_t peer)
 		go_down(all, p);
 	if (!p->up)
 		give_up_all(all, p);
-	give_up_old(all, &p->on_way);
+	give_up_old(all, p);
 	give_up_waiting(all, p);
 	pump(all, p);
 	ask_whether_there(all, peer);

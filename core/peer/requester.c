@@ -3,10 +3,13 @@
  * requester: see requester.h. Moves are sorted by peer, and those of each become READs.
  * When all READs of one peer have come or were given up, those of its moves that failed
  * are sorted by the peers of the next copies, and so on; all is done when no peer is
- * asked any more. Those that were not answered, and have no other copy, are asked for
- * once more, by calls that wait for another line if there may be one.
+ * asked any more. A peer that is silent is left soon for one that is up. If in the end
+ * none had the bytes, all are asked a second time, and waited for as long as there is
+ * time. Those that were not answered, and have no other copy, are asked for once more, by
+ * calls that wait for another line if there may be one.
  */
 #include "ckptfs/requester.h"
+#include "places.h"
 
 #include <errno.h>
 
@@ -24,6 +27,8 @@ struct ck_requester_op {
 struct attempt {
 	uint32_t tries; /* how many places were tried before */
 	bool patient;	/* its calls are */
+	bool left;   /* one of them may have been left because it was silent */
+	bool second; /* all places were tried, now nobody is left so soon */
 	uint64_t spent; /* milliseconds, at most, that the moves have taken */
 };
 
@@ -36,6 +41,7 @@ struct part {
 	/* Of the ways by which it is asked: */
 	struct ck_calls *line;
 	uint32_t generation;
+	bool hasty;	 /* its calls are */
 	bool unanswered; /* of a call nobody has said what it came to */
 	bool over;	 /* under ck_requester.lock: `line` may be gone */
 	struct read_call *calls;
@@ -50,83 +56,6 @@ struct read_call {
 	struct ck_call call; /* first */
 	struct part *part;
 };
-
-/* --- where moves go ------------------------------------------------------------------ */
-
-/* A move, and which peer is asked for it; UINT32_MAX: nobody. */
-struct sorted {
-	struct ck_whereabouts at;
-	uint32_t index; /* in the moves */
-};
-
-static size_t first_other(const struct ck_ways *w, uint32_t file)
-{
-	size_t from = 0, end = w->nothers;
-
-	while (from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (w->others[mid].file < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
-	return from;
-}
-
-/* The i-th place that is tried. */
-static bool find_place(const struct ck_ways *w, uint32_t file, uint32_t i,
-		       struct ck_whereabouts *out)
-{
-	size_t at;
-
-	if (i == 0) {
-		if (file < w->n)
-			*out = w->files[file];
-		return file < w->n;
-	}
-	at = first_other(w, file) + i - 1;
-	if (at >= w->nothers || w->others[at].file != file)
-		return false;
-	*out = w->others[at].at;
-	return true;
-}
-
-bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
-			struct ck_whereabouts *out)
-{
-	bool found;
-
-	pthread_rwlock_rdlock(&r->ways_lock);
-	found = find_place(&r->ways, file, i, out);
-	pthread_rwlock_unlock(&r->ways_lock);
-	return found;
-}
-
-/* Who is asked for a move, at the place that is tried next. Nobody is where there is none,
- * or another file; then that is what has become of the move. */
-static struct sorted place(const struct ck_requester *r, struct ck_move *m,
-			   uint32_t index, uint32_t tries)
-{
-	struct sorted to = { { UINT32_MAX, 0 }, index };
-
-	if (!find_place(&r->ways, m->file, tries, &to.at))
-		return to;
-	if (to.at.number == UINT32_MAX) {
-		to.at.peer = UINT32_MAX;
-		m->rc = -ESTALE;
-	}
-	return to;
-}
-
-static int sorted_cmp(const void *a, const void *b)
-{
-	const struct sorted *x = a, *y = b;
-
-	if (x->at.peer != y->at.peer)
-		return x->at.peer < y->at.peer ? -1 : 1;
-	return (x->index > y->index) - (x->index < y->index);
-}
 
 /* --- from moves to calls ------------------------------------------------------------ */
 
@@ -166,6 +95,7 @@ static int add_call(struct part *p, struct ck_reads *reads)
 				 .call.spent = p->attempt.spent,
 				 .call.patient = p->attempt.patient,
 				 .call.brief = p->op->moves->brief,
+				 .call.hasty = p->hasty,
 				 .call.came = call_came,
 				 .part = p };
 	rc = ck_ask_read(reads, &c->call.ask);
@@ -187,7 +117,7 @@ static int add_calls(struct part *p)
 
 /* Of n moves that go to the same peer. */
 static struct part *part_make(struct ck_requester_op *op,
-			      const struct sorted *order, size_t n,
+			      const struct ck_sorted *order, size_t n,
 			      struct attempt attempt)
 {
 	struct part *p = calloc(
@@ -198,6 +128,7 @@ static struct part *part_make(struct ck_requester_op *op,
 	p->op = op;
 	p->peer = order[0].at.peer;
 	p->attempt = attempt;
+	p->hasty = order[0].has_next && !attempt.second;
 	p->line = op->r->ways.calls;
 	p->generation = op->r->generation;
 	p->n = n;
@@ -213,21 +144,19 @@ static struct part *part_make(struct ck_requester_op *op,
 	return NULL;
 }
 
-/* One for each peer that is asked for some of the moves. -ENOMEM. */
-static int parts_make(struct ck_requester_op *op, struct sorted *order,
+/* One for each peer that is asked for some of the moves, or two. -ENOMEM. */
+static int parts_make(struct ck_requester_op *op, struct ck_sorted *order,
 		      size_t n, struct attempt attempt, struct part **out)
 {
 	struct part **last = out;
 
 	*out = NULL;
-	qsort(order, n, sizeof(*order), sorted_cmp);
+	ck_sort(order, n);
 	for (size_t from = 0, end; from < n; from = end) {
-		uint32_t peer = order[from].at.peer;
 		struct part *p;
 
-		for (end = from + 1; end < n && order[end].at.peer == peer;)
-			end++;
-		if (peer == UINT32_MAX)
+		end = ck_sorted_end(order, from, n);
+		if (order[from].at.peer == UINT32_MAX)
 			break; /* these are the last */
 		p = part_make(op, order + from, end - from, attempt);
 		if (!p) {
@@ -275,8 +204,8 @@ static void parts_add(struct ck_requester_op *op, struct part *list)
 static struct ck_requester_op *op_make(struct ck_requester *r,
 				       struct ck_moves *moves)
 {
-	ck_auto_free struct sorted *order = calloc(moves->n + 1,
-						   sizeof(*order));
+	ck_auto_free struct ck_sorted *order = calloc(moves->n + 1,
+						      sizeof(*order));
 	struct ck_requester_op *op = calloc(1, sizeof(*op));
 	struct part *parts;
 
@@ -290,7 +219,7 @@ static struct ck_requester_op *op_make(struct ck_requester *r,
 		struct ck_move *m = &moves->list[i];
 
 		m->rc = m->file < r->ways.n ? -EIO : -ENODATA;
-		order[i] = place(r, m, (uint32_t)i, 0);
+		order[i] = ck_places_sorted(&r->ways, m, (uint32_t)i, 0);
 	}
 	if (parts_make(op, order, moves->n, (struct attempt){ 0 }, &parts)) {
 		op_free(op);
@@ -365,7 +294,8 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 				bool only_last)
 {
 	struct ck_requester_op *op = failed->op;
-	ck_auto_free struct sorted *order = calloc(failed->n, sizeof(*order));
+	ck_auto_free struct ck_sorted *order = calloc(failed->n,
+						      sizeof(*order));
 	struct part *parts;
 	size_t n = 0;
 
@@ -376,10 +306,12 @@ static struct part *parts_again(struct part *failed, struct attempt attempt,
 
 		if (!may_try_again(failed->list[i].rc) ||
 		    (only_last &&
-		     find_place(&op->r->ways, file, attempt.tries + 1, &next)))
+		     ck_places_find(&op->r->ways, file,
+				    failed->attempt.tries + 1, &next)))
 			continue;
-		order[n++] = place(op->r, &op->moves->list[index], index,
-				   attempt.tries);
+		order[n++] = ck_places_sorted(&op->r->ways,
+					      &op->moves->list[index], index,
+					      attempt.tries);
 	}
 	if (n == 0 || parts_make(op, order, n, attempt, &parts))
 		return NULL;
@@ -409,7 +341,8 @@ static void ask_again(struct part *failed, struct attempt attempt,
 	}
 }
 
-/* By other ways, if there are; at the next places; or at the same, with patience. */
+/* By other ways, if there are; at the next places; at all of them once more; or at the
+ * same, with patience. */
 static void try_again(struct part *failed)
 {
 	struct attempt next = failed->attempt;
@@ -422,12 +355,17 @@ static void try_again(struct part *failed)
 		ask_again(failed, (struct attempt){ 0 }, false);
 		return;
 	}
+	next.left |= failed->hasty && failed->unanswered;
 	next.tries++;
 	next.patient = false;
 	if (failed->op->r->ways.nothers)
 		ask_again(failed, next, false);
-	next = failed->attempt;
-	if (failed->unanswered && !next.patient) {
+	next.tries = failed->attempt.tries;
+	if (next.left && !next.second) {
+		next.tries = 0;
+		next.second = true;
+		ask_again(failed, next, true);
+	} else if (failed->unanswered && !failed->attempt.patient) {
 		next.patient = true;
 		ask_again(failed, next, true);
 	}
@@ -536,6 +474,17 @@ void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways)
 	r->ways = *ways;
 	r->generation++;
 	pthread_rwlock_unlock(&r->ways_lock);
+}
+
+bool ck_requester_place(struct ck_requester *r, uint32_t file, uint32_t i,
+			struct ck_whereabouts *out)
+{
+	bool found;
+
+	pthread_rwlock_rdlock(&r->ways_lock);
+	found = ck_places_find(&r->ways, file, i, out);
+	pthread_rwlock_unlock(&r->ways_lock);
+	return found;
 }
 
 bool ck_requester_is_up(struct ck_requester *r, uint32_t peer)

@@ -21,6 +21,7 @@ static struct ck_requester requester;
 static struct ck_stats *stats; /* by owner; from begin() to end() */
 static struct ck_whereabouts files[SET_FILES];
 static unsigned ended;
+static uint32_t case_timeout = 10000; /* msec */
 
 static inline int line_send(struct ck_line *l, uint32_t peer,
 			    const struct ck_ask *a)
@@ -42,23 +43,21 @@ static inline void line_wake(struct ck_line *l)
 
 static inline void begin(void)
 {
-	static const struct ck_calls_options options = {
+	struct ck_calls_options options = {
 		.npeers = OWNERS,
-		.ping_msec = 1000,
+		.ping_msec = (uint32_t)ck_min(1000, case_timeout / 8),
 		.silence_msec = 5000,
-		.timeout_msec = 10000,
+		.timeout_msec = case_timeout,
 		.window = CK_WIRE_READ_MAX,
 	};
-
-	struct ck_calls_options with_stats = options;
 
 	line.line = (struct ck_line){ line_send, line_wake };
 	line.reads = ended = 0;
 	stats = ck_stats_make(OWNERS);
 	if (!stats)
 		abort();
-	with_stats.stats = stats;
-	calls = ck_calls_make(&with_stats, &line.line, 0);
+	options.stats = stats;
+	calls = ck_calls_make(&options, &line.line, 0);
 	if (!calls)
 		abort();
 	whereabouts_fill(files, OWNERS);

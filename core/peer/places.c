@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* places: see places.h. */
+#include "places.h"
+
+#include <errno.h>
+
+static size_t first_other(const struct ck_ways *w, uint32_t file)
+{
+	size_t from = 0, end = w->nothers;
+
+	while (from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (w->others[mid].file < file)
+			from = mid + 1;
+		else
+			end = mid;
+	}
+	return from;
+}
+
+bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,
+		    struct ck_whereabouts *out)
+{
+	size_t at;
+
+	if (i == 0) {
+		if (file < w->n)
+			*out = w->files[file];
+		return file < w->n;
+	}
+	at = first_other(w, file) + i - 1;
+	if (at >= w->nothers || w->others[at].file != file)
+		return false;
+	*out = w->others[at].at;
+	return true;
+}
+
+/* Whether a place behind those that were tried may answer. */
+static bool has_next(const struct ck_ways *w, uint32_t file, uint32_t tries)
+{
+	struct ck_whereabouts at;
+
+	for (uint32_t i = tries + 1; ck_places_find(w, file, i, &at); i++)
+		if (at.number != UINT32_MAX &&
+		    ck_calls_is_up(w->calls, at.peer))
+			return true;
+	return false;
+}
+
+struct ck_sorted ck_places_sorted(const struct ck_ways *w, struct ck_move *m,
+				  uint32_t index, uint32_t tries)
+{
+	struct ck_sorted to = { { UINT32_MAX, 0 }, index, false };
+
+	if (!ck_places_find(w, m->file, tries, &to.at))
+		return to;
+	to.has_next = has_next(w, m->file, tries);
+	if (to.at.number == UINT32_MAX) {
+		to.at.peer = UINT32_MAX;
+		m->rc = -ESTALE;
+	}
+	return to;
+}
+
+static int sorted_cmp(const void *a, const void *b)
+{
+	const struct ck_sorted *x = a, *y = b;
+
+	if (x->at.peer != y->at.peer)
+		return x->at.peer < y->at.peer ? -1 : 1;
+	if (x->has_next != y->has_next)
+		return x->has_next ? -1 : 1;
+	return (x->index > y->index) - (x->index < y->index);
+}
+
+void ck_sort(struct ck_sorted *order, size_t n)
+{
+	qsort(order, n, sizeof(*order), sorted_cmp);
+}
+
+size_t ck_sorted_end(const struct ck_sorted *order, size_t from, size_t n)
+{
+	size_t end = from + 1;
+
+	while (end < n && order[end].at.peer == order[from].at.peer &&
+	       order[end].has_next == order[from].has_next)
+		end++;
+	return end;
+}
