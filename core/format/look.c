@@ -17,14 +17,18 @@ struct looking {
 	struct ck_stored item;
 	struct ck_zip_source src;
 	bool in_memory; /* places in it are none of the file */
+	bool is_other;	/* the file is another one by now */
 };
 
 static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
 {
-	const struct looking *l = ctx;
+	struct looking *l = ctx;
 
-	l->look->fault(l->look->ctx, l->item.fpos + (l->in_memory ? 0 : ipos),
-		       d);
+	if (!l->is_other)
+		l->is_other = ck_stored_is_other(&l->item);
+	if (!l->is_other)
+		l->look->fault(l->look->ctx,
+			       l->item.fpos + (l->in_memory ? 0 : ipos), d);
 }
 
 /* --- the bytes ------------------------------------------------------------- */
@@ -141,20 +145,24 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 {
 	const struct ck_item *chunk = look->item;
-	struct looking l = {
-		.cp = cp,
-		.look = look,
-	};
+	struct looking l;
 	struct ck_diag d = { 0 };
-	int rc = ck_stored_get(cp->files, chunk, &l.item, &d);
+	int rc;
 
-	if (rc == 0) {
+	do {
+		l = (struct looking){ .cp = cp, .look = look };
+		rc = ck_stored_get(cp->files, chunk, &l.item, &d);
+		if (rc)
+			break;
 		l.item.ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0;
 		/* Of others nothing but their place can be wrong. */
 		if (chunk->form == CK_FORM_ARCHIVE)
 			rc = look_at_archive(&l, &d);
-		ck_stored_put(&l.item, rc ? &d : NULL);
-	}
+		if (l.is_other) /* which is told in place of the rest */
+			rc = ck_fail(&d, ESTALE, "its file: %s",
+				     strerrordesc_np(ESTALE));
+		rc = ck_stored_put(&l.item, rc, &d);
+	} while (l.item.again);
 	if (ck_is_shortage(rc) || rc == -EREMOTE)
 		return rc;
 	if (rc)

@@ -64,32 +64,38 @@ int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 }
 
 static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
-		     uint32_t object, struct ck_buf *out, struct ck_diag *d)
+		     uint32_t object, void **bytes, size_t *len,
+		     struct ck_diag *d)
 {
-	ck_auto_free void *bytes = NULL;
 	struct ck_str transforms = transforms_of(c, object);
 	struct ck_stored item;
-	size_t len;
-	int rc = stored_get(cp, c, object, &item, d);
+	int rc;
 
-	if (rc)
-		return rc;
-	len = item.length;
-	rc = transforms.len ? undo(&item, transforms, &bytes, &len, d)
-			    : ck_stored_read(&item, &bytes, d);
-	ck_stored_put(&item, rc ? d : NULL);
-	if (rc)
-		return rc;
-	ck_buf_add(out, bytes, len);
-	return out->err ? ck_fail(d, ENOMEM, "out of memory") : 0;
+	do {
+		rc = stored_get(cp, c, object, &item, d);
+		if (rc)
+			break;
+		*len = item.length;
+		rc = transforms.len ? undo(&item, transforms, bytes, len, d)
+				    : ck_stored_read(&item, bytes, d);
+		rc = ck_stored_put(&item, rc, d);
+	} while (item.again);
+	return rc;
 }
 
 int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
 		   struct ck_buf *out, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	int rc = item_read(cp, c, object, out, d);
+	ck_auto_free void *bytes = NULL;
+	size_t len;
+	int rc = item_read(cp, c, object, &bytes, &len, d);
 
+	if (rc == 0) {
+		ck_buf_add(out, bytes, len);
+		if (out->err)
+			rc = ck_fail(d, ENOMEM, "out of memory");
+	}
 	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(c, object, d);
@@ -103,34 +109,56 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 	int rc = stored_get(cp, c, object, &item, d);
 
 	if (rc == 0)
-		ck_stored_put(&item, NULL);
+		rc = ck_stored_put(&item, 0, NULL);
 	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(c, object, d);
 	return rc;
 }
 
+static int json_of(struct ck_stored *item, struct ck_str transforms,
+		   struct ck_buf *out, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	struct ck_zip_source src;
+	size_t len = 0;
+	int rc;
+
+	if (transforms.len == 0) {
+		src = ck_source_stored(item);
+		return ck_item_json(&src, out, d);
+	}
+	rc = undo(item, transforms, &bytes, &len, d);
+	if (rc)
+		return rc;
+	src = ck_source_memory(bytes, len);
+	return ck_item_json(&src, out, d);
+}
+
+/* What an attempt has left is cut off. */
+static void cut(struct ck_buf *out, size_t len)
+{
+	if (!out->data)
+		return;
+	out->len = len;
+	out->data[len] = '\0';
+}
+
 static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		     uint32_t object, struct ck_buf *out, struct ck_diag *d)
 {
-	ck_auto_free void *bytes = NULL;
-	struct ck_str transforms = transforms_of(c, object);
-	struct ck_zip_source src;
+	size_t begin = out->len;
 	struct ck_stored item;
-	size_t len = 0;
-	int rc = stored_get(cp, c, object, &item, d);
+	int rc;
 
-	if (rc)
-		return rc;
-	if (transforms.len) {
-		rc = undo(&item, transforms, &bytes, &len, d);
-		src = ck_source_memory(bytes, len);
-	} else {
-		src = ck_source_stored(&item);
-	}
-	if (rc == 0)
-		rc = ck_item_json(&src, out, d);
-	ck_stored_put(&item, rc ? d : NULL);
+	do {
+		cut(out, begin);
+		rc = stored_get(cp, c, object, &item, d);
+		if (rc)
+			break;
+		rc = json_of(&item, transforms_of(c, object), out, d);
+		rc = ck_stored_put(&item, rc, d);
+	} while (item.again);
 	return rc;
 }
 
@@ -153,9 +181,6 @@ int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 	if (rc == 0)
 		return 0;
 	name_fault(c, object, d);
-	if (out->data) {
-		out->len = begin;
-		out->data[begin] = '\0';
-	}
+	cut(out, begin);
 	return rc;
 }

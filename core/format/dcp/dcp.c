@@ -357,13 +357,16 @@ static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 {
 	struct ck_item_want want = want_of(t, i);
 	struct ck_stored stored;
-	int rc = ck_stored_get(cp->files, item, &stored, d);
+	int rc;
 
-	if (rc)
-		return rc;
-	rc = locate_in(&stored, transforms_of(c, item), &want, extent, strides,
-		       d);
-	ck_stored_put(&stored, rc ? d : NULL);
+	do {
+		rc = ck_stored_get(cp->files, item, &stored, d);
+		if (rc)
+			break;
+		rc = locate_in(&stored, transforms_of(c, item), &want, extent,
+			       strides, d);
+		rc = ck_stored_put(&stored, rc, d);
+	} while (stored.again);
 	return rc;
 }
 

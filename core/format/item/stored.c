@@ -105,6 +105,7 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 {
 	int rc = ck_files_get(files, chunk->file, &out->file);
 
+	out->again = false;
 	if (rc && out->file.passing)
 		return ck_fail_passing(d, -rc, "its file: %s",
 				       strerrordesc_np(-rc));
@@ -122,13 +123,32 @@ int ck_stored_get(struct ck_files *files, const struct ck_item *chunk,
 	return rc;
 }
 
+/* What is remote is looked at by its host, each time that it is read. */
+bool ck_stored_is_other(struct ck_stored *item)
+{
+	uint32_t number = item->file.number;
+	bool passing;
+	int rc;
+
+	if (item->file.remote)
+		return false;
+	rc = ck_files_check(item->files, number, &passing);
+	item->again = ck_files_is_remote(item->files, number);
+	return item->again || (rc == -ESTALE && !passing);
+}
+
 /* That a file has changed is no error of the moment, which others are that come of
  * reading it. */
-void ck_stored_put(struct ck_stored *item, struct ck_diag *d)
+int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 {
-	if (item->changed && d)
+	if (item->changed && rc)
 		d->passing = false;
+	if (rc && rc != -EREMOTE && !ck_is_shortage(rc) &&
+	    ck_stored_is_other(item))
+		rc = ck_fail(d, ESTALE, "its file: %s",
+			     strerrordesc_np(ESTALE));
 	ck_files_put(item->files, &item->file);
+	return rc;
 }
 
 int ck_stored_read(struct ck_stored *item, void **out, struct ck_diag *d)

@@ -15,7 +15,9 @@ struct ck_stored {
 	struct ck_file file; /* in use */
 	uint64_t fpos;
 	uint64_t length;
-	bool changed;	/* its host says that the file is another one by now */
+	bool changed; /* its host says that the file is another one by now */
+	bool again; /* all of it is to be done once more: copies of the file on
+			 * other hosts are read from now on */
 	uint64_t ahead; /* where the kernel was asked to read to, in the file;
 			 * 0: it was not */
 };
@@ -25,8 +27,13 @@ struct ck_stored {
 CK_MUST_USE int ck_stored_get(struct ck_files *files,
 			      const struct ck_item *chunk,
 			      struct ck_stored *out, struct ck_diag *d);
-/* d: what is wrong with it, if something is; or NULL. */
-void ck_stored_put(struct ck_stored *item, struct ck_diag *d);
+/* Something is wrong with it: whether that says nothing, for its file is another one by
+ * now. */
+CK_MUST_USE bool ck_stored_is_other(struct ck_stored *item);
+/* rc, *d: what became of it; d may be NULL without an error. Returns rc, or -ESTALE if that
+ * is what has happened. */
+CK_MUST_USE int ck_stored_put(struct ck_stored *item, int rc,
+			      struct ck_diag *d);
 /* Of an archive. The item must outlive what is made of the source. */
 struct ck_zip_source ck_source_stored(struct ck_stored *item);
 struct ck_zip_source ck_source_memory(void *bytes, size_t len);
