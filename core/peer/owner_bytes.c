@@ -100,6 +100,31 @@ static void moves_get(struct ck_cur c, struct ck_move *list,
 	}
 }
 
+static bool has_changed(struct ck_files *files, uint32_t file)
+{
+	bool passing;
+
+	return file < ck_files_count(files) &&
+	       ck_files_check(files, file, &passing) == -ESTALE && !passing;
+}
+
+/* Files were looked at before they were read. Who has written over one since has given it
+ * another time first. A look for all moves of a file that follow each other will do. */
+static void look_again(struct ck_files *files, const struct ck_moves *moves)
+{
+	struct ck_move *list = moves->list;
+
+	for (size_t from = 0, end; from < moves->n; from = end) {
+		end = from + 1;
+		while (end < moves->n && list[end].file == list[from].file)
+			end++;
+		if (!has_changed(files, list[from].file))
+			continue;
+		for (size_t i = from; i < end; i++)
+			list[i].rc = -ESTALE;
+	}
+}
+
 /* What a failed move has left there is nobody's business. */
 static void moves_put(const struct ck_moves *moves, struct ck_answer *out)
 {
@@ -156,6 +181,7 @@ int ck_data_owner_read(struct ck_data_owner *o, struct ck_cur body,
 	if (rc == 0) {
 		(void)o->host.mover.start(&o->host.mover,
 					  &r.moves); /* it does all at once */
+		look_again(o->files, &r.moves);
 		moves_put(&r.moves, out);
 	}
 	reading_end(&r);
@@ -170,8 +196,10 @@ int ck_data_owner_read_now(struct ck_data_owner *o, struct ck_cur body,
 
 	if (rc == 0 && !ck_host_mover_now(&o->host, &r.moves))
 		rc = -EAGAIN;
-	if (rc == 0)
+	if (rc == 0) {
+		look_again(o->files, &r.moves);
 		moves_put(&r.moves, out);
+	}
 	reading_end(&r);
 	return rc;
 }
