@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hosts: see hosts.h. */
-#include "hosts_internal.h"
+#include "hosts_conflicts.h"
 
 #include <errno.h>
 
@@ -255,6 +255,7 @@ void ck_hosts_free(struct ck_hosts *h)
 	free(h->shared.copies.list);
 	free(h->shared.unused.list);
 	pthread_mutex_destroy(&h->shared.lock);
+	ck_hosts_conflicts_free(h->conflicts);
 	free(h->groups);
 	free(h->prefer);
 	free(h);

@@ -4,10 +4,10 @@
  * several others that have a file the one with the least to serve is taken; the others
  * are for when that fails. See copies.h.
  */
+#include "hosts_conflicts.h"
 #include "hosts_gather.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 /* --- choosing ----------------------------------------------------------------------------- */
 
@@ -72,24 +72,13 @@ static void settle_fault(const struct ck_hosts *h, const struct ck_gathered *g,
 	ck_files_set_remote(files, number, &fault);
 }
 
-static const char *host_name(const struct ck_hosts *h, uint32_t host)
-{
-	return h->hosts[h->groups[host].first].name;
-}
-
 static const char *show_copy(const struct ck_hosts *h,
 			     const struct ck_gathered *g, size_t i,
 			     uint32_t host)
 {
 	const struct ck_file_copy *copy = &g->copies[host][i];
-	char hex[2 * CK_COPY_DIGEST + 1];
 
-	for (unsigned k = 0; k < CK_COPY_DIGEST; k++)
-		snprintf(hex + 2UL * k, 3, "%02x", copy->digest[k]);
-	return ck_shown("%s has %ju bytes, XXH3-128 %s%s", host_name(h, host),
-			(uintmax_t)copy->size,
-			h->replicas == CK_REPLICAS_FULL ? "" : "of a sample ",
-			hex);
+	return ck_hosts_copy_show(h, host, copy->size, copy->digest);
 }
 
 static void set_differs(const struct ck_hosts *h, const struct ck_gathered *g,

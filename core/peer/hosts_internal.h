@@ -106,6 +106,7 @@ struct ck_hosts_shared {
 	struct ck_hosts_unused unused;
 };
 
+struct ck_hosts_conflicts;
 struct ck_hosts_hearing;
 struct ck_hosts_late;
 
@@ -127,7 +128,8 @@ struct ck_hosts {
 	uint64_t late_pause;	    /* since it was put off; 0: it was not */
 	struct ck_hosts_late *late; /* NULL: none is being compared */
 	struct ck_hosts_shared shared;
-	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
+	struct ck_hosts_conflicts *conflicts; /* atomic pointer; or NULL */
+	struct ck_hosts_hearing *hearing;     /* atomic: set when all else is */
 
 	struct {
 		struct ck_str name; /* a constant */

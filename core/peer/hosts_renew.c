@@ -4,7 +4,7 @@
  * for the files that it had, and for those that may be on a host that was away: what is
  * as it was when it was first heard of is read there from now on, and nothing else is.
  */
-#include "hosts_internal.h"
+#include "hosts_conflicts.h"
 
 #include <errno.h>
 
@@ -23,9 +23,10 @@ struct asked {
 struct renewal {
 	struct ck_hosts *hosts;
 	struct ck_calls *calls;
-	const bool *there;	   /* who takes part, by rank */
-	struct asked *asked;	   /* the same */
-	struct ck_hosts_tables at; /* what comes of it */
+	const bool *there;		     /* who takes part, by rank */
+	struct asked *asked;		     /* the same */
+	struct ck_hosts_tables at;	     /* what comes of it */
+	struct ck_hosts_conflicts conflicts; /* the same */
 };
 
 /* --- asking ------------------------------------------------------------------------- */
@@ -292,30 +293,94 @@ static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
 	return false;
 }
 
-/* Which of two ranks is read, if they have the same; n: they have not. Of both no bytes
- * were read yet. One whose copy cannot be compared is not: that comes late. */
+static void add_side(const struct renewal *r, uint32_t rank,
+		     const struct ck_hosts_digest *d,
+		     struct ck_hosts_conflict *out, unsigned side)
+{
+	out->of[side].host = ck_hosts_group_of(r->hosts, rank);
+	out->of[side].size = d->size;
+	memcpy(out->of[side].digest, d->digest, CK_COPY_DIGEST);
+}
+
+/* The other of two cannot be compared: this one is read, unless they differed before. */
+static uint32_t uncompared(const struct renewal *r, uint32_t rank,
+			   uint32_t file, struct ck_hosts_conflict *out)
+{
+	const struct ck_hosts_conflict *c = ck_hosts_conflict_of(r->hosts,
+								 file);
+
+	if (!c)
+		return rank;
+	*out = *c;
+	return r->hosts->n;
+}
+
+/* Which of two ranks is read, if they have the same; n: they have not, see *out. Of both no
+ * bytes were read yet. One whose copy cannot be compared is not: that comes late. */
 static uint32_t better(const struct renewal *r, uint32_t one, uint32_t other,
-		       uint32_t file)
+		       uint32_t file, struct ck_hosts_conflict *out)
 {
 	struct ck_hosts_digest x, y;
 
 	if (r->hosts->replicas == CK_REPLICAS_FIRST)
 		return one;
-	if (said_of(r, one, file)->info.size !=
-	    said_of(r, other, file)->info.size)
-		return r->hosts->n;
 	if (!digest(r, other, file, &y))
-		return one;
+		return uncompared(r, one, file, out);
 	if (!digest(r, one, file, &x))
-		return other;
-	return memcmp(x.digest, y.digest, CK_COPY_DIGEST) ? r->hosts->n : one;
+		return uncompared(r, other, file, out);
+	if (x.size == y.size && memcmp(x.digest, y.digest, CK_COPY_DIGEST) == 0)
+		return one;
+	*out = (struct ck_hosts_conflict){ .file = file };
+	add_side(r, one, &x, out, 0);
+	add_side(r, other, &y, out, 1);
+	return r->hosts->n;
+}
+
+/* The first rank of the first host that counts where copies differ; n: none. */
+static uint32_t preferred(const struct renewal *r, uint32_t file)
+{
+	const struct ck_hosts *h = r->hosts;
+
+	for (uint32_t i = 0; i < h->nprefer; i++) {
+		uint32_t rank = h->groups[h->prefer[i]].first;
+
+		if (is_usable(r, said_of(r, rank, file), file))
+			return rank;
+	}
+	return h->n;
+}
+
+/* Which of them is read; n: none is preferred, and it is noted. */
+static uint32_t settle(struct renewal *r, const struct ck_hosts_conflict *c)
+{
+	uint32_t best = preferred(r, c->file);
+	int rc = 0;
+
+	if (best == r->hosts->n)
+		rc = ck_hosts_conflicts_add(&r->conflicts, c);
+	if (rc) /* then it is one that nobody has */
+		ck_log("copies that differ: %s", strerror(-rc));
+	return best;
+}
+
+/* Of a file whose copies differed in the job before, and one of them is away now. */
+static bool is_unsettled(struct renewal *r, uint32_t file)
+{
+	const struct ck_hosts *h = r->hosts;
+	const struct ck_hosts_conflict *c = ck_hosts_conflict_of(h, file);
+
+	if (!c || (r->asked[h->groups[c->of[0].host].first].there &&
+		   r->asked[h->groups[c->of[1].host].first].there))
+		return false;
+	return ck_hosts_conflicts_add(&r->conflicts, c) == 0;
 }
 
 /* The first rank that has it, if all that have it have the same, as far as that can be
  * known; n: none. */
-static uint32_t find_again(const struct renewal *r, uint32_t file)
+static uint32_t find_again(struct renewal *r, uint32_t file)
 {
 	const struct ck_hosts *h = r->hosts;
+	struct ck_hosts_conflict c;
 	uint32_t best = h->n;
 
 	for (uint32_t rank = 1; rank < h->n; rank++) {
@@ -323,16 +388,20 @@ static uint32_t find_again(const struct renewal *r, uint32_t file)
 
 		if (h->hosts[rank].again || !is_usable(r, l, file))
 			continue;
-		best = best == h->n ? rank : better(r, best, rank, file);
 		if (best == h->n)
-			break;
+			best = rank;
+		else
+			best = better(r, best, rank, file, &c);
+		if (best == h->n)
+			return settle(r, &c);
 	}
 	return best;
 }
 
 static int place_first(struct renewal *r, uint32_t file)
 {
-	uint32_t rank = find_again(r, file);
+	uint32_t rank = is_unsettled(r, file) ? r->hosts->n
+					      : find_again(r, file);
 	struct ck_hosts_place place = { .file = file, .peer = rank };
 	const struct ck_looked *l;
 	int rc;
@@ -413,6 +482,7 @@ static void take_over(struct renewal *r)
 	}
 	ck_hosts_measure_again(h);
 	set_back_all(r);
+	ck_hosts_conflicts_replace(h, &r->conflicts);
 	ck_hosts_note_states(h);
 }
 
@@ -425,6 +495,7 @@ static void fini(struct renewal *r)
 	}
 	free(r->asked);
 	ck_hosts_tables_fini(&r->at);
+	free(r->conflicts.list);
 }
 
 int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,

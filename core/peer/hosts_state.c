@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hosts_state: which hosts are up, and what is read on which. */
-#include "hosts_internal.h"
+#include "hosts_conflicts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -137,6 +137,15 @@ static const char *show_down(struct ck_hosts *h, uint32_t file)
 		others ? ", and those of its copies" : "");
 }
 
+/* Of which nobody has read anything yet. */
+static const char *show_unseen(const struct ck_hosts *h, uint32_t file)
+{
+	const struct ck_hosts_conflict *c = ck_hosts_conflict_of(h, file);
+
+	return ck_shown("its file %s",
+			c ? ck_hosts_conflict_show(h, c) : ck_file_why_away());
+}
+
 const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
@@ -146,7 +155,7 @@ const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 	    ck_files_info(h->set, file)->err)
 		return NULL;
 	if (!ck_files_is_seen(h->set, file))
-		return ck_shown("its file %s", ck_file_why_away());
+		return show_unseen(h, file);
 	for (uint32_t i = 0; ck_requester_place(&h->requester, file, i, &place);
 	     i++)
 		if (place.peer < h->n &&
@@ -268,29 +277,61 @@ static void print_host(const struct ck_hosts *h,
 }
 
 /* Files that cannot be read on any host that is up. */
-static uint32_t lost_files(const struct ck_hosts *h)
-{
-	uint32_t n = 0;
+struct lost {
+	uint32_t away, differ;
+};
 
-	for (uint32_t i = 0; i < h->nfiles; i++)
-		n += ck_files_info(h->set, i)->err ||
-		     ck_hosts_away(&h->elsewhere, i);
-	return n;
+static bool differs(const struct ck_hosts *h, uint32_t file)
+{
+	const char *why = ck_files_info(h->set, file)->why;
+	struct ck_str text = ck_str_from(ck_file_why_differs());
+
+	return ck_hosts_conflict_of(h, file) ||
+	       (why && ck_str_starts(ck_str_from(why), text));
+}
+
+static struct lost lost_files(const struct ck_hosts *h)
+{
+	struct lost lost = { 0 };
+
+	for (uint32_t i = 0; i < h->nfiles; i++) {
+		if (!ck_files_info(h->set, i)->err &&
+		    !ck_hosts_away(&h->elsewhere, i))
+			continue;
+		if (differs(h, i))
+			lost.differ++;
+		else
+			lost.away++;
+	}
+	return lost;
+}
+
+static void print_lost(const struct ck_hosts *h, struct ck_buf *out)
+{
+	struct lost lost = { 0 };
+
+	if (h->set)
+		lost = lost_files(h);
+	if (lost.away == 0 && lost.differ == 0) {
+		ck_buf_text(out, "whole: yes\n");
+		return;
+	}
+	ck_buf_text(out, "whole: no");
+	if (lost.away)
+		ck_buf_printf(out, "; %u of %u files are on no host that is up",
+			      lost.away, h->nfiles);
+	if (lost.differ)
+		ck_buf_printf(out, "; %u of %u files differ between hosts",
+			      lost.differ, h->nfiles);
+	ck_buf_text(out, "\n");
 }
 
 void ck_hosts_print(const struct ck_elsewhere *e, struct ck_buf *out)
 {
 	const struct ck_hosts *h = (const struct ck_hosts *)e;
-	uint32_t lost = h->set ? lost_files(h) : 0;
 
 	for (uint32_t i = 0; i < h->n; i++)
 		if (!h->hosts[i].again)
 			print_host(h, &h->hosts[i], out);
-	if (lost)
-		ck_buf_printf(out,
-			      "whole: no; %u of %u files are on no host "
-			      "that is up\n",
-			      lost, h->nfiles);
-	else
-		ck_buf_text(out, "whole: yes\n");
+	print_lost(h, out);
 }

@@ -282,6 +282,76 @@ def test_late_alone(hosts, mount):
         mount.find("h2")
 
 
+CONFLICT = (r"EIO: .*its file differs between hosts: h2 has (\d+) bytes, XXH3-128 (\w{32}); "
+            r"h3 has (\d+) bytes, XXH3-128 (\w{32}); __1_0.distcp")
+
+
+def let_in_at_once(mount):
+    """All hosts, by one step."""
+    os.rename(mount.away, f"{mount.away}.before")
+    shutil.rmtree(f"{mount.away}.before")
+    os.mkdir(mount.away)
+
+
+def test_both_are_late(hosts, mount):
+    """Two hosts that were missing come at once, with different copies: a conflict, until
+    they are the same."""
+    copied(hosts, ["__1_0.distcp"])
+    own = f"{hosts.directory('h3')}/__1_0.distcp"
+    mount.leave_out("h2")
+    mount.leave_out("h3")
+    for how in "their bytes", "their sizes":
+        if how == "their bytes":
+            deal.flip(own)
+        else:
+            with open(own, "ab") as f:
+                f.write(b"more")
+        with mount.mounted("rejoin=1", "replicas=full"):
+            let_in_at_once(mount)
+            check(mount.are_up(*hosts.names, seconds=20), f"{how}: both are up",
+                  mount.report("log"))
+            said = re.search(CONFLICT, mount.report("damage"))
+            check(said and (said[1], said[2]) != (said[3], said[4]) and
+                  (said[1] == said[3]) == (how == "their bytes"),
+                  f"{how}: damage has both hosts, sizes and digests", mount.report("damage"))
+            check("whole: no; 1 of 4 files differ between hosts" in mount.report("status"),
+                  f"{how}: status has it", mount.report("status"))
+            check(mount.read(BOX["h2"]) == -errno.EIO and mount.read(BOX["h3"]) > 0 and
+                  "__1_0.distcp: its file differs between hosts" in mount.report("log"),
+                  f"{how}: it is an error, and the log has it", mount.report("log"))
+            check(mount.lose("h3") and mount.read(BOX["h2"]) == -errno.EIO,
+                  f"{how}: it stays one when one of them is gone", mount.report("damage"))
+            if how == "their sizes":
+                mount.leave_out("h2")
+                mount.kill_rank("h2")
+                until(lambda: mount.states()["h2"] == "down", 10)
+                mount.let_in("h2")
+                check(mount.are_up("h1", "h2", seconds=20) and
+                      mount.read(BOX["h2"]) == -errno.EIO,
+                      f"{how}: also when the other has come back alone",
+                      mount.report("damage"))
+            shutil.copy2(f"{hosts.directory('h2')}/__1_0.distcp", own)
+            mount.find("h3")
+            check(mount.are_up(*hosts.names, seconds=20) and mount.read(BOX["h2"]) > 0 and
+                  "differs between hosts" not in mount.report("damage") and
+                  "whole: yes" in mount.report("status"),
+                  f"{how}: they are the same, and are read", mount.report("log"))
+        mount.leave_out("h2")
+        mount.leave_out("h3")
+
+
+def test_both_are_late_preferred(hosts, mount):
+    """One of them is preferred: nobody has read bytes of the other."""
+    copied(hosts, ["__1_0.distcp"])
+    deal.flip(f"{hosts.directory('h3')}/__1_0.distcp")
+    mount.leave_out("h2")
+    mount.leave_out("h3")
+    with mount.mounted("rejoin=1", "replicas=full", "prefer=h2"):
+        let_in_at_once(mount)
+        check(mount.are_up(*hosts.names, seconds=20) and mount.read(BOX["h2"]) > 0,
+              "one of two late ones is preferred, and read", mount.report("log"))
+
+
 # --- hosts that never take part -----------------------------------------------------------
 
 
