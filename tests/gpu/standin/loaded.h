@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * loaded: a test loads the stand-in as ckptfs loads a driver, and calls it by `cu.cuInit(0)`.
+ * Processes that end badly, as they should. For programs that include cuda.h as the stand-in
+ * does.
+ */
+#ifndef STANDIN_LOADED_H
+#define STANDIN_LOADED_H
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "standin.h"
+#include "tap.h"
+
+/* What cuda.h has other names for gets those here, too. */
+#define DRIVER_CALLS(X)                                                        \
+	X(cuInit)                                                              \
+	X(cuDriverGetVersion)                                                  \
+	X(cuDeviceGetCount)                                                    \
+	X(cuDeviceGet)                                                         \
+	X(cuDeviceGetName)                                                     \
+	X(cuDeviceGetUuid)                                                     \
+	X(cuDeviceGetUuid_v2)                                                  \
+	X(cuDeviceGetAttribute)                                                \
+	X(cuDeviceTotalMem)                                                    \
+	X(cuDevicePrimaryCtxRetain)                                            \
+	X(cuDevicePrimaryCtxRelease)                                           \
+	X(cuCtxSetCurrent)                                                     \
+	X(cuCtxGetCurrent)                                                     \
+	X(cuMemGetInfo)                                                        \
+	X(cuMemAlloc)                                                          \
+	X(cuMemFree)                                                           \
+	X(cuMemHostAlloc)                                                      \
+	X(cuMemFreeHost)                                                       \
+	X(cuMemHostRegister)                                                   \
+	X(cuMemHostUnregister)                                                 \
+	X(cuStreamCreate)                                                      \
+	X(cuStreamDestroy)                                                     \
+	X(cuStreamWaitEvent)                                                   \
+	X(cuStreamQuery)                                                       \
+	X(cuStreamSynchronize)                                                 \
+	X(cuEventCreate)                                                       \
+	X(cuEventDestroy)                                                      \
+	X(cuEventRecord)                                                       \
+	X(cuEventQuery)                                                        \
+	X(cuEventSynchronize)                                                  \
+	X(cuMemcpyHtoDAsync)                                                   \
+	X(cuMemcpyDtoHAsync)                                                   \
+	X(cuMemcpyDtoDAsync)                                                   \
+	X(cuMemcpy2DAsync)                                                     \
+	X(cuGetErrorName)                                                      \
+	X(cuGetErrorString)                                                    \
+	X(standin_control)                                                     \
+	X(standin_leaks)
+
+#define DRIVER_FIELD(call) __typeof__(call) *call;
+#define DRIVER_TEXT(call)  #call,
+#define DRIVER_NAME(call)  DRIVER_TEXT(call)
+
+static struct driver {
+	DRIVER_CALLS(DRIVER_FIELD)
+} cu;
+
+/* NULL: it has all calls. Otherwise the first that it lacks, or what dlopen says. */
+static inline const char *driver_load(const char *path)
+{
+	static const char *const names[] = { DRIVER_CALLS(DRIVER_NAME) };
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return dlerror();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void *call = dlsym(library, names[i]);
+
+		if (!call)
+			return names[i];
+		memcpy((char *)&cu + i * sizeof(call), &call, sizeof(call));
+	}
+	return NULL;
+}
+
+/* A copy of the library that lacks one function: its name is another there. False: it can
+ * not be written, or there is no such function. */
+static inline bool driver_without(const char *path, const char *call,
+				  const char *copy)
+{
+	FILE *in = fopen(path, "rbe"), *out = fopen(copy, "wbe");
+	size_t cap = 8 << 20, len = 0, found = 0, name = strlen(call);
+	char *bytes = malloc(cap);
+
+	if (!in || !out || !bytes)
+		abort();
+	len = fread(bytes, 1, cap, in);
+	for (size_t i = 1; len < cap && i + name < len; i++)
+		if (!bytes[i - 1] && !memcmp(bytes + i, call, name + 1)) {
+			bytes[i] = '?';
+			found++;
+		}
+	if (fwrite(bytes, 1, len, out) != len)
+		found = 0;
+	free(bytes);
+	fclose(in);
+	return fclose(out) == 0 && found > 0;
+}
+
+/* --- a process of its own ------------------------------------------------------------- */
+
+/* The status that it ended with; what it said. The caller has no threads. */
+static inline int in_child(void (*run)(void), char *said, size_t size)
+{
+	const struct rlimit none = { 0, 0 };
+	int pipes[2], status;
+	size_t len = 0;
+	pid_t child;
+
+	(void)fflush(stdout);
+	if (pipe(pipes) != 0)
+		abort();
+	child = fork();
+	if (child == 0) {
+		(void)setrlimit(RLIMIT_CORE, &none);
+		(void)dup2(pipes[1], STDERR_FILENO);
+		(void)dup2(pipes[1], STDOUT_FILENO);
+		close(pipes[0]);
+		close(pipes[1]);
+		run();
+		exit(0);
+	}
+	close(pipes[1]);
+	for (ssize_t n = 1; n > 0 && len + 1 < size;
+	     len += n > 0 ? (size_t)n : 0)
+		n = read(pipes[0], said + len, size - 1 - len);
+	said[len] = '\0';
+	close(pipes[0]);
+	if (waitpid(child, &status, 0) != child)
+		abort();
+	return status;
+}
+
+static inline bool dies(void (*run)(void), const char *saying)
+{
+	char said[2048];
+	int status = in_child(run, said, sizeof(said));
+	bool good = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT &&
+		    strstr(said, saying);
+
+	if (!good)
+		printf("# status %x, said: %.*s\n", (unsigned)status,
+		       (int)strcspn(said, "\n"), said);
+	return good;
+}
+
+/* --- what most tests have --------------------------------------------------------------- */
+
+static struct gpu {
+	CUcontext context;
+	CUstream a, b;
+} gpu;
+
+static inline void must(CUresult code)
+{
+	const char *name = "?";
+
+	if (!code)
+		return;
+	(void)cu.cuGetErrorName(code, &name);
+	printf("Bail out! %s\n", name);
+	abort();
+}
+
+static inline void gpu_begin(void)
+{
+	must(cu.cuInit(0));
+	must(cu.cuDevicePrimaryCtxRetain(&gpu.context, 0));
+	must(cu.cuCtxSetCurrent(gpu.context));
+	must(cu.cuStreamCreate(&gpu.a, CU_STREAM_NON_BLOCKING));
+	must(cu.cuStreamCreate(&gpu.b, CU_STREAM_NON_BLOCKING));
+}
+
+static inline void gpu_end(void)
+{
+	must(cu.cuStreamDestroy(gpu.a));
+	must(cu.cuStreamDestroy(gpu.b));
+	must(cu.cuDevicePrimaryCtxRelease(0));
+	must(cu.cuCtxSetCurrent(NULL));
+}
+
+static inline CUdeviceptr gpu_alloc(size_t size)
+{
+	CUdeviceptr at;
+
+	must(cu.cuMemAlloc(&at, size));
+	return at;
+}
+
+static inline uint8_t *gpu_host(size_t size)
+{
+	void *at;
+
+	must(cu.cuMemHostAlloc(&at, size, 0));
+	return at;
+}
+
+static inline CUevent gpu_event(void)
+{
+	CUevent event;
+
+	must(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	return event;
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * memory: of devices and of the host. Addresses of a device are numbers that no allocation
+ * had before; they are multiples of 256, as the driver promises, and of no more.
+ */
+#include "standin.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ckptfs/base.h"
+
+enum { GUARD_BYTE = 0xfd };
+
+/* Under the lock. */
+static struct standin_memory *memories;
+static uint64_t next_at = STANDIN_TAG + 0x100000100;
+static unsigned ended; /* with their context */
+
+static bool is_on_host(const struct standin_memory *m)
+{
+	return m->kind == STANDIN_HOST || m->kind == STANDIN_REGISTERED;
+}
+
+/* --- which one ------------------------------------------------------------------------ */
+
+_Noreturn static void find_failed(const char *call, struct standin_range r)
+{
+	bool tagged = (r.at & STANDIN_TAG) == STANDIN_TAG;
+
+	if (r.on_host && tagged)
+		standin_die(call, "an address of a device where one of the "
+				  "host is due");
+	if (r.on_host)
+		standin_die(call, "host memory that is not of cuMemHostAlloc");
+	if (!tagged)
+		standin_die(call, "an address of the host where one of a "
+				  "device is due");
+	standin_die(call, "an address outside of all allocations");
+}
+
+struct standin_memory *standin_find(const char *call,
+				    const struct standin_device *device,
+				    struct standin_range r)
+{
+	struct standin_memory *m = memories;
+
+	while (m && (is_on_host(m) != r.on_host || r.at < m->at ||
+		     r.at - m->at >= m->size))
+		m = m->next;
+	if (!m)
+		find_failed(call, r);
+	if (m->freed)
+		standin_die(call, "memory that was freed");
+	if (r.len > m->size - (r.at - m->at))
+		standin_die(call,
+			    "%llu bytes from %llu on of an allocation of %llu",
+			    (unsigned long long)r.len,
+			    (unsigned long long)(r.at - m->at),
+			    (unsigned long long)m->size);
+	if (!r.on_host && m->device != device)
+		standin_die(call, "memory of another device");
+	return m;
+}
+
+void standin_check(const char *call, const struct standin_device *device,
+		   struct standin_range range)
+{
+	standin_lock();
+	(void)standin_find(call, device, range);
+	standin_unlock();
+}
+
+/* Under the lock. */
+static void uses_add(struct standin_uses *uses, struct standin_memory *m)
+{
+	for (size_t i = 0; i < uses->n; i++)
+		if (uses->list[i] == m)
+			return;
+	if (uses->n == uses->cap) {
+		uses->cap = uses->cap ? 2 * uses->cap : 4;
+		uses->list = reallocarray(uses->list, uses->cap,
+					  sizeof(struct standin_memory *));
+		if (!uses->list)
+			standin_die(uses->call, "no memory for the stand-in");
+	}
+	uses->list[uses->n++] = m;
+	m->users++;
+}
+
+uint8_t *standin_use(struct standin_uses *uses, struct standin_range range,
+		     struct standin_memory **memory)
+{
+	struct standin_memory *m;
+
+	standin_lock();
+	m = standin_find(uses->call, uses->device, range);
+	uses_add(uses, m);
+	standin_unlock();
+	*memory = m;
+	return m->bytes + (range.at - m->at);
+}
+
+void standin_uses_end(struct standin_uses *uses)
+{
+	standin_lock();
+	for (size_t i = 0; i < uses->n; i++)
+		uses->list[i]->users--;
+	standin_unlock();
+	free(uses->list);
+}
+
+/* --- making and freeing ----------------------------------------------------------------- */
+
+/* What is in new memory: nothing that one could rely on. */
+static void fill(struct standin_memory *m)
+{
+	static uint64_t state;
+	uint64_t whole = m->size / 8 * 8, word;
+
+	if (!state)
+		state = standin_seed();
+	memset(m->mapped, GUARD_BYTE, STANDIN_GUARD);
+	for (uint64_t i = 0; i < whole; i += 8) {
+		word = standin_random(&state);
+		memcpy(m->bytes + i, &word, 8);
+	}
+	memset(m->bytes + whole, 0xa5, m->size - whole);
+	memset(m->bytes + m->size, GUARD_BYTE,
+	       m->mapped_size - STANDIN_GUARD - m->size);
+}
+
+static void guards_check(const char *call, const struct standin_memory *m)
+{
+	const uint8_t *end = m->mapped + m->mapped_size;
+
+	for (const uint8_t *p = m->mapped; p < m->bytes; p++)
+		if (*p != GUARD_BYTE)
+			standin_die(call, "what lies before it was written to");
+	for (const uint8_t *p = m->bytes + m->size; p < end; p++)
+		if (*p != GUARD_BYTE)
+			standin_die(call, "what lies behind it was written to");
+}
+
+static int memfd(size_t size)
+{
+	int fd = memfd_create("standin", MFD_CLOEXEC);
+
+	if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
+		close(fd);
+		return -ENOSPC;
+	}
+	return fd;
+}
+
+static bool map(struct standin_memory *m)
+{
+	bool on_host = is_on_host(m);
+
+	if (!on_host && m->fd < 0)
+		m->fd = memfd(m->mapped_size);
+	if (!on_host && m->fd < 0)
+		return false;
+	m->mapped = mmap(NULL, m->mapped_size, PROT_READ | PROT_WRITE,
+			 on_host ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
+			 m->fd, 0);
+	if (m->mapped != MAP_FAILED)
+		return true;
+	if (m->kind == STANDIN_DEVICE)
+		close(m->fd);
+	return false;
+}
+
+struct standin_memory *standin_memory_map(int kind, uint64_t size, int fd)
+{
+	struct standin_memory *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->kind = (__typeof__(m->kind))kind;
+	m->size = size;
+	m->mapped_size = (size + 4095) / 4096 * 4096 + 2UL * STANDIN_GUARD;
+	m->fd = fd;
+	if (!map(m)) {
+		free(m);
+		return NULL;
+	}
+	m->bytes = m->mapped + STANDIN_GUARD;
+	fill(m);
+	m->at = (uintptr_t)m->bytes;
+	if (!is_on_host(m)) {
+		m->at = next_at;
+		next_at += (size + 0x1ffff) / 0x10000 * 0x10000;
+	}
+	m->next = memories;
+	memories = m;
+	return m;
+}
+
+void standin_memory_free(const char *call, struct standin_memory *m)
+{
+	struct standin_memory **at = &memories;
+
+	if (m->users)
+		standin_die(call, "memory that an operation uses");
+	if (m->kind != STANDIN_REGISTERED) {
+		guards_check(call, m);
+		munmap(m->mapped, m->mapped_size);
+	}
+	if (m->fd >= 0)
+		close(m->fd);
+	m->fd = -1;
+	m->freed = true;
+	/* Addresses of the host are used again. */
+	if (!is_on_host(m))
+		return;
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	free(m);
+}
+
+unsigned standin_memory_left(const struct standin_device *device, bool end)
+{
+	unsigned n = 0;
+
+	for (struct standin_memory *m = memories, *next; m; m = next) {
+		next = m->next;
+		if (m->freed || (device && m->device != device))
+			continue;
+		n++;
+		if (end)
+			standin_memory_free("the end of its context", m);
+	}
+	if (end)
+		ended += n;
+	return end ? n : n + ended;
+}
+
+/* --- calls -------------------------------------------------------------------------------- */
+
+CUresult cuMemAlloc(CUdeviceptr *at, size_t size)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	struct standin_memory *m = NULL;
+
+	if (code)
+		return code;
+	if (size == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	standin_lock();
+	if (device->used <= standin_faults.memory &&
+	    size <= standin_faults.memory - device->used)
+		m = standin_memory_map(STANDIN_DEVICE, size, -1);
+	if (m) {
+		m->device = device;
+		device->used += size;
+		*at = m->at;
+	}
+	standin_unlock();
+	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFree(CUdeviceptr at)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	struct standin_memory *m;
+
+	if (!device)
+		return code;
+	standin_lock();
+	m = standin_find(__func__, device,
+			 (struct standin_range){ at, 1, false });
+	if (m->at != at || m->kind != STANDIN_DEVICE)
+		standin_die(__func__, "no address that cuMemAlloc gave");
+	device->used -= m->size;
+	standin_memory_free(__func__, m);
+	standin_unlock();
+	return code;
+}
+
+CUresult cuMemHostAlloc(void **at, size_t size, unsigned int flags)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	struct standin_memory *m;
+
+	(void)flags;
+	if (code)
+		return code;
+	if (size == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	standin_lock();
+	m = standin_memory_map(STANDIN_HOST, size, -1);
+	if (m) {
+		m->device = device;
+		*at = m->bytes;
+	}
+	standin_unlock();
+	return m ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void host_free(const char *call, struct standin_device *device,
+		      const void *at, int kind)
+{
+	struct standin_range range = { (uintptr_t)at, 1, true };
+	struct standin_memory *m;
+
+	standin_lock();
+	m = standin_find(call, device, range);
+	if (m->at != range.at || (int)m->kind != kind)
+		standin_die(call, "no address that it may be given");
+	standin_memory_free(call, m);
+	standin_unlock();
+}
+
+CUresult cuMemFreeHost(void *at)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+
+	if (device)
+		host_free(__func__, device, at, STANDIN_HOST);
+	return code;
+}
+
+CUresult cuMemHostRegister(void *at, size_t size, unsigned int flags)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	struct standin_memory *m;
+
+	(void)flags;
+	if (code)
+		return code;
+	m = calloc(1, sizeof(*m));
+	if (!m || size == 0) {
+		free(m);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*m = (struct standin_memory){ .kind = STANDIN_REGISTERED,
+				      .device = device,
+				      .at = (uintptr_t)at,
+				      .size = size,
+				      .bytes = at,
+				      .fd = -1 };
+	standin_lock();
+	m->next = memories;
+	memories = m;
+	standin_unlock();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void *at)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+
+	if (device)
+		host_free(__func__, device, at, STANDIN_REGISTERED);
+	return code;
+}

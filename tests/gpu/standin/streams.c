@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * streams: each is a thread that runs its operations one after the other, and waits before
+ * each; nothing else is in any order. A place in a stream is an operation that does nothing but
+ * to say that it was reached.
+ */
+#include "standin.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct standin_stream {
+	struct standin_stream *next;
+	CUstream handle;
+	struct standin_device *device;
+	pthread_t thread;
+	uint64_t random; /* of its thread */
+	/* Under the lock. */
+	struct standin_op *first, *last;
+	uint64_t submitted, done;
+	bool ending; /* destroyed: what it has is run */
+	bool over;   /* the thread touches nothing any more */
+};
+
+static struct standin_stream *streams; /* under the lock */
+static unsigned ended;		       /* with their context */
+
+/* --- running -------------------------------------------------------------------------- */
+
+/* Mostly short; one in 16 much longer. */
+static void pause_before(struct standin_stream *s, uint64_t delay)
+{
+	uint64_t us;
+	struct timespec t;
+
+	if (!delay)
+		return;
+	us = standin_random(&s->random) % (2 * delay);
+	if (standin_random(&s->random) % 16 == 0)
+		us *= 20;
+	t.tv_sec = (time_t)(us / 1000000);
+	t.tv_nsec = (long)(us % 1000000 * 1000);
+	(void)nanosleep(&t, NULL);
+}
+
+/* Under the lock, but while it runs and pauses. */
+static void run(struct standin_stream *s, struct standin_op *op, uint64_t delay)
+{
+	bool runs;
+
+	standin_unlock();
+	pause_before(s, delay);
+	standin_lock();
+	while ((op->before && !op->before->reached) || !standin_may_run())
+		standin_wait();
+	runs = op->run && standin_enter_operation();
+	standin_unlock();
+	if (runs)
+		op->run(op);
+	standin_lock();
+	if (op->behind)
+		op->behind->reached = true;
+}
+
+static void *stream_main(void *arg)
+{
+	struct standin_stream *s = arg;
+	uint64_t delay = standin_delay();
+
+	standin_lock();
+	for (;;) {
+		struct standin_op *op;
+
+		while (!s->first && !s->ending)
+			standin_wait();
+		op = s->first;
+		if (!op)
+			break;
+		run(s, op, delay);
+		s->first = op->next;
+		s->done++;
+		if (op->before)
+			standin_moment_put(op->before);
+		if (op->behind)
+			standin_moment_put(op->behind);
+		free(op);
+		standin_wake();
+	}
+	s->over = true;
+	standin_wake();
+	standin_unlock();
+	return NULL;
+}
+
+/* --- ending ----------------------------------------------------------------------------- */
+
+/* Joins those that are over. Under the lock. */
+static void reap(void)
+{
+	for (struct standin_stream **at = &streams; *at;) {
+		struct standin_stream *s = *at;
+
+		if (!s->over) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		pthread_join(s->thread, NULL);
+		free(s);
+	}
+}
+
+/* Under the lock. */
+static bool some_run(const struct standin_device *device)
+{
+	for (struct standin_stream *s = streams; s; s = s->next)
+		if (!s->over && (!device || s->device == device))
+			return true;
+	return false;
+}
+
+unsigned standin_streams_end(const struct standin_device *device)
+{
+	unsigned n = 0;
+
+	standin_lock();
+	for (struct standin_stream *s = streams; s; s = s->next)
+		if (!device || s->device == device) {
+			n += !s->ending;
+			s->ending = true;
+		}
+	ended += n;
+	standin_faults.may_run = UINT64_MAX;
+	standin_wake();
+	while (some_run(device))
+		standin_wait();
+	reap();
+	standin_unlock();
+	return n;
+}
+
+unsigned standin_streams_left(void)
+{
+	unsigned n;
+
+	standin_lock();
+	n = ended;
+	for (struct standin_stream *s = streams; s; s = s->next)
+		n += !s->ending;
+	standin_unlock();
+	return n;
+}
+
+/* --- calls -------------------------------------------------------------------------------- */
+
+/* Under the lock. */
+static struct standin_stream *stream_find(const char *call, CUstream handle)
+{
+	struct standin_stream *s = streams;
+
+	if (!handle || handle == CU_STREAM_LEGACY ||
+	    handle == CU_STREAM_PER_THREAD)
+		standin_die(call, "a stream that nobody created");
+	while (s && (s->handle != handle || s->ending))
+		s = s->next;
+	if (!s)
+		standin_die(call, "a stream that is no more");
+	return s;
+}
+
+CUresult standin_submit(CUstream stream, const struct standin_op *op)
+{
+	struct standin_op *own = malloc(sizeof(*own));
+	struct standin_stream *s;
+
+	if (!own)
+		standin_die(op->call, "no memory for the stand-in");
+	*own = *op;
+	standin_lock();
+	s = stream_find(op->call, stream);
+	if (s->device != op->device)
+		standin_die(op->call, "a stream of another context");
+	if (own->before)
+		own->before->refs++;
+	if (own->behind)
+		own->behind->refs++;
+	if (s->first)
+		s->last->next = own;
+	else
+		s->first = own;
+	s->last = own;
+	s->submitted++;
+	standin_wake();
+	standin_unlock();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	struct standin_stream *s;
+	uint64_t number;
+
+	if (code)
+		return code;
+	if (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+		return CUDA_ERROR_INVALID_VALUE;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	number = standin_number();
+	s->handle = (CUstream)(uintptr_t)(STANDIN_TAG | number << 8 | 0x51);
+	s->device = device;
+	s->random = standin_seed() + number;
+	if (pthread_create(&s->thread, NULL, stream_main, s)) {
+		free(s);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	standin_lock();
+	reap();
+	s->next = streams;
+	streams = s;
+	standin_unlock();
+	*stream = s->handle;
+	return CUDA_SUCCESS;
+}
+
+/* At once; the thread runs what it has. */
+CUresult cuStreamDestroy(CUstream stream)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+
+	if (!device)
+		return code;
+	standin_lock();
+	stream_find(__func__, stream)->ending = true;
+	standin_wake();
+	standin_unlock();
+	return code;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+
+	if (code)
+		return code;
+	standin_lock();
+	if (stream_find(__func__, stream)->first)
+		code = CUDA_ERROR_NOT_READY;
+	standin_unlock();
+	return code;
+}
+
+/* An error of what ran meanwhile is told here. */
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	struct standin_stream *s;
+	uint64_t until;
+
+	if (code)
+		return code;
+	standin_lock();
+	s = stream_find(__func__, stream);
+	until = s->submitted;
+	while (s->done < until) {
+		standin_wait();
+		s = stream_find(__func__, stream);
+	}
+	code = standin_faults.lost;
+	standin_unlock();
+	return code;
+}
