@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin: what the driver promises of order, memory and errors holds for the stand-in.
+ * standin: what the driver promises of order, memory and errors holds for the stand-in. Kernels:
+ * standin_kernels_test.c.
  */
 #include "standin/loaded.h"
 

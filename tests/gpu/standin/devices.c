@@ -215,6 +215,7 @@ static void context_end(struct standin_device *device)
 	(void)standin_streams_end(device);
 	standin_lock();
 	(void)standin_events_left(device, true);
+	(void)standin_modules_left(device, true);
 	(void)standin_memory_left(device, true);
 	device->used = 0;
 	standin_unlock();

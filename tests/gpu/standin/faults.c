@@ -147,6 +147,13 @@ static int set_lost(const char *value)
 	return standin_code(value, &standin_faults.lost);
 }
 
+static int set_refuse(const char *value)
+{
+	standin_faults.no_fatbin |= strcmp(value, "fatbin") == 0;
+	standin_faults.no_ptx |= strcmp(value, "ptx") == 0;
+	return strcmp(value, "fatbin") && strcmp(value, "ptx") ? -EINVAL : 0;
+}
+
 static int set_leaks(const char *value)
 {
 	standin_faults.leaks_abort = strcmp(value, "abort") == 0;
@@ -191,8 +198,9 @@ static int word_set(const char *word)
 		int (*set)(const char *value);
 	} words[] = { { "devices=", set_devices }, { "driver=", set_driver },
 		      { "memory=", set_memory },   { "lost=", set_lost },
-		      { "leaks=", set_leaks },	   { "run=", set_run },
-		      { "fail=", set_fail },	   { "reset", reset } };
+		      { "refuse=", set_refuse },   { "leaks=", set_leaks },
+		      { "run=", set_run },	   { "fail=", set_fail },
+		      { "reset", reset } };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(words); i++) {
 		size_t len = strlen(words[i].name);
@@ -327,7 +335,7 @@ bool standin_enter_operation(void)
 
 unsigned standin_leaks(void)
 {
-	const char *const what[] = { "contexts", "streams", "events",
+	const char *const what[] = { "contexts", "streams", "events", "modules",
 				     "allocations" };
 	unsigned n[CK_ARRAY_SIZE(what)], all = 0;
 
@@ -335,7 +343,8 @@ unsigned standin_leaks(void)
 	standin_lock();
 	n[0] = standin_devices_leaked();
 	n[2] = standin_events_left(NULL, false);
-	n[3] = standin_memory_left(NULL, false);
+	n[3] = standin_modules_left(NULL, false);
+	n[4] = standin_memory_left(NULL, false);
 	standin_unlock();
 	for (size_t i = 0; i < CK_ARRAY_SIZE(what); i++) {
 		all += n[i];

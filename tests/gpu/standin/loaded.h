@@ -55,6 +55,10 @@
 	X(cuMemcpyDtoHAsync)                                                   \
 	X(cuMemcpyDtoDAsync)                                                   \
 	X(cuMemcpy2DAsync)                                                     \
+	X(cuModuleLoadData)                                                    \
+	X(cuModuleUnload)                                                      \
+	X(cuModuleGetFunction)                                                 \
+	X(cuLaunchKernel)                                                      \
 	X(cuGetErrorName)                                                      \
 	X(cuGetErrorString)                                                    \
 	X(standin_control)                                                     \
@@ -214,6 +218,16 @@ static inline CUevent gpu_event(void)
 
 	must(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	return event;
+}
+
+/* A launch as all are. */
+static inline CUresult gpu_launch(CUfunction f, size_t tiles, CUdeviceptr *list,
+				  CUdeviceptr *nests, CUstream stream)
+{
+	void *arguments[] = { list, nests };
+
+	return cu.cuLaunchKernel(f, (unsigned)tiles, 1, 1, 256, 1, 1, 0, stream,
+				 arguments, NULL);
 }
 
 #endif

@@ -23,6 +23,7 @@
  *			"operation" is a call, too: what a stream does, after which the
  *			device is lost with that code
  *	lost=CODE	every call gives it, and streams do nothing any more
+ *	refuse=fatbin	modules of machine code, or refuse=ptx
  *	run=N		streams run so many operations, and wait then
  *	leaks=abort	the process ends so if it keeps anything
  *	reset		no faults
@@ -71,6 +72,7 @@ struct standin_faults {
 	int driver;
 	uint64_t memory;
 	CUresult lost; /* CUDA_SUCCESS: it is not */
+	bool no_fatbin, no_ptx;
 	bool leaks_abort;
 	uint64_t may_run; /* operations; UINT64_MAX: all */
 };
@@ -183,6 +185,13 @@ struct standin_copy {
 	uint64_t width, rows;
 };
 
+struct standin_launch {
+	uint64_t module; /* number */
+	unsigned kind;	 /* enum ck_tile_kind */
+	unsigned blocks;
+	uint64_t tiles, nests;
+};
+
 struct standin_op {
 	struct standin_op *next;
 	const char *call;
@@ -193,6 +202,7 @@ struct standin_op {
 
 	union {
 		struct standin_copy copy;
+		struct standin_launch launch;
 	};
 };
 
@@ -204,5 +214,9 @@ unsigned standin_streams_left(void);
 /* Under the lock. */
 void standin_moment_put(struct standin_moment *moment);
 unsigned standin_events_left(const struct standin_device *device, bool end);
+
+/* --- modules.c ---------------------------------------------------------------------------- */
+
+unsigned standin_modules_left(const struct standin_device *device, bool end);
 
 #endif
