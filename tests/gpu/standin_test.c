@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * standin: what the driver promises of order, memory and errors holds for the stand-in. Kernels:
- * standin_kernels_test.c.
+ * standin: what the driver promises of order, memory and errors holds for the stand-in. What
+ * it refuses: standin_harsh_test.c; kernels: standin_kernels_test.c.
  */
 #include "standin/loaded.h"
 
