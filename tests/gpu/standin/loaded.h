@@ -61,6 +61,9 @@
 	X(cuLaunchKernel)                                                      \
 	X(cuGetErrorName)                                                      \
 	X(cuGetErrorString)                                                    \
+	X(cuIpcGetMemHandle)                                                   \
+	X(cuIpcOpenMemHandle)                                                  \
+	X(cuIpcCloseMemHandle)                                                 \
 	X(standin_control)                                                     \
 	X(standin_leaks)
 

@@ -189,7 +189,8 @@ struct standin_memory *standin_memory_map(int kind, uint64_t size, int fd)
 		return NULL;
 	}
 	m->bytes = m->mapped + STANDIN_GUARD;
-	fill(m);
+	if (kind != STANDIN_OPENED)
+		fill(m);
 	m->at = (uintptr_t)m->bytes;
 	if (!is_on_host(m)) {
 		m->at = next_at;

@@ -125,7 +125,12 @@ bool standin_is_initialized(void);
 struct standin_memory {
 	struct standin_memory *next;
 
-	enum { STANDIN_DEVICE, STANDIN_HOST, STANDIN_REGISTERED } kind;
+	enum {
+		STANDIN_DEVICE,
+		STANDIN_OPENED, /* another process's */
+		STANDIN_HOST,
+		STANDIN_REGISTERED
+	} kind;
 	const struct standin_device *device; /* whose context */
 	uint64_t at, size;		     /* as the program knows it */
 	uint8_t *bytes;			     /* where they are */
