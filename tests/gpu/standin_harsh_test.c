@@ -89,6 +89,26 @@ static void freed_too_early(void)
 	(void)cu.cuStreamSynchronize(gpu.a);
 }
 
+/* The copy takes long, and may not even have begun. */
+static void freed_while_used(void)
+{
+	enum { ROWS = 16 << 20 };
+
+	const CUDA_MEMCPY2D p = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				  .srcDevice = gpu_alloc(2 * ROWS),
+				  .srcPitch = 2,
+				  .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				  .dstDevice = gpu_alloc(2 * ROWS),
+				  .dstPitch = 2,
+				  .WidthInBytes = 1,
+				  .Height = ROWS };
+
+	must(cu.cuMemcpy2DAsync(&p, gpu.a));
+	(void)usleep(5000);
+	must(cu.cuMemFree(p.srcDevice));
+	(void)cu.cuStreamSynchronize(gpu.a);
+}
+
 static void host_freed_too_early(void)
 {
 	(void)cu.standin_control("run=0");
@@ -337,6 +357,7 @@ static const struct {
 	{ overlapping, "cuMemcpyDtoDAsync_v2: the two ranges overlap" },
 	{ used_after_free, "cuMemcpyHtoDAsync_v2: memory that was freed" },
 	{ freed_too_early, "cuMemcpyHtoDAsync_v2: memory that was freed" },
+	{ freed_while_used, ": memory that " },
 	{ host_freed_too_early, "not of cuMemHostAlloc" },
 	{ freed_twice, "cuMemFree_v2: memory that was freed" },
 	{ freed_in_the_middle, "no address that cuMemAlloc gave" },

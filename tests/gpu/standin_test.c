@@ -3,6 +3,8 @@
  * standin: what the driver promises of order, memory and errors holds for the stand-in. What
  * it refuses: standin_harsh_test.c; kernels: standin_kernels_test.c.
  */
+#include <time.h>
+
 #include "standin/loaded.h"
 
 static const char *library;
@@ -176,6 +178,28 @@ static void test_events(void)
 	must(cu.cuMemFreeHost(host));
 }
 
+/* Work is late: 20 waits of 2 ms on average are not over in 8. */
+static void test_late(void)
+{
+	struct timespec begin, end;
+	CUevent event = gpu_event();
+	CUstream stream;
+
+	(void)setenv("CKPTFS_STANDIN_DELAY_US", "2000", 1);
+	must(cu.cuStreamCreate(&stream, 0));
+	(void)clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (unsigned i = 0; i < 20; i++)
+		must(cu.cuEventRecord(event, stream));
+	must(cu.cuStreamSynchronize(stream));
+	(void)clock_gettime(CLOCK_MONOTONIC, &end);
+	ok((end.tv_sec - begin.tv_sec) * 1000 +
+		   (end.tv_nsec - begin.tv_nsec) / 1000000 >=
+	   8);
+	must(cu.cuStreamDestroy(stream));
+	must(cu.cuEventDestroy(event));
+	(void)unsetenv("CKPTFS_STANDIN_DELAY_US");
+}
+
 /* A stream that is destroyed runs what it has. */
 static void test_stream_destroyed(void)
 {
@@ -336,6 +360,7 @@ int main(int argc, char **argv)
 	test_memory();
 	test_rows();
 	test_events();
+	test_late();
 	test_stream_destroyed();
 	test_faults();
 	test_lost_later();

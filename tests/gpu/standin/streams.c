@@ -16,6 +16,7 @@ struct standin_stream {
 	struct standin_device *device;
 	pthread_t thread;
 	uint64_t random; /* of its thread */
+	uint64_t delay;	 /* constant */
 	/* Under the lock. */
 	struct standin_op *first, *last;
 	uint64_t submitted, done;
@@ -29,14 +30,14 @@ static unsigned ended;		       /* with their context */
 /* --- running -------------------------------------------------------------------------- */
 
 /* Mostly short; one in 16 much longer. */
-static void pause_before(struct standin_stream *s, uint64_t delay)
+static void pause_before(struct standin_stream *s)
 {
 	uint64_t us;
 	struct timespec t;
 
-	if (!delay)
+	if (!s->delay)
 		return;
-	us = standin_random(&s->random) % (2 * delay);
+	us = standin_random(&s->random) % (2 * s->delay);
 	if (standin_random(&s->random) % 16 == 0)
 		us *= 20;
 	t.tv_sec = (time_t)(us / 1000000);
@@ -45,12 +46,12 @@ static void pause_before(struct standin_stream *s, uint64_t delay)
 }
 
 /* Under the lock, but while it runs and pauses. */
-static void run(struct standin_stream *s, struct standin_op *op, uint64_t delay)
+static void run(struct standin_stream *s, struct standin_op *op)
 {
 	bool runs;
 
 	standin_unlock();
-	pause_before(s, delay);
+	pause_before(s);
 	standin_lock();
 	while ((op->before && !op->before->reached) || !standin_may_run())
 		standin_wait();
@@ -66,7 +67,6 @@ static void run(struct standin_stream *s, struct standin_op *op, uint64_t delay)
 static void *stream_main(void *arg)
 {
 	struct standin_stream *s = arg;
-	uint64_t delay = standin_delay();
 
 	standin_lock();
 	for (;;) {
@@ -77,7 +77,7 @@ static void *stream_main(void *arg)
 		op = s->first;
 		if (!op)
 			break;
-		run(s, op, delay);
+		run(s, op);
 		s->first = op->next;
 		s->done++;
 		if (op->before)
@@ -214,6 +214,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 	s->handle = (CUstream)(uintptr_t)(STANDIN_TAG | number << 8 | 0x51);
 	s->device = device;
 	s->random = standin_seed() + number;
+	s->delay = standin_delay();
 	if (pthread_create(&s->thread, NULL, stream_main, s)) {
 		free(s);
 		return CUDA_ERROR_OUT_OF_MEMORY;
