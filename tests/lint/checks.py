@@ -12,6 +12,7 @@ import shutil
 import subprocess
 
 import evidence
+import headers
 import locks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -216,31 +217,11 @@ def check_strange_words(tree):
                 yield f'{path}:{n}: {line.strip()}'
 
 
-def cflags(package):
-    return subprocess.run(['pkg-config', '--cflags', package],
-                          capture_output=True, text=True).stdout.split()
-
-
 @check('headers alone', 'core/base/canary.h',
        'static inline size_t canary(void)\n{\n\treturn 0;\n}\n')
 def check_headers(tree):
     """Each header compiles when it is the only thing included."""
-    compiler = os.environ.get('CC', 'cc').split()
-    fuse, mpi = cflags('fuse3'), cflags('ompi-c')
-    # MPI need not be there, CUDA need not be where pkg-config knows.
-    absent = ('tests/gpu/standin/',) + (() if mpi else ('core/peer/mpi/',))
-    for path in [p for p in tree.ending('.h') if not p.startswith(absent)]:
-        command = compiler + [
-            '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
-            '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
-            '-I' + (os.path.dirname(path) or '.'),
-            *fuse, *mpi, '-include', path, '-x', 'c', '/dev/null']
-        out = subprocess.run(command, cwd=tree.root, capture_output=True,
-                             text=True)
-        if out.returncode:
-            why = next((line for line in out.stderr.split('\n')
-                        if 'error' in line), out.stderr[:200])
-            yield f'{path}:1: does not compile alone: {why}'
+    return headers.findings(tree)
 
 
 @check('sources built', 'core/base/canary.c', 'int a;\n')

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* launch: see launch.h. */
+#include "launch.h"
+
+#include <errno.h>
+
+/* The structs have numbers of 8 bytes. */
+static size_t aligned(size_t at)
+{
+	return (at + 15) & ~(size_t)15;
+}
+
+static int place(const void *list, size_t bytes, uint8_t *slot, size_t size,
+		 struct ck_placed *out, size_t *at)
+{
+	*at = aligned(out->end);
+	if (*at > size || bytes > size - *at)
+		return -ENOSPC;
+	if (bytes)
+		memcpy(slot + *at, list, bytes);
+	out->end = *at + bytes;
+	return 0;
+}
+
+int ck_tiles_place(const struct ck_tiles *tiles, uint8_t *slot, size_t at,
+		   size_t size, struct ck_placed *out)
+{
+	int rc;
+
+	*out = (struct ck_placed){ .end = at };
+	rc = place(tiles->nests, tiles->nnests * sizeof(*tiles->nests), slot,
+		   size, out, &out->nests);
+	for (unsigned kind = 0; kind < CK_TILE_KINDS && rc == 0; kind++) {
+		size_t n = tiles->of[kind].n;
+
+		out->tiles[kind].n = n;
+		rc = place(tiles->of[kind].list, n * sizeof(struct ck_tile),
+			   slot, size, out, &out->tiles[kind].at);
+	}
+	return rc;
+}
+
+int ck_tiles_launch(struct ck_device *g, CUdeviceptr slot,
+		    const struct ck_placed *placed)
+{
+	CUdeviceptr nests = slot + placed->nests;
+	int rc = 0;
+
+	for (unsigned kind = 0; kind < CK_TILE_KINDS && rc == 0; kind++) {
+		CUdeviceptr tiles = slot + placed->tiles[kind].at;
+		size_t n = placed->tiles[kind].n;
+		void *args[] = { &tiles, &nests };
+
+		if (n > INT32_MAX)
+			return -EOVERFLOW;
+		if (n)
+			rc = ck_device_check(
+				g, g->cuda->cuLaunchKernel(
+					   g->kernels[kind], (unsigned)n, 1, 1,
+					   CK_TILE_THREADS, 1, 1, 0,
+					   g->ways[CK_WAY_WORK], args, NULL));
+	}
+	return rc;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pipe: bytes go up to the device in batches, kernels put them where they belong, and what was
+ * asked for comes down again:
+ *
+ *	filled by the host -> staging -> kernels -> gathered -> read by the host
+ *	 pinned           up   device    work      device  down  pinned
+ *
+ * Several batches are on their way at once, each in a slot of each ring. One thread, which
+ * waits for nothing in here.
+ */
+#ifndef CK_PIPE_H
+#define CK_PIPE_H
+
+#include "launch.h"
+#include "ring.h"
+
+struct ck_pipe {
+	struct ck_device *device;
+	struct ck_ring filled, staging, gathered, read;
+};
+
+/* How much memory is taken. */
+struct ck_pipe_sizes {
+	size_t slot; /* bytes of a batch in each ring, with what its tiles take */
+	uint32_t pinned, device; /* slots of each ring there */
+};
+
+/* What goes through at once. Zero-initialise for each. */
+struct ck_pipe_batch {
+	/* From ck_pipe_take() until ck_pipe_send(), the caller's to fill. Tiles go from
+	 * `staged` on, where the bytes of `fill` will be, to `result`. */
+	uint8_t *fill;
+	size_t size; /* bytes that may be filled */
+	CUdeviceptr staged, result;
+	struct ck_tiles *tiles;
+	/* From when it is done until ck_pipe_put(): what came down. */
+	const uint8_t *bytes;
+	/* Private: */
+	struct ck_slot *filled, *staging, *gathered, *read;
+};
+
+CK_MUST_USE int ck_pipe_make(struct ck_device *g,
+			     const struct ck_pipe_sizes *sizes,
+			     struct ck_pipe *out, struct ck_diag *d);
+/* Waits for what is on its way. A pipe of zeros is allowed. */
+void ck_pipe_fini(struct ck_pipe *p);
+
+/* A slot of each ring. result: where the tiles go, memory of the device that is the
+ * caller's: nothing comes down then; 0: a slot. -EAGAIN: some are in use, and those that
+ * are not are kept for the batch: call it again before any other one. As of
+ * ck_device_check(). */
+CK_MUST_USE int ck_pipe_take(struct ck_pipe *p, CUdeviceptr result,
+			     struct ck_pipe_batch *b);
+/* So many bytes were filled, and so many are to come down. -ENOSPC: the tiles have no room
+ * behind them; nothing was done then. Else all that is needed was asked of the device, or
+ * an error as of ck_device_check(), after which the device is not used any more for this
+ * batch. The tiles are not needed any more. */
+CK_MUST_USE int ck_pipe_send(struct ck_pipe *p, struct ck_pipe_batch *b,
+			     size_t filled, size_t down);
+/* 1: its result is there; 0: not yet. As of ck_device_check(). */
+CK_MUST_USE int ck_pipe_is_done(struct ck_pipe *p, struct ck_pipe_batch *b);
+/* The bytes that came down are not needed any more. Any thread. */
+void ck_pipe_put(struct ck_pipe_batch *b);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* ring: see ring.h. */
+#include "ring.h"
+
+#include <errno.h>
+
+/* --- making ---------------------------------------------------------------------------- */
+
+static CUresult slot_make(const struct ck_ring *ring, enum ck_ring_kind kind,
+			  struct ck_slot *slot)
+{
+	const struct ck_cuda *cuda = ring->device->cuda;
+	void *host = NULL;
+	CUresult rc = cuda->cuEventCreate(&slot->done, CU_EVENT_DISABLE_TIMING);
+
+	if (rc != CUDA_SUCCESS) {
+		slot->done = NULL;
+		return rc;
+	}
+	if (kind == CK_RING_DEVICE) {
+		rc = cuda->cuMemAlloc(&slot->device, ring->size);
+		if (rc != CUDA_SUCCESS)
+			slot->device = 0;
+		return rc;
+	}
+	rc = cuda->cuMemHostAlloc(&host, ring->size, CU_MEMHOSTALLOC_PORTABLE);
+	if (rc == CUDA_SUCCESS)
+		slot->host = host;
+	return rc;
+}
+
+int ck_ring_make(struct ck_device *g, enum ck_ring_kind kind, uint32_t n,
+		 size_t size, struct ck_ring *out, struct ck_diag *d)
+{
+	CUresult rc = CUDA_SUCCESS;
+
+	*out = (struct ck_ring){ .device = g,
+				 .size = size,
+				 .slots = calloc(n, sizeof(*out->slots)) };
+	if (!out->slots)
+		return ck_fail(d, ENOMEM, "out of memory");
+	for (; out->n < n && rc == CUDA_SUCCESS; out->n++)
+		rc = slot_make(out, kind, &out->slots[out->n]);
+	if (rc == CUDA_SUCCESS)
+		return 0;
+	ck_ring_fini(out);
+	return ck_fail(d, -ck_device_check(g, rc),
+		       "GPU %d: %u x %zu bytes of %s memory: %s", g->ordinal, n,
+		       size, kind == CK_RING_DEVICE ? "its" : "pinned",
+		       ck_cuda_error(g->cuda, rc));
+}
+
+/* The device may be lost: then nothing of it waits any more. */
+static void slot_fini(const struct ck_ring *ring, struct ck_slot *slot)
+{
+	const struct ck_cuda *cuda = ring->device->cuda;
+
+	if (slot->device)
+		(void)cuda->cuMemFree(slot->device);
+	if (slot->host)
+		(void)cuda->cuMemFreeHost(slot->host);
+	if (slot->done)
+		(void)cuda->cuEventDestroy(slot->done);
+}
+
+void ck_ring_fini(struct ck_ring *ring)
+{
+	if (!ring->slots)
+		return;
+	for (unsigned way = 0; way < CK_WAYS; way++)
+		(void)ring->device->cuda->cuStreamSynchronize(
+			ring->device->ways[way]);
+	for (uint32_t i = 0; i < ring->n; i++)
+		slot_fini(ring, &ring->slots[i]);
+	free(ring->slots);
+	*ring = (struct ck_ring){ 0 };
+}
+
+/* --- use --------------------------------------------------------------------------------- */
+
+int ck_slot_mark(struct ck_ring *ring, struct ck_slot *slot, enum ck_way way)
+{
+	struct ck_device *g = ring->device;
+	int rc = ck_device_check(
+		g, g->cuda->cuEventRecord(slot->done, g->ways[way]));
+
+	slot->marked |= rc == 0;
+	return rc;
+}
+
+int ck_slot_is_done(struct ck_ring *ring, struct ck_slot *slot)
+{
+	struct ck_device *g = ring->device;
+	CUresult found;
+	int rc;
+
+	if (!slot->marked)
+		return 1;
+	found = g->cuda->cuEventQuery(slot->done);
+	if (found == CUDA_ERROR_NOT_READY)
+		return 0;
+	rc = ck_device_check(g, found);
+	if (rc)
+		return rc;
+	slot->marked = false;
+	return 1;
+}
+
+int ck_slot_wait(struct ck_ring *ring, const struct ck_slot *slot,
+		 enum ck_way way)
+{
+	struct ck_device *g = ring->device;
+
+	if (!slot->marked)
+		return 0;
+	return ck_device_check(
+		g, g->cuda->cuStreamWaitEvent(g->ways[way], slot->done,
+					      CU_EVENT_WAIT_DEFAULT));
+}
+
+int ck_ring_take(struct ck_ring *ring, struct ck_slot **out)
+{
+	struct ck_slot *slot = &ring->slots[ring->next];
+	int rc;
+
+	if (__atomic_load_n(&slot->held, __ATOMIC_ACQUIRE))
+		return -EAGAIN;
+	rc = ck_slot_is_done(ring, slot);
+	if (rc <= 0)
+		return rc ? rc : -EAGAIN;
+	ring->next = (ring->next + 1) % ring->n;
+	slot->held = true;
+	*out = slot;
+	return 0;
+}
+
+void ck_slot_release(struct ck_slot *slot)
+{
+	__atomic_store_n(&slot->held, false, __ATOMIC_RELEASE);
+}

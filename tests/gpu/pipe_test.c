@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pipe: random copies through the pipe, on the stand-in for a driver: what comes down is what
+ * the definition says, in whatever order the streams run; and a pipe that does not wait where
+ * it should is caught by that.
+ *
+ *	LD_LIBRARY_PATH=STANDIN pipe_test
+ */
+#include "pipe.h"
+#include "tiles_case.h"
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	SLOT = 1 << 20,
+	ROOM = SLOT / 2, /* of it for bytes, the rest for tiles */
+	COPIES = 6,	 /* at most, in a batch */
+	ON_WAY = 3,
+};
+
+static struct ck_cuda cuda;
+static struct ck_device *device;
+
+/* A batch, and what should come of it. */
+struct sent {
+	struct ck_pipe_batch batch;
+	bool taken, there;
+	size_t down;
+	/* Of bytes that were 0 and 255 before: where both are the same, it is known. */
+	uint8_t *want[2];
+};
+
+/* --- a batch --------------------------------------------------------------------------- */
+
+/* Behind those that are there. False: there is no room. */
+static bool add_copy(struct sent *s, struct ck_tiles *tiles, size_t *filled,
+		     uint64_t *random)
+{
+	struct random_copy r;
+	uint64_t src, dst;
+
+	copy_random(&r, random);
+	src = (*filled + 15) / 16 * 16 + r.copy.src % 16;
+	dst = (s->down + 15) / 16 * 16 + r.copy.dst % 16;
+	if (src + r.src_size > ROOM || dst + r.dst_size > ROOM)
+		return false;
+	memcpy(s->batch.fill + src,
+	       area.src + (r.copy.src - (uintptr_t)area.src), r.src_size);
+	for (unsigned i = 0; i < 2; i++) {
+		memset(s->want[i] + s->down, i ? 255 : 0,
+		       dst + r.dst_size - s->down);
+		copy_defined(&r, s->want[i] + dst);
+	}
+	*filled = src + r.src_size;
+	s->down = dst + r.dst_size;
+	r.copy.src = s->batch.staged + src;
+	r.copy.dst = s->batch.result + dst;
+	if (ck_tiles_add(tiles, &r.copy))
+		abort();
+	return true;
+}
+
+static int send(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
+		uint64_t *random)
+{
+	unsigned copies = 1 + (unsigned)boxes_below(random, COPIES);
+	size_t filled = 0;
+
+	s->down = 0;
+	ck_tiles_clear(tiles);
+	s->batch.tiles = tiles;
+	while (copies-- > 0 && add_copy(s, tiles, &filled, random))
+		continue;
+	return ck_pipe_send(pipe, &s->batch, filled, s->down);
+}
+
+static bool is_right(const struct sent *s)
+{
+	for (size_t i = 0; i < s->down; i++)
+		if (s->want[0][i] == s->want[1][i] &&
+		    s->batch.bytes[i] != s->want[0][i])
+			return false;
+	return true;
+}
+
+/* --- many, some at once --------------------------------------------------------------- */
+
+struct tally {
+	uint64_t wrong, failed, none; /* none: nothing was to come down */
+};
+
+static void rest_a_little(void)
+{
+	const struct timespec t = { .tv_nsec = 20000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* One more, if there is room. */
+static void begin(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
+		  struct tally *tally, uint64_t *random)
+{
+	int rc = ck_pipe_take(pipe, 0, &s->batch);
+
+	if (rc == -EAGAIN) {
+		rest_a_little();
+		return;
+	}
+	if (rc == 0)
+		rc = send(pipe, s, tiles, random);
+	tally->failed += rc != 0;
+	s->there = rc == 0;
+	s->taken = true;
+}
+
+/* Whether it is over. */
+static bool end(struct ck_pipe *pipe, struct sent *s, struct tally *tally)
+{
+	int rc = s->there ? ck_pipe_is_done(pipe, &s->batch) : 1;
+
+	if (rc == 0)
+		return false;
+	tally->failed += rc < 0;
+	if (s->there && rc == 1) {
+		tally->wrong += !is_right(s);
+		tally->none += s->down == 0;
+	}
+	ck_pipe_put(&s->batch);
+	s->taken = s->there = false;
+	s->batch = (struct ck_pipe_batch){ 0 };
+	return true;
+}
+
+/* Batches end in the order in which they began: slots come in turn. */
+static struct tally run(unsigned batches, uint64_t *random)
+{
+	const struct ck_pipe_sizes sizes = { SLOT, 2, 3 };
+	struct sent sent[ON_WAY] = { 0 };
+	struct ck_tiles tiles = { 0 };
+	struct tally tally = { 0 };
+	struct ck_diag d = { 0 };
+	struct ck_pipe pipe;
+	unsigned begun = 0, over = 0;
+
+	for (unsigned i = 0; i < 2 * ON_WAY; i++)
+		sent[i / 2].want[i % 2] = calloc(1, ROOM);
+	if (ck_pipe_make(device, &sizes, &pipe, &d)) {
+		printf("# %s\n", d.text);
+		abort();
+	}
+	while (over < batches) {
+		struct sent *s = &sent[begun % ON_WAY];
+
+		if (begun < batches && !s->taken) {
+			begin(&pipe, s, &tiles, &tally, random);
+			begun += s->taken;
+		}
+		while (over < begun && end(&pipe, &sent[over % ON_WAY], &tally))
+			over++;
+	}
+	ck_pipe_fini(&pipe);
+	ck_tiles_fini(&tiles);
+	for (unsigned i = 0; i < 2 * ON_WAY; i++)
+		free(sent[i / 2].want[i % 2]);
+	return tally;
+}
+
+static void test_random(void)
+{
+	const char *text = getenv("CKPTFS_CASES");
+	unsigned batches = text ? (unsigned)atoi(text) : TAP_SLOW ? 100 : 400;
+	uint64_t random = tap_seed((uint64_t)time(NULL)) | 1;
+	struct tally t = run(batches, &random);
+
+	printf("# %u batches\n", batches);
+	eq_u64(t.wrong, 0);
+	eq_u64(t.failed, 0);
+	ok(t.none < batches / 4);
+}
+
+/* --- what would be wrong is caught ------------------------------------------------------ */
+
+static CUresult do_not_wait(CUstream stream, CUevent event, unsigned flags)
+{
+	(void)stream;
+	(void)event;
+	(void)flags;
+	return CUDA_SUCCESS;
+}
+
+static CUresult say_done(CUevent event)
+{
+	(void)event;
+	return CUDA_SUCCESS;
+}
+
+/* A program of its own: 0 if all bytes are right. The stand-in may end it. */
+static int spoiled(const char *how)
+{
+	uint64_t random = tap_seed(3) | 1;
+
+	if (strcmp(how, "no wait") == 0)
+		cuda.cuStreamWaitEvent = do_not_wait;
+	else
+		cuda.cuEventQuery = say_done;
+	_exit(run(40, &random).wrong > 0);
+}
+
+static void test_spoiled(const char *self, const char *how)
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		execl(self, self, how, (char *)NULL);
+		_exit(0);
+	}
+	ok(waitpid(pid, &status, 0) == pid && status != 0);
+	printf("# %s: %s\n", how, WIFEXITED(status) ? "wrong bytes" : "ended");
+}
+
+/* --- errors ------------------------------------------------------------------------------ */
+
+static int control(const char *text)
+{
+	int (*call)(const char *);
+	void *found = dlsym(cuda.library, "standin_control");
+
+	memcpy(&call, &found, sizeof(call));
+	return call(text);
+}
+
+static unsigned leaks(void)
+{
+	unsigned (*call)(void);
+	void *found = dlsym(cuda.library, "standin_leaks");
+
+	memcpy(&call, &found, sizeof(call));
+	return call();
+}
+
+static void test_no_room(void)
+{
+	const struct ck_pipe_sizes sizes = { SLOT, 2, 3 };
+	struct ck_diag d = { 0 };
+	struct ck_pipe pipe;
+
+	eq_err(control("memory=4000000"), 0);
+	eq_err(ck_pipe_make(device, &sizes, &pipe, &d), -ENOSPC);
+	ok(strstr(d.text, "3 x 1048576 bytes of its memory: "
+			  "CUDA_ERROR_OUT_OF_MEMORY") != NULL);
+	eq_err(control("reset"), 0);
+}
+
+/* Tiles of which there are more than a slot holds. */
+static void test_many_tiles(void)
+{
+	const struct ck_pipe_sizes sizes = { 65536, 1, 1 };
+	struct ck_tiles tiles = { 0 };
+	struct ck_pipe_batch b = { .tiles = &tiles };
+	struct ck_diag d = { 0 };
+	struct ck_pipe pipe;
+	int rc = 0;
+
+	eq_err(ck_pipe_make(device, &sizes, &pipe, &d), 0);
+	eq_err(ck_pipe_take(&pipe, 0, &b), 0);
+	for (unsigned i = 0; i < 1000 && rc == 0; i++)
+		rc = ck_tiles_add(&tiles,
+				  &(struct ck_tile_copy){ .src = b.staged,
+							  .dst = b.result,
+							  .run = 16 });
+	eq_err(rc, 0);
+	eq_err(ck_pipe_send(&pipe, &b, 16, 16), -ENOSPC);
+	ck_tiles_clear(&tiles);
+	eq_err(ck_pipe_send(&pipe, &b, 16, 16), 0);
+	while (ck_pipe_is_done(&pipe, &b) == 0)
+		rest_a_little();
+	ck_pipe_put(&b);
+	ck_pipe_fini(&pipe);
+	ck_tiles_fini(&tiles);
+}
+
+/* The last test: it is lost for good. */
+static void test_lost(void)
+{
+	const struct ck_pipe_sizes sizes = { SLOT, 2, 2 };
+	uint64_t random = tap_seed(5) | 1;
+	struct ck_tiles tiles = { 0 };
+	struct sent s = { .want = { calloc(1, ROOM), calloc(1, ROOM) } };
+	struct ck_diag d = { 0 };
+	struct ck_pipe pipe;
+	int rc = 0;
+
+	eq_err(ck_pipe_make(device, &sizes, &pipe, &d), 0);
+	eq_err(control("fail=operation:3:ILLEGAL_ADDRESS"), 0);
+	for (unsigned i = 0; i < 10000 && (rc == 0 || rc == -EAGAIN); i++) {
+		rc = ck_pipe_take(&pipe, 0, &s.batch);
+		if (rc == 0)
+			rc = send(&pipe, &s, &tiles, &random);
+		if (rc == -EAGAIN) {
+			rest_a_little();
+			continue;
+		}
+		ck_pipe_put(&s.batch);
+		s.batch = (struct ck_pipe_batch){ 0 };
+	}
+	eq_err(rc, -EOPNOTSUPP);
+	ok(ck_device_is_lost(device));
+	ck_pipe_fini(&pipe);
+	ck_tiles_fini(&tiles);
+	free(s.want[0]);
+	free(s.want[1]);
+}
+
+int main(int argc, char **argv)
+{
+	struct ck_diag d = { 0 };
+	uint64_t random = 1;
+
+	if (ck_cuda_load(&cuda, &d) || ck_device_open(&cuda, 0, &device, &d)) {
+		printf("Bail out! %s\n", d.text);
+		return 1;
+	}
+	area_make(&random);
+	if (argc > 1)
+		return spoiled(argv[1]);
+	test_random();
+	test_spoiled(argv[0], "no wait");
+	test_spoiled(argv[0], "slots too early");
+	test_no_room();
+	test_many_tiles();
+	test_lost();
+	ck_device_close(device);
+	eq_u64(leaks(), 0);
+	area_free();
+	return tap_done();
+}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""Whether each header compiles alone."""
+import glob
+import os
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WHEELS = os.path.join(HERE, '../../.venv-cuda-*/lib/python3*/site-packages/'
+                      'nvidia/cu13/include')
+
+
+def cflags(package):
+    return subprocess.run(['pkg-config', '--cflags', package],
+                          capture_output=True, text=True).stdout.split()
+
+
+def cuda_flags():
+    for place in ['/usr/local/cuda/include', *glob.glob(WHEELS)]:
+        if os.path.exists(place + '/cuda.h'):
+            return ['-isystem', place]
+    return []
+
+
+def findings(tree):
+    compiler = os.environ.get('CC', 'cc').split()
+    # Who has these need not be there: their headers are left out then.
+    needed = {'core/peer/mpi/': cflags('ompi-c'),
+              'core/move/cuda/': cuda_flags(), 'tests/gpu/': cuda_flags(),
+              '': cflags('fuse3')}
+    for path in tree.ending('.h'):
+        flags = next(flags for folder, flags in needed.items()
+                     if path.startswith(folder))
+        if not flags:
+            continue
+        command = compiler + [
+            '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
+            '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
+            '-I' + (os.path.dirname(path) or '.'), '-Itests/lib',
+            *flags, '-include', path, '-x', 'c', '/dev/null']
+        out = subprocess.run(command, cwd=tree.root, capture_output=True,
+                             text=True)
+        if out.returncode:
+            why = next((line for line in out.stderr.split('\n')
+                        if 'error' in line), out.stderr[:200])
+            yield f'{path}:1: does not compile alone: {why}'
