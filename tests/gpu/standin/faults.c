@@ -147,6 +147,17 @@ static int set_lost(const char *value)
 	return standin_code(value, &standin_faults.lost);
 }
 
+/* KERNEL's number, as of enum ck_tile_kind */
+static int set_idle(const char *value)
+{
+	uint64_t n;
+
+	if (set_number(value, 63, &n))
+		return -EINVAL;
+	standin_faults.idle |= UINT64_C(1) << n;
+	return 0;
+}
+
 static int set_refuse(const char *value)
 {
 	standin_faults.no_fatbin |= strcmp(value, "fatbin") == 0;
@@ -200,7 +211,7 @@ static int word_set(const char *word)
 		      { "memory=", set_memory },   { "lost=", set_lost },
 		      { "refuse=", set_refuse },   { "leaks=", set_leaks },
 		      { "run=", set_run },	   { "fail=", set_fail },
-		      { "reset", reset } };
+		      { "idle=", set_idle },	   { "reset", reset } };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(words); i++) {
 		size_t len = strlen(words[i].name);

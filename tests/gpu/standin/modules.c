@@ -276,7 +276,7 @@ static void thread_run(unsigned kind, const struct ck_tile *t,
 }
 
 static void block_run(const struct standin_launch *l, unsigned block,
-		      uint32_t first)
+		      uint32_t first, bool idle)
 {
 	struct ck_tile t;
 	const struct ck_nest *nest;
@@ -285,8 +285,12 @@ static void block_run(const struct standin_launch *l, unsigned block,
 	       sizeof(t));
 	nest = argument(l->nests + t.nest * sizeof(*nest), sizeof(*nest));
 	tile_check(&t, nest);
-	for (uint32_t i = 0; i < CK_TILE_THREADS; i++)
-		thread_run(l->kind, &t, nest, (first + i) % CK_TILE_THREADS);
+	for (uint32_t i = 0; i < CK_TILE_THREADS; i++) {
+		uint32_t thread = (first + i) % CK_TILE_THREADS;
+
+		if (thread || !idle)
+			thread_run(l->kind, &t, nest, thread);
+	}
 }
 
 /* Under the lock for a moment: whether the module is there still. */
@@ -295,16 +299,19 @@ static void launch_run(struct standin_op *op)
 	const struct standin_launch *l = &op->launch;
 	struct standin_uses used = { .call = op->call, .device = op->device };
 	uint64_t random = standin_seed() + standin_number(), first;
+	bool idle;
 
 	standin_lock();
 	(void)module_find(op->call, l->module, op->device);
 	standin_unlock();
+	idle = standin_faults_now().idle >> l->kind & 1;
 	uses = &used;
 	last_from = last_to = NULL;
 	first = standin_random(&random);
 	for (unsigned i = 0; i < l->blocks; i++)
 		block_run(l, (unsigned)((first + i) % l->blocks),
-			  (uint32_t)standin_random(&random) % CK_TILE_THREADS);
+			  (uint32_t)standin_random(&random) % CK_TILE_THREADS,
+			  idle);
 	standin_uses_end(&used);
 }
 

@@ -25,6 +25,7 @@
  *	lost=CODE	every call gives it, and streams do nothing any more
  *	refuse=fatbin	modules of machine code, or refuse=ptx
  *	run=N		streams run so many operations, and wait then
+ *	idle=KIND	the first thread of that kernel's blocks does nothing: it is a bad GPU
  *	leaks=abort	the process ends so if it keeps anything
  *	reset		no faults
  *
@@ -75,6 +76,7 @@ struct standin_faults {
 	bool no_fatbin, no_ptx;
 	bool leaks_abort;
 	uint64_t may_run; /* operations; UINT64_MAX: all */
+	uint64_t idle;	  /* kernels, by bits, that leave something out */
 };
 
 /* One lock guards everything in the library; operations run without it. */

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ckptfs-gpucheck [--quick]: see gpucheck.h. Exit status 0: all is well; 1: something failed;
+ * 2: there is no GPU.
+ */
+#include "gpucheck.h"
+#include "kernels.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { FINE, FAILED, NO_GPU };
+
+static const char usage[] =
+	"usage: ckptfs-gpucheck [--quick]\n"
+	"Checks this machine's GPUs: one JSON object a line.\n";
+
+/* --- lines ----------------------------------------------------------------------------------- */
+
+static void put(const struct ck_gpucheck *c, const char *check, const char *ok,
+		const char *more)
+{
+	printf("{\"version\":1,\"check\":\"%s\",\"ok\":%s", check, ok);
+	if (c->device)
+		printf(",\"device\":%d", c->device->ordinal);
+	printf("%s}\n", more);
+	(void)fflush(stdout);
+}
+
+void ck_gpucheck_say(struct ck_gpucheck *c, const char *check, bool ok,
+		     const char *more)
+{
+	*(ok ? &c->passed : &c->failed) += 1;
+	put(c, check, ok ? "true" : "false", more);
+}
+
+void ck_gpucheck_rate(struct ck_gpucheck *c, const char *check, double gbps,
+		      const char *ref, double ref_gbps)
+{
+	char more[256];
+
+	(void)snprintf(more, sizeof(more), ",\"gbps\":%.2f", gbps);
+	if (ref && ref_gbps > 0)
+		(void)snprintf(more, sizeof(more),
+			       ",\"gbps\":%.2f,\"ref\":\"%s\","
+			       "\"ref_gbps\":%.2f,\"ratio\":%.3f",
+			       gbps, ref, ref_gbps, gbps / ref_gbps);
+	ck_gpucheck_say(c, check, gbps > 0, more);
+}
+
+/* The text of a message as JSON: what is not printable is none of it. */
+static void put_text(struct ck_buf *to, const char *text)
+{
+	for (; *text; text++) {
+		char one[2] = { *text, '\0' };
+
+		if (*text == '"' || *text == '\\')
+			ck_buf_text(to, "\\");
+		ck_buf_text(to, *text >= ' ' && *text <= '~' ? one : "?");
+	}
+}
+
+static void put_why(struct ck_gpucheck *c, const char *check, const char *ok,
+		    const char *why)
+{
+	struct ck_buf more = { 0 };
+
+	ck_buf_text(&more, ",\"why\":\"");
+	put_text(&more, why);
+	ck_buf_text(&more, "\"");
+	put(c, check, ok, more.err ? "" : more.data);
+	ck_buf_fini(&more);
+}
+
+void ck_gpucheck_fail(struct ck_gpucheck *c, const char *check, const char *why)
+{
+	c->failed++;
+	put_why(c, check, "false", why);
+}
+
+void ck_gpucheck_skip(struct ck_gpucheck *c, const char *check, const char *why)
+{
+	c->skipped++;
+	put_why(c, check, "null", why);
+}
+
+/* --- devices ------------------------------------------------------------------------------------ */
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void say_device(struct ck_gpucheck *c, double took)
+{
+	const struct ck_device *g = c->device;
+	size_t free_bytes = 0, total = 0;
+	struct ck_buf more = { 0 };
+
+	(void)g->cuda->cuMemGetInfo(&free_bytes, &total);
+	ck_buf_text(&more, ",\"name\":\"");
+	put_text(&more, g->name);
+	ck_buf_text(&more, "\",\"uuid\":\"");
+	for (size_t i = 0; i < sizeof(g->uuid.bytes); i++)
+		ck_buf_printf(&more, "%02x", (unsigned char)g->uuid.bytes[i]);
+	ck_buf_printf(&more,
+		      "\",\"free_bytes\":%zu,\"bytes\":%zu,\"kernels\":\"%s\","
+		      "\"seconds\":%.3f",
+		      free_bytes, total, g->compiled_here ? "ptx" : "fatbin",
+		      took);
+	ck_gpucheck_say(c, "device", true, more.err ? "" : more.data);
+	ck_buf_fini(&more);
+}
+
+/* What the driver makes of the PTX, whether or not it took something else. */
+static void check_ptx(struct ck_gpucheck *c)
+{
+	const struct ck_cuda *cuda = c->device->cuda;
+	double from = seconds();
+	CUmodule module;
+	CUresult rc = cuda->cuModuleLoadData(&module, ck_kernels_ptx.bytes);
+	char more[64];
+
+	if (rc != CUDA_SUCCESS) {
+		ck_gpucheck_fail(c, "ptx", ck_cuda_error(cuda, rc));
+		return;
+	}
+	(void)snprintf(more, sizeof(more), ",\"seconds\":%.3f",
+		       seconds() - from);
+	(void)cuda->cuModuleUnload(module);
+	ck_gpucheck_say(c, "ptx", true, more);
+}
+
+static void check_device(struct ck_gpucheck *c, const struct ck_cuda *cuda,
+			 int ordinal)
+{
+	double from = seconds();
+	struct ck_diag d = { 0 };
+
+	if (ck_device_open(cuda, ordinal, &c->device, &d)) {
+		ck_gpucheck_fail(c, "device", d.text);
+		return;
+	}
+	say_device(c, seconds() - from);
+	check_ptx(c);
+	ck_gpucheck_tiles(c);
+	ck_gpucheck_speed(c);
+	ck_device_close(c->device);
+	c->device = NULL;
+}
+
+static int check_all(struct ck_gpucheck *c)
+{
+	struct ck_diag d = { 0 };
+	struct ck_cuda cuda;
+	char more[64];
+	int n = 0, rc = ck_cuda_load(&cuda, &d);
+
+	if (rc == 0)
+		rc = ck_device_count(&cuda, &n, &d);
+	if (rc || n == 0) {
+		ck_gpucheck_fail(c, "driver", rc ? d.text : "no device");
+		return NO_GPU;
+	}
+	(void)snprintf(more, sizeof(more), ",\"driver\":%d,\"devices\":%d",
+		       cuda.version, n);
+	ck_gpucheck_say(c, "driver", true, more);
+	for (int i = 0; i < n; i++)
+		check_device(c, &cuda, i);
+	return c->failed ? FAILED : FINE;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	struct ck_gpucheck c = { 0 };
+	int option, status;
+
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'q') {
+			c.quick = true;
+			continue;
+		}
+		(void)fputs(usage, option == 'h' ? stdout : stderr);
+		return option == 'h' ? FINE : NO_GPU;
+	}
+	if (optind < argc) {
+		(void)fputs(usage, stderr);
+		return NO_GPU;
+	}
+	status = check_all(&c);
+	printf("{\"version\":1,\"check\":\"summary\",\"ok\":%s,\"passed\":%u,"
+	       "\"failed\":%u,\"skipped\":%u}\n",
+	       status == FINE ? "true" : "false", c.passed, c.failed,
+	       c.skipped);
+	return ferror(stdout) || fflush(stdout) ? FAILED : status;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpucheck_speed: what the device copies, and kernels and the pipe beside that. Each figure is
+ * of work that is asked for again and again until it has taken long enough; a copy counts
+ * its bytes once.
+ */
+#include "gpucheck.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+enum {
+	PINNED = 32 << 20,
+	LEAST = 4
+		<< 20, /* of memory of the device; of less nothing is learnt */
+	BATCHES = 4,   /* on their way at once */
+	AT_ONCE = 4,   /* pieces of work between two looks at the clock */
+};
+
+struct speed {
+	struct ck_gpucheck *check;
+	struct ck_device *device;
+	const struct ck_cuda *cuda;
+	uint8_t *up, *down;   /* pinned */
+	CUdeviceptr src, dst; /* of `size` bytes */
+	size_t size;
+	struct ck_tiles tiles;
+	struct ck_placed placed; /* at src + size: `lists` */
+	CUdeviceptr lists;
+	struct ck_pipe pipe;
+};
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* --- work ------------------------------------------------------------------------------------ */
+
+/* Asks for some, once; then waits for all of it: `ways` is a set of 1 << enum ck_way. */
+typedef int work_once(struct speed *s);
+
+static int wait_for(struct speed *s, unsigned ways)
+{
+	int rc = 0;
+
+	for (unsigned way = 0; way < CK_WAYS && rc == 0; way++)
+		if (ways & 1u << way)
+			rc = ck_device_check(s->device,
+					     s->cuda->cuStreamSynchronize(
+						     s->device->ways[way]));
+	return rc;
+}
+
+/* GB/s of work that is of so many bytes; 0: it failed, which is said. */
+static double rate(struct speed *s, const char *what, work_once *once,
+		   unsigned ways, double bytes)
+{
+	double least = s->check->quick ? 0.02 : 0.3, from, took = 0;
+	unsigned times = 0;
+	int rc = once(s);
+
+	if (rc == 0)
+		rc = wait_for(s, ways);
+	from = seconds();
+	while (rc == 0 && took < least) {
+		for (unsigned i = 0; i < AT_ONCE && rc == 0; i++)
+			rc = once(s);
+		if (rc == 0)
+			rc = wait_for(s, ways);
+		times += AT_ONCE;
+		took = seconds() - from;
+	}
+	if (rc)
+		ck_gpucheck_fail(s->check, what, strerror(-rc));
+	return rc ? 0 : bytes * times / took / 1e9;
+}
+
+static int copy_up(struct speed *s)
+{
+	return ck_device_check(
+		s->device,
+		s->cuda->cuMemcpyHtoDAsync(s->src, s->up,
+					   ck_min((size_t)PINNED, s->size),
+					   s->device->ways[CK_WAY_UP]));
+}
+
+static int copy_down(struct speed *s)
+{
+	return ck_device_check(
+		s->device,
+		s->cuda->cuMemcpyDtoHAsync(s->down, s->dst,
+					   ck_min((size_t)PINNED, s->size),
+					   s->device->ways[CK_WAY_DOWN]));
+}
+
+static int copy_both(struct speed *s)
+{
+	int rc = copy_up(s);
+
+	return rc ? rc : copy_down(s);
+}
+
+static int copy_device(struct speed *s)
+{
+	return ck_device_check(
+		s->device,
+		s->cuda->cuMemcpyDtoDAsync(s->dst, s->src, s->size / 2,
+					   s->device->ways[CK_WAY_WORK]));
+}
+
+static int launch(struct speed *s)
+{
+	return ck_tiles_launch(s->device, s->lists, &s->placed);
+}
+
+/* --- kernels ------------------------------------------------------------------------------------ */
+
+/* Lists of tiles for runs that go from one behind the other to every second place. */
+static int make_tiles(struct speed *s, size_t run, size_t off)
+{
+	const struct ck_loop rows = { (s->size / 2 - 16) / run, 2 * run, run };
+	const struct ck_tile_copy copy = { .src = s->src + off,
+					   .dst = s->dst,
+					   .run = run,
+					   .nloops = 1,
+					   .loops = &rows };
+	int rc;
+
+	ck_tiles_clear(&s->tiles);
+	rc = ck_tiles_add(&s->tiles, &copy);
+	if (rc == 0)
+		rc = ck_tiles_place(&s->tiles, s->up, 0, PINNED, &s->placed);
+	if (rc == 0)
+		rc = ck_device_check(s->device,
+				     s->cuda->cuMemcpyHtoDAsync(
+					     s->lists, s->up, s->placed.end,
+					     s->device->ways[CK_WAY_UP]));
+	return rc ? rc : wait_for(s, 1u << CK_WAY_UP);
+}
+
+static void check_run(struct speed *s, size_t run, size_t off)
+{
+	char name[48];
+	double gbps;
+	int rc;
+
+	(void)snprintf(name, sizeof(name), "tiles_%zu%s", run,
+		       off ? "_misaligned" : "");
+	rc = make_tiles(s, run, off);
+	if (rc) {
+		ck_gpucheck_fail(s->check, name, strerror(-rc));
+		return;
+	}
+	gbps = rate(s, name, launch, 1u << CK_WAY_WORK,
+		    (double)((s->size / 2 - 16) / run * run));
+	if (gbps > 0)
+		ck_gpucheck_rate(s->check, name, gbps, "copy_device",
+				 s->check->copy);
+}
+
+static void check_kernels(struct speed *s)
+{
+	static const size_t runs[] = { 2, 4, 8, 16, 64, 256, 2048, 65536 };
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(runs); i++) {
+		check_run(s, runs[i], 0);
+		check_run(s, runs[i], 1);
+	}
+}
+
+/* --- the pipe -------------------------------------------------------------------------------------- */
+
+/* Batches from pinned memory into memory of the device, a run each. */
+static int pipe_batches(struct speed *s)
+{
+	struct ck_pipe_batch b = { .tiles = &s->tiles };
+	size_t size = s->pipe.filled.size - 4096;
+	int rc = 0;
+
+	for (unsigned i = 0; i < BATCHES && rc == 0; i++) {
+		do
+			rc = ck_pipe_take(&s->pipe, s->dst, &b);
+		while (rc == -EAGAIN);
+		if (rc)
+			return rc;
+		ck_tiles_clear(&s->tiles);
+		rc = ck_tiles_add(&s->tiles,
+				  &(struct ck_tile_copy){ .src = b.staged,
+							  .dst = b.result,
+							  .run = size });
+		if (rc == 0)
+			rc = ck_pipe_send(&s->pipe, &b, size, 0);
+		b = (struct ck_pipe_batch){ .tiles = &s->tiles };
+	}
+	return rc;
+}
+
+static void check_pipe(struct speed *s)
+{
+	/* A batch has to have room in dst, and its tiles in the slot. */
+	const struct ck_pipe_sizes sizes = { LEAST, 2, 4 };
+	struct ck_diag d = { 0 };
+	double gbps;
+
+	if (ck_pipe_make(s->device, &sizes, &s->pipe, &d)) {
+		ck_gpucheck_fail(s->check, "pipe", d.text);
+		return;
+	}
+	gbps = rate(s, "pipe", pipe_batches, 1u << CK_WAY_WORK,
+		    (double)BATCHES * (LEAST - 4096));
+	if (gbps > 0)
+		ck_gpucheck_rate(s->check, "pipe", gbps, "copy_up",
+				 s->check->up);
+	ck_pipe_fini(&s->pipe);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------- */
+
+static bool have_device_memory(struct speed *s, size_t size)
+{
+	const struct ck_cuda *cuda = s->cuda;
+	CUdeviceptr *const places[] = { &s->src, &s->dst, &s->lists };
+
+	s->size = size;
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(places); i++)
+		if (cuda->cuMemAlloc(places[i],
+				     i < 2 ? size : (size_t)PINNED)) {
+			*places[i] = 0;
+			while (i > 0 && i--) {
+				(void)cuda->cuMemFree(*places[i]);
+				*places[i] = 0;
+			}
+			return false;
+		}
+	return true;
+}
+
+static uint8_t *pinned(const struct speed *s)
+{
+	void *at = NULL;
+
+	if (s->cuda->cuMemHostAlloc(&at, PINNED, CU_MEMHOSTALLOC_PORTABLE))
+		return NULL;
+	memset(at, 1, PINNED);
+	return at;
+}
+
+static bool begin(struct speed *s)
+{
+	size_t size = s->check->quick ? (size_t)16 << 20 : (size_t)1 << 30;
+
+	s->up = pinned(s);
+	s->down = pinned(s);
+	while (size >= LEAST && !have_device_memory(s, size))
+		size /= 2;
+	return s->up && s->down && size >= LEAST;
+}
+
+static void end(struct speed *s)
+{
+	const struct ck_cuda *cuda = s->cuda;
+	const CUdeviceptr places[] = { s->src, s->dst, s->lists };
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(places); i++)
+		if (places[i])
+			(void)cuda->cuMemFree(places[i]);
+	if (s->up)
+		(void)cuda->cuMemFreeHost(s->up);
+	if (s->down)
+		(void)cuda->cuMemFreeHost(s->down);
+	ck_tiles_fini(&s->tiles);
+}
+
+static void check_copies(struct speed *s)
+{
+	const unsigned up = 1u << CK_WAY_UP, down = 1u << CK_WAY_DOWN;
+	struct ck_gpucheck *c = s->check;
+	double bytes = (double)ck_min((size_t)PINNED, s->size), gbps;
+
+	c->up = rate(s, "copy_up", copy_up, up, bytes);
+	if (c->up > 0)
+		ck_gpucheck_rate(c, "copy_up", c->up, NULL, 0);
+	gbps = rate(s, "copy_down", copy_down, down, bytes);
+	if (gbps > 0)
+		ck_gpucheck_rate(c, "copy_down", gbps, "copy_up", c->up);
+	gbps = rate(s, "copy_both", copy_both, up | down, 2 * bytes);
+	if (gbps > 0)
+		ck_gpucheck_rate(c, "copy_both", gbps, "copy_up", c->up);
+	c->copy = rate(s, "copy_device", copy_device, 1u << CK_WAY_WORK,
+		       (double)(s->size / 2));
+	if (c->copy > 0)
+		ck_gpucheck_rate(c, "copy_device", c->copy, NULL, 0);
+}
+
+void ck_gpucheck_speed(struct ck_gpucheck *c)
+{
+	struct speed s = { .check = c,
+			   .device = c->device,
+			   .cuda = c->device->cuda };
+
+	if (begin(&s)) {
+		check_copies(&s);
+		check_kernels(&s);
+		check_pipe(&s);
+	} else {
+		ck_gpucheck_skip(c, "speed", "there is no room for it");
+	}
+	end(&s);
+}

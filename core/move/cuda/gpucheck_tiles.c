@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpucheck_tiles: copies of all pairs of places in a vector, of many lengths, in nests of
+ * several forms and with values that change, compared byte by byte with what the processor
+ * makes of them.
+ */
+#include "gpucheck.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+enum {
+	SLOT = 4 << 20,
+	ROOM = SLOT / 2, /* of a batch for bytes; the rest for tiles */
+	PLACES = 16,
+	FORMS = 4, /* nests of so many loops, 0 to 2, and one that is transposed */
+	COPIES_MOST = 512, /* of a batch */
+};
+
+/* One copy of a batch, by its places there. */
+struct copied {
+	uint64_t src, dst, run;
+	struct ck_loop loops[2];
+	uint32_t nloops;
+	const struct ck_dtype *dtype;
+	uint8_t change;
+};
+
+struct batch {
+	struct ck_gpucheck *check;
+	struct ck_pipe pipe;
+	struct ck_pipe_batch sent;
+	struct ck_tiles tiles;
+	struct copied copies[COPIES_MOST];
+	uint32_t n;
+	uint64_t filled, down;
+	uint8_t *want;
+	uint64_t cases, wrong;
+};
+
+/* --- what should come of it --------------------------------------------------------------- */
+
+static void unit_change(const struct copied *c, const uint8_t *from,
+			uint8_t *to, uint64_t i)
+{
+	unsigned unit = c->dtype->unit;
+	bool imaginary = c->dtype->is_complex && i % 2;
+	bool negated = !(c->change & CK_CHANGE_NEG) !=
+		       !(c->change & CK_CHANGE_CONJ && imaginary);
+	unsigned carry = 1;
+
+	for (unsigned k = 0; k < unit; k++)
+		to[k] = from[c->change & CK_CHANGE_SWAP ? unit - 1 - k : k];
+	if (negated && c->dtype->is_float)
+		to[unit - 1] ^= 0x80;
+	for (unsigned k = 0; negated && !c->dtype->is_float && k < unit; k++) {
+		carry += (uint8_t)~to[k];
+		to[k] = (uint8_t)carry;
+		carry >>= 8;
+	}
+}
+
+static void run_define(const struct copied *c, const uint8_t *from, uint8_t *to)
+{
+	unsigned unit = c->dtype->unit;
+
+	if (!c->change) {
+		memcpy(to, from, c->run);
+		return;
+	}
+	for (uint64_t i = 0; i < c->run / unit; i++)
+		unit_change(c, from + i * unit, to + i * unit, i);
+}
+
+static void copy_define(const struct copied *c, const uint8_t *from,
+			uint8_t *to)
+{
+	const struct ck_loop once = { 1, 0, 0 };
+	const struct ck_loop *outer = c->nloops > 1 ? &c->loops[0] : &once;
+	const struct ck_loop *inner = c->nloops ? &c->loops[c->nloops - 1]
+						: &once;
+
+	for (uint64_t i = 0; i < outer->count; i++)
+		for (uint64_t k = 0; k < inner->count; k++)
+			run_define(
+				c,
+				from + c->src + i * outer->src + k * inner->src,
+				to + c->dst + i * outer->dst + k * inner->dst);
+}
+
+/* --- batches ------------------------------------------------------------------------------- */
+
+static void rest_a_little(void)
+{
+	const struct timespec t = { .tv_nsec = 10000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* What is between the runs may be anything. */
+static uint64_t count_wrong(const struct batch *b)
+{
+	uint64_t wrong = 0;
+
+	for (uint32_t n = 0; n < b->n; n++) {
+		const struct copied *c = &b->copies[n];
+		bool same = true;
+
+		for (uint64_t i = 0; i < (c->nloops ? c->loops[0].count : 1);
+		     i++)
+			for (uint64_t k = 0;
+			     k < (c->nloops > 1 ? c->loops[1].count : 1); k++) {
+				uint64_t at = c->dst + i * c->loops[0].dst +
+					      k * c->loops[1].dst;
+
+				same &= memcmp(b->want + at, b->sent.bytes + at,
+					       c->run) == 0;
+			}
+		wrong += !same;
+	}
+	return wrong;
+}
+
+/* Sends what was added, and looks at it. */
+static int flush(struct batch *b)
+{
+	int rc;
+
+	if (b->n == 0)
+		return 0;
+	rc = ck_pipe_send(&b->pipe, &b->sent, b->filled, b->down);
+	while (rc == 0) {
+		rc = ck_pipe_is_done(&b->pipe, &b->sent);
+		if (rc == 0)
+			rest_a_little();
+	}
+	if (rc == 1)
+		b->wrong += count_wrong(b);
+	ck_pipe_put(&b->sent);
+	b->cases += b->n;
+	b->sent = (struct ck_pipe_batch){ .tiles = &b->tiles };
+	b->n = 0;
+	b->filled = b->down = 0;
+	ck_tiles_clear(&b->tiles);
+	return rc == 1 ? 0 : rc;
+}
+
+static int begin(struct batch *b)
+{
+	int rc = ck_pipe_take(&b->pipe, 0, &b->sent);
+
+	for (uint64_t i = 0; rc == 0 && i < ROOM; i++)
+		b->sent.fill[i] = (uint8_t)(i * 2654435761u >> 13);
+	return rc;
+}
+
+/* Bytes from its first to behind its last one. */
+static uint64_t size_of(const struct copied *c, bool dst)
+{
+	uint64_t size = c->run;
+
+	for (uint32_t k = 0; k < c->nloops; k++)
+		size += (c->loops[k].count - 1) *
+			(dst ? c->loops[k].dst : c->loops[k].src);
+	return size;
+}
+
+static int add(struct batch *b, struct copied c)
+{
+	struct ck_tile_copy copy;
+	uint64_t src = (b->filled + 15) / 16 * 16 + c.src;
+	uint64_t dst = (b->down + 15) / 16 * 16 + c.dst;
+	int rc = 0;
+
+	if (b->n == COPIES_MOST || src + size_of(&c, false) > ROOM ||
+	    dst + size_of(&c, true) > ROOM) {
+		rc = flush(b);
+		src = c.src;
+		dst = c.dst;
+	}
+	if (rc == 0 && b->n == 0)
+		rc = begin(b);
+	if (rc)
+		return rc;
+	c.src = src;
+	c.dst = dst;
+	b->copies[b->n++] = c;
+	b->filled = src + size_of(&c, false);
+	b->down = dst + size_of(&c, true);
+	copy_define(&c, b->sent.fill, b->want);
+	copy = (struct ck_tile_copy){ .src = b->sent.staged + src,
+				      .dst = b->sent.result + dst,
+				      .run = c.run,
+				      .nloops = c.nloops,
+				      .loops = c.loops,
+				      .dtype = c.dtype,
+				      .change = c.change };
+	return ck_tiles_add(&b->tiles, &copy);
+}
+
+/* --- which ------------------------------------------------------------------------------------ */
+
+/* Rows of a matrix, of two, and one across. */
+static void set_form(struct copied *c, unsigned form)
+{
+	uint64_t wide = c->run + c->src + 3, tall = c->run;
+
+	c->nloops = form == 0 ? 0 : form == 1 ? 1 : 2;
+	c->loops[0] = (struct ck_loop){ 5, tall, wide };
+	if (form == 2) {
+		c->loops[1] = c->loops[0];
+		c->loops[0] = (struct ck_loop){ 3, 5 * tall + 16, 5 * wide };
+	}
+	if (form == 3)
+		c->loops[1] = (struct ck_loop){ 4, 5 * tall, 0 };
+	if (form == 3)
+		c->loops[1].src = 5 * wide + 1;
+}
+
+/* Without changes: all places and lengths. */
+static int add_plain(struct batch *b)
+{
+	static const uint64_t runs[] = { 1,   2,   3,	 4,    6,    8,
+					 12,  16,  24,	 48,   64,   80,
+					 100, 256, 1000, 4096, 70000 };
+	int rc = 0;
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(runs) && rc == 0; i++)
+		for (unsigned at = 0; at < PLACES * PLACES * FORMS && rc == 0;
+		     at++) {
+			struct copied c = { .src = at % PLACES,
+					    .dst = at / PLACES % PLACES,
+					    .run = runs[i],
+					    .dtype = ck_dtype_at(0) };
+
+			if (b->check->quick && at % 7 != i % 7)
+				continue;
+			set_form(&c, at / PLACES / PLACES);
+			rc = add(b, c);
+		}
+	return rc;
+}
+
+static int add_changed(struct batch *b)
+{
+	static const char *const names[] = { "bfloat16",  "float32",
+					     "float64",	  "int8",
+					     "int32",	  "complex64",
+					     "complex128" };
+	int rc = 0;
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(names) && rc == 0; i++)
+		for (unsigned at = 0; at < 7 * PLACES * FORMS && rc == 0;
+		     at++) {
+			uint8_t id = ck_dtype_by_name(ck_str_from(names[i]));
+			struct copied c = { .src = at / 7 % PLACES,
+					    .dst = at / 7 * 5 % PLACES,
+					    .dtype = ck_dtype_at(id),
+					    .change = (uint8_t)(at % 7 + 1) };
+
+			c.run = (uint64_t)c.dtype->size * (1 + at % 9);
+			set_form(&c, at / 7 / PLACES);
+			rc = add(b, c);
+		}
+	return rc;
+}
+
+static int check(struct batch *b, struct ck_diag *d)
+{
+	const struct ck_pipe_sizes sizes = { SLOT, 1, 1 };
+	int rc = ck_pipe_make(b->check->device, &sizes, &b->pipe, d);
+
+	if (rc == 0)
+		rc = add_plain(b);
+	if (rc == 0)
+		rc = add_changed(b);
+	if (rc == 0)
+		rc = flush(b);
+	ck_pipe_fini(&b->pipe);
+	return rc;
+}
+
+void ck_gpucheck_tiles(struct ck_gpucheck *c)
+{
+	ck_auto_free struct batch *b = calloc(1, sizeof(*b));
+	ck_auto_free uint8_t *want = calloc(1, ROOM);
+	struct ck_diag d = { 0 };
+	char more[96];
+	int rc = -ENOMEM;
+
+	if (b && want) {
+		b->check = c;
+		b->want = want;
+		b->sent.tiles = &b->tiles;
+		rc = check(b, &d);
+		ck_tiles_fini(&b->tiles);
+	}
+	if (rc) {
+		ck_gpucheck_fail(c, "tiles",
+				 d.text[0] ? d.text : strerror(-rc));
+		return;
+	}
+	(void)snprintf(more, sizeof(more),
+		       ",\"cases\":%" PRIu64 ",\"wrong\":%" PRIu64, b->cases,
+		       b->wrong);
+	ck_gpucheck_say(c, "tiles", b->wrong == 0, more);
+}
