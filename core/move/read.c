@@ -204,6 +204,23 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 	return waits ? -EREMOTE : rc;
 }
 
+/* Files were looked at before they were read. Who writes over one gives it another time
+ * first: what was read since may be of both, or end where the new one does. */
+static int look_again(struct ck_reading *rd, int rc)
+{
+	if (rc && rc != -EIO)
+		return rc;
+	for (size_t i = 0; i < rd->space->nused; i++) {
+		int now = ck_files_look_again(rd->files, &rd->space->used[i]);
+
+		if (!now)
+			continue;
+		rd->failed = true;
+		return now;
+	}
+	return rc;
+}
+
 /* Whether files that are in use are read on other hosts from now on. Which of them has
  * failed is not known. */
 static bool leave_used(const struct ck_reading *rd, int rc)
@@ -234,7 +251,7 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 	if (!rd.space)
 		return -ENOMEM;
 	do {
-		rc = read_parts(&rd, r);
+		rc = look_again(&rd, read_parts(&rd, r));
 		left = leave_used(&rd, rc);
 		rd.failed = false;
 		ck_copies_end(&rd);

@@ -141,10 +141,13 @@ bool ck_stored_is_other(struct ck_stored *item)
  * reading it. */
 int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 {
+	bool other = rc == 0 && ck_files_look_again(item->files, &item->file);
+
 	if (item->changed && rc)
 		d->passing = false;
-	if (rc && rc != -EREMOTE && !ck_is_shortage(rc) &&
-	    ck_stored_is_other(item))
+	if (other || (rc && rc != -EREMOTE && !ck_is_shortage(rc)))
+		other |= ck_stored_is_other(item);
+	if (other)
 		rc = ck_fail(d, ESTALE, "its file: %s",
 			     strerrordesc_np(ESTALE));
 	ck_files_put(item->files, &item->file);
