@@ -22,8 +22,9 @@ static int dirfd_;
 
 /* --- a file that is written over ------------------------------------------------------ */
 
-enum { NEVER, ALL, CUT } how; /* it is, */
+enum { NEVER, ALL, CUT };
 
+static int how;		/* it is, */
 static unsigned before; /* before that read, from 0 on */
 
 static void write_over(void)
