@@ -72,7 +72,8 @@ static int send(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
 	s->down = 0;
 	ck_tiles_clear(tiles);
 	s->batch.tiles = tiles;
-	while (copies-- > 0 && add_copy(s, tiles, &filled, random))
+	for (unsigned i = 0; i < copies && add_copy(s, tiles, &filled, random);
+	     i++)
 		continue;
 	return ck_pipe_send(pipe, &s->batch, filled, s->down);
 }
