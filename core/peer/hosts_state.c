@@ -75,10 +75,11 @@ static const struct ck_hosts_host *host_behind(struct ck_hosts *h,
 		if (first < h->n && strcmp(h->hosts[list[k].peer].name,
 					   h->hosts[first].name) == 0)
 			continue;
-		if (i-- == 0) {
+		if (i == 0) {
 			host = host_at(h, list[k].peer);
 			break;
 		}
+		i--;
 	}
 	pthread_mutex_unlock(&h->shared.lock);
 	return host;

@@ -46,8 +46,10 @@ int __wrap_ck_files_read(struct ck_files *f, const struct ck_file *file,
 int __wrap_ck_files_read(struct ck_files *f, const struct ck_file *file,
 			 void *to, size_t n, uint64_t fpos, uint64_t end)
 {
-	if (how != NEVER && before-- == 0)
+	if (how != NEVER && before == 0)
 		write_over();
+	else if (how != NEVER)
+		before--;
 	return __real_ck_files_read(f, file, to, n, fpos, end);
 }
 
