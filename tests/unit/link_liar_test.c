@@ -369,8 +369,8 @@ static struct joined *liar_join(const struct lie *lie)
 	struct joined *j = joined_make();
 
 	j->options.calls.npeers = NPEERS;
-	j->options.calls.silence_msec = TAP_SLOW ? 150 : 60;
-	j->options.calls.timeout_msec = TAP_SLOW ? 200 : 80;
+	j->options.calls.silence_msec = 150;
+	j->options.calls.timeout_msec = 200;
 	lie_now = lie;
 	joined_start(j, false, liar_run);
 	/* The times are short for a machine that has much to do. */
