@@ -16,8 +16,8 @@ struct asked {
 	size_t n, cap_names, cap;
 	size_t of_metadata; /* 1: that is asked for, too, and said behind all others */
 	bool there;	    /* it has said all */
-	bool is_back;	 /* and was not up in the job before */
-	bool has_failed; /* while one of its copies was compared */
+	bool is_back;	/* and was not up in the job before */
+	bool is_beside; /* it may have copies beside those that are read */
 };
 
 struct renewal {
@@ -278,7 +278,7 @@ static bool is_usable(const struct renewal *r, const struct ck_looked *l,
 	       l->info.size >= ck_files_needed(r->hosts->set, file);
 }
 
-/* False: it has failed, or its host has, which is noted. */
+/* False: it has failed, or its host has. */
 static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
 		   struct ck_hosts_digest *out)
 {
@@ -286,11 +286,9 @@ static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
 
 	*out = (struct ck_hosts_digest){ .number = l->number,
 					 .size = l->info.size };
-	if (ck_hosts_digest(r->calls, rank, r->hosts->replicas, out, 1) == 0 &&
-	    out->rc == 0)
-		return true;
-	r->asked[rank].has_failed = true;
-	return false;
+	return ck_hosts_digest(r->calls, rank, r->hosts->replicas, out, 1) ==
+		       0 &&
+	       out->rc == 0;
 }
 
 static void add_side(const struct renewal *r, uint32_t rank,
@@ -398,6 +396,20 @@ static uint32_t find_again(struct renewal *r, uint32_t file)
 	return best;
 }
 
+/* A file is read at one rank: what others may have of it comes late, and soon, whether it
+ * was compared here or could not be. Nothing else brings it where its host is not back, for
+ * when that was compared the file was nowhere. */
+static void note_beside(struct renewal *r, uint32_t read_at, uint32_t file)
+{
+	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {
+		const struct ck_looked *l = said_of(r, rank, file);
+
+		if (rank != read_at && l &&
+		    (l->seen ? !l->info.err : l->trouble != 0))
+			r->asked[rank].is_beside = true;
+	}
+}
+
 static int place_first(struct renewal *r, uint32_t file)
 {
 	uint32_t rank = is_unsettled(r, file) ? r->hosts->n
@@ -408,6 +420,7 @@ static int place_first(struct renewal *r, uint32_t file)
 
 	if (rank == r->hosts->n)
 		return 0;
+	note_beside(r, rank, file);
 	l = said_of(r, rank, file);
 	place.mtime = ck_hosts_nsec(l->info.mtime);
 	rc = ck_hosts_tables_know(&r->at, &place);
@@ -478,7 +491,7 @@ static void take_over(struct renewal *r)
 	for (uint32_t i = 0; i < h->n; i++) {
 		h->hosts[i].there = r->asked[i].there;
 		h->hosts[i].uncompared |= r->asked[i].is_back ||
-					  r->asked[i].has_failed;
+					  r->asked[i].is_beside;
 	}
 	ck_hosts_measure_again(h);
 	set_back_all(r);

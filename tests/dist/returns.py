@@ -336,6 +336,9 @@ def test_both_are_late(hosts, mount):
                   "differs between hosts" not in mount.report("damage") and
                   "whole: yes" in mount.report("status"),
                   f"{how}: they are the same, and are read", mount.report("log"))
+            check(mount.lose("h2") and mount.direct(BOX["h2"]),
+                  f"{how}: one is read when the other is gone", mount.report("status"))
+            hosts.link("h2", "up")
         mount.leave_out("h2")
         mount.leave_out("h3")
 

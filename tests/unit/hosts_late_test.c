@@ -206,6 +206,24 @@ static void test_together_differs(void)
 	end();
 }
 
+/* They differ, and later they do not, when both have been there for a while: both are
+ * used. */
+static void test_together_mended(void)
+{
+	begin((bool[OWNERS]){ false, true, true, true });
+	have(1, 7);
+	have(2, 8);
+	all_come();
+	compare();
+	have(2, 7);
+	all_come();
+	ok(is_on("h1", "-"));
+	compare();
+	ok(is_on("h1", "h2"));
+	eq_u64(refused(), 0);
+	end();
+}
+
 /* --- one comes late ---------------------------------------------------------------------- */
 
 /* It fails, or the one that it is compared with does: it is compared again, and not at
@@ -286,6 +304,7 @@ int main(void)
 	test_together(1, "h2", "h1");
 	test_together_there();
 	test_together_differs();
+	test_together_mended();
 	test_again(1);
 	test_again(2);
 	test_pauses();
