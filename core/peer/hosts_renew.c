@@ -361,16 +361,22 @@ static uint32_t settle(struct renewal *r, const struct ck_hosts_conflict *c)
 	return best;
 }
 
-/* Of a file whose copies differed in the job before, and one of them is away now. */
-static bool is_unsettled(struct renewal *r, uint32_t file)
+/* The host is away, or cannot say now what it has. */
+static bool is_unknown(const struct renewal *r, uint32_t host, uint32_t file)
 {
-	const struct ck_hosts *h = r->hosts;
-	const struct ck_hosts_conflict *c = ck_hosts_conflict_of(h, file);
+	uint32_t rank = r->hosts->groups[host].first;
+	const struct ck_looked *l = said_of(r, rank, file);
 
-	if (!c || (r->asked[h->groups[c->of[0].host].first].there &&
-		   r->asked[h->groups[c->of[1].host].first].there))
-		return false;
-	return ck_hosts_conflicts_add(&r->conflicts, c) == 0;
+	return !r->asked[rank].there || (l && l->trouble);
+}
+
+/* Of a file whose copies differed in the job before: nothing says that one of them is
+ * another one now. */
+static bool is_unsettled(const struct renewal *r,
+			 const struct ck_hosts_conflict *c)
+{
+	return is_unknown(r, c->of[0].host, c->file) ||
+	       is_unknown(r, c->of[1].host, c->file);
 }
 
 /* The first rank that has it, if all that have it have the same, as far as that can be
@@ -378,9 +384,12 @@ static bool is_unsettled(struct renewal *r, uint32_t file)
 static uint32_t find_again(struct renewal *r, uint32_t file)
 {
 	const struct ck_hosts *h = r->hosts;
+	const struct ck_hosts_conflict *before = ck_hosts_conflict_of(h, file);
 	struct ck_hosts_conflict c;
 	uint32_t best = h->n;
 
+	if (before && is_unsettled(r, before))
+		return settle(r, before);
 	for (uint32_t rank = 1; rank < h->n; rank++) {
 		const struct ck_looked *l = said_of(r, rank, file);
 
@@ -412,8 +421,7 @@ static void note_beside(struct renewal *r, uint32_t read_at, uint32_t file)
 
 static int place_first(struct renewal *r, uint32_t file)
 {
-	uint32_t rank = is_unsettled(r, file) ? r->hosts->n
-					      : find_again(r, file);
+	uint32_t rank = find_again(r, file);
 	struct ck_hosts_place place = { .file = file, .peer = rank };
 	const struct ck_looked *l;
 	int rc;

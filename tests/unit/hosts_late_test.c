@@ -50,6 +50,28 @@ int __wrap_ck_hosts_digest(struct ck_calls *calls, uint32_t peer,
 	return 0;
 }
 
+/* The hosts whose files cannot be opened at the moment. */
+static bool troubled[OWNERS];
+
+int __real_ck_calls_look(struct ck_calls *calls, uint32_t peer,
+			 struct ck_ids shown, const struct ck_str *names,
+			 size_t n, struct ck_looked *out);
+int __wrap_ck_calls_look(struct ck_calls *calls, uint32_t peer,
+			 struct ck_ids shown, const struct ck_str *names,
+			 size_t n, struct ck_looked *out);
+
+int __wrap_ck_calls_look(struct ck_calls *calls, uint32_t peer,
+			 struct ck_ids shown, const struct ck_str *names,
+			 size_t n, struct ck_looked *out)
+{
+	int rc = __real_ck_calls_look(calls, peer, shown, names, n, out);
+
+	for (size_t i = 0; troubled[peer] && rc == 0 && i < n; i++)
+		if (out[i].seen && !out[i].info.err)
+			out[i].trouble = EMFILE;
+	return rc;
+}
+
 /* --- a mount --------------------------------------------------------------------------- */
 
 /* File f0 of a host: of one kind or another; kind 0: there is none. Its owner is another one
@@ -224,6 +246,25 @@ static void test_together_mended(void)
 	end();
 }
 
+/* They differ, and one of them cannot be opened when another job takes over: neither is
+ * chosen. */
+static void test_together_troubled(unsigned host)
+{
+	begin((bool[OWNERS]){ false, true, true, true });
+	have(1, 7);
+	have(2, 8);
+	all_come();
+	troubled[host] = true;
+	all_come();
+	ok(is_on("-", "-"));
+	compare();
+	ok(is_on("-", "-"));
+	troubled[host] = false;
+	all_come();
+	ok(is_on("-", "-"));
+	end();
+}
+
 /* --- one comes late ---------------------------------------------------------------------- */
 
 /* It fails, or the one that it is compared with does: it is compared again, and not at
@@ -305,6 +346,8 @@ int main(void)
 	test_together_there();
 	test_together_differs();
 	test_together_mended();
+	test_together_troubled(1);
+	test_together_troubled(2);
 	test_again(1);
 	test_again(2);
 	test_pauses();
