@@ -45,13 +45,28 @@ const struct ck_hosts_conflict *ck_hosts_conflict_of(const struct ck_hosts *h,
 		       : NULL;
 }
 
+/* Field by field: there is padding between them. */
+static bool is_same(const struct ck_hosts_conflict *a,
+		    const struct ck_hosts_conflict *b)
+{
+	bool is = a->file == b->file;
+
+	for (unsigned i = 0; i < 2; i++)
+		is &= a->of[i].host == b->of[i].host &&
+		      a->of[i].size == b->of[i].size &&
+		      memcmp(a->of[i].digest, b->of[i].digest,
+			     CK_COPY_DIGEST) == 0;
+	return is;
+}
+
 static bool are_same(const struct ck_hosts_conflicts *a,
 		     const struct ck_hosts_conflicts *b)
 {
-	size_t n = a ? a->n : 0;
+	size_t n = a ? a->n : 0, i = 0;
 
-	return n == b->n &&
-	       (n == 0 || memcmp(a->list, b->list, n * sizeof(*a->list)) == 0);
+	while (i < n && n == b->n && is_same(&a->list[i], &b->list[i]))
+		i++;
+	return n == b->n && i == n;
 }
 
 void ck_hosts_conflicts_replace(struct ck_hosts *h,
