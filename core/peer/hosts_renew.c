@@ -4,42 +4,15 @@
  * for the files that it had, and for those that may be on a host that was away: what is
  * as it was when it was first heard of is read there from now on, and nothing else is.
  */
-#include "hosts_conflicts.h"
+#include "hosts_renew.h"
 
 #include <errno.h>
 
-/* What one rank is asked for. */
-struct asked {
-	struct ck_str *names;
-	uint32_t *files;
-	struct ck_looked *said;
-	size_t n, cap_names, cap;
-	size_t of_metadata; /* 1: that is asked for, too, and said behind all others */
-	bool there;	    /* it has said all */
-	bool is_back;	/* and was not up in the job before */
-	bool is_beside; /* it may have copies beside those that are read */
-};
-
-struct renewal {
-	struct ck_hosts *hosts;
-	struct ck_calls *calls;
-	const bool *there;		     /* who takes part, by rank */
-	struct asked *asked;		     /* the same */
-	struct ck_hosts_tables at;	     /* what comes of it */
-	struct ck_hosts_conflicts conflicts; /* the same */
-};
-
 /* --- asking ------------------------------------------------------------------------- */
 
-static bool is_away(const struct ck_hosts *h, uint32_t file)
+static int ask_for(struct ck_renewal *r, uint32_t rank, uint32_t file)
 {
-	return ck_files_is_remote(h->set, file) &&
-	       !ck_files_is_seen(h->set, file);
-}
-
-static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
-{
-	struct asked *a = &r->asked[rank];
+	struct ck_renewal_rank *a = &r->asked[rank];
 	struct ck_str name = ck_files_info(r->hosts->set, file)->path;
 	struct ck_str *names = ck_grow(a->names, &a->cap_names, a->n, 1,
 				       sizeof(*names));
@@ -58,11 +31,11 @@ static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
 }
 
 /* Of every rank that takes part. */
-static int ask_for_away(struct renewal *r, uint32_t file)
+static int ask_for_away(struct ck_renewal *r, uint32_t file)
 {
 	int rc = 0;
 
-	if (!is_away(r->hosts, file) ||
+	if (!ck_renewal_is_away(r->hosts, file) ||
 	    ck_files_info(r->hosts->set, file)->path.len > CK_WIRE_NAME_MAX)
 		return 0;
 	for (uint32_t rank = 1; rank < r->hosts->n && rc == 0; rank++)
@@ -74,7 +47,7 @@ static int ask_for_away(struct renewal *r, uint32_t file)
 /* --- metadata ----------------------------------------------------------------------- */
 
 /* It was missing or down. This host sees for itself what becomes of its own files. */
-static bool is_back(const struct renewal *r, uint32_t rank)
+static bool is_back(const struct ck_renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
 
@@ -84,10 +57,10 @@ static bool is_back(const struct renewal *r, uint32_t rank)
 
 /* Nobody has looked after the metadata of a host that was away. Where it is said whose
  * counts, that of others does not. The question stands behind those for files. */
-static int ask_for_metadata(struct renewal *r, uint32_t rank)
+static int ask_for_metadata(struct ck_renewal *r, uint32_t rank)
 {
 	struct ck_str name = r->hosts->metadata.name;
-	struct asked *a = &r->asked[rank];
+	struct ck_renewal_rank *a = &r->asked[rank];
 	struct ck_str *names;
 
 	if (!a->is_back || r->hosts->nprefer || name.len == 0)
@@ -103,7 +76,7 @@ static int ask_for_metadata(struct renewal *r, uint32_t rank)
 
 /* -ESTALE: it is not the same as that of this checkpoint; whatever its time says, for the
  * bytes are compared. */
-static int compare_metadata(const struct renewal *r, uint32_t rank,
+static int compare_metadata(const struct ck_renewal *r, uint32_t rank,
 			    const struct ck_looked *l)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -123,10 +96,10 @@ static int compare_metadata(const struct renewal *r, uint32_t rank,
 }
 
 /* A host that is back has to have the same, or none. */
-static int check_metadata(const struct renewal *r, uint32_t rank)
+static int check_metadata(const struct ck_renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
-	const struct asked *a = &r->asked[rank];
+	const struct ck_renewal_rank *a = &r->asked[rank];
 	const struct ck_looked *l = &a->said[a->n];
 	int rc;
 
@@ -145,7 +118,7 @@ static int check_metadata(const struct renewal *r, uint32_t rank)
 
 /* --- all that is asked --------------------------------------------------------------- */
 
-static int choose(struct renewal *r)
+static int choose(struct ck_renewal *r)
 {
 	const struct ck_hosts_places *known = &r->hosts->at.known;
 	size_t k = 0;
@@ -167,8 +140,8 @@ static int choose(struct renewal *r)
 /* Who does not have the directory has no file. */
 static int look(struct ck_hosts_task *t)
 {
-	const struct renewal *r = t->arg;
-	struct asked *a = &r->asked[t->index];
+	const struct ck_renewal *r = t->arg;
+	struct ck_renewal_rank *a = &r->asked[t->index];
 	size_t n = a->n + a->of_metadata;
 	int rc;
 
@@ -186,7 +159,7 @@ static int look(struct ck_hosts_task *t)
 }
 
 /* Whoever does not answer has no part in it. */
-static int look_at_all(struct renewal *r)
+static int look_at_all(struct ck_renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
 	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
@@ -209,33 +182,13 @@ static int look_at_all(struct renewal *r)
 
 /* --- what they have now --------------------------------------------------------------- */
 
-/* Files were asked for in their order. NULL: it was not, or not by this rank. */
-static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
-				       uint32_t file)
-{
-	const struct asked *a = &r->asked[rank];
-	size_t from = 0, end = a->n;
-
-	while (a->there && from < end) {
-		size_t mid = from + (end - from) / 2;
-
-		if (a->files[mid] == file)
-			return &a->said[mid];
-		if (a->files[mid] < file)
-			from = mid + 1;
-		else
-			end = mid;
-	}
-	return NULL;
-}
-
 /* Nobody is asked for a file, and this says why: it is another one now, or its host is not
  * in the job, where it is down, or did not answer. */
-static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
+static void leave_out(struct ck_renewal *r, const struct ck_hosts_place *p)
 {
 	struct ck_whereabouts *at = &r->at.files[p->file];
 
-	const struct ck_looked *l = said_of(r, p->peer, p->file);
+	const struct ck_looked *l = ck_renewal_said_of(r, p->peer, p->file);
 
 	if (l && l->seen)
 		*at = (struct ck_whereabouts){ p->peer, UINT32_MAX };
@@ -245,15 +198,15 @@ static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 
 /* n places of a file that was there when it was opened. Those that have changed, and those
  * of hosts that are not in the job or have not answered, are left out. */
-static int place_again(struct renewal *r, const struct ck_hosts_place *list,
+static int place_again(struct ck_renewal *r, const struct ck_hosts_place *list,
 		       size_t n)
 {
 	bool is_first = true;
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		const struct ck_looked *l = said_of(r, list[i].peer,
-						    list[i].file);
+		const struct ck_looked *l = ck_renewal_said_of(r, list[i].peer,
+							       list[i].file);
 
 		rc = ck_hosts_tables_know(&r->at, &list[i]);
 		if (rc || !l || !l->seen ||
@@ -269,174 +222,7 @@ static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 	return rc;
 }
 
-/* --- files that were away ------------------------------------------------------------- */
-
-static bool is_usable(const struct renewal *r, const struct ck_looked *l,
-		      uint32_t file)
-{
-	return l && l->seen && !l->trouble && !l->info.err &&
-	       l->info.size >= ck_files_needed(r->hosts->set, file);
-}
-
-/* False: it has failed, or its host has. */
-static bool digest(const struct renewal *r, uint32_t rank, uint32_t file,
-		   struct ck_hosts_digest *out)
-{
-	const struct ck_looked *l = said_of(r, rank, file);
-
-	*out = (struct ck_hosts_digest){ .number = l->number,
-					 .size = l->info.size };
-	return ck_hosts_digest(r->calls, rank, r->hosts->replicas, out, 1) ==
-		       0 &&
-	       out->rc == 0;
-}
-
-static void add_side(const struct renewal *r, uint32_t rank,
-		     const struct ck_hosts_digest *d,
-		     struct ck_hosts_conflict *out, unsigned side)
-{
-	out->of[side].host = ck_hosts_group_of(r->hosts, rank);
-	out->of[side].size = d->size;
-	memcpy(out->of[side].digest, d->digest, CK_COPY_DIGEST);
-}
-
-/* The other of two cannot be compared: this one is read, unless they differed before. */
-static uint32_t uncompared(const struct renewal *r, uint32_t rank,
-			   uint32_t file, struct ck_hosts_conflict *out)
-{
-	const struct ck_hosts_conflict *c = ck_hosts_conflict_of(r->hosts,
-								 file);
-
-	if (!c)
-		return rank;
-	*out = *c;
-	return r->hosts->n;
-}
-
-/* Which of two ranks is read, if they have the same; n: they have not, see *out. Of both no
- * bytes were read yet. One whose copy cannot be compared is not: that comes late. */
-static uint32_t better(const struct renewal *r, uint32_t one, uint32_t other,
-		       uint32_t file, struct ck_hosts_conflict *out)
-{
-	struct ck_hosts_digest x, y;
-
-	if (r->hosts->replicas == CK_REPLICAS_FIRST)
-		return one;
-	if (!digest(r, other, file, &y))
-		return uncompared(r, one, file, out);
-	if (!digest(r, one, file, &x))
-		return uncompared(r, other, file, out);
-	if (x.size == y.size && memcmp(x.digest, y.digest, CK_COPY_DIGEST) == 0)
-		return one;
-	*out = (struct ck_hosts_conflict){ .file = file };
-	add_side(r, one, &x, out, 0);
-	add_side(r, other, &y, out, 1);
-	return r->hosts->n;
-}
-
-/* The first rank of the first host that counts where copies differ; n: none. */
-static uint32_t preferred(const struct renewal *r, uint32_t file)
-{
-	const struct ck_hosts *h = r->hosts;
-
-	for (uint32_t i = 0; i < h->nprefer; i++) {
-		uint32_t rank = h->groups[h->prefer[i]].first;
-
-		if (is_usable(r, said_of(r, rank, file), file))
-			return rank;
-	}
-	return h->n;
-}
-
-/* Which of them is read; n: none is preferred, and it is noted. */
-static uint32_t settle(struct renewal *r, const struct ck_hosts_conflict *c)
-{
-	uint32_t best = preferred(r, c->file);
-	int rc = 0;
-
-	if (best == r->hosts->n)
-		rc = ck_hosts_conflicts_add(&r->conflicts, c);
-	if (rc) /* then it is one that nobody has */
-		ck_log("copies that differ: %s", strerror(-rc));
-	return best;
-}
-
-/* The host is away, or cannot say now what it has. */
-static bool is_unknown(const struct renewal *r, uint32_t host, uint32_t file)
-{
-	uint32_t rank = r->hosts->groups[host].first;
-	const struct ck_looked *l = said_of(r, rank, file);
-
-	return !r->asked[rank].there || (l && l->trouble);
-}
-
-/* Of a file whose copies differed in the job before: nothing says that one of them is
- * another one now. */
-static bool is_unsettled(const struct renewal *r,
-			 const struct ck_hosts_conflict *c)
-{
-	return is_unknown(r, c->of[0].host, c->file) ||
-	       is_unknown(r, c->of[1].host, c->file);
-}
-
-/* The first rank that has it, if all that have it have the same, as far as that can be
- * known; n: none. */
-static uint32_t find_again(struct renewal *r, uint32_t file)
-{
-	const struct ck_hosts *h = r->hosts;
-	const struct ck_hosts_conflict *before = ck_hosts_conflict_of(h, file);
-	struct ck_hosts_conflict c;
-	uint32_t best = h->n;
-
-	if (before && is_unsettled(r, before))
-		return settle(r, before);
-	for (uint32_t rank = 1; rank < h->n; rank++) {
-		const struct ck_looked *l = said_of(r, rank, file);
-
-		if (h->hosts[rank].again || !is_usable(r, l, file))
-			continue;
-		if (best == h->n)
-			best = rank;
-		else
-			best = better(r, best, rank, file, &c);
-		if (best == h->n)
-			return settle(r, &c);
-	}
-	return best;
-}
-
-/* A file is read at one rank: what others may have of it comes late, and soon, whether it
- * was compared here or could not be. Nothing else brings it where its host is not back, for
- * when that was compared the file was nowhere. */
-static void note_beside(struct renewal *r, uint32_t read_at, uint32_t file)
-{
-	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {
-		const struct ck_looked *l = said_of(r, rank, file);
-
-		if (rank != read_at && l &&
-		    (l->seen ? !l->info.err : l->trouble != 0))
-			r->asked[rank].is_beside = true;
-	}
-}
-
-static int place_first(struct renewal *r, uint32_t file)
-{
-	uint32_t rank = find_again(r, file);
-	struct ck_hosts_place place = { .file = file, .peer = rank };
-	const struct ck_looked *l;
-	int rc;
-
-	if (rank == r->hosts->n)
-		return 0;
-	note_beside(r, rank, file);
-	l = said_of(r, rank, file);
-	place.mtime = ck_hosts_nsec(l->info.mtime);
-	rc = ck_hosts_tables_know(&r->at, &place);
-	return rc ? rc
-		  : ck_hosts_tables_use(&r->at, file, rank, l->number, true);
-}
-
-static int place_all(struct renewal *r)
+static int place_all(struct ck_renewal *r)
 {
 	const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
 	const struct ck_hosts *h = r->hosts;
@@ -451,8 +237,8 @@ static int place_all(struct renewal *r)
 			end++;
 		if (end > from)
 			rc = place_again(r, known->list + from, end - from);
-		else if (is_away(h, file))
-			rc = place_first(r, file);
+		else if (ck_renewal_is_away(h, file))
+			rc = ck_renewal_place_first(r, file);
 		from = end;
 	}
 	return rc;
@@ -461,34 +247,35 @@ static int place_all(struct renewal *r)
 /* --- taking over ------------------------------------------------------------------------ */
 
 /* Files that were away have a place now, and are what they are there. */
-static void set_back_all(const struct renewal *r)
+static void set_back_all(const struct ck_renewal *r)
 {
 	const struct ck_hosts *h = r->hosts;
 
 	for (uint32_t file = 0; file < h->nfiles; file++) {
 		uint32_t rank = h->at.files[file].peer;
 
-		if (rank < h->n && is_away(h, file))
-			ck_files_set_back(h->set, file,
-					  &said_of(r, rank, file)->info);
+		if (rank < h->n && ck_renewal_is_away(h, file))
+			ck_files_set_back(
+				h->set, file,
+				&ck_renewal_said_of(r, rank, file)->info);
 	}
 }
 
 /* What was said of files counts as if it was heard. */
-static void note_all(const struct renewal *r)
+static void note_all(const struct ck_renewal *r)
 {
 	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {
-		const struct asked *a = &r->asked[rank];
+		const struct ck_renewal_rank *a = &r->asked[rank];
 
 		for (size_t i = 0; a->there && i < a->n; i++)
 			if (a->said[i].seen && !a->said[i].trouble &&
-			    !is_away(r->hosts, a->files[i]))
+			    !ck_renewal_is_away(r->hosts, a->files[i]))
 				ck_hosts_note(r->hosts, a->files[i], rank,
 					      &a->said[i]);
 	}
 }
 
-static void take_over(struct renewal *r)
+static void take_over(struct ck_renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
 
@@ -507,12 +294,14 @@ static void take_over(struct renewal *r)
 	ck_hosts_note_states(h);
 }
 
-static void fini(struct renewal *r)
+static void fini(struct ck_renewal *r)
 {
 	for (uint32_t i = 0; r->asked && i < r->hosts->n; i++) {
 		free(r->asked[i].names);
 		free(r->asked[i].files);
 		free(r->asked[i].said);
+		free(r->asked[i].digests);
+		free(r->asked[i].places);
 	}
 	free(r->asked);
 	ck_hosts_tables_fini(&r->at);
@@ -522,12 +311,12 @@ static void fini(struct renewal *r)
 int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 		   const bool *there)
 {
-	struct renewal r = { .hosts = h,
-			     .calls = calls,
-			     .there = there,
-			     .asked = calloc(h->n, sizeof(*r.asked)),
-			     .at.files = calloc(h->nfiles + 1UL,
-						sizeof(*r.at.files)) };
+	struct ck_renewal r = { .hosts = h,
+				.calls = calls,
+				.there = there,
+				.asked = calloc(h->n, sizeof(*r.asked)),
+				.at.files = calloc(h->nfiles + 1UL,
+						   sizeof(*r.at.files)) };
 	int rc = r.asked && r.at.files ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; rc == 0 && i < h->n; i++) {
@@ -540,6 +329,8 @@ int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 		rc = look_at_all(&r);
 	if (rc == 0 && !r.asked[0].there)
 		rc = -EIO;
+	if (rc == 0)
+		rc = ck_renewal_compare(&r);
 	if (rc == 0)
 		rc = place_all(&r);
 	if (rc == 0)

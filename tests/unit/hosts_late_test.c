@@ -107,9 +107,12 @@ static void job_end(struct line_thread *t)
 	free(t);
 }
 
-/* Hosts that are missing from then on. */
-static void begin(const bool *missing)
+/* Hosts that are missing from then on; files f0 to f2, n of them. */
+static void begin_of(unsigned n, const bool *missing)
 {
+	static const struct ck_str files[OWNED] = { { "f0", 2 },
+						    { "f1", 2 },
+						    { "f2", 2 } };
 	static const char *const names[OWNERS] = { "h0", "h1", "h2", "h3" };
 	struct ck_host_rank list[OWNERS];
 	struct ck_elsewhere *e;
@@ -122,11 +125,17 @@ static void begin(const bool *missing)
 	m.hosts = ck_hosts_make(&(struct ck_hosts_setup){
 		.calls = m.line->calls, .list = list, .n = OWNERS });
 	m.files = ck_files_make(owners.dirs[0], CK_BENEATH_NO_SYMLINKS, 16);
-	if (!m.hosts || ck_files_add(m.files, CK_STR("f0"), &number))
-		abort();
+	for (unsigned i = 0; i < n; i++)
+		if (!m.hosts || ck_files_add(m.files, files[i], &number))
+			abort();
 	e = ck_hosts_elsewhere(m.hosts);
 	eq_err(e->files(e, m.files, (struct ck_ids){ getuid(), getgid() }, &d),
 	       0);
+}
+
+static void begin(const bool *missing)
+{
+	begin_of(1, missing);
 }
 
 static void end(void)
@@ -226,6 +235,23 @@ static void test_together_differs(void)
 	compare();
 	ok(is_on("-", "-"));
 	end();
+}
+
+/* Several files: each host is asked once for the digests of all. */
+static void test_together_many(void)
+{
+	unsigned before;
+
+	begin_of(OWNED, (bool[OWNERS]){ false, true, true, true });
+	before = asked;
+	have(1, 7);
+	have(2, 7);
+	have(3, 7);
+	all_come();
+	ok(is_on("h1", "-"));
+	eq_u64(asked - before, OWNERS - 1);
+	end();
+	have(3, 0);
 }
 
 /* They differ, and later they do not, when both have been there for a while: both are
@@ -345,6 +371,7 @@ int main(void)
 	test_together(1, "h2", "h1");
 	test_together_there();
 	test_together_differs();
+	test_together_many();
 	test_together_mended();
 	test_together_troubled(1);
 	test_together_troubled(2);
