@@ -109,7 +109,7 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 	int rc = stored_get(cp, c, object, &item, d);
 
 	if (rc == 0)
-		rc = ck_stored_put(&item, 0, NULL);
+		rc = ck_stored_put(&item, 0, d);
 	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(c, object, d);

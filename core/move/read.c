@@ -211,11 +211,13 @@ static int look_again(struct ck_reading *rd, int rc)
 	if (rc && rc != -EIO)
 		return rc;
 	for (size_t i = 0; i < rd->space->nused; i++) {
-		int now = ck_files_look_again(rd->files, &rd->space->used[i]);
+		bool passing;
+		int now = ck_files_look_again(rd->files, &rd->space->used[i],
+					      &passing);
 
 		if (!now)
 			continue;
-		rd->failed = true;
+		rd->failed |= !passing;
 		return now;
 	}
 	return rc;

@@ -367,15 +367,16 @@ int ck_files_get(struct ck_files *f, uint32_t number, struct ck_file *out)
 	return get_remote(file, number, out);
 }
 
-int ck_files_look_again(struct ck_files *f, const struct ck_file *file)
+int ck_files_look_again(struct ck_files *f, const struct ck_file *file,
+			bool *passing)
 {
-	bool passing;
+	int rc;
 
+	*passing = false;
 	if (file->remote)
 		return 0;
-	return noted(f, file->number,
-		     ck_file_check_fd(ck_file_of(f, file->number), file->fd,
-				      &passing));
+	rc = ck_file_check_fd(ck_file_of(f, file->number), file->fd, passing);
+	return *passing ? rc : noted(f, file->number, rc);
 }
 
 bool ck_files_is_open(struct ck_files *f, uint32_t number)

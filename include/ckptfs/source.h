@@ -163,10 +163,10 @@ CK_MUST_USE int ck_files_get(struct ck_files *f, uint32_t number,
 			     struct ck_file *out);
 void ck_files_put(struct ck_files *f, struct ck_file *file);
 /* Once more, by descriptor, after something was read of it: -ESTALE if it is another one
- * by now, or as of ck_files_check(); what was read may be of both then. 0 of a remote one,
+ * by now, what was read may be of both then; or as of ck_files_check(). 0 of a remote one,
  * which its host looks after. */
 CK_MUST_USE int ck_files_look_again(struct ck_files *f,
-				    const struct ck_file *file);
+				    const struct ck_file *file, bool *passing);
 /* Whether it need not be opened now; soon it may. */
 CK_MUST_USE bool ck_files_is_open(struct ck_files *f, uint32_t number);
 /* Reads exactly that many bytes, of a remote file too. -ENODATA: the file ends before;

@@ -141,15 +141,21 @@ bool ck_stored_is_other(struct ck_stored *item)
  * reading it. */
 int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 {
-	bool other = rc == 0 && ck_files_look_again(item->files, &item->file);
+	bool passing = false;
+	int now = 0;
 
 	if (item->changed && rc)
 		d->passing = false;
-	if (other || (rc && rc != -EREMOTE && !ck_is_shortage(rc)))
-		other |= ck_stored_is_other(item);
-	if (other)
-		rc = ck_fail(d, ESTALE, "its file: %s",
-			     strerrordesc_np(ESTALE));
+	if (rc == 0)
+		now = ck_files_look_again(item->files, &item->file, &passing);
+	if (passing)
+		rc = ck_fail_passing(d, -now, "its file: %s",
+				     strerrordesc_np(-now));
+	else if (now || (rc && rc != -EREMOTE && !ck_is_shortage(rc))) {
+		if (ck_stored_is_other(item) || now)
+			rc = ck_fail(d, ESTALE, "its file: %s",
+				     strerrordesc_np(ESTALE));
+	}
 	ck_files_put(item->files, &item->file);
 	return rc;
 }

@@ -30,7 +30,7 @@ CK_MUST_USE int ck_stored_get(struct ck_files *files,
 /* Something is wrong with it: whether that says nothing, for its file is another one by
  * now. */
 CK_MUST_USE bool ck_stored_is_other(struct ck_stored *item);
-/* rc, *d: what became of it; d may be NULL without an error. Returns rc, or -ESTALE if that
+/* rc, *d: what became of it; d is set on an error. Returns rc, or -ESTALE if that
  * is what has happened. */
 CK_MUST_USE int ck_stored_put(struct ck_stored *item, int rc,
 			      struct ck_diag *d);
