@@ -33,11 +33,6 @@ int ck_device_check(struct ck_device *g, CUresult rc)
 	return ck_device_is_lost(g) ? -EOPNOTSUPP : ck_cuda_errno(rc);
 }
 
-int ck_device_enter(struct ck_device *g)
-{
-	return ck_device_check(g, g->cuda->cuCtxSetCurrent(g->context));
-}
-
 static int fail(const struct ck_device *g, CUresult rc, const char *what,
 		struct ck_diag *d)
 {

@@ -43,8 +43,6 @@ CK_MUST_USE int ck_device_open(const struct ck_cuda *cuda, int ordinal,
 			       struct ck_device **out, struct ck_diag *d);
 /* NULL is allowed. Waits for what it is still doing. */
 void ck_device_close(struct ck_device *g);
-/* Each thread that calls the driver for it says so first. */
-CK_MUST_USE int ck_device_enter(struct ck_device *g);
 /* What a call of the driver came to: 0 or an errno, as of ck_cuda_errno(). A sticky one is
  * noted: -EOPNOTSUPP from then on, whatever comes. Any thread. */
 CK_MUST_USE int ck_device_check(struct ck_device *g, CUresult rc);

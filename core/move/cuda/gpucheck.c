@@ -87,7 +87,7 @@ void ck_gpucheck_skip(struct ck_gpucheck *c, const char *check, const char *why)
 
 /* --- devices ------------------------------------------------------------------------------------ */
 
-static double seconds(void)
+double ck_gpucheck_seconds(void)
 {
 	struct timespec t;
 
@@ -120,7 +120,7 @@ static void say_device(struct ck_gpucheck *c, double took)
 static void check_ptx(struct ck_gpucheck *c)
 {
 	const struct ck_cuda *cuda = c->device->cuda;
-	double from = seconds();
+	double from = ck_gpucheck_seconds();
 	CUmodule module;
 	CUresult rc = cuda->cuModuleLoadData(&module, ck_kernels_ptx.bytes);
 	char more[64];
@@ -130,7 +130,7 @@ static void check_ptx(struct ck_gpucheck *c)
 		return;
 	}
 	(void)snprintf(more, sizeof(more), ",\"seconds\":%.3f",
-		       seconds() - from);
+		       ck_gpucheck_seconds() - from);
 	(void)cuda->cuModuleUnload(module);
 	ck_gpucheck_say(c, "ptx", true, more);
 }
@@ -138,14 +138,14 @@ static void check_ptx(struct ck_gpucheck *c)
 static void check_device(struct ck_gpucheck *c, const struct ck_cuda *cuda,
 			 int ordinal)
 {
-	double from = seconds();
+	double from = ck_gpucheck_seconds();
 	struct ck_diag d = { 0 };
 
 	if (ck_device_open(cuda, ordinal, &c->device, &d)) {
 		ck_gpucheck_fail(c, "device", d.text);
 		return;
 	}
-	say_device(c, seconds() - from);
+	say_device(c, ck_gpucheck_seconds() - from);
 	check_ptx(c);
 	ck_gpucheck_tiles(c);
 	ck_gpucheck_speed(c);

@@ -28,6 +28,9 @@ void ck_gpucheck_fail(struct ck_gpucheck *c, const char *check,
 void ck_gpucheck_skip(struct ck_gpucheck *c, const char *check,
 		      const char *why);
 
+/* Of a clock that is never set. */
+double ck_gpucheck_seconds(void);
+
 /* --- checks ------------------------------------------------------------------------------- */
 
 /* Whether kernels move what they should, for all alignments. */

@@ -8,14 +8,12 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 enum {
 	PINNED = 32 << 20,
-	LEAST = 4
-		<< 20, /* of memory of the device; of less nothing is learnt */
-	BATCHES = 4,   /* on their way at once */
-	AT_ONCE = 4,   /* pieces of work between two looks at the clock */
+	LEAST = 4 << 20, /* of the device: of less memory nothing is learnt */
+	BATCHES = 4,	 /* on their way at once */
+	AT_ONCE = 4,	 /* pieces of work between two looks at the clock */
 };
 
 struct speed {
@@ -26,24 +24,17 @@ struct speed {
 	CUdeviceptr src, dst; /* of `size` bytes */
 	size_t size;
 	struct ck_tiles tiles;
-	struct ck_placed placed; /* at src + size: `lists` */
-	CUdeviceptr lists;
+	CUdeviceptr lists;	 /* of tiles, */
+	struct ck_placed placed; /* where they are in it */
 	struct ck_pipe pipe;
 };
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* --- work ------------------------------------------------------------------------------------ */
 
-/* Asks for some, once; then waits for all of it: `ways` is a set of 1 << enum ck_way. */
+/* Asks the device for some. */
 typedef int work_once(struct speed *s);
 
+/* Until all is done that was asked of a set of 1 << enum ck_way. */
 static int wait_for(struct speed *s, unsigned ways)
 {
 	int rc = 0;
@@ -66,14 +57,14 @@ static double rate(struct speed *s, const char *what, work_once *once,
 
 	if (rc == 0)
 		rc = wait_for(s, ways);
-	from = seconds();
+	from = ck_gpucheck_seconds();
 	while (rc == 0 && took < least) {
 		for (unsigned i = 0; i < AT_ONCE && rc == 0; i++)
 			rc = once(s);
 		if (rc == 0)
 			rc = wait_for(s, ways);
 		times += AT_ONCE;
-		took = seconds() - from;
+		took = ck_gpucheck_seconds() - from;
 	}
 	if (rc)
 		ck_gpucheck_fail(s->check, what, strerror(-rc));

@@ -22,7 +22,7 @@ enum {
 /* One copy of a batch, by its places there. */
 struct copied {
 	uint64_t src, dst, run;
-	struct ck_loop loops[2];
+	struct ck_loop loops[2]; /* those behind nloops count 1 */
 	uint32_t nloops;
 	const struct ck_dtype *dtype;
 	uint8_t change;
@@ -77,10 +77,7 @@ static void run_define(const struct copied *c, const uint8_t *from, uint8_t *to)
 static void copy_define(const struct copied *c, const uint8_t *from,
 			uint8_t *to)
 {
-	const struct ck_loop once = { 1, 0, 0 };
-	const struct ck_loop *outer = c->nloops > 1 ? &c->loops[0] : &once;
-	const struct ck_loop *inner = c->nloops ? &c->loops[c->nloops - 1]
-						: &once;
+	const struct ck_loop *outer = &c->loops[0], *inner = &c->loops[1];
 
 	for (uint64_t i = 0; i < outer->count; i++)
 		for (uint64_t k = 0; k < inner->count; k++)
@@ -108,10 +105,8 @@ static uint64_t count_wrong(const struct batch *b)
 		const struct copied *c = &b->copies[n];
 		bool same = true;
 
-		for (uint64_t i = 0; i < (c->nloops ? c->loops[0].count : 1);
-		     i++)
-			for (uint64_t k = 0;
-			     k < (c->nloops > 1 ? c->loops[1].count : 1); k++) {
+		for (uint64_t i = 0; i < c->loops[0].count; i++)
+			for (uint64_t k = 0; k < c->loops[1].count; k++) {
 				uint64_t at = c->dst + i * c->loops[0].dst +
 					      k * c->loops[1].dst;
 
@@ -205,18 +200,20 @@ static int add(struct batch *b, struct copied c)
 /* Rows of a matrix, of two, and one across. */
 static void set_form(struct copied *c, unsigned form)
 {
+	const struct ck_loop once = { .count = 1 };
 	uint64_t wide = c->run + c->src + 3, tall = c->run;
+	const struct ck_loop rows = { 5, tall, wide };
 
-	c->nloops = form == 0 ? 0 : form == 1 ? 1 : 2;
-	c->loops[0] = (struct ck_loop){ 5, tall, wide };
+	c->nloops = form < 2 ? form : 2;
+	c->loops[0] = c->loops[1] = once;
+	if (form == 1 || form == 3)
+		c->loops[0] = rows;
 	if (form == 2) {
-		c->loops[1] = c->loops[0];
 		c->loops[0] = (struct ck_loop){ 3, 5 * tall + 16, 5 * wide };
+		c->loops[1] = rows;
 	}
 	if (form == 3)
-		c->loops[1] = (struct ck_loop){ 4, 5 * tall, 0 };
-	if (form == 3)
-		c->loops[1].src = 5 * wide + 1;
+		c->loops[1] = (struct ck_loop){ 4, 5 * tall, 5 * wide + 1 };
 }
 
 /* Without changes: all places and lengths. */
