@@ -41,28 +41,12 @@ static inline void *area_to(uint64_t address, uint32_t size)
 
 #define CK_TILE_FROM area_from
 #define CK_TILE_TO   area_to
-#include "../../core/move/tile/change.h"
+#include "tile_thread.h"
 
 /* --- moving ------------------------------------------------------------------------ */
 
-static inline void tile_thread(enum ck_tile_kind kind, const struct ck_tile *t,
-			       const struct ck_nest *nest, uint32_t thread,
-			       uint32_t threads)
-{
-	switch (kind) {
-	case CK_TILE_1: ck_tile_vectors(t, nest, thread, threads, 1); break;
-	case CK_TILE_2: ck_tile_vectors(t, nest, thread, threads, 2); break;
-	case CK_TILE_4: ck_tile_vectors(t, nest, thread, threads, 4); break;
-	case CK_TILE_8: ck_tile_vectors(t, nest, thread, threads, 8); break;
-	case CK_TILE_16: ck_tile_vectors(t, nest, thread, threads, 16); break;
-	case CK_TILE_LONG: ck_tile_long(t, nest, thread, threads); break;
-	case CK_TILE_CHANGE: ck_tile_change(t, nest, thread, threads); break;
-	case CK_TILE_KINDS: abort();
-	}
-}
-
 /* Threads in any order, since none waits for another. */
-static inline void tiles_run(const struct ck_tiles *tiles, uint32_t threads)
+static inline void tiles_run(const struct ck_tiles *tiles)
 {
 	area.bad = false;
 	area.stored = 0;
@@ -71,9 +55,10 @@ static inline void tiles_run(const struct ck_tiles *tiles, uint32_t threads)
 			const struct ck_tile *t = &tiles->of[kind].list[i];
 
 			area.bad |= t->nest >= tiles->nnests;
-			for (uint32_t k = threads; !area.bad && k > 0 && k--;)
+			for (uint32_t k = CK_TILE_THREADS;
+			     !area.bad && k > 0 && k--;)
 				tile_thread((enum ck_tile_kind)kind, t,
-					    &tiles->nests[t->nest], k, threads);
+					    &tiles->nests[t->nest], k);
 		}
 }
 

@@ -46,12 +46,12 @@ static bool host_agrees(const struct random_copy *r)
 }
 
 static bool moves_right(const struct random_copy *r,
-			const struct ck_tiles *tiles, uint32_t threads)
+			const struct ck_tiles *tiles)
 {
 	size_t from, len = span_of(r, &from);
 
 	memset(area.dst + from, 0xa5, len);
-	tiles_run(tiles, threads);
+	tiles_run(tiles);
 	return !area.bad && area.stored == r->runs * r->copy.run &&
 	       memcmp(area.dst + from, want + from, len) == 0;
 }
@@ -90,7 +90,7 @@ static void test_random(void)
 		differ += !host_agrees(&r);
 		ck_tiles_clear(&tiles);
 		wrong += ck_tiles_add(&tiles, &r.copy) != 0 ||
-			 !moves_right(&r, &tiles, CK_TILE_THREADS);
+			 !moves_right(&r, &tiles);
 		large += !are_small(&tiles);
 		for (unsigned k = 0; k < CK_TILE_KINDS; k++)
 			kinds[k] += tiles.of[k].n;
@@ -158,7 +158,7 @@ static void test_lies(void)
 		if (!lie(&tiles, how, kind))
 			continue;
 		told[how]++;
-		seen[how] += !moves_right(&r, &tiles, CK_TILE_THREADS);
+		seen[how] += !moves_right(&r, &tiles);
 	}
 	/* A byte may be as before by chance. */
 	for (unsigned how = 0; how < NLIES; how++)

@@ -47,7 +47,7 @@ static inline void *place_to(uint64_t at, uint32_t size)
 
 #define CK_TILE_FROM place_from
 #define CK_TILE_TO   place_to
-#include "../../../core/move/tile/change.h"
+#include "../../lib/tile_thread.h"
 
 /* --- modules ---------------------------------------------------------------------------- */
 
@@ -259,22 +259,6 @@ static void tile_check(const struct ck_tile *t, const struct ck_nest *nest)
 			standin_die(uses->call, "a loop of no steps");
 }
 
-static void thread_run(unsigned kind, const struct ck_tile *t,
-		       const struct ck_nest *nest, uint32_t thread)
-{
-	const uint32_t threads = CK_TILE_THREADS;
-
-	switch (kind) {
-	case CK_TILE_1: ck_tile_vectors(t, nest, thread, threads, 1); break;
-	case CK_TILE_2: ck_tile_vectors(t, nest, thread, threads, 2); break;
-	case CK_TILE_4: ck_tile_vectors(t, nest, thread, threads, 4); break;
-	case CK_TILE_8: ck_tile_vectors(t, nest, thread, threads, 8); break;
-	case CK_TILE_16: ck_tile_vectors(t, nest, thread, threads, 16); break;
-	case CK_TILE_LONG: ck_tile_long(t, nest, thread, threads); break;
-	default: ck_tile_change(t, nest, thread, threads); break;
-	}
-}
-
 static void block_run(const struct standin_launch *l, unsigned block,
 		      uint32_t first, bool idle)
 {
@@ -289,7 +273,8 @@ static void block_run(const struct standin_launch *l, unsigned block,
 		uint32_t thread = (first + i) % CK_TILE_THREADS;
 
 		if (thread || !idle)
-			thread_run(l->kind, &t, nest, thread);
+			tile_thread((enum ck_tile_kind)l->kind, &t, nest,
+				    thread);
 	}
 }
 
