@@ -7,7 +7,6 @@ environment with the wheels of it, which is made if need be (100 MB).
 """
 import glob
 import os
-import shutil
 import subprocess
 import sys
 import venv
@@ -19,9 +18,13 @@ PLACE = os.path.normpath(os.path.join(ROOT, ".venv-cuda-13.0"))
 
 
 def of_system():
-    nvcc = shutil.which("nvcc",
-                        path=os.environ["PATH"] + ":/usr/local/cuda/bin")
-    return nvcc and os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
+    """An nvcc on PATH may be a script that calls the one of CUDA's directory."""
+    for place in ["/usr/local/cuda/bin", *os.environ["PATH"].split(":")]:
+        toolkit = os.path.dirname(os.path.realpath(place))
+        if (os.access(toolkit + "/bin/nvcc", os.X_OK)
+                and os.path.exists(toolkit + "/include/cuda.h")):
+            return toolkit
+    return None
 
 
 def of_wheels():
