@@ -79,6 +79,10 @@ static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		rc = transforms.len ? undo(&item, transforms, bytes, len, d)
 				    : ck_stored_read(&item, bytes, d);
 		rc = ck_stored_put(&item, rc, d);
+		if (rc) { /* its file may be another one since it was read */
+			free(*bytes);
+			*bytes = NULL;
+		}
 	} while (item.again);
 	return rc;
 }
@@ -106,10 +110,14 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_stored item;
-	int rc = stored_get(cp, c, object, &item, d);
+	int rc;
 
-	if (rc == 0)
+	do {
+		rc = stored_get(cp, c, object, &item, d);
+		if (rc)
+			break;
 		rc = ck_stored_put(&item, 0, d);
+	} while (item.again);
 	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(c, object, d);

@@ -217,7 +217,7 @@ static int look_again(struct ck_reading *rd, int rc)
 
 		if (!now)
 			continue;
-		rd->failed |= !passing;
+		rd->failed = true;
 		return now;
 	}
 	return rc;

@@ -366,6 +366,10 @@ static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		rc = locate_in(&stored, transforms_of(c, item), &want, extent,
 			       strides, d);
 		rc = ck_stored_put(&stored, rc, d);
+		if (rc) { /* its file may be another one since it was read */
+			free((void *)(uintptr_t)extent->memory);
+			extent->memory = NULL;
+		}
 	} while (stored.again);
 	return rc;
 }

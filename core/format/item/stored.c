@@ -148,6 +148,8 @@ int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 		d->passing = false;
 	if (rc == 0)
 		now = ck_files_look_again(item->files, &item->file, &passing);
+	if (passing && ck_files_leave(item->files, item->file.number, now))
+		item->again = true;
 	if (passing)
 		rc = ck_fail_passing(d, -now, "its file: %s",
 				     strerrordesc_np(-now));
