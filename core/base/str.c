@@ -213,3 +213,32 @@ bool ck_utf8_valid(struct ck_str s)
 	}
 	return true;
 }
+
+/* --- numbers ------------------------------------------------------------------- */
+
+bool ck_digits_take(const char **text, uint64_t *out)
+{
+	const char *begin = *text;
+
+	*out = 0;
+	for (; **text >= '0' && **text <= '9'; (*text)++)
+		if (!ck_mul(out, *out, 10) ||
+		    !ck_add(out, *out, (uint64_t)(**text - '0')))
+			return false;
+	return *text > begin;
+}
+
+bool ck_size_parse(const char *text, uint64_t *out)
+{
+	unsigned shift = 0;
+
+	if (!ck_digits_take(&text, out))
+		return false;
+	switch (*text) {
+	case 'K': shift = 10; break;
+	case 'M': shift = 20; break;
+	case 'G': shift = 30; break;
+	default: break;
+	}
+	return !text[shift > 0] && ck_mul(out, *out, UINT64_C(1) << shift);
+}

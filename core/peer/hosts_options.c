@@ -42,46 +42,16 @@ static int set_text(char **out, const struct setting *s, struct ck_diag *d)
 	return *out ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 
-/* Decimal digits from *text on, which is moved behind them. False: there are none, or
- * too many. */
-static bool take_number(const char **text, uint64_t *out)
-{
-	const char *begin = *text;
-
-	*out = 0;
-	for (; **text >= '0' && **text <= '9'; (*text)++)
-		if (!ck_mul(out, *out, 10) ||
-		    !ck_add(out, *out, (uint64_t)(**text - '0')))
-			return false;
-	return *text > begin;
-}
-
 static int parse_seconds(const struct setting *s, unsigned most,
 			 const char *expected, unsigned *out, struct ck_diag *d)
 {
 	const char *p = s->value;
 	uint64_t n;
 
-	if (!take_number(&p, &n) || *p || n < 1 || n > most)
+	if (!ck_digits_take(&p, &n) || *p || n < 1 || n > most)
 		return refuse(s, expected, d);
 	*out = (unsigned)n;
 	return 0;
-}
-
-/* Bytes, K, M or G. */
-static bool parse_size(const char *text, uint64_t *out)
-{
-	uint64_t unit = 1;
-
-	if (!take_number(&text, out))
-		return false;
-	switch (*text) {
-	case 'K': unit = kib; break;
-	case 'M': unit = mib; break;
-	case 'G': unit = gib; break;
-	default: break;
-	}
-	return !text[unit > 1] && ck_mul(out, *out, unit);
 }
 
 /* A network of IPv4, which are those that OpenMPI understands. */
@@ -230,7 +200,7 @@ static int set_segment(struct ck_hosts_options *o, const struct setting *s,
 {
 	uint64_t n;
 
-	if (!parse_size(s->value, &n) || n < 256 * kib || n > 64 * mib ||
+	if (!ck_size_parse(s->value, &n) || n < 256 * kib || n > 64 * mib ||
 	    (n & (n - 1)))
 		return refuse(s, "a power of two from 256K to 64M", d);
 	o->segment = n;
@@ -241,7 +211,7 @@ static int set_memory(uint64_t *out, const struct setting *s, struct ck_diag *d)
 {
 	uint64_t n;
 
-	if (!parse_size(s->value, &n) || n < mib || n > 1024 * gib)
+	if (!ck_size_parse(s->value, &n) || n < mib || n > 1024 * gib)
 		return refuse(s, "a size from 1M to 1024G", d);
 	*out = n;
 	return 0;

@@ -97,6 +97,10 @@ int ck_str_natural_cmp(struct ck_str a, struct ck_str b);
 /* How many bytes have to be inserted, removed or replaced to make b of a; most
  * + 1 if it takes more than `most`, or what differs is longer than 256 bytes. */
 size_t ck_str_distance(struct ck_str a, struct ck_str b, size_t most);
+/* Decimal digits from *text on, which moves behind them. False: none, or too many. */
+CK_MUST_USE bool ck_digits_take(const char **text, uint64_t *out);
+/* Bytes, as digits and K, M, G or nothing behind them. */
+CK_MUST_USE bool ck_size_parse(const char *text, uint64_t *out);
 
 /* --- growable bytes ----------------------------------------------------- */
 
