@@ -298,17 +298,34 @@ static int fail_left(const struct session *s, struct ck_diag *d)
 		       ck_show(ck_str_from(s->mountpoint)));
 }
 
-/* Before the first thread. */
-static int drop_privileges(const struct session *s, struct ck_diag *d)
+static int privileges_drop(const struct ck_mount_options *o, struct ck_diag *d)
 {
-	const char *log = s->fs->options->log;
-	bool syslog = log && strcmp(log, "syslog") == 0;
+	bool syslog = o->log && strcmp(o->log, "syslog") == 0;
 
-	if (!s->detacher)
-		return 0;
 	return ck_privileges_drop(
-		s->fs->writer ? CK_ROLE_WRITER : CK_ROLE_READER,
+		o->write && !o->ro ? CK_ROLE_WRITER : CK_ROLE_READER,
 		syslog ? CK_SOCKETS_UNIX : CK_SOCKETS_NONE, d);
+}
+
+static int thread_first(void *arg)
+{
+	struct ck_diag d = { 0 };
+	int rc = geteuid() == 0 ? privileges_drop(arg, &d) : 0;
+
+	if (rc)
+		ck_log("%s", d.text);
+	return rc;
+}
+
+struct ck_first ck_fs_first(struct ck_mount_options *o)
+{
+	return (struct ck_first){ thread_first, o };
+}
+
+/* Before the first thread of those that serve. */
+static int session_drop(const struct session *s, struct ck_diag *d)
+{
+	return s->detacher ? privileges_drop(s->fs->options, d) : 0;
 }
 
 static int session_loop(struct fuse_session *session)
@@ -350,7 +367,7 @@ static int threads_start(struct session *s, struct ck_diag *d)
  * for are finished while those who asked can be answered. */
 static int session_run(struct session *s, struct ck_diag *d)
 {
-	int left, rc = drop_privileges(s, d);
+	int left, rc = session_drop(s, d);
 
 	if (rc == 0)
 		rc = threads_start(s, d);

@@ -173,8 +173,12 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 			   .stats = c->stats },
 		.ranks = numbers,
 	};
-	int rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
+	int rc;
 
+	/* Who listens makes the others, and has nothing to give up any more. */
+	if (c->links == 1)
+		link.first = c->options->first;
+	rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
 	free(numbers);
 	if (rc)
 		return ck_fail(d, -rc, "link: %s", strerror(-rc));
@@ -308,7 +312,8 @@ static int listen_start(struct ck_cluster *c)
 	if (stop < 0)
 		return -errno;
 	c->stop = stop;
-	rc = ck_thread_start(&c->listener, listen_run, c);
+	rc = ck_thread_start_first(&c->listener, &c->options->first, listen_run,
+				   c);
 	if (rc)
 		ck_fd_cleanup(&c->stop);
 	return rc;

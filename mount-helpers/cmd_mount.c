@@ -106,6 +106,7 @@ static int serve(struct mount *m)
 		return ck_trouble("%s: cannot be opened as log: %s",
 				  ck_show(ck_str_from(log)), strerror(-rc));
 	m->options.format.write = m->options.write && !m->options.ro;
+	m->options.hosts.first = ck_fs_first(&m->options);
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
 		rc = find_hosts(m, &d);

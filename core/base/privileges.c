@@ -9,6 +9,7 @@
 #include "ckptfs/privileges.h"
 #include <errno.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -183,4 +184,48 @@ int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
 		return ck_fail(d, -rc, "capabilities: %s", strerror(-rc));
 	filter_calls(role, sockets);
 	return 0;
+}
+
+/* --- threads that are there before ---------------------------------------------- */
+
+/* Its starter's, and there until `done` was posted. */
+struct beginning {
+	const struct ck_first *first;
+	void *(*run)(void *arg);
+	void *arg;
+	sem_t done;
+	int rc; /* of what is first, once that is done */
+};
+
+static void *begin(void *arg)
+{
+	struct beginning *b = arg;
+	void *(*run)(void *) = b->run;
+	void *its = b->arg;
+	int rc = b->rc = b->first->run(b->first->arg);
+
+	(void)sem_post(&b->done);
+	return rc ? NULL : run(its);
+}
+
+int ck_thread_start_first(pthread_t *out, const struct ck_first *first,
+			  void *(*run)(void *arg), void *arg)
+{
+	struct beginning b = { .first = first, .run = run, .arg = arg };
+	int rc;
+
+	if (!first->run)
+		return ck_thread_start(out, run, arg);
+	if (sem_init(&b.done, 0, 0))
+		return -errno;
+	rc = ck_thread_start(out, begin, &b);
+	if (rc == 0) {
+		while (sem_wait(&b.done))
+			; /* EINTR */
+		rc = b.rc;
+		if (rc)
+			pthread_join(*out, NULL);
+	}
+	sem_destroy(&b.done);
+	return rc;
 }

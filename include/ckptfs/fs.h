@@ -78,6 +78,11 @@ CK_MUST_USE int ck_detacher_start(const char *mountpoint,
 /* It does what it was told last and ends. NULL is allowed. */
 void ck_detacher_end(struct ck_detacher *detacher);
 
+/* What gives up all that root's daemon does not need to serve, in each thread that is started
+ * before it is mounted; why it fails is logged. A user's has nothing to give up. The options
+ * stay the caller's. */
+struct ck_first ck_fs_first(struct ck_mount_options *o);
+
 /* Mounts cp on mountpoint and serves requests until the mount ends or
  * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(mount, arg) is called
  * once when the tree can be used, from another thread; mount is the number that

@@ -8,6 +8,7 @@
 #define CKPTFS_HOSTS_OPTIONS_H
 
 #include "ckptfs/hostlist.h"
+#include "ckptfs/privileges.h"
 
 /* How copies of one file are compared. */
 enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };
@@ -31,7 +32,10 @@ struct ck_hosts_options {
 	unsigned timeout; /* seconds without progress of a read */
 	int rejoin;	  /* seconds between tries, or CK_REJOIN_OFF */
 	uint64_t segment, cache, ownermem; /* bytes */
-	const char *dependent;		   /* private: one that needs hosts */
+	/* Of threads that are there before the checkpoint is mounted; set by who gives up
+	 * privileges then. */
+	struct ck_first first;
+	const char *dependent; /* private: one that needs hosts */
 };
 
 /* name: that of an option, as a table has it, perhaps with a `=` behind it. separator:

@@ -9,6 +9,7 @@
 #define CKPTFS_LINK_H
 
 #include "ckptfs/calls.h"
+#include "ckptfs/privileges.h"
 
 #define CK_LINK_NO_RANK UINT32_MAX
 
@@ -25,10 +26,12 @@ struct ck_link_options {
 	 * CK_LINK_NO_RANK: it is not in it, and down as long as this link is. NULL:
 	 * peers are ranks. Borrowed while it is made. */
 	const uint32_t *ranks;
+	struct ck_first first; /* of its thread */
 };
 
 /* Starts its thread. -EINVAL: the memory is not so, or there are no peers or no
- * ping_msec, or two have one rank; -ENOMEM; errors of mmap(2) and pthread_create(3). */
+ * ping_msec, or two have one rank; -ENOMEM; errors of mmap(2) and
+ * ck_thread_start_first(). */
 CK_MUST_USE int ck_link_make(const struct ck_link_options *options,
 			     struct ck_link **out);
 struct ck_calls *ck_link_calls(struct ck_link *l);

@@ -8,6 +8,8 @@
 
 #include "ckptfs/base.h"
 
+#include <pthread.h>
+
 enum ck_role {
 	CK_ROLE_READER,	  /* reads the checkpoint */
 	CK_ROLE_WRITER,	  /* writes it, too */
@@ -28,5 +30,18 @@ enum ck_sockets {
  * is no error. */
 CK_MUST_USE int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
 				   struct ck_diag *d);
+
+/* What a thread has to do before all else, since it is started before its process has given
+ * up anything. run: 0 or an error; NULL: there is nothing to do. */
+struct ck_first {
+	int (*run)(void *arg);
+	void *arg;
+};
+
+/* As ck_thread_start(), but returns when that is done. If it fails there is no thread, and
+ * its error is returned. */
+CK_MUST_USE int ck_thread_start_first(pthread_t *out,
+				      const struct ck_first *first,
+				      void *(*run)(void *arg), void *arg);
 
 #endif

@@ -25,22 +25,24 @@ static struct {
 enum { MEMORY = 96 << 20, SEGMENT = 1 << 20, CACHE = 64 << 20 };
 
 /* The program beside this one, as a mount over hosts starts it. */
-static void owner_start(const struct ck_checkpoint *cp, enum ck_beneath how)
+static void owner_start(const struct ck_checkpoint *cp,
+			const struct ck_mount_options *mount)
 {
 	struct ck_link_options o = { .calls = { .npeers = 1,
 						.ping_msec = 1000,
 						.silence_msec = 5000,
 						.timeout_msec = 30000,
-						.window = 16 << 20 } };
+						.window = 16 << 20 },
+				     .first = mount->hosts.first };
 	static char program[] = CK_PROGRAM, serve[] = "serve",
 		    door[] = "--door", option[] = "-o",
 		    beneath[] = "shardlinks=beneath";
+	bool links = mount->format.shardlinks == CK_BENEATH_SYMLINKS;
 	struct ck_door_way way;
 	struct ck_door at;
-	char *argv[] = { program,  serve,
-			 door,	   at.name,
-			 cp->path, how == CK_BENEATH_SYMLINKS ? option : NULL,
-			 beneath,  NULL };
+	char *argv[] = { program, serve,    door,
+			 at.name, cp->path, links ? option : NULL,
+			 beneath, NULL };
 
 	if (ck_door_open(&at) || ck_job_start(argv, NULL, &far.job) ||
 	    ck_door_wait(&at, MEMORY, far.job.ended, 10000, &way))
@@ -93,7 +95,7 @@ static int far_open(const char *path, const struct ck_format_options *options,
 
 	if (rc || options->write)
 		return rc;
-	owner_start(*out, options->shardlinks);
+	owner_start(*out, o);
 	files_ask(*out);
 	o->remote = &far.requester.mover;
 	o->hosts.segment = SEGMENT;

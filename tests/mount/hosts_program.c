@@ -106,14 +106,16 @@ static void rank_start(const struct ck_door *at, uint32_t i,
 		die(program, rc);
 }
 
-static void ranks_start(enum ck_beneath how)
+static void ranks_start(const struct ck_hosts_options *options,
+			enum ck_beneath how)
 {
 	struct ck_link_options o = { .calls = { .npeers = job.n,
 						.ping_msec = 500,
 						.silence_msec = 3000,
 						.timeout_msec = 30000,
 						.window = 16 << 20 },
-				     .ranks = job.numbers };
+				     .ranks = job.numbers,
+				     .first = options->first };
 	struct ck_door_way way;
 	struct ck_door at;
 	int rc = ck_door_open(&at);
@@ -246,12 +248,12 @@ int ck_cluster_start(struct ck_hosts_options *options,
 		     struct ck_format_options *format, const char **source,
 		     int wanted, struct ck_cluster **out, struct ck_diag *d)
 {
-	(void)options, (void)source, (void)wanted, (void)d;
+	(void)source, (void)wanted, (void)d;
 	*out = NULL;
 	if (format->write || !getenv("CKPTFS_HOSTS"))
 		return 0;
 	names_read();
-	ranks_start(format->shardlinks);
+	ranks_start(options, format->shardlinks);
 	ranks_wait();
 	rank_signal(false);
 	hosts_make();

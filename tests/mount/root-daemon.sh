@@ -18,9 +18,13 @@ of() {
 	cat /proc/"$1"/task/*/status | sed -n "s/^$2:[[:space:]]*//p" | sort -u
 }
 
-# The process that unmounts for a daemon.
+# The process that unmounts for a daemon; others of its processes serve.
 detacher() {
-	cat /proc/"$1"/task/*/children | tr -d ' '
+	local child
+	for child in $(cat /proc/"$1"/task/*/children); do
+		tr '\0' '\n' <"/proc/$child/cmdline" | grep -qx serve ||
+			echo "$child"
+	done
 }
 
 # Daemons that nobody has waited for are gone, too.
@@ -107,10 +111,8 @@ ended "$pid" 'auto_unmount: umount(8)' "$other"
 # --- no mount but its own --------------------------------------------------------
 
 # In a mount namespace of its own, since it covers and leaves mounts.
+export -f detacher
 unshare -m bash -u -c '. "$HERE/functions.sh"
-detacher() {
-	cat /proc/"$1"/task/*/children | tr -d " "
-}
 for end in KILL TERM; do
 	mounted "$1" -o auto_unmount
 	pid=$(daemon)

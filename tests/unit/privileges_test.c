@@ -262,8 +262,96 @@ static void test_capabilities(void)
 	       EPERM, "a writer", "none comes back");
 }
 
+/* --- threads that are started before ------------------------------------------- */
+
+static int fail_first(void *ran)
+{
+	*(bool *)ran = true;
+	return -EACCES;
+}
+
+static void *count_runs(void *runs)
+{
+	++*(int *)runs;
+	return NULL;
+}
+
+static void test_first_fails(void)
+{
+	bool ran = false;
+	int runs = 0;
+	const struct ck_first first = { fail_first, &ran }, none = { 0 };
+	pthread_t thread;
+
+	is_int(ck_thread_start_first(&thread, &first, count_runs, &runs),
+	       -EACCES, "what is first fails", "so does the start");
+	is_int(ran && runs == 0, 1, "what is first fails", "nothing else runs");
+	is_int(ck_thread_start_first(&thread, &none, count_runs, &runs), 0,
+	       "nothing is first", "a thread");
+	pthread_join(thread, NULL);
+	is_int(runs, 1, "nothing is first", "it has run");
+}
+
+struct dropper {
+	pthread_t thread; /* where it was done */
+	bool ran;
+	int kept; /* after that */
+};
+
+static int drop_first(void *arg)
+{
+	struct dropper *d = arg;
+	struct ck_diag diag = { 0 };
+
+	d->thread = pthread_self();
+	d->ran = true;
+	return ck_privileges_drop(CK_ROLE_READER, CK_SOCKETS_NONE, &diag);
+}
+
+static void *count_in_thread(void *arg)
+{
+	struct dropper *d = arg;
+
+	if (pthread_equal(d->thread, pthread_self()))
+		d->kept = count_kept(NULL);
+	return NULL;
+}
+
+/* In a process of its own. Its first thread has all that it had. */
+static int start_dropper(void)
+{
+	struct dropper d = { 0 };
+	const struct ck_first first = { drop_first, &d };
+	int before = count_kept(NULL);
+	pthread_t thread;
+
+	if (ck_thread_start_first(&thread, &first, count_in_thread, &d))
+		return 1;
+	if (!d.ran)
+		return 2;
+	pthread_join(thread, NULL);
+	if (d.kept != 1)
+		return 3;
+	return count_kept(NULL) == before && before > 1 && !no_new_privs(NULL)
+		       ? 0
+		       : 4;
+}
+
+static void test_first_drops(void)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0)
+		_exit(start_dropper());
+	waitpid(child, &status, 0);
+	is_int(status, 0, "a thread that gives up first",
+	       "it has, and the others have not");
+}
+
 int main(void)
 {
+	test_first_fails();
 	is_int(as_role(CK_ROLE_READER, CK_SOCKETS_NONE, no_new_privs, NULL), 1,
 	       "a reader", "no_new_privs");
 	/* A sanitizer needs calls, and only root has capabilities. */
@@ -273,7 +361,9 @@ int main(void)
 		test_syslog();
 		test_hosts();
 	}
-	if (geteuid() == 0)
+	if (geteuid() == 0) {
 		test_capabilities();
+		test_first_drops();
+	}
 	return tap_done();
 }
