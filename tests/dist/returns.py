@@ -491,4 +491,4 @@ def act(test):
 
 CKPTFS = os.path.realpath(sys.argv[1])
 TESTS = [test for name, test in globals().items() if name.startswith("test_")]
-sys.exit(0 if skipped() else play(TESTS, act))
+sys.exit(0 if skipped() else play(TESTS, act, 5))

@@ -5,36 +5,39 @@ hosts of its own. Scenes that mostly wait do not get in each other's way.
     sys.exit(play(TESTS, act))
 
 TESTS are functions; act(test) does one, with results, and returns the exit status. The
-program's words after the first are names of those that are done: one by itself, several
-or all (without any) as said, and what they print is printed in the order of TESTS.
+program's words after the first, or after so many, are names of those that are done: one by
+itself, several or all (without any) as said, and what they print is printed in the order of
+TESTS.
 """
 import os
 import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from tap import Tap
 
 AT_A_TIME = 3
 
 
-def play(tests, act, at_a_time=AT_A_TIME):
+def play(tests, act, at_a_time=AT_A_TIME, words=1):
     by_name = {test.__name__: test for test in tests}
-    names = sys.argv[2:] or list(by_name)
-    if len(sys.argv) == 3:
+    given = sys.argv[1 + words:]
+    names = given or list(by_name)
+    if len(given) == 1:
         return act(by_name[names[0]])
     tap = Tap()
     with ThreadPoolExecutor(at_a_time) as pool:
-        for name, done in zip(names, pool.map(one, names)):
+        for name, done in zip(names, pool.map(partial(one, words), names)):
             print(f"# {name}")
             repeat(tap, name, done)
     return tap.finish()
 
 
-def one(name):
+def one(words, name):
     return subprocess.run(
-        [sys.executable, "-B", os.path.abspath(sys.argv[0]), sys.argv[1], name],
+        [sys.executable, "-B", os.path.abspath(sys.argv[0]), *sys.argv[1:1 + words], name],
         stdout=subprocess.PIPE, text=True)
 
 

@@ -9,6 +9,7 @@ in whatever way, is seen. Prints TAP.
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -46,6 +47,16 @@ def is_empty():
     pass
 
 
+def meets():
+    """Three of it are there at one time."""
+    place = os.environ["CKPTFS_MEET"]
+    open(f"{place}/{os.getpid()}", "w").close()
+    end = time.monotonic() + 60
+    while len(os.listdir(place)) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    tap.check(len(os.listdir(place)) == 3, "meets")
+
+
 def act(scene):
     scene()
     return tap.finish()
@@ -75,10 +86,14 @@ def main():
     begun = time.monotonic()
     played(*[slow] * 6)
     took = time.monotonic() - begun
-    tap.check(1 <= took < 3, "three at a time", took)
+    tap.check(took >= 1, "no more than three at a time", took)
+    with tempfile.TemporaryDirectory() as place:
+        os.environ["CKPTFS_MEET"] = place
+        got = played(*[meets] * 3)
+        tap.check(got[0] == 0, "three at a time", got)
     return tap.finish()
 
 
 if len(sys.argv) > 1:
-    sys.exit(play((slow, quick, fails, dies, raises, is_empty), act))
+    sys.exit(play((slow, quick, fails, dies, raises, is_empty, meets), act))
 sys.exit(main())

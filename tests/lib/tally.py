@@ -7,9 +7,11 @@ FILE is a meson testlog.json (ends in .json) or the TAP output of one program;
 NAME says in failures where it ran. A program counts one for each of its TAP
 lines; one that printed none, or that ended badly without saying which line is
 to blame, counts one. In a --strict suite a skip is a failure, and so is a suite
-that did not run. The last line is "N passed, N failed, N skipped".
+that did not run. The last lines are which suites and tests took the longest, and "N passed,
+N failed, N skipped".
 """
 
+import collections
 import json
 import re
 import sys
@@ -24,6 +26,19 @@ class Tally:
         self.strict = strict
         self.seen = set()
         self.passed = self.failed = self.skipped = 0
+        self.seconds = collections.Counter()  # of suites, and of tests
+        self.slow = collections.Counter()
+
+    def took(self, name, suites, where, seconds):
+        for suite in suites:
+            self.seconds[f'{name}/{suite}'] += seconds
+        self.slow[where] += seconds
+
+    def times(self):
+        """Where the time went: a line each, for whoever has to save some."""
+        for what, all_of in (('suites', self.seconds), ('slowest', self.slow)):
+            print(f'{what}: ' + ', '.join(f'{name} {seconds:.0f} s' for name, seconds in
+                                          all_of.most_common(12) if seconds >= 1))
 
     def skip(self, where, suites, why):
         if self.strict & suites:
@@ -73,6 +88,7 @@ class Tally:
         where = f'{name}/{short}'
         suites = set(suites.split(':')[-1].split('+'))
         self.seen |= suites
+        self.took(name, suites, where, test.get('duration', 0))
         text = test.get('stdout', '')
         good = test['result'] in ('OK', 'SKIP')
         if not good:
@@ -113,6 +129,7 @@ def main(args):
     for suite in sorted(strict - tally.seen):
         tally.failed += 1
         print(f'FAILED {suite}: the suite did not run')
+    tally.times()
     print(f'{tally.passed} passed, {tally.failed} failed, '
           f'{tally.skipped} skipped')
     return 1 if tally.failed or not tally.passed else 0

@@ -12,12 +12,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 count = failed = 0
 
 
-def meson(result, stdout, suite='lint+unit'):
-    return json.dumps({'name': f'ckptfs:{suite} / t', 'result': result,
+def meson(result, stdout, suite='lint+unit', seconds=0):
+    return json.dumps({'name': f'ckptfs:{suite} / t', 'result': result, 'duration': seconds,
                        'stdout': stdout, 'stderr': ''})
 
 
-def expect(what, last, *tests, args=()):
+def expect(what, last, *tests, args=(), said=""):
     global count, failed
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'log.json')
@@ -27,7 +27,7 @@ def expect(what, last, *tests, args=()):
             [sys.executable, os.path.join(HERE, 'tally.py'), *args,
              'x=' + path], capture_output=True, text=True)
     bad = ' 0 failed' not in last or last.startswith('0 passed')
-    good = (out.stdout.rstrip().split('\n')[-1] == last
+    good = (out.stdout.rstrip().split('\n')[-1] == last and said in out.stdout
             and (out.returncode != 0) == bad)
     count += 1
     failed += not good
@@ -56,6 +56,9 @@ expect('a skip in a strict suite is a failure',
 expect('a strict suite that did not run is a failure',
        '1 passed, 1 failed, 0 skipped', meson('OK', 'x'),
        args=('--strict', 'torch'))
+expect('the longest are named', '3 passed, 0 failed, 0 skipped', meson('OK', 'x', 'unit', 2),
+       meson('OK', 'x', 'dist', 40.4), meson('OK', 'x', 'lint', 0.2),
+       said='suites: x/dist 40 s, x/unit 2 s\nslowest: x/t 43 s\n')
 expect('nothing run is a failure', '0 passed, 0 failed, 0 skipped')
 print(f'1..{count}')
 sys.exit(failed > 0)
