@@ -5,9 +5,7 @@
  */
 #include "ckptfs/tiles.h"
 #include "kernels.h"
-#include "standin/loaded.h"
-
-static const char *library;
+#include "standin/deaths.h"
 
 enum { SIZE = 1000 };
 
@@ -107,6 +105,11 @@ static void freed_while_used(void)
 	(void)usleep(5000);
 	must(cu.cuMemFree(p.srcDevice));
 	(void)cu.cuStreamSynchronize(gpu.a);
+}
+
+static void set_too_much(void)
+{
+	(void)cu.cuMemsetD8Async(device + 1, 0, SIZE, gpu.a);
 }
 
 static void host_freed_too_early(void)
@@ -342,10 +345,7 @@ static void left(void)
 
 /* ----------------------------------------------------------------------------------------- */
 
-static const struct {
-	void (*run)(void);
-	const char *saying;
-} deaths[] = {
+static const struct death deaths[] = {
 	{ host_as_device, "cuMemcpyHtoDAsync_v2: an address of the host" },
 	{ device_as_host, "cuMemcpyDtoHAsync_v2: an address of a device" },
 	{ no_allocation, "an address outside of all" },
@@ -354,6 +354,7 @@ static const struct {
 	{ host_over_its_end, "1000 bytes from 1 on of an allocation of 1000" },
 	{ rows_over_its_end, "cuMemcpy2DAsync_v2: 1050 bytes from 0 on" },
 	{ pageable, "not of cuMemHostAlloc" },
+	{ set_too_much, "cuMemsetD8Async: " },
 	{ overlapping, "cuMemcpyDtoDAsync_v2: the two ranges overlap" },
 	{ used_after_free, "cuMemcpyHtoDAsync_v2: memory that was freed" },
 	{ freed_too_early, "cuMemcpyHtoDAsync_v2: memory that was freed" },
@@ -386,16 +387,10 @@ static const struct {
 	{ left, "was not given back" },
 };
 
-static void (*run)(void);
-
-static void begin_and_run(void)
+static void begin(void)
 {
-	if (driver_load(library))
-		abort();
-	gpu_begin();
 	device = gpu_alloc(SIZE);
 	host = gpu_host(SIZE);
-	run();
 }
 
 /* What a test does right goes on. */
@@ -417,21 +412,15 @@ static void device_read(void)
 
 int main(int argc, char **argv)
 {
-	char said[2048];
 	int status;
 
 	if (argc != 2)
 		return 2;
-	library = argv[1];
-	for (size_t i = 0; i < sizeof(deaths) / sizeof(deaths[0]); i++) {
-		run = deaths[i].run;
-		tap_result(dies(begin_and_run, deaths[i].saying), __FILE__,
-			   __LINE__, deaths[i].saying);
-	}
-	run = nothing;
-	eq_i64(in_child(begin_and_run, said, sizeof(said)), 0);
-	run = device_read;
-	status = in_child(begin_and_run, said, sizeof(said));
+	life.library = argv[1];
+	life.begin = begin;
+	deaths_check(deaths, sizeof(deaths) / sizeof(deaths[0]));
+	eq_i64(life_of(nothing), 0);
+	status = life_of(device_read);
 	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 	return tap_done();
 }

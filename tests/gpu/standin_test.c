@@ -109,6 +109,26 @@ static void test_memory(void)
 	eq_err(cu.standin_control("reset"), 0);
 }
 
+static void test_set(void)
+{
+	uint8_t host[100], want[100], *at_host = gpu_host(100);
+	CUdeviceptr at = gpu_alloc(100);
+
+	must(cu.cuMemsetD8Async(at, 3, 100, gpu.a));
+	must(cu.cuMemsetD8Async(at + 10, 0, 20, gpu.a));
+	must(cu.cuMemsetD8Async(at, 9, 0, gpu.a));
+	must(cu.cuMemcpyDtoHAsync(at_host, at, 100, gpu.a));
+	must(cu.cuStreamSynchronize(gpu.a));
+	memcpy(host, at_host, sizeof(host));
+	memset(want, 3, sizeof(want));
+	memset(want + 10, 0, 20);
+	eq_mem(host, 100, want, 100);
+	eq_err(cu.standin_control("fail=cuMemsetD8Async:1:UNKNOWN"), 0);
+	eq_i64(cu.cuMemsetD8Async(at, 3, 100, gpu.a), CUDA_ERROR_UNKNOWN);
+	must(cu.cuMemFree(at));
+	must(cu.cuMemFreeHost(at_host));
+}
+
 static void test_rows(void)
 {
 	uint8_t *host = gpu_host(2000), want[2000];
@@ -132,10 +152,52 @@ static void test_rows(void)
 	must(cu.cuStreamSynchronize(gpu.a));
 	for (size_t row = 0; row < 5; row++)
 		eq_mem(host + 1000 + row * 50, 40, want + row * 50, 40);
+	memset(host + 1000, 0, 250);
+	must(cu.cuMemcpyDtoHAsync(host + 1000, at, 240, gpu.a));
+	must(cu.cuMemcpyDtoHAsync(host + 1240, at + 240, 1, gpu.b));
+	must(cu.cuCtxSynchronize());
+	eq_mem(host + 1200, 40, want + 200, 40);
 	p.dstPitch = 39;
 	eq_i64(cu.cuMemcpy2DAsync(&p, gpu.a), CUDA_ERROR_INVALID_VALUE);
 	must(cu.cuMemFree(at));
 	must(cu.cuMemFreeHost(host));
+}
+
+static void test_batch(void)
+{
+	struct {
+		int order;
+		CUmemLocation from, to;
+		unsigned flags;
+	} plain = { .order = 1 }; /* CU_MEMCPY_SRC_ACCESS_ORDER_STREAM */
+
+	void *all = dlopen(library, RTLD_NOW);
+	void *found = dlsym(all, "cuMemcpyBatchAsync");
+	uint8_t *host = gpu_host(2000);
+	CUdeviceptr a = gpu_alloc(1000), b = gpu_alloc(1000);
+	CUdeviceptr to[] = { b + 100, b, b + 40 }, from[] = { a, a + 7, a };
+	size_t sizes[] = { 50, 40, 60 }, first = 0, failed = 0;
+	__typeof__(standin_copy_batch) *batch;
+
+	memcpy(&batch, &found, sizeof(batch));
+	must(cu.cuMemcpyHtoDAsync(a, host, 1000, gpu.a));
+	must(batch(to, from, sizes, 3, &plain, &first, 1, &failed, gpu.a));
+	must(cu.cuMemcpyDtoHAsync(host + 1000, b, 150, gpu.a));
+	must(cu.cuStreamSynchronize(gpu.a));
+	eq_mem(host + 1000, 40, host + 7, 40);
+	eq_mem(host + 1040, 60, host, 60);
+	eq_mem(host + 1100, 50, host, 50);
+	eq_i64(batch(to, from, sizes, 3, &plain, &first, 1, &failed, NULL),
+	       CUDA_ERROR_INVALID_VALUE);
+	sizes[1] = 0;
+	eq_i64(batch(to, from, sizes, 3, &plain, &first, 1, &failed, gpu.a),
+	       CUDA_ERROR_INVALID_VALUE);
+	eq_u64(failed, 1);
+	must(cu.cuStreamSynchronize(gpu.a));
+	must(cu.cuMemFree(a));
+	must(cu.cuMemFree(b));
+	must(cu.cuMemFreeHost(host));
+	(void)dlclose(all);
 }
 
 /* --- streams and events ------------------------------------------------------------------ */
@@ -358,7 +420,9 @@ int main(int argc, char **argv)
 	gpu_begin();
 	test_errors();
 	test_memory();
+	test_set();
 	test_rows();
+	test_batch();
 	test_events();
 	test_late();
 	test_stream_destroyed();

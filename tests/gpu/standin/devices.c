@@ -21,6 +21,13 @@ unsigned standin_device_number(const struct standin_device *device)
 	return (unsigned)(device - devices);
 }
 
+struct standin_device *standin_device_at(int number)
+{
+	return number < 0 || (unsigned)number >= standin_faults.devices
+		       ? NULL
+		       : &devices[number];
+}
+
 struct standin_device *standin_current(CUresult *why)
 {
 	if (!current)
@@ -149,6 +156,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
 		{ CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0 },
 		{ CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1 },
 		{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0 },
+		{ CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1 },
+		{ CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+		  1 },
 		{ CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1 },
 	};
 
@@ -217,7 +227,7 @@ static void context_end(struct standin_device *device)
 	(void)standin_events_left(device, true);
 	(void)standin_modules_left(device, true);
 	(void)standin_memory_left(device, true);
-	device->used = 0;
+	device->used = device->created;
 	standin_unlock();
 }
 
@@ -240,12 +250,14 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 	return code;
 }
 
+/* It is current even if that gives an error, which may be another device's: what is given back is
+ * given back in its own context. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
 	CUresult code = standin_enter(__func__, NULL);
 	size_t i = 0;
 
-	if (code)
+	if (code == CUDA_ERROR_NOT_INITIALIZED)
 		return code;
 	while (context && i < STANDIN_DEVICES &&
 	       handle_of(&devices[i]) != context)
@@ -255,7 +267,7 @@ CUresult cuCtxSetCurrent(CUcontext context)
 		standin_die(__func__, "a context that is not retained");
 	standin_unlock();
 	current = context ? &devices[i] : NULL;
-	return CUDA_SUCCESS;
+	return code;
 }
 
 CUresult cuCtxGetCurrent(CUcontext *context)

@@ -73,6 +73,10 @@ int standin_code(const char *text, CUresult *code)
 {
 	char *end;
 
+	if (strcmp(text, "NEVER") == 0) {
+		*code = STANDIN_NEVER;
+		return 0;
+	}
 	for (size_t i = 1; i < CK_ARRAY_SIZE(names); i++) {
 		const char *name = names[i].name;
 

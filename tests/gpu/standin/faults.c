@@ -16,6 +16,7 @@ enum { FAILS = 16 };
 
 static const struct standin_faults none = { .devices = 1,
 					    .driver = CUDA_VERSION,
+					    .nccl = 22809,
 					    .memory = UINT64_C(1) << 30,
 					    .may_run = UINT64_MAX };
 struct standin_faults standin_faults;
@@ -31,7 +32,8 @@ static struct fail {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
-static pid_t owner; /* threads are not in a process that was forked */
+static pid_t owner;	  /* threads are not in a process that was forked */
+static int communicators; /* under the lock */
 
 void standin_lock(void)
 {
@@ -91,6 +93,21 @@ uint64_t standin_number(void)
 	return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
+void standin_pause(uint64_t *random, uint64_t delay)
+{
+	uint64_t us;
+	struct timespec t;
+
+	if (!delay)
+		return;
+	us = standin_random(random) % (2 * delay);
+	if (standin_random(random) % 16 == 0)
+		us *= 20;
+	t.tv_sec = (time_t)(us / 1000000);
+	t.tv_nsec = (long)(us % 1000000 * 1000);
+	(void)nanosleep(&t, NULL);
+}
+
 /* splitmix64 */
 CK_WRAPS uint64_t standin_random(uint64_t *state)
 {
@@ -132,6 +149,16 @@ static int set_driver(const char *value)
 	return 0;
 }
 
+static int set_nccl(const char *value)
+{
+	uint64_t n;
+
+	if (set_number(value, INT32_MAX, &n))
+		return -EINVAL;
+	standin_faults.nccl = (int)n;
+	return 0;
+}
+
 static int set_memory(const char *value)
 {
 	return set_number(value, UINT64_MAX, &standin_faults.memory);
@@ -147,6 +174,16 @@ static int set_lost(const char *value)
 	return standin_code(value, &standin_faults.lost);
 }
 
+static int set_spills(const char *value)
+{
+	uint64_t n;
+
+	if (set_number(value, UINT16_MAX, &n))
+		return -EINVAL;
+	standin_faults.spills = (unsigned)n;
+	return 0;
+}
+
 /* KERNEL's number, as of enum ck_tile_kind */
 static int set_idle(const char *value)
 {
@@ -156,6 +193,29 @@ static int set_idle(const char *value)
 		return -EINVAL;
 	standin_faults.idle |= UINT64_C(1) << n;
 	return 0;
+}
+
+static int set_call(const char *value, char out[static 48])
+{
+	if (!*value || strlen(value) >= 48)
+		return -EINVAL;
+	memcpy(out, value, strlen(value) + 1);
+	return 0;
+}
+
+static int set_short(const char *value)
+{
+	return set_call(value, standin_faults.shortened);
+}
+
+static int set_hang(const char *value)
+{
+	return set_call(value, standin_faults.hanging);
+}
+
+static int set_comm(const char *value)
+{
+	return set_number(value, UINT64_MAX, &standin_faults.communicator);
 }
 
 static int set_refuse(const char *value)
@@ -211,7 +271,10 @@ static int word_set(const char *word)
 		      { "memory=", set_memory },   { "lost=", set_lost },
 		      { "refuse=", set_refuse },   { "leaks=", set_leaks },
 		      { "run=", set_run },	   { "fail=", set_fail },
-		      { "idle=", set_idle },	   { "reset", reset } };
+		      { "idle=", set_idle },	   { "nccl=", set_nccl },
+		      { "short=", set_short },	   { "spills=", set_spills },
+		      { "hang=", set_hang },	   { "comm=", set_comm },
+		      { "reset", reset } };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(words); i++) {
 		size_t len = strlen(words[i].name);
@@ -290,6 +353,13 @@ static bool is_call(const char *call, const char *name)
 	       (!call[len] || strncmp(call + len, "_v", 2) == 0);
 }
 
+bool standin_is_short(const char *call)
+{
+	const struct standin_faults now = standin_faults_now();
+
+	return now.shortened[0] && is_call(call, now.shortened);
+}
+
 static CUresult failure(const char *call)
 {
 	CUresult code = CUDA_SUCCESS;
@@ -319,7 +389,12 @@ CUresult standin_enter(const char *call, struct standin_device **current)
 		*current = standin_current(&why);
 	if (!standin_is_initialized() && strcmp(call, "cuInit") != 0)
 		why = CUDA_ERROR_NOT_INITIALIZED;
+	while (standin_faults.hanging[0] &&
+	       is_call(call, standin_faults.hanging))
+		standin_wait(); /* a word may end it */
 	standin_unlock();
+	while (code == STANDIN_NEVER)
+		(void)pause();
 	return why ? why : code;
 }
 
@@ -344,10 +419,24 @@ bool standin_enter_operation(void)
 
 /* --- what is left ------------------------------------------------------------------------ */
 
+void standin_communicators(struct standin_device *device, int more)
+{
+	standin_lock();
+	communicators += more;
+	if (more > 0)
+		device->used += standin_faults.communicator;
+	else
+		device->used -= standin_faults.communicator;
+	standin_unlock();
+}
+
 unsigned standin_leaks(void)
 {
-	const char *const what[] = { "contexts", "streams", "events", "modules",
-				     "allocations" };
+	const char *const what[] = { "contexts",    "streams",
+				     "events",	    "modules",
+				     "allocations", "communicators",
+				     "handles",	    "mappings",
+				     "ranges",	    "descriptors" };
 	unsigned n[CK_ARRAY_SIZE(what)], all = 0;
 
 	n[1] = standin_streams_left();
@@ -356,6 +445,8 @@ unsigned standin_leaks(void)
 	n[2] = standin_events_left(NULL, false);
 	n[3] = standin_modules_left(NULL, false);
 	n[4] = standin_memory_left(NULL, false);
+	n[5] = (unsigned)communicators;
+	standin_vmm_left(n + 6);
 	standin_unlock();
 	for (size_t i = 0; i < CK_ARRAY_SIZE(what); i++) {
 		all += n[i];

@@ -26,7 +26,11 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr at)
 		return code;
 	standin_lock();
 	m = standin_find(__func__, device,
-			 (struct standin_range){ at, 1, false });
+			 (struct standin_range){ .at = at, .len = 1 });
+	if (m->kind == STANDIN_MAPPED) {
+		standin_unlock();
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 	if (m->kind != STANDIN_DEVICE || fstat(m->fd, &st) != 0)
 		standin_die(__func__, "memory of another process");
 	handle.fd = (uint64_t)m->fd;
@@ -99,7 +103,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr at)
 		return code;
 	standin_lock();
 	m = standin_find(__func__, device,
-			 (struct standin_range){ at, 1, false });
+			 (struct standin_range){ .at = at, .len = 1 });
 	if (m->at != at || m->kind != STANDIN_OPENED)
 		standin_die(__func__,
 			    "no address that cuIpcOpenMemHandle gave");

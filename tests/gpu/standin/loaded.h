@@ -34,6 +34,7 @@
 	X(cuDevicePrimaryCtxRelease)                                           \
 	X(cuCtxSetCurrent)                                                     \
 	X(cuCtxGetCurrent)                                                     \
+	X(cuCtxSynchronize)                                                    \
 	X(cuMemGetInfo)                                                        \
 	X(cuMemAlloc)                                                          \
 	X(cuMemFree)                                                           \
@@ -55,6 +56,7 @@
 	X(cuMemcpyDtoHAsync)                                                   \
 	X(cuMemcpyDtoDAsync)                                                   \
 	X(cuMemcpy2DAsync)                                                     \
+	X(cuMemsetD8Async)                                                     \
 	X(cuModuleLoadData)                                                    \
 	X(cuModuleUnload)                                                      \
 	X(cuModuleGetFunction)                                                 \
@@ -64,6 +66,16 @@
 	X(cuIpcGetMemHandle)                                                   \
 	X(cuIpcOpenMemHandle)                                                  \
 	X(cuIpcCloseMemHandle)                                                 \
+	X(cuMemGetAllocationGranularity)                                       \
+	X(cuMemCreate)                                                         \
+	X(cuMemRelease)                                                        \
+	X(cuMemAddressReserve)                                                 \
+	X(cuMemAddressFree)                                                    \
+	X(cuMemMap)                                                            \
+	X(cuMemUnmap)                                                          \
+	X(cuMemSetAccess)                                                      \
+	X(cuMemExportToShareableHandle)                                        \
+	X(cuMemImportFromShareableHandle)                                      \
 	X(standin_control)                                                     \
 	X(standin_leaks)
 
@@ -75,22 +87,30 @@ static struct driver {
 	DRIVER_CALLS(DRIVER_FIELD)
 } cu;
 
-/* NULL: it has all calls. Otherwise the first that it lacks, or what dlopen says. */
-static inline const char *driver_load(const char *path)
+/* Puts n calls of a library into `out`, pointers one behind the other. NULL: it has all.
+ * Otherwise the first that it lacks, or what dlopen says. */
+static inline const char *calls_load(const char *path, const char *const *names,
+				     size_t n, void *out)
 {
-	static const char *const names[] = { DRIVER_CALLS(DRIVER_NAME) };
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
 	if (!library)
 		return dlerror();
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < n; i++) {
 		void *call = dlsym(library, names[i]);
 
 		if (!call)
 			return names[i];
-		memcpy((char *)&cu + i * sizeof(call), &call, sizeof(call));
+		memcpy((char *)out + i * sizeof(call), &call, sizeof(call));
 	}
 	return NULL;
+}
+
+static inline const char *driver_load(const char *path)
+{
+	static const char *const names[] = { DRIVER_CALLS(DRIVER_NAME) };
+
+	return calls_load(path, names, sizeof(names) / sizeof(names[0]), &cu);
 }
 
 /* A copy of the library that lacks one function: its name is another there. False: it can

@@ -39,30 +39,78 @@ _Noreturn static void find_failed(const char *call, struct standin_range r)
 	if (!tagged)
 		standin_die(call, "an address of the host where one of a "
 				  "device is due");
+	standin_range_failed(call, r.at);
 	standin_die(call, "an address outside of all allocations");
+}
+
+static struct standin_memory *find_at(struct standin_range r)
+{
+	struct standin_memory *m = memories;
+
+	while (m && (is_on_host(m) != r.on_host || r.at + r.len <= m->at ||
+		     m->at + m->size <= r.at))
+		m = m->next;
+	return m;
+}
+
+struct standin_memory *standin_memory_at(uint64_t at, uint64_t len)
+{
+	return find_at((struct standin_range){ .at = at, .len = len });
+}
+
+/* What is mapped behind it, if the range goes on there; NULL. */
+static struct standin_memory *find_next(const char *call,
+					const struct standin_memory *m,
+					struct standin_range r)
+{
+	uint64_t end = m->at + m->size;
+	struct standin_memory *next;
+
+	if (m->kind != STANDIN_MAPPED || r.len <= end - r.at)
+		return NULL;
+	next = standin_memory_at(end, 1);
+	if (!next)
+		standin_die(call,
+			    "%llu bytes, of which only the first %llu "
+			    "are mapped",
+			    (unsigned long long)r.len,
+			    (unsigned long long)(end - r.at));
+	return next;
+}
+
+static void find_check(const char *call, const struct standin_device *device,
+		       const struct standin_memory *m, struct standin_range r)
+{
+	if (m->freed)
+		standin_die(call, "memory that was freed");
+	if (!r.on_host && m->device != device)
+		standin_die(call, "memory of another device");
+	if (m->kind != STANDIN_MAPPED)
+		return;
+	if (m->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		standin_die(call, "memory that cuMemSetAccess gave no "
+				  "access to");
+	if (r.writes && m->access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		standin_die(call, "memory that is there to be read only");
 }
 
 struct standin_memory *standin_find(const char *call,
 				    const struct standin_device *device,
 				    struct standin_range r)
 {
-	struct standin_memory *m = memories;
+	struct standin_memory *m = find_at((struct standin_range){
+		.at = r.at, .len = 1, .on_host = r.on_host });
 
-	while (m && (is_on_host(m) != r.on_host || r.at < m->at ||
-		     r.at - m->at >= m->size))
-		m = m->next;
 	if (!m)
 		find_failed(call, r);
-	if (m->freed)
-		standin_die(call, "memory that was freed");
-	if (r.len > m->size - (r.at - m->at))
+	for (struct standin_memory *of = m; of; of = find_next(call, of, r))
+		find_check(call, device, of, r);
+	if (m->kind != STANDIN_MAPPED && r.len > m->size - (r.at - m->at))
 		standin_die(call,
 			    "%llu bytes from %llu on of an allocation of %llu",
 			    (unsigned long long)r.len,
 			    (unsigned long long)(r.at - m->at),
 			    (unsigned long long)m->size);
-	if (!r.on_host && m->device != device)
-		standin_die(call, "memory of another device");
 	return m;
 }
 
@@ -98,7 +146,9 @@ uint8_t *standin_use(struct standin_uses *uses, struct standin_range range,
 
 	standin_lock();
 	m = standin_find(uses->call, uses->device, range);
-	uses_add(uses, m);
+	for (struct standin_memory *of = m; of;
+	     of = find_next(uses->call, of, range))
+		uses_add(uses, of);
 	standin_unlock();
 	*memory = m;
 	return m->bytes + (range.at - m->at);
@@ -115,20 +165,24 @@ void standin_uses_end(struct standin_uses *uses)
 
 /* --- making and freeing ----------------------------------------------------------------- */
 
-/* What is in new memory: nothing that one could rely on. */
-static void fill(struct standin_memory *m)
+void standin_garbage(uint8_t *bytes, uint64_t size)
 {
 	static uint64_t state;
-	uint64_t whole = m->size / 8 * 8, word;
+	uint64_t whole = size / 8 * 8, word;
 
 	if (!state)
 		state = standin_seed();
-	memset(m->mapped, GUARD_BYTE, STANDIN_GUARD);
 	for (uint64_t i = 0; i < whole; i += 8) {
 		word = standin_random(&state);
-		memcpy(m->bytes + i, &word, 8);
+		memcpy(bytes + i, &word, 8);
 	}
-	memset(m->bytes + whole, 0xa5, m->size - whole);
+	memset(bytes + whole, 0xa5, size - whole);
+}
+
+static void fill(struct standin_memory *m)
+{
+	memset(m->mapped, GUARD_BYTE, STANDIN_GUARD);
+	standin_garbage(m->bytes, m->size);
 	memset(m->bytes + m->size, GUARD_BYTE,
 	       m->mapped_size - STANDIN_GUARD - m->size);
 }
@@ -174,6 +228,30 @@ static bool map(struct standin_memory *m)
 	return false;
 }
 
+void standin_memory_add(struct standin_memory *m)
+{
+	m->next = memories;
+	memories = m;
+}
+
+void standin_memory_forget(struct standin_memory *m)
+{
+	struct standin_memory **at = &memories;
+
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	free(m);
+}
+
+CK_WRAPS uint64_t standin_address(uint64_t size, uint64_t alignment)
+{
+	uint64_t at = (next_at | (2 * alignment - 1)) + 1 + alignment;
+
+	next_at = (at + size + 0x1ffff) / 0x10000 * 0x10000 + 0x100;
+	return at;
+}
+
 struct standin_memory *standin_memory_map(int kind, uint64_t size, int fd)
 {
 	struct standin_memory *m = calloc(1, sizeof(*m));
@@ -196,15 +274,12 @@ struct standin_memory *standin_memory_map(int kind, uint64_t size, int fd)
 		m->at = next_at;
 		next_at += (size + 0x1ffff) / 0x10000 * 0x10000;
 	}
-	m->next = memories;
-	memories = m;
+	standin_memory_add(m);
 	return m;
 }
 
 void standin_memory_free(const char *call, struct standin_memory *m)
 {
-	struct standin_memory **at = &memories;
-
 	if (m->users)
 		standin_die(call, "memory that an operation uses");
 	if (m->kind != STANDIN_REGISTERED) {
@@ -216,21 +291,19 @@ void standin_memory_free(const char *call, struct standin_memory *m)
 	m->fd = -1;
 	m->freed = true;
 	/* Addresses of the host are used again. */
-	if (!is_on_host(m))
-		return;
-	while (*at != m)
-		at = &(*at)->next;
-	*at = m->next;
-	free(m);
+	if (is_on_host(m))
+		standin_memory_forget(m);
 }
 
+/* What is mapped belongs to no context. */
 unsigned standin_memory_left(const struct standin_device *device, bool end)
 {
 	unsigned n = 0;
 
 	for (struct standin_memory *m = memories, *next; m; m = next) {
 		next = m->next;
-		if (m->freed || (device && m->device != device))
+		if (m->freed || m->kind == STANDIN_MAPPED ||
+		    (device && m->device != device))
 			continue;
 		n++;
 		if (end)
@@ -276,7 +349,7 @@ CUresult cuMemFree(CUdeviceptr at)
 		return code;
 	standin_lock();
 	m = standin_find(__func__, device,
-			 (struct standin_range){ at, 1, false });
+			 (struct standin_range){ .at = at, .len = 1 });
 	if (m->at != at || m->kind != STANDIN_DEVICE)
 		standin_die(__func__, "no address that cuMemAlloc gave");
 	device->used -= m->size;
@@ -309,7 +382,9 @@ CUresult cuMemHostAlloc(void **at, size_t size, unsigned int flags)
 static void host_free(const char *call, struct standin_device *device,
 		      const void *at, int kind)
 {
-	struct standin_range range = { (uintptr_t)at, 1, true };
+	struct standin_range range = { .at = (uintptr_t)at,
+				       .len = 1,
+				       .on_host = true };
 	struct standin_memory *m;
 
 	standin_lock();
@@ -351,8 +426,7 @@ CUresult cuMemHostRegister(void *at, size_t size, unsigned int flags)
 				      .bytes = at,
 				      .fd = -1 };
 	standin_lock();
-	m->next = memories;
-	memories = m;
+	standin_memory_add(m);
 	standin_unlock();
 	return CUDA_SUCCESS;
 }

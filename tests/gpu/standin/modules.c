@@ -16,11 +16,13 @@
 static _Thread_local struct standin_uses *uses;
 
 /* Allocations are few and accesses many: the last one is looked at first. */
-static inline uint8_t *place(uint64_t at, uint32_t size,
+static inline uint8_t *place(uint64_t at, uint32_t size, bool writes,
 			     struct standin_memory **last)
 {
 	struct standin_memory *m = *last;
-	struct standin_range range = { at, size, false };
+	struct standin_range range = { .at = at,
+				       .len = size,
+				       .writes = writes };
 
 	if (at % size != 0)
 		standin_die(uses->call,
@@ -37,12 +39,12 @@ static _Thread_local struct standin_memory *last_from, *last_to;
 
 static inline const void *place_from(uint64_t at, uint32_t size)
 {
-	return place(at, size, &last_from);
+	return place(at, size, false, &last_from);
 }
 
 static inline void *place_to(uint64_t at, uint32_t size)
 {
-	return place(at, size, &last_to);
+	return place(at, size, true, &last_to);
 }
 
 #define CK_TILE_FROM place_from
@@ -231,6 +233,25 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 	return code;
 }
 
+/* Here no compiler has made them: what it needs is nothing, unless a fault says so. */
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
+			    CUfunction function)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+	uint64_t number = number_of(__func__, (uintptr_t)function, true);
+
+	if (code)
+		return code;
+	standin_lock();
+	(void)module_find(__func__, number, device);
+	*value = (int)standin_faults.spills;
+	standin_unlock();
+	return attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* --- launches --------------------------------------------------------------------------- */
 
 /* What a kernel reads of its arguments. */
@@ -240,8 +261,8 @@ static const void *argument(uint64_t at, uint32_t size)
 
 	if (at % 8 != 0)
 		standin_die(uses->call, "tiles that are not aligned");
-	return standin_use(uses, (struct standin_range){ at, size, false },
-			   &memory);
+	return standin_use(
+		uses, (struct standin_range){ .at = at, .len = size }, &memory);
 }
 
 static void tile_check(const struct ck_tile *t, const struct ck_nest *nest)
@@ -327,10 +348,11 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y,
 	memcpy(&op.launch.tiles, arguments[0], sizeof(uint64_t));
 	memcpy(&op.launch.nests, arguments[1], sizeof(uint64_t));
 	standin_check(__func__, device,
-		      (struct standin_range){ op.launch.tiles,
-					      grid_x * sizeof(struct ck_tile),
-					      false });
-	standin_check(__func__, device,
-		      (struct standin_range){ op.launch.nests, 1, false });
+		      (struct standin_range){ .at = op.launch.tiles,
+					      .len = grid_x *
+						     sizeof(struct ck_tile) });
+	standin_check(
+		__func__, device,
+		(struct standin_range){ .at = op.launch.nests, .len = 1 });
 	return standin_submit(stream, &op);
 }

@@ -8,7 +8,15 @@
  *
  * What it can not show: the code that nvcc or the driver makes of the kernels, what hardware
  * does of an address that is not aligned, caches and the order of memory within a
- * kernel, speed, memory that processes share by way of a driver.
+ * kernel, speed, memory that processes share by way of a driver: here they share a file in
+ * memory. Each counts what it made itself, until it gave that back, and not what others keep.
+ *
+ * Of virtual memory there is that of devices, which no other device may use. Its granularity is
+ * 2 MiB; a mapping begins at the first byte of its memory, has access as a whole, and is unmapped
+ * as a whole; all calls need a current context, and no context ends what they made. Which error
+ * a driver has for an argument is said by cuda.h only in part: those here are guesses where it is
+ * silent. What only the program itself can get wrong ends it, a size that is no multiple of the
+ * granularity, too; what another process may have sent gives errors.
  *
  * CKPTFS_STANDIN is text as for standin_control(); CKPTFS_STANDIN_SEED chooses delays and
  * garbage; CKPTFS_STANDIN_DELAY_US is how long a stream waits before each operation, about
@@ -25,11 +33,16 @@
  *	lost=CODE	every call gives it, and streams do nothing any more
  *	refuse=fatbin	modules of machine code, or refuse=ptx
  *	run=N		streams run so many operations, and wait then
+ *	nccl=N		the version of NCCL beside it, as 22809 (nccl_comms.h)
  *	idle=KIND	the first thread of that kernel's blocks does nothing: it is a bad GPU
+ *	short=CALL	its copies leave out their last byte: it is one, too
+ *	hang=CALL	the call does not return
+ *	spills=BYTES	a thread of any kernel keeps so many in memory, as it says
+ *	comm=BYTES	a communicator takes so many of its device's memory, from now on
  *	leaks=abort	the process ends so if it keeps anything
  *	reset		no faults
  *
- * A code is a number, or a name as ILLEGAL_ADDRESS. What gives something back does so even
+ * A code is a number, or a name as ILLEGAL_ADDRESS, or NEVER: the call does not return. What gives something back does so even
  * if it gives an error, as in the driver, whose errors may be those of earlier calls.
  */
 #ifndef STANDIN_H
@@ -39,7 +52,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All else is hidden, in this project. */
+/* All else is hidden, in this project. What is said to tests comes first; the rest is for the
+ * stand-in of NCCL, too, which puts operations into streams. */
 #pragma GCC visibility push(default)
 #include <cuda.h>
 
@@ -51,12 +65,19 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 #pragma GCC diagnostic pop
 
+/* In the form of version 12.8, which later drivers have beside that of 13.0: not every cuda.h
+ * declares it. */
+CUresult standin_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *len,
+			    size_t n, const void *attributes, size_t *firsts,
+			    size_t nattributes, size_t *failed,
+			    CUstream stream) __asm__("cuMemcpyBatchAsync");
+
 /* 0, or -EINVAL: a word is wrong, those before it hold. */
 int standin_control(const char *text);
-/* How many allocations, streams, events, modules and contexts were not given back; prints
- * what they are. */
+/* How many allocations, streams, events, modules, contexts and communicators were not given back,
+ * and of virtual memory, handles, mappings, reserved ranges, and descriptors that were exported or
+ * imported and are open still; prints what they are. */
 unsigned standin_leaks(void);
-#pragma GCC visibility pop
 
 enum { STANDIN_DEVICES = 16 };
 
@@ -64,19 +85,24 @@ enum { STANDIN_DEVICES = 16 };
 struct standin_device {
 	unsigned retained; /* under the lock, as all of these */
 	uint64_t used;	   /* bytes */
+	uint64_t created;  /* those of them that end with no context */
 };
 
 /* --- faults.c: what each call begins with ------------------------------------------- */
 
 struct standin_faults {
 	unsigned devices;
-	int driver;
+	int driver, nccl;
 	uint64_t memory;
 	CUresult lost; /* CUDA_SUCCESS: it is not */
 	bool no_fatbin, no_ptx;
 	bool leaks_abort;
-	uint64_t may_run; /* operations; UINT64_MAX: all */
-	uint64_t idle;	  /* kernels, by bits, that leave something out */
+	uint64_t may_run;      /* operations; UINT64_MAX: all */
+	uint64_t idle;	       /* kernels, by bits, that leave something out */
+	unsigned spills;       /* bytes of a thread */
+	uint64_t communicator; /* bytes that one takes */
+	char shortened[48];    /* the call whose copies do; empty: none */
+	char hanging[48];      /* the one that does not return; empty: none */
 };
 
 /* One lock guards everything in the library; operations run without it. */
@@ -88,11 +114,14 @@ void standin_wake(void);
 /* Under the lock; and a copy, without it. */
 extern struct standin_faults standin_faults;
 struct standin_faults standin_faults_now(void);
+#define STANDIN_NEVER ((CUresult)0x7ffffffe)
 /* A call: whether it fails. Stores the device of the current context: if there is none the
  * call can do nothing, and gives what this returns. NULL: it needs none. */
 CUresult standin_enter(const char *call, struct standin_device **current);
 /* Under the lock: an operation of a stream may begin, or must wait. */
 bool standin_may_run(void);
+/* Copies of this call leave something out. */
+bool standin_is_short(const char *call);
 /* And whether it does what it should. */
 bool standin_enter_operation(void);
 /* Ends the program. */
@@ -102,6 +131,10 @@ uint64_t standin_random(uint64_t *state);
 uint64_t standin_seed(void);
 /* Microseconds. */
 uint64_t standin_delay(void);
+/* So long, about: mostly shorter, one in 16 much longer. */
+void standin_pause(uint64_t *random, uint64_t delay);
+/* There are so many more of them on a device that are not given back. */
+void standin_communicators(struct standin_device *device, int more);
 /* Never the same; in handles, which are no pointers. */
 uint64_t standin_number(void);
 
@@ -117,6 +150,8 @@ struct standin_device *standin_current(CUresult *why);
 /* How many contexts are retained; ends those. */
 unsigned standin_devices_leaked(void);
 unsigned standin_device_number(const struct standin_device *device);
+/* Under the lock. NULL: there is none. */
+struct standin_device *standin_device_at(int number);
 bool standin_is_initialized(void);
 
 /* --- memory.c --------------------------------------------------------------------------- */
@@ -130,6 +165,7 @@ struct standin_memory {
 	enum {
 		STANDIN_DEVICE,
 		STANDIN_OPENED, /* another process's */
+		STANDIN_MAPPED, /* in a reserved range */
 		STANDIN_HOST,
 		STANDIN_REGISTERED
 	} kind;
@@ -141,12 +177,17 @@ struct standin_memory {
 	int fd;		/* -1: none */
 	unsigned users; /* operations that run */
 	bool freed;	/* addresses of a device are not used again */
+
+	/* What is mapped has these: CUmemAccess_flags, and whose it is. */
+	unsigned access;
+	struct vmm_memory *of;
 };
 
 /* A range of memory in a call. */
 struct standin_range {
 	uint64_t at, len;
 	bool on_host;
+	bool writes; /* what is to be done there */
 };
 
 /* Memory that an operation uses while it runs. Zero-initialise. */
@@ -157,8 +198,8 @@ struct standin_uses {
 	size_t n, cap;
 };
 
-/* The allocation in which the whole range is; ends the program if there is none. Under the
- * lock. */
+/* The allocation in which the whole range is; ends the program if there is none. A range may
+ * be in several that are mapped side by side: the first. Under the lock. */
 struct standin_memory *standin_find(const char *call,
 				    const struct standin_device *device,
 				    struct standin_range range);
@@ -176,7 +217,27 @@ void standin_memory_free(const char *call, struct standin_memory *memory);
  * lock. */
 unsigned standin_memory_left(const struct standin_device *device, bool end);
 
+/* Under the lock, these. Something that has any of these addresses of a device; NULL. */
+struct standin_memory *standin_memory_at(uint64_t at, uint64_t len);
+void standin_memory_add(struct standin_memory *memory);
+/* It is not known any more, and no more. */
+void standin_memory_forget(struct standin_memory *memory);
+/* Of a multiple of `alignment`, a power of two, and of no more; behind all others. */
+uint64_t standin_address(uint64_t size, uint64_t alignment);
+/* What is in new memory: nothing that one could rely on. */
+void standin_garbage(uint8_t *bytes, uint64_t size);
+
 enum { STANDIN_GUARD = 4096 }; /* bytes before and, at least, behind memory */
+
+/* --- vmm.c, ranges.c ----------------------------------------------------------------------- */
+
+enum { STANDIN_VMM_KINDS = 4 };
+
+/* Handles, mappings, ranges, descriptors: how many there are. Under the lock. */
+void standin_vmm_left(unsigned left[STANDIN_VMM_KINDS]);
+/* Ends the program if the address is of a range in which nothing is mapped there, or that was
+ * freed. Under the lock. */
+void standin_range_failed(const char *call, uint64_t at);
 
 /* --- streams.c, events.c ------------------------------------------------------------------ */
 
@@ -192,6 +253,11 @@ struct standin_copy {
 	uint64_t width, rows;
 };
 
+struct standin_set {
+	struct standin_range to;
+	uint8_t value; /* of each byte */
+};
+
 struct standin_launch {
 	uint64_t module; /* number */
 	unsigned kind;	 /* enum ck_tile_kind */
@@ -204,12 +270,16 @@ struct standin_op {
 	const char *call;
 	struct standin_device *device;
 	void (*run)(struct standin_op *op); /* NULL: nothing */
+	/* Instead, where it does not run; NULL: nothing. */
+	void (*drop)(struct standin_op *op);
 	/* Counted. Waited for before it, reached behind it; NULL. */
 	struct standin_moment *before, *behind;
 
 	union {
 		struct standin_copy copy;
+		struct standin_set set;
 		struct standin_launch launch;
+		void *data;
 	};
 };
 
@@ -225,5 +295,6 @@ unsigned standin_events_left(const struct standin_device *device, bool end);
 /* --- modules.c ---------------------------------------------------------------------------- */
 
 unsigned standin_modules_left(const struct standin_device *device, bool end);
+#pragma GCC visibility pop
 
 #endif

@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct standin_stream {
 	struct standin_stream *next;
@@ -29,29 +28,13 @@ static unsigned ended;		       /* with their context */
 
 /* --- running -------------------------------------------------------------------------- */
 
-/* Mostly short; one in 16 much longer. */
-static void pause_before(struct standin_stream *s)
-{
-	uint64_t us;
-	struct timespec t;
-
-	if (!s->delay)
-		return;
-	us = standin_random(&s->random) % (2 * s->delay);
-	if (standin_random(&s->random) % 16 == 0)
-		us *= 20;
-	t.tv_sec = (time_t)(us / 1000000);
-	t.tv_nsec = (long)(us % 1000000 * 1000);
-	(void)nanosleep(&t, NULL);
-}
-
 /* Under the lock, but while it runs and pauses. */
 static void run(struct standin_stream *s, struct standin_op *op)
 {
 	bool runs;
 
 	standin_unlock();
-	pause_before(s);
+	standin_pause(&s->random, s->delay);
 	standin_lock();
 	while ((op->before && !op->before->reached) || !standin_may_run())
 		standin_wait();
@@ -59,6 +42,8 @@ static void run(struct standin_stream *s, struct standin_op *op)
 	standin_unlock();
 	if (runs)
 		op->run(op);
+	else if (op->drop)
+		op->drop(op);
 	standin_lock();
 	if (op->behind)
 		op->behind->reached = true;
@@ -150,6 +135,15 @@ unsigned standin_streams_left(void)
 		n += !s->ending;
 	standin_unlock();
 	return n;
+}
+
+/* Under the lock. */
+static bool some_have(const struct standin_device *device)
+{
+	for (struct standin_stream *s = streams; s; s = s->next)
+		if (s->device == device && s->first)
+			return true;
+	return false;
 }
 
 /* --- calls -------------------------------------------------------------------------------- */
@@ -258,6 +252,21 @@ CUresult cuStreamQuery(CUstream stream)
 }
 
 /* An error of what ran meanwhile is told here. */
+CUresult cuCtxSynchronize(void)
+{
+	struct standin_device *device;
+	CUresult code = standin_enter(__func__, &device);
+
+	if (code)
+		return code;
+	standin_lock();
+	while (some_have(device))
+		standin_wait();
+	code = standin_faults.lost;
+	standin_unlock();
+	return code;
+}
+
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	struct standin_device *device;

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * deaths: wrong uses of the stand-in for a driver, each in a process of its own that it has to
+ * end with a certain word; and right ones, which go on.
+ */
+#ifndef STANDIN_DEATHS_H
+#define STANDIN_DEATHS_H
+
+#include "loaded.h"
+
+struct death {
+	void (*run)(void);
+	const char *saying;
+};
+
+/* Set once, and for each process. */
+static struct {
+	const char *library;
+	void (*begin)(void); /* what all of them have */
+	void (*run)(void);
+} life;
+
+static inline void life_begin(void)
+{
+	if (driver_load(life.library))
+		abort();
+	gpu_begin();
+	life.begin();
+	life.run();
+}
+
+static inline void deaths_check(const struct death *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		life.run = list[i].run;
+		tap_result(dies(life_begin, list[i].saying), __FILE__, __LINE__,
+			   list[i].saying);
+	}
+}
+
+/* The status that it ended with. */
+static inline int life_of(void (*run)(void))
+{
+	char said[2048];
+
+	life.run = run;
+	return in_child(life_begin, said, sizeof(said));
+}
+
+#endif
