@@ -27,6 +27,7 @@ static struct ck_device *device;
 /* A batch, and what should come of it. */
 struct sent {
 	struct ck_pipe_batch batch;
+	uint8_t *own; /* pinned, 2 * ROOM bytes; NULL: it uses slots */
 	bool taken, there;
 	size_t down;
 	/* Of bytes that were 0 and 255 before: where both are the same, it is known. */
@@ -47,7 +48,7 @@ static bool add_copy(struct sent *s, struct ck_tiles *tiles, size_t *filled,
 	dst = (s->down + 15) / 16 * 16 + r.copy.dst % 16;
 	if (src + r.src_size > ROOM || dst + r.dst_size > ROOM)
 		return false;
-	memcpy(s->batch.fill + src,
+	memcpy((s->own ? s->own : s->batch.fill) + src,
 	       area.src + (r.copy.src - (uintptr_t)area.src), r.src_size);
 	for (unsigned i = 0; i < 2; i++) {
 		memset(s->want[i] + s->down, i ? 255 : 0,
@@ -104,14 +105,22 @@ static void rest_a_little(void)
 static void begin(struct ck_pipe *pipe, struct sent *s, struct ck_tiles *tiles,
 		  struct tally *tally, uint64_t *random)
 {
-	int rc = ck_pipe_take(pipe, 0, &s->batch);
+	int rc;
 
+	s->batch.from = s->own;
+	s->batch.to = s->own ? s->own + ROOM : NULL;
+	rc = ck_pipe_take(pipe, 0, &s->batch);
 	if (rc == -EAGAIN) {
 		rest_a_little();
 		return;
 	}
 	if (rc == 0)
 		rc = send(pipe, s, tiles, random);
+	if (rc == -E2BIG) { /* by lot more tiles than there is room for */
+		ck_pipe_drop(&s->batch);
+		s->batch = (struct ck_pipe_batch){ 0 };
+		return;
+	}
 	tally->failed += rc != 0;
 	s->there = rc == 0;
 	s->taken = true;
@@ -135,10 +144,35 @@ static bool end(struct ck_pipe *pipe, struct sent *s, struct tally *tally)
 	return true;
 }
 
-/* Batches end in the order in which they began: slots come in turn. */
-static struct tally run(unsigned batches, uint64_t *random)
+static uint8_t *pinned(void)
 {
-	const struct ck_pipe_sizes sizes = { SLOT, 2, 3 };
+	void *at = NULL;
+
+	if (cuda.cuMemHostAlloc(&at, 2 * ROOM, CU_MEMHOSTALLOC_PORTABLE))
+		abort();
+	return at;
+}
+
+static void sent_make(struct sent *s, bool own)
+{
+	s->own = own ? pinned() : NULL;
+	s->want[0] = calloc(1, ROOM);
+	s->want[1] = calloc(1, ROOM);
+}
+
+static void sent_free(struct sent *s)
+{
+	if (s->own)
+		(void)cuda.cuMemFreeHost(s->own);
+	free(s->want[0]);
+	free(s->want[1]);
+}
+
+/* Batches end in the order in which they began: slots come in turn. own: they have memory
+ * of their own. */
+static struct tally run(unsigned batches, bool own, uint64_t *random)
+{
+	const struct ck_pipe_sizes sizes = { SLOT, 2, 3, own ? ROOM : 0 };
 	struct sent sent[ON_WAY] = { 0 };
 	struct ck_tiles tiles = { 0 };
 	struct tally tally = { 0 };
@@ -146,8 +180,8 @@ static struct tally run(unsigned batches, uint64_t *random)
 	struct ck_pipe pipe;
 	unsigned begun = 0, over = 0;
 
-	for (unsigned i = 0; i < 2 * ON_WAY; i++)
-		sent[i / 2].want[i % 2] = calloc(1, ROOM);
+	for (unsigned i = 0; i < ON_WAY; i++)
+		sent_make(&sent[i], own);
 	if (ck_pipe_make(device, &sizes, &pipe, &d)) {
 		printf("# %s\n", d.text);
 		abort();
@@ -164,17 +198,17 @@ static struct tally run(unsigned batches, uint64_t *random)
 	}
 	ck_pipe_fini(&pipe);
 	ck_tiles_fini(&tiles);
-	for (unsigned i = 0; i < 2 * ON_WAY; i++)
-		free(sent[i / 2].want[i % 2]);
+	for (unsigned i = 0; i < ON_WAY; i++)
+		sent_free(&sent[i]);
 	return tally;
 }
 
-static void test_random(void)
+static void test_random(bool own)
 {
 	const char *text = getenv("CKPTFS_CASES");
 	unsigned batches = text ? (unsigned)atoi(text) : TAP_SLOW ? 100 : 400;
 	uint64_t random = tap_seed((uint64_t)time(NULL)) | 1;
-	struct tally t = run(batches, &random);
+	struct tally t = run(batches, own, &random);
 
 	printf("# %u batches\n", batches);
 	eq_u64(t.wrong, 0);
@@ -199,7 +233,7 @@ static CUresult say_done(CUevent event)
 }
 
 /* A program of its own: 0 if all bytes are right. The stand-in may end it. */
-static int spoiled(const char *how)
+static int spoiled(const char *how, bool own)
 {
 	uint64_t random = tap_seed(3) | 1;
 
@@ -207,10 +241,10 @@ static int spoiled(const char *how)
 		cuda.cuStreamWaitEvent = do_not_wait;
 	else
 		cuda.cuEventQuery = say_done;
-	_exit(run(40, &random).wrong > 0);
+	_exit(run(40, own, &random).wrong > 0);
 }
 
-static void test_spoiled(const char *self, const char *how)
+static void test_spoiled(const char *self, const char *how, const char *own)
 {
 	int status;
 	pid_t pid;
@@ -218,7 +252,7 @@ static void test_spoiled(const char *self, const char *how)
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
-		execl(self, self, how, (char *)NULL);
+		execl(self, self, how, own, (char *)NULL);
 		_exit(0);
 	}
 	ok(waitpid(pid, &status, 0) == pid && status != 0);
@@ -247,7 +281,7 @@ static unsigned leaks(void)
 
 static void test_no_room(void)
 {
-	const struct ck_pipe_sizes sizes = { SLOT, 2, 3 };
+	const struct ck_pipe_sizes sizes = { SLOT, 2, 3, 0 };
 	struct ck_diag d = { 0 };
 	struct ck_pipe pipe;
 
@@ -261,7 +295,7 @@ static void test_no_room(void)
 /* Tiles of which there are more than a slot holds. */
 static void test_many_tiles(void)
 {
-	const struct ck_pipe_sizes sizes = { 65536, 1, 1 };
+	const struct ck_pipe_sizes sizes = { 65536, 1, 1, 0 };
 	struct ck_tiles tiles = { 0 };
 	struct ck_pipe_batch b = { .tiles = &tiles };
 	struct ck_diag d = { 0 };
@@ -276,7 +310,7 @@ static void test_many_tiles(void)
 							  .dst = b.result,
 							  .run = 16 });
 	eq_err(rc, 0);
-	eq_err(ck_pipe_send(&pipe, &b, 16, 16), -ENOSPC);
+	eq_err(ck_pipe_send(&pipe, &b, 16, 16), -E2BIG);
 	ck_tiles_clear(&tiles);
 	eq_err(ck_pipe_send(&pipe, &b, 16, 16), 0);
 	while (ck_pipe_is_done(&pipe, &b) == 0)
@@ -289,7 +323,7 @@ static void test_many_tiles(void)
 /* The last test: it is lost for good. */
 static void test_lost(void)
 {
-	const struct ck_pipe_sizes sizes = { SLOT, 2, 2 };
+	const struct ck_pipe_sizes sizes = { SLOT, 2, 2, 0 };
 	uint64_t random = tap_seed(5) | 1;
 	struct ck_tiles tiles = { 0 };
 	struct sent s = { .want = { calloc(1, ROOM), calloc(1, ROOM) } };
@@ -329,10 +363,13 @@ int main(int argc, char **argv)
 	}
 	area_make(&random);
 	if (argc > 1)
-		return spoiled(argv[1]);
-	test_random();
-	test_spoiled(argv[0], "no wait");
-	test_spoiled(argv[0], "slots too early");
+		return spoiled(argv[1], argc > 2);
+	test_random(false);
+	test_random(true);
+	test_spoiled(argv[0], "no wait", NULL);
+	test_spoiled(argv[0], "no wait", "own");
+	test_spoiled(argv[0], "slots too early", NULL);
+	test_spoiled(argv[0], "slots too early", "own");
 	test_no_room();
 	test_many_tiles();
 	test_lost();

@@ -153,16 +153,43 @@ int ck_device_open(const struct ck_cuda *cuda, int ordinal,
 	return rc;
 }
 
+int ck_device_use(struct ck_device *g)
+{
+	return ck_device_check(g, g->cuda->cuCtxSetCurrent(g->context));
+}
+
+int ck_device_pin(const struct ck_device *g, void *memory, size_t size,
+		  void **pinned, struct ck_diag *d)
+{
+	CUresult rc;
+
+	if (size == 0)
+		return 0;
+	rc = g->cuda->cuMemHostRegister(memory, size,
+					CU_MEMHOSTREGISTER_PORTABLE);
+	if (rc != CUDA_SUCCESS)
+		return ck_fail(d, ENOSPC, "%zu bytes cannot be pinned: %s",
+			       size, ck_cuda_error(g->cuda, rc));
+	*pinned = memory;
+	return 0;
+}
+
 /* What a lost device says to it is no news. */
+void ck_device_settle(const struct ck_device *g)
+{
+	for (unsigned i = 0; i < CK_WAYS; i++)
+		if (g->ways[i])
+			(void)g->cuda->cuStreamSynchronize(g->ways[i]);
+}
+
 void ck_device_close(struct ck_device *g)
 {
 	if (!g)
 		return;
+	ck_device_settle(g);
 	for (unsigned i = 0; i < CK_WAYS; i++)
-		if (g->ways[i]) {
-			(void)g->cuda->cuStreamSynchronize(g->ways[i]);
+		if (g->ways[i])
 			(void)g->cuda->cuStreamDestroy(g->ways[i]);
-		}
 	if (g->module)
 		(void)g->cuda->cuModuleUnload(g->module);
 	if (g->context)

@@ -46,6 +46,14 @@ void ck_device_close(struct ck_device *g);
 /* What a call of the driver came to: 0 or an errno, as of ck_cuda_errno(). A sticky one is
  * noted: -EOPNOTSUPP from then on, whatever comes. Any thread. */
 CK_MUST_USE int ck_device_check(struct ck_device *g, CUresult rc);
+/* Its context is current in this thread from now on. As of ck_device_check(). */
+int ck_device_use(struct ck_device *g);
+/* Pins memory of the host, of so many bytes, for all devices; of 0 bytes nothing. *pinned:
+ * that, for cuMemHostUnregister(). -ENOSPC, with a message. */
+CK_MUST_USE int ck_device_pin(const struct ck_device *g, void *memory,
+			      size_t size, void **pinned, struct ck_diag *d);
+/* Waits for all that it was asked for. */
+void ck_device_settle(const struct ck_device *g);
 CK_MUST_USE bool ck_device_is_lost(const struct ck_device *g);
 
 #endif

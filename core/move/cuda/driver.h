@@ -31,9 +31,22 @@
 	F(cuMemFree)                                                           \
 	F(cuMemHostAlloc)                                                      \
 	F(cuMemFreeHost)                                                       \
+	F(cuMemHostRegister)                                                   \
+	F(cuMemHostUnregister)                                                 \
+	F(cuIpcGetMemHandle)                                                   \
+	F(cuMemGetAllocationGranularity)                                       \
+	F(cuMemCreate)                                                         \
+	F(cuMemRelease)                                                        \
+	F(cuMemAddressReserve)                                                 \
+	F(cuMemAddressFree)                                                    \
+	F(cuMemMap)                                                            \
+	F(cuMemUnmap)                                                          \
+	F(cuMemSetAccess)                                                      \
+	F(cuMemExportToShareableHandle)                                        \
 	F(cuMemcpyHtoDAsync)                                                   \
 	F(cuMemcpyDtoHAsync)                                                   \
 	F(cuMemcpyDtoDAsync)                                                   \
+	F(cuMemsetD8Async)                                                     \
 	F(cuStreamCreate)                                                      \
 	F(cuStreamDestroy)                                                     \
 	F(cuStreamSynchronize)                                                 \

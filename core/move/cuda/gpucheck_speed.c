@@ -194,7 +194,7 @@ static int pipe_batches(struct speed *s)
 static void check_pipe(struct speed *s)
 {
 	/* A batch has to have room in dst, and its tiles in the slot. */
-	const struct ck_pipe_sizes sizes = { LEAST, 2, 4 };
+	const struct ck_pipe_sizes sizes = { LEAST, 2, 4, 0 };
 	struct ck_diag d = { 0 };
 	double gbps;
 

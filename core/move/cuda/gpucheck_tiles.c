@@ -266,7 +266,7 @@ static int add_changed(struct batch *b)
 
 static int check(struct batch *b, struct ck_diag *d)
 {
-	const struct ck_pipe_sizes sizes = { SLOT, 1, 1 };
+	const struct ck_pipe_sizes sizes = { SLOT, 1, 1, 0 };
 	int rc = ck_pipe_make(b->check->device, &sizes, &b->pipe, d);
 
 	if (rc == 0)

@@ -4,18 +4,12 @@
 
 #include <errno.h>
 
-/* The structs have numbers of 8 bytes. */
-static size_t aligned(size_t at)
-{
-	return (at + 15) & ~(size_t)15;
-}
-
 static int place(const void *list, size_t bytes, uint8_t *slot, size_t size,
 		 struct ck_placed *out, size_t *at)
 {
-	*at = aligned(out->end);
+	*at = ck_tiles_aligned(out->end);
 	if (*at > size || bytes > size - *at)
-		return -ENOSPC;
+		return -E2BIG;
 	if (bytes)
 		memcpy(slot + *at, list, bytes);
 	out->end = *at + bytes;

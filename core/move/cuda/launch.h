@@ -19,7 +19,13 @@ struct ck_placed {
 	size_t end;
 };
 
-/* Copies the lists to slot + at, of which `size` bytes may be used. -ENOSPC: they are
+/* The first place from there on where a list may lie: its structs have numbers of 8 bytes. */
+static inline size_t ck_tiles_aligned(size_t at)
+{
+	return (at + 15) & ~(size_t)15;
+}
+
+/* Copies the lists to slot + at, of which `size` bytes may be used. -E2BIG: they are
  * more. */
 CK_MUST_USE int ck_tiles_place(const struct ck_tiles *tiles, uint8_t *slot,
 			       size_t at, size_t size, struct ck_placed *out);

@@ -67,9 +67,7 @@ void ck_ring_fini(struct ck_ring *ring)
 {
 	if (!ring->slots)
 		return;
-	for (unsigned way = 0; way < CK_WAYS; way++)
-		(void)ring->device->cuda->cuStreamSynchronize(
-			ring->device->ways[way]);
+	ck_device_settle(ring->device);
 	for (uint32_t i = 0; i < ring->n; i++)
 		slot_fini(ring, &ring->slots[i]);
 	free(ring->slots);
@@ -118,19 +116,28 @@ int ck_slot_wait(struct ck_ring *ring, const struct ck_slot *slot,
 					      CU_EVENT_WAIT_DEFAULT));
 }
 
+/* 1: it is. As of ck_device_check(). */
+static int is_free(struct ck_ring *ring, struct ck_slot *slot)
+{
+	if (__atomic_load_n(&slot->held, __ATOMIC_ACQUIRE))
+		return 0;
+	return ck_slot_is_done(ring, slot);
+}
+
 int ck_ring_take(struct ck_ring *ring, struct ck_slot **out)
 {
-	struct ck_slot *slot = &ring->slots[ring->next];
-	int rc;
+	uint32_t at = ring->next, tries = ring->any ? ring->n : 1;
+	int rc = is_free(ring, &ring->slots[at]);
 
-	if (__atomic_load_n(&slot->held, __ATOMIC_ACQUIRE))
-		return -EAGAIN;
-	rc = ck_slot_is_done(ring, slot);
+	while (rc == 0 && --tries > 0) {
+		at = (at + 1) % ring->n;
+		rc = is_free(ring, &ring->slots[at]);
+	}
 	if (rc <= 0)
 		return rc ? rc : -EAGAIN;
-	ring->next = (ring->next + 1) % ring->n;
-	slot->held = true;
-	*out = slot;
+	ring->next = (at + 1) % ring->n;
+	ring->slots[at].held = true;
+	*out = &ring->slots[at];
 	return 0;
 }
 

@@ -23,6 +23,7 @@ struct ck_ring {
 	struct ck_device *device;
 	uint32_t n, next;
 	size_t size; /* bytes of a slot, a multiple of 16 */
+	bool any;    /* not only in turn; may be set */
 	struct ck_slot *slots;
 };
 
@@ -38,9 +39,9 @@ CK_MUST_USE int ck_ring_make(struct ck_device *g, enum ck_ring_kind kind,
 			     struct ck_diag *d);
 /* Waits for the device, and frees all. A ring of zeros is allowed. Nobody holds a slot. */
 void ck_ring_fini(struct ck_ring *ring);
-/* The next slot in turn, which is in use until it is released, and until the device has
- * done what was asked for before its last mark. -EAGAIN: it is in use already. As of
- * ck_device_check(). */
+/* The next slot in turn, or the first from there on that is free if any will do. It is in
+ * use until it is released, and until the device has done what was asked for before its
+ * last mark. -EAGAIN: it is in use already, or all are. As of ck_device_check(). */
 CK_MUST_USE int ck_ring_take(struct ck_ring *ring, struct ck_slot **out);
 /* Behind all that the device was asked for on this way. As of ck_device_check(). */
 CK_MUST_USE int ck_slot_mark(struct ck_ring *ring, struct ck_slot *slot,
