@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ckptfs-gpucheck [--quick]: see gpucheck.h. Exit status 0: all is well; 1: something failed;
- * 2: there is no GPU.
+ * ckptfs-gpucheck [--quick] [--only=PART] [--cases=N]: see gpucheck.h. Exit status 0: all is
+ * well; 1: something failed; 2: there is no GPU.
  */
 #include "gpucheck.h"
 #include "kernels.h"
 
+#include <dlfcn.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <time.h>
@@ -13,8 +14,9 @@
 enum { FINE, FAILED, NO_GPU };
 
 static const char usage[] =
-	"usage: ckptfs-gpucheck [--quick]\n"
-	"Checks this machine's GPUs: one JSON object a line.\n";
+	"usage: ckptfs-gpucheck [--quick] [--only=PART] [--cases=N]\n"
+	"Checks this machine's GPUs: one JSON object a line. PART: device, tiles,\n"
+	"speed. N: copies to compare, at least.\n";
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
@@ -40,11 +42,11 @@ void ck_gpucheck_rate(struct ck_gpucheck *c, const char *check, double gbps,
 {
 	char more[256];
 
-	(void)snprintf(more, sizeof(more), ",\"gbps\":%.2f", gbps);
+	(void)snprintf(more, sizeof(more), ",\"gbps\":%.4g", gbps);
 	if (ref && ref_gbps > 0)
 		(void)snprintf(more, sizeof(more),
-			       ",\"gbps\":%.2f,\"ref\":\"%s\","
-			       "\"ref_gbps\":%.2f,\"ratio\":%.3f",
+			       ",\"gbps\":%.4g,\"ref\":\"%s\","
+			       "\"ref_gbps\":%.4g,\"ratio\":%.4g",
 			       gbps, ref, ref_gbps, gbps / ref_gbps);
 	ck_gpucheck_say(c, check, gbps > 0, more);
 }
@@ -116,6 +118,47 @@ static void say_device(struct ck_gpucheck *c, double took)
 	ck_buf_fini(&more);
 }
 
+/* Which memory kernels need beside their registers: of a thread, the most of all. Only this
+ * program asks the driver for that. False: it does not say. */
+static bool find_spills(const struct ck_cuda *cuda, CUmodule module, int *most)
+{
+	CUresult (*ask)(int *value, CUfunction_attribute what, CUfunction f);
+	void *found = dlsym(cuda->library, "cuFuncGetAttribute");
+
+	memcpy(&ask, &found, sizeof(found));
+	*most = 0;
+	for (unsigned kind = 0; found && kind < CK_TILE_KINDS; kind++) {
+		CUfunction f;
+		int n;
+
+		if (cuda->cuModuleGetFunction(
+			    &f, module,
+			    ck_tile_kernel((enum ck_tile_kind)kind)) ||
+		    ask(&n, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f))
+			return false;
+		*most = n > *most ? n : *most;
+	}
+	return found;
+}
+
+static void check_spills(struct ck_gpucheck *c, CUmodule module,
+			 const char *check, double took)
+{
+	char more[96];
+	int spills;
+
+	if (!find_spills(c->device->cuda, module, &spills)) {
+		ck_gpucheck_skip(c, check, "the driver does not say");
+		return;
+	}
+	(void)snprintf(more, sizeof(more), ",\"local_bytes\":%d", spills);
+	if (took > 0)
+		(void)snprintf(more, sizeof(more),
+			       ",\"local_bytes\":%d,\"seconds\":%.3f", spills,
+			       took);
+	ck_gpucheck_say(c, check, spills == 0, more);
+}
+
 /* What the driver makes of the PTX, whether or not it took something else. */
 static void check_ptx(struct ck_gpucheck *c)
 {
@@ -123,16 +166,13 @@ static void check_ptx(struct ck_gpucheck *c)
 	double from = ck_gpucheck_seconds();
 	CUmodule module;
 	CUresult rc = cuda->cuModuleLoadData(&module, ck_kernels_ptx.bytes);
-	char more[64];
 
 	if (rc != CUDA_SUCCESS) {
 		ck_gpucheck_fail(c, "ptx", ck_cuda_error(cuda, rc));
 		return;
 	}
-	(void)snprintf(more, sizeof(more), ",\"seconds\":%.3f",
-		       ck_gpucheck_seconds() - from);
+	check_spills(c, module, "ptx", ck_gpucheck_seconds() - from);
 	(void)cuda->cuModuleUnload(module);
-	ck_gpucheck_say(c, "ptx", true, more);
 }
 
 static void check_device(struct ck_gpucheck *c, const struct ck_cuda *cuda,
@@ -146,9 +186,14 @@ static void check_device(struct ck_gpucheck *c, const struct ck_cuda *cuda,
 		return;
 	}
 	say_device(c, ck_gpucheck_seconds() - from);
-	check_ptx(c);
-	ck_gpucheck_tiles(c);
-	ck_gpucheck_speed(c);
+	if (c->parts & CK_GPUCHECK_DEVICE) {
+		check_spills(c, c->device->module, "kernels", 0);
+		check_ptx(c);
+	}
+	if (c->parts & CK_GPUCHECK_TILES)
+		ck_gpucheck_tiles(c);
+	if (c->parts & CK_GPUCHECK_SPEED)
+		ck_gpucheck_speed(c);
 	ck_device_close(c->device);
 	c->device = NULL;
 }
@@ -174,27 +219,59 @@ static int check_all(struct ck_gpucheck *c)
 	return c->failed ? FAILED : FINE;
 }
 
-int main(int argc, char **argv)
+/* 0: it is none. */
+static unsigned part_of(const char *name)
+{
+	static const char *const parts[] = { "device", "tiles", "speed" };
+
+	for (unsigned i = 0; i < CK_ARRAY_SIZE(parts); i++)
+		if (strcmp(name, parts[i]) == 0)
+			return 1u << i;
+	return 0;
+}
+
+/* The letter of an option that is wrong, or asks for help; 0: all are right. */
+static int parse(struct ck_gpucheck *c, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "quick", no_argument, NULL, 'q' },
+		{ "only", required_argument, NULL, 'o' },
+		{ "cases", required_argument, NULL, 'c' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	struct ck_gpucheck c = { 0 };
-	int option, status;
+	char *end = NULL;
+	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (option == 'q') {
-			c.quick = true;
-			continue;
+		switch (option) {
+		case 'q': c->quick = true; break;
+		case 'o':
+			c->parts |= part_of(optarg);
+			if (!part_of(optarg))
+				return '?';
+			break;
+		case 'c':
+			c->cases = strtoull(optarg, &end, 10);
+			if (end == optarg || *end)
+				return '?';
+			break;
+		default: return option;
 		}
-		(void)fputs(usage, option == 'h' ? stdout : stderr);
-		return option == 'h' ? FINE : NO_GPU;
 	}
-	if (optind < argc) {
-		(void)fputs(usage, stderr);
-		return NO_GPU;
+	if (!c->parts)
+		c->parts = CK_GPUCHECK_ALL;
+	return optind < argc ? '?' : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct ck_gpucheck c = { 0 };
+	int wrong = parse(&c, argc, argv), status;
+
+	if (wrong) {
+		(void)fputs(usage, wrong == 'h' ? stdout : stderr);
+		return wrong == 'h' ? FINE : NO_GPU;
 	}
 	status = check_all(&c);
 	printf("{\"version\":1,\"check\":\"summary\",\"ok\":%s,\"passed\":%u,"

@@ -7,9 +7,20 @@
 
 #include "pipe.h"
 
+/* Parts of it, as bits. */
+enum ck_gpucheck_part {
+	CK_GPUCHECK_DEVICE =
+		1, /* more of a device than that it can be opened */
+	CK_GPUCHECK_TILES = 2,
+	CK_GPUCHECK_SPEED = 4,
+	CK_GPUCHECK_ALL = 7,
+};
+
 struct ck_gpucheck {
 	struct ck_device *device;
 	bool quick;
+	unsigned parts;
+	uint64_t cases; /* of tiles, at least */
 	unsigned passed, failed, skipped;
 	double up, copy; /* GB/s that others are compared with; 0: not known */
 };

@@ -4,38 +4,21 @@
  * of work that is asked for again and again until it has taken long enough; a copy counts
  * its bytes once.
  */
-#include "gpucheck.h"
+#include "gpucheck_speed.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 enum {
-	PINNED = 32 << 20,
+	PINNED = CK_SPEED_PINNED,
 	LEAST = 4 << 20, /* of the device: of less memory nothing is learnt */
 	BATCHES = 4,	 /* on their way at once */
 	AT_ONCE = 4,	 /* pieces of work between two looks at the clock */
 };
 
-struct speed {
-	struct ck_gpucheck *check;
-	struct ck_device *device;
-	const struct ck_cuda *cuda;
-	uint8_t *up, *down;   /* pinned */
-	CUdeviceptr src, dst; /* of `size` bytes */
-	size_t size;
-	struct ck_tiles tiles;
-	CUdeviceptr lists;	 /* of tiles, */
-	struct ck_placed placed; /* where they are in it */
-	struct ck_pipe pipe;
-};
-
 /* --- work ------------------------------------------------------------------------------------ */
 
-/* Asks the device for some. */
-typedef int work_once(struct speed *s);
-
-/* Until all is done that was asked of a set of 1 << enum ck_way. */
-static int wait_for(struct speed *s, unsigned ways)
+int ck_speed_wait(struct ck_speed *s, unsigned ways)
 {
 	int rc = 0;
 
@@ -47,22 +30,21 @@ static int wait_for(struct speed *s, unsigned ways)
 	return rc;
 }
 
-/* GB/s of work that is of so many bytes; 0: it failed, which is said. */
-static double rate(struct speed *s, const char *what, work_once *once,
-		   unsigned ways, double bytes)
+double ck_speed_rate(struct ck_speed *s, const char *what, ck_speed_work *once,
+		     unsigned ways, double bytes)
 {
 	double least = s->check->quick ? 0.02 : 0.3, from, took = 0;
 	unsigned times = 0;
 	int rc = once(s);
 
 	if (rc == 0)
-		rc = wait_for(s, ways);
+		rc = ck_speed_wait(s, ways);
 	from = ck_gpucheck_seconds();
 	while (rc == 0 && took < least) {
 		for (unsigned i = 0; i < AT_ONCE && rc == 0; i++)
 			rc = once(s);
 		if (rc == 0)
-			rc = wait_for(s, ways);
+			rc = ck_speed_wait(s, ways);
 		times += AT_ONCE;
 		took = ck_gpucheck_seconds() - from;
 	}
@@ -71,7 +53,7 @@ static double rate(struct speed *s, const char *what, work_once *once,
 	return rc ? 0 : bytes * times / took / 1e9;
 }
 
-static int copy_up(struct speed *s)
+static int copy_up(struct ck_speed *s)
 {
 	return ck_device_check(
 		s->device,
@@ -80,7 +62,7 @@ static int copy_up(struct speed *s)
 					   s->device->ways[CK_WAY_UP]));
 }
 
-static int copy_down(struct speed *s)
+static int copy_down(struct ck_speed *s)
 {
 	return ck_device_check(
 		s->device,
@@ -89,14 +71,14 @@ static int copy_down(struct speed *s)
 					   s->device->ways[CK_WAY_DOWN]));
 }
 
-static int copy_both(struct speed *s)
+static int copy_both(struct ck_speed *s)
 {
 	int rc = copy_up(s);
 
 	return rc ? rc : copy_down(s);
 }
 
-static int copy_device(struct speed *s)
+static int copy_device(struct ck_speed *s)
 {
 	return ck_device_check(
 		s->device,
@@ -104,7 +86,7 @@ static int copy_device(struct speed *s)
 					   s->device->ways[CK_WAY_WORK]));
 }
 
-static int launch(struct speed *s)
+static int launch(struct ck_speed *s)
 {
 	return ck_tiles_launch(s->device, s->lists, &s->placed);
 }
@@ -112,7 +94,7 @@ static int launch(struct speed *s)
 /* --- kernels ------------------------------------------------------------------------------------ */
 
 /* Lists of tiles for runs that go from one behind the other to every second place. */
-static int make_tiles(struct speed *s, size_t run, size_t off)
+static int make_tiles(struct ck_speed *s, size_t run, size_t off)
 {
 	const struct ck_loop rows = { (s->size / 2 - 16) / run, 2 * run, run };
 	const struct ck_tile_copy copy = { .src = s->src + off,
@@ -131,10 +113,10 @@ static int make_tiles(struct speed *s, size_t run, size_t off)
 				     s->cuda->cuMemcpyHtoDAsync(
 					     s->lists, s->up, s->placed.end,
 					     s->device->ways[CK_WAY_UP]));
-	return rc ? rc : wait_for(s, 1u << CK_WAY_UP);
+	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_UP);
 }
 
-static void check_run(struct speed *s, size_t run, size_t off)
+static void check_run(struct ck_speed *s, size_t run, size_t off)
 {
 	char name[48];
 	double gbps;
@@ -147,27 +129,32 @@ static void check_run(struct speed *s, size_t run, size_t off)
 		ck_gpucheck_fail(s->check, name, strerror(-rc));
 		return;
 	}
-	gbps = rate(s, name, launch, 1u << CK_WAY_WORK,
-		    (double)((s->size / 2 - 16) / run * run));
+	gbps = ck_speed_rate(s, name, launch, 1u << CK_WAY_WORK,
+			     (double)((s->size / 2 - 16) / run * run));
 	if (gbps > 0)
 		ck_gpucheck_rate(s->check, name, gbps, "copy_device",
 				 s->check->copy);
 }
 
-static void check_kernels(struct speed *s)
+static void check_kernels(struct ck_speed *s)
 {
 	static const size_t runs[] = { 2, 4, 8, 16, 64, 256, 2048, 65536 };
+
+	struct ck_engines *e = ck_engines_make(s);
 
 	for (unsigned i = 0; i < CK_ARRAY_SIZE(runs); i++) {
 		check_run(s, runs[i], 0);
 		check_run(s, runs[i], 1);
+		if (e)
+			ck_engines_check(e, runs[i]);
 	}
+	ck_engines_free(e);
 }
 
 /* --- the pipe -------------------------------------------------------------------------------------- */
 
 /* Batches from pinned memory into memory of the device, a run each. */
-static int pipe_batches(struct speed *s)
+static int pipe_batches(struct ck_speed *s)
 {
 	struct ck_pipe_batch b = { .tiles = &s->tiles };
 	size_t size = s->pipe.filled.size - 4096;
@@ -191,7 +178,7 @@ static int pipe_batches(struct speed *s)
 	return rc;
 }
 
-static void check_pipe(struct speed *s)
+static void check_pipe(struct ck_speed *s)
 {
 	/* A batch has to have room in dst, and its tiles in the slot. */
 	const struct ck_pipe_sizes sizes = { LEAST, 2, 4, 0 };
@@ -202,8 +189,8 @@ static void check_pipe(struct speed *s)
 		ck_gpucheck_fail(s->check, "pipe", d.text);
 		return;
 	}
-	gbps = rate(s, "pipe", pipe_batches, 1u << CK_WAY_WORK,
-		    (double)BATCHES * (LEAST - 4096));
+	gbps = ck_speed_rate(s, "pipe", pipe_batches, 1u << CK_WAY_WORK,
+			     (double)BATCHES * (LEAST - 4096));
 	if (gbps > 0)
 		ck_gpucheck_rate(s->check, "pipe", gbps, "copy_up",
 				 s->check->up);
@@ -212,7 +199,7 @@ static void check_pipe(struct speed *s)
 
 /* --- memory ------------------------------------------------------------------------------------------- */
 
-static bool have_device_memory(struct speed *s, size_t size)
+static bool have_device_memory(struct ck_speed *s, size_t size)
 {
 	const struct ck_cuda *cuda = s->cuda;
 	CUdeviceptr *const places[] = { &s->src, &s->dst, &s->lists };
@@ -231,7 +218,7 @@ static bool have_device_memory(struct speed *s, size_t size)
 	return true;
 }
 
-static uint8_t *pinned(const struct speed *s)
+static uint8_t *pinned(const struct ck_speed *s)
 {
 	void *at = NULL;
 
@@ -241,9 +228,9 @@ static uint8_t *pinned(const struct speed *s)
 	return at;
 }
 
-static bool begin(struct speed *s)
+static bool begin(struct ck_speed *s)
 {
-	size_t size = s->check->quick ? (size_t)16 << 20 : (size_t)1 << 30;
+	size_t size = s->check->quick ? (size_t)4 << 20 : (size_t)4 << 30;
 
 	s->up = pinned(s);
 	s->down = pinned(s);
@@ -252,7 +239,7 @@ static bool begin(struct speed *s)
 	return s->up && s->down && size >= LEAST;
 }
 
-static void end(struct speed *s)
+static void end(struct ck_speed *s)
 {
 	const struct ck_cuda *cuda = s->cuda;
 	const CUdeviceptr places[] = { s->src, s->dst, s->lists };
@@ -267,32 +254,32 @@ static void end(struct speed *s)
 	ck_tiles_fini(&s->tiles);
 }
 
-static void check_copies(struct speed *s)
+static void check_copies(struct ck_speed *s)
 {
 	const unsigned up = 1u << CK_WAY_UP, down = 1u << CK_WAY_DOWN;
 	struct ck_gpucheck *c = s->check;
 	double bytes = (double)ck_min((size_t)PINNED, s->size), gbps;
 
-	c->up = rate(s, "copy_up", copy_up, up, bytes);
+	c->up = ck_speed_rate(s, "copy_up", copy_up, up, bytes);
 	if (c->up > 0)
 		ck_gpucheck_rate(c, "copy_up", c->up, NULL, 0);
-	gbps = rate(s, "copy_down", copy_down, down, bytes);
+	gbps = ck_speed_rate(s, "copy_down", copy_down, down, bytes);
 	if (gbps > 0)
 		ck_gpucheck_rate(c, "copy_down", gbps, "copy_up", c->up);
-	gbps = rate(s, "copy_both", copy_both, up | down, 2 * bytes);
+	gbps = ck_speed_rate(s, "copy_both", copy_both, up | down, 2 * bytes);
 	if (gbps > 0)
 		ck_gpucheck_rate(c, "copy_both", gbps, "copy_up", c->up);
-	c->copy = rate(s, "copy_device", copy_device, 1u << CK_WAY_WORK,
-		       (double)(s->size / 2));
+	c->copy = ck_speed_rate(s, "copy_device", copy_device,
+				1u << CK_WAY_WORK, (double)(s->size / 2));
 	if (c->copy > 0)
 		ck_gpucheck_rate(c, "copy_device", c->copy, NULL, 0);
 }
 
 void ck_gpucheck_speed(struct ck_gpucheck *c)
 {
-	struct speed s = { .check = c,
-			   .device = c->device,
-			   .cuda = c->device->cuda };
+	struct ck_speed s = { .check = c,
+			      .device = c->device,
+			      .cuda = c->device->cuda };
 
 	if (begin(&s)) {
 		check_copies(&s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpucheck_tiles: copies of all pairs of places in a vector, of many lengths, in nests of
- * several forms and with values that change, compared byte by byte with what the processor
- * makes of them.
+ * several forms and with values that change, and random ones of up to eight loops, compared
+ * byte by byte with what the processor makes of them.
  */
 #include "gpucheck.h"
 
@@ -17,12 +17,14 @@ enum {
 	PLACES = 16,
 	FORMS = 4, /* nests of so many loops, 0 to 2, and one that is transposed */
 	COPIES_MOST = 512, /* of a batch */
+	LOOPS = CK_NEST_LOOPS,
+	SEED = 13,
 };
 
 /* One copy of a batch, by its places there. */
 struct copied {
 	uint64_t src, dst, run;
-	struct ck_loop loops[2]; /* those behind nloops count 1 */
+	struct ck_loop loops[LOOPS];
 	uint32_t nloops;
 	const struct ck_dtype *dtype;
 	uint8_t change;
@@ -74,17 +76,37 @@ static void run_define(const struct copied *c, const uint8_t *from, uint8_t *to)
 		unit_change(c, from + i * unit, to + i * unit, i);
 }
 
+/* The places of a run, by the number that each loop is at. */
+struct place {
+	uint64_t at[LOOPS];
+	uint64_t src, dst;
+};
+
+/* The next one, the innermost loop first. False: that was the last. */
+static bool place_next(const struct copied *c, struct place *p)
+{
+	for (uint32_t k = c->nloops; k-- > 0;) {
+		const struct ck_loop *l = &c->loops[k];
+
+		p->src += l->src;
+		p->dst += l->dst;
+		if (++p->at[k] < l->count)
+			return true;
+		p->src -= l->count * l->src;
+		p->dst -= l->count * l->dst;
+		p->at[k] = 0;
+	}
+	return false;
+}
+
 static void copy_define(const struct copied *c, const uint8_t *from,
 			uint8_t *to)
 {
-	const struct ck_loop *outer = &c->loops[0], *inner = &c->loops[1];
+	struct place p = { .src = c->src, .dst = c->dst };
 
-	for (uint64_t i = 0; i < outer->count; i++)
-		for (uint64_t k = 0; k < inner->count; k++)
-			run_define(
-				c,
-				from + c->src + i * outer->src + k * inner->src,
-				to + c->dst + i * outer->dst + k * inner->dst);
+	do
+		run_define(c, from + p.src, to + p.dst);
+	while (place_next(c, &p));
 }
 
 /* --- batches ------------------------------------------------------------------------------- */
@@ -103,16 +125,13 @@ static uint64_t count_wrong(const struct batch *b)
 
 	for (uint32_t n = 0; n < b->n; n++) {
 		const struct copied *c = &b->copies[n];
+		struct place p = { .dst = c->dst };
 		bool same = true;
 
-		for (uint64_t i = 0; i < c->loops[0].count; i++)
-			for (uint64_t k = 0; k < c->loops[1].count; k++) {
-				uint64_t at = c->dst + i * c->loops[0].dst +
-					      k * c->loops[1].dst;
-
-				same &= memcmp(b->want + at, b->sent.bytes + at,
-					       c->run) == 0;
-			}
+		do
+			same &= memcmp(b->want + p.dst, b->sent.bytes + p.dst,
+				       c->run) == 0;
+		while (place_next(c, &p));
 		wrong += !same;
 	}
 	return wrong;
@@ -200,12 +219,10 @@ static int add(struct batch *b, struct copied c)
 /* Rows of a matrix, of two, and one across. */
 static void set_form(struct copied *c, unsigned form)
 {
-	const struct ck_loop once = { .count = 1 };
 	uint64_t wide = c->run + c->src + 3, tall = c->run;
 	const struct ck_loop rows = { 5, tall, wide };
 
 	c->nloops = form < 2 ? form : 2;
-	c->loops[0] = c->loops[1] = once;
 	if (form == 1 || form == 3)
 		c->loops[0] = rows;
 	if (form == 2) {
@@ -264,6 +281,58 @@ static int add_changed(struct batch *b)
 	return rc;
 }
 
+/* Below n; n is not 0. */
+static uint64_t below(uint64_t *state, uint64_t n)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return (*state >> 11) % n;
+}
+
+/* Loops that write no place twice: each steps over all that is within it. */
+static void random_loops(struct copied *c, uint64_t *state)
+{
+	uint64_t src = c->run, dst = c->run,
+		 unit = c->change ? c->dtype->unit : 1;
+
+	c->nloops = (uint32_t)below(state, LOOPS + 1);
+	for (uint32_t k = c->nloops; k-- > 0;) {
+		struct ck_loop *l = &c->loops[k];
+
+		l->count = 1 + below(state, c->nloops > 4 ? 2 : 4);
+		l->src = src + below(state, 20) * unit;
+		l->dst = dst + below(state, 20) * unit;
+		src += (l->count - 1) * l->src;
+		dst += (l->count - 1) * l->dst;
+	}
+}
+
+/* Until there are so many. */
+static int add_random(struct batch *b)
+{
+	uint64_t state = SEED;
+	int rc = 0;
+
+	while (rc == 0 && b->cases + b->n < b->check->cases) {
+		struct copied c = { .src = below(&state, PLACES),
+				    .dst = below(&state, PLACES),
+				    .run = 1 + below(&state,
+						     1 + below(&state, 300)),
+				    .dtype = ck_dtype_at(0) };
+
+		if (below(&state, 4) == 0) {
+			c.dtype = ck_dtype_at(ck_dtype_by_name(ck_str_from(
+				below(&state, 2) ? "complex64" : "int16")));
+			c.change = (uint8_t)(1 + below(&state, 7));
+			c.run = c.dtype->size * (1 + c.run / c.dtype->size);
+		}
+		random_loops(&c, &state);
+		rc = add(b, c);
+	}
+	return rc;
+}
+
 static int check(struct batch *b, struct ck_diag *d)
 {
 	const struct ck_pipe_sizes sizes = { SLOT, 1, 1, 0 };
@@ -273,6 +342,8 @@ static int check(struct batch *b, struct ck_diag *d)
 		rc = add_plain(b);
 	if (rc == 0)
 		rc = add_changed(b);
+	if (rc == 0)
+		rc = add_random(b);
 	if (rc == 0)
 		rc = flush(b);
 	ck_pipe_fini(&b->pipe);
