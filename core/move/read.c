@@ -50,6 +50,16 @@ static int gather_changed(struct ck_reading *rd, const struct ck_layout *layout,
 	return 0;
 }
 
+/* As ck_copies_run(), by way of the gatherer. */
+static int read_packed(struct ck_reading *rd, const struct ck_layout *layout,
+		       uint64_t skip, uint64_t len, uint8_t *to)
+{
+	int rc = ck_packing_add(rd->packing, &rd->space->plan, layout, skip,
+				len, to);
+
+	return rc ? rc : ck_copies_run(rd, layout, rd->packing->slot->fill);
+}
+
 /* --- parts --------------------------------------------------------------- */
 
 /* Bytes [begin, end) of a box of a tensor. */
@@ -80,6 +90,9 @@ static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
 		return rc;
 	if (plan->covered < r.end - r.begin)
 		return -ENODATA;
+	if (rd->packing)
+		return read_packed(rd, layout, begin - r.begin, end - begin,
+				   to);
 	if (!layout->change)
 		return ck_copies_run(rd, layout, to);
 	return gather_changed(rd, layout, dtype, begin - r.begin, end - begin,
@@ -98,12 +111,19 @@ static int read_by(const struct ck_layout *layout, void *arg)
 {
 	const struct wanted *w = arg;
 	struct ck_remote_moves *remote = w->rd->remote;
+	struct ck_packing *packing = w->rd->packing;
 	size_t noted = remote ? remote->n : 0;
-	int rc = read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
+	struct ck_packing_mark mark = { 0 };
+	int rc;
 
+	if (packing)
+		mark = ck_packing_mark(packing);
+	rc = read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
 	/* What was noted in vain may lead to memory that is gone. */
 	if (rc && remote)
 		remote->n = noted;
+	if (rc && packing)
+		ck_packing_back(packing, &mark);
 	return rc;
 }
 
@@ -121,7 +141,7 @@ static int read_tensor(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
 		rc = read_by(layout, &w);
 	else
 		return rc;
-	if (rc == 0 || rc == -EREMOTE || !layout->passing)
+	if (rc == 0 || rc == -EREMOTE || rc == -E2BIG || !layout->passing)
 		return rc;
 	return ck_opened_again(o, i, layout, read_by, &w);
 }
@@ -237,12 +257,13 @@ static bool leave_used(const struct ck_reading *rd, int rc)
 }
 
 int ck_reading_run(struct ck_files *files, const struct ck_read *r,
-		   struct ck_remote_moves *remote)
+		   struct ck_remote_moves *remote, struct ck_packing *packing)
 {
 	uint64_t size = ck_opened_slice(r->from)->size;
 	struct ck_reading rd = { .files = files,
 				 .space = ck_workspace_get(),
-				 .remote = remote };
+				 .remote = remote,
+				 .packing = packing };
 	bool left;
 	int rc;
 
@@ -259,6 +280,8 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 		ck_copies_end(&rd);
 		if (left && remote)
 			ck_remote_fini(remote);
+		if (left && packing)
+			ck_packing_clear(packing);
 	} while (left);
 	ck_workspace_trim(rd.space);
 	return rc;
@@ -266,5 +289,5 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 
 int ck_host_read(struct ck_files *files, const struct ck_read *r)
 {
-	return ck_reading_run(files, r, NULL);
+	return ck_reading_run(files, r, NULL, NULL);
 }

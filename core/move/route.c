@@ -4,13 +4,14 @@
  * and notes the moves of what is not; the mover of remote files does these at once,
  * whatever hosts they are on. Where the headers of items must be read before it is
  * known what to move, these are fetched first, and it runs again. It goes on in the
- * thread in which the mover is done; nobody waits.
+ * thread in which the mover is done; nobody waits. With a gatherer the bytes of boxes, from
+ * wherever they come, are packed into one of its slots, and are the reader's when they
+ * have come back from there.
  */
 #include "ckptfs/move.h"
 #include "reading.h"
 
 #include <errno.h>
-#include <semaphore.h>
 
 void ck_route_init(struct ck_route *route, struct ck_files *files,
 		   struct ck_mover *remote)
@@ -98,6 +99,8 @@ void ck_route_interrupt(struct ck_route *route, struct ck_waiter *w)
 		__atomic_store_n(&w->moving->unwanted, true, __ATOMIC_RELEASE);
 		m->interrupt(m, w->moving);
 	}
+	if (w->gathering)
+		route->gatherer->interrupt(route->gatherer, w->gathering);
 	pthread_mutex_unlock(&route->lock);
 }
 
@@ -197,21 +200,38 @@ void ck_errand_fini(struct ck_errand *e)
 
 /* --- reads ------------------------------------------------------------------------- */
 
-/* A read that is on its way. */
+/* A read that is on its way, piece by piece: one is all that is left, or what a slot of the
+ * gatherer takes. */
 struct journey {
 	struct ck_route *route;
 	struct ck_read *read;
-	struct ck_errand errand; /* for headers */
+	struct ck_read piece;
+	uint64_t done; /* bytes of the pieces before */
+	uint64_t
+		most; /* bytes of a piece that is gathered elsewhere; 0: none is */
+	struct ck_packing packing; /* without a slot: it is gathered here */
+	struct ck_errand errand;   /* for headers */
 	struct ck_remote_moves remote;
 	struct ck_moves moves; /* the same, as the mover has them */
+	bool by_round;	       /* they come straight to the device */
 	uint64_t begun;
 };
 
+static void slot_put(struct journey *j)
+{
+	struct ck_gatherer *g = j->route->gatherer;
+
+	if (j->packing.slot)
+		g->put(g, j->packing.slot);
+	ck_packing_fini(&j->packing);
+}
+
 static void journey_free(struct journey *j)
 {
-	if (!j->read->ahead)
+	if (j->read->remote && !j->read->ahead)
 		ck_stats_waited(ck_files_stats(j->route->files),
 				ck_msec_now() - j->begun);
+	slot_put(j);
 	ck_remote_fini(&j->remote);
 	ck_errand_fini(&j->errand);
 	free(j);
@@ -225,14 +245,67 @@ static void journey_end(struct journey *j, int rc)
 	r->done(r, rc);
 }
 
+/* --- a piece ----------------------------------------------------------------------- */
+
+/* At memory of a device: nothing arrives here. */
+static void piece_aim(struct journey *j)
+{
+	struct ck_gather_slot *slot = j->packing.slot;
+
+	slot->memory = j->read->memory;
+	slot->at = j->read->at + j->done;
+	j->piece.to = slot->result;
+}
+
+/* The one that comes now; it may have begun. */
+static void piece_begin(struct journey *j)
+{
+	const struct ck_read *r = j->read;
+	struct ck_gatherer *g = j->route->gatherer;
+	uint64_t left = r->len - j->done;
+
+	if (j->most && !j->packing.slot)
+		j->packing.slot = g->take(g);
+	j->piece = (struct ck_read){
+		.from = r->from,
+		.vpos = r->vpos + j->done,
+		.len = j->packing.slot ? ck_min(left, j->most) : left,
+		.memory = r->memory,
+	};
+	if (!r->memory)
+		j->piece.to = (uint8_t *)r->to + j->done;
+	else if (j->packing.slot)
+		piece_aim(j);
+}
+
+/* Whether there are others. */
+static bool piece_end(struct journey *j)
+{
+	j->done += j->piece.len;
+	return j->done < j->read->len;
+}
+
+/* It was too much for a slot, or for what gathers. */
+static void piece_cut(struct journey *j)
+{
+	/* Of so many, in a whole piece, none is gathered that has not to be. */
+	enum { PARTS = 256 };
+
+	uint64_t least = j->route->gatherer->piece / PARTS;
+
+	j->most = j->piece.len / 2 / CK_GATHER_ALIGN * CK_GATHER_ALIGN;
+	if (j->most > least || (j->most && j->read->memory))
+		return;
+	j->most = 0;
+	slot_put(j);
+}
+
 /* All was noted, and is brought now. */
 static int bytes_bring(struct journey *j)
 {
 	struct ck_waiter *w = &j->read->waiter;
 	int rc;
 
-	j->moves.list = j->remote.list;
-	j->moves.n = j->remote.n;
 	rc = check_in(j->route, w, &j->moves);
 	if (rc == 0)
 		rc = j->route->remote->start(j->route->remote, &j->moves);
@@ -242,56 +315,244 @@ static int bytes_bring(struct journey *j)
 	return ck_remote_finish(&j->remote);
 }
 
-static void bytes_came(struct ck_moves *moves)
+/* The same, straight to the device if that can be. */
+static int bytes_want(struct journey *j)
 {
-	struct journey *j = moves->arg;
+	struct ck_gatherer *g = j->route->gatherer;
 
-	(void)arrive(j->route, &j->read->waiter, moves);
-	journey_end(j, ck_remote_finish(&j->remote));
+	j->read->remote = true;
+	j->moves.list = j->remote.list;
+	j->moves.n = j->remote.n;
+	j->by_round = j->packing.slot && j->route->remote &&
+		      __atomic_load_n(&g->rounds, __ATOMIC_RELAXED) &&
+		      !j->remote.changes &&
+		      ck_packing_want(&j->packing, j->route->remote, &j->moves);
+	return j->by_round ? 0 : bytes_bring(j);
+}
+
+static int plan_piece(struct journey *j)
+{
+	struct ck_packing *packing = j->packing.slot ? &j->packing : NULL;
+	int rc;
+
+	j->by_round = false;
+	ck_remote_fini(&j->remote);
+	if (packing)
+		ck_packing_clear(packing);
+	ck_fetch_begin(&j->errand.fetch);
+	rc = ck_reading_run(j->route->files, &j->piece, &j->remote, packing);
+	ck_fetch_end(&j->errand.fetch);
+	/* The errno of a file: nothing is on its way. */
+	return rc == -EINPROGRESS ? -EIO : rc;
+}
+
+/* 0: its bytes are there, or packed. */
+static int piece_bring(struct journey *j)
+{
+	int rc;
+
+	do {
+		rc = plan_piece(j);
+		if (rc == 0 && j->remote.n)
+			return bytes_want(j);
+		if (rc != -EREMOTE)
+			return rc;
+		j->read->remote = true;
+		rc = errand_send(j->route, &j->errand, &j->read->waiter);
+	} while (rc == 0);
+	return rc;
+}
+
+/* The result is all that is wanted, and nothing else. */
+static bool is_aimed(const struct journey *j)
+{
+	const struct ck_packing *p = &j->packing;
+
+	return p->n == 1 && p->arrivals[0].at == 0 &&
+	       p->arrivals[0].len == j->piece.len;
+}
+
+static void gathered(struct ck_gather_slot *slot, int rc);
+
+/* Who waits can interrupt that slot from now on. False: he has. */
+static bool gather_with(struct journey *j, struct ck_gather_slot *slot)
+{
+	struct ck_waiter *w = &j->read->waiter;
+	bool wanted;
+
+	pthread_mutex_lock(&j->route->lock);
+	wanted = !w->unwanted;
+	w->gathering = wanted ? slot : NULL;
+	pthread_mutex_unlock(&j->route->lock);
+	return wanted;
+}
+
+/* What is packed is put together. 0: nothing was. */
+static int piece_gather(struct journey *j)
+{
+	struct ck_gatherer *g = j->route->gatherer;
+	struct ck_gather_slot *slot = j->packing.slot;
+
+	if (j->piece.memory && !is_aimed(j))
+		return -EIO;
+	if (j->packing.n == 0)
+		return 0;
+	slot->done = gathered;
+	slot->arg = j;
+	if (!gather_with(j, slot))
+		return -EINTR;
+	g->start(g, slot);
+	return -EINPROGRESS;
 }
 
 /* As ck_route_read(). */
 static int go_on(struct journey *j)
 {
-	struct ck_read *r = j->read;
-	int rc;
+	bool more = true;
+	int rc = 0;
 
-	do {
-		ck_remote_fini(&j->remote);
-		ck_fetch_begin(&j->errand.fetch);
-		rc = ck_reading_run(j->route->files, r, &j->remote);
-		ck_fetch_end(&j->errand.fetch);
-		if (rc == 0 && j->remote.n)
-			return bytes_bring(j);
-		/* The errno of a file: nothing is on its way. */
-		if (rc == -EINPROGRESS)
-			return -EIO;
-		if (rc != -EREMOTE)
-			return rc;
-		rc = errand_send(j->route, &j->errand, &r->waiter);
-	} while (rc == 0);
+	while (more && rc == 0) {
+		piece_begin(j);
+		if (j->piece.memory && !j->packing.slot)
+			return j->most ? -EAGAIN : -EIO;
+		rc = piece_bring(j);
+		if (rc == 0)
+			rc = piece_gather(j);
+		if (rc == 0)
+			more = piece_end(j);
+		if (rc != -E2BIG || !j->packing.slot)
+			continue;
+		piece_cut(j);
+		rc = 0;
+	}
 	return rc;
 }
 
-static void headers_came(struct ck_errand *e, int rc)
-{
-	struct journey *j = e->arg;
+/* --- what was waited for ------------------------------------------------------------ */
 
-	if (rc == 0)
+/* rc: of its last piece, which has ended. */
+static void travel(struct journey *j, int rc, bool more)
+{
+	if (rc == 0 && more)
 		rc = go_on(j);
 	if (rc != -EINPROGRESS)
 		journey_end(j, rc);
 }
 
+/* rc: of all that a piece needs, if that is there. */
+static void piece_brought(struct journey *j, int rc)
+{
+	bool more = false;
+
+	if (rc == 0)
+		rc = piece_gather(j);
+	if (rc == 0)
+		more = piece_end(j);
+	if (rc != -EINPROGRESS)
+		travel(j, rc, more);
+}
+
+static void bytes_came(struct ck_moves *moves)
+{
+	struct journey *j = moves->arg;
+
+	(void)arrive(j->route, &j->read->waiter, moves);
+	piece_brought(j, ck_remote_finish(&j->remote));
+}
+
+static void headers_came(struct ck_errand *e, int rc)
+{
+	travel(e->arg, rc, true);
+}
+
+/* What was to come by a round has come, or comes the other way. */
+static void round_over(struct journey *j, int rc)
+{
+	struct ck_mover *remote = j->route->remote;
+	struct ck_stats *stats = ck_files_stats(j->route->files);
+
+	j->by_round = false;
+	ck_packing_want_none(&j->packing);
+	if (rc)
+		return;
+	for (size_t i = 0; i < j->moves.n; i++)
+		j->moves.list[i].rc = 0;
+	learn(j->route, &j->moves);
+	if (remote->came)
+		remote->came(remote, &j->moves);
+	if (stats)
+		ck_count(&stats->rounds, 1);
+}
+
+/* What did not come of it is gathered here. */
+static void gathered(struct ck_gather_slot *slot, int rc)
+{
+	struct journey *j = slot->arg;
+	struct ck_stats *stats = ck_files_stats(j->route->files);
+	bool more = true;
+
+	pthread_mutex_lock(&j->route->lock);
+	j->read->waiter.gathering = NULL;
+	pthread_mutex_unlock(&j->route->lock);
+	if (rc == -EINTR) {
+		j->packing.slot = NULL;
+		travel(j, -EINTR, false);
+		return;
+	}
+	if (j->by_round && (rc == 0 || rc == -EREMOTEIO)) {
+		round_over(j, rc);
+		if (rc) {
+			rc = bytes_bring(j);
+			if (rc != -EINPROGRESS)
+				piece_brought(j, rc);
+			return;
+		}
+	}
+	if (rc == -EOVERFLOW) {
+		piece_cut(j);
+	} else if (rc && j->piece.memory) {
+		travel(j, -EIO, false);
+		return;
+	} else if (rc) {
+		j->most = 0;
+		slot_put(j);
+	} else {
+		uint64_t bytes = j->piece.len;
+
+		if (!j->piece.memory)
+			bytes = ck_packing_arrive(&j->packing);
+		if (stats)
+			ck_count(&stats->gpu_bytes, bytes);
+		more = piece_end(j);
+	}
+	travel(j, 0, more);
+}
+
+/* Whether it is begun there; what is here comes at once otherwise. */
+static bool gathers(const struct ck_route *route)
+{
+	const struct ck_gatherer *g = route->gatherer;
+
+	return ck_route_gathers(route) ||
+	       (g && __atomic_load_n(&g->rounds, __ATOMIC_RELAXED));
+}
+
 int ck_route_read(struct ck_route *route, struct ck_read *r)
 {
-	struct journey *j = calloc(1, sizeof(*j));
+	uint64_t size = ck_opened_slice(r->from)->size;
+	struct journey *j;
 	int rc;
 
+	r->remote = false;
+	if (r->len > size || r->vpos > size - r->len)
+		return -EINVAL;
+	j = calloc(1, sizeof(*j));
 	if (!j)
 		return -ENOMEM;
 	j->route = route;
 	j->read = r;
+	if (gathers(route))
+		j->most = route->gatherer->piece;
 	j->begun = ck_msec_now();
 	j->errand.done = headers_came;
 	j->errand.arg = j;
@@ -303,74 +564,4 @@ int ck_route_read(struct ck_route *route, struct ck_read *r)
 	if (rc != -EINPROGRESS)
 		journey_free(j);
 	return rc;
-}
-
-/* --- those who wait ---------------------------------------------------------------- */
-
-struct wait {
-	sem_t done;
-	int rc;
-};
-
-static void wake(struct wait *w, int rc)
-{
-	w->rc = rc;
-	sem_post(&w->done);
-}
-
-static void wait_begin(struct wait *w)
-{
-	sem_init(&w->done, 0, 0);
-}
-
-/* rc: what the start came to. */
-static int wait_end(struct wait *w, int rc)
-{
-	if (rc == -EINPROGRESS) {
-		while (sem_wait(&w->done))
-			; /* a signal */
-		rc = w->rc;
-	}
-	sem_destroy(&w->done);
-	return rc;
-}
-
-static void wake_reader(struct ck_read *r, int rc)
-{
-	wake(r->arg, rc);
-}
-
-static void wake_sender(struct ck_errand *e, int rc)
-{
-	wake(e->arg, rc);
-}
-
-int ck_move_read(struct ck_route *route, struct ck_read *r)
-{
-	struct ck_fetch none = { 0 };
-	struct wait w;
-	int rc;
-
-	/* What is remote is brought by the route, all at once. */
-	ck_fetch_begin(&none);
-	rc = ck_host_read(route->files, r);
-	ck_fetch_end(&none);
-	ck_fetch_fini(&none);
-	r->remote = rc == -EREMOTE;
-	if (!r->remote)
-		return rc;
-	wait_begin(&w);
-	r->done = wake_reader;
-	r->arg = &w;
-	return wait_end(&w, ck_route_read(route, r));
-}
-
-int ck_move_errand(struct ck_route *route, struct ck_errand *e)
-{
-	struct wait w;
-
-	wait_begin(&w);
-	e->done = wake_sender;
-	e->arg = &w;
-	return wait_end(&w, ck_route_errand(route, e));
 }

@@ -131,5 +131,7 @@ void ck_stats_print(const struct ck_stats *s, struct ck_buf *out)
 	print_errors(s, out);
 	print_number("cache_bytes", &s->cache_bytes, out);
 	print_number("restarts", &s->restarts, out);
+	print_number("gpu_bytes", &s->gpu_bytes, out);
+	print_number("rounds", &s->rounds, out);
 	close_object(out, "\n");
 }

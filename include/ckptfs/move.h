@@ -8,6 +8,7 @@
 #define CKPTFS_MOVE_H
 
 #include "ckptfs/fetch.h"
+#include "ckptfs/gatherer.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/mover.h"
 #include "ckptfs/slice.h"
@@ -100,7 +101,8 @@ const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
 struct ck_waiter {
 	/* Private, under ck_route.lock: */
 	bool unwanted;
-	struct ck_moves *moving; /* on the way; or NULL */
+	struct ck_moves *moving;	  /* on the way; or NULL */
+	struct ck_gather_slot *gathering; /* the same */
 };
 
 /* The bytes [vpos, vpos + len) of an open slice, into `to`. All of them or an
@@ -112,9 +114,15 @@ struct ck_read {
 	struct ck_opened *from;
 	uint64_t vpos, len;
 	void *to;
-	bool brief;  /* as of ck_moves */
-	bool ahead;  /* no reader waits for it */
-	bool remote; /* set by ck_move_read(): not all was here */
+	/* NULL, or where the bytes go in place of `to`, from `at` on, a multiple of 16: by
+	 * the route's gatherer alone, and of one box whose elements it has whole. -EAGAIN:
+	 * it has no room now; -EIO: the bytes do not get there. */
+	struct ck_gather_memory *memory;
+	uint64_t at;
+	bool brief; /* as of ck_moves */
+	bool ahead; /* no reader waits for it */
+	bool remote; /* set by ck_move_read() and ck_route_read(), when it is done: not
+		      * all was here */
 	/* Called once if the read was not done at once, by any thread that holds
 	 * no lock which interrupting it takes; the read and `to` are the caller's
 	 * again. rc: 0 or an error. */
@@ -134,6 +142,10 @@ struct ck_route {
 	/* Constant: */
 	struct ck_files *files;
 	struct ck_mover *remote; /* of remote files; NULL: there are none */
+	/* Where bytes are put together, set before the first use; NULL: here. What it has
+	 * no room for now is put together here, and so is what fails there. */
+	struct ck_gatherer *gatherer;
+	bool rounds_only; /* it is only for what comes from others by rounds */
 
 	pthread_mutex_t lock; /* of waiters: which moves are on the way */
 };
@@ -142,7 +154,13 @@ void ck_route_init(struct ck_route *route, struct ck_files *files,
 		   struct ck_mover *remote);
 void ck_route_fini(struct ck_route *route);
 
-/* One that ck_host_read() said -EREMOTE of. 0: done. -EINPROGRESS: done() will be
+/* Whether reads go to a gatherer wherever their files are. */
+static inline bool ck_route_gathers(const struct ck_route *r)
+{
+	return r->gatherer && !r->rounds_only;
+}
+
+/* One that ck_host_read() said -EREMOTE of, or that the gatherer may have. 0: done. -EINPROGRESS: done() will be
  * called, or was. Else an error. */
 CK_MUST_USE int ck_route_read(struct ck_route *route, struct ck_read *r);
 /* Either, and waits until it is done. r->done and r->arg are not used. */

@@ -55,6 +55,18 @@ struct ck_moves {
 		read; /* by the host mover: bytes of files that it read for them */
 };
 
+/* Room for words that say whose bytes moves are, for those who can have them sent straight
+ * to a device. */
+struct ck_described {
+	const uint8_t *
+		base; /* where all moves lead to, and how many bytes are there */
+	uint32_t size;
+	uint8_t *out; /* `room` bytes */
+	uint32_t room;
+	uint32_t used; /* of them, once it is described */
+	uint32_t set;  /* of hosts of which that is */
+};
+
 /* Any thread may call it. Threads of its own leave signals to others. */
 struct ck_mover {
 	const char *name; /* for a person */
@@ -67,6 +79,12 @@ struct ck_mover {
 	 * sees `unwanted`, and until done() has begun. NULL: it does all at
 	 * once. */
 	void (*interrupt)(struct ck_mover *m, struct ck_moves *moves);
+	/* The moves in other words: false if that cannot be for one of them, or if hosts
+	 * have no such way now. NULL: they never have. */
+	bool (*describe)(struct ck_mover *m, const struct ck_moves *moves,
+			 struct ck_described *out);
+	/* What was described has come: it counts as what this brings. */
+	void (*came)(struct ck_mover *m, const struct ck_moves *moves);
 };
 
 /* --- host mover: files of this host ----------------------------------------------- */

@@ -27,7 +27,10 @@ struct ck_stats {
 	uint64_t
 		cache_bytes; /* kept now of other hosts; for whoever keeps them to add to
 			       * and take from */
-	uint64_t restarts; /* jobs that took over */
+	uint64_t restarts;  /* jobs that took over */
+	uint64_t gpu_bytes; /* of reads that were put together on a GPU */
+	uint64_t
+		rounds; /* pieces of them that came from other hosts by rounds */
 	/* Readers who waited for other hosts less than 2 to the i milliseconds, and not less
 	 * than half of that. */
 	uint64_t waits[CK_STATS_WAITS];

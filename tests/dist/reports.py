@@ -72,7 +72,8 @@ def test_well(hosts):
     complete(hosts, "a mount")
     begun = stats(hosts)
     check(list(begun) == ["read_bytes", "file_bytes", "wire_bytes", "copies",
-                          "waits", "errors", "cache_bytes", "restarts"] and
+                          "waits", "errors", "cache_bytes", "restarts",
+                          "gpu_bytes", "rounds"] and
           list(begun["file_bytes"]) == hosts.names and
           list(begun["wire_bytes"]) == ["h2", "h3"], "stats: its members",
           begun)

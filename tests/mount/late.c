@@ -209,7 +209,9 @@ int main(int argc, char **argv)
 	srand(number_of("LATE_SEED"));
 	pthread_mutex_init(&late.lock, NULL);
 	pthread_cond_init(&late.changed, NULL);
-	late.mover = (struct ck_mover){ "late", late_start, late_interrupt };
+	late.mover = (struct ck_mover){ .name = "late",
+					.start = late_start,
+					.interrupt = late_interrupt };
 	rc = ck_options_parse(&options, argc > 4 ? argv[4] : "", &d);
 	options.format.write = options.write;
 	if (rc == 0)

@@ -2,13 +2,16 @@
 /*
  * route: random slices of random layouts over files of which none, some or all are
  * remote. Each read comes to what it comes to with all files here, and to what brute
- * force says, however its mover answers.
+ * force says, however its mover answers; and also where a gatherer puts it together.
  */
+#include "gathering.h"
 #include "trials.h"
 
 #include <semaphore.h>
 
 enum { AT_A_TIME = 8 };
+
+static unsigned ended_early; /* reads that were interrupted */
 
 /* One world, here and with remote files. */
 struct trial {
@@ -86,9 +89,10 @@ static bool one_start(struct one *o, unsigned *wrong)
 
 	o->rc = ck_host_read(t->files, &o->r);
 	*wrong += !is_right_at_once(o, o->rc);
-	if (answerer.at_once || answerer.inside)
+	/* With a gatherer other reads go on meanwhile. */
+	if (!t->route.gatherer && (answerer.at_once || answerer.inside))
 		*wrong += answerer_counted(&answerer.started) != before;
-	if (o->rc != -EREMOTE)
+	if (o->rc != -EREMOTE && !t->route.gatherer)
 		return false;
 	memset(o->got, 0x5a, sizeof(o->got));
 	rc = ck_route_read(&t->route, &o->r);
@@ -97,10 +101,24 @@ static bool one_start(struct one *o, unsigned *wrong)
 	return rc == -EINPROGRESS;
 }
 
+/* One that is gathered comes in pieces: of two errors the first in the file is said. */
+static bool fails_earlier(const struct one *o)
+{
+	const struct trial_world *w = &o->t->is;
+
+	if (!o->want_rc || !o->t->route.gatherer || o->want_rc == -EINVAL)
+		return false;
+	return is_right_rc(&w->truth, o->r.vpos, o->r.vpos + o->r.len, o->rc) ||
+	       (w->failing >= 0 && o->rc == answerer.errs[w->failing]);
+}
+
 static bool one_is_right(const struct one *o, bool comes)
 {
-	return o->ended == comes && o->rc == o->want_rc &&
-	       (o->rc || memcmp(o->got, o->want, o->r.len) == 0);
+	if (o->ended != comes)
+		return false;
+	if (o->rc != o->want_rc)
+		return fails_earlier(o);
+	return o->rc || memcmp(o->got, o->want, o->r.len) == 0;
 }
 
 /* Several reads at once, which are answered in any order. */
@@ -136,6 +154,46 @@ static unsigned check_reads(struct trial *t, uint64_t *random)
 			;
 	for (unsigned i = 0; i < AT_A_TIME; i++)
 		wrong += !one_is_right(&ones[i], comes[i]);
+	return wrong;
+}
+
+/* Reads that nobody wants any more end, whatever becomes of what they wait for; others, which
+ * needed no gatherer, are as they should be. */
+static unsigned check_interrupts(struct trial *t, uint64_t *random)
+{
+	static struct one ones[AT_A_TIME];
+	bool comes[AT_A_TIME];
+	unsigned wrong = 0;
+
+	gathering_hold(true);
+	for (unsigned i = 0; i < AT_A_TIME; i++) {
+		struct one *o = &ones[i];
+
+		*o = (struct one){ .t = t };
+		o->r = (struct ck_read){
+			.from = t->there,
+			.len = boxes_below(random, t->is.w->slice.size + 1),
+			.to = o->got,
+			.done = one_done,
+			.arg = o
+		};
+		wrong += !expect(o);
+		if (boxes_one_in(random, 4))
+			ck_route_interrupt(&t->route, &o->r.waiter);
+		comes[i] = one_start(o, &wrong);
+	}
+	for (unsigned i = 0; i < AT_A_TIME; i++)
+		ck_route_interrupt(&t->route, &ones[i].r.waiter);
+	for (unsigned i = 0; i < AT_A_TIME; i++)
+		while (comes[i] && sem_wait(&t->done))
+			;
+	for (unsigned i = 0; i < AT_A_TIME; i++) {
+		ended_early += ones[i].rc == -EINTR;
+		wrong += ones[i].rc == -EINTR
+				 ? ones[i].ended != comes[i]
+				 : !one_is_right(&ones[i], comes[i]);
+	}
+	gathering_hold(false);
 	return wrong;
 }
 
@@ -179,6 +237,92 @@ static void random_answers(struct trial *t, uint64_t *random)
 	trial_fail(&t->is, errs, t->located ? 4 : 0, random);
 }
 
+/* What describe() says of a move; its loops follow. */
+struct described {
+	uint32_t file, nloops, at;
+	uint64_t fpos, run;
+};
+
+static bool describe_one(const struct ck_move *m, struct ck_described *out)
+{
+	size_t loops = m->nloops * sizeof(struct ck_loop);
+	struct described d = { m->file, m->nloops,
+			       (uint32_t)(m->to - out->base), m->fpos, m->run };
+	uint64_t bytes, end;
+
+	if (m->to < out->base || m->to >= out->base + out->size ||
+	    !ck_move_measure(m, &bytes, &end) ||
+	    bytes > out->size - (size_t)(m->to - out->base) ||
+	    out->room - out->used < sizeof(d) + loops)
+		return false;
+	memcpy(out->out + out->used, &d, sizeof(d));
+	if (loops)
+		memcpy(out->out + out->used + sizeof(d), m->loops, loops);
+	out->used += (uint32_t)(sizeof(d) + loops);
+	return true;
+}
+
+static bool describe(struct ck_mover *mover, const struct ck_moves *moves,
+		     struct ck_described *out)
+{
+	bool all = moves->n > 0;
+
+	(void)mover;
+	out->set = 1;
+	for (size_t i = 0; i < moves->n && all; i++)
+		all = describe_one(&moves->list[i], out);
+	return all;
+}
+
+/* A file that fails has nothing to send. */
+static bool bring_one(struct ck_gather_slot *s, const struct described *d,
+		      const struct ck_loop *loops)
+{
+	const struct ck_move m = { .file = d->file,
+				   .nloops = d->nloops,
+				   .loops = loops,
+				   .fpos = d->fpos,
+				   .run = d->run,
+				   .to = s->fill + d->at };
+
+	return d->file <= BIG && answerer.errs[d->file] == 0 &&
+	       move_fill(&m, content[d->file],
+			 d->file == BIG ? BIG_BYTES : FILE_BYTES);
+}
+
+static bool bring(struct ck_gather_slot *s)
+{
+	struct ck_loop loops[CK_MAX_DIMS];
+	struct described d;
+
+	for (uint32_t at = 0; at < s->wanted;) {
+		memcpy(&d, s->wants + at, sizeof(d));
+		at += (uint32_t)sizeof(d);
+		memcpy(loops, s->wants + at, d.nloops * sizeof(loops[0]));
+		at += (uint32_t)(d.nloops * sizeof(loops[0]));
+		if (!bring_one(s, &d, loops))
+			return false;
+	}
+	return true;
+}
+
+static void random_gatherer(struct trial *t, uint64_t *random)
+{
+	static const unsigned loses[] = { 0, 0, 2, 10 };
+	static const unsigned fails[] = { 0, 0, 2, 10 };
+	static const uint32_t too_many[] = { 0, 0, 1, 3 };
+
+	t->route.gatherer = &gathering.is;
+	gathering.away = boxes_one_in(random, 10);
+	gathering.fails = fails[boxes_below(random, 4)];
+	gathering.too_many = too_many[boxes_below(random, 4)];
+	gathering.is.rounds = boxes_one_in(random, 2);
+	gathering.loses = loses[boxes_below(random, 4)];
+	gathering.bring = bring;
+	answerer.mover.describe = describe;
+	t->route.rounds_only = boxes_one_in(random, 3);
+}
+
 static void random_trial(struct trial_world *t, uint64_t *windows,
 			 uint64_t *random)
 {
@@ -211,7 +355,11 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 		&t->headers, w->w, t->files,
 		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
 	ck_route_init(&t->route, t->files, &answerer.mover);
+	if (!answerer.spoil && boxes_one_in(random, 2))
+		random_gatherer(t, random);
 	wrong = check_reads(t, random) + check_wait(t);
+	if (t->route.gatherer && !gathering.spoils)
+		wrong += check_interrupts(t, random);
 	ck_route_fini(&t->route);
 	ck_opened_free(t->here);
 	ck_opened_free(t->there);
@@ -235,9 +383,24 @@ static void test_random(void)
 
 	eq_u64(check_trials(trials, tap_seed(1213)), 0);
 	eq_u64(answerer.wrong, 0);
-	printf("# %" PRIu64 " reads, %u times the mover, %u moves\n",
-	       trials * (AT_A_TIME + 1), answerer.started, answerer.moved);
+	eq_u64(gathering.wrong, 0);
+	printf("# %" PRIu64
+	       " reads, %u times the mover, %u moves; %u gathered, %u failed, "
+	       "%u refused, %u brought, %u lost\n",
+	       trials * (AT_A_TIME + 1), answerer.started, answerer.moved,
+	       gathering.done, gathering.failed, gathering.refused,
+	       gathering.brought, gathering.lost);
 	ok(answerer.moved > trials / 2);
+	ok(ended_early > trials / 4);
+	ok(gathering.done > trials && gathering.failed > trials / 20 &&
+	   gathering.refused > trials / 20);
+	ok(gathering.brought > trials / 4 && gathering.lost > trials / 20);
+}
+
+/* So is a gatherer that has one byte wrong. */
+static void test_gathered_wrong(void)
+{
+	gathering_canary(check_trials);
 }
 
 /* A mover that brings wrong bytes is seen. A byte of an element that is changed may
@@ -257,7 +420,21 @@ static void test_canaries(void)
 	}
 }
 
+static void test_all(void)
+{
+	gathering_begin(tap_seed(77));
+	test_random();
+	test_gathered_wrong();
+}
+
+static void test_all_canaries(void)
+{
+	test_canaries();
+	gathering_end();
+	eq_u64(gathering.wrong, 0);
+}
+
 int main(void)
 {
-	return trials_main(test_random, test_canaries);
+	return trials_main(test_all, test_all_canaries);
 }

@@ -32,12 +32,14 @@ static void test_nothing(void)
 	static const char *const names[] = { "a", "b.c" };
 	struct ck_stats *one = make(names, 1), *two = make(names, 2);
 
-	is_text(one, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
-		     "\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
-		     "\"errors\":{},\"cache_bytes\":0,\"restarts\":0}\n");
-	is_text(two, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0,\"b.c\":0},"
-		     "\"wire_bytes\":{\"b.c\":0},\"copies\":0,\"waits\":{},"
-		     "\"errors\":{},\"cache_bytes\":0,\"restarts\":0}\n");
+	is_text(one,
+		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		"\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
+		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
+	is_text(two,
+		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0,\"b.c\":0},"
+		"\"wire_bytes\":{\"b.c\":0},\"copies\":0,\"waits\":{},"
+		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
 	free(one);
 	free(two);
 }
@@ -63,12 +65,13 @@ static void test_all(void)
 	ck_count(&s->cache_bytes, 10);
 	ck_count(&s->cache_bytes, (uint64_t)-4);
 	ck_count(&s->restarts, 1);
-	is_text(s, "{\"read_bytes\":5000000001,"
-		   "\"file_bytes\":{\"a\":257,\"b\":65536,\"c\":4311744512},"
-		   "\"wire_bytes\":{\"b\":131072,\"c\":8623489024},"
-		   "\"copies\":3,\"waits\":{},"
-		   "\"errors\":{\"EIO\":2,\"ESTALE\":1},"
-		   "\"cache_bytes\":6,\"restarts\":1}\n");
+	is_text(s,
+		"{\"read_bytes\":5000000001,"
+		"\"file_bytes\":{\"a\":257,\"b\":65536,\"c\":4311744512},"
+		"\"wire_bytes\":{\"b\":131072,\"c\":8623489024},"
+		"\"copies\":3,\"waits\":{},"
+		"\"errors\":{\"EIO\":2,\"ESTALE\":1},"
+		"\"cache_bytes\":6,\"restarts\":1,\"gpu_bytes\":0,\"rounds\":0}\n");
 	free(s);
 }
 
@@ -82,10 +85,11 @@ static void test_unknown(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++)
 		ck_stats_answered(s, 1, rows[i]);
 	ck_stats_answered(s, 1, -EHWPOISON);
-	is_text(s, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
-		   "\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
-		   "\"errors\":{\"other\":4,\"EHWPOISON\":1},"
-		   "\"cache_bytes\":0,\"restarts\":0}\n");
+	is_text(s,
+		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		"\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
+		"\"errors\":{\"other\":4,\"EHWPOISON\":1},"
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
 	free(s);
 }
 
@@ -99,11 +103,12 @@ static void test_waits(void)
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(msec); i++)
 		ck_stats_waited(s, msec[i]);
-	is_text(s, "{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
-		   "\"wire_bytes\":{},\"copies\":0,"
-		   "\"waits\":{\"1\":1,\"2\":1,\"4\":2,\"8\":2,\"16\":1,"
-		   "\"4194304\":1,\"8388608\":3},"
-		   "\"errors\":{},\"cache_bytes\":0,\"restarts\":0}\n");
+	is_text(s,
+		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
+		"\"wire_bytes\":{},\"copies\":0,"
+		"\"waits\":{\"1\":1,\"2\":1,\"4\":2,\"8\":2,\"16\":1,"
+		"\"4194304\":1,\"8388608\":3},"
+		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
 	free(s);
 }
 
@@ -150,7 +155,7 @@ static void test_threads(void)
 		"{\"read_bytes\":240000,\"file_bytes\":{\"a\":80000,\"b\":0},"
 		"\"wire_bytes\":{\"b\":160000},\"copies\":0,"
 		"\"waits\":{\"8\":80000},\"errors\":{\"EIO\":80000},"
-		"\"cache_bytes\":0,\"restarts\":0}\n");
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
 	free(s);
 }
 

@@ -390,8 +390,9 @@ int main(void)
 	if (!world_begin())
 		return 2;
 	answerer_begin(&answerer);
-	counter.mover = (struct ck_mover){ "counter", counter_start,
-					   counter_interrupt };
+	counter.mover = (struct ck_mover){ .name = "counter",
+					   .start = counter_start,
+					   .interrupt = counter_interrupt };
 	test_front_to_back();
 	test_no_more_than_read();
 	test_no_stream();

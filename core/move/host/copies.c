@@ -142,13 +142,9 @@ static uint64_t mapped_bytes(const struct ck_workspace *s,
 
 	for (size_t i = 0; i < s->plan.ncopies; i++) {
 		const struct ck_copy *c = &s->plan.copies[i];
-		uint64_t bytes = c->run;
 
-		if (!s->from[i] || layout->extents[c->chunk].memory)
-			continue;
-		for (uint32_t k = 0; k < c->nloops; k++)
-			bytes *= s->plan.loops[c->loop + k].count;
-		sum += bytes;
+		if (s->from[i] && !layout->extents[c->chunk].memory)
+			sum += ck_copy_bytes(&s->plan, c);
 	}
 	return sum;
 }

@@ -6,6 +6,7 @@
 #ifndef CK_COPIES_H
 #define CK_COPIES_H
 
+#include "../packed.h"
 #include "../remote.h"
 #include "workspace.h"
 
@@ -14,8 +15,9 @@ struct ck_reading {
 	struct ck_files *files;
 	struct ck_workspace *space;
 	struct ck_remote_moves
-		*remote; /* where moves of remote files are noted;
+		*remote;	    /* where moves of remote files are noted;
 					 * NULL: they are -EREMOTE */
+	struct ck_packing *packing; /* NULL: bytes go where they belong */
 	bool loads;  /* some copies of the plan are of files without mapping */
 	bool failed; /* bytes of a file that was found could not be had */
 };

@@ -33,6 +33,15 @@ bool ck_loops_end(const struct ck_loop *loops, uint32_t nloops, uint64_t *end)
 	return true;
 }
 
+uint64_t ck_copy_bytes(const struct ck_plan *plan, const struct ck_copy *c)
+{
+	uint64_t bytes = c->run;
+
+	for (uint32_t k = 0; k < c->nloops; k++)
+		bytes *= plan->loops[c->loop + k].count;
+	return bytes;
+}
+
 bool ck_range_end(const struct ck_plan *plan, const struct ck_copy *c,
 		  uint64_t pos, uint64_t *end)
 {

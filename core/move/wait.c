@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* wait: reads and requests by a route, for those who wait for them. */
+#include "ckptfs/move.h"
+
+#include <errno.h>
+#include <semaphore.h>
+
+struct wait {
+	sem_t done;
+	int rc;
+};
+
+static void wake(struct wait *w, int rc)
+{
+	w->rc = rc;
+	sem_post(&w->done);
+}
+
+static void wait_begin(struct wait *w)
+{
+	sem_init(&w->done, 0, 0);
+}
+
+/* rc: what the start came to. */
+static int wait_end(struct wait *w, int rc)
+{
+	if (rc == -EINPROGRESS) {
+		while (sem_wait(&w->done))
+			; /* a signal */
+		rc = w->rc;
+	}
+	sem_destroy(&w->done);
+	return rc;
+}
+
+static void wake_reader(struct ck_read *r, int rc)
+{
+	wake(r->arg, rc);
+}
+
+static void wake_sender(struct ck_errand *e, int rc)
+{
+	wake(e->arg, rc);
+}
+
+int ck_move_read(struct ck_route *route, struct ck_read *r)
+{
+	struct ck_fetch none = { 0 };
+	struct wait w;
+	int rc;
+
+	r->remote = false;
+	/* What is remote is brought by the route, all at once. */
+	ck_fetch_begin(&none);
+	rc = ck_host_read(route->files, r);
+	ck_fetch_end(&none);
+	ck_fetch_fini(&none);
+	if (rc != -EREMOTE)
+		return rc;
+	wait_begin(&w);
+	r->done = wake_reader;
+	r->arg = &w;
+	return wait_end(&w, ck_route_read(route, r));
+}
+
+int ck_move_errand(struct ck_route *route, struct ck_errand *e)
+{
+	struct wait w;
+
+	wait_begin(&w);
+	e->done = wake_sender;
+	e->arg = &w;
+	return wait_end(&w, ck_route_errand(route, e));
+}
