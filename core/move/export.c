@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+/* export: see export.h; who has what. */
+#include "export_fill.h"
+
+#include <errno.h>
+
+static bool is_same(const struct ck_export *e, const struct ck_export_wish *w)
+{
+	return !e->own && e->slice == w->slice &&
+	       memcmp(e->uuid, w->uuid, sizeof(e->uuid)) == 0;
+}
+
+/* --- giving back. All under the lock -------------------------------------------------- */
+
+static void drop(struct ck_exports *all, struct ck_export *e)
+{
+	struct ck_gatherer *g = all->route.gatherer;
+	struct ck_export **at = &all->first;
+
+	while (*at != e)
+		at = &(*at)->next;
+	*at = e->next;
+	if (e->memory)
+		g->release(g, e->memory);
+	free(e);
+}
+
+/* What nobody has, of that device or, with NULL, of any, and was given back first. NULL:
+ * there is none. */
+static struct ck_export *find_unused(const struct ck_exports *all,
+				     const uint8_t *uuid, uint64_t *bytes)
+{
+	struct ck_export *found = NULL;
+
+	*bytes = 0;
+	for (struct ck_export *e = all->first; e; e = e->next) {
+		if (e->users ||
+		    (uuid && memcmp(e->uuid, uuid, sizeof(e->uuid)) != 0))
+			continue;
+		*bytes += e->memory->size;
+		if (!found || e->used < found->used)
+			found = e;
+	}
+	return found;
+}
+
+static void keep_most(struct ck_exports *all, uint64_t most)
+{
+	struct ck_export *e;
+	uint64_t bytes;
+
+	while ((e = find_unused(all, NULL, &bytes)) && bytes > most)
+		drop(all, e);
+}
+
+static bool is_lost(const struct ck_exports *all, const struct ck_export *e)
+{
+	struct ck_gatherer *g = all->route.gatherer;
+
+	return e->memory && !g->holds(g, e->memory);
+}
+
+static void put(struct ck_exports *all, struct ck_export *e)
+{
+	e->used = ++all->clock;
+	if (--e->users)
+		return;
+	if (!e->there || e->own || is_lost(all, e))
+		drop(all, e);
+	keep_most(all, all->cache);
+}
+
+void ck_exports_put(struct ck_exports *all, struct ck_export *e)
+{
+	pthread_mutex_lock(&all->lock);
+	put(all, e);
+	pthread_mutex_unlock(&all->lock);
+}
+
+/* --- making one ------------------------------------------------------------------------ */
+
+/* What is kept for others goes first. */
+static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
+		    struct ck_gather_memory **out)
+{
+	struct ck_gatherer *g = all->route.gatherer;
+	struct ck_gather_want want = { .bytes = w->len,
+				       .with_file = w->with_file,
+				       .unwanted = &w->unwanted };
+	struct ck_export *unused;
+	uint64_t bytes;
+	int rc;
+
+	memcpy(want.uuid, w->uuid, sizeof(want.uuid));
+	do {
+		rc = g->allocate(g, &want, out);
+		if (rc != -ENOSPC)
+			return rc;
+		pthread_mutex_lock(&all->lock);
+		unused = find_unused(all, w->uuid, &bytes);
+		if (unused)
+			drop(all, unused);
+		pthread_mutex_unlock(&all->lock);
+	} while (unused);
+	return rc;
+}
+
+static int make(struct ck_exports *all, struct ck_export_wish *w,
+		struct ck_export *e)
+{
+	struct ck_gather_memory *memory;
+	int rc = allocate(all, w, &memory);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&all->lock);
+	e->memory = memory;
+	pthread_mutex_unlock(&all->lock);
+	return ck_export_fill(all, w, memory);
+}
+
+/* Under the lock; NULL: out of memory. */
+static struct ck_export *add(struct ck_exports *all,
+			     const struct ck_export_wish *w)
+{
+	struct ck_export *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	*e = (struct ck_export){ .bytes = w->len,
+				 .next = all->first,
+				 .slice = w->slice,
+				 .own = w->own,
+				 .with_file = w->with_file,
+				 .users = 1 };
+	memcpy(e->uuid, w->uuid, sizeof(e->uuid));
+	all->first = e;
+	return e;
+}
+
+/* --- those who ask --------------------------------------------------------------------- */
+
+static struct ck_export *find(const struct ck_exports *all,
+			      const struct ck_export_wish *w)
+{
+	struct ck_export *e = w->own ? NULL : all->first;
+
+	while (e && (e->failed || !is_same(e, w) || is_lost(all, e)))
+		e = e->next;
+	return e;
+}
+
+static bool is_unwanted(const struct ck_export_wish *w)
+{
+	return __atomic_load_n(&w->unwanted, __ATOMIC_ACQUIRE);
+}
+
+/* Under the lock. Until another one's is there, or is not. */
+static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
+		    struct ck_export *e)
+{
+	e->users++;
+	while (!e->there && !e->failed && !is_unwanted(w))
+		pthread_cond_wait(&all->changed, &all->lock);
+	if (e->there)
+		return 0;
+	put(all, e);
+	return is_unwanted(w) ? -EINTR : -EAGAIN;
+}
+
+/* Under the lock, but while it makes one. -EAGAIN: another one's was not made. */
+static int get(struct ck_exports *all, struct ck_export_wish *w,
+	       struct ck_export **out)
+{
+	struct ck_export *e = find(all, w);
+	int rc;
+
+	*out = e;
+	if (is_unwanted(w))
+		return -EINTR;
+	if (e && e->with_file == w->with_file)
+		return wait_for(all, w, e);
+	if (e && e->users)
+		return -EBUSY;
+	if (e)
+		drop(all, e);
+	e = *out = add(all, w);
+	if (!e)
+		return -ENOMEM;
+	pthread_mutex_unlock(&all->lock);
+	rc = make(all, w, e);
+	pthread_mutex_lock(&all->lock);
+	e->there = rc == 0;
+	e->failed = rc != 0;
+	pthread_cond_broadcast(&all->changed);
+	if (rc)
+		put(all, e);
+	return rc;
+}
+
+/* --- whether the files are still what they were ------------------------------------------ */
+
+static int look_at(struct ck_files *files, const struct ck_layout *layout)
+{
+	uint32_t last = CK_NO_FILE;
+
+	if (layout->err)
+		return -layout->err;
+	for (uint32_t i = 0; i < layout->n; i++) {
+		const struct ck_extent *e = &layout->extents[i];
+		struct ck_file file;
+		int rc;
+
+		if (e->err || e->file == last ||
+		    e->file >= ck_files_count(files))
+			continue;
+		last = e->file;
+		rc = ck_files_get(files, e->file, &file);
+		if (rc)
+			return rc;
+		ck_files_put(files, &file);
+	}
+	return 0;
+}
+
+/* What was made before is no tensor any more if a read would say so now. */
+static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
+{
+	uint32_t part = ck_slice_find(ck_opened_slice(w->from), w->vpos);
+	const struct ck_layout *layout = ck_opened_known(w->from, part);
+	int rc = layout ? look_at(all->route.files, layout) : 0;
+	struct ck_export *e;
+
+	if (rc != -ESTALE)
+		return 0;
+	pthread_mutex_lock(&all->lock);
+	e = find(all, w);
+	if (e && e->users)
+		e->own = true; /* of those who have it */
+	else if (e)
+		drop(all, e);
+	pthread_mutex_unlock(&all->lock);
+	return rc;
+}
+
+/* --- those who wait ---------------------------------------------------------------------- */
+
+/* Both under the lock. */
+static void enter(struct ck_exports *all, struct ck_export_wish *w)
+{
+	w->next = all->wishes;
+	all->wishes = w;
+}
+
+static void leave(struct ck_exports *all, const struct ck_export_wish *w)
+{
+	struct ck_export_wish **at = &all->wishes;
+
+	while (*at != w)
+		at = &(*at)->next;
+	*at = w->next;
+}
+
+int ck_exports_get(struct ck_exports *all, struct ck_export_wish *w,
+		   struct ck_export **out)
+{
+	int rc = look_again(all, w);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&all->lock);
+	enter(all, w);
+	do
+		rc = all->stopped ? -EINTR : get(all, w, out);
+	while (rc == -EAGAIN);
+	leave(all, w);
+	pthread_mutex_unlock(&all->lock);
+	return rc;
+}
+
+/* Under the lock. */
+static void interrupt(struct ck_exports *all, struct ck_export_wish *w)
+{
+	__atomic_store_n(&w->unwanted, true, __ATOMIC_RELEASE);
+	if (w->fill)
+		ck_export_fill_stop(w->fill);
+	pthread_cond_broadcast(&all->changed);
+}
+
+void ck_exports_interrupt(struct ck_exports *all, struct ck_export_wish *w)
+{
+	pthread_mutex_lock(&all->lock);
+	interrupt(all, w);
+	pthread_mutex_unlock(&all->lock);
+}
+
+void ck_exports_stop(struct ck_exports *all)
+{
+	pthread_mutex_lock(&all->lock);
+	all->stopped = true;
+	for (struct ck_export_wish *w = all->wishes; w; w = w->next)
+		interrupt(all, w);
+	pthread_mutex_unlock(&all->lock);
+}
+
+/* --- all of a mount -------------------------------------------------------------------- */
+
+struct ck_exports *ck_exports_make(struct ck_files *files,
+				   struct ck_mover *remote,
+				   struct ck_gatherer *gatherer, uint64_t cache)
+{
+	struct ck_exports *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return NULL;
+	ck_route_init(&all->route, files, remote);
+	all->route.gatherer = gatherer;
+	all->cache = cache;
+	pthread_mutex_init(&all->lock, NULL);
+	pthread_cond_init(&all->changed, NULL);
+	return all;
+}
+
+void ck_exports_free(struct ck_exports *all)
+{
+	if (!all)
+		return;
+	keep_most(all, 0);
+	ck_route_fini(&all->route);
+	pthread_cond_destroy(&all->changed);
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * export: random slices of random layouts over files of which none, some or all are remote,
+ * in memory of a device that is none: each byte is there, or there is an error that
+ * brute force knows; and what several ask for is made once.
+ */
+#include "gathering.h"
+#include "trials.h"
+
+#include "ckptfs/export.h"
+
+struct trial {
+	struct trial_world is; /* first */
+	struct headers headers;
+	struct ck_opened *there;
+	struct ck_files *files;
+	struct ck_exports *exports;
+	bool located; /* without headers */
+};
+
+/* Whether a way that is answered wrong may be the reason. */
+static bool may_fail(const struct trial *t, uint64_t vpos, uint64_t len, int rc)
+{
+	const struct trial_world *w = &t->is;
+
+	return is_right_rc(&w->truth, vpos, vpos + len, rc) ||
+	       (rc == -EIO && gathering.fails) ||
+	       (w->failing >= 0 && rc == answerer.errs[w->failing]);
+}
+
+static unsigned check_part(struct trial *t, uint32_t i)
+{
+	const struct ck_slice *slice = ck_opened_slice(t->there);
+	struct ck_export_wish w = { .from = t->there,
+				    .vpos = slice->begins[i],
+				    .len = ck_slice_part_len(slice, i),
+				    .slice = i,
+				    .uuid = "gpu" };
+	struct ck_export *e;
+	int rc = ck_exports_get(t->exports, &w, &e);
+	const struct gathering_memory *m;
+	unsigned wrong = 0;
+
+	if (rc)
+		return !may_fail(t, w.vpos, w.len, rc);
+	m = (const struct gathering_memory *)e->memory;
+	wrong += !is_right_rc(&t->is.truth, w.vpos, w.vpos + w.len, 0);
+	wrong += e->bytes != w.len ||
+		 memcmp(m->bytes, t->is.truth.byte + w.vpos, w.len) != 0;
+	ck_exports_put(t->exports, e);
+	return wrong;
+}
+
+static unsigned check_parts(struct trial *t)
+{
+	const struct ck_slice *slice = ck_opened_slice(t->there);
+	unsigned wrong = 0;
+
+	for (uint32_t i = 0; i < slice->nparts; i++)
+		if (ck_slice_part(slice, i).kind == CK_PART_BOX &&
+		    ck_slice_part_len(slice, i) > 0)
+			wrong += check_part(t, i);
+	return wrong;
+}
+
+static void random_trial(struct trial *t, uint64_t *windows, uint64_t *random)
+{
+	static const char *const dtypes[] = {
+		"float32", "bfloat16",	 "int64",   "uint8",	 "complex64",
+		"int16",   "complex128", "float64", "complex32", "int32",
+	};
+	static const int errs[] = { -EIO, -ENODATA, -EBADMSG, -ENOMEM };
+	static const unsigned fails[] = { 0, 0, 0, 20 };
+	struct trial_world *w = &t->is;
+
+	random_world(w->w, dtypes, 10, windows, random);
+	define(w->w, &w->truth);
+	w->remote = (unsigned)boxes_below(random, 1 << (BIG + 2));
+	if (boxes_one_in(random, 4))
+		w->remote = boxes_one_in(random, 3) ? 0 : ~0U >> (30 - BIG);
+	answerer.at_once = boxes_one_in(random, 3);
+	answerer.inside = boxes_one_in(random, 3);
+	trial_fail(w, errs, t->located ? 4 : 0, random);
+	gathering.fails = fails[boxes_below(random, 4)];
+}
+
+static unsigned check_trial(struct trial_world *w, uint64_t *random)
+{
+	struct trial *t = (struct trial *)w;
+	uint64_t windows[8 * 2 * BOXES_DIMS];
+	unsigned wrong;
+
+	t->located = !boxes_one_in(random, 3);
+	random_trial(t, windows, random);
+	t->files = trial_files(w->remote, !boxes_one_in(random, 3));
+	t->there = headers_open(
+		&t->headers, w->w, t->files,
+		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
+	t->exports = ck_exports_make(t->files, &answerer.mover, &gathering.is,
+				     boxes_below(random, 3) * 1000);
+	if (!t->exports)
+		abort();
+	wrong = check_parts(t);
+	if (boxes_one_in(random, 2))
+		wrong += check_parts(t);
+	ck_exports_free(t->exports);
+	ck_opened_free(t->there);
+	return wrong + t->headers.wrong + (gathering.memories != 0);
+}
+
+static unsigned check_trials(uint64_t trials, uint64_t seed)
+{
+	static struct trial t;
+
+	return trials_check(&t.is, trials, seed, check_trial);
+}
+
+static void test_random(void)
+{
+	uint64_t trials = trials_wanted(2, 2500, 8000);
+
+	gathering_begin(tap_seed(77));
+	eq_u64(check_trials(trials, tap_seed(1871)), 0);
+	eq_u64(answerer.wrong, 0);
+	eq_u64(gathering.wrong, 0);
+	printf("# %u gathered, %u failed\n", gathering.done, gathering.failed);
+	ok(gathering.done > trials && gathering.failed > trials / 200);
+}
+
+/* A gatherer that has one byte wrong is seen. */
+static void test_canaries(void)
+{
+	gathering_canary(check_trials);
+	gathering_end();
+	eq_u64(gathering.wrong, 0);
+}
+
+int main(void)
+{
+	return trials_main(test_random, test_canaries);
+}
