@@ -352,7 +352,10 @@ int ck_cmd_serve(int argc, char **argv)
 		.launched = { .mount = { .way = { -1, -1, 0 },
 					 .rope = -1,
 					 .job = { .ended = -1, .said = -1 } } },
-		.options = { .link = -1, .memory = -1, .stop = -1 }
+		.options = { .link = -1,
+			     .memory = -1,
+			     .rounds = { .link = -1, .memory = -1 },
+			     .stop = -1 }
 	};
 	int rc;
 

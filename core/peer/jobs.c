@@ -25,6 +25,14 @@ struct ck_serve_job *ck_job_make(struct ck_serve *s, uint32_t sender,
 	return j;
 }
 
+/* Under the lock. */
+static void note_unsent(struct ck_serve *s)
+{
+	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
+		s->senders[i].unsent = ck_frames_waiting(s->ends[i].frames);
+	ck_jobs_call(s);
+}
+
 void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
 {
 	struct ck_serve_sender *sender = &s->senders[j->sender];
@@ -34,8 +42,7 @@ void ck_job_free(struct ck_serve *s, struct ck_serve_job *j)
 	sender->asked -= j->request.head.body;
 	pthread_mutex_lock(&s->lock);
 	sender->used -= j->counted ? j->cost : 0;
-	s->unsent = ck_frames_waiting(s->frames);
-	ck_jobs_call(s);
+	note_unsent(s);
 	pthread_mutex_unlock(&s->lock);
 	free(j);
 }
@@ -85,10 +92,9 @@ void ck_jobs_add(struct ck_serve *s, struct ck_serve_job *j)
 /* Whether there is memory for its answer; one may have more than the share. */
 static bool has_memory(const struct ck_serve *s, const struct ck_serve_job *j)
 {
-	uint64_t used = s->senders[j->sender].used;
+	const struct ck_serve_sender *sender = &s->senders[j->sender];
+	uint64_t used = sender->used + sender->unsent;
 
-	if (j->sender == CK_FROM_LINK)
-		used += s->unsent;
 	return used == 0 || used + j->cost <= s->share;
 }
 
@@ -208,8 +214,7 @@ bool ck_jobs_are_too_many(const struct ck_serve *s, uint32_t sender)
 void ck_jobs_note_unsent(struct ck_serve *s)
 {
 	pthread_mutex_lock(&s->lock);
-	s->unsent = ck_frames_waiting(s->frames);
-	ck_jobs_call(s);
+	note_unsent(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -219,7 +224,7 @@ int ck_jobs_init(struct ck_serve *s)
 {
 	const struct ck_serve_options *o = s->options;
 	uint32_t ranks = o->xport ? o->xport->size : 1;
-	uint64_t askers = ranks - 1UL + (o->link >= 0);
+	uint64_t askers = ranks - 1UL + (o->link >= 0) + (o->rounds.link >= 0);
 
 	s->nsenders = CK_FROM_RANK + ranks;
 	s->share = ck_max(o->memory_most / ck_max(askers, 1), CK_WIRE_READ_MAX);

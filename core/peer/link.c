@@ -166,7 +166,8 @@ static int take_message(struct ck_link *l, const struct ck_framed *f)
 	uint32_t peer = rank < l->npeers ? l->peers[rank] : l->npeers;
 	int rc;
 
-	if (peer >= l->npeers || f->frame.kind == CK_FRAME_DROP)
+	if (peer >= l->npeers || (f->frame.kind != CK_FRAME_MESSAGE &&
+				  f->frame.kind != CK_FRAME_LOST))
 		return -EPROTO;
 	if (f->frame.kind == CK_FRAME_LOST) {
 		lose(l, peer);

@@ -21,6 +21,8 @@ enum ck_frame_kind {
 	CK_FRAME_MESSAGE = 1,
 	CK_FRAME_LOST, /* from the mover: nothing more comes of the peer */
 	CK_FRAME_DROP, /* to the mover: nothing more is wanted of the peer */
+	CK_FRAME_JOB, /* to who makes rounds, first of all: peer is this rank, place is
+			* how many there are, room is the time of a round in ms */
 	CK_FRAME_KINDS
 };
 

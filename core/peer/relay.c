@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * relay: what the mount asks goes to this rank's owner or on to another rank, and
- * answers go back; what other ranks ask is answered here.
+ * answers go back; what other ranks ask is answered here. Messages about rounds are in
+ * relay_rounds.c.
  */
 #include "serve_internal.h"
 
@@ -11,39 +12,41 @@ enum { TELL_MSEC = 500 }; /* until the others know that this rank ends */
 
 /* --- answers of this rank ---------------------------------------------------------------- */
 
-/* To the mount, if it is there. */
-static void put_or_note(struct ck_serve *s, const struct ck_frame *frame,
-			const struct ck_wire_head *head, struct ck_str body)
+void ck_serve_put(struct ck_serve *s, uint32_t sender,
+		  const struct ck_frame *frame, const struct ck_wire_head *head,
+		  struct ck_str body)
 {
-	int rc = s->frames->fd < 0
-			 ? 0
-			 : ck_frames_put(s->frames, frame, head, body);
+	struct ck_serve_end *e = &s->ends[sender];
 
-	if (rc)
-		s->link_rc = rc;
+	if (e->frames->fd < 0 || e->rc)
+		return;
+	e->rc = ck_frames_waiting(e->frames) > e->most
+			? -EPIPE
+			: ck_frames_put(e->frames, frame, head, body);
 }
 
 /* Bytes that do not fit where they are to go are an answer that is too long. */
 static void answer_link(struct ck_serve *s, struct ck_serve_job *j)
 {
+	struct ck_serve_end *e = &s->ends[j->sender];
 	const struct ck_answer *a = &j->answer;
-	struct ck_frame frame = { .peer = s->options->xport
-						  ? s->options->xport->rank
-						  : 0,
-				  .kind = CK_FRAME_MESSAGE,
-				  .place = j->place,
-				  .room = j->room };
-	int rc = 0;
+	const struct ck_xport *x = s->options->xport;
+	const struct ck_frame frame = { .peer = x ? x->rank : 0,
+					.kind = CK_FRAME_MESSAGE,
+					.place = j->place,
+					.room = j->room };
 
-	if (a->head.payload > j->room)
-		rc = -EPROTO;
-	else if (a->head.payload)
-		memcpy(s->memory + j->place, a->payload, a->head.payload);
-	if (rc == 0)
-		put_or_note(s, &frame, &a->head,
-			    (struct ck_str){ a->body.data, a->head.body });
-	else
-		s->link_rc = rc;
+	if (a->head.payload > j->room) {
+		if (j->sender == CK_FROM_ROUNDS)
+			ck_serve_rounds_refuse(s, &frame, &a->head);
+		else
+			e->rc = -EPROTO;
+		return;
+	}
+	if (a->head.payload)
+		memcpy(e->memory + j->place, a->payload, a->head.payload);
+	ck_serve_put(s, j->sender, &frame, &a->head,
+		     (struct ck_str){ a->body.data, a->head.body });
 }
 
 static void job_sent(struct ck_parcel *p, int rc)
@@ -61,8 +64,8 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 {
 	const struct ck_answer *a = &j->answer;
 
-	if (j->sender == CK_FROM_LINK) {
-		if (s->frames->fd >= 0)
+	if (j->sender < CK_FROM_RANK) {
+		if (s->ends[j->sender].frames->fd >= 0)
 			answer_link(s, j);
 		ck_job_free(s, j);
 		return;
@@ -78,26 +81,53 @@ void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j)
 	s->options->xport->send(s->options->xport, &j->parcel);
 }
 
+/* --- what is passed on --------------------------------------------------------------------- */
+
+/* What came by a link, on its way to another rank. */
+struct passed {
+	struct ck_parcel parcel; /* first */
+	uint64_t *unsent;	 /* counts it; or NULL */
+	char body[];
+};
+
+static void passed_sent(struct ck_parcel *parcel, int rc)
+{
+	struct passed *p = (struct passed *)parcel;
+
+	(void)rc; /* that the rank is lost is heard */
+	if (p->unsent)
+		*p->unsent -= sizeof(*p) + parcel->body.len;
+	free(p);
+}
+
+int ck_serve_pass(struct ck_serve *s, const struct ck_framed *f,
+		  uint64_t *unsent)
+{
+	struct ck_xport *x = s->options->xport;
+	struct passed *p = malloc(sizeof(*p) + f->head.body);
+
+	if (!p)
+		return -ENOMEM;
+	if (f->head.body)
+		memcpy(p->body, f->body.p, f->head.body);
+	p->parcel = (struct ck_parcel){ .to = f->frame.peer,
+					.head = f->head,
+					.body = { p->body, f->head.body },
+					.sent = passed_sent };
+	p->unsent = unsent;
+	if (unsent)
+		*unsent += sizeof(*p) + f->head.body;
+	x->send(x, &p->parcel);
+	return 0;
+}
+
 /* --- what the mount asks --------------------------------------------------------------------- */
 
 static void say_lost(struct ck_serve *s, uint32_t rank)
 {
 	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
 
-	if (s->memory)
-		put_or_note(s, &frame, NULL, CK_STR(""));
-}
-
-/* A request on its way to another rank. */
-struct passed {
-	struct ck_parcel parcel; /* first */
-	char body[];
-};
-
-static void passed_sent(struct ck_parcel *p, int rc)
-{
-	(void)rc; /* that the rank is lost is heard */
-	free(p);
+	ck_serve_put(s, CK_FROM_LINK, &frame, NULL, CK_STR(""));
 }
 
 /* Enters it, and where its payload goes. */
@@ -109,14 +139,13 @@ static int expect(struct ck_serve *s, const struct ck_framed *f)
 
 	if (rc || frame->room == 0)
 		return rc;
-	return x->expect(x, frame->peer, f->head.id, s->memory + frame->place,
+	return x->expect(x, frame->peer, f->head.id,
+			 s->ends[CK_FROM_LINK].memory + frame->place,
 			 frame->room);
 }
 
 static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 {
-	struct ck_xport *x = s->options->xport;
-	struct passed *p;
 	int rc;
 
 	if (ck_passed_is_lost(&s->passed, f->frame.peer)) {
@@ -124,20 +153,8 @@ static int pass_on(struct ck_serve *s, const struct ck_framed *f)
 		say_lost(s, f->frame.peer);
 		return 0;
 	}
-	p = malloc(sizeof(*p) + f->head.body);
-	rc = p ? expect(s, f) : -ENOMEM;
-	if (rc) {
-		free(p);
-		return rc;
-	}
-	if (f->head.body)
-		memcpy(p->body, f->body.p, f->head.body);
-	p->parcel = (struct ck_parcel){ .to = f->frame.peer,
-					.head = f->head,
-					.body = { p->body, f->head.body },
-					.sent = passed_sent };
-	x->send(x, &p->parcel);
-	return 0;
+	rc = expect(s, f);
+	return rc ? rc : ck_serve_pass(s, f, NULL);
 }
 
 /* Nothing is done any more for a rank that says what may not be said. */
@@ -159,32 +176,42 @@ static int drop_asked(struct ck_serve *s, uint32_t rank)
 	return 0;
 }
 
+bool ck_serve_has_place(const struct ck_serve *s, uint32_t sender,
+			const struct ck_frame *frame)
+{
+	uint64_t end;
+
+	return ck_add(&end, frame->place, frame->room) &&
+	       end <= s->ends[sender].size;
+}
+
 static int asked(struct ck_serve *s, const struct ck_framed *f)
 {
 	const struct ck_frame *frame = &f->frame;
 	const struct ck_message m = { .head = f->head, .body = f->body };
 	uint32_t rank = s->options->xport ? s->options->xport->rank : 0;
 	uint32_t size = s->options->xport ? s->options->xport->size : 1;
-	uint64_t end;
 
 	if (frame->kind == CK_FRAME_DROP)
 		return drop_asked(s, frame->peer);
 	if (frame->kind != CK_FRAME_MESSAGE || frame->peer >= size ||
 	    f->head.answer || f->head.type >= CK_WIRE_REQUESTS ||
-	    !ck_add(&end, frame->place, frame->room) || end > s->options->size)
+	    !ck_serve_has_place(s, CK_FROM_LINK, frame))
 		return -EPROTO;
 	if (frame->peer != rank)
 		return pass_on(s, f);
 	return ck_serve_ask(s, CK_FROM_LINK, frame->place, frame->room, &m);
 }
 
-static int asked_all(struct ck_serve *s)
+static int asked_all(struct ck_serve *s, uint32_t sender)
 {
+	struct ck_frames *frames = s->ends[sender].frames;
 	struct ck_framed f;
-	int rc = ck_frames_read(s->frames), next;
+	int rc = ck_frames_read(frames), next;
 
-	while ((next = ck_frames_next(s->frames, &f)) > 0) {
-		int one = asked(s, &f);
+	while ((next = ck_frames_next(frames, &f)) > 0) {
+		int one = sender == CK_FROM_LINK ? asked(s, &f)
+						 : ck_serve_rounds_asked(s, &f);
 
 		if (one)
 			return one;
@@ -192,15 +219,26 @@ static int asked_all(struct ck_serve *s)
 	return next < 0 ? next : rc;
 }
 
-int ck_serve_link(struct ck_serve *s, short events)
+int ck_serve_link(struct ck_serve *s, uint32_t sender, short events)
 {
-	int rc = ck_frames_flush(s->frames);
+	struct ck_serve_end *e = &s->ends[sender];
+	int rc = ck_frames_flush(e->frames);
 
-	if (rc == 0 && !ck_serve_is_full(s))
-		rc = asked_all(s);
+	if (rc == 0 && !ck_serve_is_full(s, sender))
+		rc = asked_all(s, sender);
 	else if (rc == 0 && events & (POLLHUP | POLLERR))
 		rc = -EPIPE;
-	return rc ? rc : s->link_rc;
+	return rc ? rc : e->rc;
+}
+
+void ck_serve_end_close(struct ck_serve *s, uint32_t sender)
+{
+	struct ck_serve_end *e = &s->ends[sender];
+
+	e->frames->fd = -1;
+	e->rc = 0;
+	ck_frames_fini(e->frames);
+	ck_jobs_forget(s, sender);
 }
 
 /* --- what ranks say of themselves ------------------------------------------------------------- */
@@ -218,23 +256,33 @@ static void told(struct ck_parcel *p, int rc)
 	free(p);
 }
 
+bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
+		  struct ck_str body)
+{
+	struct ck_xport *x = s->options->xport;
+	struct note *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return false;
+	n->serve = s;
+	n->parcel.to = rank;
+	n->parcel.head.type = (uint16_t)what;
+	n->parcel.head.body = (uint32_t)body.len;
+	n->parcel.body = body;
+	n->parcel.sent = told;
+	s->untold++;
+	x->send(x, &n->parcel);
+	return true;
+}
+
 /* Who cannot be told for want of memory finds it out. */
 void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what)
 {
-	struct ck_xport *x = s->options->xport;
+	const struct ck_xport *x = s->options->xport;
 
-	for (uint32_t i = 0; x && i < x->size; i++) {
-		struct note *n = i == x->rank ? NULL : calloc(1, sizeof(*n));
-
-		if (!n)
-			continue;
-		n->serve = s;
-		n->parcel.to = i;
-		n->parcel.head.type = (uint16_t)what;
-		n->parcel.sent = told;
-		s->untold++;
-		x->send(x, &n->parcel);
-	}
+	for (uint32_t i = 0; x && i < x->size; i++)
+		if (i != x->rank)
+			(void)ck_serve_say(s, i, what, CK_STR(""));
 }
 
 void ck_serve_tell_end(struct ck_serve *s)
@@ -249,21 +297,20 @@ void ck_serve_tell_end(struct ck_serve *s)
 
 void ck_serve_link_end(struct ck_serve *s)
 {
-	s->frames->fd = -1;
-	s->link_rc = 0;
-	ck_frames_fini(s->frames);
-	ck_jobs_forget(s, CK_FROM_LINK);
+	ck_serve_end_close(s, CK_FROM_LINK);
 	ck_serve_tell(s, CK_WIRE_UNMOUNTED);
 	ck_serve_unmounted(s, s->mounters.self);
 }
 
 static void heard_note(struct ck_serve *s, uint32_t from,
-		       const struct ck_wire_head *h)
+		       const struct ck_message *m)
 {
-	if (h->type == CK_WIRE_UNMOUNTED)
+	if (m->head.type == CK_WIRE_UNMOUNTED)
 		ck_serve_unmounted(s, from);
-	else
+	else if (m->head.type == CK_WIRE_OVER)
 		s->over |= s->options->until != CK_UNTIL_UNMOUNTED;
+	else if (!ck_serve_rounds_heard(s, from, m))
+		drop(s, from);
 }
 
 /* --- what other ranks say ---------------------------------------------------------------------- */
@@ -286,7 +333,8 @@ static void got_answer(struct ck_serve *s, uint32_t from,
 					      .err = EIO,
 					      .id = head.id,
 					      .epoch = head.epoch };
-	put_or_note(s, &frame, &head, (struct ck_str){ m->body.p, head.body });
+	ck_serve_put(s, CK_FROM_LINK, &frame, &head,
+		     (struct ck_str){ m->body.p, head.body });
 }
 
 static void got(void *arg, uint32_t from, const struct ck_message *m)
@@ -299,7 +347,7 @@ static void got(void *arg, uint32_t from, const struct ck_message *m)
 	if (m->head.answer)
 		got_answer(s, from, m);
 	else if (m->head.type >= CK_WIRE_REQUESTS)
-		heard_note(s, from, &m->head);
+		heard_note(s, from, m);
 	else if (ck_serve_ask(s, CK_FROM_RANK + from, 0, 0, m))
 		/* What is never answered would keep its place for ever. */
 		drop(s, from);
@@ -314,6 +362,7 @@ static void lost(void *arg, uint32_t rank)
 	ck_serve_unmounted(s, rank);
 	ck_passed_lose(&s->passed, rank);
 	say_lost(s, rank);
+	ck_serve_rounds_lost(s, rank);
 }
 
 void ck_serve_join(struct ck_serve *s)

@@ -11,14 +11,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { WATCH_MSEC = 1000 }; /* how often ranks with a mount are looked after */
+enum {
+	WATCH_MSEC = 1000, /* how often ranks with a mount are looked after */
+	ROUNDS_WAITING = 8 << 20, /* bytes for the process of rounds */
+};
 
 /* --- requests ------------------------------------------------------------------------------ */
 
-bool ck_serve_is_full(const struct ck_serve *s)
+bool ck_serve_is_full(const struct ck_serve *s, uint32_t sender)
 {
-	return ck_jobs_are_too_many(s, CK_FROM_LINK) ||
-	       ck_frames_waiting(s->frames) > s->share;
+	return ck_jobs_are_too_many(s, sender) ||
+	       ck_frames_waiting(s->ends[sender].frames) > s->share ||
+	       (sender == CK_FROM_ROUNDS && ck_serve_rounds_wait(s));
 }
 
 static void answer_without(const struct ck_message *m, uint32_t err,
@@ -57,7 +61,7 @@ static void pass_in(struct ck_serve *s, struct ck_serve_job *j)
 		ck_jobs_add(s, j);
 }
 
-/* The link is not read from for a while when it asks too much. */
+/* A link is not read from for a while when it asks too much. */
 int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
 		 uint64_t room, const struct ck_message *m)
 {
@@ -67,7 +71,7 @@ int ck_serve_ask(struct ck_serve *s, uint32_t sender, uint64_t place,
 
 	if (rc)
 		return rc;
-	if (sender != CK_FROM_LINK && ck_jobs_are_too_many(s, sender))
+	if (sender >= CK_FROM_RANK && ck_jobs_are_too_many(s, sender))
 		return -EPROTO;
 	j = ck_job_make(s, sender, m);
 	if (!j)
@@ -180,12 +184,14 @@ static void answers_send(struct ck_serve *s)
 	} while (j);
 }
 
-static short link_events(const struct ck_serve *s)
+static struct pollfd link_poll(const struct ck_serve *s, uint32_t sender)
 {
-	short events = ck_serve_is_full(s) ? 0 : POLLIN;
+	const struct ck_frames *frames = s->ends[sender].frames;
+	short events = ck_serve_is_full(s, sender) ? 0 : POLLIN;
 
-	return ck_frames_waiting(s->frames) ? (short)(events | POLLOUT)
-					    : events;
+	if (ck_frames_waiting(frames))
+		events |= POLLOUT;
+	return (struct pollfd){ .fd = frames->fd, .events = events };
 }
 
 static bool watches(const struct ck_serve *s)
@@ -193,33 +199,46 @@ static bool watches(const struct ck_serve *s)
 	return s->options->silence_msec && ck_mounters_watch(&s->mounters);
 }
 
+/* What is waited for: each link has the place of its sender, behind that all others. */
+enum { STOP = CK_FROM_RANK, EVENT, WAITED };
+
 /* Waits for what happens next. */
-static int wait(struct ck_serve *s, struct pollfd fds[static 3])
+static int wait(struct ck_serve *s, struct pollfd fds[static WAITED])
 {
 	struct ck_xport *x = s->options->xport;
 
-	fds[0] = (struct pollfd){ .fd = s->options->stop, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = s->frames->fd,
-				  .events = link_events(s) };
-	fds[2] = (struct pollfd){ .fd = s->event, .events = POLLIN };
+	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
+		fds[i] = link_poll(s, i);
+	fds[STOP] = (struct pollfd){ .fd = s->options->stop, .events = POLLIN };
+	fds[EVENT] = (struct pollfd){ .fd = s->event, .events = POLLIN };
 	if (x)
-		return x->wait(x, fds, 2, watches(s) ? WATCH_MSEC : -1);
-	if (poll(fds, 3, -1) < 0 && errno != EINTR)
+		return x->wait(x, fds, EVENT, watches(s) ? WATCH_MSEC : -1);
+	if (poll(fds, WAITED, -1) < 0 && errno != EINTR)
 		return -errno;
 	return 0;
 }
 
+static int turn_link(struct ck_serve *s, uint32_t sender,
+		     const struct pollfd fds[static WAITED])
+{
+	int rc = s->ends[sender].rc;
+
+	if (rc == 0 && fds[sender].revents)
+		rc = ck_serve_link(s, sender, fds[sender].revents);
+	return rc;
+}
+
 /* What there is to do after wait(). */
-static int turn(struct ck_serve *s, const struct pollfd fds[static 3])
+static int turn(struct ck_serve *s, const struct pollfd fds[static WAITED])
 {
 	int rc;
 
-	if (fds[2].revents)
+	if (fds[EVENT].revents)
 		(void)ck_event_drain(s->event);
 	answers_send(s);
-	rc = s->link_rc;
-	if (rc == 0 && fds[1].revents)
-		rc = ck_serve_link(s, fds[1].revents);
+	if (turn_link(s, CK_FROM_ROUNDS, fds))
+		ck_serve_rounds_end(s);
+	rc = turn_link(s, CK_FROM_LINK, fds);
 	if (rc == -EPIPE) {
 		ck_serve_link_end(s);
 		rc = 0;
@@ -245,12 +264,12 @@ static void watch(struct ck_serve *s)
 
 static int loop(struct ck_serve *s)
 {
-	struct pollfd fds[3];
+	struct pollfd fds[WAITED] = { 0 };
 	int rc = 0;
 
 	while (rc == 0 && !s->over) {
 		rc = wait(s, fds);
-		if (rc == 0 && fds[0].revents) {
+		if (rc == 0 && fds[STOP].revents) {
 			ck_serve_tell(s, CK_WIRE_OVER);
 			return 0;
 		}
@@ -259,6 +278,15 @@ static int loop(struct ck_serve *s)
 		watch(s);
 	}
 	return rc;
+}
+
+static void end_fini(struct ck_serve_end *e)
+{
+	if (e->frames)
+		ck_frames_fini(e->frames);
+	free(e->frames);
+	if (e->memory)
+		munmap(e->memory, e->size);
 }
 
 static void fini(struct ck_serve *s)
@@ -273,10 +301,8 @@ static void fini(struct ck_serve *s)
 	ck_passed_fini(&s->passed);
 	ck_mounters_fini(&s->mounters);
 	free(s->workers);
-	ck_frames_fini(s->frames);
-	free(s->frames);
-	if (s->memory)
-		munmap(s->memory, s->options->size);
+	for (uint32_t i = 0; i < CK_FROM_RANK; i++)
+		end_fini(&s->ends[i]);
 	if (s->event >= 0)
 		close(s->event);
 	pthread_mutex_destroy(&s->lock);
@@ -296,9 +322,19 @@ static int mounters_init(struct ck_serve *s, uint32_t size)
 				o->mounts ? o->mounts : linked, ck_msec_now());
 }
 
+static int end_init(struct ck_serve_end *e, int fd, int memory, uint64_t size,
+		    uint64_t most)
+{
+	e->frames->fd = fd;
+	e->size = size;
+	e->most = most;
+	return fd < 0 ? 0 : ck_link_map(memory, size, &e->memory);
+}
+
 static int init(struct ck_serve *s)
 {
 	const struct ck_serve_options *o = s->options;
+	const struct ck_serve_rounds *r = &o->rounds;
 	uint32_t size = o->xport ? o->xport->size : 1;
 	int rc = o->threads ? ck_jobs_init(s) : -EINVAL;
 
@@ -306,31 +342,46 @@ static int init(struct ck_serve *s)
 		rc = ck_passed_init(&s->passed, size);
 	if (rc == 0)
 		rc = mounters_init(s, size);
-	s->frames->fd = o->link;
 	s->event = ck_event_make();
 	if (rc || s->event < 0)
 		return rc ? rc : s->event;
-	if (o->link < 0)
-		return 0;
-	return ck_link_map(o->memory, o->size, &s->memory);
+	rc = end_init(&s->ends[CK_FROM_LINK], o->link, o->memory, o->size,
+		      UINT64_MAX);
+	if (rc)
+		return rc;
+	return end_init(&s->ends[CK_FROM_ROUNDS], r->link, r->memory, r->size,
+			ROUNDS_WAITING);
+}
+
+/* Of all links: there is always one to look at. */
+static int frames_make(struct ck_serve *s)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < CK_FROM_RANK; i++) {
+		struct ck_frames **f = &s->ends[i].frames;
+
+		*f = calloc(1, sizeof(**f));
+		all &= *f != NULL;
+	}
+	return all ? 0 : -ENOMEM;
 }
 
 int ck_serve_run(const struct ck_serve_options *options)
 {
-	struct ck_serve s = { .options = options,
-			      .frames = calloc(1, sizeof(*s.frames)),
-			      .event = -1 };
+	struct ck_serve s = { .options = options, .event = -1 };
 	int rc;
 
-	if (!s.frames)
-		return -ENOMEM;
 	pthread_mutex_init(&s.lock, NULL);
 	pthread_cond_init(&s.more, NULL);
-	rc = init(&s);
+	rc = frames_make(&s);
+	if (rc == 0)
+		rc = init(&s);
 	if (rc == 0)
 		rc = workers_start(&s);
 	if (rc == 0) {
 		ck_serve_join(&s);
+		ck_serve_rounds_begin(&s);
 		rc = loop(&s);
 	}
 	fini(&s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the parts of serve share: serve.c (threads), jobs.c (whose turn it is, and memory
- * for answers), relay.c (from whom requests come, and where answers go).
+ * for answers), relay.c (from whom requests come, and where answers go), relay_rounds.c
+ * (the same of messages about rounds).
  */
 #ifndef CK_SERVE_INTERNAL_H
 #define CK_SERVE_INTERNAL_H
@@ -9,6 +10,7 @@
 #include "ckptfs/serve.h"
 #include "link_internal.h"
 #include "mounters.h"
+#include "no_rounds.h"
 #include "passed.h"
 
 #include <pthread.h>
@@ -20,7 +22,7 @@ enum ck_serve_queue { CK_QUEUE_LOOKS, CK_QUEUE_OTHERS, CK_SERVE_QUEUES };
 struct ck_serve_job {
 	struct ck_serve_job *next;
 	uint32_t sender;      /* its index in ck_serve.senders */
-	uint64_t place, room; /* of one of the link: where its payload goes */
+	uint64_t place, room; /* of one of a link: where its payload goes */
 	uint64_t cost;	      /* memory for its answer, bytes */
 	uint64_t number;      /* in the order in which they came */
 	bool counted;	      /* the cost is in ck_serve_sender.used */
@@ -31,8 +33,18 @@ struct ck_serve_job {
 	struct ck_serve *serve;
 };
 
-/* A rank is the sender CK_FROM_RANK + its number. */
-enum { CK_FROM_LINK, CK_FROM_RANK };
+/* Senders: the mount, by its link; the process that makes rounds, by its own; a rank is the
+ * sender CK_FROM_RANK + its number. */
+enum { CK_FROM_LINK, CK_FROM_ROUNDS, CK_FROM_RANK };
+
+/* This rank's end of a link to a process beside it. */
+struct ck_serve_end {
+	struct ck_frames *frames; /* fd -1: there is none, any more */
+	uint8_t *memory;
+	uint64_t size;
+	uint64_t most; /* bytes that may wait to be sent; with more it ends */
+	int rc;	       /* of what came for it */
+};
 
 struct ck_serve_jobs {
 	struct ck_serve_job *first, *last;
@@ -46,26 +58,29 @@ struct ck_serve_sender {
 	uint32_t open;
 	uint64_t asked;
 	bool dropped; /* a rank that is lost soon: nobody listens to it */
+	bool told; /* a rank: that this one takes no part in rounds, any more */
 	/* Under ck_serve.lock: */
 	struct ck_serve_jobs waiting[CK_SERVE_QUEUES];
-	uint64_t used; /* bytes of answers that are made or on their way */
+	uint64_t used;	 /* bytes of answers that are made or on their way */
+	uint64_t unsent; /* of a link: bytes that wait for room in its socket */
 };
 
 struct ck_serve {
 	/* Constant, or of the one thread that carries messages: */
 	const struct ck_serve_options *options;
-	uint8_t *memory; /* of the link */
-	struct ck_frames
-		*frames; /* of the link; fd -1: there is none, any more */
+	struct ck_serve_end ends[CK_FROM_RANK];
 	struct ck_passed passed;
 	uint32_t nsenders;
 	uint64_t share; /* bytes of answers that a sender may have */
 	pthread_t *workers;
 	unsigned nworkers;
 	int event;
-	int link_rc;	 /* of what came for the link */
 	bool over;	 /* it ends */
+	uint64_t rounds; /* bytes about rounds on their way to other ranks */
 	uint32_t untold; /* notes to other ranks on their way */
+	char none
+		[CK_NO_ROUNDS]; /* that nobody here takes part in rounds; once it is said */
+	size_t none_len; /* it stays */
 	struct ck_mounters mounters;
 
 	pthread_mutex_t lock;
@@ -76,7 +91,6 @@ struct ck_serve {
 	enum ck_serve_queue next_queue;
 	bool looking;	  /* a LOOK is being answered */
 	uint32_t waiting; /* jobs in the senders' queues */
-	uint64_t unsent;  /* bytes that wait for room in the link's socket */
 	uint64_t last_number;
 	struct ck_serve_jobs answered;
 	bool ending;
@@ -112,7 +126,7 @@ void ck_jobs_forget(struct ck_serve *s, uint32_t sender);
 /* Whether a sender has asked for more than anybody may. */
 CK_MUST_USE bool ck_jobs_are_too_many(const struct ck_serve *s,
 				      uint32_t sender);
-/* The link's socket has taken, or not taken, some bytes. */
+/* The links' sockets have taken, or not taken, some bytes. */
 void ck_jobs_note_unsent(struct ck_serve *s);
 
 /* --- serve.c, relay.c ---------------------------------------------------------------- */
@@ -134,13 +148,52 @@ void ck_serve_join(struct ck_serve *s);
 void ck_serve_link_end(struct ck_serve *s);
 /* Says to all other ranks that have ears: UNMOUNTED or OVER. */
 void ck_serve_tell(struct ck_serve *s, enum ck_wire_type what);
+/* Says something to another rank. body: stays there. False: out of memory. */
+bool ck_serve_say(struct ck_serve *s, uint32_t rank, enum ck_wire_type what,
+		  struct ck_str body);
 /* Waits, for half a second at most, until they were told. */
 void ck_serve_tell_end(struct ck_serve *s);
 /* Sends an answer; frees the job when it is sent. */
 void ck_serve_answer(struct ck_serve *s, struct ck_serve_job *j);
-/* Whether the link is not read from now: too much waits. */
-CK_MUST_USE bool ck_serve_is_full(const struct ck_serve *s);
-/* What the mount asks; events as of poll(2). -EPIPE: it is gone; -EPROTO, -ENOMEM. */
-CK_MUST_USE int ck_serve_link(struct ck_serve *s, short events);
+/* Whether a link is not read from now: too much waits. */
+CK_MUST_USE bool ck_serve_is_full(const struct ck_serve *s, uint32_t sender);
+/* What is asked by way of a link; events as of poll(2). -EPIPE: who asks is gone; -EPROTO,
+ * -ENOMEM. */
+CK_MUST_USE int ck_serve_link(struct ck_serve *s, uint32_t sender,
+			      short events);
+/* Sends a frame by way of a link, if it is there; what becomes of that is noted there. */
+void ck_serve_put(struct ck_serve *s, uint32_t sender,
+		  const struct ck_frame *frame, const struct ck_wire_head *head,
+		  struct ck_str body);
+/* Nothing more comes by way of it. */
+void ck_serve_end_close(struct ck_serve *s, uint32_t sender);
+/* Sends what came by a link on to another rank. unsent: where it counts until it is sent;
+ * may be NULL. -ENOMEM. */
+CK_MUST_USE int ck_serve_pass(struct ck_serve *s, const struct ck_framed *f,
+			      uint64_t *unsent);
+/* Whether a place in the memory of a link is in it. */
+CK_MUST_USE bool ck_serve_has_place(const struct ck_serve *s, uint32_t sender,
+				    const struct ck_frame *frame);
+
+/* --- relay_rounds.c ------------------------------------------------------------------ */
+
+/* Says to the process of rounds what it is part of, or to all that there is none. */
+void ck_serve_rounds_begin(struct ck_serve *s);
+/* There is none any more: its link is closed, and all are told. */
+void ck_serve_rounds_end(struct ck_serve *s);
+/* What it says. -EPROTO, -ENOMEM. */
+CK_MUST_USE int ck_serve_rounds_asked(struct ck_serve *s,
+				      const struct ck_framed *f);
+/* Answers EIO to a READ of it: what the process passes on came from another rank, and is no
+ * fault of its own. */
+void ck_serve_rounds_refuse(struct ck_serve *s, const struct ck_frame *frame,
+			    const struct ck_wire_head *asked);
+/* What another rank says about rounds. False: that may not be said here. */
+CK_MUST_USE bool ck_serve_rounds_heard(struct ck_serve *s, uint32_t from,
+				       const struct ck_message *m);
+/* That rank is lost. */
+void ck_serve_rounds_lost(struct ck_serve *s, uint32_t rank);
+/* Whether so much is on its way to others that the process has to wait. */
+CK_MUST_USE bool ck_serve_rounds_wait(const struct ck_serve *s);
 
 #endif

@@ -52,7 +52,9 @@ static bool is_sound(const struct ck_wire_head *h, uint32_t flags)
 		return false;
 	if (h->payload && (!h->answer || h->type != CK_WIRE_READ))
 		return false;
-	if (h->type >= CK_WIRE_REQUESTS && (h->answer || h->body))
+	if (h->type >= CK_WIRE_REQUESTS && h->answer)
+		return false;
+	if (h->type >= CK_WIRE_REQUESTS && h->type != CK_WIRE_ROUND && h->body)
 		return false;
 	if (h->err == 0)
 		return true;

@@ -24,7 +24,22 @@ struct ck_serve_options {
 	 * the caller's. */
 	int link, memory;
 	uint64_t size; /* of the memory, bytes */
-	/* Bytes of answers on their way, for all who ask together: the link and the
+
+	/* The same to the process here that makes rounds with those of other ranks, on
+	 * GPUs; link -1: there is none, and this rank takes no part in any. */
+	struct ck_serve_rounds {
+		int link, memory;
+		uint64_t size;
+		uint32_t msec; /* that one may take */
+		/* The job was started for rounds: a rank that takes no part in them, or
+		 * does not any more, says so to all others. So it is if there is a link. */
+		bool used;
+		/* Other ranks may have been started for rounds though this one was not:
+		 * who speaks of them is told so, and not dropped for it. */
+		bool allowed;
+	} rounds;
+
+	/* Bytes of answers on their way, for all who ask together: both links and the
 	 * other ranks. Each has an equal share, but not less than CK_WIRE_READ_MAX; a
 	 * single answer may have more. Who asks takes turns with the others, and is
 	 * kept waiting by none of them. */
@@ -43,8 +58,8 @@ struct ck_serve_options {
 	void *arg;
 };
 
-/* Serves until the last mount is gone, or `stop` or `until` says so. 0; -EPROTO: the link is
- * not one; -EINVAL: its memory is not as it has to be, or no threads; -ENOMEM; errors of
+/* Serves until the last mount is gone, or `stop` or `until` says so; a link of rounds that
+ * is none is closed, and it goes on. 0; -EPROTO: the link is not one; -EINVAL: its memory is not as it has to be, or no threads; -ENOMEM; errors of
  * the transport, of mmap(2) and pthread_create(3). */
 CK_MUST_USE int ck_serve_run(const struct ck_serve_options *options);
 

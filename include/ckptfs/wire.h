@@ -26,6 +26,8 @@
  *	PING					->
  *	UNMOUNTED, OVER				what a rank says to all others: its
  *						mount is gone; the job ends
+ *	ROUND	a message of rounds.h		what ranks say about rounds;
+ *		no_rounds.h			or why one makes none
  *
  * An answer has the type, id and epoch of its request. With err, the errno why there is
  * none, it has no body. Whatever is not exactly so does not parse: -EPROTO, and nothing
@@ -68,6 +70,7 @@ enum ck_wire_type {
 	CK_WIRE_REQUESTS, /* those before it are answered, and no others */
 	CK_WIRE_UNMOUNTED = CK_WIRE_REQUESTS,
 	CK_WIRE_OVER,
+	CK_WIRE_ROUND,
 	CK_WIRE_TYPES
 };
 

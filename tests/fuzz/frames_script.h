@@ -119,13 +119,17 @@ int __wrap_ck_link_map(int memory, uint64_t size, uint8_t **out);
 int __wrap_ck_thread_start(pthread_t *out, void *(*run)(void *), void *arg);
 int __wrap_pthread_join(pthread_t thread, void **value);
 
+/* Of another link than the one that is looked at. */
+enum { OTHER_MEMORY = -2 };
+
 /* Less than a link has, so that it is full soon and looked through fast. */
 int __wrap_ck_link_map(int memory, uint64_t size, uint8_t **out)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-		       memory_fd, 0);
+	bool other = memory == OTHER_MEMORY;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       other ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED,
+		       other ? -1 : memory_fd, 0);
 
-	(void)memory;
 	if (p == MAP_FAILED)
 		abort();
 	*out = p;

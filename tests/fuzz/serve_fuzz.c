@@ -8,7 +8,8 @@
  * What is no request ends it, and the end of the last mount, and what other ranks say or
  * suffer only as far as it was told; it says that it ends if nobody has told it. Bytes of the memory change only where a request has room;
  * each request gets one answer; who answers what it was not asked is dropped, as are those
- * that the mount has enough of; what it counts is none when all is done.
+ * that the mount has enough of; what it counts is none when all is done. Whatever comes from
+ * a process of rounds ends nothing but its link.
  */
 #include "serve_model.h"
 
@@ -20,6 +21,7 @@ enum has {
 	OTHER_MOUNT = 4, /* that of rank OTHER */
 	UNTIL_TOLD = 8,
 	UNTIL_LOST = 16, /* whatever UNTIL_TOLD says */
+	HAS_ROUNDS = 32,
 };
 
 enum what {
@@ -30,6 +32,8 @@ enum what {
 	SENT,
 	READ_LINK,
 	LINK_GONE,
+	PROCESS_SAYS, /* bytes */
+	PROCESS_GONE,
 	WHATS
 };
 
@@ -63,11 +67,12 @@ static int play_expect(struct ck_xport *x, uint32_t from, uint64_t id,
 		       uint8_t *to, uint64_t len)
 {
 	struct expected *e = expected_of(from, id);
-	uint64_t place = (uint64_t)(to - serve()->memory);
+	const uint8_t *all = serve()->ends[CK_FROM_LINK].memory;
+	uint64_t place = (uint64_t)(to - all);
 
 	(void)x;
 	must(from < RANKS && from != RANK && len > 0);
-	must(to >= serve()->memory && place <= MEMORY && len <= MEMORY - place);
+	must(to >= all && place <= MEMORY && len <= MEMORY - place);
 	if (t.lost[from])
 		return 0;
 	if (!e && t.nexpected == MOST)
@@ -78,9 +83,15 @@ static int play_expect(struct ck_xport *x, uint32_t from, uint64_t id,
 	return 0;
 }
 
-/* What it says of itself. */
+/* What it says of itself, or of rounds: nothing, if it takes no part in them. */
 static void check_note(const struct ck_parcel *p)
 {
+	bool over = serve()->ends[CK_FROM_ROUNDS].frames->fd < 0;
+
+	if (p->head.type == CK_WIRE_ROUND) {
+		must(t.used && (p->head.body || over));
+		return;
+	}
 	must(p->head.type == CK_WIRE_OVER ? t.stop : t.sock < 0);
 	must(p->head.body == 0 && p->head.payload == 0);
 }
@@ -218,7 +229,8 @@ static bool may_say(uint32_t from, const struct ck_message *m)
 	uint64_t cost;
 
 	if (!m->head.answer)
-		return m->head.type >= CK_WIRE_REQUESTS ||
+		return (m->head.type >= CK_WIRE_REQUESTS &&
+			(t.used || m->head.type != CK_WIRE_ROUND)) ||
 		       ck_data_owner_cost(m, &cost) == 0;
 	if (k)
 		k->over = true;
@@ -231,11 +243,12 @@ static void put_payload(uint32_t from, struct ck_message *m)
 	struct expected *e = m->head.answer ? expected_of(from, m->head.id)
 					    : NULL;
 
+	const uint8_t *to = serve()->ends[CK_FROM_LINK].memory;
+
 	if (e && m->head.payload && m->head.payload <= e->len) {
 		memset(memory + e->place, 'r', m->head.payload);
 		memset(may + e->place, 1, m->head.payload);
-		m->payload = (struct ck_str){ (const char *)serve()->memory +
-						      e->place,
+		m->payload = (struct ck_str){ (const char *)to + e->place,
 					      m->head.payload };
 	}
 	if (e)
@@ -246,7 +259,7 @@ static void know_note(uint32_t from, const struct ck_wire_head *head)
 {
 	if (head->type == CK_WIRE_UNMOUNTED)
 		t.mounts[from] = false;
-	else
+	else if (head->type == CK_WIRE_OVER)
 		t.told_over = true;
 }
 
@@ -331,6 +344,20 @@ static void link_end(void)
 	t.sock = -1;
 }
 
+static void process_end(void)
+{
+	if (t.process >= 0)
+		close(t.process);
+	t.process = -1;
+}
+
+static void process_says(struct ck_str bytes)
+{
+	if (t.process >= 0 && bytes.len)
+		(void)!send(t.process, bytes.p, bytes.len,
+			    MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static void do_step(const struct step *step)
 {
 	uint8_t rank = step->bytes.len ? (uint8_t)step->bytes.p[0] : 0;
@@ -346,13 +373,17 @@ static void do_step(const struct step *step)
 	case WORK: (void)work(); break;
 	case SENT: (void)give_back(); break;
 	case READ_LINK: link_read(); break;
+	case PROCESS_SAYS: process_says(step->bytes); break;
+	case PROCESS_GONE: process_end(); break;
 	default: link_end(); break;
 	}
 }
 
 static bool any_waits(const struct ck_serve *s)
 {
-	bool any = s->answered.first || t.first || ck_frames_waiting(s->frames);
+	bool any = s->answered.first || t.first ||
+		   ck_frames_waiting(s->ends[CK_FROM_ROUNDS].frames) ||
+		   ck_frames_waiting(s->ends[CK_FROM_LINK].frames);
 
 	for (uint32_t i = 0; i < RANKS; i++)
 		any |= t.dropped[i] && !t.lost[i];
@@ -373,8 +404,11 @@ static void check_none_is_left(const struct ck_serve *s)
 }
 
 /* All is done that was asked for; then what it counts is none. */
-static void finish(const struct pollfd *link)
+static void finish(const struct pollfd links[static CK_FROM_RANK])
 {
+	short events = links[CK_FROM_LINK].revents |
+		       links[CK_FROM_ROUNDS].revents;
+
 	must(t.rounds++ < ROUNDS);
 	while (!t.stop && work())
 		;
@@ -382,7 +416,7 @@ static void finish(const struct pollfd *link)
 		;
 	link_read();
 	if (t.stop || any_waits(serve()) ||
-	    link->revents & (POLLIN | POLLOUT | POLLHUP))
+	    events & (POLLIN | POLLOUT | POLLHUP))
 		return;
 	must(!t.malformed);
 	check_none_is_left(serve());
@@ -421,7 +455,7 @@ static void go_on(struct pollfd *also, nfds_t n)
 	if (!t.stop && step_next(&t.script, &step))
 		do_step(&step);
 	else if (!t.stop && look(also, n))
-		finish(&also[1]);
+		finish(also);
 	for (uint32_t i = 0; i < RANKS; i++)
 		if (dropped[i])
 			lose(i);
@@ -436,12 +470,12 @@ static int play_wait(struct ck_xport *x, struct pollfd *also, nfds_t n,
 			;
 		return 0;
 	}
-	must(n == 2);
+	must(n == CK_FROM_RANK + 1);
 	serve()->share = SHARE;
 	check_bounds();
 	go_on(also, n);
 	must(look(also, n));
-	also[0].revents = t.stop ? POLLIN : 0;
+	also[CK_FROM_RANK].revents = t.stop ? POLLIN : 0;
 	return 0;
 }
 
@@ -467,6 +501,7 @@ static void begin(const uint8_t *data, size_t size)
 	for (uint32_t i = 0; i < RANKS; i++)
 		begin_rank(i);
 	t.script = ck_cur_make(data, size);
+	t.process = -1;
 	t.x = (struct ck_xport){ .rank = RANK,
 				 .size = RANKS,
 				 .send = play_send,
@@ -518,12 +553,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct ck_serve_options o = { .xport = &t.x,
 				      .link = -1,
+				      .rounds = { .link = -1,
+						  .memory = OTHER_MEMORY,
+						  .size = MEMORY },
 				      .stop = -1,
 				      .size = MEMORY,
 				      .memory = -1,
 				      .threads = 1,
 				      .mounts = t.mounts };
-	int ends[2], rc;
+	int ends[2], of_rounds[2], rc;
 
 	if (size == 0)
 		return 0;
@@ -531,6 +569,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!memory)
 		memory = memory_make(MEMORY);
 	sockets_make(ends);
+	sockets_make(of_rounds);
 	begin(data + 1, size - 1);
 	o.owner = data[0] & NO_OWNER ? NULL : dir.owner;
 	o.link = data[0] & NO_LINK ? -1 : ends[1];
@@ -541,11 +580,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	t.sock = t.mount.fd = ends[0];
 	if (o.link < 0)
 		link_end();
+	t.used = data[0] & HAS_ROUNDS;
+	o.rounds.link = t.used ? of_rounds[1] : -1;
+	t.process = of_rounds[0];
 	rc = ck_serve_run(&o);
 	must(rc == -EPROTO || (rc == 0 && has_reason(o.until)));
 	check_memory();
 	memset(may, 0, sizeof(may));
 	link_end();
+	process_end();
 	close(ends[1]);
+	close(of_rounds[1]);
 	return 0;
 }

@@ -44,7 +44,9 @@ struct knowns {
 static struct {
 	struct ck_xport x; /* first */
 	struct ck_cur script;
-	int sock; /* the mount's end */
+	int sock;    /* the mount's end */
+	int process; /* that of the process of rounds, which is not looked at */
+	bool used;   /* there are rounds */
 	struct speech speech;
 	struct heard heard[MOST];
 	size_t nheard;
@@ -221,6 +223,11 @@ static void link_read(void)
 	struct ck_framed f;
 	int rc;
 
+	static char away[1 << 16];
+
+	while (t.process >= 0 &&
+	       recv(t.process, away, sizeof(away), MSG_DONTWAIT) > 0)
+		;
 	hear_said();
 	if (t.stop || t.sock < 0)
 		return;

@@ -152,7 +152,11 @@ static inline struct joined *joined_make(void)
 						      .timeout_msec = 600,
 						      .window = 4 << 20 };
 	j->serve = (struct ck_serve_options){
-		.memory_most = 8 << 20, .threads = 2, .link = -1, .stop = -1
+		.memory_most = 8 << 20,
+		.threads = 2,
+		.link = -1,
+		.rounds = { .link = -1 },
+		.stop = -1,
 	};
 	return j;
 }

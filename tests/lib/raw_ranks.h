@@ -17,6 +17,7 @@ struct raw_ranks {
 	char directory[64];
 	struct ck_serve_options serve; /* memory_most, threads: set before */
 	int link;		       /* the end of the test, or -1 */
+	int rounds; /* the same of the process of rounds; -1: there is none */
 	int memory;
 	int fds[RAW_RANKS]; /* of the ranks, but 0 */
 	pthread_t thread;
@@ -33,10 +34,25 @@ static inline void *raw_ranks_run(void *arg)
 	r->rc = ck_serve_run(&r->serve);
 	ck_data_owner_free(r->serve.owner);
 	close(r->serve.link);
+	ck_fd_cleanup(&r->serve.rounds.link);
 	return NULL;
 }
 
-/* With these options, but for the transport and the link. */
+/* If they say how much memory it has. */
+static inline void raw_ranks_add_rounds(struct raw_ranks *r)
+{
+	struct ck_serve_rounds *rounds = &r->serve.rounds;
+	int ends[2] = { -1, -1 };
+
+	if (rounds->size &&
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		abort();
+	r->rounds = ends[0];
+	rounds->link = ends[1];
+	rounds->memory = rounds->size ? memory_make(rounds->size) : -1;
+}
+
+/* With these options, but for the transport and descriptors of links. */
 static inline void raw_ranks_begin_with(struct raw_ranks *r,
 					struct ck_serve_options options)
 {
@@ -54,6 +70,7 @@ static inline void raw_ranks_begin_with(struct raw_ranks *r,
 	r->serve.link = ends[1];
 	r->serve.memory = r->memory;
 	r->serve.size = RAW_MEMORY;
+	raw_ranks_add_rounds(r);
 	if (pthread_create(&r->thread, NULL, raw_ranks_run, r))
 		abort();
 	for (uint32_t i = 1; i < RAW_RANKS; i++) {
@@ -86,6 +103,8 @@ static inline int raw_ranks_end(struct raw_ranks *r)
 		if (r->fds[i] >= 0)
 			close(r->fds[i]);
 	close(r->memory);
+	ck_fd_cleanup(&r->rounds);
+	ck_fd_cleanup(&r->serve.rounds.memory);
 	eq_i64(rmdir(r->directory), 0);
 	return r->rc;
 }

@@ -15,7 +15,7 @@ static const struct garbage {
 	{ false, 4, 2, { 0, 0 } },	    /* version */
 	{ false, 4, 2, { 2, 0 } },	    /* version */
 	{ false, 6, 2, { 0, 0 } },	    /* type */
-	{ false, 6, 2, { 9, 0 } },	    /* type */
+	{ false, 6, 2, { 10, 0 } },	    /* type */
 	{ false, 6, 2, { 6, 1 } },	    /* type */
 	{ false, 8, 4, { 2, 0, 0, 0 } },    /* flags */
 	{ true, 8, 4, { 0, 0, 0, 0 } },	    /* flags: a request, with payload */

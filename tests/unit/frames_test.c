@@ -295,7 +295,7 @@ static const struct malformed {
 	uint32_t type; /* 0: LIST */
 } malformed[] = {
 	{ "kind 0", KIND, 4, 0, false, 0 },
-	{ "kind 4", KIND, 4, 4, false, 0 },
+	{ "a kind that there is not", KIND, 4, CK_FRAME_KINDS, false, 0 },
 	{ "kind 257", KIND, 4, 257, false, 0 },
 	{ "kind of all ones", KIND, 4, UINT32_MAX, false, 0 },
 	{ "magic: first byte", HEAD, 1, 0, false, 0 },
@@ -307,7 +307,7 @@ static const struct malformed {
 	{ "version 2", VERSION, 2, 2, false, 0 },
 	{ "version 256", VERSION, 2, 256, false, 0 },
 	{ "type 0", TYPE, 2, 0, false, 0 },
-	{ "type 9", TYPE, 2, CK_WIRE_TYPES, false, 0 },
+	{ "type 10", TYPE, 2, CK_WIRE_TYPES, false, 0 },
 	{ "an answer to what has none", TYPE, 2, CK_WIRE_OVER, true, 0 },
 	{ "a body of what has none", TYPE, 2, CK_WIRE_UNMOUNTED, false, 0 },
 	{ "type of all ones", TYPE, 2, 0xffff, false, 0 },

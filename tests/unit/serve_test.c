@@ -464,6 +464,7 @@ static void no_memory(const char *name, int memory, uint64_t size, int rc)
 		 (struct ck_serve_options){ .link = 0,
 					    .memory = memory,
 					    .size = size,
+					    .rounds = { .link = -1 },
 					    .threads = 1,
 					    .stop = -1 },
 		 rc);
@@ -518,7 +519,9 @@ static void test_no_options(void)
 	link.calls.npeers = 1;
 	no_link("no time until it asks", link, -EINVAL);
 	no_serve("no threads",
-		 (struct ck_serve_options){ .link = -1, .stop = -1 }, -EINVAL);
+		 (struct ck_serve_options){
+			 .link = -1, .rounds = { .link = -1 }, .stop = -1 },
+		 -EINVAL);
 	close(memory);
 }
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * relay_rounds: what the process that makes rounds here says goes on to other ranks, and
+ * what they say about rounds goes to it; its own reads are answered here. A rank without
+ * such a process says so, as no_rounds.h has it, and why if the process has said that: it is
+ * never answered.
+ */
+#include "serve_internal.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+enum {
+	OUT_MOST = 8 << 20
+}; /* bytes on their way to other ranks, then it waits */
+
+static bool is_there(const struct ck_serve *s)
+{
+	return s->ends[CK_FROM_ROUNDS].frames->fd >= 0;
+}
+
+/* --- who is told that nobody is here ------------------------------------------------------- */
+
+/* Whoever speaks of rounds before he hears it is told, if he could not be before. */
+static void tell(struct ck_serve *s, uint32_t rank)
+{
+	struct ck_serve_sender *sender = &s->senders[CK_FROM_RANK + rank];
+
+	if (!sender->told)
+		sender->told =
+			ck_serve_say(s, rank, CK_WIRE_ROUND,
+				     (struct ck_str){ s->none, s->none_len });
+}
+
+static void tell_all(struct ck_serve *s)
+{
+	const struct ck_xport *x = s->options->xport;
+
+	for (uint32_t i = 0; x && i < x->size; i++)
+		if (i != x->rank)
+			tell(s, i);
+}
+
+/* --- beginning and end --------------------------------------------------------------------- */
+
+void ck_serve_rounds_begin(struct ck_serve *s)
+{
+	const struct ck_xport *x = s->options->xport;
+	const struct ck_frame frame = { .peer = x ? x->rank : 0,
+					.kind = CK_FRAME_JOB,
+					.place = x ? x->size : 1,
+					.room = s->options->rounds.msec };
+
+	ck_serve_put(s, CK_FROM_ROUNDS, &frame, NULL, CK_STR(""));
+	if (s->ends[CK_FROM_ROUNDS].rc)
+		ck_serve_rounds_end(s);
+	else if (!is_there(s) && s->options->rounds.used)
+		tell_all(s);
+}
+
+/* The process sees it at its own end. */
+void ck_serve_rounds_end(struct ck_serve *s)
+{
+	(void)shutdown(s->ends[CK_FROM_ROUNDS].frames->fd, SHUT_RDWR);
+	ck_serve_end_close(s, CK_FROM_ROUNDS);
+	tell_all(s);
+}
+
+/* --- what the process says ------------------------------------------------------------------ */
+
+bool ck_serve_rounds_wait(const struct ck_serve *s)
+{
+	return s->rounds > OUT_MOST;
+}
+
+void ck_serve_rounds_refuse(struct ck_serve *s, const struct ck_frame *frame,
+			    const struct ck_wire_head *asked)
+{
+	const struct ck_wire_head head = { .type = asked->type,
+					   .answer = true,
+					   .err = EIO,
+					   .id = asked->id,
+					   .epoch = asked->epoch };
+
+	ck_serve_put(s, CK_FROM_ROUNDS, frame, &head, CK_STR(""));
+}
+
+/* What it wants may be what another rank has said, and no READ at all. */
+static int read_own(struct ck_serve *s, const struct ck_framed *f)
+{
+	const struct ck_message m = { .head = f->head, .body = f->body };
+	uint64_t cost;
+
+	if (ck_data_owner_cost(&m, &cost) == 0)
+		return ck_serve_ask(s, CK_FROM_ROUNDS, f->frame.place,
+				    f->frame.room, &m);
+	ck_serve_rounds_refuse(s, &f->frame, &f->head);
+	return 0;
+}
+
+/* Why it takes no part, which is the last that it says. */
+static int keep_why(struct ck_serve *s, struct ck_str why)
+{
+	if (s->none_len)
+		return -EPROTO;
+	s->none_len = ck_no_rounds_put(s->none, why);
+	return 0;
+}
+
+int ck_serve_rounds_asked(struct ck_serve *s, const struct ck_framed *f)
+{
+	const struct ck_xport *x = s->options->xport;
+	const struct ck_frame *frame = &f->frame;
+	uint32_t rank = x ? x->rank : 0, size = x ? x->size : 1;
+
+	if (frame->kind != CK_FRAME_MESSAGE || frame->peer >= size ||
+	    f->head.answer)
+		return -EPROTO;
+	if (f->head.type == CK_WIRE_ROUND && f->head.body &&
+	    ck_no_rounds_is(f->body))
+		return keep_why(s, ck_no_rounds_why(f->body));
+	if (f->head.type == CK_WIRE_ROUND && frame->peer != rank &&
+	    f->head.body)
+		return ck_serve_pass(s, f, &s->rounds);
+	if (f->head.type != CK_WIRE_READ || frame->peer != rank ||
+	    !ck_serve_has_place(s, CK_FROM_ROUNDS, frame))
+		return -EPROTO;
+	return read_own(s, f);
+}
+
+/* --- what other ranks say ------------------------------------------------------------------- */
+
+void ck_serve_rounds_lost(struct ck_serve *s, uint32_t rank)
+{
+	const struct ck_frame frame = { .peer = rank, .kind = CK_FRAME_LOST };
+
+	ck_serve_put(s, CK_FROM_ROUNDS, &frame, NULL, CK_STR(""));
+}
+
+bool ck_serve_rounds_heard(struct ck_serve *s, uint32_t from,
+			   const struct ck_message *m)
+{
+	const struct ck_serve_rounds *r = &s->options->rounds;
+	const struct ck_frame frame = { .peer = from,
+					.kind = CK_FRAME_MESSAGE };
+
+	if (!r->used && !r->allowed && r->link < 0)
+		return false;
+	if (m->head.body && is_there(s))
+		ck_serve_put(s, CK_FROM_ROUNDS, &frame, &m->head, m->body);
+	if (ck_no_rounds_is(m->body))
+		ck_serve_rounds_lost(s, from);
+	else if (!is_there(s))
+		tell(s, from);
+	return true;
+}
