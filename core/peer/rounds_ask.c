@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rounds: the asker. It collects what the ranks of its round say that they send and
+ * receive, proposes that to the sequencer of each epoch until all are done, and tells
+ * all when it is over.
+ */
+#include "rounds_internal.h"
+
+#include <errno.h>
+
+/* A rank that did not answer is left alone for so many times round_msec. */
+enum { QUIET_ROUNDS = 8 };
+
+static struct ck_asked *find(const struct ck_rounds *all, uint64_t op)
+{
+	struct ck_asked *a = all->asked;
+
+	while (a && a->op != op)
+		a = a->next;
+	return a;
+}
+
+/* NULL: the rank has no part in it. */
+static struct ck_rounds_said *said_of(struct ck_asked *a, uint32_t rank)
+{
+	for (uint32_t i = 0; i < a->nranks; i++)
+		if (a->ranks[i] == rank)
+			return &a->said[i];
+	return NULL;
+}
+
+/* --- it is over -------------------------------------------------------------------------- */
+
+static void drop(struct ck_rounds *all, struct ck_asked *a)
+{
+	struct ck_asked **at = &all->asked;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	all->nasked--;
+	for (uint32_t i = 0; i < a->nranks; i++)
+		free(a->said[i].pairs);
+	free(a);
+}
+
+static void over(struct ck_rounds *all, struct ck_asked *a, int rc)
+{
+	const struct ck_rounds_message m = { .kind = CK_ROUNDS_OVER,
+					     .err = (uint32_t)-rc,
+					     .op = a->op };
+	uint64_t op = a->op;
+
+	for (uint32_t i = 0; i < a->nranks; i++)
+		ck_rounds_say(all, a->ranks[i], &m);
+	drop(all, a);
+	all->user->over(all->user, op, rc);
+}
+
+/* --- asking -------------------------------------------------------------------------------- */
+
+static bool answers(const struct ck_rounds *all, uint32_t rank)
+{
+	const struct ck_rounds_rank *r = &all->ranks[rank];
+
+	return !r->lost && all->now >= r->quiet_until;
+}
+
+static int check_ranks(const struct ck_rounds *all, const uint32_t *ranks,
+		       uint32_t n)
+{
+	bool self = false, all_answer = answers(all, ck_rounds_sequencer(all));
+
+	if (n == 0 || n > CK_ROUND_RANKS)
+		return -EINVAL;
+	for (uint32_t i = 0; i < n; i++) {
+		if (ranks[i] >= all->o.size || (i && ranks[i] <= ranks[i - 1]))
+			return -EINVAL;
+		self |= ranks[i] == all->o.rank;
+		all_answer &= answers(all, ranks[i]);
+	}
+	if (!self)
+		return -EINVAL;
+	return all_answer ? 0 : -EHOSTDOWN;
+}
+
+static struct ck_asked *add(struct ck_rounds *all, const uint32_t *ranks,
+			    uint32_t n)
+{
+	struct ck_asked *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->op = (uint64_t)all->o.rank << 48 | ++all->last_serial;
+	a->since = all->now;
+	a->nranks = n;
+	memcpy(a->ranks, ranks, n * sizeof(*ranks));
+	a->next = all->asked;
+	all->asked = a;
+	all->nasked++;
+	return a;
+}
+
+static void say_prepare(struct ck_rounds *all, const struct ck_asked *a,
+			struct ck_str what)
+{
+	ck_rounds_put(&all->out,
+		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_PREPARE,
+						   .op = a->op,
+						   .nranks = a->nranks },
+		      (uint32_t)what.len);
+	ck_rounds_put_ranks(all, a->ranks, a->nranks);
+	ck_buf_str(&all->out, what);
+	for (uint32_t i = 0; i < a->nranks; i++)
+		ck_rounds_send(all, a->ranks[i]);
+}
+
+int ck_rounds_ask(struct ck_rounds *all, const uint32_t *ranks, uint32_t n,
+		  struct ck_str what, uint64_t *op)
+{
+	struct ck_asked *a;
+	int rc = check_ranks(all, ranks, n);
+
+	if (rc || all->ended)
+		return rc ? rc : -ECANCELED;
+	if (what.len > CK_ROUND_WHAT)
+		return -EINVAL;
+	if (all->nasked >= all->o.most)
+		return -EBUSY;
+	a = add(all, ranks, n);
+	if (!a)
+		return -ENOMEM;
+	*op = a->op;
+	say_prepare(all, a, what);
+	return 0;
+}
+
+void ck_rounds_cancel(struct ck_rounds *all, uint64_t op)
+{
+	struct ck_asked *a = find(all, op);
+
+	if (a && a->nready < a->nranks)
+		over(all, a, -ECANCELED);
+}
+
+/* --- proposing ------------------------------------------------------------------------------- */
+
+static void put_stated(struct ck_rounds *all, const struct ck_asked *a)
+{
+	for (uint32_t i = 0; i < a->nranks; i++)
+		ck_buf_u32(&all->out, a->said[i].n);
+	for (uint32_t i = 0; i < a->nranks; i++)
+		for (uint32_t k = 0; k < a->said[i].n; k++)
+			ck_rounds_put_row(&all->out, &a->said[i].pairs[k]);
+}
+
+/* When all are ready, and there is somebody to propose to; else when there is. */
+static void propose(struct ck_rounds *all, struct ck_asked *a)
+{
+	uint32_t rows = 0;
+
+	if (a->nready < a->nranks || !all->epoch || all->broken)
+		return;
+	for (uint32_t i = 0; i < a->nranks; i++)
+		rows += a->said[i].n;
+	a->epoch = all->epoch;
+	ck_rounds_put(&all->out,
+		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_PROPOSE,
+						   .op = a->op,
+						   .epoch = a->epoch,
+						   .nranks = a->nranks },
+		      4 * a->nranks + CK_ROUNDS_ROW * rows);
+	ck_rounds_put_ranks(all, a->ranks, a->nranks);
+	put_stated(all, a);
+	ck_rounds_send(all, ck_rounds_sequencer(all));
+}
+
+void ck_asked_renew(struct ck_rounds *all)
+{
+	for (struct ck_asked *a = all->asked; a; a = a->next) {
+		a->epoch = 0;
+		a->ndone = 0;
+		for (uint32_t i = 0; i < a->nranks; i++)
+			a->said[i].done = false;
+		propose(all, a);
+	}
+}
+
+/* --- what comes -------------------------------------------------------------------------------- */
+
+static int keep_pairs(struct ck_asked *a, struct ck_rounds_said *s,
+		      struct ck_str rows)
+{
+	struct ck_round_pair pairs[CK_ROUND_RANKS];
+
+	if (ck_rounds_rows(rows, &s->n, pairs) ||
+	    !ck_rounds_pairs_are_sound(pairs, s->n, a->ranks, a->nranks))
+		return -EPROTO;
+	if (s->n == 0)
+		return 0;
+	s->pairs = calloc(s->n, sizeof(*s->pairs));
+	if (!s->pairs)
+		return -ENOMEM;
+	memcpy(s->pairs, pairs, s->n * sizeof(*pairs));
+	return 0;
+}
+
+static int take_ready(struct ck_rounds *all, struct ck_asked *a,
+		      struct ck_rounds_said *s, struct ck_str rows)
+{
+	int rc = s->ready ? -EPROTO : keep_pairs(a, s, rows);
+
+	if (rc == -ENOMEM) {
+		over(all, a, rc);
+		return 0;
+	}
+	if (rc)
+		return rc;
+	s->ready = true;
+	if (++a->nready == a->nranks)
+		a->since = all->now;
+	propose(all, a);
+	return 0;
+}
+
+static int take_done(struct ck_rounds *all, struct ck_asked *a,
+		     struct ck_rounds_said *s, uint64_t epoch)
+{
+	if (epoch != a->epoch)
+		return 0; /* of an epoch before: it is run again */
+	if (s->done)
+		return -EPROTO;
+	s->done = true;
+	if (++a->ndone == a->nranks)
+		over(all, a, 0);
+	return 0;
+}
+
+int ck_asked_take(struct ck_rounds *all, uint32_t from,
+		  const struct ck_rounds_message *m)
+{
+	struct ck_asked *a = find(all, m->op);
+	struct ck_rounds_said *s = a ? said_of(a, from) : NULL;
+
+	if (ck_rounds_asker(m->op) != all->o.rank)
+		return -EPROTO;
+	if (!a)
+		return 0; /* it is over */
+	if (m->kind == CK_ROUNDS_REFUSED) {
+		/* What an earlier sequencer says is nothing any more. */
+		if (s || from == ck_rounds_sequencer(all))
+			over(all, a, -(int)m->err);
+		return 0;
+	}
+	if (!s)
+		return -EPROTO;
+	if (m->kind == CK_ROUNDS_READY)
+		return take_ready(all, a, s, m->rest);
+	return take_done(all, a, s, m->epoch);
+}
+
+/* --- what does not come -------------------------------------------------------------------------- */
+
+void ck_asked_lost(struct ck_rounds *all, uint32_t rank)
+{
+	struct ck_asked *a = all->asked, *next;
+
+	for (; a; a = next) {
+		next = a->next;
+		if (said_of(a, rank))
+			over(all, a, -EHOSTDOWN);
+	}
+}
+
+void ck_asked_end(struct ck_rounds *all)
+{
+	while (all->asked)
+		over(all, all->asked, -ECANCELED);
+}
+
+static void be_quiet(struct ck_rounds *all, uint32_t rank)
+{
+	if (rank != all->o.rank)
+		all->ranks[rank].quiet_until =
+			all->now + QUIET_ROUNDS * (uint64_t)all->o.round_msec;
+}
+
+/* Who has not said what was waited for. */
+static void find_quiet(struct ck_rounds *all, const struct ck_asked *a)
+{
+	const struct ck_joined *own = ck_joined_find(all, a->op);
+
+	for (uint32_t i = 0; i < a->nranks; i++)
+		if (!a->said[i].ready)
+			be_quiet(all, a->ranks[i]);
+	/* It was for the sequencer to give it a number. */
+	if (a->nready == a->nranks && own && own->state == CK_JOINED_READY)
+		be_quiet(all, ck_rounds_sequencer(all));
+}
+
+static bool is_too_late(const struct ck_rounds *all, const struct ck_asked *a)
+{
+	uint64_t most = a->nready < a->nranks ? all->o.prepare_msec
+					      : 2 * (uint64_t)all->o.round_msec;
+
+	return all->now - a->since >= most;
+}
+
+void ck_asked_tick(struct ck_rounds *all)
+{
+	struct ck_asked *a = all->asked, *next;
+
+	for (; a; a = next) {
+		next = a->next;
+		if (!is_too_late(all, a))
+			continue;
+		find_quiet(all, a);
+		over(all, a, -ETIMEDOUT);
+	}
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rounds: a rank that takes part. It prepares what it is asked for, and runs rounds one
+ * by one, by increasing number. What was prepared stays until the asker says that it is
+ * over: a round that an epoch's end has cut off is run again in the next.
+ */
+#include "rounds_internal.h"
+
+#include <errno.h>
+
+/* An asker says within two of these that a round is over. */
+enum { PATIENCE_ROUNDS = 4 };
+
+struct ck_joined *ck_joined_find(struct ck_rounds *all, uint64_t op)
+{
+	struct ck_joined *p = all->parts;
+
+	while (p && p->r.op != op)
+		p = p->next;
+	return p;
+}
+
+static struct ck_joined *moving(const struct ck_rounds *all)
+{
+	struct ck_joined *p = all->parts;
+
+	while (p && p->state != CK_JOINED_RUNNING &&
+	       p->state != CK_JOINED_ABORTING)
+		p = p->next;
+	return p;
+}
+
+bool ck_joined_is_moving(const struct ck_rounds *all)
+{
+	return moving(all);
+}
+
+static void say_refused(struct ck_rounds *all, uint64_t op, int rc)
+{
+	ck_rounds_say(all, ck_rounds_asker(op),
+		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_REFUSED,
+						   .err = (uint32_t)-rc,
+						   .op = op });
+}
+
+/* --- the end of a part ------------------------------------------------------------------ */
+
+static void drop(struct ck_rounds *all, struct ck_joined *p)
+{
+	struct ck_joined **at = &all->parts;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	all->nparts--;
+	free(p);
+}
+
+static void ended(struct ck_rounds *all, struct ck_joined *p, int rc)
+{
+	all->user->ended(all->user, &p->r, rc);
+	drop(all, p);
+}
+
+static void abort_run(struct ck_rounds *all, struct ck_joined *p)
+{
+	p->state = CK_JOINED_ABORTING;
+	p->n = 0;
+	all->mover->abort(all->mover, &p->r);
+}
+
+/* It is not run any more. Others wait for this rank, if it has a number and they do not
+ * know. */
+static void over(struct ck_rounds *all, struct ck_joined *p, int rc)
+{
+	if (p->over)
+		return;
+	if (p->n)
+		ck_rounds_break(all);
+	if (p->state == CK_JOINED_RUNNING)
+		abort_run(all, p);
+	if (p->state != CK_JOINED_ABORTING) {
+		ended(all, p, rc);
+		return;
+	}
+	p->over = true;
+	p->rc = rc;
+}
+
+void ck_joined_lost(struct ck_rounds *all, uint32_t rank)
+{
+	struct ck_joined *p = all->parts, *next;
+
+	for (; p; p = next) {
+		next = p->next;
+		if (ck_rounds_asker(p->r.op) == rank)
+			over(all, p, -EHOSTDOWN);
+	}
+}
+
+void ck_joined_end(struct ck_rounds *all)
+{
+	struct ck_joined *p = all->parts, *next;
+
+	for (; p; p = next) {
+		next = p->next;
+		if (!p->over)
+			say_refused(all, p->r.op, -ECANCELED);
+		over(all, p, -ECANCELED);
+	}
+}
+
+/* --- preparing ---------------------------------------------------------------------------- */
+
+static struct ck_joined *add(struct ck_rounds *all,
+			     const struct ck_rounds_message *m)
+{
+	struct ck_joined *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->r.op = m->op;
+	p->r.nranks = m->nranks;
+	for (uint32_t i = 0; i < m->nranks; i++)
+		p->r.ranks[i] = ck_rounds_rank(m, i);
+	p->since = all->now;
+	p->next = all->parts;
+	all->parts = p;
+	all->nparts++;
+	return p;
+}
+
+static int check_room(const struct ck_rounds *all,
+		      const struct ck_rounds_message *m)
+{
+	if (all->ended)
+		return -ECANCELED;
+	for (uint32_t i = 0; i < m->nranks; i++)
+		if (all->ranks[ck_rounds_rank(m, i)].lost)
+			return -EHOSTDOWN;
+	return all->nparts < all->o.most ? 0 : -EBUSY;
+}
+
+static int take_prepare(struct ck_rounds *all, uint32_t from,
+			const struct ck_rounds_message *m)
+{
+	struct ck_joined *p;
+	int rc;
+
+	if (m->op <= all->ranks[from].last_op ||
+	    ck_rounds_place(m, from) == m->nranks ||
+	    ck_rounds_place(m, all->o.rank) == m->nranks)
+		return -EPROTO;
+	all->ranks[from].last_op = m->op;
+	rc = check_room(all, m);
+	p = rc ? NULL : add(all, m);
+	if (p)
+		all->user->prepare(all->user, &p->r, m->rest);
+	else
+		say_refused(all, m->op, rc ? rc : -ENOMEM);
+	return 0;
+}
+
+int ck_rounds_ready(struct ck_rounds *all, uint64_t op,
+		    const struct ck_round_pair *pairs, uint32_t n)
+{
+	struct ck_joined *p = ck_joined_find(all, op);
+
+	if (!p)
+		return 0;
+	if (p->state != CK_JOINED_PREPARING ||
+	    !ck_rounds_pairs_are_sound(pairs, n, p->r.ranks, p->r.nranks))
+		return -EINVAL;
+	p->state = CK_JOINED_READY;
+	p->r.npairs = n;
+	if (n)
+		memcpy(p->r.pairs, pairs, n * sizeof(*pairs));
+	ck_rounds_put(&all->out,
+		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_READY,
+						   .op = op },
+		      n * CK_ROUNDS_ROW);
+	for (uint32_t i = 0; i < n; i++)
+		ck_rounds_put_row(&all->out, &pairs[i]);
+	ck_rounds_send(all, ck_rounds_asker(op));
+	return 0;
+}
+
+void ck_rounds_refuse(struct ck_rounds *all, uint64_t op, int err)
+{
+	struct ck_joined *p = ck_joined_find(all, op);
+
+	if (!p || p->state != CK_JOINED_PREPARING)
+		return;
+	say_refused(all, op, err);
+	drop(all, p);
+}
+
+/* --- running -------------------------------------------------------------------------------- */
+
+/* The mover has none of it any more. */
+static void stopped(struct ck_rounds *all, struct ck_joined *p)
+{
+	p->state = p->n ? CK_JOINED_TURN : CK_JOINED_READY;
+	if (p->over)
+		ended(all, p, p->rc);
+}
+
+/* It will not come to its end here, and so nowhere. Its asker is told first, lest it be
+ * proposed again. */
+static void fail(struct ck_rounds *all, struct ck_joined *p, int rc)
+{
+	p->n = 0;
+	say_refused(all, p->r.op, rc);
+	ck_rounds_break(all);
+}
+
+static void came_to_end(struct ck_rounds *all, struct ck_joined *p)
+{
+	p->state = CK_JOINED_DONE;
+	p->n = 0;
+	p->ran = true;
+	ck_rounds_say(all, ck_rounds_asker(p->r.op),
+		      &(struct ck_rounds_message){ .kind = CK_ROUNDS_DONE,
+						   .op = p->r.op,
+						   .epoch = all->epoch });
+}
+
+static void poll_run(struct ck_rounds *all, struct ck_joined *p)
+{
+	int rc = all->mover->poll(all->mover, &p->r);
+
+	if (p->state == CK_JOINED_ABORTING) {
+		if (rc != -EINPROGRESS)
+			stopped(all, p);
+	} else if (rc == 0) {
+		came_to_end(all, p);
+	} else if (rc != -EINPROGRESS) {
+		fail(all, p, rc);
+		stopped(all, p);
+	} else if (all->now - p->begun >= all->o.round_msec) {
+		fail(all, p, -ETIMEDOUT);
+		abort_run(all, p);
+	}
+}
+
+static struct ck_joined *next_turn(const struct ck_rounds *all)
+{
+	struct ck_joined *first = NULL;
+
+	for (struct ck_joined *p = all->parts; p; p = p->next)
+		if (p->state == CK_JOINED_TURN && (!first || p->n < first->n))
+			first = p;
+	return first;
+}
+
+static void begin(struct ck_rounds *all, struct ck_joined *p)
+{
+	int rc;
+
+	p->begun = all->now;
+	p->r.n = p->n;
+	p->r.epoch = all->epoch;
+	p->state = CK_JOINED_RUNNING;
+	rc = all->mover->begin(all->mover, &p->r);
+	if (rc) {
+		fail(all, p, rc);
+		stopped(all, p);
+	}
+}
+
+/* Also if this rank has no round in it: others may not be able to begin without. */
+static void tell_mover(struct ck_rounds *all)
+{
+	if (all->untold)
+		all->mover->epoch(all->mover, all->epoch, all->members,
+				  all->nmembers, all->token);
+	all->untold = false;
+}
+
+/* Runs as many as come to their end at once. */
+static void run(struct ck_rounds *all)
+{
+	struct ck_joined *p = moving(all);
+
+	if (p)
+		poll_run(all, p);
+	while (!moving(all)) {
+		tell_mover(all);
+		p = all->broken ? NULL : next_turn(all);
+		if (!p)
+			return;
+		begin(all, p);
+		if (p == moving(all))
+			poll_run(all, p);
+	}
+}
+
+static bool may_go(const struct ck_joined *p)
+{
+	return (p->state == CK_JOINED_READY ||
+		p->state == CK_JOINED_ABORTING) &&
+	       !p->n && !p->over;
+}
+
+static int take_go(struct ck_rounds *all, uint32_t from,
+		   const struct ck_rounds_message *m)
+{
+	struct ck_joined *p = ck_joined_find(all, m->op);
+
+	if (m->epoch % all->o.size != from || m->epoch > all->epoch)
+		return -EPROTO;
+	if (m->epoch < all->epoch)
+		return 0;
+	if (m->n <= all->last_n)
+		return -EPROTO;
+	all->last_n = m->n;
+	if (!p || !may_go(p)) {
+		/* It was given up here, and others wait for it. */
+		ck_rounds_break(all);
+		return 0;
+	}
+	p->n = m->n;
+	if (p->state == CK_JOINED_READY)
+		p->state = CK_JOINED_TURN;
+	return 0;
+}
+
+void ck_joined_renew(struct ck_rounds *all)
+{
+	for (struct ck_joined *p = all->parts; p; p = p->next) {
+		if (p->state == CK_JOINED_RUNNING)
+			abort_run(all, p);
+		else if (p->state == CK_JOINED_TURN ||
+			 p->state == CK_JOINED_DONE)
+			p->state = CK_JOINED_READY;
+		p->n = 0;
+	}
+}
+
+/* --- what the asker says ------------------------------------------------------------------- */
+
+static int take_over(struct ck_rounds *all, const struct ck_rounds_message *m)
+{
+	struct ck_joined *p = ck_joined_find(all, m->op);
+	bool good;
+
+	if (!p)
+		return 0;
+	/* Only what was run has brought any bytes. */
+	good = p->state == CK_JOINED_DONE ||
+	       (p->state == CK_JOINED_READY && p->ran);
+	if (m->err == 0 && !good)
+		return -EPROTO;
+	over(all, p, -(int)m->err);
+	return 0;
+}
+
+int ck_joined_take(struct ck_rounds *all, uint32_t from,
+		   const struct ck_rounds_message *m)
+{
+	if (m->kind == CK_ROUNDS_GO)
+		return take_go(all, from, m);
+	if (ck_rounds_asker(m->op) != from)
+		return -EPROTO;
+	return m->kind == CK_ROUNDS_PREPARE ? take_prepare(all, from, m)
+					    : take_over(all, m);
+}
+
+/* --- time ------------------------------------------------------------------------------------- */
+
+static void give_up_old(struct ck_rounds *all)
+{
+	uint64_t most = all->o.prepare_msec +
+			PATIENCE_ROUNDS * (uint64_t)all->o.round_msec;
+	struct ck_joined *p = all->parts, *next;
+
+	for (; p; p = next) {
+		next = p->next;
+		if (all->now - p->since < most || p->over)
+			continue;
+		say_refused(all, p->r.op, -ETIMEDOUT);
+		over(all, p, -ETIMEDOUT);
+	}
+}
+
+void ck_joined_tick(struct ck_rounds *all)
+{
+	give_up_old(all);
+	run(all);
+}
