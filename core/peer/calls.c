@@ -316,6 +316,11 @@ bool ck_calls_is_up(struct ck_calls *all, uint32_t peer)
 	return up;
 }
 
+uint32_t ck_calls_epoch(const struct ck_calls *all)
+{
+	return all->options.epoch;
+}
+
 /* --- the line's thread ----------------------------------------------------------------- */
 
 static struct ck_call *take_over(struct ck_calls *all)

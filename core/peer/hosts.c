@@ -270,3 +270,8 @@ struct ck_mover *ck_hosts_mover(struct ck_hosts *h)
 {
 	return &h->requester.mover;
 }
+
+int ck_hosts_rounds(struct ck_hosts *h, const struct ck_ways_by_rounds *by)
+{
+	return ck_requester_rounds(&h->requester, by);
+}

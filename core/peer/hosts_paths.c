@@ -215,6 +215,21 @@ void ck_hosts_measure_again(struct ck_hosts *h)
 	}
 }
 
+void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
+		   struct ck_hosts_peer *out)
+{
+	const struct ck_hosts_host *host = &h->hosts[i], *first = host;
+
+	while (first->again)
+		first--;
+	*out = (struct ck_hosts_peer){
+		.name = host->name,
+		.here = first == &h->hosts[0],
+		.again = host->again,
+		.rate = __atomic_load_n(&first->way.rate, __ATOMIC_RELAXED),
+	};
+}
+
 /* --- as a table ------------------------------------------------------------------------- */
 
 /* NULL: it has not failed. */

@@ -28,4 +28,9 @@ void ck_sort(struct ck_sorted *order, size_t n);
 /* The first behind `from` that is not asked for with it. */
 size_t ck_sorted_end(const struct ck_sorted *order, size_t from, size_t n);
 
+/* As of ck_mover, of a requester's: takes ways_lock. */
+bool ck_places_describe(struct ck_mover *m, const struct ck_moves *moves,
+			struct ck_described *out);
+void ck_places_came(struct ck_mover *m, const struct ck_moves *moves);
+
 #endif

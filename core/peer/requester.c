@@ -512,7 +512,8 @@ static void ways_lock_init(pthread_rwlock_t *lock)
 void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways)
 {
 	*r = (struct ck_requester){
-		.mover = { "peers", start, interrupt },
+		.mover = { "peers", start, interrupt, ck_places_describe,
+			   ck_places_came },
 		.ways = *ways,
 	};
 	ways_lock_init(&r->ways_lock);
@@ -521,6 +522,7 @@ void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways)
 
 void ck_requester_fini(struct ck_requester *r)
 {
+	free((void *)(uintptr_t)r->rounds.ranks);
 	pthread_mutex_destroy(&r->lock);
 	pthread_rwlock_destroy(&r->ways_lock);
 }

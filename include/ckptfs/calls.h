@@ -86,6 +86,8 @@ void ck_calls_drop(struct ck_calls *all, struct ck_call *c);
  * until another peer goes down. Any thread. */
 void ck_calls_release(struct ck_calls *all);
 bool ck_calls_is_up(struct ck_calls *all, uint32_t peer);
+/* As of its options. */
+uint32_t ck_calls_epoch(const struct ck_calls *all);
 
 /* --- the line's thread only ------------------------------------------------------- */
 

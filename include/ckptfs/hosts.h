@@ -12,6 +12,7 @@
 #include "ckptfs/source.h"
 
 struct ck_hosts; /* opaque */
+struct ck_ways_by_rounds;
 
 /* A process on a host. There may be several, which all have its files. */
 struct ck_host_rank {
@@ -50,6 +51,20 @@ struct ck_elsewhere *ck_hosts_elsewhere(struct ck_hosts *h);
 void ck_hosts_let_wait(struct ck_hosts *h);
 /* Of its remote files. Any thread. */
 struct ck_mover *ck_hosts_mover(struct ck_hosts *h);
+
+/* One of its processes, by place in the list. */
+struct ck_hosts_peer {
+	const char *name; /* of its host */
+	bool here,
+		again; /* on this host; the one before it is of the same host */
+	uint64_t rate; /* bytes a second, by MPI, as measured; 0: it was not */
+};
+
+void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
+		   struct ck_hosts_peer *out);
+/* Who can send bytes by rounds, from now on: see ck_requester_rounds(). Any thread. */
+CK_MUST_USE int ck_hosts_rounds(struct ck_hosts *h,
+				const struct ck_ways_by_rounds *by);
 
 /* --- once the checkpoint is open ------------------------------------------------------ */
 

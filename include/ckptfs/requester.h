@@ -36,6 +36,15 @@ struct ck_ways {
 	size_t nothers;
 };
 
+/* Who can send bytes by rounds (rounds.h). */
+struct ck_ways_by_rounds {
+	uint32_t
+		set; /* the epoch of the calls of the same job; 0: nobody can */
+	const uint32_t
+		*ranks; /* of n peers, in that job; UINT32_MAX: it cannot */
+	uint32_t n;
+};
+
 struct ck_requester {
 	/* Constant: */
 	struct ck_mover mover; /* first; any thread may call it */
@@ -45,7 +54,8 @@ struct ck_requester {
 	pthread_rwlock_t ways_lock;
 	/* Under ways_lock: */
 	struct ck_ways ways;
-	uint32_t generation; /* of the ways */
+	uint32_t generation;		 /* of the ways */
+	struct ck_ways_by_rounds rounds; /* owned */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
@@ -59,6 +69,9 @@ void ck_requester_init(struct ck_requester *r, const struct ck_ways *ways);
  * soon as the calls of those before have ended; tables of before are not used any more
  * when it returns. Any thread. */
 void ck_requester_renew(struct ck_requester *r, const struct ck_ways *ways);
+/* From now on these peers can. Copied. -ENOMEM. Any thread. */
+CK_MUST_USE int ck_requester_rounds(struct ck_requester *r,
+				    const struct ck_ways_by_rounds *by);
 /* Whether a peer is up. Any thread. */
 bool ck_requester_is_up(struct ck_requester *r, uint32_t peer);
 /* Where a file is, the i-th place that is tried. False: there are not so many. Any

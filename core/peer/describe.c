@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * describe: moves of a requester in the words of wants.h, for rounds: each is asked of the
+ * first place of its file, if that can send so, and becomes one READ.
+ */
+#include "places.h"
+#include "wants.h"
+
+#include <errno.h>
+
+int ck_requester_rounds(struct ck_requester *r,
+			const struct ck_ways_by_rounds *by)
+{
+	uint32_t *ranks = calloc(by->n + 1UL, sizeof(*ranks));
+	const uint32_t *before;
+
+	if (!ranks)
+		return -ENOMEM;
+	if (by->n)
+		memcpy(ranks, by->ranks, by->n * sizeof(*ranks));
+	pthread_rwlock_wrlock(&r->ways_lock);
+	before = r->rounds.ranks;
+	r->rounds = (struct ck_ways_by_rounds){ by->set, ranks, by->n };
+	pthread_rwlock_unlock(&r->ways_lock);
+	free((void *)(uintptr_t)before);
+	return 0;
+}
+
+/* The words for a move at an owner's file. */
+static bool put(struct ck_described *out, const struct ck_move *m,
+		struct ck_want *want)
+{
+	struct ck_move copy = *m;
+	struct ck_reads reads;
+	struct ck_ask ask;
+	bool whole, fits;
+
+	ck_reads_begin(&reads, &copy, 1);
+	if (!ck_reads_left(&reads) || ck_ask_read(&reads, &ask))
+		return false;
+	want->body = (struct ck_str){ ask.body.data, ask.head.body };
+	whole = !ck_reads_left(&reads) && ck_ask_bytes(&ask) == want->bytes;
+	fits = whole && ck_want_put(out->out, out->room, &out->used, want);
+	ck_ask_fini(&ask);
+	return fits;
+}
+
+/* With ways_lock. */
+static bool describe_one(const struct ck_requester *r, const struct ck_move *m,
+			 struct ck_described *out)
+{
+	struct ck_move at_owner = *m;
+	struct ck_whereabouts at;
+	struct ck_want want = { 0 };
+	uint64_t bytes, end;
+	size_t from = (size_t)(m->to - out->base);
+
+	if (m->to < out->base || from >= out->size ||
+	    !ck_move_measure(m, &bytes, &end) || bytes == 0 ||
+	    bytes > out->size - from ||
+	    !ck_places_find(&r->ways, m->file, 0, &at) ||
+	    at.number == UINT32_MAX || at.peer >= r->rounds.n ||
+	    !ck_calls_is_up(r->ways.calls, at.peer))
+		return false;
+	want.rank = r->rounds.ranks[at.peer];
+	want.at = (uint32_t)from;
+	want.bytes = (uint32_t)bytes;
+	at_owner.file = at.number;
+	return want.rank != UINT32_MAX && put(out, &at_owner, &want);
+}
+
+/* Its bytes come packed: they have to belong so. */
+static bool is_packed(const struct ck_move *m)
+{
+	uint64_t bytes = m->run;
+
+	for (uint32_t k = m->nloops; k > 0; k--) {
+		if (m->loops[k - 1].count > 1 && m->loops[k - 1].dst != bytes)
+			return false;
+		if (!ck_mul(&bytes, bytes, m->loops[k - 1].count))
+			return false;
+	}
+	return true;
+}
+
+bool ck_places_describe(struct ck_mover *mover, const struct ck_moves *moves,
+			struct ck_described *out)
+{
+	struct ck_requester *r = (struct ck_requester *)mover;
+	bool all;
+
+	out->used = 0;
+	pthread_rwlock_rdlock(&r->ways_lock);
+	out->set = r->rounds.set;
+	all = moves->n && moves->n <= CK_WANTS_MOST && out->set &&
+	      out->set == ck_calls_epoch(r->ways.calls);
+	for (size_t i = 0; i < moves->n && all; i++)
+		all = is_packed(&moves->list[i]) &&
+		      describe_one(r, &moves->list[i], out);
+	pthread_rwlock_unlock(&r->ways_lock);
+	return all;
+}
+
+void ck_places_came(struct ck_mover *mover, const struct ck_moves *moves)
+{
+	struct ck_requester *r = (struct ck_requester *)mover;
+	struct ck_whereabouts at;
+	uint64_t bytes, end;
+
+	pthread_rwlock_rdlock(&r->ways_lock);
+	for (size_t i = 0; i < moves->n; i++)
+		if (ck_places_find(&r->ways, moves->list[i].file, 0, &at) &&
+		    ck_move_measure(&moves->list[i], &bytes, &end)) {
+			ck_stats_read(r->stats, at.peer, bytes);
+			ck_stats_came(r->stats, at.peer, bytes);
+		}
+	pthread_rwlock_unlock(&r->ways_lock);
+}
