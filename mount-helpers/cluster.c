@@ -152,9 +152,8 @@ static uint32_t *numbers_of(const struct ck_cluster *c)
 	return numbers;
 }
 
-/* The way is the link's then; takes the numbers of the ranks. */
 int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
-			 uint32_t *numbers, struct ck_link **out,
+			 const uint32_t *numbers, struct ck_link **out,
 			 struct ck_diag *d)
 {
 	uint32_t timeout_msec = c->options->timeout * 1000;
@@ -179,11 +178,43 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 	if (c->links == 1)
 		link.first = c->options->first;
 	rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
-	free(numbers);
 	if (rc)
 		return ck_fail(d, -rc, "link: %s", strerror(-rc));
 	way->sock = way->memory = -1;
 	return 0;
+}
+
+void ck_cluster_rounds_give(const struct ck_cluster *c, struct ck_door_way *way,
+			    const uint32_t *numbers)
+{
+	const struct ck_rounds_taker *taker = c->options->rounds;
+	struct ck_door_way given = *way;
+
+	if (!taker || way->sock < 0)
+		return;
+	way->sock = way->memory = -1;
+	taker->take(taker->arg, &given, c->links, numbers, c->nranks);
+}
+
+struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n)
+{
+	return (struct ck_cluster_ways){
+		.link = { n->files[0], n->files[1], n->size },
+		.rounds = { n->files[2], n->files[3], CK_CLUSTER_ROUNDS },
+	};
+}
+
+/* The first link, and the rounds beside it. */
+static int link_start(struct ck_cluster *c, struct ck_door_way *way,
+		      struct ck_door_way *rounds, uint32_t *numbers,
+		      struct ck_diag *d)
+{
+	int rc = ck_cluster_link_make(c, way, numbers, &c->link, d);
+
+	if (rc == 0)
+		ck_cluster_rounds_give(c, rounds, numbers);
+	free(numbers);
+	return rc;
 }
 
 /* The keeper says it last. */
@@ -206,7 +237,7 @@ static int await_note(const struct ck_cluster *c, struct ck_diag *d)
 }
 
 /* -EAGAIN: it has said something, and is not done. */
-static int take_note(struct ck_cluster *c, struct ck_door_way *way,
+static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
 		     struct ck_diag *d)
 {
 	struct ck_note n;
@@ -227,17 +258,18 @@ static int take_note(struct ck_cluster *c, struct ck_door_way *way,
 			return ck_fail(d, EPROTO, "hosts: %s",
 				       strerror(EPROTO));
 		memcpy(c->there, n.bytes.p, n.bytes.len);
-		*way = (struct ck_door_way){ n.files[0], n.files[1], n.size };
+		*ways = ck_cluster_ways_of(&n);
 		return 0;
 	case CK_NOTE_TRIED: return -EAGAIN;
 	case CK_NOTE_FAILED:
 	case CK_NOTE_START:
+	case CK_NOTE_ROUNDS:
 	default: return take_failed(&n, d);
 	}
 }
 
 /* Until all of them are there. */
-static int let_in(struct ck_cluster *c, struct ck_door_way *way,
+static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
 		  struct ck_diag *d)
 {
 	int rc;
@@ -251,7 +283,7 @@ static int let_in(struct ck_cluster *c, struct ck_door_way *way,
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
 	do
-		rc = take_note(c, way, d);
+		rc = take_note(c, ways, d);
 	while (rc == -EAGAIN);
 	return rc;
 }
@@ -360,8 +392,10 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 		.net = o->net,
 		.shardlinks = c->how == CK_BENEATH_SYMLINKS,
 		.ownermem = o->ownermem,
+		.nccl = o->nccl,
+		.timeout = o->timeout,
 	};
-	struct ck_door_way way;
+	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
 	int rc = ck_launch_find(o->agent, d);
 
 	if (rc == 0 && !launch.program)
@@ -373,17 +407,16 @@ static int start(struct ck_cluster *c, struct ck_diag *d)
 	rc = ck_starter_make(&launch, &c->starter);
 	if (rc)
 		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
-	rc = let_in(c, &way, d);
+	rc = let_in(c, &ways, d);
 	if (rc)
 		return rc;
 	rc = ranks_make(c) || stats_make(c) || ck_rejoin_prepare(c)
 		     ? ck_fail(d, ENOMEM, "out of memory")
 		     : check_all(c, d);
 	if (rc == 0)
-		rc = ck_cluster_link_make(
-			c, &way, ck_cluster_numbers(c, c->there), &c->link, d);
-	ck_fd_cleanup(&way.sock);
-	ck_fd_cleanup(&way.memory);
+		rc = link_start(c, &ways.link, &ways.rounds,
+				ck_cluster_numbers(c, c->there), d);
+	ck_cluster_ways_fini(&ways);
 	return rc ? rc : meet(c, d);
 }
 
@@ -456,8 +489,8 @@ int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
 	c->rope = handed->rope;
 	handed->rope = -1;
 	rc = stats_make(c) ? ck_fail(d, ENOMEM, "out of memory")
-			   : ck_cluster_link_make(c, &handed->way,
-						  numbers_of(c), &c->link, d);
+			   : link_start(c, &handed->way, &handed->rounds,
+					numbers_of(c), d);
 	if (rc == 0)
 		rc = meet(c, d);
 	return started(c, rc, format, out);

@@ -6,13 +6,32 @@
 #ifndef CKPTFS_CLUSTER_H
 #define CKPTFS_CLUSTER_H
 
+#include "ckptfs/door.h"
 #include "ckptfs/format.h"
 #include "ckptfs/hosts.h"
 #include "ckptfs/hosts_options.h"
 
 enum {
 	CK_CLUSTER_MEMORY = 64 << 20, /* of answers, shared with the mover */
+	CK_CLUSTER_ROUNDS = 64 << 20, /* the same of what makes rounds */
 };
+
+/* The ways to the first rank of a job: of the mount's link, and of the process that makes
+ * rounds, if there is one. Descriptors that are not -1 are owned. */
+struct ck_cluster_ways {
+	struct ck_door_way link, rounds;
+};
+
+#define CK_CLUSTER_NO_WAYS                                                     \
+	{                                                                      \
+		CK_DOOR_NO_WAY, CK_DOOR_NO_WAY                                 \
+	}
+
+static inline void ck_cluster_ways_fini(struct ck_cluster_ways *ways)
+{
+	ck_door_way_fini(&ways->link);
+	ck_door_way_fini(&ways->rounds);
+}
 
 struct ck_cluster; /* opaque */
 struct ck_handed;

@@ -62,10 +62,17 @@ struct ck_cluster {
 void ck_cluster_log_lines(struct ck_buf *said);
 /* What mpirun numbers the ranks if those hosts are there. Owned; NULL: out of memory. */
 uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there);
-/* The way is the link's then; takes the numbers of the ranks. Errors with a message. */
+/* The way is the link's then. numbers: of the ranks; NULL: out of memory. Errors with a
+ * message. */
 CK_MUST_USE int ck_cluster_link_make(struct ck_cluster *c,
-				     struct ck_door_way *way, uint32_t *numbers,
+				     struct ck_door_way *way,
+				     const uint32_t *numbers,
 				     struct ck_link **out, struct ck_diag *d);
+/* Gives the way of the same job's rounds to whoever takes it, if there is one. */
+void ck_cluster_rounds_give(const struct ck_cluster *c, struct ck_door_way *way,
+			    const uint32_t *numbers);
+/* What a note says that a job is up with. */
+struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n);
 
 /* --- another job; by the thread that listens, but for the first ------------------------- */
 

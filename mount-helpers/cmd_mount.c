@@ -249,7 +249,7 @@ static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		 bool *f)
 {
 	static const struct option longs[] = {
-		{ CK_HANDED_OPTION, no_argument, NULL, 'B' },
+		{ CK_HANDED_OPTION, optional_argument, NULL, 'B' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int letter, rc = CK_EXIT_FINE;
@@ -260,7 +260,10 @@ static int parse(struct mount *m, int argc, char **argv, const char *letters,
 		case 'o': rc = parse_options(m, optarg); break;
 		case 'd': rc = parse_options(m, "debug"); break;
 		case 'f': *f = true; break;
-		case 'B': m->beside_rank = true; break;
+		case 'B':
+			m->beside_rank = true;
+			m->handed.has_rounds = optarg != NULL;
+			break;
 		case 'n':
 		case 's':
 		case 'v':
@@ -314,7 +317,9 @@ static void mount_fini(struct mount *m)
 
 static const struct mount nothing = {
 	.told = -1,
-	.handed = { .way = { -1, -1, 0 }, .rope = -1 },
+	.handed = { .way = CK_DOOR_NO_WAY,
+		    .rounds = CK_DOOR_NO_WAY,
+		    .rope = -1 },
 };
 
 int ck_cmd_mount(int argc, char **argv)

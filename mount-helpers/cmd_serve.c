@@ -246,8 +246,7 @@ static void serving_fini(struct serving *s)
 		s->options.xport->close(s->options.xport);
 	ck_data_owner_free(s->options.owner);
 	ck_fd_cleanup(&s->options.stop);
-	ck_fd_cleanup(&s->way.sock);
-	ck_fd_cleanup(&s->way.memory);
+	ck_door_way_fini(&s->way);
 	ck_launched_fini(&s->launched);
 }
 
@@ -348,8 +347,9 @@ static int tell_self(const char *net)
 int ck_cmd_serve(int argc, char **argv)
 {
 	struct serving s = {
-		.way = { -1, -1, 0 },
-		.launched = { .mount = { .way = { -1, -1, 0 },
+		.way = CK_DOOR_NO_WAY,
+		.launched = { .mount = { .way = CK_DOOR_NO_WAY,
+					 .rounds = CK_DOOR_NO_WAY,
 					 .rope = -1,
 					 .job = { .ended = -1, .said = -1 } } },
 		.options = { .link = -1,

@@ -12,8 +12,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In the order in which they are handed over. */
-enum { SOCK, MEMORY, LIST, ROPE, FILES };
+/* In the order in which they are handed over; the last two if there are rounds. */
+enum {
+	SOCK,
+	MEMORY,
+	LIST,
+	ROPE,
+	FILES,
+	ROUNDS_SOCK = FILES,
+	ROUNDS_MEMORY,
+	FILES_MOST
+};
+
+static size_t files_of(bool rounds)
+{
+	return rounds ? FILES_MOST : FILES;
+}
 
 enum {
 	END_MSEC = 4000,      /* until it has unmounted */
@@ -43,10 +57,12 @@ static int list_make(const struct ck_roster *roster, uint32_t rank)
 }
 
 static int spawn(char *const words[], char *source, char *place,
-		 const int files[static FILES], struct ck_job *job)
+		 const int files[static FILES_MOST], struct ck_job *job)
 {
 	static char mount[] = "mount", front[] = "-f", end[] = "--",
-		    beside[] = "--" CK_HANDED_OPTION;
+		    alone[] = "--" CK_HANDED_OPTION,
+		    also[] = "--" CK_HANDED_OPTION "=" CK_HANDED_ROUNDS;
+	bool rounds = files[ROUNDS_SOCK] >= 0;
 	ck_auto_free char *program = ck_launch_program();
 	ck_auto_free char **argv = NULL;
 	size_t n = 0;
@@ -61,17 +77,19 @@ static int spawn(char *const words[], char *source, char *place,
 	argv[0] = program;
 	argv[1] = mount;
 	argv[2] = front;
-	argv[3] = beside;
+	argv[3] = rounds ? also : alone;
 	memcpy(argv + 4, words, n * sizeof(*argv));
 	argv[n + 4] = end;
 	argv[n + 5] = source;
 	argv[n + 6] = place;
-	return ck_job_start_beside(argv, files, FILES, job);
+	return ck_job_start_beside(argv, files, files_of(rounds), job);
 }
 
 static int hand_over(const struct ck_roster *roster, uint32_t rank,
 		     char *const words[], char *place,
-		     const struct ck_door_way *way, struct ck_rank_mount *out)
+		     const struct ck_door_way *way,
+		     const struct ck_door_way *rounds,
+		     struct ck_rank_mount *out)
 {
 	ck_auto_free char *source = strdup(roster->ranks[rank].path);
 	ck_auto_fd int list = list_make(roster, rank), rope = -1;
@@ -86,7 +104,8 @@ static int hand_over(const struct ck_roster *roster, uint32_t rank,
 	rope = ends[0];
 	out->rope = ends[1];
 	rc = spawn(words, source, place,
-		   (const int[]){ way->sock, way->memory, list, rope },
+		   (const int[FILES_MOST]){ way->sock, way->memory, list, rope,
+					    rounds->sock, rounds->memory },
 		   &out->job);
 	if (rc)
 		ck_fd_cleanup(&out->rope);
@@ -94,17 +113,19 @@ static int hand_over(const struct ck_roster *roster, uint32_t rank,
 }
 
 int ck_rank_mount_start(const struct ck_roster *roster, uint32_t rank,
-			char *const words[], char *place,
+			char *const words[], char *place, bool rounds,
 			struct ck_rank_mount *out, struct ck_diag *d)
 {
-	struct ck_door_way other;
+	struct ck_door_way other = CK_DOOR_NO_WAY, of_rounds = CK_DOOR_NO_WAY;
 	int rc = ck_door_pair(CK_CLUSTER_MEMORY, &out->way, &other);
 
-	if (rc == 0) {
-		rc = hand_over(roster, rank, words, place, &other, out);
-		close(other.sock);
-		close(other.memory);
-	}
+	if (rc == 0 && rounds)
+		rc = ck_door_pair(CK_CLUSTER_ROUNDS, &out->rounds, &of_rounds);
+	if (rc == 0)
+		rc = hand_over(roster, rank, words, place, &other, &of_rounds,
+			       out);
+	ck_door_way_fini(&other);
+	ck_door_way_fini(&of_rounds);
 	return rc ? ck_fail(d, -rc, "the mount: %s", strerror(-rc)) : 0;
 }
 
@@ -118,8 +139,8 @@ void ck_rank_mount_stop(struct ck_rank_mount *m)
 int ck_rank_mount_end(struct ck_rank_mount *m)
 {
 	ck_rank_mount_stop(m);
-	ck_fd_cleanup(&m->way.sock);
-	ck_fd_cleanup(&m->way.memory);
+	ck_door_way_fini(&m->way);
+	ck_door_way_fini(&m->rounds);
 	if (m->job.ended < 0)
 		return 0;
 	ck_job_end(&m->job, END_MSEC);
@@ -131,10 +152,10 @@ int ck_rank_mount_end(struct ck_rank_mount *m)
 /* --- the process of the mount ------------------------------------------------------- */
 
 /* Nothing that this process starts has them. */
-static int keep_files(void)
+static int keep_files(const struct ck_handed *h)
 {
-	for (int i = 0; i < FILES; i++)
-		if (fcntl(CK_JOB_FILES + i, F_SETFD, FD_CLOEXEC))
+	for (size_t i = 0; i < files_of(h->has_rounds); i++)
+		if (fcntl(CK_JOB_FILES + (int)i, F_SETFD, FD_CLOEXEC))
 			return -errno;
 	if (fcntl(CK_JOB_FILES + ROPE, F_SETFL, O_NONBLOCK))
 		return -errno;
@@ -172,13 +193,19 @@ static int read_list(struct ck_handed *h)
 
 static int take(struct ck_handed *h)
 {
-	int rc = keep_files();
+	int rc = keep_files(h);
 
 	if (rc)
 		return rc;
 	h->way.sock = CK_JOB_FILES + SOCK;
 	h->way.memory = CK_JOB_FILES + MEMORY;
 	h->rope = CK_JOB_FILES + ROPE;
+	if (h->has_rounds)
+		h->rounds = (struct ck_door_way){
+			CK_JOB_FILES + ROUNDS_SOCK,
+			CK_JOB_FILES + ROUNDS_MEMORY,
+			CK_CLUSTER_ROUNDS,
+		};
 	rc = size_of(h->way.memory, CK_CLUSTER_MEMORY, &h->way.size);
 	return rc ? rc : read_list(h);
 }
@@ -211,8 +238,8 @@ int ck_handed_take(struct ck_handed *h, struct ck_hosts_options *options,
 
 void ck_handed_fini(struct ck_handed *h)
 {
-	ck_fd_cleanup(&h->way.sock);
-	ck_fd_cleanup(&h->way.memory);
+	ck_door_way_fini(&h->way);
+	ck_door_way_fini(&h->rounds);
 	ck_fd_cleanup(&h->rope);
 	free(h->ranks);
 	free(h->text);

@@ -49,7 +49,7 @@ static void say(const struct keeper *k, struct ck_buf *said)
 					      .bytes = { said->data + at,
 							 ck_min(said->len - at,
 								SAY_MOST) },
-					      .files = { -1, -1 } };
+					      .files = CK_NOTE_NO_FILES };
 
 		(void)!ck_note_send(k->sock, &note, false);
 	}
@@ -70,22 +70,24 @@ static void say_failed(const struct keeper *k, const struct ck_diag *d)
 	const struct ck_note note = { .kind = CK_NOTE_FAILED,
 				      .err = (uint32_t)d->err,
 				      .bytes = ck_str_from(d->text),
-				      .files = { -1, -1 } };
+				      .files = CK_NOTE_NO_FILES };
 
 	(void)!ck_note_send(k->sock, &note, true);
 }
 
-static int say_up(const struct keeper *k, struct ck_door_way *way)
+static int say_up(const struct keeper *k, struct ck_cluster_ways *ways)
 {
-	const struct ck_note note = { .kind = CK_NOTE_UP,
-				      .size = way->size,
-				      .bytes = { (const char *)k->there,
-						 k->launch.hosts->n },
-				      .files = { way->sock, way->memory } };
+	const struct ck_door_way *rounds = &ways->rounds;
+	const struct ck_note note = {
+		.kind = CK_NOTE_UP,
+		.size = ways->link.size,
+		.bytes = { (const char *)k->there, k->launch.hosts->n },
+		.files = { ways->link.sock, ways->link.memory, rounds->sock,
+			   rounds->memory }
+	};
 	int rc = ck_note_send(k->sock, &note, true);
 
-	ck_fd_cleanup(&way->sock);
-	ck_fd_cleanup(&way->memory);
+	ck_cluster_ways_fini(ways);
 	return rc;
 }
 
@@ -93,7 +95,8 @@ static int say_up(const struct keeper *k, struct ck_door_way *way)
 static void say_tried(const struct keeper *k)
 {
 	struct ck_buf tried = { 0 };
-	struct ck_note note = { .kind = CK_NOTE_TRIED, .files = { -1, -1 } };
+	struct ck_note note = { .kind = CK_NOTE_TRIED,
+				.files = CK_NOTE_NO_FILES };
 
 	for (size_t i = 0; i < k->launch.hosts->n; i++)
 		ck_buf_u8(&tried, k->bad[i]	 ? CK_TRIED_BAD
@@ -243,9 +246,24 @@ static void job_over(struct keeper *k)
 	ck_fd_cleanup(&k->over);
 }
 
+/* The job's first process comes in, and a second time if it has a way for rounds. */
+static int let_in(const struct keeper *k, int msec,
+		  struct ck_cluster_ways *ways)
+{
+	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
+	int rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
+			      &ways->link);
+
+	if (rc || !k->launch.nccl)
+		return rc;
+	now = ck_msec_now();
+	return ck_door_wait(&k->door, CK_CLUSTER_ROUNDS, k->over,
+			    now < end ? (int)(end - now) : 0, &ways->rounds);
+}
+
 /* One of those that are there. Errors of ck_door_wait(), then the job is there, or with a
  * message. */
-static int job_try(struct keeper *k, int msec, struct ck_door_way *way,
+static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 		   struct ck_diag *d)
 {
 	int rc = ck_door_open(&k->door);
@@ -257,8 +275,9 @@ static int job_try(struct keeper *k, int msec, struct ck_door_way *way,
 	if (rc == 0)
 		rc = watch_end(k);
 	if (rc == 0)
-		rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
-				  way);
+		rc = let_in(k, msec, ways);
+	if (rc)
+		ck_cluster_ways_fini(ways);
 	ck_door_close(&k->door);
 	return rc;
 }
@@ -304,7 +323,7 @@ static void try_alone(struct keeper *k)
 {
 	size_t n = k->launch.hosts->n;
 	ck_auto_free bool *there = calloc(n, sizeof(*there));
-	struct ck_door_way way = { -1, -1, 0 };
+	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
 	struct ck_diag d = { 0 };
 
 	if (!there || k->how[0] != CK_TRY_UP || is_any_bad(k))
@@ -312,9 +331,8 @@ static void try_alone(struct keeper *k)
 	memcpy(there, k->there, n * sizeof(*there));
 	memset(k->there + 1, 0, (n - 1) * sizeof(*there));
 	job_over(k);
-	k->bad[0] = job_try(k, AGAIN_MSEC, &way, &d) != 0;
-	ck_fd_cleanup(&way.sock);
-	ck_fd_cleanup(&way.memory);
+	k->bad[0] = job_try(k, AGAIN_MSEC, &ways, &d) != 0;
+	ck_cluster_ways_fini(&ways);
 	memcpy(k->there, there, n * sizeof(*there));
 }
 
@@ -390,16 +408,16 @@ static int start(struct keeper *k, struct ck_diag *d)
 {
 	int msec = k->launch.ask_msec ? AGAIN_MSEC : COME_MSEC;
 	int most = k->launch.ask_msec ? 1 : TRIES_MOST;
-	struct ck_door_way way;
+	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
 	int rc = ask(k, d);
 
 	if (rc)
 		return rc;
 	ck_shelter_make(&k->shelter);
 	for (int i = 1;; i++) {
-		rc = job_try(k, msec, &way, d);
+		rc = job_try(k, msec, &ways, d);
 		if (rc == 0)
-			return say_up(k, &way);
+			return say_up(k, &ways);
 		if (k->job.ended < 0)
 			return rc;
 		rc = no_mover(k, rc, msec, d);

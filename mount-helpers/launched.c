@@ -90,7 +90,8 @@ static int start_mount(struct ck_launched *l, const struct ck_roster *roster,
 	}
 	words[n++] = option;
 	words[n] = text;
-	if (ck_rank_mount_start(roster, rank, words, l->place, &l->mount, &d))
+	if (ck_rank_mount_start(roster, rank, words, l->place,
+				l->options.hosts.nccl != NULL, &l->mount, &d))
 		return ck_trouble("serve: %s", d.text);
 	return CK_EXIT_FINE;
 }

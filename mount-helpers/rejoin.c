@@ -106,16 +106,14 @@ static int asked_set(struct ck_cluster *c, struct ck_link *link)
 	return ending ? -ECANCELED : 0;
 }
 
-static void next_is_up(struct ck_cluster *c, struct ck_door_way *way)
+static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
 {
 	ck_auto_free bool *ranks = ranks_there(c, c->next.there);
+	ck_auto_free uint32_t *numbers = ck_cluster_numbers(c, c->next.there);
 	struct ck_link *link = NULL;
 	struct ck_diag d = { 0 };
-	int rc = ck_cluster_link_make(
-		c, way, ck_cluster_numbers(c, c->next.there), &link, &d);
+	int rc = ck_cluster_link_make(c, &ways->link, numbers, &link, &d);
 
-	ck_fd_cleanup(&way->sock);
-	ck_fd_cleanup(&way->memory);
 	if (rc == 0)
 		rc = asked_set(c, link);
 	if (rc == 0)
@@ -124,9 +122,12 @@ static void next_is_up(struct ck_cluster *c, struct ck_door_way *way)
 			   : -ENOMEM;
 	(void)asked_set(c, NULL);
 	if (rc == 0) {
+		ck_cluster_rounds_give(c, &ways->rounds, numbers);
+		ck_cluster_ways_fini(ways);
 		take_over(c, link);
 		return;
 	}
+	ck_cluster_ways_fini(ways);
 	ck_link_free(link);
 	ck_log("hosts: another job has not taken over: %s", strerror(-rc));
 	next_failed(c);
@@ -155,7 +156,7 @@ static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
 /* What it says, or that it is there, or has failed. */
 void ck_rejoin_hear(struct ck_cluster *c)
 {
-	struct ck_door_way way = { -1, -1, 0 };
+	struct ck_cluster_ways ways;
 	struct ck_note n;
 
 	if (ck_note_take(c->next.keeper, &n, c->room)) {
@@ -170,8 +171,8 @@ void ck_rejoin_hear(struct ck_cluster *c)
 		c->next.was_tried = true;
 	} else if (n.kind == CK_NOTE_UP && n.bytes.len == c->options->list.n) {
 		memcpy(c->next.there, n.bytes.p, n.bytes.len);
-		way = (struct ck_door_way){ n.files[0], n.files[1], n.size };
-		next_is_up(c, &way);
+		ways = ck_cluster_ways_of(&n);
+		next_is_up(c, &ways);
 	} else {
 		hear_failed(c, &n);
 	}

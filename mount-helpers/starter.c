@@ -5,7 +5,6 @@
 #include "keeper.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,7 +14,7 @@
 
 enum {
 	END_MSEC = 1000, /* until it has ended by itself */
-	OPTIONS = 5,	 /* words before those of hosts */
+	OPTIONS = 7,	 /* words before those of hosts */
 	OF_HOST = 3,	 /* words */
 };
 
@@ -32,13 +31,16 @@ static void put_words(const struct ck_launch_options *launch, char *numbers,
 		      char **words)
 {
 	const struct ck_host_list *hosts = launch->hosts;
-	const char *of_all[OPTIONS] = { or_empty(launch->agent),
-					launch->program, or_empty(launch->net),
-					launch->shardlinks ? "links" : "",
-					NULL };
+	const char *of_all[OPTIONS] = {
+		or_empty(launch->agent), launch->program,
+		or_empty(launch->net),	 launch->shardlinks ? "links" : "",
+		or_empty(launch->nccl),	 NULL
+	};
 
 	for (size_t i = 0; i < OPTIONS; i++)
 		words[i] = (char *)(uintptr_t)of_all[i];
+	words[OPTIONS - 2] = numbers;
+	numbers += strlen(numbers) + 1;
 	words[OPTIONS - 1] = numbers;
 	for (size_t i = 0; i < hosts->n; i++) {
 		char **word = words + OPTIONS + OF_HOST * i;
@@ -57,14 +59,16 @@ static void put_numbers(const struct ck_launch_options *launch,
 
 	ck_buf_printf(out, "%" PRIu64, launch->ownermem);
 	ck_buf_add(out, "", 1);
+	ck_buf_printf(out, "%u", launch->timeout);
+	ck_buf_add(out, "", 1);
 	for (size_t i = 0; i < hosts->n; i++) {
 		ck_buf_printf(out, "%" PRIu32, hosts->hosts[i].ranks);
 		ck_buf_add(out, "", 1);
 	}
 }
 
-static int spawn(const struct ck_launch_options *launch, int sock,
-		 struct ck_job *job)
+int ck_starter_make(const struct ck_launch_options *launch,
+		    struct ck_starter *out)
 {
 	static char serve[] = "serve", jobs[] = CK_STARTER_WORD;
 	ck_auto_free char *program = ck_launch_program();
@@ -82,24 +86,8 @@ static int spawn(const struct ck_launch_options *launch, int sock,
 	words[1] = serve;
 	words[2] = jobs;
 	put_words(launch, numbers.data, words + 3);
-	rc = ck_job_start_beside(words, &sock, 1, job);
+	rc = ck_note_job(words, &out->sock, &out->job);
 	ck_buf_fini(&numbers);
-	return rc;
-}
-
-int ck_starter_make(const struct ck_launch_options *launch,
-		    struct ck_starter *out)
-{
-	int ends[2], rc = ck_note_sockets(ends);
-
-	if (rc)
-		return rc;
-	rc = spawn(launch, ends[1], &out->job);
-	close(ends[1]);
-	if (rc)
-		close(ends[0]);
-	else
-		out->sock = ends[0];
 	return rc;
 }
 
@@ -113,15 +101,14 @@ void ck_starter_end(struct ck_starter *s)
 int ck_starter_begin(struct ck_starter *s, const uint8_t *how, size_t n,
 		     int ask_msec, int *keeper)
 {
-	int ends[2], rc = ck_note_sockets(ends);
-	struct ck_note note = { .kind = CK_NOTE_START,
-				.err = (uint32_t)ask_msec,
-				.bytes = { (const char *)how, n } };
+	int ends[2] = { -1, -1 }, rc = ck_note_sockets(ends);
+	const struct ck_note note = { .kind = CK_NOTE_START,
+				      .err = (uint32_t)ask_msec,
+				      .bytes = { (const char *)how, n },
+				      .files = { ends[1], -1 } };
 
 	if (rc)
 		return rc;
-	note.files[0] = ends[1];
-	note.files[1] = -1;
 	rc = ck_note_send(s->sock, &note, true);
 	close(ends[1]);
 	if (rc)
@@ -153,18 +140,6 @@ static int take_hosts(char **words, size_t n, struct ck_host_list *hosts)
 	return 0;
 }
 
-/* What it is told is all that it has: it keeps no terminal and no directory busy. */
-static int settle(int sock)
-{
-	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (null < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || chdir("/") ||
-	    fcntl(sock, F_SETFD, FD_CLOEXEC) ||
-	    signal(SIGCHLD, SIG_IGN) == SIG_ERR)
-		return -errno;
-	return 0;
-}
-
 /* In a process of its own. */
 static void keep(const struct ck_launch_options *launch,
 		 const struct ck_note *note, int sock)
@@ -192,13 +167,15 @@ int ck_starter_run(char **words)
 	while (words[n])
 		n++;
 	if (n < OPTIONS + OF_HOST || (n - OPTIONS) % OF_HOST || !room ||
-	    settle(SOCK))
+	    ck_job_settle() || signal(SIGCHLD, SIG_IGN) == SIG_ERR)
 		return CK_EXIT_TROUBLE;
 	launch.agent = or_none(words[0]);
 	launch.program = words[1];
 	launch.net = or_none(words[2]);
 	launch.shardlinks = *words[3];
-	launch.ownermem = strtoull(words[4], NULL, 10);
+	launch.nccl = or_none(words[4]);
+	launch.ownermem = strtoull(words[5], NULL, 10);
+	launch.timeout = (unsigned)strtoul(words[6], NULL, 10);
 	if (take_hosts(words + OPTIONS, (n - OPTIONS) / OF_HOST, &hosts))
 		return CK_EXIT_TROUBLE;
 	while (ck_note_take(SOCK, &note, room) == 0) {

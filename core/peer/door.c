@@ -2,6 +2,7 @@
 /* door: see door.h. */
 #include "ckptfs/door.h"
 #include "ckptfs/wire.h"
+#include "sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,15 +60,6 @@ static struct sockaddr_un address(const char *name, socklen_t *len)
 	return a;
 }
 
-static bool is_same_user(int fd)
-{
-	struct ucred other;
-	socklen_t len = sizeof(other);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &len) == 0 &&
-	       other.uid == geteuid();
-}
-
 /* --- the mount ---------------------------------------------------------------------- */
 
 static int make_name(char name[static CK_DOOR_NAME])
@@ -109,7 +101,7 @@ void ck_door_close(struct ck_door *door)
 }
 
 /* Nobody can make it smaller under the other's eyes, which would be a SIGBUS. */
-static int make_memory(uint64_t size)
+int ck_door_memory(uint64_t size)
 {
 	ck_auto_fd int fd = memfd_create("ckptfs",
 					 MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -126,7 +118,7 @@ static int make_memory(uint64_t size)
 int ck_door_pair(uint64_t size, struct ck_door_way *one,
 		 struct ck_door_way *other)
 {
-	int ends[2], memory = make_memory(size), again;
+	int ends[2], memory = ck_door_memory(size), again;
 
 	if (memory < 0)
 		return memory;
@@ -147,32 +139,16 @@ int ck_door_pair(uint64_t size, struct ck_door_way *one,
 static int welcome(const char *name, int sock, int memory, uint64_t size)
 {
 	struct welcome w = { MAGIC, CK_WIRE_VERSION, size, { 0 } };
-	struct iovec piece = { &w, sizeof(w) };
-
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr head;
-	} control = { .head = { .cmsg_len = CMSG_LEN(sizeof(int)),
-				.cmsg_level = SOL_SOCKET,
-				.cmsg_type = SCM_RIGHTS } };
-
-	struct msghdr m = { .msg_iov = &piece,
-			    .msg_iovlen = 1,
-			    .msg_control = &control,
-			    .msg_controllen = sizeof(control.bytes) };
 
 	memcpy(w.answer, answer_of(name), sizeof(w.answer));
-	memcpy(CMSG_DATA(&control.head), &memory, sizeof(memory));
-	if (sendmsg(sock, &m, MSG_NOSIGNAL) != sizeof(w))
-		return errno ? -errno : -EIO;
-	return 0;
+	return ck_sock_send_file(sock, &w, sizeof(w), memory, 0);
 }
 
 /* 1: he is in. 0: he has gone away. Takes sock then. */
 static int hand_over(const struct ck_door *door, uint64_t size, int *sock,
 		     struct ck_door_way *out)
 {
-	ck_auto_fd int memory = make_memory(size);
+	ck_auto_fd int memory = ck_door_memory(size);
 	int rc;
 
 	if (memory < 0)
@@ -199,7 +175,7 @@ static int let_near(const struct ck_door *door, struct comers *c)
 
 	if (sock < 0)
 		return errno == ECONNABORTED || errno == EINTR ? 0 : -errno;
-	if (!is_same_user(sock))
+	if (!ck_sock_is_ours(sock))
 		return 0;
 	ck_fd_cleanup(&c->polled[c->next].fd);
 	c->polled[c->next] = (struct pollfd){ .fd = sock, .events = POLLIN };
@@ -351,7 +327,7 @@ static int come_near(int sock, const char *name)
 		return -errno;
 	if (connect(sock, (struct sockaddr *)&a, len))
 		return errno == EAGAIN ? -ETIMEDOUT : -errno;
-	if (!is_same_user(sock))
+	if (!ck_sock_is_ours(sock))
 		return -EPERM;
 	if (send(sock, knock_of(name), PART, MSG_NOSIGNAL) != PART)
 		return -EPIPE;

@@ -10,7 +10,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +106,7 @@ static int start(char *const argv[], char *const environment[],
 	rc = spawn(argv, environment, of, &out->process);
 	if (rc)
 		return rc;
-	out->ended = pidfd_open(out->process, 0);
+	out->ended = (int)syscall(SYS_pidfd_open, out->process, 0);
 	if (out->ended >= 0)
 		return 0;
 	rc = -errno;
@@ -154,6 +154,16 @@ int ck_job_start_beside(char *const argv[], const int *files, size_t n,
 	while (of.n)
 		close(copies[--of.n]);
 	return rc;
+}
+
+int ck_job_settle(void)
+{
+	ck_auto_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || chdir("/") ||
+	    fcntl(CK_JOB_FILES, F_SETFD, FD_CLOEXEC))
+		return -errno;
+	return 0;
 }
 
 /* --- hearing -------------------------------------------------------------------------- */
@@ -235,7 +245,8 @@ void ck_job_end(struct ck_job *job, int msec)
 	bool ended = has_ended(job, msec);
 
 	for (size_t i = 0; !ended && i < CK_ARRAY_SIZE(signals); i++) {
-		(void)pidfd_send_signal(job->ended, signals[i], NULL, 0);
+		(void)syscall(SYS_pidfd_send_signal, job->ended, signals[i],
+			      NULL, 0);
 		ended = has_ended(job, TERM_MSEC);
 		if (ended || signals[i] == SIGKILL)
 			end_session(job->process);

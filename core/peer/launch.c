@@ -241,6 +241,12 @@ static void add_reading(struct ck_words *w,
 	if (options->ownermem)
 		ck_buf_printf(&text, "%sownermem=%" PRIu64, text.len ? "," : "",
 			      options->ownermem);
+	if (options->nccl && options->net)
+		ck_buf_printf(&text, "%snet=%s", text.len ? "," : "",
+			      options->net);
+	if (options->nccl && options->timeout)
+		ck_buf_printf(&text, "%stimeout=%u", text.len ? "," : "",
+			      options->timeout);
 	if (text.len) {
 		ck_words_text(w, "-o");
 		ck_words_text(w, text.data);
@@ -248,6 +254,31 @@ static void add_reading(struct ck_words *w,
 	if (text.err)
 		w->err = text.err;
 	ck_buf_fini(&text);
+}
+
+static bool starts(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* What a person has said of NCCL holds on all hosts; but for what tells one from the
+ * others. */
+static bool is_for_nccl(const char *variable)
+{
+	return (starts(variable, "NCCL_") &&
+		!starts(variable, "NCCL_HOSTID=")) ||
+	       starts(variable, "CKPTFS_NCCL_LIB=");
+}
+
+static void add_variables(struct ck_words *w)
+{
+	for (char *const *variable = environ; *variable; variable++) {
+		if (!is_for_nccl(*variable))
+			continue;
+		ck_words_text(w, "-x");
+		ck_words_add(w, (struct ck_str){ *variable,
+						 strcspn(*variable, "=") });
+	}
 }
 
 /* This host goes by a name that needs neither a resolver nor the agent. Its cwd would
@@ -271,9 +302,15 @@ static void add_host(struct ck_words *w,
 	ck_words_text(w, ranks);
 	ck_words_text(w, "--wdir");
 	ck_words_text(w, "/");
+	if (options->nccl)
+		add_variables(w);
 	ck_words_text(w, options->program);
 	ck_words_text(w, "serve");
 	ck_words_text(w, "--mpi");
+	if (options->nccl) {
+		ck_words_text(w, "--nccl");
+		ck_words_text(w, options->nccl);
+	}
 	if (i == 0) {
 		ck_words_text(w, "--door");
 		ck_words_text(w, options->door);
@@ -327,11 +364,6 @@ void ck_launch_absent(const struct ck_launch_options *options,
 }
 
 /* --- its environment ---------------------------------------------------------------- */
-
-static bool starts(const char *text, const char *with)
-{
-	return strncmp(text, with, strlen(with)) == 0;
-}
 
 /* Parameters for mpirun may be the user's; those of ranks are their job's. */
 static bool is_kept(const char *variable, bool is_rank)

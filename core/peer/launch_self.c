@@ -5,11 +5,11 @@
 #include "ckptfs/launch.h"
 
 #include "hostlist_internal.h"
+#include "launch_internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
 #include <sys/resource.h>
@@ -53,7 +53,7 @@ static bool is_within_any(struct in_addr address, const char *net)
 }
 
 /* No other host is reached by loopback. */
-static bool is_in_network(const struct ifaddrs *i, const char *net)
+bool ck_launch_is_in_network(const struct ifaddrs *i, const char *net)
 {
 	struct sockaddr_in four;
 
@@ -74,7 +74,7 @@ static int check_net(const char *net, struct ck_diag *d)
 		return ck_fail(d, errno, "its addresses are not to be had: %s",
 			       strerror(errno));
 	for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
-		found = is_in_network(i, net);
+		found = ck_launch_is_in_network(i, net);
 	freeifaddrs(all);
 	return found ? 0
 		     : ck_fail(d, ENONET, "option net: no address in %s",

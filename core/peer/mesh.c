@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* mesh: see mesh.h. */
 #include "mesh.h"
+#include "sockets.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,15 +53,6 @@ static int make_socket(void)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	return fd < 0 ? -errno : fd;
-}
-
-static bool is_same_user(int fd)
-{
-	struct ucred other;
-	socklen_t len = sizeof(other);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &len) == 0 &&
-	       other.uid == geteuid();
 }
 
 static int start_listening(struct mesh *m)
@@ -120,7 +112,7 @@ static int try_rank(struct mesh *m, uint32_t rank)
 		return fd;
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
 		return is_not_there_yet(errno) ? 0 : -errno;
-	if (!is_same_user(fd))
+	if (!ck_sock_is_ours(fd))
 		return -EPERM;
 	if (!say_hello(m, fd))
 		return 0;
@@ -163,7 +155,7 @@ static int take_comer(struct mesh *m, struct comer *c)
 		return 0;
 	if (fd < 0)
 		return -errno;
-	if (!is_same_user(fd)) {
+	if (!ck_sock_is_ours(fd)) {
 		ck_fd_cleanup(&fd);
 		return 0;
 	}

@@ -23,6 +23,21 @@ int ck_note_sockets(int ends[static 2])
 		       : 0;
 }
 
+int ck_note_job(char *const words[], int *sock, struct ck_job *out)
+{
+	int ends[2], rc = ck_note_sockets(ends);
+
+	if (rc)
+		return rc;
+	rc = ck_job_start_beside(words, &ends[1], 1, out);
+	close(ends[1]);
+	if (rc)
+		close(ends[0]);
+	else
+		*sock = ends[0];
+	return rc;
+}
+
 static void put_files(struct msghdr *m, union control *control,
 		      const struct ck_note *n)
 {

@@ -25,6 +25,17 @@ struct ck_door_way {
 	uint64_t size;	  /* of the memory, bytes */
 };
 
+#define CK_DOOR_NO_WAY                                                         \
+	{                                                                      \
+		-1, -1, 0                                                      \
+	}
+
+static inline void ck_door_way_fini(struct ck_door_way *way)
+{
+	ck_fd_cleanup(&way->sock);
+	ck_fd_cleanup(&way->memory);
+}
+
 /* Errors of socket(2). ck_door_close() is due if it returns 0. */
 CK_MUST_USE int ck_door_open(struct ck_door *door);
 void ck_door_close(struct ck_door *door);
@@ -38,6 +49,8 @@ CK_MUST_USE int ck_door_wait(const struct ck_door *door, uint64_t size,
  * taken its place; -EPROTO: who is behind it is of another version; -ETIMEDOUT: nobody
  * answers; errors of sockets. */
 CK_MUST_USE int ck_door_enter(const char *name, struct ck_door_way *out);
+/* Such memory: a descriptor; errors of memfd_create(2) and ftruncate(2). */
+CK_MUST_USE int ck_door_memory(uint64_t size);
 /* Both ends at once, where one process starts the other. Errors as of ck_door_wait(). */
 CK_MUST_USE int ck_door_pair(uint64_t size, struct ck_door_way *one,
 			     struct ck_door_way *other);

@@ -15,6 +15,21 @@ enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };
 
 enum { CK_REJOIN_OFF = -1 };
 
+struct ck_door_way;
+
+/* Who has the process of a mount that makes rounds with those of other ranks. */
+struct ck_rounds_taker {
+	/* A job is there, the first, or one that takes over, and with it the way to the
+	 * rank here for that process: its descriptors are the taker's. epoch: that of the
+	 * calls by way of the same job's link; numbers: the rank in it of each of npeers
+	 * peers, or CK_LINK_NO_RANK; borrowed. In the thread that starts the first job,
+	 * before its link is used, then in the one that listens, when the link of the next
+	 * is used. */
+	void (*take)(void *arg, struct ck_door_way *way, uint32_t epoch,
+		     const uint32_t *numbers, uint32_t npeers);
+	void *arg;
+};
+
 /* Zero-initialise. Texts are owned, or NULL. Numbers are 0 before they are settled, if
  * nothing was said of them. */
 struct ck_hosts_options {
@@ -32,6 +47,10 @@ struct ck_hosts_options {
 	unsigned timeout; /* seconds without progress of a read */
 	int rejoin;	  /* seconds between tries, or CK_REJOIN_OFF */
 	uint64_t segment, cache, ownermem; /* bytes */
+	/* Set by who has a process for rounds, before the job starts; nccl: see
+	 * ck_launch_options. Borrowed. */
+	const char *nccl;
+	const struct ck_rounds_taker *rounds; /* NULL: nobody takes a way */
 	/* Of threads that are there before the checkpoint is mounted; set by who gives up
 	 * privileges then. */
 	struct ck_first first;

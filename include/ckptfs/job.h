@@ -32,6 +32,9 @@ enum { CK_JOB_FILES = 3, CK_JOB_FILES_MOST = 8 };
 
 CK_MUST_USE int ck_job_start_beside(char *const argv[], const int *files,
 				    size_t n, struct ck_job *out);
+/* In such a program: what it was given from CK_JOB_FILES on, one file, is all that it has. It
+ * keeps no terminal and no directory busy. Errors of open(2), dup2(2) and chdir(2). */
+CK_MUST_USE int ck_job_settle(void);
 /* It is to end by itself within msec; then it is sent SIGTERM, and a second later
  * SIGKILL; what it leaves of its session then is ended, too. Closes all. */
 void ck_job_end(struct ck_job *job, int msec);

@@ -34,7 +34,11 @@ struct ck_launch_options {
 	const char *door;    /* of the first rank */
 	bool shardlinks;     /* links that stay beneath SRC are followed */
 	uint64_t ownermem;   /* bytes for requests at an owner; 0: it decides */
-	int ask_msec;	     /* for all answers; 0: 10 s */
+	/* GPUs on which each rank makes rounds by NCCL, in a process beside it: `auto`, or
+	 * numbers with `+` between. NULL: there are no rounds. */
+	const char *nccl;
+	unsigned timeout; /* seconds that a round may take; 0: ranks decide */
+	int ask_msec;	  /* for all answers; 0: 10 s */
 	int stop; /* readable or closed when nobody wants answers; 0: there is none */
 };
 
@@ -64,6 +68,13 @@ CK_MUST_USE int ck_launch_try(const struct ck_launch_options *options,
 /* What this host answers then, as lines. net: of the options, "": none. */
 void ck_launch_self(const char *net, struct ck_buf *out);
 
+/* Has NCCL use the networks in net, and no others, in this process and those that it
+ * starts, but where the environment says what it uses: sets NCCL_SOCKET_IFNAME, and, if there
+ * are devices that can do RDMA, NCCL_IB_HCA or NCCL_IB_DISABLE. devices: the directory that
+ * has them, CK_LAUNCH_RDMA. net NULL: nothing is to be done. No other thread uses the
+ * environment. -ENONET: this host has no address in them; -ENOMEM; errors of getifaddrs(3). */
+CK_MUST_USE int ck_launch_bind_nccl(const char *net, const char *devices);
+
 /* Adds lines for the log: which networks MPI has to choose from, if options->net does not
  * say so; and that a device could do RDMA and is not used. devices: the directory that has
  * them, CK_LAUNCH_RDMA. */
@@ -71,7 +82,8 @@ void ck_launch_networks(const struct ck_launch_options *options,
 			const char *devices, struct ck_buf *lines);
 
 /* The words for mpirun, owned, NULL behind the last: ranks are in the order of the
- * hosts that are there, the first of which must be. NULL: out of memory. */
+ * hosts that are there, the first of which must be. Those that make rounds have the
+ * variables for NCCL that this process has. NULL: out of memory. */
 char **ck_launch_argv(const struct ck_launch_options *options,
 		      const bool *there);
 /* On which of those that are there mpirun has not started anything, if that can be known.

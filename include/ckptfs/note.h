@@ -7,7 +7,7 @@
 #ifndef CKPTFS_NOTE_H
 #define CKPTFS_NOTE_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/job.h"
 
 enum ck_note_kind {
 	CK_NOTE_START =
@@ -17,15 +17,21 @@ enum ck_note_kind {
 	/* Of a keeper: */
 	CK_NOTE_SAID, /* bytes: what its processes have said */
 	CK_NOTE_UP,   /* bytes: for each host, whether it takes part; the link's
-			 * socket and memory, of `size` bytes */
+			 * socket and memory, of `size` bytes; if there are rounds, the
+			 * same of what makes them, of CK_CLUSTER_ROUNDS bytes */
 	CK_NOTE_FAILED, /* bytes: why; `err`: a positive errno */
 	CK_NOTE_TRIED, /* before that: a job was begun; bytes: for each host, an
 			 * enum ck_tried */
+	/* To what forks movers of GPUs, as CK_NOTE_START is for one that a mount has, of which
+	 * `size` is an enum ck_gpu_spreading: one that
+	 * only makes rounds (a mount's may too, later, if its `err` is not 0); socket and
+	 * memory, of `size` bytes, of its link to a rank. */
+	CK_NOTE_ROUNDS,
 };
 
 enum {
 	CK_NOTE_MOST = 128 << 10, /* bytes */
-	CK_NOTE_FILES = 2,
+	CK_NOTE_FILES = 4,
 };
 
 struct ck_note {
@@ -33,11 +39,19 @@ struct ck_note {
 	uint32_t err;
 	uint64_t size;
 	struct ck_str bytes;
-	int files[CK_NOTE_FILES]; /* -1: there is none */
+	int files[CK_NOTE_FILES]; /* -1: there is none, nor any behind it */
 };
+
+#define CK_NOTE_NO_FILES                                                       \
+	{                                                                      \
+		-1                                                             \
+	}
 
 /* Two ends of a socket. Errors of socketpair(2). */
 CK_MUST_USE int ck_note_sockets(int ends[static 2]);
+/* A job beside us that has one end of them as its only file; *sock: the other. Errors of
+ * those, and of ck_job_start_beside(). */
+CK_MUST_USE int ck_note_job(char *const words[], int *sock, struct ck_job *out);
 /* -EAGAIN: there is no room now, if it is not to wait; -EPIPE: nobody is there; errors of
  * sendmsg(2). */
 CK_MUST_USE int ck_note_send(int sock, const struct ck_note *n, bool wait);

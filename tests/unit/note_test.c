@@ -11,13 +11,20 @@
 
 static char room[CK_NOTE_MOST], text[CK_NOTE_MOST + 1];
 
-static struct ck_note note_of(size_t len, int one, int other)
+/* With so many files, and none behind them. */
+static struct ck_note note_of(size_t len, const int *files, int n)
 {
-	return (struct ck_note){ .kind = CK_NOTE_UP,
-				 .err = 7,
-				 .size = 1ULL << 40,
-				 .bytes = { text, len },
-				 .files = { one, other } };
+	struct ck_note note = { .kind = CK_NOTE_UP,
+				.err = 7,
+				.size = 1ULL << 40,
+				.bytes = { text, len },
+				.files = CK_NOTE_NO_FILES };
+
+	for (int i = 0; i < n; i++)
+		note.files[i] = files[i];
+	if (n < CK_NOTE_FILES)
+		note.files[n] = -1;
+	return note;
 }
 
 static bool is_same_file(int a, int b)
@@ -40,14 +47,14 @@ static int open_files(void)
 
 static bool arrives(const int ends[2], size_t len, int nfiles)
 {
-	int pipes[2] = { -1, -1 }, before;
+	int pipes[CK_NOTE_FILES], before;
 	struct ck_note sent, got;
 	bool good;
 
-	if (nfiles && pipe(pipes))
-		return false;
-	sent = note_of(len, nfiles > 0 ? pipes[0] : -1,
-		       nfiles > 1 ? pipes[1] : -1);
+	for (int i = 0; i < CK_NOTE_FILES; i += 2)
+		if (pipe(pipes + i))
+			return false;
+	sent = note_of(len, pipes, nfiles);
 	before = open_files();
 	good = ck_note_send(ends[0], &sent, false) == 0 &&
 	       ck_note_take(ends[1], &got, room) == 0;
@@ -62,7 +69,7 @@ static bool arrives(const int ends[2], size_t len, int nfiles)
 	for (int i = 0; good && i < nfiles; i++)
 		close(got.files[i]);
 	good = good && open_files() == before;
-	for (int i = 0; nfiles && i < 2; i++)
+	for (int i = 0; i < CK_NOTE_FILES; i++)
 		close(pipes[i]);
 	return good;
 }
@@ -83,7 +90,8 @@ static void test_arrive(void)
 /* What is no note is refused, what came with it is closed, and the next one is taken. */
 static void test_refused(void)
 {
-	struct ck_note got, sent = note_of(CK_NOTE_MOST + 1, 0, 1);
+	struct ck_note got,
+		sent = note_of(CK_NOTE_MOST + 1, (int[]){ 0, 1 }, 2);
 	int ends[2], before;
 
 	if (ck_note_sockets(ends))
@@ -103,7 +111,7 @@ static void test_refused(void)
 /* Who does not read does not stop the one who does not wait. */
 static void test_full(void)
 {
-	struct ck_note sent = note_of(32 << 10, -1, -1), got;
+	struct ck_note sent = note_of(32 << 10, NULL, 0), got;
 	int ends[2], n = 0, rc = 0;
 
 	if (ck_note_sockets(ends))
