@@ -7,6 +7,8 @@ import subprocess
 HERE = os.path.dirname(os.path.abspath(__file__))
 WHEELS = os.path.join(HERE, '../../.venv-cuda-*/lib/python3*/site-packages/'
                       'nvidia/cu13/include')
+NCCL = os.path.join(HERE, '../../.venv-nccl-*/lib/python3*/site-packages/'
+                    'nvidia/nccl/include')
 
 
 def cflags(package):
@@ -21,10 +23,20 @@ def cuda_flags():
     return []
 
 
+def nccl_flags():
+    for place in glob.glob(NCCL):
+        return cuda_flags() and [*cuda_flags(), '-isystem', place]
+    return []
+
+
 def findings(tree):
     compiler = os.environ.get('CC', 'cc').split()
     # Who has these need not be there: their headers are left out then.
     needed = {'core/peer/mpi/': cflags('ompi-c'),
+              'core/move/cuda/nccl_': nccl_flags(),
+              'tests/gpu/standin/nccl_': nccl_flags(),
+              'tests/gpu/nccl': nccl_flags(),
+              'tests/gpu/spread_': nccl_flags(),
               'core/move/cuda/': cuda_flags(), 'tests/gpu/': cuda_flags(),
               '': cflags('fuse3')}
     for path in tree.ending('.h'):

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+/* nccl_epochs: see nccl_epochs.h. */
+#include "nccl_epochs.h"
+
+#include <errno.h>
+
+enum {
+	UP_MSEC = 10000, /* in which a communicator is up, or is not any more */
+	PAUSE_MSEC = 1000, /* after it was not, before that is tried again; */
+	PAUSES = 9,	   /* doubled so often, at most */
+	LOOK_NSEC = 200000,
+	LEFT_MSEC = 5000, /* without a look after a round, before it is ended */
+	CLOSE_MSEC = 2000,
+};
+
+/* --- what is asked of NCCL -------------------------------------------------------------- */
+
+uint32_t ck_nccl_epochs_place(const uint32_t *members, uint32_t n,
+			      uint32_t rank)
+{
+	uint32_t low = 0, high = n;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (members[middle] < rank)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n && members[low] == rank ? low : n;
+}
+
+static ncclResult_t transfer(struct ck_nccl_epochs *e,
+			     const struct ck_gpu_transfer *t, uint32_t peer)
+{
+	void *at = (void *)(uintptr_t)t->at;
+
+	if (t->bytes == 0)
+		return ncclSuccess;
+	return t->sends ? e->nccl->ncclSend(at, t->bytes, ncclUint8, (int)peer,
+					    e->lane.comm, e->lane.stream)
+			: e->nccl->ncclRecv(at, t->bytes, ncclUint8, (int)peer,
+					    e->lane.comm, e->lane.stream);
+}
+
+/* members: NULL: they are 0 to n - 1. For who has the communicator, as the next. */
+static int start(struct ck_nccl_epochs *e, const struct ck_gpu_round *round,
+		 const uint32_t *members, uint32_t n)
+{
+	ncclResult_t rc = e->nccl->ncclGroupStart();
+
+	if (rc != ncclSuccess)
+		return ck_nccl_errno(rc);
+	for (size_t i = 0; i < round->n && rc == ncclSuccess; i++) {
+		uint32_t peer = round->list[i].peer;
+
+		if (members)
+			peer = ck_nccl_epochs_place(members, n, peer);
+		rc = transfer(e, &round->list[i], peer);
+	}
+	return ck_nccl_errno(ck_nccl_group_end(e->nccl, rc));
+}
+
+static int look(struct ck_nccl_epochs *e)
+{
+	return ck_nccl_errno(ck_nccl_lane_state(&e->lane, e->nccl));
+}
+
+static int is_marked(struct ck_nccl_epochs *e)
+{
+	return ck_nccl_lane_is_marked(&e->lane);
+}
+
+/* --- the thread: one communicator ---------------------------------------------------------- */
+
+/* Nobody waits for it any more. */
+static bool is_stale(struct ck_nccl_epochs *e, const struct ck_epoch *want)
+{
+	bool stale;
+
+	pthread_mutex_lock(&e->thread.lock);
+	stale = e->thread.closing || e->want.number != want->number;
+	pthread_mutex_unlock(&e->thread.lock);
+	return stale;
+}
+
+/* Until it is not -EINPROGRESS. */
+static int await(struct ck_nccl_epochs *e, const struct ck_epoch *want,
+		 int (*state)(struct ck_nccl_epochs *e))
+{
+	const struct timespec rest = { .tv_nsec = LOOK_NSEC };
+	int rc = state(e);
+
+	while (rc == -EINPROGRESS) {
+		if (is_stale(e, want))
+			return -EINTR;
+		if (ck_msec_now() - want->since > UP_MSEC)
+			return -ETIMEDOUT;
+		(void)nanosleep(&rest, NULL);
+		rc = state(e);
+	}
+	return rc;
+}
+
+/* The token of one that could make none. */
+static bool has_token(const struct ck_epoch *want)
+{
+	static const uint8_t zeros[CK_ROUND_TOKEN];
+
+	return memcmp(want->token, zeros, sizeof(zeros)) != 0;
+}
+
+static int begin(struct ck_nccl_epochs *e, const struct ck_epoch *want)
+{
+	ncclConfig_t config = ck_nccl_config();
+	ncclUniqueId id;
+	ncclResult_t rc;
+
+	_Static_assert(sizeof(id) == CK_ROUND_TOKEN, "a token is an identity");
+	memcpy(&id, want->token, sizeof(id));
+	rc = e->nccl->ncclCommInitRankConfig(&e->lane.comm, (int)want->n, id,
+					     (int)want->self, &config);
+	return rc == ncclInProgress ? 0 : ck_nccl_errno(rc);
+}
+
+/* A few bytes from each rank to each. */
+static int meet(struct ck_nccl_epochs *e, const struct ck_epoch *want)
+{
+	struct ck_gpu_transfer *list = calloc(2UL * want->n, sizeof(*list));
+	struct ck_gpu_round all = { .list = list };
+	int rc;
+
+	if (!list)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < want->n; i++) {
+		CUdeviceptr place = e->lane.bytes +
+				    (CUdeviceptr)CK_LANE_APART * (1 + i);
+
+		if (i == want->self)
+			continue;
+		list[all.n++] = (struct ck_gpu_transfer){ i, true,
+							  e->lane.bytes,
+							  CK_LANE_APART };
+		list[all.n++] = (struct ck_gpu_transfer){ i, false, place,
+							  CK_LANE_APART };
+	}
+	rc = start(e, &all, NULL, want->n);
+	free(list);
+	if (rc == 0)
+		rc = await(e, want, look);
+	if (rc == 0)
+		rc = ck_nccl_lane_mark(&e->lane);
+	return rc ? rc : await(e, want, is_marked);
+}
+
+/* Who is alone needs none. Of very many, two meet when they first have a round. */
+static int make(struct ck_nccl_epochs *e, const struct ck_epoch *want)
+{
+	int rc;
+
+	if (want->n == 1)
+		return 0;
+	if (want->n > INT32_MAX || want->self >= want->n || !has_token(want))
+		return -EINVAL;
+	rc = begin(e, want);
+	if (rc == 0)
+		rc = await(e, want, look);
+	if (rc == 0 && want->n <= CK_ROUND_RANKS)
+		rc = meet(e, want);
+	return rc;
+}
+
+/* --- the thread: what it is asked for ------------------------------------------------------ */
+
+/* Under lock. */
+static void become(struct ck_nccl_epochs *e, enum ck_epoch_state state)
+{
+	e->state = state;
+	e->since = ck_msec_now();
+}
+
+/* Under lock, which it leaves meanwhile; so the next. */
+static void renew(struct ck_nccl_epochs *e)
+{
+	const struct ck_epoch want = e->want;
+	int rc;
+
+	pthread_mutex_unlock(&e->thread.lock);
+	ck_nccl_lane_abort(&e->lane, e->nccl);
+	rc = make(e, &want);
+	if (rc)
+		ck_nccl_lane_abort(&e->lane, e->nccl);
+	pthread_mutex_lock(&e->thread.lock);
+	if (e->thread.closing || e->want.number != want.number)
+		return;
+	e->failures = rc ? e->failures + 1 : 0;
+	become(e, rc ? CK_EPOCH_FAILED : CK_EPOCH_UP);
+}
+
+static void finish(struct ck_nccl_epochs *e)
+{
+	pthread_mutex_unlock(&e->thread.lock);
+	ck_nccl_lane_abort(&e->lane, e->nccl);
+	pthread_mutex_lock(&e->thread.lock);
+	if (e->state == CK_EPOCH_ENDING)
+		become(e, CK_EPOCH_NONE);
+}
+
+/* Under lock. What is moved is not left alone. */
+static void watch(struct ck_nccl_epochs *e)
+{
+	bool left;
+
+	e->watching = true;
+	left = ck_nccl_thread_wait(&e->thread, e->looked, LEFT_MSEC);
+	e->watching = false;
+	if (left)
+		become(e, CK_EPOCH_ENDING);
+}
+
+static void *run(void *arg)
+{
+	struct ck_nccl_epochs *e = arg;
+
+	(void)ck_device_use(e->lane.device);
+	pthread_mutex_lock(&e->thread.lock);
+	while (!e->thread.closing)
+		if (e->state == CK_EPOCH_WANTED)
+			renew(e);
+		else if (e->state == CK_EPOCH_ENDING)
+			finish(e);
+		else if (e->state == CK_EPOCH_UP && e->looked)
+			watch(e);
+		else
+			pthread_cond_wait(&e->thread.changed, &e->thread.lock);
+	pthread_mutex_unlock(&e->thread.lock);
+	ck_nccl_lane_abort(&e->lane, e->nccl);
+	ck_nccl_thread_end(&e->thread);
+	return NULL;
+}
+
+/* --- the caller ------------------------------------------------------------------------------ */
+
+static void ask(struct ck_nccl_epochs *e, enum ck_epoch_state state)
+{
+	become(e, state);
+	pthread_cond_signal(&e->thread.changed);
+}
+
+void ck_nccl_epochs_renew(struct ck_nccl_epochs *e, uint32_t n, uint32_t self,
+			  const uint8_t token[static CK_ROUND_TOKEN])
+{
+	pthread_mutex_lock(&e->thread.lock);
+	e->want.number++;
+	e->want.since = ck_msec_now();
+	e->want.n = n;
+	e->want.self = self;
+	memcpy(e->want.token, token, CK_ROUND_TOKEN);
+	ask(e, CK_EPOCH_WANTED);
+	pthread_mutex_unlock(&e->thread.lock);
+}
+
+int ck_nccl_epochs_state(struct ck_nccl_epochs *e)
+{
+	enum ck_epoch_state state;
+
+	pthread_mutex_lock(&e->thread.lock);
+	state = e->state;
+	pthread_mutex_unlock(&e->thread.lock);
+	if (state == CK_EPOCH_UP)
+		return 0;
+	return state == CK_EPOCH_FAILED ? -EIO : -EINPROGRESS;
+}
+
+/* Under lock. After a failure the next epoch is to try again, which somebody has to ask for. */
+static bool is_paused(const struct ck_nccl_epochs *e, uint64_t age)
+{
+	return age < (uint64_t)PAUSE_MSEC << ck_min(e->failures - 1, PAUSES);
+}
+
+int ck_nccl_epochs_is_ready(struct ck_nccl_epochs *e)
+{
+	uint64_t age;
+	int rc;
+
+	pthread_mutex_lock(&e->thread.lock);
+	age = ck_msec_now() - e->since;
+	if (e->state == CK_EPOCH_UP)
+		rc = 1;
+	else if (e->state == CK_EPOCH_FAILED)
+		rc = is_paused(e, age) ? -EIO : 1;
+	else
+		rc = age > UP_MSEC ? -EIO : 0;
+	pthread_mutex_unlock(&e->thread.lock);
+	return rc;
+}
+
+void ck_nccl_epochs_drop(struct ck_nccl_epochs *e)
+{
+	pthread_mutex_lock(&e->thread.lock);
+	e->looked = 0;
+	if (e->state == CK_EPOCH_UP)
+		ask(e, CK_EPOCH_ENDING);
+	pthread_mutex_unlock(&e->thread.lock);
+}
+
+bool ck_nccl_epochs_is_dropped(struct ck_nccl_epochs *e)
+{
+	bool dropped;
+
+	pthread_mutex_lock(&e->thread.lock);
+	dropped = e->state != CK_EPOCH_ENDING;
+	pthread_mutex_unlock(&e->thread.lock);
+	return dropped;
+}
+
+/* --- the caller's rounds ---------------------------------------------------------------------- */
+
+int ck_nccl_epochs_start(struct ck_nccl_epochs *e,
+			 const struct ck_gpu_round *round,
+			 const uint32_t *members, uint32_t n)
+{
+	int rc = -EIO;
+
+	pthread_mutex_lock(&e->thread.lock);
+	if (e->state == CK_EPOCH_UP) {
+		rc = start(e, round, members, n);
+		e->looked = ck_msec_now();
+		if (!e->watching)
+			pthread_cond_signal(&e->thread.changed);
+	}
+	pthread_mutex_unlock(&e->thread.lock);
+	return rc;
+}
+
+int ck_nccl_epochs_look(struct ck_nccl_epochs *e)
+{
+	int rc = -EIO;
+
+	pthread_mutex_lock(&e->thread.lock);
+	if (e->state == CK_EPOCH_UP) {
+		rc = look(e);
+		e->looked = ck_msec_now();
+	}
+	pthread_mutex_unlock(&e->thread.lock);
+	return rc;
+}
+
+void ck_nccl_epochs_rest(struct ck_nccl_epochs *e)
+{
+	pthread_mutex_lock(&e->thread.lock);
+	e->looked = 0;
+	pthread_mutex_unlock(&e->thread.lock);
+}
+
+/* --- making -------------------------------------------------------------------------------- */
+
+int ck_nccl_epochs_open(struct ck_nccl_epochs *e, const struct ck_nccl *nccl,
+			struct ck_device *g, struct ck_diag *d)
+{
+	int rc;
+
+	e->nccl = nccl;
+	e->since = ck_msec_now();
+	ck_nccl_thread_init(&e->thread);
+	rc = ck_nccl_lane_open(&e->lane, g, 1 + CK_ROUND_RANKS, d);
+	if (rc)
+		return rc;
+	return ck_nccl_thread_start(&e->thread, run, e, d);
+}
+
+bool ck_nccl_epochs_close(struct ck_nccl_epochs *e)
+{
+	if (!ck_nccl_thread_close(&e->thread, CLOSE_MSEC))
+		return false;
+	ck_nccl_lane_close(&e->lane);
+	return true;
+}

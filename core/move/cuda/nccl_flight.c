@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* nccl_flight: see nccl_flight.h. */
+#include "nccl_flight.h"
+
+#include <errno.h>
+
+enum { DROP_MSEC = 2000 }; /* in which communicators end, or never */
+
+static void over(struct ck_nccl_flight *f, int rc)
+{
+	f->rc = rc;
+	f->step = CK_FLIGHT_OVER;
+}
+
+/* A device does what it must not. */
+static void fail(struct ck_nccl_flight *f)
+{
+	f->broken = true;
+	over(f, f->rc ? f->rc : -EIO);
+}
+
+static void drop(struct ck_nccl_flight *f, int rc)
+{
+	f->rc = rc;
+	f->step = CK_FLIGHT_DROPS;
+	f->since = ck_msec_now();
+	f->crew->drop(f->arg);
+}
+
+void ck_nccl_flight_begin(struct ck_nccl_flight *f, int rc)
+{
+	f->rc = 0;
+	f->step = CK_FLIGHT_LAUNCHES;
+	if (rc)
+		drop(f, rc);
+}
+
+bool ck_nccl_flight_ends(const struct ck_nccl_flight *f)
+{
+	return f->step >= CK_FLIGHT_DROPS;
+}
+
+void ck_nccl_flight_give_up(struct ck_nccl_flight *f, int rc)
+{
+	if (f->step == CK_FLIGHT_LAUNCHES || f->step == CK_FLIGHT_RUNS)
+		drop(f, rc);
+}
+
+/* --- steps. -EINPROGRESS: there is nothing more to be done now -------------------------- */
+
+static int wait_for_launch(struct ck_nccl_flight *f)
+{
+	int rc = f->crew->look(f->arg);
+
+	if (rc == -EINPROGRESS)
+		return rc;
+	f->step = CK_FLIGHT_RUNS;
+	if (rc == 0) {
+		rc = f->crew->mark(f->arg);
+		f->broken |= rc != 0;
+	}
+	if (rc)
+		drop(f, -EIO);
+	return 0;
+}
+
+static int wait_for_transfers(struct ck_nccl_flight *f)
+{
+	int rc = f->crew->is_marked(f->arg);
+	/* After that: of a communicator that is ended the stream is soon empty, too,
+	 * whatever has come. */
+	int state = f->crew->look(f->arg);
+
+	f->broken |= rc && rc != -EINPROGRESS;
+	if ((rc == 0 || rc == -EINPROGRESS) &&
+	    (state == -EINPROGRESS || (rc && state == 0)))
+		return -EINPROGRESS;
+	if (rc || state) {
+		drop(f, -EIO);
+		return 0;
+	}
+	f->crew->rest(f->arg);
+	over(f, 0);
+	return 0;
+}
+
+static int wait_for_drop(struct ck_nccl_flight *f)
+{
+	if (!f->crew->is_dropped(f->arg)) {
+		if (ck_msec_now() - f->since < DROP_MSEC)
+			return -EINPROGRESS;
+		fail(f);
+	} else if (f->crew->mark(f->arg)) {
+		fail(f);
+	} else {
+		f->step = CK_FLIGHT_DRAINS;
+	}
+	return 0;
+}
+
+static int wait_for_streams(struct ck_nccl_flight *f)
+{
+	int rc = f->crew->is_marked(f->arg);
+
+	if (rc == -EINPROGRESS && ck_msec_now() - f->since < DROP_MSEC)
+		return rc;
+	if (rc)
+		fail(f);
+	else
+		over(f, f->rc);
+	return 0;
+}
+
+int ck_nccl_flight_turn(struct ck_nccl_flight *f)
+{
+	static int (*const steps[])(struct ck_nccl_flight * f) = {
+		[CK_FLIGHT_LAUNCHES] = wait_for_launch,
+		[CK_FLIGHT_RUNS] = wait_for_transfers,
+		[CK_FLIGHT_DROPS] = wait_for_drop,
+		[CK_FLIGHT_DRAINS] = wait_for_streams,
+	};
+	int rc = 0;
+
+	while (rc == 0 && f->step != CK_FLIGHT_OVER)
+		rc = steps[f->step](f);
+	return rc;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * look_nccl: what is found of NCCL, for tests/gpu/nccl: a line of words for each step, and
+ * why one failed. Exit status: the errno of it.
+ *
+ *	look_nccl [init]
+ *
+ * init: and a communicator of one rank is made.
+ */
+#include "nccl_load.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static int fail(int rc, const struct ck_diag *d)
+{
+	printf("failed %s\n", d->text);
+	return -rc;
+}
+
+/* Polls, as it is not blocking, for 10 s at most. */
+static ncclResult_t wait(const struct ck_nccl *nccl, ncclComm_t comm)
+{
+	ncclResult_t result, state = ncclInProgress;
+
+	for (unsigned i = 0; i < 1000 && state == ncclInProgress; i++) {
+		result = nccl->ncclCommGetAsyncError(comm, &state);
+		if (result != ncclSuccess)
+			return result;
+		(void)usleep(10000);
+	}
+	return state;
+}
+
+static int init(const struct ck_nccl *nccl)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	struct ck_diag d = { 0 };
+	ncclComm_t comm = NULL;
+	ncclUniqueId id;
+	ncclResult_t result = nccl->ncclGetUniqueId(&id);
+
+	if (result != ncclSuccess)
+		return fail(ck_nccl_fail(nccl, result, "the identity", &d), &d);
+	config.blocking = 0;
+	result = nccl->ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+	if (result == ncclInProgress)
+		result = wait(nccl, comm);
+	if (result != ncclSuccess)
+		return fail(ck_nccl_fail(nccl, result, "a communicator", &d),
+			    &d);
+	(void)nccl->ncclCommAbort(comm);
+	printf("init good\n");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct ck_diag d = { 0 };
+	struct ck_nccl nccl;
+	int rc = ck_nccl_load(&nccl, &d);
+
+	(void)argv;
+	if (rc)
+		return fail(rc, &d);
+	printf("file %s\nversion %s\n", nccl.file,
+	       ck_nccl_version(nccl.version));
+	if (argc > 1)
+		rc = init(&nccl);
+	ck_nccl_fini(&nccl);
+	return rc;
+}
