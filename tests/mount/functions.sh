@@ -162,6 +162,16 @@ gone() {
 	return 1
 }
 
+# Where the program was built, whichever it is.
+build_directory() {
+	local at
+	at=$(dirname "$CKPTFS")
+	while [ "$at" != / ] && [ ! -d "$at/meson-private" ]; do
+		at=$(dirname "$at")
+	done
+	echo "$at"
+}
+
 # Stems of a fixture, as its table has them.
 stems() {
 	cut -f1 "$FIXTURES/$1.tensors.tsv"

@@ -70,7 +70,7 @@ fails '-t ckptfs -f: not mounted' '' is_mounted
 
 [ -e /etc/fstab ] || skip_all 'no /etc/fstab that could be covered'
 rm "$sbin/mount.ckptfs" "$sbin/ckptfs"
-check 'meson install' meson install -C "$(dirname "$CKPTFS")/.." --no-rebuild \
+check 'meson install' meson install -C "$(build_directory)" --no-rebuild \
 	--destdir "$WORK/root"
 if [ -x root/usr/local/bin/ckptfs ]; then
 	mount --bind root/usr/local/bin /usr/local/bin

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cards: all devices of this process, each with a pipe, behind struct ck_gpu: cards.c (works),
+ * cards_spread.c (which of them are used for what goes to one), gpu.c (all else).
+ */
+#ifndef CK_CARDS_H
+#define CK_CARDS_H
+
+#include "ckptfs/gpu.h"
+#include "nccl_spread.h"
+#include "pipe.h"
+
+enum {
+	CK_CARD_WAYS = 8,	 /* works on a device at a time */
+	CK_CARD_TILES = 1 << 19, /* for the tiles of one */
+};
+
+struct ck_card_way {
+	struct ck_gpu_work *work;
+	struct ck_pipe_batch batch; /* `stays`: it is to be transferred; */
+	bool moves;		    /* it was asked for */
+	struct ck_transfer transfer;
+};
+
+struct ck_card {
+	struct ck_device *device;
+	struct ck_pipe pipe;
+	struct ck_tiles tiles;
+	struct ck_pipe_batch next; /* what was taken for the next one */
+	struct ck_card_way ways[CK_CARD_WAYS]; /* a queue */
+	uint32_t first, n;
+};
+
+struct ck_cards {
+	struct ck_gpu is; /* first */
+	struct ck_cuda cuda;
+	struct ck_card list[CK_GPUS_MOST];
+	uint32_t n;
+	struct ck_member *member; /* NULL: it did not join */
+	bool stuck;		  /* NCCL does not let go of that */
+	size_t slot;		  /* bytes, of a work with its tiles */
+	void *pinned;
+	struct ck_gpu_work *refused, **refused_end;
+	struct ck_gpu_options options;
+	struct ck_nccl_spread *spread; /* NULL: nothing is */
+	bool spreads;		       /* it is used, if it can be */
+	struct ck_gpu_spread said;     /* of it */
+	bool news;		       /* that, and not asked for yet */
+	struct ck_gpu_work *again, **again_end; /* were not transferred */
+	struct ck_diag trouble;
+};
+
+/* The device is lost, or does what it must not: it is not used any more. */
+void ck_cards_lose(struct ck_cards *all, const struct ck_card *g,
+		   const char *what);
+/* It is done with that. */
+void ck_cards_refuse(struct ck_cards *all, struct ck_gpu_work *w, int rc);
+/* With what the member's device was asked for all is well, or it is not used any more. */
+void ck_cards_check_member(struct ck_cards *all);
+struct ck_gpu_work *ck_cards_member_done(struct ck_cards *all);
+/* Functions of struct ck_gpu. */
+int ck_cards_start(struct ck_gpu *is, struct ck_gpu_work *w);
+struct ck_gpu_work *ck_cards_done(struct ck_gpu *is);
+int ck_cards_spread_begin(struct ck_gpu *is, struct ck_diag *d);
+bool ck_cards_spread(struct ck_gpu *is, struct ck_gpu_spread *out);
+
+/* What goes to memory of one device may be put together on others now. */
+bool ck_cards_are_spread(const struct ck_cards *all);
+void ck_cards_spread_end(struct ck_cards *all);
+/* With a trouble, for good: then what it has is given back by the end of the process only. */
+bool ck_cards_may_move(const struct ck_cards *all);
+
+#endif

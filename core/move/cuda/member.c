@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* member: see member.h. */
+#include "member.h"
+#include "nccl_rounds.h"
+#include "pipe.h"
+#include "work.h"
+
+#include <errno.h>
+
+enum { ROOMS = 8, PARCELS = 4 };
+
+/* A work from when it is staged until it is done. */
+struct way {
+	struct ck_gpu_work *work; /* NULL: none */
+	struct ck_pipe_batch batch;
+	int rc;
+};
+
+struct parcel {
+	struct ck_gpu_parcel is; /* first */
+	struct ck_slot *slot;	 /* NULL: it is free */
+};
+
+struct ck_member {
+	struct ck_device *device;
+	struct ck_nccl_rounds *rounds;
+	struct ck_pipe pipe;
+	struct ck_tiles tiles;
+	struct ck_pipe_batch next; /* what was taken for the next one */
+	struct way ways[ROOMS];
+	struct ck_gpu_work *first, **end; /* those that have proceeded */
+	struct ck_ring memory;		  /* of the parcels */
+	struct parcel parcels[PARCELS];
+	void *pinned;
+	bool broken;
+};
+
+bool ck_member_is_broken(const struct ck_member *m)
+{
+	return m->broken || ck_device_is_lost(m->device) ||
+	       m->rounds->is_broken(m->rounds);
+}
+
+/* What a call of the driver came to that has to be well. */
+static int check(struct ck_member *m, int rc)
+{
+	m->broken |= rc < 0;
+	return rc < 0 ? -EIO : rc;
+}
+
+/* --- works ----------------------------------------------------------------------------- */
+
+static struct way *free_way(struct ck_member *m)
+{
+	for (unsigned i = 0; i < ROOMS; i++)
+		if (!m->ways[i].work)
+			return &m->ways[i];
+	return NULL;
+}
+
+int ck_member_stage(struct ck_member *m, struct ck_gpu_work *w)
+{
+	struct way *way = free_way(m);
+	int rc;
+
+	if (!way)
+		return -EAGAIN;
+	m->next.split = true;
+	m->next.from = w->fill;
+	m->next.to = w->to ? NULL : w->result;
+	rc = ck_pipe_take(&m->pipe, w->to ? w->to->at + w->to_at : 0, &m->next);
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc == 0 && w->filled > m->next.size)
+		return -E2BIG;
+	if (rc == 0)
+		rc = ck_pipe_bring(&m->pipe, &m->next, w->filled);
+	if (rc)
+		return check(m, rc);
+	*way = (struct way){ .work = w, .batch = m->next };
+	m->next = (struct ck_pipe_batch){ 0 };
+	w->way = way;
+	w->staged = way->batch.staged;
+	return 0;
+}
+
+int ck_member_is_up(struct ck_member *m)
+{
+	return m->rounds->is_ready(m->rounds);
+}
+
+/* And if it is, whether a round can be moved. */
+static int is_there(struct ck_member *m, int rc)
+{
+	rc = check(m, rc);
+	return rc == 1 ? ck_member_is_up(m) : rc;
+}
+
+int ck_member_is_staged(struct ck_member *m, struct ck_gpu_work *w)
+{
+	struct way *way = w->way;
+
+	return is_there(m, ck_pipe_is_brought(&m->pipe, &way->batch));
+}
+
+static int go_on(struct ck_member *m, struct way *way)
+{
+	const struct ck_gpu_work *w = way->work;
+	int rc = ck_work_tiles(w, way->batch.staged, way->batch.result,
+			       &m->tiles);
+
+	if (rc)
+		return rc == -EOVERFLOW ? rc : -EIO;
+	way->batch.tiles = &m->tiles;
+	rc = ck_pipe_send(&m->pipe, &way->batch, w->filled, w->results);
+	return rc == -E2BIG ? -EOVERFLOW : check(m, rc);
+}
+
+void ck_member_proceed(struct ck_member *m, struct ck_gpu_work *w, int rc)
+{
+	struct way *way = w->way;
+
+	way->rc = rc ? rc : go_on(m, way);
+	if (way->rc)
+		ck_pipe_drop(&way->batch);
+	w->next = NULL;
+	*m->end = w;
+	m->end = &w->next;
+}
+
+struct ck_gpu_work *ck_member_done(struct ck_member *m, bool broken)
+{
+	struct ck_gpu_work *w = m->first;
+	struct way *way;
+	int rc = 1;
+
+	if (!w)
+		return NULL;
+	way = w->way;
+	if (!broken)
+		rc = check(m, ck_pipe_is_done(&m->pipe, &way->batch));
+	if (rc == 0)
+		return NULL;
+	ck_pipe_put(&way->batch);
+	w->rc = way->rc;
+	if (w->rc == 0 && (broken || rc < 0))
+		w->rc = -EIO;
+	m->first = w->next;
+	if (!m->first)
+		m->end = &m->first;
+	*way = (struct way){ 0 };
+	w->way = NULL;
+	return w;
+}
+
+/* --- parcels ----------------------------------------------------------------------------- */
+
+static struct parcel *free_parcel(struct ck_member *m)
+{
+	for (unsigned i = 0; i < PARCELS; i++)
+		if (!m->parcels[i].slot)
+			return &m->parcels[i];
+	return NULL;
+}
+
+static CUresult fill(const struct ck_device *g, CUdeviceptr to,
+		     const uint8_t *from, uint64_t bytes)
+{
+	CUstream up = g->ways[CK_WAY_UP];
+
+	if (bytes == 0)
+		return CUDA_SUCCESS;
+	return from ? g->cuda->cuMemcpyHtoDAsync(to, from, bytes, up)
+		    : g->cuda->cuMemsetD8Async(to, 0, bytes, up);
+}
+
+int ck_member_pack(struct ck_member *m, const uint8_t *from, uint64_t bytes,
+		   struct ck_gpu_parcel **out)
+{
+	struct parcel *p = free_parcel(m);
+	struct ck_slot *slot;
+	int rc;
+
+	if (bytes > CK_GPU_PARCEL)
+		return -E2BIG;
+	rc = p ? ck_ring_take(&m->memory, &slot) : -EAGAIN;
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc == 0)
+		rc = ck_device_check(
+			m->device, fill(m->device, slot->device, from, bytes));
+	if (rc == 0)
+		rc = ck_slot_mark(&m->memory, slot, CK_WAY_UP);
+	if (rc)
+		return check(m, rc);
+	*p = (struct parcel){ .is = { slot->device, bytes }, .slot = slot };
+	*out = &p->is;
+	return 0;
+}
+
+int ck_member_is_packed(struct ck_member *m, struct ck_gpu_parcel *p)
+{
+	struct ck_slot *slot = ((struct parcel *)p)->slot;
+
+	return is_there(m, ck_slot_is_done(&m->memory, slot));
+}
+
+void ck_member_unpack(struct ck_gpu_parcel *is)
+{
+	struct parcel *p = (struct parcel *)is;
+
+	ck_slot_release(p->slot);
+	*p = (struct parcel){ 0 };
+}
+
+/* --- making ------------------------------------------------------------------------------ */
+
+static int make_rounds(struct ck_member *m, uint32_t rank, struct ck_diag *d)
+{
+#ifdef CK_WITH_NCCL
+	return ck_nccl_rounds_make(m->device, rank, &m->rounds, d);
+#else
+	(void)m;
+	(void)rank;
+	return ck_fail(d, ENOSYS, "this was built without NCCL");
+#endif
+}
+
+static int make(struct ck_member *m, const struct ck_member_options *options,
+		struct ck_diag *d)
+{
+	const struct ck_pipe_sizes sizes = { .slot = options->slot,
+					     .pinned = ROOMS,
+					     .device = ROOMS,
+					     .tiles = options->tiles };
+	int rc = make_rounds(m, options->rank, d);
+
+	if (rc == 0)
+		rc = ck_pipe_make(m->device, &sizes, &m->pipe, d);
+	if (rc == 0)
+		rc = ck_ring_make(m->device, CK_RING_DEVICE, PARCELS,
+				  CK_GPU_PARCEL, &m->memory, d);
+	ck_pipe_disorder(&m->pipe);
+	m->memory.any = true;
+	if (rc)
+		return rc;
+	return ck_device_pin(m->device, options->memory, options->size,
+			     &m->pinned, d);
+}
+
+int ck_member_make(struct ck_device *g, const struct ck_member_options *options,
+		   struct ck_member **out, struct ck_diag *d)
+{
+	struct ck_member *m = calloc(1, sizeof(*m));
+	int rc;
+
+	*out = NULL;
+	if (!m)
+		return ck_fail(d, ENOMEM, "out of memory");
+	m->device = g;
+	m->end = &m->first;
+	rc = make(m, options, d);
+	if (rc == 0)
+		*out = m;
+	else if (!ck_member_free(m))
+		return -EIO;
+	return rc;
+}
+
+bool ck_member_free(struct ck_member *m)
+{
+	if (m->rounds && !m->rounds->end(m->rounds))
+		return false;
+	ck_device_settle(m->device);
+	if (m->pinned)
+		(void)m->device->cuda->cuMemHostUnregister(m->pinned);
+	ck_pipe_fini(&m->pipe);
+	ck_ring_fini(&m->memory);
+	ck_tiles_fini(&m->tiles);
+	free(m);
+	return true;
+}
+
+struct ck_round_mover *ck_member_mover(struct ck_member *m)
+{
+	return &m->rounds->mover;
+}
+
+const char *ck_member_nccl(const struct ck_member *m)
+{
+	return m->rounds->nccl;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* work: see work.h. */
+#include "work.h"
+
+int ck_work_tiles(const struct ck_gpu_work *w, uint64_t staged, uint64_t result,
+		  struct ck_tiles *out)
+{
+	int rc = 0;
+
+	ck_tiles_clear(out);
+	for (uint32_t i = 0; i < w->ncopies && rc == 0; i++) {
+		const struct ck_gather_copy *c = &w->copies[i];
+		const struct ck_tile_copy copy = {
+			.src = staged + c->src,
+			.dst = result + c->dst,
+			.run = c->run,
+			.nloops = c->nloops,
+			.loops = w->loops + c->loop,
+			.dtype = ck_dtype_at(c->dtype),
+			.change = c->change,
+		};
+
+		rc = ck_tiles_add(out, &copy);
+	}
+	return rc;
+}
