@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* gpujob: see gpujob.h. */
+#include "gpujob.h"
+
+void ck_gpujob_clear(struct ck_gpujob *j)
+{
+	free(j->copies);
+	free(j->loops);
+	free(j->wish.wants);
+	j->copies = NULL;
+	j->loops = NULL;
+	j->wish.wants = NULL;
+}
+
+/* Whether all runs from there lie within so many bytes. src: those of the source. */
+static bool is_within(const struct ck_gpujob *j, const struct ck_gather_copy *c,
+		      bool src, uint64_t bytes)
+{
+	uint64_t end = src ? c->src : c->dst, step;
+
+	if (!ck_add(&end, end, c->run))
+		return false;
+	for (uint32_t k = 0; k < c->nloops; k++) {
+		const struct ck_loop *l = &j->loops[c->loop + k];
+
+		if (!ck_mul(&step, src ? l->src : l->dst, l->count - 1) ||
+		    !ck_add(&end, end, step))
+			return false;
+	}
+	return end <= bytes;
+}
+
+static bool is_copy_right(const struct ck_gpujob *j,
+			  const struct ck_gather_copy *c, uint32_t nloops)
+{
+	const struct ck_dtype *dtype = ck_dtype_at(c->dtype);
+	if (c->run == 0 || c->change > CK_GATHER_CHANGES ||
+	    c->nloops > CK_MAX_DIMS || c->loop > nloops ||
+	    c->nloops > nloops - c->loop)
+		return false;
+	for (uint32_t k = 0; k < c->nloops; k++)
+		if (j->loops[c->loop + k].count == 0)
+			return false;
+	if (c->change && (dtype->size == 0 || c->run % dtype->size))
+		return false;
+	return is_within(j, c, true, j->work.filled) &&
+	       is_within(j, c, false, j->work.results);
+}
+
+/* Copies them, and checks that all of them lead into the slot. */
+static bool take_wants(struct ck_gpujob *j, const struct ck_gather_slot *slot,
+		       const struct ck_gpu_message *m)
+{
+	struct ck_want want;
+	struct ck_cur c;
+	int next;
+
+	j->wish = (struct ck_gpurounds_wish){ .work = &j->work,
+					      .wanted = m->wanted };
+	if (m->wanted == 0)
+		return true;
+	if (m->wanted > CK_GPU_WANTS)
+		return false;
+	j->wish.wants = malloc(m->wanted);
+	if (!j->wish.wants)
+		return false;
+	memcpy(j->wish.wants, slot->wants, m->wanted);
+	c = ck_cur_make(j->wish.wants, m->wanted);
+	while ((next = ck_want_next(&c, &want)) > 0)
+		if (want.at > j->work.filled ||
+		    want.bytes > j->work.filled - want.at)
+			return false;
+	return next == 0;
+}
+
+bool ck_gpujob_take(uint8_t *memory, const struct ck_gpu_message *m,
+		    struct ck_gpujob *j)
+{
+	struct ck_gather_slot slot;
+
+	if (m->filled == 0 || m->filled > CK_GPU_ROOM || m->results == 0 ||
+	    m->results > CK_GPU_ROOM || m->ncopies == 0 ||
+	    m->ncopies > CK_GPU_COPIES || m->nloops > CK_GPU_LOOPS)
+		return false;
+	ck_gpu_slot_at(memory, m->slot, &slot);
+	j->copies = calloc(m->ncopies, sizeof(*j->copies));
+	j->loops = calloc(m->nloops + 1UL, sizeof(*j->loops));
+	if (!j->copies || !j->loops)
+		return false;
+	memcpy(j->copies, slot.copies, m->ncopies * sizeof(*j->copies));
+	memcpy(j->loops, slot.loops, m->nloops * sizeof(*j->loops));
+	j->work = (struct ck_gpu_work){ .fill = m->bare ? NULL : slot.fill,
+					.result = slot.result,
+					.filled = m->filled,
+					.results = m->results,
+					.ncopies = m->ncopies,
+					.copies = j->copies,
+					.loops = j->loops };
+	for (uint32_t i = 0; i < m->ncopies; i++)
+		if (!is_copy_right(j, &j->copies[i], m->nloops))
+			return false;
+	if (m->bare && !m->wanted)
+		return false;
+	return take_wants(j, &slot, m);
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/* gpulink: see gpulink.h. */
+#include "ckptfs/door.h"
+#include "ckptfs/note.h"
+#include "gpulink_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+	LOOK_MSEC =
+		1000, /* from one look for what takes too long to the next */
+	BEGIN_MSEC = 60000,  /* until a mover can be asked */
+	STOPPED_MSEC = 5000, /* without a look */
+	SHORT_MSEC = 5000,   /* a short life of one that has worked */
+	MESSAGES = 1000,     /* that are heard before anything else is done */
+	GONE_MOST = 1,	     /* movers that are gone and have memory */
+	PAUSE_MSEC = 1000,
+	PAUSE_MOST = 60000,
+};
+
+struct ck_gpulink_mover *ck_gpulink_mover_now(const struct ck_gpulink *l)
+{
+	return l->movers && !l->movers->gone ? l->movers : NULL;
+}
+
+/* --- a mover --------------------------------------------------------------------------- */
+
+static void mover_unmap(struct ck_gpulink_mover *m)
+{
+	if (m->memory)
+		(void)munmap(m->memory, m->size);
+	m->memory = NULL;
+}
+
+static void memories_free(struct ck_gpulink_memory *first)
+{
+	while (first) {
+		struct ck_gpulink_memory *next = first->next;
+
+		free(first);
+		first = next;
+	}
+}
+
+static void mover_free(struct ck_gpulink_mover *m)
+{
+	ck_fd_cleanup(&m->sock);
+	mover_unmap(m);
+	memories_free(m->asked);
+	free(m->numbers);
+	free(m);
+}
+
+static struct ck_gpulink_mover *mover_alloc(uint64_t pinned)
+{
+	uint64_t n = ck_min(pinned / ck_gpu_slot_size(), CK_GPU_SLOTS_MOST);
+	struct ck_gpulink_mover *m =
+		calloc(1, sizeof(*m) + n * sizeof(m->slots[0]));
+
+	if (!m)
+		return NULL;
+	m->sock = -1;
+	m->started = ck_msec_now();
+	m->n = (uint32_t)n;
+	m->size = n * ck_gpu_slot_size();
+	return m;
+}
+
+static int mover_map(struct ck_gpulink_mover *m, int memory)
+{
+	void *at = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			memory, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	m->memory = at;
+	for (uint32_t i = 0; i < m->n; i++) {
+		ck_gpu_slot_at(m->memory, i, &m->slots[i].is);
+		m->slots[i].mover = m;
+	}
+	return 0;
+}
+
+static int mover_start(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	ck_auto_fd int memory = ck_door_memory(m->size);
+	int ends[2], rc;
+
+	if (memory < 0)
+		return memory;
+	rc = mover_map(m, memory);
+	if (rc == 0)
+		rc = ck_note_sockets(ends);
+	if (rc)
+		return rc;
+	m->sock = ends[0];
+	rc = l->options.start(l->options.arg, ends[1], memory);
+	close(ends[1]);
+	return rc;
+}
+
+static void tell_failed(struct ck_gpulink *l, int err, const char *text)
+{
+	bool news;
+
+	pthread_mutex_lock(&l->lock);
+	news = l->heard && strcmp(l->text, text) != 0;
+	l->err = err;
+	(void)snprintf(l->text, sizeof(l->text), "%s", text);
+	l->heard = true;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	if (news)
+		ck_log("no GPU is used: %s", ck_show(ck_str_from(text)));
+}
+
+/* The next one. */
+static void start_next(struct ck_gpulink *l)
+{
+	struct ck_gpulink_mover *m = mover_alloc(l->options.pinned);
+	int rc = m ? mover_start(l, m) : -ENOMEM;
+
+	l->next = ck_msec_now() + l->pause;
+	l->pause = (uint32_t)ck_min(l->pause * 2UL, PAUSE_MOST);
+	if (rc) {
+		if (m)
+			mover_free(m);
+		tell_failed(l, -rc,
+			    rc == -EPIPE ? "what starts its process has ended"
+					 : strerror(-rc));
+		return;
+	}
+	pthread_mutex_lock(&l->lock);
+	m->next = l->movers;
+	l->movers = m;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* --- what the mover says --------------------------------------------------------------- */
+
+static void mover_ready(struct ck_gpulink *l, struct ck_gpulink_mover *m,
+			const char *devices)
+{
+	bool again;
+
+	pthread_mutex_lock(&l->lock);
+	m->up = true;
+	l->err = 0;
+	again = l->heard;
+	l->heard = true;
+	(void)snprintf(l->text, sizeof(l->text), "%s", devices);
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	if (again)
+		ck_log("GPUs are used again: %s", devices);
+}
+
+/* Where there is no driver at the start, none is looked for again. */
+static void mover_failed(struct ck_gpulink *l,
+			 const struct ck_gpu_message *message)
+{
+	pthread_mutex_lock(&l->lock);
+	l->over = !l->heard && message->rc == -ENOENT;
+	pthread_mutex_unlock(&l->lock);
+	tell_failed(l, message->rc < 0 ? -message->rc : EIO, message->text);
+}
+
+/* -EAGAIN: it has said all; else it is over with it. */
+static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	struct ck_gpu_message message;
+	int rc = ck_gpu_take(m->sock, &message, NULL);
+
+	if (rc)
+		return rc;
+	switch (message.kind) {
+	case CK_GPU_READY: mover_ready(l, m, message.text); return 0;
+	case CK_GPU_FAILED: mover_failed(l, &message); return -EIO;
+	case CK_GPU_DONE: return ck_gpulink_done(l, m, &message);
+	case CK_GPU_ALLOCATED: return ck_gpulink_allocated(l, m, &message);
+	case CK_GPU_JOINED: ck_gpulink_hear_joined(l, m, &message); return 0;
+	case CK_GPU_ABSENT: ck_gpulink_hear_absent(l, &message); return 0;
+	case CK_GPU_SPREADS: ck_gpulink_hear_spread(l, &message); return 0;
+	case CK_GPU_TURNS: return 0;
+	default: return -EPROTO;
+	}
+}
+
+/* It is not asked any more, and nothing that it does is seen. One that has worked is
+ * replaced at once, unless that was so just before. */
+static void mover_gone(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	uint64_t now = ck_msec_now();
+	bool worked;
+
+	pthread_mutex_lock(&l->lock);
+	worked = m->worked;
+	m->gone = true;
+	m->up = false;
+	ck_gpulink_asked_end(l, m);
+	ck_gpulink_left(l);
+	pthread_mutex_unlock(&l->lock);
+	ck_fd_cleanup(&m->sock);
+	if (!worked)
+		return;
+	l->pause = PAUSE_MSEC;
+	l->next = now - m->started > SHORT_MSEC ? 0 : now + PAUSE_MSEC;
+}
+
+static void hear(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	unsigned left = MESSAGES;
+	int rc;
+
+	do
+		rc = hear_one(l, m);
+	while (rc == 0 && --left);
+	if (left < MESSAGES)
+		ck_gpulink_heard(l, m);
+	if (rc == 0 || rc == -EAGAIN)
+		return;
+	if (rc != -EIO)
+		tell_failed(l, EIO, "its process has ended");
+	mover_gone(l, m);
+}
+
+/* --- what it leaves -------------------------------------------------------------------- */
+
+/* Memory of movers that are gone. */
+static void free_unused(struct ck_gpulink *l)
+{
+	struct ck_gpulink_mover **at = &l->movers, *unused = NULL;
+
+	pthread_mutex_lock(&l->lock);
+	while (*at) {
+		struct ck_gpulink_mover *m = *at;
+
+		if (m->gone && !m->used)
+			mover_unmap(m);
+		if (!m->gone || m->used || m->memories) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		m->next = unused;
+		unused = m;
+	}
+	pthread_mutex_unlock(&l->lock);
+	while (unused) {
+		struct ck_gpulink_mover *next = unused->next;
+
+		mover_free(unused);
+		unused = next;
+	}
+}
+
+/* Whether there is more to be said to the mover, which has no room for it now. */
+static bool clear_away(struct ck_gpulink *l)
+{
+	bool full;
+
+	ck_gpulink_clear(l);
+	full = ck_gpulink_tell_released(l);
+	free_unused(l);
+	return full;
+}
+
+/* Whoever takes so long does not answer at all. */
+static void look(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	uint64_t now = ck_msec_now(), gap = now - l->looked;
+	bool begins;
+
+	if (gap < LOOK_MSEC)
+		return;
+	pthread_mutex_lock(&l->lock);
+	begins = !m->up;
+	/* This process did not run, and it may be that the mover did not, either. */
+	if (l->looked && gap > STOPPED_MSEC)
+		ck_gpulink_forgive(m, gap, now);
+	pthread_mutex_unlock(&l->lock);
+	l->looked = now;
+	if (begins && now - m->started < BEGIN_MSEC)
+		return;
+	if (!begins && !ck_gpulink_is_late(l, m))
+		return;
+	tell_failed(l, EIO, "it does not answer");
+	mover_gone(l, m);
+}
+
+/* Each has memory until nobody has a slot of it. */
+static bool may_start(struct ck_gpulink *l)
+{
+	unsigned gone = 0;
+
+	pthread_mutex_lock(&l->lock);
+	for (const struct ck_gpulink_mover *m = l->movers; m; m = m->next)
+		gone += m->used > 0;
+	pthread_mutex_unlock(&l->lock);
+	return gone <= GONE_MOST && ck_msec_now() >= l->next;
+}
+
+/* --- the thread ------------------------------------------------------------------------ */
+
+/* ending: nothing will be asked of any. */
+static struct ck_gpulink_mover *present(struct ck_gpulink *l, bool *ending)
+{
+	struct ck_gpulink_mover *m;
+
+	pthread_mutex_lock(&l->lock);
+	m = ck_gpulink_mover_now(l);
+	*ending = l->ending || l->over;
+	pthread_mutex_unlock(&l->lock);
+	return m;
+}
+
+static int wait_msec(const struct ck_gpulink *l,
+		     const struct ck_gpulink_mover *m)
+{
+	uint64_t now = ck_msec_now();
+
+	if (m || l->next <= now)
+		return LOOK_MSEC;
+	return (int)ck_min(l->next - now, LOOK_MSEC);
+}
+
+static void *run(void *arg)
+{
+	struct ck_gpulink *l = arg;
+	struct pollfd fds[] = { { .fd = l->wake, .events = POLLIN },
+				{ .events = POLLIN } };
+	struct ck_gpulink_mover *m;
+	eventfd_t n;
+	bool ending, full = false;
+
+	for (m = present(l, &ending); !ending; m = present(l, &ending)) {
+		if (!m && may_start(l)) {
+			start_next(l);
+			continue;
+		}
+		fds[1].fd = m ? m->sock : -1;
+		fds[1].events = full ? POLLIN | POLLOUT : POLLIN;
+		fds[1].revents = 0;
+		(void)poll(fds, CK_ARRAY_SIZE(fds), wait_msec(l, m));
+		if (fds[0].revents)
+			(void)eventfd_read(l->wake, &n);
+		if (fds[1].revents)
+			hear(l, m);
+		m = present(l, &ending);
+		if (m) {
+			ck_gpulink_hand_over(l, m);
+			look(l, m);
+		}
+		full = clear_away(l);
+	}
+	return NULL;
+}
+
+/* --- making ---------------------------------------------------------------------------- */
+
+/* Its thread, if that has something to do. */
+static int begin(struct ck_gpulink *l)
+{
+	int rc;
+
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->wake < 0)
+		return -errno;
+	if (l->options.none) {
+		l->over = true;
+		tell_failed(l, ENOENT, l->options.none);
+		return 0;
+	}
+	rc = ck_thread_start_first(&l->thread, &l->options.first, run, l);
+	l->started = rc == 0;
+	return rc;
+}
+
+int ck_gpulink_make(const struct ck_gpulink_options *options,
+		    struct ck_gpulink **out)
+{
+	struct ck_gpulink *l;
+	int rc;
+
+	if (options->pinned < ck_gpu_slot_size())
+		return -EINVAL;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return -ENOMEM;
+	l->is = (struct ck_gatherer){
+		.piece = CK_GPU_PIECE,
+		.take = ck_gpulink_take,
+		.start = ck_gpulink_start,
+		.interrupt = ck_gpulink_interrupt,
+		.put = ck_gpulink_put,
+		.allocate = ck_gpulink_allocate,
+		.release = ck_gpulink_release,
+		.holds = ck_gpulink_holds,
+	};
+	l->options = *options;
+	l->pause = PAUSE_MSEC;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->changed, NULL);
+	l->job.way = (struct ck_door_way)CK_DOOR_NO_WAY;
+	rc = begin(l);
+	if (rc) {
+		ck_fd_cleanup(&l->wake);
+		free(l);
+		return rc;
+	}
+	*out = l;
+	return 0;
+}
+
+void ck_gpulink_free(struct ck_gpulink *l)
+{
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->ending = true;
+	pthread_mutex_unlock(&l->lock);
+	(void)eventfd_write(l->wake, 1);
+	if (l->started)
+		pthread_join(l->thread, NULL);
+	memories_free(l->released);
+	while (l->movers) {
+		struct ck_gpulink_mover *next = l->movers->next;
+
+		mover_free(l->movers);
+		l->movers = next;
+	}
+	ck_fd_cleanup(&l->wake);
+	ck_gpulink_job_fini(&l->job);
+	pthread_cond_destroy(&l->changed);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+int ck_gpulink_wait(struct ck_gpulink *l, uint32_t msec, struct ck_diag *d)
+{
+	struct timespec end = ck_time_in(CLOCK_REALTIME, msec);
+	int rc = 0;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->heard && rc == 0)
+		rc = pthread_cond_timedwait(&l->changed, &l->lock, &end);
+	if (!l->heard)
+		rc = ck_fail(d, ETIMEDOUT, "they do not answer");
+	else
+		rc = l->err ? ck_fail(d, l->err, "%s", l->text) : 0;
+	pthread_mutex_unlock(&l->lock);
+	return rc;
+}
+
+bool ck_gpulink_is_over(struct ck_gpulink *l)
+{
+	bool over;
+
+	pthread_mutex_lock(&l->lock);
+	over = l->over;
+	pthread_mutex_unlock(&l->lock);
+	return over;
+}
+
+struct ck_gatherer *ck_gpulink_gatherer(struct ck_gpulink *l)
+{
+	return &l->is;
+}

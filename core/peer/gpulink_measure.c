@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpulink_measure: how fast bytes go through a GPU, beside a copy in memory, which is what a
+ * read of files in the page cache costs: all that a gathering could save.
+ */
+#include "ckptfs/memory.h"
+#include "gpulink_internal.h"
+#include "wants.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+
+enum {
+	MOMENT_MSEC = 50,  /* for each */
+	FEW = 4096,	   /* bytes, for how long it takes */
+	AT_A_TIME = 8,	   /* slots, for how much comes */
+	WAIT_MSEC = 5000,  /* for what does not come */
+	LOOK_MSEC = 100,   /* whether somebody still wants to know */
+	MEET_MSEC = 10000, /* until the first round with a rank */
+};
+
+static double seconds(void)
+{
+	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static bool is_stopped(const struct ck_gpulink *l)
+{
+	return __atomic_load_n(&l->stopped, __ATOMIC_ACQUIRE);
+}
+
+void ck_gpulink_stop(struct ck_gpulink *l)
+{
+	__atomic_store_n(&l->stopped, true, __ATOMIC_RELEASE);
+}
+
+/* What is brought: of another rank, if there is a set of hosts. */
+struct load {
+	uint32_t bytes;
+	uint32_t set, rank;
+};
+
+/* One slot on its way. */
+struct trip {
+	struct ck_gather_slot *slot;
+	sem_t *came;
+	int rc;
+};
+
+static void came(struct ck_gather_slot *s, int rc)
+{
+	struct trip *t = s->arg;
+
+	__atomic_store_n(&t->rc, rc, __ATOMIC_RELEASE);
+	sem_post(t->came);
+}
+
+/* As they lie. */
+static void fill(struct trip *t, const struct load *load)
+{
+	struct ck_gather_slot *s = t->slot;
+	const struct ck_want want = { .rank = load->rank,
+				      .bytes = load->bytes };
+
+	s->filled = s->results = load->bytes;
+	s->copies[0] = (struct ck_gather_copy){ .run = load->bytes };
+	s->set = load->set;
+	s->bare = load->set &&
+		  ck_want_put(s->wants, s->wants_most, &s->wanted, &want);
+	s->ncopies = 1;
+	s->nloops = 0;
+	s->done = came;
+	s->arg = t;
+}
+
+/* What does not come soon is not wanted. */
+static void wait_for(struct ck_gpulink *l, struct trip *trips, unsigned n,
+		     sem_t *came)
+{
+	uint64_t end = ck_msec_now() + WAIT_MSEC;
+	unsigned left = n;
+
+	while (left && ck_msec_now() < end && !is_stopped(l)) {
+		struct timespec next = ck_time_in(CLOCK_REALTIME, LOOK_MSEC);
+
+		left -= sem_timedwait(came, &next) == 0;
+	}
+	for (unsigned i = 0; i < n && left; i++)
+		if (__atomic_load_n(&trips[i].rc, __ATOMIC_ACQUIRE) ==
+		    -EINPROGRESS)
+			l->is.interrupt(&l->is, trips[i].slot);
+	while (left)
+		left -= sem_wait(came) == 0;
+}
+
+/* How long so many at a time take, as many as there are slots for; 0: they did not come. */
+static double time_some(struct ck_gpulink *l, unsigned n,
+			const struct load *load)
+{
+	struct trip trips[AT_A_TIME];
+	double begun = seconds(), took;
+	unsigned sent = 0;
+	bool right = true;
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	for (; sent < n; sent++) {
+		struct trip *t = &trips[sent];
+
+		*t = (struct trip){ l->is.take(&l->is), &done, -EINPROGRESS };
+		if (!t->slot)
+			break;
+		fill(t, load);
+		l->is.start(&l->is, t->slot);
+	}
+	wait_for(l, trips, sent, &done);
+	took = seconds() - begun;
+	for (unsigned i = 0; i < sent; i++) {
+		right &= trips[i].rc == 0;
+		if (trips[i].rc != -EINTR)
+			l->is.put(&l->is, trips[i].slot);
+	}
+	sem_destroy(&done);
+	return right && sent == n ? took : 0;
+}
+
+/* The best of a moment. */
+static double best(struct ck_gpulink *l, unsigned n, const struct load *load,
+		   double end)
+{
+	double least = 0;
+
+	do {
+		double took = time_some(l, n, load);
+
+		if (took <= 0)
+			break;
+		if (least <= 0 || took < least)
+			least = took;
+	} while (seconds() < end);
+	return least;
+}
+
+/* False: nothing comes. */
+static bool measure_load(struct ck_gpulink *l, const struct load *where,
+			 struct ck_gpulink_rate *out)
+{
+	const struct load little = { FEW, where->set, where->rank };
+	const struct load much = { CK_GPU_PIECE, where->set, where->rank };
+	double begun = seconds(), few, many;
+	unsigned n;
+
+	pthread_mutex_lock(&l->lock);
+	n = l->movers ? (unsigned)ck_min(l->movers->n, AT_A_TIME) : 0;
+	pthread_mutex_unlock(&l->lock);
+	if (n == 0)
+		return false;
+	few = best(l, 1, &little, begun + MOMENT_MSEC / 2000.0);
+	many = best(l, n, &much, begun + MOMENT_MSEC / 1000.0);
+	if (few <= 0 || many <= 0)
+		return false;
+	out->usec = few * 1e6;
+	out->gbps = (double)n * CK_GPU_PIECE / many / 1e9;
+	return true;
+}
+
+/* The first round has to wait until ranks have met. */
+bool ck_gpulink_measure_rank(struct ck_gpulink *l, uint32_t set, uint32_t rank,
+			     struct ck_gpulink_rate *out)
+{
+	const struct load where = { FEW, set, rank };
+	double end = seconds() + MEET_MSEC / 1000.0;
+	const struct timespec pause = { .tv_nsec = 100000000 };
+
+	*out = (struct ck_gpulink_rate){ 0 };
+	while (time_some(l, 1, &where) <= 0 || !measure_load(l, &where, out)) {
+		if (seconds() > end || is_stopped(l) ||
+		    ck_gpulink_why_absent(l, set, rank, NULL, 0))
+			return false;
+		(void)nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+static struct ck_gpulink_rate measure_here(void)
+{
+	size_t bytes = (size_t)AT_A_TIME * CK_GPU_PIECE;
+	uint8_t *memory = ck_pages_alloc(2 * bytes);
+	double end = seconds() + MOMENT_MSEC / 1000.0, least = 0;
+
+	if (!memory)
+		return (struct ck_gpulink_rate){ 0 };
+	memset(memory, 1, 2 * bytes);
+	do {
+		double begun = seconds(), took;
+
+		memcpy(memory + bytes, memory, bytes);
+		__asm__ volatile("" ::"r"(memory) : "memory");
+		took = seconds() - begun;
+		if (least <= 0 || took < least)
+			least = took;
+	} while (seconds() < end);
+	ck_pages_free(memory, 2 * bytes);
+	return (struct ck_gpulink_rate){
+		.gbps = (double)bytes / least / 1e9,
+		.usec = least * 1e6 * FEW / (double)bytes,
+	};
+}
+
+/* Measured when somebody first wants to know it. Two at once may both do that: either's
+ * figure may stay. */
+static struct ck_gpulink_rate rate_here(struct ck_gpulink *l)
+{
+	struct ck_gpulink_rate rate;
+
+	pthread_mutex_lock(&l->lock);
+	rate = l->here;
+	pthread_mutex_unlock(&l->lock);
+	if (rate.gbps > 0)
+		return rate;
+	rate = measure_here();
+	pthread_mutex_lock(&l->lock);
+	l->here = rate;
+	pthread_mutex_unlock(&l->lock);
+	return rate;
+}
+
+void ck_gpulink_measure(struct ck_gpulink *l)
+{
+	(void)measure_load(l, &(struct load){ 0 }, &l->gpu);
+}
+
+bool ck_gpulink_works(const struct ck_gpulink *l)
+{
+	return l->gpu.gbps > 0;
+}
+
+bool ck_gpulink_is_faster(struct ck_gpulink *l)
+{
+	return l->gpu.gbps > rate_here(l).gbps;
+}
+
+/* --- as rows --------------------------------------------------------------------------- */
+
+static void print_rate(const struct ck_gpulink_rate *r, struct ck_buf *out)
+{
+	if (r->gbps > 0)
+		ck_buf_printf(out, "%.6f,%.1f", r->gbps, r->usec);
+	else
+		ck_buf_text(out, ",");
+}
+
+/* The host's name has no letters that a field cannot have; what is wrong may. */
+static void print_text(const char *text, struct ck_buf *out)
+{
+	ck_buf_text(out, ",\"");
+	for (const char *p = ck_show(ck_str_from(text)); *p; p++)
+		ck_buf_printf(out, "%s%c", *p == '"' ? "\"" : "", *p);
+	ck_buf_text(out, "\"");
+}
+
+void ck_gpulink_print(struct ck_gpulink *l, bool gathers, struct ck_buf *out)
+{
+	char text[CK_GPU_TEXT];
+	bool up;
+
+	pthread_mutex_lock(&l->lock);
+	up = l->movers && l->movers->up;
+	memcpy(text, l->err ? l->text : "its process is being replaced",
+	       l->err ? sizeof(text) : sizeof("its process is being replaced"));
+	pthread_mutex_unlock(&l->lock);
+	ck_buf_printf(out, "%s,gpu,", l->options.host);
+	print_rate(&l->gpu, out);
+	ck_buf_printf(out, ",%s", up && gathers ? "yes" : "no");
+	if (!up)
+		print_text(text, out);
+	ck_buf_text(out, "\n");
+}
+
+void ck_gpulink_print_rounds(const char *host,
+			     const struct ck_gpulink_rate *rate, bool used,
+			     const char *why, struct ck_buf *out)
+{
+	ck_buf_printf(out, "%s,nccl,", host);
+	print_rate(rate, out);
+	ck_buf_printf(out, ",%s", used ? "yes" : "no");
+	if (why)
+		print_text(why, out);
+	ck_buf_text(out, "\n");
+}
+
+void ck_gpulink_print_file(struct ck_gpulink *l, bool gathers,
+			   struct ck_buf *out)
+{
+	const struct ck_gpulink_rate here = rate_here(l);
+
+	ck_buf_printf(out, "%s,file,", l->options.host);
+	print_rate(&here, out);
+	ck_buf_printf(out, ",%s\n", gathers ? "no" : "yes");
+}

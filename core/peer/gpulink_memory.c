@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpulink_memory: allocations on a device, which are the mover's. They go with it: who has
+ * one of a mover that is gone has nothing, and gives it back all the same.
+ */
+#include "gpulink_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+enum { LOOK_MSEC = 50 }; /* from one look whether it is wanted to the next */
+
+/* --- numbers. All under the lock ------------------------------------------------------- */
+
+/* The least that is not in use; 0: there is none, or no memory. */
+static uint32_t number_take(struct ck_gpulink_mover *m)
+{
+	size_t i = 1;
+	uint8_t *grown;
+
+	while (i < m->nnumbers && m->numbers[i])
+		i++;
+	if (i >= CK_GPU_MEMORIES)
+		return 0;
+	if (i >= m->nnumbers) {
+		grown = ck_grow(m->numbers, &m->numbers_cap, m->nnumbers,
+				i + 1 - m->nnumbers, 1);
+		if (!grown)
+			return 0;
+		m->numbers = grown;
+		memset(grown + m->nnumbers, 0, i + 1 - m->nnumbers);
+		m->nnumbers = i + 1;
+	}
+	m->numbers[i] = 1;
+	return (uint32_t)i;
+}
+
+/* The mover has it no more, or never had. */
+static void forget(struct ck_gpulink_memory *memory)
+{
+	memory->mover->numbers[memory->number] = 0;
+	memory->mover->memories--;
+	free(memory);
+}
+
+/* --- asking ---------------------------------------------------------------------------- */
+
+/* Under the lock. The mover's struct stays until the memory is forgotten. -EAGAIN: it cannot be
+ * told now. */
+static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
+	       const struct ck_gather_want *want)
+{
+	struct ck_gpulink_mover *m = ck_gpulink_mover_now(l);
+	struct ck_gpu_message message = { .kind = CK_GPU_ALLOCATE,
+					  .bytes = want->bytes,
+					  .with_file = want->with_file };
+	int rc;
+
+	if (!m || !m->up)
+		return -EOPNOTSUPP;
+	message.memory = number_take(m);
+	if (message.memory == 0)
+		return -ENOMEM;
+	memcpy(message.uuid, want->uuid, sizeof(message.uuid));
+	rc = ck_gpu_send(m->sock, &message, false);
+	if (rc) {
+		m->numbers[message.memory] = 0;
+		return rc == -EAGAIN ? rc : -EOPNOTSUPP;
+	}
+	memory->mover = m;
+	memory->number = message.memory;
+	memory->since = ck_msec_now();
+	memory->next = m->asked;
+	m->asked = memory;
+	m->memories++;
+	return 0;
+}
+
+/* Under the lock. False: nobody wants it any more. */
+static bool wait_a_little(struct ck_gpulink *l,
+			  const struct ck_gather_want *want)
+{
+	struct timespec end = ck_time_in(CLOCK_REALTIME, LOOK_MSEC);
+
+	if (__atomic_load_n(want->unwanted, __ATOMIC_ACQUIRE))
+		return false;
+	(void)pthread_cond_timedwait(&l->changed, &l->lock, &end);
+	return true;
+}
+
+/* Under the lock. One that does not even hear it is replaced, or hears it later. */
+static int ask_soon(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
+		    const struct ck_gather_want *want)
+{
+	int rc;
+
+	while ((rc = ask(l, memory, want)) == -EAGAIN)
+		if (!wait_a_little(l, want))
+			return -EINTR;
+	return rc;
+}
+
+/* Under the lock. */
+static int wait_for(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
+		    const struct ck_gather_want *want)
+{
+	while (memory->state == GPU_MEMORY_ASKED && wait_a_little(l, want))
+		;
+	if (memory->state == GPU_MEMORY_ANSWERED)
+		return memory->rc;
+	memory->state = GPU_MEMORY_UNWANTED;
+	return -EINTR;
+}
+
+int ck_gpulink_allocate(struct ck_gatherer *is,
+			const struct ck_gather_want *want,
+			struct ck_gather_memory **out)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	struct ck_gpulink_memory *memory = calloc(1, sizeof(*memory));
+	int rc;
+
+	if (!memory)
+		return -ENOMEM;
+	pthread_mutex_lock(&l->lock);
+	rc = ask_soon(l, memory, want);
+	if (rc) {
+		free(memory);
+	} else {
+		rc = wait_for(l, memory, want);
+		if (rc && memory->state == GPU_MEMORY_ANSWERED)
+			forget(memory);
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (rc == 0)
+		*out = &memory->is;
+	return rc;
+}
+
+/* --- answers --------------------------------------------------------------------------- */
+
+static void take_place(struct ck_gather_memory *m,
+		       const struct ck_gpu_message *message)
+{
+	m->size = message->bytes;
+	memcpy(m->handle, message->handle, sizeof(m->handle));
+	memcpy(m->token, message->token, sizeof(m->token));
+	memcpy(m->socket, message->text, sizeof(m->socket) - 1);
+}
+
+/* Under the lock. NULL: nobody has asked for it. */
+static struct ck_gpulink_memory *take_asked(struct ck_gpulink_mover *m,
+					    uint32_t number)
+{
+	struct ck_gpulink_memory **at = &m->asked, *found;
+
+	while (*at && (*at)->number != number)
+		at = &(*at)->next;
+	found = *at;
+	if (found)
+		*at = found->next;
+	return found;
+}
+
+/* Under the lock. What nobody waits for is given back at once. */
+static void answered(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
+		     int rc)
+{
+	if (memory->state == GPU_MEMORY_ASKED) {
+		memory->rc = rc;
+		memory->state = GPU_MEMORY_ANSWERED;
+		pthread_cond_broadcast(&l->changed);
+	} else if (rc) {
+		forget(memory);
+	} else {
+		memory->next = l->released;
+		l->released = memory;
+	}
+}
+
+int ck_gpulink_allocated(struct ck_gpulink *l, struct ck_gpulink_mover *m,
+			 const struct ck_gpu_message *message)
+{
+	struct ck_gpulink_memory *memory;
+
+	pthread_mutex_lock(&l->lock);
+	memory = take_asked(m, message->memory);
+	if (memory) {
+		take_place(&memory->is, message);
+		answered(l, memory, message->rc == -EINTR ? -EIO : message->rc);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return memory ? 0 : -EPROTO;
+}
+
+void ck_gpulink_asked_end(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	while (m->asked)
+		answered(l, take_asked(m, m->asked->number), -EOPNOTSUPP);
+}
+
+/* --- giving back ----------------------------------------------------------------------- */
+
+/* Of a socket most of whose room is left: what is asked by others finds some, too. */
+static bool has_room(int sock)
+{
+	struct pollfd fd = { .fd = sock, .events = POLLOUT };
+
+	return poll(&fd, 1, 0) == 1;
+}
+
+/* Under the lock. Whether the mover knows that it is not used any more, or is gone; *full:
+ * there is no room to tell it now. */
+static bool tell_released(struct ck_gpulink_memory *memory, bool *full)
+{
+	const struct ck_gpu_message message = { .kind = CK_GPU_RELEASE,
+						.memory = memory->number };
+	struct ck_gpulink_mover *m = memory->mover;
+
+	if (!m->gone && ck_gpulink_is_aimed_at(m, memory))
+		return false;
+	*full = !m->gone && (!has_room(m->sock) ||
+			     ck_gpu_send(m->sock, &message, false) == -EAGAIN);
+	if (*full)
+		return false;
+	forget(memory);
+	return true;
+}
+
+bool ck_gpulink_tell_released(struct ck_gpulink *l)
+{
+	bool full = false;
+
+	pthread_mutex_lock(&l->lock);
+	while (l->released) {
+		struct ck_gpulink_memory *next = l->released->next;
+
+		if (!tell_released(l->released, &full))
+			break;
+		l->released = next;
+	}
+	pthread_mutex_unlock(&l->lock);
+	return full;
+}
+
+void ck_gpulink_release(struct ck_gatherer *is, struct ck_gather_memory *m)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	struct ck_gpulink_memory *memory = (struct ck_gpulink_memory *)m;
+
+	pthread_mutex_lock(&l->lock);
+	memory->next = l->released;
+	l->released = memory;
+	pthread_mutex_unlock(&l->lock);
+	if (ck_gpulink_tell_released(l))
+		(void)eventfd_write(l->wake, 1);
+}
+
+bool ck_gpulink_holds(struct ck_gatherer *is, const struct ck_gather_memory *m)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	const struct ck_gpulink_memory *memory =
+		(const struct ck_gpulink_memory *)m;
+	bool holds;
+
+	pthread_mutex_lock(&l->lock);
+	holds = !memory->mover->gone;
+	pthread_mutex_unlock(&l->lock);
+	return holds;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpulink_slots: slots of the memory that a mount has with its mover. One that is on its way
+ * is the mover's until that has answered, or is gone, also if nobody waits any more.
+ */
+#include "gpulink_internal.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+
+enum {
+	SLOW_MSEC = 1000, /* that nothing takes on a mover that is well */
+	/* Looks, of a second at least, in which one that is well says something: it may be
+	 * in calls of NCCL and the driver for half of that. Time in which the mount itself
+	 * did not run is not counted. */
+	SILENT_MOST = 8,
+};
+
+static bool is_at_mover(const struct ck_gpulink_slot *slot)
+{
+	return slot->state == GPU_SLOT_ON_WAY || slot->state == GPU_SLOT_LEFT;
+}
+
+bool ck_gpulink_is_aimed_at(const struct ck_gpulink_mover *m,
+			    const struct ck_gpulink_memory *memory)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (is_at_mover(&m->slots[i]) &&
+		    m->slots[i].is.memory == &memory->is)
+			return true;
+	return false;
+}
+
+/* Under the lock. */
+static void slot_free(struct ck_gpulink_slot *slot)
+{
+	slot->state = GPU_SLOT_FREE;
+	slot->mover->used--;
+}
+
+/* --- functions of the gatherer ------------------------------------------------------------ */
+
+/* One that is slow gets nothing more to do until it has done what it has. */
+static struct ck_gpulink_slot *find_free(struct ck_gpulink *l)
+{
+	struct ck_gpulink_mover *m = ck_gpulink_mover_now(l);
+
+	if (!m || !m->up || m->slow)
+		return NULL;
+	for (uint32_t i = 0; i < m->n; i++)
+		if (m->slots[i].state == GPU_SLOT_FREE)
+			return &m->slots[i];
+	return NULL;
+}
+
+struct ck_gather_slot *ck_gpulink_take(struct ck_gatherer *is)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	struct ck_gpulink_slot *slot;
+
+	pthread_mutex_lock(&l->lock);
+	slot = find_free(l);
+	if (slot) {
+		slot->state = GPU_SLOT_TAKEN;
+		slot->unwanted = false;
+		slot->mover->used++;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!slot)
+		return NULL;
+	slot->is.filled = slot->is.results = 0;
+	slot->is.ncopies = slot->is.nloops = 0;
+	slot->is.memory = NULL;
+	slot->is.wanted = 0;
+	slot->is.bare = false;
+	return &slot->is;
+}
+
+void ck_gpulink_put(struct ck_gatherer *is, struct ck_gather_slot *s)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	struct ck_gpulink_slot *slot = (struct ck_gpulink_slot *)s;
+	bool last;
+
+	pthread_mutex_lock(&l->lock);
+	slot_free(slot);
+	last = slot->mover->used == 0 && slot->mover->gone;
+	pthread_mutex_unlock(&l->lock);
+	if (last)
+		(void)eventfd_write(l->wake, 1);
+}
+
+static struct ck_gpu_message message_of(const struct ck_gpulink_slot *slot)
+{
+	const struct ck_gather_slot *s = &slot->is;
+	const struct ck_gpulink_memory *memory =
+		(const struct ck_gpulink_memory *)s->memory;
+
+	return (struct ck_gpu_message){
+		.kind = CK_GPU_GATHER,
+		.slot = (uint32_t)(slot - slot->mover->slots),
+		.use = slot->use,
+		.filled = s->filled,
+		.results = s->results,
+		.ncopies = s->ncopies,
+		.nloops = s->nloops,
+		.wanted = s->wanted,
+		.set = s->set,
+		.bare = s->bare,
+		.memory = memory ? memory->number : 0,
+		.at = memory ? s->at : 0,
+	};
+}
+
+/* Under the lock. Memory of another mover is gone. As of ck_gpu_send(). */
+static int send(struct ck_gpulink_slot *slot)
+{
+	const struct ck_gpulink_memory *memory =
+		(const struct ck_gpulink_memory *)slot->is.memory;
+	struct ck_gpu_message message;
+
+	if (slot->unwanted || slot->mover->gone ||
+	    (memory && memory->mover != slot->mover))
+		return -ECANCELED;
+	slot->use++;
+	message = message_of(slot);
+	return ck_gpu_send(slot->mover->sock, &message, false);
+}
+
+/* What the mover is not told will be found by the thread, as all that it leaves is. */
+void ck_gpulink_start(struct ck_gatherer *is, struct ck_gather_slot *s)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	struct ck_gpulink_slot *slot = (struct ck_gpulink_slot *)s;
+	int rc;
+
+	pthread_mutex_lock(&l->lock);
+	rc = send(slot);
+	slot->state = GPU_SLOT_ON_WAY;
+	slot->since = rc ? 0 : ck_msec_now();
+	slot->lost = rc == -EPIPE || rc == -ECONNRESET;
+	pthread_mutex_unlock(&l->lock);
+	if (rc)
+		(void)eventfd_write(l->wake, 1);
+}
+
+void ck_gpulink_interrupt(struct ck_gatherer *is, struct ck_gather_slot *s)
+{
+	struct ck_gpulink *l = (struct ck_gpulink *)is;
+	struct ck_gpulink_slot *slot = (struct ck_gpulink_slot *)s;
+
+	pthread_mutex_lock(&l->lock);
+	slot->unwanted = true;
+	pthread_mutex_unlock(&l->lock);
+	(void)eventfd_write(l->wake, 1);
+}
+
+/* --- what becomes of them ------------------------------------------------------------------ */
+
+/* Nobody waits for it any more: it is the mover's for as long as that may write to it. */
+static void slot_leave(struct ck_gpulink *l, struct ck_gpulink_slot *slot)
+{
+	slot->is.done(&slot->is, -EINTR);
+	pthread_mutex_lock(&l->lock);
+	if (slot->since && !slot->mover->gone)
+		slot->state = GPU_SLOT_LEFT;
+	else
+		slot_free(slot);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* It is the user's again. */
+static void slot_end(struct ck_gpulink *l, struct ck_gpulink_slot *slot, int rc)
+{
+	pthread_mutex_lock(&l->lock);
+	slot->state = GPU_SLOT_TAKEN;
+	pthread_mutex_unlock(&l->lock);
+	slot->is.done(&slot->is, rc);
+}
+
+int ck_gpulink_done(struct ck_gpulink *l, struct ck_gpulink_mover *m,
+		    const struct ck_gpu_message *message)
+{
+	struct ck_gpulink_slot *slot;
+	bool right, waits;
+
+	if (message->slot >= m->n)
+		return -EPROTO;
+	slot = &m->slots[message->slot];
+	pthread_mutex_lock(&l->lock);
+	right = is_at_mover(slot) && slot->since && message->use == slot->use;
+	waits = right && slot->state == GPU_SLOT_ON_WAY;
+	if (right && !waits)
+		slot_free(slot);
+	m->worked |= right && message->rc == 0;
+	pthread_mutex_unlock(&l->lock);
+	/* Its rc says nothing of an interrupt, which is ours. */
+	if (waits)
+		slot_end(l, slot, message->rc == -EINTR ? -EIO : message->rc);
+	return right ? 0 : -EPROTO;
+}
+
+/* Of a slot: whether it will not be answered, or nobody wants to know. Under the lock. */
+static bool is_over(const struct ck_gpulink_slot *slot, int *rc)
+{
+	if (slot->state != GPU_SLOT_ON_WAY)
+		return false;
+	*rc = slot->unwanted ? -EINTR : -EIO;
+	return slot->unwanted || slot->mover->gone ||
+	       (slot->since == 0 && !slot->lost);
+}
+
+static struct ck_gpulink_slot *find_over(struct ck_gpulink *l, int *rc)
+{
+	struct ck_gpulink_slot *found = NULL;
+
+	pthread_mutex_lock(&l->lock);
+	for (struct ck_gpulink_mover *m = l->movers; m && !found; m = m->next)
+		for (uint32_t i = 0; i < m->n && !found; i++) {
+			struct ck_gpulink_slot *slot = &m->slots[i];
+
+			if (m->gone && slot->state == GPU_SLOT_LEFT)
+				slot_free(slot);
+			else if (is_over(slot, rc))
+				found = slot;
+		}
+	pthread_mutex_unlock(&l->lock);
+	return found;
+}
+
+void ck_gpulink_clear(struct ck_gpulink *l)
+{
+	struct ck_gpulink_slot *slot;
+	int rc;
+
+	while ((slot = find_over(l, &rc))) {
+		if (rc == -EINTR)
+			slot_leave(l, slot);
+		else
+			slot_end(l, slot, rc);
+	}
+}
+
+void ck_gpulink_heard(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	pthread_mutex_lock(&l->lock);
+	m->silent = 0;
+	pthread_mutex_unlock(&l->lock);
+}
+
+void ck_gpulink_forgive(struct ck_gpulink_mover *m, uint64_t msec, uint64_t now)
+{
+	m->started = ck_min(m->started + msec, now);
+	for (uint32_t i = 0; i < m->n; i++)
+		if (m->slots[i].since)
+			m->slots[i].since = ck_min(m->slots[i].since + msec,
+						   now);
+	for (struct ck_gpulink_memory *a = m->asked; a; a = a->next)
+		a->since = ck_min(a->since + msec, now);
+}
+
+bool ck_gpulink_is_late(struct ck_gpulink *l, struct ck_gpulink_mover *m)
+{
+	uint64_t now, longest = 0;
+	bool waits, late;
+
+	pthread_mutex_lock(&l->lock);
+	waits = m->asked != NULL;
+	/* Not before: others send meanwhile. */
+	now = ck_msec_now();
+	for (uint32_t i = 0; i < m->n; i++)
+		if (is_at_mover(&m->slots[i]) && m->slots[i].since) {
+			longest = ck_max(longest, now - m->slots[i].since);
+			waits = true;
+		}
+	for (const struct ck_gpulink_memory *a = m->asked; a; a = a->next)
+		longest = ck_max(longest, now - a->since);
+	m->slow = longest > SLOW_MSEC;
+	m->silent = waits ? m->silent + 1 : 0;
+	late = longest > l->options.timeout_msec || m->silent > SILENT_MOST;
+	pthread_mutex_unlock(&l->lock);
+	return late;
+}

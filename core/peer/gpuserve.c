@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpuserve: see gpuserve.h. While something is on its way the GPUs are asked again and again
+ * whether it is done, for what comes of a slot in tens of microseconds cannot wait for a
+ * timer; else it sleeps.
+ */
+#include "ckptfs/gpuserve.h"
+#include "ckptfs/gpu.h"
+#include "gpuhand.h"
+#include "gpujob.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* An allocation. */
+struct memory {
+	struct ck_gpu_memory is;
+	uint8_t token[CK_GPUHAND_TOKEN];
+	uint32_t on_way; /* works that go there */
+	bool used;
+};
+
+struct serving {
+	int sock;
+	struct memory **memories; /* by number; there is no 0; or NULL */
+	size_t nmemories, memories_cap;
+	uint8_t *memory;
+	size_t size;
+	uint32_t slots;
+	struct ck_gpujob *jobs; /* by slot */
+	struct ck_gpu *gpu;
+	struct ck_gpu_spread spread;
+	struct ck_gpuhand hand;
+	uint32_t on_way;
+	uint64_t said;	   /* when it said that it turns, in ms */
+	uint32_t *waiting; /* slots for which there was no room; a queue */
+	uint32_t first, nwaiting;
+	/* To a rank of a job: */
+	struct ck_gpurounds *rounds; /* NULL: there is none */
+	int rank, rank_memory;
+	uint32_t set; /* of the job */
+	bool stuck;   /* something of it does not end */
+	int rc;	      /* of the mount's socket */
+};
+
+/* Its slot is free for another one. */
+static int answer(struct serving *s, struct ck_gpujob *j, int rc)
+{
+	const struct ck_gpu_message m = {
+		.kind = CK_GPU_DONE,
+		.slot = (uint32_t)(j - s->jobs),
+		.use = j->use,
+		.rc = rc,
+	};
+
+	if (j->memory)
+		s->memories[j->memory]->on_way--;
+	j->on_way = false;
+	s->on_way--;
+	ck_gpujob_clear(j);
+	return ck_gpu_send(s->sock, &m, true);
+}
+
+/* --- rounds ---------------------------------------------------------------------------- */
+
+static void wish_failed(void *arg, struct ck_gpurounds_wish *w, int rc)
+{
+	struct serving *s = arg;
+	int sent = answer(s, (struct ck_gpujob *)w->work, rc);
+
+	if (sent)
+		s->rc = sent;
+}
+
+static void joined(void *arg, int rc, const char *text)
+{
+	struct serving *s = arg;
+	struct ck_gpu_message m = { .kind = CK_GPU_JOINED,
+				    .rc = rc,
+				    .set = s->set };
+
+	(void)snprintf(m.text, sizeof(m.text), "%.*s", CK_GPU_TEXT - 1, text);
+	if (s->sock >= 0 && !s->rc)
+		s->rc = ck_gpu_send(s->sock, &m, true);
+	if (s->sock < 0 && rc && rc != -EPIPE)
+		ck_log("no bytes go by NCCL: %s", ck_show(ck_str_from(text)));
+}
+
+static void absent(void *arg, uint32_t rank, struct ck_str why)
+{
+	struct serving *s = arg;
+	struct ck_gpu_message m = { .kind = CK_GPU_ABSENT,
+				    .set = s->set,
+				    .rank = rank };
+
+	(void)snprintf(m.text, sizeof(m.text), "%.*s", (int)why.len, why.p);
+	if (s->sock >= 0 && !s->rc)
+		s->rc = ck_gpu_send(s->sock, &m, true);
+}
+
+/* -EIO: something of it does not end. */
+static int leave(struct serving *s)
+{
+	bool right = ck_gpurounds_free(s->rounds);
+
+	s->rounds = NULL;
+	s->stuck |= !right;
+	ck_fd_cleanup(&s->rank);
+	ck_fd_cleanup(&s->rank_memory);
+	return right ? 0 : -EIO;
+}
+
+/* Takes the descriptors. */
+static int join(struct serving *s, int sock, int memory, uint64_t size)
+{
+	struct ck_gpurounds_options o = {
+		.gpu = s->gpu,
+		.sock = sock,
+		.memory = memory,
+		.size = size,
+		.failed = wish_failed,
+		.joined = joined,
+		.absent = absent,
+		.arg = s,
+	};
+	int rc = leave(s);
+
+	s->rank = sock;
+	s->rank_memory = memory;
+	if (rc)
+		return rc;
+	rc = ck_gpurounds_make(&o, &s->rounds);
+	if (rc)
+		joined(s, rc, strerror(-rc));
+	return 0;
+}
+
+static int take_join(struct serving *s, const struct ck_gpu_message *m,
+		     const int files[static CK_GPU_FILES])
+{
+	s->set = m->set;
+	return join(s, files[0], files[1], m->bytes);
+}
+
+/* The mount goes on without, but not a process that is there for nothing else. */
+static int turn_rounds(struct serving *s)
+{
+	int rc = s->rounds ? ck_gpurounds_turn(s->rounds) : 0;
+
+	if (rc == 0)
+		return s->rc;
+	if (rc != -ECANCELED)
+		joined(s, rc,
+		       rc == -EPIPE ? "the job has ended" : strerror(-rc));
+	if (leave(s))
+		return -EIO;
+	return s->sock < 0 ? -EPIPE : s->rc;
+}
+
+/* --- what is asked --------------------------------------------------------------------- */
+
+/* In the order in which they came. */
+static void start_waiting(struct serving *s)
+{
+	while (s->nwaiting) {
+		struct ck_gpujob *j = &s->jobs[s->waiting[s->first]];
+
+		if (s->gpu->start(s->gpu, &j->work) == -EAGAIN)
+			return;
+		s->first = (s->first + 1) % s->slots;
+		s->nwaiting--;
+	}
+}
+
+static struct memory *memory_of(struct serving *s, uint32_t number)
+{
+	struct memory *m = number < s->nmemories ? s->memories[number] : NULL;
+
+	return m && m->used ? m : NULL;
+}
+
+/* Where the result goes. */
+static bool take_place(struct serving *s, const struct ck_gpu_message *m,
+		       struct ck_gpujob *j)
+{
+	struct memory *memory;
+
+	j->memory = m->memory;
+	if (m->memory == 0)
+		return true;
+	memory = memory_of(s, m->memory);
+	if (!memory || m->at % CK_GATHER_ALIGN || m->at > memory->is.size ||
+	    m->results > memory->is.size - m->at)
+		return false;
+	memory->on_way++;
+	j->work.to = &memory->is;
+	j->work.to_at = m->at;
+	return true;
+}
+
+static int take_gather(struct serving *s, const struct ck_gpu_message *m)
+{
+	struct ck_gpujob *j;
+
+	if (m->slot >= s->slots)
+		return -EPROTO;
+	j = &s->jobs[m->slot];
+	if (j->on_way || !ck_gpujob_take(s->memory, m, j) ||
+	    !take_place(s, m, j))
+		return -EPROTO;
+	j->on_way = true;
+	j->use = m->use;
+	if (s->on_way++ == 0)
+		s->said = ck_msec_now();
+	if (m->wanted && s->rounds && m->set == s->set)
+		ck_gpurounds_add(s->rounds, &j->wish);
+	else if (m->wanted)
+		wish_failed(s, &j->wish, -EREMOTEIO);
+	else
+		s->waiting[(s->first + s->nwaiting++) % s->slots] = m->slot;
+	return s->rc;
+}
+
+/* Makes room for the number. */
+static struct memory *memory_new(struct serving *s, uint32_t number)
+{
+	size_t n = s->nmemories;
+	struct memory **grown, *new;
+
+	if (number == 0 || number >= CK_GPU_MEMORIES)
+		return NULL;
+	if (number >= n) {
+		grown = ck_grow(s->memories, &s->memories_cap, n,
+				number + 1 - n, sizeof(*grown));
+		if (!grown)
+			return NULL;
+		memset(grown + n, 0, (number + 1 - n) * sizeof(*grown));
+		s->memories = grown;
+		s->nmemories = number + 1UL;
+	}
+	if (!s->memories[number])
+		s->memories[number] = calloc(1, sizeof(**grown));
+	new = s->memories[number];
+	return new && !new->used ? new : NULL;
+}
+
+/* How others open it. */
+static int describe(const struct serving *s, struct memory *m,
+		    struct ck_gpu_message *answer)
+{
+	answer->bytes = m->is.size;
+	memcpy(answer->handle, m->is.handle, sizeof(answer->handle));
+	if (m->is.file < 0)
+		return 0;
+	(void)snprintf(answer->text, sizeof(answer->text), "%s", s->hand.name);
+	if (ck_gpuhand_token(m->token))
+		return -EIO;
+	memcpy(answer->token, m->token, sizeof(answer->token));
+	return 0;
+}
+
+static int take_allocate(struct serving *s, const struct ck_gpu_message *m)
+{
+	struct ck_gpu_message answer = { .kind = CK_GPU_ALLOCATED,
+					 .memory = m->memory };
+	struct memory *new = memory_new(s, m->memory);
+
+	if (!new || m->bytes == 0)
+		return -EPROTO;
+	answer.rc = s->gpu->allocate(s->gpu, m->uuid, m->bytes, m->with_file,
+				     &new->is);
+	new->used = answer.rc == 0;
+	if (new->used)
+		answer.rc = describe(s, new, &answer);
+	if (new->used && answer.rc) {
+		s->gpu->release(s->gpu, &new->is);
+		new->used = false;
+	}
+	new->on_way = 0;
+	return ck_gpu_send(s->sock, &answer, true);
+}
+
+/* Of all tokens, in the same time: nobody learns from that how near he was. */
+static int file_of(void *arg, const uint8_t *token)
+{
+	struct serving *s = arg;
+	int found = -1;
+
+	for (size_t i = 0; i < s->nmemories; i++) {
+		const struct memory *m = s->memories[i];
+		uint8_t differs = 0;
+
+		if (!m)
+			continue;
+		for (size_t k = 0; k < CK_GPUHAND_TOKEN; k++)
+			differs |= (uint8_t)(token[k] ^ m->token[k]);
+		if (m->used && m->is.file >= 0 && !differs)
+			found = m->is.file;
+	}
+	return found;
+}
+
+static int take_release(struct serving *s, const struct ck_gpu_message *m)
+{
+	struct memory *memory = memory_of(s, m->memory);
+
+	if (!memory || memory->on_way)
+		return -EPROTO;
+	s->gpu->release(s->gpu, &memory->is);
+	memory->used = false;
+	return 0;
+}
+
+/* -EAGAIN: nothing more is asked now. */
+static int take_one(struct serving *s)
+{
+	int files[CK_GPU_FILES], rc;
+	struct ck_gpu_message m;
+
+	if (s->sock < 0)
+		return -EAGAIN;
+	rc = ck_gpu_take(s->sock, &m, files);
+	if (rc == 0 && m.kind == CK_GPU_JOIN)
+		return take_join(s, &m, files);
+	ck_fd_cleanup(&files[0]);
+	ck_fd_cleanup(&files[1]);
+	if (rc)
+		return rc;
+	switch (m.kind) {
+	case CK_GPU_GATHER: return take_gather(s, &m);
+	case CK_GPU_ALLOCATE: return take_allocate(s, &m);
+	case CK_GPU_RELEASE: return take_release(s, &m);
+	default: return -EPROTO;
+	}
+}
+
+/* --- what is done ---------------------------------------------------------------------- */
+
+/* Not if there is a trouble, with which all of them are done, and may be on their way still: the
+ * mount would give back their memory. */
+static int answer_done(struct serving *s)
+{
+	struct ck_gpu_work *w;
+	int rc = 0;
+
+	while (rc == 0 && (w = s->gpu->done(s->gpu)) &&
+	       !s->gpu->trouble(s->gpu))
+		rc = answer(s, (struct ck_gpujob *)w, w->rc);
+	return rc;
+}
+
+static int say(int sock, enum ck_gpu_kind kind, int rc, const char *text)
+{
+	struct ck_gpu_message m = { .kind = kind, .rc = rc };
+
+	(void)snprintf(m.text, sizeof(m.text), "%.*s", CK_GPU_TEXT - 1, text);
+	return ck_gpu_send(sock, &m, true);
+}
+
+static int say_spread(struct serving *s)
+{
+	const struct ck_gpu_spread *p = &s->spread;
+	struct ck_gpu_message m = { .kind = CK_GPU_SPREADS,
+				    .rc = p->rc,
+				    .set = p->used,
+				    .bytes = p->rate,
+				    .at = p->nsec };
+
+	(void)snprintf(m.text, sizeof(m.text), "%.*s", CK_GPU_TEXT - 1,
+		       p->text);
+	return s->sock < 0 ? 0 : ck_gpu_send(s->sock, &m, true);
+}
+
+/* Whoever waits knows that he does not wait in vain. */
+static int say_turns(struct serving *s)
+{
+	const struct ck_gpu_message m = { .kind = CK_GPU_TURNS };
+	uint64_t now = ck_msec_now();
+
+	if (s->on_way == 0 || now - s->said < CK_GPU_TURNS_MSEC)
+		return 0;
+	s->said = now;
+	return ck_gpu_send(s->sock, &m, true);
+}
+
+/* --- serving --------------------------------------------------------------------------- */
+
+/* Microseconds; UINT32_MAX: however long. What waits for a round needs no haste. */
+static uint32_t next_look(const struct serving *s)
+{
+	enum { SOON_USEC = 20 };
+
+	uint32_t usec = UINT32_MAX;
+
+	if (s->on_way > ck_gpurounds_open(s->rounds))
+		return SOON_USEC;
+	if (s->rounds)
+		usec = ck_gpurounds_wait(s->rounds);
+	if (s->on_way)
+		usec = (uint32_t)ck_min(usec, CK_GPU_TURNS_MSEC * 1000);
+	return (uint32_t)ck_min(usec, ck_gpuhand_wait(&s->hand));
+}
+
+/* Until something is asked, or may be done. */
+static void wait_a_little(struct serving *s)
+{
+	uint32_t usec = next_look(s);
+	const struct timespec soon = { .tv_sec = usec / 1000000,
+				       .tv_nsec = usec % 1000000 * 1000L };
+	struct pollfd fds[2 + CK_GPUHAND_POLL];
+
+	fds[0] = (struct pollfd){ .fd = s->sock, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = s->rounds ? s->rank : -1 };
+	if (s->rounds)
+		fds[1].events = ck_gpurounds_events(s->rounds);
+	ck_gpuhand_fds(&s->hand, fds + 2);
+	if (ppoll(fds, CK_ARRAY_SIZE(fds), usec < UINT32_MAX ? &soon : NULL,
+		  NULL) > 0)
+		ck_gpuhand_serve(&s->hand, fds + 2, file_of, s);
+}
+
+static int serve(struct serving *s)
+{
+	const char *trouble = NULL;
+	int rc;
+
+	do {
+		wait_a_little(s);
+		do
+			rc = take_one(s);
+		while (rc == 0);
+		if (rc != -EAGAIN)
+			break;
+		start_waiting(s);
+		rc = turn_rounds(s);
+		if (rc == 0)
+			rc = answer_done(s);
+		if (rc == 0)
+			rc = say_turns(s);
+		if (rc == 0 && s->gpu->spread(s->gpu, &s->spread))
+			rc = say_spread(s);
+		trouble = s->gpu->trouble(s->gpu);
+	} while (rc == 0 && !trouble);
+	if (rc == -EPIPE)
+		return 0;
+	if (rc == -EPROTO)
+		trouble = "it was asked for what cannot be";
+	if (s->stuck && !trouble)
+		trouble = "NCCL does not end a round";
+	if (!trouble)
+		return rc;
+	if (s->sock >= 0)
+		(void)say(s->sock, CK_GPU_FAILED, -EIO, trouble);
+	return rc ? rc : -EIO;
+}
+
+static int map(struct serving *s, int memory)
+{
+	struct stat st;
+
+	if (s->sock < 0)
+		return 0;
+	if (fstat(memory, &st))
+		return -errno;
+	s->size = (size_t)st.st_size;
+	s->slots = (uint32_t)ck_min(s->size / ck_gpu_slot_size(),
+				    CK_GPU_SLOTS_MOST);
+	if (s->slots == 0)
+		return -EINVAL;
+	s->memory = mmap(NULL, s->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 memory, 0);
+	if (s->memory == MAP_FAILED) {
+		s->memory = NULL;
+		return -errno;
+	}
+	s->jobs = calloc(s->slots, sizeof(*s->jobs));
+	s->waiting = calloc(s->slots, sizeof(*s->waiting));
+	return s->jobs && s->waiting ? 0 : -ENOMEM;
+}
+
+static int open_gpus(struct serving *s,
+		     const struct ck_gpuserve_options *options,
+		     struct ck_diag *d)
+{
+	struct ck_gpu_options gpus = { .devices = options->devices,
+				       .n = options->n,
+				       .memory = s->memory,
+				       .size = s->size,
+				       .room = CK_GPU_ROOM,
+				       .spreading = options->spreading };
+	int rc = ck_gpu_open(&gpus, &s->gpu, d);
+	bool spreads;
+
+	if (rc)
+		return rc;
+	spreads = options->spreading && s->gpu->n > 1;
+	rc = ck_gpuhand_open(&s->hand);
+	if (rc)
+		return ck_fail(d, -rc, "its socket: %s", strerror(-rc));
+	if (options->opened)
+		rc = options->opened(spreads, d);
+	if (rc == 0)
+		rc = s->gpu->begin_spread(s->gpu, d);
+	if (rc == 0 && s->gpu->spread(s->gpu, &s->spread) && say_spread(s))
+		rc = ck_fail(d, EPIPE, "its mount is gone");
+	if (rc == 0 && options->opened && spreads && !s->spread.used)
+		rc = options->opened(false, d);
+	return rc;
+}
+
+static void serving_fini(struct serving *s)
+{
+	(void)leave(s);
+	if (s->stuck) /* its process ends soon, and gives all back */
+		return;
+	for (size_t i = 0; i < s->nmemories; i++) {
+		if (s->memories[i] && s->memories[i]->used)
+			s->gpu->release(s->gpu, &s->memories[i]->is);
+		free(s->memories[i]);
+	}
+	if (s->gpu)
+		s->gpu->close(s->gpu);
+	ck_gpuhand_close(&s->hand);
+	for (uint32_t i = 0; s->jobs && i < s->slots; i++)
+		ck_gpujob_clear(&s->jobs[i]);
+	free(s->jobs);
+	free(s->waiting);
+	free(s->memories);
+	if (s->memory)
+		(void)munmap(s->memory, s->size);
+}
+
+/* What became of that. */
+static int say_begun(const struct serving *s, int rank, int rc,
+		     const struct ck_diag *d)
+{
+	if (s->sock < 0 && rc) {
+		ck_log("no bytes go by NCCL: %s", d->text);
+		ck_gpurounds_decline(rank, d->text);
+	}
+	if (s->sock < 0)
+		return rc;
+	if (rc == 0)
+		return say(s->sock, CK_GPU_READY, 0, s->gpu->devices);
+	(void)say(s->sock, CK_GPU_FAILED, rc, d->text);
+	return rc;
+}
+
+int ck_gpuserve_run(const struct ck_gpuserve_options *options)
+{
+	struct serving s = { .sock = options->sock,
+			     .hand.listener = -1,
+			     .rank = -1,
+			     .rank_memory = -1 };
+	struct ck_diag d = { 0 };
+	int rc = map(&s, options->memory);
+
+	if (rc)
+		(void)ck_fail(&d, -rc, "its memory: %s", strerror(-rc));
+	else
+		rc = open_gpus(&s, options, &d);
+	rc = say_begun(&s, options->rounds_sock, rc, &d);
+	if (rc == 0 && options->rounds_sock >= 0)
+		rc = join(&s, fcntl(options->rounds_sock, F_DUPFD_CLOEXEC, 0),
+			  fcntl(options->rounds_memory, F_DUPFD_CLOEXEC, 0),
+			  options->rounds_size);
+	if (rc == 0)
+		rc = serve(&s);
+	serving_fini(&s);
+	return rc;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpulink: joins the process of a mount to its mover of GPUs: a gatherer. Bytes lie in memory
+ * that both have. A mover that dies, loses a GPU or answers no more is replaced; until the
+ * next one is up, and if there is none, all is gathered where it was before.
+ */
+#ifndef CKPTFS_GPULINK_H
+#define CKPTFS_GPULINK_H
+
+#include "ckptfs/door.h"
+#include "ckptfs/gatherer.h"
+#include "ckptfs/privileges.h"
+
+struct ck_gpulink; /* opaque */
+
+struct ck_gpulink_options {
+	uint64_t pinned;       /* bytes of that memory */
+	uint32_t timeout_msec; /* that one gathering may take */
+	/* Starts a mover, of which these are the ends: they stay the link's. The one before
+	 * is ended, whatever it does. Called in the link's thread, and while it is
+	 * made. 0 or an error. */
+	int (*start)(void *arg, int sock, int memory);
+	void *arg;
+	const char
+		*none; /* NULL, or why there is no driver: nothing is started */
+	struct ck_first first; /* of the link's thread */
+	const char *host;      /* the name of this one, for reports; borrowed */
+};
+
+/* Starts its thread, and the first mover. -EINVAL: not one slot has room; -ENOMEM, errors
+ * of ck_thread_start_first(), of memory and sockets. */
+CK_MUST_USE int ck_gpulink_make(const struct ck_gpulink_options *options,
+				struct ck_gpulink **out);
+/* Nobody has a slot any more. NULL is allowed. */
+void ck_gpulink_free(struct ck_gpulink *l);
+/* Waits until the first mover is up, or has failed, at most msec. -ETIMEDOUT; the errno of
+ * that. Why is in d; of those after it the log says so. */
+CK_MUST_USE int ck_gpulink_wait(struct ck_gpulink *l, uint32_t msec,
+				struct ck_diag *d);
+/* Whether there was no driver: no mover was up, and none will be started. */
+CK_MUST_USE bool ck_gpulink_is_over(struct ck_gpulink *l);
+/* Measures how fast bytes go through a GPU, for a moment. Waits for that. No one else has
+ * slots yet. */
+void ck_gpulink_measure(struct ck_gpulink *l);
+
+/* --- rounds ---------------------------------------------------------------------------- */
+
+/* What was measured of a way. */
+struct ck_gpulink_rate {
+	double gbps, usec; /* 0: it was not */
+};
+
+/* A job that the mover is to take part in, instead of one before: a link to its rank here.
+ * Takes the descriptors. set: its number, which is not 0. Any thread. */
+void ck_gpulink_join(struct ck_gpulink *l, const struct ck_door_way *way,
+		     uint32_t set);
+/* Waits until it takes part in that one, at most msec. -ETIMEDOUT; -ESTALE: another one is
+ * there; else why it does not, which is in d. */
+CK_MUST_USE int ck_gpulink_joined(struct ck_gpulink *l, uint32_t set,
+				  uint32_t msec, struct ck_diag *d);
+/* How fast bytes of a rank of that job come, to the device and from there to here. False:
+ * none have come. Waits for that. */
+CK_MUST_USE bool ck_gpulink_measure_rank(struct ck_gpulink *l, uint32_t set,
+					 uint32_t rank,
+					 struct ck_gpulink_rate *out);
+/* Why that rank of that job takes no part in rounds, if it has said that. out may be NULL, with
+ * size 0. */
+bool ck_gpulink_why_absent(struct ck_gpulink *l, uint32_t set, uint32_t rank,
+			   char *out, size_t size);
+/* Nothing is measured any more: whoever waits for that returns soon. Any thread. */
+void ck_gpulink_stop(struct ck_gpulink *l);
+/* For `status`, and for .ckptfs/paths: the version of NCCL and where it was found, or why
+ * there are no rounds now. Whether there are. */
+bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size);
+
+/* --- several devices ------------------------------------------------------------------- */
+
+/* Whether bytes for one GPU come by the links of all, from there by NCCL. */
+struct ck_gpulink_spread {
+	bool heard; /* the mover has said something of it */
+	bool used;
+	int rc; /* why it cannot be; 0: it can */
+	struct ck_gpulink_rate rate;
+	char text[512]; /* NCCL's version and file, or why */
+};
+
+/* As the mover that there is, or was, has said it last. */
+void ck_gpulink_spread(struct ck_gpulink *l, struct ck_gpulink_spread *out);
+
+/* --- as rows --------------------------------------------------------------------------- */
+
+/* Whether something came of it. */
+CK_MUST_USE bool ck_gpulink_works(const struct ck_gpulink *l);
+/* Whether the GPU was faster than a copy in memory is, which is measured for a moment when
+ * that or print_file() first needs it. */
+CK_MUST_USE bool ck_gpulink_is_faster(struct ck_gpulink *l);
+struct ck_gatherer *ck_gpulink_gatherer(struct ck_gpulink *l);
+
+/* For .ckptfs/paths: a row for the way by GPUs. gathers: reads go there. */
+void ck_gpulink_print(struct ck_gpulink *l, bool gathers, struct ck_buf *out);
+/* A row for what comes by NCCL from a host: used, or why not. */
+void ck_gpulink_print_rounds(const char *host,
+			     const struct ck_gpulink_rate *rate, bool used,
+			     const char *why, struct ck_buf *out);
+/* The same for files of this host, where nobody else measures that. */
+void ck_gpulink_print_file(struct ck_gpulink *l, bool gathers,
+			   struct ck_buf *out);
+
+#endif

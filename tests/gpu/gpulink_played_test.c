@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpulink: a mover of GPUs that is played by the test: it leaves one slot unanswered, answers
+ * others all the time, answers what was asked before, or hears nothing for a while. Whoever
+ * waits is told in time.
+ */
+#include "tap.h"
+
+#include "../../core/peer/gpulink_internal.h"
+#include "ckptfs/gpulink.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	TIMES = 10, /* so fast time passes for the link, if it is to */
+	PINNED = 16 << 20,
+	OPEN_MSEC = 20000,
+	SOON_MSEC = 10000,
+	MEMORIES = 600, /* more than a socket has room to tell of */
+};
+
+static atomic_bool hurries, /* time, for the link */
+	holds;		    /* its thread, once it was woken */
+static atomic_bool is_held;
+
+uint64_t __wrap_ck_msec_now(void);
+uint64_t __real_ck_msec_now(void);
+int __wrap_eventfd_read(int fd, eventfd_t *out);
+int __real_eventfd_read(int fd, eventfd_t *out);
+
+uint64_t __wrap_ck_msec_now(void)
+{
+	return __real_ck_msec_now() * (atomic_load(&hurries) ? TIMES : 1);
+}
+
+int __wrap_eventfd_read(int fd, eventfd_t *out)
+{
+	while (atomic_load(&holds)) {
+		atomic_store(&is_held, true);
+		(void)poll(NULL, 0, 1);
+	}
+	return __real_eventfd_read(fd, out);
+}
+
+/* A gathering. */
+struct one {
+	struct ck_gather_slot *slot;
+	sem_t *done;
+	int rc;
+};
+
+static void came(struct ck_gather_slot *s, int rc)
+{
+	struct one *o = s->arg;
+
+	o->rc = rc;
+	sem_post(o->done);
+}
+
+/* --- the mover ------------------------------------------------------------------------- */
+
+struct played {
+	struct ck_gpulink *link;
+	atomic_int sock;
+	int memory;
+	pthread_t thread;
+	bool wrong_use;	 /* it answers an earlier use of a slot */
+	uint32_t silent; /* slot that it does not answer */
+	bool turns;	 /* and says that it is there */
+	atomic_bool over, deaf;
+	atomic_uint released; /* memories, as it was told */
+};
+
+static int played_start(void *arg, int sock, int memory)
+{
+	struct played *p = arg;
+
+	if (p->sock >= 0)
+		return -EBUSY; /* there is one only */
+	p->sock = dup(sock);
+	p->memory = dup(memory);
+	return 0;
+}
+
+/* An answer to what was heard. False: there is none. */
+static bool played_answers(struct played *p, struct ck_gpu_message *m)
+{
+	switch (m->kind) {
+	case CK_GPU_ALLOCATE:
+		m->kind = CK_GPU_ALLOCATED;
+		m->rc = 0;
+		return true;
+	case CK_GPU_RELEASE: atomic_fetch_add(&p->released, 1); return false;
+	case CK_GPU_GATHER:
+		m->kind = CK_GPU_DONE;
+		m->use -= p->wrong_use;
+		return m->slot != p->silent;
+	default: return false;
+	}
+}
+
+static void *played_run(void *arg)
+{
+	struct played *p = arg;
+	struct ck_gpu_message m = { .kind = CK_GPU_READY, .text = "played" };
+
+	while (p->sock < 0)
+		(void)poll(NULL, 0, 1);
+	if (ck_gpu_send(p->sock, &m, true))
+		return NULL;
+	while (!atomic_load(&p->over)) {
+		struct pollfd fd = { .fd = p->sock, .events = POLLIN };
+
+		m = (struct ck_gpu_message){ .kind = CK_GPU_TURNS };
+		if (p->turns && ck_gpu_send(p->sock, &m, true))
+			break;
+
+		if (atomic_load(&p->deaf) || poll(&fd, 1, 10) != 1) {
+			(void)poll(NULL, 0, 1);
+			continue;
+		}
+		if (ck_gpu_take(p->sock, &m, NULL))
+			break;
+		if (played_answers(p, &m) && ck_gpu_send(p->sock, &m, true))
+			break;
+	}
+	return NULL;
+}
+
+static void played_begin(struct played *p, uint32_t timeout_msec)
+{
+	struct ck_gpulink_options options = { .pinned = PINNED,
+					      .timeout_msec = timeout_msec,
+					      .start = played_start,
+					      .arg = p,
+					      .host = "here" };
+	struct ck_diag d = { 0 };
+
+	p->sock = -1;
+	if (ck_thread_start(&p->thread, played_run, p) ||
+	    ck_gpulink_make(&options, &p->link) ||
+	    ck_gpulink_wait(p->link, OPEN_MSEC, &d))
+		abort();
+}
+
+/* With more time than a test has; and none of what is sent has come. */
+static struct ck_gatherer *set_out(struct played *p, sem_t *done)
+{
+	sem_init(done, 0, 0);
+	played_begin(p, 30000);
+	return ck_gpulink_gatherer(p->link);
+}
+
+/* As if it has died. */
+static void played_die(struct played *p)
+{
+	atomic_store(&p->over, true);
+	pthread_join(p->thread, NULL);
+	close(p->sock);
+}
+
+static void played_end(struct played *p)
+{
+	if (!atomic_load(&p->over))
+		played_die(p);
+	ck_gpulink_free(p->link);
+	close(p->memory);
+}
+
+/* --- gatherings ---------------------------------------------------------------------------- */
+
+/* The slot that comes first is sent, whatever is in it. */
+static struct ck_gather_slot *send_any(struct ck_gatherer *g, struct one *o,
+				       sem_t *done)
+{
+	struct ck_gather_slot *s = g->take(g);
+
+	if (!s)
+		return NULL;
+	*o = (struct one){ .slot = s, .done = done, .rc = 1 };
+	s->copies[0] = (struct ck_gather_copy){ .run = 16 };
+	s->filled = s->results = 16;
+	s->ncopies = 1;
+	s->done = came;
+	s->arg = o;
+	g->start(g, s);
+	return s;
+}
+
+static bool comes_in(sem_t *done, unsigned msec)
+{
+	struct timespec end = ck_time_in(CLOCK_REALTIME, msec);
+	int rc;
+
+	do
+		rc = sem_timedwait(done, &end);
+	while (rc && errno == EINTR);
+	return rc == 0;
+}
+
+/* --- tests ----------------------------------------------------------------------------- */
+
+/* One is never answered, and others all the time. */
+static void test_starved(void)
+{
+	struct played p = { .silent = 0 };
+	uint64_t begun;
+	struct one victim, other;
+	struct ck_gatherer *g;
+	unsigned others = 0;
+	sem_t done, more;
+
+	sem_init(&done, 0, 0);
+	sem_init(&more, 0, 0);
+	played_begin(&p, 1500);
+	g = ck_gpulink_gatherer(p.link);
+	ok(send_any(g, &victim, &done) != NULL);
+	begun = ck_msec_now();
+	while (sem_trywait(&done) && ck_msec_now() - begun < SOON_MSEC) {
+		if (send_any(g, &other, &more)) {
+			others += comes_in(&more, SOON_MSEC);
+			g->put(g, other.slot);
+		}
+		(void)poll(NULL, 0, 20);
+	}
+	printf("# %u others\n", others);
+	eq_err(victim.rc, -EIO);
+	ok(others > 10 && ck_msec_now() - begun < 5000);
+	g->put(g, victim.slot);
+	played_end(&p);
+}
+
+/* One that takes long gets nothing more to do; who is interrupted does not wait. */
+static void test_interrupted(void)
+{
+	struct played p = { .silent = 0 };
+	struct one first, second;
+	struct ck_gatherer *g;
+	uint64_t begun;
+	sem_t done;
+
+	g = set_out(&p, &done);
+	ok(send_any(g, &first, &done) != NULL);
+	begun = ck_msec_now();
+	while (send_any(g, &second, &done) &&
+	       ck_msec_now() - begun < SOON_MSEC) {
+		ok(comes_in(&done, SOON_MSEC));
+		g->put(g, second.slot);
+		(void)poll(NULL, 0, 100);
+	}
+	ok(ck_msec_now() - begun < 4000);
+	g->interrupt(g, first.slot);
+	ok(comes_in(&done, 500));
+	eq_err(first.rc, -EINTR);
+	/* It is the mover's still. */
+	ok(!g->take(g));
+	played_end(&p);
+}
+
+/* An answer of an earlier use is none. */
+static void test_wrong_use(void)
+{
+	struct played p = { .silent = UINT32_MAX, .wrong_use = true };
+	struct ck_gatherer *g;
+	struct one o;
+	sem_t done;
+
+	g = set_out(&p, &done);
+	ok(send_any(g, &o, &done) != NULL);
+	ok(comes_in(&done, SOON_MSEC));
+	eq_err(o.rc, -EIO);
+	g->put(g, o.slot);
+	played_end(&p);
+}
+
+static struct ck_gather_memory *allocate(struct ck_gatherer *g)
+{
+	const bool unwanted = false;
+	const struct ck_gather_want want = { .bytes = 16,
+					     .unwanted = &unwanted };
+	struct ck_gather_memory *memory;
+
+	return g->allocate(g, &want, &memory) ? NULL : memory;
+}
+
+/* Much is given back while it hears nothing: what is asked of it then waits, and does not
+ * fail. */
+static void test_deaf(void)
+{
+	static struct ck_gather_memory *all[MEMORIES];
+	struct played p = { .silent = UINT32_MAX };
+	struct ck_gatherer *g;
+	unsigned n = 0;
+	uint64_t begun;
+	struct one o;
+	sem_t done;
+
+	g = set_out(&p, &done);
+	while (n < MEMORIES && (all[n] = allocate(g)))
+		n++;
+	eq_u64(n, MEMORIES);
+	atomic_store(&p.deaf, true);
+	while (n > 0)
+		g->release(g, all[--n]);
+	ok(send_any(g, &o, &done) != NULL);
+	ok(!comes_in(&done, 100));
+	atomic_store(&p.deaf, false);
+	ok(comes_in(&done, SOON_MSEC));
+	eq_err(o.rc, 0);
+	g->put(g, o.slot);
+	begun = ck_msec_now();
+	while (p.released < MEMORIES && ck_msec_now() - begun < SOON_MSEC)
+		(void)poll(NULL, 0, 1);
+	eq_u64(p.released, MEMORIES);
+	played_end(&p);
+}
+
+struct asked {
+	struct ck_gatherer *g;
+	struct ck_gather_memory *memory;
+	sem_t done;
+};
+
+static void *ask_run(void *arg)
+{
+	struct asked *a = arg;
+
+	a->memory = allocate(a->g);
+	sem_post(&a->done);
+	return NULL;
+}
+
+/* What it cannot be asked for now it is asked for later. */
+static void test_no_room(void)
+{
+	const struct ck_gpu_message m = { .kind = CK_GPU_RELEASE };
+	struct played p = { .silent = UINT32_MAX };
+	struct asked a = { 0 };
+	pthread_t thread;
+
+	sem_init(&a.done, 0, 0);
+	played_begin(&p, 30000);
+	a.g = ck_gpulink_gatherer(p.link);
+	atomic_store(&p.deaf, true);
+	(void)poll(NULL, 0, 50); /* it may be hearing something */
+	while (ck_gpu_send(p.link->movers->sock, &m, false) == 0)
+		;
+	if (ck_thread_start(&thread, ask_run, &a))
+		abort();
+	ok(!comes_in(&a.done, 200));
+	atomic_store(&p.deaf, false);
+	ok(comes_in(&a.done, SOON_MSEC));
+	pthread_join(thread, NULL);
+	ok(a.memory != NULL);
+	if (a.memory)
+		a.g->release(a.g, a.memory);
+	played_end(&p);
+}
+
+/* The link's thread knows nothing that comes from now on. */
+static void hold(struct played *p)
+{
+	atomic_store(&is_held, false);
+	atomic_store(&holds, true);
+	(void)eventfd_write(p->link->wake, 1);
+	while (!atomic_load(&is_held))
+		(void)poll(NULL, 0, 1);
+}
+
+static struct ck_gatherer *gatherer;
+static atomic_bool held_then;
+
+static void came_of_memory(struct ck_gather_slot *s, int rc)
+{
+	atomic_store(&held_then, gatherer->holds(gatherer, s->memory));
+	came(s, rc);
+}
+
+/* Regression: who asks one that has died, before that is known, is told what he would be told
+ * later: nothing fails while its memory seems to be there. */
+static void test_just_died(void)
+{
+	const bool unwanted = false;
+	const struct ck_gather_want want = { .bytes = 16,
+					     .unwanted = &unwanted };
+	struct played p = { .silent = UINT32_MAX };
+	struct ck_gather_memory *memory, *other;
+	struct ck_gather_slot *s;
+	struct ck_gatherer *g;
+	sem_t done;
+	struct one o = { .rc = 1, .done = &done };
+
+	gatherer = g = set_out(&p, &done);
+	memory = allocate(g);
+	s = g->take(g);
+	if (!memory || !s)
+		abort();
+	hold(&p);
+	played_die(&p);
+	eq_err(g->allocate(g, &want, &other), -EOPNOTSUPP);
+	s->memory = memory;
+	s->filled = s->results = 16;
+	s->done = came_of_memory;
+	s->arg = &o;
+	g->start(g, s);
+	ok(g->holds(g, memory));
+	atomic_store(&holds, false);
+	ok(comes_in(&done, SOON_MSEC));
+	eq_err(o.rc, -EIO);
+	ok(!atomic_load(&held_then));
+	g->put(g, s);
+	g->release(g, memory);
+	played_end(&p);
+}
+
+/* Whether something has come within so many milliseconds of the link's time, in which that looks
+ * as often as it may. */
+static bool comes_in_haste(struct played *p, sem_t *done, unsigned msec)
+{
+	uint64_t end = __real_ck_msec_now() + msec / TIMES;
+	bool came = false;
+
+	while (!came && __real_ck_msec_now() < end) {
+		(void)eventfd_write(p->link->wake, 1);
+		came = comes_in(done, 2);
+	}
+	return came;
+}
+
+/* Regression: one that is stopped, or does not return from a call, is not waited for as long as
+ * one gathering may take; one that says that it is there is. */
+static void test_silent(bool turns)
+{
+	struct played p = { .silent = 0, .turns = turns };
+	struct ck_gatherer *g;
+	struct one o;
+	sem_t done;
+
+	g = set_out(&p, &done);
+	atomic_store(&hurries, true);
+	ok(send_any(g, &o, &done) != NULL);
+	ok(!comes_in_haste(&p, &done, 5000));
+	if (turns) {
+		ok(!comes_in_haste(&p, &done, 10000));
+	} else {
+		ok(comes_in_haste(&p, &done, 20000));
+		eq_err(o.rc, -EIO);
+		g->put(g, o.slot);
+	}
+	atomic_store(&hurries, false);
+	played_end(&p);
+}
+
+/* Regression: time in which this process was stopped is not the mover's fault. */
+static void test_stopped_here(void)
+{
+	struct played p = { .silent = 0, .turns = true };
+	struct ck_gatherer *g;
+	struct one o;
+	sem_t done;
+
+	g = set_out(&p, &done);
+	ok(send_any(g, &o, &done) != NULL);
+	usleep(1500000);
+	atomic_store(&hurries, true); /* many minutes later, at once */
+	ok(!comes_in_haste(&p, &done, 3000));
+	atomic_store(&hurries, false);
+	played_end(&p);
+}
+
+static void *look_run(void *arg)
+{
+	struct ck_gpulink *l = arg;
+
+	return ck_gpulink_is_late(l, l->movers) ? l : NULL;
+}
+
+/* Regression: what is sent while somebody begins to look is not late. */
+static void test_sent_while_looked(void)
+{
+	struct played p = { .silent = UINT32_MAX };
+	struct ck_gather_slot *s;
+	struct ck_gpulink_slot *slot;
+	pthread_t thread;
+	void *late;
+
+	played_begin(&p, 1000);
+	s = ck_gpulink_gatherer(p.link)->take(ck_gpulink_gatherer(p.link));
+	slot = (struct ck_gpulink_slot *)s;
+	pthread_mutex_lock(&p.link->lock);
+	if (ck_thread_start(&thread, look_run, p.link))
+		abort();
+	(void)poll(NULL, 0, 100);
+	slot->state = GPU_SLOT_ON_WAY;
+	slot->since = ck_msec_now();
+	pthread_mutex_unlock(&p.link->lock);
+	pthread_join(thread, &late);
+	ok(!late);
+	pthread_mutex_lock(&p.link->lock);
+	slot->state = GPU_SLOT_TAKEN;
+	pthread_mutex_unlock(&p.link->lock);
+	ck_gpulink_gatherer(p.link)->put(ck_gpulink_gatherer(p.link), s);
+	played_end(&p);
+}
+
+static int first_fails(void *arg)
+{
+	(void)arg;
+	return -EACCES;
+}
+
+static int start_counts(void *arg, int sock, int memory)
+{
+	(void)sock, (void)memory;
+	atomic_fetch_add((atomic_uint *)arg, 1);
+	return 0;
+}
+
+/* What its thread has to do first fails. */
+static void test_not_begun(void)
+{
+	atomic_uint starts = 0;
+	struct ck_gpulink_options options = { .pinned = PINNED,
+					      .timeout_msec = 1000,
+					      .start = start_counts,
+					      .first = { first_fails, NULL },
+					      .arg = &starts,
+					      .host = "here" };
+	struct ck_gpulink *link;
+
+	eq_err(ck_gpulink_make(&options, &link), -EACCES);
+	eq_u64(atomic_load(&starts), 0);
+}
+
+int main(void)
+{
+	test_not_begun();
+	test_sent_while_looked();
+	test_starved();
+	test_interrupted();
+	test_wrong_use();
+	test_deaf();
+	test_no_room();
+	test_just_died();
+	test_silent(false);
+	test_silent(true);
+	test_stopped_here();
+	return tap_done();
+}
