@@ -11,7 +11,9 @@
 #include "ckptfs/privileges.h"
 #include "ckptfs/serve.h"
 #include "commands.h"
+#include "gpus.h"
 #include "launched.h"
+#include "rank_rounds.h"
 #include "shelter.h"
 #include "starter.h"
 
@@ -32,6 +34,8 @@ enum {
 	OPEN_MOST = 1024,     /* files, at a time */
 	SILENCE_MSEC = 25000, /* of the mount's rank, after which it is over */
 	RANKS_MOST = 65536,
+	ROUND_SECONDS =
+		30, /* that a round by NCCL may take, if nothing is said */
 };
 
 static const uint64_t memory_most = 256 << 20; /* bytes for answers */
@@ -43,6 +47,8 @@ struct serving {
 	bool user;	   /* whose launcher has started them */
 	struct ck_launched launched;
 	struct ck_door_way way;
+	const char *nccl; /* GPUs for rounds; NULL: there are none */
+	struct ck_rank_rounds rounds;
 	struct ck_serve_options options;
 };
 
@@ -109,7 +115,39 @@ static int enter(struct serving *s)
 	s->options.link = s->way.sock;
 	s->options.memory = s->way.memory;
 	s->options.size = s->way.size;
-	return CK_EXIT_FINE;
+	/* The mount has the process of rounds then, and hands this on to it. */
+	rc = s->nccl ? ck_door_enter(s->door, &s->rounds.way) : 0;
+	return rc ? fail("the mount", rc) : CK_EXIT_FINE;
+}
+
+/* Before there is MPI, or anything that a process that is started should not have. That
+ * there is none is no reason not to serve. */
+static void rounds_start(struct serving *s)
+{
+	struct ck_diag d = { 0 };
+
+	if (s->nccl && !s->door && !s->launched.place &&
+	    ck_rank_rounds_start(&s->rounds, s->nccl,
+				 s->launched.options.hosts.net, &d))
+		(void)ck_trouble("serve: no rounds by NCCL: %s", d.text);
+}
+
+static void use_rounds(struct serving *s)
+{
+	const struct ck_rank_mount *mount = &s->launched.mount;
+	const struct ck_door_way *way = mount->rounds.sock >= 0
+						? &mount->rounds
+						: &s->rounds.way;
+	uint32_t timeout = s->launched.options.hosts.timeout;
+
+	s->options.rounds = (struct ck_serve_rounds){
+		.link = way->sock,
+		.memory = way->memory,
+		.size = way->size,
+		.msec = (timeout ? timeout : ROUND_SECONDS) * 1000,
+		.used = s->nccl != NULL,
+		.allowed = s->user, /* each rank has its own options */
+	};
 }
 
 /* A host without that directory offers nothing. */
@@ -189,6 +227,7 @@ static int prepare(struct serving *s, const char *source)
 
 	keep_memory();
 	s->options.stop = take_signals();
+	rounds_start(s);
 	if (s->options.stop < 0)
 		rc = fail("signals", s->options.stop);
 	else if (s->mpi)
@@ -234,6 +273,7 @@ static int serve(struct serving *s)
 	s->options.ending = ending;
 	s->options.arg = s;
 	s->options.silence_msec = SILENCE_MSEC;
+	use_rounds(s);
 	rc = ck_serve_run(&s->options);
 	s->options.xport = NULL;
 	(void)alarm(0);
@@ -247,6 +287,7 @@ static void serving_fini(struct serving *s)
 	ck_data_owner_free(s->options.owner);
 	ck_fd_cleanup(&s->options.stop);
 	ck_door_way_fini(&s->way);
+	ck_rank_rounds_end(&s->rounds);
 	ck_launched_fini(&s->launched);
 }
 
@@ -260,6 +301,7 @@ static int take_letter(struct serving *s, int letter)
 	case 'D': s->door = optarg; break;
 	case 'M': s->mpi = true; break;
 	case 'R': s->ranks = optarg; break;
+	case 'n': s->nccl = optarg; break;
 	case 'm': l->place = optarg; break;
 	case 's': l->survive = true; break;
 	case 'o': l->texts[l->ntexts++] = optarg; break;
@@ -285,6 +327,7 @@ static int parse(struct serving *s, int argc, char **argv)
 		{ "door", required_argument, NULL, 'D' },
 		{ "mpi", no_argument, NULL, 'M' },
 		{ "ranks", required_argument, NULL, 'R' },
+		{ "nccl", required_argument, NULL, 'n' },
 		{ "mount", required_argument, NULL, 'm' },
 		{ "survive", no_argument, NULL, 's' },
 		{ NULL, 0, NULL, 0 },
@@ -302,9 +345,13 @@ static int parse(struct serving *s, int argc, char **argv)
 		return rc;
 	s->user = !s->door && !s->ranks && !s->mpi;
 	s->mpi |= s->user;
-	if (argc - optind != 1 || (!s->user && (l->place || l->survive)))
+	if (argc - optind != 1 || (!s->user && (l->place || l->survive)) ||
+	    (s->user && s->nccl))
 		return ck_usage(argv[0]);
-	return s->user ? ck_launched_parse(l) : parse_reading(l);
+	rc = s->user ? ck_launched_parse(l) : parse_reading(l);
+	if (s->user)
+		s->nccl = l->options.hosts.nccl;
+	return rc;
 }
 
 static int run(struct serving *s, const char *source)
@@ -348,6 +395,7 @@ int ck_cmd_serve(int argc, char **argv)
 {
 	struct serving s = {
 		.way = CK_DOOR_NO_WAY,
+		.rounds = CK_RANK_NO_ROUNDS,
 		.launched = { .mount = { .way = CK_DOOR_NO_WAY,
 					 .rounds = CK_DOOR_NO_WAY,
 					 .rope = -1,
@@ -365,6 +413,8 @@ int ck_cmd_serve(int argc, char **argv)
 		return ck_shelter_run(argv + 2);
 	if (argc > 2 && strcmp(argv[1], CK_STARTER_WORD) == 0)
 		return ck_starter_run(argv + 2);
+	if (argc > 1 && strcmp(argv[1], CK_GPUS_WORD) == 0)
+		return ck_gpus_run(argv + 2);
 	if (argc == 3 && strcmp(argv[1], CK_LAUNCH_SELF) == 0)
 		return tell_self(argv[2]);
 	rc = parse(&s, argc, argv);

@@ -52,6 +52,10 @@ int ck_launched_parse(struct ck_launched *l)
 		rc = ck_options_parse(&l->options, l->texts[i], &d);
 	if (rc == 0)
 		rc = check(&l->options, &d);
+	if (rc == 0 && ck_gpu_choice_has_rounds(&l->options.gpu)) {
+		ck_gpu_choice_text(&l->options.gpu, l->devices);
+		l->options.hosts.nccl = l->devices;
+	}
 	return rc ? ck_trouble("%s", d.text) : CK_EXIT_FINE;
 }
 

@@ -17,6 +17,7 @@ struct ck_launched {
 	char **texts; /* of -o, ntexts; owned, but not what they point to */
 	size_t ntexts;
 	struct ck_mount_options options;
+	char devices[CK_GPUS_TEXT]; /* for rounds */
 	struct ck_rank_mount mount;
 	bool *mounts; /* by rank: which have one */
 };

@@ -23,6 +23,52 @@ enum ck_commit_when {
 /* As -o commit= has them. */
 extern const char *const ck_commit_words[];
 
+/* Where the bytes of reads are put together. */
+enum ck_gather_where {
+	CK_GATHER_AUTO, /* on a GPU if that was measured to be faster */
+	CK_GATHER_HOST,
+	CK_GATHER_GPU,
+};
+
+/* Whether bytes of other hosts come straight to a GPU. */
+enum ck_nccl_use {
+	CK_NCCL_AUTO, /* where that was measured to be faster */
+	CK_NCCL_OFF,
+	CK_NCCL_FORCE,
+};
+
+enum {
+	CK_GPUS_GIVEN_MOST = 16,
+	CK_GPUS_TEXT = 128, /* bytes */
+};
+
+/* Options of GPUs. */
+struct ck_gpu_choice {
+	bool used; /* gpu= was given, and is not off */
+	/* Numbers of the driver's devices; n 0: all of them. */
+	uint32_t devices[CK_GPUS_GIVEN_MOST];
+	uint32_t n;
+	enum ck_gather_where gather;
+	enum ck_nccl_use nccl;
+	uint64_t pinned; /* bytes; 0: it was not given */
+	uint64_t
+		cache; /* bytes of exports that are kept while nobody has them */
+	bool cache_given;
+};
+
+/* One of them: name with its `=`. -EINVAL. */
+CK_MUST_USE int ck_gpu_choice_set(struct ck_gpu_choice *c, const char *name,
+				  const char *value, struct ck_diag *d);
+/* -EINVAL: one that needs another. */
+CK_MUST_USE int ck_gpu_choice_check(const struct ck_gpu_choice *c,
+				    struct ck_diag *d);
+
+/* Whether processes of hosts are to make rounds. */
+bool ck_gpu_choice_has_rounds(const struct ck_gpu_choice *c);
+/* The devices as gpu= has them. */
+void ck_gpu_choice_text(const struct ck_gpu_choice *c,
+			char out[static CK_GPUS_TEXT]);
+
 /* Mount options (the contract's section 8), parsed. */
 struct ck_mount_options {
 	bool allow_other;
@@ -46,6 +92,14 @@ struct ck_mount_options {
 	struct ck_format_options format;
 	struct ck_hosts_options hosts; /* those of -o, and long ones */
 	struct ck_mover *remote; /* the caller's, of remote files; or NULL */
+	struct ck_gpu_choice gpu;
+	/* The caller's, which has GPUs; NULL: nobody has. */
+	struct ck_gatherer *gatherer;
+	bool gathers; /* reads go there */
+	/* As of ck_tree_options. */
+	void (*gpu_paths)(void *arg, struct ck_buf *out);
+	void (*gpu_status)(void *arg, struct ck_buf *out);
+	void *gpu_arg;
 	/* nviews, the caller's; NULL: ck_views. */
 	const struct ck_view *const *views;
 	size_t nviews;

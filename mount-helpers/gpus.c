@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/* gpus: see gpus.h; the side of the mount. */
+#include "ckptfs/component.h"
+#include "ckptfs/launch.h"
+#include "ckptfs/note.h"
+#include "gpus_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+	OPEN_MSEC = 60000, /* until the first mover has opened its devices */
+	END_MSEC = 1000,   /* until it has ended by itself */
+	TIMEOUT = 30,	   /* seconds for one gathering, if nothing is said */
+	NUMBER = 12,	   /* bytes of a word for a device */
+};
+
+static const uint64_t pinned = UINT64_C(256)
+			       << 20; /* bytes, if nothing is said */
+
+/* --- what forks movers ----------------------------------------------------------------- */
+
+int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
+			 struct ck_job *job)
+{
+	static char serve[] = "serve", gpus[] = CK_GPUS_WORD;
+	ck_auto_free char *program = ck_launch_program();
+	char numbers[CK_GPUS_GIVEN_MOST][NUMBER];
+	char *words[3 + CK_GPUS_GIVEN_MOST + 1] = { program, serve, gpus };
+
+	if (!program)
+		return -errno;
+	for (uint32_t i = 0; i < c->n; i++) {
+		(void)snprintf(numbers[i], NUMBER, "%u", c->devices[i]);
+		words[3 + i] = numbers[i];
+	}
+	return ck_note_job(words, sock, job);
+}
+
+/* In the link's thread. */
+static int mover_start(void *arg, int sock, int memory)
+{
+	const struct ck_gpus *g = arg;
+	const struct ck_note note = { .kind = CK_NOTE_START,
+				      .err = g->options->hosts.rounds != NULL,
+				      .size = g->spreading,
+				      .files = { sock, memory, -1 } };
+
+	return ck_note_send(g->sock, &note, false);
+}
+
+/* --- the mount ------------------------------------------------------------------------- */
+
+/* NULL: it is used. */
+static const char *why_not_spread(const struct ck_gpulink_spread *s)
+{
+	if (s->used)
+		return NULL;
+	return s->rc ? s->text : "one GPU alone was as fast";
+}
+
+/* With several GPUs, or if they have to be. */
+static void print_spread(const struct ck_gpus *g, struct ck_buf *out)
+{
+	struct ck_gpulink_spread s;
+
+	ck_gpulink_spread(g->link, &s);
+	if (s.heard)
+		ck_gpulink_print_rounds(g->host, &s.rate, s.used,
+					why_not_spread(&s), out);
+}
+
+static void print_paths(void *arg, struct ck_buf *out)
+{
+	struct ck_gpus *g = arg;
+	bool gathers = g->options->gathers;
+
+	if (g->counts) {
+		ck_buf_text(out, "host,path,GBps,us,used\n");
+		ck_gpulink_print_file(g->link, gathers, out);
+	}
+	ck_gpulink_print(g->link, gathers, out);
+	print_spread(g, out);
+	ck_gpus_rounds_print(g, out);
+}
+
+static void print_status(void *arg, struct ck_buf *out)
+{
+	struct ck_gpus *g = arg;
+	struct ck_gpulink_spread s;
+	char text[512];
+	bool there;
+
+	ck_gpulink_spread(g->link, &s);
+	if (!g->options->hosts.rounds && !s.heard)
+		return;
+	there = s.heard ? s.rc == 0
+			: ck_gpulink_nccl(g->link, text, sizeof(text));
+	ck_buf_text(out, there ? "NCCL: " : "NCCL: no, ");
+	ck_buf_escaped(out, ck_str_from(s.heard ? s.text : text));
+	ck_buf_text(out, "\n");
+}
+
+/* Whether reads go there. */
+static bool decide(const struct ck_gpus *g)
+{
+	switch (g->options->gpu.gather) {
+	case CK_GATHER_GPU: return true;
+	case CK_GATHER_AUTO: return ck_gpulink_is_faster(g->link);
+	case CK_GATHER_HOST:
+	default: return false;
+	}
+}
+
+/* Where no driver can be found no process looks for it, unless it has to be found. */
+static const char *why_none(const struct ck_mount_options *o)
+{
+	bool asked = o->gpu.n || o->gpu.gather == CK_GATHER_GPU ||
+		     o->hosts.rounds;
+
+	return asked || ck_loader_may_find("libcuda.so.1")
+		       ? NULL
+		       : "no driver of CUDA: libcuda.so.1 is nowhere where the "
+			 "loader looks";
+}
+
+static int link_start(struct ck_gpus *g)
+{
+	const struct ck_mount_options *o = g->options;
+	unsigned timeout = o->hosts.timeout ? o->hosts.timeout : TIMEOUT;
+	const struct ck_gpulink_options link = {
+		.pinned = o->gpu.pinned ? o->gpu.pinned : pinned,
+		.timeout_msec = timeout * 1000,
+		.start = mover_start,
+		.arg = g,
+		.first = ck_fs_first(g->options),
+		.none = why_none(o),
+		.host = g->host,
+	};
+	int rc = 0;
+
+	/* NCCL is on as many networks as MPI is. */
+	if (o->hosts.rounds)
+		rc = ck_launch_bind_nccl(o->hosts.net, CK_LAUNCH_RDMA);
+	if (rc == 0 && !link.none)
+		rc = ck_gpus_forker_start(&o->gpu, &g->sock, &g->job);
+	return rc ? rc : ck_gpulink_make(&link, &g->link);
+}
+
+/* What forks movers, when none will be wanted. */
+static void forker_end(struct ck_gpus *g)
+{
+	ck_fd_cleanup(&g->sock);
+	if (g->job.ended >= 0)
+		ck_job_end(&g->job, END_MSEC);
+}
+
+/* nccl=force without hosts: bytes have to go between GPUs. why: no GPU is there. */
+static int check_spread(const struct ck_gpus *g, const struct ck_diag *why,
+			struct ck_diag *d)
+{
+	struct ck_gpulink_spread s;
+
+	ck_gpulink_spread(g->link, &s);
+	if (g->spreading != CK_GPU_SPREAD || s.used)
+		return 0;
+	return ck_fail(
+		d, EIO, "option nccl=force: no bytes go between GPUs: %s",
+		ck_show(ck_str_from(s.heard ? why_not_spread(&s) : why->text)));
+}
+
+/* No GPU is an error only if one has to be used, or several; else the log says it, and
+ * .ckptfs/paths. Without a driver no more is left of it. */
+static int settle(struct ck_gpus *g, struct ck_mount_options *o,
+		  struct ck_diag *d)
+{
+	struct ck_diag why = { 0 };
+	int rc = ck_gpulink_wait(g->link, OPEN_MSEC, &why);
+	bool there = rc == 0;
+
+	if (check_spread(g, &why, d))
+		return -EIO;
+	if (there)
+		ck_gpulink_measure(g->link);
+	if (there && !ck_gpulink_works(g->link))
+		rc = ck_fail(&why, EIO, "nothing came back from there");
+	o->gathers = rc == 0 && decide(g);
+	if (rc && o->gpu.gather == CK_GATHER_GPU)
+		return ck_fail(d, EIO,
+			       "option gather=gpu: no GPU can be used: %s",
+			       why.text);
+	if (rc)
+		ck_log("%s: %s",
+		       there ? "no read goes to a GPU" : "no GPU is used",
+		       why.text);
+	if (ck_gpulink_is_over(g->link))
+		forker_end(g);
+	else
+		o->gatherer = ck_gpulink_gatherer(g->link);
+	o->gpu_paths = print_paths;
+	o->gpu_status = print_status;
+	o->gpu_arg = g;
+	return 0;
+}
+
+static enum ck_gpu_spreading spreading_of(const struct ck_mount_options *o)
+{
+	if (o->gpu.nccl == CK_NCCL_OFF || ck_hosts_options_given(&o->hosts))
+		return CK_GPU_ALONE;
+	return o->gpu.nccl == CK_NCCL_FORCE ? CK_GPU_SPREAD
+					    : CK_GPU_SPREAD_FASTER;
+}
+
+/* The name of this one, as a field of a row. */
+static void name_host(char *out, size_t size)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+	if (gethostname(out, size - 1))
+		(void)snprintf(out, size, "localhost");
+	for (char *p = out + strspn(out, letters); *p; p += strspn(p, letters))
+		*p = '_';
+}
+
+int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
+		 struct ck_diag *d)
+{
+	struct ck_gpus *g;
+
+	*out = NULL;
+	if (!options->gpu.used)
+		return 0;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return ck_fail(d, ENOMEM, "out of memory");
+	g->options = options;
+	g->sock = -1;
+	g->job = (struct ck_job){ .ended = -1, .said = -1 };
+	g->counts = true;
+	g->spreading = spreading_of(options);
+	name_host(g->host, sizeof(g->host));
+	ck_gpus_rounds_make(g);
+	*out = g;
+	return 0;
+}
+
+int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d)
+{
+	int rc;
+
+	if (!g)
+		return 0;
+	rc = link_start(g);
+	return rc ? ck_fail(d, -rc, "GPUs: %s", strerror(-rc)) : 0;
+}
+
+int ck_gpus_settle(struct ck_gpus *g, struct ck_diag *d)
+{
+	int rc;
+
+	if (!g)
+		return 0;
+	rc = settle(g, g->options, d);
+	if (rc == 0)
+		ck_gpus_rounds_link(g);
+	return rc;
+}
+
+int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
+		  struct ck_diag *d)
+{
+	if (!g)
+		return 0;
+	g->counts = !cp->elsewhere;
+	if (!g->counts)
+		return 0;
+	g->stats = ck_stats_make(1);
+	if (!g->stats)
+		return ck_fail(d, ENOMEM, "out of memory");
+	g->stats->hosts[0].name = g->host;
+	ck_files_set_stats(cp->files, g->stats);
+	return 0;
+}
+
+void ck_gpus_end(struct ck_gpus *g)
+{
+	if (!g)
+		return;
+	ck_gpulink_free(g->link);
+	g->link = NULL;
+	forker_end(g);
+}
+
+void ck_gpus_free(struct ck_gpus *g)
+{
+	if (!g)
+		return;
+	ck_gpus_rounds_free(g);
+	free(g->stats);
+	free(g);
+}

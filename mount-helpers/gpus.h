@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpus: a mount's mover of GPUs; a rank without mount has one, too, where there are rounds.
+ * A mount has given up what it takes to start a program when a
+ * mover has to be replaced; so a process is started early that forks one when it is asked,
+ * and ends the one before. It never touches a GPU itself.
+ */
+#ifndef CKPTFS_GPUS_H
+#define CKPTFS_GPUS_H
+
+#include "ckptfs/fs.h"
+#include "ckptfs/job.h"
+
+struct ck_gpus; /* opaque */
+struct ck_hosts;
+
+/* What the options want; *out stays NULL if that is nothing. Before hosts are started, of
+ * whose options it sets those of rounds. Of all that follow g may be NULL. */
+CK_MUST_USE int ck_gpus_make(struct ck_mount_options *options,
+			     struct ck_gpus **out, struct ck_diag *d);
+/* Starts it. What is done until ck_gpus_settle() need not wait for it. */
+CK_MUST_USE int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d);
+/* Waits for it, and sets those members of the options that are for a gatherer. -EIO:
+ * gather=gpu, and no GPU can be used; nccl=force without hosts, and no bytes go between
+ * GPUs. */
+CK_MUST_USE int ck_gpus_settle(struct ck_gpus *g, struct ck_diag *d);
+/* What is read of it is counted. -ENOMEM. */
+CK_MUST_USE int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
+			      struct ck_diag *d);
+/* Finds out from which hosts bytes come by NCCL; hosts may be NULL. -EIO: nccl=force, and
+ * from some they do not. ck_gpus_part() is due before the hosts end. */
+CK_MUST_USE int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts,
+			     struct ck_diag *d);
+void ck_gpus_part(struct ck_gpus *g);
+/* Nothing is read any more. */
+void ck_gpus_end(struct ck_gpus *g);
+/* Of the counters, when the checkpoint is closed. */
+void ck_gpus_free(struct ck_gpus *g);
+
+/* Starts what forks movers of these devices, which it does for each CK_NOTE_START or
+ * CK_NOTE_ROUNDS that comes by *sock, and ends with the process that has that. Errors of
+ * ck_note_job(). */
+CK_MUST_USE int ck_gpus_forker_start(const struct ck_gpu_choice *c, int *sock,
+				     struct ck_job *job);
+
+/* The process itself, that `ckptfs serve` is with these words. Its exit status. */
+#define CK_GPUS_WORD "--gpus"
+int ck_gpus_run(char **words);
+
+#endif

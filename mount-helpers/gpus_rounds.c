@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpus_rounds: which hosts' bytes come straight to the GPU, by NCCL. A thread finds out, once
+ * for each job: it brings some by both ways, and those of a host come by NCCL where that is
+ * clearly faster, or where they have to. Until it is known they come by MPI.
+ */
+#include "ckptfs/launch.h"
+#include "ckptfs/link.h"
+#include "ckptfs/requester.h"
+#include "gpus_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum {
+	JOIN_MSEC = 60000, /* until the mover takes part */
+	RATE_MSEC = 30000, /* until it is known how fast MPI is */
+	LOOK_MSEC = 200,
+	SETTLE_MSEC = 90000, /* that a mount waits which has to use it */
+};
+
+/* --- a job ------------------------------------------------------------------------------ */
+
+/* The link takes the descriptors. Under the lock. */
+static void hand_over(struct ck_gpus *g)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+
+	if (r->way.sock < 0 || !g->link)
+		return;
+	ck_gpulink_join(g->link, &r->way, r->set);
+	r->way = (struct ck_door_way)CK_DOOR_NO_WAY;
+}
+
+static void take(void *arg, struct ck_door_way *way, uint32_t epoch,
+		 const uint32_t *numbers, uint32_t npeers)
+{
+	struct ck_gpus *g = arg;
+	struct ck_gpus_rounds *r = &g->rounds;
+	struct ck_gpus_peer *peers = calloc(npeers, sizeof(*peers));
+
+	pthread_mutex_lock(&r->lock);
+	ck_door_way_fini(&r->way);
+	r->way = *way;
+	free(r->peers);
+	r->peers = peers;
+	r->npeers = peers ? npeers : 0;
+	for (uint32_t i = 0; i < r->npeers; i++)
+		r->peers[i].rank = numbers[i] == CK_LINK_NO_RANK ? UINT32_MAX
+								 : numbers[i];
+	r->set = epoch;
+	hand_over(g);
+	pthread_cond_broadcast(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+}
+
+void ck_gpus_rounds_link(struct ck_gpus *g)
+{
+	pthread_mutex_lock(&g->rounds.lock);
+	hand_over(g);
+	pthread_mutex_unlock(&g->rounds.lock);
+}
+
+/* --- who is used ------------------------------------------------------------------------ */
+
+/* Whether it is still about that job. Under the lock. */
+static bool goes_on(const struct ck_gpus_rounds *r, uint32_t set)
+{
+	return !r->ending && r->set == set;
+}
+
+static bool is_on(struct ck_gpus_rounds *r, uint32_t set)
+{
+	bool on;
+
+	pthread_mutex_lock(&r->lock);
+	on = goes_on(r, set);
+	pthread_mutex_unlock(&r->lock);
+	return on;
+}
+
+/* For so long, or until it is about another job: false. */
+static bool wait_a_little(struct ck_gpus_rounds *r, uint32_t set)
+{
+	struct timespec next = ck_time_in(CLOCK_REALTIME, LOOK_MSEC);
+	bool on;
+
+	pthread_mutex_lock(&r->lock);
+	if (goes_on(r, set))
+		(void)pthread_cond_timedwait(&r->changed, &r->lock, &next);
+	on = goes_on(r, set);
+	pthread_mutex_unlock(&r->lock);
+	return on;
+}
+
+/* Those that are used, for who asks for bytes. */
+static void tell(struct ck_gpus_rounds *r, uint32_t set)
+{
+	struct ck_ways_by_rounds by = { .set = set };
+	uint32_t *ranks;
+
+	pthread_mutex_lock(&r->lock);
+	ranks = calloc(r->npeers + 1UL, sizeof(*ranks));
+	for (uint32_t i = 0; ranks && i < r->npeers; i++)
+		ranks[i] = r->peers[i].used ? r->peers[i].rank : UINT32_MAX;
+	by.ranks = ranks;
+	by.n = ranks ? r->npeers : 0;
+	if (!goes_on(r, set))
+		by.n = 0;
+	pthread_mutex_unlock(&r->lock);
+	if (by.n && ck_hosts_rounds(r->hosts, &by))
+		ck_log("out of memory: no bytes come by NCCL");
+	free(ranks);
+}
+
+/* How fast bytes of its host come by MPI; 0: nobody knows in time. */
+static uint64_t mpi_rate(struct ck_gpus_rounds *r, uint32_t set, uint32_t i)
+{
+	uint64_t end = ck_msec_now() + RATE_MSEC;
+	struct ck_hosts_peer peer;
+
+	do
+		ck_hosts_peer(r->hosts, i, &peer);
+	while (!peer.rate && ck_msec_now() < end && wait_a_little(r, set));
+	return peer.rate;
+}
+
+static void measure_peer(struct ck_gpus *g, uint32_t set, uint32_t i,
+			 uint32_t rank)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+	struct ck_gpus_peer found = { .rank = rank, .measured = true };
+	uint64_t mpi = r->force ? 0 : mpi_rate(r, set, i);
+
+	if (ck_gpulink_measure_rank(g->link, set, rank, &found.rate))
+		found.used = r->force ||
+			     (mpi && found.rate.gbps * 1e9 >
+					     CK_NCCL_FASTER * (double)mpi);
+	pthread_mutex_lock(&r->lock);
+	if (goes_on(r, set))
+		r->peers[i] = found;
+	pthread_mutex_unlock(&r->lock);
+	tell(r, set);
+}
+
+/* False: there is no such peer in the job, or it is here. */
+static bool rank_of(struct ck_gpus_rounds *r, uint32_t set, uint32_t i,
+		    uint32_t *rank)
+{
+	struct ck_hosts_peer peer;
+
+	*rank = UINT32_MAX;
+	pthread_mutex_lock(&r->lock);
+	if (goes_on(r, set) && i < r->npeers)
+		*rank = r->peers[i].rank;
+	pthread_mutex_unlock(&r->lock);
+	if (*rank == UINT32_MAX)
+		return false;
+	ck_hosts_peer(r->hosts, i, &peer);
+	return !peer.here;
+}
+
+static int join(struct ck_gpus *g, uint32_t set)
+{
+	uint64_t end = ck_msec_now() + JOIN_MSEC;
+	struct ck_diag why = { 0 };
+	int rc;
+
+	do
+		rc = ck_gpulink_joined(g->link, set, LOOK_MSEC, &why);
+	while (rc == -ETIMEDOUT && ck_msec_now() < end &&
+	       is_on(&g->rounds, set));
+	return rc;
+}
+
+static void settle(struct ck_gpus *g, uint32_t set, uint32_t npeers)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+	bool there = join(g, set) == 0;
+	uint32_t rank;
+
+	for (uint32_t i = 0; i < npeers && there; i++)
+		if (rank_of(r, set, i, &rank))
+			measure_peer(g, set, i, rank);
+	pthread_mutex_lock(&r->lock);
+	r->settled = set;
+	pthread_cond_broadcast(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void *run(void *arg)
+{
+	struct ck_gpus *g = arg;
+	struct ck_gpus_rounds *r = &g->rounds;
+
+	pthread_mutex_lock(&r->lock);
+	while (!r->ending) {
+		uint32_t set = r->set, npeers = r->npeers;
+
+		if (set == r->settled) {
+			pthread_cond_wait(&r->changed, &r->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&r->lock);
+		settle(g, set, npeers);
+		pthread_mutex_lock(&r->lock);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+/* --- the mount -------------------------------------------------------------------------- */
+
+void ck_gpus_rounds_make(struct ck_gpus *g)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+	struct ck_mount_options *o = g->options;
+
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->changed, NULL);
+	r->way = (struct ck_door_way)CK_DOOR_NO_WAY;
+	r->force = o->gpu.nccl == CK_NCCL_FORCE;
+	if (!ck_gpu_choice_has_rounds(&o->gpu) ||
+	    !ck_hosts_options_given(&o->hosts))
+		return;
+	ck_gpu_choice_text(&o->gpu, r->devices);
+	r->taker = (struct ck_rounds_taker){ take, g };
+	o->hosts.nccl = r->devices;
+	o->hosts.rounds = &r->taker;
+}
+
+/* Of one that was looked at, while there are rounds; NULL: nobody can say. text: for that.
+ * Under the lock. */
+static const char *why_not(struct ck_gpus *g, uint32_t i, char text[static 512])
+{
+	const struct ck_gpus_rounds *r = &g->rounds;
+	const struct ck_gpus_peer *p = &r->peers[i];
+
+	if (p->rank == UINT32_MAX)
+		return "missing";
+	if (!p->measured || p->rate.gbps > 0)
+		return NULL;
+	if (ck_gpulink_why_absent(g->link, r->set, p->rank, text, 512))
+		return text;
+	return "nothing has come";
+}
+
+/* One process of each host has its GPUs. Under the lock. */
+static int check_single(struct ck_gpus *g, struct ck_diag *d)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+
+	for (uint32_t i = 0; i < r->npeers; i++) {
+		struct ck_hosts_peer peer;
+
+		ck_hosts_peer(r->hosts, i, &peer);
+		if (peer.again && !peer.here)
+			return ck_fail(d, EIO,
+				       "option nccl=force: host %s: only the "
+				       "first of its processes can: no :N",
+				       ck_show(ck_str_from(peer.name)));
+	}
+	return 0;
+}
+
+/* Of the first that is not used: why not. Under the lock. */
+static int check_peers(struct ck_gpus *g, struct ck_diag *d)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+	char text[512], peers[512];
+	bool there = ck_gpulink_nccl(g->link, text, sizeof(text));
+
+	for (uint32_t i = 0; i < r->npeers; i++) {
+		struct ck_hosts_peer peer;
+		const char *why = there ? why_not(g, i, peers) : text;
+
+		ck_hosts_peer(r->hosts, i, &peer);
+		if (peer.here || r->peers[i].used ||
+		    r->peers[i].rank == UINT32_MAX)
+			continue;
+		return ck_fail(d, EIO, "option nccl=force: host %s: %s",
+			       ck_show(ck_str_from(peer.name)),
+			       ck_show(ck_str_from(
+				       why ? why : "it was not looked at")));
+	}
+	return 0;
+}
+
+/* Until it is known who can be used. */
+static int wait_settled(struct ck_gpus *g, struct ck_diag *d)
+{
+	struct timespec end = ck_time_in(CLOCK_REALTIME, SETTLE_MSEC);
+	struct ck_gpus_rounds *r = &g->rounds;
+	int rc, waits = 0;
+
+	pthread_mutex_lock(&r->lock);
+	rc = check_single(g, d);
+	while (rc == 0 && r->settled != r->set && waits == 0)
+		waits = pthread_cond_timedwait(&r->changed, &r->lock, &end);
+	if (rc == 0 && r->set == 0)
+		rc = ck_fail(d, EIO,
+			     "option nccl=force: no job of hosts has NCCL");
+	else if (rc == 0)
+		rc = check_peers(g, d);
+	pthread_mutex_unlock(&r->lock);
+	return rc;
+}
+
+int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts, struct ck_diag *d)
+{
+	struct ck_gpus_rounds *r;
+	struct ck_first first;
+	int rc;
+
+	if (!g || !hosts || !g->options->hosts.rounds)
+		return 0;
+	r = &g->rounds;
+	r->hosts = hosts;
+	first = ck_fs_first(g->options);
+	rc = ck_thread_start_first(&r->thread, &first, run, g);
+	if (rc)
+		return ck_fail(d, -rc, "GPUs: %s", strerror(-rc));
+	r->started = true;
+	return r->force ? wait_settled(g, d) : 0;
+}
+
+void ck_gpus_part(struct ck_gpus *g)
+{
+	struct ck_gpus_rounds *r;
+
+	if (!g || !g->rounds.started)
+		return;
+	r = &g->rounds;
+	pthread_mutex_lock(&r->lock);
+	r->ending = true;
+	pthread_cond_broadcast(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+	ck_gpulink_stop(g->link);
+	pthread_join(r->thread, NULL);
+	r->started = false;
+}
+
+void ck_gpus_rounds_print(struct ck_gpus *g, struct ck_buf *out)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+	char text[512], peers[512];
+	bool there = ck_gpulink_nccl(g->link, text, sizeof(text));
+
+	pthread_mutex_lock(&r->lock);
+	for (uint32_t i = 0; r->hosts && i < r->npeers; i++) {
+		const struct ck_gpus_peer *p = &r->peers[i];
+		struct ck_hosts_peer peer;
+
+		ck_hosts_peer(r->hosts, i, &peer);
+		if (peer.here || peer.again)
+			continue;
+		ck_gpulink_print_rounds(peer.name, &p->rate, p->used && there,
+					there ? why_not(g, i, peers) : text,
+					out);
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+void ck_gpus_rounds_free(struct ck_gpus *g)
+{
+	struct ck_gpus_rounds *r = &g->rounds;
+
+	ck_door_way_fini(&r->way);
+	free(r->peers);
+	pthread_cond_destroy(&r->changed);
+	pthread_mutex_destroy(&r->lock);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* rank_rounds: see rank_rounds.h. */
+#include "rank_rounds.h"
+#include "ckptfs/launch.h"
+#include "ckptfs/note.h"
+#include "cluster.h"
+#include "gpus.h"
+
+#include <errno.h>
+
+enum { END_MSEC = 1000 }; /* until it has ended by itself */
+
+/* Of all that mpirun has started on this host. */
+static bool is_first_here(void)
+{
+	const char *number = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+
+	return !number || strcmp(number, "0") == 0;
+}
+
+static int hand_over(const struct ck_rank_rounds *r,
+		     const struct ck_door_way *way)
+{
+	const struct ck_note note = { .kind = CK_NOTE_ROUNDS,
+				      .size = way->size,
+				      .files = { way->sock, way->memory, -1 } };
+
+	return ck_note_send(r->sock, &note, true);
+}
+
+static int start(struct ck_rank_rounds *r, const struct ck_gpu_choice *gpus)
+{
+	struct ck_door_way other = CK_DOOR_NO_WAY;
+	int rc = ck_gpus_forker_start(gpus, &r->sock, &r->job);
+
+	if (rc == 0)
+		rc = ck_door_pair(CK_CLUSTER_ROUNDS, &r->way, &other);
+	if (rc == 0)
+		rc = hand_over(r, &other);
+	ck_door_way_fini(&other);
+	return rc;
+}
+
+int ck_rank_rounds_start(struct ck_rank_rounds *r, const char *devices,
+			 const char *net, struct ck_diag *d)
+{
+	struct ck_gpu_choice gpus = { 0 };
+	int rc = ck_gpu_choice_set(&gpus, "gpu=", devices, d);
+
+	if (rc || !gpus.used || !is_first_here())
+		return rc;
+	rc = ck_launch_bind_nccl(net, CK_LAUNCH_RDMA);
+	if (rc == 0)
+		rc = start(r, &gpus);
+	if (rc == 0)
+		return 0;
+	ck_rank_rounds_end(r);
+	return ck_fail(d, -rc, "%s", strerror(-rc));
+}
+
+void ck_rank_rounds_end(struct ck_rank_rounds *r)
+{
+	ck_door_way_fini(&r->way);
+	ck_fd_cleanup(&r->sock);
+	if (r->job.ended >= 0)
+		ck_job_end(&r->job, END_MSEC);
+}

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpulink: slots of a link are gathered by a real mover on the stand-in for a driver: each
+ * byte is where brute force has it. Movers die, lose their device, hang, find none, and are
+ * asked for what cannot be: whoever waits is told in time, and the next mover serves.
+ *
+ *	LD_LIBRARY_PATH=STANDIN gpulink_test CKPTFS
+ */
+#include "boxes.h"
+#include "only_child.h"
+#include "tap.h"
+
+#include "../../core/peer/gpuwire.h"
+#include "ckptfs/door.h"
+#include "ckptfs/gpulink.h"
+#include "ckptfs/job.h"
+#include "ckptfs/note.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	PINNED = 16 << 20,
+	OPEN_MSEC = 20000,
+	COPIES = 40, /* at most, in a slot */
+	AT_A_TIME = 5,
+	SOON_MSEC = 10000,
+};
+
+static char *program;
+
+/* --- a mover --------------------------------------------------------------------------- */
+
+struct fixture {
+	struct ck_job job; /* what forks movers */
+	int sock;	   /* to that */
+	struct ck_gpulink *link;
+	struct ck_diag why;
+};
+
+static int mover_start(void *arg, int sock, int memory)
+{
+	const struct fixture *f = arg;
+	const struct ck_note note = { .kind = CK_NOTE_START,
+				      .files = { sock, memory, -1 } };
+
+	return ck_note_send(f->sock, &note, false);
+}
+
+/* standin: what the stand-in is told. */
+static void forker_start(struct fixture *f, const char *standin)
+{
+	static char serve[] = "serve", gpus[] = "--gpus", zero[] = "0";
+	char *words[] = { program, serve, gpus, zero, NULL };
+
+	setenv("CKPTFS_STANDIN", standin, 1);
+	if (ck_note_job(words, &f->sock, &f->job))
+		abort();
+}
+
+/* Returns what the wait for the first mover comes to. */
+static int begin(struct fixture *f, const char *standin, uint32_t timeout_msec)
+{
+	struct ck_gpulink_options options = { .pinned = PINNED,
+					      .timeout_msec = timeout_msec,
+					      .start = mover_start,
+					      .arg = f,
+					      .host = "here" };
+
+	*f = (struct fixture){ .sock = -1 };
+	forker_start(f, standin);
+	if (ck_gpulink_make(&options, &f->link))
+		abort();
+	return ck_gpulink_wait(f->link, OPEN_MSEC, &f->why);
+}
+
+static void forker_end(struct fixture *f)
+{
+	close(f->sock);
+	ck_job_end(&f->job, 1000);
+}
+
+static void end(struct fixture *f)
+{
+	ck_gpulink_free(f->link);
+	forker_end(f);
+}
+
+/* The mover that there is now; 0: none. */
+static pid_t mover_now(const struct fixture *f)
+{
+	return only_child(f->job.process);
+}
+
+/* --- a gathering ----------------------------------------------------------------------- */
+
+struct one {
+	struct ck_gather_slot *slot;
+	sem_t *done;
+	int rc;
+	uint8_t *want; /* what is known of the result; */
+	bool *known;   /* for each byte */
+};
+
+static void came(struct ck_gather_slot *s, int rc)
+{
+	struct one *o = s->arg;
+
+	o->rc = rc;
+	sem_post(o->done);
+}
+
+/* What a copy does, run by run; a byte that another has written is not known: their order
+ * is nobody's. */
+static void expect(struct one *o, const struct ck_gather_copy *c, uint32_t loop,
+		   uint64_t src, uint64_t dst)
+{
+	const struct ck_loop *l = &o->slot->loops[c->loop + loop];
+
+	if (loop < c->nloops) {
+		for (uint64_t i = 0; i < l->count; i++)
+			expect(o, c, loop + 1, src + i * l->src,
+			       dst + i * l->dst);
+		return;
+	}
+	memcpy(o->want + dst, o->slot->fill + src, c->run);
+	memset(o->known + dst, true, c->run);
+}
+
+/* A nest of random loops, each of whose places is written once; what it takes on both
+ * sides. */
+static void random_copy(struct ck_gather_slot *s, uint64_t *random)
+{
+	struct ck_gather_copy *c = &s->copies[s->ncopies++];
+	uint64_t src_end, dst_end;
+
+	*c = (struct ck_gather_copy){
+		.run = 1 +
+		       boxes_below(random, boxes_one_in(random, 4) ? 3000 : 20),
+		.loop = s->nloops,
+		.nloops = (uint32_t)boxes_below(random, 4),
+	};
+	src_end = dst_end = c->run;
+	for (uint32_t k = c->nloops; k-- > 0;) {
+		struct ck_loop *l = &s->loops[c->loop + k];
+
+		l->count = 1 + boxes_below(random, 5);
+		l->src = src_end + boxes_below(random, 4);
+		l->dst = dst_end + boxes_below(random, 4);
+		src_end += (l->count - 1) * l->src;
+		dst_end += (l->count - 1) * l->dst;
+	}
+	s->nloops += c->nloops;
+	c->src = s->filled;
+	c->dst = s->results;
+	s->filled += (uint32_t)src_end;
+	s->results += (uint32_t)dst_end;
+}
+
+static void one_make(struct one *o, struct ck_gather_slot *s, sem_t *done,
+		     uint64_t *random)
+{
+	uint64_t copies = 1 + boxes_below(random, COPIES);
+
+	*o = (struct one){ .slot = s, .done = done };
+	for (uint64_t i = 0;
+	     i < copies && s->filled < s->room / 4 && s->results < s->room / 4;
+	     i++)
+		random_copy(s, random);
+	for (uint32_t i = 0; i < s->filled; i++)
+		s->fill[i] = (uint8_t)boxes_below(random, 256);
+	memset(s->result, 0x5a, s->results);
+	o->want = calloc(1, s->results);
+	o->known = calloc(1, s->results);
+	for (uint32_t i = 0; i < s->ncopies; i++)
+		expect(o, &s->copies[i], 0, s->copies[i].src, s->copies[i].dst);
+	s->done = came;
+	s->arg = o;
+}
+
+static bool one_is_right(const struct one *o)
+{
+	for (uint32_t i = 0; i < o->slot->results; i++)
+		if (o->known[i] && o->slot->result[i] != o->want[i])
+			return false;
+	return true;
+}
+
+static void one_free(struct ck_gatherer *g, struct one *o)
+{
+	g->put(g, o->slot);
+	free(o->want);
+	free(o->known);
+}
+
+struct tally {
+	unsigned sent, failed, wrong;
+};
+
+/* Some at once. */
+static void gather_some(struct ck_gatherer *g, struct tally *t,
+			uint64_t *random)
+{
+	struct one ones[AT_A_TIME];
+	unsigned n = 0;
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	while (n < AT_A_TIME) {
+		struct ck_gather_slot *s = g->take(g);
+
+		if (!s)
+			break;
+		one_make(&ones[n], s, &done, random);
+		g->start(g, s);
+		n++;
+	}
+	for (unsigned i = 0; i < n; i++)
+		while (sem_wait(&done))
+			;
+	for (unsigned i = 0; i < n; i++) {
+		t->sent++;
+		t->failed += ones[i].rc != 0;
+		t->wrong += ones[i].rc == 0 && !one_is_right(&ones[i]);
+		one_free(g, &ones[i]);
+	}
+	sem_destroy(&done);
+	if (n == 0)
+		(void)poll(NULL, 0, 10);
+}
+
+/* Until so many were right, or the time is over. */
+static struct tally gather_until(struct fixture *f, unsigned right,
+				 uint64_t *random)
+{
+	struct ck_gatherer *g = ck_gpulink_gatherer(f->link);
+	uint64_t end_msec = ck_msec_now() + SOON_MSEC + 20ULL * right;
+	struct tally t = { 0 };
+
+	while (t.sent - t.failed < right && ck_msec_now() < end_msec)
+		gather_some(g, &t, random);
+	return t;
+}
+
+/* --- tests ----------------------------------------------------------------------------- */
+
+static void test_random(void)
+{
+	const char *text = getenv("CKPTFS_CASES");
+	unsigned n = text ? (unsigned)atoi(text) : TAP_SLOW ? 100 : 300;
+	uint64_t random = tap_seed((uint64_t)time(NULL)) | 1;
+	struct fixture f;
+	struct tally t;
+
+	eq_err(begin(&f, "", 30000), 0);
+	t = gather_until(&f, n, &random);
+	printf("# %u gatherings\n", t.sent);
+	ok(t.sent >= n);
+	eq_u64(t.failed, 0);
+	eq_u64(t.wrong, 0);
+	end(&f);
+}
+
+/* More small copies than there is room for on their way: others may be cut. */
+static void test_too_many(void)
+{
+	struct ck_gather_slot *s;
+	struct ck_gatherer *g;
+	struct fixture f;
+	struct one o;
+	sem_t done;
+
+	sem_init(&done, 0, 0);
+	eq_err(begin(&f, "", 30000), 0);
+	g = ck_gpulink_gatherer(f.link);
+	s = g->take(g);
+	o = (struct one){ .slot = s, .done = &done };
+	/* Each of its nests has a loop more than one of tiles may have. */
+	for (uint32_t k = 0; k < 12; k++)
+		s->loops[k] = (struct ck_loop){ 2, 3ULL << k, 3ULL << k };
+	s->nloops = 12;
+	while (s->ncopies < s->copies_most)
+		s->copies[s->ncopies++] =
+			(struct ck_gather_copy){ .run = 2, .nloops = 12 };
+	s->filled = s->results = 3 << 12;
+	s->done = came;
+	s->arg = &o;
+	g->start(g, s);
+	while (sem_wait(&done))
+		;
+	eq_err(o.rc, -EOVERFLOW);
+	g->put(g, s);
+	end(&f);
+	sem_destroy(&done);
+}
+
+/* It is replaced, also while something is on its way. */
+static void test_killed(void)
+{
+	uint64_t random = 5;
+	struct fixture f;
+	struct tally t;
+
+	eq_err(begin(&f, "", 30000), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		pid_t pid = mover_now(&f);
+
+		t = gather_until(&f, 10, &random);
+		ok(pid > 0 && kill(pid, SIGKILL) == 0);
+		t = gather_until(&f, 10, &random);
+		ok(t.sent - t.failed >= 10);
+		eq_u64(t.wrong, 0);
+		ok(mover_now(&f) != pid);
+	}
+	end(&f);
+}
+
+/* standin: a fault that comes again and again. */
+static void test_fault(const char *standin, uint32_t timeout_msec)
+{
+	uint64_t random = 7;
+	struct fixture f;
+	struct tally t;
+
+	printf("# %s\n", standin);
+	eq_err(begin(&f, standin, timeout_msec), 0);
+	t = gather_until(&f, 60, &random);
+	printf("# %u gathered, %u failed\n", t.sent, t.failed);
+	ok(t.sent - t.failed >= 60);
+	ok(t.failed > 0);
+	eq_u64(t.wrong, 0);
+	end(&f);
+}
+
+static void test_none(const char *standin, int rc, const char *text)
+{
+	struct ck_buf out = { 0 };
+	struct fixture f;
+
+	eq_err(begin(&f, standin, 30000), rc);
+	ok(strstr(f.why.text, text) != NULL);
+	ok(!ck_gpulink_gatherer(f.link)->take(ck_gpulink_gatherer(f.link)));
+	ck_gpulink_print(f.link, false, &out);
+	ok(strncmp(out.data, "here,gpu,,,no,\"", 15) == 0 &&
+	   strstr(out.data, text) != NULL);
+	ck_buf_fini(&out);
+	end(&f);
+}
+
+static void test_measured(void)
+{
+	struct ck_buf out = { 0 };
+	struct fixture f;
+
+	eq_err(begin(&f, "", 30000), 0);
+	ck_gpulink_measure(f.link);
+	ck_gpulink_print(f.link, true, &out);
+	printf("# %s", out.data);
+	ok(strncmp(out.data, "here,gpu,0.", 11) == 0 ||
+	   strncmp(out.data, "here,gpu,1.", 11) == 0);
+	ok(strstr(out.data, ",yes\n") != NULL);
+	ck_buf_fini(&out);
+	end(&f);
+}
+
+/* --- what cannot be -------------------------------------------------------------------- */
+
+/* A mover whose other end is here. */
+struct raw {
+	struct fixture f;
+	int sock, memory;
+	struct ck_gather_slot slot; /* the first */
+	uint8_t *at;
+};
+
+static bool raw_hears_any(struct raw *r, struct ck_gpu_message *m)
+{
+	struct pollfd fd = { .fd = r->sock, .events = POLLIN };
+
+	return poll(&fd, 1, SOON_MSEC) == 1 &&
+	       ck_gpu_take(r->sock, m, NULL) == 0;
+}
+
+/* What becomes of what it was asked for. */
+static bool raw_hears(struct raw *r, struct ck_gpu_message *m)
+{
+	bool hears;
+
+	do
+		hears = raw_hears_any(r, m);
+	while (hears && m->kind == CK_GPU_TURNS);
+	return hears;
+}
+
+static void raw_start(struct raw *r)
+{
+	struct ck_gpu_message m;
+	int ends[2];
+
+	if (ck_note_sockets(ends) || mover_start(&r->f, ends[1], r->memory))
+		abort();
+	close(ends[1]);
+	if (r->sock >= 0)
+		close(r->sock);
+	r->sock = ends[0];
+	if (!raw_hears(r, &m) || m.kind != CK_GPU_READY)
+		abort();
+}
+
+/* One number of what is right, or more, is another. */
+static void spoil(struct raw *r, struct ck_gpu_message *m, uint64_t *random)
+{
+	struct ck_gather_copy *c =
+		&r->slot.copies[boxes_below(random, r->slot.ncopies)];
+	struct ck_loop *l = &r->slot.loops[c->loop];
+	uint64_t n = boxes_one_in(random, 3) ? UINT64_MAX
+					     : boxes_below(random, 1 << 23);
+
+	n >>= boxes_below(random, 40);
+	switch (boxes_below(random, 12)) {
+	case 0: c->src = n; break;
+	case 1: c->dst = n; break;
+	case 2: c->run = n; break;
+	case 3: c->loop = (uint32_t)n; break;
+	case 4: c->nloops = (uint32_t)n; break;
+	case 5: c->change = (uint8_t)n; break;
+	case 6: l->count = n; break;
+	case 7: l->src = n; break;
+	case 8: l->dst = n; break;
+	case 9: m->filled = (uint32_t)n; break;
+	case 10: m->ncopies = (uint32_t)n; break;
+	default: m->slot = (uint32_t)n; break;
+	}
+}
+
+static void raw_begin(struct raw *r, const char *standin)
+{
+	*r = (struct raw){ .f.sock = -1, .sock = -1 };
+	forker_start(&r->f, standin);
+	r->memory = ck_door_memory(4 * ck_gpu_slot_size());
+	r->at = mmap(NULL, 4 * ck_gpu_slot_size(), PROT_READ | PROT_WRITE,
+		     MAP_SHARED, r->memory, 0);
+	raw_start(r);
+}
+
+static void raw_end(struct raw *r)
+{
+	munmap(r->at, 4 * ck_gpu_slot_size());
+	close(r->memory);
+	close(r->sock);
+	forker_end(&r->f);
+}
+
+/* What is right. */
+static struct ck_gpu_message raw_fill(struct raw *r, uint64_t *random)
+{
+	ck_gpu_slot_at(r->at, 0, &r->slot);
+	for (unsigned k = 0; k < 5; k++)
+		random_copy(&r->slot, random);
+	return (struct ck_gpu_message){ .kind = CK_GPU_GATHER,
+					.filled = r->slot.filled,
+					.results = r->slot.results,
+					.ncopies = r->slot.ncopies,
+					.nloops = r->slot.nloops };
+}
+
+/* Of what its device never does it is told, again and again, that it is waited for. */
+static void test_turns(void)
+{
+	uint64_t random = tap_seed((uint64_t)time(NULL)) | 1;
+	struct ck_gpu_message m;
+	struct raw r;
+
+	raw_begin(&r, "run=0");
+	m = raw_fill(&r, &random);
+	if (ck_gpu_send(r.sock, &m, true))
+		abort();
+	for (int i = 0; i < 3; i++)
+		ok(raw_hears_any(&r, &m) && m.kind == CK_GPU_TURNS);
+	raw_end(&r);
+}
+
+/* It does what it may, and says that it may not, and ends, of all else: the stand-in would
+ * end it without a word if it did that. */
+static void test_spoiled(void)
+{
+	uint64_t random = tap_seed((uint64_t)time(NULL)) | 1;
+	unsigned done = 0, refused = 0, silent = 0;
+	struct raw r;
+
+	raw_begin(&r, "");
+	for (unsigned i = 0; i < 150; i++) {
+		struct ck_gpu_message m = raw_fill(&r, &random);
+
+		if (i)
+			spoil(&r, &m, &random);
+		if (ck_gpu_send(r.sock, &m, true))
+			abort();
+		if (!raw_hears(&r, &m))
+			silent++;
+		else if (m.kind == CK_GPU_DONE)
+			done++;
+		else if (m.kind == CK_GPU_FAILED)
+			refused++;
+		if (m.kind != CK_GPU_DONE)
+			raw_start(&r);
+	}
+	printf("# %u were done, %u refused\n", done, refused);
+	eq_u64(silent, 0);
+	ok(done > 5 && refused > 5);
+	raw_end(&r);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2) {
+		printf("Bail out! usage: gpulink_test CKPTFS\n");
+		return 1;
+	}
+	program = argv[1];
+	test_random();
+	test_too_many();
+	test_killed();
+	test_fault("fail=operation:150:ILLEGAL_ADDRESS", 30000);
+	test_fault("run=300", 500);
+	test_none("devices=0", -ENODEV, "CUDA_ERROR_NO_DEVICE");
+	test_none("memory=1000000", -ENOSPC, "of its memory");
+	test_none("fail=cuMemHostRegister:1:OUT_OF_MEMORY", -ENOSPC,
+		  "cannot be pinned");
+	test_fault("fail=cuEventRecord:150:OUT_OF_MEMORY", 30000);
+	test_measured();
+	test_turns();
+	test_spoiled();
+	return tap_done();
+}
