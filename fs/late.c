@@ -173,8 +173,12 @@ static void answer_end(struct late_read *l)
 static void done(struct ck_read *r, int rc)
 {
 	struct late_read *l = r->arg;
+	struct ck_handle *h = l->handle;
 
 	late_came(&l->late);
+	/* Others were noted when it was known that they are remote. */
+	if (h->fs->streams && ck_route_gathers(&h->fs->route))
+		ck_stream_note(h->fs->streams, &h->remote, r, r->remote);
 	ck_handle_reply(l->late.req, l->handle, r, l->size, rc);
 	bytes_free(r->to, r->len);
 	answer_end(l);
@@ -268,15 +272,19 @@ static void read_later(fuse_req_t req, struct ck_handle *h,
 		bring(l);
 }
 
-/* What is here is answered at once. */
+/* What is here is answered at once, unless it is put together elsewhere. */
 static void read_here(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 		      size_t size, bool may_end)
 {
 	struct ck_fs *fs = h->fs;
 	int rc;
 
-	r->to = ck_reply_buffer(r->len);
 	ck_ahead_note(fs->ahead, &h->stream, r);
+	if (ck_route_gathers(&fs->route)) {
+		read_later(req, h, r, size, may_end, false);
+		return;
+	}
+	r->to = ck_reply_buffer(r->len);
 	rc = r->to ? ck_host_read(fs->cp->files, r) : -ENOMEM;
 	if (fs->streams)
 		ck_stream_note(fs->streams, &h->remote, r, rc == -EREMOTE);

@@ -196,6 +196,13 @@ static int set_of_hosts(struct ck_mount_options *o, const char *name,
 	return ck_hosts_options_set(&o->hosts, name, value, '+', d);
 }
 
+/* Those of GPUs. */
+static int set_of_gpus(struct ck_mount_options *o, const char *name,
+		       const char *value, struct ck_diag *d)
+{
+	return ck_gpu_choice_set(&o->gpu, name, value, d);
+}
+
 const char *const ck_commit_words[] = {
 	[CK_COMMIT_CLOSE] = "close",
 	[CK_COMMIT_FSYNC] = "fsync",
@@ -268,6 +275,15 @@ static const struct option table[] = {
 	  "with hosts: memory for what is read ahead" },
 	{ "ownermem=", set_of_hosts, "SIZE",
 	  "with hosts: memory of a process on them" },
+	{ "gpu=", set_of_gpus, "off|auto|N[+N...]", "GPUs that are used" },
+	{ "gather=", set_of_gpus, "auto|host|gpu",
+	  "with gpu: where the bytes of reads are put together" },
+	{ "nccl=", set_of_gpus, "auto|off|force",
+	  "with gpu: whether bytes go by NCCL between GPUs" },
+	{ "pinned=", set_of_gpus, "SIZE",
+	  "with gpu: memory for bytes on their way there" },
+	{ "gpucache=", set_of_gpus, "SIZE",
+	  "with gpu: memory kept there for others" },
 	{ "direct", set_direct, "", "reads bypass the page cache" },
 	{ "noxattr", set_noxattr, "", "no extended attributes" },
 	{ "log=", set_log, "FILE|syslog", "messages go there, too" },
@@ -469,6 +485,8 @@ int ck_options_check(const struct ck_mount_options *o, struct ck_diag *d)
 		return ck_fail(d, EINVAL,
 			       "option write: not for a checkpoint that lies "
 			       "on several hosts");
+	if (ck_gpu_choice_check(&o->gpu, d))
+		return -EINVAL;
 	return ck_hosts_options_check(&o->hosts, d);
 }
 

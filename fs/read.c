@@ -458,7 +458,7 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		ck_handle_reply(req, h, &r, size, rc);
 		return;
 	}
-	if (fs->route.remote) {
+	if (fs->route.remote || fs->route.gatherer) {
 		ck_late_read(req, h, &r, size, may_end);
 		return;
 	}

@@ -56,7 +56,7 @@ static const struct {
 	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
 };
 
-/* Those who wait for other hosts keep nobody from reading what is here, and a direct
+/* Those who wait for other hosts or for a GPU keep nobody from reading what is here, and a direct
  * read can be interrupted, which the kernel does not do with its parts. */
 static void session_init_remote(struct fuse_conn_info *conn)
 {
@@ -74,7 +74,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want = 0;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
 		conn->want |= capabilities[i].flag & conn->capable;
-	if (fs->route.remote)
+	if (fs->route.remote || fs->route.gatherer)
 		session_init_remote(conn);
 	conn->max_write = CK_REQUEST_MAX;
 	conn->max_read = CK_READ_MAX;
@@ -449,6 +449,9 @@ static int tree_make(struct ck_fs *fs)
 		.gid = o->gid,
 		.status = ck_control_status,
 		.arg = fs,
+		.gpu_paths = o->gpu_paths,
+		.gpu_status = o->gpu_status,
+		.gpu_arg = o->gpu_arg,
 	};
 	rc = ck_root_make(fs->cp, o->views ? o->views : ck_views,
 			  o->views ? o->nviews : ck_nviews, &fs->shown,
@@ -461,6 +464,9 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	int rc;
 
 	ck_route_init(&fs->route, fs->cp->files, fs->options->remote);
+	if (fs->options->gathers || fs->options->remote)
+		fs->route.gatherer = fs->options->gatherer;
+	fs->route.rounds_only = !fs->options->gathers;
 	rc = ck_objects_keep(fs->cp, &fs->route);
 	if (rc)
 		return ck_fail(d, -rc, "entries in remote files: %s",

@@ -9,6 +9,7 @@
 #include "ckptfs/fs.h"
 #include "cluster.h"
 #include "commands.h"
+#include "gpus.h"
 #include "handed.h"
 #include "mounts.h"
 #include <errno.h>
@@ -27,6 +28,7 @@ struct mount {
 	struct ck_handed handed; /* by that */
 	struct ck_mount_options options;
 	struct ck_cluster *cluster;
+	struct ck_gpus *gpus;
 	char *target;	       /* the mount point, absolute; owned */
 	struct ck_shown there; /* before */
 	int told;	       /* write end of the pipe; -1: nobody waits */
@@ -109,12 +111,22 @@ static int serve(struct mount *m)
 	m->options.hosts.first = ck_fs_first(&m->options);
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
+		rc = ck_gpus_make(&m->options, &m->gpus, &d);
+	if (rc == 0)
 		rc = find_hosts(m, &d);
 	if (rc == 0 && m->cluster)
 		m->options.remote =
 			ck_hosts_mover(ck_cluster_hosts(m->cluster));
 	if (rc == 0)
+		rc = ck_gpus_start(m->gpus, &d);
+	if (rc == 0)
 		rc = ck_checkpoint_open(m->source, &m->options.format, &cp, &d);
+	if (rc == 0)
+		rc = ck_gpus_settle(m->gpus, &d);
+	if (rc == 0)
+		rc = ck_gpus_count(m->gpus, cp, &d);
+	if (rc == 0)
+		rc = ck_gpus_meet(m->gpus, ck_cluster_hosts(m->cluster), &d);
 	if (rc == 0)
 		rc = check_wanted(m, &d);
 	if (rc == 0) {
@@ -124,8 +136,11 @@ static int serve(struct mount *m)
 		ck_record_remove(m->record);
 	}
 	ck_detacher_end(detacher);
+	ck_gpus_part(m->gpus);
 	ck_cluster_end(m->cluster);
+	ck_gpus_end(m->gpus);
 	ck_checkpoint_close(cp);
+	ck_gpus_free(m->gpus);
 	if (rc == 0)
 		return CK_EXIT_FINE;
 	ck_log("%s", d.text);

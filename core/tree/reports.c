@@ -51,6 +51,8 @@ void ck_status_begin(const struct ck_root *r, enum ck_fate fate, int err,
 		      c->chunks.n, c->files.n, c->objects.n);
 	if (r->cp->elsewhere)
 		r->cp->elsewhere->print(r->cp->elsewhere, out);
+	if (r->options->gpu_status)
+		r->options->gpu_status(r->options->gpu_arg, out);
 }
 
 static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
@@ -123,19 +125,22 @@ static void print_log(void *arg, struct ck_buf *out)
 	ck_log_snapshot(out);
 }
 
-/* Only where parts of the checkpoint are elsewhere. */
+/* Only where bytes come by more than one way: from other hosts, or by GPUs. */
 static void print_stats(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
 
-	ck_stats_print(r->cp->elsewhere->stats, out);
+	ck_stats_print(ck_files_stats(r->cp->files), out);
 }
 
 static void print_paths(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
 
-	r->cp->elsewhere->paths(r->cp->elsewhere, out);
+	if (r->cp->elsewhere)
+		r->cp->elsewhere->paths(r->cp->elsewhere, out);
+	if (r->options->gpu_paths)
+		r->options->gpu_paths(r->options->gpu_arg, out);
 }
 
 static void print_csv(void *arg, struct ck_buf *out)
@@ -175,7 +180,7 @@ const struct ck_report ck_reports[] = {
 
 size_t ck_report_count(const struct ck_root *r)
 {
-	bool all = r->cp->elsewhere && r->cp->elsewhere->stats;
+	bool all = ck_files_stats(r->cp->files) != NULL;
 
 	return CK_ARRAY_SIZE(ck_reports) - (all ? 0 : 2);
 }

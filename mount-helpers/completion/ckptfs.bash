@@ -108,9 +108,10 @@ _ckptfs_mount_options() {
 	compopt -o nospace
 	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" agent= allhosts \
 		allow_other auto_unmount cache= commit=close commit=fsync \
-		commit=manual debug direct fsname= gid= hostfile= hosts= \
-		keep_unknown log= log=syslog map= net= nonempty noxattr ownermem= \
-		patch prefer= program= rejoin= rejoin=off replicas=first \
+		commit=manual debug direct fsname= gather=auto gather=gpu \
+		gather=host gid= gpu= gpu=auto gpu=off gpucache= hostfile= hosts= \
+		keep_unknown log= log=syslog map= nccl=auto nccl=force nccl=off net= \
+		nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off replicas=first \
 		replicas=full replicas=sample ro segment= shardlinks=beneath \
 		timeout= uid= umask= write)
 }

@@ -25,14 +25,15 @@ TENSOR = "model.tok_embeddings.weight"
 BOX = {f"h{i + 1}": f"local/rank-{i}/{TENSOR}.npy" for i in range(3)}
 
 
-def mount(program, hosts, *options, agent=None, net=NET, alone=False):
+def mount(program, hosts, *options, agent=None, net=NET, alone=False, names=None, env=None):
     """What the command comes to. net=None: MPI chooses its networks. alone: the first
-    host's files only."""
+    host's files only. names: other than each host once. env: more variables."""
     words = [program, "mount"]
     if not alone:
-        words += ["--hosts", ",".join(hosts.names), "-o", ",".join(
+        words += ["--hosts", names or ",".join(hosts.names), "-o", ",".join(
             (f"agent={agent or hosts.agent}", *((net,) if net else ()), *options))]
     return hosts.run(hosts.names[0], [*words, hosts.src, hosts.mnt],
+                     env={**os.environ, **(env or {})},
                      stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 

@@ -51,8 +51,8 @@ def box_bytes(whole, box):
                     for r in range(r0, r1))
 
 
-def write(hosts):
-    """The checkpoint, each box where it belongs."""
+def put(place):
+    """The checkpoint, in one directory."""
     checkpoint = source.Checkpoint()
     checkpoint.items, checkpoint.entries = {}, {}
     for name, list_ in SHARDINGS.items():
@@ -65,8 +65,13 @@ def write(hosts):
         checkpoint.entries[name] = source.d.tensor(
             (ROWS, COLUMNS), [((r0, c0), (r1 - r0, c1 - c0))
                               for (r0, r1), (c0, c1) in list_])
-    place = f"{hosts.base}/whole"
     checkpoint.write(place)
+
+
+def write(hosts):
+    """The same, each box where it belongs."""
+    place = f"{hosts.base}/whole"
+    put(place)
     for i, host in enumerate(hosts.names):
         os.rename(f"{place}/__{i}_0.distcp",
                   f"{hosts.directory(host)}/__{i}_0.distcp")

@@ -9,6 +9,8 @@ import two_trees
 
 HOSTS = "user.ckptfs.hosts"
 REPORTS = {".ckptfs/stats", ".ckptfs/paths"}
+# Those that are looked at.
+SEEN = REPORTS - {f".ckptfs/{name}" for name in two_trees.OF_GPUS}
 
 
 def plain(fault):
@@ -48,7 +50,7 @@ def reports_of(tree):
 def differ(one, other):
     """Lines: what is not the same in two trees, of which the other one is over several
     hosts."""
-    if reports_of(one) or reports_of(other) != REPORTS:
+    if reports_of(one) or reports_of(other) != SEEN:
         yield f"reports: {reports_of(one)} / {reports_of(other)}"
     rows, others = rows_of(one), rows_of(other)
     for path in sorted(rows.keys() | others.keys()):

@@ -21,6 +21,8 @@ PREFIX = "user.ckptfs."
 # What they say depends on what was looked at, and on who tells.
 LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log", ".ckptfs/stats",
         ".ckptfs/paths"}
+# Of a mount that uses GPUs, and not of what is shown without one.
+OF_GPUS = {"stats", "paths"} if os.environ.get("CKPTFS_GPUS") else set()
 UNKNOWN = object    # an attribute `error` that may not be asked for
 DAMAGED = {errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE}
 AT_ONCE = 60000    # bytes of names that one call of a command gets
@@ -79,6 +81,8 @@ def walk(tree, mount, below=""):
     """A directory whole, then those that are in it."""
     rows = []
     for e in os.scandir(os.path.join(mount, below)):
+        if below == ".ckptfs/" and e.name in OF_GPUS:
+            continue
         try:
             rows.append(row_of(e.path, below + e.name))
         except PermissionError as error:

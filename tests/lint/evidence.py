@@ -22,6 +22,7 @@ KINDS = {
     'torch': ('tests/torch/{}.py',),
     'crash': ('tests/crash/{}_test.py',),
     'dist': ('tests/dist/{}.py',),
+    'gpu': ('tests/gpu/{}', 'tests/gpu/{}_test.c'),
     'mpi': ('tests/mpi/{}.c',),
 }
 REFERENCE = re.compile(r'\b(%s) `([\w-]+)`' % '|'.join(KINDS))

@@ -89,33 +89,40 @@ def size(*dims):
 MAX = 0xFFFFFFFF
 
 
-def zip_archive(records):
-    out = bytearray()
+def zip_parts(records):
+    """What it is put together of; bytes of records stay as they are."""
+    parts, at = [], 0
     central = bytearray()
     for name, data in records:
         name = b'archive/' + name
-        head = len(out)
-        start = head + 30 + len(name) + 4
+        out = bytearray()
+        start = at + 30 + len(name) + 4
         pad = 64 - start % 64
         flags = 0x0808 if data else 0x0800
         crc = zlib.crc32(data)
         out += struct.pack('<IHHHHHIIIHH', 0x04034b50, 0, flags, 0, 0, 0, 0, 0,
                            0, len(name), 4 + pad)
-        out += name + b'FB' + struct.pack('<H', pad) + b'Z' * pad + data
-        if data:
-            out += struct.pack('<IIII', 0x08074b50, crc, len(data), len(data))
+        out += name + b'FB' + struct.pack('<H', pad) + b'Z' * pad
+        tail = struct.pack('<IIII', 0x08074b50, crc, len(data),
+                           len(data)) if data else b''
+        parts += [bytes(out), data, tail]
         central += struct.pack('<IHHHHHHIIIHHHHHII', 0x02014b50, 0, 0, flags,
                                0, 0, 0, crc, len(data), len(data), len(name),
-                               0, 0, 0, 0, 0, head) + name
-    where, n = len(out), len(records)
+                               0, 0, 0, 0, 0, at) + name
+        at += len(out) + len(data) + len(tail)
+    where, n = at, len(records)
     end = where + len(central)
-    out += central
+    out = bytearray(central)
     out += struct.pack('<IQHHIIQQQQ', 0x06064b50, 44, 0x031e, 45, 0, 0, n, n,
                        len(central), where)
     out += struct.pack('<IIQI', 0x07064b50, 0, end, 1)
     out += struct.pack('<IHHHHIIH', 0x06054b50, 0, 0, n, n, len(central),
                        where, 0)
-    return bytes(out)
+    return parts + [bytes(out)]
+
+
+def zip_archive(records):
+    return b''.join(zip_parts(records))
 
 
 def number(n):
@@ -130,18 +137,22 @@ def text(s):
     return b'X' + struct.pack('<I', len(s)) + s
 
 
-def item(rows, columns, data):
+def item_parts(rows, columns, data):
     pkl = (b'\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((' + text(b'storage')
            + b'ctorch\nLongStorage\n' + text(b'0') + text(b'cpu')
            + number(rows * columns) + b'tQ' + number(0)
            + number(rows) + number(columns) + b'\x86'
            + number(columns) + number(1) + b'\x86'
            + b'\x89ccollections\nOrderedDict\n)RtR.')
-    return zip_archive([
+    return zip_parts([
         (b'data.pkl', pkl), (b'.format_version', b'1'),
         (b'.storage_alignment', b'64'), (b'byteorder', b'little'),
         (b'data/0', data), (b'version', b'3\n'),
         (b'.data/serialization_id', b'1' * 40)])
+
+
+def item(rows, columns, data):
+    return b''.join(item_parts(rows, columns, data))
 
 
 # --- the checkpoint -----------------------------------------------------------
@@ -176,7 +187,7 @@ def boxes(tensor, ranks, nbytes, row_bytes):
 def make(path, tensors, ranks, nbytes, row_bytes=None):
     os.makedirs(path)
     files = [open(f'{path}/__{r}_0.distcp', 'wb') for r in range(ranks)]
-    state, places = {}, {}
+    made_tensors = []
     for t in range(tensors):
         parts, shape = boxes(t, ranks, nbytes, row_bytes)
         chunks = []
@@ -184,20 +195,32 @@ def make(path, tensors, ranks, nbytes, row_bytes=None):
             f = files[rank]
             start = f.tell()
             f.write(item(*dims, data))
+            chunks.append((offset, dims, rank, start, f.tell() - start))
+        made_tensors.append((shape, chunks))
+    for f in files:
+        f.close()
+    write_metadata(path, made_tensors)
+
+
+def write_metadata(path, tensors):
+    """tensors: of each its shape, and for each box: offsets, sizes, number of
+    the file, where the item begins there, its bytes"""
+    state, places = {}, {}
+    for t, (shape, boxes_of_it) in enumerate(tensors):
+        chunks = []
+        for i, (offset, dims, rank, start, length) in enumerate(boxes_of_it):
             chunks.append(made(meta.ChunkStorageMetadata, {
                 'offsets': size(*offset), 'sizes': size(*dims)}))
             index = made(meta.MetadataIndex, {
-                'fqn': f't{t}', 'index': rank, 'offset': size(*offset)})
+                'fqn': f't{t}', 'index': i, 'offset': size(*offset)})
             places[index] = made(storage._StorageInfo, {
                 'relative_path': f'__{rank}_0.distcp', 'offset': start,
-                'length': f.tell() - start})
+                'length': length})
         properties = made(meta.TensorProperties, (
             torch.int64, Call(get_layout, 'torch.strided'), False,
             Call(memory_format, 0), False))
         state[f't{t}'] = made(meta.TensorStorageMetadata, {
             'properties': properties, 'size': size(*shape), 'chunks': chunks})
-    for f in files:
-        f.close()
     with open(f'{path}/.metadata', 'wb') as f:
         pickle.dump(made(meta.Metadata, {
             'state_dict_metadata': state,

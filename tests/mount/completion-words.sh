@@ -81,9 +81,10 @@ check 'bash: options of inspect are those of --help' diff \
 	<("$CKPTFS" help inspect | grep -oE -- '^  --?[a-z]+' | tr -d ' ' | sort)
 
 offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
-	cache= commit=close commit=fsync commit=manual debug direct fsname= gid= \
-	hostfile= hosts= keep_unknown log= log=syslog map= net= nonempty noxattr \
-	ownermem= patch prefer= program= rejoin= rejoin=off replicas=first \
+	cache= commit=close commit=fsync commit=manual debug direct fsname= \
+	gather=auto gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
+	hostfile= hosts= keep_unknown log= log=syslog map= nccl=auto nccl=force nccl=off \
+	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off replicas=first \
 	replicas=full replicas=sample ro segment= shardlinks=beneath timeout= uid= \
 	umask= write
 offers 'ckptfs a b -o allow' allow_other

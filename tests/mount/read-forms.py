@@ -9,6 +9,7 @@ import hashlib
 import mmap
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -107,7 +108,7 @@ def many(path, data):
 
 
 with open(mount + '/.ckptfs/status') as status:
-    direct = '\noptions: direct\n' in status.read()
+    direct = re.search(r'\noptions: (\S+,)?direct\n', status.read()) is not None
 for line in open(table):
     digest, name = line.rstrip('\n').split('  ', 1)
     path = f'{mount}/{name}'
