@@ -5,6 +5,7 @@
 #ifndef CK_HANDLE_H
 #define CK_HANDLE_H
 
+#include "ckptfs/export.h"
 #include "internal.h"
 
 /* A reply wakes the reader before our call returns, so the file may be closed
@@ -25,6 +26,16 @@ struct ck_handle {
 	atomic_bool logged;	       /* a failure was put into the log */
 	struct ck_ahead_stream stream; /* fs->ahead protects it */
 	struct ck_stream remote;       /* fs->streams protects it */
+	/* Under ck_fs.handles_lock: */
+	struct ck_handle_export *exports; /* memory of GPUs that it holds */
+};
+
+/* What one ioctl(2) has given to whoever has the file open. */
+struct ck_handle_export {
+	struct ck_handle_export *next;
+	struct ck_export *export;
+	uint8_t uuid[16];
+	bool own;
 };
 
 /* Gives a reference back. */

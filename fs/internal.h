@@ -54,6 +54,8 @@ struct ck_fs {
 	struct ck_route route;
 	struct ck_streams *streams; /* NULL: nothing is brought ahead */
 	struct ck_lates *lates;
+	struct ck_exports *exports; /* NULL: there is no GPU; as well as: */
+	struct ck_pool *export_pool;
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;
 	struct ck_pool *pool;

@@ -78,7 +78,7 @@ struct ck_pool *ck_pool_make(void)
 	return p;
 }
 
-void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job)
+bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job)
 {
 	bool taken;
 
@@ -94,7 +94,12 @@ void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job)
 		pthread_cond_signal(&p->more);
 	}
 	pthread_mutex_unlock(&p->lock);
-	if (!taken)
+	return taken;
+}
+
+void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job)
+{
+	if (!ck_pool_offer(p, job))
 		job->run(job, false);
 }
 

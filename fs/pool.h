@@ -20,6 +20,8 @@ struct ck_pool_job {
 struct ck_pool *ck_pool_make(void);
 /* Runs it, soon and in a thread of the pool; if none can have it, now and here. */
 void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job);
+/* The same, but false if none can have it. */
+CK_MUST_USE bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job);
 /* Returns when those that had begun are done, and the others have ended; nobody
  * gives it more. NULL is allowed. */
 void ck_pool_free(struct ck_pool *p);

@@ -16,6 +16,7 @@
  * fails if and only if it touches a byte that is lost; a page would fail
  * whole.
  */
+#include "exported.h"
 #include "handle.h"
 #include "late.h"
 #include <errno.h>
@@ -84,6 +85,7 @@ void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
 		ck_draft_put(fs, h->draft);
 	if (h->scratch)
 		ck_scratch_drop(fs, h->scratch);
+	ck_exported_end(h);
 	ck_tree_file_close(&h->file);
 	free(h);
 }

@@ -10,6 +10,7 @@
  */
 #include "ckptfs/privileges.h"
 #include "detacher.h"
+#include "exported.h"
 #include "host.h"
 #include "internal.h"
 #include "keeper.h"
@@ -99,6 +100,7 @@ static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
 		.readdirplus = ck_fs_readdirplus,
 		.open = ck_fs_open,
 		.read = ck_fs_read,
+		.ioctl = ck_fs_ioctl,
 		.release = ck_fs_release,
 		.getxattr = ck_fs_getxattr,
 		.listxattr = ck_fs_listxattr,
@@ -387,6 +389,8 @@ static int session_run(struct session *s, struct ck_diag *d)
 	}
 	ck_pool_free(s->fs->pool);
 	s->fs->pool = NULL;
+	if (s->fs->exports)
+		ck_exports_stop(s->fs->exports);
 	ck_lates_end(s->fs);
 	left = session_unmount(s);
 	ck_keeper_join(&s->keeper);
@@ -471,7 +475,14 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 	if (rc)
 		return ck_fail(d, -rc, "entries in remote files: %s",
 			       strerror(-rc));
-	if (tree_make(fs))
+	if (fs->options->gatherer)
+		fs->exports = ck_exports_make(
+			fs->cp->files, fs->options->remote,
+			fs->options->gatherer, fs->options->gpu.cache);
+	if (fs->options->gatherer)
+		fs->export_pool = ck_pool_make();
+	if (tree_make(fs) ||
+	    (fs->options->gatherer && (!fs->exports || !fs->export_pool)))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make();
 	fs->drafts = ck_drafts_make();
@@ -491,10 +502,12 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 
 static void fs_fini(struct ck_fs *fs)
 {
+	ck_pool_free(fs->export_pool);
 	ck_pool_free(fs->pool);
 	ck_publisher_free(fs->publisher);
 	ck_streams_free(fs->streams);
 	ck_handles_close(fs);
+	ck_exports_free(fs->exports);
 	ck_lates_free(fs->lates);
 	ck_route_fini(&fs->route);
 	ck_laters_free(fs->laters);

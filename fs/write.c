@@ -281,7 +281,6 @@ void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
 	ops->flush = rw_flush;
 	ops->fsync = rw_fsync;
 	ops->fsyncdir = rw_fsyncdir;
-	ops->ioctl = ck_fs_order;
 	ops->setattr = rw_setattr;
 	ops->setxattr = ck_fs_setxattr;
 	ops->removexattr = ck_fs_removexattr;

@@ -70,15 +70,31 @@ static int get_dtype(const struct file *f, struct ck_buf *out)
 	return 0;
 }
 
-static int get_shape(const struct file *f, struct ck_buf *out)
+static const int64_t *shape_of(const struct file *f)
 {
 	const struct ck_tensor *t = tensor_of(f);
-	const int64_t *shape = f->n->about.topic == CK_ABOUT_BOX
-				       ? box_of(f) + t->ndim
-				       : t->shape;
 
-	ck_dims_print(out, shape, t->ndim);
+	return f->n->about.topic == CK_ABOUT_BOX ? box_of(f) + t->ndim
+						 : t->shape;
+}
+
+static int get_shape(const struct file *f, struct ck_buf *out)
+{
+	ck_dims_print(out, shape_of(f), tensor_of(f)->ndim);
 	return 0;
+}
+
+bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
+		      struct ck_elements *out)
+{
+	const struct file f = { .c = of, .n = n };
+
+	if (n->about.topic != CK_ABOUT_TENSOR && n->about.topic != CK_ABOUT_BOX)
+		return false;
+	*out = (struct ck_elements){ .dtype = tensor_of(&f)->dtype_name,
+				     .shape = shape_of(&f),
+				     .ndim = tensor_of(&f)->ndim };
+	return true;
 }
 
 static bool has_offset(const struct file *f)

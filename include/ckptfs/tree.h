@@ -142,6 +142,18 @@ CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
 void ck_tree_rights(const struct ck_catalog *of, const struct ck_node *n,
 		    struct ck_node_stat *out);
 
+/* What the elements of a file are, of the catalog. */
+struct ck_elements {
+	struct ck_str dtype;  /* as stored, without "torch." */
+	const int64_t *shape; /* ndim */
+	uint32_t ndim;
+};
+
+/* False: the file is of no tensor, and of no box of one. */
+CK_MUST_USE bool ck_tree_elements(const struct ck_catalog *of,
+				  const struct ck_node *n,
+				  struct ck_elements *out);
+
 /* The catalog of which a file's number is the present version: ck_catalog_put() it.
  * -ESTALE: the node is an older version; look its name up again. -EISDIR, -ELOOP (a
  * link). */
