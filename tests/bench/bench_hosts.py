@@ -77,6 +77,10 @@ def hosts_with(bench, count, source_, how="by rank"):
         yield hosts
 
 
+def mounted_there(bench, hosts, *options):
+    return mounted(hosts, bench.program, *bench.options, *options)
+
+
 def ticks(processes):
     """Seconds of processor that they have used."""
     total = 0
@@ -131,12 +135,14 @@ def in_turn(bench, native, ours):
     natives, found = [], []
     for _ in range(bench.repeat):
         bench.settle()
-        natives.append(native())
+        natives.append(native() if bench.natives else Figure(1, 0))
         found.append(ours())
     return max(natives, key=lambda f: f.gbps), max(found, key=lambda f: f.gbps)
 
 
 def compare(bench, what, native, ours, floor, target):
+    if not bench.wants(what):
+        return
     native, ours = in_turn(bench, native, ours)
     bench.row(what, native.text(), ours.text(), ours.gbps / native.gbps, floor, target)
 
@@ -155,7 +161,7 @@ def stream(bench, mnt):
 
 def fresh_there(bench, hosts, pieces, *flags):
     """Shards in page cache, nothing of the mount is."""
-    with mounted(hosts, bench.program) as mnt:
+    with mounted_there(bench, hosts) as mnt:
         bench.warm()
         return read_there(bench, hosts, "read", pieces(bench, mnt), *flags)
 
@@ -181,7 +187,7 @@ class Ranks:
         for path in (self.mnt, *directories.values()):
             pathlib.Path(path).mkdir()
         deal.deal(bench.data / source_, directories, "by rank", 1, "all", link=True)
-        serve = [bench.program, "serve"]
+        serve = [bench.program, "serve", *(["-o", ",".join(bench.options)] if bench.options else [])]
         first = directories.pop("h0")
         self.ranks = [[*serve, "--mount", self.mnt, first]]
         self.ranks += [["unshare", "--mount", "--uts", "sh", "-c", RANK, "sh", name, path, first, *serve, first]
@@ -319,7 +325,7 @@ def four_hosts(bench):
 
 
 def hot(bench, hosts):
-    with bench.mounted("big") as here, mounted(hosts, bench.program) as there:
+    with bench.mounted("big") as here, mounted_there(bench, hosts) as there:
         here, there = stream(bench, here), stream(bench, there)
         read_here(bench, "read", here)
         read_there(bench, hosts, "read", there)
@@ -329,8 +335,9 @@ def hot(bench, hosts):
 
 def two_hosts(bench):
     with hosts_with(bench, 2, "big", "others") as hosts:
-        raw = max(tcp(bench, hosts) for _ in range(bench.repeat))
-        compare(bench, f"2 hosts, one stream; MPI (raw TCP: {raw:.2f} GB/s)", lambda: native_of(mpi(bench, hosts)),
+        raw = max(tcp(bench, hosts) for _ in range(bench.repeat)) if bench.natives else None
+        beside = f" (raw TCP: {raw:.2f} GB/s)" if raw else ""
+        compare(bench, f"2 hosts, one stream; MPI{beside}", lambda: native_of(mpi(bench, hosts)),
                 lambda: fresh_there(bench, hosts, stream), 0.7, 0.85)
         for readers in (1, 16):
             at_random(bench, hosts, readers)
@@ -339,10 +346,10 @@ def two_hosts(bench):
 def at_random(bench, hosts, readers):
     """Microseconds of a read. 16 readers: of all reads, one after the other."""
     trips, ours = [], []
-    with mounted(hosts, bench.program) as mnt:
+    with mounted_there(bench, hosts) as mnt:
         for _ in range(bench.repeat):
             bench.settle()
-            trips.append(mpi(bench, hosts)["usec"])
+            trips.append(mpi(bench, hosts)["usec"] if bench.natives else 1)
             figure = read_there(bench, hosts, "random", [f"{mnt}/full/{BIG}.npy"], "-d", "-b", 4096, "-t", readers, "-n",
                                 RANDOM // readers)
             ours.append((4096 / figure.gbps / 1e3, figure.cpu))
@@ -367,7 +374,7 @@ def seconds_of(call):
 def seconds_to_mount(bench, hosts):
     """Until a name can be looked up."""
     start = time.monotonic()
-    with mounted(hosts, bench.program) as mnt:
+    with mounted_there(bench, hosts) as mnt:
         hosts.run("h1", ["ls", f"{mnt}/full"], stdout=subprocess.DEVNULL, check=True)
         return time.monotonic() - start
 
@@ -395,7 +402,7 @@ def mounting_chunks(bench):
         here, there = [], []
         for _ in range(bench.repeat):
             bench.settle()
-            here.append(mount_here(bench, "chunks"))
+            here.append(mount_here(bench, "chunks") if bench.natives else 0)
             there.append(seconds_to_mount(bench, hosts))
     bench.row(what, f"{min(here):.2f} s", f"{min(there):.2f} s", min(there) - min(here), 1, 0.5, True)
 
@@ -416,7 +423,7 @@ def others_of_lost(bench):
     with hosts_with(bench, 3, None) as hosts:
         aside(hosts)
         for what, lose, find in (("stopped", hosts.stop, hosts.cont), ("cut off", None, None)):
-            with mounted(hosts, bench.program, "rejoin=off") as mnt:
+            with mounted_there(bench, hosts, "rejoin=off") as mnt:
                 before, during = lost(bench, hosts, mnt, lose, find)
             bench.row(f"reads of others while a host is {what}, x slower", before.text(), during.text(),
                       before.gbps / during.gbps, 2, 1, True)
@@ -452,10 +459,19 @@ def together(figures):
     return Figure(len(figures) / sum(1 / f.gbps for f in figures), sum(f.cpu for f in figures) / len(figures))
 
 
-def group_hosts(bench):
+PARTS = four_hosts, four_ranks, two_hosts, gather, mounting, mounting_chunks, others_of_lost
+
+
+def is_possible(bench):
     why = why_not() or (None if pair_of(bench).exists() else "mpi_pair is not built, there is no MPI")
     if why:
-        return bench.skip("several hosts", why)
+        bench.skip("several hosts", why)
+        return False
     bench.read("read", bench.boxes("big", BIG) + bench.boxes("big", COLUMNS))
-    for rows in (four_hosts, four_ranks, two_hosts, gather, mounting, mounting_chunks, others_of_lost):
-        rows(bench)
+    return True
+
+
+def group_hosts(bench):
+    if is_possible(bench):
+        for rows in PARTS:
+            rows(bench)

@@ -17,12 +17,22 @@ COLD = f"needs root, for {DROP}"
 BIG, COLUMNS, SMALL = "model.tok_embeddings.weight", "model.output.weight", "model.layers.0.attention.wk.weight"
 
 
+def is_there(pid):
+    """Whether it has not ended; who has, and was not waited for, is a zombie for as long as init likes."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 class Bench:
     def __init__(self, options):
         self.program = options.program.resolve()
         self.reader = self.program.parent.parent / "tests/bench/reader"
         self.data, self.repeat, self.settle_most = options.data.resolve(), options.repeat, options.settle
-        self.span = options.span
+        self.span, self.options = options.span, []
+        self.natives = True     # else nothing is measured beside what is ours, and figures are to 1
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="ckptfs-bench-"))
         self.mnt = self.base / "mnt"
         self.mnt.mkdir()
@@ -55,9 +65,13 @@ class Bench:
 
     # ---- mounts ----
 
-    def mount(self, source, *options):
+    def mount_command(self, source, *options):
+        options = [*self.options, *options]
         flags = ["-o", ",".join(options)] if options else []
-        subprocess.run([self.program, "mount", self.data / source, self.mnt, *flags], check=True)
+        return [self.program, "mount", self.data / source, self.mnt, *flags]
+
+    def mount(self, source, *options):
+        subprocess.run(self.mount_command(source, *options), check=True)
 
     def daemon(self):
         return number(self.mnt / ".ckptfs/status", "daemon")
@@ -65,8 +79,13 @@ class Bench:
     def umount(self):
         pid = self.daemon()
         subprocess.run([self.program, "umount", self.mnt], check=True)
-        while os.path.exists(f"/proc/{pid}"):
+        while is_there(pid):
             time.sleep(0.005)
+
+    def umount_left(self):
+        """What an error has left."""
+        if os.path.ismount(self.mnt):
+            self.umount()
 
     @contextlib.contextmanager
     def copied(self, source):
@@ -118,12 +137,16 @@ class Bench:
         before, after, best = [], [], []
         for _ in range(self.repeat):
             self.settle()
-            before.append(native())
+            before.append(native() if self.natives else 1)
             best.append(ours())
-            after.append(native())
+            after.append(native() if self.natives else 1)
         return max(before), max(after), max(best)
 
     # ---- the table ----
+
+    def wants(self, what):
+        """Whether a comparison is to be measured."""
+        return True
 
     def row(self, what, native, ours, figure, floor=None, target=None, less=False):
         """figure: what floor and target are about. less: it should be small."""
@@ -139,6 +162,8 @@ class Bench:
         print(f"| {what} | | | | | | skipped: {why} |", flush=True)
 
     def compare(self, what, native, ours, floor=None, target=None):
+        if not self.wants(what):
+            return
         before, after, best = self.rates(native, ours)
         self.row(what, f"{before:.2f} / {after:.2f} GB/s", f"{best:.2f} GB/s", best / max(before, after), floor, target)
 
