@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ncclcheck_memory: how much of the device's memory a communicator of two ranks takes, once each
+ * has sent something to the other: with NCCL's defaults, and as the program makes it, by the code
+ * that makes it. Both ranks are on the one GPU, of which the driver says what is free: they wait
+ * for each other, and each has half of what is gone. What else uses the device is counted, too.
+ */
+#include "nccl_rounds.h"
+#include "ncclcheck_use.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 2, BYTES = 1 << 20, WAIT_USEC = 500 };
+
+/* What the ranks share. */
+struct meeting {
+	struct checks said[RANKS];
+	unsigned
+		came; /* times that a rank came to where the other is waited for */
+	uint8_t token[CK_ROUND_TOKEN];
+	size_t before, up, after; /* bytes that are free */
+};
+
+struct party {
+	struct meeting *m;
+	struct checks *c; /* of this rank */
+	struct use u;
+	uint32_t rank;
+	CUdeviceptr from, to;
+	unsigned passed;
+};
+
+/* The other one comes, too; if it has failed, the check ends this one. */
+static void meet(struct party *p)
+{
+	p->passed += RANKS;
+	(void)__atomic_add_fetch(&p->m->came, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&p->m->came, __ATOMIC_SEQ_CST) < p->passed)
+		(void)usleep(WAIT_USEC);
+}
+
+/* While nobody does anything. */
+static bool note(struct party *p, size_t *bytes)
+{
+	bool good;
+
+	meet(p);
+	good = p->rank > 0 || use_free_bytes(p->c, &p->u, bytes);
+	meet(p);
+	return good;
+}
+
+static bool is_open(struct party *p)
+{
+	const struct ck_cuda *cuda = &p->u.cuda;
+
+	return use_open(p->c, &p->u) &&
+	       use_good(p->c, &p->u, cuda->cuMemAlloc(&p->from, BYTES)) &&
+	       use_good(p->c, &p->u, cuda->cuMemAlloc(&p->to, BYTES));
+}
+
+/* --- with the defaults -------------------------------------------------------------------- */
+
+static bool run_defaults(struct party *p)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclUniqueId id;
+
+	config.blocking = 0;
+	if (!is_open(p))
+		return false;
+	if (p->rank == 0 &&
+	    !use_nccl(p->c, &p->u, p->u.nccl.ncclGetUniqueId(&id),
+		      "an identity"))
+		return false;
+	if (p->rank == 0)
+		memcpy(p->m->token, &id, sizeof(id));
+	if (!note(p, &p->m->before))
+		return false;
+	memcpy(&id, p->m->token, sizeof(id));
+	return use_comm(p->c, &p->u, &id, RANKS, (int)p->rank, config) &&
+	       use_exchange(p->c, &p->u, !p->rank, p->from, p->to, BYTES) &&
+	       use_good(p->c, &p->u,
+			p->u.cuda.cuStreamSynchronize(p->u.stream)) &&
+	       note(p, &p->m->up) && use_end(p->c, &p->u) &&
+	       note(p, &p->m->after);
+}
+
+/* --- as the program does -------------------------------------------------------------------- */
+
+static bool is_up(struct party *p, struct ck_nccl_rounds *rounds)
+{
+	int rc;
+
+	while ((rc = rounds->is_ready(rounds)) == 0)
+		(void)usleep(WAIT_USEC);
+	if (rc < 0)
+		check_fails(p->c, "a communicator does not come up");
+	return rc == 1;
+}
+
+static bool move_round(struct party *p, struct ck_round_mover *mover)
+{
+	const uint32_t peer = !p->rank;
+	const struct ck_gpu_transfer list[] = { { peer, true, p->from, BYTES },
+						{ peer, false, p->to, BYTES } };
+	struct ck_gpu_round moved = { list, CK_ARRAY_SIZE(list) };
+	struct ck_round r = { .op = 1, .n = 1, .epoch = RANKS, .arg = &moved };
+	int rc = mover->begin(mover, &r) ? -EIO : -EINPROGRESS;
+
+	while (rc == -EINPROGRESS) {
+		rc = mover->poll(mover, &r);
+		(void)usleep(WAIT_USEC);
+	}
+	return rc == 0;
+}
+
+static bool run_rounds(struct party *p, struct ck_nccl_rounds *rounds)
+{
+	static const uint32_t members[RANKS] = { 0, 1 };
+	struct ck_round_mover *mover = &rounds->mover;
+
+	if (p->rank == 0)
+		mover->token(mover, p->m->token);
+	if (!note(p, &p->m->before))
+		return false;
+	mover->epoch(mover, RANKS, members, RANKS, p->m->token);
+	if (!is_up(p, rounds))
+		return false;
+	if (!move_round(p, mover)) {
+		check_fails(p->c, "a round is not moved");
+		return false;
+	}
+	return note(p, &p->m->up);
+}
+
+static struct ck_nccl_rounds *make_rounds(struct party *p)
+{
+	struct ck_nccl_rounds *rounds;
+	struct ck_diag d = { 0 };
+
+	if (ck_nccl_rounds_make(p->u.device, p->rank, &rounds, &d))
+		check_fails(p->c, "%s", d.text);
+	return rounds;
+}
+
+static bool run_program(struct party *p)
+{
+	struct ck_nccl_rounds *rounds = NULL;
+
+	if (is_open(p))
+		rounds = make_rounds(p);
+	if (!rounds || !run_rounds(p, rounds))
+		return false;
+	rounds->end(rounds);
+	return note(p, &p->m->after);
+}
+
+/* --- both ----------------------------------------------------------------------------------------- */
+
+static _Noreturn void run_rank(struct meeting *m, uint32_t rank,
+			       bool (*run)(struct party *p))
+{
+	struct party p = { .m = m, .c = &m->said[rank], .rank = rank };
+	char text[16];
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)snprintf(text, sizeof(text), "%u", rank);
+	(void)setenv("NCCL_HOSTID", text, 1);
+	_exit(run(&p) ? 0 : 1);
+}
+
+/* Ends both when one has failed, for the other waits for it. */
+static bool await_ranks(struct checks *c, struct meeting *m, const pid_t *pids)
+{
+	unsigned left = RANKS;
+	bool good = true;
+
+	while (left) {
+		int status;
+		pid_t pid = wait(&status);
+
+		if (pid < 0)
+			return false;
+		left--;
+		if (status == 0 || !good)
+			continue;
+		good = false;
+		for (unsigned i = 0; i < RANKS; i++)
+			if (pids[i] == pid && m->said[i].now.why[0])
+				check_fails(c, "rank %u: %s", i,
+					    m->said[i].now.why);
+			else if (pids[i] == pid)
+				check_fails(c, "rank %u: status %x", i,
+					    (unsigned)status);
+			else
+				(void)kill(pids[i], SIGKILL);
+	}
+	return good;
+}
+
+static bool run_both(struct checks *c, struct meeting *m,
+		     bool (*run)(struct party *p))
+{
+	pid_t pids[RANKS];
+
+	memset(m, 0, sizeof(*m));
+	for (uint32_t i = 0; i < RANKS; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (pids[i] == 0)
+			run_rank(m, i, run);
+	}
+	return await_ranks(c, m, pids);
+}
+
+/* Of each rank. */
+static double mib(size_t before, size_t after)
+{
+	double bytes = (double)before - (double)after;
+
+	/* A little less than before has no sign. */
+	return fabs(bytes) < 65536 * RANKS ? 0 : bytes / (1 << 20) / RANKS;
+}
+
+static void add_figures(struct checks *c, const char *name,
+			const struct meeting *m)
+{
+	check_adds(c, ",\"%s_mib\":%.1f,\"%s_left_mib\":%.1f", name,
+		   mib(m->before, m->up), name, mib(m->before, m->after));
+}
+
+void check_memory(struct checks *c)
+{
+	struct meeting *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		abort();
+	if (!run_both(c, m, run_defaults))
+		return;
+	add_figures(c, "defaults", m);
+	if (!run_both(c, m, run_program))
+		return;
+	add_figures(c, "program", m);
+	check_adds(c, ",\"program_max_ctas\":%d", ck_nccl_config().maxCTAs);
+	check_well(c);
+}

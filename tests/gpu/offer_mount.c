@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * offer: the program, but that `mount` mounts nothing, for machines without FUSE: whoever
+ * connects to a socket asks there for the tensors of the checkpoint, as a program asks a mount
+ * for them by ioctl(2). All behind the requests is the mount's: options, mover of GPUs, tree,
+ * exports.
+ *
+ *	offer mount -o gpu=0,gather=gpu CHECKPOINT SOCKET
+ *
+ * SOCKET keeps messages apart. One is a struct ckptfs_gpu and a path of the mount behind it; the
+ * answer is an errno (int32_t) and the struct. What was given is there until the connection
+ * ends, as if that had all the files open. One of text,
+ *
+ *	read THREADS PATH
+ *
+ * has a file of the mount read twice, by GPUs and by the host mover, and is answered with how
+ * long each took, as JSON. It says "ready" on stdout, and ends where stdin does.
+ */
+#include "../../fs/wished.h"
+#include "ckptfs/client.h"
+#include "ckptfs/fs.h"
+#include "ckptfs/memory.h"
+#include "commands.h"
+#include "gpus.h"
+#include "unmounted.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MESSAGE = 8192, PIECE = 1 << 20, THREADS_MOST = 64 };
+
+static struct {
+	struct ck_mount_options options;
+	struct ck_gpus *gpus;
+	struct ck_unmounted u; /* its route has no gatherer */
+	struct ck_route route; /* and this one has */
+	struct ck_exports *exports;
+} offer;
+
+/* --- files ------------------------------------------------------------------------------- */
+
+/* Names are used, and stay so. */
+static int find(char *path, struct ck_node *out)
+{
+	uint64_t dir = CK_TREE_ROOT;
+	char *rest, *name = strtok_r(path, "/", &rest);
+	int rc = name ? 0 : -ENOENT;
+
+	for (; name && rc == 0; name = strtok_r(NULL, "/", &rest)) {
+		rc = ck_tree_name(offer.u.tree, dir, ck_str_from(name), out);
+		if (rc == 0)
+			rc = ck_tree_use(offer.u.tree, out);
+		dir = out->number;
+	}
+	return rc;
+}
+
+static int file_open(char *path, struct ck_tree_file *out)
+{
+	struct ck_node node;
+	int rc = find(path, &node);
+
+	*out = (struct ck_tree_file){ .is_open = false };
+	return rc ? rc : ck_unmounted_file(&offer.u, &node, out);
+}
+
+/* --- tensors ----------------------------------------------------------------------------- */
+
+/* What a connection has. */
+struct held {
+	struct held *next;
+	struct ck_tree_file file;
+	struct ck_export *export; /* NULL: none, or it was empty */
+};
+
+static int give(struct held *h, struct ckptfs_gpu *gpu)
+{
+	struct ck_export_wish wish;
+	int rc = ck_wished_check(&h->file, gpu);
+
+	if (rc == 0)
+		rc = ck_wished_describe(&h->file, gpu);
+	if (rc || !ck_wished_find(&h->file, gpu, &wish))
+		return rc;
+	if (!offer.exports)
+		return -EOPNOTSUPP;
+	rc = ck_exports_get(offer.exports, &wish, &h->export);
+	if (rc == 0)
+		ck_wished_answer(gpu, h->export);
+	return rc;
+}
+
+static void held_free(struct held *h)
+{
+	if (h->export)
+		ck_exports_put(offer.exports, h->export);
+	ck_tree_file_close(&h->file);
+	free(h);
+}
+
+static int held_make(struct held **all, struct ckptfs_gpu *gpu, char *path)
+{
+	struct held *h = calloc(1, sizeof(*h));
+	int rc = h ? file_open(path, &h->file) : -ENOMEM;
+
+	if (rc == 0)
+		rc = give(h, gpu);
+	if (rc && h)
+		held_free(h);
+	if (rc)
+		return rc;
+	h->next = *all;
+	*all = h;
+	return 0;
+}
+
+static void answer_gpu(int sock, char *message, struct held **all)
+{
+	struct {
+		int32_t err;
+		uint8_t gpu[sizeof(struct ckptfs_gpu)];
+	} answer;
+	struct ckptfs_gpu gpu = ck_wished_take(message);
+
+	answer.err = -held_make(all, &gpu, message + sizeof(gpu));
+	memcpy(answer.gpu, &gpu, sizeof(gpu));
+	(void)!send(sock, &answer, sizeof(answer), MSG_NOSIGNAL);
+}
+
+/* --- reads ------------------------------------------------------------------------------- */
+
+struct reading {
+	struct ck_route *route;
+	struct ck_tree_file *file;
+	uint8_t *to;
+	uint64_t size;
+	uint64_t next; /* atomic */
+	int rc;	       /* atomic */
+};
+
+static void came(struct ck_read *r, int rc)
+{
+	sem_t *sem = r->arg;
+
+	r->to = rc ? NULL : r->to;
+	sem_post(sem);
+}
+
+/* As fs/read.c does it: by the route at once, if that has a gatherer. */
+static int read_piece(struct reading *a, uint64_t at)
+{
+	struct ck_read r = { .from = a->file->opened,
+			     .vpos = at,
+			     .len = ck_min(a->size - at, (uint64_t)PIECE),
+			     .to = a->to + at,
+			     .done = came };
+	sem_t sem;
+	int rc;
+
+	if (!a->route->gatherer)
+		return ck_host_read(a->route->files, &r);
+	sem_init(&sem, 0, 0);
+	r.arg = &sem;
+	rc = ck_route_read(a->route, &r);
+	if (rc == -EINPROGRESS) {
+		while (sem_wait(&sem))
+			;
+		rc = r.to ? 0 : -EIO;
+	}
+	sem_destroy(&sem);
+	return rc;
+}
+
+static void *read_some(void *arg)
+{
+	struct reading *a = arg;
+	uint64_t at = __atomic_fetch_add(&a->next, PIECE, __ATOMIC_RELAXED);
+	int rc = 0;
+
+	while (rc == 0 && at < a->size) {
+		rc = read_piece(a, at);
+		at = __atomic_fetch_add(&a->next, PIECE, __ATOMIC_RELAXED);
+	}
+	if (rc)
+		__atomic_store_n(&a->rc, rc, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static double now(void)
+{
+	struct timespec t = ck_time_in(CLOCK_MONOTONIC, 0);
+
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int read_all(struct reading *a, unsigned threads, double *seconds)
+{
+	pthread_t ids[THREADS_MOST];
+	double begun = now();
+	unsigned n = 0;
+
+	while (n < threads && ck_thread_start(&ids[n], read_some, a) == 0)
+		n++;
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(ids[i], NULL);
+	*seconds = now() - begun;
+	return n ? a->rc : -EAGAIN;
+}
+
+struct both {
+	double gpu, host; /* seconds */
+	uint64_t size, gpu_bytes;
+	bool same;
+};
+
+/* Once more by each before, into the same memory: its first touch is nobody's work. */
+static int read_both(struct ck_tree_file *f, unsigned threads, uint8_t *to,
+		     struct both *out)
+{
+	struct reading by_gpu = { &offer.route, f, to, out->size, 0, 0 };
+	struct reading by_host = { &offer.u.route, f, to + out->size,
+				   out->size,	   0, 0 };
+	const struct ck_stats *stats = ck_files_stats(offer.u.cp->files);
+	int rc = 0;
+
+	for (unsigned i = 0; i < 2 && rc == 0; i++) {
+		by_gpu.next = by_host.next = 0;
+		out->gpu_bytes = stats ? stats->gpu_bytes : 0;
+		rc = read_all(&by_gpu, threads, &out->gpu);
+		out->gpu_bytes = stats ? stats->gpu_bytes - out->gpu_bytes : 0;
+		if (rc == 0)
+			rc = read_all(&by_host, threads, &out->host);
+	}
+	out->same = memcmp(to, to + out->size, out->size) == 0;
+	return rc;
+}
+
+static int read_file(char *path, unsigned threads, struct both *out)
+{
+	struct ck_tree_file f;
+	int rc = file_open(path, &f);
+	uint8_t *to = NULL;
+
+	if (rc == 0)
+		rc = -f.err;
+	if (rc == 0) {
+		out->size = ck_unmounted_size(&f);
+		to = ck_pages_alloc(2 * out->size);
+		rc = to ? read_both(&f, threads, to, out) : -ENOMEM;
+	}
+	if (to)
+		ck_pages_free(to, 2 * out->size);
+	ck_tree_file_close(&f);
+	return rc;
+}
+
+static void answer_read(int sock, char *message)
+{
+	char *rest, text[256];
+	unsigned threads = (unsigned)strtoul(message + 5, &rest, 10);
+	struct both both = { .same = false };
+	int n, rc = threads && threads <= THREADS_MOST
+			    ? read_file(rest + strspn(rest, " "), threads,
+					&both)
+			    : -EINVAL;
+
+	n = snprintf(text, sizeof(text),
+		     "{\"err\":%d,\"bytes\":%llu,\"gpu_bytes\":%llu,"
+		     "\"same\":%s,\"gpu_seconds\":%.6f,\"host_seconds\":%.6f}",
+		     -rc, (unsigned long long)both.size,
+		     (unsigned long long)both.gpu_bytes,
+		     both.same ? "true" : "false", both.gpu, both.host);
+	(void)!send(sock, text, (size_t)n, MSG_NOSIGNAL);
+}
+
+/* --- connections ------------------------------------------------------------------------- */
+
+static void *serve(void *arg)
+{
+	int sock = (int)(intptr_t)arg;
+	ck_auto_free char *message = malloc(MESSAGE + 1);
+	struct held *all = NULL;
+	ssize_t n;
+
+	while (message && (n = recv(sock, message, MESSAGE, 0)) > 0) {
+		message[n] = '\0';
+		if (strncmp(message, "read ", 5) == 0)
+			answer_read(sock, message);
+		else if ((size_t)n > sizeof(struct ckptfs_gpu))
+			answer_gpu(sock, message, &all);
+		else
+			break;
+	}
+	while (all) {
+		struct held *next = all->next;
+
+		held_free(all);
+		all = next;
+	}
+	close(sock);
+	return NULL;
+}
+
+static void *accept_all(void *arg)
+{
+	int listener = (int)(intptr_t)arg;
+
+	for (;;) {
+		int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		pthread_t thread;
+
+		if (sock < 0)
+			continue;
+		if (ck_thread_start(&thread, serve, (void *)(intptr_t)sock))
+			close(sock);
+		else
+			pthread_detach(thread);
+	}
+	return NULL;
+}
+
+static int listen_at(const char *path)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (strlen(path) >= sizeof(name.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(name.sun_path, path, strlen(path) + 1);
+	if (sock < 0 || bind(sock, (struct sockaddr *)&name, sizeof(name)) ||
+	    listen(sock, 128))
+		return -errno;
+	return sock;
+}
+
+/* --- the command ------------------------------------------------------------------------- */
+
+static int open_all(const char *source)
+{
+	struct ck_diag d = { 0 };
+	int rc = ck_gpus_make(&offer.options, &offer.gpus, &d);
+
+	if (rc == 0)
+		rc = ck_gpus_start(offer.gpus, &d);
+	if (rc)
+		return ck_trouble("%s", d.text);
+	rc = ck_unmounted_open(&offer.u, source);
+	if (rc)
+		return rc;
+	if (ck_gpus_settle(offer.gpus, &d) ||
+	    ck_gpus_count(offer.gpus, offer.u.cp, &d))
+		return ck_trouble("%s", d.text);
+	ck_route_init(&offer.route, offer.u.cp->files, NULL);
+	offer.route.gatherer = offer.options.gatherer;
+	if (!offer.options.gatherer)
+		return CK_EXIT_FINE;
+	offer.exports = ck_exports_make(offer.u.cp->files, NULL,
+					offer.options.gatherer,
+					offer.options.gpu.cache);
+	return offer.exports ? CK_EXIT_FINE : ck_trouble("out of memory");
+}
+
+/* Connections may have anything then: the mover ends with this process. */
+static _Noreturn void wait_for_end(void)
+{
+	char byte;
+
+	printf("ready\n");
+	(void)fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+	_exit(CK_EXIT_FINE);
+}
+
+int ck_cmd_mount(int argc, char **argv)
+{
+	struct ck_diag d = { 0 };
+	pthread_t thread;
+	int listener;
+
+	if (argc != 5 || strcmp(argv[1], "-o") != 0)
+		return ck_trouble("usage: offer mount -o OPTIONS CHECKPOINT "
+				  "SOCKET");
+	if (ck_options_parse(&offer.options, argv[2], &d) ||
+	    ck_options_check(&offer.options, &d))
+		return ck_trouble("%s", d.text);
+	if (!offer.options.gpu.used)
+		return ck_trouble("option gpu= is needed");
+	if (open_all(argv[3]))
+		return CK_EXIT_TROUBLE;
+	listener = listen_at(argv[4]);
+	if (listener < 0)
+		return ck_trouble("%s: %s", argv[4], strerror(-listener));
+	if (ck_thread_start(&thread, accept_all, (void *)(intptr_t)listener))
+		return ck_trouble("no thread");
+	wait_for_end();
+}
+
+int ck_cmd_mount_helper(int argc, char **argv)
+{
+	(void)argc;
+	return ck_usage(argv[0]);
+}
