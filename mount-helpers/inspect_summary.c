@@ -16,7 +16,7 @@ static int rank_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Ranks that data files are named after. */
+/* That saved data files. */
 static int count_ranks(const struct ck_catalog *c, size_t *out)
 {
 	ck_auto_free uint64_t *ranks = calloc(c->files.n + 1UL, sizeof(*ranks));
@@ -26,7 +26,8 @@ static int count_ranks(const struct ck_catalog *c, size_t *out)
 	if (!ranks)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->files.n; i++)
-		n += ck_name_rank(ck_catalog_file(c, i)->path, &ranks[n]);
+		if ((ranks[n] = ck_catalog_file(c, i)->rank) != CK_NO_RANK)
+			n++;
 	qsort(ranks, n, sizeof(*ranks), rank_cmp);
 	for (size_t i = 0; i < n; i++)
 		*out += i == 0 || ranks[i] != ranks[i - 1];

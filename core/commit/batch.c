@@ -20,12 +20,8 @@
 static uint64_t rank_of(const struct ck_catalog *c, uint32_t chunk)
 {
 	uint32_t file = ck_catalog_item(c, chunk)->file;
-	uint64_t rank;
 
-	if (file >= c->files.n ||
-	    !ck_name_rank(ck_catalog_file(c, file)->path, &rank))
-		return CK_NO_RANK;
-	return rank;
+	return file < c->files.n ? ck_catalog_file(c, file)->rank : CK_NO_RANK;
 }
 
 /* The different ranks among some files, "no rank" counting as one; counting

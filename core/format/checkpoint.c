@@ -144,6 +144,7 @@ struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
 		.unseen = !ck_files_is_seen(cp->files, number),
 		.err = info->err,
 		.why = info->why,
+		.rank = cp->format->rank(cp, number),
 	};
 }
 

@@ -28,6 +28,9 @@ struct ck_format {
 	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
 			   uint64_t generation, const char *hex);
 	bool (*is_ours)(const char *name, uint64_t *generation);
+	/* The rank that saved a data file of cp->files; CK_NO_RANK: nothing
+	 * tells. */
+	uint64_t (*rank)(const struct ck_checkpoint *cp, uint32_t file);
 	/* Does the directory look like one of its checkpoints? */
 	bool (*probe)(int dirfd);
 	/* Fills the catalog, which is made, but for its files, and cp->files;

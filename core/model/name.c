@@ -175,21 +175,3 @@ int ck_name_decode(struct ck_str stem, struct ck_buf *out)
 	ck_buf_fini(&again);
 	return rc;
 }
-
-/* --- data files ------------------------------------------------------------ */
-
-bool ck_name_rank(struct ck_str path, uint64_t *rank)
-{
-	struct ck_str prefix = CK_STR("__");
-	size_t i = prefix.len;
-
-	if (!ck_str_starts(path, prefix) || memchr(path.p, '/', path.len))
-		return false;
-	*rank = 0;
-	for (; i < path.len && path.p[i] >= '0' && path.p[i] <= '9'; i++)
-		*rank = *rank * 10 + (uint64_t)(path.p[i] - '0');
-	if (i == prefix.len || i > prefix.len + 18 || i == path.len ||
-	    path.p[i] != '_')
-		return false;
-	return path.p[prefix.len] != '0' || i == prefix.len + 1;
-}

@@ -69,11 +69,10 @@ static int find_owners(struct ck_local *l, const struct ck_catalog *c,
 	if (!slots)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->files.n; i++) {
-		struct ck_str path = ck_catalog_file(c, i)->path;
+		uint64_t rank = ck_catalog_file(c, i)->rank;
 		uint32_t *slot;
-		uint64_t rank;
 
-		if (!ck_name_rank(path, &rank)) {
+		if (rank == CK_NO_RANK) {
 			of_file[i] = owner_add(l, i);
 			continue;
 		}

@@ -30,8 +30,11 @@ struct ck_data_file {
 	bool unseen;   /* nobody could look yet: size and attr are not known */
 	int err;       /* 0 or positive errno: cannot be used */
 	const char *why; /* err in words, not owned; NULL without */
+	uint64_t rank;	 /* of the process that saved it; CK_NO_RANK: nothing
+			* tells */
 };
 
+#define CK_NO_RANK   UINT64_MAX
 #define CK_NO_FILE   UINT32_MAX
 #define CK_NO_TENSOR UINT32_MAX
 

@@ -47,8 +47,4 @@ void ck_name_stem(struct ck_str name, unsigned nth, struct ck_buf *out);
  * for a shortened one (`%~`): only the catalog knows its name. */
 CK_MUST_USE int ck_name_decode(struct ck_str stem, struct ck_buf *out);
 
-/* The rank that a data file of torch.distributed.checkpoint is named after:
- * `__<rank>_...`, a decimal without leading zeros. False: it has none. */
-CK_MUST_USE bool ck_name_rank(struct ck_str path, uint64_t *rank);
-
 #endif

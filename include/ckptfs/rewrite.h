@@ -38,7 +38,6 @@ void ck_item_form_fini(struct ck_item_form *f);
 
 /* The longest name, with both numbers of 20 digits. */
 #define CK_NAME_LEN 80
-#define CK_NO_RANK  UINT64_MAX
 #define CK_TEMP	    ".ckptfs-" /* of metadata without its name: and 16 digits */
 
 /* The name of the file that says what belongs to the checkpoint. */

@@ -34,8 +34,8 @@ static inline struct ck_catalog *catalog_new(void)
 	return c;
 }
 
-static inline void file_add(struct ck_catalog *c, const char *path,
-			    uint64_t size, int err)
+static inline void file_add_of(struct ck_catalog *c, const char *path,
+			       uint64_t size, int err, uint64_t rank)
 {
 	struct ck_data_file file = {
 		.path = ck_str_from(path),
@@ -45,9 +45,16 @@ static inline void file_add(struct ck_catalog *c, const char *path,
 			  .uid = 1,
 			  .gid = 2,
 			  .mtime = { 200 + (time_t)c->files.n, 0 } },
+		.rank = rank,
 	};
 
 	must(ck_catalog_file_add(c, &file));
+}
+
+static inline void file_add(struct ck_catalog *c, const char *path,
+			    uint64_t size, int err)
+{
+	file_add_of(c, path, size, err, CK_NO_RANK);
 }
 
 static inline void tensor_add(struct ck_catalog *c, const char *key,

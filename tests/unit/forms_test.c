@@ -20,7 +20,14 @@ static int locate_none(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return ck_fail(d, EIO, "an archive");
 }
 
+static uint64_t no_rank(const struct ck_checkpoint *cp, uint32_t file)
+{
+	(void)cp, (void)file;
+	return CK_NO_RANK;
+}
+
 static const struct ck_format format = { .name = "test",
+					 .rank = no_rank,
 					 .locate = locate_none };
 
 /* One random tensor in a checkpoint; where the elements of each box are. */

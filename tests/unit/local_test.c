@@ -32,9 +32,9 @@ static struct ck_catalog *make(void)
 {
 	struct ck_catalog *c = catalog_new();
 
-	file_add(c, "__0_0.distcp", 1000, 0);
-	file_add(c, "__10_0.distcp", 1000, 0);
-	file_add(c, "__0_1.distcp", 1000, 0);
+	file_add_of(c, "__0_0.distcp", 1000, 0, 0);
+	file_add_of(c, "__10_0.distcp", 1000, 0, 10);
+	file_add_of(c, "__0_1.distcp", 1000, 0, 0);
 	file_add(c, "sub/__1_0.distcp", 1000, 0);
 	file_add(c, "__007_0.distcp", 1000, 0);
 	tensor_add(c, "one", "float32", 2, DIMS(4, 3));
@@ -133,7 +133,7 @@ static void test_long_lists_of_offsets_are_hashed(void)
 	struct ck_local *l;
 	char hex[33];
 
-	file_add(c, "__0_0.distcp", 1000, 0);
+	file_add_of(c, "__0_0.distcp", 1000, 0, 0);
 	tensor_add(c, "t", "int8", 3, shape);
 	item_add(c, near, size, 0, 0, 10);
 	item_add(c, far, size, 0, 10, 10);

@@ -59,20 +59,46 @@ static void test_made(uint64_t *random)
 	ok(known);
 }
 
+static void test_ranks(void)
+{
+	static const struct {
+		const char *path;
+		uint64_t rank;
+	} cases[] = {
+		{ "__0_0.distcp", 0 },
+		{ "__10_3.distcp", 10 },
+		{ "__7_", 7 },
+		{ "__999999999999999999_0.distcp", 999999999999999999 },
+		{ "__1000000000000000000_0.distcp", CK_NO_RANK },
+		{ "__007_0.distcp", CK_NO_RANK },
+		{ "__00_0.distcp", CK_NO_RANK },
+		{ "__7", CK_NO_RANK },
+		{ "__7.distcp", CK_NO_RANK },
+		{ "___0.distcp", CK_NO_RANK },
+		{ "_0_0.distcp", CK_NO_RANK },
+		{ "__-1_0.distcp", CK_NO_RANK },
+		{ "sub/__1_0.distcp", CK_NO_RANK },
+		{ "__1_0/x.distcp", CK_NO_RANK },
+		{ "", CK_NO_RANK },
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++)
+		eq_u64(ck_dcp_rank(ck_str_from(cases[i].path)), cases[i].rank);
+}
+
 /* Whatever is known has one way to be made, and that gives it again. */
 static bool is_made(const char *name)
 {
-	uint64_t generation, rank = CK_NO_RANK;
+	uint64_t generation;
 	char again[CK_NAME_LEN], hex[17] = "";
 	const char *dash;
 
 	if (!ck_dcp_is_ours(name, &generation) || name[0] == '.')
 		return true;
-	if (!ck_name_rank(ck_str_from(name), &rank))
-		rank = CK_NO_RANK;
 	dash = strrchr(name, '-');
 	snprintf(hex, sizeof(hex), "%.16s", dash ? dash + 1 : "");
-	ck_dcp_shard_name(again, rank, generation, hex);
+	ck_dcp_shard_name(again, ck_dcp_rank(ck_str_from(name)), generation,
+			  hex);
 	if (strcmp(again, name) == 0)
 		return true;
 	printf("# %s\n# %s\n", name, again);
@@ -144,5 +170,6 @@ int main(void)
 	test_made(&random);
 	test_changed(&random);
 	test_foreign();
+	test_ranks();
 	return tap_done();
 }

@@ -117,10 +117,10 @@ static const char *owner_of(uint32_t file)
 	static unsigned which;
 	char *out = name[which++ % 2];
 	struct ck_str path = ck_catalog_file(c, file)->path;
+	uint64_t rank = ck_catalog_file(c, file)->rank;
 	struct ck_buf stem = { 0 };
-	uint64_t rank;
 
-	if (ck_name_rank(path, &rank)) {
+	if (rank != CK_NO_RANK) {
 		snprintf(out, sizeof(name[0]), "rank-%" PRIu64, rank);
 		return out;
 	}

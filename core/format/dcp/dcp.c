@@ -38,6 +38,11 @@ static int add_file(void *ctx, struct ck_str path, uint32_t *number)
 	return ck_files_add(cp->files, path, number);
 }
 
+static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
+{
+	return ck_dcp_rank(ck_files_info(cp->files, file)->path);
+}
+
 static bool is_same(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
@@ -383,6 +388,7 @@ const struct ck_format ck_format_dcp = {
 	.metadata_most = 4ULL << 30,
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,
+	.rank = rank,
 	.probe = probe,
 	.load = load,
 	.changed = changed,

@@ -127,11 +127,16 @@ void ck_dcp_place_item(struct ck_dcp_reader *r, size_t item, uint64_t info);
 /* All items are joined: the places of boxes. */
 CK_MUST_USE int ck_dcp_place_chunks(struct ck_dcp_reader *r);
 
-/* --- names.c: files that a commit makes ------------------------------------------- */
+/* --- names.c: what the names of data files say ------------------------------------ */
 
 #define CK_DCP_METADATA_NAME ".metadata"
 
-/* Of a data file: `__<r>_ckptfs-<generation>-<hex>.distcp`, or without `<r>_`
+/* The rank that a data file is named after: `__<rank>_...`, a decimal without
+ * leading zeros. CK_NO_RANK: it has none. Source: FileSystemWriter's
+ * `__{rank}_{n}.distcp` (torch/distributed/checkpoint/filesystem.py). */
+uint64_t ck_dcp_rank(struct ck_str path);
+
+/* Of a data file that a commit makes: `__<r>_ckptfs-<generation>-<hex>.distcp`, or without `<r>_`
  * for CK_NO_RANK; as of ck_shard_name(). */
 void ck_dcp_shard_name(char out[static CK_NAME_LEN], uint64_t rank,
 		       uint64_t generation, const char *hex);

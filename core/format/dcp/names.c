@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: of the files that a commit makes. Whoever finds one that no metadata
- * has knows by its name that it may be removed.
+ * names: what the names of data files say. PyTorch names them after the rank
+ * that saved them. Those that a commit makes are known by their names: whoever
+ * finds one that no metadata has may remove it.
  */
 #include "dcp_internal.h"
 
@@ -46,6 +47,23 @@ static bool take_hex(struct ck_str *s)
 	return true;
 }
 
+uint64_t ck_dcp_rank(struct ck_str path)
+{
+	struct ck_str prefix = CK_STR("__");
+	uint64_t rank = 0;
+	size_t i = prefix.len;
+
+	if (!ck_str_starts(path, prefix) || memchr(path.p, '/', path.len))
+		return CK_NO_RANK;
+	for (; i < path.len && path.p[i] >= '0' && path.p[i] <= '9'; i++)
+		rank = rank * 10 + (uint64_t)(path.p[i] - '0');
+	if (i == prefix.len || i > prefix.len + 18 || i == path.len ||
+	    path.p[i] != '_' ||
+	    (path.p[prefix.len] == '0' && i > prefix.len + 1))
+		return CK_NO_RANK;
+	return rank;
+}
+
 void ck_dcp_shard_name(char out[static CK_NAME_LEN], uint64_t rank,
 		       uint64_t generation, const char *hex)
 {
@@ -67,7 +85,7 @@ bool ck_dcp_is_ours(const char *name, uint64_t *generation)
 		return take_hex(&s) && s.len == 0;
 	if (!take(&s, "__"))
 		return false;
-	if (ck_name_rank(ck_str_from(name), &rank) &&
+	if (ck_dcp_rank(ck_str_from(name)) != CK_NO_RANK &&
 	    (!take_number(&s, &rank) || !take(&s, "_")))
 		return false;
 	return take(&s, "ckptfs-") && take_number(&s, generation) &&
