@@ -7,14 +7,16 @@
 
 /* --- what becomes of the source -------------------------------------------- */
 
-/* In the log. */
-static const char *const fates[] = {
-	[CK_FATE_NONE] = NULL,
-	[CK_FATE_SAVED] = "the checkpoint was saved anew",
-	[CK_FATE_NO_METADATA] = ".metadata was removed",
-	[CK_FATE_NO_DIRECTORY] = "the directory was removed",
-	[CK_FATE_MOVED] = "the directory was moved",
-	[CK_FATE_UNSEEN] = ".metadata cannot be looked at",
+/* In the log: what happened, and to what; NULL: to the metadata. */
+static const struct {
+	const char *who, *what;
+} fates[] = {
+	[CK_FATE_NONE] = { NULL, NULL },
+	[CK_FATE_SAVED] = { "the checkpoint", "was saved anew" },
+	[CK_FATE_NO_METADATA] = { NULL, "was removed" },
+	[CK_FATE_NO_DIRECTORY] = { "the directory", "was removed" },
+	[CK_FATE_MOVED] = { "the directory", "was moved" },
+	[CK_FATE_UNSEEN] = { NULL, "cannot be looked at" },
 };
 
 /* While this mount commits, its own .metadata is there before it is known to
@@ -35,11 +37,15 @@ static enum ck_fate noticed_fate(struct ck_fs *fs, int *err)
 {
 	enum ck_fate fate = seen_fate(fs, err);
 	unsigned bit = 1U << fate;
+	const char *who = fates[fate].who;
 
-	if (fates[fate] && !(atomic_fetch_or(&fs->fates_said, bit) & bit))
-		ck_log("%s: %s%s%s; this mount keeps what it read",
-		       ck_show(ck_str_from(fs->cp->path)), fates[fate],
-		       *err ? ": " : "", *err ? strerror(*err) : "");
+	if (!who)
+		who = ck_show(ck_str_from(ck_metadata_name(fs->cp)));
+	if (fates[fate].what && !(atomic_fetch_or(&fs->fates_said, bit) & bit))
+		ck_log("%s: %s %s%s%s; this mount keeps what it read",
+		       ck_show(ck_str_from(fs->cp->path)), who,
+		       fates[fate].what, *err ? ": " : "",
+		       *err ? strerror(*err) : "");
 	return fate;
 }
 

@@ -58,7 +58,7 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 	if (!cp->access)
 		return;
 	now = ck_file_access_noted(&cp->access->metadata);
-	ck_file_access_note(&now, st, cp->dirfd, ".metadata", 0);
+	ck_file_access_note(&now, st, cp->dirfd, cp->metadata_name, 0);
 	now.mode &= ~ck_metadata_closed(cp);
 	ck_file_access_copy(&cp->access->metadata, &now);
 	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });

@@ -266,6 +266,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 		close(cp->dirfd);
 	pthread_mutex_destroy(&cp->changing);
 	pthread_mutex_destroy(&cp->lock);
+	free(cp->metadata_name);
 	free(cp->path);
 	free(cp);
 }
@@ -295,22 +296,6 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
 
 /* --- what becomes of it ----------------------------------------------------- */
 
-int ck_checkpoint_same(const struct ck_checkpoint *cp, struct ck_diag *d)
-{
-	struct stat was = ck_checkpoint_metadata(cp);
-	int rc = cp->format->changed(cp, &was);
-
-	if (rc == 0)
-		return 0;
-	if (rc > 0)
-		return ck_fail(d, ESTALE,
-			       ".metadata was changed by somebody else");
-	if (rc == -ENOENT)
-		return ck_fail(d, ESTALE,
-			       ".metadata was removed by somebody else");
-	return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
-}
-
 /* By the descriptor: a path may lead to anything by now, a mount of this
  * process included, whose answer it would wait for. */
 static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
@@ -338,7 +323,7 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err)
 {
 	struct stat was = ck_checkpoint_metadata(cp);
-	int rc = cp->format->changed(cp, &was);
+	int rc = ck_metadata_changed(cp, &was);
 	enum ck_fate of_directory;
 
 	*err = 0;
@@ -372,11 +357,6 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 			       "carries it on",
 			       ck_show(c->globals[0]));
 	return 0;
-}
-
-const char *ck_metadata_name(const struct ck_checkpoint *cp)
-{
-	return cp->format->metadata;
 }
 
 void ck_shard_name(const struct ck_checkpoint *cp, char out[static CK_NAME_LEN],

@@ -34,13 +34,11 @@ struct ck_format {
 	/* Does the directory look like one of its checkpoints? */
 	bool (*probe)(int dirfd);
 	/* Fills the catalog, which is made, but for its files, and cp->files;
-	 * finishes neither. */
+	 * finishes neither. Says which file is the metadata, by
+	 * ck_metadata_open() or ck_metadata_take(). */
 	int (*load)(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    const struct ck_format_options *options,
 		    const struct ck_brought *brought, struct ck_diag *d);
-	/* 1: the metadata is another file than `was`, which load() or a commit
-	 * set in cp->metadata, 0: it is that; errors of stat(2). */
-	int (*changed)(const struct ck_checkpoint *cp, const struct stat *was);
 	/* Finds box i of a tensor in its item: fills its extent and strides.
 	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
 	int (*locate)(struct ck_checkpoint *cp, const struct ck_catalog *c,
@@ -98,6 +96,33 @@ void ck_checkpoint_publish(struct ck_checkpoint *cp,
 			   const struct ck_catalog *next,
 			   const struct stat *metadata);
 
+/* --- metadata.c ---------------------------------------------------------------- */
+
+/* Opens the file that is the checkpoint's metadata from now on, which must be a
+ * regular one, and notes which it is, its owner, mode and time. The caller's
+ * descriptor. Errors of open(2) and, if it is no file, -EBADMSG. */
+CK_MUST_USE int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
+				 const char *name,
+				 const struct ck_format_options *options,
+				 const struct ck_brought *brought, int *fd,
+				 struct ck_diag *d);
+/* The same of one that was brought from another host; of that nobody has a
+ * stat. */
+CK_MUST_USE int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
+				 const char *name,
+				 const struct ck_brought *brought,
+				 struct ck_diag *d);
+/* Opens it again, if it is the file that was read or switched to, else -ESTALE. */
+CK_MUST_USE int ck_metadata_open_again(const struct ck_checkpoint *cp, int *fd,
+				       struct stat *st, struct ck_diag *d);
+/* 1: the metadata is another file than `was`, which load() or a commit set in
+ * cp->metadata, 0: it is that; errors of stat(2). A save renames a new file over
+ * the old one; whoever writes in place changes size or time. */
+CK_MUST_USE int ck_metadata_changed(const struct ck_checkpoint *cp,
+				    const struct stat *was);
+CK_MUST_USE bool ck_metadata_is_same(const struct stat *a,
+				     const struct stat *b);
+
 /* Who may read .metadata and the directory. NULL: out of memory. Free it. */
 struct ck_access *ck_access_make(const struct ck_catalog *c);
 /* As it is now; its ACL is looked at, too. Nothing is noted before there is
@@ -106,7 +131,7 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 			     const struct stat *st);
 /* Which bits of its mode copies on other hosts take. */
 mode_t ck_metadata_closed(const struct ck_checkpoint *cp);
-/* changed() of a format whose metadata is on another host. */
+/* ck_metadata_changed() where it is on another host. */
 int ck_metadata_changed_far(const struct ck_checkpoint *cp);
 void ck_access_note_directory(const struct ck_checkpoint *cp,
 			      const struct stat *st);

@@ -166,7 +166,7 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
 
 	ck_access_note_metadata(cp, metadata);
 	/* It may have been changed since its stat was taken. */
-	(void)cp->format->changed(cp, metadata);
+	(void)!ck_metadata_changed(cp, metadata);
 	next->meta.mtime = metadata->st_mtim;
 	cp->format->switched(cp);
 	pthread_mutex_lock(&cp->changing);

@@ -32,9 +32,10 @@ struct ck_checkpoint {
 	int dirfd;
 	char *path; /* absolute */
 	struct ck_elsewhere *elsewhere;
-	bool nowhere;	   /* no such directory here: dirfd is an empty one */
-	bool metadata_far; /* is on another host */
-	dev_t dev;	   /* of the directory */
+	char *metadata_name; /* see ck_metadata_name() */
+	bool nowhere;	     /* no such directory here: dirfd is an empty one */
+	bool metadata_far;   /* is on another host */
+	dev_t dev;	     /* of the directory */
 	ino_t ino;
 
 	/* Private: */
@@ -66,6 +67,9 @@ const char *ck_checkpoint_kind(const struct ck_checkpoint *cp);
 /* What is in it, as of the last commit. It stays what it is; put it back. Waits
  * for nobody. */
 const struct ck_catalog *ck_checkpoint_catalog(const struct ck_checkpoint *cp);
+/* The name of the file that gives the checkpoint its owner, times and modes:
+ * another one means that it was saved anew. */
+const char *ck_metadata_name(const struct ck_checkpoint *cp);
 /* The metadata file that was read, or made by the last commit. */
 struct stat ck_checkpoint_metadata(const struct ck_checkpoint *cp);
 /* 0: the metadata is the file that was read. -ESTALE: it is another one, or
@@ -76,19 +80,19 @@ CK_MUST_USE int ck_checkpoint_same(const struct ck_checkpoint *cp,
 /* What became of a checkpoint since it was read. */
 enum ck_fate {
 	CK_FATE_NONE,
-	CK_FATE_SAVED,	      /* another .metadata: saved anew */
+	CK_FATE_SAVED,	      /* other metadata: saved anew */
 	CK_FATE_NO_METADATA,  /* there is none any more */
 	CK_FATE_NO_DIRECTORY, /* the directory was removed */
 	CK_FATE_MOVED,	      /* it has another path; all is served */
-	CK_FATE_UNSEEN,	      /* .metadata cannot be looked at */
+	CK_FATE_UNSEEN,	      /* the metadata cannot be looked at */
 };
 
-/* Looks at .metadata and where the directory is. *err is a positive errno of
+/* Looks at the metadata and where the directory is. *err is a positive errno of
  * CK_FATE_UNSEEN, else 0. */
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Looks at the files of these items of a catalog of it, as an open does. */
 void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
-/* Compares who may read .metadata, the directory and the files of these items of
+/* Compares who may read the metadata, the directory and the files of these items of
  * a catalog of it with what the present one says; if something is other, the next
  * one is made, in which all of it is right. Looks at nothing: what counts is what
  * was last seen, of the first two by ck_checkpoint_fate(), of files by whoever

@@ -40,8 +40,6 @@ void ck_item_form_fini(struct ck_item_form *f);
 #define CK_NAME_LEN 80
 #define CK_TEMP	    ".ckptfs-" /* of metadata without its name: and 16 digits */
 
-/* The name of the file that says what belongs to the checkpoint. */
-const char *ck_metadata_name(const struct ck_checkpoint *cp);
 /* That of a data file: what it says is known from no other. A generation is at least
  * 1. hex: 16 digits. */
 void ck_shard_name(const struct ck_checkpoint *cp, char out[static CK_NAME_LEN],

@@ -15,8 +15,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static const struct ck_str metadata_name = { ".metadata", 9 };
-
 /* Up to this length what was written is parsed again: 0.1 s. */
 static const uint64_t parse_most = 16 << 20;
 
@@ -26,7 +24,8 @@ struct ck_known {
 
 static bool probe(int dirfd)
 {
-	return faccessat(dirfd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	return faccessat(dirfd, CK_DCP_METADATA_NAME, F_OK,
+			 AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* --- loading -------------------------------------------------------------------- */
@@ -43,14 +42,6 @@ static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
 	return ck_dcp_rank(ck_files_info(cp->files, file)->path);
 }
 
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-	       a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
 /* All or an error, also if somebody writes meanwhile. */
 static int read_same(int fd, const struct stat *st, void *buf)
 {
@@ -61,7 +52,7 @@ static int read_same(int fd, const struct stat *st, void *buf)
 		return rc;
 	if (fstat(fd, &after))
 		return -errno;
-	return is_same(&after, st) ? 0 : -ESTALE;
+	return ck_metadata_is_same(&after, st) ? 0 : -ESTALE;
 }
 
 /* Reads a file into pages of its own. */
@@ -88,18 +79,6 @@ static int read_pages(int fd, const struct stat *st, void **out,
 	return 0;
 }
 
-/* The kernel's words for what S-F1 and S-F2 refuse would mislead. */
-static const char *open_error(int err)
-{
-	switch (err) {
-	case ELOOP:
-		return "is a symbolic link; option shardlinks=beneath follows "
-		       "those that stay in the checkpoint";
-	case EXDEV: return "leads out of the checkpoint";
-	default: return strerror(err);
-	}
-}
-
 static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 		 struct ck_str bytes, bool write, struct ck_diag *d)
 {
@@ -121,51 +100,32 @@ static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const struct ck_format_options *options,
 		     const struct ck_brought *brought, struct ck_diag *d)
 {
-	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
-					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
-					    options->shardlinks);
-	struct ck_file_access now = { 0 };
-	struct stat *st = &cp->metadata;
+	ck_auto_fd int fd = -1;
+	size_t len;
 	void *pages = NULL;
-	int rc;
+	int rc = ck_metadata_open(cp, c, CK_DCP_METADATA_NAME, options, brought,
+				  &fd, d);
 
-	if (fd < 0)
-		return ck_fail(d, -fd, ".metadata: %s", open_error(-fd));
-	if (fstat(fd, st))
-		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
-	if (!S_ISREG(st->st_mode))
-		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
-	ck_file_access_note(&now, st, fd, "", AT_EMPTY_PATH);
-	c->meta = (struct ck_attr){
-		ck_time_newest(st->st_mtim, brought->said.mtime),
-		now.mode & ~ck_metadata_closed(cp), now.uid, now.gid
-	};
-	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
-	rc = read_pages(fd, st, &pages, d);
 	if (rc)
 		return rc;
-	rc = parse(cp, c, (struct ck_str){ pages, (size_t)st->st_size },
-		   options->write, d);
-	ck_pages_free(pages, (size_t)st->st_size);
+	len = (size_t)cp->metadata.st_size;
+	rc = read_pages(fd, &cp->metadata, &pages, d);
+	if (rc)
+		return rc;
+	rc = parse(cp, c, (struct ck_str){ pages, len }, options->write, d);
+	ck_pages_free(pages, len);
 	return rc;
 }
 
-/* Of metadata on another host nobody has a stat. */
 static int load_brought(struct ck_checkpoint *cp, struct ck_catalog *c,
 			const struct ck_brought *brought, struct ck_diag *d)
 {
-	const struct ck_file_info *said = &brought->said;
+	int rc = ck_metadata_take(cp, c, CK_DCP_METADATA_NAME, brought, d);
 
-	c->meta = (struct ck_attr){ said->mtime, said->mode, said->uid,
-				    said->gid };
-	cp->metadata = (struct stat){ .st_mode = S_IFREG | said->mode,
-				      .st_uid = said->uid,
-				      .st_gid = said->gid,
-				      .st_size = (off_t)said->size,
-				      .st_mtim = said->mtime };
-	ck_files_show_as(cp->files, (struct ck_ids){ said->uid, said->gid });
-	return parse(cp, c, (struct ck_str){ brought->pages, said->size },
-		     false, d);
+	return rc ? rc
+		  : parse(cp, c,
+			  (struct ck_str){ brought->pages, brought->said.size },
+			  false, d);
 }
 
 static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
@@ -183,22 +143,6 @@ static void forget(struct ck_checkpoint *cp)
 	free(cp->known);
 }
 
-/* A save renames a new file over the old one; whoever writes in place changes
- * size or time. */
-static int changed(const struct ck_checkpoint *cp, const struct stat *was)
-{
-	struct stat st;
-
-	if (cp->metadata_far)
-		return ck_metadata_changed_far(cp);
-	if (fstatat(cp->dirfd, ".metadata", &st, 0))
-		return -errno;
-	if (!is_same(&st, was))
-		return 1;
-	ck_access_note_metadata(cp, &st);
-	return 0;
-}
-
 /* --- writing -------------------------------------------------------------------- */
 
 /* The bytes of the metadata that was read, if it is that still. A link that
@@ -206,19 +150,11 @@ static int changed(const struct ck_checkpoint *cp, const struct stat *was)
 static int read_again(const struct ck_checkpoint *cp, void **pages,
 		      struct ck_diag *d)
 {
-	ck_auto_fd int fd = ck_open_beneath(cp->dirfd, metadata_name,
-					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
-					    CK_BENEATH_SYMLINKS);
+	ck_auto_fd int fd = -1;
 	struct stat st;
+	int rc = ck_metadata_open_again(cp, &fd, &st, d);
 
-	if (fd < 0)
-		return ck_fail(d, -fd, ".metadata: %s", open_error(-fd));
-	if (fstat(fd, &st))
-		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
-	if (!is_same(&st, &cp->metadata))
-		return ck_fail(d, ESTALE,
-			       ".metadata: is not the file that was read");
-	return read_pages(fd, &st, pages, d);
+	return rc ? rc : read_pages(fd, &st, pages, d);
 }
 
 static int rewrite(const struct ck_checkpoint *cp, struct ck_dcp_wish *w,
@@ -391,7 +327,6 @@ const struct ck_format ck_format_dcp = {
 	.rank = rank,
 	.probe = probe,
 	.load = load,
-	.changed = changed,
 	.locate = locate,
 	.write = write_changes,
 	.movable = movable,
