@@ -28,10 +28,6 @@ static uint32_t max_open(void)
 	return (uint32_t)ck_min(limit.rlim_cur / 2, MAX_OPEN);
 }
 
-static const struct ck_format *const formats[] = {
-	&ck_format_dcp,
-};
-
 /* Of a path that leads nowhere. NULL: out of memory, or it is below a directory that
  * is gone. Free it. */
 static char *absolute(const char *path)
@@ -86,46 +82,52 @@ static int open_directory(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-static bool is_there(int dirfd, const char *name)
-{
-	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
 /* Over all hosts. */
-static int find_format_far(struct ck_checkpoint *cp, struct ck_brought *brought,
-			   struct ck_diag *d)
+static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
+		    struct ck_brought *brought, const struct ck_kind **kind,
+		    struct ck_diag *d)
 {
 	struct ck_elsewhere *e = cp->elsewhere;
 	int rc = -ENOENT;
 
-	for (size_t i = 0; i < CK_ARRAY_SIZE(formats) && rc == -ENOENT; i++) {
-		cp->format = formats[i];
-		rc = e->metadata(e, ck_str_from(cp->format->metadata),
-				 cp->format->metadata_most, &brought->said,
+	for (size_t i = 0; i < kinds->n && rc == -ENOENT; i++) {
+		const struct ck_format *format = kinds->rows[i].format;
+
+		*kind = &kinds->rows[i];
+		rc = e->metadata(e, ck_str_from(format->metadata),
+				 format->metadata_most, &brought->said,
 				 &brought->pages, d);
 	}
 	cp->metadata_far = brought->pages != NULL;
 	return rc;
 }
 
-static int find_format(struct ck_checkpoint *cp, const char *path,
-		       struct ck_diag *d)
+static int find_here(const struct ck_checkpoint *cp,
+		     const struct ck_kinds *kinds, const char *path,
+		     const struct ck_kind **kind, struct ck_diag *d)
 {
-	for (size_t i = 0; i < CK_ARRAY_SIZE(formats); i++)
-		if (formats[i]->probe(cp->dirfd)) {
-			cp->format = formats[i];
-			return 0;
-		}
-	/* An error other than "not there" is reported, not taken for a
-	 * missing file. */
-	if (!is_there(cp->dirfd, ".metadata") && errno != ENOENT)
-		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
-	/* PyTorch's own name until all is saved. */
-	if (is_there(cp->dirfd, ".metadata.tmp"))
-		return ck_fail(d, EBADMSG,
-			       "no .metadata, but .metadata.tmp: saving this "
-			       "checkpoint did not end");
-	return ck_say_what_is_here(cp->dirfd, path, d);
+	const struct ck_src src = { cp->dirfd };
+	int rc = ck_kind_find(kinds, &src, kind, d);
+
+	if (rc != -ENOENT)
+		return rc;
+	rc = ck_kind_unfinished(kinds, &src, d);
+	return rc ? rc : ck_say_what_is_here(kinds, cp->dirfd, path, d);
+}
+
+static int find_kind(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
+		     const char *path, struct ck_brought *brought,
+		     struct ck_diag *d)
+{
+	const struct ck_kind *kind = NULL;
+	int rc = cp->elsewhere ? find_far(cp, kinds, brought, &kind, d)
+			       : find_here(cp, kinds, path, &kind, d);
+
+	if (rc)
+		return rc;
+	cp->format = kind->format;
+	cp->why = kind->why;
+	return 0;
 }
 
 struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
@@ -192,7 +194,8 @@ static int load_elsewhere(struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 static int load(struct ck_checkpoint *cp, const char *path,
 		const struct ck_format_options *options,
-		struct ck_brought *brought, struct ck_diag *d)
+		const struct ck_kinds *kinds, struct ck_brought *brought,
+		struct ck_diag *d)
 {
 	struct ck_catalog *c = ck_catalog_make("");
 	int rc;
@@ -203,12 +206,10 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	cp->elsewhere = options->elsewhere;
 	rc = open_directory(cp, c, path, d);
 	if (rc == 0)
-		rc = cp->elsewhere ? find_format_far(cp, brought, d)
-				   : find_format(cp, path, d);
+		rc = find_kind(cp, kinds, path, brought, d);
 	if (rc)
 		return rc;
 	c->kind = cp->format->name;
-	cp->why = cp->format->why;
 	cp->files = ck_files_make(cp->dirfd, options->shardlinks, max_open());
 	if (!cp->files)
 		return ck_fail(d, ENOMEM, "out of memory");
@@ -228,9 +229,10 @@ static int load(struct ck_checkpoint *cp, const char *path,
 					 : ck_fail(d, ENOMEM, "out of memory");
 }
 
-int ck_checkpoint_open(const char *path,
-		       const struct ck_format_options *options,
-		       struct ck_checkpoint **out, struct ck_diag *d)
+int ck_checkpoint_open_as(const char *path,
+			  const struct ck_format_options *options,
+			  const struct ck_kinds *kinds,
+			  struct ck_checkpoint **out, struct ck_diag *d)
 {
 	struct ck_checkpoint *cp = calloc(1, sizeof(*cp));
 	struct ck_brought brought = { 0 };
@@ -241,7 +243,7 @@ int ck_checkpoint_open(const char *path,
 	cp->dirfd = -1;
 	pthread_mutex_init(&cp->changing, NULL);
 	pthread_mutex_init(&cp->lock, NULL);
-	rc = load(cp, path, options, &brought, d);
+	rc = load(cp, path, options, kinds, &brought, d);
 	ck_pages_free(brought.pages, (size_t)brought.said.size);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
@@ -250,6 +252,13 @@ int ck_checkpoint_open(const char *path,
 	}
 	*out = cp;
 	return 0;
+}
+
+int ck_checkpoint_open(const char *path,
+		       const struct ck_format_options *options,
+		       struct ck_checkpoint **out, struct ck_diag *d)
+{
+	return ck_checkpoint_open_as(path, options, &ck_kinds, out, d);
 }
 
 void ck_checkpoint_close(struct ck_checkpoint *cp)

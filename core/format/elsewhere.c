@@ -50,6 +50,7 @@ struct place {
 };
 
 struct search {
+	const struct ck_kinds *kinds;
 	int dirfd;
 	struct place *places; /* directories below, by levels */
 	size_t n, cap;
@@ -119,9 +120,12 @@ static DIR *list_open(const struct search *s, const char *name)
 	return dir;
 }
 
-static bool has_metadata(int fd)
+static bool is_a_checkpoint(const struct search *s, int fd)
 {
-	return faccessat(fd, ".metadata", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	const struct ck_src src = { fd };
+	const struct ck_kind *kind;
+
+	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
 }
 
 /* True: it is a checkpoint. Else what is in it is noted. */
@@ -133,7 +137,7 @@ static bool look_in(struct search *s, const char *name, unsigned level)
 
 	if (!dir)
 		return false;
-	is_checkpoint = level > 0 && has_metadata(dirfd(dir));
+	is_checkpoint = level > 0 && is_a_checkpoint(s, dirfd(dir));
 	while (!is_checkpoint && level < LEVELS && s->entries < ENTRIES_MOST &&
 	       (e = readdir(dir))) {
 		s->entries++;
@@ -206,9 +210,10 @@ static void print_places(struct search *s, const char *path,
 			      all - shown);
 }
 
-int ck_say_what_is_here(int dirfd, const char *path, struct ck_diag *d)
+int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
+			const char *path, struct ck_diag *d)
 {
-	struct search s = { .dirfd = dirfd, .is_empty = true };
+	struct search s = { .kinds = kinds, .dirfd = dirfd, .is_empty = true };
 	struct ck_buf text = { 0 };
 	int rc;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a format provides. One const instance for each, listed in
- * checkpoint.c.
+ * What a format provides, one const instance for each, and what its checkpoints
+ * are recognised by: rows of kinds.c.
  */
 #ifndef CK_FORMAT_INTERNAL_H
 #define CK_FORMAT_INTERNAL_H
@@ -17,7 +17,6 @@ struct ck_brought {
 
 struct ck_format {
 	const char *name;
-	const char *why;    /* how a directory of it is recognised */
 	const char *suffix; /* of the names of data files */
 	/* The name of the file that says what belongs to a checkpoint: a commit
 	 * renames another one over it. */
@@ -31,8 +30,6 @@ struct ck_format {
 	/* The rank that saved a data file of cp->files; CK_NO_RANK: nothing
 	 * tells. */
 	uint64_t (*rank)(const struct ck_checkpoint *cp, uint32_t file);
-	/* Does the directory look like one of its checkpoints? */
-	bool (*probe)(int dirfd);
 	/* Fills the catalog, which is made, but for its files, and cp->files;
 	 * finishes neither. Says which file is the metadata, by
 	 * ck_metadata_open() or ck_metadata_take(). */
@@ -58,6 +55,50 @@ struct ck_format {
 	void (*forget)(struct ck_checkpoint *cp);
 };
 
+/* --- kinds.c ------------------------------------------------------------------- */
+
+/* What is to be mounted. */
+struct ck_src {
+	int dirfd; /* the directory */
+};
+
+/* One way in which a checkpoint is recognised. */
+struct ck_kind {
+	const struct ck_format *format;
+	const char *why; /* it is one, for a person */
+	/* 1: it is one, 0: it is none; a negative errno: nobody can tell. */
+	int (*holds)(const struct ck_src *src, struct ck_diag *d);
+	/* No row of any kind holds. 0, or -EBADMSG: saving one of this kind did
+	 * not end, which d says. NULL: nothing tells. */
+	int (*unfinished)(const struct ck_src *src, struct ck_diag *d);
+};
+
+struct ck_kinds {
+	const struct ck_kind *rows;
+	size_t n;
+};
+
+/* All that there are, in the contract's order (section 10.1). */
+extern const struct ck_kinds ck_kinds;
+
+/* The first row that holds. -ENOENT: none does; errors of its look. */
+CK_MUST_USE int ck_kind_find(const struct ck_kinds *kinds,
+			     const struct ck_src *src,
+			     const struct ck_kind **out, struct ck_diag *d);
+/* After that: 0, or -EBADMSG, see ck_kind.unfinished. */
+CK_MUST_USE int ck_kind_unfinished(const struct ck_kinds *kinds,
+				   const struct ck_src *src, struct ck_diag *d);
+
+/* ck_checkpoint_open() with kinds that others have made up. */
+CK_MUST_USE int ck_checkpoint_open_as(const char *path,
+				      const struct ck_format_options *options,
+				      const struct ck_kinds *kinds,
+				      struct ck_checkpoint **out,
+				      struct ck_diag *d);
+
+int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d);
+int ck_dcp_is_unfinished(const struct ck_src *src, struct ck_diag *d);
+
 /* What to look at. */
 struct ck_look {
 	const struct ck_catalog *catalog; /* whose these are: */
@@ -81,8 +122,8 @@ extern const struct ck_format ck_format_dcp;
 
 /* No format knows the directory: says into d what it is, and which
  * directories below it, by `path`, are checkpoints. -EBADMSG; -ENOMEM. */
-CK_MUST_USE int ck_say_what_is_here(int dirfd, const char *path,
-				    struct ck_diag *d);
+CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
+				    const char *path, struct ck_diag *d);
 
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);

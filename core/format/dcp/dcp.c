@@ -22,10 +22,29 @@ struct ck_known {
 	struct ck_dcp_known dcp;
 };
 
-static bool probe(int dirfd)
+static int is_there(int dirfd, const char *name)
 {
-	return faccessat(dirfd, CK_DCP_METADATA_NAME, F_OK,
-			 AT_SYMLINK_NOFOLLOW) == 0;
+	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+}
+
+/* An error other than "not there" is reported, not taken for a missing file. */
+int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d)
+{
+	int rc = is_there(src->dirfd, CK_DCP_METADATA_NAME);
+
+	if (rc == 0 || rc == -ENOENT)
+		return rc == 0;
+	return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
+}
+
+/* PyTorch's own name until all is saved. */
+int ck_dcp_is_unfinished(const struct ck_src *src, struct ck_diag *d)
+{
+	if (is_there(src->dirfd, CK_DCP_METADATA_NAME ".tmp"))
+		return 0;
+	return ck_fail(d, EBADMSG,
+		       "no .metadata, but .metadata.tmp: saving this "
+		       "checkpoint did not end");
 }
 
 /* --- loading -------------------------------------------------------------------- */
@@ -317,7 +336,6 @@ static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 
 const struct ck_format ck_format_dcp = {
 	.name = "dcp",
-	.why = "it has the .metadata of torch.distributed.checkpoint",
 	.suffix = ".distcp",
 	.metadata = CK_DCP_METADATA_NAME,
 	/* That of a million boxes has 140 MiB. */
@@ -325,7 +343,6 @@ const struct ck_format ck_format_dcp = {
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,
 	.rank = rank,
-	.probe = probe,
 	.load = load,
 	.locate = locate,
 	.write = write_changes,
