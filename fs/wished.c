@@ -81,6 +81,7 @@ void ck_wished_answer(struct ckptfs_gpu *gpu, const struct ck_export *e)
 	gpu->kind = e->with_file ? CKPTFS_GPU_KIND_FD : CKPTFS_GPU_KIND_IPC;
 	gpu->bytes = e->bytes;
 	gpu->size = m->size;
+	gpu->offset = e->at;
 	memcpy(gpu->handle, m->handle, sizeof(gpu->handle));
 	memcpy(gpu->socket, m->socket, sizeof(gpu->socket));
 	memcpy(gpu->token, m->token, sizeof(gpu->token));

@@ -15,42 +15,31 @@ static bool is_same(const struct ck_export *e, const struct ck_export_wish *w)
 static void drop(struct ck_exports *all, struct ck_export *e)
 {
 	struct ck_gatherer *g = all->route.gatherer;
-	struct ck_export **at = &all->first;
+	struct ck_gather_memory *memory = e->memory;
 
-	while (*at != e)
-		at = &(*at)->next;
-	*at = e->next;
-	if (e->memory)
-		g->release(g, e->memory);
+	ck_export_table_remove(&all->table, e);
+	if (e->slab)
+		memory = ck_slab_put(&all->slabs, e);
+	if (memory)
+		g->release(g, memory);
 	free(e);
 }
 
-/* What nobody has, of that device or, with NULL, of any, and was given back first. NULL:
- * there is none. */
-static struct ck_export *find_unused(const struct ck_exports *all,
-				     const uint8_t *uuid, uint64_t *bytes)
+/* What nobody has, of that device, and was given back first. NULL: there is none. */
+static struct ck_export *find_idle(const struct ck_exports *all,
+				   const uint8_t *uuid)
 {
-	struct ck_export *found = NULL;
+	struct ck_export *e = all->table.oldest;
 
-	*bytes = 0;
-	for (struct ck_export *e = all->first; e; e = e->next) {
-		if (e->users ||
-		    (uuid && memcmp(e->uuid, uuid, sizeof(e->uuid)) != 0))
-			continue;
-		*bytes += e->memory->size;
-		if (!found || e->used < found->used)
-			found = e;
-	}
-	return found;
+	while (e && memcmp(e->uuid, uuid, sizeof(e->uuid)) != 0)
+		e = e->newer;
+	return e;
 }
 
 static void keep_most(struct ck_exports *all, uint64_t most)
 {
-	struct ck_export *e;
-	uint64_t bytes;
-
-	while ((e = find_unused(all, NULL, &bytes)) && bytes > most)
-		drop(all, e);
+	while (all->table.oldest && all->table.idle > most)
+		drop(all, all->table.oldest);
 }
 
 static bool is_lost(const struct ck_exports *all, const struct ck_export *e)
@@ -62,11 +51,12 @@ static bool is_lost(const struct ck_exports *all, const struct ck_export *e)
 
 static void put(struct ck_exports *all, struct ck_export *e)
 {
-	e->used = ++all->clock;
 	if (--e->users)
 		return;
 	if (!e->there || e->own || is_lost(all, e))
 		drop(all, e);
+	else
+		ck_export_table_idle(&all->table, e);
 	keep_most(all, all->cache);
 }
 
@@ -81,14 +71,13 @@ void ck_exports_put(struct ck_exports *all, struct ck_export *e)
 
 /* What is kept for others goes first. */
 static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
-		    struct ck_gather_memory **out)
+		    uint64_t bytes, struct ck_gather_memory **out)
 {
 	struct ck_gatherer *g = all->route.gatherer;
-	struct ck_gather_want want = { .bytes = w->len,
+	struct ck_gather_want want = { .bytes = bytes,
 				       .with_file = w->with_file,
 				       .unwanted = &w->unwanted };
-	struct ck_export *unused;
-	uint64_t bytes;
+	struct ck_export *idle;
 	int rc;
 
 	memcpy(want.uuid, w->uuid, sizeof(want.uuid));
@@ -97,26 +86,64 @@ static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
 		if (rc != -ENOSPC)
 			return rc;
 		pthread_mutex_lock(&all->lock);
-		unused = find_unused(all, w->uuid, &bytes);
-		if (unused)
-			drop(all, unused);
+		idle = find_idle(all, w->uuid);
+		if (idle)
+			drop(all, idle);
 		pthread_mutex_unlock(&all->lock);
-	} while (unused);
+	} while (idle);
+	return rc;
+}
+
+/* An allocation of its own. */
+static int place_alone(struct ck_exports *all, const struct ck_export_wish *w,
+		       struct ck_export *e)
+{
+	struct ck_gather_memory *memory;
+	int rc = allocate(all, w, w->len, &memory);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&all->lock);
+	e->memory = memory;
+	e->room = memory->size;
+	pthread_mutex_unlock(&all->lock);
+	return 0;
+}
+
+/* Beside other small ones. */
+static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
+		       struct ck_export *e)
+{
+	struct ck_gatherer *g = all->route.gatherer;
+	struct ck_gather_memory *memory;
+	bool placed;
+	int rc;
+
+	pthread_mutex_lock(&all->lock);
+	placed = ck_slab_take(all->slabs, g, e);
+	pthread_mutex_unlock(&all->lock);
+	if (placed)
+		return 0;
+	rc = allocate(all, w, CK_SLAB, &memory);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&all->lock);
+	rc = ck_slab_add(&all->slabs, memory, e);
+	if (rc)
+		g->release(g, memory);
+	pthread_mutex_unlock(&all->lock);
 	return rc;
 }
 
 static int make(struct ck_exports *all, struct ck_export_wish *w,
 		struct ck_export *e)
 {
-	struct ck_gather_memory *memory;
-	int rc = allocate(all, w, &memory);
+	bool small = w->len <= CK_SLAB_MOST && !w->own && !w->with_file;
+	int rc = small ? place_small(all, w, e) : -ENOSPC;
 
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&all->lock);
-	e->memory = memory;
-	pthread_mutex_unlock(&all->lock);
-	return ck_export_fill(all, w, memory);
+	if (rc == -ENOSPC)
+		rc = place_alone(all, w, e);
+	return rc ? rc : ck_export_fill(all, w, e);
 }
 
 /* Under the lock; NULL: out of memory. */
@@ -128,13 +155,12 @@ static struct ck_export *add(struct ck_exports *all,
 	if (!e)
 		return NULL;
 	*e = (struct ck_export){ .bytes = w->len,
-				 .next = all->first,
 				 .slice = w->slice,
 				 .own = w->own,
 				 .with_file = w->with_file,
 				 .users = 1 };
 	memcpy(e->uuid, w->uuid, sizeof(e->uuid));
-	all->first = e;
+	ck_export_table_add(&all->table, e);
 	return e;
 }
 
@@ -143,7 +169,8 @@ static struct ck_export *add(struct ck_exports *all,
 static struct ck_export *find(const struct ck_exports *all,
 			      const struct ck_export_wish *w)
 {
-	struct ck_export *e = w->own ? NULL : all->first;
+	struct ck_export *e =
+		w->own ? NULL : ck_export_table_find(&all->table, w->slice);
 
 	while (e && (e->failed || !is_same(e, w) || is_lost(all, e)))
 		e = e->next;
@@ -159,6 +186,7 @@ static bool is_unwanted(const struct ck_export_wish *w)
 static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
 		    struct ck_export *e)
 {
+	ck_export_table_use(&all->table, e);
 	e->users++;
 	while (!e->there && !e->failed && !is_unwanted(w))
 		pthread_cond_wait(&all->changed, &all->lock);
@@ -313,6 +341,10 @@ struct ck_exports *ck_exports_make(struct ck_files *files,
 
 	if (!all)
 		return NULL;
+	if (ck_export_table_make(&all->table)) {
+		free(all);
+		return NULL;
+	}
 	ck_route_init(&all->route, files, remote);
 	all->route.gatherer = gatherer;
 	all->cache = cache;
@@ -326,6 +358,7 @@ void ck_exports_free(struct ck_exports *all)
 	if (!all)
 		return;
 	keep_most(all, 0);
+	ck_export_table_fini(&all->table);
 	ck_route_fini(&all->route);
 	pthread_cond_destroy(&all->changed);
 	pthread_mutex_destroy(&all->lock);

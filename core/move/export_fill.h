@@ -5,7 +5,8 @@
 #ifndef CK_EXPORT_FILL_H
 #define CK_EXPORT_FILL_H
 
-#include "ckptfs/export.h"
+#include "export_slab.h"
+#include "export_table.h"
 
 struct ck_exports {
 	/* Constant: */
@@ -15,15 +16,16 @@ struct ck_exports {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed; /* of exports that are being filled */
-	struct ck_export *first;
+	struct ck_export_table table;
+	struct ck_slab *slabs;
 	struct ck_export_wish *wishes; /* of those who wait */
 	bool stopped;
-	uint64_t clock;
 };
 
-/* Waits until all are there. Errors as of ck_read; -EOPNOTSUPP: the memory is gone. */
+/* Waits until all are there, at e->at of its memory. Errors as of ck_read; -EOPNOTSUPP: the
+ * memory is gone. */
 CK_MUST_USE int ck_export_fill(struct ck_exports *all, struct ck_export_wish *w,
-			       struct ck_gather_memory *memory);
+			       const struct ck_export *e);
 /* Under ck_exports.lock: it is not wanted any more. */
 void ck_export_fill_stop(struct ck_export_fill *f);
 

@@ -14,17 +14,21 @@ struct ck_exports; /* all of one mount; any thread */
 /* One, of those who have it. */
 struct ck_export {
 	/* Constant, once somebody has it: */
-	struct ck_gather_memory *memory;
-	uint64_t bytes; /* of it that are used */
+	struct ck_gather_memory *memory; /* where others may have a part, too */
+	uint64_t at; /* byte of it where the bytes begin, a multiple of 256 */
+	uint64_t bytes;
 	/* Private, under ck_exports.lock: */
-	struct ck_export *next;
-	uint64_t slice; /* what it has; */
+	struct ck_export *next; /* of those that are found with it */
+	uint64_t slice;		/* what it has; */
 	uint8_t uuid[16];
-	bool own;	    /* nobody else is given it */
-	bool with_file;	    /* it is opened by a descriptor */
-	bool there, failed; /* neither: it is being filled */
-	uint32_t users;	    /* with who fills it */
-	uint64_t used; /* when it was given back last: a number that grows */
+	struct ck_slab *slab; /* that it lies in; NULL: it has `memory` alone */
+	uint64_t room;	      /* bytes of memory that are its alone */
+	bool own;	      /* nobody else is given it */
+	bool with_file;	      /* it is opened by a descriptor */
+	bool there, failed;   /* neither: it is being filled */
+	uint32_t users;	      /* with who fills it */
+	bool idle; /* nobody has it: among those, by when it was given back: */
+	struct ck_export *older, *newer;
 };
 
 /* What is wanted: bytes [vpos, vpos + len) of an open slice, which are all of one box. */
