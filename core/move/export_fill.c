@@ -3,9 +3,14 @@
 #include "export_fill.h"
 
 #include <errno.h>
+#include <sched.h>
 
 enum {
-	AT_A_TIME = 8, /* pieces */
+	AT_A_TIME = 16, /* pieces */
+	/* Threads beside the one that asks: as many as it takes to copy as fast as a link
+	 * to a device goes, where there are so many processors, for all exports. */
+	HELPERS_MOST = 7,
+	PIECES_EACH = 2, /* at least, for a thread */
 	PAUSE_MSEC =
 		2, /* until a slot is tried for again that others have now */
 };
@@ -118,8 +123,11 @@ static void bring_piece(struct ck_export_fill *f, struct piece *p)
 		piece_ended(p, rc);
 }
 
-static void bring(struct ck_export_fill *f)
+/* Of any thread that helps. */
+static void *bring(void *arg)
 {
+	struct ck_export_fill *f = arg;
+
 	pthread_mutex_lock(&f->lock);
 	while (f->rc == 0 && f->next < f->wish->len) {
 		struct piece *p = piece_next(f);
@@ -130,14 +138,54 @@ static void bring(struct ck_export_fill *f)
 			wait_a_little(f);
 	}
 	pthread_mutex_unlock(&f->lock);
+	return NULL;
+}
+
+static uint32_t processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set)
+		       ? 1
+		       : (uint32_t)CPU_COUNT(&set);
+}
+
+/* How many may help with so many pieces, which are taken. */
+static uint32_t helpers_take(struct ck_exports *all, uint64_t pieces)
+{
+	uint32_t n = (uint32_t)ck_min(pieces / PIECES_EACH, HELPERS_MOST + 1);
+	uint32_t most;
+
+	if (n < 2)
+		return 0;
+	most = (uint32_t)ck_min(processors() - 1, HELPERS_MOST);
+	pthread_mutex_lock(&all->lock);
+	n = (uint32_t)ck_min(n - 1, most - ck_min(most, all->helpers));
+	all->helpers += n;
+	pthread_mutex_unlock(&all->lock);
+	return n;
+}
+
+static void helpers_give_back(struct ck_exports *all, uint32_t n)
+{
+	pthread_mutex_lock(&all->lock);
+	all->helpers -= n;
+	pthread_mutex_unlock(&all->lock);
 }
 
 /* Until all has come, or will not. */
-static void bring_all(struct ck_export_fill *f)
+static void bring_all(struct ck_exports *all, struct ck_export_fill *f)
 {
 	struct ck_gatherer *g = f->route->gatherer;
+	uint32_t n = helpers_take(all, f->wish->len / g->piece), started = 0;
+	pthread_t helpers[HELPERS_MOST];
 
-	bring(f);
+	while (started < n && ck_thread_start(&helpers[started], bring, f) == 0)
+		started++;
+	(void)bring(f);
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(helpers[i], NULL);
+	helpers_give_back(all, n);
 	pthread_mutex_lock(&f->lock);
 	while (f->on_way)
 		pthread_cond_wait(&f->changed, &f->lock);
@@ -170,7 +218,7 @@ int ck_export_fill(struct ck_exports *all, struct ck_export_wish *w,
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->changed, NULL);
 	announce(all, w, f);
-	bring_all(f);
+	bring_all(all, f);
 	announce(all, w, NULL);
 	rc = f->rc;
 	pthread_cond_destroy(&f->changed);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * export_fill: brings the bytes of an export to its memory, several pieces at a time.
+ * export_fill: brings the bytes of an export to its memory, several pieces at a time; those of
+ * a large one by several threads, since a copy in memory is slower than the link to a device.
  */
 #ifndef CK_EXPORT_FILL_H
 #define CK_EXPORT_FILL_H
@@ -19,6 +20,7 @@ struct ck_exports {
 	struct ck_export_table table;
 	struct ck_slab *slabs;
 	struct ck_export_wish *wishes; /* of those who wait */
+	uint32_t helpers; /* threads that fill beside those who asked */
 	bool stopped;
 };
 
