@@ -20,7 +20,7 @@
 
 enum {
 	TIMES = 10, /* so fast time passes for the link, if it is to */
-	PINNED = 16 << 20,
+	PINNED = 64 << 20,
 	OPEN_MSEC = 20000,
 	SOON_MSEC = 10000,
 	MEMORIES = 600, /* more than a socket has room to tell of */

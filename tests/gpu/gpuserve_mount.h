@@ -19,7 +19,7 @@
 #include <time.h>
 
 enum {
-	PINNED = 32 << 20,
+	PINNED = 128 << 20,
 	OPEN_MSEC = 20000,
 	SOON_SECONDS = 10,
 	AT_A_TIME = 6,
