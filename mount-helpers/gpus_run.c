@@ -41,6 +41,9 @@ static int mover_run(struct ck_gpuserve_options *options, pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
 		return CK_EXIT_TROUBLE;
+	/* It looks again after 20 us whether a device has done something, and not after the
+	 * 50 more that the kernel adds to who says nothing. */
+	(void)prctl(PR_SET_TIMERSLACK, 1UL);
 	close(SOCK);
 	/* Devices of one host, which nobody else is to reach. */
 	if (options->spreading && setenv("NCCL_SOCKET_IFNAME", "lo", 0))

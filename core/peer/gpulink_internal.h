@@ -47,6 +47,7 @@ struct ck_gpulink_mover {
 	struct ck_gpulink_memory *asked; /* not answered */
 	uint8_t *numbers; /* of memory: whether each is in use; there is no 0 */
 	size_t nnumbers, numbers_cap;
+	size_t lowest; /* no number below it is free */
 
 	struct ck_gpulink_slot slots[];
 };

@@ -16,7 +16,7 @@ enum { LOOK_MSEC = 50 }; /* from one look whether it is wanted to the next */
 /* The least that is not in use; 0: there is none, or no memory. */
 static uint32_t number_take(struct ck_gpulink_mover *m)
 {
-	size_t i = 1;
+	size_t i = ck_max(m->lowest, (size_t)1);
 	uint8_t *grown;
 
 	while (i < m->nnumbers && m->numbers[i])
@@ -33,13 +33,20 @@ static uint32_t number_take(struct ck_gpulink_mover *m)
 		m->nnumbers = i + 1;
 	}
 	m->numbers[i] = 1;
+	m->lowest = i + 1;
 	return (uint32_t)i;
+}
+
+static void number_give_back(struct ck_gpulink_mover *m, uint32_t number)
+{
+	m->numbers[number] = 0;
+	m->lowest = ck_min(m->lowest, (size_t)number);
 }
 
 /* The mover has it no more, or never had. */
 static void forget(struct ck_gpulink_memory *memory)
 {
-	memory->mover->numbers[memory->number] = 0;
+	number_give_back(memory->mover, memory->number);
 	memory->mover->memories--;
 	free(memory);
 }
@@ -65,7 +72,7 @@ static int ask(struct ck_gpulink *l, struct ck_gpulink_memory *memory,
 	memcpy(message.uuid, want->uuid, sizeof(message.uuid));
 	rc = ck_gpu_send(m->sock, &message, false);
 	if (rc) {
-		m->numbers[message.memory] = 0;
+		number_give_back(m, message.memory);
 		return rc == -EAGAIN ? rc : -EOPNOTSUPP;
 	}
 	memory->mover = m;
