@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink_measure: how fast bytes go through a GPU, beside a copy in memory, which is what a
- * read of files in the page cache costs: all that a gathering could save.
+ * gpulink_measure: how fast bytes of a read go through a GPU, with the copy into a slot and the
+ * one from there that a read has, beside a copy in memory, which is what a read of files in the
+ * page cache costs: all that a gathering could save.
  */
 #include "ckptfs/memory.h"
 #include "gpulink_internal.h"
@@ -41,6 +42,9 @@ void ck_gpulink_stop(struct ck_gpulink *l)
 struct load {
 	uint32_t bytes;
 	uint32_t set, rank;
+	/* Of who reads, AT_A_TIME times as many bytes, which go from there and come back;
+	 * NULL: only what is between is timed. */
+	uint8_t *memory;
 };
 
 /* One slot on its way. */
@@ -96,6 +100,33 @@ static void wait_for(struct ck_gpulink *l, struct trip *trips, unsigned n,
 		left -= sem_wait(came) == 0;
 }
 
+static uint8_t *place(const struct load *load, unsigned i)
+{
+	return load->memory + (size_t)i * load->bytes;
+}
+
+/* False: there is no slot. */
+static bool send(struct ck_gpulink *l, struct trip *t, const struct load *load,
+		 unsigned i)
+{
+	t->slot = l->is.take(&l->is);
+	if (!t->slot)
+		return false;
+	fill(t, load);
+	if (load->memory)
+		memcpy(t->slot->fill, place(load, i), load->bytes);
+	l->is.start(&l->is, t->slot);
+	return true;
+}
+
+/* Whether it came. */
+static bool receive(const struct trip *t, const struct load *load, unsigned i)
+{
+	if (t->rc == 0 && load->memory)
+		memcpy(place(load, i), t->slot->result, load->bytes);
+	return t->rc == 0;
+}
+
 /* How long so many at a time take, as many as there are slots for; 0: they did not come. */
 static double time_some(struct ck_gpulink *l, unsigned n,
 			const struct load *load)
@@ -108,21 +139,17 @@ static double time_some(struct ck_gpulink *l, unsigned n,
 
 	sem_init(&done, 0, 0);
 	for (; sent < n; sent++) {
-		struct trip *t = &trips[sent];
-
-		*t = (struct trip){ l->is.take(&l->is), &done, -EINPROGRESS };
-		if (!t->slot)
+		trips[sent] = (struct trip){ NULL, &done, -EINPROGRESS };
+		if (!send(l, &trips[sent], load, sent))
 			break;
-		fill(t, load);
-		l->is.start(&l->is, t->slot);
 	}
 	wait_for(l, trips, sent, &done);
+	for (unsigned i = 0; i < sent; i++)
+		right &= receive(&trips[i], load, i);
 	took = seconds() - begun;
-	for (unsigned i = 0; i < sent; i++) {
-		right &= trips[i].rc == 0;
+	for (unsigned i = 0; i < sent; i++)
 		if (trips[i].rc != -EINTR)
 			l->is.put(&l->is, trips[i].slot);
-	}
 	sem_destroy(&done);
 	return right && sent == n ? took : 0;
 }
@@ -148,8 +175,7 @@ static double best(struct ck_gpulink *l, unsigned n, const struct load *load,
 static bool measure_load(struct ck_gpulink *l, const struct load *where,
 			 struct ck_gpulink_rate *out)
 {
-	const struct load little = { FEW, where->set, where->rank };
-	const struct load much = { CK_GPU_PIECE, where->set, where->rank };
+	struct load little = *where, much = *where;
 	double begun = seconds(), few, many;
 	unsigned n;
 
@@ -158,6 +184,8 @@ static bool measure_load(struct ck_gpulink *l, const struct load *where,
 	pthread_mutex_unlock(&l->lock);
 	if (n == 0)
 		return false;
+	little.bytes = FEW;
+	much.bytes = CK_GPU_PIECE;
 	few = best(l, 1, &little, begun + MOMENT_MSEC / 2000.0);
 	many = best(l, n, &much, begun + MOMENT_MSEC / 1000.0);
 	if (few <= 0 || many <= 0)
@@ -171,7 +199,7 @@ static bool measure_load(struct ck_gpulink *l, const struct load *where,
 bool ck_gpulink_measure_rank(struct ck_gpulink *l, uint32_t set, uint32_t rank,
 			     struct ck_gpulink_rate *out)
 {
-	const struct load where = { FEW, set, rank };
+	const struct load where = { FEW, set, rank, NULL };
 	double end = seconds() + MEET_MSEC / 1000.0;
 	const struct timespec pause = { .tv_nsec = 100000000 };
 
@@ -230,7 +258,14 @@ static struct ck_gpulink_rate rate_here(struct ck_gpulink *l)
 
 void ck_gpulink_measure(struct ck_gpulink *l)
 {
-	(void)measure_load(l, &(struct load){ 0 }, &l->gpu);
+	size_t bytes = (size_t)AT_A_TIME * CK_GPU_PIECE;
+	struct load load = { .memory = ck_pages_alloc(bytes) };
+
+	if (!load.memory)
+		return;
+	memset(load.memory, 1, bytes);
+	(void)measure_load(l, &load, &l->gpu);
+	ck_pages_free(load.memory, bytes);
 }
 
 bool ck_gpulink_works(const struct ck_gpulink *l)
