@@ -2,7 +2,9 @@
 /*
  * gpucheck_speed: what the device copies, and kernels and the pipe beside that. Each figure is
  * of work that is asked for again and again until it has taken long enough; a copy counts
- * its bytes once.
+ * its bytes once. Kernels do what a gather does: each launch has the copies of both shards
+ * that fill all of an area, which a cache takes. Of runs with room between them that nothing
+ * fills, the memory would have to read and write the other bytes of each sector as well.
  */
 #include "gpucheck_speed.h"
 
@@ -12,6 +14,7 @@
 enum {
 	PINNED = CK_SPEED_PINNED,
 	LEAST = 4 << 20, /* of the device: of less memory nothing is learnt */
+	AREAS = 128,	 /* of CK_SPEED_AREA, in half of the most */
 	BATCHES = 4,	 /* on their way at once */
 	AT_ONCE = 4,	 /* pieces of work between two looks at the clock */
 };
@@ -86,62 +89,98 @@ static int copy_device(struct ck_speed *s)
 					   s->device->ways[CK_WAY_WORK]));
 }
 
-static int launch(struct ck_speed *s)
-{
-	return ck_tiles_launch(s->device, s->lists, &s->placed);
-}
-
 /* --- kernels ------------------------------------------------------------------------------------ */
 
-/* Lists of tiles for runs that go from one behind the other to every second place. */
-static int make_tiles(struct ck_speed *s, size_t run, size_t off)
+/* One area behind the other. */
+static int launch(struct ck_speed *s)
 {
-	const struct ck_loop rows = { (s->size / 2 - 16) / run, 2 * run, run };
-	const struct ck_tile_copy copy = { .src = s->src + off,
-					   .dst = s->dst,
-					   .run = run,
-					   .nloops = 1,
-					   .loops = &rows };
-	int rc;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->nareas && rc == 0; i++)
+		rc = ck_tiles_launch(s->device, s->lists, &s->areas[i]);
+	return rc;
+}
+
+/* The lists of tiles for n runs from this one, behind those of others. */
+static int place_area(struct ck_speed *s, const struct ck_runs *r, size_t from,
+		      size_t n, size_t at)
+{
+	const struct ck_loop rows = { .count = n / 2,
+				      .src = r->run,
+				      .dst = 2 * r->run };
+	int rc = 0;
 
 	ck_tiles_clear(&s->tiles);
-	rc = ck_tiles_add(&s->tiles, &copy);
+	for (unsigned shard = 0; shard < 2 && rc == 0; shard++) {
+		const struct ck_tile_copy copy = {
+			.src = ck_runs_from(s, r, from + shard),
+			.dst = ck_runs_to(s, r, from + shard),
+			.run = r->run,
+			.nloops = 1,
+			.loops = &rows
+		};
+
+		rc = ck_tiles_add(&s->tiles, &copy);
+	}
 	if (rc == 0)
-		rc = ck_tiles_place(&s->tiles, s->up, 0, PINNED, &s->placed);
+		rc = ck_tiles_place(&s->tiles, s->up, at, PINNED,
+				    &s->areas[s->nareas]);
+	s->nareas += rc == 0;
+	return rc;
+}
+
+/* All areas are equal: sizes are powers of two. There are two at least. */
+static int make_areas(struct ck_speed *s, const struct ck_runs *r)
+{
+	size_t n = ck_min((size_t)CK_SPEED_AREA, s->size / 4) / r->run, end = 0;
+	int rc = 0;
+
+	s->nareas = 0;
+	for (size_t from = 0; from < r->n && rc == 0; from += n) {
+		rc = place_area(s, r, from, n, end);
+		if (rc == 0)
+			end = s->areas[s->nareas - 1].end;
+	}
 	if (rc == 0)
-		rc = ck_device_check(s->device,
-				     s->cuda->cuMemcpyHtoDAsync(
-					     s->lists, s->up, s->placed.end,
-					     s->device->ways[CK_WAY_UP]));
+		rc = ck_device_check(
+			s->device,
+			s->cuda->cuMemcpyHtoDAsync(s->lists, s->up, end,
+						   s->device->ways[CK_WAY_UP]));
 	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_UP);
 }
 
 static void check_run(struct ck_speed *s, size_t run, size_t off)
 {
+	const struct ck_runs r = { run, s->size / 2 / run, off };
 	char name[48];
 	double gbps;
-	int rc;
+	int rc = ck_runs_begin(s);
 
 	(void)snprintf(name, sizeof(name), "tiles_%zu%s", run,
 		       off ? "_misaligned" : "");
-	rc = make_tiles(s, run, off);
+	if (rc == 0)
+		rc = make_areas(s, &r);
 	if (rc) {
 		ck_gpucheck_fail(s->check, name, strerror(-rc));
 		return;
 	}
 	gbps = ck_speed_rate(s, name, launch, 1u << CK_WAY_WORK,
-			     (double)((s->size / 2 - 16) / run * run));
+			     (double)(r.n * run));
 	if (gbps > 0)
-		ck_gpucheck_rate(s->check, name, gbps, "copy_device",
-				 s->check->copy);
+		ck_runs_say(s, &r, name, gbps);
 }
 
 static void check_kernels(struct ck_speed *s)
 {
 	static const size_t runs[] = { 2, 4, 8, 16, 64, 256, 2048, 65536 };
+	int rc = ck_runs_fill(s);
+	struct ck_engines *e;
 
-	struct ck_engines *e = ck_engines_make(s);
-
+	if (rc) {
+		ck_gpucheck_fail(s->check, "runs", strerror(-rc));
+		return;
+	}
+	e = ck_engines_make(s);
 	for (unsigned i = 0; i < CK_ARRAY_SIZE(runs); i++) {
 		check_run(s, runs[i], 0);
 		check_run(s, runs[i], 1);
@@ -234,9 +273,10 @@ static bool begin(struct ck_speed *s)
 
 	s->up = pinned(s);
 	s->down = pinned(s);
+	s->areas = calloc(AREAS, sizeof(*s->areas));
 	while (size >= LEAST && !have_device_memory(s, size))
 		size /= 2;
-	return s->up && s->down && size >= LEAST;
+	return s->up && s->down && s->areas && size >= LEAST;
 }
 
 static void end(struct ck_speed *s)
@@ -251,6 +291,7 @@ static void end(struct ck_speed *s)
 		(void)cuda->cuMemFreeHost(s->up);
 	if (s->down)
 		(void)cuda->cuMemFreeHost(s->down);
+	free(s->areas);
 	ck_tiles_fini(&s->tiles);
 }
 

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gpucheck_runs: the bytes of runs that are gathered, and whether they came to where they
+ * should.
+ */
+#include "gpucheck_speed.h"
+
+enum {
+	BEHIND = 16,   /* bytes behind the last run, which have to stay */
+	BEFORE = 4099, /* from there on in src: what is in dst before */
+	PIECE = CK_SPEED_PINNED -
+		4099, /* of src, which has it again and again */
+};
+
+/* --- places ------------------------------------------------------------------------------ */
+
+CUdeviceptr ck_runs_from(const struct ck_speed *s, const struct ck_runs *r,
+			 size_t i)
+{
+	return s->src + i % 2 * (s->size / 2) + i / 2 * r->run + r->off;
+}
+
+CUdeviceptr ck_runs_to(const struct ck_speed *s, const struct ck_runs *r,
+		       size_t i)
+{
+	return s->dst + i * r->run;
+}
+
+/* --- bytes ------------------------------------------------------------------------------- */
+
+/* All bits of a place have a part in its byte, so that no two runs are alike. */
+static uint8_t byte_of(uint32_t place)
+{
+	place *= UINT32_C(2654435761);
+	place ^= place >> 15;
+	return (uint8_t)(place * UINT32_C(2246822519) >> 24);
+}
+
+int ck_runs_fill(struct ck_speed *s)
+{
+	size_t piece = ck_min((size_t)PIECE, s->size);
+	int rc = 0;
+
+	for (size_t i = 0; i < piece; i++)
+		s->up[i] = byte_of((uint32_t)i);
+	for (size_t at = 0; at < s->size && rc == 0; at += piece)
+		rc = ck_device_check(
+			s->device,
+			s->cuda->cuMemcpyHtoDAsync(s->src + at, s->up,
+						   ck_min(piece, s->size - at),
+						   s->device->ways[CK_WAY_UP]));
+	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_UP);
+}
+
+int ck_runs_begin(struct ck_speed *s)
+{
+	int rc = ck_device_check(
+		s->device,
+		s->cuda->cuMemcpyDtoDAsync(s->dst, s->src + BEFORE,
+					   s->size / 2 + BEHIND,
+					   s->device->ways[CK_WAY_WORK]));
+
+	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_WORK);
+}
+
+/* --- whether they are right -------------------------------------------------------------- */
+
+static int bring(struct ck_speed *s, uint8_t *to, CUdeviceptr from, size_t len)
+{
+	return ck_device_check(
+		s->device,
+		s->cuda->cuMemcpyDtoHAsync(to, from, len,
+					   s->device->ways[CK_WAY_DOWN]));
+}
+
+/* Whether n runs from this one are where they should be, or an error; both numbers are even. */
+static int compare(struct ck_speed *s, const struct ck_runs *r, size_t from,
+		   size_t n)
+{
+	size_t half = n / 2 * r->run;
+	int rc = bring(s, s->up, ck_runs_from(s, r, from), half);
+
+	if (rc == 0)
+		rc = bring(s, s->up + half, ck_runs_from(s, r, from + 1), half);
+	if (rc == 0)
+		rc = bring(s, s->down, ck_runs_to(s, r, from), 2 * half);
+	if (rc == 0)
+		rc = ck_speed_wait(s, 1u << CK_WAY_DOWN);
+	for (size_t i = 0; i < n && rc == 0; i++)
+		if (memcmp(s->down + i * r->run,
+			   s->up + i % 2 * half + i / 2 * r->run, r->run))
+			return 0;
+	return rc ? rc : 1;
+}
+
+/* And what is behind them. */
+static int compare_behind(struct ck_speed *s, const struct ck_runs *r)
+{
+	size_t at = r->n * r->run;
+	int rc = bring(s, s->up, s->src + BEFORE + at, BEHIND);
+
+	if (rc == 0)
+		rc = bring(s, s->down, s->dst + at, BEHIND);
+	if (rc == 0)
+		rc = ck_speed_wait(s, 1u << CK_WAY_DOWN);
+	return rc ? rc : memcmp(s->up, s->down, BEHIND) == 0;
+}
+
+/* 1, or 0, or an error. */
+static int are_right(struct ck_speed *s, const struct ck_runs *r)
+{
+	size_t n = ck_min(r->n, CK_SPEED_AREA / r->run);
+	int rc = compare(s, r, 0, n);
+
+	if (rc == 1 && n < r->n)
+		rc = compare(s, r, r->n - n, n);
+	return rc == 1 ? compare_behind(s, r) : rc;
+}
+
+void ck_runs_say(struct ck_speed *s, const struct ck_runs *r, const char *check,
+		 double gbps)
+{
+	struct ck_gpucheck *c = s->check;
+	int rc = are_right(s, r);
+
+	if (rc == 1)
+		ck_gpucheck_rate(c, check, gbps, "copy_device", c->copy);
+	else
+		ck_gpucheck_fail(c, check, rc ? strerror(-rc) : "other bytes");
+}
