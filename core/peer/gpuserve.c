@@ -38,6 +38,7 @@ struct serving {
 	struct ck_gpuhand hand;
 	uint32_t on_way;
 	uint64_t said;	   /* when it said that it turns, in ms */
+	uint32_t looks;	   /* since something was started */
 	uint32_t *waiting; /* slots for which there was no room; a queue */
 	uint32_t first, nwaiting;
 	/* To a rank of a job: */
@@ -217,6 +218,7 @@ static int take_gather(struct serving *s, const struct ck_gpu_message *m)
 	j->use = m->use;
 	if (s->on_way++ == 0)
 		s->said = ck_msec_now();
+	s->looks = 0;
 	if (m->wanted && s->rounds && m->set == s->set)
 		ck_gpurounds_add(s->rounds, &j->wish);
 	else if (m->wanted)
@@ -390,15 +392,16 @@ static int say_turns(struct serving *s)
 
 /* --- serving --------------------------------------------------------------------------- */
 
-/* Microseconds; UINT32_MAX: however long. What waits for a round needs no haste. */
-static uint32_t next_look(const struct serving *s)
+/* Microseconds; UINT32_MAX: however long. What waits for a round needs no haste; a lone little
+ * one is done before a short sleep would be. */
+static uint32_t next_look(struct serving *s)
 {
-	enum { SOON_USEC = 20 };
+	enum { SOON_USEC = 20, LOOKS = 16 };
 
 	uint32_t usec = UINT32_MAX;
 
 	if (s->on_way > ck_gpurounds_open(s->rounds))
-		return SOON_USEC;
+		return s->on_way == 1 && s->looks++ < LOOKS ? 0 : SOON_USEC;
 	if (s->rounds)
 		usec = ck_gpurounds_wait(s->rounds);
 	if (s->on_way)
