@@ -6,8 +6,10 @@
 #include "gpucheck_speed.h"
 
 enum {
-	BEHIND = 16,   /* bytes behind the last run, which have to stay */
-	BEFORE = 4099, /* from there on in src: what is in dst before */
+	COMPARED =
+		16 << 20, /* bytes, of the first runs, and of the last ones */
+	BEHIND = 16,	  /* bytes behind the last run, which have to stay */
+	BEFORE = 4099,	  /* from there on in src: what is in dst before */
 	PIECE = CK_SPEED_PINNED -
 		4099, /* of src, which has it again and again */
 };
@@ -109,7 +111,7 @@ static int compare_behind(struct ck_speed *s, const struct ck_runs *r)
 /* 1, or 0, or an error. */
 static int are_right(struct ck_speed *s, const struct ck_runs *r)
 {
-	size_t n = ck_min(r->n, CK_SPEED_AREA / r->run);
+	size_t n = ck_min(r->n, (size_t)COMPARED / r->run);
 	int rc = compare(s, r, 0, n);
 
 	if (rc == 1 && n < r->n)

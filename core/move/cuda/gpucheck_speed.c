@@ -2,8 +2,8 @@
 /*
  * gpucheck_speed: what the device copies, and kernels and the pipe beside that. Each figure is
  * of work that is asked for again and again until it has taken long enough; a copy counts
- * its bytes once. Kernels do what a gather does: each launch has the copies of both shards
- * that fill all of an area, which a cache takes. Of runs with room between them that nothing
+ * its bytes once. Kernels do what a gather does: the copies of two shards fill all of
+ * an area, which a cache takes, before the next one. Of runs with room between them that nothing
  * fills, the memory would have to read and write the other bytes of each sector as well.
  */
 #include "gpucheck_speed.h"
@@ -14,7 +14,6 @@
 enum {
 	PINNED = CK_SPEED_PINNED,
 	LEAST = 4 << 20, /* of the device: of less memory nothing is learnt */
-	AREAS = 128,	 /* of CK_SPEED_AREA, in half of the most */
 	BATCHES = 4,	 /* on their way at once */
 	AT_ONCE = 4,	 /* pieces of work between two looks at the clock */
 };
@@ -91,26 +90,20 @@ static int copy_device(struct ck_speed *s)
 
 /* --- kernels ------------------------------------------------------------------------------------ */
 
-/* One area behind the other. */
 static int launch(struct ck_speed *s)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < s->nareas && rc == 0; i++)
-		rc = ck_tiles_launch(s->device, s->lists, &s->areas[i]);
-	return rc;
+	return ck_tiles_launch(s->device, s->lists, &s->placed);
 }
 
-/* The lists of tiles for n runs from this one, behind those of others. */
-static int place_area(struct ck_speed *s, const struct ck_runs *r, size_t from,
-		      size_t n, size_t at)
+/* Tiles for n runs from this one on, behind those of others: of one shard, then of the other. */
+static int add_area(struct ck_speed *s, const struct ck_runs *r, size_t from,
+		    size_t n)
 {
 	const struct ck_loop rows = { .count = n / 2,
 				      .src = r->run,
 				      .dst = 2 * r->run };
 	int rc = 0;
 
-	ck_tiles_clear(&s->tiles);
 	for (unsigned shard = 0; shard < 2 && rc == 0; shard++) {
 		const struct ck_tile_copy copy = {
 			.src = ck_runs_from(s, r, from + shard),
@@ -122,30 +115,25 @@ static int place_area(struct ck_speed *s, const struct ck_runs *r, size_t from,
 
 		rc = ck_tiles_add(&s->tiles, &copy);
 	}
-	if (rc == 0)
-		rc = ck_tiles_place(&s->tiles, s->up, at, PINNED,
-				    &s->areas[s->nareas]);
-	s->nareas += rc == 0;
 	return rc;
 }
 
 /* All areas are equal: sizes are powers of two. There are two at least. */
-static int make_areas(struct ck_speed *s, const struct ck_runs *r)
+static int make_tiles(struct ck_speed *s, const struct ck_runs *r)
 {
-	size_t n = ck_min((size_t)CK_SPEED_AREA, s->size / 4) / r->run, end = 0;
+	size_t n = ck_min((size_t)CK_SPEED_AREA, s->size / 4) / r->run;
 	int rc = 0;
 
-	s->nareas = 0;
-	for (size_t from = 0; from < r->n && rc == 0; from += n) {
-		rc = place_area(s, r, from, n, end);
-		if (rc == 0)
-			end = s->areas[s->nareas - 1].end;
-	}
+	ck_tiles_clear(&s->tiles);
+	for (size_t from = 0; from < r->n && rc == 0; from += n)
+		rc = add_area(s, r, from, n);
 	if (rc == 0)
-		rc = ck_device_check(
-			s->device,
-			s->cuda->cuMemcpyHtoDAsync(s->lists, s->up, end,
-						   s->device->ways[CK_WAY_UP]));
+		rc = ck_tiles_place(&s->tiles, s->up, 0, PINNED, &s->placed);
+	if (rc == 0)
+		rc = ck_device_check(s->device,
+				     s->cuda->cuMemcpyHtoDAsync(
+					     s->lists, s->up, s->placed.end,
+					     s->device->ways[CK_WAY_UP]));
 	return rc ? rc : ck_speed_wait(s, 1u << CK_WAY_UP);
 }
 
@@ -159,7 +147,7 @@ static void check_run(struct ck_speed *s, size_t run, size_t off)
 	(void)snprintf(name, sizeof(name), "tiles_%zu%s", run,
 		       off ? "_misaligned" : "");
 	if (rc == 0)
-		rc = make_areas(s, &r);
+		rc = make_tiles(s, &r);
 	if (rc) {
 		ck_gpucheck_fail(s->check, name, strerror(-rc));
 		return;
@@ -273,10 +261,9 @@ static bool begin(struct ck_speed *s)
 
 	s->up = pinned(s);
 	s->down = pinned(s);
-	s->areas = calloc(AREAS, sizeof(*s->areas));
 	while (size >= LEAST && !have_device_memory(s, size))
 		size /= 2;
-	return s->up && s->down && s->areas && size >= LEAST;
+	return s->up && s->down && size >= LEAST;
 }
 
 static void end(struct ck_speed *s)
@@ -291,7 +278,6 @@ static void end(struct ck_speed *s)
 		(void)cuda->cuMemFreeHost(s->up);
 	if (s->down)
 		(void)cuda->cuMemFreeHost(s->down);
-	free(s->areas);
 	ck_tiles_fini(&s->tiles);
 }
 

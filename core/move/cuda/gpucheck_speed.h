@@ -9,7 +9,8 @@
 
 enum {
 	CK_SPEED_PINNED = 32 << 20,
-	CK_SPEED_AREA = 16 << 20, /* of a result, which one launch fills */
+	CK_SPEED_AREA =
+		16 << 20, /* of a result, which is filled before the next one */
 };
 
 struct ck_speed {
@@ -21,8 +22,7 @@ struct ck_speed {
 	size_t size;
 	struct ck_tiles tiles;
 	CUdeviceptr lists;	 /* of tiles, */
-	struct ck_placed *areas; /* where they are in it, for each launch */
-	size_t nareas;
+	struct ck_placed placed; /* where they are in it */
 	struct ck_pipe pipe;
 	struct ck_engines *engines;
 };
