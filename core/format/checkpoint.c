@@ -204,6 +204,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (!c)
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->elsewhere = options->elsewhere;
+	cp->write = options->write;
 	rc = open_directory(cp, c, path, d);
 	if (rc == 0)
 		rc = find_kind(cp, kinds, path, brought, d);
@@ -357,7 +358,7 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 		return ck_fail(d, EOPNOTSUPP,
 			       "checkpoints of format %s cannot be written",
 			       cp->format->name);
-	if (!cp->known)
+	if (!cp->write)
 		return ck_fail(d, EINVAL, "was not opened for writing");
 	if (c->nglobals && !keep_unknown)
 		return ck_fail(d, EPERM,

@@ -51,7 +51,7 @@ struct ck_format {
 		       struct ck_diag *d);
 	/* What was written last is the metadata now. */
 	void (*switched)(struct ck_checkpoint *cp);
-	/* Frees cp->known, which load() may have made. */
+	/* Frees cp->own, which load() may have made. */
 	void (*forget)(struct ck_checkpoint *cp);
 };
 

@@ -34,6 +34,7 @@ struct ck_checkpoint {
 	struct ck_elsewhere *elsewhere;
 	char *metadata_name; /* see ck_metadata_name() */
 	bool nowhere;	     /* no such directory here: dirfd is an empty one */
+	bool write;	     /* it was opened for that */
 	bool metadata_far;   /* is on another host */
 	dev_t dev;	     /* of the directory */
 	ino_t ino;
@@ -44,8 +45,9 @@ struct ck_checkpoint {
 	/* Under lock: */
 	const struct ck_catalog *catalog; /* the present one */
 	struct stat metadata; /* of the file that was read, or made last */
-	/* Of the one thread that commits: */
-	struct ck_known *known;
+	/* Of the format, from its load() to its forget(): its own, and it says
+	 * who may use it when. */
+	void *own;
 
 	/* Each locks itself, or is atomic: */
 	struct ck_files *files;	    /* numbers as in catalog->files */

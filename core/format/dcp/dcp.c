@@ -18,9 +18,11 @@
 /* Up to this length what was written is parsed again: 0.1 s. */
 static const uint64_t parse_most = 16 << 20;
 
-struct ck_known {
-	struct ck_dcp_known dcp;
-};
+/* Where places are in .metadata, if it is to be written: of the one thread that commits. */
+static struct ck_dcp_known *known_of(const struct ck_checkpoint *cp)
+{
+	return cp->own;
+}
 
 static int is_there(int dirfd, const char *name)
 {
@@ -108,11 +110,11 @@ static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	if (rc || !write)
 		return rc;
-	cp->known = calloc(1, sizeof(*cp->known));
-	if (cp->known)
-		ck_dcp_known_make(&cp->known->dcp, &places, bytes);
+	cp->own = calloc(1, sizeof(struct ck_dcp_known));
+	if (cp->own)
+		ck_dcp_known_make(known_of(cp), &places, bytes);
 	ck_dcp_places_fini(&places);
-	return cp->known ? 0 : ck_fail(d, ENOMEM, "out of memory");
+	return cp->own ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
 
 static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
@@ -157,9 +159,9 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 static void forget(struct ck_checkpoint *cp)
 {
-	if (cp->known)
-		ck_dcp_known_fini(&cp->known->dcp);
-	free(cp->known);
+	if (cp->own)
+		ck_dcp_known_fini(known_of(cp));
+	free(cp->own);
 }
 
 /* --- writing -------------------------------------------------------------------- */
@@ -215,10 +217,9 @@ static int write_changes(struct ck_checkpoint *cp,
 			 int fd, struct ck_diag *d)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct ck_dcp_wish w = { .catalog = c,
-				 .known = &cp->known->dcp,
-				 .changes = changes,
-				 .n = n };
+	struct ck_dcp_wish w = {
+		.catalog = c, .known = known_of(cp), .changes = changes, .n = n
+	};
 	int rc = rewrite(cp, &w, fd, d);
 
 	if (rc == 0)
@@ -232,12 +233,12 @@ static int movable(const struct ck_checkpoint *cp, uint32_t chunk,
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 
-	return ck_dcp_place_check(c, &cp->known->dcp, chunk, d);
+	return ck_dcp_place_check(c, known_of(cp), chunk, d);
 }
 
 static void switched(struct ck_checkpoint *cp)
 {
-	ck_dcp_known_next(&cp->known->dcp);
+	ck_dcp_known_next(known_of(cp));
 }
 
 /* --- locating ---------------------------------------------------------------------- */
