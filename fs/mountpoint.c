@@ -43,7 +43,7 @@ int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
 {
 	ck_auto_fd int place = dir_open(AT_FDCWD, mountpoint);
 	const char *name = ck_show(ck_str_from(mountpoint));
-	struct stat source_st, place_st;
+	struct stat place_st;
 	struct statfs dead;
 
 	/* A mount whose daemon is gone may still show cached attributes; only
@@ -54,10 +54,7 @@ int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
 				       ? "; a mount whose daemon is gone, "
 					 "umount it first"
 				       : "");
-	if (fstat(cp->dirfd, &source_st))
-		return ck_fail(d, errno, "%s: %s",
-			       ck_show(ck_str_from(cp->path)), strerror(errno));
-	if (ck_lies_in(dir_open(place, "."), &source_st))
+	if (ck_checkpoint_holds(cp, dir_open(place, ".")))
 		return ck_fail(d, EINVAL,
 			       "%s: the mount point lies in the checkpoint",
 			       name);

@@ -192,8 +192,6 @@ static int look_at_dest(struct cp *k, const char *dest)
 /* A file there would take the place of a data file, or be taken for one. */
 static int open_top(struct cp *k, const char *dest)
 {
-	struct stat source;
-
 	k->top = open(k->into ? dest : k->parent,
 		      O_DIRECTORY | O_CLOEXEC | (k->how.sync ? 0 : O_PATH));
 	if (k->top < 0)
@@ -201,8 +199,7 @@ static int open_top(struct cp *k, const char *dest)
 			"%s: %s",
 			ck_show(ck_str_from(k->into ? dest : k->parent)),
 			strerror(errno));
-	if (fstat(k->u.cp->dirfd, &source) ||
-	    ck_lies_in(fcntl(k->top, F_DUPFD_CLOEXEC, 0), &source))
+	if (ck_checkpoint_holds(k->u.cp, fcntl(k->top, F_DUPFD_CLOEXEC, 0)))
 		return ck_trouble("%s: lies in the checkpoint, where its data "
 				  "files are",
 				  ck_show(ck_str_from(dest)));

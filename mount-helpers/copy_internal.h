@@ -49,7 +49,8 @@ struct ck_copy_file {
 struct ck_copying {
 	/* Constant: */
 	struct ck_copy_how how;
-	struct stat source; /* the checkpoint's directory */
+	/* The checkpoint's directory; zeros if it is a file, beside which copies may be. */
+	struct stat source;
 	/* Atomic: */
 	atomic_int status;
 	atomic_bool stopped; /* an error ended all */

@@ -76,12 +76,38 @@ int ck_metadata_changed_far(const struct ck_checkpoint *cp)
 	return 0;
 }
 
-void ck_access_note_directory(const struct ck_checkpoint *cp,
-			      const struct stat *st)
+/* Who may read a file may enter directories that show what is in it. */
+static int note_directory(const struct ck_checkpoint *cp,
+			  struct ck_file_access *to)
+{
+	const char *name = cp->file ? cp->file : "";
+	int flags = cp->file ? 0 : AT_EMPTY_PATH;
+	struct ck_file_access now = ck_file_access_noted(to);
+	struct stat st;
+
+	if (fstatat(cp->dirfd, name, &st, flags))
+		return -errno;
+	ck_file_access_note(&now, &st, cp->dirfd, name, flags);
+	if (cp->file)
+		now.mode = S_IFDIR | (now.mode & 0444) | (now.mode & 0444) >> 2;
+	ck_file_access_copy(to, &now);
+	return 0;
+}
+
+/* Of one that is gone stays what was seen. */
+void ck_access_note_directory(const struct ck_checkpoint *cp)
 {
 	if (cp->access)
-		ck_file_access_note(&cp->access->dir, st, cp->dirfd, "",
-				    AT_EMPTY_PATH);
+		(void)note_directory(cp, &cp->access->dir);
+}
+
+int ck_directory_mode(const struct ck_checkpoint *cp, mode_t *mode)
+{
+	struct ck_file_access now = { 0 };
+	int rc = note_directory(cp, &now);
+
+	*mode = now.mode;
+	return rc;
 }
 
 static mode_t directory_mode(const struct ck_checkpoint *cp)

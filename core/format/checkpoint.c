@@ -61,24 +61,49 @@ static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-static int open_directory(struct ck_checkpoint *cp, struct ck_catalog *c,
-			  const char *path, struct ck_diag *d)
+/* The directory of a regular file, whose path is cp->path. -ENOTDIR: it is something else. */
+static int open_above(struct ck_checkpoint *cp)
 {
-	struct ck_file_access now = { 0 };
+	char *slash = strrchr(cp->path, '/');
+	ck_auto_free char *above = strndup(
+		cp->path, ck_max((size_t)(slash - cp->path), (size_t)1));
 	struct stat st;
 
+	cp->file = strdup(slash + 1);
+	if (!above || !cp->file)
+		return -ENOMEM;
+	cp->dirfd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (cp->dirfd < 0 ||
+	    fstatat(cp->dirfd, cp->file, &st, AT_SYMLINK_NOFOLLOW))
+		return -errno;
+	return S_ISREG(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+static int open_source(struct ck_checkpoint *cp, struct ck_catalog *c,
+		       const char *path, struct ck_diag *d)
+{
+	struct stat st;
+	int rc;
+
 	cp->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (cp->dirfd < 0 && errno == ENOENT && cp->elsewhere)
+	rc = cp->dirfd < 0 ? -errno : 0;
+	if (rc == -ENOENT && cp->elsewhere)
 		return open_nowhere(cp, c, path, d);
-	if (cp->dirfd < 0)
-		return ck_fail(d, errno, "%s", strerror(errno));
+	if (rc && (rc != -ENOTDIR || cp->elsewhere))
+		return ck_fail(d, -rc, "%s", strerror(-rc));
 	cp->path = realpath(path, NULL);
-	if (!cp->path || fstat(cp->dirfd, &st))
+	if (!cp->path)
 		return ck_fail(d, errno, "%s", strerror(errno));
+	if (rc)
+		rc = open_above(cp);
+	if (rc == 0 && fstat(cp->dirfd, &st))
+		rc = -errno;
+	if (rc == 0)
+		rc = ck_directory_mode(cp, &c->dir_mode);
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
 	cp->dev = st.st_dev;
 	cp->ino = st.st_ino;
-	ck_file_access_note(&now, &st, cp->dirfd, "", AT_EMPTY_PATH);
-	c->dir_mode = now.mode;
 	return 0;
 }
 
@@ -106,11 +131,13 @@ static int find_here(const struct ck_checkpoint *cp,
 		     const struct ck_kinds *kinds, const char *path,
 		     const struct ck_kind **kind, struct ck_diag *d)
 {
-	const struct ck_src src = { cp->dirfd };
+	const struct ck_src src = { cp->dirfd, cp->file };
 	int rc = ck_kind_find(kinds, &src, kind, d);
 
 	if (rc != -ENOENT)
 		return rc;
+	if (src.file)
+		return ck_fail(d, ENOTDIR, "%s", strerror(ENOTDIR));
 	rc = ck_kind_unfinished(kinds, &src, d);
 	return rc ? rc : ck_say_what_is_here(kinds, cp->dirfd, path, d);
 }
@@ -205,7 +232,7 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->elsewhere = options->elsewhere;
 	cp->write = options->write;
-	rc = open_directory(cp, c, path, d);
+	rc = open_source(cp, c, path, d);
 	if (rc == 0)
 		rc = find_kind(cp, kinds, path, brought, d);
 	if (rc)
@@ -277,6 +304,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	pthread_mutex_destroy(&cp->changing);
 	pthread_mutex_destroy(&cp->lock);
 	free(cp->metadata_name);
+	free(cp->file);
 	free(cp->path);
 	free(cp);
 }
@@ -306,11 +334,34 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp)
 
 /* --- what becomes of it ----------------------------------------------------- */
 
+/* Its path. */
+static struct ck_str directory_of(const struct ck_checkpoint *cp)
+{
+	const struct ck_str all = ck_str_from(cp->path);
+
+	if (!cp->file)
+		return all;
+	return (struct ck_str){ all.p, ck_max(all.len - strlen(cp->file) - 1,
+					      (size_t)1) };
+}
+
+bool ck_checkpoint_holds(const struct ck_checkpoint *cp, int fd)
+{
+	struct stat st;
+
+	if (!cp->file && fstat(cp->dirfd, &st) == 0)
+		return ck_lies_in(fd, &st);
+	if (fd >= 0)
+		close(fd);
+	return !cp->file;
+}
+
 /* By the descriptor: a path may lead to anything by now, a mount of this
  * process included, whose answer it would wait for. */
 static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 {
-	size_t len = strlen(cp->path);
+	const struct ck_str was = directory_of(cp);
+	size_t len = was.len;
 	ck_auto_free char *path = malloc(len + 1);
 	char name[32];
 	struct stat st;
@@ -318,14 +369,13 @@ static enum ck_fate directory_fate(const struct ck_checkpoint *cp)
 
 	if (cp->nowhere)
 		return CK_FATE_NONE;
-	if (fstat(cp->dirfd, &st) == 0) {
-		ck_access_note_directory(cp, &st);
-		if (st.st_nlink == 0)
-			return CK_FATE_NO_DIRECTORY;
-	}
+	ck_access_note_directory(cp);
+	if (fstat(cp->dirfd, &st) == 0 && st.st_nlink == 0)
+		return CK_FATE_NO_DIRECTORY;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", cp->dirfd);
 	n = path ? readlink(name, path, len + 1) : -1;
-	if (n < 0 || ck_str_is((struct ck_str){ path, (size_t)n }, cp->path))
+	if (n < 0 ||
+	    ((size_t)n == was.len && memcmp(path, was.p, was.len) == 0))
 		return CK_FATE_NONE;
 	return CK_FATE_MOVED;
 }

@@ -122,7 +122,7 @@ static DIR *list_open(const struct search *s, const char *name)
 
 static bool is_a_checkpoint(const struct search *s, int fd)
 {
-	const struct ck_src src = { fd };
+	const struct ck_src src = { fd, NULL };
 	const struct ck_kind *kind;
 
 	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;

@@ -59,7 +59,8 @@ struct ck_format {
 
 /* What is to be mounted. */
 struct ck_src {
-	int dirfd; /* the directory */
+	int dirfd;	  /* the directory, */
+	const char *file; /* or this regular file of it, if it is not NULL */
 };
 
 /* One way in which a checkpoint is recognised. */
@@ -174,8 +175,10 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 mode_t ck_metadata_closed(const struct ck_checkpoint *cp);
 /* ck_metadata_changed() where it is on another host. */
 int ck_metadata_changed_far(const struct ck_checkpoint *cp);
-void ck_access_note_directory(const struct ck_checkpoint *cp,
-			      const struct stat *st);
+void ck_access_note_directory(const struct ck_checkpoint *cp);
+/* The mode that the directories of the tree have: as above, but before there is
+ * cp->access. Errors of stat(2). */
+CK_MUST_USE int ck_directory_mode(const struct ck_checkpoint *cp, mode_t *mode);
 /* A catalog that nobody has yet says what is known now of who may read, and of files
  * that were seen by now; *changed: it said something else. After -ENOMEM it says
  * partly this, partly that. */

@@ -30,7 +30,8 @@ struct ck_checkpoint {
 	const struct ck_format *format;
 	const char *why; /* how the format was recognised, for a person */
 	int dirfd;
-	char *path; /* absolute */
+	char *file; /* NULL; or the checkpoint is this one, of the directory */
+	char *path; /* of that, or of the directory; absolute */
 	struct ck_elsewhere *elsewhere;
 	char *metadata_name; /* see ck_metadata_name() */
 	bool nowhere;	     /* no such directory here: dirfd is an empty one */
@@ -55,7 +56,7 @@ struct ck_checkpoint {
 	struct ck_access *access;   /* private: as it was last seen */
 };
 
-/* Opens the checkpoint in directory `path`: finds its format, reads its
+/* Opens the checkpoint in directory `path`, or that is the file of this path: finds its format, reads its
  * metadata, looks at every file named. Damage of single tensors is in the
  * catalog and no error. -ENOENT, -ENOTDIR, -EBADMSG (unknown, malformed or
  * dangerous metadata), -ENOMEM, errors of open(2). */
@@ -72,6 +73,9 @@ const struct ck_catalog *ck_checkpoint_catalog(const struct ck_checkpoint *cp);
 /* The name of the file that gives the checkpoint its owner, times and modes:
  * another one means that it was saved anew. */
 const char *ck_metadata_name(const struct ck_checkpoint *cp);
+/* Whether the directory of fd is the checkpoint's, or lies in it; what lies beside a checkpoint
+ * that is a file does not. Closes fd. */
+CK_MUST_USE bool ck_checkpoint_holds(const struct ck_checkpoint *cp, int fd);
 /* The metadata file that was read, or made by the last commit. */
 struct stat ck_checkpoint_metadata(const struct ck_checkpoint *cp);
 /* 0: the metadata is the file that was read. -ESTALE: it is another one, or

@@ -32,7 +32,8 @@ static int is_there(int dirfd, const char *name)
 /* An error other than "not there" is reported, not taken for a missing file. */
 int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d)
 {
-	int rc = is_there(src->dirfd, CK_DCP_METADATA_NAME);
+	int rc = src->file ? -ENOENT
+			   : is_there(src->dirfd, CK_DCP_METADATA_NAME);
 
 	if (rc == 0 || rc == -ENOENT)
 		return rc == 0;
@@ -42,7 +43,7 @@ int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d)
 /* PyTorch's own name until all is saved. */
 int ck_dcp_is_unfinished(const struct ck_src *src, struct ck_diag *d)
 {
-	if (is_there(src->dirfd, CK_DCP_METADATA_NAME ".tmp"))
+	if (src->file || is_there(src->dirfd, CK_DCP_METADATA_NAME ".tmp"))
 		return 0;
 	return ck_fail(d, EBADMSG,
 		       "no .metadata, but .metadata.tmp: saving this "
