@@ -33,18 +33,18 @@ struct rank_plan {
 		after; /* how many such times are passed over; SWAPS, LIES: one in */
 };
 
-enum { HARM_HOLD_MSEC = 50, HARM_GO = 40 /* bytes of a GO */ };
+enum { HARM_GO = 40 /* bytes of a GO */ };
 
 struct harm {
 	const struct rank_plan *plan;
 	bool mine; /* this rank is the one */
 	bool due;  /* it happens now */
+	bool swapped;
 	unsigned seen;
 	const struct ordered *ordered;
 	uint64_t random;
 	uint32_t from;
 	size_t held; /* bytes of a number that is held back */
-	uint64_t since;
 	char go[2][HARM_GO];
 };
 
@@ -137,8 +137,7 @@ static inline bool harm_hold(struct harm *h, uint32_t from, struct ck_str body,
 		return false;
 	if (!h->held) {
 		/* Once is enough: each takes until the time of a round is over. */
-		if (h->ordered->aborts ||
-		    tap_random(&h->random) % h->plan->after)
+		if (h->swapped || tap_random(&h->random) % h->plan->after)
 			return false;
 		memcpy(h->go[0], body.p, HARM_GO);
 		h->held = HARM_GO;
@@ -150,6 +149,7 @@ static inline bool harm_hold(struct harm *h, uint32_t from, struct ck_str body,
 	h->held = 0;
 	if (memcmp(h->go[0] + 16, h->go[1] + 16, 8))
 		return false;
+	h->swapped = true;
 	harm_swap_ops(h);
 	*first = (struct ck_str){ h->go[0], HARM_GO };
 	*second = (struct ck_str){ h->go[1], HARM_GO };

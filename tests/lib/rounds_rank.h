@@ -5,6 +5,10 @@
  * from any rank that lives: all bytes are made of a key. Over any transport; rounds are
  * moved by xport_ordered.h. One rank of a job may do harm, or die in a phase: see
  * rounds_harm.h.
+ *
+ * How late something came is told by a clock of the rank that goes on while it waits for
+ * the others, a turn by no more than that may wait: a machine that takes long for what is
+ * to be done makes nobody late, and who is waited for in vain does so on any machine.
  */
 #ifndef CK_ROUNDS_RANK_H
 #define CK_ROUNDS_RANK_H
@@ -15,10 +19,12 @@ enum {
 	RANK_FETCH = 0x201, /* kinds of messages, of no one else */
 	RANK_BYTES = 0x202,
 	RANK_FINISHED = 0x203,
-	RANK_PARTS = 4,	     /* at a time */
+	RANK_PARTS = 4,	     /* at a time; if everybody is in each, all */
 	RANK_WINDOW = 2,     /* asked for at a time */
 	RANK_MOST = 6 << 10, /* bytes, between two ranks */
 	RANK_AGAIN_MSEC = 500,
+	RANK_TURN_MSEC = 5,  /* of waiting, at most */
+	RANK_BUSY_MSEC = 64, /* before it asks again, at most */
 };
 
 /* What came of it, for whoever started the ranks. */
@@ -50,7 +56,8 @@ struct rank {
 	struct harm harm;
 	struct rank_result *result;
 	uint64_t random, rounds, not_before;
-	unsigned asked;
+	uint64_t clock;	      /* milliseconds in which it waited */
+	unsigned asked, busy; /* busy: times in a row that nobody had room */
 	struct fetch *fetches;
 	bool said_finished, lost[ORDERED_RANKS], finished[ORDERED_RANKS];
 };
@@ -206,7 +213,7 @@ static inline void fetch_came(struct rank *k, const struct fetch *m,
 		       rank_key(f->key, f->from, k->x->rank)))
 		k->result->wrong++;
 	k->result->fetched++;
-	k->result->slowest = ck_max(k->result->slowest, now_msec() - f->since);
+	k->result->slowest = ck_max(k->result->slowest, k->clock - f->since);
 	*at = f->next;
 	free(f);
 }
@@ -271,7 +278,7 @@ static inline void rank_prepare(struct ck_round_user *u, struct ck_round *r,
 
 	memcpy(&s->key, what.p, sizeof(s->key));
 	s->op = r->op;
-	s->since = now_msec();
+	s->since = k->clock;
 	r->arg = s;
 	if (k->plan->refuse_one_in && !rank_below(k, k->plan->refuse_one_in)) {
 		slot_free(s);
@@ -317,6 +324,15 @@ static inline void rank_ended(struct ck_round_user *u, struct ck_round *r,
 	slot_free(s);
 }
 
+/* Longer each time: who asks at once keeps all others from what they have to do. */
+static inline void rank_rest(struct rank *k)
+{
+	uint64_t most = ck_min(UINT64_C(3) << k->busy, RANK_BUSY_MSEC);
+
+	k->busy += most < RANK_BUSY_MSEC;
+	k->not_before = now_msec() + rank_below(k, most);
+}
+
 static inline void rank_over(struct ck_round_user *u, uint64_t op, int rc)
 {
 	struct rank *k = rank_of(u);
@@ -328,10 +344,12 @@ static inline void rank_over(struct ck_round_user *u, uint64_t op, int rc)
 	t->busy += rc == -EBUSY;
 	t->failed += rc && rc != -EBUSY;
 	t->mismatched += rc == -EBADMSG;
-	if (rc == -EBUSY)
-		k->not_before = now_msec() + rank_below(k, 3);
-	else
-		k->rounds++;
+	if (rc == -EBUSY) {
+		rank_rest(k);
+		return;
+	}
+	k->busy = 0;
+	k->rounds++;
 }
 
 /* --- the transport's ------------------------------------------------------------------------- */
@@ -413,6 +431,15 @@ static inline bool rank_all_finished(const struct rank *k)
 	return true;
 }
 
+static inline void rank_wait(struct rank *k, uint64_t msec)
+{
+	uint64_t since = now_msec();
+
+	if (k->x->wait(k->x, NULL, 0, (int)msec))
+		abort();
+	k->clock += ck_min(now_msec() - since, msec);
+}
+
 /* Whether there is more to do. */
 static inline bool rank_turn(struct rank *k)
 {
@@ -431,8 +458,7 @@ static inline bool rank_turn(struct rank *k)
 	if (due == CK_ROUNDS_IDLE && !k->fetches && rank_all_finished(k) &&
 	    k->ordered.out == 0)
 		return false;
-	if (k->x->wait(k->x, NULL, 0, (int)ck_min(due, 5)))
-		abort();
+	rank_wait(k, ck_min((uint64_t)due, RANK_TURN_MSEC));
 	harm_happens(&k->harm);
 	return true;
 }
@@ -440,9 +466,11 @@ static inline bool rank_turn(struct rank *k)
 static inline void rank_run(struct ck_xport *x, const struct rank_plan *plan,
 			    struct rank_result *result)
 {
-	const struct ck_rounds_options options = { x->rank, x->size, RANK_PARTS,
-						   plan->prepare_msec,
-						   plan->round_msec };
+	const struct ck_rounds_options options = {
+		x->rank, x->size,
+		plan->everybody ? RANK_WINDOW * x->size : RANK_PARTS,
+		plan->prepare_msec, plan->round_msec
+	};
 	struct rank *k = rank_alloc(sizeof(*k));
 
 	k->user = (struct ck_round_user){ rank_send, rank_prepare, rank_ended,

@@ -9,7 +9,13 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { RANKS = 8, JOIN_MSEC = 20000, KILL_MSEC = 2500, LATE_MSEC = 10000 };
+enum {
+	RANKS = 8,
+	JOIN_MSEC = 20000,
+	KILL_MSEC = 2500,
+	LATE_MSEC = 10000,
+	SEEN_MSEC = 100
+};
 
 static struct rank_result *results; /* of all ranks */
 
@@ -232,6 +238,8 @@ static void test_silence(uint64_t seed)
 		struct rank_result t = run_harm(d->what, plan);
 
 		ok(t.failed > 0 && t.fetched > 0);
+		/* What is measured sees who is waited for in vain. */
+		ok(t.slowest >= SEEN_MSEC);
 	}
 }
 
