@@ -289,7 +289,7 @@ def save_over(rank, size, path, shared):
 
 
 def main():
-    options = live.arguments(__doc__, commits=600)
+    options = live.arguments(__doc__, commits=300)
     tap = interop.Tap()
     canaries(tap)
     with tempfile.TemporaryDirectory(prefix="readers-") as scratch:
