@@ -11,8 +11,9 @@ are names of points: SUBJECT/PHASE/..., and running with one repeats it.
     shutdown    the file system shuts down before every such call, and the
             writer goes on
     random  a power cut at a point, after a delay and in a state drawn by lot
-    error   every call beneath the checkpoint fails, with every errno; then
-            the power is cut, so that success that was reported is tested
+    error   every call beneath the checkpoint fails, with every errno, or so
+            many by lot; then the power is cut, so that success that was
+            reported is tested
     short   every read and write moves one byte, or half
     skip    every sync is left out, then power cuts, shutdowns and model at
             every point
@@ -193,7 +194,7 @@ def random_cuts(subject, field, cuts, seed):
                partial(trial, number))
 
 
-def error(subject, field, errnos=injector.ERRNOS):
+def error(subject, field, errnos=injector.ERRNOS, some=None, lot=None):
     def trial(at, name):
         fault = injector.Fail(at, name)
         outcome, judge = subject.run(field, fault)
@@ -205,7 +206,7 @@ def error(subject, field, errnos=injector.ERRNOS):
         field.image.recover()
         return problems + judge()
     for at in range(1, len(subject.calls(field, None)[0]) + 1):
-        for name in errnos:
+        for name in lot.sample(errnos, some) if some else errnos:
             yield f"{subject.name}/error/{name}/{at}", partial(trial, at, name)
 
 

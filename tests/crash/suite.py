@@ -19,6 +19,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from functools import partial
 
@@ -75,6 +76,9 @@ class Suite(tap.Tap):
                                        options.seed)
         if phase == "model":
             return harness.modelled(subject, field)
+        if phase == "error" and not options.only:
+            return harness.error(subject, field, some=options.errnos,
+                                 lot=random.Random(options.lot))
         return getattr(harness, phase)(subject, field)
 
     def go(self, trials, enough=None):
@@ -325,6 +329,9 @@ def parse():
     p.add_argument("--cuts", type=int, default=40, help="of phase random")
     p.add_argument("--seed", type=int,
                    default=int(os.environ.get("CKPTFS_SEED", 1)))
+    p.add_argument("--errnos", type=int, metavar="N",
+                   help="of phase error: N for each call, by lot "
+                   "(CKPTFS_SEED; not if CKPTFS_ERRORS=all)")
     p.add_argument("--only", default="", help="an id, or the beginning of one")
     p.add_argument("--all", action="store_true",
                    help="go on when a mutant is caught, and count")
@@ -341,6 +348,9 @@ def parse():
     p.add_argument("--unchanged", action="store_true",
                    help="the writer is a reader: nothing may change")
     options = p.parse_args()
+    if os.environ.get("CKPTFS_ERRORS") == "all":
+        options.errnos = None
+    options.lot = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
     if options.group == "writer" and not (options.mount or options.writer):
         p.error("writer needs --writer or --mount")
     return options
@@ -350,7 +360,8 @@ def main():
     options = parse()
     # Whoever ends us in between finds no image left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    print(f"# CKPTFS_SEED={options.seed}", flush=True)
+    print(f"# CKPTFS_SEED={options.lot if options.errnos else options.seed}",
+          flush=True)
     if os.geteuid() == 0:
         images.keep_mounts_private()
     work = tempfile.mkdtemp(prefix="ckptfs-crash-")
