@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -27,18 +28,20 @@ def play(tests, act, at_a_time=AT_A_TIME, words=1):
     names = given or list(by_name)
     if len(given) == 1:
         return act(by_name[names[0]])
-    tap = Tap()
+    tap, start = Tap(), time.monotonic()
     with ThreadPoolExecutor(at_a_time) as pool:
-        for name, done in zip(names, pool.map(partial(one, words), names)):
-            print(f"# {name}")
+        for name, (done, begin, end) in zip(names, pool.map(partial(one, words), names)):
+            print(f"# {name}: {begin - start:.0f} to {end - start:.0f} s")
             repeat(tap, name, done)
     return tap.finish()
 
 
 def one(words, name):
-    return subprocess.run(
+    begin = time.monotonic()
+    done = subprocess.run(
         [sys.executable, "-B", os.path.abspath(sys.argv[0]), *sys.argv[1:1 + words], name],
         stdout=subprocess.PIPE, text=True)
+    return done, begin, time.monotonic()
 
 
 def repeat(tap, name, done):
