@@ -15,6 +15,7 @@ enum {
 	GRANK_WINDOW = 2, /* asked for at a time */
 	GRANK_SLOTS = 8,  /* of memory */
 	GRANK_TRANSFERS = 2 * DEAL_COPIES * GRANK_MOST,
+	GRANK_BUSY_MSEC = 64,	/* before it asks again, at most */
 	GRANK_REST_MSEC = 100,	/* after a round that failed */
 	GRANK_ROOM_MSEC = 500,	/* until there is some */
 	GRANK_FINISHED = 0x203, /* a message of no one else's */
@@ -101,6 +102,7 @@ struct grank {
 	struct grank_result *result;
 	struct harm harm;
 	uint64_t random, rounds, not_before;
+	unsigned busy; /* times that it was, one after the other */
 	unsigned asked;
 	bool said_finished, lost[GRANK_MOST], finished[GRANK_MOST];
 	uint8_t *memory,

@@ -80,6 +80,15 @@ static inline void grank_ended(struct ck_round_user *u, struct ck_round *r,
 	part_end(k, p, rc);
 }
 
+/* Others have no room. They get it sooner if nobody asks all the time. */
+static inline void grank_rest(struct grank *k)
+{
+	uint64_t most = ck_min(UINT64_C(5) << k->busy, GRANK_BUSY_MSEC);
+
+	k->busy += most < GRANK_BUSY_MSEC;
+	k->not_before = now_msec() + boxes_below(&k->random, most);
+}
+
 static inline void grank_over(struct ck_round_user *u, uint64_t op, int rc)
 {
 	struct grank *k = grank_of(u);
@@ -91,11 +100,14 @@ static inline void grank_over(struct ck_round_user *u, uint64_t op, int rc)
 	k->result->failed += rc && rc != -EBUSY;
 	if (rc && rc != -EBUSY && !k->result->failed_at)
 		k->result->failed_at = now_msec();
-	if (rc)
-		k->not_before = now_msec() +
-				(rc == -EBUSY ? boxes_below(&k->random, 5)
-					      : GRANK_REST_MSEC);
-	k->rounds += rc != -EBUSY;
+	if (rc == -EBUSY)
+		grank_rest(k);
+	else if (rc)
+		k->not_before = now_msec() + GRANK_REST_MSEC;
+	if (rc != -EBUSY) {
+		k->busy = 0;
+		k->rounds++;
+	}
 }
 
 /* --- a mover that sees what the real one is told ------------------------------------------ */
