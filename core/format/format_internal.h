@@ -36,12 +36,6 @@ struct ck_format {
 	int (*load)(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    const struct ck_format_options *options,
 		    const struct ck_brought *brought, struct ck_diag *d);
-	/* Finds box i of a tensor in its item: fills its extent and strides.
-	 * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
-	int (*locate)(struct ck_checkpoint *cp, const struct ck_catalog *c,
-		      const struct ck_tensor *t, uint32_t i,
-		      const struct ck_item *item, struct ck_extent *extent,
-		      uint64_t *strides, struct ck_diag *d);
 	/* ck_metadata_write(); NULL if it cannot be written. */
 	int (*write)(struct ck_checkpoint *cp,
 		     const struct ck_change_of_place *changes, uint32_t n,

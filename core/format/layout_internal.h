@@ -26,6 +26,15 @@ CK_MUST_USE int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 			  struct ck_located **out);
 void ck_located_free(struct ck_located *l); /* NULL is allowed */
 
+/* Finds box i of a tensor in an item that is an archive: fills its extent and strides.
+ * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */
+CK_MUST_USE int ck_archive_locate(struct ck_checkpoint *cp,
+				  const struct ck_catalog *c,
+				  const struct ck_tensor *t, uint32_t i,
+				  const struct ck_item *item,
+				  struct ck_extent *extent, uint64_t *strides,
+				  struct ck_diag *d);
+
 /* A box was looked at. Any thread. */
 void ck_layouts_note_box(struct ck_checkpoint *cp, uint32_t chunk);
 /* Faults that say something about the checkpoint, and will be there next

@@ -157,9 +157,9 @@ static int locate_in(const struct locating *at, uint32_t k,
 
 	*extent = (struct ck_extent){ .file = item->file };
 	if (item->form == CK_FORM_ARCHIVE)
-		return at->cp->format->locate(at->cp, at->c, at->t,
-					      ck_layout_chunk(layout, k), item,
-					      extent, at->strides, d);
+		return ck_archive_locate(at->cp, at->c, at->t,
+					 ck_layout_chunk(layout, k), item,
+					 extent, at->strides, d);
 	extent->pos = item->fpos;
 	known = ck_catalog_strides(at->c, chunk_of(at, k));
 	if (!known || item->form == CK_FORM_BLOB)

@@ -125,21 +125,10 @@ static uint64_t rank_of(const struct ck_checkpoint *cp, uint32_t file)
 	return state->ranks[file];
 }
 
-static int locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
-		  const struct ck_tensor *t, uint32_t i,
-		  const struct ck_item *item, struct ck_extent *extent,
-		  uint64_t *strides, struct ck_diag *d)
-{
-	(void)cp, (void)c, (void)t, (void)i, (void)item, (void)extent,
-		(void)strides;
-	return ck_fail(d, EIO, "an archive");
-}
-
 static const struct ck_format lines = { .name = "lines",
 					.suffix = ".bin",
 					.rank = rank_of,
 					.load = load,
-					.locate = locate,
 					.forget = forget };
 
 static const struct ck_kind rows[] = {
