@@ -7,6 +7,7 @@ in whatever way, is seen. Prints TAP.
     scenes_test.py - SCENE...   what it looks at
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -65,7 +66,8 @@ def act(scene):
 def played(*scenes):
     done = subprocess.run([sys.executable, __file__, "-", *(s.__name__ for s in scenes)],
                           capture_output=True, text=True)
-    return done.returncode, done.stdout.splitlines()
+    lines = [re.sub(r"^(# \w+): \d+ to \d+ s$", r"\1", line) for line in done.stdout.splitlines()]
+    return done.returncode, lines
 
 
 def main():
