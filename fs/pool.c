@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { THREADS = 8, QUEUE = 1024 };
+enum { QUEUE = 1024 };
 
 struct ck_pool {
 	pthread_mutex_t lock;
@@ -18,9 +18,9 @@ struct ck_pool {
 	struct ck_pool_job *first, **last; /* jobs that wait */
 	unsigned waiting;		   /* how many */
 	unsigned idle;			   /* threads that wait for a job */
-	unsigned n;			   /* threads */
+	unsigned n, most;		   /* threads */
 	bool ended;
-	pthread_t threads[THREADS];
+	pthread_t threads[];
 };
 
 /* The next job; NULL: there are none, and none will come. Under the lock. */
@@ -62,19 +62,21 @@ static void *work(void *arg)
 /* Another thread, if there may be one. Under the lock. */
 static void grow(struct ck_pool *p)
 {
-	if (p->n < THREADS && ck_thread_start(&p->threads[p->n], work, p) == 0)
+	if (p->n < p->most && ck_thread_start(&p->threads[p->n], work, p) == 0)
 		p->n++;
 }
 
-struct ck_pool *ck_pool_make(void)
+struct ck_pool *ck_pool_make(unsigned threads)
 {
-	struct ck_pool *p = calloc(1, sizeof(*p));
+	struct ck_pool *p =
+		calloc(1, sizeof(*p) + threads * sizeof(p->threads[0]));
 
 	if (!p)
 		return NULL;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->more, NULL);
 	p->last = &p->first;
+	p->most = threads;
 	return p;
 }
 

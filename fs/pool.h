@@ -16,8 +16,8 @@ struct ck_pool_job {
 	void (*run)(struct ck_pool_job *job, bool ended);
 };
 
-/* NULL: out of memory. */
-struct ck_pool *ck_pool_make(void);
+/* threads: at most. NULL: out of memory. */
+struct ck_pool *ck_pool_make(unsigned threads);
 /* Runs it, soon and in a thread of the pool; if none can have it, now and here. */
 void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job);
 /* The same, but false if none can have it. */

@@ -23,6 +23,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+enum {
+	POOL_THREADS = 8,
+	/* Those who wait for a tensor that another one has filled wait in one, too, and are not
+	 * to keep back who wants something else. */
+	EXPORT_THREADS = 64,
+};
+
 /* One mount, while this thread serves it. */
 struct session {
 	struct ck_fs *fs;
@@ -480,14 +487,14 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 			fs->cp->files, fs->options->remote,
 			fs->options->gatherer, fs->options->gpu.cache);
 	if (fs->options->gatherer)
-		fs->export_pool = ck_pool_make();
+		fs->export_pool = ck_pool_make(EXPORT_THREADS);
 	if (tree_make(fs) ||
 	    (fs->options->gatherer && (!fs->exports || !fs->export_pool)))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make();
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
-	fs->pool = ck_pool_make();
+	fs->pool = ck_pool_make(POOL_THREADS);
 	fs->lates = ck_lates_make();
 	if (!fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");

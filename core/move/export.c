@@ -12,33 +12,69 @@ static bool is_same(const struct ck_export *e, const struct ck_export_wish *w)
 
 /* --- giving back. All under the lock -------------------------------------------------- */
 
+/* One export less in it that somebody has. */
+static void slab_left(struct ck_exports *all, struct ck_slab *s)
+{
+	if (--s->users == 0)
+		all->kept += CK_SLAB;
+}
+
+/* Nobody has it from now on, */
+static void rest(struct ck_exports *all, struct ck_export *e)
+{
+	ck_export_table_idle(&all->table, e);
+	if (e->slab)
+		slab_left(all, e->slab);
+	else
+		all->kept += e->room;
+}
+
+/* or somebody does. */
+static void resume(struct ck_exports *all, struct ck_export *e)
+{
+	if (!e->idle)
+		return;
+	ck_export_table_use(&all->table, e);
+	if (!e->slab)
+		all->kept -= e->room;
+	else if (e->slab->users++ == 0)
+		all->kept -= CK_SLAB;
+}
+
+/* The allocation of one that is dropped, if nobody needs it. What was to come to it and did not
+ * may be on its way still: whoever gives back the whole allocation waits for that. */
+static struct ck_gather_memory *leave_memory(struct ck_exports *all,
+					     struct ck_export *e)
+{
+	struct ck_gather_memory *memory;
+
+	if (!e->slab)
+		return e->memory;
+	slab_left(all, e->slab);
+	memory = ck_slab_put(&all->slabs, e, e->failed);
+	if (memory)
+		all->kept -= CK_SLAB;
+	return memory;
+}
+
 static void drop(struct ck_exports *all, struct ck_export *e)
 {
 	struct ck_gatherer *g = all->route.gatherer;
-	struct ck_gather_memory *memory = e->memory;
+	struct ck_gather_memory *memory;
 
+	resume(all, e);
 	ck_export_table_remove(&all->table, e);
-	if (e->slab)
-		memory = ck_slab_put(&all->slabs, e);
+	memory = leave_memory(all, e);
 	if (memory)
 		g->release(g, memory);
 	free(e);
 }
 
-/* What nobody has, of that device, and was given back first. NULL: there is none. */
-static struct ck_export *find_idle(const struct ck_exports *all,
-				   const uint8_t *uuid)
-{
-	struct ck_export *e = all->table.oldest;
-
-	while (e && memcmp(e->uuid, uuid, sizeof(e->uuid)) != 0)
-		e = e->newer;
-	return e;
-}
-
+/* What is kept is no more than that, of tensors and of memory. */
 static void keep_most(struct ck_exports *all, uint64_t most)
 {
-	while (all->table.oldest && all->table.idle > most)
+	while (all->table.oldest &&
+	       (all->table.idle > most || all->kept > most))
 		drop(all, all->table.oldest);
 }
 
@@ -49,14 +85,15 @@ static bool is_lost(const struct ck_exports *all, const struct ck_export *e)
 	return e->memory && !g->holds(g, e->memory);
 }
 
+/* One that is too large to be kept makes no other one go. */
 static void put(struct ck_exports *all, struct ck_export *e)
 {
 	if (--e->users)
 		return;
-	if (!e->there || e->own || is_lost(all, e))
+	if (!e->there || e->own || e->room > all->cache || is_lost(all, e))
 		drop(all, e);
 	else
-		ck_export_table_idle(&all->table, e);
+		rest(all, e);
 	keep_most(all, all->cache);
 }
 
@@ -69,7 +106,6 @@ void ck_exports_put(struct ck_exports *all, struct ck_export *e)
 
 /* --- making one ------------------------------------------------------------------------ */
 
-/* What is kept for others goes first. */
 static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
 		    uint64_t bytes, struct ck_gather_memory **out)
 {
@@ -77,21 +113,9 @@ static int allocate(struct ck_exports *all, const struct ck_export_wish *w,
 	struct ck_gather_want want = { .bytes = bytes,
 				       .with_file = w->with_file,
 				       .unwanted = &w->unwanted };
-	struct ck_export *idle;
-	int rc;
 
 	memcpy(want.uuid, w->uuid, sizeof(want.uuid));
-	do {
-		rc = g->allocate(g, &want, out);
-		if (rc != -ENOSPC)
-			return rc;
-		pthread_mutex_lock(&all->lock);
-		idle = find_idle(all, w->uuid);
-		if (idle)
-			drop(all, idle);
-		pthread_mutex_unlock(&all->lock);
-	} while (idle);
-	return rc;
+	return g->allocate(g, &want, out);
 }
 
 /* An allocation of its own. */
@@ -135,14 +159,42 @@ static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
 	return rc;
 }
 
+/* What nobody has, of that device, and was given back first, goes. False: there is none. */
+static bool make_room(struct ck_exports *all, const uint8_t *uuid)
+{
+	struct ck_export *e;
+	bool found;
+
+	pthread_mutex_lock(&all->lock);
+	e = all->table.oldest;
+	while (e && memcmp(e->uuid, uuid, sizeof(e->uuid)) != 0)
+		e = e->newer;
+	found = e;
+	if (e)
+		drop(all, e);
+	pthread_mutex_unlock(&all->lock);
+	return found;
+}
+
+static int find_place(struct ck_exports *all, const struct ck_export_wish *w,
+		      struct ck_export *e)
+{
+	bool small = w->len <= CK_SLAB_MOST && !w->own && !w->with_file;
+	int rc;
+
+	do {
+		rc = small ? place_small(all, w, e) : -ENOSPC;
+		if (rc == -ENOSPC)
+			rc = place_alone(all, w, e);
+	} while (rc == -ENOSPC && make_room(all, w->uuid));
+	return rc;
+}
+
 static int make(struct ck_exports *all, struct ck_export_wish *w,
 		struct ck_export *e)
 {
-	bool small = w->len <= CK_SLAB_MOST && !w->own && !w->with_file;
-	int rc = small ? place_small(all, w, e) : -ENOSPC;
+	int rc = find_place(all, w, e);
 
-	if (rc == -ENOSPC)
-		rc = place_alone(all, w, e);
 	return rc ? rc : ck_export_fill(all, w, e);
 }
 
@@ -186,7 +238,7 @@ static bool is_unwanted(const struct ck_export_wish *w)
 static int wait_for(struct ck_exports *all, const struct ck_export_wish *w,
 		    struct ck_export *e)
 {
-	ck_export_table_use(&all->table, e);
+	resume(all, e);
 	e->users++;
 	while (!e->there && !e->failed && !is_unwanted(w))
 		pthread_cond_wait(&all->changed, &all->lock);

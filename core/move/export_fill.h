@@ -19,6 +19,7 @@ struct ck_exports {
 	pthread_cond_t changed; /* of exports that are being filled */
 	struct ck_export_table table;
 	struct ck_slab *slabs;
+	uint64_t kept; /* bytes of allocations in which nobody has anything */
 	struct ck_export_wish *wishes; /* of those who wait */
 	uint32_t helpers; /* threads that fill beside those who asked */
 	bool stopped;

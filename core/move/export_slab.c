@@ -40,6 +40,7 @@ static void take(struct ck_slab *s, uint32_t place, uint32_t n,
 {
 	turn(s, place, n);
 	s->used += n;
+	s->users++;
 	e->slab = s;
 	e->memory = s->memory;
 	e->at = (uint64_t)place * CK_SLAB_UNIT;
@@ -77,13 +78,14 @@ int ck_slab_add(struct ck_slab **first, struct ck_gather_memory *memory,
 }
 
 struct ck_gather_memory *ck_slab_put(struct ck_slab **first,
-				     const struct ck_export *e)
+				     const struct ck_export *e, bool spoiled)
 {
 	struct ck_gather_memory *memory = e->memory;
 	struct ck_slab *s = e->slab;
 	uint32_t n = units_of(e->bytes);
 
-	turn(s, (uint32_t)(e->at / CK_SLAB_UNIT), n);
+	if (!spoiled)
+		turn(s, (uint32_t)(e->at / CK_SLAB_UNIT), n);
 	s->used -= n;
 	if (s->used)
 		return NULL;

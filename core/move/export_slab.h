@@ -19,12 +19,15 @@ enum {
 struct ck_slab {
 	struct ck_slab *next;
 	struct ck_gather_memory *memory;
-	uint8_t uuid[16];		    /* of its device */
-	uint32_t used;			    /* units */
-	uint64_t taken[CK_SLAB_UNITS / 64]; /* a bit for each unit */
+	uint8_t uuid[16]; /* of its device */
+	uint32_t used;	  /* units of exports */
+	uint32_t users;	  /* of those, exports that somebody has */
+	/* A bit for each unit that may not be given to another one: that is in use, or to
+	 * which something may still be on its way. */
+	uint64_t taken[CK_SLAB_UNITS / 64];
 };
 
-/* A place for e, whose `bytes` and `uuid` are there, in one that its device still holds; false:
+/* A place for e, which somebody has, and whose `bytes` and `uuid` are there, in one that its device still holds; false:
  * none has room. */
 CK_MUST_USE bool ck_slab_take(struct ck_slab *first, struct ck_gatherer *g,
 			      struct ck_export *e);
@@ -32,8 +35,10 @@ CK_MUST_USE bool ck_slab_take(struct ck_slab *first, struct ck_gatherer *g,
 CK_MUST_USE int ck_slab_add(struct ck_slab **first,
 			    struct ck_gather_memory *memory,
 			    struct ck_export *e);
-/* The place of e is free. NULL, or the allocation, which nobody uses any more. */
+/* e has no place any more, and nobody has it. spoiled: something may still be on its way
+ * there, and nobody else is given that place. NULL, or the allocation, in which nothing is any
+ * more. */
 struct ck_gather_memory *ck_slab_put(struct ck_slab **first,
-				     const struct ck_export *e);
+				     const struct ck_export *e, bool spoiled);
 
 #endif

@@ -12,7 +12,7 @@ struct ck_export_table {
 	struct ck_export **buckets;
 	size_t n, cap; /* exports; buckets, a power of two */
 	struct ck_export *oldest, *newest; /* of those that nobody has */
-	uint64_t idle;			   /* bytes of memory that those take */
+	uint64_t idle;			   /* bytes of those */
 };
 
 /* -ENOMEM. */

@@ -79,7 +79,10 @@ static void place(struct world *w, unsigned i, uint64_t bytes, char device)
 
 static void leave(struct world *w, unsigned i)
 {
-	struct ck_gather_memory *unused = ck_slab_put(&w->slabs, &w->list[i]);
+	struct ck_gather_memory *unused;
+
+	w->list[i].slab->users--;
+	unused = ck_slab_put(&w->slabs, &w->list[i], false);
 
 	w->there[i] = false;
 	w->wrong += unused && unused != w->list[i].memory;
@@ -140,6 +143,31 @@ static void test_full(void)
 	eq_u64(w.wrong, 0);
 }
 
+/* To one of them something is on its way still: nobody is given that place. */
+static void test_spoiled(void)
+{
+	static struct world w;
+	uint64_t at;
+
+	for (unsigned i = 0; i < 4; i++)
+		place(&w, i, CK_SLAB_UNIT, 'a');
+	at = w.list[1].at;
+	w.list[1].slab->users--;
+	w.there[1] = false;
+	ok(!ck_slab_put(&w.slabs, &w.list[1], true));
+	for (unsigned i = 4; i < CK_SLAB_UNITS; i++) {
+		place(&w, i, CK_SLAB_UNIT, 'a');
+		w.wrong += w.list[i].at == at;
+	}
+	eq_u64(w.made, 1);
+	place(&w, 1, CK_SLAB_UNIT, 'a'); /* that one has no room */
+	eq_u64(w.made, 2);
+	eq_u64(w.wrong, 0);
+	for (unsigned i = 0; i < CK_SLAB_UNITS; i++)
+		leave(&w, i);
+	ok(!w.slabs); /* it is given back all the same */
+}
+
 /* --- who has what ---------------------------------------------------------------------------- */
 
 static bool is_found(const struct ck_export_table *t, const struct ck_export *e)
@@ -184,6 +212,7 @@ int main(void)
 {
 	test_places();
 	test_full();
+	test_spoiled();
 	test_table();
 	return tap_done();
 }
