@@ -145,6 +145,8 @@ static int place_small(struct ck_exports *all, const struct ck_export_wish *w,
 
 	pthread_mutex_lock(&all->lock);
 	placed = ck_slab_take(all->slabs, g, e);
+	if (placed && e->slab->users == 1) /* all others in it are kept */
+		all->kept -= CK_SLAB;
 	pthread_mutex_unlock(&all->lock);
 	if (placed)
 		return 0;

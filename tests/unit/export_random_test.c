@@ -7,7 +7,7 @@
 #include "gathering.h"
 #include "trials.h"
 
-#include "ckptfs/export.h"
+#include "export_fill.h"
 
 struct trial {
 	struct trial_world is; /* first */
@@ -73,6 +73,21 @@ static unsigned put_part(struct trial *t, const struct held *h)
 	return wrong;
 }
 
+/* What is kept is what the mount says of it, and no more than it may be. */
+static bool is_counted(const struct ck_exports *all)
+{
+	uint64_t idle = 0, kept = 0;
+
+	for (const struct ck_export *e = all->table.oldest; e; e = e->newer) {
+		idle += e->room;
+		kept += e->slab ? 0 : e->room;
+	}
+	for (const struct ck_slab *s = all->slabs; s; s = s->next)
+		kept += s->users ? 0 : CK_SLAB;
+	return idle == all->table.idle && kept == all->kept &&
+	       idle <= all->cache && kept <= all->cache;
+}
+
 static unsigned check_parts(struct trial *t)
 {
 	const struct ck_slice *slice = ck_opened_slice(t->there);
@@ -82,8 +97,10 @@ static unsigned check_parts(struct trial *t)
 		if (ck_slice_part(slice, i).kind == CK_PART_BOX &&
 		    ck_slice_part_len(slice, i) > 0)
 			wrong += get_part(t, i, &held[n++]);
-	while (n)
+	while (n) {
 		wrong += put_part(t, &held[--n]);
+		wrong += !is_counted(t->exports);
+	}
 	return wrong;
 }
 
@@ -121,7 +138,7 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 		&t->headers, w->w, t->files,
 		t->located ? 0 : 1 + (unsigned)boxes_below(random, 3));
 	t->exports = ck_exports_make(t->files, &answerer.mover, &gathering.is,
-				     boxes_below(random, 3) * 1000);
+				     boxes_below(random, 3) * (CK_SLAB + 5000));
 	if (!t->exports)
 		abort();
 	wrong = check_parts(t);
