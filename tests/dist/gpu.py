@@ -82,7 +82,7 @@ def test_columns(hosts):
 def test_streams(hosts):
     """Who reads a large tensor from front to back."""
     shardings.write(hosts)
-    for options in ((), ("segment=256K", "cache=2M"), ("pinned=16M",)):
+    for options in ((), ("segment=256K", "cache=2M"), ("pinned=64M",)):
         mount(hosts, *options)
         measured(hosts)
         wrong = []
