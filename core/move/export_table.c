@@ -9,8 +9,10 @@ enum { FIRST = 64 }; /* buckets */
 static struct ck_export **bucket_of(const struct ck_export_table *t,
 				    uint64_t slice)
 {
+	uint64_t mixed;
+
 	/* Numbers of slices follow each other in steps; the upper bits of this do not. */
-	uint64_t mixed = slice * 0x9e3779b97f4a7c15U;
+	(void)__builtin_mul_overflow(slice, 0x9e3779b97f4a7c15U, &mixed);
 
 	return &t->buckets[(mixed >> 32) & (t->cap - 1)];
 }
