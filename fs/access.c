@@ -19,7 +19,7 @@ enum { TOLD = 1024 };
 struct ck_judged {
 	pthread_mutex_t lock;
 	/* Changed under lock; atomic for readers without it: */
-	uint64_t renewed; /* as ck_checkpoint_access() was */
+	uint64_t renewed; /* how often what is shown was changed */
 	/* Under lock: */
 	uint64_t told_of;    /* renewal */
 	uint64_t told[TOLD]; /* numbers of nodes of which the kernel was told */
@@ -43,19 +43,16 @@ void ck_judged_free(struct ck_judged *j)
 }
 
 /* True: what is shown was changed. */
-static bool note_renewal(struct ck_fs *fs)
+static bool note_renewal(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_judged *j = fs->judged;
-	uint64_t now = ck_checkpoint_access(fs->cp);
-	bool changed;
 
-	if (now == __atomic_load_n(&j->renewed, __ATOMIC_ACQUIRE))
+	if (!ck_root_is_renewed(ck_node_root(fs, n)))
 		return false;
 	pthread_mutex_lock(&j->lock);
-	changed = j->renewed != now;
-	__atomic_store_n(&j->renewed, now, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&j->renewed, 1, __ATOMIC_ACQ_REL);
 	pthread_mutex_unlock(&j->lock);
-	return changed;
+	return true;
 }
 
 static size_t slot_of(uint64_t number)
@@ -89,14 +86,14 @@ static int look(struct ck_fs *fs, const struct ck_catalog *of,
 {
 	struct ck_items items = ck_about_items(of, &n->about);
 
-	ck_control_notice(fs);
-	ck_checkpoint_look(fs->cp, items);
-	return ck_checkpoint_renew_access(fs->cp, items);
+	ck_control_notice(fs, ck_node_root(fs, n));
+	ck_checkpoint_look(ck_node_checkpoint(fs, n), items);
+	return ck_checkpoint_renew_access(ck_node_checkpoint(fs, n), items);
 }
 
 int ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, n));
 
 	return look(fs, c, n);
 }
@@ -105,10 +102,10 @@ int ck_access_look(struct ck_fs *fs, const struct ck_node *n)
 static int renew(struct ck_fs *fs, const struct ck_catalog *of,
 		 const struct ck_node *n)
 {
-	int rc = ck_checkpoint_renew_access(fs->cp,
+	int rc = ck_checkpoint_renew_access(ck_node_checkpoint(fs, n),
 					    ck_about_items(of, &n->about));
 
-	if (note_renewal(fs))
+	if (note_renewal(fs, n))
 		ck_nodes_forget_attributes(fs);
 	if (!ck_node_is_scratch(n) && is_to_tell(fs->judged, n->number))
 		ck_node_forget_attributes(fs, n->number);
@@ -117,15 +114,16 @@ static int renew(struct ck_fs *fs, const struct ck_catalog *of,
 
 /* --- judging ------------------------------------------------------------------ */
 
-static bool was_changed(const struct ck_fs *fs)
+static bool was_changed(const struct ck_fs *fs, const struct ck_node *n)
 {
-	return ck_checkpoint_access(fs->cp) != 0;
+	return ck_checkpoint_access(ck_node_checkpoint(fs, n)) != 0;
 }
 
-/* All directories show the same. */
-static bool may_in(const struct ck_fs *fs, fuse_req_t req, mode_t bits)
+/* All directories of a checkpoint show the same. */
+static bool may_in(const struct ck_fs *fs, fuse_req_t req,
+		   const struct ck_node *in, mode_t bits)
 {
-	const struct ck_node any = { .dir.root = fs->root,
+	const struct ck_node any = { .dir.root = ck_node_root(fs, in),
 				     .about.type = CK_TYPE_DIR };
 	struct stat shown;
 
@@ -139,7 +137,7 @@ static bool may_as_seen(const struct ck_fs *fs, fuse_req_t req,
 	struct ck_node_stat known;
 	struct stat shown;
 
-	if (!may_in(fs, req, CK_MAY_SEARCH))
+	if (!may_in(fs, req, n, CK_MAY_SEARCH))
 		return false;
 	if (ck_node_is_scratch(n))
 		return true;
@@ -162,7 +160,7 @@ static bool may_now(struct ck_fs *fs, fuse_req_t req,
 bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
 		       const struct ck_node *n, mode_t bits)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, n));
 
 	return may_now(fs, req, c, n, bits);
 }
@@ -185,7 +183,7 @@ int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
 
 	if (rc)
 		return rc;
-	if (!was_changed(fs) || may_as_seen(fs, req, of, n, bits))
+	if (!was_changed(fs, n) || may_as_seen(fs, req, of, n, bits))
 		return 0;
 	return may_now(fs, req, of, n, bits) ? 0 : -EACCES;
 }
@@ -193,14 +191,15 @@ int ck_access_judge_open(struct ck_fs *fs, fuse_req_t req,
 int ck_access_judge_names(struct ck_fs *fs, fuse_req_t req,
 			  const struct ck_node *dir)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, dir));
 	int rc = look(fs, c, dir);
 
 	if (rc == 0)
 		rc = renew(fs, c, dir);
 	if (rc)
 		return rc;
-	if (!was_changed(fs) || may_in(fs, req, CK_MAY_WRITE | CK_MAY_SEARCH))
+	if (!was_changed(fs, dir) ||
+	    may_in(fs, req, dir, CK_MAY_WRITE | CK_MAY_SEARCH))
 		return 0;
 	return -EACCES;
 }

@@ -21,10 +21,11 @@ static const struct {
 
 /* While this mount commits, its own .metadata is there before it is known to
  * be: what is seen then says nothing. */
-static enum ck_fate seen_fate(struct ck_fs *fs, int *err)
+static enum ck_fate seen_fate(struct ck_fs *fs, const struct ck_root *of,
+			      int *err)
 {
 	unsigned commits = atomic_load(&fs->commits);
-	enum ck_fate fate = ck_checkpoint_fate(fs->cp, err);
+	enum ck_fate fate = ck_checkpoint_fate(ck_root_checkpoint(of), err);
 
 	if (commits % 2 == 0 && commits == atomic_load(&fs->commits))
 		return fate;
@@ -33,27 +34,27 @@ static enum ck_fate seen_fate(struct ck_fs *fs, int *err)
 }
 
 /* Logs each kind of change once. */
-static enum ck_fate noticed_fate(struct ck_fs *fs, int *err)
+static enum ck_fate noticed_fate(struct ck_fs *fs, struct ck_root *of, int *err)
 {
-	enum ck_fate fate = seen_fate(fs, err);
+	const struct ck_checkpoint *cp = ck_root_checkpoint(of);
+	enum ck_fate fate = seen_fate(fs, of, err);
 	unsigned bit = 1U << fate;
 	const char *who = fates[fate].who;
 
 	if (!who)
-		who = ck_show(ck_str_from(ck_metadata_name(fs->cp)));
-	if (fates[fate].what && !(atomic_fetch_or(&fs->fates_said, bit) & bit))
+		who = ck_show(ck_str_from(ck_metadata_name(cp)));
+	if (fates[fate].what && ck_root_say_once(of, bit))
 		ck_log("%s: %s %s%s%s; this mount keeps what it read",
-		       ck_show(ck_str_from(fs->cp->path)), who,
-		       fates[fate].what, *err ? ": " : "",
-		       *err ? strerror(*err) : "");
+		       ck_show(ck_str_from(cp->path)), who, fates[fate].what,
+		       *err ? ": " : "", *err ? strerror(*err) : "");
 	return fate;
 }
 
-void ck_control_notice(struct ck_fs *fs)
+void ck_control_notice(struct ck_fs *fs, struct ck_root *of)
 {
 	int err;
 
-	(void)noticed_fate(fs, &err);
+	(void)noticed_fate(fs, of, &err);
 }
 
 /* Whoever looks for a name without the prefix does not find it. */
@@ -108,18 +109,18 @@ static void print_writing(struct ck_fs *fs, struct ck_buf *out)
 	ck_scratches_status(fs, out);
 }
 
-void ck_control_status(void *arg, struct ck_buf *out)
+void ck_control_status(void *arg, struct ck_root *of, struct ck_buf *out)
 {
 	struct ck_fs *fs = arg;
 	const struct ck_buf *given = &fs->options->given;
 	int err;
-	enum ck_fate fate = noticed_fate(fs, &err);
+	enum ck_fate fate = noticed_fate(fs, of, &err);
 
-	ck_status_begin(fs->root, fate, err, out);
+	ck_status_begin(of, fate, err, out);
 	if (fs->writer)
 		print_writing(fs, out);
 	ck_buf_text(out, "options: ");
 	ck_buf_escaped(out, (struct ck_str){ given->data, given->len });
 	ck_buf_printf(out, "\ndaemon: %d\n", (int)getpid());
-	ck_status_end(fs->root, out);
+	ck_status_end(of, out);
 }

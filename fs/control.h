@@ -7,12 +7,13 @@
 
 #include "ckptfs/base.h"
 
+struct ck_root;
 struct ck_fs;
 
 /* Appends the report `status`; arg is the mount. */
-void ck_control_status(void *arg, struct ck_buf *out);
+void ck_control_status(void *arg, struct ck_root *of, struct ck_buf *out);
 
 /* Notices what became of the source, and logs it once. */
-void ck_control_notice(struct ck_fs *fs);
+void ck_control_notice(struct ck_fs *fs, struct ck_root *of);
 
 #endif

@@ -34,6 +34,8 @@ static int check(fuse_req_t req, const struct ck_handle *h,
 		return -EPERM;
 	if (!h->fs->exports)
 		return -EOPNOTSUPP;
+	if (ck_root_is_gone(ck_node_root(h->fs, &h->file.node)))
+		return -ESTALE;
 	return ck_wished_describe(&h->file, gpu);
 }
 

@@ -23,7 +23,8 @@ struct ck_handle {
 	struct ck_draft *draft;	    /* what is written; or NULL */
 	struct ck_scratch *scratch; /* or NULL */
 	/* It locks itself, or is atomic: */
-	atomic_bool logged;	       /* a failure was put into the log */
+	_Atomic uint64_t judged; /* what said last that it may be read; or 0 */
+	atomic_bool logged;	 /* a failure was put into the log */
 	struct ck_ahead_stream stream; /* fs->ahead protects it */
 	struct ck_stream remote;       /* fs->streams protects it */
 	/* Under ck_fs.handles_lock: */
@@ -38,6 +39,10 @@ struct ck_handle_export {
 	bool own;
 };
 
+/* Those of its own checkpoint, which in a run directory is a step. */
+struct ck_files *ck_handle_files(const struct ck_handle *h);
+/* A read of it, for what is read ahead; of files of a step nothing is. */
+void ck_handle_note(struct ck_handle *h, const struct ck_read *r);
 /* Gives a reference back. */
 void ck_handle_put(struct ck_fs *fs, struct ck_handle *h);
 /* Answers a read, of `size` bytes as it was asked for, that has come to rc; logs

@@ -46,6 +46,8 @@ struct ck_fs {
 	/* Constant while it is served; what it points to locks itself: */
 	struct ck_checkpoint *cp;
 	const struct ck_mount_options *options;
+	struct ck_view_options view; /* texts of options */
+	struct ck_template template;
 	struct ck_tree_options shown;
 	struct ck_root *root;
 	struct ck_tree *tree;
@@ -59,6 +61,7 @@ struct ck_fs {
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;
 	struct ck_pool *pool;
+	struct ck_pool *compare_pool; /* for who asks which ranks differ */
 	struct ck_turns *turns;
 	struct ck_drafts *drafts;
 	/* Constant, too; NULL unless it is a mount for writing: */
@@ -70,11 +73,11 @@ struct ck_fs {
 	struct ck_hidden *hidden; /* names that were removed, or made again */
 
 	/* Atomic: */
-	atomic_uint fates_said; /* in the log: bits of enum ck_fate */
-	atomic_uint commits;	/* odd while one is made */
-	atomic_bool advised;	/* to make one commit of many */
+	atomic_uint commits; /* odd while one is made */
+	atomic_bool advised; /* to make one commit of many */
 	atomic_bool was_asked;
-	sem_t asked; /* posted when the kernel asks first */
+	atomic_bool ends; /* nobody waits for what takes long */
+	sem_t asked;	  /* posted when the kernel asks first */
 
 	pthread_mutex_t handles_lock;
 	/* Under handles_lock: */
@@ -144,6 +147,7 @@ void ck_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		struct fuse_file_info *fi);
 void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void ck_fs_readlink(fuse_req_t req, fuse_ino_t ino);
 void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    size_t size);
 void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);

@@ -242,6 +242,7 @@ static struct late_read *late_make(fuse_req_t req, struct ck_handle *h,
 	l->handle = h;
 	l->size = size;
 	l->read = (struct ck_read){ .from = r->from,
+				    .files = ck_handle_files(h),
 				    .vpos = r->vpos,
 				    .len = r->len,
 				    .done = done,
@@ -279,13 +280,13 @@ static void read_here(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 	struct ck_fs *fs = h->fs;
 	int rc;
 
-	ck_ahead_note(fs->ahead, &h->stream, r);
+	ck_handle_note(h, r);
 	if (ck_route_gathers(&fs->route)) {
 		read_later(req, h, r, size, may_end, false);
 		return;
 	}
 	r->to = ck_reply_buffer(r->len);
-	rc = r->to ? ck_host_read(fs->cp->files, r) : -ENOMEM;
+	rc = r->to ? ck_host_read(ck_handle_files(h), r) : -ENOMEM;
 	if (fs->streams)
 		ck_stream_note(fs->streams, &h->remote, r, rc == -EREMOTE);
 	if (rc == -EREMOTE)

@@ -29,11 +29,11 @@ int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
 	return rc;
 }
 
-/* How long a name is good, in seconds. accepts: of a file that can be written, or
- * could be; msec: as its directory has it. */
-static double name_timeout(const struct ck_fs *fs, bool accepts, uint32_t msec)
+/* How long a name is good, in seconds. changes: of what a commit may make another one of,
+ * or a scratch file; msec: as its directory has it. */
+static double name_timeout(const struct ck_fs *fs, bool changes, uint32_t msec)
 {
-	double seconds = fs->writer && accepts ? fs->name_timeout : CK_TIMEOUT;
+	double seconds = fs->writer && changes ? fs->name_timeout : CK_TIMEOUT;
 
 	return msec && msec / 1e3 < seconds ? msec / 1e3 : seconds;
 }
@@ -43,7 +43,8 @@ static double name_timeout(const struct ck_fs *fs, bool accepts, uint32_t msec)
 static double attr_timeout(const struct ck_fs *fs, const struct ck_node *n,
 			   uint64_t size)
 {
-	if (!ck_node_is_dir(n) && !ck_checkpoint_is_seen(fs->cp))
+	if (!ck_node_is_dir(n) &&
+	    !ck_checkpoint_is_seen(ck_node_checkpoint(fs, n)))
 		return 0;
 	if (n->about.live || (n->about.made && size == 0))
 		return 0;
@@ -57,10 +58,11 @@ void ck_fs_entry_fill(const struct ck_fs *fs, const struct ck_node *n,
 	*out = (struct fuse_entry_param){
 		.ino = n->number,
 		.attr_timeout = attr_timeout(fs, n, known->size),
-		.entry_timeout = n->about.live
-					 ? 0
-					 : name_timeout(fs, ck_node_accepts(n),
-							n->names_msec),
+		.entry_timeout =
+			n->about.live
+				? 0
+				: name_timeout(fs, ck_node_is_of_tensors(n),
+					       n->names_msec),
 	};
 	ck_node_stat_fill(fs, n, known, &out->attr);
 }
@@ -98,8 +100,10 @@ static void no_entry(const struct ck_fs *fs, const struct ck_node *dir,
 		     struct fuse_entry_param *out)
 {
 	*out = (struct fuse_entry_param){
-		.entry_timeout = name_timeout(fs, ck_node_takes_files(dir),
-					      dir->dir.names_msec),
+		.entry_timeout =
+			dir->dir.names_msec
+				? 0 /* it is to be seen soon when it is there */
+				: name_timeout(fs, ck_node_takes_files(dir), 0),
 	};
 }
 
@@ -276,6 +280,23 @@ void ck_fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	rc = do_getattr(fs, ino, &st, &timeout);
 	reply_getattr(req, rc, &st, timeout);
+}
+
+void ck_fs_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct ck_buf target = { 0 };
+	struct ck_node n;
+	int rc = ck_node_find(fuse_req_userdata(req), ino, &n);
+
+	if (rc == 0)
+		rc = ck_tree_link(&n, &target);
+	if (rc == 0 && !target.data)
+		rc = -ENOENT;
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_readlink(req, target.data);
+	ck_buf_fini(&target);
 }
 
 /* --- forgetting ------------------------------------------------------------ */

@@ -3,6 +3,46 @@
 #include "internal.h"
 #include <errno.h>
 
+/* --- all of them ------------------------------------------------------------------ */
+
+int ck_nodes_make(struct ck_fs *fs, struct ck_diag *d)
+{
+	const struct ck_mount_options *o = fs->options;
+	int rc;
+
+	fs->view = o->view;
+	rc = ck_template_use(&fs->view, &fs->template, d);
+	if (rc)
+		return rc;
+	fs->shown = (struct ck_tree_options){
+		.umask = o->umask,
+		.view = &fs->view,
+		.write = fs->writer,
+		.have_uid = o->have_uid,
+		.have_gid = o->have_gid,
+		.uid = o->uid,
+		.gid = o->gid,
+		.status = ck_control_status,
+		.arg = fs,
+		.gpu_paths = o->gpu_paths,
+		.gpu_status = o->gpu_status,
+		.gpu_arg = o->gpu_arg,
+	};
+	rc = ck_root_make(fs->cp, o->views ? o->views : ck_views,
+			  o->views ? o->nviews : ck_nviews, &fs->shown,
+			  &fs->root);
+	if (rc == 0)
+		rc = ck_tree_make(fs->root, &fs->tree);
+	return rc ? ck_fail(d, -rc, "%s", strerror(-rc)) : 0;
+}
+
+void ck_nodes_free(struct ck_fs *fs)
+{
+	ck_tree_free(fs->tree);
+	ck_root_free(fs->root);
+	ck_template_leave(&fs->view, &fs->template);
+}
+
 /* --- what it is ------------------------------------------------------------------ */
 
 struct ck_node ck_node_of_scratch(uint32_t number)
@@ -38,6 +78,11 @@ bool ck_node_accepts(const struct ck_node *n)
 	return n->about.accepts != CK_ACCEPTS_NOTHING;
 }
 
+bool ck_node_is_of_tensors(const struct ck_node *n)
+{
+	return ck_node_accepts(n) || n->about.topic == CK_ABOUT_MANY;
+}
+
 bool ck_node_is_report(const struct ck_node *n)
 {
 	return n->about.topic == CK_ABOUT_CHECKPOINT;
@@ -46,6 +91,17 @@ bool ck_node_is_report(const struct ck_node *n)
 bool ck_node_takes_files(const struct ck_node *n)
 {
 	return ck_node_is_dir(n) && n->dir.suffix;
+}
+
+struct ck_root *ck_node_root(const struct ck_fs *fs, const struct ck_node *n)
+{
+	return n->dir.root ? n->dir.root : fs->root;
+}
+
+struct ck_checkpoint *ck_node_checkpoint(const struct ck_fs *fs,
+					 const struct ck_node *n)
+{
+	return n->dir.root ? ck_root_checkpoint(n->dir.root) : fs->cp;
 }
 
 /* --- attributes -------------------------------------------------------------------- */
@@ -113,14 +169,14 @@ int ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, n));
 	struct ck_buf name = { 0 };
 	const char *shown;
 
 	if (n->about.topic == CK_ABOUT_OBJECT)
-		return ck_show(ck_object_names(c, n->about.number)->name);
-	if (n->about.topic != CK_ABOUT_CHECKPOINT)
-		return ck_tensor_name(fs, n->about.number);
+		return ck_show(ck_object_names(c, n->about.number).name);
+	if (n->about.topic == CK_ABOUT_TENSOR || n->about.topic == CK_ABOUT_BOX)
+		return ck_show(ck_tensor_names(c, n->about.number).name);
 	n->dir.view->name(c, &n->dir, n->entry, &name);
 	shown = ck_show((struct ck_str){ name.data, name.len });
 	ck_buf_fini(&name);
@@ -131,12 +187,12 @@ const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
-	return ck_show(ck_tensor_names(c, tensor)->name);
+	return ck_show(ck_tensor_names(c, tensor).name);
 }
 
 uint64_t ck_tensor_version(const struct ck_fs *fs, uint32_t tensor)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
 
-	return ck_catalog_tensor(c, tensor)->version;
+	return ck_catalog_tensor(c, tensor)->facts->version;
 }

@@ -14,6 +14,10 @@
 
 struct ck_fs;
 
+/* The tree of the checkpoint, with the views that options ask for; d says what is wrong. To be
+ * freed in any case. */
+CK_MUST_USE int ck_nodes_make(struct ck_fs *fs, struct ck_diag *d);
+void ck_nodes_free(struct ck_fs *fs);
 /* A node that the kernel has. -ESTALE: there is none of this number any more. */
 CK_MUST_USE int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,
 			     struct ck_node *out);
@@ -25,6 +29,8 @@ uint32_t ck_node_scratch(const struct ck_node *n);
 bool ck_node_is_dir(const struct ck_node *n);
 /* A file into which a program may write what becomes part of the checkpoint. */
 bool ck_node_accepts(const struct ck_node *n);
+/* Such a one, or another file of which a commit makes another one. */
+bool ck_node_is_of_tensors(const struct ck_node *n);
 /* What it has is said of the checkpoint, and none of its bytes. */
 bool ck_node_is_report(const struct ck_node *n);
 /* A directory of such files, in which there may be scratch files, too. */
@@ -63,5 +69,10 @@ void ck_node_show(struct ck_fs *fs, const struct ck_node *n);
 void ck_node_make(struct ck_fs *fs, const struct ck_node *n);
 CK_MUST_USE bool ck_node_made(const struct ck_fs *fs, const struct ck_node *n);
 void ck_node_begun(struct ck_fs *fs, const struct ck_node *n);
+
+/* The checkpoint that a node is of, and its root: in a run directory a step's. */
+struct ck_root *ck_node_root(const struct ck_fs *fs, const struct ck_node *n);
+struct ck_checkpoint *ck_node_checkpoint(const struct ck_fs *fs,
+					 const struct ck_node *n);
 
 #endif

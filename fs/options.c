@@ -109,6 +109,65 @@ static int set_shardlinks(struct ck_mount_options *o, const char *name,
 	return 0;
 }
 
+static int set_linkroot(struct ck_mount_options *o, const char *name,
+			const char *value, struct ck_diag *d)
+{
+	(void)name;
+	return set_text(&o->format.linkroot, "linkroot", value, d);
+}
+
+static int set_sidecar(struct ck_mount_options *o, const char *name,
+		       const char *value, struct ck_diag *d)
+{
+	(void)name;
+	return set_text(&o->format.sidecar, "sidecar", value, d);
+}
+
+static int set_kind(struct ck_mount_options *o, const char *name,
+		    const char *value, struct ck_diag *d)
+{
+	(void)name;
+	return ck_kind_named(value, &o->format.kind, d);
+}
+
+static int set_views(struct ck_mount_options *o, const char *name,
+		     const char *value, struct ck_diag *d)
+{
+	int rc = set_text(&o->view.views, "views", value, d);
+
+	(void)name;
+	return rc ? rc : ck_view_options_check(&o->view, d);
+}
+
+/* No name at all is one, too: the root of all. */
+static int set_root(struct ck_mount_options *o, const char *name,
+		    const char *value, struct ck_diag *d)
+{
+	(void)name;
+	free(o->view.root);
+	o->view.root = strdup(value);
+	return o->view.root ? 0 : ck_fail(d, ENOMEM, "out of memory");
+}
+
+static int set_hf_shard_size(struct ck_mount_options *o, const char *name,
+			     const char *value, struct ck_diag *d)
+{
+	(void)name;
+	if (ck_size_parse(value, &o->view.hf_shard_size) &&
+	    o->view.hf_shard_size)
+		return 0;
+	return ck_fail(d, EINVAL,
+		       "option hf_shard_size=%s: expected a size, as 5G",
+		       ck_show(ck_str_from(value)));
+}
+
+static int set_hf_template(struct ck_mount_options *o, const char *name,
+			   const char *value, struct ck_diag *d)
+{
+	(void)name;
+	return set_text(&o->view.hf_template, "hf_template", value, d);
+}
+
 static int set_allow_other(struct ck_mount_options *o, const char *name,
 			   const char *value, struct ck_diag *d)
 {
@@ -248,6 +307,20 @@ static const struct option table[] = {
 	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },
 	{ "shardlinks=", set_shardlinks, "beneath",
 	  "follow links to data files that stay beneath SRC" },
+	{ "linkroot=", set_linkroot, "DIR",
+	  "follow links to files beneath DIR" },
+	{ "sidecar=", set_sidecar, "FILE",
+	  "what flat parameters of FSDP1 are made of" },
+	{ "kind=", set_kind, "KIND",
+	  "what SRC is: dcp, safetensors, torch, ranks or run" },
+	{ "views=", set_views, "NAME[+NAME...]",
+	  "show these directories only" },
+	{ "root=", set_root, "NAME",
+	  "what in SRC is the model in hf/; empty: all" },
+	{ "hf_shard_size=", set_hf_shard_size, "SIZE",
+	  "hf/ has files of so many bytes at most" },
+	{ "hf_template=", set_hf_template, "DIR",
+	  "hf/ has its file names and configuration" },
 	{ "hosts=", set_of_hosts, "A[:N][+B...]",
 	  "SRC lies in pieces on these hosts" },
 	{ "hostfile=", set_of_hosts, "FILE", "a file that lists hosts" },
@@ -350,7 +423,11 @@ static bool matches(const char *name, const char *word)
 /* Whether it says how a checkpoint is read, mounted or not. */
 static bool is_reading(const struct option *o)
 {
-	return o->set == set_shardlinks || o->set == set_of_hosts;
+	return o->set == set_shardlinks || o->set == set_linkroot ||
+	       o->set == set_sidecar || o->set == set_kind ||
+	       o->set == set_of_hosts || o->set == set_views ||
+	       o->set == set_root || o->set == set_hf_shard_size ||
+	       o->set == set_hf_template;
 }
 
 static struct ck_str name_of(const char *word)
@@ -457,15 +534,24 @@ int ck_options_parse(struct ck_mount_options *o, const char *text,
 }
 
 int ck_options_parse_reading(struct ck_format_options *o,
-			     struct ck_hosts_options *hosts, const char *text,
+			     struct ck_hosts_options *hosts,
+			     struct ck_view_options *view, const char *text,
 			     struct ck_diag *d)
 {
 	struct ck_mount_options all = { .format = *o, .hosts = *hosts };
-	int rc = parse(&all, text, true, d);
+	int rc;
 
+	if (view)
+		all.view = *view;
+	rc = parse(&all, text, true, d);
 	*o = all.format;
 	*hosts = all.hosts;
+	if (view) {
+		*view = all.view;
+		all.view = (struct ck_view_options){ 0 };
+	}
 	all.hosts = (struct ck_hosts_options){ 0 };
+	all.format.linkroot = all.format.sidecar = NULL;
 	ck_options_fini(&all);
 	return rc;
 }
@@ -505,7 +591,9 @@ void ck_options_fini(struct ck_mount_options *o)
 {
 	free(o->log);
 	free(o->fsname);
+	ck_format_options_fini(&o->format);
 	ck_hosts_options_fini(&o->hosts);
+	ck_view_options_fini(&o->view);
 	ck_buf_fini(&o->given);
 	*o = (struct ck_mount_options){ 0 };
 }

@@ -35,7 +35,7 @@ static void print_tensors(const struct ck_fs *fs, struct ck_outcome *out,
 							      out->tensors[i]);
 
 		ck_buf_text(text, i ? ", " : " (");
-		ck_buf_escaped(text, ck_tensor_names(c, t->entry.number)->name);
+		ck_buf_escaped(text, ck_tensor_names(c, t->entry.number).name);
 	}
 	if (n < out->n)
 		ck_buf_printf(text, " and %u more", out->n - n);

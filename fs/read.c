@@ -33,16 +33,33 @@ static mode_t handle_mode(const struct ck_handle *h)
 	return known.mode;
 }
 
+/* Another number as soon as another catalog says who may read what; never 0. */
+static uint64_t judged_as(const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	return ((c->generation + 1) << 32) + ck_checkpoint_access(cp);
+}
+
 /* -ESTALE: a data file was seen only now, and with it who may read the tensor. */
 static int located(struct ck_tree_file *f)
 {
-	const struct ck_handle *h = (struct ck_handle *)f;
+	struct ck_handle *h = (struct ck_handle *)f;
+	uint64_t known = judged_as(ck_node_checkpoint(h->fs, &f->node));
 
-	return handle_mode(h) == h->shown ? 0 : -ESTALE;
+	/* A file of many tensors comes here for each of them. */
+	if (atomic_load(&h->judged) == known)
+		return 0;
+	if (handle_mode(h) != h->shown)
+		return -ESTALE;
+	atomic_store(&h->judged, known);
+	return 0;
 }
 
 /* --- handles -------------------------------------------------------------- */
 
+/* The node is in use as long as the handle, which the thread of a read may have longer
+ * than the kernel has the file: it closes that, and forgets it, once it has the answer. */
 static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_handle *h = calloc(1, sizeof(*h));
@@ -54,6 +71,8 @@ static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 	h->fs = fs;
 	h->remote.slice = n->number;
 	h->remote.reader = h;
+	if (!ck_node_is_scratch(n))
+		ck_tree_hold(fs->tree, n->number);
 	atomic_init(&h->refs, 1);
 	pthread_mutex_lock(&fs->handles_lock);
 	h->next = fs->handles;
@@ -87,6 +106,8 @@ void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
 		ck_scratch_drop(fs, h->scratch);
 	ck_exported_end(h);
 	ck_tree_file_close(&h->file);
+	if (!ck_node_is_scratch(&h->file.node))
+		ck_tree_forget(fs->tree, h->file.node.number, 1);
 	free(h);
 }
 
@@ -212,11 +233,11 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 static int judged_open(struct ck_fs *fs, fuse_req_t req,
 		       const struct ck_node *n, struct fuse_file_info *fi)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, n));
 	const struct ck_handle *h;
 	int rc;
 
-	ck_control_notice(fs);
+	ck_control_notice(fs, ck_node_root(fs, n));
 	rc = ck_access_judge_open(fs, req, c, n, fi->flags);
 	if (rc == 0)
 		rc = ck_handle_open(fs, n, fi);
@@ -423,10 +444,22 @@ static void reply_scratch(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		fuse_reply_buf(req, bytes, len);
 }
 
+struct ck_files *ck_handle_files(const struct ck_handle *h)
+{
+	return ck_node_checkpoint(h->fs, &h->file.node)->files;
+}
+
+void ck_handle_note(struct ck_handle *h, const struct ck_read *r)
+{
+	if (ck_handle_files(h) == h->fs->cp->files)
+		ck_ahead_note(h->fs->ahead, &h->stream, r);
+}
+
 static void count(const struct ck_handle *h, const struct ck_read *r, int rc)
 {
 	if (!ck_node_is_report(&h->file.node))
-		ck_stats_answered(ck_files_stats(h->fs->cp->files), r->len, rc);
+		ck_stats_answered(ck_files_stats(ck_handle_files(h)), r->len,
+				  rc);
 }
 
 void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
@@ -454,6 +487,8 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 
 	if (rc == 0 && !h->file.opened)
 		rc = -EBADF;
+	if (rc == 0 && ck_root_is_gone(ck_node_root(fs, &h->file.node)))
+		rc = -ESTALE;
 	if (rc == 0)
 		r.len = bytes_there(h, vpos, size);
 	if (rc || r.len == 0) {
@@ -465,8 +500,8 @@ static void reply_slice(fuse_req_t req, struct ck_handle *h, uint64_t vpos,
 		return;
 	}
 	r.to = ck_reply_buffer(r.len);
-	ck_ahead_note(fs->ahead, &h->stream, &r);
-	rc = r.to ? ck_host_read(fs->cp->files, &r) : -ENOMEM;
+	ck_handle_note(h, &r);
+	rc = r.to ? ck_host_read(ck_handle_files(h), &r) : -ENOMEM;
 	ck_handle_reply(req, h, &r, size, rc);
 }
 

@@ -59,7 +59,8 @@ static int entry_full(struct listing *l, struct fuse_entry_param *e)
 static bool is_plain(const struct listing *l)
 {
 	return l->at < TREE_AT || l->node.about.made ||
-	       (l->node.number == 0 && !ck_node_is_dir(&l->node));
+	       (ck_node_is_dir(&l->node) ? !l->node.dir.view
+					 : l->node.number == 0);
 }
 
 /* Bytes that it takes; nothing is added where there is less room. */

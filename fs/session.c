@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * session: one mount from its first to its last moment. The calling thread
- * runs libfuse's workers; a second one, the keeper, says that the tree can be
- * used, and ends the mount at a signal (see keeper.c).
+ * session: one mount from its first to its last moment. The calling thread runs libfuse's
+ * workers; a second one, the keeper, says that the tree can be used, and ends the mount at a
+ * signal (see keeper.c).
  *
- * Root's daemon gives up its privileges between the mount and its first thread,
- * and another process unmounts (see detacher.c); a user's unmounts by
- * fusermount3.
+ * Root's daemon gives up its privileges between the mount and its first thread, and another
+ * process unmounts (see detacher.c); a user's unmounts by fusermount3.
  */
 #include "ckptfs/privileges.h"
 #include "detacher.h"
@@ -25,8 +24,8 @@
 
 enum {
 	POOL_THREADS = 8,
-	/* Those who wait for a tensor that another one has filled wait in one, too, and are not
-	 * to keep back who wants something else. */
+	COMPARE_THREADS = 2, /* who compares what ranks have reads all of it */
+	/* Who waits for a tensor that another one fills is not to keep back others. */
 	EXPORT_THREADS = 64,
 };
 
@@ -109,6 +108,7 @@ static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
 		.read = ck_fs_read,
 		.ioctl = ck_fs_ioctl,
 		.release = ck_fs_release,
+		.readlink = ck_fs_readlink,
 		.getxattr = ck_fs_getxattr,
 		.listxattr = ck_fs_listxattr,
 	};
@@ -394,8 +394,10 @@ static int session_run(struct session *s, struct ck_diag *d)
 		ck_publish_rest(s->fs);
 		ck_scratches_dropped(s->fs);
 	}
+	atomic_store(&s->fs->ends, true);
 	ck_pool_free(s->fs->pool);
-	s->fs->pool = NULL;
+	ck_pool_free(s->fs->compare_pool);
+	s->fs->pool = s->fs->compare_pool = NULL;
 	if (s->fs->exports)
 		ck_exports_stop(s->fs->exports);
 	ck_lates_end(s->fs);
@@ -446,30 +448,6 @@ static int writer_open(struct ck_fs *fs, struct ck_diag *d)
 	return rc;
 }
 
-static int tree_make(struct ck_fs *fs)
-{
-	const struct ck_mount_options *o = fs->options;
-	int rc;
-
-	fs->shown = (struct ck_tree_options){
-		.umask = o->umask,
-		.write = fs->writer,
-		.have_uid = o->have_uid,
-		.have_gid = o->have_gid,
-		.uid = o->uid,
-		.gid = o->gid,
-		.status = ck_control_status,
-		.arg = fs,
-		.gpu_paths = o->gpu_paths,
-		.gpu_status = o->gpu_status,
-		.gpu_arg = o->gpu_arg,
-	};
-	rc = ck_root_make(fs->cp, o->views ? o->views : ck_views,
-			  o->views ? o->nviews : ck_nviews, &fs->shown,
-			  &fs->root);
-	return rc ? rc : ck_tree_make(fs->root, &fs->tree);
-}
-
 static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 {
 	int rc;
@@ -488,15 +466,19 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 			fs->options->gatherer, fs->options->gpu.cache);
 	if (fs->options->gatherer)
 		fs->export_pool = ck_pool_make(EXPORT_THREADS);
-	if (tree_make(fs) ||
-	    (fs->options->gatherer && (!fs->exports || !fs->export_pool)))
+	rc = ck_nodes_make(fs, d);
+	if (rc)
+		return rc;
+	if ((fs->options->gatherer && (!fs->exports || !fs->export_pool)))
 		return ck_fail(d, ENOMEM, "out of memory");
 	fs->judged = ck_judged_make();
 	fs->drafts = ck_drafts_make();
 	fs->turns = ck_turns_make();
 	fs->pool = ck_pool_make(POOL_THREADS);
+	fs->compare_pool = ck_pool_make(COMPARE_THREADS);
 	fs->lates = ck_lates_make();
-	if (!fs->judged || !fs->drafts || !fs->turns || !fs->pool || !fs->lates)
+	if (!fs->judged || !fs->drafts || !fs->turns || !fs->pool ||
+	    !fs->compare_pool || !fs->lates)
 		return ck_fail(d, ENOMEM, "out of memory");
 	if (!fs->writer)
 		return 0;
@@ -510,6 +492,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 static void fs_fini(struct ck_fs *fs)
 {
 	ck_pool_free(fs->export_pool);
+	ck_pool_free(fs->compare_pool);
 	ck_pool_free(fs->pool);
 	ck_publisher_free(fs->publisher);
 	ck_streams_free(fs->streams);
@@ -524,16 +507,14 @@ static void fs_fini(struct ck_fs *fs)
 	ck_hidden_free(fs->hidden);
 	ck_ahead_free(fs->ahead);
 	pthread_mutex_destroy(&fs->handles_lock);
-	ck_tree_free(fs->tree);
-	ck_root_free(fs->root);
+	ck_nodes_free(fs);
 	ck_judged_free(fs->judged);
 	ck_transaction_end(fs->transaction);
 	if (fs->writer)
 		ck_writer_close(fs->writer);
 }
 
-/* Signals are taken before there is a mount: one that came between would
- * leave it without a daemon. */
+/* Signals are taken before there is a mount: one between would leave it without a daemon. */
 static int serve(struct session *s, struct ck_diag *d)
 {
 	struct ck_fs *fs = s->fs;

@@ -59,6 +59,7 @@ bool ck_wished_find(const struct ck_tree_file *f, const struct ckptfs_gpu *gpu,
 
 	*out = (struct ck_export_wish){
 		.from = f->opened,
+		.files = ck_root_checkpoint(f->node.dir.root)->files,
 		.slice = f->node.number,
 		.own = gpu->flags & CKPTFS_GPU_PRIVATE,
 		.with_file = gpu->flags & CKPTFS_GPU_FD,
@@ -67,7 +68,7 @@ bool ck_wished_find(const struct ck_tree_file *f, const struct ckptfs_gpu *gpu,
 	for (uint32_t i = 0; i < slice->nparts; i++) {
 		if (ck_slice_part(slice, i).kind != CK_PART_BOX)
 			continue;
-		out->vpos = slice->begins[i];
+		out->vpos = ck_slice_begin(slice, i);
 		out->len = ck_slice_part_len(slice, i);
 		return out->len > 0;
 	}

@@ -4,15 +4,32 @@
  * is and cannot be changed. Tools that copy a file back with its attributes set them
  * all the same: that is accepted, and has no effect.
  */
+#include "ckptfs/replicas.h"
 #include "internal.h"
 #include "late.h"
 #include "pool.h"
 #include <errno.h>
 
-static const char error_name[] = CK_XATTR_PREFIX "error";
+/* What is asked of the source; the last one reads all of a file, and what others have. */
+static const char *const slow_names[] = { CK_XATTR_PREFIX "error",
+					  CK_XATTR_PREFIX "replicas_differ" };
+
+/* NULL: it is none of them. */
+static const char *slow_name(const char *name)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(slow_names); i++)
+		if (strcmp(name, slow_names[i]) == 0)
+			return slow_names[i];
+	return NULL;
+}
+
+static bool compares(const char *slow)
+{
+	return slow == slow_names[CK_ARRAY_SIZE(slow_names) - 1];
+}
 
 static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
-		       struct ck_buf *out)
+		       const struct ck_stop *stop, struct ck_buf *out)
 {
 	struct ck_node n;
 
@@ -22,7 +39,7 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 		return -EOPNOTSUPP;
 	if (ck_node_find(fs, ino, &n))
 		return -ENODATA;
-	return ck_tree_xattr(&n, name, out);
+	return ck_tree_xattr(&n, name, stop, out);
 }
 
 static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
@@ -52,12 +69,13 @@ static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 		fuse_reply_buf(req, value->data, value->len);
 }
 
-/* One that asks for the attribute `error`. */
+/* One that asks for such an attribute. */
 struct question {
 	struct ck_pool_job job; /* first: the job is the question */
 	struct ck_late_fetch fetch;
 	fuse_req_t req;
 	fuse_ino_t ino;
+	const char *name;
 	size_t size;
 	struct ck_buf value;
 };
@@ -66,18 +84,28 @@ static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
 		   size_t size)
 {
 	struct ck_buf value = { 0 };
-	int rc = do_getxattr(fuse_req_userdata(req), ino, name, &value);
+	int rc = do_getxattr(fuse_req_userdata(req), ino, name, NULL, &value);
 
 	reply_value(req, rc, &value, size);
 	ck_buf_fini(&value);
 }
 
+/* Who asked was killed, or the mount ends. */
+static bool is_in_vain(void *arg)
+{
+	const struct question *q = arg;
+	const struct ck_fs *fs = fuse_req_userdata(q->req);
+
+	return atomic_load(&fs->ends) || fuse_req_interrupted(q->req);
+}
+
 static int question_run(void *arg)
 {
 	struct question *q = arg;
+	const struct ck_stop stop = { is_in_vain, q };
 
 	q->value.len = 0;
-	return do_getxattr(fuse_req_userdata(q->req), q->ino, error_name,
+	return do_getxattr(fuse_req_userdata(q->req), q->ino, q->name, &stop,
 			   &q->value);
 }
 
@@ -112,14 +140,14 @@ static void answer_later(struct ck_pool_job *job, bool ended)
 	}
 }
 
-/* What is wrong with an item is asked of the source. */
 void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    size_t size)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
+	const char *slow = slow_name(name);
 	struct question *q = NULL;
 
-	if (strcmp(name, error_name) != 0) {
+	if (!slow) {
 		answer(req, ino, name, size);
 		return;
 	}
@@ -129,10 +157,14 @@ void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		return;
 	}
 	*q = (struct question){
-		.job.run = answer_later, .req = req, .ino = ino, .size = size
+		.job.run = answer_later,
+		.req = req,
+		.ino = ino,
+		.name = slow,
+		.size = size,
 	};
 	ck_late_fetch_init(&q->fetch, fs, req, question_goes_on);
-	ck_pool_run(fs->pool, &q->job);
+	ck_pool_run(compares(slow) ? fs->compare_pool : fs->pool, &q->job);
 }
 
 void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)

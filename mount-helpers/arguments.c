@@ -129,7 +129,8 @@ int ck_check_hosts(const struct ck_hosts_options *hosts)
 /* --- commands without a mount ------------------------------------------------------- */
 
 int ck_parse_operands(struct ck_format_options *o,
-		      struct ck_hosts_options *hosts, int argc, char **argv,
+		      struct ck_hosts_options *hosts,
+		      struct ck_view_options *view, int argc, char **argv,
 		      int least, int most)
 {
 	static const struct option none[] = { { NULL, 0, NULL, 0 } };
@@ -137,7 +138,7 @@ int ck_parse_operands(struct ck_format_options *o,
 
 	while (rc == 0 &&
 	       (letter = ck_getopt_hosts(argc, argv, "o:", none, hosts)) != -1)
-		rc = letter == 'o' ? ck_parse_reading(o, hosts, optarg)
+		rc = letter == 'o' ? ck_parse_reading(o, hosts, view, optarg)
 				   : CK_EXIT_TROUBLE;
 	if (rc == 0 && (argc - optind < least || argc - optind > most))
 		rc = ck_usage(argv[0]);
@@ -145,11 +146,12 @@ int ck_parse_operands(struct ck_format_options *o,
 }
 
 int ck_parse_reading(struct ck_format_options *o,
-		     struct ck_hosts_options *hosts, const char *text)
+		     struct ck_hosts_options *hosts,
+		     struct ck_view_options *view, const char *text)
 {
 	struct ck_diag d = { 0 };
 
-	if (ck_options_parse_reading(o, hosts, text, &d))
+	if (ck_options_parse_reading(o, hosts, view, text, &d))
 		return ck_trouble("%s", d.text);
 	return CK_EXIT_FINE;
 }

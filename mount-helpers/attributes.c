@@ -11,7 +11,7 @@ static int add(const struct ck_node *n, const char *name, bool *first,
 	       struct ck_buf *out)
 {
 	struct ck_buf value = { 0 };
-	int rc = ck_tree_xattr(n, name, &value);
+	int rc = ck_tree_xattr(n, name, NULL, &value);
 
 	if (rc == 0) {
 		ck_buf_text(out, *first ? "" : ",");

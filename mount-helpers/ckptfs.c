@@ -19,7 +19,16 @@ static int ck_cmd_help(int argc, char **argv);
 
 #define LINKS                                                                  \
 	"  -o shardlinks=beneath      follow links to data files that stay "   \
-	"beneath SRC\n"
+	"beneath SRC\n"                                                        \
+	"  -o linkroot=DIR            follow links to files beneath DIR\n"     \
+	"  -o sidecar=FILE            what flat parameters are made of\n"      \
+	"  -o kind=KIND               what SRC is: dcp, safetensors, torch, "  \
+	"ranks or run\n"
+#define VIEWS                                                                  \
+	"  -o root=NAME               what in SRC is the model that hf/ "      \
+	"shows\n"                                                              \
+	"  -o hf_shard_size=SIZE      hf/ has files of so many bytes\n"        \
+	"  -o hf_template=DIR         hf/ has the files that DIR names\n"
 #define HOSTS                                                                  \
 	"  --hosts A[:N],...          SRC lies in pieces on these hosts\n"     \
 	"  --hostfile FILE            a file that lists hosts\n"               \
@@ -28,6 +37,7 @@ static int ck_cmd_help(int argc, char **argv);
 	"  --replicas HOW             compare copies: sample, full, first\n"
 #define READING_USAGE "[-o opt,...] [--hosts A,...]"
 #define READING	      LINKS HOSTS
+#define SHOWING	      LINKS VIEWS HOSTS
 
 static const struct command {
 	const char *name;
@@ -65,9 +75,9 @@ static const struct command {
 	  "too\n"
 	  "  -R                         what is in directories, too\n"
 	  "  --json                     one JSON object a line, with "
-	  "attributes\n" READING },
+	  "attributes\n" SHOWING },
 	{ "cat", ck_cmd_cat, "cat SRC PATH... " READING_USAGE,
-	  "print files that a mount would show, without mounting", READING },
+	  "print files that a mount would show, without mounting", SHOWING },
 	{ "cp", ck_cmd_cp,
 	  "cp [-r] [-j N] [--sync] SRC PATH... DEST " READING_USAGE,
 	  "copy files that a mount would show, without mounting",
@@ -75,10 +85,10 @@ static const struct command {
 	  "  -j N                       so many threads; else one for each "
 	  "processor\n"
 	  "  --sync                     return when all is on stable "
-	  "storage\n" READING },
+	  "storage\n" SHOWING },
 	{ "getfattr", ck_cmd_getfattr, "getfattr SRC PATH " READING_USAGE,
 	  "print the extended attributes of a file as JSON, without mounting",
-	  READING },
+	  SHOWING },
 	{ "inspect", ck_cmd_inspect,
 	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] " READING_USAGE,
 	  "list tensors, without mounting",

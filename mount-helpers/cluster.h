@@ -58,6 +58,13 @@ CK_MUST_USE int ck_cluster_join(struct ck_hosts_options *options,
 				struct ck_cluster **out, struct ck_diag *d);
 /* NULL if it is. */
 struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c);
+
+/* Of remote files; NULL: there is no cluster. */
+static inline struct ck_mover *ck_cluster_mover(struct ck_cluster *c)
+{
+	return c ? ck_hosts_mover(ck_cluster_hosts(c)) : NULL;
+}
+
 /* Nobody reads any more. Returns when no process of it is left here, after 5 s at the
  * latest. NULL is allowed. */
 void ck_cluster_end(struct ck_cluster *c);

@@ -88,8 +88,8 @@ static int run(struct catting *k, char **argv, int n)
 int ck_cmd_cat(int argc, char **argv)
 {
 	struct catting k = { .full = false };
-	int rc = ck_parse_operands(&k.u.options, &k.u.hosts, argc, argv, 2,
-				   INT_MAX);
+	int rc = ck_parse_operands(&k.u.options, &k.u.hosts, &k.u.view, argc,
+				   argv, 2, INT_MAX);
 
 	if (rc == 0)
 		rc = run(&k, argv + optind, argc - optind);

@@ -6,7 +6,10 @@
  */
 #include "ckptfs/format.h"
 #include "ckptfs/json.h"
+#include "ckptfs/move.h"
+#include "ckptfs/replicas.h"
 #include "ckptfs/view.h"
+#include "cluster.h"
 #include "commands.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -88,7 +91,7 @@ static struct ck_str text_of(const char *text)
 static void print_finding(const struct ck_fault *f, bool hosts,
 			  struct ck_buf *out)
 {
-	const char *err = strerrorname_np(f->err);
+	const char *err = f->err ? strerrorname_np(f->err) : NULL;
 
 	field(out, "{\"fqn\":", f->name);
 	field(out, ",\"file\":", f->file);
@@ -134,7 +137,20 @@ static void print_json(const struct checking *k, const struct ck_catalog *c,
 
 /* --- the command ---------------------------------------------------------- */
 
-static int check(struct checking *k, struct ck_checkpoint *cp)
+static int replicas_check(struct ck_checkpoint *cp, struct ck_cluster *cluster,
+			  struct ck_findings *out)
+{
+	struct ck_route route;
+	int rc;
+
+	ck_route_init(&route, cp->files, ck_cluster_mover(cluster));
+	rc = ck_replicas_check(cp, &route, out);
+	ck_route_fini(&route);
+	return rc;
+}
+
+static int check(struct checking *k, struct ck_checkpoint *cp,
+		 struct ck_cluster *cluster)
 {
 	struct ck_check_options options = {
 		.full = k->full,
@@ -150,6 +166,11 @@ static int check(struct checking *k, struct ck_checkpoint *cp)
 	clear_progress(k);
 	if (rc)
 		return ck_trouble("%s", d.text);
+	rc = k->full ? replicas_check(cp, cluster, &findings) : 0;
+	if (rc) {
+		ck_findings_fini(&findings);
+		return ck_trouble("%s", strerror(-rc));
+	}
 	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
 	if (k->json)
 		print_json(k, findings.catalog, &findings, &out);
@@ -177,7 +198,8 @@ static int parse(struct checking *k, int argc, char **argv)
 		case 'f': k->full = true; break;
 		case 'j': k->json = true; break;
 		case 'o':
-			rc = ck_parse_reading(&k->options, &k->hosts, optarg);
+			rc = ck_parse_reading(&k->options, &k->hosts, NULL,
+					      optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
@@ -202,8 +224,11 @@ int ck_cmd_check(int argc, char **argv)
 		rc = ck_source_open(argv[optind], &k.options, &k.hosts,
 				    &cluster, &cp);
 	if (rc == 0)
-		rc = check(&k, cp);
+		rc = ck_source_is_one(argv[optind], cp);
+	if (rc == 0)
+		rc = check(&k, cp, cluster);
 	ck_source_close(cluster, cp);
 	ck_hosts_options_fini(&k.hosts);
+	ck_format_options_fini(&k.options);
 	return rc;
 }

@@ -366,7 +366,7 @@ static int parse(struct cp *k, int argc, char **argv)
 		case 'j': rc = parse_threads(k, optarg); break;
 		case 'o':
 			rc = ck_parse_reading(&k->u.options, &k->u.hosts,
-					      optarg);
+					      &k->u.view, optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}

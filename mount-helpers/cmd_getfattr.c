@@ -35,7 +35,8 @@ static int run(struct ck_unmounted *u, const char *src, const char *path)
 int ck_cmd_getfattr(int argc, char **argv)
 {
 	struct ck_unmounted u = { .options = { 0 } };
-	int rc = ck_parse_operands(&u.options, &u.hosts, argc, argv, 2, 2);
+	int rc = ck_parse_operands(&u.options, &u.hosts, &u.view, argc, argv, 2,
+				   2);
 
 	if (rc == 0)
 		rc = run(&u, argv[optind], argv[optind + 1]);

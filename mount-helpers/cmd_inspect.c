@@ -33,7 +33,7 @@ struct inspection {
 
 static struct ck_str alike_stem(const struct inspection *in, size_t i)
 {
-	return in->c->listing->names[in->alike.rows[i].entry].stem;
+	return ck_entry_names(in->c, in->alike.rows[i].entry).stem;
 }
 
 /* The same as ck_report_prefixed(), for programs. */
@@ -43,7 +43,8 @@ static void print_prefixed_json(struct inspection *in)
 
 	for (size_t i = 0; i < l->nprefixed; i++) {
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
-		ck_buf_json_str(&in->out, l->names[l->prefixed[i]].stem);
+		ck_buf_json_str(&in->out,
+				ck_entry_names(in->c, l->prefixed[i]).stem);
 	}
 }
 
@@ -60,7 +61,7 @@ static void tensor_cells(const struct ck_tensor *t,
 {
 	for (int i = 0; i < COLUMNS; i++)
 		cells[i].len = 0;
-	ck_buf_escaped(&cells[DTYPE], t->dtype_name);
+	ck_buf_escaped(&cells[DTYPE], t->facts->dtype_name);
 	ck_dims_print(&cells[SHAPE], t->shape, t->ndim);
 	ck_buf_printf(&cells[BYTES], "%ju", (uintmax_t)t->nbytes);
 	ck_buf_printf(&cells[CHUNKS], "%u", t->nchunks);
@@ -253,7 +254,7 @@ static void print_tensor(struct inspection *in, const struct ck_tensor *t,
 	for (int i = 0; i < COLUMNS; i++)
 		text[i] = cells[i].data ? cells[i].data : "";
 	print_row(&in->out, text, width);
-	ck_buf_escaped(&in->out, ck_tensor_names(in->c, t->entry.number)->name);
+	ck_buf_escaped(&in->out, ck_tensor_names(in->c, t->entry.number).name);
 	if (ck_catalog_tensor_has_fault(in->c, t, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
 		ck_fault_print(&fault, false, &in->out);
@@ -271,7 +272,7 @@ static void print_object(struct inspection *in, const struct ck_object *o,
 	struct ck_fault fault;
 
 	print_row(&in->out, text, width);
-	ck_buf_escaped(&in->out, ck_object_names(in->c, o->entry.number)->name);
+	ck_buf_escaped(&in->out, ck_object_names(in->c, o->entry.number).name);
 	if (ck_catalog_object_has_fault(in->c, o, &fault)) {
 		ck_buf_text(&in->out, "  ! ");
 		ck_fault_print(&fault, false, &in->out);
@@ -324,14 +325,13 @@ static void print_objects_json(struct inspection *in)
 	const struct ck_catalog *c = in->c;
 
 	for (uint32_t i = 0; i < in->picked.nobjects; i++) {
-		const struct ck_names *n =
-			ck_object_names(c, in->picked.objects[i]);
+		struct ck_names n = ck_object_names(c, in->picked.objects[i]);
 
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_buf_text(&in->out, "{\"fqn\":");
-		ck_buf_json_str(&in->out, n->name);
+		ck_buf_json_str(&in->out, n.name);
 		ck_buf_text(&in->out, ",\"stem\":");
-		ck_buf_json_str(&in->out, n->stem);
+		ck_buf_json_str(&in->out, n.stem);
 		ck_buf_text(&in->out, "}");
 	}
 }
@@ -389,8 +389,10 @@ static void print_json(struct inspection *in)
 		.more = in->cp->elsewhere ? print_hosts_json : NULL, .arg = in
 	};
 
-	ck_buf_printf(&in->out, "{\"version\":1,\"kind\":\"%s\",\"tensors\":[",
-		      in->c->kind);
+	ck_buf_printf(&in->out,
+		      "{\"version\":1,\"kind\":\"%s\",\"why\":\"%s\","
+		      "\"tensors\":[",
+		      in->c->kind, in->cp->why);
 	for (uint32_t i = 0; i < in->picked.ntensors; i++) {
 		ck_buf_text(&in->out, i ? ",\n" : "\n");
 		ck_report_tensor_json(in->c, in->picked.tensors[i],
@@ -514,7 +516,8 @@ static int parse(struct inspection *in, int argc, char **argv)
 		case 'v': in->style = CSV; break;
 		case 's': in->summary_only = true; break;
 		case 'o':
-			rc = ck_parse_reading(&in->options, &in->hosts, optarg);
+			rc = ck_parse_reading(&in->options, &in->hosts, NULL,
+					      optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}
@@ -542,6 +545,8 @@ int ck_cmd_inspect(int argc, char **argv)
 	if (rc == 0)
 		rc = ck_source_open(argv[optind], &in.options, &in.hosts,
 				    &cluster, &cp);
+	if (rc == 0)
+		rc = ck_source_is_one(argv[optind], cp);
 	if (rc == 0) {
 		in.cp = cp;
 		in.c = ck_checkpoint_catalog(cp);
@@ -550,5 +555,6 @@ int ck_cmd_inspect(int argc, char **argv)
 	}
 	ck_source_close(cluster, cp);
 	ck_hosts_options_fini(&in.hosts);
+	ck_format_options_fini(&in.options);
 	return rc;
 }

@@ -302,7 +302,7 @@ static int parse(struct listing *l, int argc, char **argv)
 		case 'j': l->json = true; break;
 		case 'o':
 			rc = ck_parse_reading(&l->u.options, &l->u.hosts,
-					      optarg);
+					      &l->u.view, optarg);
 			break;
 		default: rc = CK_EXIT_TROUBLE;
 		}

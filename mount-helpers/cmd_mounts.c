@@ -80,6 +80,8 @@ static void print_json(const struct listing *l, struct ck_buf *out)
 
 /* --- as text -------------------------------------------------------------- */
 
+enum { KIND_WIDTH = 11 }; /* safetensors */
+
 static void print_padded(struct ck_buf *out, const char *text, size_t width)
 {
 	struct ck_buf shown = { 0 };
@@ -107,7 +109,7 @@ static void print_row(const struct row *r, size_t points, size_t sources,
 
 	print_padded(out, r->mount->point, points);
 	print_padded(out, r->mount->source, sources);
-	print_padded(out, d->pid ? d->kind : "-", 4);
+	print_padded(out, d->pid ? d->kind : "-", KIND_WIDTH);
 	ck_buf_printf(out, "%-5s  ", mode_of(r));
 	ck_buf_text(out, d->pid ? ck_shown("%d", (int)d->pid) : "-");
 	ck_buf_text(out, r->life == CK_LIFE_DEAD ? "  dead\n" : "\n");
@@ -123,9 +125,9 @@ static void print_text(const struct listing *l, struct ck_buf *out)
 				 shown_width(l->rows[i].mount->source));
 	}
 	if (l->n)
-		ck_buf_printf(out, "%-*s  %-*s  kind  mode   pid\n",
+		ck_buf_printf(out, "%-*s  %-*s  %-*s  mode   pid\n",
 			      (int)points, "mount point", (int)sources,
-			      "source");
+			      "source", KIND_WIDTH, "kind");
 	for (size_t i = 0; i < l->n; i++)
 		print_row(&l->rows[i], points, sources, out);
 }

@@ -317,7 +317,7 @@ static int parse_reading(struct ck_launched *l)
 
 	for (size_t i = 0; i < l->ntexts && rc == 0; i++)
 		rc = ck_parse_reading(&l->options.format, &l->options.hosts,
-				      l->texts[i]);
+				      NULL, l->texts[i]);
 	return rc;
 }
 

@@ -9,6 +9,7 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/hosts_options.h"
+#include "ckptfs/view.h"
 #include "mounts.h"
 #include <getopt.h>
 
@@ -47,11 +48,13 @@ int ck_getopt_hosts(int argc, char **argv, const char *letters,
 		    const struct option *longs, struct ck_hosts_options *hosts);
 /* The value of an -o of a command that mounts nothing. The exit status. */
 int ck_parse_reading(struct ck_format_options *o,
-		     struct ck_hosts_options *hosts, const char *text);
+		     struct ck_hosts_options *hosts,
+		     struct ck_view_options *view, const char *text);
 /* Of a command whose only options are -o and those for hosts, and which has between
  * least and most operands. The exit status. */
 int ck_parse_operands(struct ck_format_options *o,
-		      struct ck_hosts_options *hosts, int argc, char **argv,
+		      struct ck_hosts_options *hosts,
+		      struct ck_view_options *view, int argc, char **argv,
 		      int least, int most);
 /* Whether what was said of hosts fits together, once all was read. The exit status. */
 int ck_check_hosts(const struct ck_hosts_options *hosts);
@@ -64,6 +67,10 @@ CK_MUST_USE int ck_source_open(const char *src,
 			       struct ck_hosts_options *hosts,
 			       struct ck_cluster **cluster,
 			       struct ck_checkpoint **out);
+/* For commands that are of one checkpoint: of a run directory its steps are named. The exit
+ * status. */
+CK_MUST_USE int ck_source_is_one(const char *src,
+				 const struct ck_checkpoint *cp);
 void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp);
 /* Writes all of out to stdout and frees it. The exit status. */
 int ck_print(struct ck_buf *out);

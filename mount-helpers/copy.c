@@ -354,9 +354,8 @@ bool ck_copy(struct ck_copying *c, const struct ck_named *from,
 	if (from->node.about.type == CK_TYPE_DIR)
 		return copy_dir(c, from, into, name);
 	if (from->node.about.type == CK_TYPE_LINK) {
-		ck_copy_refuse(c, into, name,
-			       "is a link, which cannot be copied yet");
-		return true;
+		ck_copy_link(c, from, into, name);
+		return !ck_copy_stopping(c);
 	}
 	f = ck_copy_file_make(from, into, name);
 	if (f)

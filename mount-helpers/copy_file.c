@@ -67,24 +67,21 @@ static int source_open(struct ck_copying *c, struct ck_copy_file *f)
 	return rc;
 }
 
-/* Only a file is replaced, or a link that leads to one or to nothing. */
-static const char *why_not_replaced(const struct ck_copy_file *f)
-{
-	struct stat st;
-
-	if (fstatat(f->into->fd, f->name, &st, 0) || S_ISREG(st.st_mode))
-		return NULL;
-	return S_ISDIR(st.st_mode) ? "is a directory" : "is a special file";
-}
-
-static int target_open(struct ck_copy_file *f)
+int ck_copy_name(char name[static CK_COPY_NAME])
 {
 	char hex[17];
 	int rc = ck_random_hex(hex);
 
-	if (rc)
-		return -rc;
-	snprintf(f->temporary, sizeof(f->temporary), ".ckptfs-cp-%s", hex);
+	snprintf(name, CK_COPY_NAME, ".ckptfs-cp-%s", rc ? "" : hex);
+	return -rc;
+}
+
+static int target_open(struct ck_copy_file *f)
+{
+	int err = ck_copy_name(f->temporary);
+
+	if (err)
+		return err;
 	f->fd = openat(f->into->fd, f->temporary,
 		       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 		       0600);
@@ -103,7 +100,7 @@ bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 		unread(c, f, rc);
 		return false;
 	}
-	why = why_not_replaced(f);
+	why = ck_copy_kept(f->into, f->name, 0);
 	if (why) {
 		ck_copy_refuse(c, f->into, f->name, why);
 		return false;

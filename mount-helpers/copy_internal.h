@@ -14,6 +14,7 @@ enum {
 	CK_COPY_PIECE = 512 << 10, /* bytes read and written at once */
 	CK_COPY_RANGE = 8 << 20,   /* bytes that a thread takes at once */
 	CK_COPY_QUEUE = 128,	   /* files; each holds its directory open */
+	CK_COPY_NAME = 40,	   /* bytes of a temporary name */
 };
 
 struct ck_into {
@@ -39,7 +40,7 @@ struct ck_copy_file {
 	struct ck_node_stat st;
 	uint64_t size;
 	int fd; /* -1: there is no temporary file */
-	char temporary[40];
+	char temporary[CK_COPY_NAME];
 	atomic_bool failed; /* it will not be complete; was said if need be */
 	/* Protected by the copying's lock: */
 	uint64_t next;	/* what nobody has taken begins here */
@@ -93,11 +94,17 @@ char *ck_into_path(const struct ck_into *into, const char *name);
 /* Whoever is the last one completes it. */
 void ck_into_put(struct ck_copying *c, struct ck_into *into);
 
+/* Why what a name leads to, or with AT_SYMLINK_NOFOLLOW is, is not replaced: only files are, and
+ * links. NULL: it is, or there is nothing. */
+const char *ck_copy_kept(const struct ck_into *into, const char *name,
+			 int flags);
 /* Gives what cp made mode and time. A positive errno, or 0. */
 CK_MUST_USE int ck_copy_set_mode(int fd, const struct ck_node_stat *st);
 
 /* --- copy_file.c ------------------------------------------------------------------- */
 
+/* A name that nobody has, for what is not complete yet. A positive errno, or 0. */
+CK_MUST_USE int ck_copy_name(char name[static CK_COPY_NAME]);
 /* NULL: out of memory. */
 struct ck_copy_file *ck_copy_file_make(const struct ck_named *from,
 				       struct ck_into *into, const char *name);
@@ -110,5 +117,11 @@ void ck_copy_file_range(struct ck_copying *c, struct ck_copy_file *f,
 /* Gives it its name if it is complete, else removes what there is of it, and frees
  * it. */
 void ck_copy_file_end(struct ck_copying *c, struct ck_copy_file *f);
+
+/* --- copy_link.c ------------------------------------------------------------------- */
+
+/* Makes a link; what is wrong is said. */
+void ck_copy_link(struct ck_copying *c, const struct ck_named *from,
+		  struct ck_into *into, const char *name);
 
 #endif

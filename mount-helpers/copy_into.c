@@ -58,6 +58,17 @@ static int not_kept(int rc)
 	return rc && !cannot ? errno : 0;
 }
 
+const char *ck_copy_kept(const struct ck_into *into, const char *name,
+			 int flags)
+{
+	struct stat st;
+
+	if (fstatat(into->fd, name, &st, flags) || S_ISREG(st.st_mode) ||
+	    S_ISLNK(st.st_mode))
+		return NULL;
+	return S_ISDIR(st.st_mode) ? "is a directory" : "is a special file";
+}
+
 int ck_copy_set_mode(int fd, const struct ck_node_stat *st)
 {
 	const struct timespec times[2] = { st->mtime, st->mtime };

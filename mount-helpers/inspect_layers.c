@@ -81,7 +81,7 @@ static int members_make(struct members *m, const uint32_t *tensors, size_t n,
 		struct member *member = &m->list[m->n];
 
 		member->tensor = t;
-		m->n += name_cut(ck_tensor_names(m->c, t->entry.number)->name,
+		m->n += name_cut(ck_tensor_names(m->c, t->entry.number).name,
 				 shared, member);
 	}
 	qsort(m->list, m->n, sizeof(*m->list), member_cmp);
@@ -106,7 +106,8 @@ static bool is_alike(const struct member *a, const struct member *b)
 {
 	return ck_str_eq(a->rest, b->rest) &&
 	       a->tensor->ndim == b->tensor->ndim &&
-	       ck_str_eq(a->tensor->dtype_name, b->tensor->dtype_name) &&
+	       ck_str_eq(a->tensor->facts->dtype_name,
+			 b->tensor->facts->dtype_name) &&
 	       memcmp(a->tensor->shape, b->tensor->shape,
 		      a->tensor->ndim * sizeof(int64_t)) == 0;
 }

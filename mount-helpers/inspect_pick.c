@@ -36,11 +36,10 @@ static bool file_matches(const char *glob, struct ck_str stem,
 static bool is_picked(const struct ck_catalog *c, const char *glob,
 		      struct ck_entry_id e)
 {
-	const struct ck_names *names = ck_catalog_names(c, e);
-	struct ck_str stem = names->stem;
+	struct ck_names names = ck_catalog_names(c, e);
+	struct ck_str stem = names.stem;
 
-	if (!glob || text_matches(glob, names->name) ||
-	    text_matches(glob, stem))
+	if (!glob || text_matches(glob, names.name) || text_matches(glob, stem))
 		return true;
 	if (e.is_object)
 		return file_matches(glob, stem, ".json") ||
@@ -65,7 +64,7 @@ int ck_pick(const struct ck_catalog *c, const char *glob, struct ck_picked *out)
 			continue;
 		if (e.is_object)
 			out->objects[out->nobjects++] = e.i;
-		else
+		else if (ck_tensor_is_whole(c, e.i))
 			out->tensors[out->ntensors++] = e.i;
 	}
 	return 0;
@@ -114,7 +113,7 @@ struct ck_str ck_pick_nearest(const struct ck_catalog *c, const char *glob)
 	size_t least = ck_max(1, word.len / 3) + 1, dots = count_dots(word);
 
 	for (size_t i = 0; word.len && i < c->listing->n; i++) {
-		struct ck_str name = c->listing->names[i].name;
+		struct ck_str name = ck_entry_names(c, i).name;
 		size_t n;
 
 		if (ends_in_part(name, word))

@@ -33,10 +33,12 @@ static uint64_t elements_of(const struct ck_tensor *t)
 
 void ck_total_count(struct ck_total *sum, const struct ck_tensor *t)
 {
-	const struct ck_total one = { .tensors = 1,
-				      .bytes = t->nbytes,
-				      .chunks = t->nchunks,
-				      .elements = elements_of(t) };
+	const struct ck_total one = {
+		.tensors = 1,
+		.bytes = ck_tensor_alias_of(t) == CK_NO_TENSOR ? t->nbytes : 0,
+		.chunks = t->nchunks,
+		.elements = elements_of(t)
+	};
 
 	ck_total_add(sum, &one);
 }
@@ -97,7 +99,7 @@ int ck_totals_by_dtype(const struct ck_catalog *c, const uint32_t *tensors,
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		out->rows[i].name =
-			ck_catalog_tensor(c, tensors[i])->dtype_name;
+			ck_catalog_tensor(c, tensors[i])->facts->dtype_name;
 	rows_join(out);
 	return 0;
 }
@@ -112,7 +114,7 @@ static size_t parent_len(struct ck_str s)
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_tensor_names(c, tensor)->name;
+	return ck_tensor_names(c, tensor).name;
 }
 
 size_t ck_shared_prefix(const struct ck_catalog *c, const uint32_t *tensors,

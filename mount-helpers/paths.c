@@ -65,11 +65,30 @@ char *ck_path_join(const char *path, const char *name)
 									  : out;
 }
 
+/* A link of a run directory leads to a name beside it; one at the end of a PATH is that
+ * itself. */
+static int follow(const struct step *s, struct ck_node *n)
+{
+	struct ck_tree *t = s->f->u->tree;
+	struct ck_buf target = { 0 };
+	int rc = 0;
+
+	if (n->about.type == CK_TYPE_LINK && *s->rest) {
+		rc = ck_tree_link(n, &target);
+		if (rc == 0)
+			rc = ck_tree_name(
+				t, s->in.number,
+				(struct ck_str){ target.data, target.len }, n);
+	}
+	ck_buf_fini(&target);
+	return rc ? rc : ck_tree_use(t, n);
+}
+
 /* A name that is there, and what is behind it; it is in use for as long as the tree. */
 static int found(const struct step *s, struct ck_node *n, const char *name)
 {
 	ck_auto_free char *path = ck_path_join(s->path, name);
-	int rc = ck_tree_use(s->f->u->tree, n);
+	int rc = follow(s, n);
 
 	if (rc == 0 && !path)
 		rc = -ENOMEM;

@@ -12,13 +12,14 @@
 static const struct {
 	const char *name, *between;
 } lists[] = {
+	{ "not shown", ", " },
 	{ "options", "," },
 	{ "prefixed", ", " },
 	{ "scratch", ", " },
 };
 
-/* Lines under it are a list, also if there are none. */
-#define INDENTED "unknown classes"
+/* Lines under these are a list, also if there are none. */
+static const char *const indented[] = { "unknown classes", "steps not shown" };
 
 static const char host_word[] = "host ";
 
@@ -139,6 +140,14 @@ static bool is_indented(const struct ck_cur *at)
 	return ck_cur_left(at) > 2 && at->p[0] == ' ' && at->p[1] == ' ';
 }
 
+static bool has_indented(struct ck_str name, const struct ck_cur *rest)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(indented); i++)
+		if (ck_str_is(name, indented[i]))
+			return true;
+	return is_indented(rest);
+}
+
 static void add_indented(struct ck_buf *out, struct ck_cur *at)
 {
 	bool first = true;
@@ -182,7 +191,7 @@ static void add_line(struct ck_buf *out, struct ck_str name,
 		ck_buf_text(out, "]");
 		return;
 	}
-	if (is_indented(rest) || ck_str_is(name, INDENTED))
+	if (has_indented(name, rest))
 		add_indented(out, rest);
 	else if (ck_str_is(name, "kind"))
 		add_kind(out, value);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* unmounted: see unmounted.h. */
 #include "unmounted.h"
+#include "ckptfs/run.h"
 #include "cluster.h"
 #include "commands.h"
 #include <errno.h>
 
 static int tree_make(struct ck_unmounted *u)
 {
-	int rc = ck_root_make(u->cp, ck_views, ck_nviews, &u->shown, &u->root);
+	int rc;
+
+	u->shown.view = &u->view;
+	rc = ck_root_make(u->cp, ck_views, ck_nviews, &u->shown, &u->root);
 
 	return rc ? rc : ck_tree_make(u->root, &u->tree);
 }
@@ -34,9 +38,28 @@ void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp)
 		ck_checkpoint_close(cp);
 }
 
-static struct ck_mover *mover_of(struct ck_cluster *cluster)
+int ck_source_is_one(const char *src, const struct ck_checkpoint *cp)
 {
-	return cluster ? ck_hosts_mover(ck_cluster_hosts(cluster)) : NULL;
+	struct ck_rundir *run = ck_checkpoint_run(cp);
+	const struct ck_steps *steps;
+	struct ck_buf names = { 0 };
+
+	if (!run)
+		return CK_EXIT_FINE;
+	if (ck_run_steps(run, &steps))
+		return ck_trouble("%s: its steps cannot be listed",
+				  ck_show(ck_str_from(src)));
+	for (uint32_t i = 0; i < steps->nshown; i++)
+		if (!steps->all[i].is_link)
+			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
+				      steps->all[i].stem);
+	(void)ck_trouble("%s: a run directory%s%s", ck_show(ck_str_from(src)),
+			 names.len ? "; give one of its steps: "
+				   : " of which no step is complete",
+			 names.len ? names.data : "");
+	ck_buf_fini(&names);
+	ck_steps_put(steps);
+	return CK_EXIT_TROUBLE;
 }
 
 /* --- readers -------------------------------------------------------------------- */
@@ -49,10 +72,18 @@ struct ck_reader ck_reader_of(struct ck_unmounted *u,
 				   .stream.slice = f->node.number };
 }
 
+static struct ck_files *files_of(const struct ck_tree_file *f)
+{
+	return ck_root_checkpoint(f->node.dir.root)->files;
+}
+
+/* Of a step all files are here. */
 static int read_here(struct ck_reader *r, struct ck_read *what,
 		     ck_stream_taker *take, void *arg)
 {
-	int rc = ck_move_read(&r->u->route, what);
+	struct ck_files *files = files_of(r->file);
+	int rc = files == r->u->cp->files ? ck_move_read(&r->u->route, what)
+					  : ck_host_read(files, what);
 
 	if (rc == 0)
 		take(arg, &(struct iovec){ what->to, what->len }, 1);
@@ -75,7 +106,7 @@ int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len, void *room,
 						 &r->stream, &what, take, arg)
 				: read_here(r, &what, take, arg);
 	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
-		ck_stats_answered(ck_files_stats(u->cp->files), len, rc);
+		ck_stats_answered(ck_files_stats(files_of(f)), len, rc);
 	return rc;
 }
 
@@ -129,16 +160,19 @@ static int streams_make(struct ck_unmounted *u)
 
 int ck_unmounted_open(struct ck_unmounted *u, const char *src)
 {
+	struct ck_diag d = { 0 };
 	int rc;
 
 	ck_log_detach();
+	if (ck_template_use(&u->view, &u->template, &d))
+		return ck_trouble("%s", d.text);
 	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);
 	if (rc)
 		return rc;
 	if (ck_sigbus_install() || tree_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
-	ck_route_init(&u->route, u->cp->files, mover_of(u->cluster));
+	ck_route_init(&u->route, u->cp->files, ck_cluster_mover(u->cluster));
 	if (u->cluster && streams_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));
@@ -152,6 +186,9 @@ void ck_unmounted_close(struct ck_unmounted *u)
 	ck_root_free(u->root);
 	ck_source_close(u->cluster, u->cp);
 	ck_hosts_options_fini(&u->hosts);
+	ck_template_leave(&u->view, &u->template);
+	ck_view_options_fini(&u->view);
+	ck_format_options_fini(&u->options);
 }
 
 /* --- files ---------------------------------------------------------------------- */
@@ -191,9 +228,10 @@ static int check_boxes(struct ck_files *files, const struct ck_layout *l)
 int ck_unmounted_check(struct ck_unmounted *u, const struct ck_tree_file *f)
 {
 	const struct ck_slice *slice = ck_opened_slice(f->opened);
-	struct ck_files *files = u->cp->files;
+	struct ck_files *files = files_of(f);
 	int rc = 0;
 
+	(void)u;
 	for (uint32_t i = 0; rc == 0 && i < slice->nparts; i++) {
 		struct ck_part part = ck_slice_part(slice, i);
 
@@ -219,7 +257,7 @@ int ck_unmounted_say(const struct ck_node *n, const char *path, int rc)
 
 	if (!is_damage(-rc))
 		return ck_trouble("%s: %s", shown, strerror(-rc));
-	if (ck_tree_xattr(n, CK_XATTR_PREFIX "error", &why))
+	if (ck_tree_xattr(n, CK_XATTR_PREFIX "error", NULL, &why))
 		why.len = 0;
 	at = ck_cur_make(why.data, why.len);
 	if (!ck_cur_line(&at, &line))

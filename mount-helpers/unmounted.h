@@ -14,9 +14,11 @@ struct ck_unmounted {
 	/* Set by the caller, constant, and freed with the rest: */
 	struct ck_format_options options;
 	struct ck_hosts_options hosts;
+	struct ck_view_options view;
 	/* Private, but to those who call the tree; constant while it is open: */
 	struct ck_cluster *cluster; /* NULL: there is one host */
 	struct ck_checkpoint *cp;
+	struct ck_template template;
 	struct ck_tree_options shown;
 	struct ck_root *root;
 	struct ck_tree *tree;

@@ -137,17 +137,20 @@ bool ck_str_plain(struct ck_str s)
 
 void ck_buf_escaped(struct ck_buf *b, struct ck_str s)
 {
-	for (size_t i = 0; i < s.len;) {
-		size_t len = ck_utf8_len(s.p + i, s.len - i);
+	size_t done = 0;
 
-		if (s.p[i] != '%' && is_plain(s.p + i, len)) {
-			ck_buf_add(b, s.p + i, len);
-			i += len;
+	for (size_t i = 0, len; i < s.len; i += len) {
+		len = ck_utf8_len(s.p + i, s.len - i);
+		if (s.p[i] != '%' && is_plain(s.p + i, len))
 			continue;
-		}
-		for (size_t stop = i + (len ? len : 1); i < stop; i++)
-			ck_buf_printf(b, "%%%02X", (unsigned)(uint8_t)s.p[i]);
+		ck_buf_add(b, s.p + done, i - done);
+		len = len ? len : 1;
+		for (done = i; done < i + len; done++)
+			ck_buf_printf(b, "%%%02X",
+				      (unsigned)(uint8_t)s.p[done]);
 	}
+	if (done < s.len)
+		ck_buf_add(b, s.p + done, s.len - done);
 }
 
 void ck_buf_plain_lines(struct ck_buf *b, struct ck_str text)

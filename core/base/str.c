@@ -35,6 +35,9 @@ bool ck_str_eq(struct ck_str a, struct ck_str b)
 
 bool ck_str_is(struct ck_str a, const char *text)
 {
+	/* Mostly it is none of a list of texts, which the first byte tells. */
+	if (a.len && a.p[0] != *text)
+		return false;
 	return ck_str_eq(a, ck_str_from(text));
 }
 

@@ -20,14 +20,14 @@ static bool is_same(const int64_t *a, const uint64_t *b, uint32_t n)
  * several that are equal, which have no elements, it may be any. */
 static uint32_t box_find(const struct ck_tensor *t, const uint64_t *box)
 {
-	uint32_t n = ck_boxes_before(t->boxes, t->ndim, t->order, t->nchunks,
-				     (const int64_t *)box);
+	uint32_t n = ck_boxes_before(t->boxes, t->ndim, t->facts->order,
+				     t->nchunks, (const int64_t *)box);
 
 	for (; n > 0; n--) {
-		const int64_t *at = ck_tensor_box(t, t->order[n - 1]);
+		const int64_t *at = ck_tensor_box(t, t->facts->order[n - 1]);
 
 		if (is_same(at, box, 2 * t->ndim))
-			return t->order[n - 1];
+			return t->facts->order[n - 1];
 		if (!is_same(at, box, t->ndim))
 			break;
 	}
@@ -82,6 +82,17 @@ static int take_parts(struct ck_accepted *s, const struct ck_catalog *c,
 	return s->header.err ? ck_fail(d, ENOMEM, "out of memory") : 0;
 }
 
+/* Of elements that lie in a file as they are, what says where they lie is no metadata; nor do
+ * parts of a flat parameter have any. */
+static bool is_replaceable(const struct ck_catalog *c,
+			   const struct ck_tensor *t)
+{
+	uint8_t form = t->nchunks ? ck_catalog_item(c, t->chunk)->form
+				  : CK_FORM_ARCHIVE;
+
+	return form != CK_FORM_ELEMENTS && form != CK_FORM_WITHIN;
+}
+
 /* Can all bytes of what is written be put somewhere? */
 static int check_writable(const struct ck_accepted *s,
 			  const struct ck_catalog *c, struct ck_diag *d)
@@ -93,7 +104,11 @@ static int check_writable(const struct ck_accepted *s,
 
 	if (!ck_item_form_has(t->dtype))
 		return ck_fail(d, EOPNOTSUPP, "dtype %s: cannot be written",
-			       ck_show(t->dtype_name));
+			       ck_show(t->facts->dtype_name));
+	if (!is_replaceable(c, t))
+		return ck_fail(d, EOPNOTSUPP,
+			       "cannot be written: it lies in a file of "
+			       "torch.save");
 	if (t->holes && whole)
 		return ck_fail(d, EIO, "some elements belong to no box");
 	if (s->nbytes != (whole ? t->nbytes : ck_tensor_box_bytes(t, first)))

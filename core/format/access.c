@@ -64,10 +64,24 @@ void ck_access_note_metadata(const struct ck_checkpoint *cp,
 	ck_files_show_as(cp->files, (struct ck_ids){ st->st_uid, st->st_gid });
 }
 
+/* Of metadata that is a data file. */
+static int file_changed(const struct ck_checkpoint *cp,
+			struct ck_file_access *now)
+{
+	uint32_t file = cp->metadata_file;
+	int rc = ck_files_check(cp->files, file, NULL);
+
+	*now = ck_file_access_noted(ck_files_access(cp->files, file));
+	now->mode &= ~now->closed;
+	return rc == -ESTALE ? 1 : rc;
+}
+
 int ck_metadata_changed_far(const struct ck_checkpoint *cp)
 {
 	struct ck_file_access now = { 0 };
-	int rc = cp->elsewhere->changed(cp->elsewhere, &now);
+	int rc = cp->metadata_file == CK_NO_FILE
+			 ? cp->elsewhere->changed(cp->elsewhere, &now)
+			 : file_changed(cp, &now);
 
 	if (rc || !cp->access)
 		return rc;
@@ -164,7 +178,7 @@ static bool items_are_old(const struct ck_checkpoint *cp,
 	bool old = false;
 
 	for (uint32_t i = 0; i < items.n && !old; i++) {
-		uint32_t file = ck_items_at(items, i)->file;
+		uint32_t file = ck_items_file(items, i);
 
 		old = file != last && file_is_other(cp, now, file);
 		last = file;
@@ -279,7 +293,7 @@ void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < items.n; i++) {
-		uint32_t file = ck_items_at(items, i)->file;
+		uint32_t file = ck_items_file(items, i);
 
 		if (file != last && file < count)
 			rc = ck_files_check(cp->files, file, NULL);

@@ -3,9 +3,13 @@
  * archive: where the elements of a box are in an item that is an archive of torch.save, whatever
  * format names it.
  */
+#include "blob.h"
 #include "item/item.h"
 #include "item/stored.h"
 #include "layout_internal.h"
+#include "undone.h"
+
+#include <errno.h>
 
 static struct ck_item_want want_of(const struct ck_tensor *t, uint32_t i)
 {
@@ -16,14 +20,14 @@ static struct ck_item_want want_of(const struct ck_tensor *t, uint32_t i)
 	};
 }
 
-/* Bytes of a box; the catalog has checked that they can be counted. */
-static uint64_t box_bytes(const struct ck_item_want *want)
+/* In C order, one element so many bytes behind the other. */
+static void strides_set(const struct ck_item_want *want, uint64_t stride,
+			uint64_t *strides)
 {
-	uint64_t bytes = ck_dtype_at(want->dtype)->size;
-
-	for (uint32_t dim = 0; dim < want->ndim; dim++)
-		bytes *= (uint64_t)want->size[dim];
-	return bytes;
+	for (uint32_t dim = want->ndim; dim > 0 && dim--;) {
+		strides[dim] = stride;
+		stride *= (uint64_t)want->size[dim];
+	}
 }
 
 /* Holds the item in memory, its stream transforms undone. */
@@ -32,20 +36,12 @@ static int locate_transformed(struct ck_stored *item, struct ck_str transforms,
 			      struct ck_extent *extent, uint64_t *strides,
 			      struct ck_diag *d)
 {
-	ck_auto_free void *out = NULL;
-	struct ck_zip_source src;
-	uint16_t change = 0;
-	size_t len;
-	int rc = ck_stored_undo(item, transforms,
-				ck_undone_box(box_bytes(want)), &out, &len, d);
+	struct ck_undone undone = { 0 };
+	int rc = ck_archive_undo(item, transforms, want, &undone, strides, d);
 
-	if (rc)
-		return rc;
-	src = ck_source_memory(out, len);
-	rc = ck_item_locate(&src, want, &extent->pos, strides, &change, d);
-	extent->change = (uint8_t)change;
-	if (rc == 0)
-		extent->memory = ck_steal(&out);
+	extent->memory = undone.bytes;
+	extent->pos = undone.pos;
+	extent->change = undone.change;
 	return rc;
 }
 
@@ -75,26 +71,124 @@ static struct ck_str transforms_of(const struct ck_catalog *c,
 	return c->transforms[chunk->transform];
 }
 
-int ck_archive_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
-		      const struct ck_tensor *t, uint32_t i,
-		      const struct ck_item *item, struct ck_extent *extent,
-		      uint64_t *strides, struct ck_diag *d)
+/* What an archive holds of which box i of a tensor is a run. */
+struct held {
+	const struct ck_tensor *tensor;
+	uint32_t box;
+	const struct ck_within *in; /* NULL: the box is all of it */
+};
+
+static struct held held_of(const struct ck_catalog *c,
+			   const struct ck_tensor *t, uint32_t i,
+			   const struct ck_item *item)
 {
-	struct ck_item_want want = want_of(t, i);
+	struct held h = { t, i, NULL };
+
+	if (item->form != CK_FORM_WITHIN)
+		return h;
+	h.in = ck_catalog_within(c, t->chunk + i);
+	h.tensor = ck_catalog_tensor(c, ck_catalog_tensor_of(c, h.in->of));
+	h.box = h.in->of - h.tensor->chunk;
+	return h;
+}
+
+/* What is wrong with an archive, which it may be none. */
+static bool is_no_archive(int rc, const struct ck_diag *d)
+{
+	return (rc == -EBADMSG || rc == -ENODATA) && !d->passing;
+}
+
+/* Of an archive whose stream transforms have to be undone only the run is held, without
+ * gaps. *undone: see ck_undone_get(). */
+static int locate_run(struct ck_checkpoint *cp, const struct held *h,
+		      const struct ck_item *item, struct ck_stored *stored,
+		      struct ck_str transforms, const struct ck_item_want *box,
+		      struct ck_extent *extent, struct ck_undone **undone,
+		      struct ck_diag *d)
+{
+	const struct ck_item_want want = want_of(h->tensor, h->box);
+	uint64_t size = ck_dtype_at(box->dtype)->size;
+	uint64_t bytes = ck_item_bytes(box);
+	int rc = ck_undone_get(cp->undones, item, stored, transforms, &want,
+			       undone, d);
+	const uint8_t *from;
+	uint8_t *run;
+
+	if (rc)
+		return rc;
+	run = malloc(bytes);
+	if (!run)
+		return ck_fail_passing(d, ENOMEM, "out of memory");
+	from = (*undone)->bytes + (*undone)->pos +
+	       h->in->first * (*undone)->stride;
+	if ((*undone)->stride == size)
+		memcpy(run, from, bytes);
+	else
+		for (uint64_t at = 0; at < bytes;
+		     at += size, from += (*undone)->stride)
+			memcpy(run + at, from, size);
+	extent->memory = run;
+	extent->change = (*undone)->change;
+	return 0;
+}
+
+/* Of all that the archive holds; or the run `box`, if it is held in memory. */
+static int locate_held(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		       const struct held *h, const struct ck_item *item,
+		       const struct ck_item_want *run, struct ck_extent *extent,
+		       uint64_t *strides, struct ck_diag *d)
+{
+	struct ck_item_want want = want_of(h->tensor, h->box);
+	const struct ck_blob_want box = { h->tensor, h->box };
+	struct ck_str transforms = transforms_of(c, item);
 	struct ck_stored stored;
-	int rc;
+	int rc, found;
 
 	do {
+		struct ck_undone *undone = NULL;
+		struct ck_blob *made = NULL;
+
 		rc = ck_stored_get(cp->files, item, &stored, d);
 		if (rc)
 			break;
-		rc = locate_in(&stored, transforms_of(c, item), &want, extent,
-			       strides, d);
+		rc = h->in && transforms.len
+			     ? locate_run(cp, h, item, &stored, transforms, run,
+					  extent, &undone, d)
+			     : locate_in(&stored, transforms, &want, extent,
+					 strides, d);
+		if (is_no_archive(rc, d) && !item->transform) {
+			strides_set(&want, ck_dtype_at(want.dtype)->size,
+				    strides);
+			rc = ck_blob_locate(cp, &stored, &box, rc, &extent->pos,
+					    &made, d);
+		}
+		found = rc;
 		rc = ck_stored_put(&stored, rc, d);
+		ck_blobs_keep(cp, made, rc == found && !stored.again);
+		ck_undones_keep(cp->undones, undone, rc == 0 && !stored.again);
 		if (rc) { /* its file may be another one since it was read */
 			free((void *)(uintptr_t)extent->memory);
 			extent->memory = NULL;
 		}
 	} while (stored.again);
 	return rc;
+}
+
+int ck_archive_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      const struct ck_tensor *t, uint32_t i,
+		      const struct ck_item *item, struct ck_extent *extent,
+		      uint64_t *strides, struct ck_diag *d)
+{
+	const struct held h = held_of(c, t, i, item);
+	const struct ck_item_want box = want_of(t, i);
+	uint64_t stride = ck_dtype_at(box.dtype)->size;
+	int rc = locate_held(cp, c, &h, item, &box, extent,
+			     h.in ? &stride : strides, d);
+
+	if (rc || !h.in)
+		return rc;
+	if (!extent->memory)
+		extent->pos += h.in->first * stride;
+	strides_set(&box, stride, strides);
+	return 0;
 }

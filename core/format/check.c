@@ -24,8 +24,10 @@ static const uint64_t run_bytes = 4ULL << 20;
 struct task {
 	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL: of an object */
-	uint32_t i;			/* box of the tensor, or object */
+	uint32_t i; /* box of the tensor, or object; or RECORD */
 };
+
+#define RECORD UINT32_MAX /* of no tensor, and of no object */
 
 struct check {
 	/* Constant once there are several threads: */
@@ -51,10 +53,8 @@ static const char *text_copy(struct ck_arena *a, const char *text)
 	return text ? ck_arena_copy(a, ck_str_from(text)).p : NULL;
 }
 
-/* Copies a fault with its texts; names and boxes are the catalog's. */
-static void add(struct check *k, const struct ck_fault *f)
+int ck_findings_add(struct ck_findings *out, const struct ck_fault *f)
 {
-	struct ck_findings *out = k->out;
 	struct ck_fault *faults = ck_grow(out->faults, &out->cap, out->n, 1,
 					  sizeof(*faults));
 	struct ck_fault copy = *f;
@@ -65,16 +65,32 @@ static void add(struct check *k, const struct ck_fault *f)
 	if (faults)
 		out->faults = faults;
 	if (!faults || !copy.what.p || !copy.expected != !f->expected ||
-	    !copy.found != !f->found) {
-		k->rc = -ENOMEM;
-		return;
-	}
+	    !copy.found != !f->found)
+		return -ENOMEM;
 	faults[out->n++] = copy;
+	return 0;
+}
+
+static void add(struct check *k, const struct ck_fault *f)
+{
+	if (ck_findings_add(k->out, f))
+		k->rc = -ENOMEM;
 }
 
 static int num_cmp(uint64_t a, uint64_t b)
 {
 	return (a > b) - (a < b);
+}
+
+/* By what they are, not where: tensors share arrays of boxes. */
+static int box_cmp(const struct ck_fault *x, const struct ck_fault *y)
+{
+	if (x->ndim != y->ndim)
+		return num_cmp(x->ndim, y->ndim);
+	for (uint32_t i = 0; i < 2 * x->ndim; i++)
+		if (x->box[i] != y->box[i])
+			return x->box[i] < y->box[i] ? -1 : 1;
+	return 0;
 }
 
 static int fault_cmp(const void *a, const void *b)
@@ -86,8 +102,8 @@ static int fault_cmp(const void *a, const void *b)
 		order = ck_str_natural_cmp(x->name, y->name);
 	if (order == 0)
 		order = (x->box != NULL) - (y->box != NULL);
-	if (order == 0 && x->box && x->box != y->box)
-		order = x->box < y->box ? -1 : 1;
+	if (order == 0 && x->box && y->box)
+		order = box_cmp(x, y);
 	if (order == 0)
 		order = ck_str_natural_cmp(x->file, y->file);
 	if (order == 0)
@@ -108,6 +124,22 @@ static void add_of_item(struct check *k, const struct ck_item *item,
 	add(k, &copy);
 }
 
+static void add_losses(struct check *k)
+{
+	struct ck_fault f;
+
+	for (size_t i = 0; i < k->catalog->nlosses; i++) {
+		const struct ck_loss *loss = &k->catalog->losses[i];
+
+		ck_catalog_loss_fault(k->catalog, loss, &f);
+		if (loss->file < k->catalog->files.n) {
+			k->file_told[loss->file] = 1;
+			f.host = ck_checkpoint_host(k->cp, loss->file);
+		}
+		add(k, &f);
+	}
+}
+
 static void add_known(struct check *k)
 {
 	const struct ck_catalog *c = k->catalog;
@@ -116,6 +148,9 @@ static void add_known(struct check *k)
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
+		/* What is copied are chunks and replicas. */
+		if (t->entry.role == CK_ROLE_COPY)
+			continue;
 		if (ck_catalog_tensor_has_fault(c, t, &f))
 			add(k, &f);
 		for (uint32_t box = 0; box < t->nchunks; box++)
@@ -131,6 +166,7 @@ static void add_known(struct check *k)
 	for (uint32_t i = 0; i < c->objects.n; i++)
 		if (ck_catalog_object_has_fault(c, ck_catalog_object(c, i), &f))
 			add_of_item(k, &ck_catalog_object(c, i)->item, &f);
+	add_losses(k);
 	for (uint32_t i = 0; i < c->files.n; i++)
 		if (!k->file_told[i] && ck_catalog_file_has_fault(c, i, &f))
 			add(k, &f);
@@ -165,13 +201,22 @@ static int task_cmp(const void *a, const void *b)
 				  : num_cmp(x->fpos, y->fpos);
 }
 
+/* Of values the pickle was read when the checkpoint was opened. */
+static uint64_t task_bytes(const struct ck_item *item)
+{
+	return item->form == CK_FORM_VALUE ? 0 : item->length;
+}
+
+/* What is within another chunk is looked at with that. */
 static void task_add(struct check *k, const struct ck_item *item,
 		     const struct ck_tensor *tensor, uint32_t i)
 {
+	if (item->form == CK_FORM_WITHIN)
+		return;
 	k->out->items_total++;
 	if (!ck_catalog_item_is_there(k->catalog, item))
 		return;
-	k->done.bytes_total += item->length;
+	k->done.bytes_total += task_bytes(item);
 	k->tasks[k->ntasks++] = (struct task){ item, tensor, i };
 }
 
@@ -185,8 +230,9 @@ static int tasks_make(struct check *k)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
+		bool copy = t->entry.role == CK_ROLE_COPY;
 
-		for (uint32_t box = 0; box < t->nchunks; box++)
+		for (uint32_t box = 0; box < t->nchunks && !copy; box++)
 			if (!ck_tensor_box_is_empty(t, box))
 				task_add(k, ck_catalog_item(c, t->chunk + box),
 					 t, box);
@@ -196,8 +242,9 @@ static int tasks_make(struct check *k)
 		const struct ck_tensor *t =
 			ck_catalog_tensor(c, ck_catalog_tensor_of(c, chunk));
 
-		task_add(k, &ck_catalog_replica(c, i)->item, t,
-			 chunk - t->chunk);
+		if (!ck_tensor_box_is_empty(t, chunk - t->chunk))
+			task_add(k, &ck_catalog_replica(c, i)->item, t,
+				 chunk - t->chunk);
 	}
 	for (uint32_t i = 0; i < c->objects.n; i++)
 		task_add(k, &ck_catalog_object(c, i)->item, NULL, i);
@@ -218,11 +265,11 @@ static void found(void *ctx, uint64_t fpos, const struct ck_diag *d)
 {
 	const struct worker *w = ctx;
 	const struct ck_catalog *c = w->k->catalog;
-	struct ck_fault f;
+	struct ck_fault f = { 0 };
 
 	if (w->task->tensor)
 		ck_catalog_box_fault_init(c, w->task->tensor, w->task->i, &f);
-	else
+	else if (w->task->i != RECORD)
 		ck_catalog_object_fault_init(
 			c, ck_catalog_object(c, w->task->i), &f);
 	ck_catalog_place_fault(c, w->task->item, &f);
@@ -257,10 +304,36 @@ static void task_done(struct check *k, const struct task *task, int rc)
 	if (rc && k->rc == 0)
 		k->rc = rc;
 	k->done.items++;
-	k->done.bytes += task->item->length;
+	k->done.bytes += task_bytes(task->item);
 	if (o->progress)
 		o->progress(o->arg, &k->done);
 	pthread_mutex_unlock(&k->lock);
+}
+
+static struct ck_str task_pickle(const struct ck_catalog *c,
+				 const struct task *task)
+{
+	return task->tensor || task->i == RECORD
+		       ? CK_STR("")
+		       : ck_catalog_object(c, task->i)->pickle;
+}
+
+static int task_look(struct worker *w, const struct task *task)
+{
+	const struct ck_look look = {
+		.catalog = w->k->catalog,
+		.item = task->item,
+		.tensor = task->tensor,
+		.box = task->i,
+		.pickle = task_pickle(w->k->catalog, task),
+		.buffer = w->buffer,
+		.buffer_len = BUFFER,
+		.fault = found,
+		.ctx = w,
+	};
+
+	w->task = task;
+	return ck_look_at_item(w->k->cp, &look);
 }
 
 static void *work(void *arg)
@@ -271,19 +344,8 @@ static void *work(void *arg)
 	while ((end = run_take(w->k, &begin)) > begin)
 		for (size_t i = begin; i < end; i++) {
 			const struct task *task = &w->k->tasks[i];
-			struct ck_look look = {
-				.catalog = w->k->catalog,
-				.item = task->item,
-				.tensor = task->tensor,
-				.box = task->i,
-				.buffer = w->buffer,
-				.buffer_len = BUFFER,
-				.fault = found,
-				.ctx = w,
-			};
 
-			w->task = task;
-			task_done(w->k, task, ck_look_at_item(w->k->cp, &look));
+			task_done(w->k, task, task_look(w, task));
 		}
 	return NULL;
 }
@@ -316,6 +378,34 @@ static int look_at_items(struct check *k)
 	return k->rc;
 }
 
+/* --- records that are in no item ----------------------------------------------- */
+
+static int record_look(struct worker *w, const struct ck_item *item)
+{
+	const struct ck_sum *sum = w->k->cp->format->sum(w->k->cp, item);
+
+	if (!sum || atomic_load(&sum->is_known))
+		return 0;
+	return task_look(w, &(struct task){ item, NULL, RECORD });
+}
+
+/* Storages of tensors in tuples, of sparse ones and of meshes. */
+static int look_at_records(struct check *k)
+{
+	const struct ck_format *format = k->cp->format;
+	struct worker w = { .k = k, .buffer = malloc(BUFFER) };
+	struct ck_item item;
+	int rc = w.buffer ? 0 : -ENOMEM;
+
+	for (uint32_t file = 0; file < k->catalog->files.n && rc == 0; file++)
+		for (size_t i = 0;
+		     rc == 0 && format->record(k->cp, file, i, &item); i++)
+			if (ck_catalog_item_is_there(k->catalog, &item))
+				rc = record_look(&w, &item);
+	free(w.buffer);
+	return rc ? rc : k->rc;
+}
+
 static int check_all(struct check *k)
 {
 	int rc;
@@ -328,7 +418,11 @@ static int check_all(struct check *k)
 	rc = k->rc;
 	if (rc == 0)
 		rc = tasks_make(k);
-	return rc ? rc : look_at_items(k);
+	if (rc == 0)
+		rc = look_at_items(k);
+	if (rc == 0 && k->options->full && k->cp->format->record)
+		rc = look_at_records(k);
+	return rc;
 }
 
 int ck_checkpoint_check(struct ck_checkpoint *cp,
@@ -353,9 +447,14 @@ int ck_checkpoint_check(struct ck_checkpoint *cp,
 			       strerror(-rc));
 	}
 	out->items = k.done.items;
-	if (out->n)
-		qsort(out->faults, out->n, sizeof(*out->faults), fault_cmp);
+	ck_findings_sort(out);
 	return 0;
+}
+
+void ck_findings_sort(struct ck_findings *f)
+{
+	if (f->n)
+		qsort(f->faults, f->n, sizeof(*f->faults), fault_cmp);
 }
 
 void ck_findings_fini(struct ck_findings *f)

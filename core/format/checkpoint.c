@@ -4,8 +4,12 @@
  * everything else beneath that descriptor; the first format that knows the
  * directory reads it.
  */
+#include "blob.h"
 #include "ckptfs/memory.h"
-#include "format_internal.h"
+#include "ckptfs/others.h"
+#include "flat/said.h"
+#include "gather.h"
+#include "undone.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -107,8 +111,41 @@ static int open_source(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-/* Over all hosts. */
+static int open_linkroot(struct ck_checkpoint *cp, const char *path,
+			 struct ck_diag *d)
+{
+	if (!path)
+		return 0;
+	if (cp->elsewhere)
+		return ck_fail(
+			d, EINVAL,
+			"option linkroot: not for a checkpoint that lies "
+			"on several hosts");
+	cp->linkroot = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (cp->linkroot >= 0)
+		return 0;
+	return ck_fail(d, errno, "linkroot=%s: %s", ck_show(ck_str_from(path)),
+		       strerror(errno));
+}
+
+static int make_files(struct ck_checkpoint *cp,
+		      const struct ck_format_options *options)
+{
+	uint32_t most = max_open();
+
+	if (options->files_most && options->files_most < most)
+		most = options->files_most;
+	cp->files = ck_files_make(cp->dirfd, options->shardlinks, most);
+	if (!cp->files)
+		return -ENOMEM;
+	return cp->linkroot < 0
+		       ? 0
+		       : ck_files_set_linkroot(cp->files, cp->linkroot);
+}
+
+/* The metadata that is one file of one name: all hosts have to have the same. */
 static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
+		    const struct ck_format_options *options,
 		    struct ck_brought *brought, const struct ck_kind **kind,
 		    struct ck_diag *d)
 {
@@ -118,6 +155,9 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 	for (size_t i = 0; i < kinds->n && rc == -ENOENT; i++) {
 		const struct ck_format *format = kinds->rows[i].format;
 
+		if (!format->metadata ||
+		    (options->kind && strcmp(format->name, options->kind) != 0))
+			continue;
 		*kind = &kinds->rows[i];
 		rc = e->metadata(e, ck_str_from(format->metadata),
 				 format->metadata_most, &brought->said,
@@ -127,28 +167,78 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 	return rc;
 }
 
+/* What all directories together are. */
+static int find_among(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
+		      const struct ck_format_options *options,
+		      const struct ck_kind **kind, struct ck_diag *d)
+{
+	const struct ck_src src = { .dirfd = cp->dirfd,
+				    .elsewhere = cp->elsewhere,
+				    .kind = options->kind,
+				    .level = CK_RUN_LEVELS };
+	int rc = ck_kind_find(kinds, &src, kind, d);
+
+	if (rc == 0 && (*kind)->format->of_one_host)
+		return ck_fail(d, EINVAL,
+			       "checkpoints of kind %s are not read from "
+			       "several hosts: give the directory of one step",
+			       (*kind)->format->name);
+	if (rc != -ENOENT)
+		return rc;
+	rc = ck_kind_unfinished(kinds, &src, d);
+	if (rc == 0 && options->kind)
+		rc = ck_kind_missing(kinds, &src, d);
+	return rc ? rc
+		  : ck_fail(d, ENOENT,
+			    "no host has a .metadata, and all hosts together "
+			    "have no other checkpoint in this directory; "
+			    "expected safetensors, or files of torch.save");
+}
+
+static int find_over_hosts(struct ck_checkpoint *cp,
+			   const struct ck_kinds *kinds,
+			   const struct ck_format_options *options,
+			   struct ck_brought *brought,
+			   const struct ck_kind **kind, struct ck_diag *d)
+{
+	int rc = find_far(cp, kinds, options, brought, kind, d);
+
+	return rc == -ENOENT ? find_among(cp, kinds, options, kind, d) : rc;
+}
+
 static int find_here(const struct ck_checkpoint *cp,
 		     const struct ck_kinds *kinds, const char *path,
+		     const struct ck_format_options *options,
 		     const struct ck_kind **kind, struct ck_diag *d)
 {
-	const struct ck_src src = { cp->dirfd, cp->file };
+	const struct ck_src src = {
+		.dirfd = cp->dirfd,
+		.file = cp->file,
+		.kind = options->kind,
+		.level = CK_RUN_LEVELS -
+			 (unsigned)ck_min(CK_RUN_LEVELS, options->in_runs)
+	};
 	int rc = ck_kind_find(kinds, &src, kind, d);
 
 	if (rc != -ENOENT)
 		return rc;
-	if (src.file)
-		return ck_fail(d, ENOTDIR, "%s", strerror(ENOTDIR));
 	rc = ck_kind_unfinished(kinds, &src, d);
-	return rc ? rc : ck_say_what_is_here(kinds, cp->dirfd, path, d);
+	if (rc == 0 && options->kind)
+		rc = ck_kind_missing(kinds, &src, d);
+	if (rc == 0)
+		rc = src.file ? ck_say_what_file(&src, d)
+			      : ck_say_what_is_here(kinds, cp->dirfd, path, d);
+	return rc;
 }
 
 static int find_kind(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
-		     const char *path, struct ck_brought *brought,
-		     struct ck_diag *d)
+		     const char *path, const struct ck_format_options *options,
+		     struct ck_brought *brought, struct ck_diag *d)
 {
 	const struct ck_kind *kind = NULL;
-	int rc = cp->elsewhere ? find_far(cp, kinds, brought, &kind, d)
-			       : find_here(cp, kinds, path, &kind, d);
+	int rc = cp->elsewhere ? find_over_hosts(cp, kinds, options, brought,
+						 &kind, d)
+			       : find_here(cp, kinds, path, options, &kind, d);
 
 	if (rc)
 		return rc;
@@ -189,36 +279,6 @@ static int describe_files(const struct ck_checkpoint *cp, struct ck_catalog *c)
 	return rc;
 }
 
-static void need(struct ck_checkpoint *cp, const struct ck_item *item)
-{
-	uint64_t end;
-
-	if (item->file < ck_files_count(cp->files) &&
-	    ck_add(&end, item->fpos, item->length))
-		ck_files_need(cp->files, item->file, end);
-}
-
-/* Copies of a file that end before what is in use of it are none. */
-static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
-{
-	for (uint32_t i = 0; i < c->chunks.n; i++)
-		need(cp, ck_catalog_item(c, i));
-	for (uint32_t i = 0; i < c->replicas.n; i++)
-		need(cp, &ck_catalog_replica(c, i)->item);
-	for (uint32_t i = 0; i < c->objects.n; i++)
-		need(cp, &ck_catalog_object(c, i)->item);
-}
-
-/* What other hosts have of it. */
-static int load_elsewhere(struct ck_checkpoint *cp, const struct ck_catalog *c,
-			  struct ck_diag *d)
-{
-	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
-
-	need_all(cp, c);
-	return cp->elsewhere->files(cp->elsewhere, cp->files, shown, d);
-}
-
 static int load(struct ck_checkpoint *cp, const char *path,
 		const struct ck_format_options *options,
 		const struct ck_kinds *kinds, struct ck_brought *brought,
@@ -232,18 +292,29 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->elsewhere = options->elsewhere;
 	cp->write = options->write;
-	rc = open_source(cp, c, path, d);
+	rc = open_linkroot(cp, options->linkroot, d);
 	if (rc == 0)
-		rc = find_kind(cp, kinds, path, brought, d);
+		rc = ck_flat_said_check(options, d);
+	if (rc == 0)
+		rc = open_source(cp, c, path, d);
+	if (rc == 0)
+		rc = find_kind(cp, kinds, path, options, brought, d);
 	if (rc)
 		return rc;
 	c->kind = cp->format->name;
-	cp->files = ck_files_make(cp->dirfd, options->shardlinks, max_open());
-	if (!cp->files)
-		return ck_fail(d, ENOMEM, "out of memory");
+	cp->reach = (struct ck_reach){ cp->dirfd, options->shardlinks,
+				       cp->linkroot };
+	rc = make_files(cp, options);
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
 	rc = cp->format->load(cp, c, options, brought, d);
+	if (rc == 0 && !cp->format->has_sidecar)
+		rc = ck_flat_said_unread(cp, c, options, "of such a checkpoint",
+					 d);
+	if (rc == 0 && cp->elsewhere && ck_others_bring(cp, c))
+		rc = ck_fail(d, ENOMEM, "out of memory");
 	if (rc == 0 && cp->elsewhere)
-		rc = load_elsewhere(cp, c, d);
+		rc = ck_checkpoint_gather_all(cp, c, d);
 	if (rc)
 		return rc;
 	if (describe_files(cp, c))
@@ -253,8 +324,11 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return rc;
 	cp->layouts = ck_layouts_make(c);
 	cp->access = ck_access_make(c);
-	return cp->layouts && cp->access ? 0
-					 : ck_fail(d, ENOMEM, "out of memory");
+	cp->blobs = ck_blobs_make();
+	cp->undones = ck_undones_make();
+	return cp->layouts && cp->access && cp->blobs && cp->undones
+		       ? 0
+		       : ck_fail(d, ENOMEM, "out of memory");
 }
 
 int ck_checkpoint_open_as(const char *path,
@@ -268,7 +342,8 @@ int ck_checkpoint_open_as(const char *path,
 
 	if (!cp)
 		return ck_fail(d, ENOMEM, "out of memory");
-	cp->dirfd = -1;
+	cp->dirfd = cp->linkroot = -1;
+	cp->metadata_file = CK_NO_FILE;
 	pthread_mutex_init(&cp->changing, NULL);
 	pthread_mutex_init(&cp->lock, NULL);
 	rc = load(cp, path, options, kinds, &brought, d);
@@ -294,13 +369,18 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	if (!cp)
 		return;
 	ck_layouts_free(cp->layouts);
+	ck_blobs_free(cp->blobs);
+	ck_undones_free(cp->undones);
 	free(cp->access);
 	ck_catalog_put(cp->catalog);
 	ck_files_free(cp->files);
+	ck_others_free(cp->others);
 	if (cp->format)
 		cp->format->forget(cp);
 	if (cp->dirfd >= 0)
 		close(cp->dirfd);
+	if (cp->linkroot >= 0)
+		close(cp->linkroot);
 	pthread_mutex_destroy(&cp->changing);
 	pthread_mutex_destroy(&cp->lock);
 	free(cp->metadata_name);
@@ -406,8 +486,10 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 
 	if (!cp->format->write)
 		return ck_fail(d, EOPNOTSUPP,
-			       "checkpoints of format %s cannot be written",
-			       cp->format->name);
+			       "checkpoints of kind %s%s cannot be written",
+			       cp->format->name,
+			       cp->format->unwritable ? cp->format->unwritable
+						      : "");
 	if (!cp->write)
 		return ck_fail(d, EINVAL, "was not opened for writing");
 	if (c->nglobals && !keep_unknown)

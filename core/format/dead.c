@@ -7,7 +7,6 @@
  */
 #include "format_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -63,6 +62,19 @@ static struct ck_file_id id_of(const struct ck_files *files, uint32_t i)
 	return ck_files_id(files, i);
 }
 
+static void count_items(struct rows *rows, struct ck_items items)
+{
+	for (uint32_t i = 0; i < items.n; i++)
+		count_live(rows, ck_items_at(items, i));
+}
+
+static void count_boxes(struct rows *rows, const struct ck_catalog *c,
+			const struct ck_tensor *t, struct ck_item_walk *walk)
+{
+	for (uint32_t i = 0; i < t->nchunks; i++)
+		count_live(rows, ck_item_walk_to(walk, c, t->chunk + i));
+}
+
 /* Not sorted: row i is file i. */
 static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 		      const struct ck_catalog *c)
@@ -76,10 +88,18 @@ static void rows_fill(struct rows *rows, const struct ck_checkpoint *cp,
 					? 0
 					: ck_catalog_file(c, i)->size,
 		};
-	for (uint32_t i = 0; i < c->chunks.n; i++)
-		count_live(rows, ck_item_walk_to(&walk, c, i));
+	for (uint32_t i = 0; i < rows->n && cp->format->head; i++)
+		rows->list[i].live = cp->format->head(cp, i);
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		if (ck_tensor_alias_of(ck_catalog_tensor(c, i)) ==
+			    CK_NO_TENSOR &&
+		    ck_catalog_tensor(c, i)->entry.role != CK_ROLE_COPY)
+			count_boxes(rows, c, ck_catalog_tensor(c, i), &walk);
+	for (uint32_t i = 0; i < c->replicas.n; i++)
+		count_live(rows, &ck_catalog_replica(c, i)->item);
 	for (uint32_t i = 0; i < c->objects.n; i++)
-		count_live(rows, &ck_catalog_object(c, i)->item);
+		count_items(rows,
+			    ck_items_of_object(c, ck_catalog_object(c, i)));
 }
 
 /* What has this name here; zeros: nothing. */
@@ -159,36 +179,37 @@ static bool ends_with(const char *name, const char *suffix)
 	return len >= end && strcmp(name + len - end, suffix) == 0;
 }
 
+struct beside {
+	const struct ck_checkpoint *cp;
+	const struct rows *rows;
+	uint64_t *dead;
+};
+
 /* What the entry says of its inode saves most calls of stat(2). */
-static uint64_t dead_entry(const struct ck_checkpoint *cp, int fd,
-			   const struct rows *rows, const struct dirent *e)
+static int dead_entry(void *arg, const struct dirent *e)
 {
+	const struct beside *b = arg;
+	const struct ck_checkpoint *cp = b->cp;
 	struct stat st;
 
-	if (!ends_with(e->d_name, cp->format->suffix) ||
-	    is_known(rows, cp->dev, e->d_ino) ||
-	    fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-	    !S_ISREG(st.st_mode) || is_known(rows, st.st_dev, st.st_ino))
-		return 0;
-	return (uint64_t)st.st_size;
+	if (ends_with(e->d_name, cp->format->suffix) &&
+	    !is_known(b->rows, cp->dev, e->d_ino) &&
+	    fstatat(cp->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    S_ISREG(st.st_mode) && !is_known(b->rows, st.st_dev, st.st_ino))
+		*b->dead = plus(*b->dead, (uint64_t)st.st_size);
+	return 0;
 }
 
 static int dead_beside(const struct ck_checkpoint *cp, const struct rows *rows,
 		       uint64_t *dead)
 {
-	int fd = ck_open_again(cp->dirfd);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const struct dirent *e;
+	struct beside b = { cp, rows, dead };
 
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return fd < 0 ? fd : -ENOMEM;
-	}
-	for (int i = 0; i < ENTRIES_MOST && (e = readdir(dir)); i++)
-		*dead = plus(*dead, dead_entry(cp, dirfd(dir), rows, e));
-	closedir(dir);
-	return 0;
+	/* Where others are called as its files are, nobody can tell. */
+	return cp->format->suffix
+		       ? ck_dir_each((struct ck_directory){ cp->dirfd, NULL },
+				     ENTRIES_MOST, dead_entry, &b)
+		       : 0;
 }
 
 int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes)

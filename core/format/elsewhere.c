@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -19,26 +20,6 @@ enum {
 	LEVELS = 2,	      /* below the directory */
 	NAMES = 8,	      /* shown */
 	TEXT_MOST = 700,      /* bytes of a message after which none follows */
-};
-
-/* --- kinds of files ----------------------------------------------------------- */
-
-enum kind { SAVING, SAFETENSORS, BIN, TORCH, KINDS };
-
-/* The first kind of which there is a file is told. */
-static const struct {
-	enum kind kind;
-	const char *suffix;
-} suffixes[] = {
-	{ SAVING, ".distcp" },	    { SAFETENSORS, ".safetensors" },
-	{ BIN, ".bin.index.json" }, { BIN, "pytorch_model.bin" },
-	{ TORCH, ".pt" },	    { TORCH, ".pth" },
-};
-
-static const char *const words[] = {
-	[SAFETENSORS] = "safetensors, which later versions read",
-	[BIN] = "weights of transformers, which later versions read",
-	[TORCH] = "written by torch.save, which later versions read",
 };
 
 /* --- what there is -------------------------------------------------------------- */
@@ -56,7 +37,7 @@ struct search {
 	size_t n, cap;
 	unsigned entries;
 	bool is_empty;
-	char found[KINDS][NAME_MAX + 1]; /* the first file of each kind */
+	char saving[NAME_MAX + 1]; /* the first data file of DCP */
 };
 
 static bool ends_with(const char *name, const char *suffix)
@@ -68,12 +49,8 @@ static bool ends_with(const char *name, const char *suffix)
 
 static void note_file(struct search *s, const char *name)
 {
-	for (size_t i = 0; i < CK_ARRAY_SIZE(suffixes); i++) {
-		char *found = s->found[suffixes[i].kind];
-
-		if (!*found && ends_with(name, suffixes[i].suffix))
-			snprintf(found, NAME_MAX + 1, "%s", name);
-	}
+	if (!*s->saving && ends_with(name, ".distcp"))
+		snprintf(s->saving, sizeof(s->saving), "%s", name);
 }
 
 /* Where memory is short the search is a shorter one. */
@@ -122,7 +99,7 @@ static DIR *list_open(const struct search *s, const char *name)
 
 static bool is_a_checkpoint(const struct search *s, int fd)
 {
-	const struct ck_src src = { fd, NULL };
+	const struct ck_src src = { .dirfd = fd, .brief = true };
 	const struct ck_kind *kind;
 
 	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
@@ -172,19 +149,6 @@ static int place_cmp(const void *a, const void *b)
 	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
 }
 
-static void print_found(const struct search *s, struct ck_buf *text)
-{
-	for (int kind = SAVING + 1; kind < KINDS; kind++)
-		if (s->found[kind][0]) {
-			ck_buf_text(text, ", found ");
-			ck_buf_escaped(text, ck_str_from(s->found[kind]));
-			ck_buf_printf(text, ": %s", words[kind]);
-			return;
-		}
-	ck_buf_text(text, s->is_empty ? ", found nothing"
-				      : ", found nothing of a checkpoint");
-}
-
 /* "; try DIR/a, DIR/b", whole names only. */
 static void print_places(struct search *s, const char *path,
 			 struct ck_buf *text)
@@ -218,16 +182,19 @@ int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 	int rc;
 
 	search(&s);
-	if (s.found[SAVING][0]) {
+	if (s.saving[0]) {
 		ck_buf_printf(&text, "no .metadata, but ");
-		ck_buf_escaped(&text, ck_str_from(s.found[SAVING]));
+		ck_buf_escaped(&text, ck_str_from(s.saving));
 		ck_buf_text(&text, ": saving this checkpoint did not end, or "
 				   "its .metadata is on another machine");
 	} else {
 		ck_buf_text(&text, "no checkpoint known here; expected "
 				   ".metadata of "
-				   "torch.distributed.checkpoint");
-		print_found(&s, &text);
+				   "torch.distributed.checkpoint, "
+				   "safetensors, or files of torch.save");
+		ck_buf_text(&text, s.is_empty
+					   ? ", found nothing"
+					   : ", found nothing of a checkpoint");
 	}
 	print_places(&s, path, &text);
 	rc = text.err ? ck_fail(d, ENOMEM, "out of memory")
@@ -235,4 +202,56 @@ int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 	ck_buf_fini(&text);
 	search_fini(&s);
 	return rc;
+}
+
+/* --- a file ------------------------------------------------------------------------ */
+
+/* What torch.save wrote until 2017. */
+static bool is_tar(int fd)
+{
+	enum { MAGIC_AT = 257 };
+
+	char magic[5];
+
+	return ck_pread_full(fd, magic, sizeof(magic), MAGIC_AT) == 0 &&
+	       memcmp(magic, "ustar", sizeof(magic)) == 0;
+}
+
+/* What a file of which no kind is known begins with, or is called. */
+static const char *file_words(int fd, const char *name)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && st.st_size == 0)
+		return "an empty file";
+	if (strcmp(name, ".metadata") == 0 || ends_with(name, ".distcp"))
+		return "a part of a checkpoint; give its directory";
+	if (is_tar(fd))
+		return "a tar container, which is not read: load with torch "
+		       "and save again";
+	return "no checkpoint: it does not begin as files of safetensors or "
+	       "of torch.save do";
+}
+
+int ck_say_what_file(const struct ck_src *src, struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),
+					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
+					    CK_BENEATH_NO_SYMLINKS);
+
+	if (fd < 0)
+		return ck_fail(d, -fd, "%s", strerror(-fd));
+	return ck_fail(d, EBADMSG, "%s", file_words(fd, src->file));
+}
+
+/* --- files that are all lost ---------------------------------------------------------- */
+
+int ck_say_none_is_good(const struct ck_catalog *c, const char *first, size_t n,
+			struct ck_diag *d)
+{
+	struct ck_str what = c->losses[0].what;
+
+	return ck_fail(d, EBADMSG, "%s: %.*s%s", ck_show(ck_str_from(first)),
+		       (int)what.len, what.p,
+		       n > 1 ? "; no other file is any better" : "");
 }

@@ -8,6 +8,8 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/rewrite.h"
+#include "names.h"
+#include <stdatomic.h>
 
 /* The metadata, where it was brought from another host. */
 struct ck_brought {
@@ -15,11 +17,35 @@ struct ck_brought {
 	void *pages; /* said.size bytes; NULL: it is in the directory */
 };
 
+/* Bytes of a data file whose CRC-32 the file says. */
+struct ck_sum {
+	/* Constant: */
+	uint64_t fpos, len;
+	uint32_t file, crc;
+	/* Atomic: */
+	_Atomic uint32_t found; /* once it is known */
+	_Atomic bool is_known;
+};
+
+struct ck_src;
+
 struct ck_format {
 	const char *name;
-	const char *suffix; /* of the names of data files */
+	/* What of it cannot be written, behind its name; NULL where there is write, or
+	 * nothing of it can be. */
+	const char *unwritable;
+	/* Of the names of data files; NULL: others are called so, too. */
+	const char *suffix;
+	bool has_sidecar; /* one that says what flat parameters are made of is read */
+	/* Whether a file of this name may be a part of a checkpoint of it. NULL: no name
+	 * tells. */
+	bool (*is_part)(const char *name);
+	/* Whether all files of this name are read, beside those in cp->files. NULL: it is
+	 * the one that gives owner and time alone. */
+	bool (*is_read)(const char *name);
 	/* The name of the file that says what belongs to a checkpoint: a commit
-	 * renames another one over it. */
+	 * renames another one over it. NULL: it has no name of its own, and lies on
+	 * one host. */
 	const char *metadata;
 	/* None is longer: a sparse file is not read for hours. */
 	uint64_t metadata_most;
@@ -30,6 +56,21 @@ struct ck_format {
 	/* The rank that saved a data file of cp->files; CK_NO_RANK: nothing
 	 * tells. */
 	uint64_t (*rank)(const struct ck_checkpoint *cp, uint32_t file);
+	/* Bytes of a data file that belong to no item, and are of use: its header.
+	 * NULL: there are none. */
+	uint64_t (*head)(const struct ck_checkpoint *cp, uint32_t file);
+	/* Of an item that is no archive the sum that its bytes are in; NULL: they are
+	 * in none, or there are no such items. Any thread. */
+	struct ck_sum *(*sum)(const struct ck_checkpoint *cp,
+			      const struct ck_item *item);
+	/* That of the pickle of a file, which says what is in it; NULL: it has none. Is set
+	 * where sum is. */
+	struct ck_sum *(*pickle_sum)(const struct ck_checkpoint *cp,
+				     uint32_t file);
+	/* Bytes of a data file that are in sum number i of it, as an item; false: it has
+	 * no more. NULL: there are none but those of items. Any thread. */
+	bool (*record)(const struct ck_checkpoint *cp, uint32_t file, size_t i,
+		       struct ck_item *out);
 	/* Fills the catalog, which is made, but for its files, and cp->files;
 	 * finishes neither. Says which file is the metadata, by
 	 * ck_metadata_open() or ck_metadata_take(). */
@@ -45,6 +86,11 @@ struct ck_format {
 		       struct ck_diag *d);
 	/* What was written last is the metadata now. */
 	void (*switched)(struct ck_checkpoint *cp);
+	/* Of a directory that is one: 0, or what of it is not saved yet, -EBADMSG. NULL:
+	 * it is complete if it can be opened and nothing is lost. */
+	int (*complete)(const struct ck_src *src, struct ck_diag *d);
+	bool of_one_host; /* others are not looked at */
+	bool is_sure; /* nothing else looks like it: who has one below is a run */
 	/* Frees cp->own, which load() may have made. */
 	void (*forget)(struct ck_checkpoint *cp);
 };
@@ -53,9 +99,17 @@ struct ck_format {
 
 /* What is to be mounted. */
 struct ck_src {
-	int dirfd;	  /* the directory, */
-	const char *file; /* or this regular file of it, if it is not NULL */
+	int dirfd; /* the directory, */
+	struct ck_elsewhere
+		*elsewhere; /* with what others have of it; or NULL, */
+	const char *file;   /* or this regular file of it, if it is not NULL */
+	const char *kind;   /* the only one that is tried; NULL: all are */
+	bool brief; /* nobody said that it is one: only a little is looked at */
+	unsigned level; /* of directories below in which steps may be */
+	const struct ck_kinds *kinds; /* set by ck_kind_find() */
 };
+
+enum { CK_RUN_LEVELS = 2 };
 
 /* One way in which a checkpoint is recognised. */
 struct ck_kind {
@@ -66,6 +120,10 @@ struct ck_kind {
 	/* No row of any kind holds. 0, or -EBADMSG: saving one of this kind did
 	 * not end, which d says. NULL: nothing tells. */
 	int (*unfinished)(const struct ck_src *src, struct ck_diag *d);
+	/* For a person, where it does not hold: what is missing; of a directory, or
+	 * of a file. NULL: it says nothing. */
+	const char *missing;
+	bool of_file;
 };
 
 struct ck_kinds {
@@ -76,13 +134,23 @@ struct ck_kinds {
 /* All that there are, in the contract's order (section 10.1). */
 extern const struct ck_kinds ck_kinds;
 
-/* The first row that holds. -ENOENT: none does; errors of its look. */
+/* The first row that holds, of src->kind. -ENOENT: none does; errors of its look. */
 CK_MUST_USE int ck_kind_find(const struct ck_kinds *kinds,
 			     const struct ck_src *src,
 			     const struct ck_kind **out, struct ck_diag *d);
 /* After that: 0, or -EBADMSG, see ck_kind.unfinished. */
 CK_MUST_USE int ck_kind_unfinished(const struct ck_kinds *kinds,
 				   const struct ck_src *src, struct ck_diag *d);
+/* After that, with src->kind: says into d what is missing for one of that kind, and
+ * what it is. -EBADMSG. */
+CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
+				const struct ck_src *src, struct ck_diag *d);
+
+/* 1: the source is a directory that has a file called so, 0: it is none or has none; errors
+ * of its look. */
+CK_MUST_USE int ck_src_has_name(const struct ck_src *src,
+				bool (*wanted)(const char *name),
+				struct ck_diag *d);
 
 /* ck_checkpoint_open() with kinds that others have made up. */
 CK_MUST_USE int ck_checkpoint_open_as(const char *path,
@@ -91,8 +159,30 @@ CK_MUST_USE int ck_checkpoint_open_as(const char *path,
 				      struct ck_checkpoint **out,
 				      struct ck_diag *d);
 
+int ck_run_is_sure(const struct ck_src *src, struct ck_diag *d);
+int ck_run_is_here(const struct ck_src *src, struct ck_diag *d);
 int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d);
 int ck_dcp_is_unfinished(const struct ck_src *src, struct ck_diag *d);
+int ck_dcp_has_ranks(const struct ck_src *src, struct ck_diag *d);
+int ck_safetensors_has_index(const struct ck_src *src, struct ck_diag *d);
+int ck_safetensors_has_files(const struct ck_src *src, struct ck_diag *d);
+int ck_safetensors_is_file(const struct ck_src *src, struct ck_diag *d);
+int ck_torch_has_index(const struct ck_src *src, struct ck_diag *d);
+int ck_torch_has_pieces(const struct ck_src *src, struct ck_diag *d);
+int ck_torch_has_files(const struct ck_src *src, struct ck_diag *d);
+int ck_torch_is_file(const struct ck_src *src, struct ck_diag *d);
+int ck_ranks_has_family(const struct ck_src *src, struct ck_diag *d);
+
+/* --- object_value.c ----------------------------------------------------------- */
+
+/* Appends the value of a pickle as JSON, and a newline. */
+CK_MUST_USE int ck_value_json(struct ck_str pickle, struct ck_buf *out,
+			      struct ck_diag *d);
+/* The archive around the value that an object of CK_FORM_VALUE is, see
+ * ck_object_item(). */
+CK_MUST_USE int ck_value_archive(const struct ck_object *o, struct ck_buf *out,
+				 struct ck_object_gaps *gaps,
+				 struct ck_diag *d);
 
 /* What to look at. */
 struct ck_look {
@@ -100,6 +190,7 @@ struct ck_look {
 	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL: another entry's item */
 	uint32_t box;			/* of the tensor */
+	struct ck_str pickle;		/* of a CK_FORM_VALUE */
 	void *buffer;			/* NULL: not at the bytes */
 	size_t buffer_len;
 	/* fpos: in the file, of what is wrong. */
@@ -113,12 +204,22 @@ struct ck_look {
 CK_MUST_USE int ck_look_at_item(struct ck_checkpoint *cp,
 				const struct ck_look *look);
 
-extern const struct ck_format ck_format_dcp;
+extern const struct ck_format ck_format_dcp, ck_format_dcp_ranks,
+	ck_format_safetensors, ck_format_torch, ck_format_ranks, ck_format_run;
 
 /* No format knows the directory: says into d what it is, and which
  * directories below it, by `path`, are checkpoints. -EBADMSG; -ENOMEM. */
 CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 				    const char *path, struct ck_diag *d);
+
+/* The same of a file of no kind. */
+CK_MUST_USE int ck_say_what_file(const struct ck_src *src, struct ck_diag *d);
+
+/* No file of several is good: what the catalog's first line of damage says, of this
+ * file. -EBADMSG. */
+CK_MUST_USE int ck_say_none_is_good(const struct ck_catalog *c,
+				    const char *first, size_t n,
+				    struct ck_diag *d);
 
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
@@ -148,6 +249,9 @@ CK_MUST_USE int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 				 const char *name,
 				 const struct ck_brought *brought,
 				 struct ck_diag *d);
+/* The metadata is the directory. -ENOMEM; errors of stat(2). */
+CK_MUST_USE int ck_metadata_directory(struct ck_checkpoint *cp,
+				      struct ck_catalog *c);
 /* Opens it again, if it is the file that was read or switched to, else -ESTALE. */
 CK_MUST_USE int ck_metadata_open_again(const struct ck_checkpoint *cp, int *fd,
 				       struct stat *st, struct ck_diag *d);

@@ -180,7 +180,7 @@ static void log_faults(const struct ck_checkpoint *cp,
 static struct ck_located *known(struct ck_layouts *l,
 				const struct ck_catalog *c, uint32_t tensor)
 {
-	uint64_t version = ck_catalog_tensor(c, tensor)->version;
+	uint64_t version = ck_catalog_tensor(c, tensor)->facts->version;
 	struct ck_located *e;
 
 	pthread_mutex_lock(&l->lock);
@@ -223,7 +223,8 @@ static struct ck_located *enter(struct ck_checkpoint *cp,
 
 	pthread_mutex_lock(&l->lock);
 	now = ck_checkpoint_catalog(cp);
-	if (ck_catalog_tensor(now, tensor)->version == e->layout.version) {
+	if (ck_catalog_tensor(now, tensor)->facts->version ==
+	    e->layout.version) {
 		old = take_out(l, tensor, e->layout.version);
 		first = l->entries[tensor];
 		if (!first || first->layout.passing)
@@ -264,7 +265,7 @@ void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor)
 
 	pthread_mutex_lock(&l->lock);
 	now = ck_checkpoint_catalog(cp);
-	e = take_out(l, tensor, ck_catalog_tensor(now, tensor)->version);
+	e = take_out(l, tensor, ck_catalog_tensor(now, tensor)->facts->version);
 	pthread_mutex_unlock(&l->lock);
 	ck_catalog_put(now);
 	ck_located_free(e);
@@ -281,14 +282,20 @@ void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
 bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	const struct ck_item *item = &ck_catalog_object(c, object)->item;
+	struct ck_items items =
+		ck_items_of_object(c, ck_catalog_object(c, object));
+	bool faulty = __atomic_load_n(&cp->layouts->objects[object],
+				      __ATOMIC_RELAXED) == SEEN_FAULTY;
 
-	return item->err || ck_checkpoint_away(cp, item->file) ||
-	       __atomic_load_n(&cp->layouts->objects[object],
-			       __ATOMIC_RELAXED) == SEEN_FAULTY;
+	for (uint32_t i = 0; i < items.n && !faulty; i++) {
+		const struct ck_item *item = ck_items_at(items, i);
+
+		faulty = item->err || ck_checkpoint_away(cp, item->file);
+	}
+	return faulty;
 }
 
-/* Boxes that have an item at all. */
+/* Boxes that have an item of their own. */
 static uint64_t items_count(const struct ck_catalog *c)
 {
 	uint64_t n = c->objects.n;
@@ -296,8 +303,12 @@ static uint64_t items_count(const struct ck_catalog *c)
 	for (uint32_t i = 0; i < c->tensors.n; i++) {
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
+		if (t->entry.role == CK_ROLE_COPY)
+			continue;
 		for (uint32_t k = 0; k < t->nchunks; k++)
-			n += !ck_tensor_box_is_empty(t, k);
+			n += !ck_tensor_box_is_empty(t, k) &&
+			     ck_catalog_item(c, t->chunk + k)->form !=
+				     CK_FORM_WITHIN;
 	}
 	return n;
 }

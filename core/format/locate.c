@@ -156,11 +156,12 @@ static int locate_in(const struct locating *at, uint32_t k,
 	const uint64_t *known;
 
 	*extent = (struct ck_extent){ .file = item->file };
-	if (item->form == CK_FORM_ARCHIVE)
+	if (item->form == CK_FORM_ARCHIVE || item->form == CK_FORM_WITHIN)
 		return ck_archive_locate(at->cp, at->c, at->t,
 					 ck_layout_chunk(layout, k), item,
 					 extent, at->strides, d);
 	extent->pos = item->fpos;
+	extent->change = item->change;
 	known = ck_catalog_strides(at->c, chunk_of(at, k));
 	if (!known || item->form == CK_FORM_BLOB)
 		strides_dense(layout, k, at->strides);
@@ -218,7 +219,8 @@ static int locate(struct locating *at, uint32_t k)
 		l->layout.faulty = true;
 		return 0;
 	}
-	if (rc == 0 || !d.passing)
+	if ((rc == 0 || !d.passing) && at->t->entry.role != CK_ROLE_COPY &&
+	    item->form != CK_FORM_WITHIN)
 		ck_layouts_note_box(at->cp, chunk_of(at, k));
 	d.err = -rc;
 	if (rc)
@@ -318,16 +320,17 @@ static int choose(const struct ck_catalog *c, uint32_t tensor,
 	l->owner = ck_tensor_hold(t);
 	l->layout = (struct ck_layout){
 		.tensor = tensor,
-		.version = t->version,
+		.version = t->facts->version,
 		.ndim = t->ndim,
 		.dtype = t->dtype,
 		.err = t->err,
 		.faulty = t->holes || t->err,
+		.hole = c->partly ? EIO : ENODATA,
 		/* Of a tensor that cannot be served no item is looked at. */
 		.n = t->err ? 0 : t->nchunks,
 		.shape = (const uint64_t *)t->shape,
 		.boxes = ck_tensor_box(t, 0),
-		.order = t->order,
+		.order = t->facts->order,
 	};
 	return window && !t->err ? narrow(l, c, window) : 0;
 }

@@ -4,20 +4,23 @@
  * holds against what it must, and the CRC-32 of its records. A long item is
  * read forward, and the kernel is asked for what follows.
  */
+#include "blob.h"
 #include "ckptfs/value.h"
 #include "format_internal.h"
 #include "item/item.h"
 #include "item/stored.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 struct looking {
 	struct ck_checkpoint *cp;
 	const struct ck_look *look;
 	struct ck_stored item;
 	struct ck_zip_source src;
-	bool in_memory; /* places in it are none of the file */
-	bool is_other;	/* the file is another one by now */
+	bool in_memory;	      /* places in it are none of the file */
+	bool is_other;	      /* the file is another one by now */
+	struct ck_blob *blob; /* that was made, to be kept */
 };
 
 static void tell(void *ctx, uint64_t ipos, const struct ck_diag *d)
@@ -114,13 +117,21 @@ static int look_at_bytes(struct looking *l, const struct ck_zip *zip,
 	struct ck_crc_check check = {
 		.src = &l->src,
 		.zip = zip,
-		.buffer = l->look->buffer,
-		.buffer_len = l->look->buffer_len,
+		.buffer = { l->look->buffer, l->look->buffer_len },
 		.fault = tell,
 		.ctx = l,
 	};
 
-	return check.buffer ? ck_crc_check(&check, d) : 0;
+	return check.buffer.bytes ? ck_crc_check(&check, d) : 0;
+}
+
+/* rc: what it is as an archive. */
+static int look_at_blob(struct looking *l, int rc, struct ck_diag *d)
+{
+	const struct ck_blob_want box = { l->look->tensor, l->look->box };
+	uint64_t fpos;
+
+	return ck_blob_locate(l->cp, &l->item, &box, rc, &fpos, &l->blob, d);
 }
 
 static int look_at_archive(struct looking *l, struct ck_diag *d)
@@ -131,6 +142,9 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 
 	if (rc == 0)
 		rc = ck_zip_read(&l->src, &zip, d);
+	if (rc && l->look->tensor && !l->look->item->transform &&
+	    !ck_is_shortage(rc) && rc != -EREMOTE)
+		return look_at_blob(l, rc, d);
 	if (rc)
 		return rc;
 	rc = look_at_content(l, &zip, d);
@@ -142,12 +156,82 @@ static int look_at_archive(struct looking *l, struct ck_diag *d)
 	return rc;
 }
 
+/* --- bytes without an archive of their own ------------------------------------ */
+
+/* Many items may have parts of the same bytes: these are read once, mostly. */
+static int sum_take(struct looking *l, struct ck_sum *sum, uint32_t *crc)
+{
+	const struct ck_crc_buffer b = { l->look->buffer, l->look->buffer_len };
+	int rc;
+
+	if (atomic_load(&sum->is_known)) {
+		*crc = atomic_load(&sum->found);
+		return 0;
+	}
+	l->src = ck_source_stored(&l->item);
+	rc = ck_crc_take(&l->src, 0, sum->len, &b, crc);
+	if (rc)
+		return rc;
+	atomic_store(&sum->found, *crc);
+	atomic_store(&sum->is_known, true);
+	return 0;
+}
+
+static int sum_compare(struct looking *l, struct ck_sum *sum, const char *what,
+		       struct ck_diag *d)
+{
+	uint32_t crc;
+	int rc;
+
+	if (!sum)
+		return 0;
+	l->item.fpos = sum->fpos;
+	l->item.length = sum->len;
+	rc = sum_take(l, sum, &crc);
+	if (rc)
+		return ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc));
+	if (crc == sum->crc)
+		return 0;
+	(void)ck_differs(d, EIO, ck_shown("%08" PRIx32, sum->crc),
+			 ck_shown("%08" PRIx32, crc), "%s", what);
+	tell(l, 0, d);
+	return 0;
+}
+
+/* Its own, if it has bytes of its own, and that of the pickle which says what they are. */
+static int look_at_sums(struct looking *l, bool own, struct ck_diag *d)
+{
+	const struct ck_format *format = l->cp->format;
+	const struct ck_item *item = l->look->item;
+	int rc = 0;
+
+	if (!l->look->buffer || !format->sum)
+		return 0;
+	if (own)
+		rc = sum_compare(l, format->sum(l->cp, item),
+				 "its storage has another CRC-32", d);
+	if (rc == 0)
+		rc = sum_compare(l, format->pickle_sum(l->cp, item->file),
+				 "data.pkl of its file has another CRC-32", d);
+	return rc;
+}
+
+/* Can it be shown? */
+static int look_at_pickle(struct ck_str pickle, struct ck_diag *d)
+{
+	struct ck_buf json = { 0 };
+	int rc = ck_value_json(pickle, &json, d);
+
+	ck_buf_fini(&json);
+	return rc;
+}
+
 int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 {
 	const struct ck_item *chunk = look->item;
 	struct looking l;
 	struct ck_diag d = { 0 };
-	int rc;
+	int rc, found;
 
 	do {
 		l = (struct looking){ .cp = cp, .look = look };
@@ -155,13 +239,20 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 		if (rc)
 			break;
 		l.item.ahead = look->buffer ? ck_max(chunk->fpos, 1) : 0;
-		/* Of others nothing but their place can be wrong. */
 		if (chunk->form == CK_FORM_ARCHIVE)
 			rc = look_at_archive(&l, &d);
+		else if (chunk->form == CK_FORM_VALUE)
+			rc = look_at_pickle(look->pickle, &d);
+		else
+			rc = look_at_sums(&l, true, &d);
+		if (rc == 0 && chunk->form == CK_FORM_VALUE)
+			rc = look_at_sums(&l, false, &d);
 		if (l.is_other) /* which is told in place of the rest */
 			rc = ck_fail(&d, ESTALE, "its file: %s",
 				     strerrordesc_np(ESTALE));
+		found = rc;
 		rc = ck_stored_put(&l.item, rc, &d);
+		ck_blobs_keep(cp, l.blob, rc == found && !l.item.again);
 	} while (l.item.again);
 	if (ck_is_shortage(rc) || rc == -EREMOTE)
 		return rc;
@@ -210,6 +301,7 @@ int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
 	struct printing p = { cp, c, ck_catalog_object(c, object), name, out };
 	struct ck_look look = { .catalog = c,
 				.item = &p.o->item,
+				.pickle = p.o->pickle,
 				.fault = print_fault,
 				.ctx = &p };
 	struct ck_fault f;

@@ -4,7 +4,9 @@
  * that is another one when the checkpoint was saved anew. Which file that is,
  * and what it says, the format knows.
  */
-#include "format_internal.h"
+#include "ckptfs/memory.h"
+#include "ckptfs/reach.h"
+#include "gather.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +40,11 @@ static const char *open_error(int err)
 	switch (err) {
 	case ELOOP:
 		return "is a symbolic link; option shardlinks=beneath follows "
-		       "those that stay in the checkpoint";
-	case EXDEV: return "leads out of the checkpoint";
+		       "those that stay in the checkpoint, linkroot=DIR also "
+		       "those that lead to a file beneath DIR";
+	case EXDEV:
+		return "leads out of the checkpoint; option linkroot=DIR follows "
+		       "those that lead to a file beneath DIR";
 	default: return strerror(err);
 	}
 }
@@ -47,6 +52,7 @@ static const char *open_error(int err)
 static int set_name(struct ck_checkpoint *cp, const char *name,
 		    struct ck_diag *d)
 {
+	free(cp->metadata_name);
 	cp->metadata_name = strdup(name);
 	return cp->metadata_name ? 0 : ck_fail(d, ENOMEM, "out of memory");
 }
@@ -54,8 +60,9 @@ static int set_name(struct ck_checkpoint *cp, const char *name,
 static int open_as(const struct ck_checkpoint *cp, enum ck_beneath how,
 		   int *out, struct stat *st, struct ck_diag *d)
 {
-	ck_auto_fd int fd = ck_open_beneath(
-		cp->dirfd, ck_str_from(cp->metadata_name), OPEN_FLAGS, how);
+	const struct ck_reach reach = { cp->dirfd, how, cp->linkroot };
+	ck_auto_fd int fd = ck_open_reached(
+		&reach, ck_str_from(cp->metadata_name), OPEN_FLAGS);
 
 	if (fd < 0)
 		return ck_fail(d, -fd, "%s: %s", shown(cp), open_error(-fd));
@@ -90,6 +97,34 @@ int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
+int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
+			   const struct ck_dir_names *names,
+			   const struct ck_format_options *options,
+			   struct ck_diag *d)
+{
+	const struct ck_brought nothing = { 0 };
+	int first = -ESTALE;
+
+	if (cp->elsewhere)
+		return 0;
+	if (names->n == 0)
+		return ck_fail(d, ESTALE, "its files were removed just now");
+	for (size_t i = 0; i < names->n; i++) {
+		struct ck_diag other = { 0 };
+		int fd, rc = ck_metadata_open(cp, c, names->all[i], options,
+					      &nothing, &fd, i ? &other : d);
+
+		if (rc == 0) {
+			close(fd);
+			return 0;
+		}
+		if (ck_is_shortage(rc))
+			return ck_fail(d, -rc, "%s", strerror(-rc));
+		first = i ? first : rc;
+	}
+	return first;
+}
+
 int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const char *name, const struct ck_brought *brought,
 		     struct ck_diag *d)
@@ -105,6 +140,132 @@ int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 				      .st_mtim = said->mtime };
 	ck_files_show_as(cp->files, (struct ck_ids){ said->uid, said->gid });
 	return set_name(cp, name, d);
+}
+
+/* All or an error, also if somebody writes meanwhile. */
+static int read_same(int fd, const struct stat *st, void *to)
+{
+	int rc = ck_pread_full(fd, to, (size_t)st->st_size, 0);
+	struct stat after;
+
+	if (rc)
+		return rc;
+	if (fstat(fd, &after))
+		return -errno;
+	return ck_metadata_is_same(&after, st) ? 0 : -ESTALE;
+}
+
+int ck_metadata_text_read(int fd, const struct stat *st, const char *name,
+			  uint64_t most, struct ck_metadata_text *out,
+			  struct ck_diag *d)
+{
+	int rc;
+
+	if ((uint64_t)st->st_size > most)
+		return ck_fail(d, EBADMSG,
+			       "%s: %ju bytes, expected at most %ju",
+			       ck_show(ck_str_from(name)),
+			       (uintmax_t)st->st_size, (uintmax_t)most);
+	out->len = (size_t)st->st_size;
+	out->pages = ck_pages_alloc(out->len);
+	if (!out->pages)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = read_same(fd, st, out->pages);
+	return rc ? ck_fail(d, -rc, "%s: %s", ck_show(ck_str_from(name)),
+			    strerror(-rc))
+		  : 0;
+}
+
+int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
+		     const char *name, uint64_t most,
+		     const struct ck_format_options *options,
+		     struct ck_metadata_text *out, struct ck_diag *d)
+{
+	struct ck_brought brought = { 0 };
+	ck_auto_fd int fd = -1;
+	int rc = 0;
+
+	if (cp->elsewhere)
+		rc = cp->elsewhere->metadata(cp->elsewhere, ck_str_from(name),
+					     most, &brought.said,
+					     &brought.pages, d);
+	if (rc == 0 && brought.pages) {
+		*out = (struct ck_metadata_text){ brought.pages,
+						  (size_t)brought.said.size };
+		cp->metadata_far = true;
+		return ck_metadata_take(cp, c, name, &brought, d);
+	}
+	if (rc == 0)
+		rc = ck_metadata_open(cp, c, name, options, &brought, &fd, d);
+	return rc ? rc
+		  : ck_metadata_text_read(fd, &cp->metadata, name, most, out,
+					  d);
+}
+
+int ck_metadata_text_of(int fd, const char *name, uint64_t most,
+			struct ck_metadata_text *out, struct ck_diag *d)
+{
+	const char *shows = ck_show(ck_str_from(name));
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, "%s: %s", shows, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return ck_fail(d, EBADMSG, "%s: is no regular file", shows);
+	return ck_metadata_text_read(fd, &st, name, most, out, d);
+}
+
+/* Of this host. */
+static int read_here(const struct ck_checkpoint *cp, const char *name,
+		     uint64_t most, struct ck_metadata_text *out,
+		     struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_reached(&cp->reach, ck_str_from(name),
+					    OPEN_FLAGS);
+
+	return fd < 0 ? ck_fail(d, -fd, "%s: %s", ck_show(ck_str_from(name)),
+				open_error(-fd))
+		      : ck_metadata_text_of(fd, name, most, out, d);
+}
+
+int ck_metadata_read_other(const struct ck_checkpoint *cp, const char *name,
+			   uint64_t most, struct ck_metadata_text *out,
+			   struct ck_diag *d)
+{
+	struct ck_file_info said = { 0 };
+	int rc = 0;
+
+	if (cp->elsewhere)
+		rc = cp->elsewhere->text(cp->elsewhere, ck_str_from(name), most,
+					 &said, &out->pages, d);
+	if (rc == 0 && out->pages) {
+		out->len = (size_t)said.size;
+		return 0;
+	}
+	return rc ? rc : read_here(cp, name, most, out, d);
+}
+
+void ck_metadata_text_fini(struct ck_metadata_text *text)
+{
+	if (text->pages)
+		ck_pages_free(text->pages, text->len);
+	*text = (struct ck_metadata_text){ 0 };
+}
+
+int ck_metadata_directory(struct ck_checkpoint *cp, struct ck_catalog *c)
+{
+	struct ck_file_access now = { 0 };
+	struct stat *st = &cp->metadata;
+	int rc = set_name(cp, ".", NULL);
+
+	if (rc == 0 && fstat(cp->dirfd, st))
+		rc = -errno;
+	if (rc)
+		return rc;
+	ck_file_access_note(&now, st, cp->dirfd, ".", 0);
+	c->meta = (struct ck_attr){ st->st_mtim, now.mode, now.uid, now.gid };
+	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
+	return 0;
 }
 
 int ck_metadata_open_again(const struct ck_checkpoint *cp, int *fd,
@@ -129,7 +290,9 @@ int ck_metadata_changed(const struct ck_checkpoint *cp, const struct stat *was)
 		return ck_metadata_changed_far(cp);
 	if (fstatat(cp->dirfd, cp->metadata_name, &st, 0))
 		return -errno;
-	if (!ck_metadata_is_same(&st, was))
+	/* What comes and goes in a directory makes no other of it. */
+	if (S_ISDIR(was->st_mode) ? st.st_ino != was->st_ino
+				  : !ck_metadata_is_same(&st, was))
 		return 1;
 	ck_access_note_metadata(cp, &st);
 	return 0;

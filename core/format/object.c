@@ -2,7 +2,7 @@
 /*
  * object: an entry that is no tensor is one torch.save archive: its item.
  * data.pkl of it is the value; what tensors inside it hold lies in other
- * records and is not looked at.
+ * records and is not looked at. Or it is a value of a larger pickle, and its own is in the catalog.
  */
 #include "format_internal.h"
 #include "item/item.h"
@@ -47,7 +47,7 @@ static void name_fault(const struct ck_catalog *c, uint32_t object,
 			       ck_show(ck_catalog_file(c, o->item.file)->path),
 			       (unsigned long long)o->item.fpos);
 	ck_diag_prefix(d, "%s",
-		       ck_show(ck_object_names(c, o->entry.number)->name));
+		       ck_show(ck_object_names(c, o->entry.number).name));
 }
 
 int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
@@ -60,7 +60,7 @@ int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 		return -chunk->err;
 	*out = (struct ck_object_place){ chunk->file, chunk->fpos,
 					 chunk->length };
-	return chunk->transform ? 0 : 1;
+	return chunk->transform || chunk->form == CK_FORM_VALUE ? 0 : 1;
 }
 
 static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
@@ -87,28 +87,9 @@ static int item_read(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	return rc;
 }
 
-int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
-		   struct ck_buf *out, struct ck_diag *d)
+static int look(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		uint32_t object, struct ck_diag *d)
 {
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	ck_auto_free void *bytes = NULL;
-	size_t len;
-	int rc = item_read(cp, c, object, &bytes, &len, d);
-
-	if (rc == 0) {
-		ck_buf_add(out, bytes, len);
-		if (out->err)
-			rc = ck_fail(d, ENOMEM, "out of memory");
-	}
-	ck_checkpoint_learn(cp);
-	if (rc)
-		name_fault(c, object, d);
-	return rc;
-}
-
-int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_stored item;
 	int rc;
 
@@ -118,6 +99,60 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 			break;
 		rc = ck_stored_put(&item, 0, d);
 	} while (item.again);
+	return rc;
+}
+
+/* What was read of a file is good as long as it is that file. */
+static int value_item(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      uint32_t object, struct ck_buf *out,
+		      struct ck_object_gaps *gaps, struct ck_diag *d)
+{
+	int rc = look(cp, c, object, d);
+
+	return rc ? rc
+		  : ck_value_archive(ck_catalog_object(c, object), out, gaps,
+				     d);
+}
+
+static int stored_item(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		       uint32_t object, struct ck_buf *out, struct ck_diag *d)
+{
+	ck_auto_free void *bytes = NULL;
+	size_t len;
+	int rc = item_read(cp, c, object, &bytes, &len, d);
+
+	if (rc)
+		return rc;
+	ck_buf_add(out, bytes, len);
+	return out->err ? ck_fail(d, ENOMEM, "out of memory") : 0;
+}
+
+static bool is_value(const struct ck_catalog *c, uint32_t object)
+{
+	return ck_catalog_object(c, object)->item.form == CK_FORM_VALUE;
+}
+
+int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
+		   struct ck_buf *out, struct ck_object_gaps *gaps,
+		   struct ck_diag *d)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	int rc;
+
+	*gaps = (struct ck_object_gaps){ 0 };
+	rc = is_value(c, object) ? value_item(cp, c, object, out, gaps, d)
+				 : stored_item(cp, c, object, out, d);
+	ck_checkpoint_learn(cp);
+	if (rc)
+		name_fault(c, object, d);
+	return rc;
+}
+
+int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	int rc = look(cp, c, object, d);
+
 	ck_checkpoint_learn(cp);
 	if (rc)
 		name_fault(c, object, d);
@@ -152,6 +187,15 @@ static void cut(struct ck_buf *out, size_t len)
 	out->data[len] = '\0';
 }
 
+static int value_json(struct ck_checkpoint *cp, const struct ck_catalog *c,
+		      uint32_t object, struct ck_buf *out, struct ck_diag *d)
+{
+	int rc = look(cp, c, object, d);
+
+	return rc ? rc
+		  : ck_value_json(ck_catalog_object(c, object)->pickle, out, d);
+}
+
 static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		     uint32_t object, struct ck_buf *out, struct ck_diag *d)
 {
@@ -159,6 +203,8 @@ static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	struct ck_stored item;
 	int rc;
 
+	if (is_value(c, object))
+		return value_json(cp, c, object, out, d);
 	do {
 		cut(out, begin);
 		rc = stored_get(cp, c, object, &item, d);

@@ -63,198 +63,13 @@ int ck_catalog_text_add(struct ck_catalog *c, struct ck_str s,
 	return out->p ? 0 : -ENOMEM;
 }
 
-/* The key is copied; *e is what the row has. */
-static int entry_add(struct ck_catalog *c, struct ck_entry_id id,
-		     struct ck_str key, struct ck_entry *e)
+int ck_catalog_entry_add(struct ck_catalog *c, struct ck_entry_id id,
+			 struct ck_str key, struct ck_entry *e)
 {
 	int rc = ck_catalog_text_add(c, key, &e->key);
 
 	e->number = id.i;
 	return rc ? rc : ck_listing_add(c->caps->listing, id, e->key);
-}
-
-/* Neighbours nearly always have the same dtype: one copy of its name. */
-static int dtype_name_add(struct ck_catalog *c, struct ck_str dtype,
-			  struct ck_str *out)
-{
-	if (c->tensors.n) {
-		struct ck_str last =
-			ck_catalog_tensor(c, c->tensors.n - 1)->dtype_name;
-
-		if (ck_str_eq(last, dtype)) {
-			*out = last;
-			return 0;
-		}
-	}
-	return ck_catalog_text_add(c, dtype, out);
-}
-
-/* Numbers that stay where they are. */
-static int64_t *numbers_copy(struct ck_catalog *c, const int64_t *from,
-			     size_t n)
-{
-	int64_t *to = ck_arena_alloc(&c->text, n * sizeof(*to));
-
-	if (to && n)
-		memcpy(to, from, n * sizeof(*to));
-	return to;
-}
-
-int ck_catalog_tensor_add(struct ck_catalog *c, struct ck_str key,
-			  struct ck_str dtype, uint32_t ndim,
-			  const int64_t *shape)
-{
-	struct ck_tensor t = {
-		.chunk = c->chunks.n,
-		.ndim = ndim,
-		.alias_of = CK_NO_TENSOR,
-	};
-	int rc;
-
-	if (ck_str_starts(dtype, CK_STR("torch.")))
-		dtype = (struct ck_str){ dtype.p + 6, dtype.len - 6 };
-	t.dtype = ck_dtype_by_name(dtype);
-	t.shape = numbers_copy(c, shape, ndim);
-	if (!t.shape)
-		return -ENOMEM;
-	rc = dtype_name_add(c, dtype, &t.dtype_name);
-	if (rc == 0)
-		rc = entry_add(c, (struct ck_entry_id){ c->tensors.n, false },
-			       key, &t.entry);
-	if (rc == 0)
-		rc = ck_rows_add(&c->tensors, &t);
-	if (rc)
-		return rc;
-	c->caps->last = ck_catalog_own_tensor(c, c->tensors.n - 1);
-	c->caps->room = 0;
-	return ck_catalog_chunks_expect(c, 0);
-}
-
-int ck_catalog_tensor_fault(struct ck_catalog *c, int err, const char *why)
-{
-	struct ck_tensor *t = c->caps->last;
-
-	t->err = (uint16_t)err;
-	return ck_catalog_text_add(c, ck_str_from(why), &t->fault);
-}
-
-void ck_catalog_tensor_kind(struct ck_catalog *c, uint8_t kind)
-{
-	c->caps->last->kind = kind;
-}
-
-/* Neighbours often have the same: one copy of it. */
-int ck_catalog_tensor_sharding(struct ck_catalog *c,
-			       const struct ck_sharding *sharding)
-{
-	const struct ck_sharding *last = c->caps->sharding;
-
-	if (sharding->ndim == 0)
-		return -EINVAL;
-	if (!last || !ck_sharding_is_same(last, sharding))
-		last = ck_sharding_copy(&c->text, sharding);
-	if (!last)
-		return -ENOMEM;
-	c->caps->sharding = c->caps->last->sharding = last;
-	return 0;
-}
-
-static bool is_same_item(const struct ck_item *a, const struct ck_item *b)
-{
-	return a->file == b->file && a->fpos == b->fpos &&
-	       a->length == b->length && a->form == b->form &&
-	       a->transform == b->transform;
-}
-
-static bool has_same_strides(const struct ck_catalog *c, uint32_t ndim,
-			     uint32_t a, uint32_t b)
-{
-	const uint64_t *x = ck_catalog_strides(c, a);
-	const uint64_t *y = ck_catalog_strides(c, b);
-
-	return x && y ? memcmp(x, y, ndim * sizeof(*x)) == 0 : x == y;
-}
-
-static bool is_same_tensor(const struct ck_catalog *c,
-			   const struct ck_tensor *a, const struct ck_tensor *b)
-{
-	size_t dims = a->ndim * sizeof(*a->shape);
-	bool same = ck_str_eq(a->dtype_name, b->dtype_name) &&
-		    a->ndim == b->ndim && a->nchunks == b->nchunks &&
-		    memcmp(a->shape, b->shape, dims) == 0 &&
-		    memcmp(a->boxes, b->boxes, 2 * dims * a->nchunks) == 0;
-
-	for (uint32_t i = 0; same && i < a->nchunks; i++)
-		same = is_same_item(ck_catalog_item(c, a->chunk + i),
-				    ck_catalog_item(c, b->chunk + i)) &&
-		       has_same_strides(c, a->ndim, a->chunk + i, b->chunk + i);
-	return same;
-}
-
-int ck_catalog_tensor_alias(struct ck_catalog *c, uint32_t of)
-{
-	struct ck_tensor *t = c->caps->last;
-	const struct ck_tensor *other;
-
-	if (of >= t->entry.number || t->alias_of != CK_NO_TENSOR)
-		return -EINVAL;
-	other = ck_catalog_tensor(c, of);
-	if (!is_same_tensor(c, t, other))
-		return -EINVAL;
-	if (other->alias_of != CK_NO_TENSOR)
-		of = other->alias_of;
-	t->alias_of = of;
-	ck_catalog_own_tensor(c, of)->naliases++;
-	return 0;
-}
-
-/* Boxes move where there is room for n of them. */
-static int boxes_move(struct ck_catalog *c, uint64_t n)
-{
-	struct ck_tensor *t = c->caps->last;
-	size_t box = (size_t)2 * t->ndim * sizeof(int64_t), bytes;
-	int64_t *boxes = ck_mul(&bytes, n, box)
-				 ? ck_arena_alloc(&c->text, bytes)
-				 : NULL;
-
-	if (!boxes)
-		return -ENOMEM;
-	if (t->nchunks && box)
-		memcpy(boxes, t->boxes, t->nchunks * box);
-	t->boxes = boxes;
-	c->caps->boxes = boxes;
-	c->caps->room = n;
-	return 0;
-}
-
-int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n)
-{
-	/* There is something to point at without any. */
-	return n <= c->caps->room && c->caps->last->boxes ? 0
-							  : boxes_move(c, n);
-}
-
-int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
-			 const int64_t *len, const struct ck_item *chunk)
-{
-	struct ck_tensor *t = c->caps->last;
-	uint64_t room = c->caps->room;
-	int64_t *box;
-	int rc = 0;
-
-	if (t->nchunks == room)
-		rc = boxes_move(c, ck_max(4, 2 * room));
-	if (rc == 0)
-		rc = ck_rows_add(&c->chunks, chunk);
-	if (rc)
-		return rc;
-	box = c->caps->boxes + (size_t)t->nchunks * 2 * t->ndim;
-	if (t->ndim) {
-		memcpy(box, off, t->ndim * sizeof(*off));
-		memcpy(box + t->ndim, len, t->ndim * sizeof(*len));
-	}
-	t->nchunks++;
-	return 0;
 }
 
 int ck_catalog_strides_add(struct ck_catalog *c, const uint64_t *strides)
@@ -275,6 +90,16 @@ int ck_catalog_strides_add(struct ck_catalog *c, const uint64_t *strides)
 	return 0;
 }
 
+int ck_catalog_within_add(struct ck_catalog *c, uint32_t of, uint64_t first)
+{
+	if (ROOM(c, within, c->nwithin, 1))
+		return -ENOMEM;
+	c->within[c->nwithin++] = (struct ck_within){ .chunk = c->chunks.n - 1,
+						      .of = of,
+						      .first = first };
+	return 0;
+}
+
 int ck_catalog_replica_add(struct ck_catalog *c, const struct ck_item *item)
 {
 	struct ck_replica r = { .chunk = c->chunks.n - 1, .item = *item };
@@ -286,19 +111,73 @@ int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 			  const struct ck_item *item)
 {
 	struct ck_object o = { .item = *item };
-	int rc = entry_add(c, (struct ck_entry_id){ c->objects.n, true }, key,
-			   &o.entry);
+	int rc = ck_catalog_entry_add(
+		c, (struct ck_entry_id){ c->objects.n, true }, key, &o.entry);
 
 	return rc ? rc : ck_rows_add(&c->objects, &o);
 }
 
-struct ck_path_part *ck_catalog_path_add(struct ck_catalog *c, uint32_t n)
+/* What ranks have is nearly always the same: one copy of it. */
+static int pickle_add(struct ck_catalog *c, struct ck_object *o,
+		      struct ck_str pickle)
+{
+	if (o->entry.role == CK_ROLE_COPY && o->entry.of_object) {
+		o->pickle = ck_catalog_object(c, o->entry.of)->pickle;
+		if (ck_str_eq(o->pickle, pickle))
+			return 0;
+	}
+	return ck_catalog_text_add(c, pickle, &o->pickle);
+}
+
+int ck_catalog_object_value(struct ck_catalog *c, struct ck_str pickle,
+			    const struct ck_item *storages, uint32_t n)
+{
+	struct ck_object *o = ck_catalog_own_object(c, c->objects.n - 1);
+	uint64_t bytes = pickle.len;
+	struct ck_item *items;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!ck_add(&bytes, bytes, storages[i].length) ||
+		    bytes > INT64_MAX)
+			return -EINVAL;
+	if (o->item.form != CK_FORM_VALUE || n == UINT32_MAX)
+		return -EINVAL;
+	items = ck_arena_alloc(&c->text, (n + 1UL) * sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	rc = pickle_add(c, o, pickle);
+	if (rc)
+		return rc;
+	items[0] = o->item;
+	if (n)
+		memcpy(items + 1, storages, n * sizeof(*items));
+	o->items = items;
+	o->nitems = n + 1;
+	return 0;
+}
+
+/* That was added to the listing last. */
+static struct ck_entry *last_entry(struct ck_catalog *c)
 {
 	const struct ck_listing *l = c->listing;
 	struct ck_entry_id id = l->entries[l->n - 1];
-	struct ck_entry *e = id.is_object
-				     ? &ck_catalog_own_object(c, id.i)->entry
-				     : &ck_catalog_own_tensor(c, id.i)->entry;
+
+	return id.is_object ? &ck_catalog_own_object(c, id.i)->entry
+			    : &ck_catalog_own_tensor(c, id.i)->entry;
+}
+
+void ck_catalog_path_is_key(struct ck_catalog *c)
+{
+	struct ck_entry *e = last_entry(c);
+
+	e->path = NULL;
+	e->nparts = 1;
+}
+
+struct ck_path_part *ck_catalog_path_add(struct ck_catalog *c, uint32_t n)
+{
+	struct ck_entry *e = last_entry(c);
 	struct ck_path_part *path = ck_arena_alloc(&c->text, n * sizeof(*path));
 
 	if (!path)
@@ -325,6 +204,39 @@ int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name)
 	if (rc == 0)
 		c->globals[c->nglobals++] = text;
 	return rc;
+}
+
+int ck_catalog_loss_add(struct ck_catalog *c, const struct ck_loss *loss)
+{
+	struct ck_loss copy = *loss;
+
+	if (ROOM(c, losses, c->nlosses, 1) ||
+	    ck_catalog_text_add(c, loss->name, &copy.name) ||
+	    ck_catalog_text_add(c, loss->what, &copy.what))
+		return -ENOMEM;
+	c->losses[c->nlosses++] = copy;
+	return 0;
+}
+
+static int note_add(struct ck_catalog *c, const char *line, bool doubt)
+{
+	struct ck_str text;
+
+	if (ROOM(c, notes, c->nnotes, 1) ||
+	    ck_catalog_text_add(c, ck_str_from(line), &text))
+		return -ENOMEM;
+	c->notes[c->nnotes++] = (struct ck_catalog_note){ text, doubt };
+	return 0;
+}
+
+int ck_catalog_note_add(struct ck_catalog *c, const char *line)
+{
+	return note_add(c, line, false);
+}
+
+int ck_catalog_doubt_add(struct ck_catalog *c, const char *line)
+{
+	return note_add(c, line, true);
 }
 
 /* The number of descriptors already known, 0 if there is none. */
@@ -388,14 +300,24 @@ static void globals_finish(struct ck_catalog *c)
 #define TRIM(c, array, count)                                                  \
 	((c)->array = ck_trim((c)->array, count, sizeof(*(c)->array)))
 
+void ck_catalog_caps_free(struct ck_catalog *c)
+{
+	if (c->caps)
+		ck_facts_met_fini(&c->caps->met);
+	free(c->caps);
+	c->caps = NULL;
+}
+
 static void trim(struct ck_catalog *c)
 {
 	TRIM(c, strided, c->nstrided);
+	TRIM(c, within, c->nwithin);
 	TRIM(c, strides, c->nstrides);
 	TRIM(c, transforms, c->ntransforms);
 	TRIM(c, globals, c->nglobals);
-	free(c->caps);
-	c->caps = NULL;
+	TRIM(c, losses, c->nlosses);
+	TRIM(c, notes, c->nnotes);
+	ck_catalog_caps_free(c);
 }
 
 int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)

@@ -31,6 +31,14 @@ static bool is_newer(struct timespec a, struct timespec b)
 				    : a.tv_nsec > b.tv_nsec;
 }
 
+static uint32_t file_of(struct ck_items items, uint32_t i,
+			struct ck_item_walk *walk)
+{
+	if (items.own || items.are_files)
+		return ck_items_file(items, i);
+	return ck_item_walk_to(walk, items.of, items.chunk + i)->file;
+}
+
 struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 			       struct ck_items items)
 {
@@ -41,11 +49,7 @@ struct ck_attr ck_catalog_attr(const struct ck_catalog *c,
 
 	attr.mode = c->meta.mode & c->dir_mode & 0444;
 	for (uint32_t i = 0; i < items.n; i++) {
-		const struct ck_item *item =
-			items.one ? items.one
-				  : ck_item_walk_to(&walk, items.of,
-						    items.chunk + i);
-		uint32_t number = item->file;
+		uint32_t number = file_of(items, i, &walk);
 		const struct ck_data_file *file;
 
 		if (number == last || number >= c->files.n)
@@ -70,20 +74,22 @@ static bool is_shown(const struct ck_attr *attr, mode_t mode,
 }
 
 /* A row that stays as it is stays shared. */
-int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor)
+int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor,
+			    struct ck_facts_met *met)
 {
 	const struct ck_tensor *old = ck_catalog_tensor(c, tensor);
+	struct ck_tensor_facts facts = *old->facts;
 	struct ck_attr attr = ck_catalog_attr(c, ck_items_of_tensor(c, old));
 	struct ck_tensor *t;
 
-	if (is_shown(&attr, old->mode, old->mtime))
+	if (is_shown(&attr, facts.mode, facts.mtime))
 		return 0;
 	t = ck_catalog_own_tensor(c, tensor);
 	if (!t)
 		return -ENOMEM;
-	t->mode = attr.mode;
-	t->mtime = attr.mtime;
-	return 0;
+	facts.mode = attr.mode;
+	facts.mtime = attr.mtime;
+	return ck_tensor_facts_set(t, &facts, met);
 }
 
 int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object)
@@ -104,11 +110,13 @@ int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object)
 
 int ck_catalog_access_renew(struct ck_catalog *next)
 {
+	struct ck_facts_met met = { 0 };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < next->tensors.n && rc == 0; i++)
 		if (ck_catalog_tensor(next, i)->entry.key.p)
-			rc = ck_catalog_tensor_renew(next, i);
+			rc = ck_catalog_tensor_renew(next, i, &met);
+	ck_facts_met_fini(&met);
 	for (uint32_t i = 0; i < next->objects.n && rc == 0; i++)
 		if (ck_catalog_object(next, i)->entry.key.p)
 			rc = ck_catalog_object_renew(next, i);

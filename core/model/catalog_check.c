@@ -36,10 +36,14 @@ enum { STEPS_FOR_EACH = 64 };
 /* Dimensions of a list shown in a fault. */
 enum { DIMS_SHOWN = 8 };
 
+static const uint32_t few_sorted[] = { 0, 1, 2,	 3,  4,	 5,  6,	 7,
+				       8, 9, 10, 11, 12, 13, 14, 15 };
+
 struct check {
 	struct ck_catalog *c;
 	struct ck_tiling tiling;
 	uint64_t shared;
+	struct ck_tensor_facts facts; /* of the tensor, from now on */
 };
 
 /* --- faults of a tensor ------------------------------------------------------------ */
@@ -115,7 +119,7 @@ static void shape_check(struct ck_tensor *t, uint64_t *numel, struct fault *f)
 {
 	const int64_t *shape = t->shape;
 	const struct ck_dtype *dtype = ck_dtype_at(t->dtype);
-	const char *name = ck_show(t->dtype_name);
+	const char *name = ck_show(t->facts->dtype_name);
 	uint64_t nbytes;
 
 	if (t->ndim > CK_MAX_DIMS)
@@ -152,7 +156,7 @@ static bool is_inside(const int64_t *box, const int64_t *shape, uint32_t ndim)
 static uint64_t boxes_check(struct check *k, const struct ck_tensor *t,
 			    struct fault *f)
 {
-	const uint32_t *order = t->order;
+	const uint32_t *order = k->facts.order;
 	const int64_t *shape = t->shape;
 	uint64_t sum = 0, v;
 
@@ -205,7 +209,7 @@ static void tiles_check(struct check *k, struct ck_tensor *t, uint64_t numel,
 		return;
 	case CK_TILING_DISJOINT: break;
 	}
-	t->holes = sum < numel;
+	t->holes = sum < numel && t->entry.role == CK_ROLE_WHOLE;
 }
 
 static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
@@ -218,8 +222,8 @@ static int fault_store(struct ck_catalog *c, struct ck_tensor *t,
 		c, (struct ck_str){ f->text.data, f->text.len }, &t->fault);
 }
 
-/* Which of the tensor's boxes come first, into `order`. */
-static void order_make(struct check *k, struct ck_tensor *t, uint32_t *order)
+/* Which of the tensor's boxes come first, into the tiling's index. */
+static void order_find(struct check *k, const struct ck_tensor *t)
 {
 	struct ck_tiling *tiling = &k->tiling;
 
@@ -230,9 +234,37 @@ static void order_make(struct check *k, struct ck_tensor *t, uint32_t *order)
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		tiling->index[i] = i;
 	ck_tiling_sort(tiling);
+}
+
+static void order_take(struct check *k, const struct ck_tensor *t,
+		       uint32_t *order)
+{
 	if (t->nchunks)
-		memcpy(order, tiling->index, t->nchunks * sizeof(*order));
-	t->order = order;
+		memcpy(order, k->tiling.index, t->nchunks * sizeof(*order));
+	k->facts.order = order;
+}
+
+/* Few boxes that come in their order have it in common with all others that do. */
+static bool has_few_sorted(const struct check *k, const struct ck_tensor *t)
+{
+	if (t->nchunks > CK_ARRAY_SIZE(few_sorted))
+		return false;
+	return memcmp(k->tiling.index, few_sorted,
+		      t->nchunks * sizeof(few_sorted[0])) == 0;
+}
+
+static int order_make(struct check *k, const struct ck_tensor *t)
+{
+	uint32_t *order;
+
+	order_find(k, t);
+	k->facts.order = few_sorted;
+	if (has_few_sorted(k, t))
+		return 0;
+	order = ck_arena_alloc(&k->c->text, t->nchunks * sizeof(*order));
+	if (order)
+		order_take(k, t, order);
+	return order ? 0 : -ENOMEM;
 }
 
 /* What is wrong with the shape, the dtype or the boxes. */
@@ -252,19 +284,18 @@ static void boxes_judge(struct check *k, struct ck_tensor *t, struct fault *f)
 
 static int boxes_finish(struct check *k, struct ck_tensor *t)
 {
-	uint32_t *order = ck_arena_alloc(&k->c->text,
-					 t->nchunks * sizeof(*order));
 	struct fault f = { 0 };
-	int rc = 0;
+	int rc;
 
-	if (!order)
-		return -ENOMEM;
-	order_make(k, t, order);
+	k->facts = *t->facts;
+	rc = order_make(k, t);
+	if (rc)
+		return rc;
 	boxes_judge(k, t, &f);
 	if (f.err)
 		rc = fault_store(k->c, t, &f);
 	ck_buf_fini(&f.text);
-	return rc;
+	return rc ? rc : ck_tensor_facts_set(t, &k->facts, &k->c->caps->met);
 }
 
 /* --- items --------------------------------------------------------------------------- */
@@ -284,15 +315,15 @@ static uint64_t item_end(const struct ck_item *chunk)
 	return ck_add(&end, chunk->fpos, chunk->length) ? end : UINT64_MAX;
 }
 
-uint16_t ck_catalog_item_err(const struct ck_catalog *c,
-			     const struct ck_item *chunk)
+uint8_t ck_catalog_item_err(const struct ck_catalog *c,
+			    const struct ck_item *chunk)
 {
 	const struct ck_data_file *file = file_of(c, chunk);
 
 	if (!file)
 		return ENODATA;
 	if (file->err)
-		return (uint16_t)file->err;
+		return (uint8_t)file->err;
 	if (chunk->err)
 		return chunk->err;
 	return ck_catalog_item_is_there(c, chunk) ? 0 : ENODATA;
@@ -344,6 +375,7 @@ static uint32_t items_sort(struct check *k, const struct ck_tensor *t)
 
 		if (!file_of(k->c, item) || item->length == 0 ||
 		    item->form == CK_FORM_ELEMENTS || /* between others */
+		    item->form == CK_FORM_WITHIN ||
 		    ck_tensor_box_is_empty(t, i))
 			continue;
 		index[n++] = i;
@@ -381,11 +413,10 @@ static void sharing_check(struct check *k, const struct ck_tensor *t)
 }
 
 /* What is wrong with an item of box i. */
-static uint16_t item_fault(const struct ck_catalog *c,
-			   const struct ck_tensor *t, uint32_t i,
-			   const struct ck_item *item)
+static uint8_t item_fault(const struct ck_catalog *c, const struct ck_tensor *t,
+			  uint32_t i, const struct ck_item *item)
 {
-	uint16_t err = ck_catalog_item_err(c, item);
+	uint8_t err = ck_catalog_item_err(c, item);
 
 	if (!err && !t->err && !ck_catalog_item_fits(c, t, i, item))
 		return EBADMSG;
@@ -423,7 +454,7 @@ static void items_check(struct check *k, const struct ck_tensor *t)
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		const struct ck_item *item = ck_item_walk_to(&walk, k->c,
 							     t->chunk + i);
-		uint16_t err;
+		uint8_t err;
 
 		if (ck_tensor_box_is_empty(t, i))
 			continue;
@@ -442,15 +473,19 @@ static int tensor_finish(struct check *k, uint32_t tensor)
 	int rc;
 
 	items_check(k, t);
-	rc = ck_catalog_tensor_renew(k->c, tensor);
+	rc = ck_catalog_tensor_renew(k->c, tensor, &k->c->caps->met);
 	return rc ? rc : boxes_finish(k, t);
 }
 
 static int object_finish(struct check *k, uint32_t object)
 {
 	struct ck_object *o = ck_catalog_own_object(k->c, object);
+	/* While it is filled, the catalog owns them. */
+	struct ck_item *items = (struct ck_item *)(uintptr_t)o->items;
 
 	o->item.err = ck_catalog_item_err(k->c, &o->item);
+	for (uint32_t i = 0; i < o->nitems; i++)
+		items[i].err = ck_catalog_item_err(k->c, &items[i]);
 	return ck_catalog_object_renew(k->c, object);
 }
 
@@ -468,20 +503,21 @@ int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
 			   uint32_t *order, struct ck_diag *d)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
-	struct check k = { .c = c, .shared = STEPS_SHARED };
+	struct check k = { .c = c, .shared = STEPS_SHARED, .facts = *t->facts };
 	struct fault f = { 0 };
 	int rc = ck_tiling_init(&k.tiling, t->nchunks);
 
 	if (rc)
 		return rc;
 	items_check(&k, t);
-	order_make(&k, t, order);
+	order_find(&k, t);
+	order_take(&k, t, order);
 	boxes_judge(&k, t, &f);
 	if (f.err)
 		rc = ck_fail(d, EINVAL, "%s", f.text.data ? f.text.data : "?");
 	ck_buf_fini(&f.text);
 	ck_tiling_fini(&k.tiling);
-	return rc;
+	return rc ? rc : ck_tensor_facts_set(t, &k.facts, NULL);
 }
 
 void ck_catalog_bytes_add(struct ck_catalog *c, uint64_t nbytes)
@@ -499,7 +535,8 @@ int ck_catalog_check(struct ck_catalog *c)
 		const struct ck_tensor *t = ck_catalog_tensor(c, i);
 
 		rc = tensor_finish(&k, i);
-		if (t->alias_of == CK_NO_TENSOR)
+		if (ck_tensor_alias_of(t) == CK_NO_TENSOR &&
+		    t->entry.role == CK_ROLE_WHOLE)
 			ck_catalog_bytes_add(c, t->nbytes);
 	}
 	for (uint32_t i = 0; rc == 0 && i < c->objects.n; i++)

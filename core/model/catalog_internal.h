@@ -8,14 +8,40 @@
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/model.h"
 
+/* Facts that were met, so that equal ones are one. Begins as zeros. */
+enum { CK_FACTS_MET = 32, CK_FACTS_WAYS = 4 };
+
+struct ck_facts_met {
+	const struct ck_tensor_facts *facts[CK_FACTS_MET]; /* held, or NULL */
+};
+
+/* A box that is all of a tensor: ndim zeros, and the tensor's shape. Many tensors have
+ * the same one. */
+enum { CK_WHOLES = 64 };
+
+struct ck_whole {
+	const int64_t *box;
+	uint32_t ndim;
+};
+
+/* Of a model with tensor parallelism neighbours have some few by turns. */
+enum { CK_LATEST = 8 };
+
 /* Elements allocated for each array of the catalog. */
 struct ck_catalog_caps {
-	size_t transforms, globals, strided, strides;
-	struct ck_tensor *last;		    /* that was added */
-	int64_t *boxes;			    /* its own */
-	uint64_t room;			    /* of boxes, there */
-	struct ck_listing *listing;	    /* the catalog's */
-	const struct ck_sharding *sharding; /* that was added last, or NULL */
+	size_t transforms, globals, strided, within, strides, losses, notes;
+	struct ck_facts_met met;
+	struct ck_whole wholes[CK_WHOLES]; /* met last, by their sizes */
+	struct ck_tensor *last;		   /* that was added */
+	int64_t *boxes;			   /* its own */
+	uint64_t room;			   /* of boxes, there */
+	uint64_t expected;		   /* chunks of it */
+	struct ck_listing *listing;	   /* the catalog's */
+	/* Those that were added last, the oldest at their counts; NULL, or without
+	 * bytes, at first. */
+	const struct ck_sharding *shardings[CK_LATEST];
+	struct ck_str dtype_names[CK_LATEST]; /* of none that is known */
+	unsigned nshardings, ndtype_names;
 };
 
 /* --- generation.c: rows ----------------------------------------------------- */
@@ -30,8 +56,18 @@ struct ck_owned {
 struct ck_owned *ck_owned_make(size_t bytes);
 void ck_owned_hold(struct ck_owned *o); /* NULL is allowed */
 
+/* The row says this from now on, in memory that it shares with others whose facts were
+ * met. -ENOMEM: it says what it did. */
+CK_MUST_USE int ck_tensor_facts_set(struct ck_tensor *t,
+				    const struct ck_tensor_facts *want,
+				    struct ck_facts_met *met);
+void ck_tensor_facts_put(const struct ck_tensor_facts *f); /* NULL is allowed */
+void ck_facts_met_fini(struct ck_facts_met *met);
+
 /* There are none. */
 void ck_catalog_rows_init(struct ck_catalog *c);
+/* catalog.c: it is filled, or will never be. */
+void ck_catalog_caps_free(struct ck_catalog *c);
 
 /* Rows to be changed. NULL: out of memory, which cannot be before others share
  * them, as while a catalog is filled. */
@@ -65,6 +101,17 @@ static inline struct ck_replica *ck_catalog_own_replica(struct ck_catalog *c,
 	return ck_rows_edit(&c->replicas, i);
 }
 
+/* catalog_own.c: an entry that begins has the name of another one. -ENOMEM. */
+CK_MUST_USE int ck_catalog_entry_own(struct ck_catalog *c,
+				     struct ck_entry_id id,
+				     struct ck_entry_id of, uint8_t role,
+				     struct ck_entry *e);
+
+/* catalog.c: an entry that begins has this key, which is copied. -ENOMEM. */
+CK_MUST_USE int ck_catalog_entry_add(struct ck_catalog *c,
+				     struct ck_entry_id id, struct ck_str key,
+				     struct ck_entry *e);
+
 /* --- what finishing and edits do -------------------------------------------- */
 
 /* catalog_check.c: sizes, order and faults of tensors and items. */
@@ -77,11 +124,12 @@ CK_MUST_USE int ck_catalog_check_added(struct ck_catalog *c, uint32_t tensor,
  * stays so. */
 void ck_catalog_bytes_add(struct ck_catalog *c, uint64_t nbytes);
 /* ENODATA and the like of an entry's item, from what is known of its file. */
-uint16_t ck_catalog_item_err(const struct ck_catalog *c,
-			     const struct ck_item *item);
+uint8_t ck_catalog_item_err(const struct ck_catalog *c,
+			    const struct ck_item *item);
 
 /* catalog_attr.c: mode and time follow the files of the items. -ENOMEM. */
-CK_MUST_USE int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor);
+CK_MUST_USE int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor,
+					struct ck_facts_met *met);
 CK_MUST_USE int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object);
 
 /* catalog_items.c: a chunk's item was replaced: its replicas have what was

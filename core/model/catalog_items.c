@@ -1,28 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * catalog_items: what few items have beside their place: strides, and replicas.
- * Both are lists sorted by chunk, since chunks are added in their order.
+ * catalog_items: what few items have beside their place: strides, where in an archive they
+ * are, and replicas. These are lists sorted by chunk, since chunks are added in their order.
  */
 #include "catalog_internal.h"
 #include "ckptfs/fault.h"
 
 #include <errno.h>
 
+static int chunk_cmp(const void *key, const void *row)
+{
+	const uint32_t *a = key, *b = row;
+
+	return *a < *b ? -1 : *a > *b;
+}
+
+/* The row of a chunk, whose number it begins with; NULL: it has none. */
+static const void *row_of(const void *rows, size_t n, size_t size,
+			  uint32_t chunk)
+{
+	return n ? bsearch(&chunk, rows, n, size, chunk_cmp) : NULL;
+}
+
 const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk)
 {
-	size_t lo = 0, hi = c->nstrided;
+	const struct ck_strided *row = row_of(c->strided, c->nstrided,
+					      sizeof(*row), chunk);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
+	return row ? c->strides + row->strides : NULL;
+}
 
-		if (c->strided[mid].chunk < chunk)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == c->nstrided || c->strided[lo].chunk != chunk)
-		return NULL;
-	return c->strides + c->strided[lo].strides;
+const struct ck_within *ck_catalog_within(const struct ck_catalog *c,
+					  uint32_t chunk)
+{
+	return row_of(c->within, c->nwithin, sizeof(*c->within), chunk);
 }
 
 /* The first replica that is not of a chunk before this one. */
@@ -86,7 +97,7 @@ bool ck_catalog_item_fits(const struct ck_catalog *c, const struct ck_tensor *t,
 	const uint64_t *strides;
 	uint64_t bytes;
 
-	if (item->form == CK_FORM_ARCHIVE)
+	if (item->form == CK_FORM_ARCHIVE || item->form == CK_FORM_WITHIN)
 		return true;
 	strides = ck_catalog_strides(c, t->chunk + i);
 	bytes = ck_tensor_box_bytes(t, i);

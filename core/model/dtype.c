@@ -3,7 +3,7 @@
  * dtype: the element types that torch can save, one row each.
  *
  * Names and storage classes are those of torch/storage.py and
- * torch/_utils.py. `npy` is numpy's own name where numpy has the type, else
+ * torch/_utils.py, hub names those of the safetensors library. `npy` is numpy's own name where numpy has the type, else
  * a void of the same width: numpy loads it and ml_dtypes views it. Types
  * packed below a byte with a quantizer (quint4x2, quint2x4) have no whole
  * number of bytes for each element of their shape, so size 0 and no npy.
@@ -14,40 +14,42 @@
 #include "ckptfs/model.h"
 
 static const struct ck_dtype table[] = {
-	[CK_DTYPE_UNKNOWN] = { "unknown", NULL, NULL, 0, 0, false, false },
-	{ "float64", "<f8", "DoubleStorage", 8, 8, true, false },
-	{ "float32", "<f4", "FloatStorage", 4, 4, true, false },
-	{ "float16", "<f2", "HalfStorage", 2, 2, true, false },
-	{ "bfloat16", "|V2", "BFloat16Storage", 2, 2, true, false },
-	{ "int64", "<i8", "LongStorage", 8, 8, false, false },
-	{ "int32", "<i4", "IntStorage", 4, 4, false, false },
-	{ "int16", "<i2", "ShortStorage", 2, 2, false, false },
-	{ "int8", "|i1", "CharStorage", 1, 1, false, false },
-	{ "uint8", "|u1", "ByteStorage", 1, 1, false, false },
-	{ "bool", "|b1", "BoolStorage", 1, 1, false, false },
-	{ "complex128", "<c16", "ComplexDoubleStorage", 16, 8, true, true },
-	{ "complex64", "<c8", "ComplexFloatStorage", 8, 4, true, true },
-	{ "complex32", "|V4", NULL, 4, 2, true, true },
-	{ "bcomplex32", "|V4", NULL, 4, 2, true, true },
-	{ "uint64", "<u8", NULL, 8, 8, false, false },
-	{ "uint32", "<u4", NULL, 4, 4, false, false },
-	{ "uint16", "<u2", NULL, 2, 2, false, false },
-	{ "float8_e4m3fn", "|V1", NULL, 1, 1, true, false },
-	{ "float8_e5m2", "|V1", NULL, 1, 1, true, false },
-	{ "float8_e4m3fnuz", "|V1", NULL, 1, 1, true, false },
-	{ "float8_e5m2fnuz", "|V1", NULL, 1, 1, true, false },
-	{ "float8_e8m0fnu", "|V1", NULL, 1, 1, false, false },
-	{ "float4_e2m1fn_x2", "|V1", NULL, 1, 1, false, false },
-	{ "qint8", "|V1", "QInt8Storage", 1, 1, false, false },
-	{ "quint8", "|V1", "QUInt8Storage", 1, 1, false, false },
-	{ "qint32", "|V4", "QInt32Storage", 4, 4, false, false },
-	{ "quint4x2", NULL, "QUInt4x2Storage", 0, 0, false, false },
-	{ "quint2x4", NULL, "QUInt2x4Storage", 0, 0, false, false },
-	{ "bits8", "|V1", NULL, 1, 1, false, false },
-	{ "bits1x8", "|V1", NULL, 1, 1, false, false },
-	{ "bits2x4", "|V1", NULL, 1, 1, false, false },
-	{ "bits4x2", "|V1", NULL, 1, 1, false, false },
-	{ "bits16", "|V2", NULL, 2, 2, false, false },
+	[CK_DTYPE_UNKNOWN] = { "unknown", NULL, NULL, 0, 0, false, false,
+			       NULL },
+	{ "float64", "<f8", "DoubleStorage", 8, 8, true, false, "F64" },
+	{ "float32", "<f4", "FloatStorage", 4, 4, true, false, "F32" },
+	{ "float16", "<f2", "HalfStorage", 2, 2, true, false, "F16" },
+	{ "bfloat16", "|V2", "BFloat16Storage", 2, 2, true, false, "BF16" },
+	{ "int64", "<i8", "LongStorage", 8, 8, false, false, "I64" },
+	{ "int32", "<i4", "IntStorage", 4, 4, false, false, "I32" },
+	{ "int16", "<i2", "ShortStorage", 2, 2, false, false, "I16" },
+	{ "int8", "|i1", "CharStorage", 1, 1, false, false, "I8" },
+	{ "uint8", "|u1", "ByteStorage", 1, 1, false, false, "U8" },
+	{ "bool", "|b1", "BoolStorage", 1, 1, false, false, "BOOL" },
+	{ "complex128", "<c16", "ComplexDoubleStorage", 16, 8, true, true,
+	  NULL },
+	{ "complex64", "<c8", "ComplexFloatStorage", 8, 4, true, true, "C64" },
+	{ "complex32", "|V4", NULL, 4, 2, true, true, NULL },
+	{ "bcomplex32", "|V4", NULL, 4, 2, true, true, NULL },
+	{ "uint64", "<u8", NULL, 8, 8, false, false, "U64" },
+	{ "uint32", "<u4", NULL, 4, 4, false, false, "U32" },
+	{ "uint16", "<u2", NULL, 2, 2, false, false, "U16" },
+	{ "float8_e4m3fn", "|V1", NULL, 1, 1, true, false, "F8_E4M3" },
+	{ "float8_e5m2", "|V1", NULL, 1, 1, true, false, "F8_E5M2" },
+	{ "float8_e4m3fnuz", "|V1", NULL, 1, 1, true, false, "F8_E4M3FNUZ" },
+	{ "float8_e5m2fnuz", "|V1", NULL, 1, 1, true, false, "F8_E5M2FNUZ" },
+	{ "float8_e8m0fnu", "|V1", NULL, 1, 1, false, false, "F8_E8M0" },
+	{ "float4_e2m1fn_x2", "|V1", NULL, 1, 1, false, false, "F4" },
+	{ "qint8", "|V1", "QInt8Storage", 1, 1, false, false, NULL },
+	{ "quint8", "|V1", "QUInt8Storage", 1, 1, false, false, NULL },
+	{ "qint32", "|V4", "QInt32Storage", 4, 4, false, false, NULL },
+	{ "quint4x2", NULL, "QUInt4x2Storage", 0, 0, false, false, NULL },
+	{ "quint2x4", NULL, "QUInt2x4Storage", 0, 0, false, false, NULL },
+	{ "bits8", "|V1", NULL, 1, 1, false, false, NULL },
+	{ "bits1x8", "|V1", NULL, 1, 1, false, false, NULL },
+	{ "bits2x4", "|V1", NULL, 1, 1, false, false, NULL },
+	{ "bits4x2", "|V1", NULL, 1, 1, false, false, NULL },
+	{ "bits16", "|V2", NULL, 2, 2, false, false, NULL },
 };
 
 const struct ck_dtype *ck_dtype_at(uint8_t id)
@@ -79,6 +81,14 @@ uint8_t ck_dtype_by_storage(struct ck_str storage_class)
 
 	for (uint8_t i = 1; i < CK_ARRAY_SIZE(table); i++)
 		if (table[i].storage && ck_str_is(name, table[i].storage))
+			return i;
+	return CK_DTYPE_UNKNOWN;
+}
+
+uint8_t ck_dtype_by_hub(struct ck_str name)
+{
+	for (uint8_t i = 1; i < CK_ARRAY_SIZE(table); i++)
+		if (table[i].hub && ck_str_is(name, table[i].hub))
 			return i;
 	return CK_DTYPE_UNKNOWN;
 }

@@ -18,12 +18,13 @@
 static int alias_end(struct ck_catalog *c, uint32_t alias)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, alias);
-	struct ck_tensor *of = t ? ck_catalog_own_tensor(c, t->alias_of) : NULL;
+	struct ck_tensor *of = t ? ck_catalog_own_tensor(c, t->alias) : NULL;
 
 	if (!of)
 		return -ENOMEM;
-	of->naliases--;
-	t->alias_of = CK_NO_TENSOR;
+	of->alias--;
+	t->is_alias = 0;
+	t->alias = 0;
 	ck_catalog_bytes_add(c, t->nbytes);
 	return 0;
 }
@@ -36,22 +37,22 @@ static int aliases_pass(struct ck_catalog *c, uint32_t tensor)
 	if (!t)
 		return -ENOMEM;
 	/* They have larger numbers. */
-	for (uint32_t i = tensor + 1; t->naliases; i++) {
+	for (uint32_t i = tensor + 1; t->alias; i++) {
 		struct ck_tensor *alias;
 
-		if (ck_catalog_tensor(c, i)->alias_of != tensor)
+		if (ck_tensor_alias_of(ck_catalog_tensor(c, i)) != tensor)
 			continue;
 		alias = ck_catalog_own_tensor(c, i);
 		if (!alias)
 			return -ENOMEM;
-		t->naliases--;
+		t->alias--;
 		if (first) {
-			alias->alias_of = first->entry.number;
+			alias->alias = first->entry.number;
 			continue;
 		}
 		first = alias;
-		first->alias_of = CK_NO_TENSOR;
-		first->naliases = t->naliases;
+		first->is_alias = 0;
+		first->alias = t->alias;
 		ck_catalog_bytes_add(c, first->nbytes);
 	}
 	return 0;
@@ -60,10 +61,11 @@ static int aliases_pass(struct ck_catalog *c, uint32_t tensor)
 /* The bytes of a tensor are nobody else's from now on. */
 static int part_from_aliases(struct ck_catalog *c, uint32_t tensor)
 {
-	if (ck_catalog_tensor(c, tensor)->alias_of != CK_NO_TENSOR)
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+
+	if (t->is_alias)
 		return alias_end(c, tensor);
-	return ck_catalog_tensor(c, tensor)->naliases ? aliases_pass(c, tensor)
-						      : 0;
+	return t->alias ? aliases_pass(c, tensor) : 0;
 }
 
 /* --- places ------------------------------------------------------------------- */
@@ -86,13 +88,17 @@ static int place(struct ck_catalog *c, const struct ck_edit *e)
 static int changed(struct ck_catalog *c, uint32_t tensor)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, tensor);
+	struct ck_tensor_facts facts;
 	int rc;
 
 	if (!t)
 		return -ENOMEM;
-	t->version = c->generation;
-	rc = part_from_aliases(c, tensor);
-	return rc ? rc : ck_catalog_tensor_renew(c, tensor);
+	facts = *t->facts;
+	facts.version = c->generation;
+	rc = ck_tensor_facts_set(t, &facts, NULL);
+	if (rc == 0)
+		rc = part_from_aliases(c, tensor);
+	return rc ? rc : ck_catalog_tensor_renew(c, tensor, NULL);
 }
 
 /* Those of one tensor, which follow each other; *n of them. */
@@ -107,6 +113,10 @@ static int places(struct ck_catalog *c, const struct ck_edit *edits,
 	tensor = ck_catalog_tensor_of(c, edits->number);
 	if (!ck_tensor_is_there(c, tensor))
 		return -ENOENT;
+	/* local/ would show what was before. */
+	if (ck_catalog_tensor(c, tensor)->apart ||
+	    !ck_tensor_is_whole(c, tensor))
+		return -EINVAL;
 	for (; rc == 0 && i < most && edits[i].kind == CK_EDIT_PLACE &&
 	       edits[i].number < c->chunks.n &&
 	       ck_catalog_tensor_of(c, edits[i].number) == tensor;
@@ -162,22 +172,29 @@ static int entry_own(struct ck_entry *e, const struct ck_new_entry *new)
 
 /* Shape, boxes and their order; the order is made later. */
 static int tensor_own(struct ck_tensor *t, const struct ck_new_entry *new,
-		      uint32_t **order)
+		      uint64_t version, uint32_t **order)
 {
+	struct ck_tensor_facts facts = {
+		.version = version,
+		.dtype_name = ck_str_from(ck_dtype_at(new->dtype)->name),
+	};
 	size_t shape = new->ndim * sizeof(*new->shape);
 	size_t boxes = (size_t)2 * shape * new->nchunks;
 	char *at;
+	int rc;
 
-	t->owner = ck_owned_make(shape + boxes +
-				 room(new->nchunks * sizeof(**order)));
-	if (!t->owner)
+	facts.owner = ck_owned_make(shape + boxes +
+				    room(new->nchunks * sizeof(**order)));
+	if (!facts.owner)
 		return -ENOMEM;
-	at = t->owner->bytes;
+	at = facts.owner->bytes;
 	t->shape = take(&at, new->shape, shape);
 	t->boxes = take(&at, new->boxes, boxes);
 	*order = (uint32_t *)(void *)at;
-	t->order = *order;
-	return 0;
+	facts.order = *order;
+	rc = ck_tensor_facts_set(t, &facts, NULL);
+	ck_owned_put(facts.owner);
+	return rc;
 }
 
 /* --- entries ---------------------------------------------------------------------- */
@@ -197,26 +214,23 @@ static int tensor_add(struct ck_catalog *c, const struct ck_new_entry *new,
 	struct ck_tensor t = {
 		.entry.number = c->tensors.n,
 		.dtype = new->dtype,
-		.dtype_name = ck_str_from(ck_dtype_at(new->dtype)->name),
 		.ndim = new->ndim,
 		.chunk = c->chunks.n,
 		.nchunks = new->nchunks,
-		.version = c->generation,
-		.alias_of = CK_NO_TENSOR,
 	};
 	uint32_t number = c->tensors.n, *order;
 	int rc;
 
 	if (new->nchunks > UINT32_MAX - c->chunks.n)
 		return -EOVERFLOW;
-	rc = tensor_own(&t, new, &order);
+	rc = tensor_own(&t, new, c->generation, &order);
 	if (rc == 0)
 		rc = entry_own(&t.entry, new);
 	if (rc == 0)
 		rc = ck_rows_add(&c->tensors, &t);
 	if (rc) {
 		ck_owned_put(t.entry.owner);
-		ck_owned_put(t.owner);
+		ck_tensor_facts_put(t.facts);
 		return rc;
 	}
 	rc = items_add(c, new);
@@ -225,7 +239,7 @@ static int tensor_add(struct ck_catalog *c, const struct ck_new_entry *new,
 	if (rc)
 		return rc;
 	ck_catalog_bytes_add(c, ck_catalog_tensor(c, number)->nbytes);
-	return ck_catalog_tensor_renew(c, number);
+	return ck_catalog_tensor_renew(c, number, NULL);
 }
 
 static int object_add(struct ck_catalog *c, const struct ck_edit *e)
@@ -304,20 +318,26 @@ static int items_drop(struct ck_catalog *c, const struct ck_tensor *t)
 static int remove_tensor(struct ck_catalog *c, uint32_t number)
 {
 	struct ck_tensor *t = ck_catalog_own_tensor(c, number);
+	const struct ck_tensor_facts facts = { .version = c->generation };
 	int rc = t ? items_drop(c, t) : -ENOMEM;
+	uint64_t nbytes;
 
+	if (t && (t->apart || t->entry.role != CK_ROLE_WHOLE))
+		return -EINVAL; /* local/ would have what is left */
 	if (rc == 0)
 		rc = part_from_aliases(c, number);
 	if (rc)
 		return rc;
+	nbytes = t->nbytes;
+	rc = ck_tensor_facts_set(t, &facts, NULL);
+	if (rc)
+		return rc;
 	if (c->nbytes < UINT64_MAX) /* more cannot be counted */
-		c->nbytes -= t->nbytes;
+		c->nbytes -= nbytes;
 	ck_owned_put(t->entry.owner);
-	ck_owned_put(t->owner);
 	*t = (struct ck_tensor){ .entry.number = number,
 				 .chunk = t->chunk,
-				 .version = c->generation,
-				 .alias_of = CK_NO_TENSOR };
+				 .facts = t->facts };
 	return 0;
 }
 
@@ -343,6 +363,20 @@ static int list_again(const struct ck_catalog *c, struct ck_listing *l,
 	struct ck_str key = ck_catalog_entry(c, id)->key;
 
 	return key.p ? ck_listing_add(l, id, key) : 0;
+}
+
+/* Those that have the names of others. */
+static int same_again(const struct ck_catalog *c, struct ck_listing *l)
+{
+	const struct ck_listing *old = c->listing;
+	int rc = 0;
+
+	for (size_t i = 0; i < old->nsame && rc == 0; i++)
+		if (ck_catalog_entry(c, old->same[i].id)->key.p &&
+		    ck_catalog_entry(c, old->same[i].of)->key.p)
+			rc = ck_listing_same(l, old->same[i].id,
+					     old->same[i].of);
+	return rc;
 }
 
 /* Those that were there in their order, then those that were added in theirs. */
@@ -377,6 +411,8 @@ static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
 	struct ck_listing *l = ck_listing_make();
 	int rc = l ? list_all(c, l, edits, n) : -ENOMEM;
 
+	if (rc == 0)
+		rc = same_again(c, l);
 	if (rc == 0)
 		rc = ck_listing_finish(l, d);
 	if (rc) {

@@ -5,6 +5,7 @@
  * knows without reading an item.
  */
 #include "ckptfs/fault.h"
+#include "ckptfs/items.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,7 +33,8 @@ void ck_fault_print(const struct ck_fault *f, bool name, struct ck_buf *out)
 		ck_buf_escaped(out, f->name);
 		ck_buf_text(out, ": ");
 	}
-	ck_buf_printf(out, "%s: ", errno_name(f->err));
+	if (f->err)
+		ck_buf_printf(out, "%s: ", errno_name(f->err));
 	if (f->box) {
 		ck_buf_text(out, "box ");
 		ck_dims_print(out, f->box, f->ndim);
@@ -131,7 +133,7 @@ void ck_catalog_box_fault_init(const struct ck_catalog *c,
 			       struct ck_fault *out)
 {
 	*out = (struct ck_fault){
-		.name = ck_tensor_names(c, t->entry.number)->name,
+		.name = ck_tensor_names(c, t->entry.number).name,
 		.box = ck_tensor_box(t, i),
 		.ndim = t->ndim,
 	};
@@ -148,7 +150,8 @@ static bool box_item_has_fault(const struct ck_catalog *c,
 	ck_catalog_box_fault_init(c, t, i, out);
 	ck_catalog_place_fault(c, item, out);
 	item_describe(c, item, out);
-	if (item->form != CK_FORM_ARCHIVE && item->err == EBADMSG) {
+	if (item->form != CK_FORM_ARCHIVE && item->form != CK_FORM_WITHIN &&
+	    item->err == EBADMSG) {
 		out->what = CK_STR("its elements do not fit into its item");
 		out->expected = ck_shown("%" PRIu64 " bytes",
 					 ck_tensor_box_bytes(t, i));
@@ -180,7 +183,7 @@ void ck_catalog_object_fault_init(const struct ck_catalog *c,
 				  struct ck_fault *out)
 {
 	*out = (struct ck_fault){
-		.name = ck_object_names(c, o->entry.number)->name
+		.name = ck_object_names(c, o->entry.number).name
 	};
 	ck_catalog_place_fault(c, &o->item, out);
 }
@@ -189,11 +192,28 @@ bool ck_catalog_object_has_fault(const struct ck_catalog *c,
 				 const struct ck_object *o,
 				 struct ck_fault *out)
 {
-	if (!o->item.err)
+	struct ck_items items = ck_items_of_object(c, o);
+	const struct ck_item *item = NULL;
+
+	for (uint32_t i = 0; i < items.n && !item; i++)
+		if (ck_items_at(items, i)->err)
+			item = ck_items_at(items, i);
+	if (!item)
 		return false;
 	ck_catalog_object_fault_init(c, o, out);
-	item_describe(c, &o->item, out);
+	ck_catalog_place_fault(c, item, out);
+	item_describe(c, item, out);
 	return true;
+}
+
+void ck_catalog_loss_fault(const struct ck_catalog *c,
+			   const struct ck_loss *loss, struct ck_fault *out)
+{
+	*out = (struct ck_fault){ .err = loss->err, .what = loss->what };
+	if (loss->name.len)
+		out->name = loss->name;
+	if (loss->file < c->files.n)
+		out->file = ck_catalog_file(c, loss->file)->path;
 }
 
 bool ck_catalog_file_has_fault(const struct ck_catalog *c, uint32_t file,
@@ -241,18 +261,20 @@ bool ck_catalog_tensor_has_fault(const struct ck_catalog *c,
 	uint64_t have = 0;
 
 	*out = (struct ck_fault){
-		.name = ck_tensor_names(c, t->entry.number)->name,
+		.name = ck_tensor_names(c, t->entry.number).name,
 		.err = t->err,
 		.what = t->fault,
 	};
-	if (t->err)
+	if (t->err || t->fault.len)
 		return true;
 	if (!t->holes)
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		have += ck_tensor_box_bytes(t, i);
-	out->err = ENODATA;
-	out->what = CK_STR("some elements are in no box");
+	out->err = c->partly ? EIO : ENODATA;
+	out->what = c->partly ? CK_STR("some elements are in no box of the "
+				       "hosts that were there")
+			      : CK_STR("some elements are in no box");
 	out->expected = ck_shown("%" PRIu64 " bytes", t->nbytes);
 	out->found = ck_shown("%" PRIu64, have);
 	return true;

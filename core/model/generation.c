@@ -45,9 +45,122 @@ void ck_owned_put(struct ck_owned *o)
 
 struct ck_owned *ck_tensor_hold(const struct ck_tensor *t)
 {
-	ck_owned_hold(t->owner);
-	return t->owner;
+	ck_owned_hold(t->facts->owner);
+	return t->facts->owner;
 }
+
+/* --- facts ------------------------------------------------------------------ */
+
+/* Nobody changes what it says, but rows are counted. */
+static uint32_t *facts_refs(const struct ck_tensor_facts *f)
+{
+	return (uint32_t *)(uintptr_t)&f->refs;
+}
+
+static void facts_hold(const struct ck_tensor_facts *f)
+{
+	if (f)
+		__atomic_fetch_add(facts_refs(f), 1, __ATOMIC_RELAXED);
+}
+
+void ck_tensor_facts_put(const struct ck_tensor_facts *f)
+{
+	if (!f || __atomic_sub_fetch(facts_refs(f), 1, __ATOMIC_ACQ_REL))
+		return;
+	ck_owned_put(f->owner);
+	free((void *)(uintptr_t)f);
+}
+
+static bool is_same(const struct ck_tensor_facts *a,
+		    const struct ck_tensor_facts *b)
+{
+	return a->mode == b->mode && a->version == b->version &&
+	       a->mtime.tv_sec == b->mtime.tv_sec &&
+	       a->mtime.tv_nsec == b->mtime.tv_nsec &&
+	       a->sharding == b->sharding && a->owner == b->owner &&
+	       a->order == b->order && ck_str_eq(a->dtype_name, b->dtype_name);
+}
+
+static const struct ck_tensor_facts *facts_make(
+	const struct ck_tensor_facts *like)
+{
+	struct ck_tensor_facts *f = malloc(sizeof(*f));
+
+	if (!f)
+		return NULL;
+	*f = *like;
+	f->refs = 1;
+	ck_owned_hold(f->owner);
+	return f;
+}
+
+/* CK_FACTS_WAYS of what was met, among which these have their place. */
+static const struct ck_tensor_facts **places_of(struct ck_facts_met *met,
+						const struct ck_tensor_facts *f)
+{
+	const uint64_t what[] = { (uint64_t)f->mtime.tv_sec,
+				  (uint64_t)f->mtime.tv_nsec,
+				  (uintptr_t)f->sharding, (uintptr_t)f->order,
+				  (uintptr_t)f->dtype_name.p };
+	const struct ck_str text = { (const char *)what, sizeof(what) };
+	size_t set = ck_hash64(text) % (CK_FACTS_MET / CK_FACTS_WAYS);
+
+	return &met->facts[set * CK_FACTS_WAYS];
+}
+
+/* The same that were met, or NULL. */
+static const struct ck_tensor_facts *met_find(
+	const struct ck_tensor_facts **places,
+	const struct ck_tensor_facts *want)
+{
+	for (unsigned i = 0; i < CK_FACTS_WAYS; i++)
+		if (places[i] && is_same(places[i], want))
+			return places[i];
+	return NULL;
+}
+
+/* In place of those that were entered there longest ago. */
+static void met_enter(const struct ck_tensor_facts **places,
+		      const struct ck_tensor_facts *f)
+{
+	ck_tensor_facts_put(places[CK_FACTS_WAYS - 1]);
+	memmove(places + 1, places,
+		(CK_FACTS_WAYS - 1) * sizeof(const struct ck_tensor_facts *));
+	facts_hold(f);
+	places[0] = f;
+}
+
+int ck_tensor_facts_set(struct ck_tensor *t, const struct ck_tensor_facts *want,
+			struct ck_facts_met *met)
+{
+	const struct ck_tensor_facts **places = NULL, *f = NULL;
+
+	if (t->facts && is_same(t->facts, want))
+		return 0;
+	if (met) {
+		places = places_of(met, want);
+		f = met_find(places, want);
+		facts_hold(f);
+	}
+	if (!f) {
+		f = facts_make(want);
+		if (!f)
+			return -ENOMEM;
+		if (places)
+			met_enter(places, f);
+	}
+	ck_tensor_facts_put(t->facts);
+	t->facts = f;
+	return 0;
+}
+
+void ck_facts_met_fini(struct ck_facts_met *met)
+{
+	for (size_t i = 0; i < CK_FACTS_MET; i++)
+		ck_tensor_facts_put(met->facts[i]);
+}
+
+/* --- rows ------------------------------------------------------------------- */
 
 static void file_hold(const void *row)
 {
@@ -64,7 +177,7 @@ static void tensor_hold(const void *row)
 	const struct ck_tensor *t = row;
 
 	ck_owned_hold(t->entry.owner);
-	ck_owned_hold(t->owner);
+	facts_hold(t->facts);
 }
 
 static void tensor_drop(const void *row)
@@ -72,7 +185,7 @@ static void tensor_drop(const void *row)
 	const struct ck_tensor *t = row;
 
 	ck_owned_put(t->entry.owner);
-	ck_owned_put(t->owner);
+	ck_tensor_facts_put(t->facts);
 }
 
 static void object_hold(const void *row)
@@ -130,9 +243,12 @@ static void arrays_free(struct ck_catalog *c)
 {
 	ck_arena_fini(&c->text);
 	free(c->strided);
+	free(c->within);
 	free(c->strides);
 	free(c->transforms);
 	free(c->globals);
+	free(c->losses);
+	free(c->notes);
 	free(c->sharing);
 }
 
@@ -146,7 +262,7 @@ static void catalog_free(struct ck_catalog *c)
 	ck_listing_put(c->listing);
 	if (__atomic_sub_fetch(c->sharing, 1, __ATOMIC_ACQ_REL) == 0)
 		arrays_free(c);
-	free(c->caps);
+	ck_catalog_caps_free(c);
 	free(c);
 }
 

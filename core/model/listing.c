@@ -9,7 +9,8 @@
  * second rule is followed until nothing changes; it can only add keepers, so
  * each entry is looked at once. Then all names differ, because keys do.
  *
- * Names share bytes where they can: most keys, names and stems are one text.
+ * Names share bytes where they can: most keys, names and stems are one text. Those of
+ * which this is so are not kept at all when the listing is finished.
  */
 #include "catalog_internal.h"
 
@@ -49,10 +50,16 @@ static int table_init(struct table *t, const struct ck_listing *l, enum by by)
 	return t->slots ? 0 : -ENOMEM;
 }
 
+static size_t slot_first(const struct ck_listing *l, struct ck_str text,
+			 size_t mask)
+{
+	return (size_t)ck_hash64_seeded(text, l->hash_seed) & mask;
+}
+
 /* The slot where text is, or the empty one where it belongs. */
 static uint32_t *table_slot(const struct table *t, struct ck_str text)
 {
-	size_t i = (size_t)ck_hash64_seeded(text, t->l->hash_seed) & t->mask;
+	size_t i = slot_first(t->l, text, t->mask);
 
 	while (t->slots[i] && !ck_str_eq(text_of(t, t->slots[i] - 1), text))
 		i = (i + 1) & t->mask;
@@ -91,6 +98,7 @@ static void module_drop(struct ck_listing *l)
 	for (size_t i = 0; i < l->n; i++)
 		if (!ck_str_starts(l->names[i].name, prefix))
 			return;
+	l->dropped = prefix.len;
 	for (size_t i = 0; i < l->n; i++) {
 		struct ck_str *name = &l->names[i].name;
 
@@ -300,26 +308,46 @@ static int stems_make(struct ck_listing *l)
 
 /* --- as a value --------------------------------------------------------------- */
 
+static void number_count(struct ck_entry_id e, uint32_t *tensors,
+			 uint32_t *objects)
+{
+	uint32_t *most = e.is_object ? objects : tensors;
+
+	*most = (uint32_t)ck_max(*most, e.i + UINT64_C(1));
+}
+
+static uint32_t *place_of(const struct ck_listing *l, struct ck_entry_id e)
+{
+	return &(e.is_object ? l->of_object : l->of_tensor)[e.i];
+}
+
+static int same_cmp(const void *a, const void *b)
+{
+	const struct ck_same_name *x = a, *y = b;
+	int order = ck_entry_id_cmp(x->of, y->of);
+
+	return order ? order : ck_entry_id_cmp(x->id, y->id);
+}
+
 /* Where the tensors and the other entries are. */
 static int places_make(struct ck_listing *l)
 {
 	uint32_t tensors = 0, objects = 0;
 
-	for (size_t i = 0; i < l->n; i++) {
-		struct ck_entry_id e = l->entries[i];
-		uint32_t *most = e.is_object ? &objects : &tensors;
-
-		*most = (uint32_t)ck_max(*most, e.i + UINT64_C(1));
-	}
+	for (size_t i = 0; i < l->n; i++)
+		number_count(l->entries[i], &tensors, &objects);
+	for (size_t i = 0; i < l->nsame; i++)
+		number_count(l->same[i].id, &tensors, &objects);
 	l->of_tensor = calloc(tensors + 1UL, sizeof(*l->of_tensor));
 	l->of_object = calloc(objects + 1UL, sizeof(*l->of_object));
 	if (!l->of_tensor || !l->of_object)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < l->n; i++) {
-		struct ck_entry_id e = l->entries[i];
-
-		(e.is_object ? l->of_object : l->of_tensor)[e.i] = i;
-	}
+	for (uint32_t i = 0; i < l->n; i++)
+		*place_of(l, l->entries[i]) = i;
+	for (size_t i = 0; i < l->nsame; i++)
+		*place_of(l, l->same[i].id) = *place_of(l, l->same[i].of);
+	if (l->nsame)
+		qsort(l->same, l->nsame, sizeof(*l->same), same_cmp);
 	return 0;
 }
 
@@ -356,10 +384,87 @@ int ck_listing_add(struct ck_listing *l, struct ck_entry_id id,
 	return 0;
 }
 
+int ck_listing_same(struct ck_listing *l, struct ck_entry_id id,
+		    struct ck_entry_id of)
+{
+	struct ck_same_name *same = ck_grow(l->same, &l->same_cap, l->nsame, 1,
+					    sizeof(*same));
+
+	if (!same)
+		return -ENOMEM;
+	l->same = same;
+	same[l->nsame++] = (struct ck_same_name){ .of = of, .id = id };
+	return 0;
+}
+
+/* --- what is kept ------------------------------------------------------------------ */
+
+/* Do name and stem follow from the key alone? */
+static bool is_plain(const struct ck_listing *l, const struct ck_names *n)
+{
+	return n->name.p == n->key.p + l->dropped &&
+	       n->name.len == n->key.len - l->dropped &&
+	       n->stem.p == n->name.p && n->stem.len == n->name.len;
+}
+
+/* Nearly all do: a million names are not kept beside the keys that they are. */
+static int names_settle(struct ck_listing *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		const struct ck_names *names = &l->names[i];
+		struct ck_other_name *named;
+
+		if (is_plain(l, names))
+			continue;
+		named = ck_grow(l->named, &l->named_cap, l->nnamed, 1,
+				sizeof(*named));
+		if (!named)
+			return -ENOMEM;
+		l->named = named;
+		named[l->nnamed++] = (struct ck_other_name){ (uint32_t)i,
+							     names->name,
+							     names->stem };
+	}
+	free(l->names);
+	l->names = NULL;
+	return 0;
+}
+
+static const struct ck_other_name *named_of(const struct ck_listing *l,
+					    size_t entry)
+{
+	size_t lo = 0, hi = l->nnamed;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (l->named[mid].entry < entry)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < l->nnamed && l->named[lo].entry == entry ? &l->named[lo]
+							     : NULL;
+}
+
+struct ck_names ck_entry_names(const struct ck_catalog *c, size_t entry)
+{
+	const struct ck_listing *l = c->listing;
+	struct ck_str key = ck_catalog_entry(c, l->entries[entry])->key;
+	const struct ck_other_name *named = named_of(l, entry);
+	struct ck_str name;
+
+	if (named)
+		return (struct ck_names){ key, named->name, named->stem };
+	name = (struct ck_str){ key.p + l->dropped, key.len - l->dropped };
+	return (struct ck_names){ key, name, name };
+}
+
 static void trim(struct ck_listing *l)
 {
 	l->entries = ck_trim(l->entries, l->n, sizeof(*l->entries));
-	l->names = ck_trim(l->names, l->n, sizeof(*l->names));
+	l->named = ck_trim(l->named, l->nnamed, sizeof(*l->named));
+	l->same = ck_trim(l->same, l->nsame, sizeof(*l->same));
 }
 
 int ck_listing_finish(struct ck_listing *l, struct ck_diag *d)
@@ -372,6 +477,8 @@ int ck_listing_finish(struct ck_listing *l, struct ck_diag *d)
 		rc = stems_make(l);
 	if (rc == 0)
 		rc = places_make(l);
+	if (rc == 0)
+		rc = names_settle(l);
 	if (rc == 0)
 		trim(l);
 	return rc;
@@ -397,18 +504,44 @@ void ck_listing_put(const struct ck_listing *l)
 	last = (struct ck_listing *)(uintptr_t)l;
 	free(last->entries);
 	free(last->names);
+	free(last->named);
 	free(last->of_tensor);
 	free(last->of_object);
 	free(last->by_stem);
 	free(last->prefixed);
+	free(last->same);
 	ck_arena_fini(&last->text);
 	free(last);
 }
 
-int64_t ck_listing_find(const struct ck_listing *l, struct ck_str stem)
+int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem)
 {
-	struct table t = { l, BY_STEM, l->by_stem, l->stem_slots - 1 };
-	uint32_t found = l->by_stem ? *table_slot(&t, stem) : 0;
+	const struct ck_listing *l = c->listing;
+	size_t mask = l->stem_slots - 1;
+	size_t i = l->by_stem ? slot_first(l, stem, mask) : 0;
 
-	return (int64_t)found - 1;
+	while (l->by_stem && l->by_stem[i] &&
+	       !ck_str_eq(ck_entry_names(c, l->by_stem[i] - 1).stem, stem))
+		i = (i + 1) & mask;
+	return l->by_stem ? (int64_t)l->by_stem[i] - 1 : -1;
+}
+
+const struct ck_same_name *ck_listing_same_of(const struct ck_listing *l,
+					      struct ck_entry_id of,
+					      uint32_t *n)
+{
+	size_t lo = 0, hi = l->nsame;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (ck_entry_id_cmp(l->same[mid].of, of) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (*n = 0; lo + *n < l->nsame &&
+		     ck_entry_id_cmp(l->same[lo + *n].of, of) == 0;)
+		++*n;
+	return l->same ? l->same + lo : NULL;
 }

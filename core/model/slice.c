@@ -26,7 +26,7 @@ uint32_t ck_slice_find(const struct ck_slice *s, uint64_t vpos)
 	while (hi - lo > 1) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
-		if (s->begins[mid] <= vpos)
+		if (ck_slice_begin(s, mid) <= vpos)
 			lo = mid;
 		else
 			hi = mid;

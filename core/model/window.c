@@ -74,7 +74,7 @@ static uint32_t count_before(const struct ck_tensor *t, const uint64_t *window)
 
 	for (uint32_t d = 0; d < t->ndim; d++)
 		last[d] = (int64_t)(window[d] + window[t->ndim + d] - 1);
-	return ck_boxes_before(ck_tensor_box(t, 0), t->ndim, t->order,
+	return ck_boxes_before(ck_tensor_box(t, 0), t->ndim, t->facts->order,
 			       t->nchunks, last);
 }
 
@@ -91,7 +91,7 @@ static void reverse(uint32_t *numbers, uint32_t n)
 int ck_tensor_window(const struct ck_tensor *t, const uint64_t *window,
 		     uint32_t **chunks, uint32_t *n, bool *covered)
 {
-	const uint32_t *order = t->order;
+	const uint32_t *order = t->facts->order;
 	uint64_t missing = volume(window + t->ndim, t->ndim);
 	uint32_t *found = NULL;
 	size_t cap = 0;

@@ -310,7 +310,8 @@ static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 {
 	uint32_t part = ck_slice_find(ck_opened_slice(w->from), w->vpos);
 	const struct ck_layout *layout = ck_opened_known(w->from, part);
-	int rc = layout ? look_at(all->route.files, layout) : 0;
+	struct ck_files *files = w->files ? w->files : all->route.files;
+	int rc = layout ? look_at(files, layout) : 0;
 	struct ck_export *e;
 
 	if (rc != -ESTALE)

@@ -74,6 +74,7 @@ static struct piece *piece_next(struct ck_export_fill *f)
 	p->fill = f;
 	p->read = (struct ck_read){
 		.from = w->from,
+		.files = w->files,
 		.vpos = w->vpos + at,
 		.len = ck_min(w->len - at, f->route->gatherer->piece),
 		.memory = f->export->memory,

@@ -76,6 +76,16 @@ const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i)
 	return t ? t->layout : NULL;
 }
 
+void ck_opened_guess(const struct ck_opened *o, uint32_t i, uint64_t begin,
+		     uint64_t end, ck_range_use *each, void *arg)
+{
+	struct ck_part part = ck_slice_part(o->slice, i);
+
+	if (o->locator->guess)
+		o->locator->guess(o->locator, part.number, part.at.box, begin,
+				  end, each, arg);
+}
+
 static int ask(struct ck_opened *o, uint32_t i, const struct ck_layout **out)
 {
 	struct ck_part part = ck_slice_part(o->slice, i);

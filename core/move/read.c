@@ -89,7 +89,7 @@ static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
 	if (rc)
 		return rc;
 	if (plan->covered < r.end - r.begin)
-		return -ENODATA;
+		return layout->hole ? -layout->hole : -ENODATA;
 	if (rd->packing)
 		return read_packed(rd, layout, begin - r.begin, end - begin,
 				   to);
@@ -203,15 +203,17 @@ static int read_parts(struct ck_reading *rd, const struct ck_read *r)
 {
 	const struct ck_slice *slice = ck_opened_slice(r->from);
 	uint64_t end = r->vpos + r->len;
+	uint32_t i = ck_slice_find(slice, r->vpos);
+	uint64_t at = ck_slice_begin(slice, i), next;
 	bool waits = false;
 	int rc = 0;
 
-	for (uint32_t i = ck_slice_find(slice, r->vpos);
-	     i < slice->nparts && slice->begins[i] < end && rc == 0; i++) {
-		uint64_t at = slice->begins[i];
+	for (; i < slice->nparts && at < end && rc == 0; i++, at = next) {
 		uint64_t from = ck_max(r->vpos, at);
-		uint64_t till = ck_min(end, slice->begins[i + 1]);
+		uint64_t till;
 
+		next = ck_slice_begin(slice, i + 1);
+		till = ck_min(end, next);
 		if (from < till)
 			rc = read_part(rd, r->from, i, from - at, till - at,
 				       (uint8_t *)r->to + (from - r->vpos));

@@ -330,6 +330,12 @@ static int bytes_want(struct journey *j)
 	return j->by_round ? 0 : bytes_bring(j);
 }
 
+/* Of a step of a run directory they are not the route's. */
+static struct ck_files *files_of(const struct journey *j)
+{
+	return j->read->files ? j->read->files : j->route->files;
+}
+
 static int plan_piece(struct journey *j)
 {
 	struct ck_packing *packing = j->packing.slot ? &j->packing : NULL;
@@ -340,7 +346,7 @@ static int plan_piece(struct journey *j)
 	if (packing)
 		ck_packing_clear(packing);
 	ck_fetch_begin(&j->errand.fetch);
-	rc = ck_reading_run(j->route->files, &j->piece, &j->remote, packing);
+	rc = ck_reading_run(files_of(j), &j->piece, &j->remote, packing);
 	ck_fetch_end(&j->errand.fetch);
 	/* The errno of a file: nothing is on its way. */
 	return rc == -EINPROGRESS ? -EIO : rc;

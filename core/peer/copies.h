@@ -16,7 +16,9 @@ struct ck_file_copy {
 	bool has; /* it is there, has a file, and its bytes are to be had */
 	uint64_t size;
 	uint8_t digest[CK_COPY_DIGEST]; /* if they are compared */
-	bool unread; /* of no interest here: its digest could not be had */
+	/* Of no interest here: */
+	bool unread; /* its digest could not be had */
+	bool begins; /* it is shorter than the longest, which begins like it */
 };
 
 /* Hosts are numbers below n, the same for all who ask. */

@@ -41,6 +41,15 @@ int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
 	return rc;
 }
 
+uint32_t ck_hosts_there(const struct ck_hosts *h)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < h->n; i++)
+		n += h->hosts[i].there;
+	return n;
+}
+
 int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 		  void *arg, struct ck_hosts_task *tasks)
 {
@@ -58,8 +67,13 @@ int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
 	for (uint32_t i = 0; i < h->n; i++) {
 		struct ck_hosts_host *host = &h->hosts[i];
 
-		if (host->there)
-			host->there = ck_calls_is_up(h->calls, i);
+		if (!host->there)
+			continue;
+		host->there = ck_calls_is_up(h->calls, i);
+		if (!host->there)
+			ck_log("host %s: its process went down while the "
+			       "checkpoint was opened",
+			       host->name);
 	}
 	return rc;
 }
@@ -100,16 +114,13 @@ static bool await_moves(struct await *a, const struct timespec *until)
 	return there;
 }
 
-int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
-		   uint64_t len, void *to, const struct timespec *until)
+static void bring(struct ck_requester *r, struct ck_move *list, size_t n,
+		  const struct timespec *until)
 {
-	struct ck_move move = {
-		.file = file, .fpos = fpos, .run = len, .to = to
-	};
 	struct await a = { .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .changed = PTHREAD_COND_INITIALIZER };
 	struct ck_moves moves = {
-		.list = &move, .n = len > 0, .done = came, .arg = &a
+		.list = list, .n = n, .done = came, .arg = &a
 	};
 
 	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS &&
@@ -120,6 +131,22 @@ int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
 	}
 	pthread_cond_destroy(&a.changed);
 	pthread_mutex_destroy(&a.lock);
+}
+
+void ck_hosts_bring_all(struct ck_requester *r, struct ck_move *list, size_t n)
+{
+	if (n)
+		bring(r, list, n, NULL);
+}
+
+int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
+		   uint64_t len, void *to, const struct timespec *until)
+{
+	struct ck_move move = {
+		.file = file, .fpos = fpos, .run = len, .to = to
+	};
+
+	bring(r, &move, len > 0, until);
 	return move.rc;
 }
 
@@ -211,8 +238,13 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 
 	if (!h)
 		return NULL;
+	h->elsewhere.list = ck_hosts_list;
+	h->elsewhere.begins = ck_hosts_begins;
+	h->elsewhere.text = ck_hosts_text;
 	h->elsewhere.metadata = ck_hosts_metadata;
 	h->elsewhere.files = ck_hosts_files;
+	h->elsewhere.bring = ck_hosts_fetch;
+	h->elsewhere.opened = ck_hosts_opened;
 	h->elsewhere.changed = ck_hosts_changed;
 	h->elsewhere.host = ck_hosts_host;
 	h->elsewhere.away = ck_hosts_away;
@@ -252,6 +284,8 @@ void ck_hosts_free(struct ck_hosts *h)
 	ck_hosts_late_drop(h);
 	ck_requester_fini(&h->requester);
 	ck_hosts_tables_fini(&h->at);
+	ck_hosts_names_fini(h);
+	free(h->metadata.text);
 	free(h->shared.copies.list);
 	free(h->shared.unused.list);
 	pthread_mutex_destroy(&h->shared.lock);

@@ -81,14 +81,13 @@ static const char *show_copy(const struct ck_hosts *h,
 	return ck_hosts_copy_show(h, host, copy->size, copy->digest);
 }
 
-static void set_differs(const struct ck_hosts *h, const struct ck_gathered *g,
-			size_t i, const struct ck_copies_chosen *c,
-			struct ck_files *files)
+static const char *show_difference(const struct ck_hosts *h,
+				   const struct ck_gathered *g, size_t i,
+				   const struct ck_copies_chosen *c)
 {
-	ck_files_set_differs(files, g->numbers[i],
-			     ck_shown("%s: %s; %s", ck_file_why_differs(),
-				      show_copy(h, g, i, c->one),
-				      show_copy(h, g, i, c->other)));
+	return ck_shown("%s: %s; %s", ck_file_why_differs(),
+			show_copy(h, g, i, c->one),
+			show_copy(h, g, i, c->other));
 }
 
 /* --- places --------------------------------------------------------------------------------- */
@@ -283,10 +282,51 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 	return 0;
 }
 
+/* Which tensors are an error only one of the copies can tell: it is read until the checkpoint
+ * is open. */
+static void set_differs(struct ck_hosts *h, const struct ck_gathered *g,
+			size_t i, const struct ck_copies_chosen *c,
+			struct ck_files *files)
+{
+	const char *how = show_difference(h, g, i, c);
+	uint32_t file = g->numbers[i], rank = rank_of(h, g, c->one, i);
+	const struct ck_looked *l;
+
+	if (!ck_files_needs_end(files, file)) {
+		ck_files_set_differs(files, file, how);
+		return;
+	}
+	if (c->one != h->here && rank < h->n) {
+		l = &g->said[rank][i];
+		h->at.files[file] = (struct ck_whereabouts){ rank, l->number };
+		ck_files_set_remote(files, file, &l->info);
+	}
+	ck_files_note_differs(files, file, how);
+}
+
 static void note_short(struct ck_gathered *g, size_t i)
 {
 	if (g->too_short++ == 0)
 		g->first_short = i;
+}
+
+/* Where it is the end that is needed, that of the longest copy, if the others are that one
+ * cut short. */
+static uint64_t needed(const struct ck_hosts *h, const struct ck_gathered *g,
+		       size_t i, const struct ck_files *files)
+{
+	uint64_t longest = ck_gathered_longest(h, g, i);
+
+	if (!ck_files_needs_end(files, g->numbers[i]))
+		return ck_files_needed(files, g->numbers[i]);
+	for (uint32_t host = 0; host < h->ngroups; host++) {
+		const struct ck_file_copy *copy = &g->copies[host][i];
+
+		if (copy->has && copy->size < longest && !copy->begins &&
+		    h->replicas != CK_REPLICAS_FIRST)
+			return 0;
+	}
+	return longest;
 }
 
 static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
@@ -298,7 +338,7 @@ static int settle(struct ck_hosts *h, struct ck_gathered *g, size_t i,
 		.here = h->here,
 		.prefer = h->prefer,
 		.nprefer = h->nprefer,
-		.needed = ck_files_needed(files, g->numbers[i]),
+		.needed = needed(h, g, i, files),
 		.compared = h->replicas != CK_REPLICAS_FIRST,
 		.loads = g->loads,
 	};
@@ -338,6 +378,21 @@ static void log_short(const struct ck_gathered *g, const struct ck_files *files)
 						    g->too_short - 1));
 }
 
+/* For those that were added since. */
+static int room_make(struct ck_hosts *h, const struct ck_files *files)
+{
+	uint32_t n = ck_files_count(files);
+	struct ck_whereabouts *list = realloc(h->at.files,
+					      (n + 1UL) * sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	memset(list + h->nfiles, 0, (n + 1UL - h->nfiles) * sizeof(*list));
+	h->at.files = list;
+	h->nfiles = n;
+	return 0;
+}
+
 static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 		      struct ck_files *files)
 {
@@ -345,10 +400,8 @@ static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 							  sizeof(*copies));
 	int rc = copies ? ck_gather_copies(h, g, files) : -ENOMEM;
 
-	h->nfiles = ck_files_count(files);
-	h->at.files = calloc(h->nfiles + 1UL, sizeof(*h->at.files));
-	if (!h->at.files)
-		rc = -ENOMEM;
+	if (rc == 0)
+		rc = room_make(h, files);
 	for (size_t i = 0; rc == 0 && i < g->n; i++)
 		rc = settle(h, g, i, copies, files);
 	if (rc == 0)
@@ -356,12 +409,27 @@ static int settle_all(struct ck_hosts *h, struct ck_gathered *g,
 	return rc;
 }
 
+/* Nothing is read yet, but by the thread that opens the checkpoint. */
+static void use_all(struct ck_hosts *h, struct ck_files *files)
+{
+	h->requester.ways.files = h->at.files;
+	h->requester.ways.n = h->nfiles;
+	h->requester.ways.others = h->at.others.list;
+	h->requester.ways.nothers = h->at.others.n;
+	ck_files_set_stats(files, h->elsewhere.stats);
+	ck_files_set_reader(files, &h->reader);
+}
+
 int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
-		   struct ck_ids shown, struct ck_diag *d)
+		   const struct ck_ids *shown, struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
-	struct ck_gathered g = { .shown = shown };
-	int rc = ck_gather(h, files, &g, d);
+	struct ck_gathered g = { .is_shown = shown != NULL };
+	int rc;
+
+	if (shown)
+		g.shown = *shown;
+	rc = ck_gather(h, files, &g, d);
 
 	if (rc == 0) {
 		rc = settle_all(h, &g, files);
@@ -371,15 +439,24 @@ int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
 	ck_gathered_fini(&g, h);
 	if (rc)
 		return rc;
+	h->shown = g.shown;
+	use_all(h, files);
+	return 0;
+}
+
+int ck_hosts_opened(struct ck_elsewhere *e, struct ck_files *files,
+		    bool *partly)
+{
+	struct ck_hosts *h = (struct ck_hosts *)e;
+
+	for (uint32_t i = 0; i < h->nfiles; i++)
+		if (ck_files_differs(files, i))
+			ck_files_set_differs(files, i,
+					     ck_files_differs(files, i));
 	h->set = files;
-	h->shown = shown;
-	h->requester.ways.files = h->at.files;
-	h->requester.ways.n = h->nfiles;
-	h->requester.ways.others = h->at.others.list;
-	h->requester.ways.nothers = h->at.others.n;
+	*partly = h->names.known && is_any_away(h);
 	ck_hosts_note_states(h);
-	ck_files_set_stats(files, h->elsewhere.stats);
-	if (h->let_wait)
-		ck_files_set_reader(files, &h->reader);
+	if (!h->let_wait)
+		ck_files_set_reader(files, NULL);
 	return ck_hosts_hearing_make(h);
 }

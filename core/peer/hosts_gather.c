@@ -7,7 +7,8 @@
 /* --- asking ----------------------------------------------------------------------------- */
 
 /* A name that is longer than may be asked for is nowhere else. */
-static int names_take(struct ck_gathered *g, const struct ck_files *files)
+static int names_take(const struct ck_hosts *h, struct ck_gathered *g,
+		      const struct ck_files *files)
 {
 	uint32_t n = ck_files_count(files);
 
@@ -15,7 +16,7 @@ static int names_take(struct ck_gathered *g, const struct ck_files *files)
 	g->numbers = calloc(n + 1UL, sizeof(*g->numbers));
 	if (!g->names || !g->numbers)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = h->nfiles; i < n; i++) {
 		struct ck_str path = ck_files_info(files, i)->path;
 
 		if (path.len > CK_WIRE_NAME_MAX)
@@ -43,6 +44,28 @@ static int ask(struct ck_hosts_task *t)
 	return rc == -ENODATA ? 0 : rc;
 }
 
+static bool show_as(struct ck_gathered *g, const struct ck_file_info *info)
+{
+	g->shown = (struct ck_ids){ info->uid, info->gid };
+	return true;
+}
+
+/* Here, or where it is first. */
+static void show_as_first(const struct ck_hosts *h, struct ck_gathered *g,
+			  const struct ck_files *files)
+{
+	bool is = false;
+
+	for (size_t i = 0; i < g->n && !is; i++) {
+		if (ck_gathered_is_here(files, g->numbers[i]))
+			is = show_as(g, ck_files_info(files, g->numbers[i]));
+		for (uint32_t rank = 1; rank < h->n && !is; rank++)
+			if (g->said[rank] &&
+			    ck_gathered_is_usable(&g->said[rank][i]))
+				is = show_as(g, &g->said[rank][i].info);
+	}
+}
+
 int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 	      struct ck_gathered *g, struct ck_diag *d)
 {
@@ -56,7 +79,7 @@ int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 	g->chosen = calloc(h->ngroups, sizeof(*g->chosen));
 	rc = tasks && g->said && g->copies && g->loads && g->rank_loads &&
 			     g->chosen
-		     ? names_take(g, files)
+		     ? names_take(h, g, files)
 		     : -ENOMEM;
 	if (rc == 0)
 		rc = ck_hosts_each(h, ask, g, tasks);
@@ -67,6 +90,8 @@ int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 			return ck_fail(d, -tasks[i].rc, "%s: %s",
 				       h->hosts[i].name,
 				       strerror(-tasks[i].rc));
+	if (!g->is_shown)
+		show_as_first(h, g, files);
 	return 0;
 }
 
@@ -175,15 +200,129 @@ static int compare_host(struct ck_hosts *h, struct ck_gathered *g,
 	return rc;
 }
 
+/* What the rank that speaks for its host does; others do nothing. */
+static int if_speaker(const struct ck_hosts_task *t,
+		      int (*work)(struct ck_hosts *h, struct ck_gathered *g,
+				  uint32_t host, uint32_t rank))
+{
+	for (uint32_t host = 0; host < t->hosts->ngroups; host++)
+		if (speaker(t->hosts, t->arg, host) == t->index)
+			return work(t->hosts, t->arg, host, t->index);
+	return 0;
+}
+
 static int compare(struct ck_hosts_task *t)
 {
-	struct ck_gathered *g = t->arg;
-	struct ck_hosts *h = t->hosts;
+	return if_speaker(t, compare_host);
+}
+
+uint64_t ck_gathered_longest(const struct ck_hosts *h,
+			     const struct ck_gathered *g, size_t i)
+{
+	uint64_t longest = 0;
 
 	for (uint32_t host = 0; host < h->ngroups; host++)
-		if (speaker(h, g, host) == t->index)
-			return compare_host(h, g, host, t->index);
-	return 0;
+		if (g->copies[host][i].has && !g->copies[host][i].unread)
+			longest = ck_max(longest, g->copies[host][i].size);
+	return longest;
+}
+
+static bool is_longest(const struct ck_hosts *h, const struct ck_gathered *g,
+		       size_t i, uint32_t host)
+{
+	const struct ck_file_copy *copy = &g->copies[host][i];
+
+	return copy->has && !copy->unread &&
+	       copy->size == ck_gathered_longest(h, g, i);
+}
+
+/* It has it so long, and no host before it has the same: of equal copies one is asked. */
+static bool is_first_longest(const struct ck_hosts *h,
+			     const struct ck_gathered *g, size_t i,
+			     uint32_t host)
+{
+	if (!is_longest(h, g, i, host))
+		return false;
+	for (uint32_t other = 0; other < host; other++)
+		if (is_longest(h, g, i, other) &&
+		    memcmp(g->copies[other][i].digest,
+			   g->copies[host][i].digest, CK_COPY_DIGEST) == 0)
+			return false;
+	return true;
+}
+
+/* Digests of what is as long as shorter copies on another host. */
+struct beginnings {
+	struct ck_hosts_digest *list;
+	size_t *index;
+	size_t n;
+};
+
+static void beginnings_find(const struct ck_hosts *h,
+			    const struct ck_gathered *g, uint32_t host,
+			    uint32_t other, uint32_t rank,
+			    struct beginnings *out)
+{
+	const struct ck_file_copy *shorter = g->copies[other];
+
+	out->n = 0;
+	for (size_t i = 0; i < g->n; i++) {
+		if (!shorter[i].has || shorter[i].unread ||
+		    shorter[i].size == g->copies[host][i].size ||
+		    !is_first_longest(h, g, i, host))
+			continue;
+		out->list[out->n] = (struct ck_hosts_digest){
+			.number = g->said[rank][i].number,
+			.size = shorter[i].size,
+		};
+		out->index[out->n++] = i;
+	}
+}
+
+/* Of the files that one host has longer than others. */
+static int compare_beginnings(struct ck_hosts *h, struct ck_gathered *g,
+			      uint32_t host, uint32_t rank)
+{
+	ck_auto_free struct ck_hosts_digest *list = calloc(g->n + 1,
+							   sizeof(*list));
+	ck_auto_free size_t *index = calloc(g->n + 1, sizeof(*index));
+	struct beginnings b = { list, index, 0 };
+	int rc = list && index ? 0 : -ENOMEM;
+
+	for (uint32_t other = 0; other < h->ngroups && rc == 0; other++) {
+		struct ck_file_copy *shorter = g->copies[other];
+
+		beginnings_find(h, g, host, other, rank, &b);
+		rc = ck_hosts_digest(h->calls, rank, h->replicas, b.list, b.n);
+		for (size_t k = 0; k < b.n && rc == 0; k++)
+			if (b.list[k].rc == 0 &&
+			    memcmp(b.list[k].digest, shorter[b.index[k]].digest,
+				   CK_COPY_DIGEST) == 0)
+				__atomic_store_n(&shorter[b.index[k]].begins,
+						 true, __ATOMIC_RELAXED);
+	}
+	return rc;
+}
+
+static int beginnings(struct ck_hosts_task *t)
+{
+	return if_speaker(t, compare_beginnings);
+}
+
+/* Files of which the end is needed, and whose copies are not of one size. */
+static bool has_short(const struct ck_hosts *h, const struct ck_gathered *g,
+		      const struct ck_files *files)
+{
+	for (size_t i = 0; i < g->n; i++)
+		for (uint32_t host = 0;
+		     host < h->ngroups &&
+		     ck_files_needs_end(files, g->numbers[i]);
+		     host++)
+			if (g->copies[host][i].has &&
+			    g->copies[host][i].size <
+				    ck_gathered_longest(h, g, i))
+				return true;
+	return false;
 }
 
 /* Of a host that is gone by now nothing counts, but for what can be read without it. */
@@ -217,6 +356,17 @@ static void leave_troubled(const struct ck_hosts *h, struct ck_gathered *g,
 							       host, i);
 }
 
+/* What went wrong with one that is there. */
+static int first_of(const struct ck_hosts *h, const struct ck_hosts_task *tasks)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < h->n && rc == 0; i++)
+		if (h->hosts[i].there)
+			rc = tasks[i].rc;
+	return rc;
+}
+
 int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 		     const struct ck_files *files)
 {
@@ -230,9 +380,13 @@ int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 	if (rc || h->replicas == CK_REPLICAS_FIRST)
 		return rc;
 	rc = ck_hosts_each(h, compare, g, tasks);
-	for (uint32_t i = 0; i < h->n && rc == 0; i++)
-		if (h->hosts[i].there)
-			rc = tasks[i].rc;
+	if (rc == 0)
+		rc = first_of(h, tasks);
+	if (rc == 0 && has_short(h, g, files)) {
+		rc = ck_hosts_each(h, beginnings, g, tasks);
+		if (rc == 0)
+			rc = first_of(h, tasks);
+	}
 	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)
 		note_unread(h, g, host);
 	for (uint32_t host = 0; host < h->ngroups && rc == 0; host++)

@@ -8,9 +8,10 @@
 
 #include "hosts_internal.h"
 
-/* What all hosts said of all files. */
+/* What all hosts said of all files that nobody was asked for before. */
 struct ck_gathered {
 	struct ck_ids shown;
+	bool is_shown; /* else it is set: as the first that can be used */
 	struct ck_str *names; /* that can be asked for, n */
 	uint32_t *numbers;    /* of them, in the ck_files */
 	size_t n;
@@ -23,7 +24,7 @@ struct ck_gathered {
 	size_t too_short, first_short; /* files of which there is such a copy */
 };
 
-/* g: zeros but for `shown`, see ck_elsewhere. ck_gathered_fini() it, also after an error:
+/* g: zeros but for `shown` and `is_shown`, see ck_elsewhere. ck_gathered_fini() it, also after an error:
  * -ENOMEM; what a host that is there answered with. */
 CK_MUST_USE int ck_gather(struct ck_hosts *h, const struct ck_files *files,
 			  struct ck_gathered *g, struct ck_diag *d);
@@ -35,6 +36,9 @@ CK_MUST_USE int ck_gather_copies(struct ck_hosts *h, struct ck_gathered *g,
 
 /* There is a file here that was seen, whether it can be opened or not. */
 bool ck_gathered_is_here(const struct ck_files *files, uint32_t number);
+/* The size of the longest copy of the i-th file. */
+uint64_t ck_gathered_longest(const struct ck_hosts *h,
+			     const struct ck_gathered *g, size_t i);
 bool ck_gathered_is_usable(const struct ck_looked *l);
 
 #endif

@@ -6,6 +6,7 @@
 #include "ckptfs/hosts.h"
 #include "ckptfs/requester.h"
 #include "copies.h"
+#include "hosts_names.h"
 
 #include <pthread.h>
 
@@ -121,7 +122,8 @@ struct ck_hosts {
 	/* Of the one thread that opens the checkpoint, then constant: */
 	struct ck_files *set; /* its; NULL: it was not opened */
 	struct ck_ids shown;
-	uint32_t nfiles;
+	uint32_t nfiles; /* of which it is known where they are */
+	struct ck_hosts_names names;
 	/* Of the thread that opens the checkpoint, then of the one that hears: */
 	struct ck_hosts_tables at;
 	uint64_t late_due;	    /* when hosts are compared; 0: not */
@@ -132,7 +134,8 @@ struct ck_hosts {
 	struct ck_hosts_hearing *hearing;     /* atomic: set when all else is */
 
 	struct {
-		struct ck_str name; /* a constant */
+		struct ck_str name; /* of no bytes: it is a data file */
+		char *text;	    /* the name */
 		uint32_t peer;	    /* 0: it is on this host */
 		uint64_t size;
 		struct timespec mtime;
@@ -177,18 +180,27 @@ CK_MUST_USE int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
 CK_MUST_USE int ck_hosts_each(struct ck_hosts *h,
 			      int (*run)(struct ck_hosts_task *t), void *arg,
 			      struct ck_hosts_task *tasks);
+/* How many ranks are there. */
+uint32_t ck_hosts_there(const struct ck_hosts *h);
 
 /* Bytes of a file of a requester, for who may wait. until: by the monotonic clock; NULL:
  * as long as it takes. -EINTR: they were not there by then; errors as of its moves. */
 CK_MUST_USE int ck_hosts_bring(struct ck_requester *r, uint32_t file,
 			       uint64_t fpos, uint64_t len, void *to,
 			       const struct timespec *until);
+/* The same of several moves, each of which has its rc then. */
+void ck_hosts_bring_all(struct ck_requester *r, struct ck_move *list, size_t n);
 /* As of struct ck_elsewhere. */
+CK_MUST_USE int ck_hosts_opened(struct ck_elsewhere *e, struct ck_files *files,
+				bool *partly);
+CK_MUST_USE int ck_hosts_text(struct ck_elsewhere *e, struct ck_str name,
+			      uint64_t most, struct ck_file_info *said,
+			      void **pages, struct ck_diag *d);
 CK_MUST_USE int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name,
 				  uint64_t most, struct ck_file_info *said,
 				  void **pages, struct ck_diag *d);
 CK_MUST_USE int ck_hosts_files(struct ck_elsewhere *e, struct ck_files *files,
-			       struct ck_ids shown, struct ck_diag *d);
+			       const struct ck_ids *shown, struct ck_diag *d);
 
 /* Whether metadata on another host has changed, as far as was heard. */
 CK_MUST_USE int ck_hosts_changed(struct ck_elsewhere *e,

@@ -19,8 +19,10 @@ struct copy {
 
 struct copies {
 	struct ck_str name;
-	uint64_t most; /* bytes that one may have */
-	uint32_t n;    /* ranks that have one; those of a host have the same */
+	uint64_t most;	/* bytes that one may have */
+	uint32_t n;	/* ranks that have one; those of a host have the same */
+	uint32_t first; /* the one that counts */
+	mode_t closed;	/* what the others take from it */
 	struct copy list[];
 };
 
@@ -241,6 +243,29 @@ static int bring(struct ck_hosts *h, struct ck_whereabouts where, uint64_t size,
 	return rc;
 }
 
+/* That copy is the metadata, which is looked after from now on. */
+static int note(struct ck_hosts *h, const struct copies *all,
+		const struct ck_file_info *said)
+{
+	const struct copy *copy = &all->list[all->first];
+	char *text = strndup(all->name.p, all->name.len);
+
+	if (!text)
+		return -ENOMEM;
+	free(h->metadata.text);
+	h->metadata.text = text;
+	h->metadata.name = ck_str_from(text);
+	h->metadata.size = said->size;
+	h->metadata.mtime = copy->looked.info.mtime;
+	memcpy(h->metadata.digest, copy->digest, CK_COPY_DIGEST);
+	h->metadata.peer = all->first;
+	h->metadata.access = (struct ck_file_access){ .mode = said->mode,
+						      .uid = said->uid,
+						      .gid = said->gid };
+	h->elsewhere.metadata_closed = all->closed;
+	return 0;
+}
+
 /* i: the rank, in the list. */
 static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 		struct ck_file_info *said, void **pages, struct ck_diag *d)
@@ -248,16 +273,8 @@ static int take(struct ck_hosts *h, const struct copies *all, uint32_t i,
 	const struct copy *copy = &all->list[i];
 	int rc;
 
-	h->metadata.name = all->name;
-	h->metadata.size = said->size;
-	h->metadata.mtime = copy->looked.info.mtime;
-	memcpy(h->metadata.digest, copy->digest, CK_COPY_DIGEST);
 	if (i == 0)
 		return 0;
-	h->metadata.peer = i;
-	h->metadata.access = (struct ck_file_access){ .mode = said->mode,
-						      .uid = said->uid,
-						      .gid = said->gid };
 	rc = bring(h, (struct ck_whereabouts){ i, copy->looked.number },
 		   said->size, pages);
 	h->hosts[i].there = ck_calls_is_up(h->calls, i);
@@ -275,7 +292,6 @@ static int choose(struct ck_hosts *h, struct copies *all,
 {
 	ck_auto_free uint32_t *list = calloc(h->ngroups, sizeof(*list));
 	struct ck_copies_chosen c;
-	uint32_t first;
 	int rc = list ? look_at_all(h, all, tasks, look, d)
 		      : ck_fail(d, ENOMEM, "out of memory");
 
@@ -288,19 +304,10 @@ static int choose(struct ck_hosts *h, struct copies *all,
 		rc = compare(h, all, &c, list, d);
 	if (rc)
 		return rc;
-	first = speaker(h, list[0]);
-	*said = all->list[first].looked.info;
-	h->elsewhere.metadata_closed = join_copies(h, all, &c, list, said);
-	return take(h, all, first, said, pages, d);
-}
-
-static uint32_t count_there(const struct ck_hosts *h)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < h->n; i++)
-		n += h->hosts[i].there;
-	return n;
+	all->first = speaker(h, list[0]);
+	*said = all->list[all->first].looked.info;
+	all->closed = join_copies(h, all, &c, list, said);
+	return take(h, all, all->first, said, pages, d);
 }
 
 int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
@@ -313,9 +320,9 @@ int ck_hosts_changed(struct ck_elsewhere *e, struct ck_file_access *now)
 	return 0;
 }
 
-int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
-		      struct ck_file_info *said, void **pages,
-		      struct ck_diag *d)
+static int find(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
+		bool is_metadata, struct ck_file_info *said, void **pages,
+		struct ck_diag *d)
 {
 	struct ck_hosts *h = (struct ck_hosts *)e;
 	ck_auto_free struct copies *all =
@@ -330,9 +337,25 @@ int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
 	all->most = most;
 	/* Without a host that is gone when it should give its copy, too. */
 	do {
-		there = count_there(h);
+		there = ck_hosts_there(h);
 		memset(all->list, 0, h->n * sizeof(all->list[0]));
 		rc = choose(h, all, tasks, said, pages, d);
-	} while (rc && h->hosts[0].there && count_there(h) < there);
+	} while (rc && h->hosts[0].there && ck_hosts_there(h) < there);
+	if (rc == 0 && is_metadata)
+		rc = note(h, all, said) ? ck_fail(d, ENOMEM, "out of memory")
+					: 0;
 	return rc;
+}
+
+int ck_hosts_text(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
+		  struct ck_file_info *said, void **pages, struct ck_diag *d)
+{
+	return find(e, name, most, false, said, pages, d);
+}
+
+int ck_hosts_metadata(struct ck_elsewhere *e, struct ck_str name, uint64_t most,
+		      struct ck_file_info *said, void **pages,
+		      struct ck_diag *d)
+{
+	return find(e, name, most, true, said, pages, d);
 }

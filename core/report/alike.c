@@ -25,7 +25,7 @@ static int folded_cmp(const void *a, const void *b)
 /* Stems are UTF-8 and have no NUL. */
 static int fold(const struct ck_catalog *c, uint32_t entry, struct folded *out)
 {
-	struct ck_str stem = c->listing->names[entry].stem;
+	struct ck_str stem = ck_entry_names(c, entry).stem;
 
 	out->entry = entry;
 	return utf8proc_map((const utf8proc_uint8_t *)stem.p,

@@ -16,7 +16,7 @@ enum { NAMES = 6 };
 
 static struct ck_str name_of(const struct ck_catalog *c, uint32_t entry)
 {
-	return c->listing->names[entry].name;
+	return ck_entry_names(c, entry).name;
 }
 
 static int name_cmp(const void *a, const void *b, void *catalog)
@@ -27,7 +27,7 @@ static int name_cmp(const void *a, const void *b, void *catalog)
 
 static struct ck_str tensor_name(const struct ck_catalog *c, uint32_t tensor)
 {
-	return ck_tensor_names(c, tensor)->name;
+	return ck_tensor_names(c, tensor).name;
 }
 
 static int tensor_cmp(const void *a, const void *b, void *catalog)
@@ -103,7 +103,8 @@ static void tensors_print(const struct ck_catalog *c,
 	if (!order)
 		out->err = -ENOMEM;
 	for (size_t i = 0; order && i < c->listing->n; i++)
-		if (!c->listing->entries[order[i]].is_object)
+		if (!c->listing->entries[order[i]].is_object &&
+		    ck_tensor_is_whole(c, c->listing->entries[order[i]].i))
 			print(c, c->listing->entries[order[i]].i, out);
 }
 
@@ -137,8 +138,8 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 
 	ck_dims_print(&shape, t->shape, t->ndim);
 	/* An unknown one can be any bytes, and this is read on terminals. */
-	ck_buf_escaped(&dtype, t->dtype_name);
-	field_print(out, ck_tensor_names(c, t->entry.number)->stem);
+	ck_buf_escaped(&dtype, t->facts->dtype_name);
+	field_print(out, ck_tensor_names(c, t->entry.number).stem);
 	ck_buf_text(out, ",");
 	field_print(out, (struct ck_str){ dtype.data, dtype.len });
 	ck_buf_text(out, ",");
@@ -212,13 +213,12 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 			   struct ck_buf *out)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	struct ck_str name = ck_tensor_names(c, t->entry.number)->name;
+	struct ck_str name = ck_tensor_names(c, t->entry.number).name;
 	struct ck_str key = t->entry.key;
 
 	json_field(out, "{\"fqn\":", name);
-	json_field(out,
-		   ",\"stem\":", ck_tensor_names(c, t->entry.number)->stem);
-	json_field(out, ",\"dtype\":", t->dtype_name);
+	json_field(out, ",\"stem\":", ck_tensor_names(c, t->entry.number).stem);
+	json_field(out, ",\"dtype\":", t->facts->dtype_name);
 	ck_buf_text(out, ",\"shape\":");
 	ck_dims_print(out, t->shape, t->ndim);
 	ck_buf_printf(out,
@@ -227,6 +227,9 @@ void ck_report_tensor_json(const struct ck_catalog *c, uint32_t tensor,
 		      t->nbytes, t->nchunks, ck_tensor_kind_name(t->kind));
 	if (!ck_str_eq(key, name))
 		json_field(out, ",\"raw_key\":", key);
+	if (ck_tensor_alias_of(t) != CK_NO_TENSOR)
+		json_field(out, ",\"alias_of\":",
+			   ck_tensor_names(c, ck_tensor_alias_of(t)).name);
 	if (boxes)
 		boxes_print(c, t, boxes, out);
 	ck_buf_text(out, "}");

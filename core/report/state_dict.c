@@ -153,8 +153,9 @@ static int entries_add(struct tree *t, bool nested)
 		struct ck_path_part whole = { .p = e->key.p,
 					      .len = (uint32_t)e->key.len };
 
-		rc = nested && e->nparts ? entry_add(t, i, e->path, e->nparts)
-					 : entry_add(t, i, &whole, 1);
+		rc = nested && e->nparts && e->path
+			     ? entry_add(t, i, e->path, e->nparts)
+			     : entry_add(t, i, &whole, 1);
 	}
 	return rc;
 }
@@ -268,7 +269,7 @@ static void node_begin(const struct tree *t, const struct node *n)
 		ck_buf_text(t->out, open[n->kind]);
 		return;
 	}
-	ck_buf_json_str(t->out, c->listing->names[n->entry - 1].name);
+	ck_buf_json_str(t->out, ck_entry_names(c, n->entry - 1).name);
 }
 
 static void node_end(const struct tree *t, const struct node *n)

@@ -28,18 +28,25 @@ struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 
 	if (!f)
 		return NULL;
-	f->dirfd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
-	if (f->dirfd < 0) {
+	f->reach.dirfd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
+	if (f->reach.dirfd < 0) {
 		free(f);
 		return NULL;
 	}
-	f->how = how;
+	f->reach.how = how;
+	f->reach.linkroot = -1;
 	f->hash_seed = ck_hash_seed();
 	f->max_open = max_open < 16 ? 16 : max_open;
 	f->map_most = map_most();
 	f->idle.older = f->idle.newer = &f->idle;
 	pthread_mutex_init(&f->lock, NULL);
 	return f;
+}
+
+int ck_files_set_linkroot(struct ck_files *f, int linkroot)
+{
+	f->reach.linkroot = fcntl(linkroot, F_DUPFD_CLOEXEC, 0);
+	return f->reach.linkroot < 0 ? -errno : 0;
 }
 
 void ck_files_map_most(struct ck_files *f, uint64_t bytes)
@@ -54,7 +61,9 @@ void ck_files_free(struct ck_files *f)
 	for (uint32_t i = 0; i < f->count; i++)
 		if (ck_file_of(f, i)->slot)
 			ck_file_slot_close(ck_file_of(f, i)->slot);
-	close(f->dirfd);
+	close(f->reach.dirfd);
+	if (f->reach.linkroot >= 0)
+		close(f->reach.linkroot);
 	ck_fetch_fini(&f->kept);
 	pthread_mutex_destroy(&f->lock);
 	ck_arena_fini(&f->arena);

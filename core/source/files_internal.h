@@ -6,6 +6,7 @@
 #define CK_FILES_INTERNAL_H
 
 #include "ckptfs/fetch.h"
+#include "ckptfs/reach.h"
 #include "ckptfs/source.h"
 #include <pthread.h>
 
@@ -36,6 +37,9 @@ struct ck_seen_file {
 	struct timespec newest; /* of these copies; or 0 */
 	uint64_t
 		needed; /* bytes of it that are in use; of the thread that adds */
+	/* Of the thread that adds: */
+	const char *differs; /* see ck_files_note_differs() */
+	bool needs_end;
 	int trouble; /* of the last look: 0 or a negative errno of the moment */
 	struct ck_file_slot *slot; /* NULL: not open. Under the lock */
 };
@@ -47,8 +51,7 @@ enum {
 
 struct ck_files {
 	/* Constant: */
-	int dirfd;
-	enum ck_beneath how;
+	struct ck_reach reach; /* owns the descriptors */
 	uint64_t hash_seed;
 	uint32_t max_open;
 	uint64_t map_most;    /* bytes */
@@ -100,9 +103,6 @@ static inline struct ck_seen_file *ck_file_of(const struct ck_files *f,
  * says nothing about the file, and leaves only `trouble`. */
 CK_MUST_USE int ck_file_record(const struct ck_files *f,
 			       struct ck_seen_file *file);
-/* As ck_files_closed(), of a file that was opened by this path. */
-mode_t ck_way_closed(const struct ck_files *f, struct ck_str path, int fd,
-		     struct ck_ids shown);
 struct ck_ids ck_files_shown_as(const struct ck_files *f);
 /* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
  * that cannot be told: then *passing is true. */

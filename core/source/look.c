@@ -43,7 +43,7 @@ enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
 static int open_as(const struct ck_files *f, struct ck_str path, int flags,
 		   int *fd, struct stat *st)
 {
-	int now = ck_open_beneath(f->dirfd, path, flags, f->how);
+	int now = ck_open_reached(&f->reach, path, flags);
 	int rc = now < 0 ? now : stat_fd(now, st);
 
 	if (rc) {
@@ -166,8 +166,8 @@ static void note_way(const struct ck_files *f, struct ck_seen_file *file,
 	if (!file->plain)
 		note(&file->access.closed,
 		     __atomic_load_n(&file->others, __ATOMIC_RELAXED) |
-			     ck_way_closed(f, file->info.path, fd,
-					   ck_files_shown_as(f)));
+			     ck_files_closed_to(f, file->info.path, fd,
+						ck_files_shown_as(f)));
 }
 
 int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
@@ -181,13 +181,13 @@ int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
 
 	if (!file->plain)
 		rc = open_as(f, file->info.path, O_PATH, &fd, &st);
-	else if (TEMP_FAILURE_RETRY(fstatat(f->dirfd, name, &st, flags)))
+	else if (TEMP_FAILURE_RETRY(fstatat(f->reach.dirfd, name, &st, flags)))
 		rc = -errno;
 	rc = compare(file, rc, &st, passing);
 	if (rc)
 		return rc;
-	ck_file_access_note(&file->access, &st, file->plain ? f->dirfd : fd,
-			    name, flags);
+	ck_file_access_note(&file->access, &st,
+			    file->plain ? f->reach.dirfd : fd, name, flags);
 	note_way(f, file, fd);
 	return 0;
 }
@@ -203,7 +203,7 @@ int ck_file_check_fd(const struct ck_seen_file *file, int fd, bool *passing)
 int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file,
 		 bool *passing)
 {
-	int fd = ck_open_beneath(f->dirfd, file->info.path, OPEN_FLAGS, f->how);
+	int fd = ck_open_reached(&f->reach, file->info.path, OPEN_FLAGS);
 	int rc;
 
 	if (fd < 0)
@@ -258,6 +258,13 @@ bool ck_file_is_missing(const struct ck_file_info *info)
 	return ck_file_why_number(info->why) == MISSING;
 }
 
+bool ck_file_is_link(const struct ck_file_info *info)
+{
+	uint8_t why = ck_file_why_number(info->why);
+
+	return why == LINK || why == LINK_BENEATH;
+}
+
 const char *ck_file_why_differs(void)
 {
 	return whys[DIFFERS];
@@ -271,7 +278,7 @@ const char *ck_file_why(uint8_t number)
 /* A link is not followed, or leads in a circle. */
 static enum why link_reason(const struct ck_files *f, struct ck_str path)
 {
-	ck_auto_fd int fd = ck_open_beneath(f->dirfd, path, O_PATH,
+	ck_auto_fd int fd = ck_open_beneath(f->reach.dirfd, path, O_PATH,
 					    CK_BENEATH_SYMLINKS);
 	struct stat st;
 
@@ -343,7 +350,8 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
 	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&
-	    !fstatat(f->dirfd, info->path.p, &by_name, AT_SYMLINK_NOFOLLOW))
+	    !fstatat(f->reach.dirfd, info->path.p, &by_name,
+		     AT_SYMLINK_NOFOLLOW))
 		file->plain = is_same(file, &by_name);
 	if (!info->err)
 		note_way(f, file, fd);

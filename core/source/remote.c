@@ -98,6 +98,19 @@ void ck_files_set_differs(struct ck_files *f, uint32_t number, const char *text)
 	ck_files_set_remote(f, number, &said);
 }
 
+void ck_files_note_differs(struct ck_files *f, uint32_t number,
+			   const char *text)
+{
+	const char *why = ck_arena_copy(&f->arena, ck_str_from(text)).p;
+
+	ck_file_of(f, number)->differs = why ? why : ck_file_why_differs();
+}
+
+const char *ck_files_differs(const struct ck_files *f, uint32_t number)
+{
+	return ck_file_of(f, number)->differs;
+}
+
 void ck_files_set_newest(struct ck_files *f, uint32_t number,
 			 struct timespec newest)
 {
@@ -125,6 +138,16 @@ void ck_files_need(struct ck_files *f, uint32_t number, uint64_t end)
 uint64_t ck_files_needed(const struct ck_files *f, uint32_t number)
 {
 	return ck_file_of(f, number)->needed;
+}
+
+void ck_files_need_end(struct ck_files *f, uint32_t number)
+{
+	ck_file_of(f, number)->needs_end = true;
+}
+
+bool ck_files_needs_end(const struct ck_files *f, uint32_t number)
+{
+	return ck_file_of(f, number)->needs_end;
 }
 
 bool ck_files_is_remote(const struct ck_files *f, uint32_t number)

@@ -8,8 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
-#include <stdio.h>
 #include <unistd.h>
 
 /* Their x bits, as r bits. */
@@ -29,8 +27,8 @@ static mode_t searchers(int dir, struct ck_ids shown)
 }
 
 /* Of all directories in a path. */
-static mode_t searchers_on(const struct ck_files *f, struct ck_str path,
-			   enum ck_beneath how, struct ck_ids shown)
+static mode_t searchers_on(int dirfd, struct ck_str path, enum ck_beneath how,
+			   struct ck_ids shown)
 {
 	/* A link on the way may lead up: the path to it is opened anew. */
 	bool stepwise = how == CK_BENEATH_NO_SYMLINKS;
@@ -48,7 +46,7 @@ static mode_t searchers_on(const struct ck_files *f, struct ck_str path,
 		from = end + 1;
 		if (part.len == 0)
 			continue;
-		dir = ck_open_beneath(stepwise && at >= 0 ? at : f->dirfd, part,
+		dir = ck_open_beneath(stepwise && at >= 0 ? at : dirfd, part,
 				      O_PATH | O_DIRECTORY, how);
 		if (dir < 0)
 			return 0;
@@ -59,46 +57,33 @@ static mode_t searchers_on(const struct ck_files *f, struct ck_str path,
 	return all;
 }
 
-/* NULL: nobody can tell. Free it. */
-static char *path_of(int fd)
-{
-	char name[32];
-	char *path = malloc(PATH_MAX);
-	ssize_t n;
-
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	n = path ? readlink(name, path, PATH_MAX) : -1;
-	if (n <= 0 || n == PATH_MAX) {
-		free(path);
-		return NULL;
-	}
-	path[n] = '\0';
-	return path;
-}
-
-/* Of the directories on the way to where links have led. */
+/* Of the directories on the way to where links have led: none where nobody can tell. */
 static mode_t searchers_to(const struct ck_files *f, struct ck_str path, int fd,
 			   struct ck_ids shown)
 {
-	ck_auto_free char *dir = path_of(f->dirfd);
-	ck_auto_free char *file = path_of(fd);
-	size_t len = dir && strcmp(dir, "/") != 0 ? strlen(dir) : 0;
-	struct ck_str rest;
+	const struct ck_reach *r = &f->reach;
+	ck_auto_free char *there = NULL;
+	int rc = ck_path_beneath(r->dirfd, fd, &there);
 
-	if (!dir || !file || strncmp(file, dir, len) != 0 || file[len] != '/')
+	if (rc == 0)
+		return ck_str_is(path, there)
+			       ? 0444
+			       : searchers_on(r->dirfd, ck_str_from(there),
+					      CK_BENEATH_NO_SYMLINKS, shown);
+	if (rc != -EXDEV || r->linkroot < 0 ||
+	    ck_path_beneath(r->linkroot, fd, &there))
 		return 0;
-	rest = ck_str_from(file + len + 1);
-	if (ck_str_eq(rest, path))
-		return 0444;
-	return searchers_on(f, rest, CK_BENEATH_NO_SYMLINKS, shown);
+	return searchers(r->linkroot, shown) &
+	       searchers_on(r->linkroot, ck_str_from(there),
+			    CK_BENEATH_NO_SYMLINKS, shown);
 }
 
-mode_t ck_way_closed(const struct ck_files *f, struct ck_str path, int fd,
-		     struct ck_ids shown)
+mode_t ck_files_closed_to(const struct ck_files *f, struct ck_str path, int fd,
+			  struct ck_ids shown)
 {
-	mode_t open = searchers_on(f, path, f->how, shown);
+	mode_t open = searchers_on(f->reach.dirfd, path, f->reach.how, shown);
 
-	if (f->how == CK_BENEATH_SYMLINKS)
+	if (f->reach.how == CK_BENEATH_SYMLINKS || f->reach.linkroot >= 0)
 		open &= searchers_to(f, path, fd, shown);
 	return 0444 & ~open;
 }
@@ -111,8 +96,14 @@ mode_t ck_files_closed(const struct ck_files *f, uint32_t number,
 
 	if (file->plain)
 		return 0;
-	fd = ck_open_beneath(f->dirfd, file->info.path, O_PATH, f->how);
-	return fd < 0 ? 0444 : ck_way_closed(f, file->info.path, fd, shown);
+	fd = ck_open_reached(&f->reach, file->info.path, O_PATH);
+	return fd < 0 ? 0444
+		      : ck_files_closed_to(f, file->info.path, fd, shown);
+}
+
+mode_t ck_dir_closed(int dir, struct ck_ids shown)
+{
+	return 0444 & ~searchers(dir, shown);
 }
 
 /* --- for whom it is ------------------------------------------------------------ */

@@ -11,7 +11,7 @@
 #include <errno.h>
 
 /* Bounds of the contract in pickle.h. */
-static const uint64_t base_budget = 64ULL << 20;
+static const uint64_t base_budget = CK_PICKLE_BASE;
 
 enum { BUDGET_PER_BYTE = 40, SMALL_ITEMS = 64, HEAP_ITEMS = 4096 };
 
@@ -27,6 +27,31 @@ bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes)
 		return false;
 	p->budget -= bytes;
 	return true;
+}
+
+uint64_t ck_pickle_settle(struct ck_pickle *p, uint64_t len, uint64_t size)
+{
+	uint64_t spent = base_budget + len * BUDGET_PER_BYTE - p->budget;
+	uint64_t most = size > UINT64_MAX / BUDGET_PER_BYTE
+				? UINT64_MAX
+				: size * BUDGET_PER_BYTE;
+
+	p->budget = most > spent ? most - spent : 0;
+	return spent > most ? spent - most : 0;
+}
+
+void ck_pickle_lend(struct ck_pickle *p, uint64_t bytes)
+{
+	if (!ck_add(&p->budget, p->budget, bytes))
+		p->budget = UINT64_MAX;
+}
+
+uint64_t ck_pickle_take_back(struct ck_pickle *p, uint64_t bytes)
+{
+	uint64_t back = ck_min(bytes, p->budget);
+
+	p->budget -= back;
+	return back;
 }
 
 bool ck_pickle_is_roomy(const struct ck_pickle *p, size_t len)
@@ -323,8 +348,10 @@ static int finish(struct ck_vm *vm)
 		return ck_vm_bad(vm, "STOP with an open MARK");
 	if (vm->top != 1)
 		return ck_vm_bad(vm, "STOP without exactly one object");
-	if (vm->getattr_pushed != vm->getattr_used)
+	if (vm->getattr_pushed != vm->getattr_used) {
+		vm->out->dangerous = true;
 		return ck_vm_bad(vm, "dangerous use of builtins.getattr");
+	}
 	vm->out->root = vm->stack[0];
 	vm->out->end = vm->lex.end;
 	return 0;
@@ -382,7 +409,7 @@ int ck_pickle_read(struct ck_pickle *p, const void *bytes, size_t len,
 	struct ck_vm *vm = calloc(1, sizeof(*vm));
 	int rc;
 
-	*p = (struct ck_pickle){ 0 };
+	*p = (struct ck_pickle){ .old_persids = hooks && hooks->old_persids };
 	if (!vm)
 		return ck_fail(d, ENOMEM, "pickle: out of memory");
 	vm->p = vm->in = bytes;
@@ -400,8 +427,12 @@ int ck_pickle_read(struct ck_pickle *p, const void *bytes, size_t len,
 	if (rc && vm->over_budget)
 		rc = -EBADMSG;
 	vm_free(vm);
-	if (rc)
+	if (rc) {
+		bool dangerous = p->dangerous;
+
 		ck_pickle_fini(p);
+		p->dangerous = dangerous;
+	}
 	return rc;
 }
 

@@ -20,43 +20,6 @@ static const char *const dangerous_builtins[] = {
 	"__import__", "globals", "locals",   "vars",	"setattr", "delattr",
 };
 
-/* Modules and names that protocols below 3 spell the Python 2 way
- * (Lib/_compat_pickle.py). Later protocols have no other meaning for the first
- * few; the others, in a later protocol, are names of a module of the user. */
-static const struct {
-	const char *from, *to;
-	bool always;
-} renamed[] = {
-	{ "__builtin__.long", "builtins.int", true },
-	{ "__builtin__.unicode", "builtins.str", true },
-	{ "__builtin__.xrange", "builtins.range", true },
-	{ "__builtin__.reduce", "functools.reduce", true },
-	{ "__builtin__.unichr", "builtins.chr", true },
-	{ "copy_reg", "copyreg", true },
-	{ "__builtin__", "builtins", true },
-	{ "itertools.izip", "builtins.zip", false },
-	{ "itertools.imap", "builtins.map", false },
-	{ "itertools.ifilter", "builtins.filter", false },
-	{ "itertools.ifilterfalse", "itertools.filterfalse", false },
-	{ "itertools.izip_longest", "itertools.zip_longest", false },
-	{ "UserDict.IterableUserDict", "collections.UserDict", false },
-	{ "UserDict", "collections", false },
-	{ "UserList", "collections", false },
-	{ "UserString", "collections", false },
-	{ "_abcoll", "collections.abc", false },
-	{ "exceptions", "builtins", false },
-	{ "Queue", "queue", false },
-	{ "ConfigParser", "configparser", false },
-	{ "SocketServer", "socketserver", false },
-	{ "StringIO", "io", false },
-	{ "cStringIO", "io", false },
-	{ "cPickle", "pickle", false },
-	{ "commands", "subprocess", false },
-	{ "thread", "_thread", false },
-	{ "urlparse", "urllib.parse", false },
-	{ "urllib2", "urllib.request", false },
-};
-
 static bool listed(struct ck_str s, const char *const *list, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -112,9 +75,12 @@ bool ck_global_dangerous(struct ck_str module, struct ck_str name)
 static struct ck_str full_name(struct ck_vm *vm, struct ck_str module,
 			       struct ck_str name, size_t *module_len)
 {
-	size_t len = module.len + 1 + name.len;
-	char *text = ck_vm_alloc(vm, len + 16);
+	size_t len;
+	char *text;
 
+	(void)ck_global_rename(&module, &name, vm->is_python2);
+	len = module.len + 1 + name.len;
+	text = ck_vm_alloc(vm, len);
 	if (!text)
 		return (struct ck_str){ NULL, 0 };
 	memcpy(text, module.p, module.len);
@@ -122,22 +88,6 @@ static struct ck_str full_name(struct ck_vm *vm, struct ck_str module,
 	if (name.len)
 		memcpy(text + module.len + 1, name.p, name.len);
 	*module_len = module.len;
-	for (size_t i = 0; i < CK_ARRAY_SIZE(renamed); i++) {
-		struct ck_str from = ck_str_from(renamed[i].from);
-		struct ck_str to = ck_str_from(renamed[i].to);
-		bool whole = memchr(from.p, '.', from.len);
-
-		if (!ck_str_starts((struct ck_str){ text, len }, from) ||
-		    (whole ? len != from.len : text[from.len] != '.') ||
-		    (!renamed[i].always && !vm->is_python2))
-			continue;
-		memmove(text + to.len, text + from.len, len - from.len);
-		memcpy(text, to.p, to.len);
-		*module_len = whole ? (size_t)(strrchr(to.p, '.') - to.p)
-				    : to.len;
-		len = len - from.len + to.len;
-		break;
-	}
 	return (struct ck_str){ text, len };
 }
 
@@ -180,6 +130,7 @@ static int intern(struct ck_vm *vm, struct ck_pglobal g, uint32_t *number)
 
 static int refuse(struct ck_vm *vm, struct ck_str module, struct ck_str name)
 {
+	vm->out->dangerous = true;
 	return ck_fail(vm->d, EBADMSG,
 		       "pickle: dangerous global %s.%s: refused",
 		       ck_show(module), ck_show(name));
@@ -227,6 +178,11 @@ static bool is_identifier(struct ck_str s)
 	return s.len > 0;
 }
 
+bool ck_global_is_attribute(struct ck_str name)
+{
+	return is_identifier(name) && !ck_str_starts(name, CK_STR("__"));
+}
+
 int ck_vm_getattr(struct ck_vm *vm, const struct ck_pv *args, struct ck_pv *out)
 {
 	struct ck_pv class, attr;
@@ -240,8 +196,7 @@ int ck_vm_getattr(struct ck_vm *vm, const struct ck_pv *args, struct ck_pv *out)
 	class = ck_pv_at(args, 0);
 	attr = ck_pv_at(args, 1);
 	if (class.tag != CK_PV_GLOBAL || class.i == vm->getattr ||
-	    !ck_pv_str(&attr, &name) || !is_identifier(name) ||
-	    ck_str_starts(name, CK_STR("__")))
+	    !ck_pv_str(&attr, &name) || !ck_global_is_attribute(name))
 		return ck_vm_bad(vm, "dangerous use of builtins.getattr");
 	vm->getattr_used++;
 	g = vm->out->globals[class.i];

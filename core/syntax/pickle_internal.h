@@ -8,6 +8,7 @@
 #define CK_SYNTAX_PICKLE_INTERNAL_H
 
 #include "ckptfs/pickle.h"
+#include "pickle_names.h"
 
 enum {
 	CK_PICKLE_MAX_DEPTH = 256,
@@ -97,6 +98,7 @@ struct ck_lex {
 	uint64_t *fetched; /* bitmap of memo slots that some GET names */
 	uint32_t *before;  /* for each word of fetched: bits set before it */
 	size_t nwords;
+	size_t used;	     /* words up to the last one that is not 0 */
 	size_t bitmap_bytes; /* of the allocation */
 	uint32_t nfetched;
 };
@@ -158,6 +160,9 @@ struct ck_vm {
 	uint16_t global_slots[CK_GLOBAL_SLOTS]; /* hash table: number + 1 */
 	uint64_t hash_seed;
 	uint64_t getattr_pushed, getattr_used;
+	const uint8_t *reduced_at; /* what follows a REDUCE */
+	const uint8_t *popped_at;  /* what follows a POP of its call */
+	struct ck_pv popped;
 	int64_t getattr;    /* number of builtins.getattr, -1: not met */
 	bool is_python2;    /* protocol below 3: names as Python 2 has them */
 	int64_t size_class; /* number of torch.Size, -1: not met */
@@ -278,22 +283,5 @@ CK_MUST_USE int ck_text_unicode(struct ck_vm *vm, struct ck_str s,
 struct ck_pv ck_text_long(struct ck_str le);
 /* utf-8 if it is, else bytes: a Python 2 str. */
 struct ck_pv ck_text_str2(struct ck_str s);
-
-/* --- names --------------------------------------------------------------------- */
-
-/* One "module.name", interned. */
-struct ck_pglobal {
-	struct ck_str full;
-	size_t module_len;
-};
-
-/* Finds or adds a global and gives its value. -EBADMSG: dangerous. */
-CK_MUST_USE int ck_vm_global(struct ck_vm *vm, struct ck_str module,
-			     struct ck_str name, struct ck_pv *out);
-/* getattr(C, "name") as the global "C.name". */
-CK_MUST_USE int ck_vm_getattr(struct ck_vm *vm, const struct ck_pv *args,
-			      struct ck_pv *out);
-/* Is it in the closed list of what no checkpoint needs? */
-bool ck_global_dangerous(struct ck_str module, struct ck_str name);
 
 #endif

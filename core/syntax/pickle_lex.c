@@ -117,9 +117,12 @@ bool ck_lex_index(struct ck_str digits, uint64_t *out)
  * its output; small sparse numbers are allowed. */
 static bool fetch(struct ck_lex *lex, uint64_t slot)
 {
+	if (!lex->nwords) /* nobody wants to know */
+		return true;
 	if (slot / 64 >= lex->nwords)
 		return false;
 	lex->fetched[slot / 64] |= (uint64_t)1 << slot % 64;
+	lex->used = ck_max(lex->used, slot / 64 + 1);
 	return true;
 }
 
@@ -217,12 +220,29 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 			lex->end = (uint64_t)(c.p - in);
 			return 0;
 		}
-		if (!skip_arg(lex, &c, kind))
+		if (!skip_arg(lex, &c, kind)) {
+			lex->end = at;
 			return bad(d, at, kind ? cut : "unknown opcode");
+		}
 	}
+	lex->end = len;
 	return bad(d, len,
 		   len ? "ends without STOP: it is cut short"
 		       : "it is empty: no STOP");
+}
+
+int ck_pickle_length(const void *bytes, size_t len, uint64_t *out)
+{
+	const uint8_t *in = bytes;
+	struct ck_lex lex = { 0 };
+	int rc = scan(&lex, in, len, NULL);
+
+	if (rc == 0)
+		*out = lex.end;
+	else if (rc == -EBADMSG && (lex.end == len || args[in[lex.end]]))
+		rc = -ENODATA;
+	ck_lex_fini(&lex);
+	return rc;
 }
 
 /* Shrinks the bitmap to its last word in use and counts its bits. */
@@ -230,8 +250,7 @@ static int number_slots(struct ck_lex *lex, struct ck_diag *d)
 {
 	uint64_t count = 0;
 
-	while (lex->nwords && !lex->fetched[lex->nwords - 1])
-		lex->nwords--;
+	lex->nwords = lex->used;
 	if (!lex->nwords)
 		return 0;
 	lex->before = malloc(lex->nwords * sizeof(*lex->before));
@@ -247,6 +266,23 @@ static int number_slots(struct ck_lex *lex, struct ck_diag *d)
 	return 0;
 }
 
+/* Most pickles are short, and pages would cost them more than all else here. */
+enum { BITMAP_OF_PAGES = 1 << 16 }; /* bytes */
+
+static void *bitmap_make(size_t bytes)
+{
+	return bytes < BITMAP_OF_PAGES ? calloc(1, bytes)
+				       : ck_pages_alloc(bytes);
+}
+
+static void bitmap_free(void *bitmap, size_t bytes)
+{
+	if (bytes < BITMAP_OF_PAGES)
+		free(bitmap);
+	else
+		ck_pages_free(bitmap, bytes);
+}
+
 int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 	       struct ck_diag *d)
 {
@@ -255,7 +291,7 @@ int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 	*lex = (struct ck_lex){ 0 };
 	lex->nwords = ck_max(len, 1 << 16) / 64 + 1;
 	lex->bitmap_bytes = lex->nwords * sizeof(*lex->fetched);
-	lex->fetched = ck_pages_alloc(lex->bitmap_bytes);
+	lex->fetched = bitmap_make(lex->bitmap_bytes);
 	if (!lex->fetched)
 		return ck_fail(d, ENOMEM, "pickle: out of memory");
 	rc = scan(lex, in, len, d);
@@ -382,7 +418,7 @@ int ck_pickle_walk(struct ck_str bytes, struct ck_pickle_build *builds,
 
 void ck_lex_fini(struct ck_lex *lex)
 {
-	ck_pages_free(lex->fetched, lex->bitmap_bytes);
+	bitmap_free(lex->fetched, lex->bitmap_bytes);
 	free(lex->before);
 	*lex = (struct ck_lex){ 0 };
 }

@@ -276,24 +276,50 @@ static bool as_size(struct ck_vm *vm, const struct ck_pv *args,
 	return true;
 }
 
+/* What is taken out of a tuple that is in other places, too, is in these as well. */
+static void parts_share(const struct ck_pv *args, struct ck_pv part[static 3])
+{
+	for (uint32_t i = 0; args->list->shared && i < 3; i++)
+		ck_vm_share(&part[i]);
+}
+
 /* Protocols 0 and 1 make a plain object by a function of copyreg. */
 static bool is_plain_object(struct ck_vm *vm, const struct ck_pv *callable,
-			    const struct ck_pv *args)
+			    const struct ck_pv *args,
+			    struct ck_pv part[static 3])
 {
-	struct ck_pv base, state;
 
 	if (!ck_pv_is_global(vm->out, callable, "copyreg._reconstructor") ||
 	    ck_pv_count(args) != 3)
 		return false;
-	base = ck_pv_at(args, 1);
-	state = ck_pv_at(args, 2);
-	return ck_pv_is_global(vm->out, &base, "builtins.object") &&
-	       state.tag == CK_PV_NONE;
+	for (uint32_t i = 0; i < 3; i++)
+		part[i] = ck_pv_at(args, i);
+	if (!ck_pv_is_global(vm->out, &part[1], "builtins.object") ||
+	    part[2].tag != CK_PV_NONE)
+		return false;
+	parts_share(args, part);
+	return true;
+}
+
+/* copyreg.__newobj_ex__(class, args, kwargs): protocols 2 and 3 have no opcode of that
+ * name. */
+static bool is_newobj_ex(struct ck_vm *vm, const struct ck_pv *callable,
+			 const struct ck_pv *args, struct ck_pv part[static 3])
+{
+	if (!ck_pv_is_global(vm->out, callable, "copyreg.__newobj_ex__") ||
+	    ck_pv_count(args) != 3)
+		return false;
+	for (uint32_t i = 0; i < 3; i++)
+		part[i] = ck_pv_at(args, i);
+	if (!is_tuple(&part[1]) || part[2].tag != CK_PV_DICT)
+		return false;
+	parts_share(args, part);
+	return true;
 }
 
 int ck_op_reduce(struct ck_vm *vm)
 {
-	struct ck_pv callable, args, v;
+	struct ck_pv callable, args, v, part[3];
 	int rc;
 
 	if (!ck_vm_has(vm, 2))
@@ -302,6 +328,7 @@ int ck_op_reduce(struct ck_vm *vm)
 	args = vm->stack[vm->top - 1];
 	if (!is_tuple(&args))
 		return ck_vm_bad(vm, "arguments that are no tuple");
+	vm->reduced_at = vm->p;
 	vm->top -= 2;
 	if (callable.tag == CK_PV_GLOBAL && callable.i == vm->size_class &&
 	    as_size(vm, &args, &v))
@@ -310,10 +337,14 @@ int ck_op_reduce(struct ck_vm *vm)
 		rc = ck_vm_getattr(vm, &args, &v);
 		return rc ? rc : ck_vm_push(vm, v);
 	}
-	if (is_plain_object(vm, &callable, &args))
-		return push_call(vm, CK_PV_NEW, ck_pv_at(&args, 0),
-				 empty_tuple(),
-				 (struct ck_pv){ .tag = CK_PV_NONE });
+	if (is_plain_object(vm, &callable, &args, part)) {
+		rc = push_call(vm, CK_PV_NEW, part[0], empty_tuple(),
+			       (struct ck_pv){ .tag = CK_PV_NONE });
+		vm->stack[vm->top - 1].aux = rc == 0;
+		return rc;
+	}
+	if (is_newobj_ex(vm, &callable, &args, part))
+		return push_call(vm, CK_PV_NEW, part[0], part[1], part[2]);
 	return push_call(vm, CK_PV_CALL, callable, args,
 			 (struct ck_pv){ .tag = CK_PV_NONE });
 }
@@ -409,7 +440,7 @@ int ck_op_build(struct ck_vm *vm)
 	if (call->has_state)
 		return ck_vm_bad(vm, "a second state for an object");
 	vm->out->full = vm->nmarks == CK_PICKLE_MAX_DEPTH;
-	if (obj->tag == CK_PV_NEW && vm->hooks)
+	if (obj->tag == CK_PV_NEW && vm->hooks && vm->hooks->build)
 		rc = vm->hooks->build(vm->hooks->ctx, vm->out, call, &state,
 				      &taken, vm->d);
 	if (rc < 0)
@@ -435,7 +466,19 @@ int ck_op_build(struct ck_vm *vm)
 
 int ck_op_binpersid(struct ck_vm *vm)
 {
+	struct ck_pv other;
+	int rc;
+
 	if (vm->hooks && vm->hooks->no_persids)
 		return ck_vm_bad(vm, "a persistent id");
-	return ck_vm_has(vm, 1) ? gather(vm, CK_PV_PERSID, 1) : ck_vm_empty(vm);
+	if (!ck_vm_has(vm, 1))
+		return ck_vm_empty(vm);
+	rc = gather(vm, CK_PV_PERSID, 1);
+	if (rc || !vm->hooks || !vm->hooks->persid)
+		return rc;
+	rc = vm->hooks->persid(vm->hooks->ctx, vm->out, &vm->stack[vm->top - 1],
+			       &other, vm->d);
+	if (rc > 0)
+		vm->stack[vm->top - 1] = other;
+	return rc < 0 ? rc : 0;
 }

@@ -184,10 +184,36 @@ static int op_pop_mark(struct ck_vm *vm)
 
 static int op_pop(struct ck_vm *vm)
 {
+	struct ck_pv *v, object;
+
 	if (!ck_vm_has(vm, 1))
 		return op_pop_mark(vm);
-	vm->top--;
+	v = &vm->stack[--vm->top];
+	if (vm->p - 1 != vm->reduced_at || v->tag != CK_PV_CALL ||
+	    ck_pv_count(&v->call->args) == 0)
+		return 0;
+	object = ck_pv_at(&v->call->args, 0);
+	if (ck_pv_any_call(&object)) {
+		object.call->touched = true;
+		vm->popped_at = vm->p;
+		vm->popped = *v;
+	}
 	return 0;
+}
+
+/* A call that contains itself was made twice, and one is dropped in favour of the
+ * other: nothing was done to its argument. */
+static void popped_take_back(struct ck_vm *vm, const struct ck_pv *now)
+{
+	const struct ck_pv *first = &vm->popped.call->callable;
+	struct ck_pv object;
+
+	if (now->tag != CK_PV_CALL || first->tag != CK_PV_GLOBAL ||
+	    now->call->callable.tag != CK_PV_GLOBAL ||
+	    now->call->callable.i != first->i)
+		return;
+	object = ck_pv_at(&vm->popped.call->args, 0);
+	object.call->touched = false;
 }
 
 /* A value that is elsewhere already. */
@@ -235,12 +261,15 @@ static int memo_put(struct ck_vm *vm, uint64_t slot)
 	return 0;
 }
 
-static int memo_get(struct ck_vm *vm, uint64_t slot)
+/* at: its opcode. */
+static int memo_get(struct ck_vm *vm, uint64_t slot, const uint8_t *at)
 {
 	int64_t i = ck_lex_slot(&vm->lex, slot);
 
 	if (i < 0 || !vm->memo_set[i])
 		return ck_vm_bad(vm, "memo slot was never set");
+	if (at == vm->popped_at)
+		popped_take_back(vm, &vm->memo[i]);
 	return push_again(vm, vm->memo[i]);
 }
 
@@ -270,21 +299,26 @@ static int op_put(struct ck_vm *vm)
 
 static int op_binget(struct ck_vm *vm)
 {
-	return memo_get(vm, ck_vm_arg(vm, 1));
+	const uint8_t *at = vm->p - 1;
+
+	return memo_get(vm, ck_vm_arg(vm, 1), at);
 }
 
 static int op_long_binget(struct ck_vm *vm)
 {
-	return memo_get(vm, ck_vm_arg(vm, 4));
+	const uint8_t *at = vm->p - 1;
+
+	return memo_get(vm, ck_vm_arg(vm, 4), at);
 }
 
 static int op_get(struct ck_vm *vm)
 {
+	const uint8_t *at = vm->p - 1;
 	uint64_t slot;
 
 	if (!ck_lex_index(ck_vm_arg_line(vm), &slot))
 		return ck_vm_bad(vm, "malformed memo index");
-	return memo_get(vm, slot);
+	return memo_get(vm, slot, at);
 }
 
 int (*const ck_pickle_ops[256])(struct ck_vm *vm) = {

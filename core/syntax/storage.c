@@ -3,24 +3,27 @@
  * storage: how a pickle of torch.save names the bytes of a tensor. The
  * persistent id ('storage', class, key, location, numel) says the record,
  * data/<key>, and how many elements of which dtype it has; only the last
- * component of the class counts, as for torch itself.
+ * component of the class counts, as for torch itself. Before 1.6 there was a sixth part.
  */
 #include "ckptfs/value.h"
 
 bool ck_storage_take(const struct ck_pickle *p, const struct ck_pv *v,
 		     struct ck_str *class, struct ck_str *key, int64_t *numel)
 {
-	struct ck_pv id, part[5];
+	uint32_t parts = p->old_persids ? 6 : 5;
+	struct ck_pv id, part[6];
 	struct ck_str tag, location;
 
 	if (v->tag != CK_PV_PERSID)
 		return false;
 	id = v->list->items[0];
-	if (id.tag != CK_PV_TUPLE || ck_pv_count(&id) != 5)
+	if (id.tag != CK_PV_TUPLE || ck_pv_count(&id) != parts)
 		return false;
-	for (uint32_t i = 0; i < 5; i++)
+	for (uint32_t i = 0; i < parts; i++)
 		part[i] = ck_pv_at(&id, i);
-	if (part[1].tag != CK_PV_GLOBAL)
+	/* The last of six: of which other storage it is a part. */
+	if (part[1].tag != CK_PV_GLOBAL ||
+	    (parts == 6 && part[5].tag != CK_PV_NONE))
 		return false;
 	*class = ck_pickle_global(p, &part[1]);
 	return ck_pv_str(&part[0], &tag) && ck_str_is(tag, "storage") &&

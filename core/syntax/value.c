@@ -459,7 +459,7 @@ static int prepare(struct ck_json *j, size_t len)
 	j->limit -= ck_min(used, j->limit);
 	j->limit -= j->limit / 4; /* what growing leaves behind, one leaf */
 	j->limit += j->out->len;
-	j->frames = calloc(CK_JSON_LEVELS, sizeof(*j->frames));
+	j->frames = malloc(CK_JSON_LEVELS * sizeof(*j->frames));
 	j->nnodes = CK_JSON_ROOT + 1;
 	j->nodes = ck_grow(NULL, &j->nodes_cap, 0, j->nnodes,
 			   sizeof(*j->nodes));

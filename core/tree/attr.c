@@ -38,8 +38,8 @@ static struct ck_attr attr_of(const struct ck_catalog *c,
 
 	switch (about->topic) {
 	case CK_ABOUT_TENSOR:
-		attr.mode = ck_catalog_tensor(c, about->number)->mode;
-		attr.mtime = ck_catalog_tensor(c, about->number)->mtime;
+		attr.mode = ck_catalog_tensor(c, about->number)->facts->mode;
+		attr.mtime = ck_catalog_tensor(c, about->number)->facts->mtime;
 		break;
 	case CK_ABOUT_BOX: /* those of its own file */
 		attr = ck_catalog_attr(c, ck_about_items(c, about));
@@ -47,6 +47,11 @@ static struct ck_attr attr_of(const struct ck_catalog *c,
 	case CK_ABOUT_OBJECT:
 		attr.mode = ck_catalog_object(c, about->number)->mode;
 		attr.mtime = ck_catalog_object(c, about->number)->mtime;
+		break;
+	case CK_ABOUT_MANY:
+	case CK_ABOUT_ASIDE:
+		attr.mode = about->mode;
+		attr.mtime = about->mtime;
 		break;
 	default: attr.mode &= c->dir_mode; break;
 	}

@@ -68,6 +68,8 @@ bool ck_damage_is_known(const struct ck_damage *known, uint32_t tensor)
 	struct ck_item_walk walk = { 0 };
 	uint32_t last = CK_NO_FILE;
 
+	if (!ck_tensor_is_whole(c, tensor))
+		return false; /* losses name what one rank lacks */
 	faulty = faulty || t->err || t->holes;
 	for (uint32_t i = 0; i < t->nchunks && !faulty; i++) {
 		const struct ck_item *item = ck_item_walk_to(&walk, c,
@@ -112,7 +114,8 @@ static bool is_present(const struct ck_damage *known,
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
 
-	return ck_catalog_tensor(c, layout->tensor)->version == layout->version;
+	return ck_catalog_tensor(c, layout->tensor)->facts->version ==
+	       layout->version;
 }
 
 int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
@@ -223,7 +226,7 @@ static void print_tensor(struct ck_damage *known, const struct ck_catalog *c,
 		    ck_layout_get(known->cp, c, tensor, NULL, &layout))
 			layout = NULL;
 	}
-	ck_buf_escaped(out, ck_tensor_names(c, t->entry.number)->name);
+	ck_buf_escaped(out, ck_tensor_names(c, t->entry.number).name);
 	if (t->err)
 		ck_buf_text(out, ": cannot be read\n");
 	else
@@ -245,7 +248,7 @@ static bool print_object(struct ck_damage *known, const struct ck_catalog *c,
 		      line.len > 0;
 
 	if (faulty) {
-		ck_buf_escaped(out, ck_object_names(c, o->entry.number)->name);
+		ck_buf_escaped(out, ck_object_names(c, o->entry.number).name);
 		ck_buf_printf(out, ": cannot be read\n  %s\n", line.data);
 	}
 	ck_buf_fini(&line);
@@ -278,6 +281,17 @@ static void print_late_copies(const struct ck_checkpoint *cp,
 			      n - LINES_MAX);
 }
 
+static void print_losses(const struct ck_catalog *c, struct ck_buf *out)
+{
+	struct ck_fault f;
+
+	for (size_t i = 0; i < c->nlosses; i++) {
+		ck_catalog_loss_fault(c, &c->losses[i], &f);
+		ck_fault_print(&f, true, out);
+		ck_buf_text(out, "\n");
+	}
+}
+
 void ck_damage_print(struct ck_damage *known, struct ck_buf *out)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
@@ -296,6 +310,7 @@ void ck_damage_print(struct ck_damage *known, struct ck_buf *out)
 			damaged++;
 		}
 	}
+	print_losses(c, out);
 	print_late_copies(known->cp, c, out);
 	ck_layouts_count(known->cp, &seen, &items);
 	ck_buf_printf(out,
@@ -304,7 +319,7 @@ void ck_damage_print(struct ck_damage *known, struct ck_buf *out)
 		      damaged, c->listing->n, seen, items);
 }
 
-/* A damaged checkpoint mounts; whoever mounts it hears of it once. */
+/* Whoever mounts it hears once of what it is taken as, and that it is damaged. */
 void ck_damage_log(const struct ck_damage *known)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(known->cp);
@@ -313,11 +328,23 @@ void ck_damage_log(const struct ck_damage *known)
 	for (uint32_t i = 0; i < c->tensors.n; i++)
 		tensors += ck_damage_is_known(known, i);
 	for (uint32_t i = 0; i < c->objects.n; i++)
-		others += ck_object_known_faulty(known->cp, i);
+		others += ck_catalog_object(c, i)->entry.role ==
+				  CK_ROLE_WHOLE &&
+			  ck_object_known_faulty(known->cp, i);
+	for (size_t i = 0; i < c->nnotes; i++)
+		if (c->notes[i].doubt)
+			ck_log("%s: %.*s",
+			       ck_show(ck_str_from(known->cp->path)),
+			       (int)c->notes[i].text.len, c->notes[i].text.p);
+	if (c->nlosses)
+		ck_log("%s: %zu files or names are not shown; " CK_CONTROL_DIR
+		       "/damage in the mount names them",
+		       ck_show(ck_str_from(known->cp->path)), c->nlosses);
 	if (tensors || others)
 		ck_log("%s: %zu of %u tensors and %zu of %u other entries "
 		       "are damaged; " CK_CONTROL_DIR
 		       "/damage in the mount names them",
 		       ck_show(ck_str_from(known->cp->path)), tensors,
-		       c->tensors.n, others, c->objects.n);
+		       c->tensors.n - c->own_tensors, others,
+		       c->objects.n - c->own_objects);
 }

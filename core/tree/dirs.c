@@ -4,7 +4,7 @@
  * passed what the one before has room for; what is open has an older one. All of them
  * are there as long as the directory.
  */
-#include "dirs.h"
+#include "tree_internal.h"
 
 #include <errno.h>
 
@@ -29,7 +29,44 @@ struct ck_dir_node {
 	bool unused;   /* in the list of those that are not in use */
 	struct ck_dir_node *older, *newer; /* in that list */
 	struct ck_dir_node *by_place;	   /* next of the chain */
+	struct ck_dir_node *peer;	   /* made before, in the same root */
+	struct ck_dir_node **peer_at;	   /* what leads here */
 };
+
+/* --- roots --------------------------------------------------------------------- */
+
+/* All directories of a root, the newest first, so that each is before the one that it is
+ * in. */
+static void peer_add(struct ck_dir_node *node)
+{
+	struct ck_root *root = node->dir.root;
+
+	if (!root)
+		return;
+	node->peer = root->nodes;
+	node->peer_at = &root->nodes;
+	if (node->peer)
+		node->peer->peer_at = &node->peer;
+	root->nodes = node;
+}
+
+static void peer_drop(struct ck_dir_node *node)
+{
+	if (!node->dir.root)
+		return;
+	*node->peer_at = node->peer;
+	if (node->peer)
+		node->peer->peer_at = node->peer_at;
+}
+
+/* What is used in a step is used in the run that it is of. */
+static void root_use(const struct ck_dir_node *node, uint64_t n, bool more)
+{
+	for (struct ck_root *r = node->dir.root; r; r = r->above)
+		r->uses = more ? r->uses + n : r->uses - n;
+}
+
+/* --- nodes --------------------------------------------------------------------- */
 
 static uint32_t place_of(const struct ck_dir_node *node)
 {
@@ -227,6 +264,7 @@ static void drop(struct ck_dirs *d, struct ck_dir_node *node)
 
 	unused_drop(d, node);
 	place_drop(d, node);
+	peer_drop(node);
 	numbers_drop(d, node);
 	free(node);
 	d->n--;
@@ -249,6 +287,7 @@ static void settle(struct ck_dirs *d, struct ck_dir_node *node)
 static void use(struct ck_dirs *d, struct ck_dir_node *node, uint64_t uses)
 {
 	node->uses += uses;
+	root_use(node, uses, true);
 	settle(d, node);
 }
 
@@ -289,6 +328,7 @@ static int make(struct ck_dirs *d, struct ck_dir_node *parent, uint32_t entry,
 				      .entry = entry };
 	number_give(d, node, &node->first, base);
 	place_add(d, node);
+	peer_add(node);
 	d->n++;
 	parent->kept++;
 	unused_drop(d, parent);
@@ -427,21 +467,27 @@ void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n)
 	pthread_mutex_lock(&d->lock);
 	at = find(d, number);
 	if (at) {
-		at->node->uses -= ck_min(at->node->uses, n);
+		n = ck_min(at->node->uses, n);
+		at->node->uses -= n;
+		root_use(at->node, n, false);
 		settle(d, at->node);
 	}
 	pthread_mutex_unlock(&d->lock);
 }
 
+/* Those that are copied are in use once more. */
 static size_t used_copy(const struct ck_dirs *d, struct ck_dir_row *out)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i <= d->mask; i++)
-		for (const struct ck_dir_node *node = d->by_place[i]; node;
+		for (struct ck_dir_node *node = d->by_place[i]; node;
 		     node = node->by_place)
-			if (node->uses || node->parent == node)
+			if (node->uses || node->parent == node) {
 				out[n++] = row_of(&node->first);
+				node->uses++;
+				root_use(node, 1, true);
+			}
 	return n;
 }
 
@@ -452,6 +498,24 @@ int ck_dirs_used(struct ck_dirs *d, struct ck_dir_row **out, size_t *n)
 	*n = *out ? used_copy(d, *out) : 0;
 	pthread_mutex_unlock(&d->lock);
 	return *out ? 0 : -ENOMEM;
+}
+
+uint64_t ck_dirs_uses(struct ck_dirs *d, const struct ck_root *root)
+{
+	uint64_t uses;
+
+	pthread_mutex_lock(&d->lock);
+	uses = root->uses;
+	pthread_mutex_unlock(&d->lock);
+	return uses;
+}
+
+void ck_dirs_drop(struct ck_dirs *d, struct ck_root *root)
+{
+	pthread_mutex_lock(&d->lock);
+	while (root->nodes)
+		drop(d, root->nodes);
+	pthread_mutex_unlock(&d->lock);
 }
 
 int ck_dirs_init(struct ck_dirs *d, const struct ck_dir *root, uint64_t base)
@@ -469,6 +533,7 @@ int ck_dirs_init(struct ck_dirs *d, const struct ck_dir *root, uint64_t base)
 	node->entry = CK_ENTRIES_MAX; /* no other is there */
 	number_give(d, node, &node->first, base);
 	place_add(d, node);
+	peer_add(node);
 	return 0;
 }
 
@@ -478,6 +543,8 @@ void ck_dirs_fini(struct ck_dirs *d)
 		for (struct ck_dir_node *node = d->by_place[i], *next; node;
 		     node = next) {
 			next = node->by_place;
+			peer_drop(node);
+			root_use(node, node->uses, false);
 			numbers_drop(d, node);
 			free(node);
 		}

@@ -74,7 +74,13 @@ CK_MUST_USE int ck_dirs_renew(struct ck_dirs *d, uint32_t number,
 /* By any of its numbers. In use n times more; one that is gone stays so. */
 void ck_dirs_use(struct ck_dirs *d, uint32_t number, uint64_t n);
 void ck_dirs_forget(struct ck_dirs *d, uint32_t number, uint64_t n);
-/* Those that are in use themselves: free() *out, which has *n. -ENOMEM. */
+/* How often something of a root, or of one below it, is in use. */
+uint64_t ck_dirs_uses(struct ck_dirs *d, const struct ck_root *root);
+/* All directories of a root of which nothing is in use are gone. Before, those of roots
+ * below it were. */
+void ck_dirs_drop(struct ck_dirs *d, struct ck_root *root);
+/* Those that are in use themselves, and once more from now on: free() *out, which has *n.
+ * -ENOMEM. */
 CK_MUST_USE int ck_dirs_used(struct ck_dirs *d, struct ck_dir_row **out,
 			     size_t *n);
 

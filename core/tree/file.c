@@ -34,17 +34,76 @@ static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
 	ck_layout_put(f->node.dir.root->cp, layout);
 }
 
+/* Overlaps of what boxes hold, one behind the other, with [begin, end). */
+struct guessed {
+	const struct ck_catalog *c;
+	uint64_t at, begin, end;
+	ck_range_use *each;
+	void *arg;
+};
+
+/* False: lengths that nobody has. */
+static bool guess_item(struct guessed *g, uint32_t chunk)
+{
+	const struct ck_item *item = ck_catalog_item(g->c, chunk);
+	uint64_t at = g->at, from = ck_max(g->begin, at), till;
+
+	if (!ck_add(&g->at, at, item->length))
+		return false;
+	till = ck_min(g->end, g->at);
+	if (!item->err && item->file != CK_NO_FILE && from < till)
+		g->each(g->arg, item->file, item->fpos + (from - at),
+			till - from);
+	return true;
+}
+
+/* As if the elements of boxes followed each other, which is so where rows are cut;
+ * headers are brought with them. */
+static void guess(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		  uint64_t begin, uint64_t end, ck_range_use *each, void *arg)
+{
+	const struct ck_tree_file *f = (const struct ck_tree_file *)l;
+	const struct ck_tensor *t = ck_catalog_tensor(f->catalog, tensor);
+	struct guessed g = { f->catalog, 0, begin, end, each, arg };
+	ck_auto_free uint32_t *chunks = NULL;
+	uint32_t n = t->err ? 0 : t->nchunks;
+	bool covered;
+
+	if (n && window && ck_tensor_window(t, window, &chunks, &n, &covered))
+		return;
+	for (uint32_t i = 0; i < n && g.at < end; i++)
+		if (!guess_item(&g, t->chunk + (chunks ? chunks[i]
+						       : t->facts->order[i])))
+			break;
+}
+
+/* What is known already of a file whose items are looked at when a read touches them. */
+static bool has_known_fault(const struct ck_tree_file *f,
+			    const struct ck_slice *slice)
+{
+	for (uint32_t i = 0; i < slice->nparts; i++) {
+		struct ck_part part = ck_slice_part(slice, i);
+
+		if (part.kind == CK_PART_BOX &&
+		    ck_damage_is_known(f->node.dir.root->damage, part.number))
+			return true;
+	}
+	return false;
+}
+
 /* Takes the slice. */
 static int slice_open(struct ck_tree_file *f, struct ck_slice *slice)
 {
 	int rc;
 
-	f->locator = (struct ck_locator){ locate, layout_put };
+	f->locator = (struct ck_locator){ locate, layout_put, guess };
 	rc = ck_opened_make(slice, &f->locator, &f->opened);
 	if (rc)
 		ck_slice_free(slice);
 	else if (slice->at_open)
 		rc = ck_opened_locate(f->opened);
+	else
+		f->faulty = has_known_fault(f, slice);
 	return rc;
 }
 

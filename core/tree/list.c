@@ -76,7 +76,7 @@ static int number_set(struct ck_tree_list *l, struct ck_node *n)
 	const struct ck_dir_row *row = &l->place.row;
 
 	if (n->about.type == CK_TYPE_DIR) {
-		n->number = dir_number(l, n);
+		n->number = n->dir.view ? dir_number(l, n) : 0;
 		return 0;
 	}
 	return number_of_row(row, n)
@@ -122,6 +122,8 @@ int ck_tree_list_use(struct ck_tree_list *l, struct ck_node *n)
 {
 	uint32_t in = l->place.row.number;
 
+	if (n->about.type == CK_TYPE_DIR && !n->dir.view)
+		return ck_tree_use(l->tree, n);
 	if (n->about.type == CK_TYPE_DIR)
 		return ck_tree_enter(l->tree, in, n);
 	if (ck_number_dir(n->number) == in)
@@ -168,6 +170,7 @@ int ck_tree_each(struct ck_tree *t, void (*each)(void *arg, uint64_t number),
 		each(arg, ck_number_of_dir(rows[i].place));
 		if (rows[i].dir.view->is_dated)
 			each_dated(&rows[i], each, arg);
+		ck_dirs_forget(&t->dirs, rows[i].number, 1);
 	}
 	return 0;
 }

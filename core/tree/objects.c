@@ -8,6 +8,13 @@
 
 #include <errno.h>
 
+static bool is_shown(const struct ck_catalog *c, uint64_t object)
+{
+	return ck_object_is_there(c, object) &&
+	       ck_catalog_object(c, (uint32_t)object)->entry.role ==
+		       CK_ROLE_WHOLE;
+}
+
 static int objects_make(const struct ck_view_source *from, const void **state)
 {
 	*state = from->cp;
@@ -28,6 +35,8 @@ static int objects_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	(void)dir;
 	if (rc)
 		return rc;
+	if (!is_shown(c, object))
+		return -ENOENT;
 	*out = (struct ck_child){ .type = CK_TYPE_FILE,
 				  .entry = object * CK_OBJECT_FILES + file };
 	return 0;
@@ -39,7 +48,7 @@ static int objects_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	uint64_t n = (uint64_t)c->objects.n * CK_OBJECT_FILES;
 
 	(void)dir;
-	while (*at < n && !ck_object_is_there(c, *at / CK_OBJECT_FILES))
+	while (*at < n && !is_shown(c, *at / CK_OBJECT_FILES))
 		++*at;
 	if (*at >= n)
 		return -ENOENT;
@@ -60,7 +69,7 @@ static int objects_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry, struct ck_about *out)
 {
 	(void)dir;
-	if (!ck_object_is_there(c, entry / CK_OBJECT_FILES))
+	if (!is_shown(c, entry / CK_OBJECT_FILES))
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_OBJECT,
@@ -100,7 +109,7 @@ static int objects_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 	bool passing;
 	int rc;
 
-	if (!ck_object_is_there(c, object))
+	if (!is_shown(c, object))
 		return -ENOENT;
 	rc = ck_object_file_slice(checkpoint_of(dir), object, file, out,
 				  &passing);
@@ -112,7 +121,7 @@ static int objects_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 static uint64_t objects_count(const struct ck_catalog *c, const void *state)
 {
 	(void)state;
-	return (uint64_t)c->objects.n * CK_OBJECT_FILES;
+	return ((uint64_t)c->objects.n - c->own_objects) * CK_OBJECT_FILES;
 }
 
 const struct ck_view ck_view_objects = {

@@ -45,10 +45,11 @@ void ck_status_begin(const struct ck_root *r, enum ck_fate fate, int err,
 	ck_buf_escaped(out, ck_str_from(r->cp->path));
 	ck_buf_printf(out, "\nkind: %s (%s)\n", c->kind, r->cp->why);
 	print_generation(r, fate, err, out);
-	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n", c->tensors.n,
-		      (uintmax_t)c->nbytes);
+	ck_buf_printf(out, "tensors: %u\nbytes: %ju\n",
+		      c->tensors.n - c->own_tensors, (uintmax_t)c->nbytes);
 	ck_buf_printf(out, "boxes: %u\nfiles: %u\nother entries: %u\n",
-		      c->chunks.n, c->files.n, c->objects.n);
+		      c->chunks.n - c->own_chunks, c->files.n,
+		      c->objects.n - c->own_objects);
 	if (r->cp->elsewhere)
 		r->cp->elsewhere->print(r->cp->elsewhere, out);
 	if (r->options->gpu_status)
@@ -75,6 +76,15 @@ static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
 	}
 }
 
+/* What the format has to say. */
+static void print_notes(const struct ck_catalog *c, struct ck_buf *out)
+{
+	for (size_t i = 0; i < c->nnotes; i++) {
+		ck_buf_str(out, c->notes[i].text);
+		ck_buf_text(out, "\n");
+	}
+}
+
 static void print_faulty(const struct ck_root *r, const struct ck_catalog *c,
 			 struct ck_buf *out)
 {
@@ -92,17 +102,25 @@ void ck_status_end(const struct ck_root *r, struct ck_buf *out)
 
 	print_prefixed(c, out);
 	print_globals(c, out);
-	print_faulty(r, c, out);
+	print_notes(c, out);
+	for (size_t i = 0; i < r->n; i++)
+		if (r->views[i]->status)
+			r->views[i]->status(c, r->states[i], out);
+	ck_checkpoint_print_beside(r->cp, out);
+	if (r->made)
+		ck_made_status(r, out);
+	else
+		print_faulty(r, c, out);
 }
 
 static void print_status(void *arg, struct ck_buf *out)
 {
-	const struct ck_root *r = arg;
+	struct ck_root *r = arg;
 	enum ck_fate fate;
 	int err;
 
 	if (r->options->status) {
-		r->options->status(r->options->arg, out);
+		r->options->status(r->options->arg, r, out);
 		return;
 	}
 	fate = ck_checkpoint_fate(r->cp, &err);
@@ -116,7 +134,10 @@ static void print_damage(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
 
-	ck_damage_print(r->damage, out);
+	if (r->made)
+		ck_made_damage(r, out);
+	else
+		ck_damage_print(r->damage, out);
 }
 
 static void print_log(void *arg, struct ck_buf *out)

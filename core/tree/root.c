@@ -3,9 +3,17 @@
  * root: the directory that has the views' directories, in the order given, and those of
  * the tree's own views behind them.
  */
+#include "ckptfs/run.h"
 #include "tree_internal.h"
 
 #include <errno.h>
+
+bool ck_root_has(const struct ck_root *r, const struct ck_catalog *c, size_t i)
+{
+	const struct ck_view *v = r->views[i];
+
+	return !v->is_empty || !v->is_empty(c, r->states[i]);
+}
 
 static void child_set(const struct ck_root *r, size_t i, struct ck_child *out)
 {
@@ -23,9 +31,8 @@ static int root_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	const struct ck_root *r = dir->state;
 
-	(void)c;
 	for (size_t i = 0; i < r->n; i++)
-		if (ck_str_is(name, r->views[i]->top)) {
+		if (ck_str_is(name, r->views[i]->top) && ck_root_has(r, c, i)) {
 			child_set(r, i, out);
 			return 0;
 		}
@@ -37,7 +44,8 @@ static int root_next(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	const struct ck_root *r = dir->state;
 
-	(void)c;
+	while (*at < r->n && !ck_root_has(r, c, *at))
+		++*at;
 	if (*at >= r->n)
 		return -ENOENT;
 	child_set(r, *at, out);
@@ -77,13 +85,28 @@ static const struct ck_view view_root = {
 	.slice = root_slice,
 };
 
-static const struct ck_view *const own[] = { &ck_view_objects,
-					     &ck_view_control };
+enum { OWN = 2 }; /* views of the tree itself */
 
-/* Adds a view, with what it makes. */
+/* What of it was asked for and is not there. */
+static void view_log(const struct ck_root *r, const struct ck_catalog *c,
+		     size_t i)
+{
+	struct ck_buf line = { 0 };
+
+	if (r->views[i]->log)
+		r->views[i]->log(c, r->states[i], &line);
+	if (line.len)
+		ck_log("%s: %s", ck_show(ck_str_from(r->cp->path)), line.data);
+	ck_buf_fini(&line);
+}
+
+/* Adds a view, with what it makes, if it is wanted. */
 static int view_add(struct ck_root *r, const struct ck_view_source *from,
 		    const struct ck_view *view)
 {
+	if (view != &ck_view_control &&
+	    !ck_view_is_wanted(from->options, view->top))
+		return 0;
 	r->views[r->n++] = view;
 	return view->make ? view->make(from, &r->states[r->n - 1]) : 0;
 }
@@ -92,16 +115,34 @@ static int views_make(struct ck_root *r, const struct ck_view *const *views,
 		      size_t n)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
-	const struct ck_view_source from = { c, r->cp, r };
-	size_t all = n + CK_ARRAY_SIZE(own);
+	static const struct ck_view_options none;
+	const struct ck_view_options *o = r->options->view;
+	const struct ck_view_source from = {
+		.catalog = c,
+		.options = o ? o : &none,
+		.aside = o && o->aside ? o->aside : r->aside,
+		.cp = r->cp,
+		.root = r,
+	};
+	size_t entries = 0;
 	int rc = 0;
 
-	r->views = calloc(all, sizeof(*r->views));
-	r->states = calloc(all, sizeof(*r->states));
+	r->views = calloc(n + OWN, sizeof(*r->views));
+	r->states = calloc(n + OWN, sizeof(*r->states));
 	if (!r->views || !r->states)
 		return -ENOMEM;
-	for (size_t i = 0; rc == 0 && i < all; i++)
-		rc = view_add(r, &from, i < n ? views[i] : own[i - n]);
+	while (entries < n && !views[entries]->is_form)
+		entries++;
+	for (size_t i = 0; rc == 0 && i < entries; i++)
+		rc = view_add(r, &from, views[i]);
+	if (rc == 0 && !r->made) /* a run directory has no entries */
+		rc = view_add(r, &from, &ck_view_objects);
+	for (size_t i = entries; rc == 0 && i < n; i++)
+		rc = view_add(r, &from, views[i]);
+	if (rc == 0)
+		rc = view_add(r, &from, &ck_view_control);
+	for (size_t i = 0; rc == 0 && i < r->n; i++)
+		view_log(r, c, i);
 	return rc;
 }
 
@@ -117,7 +158,15 @@ int ck_root_make(struct ck_checkpoint *cp, const struct ck_view *const *views,
 	r->cp = cp;
 	r->options = options;
 	r->damage = ck_damage_make(cp);
-	rc = r->damage ? views_make(r, views, nviews) : -ENOMEM;
+	r->replicas = ck_replicas_make(cp);
+	r->aside = ck_aside_make(cp);
+	rc = r->damage && r->replicas && r->aside ? 0 : -ENOMEM;
+	if (rc == 0 && ck_checkpoint_run(cp)) {
+		rc = ck_made_make(r, views, nviews, &r->made);
+		nviews = 0;
+	}
+	if (rc == 0)
+		rc = views_make(r, views, nviews);
 	if (rc)
 		ck_root_free(r);
 	else
@@ -129,18 +178,40 @@ void ck_root_free(struct ck_root *r)
 {
 	if (!r)
 		return;
+	ck_made_free(r->made);
 	for (size_t i = 0; i < r->n; i++)
 		if (r->states[i] && r->views[i]->free)
 			r->views[i]->free(r->states[i]);
 	free(r->states);
 	free(r->views);
+	ck_aside_free(r->aside);
 	ck_damage_free(r->damage);
+	ck_replicas_free(r->replicas);
 	free(r);
 }
 
 struct ck_dir ck_root_dir(struct ck_root *r)
 {
+	if (r->made)
+		return ck_made_dir(r);
 	return (struct ck_dir){ .view = &view_root, .state = r, .root = r };
+}
+
+struct ck_checkpoint *ck_root_checkpoint(const struct ck_root *r)
+{
+	return r->cp;
+}
+
+bool ck_root_is_renewed(struct ck_root *r)
+{
+	uint64_t now = ck_checkpoint_access(r->cp);
+
+	return __atomic_exchange_n(&r->renewals, now, __ATOMIC_ACQ_REL) != now;
+}
+
+bool ck_root_say_once(struct ck_root *r, unsigned bit)
+{
+	return !(__atomic_fetch_or(&r->said, bit, __ATOMIC_ACQ_REL) & bit);
 }
 
 struct ck_damage *ck_root_damage(const struct ck_root *r)
@@ -151,10 +222,14 @@ struct ck_damage *ck_root_damage(const struct ck_root *r)
 uint64_t ck_root_count(const struct ck_root *r)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
-	uint64_t n = 1 + r->n;
+	uint64_t n = 1;
 
-	for (size_t i = 0; i < r->n; i++)
+	if (r->made)
+		return ck_made_count(r);
+	for (size_t i = 0; i < r->n; i++) {
+		n += ck_root_has(r, c, i);
 		if (r->views[i]->count)
 			n += r->views[i]->count(c, r->states[i]);
+	}
 	return n;
 }

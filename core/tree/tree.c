@@ -4,6 +4,7 @@
  * present catalog then, so that the catalog is never older than the generation in
  * which the directory got its number.
  */
+#include "ckptfs/object.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -141,6 +142,11 @@ static int name_find(struct ck_tree *t, const struct ck_tree_place *p,
 		rc = ck_tree_child(p, &child, out);
 	if (rc == 0 && child.type != CK_TYPE_DIR)
 		rc = ck_tree_number(t, p, out, &out->number);
+	if (child.step) {
+		rc = ck_tree_enter(t, p->row.number, out);
+		out->held = rc == 0;
+		ck_made_entered(child.step);
+	}
 	return rc;
 }
 
@@ -220,8 +226,32 @@ int ck_tree_path(struct ck_tree *t, const struct ck_node *n, struct ck_buf *out)
 	return rc ? rc : out->err;
 }
 
+/* A step that was only listed becomes one that was looked up. */
+static int listed_use(struct ck_tree *t, struct ck_node *n)
+{
+	struct ck_buf name = { 0 };
+	struct ck_node in;
+	int rc = dir_find(t, n->parent, &in);
+
+	if (rc)
+		return rc;
+	rc = name_prepend(&in, n, &name);
+	if (rc == 0)
+		rc = ck_tree_name(t, n->parent,
+				  (struct ck_str){ name.data, name.len }, n);
+	ck_buf_fini(&name);
+	n->held = false;
+	return rc;
+}
+
 int ck_tree_use(struct ck_tree *t, struct ck_node *n)
 {
+	if (n->held) {
+		n->held = false;
+		return 0;
+	}
+	if (n->about.type == CK_TYPE_DIR && !n->dir.view)
+		return listed_use(t, n);
 	if (n->number == 0)
 		return ck_tree_enter(t, ck_number_dir(n->parent), n);
 	ck_tree_hold(t, n->number);
@@ -240,6 +270,21 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n)
 
 /* --- nodes ------------------------------------------------------------------------- */
 
+/* An object in a view that makes nothing: the tree makes its JSON. */
+static bool is_json(const struct ck_node *n)
+{
+	return n->about.topic == CK_ABOUT_OBJECT && !n->dir.view->size;
+}
+
+static int made_size(const struct ck_catalog *c, const struct ck_node *n,
+		     uint64_t *size)
+{
+	if (is_json(n))
+		return ck_object_file_size(n->dir.root->cp, n->about.number,
+					   CK_OBJECT_JSON, size);
+	return n->dir.view->size(c, &n->dir, n->entry, size);
+}
+
 int ck_tree_stat_in(const struct ck_catalog *c, const struct ck_node *n,
 		    struct ck_node_stat *out)
 {
@@ -252,7 +297,7 @@ int ck_tree_stat_in(const struct ck_catalog *c, const struct ck_node *n,
 	else
 		ck_tree_file_attr(options, c, &n->about, out);
 	if (n->about.made)
-		rc = n->dir.view->size(c, &n->dir, n->entry, &out->size);
+		rc = made_size(c, n, &out->size);
 	return rc;
 }
 
@@ -289,6 +334,27 @@ static uint64_t version_of(const struct ck_catalog *c, const struct ck_node *n,
 	return 0;
 }
 
+/* Who may read the bytes that a catalog has of a file, as the present one knows it. */
+static mode_t bytes_mode(const struct ck_catalog *of,
+			 const struct ck_catalog *now, const struct ck_node *n,
+			 const struct ck_about *about)
+{
+	struct ck_many many;
+	mode_t mode = 0444;
+
+	if (about->topic != CK_ABOUT_MANY ||
+	    n->dir.view->many(of, &n->dir, n->entry, &many))
+		return ck_catalog_attr(now, ck_about_items(of, about)).mode;
+	for (uint32_t i = 0; i < many.n; i++)
+		mode &= ck_catalog_attr(
+				now, ck_items_of_tensor(
+					     of, ck_catalog_tensor(
+							 of, many.tensors[i])))
+				.mode;
+	many.put(many.arg);
+	return mode;
+}
+
 /* The present catalog knows the files of all that were before. */
 void ck_tree_rights(const struct ck_catalog *of, const struct ck_node *n,
 		    struct ck_node_stat *out)
@@ -298,15 +364,19 @@ void ck_tree_rights(const struct ck_catalog *of, const struct ck_node *n,
 	struct ck_about old, present;
 	mode_t bytes;
 
+	uint64_t was, is;
+
 	*out = (struct ck_node_stat){ .number = n->number };
 	if (n->about.type == CK_TYPE_DIR) {
 		ck_tree_dir_attr(options, now, out);
 		return;
 	}
-	ck_tree_file_attr(options, now, &n->about, out);
-	if (version_of(of, n, &old) == version_of(now, n, &present))
+	was = version_of(of, n, &old);
+	is = version_of(now, n, &present);
+	ck_tree_file_attr(options, now, &present, out);
+	if (was == is)
 		return;
-	bytes = ck_catalog_attr(now, ck_about_items(of, &old)).mode & 0444;
+	bytes = bytes_mode(of, now, n, &old) & 0444;
 	out->mode = (out->mode & ~(mode_t)0444) | (bytes & ~options->umask);
 }
 
@@ -321,6 +391,8 @@ int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
 		return -EISDIR;
 	if (n->about.type == CK_TYPE_LINK)
 		return -ELOOP;
+	if (ck_root_is_gone(n->dir.root))
+		return -ESTALE;
 	if (!place_find(t, ck_number_dir(n->number), &p))
 		return -ESTALE;
 	rc = about_of(&p, n->entry, &about);
@@ -338,6 +410,11 @@ int ck_tree_pin(struct ck_tree *t, const struct ck_node *n,
 int ck_tree_slice(const struct ck_catalog *c, const struct ck_node *n,
 		  struct ck_slice **out)
 {
+	bool passing;
+
+	if (is_json(n))
+		return ck_object_file_slice(n->dir.root->cp, n->about.number,
+					    CK_OBJECT_JSON, out, &passing);
 	return n->dir.view->slice(c, &n->dir, n->entry, out);
 }
 
@@ -364,11 +441,14 @@ int ck_tree_make(struct ck_root *root, struct ck_tree **out)
 	if (!t)
 		return -ENOMEM;
 	rc = ck_dirs_init(&t->dirs, &dir, c->generation);
-	if (rc)
+	if (rc) {
 		free(t);
-	else
-		*out = t;
-	return rc;
+		return rc;
+	}
+	if (root->made)
+		ck_made_begin(root->made, &t->dirs);
+	*out = t;
+	return 0;
 }
 
 void ck_tree_free(struct ck_tree *t)

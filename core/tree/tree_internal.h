@@ -5,19 +5,36 @@
 #ifndef CK_TREE_INTERNAL_H
 #define CK_TREE_INTERNAL_H
 
+#include "ckptfs/replicas.h"
 #include "ckptfs/tree.h"
 #include "dirs.h"
 
-/* Constant, but for what locks itself: damage. */
+struct ck_dir_node;
+
+/* Constant, but for what locks itself, damage, replicas and made, and for what is said below. */
 struct ck_root {
 	struct ck_checkpoint *cp;
 	const struct ck_tree_options *options;
 	struct ck_damage *damage;
+	struct ck_differing *replicas;
 	/* n, with those that the tree has itself, and what each has made of the
 	 * checkpoint. */
 	const struct ck_view **views;
 	const void **states;
 	size_t n;
+	struct ck_aside *aside; /* what lies beside it; or NULL */
+	/* Of a run directory, the steps that were looked up; else NULL. */
+	struct ck_made *made;
+	struct ck_root *above; /* the run that it is a step of; or NULL */
+
+	/* Under ck_dirs.lock of the tree: */
+	uint64_t uses;		   /* here, and in steps below */
+	struct ck_dir_node *nodes; /* its directories, the newest first */
+
+	/* Atomic: */
+	bool gone;	   /* the step is another one by now, or none */
+	uint64_t renewals; /* of access that were told of */
+	unsigned said;	   /* bits: what the log has */
 };
 
 struct ck_tree {
@@ -57,9 +74,38 @@ CK_MUST_USE int ck_tree_stat_in(const struct ck_catalog *c,
 				const struct ck_node *n,
 				struct ck_node_stat *out);
 
+/* --- run.c ----------------------------------------------------------------------- */
+
+/* The steps of a run directory, none of which is looked up. -ENOMEM. */
+CK_MUST_USE int ck_made_make(struct ck_root *root,
+			     const struct ck_view *const *views, size_t nviews,
+			     struct ck_made **out);
+void ck_made_free(struct ck_made *m); /* NULL is allowed */
+/* The tree that they are in, from now on. */
+void ck_made_begin(struct ck_made *m, struct ck_dirs *dirs);
+/* A step that ck_child.step is of: it has a directory now that is in use, or none. */
+void ck_made_entered(struct ck_root *step);
+/* Appends a line for each subdirectory that is not shown. */
+void ck_made_status(const struct ck_root *r, struct ck_buf *out);
+/* Appends a line for each step that is known to be damaged. */
+void ck_made_damage(const struct ck_root *r, struct ck_buf *out);
+struct ck_dir ck_made_dir(struct ck_root *r);
+uint64_t ck_made_count(const struct ck_root *r);
+
 /* --- views of the tree itself ---------------------------------------------------- */
 
 extern const struct ck_view ck_view_objects, ck_view_control;
+
+/* --- aside.c --------------------------------------------------------------------- */
+
+/* Of a checkpoint, which outlives it. NULL: out of memory. */
+struct ck_aside *ck_aside_make(struct ck_checkpoint *cp);
+void ck_aside_free(struct ck_aside *a); /* NULL is allowed */
+
+/* --- root.c ---------------------------------------------------------------------- */
+
+/* Whether a view's directory is shown: view i of a root. */
+bool ck_root_has(const struct ck_root *r, const struct ck_catalog *c, size_t i);
 
 /* --- reports.c ------------------------------------------------------------------- */
 

@@ -2,8 +2,9 @@
 /*
  * xattr: what a file holds: a tensor, one box of it, or another entry. Values
  * are exact bytes; lists have no spaces. Listing reads nothing; asking for
- * `error` looks at the items' headers.
+ * `error` looks at the items' headers, for `replicas_differ` at all that ranks have.
  */
+#include "ckptfs/json.h"
 #include "tree_internal.h"
 
 #include <errno.h>
@@ -13,6 +14,8 @@ struct file {
 	struct ck_root *root;
 	const struct ck_catalog *c; /* held */
 	const struct ck_node *n;
+	const struct ck_stop *stop; /* or NULL */
+	struct ck_many many;	    /* of CK_ABOUT_MANY */
 };
 
 struct attribute {
@@ -28,7 +31,7 @@ static const struct ck_tensor *tensor_of(const struct file *f)
 	return ck_catalog_tensor(f->c, f->n->about.number);
 }
 
-static const struct ck_names *names_of(const struct file *f)
+static struct ck_names names_of(const struct file *f)
 {
 	if (f->n->about.topic == CK_ABOUT_OBJECT)
 		return ck_object_names(f->c, f->n->about.number);
@@ -45,28 +48,28 @@ static const int64_t *box_of(const struct file *f)
 
 static int get_fqn(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_str(out, names_of(f)->name);
+	ck_buf_str(out, names_of(f).name);
 	return 0;
 }
 
 static bool has_raw_key(const struct file *f)
 {
-	const struct ck_names *names = names_of(f);
+	struct ck_names names = names_of(f);
 
-	return !ck_str_eq(names->key, names->name);
+	return !ck_str_eq(names.key, names.name);
 }
 
 static int get_raw_key(const struct file *f, struct ck_buf *out)
 {
 	if (!has_raw_key(f))
 		return -ENODATA;
-	ck_buf_str(out, names_of(f)->key);
+	ck_buf_str(out, names_of(f).key);
 	return 0;
 }
 
 static int get_dtype(const struct file *f, struct ck_buf *out)
 {
-	ck_buf_str(out, tensor_of(f)->dtype_name);
+	ck_buf_str(out, tensor_of(f)->facts->dtype_name);
 	return 0;
 }
 
@@ -91,7 +94,7 @@ bool ck_tree_elements(const struct ck_catalog *of, const struct ck_node *n,
 
 	if (n->about.topic != CK_ABOUT_TENSOR && n->about.topic != CK_ABOUT_BOX)
 		return false;
-	*out = (struct ck_elements){ .dtype = tensor_of(&f)->dtype_name,
+	*out = (struct ck_elements){ .dtype = tensor_of(&f)->facts->dtype_name,
 				     .shape = shape_of(&f),
 				     .ndim = tensor_of(&f)->ndim };
 	return true;
@@ -118,6 +121,35 @@ static int get_chunks(const struct file *f, struct ck_buf *out)
 	return 0;
 }
 
+static bool has_guess(const struct file *f)
+{
+	return f->n->about.topic == CK_ABOUT_TENSOR && tensor_of(f)->guessed;
+}
+
+static int get_guess(const struct file *f, struct ck_buf *out)
+{
+	if (!has_guess(f))
+		return -ENODATA;
+	ck_buf_text(out, "1");
+	return 0;
+}
+
+static bool has_alias(const struct file *f)
+{
+	return f->n->about.topic == CK_ABOUT_TENSOR &&
+	       ck_tensor_alias_of(tensor_of(f)) != CK_NO_TENSOR;
+}
+
+static int get_alias(const struct file *f, struct ck_buf *out)
+{
+	if (!has_alias(f))
+		return -ENODATA;
+	ck_buf_str(
+		out,
+		ck_tensor_names(f->c, ck_tensor_alias_of(tensor_of(f))).name);
+	return 0;
+}
+
 static int get_kind(const struct file *f, struct ck_buf *out)
 {
 	ck_buf_text(out, f->n->about.topic == CK_ABOUT_OBJECT
@@ -130,6 +162,8 @@ static bool has_hosts(const struct file *f)
 {
 	return f->root->cp->elsewhere != NULL;
 }
+
+enum { HOSTS = 4096 }; /* of which bytes may come */
 
 /* Adds a name that is not there yet. */
 static bool add_name(const char *names[static 1], size_t *n, size_t most,
@@ -151,11 +185,10 @@ static int name_cmp(const void *a, const void *b)
 }
 
 /* The hosts on which the files of some items are read. -E2BIG. */
-static int hosts_of(const struct file *f, const char **names, size_t *n,
-		    size_t most)
+static int hosts_of(const struct file *f, struct ck_items items,
+		    const char **names, size_t *n)
 {
 	const struct ck_elsewhere *e = f->root->cp->elsewhere;
-	struct ck_items items = ck_about_items(f->c, &f->n->about);
 	uint32_t last = CK_NO_FILE;
 
 	for (uint32_t i = 0; i < items.n; i++) {
@@ -163,31 +196,42 @@ static int hosts_of(const struct file *f, const char **names, size_t *n,
 		const char *name = file == last ? NULL : e->host(e, file, 0);
 
 		last = file;
-		if (name && !add_name(names, n, most, name))
+		if (name && !add_name(names, n, HOSTS, name))
 			return -E2BIG;
 	}
-	qsort(names, *n, sizeof(*names), name_cmp);
 	return 0;
 }
 
-static int get_hosts(const struct file *f, struct ck_buf *out)
+static int print_hosts(const struct file *f,
+		       int (*find)(const struct file *f, const char **names,
+				   size_t *n),
+		       struct ck_buf *out)
 {
-	enum { MOST = 4096 }; /* hosts */
-
-	ck_auto_free const char **names = calloc(MOST, sizeof(*names));
+	ck_auto_free const char **names = calloc(HOSTS, sizeof(*names));
 	size_t n = 0;
 	int rc;
 
 	if (!has_hosts(f))
 		return -ENODATA;
-	rc = names ? hosts_of(f, names, &n, MOST) : -ENOMEM;
+	rc = names ? find(f, names, &n) : -ENOMEM;
 	if (rc)
 		return rc;
+	qsort(names, n, sizeof(*names), name_cmp);
 	ck_buf_text(out, "[");
 	for (size_t i = 0; i < n; i++)
 		ck_buf_printf(out, "%s\"%s\"", i ? "," : "", names[i]);
 	ck_buf_text(out, "]");
 	return 0;
+}
+
+static int hosts_of_one(const struct file *f, const char **names, size_t *n)
+{
+	return hosts_of(f, ck_about_items(f->c, &f->n->about), names, n);
+}
+
+static int get_hosts(const struct file *f, struct ck_buf *out)
+{
+	return print_hosts(f, hosts_of_one, out);
 }
 
 static bool has_error(const struct file *f)
@@ -235,6 +279,17 @@ static int get_error(const struct file *f, struct ck_buf *out)
 	return rc || out->len ? rc : -ENODATA;
 }
 
+static bool has_differences(const struct file *f)
+{
+	return ck_replicas_are_known(f->root->replicas, &f->n->about);
+}
+
+static int get_differences(const struct file *f, struct ck_buf *out)
+{
+	return ck_replicas_print(f->root->replicas, f->c, &f->n->about, f->stop,
+				 out);
+}
+
 static bool is_of_tensor(const struct file *f)
 {
 	return f->n->about.topic == CK_ABOUT_TENSOR ||
@@ -249,20 +304,151 @@ static const struct attribute attributes[] = {
 	{ CK_XATTR_PREFIX "offset", get_offset, has_offset },
 	{ CK_XATTR_PREFIX "chunks", get_chunks, is_of_tensor },
 	{ CK_XATTR_PREFIX "kind", get_kind, NULL },
+	{ CK_XATTR_PREFIX "shape_guessed", get_guess, has_guess },
+	{ CK_XATTR_PREFIX "alias_of", get_alias, has_alias },
 	{ CK_XATTR_PREFIX "hosts", get_hosts, has_hosts },
+	{ CK_XATTR_PREFIX "replicas_differ", get_differences, has_differences },
 	{ CK_XATTR_PREFIX "error", get_error, has_error },
 };
 
-static bool has_attributes(const struct ck_node *n)
+/* --- of many tensors -------------------------------------------------------------- */
+
+static int get_many_kind(const struct file *f, struct ck_buf *out)
 {
-	return n->about.topic != CK_ABOUT_CHECKPOINT;
+	ck_buf_text(out, f->many.kind);
+	return 0;
+}
+
+static int get_tensors(const struct file *f, struct ck_buf *out)
+{
+	ck_buf_printf(out, "%u", f->many.n);
+	return 0;
+}
+
+enum { LIST_MOST = 60000 }; /* bytes of names; a value may have 65,536 */
+
+/* What is too long is cut behind a name. */
+static int get_left_out(const struct file *f, struct ck_buf *out)
+{
+	ck_buf_text(out, "[");
+	for (uint32_t i = 0; i < f->many.nleft_out; i++) {
+		size_t before = out->len;
+
+		ck_buf_text(out, i ? "," : "");
+		ck_buf_json_str(out, f->many.left_out[i].name);
+		if (out->len <= LIST_MOST)
+			continue;
+		out->len = before;
+		ck_buf_text(out, i ? ",\"...\"" : "\"...\"");
+		break;
+	}
+	ck_buf_text(out, "]");
+	return 0;
+}
+
+static bool many_has_error(const struct file *f)
+{
+	bool faulty = false;
+
+	for (uint32_t i = 0; i < f->many.n && !faulty; i++)
+		faulty = ck_damage_is_known(f->root->damage,
+					    f->many.tensors[i]);
+	return faulty;
+}
+
+/* The first line of what is wrong with a tensor, behind its name; nothing, if nothing is. */
+static int print_first(const struct file *f, uint32_t tensor,
+		       struct ck_buf *out)
+{
+	const struct ck_about about = { .topic = CK_ABOUT_TENSOR,
+					.number = tensor };
+	const struct ck_layout *layout = NULL;
+	struct ck_buf lines = { 0 };
+	bool faulty;
+	int rc = 0;
+
+	if (!ck_catalog_tensor(f->c, tensor)->err)
+		rc = ck_damage_locate(f->root->damage, f->c, tensor, NULL,
+				      &layout, &faulty);
+	if (rc)
+		return rc;
+	ck_damage_print_file(f->root->damage, f->c, &about, layout, "", &lines);
+	ck_layout_put(f->root->cp, layout);
+	if (lines.len) {
+		ck_buf_escaped(out, ck_tensor_names(f->c, tensor).name);
+		ck_buf_text(out, ": ");
+		ck_buf_add(out, lines.data, strcspn(lines.data, "\n"));
+	}
+	ck_buf_fini(&lines);
+	return 0;
+}
+
+/* Looks at the items of tensors until one has a fault; over hosts only of what is known by
+ * now, since all headers would have to come. */
+static int get_many_error(const struct file *f, struct ck_buf *out)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->many.n && rc == 0 && out->len == 0; i++)
+		if (f->stop && f->stop->asked(f->stop->arg))
+			rc = -EINTR;
+		else if (!has_hosts(f) ||
+			 ck_damage_is_known(f->root->damage,
+					    f->many.tensors[i]))
+			rc = print_first(f, f->many.tensors[i], out);
+	return rc || out->len ? rc : -ENODATA;
+}
+
+static int hosts_of_many(const struct file *f, const char **names, size_t *n)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->many.n && rc == 0; i++)
+		rc = hosts_of(f,
+			      ck_items_of_tensor(
+				      f->c, ck_catalog_tensor(
+						    f->c, f->many.tensors[i])),
+			      names, n);
+	return rc;
+}
+
+static int get_many_hosts(const struct file *f, struct ck_buf *out)
+{
+	return print_hosts(f, hosts_of_many, out);
+}
+
+static const struct attribute many_attributes[] = {
+	{ CK_XATTR_PREFIX "kind", get_many_kind, NULL },
+	{ CK_XATTR_PREFIX "tensors", get_tensors, NULL },
+	{ CK_XATTR_PREFIX "left_out", get_left_out, NULL },
+	{ CK_XATTR_PREFIX "hosts", get_many_hosts, has_hosts },
+	{ CK_XATTR_PREFIX "error", get_many_error, many_has_error },
+};
+
+/* --- all ---------------------------------------------------------------------------- */
+
+/* The attributes that a node may have, *n of them. */
+static const struct attribute *attributes_of(const struct ck_node *n,
+					     size_t *count)
+{
+	switch (n->about.topic) {
+	case CK_ABOUT_CHECKPOINT:
+	case CK_ABOUT_ASIDE: *count = 0; return NULL;
+	case CK_ABOUT_MANY:
+		*count = CK_ARRAY_SIZE(many_attributes);
+		return many_attributes;
+	default: *count = CK_ARRAY_SIZE(attributes); return attributes;
+	}
 }
 
 static int get_attribute(const struct file *f, const char *name,
 			 struct ck_buf *out)
 {
-	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
-		const struct attribute *a = &attributes[i];
+	size_t n;
+	const struct attribute *all = attributes_of(f->n, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct attribute *a = &all[i];
 
 		if (strcmp(name, a->name) == 0)
 			return a->has == is_of_tensor && !a->has(f)
@@ -272,29 +458,52 @@ static int get_attribute(const struct file *f, const char *name,
 	return -ENODATA;
 }
 
-int ck_tree_xattr(const struct ck_node *n, const char *name, struct ck_buf *out)
+/* To be ended in any case, as far as it came. -ENOENT: the file is gone; -ENOMEM. */
+static int file_begin(struct file *f, const struct ck_node *n,
+		      const struct ck_stop *stop)
 {
-	ck_auto_catalog *c = NULL;
-	struct file f = { .root = n->dir.root, .n = n };
+	*f = (struct file){ .root = n->dir.root, .n = n, .stop = stop };
+	f->c = ck_dir_catalog(&n->dir);
+	return n->about.topic == CK_ABOUT_MANY
+		       ? n->dir.view->many(f->c, &n->dir, n->entry, &f->many)
+		       : 0;
+}
 
-	if (!has_attributes(n))
+static void file_end(struct file *f)
+{
+	if (f->many.put)
+		f->many.put(f->many.arg);
+	ck_catalog_put(f->c);
+}
+
+int ck_tree_xattr(const struct ck_node *n, const char *name,
+		  const struct ck_stop *stop, struct ck_buf *out)
+{
+	size_t count;
+	struct file f;
+	int rc;
+
+	if (!attributes_of(n, &count))
 		return -ENODATA;
-	f.c = c = ck_dir_catalog(&n->dir);
-	return get_attribute(&f, name, out);
+	rc = file_begin(&f, n, stop);
+	if (rc == 0)
+		rc = get_attribute(&f, name, out);
+	file_end(&f);
+	return rc;
 }
 
 void ck_tree_xattrs(const struct ck_node *n, struct ck_buf *out)
 {
-	ck_auto_catalog *c = NULL;
-	struct file f = { .root = n->dir.root, .n = n };
+	size_t count;
+	const struct attribute *all = attributes_of(n, &count);
+	struct file f;
 
-	if (!has_attributes(n))
+	if (!all)
 		return;
-	f.c = c = ck_dir_catalog(&n->dir);
-	for (size_t i = 0; i < CK_ARRAY_SIZE(attributes); i++) {
-		const struct attribute *a = &attributes[i];
-
-		if (!a->has || a->has(&f))
-			ck_buf_add(out, a->name, strlen(a->name) + 1);
-	}
+	if (file_begin(&f, n, NULL))
+		count = 0;
+	for (size_t i = 0; i < count; i++)
+		if (!all[i].has || all[i].has(&f))
+			ck_buf_add(out, all[i].name, strlen(all[i].name) + 1);
+	file_end(&f);
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * local: local/<owner>/ shows what one rank saved, as it saved it: each box
- * of a tensor in its own npy file. The owner of a box is the rank that its
- * data file is named after (`__<rank>_...`), or else the file itself.
+ * of a tensor in its own npy file, and other entries where each rank has its own.
+ * The owner of a box is the rank that its data file is named after
+ * (`__<rank>_...`), or else the file itself.
  *
- * Owners are in the order of the data files, the boxes of an owner in the
- * checkpoint's order. Two arrays hold that for a million boxes: for each box
- * its owner, and all boxes sorted by owner. They are made once: a commit that
+ * Owners are in the order of the data files, the entries of an owner in the
+ * checkpoint's order: boxes, by their number in the catalog, and behind them
+ * objects. Two arrays hold that for a million boxes: for each entry
+ * its owner, and all of them sorted by owner. They are made once: a commit that
  * moves boxes to other files does not move them to other directories.
  */
 #include "local.h"
 #include "ckptfs/items.h"
-#include "ckptfs/npy.h"
-#include "view_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,23 +20,6 @@
 enum {
 	OFFSETS_MAX = 40, /* longer lists of offsets are hashed */
 };
-
-struct owner {
-	bool is_rank;
-	uint32_t file; /* its first data file */
-	uint64_t rank;
-	uint32_t begin; /* of its boxes, in ck_local.boxes */
-	uint32_t end;
-};
-
-struct ck_local {
-	struct owner *owners;
-	uint32_t nowners, nboxes;
-	uint32_t *of_box; /* owner of each; NO_OWNER: no file has it */
-	uint32_t *boxes;  /* chunks of the catalog, sorted by owner */
-};
-
-#define NO_OWNER UINT32_MAX
 
 /* --- owners ----------------------------------------------------------------- */
 
@@ -53,7 +36,7 @@ static CK_WRAPS uint32_t *rank_slot(const struct ck_local *l, uint32_t *slots,
 
 static uint32_t owner_add(struct ck_local *l, uint32_t file)
 {
-	l->owners[l->nowners] = (struct owner){ .file = file };
+	l->owners[l->nowners] = (struct ck_local_owner){ .file = file };
 	return l->nowners++;
 }
 
@@ -87,41 +70,69 @@ static int find_owners(struct ck_local *l, const struct ck_catalog *c,
 	return 0;
 }
 
-/* --- boxes ------------------------------------------------------------------ */
+/* --- entries ---------------------------------------------------------------- */
 
-/* Sorts the boxes by owner, keeping their order: counts, then places. */
-static void sort_boxes(struct ck_local *l)
+/* Sorts them by owner, keeping their order: counts, then places. */
+static void sort_entries(struct ck_local *l)
 {
 	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < l->nboxes; i++)
-		if (l->of_box[i] != NO_OWNER)
-			l->owners[l->of_box[i]].end++;
+	for (uint32_t i = 0; i < l->nentries; i++)
+		if (l->of_entry[i] != CK_NO_OWNER)
+			l->owners[l->of_entry[i]].end++;
 	for (uint32_t i = 0; i < l->nowners; i++) {
 		l->owners[i].begin = at;
 		at += l->owners[i].end;
 		l->owners[i].end = l->owners[i].begin;
 	}
-	for (uint32_t i = 0; i < l->nboxes; i++)
-		if (l->of_box[i] != NO_OWNER)
-			l->boxes[l->owners[l->of_box[i]].end++] = i;
+	l->nshown = at;
+	for (uint32_t i = 0; i < l->nentries; i++)
+		if (l->of_entry[i] != CK_NO_OWNER)
+			l->entries[l->owners[l->of_entry[i]].end++] = i;
 }
 
-static int find_boxes(struct ck_local *l, const struct ck_catalog *c)
+/* Of the boxes of tensors that have copies, or are no rank's, none is here. */
+static void find_boxes(struct ck_local *l, const struct ck_catalog *c,
+		       const uint32_t *of_file)
+{
+	struct ck_item_walk walk = { 0 };
+
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
+
+		for (uint32_t k = t->chunk; k < t->chunk + t->nchunks; k++) {
+			uint32_t file = ck_item_walk_to(&walk, c, k)->file;
+
+			if (!t->apart && file < c->files.n)
+				l->of_entry[k] = of_file[file];
+		}
+	}
+}
+
+static void find_objects(struct ck_local *l, const struct ck_catalog *c,
+			 const uint32_t *of_file)
+{
+	for (uint32_t i = 0; i < c->objects.n; i++) {
+		const struct ck_object *o = ck_catalog_object(c, i);
+
+		if (o->local && o->item.file < c->files.n)
+			l->of_entry[l->nboxes + i] = of_file[o->item.file];
+	}
+}
+
+static int find_entries(struct ck_local *l, const struct ck_catalog *c)
 {
 	ck_auto_free uint32_t *of_file =
 		malloc((c->files.n + 1UL) * sizeof(*of_file));
 	int rc = of_file ? find_owners(l, c, of_file) : -ENOMEM;
-	struct ck_item_walk walk = { 0 };
 
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < c->chunks.n; i++) {
-		uint32_t file = ck_item_walk_to(&walk, c, i)->file;
-
-		l->of_box[i] = file < c->files.n ? of_file[file] : NO_OWNER;
-	}
-	sort_boxes(l);
+	for (uint32_t i = 0; i < l->nentries; i++)
+		l->of_entry[i] = CK_NO_OWNER;
+	find_boxes(l, c, of_file);
+	find_objects(l, c, of_file);
+	sort_entries(l);
 	return 0;
 }
 
@@ -129,15 +140,22 @@ int ck_local_make(const struct ck_catalog *c, struct ck_local **out)
 {
 	struct ck_local *l = calloc(1, sizeof(*l));
 	int rc = -ENOMEM;
+	size_t n;
 
 	if (!l)
 		return -ENOMEM;
+	if (c->objects.n > UINT32_MAX - c->chunks.n) {
+		free(l);
+		return -EOVERFLOW;
+	}
 	l->nboxes = c->chunks.n;
+	l->nentries = c->chunks.n + c->objects.n;
+	n = l->nentries + 1UL;
 	l->owners = malloc((c->files.n + 1UL) * sizeof(*l->owners));
-	l->of_box = malloc((c->chunks.n + 1UL) * sizeof(*l->of_box));
-	l->boxes = malloc((c->chunks.n + 1UL) * sizeof(*l->boxes));
-	if (l->owners && l->of_box && l->boxes)
-		rc = find_boxes(l, c);
+	l->of_entry = malloc(n * sizeof(*l->of_entry));
+	l->entries = malloc(n * sizeof(*l->entries));
+	if (l->owners && l->of_entry && l->entries)
+		rc = find_entries(l, c);
 	if (rc) {
 		ck_local_free(l);
 		return rc;
@@ -151,8 +169,8 @@ void ck_local_free(struct ck_local *l)
 	if (!l)
 		return;
 	free(l->owners);
-	free(l->of_box);
-	free(l->boxes);
+	free(l->of_entry);
+	free(l->entries);
 	free(l);
 }
 
@@ -166,7 +184,7 @@ uint32_t ck_local_count(const struct ck_local *l)
 void ck_local_name(const struct ck_local *l, const struct ck_catalog *c,
 		   uint32_t owner, struct ck_buf *out)
 {
-	const struct owner *o = &l->owners[owner];
+	const struct ck_local_owner *o = &l->owners[owner];
 
 	if (o->is_rank) {
 		ck_buf_printf(out, "rank-%" PRIu64, o->rank);
@@ -231,17 +249,40 @@ uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner)
 
 uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i)
 {
-	return l->boxes[l->owners[owner].begin + i];
+	return l->entries[l->owners[owner].begin + i];
 }
 
 /* --- files ------------------------------------------------------------------ */
 
-/* Has this owner another box of the same tensor? */
-static bool has_siblings(const struct ck_local *l, const struct ck_tensor *t,
-			 uint32_t box)
+static bool has_others(const struct ck_local *l, const struct ck_tensor *t,
+		       uint32_t box)
 {
 	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++)
-		if (i != box && l->of_box[i] == l->of_box[box])
+		if (i != box && i < l->nboxes &&
+		    l->of_entry[i] == l->of_entry[box])
+			return true;
+	return false;
+}
+
+/* Has this owner another box of that name? */
+static bool has_siblings(const struct ck_local *l, const struct ck_catalog *c,
+			 const struct ck_tensor *t, uint32_t box)
+{
+	struct ck_entry_id of = t->entry.role == CK_ROLE_WHOLE
+					? (struct ck_entry_id){ t->entry.number,
+								false }
+					: ck_entry_of(&t->entry);
+	const struct ck_same_name *same;
+	uint32_t n;
+
+	if (box >= l->nboxes)
+		return false;
+	if (!of.is_object && has_others(l, ck_catalog_tensor(c, of.i), box))
+		return true;
+	same = ck_listing_same_of(c->listing, of, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (!same[i].id.is_object &&
+		    has_others(l, ck_catalog_tensor(c, same[i].id.i), box))
 			return true;
 	return false;
 }
@@ -267,256 +308,111 @@ static void add_offsets(const struct ck_tensor *t, uint32_t box,
 	ck_buf_fini(&text);
 }
 
+bool ck_local_is_object(const struct ck_local *l, uint32_t entry,
+			uint32_t *object)
+{
+	if (entry < l->nboxes || entry >= l->nentries)
+		return false;
+	*object = entry - l->nboxes;
+	return true;
+}
+
 void ck_local_box_name(const struct ck_local *l, const struct ck_catalog *c,
 		       uint32_t box, struct ck_buf *out)
 {
-	const struct ck_tensor *t =
-		ck_catalog_tensor(c, ck_catalog_tensor_of(c, box));
+	const struct ck_tensor *t;
+	uint32_t object;
 
-	ck_buf_str(out, ck_tensor_names(c, t->entry.number)->stem);
-	if (t->ndim && has_siblings(l, t, box))
+	if (ck_local_is_object(l, box, &object)) {
+		ck_buf_str(out, ck_object_names(c, object).stem);
+		ck_buf_text(out, ".json");
+		return;
+	}
+	t = ck_catalog_tensor(c, ck_catalog_tensor_of(c, box));
+	ck_buf_str(out, ck_tensor_names(c, t->entry.number).stem);
+	if (t->ndim && has_siblings(l, c, t, box))
 		add_offsets(t, box, out);
 	ck_buf_text(out, ".npy");
 }
 
-/* The stem in a file name, with ".npy" and the text of offsets cut off. */
-static bool stem_in(struct ck_str name, struct ck_str *stem)
+/* A name that is looked for. */
+struct looked {
+	const struct ck_local *l;
+	const struct ck_catalog *c;
+	uint32_t owner;
+	struct ck_str name, stem;
+	bool is_json;
+	struct ck_buf text;
+	uint32_t entry; /* found */
+};
+
+static bool ends_in(struct ck_str name, struct ck_str suffix)
 {
-	static const char suffix[] = ".npy";
+	return name.len >= suffix.len && memcmp(name.p + name.len - suffix.len,
+						suffix.p, suffix.len) == 0;
+}
+
+/* The stem in a file name: what it ends in and the text of offsets are cut off. */
+static bool stem_in(struct looked *k)
+{
 	const char *at;
 
-	if (name.len < 4 || memcmp(name.p + name.len - 4, suffix, 4) != 0)
+	k->is_json = ends_in(k->name, CK_STR(".json"));
+	if (!k->is_json && !ends_in(k->name, CK_STR(".npy")))
 		return false;
-	*stem = (struct ck_str){ name.p, name.len - 4 };
-	at = memmem(stem->p, stem->len, "%@", 2);
+	k->stem = (struct ck_str){ k->name.p,
+				   k->name.len - (k->is_json ? 5 : 4) };
+	at = k->is_json ? NULL : memmem(k->stem.p, k->stem.len, "%@", 2);
 	if (at)
-		stem->len = (size_t)(at - stem->p);
+		k->stem.len = (size_t)(at - k->stem.p);
 	return true;
+}
+
+static bool is_named(struct looked *k, uint32_t entry)
+{
+	if (entry >= k->l->nentries || k->l->of_entry[entry] != k->owner)
+		return false;
+	k->entry = entry;
+	k->text.len = 0;
+	ck_local_box_name(k->l, k->c, entry, &k->text);
+	return !k->text.err &&
+	       ck_str_eq((struct ck_str){ k->text.data, k->text.len }, k->name);
+}
+
+static bool find_in(struct looked *k, struct ck_entry_id id)
+{
+	const struct ck_tensor *t;
+
+	if (id.is_object != k->is_json)
+		return false;
+	if (id.is_object)
+		return is_named(k, k->l->nboxes + id.i);
+	t = ck_catalog_tensor(k->c, id.i);
+	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++)
+		if (i < k->l->nboxes && is_named(k, i))
+			return true;
+	return false;
 }
 
 int ck_local_box_find(const struct ck_local *l, const struct ck_catalog *c,
 		      uint32_t owner, struct ck_str name, uint32_t *box)
 {
-	struct ck_buf b = { 0 };
-	const struct ck_tensor *t;
-	struct ck_str stem;
+	struct looked k = { .l = l, .c = c, .owner = owner, .name = name };
+	const struct ck_same_name *same;
+	struct ck_entry_id id;
+	bool found;
 	int64_t entry;
-	int rc = -ENOENT;
+	uint32_t n;
 
-	entry = stem_in(name, &stem) ? ck_listing_find(c->listing, stem) : -1;
-	if (entry < 0 || c->listing->entries[entry].is_object)
+	entry = stem_in(&k) ? ck_catalog_find(c, k.stem) : -1;
+	if (entry < 0)
 		return -ENOENT;
-	t = ck_catalog_tensor(c, c->listing->entries[entry].i);
-	for (uint32_t i = t->chunk;
-	     rc && i < t->chunk + t->nchunks && i < l->nboxes; i++) {
-		if (l->of_box[i] != owner)
-			continue;
-		b.len = 0;
-		ck_local_box_name(l, c, i, &b);
-		if (b.err)
-			break;
-		if (ck_str_eq((struct ck_str){ b.data, b.len }, name)) {
-			*box = i;
-			rc = 0;
-		}
-	}
-	if (b.err)
-		rc = b.err;
-	ck_buf_fini(&b);
-	return rc;
+	id = c->listing->entries[entry];
+	found = find_in(&k, id);
+	same = ck_listing_same_of(c->listing, id, &n);
+	for (uint32_t i = 0; i < n && !found && !k.text.err; i++)
+		found = find_in(&k, same[i].id);
+	ck_buf_fini(&k.text);
+	*box = k.entry;
+	return k.text.err ? k.text.err : found ? 0 : -ENOENT;
 }
-
-/* --- what a file consists of ------------------------------------------------ */
-
-/* Bytes of a box; false if they cannot be counted or shown. */
-static bool box_bytes(const struct ck_tensor *t, const int64_t *size,
-		      uint64_t *bytes)
-{
-	*bytes = ck_dtype_at(t->dtype)->size;
-	if (t->err || *bytes == 0)
-		return false;
-	for (uint32_t d = 0; d < t->ndim; d++)
-		if (size[d] < 0 || !ck_mul(bytes, *bytes, (uint64_t)size[d]))
-			return false;
-	return *bytes <= INT64_MAX;
-}
-
-uint64_t ck_local_size(const struct ck_catalog *c, uint32_t box)
-{
-	const struct ck_tensor *t =
-		ck_catalog_tensor(c, ck_catalog_tensor_of(c, box));
-	const int64_t *size = ck_tensor_box(t, box - t->chunk) + t->ndim;
-	uint64_t bytes;
-
-	if (!box_bytes(t, size, &bytes))
-		return 0;
-	return ck_npy_header_len(t->dtype, t->ndim, size) + bytes;
-}
-
-int ck_local_slice(const struct ck_catalog *c, uint32_t box,
-		   struct ck_slice **out)
-{
-	uint32_t tensor = ck_catalog_tensor_of(c, box);
-	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
-	const int64_t *off = ck_tensor_box(t, box - t->chunk);
-	struct ck_view_part part = { .tensor = tensor, .ndim = t->ndim };
-	struct ck_buf header = { 0 };
-	int rc;
-
-	if (!box_bytes(t, off + t->ndim, &part.nbytes))
-		return ck_view_slice_make(&part, out);
-	ck_npy_header(t->dtype, t->ndim, off + t->ndim, &header);
-	part.literal = (struct ck_str){ header.data, header.len };
-	part.has_tensor = true;
-	part.box = off;
-	rc = header.err ? header.err : ck_view_slice_make(&part, out);
-	ck_buf_fini(&header);
-	return rc;
-}
-
-/* --- the directories -------------------------------------------------------------- */
-
-/* a[0]: 0 is local/ itself, else 1 + owner. An entry of an owner is a box. */
-
-static void owner_set(const struct ck_local *l, uint32_t owner,
-		      struct ck_child *out)
-{
-	*out = (struct ck_child){
-		.type = CK_TYPE_DIR,
-		.entry = owner,
-		.dir = { .view = &ck_view_local,
-			 .state = l,
-			 .a = { 1 + owner },
-			 .suffix = ".npy" },
-	};
-}
-
-/* One of a tensor that was removed is nobody's. */
-static bool is_of_owner(const struct ck_catalog *c, const struct ck_dir *dir,
-			uint32_t box)
-{
-	const struct ck_local *l = dir->state;
-
-	return dir->a[0] && box < l->nboxes &&
-	       l->of_box[box] == dir->a[0] - 1 &&
-	       ck_tensor_is_there(c, ck_catalog_tensor_of(c, box));
-}
-
-static int local_make(const struct ck_view_source *from, const void **state)
-{
-	struct ck_local *l;
-	int rc = ck_local_make(from->catalog, &l);
-
-	if (rc == 0)
-		*state = l;
-	return rc;
-}
-
-static void local_free(const void *state)
-{
-	ck_local_free((struct ck_local *)(uintptr_t)state);
-}
-
-static int local_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
-			struct ck_str name, struct ck_child *out)
-{
-	const struct ck_local *l = dir->state;
-	uint32_t owner;
-	int rc;
-
-	if (dir->a[0])
-		return ck_local_box_find(l, c, dir->a[0] - 1, name,
-					 &out->entry);
-	rc = ck_local_find(l, c, name, &owner);
-	if (rc == 0)
-		owner_set(l, owner, out);
-	return rc;
-}
-
-static int owners_next(const struct ck_local *l, uint64_t at,
-		       struct ck_child *out)
-{
-	if (at >= l->nowners)
-		return -ENOENT;
-	owner_set(l, (uint32_t)at, out);
-	return 0;
-}
-
-static int boxes_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		      uint64_t *at, struct ck_child *out)
-{
-	const struct ck_local *l = dir->state;
-	uint32_t owner = dir->a[0] - 1, n = ck_local_boxes(l, owner);
-
-	while (*at < n &&
-	       !is_of_owner(c, dir, ck_local_box(l, owner, (uint32_t)*at)))
-		++*at;
-	if (*at >= n)
-		return -ENOENT;
-	out->entry = ck_local_box(l, owner, (uint32_t)*at);
-	return 0;
-}
-
-static int local_next(const struct ck_catalog *c, const struct ck_dir *dir,
-		      uint64_t *at, struct ck_child *out)
-{
-	return dir->a[0] ? boxes_next(c, dir, at, out)
-			 : owners_next(dir->state, *at, out);
-}
-
-static void local_name(const struct ck_catalog *c, const struct ck_dir *dir,
-		       uint32_t entry, struct ck_buf *out)
-{
-	if (dir->a[0])
-		ck_local_box_name(dir->state, c, entry, out);
-	else
-		ck_local_name(dir->state, c, entry, out);
-}
-
-static int local_stat(const struct ck_catalog *c, const struct ck_dir *dir,
-		      uint32_t entry, struct ck_about *out)
-{
-	uint32_t tensor;
-
-	if (!is_of_owner(c, dir, entry))
-		return -ENOENT;
-	tensor = ck_catalog_tensor_of(c, entry);
-	*out = (struct ck_about){
-		.topic = CK_ABOUT_BOX,
-		.accepts = CK_ACCEPTS_NPY,
-		.number = tensor,
-		.chunk = entry,
-		.size = ck_local_size(c, entry),
-		.version = ck_catalog_tensor(c, tensor)->version,
-	};
-	return 0;
-}
-
-static int local_slice(const struct ck_catalog *c, const struct ck_dir *dir,
-		       uint32_t entry, struct ck_slice **out)
-{
-	uint32_t tensor;
-
-	if (!is_of_owner(c, dir, entry))
-		return -ENOENT;
-	tensor = ck_catalog_tensor_of(c, entry);
-	return ck_view_slice_checked(ck_catalog_tensor(c, tensor),
-				     ck_local_slice(c, entry, out), out);
-}
-
-static uint64_t local_count(const struct ck_catalog *c, const void *state)
-{
-	return (uint64_t)ck_local_count(state) + c->chunks.n;
-}
-
-const struct ck_view ck_view_local = {
-	.top = "local",
-	.make = local_make,
-	.free = local_free,
-	.lookup = local_lookup,
-	.next = local_next,
-	.name = local_name,
-	.stat = local_stat,
-	.slice = local_slice,
-	.count = local_count,
-};

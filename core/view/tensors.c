@@ -20,18 +20,18 @@ int ck_tensor_view_lookup(const struct ck_tensor_view *v,
 	stem.len -= suffix;
 	if (suffix && memcmp(name.p + stem.len, v->suffix, suffix) != 0)
 		return -ENOENT;
-	entry = ck_listing_find(c->listing, stem);
+	entry = ck_catalog_find(c, stem);
 	if (entry < 0 || c->listing->entries[entry].is_object)
 		return -ENOENT;
 	*tensor = c->listing->entries[entry].i;
-	return 0;
+	return ck_tensor_is_whole(c, *tensor) ? 0 : -ENOENT;
 }
 
 void ck_tensor_view_name(const struct ck_tensor_view *v,
 			 const struct ck_catalog *c, uint32_t tensor,
 			 struct ck_buf *out)
 {
-	ck_buf_str(out, ck_tensor_names(c, tensor)->stem);
+	ck_buf_str(out, ck_tensor_names(c, tensor).stem);
 	ck_buf_text(out, v->suffix);
 }
 
@@ -52,7 +52,7 @@ int ck_tensors_next(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint64_t *at, struct ck_child *out)
 {
 	(void)dir;
-	while (*at < c->tensors.n && !ck_tensor_is_there(c, *at))
+	while (*at < c->tensors.n && !ck_tensor_is_whole(c, *at))
 		++*at;
 	if (*at >= c->tensors.n)
 		return -ENOENT;
@@ -69,14 +69,14 @@ void ck_tensors_name(const struct ck_catalog *c, const struct ck_dir *dir,
 int ck_tensors_stat(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_about *out)
 {
-	if (!ck_tensor_is_there(c, entry))
+	if (!ck_tensor_is_whole(c, entry))
 		return -ENOENT;
 	*out = (struct ck_about){
 		.topic = CK_ABOUT_TENSOR,
 		.accepts = view_of(dir)->accepts,
 		.number = entry,
 		.size = view_of(dir)->size(c, entry),
-		.version = ck_catalog_tensor(c, entry)->version,
+		.version = ck_catalog_tensor(c, entry)->facts->version,
 	};
 	return 0;
 }
@@ -86,7 +86,7 @@ int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	const struct ck_tensor *t;
 
-	if (!ck_tensor_is_there(c, entry))
+	if (!ck_tensor_is_whole(c, entry))
 		return -ENOENT;
 	t = ck_catalog_tensor(c, entry);
 	return ck_view_slice_checked(t, view_of(dir)->slice(c, entry, out),
@@ -96,5 +96,5 @@ int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state)
 {
 	(void)state;
-	return c->tensors.n;
+	return c->tensors.n - c->own_tensors;
 }

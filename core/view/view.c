@@ -7,12 +7,75 @@
 #include <errno.h>
 
 const struct ck_view *const ck_views[] = { &ck_view_full.view,
-					   &ck_view_raw.view, &ck_view_local };
+					   &ck_view_raw.view, &ck_view_local,
+					   &ck_view_hf };
 const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
 
 const struct ck_tensor_view *const ck_tensor_views[] = { &ck_view_full,
 							 &ck_view_raw };
 const size_t ck_ntensor_views = CK_ARRAY_SIZE(ck_tensor_views);
+
+/* --- options -------------------------------------------------------------------- */
+
+/* The next of names with `+` between; *text moves behind it. False: there is none. */
+static bool word_next(const char **text, struct ck_str *out)
+{
+	size_t len = strcspn(*text, "+");
+
+	*out = (struct ck_str){ *text, len };
+	*text += len;
+	if (**text == '+')
+		++*text;
+	return len > 0;
+}
+
+bool ck_view_is_wanted(const struct ck_view_options *o, const char *top)
+{
+	const char *at = o->views;
+	struct ck_str word;
+
+	while (at && word_next(&at, &word))
+		if (ck_str_is(word, top))
+			return true;
+	return !o->views;
+}
+
+static bool is_view(struct ck_str name)
+{
+	for (size_t i = 0; i < ck_nviews; i++)
+		if (ck_str_is(name, ck_views[i]->top))
+			return true;
+	return ck_str_is(name, "objects");
+}
+
+int ck_view_options_check(const struct ck_view_options *o, struct ck_diag *d)
+{
+	const char *at = o->views;
+	struct ck_str word;
+
+	if (at && (at[0] == '+' || at[strlen(at) - 1] == '+'))
+		return ck_fail(d, EINVAL,
+			       "option views: expected NAME[+NAME...]");
+	while (at && word_next(&at, &word))
+		if (!is_view(word))
+			return ck_fail(d, EINVAL,
+				       "option views: %s: no directory of a "
+				       "mount is called so",
+				       ck_show(word));
+	return at && *at ? ck_fail(d, EINVAL,
+				   "option views: expected NAME[+NAME...]")
+			 : 0;
+}
+
+void ck_view_options_fini(struct ck_view_options *o)
+{
+	free(o->views);
+	free(o->root);
+	free(o->hf_template);
+	*o = (struct ck_view_options){ 0 };
+}
+
+/* --- slices --------------------------------------------------------------------- */
 
 bool ck_view_has_bytes(const struct ck_tensor *t)
 {
@@ -61,6 +124,7 @@ struct ck_items ck_about_items(const struct ck_catalog *c,
 	case CK_ABOUT_TENSOR:
 		return ck_items_of_tensor(c,
 					  ck_catalog_tensor(c, about->number));
+	case CK_ABOUT_MANY: return ck_items_of_files(c);
 	default: return (struct ck_items){ .n = 0 };
 	}
 }

@@ -8,7 +8,7 @@
 #include "ckptfs/view.h"
 
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
-extern const struct ck_view ck_view_local;
+extern const struct ck_view ck_view_local, ck_view_hf;
 
 /* The functions that are the same in all views of one file for each tensor. */
 #define CK_TENSOR_VIEW                                                         \

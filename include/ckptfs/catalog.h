@@ -8,8 +8,7 @@
 
 #include "ckptfs/listing.h"
 #include "ckptfs/rows.h"
-#include "ckptfs/sharding.h"
-#include <time.h>
+#include "ckptfs/tensor.h"
 
 /* What decides who may read something, and its time. */
 struct ck_attr {
@@ -25,8 +24,7 @@ struct ck_data_file {
 	struct ck_owned *owner; /* private: has the path */
 	uint64_t size;
 	struct ck_attr attr;
-	mode_t closed; /* r bits that directories on the way to it take, for the
-			* owner and group of .metadata */
+	mode_t closed; /* r bits that directories on the way to it take */
 	bool unseen;   /* nobody could look yet: size and attr are not known */
 	int err;       /* 0 or positive errno: cannot be used */
 	const char *why; /* err in words, not owned; NULL without */
@@ -34,20 +32,21 @@ struct ck_data_file {
 			* tells */
 };
 
-#define CK_NO_RANK   UINT64_MAX
-#define CK_NO_FILE   UINT32_MAX
-#define CK_NO_TENSOR UINT32_MAX
+#define CK_NO_RANK UINT64_MAX
+#define CK_NO_FILE UINT32_MAX
 
 /* What an item is, and with it where its elements are. */
 enum ck_form {
 	CK_FORM_ARCHIVE,  /* of torch.save: a look at its header tells */
 	CK_FORM_ELEMENTS, /* from its first byte on, at strides that the catalog
 			   * knows, or else in C order without gaps */
-	CK_FORM_BLOB, /* as in safetensors: they are all of it, in C order */
+	CK_FORM_BLOB,	/* as in safetensors: they are all of it, in C order */
+	CK_FORM_VALUE,	/* of an object: a pickle in which it is one value */
+	CK_FORM_WITHIN, /* an archive of a longer tensor without shape, of which
+			 * they are a run: a look, and the catalog, tell */
 };
 
-/* Bytes of a data file that hold one stored box, or another entry: [fpos,
- * fpos + length). */
+/* Bytes [fpos, fpos + length) of a data file: one stored box, or another entry. */
 struct ck_item {
 	uint64_t fpos;	 /* bytes */
 	uint64_t length; /* bytes, as transformed */
@@ -55,7 +54,8 @@ struct ck_item {
 	uint8_t form;  /* enum ck_form */
 	uint8_t transform; /* number in catalog->transforms; 0: none. Of archives
 			    * only */
-	uint16_t err;	   /* 0, or the positive errno a read of it answers */
+	uint8_t change; /* enum ck_change: of CK_FORM_ELEMENTS, and of storages */
+	uint8_t err;	/* 0, or the positive errno a read of it answers */
 };
 
 /* The elements of a chunk once more, in another file. */
@@ -70,51 +70,38 @@ struct ck_strided {
 	uint64_t strides; /* first of ndim values in catalog->strides */
 };
 
-/* What tensors and other entries have in common. What it is shown as is in the
- * listing. */
-struct ck_entry {
-	struct ck_str key;		 /* the checkpoint's, any bytes */
-	const struct ck_path_part *path; /* nparts; none: it has no path */
-	uint32_t nparts;
-	uint32_t number; /* of the row */
-	/* private: has key and path of an entry that was added or renamed */
-	struct ck_owned *owner;
-};
-
-struct ck_tensor {
-	struct ck_entry entry;
-	struct ck_str dtype_name; /* as stored, without "torch." */
-	struct ck_str fault;	  /* why err is set */
-	const int64_t *shape;	  /* ndim */
-	const int64_t *boxes;	  /* for each chunk 2 * ndim: offsets, sizes */
-	const uint32_t *order;	  /* its chunks, from 0, sorted by offsets */
-	uint32_t chunk;		  /* first chunk */
-	uint32_t nchunks;
-	uint32_t ndim;
-	uint32_t naliases; /* tensors that are aliases of it */
-	uint32_t alias_of; /* the first tensor with the same bytes, dtype and
-			    * shape; CK_NO_TENSOR: it is that one itself */
-	uint8_t dtype;	   /* ck_dtype_at() */
-	uint8_t kind;	   /* enum ck_tensor_kind */
-	uint8_t holes;	   /* 1: some elements are in no box */
-	uint16_t err;	   /* 0, or why it cannot be served as a whole: EIO at
-			  * open (its boxes lie), EBADMSG at read (its dtype) */
-	mode_t mode; /* r bits that its files, .metadata and directory share */
-	const struct ck_sharding *sharding; /* NULL: nothing tells */
-	uint64_t nbytes; /* of all elements; 0 if they cannot be counted */
-	struct timespec mtime; /* newest of its files */
-	uint64_t version; /* the generation in which its items were changed */
-	/* private: has what the row of a tensor that was added points to, but for
-	 * key and path */
-	struct ck_owned *owner;
+/* The elements of a chunk whose items are CK_FORM_WITHIN: those from `first` on, in C order and
+ * one behind the other, of another chunk, which has the same items as CK_FORM_ARCHIVE. */
+struct ck_within {
+	uint32_t chunk;
+	uint32_t of; /* chunk of a tensor of one dimension */
+	uint64_t first;
 };
 
 /* An entry that is no tensor: one item. */
 struct ck_object {
 	struct ck_entry entry;
 	struct ck_item item;
+	/* Of a CK_FORM_VALUE; items: the one above, then those of the storages. */
+	struct ck_str pickle;
+	const struct ck_item *items;
+	uint32_t nitems;
+	bool local; /* local/ has it, too, below the rank of its file */
 	mode_t mode;
 	struct timespec mtime;
+};
+
+/* What is lost, of nothing that is shown. */
+struct ck_loss {
+	struct ck_str name, what; /* of a tensor, or empty; escaped */
+	uint32_t file;		  /* CK_NO_FILE: of none */
+	int err;
+};
+
+/* What the format has to say of the checkpoint. */
+struct ck_catalog_note {
+	struct ck_str text; /* a line for a person, escaped */
+	bool doubt; /* what is shown may not be what is meant: who mounts it is told */
 };
 
 /* What is in a checkpoint, at one moment: nobody changes it any more. A commit
@@ -139,17 +126,24 @@ struct ck_catalog {
 	uint64_t nbytes; /* of all tensors, each once; UINT64_MAX: or more */
 	uint64_t generation; /* how often entries or items were edited */
 	uint32_t unseen;     /* of the files */
-
+	bool is_model; /* all that is in it are the parameters of one model */
+	bool partly;   /* hosts that are away may have boxes that it lacks */
+	/* Of the rows those of what is in local/ only: */
+	uint32_t own_tensors, own_chunks, own_objects;
 	const struct ck_listing *listing; /* held */
 
 	/* The same in all generations, and shared by them: */
 	struct ck_arena text; /* all strings but paths of files and what is in
 			       * the listing */
 	struct ck_strided *strided; /* by chunk */
+	struct ck_within *within;   /* by chunk */
 	uint64_t *strides;	    /* bytes */
 	struct ck_str *transforms;  /* [0] unused; descriptors joined by ',' */
 	struct ck_str *globals;	    /* unknown globals met, "module.name" */
-	size_t ntransforms, nglobals, nstrided, nstrides;
+	struct ck_loss *losses;
+	struct ck_catalog_note *notes;
+	size_t ntransforms, nglobals, nstrided, nwithin, nstrides, nlosses,
+		nnotes;
 	/* private */
 	uint32_t *sharing;	      /* atomic: generations that have these */
 	struct ck_catalog_caps *caps; /* while it is filled, else NULL */
@@ -210,35 +204,42 @@ static inline bool ck_tensor_is_there(const struct ck_catalog *c, uint64_t i)
 	       ck_catalog_tensor(c, (uint32_t)i)->entry.key.p;
 }
 
+/* And is shown as a whole? */
+static inline bool ck_tensor_is_whole(const struct ck_catalog *c, uint64_t i)
+{
+	return ck_tensor_is_there(c, i) &&
+	       ck_catalog_tensor(c, (uint32_t)i)->entry.role == CK_ROLE_WHOLE;
+}
+
 static inline bool ck_object_is_there(const struct ck_catalog *c, uint64_t i)
 {
 	return i < c->objects.n &&
 	       ck_catalog_object(c, (uint32_t)i)->entry.key.p;
 }
 
-/* Of what is in the listing: a row that was removed has none. */
-static inline const struct ck_names *ck_tensor_names(const struct ck_catalog *c,
-						     uint32_t tensor)
+/* Of an entry of the listing, by its index there. */
+struct ck_names ck_entry_names(const struct ck_catalog *c, size_t entry);
+/* The entry whose stem this is, as index in the listing; -1: there is none. */
+int64_t ck_catalog_find(const struct ck_catalog *c, struct ck_str stem);
+
+/* Of entries that are there. */
+static inline struct ck_names ck_tensor_names(const struct ck_catalog *c,
+					      uint32_t tensor)
 {
-	return &c->listing->names[c->listing->of_tensor[tensor]];
+	return ck_entry_names(c, c->listing->of_tensor[tensor]);
 }
 
-static inline const struct ck_names *ck_object_names(const struct ck_catalog *c,
-						     uint32_t object)
+static inline struct ck_names ck_object_names(const struct ck_catalog *c,
+					      uint32_t object)
 {
-	return &c->listing->names[c->listing->of_object[object]];
+	return ck_entry_names(c, c->listing->of_object[object]);
 }
 
-static inline const struct ck_names *ck_catalog_names(
-	const struct ck_catalog *c, struct ck_entry_id e)
+static inline struct ck_names ck_catalog_names(const struct ck_catalog *c,
+					       struct ck_entry_id e)
 {
 	return e.is_object ? ck_object_names(c, e.i) : ck_tensor_names(c, e.i);
 }
-
-/* What a layout of the tensor points to stays as long as this is held. Put it
- * back. NULL: it stays as long as any catalog of the checkpoint. */
-struct ck_owned *ck_tensor_hold(const struct ck_tensor *t);
-void ck_owned_put(struct ck_owned *o); /* NULL is allowed */
 
 /* The row of an entry. */
 const struct ck_entry *ck_catalog_entry(const struct ck_catalog *c,
@@ -255,6 +256,9 @@ CK_MUST_USE int ck_tensor_window(const struct ck_tensor *t,
 /* The strides of a chunk, ndim; NULL: elements are in C order without gaps. Not
  * of archives, which say it themselves. */
 const uint64_t *ck_catalog_strides(const struct ck_catalog *c, uint32_t chunk);
+/* Where the elements of a chunk are in its archive; NULL: they are all that it has. */
+const struct ck_within *ck_catalog_within(const struct ck_catalog *c,
+					  uint32_t chunk);
 /* The first of the replicas of the chunks [chunk, chunk + n), *count of them. */
 uint32_t ck_catalog_replicas(const struct ck_catalog *c, uint32_t chunk,
 			     uint32_t n, uint32_t *count);
@@ -269,13 +273,6 @@ uint32_t ck_boxes_before(const int64_t *boxes, uint32_t ndim,
 
 /* Index of the tensor that a chunk of the catalog belongs to. */
 uint32_t ck_catalog_tensor_of(const struct ck_catalog *c, uint32_t chunk);
-
-/* offsets of chunk i of t; its sizes are ndim further on. */
-static inline const int64_t *ck_tensor_box(const struct ck_tensor *t,
-					   uint32_t i)
-{
-	return t->boxes + (uint64_t)i * 2 * t->ndim;
-}
 
 /* "[4,3]": the spelling of attributes and reports. */
 void ck_dims_print(struct ck_buf *out, const int64_t *dims, uint32_t ndim);

@@ -33,6 +33,8 @@ CK_MUST_USE int ck_catalog_chunks_expect(struct ck_catalog *c, uint32_t n);
 /* The tensor added last cannot be served as a whole: err (EIO, EBADMSG), why. */
 CK_MUST_USE int ck_catalog_tensor_fault(struct ck_catalog *c, int err,
 					const char *why);
+/* The shape of the tensor added last is what its boxes need: nothing else says it. */
+void ck_catalog_tensor_guessed(struct ck_catalog *c);
 /* What the tensor added last is (enum ck_tensor_kind), and how a job had it on its
  * ranks; copied. -EINVAL: a mesh without dimensions. */
 void ck_catalog_tensor_kind(struct ck_catalog *c, uint8_t kind);
@@ -50,18 +52,61 @@ CK_MUST_USE int ck_catalog_chunk_add(struct ck_catalog *c, const int64_t *off,
  * ndim, bytes. */
 CK_MUST_USE int ck_catalog_strides_add(struct ck_catalog *c,
 				       const uint64_t *strides);
+/* The chunk added last, a CK_FORM_WITHIN, is elements of another chunk, from `first` on. */
+CK_MUST_USE int ck_catalog_within_add(struct ck_catalog *c, uint32_t of,
+				      uint64_t first);
 /* The chunk added last has its elements in another file, too. */
 CK_MUST_USE int ck_catalog_replica_add(struct ck_catalog *c,
 				       const struct ck_item *item);
 CK_MUST_USE int ck_catalog_object_add(struct ck_catalog *c, struct ck_str key,
 				      const struct ck_item *item);
+/* The object added last, a CK_FORM_VALUE, is this pickle; copied, and so are the items
+ * of its n storages. -EINVAL: it is of another form, or a storage ends nowhere. */
+CK_MUST_USE int ck_catalog_object_value(struct ck_catalog *c,
+					struct ck_str pickle,
+					const struct ck_item *storages,
+					uint32_t n);
+
+/* What single ranks have, which only local/ shows. */
+
+/* Starts a tensor as ck_catalog_tensor_add() does, of a role that is not WHOLE, and with
+ * the name of `of`. Its boxes may leave holes. */
+CK_MUST_USE int ck_catalog_own_add(struct ck_catalog *c, struct ck_entry_id of,
+				   uint8_t role, struct ck_str dtype,
+				   uint32_t ndim, const int64_t *shape);
+/* The tensor added last, which has no chunks yet, is such a one itself (CK_ROLE_OWN), and
+ * others may have its name. why: there is no whole one; NULL: nothing is wrong with that. */
+CK_MUST_USE int ck_catalog_tensor_unwhole(struct ck_catalog *c,
+					  const char *why);
+/* local/ has no chunk of the tensor added last. */
+void ck_catalog_tensor_apart(struct ck_catalog *c);
+/* The tensor added last has all its chunks and replicas: if it has any of these, local/
+ * shows what each file has, and nothing in place of it. more: the caller adds such, too. */
+CK_MUST_USE int ck_catalog_copies_add(struct ck_catalog *c, bool more);
+/* Adds an object with the name of `of`. */
+CK_MUST_USE int ck_catalog_object_own(struct ck_catalog *c,
+				      struct ck_entry_id of, uint8_t role,
+				      const struct ck_item *item);
+/* Whether the object added last is in local/, too. */
+void ck_catalog_object_local(struct ck_catalog *c, bool local);
+/* The object added last is in local/ alone, where others may have its name. */
+void ck_catalog_object_unwhole(struct ck_catalog *c);
+
 /* The path of the entry added last: n parts, which the caller fills; their texts
  * are those of ck_catalog_text_add(), or pieces of the key. NULL: out of memory. */
 struct ck_path_part *ck_catalog_path_add(struct ck_catalog *c, uint32_t n);
+/* The path of the entry added last is its key, as one text: it takes no memory. */
+void ck_catalog_path_is_key(struct ck_catalog *c);
 /* The key of the entry added last, as the catalog has it. */
 struct ck_str ck_catalog_last_key(const struct ck_catalog *c);
 /* An unknown global; the same one may be added again. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
+/* The texts are copied. */
+CK_MUST_USE int ck_catalog_loss_add(struct ck_catalog *c,
+				    const struct ck_loss *loss);
+CK_MUST_USE int ck_catalog_note_add(struct ck_catalog *c, const char *line);
+/* The same of a doubt. */
+CK_MUST_USE int ck_catalog_doubt_add(struct ck_catalog *c, const char *line);
 /* Descriptors joined by ','; the same ones give the same number, none 0. */
 CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
 					 struct ck_str descriptors,

@@ -44,7 +44,7 @@ void ck_damage_print_file(struct ck_damage *known, const struct ck_catalog *c,
 			  struct ck_buf *out);
 /* The report `damage`. */
 void ck_damage_print(struct ck_damage *known, struct ck_buf *out);
-/* Says in the log how much is damaged. */
+/* Says in the log what the format doubts of the checkpoint, and how much is damaged. */
 void ck_damage_log(const struct ck_damage *known);
 
 #endif

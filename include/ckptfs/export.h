@@ -34,7 +34,8 @@ struct ck_export {
 /* What is wanted: bytes [vpos, vpos + len) of an open slice, which are all of one box. */
 struct ck_export_wish {
 	struct ck_opened *from;
-	uint64_t vpos, len; /* len is not 0 */
+	struct ck_files *files; /* as of ck_read */
+	uint64_t vpos, len;	/* len is not 0 */
 	/* Slices that have the same bytes have the same number, and no others. */
 	uint64_t slice;
 	uint8_t uuid[16]; /* of the device */

@@ -18,7 +18,7 @@ struct ck_fault {
 	bool has_pos;
 	const char
 		*host; /* on which the file is; NULL: there are not several */
-	int err;       /* positive errno */
+	int err; /* positive errno; 0: nothing is lost, but ranks differ */
 	struct ck_str what; /* these three are escaped already */
 	const char *expected, *found;
 };
@@ -53,6 +53,9 @@ CK_MUST_USE bool ck_catalog_object_has_fault(const struct ck_catalog *c,
 					     struct ck_fault *out);
 CK_MUST_USE bool ck_catalog_file_has_fault(const struct ck_catalog *c,
 					   uint32_t file, struct ck_fault *out);
+/* What belongs to nothing that is shown. */
+void ck_catalog_loss_fault(const struct ck_catalog *c,
+			   const struct ck_loss *loss, struct ck_fault *out);
 /* Says in *f where an item is. */
 void ck_catalog_place_fault(const struct ck_catalog *c,
 			    const struct ck_item *item, struct ck_fault *f);

@@ -7,21 +7,43 @@
 #ifndef CKPTFS_FORMAT_H
 #define CKPTFS_FORMAT_H
 
+#include "ckptfs/elsewhere.h"
 #include "ckptfs/fault.h"
 #include "ckptfs/items.h"
 #include "ckptfs/layout.h"
+#include "ckptfs/reach.h"
 #include "ckptfs/source.h"
 #include <pthread.h>
 
 struct ck_format; /* core/format/format_internal.h */
+struct ck_others; /* others.h */
 
 struct ck_format_options {
 	enum ck_beneath shardlinks;
+	/* A directory: links to files beneath it are followed, too; not with
+	 * elsewhere. NULL: none is. Owned. */
+	char *linkroot;
+	/* A file that says what flat parameters are made of; NULL: one that lies with
+	 * them does. Owned. */
+	char *sidecar;
+	/* See ck_kind_named(); NULL: any. */
+	const char *kind;
 	bool write; /* with what ck_writer_open() needs */
 	/* Parts of the directory that are on other hosts, not with write; the
 	 * caller's, and outlives the checkpoint. NULL: there are none. */
 	struct ck_elsewhere *elsewhere;
+	/* Set by ck_run_open(): data files kept open at most, 0: as many as is good; how
+	 * many run directories it lies in. */
+	uint32_t files_most;
+	unsigned in_runs;
 };
+
+static inline void ck_format_options_fini(struct ck_format_options *o)
+{
+	free(o->linkroot);
+	free(o->sidecar);
+	o->linkroot = o->sidecar = NULL;
+}
 
 /* One checkpoint that is open: its directory, its data files, what is in it.
  * Threads: everything below may be used from any thread. */
@@ -30,14 +52,17 @@ struct ck_checkpoint {
 	const struct ck_format *format;
 	const char *why; /* how the format was recognised, for a person */
 	int dirfd;
+	int linkroot; /* descriptor of that directory; -1: there is none */
+	struct ck_reach reach; /* of those two */
 	char *file; /* NULL; or the checkpoint is this one, of the directory */
 	char *path; /* of that, or of the directory; absolute */
 	struct ck_elsewhere *elsewhere;
 	char *metadata_name; /* see ck_metadata_name() */
 	bool nowhere;	     /* no such directory here: dirfd is an empty one */
 	bool write;	     /* it was opened for that */
-	bool metadata_far;   /* is on another host */
-	dev_t dev;	     /* of the directory */
+	bool metadata_far;   /* is on another host, */
+	uint32_t metadata_file; /* and this one of files; or CK_NO_FILE */
+	dev_t dev;		/* of the directory */
 	ino_t ino;
 
 	/* Private: */
@@ -45,6 +70,8 @@ struct ck_checkpoint {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	const struct ck_catalog *catalog; /* the present one */
+	struct ck_others
+		*others;      /* constant; NULL: nobody has asked for them */
 	struct stat metadata; /* of the file that was read, or made last */
 	/* Of the format, from its load() to its forget(): its own, and it says
 	 * who may use it when. */
@@ -53,6 +80,8 @@ struct ck_checkpoint {
 	/* Each locks itself, or is atomic: */
 	struct ck_files *files;	    /* numbers as in catalog->files */
 	struct ck_layouts *layouts; /* found so far; private */
+	struct ck_blobs *blobs;	    /* headers of some data files; private */
+	struct ck_undones *undones; /* archives of runs; private */
 	struct ck_access *access;   /* private: as it was last seen */
 };
 
@@ -65,6 +94,14 @@ CK_MUST_USE int ck_checkpoint_open(const char *path,
 				   struct ck_checkpoint **out,
 				   struct ck_diag *d);
 void ck_checkpoint_close(struct ck_checkpoint *cp);
+/* A kind of checkpoints by its name, as options have it: a constant. -EINVAL: this version
+ * reads none of that name. */
+CK_MUST_USE int ck_kind_named(const char *name, const char **out,
+			      struct ck_diag *d);
+/* Appends the line of `status` that names what lies beside in the directory and is of no
+ * use to it, if there is anything: parts of checkpoints of other kinds, files that an index
+ * leaves out. Looks into the directory. */
+void ck_checkpoint_print_beside(struct ck_checkpoint *cp, struct ck_buf *out);
 /* The name of its format, a constant. */
 const char *ck_checkpoint_kind(const struct ck_checkpoint *cp);
 /* What is in it, as of the last commit. It stays what it is; put it back. Waits
@@ -196,6 +233,11 @@ CK_MUST_USE int ck_checkpoint_check(struct ck_checkpoint *cp,
 				    const struct ck_check_options *options,
 				    struct ck_findings *out, struct ck_diag *d);
 void ck_findings_fini(struct ck_findings *f);
+/* Copies a fault with its texts; names and boxes are the catalog's. Sort when all are
+ * added. -ENOMEM. */
+CK_MUST_USE int ck_findings_add(struct ck_findings *out,
+				const struct ck_fault *f);
+void ck_findings_sort(struct ck_findings *f);
 
 /* --- entries that are no tensors --------------------------------------------- */
 
@@ -215,16 +257,31 @@ struct ck_object_place {
 };
 
 /* Where the item of an entry lies: 1 if those bytes are the item, 0 if they
- * are transformed and ck_object_item() must be asked, a negative errno if
- * nobody has it. */
+ * are transformed, or have others around it, and ck_object_item() must be asked, a
+ * negative errno if nobody has it. */
 CK_MUST_USE int ck_object_place(const struct ck_checkpoint *cp, uint32_t object,
 				struct ck_object_place *out);
 /* Looks at the file of an entry's item: 0, or what is wrong with it, as of
  * ck_object_item(). */
 CK_MUST_USE int ck_object_look(struct ck_checkpoint *cp, uint32_t object,
 			       struct ck_diag *d);
-/* Appends the item, its stream transforms undone: what torch.load opens. */
+
+/* Bytes of a data file that belong into a text before its byte `at`. */
+struct ck_object_gap {
+	size_t at;
+	struct ck_object_place place;
+};
+
+struct ck_object_gaps {
+	struct ck_object_gap *list; /* in order; free() it */
+	uint32_t n;
+};
+
+/* Appends what torch.load opens, less the gaps in it, which the caller frees also
+ * after an error: the item, its stream transforms undone; of a value of a larger
+ * pickle an archive of its own, whose gaps are the storages that it refers to. */
 CK_MUST_USE int ck_object_item(struct ck_checkpoint *cp, uint32_t object,
-			       struct ck_buf *out, struct ck_diag *d);
+			       struct ck_buf *out, struct ck_object_gaps *gaps,
+			       struct ck_diag *d);
 
 #endif

@@ -91,6 +91,7 @@ struct ck_mount_options {
 	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
 	struct ck_hosts_options hosts; /* those of -o, and long ones */
+	struct ck_view_options view;
 	struct ck_mover *remote; /* the caller's, of remote files; or NULL */
 	struct ck_gpu_choice gpu;
 	/* The caller's, which has GPUs; NULL: nobody has. */
@@ -111,9 +112,10 @@ struct ck_mount_options {
 CK_MUST_USE int ck_options_parse(struct ck_mount_options *o, const char *text,
 				 struct ck_diag *d);
 /* The same where nothing is mounted: only options that say how a checkpoint is
- * read, and from where, are known. */
+ * read and shown, and from where, are known. view: NULL: nothing is shown. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 					 struct ck_hosts_options *hosts,
+					 struct ck_view_options *view,
 					 const char *text, struct ck_diag *d);
 /* -EINVAL: one that needs, or excludes, another. */
 CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,

@@ -8,6 +8,7 @@
 #define CKPTFS_HOSTS_H
 
 #include "ckptfs/calls.h"
+#include "ckptfs/elsewhere.h"
 #include "ckptfs/hosts_options.h"
 #include "ckptfs/source.h"
 

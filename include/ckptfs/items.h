@@ -8,31 +8,47 @@
 
 #include "ckptfs/catalog.h"
 
-/* Some items of a catalog: those of the chunks [chunk, chunk + n), or of one
- * other entry. */
+/* Some items of a catalog: those of the chunks [chunk, chunk + n), or the n of one
+ * other entry; or the n data files, whatever is in them. */
 struct ck_items {
 	const struct ck_catalog *of; /* whose they are; NULL: there are none */
-	const struct ck_item *one;   /* NULL: of chunks */
+	const struct ck_item *own;   /* NULL: of chunks */
 	uint32_t chunk, n;
+	bool are_files; /* they are no items, but have ck_items_file() */
 };
 
 static inline const struct ck_item *ck_items_at(struct ck_items items,
 						uint32_t i)
 {
-	return items.one ? items.one
+	return items.own ? &items.own[i]
 			 : ck_catalog_item(items.of, items.chunk + i);
+}
+
+/* The file of item i. */
+static inline uint32_t ck_items_file(struct ck_items items, uint32_t i)
+{
+	return items.are_files ? i : ck_items_at(items, i)->file;
+}
+
+static inline struct ck_items ck_items_of_files(const struct ck_catalog *c)
+{
+	return (struct ck_items){ .of = c, .n = c->files.n, .are_files = true };
 }
 
 static inline struct ck_items ck_items_of_tensor(const struct ck_catalog *c,
 						 const struct ck_tensor *t)
 {
-	return (struct ck_items){ c, NULL, t->chunk, t->nchunks };
+	return (struct ck_items){ .of = c, .chunk = t->chunk, .n = t->nchunks };
 }
 
 static inline struct ck_items ck_items_of_object(const struct ck_catalog *c,
 						 const struct ck_object *o)
 {
-	return (struct ck_items){ c, &o->item, 0, 1 };
+	if (o->items)
+		return (struct ck_items){ .of = c,
+					  .own = o->items,
+					  .n = o->nitems };
+	return (struct ck_items){ .of = c, .own = &o->item, .n = 1 };
 }
 
 /* Owner, mode (r bits that .metadata, directory and files share) and newest

@@ -44,6 +44,7 @@ struct ck_layout {
 	bool passing;  /* some extent is passing */
 	uint16_t err;  /* 0, or the positive errno that every read answers; then
 			* there are no boxes */
+	uint16_t hole; /* positive errno of what is in no box; 0: ENODATA */
 	uint16_t change;	   /* union of the extents' */
 	const uint64_t *shape;	   /* ndim, of the tensor */
 	const int64_t *boxes;	   /* 2 * ndim for each: offsets, sizes; inside
@@ -80,6 +81,10 @@ CK_MUST_USE bool ck_layout_find(const struct ck_layout *layout, uint32_t chunk,
 
 /* --- locator: where movers ask for layouts ----------------------------------- */
 
+/* A range of a data file, len bytes. */
+typedef void ck_range_use(void *arg, uint32_t file, uint64_t fpos,
+			  uint64_t len);
+
 struct ck_locator {
 	/* Finds the boxes of a tensor that a window of it touches: ndim offsets,
 	 * ndim sizes in elements; NULL: all. What is wrong with single boxes
@@ -90,6 +95,12 @@ struct ck_locator {
 	int (*get)(struct ck_locator *l, uint32_t tensor,
 		   const uint64_t *window, const struct ck_layout **out);
 	void (*put)(struct ck_locator *l, const struct ck_layout *layout);
+	/* Has `each` know from which ranges of data files bytes [begin, end) of such a
+	 * window will be read, as far as can be said without a look at them: files
+	 * may be read ahead by this, and nothing else. May be NULL. Any thread. */
+	void (*guess)(struct ck_locator *l, uint32_t tensor,
+		      const uint64_t *window, uint64_t begin, uint64_t end,
+		      ck_range_use *each, void *arg);
 };
 
 #endif

@@ -25,6 +25,7 @@ struct ck_dtype {
 			      * element for complex, else size */
 	bool is_float;	     /* sign is the top bit of each unit */
 	bool is_complex;     /* two units: real, imaginary */
+	const char *hub;     /* its name in safetensors; NULL: it has none */
 };
 
 /* Row 0 is the unknown dtype: name "unknown", size 0. */
@@ -33,6 +34,7 @@ const struct ck_dtype *ck_dtype_at(uint8_t id);
 /* 0 (unknown) when there is no such row. */
 uint8_t ck_dtype_by_name(struct ck_str name);
 uint8_t ck_dtype_by_storage(struct ck_str storage_class);
+uint8_t ck_dtype_by_hub(struct ck_str name);
 
 /* --- names: keys, shown names, stems (the contract's section 2) ---------- */
 

@@ -93,6 +93,9 @@ CK_MUST_USE int ck_opened_again(struct ck_opened *o, uint32_t i,
 				ck_opened_use *use, void *arg);
 /* The same if it was located already, else NULL. */
 const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
+/* Of one that was not: as of ck_locator.guess. */
+void ck_opened_guess(const struct ck_opened *o, uint32_t i, uint64_t begin,
+		     uint64_t end, ck_range_use *each, void *arg);
 
 /* --- reads ---------------------------------------------------------------------- */
 
@@ -112,6 +115,7 @@ struct ck_waiter {
  * caller's, has anything. */
 struct ck_read {
 	struct ck_opened *from;
+	struct ck_files *files; /* that have its bytes; NULL: the route's */
 	uint64_t vpos, len;
 	void *to;
 	/* NULL, or where the bytes go in place of `to`, from `at` on, a multiple of 16: by

@@ -28,9 +28,9 @@ enum ck_pv_tag {
 	CK_PV_DICT,	 /* list: key, value, key, value ... */
 	CK_PV_GLOBAL,	 /* i: number for ck_pickle_global() */
 	CK_PV_CALL,	 /* call: REDUCE, INST, OBJ */
-	CK_PV_NEW,	 /* call: NEWOBJ, NEWOBJ_EX */
-	CK_PV_PERSID,	 /* list of one: the persistent id */
-	CK_PV_EXT,	 /* made by a hook; aux and i are the hook's */
+	CK_PV_NEW, /* call: NEWOBJ, NEWOBJ_EX; aux 1: object.__new__(class) */
+	CK_PV_PERSID, /* list of one: the persistent id */
+	CK_PV_EXT,    /* made by a hook; aux and i are the hook's */
 };
 
 /* A value: 16 bytes, scalars and short tuples of ints need no node. */
@@ -72,6 +72,9 @@ struct ck_pcall {
 	bool has_state;
 	uint8_t shared;
 	uint16_t depth;
+	/* It was an argument of a call whose result was dropped: as of a function that
+	 * sets its state. */
+	bool touched;
 	struct ck_pv collapsed; /* tag EXT once a hook took it, else NONE */
 };
 
@@ -82,19 +85,31 @@ struct ck_pickle;
 struct ck_pickle_hooks {
 	void *ctx;
 	bool no_persids; /* persistent ids are malformed here */
+	/* Those of storages have six parts, as torch.save wrote them before 1.6. */
+	bool old_persids;
+	/* A persistent id is complete. 1: *out stands in its place, 0: it stays;
+	 * or a negative errno. NULL: all stay. */
+	int (*persid)(void *ctx, struct ck_pickle *p, const struct ck_pv *id,
+		      struct ck_pv *out, struct ck_diag *d);
 	/* A BUILD of `call` with `state` is about to be recorded. What the
 	 * hook keeps, and looks at, it pays for by ck_pickle_spend(): one
 	 * state may come back any number of times. Returns 1
 	 * and sets *out (tag EXT) to replace the object, 0 to leave it, or a
-	 * negative errno. The children of state may not be kept. */
+	 * negative errno. The children of state may not be kept. NULL: all are
+	 * left. */
 	int (*build)(void *ctx, struct ck_pickle *p,
 		     const struct ck_pcall *call, const struct ck_pv *state,
 		     struct ck_pv *out, struct ck_diag *d);
 };
 
+/* Bytes that the smallest pickle may take. */
+#define CK_PICKLE_BASE (UINT64_C(64) << 20)
+
 struct ck_pickle {
 	struct ck_pv root;
 	uint64_t end; /* bytes of input used, STOP included */
+	bool old_persids;
+	bool dangerous; /* it was refused, and nobody is to read it */
 	/* while a hook runs */
 	uint64_t builds; /* this BUILD's number, the first one's is 1 */
 	bool full;	 /* as many MARKs are open as may be */
@@ -116,8 +131,19 @@ CK_MUST_USE int ck_pickle_read(struct ck_pickle *p, const void *bytes,
 			       size_t len, const struct ck_pickle_hooks *hooks,
 			       struct ck_diag *d);
 void ck_pickle_fini(struct ck_pickle *p);
+/* How long the pickle is that these bytes begin with; interprets nothing. -ENODATA: longer
+ * than they are; -EBADMSG: it is none. */
+CK_MUST_USE int ck_pickle_length(const void *bytes, size_t len, uint64_t *out);
 /* Takes from the memory that the input is worth; false if that is spent. */
 CK_MUST_USE bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes);
+/* Once a pickle of len bytes was read: from now on it may take what `size` bytes are worth by
+ * themselves, so that many small pickles together are not worth CK_PICKLE_BASE each. Gives
+ * what it has taken beyond that. */
+CK_MUST_USE uint64_t ck_pickle_settle(struct ck_pickle *p, uint64_t len,
+				      uint64_t size);
+/* It may take so many bytes more; and what is left of them, its own being taken first. */
+void ck_pickle_lend(struct ck_pickle *p, uint64_t bytes);
+CK_MUST_USE uint64_t ck_pickle_take_back(struct ck_pickle *p, uint64_t bytes);
 /* Half of that is left, of an input of len bytes. */
 bool ck_pickle_is_roomy(const struct ck_pickle *p, size_t len);
 /* Bytes that it holds. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickler: writes pickles of protocol 2, value by value, with the opcodes that
- * Python's own pickler chooses; but no object is named a second time. What is
- * written can be a whole pickle or a part of one. One thread at a time.
+ * pickler: writes pickles of protocol 2, value by value, with opcodes that
+ * Python's own pickler uses; an object is named a second time only in a value
+ * that was read from another pickle. What is written can be a whole pickle or a part
+ * of one. One thread at a time.
  */
 #ifndef CKPTFS_PICKLER_H
 #define CKPTFS_PICKLER_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/pickle.h"
 
 struct ck_pickler {
 	struct ck_buf *out; /* borrowed; appended to, and has the error */
@@ -36,6 +37,30 @@ void ck_pickler_global(struct ck_pickler *p, const char *module,
 		       const char *name);
 /* A tuple of n ints, each at most INT64_MAX, in the shortest form. */
 void ck_pickler_ints(struct ck_pickler *p, uint32_t n, const uint64_t *ints);
+
+/* --- values that were read ----------------------------------------------------- */
+
+/* What the storages of such a value are called in the pickle that is written. */
+struct ck_storage_names {
+	void *arg;
+	/* *key, the one that was read, becomes another one, which is good until the
+	 * next call. Errors are passed on. */
+	int (*name)(void *arg, struct ck_str *key, struct ck_diag *d);
+};
+
+/* v of the pickle `from`, which may be the root or any value below it: read again it
+ * is the same value. The memo goes on at p->memo, whatever p->memoize says. storages:
+ * NULL: they keep their names. Sets and bytes are calls then, so some that were not
+ * nested too deep to be read are now. Who writes many values of one pickle, which may all
+ * have the same in them, bounds what comes of all. -EBADMSG: p->out would have more than
+ * `most` bytes, or it is nested too deep, has a persistent id of no storage, a value that a
+ * hook took, an object whose state a call has set, or a name that protocol 2 does not
+ * have; -ENOMEM. After an error p->out has a part of it. */
+CK_MUST_USE int ck_pickler_value(struct ck_pickler *p,
+				 const struct ck_pickle *from,
+				 const struct ck_pv *v,
+				 const struct ck_storage_names *storages,
+				 size_t most, struct ck_diag *d);
 
 /* --- of the values on the stack ----------------------------------------------- */
 

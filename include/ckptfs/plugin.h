@@ -29,7 +29,8 @@
  * close() says goodbye to the others, and waits until they have answered, at most two
  * seconds if one does not. If all close it at about the same time, it ends MPI, and
  * mpirun ends at once; else it does not, since that would wait for all, the dead too.
- * One that dies just then is waited for: who closes has to have a deadline of his own.
+ * One that dies just then may be waited for (MPI over UCX does): who closes has to have a
+ * deadline of his own.
  * The process has to end with _exit(2) soon after, and it must not use again, until
  * then, the memory of parcels that close() gave back with -EIO, nor what was expected.
  * mpirun takes an end without that of MPI for a failure of the job, and for two seconds

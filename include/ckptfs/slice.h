@@ -44,9 +44,12 @@ struct ck_slice {
 	bool at_open; /* the items of its boxes are looked at when it is opened;
 		       * else each when a read first touches it */
 	int err; /* what each read of it answers; 0: its bytes. No part, then */
-	/* Part i is [begins[i], begins[i + 1]); nparts + 1 of them. */
+	/* Part i is [begins[i], begins[i + 1]); nparts + 1 of them. NULL: begin()
+	 * says. */
 	const uint64_t *begins;
 	const struct ck_part *parts; /* nparts; NULL: part() says */
+	/* Where part i begins, of nparts the size: never before an earlier one. */
+	uint64_t (*begin)(const struct ck_slice *s, uint32_t i);
 	/* What part i is. */
 	struct ck_part (*part)(const struct ck_slice *s, uint32_t i);
 	/* Appends the bytes of a CK_PART_MADE, as many as it is long. Errors are
@@ -66,9 +69,15 @@ static inline struct ck_part ck_slice_part(const struct ck_slice *s, uint32_t i)
 	return s->parts ? s->parts[i] : s->part(s, i);
 }
 
+/* i: at most nparts, which begins at the end. */
+static inline uint64_t ck_slice_begin(const struct ck_slice *s, uint32_t i)
+{
+	return s->begins ? s->begins[i] : s->begin(s, i);
+}
+
 static inline uint64_t ck_slice_part_len(const struct ck_slice *s, uint32_t i)
 {
-	return s->begins[i + 1] - s->begins[i];
+	return ck_slice_begin(s, i + 1) - ck_slice_begin(s, i);
 }
 
 /* A slice of a few parts, in one allocation. Zero-initialise, add, make. */

@@ -51,6 +51,8 @@ const char *ck_file_why(uint8_t number);
 const char *ck_file_why_away(void);
 /* Its path leads to nothing. */
 bool ck_file_is_missing(const struct ck_file_info *info);
+/* It is a link that is not followed. */
+bool ck_file_is_link(const struct ck_file_info *info);
 /* Of one of which several hosts have copies that are not the same. */
 const char *ck_file_why_differs(void);
 
@@ -58,6 +60,9 @@ const char *ck_file_why_differs(void);
 struct ck_files *ck_files_make(int dirfd, enum ck_beneath how,
 			       uint32_t max_open);
 void ck_files_free(struct ck_files *f);
+/* Links may also lead to regular files beneath this directory, see reach.h; takes a copy.
+ * Before the first file is added. Errors of fcntl(2). */
+CK_MUST_USE int ck_files_set_linkroot(struct ck_files *f, int linkroot);
 /* So many bytes are mapped at most; files beyond that are read. A quarter of
  * the addresses that the process may have, unless something else is said
  * before the first use. */
@@ -137,6 +142,12 @@ void ck_files_show_as(struct ck_files *f, struct ck_ids ids);
 mode_t ck_files_closed(const struct ck_files *f, uint32_t number,
 		       struct ck_ids shown);
 
+/* The same of a file that is not in the set, by its path in the set's directory and an open
+ * descriptor; and of what is in an open directory, which bits it takes alone. */
+mode_t ck_files_closed_to(const struct ck_files *f, struct ck_str path, int fd,
+			  struct ck_ids shown);
+mode_t ck_dir_closed(int dir, struct ck_ids shown);
+
 /* Compares the file with what was seen, by name and, if it is open, by
  * descriptor: device, inode, size, mtime. *passing is set on an error; it may
  * be NULL. */
@@ -191,6 +202,11 @@ void ck_files_set_remote(struct ck_files *f, uint32_t number,
  * use the set. */
 void ck_files_set_differs(struct ck_files *f, uint32_t number,
 			  const char *text);
+/* The same is to be said of it when it was read: what is in it says what cannot be used. The
+ * text; NULL: nothing is. */
+void ck_files_note_differs(struct ck_files *f, uint32_t number,
+			   const char *text);
+const char *ck_files_differs(const struct ck_files *f, uint32_t number);
 /* A file that was added may be on a host that is not there: it is remote, and nobody could
  * look at it. Not while others use the set. */
 void ck_files_set_away(struct ck_files *f, uint32_t number);
@@ -216,6 +232,10 @@ void ck_files_note_others(struct ck_files *f, uint32_t number, mode_t closed);
 /* Of its bytes [0, end) some are in use. By the one thread that adds files. */
 void ck_files_need(struct ck_files *f, uint32_t number, uint64_t end);
 uint64_t ck_files_needed(const struct ck_files *f, uint32_t number);
+/* What is in use of it is not known before it is read, but that is up to its end: one that
+ * was cut short is as if it were not there. By the same thread. */
+void ck_files_need_end(struct ck_files *f, uint32_t number);
+bool ck_files_needs_end(const struct ck_files *f, uint32_t number);
 /* What was fetched, and came, is kept for all, in place of what was kept before; takes
  * it. Not
  * while others use the set. */
@@ -237,61 +257,5 @@ void ck_files_set_reader(struct ck_files *f, struct ck_remote_reader *reader);
 void ck_files_set_stats(struct ck_files *f, struct ck_stats *stats);
 /* NULL: nobody counts. f: NULL is allowed. */
 struct ck_stats *ck_files_stats(const struct ck_files *f);
-
-/* --- a directory of which parts are elsewhere ------------------------------ */
-
-/* A copy of a file that is not used where another one is. Texts are valid until others
- * are shown, and the name as long as the ck_elsewhere. */
-struct ck_unused_copy {
-	uint32_t file;
-	const char *host;
-	int err; /* positive errno that it would give */
-	const char *what;
-	const char *expected, *found; /* NULL: no difference */
-	/* Its host came, or came back, when the checkpoint was open, and it differs. */
-	bool late;
-};
-
-/* The part of a checkpoint's directory that lies on other hosts. Whoever opens the
- * checkpoint calls metadata() and then files(), in one thread; changed() may be called
- * by any, later. */
-struct ck_elsewhere {
-	/* The file of this name that counts, over all hosts: *said is what its host
-	 * says of it, with the newest time and the fewest rights of all, and *pages what is in it, said->size bytes of ck_pages_alloc(),
-	 * the caller's; NULL: it is the one in the directory of this host. -ENOENT:
-	 * no host has one; -ESTALE: they differ; -EBADMSG: one has more than `most`
-	 * bytes, or is no file; -EIO. */
-	int (*metadata)(struct ck_elsewhere *e, struct ck_str name,
-			uint64_t most, struct ck_file_info *said, void **pages,
-			struct ck_diag *d);
-	/* All files of the checkpoint were added to the set, which has looked for
-	 * them here: those that another host has are made remote. */
-	int (*files)(struct ck_elsewhere *e, struct ck_files *files,
-		     struct ck_ids shown, struct ck_diag *d);
-	/* Which bits of 0777 copies of the metadata on other hosts take from that which
-	 * is here. Set by metadata(). */
-	mode_t metadata_closed;
-	/* Of metadata that is not here: 1: it is another file by now, 0: it is not, as
-	 * far as was heard, and *now is who may read it; or a negative errno. */
-	int (*changed)(struct ck_elsewhere *e, struct ck_file_access *now);
-	/* The name of the host on which a file of the set is read, i = 0, and of those
-	 * with a copy that is read if that fails, in this order; NULL: there are no
-	 * more. As long as the ck_elsewhere. Any thread. */
-	const char *(*host)(const struct ck_elsewhere *e, uint32_t file,
-			    uint32_t i);
-	/* Why no host gives bytes of a file now that some could give when the
-	 * checkpoint was opened, as ck_shown(); NULL: one does. Any thread. */
-	const char *(*away)(const struct ck_elsewhere *e, uint32_t file);
-	/* The i-th of the copies that are not used, although their hosts are there or
-	 * were. False: there are not so many. Any thread. */
-	bool (*unused)(const struct ck_elsewhere *e, size_t i,
-		       struct ck_unused_copy *out);
-	/* Appends a line for each host to a status. Any thread. */
-	void (*print)(const struct ck_elsewhere *e, struct ck_buf *out);
-	/* Appends a table of the ways by which bytes come, one for each host. Any
-	 * thread. */
-	void (*paths)(const struct ck_elsewhere *e, struct ck_buf *out);
-	struct ck_stats *stats; /* what was read so far; NULL: nobody counts */
-};
 
 #endif

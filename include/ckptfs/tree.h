@@ -15,11 +15,14 @@
 #include "ckptfs/damage.h"
 #include "ckptfs/format.h"
 #include "ckptfs/move.h"
+#include "ckptfs/others.h"
 #include "ckptfs/snapshot.h"
 #include "ckptfs/view.h"
 
 #include <sys/types.h>
 
+struct ck_root;
+struct ck_stop; /* replicas.h */
 struct ck_tree;
 
 /* What of a checkpoint's own owner and modes is shown otherwise. */
@@ -29,9 +32,10 @@ struct ck_tree_options {
 	bool have_uid, have_gid;
 	uid_t uid;
 	gid_t gid;
+	const struct ck_view_options *view; /* NULL: nothing is said of them */
 	/* Appends the text of .ckptfs/status, for whoever has more to say there than
 	 * the tree: between ck_status_begin() and ck_status_end(). May be NULL. */
-	void (*status)(void *arg, struct ck_buf *out);
+	void (*status)(void *arg, struct ck_root *of, struct ck_buf *out);
 	void *arg;
 	/* Appends rows of .ckptfs/paths for GPUs. May be NULL. */
 	void (*gpu_paths)(void *arg, struct ck_buf *out);
@@ -57,6 +61,8 @@ struct ck_node {
 	uint32_t entry;	     /* in the directory that it is in */
 	uint32_t names_msec; /* ck_dir's, of that, if a name was found there */
 	struct ck_about about; /* of a directory: its type */
+	bool held; /* a step of a run directory: what ck_tree_name() found is in use
+		    * once more already, which is what ck_tree_use() would do */
 };
 
 struct ck_node_stat {
@@ -69,11 +75,17 @@ struct ck_node_stat {
 	struct timespec mtime;
 };
 
+/* Opens what hf_template= names, for as long as roots are made with these options. t: the
+ * caller's, where it stays. -EINVAL and the like, which d says; to be left in any case. */
+CK_MUST_USE int ck_template_use(struct ck_view_options *o,
+				struct ck_template *t, struct ck_diag *d);
+void ck_template_leave(struct ck_view_options *o, struct ck_template *t);
+
 /* A checkpoint with its views: the root of a tree, or a directory in one. */
 struct ck_root;
 
-/* The directories of `views` lie in it, in this order, and objects/ and .ckptfs/
- * behind them. The checkpoint, the views and the options outlive it. -ENOMEM. */
+/* The directories of `views` lie in it, in this order, objects/ before the first that is a
+ * form, and .ckptfs/ behind them; in a run directory its steps, each with these, and .ckptfs/. The checkpoint, the views and the options outlive it. -ENOMEM. */
 CK_MUST_USE int ck_root_make(struct ck_checkpoint *cp,
 			     const struct ck_view *const *views, size_t nviews,
 			     const struct ck_tree_options *options,
@@ -83,7 +95,16 @@ void ck_root_free(struct ck_root *r); /* NULL is allowed */
 struct ck_dir ck_root_dir(struct ck_root *r);
 /* What is known to be lost of the checkpoint; the root's. */
 struct ck_damage *ck_root_damage(const struct ck_root *r);
-/* How many files and directories there are, itself too. */
+/* The checkpoint; of a run directory one without tensors. */
+struct ck_checkpoint *ck_root_checkpoint(const struct ck_root *r);
+/* Whether it is a step of a run directory that was removed, or that another one has
+ * replaced, by now. Looks into the run directory again, at most once a second. */
+CK_MUST_USE bool ck_root_is_gone(struct ck_root *r);
+/* Who may read it was changed since this was asked last. Any thread. */
+CK_MUST_USE bool ck_root_is_renewed(struct ck_root *r);
+/* Whether a bit is set for the first time. Any thread. */
+CK_MUST_USE bool ck_root_say_once(struct ck_root *r, unsigned bit);
+/* How many files and directories there are, itself too; in a run directory. */
 uint64_t ck_root_count(const struct ck_root *r);
 
 /* Appends the first and last lines of .ckptfs/status. fate, err: as of
@@ -102,7 +123,7 @@ void ck_tree_free(struct ck_tree *t); /* NULL is allowed */
  * number. -ESTALE: there is no such node any more. */
 CK_MUST_USE int ck_tree_find(struct ck_tree *t, uint64_t number,
 			     struct ck_node *out);
-/* A name in a directory. -ENOENT; -ENOTDIR; -ESTALE: the directory was forgotten;
+/* A name in a directory. What is held is to be used. -ENOENT; -ENOTDIR; -ESTALE: the directory was forgotten;
  * -ENFILE, -ENOMEM; errors of a report that is printed. */
 CK_MUST_USE int ck_tree_name(struct ck_tree *t, uint64_t dir,
 			     struct ck_str name, struct ck_node *out);
@@ -177,7 +198,7 @@ struct ck_tree_file {
 	struct ck_opened
 		*opened; /* what is read; NULL: each read answers err */
 	int err;	 /* positive errno, or 0 */
-	bool faulty;	 /* of its boxes some had a fault when it was opened */
+	bool faulty; /* of its boxes some were known to have a fault when it was opened */
 	bool is_open;
 };
 
@@ -197,9 +218,9 @@ CK_MUST_USE int ck_tree_link(const struct ck_node *n, struct ck_buf *target);
 
 /* Appends the value of an extended attribute, of any node. -ENODATA: it has none of
  * that name; `error`, which looks at the items, has errors of the moment and -EREMOTE,
- * too. */
+ * too; `replicas_differ`, which compares all bytes, -EINTR if stop says so (NULL: never). */
 CK_MUST_USE int ck_tree_xattr(const struct ck_node *n, const char *name,
-			      struct ck_buf *out);
+			      const struct ck_stop *stop, struct ck_buf *out);
 /* Appends the names that a file is known to have, each with a NUL behind it. Reads
  * nothing. */
 void ck_tree_xattrs(const struct ck_node *n, struct ck_buf *out);

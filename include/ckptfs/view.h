@@ -13,6 +13,7 @@
 
 struct ck_root;
 struct ck_view;
+struct ck_weight_map; /* weight_map.h */
 
 /* A directory, as its view knows it. */
 struct ck_dir {
@@ -41,7 +42,12 @@ struct ck_child {
 	uint8_t type;	/* enum ck_node_type */
 	uint32_t entry; /* its number in the directory, which is never that of
 			 * another file or directory */
-	struct ck_dir dir; /* of CK_TYPE_DIR */
+	struct ck_dir
+		dir; /* of CK_TYPE_DIR; view is NULL: nobody has looked it up, and
+			    * it is only listed */
+	/* NULL, or the root of a step that cannot be forgotten before the tree has
+	 * given the directory a number. */
+	struct ck_root *step;
 };
 
 /* Whose owner, mode, time and attributes a file has. */
@@ -50,6 +56,8 @@ enum ck_topic {
 	CK_ABOUT_TENSOR,
 	CK_ABOUT_BOX,
 	CK_ABOUT_OBJECT,
+	CK_ABOUT_MANY,	/* tensors: see ck_view.many() */
+	CK_ABOUT_ASIDE, /* what belongs to a view, and is of no tensor */
 };
 
 /* A file or link, at one moment. */
@@ -62,20 +70,80 @@ struct ck_about {
 	uint32_t
 		number; /* of the tensor, of a box's tensor, or of the object */
 	uint32_t chunk; /* of CK_ABOUT_BOX */
-	uint64_t size;	/* bytes; 0 of what is made */
+	/* Of CK_ABOUT_MANY and CK_ABOUT_ASIDE: r bits, and the newest time, of what it
+	 * consists of. */
+	mode_t mode;
+	struct timespec mtime;
+	uint64_t size; /* bytes; 0 of what is made */
 	uint64_t
 		version; /* the generation in which its bytes were changed; 0 of
 			   * what lies in the root */
 };
 
-/* What of the catalog a file consists of, as ck_catalog_attr() wants it: no items
- * where it is not of a tensor, box or object. */
+/* What of the catalog a file consists of, as ck_catalog_attr() wants it: of many
+ * tensors all data files; no items where it is of no entry. */
 struct ck_items ck_about_items(const struct ck_catalog *c,
 			       const struct ck_about *about);
+
+/* An entry that a view of many tensors does not have, and why. */
+struct ck_left_out {
+	struct ck_str name; /* shown name, or that in a template */
+	const char *why;    /* a constant */
+};
+
+/* Which tensors a file has, in its order, and what its view has of none. Good until it is
+ * put back. */
+struct ck_many {
+	const char *kind;
+	const uint32_t *tensors;
+	const struct ck_left_out *left_out;
+	uint32_t n, nleft_out;
+	void (*put)(void *arg);
+	void *arg;
+};
+
+/* Small files that lie beside tensors and say how a model is used: configuration,
+ * tokenizer, code. Locks itself. */
+struct ck_aside {
+	/* How many there are: looked for when that is asked for the first time. Errors
+	 * of the moment. */
+	int (*count)(struct ck_aside *a, uint32_t *n);
+	/* Of file i, as long as it lives. */
+	const char *(*name)(struct ck_aside *a, uint32_t i);
+	/* Size, mode and time, as a file of this checkpoint is shown. */
+	void (*stat)(struct ck_aside *a, const struct ck_catalog *c, uint32_t i,
+		     struct ck_about *out);
+	/* -ESTALE: it is another one by now; errors of open(2), -ENOMEM. */
+	int (*slice)(struct ck_aside *a, uint32_t i, struct ck_slice **out);
+};
+
+/* What is wanted of views. The caller's, constant. */
+struct ck_view_options {
+	char *views; /* names, with `+` between; NULL: all are shown. Owned */
+	/* Of hf/: which names it has: those below this one, without it; "": all; NULL: it
+	 * finds that out. Owned */
+	char *root;
+	uint64_t
+		hf_shard_size; /* bytes of a file's tensors; 0: they are in one */
+	char *hf_template;     /* a directory, or NULL. Owned */
+	/* What is in it, of whoever opened it; or NULL: */
+	struct ck_aside *aside;
+	const struct ck_weight_map *weight_map; /* NULL: it has no index */
+};
+
+void ck_view_options_fini(struct ck_view_options *o);
+/* Whether a directory of this name is shown. */
+CK_MUST_USE bool ck_view_is_wanted(const struct ck_view_options *o,
+				   const char *top);
+/* -EINVAL: a name of no view in `views`. */
+CK_MUST_USE int ck_view_options_check(const struct ck_view_options *o,
+				      struct ck_diag *d);
 
 /* What a view may make something of. */
 struct ck_view_source {
 	const struct ck_catalog *catalog;
+	const struct ck_view_options *options; /* of the view: never NULL */
+	struct ck_aside *aside; /* of the checkpoint, or a template */
 	/* Of views that are more than a function of the catalog: */
 	struct ck_checkpoint *cp;
 	struct ck_root *root;
@@ -90,7 +158,7 @@ struct ck_view {
 	 * if it changes; NULL: nothing. -ENOMEM. */
 	int (*make)(const struct ck_view_source *from, const void **state);
 	void (*free)(const void *state); /* may be NULL */
-	/* -ENOENT, -ENOMEM; errors of what is made. There may be names that next()
+	/* -ENOENT, -ENOMEM, -ENOSPC; errors of what is made. There may be names that next()
 	 * does not have. */
 	int (*lookup)(const struct ck_catalog *c, const struct ck_dir *dir,
 		      struct ck_str name, struct ck_child *out);
@@ -107,19 +175,35 @@ struct ck_view {
 	int (*stat)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_about *out);
 	/* The bytes of one that is made; 0 if it cannot be. Errors of the
-	 * moment. NULL: none is made. */
+	 * moment. NULL: none is made, but objects, each as its JSON, by the
+	 * tree. */
 	int (*size)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, uint64_t *size);
 	/* What a file consists of; ck_slice_free() it. -ENOENT, -ENOMEM; errors
 	 * of a file that cannot be opened. */
 	int (*slice)(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
+	/* Of a CK_ABOUT_MANY; put it back. -ENOENT, -ENOMEM. NULL: it has none. */
+	int (*many)(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_many *out);
+	/* Whether there is nothing in its directory in the root, which is not shown
+	 * then. NULL: there is always something. */
+	bool (*is_empty)(const struct ck_catalog *c, const void *state);
+	/* Appends lines of `status`. NULL: it has nothing to say. */
+	void (*status)(const struct ck_catalog *c, const void *state,
+		       struct ck_buf *out);
+	/* The same of a line for the log, when the checkpoint is mounted. */
+	void (*log)(const struct ck_catalog *c, const void *state,
+		    struct ck_buf *out);
 	/* Appends where a link leads. NULL: there are none. */
 	int (*link)(const struct ck_catalog *c, const struct ck_dir *dir,
 		    uint32_t entry, struct ck_buf *target);
 	/* How many files and directories there are in its directory in the root and
 	 * below; NULL: none that count. */
 	uint64_t (*count)(const struct ck_catalog *c, const void *state);
+	/* It shows all of a checkpoint in the form that some client wants: behind what
+	 * shows each entry. */
+	bool is_form;
 	/* Its files show the time of the checkpoint, which a commit changes. */
 	bool is_dated;
 };

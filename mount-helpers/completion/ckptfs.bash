@@ -66,6 +66,19 @@ _ckptfs_directories() {
 	mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$1")
 }
 
+# What can be a checkpoint: a directory, or a file that is called as such files are.
+_ckptfs_sources() {
+	local name
+	_ckptfs_directories "$1"
+	while IFS= read -r name; do
+		case $name in
+		*.safetensors | *.pt | *.pth | *.bin | *.ckpt)
+			[[ -d ${name/#'~/'/"$HOME/"} ]] || COMPREPLY+=("$name")
+			;;
+		esac
+	done < <(compgen -f -- "$1")
+}
+
 _ckptfs_mounts() {
 	local source place type rest
 	while read -r source place type rest; do
@@ -89,31 +102,62 @@ _ckptfs_stems() {
 		s/""/"/g'
 }
 
-# Paths beginning with $3 in the tree of the checkpoint $2; directories end in
-# a slash.
+# Paths beginning with $3 in the tree of the checkpoint $2; directories, and links,
+# which lead to such, end in a slash.
 _ckptfs_paths() {
 	local in=
 	[[ $3 != */* ]] || in=${3%/*}/
 	"$1" ls -l -- "$2" "$in" 2>/dev/null |
-		sed -n -e 's/^d[^ ]* [^ ]* [^ ]* *[^ ]* [^ ]* [^ ]* \(.*\)/\1\//p' \
+		sed -n -e 's/^[dl][^ ]* [^ ]* [^ ]* *[^ ]* [^ ]* [^ ]* \(.*\)/\1\//p' \
 			-e 's/^-[^ ]* [^ ]* [^ ]* *[^ ]* [^ ]* [^ ]* //p' |
 		while IFS= read -r line; do
 			printf '%s%s\n' "$in" "$line"
 		done
 }
 
-_ckptfs_mount_options() {
-	local before= part=$2
-	[[ $1 != *,* ]] || before=${1%,*},
+# Values that are names of files, behind $1, which ends in =; directories end in a
+# slash.
+_ckptfs_option_files() {
+	local name
+	compgen "$2" -- "$3" | while IFS= read -r name; do
+		[[ ! -d $name ]] || name+=/
+		printf '%s%s\n' "$1" "$name"
+	done
+}
+
+# Words of -o, with commas between, of which the last one is completed.
+_ckptfs_option_words() {
+	local word=$1 part=$2 before= option=${1##*,}
+	[[ $word != *,* ]] || before=${word%,*},
+	shift 2
 	compopt -o nospace
-	_ckptfs_offer "$1" "$part" < <(printf "$before%s\n" agent= allhosts \
-		allow_other auto_unmount cache= commit=close commit=fsync \
+	_ckptfs_offer "$word" "$part" < <(
+		printf '%s\n' "${@/#/"$before"}"
+		case $option in
+		linkroot=* | hf_template=*)
+			_ckptfs_option_files "$before${option%%=*}=" -d "${option#*=}"
+			;;
+		hostfile=* | log=* | program=* | sidecar=*)
+			_ckptfs_option_files "$before${option%%=*}=" -f "${option#*=}"
+			;;
+		esac
+	)
+}
+
+_ckptfs_reading_options() {
+	_ckptfs_option_words "$1" "$2" hf_shard_size= hf_template= kind=dcp kind=ranks kind=run \
+		kind=safetensors kind=torch linkroot= root= shardlinks=beneath sidecar= views=
+}
+
+_ckptfs_mount_options() {
+	_ckptfs_option_words "$1" "$2" agent= allhosts allow_other \
+		auto_unmount cache= commit=close commit=fsync \
 		commit=manual debug direct fsname= gather=auto gather=gpu \
-		gather=host gid= gpu= gpu=auto gpu=off gpucache= hostfile= hosts= \
-		keep_unknown log= log=syslog map= nccl=auto nccl=force nccl=off net= \
+		gather=host gid= gpu= gpu=auto gpu=off gpucache= hf_shard_size= hf_template= hostfile= hosts= \
+		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=auto nccl=force nccl=off net= \
 		nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off replicas=first \
-		replicas=full replicas=sample ro segment= shardlinks=beneath \
-		timeout= uid= umask= write)
+		replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= \
+		timeout= uid= umask= views= write
 }
 
 _ckptfs_commands='mount umount mounts status log commit abort ls cat cp getfattr inspect check dump serve help'
@@ -139,7 +183,7 @@ _ckptfs() {
 		fi
 	done
 	case $command in
-	'' | mount) options="-o -f $hosts" most=2 ;;
+	'' | mount) options="-o -f -d $hosts" most=2 ;;
 	umount) options='-l' most=99 ;;
 	log) options='-f' most=1 ;;
 	mounts) options='--json' most=0 ;;
@@ -160,7 +204,7 @@ _ckptfs() {
 	if [[ ${words[-2]} == -o && $options == *-o* ]]; then
 		case $command in
 		'' | mount | serve) _ckptfs_mount_options "$cur" "$part" ;;
-		*) _ckptfs_offer "$cur" "$part" <<<shardlinks=beneath ;;
+		*) _ckptfs_reading_options "$cur" "$part" ;;
 		esac
 	elif [[ $command == serve && ${words[-2]} == --mount ]]; then
 		_ckptfs_directories "$part"
@@ -190,7 +234,11 @@ _ckptfs() {
 	else
 		[[ ${#words[@]} -gt 2 ]] || _ckptfs_offer "$cur" "$part" \
 			< <(printf '%s\n' $_ckptfs_commands)
-		_ckptfs_directories "$part"
+		if [[ ${#operands[@]} -eq 0 && $command != serve ]]; then
+			_ckptfs_sources "$part"
+		else
+			_ckptfs_directories "$part"
+		fi
 	fi
 }
 

@@ -38,9 +38,9 @@ static int file_add(void *ctx, struct ck_str path, uint32_t *number)
 static void find_all(const struct ck_catalog *c)
 {
 	for (uint32_t i = 0; i < c->listing->n; i++) {
-		const struct ck_names *n = &c->listing->names[i];
+		struct ck_names n = ck_entry_names(c, i);
 
-		if (ck_listing_find(c->listing, n->stem) != i)
+		if (ck_catalog_find(c, n.stem) != i)
 			abort();
 	}
 }
@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct target t = { .c = ck_catalog_make("dcp") };
 	struct ck_str in = { (const char *)data + 1, size ? size - 1 : 0 };
-	const struct ck_dcp_numbers numbers = { file_add, &t };
+	const struct ck_dcp_numbers numbers = { file_add, &t, NULL };
 	struct ck_dcp_places places = { 0 };
 	struct ck_dcp_known known;
 	struct ck_buf text = { 0 };
@@ -143,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	    ck_catalog_finish(t.c, &d) == 0) {
 		find_all(t.c);
 		ck_catalog_dump(t.c, &text);
-		ck_dcp_known_make(&known, &places, in);
+		ck_dcp_known_make(&known, t.c, &places, in);
 		rewrite(&t, &known, data[0], in);
 		ck_dcp_known_fini(&known);
 	}

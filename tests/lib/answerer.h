@@ -328,7 +328,8 @@ static inline struct ck_opened *headers_open(struct headers *h, struct world *w,
 {
 	struct ck_opened *o;
 
-	*h = (struct headers){ .locator = { headers_get, headers_put },
+	*h = (struct headers){ .locator = { .get = headers_get,
+					    .put = headers_put },
 			       .w = w,
 			       .files = in,
 			       .depth = depth };

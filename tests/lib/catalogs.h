@@ -113,7 +113,7 @@ static inline const char *text_of(struct ck_str s)
 
 static inline const char *name_of(const struct ck_catalog *c, size_t entry)
 {
-	return text_of(c->listing->names[entry].name);
+	return text_of(ck_entry_names(c, entry).name);
 }
 
 #endif

@@ -76,7 +76,7 @@ static inline uint32_t tensor_named(const struct ck_catalog *c,
 {
 	uint32_t i = 0;
 
-	while (!ck_str_is(ck_tensor_names(c, i)->name, name))
+	while (!ck_str_is(ck_tensor_names(c, i).name, name))
 		i++;
 	return i;
 }

@@ -7,14 +7,15 @@
 
 HOW has the ways of dealing data files:
 
-    by rank      __R_*.distcp is on host R mod n, as it was saved there
+    by rank      __R_*.distcp is on host R mod n, as it was saved there, and so is what
+                 else has a rank, or at least a number, in its name: the last one counts
     one empty    as by rank, but one host has none
     random       each on one host
     all to one   all on one host
     copies       each on as many hosts as `copies` says
 
-and .metadata is on "one" host, on "some" but not all (of one host: on it) or on
-"all". What is not said is by lot: the same seed gives the same deal.
+and .metadata, or an index, is on "one" host, on "some" but not all (of one host: on it)
+or on "all". What is not said is by lot: the same seed gives the same deal.
 """
 import os
 import random
@@ -24,9 +25,19 @@ import shutil
 METADATA = ".metadata"
 
 
+def is_metadata(name):
+    """It says what there is, for all files."""
+    return name == METADATA or name.endswith(".index.json")
+
+
+def rank_of(name):
+    name = os.path.basename(name)
+    said = re.match(r"__(\d+)[_.]", name) or re.match(r".*?(\d+)-of-\d+", name)
+    return int(said.group(1) if said else [0, *re.findall(r"\d+", name)][-1])
+
+
 def by_rank(name, hosts):
-    rank = re.match(r"__(\d+)_", os.path.basename(name))
-    return [hosts[int(rank.group(1)) % len(hosts) if rank else 0]]
+    return [hosts[rank_of(name) % len(hosts)]]
 
 
 def files_of(folder):
@@ -91,7 +102,7 @@ def deal(folder, directories, how, seed, metadata="one", copies=2,
     chosen = with_metadata(metadata, hosts, rng)
     who = {host: [] for host in hosts}
     for name in files_of(folder):
-        for host in chosen if name == METADATA else hosts_of(name):
+        for host in chosen if is_metadata(name) else hosts_of(name):
             put(os.path.join(folder, name),
                 os.path.join(directories[host], name), link)
             who[host].append(name)

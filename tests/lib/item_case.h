@@ -70,7 +70,8 @@ static inline CK_WRAPS int try_item(struct iw *w, const struct iw_tensor *t,
 {
 	int rc = locate(w, t, got, NULL);
 
-	got->ipos -= w->at[4].data; /* relative to the storage */
+	if (w->n > 4)
+		got->ipos -= w->at[4].data; /* relative to the storage */
 	iw_free(w);
 	return rc;
 }

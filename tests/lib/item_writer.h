@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-enum { IW_RECORDS = 3000, IW_DIMS = 80 };
+enum { IW_DIMS = 80 };
 
 struct iw_place {
 	char name[100]; /* with the prefix */
@@ -36,13 +36,13 @@ struct iw {
 	struct ck_buf out;
 	uint64_t hole, hole_len;
 	unsigned n;
-	struct iw_place at[IW_RECORDS];
+	struct iw_place *at; /* moves when a record is added */
+	size_t at_cap;
 	uint64_t dir, end64, locator, end;
 	unsigned reads;	  /* calls of iw_read() */
 	unsigned fail_at; /* number of the call that answers ESTALE */
 };
 
-/* Zeroed; too large for a stack. */
 static inline struct iw *iw_make(void)
 {
 	struct iw *w = calloc(1, sizeof(*w));
@@ -57,6 +57,7 @@ static inline struct iw *iw_make(void)
 static inline void iw_free(struct iw *w)
 {
 	ck_buf_fini(&w->out);
+	free(w->at);
 	free(w);
 }
 
@@ -67,21 +68,29 @@ static inline uint64_t iw_len(const struct iw *w)
 
 static inline void iw_put(struct ck_buf *b, uint64_t value, unsigned bytes)
 {
-	for (unsigned i = 0; i < bytes; i++) {
-		char c = (char)(value >> 8 * i & 0xff);
+	char text[8];
 
-		ck_buf_add(b, &c, 1);
-	}
+	for (unsigned i = 0; i < bytes; i++)
+		text[i] = (char)(value >> 8 * i & 0xff);
+	ck_buf_add(b, text, bytes);
 }
 
 static inline uint32_t iw_crc(struct ck_str s)
 {
+	static uint32_t of_half[16];
 	uint32_t crc = UINT32_MAX;
 
+	for (uint32_t i = 0; i < 16 && !of_half[15]; i++) {
+		uint32_t half = i;
+
+		for (int k = 0; k < 4; k++)
+			half = half >> 1 ^ (half & 1 ? 0xedb88320u : 0);
+		of_half[i] = half;
+	}
 	for (size_t i = 0; i < s.len; i++) {
 		crc ^= (uint8_t)s.p[i];
-		for (int k = 0; k < 8; k++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+		crc = crc >> 4 ^ of_half[crc & 15];
+		crc = crc >> 4 ^ of_half[crc & 15];
 	}
 	return ~crc;
 }
@@ -114,6 +123,7 @@ static inline void iw_header(struct iw *w, struct iw_place *r)
 	bool later = !w->no_descriptors;
 	uint64_t start = r->header + 30 + strlen(r->name) + 4;
 	unsigned zip64 = big * 16u + far * 8u, pad;
+	char zs[64];
 
 	r->zip64 = zip64;
 	start += zip64 ? zip64 + 4 : 0;
@@ -139,15 +149,23 @@ static inline void iw_header(struct iw *w, struct iw_place *r)
 		return;
 	ck_buf_text(&w->out, "FB");
 	iw_put(&w->out, pad, 2);
-	for (unsigned i = 0; i < pad; i++)
-		ck_buf_text(&w->out, "Z");
+	memset(zs, 'Z', sizeof(zs));
+	for (size_t left = pad, n; left > 0; left -= n) {
+		n = ck_min(left, sizeof(zs));
+		ck_buf_add(&w->out, zs, n);
+	}
 }
 
 static inline struct iw_place *iw_begin(struct iw *w, const char *name,
 					uint64_t len, uint32_t crc)
 {
-	struct iw_place *r = &w->at[w->n++];
+	struct iw_place *r;
 
+	w->at = ck_grow(w->at, &w->at_cap, w->n, 1, sizeof(*w->at));
+	if (!w->at)
+		abort();
+	r = &w->at[w->n++];
+	*r = (struct iw_place){ 0 };
 	snprintf(r->name, sizeof(r->name), "%s/%s", w->prefix, name);
 	r->len = len;
 	r->crc = w->no_crc ? 0 : crc;

@@ -54,12 +54,13 @@ static bool subject_make(struct subject *s, struct ck_buf bytes)
 
 	*s = (struct subject){ .c = ck_catalog_make("dcp"), .old = bytes };
 	s->fd = memfd_create("metadata", MFD_CLOEXEC);
-	rc = ck_dcp_parse_places(s->c, bytes_of(&bytes),
-				 &(struct ck_dcp_numbers){ file_add, s->c },
-				 &places, &s->d);
+	rc = ck_dcp_parse_places(
+		s->c, bytes_of(&bytes),
+		&(struct ck_dcp_numbers){ file_add, s->c, NULL }, &places,
+		&s->d);
 	if (rc == 0)
 		rc = ck_catalog_finish(s->c, &s->d);
-	ck_dcp_known_make(&s->known, &places, bytes_of(&bytes));
+	ck_dcp_known_make(&s->known, s->c, &places, bytes_of(&bytes));
 	if (rc)
 		printf("# not read: %s\n", s->d.text);
 	s->changes = calloc(s->c->chunks.n + 1UL, sizeof(*s->changes));

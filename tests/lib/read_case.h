@@ -44,7 +44,9 @@ static inline int read_case_slice(struct ck_checkpoint *cp,
 				  struct ck_slice *slice,
 				  const struct ck_layout *layout, void *to)
 {
-	struct read_case c = { { read_case_get, read_case_put }, cp, layout };
+	struct read_case c = { { .get = read_case_get, .put = read_case_put },
+			       cp,
+			       layout };
 	struct ck_opened *opened;
 	struct ck_read r;
 	int rc = ck_opened_make(slice, &c.locator, &opened);

@@ -34,7 +34,7 @@ static int tensor_find(const struct ck_catalog *c, struct ck_str stem,
 		       uint32_t *out)
 {
 	for (*out = 0; *out < shown_tensors(c); ++*out)
-		if (ck_str_eq(ck_tensor_names(c, *out)->stem, stem))
+		if (ck_str_eq(ck_tensor_names(c, *out).stem, stem))
 			return 0;
 	return -ENOENT;
 }
@@ -46,7 +46,7 @@ static struct ck_about about_tensor(const struct ck_catalog *c, uint32_t tensor)
 		.accepts = CK_ACCEPTS_RAW,
 		.number = tensor,
 		.size = ck_tensor_views[1]->size(c, tensor),
-		.version = ck_catalog_tensor(c, tensor)->version,
+		.version = ck_catalog_tensor(c, tensor)->facts->version,
 	};
 }
 
@@ -71,7 +71,7 @@ static void flat_name(const struct ck_catalog *c, const struct ck_dir *d,
 		      uint32_t entry, struct ck_buf *out)
 {
 	(void)d;
-	ck_buf_str(out, ck_tensor_names(c, entry)->stem);
+	ck_buf_str(out, ck_tensor_names(c, entry).stem);
 }
 
 static int flat_stat(const struct ck_catalog *c, const struct ck_dir *d,
@@ -182,7 +182,7 @@ static void deep_name(const struct ck_catalog *c, const struct ck_dir *d,
 	else if (d->a[0])
 		ck_buf_text(out, entry == ALL ? "all" : "link");
 	else
-		ck_buf_str(out, ck_tensor_names(c, entry)->stem);
+		ck_buf_str(out, ck_tensor_names(c, entry).stem);
 }
 
 static uint32_t tensor_of(const struct ck_dir *d)
@@ -214,7 +214,7 @@ static int deep_link(const struct ck_catalog *c, const struct ck_dir *d,
 {
 	(void)entry;
 	ck_buf_text(target, "../../flat/");
-	ck_buf_str(target, ck_tensor_names(c, tensor_of(d))->stem);
+	ck_buf_str(target, ck_tensor_names(c, tensor_of(d)).stem);
 	return 0;
 }
 

@@ -268,7 +268,7 @@ def attributes_of(tree, path, error):
     want = dict(row_in(tree.roots, path)["xattrs"])
     if not needs_nothing(tree, path):
         want[PREFIX + "error"] = \
-            error if error.startswith("EACCES: ") else "EACCES: "
+            error if error.startswith("EACCES: ") or ": EACCES: " in error else "EACCES: "
     return want
 
 

@@ -169,7 +169,8 @@ static inline void make_world(struct world *w, uint8_t dtype)
 							    : b->strides };
 	memset(w->extents, 0, sizeof(w->extents));
 	w->files = files;
-	w->locator = (struct ck_locator){ world_locate, world_put };
+	w->locator = (struct ck_locator){ .get = world_locate,
+					  .put = world_put };
 	w->slice = (struct ck_slice){ .begins = w->begins,
 				      .parts = w->parts,
 				      .make = world_make_part,

@@ -8,6 +8,8 @@
 #include "ckptfs/zip.h"
 #include "item_writer.h"
 
+enum { MANY = 3000 }; /* records */
+
 static const float six[] = { 0, 1, 2, 3, 4, 5 };
 static const struct ck_str storage = { (const char *)six, sizeof(six) };
 

@@ -299,7 +299,8 @@ ZSH = 'mount-helpers/completion/_ckptfs'
 PAGE = 'mount-helpers/ckptfs.1.scd'
 COPIES = [
     ('fs/options.c', r'\{ "(\w+)=?", set_', BASH,
-     (r'printf "$before%s\n"', ')', r'(?:^|\s)(\w+)\b'), '{} canary)'),
+     ('_ckptfs_mount_options() {\n\t_ckptfs_option_words "$1" "$2"', '\n}',
+      r'(?:^|\s)(\w+)\b'), '{} canary\n}}\n'),
     ('fs/options.c', r'\{ "(\w+)=?", set_', ZSH,
      ("_values -s , 'mount option'", '\n}', r"^\s*'(\w+)\["),
      "{}\n\t'canary[x]'\n}}\n"),
@@ -331,11 +332,11 @@ for copy in COPIES:
     copy_check(*copy)
 
 
-@check('reports documented', 'fs/control.c',
-       '\t[REPORT_CANARY] = { "canary", print_canary, true },\n')
+@check('reports documented', 'core/tree/reports.c',
+       '\t{ "canary", print_canary, true },\n')
 def check_reports(tree):
     yield from undocumented(
-        tree, 'fs/control.c', r'\s*\[REPORT_\w+\] = \{ "([\w.]+)"',
+        tree, 'core/tree/reports.c', r'\s*\{ "([\w.]+)", print_',
         [('ckptfs(5)', manual(tree, 'ckptfs.5'), '\n*.ckptfs/{}*')])
 
 
@@ -354,7 +355,7 @@ STRANGERS = [
     ('core/commit/', (), r'"[^"\n]*\.(?:metadata|distcp)',
      'the name of a file of a format'),
     ('fs/', ('fs/node.c',), r'\bCK_ABOUT_\w+', 'what a view is about'),
-    ('fs/', ('fs/session.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
+    ('fs/', ('fs/node.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
      'a view'),
     ('', ('core/peer/mpi/', 'tests/mpi/'),
      r'#\s*include\s*[<"](?:.*/)?mpi(?:_internal)?\.h', 'MPI'),
@@ -442,6 +443,14 @@ def check_statements(tree):
     yield from named(tree, 'tests/SECURITY.md', evidence.statement_faults)
 
 
+@check('features have tests', 'tests/README.md',
+       '| a1 | No test. | |\n', f'| a1 | One case is not. | {TEST}, `canary` |\n',
+       '| a1 | No reason. | not yet: |\n', f'| a1 | Other form. {TEST} |\n',
+       'Nothing is said.\n')
+def check_features(tree):
+    yield from named(tree, 'tests/README.md', evidence.feature_faults)
+
+
 A_LOCK = 'struct ck_batch {\n\tpthread_mutex_t lock;\n%s};\n'
 
 
@@ -481,8 +490,8 @@ WORDS = [
      'spell out struct, union or enum', (), 'typedef struct a a;\n'),
     ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
      'go through ckptfs/base.h',
-     # not in a checkpoint: around the mount, what cp writes, /run, /proc
-     ('core/base/', 'fs/mountpoint.c', 'mount-helpers/copy_file.c',
+     # not in a checkpoint: in a template, around the mount, what cp writes, /run, /proc
+     ('core/base/', 'core/format/template.c', 'fs/mountpoint.c', 'mount-helpers/copy_file.c',
       'mount-helpers/copy_into.c', 'mount-helpers/holders.c',
       'mount-helpers/mountpoint.c', 'mount-helpers/record.c'),
      '\tpread(a, b, c, d);\n'),

@@ -160,3 +160,19 @@ def statement_faults(tree, path):
     if not rows or lines_like(text, r'^\| *S-') != len(rows):
         yield f'{path}:1: a row is "| S-<letter><number> | ... | ... |"'
     yield from judge(tree, path, rows)
+
+
+# "| a7 | what PyTorch does | references |", or a reason why there is no test.
+FEATURE = re.compile(r'^\| ([a-e]\d+) \|[^|]*\|(.*)\|$', re.M)
+
+
+def feature_faults(tree, path):
+    text = tree.text(path)
+    rows = list(FEATURE.finditer(text))
+    if not rows or lines_like(text, r'^\| *[a-e]\d') != len(rows):
+        yield f'{path}:1: a row is "| <letter><number> | ... | ... |"'
+    for m in rows:
+        line, tests = text.count('\n', 0, m.start()) + 1, m.group(2).strip()
+        if not re.match(r'(does not apply|not yet): \w', tests):
+            for fault in evidence_faults(tree, tests):
+                yield f'{path}:{line}: {m.group(1)}: {fault}'

@@ -43,8 +43,8 @@ static struct ck_cluster {
 	struct ck_link *link;
 	struct ck_hosts *hosts;
 	/* As of the ck_elsewhere. */
-	int (*files)(struct ck_elsewhere *e, struct ck_files *files,
-		     struct ck_ids shown, struct ck_diag *d);
+	int (*opened)(struct ck_elsewhere *e, struct ck_files *files,
+		      bool *partly);
 } job;
 
 static void die(const char *what, int rc)
@@ -214,11 +214,10 @@ static void ranks_end(void)
 
 /* --- the cluster ---------------------------------------------------------------------- */
 
-static int files(struct ck_elsewhere *e, struct ck_files *set,
-		 struct ck_ids shown, struct ck_diag *d)
+static int opened(struct ck_elsewhere *e, struct ck_files *set, bool *partly)
 {
 	const char *late = getenv("CKPTFS_HOSTS_LATE");
-	int rc = job.files(e, set, shown, d);
+	int rc = job.opened(e, set, partly);
 
 	rank_signal(true);
 	if (late && system(late))
@@ -258,8 +257,8 @@ int ck_cluster_start(struct ck_hosts_options *options,
 	rank_signal(false);
 	hosts_make();
 	format->elsewhere = ck_hosts_elsewhere(job.hosts);
-	job.files = format->elsewhere->files;
-	format->elsewhere->files = files;
+	job.opened = format->elsewhere->opened;
+	format->elsewhere->opened = opened;
 	*out = &job;
 	return 0;
 }

@@ -33,7 +33,7 @@ enum lie {
 	FLOOD,	     /* of garbage */
 	AFTER_BYE,   /* goes on after it has said goodbye */
 	TAKES_NONE,  /* of what it is sent */
-	NO_LIE,
+	NO_LIE,	     /* and is gone when all have met to end MPI */
 	LIES
 };
 

@@ -105,7 +105,7 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 	struct ck_files *files = ck_files_make(dirfd, CK_BENEATH_NO_SYMLINKS,
 					       16);
 	struct ck_slice_builder builder = { 0 };
-	struct ck_locator locator = { locate, put };
+	struct ck_locator locator = { .get = locate, .put = put };
 	struct ck_slice *slice;
 	struct ck_opened *opened;
 	struct ck_ahead_stream jumping = { 0 }, reading_on = { 0 };
@@ -133,6 +133,54 @@ static void test_streams(int dirfd, struct ck_str path, const uint8_t *map)
 	ck_opened_free(opened);
 }
 
+/* --- parts that were not touched yet ------------------------------------------- */
+
+enum { FIRST = 4 << 20 };
+
+static const struct ck_str told = { "f", 1 };
+
+static void guess(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		  uint64_t begin, uint64_t end, ck_range_use *each, void *arg)
+{
+	(void)l, (void)tensor;
+	if (window[0] == FIRST)
+		each(arg, extent.file, FIRST + begin, end - begin);
+}
+
+/* Two parts of the tensor; the second one is located by nobody. */
+static void test_guessed(int dirfd, const uint8_t *map, bool guessing)
+{
+	static const uint64_t parts[2][2] = { { 0, FIRST },
+					      { FIRST, SIZE - FIRST } };
+	struct ck_files *files = ck_files_make(dirfd, CK_BENEATH_NO_SYMLINKS,
+					       16);
+	struct ck_locator locator = { locate, put, guessing ? guess : NULL };
+	struct ck_ahead_stream stream = { 0 };
+	struct ck_slice_builder builder = { 0 };
+	struct ck_slice *slice;
+	struct ck_opened *opened;
+	struct ck_ahead *ahead;
+
+	for (unsigned i = 0; i < 2; i++)
+		ck_slice_add_box(&builder, 0, 1, parts[i], parts[i][1]);
+	if (ck_slice_make(&builder, &slice) ||
+	    ck_opened_make(slice, &locator, &opened))
+		abort();
+	eq_err(ck_files_add(files, told, &extent.file), 0);
+	ahead = ck_ahead_make(files);
+	for (uint64_t i = 0; i < 8; i++)
+		note(ahead, &stream, opened, i * STEP, STEP);
+	if (guessing)
+		ok(comes_into_memory(map, FAR));
+	usleep(guessing ? 0 : 100000);
+	ok(is_in_memory(map, FAR) == guessing);
+	ok(!is_in_memory(map, SIZE - 4096));
+	ok(ck_opened_known(opened, 1) == NULL);
+	ck_ahead_free(ahead);
+	ck_files_free(files);
+	ck_opened_free(opened);
+}
+
 int main(void)
 {
 	char dir[] = "ahead-XXXXXX"; /* here: /tmp may be no disk */
@@ -146,7 +194,11 @@ int main(void)
 	fd = openat(dirfd, "f", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 	cold = make_cold(fd, &map);
 	if (cold)
-		test_streams(dirfd, CK_STR("f"), map);
+		test_streams(dirfd, told, map);
+	if (cold && drop(fd, map))
+		test_guessed(dirfd, map, false);
+	if (cold && drop(fd, map))
+		test_guessed(dirfd, map, true);
 	munmap((void *)(uintptr_t)map, SIZE);
 	close(fd);
 	unlinkat(dirfd, "f", 0);

@@ -53,8 +53,8 @@ struct reader {
 
 static bool is_same(const struct ck_tensor *a, const struct ck_tensor *b)
 {
-	return a->version == b->version && a->mode == b->mode &&
-	       a->nbytes == b->nbytes;
+	return a->facts->version == b->facts->version &&
+	       a->facts->mode == b->facts->mode && a->nbytes == b->nbytes;
 }
 
 static void look(struct reader *r)
@@ -71,10 +71,10 @@ static void look(struct reader *r)
 		memcpy(window + t->ndim, t->shape, t->ndim * sizeof(*window));
 	if (ck_layout_get(cp, c, tensor, whole ? NULL : window, &layout))
 		abort();
-	r->wrong += layout->version != was.version || layout->faulty;
+	r->wrong += layout->version != was.facts->version || layout->faulty;
 	ck_layout_put(cp, layout);
 	layout = ck_layout_known(cp, c, tensor);
-	r->wrong += layout && layout->version != was.version;
+	r->wrong += layout && layout->version != was.facts->version;
 	ck_layout_put(cp, layout);
 	r->wrong += !is_same(t, &was);
 	r->looked++;
@@ -219,20 +219,21 @@ static void test_prepared(void)
 		ok(now == c);
 	}
 	eq_err(ck_checkpoint_prepare(cp, &change, 1, &next), 0);
-	mode = ck_catalog_tensor(c, 0)->mode;
+	mode = ck_catalog_tensor(c, 0)->facts->mode;
 	change_mode(c->dir_mode & 044 ? 0 : 1);
 	ck_catalog_hold(next);
 	ck_checkpoint_switch(cp, next, &metadata, &change, 1);
 	{
 		ck_auto_catalog *now = ck_checkpoint_catalog(cp);
 
-		ok(ck_catalog_tensor(now, 0)->mode != mode);
+		ok(ck_catalog_tensor(now, 0)->facts->mode != mode);
 		/* Nobody was shown the rights of before once more. */
 		ok(now == next);
 		/* Rights are no edit. */
 		eq_u64(now->generation, c->generation + 1);
-		eq_u64(ck_catalog_tensor(now, 0)->version, now->generation);
-		eq_u64(ck_catalog_tensor(c, 0)->mode, mode);
+		eq_u64(ck_catalog_tensor(now, 0)->facts->version,
+		       now->generation);
+		eq_u64(ck_catalog_tensor(c, 0)->facts->mode, mode);
 	}
 	ck_catalog_put(next);
 }

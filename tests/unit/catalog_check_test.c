@@ -214,8 +214,8 @@ static void test_chunks_of_a_faulty_tensor_are_kept(void)
 	box_add(c, DIMS(0), DIMS(2));
 	finish(c);
 	eq_u64(ck_catalog_tensor(c, 0)->nchunks, 2);
-	eq_u64(ck_catalog_tensor(c, 0)->order[0], 1);
-	eq_u64(ck_catalog_tensor(c, 0)->order[1], 0);
+	eq_u64(ck_catalog_tensor(c, 0)->facts->order[0], 1);
+	eq_u64(ck_catalog_tensor(c, 0)->facts->order[1], 0);
 	eq_i64(ck_tensor_box(ck_catalog_tensor(c, 0), 0)[0], 5);
 	ck_catalog_put(c);
 }
@@ -242,8 +242,8 @@ static void test_order(void)
 	box_add(c, DIMS(0, 0), DIMS(1, 1));
 	box_add(c, DIMS(2, 0), DIMS(0, 2));
 	finish(c);
-	eq_mem(ck_catalog_tensor(c, 0)->order, 5 * sizeof(uint32_t), want,
-	       sizeof(want));
+	eq_mem(ck_catalog_tensor(c, 0)->facts->order, 5 * sizeof(uint32_t),
+	       want, sizeof(want));
 	eq_u64(ck_catalog_tensor(c, 0)->err, 0);
 	ok(!ck_catalog_tensor(c, 0)->holes);
 	ck_catalog_put(c);
@@ -518,7 +518,7 @@ static void test_modes(void)
 		box_add(c, DIMS(0), DIMS(1));
 		object_add(c, "o");
 		finish(c);
-		eq_u64(ck_catalog_tensor(c, 0)->mode, rows[i].want);
+		eq_u64(ck_catalog_tensor(c, 0)->facts->mode, rows[i].want);
 		eq_u64(ck_catalog_object(c, 0)->mode, rows[i].want);
 		ck_catalog_put(c);
 	}
@@ -538,13 +538,13 @@ static void test_times(void)
 	tensor_add(c, "missing", "uint8", 1, DIMS(1));
 	item_add(c, DIMS(0), DIMS(1), 2, 0, 1);
 	finish(c);
-	eq_i64(ck_catalog_tensor(c, 0)->mtime.tv_sec,
+	eq_i64(ck_catalog_tensor(c, 0)->facts->mtime.tv_sec,
 	       70); /* older than .metadata */
-	eq_i64(ck_catalog_tensor(c, 0)->mtime.tv_nsec, 5);
-	eq_i64(ck_catalog_tensor(c, 1)->mtime.tv_sec, 100);
-	eq_u64(ck_catalog_tensor(c, 1)->mode, 0444);
-	eq_i64(ck_catalog_tensor(c, 2)->mtime.tv_sec, 100);
-	eq_u64(ck_catalog_tensor(c, 2)->mode, 0444);
+	eq_i64(ck_catalog_tensor(c, 0)->facts->mtime.tv_nsec, 5);
+	eq_i64(ck_catalog_tensor(c, 1)->facts->mtime.tv_sec, 100);
+	eq_u64(ck_catalog_tensor(c, 1)->facts->mode, 0444);
+	eq_i64(ck_catalog_tensor(c, 2)->facts->mtime.tv_sec, 100);
+	eq_u64(ck_catalog_tensor(c, 2)->facts->mode, 0444);
 	ck_catalog_put(c);
 }
 

@@ -97,13 +97,12 @@ static void test_find(void)
 					     "e%25" };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(stems); i++) {
-		eq_i64(ck_listing_find(c->listing, ck_str_from(stems[i])),
-		       (int64_t)i);
-		eq_text(text_of(c->listing->names[i].stem), stems[i]);
+		eq_i64(ck_catalog_find(c, ck_str_from(stems[i])), (int64_t)i);
+		eq_text(text_of(ck_entry_names(c, i).stem), stems[i]);
 	}
-	eq_i64(ck_listing_find(c->listing, CK_STR("b/c")), -1);
-	eq_i64(ck_listing_find(c->listing, CK_STR("")), -1);
-	eq_i64(ck_listing_find(c->listing, CK_STR("aa")), -1);
+	eq_i64(ck_catalog_find(c, CK_STR("b/c")), -1);
+	eq_i64(ck_catalog_find(c, CK_STR("")), -1);
+	eq_i64(ck_catalog_find(c, CK_STR("aa")), -1);
 	ck_catalog_put(c);
 }
 
@@ -112,7 +111,7 @@ static void test_empty_catalog(void)
 	struct ck_catalog *c = catalog_new();
 
 	finish(c);
-	eq_i64(ck_listing_find(c->listing, CK_STR("a")), -1);
+	eq_i64(ck_catalog_find(c, CK_STR("a")), -1);
 	eq_u64(c->nbytes, 0);
 	ck_catalog_put(c);
 	ck_catalog_put(NULL);
@@ -153,21 +152,21 @@ static void test_equal_long_stems_are_numbered(void)
 	eq_text(hash, first);
 	finish(c);
 	snprintf(want, sizeof(want), "%%~%.120s~%s", name, hash);
-	eq_text(text_of(ck_object_names(c, 0)->stem), want);
+	eq_text(text_of(ck_object_names(c, 0).stem), want);
 	strcat(want, "~2");
-	eq_text(text_of(ck_object_names(c, 1)->stem), want);
-	eq_i64(ck_listing_find(c->listing, ck_str_from(want)), 1);
+	eq_text(text_of(ck_object_names(c, 1).stem), want);
+	eq_i64(ck_catalog_find(c, ck_str_from(want)), 1);
 	snprintf(want, sizeof(want), "%%~%.120s~%s~20000", name, hash);
-	eq_i64(ck_listing_find(c->listing, ck_str_from(want)), 19999);
+	eq_i64(ck_catalog_find(c, ck_str_from(want)), 19999);
 	ck_catalog_put(c);
 }
 
 /* The stem of an entry that is no tensor finds it. */
 static bool finds(const struct ck_catalog *c, uint32_t i)
 {
-	struct ck_str stem = ck_object_names(c, i)->stem;
+	struct ck_str stem = ck_object_names(c, i).stem;
 
-	return ck_listing_find(c->listing, stem) == (int64_t)i;
+	return ck_catalog_find(c, stem) == (int64_t)i;
 }
 
 /* Names, wrappers and clashes at random: all names and stems differ, and
@@ -253,7 +252,8 @@ static void test_dtype_prefix(void)
 
 	tensor_add(c, "a", "torch.bfloat16", 1, DIMS(3));
 	finish(c);
-	eq_text(text_of(ck_catalog_tensor(c, 0)->dtype_name), "bfloat16");
+	eq_text(text_of(ck_catalog_tensor(c, 0)->facts->dtype_name),
+		"bfloat16");
 	eq_u64(ck_catalog_tensor(c, 0)->nbytes, 6);
 	ck_catalog_put(c);
 }
@@ -281,13 +281,93 @@ static void test_memory(void)
 	eq_u64(c->nbytes, (uint64_t)1000 * 1024 * 8 * 4);
 	ok(ck_catalog_tensor(c, 999)->err == 0 &&
 	   !ck_catalog_tensor(c, 999)->holes);
-	eq_u64(ck_catalog_tensor(c, 999)->order[1023], 1023);
+	eq_u64(ck_catalog_tensor(c, 999)->facts->order[1023], 1023);
+	ck_catalog_put(c);
+}
+
+/* What the listing keeps of names beside keys: nothing of those that follow from them. */
+static void kept_are(const char *const *keys, size_t n)
+{
+	struct ck_catalog *c = with_keys(keys);
+
+	ok(!c->listing->names);
+	eq_u64(c->listing->nnamed, n);
+	ck_catalog_put(c);
+}
+
+static void test_kept_names(void)
+{
+	kept_are(KEYS("a", "b.c"), 0);
+	kept_are(KEYS("module.a", "module.b"), 0);
+	kept_are(KEYS("a", "b/c", "_orig_mod.d"), 2);
+	kept_are(KEYS(""), 1);
+}
+
+/* regression: of neighbours that have several by turns each had a copy of its own. */
+static void test_turns(void)
+{
+	static char dtypes[3][301];
+	struct ck_catalog *c = catalog_new();
+	struct ck_mesh_dim dim = { .name = CK_STR("tp") };
+	const struct ck_sharding sharding = { 1, &dim };
+
+	for (unsigned i = 0; i < 3; i++)
+		memset(dtypes[i], 'a' + (int)i, 300);
+	for (unsigned i = 0; i < 12; i++) {
+		char key[8];
+
+		snprintf(key, sizeof(key), "t%u", i);
+		tensor_add(c, key, dtypes[i % 3], 1, DIMS(4));
+		dim.size = 2 + i % 3;
+		must(ck_catalog_tensor_sharding(c, &sharding));
+	}
+	finish(c);
+	for (uint32_t i = 3; i < 12; i++)
+		ok(ck_catalog_tensor(c, i)->facts ==
+		   ck_catalog_tensor(c, i - 3)->facts);
+	ok(ck_catalog_tensor(c, 0)->facts != ck_catalog_tensor(c, 1)->facts);
+	eq_u64(ck_catalog_tensor(c, 0)->facts->dtype_name.len, 255);
+	ck_catalog_put(c);
+}
+
+/* 100,000 tensors of four shapes and two dtypes: rows, keys, and hardly more. */
+static void test_memory_of_many_tensors(void)
+{
+	enum { MANY = 100000 };
+	struct ck_catalog *c = catalog_new();
+	const struct ck_tensor *a, *b;
+
+	file_add(c, "f", UINT64_MAX, 0);
+	for (int64_t t = 0; t < MANY; t++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "layers.%06d.weight", (int)t);
+		tensor_add(c, key, t % 2 ? "int8" : "float32", 2,
+			   DIMS(1 + t % 4, 8));
+		must(ck_catalog_chunks_expect(c, 1));
+		box_add(c, DIMS(0, 0), DIMS(1 + t % 4, 8));
+		ck_catalog_path_is_key(c);
+	}
+	finish(c);
+	a = ck_catalog_tensor(c, 3);
+	b = ck_catalog_tensor(c, 99999);
+	ok(a->facts == b->facts);
+	ok(a->shape == b->shape && a->boxes == b->boxes);
+	eq_i64(b->shape[0], 4);
+	ok(b->boxes[0] == 0 && b->boxes[2] == 4 && b->facts->order[0] == 0);
+	eq_u64(b->nbytes, 32);
+	eq_u64(b->entry.nparts, 1);
+	eq_text(text_of((struct ck_str){ ck_entry_part(&b->entry, 0).p, 20 }),
+		"layers.099999.weight");
+	ok(sizeof(struct ck_tensor) <= 120);
+	ok(c->text.total < (uint64_t)32 * MANY + (1U << 20));
 	ck_catalog_put(c);
 }
 
 int main(void)
 {
 	test_names();
+	test_kept_names();
 	test_clashing_names_keep_their_keys();
 	test_kept_keys_clash_again();
 	test_prefixed();
@@ -300,5 +380,7 @@ int main(void)
 	test_globals_are_sorted_once_each();
 	test_dtype_prefix();
 	test_memory();
+	test_turns();
+	test_memory_of_many_tensors();
 	return tap_done();
 }

@@ -137,7 +137,7 @@ static bool is_writable(const struct ck_catalog *c, uint32_t tensor)
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
 
 	if (t->err || t->holes || !ck_dtype_at(t->dtype)->npy ||
-	    ck_str_starts(t->dtype_name, CK_STR("q")))
+	    ck_str_starts(t->facts->dtype_name, CK_STR("q")))
 		return false;
 	for (uint32_t i = 0; i < t->nchunks; i++)
 		if (ck_catalog_item(c, t->chunk + i)->file == CK_NO_FILE &&

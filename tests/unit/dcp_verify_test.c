@@ -199,7 +199,7 @@ static __attribute__((noinline)) void test_wrong_memory_is_refused(
 	eq_err(rewrite(&s), -EIO);
 	/* exchanged before anything was remembered: only parsing finds it */
 	places = s.known.places;
-	ck_dcp_known_make(&s.known, &places, bytes_of(&s.old));
+	ck_dcp_known_make(&s.known, s.c, &places, bytes_of(&s.old));
 	eq_err(rewrite(&s), 0);
 	eq_err(verify_is(&s), 0);
 	eq_err(verify_says(&s), -EIO);

@@ -83,8 +83,28 @@ static void test_packed_have_no_size(void)
 	eq_u64(ck_dtype_by_storage(CK_STR("torch.QUInt4x2Storage")), id);
 }
 
+static void test_hub_names(void)
+{
+	unsigned named = 0;
+
+	for (uint8_t i = 0; i < 64; i++) {
+		const struct ck_dtype *dtype = ck_dtype_at(i);
+
+		if (!dtype->hub)
+			continue;
+		eq_u64(ck_dtype_by_hub(ck_str_from(dtype->hub)), i);
+		named++;
+	}
+	eq_u64(named, 20);
+	eq_u64(ck_dtype_by_hub(CK_STR("BF16")),
+	       ck_dtype_by_name(CK_STR("bfloat16")));
+	eq_u64(ck_dtype_by_hub(CK_STR("")), 0);
+	eq_u64(ck_dtype_by_hub(CK_STR("bf16")), 0);
+}
+
 int main(void)
 {
+	test_hub_names();
 	test_rows_agree();
 	test_known_rows();
 	test_no_row();

@@ -95,7 +95,7 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
 		const struct ck_brought *brought, struct ck_diag *d)
 {
-	const struct ck_src src = { cp->dirfd, cp->file };
+	const struct ck_src src = { .dirfd = cp->dirfd, .file = cp->file };
 	const char *name = find_lines(&src);
 	char text[MOST], *rest, *line;
 	int fd, rc = ck_metadata_open(cp, c, name, options, brought, &fd, d);
@@ -133,9 +133,9 @@ static const struct ck_format lines = { .name = "lines",
 
 static const struct ck_kind rows[] = {
 	{ &ck_format_dcp, "it has .metadata", ck_dcp_is_here,
-	  ck_dcp_is_unfinished },
-	{ &lines, "it has lines", is_here, is_unfinished },
-	{ &lines, "it is never reached", is_here, NULL },
+	  ck_dcp_is_unfinished, "no .metadata", false },
+	{ &lines, "it has lines", is_here, is_unfinished, "no lines", false },
+	{ &lines, "it is never reached", is_here, NULL, NULL, false },
 };
 
 static const struct ck_kinds kinds = { rows, CK_ARRAY_SIZE(rows) };
@@ -170,10 +170,13 @@ static void begin(void)
 	put("one", "LINES\nv x.bin 5 1 3\n");
 }
 
+static const char *kind; /* the only one */
+
 static int open_at(const char *name, bool write, struct ck_checkpoint **cp,
 		   struct ck_diag *d)
 {
-	const struct ck_format_options options = { .write = write };
+	const struct ck_format_options options = { .write = write,
+						   .kind = kind };
 
 	*d = (struct ck_diag){ 0 };
 	*cp = NULL;
@@ -288,7 +291,7 @@ static void refused(const char *name, int rc, const char *words)
 
 static void test_refused(void)
 {
-	refused("a.txt", -ENOTDIR, "Not a directory");
+	refused("a.txt", -EBADMSG, "no checkpoint");
 	refused("one/more", -ENOTDIR, "Not a directory");
 	refused("missing", -ENOENT, "No such file");
 	put("one", "LINES\nv x.bin\n");
@@ -329,6 +332,39 @@ static void test_order(void)
 	unlinkat(dirfd_, ".metadata", 0);
 }
 
+/* Rows of one kind only are tried. */
+static void test_kind(void)
+{
+	struct ck_checkpoint *cp;
+
+	put(".metadata", "");
+	kind = "lines";
+	cp = opened("");
+	eq_text(ck_checkpoint_kind(cp), "lines");
+	ck_checkpoint_close(cp);
+	unlinkat(dirfd_, "b.txt", 0);
+	refused("", -EBADMSG,
+		"no checkpoint of kind lines: no lines; it is one of kind dcp: "
+		"it has .metadata");
+	begin();
+	unlinkat(dirfd_, ".metadata", 0);
+	kind = "dcp";
+	refused("", -EBADMSG,
+		"no checkpoint of kind dcp: no .metadata; it is one of kind "
+		"lines: it has lines");
+	put(".metadata.tmp", "");
+	refused("", -EBADMSG, "saving this checkpoint did not end");
+	unlinkat(dirfd_, ".metadata.tmp", 0);
+	refused("one", -EBADMSG,
+		"it is a file, not a directory; it is one of kind lines");
+	unlinkat(dirfd_, "b.txt", 0);
+	put("saving", "");
+	refused("", -EBADMSG, "no checkpoint of kind dcp: no .metadata");
+	unlinkat(dirfd_, "saving", 0);
+	begin();
+	kind = NULL;
+}
+
 /* It cannot be written. */
 static void test_write(void)
 {
@@ -337,7 +373,7 @@ static void test_write(void)
 
 	eq_err(open_at("", true, &cp, &d), 0);
 	eq_err(ck_metadata_writable(cp, false, &d), -EOPNOTSUPP);
-	ok(strstr(d.text, "format lines cannot be written") != NULL);
+	ok(strstr(d.text, "kind lines cannot be written") != NULL);
 	ck_checkpoint_close(cp);
 }
 
@@ -364,6 +400,7 @@ int main(void)
 	test_refused();
 	test_link();
 	test_order();
+	test_kind();
 	test_write();
 	end();
 	return tap_done();

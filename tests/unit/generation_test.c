@@ -74,8 +74,9 @@ static size_t wrong_in_tensor(const struct pair *p, uint32_t tensor)
 	for (uint32_t i = t->chunk; i < t->chunk + t->nchunks; i++)
 		wrong += !is_item(ck_catalog_item(p->c, i), &p->m.items[i]) ||
 			 has_replica(p->c, i) != p->m.replica[i];
-	return wrong + (t->version != p->m.versions[tensor]) +
-	       (t->mode != attr.mode) + (t->mtime.tv_sec != attr.mtime.tv_sec);
+	return wrong + (t->facts->version != p->m.versions[tensor]) +
+	       (t->facts->mode != attr.mode) +
+	       (t->facts->mtime.tv_sec != attr.mtime.tv_sec);
 }
 
 static size_t wrong_in(const struct pair *p)

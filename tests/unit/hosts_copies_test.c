@@ -253,9 +253,11 @@ static void hosts_begin(struct job *b, enum ck_replicas replicas,
 static void begin(struct job *b, enum ck_replicas replicas,
 		  const char *preferred)
 {
+	const struct ck_ids shown = { getuid(), getgid() };
 	struct ck_elsewhere *e;
 	uint32_t number;
 	int fd = host_dir(0);
+	bool partly;
 
 	*b = (struct job){ 0 };
 	ranks_begin(b);
@@ -270,9 +272,9 @@ static void begin(struct job *b, enum ck_replicas replicas,
 			      f == SHORT || f == HERE_SHORT ? SMALL : 0);
 	}
 	e = ck_hosts_elsewhere(b->hosts);
-	b->rc = e->files(e, b->files, (struct ck_ids){ getuid(), getgid() },
-			 &b->d);
+	b->rc = e->files(e, b->files, &shown, &b->d);
 	eq_err(b->rc, 0);
+	eq_err(e->opened(e, b->files, &partly), 0);
 }
 
 static void end(struct job *b)

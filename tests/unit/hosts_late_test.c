@@ -114,10 +114,12 @@ static void begin_of(unsigned n, const bool *missing)
 						    { "f1", 2 },
 						    { "f2", 2 } };
 	static const char *const names[OWNERS] = { "h0", "h1", "h2", "h3" };
+	const struct ck_ids shown = { getuid(), getgid() };
 	struct ck_host_rank list[OWNERS];
 	struct ck_elsewhere *e;
 	struct ck_diag d = { 0 };
 	uint32_t number;
+	bool partly;
 
 	for (uint32_t i = 0; i < OWNERS; i++)
 		list[i] = (struct ck_host_rank){ names[i], "/", i, missing[i] };
@@ -129,8 +131,8 @@ static void begin_of(unsigned n, const bool *missing)
 		if (!m.hosts || ck_files_add(m.files, files[i], &number))
 			abort();
 	e = ck_hosts_elsewhere(m.hosts);
-	eq_err(e->files(e, m.files, (struct ck_ids){ getuid(), getgid() }, &d),
-	       0);
+	eq_err(e->files(e, m.files, &shown, &d), 0);
+	eq_err(e->opened(e, m.files, &partly), 0);
 }
 
 static void begin(const bool *missing)

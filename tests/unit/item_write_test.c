@@ -74,8 +74,7 @@ static void check_crcs(struct whole *w, const struct ck_zip_source *src,
 		       unsigned want)
 {
 	struct ck_crc_check check = { .src = src,
-				      .buffer = malloc(4096),
-				      .buffer_len = 4096,
+				      .buffer = { malloc(4096), 4096 },
 				      .fault = crc_fault,
 				      .ctx = w };
 	struct ck_zip zip;
@@ -86,7 +85,7 @@ static void check_crcs(struct whole *w, const struct ck_zip_source *src,
 	eq_err(ck_crc_check(&check, NULL), 0);
 	eq_u64(w->crc_faults, want);
 	ck_zip_fini(&zip);
-	free(check.buffer);
+	free(check.buffer.bytes);
 }
 
 static bool strides_are_c(const struct ck_item_want *want,

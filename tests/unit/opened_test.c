@@ -135,7 +135,8 @@ static struct ck_opened *passing_open(struct passing *p, struct world *w)
 {
 	struct ck_opened *o;
 
-	*p = (struct passing){ .locator = { passing_get, passing_put },
+	*p = (struct passing){ .locator = { .get = passing_get,
+					    .put = passing_put },
 			       .w = w,
 			       .bad = w->layout,
 			       .answers = 2 };

@@ -110,7 +110,7 @@ static void refused(void)
 		{ "fsnam=x", "fsname", EINVAL },
 		/* Not the words that are accepted and do nothing. */
 		{ "relatme", "nearest is fsname=", EINVAL },
-		{ "ownr", "nearest is ro", EINVAL },
+		{ "ownr", "nearest is kind=", EINVAL },
 		/* A word that takes no value, one that needs it. */
 		{ "direct=1", "direct", EINVAL },
 		{ "uid", "uid", EINVAL },
@@ -124,6 +124,10 @@ static void refused(void)
 		{ "umask=1000", "octal", EINVAL },
 		{ "log=", "option log=: expected a value", EINVAL },
 		{ "fsname=", "option fsname=: expected a value", EINVAL },
+		{ "kind=", "option kind=: not read", EINVAL },
+		{ "kind=torchfile",
+		  "which reads dcp, safetensors, torch, ranks, run", EINVAL },
+		{ "kind", "kind", EINVAL },
 		{ "shardlinks=", "beneath", EINVAL },
 		{ "shardlinks=all", "beneath", EINVAL },
 		{ "write=1", "write", EINVAL },
@@ -161,17 +165,27 @@ static void reading(void)
 	struct ck_hosts_options hosts = { 0 };
 	struct ck_diag d = { 0 };
 
-	eq_err(ck_options_parse_reading(&o, &hosts, "shardlinks=beneath", &d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "shardlinks=beneath",
+					&d),
 	       0);
 	ok(o.shardlinks == CK_BENEATH_SYMLINKS);
-	eq_err(ck_options_parse_reading(&o, &hosts, "write", &d), -EINVAL);
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "kind=safetensors",
+					&d),
+	       0);
+	eq_text(o.kind, "safetensors");
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "write", &d),
+	       -EINVAL);
 	ok(strstr(d.text, "option write: only for mounts"));
-	eq_err(ck_options_parse_reading(&o, &hosts, "shrdlink", &d), -EINVAL);
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "shrdlink", &d),
+	       -EINVAL);
 	ok(strstr(d.text, "nearest is shardlinks="));
 	/* What was there stays. */
-	eq_err(ck_options_parse_reading(&o, &hosts, "hosts=a+b,agent=x", &d),
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "hosts=a+b,agent=x",
+					&d),
 	       0);
-	eq_err(ck_options_parse_reading(&o, &hosts, "hosts=c,allhosts", &d), 0);
+	eq_err(ck_options_parse_reading(&o, &hosts, NULL, "hosts=c,allhosts",
+					&d),
+	       0);
 	ok(hosts.list.n == 3 && hosts.allhosts);
 	eq_text(hosts.agent, "x");
 	ck_hosts_options_fini(&hosts);

@@ -193,6 +193,22 @@ static void test_bombs(void)
 	       0);
 }
 
+/* Short pickles have a bitmap of slots in the heap, long ones one of pages. */
+static void test_slots(void)
+{
+	size_t used;
+
+	eq_err(read_repeated("Np65535\n0g65535\n.", "", 0, "", &used), 0);
+	eq_err(read_repeated("Np65599\n0g65599\n.", "", 0, "", &used), 0);
+	eq_err(read_repeated("Np65600\n0g65600\n.", "", 0, "", &used),
+	       -EBADMSG);
+	eq_err(read_repeated("Np0\np2000000\n0", "N0", 1000000,
+			     "g0\n0g2000000\n.", &used),
+	       0);
+	eq_err(read_repeated("Np1999\n0", "N0", 1000000, "g2000\n.", &used),
+	       -EBADMSG);
+}
+
 static int take(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 		const struct ck_pv *state, struct ck_pv *out, struct ck_diag *d)
 {
@@ -385,6 +401,7 @@ int main(void)
 	test_bad();
 	test_every_truncation_is_refused();
 	test_bombs();
+	test_slots();
 	test_hooks_keep_memory_flat();
 	test_taken_objects_with_many_items();
 	test_read_as_python_reads();

@@ -61,7 +61,7 @@ static unsigned compare(struct ck_tree *t, uint64_t in, uint32_t tensor)
 		ck_buf_printf(&want, "%02x", (unsigned)all[i]);
 	ck_buf_text(&want, x->nbytes ? "\n" : "");
 	snprintf(name, sizeof(name), "%s.txt",
-		 ck_show(ck_tensor_names(c, tensor)->stem));
+		 ck_show(ck_tensor_names(c, tensor).stem));
 	bytes_of(t, in, name, &got);
 	eq_text(got.data ? got.data : "", want.data ? want.data : "");
 	ck_buf_fini(&got);
@@ -191,7 +191,7 @@ static uint64_t number_of(struct ck_tree *t, uint64_t in, const char *run)
 
 	eq_err(ck_tree_lookup(t, in, ck_str_from(run), &st), 0);
 	eq_err(ck_tree_lookup(t, st.number, CK_STR("raw"), &st), 0);
-	eq_err(ck_tree_lookup(t, st.number, ck_tensor_names(c, 0)->stem, &st),
+	eq_err(ck_tree_lookup(t, st.number, ck_tensor_names(c, 0).stem, &st),
 	       0);
 	return st.number;
 }

@@ -376,7 +376,7 @@ static struct ck_opened *again_open(struct again *a, struct world *w)
 {
 	struct ck_opened *o;
 
-	*a = (struct again){ .locator = { again_get, world_put },
+	*a = (struct again){ .locator = { .get = again_get, .put = world_put },
 			     .w = w,
 			     .bad = w->layout,
 			     .bad_ones = 1 };

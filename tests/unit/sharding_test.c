@@ -126,8 +126,8 @@ static void test_sharding(void)
 	sharded_add(c, "d", CK_KIND_FLAT_PARAM, NULL);
 	finish(c);
 	memset(dims, 0, sizeof(dims)); /* they were copied */
-	ok(ck_catalog_tensor(c, 0)->sharding ==
-	   ck_catalog_tensor(c, 1)->sharding);
+	ok(ck_catalog_tensor(c, 0)->facts->sharding ==
+	   ck_catalog_tensor(c, 1)->facts->sharding);
 #define TENSOR(name, kind)                                                     \
 	"tensor " name " dtype=uint8 shape=[1] bytes=1 chunks=1 kind=" kind "\n"
 #define CHUNK " chunk off=[0] size=[1] file=0 pos=0 length=1\n"
@@ -161,7 +161,7 @@ static void test_aliases(void)
 	must(ck_catalog_tensor_alias(c, 1));
 	finish(c);
 	eq_u64(c->nbytes, 1);
-	eq_u64(ck_catalog_tensor(c, 0)->naliases, 2);
+	eq_u64(ck_tensor_naliases(ck_catalog_tensor(c, 0)), 2);
 	dump_is(c,
 		"catalog kind=dcp\nfile 0 size=10 0.pt\n" TENSOR("a", "tensor")
 			CHUNK TENSOR("b", "tensor") " alias_of=a\n" CHUNK
@@ -200,7 +200,7 @@ static void test_no_alias(void)
 	one_byte(c, "g");
 	alias_is(c, 0);
 	alias_is(c, -EINVAL); /* twice */
-	eq_u64(ck_catalog_tensor(c, 0)->naliases, 1);
+	eq_u64(ck_tensor_naliases(ck_catalog_tensor(c, 0)), 1);
 	ck_catalog_put(c);
 }
 

@@ -11,6 +11,7 @@
  *
  *	shortage_test DIRECTORY...	checkpoints, the first of one shard
  */
+#include "object_item.h"
 #include "read_case.h"
 #include "shortage.h"
 #include "tap.h"
@@ -133,7 +134,7 @@ static int do_step(struct ck_checkpoint *cp, struct step s, struct ck_buf *out)
 	case TENSOR: return do_tensor(cp, s.i, out);
 	case BOXES: return do_boxes(cp, s.i, out);
 	case JSON: return ck_object_json(cp, s.i, out, &d);
-	case ITEM: return ck_object_item(cp, s.i, out, &d);
+	case ITEM: return object_item(cp, s.i, out, &d);
 	case ENTRY_FAULT: return ck_object_print_fault(cp, s.i, true, out);
 	case CHECK: return do_check(cp, false, out);
 	case CHECK_FULL: return do_check(cp, true, out);

@@ -95,17 +95,17 @@ static void expect(struct ck_buf *out)
 	ck_buf_printf(out, "/flat 0 %o\n", d);
 	for (uint32_t i = 0; i < shown_tensors(c); i++)
 		ck_buf_printf(out, "/flat/%s %" PRIu64 " 100%o\n",
-			      ck_show(ck_tensor_names(c, i)->stem),
+			      ck_show(ck_tensor_names(c, i).stem),
 			      ck_catalog_tensor(c, i)->nbytes,
-			      ck_catalog_tensor(c, i)->mode | w);
+			      ck_catalog_tensor(c, i)->facts->mode | w);
 	ck_buf_printf(out, "/deep 0 %o\n", d);
 	for (uint32_t i = 0; i < shown_tensors(c); i++) {
-		const char *stem = ck_show(ck_tensor_names(c, i)->stem);
+		const char *stem = ck_show(ck_tensor_names(c, i).stem);
 
 		ck_buf_printf(out, "/deep/%s 0 %o\n", stem, d);
 		ck_buf_printf(out, "/deep/%s/all %" PRIu64 " 100%o\n", stem,
 			      ck_catalog_tensor(c, i)->nbytes,
-			      ck_catalog_tensor(c, i)->mode | w);
+			      ck_catalog_tensor(c, i)->facts->mode | w);
 		ck_buf_printf(out, "/deep/%s/link 4 120777\n", stem);
 	}
 }
@@ -136,7 +136,7 @@ static void test_walk(void)
 static void test_nodes(void)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	const char *stem = ck_show(ck_tensor_names(c, 0)->stem);
+	const char *stem = ck_show(ck_tensor_names(c, 0).stem);
 	const struct ck_catalog *of;
 	struct ck_buf target = { 0 };
 	struct ck_node_stat d, in, all, link;
@@ -185,7 +185,7 @@ static void test_no_node(void)
 	struct ck_slice *slice;
 
 	begin();
-	eq_err(ck_tree_xattr(&foreign, CK_XATTR_PREFIX "fqn", &value),
+	eq_err(ck_tree_xattr(&foreign, CK_XATTR_PREFIX "fqn", NULL, &value),
 	       -ENODATA);
 	ck_tree_xattrs(&foreign, &value);
 	eq_u64(value.len, 0);
@@ -210,11 +210,12 @@ static void test_modes(void)
 	begin();
 	in = looked_up(CK_TREE_ROOT, "flat");
 	eq_u64(in.mode, S_IFDIR | (c->dir_mode & 0550));
-	st = looked_up(in.number, ck_show(ck_tensor_names(c, 0)->stem));
-	eq_u64(st.mode, S_IFREG | (ck_catalog_tensor(c, 0)->mode & 0440));
+	st = looked_up(in.number, ck_show(ck_tensor_names(c, 0).stem));
+	eq_u64(st.mode,
+	       S_IFREG | (ck_catalog_tensor(c, 0)->facts->mode & 0440));
 	eq_u64(st.uid, 5);
 	eq_u64(st.gid, 6);
-	ok(st.mtime.tv_sec == ck_catalog_tensor(c, 0)->mtime.tv_sec);
+	ok(st.mtime.tv_sec == ck_catalog_tensor(c, 0)->facts->mtime.tv_sec);
 	options = (struct ck_tree_options){ .umask = 022, .write = true };
 }
 
@@ -234,7 +235,8 @@ static int visit(uint64_t in, const char *stem, uint32_t tensor)
 	rc = tree_slice(tree, st.number, &of, &slice);
 	if (rc == 0) {
 		means(st.number,
-		      ck_catalog_tensor(of, tensor)->version * 64 + tensor);
+		      ck_catalog_tensor(of, tensor)->facts->version * 64 +
+			      tensor);
 		ck_slice_free(slice);
 		ck_catalog_put(of);
 	}
@@ -245,8 +247,8 @@ static int visit(uint64_t in, const char *stem, uint32_t tensor)
 static void test_old_version(void)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	const char *stem = ck_show(ck_tensor_names(c, 0)->stem);
-	const char *other = ck_show(ck_tensor_names(c, 1)->stem);
+	const char *stem = ck_show(ck_tensor_names(c, 0).stem);
+	const char *other = ck_show(ck_tensor_names(c, 1).stem);
 	const struct ck_catalog *of;
 	struct ck_node_stat in, old, beside, now;
 	struct ck_slice *slice;
@@ -283,7 +285,7 @@ static void test_versions(void)
 			uint32_t which = (tensor + k) % shown_tensors(c);
 
 			rc = visit(in.number,
-				   ck_show(ck_tensor_names(c, which)->stem),
+				   ck_show(ck_tensor_names(c, which).stem),
 				   which);
 			visits++;
 		}
@@ -352,7 +354,7 @@ static void test_in_use(void)
 
 	begin();
 	d = looked_up(CK_TREE_ROOT, "deep");
-	in = looked_up(d.number, ck_show(ck_tensor_names(c, 0)->stem));
+	in = looked_up(d.number, ck_show(ck_tensor_names(c, 0).stem));
 	all = looked_up(in.number, "all");
 	above = looked_up(d.number, "any900000");
 	below = looked_up(above.number, "any1");
@@ -448,7 +450,7 @@ static void *reads(void *arg)
 		ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 		uint32_t tensor =
 			(uint32_t)(tap_random(&random) % shown_tensors(c));
-		struct ck_str stem = ck_tensor_names(c, tensor)->stem;
+		struct ck_str stem = ck_tensor_names(c, tensor).stem;
 		char name[256];
 		int rc;
 

@@ -53,10 +53,11 @@ static bool is_right(struct boxes *b, const uint64_t *window,
 
 static bool check_window(struct boxes *b, const uint64_t *window, bool plant)
 {
+	const struct ck_tensor_facts facts = { .order = b->order };
 	struct ck_tensor t = { .ndim = b->ndim,
 			       .nchunks = b->n,
 			       .boxes = b->box,
-			       .order = b->order };
+			       .facts = &facts };
 	uint32_t *chunks, n;
 	bool covered, right;
 
@@ -108,7 +109,9 @@ static void test_chunks(void)
 static int read_window(struct ck_checkpoint *cp, uint32_t tensor,
 		       const uint64_t *window, uint64_t len, void *to)
 {
-	struct read_case c = { { read_case_get, read_case_put }, cp, NULL };
+	struct read_case c = { { .get = read_case_get, .put = read_case_put },
+			       cp,
+			       NULL };
 	struct ck_slice_builder b = { 0 };
 	struct ck_slice *slice;
 	struct ck_opened *o;

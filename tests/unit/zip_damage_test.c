@@ -357,7 +357,7 @@ static void test_overlap_bomb(void)
 	char name[20];
 
 	w->no_descriptors = true;
-	for (unsigned i = 0; i < IW_RECORDS; i++) {
+	for (unsigned i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "data/%u", i);
 		iw_record(w, name, storage);
 	}

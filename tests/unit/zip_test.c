@@ -126,7 +126,7 @@ static void test_many_records(void)
 	struct iw *w = iw_make();
 	char name[20];
 
-	for (unsigned i = 0; i < IW_RECORDS; i++) {
+	for (unsigned i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "data/%u", i);
 		iw_record(w, name, storage);
 	}

@@ -5,6 +5,8 @@
  */
 #include "dcp.h"
 #include "ckptfs/memory.h"
+#include "dcp_common.h"
+#include "dcp_files.h"
 #include "dcp_internal.h"
 #include "dcp_rewrite.h"
 #include "format_internal.h"
@@ -16,10 +18,19 @@
 /* Up to this length what was written is parsed again: 0.1 s. */
 static const uint64_t parse_most = 16 << 20;
 
-/* Where places are in .metadata, if it is to be written: of the one thread that commits. */
+/* cp->own */
+struct own {
+	struct ck_dcp_common common; /* constant */
+	/* Where places are in .metadata, if it is to be written: of the one thread that
+	 * commits. */
+	struct ck_dcp_known known;
+};
+
 static struct ck_dcp_known *known_of(const struct ck_checkpoint *cp)
 {
-	return cp->own;
+	struct own *own = cp->own;
+
+	return &own->known;
 }
 
 static int is_there(int dirfd, const char *name)
@@ -27,25 +38,51 @@ static int is_there(int dirfd, const char *name)
 	return faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
-/* An error other than "not there" is reported, not taken for a missing file. */
+/* An error other than "not there" is reported, not taken for a missing file. All hosts were
+ * asked before. */
 int ck_dcp_is_here(const struct ck_src *src, struct ck_diag *d)
 {
-	int rc = src->file ? -ENOENT
-			   : is_there(src->dirfd, CK_DCP_METADATA_NAME);
+	int rc = src->file || src->elsewhere
+			 ? -ENOENT
+			 : is_there(src->dirfd, CK_DCP_METADATA_NAME);
 
 	if (rc == 0 || rc == -ENOENT)
 		return rc == 0;
 	return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
 }
 
-/* PyTorch's own name until all is saved. */
-int ck_dcp_is_unfinished(const struct ck_src *src, struct ck_diag *d)
+bool ck_dcp_is_part(const char *name)
 {
-	if (src->file || is_there(src->dirfd, CK_DCP_METADATA_NAME ".tmp"))
-		return 0;
-	return ck_fail(d, EBADMSG,
-		       "no .metadata, but .metadata.tmp: saving this "
-		       "checkpoint did not end");
+	struct ck_str suffix = CK_STR(".distcp");
+	size_t len = strlen(name);
+
+	return strcmp(name, CK_DCP_METADATA_NAME) == 0 ||
+	       ck_dcp_metadata_rank(name) != CK_NO_RANK ||
+	       (len > suffix.len &&
+		strcmp(name + len - suffix.len, suffix.p) == 0);
+}
+
+/* The rename to its name comes last; this is for who writes without one. */
+static int complete(const struct ck_src *src, struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_beneath(
+		src->dirfd, CK_STR(CK_DCP_METADATA_NAME),
+		O_RDONLY | O_NONBLOCK | O_NOCTTY, CK_BENEATH_SYMLINKS);
+	unsigned char first = 0, last = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return ck_fail(d, -fd, ".metadata: %s", strerror(-fd));
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, ".metadata: %s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return ck_fail(d, EBADMSG, ".metadata: is no regular file");
+	if (st.st_size < 2 || ck_pread_full(fd, &first, 1, 0) ||
+	    ck_pread_full(fd, &last, 1, (uint64_t)st.st_size - 1) ||
+	    first != 0x80 || last != '.')
+		return ck_fail(d, EBADMSG,
+			       ".metadata: is not written to its end");
+	return 0;
 }
 
 /* --- loading -------------------------------------------------------------------- */
@@ -57,63 +94,37 @@ static int add_file(void *ctx, struct ck_str path, uint32_t *number)
 	return ck_files_add(cp->files, path, number);
 }
 
-static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
+uint64_t ck_dcp_rank_of(const struct ck_checkpoint *cp, uint32_t file)
 {
 	return ck_dcp_rank(ck_files_info(cp->files, file)->path);
 }
 
-/* All or an error, also if somebody writes meanwhile. */
-static int read_same(int fd, const struct stat *st, void *buf)
-{
-	int rc = ck_pread_full(fd, buf, (size_t)st->st_size, 0);
-	struct stat after;
-
-	if (rc)
-		return rc;
-	if (fstat(fd, &after))
-		return -errno;
-	return ck_metadata_is_same(&after, st) ? 0 : -ESTALE;
-}
-
-/* Reads a file into pages of its own. */
 static int read_pages(int fd, const struct stat *st, void **out,
 		      struct ck_diag *d)
 {
-	size_t len = (size_t)st->st_size;
-	void *pages;
-	int rc;
+	struct ck_metadata_text text = { 0 };
+	int rc = ck_metadata_text_read(fd, st, CK_DCP_METADATA_NAME,
+				       ck_format_dcp.metadata_most, &text, d);
 
-	if ((uint64_t)st->st_size > ck_format_dcp.metadata_most)
-		return ck_fail(d, EBADMSG,
-			       ".metadata: %zu bytes, expected at most %ju",
-			       len, (uintmax_t)ck_format_dcp.metadata_most);
-	pages = ck_pages_alloc(len);
-	if (!pages)
-		return ck_fail(d, ENOMEM, ".metadata: out of memory");
-	rc = read_same(fd, st, pages);
-	if (rc) {
-		ck_pages_free(pages, len);
-		return ck_fail(d, -rc, ".metadata: %s", strerror(-rc));
-	}
-	*out = pages;
-	return 0;
+	if (rc)
+		ck_metadata_text_fini(&text);
+	*out = text.pages;
+	return rc;
 }
 
 static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 		 struct ck_str bytes, bool write, struct ck_diag *d)
 {
-	const struct ck_dcp_numbers numbers = { add_file, cp };
+	const struct ck_dcp_numbers numbers = { add_file, cp, NULL };
 	struct ck_dcp_places places;
 	int rc = ck_dcp_parse_places(c, bytes, &numbers, write ? &places : NULL,
 				     d);
 
 	if (rc || !write)
 		return rc;
-	cp->own = calloc(1, sizeof(struct ck_dcp_known));
-	if (cp->own)
-		ck_dcp_known_make(known_of(cp), &places, bytes);
+	ck_dcp_known_make(known_of(cp), c, &places, bytes);
 	ck_dcp_places_fini(&places);
-	return cp->own ? 0 : ck_fail(d, ENOMEM, "out of memory");
+	return 0;
 }
 
 static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
@@ -152,15 +163,28 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 		const struct ck_format_options *options,
 		const struct ck_brought *brought, struct ck_diag *d)
 {
-	return brought->pages ? load_brought(cp, c, brought, d)
-			      : load_here(cp, c, options, brought, d);
+	struct own *own = calloc(1, sizeof(*own));
+	int rc;
+
+	cp->own = own;
+	if (!own)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = brought->pages ? load_brought(cp, c, brought, d)
+			    : load_here(cp, c, options, brought, d);
+	if (rc == 0)
+		rc = ck_dcp_common_load(cp, c, &own->common, d);
+	return rc ? rc : ck_dcp_flat_load(cp, c, options, d);
 }
 
 static void forget(struct ck_checkpoint *cp)
 {
-	if (cp->own)
-		ck_dcp_known_fini(known_of(cp));
-	free(cp->own);
+	struct own *own = cp->own;
+
+	if (!own)
+		return;
+	ck_dcp_common_fini(&own->common);
+	ck_dcp_known_fini(&own->known);
+	free(own);
 }
 
 /* --- writing -------------------------------------------------------------------- */
@@ -243,15 +267,22 @@ static void switched(struct ck_checkpoint *cp)
 const struct ck_format ck_format_dcp = {
 	.name = "dcp",
 	.suffix = ".distcp",
+	.has_sidecar = true,
+	.is_part = ck_dcp_is_part,
 	.metadata = CK_DCP_METADATA_NAME,
 	/* That of a million boxes has 140 MiB. */
 	.metadata_most = 4ULL << 30,
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,
-	.rank = rank,
+	.rank = ck_dcp_rank_of,
+	.head = ck_dcp_head,
+	.sum = ck_dcp_sum,
+	.pickle_sum = ck_dcp_pickle_sum,
 	.load = load,
 	.write = write_changes,
 	.movable = movable,
 	.switched = switched,
 	.forget = forget,
+	.complete = complete,
+	.is_sure = true,
 };

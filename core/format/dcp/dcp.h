@@ -24,7 +24,22 @@ CK_MUST_USE int ck_dcp_parse(struct ck_catalog *c, const void *bytes,
 struct ck_dcp_numbers {
 	int (*file)(void *ctx, struct ck_str path, uint32_t *number);
 	void *ctx;
+	const char *name; /* of the metadata, for messages; NULL: `.metadata` */
 };
+
+/* What one rank says where each has a metadata of its own. */
+struct ck_dcp_part {
+	uint64_t rank;
+	struct ck_catalog *c; /* as ck_dcp_parse() leaves it; not finished */
+	uint32_t *files; /* of its numbers of files: those that all share */
+};
+
+/* Adds to an empty catalog what all of them say together, the first one first. Boxes
+ * that are equal are replicas of the first. What they disagree about, sizes, dtypes,
+ * and whether it is a tensor, is a fault of the entry. -ENOMEM, -EOVERFLOW: more than a
+ * catalog can number. */
+CK_MUST_USE int ck_dcp_merge(struct ck_catalog *c,
+			     const struct ck_dcp_part *parts, size_t n);
 
 /* --- places: where a .metadata says where a box is ------------------------- */
 

@@ -99,6 +99,7 @@ struct ck_dcp_reader {
 	uint64_t seed;
 
 	struct ck_str in;	      /* the .metadata */
+	const char *name;	      /* of it */
 	struct ck_dcp_places *places; /* NULL: nobody asks */
 };
 
@@ -130,6 +131,10 @@ CK_MUST_USE int ck_dcp_place_chunks(struct ck_dcp_reader *r);
 /* --- names.c: what the names of data files say ------------------------------------ */
 
 #define CK_DCP_METADATA_NAME ".metadata"
+
+/* The rank of `__<rank>.metadata`, which a save without collectives leaves. CK_NO_RANK:
+ * it is no such name. */
+uint64_t ck_dcp_metadata_rank(const char *name);
 
 /* The rank that a data file is named after: `__<rank>_...`, a decimal without
  * leading zeros. CK_NO_RANK: it has none. Source: FileSystemWriter's

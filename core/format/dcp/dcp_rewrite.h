@@ -14,6 +14,8 @@
 /* What is remembered of a `.metadata`, so that changing it needs no second
  * parsing: which BUILDs its places are at, and which bytes it has. */
 struct ck_dcp_known {
+	/* What it has of each; the catalog may have more behind that. */
+	uint32_t nentries, ntensors, nchunks;
 	struct ck_dcp_places places;
 	uint64_t seed; /* of the sums */
 	uint64_t places_sum;
@@ -21,9 +23,10 @@ struct ck_dcp_known {
 	uint64_t next_len, next_sum; /* of those that were written last */
 };
 
-/* Of bytes that were just parsed, with their places, which it takes. */
-void ck_dcp_known_make(struct ck_dcp_known *k, struct ck_dcp_places *places,
-		       struct ck_str bytes);
+/* Of bytes that were just parsed into the catalog, with their places, which it
+ * takes. */
+void ck_dcp_known_make(struct ck_dcp_known *k, const struct ck_catalog *c,
+		       struct ck_dcp_places *places, struct ck_str bytes);
 /* What was written last is the `.metadata` now. */
 void ck_dcp_known_next(struct ck_dcp_known *k);
 /* Can this box have another place? -EOPNOTSUPP. */

@@ -11,6 +11,7 @@
  * taking the last would let two readers see different data.
  */
 #include "ckptfs/json.h"
+#include "dcp_common.h"
 #include "dcp_internal.h"
 
 #include <errno.h>
@@ -336,6 +337,8 @@ static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 		name = ck_pickle_global(r->p, &dtype);
 	rc = ck_catalog_tensor_add(r->c, e->key, name, t->ndim,
 				   ints_at(r, t->shape));
+	if (rc == 0 && ck_dcp_is_flat(e->key, t->ndim))
+		ck_catalog_tensor_kind(r->c, CK_KIND_FLAT_PARAM);
 	if (rc == 0 && t->fault)
 		rc = ck_catalog_tensor_fault(r->c, t->err, t->fault);
 	if (rc == 0)

@@ -461,7 +461,7 @@ static int parse(struct ck_dcp_reader *r)
 		ck_pickle_fini(&p);
 	}
 	if (rc)
-		ck_diag_prefix(r->d, ".metadata");
+		ck_diag_prefix(r->d, "%s", r->name);
 	return rc;
 }
 
@@ -481,6 +481,7 @@ int ck_dcp_parse_places(struct ck_catalog *c, struct ck_str bytes,
 	r->in = bytes;
 	r->file = numbers->file;
 	r->file_ctx = numbers->ctx;
+	r->name = numbers->name ? numbers->name : CK_DCP_METADATA_NAME;
 	r->places = places;
 	rc = parse(r);
 	reader_free(r);
@@ -493,7 +494,7 @@ int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
 		 int (*file)(void *ctx, struct ck_str path, uint32_t *number),
 		 void *ctx, struct ck_diag *d)
 {
-	struct ck_dcp_numbers numbers = { file, ctx };
+	struct ck_dcp_numbers numbers = { file, ctx, NULL };
 
 	return ck_dcp_parse_places(c, (struct ck_str){ bytes, len }, &numbers,
 				   NULL, d);

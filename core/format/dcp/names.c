@@ -64,6 +64,16 @@ uint64_t ck_dcp_rank(struct ck_str path)
 	return rank;
 }
 
+uint64_t ck_dcp_metadata_rank(const char *name)
+{
+	struct ck_str s = ck_str_from(name);
+	uint64_t rank;
+
+	if (!take(&s, "__") || !take_number(&s, &rank) || rank == CK_NO_RANK)
+		return CK_NO_RANK;
+	return ck_str_is(s, CK_DCP_METADATA_NAME) ? rank : CK_NO_RANK;
+}
+
 void ck_dcp_shard_name(char out[static CK_NAME_LEN], uint64_t rank,
 		       uint64_t generation, const char *hex)
 {

@@ -82,10 +82,13 @@ static uint64_t places_sum(const struct ck_dcp_known *k)
 		k->seed);
 }
 
-void ck_dcp_known_make(struct ck_dcp_known *k, struct ck_dcp_places *places,
-		       struct ck_str bytes)
+void ck_dcp_known_make(struct ck_dcp_known *k, const struct ck_catalog *c,
+		       struct ck_dcp_places *places, struct ck_str bytes)
 {
-	*k = (struct ck_dcp_known){ .places = *places,
+	*k = (struct ck_dcp_known){ .nentries = (uint32_t)c->listing->n,
+				    .ntensors = c->tensors.n,
+				    .nchunks = c->chunks.n,
+				    .places = *places,
 				    .seed = ck_hash_seed(),
 				    .len = bytes.len };
 	*places = (struct ck_dcp_places){ 0 };
@@ -116,8 +119,8 @@ static int known_check(const struct ck_dcp_wish *w, struct ck_str old,
 {
 	const struct ck_dcp_known *k = w->known;
 
-	if (k->places.nchunks != w->catalog->chunks.n ||
-	    places_sum(k) != k->places_sum)
+	if (k->places.nchunks != k->nchunks ||
+	    k->nchunks > w->catalog->chunks.n || places_sum(k) != k->places_sum)
 		return ck_fail(d, EIO,
 			       "what is remembered of .metadata was damaged in "
 			       "memory");
@@ -161,8 +164,11 @@ static int cannot_change(const struct ck_catalog *c, uint32_t chunk,
 int ck_dcp_place_check(const struct ck_catalog *c, const struct ck_dcp_known *k,
 		       uint32_t chunk, struct ck_diag *d)
 {
-	uint32_t place = k->places.chunks[chunk];
+	uint32_t place;
 
+	if (chunk >= k->nchunks)
+		return cannot_change(c, chunk, "it is in no .metadata", d);
+	place = k->places.chunks[chunk];
 	if (place == 0)
 		return cannot_change(c, chunk, "storage_data has no item of it",
 				     d);

@@ -12,19 +12,18 @@
 #include <inttypes.h>
 #include <isa-l/crc.h>
 
-static int record_crc(const struct ck_crc_check *check,
-		      const struct ck_zip_record *r, uint32_t *crc)
+int ck_crc_take(const struct ck_zip_source *src, uint64_t ipos, uint64_t len,
+		const struct ck_crc_buffer *b, uint32_t *crc)
 {
 	*crc = 0;
-	for (uint64_t at = 0; at < r->len;) {
-		size_t len = (size_t)ck_min(check->buffer_len, r->len - at);
-		int rc = check->src->read(check->src->ctx, check->buffer, len,
-					  r->ipos + at);
+	for (uint64_t at = 0; at < len;) {
+		size_t n = (size_t)ck_min(b->len, len - at);
+		int rc = src->read(src->ctx, b->bytes, n, ipos + at);
 
 		if (rc)
 			return rc;
-		*crc = crc32_gzip_refl(*crc, check->buffer, len);
-		at += len;
+		*crc = crc32_gzip_refl(*crc, b->bytes, n);
+		at += n;
 	}
 	return 0;
 }
@@ -51,7 +50,10 @@ int ck_crc_check(const struct ck_crc_check *check, struct ck_diag *d)
 		const struct ck_zip_record *r = &check->zip->records[i];
 		struct ck_diag found;
 		uint32_t crc = r->crc;
-		int rc = has_crc(r, any) ? record_crc(check, r, &crc) : 0;
+		int rc = has_crc(r, any)
+				 ? ck_crc_take(check->src, r->ipos, r->len,
+					       &check->buffer, &crc)
+				 : 0;
 		if (rc)
 			return ck_fail_passing(d, -rc, "record %s: %s",
 					       ck_show(r->name),

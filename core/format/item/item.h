@@ -17,6 +17,9 @@ struct ck_item_want {
 	const int64_t *size; /* the box's sizes, elements */
 };
 
+/* Bytes of its elements; the catalog has checked that they can be counted. */
+uint64_t ck_item_bytes(const struct ck_item_want *want);
+
 /* Finds the tensor in an item. Sets *ipos to the byte of its first element,
  * strides[ndim] (bytes) and *change (enum ck_change).
  * -EIO: it is not the tensor wanted (shape, dtype, storage too small).
@@ -35,6 +38,13 @@ enum { CK_PICKLE_MAX = 1 << 30 };
 CK_MUST_USE int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 			       struct ck_pickle *p, void **bytes, size_t *len,
 			       struct ck_diag *d);
+/* The record of a storage; *r is NULL if there is none. */
+CK_MUST_USE int ck_item_storage(const struct ck_zip *zip, struct ck_str key,
+				const struct ck_zip_record **r,
+				struct ck_diag *d);
+/* Whether its values are big-endian. */
+CK_MUST_USE int ck_item_byteorder(const struct ck_zip *zip, bool *big,
+				  struct ck_diag *d);
 /* Appends the value of an archive as JSON. Errors of ck_zip_read() and
  * ck_pickle_json(). */
 CK_MUST_USE int ck_item_json(const struct ck_zip_source *src,
@@ -52,13 +62,22 @@ CK_MUST_USE int ck_transform_undo(struct ck_str descriptors, struct ck_str in,
 				  uint64_t limit, void **out, size_t *len,
 				  struct ck_diag *d);
 
+struct ck_crc_buffer {
+	void *bytes;
+	size_t len;
+};
+
+/* The CRC-32 of some bytes, through a buffer. Errors of the source. */
+CK_MUST_USE int ck_crc_take(const struct ck_zip_source *src, uint64_t ipos,
+			    uint64_t len, const struct ck_crc_buffer *b,
+			    uint32_t *crc);
+
 /* Compares the CRC-32 of every record with the directory's, through a buffer.
  * Calls fault for each that differs, at the record's data. */
 struct ck_crc_check {
 	const struct ck_zip_source *src;
 	const struct ck_zip *zip;
-	void *buffer;
-	size_t buffer_len;
+	struct ck_crc_buffer buffer;
 	void (*fault)(void *ctx, uint64_t ipos, const struct ck_diag *d);
 	void *ctx;
 };

@@ -162,6 +162,22 @@ int ck_stored_put(struct ck_stored *item, int rc, struct ck_diag *d)
 	return rc;
 }
 
+static int failed_read(int rc, struct ck_diag *d)
+{
+	if (rc == -ENODATA)
+		return ck_fail(d, ENODATA, "its file ends before it");
+	return rc ? ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc)) : 0;
+}
+
+int ck_stored_touch(struct ck_stored *item, struct ck_diag *d)
+{
+	char byte;
+
+	return item->file.remote && item->length
+		       ? failed_read(read_file(item, &byte, 1, item->fpos), d)
+		       : 0;
+}
+
 int ck_stored_read(struct ck_stored *item, void **out, struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
@@ -172,13 +188,10 @@ int ck_stored_read(struct ck_stored *item, void **out, struct ck_diag *d)
 	bytes = malloc(item->length + 1);
 	if (!bytes)
 		return ck_fail_passing(d, ENOMEM, "out of memory");
-	rc = read_file(item, bytes, item->length, item->fpos);
-	if (rc == -ENODATA)
-		return ck_fail(d, ENODATA, "its file ends before it");
-	if (rc)
-		return ck_fail_passing(d, -rc, "%s", strerrordesc_np(-rc));
-	*out = ck_steal(&bytes);
-	return 0;
+	rc = failed_read(read_file(item, bytes, item->length, item->fpos), d);
+	if (rc == 0)
+		*out = ck_steal(&bytes);
+	return rc;
 }
 
 uint64_t ck_undone_box(uint64_t bytes)

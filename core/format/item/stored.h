@@ -40,6 +40,9 @@ struct ck_zip_source ck_source_memory(void *bytes, size_t len);
 /* Reads it all. *out is owned by the caller. */
 CK_MUST_USE int ck_stored_read(struct ck_stored *item, void **out,
 			       struct ck_diag *d);
+/* Of what was read of it before: whether its file is still that one, if it is remote, which
+ * nobody else looks at. */
+CK_MUST_USE int ck_stored_touch(struct ck_stored *item, struct ck_diag *d);
 /* What an item may become when its stream transforms are undone: one that
  * holds a box of so many bytes; one of so many bytes that holds who knows
  * what. */

@@ -182,6 +182,14 @@ static void push(struct ck_ahead *a, const struct range *r)
 	pthread_mutex_unlock(&a->lock);
 }
 
+static void ask_range(void *arg, uint32_t file, uint64_t fpos, uint64_t len)
+{
+	struct ck_ahead *a = arg;
+
+	if (!ck_files_is_remote(a->files, file))
+		push(a, &(struct range){ file, fpos, len });
+}
+
 /* Hands over the ranges that the copies of a plan load. */
 static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 		      const struct ck_layout *layout)
@@ -189,26 +197,21 @@ static void push_plan(struct ck_ahead *a, const struct ck_plan *plan,
 	for (size_t i = 0; i < plan->ncopies; i++) {
 		const struct ck_copy *c = &plan->copies[i];
 		const struct ck_extent *e = &layout->extents[c->chunk];
-		struct range r = { .file = e->file, .fpos = e->pos + c->src };
-		uint64_t end;
+		uint64_t fpos = e->pos + c->src, end;
 
-		if (e->err || e->memory || e->file == CK_NO_FILE ||
-		    ck_files_is_remote(a->files, e->file) ||
-		    !ck_range_end(plan, c, e->pos, &end))
-			continue;
-		r.len = end - r.fpos;
-		push(a, &r);
+		if (!e->err && !e->memory && e->file != CK_NO_FILE &&
+		    ck_range_end(plan, c, e->pos, &end))
+			ask_range(a, e->file, fpos, end - fpos);
 	}
 }
 
-/* What was not touched yet is not located for this. */
 static void ask_box(struct ck_ahead *a, const struct ck_layout *layout,
 		    const uint64_t *box, uint64_t begin, uint64_t end)
 {
 	struct ck_workspace *s = ck_workspace_get();
 	struct ck_request q;
 
-	if (!s || !layout || layout->err)
+	if (!s || layout->err)
 		return;
 	q = ck_range_request(layout, box);
 	for (q.begin = begin; q.begin < end; q.begin = q.end) {
@@ -224,30 +227,34 @@ static void ask_part(struct ck_ahead *a, const struct ck_opened *o, uint32_t i,
 		     uint64_t begin, uint64_t end)
 {
 	struct ck_part part = ck_slice_part(ck_opened_slice(o), i);
-	struct range r = { .file = part.number, .len = end - begin };
+	const struct ck_layout *known;
 
-	if (part.kind == CK_PART_BOX)
-		ask_box(a, ck_opened_known(o, i), part.at.box, begin, end);
-	if (part.kind != CK_PART_RANGE ||
-	    ck_files_is_remote(a->files, part.number))
+	if (part.kind == CK_PART_RANGE)
+		ask_range(a, part.number, part.at.fpos + begin, end - begin);
+	if (part.kind != CK_PART_BOX)
 		return;
-	r.fpos = part.at.fpos + begin;
-	push(a, &r);
+	known = ck_opened_known(o, i);
+	if (known)
+		ask_box(a, known, part.at.box, begin, end);
+	else /* it is not located for this: that may wait */
+		ck_opened_guess(o, i, begin, end, ask_range, a);
 }
 
 static void ask(struct ck_ahead *a, const struct ck_opened *o, uint64_t from,
 		uint64_t to)
 {
 	const struct ck_slice *slice = ck_opened_slice(o);
+	uint32_t i = ck_slice_find(slice, from);
+	uint64_t at = ck_slice_begin(slice, i), next;
 
-	for (uint32_t i = ck_slice_find(slice, from);
-	     i < slice->nparts && slice->begins[i] < to; i++) {
-		uint64_t begin = ck_max(from, slice->begins[i]);
-		uint64_t end = ck_min(to, slice->begins[i + 1]);
+	for (; i < slice->nparts && at < to; i++, at = next) {
+		uint64_t begin = ck_max(from, at);
+		uint64_t end;
 
+		next = ck_slice_begin(slice, i + 1);
+		end = ck_min(to, next);
 		if (begin < end)
-			ask_part(a, o, i, begin - slice->begins[i],
-				 end - slice->begins[i]);
+			ask_part(a, o, i, begin - at, end - at);
 	}
 }
 

@@ -350,7 +350,8 @@ static int show_topic(const char *file, const char *topic, bool want_head, ...)
  * What MPI is told unless the user has told it something else. Verbs would not survive a
  * fork() of this process. Ranks of one machine do not read each other's memory by
  * process_vm_readv(), which a mover may not call (privileges.c): each message would fail
- * first, with a line for each.
+ * first, with a line for each. close() has met all others before it ends MPI, and MPI does
+ * not wait for them once more: for one that gave the meeting up that would be for ever.
  */
 static int prepare_mpi(struct ck_diag *d)
 {
@@ -358,6 +359,7 @@ static int prepare_mpi(struct ck_diag *d)
 		{ "RDMAV_FORK_SAFE", "1" },
 		{ "OMPI_MCA_btl_vader_single_copy_mechanism", "none" },
 		{ "OMPI_MCA_smsc", "^cma" }, /* since 5.0 */
+		{ "OMPI_MCA_async_mpi_finalize", "1" },
 	};
 
 	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++)

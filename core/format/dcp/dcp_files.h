@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dcp_files: what the two ways of saving share: one `.metadata`, or one of each rank.
+ */
+#ifndef CK_FORMAT_DCP_FILES_H
+#define CK_FORMAT_DCP_FILES_H
+
+#include "../gather.h"
+
+/* ck_format.is_part, .rank */
+bool ck_dcp_is_part(const char *name);
+uint64_t ck_dcp_rank_of(const struct ck_checkpoint *cp, uint32_t file);
+
+#endif

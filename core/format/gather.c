@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gather: a checkpoint of which files are on other hosts. Whoever reads one sees the
+ * directories of all hosts as one: here its files become what they are there, and what is
+ * read of them first comes all at once.
+ */
+#include "gather.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* --- what is in use of them --------------------------------------------------------------- */
+
+static void need(struct ck_checkpoint *cp, const struct ck_item *item)
+{
+	uint64_t end;
+
+	if (item->file < ck_files_count(cp->files) &&
+	    ck_add(&end, item->fpos, item->length))
+		ck_files_need(cp->files, item->file, end);
+}
+
+static void need_items(struct ck_checkpoint *cp, struct ck_items items)
+{
+	for (uint32_t i = 0; i < items.n; i++)
+		need(cp, ck_items_at(items, i));
+}
+
+/* Copies of a file that end before what is in use of it are none. */
+static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
+{
+	for (uint32_t i = 0; i < c->chunks.n; i++)
+		need(cp, ck_catalog_item(c, i));
+	for (uint32_t i = 0; i < c->replicas.n; i++)
+		need(cp, &ck_catalog_replica(c, i)->item);
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		need_items(cp, ck_items_of_object(c, ck_catalog_object(c, i)));
+}
+
+/* --- which file is the metadata -------------------------------------------------------------- */
+
+/* On another host: nobody has a stat of it. */
+static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
+		    uint32_t file, struct ck_diag *d)
+{
+	struct ck_brought brought = { .said = *ck_files_info(cp->files, file) };
+
+	brought.said.mode &= ~brought.said.closed;
+	cp->metadata_far = true;
+	cp->metadata_file = file;
+	return ck_metadata_take(cp, c, brought.said.path.p, &brought, d);
+}
+
+/* What other hosts have of it counts, too. */
+static int take_here(struct ck_checkpoint *cp, struct ck_catalog *c,
+		     uint32_t file, const struct ck_format_options *options,
+		     struct ck_diag *d)
+{
+	const struct ck_file_info *info = ck_files_info(cp->files, file);
+	const struct ck_brought brought = { .said.mtime = ck_files_mtime(
+						    cp->files, file) };
+	int fd, rc;
+
+	cp->elsewhere->metadata_closed =
+		ck_file_access_noted(ck_files_access(cp->files, file)).closed;
+	rc = ck_metadata_open(cp, c, info->path.p, options, &brought, &fd, d);
+	if (rc == 0)
+		close(fd);
+	return rc;
+}
+
+static int take(struct ck_checkpoint *cp, struct ck_catalog *c, uint32_t file,
+		const struct ck_format_options *options, struct ck_diag *d)
+{
+	const struct ck_file_info *info = ck_files_info(cp->files, file);
+
+	if (!ck_files_is_seen(cp->files, file))
+		return ck_fail(d, EIO, "%s: %s", ck_show(info->path),
+			       ck_file_why_away());
+	if (info->err)
+		return ck_fail(d, info->err, "%s: %s", ck_show(info->path),
+			       info->why ? info->why
+					 : strerrordesc_np(info->err));
+	if (ck_files_differs(cp->files, file))
+		return ck_fail(d, EIO, "%s: %s", ck_show(info->path),
+			       ck_files_differs(cp->files, file));
+	return ck_files_is_remote(cp->files, file)
+		       ? take_far(cp, c, file, d)
+		       : take_here(cp, c, file, options, d);
+}
+
+/* The one behind `last`, which comes at or before any other: by rank, then by number. n: there
+ * is none. */
+static uint32_t next_of(const struct ck_checkpoint *cp,
+			uint64_t (*rank)(const struct ck_checkpoint *cp,
+					 uint32_t file),
+			const bool *tried)
+{
+	uint32_t n = ck_files_count(cp->files), best = n;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!tried[i] &&
+		    (best == n || (rank && rank(cp, i) < rank(cp, best))))
+			best = i;
+	return best;
+}
+
+static int take_first(struct ck_checkpoint *cp, struct ck_catalog *c,
+		      const struct ck_format_options *options,
+		      uint64_t (*rank)(const struct ck_checkpoint *cp,
+				       uint32_t file),
+		      struct ck_diag *d)
+{
+	uint32_t n = ck_files_count(cp->files);
+	ck_auto_free bool *tried = calloc(n + 1UL, sizeof(*tried));
+	int first = 0;
+
+	if (!tried)
+		return ck_fail(d, ENOMEM, "out of memory");
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t file = next_of(cp, rank, tried);
+		struct ck_diag other = { 0 };
+		int rc = take(cp, c, file, options, first ? &other : d);
+
+		if (rc == 0 || ck_is_shortage(rc))
+			return rc;
+		tried[file] = true;
+		first = first ? first : rc;
+	}
+	return first ? first
+		     : ck_fail(d, ESTALE, "its files were removed just now");
+}
+
+/* --- what is read first ------------------------------------------------------------------------ */
+
+enum {
+	EDGE_MOST = 256 << 10, /* bytes at each end of a file, */
+	EDGE_LEAST = 4 << 10,
+	EDGES = 32 << 20, /* and of all ends together */
+};
+
+static void edges_want(const struct ck_checkpoint *cp, struct ck_fetch *f,
+		       uint32_t file, uint64_t edge)
+{
+	uint64_t size = ck_files_info(cp->files, file)->size;
+
+	if (size <= 2 * edge) {
+		ck_fetch_want(f, file, 0, (size_t)size);
+		return;
+	}
+	ck_fetch_want(f, file, 0, (size_t)edge);
+	ck_fetch_want(f, file, size - edge, (size_t)edge);
+}
+
+static bool is_far(const struct ck_checkpoint *cp, uint32_t file)
+{
+	return ck_files_is_remote(cp->files, file) &&
+	       ck_files_is_seen(cp->files, file) &&
+	       !ck_files_info(cp->files, file)->err;
+}
+
+/* Frees what is wanted. */
+static int edges_of(struct ck_checkpoint *cp, struct ck_fetch *f)
+{
+	int rc = 0;
+
+	if (ck_fetch_wants(f))
+		rc = cp->elsewhere->bring(cp->elsewhere, f);
+	if (rc == 0)
+		ck_files_keep(cp->files, f);
+	ck_fetch_fini(f);
+	return rc;
+}
+
+/* Headers and tables are at the ends of files: of many files they come together. What is
+ * not in there is brought when it is read. */
+static int edges_bring(struct ck_checkpoint *cp)
+{
+	uint32_t n = ck_files_count(cp->files), far = 0;
+	struct ck_fetch f = { 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		far += is_far(cp, i);
+	for (uint32_t i = 0; i < n && far; i++)
+		if (is_far(cp, i))
+			edges_want(cp, &f, i,
+				   ck_max(EDGE_LEAST,
+					  ck_min(EDGE_MOST,
+						 (uint64_t)EDGES / 2 / far)));
+	return edges_of(cp, &f);
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+int ck_checkpoint_gather(struct ck_checkpoint *cp, struct ck_catalog *c,
+			 const struct ck_format_options *options,
+			 uint64_t (*rank)(const struct ck_checkpoint *cp,
+					  uint32_t file),
+			 struct ck_diag *d)
+{
+	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
+	int rc;
+
+	if (!cp->elsewhere)
+		return 0;
+	for (uint32_t i = 0; i < ck_files_count(cp->files); i++)
+		ck_files_need_end(cp->files, i);
+	rc = cp->elsewhere->files(cp->elsewhere, cp->files,
+				  cp->metadata_name ? &shown : NULL, d);
+	if (rc == 0 && !cp->metadata_name)
+		rc = take_first(cp, c, options, rank, d);
+	if (rc == 0 && edges_bring(cp))
+		rc = ck_fail(d, ENOMEM, "out of memory");
+	return rc;
+}
+
+int ck_checkpoint_gather_beside(struct ck_checkpoint *cp, struct ck_catalog *c,
+				uint32_t file, struct ck_diag *d)
+{
+	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
+	struct ck_fetch f = { 0 };
+	int rc;
+
+	if (!cp->elsewhere)
+		return 0;
+	need_all(cp, c); /* hosts are asked once of each file */
+	ck_files_need_end(cp->files, file);
+	rc = cp->elsewhere->files(cp->elsewhere, cp->files, &shown, d);
+	if (rc == 0 && is_far(cp, file)) {
+		edges_want(cp, &f, file, EDGE_MOST);
+		rc = edges_of(cp, &f);
+	}
+	return rc ? ck_fail(d, -rc, "%s", strerror(-rc)) : 0;
+}
+
+/* Where nothing says which files there are, those of other hosts are not known. */
+static int note_partly(struct ck_catalog *c)
+{
+	return c->partly ? ck_catalog_note_add(
+				   c, "a host that was not there may have "
+				      "more files, which only another mount "
+				      "finds")
+			 : 0;
+}
+
+int ck_checkpoint_gather_all(struct ck_checkpoint *cp, struct ck_catalog *c,
+			     struct ck_diag *d)
+{
+	const struct ck_ids shown = { c->meta.uid, c->meta.gid };
+	struct ck_fetch nothing = { 0 };
+	int rc;
+
+	need_all(cp, c);
+	rc = cp->elsewhere->files(cp->elsewhere, cp->files, &shown, d);
+	if (rc)
+		return rc;
+	ck_files_keep(cp->files, &nothing);
+	rc = cp->elsewhere->opened(cp->elsewhere, cp->files, &c->partly);
+	/* Names may have been asked for, of small files; metadata names all others. */
+	if (cp->format->metadata)
+		c->partly = false;
+	if (rc == 0)
+		rc = note_partly(c);
+	return rc ? ck_fail(d, -rc, "hosts: %s", strerror(-rc)) : 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* index: see index.h. */
+#include "index.h"
+
+#include <errno.h>
+
+int ck_index_read(struct ck_checkpoint *cp, struct ck_catalog *c,
+		  const char *name, const struct ck_format_options *options,
+		  struct ck_index *out, struct ck_diag *d)
+{
+	int rc = ck_metadata_read(cp, c, name, CK_INDEX_MOST, options,
+				  &out->text, d);
+
+	if (rc)
+		return rc;
+	rc = ck_weight_map_parse(
+		(struct ck_str){ out->text.pages, out->text.len }, &out->map,
+		d);
+	if (rc)
+		ck_diag_prefix(d, "%s", ck_show(ck_str_from(name)));
+	return rc;
+}
+
+void ck_index_fini(struct ck_index *x)
+{
+	ck_weight_map_fini(&x->map);
+	ck_metadata_text_fini(&x->text);
+}
+
+/* --- which one --------------------------------------------------------------------------- */
+
+int ck_index_pick(const struct ck_dir_names *found, const char *usual,
+		  const char **out, struct ck_diag *d)
+{
+	struct ck_buf list = { 0 };
+	int rc;
+
+	*out = found->n == 1 ? found->all[0] : NULL;
+	for (size_t i = 0; i < found->n; i++)
+		if (strcmp(found->all[i], usual) == 0)
+			*out = found->all[i];
+	if (*out || found->n == 0)
+		return 0;
+	for (size_t i = 0; i < found->n; i++)
+		ck_buf_printf(&list, "%s%s", i ? ", " : "",
+			      ck_show(ck_str_from(found->all[i])));
+	rc = ck_fail(d, EBADMSG, "several indexes, and none is %s: %s", usual,
+		     list.data ? list.data : "");
+	ck_buf_fini(&list);
+	return rc;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tensor: what a pickle calls to build one, perhaps inside calls that make a Parameter or
+ * restore attributes: one function of torch._utils, over a storage:
+ *
+ *   _rebuild_tensor_v2(storage, offset, size, stride, ...)
+ *
+ * The storage is a persistent id ('storage', class, key, location, numel). offset and stride
+ * count elements; the stride is what the tensor had in memory, not always C order
+ * (torch/_utils.py, torch/_tensor.py, torch/serialization.py).
+ */
+#include "tensor.h"
+#include "ckptfs/value.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+enum { WRAPS_MAX = 8 }; /* calls around a tensor */
+
+/* --- the call that builds the tensor ----------------------------------------- */
+
+/* The first four arguments are always storage, offset, size and stride. */
+static const struct rebuild {
+	const char *name;
+	uint8_t least, most; /* arguments */
+	/* places of others; 0: there is none */
+	uint8_t quantizer, grad, hooks, dtype, bits;
+} rebuilds[] = {
+	{ "torch._utils._rebuild_tensor", 4, 4, 0, 0, 0, 0, 0 },
+	{ "torch._utils._rebuild_tensor_v2", 6, 7, 0, 4, 5, 0, 6 },
+	{ "torch._utils._rebuild_tensor_v3", 7, 8, 0, 4, 5, 6, 7 },
+	{ "torch._utils._rebuild_qtensor", 7, 7, 4, 5, 6, 0, 0 },
+};
+
+/* Functions that take a tensor first and give it back. */
+static const struct wrapper {
+	const char *name;
+	uint8_t nargs;
+} wrappers[] = {
+	{ "torch._utils._rebuild_parameter", 3 },
+	{ "torch._utils._rebuild_parameter_with_state", 4 },
+};
+
+struct call {
+	struct ck_pv func;
+	struct ck_pv args;
+};
+
+/* A call and nothing else: a BUILD could give a tensor other data. */
+static bool call_take(const struct ck_pv *v, struct call *out)
+{
+	if (v->tag != CK_PV_CALL || v->call->has_state || v->call->list.count ||
+	    v->call->items.count || v->call->kwargs.tag != CK_PV_NONE)
+		return false;
+	out->func = v->call->callable;
+	out->args = v->call->args;
+	return true;
+}
+
+static const struct rebuild *rebuild_find(const struct ck_pickle *p,
+					  const struct ck_pv *func)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rebuilds); i++) {
+		if (ck_pv_is_global(p, func, rebuilds[i].name))
+			return &rebuilds[i];
+	}
+	return NULL;
+}
+
+/* (function, type, its arguments, attributes): of torch.Tensor itself when
+ * somebody set an attribute on one, as FSDP1 does. */
+static bool typed_unwrap(const struct ck_pickle *p, struct call *c)
+{
+	struct ck_pv type;
+
+	if (!ck_pv_is_global(p, &c->func,
+			     "torch._tensor._rebuild_from_type_v2") &&
+	    !ck_pv_is_global(p, &c->func, "torch.tensor._rebuild_from_type_v2"))
+		return false;
+	if (ck_pv_count(&c->args) != 4)
+		return false;
+	type = ck_pv_at(&c->args, 1);
+	if (!ck_pv_is_global(p, &type, "torch.Tensor") &&
+	    !ck_pv_is_global(p, &type, "torch.nn.parameter.Parameter"))
+		return false;
+	c->func = ck_pv_at(&c->args, 0);
+	c->args = ck_pv_at(&c->args, 2);
+	return true;
+}
+
+static bool wrapper_unwrap(const struct ck_pickle *p, struct call *c)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(wrappers); i++) {
+		struct ck_pv first;
+
+		if (!ck_pv_is_global(p, &c->func, wrappers[i].name))
+			continue;
+		if (ck_pv_count(&c->args) != wrappers[i].nargs)
+			return false;
+		first = ck_pv_at(&c->args, 0);
+		return call_take(&first, c);
+	}
+	return false;
+}
+
+/* What is there in place of a tensor. */
+static struct ck_str found(const struct ck_pickle *p, const struct ck_pv *func)
+{
+	return func->tag == CK_PV_GLOBAL ? ck_pickle_global(p, func)
+					 : CK_STR("a value");
+}
+
+/* Finds the call under what wraps it; NULL if there is none. */
+static const struct rebuild *call_find(const struct ck_pickle *p,
+				       struct call *c)
+{
+	for (int i = 0; i < WRAPS_MAX; i++) {
+		const struct rebuild *how = rebuild_find(p, &c->func);
+
+		if (how)
+			return how;
+		if (!typed_unwrap(p, c) && !wrapper_unwrap(p, c))
+			break;
+	}
+	return NULL;
+}
+
+static bool arity_is_good(const struct call *c, const struct rebuild *how)
+{
+	uint32_t n = ck_pv_count(&c->args);
+
+	if (c->args.tag != CK_PV_TUPLE && c->args.tag != CK_PV_INTS)
+		return false;
+	return n >= how->least && n <= how->most;
+}
+
+/* --- its arguments ------------------------------------------------------------- */
+
+/* What is at that place, 0 meaning none; NONE if the call is shorter. */
+static struct ck_pv argument(const struct call *c, uint8_t place)
+{
+	if (place == 0 || place >= ck_pv_count(&c->args))
+		return (struct ck_pv){ .tag = CK_PV_NONE };
+	return ck_pv_at(&c->args, place);
+}
+
+/* The dtype that a global names; CK_DTYPE_UNKNOWN if it is none. */
+static uint8_t dtype_take(struct ck_str name)
+{
+	struct ck_str module = CK_STR("torch.");
+
+	if (!ck_str_starts(name, module))
+		return CK_DTYPE_UNKNOWN;
+	return ck_dtype_by_name(
+		(struct ck_str){ name.p + module.len, name.len - module.len });
+}
+
+/* Sets dtype, key and storage. The class of a storage implies a dtype; v3
+ * names one, over an untyped storage that counts bytes. */
+static int storage_parse(const struct ck_pickle *p, const struct call *c,
+			 const struct rebuild *how, struct ck_torch_tensor *t,
+			 struct ck_diag *d)
+{
+	struct ck_pv v = ck_pv_at(&c->args, 0), named = argument(c, how->dtype);
+	int64_t numel;
+	bool untyped;
+
+	if (!ck_storage_take(p, &v, &t->class, &t->key, &numel))
+		return ck_fail(d, EBADMSG, "malformed storage in data.pkl");
+	untyped = ck_storage_is_untyped(t->class);
+	t->dtype = ck_dtype_by_storage(t->class);
+	if (how->dtype) {
+		uint8_t dtype;
+
+		t->name = ck_pickle_global(p, &named);
+		dtype = dtype_take(t->name);
+		t->dtype = !untyped && dtype != t->dtype ? CK_DTYPE_UNKNOWN
+							 : dtype;
+	}
+	if (t->dtype == CK_DTYPE_UNKNOWN)
+		return 0;
+	if (ck_dtype_at(t->dtype)->size == 0)
+		return ck_fail(d, EBADMSG,
+			       "dtype %s has no whole bytes for each element",
+			       ck_dtype_at(t->dtype)->name);
+	if (!ck_mul(&t->storage, (uint64_t)numel,
+		    untyped ? 1 : ck_dtype_at(t->dtype)->size))
+		return ck_fail(d, EBADMSG, "storage of %" PRId64 " elements",
+			       numel);
+	return 0;
+}
+
+/* Numbers that are not negative, in a tuple or a torch.Size. */
+static bool dims_take(const struct ck_pickle *p, struct ck_pv v, uint32_t *n,
+		      int64_t dims[static CK_MAX_DIMS])
+{
+	const struct ck_pcall *size = ck_pv_call(p, &v, "torch.Size");
+
+	if (size && ck_pv_count(&size->args) == 1)
+		v = ck_pv_at(&size->args, 0);
+	if (!ck_pv_is_sequence(&v) || ck_pv_count(&v) > CK_MAX_DIMS)
+		return false;
+	*n = ck_pv_count(&v);
+	for (uint32_t i = 0; i < *n; i++) {
+		struct ck_pv item = ck_pv_at(&v, i);
+
+		if (!ck_pv_int(&item, &dims[i]) || dims[i] < 0)
+			return false;
+	}
+	return true;
+}
+
+/* place: of the size in the arguments, which the stride follows. */
+static int dims_parse(const struct ck_pickle *p, const struct call *c,
+		      uint32_t place, struct ck_torch_tensor *t,
+		      struct ck_diag *d)
+{
+	uint32_t nstrides;
+
+	if (!dims_take(p, ck_pv_at(&c->args, place), &t->ndim, t->size) ||
+	    !dims_take(p, ck_pv_at(&c->args, place + 1), &nstrides,
+		       t->stride) ||
+	    nstrides != t->ndim)
+		return ck_fail(d, EBADMSG,
+			       "malformed offset, size or stride in data.pkl");
+	return 0;
+}
+
+static int offset_parse(const struct call *c, struct ck_torch_tensor *t,
+			struct ck_diag *d)
+{
+	struct ck_pv v = ck_pv_at(&c->args, 1);
+	int64_t offset;
+
+	if (!ck_pv_int(&v, &offset) || offset < 0)
+		return ck_fail(d, EBADMSG,
+			       "malformed offset, size or stride in data.pkl");
+	t->offset = (uint64_t)offset;
+	return 0;
+}
+
+/* The dict of bits that say how values differ from what is stored. */
+static bool bits_take(const struct ck_pv *v, uint16_t *change)
+{
+	if (v->tag == CK_PV_NONE)
+		return true;
+	if (v->tag != CK_PV_DICT)
+		return false;
+	for (uint32_t i = 0; i + 1 < v->list->count; i += 2) {
+		struct ck_str key;
+		uint16_t bit;
+		bool set;
+
+		if (!ck_pv_str(&v->list->items[i], &key) ||
+		    !ck_pv_bool(&v->list->items[i + 1], &set))
+			return false;
+		if (ck_str_is(key, "conj"))
+			bit = CK_CHANGE_CONJ;
+		else if (ck_str_is(key, "neg"))
+			bit = CK_CHANGE_NEG;
+		else
+			return false;
+		*change = (uint16_t)(set ? *change | bit : *change & ~bit);
+	}
+	return true;
+}
+
+/* The arguments that do not say where bytes are: their types, and the bits. */
+static int rest_parse(const struct call *c, const struct rebuild *how,
+		      struct ck_torch_tensor *t, struct ck_diag *d)
+{
+	struct ck_pv grad = argument(c, how->grad);
+	struct ck_pv hooks = argument(c, how->hooks);
+	struct ck_pv quantizer = argument(c, how->quantizer);
+	struct ck_pv bits = argument(c, how->bits);
+
+	if ((how->grad && grad.tag != CK_PV_BOOL) ||
+	    (hooks.tag != CK_PV_NONE && hooks.tag != CK_PV_DICT &&
+	     hooks.tag != CK_PV_CALL) ||
+	    (how->quantizer && quantizer.tag != CK_PV_TUPLE))
+		return ck_fail(d, EBADMSG, "malformed arguments of %s",
+			       how->name);
+	if (!bits_take(&bits, &t->change) ||
+	    (t->change & CK_CHANGE_CONJ && t->dtype != CK_DTYPE_UNKNOWN &&
+	     !ck_dtype_at(t->dtype)->is_complex))
+		return ck_fail(d, EBADMSG, "malformed bits of a %s tensor",
+			       ck_dtype_at(t->dtype)->name);
+	return 0;
+}
+
+/* (dtype, size, stride, requires_grad): on the device "meta", where nothing has bytes. */
+static int meta_parse(const struct ck_pickle *p, const struct call *c,
+		      struct ck_torch_tensor *t, struct ck_diag *d)
+{
+	struct ck_pv named;
+
+	if (!ck_pv_is_sequence(&c->args) || ck_pv_count(&c->args) != 4)
+		return ck_fail(d, EBADMSG, "a meta tensor with %u arguments",
+			       ck_pv_count(&c->args));
+	named = ck_pv_at(&c->args, 0);
+	t->name = ck_pickle_global(p, &named);
+	t->dtype = dtype_take(t->name);
+	return dims_parse(p, c, 1, t, d);
+}
+
+static int stored_parse(const struct ck_pickle *p, const struct call *c,
+			const struct rebuild *how, struct ck_torch_tensor *t,
+			struct ck_diag *d)
+{
+	int rc;
+
+	if (!arity_is_good(c, how))
+		return ck_fail(d, EBADMSG, "%s with %u arguments", how->name,
+			       ck_pv_count(&c->args));
+	rc = storage_parse(p, c, how, t, d);
+	if (rc == 0)
+		rc = offset_parse(c, t, d);
+	if (rc == 0)
+		rc = dims_parse(p, c, 2, t, d);
+	return rc ? rc : rest_parse(c, how, t, d);
+}
+
+int ck_torch_tensor_take(const struct ck_pickle *p, const struct ck_pv *v,
+			 struct ck_torch_tensor *out, struct ck_diag *d)
+{
+	const struct rebuild *how;
+	struct call c;
+	int rc;
+
+	*out = (struct ck_torch_tensor){ .dtype = CK_DTYPE_UNKNOWN };
+	if (!call_take(v, &c)) {
+		out->name = found(p, v);
+		return 0;
+	}
+	how = call_find(p, &c);
+	if (how) {
+		rc = stored_parse(p, &c, how, out, d);
+	} else if (ck_pv_is_global(p, &c.func,
+				   "torch._utils."
+				   "_rebuild_meta_tensor_no_storage")) {
+		rc = meta_parse(p, &c, out, d);
+	} else {
+		out->name = found(p, &c.func);
+		return 0;
+	}
+	return rc ? rc : 1;
+}
+
+bool ck_torch_tensor_reach(const struct ck_torch_tensor *t, bool *empty,
+			   uint64_t *elements)
+{
+	*empty = false;
+	for (uint32_t i = 0; i < t->ndim; i++)
+		*empty |= t->size[i] == 0;
+	if (*empty)
+		return true;
+	*elements = t->offset;
+	for (uint32_t i = 0; i < t->ndim; i++) {
+		uint64_t last;
+
+		if (!ck_mul(&last, (uint64_t)t->size[i] - 1,
+			    (uint64_t)t->stride[i]) ||
+		    !ck_add(elements, *elements, last))
+			return false;
+	}
+	return ck_add(elements, *elements, 1);
+}
+
+/* What does not fit belongs to a dimension of size 0 or 1, or to a
+ * tensor without elements: it is never multiplied by an index above 0. */
+void ck_torch_tensor_strides(const struct ck_torch_tensor *t, uint64_t *strides)
+{
+	uint64_t item = ck_dtype_at(t->dtype)->size;
+
+	for (uint32_t i = 0; i < t->ndim; i++) {
+		if (!ck_mul(&strides[i], (uint64_t)t->stride[i], item))
+			strides[i] = 0;
+	}
+}

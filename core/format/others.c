@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* others: see others.h. */
+#include "ckptfs/others.h"
+#include "ckptfs/memory.h"
+#include "gather.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+
+/* --- names --------------------------------------------------------------------- */
+
+static bool is_wanted(const char *name)
+{
+	static const char *const ends[] = { ".json",  ".txt",	   ".model",
+					    ".jinja", ".tiktoken", ".py" };
+
+	if (name[0] == '.' || ck_name_ends(name, ".index.json"))
+		return false;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(ends); i++)
+		if (ck_name_ends(name, ends[i]))
+			return true;
+	return false;
+}
+
+static int names_read(struct ck_directory dir, struct ck_dir_names *out)
+{
+	const struct ck_dir_want want = { is_wanted, SIZE_MAX, SIZE_MAX };
+
+	return ck_dir_names_read(dir, &want, out);
+}
+
+/* --- those that are here --------------------------------------------------------- */
+
+static int open_at(const struct ck_reach *reach, bool anywhere,
+		   const char *name)
+{
+	return anywhere ? ck_template_file(reach->dirfd, name)
+			: ck_open_reached(reach, ck_str_from(name), OPEN_FLAGS);
+}
+
+static struct ck_other *other_add(struct ck_others *o, const char *name)
+{
+	struct ck_other *all = ck_grow(o->all, &o->cap, o->n, 1, sizeof(*all));
+	char *text = strdup(name);
+
+	if (all)
+		o->all = all;
+	if (!all || !text) {
+		free(text);
+		return NULL;
+	}
+	all[o->n] = (struct ck_other){ .name = text };
+	return &all[o->n++];
+}
+
+static bool is_good(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && (uint64_t)st->st_size <= CK_OTHER_MOST;
+}
+
+/* Where a link leads nobody knows the way: only the owner may read it. */
+static mode_t closed_at(const struct ck_others *o, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(o->reach.dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0444;
+	return S_ISLNK(st.st_mode) ? 0044 : 0;
+}
+
+/* What cannot be opened is not shown. -ENOMEM. */
+static int here_add(struct ck_others *o, const char *name)
+{
+	ck_auto_fd int fd = open_at(&o->reach, o->anywhere, name);
+	struct ck_other *other;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) || !is_good(&st))
+		return 0;
+	other = other_add(o, name);
+	if (!other)
+		return -ENOMEM;
+	other->size = (uint64_t)st.st_size;
+	other->mtime = st.st_mtim;
+	other->id = (struct ck_file_id){ st.st_dev, st.st_ino };
+	ck_file_access_note(&other->access, &st, fd, "", AT_EMPTY_PATH);
+	other->access.closed = o->files ? ck_files_closed_to(o->files,
+							     ck_str_from(name),
+							     fd, o->shown)
+					: closed_at(o, name);
+	return 0;
+}
+
+int ck_others_read(struct ck_others *o)
+{
+	struct ck_dir_names names = { 0 };
+	int rc = names_read((struct ck_directory){ .fd = o->reach.dirfd },
+			    &names);
+
+	for (size_t i = 0; i < names.n && rc == 0; i++)
+		rc = here_add(o, names.all[i]);
+	ck_dir_names_fini(&names);
+	return rc;
+}
+
+void ck_others_fini(struct ck_others *o)
+{
+	for (uint32_t i = 0; i < o->n; i++) {
+		if (o->all[i].pages)
+			ck_pages_free(o->all[i].pages, (size_t)o->all[i].size);
+		free(o->all[i].name);
+	}
+	free(o->all);
+	*o = (struct ck_others){ 0 };
+}
+
+int ck_other_check(const struct ck_other *o, int fd)
+{
+	struct ck_file_access now = o->access;
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -EIO;
+	ck_file_access_note(&now, &st, fd, "", AT_EMPTY_PATH);
+	return now.mode == o->access.mode && now.uid == o->access.uid &&
+			       now.gid == o->access.gid &&
+			       (uint64_t)st.st_size == o->size &&
+			       st.st_dev == o->id.dev &&
+			       st.st_ino == o->id.ino &&
+			       st.st_mtim.tv_sec == o->mtime.tv_sec &&
+			       st.st_mtim.tv_nsec == o->mtime.tv_nsec
+		       ? 0
+		       : -ESTALE;
+}
+
+int ck_other_open(const struct ck_others *o, uint32_t i)
+{
+	int fd = open_at(&o->reach, o->anywhere, o->all[i].name);
+	int rc;
+
+	if (fd == -ENOENT || fd == -ENOTDIR)
+		return -ESTALE;
+	if (fd < 0)
+		return fd;
+	rc = ck_other_check(&o->all[i], fd);
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+/* --- those of other hosts ---------------------------------------------------------- */
+
+static int far_add(struct ck_others *o, const char *name,
+		   const struct ck_file_info *said, void *pages)
+{
+	struct ck_other *other = other_add(o, name);
+
+	if (!other) {
+		ck_pages_free(pages, (size_t)said->size);
+		return -ENOMEM;
+	}
+	other->size = said->size;
+	other->mtime = said->mtime;
+	other->access = (struct ck_file_access){ .mode = said->mode,
+						 .uid = said->uid,
+						 .gid = said->gid,
+						 .closed = said->closed };
+	other->pages = pages;
+	return 0;
+}
+
+/* One that is large, or no file, is none; of one that hosts have not the same, nobody can
+ * say which is meant. */
+static int bring(struct ck_checkpoint *cp, struct ck_catalog *c,
+		 const char *name, struct ck_others *out, uint64_t *bytes)
+{
+	struct ck_file_info said = { 0 };
+	struct ck_diag why = { 0 };
+	void *pages = NULL;
+	int rc = cp->elsewhere->text(cp->elsewhere, ck_str_from(name),
+				     CK_OTHER_MOST, &said, &pages, &why);
+
+	if (ck_is_shortage(rc))
+		return rc;
+	if (rc == -ESTALE || rc == -EIO)
+		return ck_catalog_note_add(
+			c, ck_shown("hf: not shown: %s", why.text));
+	if (rc)
+		return 0;
+	if (!pages)
+		return here_add(out, name);
+	*bytes += said.size;
+	if (*bytes <= CK_OTHER_MOST)
+		return far_add(out, name, &said, pages);
+	ck_pages_free(pages, (size_t)said.size);
+	return ck_catalog_note_add(
+		c, ck_shown("hf: not shown: %s: other hosts have too much of "
+			    "this kind",
+			    ck_show(ck_str_from(name))));
+}
+
+static struct ck_others others_of(const struct ck_checkpoint *cp,
+				  const struct ck_catalog *c)
+{
+	return (struct ck_others){ .reach = cp->reach,
+				   .files = cp->files,
+				   .shown = { c->meta.uid, c->meta.gid } };
+}
+
+int ck_others_bring(struct ck_checkpoint *cp, struct ck_catalog *c)
+{
+	struct ck_others *all = calloc(1, sizeof(*all));
+	struct ck_dir_names names = { 0 };
+	uint64_t bytes = 0;
+	int rc = all ? 0 : -ENOMEM;
+
+	cp->others = all;
+	if (all)
+		*all = others_of(cp, c);
+	if (rc == 0 && !cp->file)
+		rc = names_read(ck_checkpoint_dir(cp), &names);
+	if (rc && !ck_is_shortage(rc))
+		rc = ck_catalog_note_add(c, "hf: small files are not shown: "
+					    "hosts could not be asked");
+	for (size_t i = 0; i < names.n && rc == 0; i++)
+		rc = bring(cp, c, names.all[i], all, &bytes);
+	ck_dir_names_fini(&names);
+	return rc;
+}
+
+/* --- of a checkpoint ----------------------------------------------------------------- */
+
+static struct ck_others *present(struct ck_checkpoint *cp)
+{
+	struct ck_others *others;
+
+	pthread_mutex_lock(&cp->lock);
+	others = cp->others;
+	pthread_mutex_unlock(&cp->lock);
+	return others;
+}
+
+/* Whoever comes second takes what the first has found. */
+static void publish(struct ck_checkpoint *cp, struct ck_others *found)
+{
+	struct ck_others *others = found;
+
+	pthread_mutex_lock(&cp->lock);
+	if (!cp->others)
+		cp->others = ck_steal(&others);
+	pthread_mutex_unlock(&cp->lock);
+	ck_others_free(others);
+}
+
+int ck_checkpoint_others(struct ck_checkpoint *cp, const struct ck_others **out)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct ck_others *found;
+	int rc;
+
+	*out = present(cp);
+	if (*out)
+		return 0;
+	found = malloc(sizeof(*found));
+	if (!found)
+		return -ENOMEM;
+	*found = others_of(cp, c);
+	rc = cp->file ? 0 : ck_others_read(found);
+	if (rc) {
+		ck_others_free(found);
+		return rc;
+	}
+	publish(cp, found);
+	*out = present(cp);
+	return 0;
+}
+
+void ck_others_free(struct ck_others *o)
+{
+	if (o)
+		ck_others_fini(o);
+	free(o);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/* complete: whether a step is saved to its end. */
+#include "run_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static char *path_of(const struct ck_rundir *r, const char *name)
+{
+	char *path;
+
+	return asprintf(&path, "%s/%s", r->cp->path, name) < 0 ? NULL : path;
+}
+
+static bool is_whole(const struct ck_catalog *c)
+{
+	for (uint32_t i = 0; i < c->chunks.n; i++)
+		if (ck_catalog_item(c, i)->err)
+			return false;
+	for (uint32_t i = 0; i < c->tensors.n; i++)
+		if (ck_catalog_tensor(c, i)->holes)
+			return false;
+	return true;
+}
+
+/* Of a format that has no shorter way: it is opened, and has lost nothing. */
+static int opens(const struct ck_rundir *r, const char *name, struct ck_diag *d)
+{
+	ck_auto_free char *path = path_of(r, name);
+	struct ck_checkpoint *cp = NULL;
+	int rc = path ? ck_checkpoint_open(path, &r->options, &cp, d) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	if (cp->catalog->nlosses)
+		rc = ck_fail(d, EBADMSG, "%.*s",
+			     (int)cp->catalog->losses[0].what.len,
+			     cp->catalog->losses[0].what.p);
+	else if (!is_whole(cp->catalog))
+		rc = ck_fail(d, EBADMSG, "a file is too short, or is missing");
+	ck_checkpoint_close(cp);
+	return rc;
+}
+
+/* A run directory in it: some of its parts are complete. */
+static int has_parts(const struct ck_rundir *r, const char *name,
+		     struct ck_diag *d)
+{
+	ck_auto_free char *path = path_of(r, name);
+	const struct ck_steps *steps;
+	struct ck_checkpoint *cp = NULL;
+	int rc = path ? ck_checkpoint_open(path, &r->options, &cp, d) : -ENOMEM;
+
+	if (rc)
+		return rc;
+	rc = ck_checkpoint_run(cp) ? ck_run_steps(ck_checkpoint_run(cp), &steps)
+				   : -EAGAIN;
+	if (rc == 0) {
+		if (steps->nshown == 0)
+			rc = ck_fail(d, EBADMSG,
+				     "none of its parts is complete");
+		ck_steps_put(steps);
+	}
+	ck_checkpoint_close(cp);
+	return rc;
+}
+
+static int complete(const struct ck_rundir *r, const struct ck_src *src,
+		    const struct ck_format *format, const char *name,
+		    struct ck_diag *d)
+{
+	if (format == &ck_format_run)
+		return has_parts(r, name, d);
+	return format->complete ? format->complete(src, d) : opens(r, name, d);
+}
+
+int ck_run_judge(struct ck_rundir *r, const char *name, int fd,
+		 const struct ck_format **format, char **why)
+{
+	const struct ck_src src = { .dirfd = fd, .level = r->level };
+	const struct ck_kind *kind = NULL;
+	struct ck_diag d = { 0 };
+	int rc = ck_kind_find(&ck_kinds, &src, &kind, &d);
+
+	*format = rc ? NULL : kind->format;
+	*why = NULL;
+	if (rc == -ENOENT) {
+		rc = ck_kind_unfinished(&ck_kinds, &src, &d);
+		if (rc == 0)
+			rc = ck_fail(&d, ENOENT, "no checkpoint is in it");
+	} else if (rc == 0) {
+		rc = complete(r, &src, kind->format, name, &d);
+	}
+	if (rc == 0)
+		return 0;
+	*why = strdup(d.text[0] ? d.text : strerror(-rc));
+	return *why ? 0 : -ENOMEM;
+}

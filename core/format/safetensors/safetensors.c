@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * safetensors: a file, or a directory of them, as transformers and
+ * torch.distributed.checkpoint's HuggingFaceStorageWriter leave them.
+ */
+#include "../gather.h"
+#include "safetensors_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX "safetensors"
+#define INDEX  ".safetensors.index.json"
+#define MODEL  "model.safetensors"
+
+/* --- what is in a directory -------------------------------------------------------- */
+
+static bool is_index(const char *name)
+{
+	return ck_name_ends(name, INDEX);
+}
+
+static bool is_tensors(const char *name)
+{
+	return ck_name_ends(name, "." SUFFIX);
+}
+
+/* --- the kind ------------------------------------------------------------------------ */
+
+/* By its first bytes: a length that fits into it, and the beginning of an object. */
+static int begins_so(const struct ck_src *src, struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),
+					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
+					    CK_BENEATH_SYMLINKS);
+	uint8_t head[CK_SAFETENSORS_BEGIN + 1];
+	struct stat st;
+	uint64_t len;
+
+	if (fd < 0)
+		return ck_fail(d, -fd, "%s", strerror(-fd));
+	if (fstat(fd, &st))
+		return ck_fail(d, errno, "%s", strerror(errno));
+	if (st.st_size < (off_t)sizeof(head) ||
+	    ck_pread_full(fd, head, sizeof(head), 0))
+		return 0;
+	memcpy(&len, head, sizeof(len));
+	return len <= (uint64_t)st.st_size - CK_SAFETENSORS_BEGIN &&
+	       head[CK_SAFETENSORS_BEGIN] &&
+	       strchr(" \t\n\r{", head[CK_SAFETENSORS_BEGIN]);
+}
+
+int ck_safetensors_is_file(const struct ck_src *src, struct ck_diag *d)
+{
+	return src->file ? begins_so(src, d) : 0;
+}
+
+int ck_safetensors_has_index(const struct ck_src *src, struct ck_diag *d)
+{
+	return ck_src_has_name(src, is_index, d);
+}
+
+int ck_safetensors_has_files(const struct ck_src *src, struct ck_diag *d)
+{
+	return ck_src_has_name(src, is_tensors, d);
+}
+
+/* --- loading ------------------------------------------------------------------------- */
+
+/* Those that name a rank first, the lowest one before all; the others in their order. */
+static int metadata_cmp(const void *a, const void *b)
+{
+	uint64_t x = ck_safetensors_rank(ck_str_from(*(char *const *)a));
+	uint64_t y = ck_safetensors_rank(ck_str_from(*(char *const *)b));
+
+	return x != y ? (x < y ? -1 : 1)
+		      : ck_str_natural_cmp(ck_str_from(*(char *const *)a),
+					   ck_str_from(*(char *const *)b));
+}
+
+static int load_index(struct ck_safetensors_load *l, const char *name,
+		      const struct ck_format_options *options)
+{
+	int rc = ck_index_read(l->cp, l->c, name, options, &l->index, l->d);
+
+	l->has_index = true;
+	for (size_t i = 0; i < l->index.map.nfiles && rc == 0; i++)
+		rc = ck_safetensors_file_add(l, l->index.map.files[i]);
+	return rc;
+}
+
+static int load_files(struct ck_safetensors_load *l, struct ck_dir_names *names,
+		      const struct ck_format_options *options)
+{
+	int rc;
+
+	if (names->n)
+		qsort(names->all, names->n, sizeof(*names->all), metadata_cmp);
+	rc = ck_metadata_open_first(l->cp, l->c, names, options, l->d);
+	if (rc)
+		return rc;
+	ck_dir_names_sort(names);
+	for (size_t i = 0; i < names->n && rc == 0; i++)
+		rc = ck_safetensors_file_add(l, names->all[i]);
+	return rc;
+}
+
+/* The one file, or those of the directory: MODEL alone, if it is there, as transformers
+ * does. */
+static int names_find(const struct ck_checkpoint *cp, struct ck_dir_names *out)
+{
+	const struct ck_dir_want want = { is_tensors, SIZE_MAX, SIZE_MAX };
+	int rc;
+
+	if (cp->file)
+		return ck_dir_names_add(out, cp->file);
+	rc = ck_dir_names_read(ck_checkpoint_dir(cp), &want, out);
+	for (size_t i = 0; rc == 0 && i < out->n; i++)
+		if (strcmp(out->all[i], MODEL) == 0) {
+			ck_dir_names_fini(out);
+			return ck_dir_names_add(out, MODEL);
+		}
+	return rc;
+}
+
+static int load_names(struct ck_safetensors_load *l,
+		      const struct ck_format_options *options)
+{
+	const struct ck_dir_want want = { is_index, SIZE_MAX, SIZE_MAX };
+	struct ck_dir_names indexes = { 0 }, names = { 0 };
+	const char *index = NULL;
+	int rc = 0;
+
+	l->c->is_model = true;
+	if (!l->cp->file)
+		rc = ck_dir_names_read(ck_checkpoint_dir(l->cp), &want,
+				       &indexes);
+	if (rc == 0)
+		rc = ck_index_pick(&indexes, "model" INDEX, &index, l->d);
+	if (rc == 0 && index) {
+		rc = load_index(l, index, options);
+	} else if (rc == 0) {
+		rc = names_find(l->cp, &names);
+		rc = rc ? ck_fail(l->d, -rc, "%s", strerror(-rc))
+			: load_files(l, &names, options);
+	}
+	ck_dir_names_fini(&indexes);
+	ck_dir_names_fini(&names);
+	return rc;
+}
+
+static void load_fini(struct ck_safetensors_load *l)
+{
+	for (size_t i = 0; i < l->nfiles; i++)
+		ck_safetensors_file_fini(&l->files[i]);
+	free(l->files);
+	ck_index_fini(&l->index);
+}
+
+/* --- __metadata__, for who looks into the status --------------------------------------- */
+
+enum { FILES_SHOWN = 16, TEXT_MOST = 1000 };
+
+static int pair_cmp(const void *a, const void *b)
+{
+	const struct ck_safetensors_note *x = a, *y = b;
+
+	return ck_str_natural_cmp(x->key, y->key);
+}
+
+/* Its pairs, but for where shards lie, which is not for people. The library writes them in
+ * an order that changes. */
+static void pairs_print(struct ck_safetensors *h, struct ck_buf *out)
+{
+	size_t i = 0;
+
+	if (h->nnotes)
+		qsort(h->notes, h->nnotes, sizeof(*h->notes), pair_cmp);
+	for (; i < h->nnotes && out->len < TEXT_MOST; i++) {
+		if (ck_str_is(h->notes[i].key, "DCP_SHARDING_INFO"))
+			continue;
+		ck_buf_printf(out, "%s%s = %s", out->len ? ", " : "",
+			      ck_show(h->notes[i].key),
+			      ck_show(h->notes[i].value));
+	}
+	if (i < h->nnotes)
+		ck_buf_text(out, ", ...");
+}
+
+static bool is_same_text(const struct ck_buf *a, const struct ck_buf *b)
+{
+	return a->len == b->len &&
+	       (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+static int note_add(const struct ck_safetensors_load *l, const char *file,
+		    const struct ck_buf *text)
+{
+	struct ck_buf line = { 0 };
+	int rc;
+
+	ck_buf_text(&line, "metadata");
+	if (file)
+		ck_buf_printf(&line, " of %s", ck_show(ck_str_from(file)));
+	ck_buf_text(&line, ": ");
+	ck_buf_add(&line, text->data, text->len);
+	rc = line.err ? line.err : ck_catalog_note_add(l->c, line.data);
+	ck_buf_fini(&line);
+	return rc;
+}
+
+/* texts: of each file. One line if all of them say the same. */
+static int notes_of(const struct ck_safetensors_load *l,
+		    const struct ck_buf *texts)
+{
+	size_t some = 0;
+	bool same = true;
+	int rc = 0;
+
+	for (size_t i = 0; i < l->nfiles; i++) {
+		some += texts[i].len > 0;
+		same &= is_same_text(&texts[0], &texts[i]);
+	}
+	if (same)
+		return some ? note_add(l, NULL, &texts[0]) : 0;
+	for (size_t i = 0, shown = 0;
+	     i < l->nfiles && shown < FILES_SHOWN && rc == 0; i++)
+		if (texts[i].len) {
+			rc = note_add(l, l->files[i].name, &texts[i]);
+			shown++;
+		}
+	if (rc == 0 && some > FILES_SHOWN)
+		rc = ck_catalog_note_add(l->c,
+					 ck_shown("files with other metadata: "
+						  "%zu more",
+						  some - FILES_SHOWN));
+	return rc;
+}
+
+static int notes_add(const struct ck_safetensors_load *l)
+{
+	struct ck_buf *texts = calloc(l->nfiles + 1, sizeof(*texts));
+	int rc = texts ? 0 : -ENOMEM;
+
+	for (size_t i = 0; texts && i < l->nfiles; i++)
+		if (l->files[i].good)
+			pairs_print(&l->files[i].header, &texts[i]);
+	if (texts)
+		rc = notes_of(l, texts);
+	for (size_t i = 0; texts && i < l->nfiles; i++)
+		ck_buf_fini(&texts[i]);
+	free(texts);
+	return rc ? ck_fail(l->d, ENOMEM, "out of memory") : 0;
+}
+
+/* --- heads ------------------------------------------------------------------------------ */
+
+/* Of each file of cp->files, by number: bytes of its header. */
+struct heads {
+	size_t n;
+	uint64_t bytes[];
+};
+
+static int heads_keep(struct ck_safetensors_load *l)
+{
+	size_t n = ck_files_count(l->cp->files);
+	struct heads *heads =
+		calloc(1, sizeof(*heads) + n * sizeof(heads->bytes[0]));
+
+	if (!heads)
+		return ck_fail(l->d, ENOMEM, "out of memory");
+	heads->n = n;
+	for (size_t i = 0; i < l->nfiles; i++)
+		if (l->files[i].good)
+			heads->bytes[l->files[i].number] = l->files[i].data;
+	l->cp->own = heads;
+	return 0;
+}
+
+static uint64_t head(const struct ck_checkpoint *cp, uint32_t file)
+{
+	const struct heads *heads = cp->own;
+
+	return file < heads->n ? heads->bytes[file] : 0;
+}
+
+static uint64_t rank(const struct ck_checkpoint *cp, uint32_t file)
+{
+	return ck_safetensors_rank(ck_files_info(cp->files, file)->path);
+}
+
+static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
+		const struct ck_format_options *options,
+		const struct ck_brought *brought, struct ck_diag *d)
+{
+	struct ck_safetensors_load l = { .cp = cp, .c = c, .d = d };
+	int rc = load_names(&l, options);
+
+	(void)brought;
+	if (rc == 0)
+		rc = ck_checkpoint_gather(cp, c, options, rank, d);
+	if (rc == 0)
+		rc = ck_safetensors_files_read(&l);
+	if (rc == 0)
+		rc = ck_safetensors_tensors_add(&l);
+	if (rc == 0)
+		rc = notes_add(&l);
+	if (rc == 0)
+		rc = heads_keep(&l);
+	load_fini(&l);
+	return rc;
+}
+
+static bool is_part(const char *name)
+{
+	return ck_name_ends(name, "." SUFFIX) || ck_name_ends(name, INDEX);
+}
+
+static void forget(struct ck_checkpoint *cp)
+{
+	free(cp->own);
+}
+
+const struct ck_format ck_format_safetensors = {
+	.name = "safetensors",
+	.suffix = "." SUFFIX,
+	.is_part = is_part,
+	.rank = rank,
+	.head = head,
+	.load = load,
+	.forget = forget,
+	.is_sure = true,
+};

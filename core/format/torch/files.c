@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* files: the pickles of all files, to rows. */
+#include "entries.h"
+
+#include <errno.h>
+
+/* One line of damage: what it had, nobody knows. */
+static int lose(const struct ck_torch_load *l, const struct ck_torch_file *f,
+		const struct ck_diag *d)
+{
+	const struct ck_loss loss = { .file = f->number,
+				      .err = d->err ? d->err : EBADMSG,
+				      .what = ck_diag_what(d) };
+
+	return ck_catalog_loss_add(l->c, &loss)
+		       ? ck_fail(l->d, ENOMEM, "out of memory")
+		       : 0;
+}
+
+/* Of several files that are none's pieces, each is below its own name. */
+static struct ck_str above(const struct ck_torch_load *l,
+			   const struct ck_torch_file *f)
+{
+	const char *dot = strrchr(f->name, '.');
+
+	if (l->by_rank || l->beside)
+		return f->above;
+	if (l->is_union || l->nfiles == 1)
+		return (struct ck_str){ "", 0 };
+	return (struct ck_str){ f->name, dot ? (size_t)(dot - f->name)
+					     : strlen(f->name) };
+}
+
+static bool is_module(const struct ck_pv *root)
+{
+	const struct ck_pcall *call = ck_pv_any_call(root);
+	struct ck_pv v;
+
+	return call && call->has_state && call->state.tag == CK_PV_DICT &&
+	       ck_pv_get(&call->state, "_parameters", &v) &&
+	       ck_pv_get(&call->state, "_modules", &v);
+}
+
+static int module_note(const struct ck_torch_load *l,
+		       const struct ck_torch_file *f)
+{
+	if (!is_module(&f->pickle.root))
+		return 0;
+	return ck_catalog_note_add(l->c,
+				   ck_shown("%s: a pickled module: save its "
+					    "state_dict()",
+					    ck_show(ck_str_from(f->name))))
+		       ? ck_fail(l->d, ENOMEM, "out of memory")
+		       : 0;
+}
+
+/* All files together may take no more than one of their size. What a file has taken that
+ * could not be read is free again, but for an eighth: many such files are little work, too. */
+static int rows_read(struct ck_torch_load *l, uint32_t i, struct ck_diag *d)
+{
+	struct ck_torch_file *f = &l->files[i];
+	uint64_t size = ck_files_info(l->cp->files, f->number)->size;
+	uint64_t more = ck_pickle_settle(&f->pickle, f->len, size);
+	uint64_t before = l->spare;
+	int rc;
+
+	if (more > before)
+		return ck_fail(d, EBADMSG,
+			       "needs more memory than the sizes of all files "
+			       "allow");
+	l->spare -= more;
+	ck_pickle_lend(&f->pickle, l->spare);
+	rc = ck_torch_rows_read(l, i, above(l, f), d);
+	l->spare = ck_pickle_take_back(&f->pickle, l->spare);
+	if (rc && !f->known)
+		l->spare = before - (before - l->spare) / 8;
+	return rc;
+}
+
+/* What of a file is needed later, its rows and sums have: its pickle goes before the next one
+ * comes. */
+static int file_done(struct ck_torch_load *l, uint32_t i)
+{
+	struct ck_torch_file *f = &l->files[i];
+	int rc = module_note(l, f);
+
+	f->good = true;
+	f->rank = f->answer.rank; /* of one that is alone, too */
+	if (rc == 0)
+		rc = ck_torch_sums_take(l, f);
+	ck_torch_file_fini(f);
+	return rc;
+}
+
+static int file_read(struct ck_torch_load *l, uint32_t i)
+{
+	struct ck_torch_file *f = &l->files[i];
+	struct ck_diag d = { 0 };
+	int rc = ck_torch_file_read(l->cp->files, f, &d);
+
+	if (rc == 0)
+		rc = rows_read(l, i, &d);
+	/* Of a rank's file that rank is lost, of one beside others that one. */
+	if (ck_is_shortage(rc) ||
+	    (f->pickle.dangerous && !l->by_rank && !l->beside))
+		return ck_fail(l->d, -rc, "%s: %s",
+			       ck_show(ck_str_from(f->name)), d.text);
+	if (rc) {
+		ck_torch_file_fini(f);
+		return lose(l, f, &d);
+	}
+	return file_done(l, i);
+}
+
+int ck_torch_files_try(struct ck_torch_load *l, bool *some)
+{
+	int rc = 0;
+
+	*some = false;
+	l->spare = CK_PICKLE_BASE;
+	for (uint32_t i = 0; i < l->nfiles && rc == 0; i++) {
+		rc = file_read(l, i);
+		*some |= l->files[i].good;
+	}
+	return rc;
+}
+
+int ck_torch_files_read(struct ck_torch_load *l)
+{
+	bool some;
+	int rc = ck_torch_files_try(l, &some);
+
+	if (rc || some || l->nfiles == 0)
+		return rc;
+	return ck_say_none_is_good(l->c, l->files[0].name, l->nfiles, l->d);
+}

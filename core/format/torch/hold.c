@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hold: what is kept of a row when its pickle goes: of a tensor what is said of it, which others
+ * have too, and where its elements are.
+ */
+#include "../item/tensor.h"
+#include "entries.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* A row while it is held. */
+struct holding {
+	struct ck_torch_load *l;
+	const struct ck_torch_file *f;
+	struct ck_torch_row *row;
+	struct ck_torch_spec *spec; /* the row's */
+	struct ck_buf text;
+	/* What is looked at: */
+	struct ck_torch_tensor t;
+	struct ck_torch_box box; /* all of it; strides: in these, or NULL */
+	uint64_t strides[CK_MAX_DIMS];
+	struct ck_torch_box *boxes; /* room for those of the row */
+	struct ck_diag d;
+};
+
+int ck_torch_lost_add(struct ck_torch_load *l, struct ck_torch_row *row,
+		      int err, struct ck_str what)
+{
+	struct ck_torch_lost *lost = ck_arena_alloc(&l->arena, sizeof(*lost));
+	struct ck_str copy = ck_arena_copy(&l->arena, what);
+	struct ck_torch_lost **at = &row->lost;
+
+	if (!lost || !copy.p)
+		return -ENOMEM;
+	while (*at)
+		at = &(*at)->next;
+	*lost = (struct ck_torch_lost){ .err = err, .what = copy.p };
+	*at = lost;
+	return 0;
+}
+
+/* --- what is said of it ------------------------------------------------------------------- */
+
+static void spec_text(struct ck_buf *text, const struct ck_torch_spec *s)
+{
+	uint32_t nmesh = s->sharding ? s->sharding->ndim : 0;
+
+	text->len = 0;
+	ck_buf_u8(text, s->kind);
+	ck_buf_u8(text, s->partial);
+	ck_buf_u8(text, s->is_known);
+	ck_buf_u8(text, s->sharding != NULL);
+	ck_buf_u32(text, s->ndim);
+	ck_buf_add(text, (const char *)s->shape, s->ndim * sizeof(*s->shape));
+	ck_buf_u64(text, s->dtype.len);
+	ck_buf_str(text, s->dtype);
+	for (uint32_t i = 0; i < nmesh; i++) {
+		const struct ck_mesh_dim *m = &s->sharding->dims[i];
+
+		ck_buf_u64(text, m->size);
+		ck_buf_u8(text, m->placement.type);
+		ck_buf_u32(text, m->placement.dim);
+		ck_buf_u64(text, m->placement.split);
+		ck_buf_u64(text, m->name.len);
+		ck_buf_str(text, m->name);
+	}
+}
+
+static struct ck_torch_spec *spec_copy(struct ck_arena *arena,
+				       const struct ck_torch_spec *s)
+{
+	struct ck_torch_spec *own = ck_arena_alloc(arena, sizeof(*own));
+	struct ck_str dtype = ck_arena_copy(arena, s->dtype);
+	int64_t *whole = ck_arena_alloc(arena,
+					(s->ndim + 1UL) * 2 * sizeof(*whole));
+	const struct ck_sharding *sharding = NULL;
+
+	if (s->sharding)
+		sharding = ck_sharding_copy(arena, s->sharding);
+	if (!own || !dtype.p || !whole || (s->sharding && !sharding))
+		return NULL;
+	memset(whole, 0, s->ndim * sizeof(*whole));
+	if (s->ndim)
+		memcpy(whole + s->ndim, s->shape, s->ndim * sizeof(*whole));
+	*own = *s;
+	own->dtype = dtype;
+	own->whole = own->last_at = whole;
+	own->shape = whole + s->ndim;
+	own->sharding = sharding;
+	return own;
+}
+
+/* The row's tensor is so. */
+static int spec_hold(struct holding *h, const struct ck_torch_spec *spec)
+{
+	struct ck_torch_known_as *as;
+	int rc;
+
+	spec_text(&h->text, spec);
+	if (h->text.err)
+		return -ENOMEM;
+	rc = ck_torch_known_find(&h->l->known_specs, &h->l->arena,
+				 (struct ck_str){ h->text.data, h->text.len },
+				 &as);
+	if (rc)
+		return rc;
+	if (!as->is)
+		as->is = spec_copy(&h->l->arena, spec);
+	h->spec = as->is;
+	h->row->spec = h->spec;
+	return h->spec ? 0 : -ENOMEM;
+}
+
+/* Its name without "torch.". */
+static struct ck_str dtype_of(const struct ck_torch_tensor *t)
+{
+	struct ck_str name = t->name.len ? t->name : t->class;
+	struct ck_str module = CK_STR("torch.");
+
+	if (t->dtype != CK_DTYPE_UNKNOWN)
+		return ck_str_from(ck_dtype_at(t->dtype)->name);
+	return ck_str_starts(name, module)
+		       ? (struct ck_str){ name.p + module.len,
+					  name.len - module.len }
+		       : name;
+}
+
+/* --- where its elements are --------------------------------------------------------------- */
+
+/* Of sizes, in the order of C without gaps? */
+static bool is_dense(uint32_t ndim, const int64_t *sizes,
+		     const uint64_t *strides, uint64_t element)
+{
+	for (uint32_t d = ndim; d > 0 && d--;) {
+		if (sizes[d] != 1 && strides[d] != element)
+			return false;
+		element *= (uint64_t)sizes[d];
+	}
+	return true;
+}
+
+/* Why the elements cannot be had; NULL: h->box has them. */
+static const char *place_in(struct holding *h, const struct ck_torch_storage *s)
+{
+	const struct ck_torch_tensor *t = &h->t;
+	uint64_t size = ck_dtype_at(t->dtype)->size, elements = 0;
+	struct ck_item *item = &h->box.item;
+	bool empty;
+
+	if (s->bad)
+		return s->bad;
+	if (s->len != t->storage)
+		return ck_shown("its storage has %" PRIu64
+				" bytes, its pickle says %" PRIu64,
+				s->len, t->storage);
+	if (!ck_torch_tensor_reach(t, &empty, &elements))
+		elements = UINT64_MAX;
+	if (elements > s->len / size)
+		return "its storage is too small";
+	ck_torch_tensor_strides(t, h->strides);
+	item->fpos = s->fpos + (empty ? 0 : t->offset * size);
+	item->length = empty ? 0 : (elements - t->offset) * size;
+	item->file = h->f->number;
+	item->form = CK_FORM_ELEMENTS;
+	item->change = (uint8_t)t->change;
+	if (h->f->big && ck_dtype_at(t->dtype)->unit > 1)
+		item->change |= CK_CHANGE_SWAP;
+	if (!empty && !is_dense(t->ndim, t->size, h->strides, size))
+		h->box.strides = h->strides;
+	return NULL;
+}
+
+/* h->t, whose dtype is known. *why: its elements cannot be had, in words that are good until
+ * others are shown; NULL: h->box has them. -ENOMEM. */
+static int place(struct holding *h, const char **why)
+{
+	struct ck_torch_storage s;
+	int rc;
+
+	*why = NULL;
+	h->box = (struct ck_torch_box){ 0 };
+	if (!h->t.class.len) {
+		*why = "a meta tensor, which has no bytes";
+		return 0;
+	}
+	rc = ck_torch_storage_find(h->f, h->t.key, &s, &h->d);
+	if (rc == 0)
+		*why = place_in(h, &s);
+	if (rc == 0 && *why)
+		*why = ck_shown("%s: storage %s: %s",
+				ck_show(ck_str_from(h->f->name)),
+				ck_show(h->t.key), *why);
+	return rc;
+}
+
+/* h->box cannot be had. */
+static int lose(struct holding *h, int err, const char *why)
+{
+	h->box = (struct ck_torch_box){
+		.item = { .file = h->f->number,
+			  .form = CK_FORM_ELEMENTS,
+			  .err = (uint8_t)err },
+	};
+	return ck_torch_lost_add(h->l, h->row, err, ck_str_from(why));
+}
+
+/* Many rows have the same box: one rank's of tensors of one shape. */
+static const int64_t *at_copy(const struct holding *h, const int64_t *at)
+{
+	struct ck_torch_spec *s = h->spec;
+	size_t bytes = s->ndim * 2UL * sizeof(*at);
+	int64_t *copy;
+
+	if (bytes == 0 || memcmp(at, s->last_at, bytes) == 0)
+		return s->last_at;
+	if (memcmp(at, s->whole, bytes) == 0)
+		return s->whole;
+	copy = ck_arena_alloc(&h->l->arena, bytes);
+	if (copy) {
+		memcpy(copy, at, bytes);
+		s->last_at = copy;
+	}
+	return copy;
+}
+
+/* at: ndim offsets and sizes. */
+static int box_add(struct holding *h, const int64_t *at,
+		   const struct ck_torch_box *from)
+{
+	struct ck_torch_box *box = &h->boxes[h->row->nboxes];
+	size_t bytes = h->spec->ndim * sizeof(*from->strides);
+	uint64_t *strides = NULL;
+
+	*box = *from;
+	box->at = at_copy(h, at);
+	if (from->strides) {
+		strides = ck_arena_alloc(&h->l->arena, bytes);
+		if (!strides)
+			return -ENOMEM;
+		memcpy(strides, from->strides, bytes);
+	}
+	box->strides = strides;
+	h->row->nboxes++;
+	return box->at ? 0 : -ENOMEM;
+}
+
+static int boxes_make(struct holding *h, size_t n)
+{
+	h->boxes = ck_arena_alloc(&h->l->arena, n * sizeof(*h->boxes));
+	h->row->boxes = h->boxes;
+	return h->boxes ? 0 : -ENOMEM;
+}
+
+/* --- a plain tensor ------------------------------------------------------------------------ */
+
+static int plain_hold(struct holding *h)
+{
+	const struct ck_torch_tensor *t = &h->t;
+	const struct ck_torch_spec spec = {
+		.kind = CK_KIND_TENSOR,
+		.is_known = t->dtype != CK_DTYPE_UNKNOWN,
+		.ndim = t->ndim,
+		.dtype = dtype_of(t),
+		.shape = t->size,
+	};
+	const char *why;
+	int rc = spec_hold(h, &spec);
+
+	if (rc || !spec.is_known)
+		return rc;
+	rc = boxes_make(h, 1);
+	if (rc == 0)
+		rc = place(h, &why);
+	if (rc == 0 && why)
+		rc = lose(h, t->class.len ? EBADMSG : ENODATA, why);
+	return rc ? rc : box_add(h, h->spec->whole, &h->box);
+}
+
+/* --- a part of one ------------------------------------------------------------------------- */
+
+/* A box of a local tensor, whose elements are in h->box. */
+static void narrow(const struct holding *h, const int64_t *at,
+		   const int64_t *local, struct ck_torch_box *out)
+{
+	uint32_t ndim = h->spec->ndim;
+	uint64_t size = ck_dtype_at(h->t.dtype)->size, span = size;
+
+	for (uint32_t d = 0; d < ndim; d++) {
+		out->item.fpos += (uint64_t)local[d] * h->strides[d];
+		span += ((uint64_t)at[ndim + d] - 1) * h->strides[d];
+	}
+	out->item.length = span;
+	out->strides = is_dense(ndim, at + ndim, h->strides, size) ? NULL
+								   : h->strides;
+}
+
+static int boxes_of(struct holding *h, const struct ck_rank_piece *piece)
+{
+	uint32_t ndim = h->spec->ndim;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < piece->nboxes && rc == 0; i++) {
+		const int64_t *at = piece->boxes + (size_t)i * 3 * ndim;
+		struct ck_torch_box part = h->box;
+
+		if (ck_dims_have_zero(at + ndim, ndim))
+			part.strides = NULL;
+		else if (!part.item.err)
+			narrow(h, at, at + 2UL * ndim, &part);
+		rc = box_add(h, at, &part);
+	}
+	return rc;
+}
+
+/* Nobody can have what this rank has: its boxes say so. */
+static int piece_lose(struct holding *h, const struct ck_rank_piece *piece,
+		      int err, const char *why)
+{
+	int rc = lose(h, err, why);
+
+	return rc ? rc : boxes_of(h, piece);
+}
+
+static int piece_hold(struct holding *h, const struct ck_rank_part *part,
+		      const struct ck_rank_piece *piece)
+{
+	struct ck_torch_tensor *t = &h->t;
+	const char *why;
+	int rc = ck_torch_tensor_take(&h->f->pickle, &piece->tensor, t, &h->d);
+
+	if (rc == 0)
+		rc = ck_fail(&h->d, EBADMSG, "its local tensor is %s",
+			     ck_show(t->name));
+	if (rc > 0)
+		rc = ck_rank_piece_check(part, piece, dtype_of(t), t->ndim,
+					 t->size, &h->d);
+	if (rc < 0)
+		return piece_lose(h, piece, -rc, h->d.text);
+	if (t->dtype == CK_DTYPE_UNKNOWN)
+		return 0; /* which the catalog says */
+	rc = place(h, &why);
+	if (rc)
+		return rc;
+	return why ? piece_lose(h, piece, t->class.len ? EBADMSG : ENODATA, why)
+		   : boxes_of(h, piece);
+}
+
+static int part_hold(struct holding *h, const struct ck_rank_part *part)
+{
+	const struct ck_torch_spec spec = {
+		.kind = part->kind,
+		.partial = part->partial,
+		.is_known = true,
+		.ndim = part->ndim,
+		.dtype = part->dtype,
+		.shape = part->shape,
+		.sharding = part->sharding,
+	};
+	size_t n = 0;
+	int rc = spec_hold(h, &spec);
+
+	for (uint32_t i = 0; i < part->npieces; i++)
+		n += part->pieces[i].nboxes;
+	if (rc == 0)
+		rc = boxes_make(h, n);
+	for (uint32_t i = 0; i < part->npieces && rc == 0; i++)
+		rc = piece_hold(h, part, &part->pieces[i]);
+	return rc;
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+static int row_hold(struct holding *h, const struct ck_torch_read *read)
+{
+	int rc;
+
+	if (read->part)
+		return part_hold(h, read->part);
+	rc = ck_torch_tensor_take(&h->f->pickle, read->value, &h->t, &h->d);
+	if (rc > 0)
+		return plain_hold(h);
+	if (rc < 0)
+		return ck_torch_lost_add(h->l, h->row, EBADMSG,
+					 h->l->by_rank ? ck_str_from(h->d.text)
+						       : ck_diag_what(&h->d));
+	h->row->is_value = true;
+	return ck_torch_value_hold(h->l, h->row, read->value);
+}
+
+int ck_torch_rows_hold(struct ck_torch_load *l, size_t first, struct ck_diag *d)
+{
+	struct holding *h = calloc(1, sizeof(*h));
+	int rc = h ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < l->nreads && rc == 0; i++) {
+		h->l = l;
+		h->row = &l->rows[first + i];
+		h->f = &l->files[h->row->file];
+		if (!h->row->unread)
+			rc = row_hold(h, &l->reads[i]);
+	}
+	if (h)
+		ck_buf_fini(&h->text);
+	free(h);
+	return rc ? ck_fail(d, ENOMEM, "out of memory") : 0;
+}

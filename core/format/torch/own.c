@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * own: what a checkpoint of torch files keeps: the ranks of its files, and the CRC-32 of the
+ * records of zip containers, for who looks at all bytes.
+ */
+#include "entries.h"
+
+#include <errno.h>
+
+/* A record of a zip container. There may be a million. */
+struct record {
+	uint64_t fpos;
+	uint32_t len; /* LONG: see longs */
+	uint32_t crc;
+};
+
+#define LONG UINT32_MAX
+
+struct long_record {
+	uint64_t fpos, len;
+};
+
+/* Those of a file that have a sum, by fpos; they do not overlap. */
+struct ck_torch_sums {
+	uint32_t file;
+	struct record *records;
+	size_t n, cap;
+	struct long_record *longs; /* of 4 GiB or more */
+	size_t nlongs, longs_cap;
+	/* n, from when on somebody looks at bytes: most never do. NULL before. */
+	_Atomic(struct ck_sum *) found;
+};
+
+struct ck_torch_own {
+	uint64_t *ranks; /* by the numbers of files */
+	uint64_t
+		*pickles; /* where theirs are, by the same; 0: they have none */
+	struct ck_torch_sums **sums; /* by the same; NULL: it has none */
+	size_t nranks;
+};
+
+/* torch leaves out all of them, or those of data: then they are 0. */
+static bool is_sum(const struct ck_zip_record *r)
+{
+	return r->crc && (ck_str_starts(r->name, CK_STR("data/")) ||
+			  ck_str_is(r->name, "data.pkl"));
+}
+
+void ck_torch_sums_free(struct ck_torch_sums *s)
+{
+	if (s) {
+		free(s->records);
+		free(s->longs);
+		free(atomic_load(&s->found));
+	}
+	free(s);
+}
+
+static int long_add(struct ck_torch_sums *s, const struct ck_zip_record *r)
+{
+	struct long_record *longs = ck_grow(s->longs, &s->longs_cap, s->nlongs,
+					    1, sizeof(*longs));
+
+	if (!longs)
+		return -ENOMEM;
+	s->longs = longs;
+	longs[s->nlongs++] = (struct long_record){ r->ipos, r->len };
+	return 0;
+}
+
+static int record_add(struct ck_torch_sums *s, const struct ck_zip_record *r)
+{
+	struct record *records = ck_grow(s->records, &s->cap, s->n, 1,
+					 sizeof(*records));
+
+	if (!records)
+		return -ENOMEM;
+	s->records = records;
+	records[s->n++] = (struct record){
+		.fpos = r->ipos,
+		.len = (uint32_t)ck_min(r->len, LONG),
+		.crc = r->crc,
+	};
+	return r->len < LONG ? 0 : long_add(s, r);
+}
+
+static int num_cmp(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int record_cmp(const void *a, const void *b)
+{
+	const struct record *x = a, *y = b;
+
+	return num_cmp(x->fpos, y->fpos);
+}
+
+static int long_order(const void *a, const void *b)
+{
+	const struct long_record *x = a, *y = b;
+
+	return num_cmp(x->fpos, y->fpos);
+}
+
+static int records_take(struct ck_torch_sums *s, const struct ck_zip *zip)
+{
+	int rc = 0;
+
+	for (uint32_t k = 0; k < zip->nrecords && rc == 0; k++)
+		if (is_sum(&zip->records[k]))
+			rc = record_add(s, &zip->records[k]);
+	if (s->n)
+		qsort(s->records, s->n, sizeof(*s->records), record_cmp);
+	if (s->nlongs)
+		qsort(s->longs, s->nlongs, sizeof(*s->longs), long_order);
+	s->records = ck_trim(s->records, s->n, sizeof(*s->records));
+	return rc;
+}
+
+int ck_torch_sums_take(struct ck_torch_load *l, const struct ck_torch_file *f)
+{
+	struct ck_torch_sums **sums = ck_grow(l->sums, &l->sums_cap, l->nsums,
+					      1,
+					      sizeof(struct ck_torch_sums *));
+	struct ck_torch_sums *s = calloc(1, sizeof(*s));
+
+	if (sums)
+		l->sums = sums;
+	if (!sums || !s || records_take(s, &f->zip)) {
+		ck_torch_sums_free(s);
+		return ck_fail(l->d, ENOMEM, "out of memory");
+	}
+	s->file = f->number;
+	sums[l->nsums++] = s;
+	return 0;
+}
+
+void ck_torch_own_free(struct ck_torch_own *s)
+{
+	if (s) {
+		for (size_t i = 0; s->sums && i < s->nranks; i++)
+			ck_torch_sums_free(s->sums[i]);
+		free(s->ranks);
+		free(s->pickles);
+		free(s->sums);
+	}
+	free(s);
+}
+
+static int ranks_keep(struct ck_torch_own *s, const struct ck_torch_load *l)
+{
+	s->nranks = ck_files_count(l->cp->files);
+	s->ranks = malloc((s->nranks + 1) * sizeof(*s->ranks));
+	s->pickles = calloc(s->nranks + 1, sizeof(*s->pickles));
+	s->sums = calloc(s->nranks + 1, sizeof(struct ck_torch_sums *));
+	if (!s->ranks || !s->pickles || !s->sums)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->nranks; i++)
+		s->ranks[i] = CK_NO_RANK;
+	for (size_t i = 0; i < l->nfiles; i++) {
+		const struct ck_torch_file *f = &l->files[i];
+
+		s->ranks[f->number] = f->rank;
+		if (f->good && f->is_zip)
+			s->pickles[f->number] = f->fpos;
+	}
+	return 0;
+}
+
+int ck_torch_own_make(struct ck_torch_load *l, struct ck_torch_own **out)
+{
+	struct ck_torch_own *s = calloc(1, sizeof(*s));
+
+	if (!s || ranks_keep(s, l)) {
+		ck_torch_own_free(s);
+		return ck_fail(l->d, ENOMEM, "out of memory");
+	}
+	for (size_t i = 0; i < l->nsums; i++) {
+		struct ck_torch_sums **at = &s->sums[l->sums[i]->file];
+
+		ck_torch_sums_free(*at);
+		*at = l->sums[i];
+	}
+	l->nsums = 0;
+	*out = s;
+	return 0;
+}
+
+int ck_torch_own_keep(struct ck_torch_load *l)
+{
+	struct ck_torch_own *s = NULL;
+	int rc = ck_torch_own_make(l, &s);
+
+	l->cp->own = s;
+	return rc;
+}
+
+uint64_t ck_torch_rank(const struct ck_checkpoint *cp, uint32_t file)
+{
+	const struct ck_torch_own *s = cp->own;
+
+	return file < s->nranks ? s->ranks[file] : CK_NO_RANK;
+}
+
+void ck_torch_forget(struct ck_checkpoint *cp)
+{
+	ck_torch_own_free(cp->own);
+}
+
+/* --- what is found ----------------------------------------------------------------------- */
+
+static int long_cmp(const void *key, const void *of)
+{
+	return num_cmp(*(const uint64_t *)key,
+		       ((const struct long_record *)of)->fpos);
+}
+
+static uint64_t len_of(const struct ck_torch_sums *s, const struct record *r)
+{
+	const struct long_record *found = NULL;
+
+	if (r->len < LONG)
+		return r->len;
+	found = bsearch(&r->fpos, s->longs, s->nlongs, sizeof(*found),
+			long_cmp);
+	return found ? found->len : LONG;
+}
+
+static void sum_init(const struct ck_torch_sums *s, size_t i,
+		     struct ck_sum *out)
+{
+	const struct record *r = &s->records[i];
+
+	out->fpos = r->fpos;
+	out->len = len_of(s, r);
+	out->file = s->file;
+	out->crc = r->crc;
+	atomic_init(&out->found, 0);
+	atomic_init(&out->is_known, false);
+}
+
+/* Of several threads that make them one wins. NULL: out of memory. */
+static struct ck_sum *found_make(struct ck_torch_sums *s)
+{
+	struct ck_sum *made = calloc(s->n, sizeof(*made)), *other = NULL;
+
+	for (size_t i = 0; made && i < s->n; i++)
+		sum_init(s, i, &made[i]);
+	if (made && atomic_compare_exchange_strong(&s->found, &other, made))
+		return made;
+	free(made);
+	return other;
+}
+
+/* The last record that does not begin behind it, if its first byte is in there. */
+static bool record_find(const struct ck_torch_sums *s,
+			const struct ck_item *item, size_t *out)
+{
+	size_t lo = 0, hi = s->n;
+	uint64_t into;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (s->records[mid].fpos <= item->fpos)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == 0)
+		return false;
+	*out = lo - 1;
+	into = item->fpos - s->records[lo - 1].fpos;
+	return into == 0 || into < len_of(s, &s->records[lo - 1]);
+}
+
+struct ck_sum *ck_torch_own_sum(struct ck_torch_own *own,
+				const struct ck_item *item)
+{
+	/* Without memory what is found is not remembered. */
+	static _Thread_local struct ck_sum alone;
+	struct ck_torch_sums *s = item->file < own->nranks
+					  ? own->sums[item->file]
+					  : NULL;
+	struct ck_sum *found;
+	size_t i;
+
+	if (!s || !record_find(s, item, &i))
+		return NULL;
+	found = atomic_load(&s->found);
+	if (!found)
+		found = found_make(s);
+	if (found)
+		return &found[i];
+	sum_init(s, i, &alone);
+	return &alone;
+}
+
+struct ck_sum *ck_torch_own_pickle_sum(struct ck_torch_own *s, uint32_t file)
+{
+	struct ck_item item = { .file = file };
+
+	if (file >= s->nranks || s->pickles[file] == 0)
+		return NULL;
+	item.fpos = s->pickles[file];
+	return ck_torch_own_sum(s, &item);
+}
+
+struct ck_sum *ck_torch_sum(const struct ck_checkpoint *cp,
+			    const struct ck_item *item)
+{
+	return ck_torch_own_sum(cp->own, item);
+}
+
+struct ck_sum *ck_torch_pickle_sum(const struct ck_checkpoint *cp,
+				   uint32_t file)
+{
+	return ck_torch_own_pickle_sum(cp->own, file);
+}
+
+bool ck_torch_record(const struct ck_checkpoint *cp, uint32_t file, size_t i,
+		     struct ck_item *out)
+{
+	const struct ck_torch_own *own = cp->own;
+	const struct ck_torch_sums *s = file < own->nranks ? own->sums[file]
+							   : NULL;
+
+	if (!s || i >= s->n)
+		return false;
+	*out = (struct ck_item){ .fpos = s->records[i].fpos,
+				 .length = len_of(s, &s->records[i]),
+				 .file = file,
+				 .form = CK_FORM_ELEMENTS };
+	return true;
+}

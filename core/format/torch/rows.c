@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+/* rows: which of the paths of all files are shown, and under which names. */
+#include "../ranks/flat.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+static int no_memory(const struct ck_torch_load *l)
+{
+	return ck_fail(l->d, ENOMEM, "out of memory");
+}
+
+/* --- reading ----------------------------------------------------------------------------- */
+
+struct reading {
+	struct ck_torch_load *l;
+	uint32_t file;
+	/* Its paths are known as they come: when it cannot be read, nothing is. */
+	bool alone;
+	const struct ck_torch_path *twice; /* of that one: what it has twice */
+	struct ck_diag *d;
+};
+
+/* In the file's arena, until it is known. Its texts are pieces of the key. */
+static struct ck_torch_path *path_copy(struct ck_arena *arena,
+				       const struct ck_torch_leaf *leaf)
+{
+	struct ck_torch_path *path = ck_arena_alloc(arena, sizeof(*path));
+	struct ck_path_part *parts =
+		ck_arena_alloc(arena, leaf->nparts * sizeof(*parts));
+	struct ck_str key = ck_arena_copy(arena, leaf->key);
+	size_t at = 0;
+
+	if (!path || !parts || !key.p)
+		return NULL;
+	for (uint32_t i = 0; i < leaf->nparts; i++) {
+		parts[i] = leaf->path[i];
+		parts[i].p = key.p + at;
+		at += parts[i].len + 1UL;
+	}
+	*path = (struct ck_torch_path){ .key = key,
+					.parts = parts,
+					.nparts = leaf->nparts };
+	return path;
+}
+
+/* Without a copy in between. */
+static struct ck_torch_path *path_know(struct reading *r,
+				       const struct ck_torch_leaf *leaf)
+{
+	struct ck_torch_path path = { .key = leaf->key,
+				      .parts = leaf->path,
+				      .nparts = leaf->nparts };
+	struct ck_torch_row row = { .path = &path, .file = r->file };
+	bool twice = false;
+
+	if (ck_torch_path_know(r->l, &row, &twice))
+		return NULL;
+	if (twice && !r->twice)
+		r->twice = row.path;
+	return row.path;
+}
+
+static int leaf_add(void *arg, const struct ck_torch_leaf *leaf)
+{
+	struct reading *r = arg;
+	struct ck_torch_load *l = r->l;
+	struct ck_torch_row *rows = ck_grow(l->rows, &l->rows_cap, l->nrows, 1,
+					    sizeof(*rows));
+	struct ck_torch_read *reads = ck_grow(l->reads, &l->reads_cap,
+					      l->nreads, 1, sizeof(*reads));
+	struct ck_torch_path *path =
+		r->alone ? path_know(r, leaf)
+			 : path_copy(&l->files[r->file].arena, leaf);
+
+	if (rows)
+		l->rows = rows;
+	if (reads)
+		l->reads = reads;
+	if (!rows || !reads || !path)
+		return ck_fail(r->d, ENOMEM, "out of memory");
+	rows[l->nrows++] = (struct ck_torch_row){ .path = path,
+						  .file = r->file };
+	reads[l->nreads++] = (struct ck_torch_read){ .value = leaf->value };
+	return 0;
+}
+
+/* The file's name, less directories and the last extension. */
+static struct ck_str stem_of(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	const char *base = slash ? slash + 1 : name;
+	const char *dot = strrchr(base, '.');
+
+	return (struct ck_str){ base, dot && dot > base ? (size_t)(dot - base)
+							: strlen(base) };
+}
+
+/* Where the storages of a file are, for what must be read of them at once. */
+struct storages {
+	struct ck_files *files;
+	const struct ck_torch_file *f;
+};
+
+static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
+			uint64_t at, struct ck_diag *d)
+{
+	const struct storages *s = ctx;
+	struct ck_torch_storage storage;
+	struct ck_item item = { .file = s->f->number, .length = len };
+	struct ck_stored stored;
+	int rc = ck_torch_storage_find(s->f, key, &storage, d);
+
+	if (rc == 0 &&
+	    (storage.bad || storage.len < len || at > storage.len - len))
+		rc = ck_fail(d, EBADMSG, "storage %s is too short, or lost",
+			     ck_show(key));
+	if (rc)
+		return rc;
+	item.fpos = storage.fpos + at;
+	rc = ck_stored_get(s->files, &item, &stored, d);
+	if (rc)
+		return rc;
+	rc = ck_files_read(stored.files, &stored.file, buf, len, item.fpos,
+			   item.fpos + len);
+	if (rc)
+		rc = ck_fail(d, -rc, "%s", strerrordesc_np(-rc));
+	return ck_stored_put(&stored, rc, d);
+}
+
+/* What a rank has of the tensor of a row, if that is cut. */
+static int part_read(struct ck_torch_file *f, struct ck_torch_read *read,
+		     const struct ck_rank_storages *storages, struct ck_diag *d)
+{
+	struct ck_rank_part part, *own;
+	int rc = ck_rank_part_read(&f->pickle, read->value, storages, &f->arena,
+				   &part, d);
+
+	if (rc <= 0)
+		return rc;
+	ck_rank_answer_join(&f->answer, &part.answer);
+	own = ck_arena_alloc(&f->arena, sizeof(*own));
+	if (!own)
+		return ck_fail(d, ENOMEM, "out of memory");
+	*own = part;
+	read->part = own;
+	return 0;
+}
+
+/* And which rank the file is of. */
+static int parts_read(struct ck_torch_load *l, uint32_t file, size_t first,
+		      struct ck_diag *d)
+{
+	struct ck_torch_file *f = &l->files[file];
+	struct storages s = { l->cp->files, f };
+	struct ck_rank_seen seen = { 0 };
+	const struct ck_rank_storages storages = { &s, storage_read, f->big,
+						   &seen };
+	int rc = 0;
+
+	f->answer = (struct ck_rank_answer){ CK_NO_RANK, 0, 0 };
+	for (size_t i = 0; i < l->nreads && rc == 0; i++) {
+		struct ck_torch_row *row = &l->rows[first + i];
+
+		rc = part_read(f, &l->reads[i], &storages, d);
+		if (rc && !ck_is_shortage(rc)) {
+			rc = ck_torch_row_lose(l, row->path->key, row,
+					       ck_diag_what(d));
+			row->unread = true;
+		}
+	}
+	return rc;
+}
+
+int ck_torch_rows_read(struct ck_torch_load *l, uint32_t file,
+		       struct ck_str above, struct ck_diag *d)
+{
+	struct ck_torch_file *f = &l->files[file];
+	struct reading r = {
+		.l = l, .file = file, .alone = l->nfiles == 1, .d = d
+	};
+	size_t before = l->nrows;
+	int rc;
+
+	l->nreads = 0;
+	rc = ck_torch_flatten(&f->pickle, above, stem_of(f->name), leaf_add, &r,
+			      d);
+	f->known = rc == 0;
+	if (rc == 0 && r.twice)
+		rc = ck_torch_twice(r.twice, d);
+	if (rc == 0 && !r.alone)
+		rc = ck_torch_paths_know(l, before, d);
+	/* What was copied into it is known by now. */
+	if (rc == 0)
+		ck_arena_fini(&f->arena);
+	if (rc == 0)
+		rc = parts_read(l, file, before, d);
+	if (rc == 0)
+		rc = ck_rank_pieces_find(l, before);
+	if (rc == 0)
+		rc = ck_torch_rows_hold(l, before, d);
+	if (rc)
+		l->nrows = before;
+	f->row = before;
+	f->nrows = l->nrows - before;
+	return rc;
+}
+
+void ck_torch_rows_fini(struct ck_torch_load *l)
+{
+	ck_arena_fini(&l->arena);
+	ck_table_fini(&l->names);
+	ck_table_fini(&l->same);
+	ck_buf_fini(&l->text);
+	ck_torch_known_fini(&l->known_paths);
+	ck_torch_known_fini(&l->known_specs);
+	ck_torch_known_fini(&l->known_values);
+	free(l->rows);
+	free(l->reads);
+	for (size_t i = 0; i < l->nsums; i++)
+		ck_torch_sums_free(l->sums[i]);
+	free(l->sums);
+	free(l->shown);
+	free(l->bytes);
+	for (size_t i = 0; i < l->nflats; i++)
+		free(l->flats[i].shards);
+	free(l->flats);
+	ck_flat_said_fini(&l->said);
+	ck_rank_trees_free(l->trees);
+}
+
+/* --- names ---------------------------------------------------------------------------------- */
+
+static struct ck_str shown_name(const void *arg, uint32_t i)
+{
+	const struct ck_torch_load *l = arg;
+
+	return l->shown[i].name;
+}
+
+/* The row that has the name already, or NULL: it is this one's now. -ENOMEM. */
+static int name_take(struct ck_torch_load *l, struct ck_str name,
+		     const struct ck_torch_row *row,
+		     const struct ck_torch_row **other)
+{
+	struct ck_torch_shown *shown = ck_grow(l->shown, &l->shown_cap,
+					       l->nshown, 1, sizeof(*shown));
+	uint32_t number;
+
+	if (!shown)
+		return -ENOMEM;
+	l->shown = shown;
+	l->names.key = shown_name;
+	l->names.arg = l;
+	if (ck_table_add(&l->names, name, (uint32_t)l->nshown, &number))
+		return -ENOMEM;
+	*other = NULL;
+	if (number < l->nshown)
+		*other = shown[number].row;
+	else
+		shown[l->nshown++] = (struct ck_torch_shown){ .name = name,
+							      .row = row };
+	return 0;
+}
+
+static uint32_t next_of(const struct ck_torch_shown *shown)
+{
+	return shown->tried ? shown->tried + 1 : 2;
+}
+
+/* `<key>~<n>` for the first n from `from` on with which it is free, in text. */
+static int name_free(const struct ck_torch_load *l, struct ck_str key,
+		     uint32_t from, struct ck_buf *text, uint32_t *n)
+{
+	for (*n = from;; ++*n) {
+		text->len = 0;
+		ck_buf_str(text, key);
+		ck_buf_printf(text, "~%" PRIu32, *n);
+		if (text->err)
+			return -ENOMEM;
+		if (ck_table_find(&l->names,
+				  (struct ck_str){ text->data, text->len }) < 0)
+			return 0;
+	}
+}
+
+/* Another path has its key: `<key>~2`, or the first such name that is free. What was tried
+ * for another row is not tried again: a small file can have very many rows of one key. */
+static int name_other(struct ck_torch_load *l, const struct ck_torch_row *row,
+		      struct ck_str *name)
+{
+	const struct ck_torch_row *other;
+	int64_t first = ck_table_find(&l->names, row->path->key);
+	struct ck_buf text = { 0 };
+	uint32_t n;
+	int rc = name_free(l, row->path->key, next_of(&l->shown[first]), &text,
+			   &n);
+
+	if (rc == 0) {
+		l->shown[first].tried = n;
+		*name = ck_arena_copy(&l->arena,
+				      (struct ck_str){ text.data, text.len });
+		rc = name->p ? name_take(l, *name, row, &other) : -ENOMEM;
+	}
+	ck_buf_fini(&text);
+	return rc;
+}
+
+int ck_torch_name_take(struct ck_torch_load *l, const struct ck_torch_row *row,
+		       struct ck_str *name)
+{
+	const struct ck_torch_row *other;
+
+	*name = row->path->key;
+	if (name_take(l, row->path->key, row, &other) ||
+	    (other && name_other(l, row, name)))
+		return no_memory(l);
+	return 0;
+}
+
+int ck_torch_names_reserve(struct ck_torch_load *l, struct ck_str prefix)
+{
+	/* Equal to no row's path. */
+	static const struct ck_torch_row none;
+	const struct ck_catalog *c = l->c;
+	const struct ck_torch_row *other;
+	int rc = 0;
+
+	for (size_t i = 0; i < c->listing->n && rc == 0; i++) {
+		struct ck_str key =
+			ck_catalog_entry(c, c->listing->entries[i])->key;
+
+		if (ck_str_starts(key, prefix))
+			rc = name_take(l, key, &none, &other);
+	}
+	return rc ? no_memory(l) : 0;
+}
+
+static int row_show(struct ck_torch_load *l, const struct ck_torch_row *row)
+{
+	const struct ck_torch_row *other;
+	struct ck_str name = row->path->key;
+
+	if (name_take(l, name, row, &other))
+		return no_memory(l);
+	if (other && other->also && other->file != row->file)
+		return 0;
+	if (other && name_other(l, row, &name))
+		return no_memory(l);
+	return ck_torch_entry_add(l, row, name);
+}
+
+/* --- what an index names --------------------------------------------------------------------- */
+
+static struct ck_str row_key(const void *arg, uint32_t i)
+{
+	const struct ck_torch_load *l = arg;
+
+	return l->rows[i].path->key;
+}
+
+static int lose(const struct ck_torch_load *l, const struct ck_weight_row *row)
+{
+	const struct ck_torch_file *f = &l->files[row->file];
+	const struct ck_loss loss = {
+		.name = row->name,
+		.file = f->number,
+		.err = f->good ? EBADMSG : ENODATA,
+		.what = f->good ? CK_STR("the index names it, its file has "
+					 "no such entry")
+				: CK_STR("the index names it, its file "
+					 "cannot be read"),
+	};
+
+	return ck_catalog_loss_add(l->c, &loss) ? no_memory(l) : 0;
+}
+
+/* By file, each file's rows in a table of their own; those of one file stand together. */
+static int tables_make(struct ck_torch_load *l, struct ck_table *tables)
+{
+	for (size_t i = 0; i < l->nfiles; i++)
+		tables[i] = (struct ck_table){ .key = row_key, .arg = l };
+	for (uint32_t i = 0; i < l->nrows; i++) {
+		uint32_t number;
+
+		/* Of two with one key the first is meant. */
+		if (ck_table_add(&tables[l->rows[i].file], l->rows[i].path->key,
+				 i, &number))
+			return no_memory(l);
+	}
+	return 0;
+}
+
+static int index_show(struct ck_torch_load *l, const struct ck_table *tables)
+{
+	size_t more = l->nrows;
+	int rc = 0;
+
+	for (size_t i = 0; i < l->index.map.nrows && rc == 0; i++) {
+		const struct ck_weight_row *named = &l->index.map.rows[i];
+		int64_t at = ck_table_find(&tables[named->file], named->name);
+
+		if (at >= 0 && !l->rows[at].shown) {
+			l->rows[at].shown = true;
+			more--;
+			rc = l->rows[at].unread ? 0 : row_show(l, &l->rows[at]);
+		} else if (at < 0) {
+			rc = lose(l, named);
+		}
+	}
+	if (rc == 0 && more &&
+	    ck_catalog_note_add(l->c, ck_shown("entries that the index does "
+					       "not name: %zu",
+					       more)))
+		rc = no_memory(l);
+	return rc;
+}
+
+static int show_by_index(struct ck_torch_load *l)
+{
+	struct ck_table *tables = calloc(l->nfiles + 1, sizeof(*tables));
+	int rc = tables ? tables_make(l, tables) : no_memory(l);
+
+	if (rc == 0)
+		rc = index_show(l, tables);
+	for (size_t i = 0; tables && i < l->nfiles; i++)
+		ck_table_fini(&tables[i]);
+	free(tables);
+	return rc;
+}
+
+/* What several files have under one name: nobody knows which counts. */
+static int find_twice(struct ck_torch_load *l)
+{
+	struct ck_table table = { .key = row_key, .arg = l };
+	int rc = 0;
+
+	for (uint32_t i = 0; i < l->nrows && rc == 0; i++) {
+		uint32_t first;
+
+		rc = ck_table_add(&table, l->rows[i].path->key, i, &first);
+		if (rc == 0 && l->rows[first].file != l->rows[i].file)
+			l->rows[first].also = l->rows[i].file + 1;
+	}
+	ck_table_fini(&table);
+	return rc ? no_memory(l) : 0;
+}
+
+static int alone_show(struct ck_torch_load *l, const struct ck_torch_row *row)
+{
+	int rc = l->is_union ? 0 : ck_rank_state_take(l, &row, 1);
+
+	if (rc == 0)
+		return row_show(l, row);
+	return rc < 0 ? rc : 0;
+}
+
+int ck_torch_rows_show(struct ck_torch_load *l)
+{
+	int rc = 0;
+
+	if (l->has_index)
+		return show_by_index(l);
+	if (l->is_union)
+		rc = find_twice(l);
+	for (size_t i = 0; i < l->nrows && rc == 0; i++)
+		if (!l->rows[i].unread && !l->rows[i].piece)
+			rc = alone_show(l, &l->rows[i]);
+	return rc;
+}

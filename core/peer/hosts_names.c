@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_names: what is in the directories of all hosts, where no metadata says it: their
+ * names, and by which bytes files begin. All hosts are asked at once, and each for all of
+ * it.
+ */
+#include "hosts_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+/* Of one host: who lists more has no checkpoint. */
+enum { NAMES_MOST = 4 << 20 };
+
+/* --- asking ----------------------------------------------------------------------------- */
+
+/* The first rank of its host that is there: the others have what it has. */
+static bool is_speaker(const struct ck_hosts_task *t)
+{
+	const struct ck_hosts_host *hosts = t->hosts->hosts;
+
+	for (uint32_t i = t->index; hosts[i].again && i > 0; i--)
+		if (hosts[i - 1].there)
+			return false;
+	return true;
+}
+
+/* Again, if some went meanwhile: others of their hosts may be there. */
+static int ask_all(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
+		   void *arg, struct ck_hosts_task *tasks)
+{
+	uint32_t there;
+	int rc;
+
+	do {
+		there = ck_hosts_there(h);
+		rc = ck_hosts_each(h, run, arg, tasks);
+	} while (rc == 0 && h->hosts[0].there && ck_hosts_there(h) < there);
+	return rc;
+}
+
+static int fail(const struct ck_hosts_host *host, int rc, struct ck_diag *d)
+{
+	const char *what =
+		rc == -E2BIG ? "there are more names than can be asked for"
+			     : strerror(-rc);
+
+	if (!d)
+		ck_log("%s: %s", host->name, what);
+	return ck_fail(d, -rc, "%s: %s", host->name, what);
+}
+
+/* --- names ------------------------------------------------------------------------------ */
+
+/* Those of one host. */
+struct names {
+	struct ck_elsewhere_name *list;
+	size_t n, cap;
+	struct ck_arena text;
+	/* Of the page that came last: */
+	uint64_t next;
+	bool more;
+};
+
+static void names_fini(struct names *names)
+{
+	free(names->list);
+	ck_arena_fini(&names->text);
+	*names = (struct names){ 0 };
+}
+
+static const unsigned char types[] = {
+	[CK_WIRE_FILE] = DT_REG,
+	[CK_WIRE_DIRECTORY] = DT_DIR,
+	[CK_WIRE_LINK] = DT_LNK,
+	[CK_WIRE_OTHER] = DT_UNKNOWN,
+};
+
+static int name_add(struct names *to, struct ck_str name, unsigned char type)
+{
+	struct ck_elsewhere_name *list = ck_grow(to->list, &to->cap, to->n, 1,
+						 sizeof(*list));
+	const char *text = ck_arena_copy(&to->text, name).p;
+
+	if (list)
+		to->list = list;
+	if (!list || !text)
+		return -ENOMEM;
+	list[to->n++] = (struct ck_elsewhere_name){ text, type };
+	return to->n > NAMES_MOST ? -E2BIG : 0;
+}
+
+static int page_take(const struct ck_ask *a, const struct ck_message *m,
+		     void *arg)
+{
+	struct names *to = arg;
+	struct ck_page_row row;
+	struct ck_page page;
+	int rc = ck_take_list(a, m, &page);
+
+	if (rc)
+		return rc;
+	while (rc == 0 && ck_page_next(&page, &row))
+		rc = name_add(to, row.name, types[row.kind]);
+	to->next = page.next;
+	to->more = page.more;
+	return rc;
+}
+
+/* One who does not have the directory has nothing. */
+static int names_ask(struct ck_hosts_task *t)
+{
+	struct names *to = (struct names *)t->arg + t->index;
+	int rc = 0;
+
+	names_fini(to);
+	if (!is_speaker(t))
+		return 0;
+	do {
+		struct ck_ask ask = { 0 };
+
+		rc = ck_ask_list(&ask, CK_STR(""), to->next);
+		if (rc)
+			break;
+		rc = ck_calls_wait(t->hosts->calls, t->index, &ask, page_take,
+				   to);
+		ck_ask_fini(&ask);
+	} while (rc == 0 && to->more);
+	return rc == -ENODATA || rc == -ENOENT ? 0 : rc;
+}
+
+/* Natural order is the same for names that are not: those are told apart, too. */
+static int name_cmp(const void *a, const void *b)
+{
+	const struct ck_elsewhere_name *x = a, *y = b;
+	int order = ck_str_natural_cmp(ck_str_from(x->name),
+				       ck_str_from(y->name));
+
+	return order ? order : strcmp(x->name, y->name);
+}
+
+/* Each once; a file comes before what others have of its name. */
+static int names_join(struct ck_hosts *h, const struct names *of)
+{
+	struct names all = { 0 };
+	size_t kept = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < h->n; i++)
+		for (size_t k = 0; k < of[i].n && h->hosts[i].there && !rc; k++)
+			rc = name_add(&all, ck_str_from(of[i].list[k].name),
+				      of[i].list[k].type);
+	if (all.n)
+		qsort(all.list, all.n, sizeof(*all.list), name_cmp);
+	for (size_t i = 0; i < all.n; i++) {
+		if (kept == 0 ||
+		    strcmp(all.list[kept - 1].name, all.list[i].name) != 0)
+			all.list[kept++] = all.list[i];
+		else if (all.list[i].type == DT_REG)
+			all.list[kept - 1].type = DT_REG;
+	}
+	h->names.list = all.list;
+	h->names.n = kept;
+	h->names.text = all.text;
+	h->names.known = rc == 0;
+	return rc;
+}
+
+static int rc_of(const struct ck_hosts *h, const struct ck_hosts_task *tasks,
+		 struct ck_diag *d)
+{
+	if (!h->hosts[0].there)
+		return ck_fail(d, EIO, "%s: its process has ended",
+			       h->hosts[0].name);
+	for (uint32_t i = 0; i < h->n; i++)
+		if (h->hosts[i].there && tasks[i].rc)
+			return fail(&h->hosts[i], tasks[i].rc, d);
+	return 0;
+}
+
+static int names_find(struct ck_hosts *h, struct names *of,
+		      struct ck_hosts_task *tasks, struct ck_diag *d)
+{
+	int rc = ask_all(h, names_ask, of, tasks);
+
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	rc = rc_of(h, tasks, d);
+	if (rc)
+		return rc;
+	rc = names_join(h, of);
+	return rc ? ck_fail(d, -rc, "hosts: %s", strerror(-rc)) : 0;
+}
+
+int ck_hosts_list(struct ck_elsewhere *e, const struct ck_elsewhere_name **list,
+		  size_t *n, struct ck_diag *d)
+{
+	struct ck_hosts *h = (struct ck_hosts *)e;
+	int rc = 0;
+
+	if (!h->names.known) {
+		struct names *of = calloc(h->n, sizeof(*of));
+		ck_auto_free struct ck_hosts_task *tasks =
+			calloc(h->n, sizeof(*tasks));
+
+		ck_hosts_names_fini(h);
+		rc = of && tasks ? names_find(h, of, tasks, d)
+				 : ck_fail(d, ENOMEM, "out of memory");
+		for (uint32_t i = 0; of && i < h->n; i++)
+			names_fini(&of[i]);
+		free(of);
+	}
+	*list = h->names.list;
+	*n = h->names.n;
+	return rc;
+}
+
+void ck_hosts_names_fini(struct ck_hosts *h)
+{
+	free(h->names.list);
+	ck_arena_fini(&h->names.text);
+	h->names = (struct ck_hosts_names){ 0 };
+}
+
+/* --- how files begin -------------------------------------------------------------------- */
+
+struct beginning {
+	const struct ck_str *names;
+	size_t n;
+	bool (*is)(const uint8_t *head, size_t len);
+	bool *out; /* atomic, each: becomes true */
+};
+
+/* The first bytes of what one host has. */
+struct heads {
+	struct ck_looked *looked;
+	struct ck_whereabouts *files;
+	struct ck_move *moves;
+	uint8_t (*bytes)[CK_ELSEWHERE_HEAD];
+};
+
+static void heads_fini(struct heads *h)
+{
+	free(h->looked);
+	free(h->files);
+	free(h->moves);
+	free(h->bytes);
+}
+
+/* Moves have the number of their file's name. */
+static size_t moves_make(struct heads *h, uint32_t peer, size_t n)
+{
+	size_t moves = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct ck_looked *l = &h->looked[i];
+
+		h->files[i] = (struct ck_whereabouts){ peer, l->number };
+		if (l->seen && !l->info.err && l->info.size)
+			h->moves[moves++] = (struct ck_move){
+				.file = (uint32_t)i,
+				.run = ck_min(l->info.size,
+					      (uint64_t)CK_ELSEWHERE_HEAD),
+				.to = h->bytes[i],
+			};
+	}
+	return moves;
+}
+
+/* One whose bytes cannot be had may begin so: that is its damage, and it is not as if it were
+ * not there. */
+static void heads_bring(struct ck_hosts_task *t, struct heads *h)
+{
+	const struct beginning *b = t->arg;
+	size_t n = moves_make(h, t->index, b->n);
+	struct ck_requester requester;
+	bool is_up;
+
+	ck_requester_init(&requester,
+			  &(struct ck_ways){ .calls = t->hosts->calls,
+					     .files = h->files,
+					     .n = (uint32_t)b->n });
+	ck_hosts_bring_all(&requester, h->moves, n);
+	ck_requester_fini(&requester);
+	is_up = ck_calls_is_up(t->hosts->calls, t->index);
+	for (size_t i = 0; i < n; i++) {
+		const struct ck_move *m = &h->moves[i];
+
+		if (m->rc ? is_up : b->is(m->to, (size_t)m->run))
+			__atomic_store_n(&b->out[m->file], true,
+					 __ATOMIC_RELAXED);
+	}
+}
+
+/* What is behind a link that is not followed nobody knows: it is told why there is
+ * nothing of it. */
+static void links_take(const struct beginning *b,
+		       const struct ck_looked *looked)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (looked[i].seen && ck_file_is_link(&looked[i].info))
+			__atomic_store_n(&b->out[i], true, __ATOMIC_RELAXED);
+}
+
+static int begins_ask(struct ck_hosts_task *t)
+{
+	const struct beginning *b = t->arg;
+	struct heads h = { calloc(b->n + 1, sizeof(*h.looked)),
+			   calloc(b->n + 1, sizeof(*h.files)),
+			   calloc(b->n + 1, sizeof(*h.moves)),
+			   calloc(b->n + 1, sizeof(*h.bytes)) };
+	int rc = h.looked && h.files && h.moves && h.bytes ? 0 : -ENOMEM;
+
+	if (rc == 0 && is_speaker(t)) {
+		rc = ck_calls_look(t->hosts->calls, t->index,
+				   (struct ck_ids){ 0, 0 }, b->names, b->n,
+				   h.looked);
+		if (rc == 0) {
+			links_take(b, h.looked);
+			heads_bring(t, &h);
+		}
+	}
+	heads_fini(&h);
+	return rc == -ENODATA ? 0 : rc;
+}
+
+int ck_hosts_begins(struct ck_elsewhere *e, const struct ck_str *names,
+		    size_t n, bool (*is)(const uint8_t *head, size_t len),
+		    bool *out, struct ck_diag *d)
+{
+	struct ck_hosts *h = (struct ck_hosts *)e;
+	struct beginning b = { names, n, is, out };
+	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
+	int rc;
+
+	if (n == 0)
+		return 0;
+	rc = tasks ? ask_all(h, begins_ask, &b, tasks) : -ENOMEM;
+	return rc ? ck_fail(d, -rc, "hosts: %s", strerror(-rc))
+		  : rc_of(h, tasks, d);
+}
+
+/* --- bytes of files that are known ---------------------------------------------------------- */
+
+int ck_hosts_fetch(struct ck_elsewhere *e, struct ck_fetch *wanted)
+{
+	struct ck_hosts *h = (struct ck_hosts *)e;
+	size_t n = wanted->n - wanted->brought;
+	struct ck_piece *pieces = wanted->pieces + wanted->brought;
+	ck_auto_free struct ck_move *moves = calloc(n + 1, sizeof(*moves));
+
+	if (wanted->err || !moves)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		moves[i] = (struct ck_move){ .file = pieces[i].file,
+					     .fpos = pieces[i].fpos,
+					     .run = pieces[i].len,
+					     .to = pieces[i].bytes };
+	ck_hosts_bring_all(&h->requester, moves, n);
+	for (size_t i = 0; i < n; i++)
+		pieces[i].rc = moves[i].rc;
+	ck_fetch_came(wanted);
+	return 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pickle_names: what the names in a pickle are: pickle_global.c, pickle_renamed.c. A part of
+ * pickle_internal.h.
+ */
+#ifndef CK_SYNTAX_PICKLE_NAMES_H
+#define CK_SYNTAX_PICKLE_NAMES_H
+
+#include "ckptfs/pickle.h"
+
+struct ck_vm;
+
+/* One "module.name", interned. */
+struct ck_pglobal {
+	struct ck_str full;
+	size_t module_len;
+};
+
+/* Finds or adds a global and gives its value. -EBADMSG: dangerous. */
+CK_MUST_USE int ck_vm_global(struct ck_vm *vm, struct ck_str module,
+			     struct ck_str name, struct ck_pv *out);
+/* getattr(C, "name") as the global "C.name". */
+CK_MUST_USE int ck_vm_getattr(struct ck_vm *vm, const struct ck_pv *args,
+			      struct ck_pv *out);
+/* Is it in the closed list of what no checkpoint needs? */
+bool ck_global_dangerous(struct ck_str module, struct ck_str name);
+/* A name that Python 3 has renamed, in protocols below 3 or in any: as Python 3 spells
+ * it. False: it was not. */
+bool ck_global_rename(struct ck_str *module, struct ck_str *name,
+		      bool is_python2);
+/* May it be the second argument of getattr()? */
+bool ck_global_is_attribute(struct ck_str name);
+
+#endif

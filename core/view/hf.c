@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hf: hf/ is a checkpoint's model as it would lie on a hub: safetensors files, an index
+ * where there are several, and the small files that lie beside them.
+ */
+#include "hf.h"
+#include "ckptfs/weight_map.h"
+#include "view_internal.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+enum { NO_FILE = UINT32_MAX };
+
+/* A name that a file has, or had, or will have again: its place is its number. */
+struct name {
+	char *text;
+	uint32_t aside; /* NO_FILE: it is of the plan */
+};
+
+/* What is made of a checkpoint. */
+struct hf {
+	/* Constant: */
+	const struct ck_view_options *options;
+	struct ck_aside *aside;
+
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_hf_plan
+		*plan; /* of the newest generation asked for; or NULL */
+	struct name *names;
+	size_t nnames, cap;
+	bool has_asides; /* they are in names */
+};
+
+static struct hf *hf_of(const void *state)
+{
+	return (struct hf *)(uintptr_t)state;
+}
+
+static int hf_make(const struct ck_view_source *from, const void **state)
+{
+	struct hf *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
+	s->options = from->options;
+	s->aside = from->aside;
+	*state = s;
+	return 0;
+}
+
+static void hf_free(const void *state)
+{
+	struct hf *s = hf_of(state);
+
+	ck_hf_plan_put(s->plan);
+	for (size_t i = 0; i < s->nnames; i++)
+		free(s->names[i].text);
+	free(s->names);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* --- names ------------------------------------------------------------------------ */
+
+static int64_t name_find(const struct hf *s, struct ck_str name)
+{
+	for (size_t i = 0; i < s->nnames; i++)
+		if (ck_str_is(name, s->names[i].text))
+			return (int64_t)i;
+	return -1;
+}
+
+static int name_add(struct hf *s, const char *text, uint32_t aside)
+{
+	struct name *names = ck_grow(s->names, &s->cap, s->nnames, 1,
+				     sizeof(*names));
+
+	if (!names)
+		return -ENOMEM;
+	s->names = names;
+	names[s->nnames] = (struct name){ strdup(text), aside };
+	if (!names[s->nnames].text)
+		return -ENOMEM;
+	s->nnames++;
+	return 0;
+}
+
+/* Those behind the first n, which nobody has seen. */
+static void names_drop(struct hf *s, size_t n)
+{
+	while (s->nnames > n)
+		free(s->names[--s->nnames].text);
+}
+
+/* Files of the plan get the numbers that their names have. */
+static int numbers_give(struct hf *s, struct ck_hf_plan *p)
+{
+	size_t before = s->nnames;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < p->nfiles && rc == 0; i++) {
+		int64_t found =
+			s->plan ? name_find(s, ck_str_from(p->files[i].name))
+				: -1;
+
+		if (found < 0) {
+			found = (int64_t)s->nnames;
+			rc = name_add(s, p->files[i].name, NO_FILE);
+		}
+		p->files[i].number = (uint32_t)found;
+	}
+	if (rc)
+		names_drop(s, before);
+	return rc;
+}
+
+/* --- the plan of a catalog ---------------------------------------------------------- */
+
+static struct ck_hf_plan *plan_hold(struct ck_hf_plan *p)
+{
+	__atomic_fetch_add(&p->refs, 1, __ATOMIC_RELAXED);
+	return p;
+}
+
+/* Of the first one all files are as old as their tensors are. */
+static int plan_make(struct hf *s, const struct ck_catalog *c,
+		     struct ck_hf_plan **out)
+{
+	int rc = ck_hf_plan_make(c, s->options, s->plan ? c->generation : 0,
+				 out);
+
+	if (rc)
+		return rc;
+	rc = numbers_give(s, *out);
+	if (rc) {
+		ck_hf_plan_put(*out);
+		return rc;
+	}
+	if (!s->plan || s->plan->c->generation <= c->generation) {
+		ck_hf_plan_put(s->plan);
+		s->plan = plan_hold(*out);
+	}
+	return 0;
+}
+
+/* Is the plan that is there the catalog's? */
+static bool is_present(const struct hf *s, const struct ck_catalog *c)
+{
+	return s->plan && s->plan->c->listing == c->listing;
+}
+
+static int plan_of(struct hf *s, const struct ck_catalog *c,
+		   struct ck_hf_plan **out)
+{
+	if (!is_present(s, c))
+		return plan_make(s, c, out);
+	*out = plan_hold(s->plan);
+	return 0;
+}
+
+static int asides_add(struct hf *s)
+{
+	size_t before = s->nnames;
+	uint32_t n = 0;
+	int rc = s->has_asides || !s->aside ? 0 : s->aside->count(s->aside, &n);
+
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = name_add(s, s->aside->name(s->aside, i), i);
+	s->has_asides |= rc == 0;
+	if (rc)
+		names_drop(s, before);
+	return ck_is_shortage(rc) ? rc : 0; /* asked again the next time */
+}
+
+/* The plan of a catalog; what lies aside is known then. Put it back. */
+static int plan_get(const struct ck_dir *dir, const struct ck_catalog *c,
+		    struct ck_hf_plan **out)
+{
+	struct hf *s = hf_of(dir->state);
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = plan_of(s, c, out);
+	if (rc == 0) {
+		rc = asides_add(s);
+		if (rc)
+			ck_hf_plan_put(*out);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+/* --- entries ---------------------------------------------------------------------------- */
+
+/* Numbers of the first plan are places in it. */
+static uint32_t file_find(const struct ck_hf_plan *p, uint32_t number)
+{
+	if (number < p->nfiles && p->files[number].number == number)
+		return number;
+	for (uint32_t i = 0; i < p->nfiles; i++)
+		if (p->files[i].number == number)
+			return i;
+	return NO_FILE;
+}
+
+/* What a number stands for, in a catalog: a file of the plan, or one that lies aside. */
+struct entry {
+	struct ck_hf_plan *plan;
+	uint32_t file, aside; /* NO_FILE: it is the other */
+};
+
+/* -ENOENT: it stands for none. */
+static int entry_find(const struct ck_dir *dir, uint32_t number,
+		      struct entry *e)
+{
+	struct hf *s = hf_of(dir->state);
+
+	e->file = file_find(e->plan, number);
+	e->aside = NO_FILE;
+	pthread_mutex_lock(&s->lock);
+	if (number < s->nnames)
+		e->aside = s->names[number].aside;
+	pthread_mutex_unlock(&s->lock);
+	return e->file != NO_FILE || e->aside != NO_FILE ? 0 : -ENOENT;
+}
+
+/* If it is 0, the plan is to be put back. */
+static int entry_get(const struct ck_catalog *c, const struct ck_dir *dir,
+		     uint32_t number, struct entry *e)
+{
+	int rc = plan_get(dir, c, &e->plan);
+
+	if (rc)
+		return rc;
+	rc = entry_find(dir, number, e);
+	if (rc)
+		ck_hf_plan_put(e->plan);
+	return rc;
+}
+
+static int hf_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
+		     struct ck_str name, struct ck_child *out)
+{
+	struct hf *s = hf_of(dir->state);
+	struct entry e;
+	int64_t found;
+	int rc = plan_get(dir, c, &e.plan);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	found = name_find(s, name);
+	pthread_mutex_unlock(&s->lock);
+	rc = found < 0 ? -ENOENT : entry_find(dir, (uint32_t)found, &e);
+	ck_hf_plan_put(e.plan);
+	out->entry = (uint32_t)found;
+	return rc;
+}
+
+static int hf_next(const struct ck_catalog *c, const struct ck_dir *dir,
+		   uint64_t *at, struct ck_child *out)
+{
+	struct hf *s = hf_of(dir->state);
+	struct entry e;
+	uint64_t n;
+	int rc = plan_get(dir, c, &e.plan);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	n = s->nnames;
+	pthread_mutex_unlock(&s->lock);
+	while (*at < n && entry_find(dir, (uint32_t)*at, &e))
+		++*at;
+	ck_hf_plan_put(e.plan);
+	if (*at >= n)
+		return -ENOENT;
+	out->entry = (uint32_t)*at;
+	return 0;
+}
+
+static void hf_name(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_buf *out)
+{
+	struct hf *s = hf_of(dir->state);
+
+	(void)c;
+	pthread_mutex_lock(&s->lock);
+	if (entry < s->nnames)
+		ck_buf_text(out, s->names[entry].text);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int hf_stat(const struct ck_catalog *c, const struct ck_dir *dir,
+		   uint32_t entry, struct ck_about *out)
+{
+	struct hf *s = hf_of(dir->state);
+	struct entry e;
+	int rc = entry_get(c, dir, entry, &e);
+
+	if (rc)
+		return rc;
+	if (e.file != NO_FILE) {
+		ck_hf_plan_about(e.plan, c, e.file, out);
+	} else {
+		*out = (struct ck_about){ .topic = CK_ABOUT_ASIDE };
+		s->aside->stat(s->aside, c, e.aside, out);
+	}
+	ck_hf_plan_put(e.plan);
+	return 0;
+}
+
+static int file_slice(const struct ck_hf_file *f, struct ck_slice **out)
+{
+	struct ck_slice_builder b = { 0 };
+
+	if (f->sections)
+		return ck_sections_slice(f->sections, out);
+	ck_slice_add_bytes(&b, (struct ck_str){ f->text, f->bytes });
+	return ck_slice_make(&b, out);
+}
+
+static int hf_slice(const struct ck_catalog *c, const struct ck_dir *dir,
+		    uint32_t entry, struct ck_slice **out)
+{
+	struct hf *s = hf_of(dir->state);
+	struct entry e;
+	int rc = entry_get(c, dir, entry, &e);
+
+	if (rc)
+		return rc;
+	rc = e.file != NO_FILE ? file_slice(&e.plan->files[e.file], out)
+			       : s->aside->slice(s->aside, e.aside, out);
+	ck_hf_plan_put(e.plan);
+	return rc;
+}
+
+/* --- what is said of it ------------------------------------------------------------------ */
+
+static void many_put(void *arg)
+{
+	ck_hf_plan_put(arg);
+}
+
+static int hf_many(const struct ck_catalog *c, const struct ck_dir *dir,
+		   uint32_t entry, struct ck_many *out)
+{
+	struct entry e;
+	int rc = entry_get(c, dir, entry, &e);
+
+	if (rc)
+		return rc;
+	if (e.file == NO_FILE) {
+		ck_hf_plan_put(e.plan);
+		return -ENOENT;
+	}
+	*out = (struct ck_many){
+		.kind = "hf",
+		.tensors = e.plan->files[e.file].tensors,
+		.n = e.plan->files[e.file].n,
+		.left_out = e.plan->chosen.left_out,
+		.nleft_out = e.plan->chosen.nleft_out,
+		.put = many_put,
+		.arg = e.plan,
+	};
+	return 0;
+}
+
+/* Without a plan it can be told without making one, but for a template, which may have none
+ * of the tensors. */
+static bool hf_is_empty(const struct ck_catalog *c, const void *state)
+{
+	const struct ck_dir dir = { .state = state };
+	struct hf *s = hf_of(state);
+	struct ck_hf_plan *p = NULL;
+	bool empty;
+
+	pthread_mutex_lock(&s->lock);
+	if (is_present(s, c))
+		p = plan_hold(s->plan);
+	pthread_mutex_unlock(&s->lock);
+	if (!p) {
+		empty = !ck_hf_has_some(c, s->options);
+		if (empty || !s->options->weight_map || plan_get(&dir, c, &p))
+			return empty;
+	}
+	empty = p->nfiles == 0;
+	ck_hf_plan_put(p);
+	return empty;
+}
+
+static uint64_t hf_count(const struct ck_catalog *c, const void *state)
+{
+	const struct ck_dir dir = { .state = state };
+	struct hf *s = hf_of(state);
+	struct ck_hf_plan *p;
+	uint64_t n;
+
+	if (hf_is_empty(c, state) || plan_get(&dir, c, &p))
+		return 0;
+	n = p->nfiles;
+	pthread_mutex_lock(&s->lock);
+	for (size_t i = 0; i < s->nnames; i++)
+		n += s->names[i].aside != NO_FILE;
+	pthread_mutex_unlock(&s->lock);
+	ck_hf_plan_put(p);
+	return n;
+}
+
+static void hf_status(const struct ck_catalog *c, const void *state,
+		      struct ck_buf *out)
+{
+	const struct ck_dir dir = { .state = state };
+	struct ck_hf_plan *p;
+
+	if (hf_is_empty(c, state) || plan_get(&dir, c, &p))
+		return;
+	for (uint32_t i = 0; i < p->chosen.nleft_out; i++) {
+		ck_buf_text(out, "hf: left out: ");
+		ck_buf_escaped(out, p->chosen.left_out[i].name);
+		ck_buf_printf(out, ": %s\n", p->chosen.left_out[i].why);
+	}
+	ck_hf_plan_put(p);
+}
+
+/* What whoever mounts it has asked for is not all there. */
+static void hf_log(const struct ck_catalog *c, const void *state,
+		   struct ck_buf *out)
+{
+	struct hf *s = hf_of(state);
+	const struct ck_dir dir = { .state = state };
+	struct ck_hf_plan *p;
+	uint32_t lacks = 0;
+
+	if (s->options->root && hf_is_empty(c, state)) {
+		ck_buf_text(out, "option root=");
+		ck_buf_escaped(out, ck_str_from(s->options->root));
+		ck_buf_text(out, ": no tensor for hf/, which is not there");
+		return;
+	}
+	if (!s->options->weight_map || plan_get(&dir, c, &p))
+		return;
+	for (uint32_t i = 0; i < p->chosen.nleft_out; i++)
+		lacks += p->chosen.left_out[i].why == ck_hf_only_template;
+	if (lacks)
+		ck_buf_printf(out,
+			      "hf_template: %u names of its index are not "
+			      "in the checkpoint; .ckptfs/status has them",
+			      lacks);
+	ck_hf_plan_put(p);
+}
+
+const struct ck_view ck_view_hf = {
+	.top = "hf",
+	.make = hf_make,
+	.free = hf_free,
+	.lookup = hf_lookup,
+	.next = hf_next,
+	.name = hf_name,
+	.stat = hf_stat,
+	.slice = hf_slice,
+	.many = hf_many,
+	.is_empty = hf_is_empty,
+	.status = hf_status,
+	.log = hf_log,
+	.count = hf_count,
+	.is_form = true,
+};

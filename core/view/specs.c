@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * specs: see specs.h. A name is found by its hash; a table of the most there can be is
+ * small enough to be there at once.
+ */
+#include "specs.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+enum { SLOTS = 2 * CK_SPECS_MOST };
+
+struct ck_specs {
+	pthread_mutex_t lock;
+	/* Under lock: */
+	uint32_t n;
+	char *names[CK_SPECS_MOST]; /* copies; each stays */
+	uint16_t slots[SLOTS];	    /* 1 + number, by hash; 0: free */
+};
+
+int ck_specs_make(struct ck_specs **out)
+{
+	struct ck_specs *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	pthread_mutex_init(&s->lock, NULL);
+	*out = s;
+	return 0;
+}
+
+void ck_specs_free(struct ck_specs *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < s->n; i++)
+		free(s->names[i]);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* The slot of a name, or a free one. */
+static uint16_t *slot_of(struct ck_specs *s, struct ck_str name)
+{
+	size_t i = ck_hash64(name) % SLOTS;
+
+	while (s->slots[i] &&
+	       !ck_str_eq(ck_str_from(s->names[s->slots[i] - 1]), name))
+		i = (i + 1) % SLOTS;
+	return &s->slots[i];
+}
+
+static int enter(struct ck_specs *s, struct ck_str name, uint16_t *slot)
+{
+	if (s->n == CK_SPECS_MOST)
+		return -ENOSPC;
+	s->names[s->n] = strndup(name.p, name.len);
+	if (!s->names[s->n])
+		return -ENOMEM;
+	*slot = (uint16_t)++s->n;
+	return 0;
+}
+
+int ck_specs_find(struct ck_specs *s, struct ck_str name, uint32_t *number)
+{
+	struct ck_spec spec;
+	uint16_t *slot;
+	int rc = 0;
+
+	if (!ck_spec_parse(name, &spec))
+		return -ENOENT;
+	pthread_mutex_lock(&s->lock);
+	slot = slot_of(s, name);
+	if (!*slot)
+		rc = enter(s, name, slot);
+	if (rc == 0)
+		*number = *slot - 1U;
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+bool ck_specs_at(struct ck_specs *s, uint32_t number, struct ck_str *name,
+		 struct ck_spec *spec)
+{
+	bool is;
+
+	pthread_mutex_lock(&s->lock);
+	is = number < s->n;
+	*name = is ? ck_str_from(s->names[number]) : (struct ck_str){ 0 };
+	pthread_mutex_unlock(&s->lock);
+	return is && ck_spec_parse(*name, spec);
+}
