@@ -2,7 +2,9 @@
 /*
  * A small checkpoint of PyTorch, cut at every byte and with every bit flipped,
  * one at a time. What a mount would serve must be an error or the bytes that
- * were saved, unless `check --full` says that something is wrong.
+ * were saved, unless `check --full` says that something is wrong. Files of torch.save from
+ * before 1.6 and safetensors have no sums: a flipped bit of their data is that bit of one
+ * tensor, and what they hold when they are cut must be readable.
  *
  *	flips_test DIRECTORY [FILE]	only that file of it is changed
  */
@@ -29,14 +31,16 @@ struct truth {
 	char *name;	/* of a tensor, with its dtype and shape */
 	uint8_t *bytes; /* of all elements */
 	uint64_t len;
+	uint64_t begin, end; /* in its file, if it is one piece of one */
 };
 
 /* What came of one change. */
 struct outcome {
-	bool refused, reported;
-	unsigned wrong;	  /* tensors of other bytes under their own name */
-	unsigned bits;	  /* that are other ones */
-	unsigned missing; /* tensors no longer there under their name */
+	bool refused, reported, said;
+	unsigned readable; /* tensors of which all bytes can be had */
+	unsigned wrong;	   /* tensors of other bytes under their own name */
+	unsigned bits;	   /* that are other ones */
+	unsigned missing;  /* tensors no longer there under their name */
 };
 
 static char dir[] = "/tmp/ckptfs-flips-XXXXXX";
@@ -98,9 +102,9 @@ static char *name_of(const struct ck_catalog *c, const struct ck_tensor *t)
 {
 	struct ck_buf b = { 0 };
 
-	ck_buf_escaped(&b, ck_tensor_names(c, t->entry.number)->name);
+	ck_buf_escaped(&b, ck_tensor_names(c, t->entry.number).name);
 	ck_buf_text(&b, " ");
-	ck_buf_escaped(&b, t->dtype_name);
+	ck_buf_escaped(&b, t->facts->dtype_name);
 	ck_dims_print(&b, t->shape, t->ndim);
 	return b.data;
 }
@@ -139,6 +143,7 @@ static void compare(struct ck_checkpoint *cp, uint32_t tensor,
 
 	if (read_tensor(cp, tensor, &bytes, &len))
 		return;
+	out->readable++;
 	if (len != truth->len)
 		abort(); /* of the same shape and dtype */
 	if (memcmp(bytes, truth->bytes, len) != 0) {
@@ -179,6 +184,7 @@ static struct outcome look(void)
 
 	if (ck_checkpoint_open(dir, &options, &cp, &d)) {
 		out.refused = true;
+		out.said = *d.text != '\0';
 		return out;
 	}
 	look_at_tensors(cp, &out);
@@ -188,6 +194,19 @@ static struct outcome look(void)
 	ck_findings_fini(&findings);
 	ck_checkpoint_close(cp);
 	return out;
+}
+
+static void place(const struct ck_catalog *c, uint32_t tensor,
+		  struct truth *truth)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	const struct ck_item *item;
+
+	if (t->nchunks != 1)
+		return;
+	item = ck_catalog_item(c, t->chunk);
+	truth->begin = item->fpos;
+	truth->end = item->fpos + item->length;
 }
 
 static void remember(void)
@@ -204,6 +223,7 @@ static void remember(void)
 					 ck_catalog_tensor(cp->catalog, i));
 		if (read_tensor(cp, i, &truths[i].bytes, &truths[i].len))
 			abort();
+		place(cp->catalog, i, &truths[i]);
 	}
 	ck_checkpoint_close(cp);
 }
@@ -221,12 +241,59 @@ static void test_unchanged(void)
 
 	ok(ntruths > 0);
 	ok(!got.refused && !got.reported && !got.wrong && !got.missing);
+	eq_u64(got.readable, ntruths);
+}
+
+/* Canary: what is wrong is seen. */
+static void test_wrong_is_seen(void)
+{
+	struct outcome got;
+
+	truths[0].bytes[0] ^= 4;
+	got = look();
+	truths[0].bytes[0] ^= 4;
+	eq_u64(got.wrong, 1);
+	eq_u64(got.bits, 1);
+}
+
+static bool is_legacy(const struct file *f)
+{
+	return f->len >= 5 && memcmp(f->bytes, "\x80\2\x8a\nl", 5) == 0;
+}
+
+static bool is_safetensors(const struct file *f)
+{
+	return strstr(f->name, ".safetensors");
+}
+
+/* Of a file without sums: where its data begin, with the length of its first storage if it is
+ * of torch.save. 0: it has sums. */
+static uint64_t storages_of(const struct file *f)
+{
+	uint64_t first = 0;
+
+	if (!is_legacy(f) && !is_safetensors(f))
+		return 0;
+	for (size_t i = 0; i < ntruths; i++)
+		if (first == 0 || truths[i].begin < first)
+			first = truths[i].begin;
+	return is_legacy(f) ? first - sizeof(first) : first;
+}
+
+/* Of a file that was cut there. */
+static unsigned held(const struct file *f, size_t len)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; len >= storages_of(f) && i < ntruths; i++)
+		n += truths[i].end <= len;
+	return n;
 }
 
 /* Each length shorter than the file: noticed, and nothing wrong is served. */
 static void test_cut(const struct file *f)
 {
-	unsigned silent = 0, wrong = 0;
+	unsigned silent = 0, wrong = 0, lost = 0, unsaid = 0;
 
 	for (size_t len = f->len; len > 0 && len--;) {
 		struct outcome got;
@@ -236,11 +303,16 @@ static void test_cut(const struct file *f)
 		got = look();
 		silent += !got.refused && !got.reported;
 		wrong += got.wrong;
+		unsaid += got.refused && !got.said;
+		if (storages_of(f))
+			lost += got.readable != held(f, len);
 	}
 	write_file(f);
 	printf("# %s cut at each of %zu bytes\n", f->name, f->len);
 	eq_u64(silent, 0);
 	eq_u64(wrong, 0);
+	eq_u64(lost, 0);
+	eq_u64(unsaid, 0);
 }
 
 struct tally {
@@ -262,6 +334,40 @@ static bool metadata_is_fine(const struct outcome *got)
 	return got->refused || got->reported || !got->wrong;
 }
 
+/* An archive that stands alone: if it has nothing to show it is refused. */
+static bool archive_is_fine(const struct outcome *got)
+{
+	return got->refused ? got->said
+			    : got->reported || (!got->wrong && !got->missing);
+}
+
+/* Storages without sums: a bit of data is that bit; one of a length loses tensors. */
+static bool storage_is_fine(const struct file *f, size_t at,
+			    const struct outcome *got)
+{
+	bool data = false;
+
+	for (size_t i = 0; i < ntruths; i++)
+		data |= truths[i].begin <= at && at < truths[i].end;
+	/* Of a pickle nobody can tell; JSON that is still good has other names. */
+	if (at < storages_of(f))
+		return is_legacy(f) || !got->wrong;
+	if (got->refused || got->missing)
+		return false;
+	return data ? got->wrong && got->bits == got->wrong
+		    : !got->wrong && got->reported;
+}
+
+static bool is_fine(const struct file *f, size_t at, const struct outcome *got)
+{
+	if (is_metadata(f))
+		return metadata_is_fine(got);
+	if (storages_of(f))
+		return storage_is_fine(f, at, got);
+	return strstr(f->name, ".pt") ? archive_is_fine(got)
+				      : shard_is_fine(got);
+}
+
 static void flip(struct file *f, size_t at, unsigned bit, struct tally *t)
 {
 	uint8_t other = (uint8_t)(f->bytes[at] ^ (1U << bit));
@@ -273,7 +379,7 @@ static void flip(struct file *f, size_t at, unsigned bit, struct tally *t)
 	got = look();
 	if (pwrite(f->fd, &f->bytes[at], 1, (off_t)at) != 1)
 		abort();
-	fine = is_metadata(f) ? metadata_is_fine(&got) : shard_is_fine(&got);
+	fine = is_fine(f, at, &got);
 	t->refused += got.refused;
 	t->reported += got.reported;
 	t->payload += got.wrong && got.bits == 1;
@@ -334,6 +440,7 @@ int main(int argc, char **argv)
 	read_files(argv[1]);
 	remember();
 	test_unchanged();
+	test_wrong_is_seen();
 	for (uint32_t i = 0; i < nfiles; i++) {
 		if (argc == 3 && strcmp(files[i].name, argv[2]) != 0)
 			continue;

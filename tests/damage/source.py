@@ -104,6 +104,8 @@ def item(shape, data, **lies):
 
 
 class Checkpoint:
+    text = '{"step":7}\n'		# of the entry `o`
+
     def __init__(self):
         a = values("a")
         self.items = {  # (name, offset): file and bytes

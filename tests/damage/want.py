@@ -10,12 +10,14 @@
 """
 
 KINDS = {}
+BASES = {}		# group: the checkpoint that its kinds change
 ALL = {"a": 48, "b": 24, "c": 12}
 
 
 class Want:
     def __init__(self, lost=None, refused=False, full=(), objects=None,
-                 unsure=(), unknown=(), text=""):
+                 unsure=(), unknown=(), text="", files=(), files_of=None,
+                 gone=(), lines=None):
         self.lost = lost or {}	# name: [(begin, end, errno)]
         self.refused = refused
         self.full = full
@@ -23,6 +25,12 @@ class Want:
         self.unsure = unsure	# bytes that nothing can tell are wrong
         self.unknown = unknown	# classes that must be listed
         self.text = text	# in the message of a refusal
+        self.files = files	# errnos of files that nothing is shown of
+        # name: errnos of what is found, although all its bytes can be read
+        self.files_of = files_of or {}
+        # Entries that have no name any more, and errnos, where there are lines of them.
+        self.gone = set(gone)
+        self.lines = (gone if isinstance(gone, dict) else {}) | (lines or {})
 
 
 FINE = Want()
@@ -35,6 +43,13 @@ def lost(objects=None, **ranges):
 
 def refused(text):
     return Want(refused=True, text=text)
+
+
+def base(group):
+    def register(function):
+        BASES[group] = function
+        return function
+    return register
 
 
 def kind(group, name):

@@ -8,6 +8,7 @@
  */
 #include "ckptfs/format.h"
 #include "ckptfs/report.h"
+#include "object_item.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -19,7 +20,7 @@
 
 static int64_t object_of(const struct ck_catalog *c, const char *stem)
 {
-	int64_t entry = ck_listing_find(c->listing, ck_str_from(stem));
+	int64_t entry = ck_catalog_find(c, ck_str_from(stem));
 
 	if (entry < 0 || !c->listing->entries[entry].is_object)
 		return -1;
@@ -43,7 +44,7 @@ static void check_line(struct ck_checkpoint *cp, const char *fixture,
 		printf("# %s\n", d.text);
 	eq_mem(out.data, out.len, json_string_value(json),
 	       json_string_length(json));
-	eq_err(ck_object_item(cp, (uint32_t)object, &item, NULL), 0);
+	eq_err(object_item(cp, (uint32_t)object, &item, NULL), 0);
 	ok(item.len > 4 && memcmp(item.data, "PK\3\4", 4) == 0);
 	ck_buf_fini(&item);
 	ck_buf_fini(&out);
@@ -174,7 +175,7 @@ static void check_error(struct ck_checkpoint *cp, int place, int want)
 	eq_i64(d.err, -want);
 	ok(strstr(d.text, "step: ") == d.text);
 	eq_text(out.data, "before");
-	eq_err(ck_object_item(cp, 0, &out, NULL), want == -EBADMSG ? 0 : want);
+	eq_err(object_item(cp, 0, &out, NULL), want == -EBADMSG ? 0 : want);
 	ck_buf_fini(&out);
 }
 
