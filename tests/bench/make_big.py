@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the large checkpoints of the benchmarks. Not in the repository: 2.2 GB, 0.2 GB, 0.2 GB and 0.1 GB.
+"""Writes the large checkpoints of the benchmarks. Not in the repository: 2.2 GB, 0.2 GB, 0.2 GB, 0.1 GB, 2.1 GB for
+`kinds`, and 0.04 to 0.6 GB for each of the others.
 
     make_big.py [--torch RELEASE] model OUTDIR [--only NAME]...     2.1 GiB of bf16 saved by 8 ranks with dcp.save
     make_big.py [--torch RELEASE] chunks OUTDIR [--no-data]         .metadata of 1000 tensors x 1024 ranks, sparse data
     make_big.py [--torch RELEASE] tensors OUTDIR [--count N]        100,000 tensors in one file
     make_big.py [--torch RELEASE] hundred OUTDIR                    100 tensors of 1 MiB, in 8 boxes each
+    make_big.py [--torch RELEASE] ranks OUTDIR [--count N]          64 files of torch.save, a rank each, with N DTensors
+    make_big.py [--torch RELEASE] kinds OUTDIR                      512 MiB of bf16, as each kind of checkpoint
+    make_big.py [--torch RELEASE] torch|safe OUTDIR [--count N]     a million tensors in one file, or in 10
+    make_big.py [--torch RELEASE] boxes OUTDIR                      a million boxes in safetensors files of 64 ranks
+    make_big.py [--torch RELEASE] steps OUTDIR [--count N]          a run directory of 1,000 steps of one small tensor
 
 `model` is a llama under FSDP: DTensors with Shard(0) on 8 ranks, `tok_embeddings.weight` of 1 GiB among them, and
 `output.weight`, 256 MiB, Shard(1) with rows of 1 KiB in each rank. --only saves just these tensors.
@@ -19,10 +25,20 @@ malformed item when read. --no-data leaves them out.
 `tensors` is one file of torch.save items of float32 (4,), with .metadata of PyTorch's own classes. Element j of tensor
 i is 4*i + j.
 
+`ranks` is what 64 processes save of their state dicts under FSDP2: N (1,000) DTensors of float32 (64,4), of which each rank
+has a row, made in one process over PyTorch's fake group. A row of tensor i on rank r is i + r / 64.
+
+`kinds` is one tensor, `model.tok_embeddings.weight` with Shard(0) on 8 ranks, in OUTDIR/dcp by dcp.save, in OUTDIR/ranks by
+torch.save of each rank, and whole in OUTDIR/safetensors and OUTDIR/torch.
+
+`torch`, `safe` and `boxes` have tensors of float32 (4,), or (64,4) of which each rank has a row. The bytes of the latter two
+are holes, and DCP_SHARDING_INFO is what PyTorch's HuggingFaceStorageWriter writes.
+
 Element i of a tensor of `model`, in C order, has the bit pattern (i * 40503 + i // 65536 * 9973 + crc32(name)) mod 65536
 (without NaNs: bit 14 cleared), so that misplaced pieces show.
 """
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -167,6 +183,120 @@ def make_tensors(options):
     assemble.write(options.outdir, entries())
 
 
+# ---- ranks ----------------------------------------------------------------------------------------------------------
+
+def make_ranks(options):
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    world = 64
+    names = [f"model.layers.{number // 10}.part{number % 10}.weight" for number in range(options.count)]
+    options.outdir.mkdir(parents=True)
+    dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",))
+    state = {name: DTensor.from_local(torch.full((1, 4), float(number)), mesh, [Shard(0)], run_check=False)
+             for number, name in enumerate(names)}
+    for rank in range(world):       # the mesh is what tells them apart
+        mesh._coordinate_on_dim = (rank,)
+        if hasattr(mesh, "_rank"):
+            mesh._rank = rank
+        for number, tensor in enumerate(state.values()):
+            tensor._local_tensor.fill_(number + rank / world)
+        torch.save({"model": state, "step": 1000}, options.outdir / f"model_world_size_{world}_rank_{rank}.pt")
+    dist.destroy_process_group()
+
+
+# ---- kinds ----------------------------------------------------------------------------------------------------------
+
+KINDS_NAME, KINDS_SHAPE = "tok_embeddings.weight", (65536, 4096)
+
+
+def save_kinds(rank, world, out):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    local = piece(KINDS_NAME, KINDS_SHAPE, 0, rank)
+    tensor = DTensor.from_local(local, init_device_mesh("cpu", (world,)), [Shard(0)], run_check=False)
+    state = {"model": {KINDS_NAME: tensor}}
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(out / "dcp", sync_files=False))
+    torch.save(state, out / f"ranks/model_world_size_{world}_rank_{rank}.pt")
+    whole = tensor.full_tensor()
+    if rank:
+        return
+    torch.save({"model": {KINDS_NAME: whole}}, out / "torch/model.pt")
+    write_safe(out / "safetensors/model.safetensors",
+               {f"model.{KINDS_NAME}": {"dtype": "BF16", "shape": KINDS_SHAPE, "data_offsets": [0, whole.nbytes]}},
+               whole.view(torch.int16).numpy())
+
+
+def make_kinds(options):
+    import spawn
+    for kind in "safetensors", "torch", "ranks":
+        (options.outdir / kind).mkdir(parents=True)
+    spawn.run(save_kinds, RANKS, options.outdir, timeout=1800)
+
+
+# ---- steps ----------------------------------------------------------------------------------------------------------
+
+def make_steps(options):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    for number in range(options.count):
+        dcp.save({"weight": torch.full((4,), float(number))}, checkpoint_id=options.outdir / f"step-{number}",
+                 no_dist=True)
+
+
+# ---- a million ------------------------------------------------------------------------------------------------------
+
+MILLION = 1000000
+
+
+def million_name(number):
+    return f"model.layers.{number // 1000}.mlp.experts.{number // 4 % 250}.w{number % 4}.weight"
+
+
+def make_torch(options):
+    import torch
+    options.outdir.mkdir(parents=True)
+    torch.save({million_name(number): torch.full((4,), float(number)) for number in range(options.count)},
+               options.outdir / "million.pt")
+
+
+def write_safe(path, header, values=None):
+    """Without values elements are holes, 16 bytes for each tensor."""
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    with open(path, "wb") as data:
+        data.write(len(head).to_bytes(8, "little") + head)
+        if values is None:
+            data.truncate(8 + len(head) + 16 * sum(name != "__metadata__" for name in header))
+        else:
+            values.tofile(data)
+
+
+def make_safe(options):
+    options.outdir.mkdir(parents=True)
+    count = options.count // 10
+    for file in range(10):
+        write_safe(options.outdir / f"model-{file + 1:05}-of-00010.safetensors", {
+            million_name(count * file + i): {"dtype": "F32", "shape": [4], "data_offsets": [16 * i, 16 * i + 16]}
+            for i in range(count)})
+
+
+def make_boxes(options):
+    options.outdir.mkdir(parents=True)
+    names = [f"model.layers.{number // 10}.part{number % 10}.weight" for number in range(MILLION // 64)]
+    for rank in range(64):
+        header = {name: {"dtype": "F32", "shape": [1, 4], "data_offsets": [16 * i, 16 * i + 16]}
+                  for i, name in enumerate(names)}
+        sharding = json.dumps({name: {"saved_offsets": [rank, 0]} for name in names})
+        header["__metadata__"] = {"format": "pt", "DCP_VERSION": "1.0", "DCP_SHARDING_INFO": sharding}
+        write_safe(options.outdir / f"shard-{rank + 1:05}-model-00001-of-00064.safetensors", header)
+
+
 # ---- the program ----------------------------------------------------------------------------------------------------
 
 def arguments():
@@ -175,13 +305,15 @@ def arguments():
     parser.add_argument("--force", action="store_true", help="replace OUTDIR")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, function in (("model", make_model), ("chunks", make_chunks), ("tensors", make_tensors),
-                           ("hundred", make_hundred)):
+                           ("hundred", make_hundred), ("ranks", make_ranks), ("torch", make_torch), ("safe", make_safe),
+                           ("boxes", make_boxes), ("kinds", make_kinds), ("steps", make_steps)):
         command = commands.add_parser(name)
         command.add_argument("outdir", type=pathlib.Path, metavar="OUTDIR")
         command.set_defaults(function=function)
     commands.choices["model"].add_argument("--only", action="append", metavar="NAME", choices=list(model_tensors()))
     commands.choices["chunks"].add_argument("--no-data", action="store_true")
-    commands.choices["tensors"].add_argument("--count", type=int, default=100000)
+    for name, count in (("tensors", 100000), ("ranks", 1000), ("torch", MILLION), ("safe", MILLION), ("steps", 1000)):
+        commands.choices[name].add_argument("--count", type=int, default=count)
     return parser.parse_args()
 
 
@@ -196,9 +328,10 @@ def main():
         shutil.rmtree(options.outdir)
     make.quiet()
     options.function(options)
-    size = sum(file.stat().st_blocks * 512 for file in options.outdir.iterdir())
-    metadata = os.stat(options.outdir / ".metadata").st_size
-    print(f"{options.outdir}: {size / 2 ** 20:,.0f} MiB on disk, .metadata {metadata:,} bytes")
+    size = sum(file.stat().st_blocks * 512 for file in options.outdir.rglob("*") if file.is_file())
+    metadata = options.outdir / ".metadata"
+    said = f", .metadata {metadata.stat().st_size:,} bytes" if metadata.exists() else ""
+    print(f"{options.outdir}: {size / 2 ** 20:,.0f} MiB on disk{said}")
 
 
 if __name__ == "__main__":

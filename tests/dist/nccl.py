@@ -94,6 +94,20 @@ def test_columns(hosts):
     umount(hosts)
 
 
+def read_by_rounds(hosts, name):
+    """-> its bytes, and how many rounds brought some. On a busy machine a round may be given up, and its
+    bytes come otherwise: then it is read again."""
+    for _ in range(5):
+        with open(f"{place(hosts)}/raw/{name}", "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        before = stats(hosts)
+        data = bytes_of(hosts, f"raw/{name}")
+        rounds = stats(hosts)["rounds"] - before["rounds"]
+        if rounds or name == "here" or data != shardings.bytes_of(name):
+            break
+    return data, rounds
+
+
 def test_streams(hosts):
     """Who reads a large tensor from front to back."""
     shardings.write(hosts)
@@ -102,11 +116,9 @@ def test_streams(hosts):
         measured(hosts)
         wrong = []
         for name in shardings.SHARDINGS:
-            before = stats(hosts)
-            if bytes_of(hosts, f"raw/{name}") != shardings.bytes_of(name):
+            data, rounds = read_by_rounds(hosts, name)
+            if data != shardings.bytes_of(name):
                 wrong.append(f"{name}: other bytes")
-            after = stats(hosts)
-            rounds = after["rounds"] - before["rounds"]
             if (rounds > 0) == (name == "here"):
                 wrong.append(f"{name}: {rounds} rounds")
         what = ", ".join(options) or "as a mount is"

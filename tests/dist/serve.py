@@ -26,6 +26,7 @@ from tap import Tap  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
+RANKS = os.path.join(HERE, "../fixtures/files_ranks")
 RECOVERY = ("--mca", "orte_enable_recovery", "1",
             "--mca", "orte_abort_on_non_zero_status", "0")
 tap = Tap()
@@ -133,9 +134,9 @@ def reads_all(hosts, host):
     return all(read(hosts, host, path)[0] > 0 for path in BOX.values())
 
 
-def one_directory(hosts):
-    """The tree of the fixture, where it is in one."""
-    hosts.run("h1", [CKPTFS, "mount", FIXTURE, hosts.mnt], check=True)
+def one_directory(hosts, fixture=FIXTURE):
+    """The tree of a fixture, where it is in one."""
+    hosts.run("h1", [CKPTFS, "mount", fixture, hosts.mnt], check=True)
     tree = look(hosts, "h1")
     umount(hosts, "h1")
     return tree
@@ -367,6 +368,19 @@ def test_survive(hosts):
     is_over(hosts, job, 0, "survive: umount of the last", 40)
 
 
+def test_kinds(hosts):
+    """Each rank's file is on the host where the job has saved it."""
+    deal.deal(RANKS, hosts.directories, "by rank", 1)
+    tree = one_directory(hosts, RANKS)
+    job = start(hosts, everywhere(hosts), hosts.names)
+    for host in hosts.names:
+        found = list(differ(tree, look(hosts, host)))
+        check(not found, f"files of ranks, on {host}", *found[:20])
+    for host in hosts.names:
+        umount(hosts, host)
+    is_over(hosts, job, 0, "umount of the last")
+
+
 def act(test):
     with Hosts(3) as hosts:
         test(hosts)
@@ -375,7 +389,7 @@ def act(test):
 
 # That which takes long first. How soon a job ends is measured: no more than two.
 TESTS = (test_survive, test_signals, test_refused, test_killed, test_options,
-         test_version, test_mounts, test_two_ranks)
+         test_version, test_mounts, test_two_ranks, test_kinds)
 if sys.argv[1] == "--seen":
     pickle.dump(two_trees.seen(sys.argv[2]), sys.stdout.buffer)
 else:

@@ -48,6 +48,7 @@ def look(path):
     os.close(fd)
     return size, attributes
 
+print("it looks", flush=True)
 while not select.select([sys.stdin], [], [], 0)[0]:
     try:
         seen = {view: {name: look(f"{sys.argv[1]}/{view}/{name}")
@@ -70,6 +71,7 @@ def looked_at(hosts, work):
     longest call, what was wrong."""
     looker = hosts.popen("h1", [sys.executable, "-c", LOOK, hosts.mnt], text=True,
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    looker.stdout.readline()            # a short storm may be over before a program has begun
     result = work()
     said, _ = looker.communicate()
     return result, json.loads(said or '[0, 0, ["it died"]]')

@@ -4,10 +4,8 @@
 names, attributes, reports and every byte, of all fixtures, in all deals.
 
     whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES
-    whole.py --seen MOUNT       what a mount shows, pickled; runs in a host
 """
 import os
-import pickle
 import random
 import shutil
 import subprocess
@@ -17,10 +15,10 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
-import two_trees  # noqa: E402
 from hosts import Hosts, skipped  # noqa: E402
 from tap import Tap  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
+from two_trees_at import seen_in  # noqa: E402
 
 FIXTURES = os.path.join(HERE, "../fixtures")
 SEED = int(os.environ.get("CKPTFS_SEED", random.randrange(1 << 32)))
@@ -28,18 +26,22 @@ CASES = int(os.environ.get("CKPTFS_CASES", 25))
 NET = "10.77.0.0/24"
 
 
+def is_dcp(name):
+    return os.path.exists(f"{FIXTURES}/{name}/.metadata")
+
+
 def fixtures():
-    return sorted(name for name in os.listdir(FIXTURES)
-                  if os.path.exists(f"{FIXTURES}/{name}/.metadata") and
-                  not name.startswith("should-fail"))
+    """Those with a .metadata, and half as often the few of other kinds."""
+    names = sorted(name for name in os.listdir(FIXTURES)
+                   if os.path.isdir(f"{FIXTURES}/{name}") and
+                   not name.startswith(("should-fail", "__py")))
+    others = [name for name in names if not is_dcp(name)]
+    return [name for name in names if is_dcp(name)] + 2 * others
 
 
 def look(hosts, mount):
     """What programs in the first host see."""
-    done = hosts.run(hosts.names[0], [sys.executable, __file__, "--seen",
-                                      mount],
-                     stdout=subprocess.PIPE, check=True)
-    return pickle.loads(done.stdout)
+    return seen_in(hosts, hosts.names[0], mount)
 
 
 class Mount:
@@ -102,7 +104,7 @@ def try_case(hosts, whole, chance):
     count, how = chance.choice((2, 3, 5)), chance.choice(deal.HOW)
     metadata = chance.choice(("one", "some", "all"))
     seed = chance.randrange(1 << 32)
-    what = f"{name} over {count} hosts, {how}, .metadata on {metadata}, {seed}"
+    what = f"{name} over {count} hosts, {how}, metadata on {metadata}, {seed}"
     found = compared(hosts, whole[name],
                      dealt(hosts, name, count, how, metadata, seed))
     tap.result(not found, what, found[:20])
@@ -142,9 +144,6 @@ def main():
     return tap.finish()
 
 
-if sys.argv[1] == "--seen":
-    pickle.dump(two_trees.seen(sys.argv[2]), sys.stdout.buffer)
-else:
-    CKPTFS = os.path.realpath(sys.argv[1])
-    tap = Tap()
-    sys.exit(main())
+CKPTFS = os.path.realpath(sys.argv[1])
+tap = Tap()
+sys.exit(main())

@@ -14,7 +14,12 @@
  *	read THREADS PATH
  *
  * has a file of the mount read twice, by GPUs and by the host mover, and is answered with how
- * long each took, as JSON. It says "ready" on stdout, and ends where stdin does.
+ * long each took, as JSON. One of
+ *
+ *	bytes PATH
+ *
+ * is answered with JSON, too, and then with all the bytes, by GPUs, as messages of 64 KiB. It
+ * says "ready" on stdout, and ends where stdin does.
  */
 #include "../../fs/wished.h"
 #include "ckptfs/client.h"
@@ -31,7 +36,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MESSAGE = 8192, PIECE = 1 << 20, THREADS_MOST = 64 };
+enum { MESSAGE = 8192, PIECE = 1 << 20, SENT = 64 << 10, THREADS_MOST = 64 };
 
 static struct {
 	struct ck_mount_options options;
@@ -133,6 +138,12 @@ static void answer_gpu(int sock, char *message, struct held **all)
 
 /* --- reads ------------------------------------------------------------------------------- */
 
+/* Those of its own checkpoint. */
+static struct ck_files *files_of(const struct ck_tree_file *f)
+{
+	return ck_root_checkpoint(f->node.dir.root)->files;
+}
+
 struct reading {
 	struct ck_route *route;
 	struct ck_tree_file *file;
@@ -154,6 +165,7 @@ static void came(struct ck_read *r, int rc)
 static int read_piece(struct reading *a, uint64_t at)
 {
 	struct ck_read r = { .from = a->file->opened,
+			     .files = files_of(a->file),
 			     .vpos = at,
 			     .len = ck_min(a->size - at, (uint64_t)PIECE),
 			     .to = a->to + at,
@@ -162,7 +174,7 @@ static int read_piece(struct reading *a, uint64_t at)
 	int rc;
 
 	if (!a->route->gatherer)
-		return ck_host_read(a->route->files, &r);
+		return ck_host_read(r.files, &r);
 	sem_init(&sem, 0, 0);
 	r.arg = &sem;
 	rc = ck_route_read(a->route, &r);
@@ -277,6 +289,46 @@ static void answer_read(int sock, char *message)
 	(void)!send(sock, text, (size_t)n, MSG_NOSIGNAL);
 }
 
+/* Its size; they are in *to, which is the caller's. */
+static int bytes_read(char *path, uint8_t **to, struct both *out)
+{
+	const struct ck_stats *stats = ck_files_stats(offer.u.cp->files);
+	uint64_t before = stats ? stats->gpu_bytes : 0;
+	struct ck_tree_file f;
+	int rc = file_open(path, &f);
+
+	if (rc == 0)
+		rc = -f.err;
+	if (rc == 0) {
+		struct reading by_gpu = { .route = &offer.route, .file = &f };
+
+		out->size = by_gpu.size = ck_unmounted_size(&f);
+		*to = by_gpu.to = malloc(out->size + 1);
+		rc = *to ? read_all(&by_gpu, 1, &out->gpu) : -ENOMEM;
+		out->gpu_bytes = stats ? stats->gpu_bytes - before : 0;
+	}
+	ck_tree_file_close(&f);
+	return rc;
+}
+
+static void answer_bytes(int sock, char *path)
+{
+	ck_auto_free uint8_t *bytes = NULL;
+	struct both both = { .same = false };
+	char text[256];
+	int rc = bytes_read(path, &bytes, &both);
+	int n = snprintf(text, sizeof(text),
+			 "{\"err\":%d,\"bytes\":%llu,\"gpu_bytes\":%llu}", -rc,
+			 (unsigned long long)both.size,
+			 (unsigned long long)both.gpu_bytes);
+
+	(void)!send(sock, text, (size_t)n, MSG_NOSIGNAL);
+	for (uint64_t at = 0; rc == 0 && at < both.size; at += SENT)
+		(void)!send(sock, bytes + at,
+			    ck_min(both.size - at, (uint64_t)SENT),
+			    MSG_NOSIGNAL);
+}
+
 /* --- connections ------------------------------------------------------------------------- */
 
 static void *serve(void *arg)
@@ -290,6 +342,8 @@ static void *serve(void *arg)
 		message[n] = '\0';
 		if (strncmp(message, "read ", 5) == 0)
 			answer_read(sock, message);
+		else if (strncmp(message, "bytes ", 6) == 0)
+			answer_bytes(sock, message + 6);
 		else if ((size_t)n > sizeof(struct ckptfs_gpu))
 			answer_gpu(sock, message, &all);
 		else

@@ -54,13 +54,14 @@ offers 'ckptfs ch' check checkpoint
 hosts=(--hostfile --hosts --map --prefer --replicas)
 offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --prefer \
 	--replicas -o
-offers 'ckptfs check checkpoint -o ' shardlinks=beneath
+offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= root= \
+	shardlinks=beneath sidecar= views=
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
 offers 'ckptfs serve --mount ch' checkpoint
 offers 'ckptfs serve --mount m ' checkpoint
-offers 'ckptfs mount checkpoint -' "${hosts[@]}" -f -o
-offers 'ckptfs checkpoint -' "${hosts[@]}" -f -o
+offers 'ckptfs mount checkpoint -' "${hosts[@]}" -d -f -o
+offers 'ckptfs checkpoint -' "${hosts[@]}" -d -f -o
 offers 'ckptfs inspect ' checkpoint
 offers 'ckptfs dump c' checkpoint
 offers 'ckptfs dump -' "${hosts[@]}" -o
@@ -78,19 +79,44 @@ offers "ckptfs inspect $source --" --chunks --csv --hostfile --hosts --json --ma
 	--prefer --replicas --summary
 check 'bash: options of inspect are those of --help' diff \
 	<(offered "ckptfs inspect $source -" | sort) \
-	<("$CKPTFS" help inspect | grep -oE -- '^  --?[a-z]+' | tr -d ' ' | sort)
+	<("$CKPTFS" help inspect | grep -oE -- '^  --?[a-z]+' | tr -d ' ' | sort -u)
 
 offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
 	cache= commit=close commit=fsync commit=manual debug direct fsname= \
 	gather=auto gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
-	hostfile= hosts= keep_unknown log= log=syslog map= nccl=auto nccl=force nccl=off \
+	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=auto nccl=force nccl=off \
 	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off replicas=first \
-	replicas=full replicas=sample ro segment= shardlinks=beneath timeout= uid= \
-	umask= write
+	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= timeout= uid= \
+	umask= views= write
 offers 'ckptfs a b -o allow' allow_other
 offers 'ckptfs a b -o ro,dir' ro,direct
-offers 'ckptfs a b -o log=' syslog
+offers 'ckptfs a b -o log=' checkpoint/ syslog
 offers 'ckptfs a b -o ro,log=sys' syslog
+offers 'ckptfs check checkpoint -o kind=dcp,shard' dcp,shardlinks=beneath
+offers 'ckptfs ls -o kind=dcp,kind=r' ranks run
+
+# Files, where they can be a checkpoint, or the value of an option.
+mkdir "$WORK/files"
+cd "$WORK/files" || exit
+mkdir sub step.ckpt
+touch a.safetensors b.pt c.pth d.bin e.ckpt notes.txt 'f g.pt' s.json sub/h.pt
+for command in mount inspect check dump ls cat cp getfattr; do
+	offers "ckptfs $command " a.safetensors b.pt c.pth d.bin e.ckpt 'f g.pt' step.ckpt sub
+done
+offers 'ckptfs b' b.pt
+offers 'ckptfs -o ro s' step.ckpt sub
+offers 'ckptfs b.pt s' step.ckpt sub
+offers 'ckptfs mount b.pt ' step.ckpt sub
+offers 'ckptfs serve ' step.ckpt sub
+offers 'ckptfs inspect sub/' sub/h.pt
+HOME=$WORK offers 'ckptfs inspect ~/files/b' '~/files/b.pt'
+offers 'ckptfs ls -o sidecar=s' s.json step.ckpt/ sub/
+offers 'ckptfs ls -o kind=ranks,sidecar=f' 'f\ g.pt'
+offers 'ckptfs ls -o linkroot=s' step.ckpt/ sub/
+offers 'ckptfs ls -o hf_template=s' step.ckpt/ sub/
+offers 'ckptfs mount b.pt m -o ro,linkroot=su' sub/
+offers 'ckptfs mount b.pt m -o ro,hostfile=n' notes.txt
+cd "$WORK/empty" || exit
 
 norm=model.layers.1.attention_norm.weight
 offers "ckptfs inspect $source model.layers.1.attention_n" $norm
@@ -124,7 +150,7 @@ offers "ckptfs inspect $FIXTURES/keys back\\\\s" 'back\\slash'
 offers "ckptfs inspect $FIXTURES/keys with\\ sp" 'with\ space'
 offers "ckptfs inspect $FIXTURES/keys \\*" '\*\?\[\]'
 
-offers "ckptfs ls $source " .ckptfs/ full/ local/ objects/ raw/
+offers "ckptfs ls $source " .ckptfs/ full/ hf/ local/ objects/ raw/
 offers "ckptfs ls -l --json $source lo" local/
 offers "ckptfs ls $source local/rank-1" local/rank-1/
 offers "ckptfs cat $source raw/nothing"
@@ -134,6 +160,11 @@ offers "ckptfs cp -j 4 -r $source full/model.layers.1.attention_n" full/$norm.np
 offers "ckptfs getfattr a\\ checkpoint local/rank-2/model.layers.1.attention_n" \
 	local/rank-2/$norm.npy
 offers "ckptfs getfattr $source full/$norm.npy "
+mkdir "$WORK/steps"
+cp -a "$source" "$WORK/steps/step-1"
+offers "ckptfs ls $WORK/steps " .ckptfs/ latest/ step-1/
+offers "ckptfs cat $WORK/steps latest/full/model.layers.1.attention_n" \
+	latest/full/$norm.npy
 mkdir down
 offers "ckptfs cp $source full d" down
 rmdir down
@@ -191,4 +222,12 @@ completes "ckptfs getfattr $FIXTURES/keys raw/with" \
 completes 'ckptfs checkpoint empty -o allow_o' \
 	'ckptfs checkpoint empty -o allow_other,'
 completes 'ckptfs mount checkp' 'ckptfs mount checkpoint/'
+completes 'ckptfs mount ../files/b' 'ckptfs mount ../files/b.pt '
+completes 'ckptfs ../files/a' 'ckptfs ../files/a.safetensors '
+completes 'ckptfs inspect ../files/su' 'ckptfs inspect ../files/sub/'
+completes 'ckptfs mount a b -o kind=ru' 'ckptfs mount a b -o kind=run,'
+completes 'ckptfs ls -o kind=ru' 'ckptfs ls -o kind=run,'
+completes 'ckptfs check a -o kind=dcp,shardl' 'ckptfs check a -o kind=dcp,shardlinks='
+completes 'ckptfs ls -o sidecar=../files/s.j' 'ckptfs ls -o sidecar=../files/s.json '
+completes "ckptfs cat $WORK/steps lat" "ckptfs cat $WORK/steps latest/"
 done_testing

@@ -20,7 +20,7 @@ refused() {
 	done <"$FIXTURES/$1.errors.tsv"
 }
 
-for table in "$FIXTURES"/*.sha256; do
+for table in $(some "$FIXTURES"/*.sha256); do
 	name=$(basename "$table" .sha256)
 	mounted "$FIXTURES/$name"
 	if [ -s "$table" ]; then

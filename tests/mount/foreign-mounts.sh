@@ -212,7 +212,8 @@ mnt=$was
 
 cp -r "$(fixture plain)" held
 foreign
-MUTE_HURRY=1 LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount held "$mnt/.ckptfs" -o write
+ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_HURRY=1 LD_PRELOAD=$LIBMUTE_BIN \
+	"$CKPTFS" mount held "$mnt/.ckptfs" -o write
 pid=$(findmnt -no PID "$mnt/.ckptfs" 2>/dev/null || "$CKPTFS" mounts --json |
 	jq -r --arg m "$mnt/.ckptfs" '.mounts[] | select(.mountpoint == $m) | .pid')
 kill -STOP "$server"

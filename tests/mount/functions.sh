@@ -94,9 +94,20 @@ need() {
 	done
 }
 
-# fixture NAME: a copy that the test may change.
+# some PATH...: these; or with CKPTFS_NTH each so many-th of them, from one by lot.
+some() {
+	local nth=${CKPTFS_NTH:-1}
+	local at=$((RANDOM % nth))
+	[ "$nth" = 1 ] || echo "# each $nth-th, from number $at on" >&2
+	while [ $((at += 1)) -le $# ]; do
+		echo "${!at}"
+		at=$((at + nth - 1))
+	done
+}
+
+# fixture NAME: a copy that the test may change, whoever has the original.
 fixture() {
-	cp -a "$FIXTURES/$1" "$WORK/$1"
+	cp -a --no-preserve=ownership "$FIXTURES/$1" "$WORK/$1"
 	echo "$WORK/$1"
 }
 

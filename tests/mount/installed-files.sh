@@ -15,6 +15,8 @@ check 'mount.ckptfs is a link to it' test "$prefix/sbin/mount.ckptfs" \
 equal 'completion' "$(cd "$prefix/share" && ls bash-completion/completions/* \
 	zsh/site-functions/* | xargs)" \
 	'bash-completion/completions/ckptfs zsh/site-functions/_ckptfs'
+equal 'modules for Python' "$(cd "$prefix/share/ckptfs/python" && ls | xargs)" \
+	ckptfs_sidecar.py
 equal 'parts that are loaded' "$(find "$prefix" -path '*/ckptfs/*.so' |
 	sed 's|.*/||' | sort)" "$(cd "$build/mount-helpers" && ls -- *.so | sort)"
 

@@ -2,7 +2,8 @@
 """local.py MNT: the files of local/ put together give the tensors of raw/.
 
 Each file is laid into its tensor by its own header and its attribute
-`offset`; every byte of every tensor must come from exactly one box."""
+`offset`; every byte of every tensor must come from exactly one box. Copies of a
+box have its bytes. What a sidecar makes of flat parameters has no boxes."""
 import ast
 import os
 import pathlib
@@ -45,7 +46,7 @@ def main():
     mnt = pathlib.Path(sys.argv[1])
     tensors = {}
     for owner in sorted((mnt / 'local').iterdir()):
-        names = set(os.listdir(owner))
+        names = {name for name in os.listdir(owner) if name.endswith('.npy')}
         for name in names:
             path = owner / name
             stem = name[:-4].split('%@')[0]
@@ -59,11 +60,15 @@ def main():
                 assert name == '%s%%@%s.npy' % (
                     stem, ','.join(map(str, offset))), path
             assert len(path.read_bytes()) == path.stat().st_size, path
-            tensors.setdefault(stem, []).append((offset, size, data))
+            boxes = tensors.setdefault(stem, {})
+            assert boxes.setdefault((tuple(offset), size), data) == data, path
+    flat = any(name.endswith('_flat_param') for name in tensors)
     for path in sorted((mnt / 'raw').iterdir()):
         raw = path.read_bytes()
         shape = ast.literal_eval(attribute(path, 'shape').decode())
-        boxes = tensors.pop(path.name, [])
+        boxes = tensors.pop(path.name, {})
+        if flat and not boxes:
+            continue
         assert len(boxes) == int(attribute(path, 'chunks')), path
         if not raw:
             continue
@@ -71,7 +76,7 @@ def main():
         for n in shape:
             count *= n
         whole, covered = bytearray(len(raw)), bytearray(len(raw))
-        for offset, size, data in boxes:
+        for (offset, size), data in boxes.items():
             lay(whole, covered, shape, len(raw) // count, offset, size, data)
         assert set(covered) == {1}, path
         assert whole == raw, path

@@ -31,8 +31,15 @@ equal 'JSON: alive' "$(row "$mnt" dead)" false
 equal 'table: a row' "$(awk -v m="$mnt" '$1 == m { print $2, $3, $4, $5 }' \
 	"$WORK/table")" "$WORK/plain dcp ro $(daemon)"
 check 'table: no control character' grep -q 'odd%0A"name' "$WORK/table"
-check 'table: a head' grep -q '^mount point  *source  *kind  mode   pid$' \
+check 'table: a head' grep -q '^mount point  *source  *kind  *mode   pid$' \
 	"$WORK/table"
+mkdir hub
+check 'a mount of another kind' "$CKPTFS" "$FIXTURES/hub_one" hub
+"$CKPTFS" mounts >"$WORK/table"
+equal 'regression: table: all kinds are in line' \
+	"$(awk 'NR == 1 { at = index($0, "mode ") }
+		substr($0, at - 1, 6) !~ /^ (mode |ro   |write)$/' "$WORK/table")" ''
+check 'a mount of another kind ends' "$CKPTFS" umount hub
 fails 'an operand' usage "$CKPTFS" mounts "$mnt"
 fails 'a wrong option' 'nearest is --json' "$CKPTFS" mounts --jsno
 

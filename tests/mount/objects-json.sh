@@ -3,7 +3,7 @@
 # Entries that are no tensors: as JSON, and as the item that torch.load opens.
 need python3 jq
 
-for oracle in "$FIXTURES"/*.objects.jsonl; do
+for oracle in $(some "$FIXTURES"/*.objects.jsonl); do
 	name=$(basename "$oracle" .objects.jsonl)
 	mounted "$FIXTURES/$name"
 	check "$name" python3 "$HERE/objects.py" "$mnt" "$oracle" "$CKPTFS" \

@@ -157,6 +157,14 @@ mounted "$FIXTURES/wrappers"
 equal 'prefixed: none' "$(grep '^prefixed' "$dir/status")" 'prefixed names: 0'
 equal 'prefixed: none, the log' "$(grep -c prefixes "$dir/log")" 0
 unmounted
+source=$(fixture wrappers)
+rm "$source"/*.distcp
+mounted "$source"
+cat "$mnt/raw/head.weight" >/dev/null 2>&1
+check 'lines of damage have shown names' grep -q '^head.weight: ' "$dir/damage"
+equal 'lines of damage and of the log have no prefixes' \
+	"$(cat "$dir/damage" "$dir/log" | grep -c '_wrapped_module\.')" 0
+unmounted
 
 mounted "$FIXTURES/tp_fsdp2_bad"
 bad=$(cut -f1 "$FIXTURES/tp_fsdp2_bad.errors.tsv" | head -n 1)

@@ -82,7 +82,9 @@ def numbers():
 
 
 def of_tensor(path):
-    return os.path.basename(path).split('%@')[0] in (stem, stem + '.npy')
+    """Or of many, that one among them."""
+    return (os.path.basename(path).split('%@')[0] in (stem, stem + '.npy') or
+            path.endswith('/hf/model.safetensors'))
 
 
 def inodes():

@@ -72,7 +72,13 @@ class Mount:
         return os.fsencode(self.point)
 
     def __exit__(self, *_):
-        subprocess.run([self.program, "umount", self.point], check=True, timeout=60)
+        """A machine that is busy otherwise may keep the daemon from answering for a few seconds: umount then says so."""
+        for left in range(12, -1, -1):
+            done = subprocess.run([self.program, "umount", self.point], timeout=60)
+            if done.returncode == 0:
+                break
+            if left == 0:
+                done.check_returncode()
         os.rmdir(self.point)
 
 

@@ -73,6 +73,18 @@ class Daemon:
         return pathlib.Path(self.point, ".ckptfs", name).read_text()
 
 
+def by_world(save, worlds, cases, seed):
+    """save(rank, world, home, seed, count) in so many processes, for each world: -> world, the directory of each case."""
+    import spawn
+    each = max(1, cases // len(worlds))
+    for world in worlds:
+        with tempfile.TemporaryDirectory(prefix="cases-") as scratch:
+            home = pathlib.Path(scratch)
+            spawn.run(save, world, home, seed, each)
+            for number in range(each):
+                yield world, home / f"case-{number}"
+
+
 def content(path):
     """Every file of a checkpoint: name -> (bytes, mode)."""
     return {file.name: (file.read_bytes(), file.stat().st_mode) for file in pathlib.Path(path).iterdir()}

@@ -162,6 +162,8 @@ def tensors_of(name):
     table = {}
     for line in (FIXTURES / f"{name}.tensors.tsv").read_bytes().split(b"\n")[:-1]:
         stem, dtype, _, size, _, key = line.split(b"\t")
+        if name == "megatron" and key.startswith(b"common."):           # of common.pt, which is not written
+            continue
         if stem not in refused and dtype.decode() not in make.NOT_LOADABLE + make.NO_WHOLE_BYTES:
             table[key.decode()] = (stem, dtype.decode(), int(size))
     return table
@@ -251,6 +253,8 @@ def main():
     tap, rng = interop.Tap(), random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="written-") as scratch:
         names = sorted(path.name[:-len(".tensors.tsv")] for path in FIXTURES.glob("*.tensors.tsv"))
+        names = [name for name in names if (FIXTURES / name / ".metadata").exists()       # others cannot be written,
+                 and not name.startswith("blobs_")]                                # and these PyTorch itself cannot read
         jobs = [prepare(options, name, pathlib.Path(scratch), rng) for name in names]
         count = sum(len(job["new"]) for job in jobs)
         tap.line(count > 300, f"{count} tensors replaced in {len(jobs)} checkpoints")

@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../../lib"),
                 os.path.join(HERE, "../../../mount-helpers")]
 DATA = os.path.join(HERE, "data.py")
+SENT = 64 << 10  # bytes of a message, at most
 CLIENT = os.path.join(HERE, "../../lib/gpu_client.py")
 
 
@@ -84,12 +85,12 @@ def make_data(path, *numbers, form=None):
 class Offer:
     """Of one checkpoint; it ends with this process, and the mover with it."""
 
-    def __init__(self, programs, checkpoint, place, options="", seconds=90):
+    def __init__(self, programs, checkpoint, place, options="", gpu="0", seconds=90):
         self.programs, self.checkpoint, self.socket = programs, checkpoint, place
         with contextlib.suppress(FileNotFoundError):
             os.unlink(place)
         self.process = subprocess.Popen(
-            [programs.path("offer"), "mount", "-o", "gpu=0,gather=gpu" + options, checkpoint,
+            [programs.path("offer"), "mount", "-o", f"gpu={gpu},gather=gpu{options}", checkpoint,
              place], env=programs.env, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         ready = select.select([self.process.stdout], [], [], seconds)[0]
@@ -132,3 +133,13 @@ class Offer:
             s.connect(self.socket)
             s.send(f"read {threads} {name}".encode())
             return json.loads(s.recv(4096))
+
+    def bytes(self, name):
+        """errno, those of a file, and how many of them came back from a GPU."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(self.socket)
+            s.send(f"bytes {name}".encode())
+            told, got = json.loads(s.recv(4096)), b""
+            while not told["err"] and len(got) < told["bytes"]:
+                got += s.recv(SENT) or b"\0" * told["bytes"]
+        return told["err"], got, told["gpu_bytes"]

@@ -12,6 +12,7 @@ import time
 
 import ckptfs_gpu
 import gpu_client
+import kinds as of_kinds
 import python_reader
 from lines import gbps, rounded
 from offer import CLIENT, Offer, make_data, until
@@ -251,6 +252,10 @@ def export(s):
                 check(s, driver, offer)
 
 
+def kinds(s):
+    of_kinds.check(s)
+
+
 # --- how fast they come ----------------------------------------------------------------------------
 
 
@@ -428,6 +433,7 @@ STEPS = [
     (kernels, 60, ["tiles"]),
     (export, 60, ["export_ipc", "export_fd", "export_python", "many_at_once", "open_close", "client_killed",
                   "mover_killed"]),
+    (kinds, 60, ["kinds_export", "kinds_gather", "kinds_steps", "kinds_canary"]),
     (pipeline, 120, [f"{what}_{name}" for name in ("rows", "columns")
                      for what in ("pipeline", "gather", "export_large")]),
     (export_small, 60, ["export_small"]),

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+#
+# -o kind=: the kind that is meant, where several are there, and what is missing where it is
+# not; what lies beside a checkpoint and is not shown.
+need jq
+source=$FIXTURES/sample
+
+beside() {
+	sed -n 's/^not shown: //p' "$mnt/.ckptfs/status"
+}
+
+mkdir both
+cp "$source"/.metadata "$source"/*.distcp both
+cp "$FIXTURES/hub_index"/* both
+touch both/optimizer.pt both/.hidden.safetensors.tmp both/notes.txt
+mkdir both/folder.pt
+
+mounted both
+equal 'dcp comes first' "$(sed -n 's/^kind: \([a-z]*\) .*/\1/p' "$mnt/.ckptfs/status")" dcp
+hub=$(cd "$FIXTURES/hub_index" && ls ./*.safetensors* | LC_ALL=C sort | sed 's|./||' | paste -sd ' ')
+equal 'dcp: beside it' "$(beside)" "${hub// /, }, optimizer.pt"
+equal 'dcp: beside it, as JSON' \
+	"$("$CKPTFS" status --json "$mnt" | jq -r '.not_shown | join(" ")')" "$hub optimizer.pt"
+unmounted
+
+mounted both -o kind=safetensors
+equal 'safetensors is meant' \
+	"$(sed -n 's/^kind: \([a-z]*\) .*/\1/p' "$mnt/.ckptfs/status")" safetensors
+equal 'safetensors: beside it' "$(beside)" \
+	".metadata, $(cd both && ls ./*.distcp | sed 's|./||' | paste -sd , | sed 's/,/, /g'), optimizer.pt"
+touch both/{1..9}.pth
+equal 'many: the first ones, and how many more' "$(beside)" \
+	".metadata, 1.pth, 2.pth, 3.pth, 4.pth, 5.pth, 6.pth, 7.pth and 7 more"
+rm both/*.pth both/.metadata both/*.distcp both/*.pt 2>/dev/null
+unmounted
+mounted both
+equal 'nothing beside it: no line' "$(beside)" ''
+unmounted
+
+fails 'dcp is meant: what is missing' \
+	'no checkpoint of kind dcp: it has no .metadata, it has no __<rank>.metadata; it is one of kind safetensors: it has an index' \
+	"$CKPTFS" mount -o kind=dcp both "$mnt"
+fails 'safetensors is meant: what is missing' \
+	'no checkpoint of kind safetensors: it has no *.safetensors.index.json, it has no *.safetensors; it is one of kind dcp' \
+	"$CKPTFS" mount -o kind=safetensors "$source" "$mnt"
+fails 'a file' 'of kind safetensors: it does not begin as a safetensors file does' \
+	"$CKPTFS" mount -o kind=safetensors "$source/.metadata" "$mnt"
+fails 'a file is no dcp' 'of kind dcp: it is a file, not a directory' \
+	"$CKPTFS" mount -o kind=dcp "$FIXTURES"/hub_one/*.safetensors "$mnt"
+mkdir d && echo text >d/sys_info && tar -cf old.pt -C d sys_info
+fails 'a tar container' 'a tar container, which is not read: load with torch and save again' \
+	"$CKPTFS" mount old.pt "$mnt"
+"$CKPTFS" mount -o kind=nothing "$source" "$mnt" 2>err
+equal 'a kind that is not read: status' $? 2
+check 'a kind that is not read: words' grep -qF \
+	'option kind=nothing: not read by this version, which reads dcp, safetensors, torch' err
+
+cp "$source"/.metadata "$source"/*.distcp both
+name=$("$CKPTFS" inspect -o kind=safetensors --csv both | sed -n '2s/,.*//p')
+check 'inspect' test -n "$name"
+check 'check' "$CKPTFS" check -o kind=safetensors both
+check 'dump' sh -c '"$1" dump -o kind=safetensors "$2" | grep -q "^catalog kind=safetensors"' \
+	- "$CKPTFS" both
+check 'ls' "$CKPTFS" ls -o kind=safetensors both "raw/$name"
+check 'cat' "$CKPTFS" cat -o kind=safetensors both "raw/$name"
+check 'cp' "$CKPTFS" cp -o kind=safetensors both "raw/$name" copy
+check 'getfattr' "$CKPTFS" getfattr -o kind=safetensors both "raw/$name"
+fails 'cat: a tensor of the other' '' "$CKPTFS" cat -o kind=dcp both "raw/$name"
+
+# --- files that are of ranks by the numbers in their names alone
+mkdir steps ranks
+for step in 1000 2000 3000; do
+	cp "$FIXTURES/files_zip/checkpoint.pt" "steps/checkpoint_$step.pt"
+done
+cp "$FIXTURES/files_zip/checkpoint.pt" ranks/model-rank0.pt
+cp "$FIXTURES/files_zip/checkpoint.pt" ranks/model-rank1.pt
+said='by the numbers in their names alone 3 files, as checkpoint_1000.pt is,'
+"$CKPTFS" mount steps "$mnt" 2>err
+equal 'regression: steps taken as ranks: the mount says so' "$(grep -c "$said" err)" 1
+equal 'and so does status' "$(grep -c "^ranks: $said" "$mnt/.ckptfs/status")" 1
+equal 'regression: no rank of theirs is missing' "$(grep -c 'have no file' "$mnt/.ckptfs/damage")" 0
+unmounted
+mounted steps -o kind=torch
+equal 'each by itself' "$(ls "$mnt/full" | sed 's/\..*//' | sort -u | paste -sd ' ')" \
+	'checkpoint_1000 checkpoint_2000 checkpoint_3000'
+equal 'of which nothing is said' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
+unmounted
+mounted ranks
+equal 'nor of names that say rank' "$(grep -c '^ranks:' "$mnt/.ckptfs/status")" 0
+unmounted
+done_testing

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# A run directory: what is shown, and a saver beside readers.
+. "$(dirname "$0")/functions.sh"
+
+run=$WORK/run
+mkdir "$run" "$run/torn" "$run/logs"
+cp -r "$FIXTURES/sample" "$run/step-2"
+cp -r "$FIXTURES/sample" "$run/step-10"
+cp "$FIXTURES"/sample/*.distcp "$run/torn"
+ln -s step-2 "$run/best"
+cp "$FIXTURES/files_ranks/model_world_size_3_rank_0.pt" "$run/rng_state_0.pth"
+equal 'its names' "$("$CKPTFS" ls "$run" | tr '\n' ' ')" 'step-2 step-10 best latest .ckptfs '
+for command in inspect check dump; do
+	"$CKPTFS" "$command" "$run" >"$WORK/out" 2>"$WORK/err"
+	equal "$command: exit status" $? 2
+	equal "$command: names its steps" "$(cat "$WORK/err")" \
+		"ckptfs: $run: a run directory; give one of its steps: step-2, step-10"
+done
+file=$("$CKPTFS" ls "$run" latest/full | head -n 1)
+check 'without a mount: a file of a step' cmp \
+	<("$CKPTFS" cat "$run" "latest/full/$file") \
+	<("$CKPTFS" cat "$FIXTURES/sample" "full/$file")
+check 'cp -r' "$CKPTFS" cp -r "$run" . "$WORK/copy"
+equal 'cp: links are links' "$(readlink "$WORK/copy/best" "$WORK/copy/latest" | tr '\n' ' ')" \
+	'step-2 step-10 '
+check 'cp: and lead to what was copied' cmp "$WORK/copy/latest/full/$file" \
+	<("$CKPTFS" cat "$FIXTURES/sample" "full/$file")
+mkdir "$WORK/links" "$WORK/links/best"
+ln -s elsewhere "$WORK/links/latest"
+"$CKPTFS" cp "$run" latest best "$WORK/links" >"$WORK/out" 2>&1
+equal 'cp: one that is there is replaced, a directory is not' \
+	"$? $(readlink "$WORK/links/latest") $(grep -c 'best: is a directory' "$WORK/out")" \
+	'2 step-10 1'
+fails 'it cannot be written' 'checkpoints of kind run cannot be written' \
+	"$CKPTFS" mount -o write "$run" "$mnt"
+check 'mount' "$CKPTFS" mount "$run" "$mnt"
+equal 'a link' "$(readlink "$mnt/best")" step-2
+equal 'latest' "$(readlink "$mnt/latest")" step-10
+check 'status: what is not shown' grep -q '^  torn: ' "$mnt/.ckptfs/status"
+equal 'regression: status --json: steps and files that are not shown' \
+	"$("$CKPTFS" status --json "$mnt" | jq -c '[.steps, .steps_not_shown, .not_shown]')" \
+	'[2,["logs: no checkpoint is in it","torn: no checkpoint is in it"],["rng_state_0.pth"]]'
+check 'a step has its own reports' grep -q "^source: $run/step-2" \
+	"$mnt/step-2/.ckptfs/status"
+python3 "$HERE/run_readers.py" "$run" "$mnt" "$FIXTURES/sample" >"$WORK/out" 2>&1
+result $? 'a saver beside eight readers'
+sed 's/^/# /' "$WORK/out"
+ln -sfn ./step-2 "$run/latest"
+said="latest says ./step-2, which is not the name of a step that is shown; it leads to step-10"
+for ((i = 0; i < 100; i++)); do
+	ls "$mnt" >/dev/null
+	grep -q "$said" "$mnt/.ckptfs/log" && break
+	sleep 0.1
+done
+equal 'a latest that names no step: the log says so, once' \
+	"$(sleep 2.2; ls "$mnt" >/dev/null; grep -c "$said" "$mnt/.ckptfs/log")" 1
+check 'unmount' umount "$mnt"
+done_testing

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""FSDP1's LOCAL_STATE_DICT, saved by each rank, with the sidecar beside it, mounted: the parameters of the model.
+
+    fsdp1.py CKPTFS [--cases N]
+
+The models of sidecar.py in 2 to 4 processes: full/ and raw/ must be the flat parameters, always, and with the sidecar also
+every parameter under each of its names, as it was before FSDP wrapped it; without it, or with one that is malformed or of
+another model, only the flat ones. local/rank-<r>/ is what that rank had, with a sidecar and without: its part of the flat
+parameters, and with use_orig_params its pieces of the others. A lost rank costs elements that it alone had. CKPTFS_SEED
+repeats a run. The result is TAP.
+"""
+import json
+import os
+import pathlib
+import random
+import sys
+import time
+
+import hub
+import live                                                             # finds the modules of tests/fixtures, too
+import interop
+import oracle
+import sidecar
+
+
+def save(rank, world, home, seed, count):
+    import warnings
+    import ckptfs_sidecar
+    import torch
+    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, StateDictType
+    warnings.simplefilter("ignore")
+    lot = random.Random(f"{seed} {world}")
+    for number in range(count):
+        case = sidecar.drawn(lot, number)
+        plain = sidecar.made(case)
+        truth = {name: value.detach().clone() for name, value in plain.state_dict().items()}
+        model = sidecar.wrap(plain, case)
+        of_ranks = sidecar.shards_of(model, case, world)
+        here = home / f"case-{number}"
+        if rank == 0:
+            here.mkdir()
+            side = ckptfs_sidecar.describe(model)
+            flats = {unit["flat_param"]: sidecar.flat_of(unit, of_ranks) for unit in side["units"]}
+            torch.save((truth, flats), home / f"truth-{number}.pt")
+            ckptfs_sidecar.write(model, str(here / "ckptfs-flat.json"))
+        torch.distributed.barrier()
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            state = model.state_dict()
+            torch.save(state, here / f"local_{rank}.pt")
+            torch.save({name: local_of(value) for name, value in state.items()}, home / f"held-{number}-{rank}.pt")
+
+
+def local_of(value):
+    """What a rank has of an entry, or None."""
+    import torch
+    if not isinstance(value, torch.distributed._shard.sharded_tensor.ShardedTensor):
+        return value.detach()
+    shards = value.local_shards()
+    held = shards[0].tensor.detach() if shards else None
+    if held is None:
+        return None
+    begin = min(shards[0].metadata.shard_offsets[0], value.size(0))         # what lies behind the end is padding
+    return held[:value.size(0) - begin].clone()
+
+
+def local_problems(top, here, world):
+    """Whether local/ lists what each rank that is there has, with its bytes."""
+    import torch
+    found = []
+    for rank in range(world):
+        if not (here / f"local_{rank}.pt").exists():
+            continue
+        held = torch.load(here.parent / f"held-{here.name[5:]}-{rank}.pt", weights_only=False)
+        held = {name: t for name, t in held.items() if t is not None}
+        stems = oracle.stems([oracle.key_bytes(name) for name in held])
+        where = os.path.join(top, b"local", b"rank-%d" % rank)
+        for name, tensor in held.items():
+            path = os.path.join(where, stems[oracle.key_bytes(name)] + b".npy")
+            wanted = oracle.npy_bytes(oracle.raw_bytes(tensor), oracle.dtype_name(tensor.dtype), tensor.shape)
+            if not os.path.exists(path):
+                if tensor.numel():
+                    found.append(f"rank {rank}: no {name}")
+            elif pathlib.Path(os.fsdecode(path)).read_bytes() != wanted:
+                found.append(f"rank {rank}: {name} is other")
+        more = set(os.listdir(where)) - {stem + b".npy" for stem in stems.values()}
+        if more:
+            found.append(f"rank {rank}: more than it had: {sorted(more)}")
+    return found
+
+
+def change(lot, here, world):
+    """What becomes of it: None, or what was done."""
+    path = here / "ckptfs-flat.json"
+    how = lot.choice((None, None, None, "none", "malformed", "other", "lost"))
+    if how == "none":
+        path.unlink()
+    elif how == "malformed":
+        path.write_text(path.read_text().rstrip()[:-1])
+    elif how == "other":
+        side = json.loads(path.read_text())
+        for unit in side["units"]:
+            unit["numel"] += 1
+        path.write_text(json.dumps(side))
+    elif how == "lost":
+        (here / f"local_{lot.randrange(world)}.pt").unlink()
+    return how
+
+
+def problems_of(ckptfs, lot, here, world):
+    import torch
+    truth, flats = torch.load(here.parent / f"truth-{here.name[5:]}.pt", weights_only=False)
+    how = change(lot, here, world)
+    table = hub.expected(flats | truth if how in (None, "lost") else flats)
+    stems = {oracle.stems([oracle.key_bytes(name)])[oracle.key_bytes(name)] for name in flats}
+    with interop.Mount(ckptfs, here) as top:
+        control = pathlib.Path(os.fsdecode(top), ".ckptfs")
+        if how == "lost":
+            found = sane(top, table)
+        elif how is None:
+            found = interop.differences(top, table)
+            if any(t.numel() for t in flats.values()) and lot.random() < 0.3:
+                found += [f"canary missed: {what}" for what in interop.canary(top, table)]
+        else:
+            names = set(os.listdir(os.path.join(top, b"raw")))
+            found = [] if stems <= names else [f"{how}: {sorted(stems - names)} are missing"]
+            found += [f"{how}: {problem}" for problem in sane(top, {stem: table[stem] for stem in stems}) if stems <= names]
+            said = (control / "damage").read_text()
+            if how != "none" and not any(line.startswith("E") or ": E" in line for line in said.splitlines()):
+                found.append(f"{how}: damage says {said!r}")
+        found += local_problems(top, here, world)
+        if found:
+            found += (control / "damage").read_text().splitlines()
+    return found, len(table), how or "whole"
+
+
+def sane(top, table):
+    """Each has its bytes, or none."""
+    found = []
+    for stem, expected in table.items():
+        try:
+            found += interop.compare_bytes(os.path.join(top, b"raw", stem), expected.raw) and [
+                f"{stem!r}: {problem}" for problem in interop.compare_bytes(os.path.join(top, b"raw", stem), expected.raw)
+                if problem not in ("No data available",)]
+        except OSError as error:
+            found.append(f"{stem!r}: {error}")
+    return found
+
+
+def main():
+    options = live.arguments(__doc__, cases=24)
+    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
+    print(f"# CKPTFS_SEED={seed}", flush=True)
+    tap, lot, count = interop.Tap(), random.Random(seed), 0
+    for world, here in live.by_world(save, (2, 3, 4), options.cases, seed):
+        found, tensors, how = problems_of(options.ckptfs, lot, here, world)
+        count += tensors
+        tap.line(not found, f"{world} ranks, {how}: {tensors} tensors", found)
+    print(f"# {count} tensors")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

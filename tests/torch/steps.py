@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A training job saves into a run directory beside eight readers of its mount.
+
+    steps.py CKPTFS [--seconds N]
+
+The job is a process that trains a small model and saves each step by dcp.save, in place or under another name that it
+renames, by torch.save in two files, or by the safetensors package; some saves are torn, as of a job that was killed;
+`latest` moves, and old steps are removed: at once, or file by file as shutil.rmtree does. The values of a step are its
+number, so that a reader knows what it must read: all of them, with one value; what is removed is ESTALE or not there. A
+new step is seen within 2 s. The result is TAP.
+"""
+import errno
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import live                                                             # finds the modules of tests/fixtures, too
+import interop
+
+READERS = 8
+GONE = (errno.ESTALE, errno.ENOENT)
+SHAPES = {"embed.weight": (64, 32), "norm.weight": (32,), "head.weight": (8, 32), "scale": ()}
+
+
+# ---- the job --------------------------------------------------------------------------------------------------------
+
+class Job:
+    """Saves step after step, and says on its output what it did."""
+
+    def __init__(self, run, seed):
+        self.run, self.lot, self.kept, self.number = run, random.Random(seed), [], 0
+
+    def state(self):
+        import torch
+        return {name: torch.full(shape, float(self.number)) for name, shape in SHAPES.items()}
+
+    def fill(self, path, how):
+        import torch
+        import torch.distributed.checkpoint as dcp
+        from safetensors.torch import save_file
+        if how == "dcp":
+            dcp.save({"model": self.state(), "step": self.number}, checkpoint_id=path, no_dist=True)
+            return
+        path.mkdir()
+        halves = list(self.state().items())
+        for number, half in enumerate((dict(halves[:2]), dict(halves[2:]))):
+            if how == "torch":
+                torch.save(half, path / f"pytorch_model-0000{number + 1}-of-00002.bin")
+            else:
+                save_file(half, path / f"model-0000{number + 1}-of-00002.safetensors")
+
+    def save(self):
+        how, path = self.lot.choice(("dcp", "dcp", "torch", "safetensors")), self.run / f"step-{self.number}"
+        if how == "dcp" and self.lot.random() < 0.5:
+            self.fill(path, how)
+        else:
+            self.fill(self.run / ".saving", how)
+            os.rename(self.run / ".saving", path)
+        self.kept.append(self.number)
+        (self.run / "latest.new").write_text(path.name + "\n")
+        os.rename(self.run / "latest.new", self.run / "latest")
+
+    def torn(self):
+        path = self.run / f"torn-{self.number}"
+        self.fill(path, "dcp")
+        self.lot.choice((lambda: os.remove(path / ".metadata"),
+                         lambda: os.truncate(path / ".metadata", 100)))()
+
+    def remove(self):
+        number = self.kept.pop(0)
+        path = self.run / f"step-{number}"
+        if self.lot.random() < 0.5:
+            os.rename(path, self.run / ".old")
+            path = self.run / ".old"
+        print(json.dumps({"removes": number}), flush=True)
+        shutil.rmtree(path)
+
+    def work(self, seconds):
+        import warnings
+        import torch.distributed.checkpoint                                                  # noqa: F401
+        warnings.simplefilter("ignore")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.number += 1
+            if self.lot.random() < 0.2:
+                self.torn()
+            else:
+                self.save()
+                print(json.dumps({"saved": self.number}), flush=True)
+            while len(self.kept) > 2:
+                self.remove()
+            time.sleep(self.lot.random() / 8)
+
+
+# ---- who looks ------------------------------------------------------------------------------------------------------
+
+class Watch:
+    def __init__(self, run, top):
+        self.run, self.top, self.faults = run, top, []
+        self.reads = self.gone = 0
+        self.slowest, self.ended, self.removed = 0.0, False, 0
+
+    def whole(self, step):
+        """All of a step has one value, that of its number."""
+        number = float(step.removeprefix("step-"))
+        names = os.listdir(f"{self.top}/{step}/raw")
+        if len(names) != len(SHAPES):
+            raise ValueError(f"{step} has {sorted(names)}")
+        for name in names:
+            with open(f"{self.top}/{step}/raw/{name}", "rb") as file:
+                data = file.read()
+            values = memoryview(data).cast("f")
+            count = 1
+            for size in SHAPES[name.removeprefix("model.")]:
+                count *= size
+            if len(values) != count or any(value != number for value in values):
+                raise ValueError(f"{step}: {name} has {len(values)} elements, {set(values)}")
+
+    def is_removed(self, step):
+        """Or is just being removed."""
+        end = time.monotonic() + 2
+        while os.path.isdir(f"{self.run}/{step}") and time.monotonic() < end:
+            time.sleep(0.01)
+        return not os.path.isdir(f"{self.run}/{step}")
+
+    def read(self, lot):
+        steps = os.listdir(self.top)
+        if any(step.startswith("torn") for step in steps):
+            self.faults.append(f"shown: {steps}")
+        step = lot.choice([step for step in steps if step.startswith("step-")] or [None])
+        if lot.random() < 0.3 and "latest" in steps:
+            step = os.readlink(f"{self.top}/latest")
+        if not step:
+            return
+        try:
+            self.whole(step)
+            self.reads += 1
+        except OSError as error:
+            self.gone += 1
+            if error.errno not in GONE or not self.is_removed(step):
+                self.faults.append(f"{step}: {error}")
+        except ValueError as error:
+            self.faults.append(str(error))
+
+    def reader(self, seed):
+        lot = random.Random(seed)
+        while not self.ended:
+            try:
+                self.read(lot)
+            except OSError as error:
+                if error.errno not in GONE:
+                    self.faults.append(str(error))
+
+    def heard(self, lines):
+        for line in lines:
+            said = json.loads(line)
+            if "removes" in said:
+                self.removed += 1
+                continue
+            begun = time.monotonic()
+            while not os.path.isdir(f"{self.top}/step-{said['saved']}/raw"):
+                if not os.path.isdir(f"{self.run}/step-{said['saved']}") or time.monotonic() - begun > 10:
+                    break                                               # it is removed by now
+                time.sleep(0.01)
+            self.slowest = max(self.slowest, time.monotonic() - begun)
+
+
+def main():
+    if sys.argv[1:2] == ["--job"]:
+        Job(pathlib.Path(sys.argv[2]), sys.argv[4]).work(float(sys.argv[3]))
+        return
+    options = live.arguments(__doc__, seconds=8)
+    seed = int(os.environ.get("CKPTFS_SEED", random.randrange(1 << 30)))
+    print(f"# CKPTFS_SEED={seed}")
+    with tempfile.TemporaryDirectory(prefix="steps-") as home:
+        run = pathlib.Path(home, "run")
+        run.mkdir()
+        Job(run, seed).fill(run / "step-0", "dcp")
+        with interop.Mount(options.ckptfs, run) as top:
+            watch = Watch(str(run), os.fsdecode(top))
+            threads = [threading.Thread(target=watch.reader, args=(f"{seed} {i}",)) for i in range(READERS)]
+            job = subprocess.Popen([sys.executable, __file__, "--job", str(run), str(options.seconds), str(seed)],
+                                   stdout=subprocess.PIPE, text=True)
+            for thread in threads:
+                thread.start()
+            watch.heard(job.stdout)
+            watch.ended = True
+            for thread in threads:
+                thread.join()
+            print(f"# {watch.reads} steps read whole, {watch.gone} gone, {watch.removed} removed, "
+                  f"the slowest new one {watch.slowest:.2f} s")
+            for fault in watch.faults[:8]:
+                print(f"# {fault}")
+            good = [job.wait() == 0, not watch.faults and watch.reads > 0, watch.slowest < 2, watch.removed > 0]
+    for number, (ok, what) in enumerate(zip(good, ("the job ends", "no half step is seen", "a new one within 2 s",
+                                                   "some were removed")), 1):
+        print(f"{'ok' if ok else 'not ok'} {number} - {what}")
+    print(f"1..{len(good)}")
+    sys.exit(0 if all(good) else 1)
+
+
+main()
