@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Sanitizers of this build: tests that are only long run less, tests that
  * need signals of their own cannot run under TAP_THREADS. A build that is not
@@ -111,14 +112,43 @@ static inline int tap_skip_all(const char *why)
 	return 0;
 }
 
-/* A seed for property tests: CKPTFS_SEED, or the one given. Printed. */
-static inline uint64_t tap_seed(uint64_t fallback)
+/* True in `tests/run --all`: new seeds and long counts. Everywhere else a test
+ * does the same at every run. */
+static inline bool tap_is_long(void)
+{
+	const char *text = getenv("CKPTFS_ALL");
+
+	return text && *text;
+}
+
+/* The seed of a property test: CKPTFS_SEED; in the long run a new one; else
+ * `fixed`. Printed. Never 0. */
+static inline uint64_t tap_seed(uint64_t fixed)
 {
 	const char *text = getenv("CKPTFS_SEED");
-	uint64_t seed = text ? strtoull(text, NULL, 0) : fallback;
+	uint64_t seed = fixed;
+	struct timespec now;
 
+	if (text && *text) {
+		seed = strtoull(text, NULL, 0);
+	} else if (tap_is_long()) {
+		clock_gettime(CLOCK_REALTIME, &now);
+		seed = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+	}
+	seed = seed ? seed : 1;
 	printf("# CKPTFS_SEED=%" PRIu64 "\n", seed);
 	return seed;
+}
+
+/* How many cases a test has: the environment variable `name`; in the long run
+ * `many`; else `few`. */
+static inline uint64_t tap_cases(const char *name, uint64_t few, uint64_t many)
+{
+	const char *text = getenv(name);
+
+	if (text && *text)
+		return strtoull(text, NULL, 0);
+	return tap_is_long() ? many : few;
 }
 
 /* xorshift64*: state must not be 0. */

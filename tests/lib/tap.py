@@ -6,7 +6,27 @@
     sys.exit(tap.finish())
 """
 import os
+import random
 import sys
+
+
+def is_long():
+    """True in `tests/run --all`: new seeds and long counts. Everywhere else a test does the same at every run."""
+    return bool(os.environ.get("CKPTFS_ALL"))
+
+
+def seed(fixed=1):
+    """The seed of a random test: CKPTFS_SEED; in the long run a new one; else `fixed`. Printed."""
+    text = os.environ.get("CKPTFS_SEED")
+    number = int(text) if text else random.SystemRandom().randrange(1, 1 << 32) if is_long() else fixed
+    print(f"# CKPTFS_SEED={number}", flush=True)
+    return number
+
+
+def cases(name, few, many):
+    """How many cases a test has: the environment variable `name`; in the long run `many`; else `few`."""
+    text = os.environ.get(name)
+    return type(few)(text) if text else many if is_long() else few
 
 
 class Tap:

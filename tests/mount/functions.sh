@@ -86,6 +86,24 @@ done_testing() {
 	exit $failed
 }
 
+# seed FIXED: the seed of a random test: CKPTFS_SEED; in `tests/run --all` a new one;
+# else FIXED. Printed as a comment too.
+seed() {
+	local number=${CKPTFS_SEED:-}
+	[ -n "$number" ] || number=${CKPTFS_ALL:+$(od -An -tu4 -N4 /dev/urandom | tr -d ' ')}
+	[ -n "$number" ] || number=$1
+	echo "# CKPTFS_SEED=$number" >&2
+	echo "$number"
+}
+
+# cases NAME FEW MANY: how many cases a test has: the variable NAME; in `tests/run --all`
+# MANY; else FEW.
+cases() {
+	local given=${!1:-}
+	[ -n "$given" ] || given=${CKPTFS_ALL:+$3}
+	echo "${given:-$2}"
+}
+
 # need PROGRAM...: the test is nothing without them.
 need() {
 	local program
