@@ -7,8 +7,9 @@ FILE is a meson testlog.json (ends in .json) or the TAP output of one program;
 NAME says in failures where it ran. A program counts one for each of its TAP
 lines; one that printed none, or that ended badly without saying which line is
 to blame, counts one. In a --strict suite a skip is a failure, and so is a suite
-that did not run. The last lines are which suites and tests took the longest, and "N passed,
-N failed, N skipped".
+that did not run. The last lines are the seconds of each suite, the ten slowest tests, the
+flaky tests (which again.py has run twice), the skips with their reasons, and "N passed, N
+failed, N skipped".
 """
 
 import collections
@@ -28,17 +29,20 @@ class Tally:
         self.passed = self.failed = self.skipped = 0
         self.seconds = collections.Counter()  # of suites, and of tests
         self.slow = collections.Counter()
+        self.notes = []  # of skips and flaky tests
 
     def took(self, name, suites, where, seconds):
         for suite in suites:
             self.seconds[f'{name}/{suite}'] += seconds
         self.slow[where] += seconds
 
-    def times(self):
-        """Where the time went: a line each, for whoever has to save some."""
+    def summary(self):
         for what, all_of in (('suites', self.seconds), ('slowest', self.slow)):
             print(f'{what}: ' + ', '.join(f'{name} {seconds:.0f} s' for name, seconds in
-                                          all_of.most_common(12) if seconds >= 1))
+                                          all_of.most_common(10) if seconds >= 1))
+        for note in sorted(self.notes):
+            print(note)
+        print(f'{self.passed} passed, {self.failed} failed, {self.skipped} skipped')
 
     def skip(self, where, suites, why):
         if self.strict & suites:
@@ -46,7 +50,7 @@ class Tally:
             print(f'FAILED {where}: skipped, which is not allowed here: {why}')
         else:
             self.skipped += 1
-            print(f'skipped {where}: {why or "no reason given"}')
+            self.notes.append(f'skipped {where}: {why or "no reason given"}')
 
     def tap(self, where, suites, text, good):
         """One program that printed TAP and ended well or not."""
@@ -89,6 +93,8 @@ class Tally:
         suites = set(suites.split(':')[-1].split('+'))
         self.seen |= suites
         self.took(name, suites, where, test.get('duration', 0))
+        if 'flaky' in test:
+            self.notes.append(f'flaky {where}: failed once, passed alone; see {test["flaky"]}')
         text = test.get('stdout', '')
         good = test['result'] in ('OK', 'SKIP')
         if not good:
@@ -129,9 +135,7 @@ def main(args):
     for suite in sorted(strict - tally.seen):
         tally.failed += 1
         print(f'FAILED {suite}: the suite did not run')
-    tally.times()
-    print(f'{tally.passed} passed, {tally.failed} failed, '
-          f'{tally.skipped} skipped')
+    tally.summary()
     return 1 if tally.failed or not tally.passed else 0
 
 

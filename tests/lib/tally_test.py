@@ -59,6 +59,10 @@ expect('a strict suite that did not run is a failure',
 expect('the longest are named', '3 passed, 0 failed, 0 skipped', meson('OK', 'x', 'unit', 2),
        meson('OK', 'x', 'dist', 40.4), meson('OK', 'x', 'lint', 0.2),
        said='suites: x/dist 40 s, x/unit 2 s\nslowest: x/t 43 s\n')
+expect('a flaky test passes and is named', '2 passed, 0 failed, 1 skipped',
+       json.dumps({**json.loads(meson('OK', 'ok 1\nok 2\n1..2\n')), 'flaky': 'logs/t'}),
+       meson('SKIP', '1..0 # SKIP no y\n'),
+       said='flaky x/t: failed once, passed alone; see logs/t\nskipped x/t: no y\n')
 expect('nothing run is a failure', '0 passed, 0 failed, 0 skipped')
 print(f'1..{count}')
 sys.exit(failed > 0)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""targets.py BUILD SUITE...: the files that the tests of these suites need, for ninja, with all that is installed, which
-one of them looks at. Without a suite nothing, which is everything to ninja."""
+"""targets.py BUILD [--short] SUITE...: the files that the tests of these suites need, for ninja, with everything that
+is installed, which one of them examines. --short: without tests of the suite `long`. No suite: no file, which ninja
+takes for everything."""
 import json
 import os
 import pathlib
@@ -9,11 +10,14 @@ import sys
 
 
 def main():
-    build, suites = pathlib.Path(sys.argv[1]), set(sys.argv[2:])
+    build, words = pathlib.Path(sys.argv[1]), set(sys.argv[2:])
+    suites = words - {"--short"}
     info = build / "meson-info"
-    tests = json.loads((info / "intro-tests.json").read_text())
-    needed = {target for test in tests if suites & {suite.split(":")[-1] for suite in test["suite"]}
-              for target in test["depends"]}
+    needed = set()
+    for test in json.loads((info / "intro-tests.json").read_text()):
+        has = {suite.split(":")[-1] for suite in test["suite"]}
+        if suites & has and not ("--short" in words and "long" in has):
+            needed |= set(test["depends"])
     for target in json.loads((info / "intro-targets.json").read_text()):
         if target["id"] in needed or suites and target["installed"]:
             print(*(os.path.relpath(file, build.resolve()) for file in target["filename"]))
