@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * commit, inside: writer.c has the lock, collect.c what was left behind, accept.c
- * which files can be written, stage.c what a program writes into one, given.c and
+ * which files can be written, stage.c what a program writes into one, written_ranges.c and
  * ranges.c what of it is missing, header.c what stands before the elements, cut.c
  * where its bytes go, batch.c which part of which file that is, shard.c the files,
  * owner.c whose they are, transaction.c what is committed together, together.c
@@ -14,8 +14,8 @@
 #include "ckptfs/commit.h"
 #include "ckptfs/move.h"
 #include "ckptfs/rewrite.h"
+#include "ckptfs/written_ranges.h"
 #include "files_made.h"
-#include "given.h"
 
 struct ck_writer {
 	/* Constant: */
@@ -197,7 +197,7 @@ struct ck_stage {
 	uint64_t data;	       /* where elements begin */
 	bool data_known;       /* and in which order they come */
 	bool head_accepted;    /* what is in head was compared */
-	struct ck_given given;
+	struct ck_written written;
 	bool spoiled; /* never to be committed; `why` has the reason */
 	char why[512];
 };

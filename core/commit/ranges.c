@@ -4,7 +4,7 @@
  * from front to back makes one range; one that jumps about makes many, of which
  * neighbours are joined; how many there may be is bounded.
  */
-#include "given.h"
+#include "ckptfs/written_ranges.h"
 
 #include <errno.h>
 

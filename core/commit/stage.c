@@ -4,7 +4,7 @@
  * committed. A file begun anew (O_TRUNC) grows as POSIX says, and is complete
  * when its end is where the header says and no byte is missing. Else the bytes
  * written replace those of the tensor, and it is complete when all of them were.
- * See given.c for what is missing.
+ * See written_ranges.c for what is missing.
  */
 #include "commit_internal.h"
 
@@ -41,7 +41,7 @@ static void discard(struct ck_stage *s)
 	s->fortran = s->swapped = false;
 	ck_buf_fini(&s->head);
 	s->head = (struct ck_buf){ 0 };
-	ck_given_clear(&s->given);
+	ck_written_clear(&s->written);
 	s->data = 0;
 	s->data_known = s->of.header.len == 0;
 	s->head_accepted = s->data_known;
@@ -63,7 +63,7 @@ static int own_header(struct ck_stage *s)
 
 static void stage_free(struct ck_stage *s)
 {
-	ck_given_fini(&s->given);
+	ck_written_fini(&s->written);
 	ck_buf_fini(&s->head);
 	ck_buf_fini(&s->of.header);
 	ck_catalog_put(s->catalog);
@@ -225,9 +225,9 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 /* The first bytes that are missing; there are some. */
 static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 {
-	const struct ck_ranges *written = &s->given.written;
+	const struct ck_ranges *written = &s->written.ranges;
 	uint64_t begin = s->anew ? 0 : s->data, end = ck_stage_total(s);
-	uint64_t have = begin + ck_given_bytes(&s->given, begin);
+	uint64_t have = begin + ck_written_bytes(&s->written, begin);
 	size_t i = 0;
 
 	for (; i < written->n && written->r[i].begin <= begin; i++)
@@ -243,7 +243,7 @@ static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 
 static int explain(const struct ck_stage *s, struct ck_diag *d)
 {
-	const struct ck_given *g = &s->given;
+	const struct ck_written *g = &s->written;
 
 	if (s->spoiled)
 		return ck_fail(d, EINVAL, "%s", s->why);
@@ -256,7 +256,7 @@ static int explain(const struct ck_stage *s, struct ck_diag *d)
 			(uintmax_t)g->failed.r[0].end - 1);
 	if (!s->touched)
 		return ck_fail(d, EINVAL, "nothing was written");
-	if (s->anew && ck_given_nothing(g))
+	if (s->anew && ck_written_nothing(g))
 		return ck_fail(d, EINVAL,
 			       g->end ? "nothing but holes; zeros have to be "
 					"written"
@@ -300,7 +300,7 @@ static void note_failure(struct ck_stage *s, uint64_t begin, uint64_t end)
 {
 	struct ck_diag d = { 0 };
 
-	if (!s->spoiled && ck_given_fail(&s->given, begin, end)) {
+	if (!s->spoiled && ck_written_fail(&s->written, begin, end)) {
 		(void)ck_fail(&d, ENOMEM, "a write failed; write all again");
 		(void)ck_stage_spoil(s, &d, ENOMEM);
 	}
@@ -321,7 +321,7 @@ static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	s->touched = true;
 	rc = put(s, vpos, bytes, len, d);
 	if (rc == 0) {
-		rc = ck_given_write(&s->given, vpos, end, thread);
+		rc = ck_written_write(&s->written, vpos, end, thread);
 		rc = rc ? ck_fail(d, -rc, "too many pieces: %s", strerror(-rc))
 			: 0;
 	}
@@ -368,7 +368,7 @@ static int put_zeros(struct ck_stage *s, uint64_t begin, uint64_t end,
 /* A file begun anew that becomes shorter: what was there is zeros again. */
 static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 {
-	const struct ck_ranges *written = &s->given.written;
+	const struct ck_ranges *written = &s->written.ranges;
 	int rc = 0;
 
 	if (!s->data_known || size < s->data) {
@@ -379,7 +379,7 @@ static int cut_off(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 		rc = put_zeros(s, ck_max(size, written->r[i - 1].begin),
 			       written->r[i - 1].end, d);
 	if (rc)
-		note_failure(s, size, s->given.end);
+		note_failure(s, size, s->written.end);
 	return rc;
 }
 
@@ -412,10 +412,10 @@ static int truncate_now(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	}
 	if (s->data_known && size > ck_stage_total(s))
 		return ck_stage_too_long(s, size, d);
-	if (size < s->given.end)
+	if (size < s->written.end)
 		rc = cut_off(s, size, d);
 	if (rc == 0)
-		ck_given_size(&s->given, size);
+		ck_written_size(&s->written, size);
 	return rc;
 }
 
@@ -429,17 +429,17 @@ int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	return rc;
 }
 
-static bool is_given(const struct ck_stage *s)
+static bool is_written(const struct ck_stage *s)
 {
-	const struct ck_given *g = &s->given;
+	const struct ck_written *g = &s->written;
 	uint64_t end = ck_stage_total(s);
 
 	if (!s->anew)
-		return ck_given_all(g, s->data, end);
+		return ck_written_all(g, s->data, end);
 	if (g->end != end)
 		return false;
-	return ck_given_all(g, 0, end) ||
-	       (ck_given_skips(g) && g->failed.n == 0);
+	return ck_written_all(g, 0, end) ||
+	       (ck_written_skips(g) && g->failed.n == 0);
 }
 
 static enum ck_stage_state state_now(struct ck_stage *s)
@@ -450,10 +450,10 @@ static enum ck_stage_state state_now(struct ck_stage *s)
 		return CK_STAGE_SPOILED;
 	if (!s->touched)
 		return CK_STAGE_EMPTY;
-	if (s->anew && ck_given_nothing(&s->given))
+	if (s->anew && ck_written_nothing(&s->written))
 		return s->data_known && ck_stage_total(s) == 0 ? CK_STAGE_EMPTY
 							       : CK_STAGE_BEGUN;
-	if (!s->data_known || !is_given(s))
+	if (!s->data_known || !is_written(s))
 		return CK_STAGE_PART;
 	if (!s->head_accepted && ck_header_settle(s, &d))
 		return CK_STAGE_SPOILED;
@@ -464,8 +464,8 @@ bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin, uint64_t *end)
 {
 	*begin = s->data;
 	*end = s->data_known ? ck_stage_total(s) : 0;
-	return !s->anew && !s->spoiled && s->given.failed.n == 0 &&
-	       ck_ranges_gap(&s->given.written, begin, end);
+	return !s->anew && !s->spoiled && s->written.failed.n == 0 &&
+	       ck_ranges_gap(&s->written.ranges, begin, end);
 }
 
 enum ck_stage_state ck_stage_state(struct ck_stage *s)

@@ -133,7 +133,8 @@ static inline uint64_t tap_seed(uint64_t fixed)
 		seed = strtoull(text, NULL, 0);
 	} else if (tap_is_long()) {
 		clock_gettime(CLOCK_REALTIME, &now);
-		seed = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+		seed = (uint64_t)now.tv_sec * 1000000 +
+		       (uint64_t)now.tv_nsec / 1000;
 	}
 	seed = seed ? seed : 1;
 	printf("# CKPTFS_SEED=%" PRIu64 "\n", seed);

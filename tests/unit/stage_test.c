@@ -324,17 +324,17 @@ static void test_fixture(const char *fixture, int rounds)
 /* More pieces than anybody needs: the write that makes one too many. */
 static void test_pieces(void)
 {
-	struct ck_given g = { 0 };
+	struct ck_written g = { 0 };
 	int rc = 0;
 	uint64_t i = 0;
 
 	for (; rc == 0 && i <= PIECES; i++)
-		rc = ck_given_write(&g, 2 * i, 2 * i + 1, 1);
+		rc = ck_written_write(&g, 2 * i, 2 * i + 1, 1);
 	eq_u64(i, PIECES + 1);
 	eq_err(rc, -ENOSPC);
-	eq_err(ck_given_write(&g, 1, 2, 1), 0); /* it joins two */
-	eq_err(ck_given_write(&g, 2 * i, 2 * i + 1, 1), 0);
-	ck_given_fini(&g);
+	eq_err(ck_written_write(&g, 1, 2, 1), 0); /* it joins two */
+	eq_err(ck_written_write(&g, 2 * i, 2 * i + 1, 1), 0);
+	ck_written_fini(&g);
 }
 
 int main(int argc, char **argv)

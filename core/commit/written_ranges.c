@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * written_ranges: which bytes of a file its writers have written. A program that dies
+ * half-way, or a thread that raises, leaves bytes that were never written; they must
+ * not become zeros of a tensor.
+ *
+ * Some tools skip runs of zeros on purpose: `cp --sparse`, `tar -S`, `dd conv=sparse`.
+ * Each of them writes front to back, in one thread, and sets the size last if the file
+ * ends with zeros. A program that writes in any other way must write every byte.
+ */
+#include "ckptfs/written_ranges.h"
+
+#include <errno.h>
+
+void ck_written_clear(struct ck_written *g)
+{
+	g->ranges.n = g->failed.n = 0;
+	g->end = 0;
+	g->by = 0;
+	g->sized = g->jumped = false;
+}
+
+void ck_written_fini(struct ck_written *g)
+{
+	free(g->ranges.r);
+	free(g->failed.r);
+	*g = (struct ck_written){ 0 };
+}
+
+int ck_written_write(struct ck_written *g, uint64_t begin, uint64_t end,
+		     uint32_t thread)
+{
+	int rc = ck_ranges_add(&g->ranges, begin, end);
+
+	if (rc == 0 && g->failed.n)
+		rc = ck_ranges_remove(&g->failed, begin, end);
+	if (rc)
+		return rc;
+	if (thread == 0 || (g->by && g->by != thread) || begin < g->end ||
+	    g->sized)
+		g->jumped = true;
+	g->by = thread;
+	g->end = ck_max(g->end, end);
+	return 0;
+}
+
+int ck_written_fail(struct ck_written *g, uint64_t begin, uint64_t end)
+{
+	return ck_ranges_add(&g->failed, begin, end);
+}
+
+void ck_written_size(struct ck_written *g, uint64_t size)
+{
+	ck_ranges_cut(&g->ranges, size);
+	g->end = size;
+	g->sized = true;
+}
+
+bool ck_written_nothing(const struct ck_written *g)
+{
+	return g->ranges.n == 0 && g->failed.n == 0;
+}
+
+bool ck_written_skips(const struct ck_written *g)
+{
+	return g->ranges.n && !g->jumped;
+}
+
+bool ck_written_all(const struct ck_written *g, uint64_t begin, uint64_t end)
+{
+	return g->failed.n == 0 && ck_ranges_have(&g->ranges, begin, end);
+}
+
+uint64_t ck_written_bytes(const struct ck_written *g, uint64_t begin)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < g->ranges.n; i++)
+		if (g->ranges.r[i].end > begin)
+			n += g->ranges.r[i].end -
+			     ck_max(begin, g->ranges.r[i].begin);
+	return n;
+}
