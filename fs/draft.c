@@ -170,6 +170,22 @@ int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 	return rc;
 }
 
+int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft, uint64_t end)
+{
+	struct ck_diag d = { 0 };
+	int rc;
+
+	if (!lock_idle(draft))
+		return CK_AFTER;
+	atomic_store(&draft->leaving, false);
+	draft->told_missing = false;
+	rc = ck_stage_grow(draft->stage, end, &d);
+	if (rc)
+		tell_once(fs, draft, &d);
+	pthread_mutex_unlock(&draft->lock);
+	return rc;
+}
+
 void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags)
 {

@@ -46,6 +46,9 @@ CK_MUST_USE int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft,
 			       pid_t thread);
 CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 				  uint64_t size);
+/* As ck_draft_truncate(), but never makes the file shorter. */
+CK_MUST_USE int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft,
+			      uint64_t end);
 /* Notes who opened it, and with which flags; before the open is answered. */
 void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags);

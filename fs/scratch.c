@@ -6,13 +6,15 @@
  * is left of them when the mount ends, however it does.
  *
  * Owner, mode and times are kept here, since a daemon that is not root cannot
- * give a file away. When a scratch file becomes a tensor its bytes are copied
- * into a draft; who still has it open cannot write any more, as those bytes
- * would be lost.
+ * give a file away. When a scratch file becomes a tensor its written ranges are
+ * copied into a draft, which judges missing bytes as it does those of its own
+ * writers. A program that still has the scratch file open cannot write any more,
+ * as those bytes would be lost.
  */
 #include "ckptfs/memory.h"
 #include "scratch_internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -50,6 +52,7 @@ static void scratch_free(struct ck_scratch *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	pthread_mutex_destroy(&s->io);
+	ck_written_fini(&s->written);
 	free(s->name);
 	free(s);
 }
@@ -267,6 +270,10 @@ static int set_size(struct ck_fs *fs, struct ck_scratch *s, off_t size)
 		rc = -ESTALE;
 	else if (ftruncate(s->fd, size))
 		rc = -errno;
+	else if (size == 0)
+		ck_written_clear(&s->written);
+	else
+		ck_written_size(&s->written, (uint64_t)size);
 	pthread_mutex_unlock(&s->io);
 	if (rc == 0)
 		touch(fs, s);
@@ -318,13 +325,61 @@ int ck_scratch_read(struct ck_scratch *s, uint64_t fpos, size_t *len,
 	return rc;
 }
 
-int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s, uint64_t fpos,
-		     const void *bytes, size_t len)
+/* Under s->io. The range is recorded first: a write that then fails loses it. */
+static int write_now(struct ck_scratch *s, uint64_t fpos, const void *bytes,
+		     size_t len, pid_t thread)
 {
-	int rc;
+	int lost, rc = ck_written_write(&s->written, fpos, fpos + len,
+					(uint32_t)thread);
+
+	if (rc == 0)
+		rc = ck_pwrite_full(s->fd, bytes, len, fpos);
+	if (rc == 0)
+		return 0;
+	lost = ck_written_lose(&s->written, fpos, fpos + len);
+	return lost ? lost : rc;
+}
+
+int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s, uint64_t fpos,
+		     const void *bytes, size_t len, pid_t thread)
+{
+	int rc = -ESTALE;
 
 	pthread_mutex_lock(&s->io);
-	rc = s->taken ? -ESTALE : ck_pwrite_full(s->fd, bytes, len, fpos);
+	if (!s->taken)
+		rc = write_now(s, fpos, bytes, len, thread);
+	pthread_mutex_unlock(&s->io);
+	if (rc == 0)
+		touch(fs, s);
+	return rc;
+}
+
+/* Under s->io. The backing file may be unable to allocate; the size grows
+ * nevertheless. */
+static int allocate_now(struct ck_scratch *s, int mode, uint64_t fpos,
+			uint64_t len)
+{
+	uint64_t end = fpos + len;
+	bool grows = !(mode & FALLOC_FL_KEEP_SIZE) && end > s->written.end;
+
+	if (fallocate(s->fd, mode, (off_t)fpos, (off_t)len) &&
+	    errno != EOPNOTSUPP)
+		return -errno;
+	if (grows && ftruncate(s->fd, (off_t)end))
+		return -errno;
+	if (grows)
+		ck_written_size(&s->written, end);
+	return 0;
+}
+
+int ck_scratch_allocate(struct ck_fs *fs, struct ck_scratch *s, int mode,
+			uint64_t fpos, uint64_t len)
+{
+	int rc = -ESTALE;
+
+	pthread_mutex_lock(&s->io);
+	if (!s->taken)
+		rc = allocate_now(s, mode, fpos, len);
 	pthread_mutex_unlock(&s->io);
 	if (rc == 0)
 		touch(fs, s);
@@ -347,21 +402,38 @@ uint64_t ck_scratches_bytes(struct ck_fs *fs)
 
 /* --- becoming a tensor -------------------------------------------------------- */
 
-/* buf has COPY bytes. */
-static int copy_through(struct ck_fs *fs, struct ck_scratch *s,
+/* Copies one written range. buf has COPY bytes. */
+static int copy_range(struct ck_fs *fs, const struct ck_scratch *s,
+		      const struct ck_range *range, pid_t thread,
+		      struct ck_draft *draft, void *buf)
+{
+	uint64_t at, len;
+	int rc = 0;
+
+	for (at = range->begin; rc == 0 && at < range->end; at += len) {
+		len = ck_min(range->end - at, COPY);
+		rc = ck_pread_full(s->fd, buf, len, at);
+		if (rc == 0)
+			rc = ck_draft_write(fs, draft, at, buf, len, thread);
+	}
+	return rc;
+}
+
+/* Replays the writes, so that the draft takes skipped bytes for zeros or for
+ * missing as if they had been made there: one thread (1 stands for it) that wrote
+ * front to back, or unknown threads (0). */
+static int copy_through(struct ck_fs *fs, const struct ck_scratch *s,
 			struct ck_draft *draft, void *buf)
 {
-	uint64_t at = 0;
-	size_t len;
-	int rc;
+	const struct ck_written_ranges *w = &s->written;
+	uint64_t end = w->ranges.n ? w->ranges.r[w->ranges.n - 1].end : 0;
+	int rc = 0;
 
-	do {
-		len = COPY;
-		rc = ck_scratch_read(s, at, &len, buf);
-		if (rc == 0 && len > 0)
-			rc = ck_draft_write(fs, draft, at, buf, len, 0);
-		at += len;
-	} while (rc == 0 && len == COPY);
+	for (size_t i = 0; rc == 0 && i < w->ranges.n; i++)
+		rc = copy_range(fs, s, &w->ranges.r[i], w->jumped ? 0 : 1,
+				draft, buf);
+	if (rc == 0 && w->end > end)
+		rc = ck_draft_truncate(fs, draft, w->end);
 	return rc;
 }
 

@@ -46,9 +46,17 @@ void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s);
 /* Reads up to *len bytes; *len becomes how many there are. */
 CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t fpos,
 				size_t *len, void *bytes);
-/* -ESTALE: it has become a tensor. */
+/* Writes by `thread`; 0 is a thread that cannot be identified. Returns 0, or:
+ * -ESTALE if the file has become a tensor; -ENOSPC if it has more than 2^20
+ * separate ranges; errors of pwrite(2). */
 CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
-				 uint64_t fpos, const void *bytes, size_t len);
+				 uint64_t fpos, const void *bytes, size_t len,
+				 pid_t thread);
+/* Allocates disk blocks of [fpos, fpos + len), as fallocate(2) does. mode: 0, or
+ * FALLOC_FL_KEEP_SIZE. Allocated bytes that were not written stay missing.
+ * Returns 0, or: -ESTALE as above; errors of fallocate(2). */
+CK_MUST_USE int ck_scratch_allocate(struct ck_fs *fs, struct ck_scratch *s,
+				    int mode, uint64_t fpos, uint64_t len);
 /* At a close of its open files, and when it got another name: if it holds bytes,
  * the log says once that the name is no tensor's. */
 void ck_scratch_closed(struct ck_fs *fs, struct ck_scratch *s);
@@ -63,8 +71,10 @@ void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
 /* Renames it to a name that is free. -ENOMEM. */
 CK_MUST_USE int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 				const struct ck_node *dir, const char *name);
-/* Its bytes replace those of the file of a tensor or box. -EBUSY: that has a
- * writer; errors of writing and closing one. */
+/* Its bytes replace those of the file of a tensor or box. Bytes that were never
+ * written to the scratch file are missing there as well, by the same rules. Returns
+ * 0, or: -EBUSY if that file has a writer; -EINVAL if bytes are missing; other
+ * errors of writing and closing such a file. */
 CK_MUST_USE int ck_scratch_commit(struct ck_fs *fs, struct ck_scratch *s,
 				  const struct ck_node *n);
 

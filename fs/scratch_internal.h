@@ -5,6 +5,7 @@
 #ifndef CKPTFS_FS_SCRATCH_INTERNAL_H
 #define CKPTFS_FS_SCRATCH_INTERNAL_H
 
+#include "ckptfs/written_ranges.h"
 #include "internal.h"
 
 struct ck_scratch {
@@ -22,7 +23,8 @@ struct ck_scratch {
 
 	pthread_mutex_t io; /* of whoever changes the bytes */
 	/* Under io: */
-	bool taken; /* it has become a tensor */
+	bool taken;			  /* it has become a tensor */
+	struct ck_written_ranges written; /* its ranges that were written */
 };
 
 struct ck_scratches {

@@ -16,6 +16,7 @@
  */
 #include "internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 
 /* --- bytes ------------------------------------------------------------------ */
@@ -78,7 +79,7 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 				    bytes, len, fuse_req_ctx(req)->pid);
 	else if (ck_handle_scratch(fi))
 		rc = ck_scratch_write(fs, ck_handle_scratch(fi), (uint64_t)off,
-				      bytes, len);
+				      bytes, len, fuse_req_ctx(req)->pid);
 	if (rc == CK_AFTER)
 		rc = write_after(req, ck_handle_draft(fi), (uint64_t)off, bytes,
 				 len);
@@ -88,6 +89,28 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_err(req, -rc);
 	else
 		fuse_reply_write(req, len);
+}
+
+/* Without this call the C library writes a zero into each block, which could not be
+ * distinguished from bytes of the tensor. */
+static void rw_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
+			 off_t len, struct fuse_file_info *fi)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	uint64_t begin = (uint64_t)off, n = (uint64_t)len;
+	int rc = -EOPNOTSUPP;
+
+	(void)ino;
+	if (mode & ~FALLOC_FL_KEEP_SIZE)
+		rc = -EOPNOTSUPP;
+	else if (ck_handle_scratch(fi))
+		rc = ck_scratch_allocate(fs, ck_handle_scratch(fi), mode, begin,
+					 n);
+	else if (ck_handle_draft(fi) && mode)
+		rc = 0;
+	else if (ck_handle_draft(fi))
+		rc = ck_draft_grow(fs, ck_handle_draft(fi), begin + n);
+	fuse_reply_err(req, rc == CK_AFTER ? EBUSY : -rc);
 }
 
 /* One that is complete is committed: 1, it will be answered. */
@@ -278,6 +301,7 @@ static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
 {
 	ops->write = rw_write;
+	ops->fallocate = rw_fallocate;
 	ops->flush = rw_flush;
 	ops->fsync = rw_fsync;
 	ops->fsyncdir = rw_fsyncdir;

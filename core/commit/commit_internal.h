@@ -197,7 +197,7 @@ struct ck_stage {
 	uint64_t data;	       /* where elements begin */
 	bool data_known;       /* and in which order they come */
 	bool head_accepted;    /* what is in head was compared */
-	struct ck_written written;
+	struct ck_written_ranges written;
 	bool spoiled; /* never to be committed; `why` has the reason */
 	char why[512];
 };

@@ -243,7 +243,7 @@ static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 
 static int explain(const struct ck_stage *s, struct ck_diag *d)
 {
-	const struct ck_written *g = &s->written;
+	const struct ck_written_ranges *g = &s->written;
 
 	if (s->spoiled)
 		return ck_fail(d, EINVAL, "%s", s->why);
@@ -429,9 +429,20 @@ int ck_stage_truncate(struct ck_stage *s, uint64_t size, struct ck_diag *d)
 	return rc;
 }
 
+int ck_stage_grow(struct ck_stage *s, uint64_t end, struct ck_diag *d)
+{
+	int rc = 0;
+
+	enter(s);
+	if (end > (s->anew ? s->written.end : ck_stage_total(s)))
+		rc = truncate_now(s, end, d);
+	leave(s);
+	return rc;
+}
+
 static bool is_written(const struct ck_stage *s)
 {
-	const struct ck_written *g = &s->written;
+	const struct ck_written_ranges *g = &s->written;
 	uint64_t end = ck_stage_total(s);
 
 	if (!s->anew)

@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-void ck_written_clear(struct ck_written *g)
+void ck_written_clear(struct ck_written_ranges *g)
 {
 	g->ranges.n = g->failed.n = 0;
 	g->end = 0;
@@ -20,14 +20,14 @@ void ck_written_clear(struct ck_written *g)
 	g->sized = g->jumped = false;
 }
 
-void ck_written_fini(struct ck_written *g)
+void ck_written_fini(struct ck_written_ranges *g)
 {
 	free(g->ranges.r);
 	free(g->failed.r);
-	*g = (struct ck_written){ 0 };
+	*g = (struct ck_written_ranges){ 0 };
 }
 
-int ck_written_write(struct ck_written *g, uint64_t begin, uint64_t end,
+int ck_written_write(struct ck_written_ranges *g, uint64_t begin, uint64_t end,
 		     uint32_t thread)
 {
 	int rc = ck_ranges_add(&g->ranges, begin, end);
@@ -44,34 +44,41 @@ int ck_written_write(struct ck_written *g, uint64_t begin, uint64_t end,
 	return 0;
 }
 
-int ck_written_fail(struct ck_written *g, uint64_t begin, uint64_t end)
+int ck_written_fail(struct ck_written_ranges *g, uint64_t begin, uint64_t end)
 {
 	return ck_ranges_add(&g->failed, begin, end);
 }
 
-void ck_written_size(struct ck_written *g, uint64_t size)
+int ck_written_lose(struct ck_written_ranges *g, uint64_t begin, uint64_t end)
+{
+	g->jumped = true;
+	return ck_ranges_remove(&g->ranges, begin, end);
+}
+
+void ck_written_size(struct ck_written_ranges *g, uint64_t size)
 {
 	ck_ranges_cut(&g->ranges, size);
 	g->end = size;
 	g->sized = true;
 }
 
-bool ck_written_nothing(const struct ck_written *g)
+bool ck_written_nothing(const struct ck_written_ranges *g)
 {
 	return g->ranges.n == 0 && g->failed.n == 0;
 }
 
-bool ck_written_skips(const struct ck_written *g)
+bool ck_written_skips(const struct ck_written_ranges *g)
 {
 	return g->ranges.n && !g->jumped;
 }
 
-bool ck_written_all(const struct ck_written *g, uint64_t begin, uint64_t end)
+bool ck_written_all(const struct ck_written_ranges *g, uint64_t begin,
+		    uint64_t end)
 {
 	return g->failed.n == 0 && ck_ranges_have(&g->ranges, begin, end);
 }
 
-uint64_t ck_written_bytes(const struct ck_written *g, uint64_t begin)
+uint64_t ck_written_bytes(const struct ck_written_ranges *g, uint64_t begin)
 {
 	uint64_t n = 0;
 

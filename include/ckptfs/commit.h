@@ -105,6 +105,10 @@ CK_MUST_USE int ck_stage_fill(struct ck_stage *s, uint64_t vpos,
  * others they are missing. Errors as of write. */
 CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
 				  struct ck_diag *d);
+/* As fallocate(2) with mode 0: the file ends at `end` or behind it; bytes that this adds
+ * are missing until they are written. Errors as of write. */
+CK_MUST_USE int ck_stage_grow(struct ck_stage *s, uint64_t end,
+			      struct ck_diag *d);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
 /* The last bytes of the file, [*begin, *end), that were not written. False: all
  * were, or it was begun anew, or spoiled, or a write failed. */

@@ -44,7 +44,7 @@ void ck_ranges_take(struct ck_ranges *ranges, uint64_t begin, uint64_t end);
 /* --- written_ranges.c ---------------------------------------------------------- */
 
 /* Zero-initialise. */
-struct ck_written {
+struct ck_written_ranges {
 	struct ck_ranges ranges; /* written, and not cut off since */
 	struct ck_ranges failed; /* by a write, and not written since */
 	uint64_t end;		 /* size of the file: the end of the farthest
@@ -56,21 +56,27 @@ struct ck_written {
 };
 
 /* Becomes the state of an empty file. */
-void ck_written_clear(struct ck_written *g);
-void ck_written_fini(struct ck_written *g);
+void ck_written_clear(struct ck_written_ranges *g);
+void ck_written_fini(struct ck_written_ranges *g);
 /* Adds [begin, end), written by `thread`; 0 is a thread that cannot be
  * identified. Errors as of ck_ranges_add(); then call ck_written_fail(). */
-CK_MUST_USE int ck_written_write(struct ck_written *g, uint64_t begin,
+CK_MUST_USE int ck_written_write(struct ck_written_ranges *g, uint64_t begin,
 				 uint64_t end, uint32_t thread);
-CK_MUST_USE int ck_written_fail(struct ck_written *g, uint64_t begin,
+CK_MUST_USE int ck_written_fail(struct ck_written_ranges *g, uint64_t begin,
 				uint64_t end);
-void ck_written_size(struct ck_written *g, uint64_t size);
-bool ck_written_nothing(const struct ck_written *g);
+/* Bytes of [begin, end) are unknown after a failed write to a file that is kept
+ * for later: they become missing bytes, until they are written again. Errors as
+ * of ck_ranges_add(). */
+CK_MUST_USE int ck_written_lose(struct ck_written_ranges *g, uint64_t begin,
+				uint64_t end);
+void ck_written_size(struct ck_written_ranges *g, uint64_t size);
+bool ck_written_nothing(const struct ck_written_ranges *g);
 /* Some bytes were written, and those that were skipped are zeros. */
-bool ck_written_skips(const struct ck_written *g);
+bool ck_written_skips(const struct ck_written_ranges *g);
 /* All of [begin, end) was written, and no write failed for good. */
-bool ck_written_all(const struct ck_written *g, uint64_t begin, uint64_t end);
+bool ck_written_all(const struct ck_written_ranges *g, uint64_t begin,
+		    uint64_t end);
 /* Number of written bytes from `begin` on. */
-uint64_t ck_written_bytes(const struct ck_written *g, uint64_t begin);
+uint64_t ck_written_bytes(const struct ck_written_ranges *g, uint64_t begin);
 
 #endif

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Writes a tensor in ways that leave bytes out, or seem to: each is refused at
-the close, or is complete. Prints what does not end as the table says.
+the close, or is complete. So is each when the bytes go to a scratch file that is
+then renamed onto the tensor. Prints each way that does not end as the table says.
 
     write-incomplete.py MOUNT STEM
 """
 
 import errno
+import functools
+import itertools
 import os
 import subprocess
 import sys
@@ -37,6 +40,17 @@ def opened(path, write, flags=os.O_TRUNC):
         write(fd)
     finally:
         os.close(fd)
+
+
+def renamed(path, write, directory):
+    """The same with a scratch file in a directory of the mount, and a rename."""
+    scratch = f'{mount}/{directory}/.tmp'
+    try:
+        opened(scratch, write, os.O_CREAT | os.O_TRUNC)
+        os.rename(scratch, path)
+    finally:
+        if os.path.exists(scratch):
+            os.unlink(scratch)
 
 
 def in_threads(*calls):
@@ -102,6 +116,25 @@ def and_sized(call):
     return do
 
 
+def allocated(call):
+    def do(fd, data):
+        os.posix_fallocate(fd, 0, size)
+        call(fd, data)
+    return do
+
+
+def copied(n):
+    """copy_file_range(2) of n bytes of another file of the mount."""
+    def do(fd, data):
+        source, done = f'{mount}/raw/.source', 0
+        with open(source, 'w+b', buffering=0) as f:
+            f.write(data)
+            while done < n:
+                done += os.copy_file_range(f.fileno(), fd, n - done, done)
+        os.unlink(source)
+    return do
+
+
 def cut_and_grown(fd, data):
     os.write(fd, data)
     os.ftruncate(fd, half)
@@ -144,6 +177,15 @@ ways = {
             f, f'os.pwrite(fd, b"x" * {half}, {half})')], E),
     'a child writes all': (
         raw, lambda f, d: child(f, f'os.write(fd, {d!r})'), 0),
+    'allocated, nothing written': (raw, allocated(lambda f, d: None), E),
+    'allocated, the first half': (
+        raw, allocated(lambda f, d: os.pwrite(f, d[:half], 0)), E),
+    'allocated, both ends': (
+        raw, allocated(lambda f, d: [os.pwrite(f, d[:9], 0),
+                                     os.pwrite(f, d[-9:], size - 9)]), E),
+    'allocated, all written': (raw, allocated(front_to_back), 0),
+    'copy_file_range of all': (raw, copied(size), 0),
+    'copy_file_range of a part': (raw, copied(half), E),
     'cut, and longer again': (raw, cut_and_grown, 0, (4, 5, 6, 7)),
     'cut, longer again, and written': (raw, cut_and_written, E),
     'npy: the header last': (npy, header_last, 0),
@@ -157,10 +199,15 @@ ways = {
 }
 with open(raw, 'rb') as f:
     committed = f.read()
-for name, (path, write, want, *left_out) in ways.items():
+routes = {'': opened, **{
+    f', renamed from {directory}/': functools.partial(
+        renamed, directory=directory)
+    for directory in ('raw', 'full', 'local/rank-0')}}
+for (name, (path, write, want, *left_out)), (route, way) in itertools.product(
+        ways.items(), routes.items()):
     data, got = fresh(), 0
     try:
-        opened(path, lambda fd: write(fd, data))
+        way(path, lambda fd: write(fd, data))
     except OSError as e:
         got = e.errno
     if not want:
@@ -169,7 +216,7 @@ for name, (path, write, want, *left_out) in ways.items():
         bytes_there = f.read()
     if got != want or bytes_there != committed:
         problems += 1
-        print(f'{name}: {errno.errorcode.get(got, got)}'
+        print(f'{name}{route}: {errno.errorcode.get(got, got)}'
               f'{", other bytes" * (bytes_there != committed)}')
         committed = bytes_there
 sys.exit(1 if problems else 0)

@@ -324,7 +324,7 @@ static void test_fixture(const char *fixture, int rounds)
 /* More pieces than anybody needs: the write that makes one too many. */
 static void test_pieces(void)
 {
-	struct ck_written g = { 0 };
+	struct ck_written_ranges g = { 0 };
 	int rc = 0;
 	uint64_t i = 0;
 
