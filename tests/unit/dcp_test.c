@@ -200,9 +200,73 @@ static void test_many_boxes(void)
 	ck_catalog_put(c);
 }
 
+/* --- boxes without elements ------------------------------------------------------ */
+
+/* Tensors of four elements, whose boxes and rows are one digit each: "offset size"
+ * of a box, the offset of a row. Row i has its item at i. The items found are
+ * printed in the order of the boxes; `-` is no item. */
+static void empty_boxes_read(const char *boxes, const char *rows, char *found)
+{
+	struct ck_catalog *c = ck_catalog_make("dcp");
+	struct ck_buf b = { 0 };
+	int rc;
+
+	ck_buf_text(&b, CLASS("Metadata") "}(Vstate_dict_metadata\n(Vt0\n");
+	ck_buf_text(&b, CLASS("TensorStorageMetadata") "}(Vproperties\n");
+	ck_buf_text(&b, CLASS("TensorProperties") "(ctorch\nuint8\ntb");
+	ck_buf_text(&b, "Vsize\n(I4\ntVchunks\n](");
+	for (const char *box = boxes; *box; box += 2) {
+		ck_buf_text(&b, CLASS("ChunkStorageMetadata") "}(Voffsets\n");
+		ck_buf_printf(&b, "(I%c\ntVsizes\n(I%c\ntub", box[0], box[1]);
+	}
+	ck_buf_text(&b, "eubdVstorage_data\n(");
+	for (unsigned i = 0; rows[i]; i++) {
+		ck_buf_text(&b, CLASS("MetadataIndex"));
+		ck_buf_printf(&b, "}(Vfqn\nVt0\nVoffset\n(I%c\ntub", rows[i]);
+		ck_buf_text(&b, "ctorch.distributed.checkpoint.filesystem\n"
+				"_StorageInfo\n)\x81");
+		ck_buf_printf(&b,
+			      "}(Vrelative_path\nVf\nVoffset\nI%u\nVlength\n"
+			      "I1\nub",
+			      i);
+	}
+	ck_buf_text(&b, "dub.");
+	rc = ck_dcp_parse(c, b.data, b.len, one_file, c, NULL);
+	for (uint32_t i = 0; rc == 0 && i < c->chunks.n; i++) {
+		const struct ck_item *k = ck_catalog_item(c, i);
+
+		*found++ = k->file == CK_NO_FILE ? '-' : (char)('0' + k->fpos);
+	}
+	strcpy(found, rc ? "refused" : "");
+	ck_buf_fini(&b);
+	ck_catalog_put(c);
+}
+
+static void test_empty_boxes(void)
+{
+	static const struct {
+		const char *boxes, *rows, *items;
+	} cases[] = {
+		{ "0004", "0", "-0" }, /* as PyTorch 2.15 writes it */
+		{ "0400", "0", "0-" },	     { "00000004", "0", "---0" },
+		{ "022240", "02", "01-" },   { "000220022022", "20", "-1---0" },
+		{ "022240", "024", "012" }, /* a row of its own */
+		{ "022240", "402", "120" },  { "4002", "04", "10" },
+		{ "0004", "00", "refused" }, { "00", "0", "0" },
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
+		char found[16];
+
+		empty_boxes_read(cases[i].boxes, cases[i].rows, found);
+		eq_text(found, cases[i].items);
+	}
+}
+
 int main(void)
 {
 	test_cases();
+	test_empty_boxes();
 	test_planner_data();
 	test_many_boxes();
 	test_every_truncation_is_refused();

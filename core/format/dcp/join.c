@@ -9,6 +9,10 @@
  * next, and all memory is walked forwards. Rows out of this order are left
  * over and joined through a hash table. Two rows of one key are refused:
  * taking the last would let two readers see different data.
+ *
+ * A box without elements needs no item. PyTorch 2.15 writes such boxes at the offset
+ * of a box with elements, which has the only row there: boxes with elements are
+ * joined first, and an empty box takes a row that is left.
  */
 #include "ckptfs/json.h"
 #include "dcp_common.h"
@@ -159,6 +163,19 @@ static const int64_t *box_at(const struct ck_dcp_reader *r,
 	return ints_at(r, t->boxes + (uint64_t)i * 2 * t->ndim);
 }
 
+/* An entry that is not a tensor has one item, which is not empty. */
+static bool is_empty(const struct ck_dcp_reader *r,
+		     const struct ck_dcp_entry *e, uint32_t i)
+{
+	const struct ck_dcp_tensor_row *t = e->tensor;
+	const int64_t *sizes = t && t->ndim ? box_at(r, t, i) + t->ndim : NULL;
+
+	for (uint32_t d = 0; sizes && d < t->ndim; d++)
+		if (sizes[d] == 0)
+			return true;
+	return false;
+}
+
 static bool is_offset(const struct ck_dcp_reader *r,
 		      const struct ck_dcp_index_row *row, const int64_t *offset,
 		      uint32_t ndim)
@@ -233,6 +250,8 @@ static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 			return rc;
 		row = row_at(r, i);
 		e = entry_find(r, row_fqn(row));
+		while (e && e->next < e->count && is_empty(r, e, e->next))
+			e->next++;
 		if (e && e->next < e->count && is_item(r, e, e->next, row)) {
 			item_set(r, e->first + e->next++, i);
 			continue;
@@ -290,18 +309,35 @@ static int leftovers_make(struct ck_dcp_reader *r, const uint32_t *left,
 	return rc;
 }
 
-/* Items that no row in order gave; those that one gave must have no other. */
-static int entry_leftovers(struct ck_dcp_reader *r, struct ck_dcp_entry *e)
+/* The slot of the row that belongs to item i of an entry. */
+static uint32_t item_slot(const struct ck_dcp_reader *r,
+			  const struct ck_dcp_entry *e, uint32_t i)
+{
+	const struct ck_dcp_tensor_row *t = e->tensor;
+
+	return *left_slot(r, e->key, t ? box_at(r, t, i) : NULL,
+			  t ? t->ndim : CK_DCP_NO_OFFSET);
+}
+
+/* Items that no row in order gave; those that one gave must have no other. First
+ * those of boxes with elements: `taken` has a bit for each row. */
+static int entry_leftovers(struct ck_dcp_reader *r, struct ck_dcp_entry *e,
+			   uint8_t *taken)
 {
 	for (uint32_t i = 0; i < e->count; i++) {
-		const int64_t *offset = e->tensor ? box_at(r, e->tensor, i)
-						  : NULL;
-		uint32_t ndim = e->tensor ? e->tensor->ndim : CK_DCP_NO_OFFSET;
-		uint32_t slot = *left_slot(r, e->key, offset, ndim);
+		uint32_t slot = is_empty(r, e, i) ? 0 : item_slot(r, e, i);
 
 		if (slot && i < e->next)
 			return duplicate(r, e->key);
-		if (slot)
+		if (!slot)
+			continue;
+		item_set(r, e->first + i, slot - 1);
+		taken[(slot - 1) / 8] |= (uint8_t)(1U << (slot - 1) % 8);
+	}
+	for (uint32_t i = 0; i < e->count; i++) {
+		uint32_t slot = is_empty(r, e, i) ? item_slot(r, e, i) : 0;
+
+		if (slot && !(taken[(slot - 1) / 8] >> (slot - 1) % 8 & 1))
 			item_set(r, e->first + i, slot - 1);
 	}
 	return 0;
@@ -311,16 +347,21 @@ static int rows_join(struct ck_dcp_reader *r)
 {
 	ck_auto_free uint32_t *left =
 		malloc((r->nstorage + 1UL) * sizeof(*left));
+	ck_auto_free uint8_t *taken = NULL;
 	uint32_t nleft;
 	int rc;
 
 	if (!left)
 		return ck_dcp_no_memory(r);
 	rc = rows_in_order(r, left, &nleft);
-	if (rc == 0 && nleft)
-		rc = leftovers_make(r, left, nleft);
-	for (uint32_t i = 0; rc == 0 && nleft && i < r->nentries; i++)
-		rc = entry_leftovers(r, &r->entries[i]);
+	if (rc || nleft == 0)
+		return rc;
+	taken = calloc(r->nstorage / 8 + 1UL, 1);
+	if (!taken)
+		return ck_dcp_no_memory(r);
+	rc = leftovers_make(r, left, nleft);
+	for (uint32_t i = 0; rc == 0 && i < r->nentries; i++)
+		rc = entry_leftovers(r, &r->entries[i], taken);
 	return rc;
 }
 
