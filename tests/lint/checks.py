@@ -8,10 +8,10 @@ plants them in a copy of the tree, so a check may look at other files too.
 
 import os
 import re
-import shutil
 import subprocess
 
 import evidence
+import form
 import headers
 import locks
 
@@ -20,14 +20,14 @@ CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
 SPDX = 'SPDX-License-Identifier: MIT'
 
 
-class Skip(Exception):
-    """The check cannot be made here; says why."""
+Skip = form.Skip
 
 
 class Tree:
     def __init__(self, root, paths):
         self.root = root
         self.paths = paths
+        self.texts, self.bares = {}, {}
 
     def full(self, path):
         return os.path.join(self.root, path)
@@ -37,7 +37,15 @@ class Tree:
             return f.read()
 
     def text(self, path):
-        return self.bytes(path).decode('utf-8', 'replace')
+        if path not in self.texts:
+            self.texts[path] = self.bytes(path).decode('utf-8', 'replace')
+        return self.texts[path]
+
+    def bare(self, path):
+        """Without comments and the inside of strings."""
+        if path not in self.bares:
+            self.bares[path] = without_comments(self.text(path))
+        return self.bares[path]
 
     def ending(self, *suffixes):
         return [p for p in self.paths if p.endswith(suffixes)]
@@ -76,26 +84,9 @@ def without_comments(text):
 
 # --- form ------------------------------------------------------------------
 
-def clang_format():
-    for name in ('clang-format-14', 'clang-format'):
-        if shutil.which(name):
-            out = subprocess.run([name, '--version'], capture_output=True,
-                                 text=True, check=True).stdout
-            if 'version 14.' in out:
-                return name
-    raise Skip('clang-format 14 is not installed; other versions differ')
-
-
 @check('format', 'core/base/canary.c', f'/* {SPDX} */\nint  a ;\n')
 def check_format(tree):
-    tool = clang_format()
-    files = tree.ending('.c', '.h')
-    out = subprocess.run([tool, '--dry-run', '--ferror-limit=1', *files],
-                         cwd=tree.root, capture_output=True, text=True)
-    for line in out.stderr.split('\n'):
-        if 'clang-format-violations' in line:
-            where = line.split(': ', 1)[0]
-            yield f'{where}: not as {tool} -i leaves it'
+    yield from form.findings(tree)
 
 
 @check('licence', 'core/base/canary.c', 'int a;\n')
@@ -509,7 +500,7 @@ def word_check(name, pattern, instead, allowed, canary):
         for path in tree.ending('.c', '.h'):
             if path.startswith(allowed + ('tests/',)):
                 continue
-            text = without_comments(tree.text(path))
+            text = tree.bare(path)
             for m in rule.finditer(text):
                 line = text.count('\n', 0, m.start()) + 1
                 yield f'{path}:{line}: {" ".join(m.group(0).split())}: ' \
@@ -527,7 +518,7 @@ def check_return(tree):
     head = re.compile(r'^\w.*\(')
     for path in tree.code():
         function = ''
-        for number, line in lines_of(without_comments(tree.text(path))):
+        for number, line in lines_of(tree.bare(path)):
             if head.match(line):
                 function = line
             if re.search(r'\breturn\s+-1\s*;', line) and \
@@ -558,7 +549,7 @@ def check_names_twice(tree):
     place of that of an archive, and says nothing."""
     first = {}
     for path in tree.code():
-        text = without_comments(tree.text(path))
+        text = tree.bare(path)
         for m in OWN.finditer(text):
             name = m.group(1) or m.group(2)
             place = f'{path}:{text.count(chr(10), 0, m.end()) + 1}'

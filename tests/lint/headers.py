@@ -3,6 +3,7 @@
 import glob
 import os
 import subprocess
+from concurrent import futures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WHEELS = os.path.join(HERE, '../../.venv-cuda-*/lib/python3*/site-packages/'
@@ -39,11 +40,12 @@ def findings(tree):
               'tests/gpu/spread_': nccl_flags(),
               'core/move/cuda/': cuda_flags(), 'tests/gpu/': cuda_flags(),
               '': cflags('fuse3')}
-    for path in tree.ending('.h'):
+
+    def fault(path):
         flags = next(flags for folder, flags in needed.items()
                      if path.startswith(folder))
         if not flags:
-            continue
+            return None
         command = compiler + [
             '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
             '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
@@ -51,7 +53,11 @@ def findings(tree):
             *flags, '-include', path, '-x', 'c', '/dev/null']
         out = subprocess.run(command, cwd=tree.root, capture_output=True,
                              text=True)
-        if out.returncode:
-            why = next((line for line in out.stderr.split('\n')
-                        if 'error' in line), out.stderr[:200])
-            yield f'{path}:1: does not compile alone: {why}'
+        if out.returncode == 0:
+            return None
+        why = next((line for line in out.stderr.split('\n')
+                    if 'error' in line), out.stderr[:200])
+        return f'{path}:1: does not compile alone: {why}'
+
+    with futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from filter(None, pool.map(fault, tree.ending('.h')))
