@@ -19,8 +19,12 @@ enum harm_kind { NO_HARM, DIES, STOPS, SWAPS, LIES };
  * rank was to send nothing more goes out; or a round was begun. */
 enum harm_when { COMES, GOES, BEGINS };
 
+/* What each rank asks for rounds until it has seen; FAILURE: or that `who` is lost. */
+enum rank_until { ENOUGH, LATER_EPOCH, FAILURE };
+
 struct rank_plan {
-	uint64_t seed, rounds; /* which each rank asks for */
+	uint64_t seed, rounds; /* which each rank asks for, at least */
+	enum rank_until until;
 	uint32_t prepare_msec, round_msec;
 	unsigned late_one_in, refuse_one_in;
 	uint64_t late_usec;

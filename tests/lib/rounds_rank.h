@@ -268,6 +268,13 @@ static inline void rank_send(struct ck_round_user *u, uint32_t to,
 		ordered_send_body(k->x, to, body, &k->ordered.out);
 }
 
+/* The first, and then at random. */
+static inline bool rank_refuses(struct rank *k)
+{
+	return k->plan->refuse_one_in &&
+	       (!k->result->refused || !rank_below(k, k->plan->refuse_one_in));
+}
+
 static inline void rank_prepare(struct ck_round_user *u, struct ck_round *r,
 				struct ck_str what)
 {
@@ -280,7 +287,7 @@ static inline void rank_prepare(struct ck_round_user *u, struct ck_round *r,
 	s->op = r->op;
 	s->since = k->clock;
 	r->arg = s;
-	if (k->plan->refuse_one_in && !rank_below(k, k->plan->refuse_one_in)) {
+	if (rank_refuses(k)) {
 		slot_free(s);
 		k->result->refused++;
 		ck_rounds_refuse(k->all, r->op, -ENOSPC);
@@ -403,8 +410,10 @@ static inline void rank_ask(struct rank *k)
 		key &= ~UINT64_C(1);
 	want = 1 + (uint32_t)rank_below(k, ck_min(want, 4));
 	for (uint32_t i = 0; i < k->x->size; i++)
-		if (k->plan->everybody || i == k->x->rank ||
-		    rank_below(k, k->x->size) < want)
+		if (k->plan->everybody
+			    ? !k->lost[i]
+			    : i == k->x->rank ||
+				      rank_below(k, k->x->size) < want)
 			ranks[n++] = i;
 	rc = ck_rounds_ask(k->all, ranks, n,
 			   (struct ck_str){ (const char *)&key, sizeof(key) },
@@ -440,16 +449,31 @@ static inline void rank_wait(struct rank *k, uint64_t msec)
 	k->clock += ck_min(now_msec() - since, msec);
 }
 
+static inline bool rank_has_seen_all(const struct rank *k)
+{
+	switch (k->plan->until) {
+	case LATER_EPOCH: return k->ordered.epoch > k->x->size;
+	case FAILURE: return k->result->failed || k->lost[k->plan->who];
+	case ENOUGH:
+	default: return true;
+	}
+}
+
+static inline bool rank_wants(const struct rank *k)
+{
+	return k->rounds + k->asked < k->plan->rounds || !rank_has_seen_all(k);
+}
+
 /* Whether there is more to do. */
 static inline bool rank_turn(struct rank *k)
 {
 	uint64_t now = now_msec();
 	uint32_t due;
 
-	while (k->rounds + k->asked < k->plan->rounds &&
-	       k->asked < RANK_WINDOW && now >= k->not_before)
+	while (rank_wants(k) && k->asked < RANK_WINDOW && now >= k->not_before)
 		rank_ask(k);
-	if (k->rounds >= k->plan->rounds && !k->said_finished && !k->fetches)
+	if (k->rounds >= k->plan->rounds && rank_has_seen_all(k) &&
+	    !k->said_finished && !k->fetches)
 		rank_finish(k);
 	fetches_look(k);
 	if (!k->said_finished) /* others may leave then */
