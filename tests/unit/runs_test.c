@@ -15,7 +15,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MANY = 1000, SECOND = 1050000 };
+#ifndef CK_RUN_LOOK_MSEC
+#define CK_RUN_LOOK_MSEC 1000
+#endif
+
+enum { MANY = 1000, INTERVAL = CK_RUN_LOOK_MSEC * 1050 /* microseconds */ };
 
 static char dir[] = "/tmp/ckptfs-runs-XXXXXX";
 static const char *sample;
@@ -47,12 +51,12 @@ static void names(struct ck_checkpoint *cp, struct ck_buf *out)
 	ck_steps_put(steps);
 }
 
-/* A second later. */
+/* After the next look into the directory. */
 static void expect(struct ck_checkpoint *cp, const char *text)
 {
 	struct ck_buf got = { 0 };
 
-	usleep(SECOND);
+	usleep(INTERVAL);
 	names(cp, &got);
 	eq_text(got.data, text);
 	ck_buf_fini(&got);
@@ -140,10 +144,10 @@ static void test_many(void)
 	uint64_t used, again, begun;
 
 	/* Files are missing, but not since just now. */
-	shell("mkdir %s/run && for i in $(seq 0 %d); do mkdir %s/run/step-$i "
-	      "&& cp %s/.metadata %s/run/step-$i; done; "
-	      "touch -d '1 hour ago' %s/run/step-*",
-	      dir, MANY - 1, dir, sample, dir, dir);
+	shell("mkdir %s/run && cd %s/run && mkdir $(seq -f step-%%g 0 %d) && "
+	      "tee $(seq -f step-%%g/.metadata 0 %d) <%s/.metadata >/dev/null "
+	      "&& touch -d '1 hour ago' step-*",
+	      dir, dir, MANY - 1, MANY - 1, sample);
 	cp = run_open();
 	eq_err(ck_root_make(cp, ck_views, ck_nviews, &shown, &root), 0);
 	eq_err(ck_tree_make(root, &t), 0);
@@ -161,16 +165,16 @@ static void test_many(void)
 	eq_u64(again, used);
 	/* A new one. */
 	copy("new-1000");
-	usleep(SECOND);
+	usleep(INTERVAL);
 	begun = ck_msec_now();
 	ck_tree_forget(t, file_of(t, "new-1000"), 1);
 	printf("# lookup of a new step beside %d: %d ms\n", MANY,
 	       (int)(ck_msec_now() - begun));
-	ok(ck_msec_now() - begun < 1000);
+	ok(ck_msec_now() - begun < 1000 || !tap_is_long());
 	/* Replaced: another number, and what was is stale. */
 	shell("rm -r %s/run/step-0", dir);
 	copy("step-0");
-	usleep(SECOND);
+	usleep(INTERVAL);
 	ok(file_of(t, "step-0") != used);
 	eq_err(ck_tree_pin(t, &n, &c), -ESTALE);
 	ck_tree_free(t);

@@ -8,6 +8,11 @@
 #define LATEST	  "latest"
 #define ITERATION "latest_checkpointed_iteration.txt"
 
+/* Interval of looks into the run directory, in milliseconds; tests shorten it. */
+#ifndef CK_RUN_LOOK_MSEC
+#define CK_RUN_LOOK_MSEC 1000
+#endif
+
 /* Numbers above that are others'. */
 enum { IDS_MOST = 0xfffff0 };
 
@@ -305,12 +310,10 @@ int ck_run_names(struct ck_rundir *r)
 
 int ck_run_steps(struct ck_rundir *r, const struct ck_steps **out)
 {
-	enum { EVERY = 1000 }; /* msec */
-
 	int rc = 0;
 
 	pthread_mutex_lock(&r->lock);
-	if (!r->steps || ck_msec_now() - r->looked >= EVERY) {
+	if (!r->steps || ck_msec_now() - r->looked >= CK_RUN_LOOK_MSEC) {
 		rc = ck_run_look(r);
 		if (rc == 0)
 			rc = ck_run_names(r);
