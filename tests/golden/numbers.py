@@ -6,11 +6,15 @@
 """
 import json
 import math
-import os
+import pathlib
 import random
 import struct
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import tap  # noqa: E402
 
 if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
@@ -25,7 +29,7 @@ def floats(rng):
         yield from (power, math.nextafter(power, 0), math.nextafter(power, math.inf), -power * 1.5)
     for exponent in range(-323, 309):
         yield from (float(f"1e{exponent}"), float(f"{rng.randrange(1, 1000)}e{exponent}"))
-    for _ in range(100000):
+    for _ in range(tap.cases("CKPTFS_CASES", 30000, 1000000)):
         value = struct.unpack("<d", struct.pack("<Q", rng.getrandbits(64)))[0]
         yield value
     for _ in range(20000):                                         # few bits, subnormal, few digits
@@ -53,9 +57,7 @@ def same(value, text):
 
 
 def main():
-    seed = int(os.environ.get("CKPTFS_SEED", "1"))
-    print(f"# CKPTFS_SEED={seed}")
-    rng = random.Random(seed)
+    rng = random.Random(tap.seed())
     values, data = [], bytearray()
     for value in filter(math.isfinite, floats(rng)):
         values.append(value)

@@ -86,13 +86,11 @@ static inline unsigned trials_check(struct trial_world *t, uint64_t n,
 	return wrong;
 }
 
-/* How many there are; CKPTFS_CASES says how many reads. */
-static inline uint64_t trials_wanted(unsigned reads, uint64_t slow,
-				     uint64_t fast)
+/* How many there are, of this many reads each; CKPTFS_CASES: how many reads. */
+static inline uint64_t trials_wanted(unsigned reads, uint64_t few,
+				     uint64_t many)
 {
-	const char *text = getenv("CKPTFS_CASES");
-
-	return text ? strtoull(text, NULL, 0) / reads : TAP_SLOW ? slow : fast;
+	return tap_cases("CKPTFS_CASES", few * reads, many * reads) / reads;
 }
 
 /* The exit status of a test of these two. */

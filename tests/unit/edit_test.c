@@ -400,9 +400,8 @@ static size_t hold(struct held *h, const struct ck_catalog *c)
 
 static uint64_t edits_wanted(void)
 {
-	const char *text = getenv("CKPTFS_EDITS");
-
-	return text ? strtoull(text, NULL, 10) : TAP_SLOW ? 5000 : 50000;
+	return tap_cases("CKPTFS_EDITS", TAP_SLOW ? 3000 : 12000,
+			 TAP_SLOW ? 30000 : 1000000);
 }
 
 /* Edits of a list to begin with; how many. */

@@ -421,10 +421,9 @@ static void random_steps(struct step *steps, unsigned n, uint64_t *random)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t cases = text	    ? strtoull(text, NULL, 0) / 50
-			 : TAP_SLOW ? 1000
-				    : 4000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 15000 : 50000,
+				   TAP_SLOW ? 200000 : 2000000) /
+			 50;
 	uint64_t random = tap_seed(4711) | 1;
 	struct ck_files *f = files_make();
 	struct step steps[STEPS];
@@ -535,7 +534,7 @@ static void make_content(void)
 
 int main(void)
 {
-	alarm(110);
+	alarm(tap_is_long() ? 1200 : 300);
 	if (!mkdtemp(dir_path))
 		return 2;
 	dir = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC);

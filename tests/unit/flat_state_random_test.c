@@ -327,7 +327,9 @@ static unsigned random_wrong(uint64_t *random)
 static void test_random(void)
 {
 	uint64_t random = tap_seed(14);
-	unsigned wrong = 0, times = TAP_SLOW ? 150 : 500;
+	unsigned wrong = 0, times = (unsigned)tap_cases(
+				    "CKPTFS_CASES", TAP_SLOW ? 100 : 250,
+				    TAP_SLOW ? 1000 : 20000);
 
 	for (unsigned i = 0; i < times && !wrong; i++) {
 		wrong = random_wrong(&random);

@@ -196,7 +196,9 @@ static void test_random(void)
 {
 	static const char *const names[] = { "float32", "bfloat16", "uint8",
 					     "complex128" };
-	uint64_t cases = TAP_SLOW ? 1000 : 6000, random = tap_seed(48) | 1;
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 1000 : 3000,
+				   TAP_SLOW ? 10000 : 200000);
+	uint64_t random = tap_seed(48) | 1;
 	unsigned wrong = 0, caught = 0;
 	static struct stored s;
 

@@ -144,8 +144,7 @@ static unsigned check_moves(uint64_t cases, uint64_t seed, unsigned *longest)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t cases = text ? strtoull(text, NULL, 0) / 50 : 20000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", 1000000, 20000000) / 50;
 	unsigned longest = 0;
 
 	eq_u64(check_moves(cases, tap_seed(42), &longest), 0);

@@ -47,10 +47,9 @@ static unsigned check_world(struct world *w, uint64_t *random)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t cases = text	    ? strtoull(text, NULL, 0) / 50
-			 : TAP_SLOW ? 5000
-				    : 20000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 80000 : 250000,
+				   TAP_SLOW ? 1000000 : 20000000) /
+			 50;
 	uint64_t random = tap_seed(811) | 1;
 	struct world *w = world_make();
 	unsigned wrong = 0;

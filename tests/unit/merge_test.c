@@ -385,13 +385,12 @@ static bool is_right(const struct sharding *s, const struct ck_catalog *c)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	unsigned cases = text ? (unsigned)strtoul(text, NULL, 0) : 3000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", 1000, 30000);
 	unsigned right = 0;
 	bool seen = false;
 
-	state = tap_seed((uint64_t)time(NULL));
-	for (unsigned i = 0; i < cases; i++) {
+	state = tap_seed(20264);
+	for (uint64_t i = 0; i < cases; i++) {
 		struct sharding s;
 		struct ck_catalog *c = ck_catalog_make("dcp");
 

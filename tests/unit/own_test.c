@@ -323,12 +323,11 @@ static bool grid_is_right(const struct ck_catalog *c, const struct grid *g)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	unsigned cases = text ? (unsigned)strtoul(text, NULL, 0) : 2000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", 500, 20000);
 	unsigned right = 0, seen = 0;
 
-	state = tap_seed((uint64_t)time(NULL));
-	for (unsigned i = 0; i < cases; i++) {
+	state = tap_seed(20263);
+	for (uint64_t i = 0; i < cases; i++) {
 		struct ck_catalog *c = ranks_new(RANKS);
 		int64_t shape[DIMS_MOST];
 		struct grid g;

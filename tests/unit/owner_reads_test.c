@@ -553,7 +553,9 @@ int main(void)
 	uint8_t *space = mmap(NULL, space_len, PROT_NONE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 			      0);
-	unsigned rounds = TAP_SLOW ? 2000 : 20000;
+	unsigned rounds = (unsigned)tap_cases("CKPTFS_CASES",
+					      TAP_SLOW ? 1000 : 4000,
+					      TAP_SLOW ? 10000 : 400000);
 
 	seed = tap_seed(20);
 	if (!case_begin() || space == MAP_FAILED)

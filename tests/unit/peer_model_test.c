@@ -296,8 +296,8 @@ static unsigned schedule(struct owners *owners, uint64_t seed,
 
 static void test_schedules(struct owners *o)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t n = text ? strtoull(text, NULL, 0) : TAP_SLOW ? 2000 : 8000;
+	uint64_t n = tap_cases("CKPTFS_CASES", TAP_SLOW ? 500 : 2000,
+			       TAP_SLOW ? 5000 : 80000);
 	uint64_t random = tap_seed(4711) | 1, bad = 0;
 
 	for (uint64_t i = 0; i < n; i++) {

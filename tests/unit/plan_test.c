@@ -197,20 +197,12 @@ static unsigned check_all_ranges(struct boxes *b, struct ck_request *r,
 	return wrong;
 }
 
-static uint64_t count_cases(void)
-{
-	const char *text = getenv("CKPTFS_CASES");
-
-	if (text)
-		return strtoull(text, NULL, 0);
-	return TAP_SLOW ? 100000 : 1000000;
-}
-
 static void test_random(void)
 {
 	static const uint32_t items[] = { 1, 2, 4, 8, 16, 3 };
 	uint64_t random = tap_seed(20240607) | 1;
-	uint64_t cases = count_cases();
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 40000 : 200000,
+				   TAP_SLOW ? 500000 : 10000000);
 	struct ck_plan plan = { 0 };
 	static struct boxes b;
 	unsigned wrong = 0;

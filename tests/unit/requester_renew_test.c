@@ -241,7 +241,9 @@ static void test_canary(void)
 
 int main(void)
 {
-	uint64_t seed = tap_seed(17), n = TAP_SLOW ? 300 : 3000, wrong = 0;
+	uint64_t seed = tap_seed(17), wrong = 0;
+	uint64_t n = tap_cases("CKPTFS_CASES", TAP_SLOW ? 300 : 1500,
+			       TAP_SLOW ? 3000 : 100000);
 
 	owners_begin(&owners);
 	for (uint64_t i = 0; i < n; i++)

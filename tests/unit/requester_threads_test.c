@@ -231,15 +231,12 @@ static unsigned run(uint64_t rounds, uint64_t seed, bool calm, bool lie)
 
 int main(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t moves = text	    ? strtoull(text, NULL, 0)
-			 : TAP_SLOW ? 3000
-				    : 12000;
+	uint64_t moves = tap_cases("CKPTFS_CASES", TAP_SLOW ? 3000 : 8000,
+				   TAP_SLOW ? 30000 : 200000);
 	uint64_t rounds = moves / (2 * THREADS * AT_A_TIME);
 	uint64_t seed = tap_seed(31);
 
-	if (!text)
-		alarm(100);
+	alarm(tap_is_long() ? 900 : 200);
 	owners_begin(&owners);
 	whereabouts_fill(files, OWNERS);
 	eq_u64(run(rounds, seed, true, false), 0);

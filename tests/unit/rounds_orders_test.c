@@ -186,9 +186,8 @@ static const struct scene scenes[] = {
 
 int main(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t most = text ? strtoull(text, NULL, 0)
-			     : (TAP_SLOW ? 2500 : 20000);
+	uint64_t most = tap_cases("CKPTFS_CASES", TAP_SLOW ? 700 : 2500,
+				  TAP_SLOW ? 20000 : 100000);
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(scenes); i++)
 		test_scene(&scenes[i], most);

@@ -285,16 +285,18 @@ static bool run_hostile(uint64_t seed)
 static void test_hostile(uint64_t seed)
 {
 	uint64_t random = seed | 1;
+	uint64_t n = tap_cases("CKPTFS_CASES", TAP_SLOW ? 200 : 1000,
+			       TAP_SLOW ? 2000 : 20000);
 	unsigned hung = 0;
 
-	for (unsigned i = 0; i < (TAP_SLOW ? 300 : 3000); i++)
+	for (uint64_t i = 0; i < n; i++)
 		hung += !run_hostile(tap_random(&random));
 	eq_u64(hung, 0);
 }
 
 int main(void)
 {
-	uint64_t seed = tap_seed((uint64_t)time(NULL));
+	uint64_t seed = tap_seed(20265);
 
 	test_whole();
 	test_cut();

@@ -258,15 +258,16 @@ static void one_round(unsigned i, round_of *run, struct spoiler *s,
 /* All of it is remote: a mover that never answers brings nothing. */
 static void test_rounds(const char *what, round_of *run, bool never)
 {
-	unsigned rounds = TAP_SLOW ? 1500 : 6000;
+	uint64_t rounds = tap_cases("CKPTFS_CASES", TAP_SLOW ? 200 : 600,
+				    TAP_SLOW ? 3000 : 20000);
 	struct world *w = rows_make(0xf, true);
 	struct spoiler s;
 	struct tally t = { 0 };
 
 	answerer.never = never;
 	spoiler_begin(&s);
-	for (unsigned i = 0; i < rounds; i++)
-		one_round(i, run, &s, w, &t);
+	for (uint64_t i = 0; i < rounds; i++)
+		one_round((unsigned)i, run, &s, w, &t);
 	spoiler_end(&s);
 	printf("# %s%s: %u came, %u were interrupted\n", what,
 	       never ? ", never answered" : "", t.came, t.interrupted);
@@ -312,7 +313,7 @@ static void test_at_once(bool interrupts)
 	answerer.never = false;
 	answerer.mover.interrupt = interrupts ? answerer_interrupt : NULL;
 	spoiler_begin(&s);
-	for (unsigned i = 0; i < 1200; i++) {
+	for (unsigned i = 0; i < (tap_is_long() ? 3000 : 300); i++) {
 		answerer.at_once = i % 3 == 1;
 		answerer.inside = i % 3 == 2;
 		one_round(i, round_of_reads, &s, w, &t);

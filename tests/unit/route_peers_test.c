@@ -241,14 +241,10 @@ static void tell(const char *what)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t trials = text	     ? strtoull(text, NULL, 0)
-			  : TAP_SLOW ? 200
-				     : 1000;
+	uint64_t trials = tap_cases("CKPTFS_CASES", TAP_SLOW ? 150 : 600,
+				    TAP_SLOW ? 2000 : 20000);
 	uint64_t seed = tap_seed(1777);
 
-	if (text)
-		alarm(0);
 	eq_u64(check_trials(trials, seed, true, false), 0);
 	tell("calm");
 	eq_u64(check_trials(trials, seed + 1, false, false), 0);

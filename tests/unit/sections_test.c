@@ -164,10 +164,9 @@ static void test_random(void)
 {
 	static const char *const dtypes[] = { "float32", "bfloat16", "uint8",
 					      "complex64", "complex128" };
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t cases = text	    ? strtoull(text, NULL, 0) / 100
-			 : TAP_SLOW ? 500
-				    : 4000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 30000 : 150000,
+				   TAP_SLOW ? 400000 : 10000000) /
+			 100;
 	uint64_t random = tap_seed(1511) | 1;
 	uint64_t windows[8 * 2 * BOXES_DIMS];
 	struct world *w = world_make();

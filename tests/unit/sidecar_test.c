@@ -350,7 +350,7 @@ static void test_limits(void)
 		"\"offset\":0,\"shape\":[";
 
 	large_is(0, NULL);
-	large_is(CK_SIDECAR_PARAMS, NULL);
+	large_is(CK_SIDECAR_PARAMS / (tap_is_long() ? 1U : 10U), NULL);
 	large_is(CK_SIDECAR_PARAMS + 1, "more than 1000000 parameters");
 	repeated_is(optimizers, "[]", CK_SIDECAR_PARAMS + 1, "]}",
 		    "more than 1000000 optimizers");

@@ -299,7 +299,7 @@ static bool is_fit(const struct ck_catalog *c, uint32_t tensor)
 	return true;
 }
 
-static void test_fixture(const char *fixture, int rounds)
+static void test_fixture(const char *fixture, uint64_t rounds)
 {
 	struct ck_checkpoint *cp;
 	struct ck_transaction *x;
@@ -312,7 +312,7 @@ static void test_fixture(const char *fixture, int rounds)
 		return;
 	x = begun(w, false);
 	for (uint32_t i = 0; i < cp->catalog->tensors.n; i++)
-		for (int n = 0; n < rounds && is_fit(cp->catalog, i); n++)
+		for (uint64_t n = 0; n < rounds && is_fit(cp->catalog, i); n++)
 			test_round(cp, x, i);
 	ck_transaction_end(x);
 	ck_writer_close(w);
@@ -339,8 +339,7 @@ static void test_pieces(void)
 
 int main(int argc, char **argv)
 {
-	const char *factor = getenv("CKPTFS_ROUNDS");
-	int rounds = factor ? atoi(factor) : 12;
+	uint64_t rounds = tap_cases("CKPTFS_ROUNDS", 6, 200);
 
 	rnd = tap_seed(20261122);
 	if (argc < 2 || !mkdtemp(dir) || ck_sigbus_install())

@@ -73,10 +73,8 @@ static bool are_small(const struct ck_tiles *tiles)
 
 static void test_random(void)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t cases = text	    ? strtoull(text, NULL, 0)
-			 : TAP_SLOW ? 20000
-				    : 100000;
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 5000 : 10000,
+				   TAP_SLOW ? 50000 : 600000);
 	uint64_t random = tap_seed(77) | 1;
 	uint64_t wrong = 0, differ = 0, large = 0, kinds[CK_TILE_KINDS] = { 0 };
 	struct ck_tiles tiles = { 0 };

@@ -13,7 +13,6 @@ import collections
 import decimal
 import enum
 import io
-import os
 import pathlib
 import pickle
 import pickletools
@@ -24,10 +23,10 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
 
-CASES = int(os.environ.get("CKPTFS_TRANSCRIBED", "1000"))
-SEED = int(os.environ.get("CKPTFS_SEED", random.SystemRandom().randrange(1 << 32)))
+CASES = cases("CKPTFS_TRANSCRIBED", 150, 12000)
+SEED = seed(20266)
 tap = Tap()
 ok = tap.result
 
@@ -333,7 +332,6 @@ def renamed(transcribe):
 
 
 def main():
-    print(f"# CKPTFS_SEED={SEED} CKPTFS_TRANSCRIBED={CASES}")
     transcribe = Transcriber(sys.argv[1])
     canaries()
     renamed(transcribe)

@@ -83,7 +83,9 @@ static void random_window(const struct boxes *b, uint64_t *window,
 
 static void test_chunks(void)
 {
-	uint64_t cases = TAP_SLOW ? 10000 : 100000, random = tap_seed(46) | 1;
+	uint64_t cases = tap_cases("CKPTFS_CASES", TAP_SLOW ? 10000 : 50000,
+				   TAP_SLOW ? 100000 : 2000000);
+	uint64_t random = tap_seed(46) | 1;
 	uint64_t window[2 * BOXES_DIMS];
 	unsigned wrong = 0, caught = 0, planted = 0;
 	static struct boxes b;
