@@ -18,9 +18,9 @@
 
 enum {
 	SIZE = 3 << 20,
-	IN_TIME = 5000, /* msec that nobody should need */
-	PREFIX = 7,	/* of a name: characters before its parts */
-	PART = 16,	/* of each of its three parts */
+	IN_TIME = 60000, /* msec that nobody should need */
+	PREFIX = 7,	 /* of a name: characters before its parts */
+	PART = 16,	 /* of each of its three parts */
 	NOBODY = 65534
 };
 

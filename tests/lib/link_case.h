@@ -148,8 +148,8 @@ static inline struct joined *joined_make(void)
 	j->options.size = 72 << 20;
 	j->options.calls = (struct ck_calls_options){ .npeers = 1,
 						      .ping_msec = 20,
-						      .silence_msec = 300,
-						      .timeout_msec = 600,
+						      .silence_msec = 10000,
+						      .timeout_msec = 20000,
 						      .window = 4 << 20 };
 	j->serve = (struct ck_serve_options){
 		.memory_most = 8 << 20,
@@ -354,7 +354,7 @@ static inline void trip_make(struct trip *t, uint64_t *r)
 /* Waits until it is done. */
 static inline void trip_wait(struct trip *t)
 {
-	struct timespec end = ck_time_in(CLOCK_REALTIME, 20000);
+	struct timespec end = ck_time_in(CLOCK_REALTIME, 60000);
 
 	while (sem_timedwait(&t->done, &end))
 		if (errno != EINTR)

@@ -42,7 +42,7 @@ static inline struct ck_data_owner *owner_begin(enum ck_beneath how)
 
 static inline bool case_begin(void)
 {
-	alarm(110); /* a read that hangs is a failure */
+	alarm(tap_is_long() ? 1200 : 300); /* a read that hangs is a failure */
 	if (!mkdtemp(dir_path) || ck_sigbus_install())
 		return false;
 	chmod(dir_path, 0755);

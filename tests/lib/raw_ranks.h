@@ -28,7 +28,7 @@ static inline void *raw_ranks_run(void *arg)
 {
 	struct raw_ranks *r = arg;
 
-	if (ck_xport_local(r->directory, 0, RAW_RANKS, 10000, &r->serve.xport))
+	if (ck_xport_local(r->directory, 0, RAW_RANKS, 60000, &r->serve.xport))
 		abort();
 	r->serve.owner = owner_make();
 	r->rc = ck_serve_run(&r->serve);

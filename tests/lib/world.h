@@ -282,7 +282,7 @@ static inline bool is_right_read(struct world *w, const uint8_t *want,
 
 static inline bool world_begin(void)
 {
-	alarm(110); /* a read that hangs is a failure */
+	alarm(tap_is_long() ? 1200 : 300); /* a read that hangs is a failure */
 	if (!mkdtemp(dir_path) || ck_sigbus_install())
 		return false;
 	dir = open(dir_path, O_PATH | O_DIRECTORY | O_CLOEXEC);

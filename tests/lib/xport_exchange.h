@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-enum { EXCHANGE_RANKS = 8, EXCHANGE_STUCK_MSEC = 20000 };
+enum { EXCHANGE_RANKS = 8, EXCHANGE_STUCK_MSEC = 60000 };
 
 /* --- what is asked and answered -------------------------------------------------------- */
 

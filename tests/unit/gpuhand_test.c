@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MANY = 200, SILENT = CK_GPUHAND_COMERS, LONG_MSEC = 10000 };
+enum { MANY = 200, SILENT = CK_GPUHAND_COMERS, LONG_MSEC = 60000 };
 
 static const uint8_t right[CK_GPUHAND_TOKEN] = "right";
 static int file = -1; /* what the right token is for */

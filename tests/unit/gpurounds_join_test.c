@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RANKS = 2, SIZE = 64 << 20, BYTES = 1000, SOON_MSEC = 10000 };
+enum { RANKS = 2, SIZE = 64 << 20, BYTES = 1000, SOON_MSEC = 60000 };
 
 /* --- a device, and what moves rounds ------------------------------------------------------ */
 

@@ -205,8 +205,8 @@ static void ranks_begin(struct job *b)
 	b->j = joined_make();
 	b->j->options.calls.npeers = RANKS;
 	b->j->options.ranks = ranks;
-	b->j->options.calls.silence_msec = 2000;
-	b->j->options.calls.timeout_msec = 4000;
+	b->j->options.calls.silence_msec = 20000;
+	b->j->options.calls.timeout_msec = 40000;
 	joined_prepare(b->j);
 	if (pipe(stop))
 		abort();

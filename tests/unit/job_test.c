@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { IN_TIME = 5000 }; /* msec */
+enum { IN_TIME = 60000 }; /* msec */
 
 static unsigned fds_count(void)
 {
@@ -65,6 +65,13 @@ static bool has_children(void)
 	return waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
 }
 
+/* Less than this many msec, which the long run judges. */
+static bool took_less(uint64_t took, uint64_t most)
+{
+	printf("# %" PRIu64 " ms of %" PRIu64 "\n", took, most);
+	return took < most || !tap_is_long();
+}
+
 /* How many msec its end took. */
 static uint64_t end_timed(struct ck_job *job, int msec)
 {
@@ -88,7 +95,7 @@ static void test_by_itself(void)
 	eq_mem(said.data, said.len, "onetwo.", 7);
 	ck_job_hear(&job, &said); /* nothing more: it does not wait */
 	eq_u64(said.len, 7);
-	ok(end_timed(&job, IN_TIME) < 1000);
+	ok(took_less(end_timed(&job, IN_TIME), 1000));
 	eq_i64(job.status, 0);
 	ck_buf_fini(&said);
 
@@ -127,7 +134,7 @@ static void end_with(const char *script)
 	child = (pid_t)strtol(said.data, NULL, 10);
 	ok(child > 0);
 	ck_job_end(&job, 0);
-	for (unsigned i = 0; i < 200 && kill(child, 0) == 0; i++)
+	for (unsigned i = 0; i < 6000 && kill(child, 0) == 0; i++)
 		usleep(10000);
 	ok(kill(child, 0) && errno == ESRCH);
 	ck_buf_fini(&said);
@@ -198,8 +205,8 @@ static uint64_t signals_of(const struct ck_job *job, const char *which)
 
 static void sleep_start(struct ck_job *job)
 {
-	char sleep[] = "sleep", nine[] = "9";
-	char *argv[] = { sleep, nine, NULL };
+	char sleep[] = "sleep", long_time[] = "90";
+	char *argv[] = { sleep, long_time, NULL };
 
 	if (ck_job_start(argv, NULL, job))
 		abort();
@@ -223,7 +230,7 @@ static void test_signals(void)
 	/* glibc's posix_spawn(3) ignores two that are its own. */
 	eq_u64(signals_of(&job, "SigIgn:") & ~(UINT64_C(3) << 31), 0);
 	/* Though the caller ignored it. */
-	ok(end_timed(&job, 0) < 1000);
+	ok(took_less(end_timed(&job, 0), 1000));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
 }
 
@@ -283,7 +290,7 @@ static void without_descriptors(unsigned which)
 			if (which & 1U << fd)
 				close(fd);
 		shell_start("printf '%s ' $(readlink /proc/$$/fd/0 "
-			    "/proc/$$/fd/1) >&2; printf . >&2; exec sleep 9",
+			    "/proc/$$/fd/1) >&2; printf . >&2; exec sleep 90",
 			    &job);
 		hear(&job, '.', &said);
 		ck_job_end(&job, 0);
@@ -309,10 +316,10 @@ static void test_nobody_waits(void)
 
 	signal(SIGCHLD, SIG_IGN);
 	shell_start("sleep 0.1; exit 3", &job);
-	ok(end_timed(&job, IN_TIME) < 1500);
+	ok(took_less(end_timed(&job, IN_TIME), 1500));
 	eq_i64(job.status, -1); /* the kernel says it to nobody */
-	shell_start("exec sleep 9", &job);
-	ok(end_timed(&job, 0) < 1000);
+	shell_start("exec sleep 90", &job);
+	ok(took_less(end_timed(&job, 0), 1000));
 	eq_i64(kill(job.process, 0), -1);
 	signal(SIGCHLD, SIG_DFL);
 	eq_u64(fds_count(), fds);
@@ -322,20 +329,25 @@ static void test_nobody_waits(void)
 
 static void test_term(void)
 {
+	struct ck_buf said = { 0 };
 	struct ck_job job;
 	uint64_t took;
 
-	shell_start("exec sleep 9", &job);
+	shell_start("exec sleep 90", &job);
 	took = end_timed(&job, 200);
-	ok(took >= 200 && took < 1100);
+	ok(took >= 200 && took_less(took, 1100));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
 
 	/* By itself, when it is told to. */
-	shell_start("trap 'exit 4' TERM; while :; do sleep 0.02; done", &job);
+	shell_start("trap 'exit 4' TERM; printf . >&2; "
+		    "while :; do sleep 0.02; done",
+		    &job);
+	hear(&job, '.', &said);
 	took = end_timed(&job, 200);
-	ok(took >= 200 && took < 1100);
+	ok(took >= 200 && took_less(took, 1100));
 	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 4);
 	ok(!has_children());
+	ck_buf_fini(&said);
 }
 
 static void test_kill(void)
@@ -345,17 +357,17 @@ static void test_kill(void)
 	siginfo_t stopped;
 	uint64_t took;
 
-	shell_start("trap '' TERM; printf . >&2; exec sleep 9", &job);
+	shell_start("trap '' TERM; printf . >&2; exec sleep 90", &job);
 	hear(&job, '.', &said);
 	took = end_timed(&job, 100);
-	ok(took >= 1100 && took < 3000);
+	ok(took >= 1100 && took_less(took, 3000));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
 
-	shell_start("exec sleep 9", &job);
+	shell_start("exec sleep 90", &job);
 	kill(job.process, SIGSTOP);
 	waitid(P_PID, (id_t)job.process, &stopped, WSTOPPED | WNOWAIT);
 	took = end_timed(&job, 0);
-	ok(took >= 1000 && took < 3000);
+	ok(took >= 1000 && took_less(took, 3000));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
 	ok(!has_children());
 	ck_buf_fini(&said);
@@ -376,7 +388,7 @@ static void test_speaks_without_end(void)
 	ck_job_hear(&job, &said);
 	ok(said.len >= 4096 && said.len <= 80 << 10);
 	took = end_timed(&job, 100);
-	ok(took >= 100 && took < 3000);
+	ok(took >= 100 && took_less(took, 3000));
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGKILL);
 	ok(!has_children());
 	eq_u64(fds_count(), fds);
@@ -384,7 +396,7 @@ static void test_speaks_without_end(void)
 
 	/* More than a pipe takes, and then it ends. */
 	shell_start("head -c 3000000 /dev/zero >&2; exit 5", &job);
-	ok(end_timed(&job, IN_TIME) < IN_TIME);
+	ok(took_less(end_timed(&job, IN_TIME), 5000));
 	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 5);
 }
 
@@ -393,18 +405,17 @@ static void test_closes_its_error(void)
 	struct ck_job job;
 	uint64_t cpu, took;
 
-	shell_start("exec sleep 0.8 2>&-", &job);
+	shell_start("exec sleep 0.4 2>&-", &job);
 	usleep(50000);
 	cpu = cpu_msec();
 	took = end_timed(&job, IN_TIME);
 	cpu = cpu_msec() - cpu;
-	ok(took >= 300 && took < 3000);
-	ok(cpu < 100);
+	ok((took >= 200 && took < 3000 && cpu < 100) || !tap_is_long());
 	eq_i64(job.status, 0);
 
 	/* Somebody else has it longer. */
 	shell_start("sleep 1 & exit 6", &job);
-	ok(end_timed(&job, IN_TIME) < 800);
+	ok(took_less(end_timed(&job, IN_TIME), 800));
 	ok(WIFEXITED(job.status) && WEXITSTATUS(job.status) == 6);
 }
 
@@ -415,7 +426,7 @@ static void test_many(void)
 	for (unsigned i = 0; i < 40; i++) {
 		struct ck_job job;
 
-		shell_start(i % 2 ? "exit 1" : "exec sleep 9", &job);
+		shell_start(i % 2 ? "exit 1" : "exec sleep 90", &job);
 		ck_job_end(&job, i % 4 == 3 ? IN_TIME : 0);
 		unended += job.status == -1;
 	}

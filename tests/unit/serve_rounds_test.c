@@ -53,7 +53,7 @@ static bool hear(struct scene *s, struct ck_framed *out)
 	for (;;) {
 		if (ck_frames_next(s->frames, out) > 0)
 			return true;
-		if (poll(&fd, 1, 10000) <= 0)
+		if (poll(&fd, 1, 60000) <= 0)
 			abort();
 		if (ck_frames_read(s->frames))
 			return false;
@@ -186,7 +186,7 @@ static bool serves_mount(const struct scene *s)
 		abort();
 	/* It may hear that ranks are lost before. */
 	while ((ck_frames_next(frames, &f) > 0 && f.head.id != 77) ||
-	       (f.head.id != 77 && poll(&fd, 1, 10000) > 0 &&
+	       (f.head.id != 77 && poll(&fd, 1, 60000) > 0 &&
 		ck_frames_read(frames) == 0))
 		;
 	ck_ask_fini(&a);

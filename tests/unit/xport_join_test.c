@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { JOIN_MSEC = 20000 };
+enum { JOIN_MSEC = 60000 };
 
 static char directory[64];
 
@@ -71,7 +71,8 @@ static void test_never(void)
 
 		eq_err(ck_xport_local(directory, rank, 3, 60, &x), -ETIMEDOUT);
 		took = now_msec() - start;
-		ok(took >= 59 && took < 5000);
+		ok(took >= 59);
+		ok(took < 5000 || !tap_is_long());
 		eq_err(ck_xport_local(directory, rank, 3, 0, &x), -ETIMEDOUT);
 	}
 	eq_err(ck_xport_local(directory, 3, 3, 60, &x), -EINVAL);
@@ -183,7 +184,7 @@ static void come_as_stranger(void)
 	if (child == 0) {
 		int fd;
 
-		alarm(20);
+		alarm(100);
 		if (setuid(65534))
 			_exit(2);
 		fd = raw_connect(directory, 0);
@@ -272,7 +273,7 @@ int main(void)
 {
 	size_t before = open_descriptors();
 
-	alarm(100);
+	alarm(300);
 	test_never();
 	test_names();
 	test_late();

@@ -12,7 +12,7 @@
 
 enum { BAD, GOOD, OURS, SIZE }; /* ranks */
 
-enum { PAYLOAD = 1 << 20, BODY = 100, WAIT_MSEC = 10000 };
+enum { PAYLOAD = 1 << 20, BODY = 100, WAIT_MSEC = 60000 };
 
 /* --- sockets --------------------------------------------------------------------------- */
 
@@ -431,7 +431,7 @@ int main(void)
 {
 	size_t before = open_descriptors();
 
-	alarm(100);
+	alarm(300);
 	test_garbage();
 	test_dropped();
 	test_cut();

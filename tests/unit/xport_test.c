@@ -6,7 +6,7 @@
  */
 #include "xport_exchange.h"
 
-enum { RANKS = 4, JOIN_MSEC = 20000 };
+enum { RANKS = 4, JOIN_MSEC = 60000 };
 
 /* --- buffers of sockets as small as can be -------------------------------------------- */
 
@@ -143,7 +143,7 @@ int main(void)
 	uint64_t seed = tap_seed(0x12ab);
 	size_t before = open_descriptors();
 
-	alarm(100);
+	alarm(300);
 	test_waiting();
 	test_exchange(seed);
 	test_flipped(seed);
