@@ -14,6 +14,7 @@ import evidence
 import form
 import headers
 import locks
+import seeds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
@@ -466,6 +467,12 @@ def check_locks(tree):
 def check_locks_listed(tree):
     yield from named(tree, locks.LIST,
                      lambda t, _: locks.list_faults(t, CODE_DIRS))
+
+
+@check('seeds', 'tests/mount/canary.py', *seeds.CANARIES)
+def check_seeds(tree):
+    """Tests have fixed seeds."""
+    yield from seeds.faults(tree)
 
 
 # --- words ---------------------------------------------------------------------

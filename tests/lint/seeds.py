@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Tests do the same at every run: their seeds are fixed, and only the helpers read CKPTFS_SEED."""
+import re
+
+HELPERS = ('tests/lib/tap.h', 'tests/lib/tap.py', 'tests/mount/functions.sh')
+
+# Files that do not follow the rule yet. Remove a line when its file is converted.
+NOT_YET = '''
+    tests/crash/moment_test.py
+    tests/crash/suite.py
+    tests/dist/faults.py
+    tests/dist/self.py
+    tests/dist/whole.py
+    tests/dist/wire.py
+    tests/gpu/exports
+    tests/gpu/gpulink_test.c
+    tests/gpu/gpurounds_harsh_test.c
+    tests/gpu/gpurounds_test.c
+    tests/gpu/gpuserve_test.c
+    tests/gpu/ncclcheck.c
+    tests/gpu/pipe_test.c
+    tests/gpu/spread_shardings
+    tests/gpu/spread_test.c
+    tests/gpu/standin_nccl_test.c
+    tests/mount/cp-faults.py
+    tests/mount/hf-files.sh
+    tests/mount/hf.py
+    tests/mount/killed-daemon.py
+    tests/mount/patch-random.sh
+    tests/mount/source-changed.sh
+    tests/mount/tools-random.sh
+    tests/mount/two-ways-forms.py
+    tests/mount/two-ways.py
+    tests/mpi/rounds.c
+    tests/torch/alone.py
+    tests/torch/fsdp1-dcp.py
+    tests/torch/fsdp1-state.py
+    tests/torch/fsdp1.py
+    tests/torch/fsdp2-resume.py
+    tests/torch/headers.py
+    tests/torch/hf-clients.py
+    tests/torch/hub.py
+    tests/torch/interop.py
+    tests/torch/nested.py
+    tests/torch/ranks-boxes.py
+    tests/torch/ranks-local.py
+    tests/torch/ranks.py
+    tests/torch/sidecar.py
+    tests/torch/steps.py
+    tests/torch/write.py
+    tests/torch/written.py
+'''.split()
+
+# A test plants these; each is a file of its own.
+CANARIES = (
+    '\tseed = tap_seed((uint64_t)time(NULL));\n',
+    '\tconst char *text = getenv("CKPTFS_SEED");\n',
+    'seed = int(os.environ.get("CKPTFS_SEED", 1))\n',
+    "seed = os.environ['CKPTFS_SEED']\n",
+    'seed = time.time_ns() % 10 ** 9\n',
+    'seed = random.SystemRandom().randrange(9)\n',
+    'lot = random.Random()\n',
+    'lot = random.Random(os.urandom(8))\n',
+    'random.shuffle(steps)\n',
+    'random.seed()\n',
+    'at=$((RANDOM % 9))\n',
+    'at=$RANDOM\n',
+    'seed=${CKPTFS_SEED:-1}\n',
+)
+
+FROM_OUTSIDE = 'take the seed from tap_seed(), tap.seed() or seed of functions.sh'
+RULES = [(re.compile(pattern), instead) for pattern, instead in (
+    (r'\btime\(NULL\)', FROM_OUTSIDE),
+    (r'getenv\("CKPTFS_SEED"\)|\benviron\b.{1,5}["\']CKPTFS_SEED\b|\$\{?CKPTFS_SEED\b', FROM_OUTSIDE),
+    (r'\btime_ns\(\) %|\bSystemRandom\b', FROM_OUTSIDE),
+    (r'\bRandom\(\)|\bRandom\([^)]*\burandom|\bseed\b.*\burandom', FROM_OUTSIDE),
+    (r'\brandom\.seed\(\)|\$RANDOM\b|\$\{RANDOM\b|\$\(\(.*\bRANDOM\b', FROM_OUTSIDE),
+)]
+# Functions of the module share a generator with a seed that is not printed.
+SHARED = re.compile(r'(?<![\w.])random\.(?:rand\w+|choices?|shuffle|sample|uniform|getrandbits|random)\(')
+SEEDED = re.compile(r'(?<![\w.])random\.seed\([^)]')
+
+
+def faults_of(path, text):
+    shared = [] if SEEDED.search(text) else [(SHARED, 'use random.Random(tap.seed())')]
+    for number, line in enumerate(text.split('\n'), 1):
+        for rule, instead in RULES + shared:
+            m = rule.search(line)
+            if m:
+                yield f'{path}:{number}: {m.group(0)}: {instead}'
+
+
+def faults(tree):
+    for path in tree.paths:
+        if not path.startswith('tests/') or path.startswith(('tests/bench/', 'tests/fixtures/', 'tests/lint/')) or \
+                path in HELPERS or path in NOT_YET:
+            continue
+        if path.endswith(('.c', '.h', '.py', '.sh')) or tree.bytes(path)[:2] == b'#!':
+            yield from faults_of(path, tree.text(path))
