@@ -180,7 +180,7 @@ class Image:
         """The next start of the machine. Whoever still holds the old mount
         would give us the dead file system again."""
         self.unmount()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not self.is_free():
             if time.monotonic() > end:
                 raise Trouble(f"{self.device} stays in use after umount")

@@ -19,7 +19,7 @@ import threading
 
 INJECT = os.environ.get("INJECT_BIN", "inject")
 NOMEM = os.environ.get("NOMEM_BIN", "libnomem.so")
-PATIENCE, HUNG = 20, 999        # seconds; the status of who took longer
+PATIENCE, HUNG = 120, 999       # seconds; the status of who took longer
 Call = collections.namedtuple("Call", "tid name length paths")
 
 DATA = set("write pwrite64 writev pwritev pwritev2 copy_file_range sendfile "

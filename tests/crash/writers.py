@@ -62,7 +62,7 @@ class Mounted:
         with open("/proc/self/mountinfo") as mounts:
             devices = [line.split()[2] for line in mounts
                        if line.split()[4] == self.mnt]
-        if not devices or os.geteuid() != 0 or waited > 3:
+        if not devices or os.geteuid() != 0 or waited > 10:
             return bool(devices)    # who is not root may not raise it
         with open(f"/sys/class/bdi/{devices[0]}/read_ahead_kb") as kb:
             return kb.read() == "1024\n"
@@ -96,7 +96,7 @@ class Mounted:
         begin = time.monotonic()
         while not self.is_usable(time.monotonic() - begin):
             if run.process.poll() is not None or \
-                    time.monotonic() > begin + 20:
+                    time.monotonic() > begin + injector.PATIENCE:
                 return "not mounted\n", False
             time.sleep(0.002)
         fault.armed = True
