@@ -17,7 +17,6 @@ import pickle
 import random
 import sys
 import tempfile
-import time
 
 import live                                                             # finds the modules of tests/fixtures, too
 import interop
@@ -165,14 +164,13 @@ def problems_of(ckptfs, lot, mode, size, scratch):
 
 
 def main():
-    options = live.arguments(__doc__, cases=40)
+    options = live.arguments(__doc__, cases=(8, 40))
     try:
         import safetensors                                                          # noqa: F401
         from torch.distributed.checkpoint.filesystem import SerializationFormat     # noqa: F401
     except ImportError:
         interop.skip("this PyTorch writes no safetensors")
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for case in range(options.cases):
         mode, size = MODES[case % len(MODES)], list(WORLDS)[case // len(MODES) % len(WORLDS)]

@@ -15,6 +15,7 @@ from world import Replicate, Shard
 DTYPES = [name for name in ALL_DTYPES if name != "float4_e2m1fn_x2"]            # PyTorch cannot pad it: no fill_
 MESHES = ((1,), (2,), (3,), (4,), (6,), (8,), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (2, 2, 2))
 TENSOR_PARALLEL = ((2, 2), (3, 2), (4, 2), (2, 3), (2, 4))
+FEW_MESHES, FEW_TENSOR_PARALLEL = ((2,), (3,), (2, 2)), ((2, 2),)
 
 
 def world_of(mesh):
@@ -141,9 +142,10 @@ def random_tensor_parallel(seed, extents, count):
 
 
 def random_checkpoints(seed, wanted):
-    """Names and recipes that have at least `wanted` tensors together."""
-    each = -(-wanted // (len(MESHES) + len(TENSOR_PARALLEL) // 2))
-    for extents in MESHES:
+    """Names and recipes that have at least `wanted` tensors together; on few meshes where there are few tensors."""
+    meshes, parallel = (MESHES, TENSOR_PARALLEL) if wanted > 200 else (FEW_MESHES, FEW_TENSOR_PARALLEL)
+    each = -(-wanted // (len(meshes) + len(parallel) // 2))
+    for extents in meshes:
         yield "random-" + "x".join(map(str, extents)), random_dtensors(seed, extents, each)
-    for extents in TENSOR_PARALLEL:
+    for extents in parallel:
         yield "random-tp-" + "x".join(map(str, extents)), random_tensor_parallel(seed, extents, each // 2)

@@ -5,7 +5,8 @@
     foreign.py CKPTFS
 
 Something is written through the mount in seven ways, and somewhere before its last call dcp.save saves into the
-directory: other shapes, the same shapes, or so far only its data files. The last call answers ESTALE, nothing in the
+directory: other shapes, the same shapes, or so far only its data files; outside of the long run one of the three in each
+way. The last call answers ESTALE, nothing in the
 directory has changed by it, the save can be finished and loads, and the next mount shows it and writes to it. The
 result is TAP.
 """
@@ -215,8 +216,10 @@ def main():
     with tempfile.TemporaryDirectory(prefix="foreign-") as scratch:
         first = f"{scratch}/first"
         spawn.run(save, 2, first, OURS, 1)
-        for way in WAYS:
+        for turn, way in enumerate(WAYS):
             for number, kind in enumerate(kinds):
+                if not live.is_long() and number != turn % len(kinds):
+                    continue
                 path = shutil.copytree(first, f"{scratch}/{way.__name__}{number}")
                 try_way(tap, options.ckptfs, path, way, kind)
             nobody_saves(tap, options.ckptfs, shutil.copytree(first, f"{scratch}/{way.__name__}"), way)

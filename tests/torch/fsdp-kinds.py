@@ -155,7 +155,7 @@ def none_of(tensors, world):
 
 
 def main():
-    options, tap, count = live.arguments(__doc__, cases=2), interop.Tap(), 0
+    options, tap, count = live.arguments(__doc__, cases=(1, 2)), interop.Tap(), 0
     for world in WORLDS[:options.cases]:
         with tempfile.TemporaryDirectory(prefix="kinds-") as scratch:
             home = pathlib.Path(scratch)

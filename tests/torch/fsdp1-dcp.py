@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import fsdp1
 import hub
@@ -127,9 +126,8 @@ def problems_of(ckptfs, lot, here):
 
 
 def main():
-    options = live.arguments(__doc__, cases=24)
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    options = live.arguments(__doc__, cases=(6, 24))
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for world, here in live.by_world(save, (2, 3, 4), options.cases, seed):
         found, tensors, how = problems_of(options.ckptfs, lot, here)

@@ -15,7 +15,6 @@ import os
 import pathlib
 import random
 import sys
-import time
 
 import hub
 import live                                                             # finds the modules of tests/fixtures, too
@@ -148,9 +147,8 @@ def sane(top, table):
 
 
 def main():
-    options = live.arguments(__doc__, cases=24)
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    options = live.arguments(__doc__, cases=(12, 24))
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for world, here in live.by_world(save, (2, 3, 4), options.cases, seed):
         found, tensors, how = problems_of(options.ckptfs, lot, here, world)

@@ -4,9 +4,9 @@
 
     fsdp2-resume.py CKPTFS
 
-The job is train.py: FSDP2, AdamW, four processes, begun by torchrun. What it saved is mounted and layers are replaced;
-then the daemon is killed, or the plug is pulled (see tests/crash/images.py; as root), in the middle of the next copy or
-at any time. dcp.load in four and in two processes has the layers whose cp ended well, nothing else is changed, and the
+The job is train.py: FSDP2, AdamW, four processes, in the long run begun by torchrun. What it saved is mounted and layers
+are replaced; then the daemon is killed, or the plug is pulled (see tests/crash/images.py; as root), in the middle of the
+next copy, in the long run at any time, too. dcp.load in four and in two processes has the layers whose cp ended well, nothing else is changed, and the
 job goes on, bit by bit as one whose layers were set by PyTorch. The result is TAP.
 """
 import json
@@ -31,7 +31,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "crash")
 import images                                                                               # noqa: E402
 
 LAYER = "layers.0.attention.{}.weight"
-TURNS = 4                                                               # crashes at some time among copies
+TURNS = 4 if live.is_long() else 0                                      # crashes at some time among copies
 EMPTY = {"losses": [], "loaded": {}, "trained": {}}
 
 
@@ -48,7 +48,7 @@ def free_port():
 class Trial:
     def __init__(self, tap, options, scratch):
         self.tap, self.options, self.scratch = tap, options, pathlib.Path(scratch)
-        self.rng = random.Random(options.seed)
+        self.rng = random.Random(live.seed())
         self.arrays = 0
 
     def array(self, number):
@@ -149,8 +149,9 @@ class Trial:
             ended()
             copied += pair[0] is not None
             wrong += [] if self.one_of(path, "wk", before, pair) else [f"crash {turn}"]
-        self.tap.line(not wrong and copied,
-                      f"{what}: {TURNS} crashes at any time: the last cp that ended well, or the next", wrong)
+        if TURNS:
+            self.tap.line(not wrong and copied,
+                          f"{what}: {TURNS} crashes at any time: the last cp that ended well, or the next", wrong)
         with live.Daemon(self.options.ckptfs, path) as daemon:
             self.tap.line(self.copy(daemon, "wk", self.array(4)), f"{what}: a mount afterwards writes")
         pair = (self.array(1), self.array(2))
@@ -201,15 +202,14 @@ def goes_on(trial, path):
 
 
 def main():
-    options = live.arguments(__doc__, seed=int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9))
-    print(f"# CKPTFS_SEED={options.seed}", flush=True)
+    options = live.arguments(__doc__)
     if os.geteuid() == 0:
         images.keep_mounts_private()
     tap = interop.Tap()
     with tempfile.TemporaryDirectory(prefix="resume-") as scratch:
         trial, saved = Trial(tap, options, scratch), f"{scratch}/saved"
         try:
-            trial.job(4, "--steps=2", f"--save={saved}", torchrun=True)
+            trial.job(4, "--steps=2", f"--save={saved}", torchrun=live.is_long())
             layers = [f"--set={LAYER.format(name)}={trial.array(number)}"
                       for name, number in (("wq", 1), ("wv", 2), ("wk", 4))]
             plain = trial.job(4, f"--load={saved}", "--seed=7", "--steps=2")

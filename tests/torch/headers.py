@@ -12,17 +12,15 @@ CKPTFS_SEED repeats a run. The result is TAP.
 import argparse
 import collections
 import json
-import os
 import pathlib
 import random
 import struct
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
 
 WIDTHS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
           "I32": 32, "U32": 32, "F32": 32, "F64": 64, "I64": 64, "U64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -135,28 +133,27 @@ def canaries(ask):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("headers")
-    parser.add_argument("--cases", type=int, default=100000)
+    parser.add_argument("--cases", type=int, default=cases("CKPTFS_CASES", 10000, 100000))
     options = parser.parse_args()
     try:
         import safetensors
     except ImportError:
         print("1..0 # SKIP safetensors is not installed")
         return 0
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# safetensors {safetensors.__version__}, CKPTFS_SEED={seed}", flush=True)
+    print(f"# safetensors {safetensors.__version__}", flush=True)
 
-    def ask(cases):
-        text = b"".join(struct.pack("<II", len(data), end) + data for data, end in cases)
+    def ask(some):
+        text = b"".join(struct.pack("<II", len(data), end) + data for data, end in some)
         out = subprocess.run([options.headers], input=text, capture_output=True, check=True).stdout
         return out.decode().splitlines()
 
-    tap, lot = Tap(), random.Random(seed)
+    tap, lot = Tap(), random.Random(seed())
     tap.result(canaries(ask), "canary: one is taken, one is not")
     excuses, taken, bad, left = collections.Counter(), 0, [], options.cases
     while left > 0 and len(bad) < 5:
-        cases = [mutated(lot) for _ in range(min(left, 20000))]
-        left -= len(cases)
-        for (data, end), ours in zip(cases, ask(cases), strict=True):
+        some = [mutated(lot) for _ in range(min(left, 20000))]
+        left -= len(some)
+        for (data, end), ours in zip(some, ask(some), strict=True):
             package = by_package(data, end)
             taken += ours == "taken"
             if (ours == "taken") == (package == "taken"):

@@ -19,7 +19,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 
 import live                                                             # finds the modules of tests/fixtures, too
 import interop
@@ -227,14 +226,13 @@ def copied(tap, ckptfs, scratch):
 
 
 def main():
-    options = live.arguments(__doc__, cases=30)
+    options = live.arguments(__doc__, cases=(6, 30))
     try:
         import safetensors                                                          # noqa: F401
         import transformers                                                         # noqa: F401
     except ImportError as missing:
         interop.skip(f"{missing.name} is not installed")
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for case in range(options.cases):
         saver = SAVERS[case % len(SAVERS)]

@@ -16,7 +16,6 @@ import pathlib
 import random
 import sys
 import tempfile
-import time
 
 import live                                                             # finds the modules of tests/fixtures, too
 import interop
@@ -155,13 +154,12 @@ def problems_of(ckptfs, lot, saver, home):
 
 
 def main():
-    options = live.arguments(__doc__, cases=60)
+    options = live.arguments(__doc__, cases=(24, 60))
     try:
         import safetensors                                                          # noqa: F401
     except ImportError:
         interop.skip("safetensors is not installed")
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for case in range(options.cases):
         saver = SAVERS[case % len(SAVERS)]

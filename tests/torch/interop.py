@@ -5,8 +5,8 @@
     interop.py CKPTFS [--torch RELEASE] [--cases N] [--only NAME]...     CKPTFS: path of the built program
     interop.py --reader=dcp                                              compare dcp.load instead of a mount
 
-Two parts: the matrix of tests/fixtures, made anew, and at least N (default 500) random tensors: shape, dtype, mesh and
-placements (cases.py). CKPTFS_SEED repeats a run. For each tensor raw/<stem> and full/<stem>.npy are hashed and compared
+Two parts: the matrix of tests/fixtures, saved again (a part of it outside of the long run), and at least N random tensors:
+shape, dtype, mesh and placements (cases.py). CKPTFS_SEED repeats a run. For each tensor raw/<stem> and full/<stem>.npy are hashed and compared
 with what Python says they hold, numpy loads the npy file, read and mapped, and tensors that must be errors are.
 The result is TAP. --torch makes a virtual environment with that release when the Python at hand has another.
 """
@@ -20,15 +20,17 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections import namedtuple
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / part) for part in ("fixtures", "lib")]
 import make                                                                                 # noqa: E402
 import oracle                                                                               # noqa: E402
+from tap import cases as number_of, is_long, seed as drawn_seed                             # noqa: E402
 
+# Of the matrix, where not all is made: chunks, FSDP, an optimizer, nested state, compressed items, replicas.
+FEW = "plain", "dtensor", "fsdp2", "optimizer", "nested", "zstd", "hsdp"
 Expected = namedtuple("Expected", "dtype shape raw npy error")      # raw and npy: SHA-256 of the two files
 
 
@@ -249,7 +251,7 @@ def arguments():
     parser.add_argument("ckptfs", nargs="?", help="the built program")
     parser.add_argument("--reader", choices=("mount", "dcp"), default="mount")
     parser.add_argument("--torch", metavar="RELEASE", help="PyTorch release to install if another or none is there")
-    parser.add_argument("--cases", type=int, default=500, help="random tensors at least")
+    parser.add_argument("--cases", type=int, default=number_of("CKPTFS_CASES", 60, 500), help="random tensors at least")
     parser.add_argument("--only", action="append", metavar="NAME")
     options = parser.parse_args()
     if options.reader == "mount" and not options.ckptfs:
@@ -279,9 +281,10 @@ def main():
     import recipes
     import world
     torch.set_num_threads(1)                                            # no pool of threads before the forks
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# torch {torch.__version__}, CKPTFS_SEED={seed}", flush=True)
-    matrix = list(recipes.of_release(release if world.RELEASE < (2, 13) else recipes.NEWEST))
+    print(f"# torch {torch.__version__}", flush=True)
+    seed = drawn_seed()
+    matrix = [(name, entry) for name, entry in recipes.of_release(release if world.RELEASE < (2, 13) else recipes.NEWEST)
+              if is_long() or options.only or name in FEW]
     randoms = list(cases.random_checkpoints(seed, options.cases))
     reader = DcpLoad if options.reader == "dcp" else lambda source: Mount(options.ckptfs, source)
     tap, count = Tap(), 0

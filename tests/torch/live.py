@@ -9,17 +9,19 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fixtures"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / part) for part in ("fixtures", "lib")]
 import interop                                                                              # noqa: E402
 import make                                                                                 # noqa: E402
+from tap import is_long, seed                                                               # noqa: E402, F401
 
 
 def arguments(doc, **more):
-    """CKPTFS, and more options with their defaults; one whose default is a list may be given several times. Skips where
-    PyTorch or FUSE is missing."""
+    """CKPTFS, and more options with their defaults; one whose default is a list may be given several times, and one that
+    is a pair has the second in the long run, else the first. Skips where PyTorch or FUSE is missing."""
     parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("ckptfs", type=lambda path: str(pathlib.Path(path).resolve()), help="the built program")
     for name, default in more.items():
+        default = default[is_long()] if isinstance(default, tuple) else default
         if isinstance(default, list):
             parser.add_argument(f"--{name}", action="append", default=default)
         else:

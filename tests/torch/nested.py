@@ -16,7 +16,6 @@ import pathlib
 import random
 import sys
 import tempfile
-import time
 
 import hub
 import live                                                             # finds the modules of tests/fixtures, too
@@ -326,9 +325,8 @@ def check_paths(lot):
 
 
 def main():
-    options = live.arguments(__doc__, cases=60)
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    options = live.arguments(__doc__, cases=(14, 60))
+    seed = live.seed()
     tap, lot, sums = interop.Tap(), random.Random(seed), [0, 0]
     bad = check_paths(lot)
     tap.line(not bad, "paths are PyTorch's", bad[:5])

@@ -21,12 +21,11 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from tap import Tap  # noqa: E402
+from tap import Tap, cases as number_of, seed  # noqa: E402
 
 warnings.simplefilter("ignore")
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -448,11 +447,9 @@ def canary(ranked, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("ranked")
-    parser.add_argument("--cases", type=int, default=int(os.environ.get("CKPTFS_CASES", 500)))
+    parser.add_argument("--cases", type=int, default=number_of("CKPTFS_CASES", 60, 500))
     args = parser.parse_args()
-    seed = int(os.environ.get("CKPTFS_SEED", time.time_ns() % 10**9))
-    print(f"# CKPTFS_SEED={seed}")
-    lot, tap = random.Random(seed), Tap()
+    lot, tap = random.Random(seed()), Tap()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for what, run, cases in (("DTensors", run_dtensors, args.cases), ("ShardedTensors", run_sharded, args.cases // 5)):

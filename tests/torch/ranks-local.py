@@ -18,7 +18,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 
 import live                                                             # finds the modules of tests/fixtures, too
 import interop
@@ -309,9 +308,8 @@ def case(ckptfs, lot, world_size, home, with_canary):
 
 
 def main():
-    options = live.arguments(__doc__, cases=5)
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    options = live.arguments(__doc__, cases=(2, 5))
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for number in range(options.cases):
         world_size = (4, 2, 8, 3, 4)[number % 5]

@@ -15,7 +15,6 @@ import pathlib
 import random
 import sys
 import tempfile
-import time
 
 import hub
 import live                                                             # finds the modules of tests/fixtures, too
@@ -166,9 +165,8 @@ def problems_of(ckptfs, lot, world_size, home):
 
 
 def main():
-    options = live.arguments(__doc__, cases=24)
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    options = live.arguments(__doc__, cases=(12, 24))
+    seed = live.seed()
     tap, lot, count = interop.Tap(), random.Random(seed), 0
     for case in range(options.cases):
         world_size = (1, 2, 3, 4, 4, 3)[case % 6]

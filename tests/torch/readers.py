@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """PyTorch reads the directory while a mount commits to it.
 
-    readers.py CKPTFS [--commits N]
+    readers.py CKPTFS [--commits N] [--mounts N]
 
 Commit c fills tensor c % n with c, so every state that ever was is known by its numbers: a load must be one of them,
 and not an older one than was committed when it began. Three processes load: one by dcp.load, one that goes on with the
@@ -13,6 +13,7 @@ for writing anew meanwhile, which removes files that only older states name. The
 """
 import collections
 import io
+import itertools
 import logging
 import multiprocessing
 import os
@@ -29,7 +30,10 @@ import spawn
 
 fork = multiprocessing.get_context("fork")
 TENSORS, SHAPE, RANKS = 6, (32, 33), 2
+MOST = 20000                                            # commits of one part
 FILE_NOT_FOUND = "No such file or directory"
+LOADS = "by_dcp", "by_old_metadata", "by_items"
+HANG = 120                                              # seconds; only a fault takes so long
 Load = collections.namedtuple("Load", "least most numbers problem mounts")
 
 
@@ -117,12 +121,28 @@ class Shared:
     def __init__(self):
         self.begun, self.committed = fork.Value("l", TENSORS - 1), fork.Value("l", TENSORS - 1)
         self.mounts, self.ended = fork.Value("l", 0), fork.Event()
+        self.good = {name: fork.Value("l", 0) for name in LOADS}
+
+    def after(self):
+        """The same commits, for readers that begin now."""
+        shared = Shared()
+        shared.begun.value, shared.committed.value = self.begun.value, self.committed.value
+        return shared
 
     def wait(self, commits):
         """Until so many more are there, or no more will be."""
-        goal, end = self.committed.value + commits, time.monotonic() + 20
+        goal, end = self.committed.value + commits, time.monotonic() + HANG
         while self.committed.value < goal and not self.ended.is_set() and time.monotonic() < end:
             time.sleep(0.002)
+
+    def numbers(self, first, count, least):
+        """Numbers of commits: so many, and more until each loader that is named has seen so many states."""
+        end = time.monotonic() + HANG
+        for number in itertools.count(first):
+            enough = all(self.good[name].value >= want for name, want in least.items())
+            if number >= first + count and (enough or time.monotonic() > end or number >= first + MOST):
+                return
+            yield number
 
 
 def one_load(how, path, shared):
@@ -151,6 +171,7 @@ def read_on(how, path, shared, results, known):
         load = one_load(how, path, shared)
         loads, failed = loads + 1, failed + bool(load.problem)
         seen.add(tuple(load.numbers))
+        shared.good[how.__name__].value = min(loads - failed, len(seen))
         wrong = fault(load, known)
         faults += [wrong] if wrong else []
     results.put((how.__name__, loads, failed, len(seen), faults[:5], len(faults)))
@@ -201,10 +222,10 @@ def commit_several(options, top, shared, number):
     shared.committed.value = number
 
 
-def tell(tap, what, seen, commits, least):
-    """The one with an old .metadata may always come too late where there are mounts."""
+def tell(tap, what, seen, shared, least):
     for name, loads, failed, states, faults, count in sorted(seen):
-        print(f"# {what}: {name}: {loads} loads, {failed} failed, {states} different states, {commits} commits")
+        print(f"# {what}: {name}: {loads} loads, {failed} failed, {states} different states, "
+              f"{shared.committed.value} commits")
         tap.line(not count, f"{what}: {name}: every load is one state", faults)
         tap.line(min(loads - failed, states) >= least.get(name, 0), f"{what}: {name}: enough of them")
 
@@ -229,40 +250,38 @@ def canaries(tap):
 
 
 def one_mount(tap, options, path):
-    shared = Shared()
+    shared, least = Shared(), dict.fromkeys(LOADS, max(2, options.commits // 40))
     with interop.Mount(options.ckptfs, path, "-o", "write") as top, Readers(path, shared) as readers:
-        for number in range(TENSORS, TENSORS + options.commits):
+        for number in shared.numbers(TENSORS, options.commits, least):
             commit(top, shared, number)
-    tell(tap, "one mount", readers.seen, options.commits,
-         dict.fromkeys(("by_dcp", "by_items", "by_old_metadata"), options.commits // 40))
+    tell(tap, "one mount", readers.seen, shared, least)
     return shared
 
 
-def several_at_once(tap, options, path, shared):
-    shared.ended.clear()
+def several_at_once(tap, options, path, before):
+    shared, least = before.after(), dict.fromkeys(LOADS, max(2, options.commits // 80))
     first = shared.committed.value + 1
-    states = states_of_batches(first, options.commits // 2)
+    states = states_of_batches(first, MOST)
     with (interop.Mount(options.ckptfs, path, "-o", "write,commit=manual") as top,
           Readers(path, shared, states) as readers):
-        for number in range(first, first + options.commits // 2):
+        for number in shared.numbers(first, options.commits // 2, least):
             commit_several(options, top, shared, number)
-    tell(tap, "several at once", readers.seen, options.commits // 2,
-         dict.fromkeys(("by_dcp", "by_items", "by_old_metadata"), options.commits // 80))
+    tell(tap, "several at once", readers.seen, shared, least)
 
 
-def several_mounts(tap, options, path, shared):
-    """Each mount removes what only states before it name."""
-    shared.ended.clear()
-    number, rng = shared.committed.value + 1, random.Random(1)
+def several_mounts(tap, options, path, before):
+    """Each mount removes what only states before it name, so that the one with an old .metadata may always come too
+    late."""
+    shared, rng, least = before.after(), random.Random(1), dict.fromkeys(("by_dcp", "by_items"), 2)
     with Readers(path, shared) as readers:
-        for _ in range(10):
+        for turn in range(options.mounts):
             shared.mounts.value += 1
+            wanted = least if turn == options.mounts - 1 else {}
             with interop.Mount(options.ckptfs, path, "-o", "write") as top:
-                for _ in range(rng.randrange(5, 15)):
+                for number in shared.numbers(shared.committed.value + 1, rng.randrange(5, 15), wanted):
                     commit(top, shared, number)
-                    number += 1
-    tell(tap, "ten mounts", readers.seen, number - TENSORS - options.commits,
-         {"by_dcp": 5, "by_items": 5})
+    tell(tap, f"{options.mounts} mounts", readers.seen, shared, least)
+    return shared
 
 
 def dcp_saves(tap, path):
@@ -289,16 +308,17 @@ def save_over(rank, size, path, shared):
 
 
 def main():
-    options = live.arguments(__doc__, commits=300)
+    options = live.arguments(__doc__, commits=(20, 300), mounts=(2, 10))
     tap = interop.Tap()
     canaries(tap)
     with tempfile.TemporaryDirectory(prefix="readers-") as scratch:
         try:
             spawn.run(save, RANKS, f"{scratch}/ckpt")
             shared = one_mount(tap, options, f"{scratch}/ckpt")
-            several_mounts(tap, options, f"{scratch}/ckpt", shared)
+            shared = several_mounts(tap, options, f"{scratch}/ckpt", shared)
             several_at_once(tap, options, f"{scratch}/ckpt", shared)
-            dcp_saves(tap, f"{scratch}/saves")
+            if live.is_long():
+                dcp_saves(tap, f"{scratch}/saves")
         except Exception:
             tap.line(False, "it ran", traceback.format_exc().splitlines())
     sys.exit(tap.finish())

@@ -24,7 +24,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / part) for part in ("fixtures", "lib")] + [str(ROOT / "mount-helpers" / "python")]
 import spawn                                                                                # noqa: E402
-from tap import Tap                                                                         # noqa: E402
+from tap import Tap, cases, seed                                                            # noqa: E402
 
 WORLDS = 1, 2, 3, 4
 DTYPES = "float32", "float32", "float32", "bfloat16", "float64"
@@ -453,7 +453,7 @@ def check_world(tap, world, seed, count, scratch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cases", type=int, default=20, help="of all worlds together; the full run has 200")
+    parser.add_argument("--cases", type=int, default=cases("CKPTFS_CASES", 12, 20), help="of all worlds together; the full run has 200")
     parser.add_argument("--world", type=int, action="append", help="only these")
     options = parser.parse_args()
     if not importlib.util.find_spec("torch"):
@@ -461,12 +461,11 @@ def main():
         return 1 if os.environ.get("CI") == "true" else 0
     import torch
     torch.set_num_threads(1)
-    seed = int(os.environ.get("CKPTFS_SEED") or random.randrange(1 << 31))
-    print(f"# CKPTFS_SEED={seed}, torch {torch.__version__}", flush=True)
-    tap, worlds = Tap(), options.world or WORLDS
+    print(f"# torch {torch.__version__}", flush=True)
+    tap, worlds, first = Tap(), options.world or WORLDS, seed()
     with tempfile.TemporaryDirectory() as scratch:
         for world in worlds:
-            check_world(tap, world, seed, -(-options.cases // len(worlds)), scratch)
+            check_world(tap, world, first, -(-options.cases // len(worlds)), scratch)
     return tap.finish()
 
 

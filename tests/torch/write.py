@@ -5,7 +5,7 @@ their tensors are replaced by other bytes, one file each, each in a commit of it
 
     write.py CKPTFS [--cases N] [--only NAME]...
 
-At least N (default 700) tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED
+At least N tensors are replaced, of random shape, dtype, mesh and placements (cases.py); CKPTFS_SEED
 repeats a run. Then dcp.load of the whole directory, while it is still mounted and after it was unmounted, must give the
 new bytes of those and the old bytes of their neighbours; so must a fresh mount. A tensor of which PyTorch saved an item
 that is not its box cannot be read before and can afterwards. The result is TAP.
@@ -18,7 +18,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 
 sys.dont_write_bytecode = True
@@ -105,11 +104,10 @@ def check(tap, name, entry, directory, options, seed):
 
 
 def main():
-    options = live.arguments(__doc__, cases=700, only=[])
+    options = live.arguments(__doc__, cases=(100, 700), only=[])
     import cases
     import world
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
+    seed = live.seed()
     tap, count = interop.Tap(), 0
     with tempfile.TemporaryDirectory(prefix="write-") as scratch:
         directory = pathlib.Path(scratch, "out")

@@ -24,13 +24,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 FIXTURES = HERE.parent / "fixtures"
 sys.path.insert(0, str(FIXTURES))
 import interop                                                                              # noqa: E402
+import live                                                                                 # noqa: E402
 import make                                                                                 # noqa: E402
 import oracle                                                                               # noqa: E402
 import write                                                                                # noqa: E402
@@ -248,9 +248,7 @@ def main():
         interop.skip("no PyTorch is installed")
     if not os.path.exists("/dev/fuse"):
         interop.skip("no /dev/fuse")
-    seed = int(os.environ.get("CKPTFS_SEED") or time.time_ns() % 10 ** 9)
-    print(f"# CKPTFS_SEED={seed}", flush=True)
-    tap, rng = interop.Tap(), random.Random(seed)
+    tap, rng = interop.Tap(), random.Random(live.seed())
     with tempfile.TemporaryDirectory(prefix="written-") as scratch:
         names = sorted(path.name[:-len(".tensors.tsv")] for path in FIXTURES.glob("*.tensors.tsv"))
         names = [name for name in names if (FIXTURES / name / ".metadata").exists()       # others cannot be written,
