@@ -375,12 +375,23 @@ def check_strangers(tree):
                     yield f'{path}:{number}: {said}'
 
 
-@check('README length', 'README.md', '\n' * 201)
+@check('README paragraphs', 'README.md',
+       'word ' * 91 + '\n', '\n'.join(['word ' * 30] * 4) + '\n',
+       '```\n$ true\n```\n' + 'word ' * 91 + '\n', '- ' + 'word ' * 90 + '\n')
 def check_readme(tree):
-    for path in tree.paths:
-        lines = tree.bytes(path).count(b'\n')
-        if path == 'README.md' and lines > 200:
-            yield f'{path}:{lines}: {lines} lines, at most 200'
+    """Paragraphs and list items have at most 90 words; not code and tables."""
+    words, first, code = 0, 0, False
+    text = tree.text('README.md') if 'README.md' in tree.paths else ''
+    for number, line in lines_of(text + '\n\n'):
+        fence = line.startswith('```')
+        if fence or code or line[:1] in ('', '-', '|', '#'):
+            if words > 90:
+                yield f'README.md:{first}: {words} words, at most 90'
+            words = 0
+        code ^= fence
+        if not (fence or code) and line[:1] not in ('|', '#'):
+            first = first if words else number
+            words += len(line.split())
 
 
 @check('links', 'README.md', '[x](no/such.md)\n', '[x](no.md#part)\n')
