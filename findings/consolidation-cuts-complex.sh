@@ -10,6 +10,8 @@
 # tensors. Without consolidation the same state dict is written right, and `sharded/` beside the
 # consolidated file is right as well.
 #
+# Known for integers, which the same line refuses with a TypeError:
+# https://github.com/pytorch/pytorch/issues/192485, open.
 # Cost: the export of a model with a complex64 parameter or buffer is lost if `sharded/` is
 # deleted after dcp.save() has returned.
 # Remedy: load the exported file before deleting `sharded/`, or save torch.view_as_real(x).
