@@ -3,7 +3,7 @@
 """A checkpoint whose files are dealt over hosts is what it is in one directory:
 names, attributes, reports and every byte, of all fixtures, in all deals.
 
-    whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES
+    whole.py CKPTFS             needs root; CKPTFS_SEED, CKPTFS_CASES (8; --all: 200)
 """
 import os
 import random
@@ -16,13 +16,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
 from trees_differ import differ, hosts_of  # noqa: E402
 from two_trees_at import seen_in  # noqa: E402
 
 FIXTURES = os.path.join(HERE, "../fixtures")
-SEED = int(os.environ.get("CKPTFS_SEED", random.randrange(1 << 32)))
-CASES = int(os.environ.get("CKPTFS_CASES", 25))
+SEED = seed()
+CASES = cases("CKPTFS_CASES", 8, 200)
 NET = "10.77.0.0/24"
 
 
@@ -89,12 +89,12 @@ class Whole:
         return self.trees[name]
 
 
-def dealt(hosts, name, count, how, metadata, seed):
+def dealt(hosts, name, count, how, metadata, lot):
     """Deals a fixture to the first hosts; their names."""
     names = hosts.names[:count]
     clear(hosts)
     deal.deal(f"{FIXTURES}/{name}",
-              {host: hosts.directory(host) for host in names}, how, seed,
+              {host: hosts.directory(host) for host in names}, how, lot,
               metadata)
     return names
 
@@ -103,10 +103,10 @@ def try_case(hosts, whole, chance):
     name = chance.choice(fixtures())
     count, how = chance.choice((2, 3, 5)), chance.choice(deal.HOW)
     metadata = chance.choice(("one", "some", "all"))
-    seed = chance.randrange(1 << 32)
-    what = f"{name} over {count} hosts, {how}, metadata on {metadata}, {seed}"
+    lot = chance.randrange(1 << 32)
+    what = f"{name} over {count} hosts, {how}, metadata on {metadata}, {lot}"
     found = compared(hosts, whole[name],
-                     dealt(hosts, name, count, how, metadata, seed))
+                     dealt(hosts, name, count, how, metadata, lot))
     tap.result(not found, what, found[:20])
 
 
@@ -132,7 +132,6 @@ def test_canary(hosts, tree):
 
 
 def main():
-    print(f"# CKPTFS_SEED={SEED}")
     if skipped():
         return 0
     chance = random.Random(SEED)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The scenes of a test, several at a time: each is run by a process of its own, and has
-hosts of its own. Scenes that mostly wait do not get in each other's way.
+"""The scenes of a test: each is run by a process of its own, and has hosts of its own. In
+`tests/run --all` several run at a time, since they mostly wait; else one, so that they do not
+slow each other down.
 
     sys.exit(play(TESTS, act))
 
@@ -17,7 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from tap import Tap
+from tap import Tap, is_long
 
 AT_A_TIME = 3
 
@@ -29,7 +30,7 @@ def play(tests, act, at_a_time=AT_A_TIME, words=1):
     if len(given) == 1:
         return act(by_name[names[0]])
     tap, start = Tap(), time.monotonic()
-    with ThreadPoolExecutor(at_a_time) as pool:
+    with ThreadPoolExecutor(at_a_time if is_long() else 1) as pool:
         for name, (done, begin, end) in zip(names, pool.map(partial(one, words), names)):
             print(f"# {name}: {begin - start:.0f} to {end - start:.0f} s")
             repeat(tap, name, done)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Of several scenes at a time each result is there, once, in order; and a scene that fails,
-in whatever way, is seen. Prints TAP.
+"""Of several scenes each result is there, once, in order; and a scene that fails, in whatever
+way, is seen. They run one at a time, and three at a time in `tests/run --all`. Prints TAP.
 
     scenes_test.py              all of it
     scenes_test.py - SCENE...   what it looks at
@@ -22,8 +22,19 @@ tap = Tap()
 
 
 def slow():
-    time.sleep(0.5)
+    time.sleep(0.2)
     tap.check(True, "slow")
+
+
+def is_alone():
+    """No more of it are there at one time than there may be."""
+    place = os.environ["CKPTFS_ALONE"]
+    mark = f"{place}/{os.getpid()}"
+    open(mark, "w").close()
+    time.sleep(0.1)
+    count = len(os.listdir(place))
+    os.unlink(mark)
+    tap.check(count <= int(os.environ["CKPTFS_MOST"]), "alone")
 
 
 def quick():
@@ -85,10 +96,11 @@ def main():
                                      "1..3"])):
         got = played(quick, scene)
         tap.check(got[0] == 1 and got[1][4:] == lines, f"one that {scene.__name__}", got)
-    begun = time.monotonic()
-    played(*[slow] * 6)
-    took = time.monotonic() - begun
-    tap.check(took >= 1, "no more than three at a time", took)
+    for most, all_of_it in (1, ""), (3, "1"):
+        with tempfile.TemporaryDirectory() as place:
+            os.environ.update(CKPTFS_ALONE=place, CKPTFS_MOST=str(most), CKPTFS_ALL=all_of_it)
+            got = played(*[is_alone] * 6)
+            tap.check(got[0] == 0, f"no more than {most} at a time", got)
     with tempfile.TemporaryDirectory() as place:
         os.environ["CKPTFS_MEET"] = place
         got = played(*[meets] * 3)
@@ -97,5 +109,5 @@ def main():
 
 
 if len(sys.argv) > 1:
-    sys.exit(play((slow, quick, fails, dies, raises, is_empty, meets), act))
+    sys.exit(play((slow, quick, is_alone, fails, dies, raises, is_empty, meets), act))
 sys.exit(main())
