@@ -8,22 +8,27 @@ import os
 import subprocess
 import time
 
+import tap
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS = ["host", "path", "GBps", "us", "used"]
 SAMPLE = os.path.join(HERE, "../fixtures/sample")
-SOON = 10  # seconds
+SOON = 10 if tap.is_long() else 120  # seconds until an event
 
 
 def run(words, **more):
     return subprocess.run(words, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=90, **more)
+                          stderr=subprocess.PIPE, timeout=300, **more)
 
 
 def until(what, seconds=SOON):
+    """Whether it comes true in so many seconds."""
     end = time.monotonic() + seconds
-    while not what() and time.monotonic() < end:
+    while time.monotonic() < end:
+        if what():
+            return True
         time.sleep(0.02)
-    return what()
+    return bool(what())
 
 
 def children(pid):

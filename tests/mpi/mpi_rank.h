@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The transport; the process ends if it cannot be had, or after two minutes. */
+/* The transport; the process ends if it cannot be had, or after ten minutes. */
 static inline struct ck_xport *rank_open(const char *plugin)
 {
 	struct ck_diag d = { 0 };
 	struct ck_xport *x;
 
-	alarm(120);
+	alarm(600);
 	if (ck_plugin_open(plugin, &x, &d) == 0)
 		return x;
 	printf("no transport: %s\n", d.text);

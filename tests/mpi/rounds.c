@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 
 	if (argc != 3)
 		return 2;
-	plan.seed = tap_seed((uint64_t)time(NULL));
+	plan.seed = tap_seed(1);
 	plan.rounds = strtoull(argv[2], NULL, 10);
 	x = rank_open(argv[1]);
 	rank = x->rank;

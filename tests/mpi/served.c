@@ -15,7 +15,11 @@
 
 #include <signal.h>
 
-enum { VICTIM = 1, JOB_RANKS = 16 };
+enum {
+	VICTIM = 1,
+	JOB_RANKS = 16,
+	HANGS_MSEC = 120000, /* in which an event comes, on any machine */
+};
 
 static const char *plugin, *job;
 
@@ -44,7 +48,7 @@ static pid_t pid_of(uint32_t rank)
 	FILE *f;
 
 	job_path(path, "pid", rank);
-	for (unsigned i = 0; i < 1000 && access(path, F_OK); i++)
+	for (unsigned i = 0; i < HANGS_MSEC / 5 && access(path, F_OK); i++)
 		msec_sleep(5);
 	f = fopen(path, "r");
 	if (!f || fscanf(f, "%d", &pid) != 1 || pid <= 1)
@@ -95,7 +99,7 @@ static void member_start(struct member *b)
 		;
 }
 
-/* It ends in good time, whatever others do: at once, if all are there. */
+/* It ends, whatever others do. In the long run in good time: at once, if all are there. */
 static void member_end(struct member *b, const char *what)
 {
 	uint64_t most = strcmp(what, "killed") == 0 ? 5000 : 1500;
@@ -104,7 +108,7 @@ static void member_end(struct member *b, const char *what)
 	close(b->stop[1]);
 	pthread_join(b->thread, NULL);
 	b->closed = msec_now() - from;
-	ok(b->closed < most);
+	ok(b->closed < most || !tap_is_long());
 	eq_err(b->j->rc, 0);
 }
 
@@ -158,16 +162,23 @@ static void test_all(struct joined *j)
 	ok(m.good >= MOVERS * m.trips);
 }
 
-/* Whether more moves are good soon. */
-static bool goes_on(const struct movers *m)
+/* The real limit in the long run. */
+static uint64_t within(uint64_t msec)
 {
-	unsigned good = __atomic_load_n(&m->good, __ATOMIC_RELAXED), more = 0;
+	return tap_is_long() ? msec : HANGS_MSEC;
+}
 
-	for (unsigned i = 0; i < 500 && more < 20; i++) {
+/* Whether there are so many more of them soon. */
+static bool goes_on(const unsigned *counter, unsigned least)
+{
+	uint64_t end = msec_now() + within(5000);
+	unsigned before = __atomic_load_n(counter, __ATOMIC_RELAXED), more = 0;
+
+	while (more < least && msec_now() < end) {
 		msec_sleep(10);
-		more = __atomic_load_n(&m->good, __ATOMIC_RELAXED) - good;
+		more = __atomic_load_n(counter, __ATOMIC_RELAXED) - before;
 	}
-	return more >= 20;
+	return more >= least;
 }
 
 /* Moves of the one that is silent fail when it has been so for long, and those of others
@@ -181,16 +192,17 @@ static void test_silent(struct joined *j, int signal)
 	movers_start(&m, threads);
 	msec_sleep(30);
 	kill(pid, signal);
-	ok(is_up_within(j->link, VICTIM, false, 6000));
-	ok(goes_on(&m));
+	ok(is_up_within(j->link, VICTIM, false, within(6000)));
+	ok(goes_on(&m.good, 20));
+	ok(goes_on(&m.failed, 1));
 	if (signal == SIGSTOP) {
 		kill(pid, SIGCONT);
-		ok(is_up_within(j->link, VICTIM, true, 6000));
+		ok(is_up_within(j->link, VICTIM, true, within(6000)));
 	}
 	__atomic_store_n(&m.ending, true, __ATOMIC_RELAXED);
 	movers_join(threads);
 	eq_u64(m.wrong, 0);
-	ok(m.failed > 0 && m.longest < 7000);
+	ok(m.longest < 7000 || !tap_is_long());
 }
 
 static void test_first(struct member *b, const char *what)
@@ -198,8 +210,11 @@ static void test_first(struct member *b, const char *what)
 	struct joined *j = b->j;
 
 	j->options.calls.npeers = b->size;
-	j->options.calls.silence_msec = 1500;
-	j->options.calls.timeout_msec = 3000;
+	/* A fault has to be noticed; where there is no fault, a busy machine is not one. */
+	j->options.calls.silence_msec = tap_is_long()		   ? 1500
+					: strcmp(what, "all") == 0 ? HANGS_MSEC
+								   : 5000;
+	j->options.calls.timeout_msec = tap_is_long() ? 3000 : HANGS_MSEC;
 	if (ck_link_make(&j->options, &j->link))
 		abort();
 	ck_requester_init(&j->requester,
