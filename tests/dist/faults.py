@@ -5,7 +5,7 @@ for what only the one that failed has, in time, and nothing else. Prints TAP.
 
     faults.py CKPTFS
 
-CKPTFS_CASES: rounds (9, each fault once; all of it: 200); CKPTFS_SEED.
+CKPTFS_CASES: rounds (9, each fault once; --all: 200); CKPTFS_SEED.
 """
 import errno
 import json
@@ -23,12 +23,12 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
 from hosts_mount import all_up, left, mount, report, umount  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 READERS = os.path.join(HERE, "../lib/faults_readers.py")
-SEED = int(os.environ.get("CKPTFS_SEED") or random.SystemRandom().randrange(1 << 32))
-CASES = int(os.environ.get("CKPTFS_CASES") or 9)
+SEED = seed()
+CASES = cases("CKPTFS_CASES", 9, 200)
 IN_TIME = 10        # seconds of one call
 HOW = ("read", "direct", "mmap")
 tap = Tap()
@@ -242,7 +242,6 @@ def fresh(hosts):
 
 
 def main():
-    print(f"# CKPTFS_SEED={SEED}")
     if skipped():
         return 0
     chance, todo, errors, mounted, ended = random.Random(SEED), [], 0, False, []

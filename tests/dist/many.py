@@ -4,7 +4,7 @@
 
     many.py CKPTFS [TEST]...
 
-CKPTFS_CASES: mounts (10; all of it: 200).
+CKPTFS_CASES: mounts (10; --all: 200).
 """
 import os
 import signal
@@ -17,11 +17,11 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 import deal  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
 from scenes import play  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, cases  # noqa: E402
 
 FIXTURE = os.path.join(HERE, "../fixtures/sample")
 NET = "net=10.77.0.0/24"
-CASES = int(os.environ.get("CKPTFS_CASES") or 10)
+CASES = cases("CKPTFS_CASES", 10, 200)
 ENDS = (None, None, signal.SIGTERM, None, signal.SIGKILL)    # None: umount
 tap = Tap()
 

@@ -21,10 +21,10 @@ sys.path.insert(0, os.path.join(HERE, "../lib"))
 from hosts import Hosts, skipped  # noqa: E402
 from hosts_mount import measured, mounted, report  # noqa: E402
 from shardings import SHARDINGS, SIZE, bytes_of, needed, write  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
 
-SEED = int(os.environ.get("CKPTFS_SEED") or random.SystemRandom().randrange(1 << 32))
-CASES = int(os.environ.get("CKPTFS_CASES") or 40)
+SEED = seed()
+CASES = cases("CKPTFS_CASES", 40, 40)
 MOST = 1 << 20      # bytes of a read
 MORE = 64 << 10     # that may move beside 1.1 x what is needed
 IDLE = 20000        # bytes a second, of each host
@@ -164,7 +164,6 @@ def test_all(hosts, chance):
 
 
 def main():
-    print(f"# CKPTFS_SEED={SEED}")
     if skipped():
         return 0
     chance = random.Random(SEED)

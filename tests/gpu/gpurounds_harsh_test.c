@@ -216,12 +216,11 @@ static bool is_wanted(void)
 
 int main(int argc, char **argv)
 {
-	const char *text = getenv("CKPTFS_CASES");
-	uint64_t seed = tap_seed((uint64_t)time(NULL));
+	uint64_t seed = tap_seed(1);
 
 	if (!job_begin(argc, argv))
 		return 2;
-	cases = text ? strtoull(text, NULL, 0) : 10;
+	cases = tap_cases("CKPTFS_CASES", 10, 32);
 	lot = seed | 1;
 	for (size_t i = 0; i < CK_ARRAY_SIZE(deaths); i++)
 		if (is_wanted())

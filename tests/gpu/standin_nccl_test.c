@@ -429,12 +429,11 @@ static void lost(int rank)
 
 int main(int argc, char **argv)
 {
-	const char *text = getenv("CKPTFS_ROUNDS");
-	unsigned count = text ? (unsigned)strtoul(text, NULL, 10) : 1000;
+	unsigned count = (unsigned)tap_cases("CKPTFS_ROUNDS", 1000, 1000);
 
 	if (!ranks_begin(argc, argv))
 		return 2;
-	seed = tap_seed((uint64_t)time(NULL));
+	seed = tap_seed(1);
 	test_rounds(3, count);
 	test_rounds(8, count);
 	if (!TAP_THREADS) /* which would find it, too */
