@@ -18,15 +18,14 @@ PATH=$WORK/bin:$PATH
 # offered LINE: what bash would offer at its end, each on a line. The words
 # are cut as readline cuts them.
 offered() {
-	local COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS COMP_CWORD COMPREPLY
-	mapfile -t COMP_WORDS < <(python3 -c '
-import re, sys
-line = sys.argv[1]
-pieces = re.findall(r"""(?:\\.|"[^"]*"?|\x27[^\x27]*\x27?|[^\s=:"\x27\\])+"""
-                    r"""|[=:]+""", line)
-if line[-1:].isspace():
-    pieces.append("")
-print("\n".join(pieces))' "$1")
+	local COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS=() COMP_CWORD COMPREPLY
+	local rest=$1 q="'"
+	local word="^[[:space:]]*((\\\\.|\"[^\"]*(\"|\$)|$q[^$q]*($q|\$)|[^[:space:]=:\"$q\\\\])+|[=:]+)"
+	while [[ $rest =~ $word ]]; do
+		COMP_WORDS+=("${BASH_REMATCH[1]}")
+		rest=${rest#"${BASH_REMATCH[0]}"}
+	done
+	[ -z "$rest" ] || COMP_WORDS+=('')
 	COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 	local last=${COMP_WORDS[COMP_CWORD]}
 	[[ $last != [=:]* ]] || last=
@@ -185,7 +184,8 @@ if ! command -v zsh >/dev/null; then
 fi
 check 'zsh: syntax' zsh -n "$completion/_ckptfs"
 
-# zsh_line TYPED: the line after the tab key.
+# Arguments: where the completion is, the working directory, and what is typed, one line
+# each; prints each line as it is after the tab key.
 cat >zsh-line <<'END'
 zmodload zsh/zpty
 zpty -b shell zsh -f -i
@@ -195,17 +195,17 @@ show() { print -rn -- \"<<\$BUFFER>>\"; zle kill-buffer }
 zle -N show; bindkey ^X show; zstyle ':completion:*' insert-tab false
 print ready''now"
 zpty -r -m shell out '*readynow*' || exit 1
-zpty -w -n shell "$3"$'\t\x18'
-zpty -r -m shell out '*<<*>>*' || exit 1
-out=${out##*<<}
-print -r -- "${out%%>>*}"
+for line in "${@:3}"; do
+	zpty -w -n shell "$line"$'\t\x18'
+	zpty -r -m shell out '*<<*>>*' || exit 1
+	out=${out##*<<}
+	print -r -- "${out%%>>*}"
+done
 zpty -d shell
 END
-zsh_line() {
-	timeout 30 zsh -f zsh-line "$(realpath "$completion")" "$WORK/empty" "$1"
-}
+typed=() wanted=()
 completes() {
-	equal "zsh: $1" "$(zsh_line "$1" | tr -d '\r')" "$2"
+	typed+=("$1") wanted+=("$2")
 }
 completes 'ckptfs insp' 'ckptfs inspect '
 completes 'ckptfs inspect --ch' 'ckptfs inspect --chunks '
@@ -230,4 +230,9 @@ completes 'ckptfs ls -o kind=ru' 'ckptfs ls -o kind=run,'
 completes 'ckptfs check a -o kind=dcp,shardl' 'ckptfs check a -o kind=dcp,shardlinks='
 completes 'ckptfs ls -o sidecar=../files/s.j' 'ckptfs ls -o sidecar=../files/s.json '
 completes "ckptfs cat $WORK/steps lat" "ckptfs cat $WORK/steps latest/"
+mapfile -t lines < <(timeout 300 zsh -f zsh-line "$(realpath "$completion")" "$WORK/empty" \
+	"${typed[@]}" | tr -d '\r')
+for i in "${!typed[@]}"; do
+	equal "zsh: ${typed[i]}" "${lines[i]-}" "${wanted[i]}"
+done
 done_testing

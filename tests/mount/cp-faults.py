@@ -12,7 +12,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "crash")]
 import injector  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
 
 class Said(Tap):
     """Says why only of what failed."""
@@ -52,10 +52,10 @@ def anew():
     dest.mkdir()
 
 
-def slow(msec):
+def slow(msec, **more):
     asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
     return {**os.environ, "LD_PRELOAD": MUTE, "MUTE_WRITE": str(msec),
-            "ASAN_OPTIONS": asan}
+            "ASAN_OPTIONS": asan, **more}
 
 
 # --- killed ---------------------------------------------------------------------
@@ -86,12 +86,13 @@ def kill(source, what, points):
     return names
 
 
-names = kill("small", ["raw"], lambda count: range(1, count + 1))
-tap.result({"openat", "pwrite64", "fchmod", "utimensat", "fsync",
-            "renameat"} <= names, "these are calls of all kinds", sorted(names))
-dice = random.Random(int(os.environ.get("CKPTFS_SEED", "1")))
+EACH = cases("CKPTFS_NTH", 3, 1)
+names = kill("small", ["raw"], lambda count: range(1, count + 1, EACH))
+tap.result(EACH > 1 or {"openat", "pwrite64", "fchmod", "utimensat", "fsync",
+                        "renameat"} <= names, "these are calls of all kinds", sorted(names))
+dice = random.Random(seed())
 kill("large", ["full/t0.npy"],
-     lambda count: sorted(dice.sample(range(1, count + 1), 6)))
+     lambda count: sorted(dice.sample(range(1, count + 1), cases("CKPTFS_KILLS", 2, 6))))
 
 
 # The oracle finds what it must.
@@ -161,7 +162,7 @@ time.sleep(0.5)
 tap.result(copy.poll() is None, "who is not read waits")
 copy.terminate()
 try:
-    tap.result(copy.wait(10) == -signal.SIGTERM, "SIGTERM ends that")
+    tap.result(copy.wait(60) == -signal.SIGTERM, "SIGTERM ends that")
 except subprocess.TimeoutExpired:
     tap.result(False, "SIGTERM ends that")
     copy.kill()
@@ -232,17 +233,19 @@ def cut(shard):
     os.truncate(shard, 100)
 
 
-def changed(source, what, change, msec):
-    """Changed once there is a temporary file."""
+def changed(source, what, change):
+    """Changed once there is a temporary file, and before bytes are written to it."""
     anew()
+    hold = pathlib.Path("hold")
+    hold.touch()
     shutil.copytree(source, "changing")
     copy = subprocess.Popen([CKPTFS, "cp", "-j", "1", "changing", what,
-                             str(dest)], env=slow(msec), text=True,
+                             str(dest)], env=slow(0, MUTE_HOLD="hold"), text=True,
                             stderr=subprocess.PIPE)
     while not temporary(dest) and copy.poll() is None:
         time.sleep(0.01)
-    time.sleep(0.1)
     change(pathlib.Path("changing/__0_0.distcp"))
+    hold.unlink()
     said = copy.communicate()[1]
     shutil.rmtree("changing")
     tap.result(copy.returncode == 1 and said.startswith(f"ckptfs: {what}: ")
@@ -253,7 +256,6 @@ def changed(source, what, change, msec):
 
 
 for change in (replaced, rewritten, cut):
-    changed("large", "raw/t0", change, 20)
-    # The last bytes were read before.
-    changed("small", "raw/t0", change, 400)
+    changed("large", "raw/t0", change)
+    changed("small", "raw/t0", change)
 sys.exit(tap.finish())

@@ -12,7 +12,7 @@ check 'mount under a lock' \
 check 'regression: the lock is free when the mount command ends' \
 	flock -n "$WORK/lock" true
 unmounted
-check 'regression: a pipe to the mount command ends with it' timeout 10 \
+check 'regression: a pipe to the mount command ends with it' timeout 100 \
 	bash -c '"$1" mount "$2" "$3" 5>&1 | cat' - "$CKPTFS" "$source" "$mnt"
 pid=$(daemon)
 equal 'directory' "$(readlink "/proc/$pid/cwd")" /
@@ -22,7 +22,7 @@ equal 'standard descriptors' \
 equal 'session of its own' "$(ps -o sid= -p "$pid" | xargs)" "$pid"
 unmounted
 
-check 'regression: standard descriptors that are closed' timeout 10 \
+check 'regression: standard descriptors that are closed' timeout 100 \
 	bash -c '"$1" mount "$2" "$3" 0<&- 1>&- 2>&-' - "$CKPTFS" "$source" \
 	"$mnt"
 check 'with them closed: served' cat "$mnt/full/$one.npy"

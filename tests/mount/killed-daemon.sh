@@ -5,7 +5,7 @@
 # so does the daemon, and the next mount works. CKPTFS_KILLS: how often.
 need python3
 
-kills=${CKPTFS_KILLS:-50}
+kills=$(cases CKPTFS_KILLS 6 50)
 source=$(fixture sample)
 check "killed, as root" python3 "$HERE/killed-daemon.py" "$CKPTFS" "$source" \
 	"$mnt" $((kills / 2))

@@ -20,17 +20,25 @@ unmounted
 
 # With -o debug each request is logged, so that there is much to say; the kernel
 # numbers them, by twos.
-# names COUNT [SECONDS]: looks up files that are not there, with rests.
+# names COUNT [LINES]: looks up files that are not there, and waits now and then until the
+# follower has come to what was the end of the log.
 names() {
 	python3 -c '
-import os, sys, time
-for i in range(int(sys.argv[2])):
+import os, re, sys, time
+def last(path):
+    with open(path, errors="replace") as f:
+        numbers = re.findall("^ckptfs: unique: ([0-9]+), opcode.*\n", f.read()[-20000:], re.M)
+    return int(numbers[-1]) if numbers else 0
+mnt, count, lines = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+for i in range(count):
     try:
-        os.stat(f"{sys.argv[1]}/full/{time.monotonic_ns()}")
+        os.stat(f"{mnt}/full/{time.monotonic_ns()}")
     except FileNotFoundError:
         pass
-    if i % 400 == 0:
-        time.sleep(float(sys.argv[3]))' "$mnt" "$@"
+    if lines and i % 400 == 399:
+        end = last(f"{mnt}/.ckptfs/log")
+        while last(lines[0]) < end:
+            time.sleep(0.01)' "$mnt" "$@"
 }
 numbers() {
 	sed -n 's/^ckptfs: unique: \([0-9]*\), opcode.*/\1/p' "$@"
@@ -39,17 +47,16 @@ numbers() {
 come() {
 	local last
 	last=$("$CKPTFS" log "$mnt" | numbers | tail -n 1)
-	for _ in $(seq 100); do
-		[ "$(numbers "$WORK/lines" | tail -n 1)" -ge "$last" ] && return
-		sleep 0.1
-	done
-	return 1
+	comes has_come
+}
+has_come() {
+	[ "$(numbers "$WORK/lines" | tail -n 1)" -ge "$last" ]
 }
 
 mounted "$source" -o debug
 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>"$WORK/errors" &
 follower=$!
-names 12000 0.1
+names 12000 "$WORK/lines"
 check '-f: the last line comes' come
 check '-f: the ring has turned over' grep -q '^\[[0-9]* bytes of older' \
 	<<<"$("$CKPTFS" log "$mnt")"
@@ -61,7 +68,7 @@ check '-f: as many as were asked for' \
 equal '-f: nothing is missing' "$(cat "$WORK/errors")" ''
 
 kill -STOP "$follower"
-names 12000 0
+names 12000
 kill -CONT "$follower"
 check '-f: slower than the log: goes on' come
 check '-f: slower than the log: says so' grep -q 'bytes are missing here' \
@@ -74,7 +81,7 @@ equal '-f: ends with the mount' $? 0
 
 mounted "$source"
 pid=$(daemon)
-timeout -s KILL 20 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>&1 &
+timeout -s KILL 300 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>&1 &
 follower=$!
 sleep 0.3
 kill -KILL "$pid"

@@ -10,7 +10,9 @@
  * late, and called so. With MUTE_TABLE the n-th opening of the kernel's table of
  * mounts fails. With MUTE_HURRY a command that waits takes a fifth of
  * the time. With MUTE_PREAD each pread(2) takes so many milliseconds, as on a
- * slow source; with MUTE_WRITE each pwrite(2), as on a slow target.
+ * slow source; with MUTE_WRITE each pwrite(2), as on a slow target. While there is
+ * a file of the name that MUTE_HOLD has, each pread(2) of a data file that no
+ * commit made waits, or with MUTE_WRITE each pwrite(2).
  */
 /* Its definitions of some calls would be in the way of ours. */
 #undef _FORTIFY_SOURCE
@@ -21,6 +23,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +74,33 @@ __attribute__((visibility("default"))) int fsync(int fd)
 	return (int)syscall(SYS_fsync, fd);
 }
 
+/* After five minutes the test has ended. */
+static void held(void)
+{
+	const char *file = getenv("MUTE_HOLD");
+
+	for (int i = 0; file && access(file, F_OK) == 0 && i < 30000; i++)
+		usleep(10 * 1000);
+}
+
+static bool is_data(int fd)
+{
+	char link[32], path[512];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[n < 0 ? 0 : n] = '\0';
+	return strstr(path, ".distcp") && !strstr(basename(path), "ckptfs");
+}
+
 __attribute__((visibility("default"))) ssize_t pread(int fd, void *to,
 						     size_t len, off_t pos)
 {
 	const char *msec = getenv("MUTE_PREAD");
 
+	if (!getenv("MUTE_WRITE") && getenv("MUTE_HOLD") && is_data(fd))
+		held();
 	if (msec)
 		usleep((useconds_t)atoi(msec) * 1000);
 	return syscall(SYS_pread64, fd, to, len, pos);
@@ -86,6 +111,8 @@ __attribute__((visibility("default"))) ssize_t pwrite(int fd, const void *from,
 {
 	const char *msec = getenv("MUTE_WRITE");
 
+	if (msec)
+		held();
 	if (msec)
 		usleep((useconds_t)atoi(msec) * 1000);
 	return syscall(SYS_pwrite64, fd, from, len, pos);

@@ -57,7 +57,7 @@ unmounted
 
 mkfifo fifo
 fails 'regression: log=FIFO that nobody reads' 'cannot be opened' \
-	timeout 10 "$CKPTFS" mount "$source" "$mnt" -o "log=$WORK/fifo"
+	timeout 100 "$CKPTFS" mount "$source" "$mnt" -o "log=$WORK/fifo"
 
 linked=$(fixture plain)
 mkdir "$linked/blobs"

@@ -7,7 +7,7 @@ need setsid xxd
 sample=$FIXTURES/sample
 setsid "$VIEWS_BIN" "$sample" "$mnt" >said 2>err &
 pid=$!
-timeout 10 sh -c 'until grep -q ready said; do sleep 0.02; done' ||
+timeout 100 sh -c 'until grep -q ready said; do sleep 0.02; done' ||
 	{ cat err; result 1 'it is mounted'; done_testing; }
 equal 'its directories' "$(ls -A "$mnt" | LC_ALL=C sort | xargs)" \
 	'.ckptfs first full objects runs'
@@ -37,6 +37,6 @@ touch there
 sleep 0.5
 check 'it is back' grep -q new "$mnt/runs/soon/new"
 umount "$mnt"
-timeout 10 tail --pid="$pid" -f /dev/null
+timeout 100 tail --pid="$pid" -f /dev/null
 result $? 'the process ends with the mount'
 done_testing

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 #
 # -o patch over all forms of sharding: random patches against a model of the
-# bytes. CKPTFS_PATCHES=100000 is the long run.
+# bytes. CKPTFS_PATCHES: how many.
 need python3
 
-seed=${CKPTFS_SEED:-1}
-echo "# CKPTFS_SEED=$seed"
+seed=$(seed 1)
 mkdir fast
 [ "$(id -u)" != 0 ] || mount -t tmpfs none fast 2>"$WORK/out" || true
 
@@ -18,7 +17,7 @@ done
 # Some MiB, so that what is put together for a write is longer than a page.
 python3 "$HERE/big.py" fast/rows 2 8 131072
 python3 "$HERE/big.py" --columns fast/columns 2 4 131072 512
-each=$((${CKPTFS_PATCHES:-10000} / 12))
+each=$(($(cases CKPTFS_PATCHES 600 10000) / 12))
 few=$((each < 400 ? each : 400)) # of the large ones, whose model is slow
 
 patched() { # NAME COUNT

@@ -14,7 +14,7 @@ ln -s mnt link
 fails 'a mount of ours: by a link' 'umount it first' \
 	"$CKPTFS" mount "$source" link
 fails 'a mount of ours: -f' 'umount it first' \
-	timeout 10 "$CKPTFS" mount "$source" "$mnt" -f
+	timeout 100 "$CKPTFS" mount "$source" "$mnt" -f
 equal 'a mount of ours: it is the only one' \
 	"$(grep -c " $mnt fuse.ckptfs " /proc/self/mounts)" 1
 check 'a mount of ours: it works' cat "$mnt/full/$one.npy"

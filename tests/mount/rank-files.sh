@@ -30,7 +30,7 @@ for _ in 1 2 3; do
 done
 sleep 0.5
 check 'regression: beside a comparison error is answered' \
-	sh -c "timeout 5 getfattr -n user.ckptfs.error $mnt/raw/w 2>&1 | grep -q 'No such attribute'"
+	sh -c "timeout 100 getfattr -n user.ckptfs.error $mnt/raw/w 2>&1 | grep -q 'No such attribute'"
 kill -9 $(jobs -p)
 wait
 result 0 'regression: who compares can be killed'

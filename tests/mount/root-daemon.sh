@@ -230,7 +230,7 @@ def listen():
         os.unlink('/dev/log')
     s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     s.bind('/dev/log')
-    s.settimeout(5)
+    s.settimeout(100)
     return s
 def heard(s, what):
     while True:

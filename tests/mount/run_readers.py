@@ -12,6 +12,10 @@ import sys
 import threading
 import time
 
+sys.path.insert(0, f"{os.path.dirname(os.path.abspath(__file__))}/../lib")
+sys.dont_write_bytecode = True
+from tap import cases, is_long  # noqa: E402
+
 READERS = 8
 GONE = (errno.ESTALE, errno.ENOENT)
 
@@ -61,16 +65,14 @@ class Play:
         with self.lock:
             self.live.discard(name)
 
-    def saver(self, seconds):
-        end, number = time.monotonic() + seconds, 100
-        while time.monotonic() < end:
+    def saver(self, saves):
+        for number in range(100, 100 + saves):
             self.save(number)
             self.torn(number)
             with open(f"{self.run}/latest", "w") as f:
                 f.write(f"step-{number - number % 2}")
             if number >= 103:
                 self.remove(number - 3)
-            number += 1
         self.ended = True
 
     def read(self, step):
@@ -81,7 +83,7 @@ class Play:
         self.reads += 1
 
     def reader(self):
-        while not self.ended:
+        while not self.ended or not self.reads:
             for step in os.listdir(self.mnt):
                 if step.startswith("torn"):
                     self.faults.append(f"{step} is shown")
@@ -94,23 +96,23 @@ class Play:
                     if e.errno not in GONE or step in ("step-2", "step-10"):
                         self.faults.append(f"{step}: {e}")
 
-    def play(self, seconds):
+    def play(self, saves):
         threads = [threading.Thread(target=self.reader) for _ in range(READERS)]
         for thread in threads:
             thread.start()
         try:
-            self.saver(seconds)
+            self.saver(saves)
         finally:
             self.ended = True
         for thread in threads:
             thread.join()
-        if self.slowest >= 2:
+        if is_long() and self.slowest >= 2:
             self.faults.append("a new step was seen too late")
         print(f"{self.reads} steps read, {self.stale} gone, the slowest new one {self.slowest:.2f} s")
         for fault in self.faults[:8]:
             print(fault)
-        return bool(self.faults) or not self.reads
+        return bool(self.faults)
 
 
 if __name__ == "__main__":
-    sys.exit(Play(*sys.argv[1:4]).play(float(os.environ.get("CKPTFS_SECONDS", 6))))
+    sys.exit(Play(*sys.argv[1:4]).play(cases("CKPTFS_SAVES", 6, 60)))

@@ -85,9 +85,9 @@ unmounted
 # Its own mount in linkroot is another file system, which no link is followed into.
 mkdir hub/cache/place
 ln -s ../../place/raw/bytes hub/cache/snapshots/main/z.safetensors
-check 'hub cache: the mount point in linkroot' timeout 20 "$CKPTFS" mount \
+check 'hub cache: the mount point in linkroot' timeout 100 "$CKPTFS" mount \
 	-o linkroot=hub/cache hub/cache/snapshots/main hub/cache/place
-check 'hub cache: the mount point in linkroot: bytes' timeout 20 "$NUMPY_PYTHON" \
+check 'hub cache: the mount point in linkroot: bytes' timeout 100 "$NUMPY_PYTHON" \
 	"$HERE/hub.py" compare hub/cache/place
 check 'hub cache: the mount point in linkroot: umount' "$CKPTFS" umount hub/cache/place
 rm hub/cache/snapshots/main/z.safetensors

@@ -64,7 +64,7 @@ def work(i):
     """How often it went well. Once it must, however slow the machine is."""
     done = 0
     random.seed(i)
-    while time.monotonic() < until + (0 if done else 20):
+    while time.monotonic() < until + (0 if done else 60):
         what = (renames, writes, makes, looks, syncs)[i % 5]
         try:
             what(i, f'{mount}/raw/{random.choice(stems)}')

@@ -335,8 +335,8 @@ released
 flock "$source" true # the last daemon has it until it ends
 mounted "$source" -o write
 stems=$(find "$mnt/raw" -size -1025c -size +1023c -printf '%f\n' | head -n 3)
-check 'renames, commits and lookups at work' timeout 60 \
-	python3 "$HERE/tools-crowd.py" "$mnt" 4 $stems
+check 'renames, commits and lookups at work' timeout 300 \
+	python3 "$HERE/tools-crowd.py" "$mnt" "$(cases CKPTFS_SECONDS 1 4)" $stems
 released
 check 'at the end: a checkpoint without a fault' "$CKPTFS" check "$source" \
 	--full

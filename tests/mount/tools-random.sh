@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 #
-# 100,000 random operations on the file of one tensor, with remounts, by four
-# seeds, two at a time: one tensor is cut by rows, the other by columns.
+# Random operations on the file of one tensor, with remounts, by four seeds, two at a
+# time. CKPTFS_OPERATIONS: how many; one tensor is cut by rows, the other
+# by columns.
 need python3
 
-each=$((${CKPTFS_OPERATIONS:-100000} / 4))
-seed=${CKPTFS_SEED:-1}
-echo "# CKPTFS_SEED=$seed"
+each=$(($(cases CKPTFS_OPERATIONS 8000 100000) / 4))
+seed=$(seed 1)
 # What is durable is the crash suite's affair: here the disk would cost time.
 mkdir fast
 [ "$(id -u)" != 0 ] || mount -t tmpfs none fast 2>"$WORK/out" || true

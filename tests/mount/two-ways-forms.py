@@ -23,8 +23,9 @@ sys.path[:0] = [os.path.join(HERE, "..", name) for name in ("damage", "lib")]
 import source as s  # noqa: E402
 import two_trees as t  # noqa: E402
 from source import d, product  # noqa: E402
+from tap import cases, seed  # noqa: E402
 
-CHECKPOINTS, TENSORS = 24, 12
+CHECKPOINTS, TENSORS = cases("CKPTFS_CHECKPOINTS", 6, 24), 12
 # By bytes of an element.
 DTYPES = {4: (d.FLOAT32, "<f4"), 8: (d.Named("float64"), "<f8")}
 KINDS = ("whole", "rows", "columns", "blocks", "any", "points")
@@ -266,11 +267,9 @@ def differences(source, models):
 
 
 def main(path, wrong):
-    seed = int(os.environ.get("CKPTFS_SEED", 1))
-    problems = 0
-    print(f"CKPTFS_SEED={seed}")
+    first, problems = seed(), 0
     for i in range(1 if wrong else CHECKPOINTS):
-        chance = random.Random(seed * 1000 + i)
+        chance = random.Random(first * 1000 + i)
         source = os.path.join(path, str(i))
         models = make(source, chance)
         if wrong:

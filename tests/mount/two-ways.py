@@ -22,7 +22,7 @@ import containers  # noqa: E402,F401
 import kinds  # noqa: E402,F401
 import two_trees as t  # noqa: E402
 from source import Checkpoint  # noqa: E402
-from tap import Tap  # noqa: E402
+from tap import Tap, cases, is_long  # noqa: E402
 from want import KINDS  # noqa: E402
 
 # Each kind of place where damage is found, and each errno, is here.
@@ -61,9 +61,9 @@ def seen(source, mount):
 
 
 def fixtures(folder):
-    """All; or with CKPTFS_NTH each so many-th, from one by lot."""
-    nth = int(os.environ.get("CKPTFS_NTH", 1))
-    at = random.randrange(nth)
+    """Each CKPTFS_NTH-th, from the first one on; in `tests/run --all` all of them, or with CKPTFS_NTH from a random one on."""
+    nth = cases("CKPTFS_NTH", 7, 1)
+    at = random.randrange(nth) if is_long() else 0
     names = [name for name in sorted(os.listdir(folder))
              if os.path.isfile(os.path.join(folder, name, ".metadata"))][at::nth]
     if nth > 1:
@@ -111,10 +111,14 @@ def refused_differs(source, mount):
             yield f"{name}: {got.stderr!r}, mount: {want.stderr!r}"
 
 
+def which():
+    everything = os.environ.get("CKPTFS_DAMAGE") == "all"
+    return [name for _, name in KINDS] if everything else DAMAGE[::1 if is_long() else 3]
+
+
 def damaged(tap, work, mount):
     errors = set()
-    everything = os.environ.get("CKPTFS_DAMAGE") == "all"
-    names = [name for _, name in KINDS] if everything else DAMAGE
+    names = which()
     for name in names:
         source, want = made(work, name)
         if want.refused:

@@ -15,11 +15,10 @@ left_nothing() {
 
 # Nobody waits for who unmounts for a daemon that was killed.
 not_mounted() {
-	for _ in $(seq 40); do
-		is_mounted || return 0
-		sleep 0.05
-	done
-	return 1
+	comes is_not_mounted
+}
+is_not_mounted() {
+	! is_mounted
 }
 
 for signal in TERM INT HUP; do
@@ -73,10 +72,7 @@ wait
 for signal in TERM INT; do
 	"$CKPTFS" mount "$source" "$mnt" -f >"$WORK/front" 2>&1 &
 	pid=$!
-	for _ in $(seq 100); do
-		is_mounted && break
-		sleep 0.05
-	done
+	comes is_mounted
 	check '-f: usable' cat "$mnt/full/$one.npy"
 	kill -"$signal" "$pid"
 	wait "$pid"
@@ -102,10 +98,10 @@ pid=$(daemon)
 kill -KILL "$pid"
 check 'SIGKILL: the daemon is gone' gone "$pid"
 # A zombie's last thread may still hold the mount for a moment.
-for _ in $(seq 60); do
-	stat -f "$mnt" >/dev/null 2>&1 || break
-	sleep 0.05
-done
+is_dead() {
+	! stat -f "$mnt" >/dev/null 2>&1
+}
+comes is_dead
 fails 'SIGKILL: the mount is dead' 'not connected' ls "$mnt"
 fails 'SIGKILL: mounting over it' 'umount it first' \
 	"$CKPTFS" mount "$source" "$mnt"
@@ -115,12 +111,10 @@ check 'SIGKILL: the mount is gone' not_mounted
 # A daemon that is killed with a request unanswered, at the start too, ends
 # whole: no thread of it waits for an answer of its own.
 end_whole() {
-	for _ in $(seq 60); do
-		[ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null |
-			wc -l)" -le 1 ] && return
-		sleep 0.05
-	done
-	return 1
+	comes has_one_thread "$1"
+}
+has_one_thread() {
+	[ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -le 1 ]
 }
 
 for at in 1 2 3; do
@@ -128,11 +122,8 @@ for at in 1 2 3; do
 		LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" -f \
 		>/dev/null 2>&1 &
 	pid=$!
-	for _ in $(seq 60); do
-		is_mounted && break
-		sleep 0.05
-	done
-	timeout -s KILL 20 ls "$mnt" >/dev/null 2>&1
+	comes is_mounted
+	timeout -s KILL 100 ls "$mnt" >/dev/null 2>&1
 	check "regression: killed at answer $at: all threads end" end_whole \
 		"$pid"
 	umount -l "$mnt"
@@ -161,7 +152,7 @@ fails 'a slow end: the daemon is gone when umount ends' '' \
 if unshare -m --propagation private true 2>/dev/null; then
 	mounted "$source"
 	pid=$(daemon)
-	unshare -m --propagation private sh -c 'echo; exec sleep 30' >other &
+	unshare -m --propagation private sh -c 'echo; exec sleep 300' >other &
 	other=$!
 	until [ -s other ]; do sleep 0.05; done
 	"$CKPTFS" umount "$mnt" 2>said
@@ -180,10 +171,7 @@ for front in '-f' ''; do
 		LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount "$source" "$mnt" \
 		$front >"$WORK/front" 2>&1 &
 	pid=$!
-	for _ in $(seq 60); do
-		is_mounted && break
-		sleep 0.05
-	done
+	comes is_mounted
 	check "regression: used at once, $front" cat "$mnt/full/$one.npy"
 	check "regression: unmounted at once, $front" umount "$mnt"
 	wait "$pid"
@@ -208,10 +196,7 @@ if [ "$(id -u)" = 0 ]; then
 		pid=$!
 		until [ -n "$(late)" ] || ! kill -0 "$pid"; do sleep 0.02; done
 		kill -"$1" "$(late)"
-		for _ in $(seq 60); do
-			is_mounted && break
-			sleep 0.05
-		done
+		comes is_mounted
 		ls "$mnt" >/dev/null
 		kill -TERM "$pid"
 		wait "$pid"
@@ -236,10 +221,7 @@ if [ "$(id -u)" = 0 ]; then
 			MUTE_TABLE=$1 LD_PRELOAD=$LIBMUTE_BIN "$CKPTFS" mount \
 			"$source" "$mnt" -f >"$WORK/front" 2>&1 &
 		pid=$!
-		for _ in $(seq 60); do
-			is_mounted && break
-			sleep 0.05
-		done
+		comes is_mounted
 		cat "$mnt/full/$one.npy" >/dev/null
 		"${@:2}"
 		wait "$pid"

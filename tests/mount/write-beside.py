@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""write-beside.py MOUNT TENSOR READERS: how many microseconds the commit of a
-tensor takes while so many processes ask what is wrong with all the others; exit status 75
-if most of them had ended before, which shows nothing."""
+"""write-beside.py MOUNT TENSOR READERS HOLD: a tensor is committed while so many processes
+ask what is wrong with all the others, and each read of a data file waits for the end of
+the file HOLD. Prints what is wrong."""
 import os
+import signal
 import sys
 import time
 
@@ -11,11 +12,11 @@ import time
 def look(directory, names, asked):
     """Asks for the attribute `error` of each, for which its items are looked at."""
     for name in names:
+        os.write(asked, b".")
         try:
             os.getxattr(f"{directory}/{name}", "user.ckptfs.error")
         except OSError:
             pass  # there is none: that is the answer
-        os.write(asked, b".")
 
 
 def reader(directory, names, asked):
@@ -27,30 +28,41 @@ def reader(directory, names, asked):
     return pid
 
 
-def commit(path):
+def commit(path, values):
     """Writes the tensor's own bytes; the close is the commit."""
-    with open(path, "rb") as file:
-        values = file.read()
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, values)
-    begin = time.monotonic()
     os.close(fd)
-    return time.monotonic() - begin
+
+
+def waits(signum, frame):
+    raise TimeoutError("the commit waits for those who look at items")
 
 
 def main():
-    mount, tensor, readers = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    mount, tensor, readers, hold = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
     directory = f"{mount}/raw"
     names = sorted(set(os.listdir(directory)) - {tensor})
+    with open(f"{directory}/{tensor}", "rb") as file:
+        values = file.read()
     answers, asked = os.pipe()
+    with open(hold, "w"):
+        pass
+    signal.signal(signal.SIGALRM, waits)
+    signal.alarm(100)
     pids = [reader(directory, names[i::readers], asked) for i in range(readers)]
-    if readers:
+    for _ in pids:
         os.read(answers, 1)
-    took = commit(f"{directory}/{tensor}")
-    ended = sum(os.waitpid(pid, os.WNOHANG)[0] != 0 for pid in pids)
-    if ended > readers / 2:
-        sys.exit(75)
-    print(round(took * 1e6))
+    time.sleep(0.2)
+    try:
+        commit(f"{directory}/{tensor}", values)
+        ended = [pid for pid in pids if os.waitpid(pid, os.WNOHANG)[0]]
+    finally:
+        os.unlink(hold)
+    for pid in set(pids) - set(ended):
+        os.waitpid(pid, 0)
+    if len(ended) == readers:
+        sys.exit("every reader had ended before the commit: none was held")
 
 
 main()

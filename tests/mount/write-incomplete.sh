@@ -8,13 +8,10 @@ need python3 tar dd cmp truncate
 sample_written
 
 lines() { wc -l <"$mnt/.ckptfs/log"; }
+is_told() { tail -n +$((before + 1)) "$mnt/.ckptfs/log" | grep -F "$1" >found; }
 # told WHAT TEXT: the log says so, a moment after the last close at most.
 told() {
-	for _ in $(seq 40); do
-		! tail -n +$((before + 1)) "$mnt/.ckptfs/log" | grep -qF "$2" ||
-			break
-		sleep 0.05
-	done
+	comes is_told "$2"
 	check "$1" grep -qF "$2" <(tail -n +$((before + 1)) "$mnt/.ckptfs/log")
 	before=$(lines)
 }

@@ -8,13 +8,13 @@ need python3
 source=$(fixture sample)
 one=model.layers.0.attention.wk.weight
 mounted "$source" -o write
-check 'open files and mappings' timeout 100 python3 \
+check 'open files and mappings' timeout 300 python3 \
 	"$HERE/write-isolation.py" "$mnt" "$one" files
-check 'inode numbers and times' timeout 100 python3 \
+check 'inode numbers and times' timeout 300 python3 \
 	"$HERE/write-isolation.py" "$mnt" "$one" inodes
-check 'readers at work' timeout 100 python3 \
+check 'readers at work' timeout 300 python3 \
 	"$HERE/write-isolation.py" "$mnt" "$one" readers
-check 'lookups at work' timeout 100 python3 \
+check 'lookups at work' timeout 300 python3 \
 	"$HERE/write-isolation.py" "$mnt" "$one" lookups
 pid=$(daemon)
 unmounted
@@ -23,7 +23,7 @@ gone "$pid"
 export MUTE_EPOCH=1 ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0
 LD_PRELOAD=$LIBMUTE_BIN mounted "$source" -o write
 for part in files inodes readers; do
-	check "before Linux 6.16: $part" timeout 100 python3 \
+	check "before Linux 6.16: $part" timeout 300 python3 \
 		"$HERE/write-isolation.py" "$mnt" "$one" "$part"
 done
 unmounted

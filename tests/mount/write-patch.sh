@@ -73,7 +73,7 @@ cp "$raw" want
 scatter() {
 	python3 "$HERE/big.py" "$WORK/big" 1 1 4194304 && mkdir big.mnt &&
 		"$CKPTFS" mount "$WORK/big" big.mnt -o write,patch &&
-		timeout 60 python3 - <<-'EOF'
+		timeout 300 python3 - <<-'EOF'
 			import os
 			fd = os.open('big.mnt/raw/t0', os.O_RDWR)
 			for at in range(0, 1 << 22, 64):
