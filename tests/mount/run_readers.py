@@ -3,7 +3,7 @@
 
 Steps come by a rename, or in place with .metadata last; some are never finished, old ones
 are removed, `latest` moves. A reader that finds a step must find all of it, with the bytes
-of the sample. CKPTFS_SECONDS says for how long.
+of the sample. CKPTFS_SAVES: how many steps.
 """
 import errno
 import os

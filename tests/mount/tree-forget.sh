@@ -10,10 +10,7 @@ one=model.layers.0.attention.wk.weight
 other=model.layers.1.attention.wk.weight
 "$CKPTFS" mount "$source" "$mnt" -o write,debug -f >"$WORK/log" 2>&1 &
 pid=$!
-for _ in $(seq 100); do
-	[ ! -d "$mnt/raw" ] || break
-	sleep 0.05
-done
+comes test -d "$mnt/raw"
 forget() {
 	mount -i -o remount,rw "$mnt" 2>"$WORK/out"
 }

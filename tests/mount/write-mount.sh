@@ -97,7 +97,7 @@ pid=$(daemon)
 		echo "$i" >done
 	done
 ) &
-sleep 0.3
+comes test -s done
 kill -TERM "$pid"
 check 'SIGTERM among commits' gone "$pid"
 wait

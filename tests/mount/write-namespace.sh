@@ -12,12 +12,12 @@ unshare -pf --mount-proc true 2>"$WORK/out" || skip_all 'no namespaces'
 unshare -pf --mount-proc "$CKPTFS" mount "$source" "$mnt" -o write -f \
 	>"$WORK/said" 2>&1 &
 parent=$!
-for _ in $(seq 100); do
+is_inside() {
 	inside=$(cat "/proc/$parent/task/$parent/children" 2>"$WORK/out")
 	inside=/proc/${inside% }/root$mnt
-	[ ! -d "$inside/raw" ] || break
-	sleep 0.05
-done
+	[ -d "$inside/raw" ]
+}
+comes is_inside
 check 'mounted' test -f "$inside/raw/$one"
 raw=$inside/raw/$one
 npy=$inside/full/$one.npy
