@@ -338,7 +338,7 @@ static void test_many(void)
 	enum { MANY = 1000 };
 	static struct one o[MANY];
 	struct ck_wire_head head;
-	uint64_t first;
+	uint64_t first = 0;
 
 	begin();
 	ones_init(o, MANY, 0, 0);

@@ -268,7 +268,7 @@ static void hostile(void)
 
 static void names_are(const char *const *names, size_t n, const char *want)
 {
-	struct ck_str list[16];
+	struct ck_str list[16] = { 0 };
 	struct ck_rank_name said[16];
 	struct ck_buf out = { 0 };
 	uint32_t families;
