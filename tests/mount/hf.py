@@ -202,10 +202,10 @@ def fails(fd, size, at, err):
 
 
 def compare_ranges(fd, at, data):
-    whole = os.pread(fd, at, 0) + data
+    whole, dice = os.pread(fd, at, 0) + data, random.Random(at)
     for _ in range(60):
-        begin = random.randrange(len(whole) + 1)
-        size = random.choice((1, 7, 64, 4096, len(whole)))
+        begin = dice.randrange(len(whole) + 1)
+        size = dice.choice((1, 7, 64, 4096, len(whole)))
         if os.pread(fd, size, begin) != whole[begin:begin + size]:
             yield f"bytes {begin} to {begin + size}"
 

@@ -11,7 +11,6 @@ Prints TAP.
 import copy
 import os
 import pickle
-import random
 import subprocess
 import sys
 
@@ -22,7 +21,7 @@ import containers  # noqa: E402,F401
 import kinds  # noqa: E402,F401
 import two_trees as t  # noqa: E402
 from source import Checkpoint  # noqa: E402
-from tap import Tap, cases, is_long  # noqa: E402
+from tap import Tap, cases, is_long, seed  # noqa: E402
 from want import KINDS  # noqa: E402
 
 # Each kind of place where damage is found, and each errno, is here.
@@ -63,7 +62,7 @@ def seen(source, mount):
 def fixtures(folder):
     """Each CKPTFS_NTH-th, from the first one on; in `tests/run --all` all of them, or with CKPTFS_NTH from a random one on."""
     nth = cases("CKPTFS_NTH", 7, 1)
-    at = random.randrange(nth) if is_long() else 0
+    at = seed() % nth if is_long() else 0
     names = [name for name in sorted(os.listdir(folder))
              if os.path.isfile(os.path.join(folder, name, ".metadata"))][at::nth]
     if nth > 1:
