@@ -492,12 +492,13 @@ int ck_metadata_writable(const struct ck_checkpoint *cp, bool keep_unknown,
 						      : "");
 	if (!cp->write)
 		return ck_fail(d, EINVAL, "was not opened for writing");
-	if (c->nglobals && !keep_unknown)
-		return ck_fail(d, EPERM,
-			       ".metadata names %s, which is not known and "
-			       "which PyTorch would run; option keep_unknown "
-			       "carries it on",
-			       ck_show(c->globals[0]));
+	for (size_t i = 0; !keep_unknown && i < c->nglobals; i++)
+		if (!cp->format->is_carried(c->globals[i]))
+			return ck_fail(d, EPERM,
+				       ".metadata refers to the unknown class "
+				       "%s, which PyTorch would call on load; "
+				       "mount with -o keep_unknown to keep it",
+				       ck_show(c->globals[i]));
 	return 0;
 }
 

@@ -53,6 +53,9 @@ struct ck_format {
 	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
 			   uint64_t generation, const char *hex);
 	bool (*is_ours)(const char *name, uint64_t *generation);
+	/* Whether a commit may keep objects of this class, which the format does not
+	 * know, without the option keep_unknown; where there is write. */
+	bool (*is_carried)(struct ck_str global);
 	/* The rank that saved a data file of cp->files; CK_NO_RANK: nothing
 	 * tells. */
 	uint64_t (*rank)(const struct ck_checkpoint *cp, uint32_t file);

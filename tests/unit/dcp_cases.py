@@ -8,9 +8,15 @@ come out: an error whose text holds some words, or lines of the catalog dump.
 
     python3 tests/unit/dcp_cases.py > tests/unit/dcp_cases.h
 """
+import collections
+import copyreg
+import functools
+import pathlib
 import pickle
 import sys
 import types
+
+import numpy
 
 MODULES = {}
 
@@ -240,21 +246,29 @@ case("two items of one key that nobody asks for", twice(
 case("no Metadata", {"a": 1}, "holds no Metadata", error=True)
 case("a class named Metadata of another module",
      stand_in("vendor", "Metadata")(state_dict_metadata={}, storage_data={}),
+     "global vendor.Metadata")
+case("a class named Metadata with other fields",
+     stand_in("vendor", "Metadata")(state_dict_metadata={}),
      "holds no Metadata", error=True)
 case("no state_dict_metadata", Metadata(storage_data={}),
      "no state_dict_metadata", error=True)
 case("no storage_data", Metadata(state_dict_metadata={}), "no storage_data",
      error=True)
 case("storage_data that is a list", Metadata(
-    state_dict_metadata={}, storage_data=[]), "no storage_data", error=True)
+    state_dict_metadata={}, storage_data=[]),
+    "storage_data is not a dict, but list", error=True)
 case("storage_data of other things", checkpoint({}, {1: 2}),
-     "entry 0 is not MetadataIndex", error=True)
+     "the key of entry 0 is not a MetadataIndex, but int", error=True)
 case("a key that is no string", checkpoint({1: Bytes()}, {}),
-     "a key that is no string", error=True)
+     "a key that is no string, but int", error=True)
+case("a key of a class that is no string", checkpoint({Novel(x=1): Bytes()}, {}),
+     "a key that is no string, but vendor.plugin.Novel", error=True)
 case("an index without fqn", checkpoint({}, {Index(index=0): info()}),
      "without fqn", error=True)
-case("a path that is no string", checkpoint({}, {index("w"): info(path=1)}),
-     "malformed _StorageInfo", error=True)
+case("a path that is no string", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): info(path=1)}),
+    " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
 case("bytes after the end", pickle.dumps(good(), 4) + b"x",
      "bytes after its end", error=True)
 case("a dangerous global in a field nobody reads", good(vendor=System()),
@@ -348,10 +362,14 @@ for field, value in (("relative_path", None), ("offset", None),
         del row[field]
     else:
         row[field] = value
-    case(f"{field} that is {value}", checkpoint({}, {index("w"): Info(**row)}),
-         "malformed _StorageInfo", error=True)
-case("an index to something else", checkpoint({}, {index("w"): 5}),
-     "is not MetadataIndex to _StorageInfo", error=True)
+    case(f"{field} that is {value}", checkpoint(
+        {"w": tensor((4, 3), ROWS)},
+        {index("w", (0, 0)): info(), index("w", (2, 0)): Info(**row)}),
+        " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
+case("an index to something else", checkpoint(
+    {"w": tensor((4, 3), ROWS)},
+    {index("w", (0, 0)): info(), index("w", (2, 0)): 5}),
+    " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
 case("Metadata without anything", Metadata(), "holds no Metadata", error=True)
 case("transforms that are no words", checkpoint(
     {"w": tensor((4, 3), ROWS)},
@@ -363,10 +381,86 @@ case("an item of unknown class beyond its file", checkpoint(
     {"n": Novel(x=1)}, {index("n"): info(offset=5000)}), "object n")
 
 
+# --- forms that Python takes for the same, in each protocol
+
+class Word(str):
+    pass
+
+
+Word.__module__ = "vendor.plugin"
+module("vendor.plugin").Word = Word
+BOX = " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10"
+
+
+@functools.cache
+def foreign(name, make):
+    """The same object of a class of the same name in another module."""
+    other = stand_in("vendor.format", name)
+    return lambda **fields: other(**make(**fields).__dict__)
+
+
+class Slots:
+    """An object with __slots__: its state is (None, {...})."""
+    __slots__ = ("relative_path", "offset", "length")
+
+    def __init__(self, **fields):
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __reduce_ex__(self, protocol):
+        return (copyreg.__newobj__, (Slots,), (None, {name: getattr(self, name) for name in self.__slots__}))
+
+
+Slots.__module__ = "vendor.plugin"
+module("vendor.plugin").Slots = Slots
+
+
+def formed(index=Index, info=Info, word=str, path=str, number=int, dims=Size, dict_of=dict,
+           make=Metadata, box=Chunk, whole=Tensor):
+    def rows():
+        for i, (offset, _) in enumerate(ROWS):
+            yield (index(fqn=word("w"), index=0, offset=dims(map(number, offset))),
+                   info(relative_path=path("f"), offset=number(10 * i), length=number(10)))
+    boxes = [box(offsets=dims(map(number, o)), sizes=dims(map(number, s))) for o, s in ROWS]
+    w = whole(properties=TensorProperties(FLOAT32), size=dims(map(number, (4, 3))), chunks=boxes)
+    return make(state_dict_metadata=dict_of({word("w"): w}), planner_data=dict_of({word("w"): (word("w"),)}),
+                storage_data=dict_of(dict(rows())))
+
+
+FORMS = {
+    "foreign Metadata": {"make": foreign("Metadata", Metadata)},
+    "foreign records": {"info": foreign("_StorageInfo", Info)},
+    "foreign indexes": {"index": foreign("MetadataIndex", Index)},
+    "foreign boxes": {"box": foreign("ChunkStorageMetadata", Chunk)},
+    "foreign tensors": {"whole": foreign("TensorStorageMetadata", Tensor)},
+    "records with slots": {"info": Slots},
+    "OrderedDict": {"dict_of": collections.OrderedDict},
+    "defaultdict": {"dict_of": lambda d: collections.defaultdict(dict, d)},
+    "NumPy integers of 64 bits": {"number": numpy.int64, "dims": tuple},
+    "NumPy integers of 8 bits": {"number": numpy.int8, "dims": tuple},
+    "NumPy integers, unsigned": {"number": numpy.uint16, "dims": tuple},
+    "NumPy integers, big-endian": {"number": numpy.dtype(">i4").type, "dims": tuple},
+    "paths": {"path": pathlib.PurePosixPath},
+    "subclasses of str": {"word": Word, "path": Word},
+    "all at once": {"info": foreign("_StorageInfo", Info), "number": numpy.int32, "dims": tuple, "word": Word,
+                    "path": pathlib.PurePosixPath, "dict_of": collections.OrderedDict,
+                    "make": foreign("Metadata", Metadata)},
+}
+for form, how in FORMS.items():
+    for p in range(2 if how.get("info") is Slots else 0, 6):     # 0 and 1 refuse __slots__
+        case(f"{form}, protocol {p}", formed(**how), BOX, protocol=p)
+for number in (numpy.float64(10), numpy.bool_(True), numpy.uint64(2**63)):
+    case(f"an offset that is {number!r}", checkpoint(
+        {"w": tensor((4, 3), ROWS)},
+        {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=number)}),
+        " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
+
+
 def c_string(data):
-    rows = [data[i:i + 16] for i in range(0, len(data), 16)] or [b""]
+    rows = [data[i:i + 48] for i in range(0, len(data), 48)] or [b""]
     return "\n\t  ".join(
-        '"' + "".join(f"\\x{b:02x}" for b in row) + '"' for row in rows)
+        '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in row) + '"'
+        for row in rows)
 
 
 def main():

@@ -274,6 +274,7 @@ const struct ck_format ck_format_dcp = {
 	.metadata_most = 4ULL << 30,
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,
+	.is_carried = ck_dcp_is_carried,
 	.rank = ck_dcp_rank_of,
 	.head = ck_dcp_head,
 	.sum = ck_dcp_sum,

@@ -96,6 +96,7 @@ struct ck_dcp_reader {
 	struct ck_dcp_table leftovers; /* rows of storage_data out of order */
 	const struct ck_pv *storage;   /* key, value, ... of storage_data */
 	uint32_t nstorage;	       /* pairs */
+	uint32_t malformed;	       /* storage records */
 	uint64_t seed;
 
 	struct ck_str in;	      /* the .metadata */
@@ -105,20 +106,73 @@ struct ck_dcp_reader {
 
 /* The meaning of a global, found once for each. */
 enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v);
+/* The kind of an object whose class is unknown, by the fields of its state; a table of
+ * `Objects of .metadata` in ckptfs(5). CK_DCP_UNKNOWN if the fields are others. */
+enum ck_dcp_kind ck_dcp_form(struct ck_dcp_reader *r,
+			     const struct ck_pv *state);
 /* A collapsed object of that kind, wherever it is kept. */
 bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
 		  struct ck_pv *out);
+/* --- values.c: forms that Python takes for the same ----------------------------- */
+
+bool ck_dcp_object_str(struct ck_dcp_reader *r, const struct ck_pv *v,
+		       struct ck_str *out);
+bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
+		       int64_t *out);
+
+/* A str, a str subclass, or a pathlib path. False for any other value, and if r->err
+ * is set, which ends the reading. */
+static inline bool ck_dcp_str(struct ck_dcp_reader *r, const struct ck_pv *v,
+			      struct ck_str *out)
+{
+	return ck_pv_str(v, out) || ck_dcp_object_str(r, v, out);
+}
+
+/* An int or a NumPy integer that fits int64; no bool. */
+static inline bool ck_dcp_int(const struct ck_dcp_reader *r,
+			      const struct ck_pv *v, int64_t *out)
+{
+	return ck_pv_int(v, out) || ck_dcp_object_int(r, v, out);
+}
+
+/* A dict, OrderedDict or defaultdict, as a DICT. */
+bool ck_dcp_dict(const struct ck_dcp_reader *r, const struct ck_pv *v,
+		 struct ck_pv *out);
+/* The fields of an object: its state, or the second part of a state (None, {...}),
+ * which objects with __slots__ have. */
+struct ck_pv ck_dcp_fields(const struct ck_pv *state);
+/* The type of a value, for messages. */
+const char *ck_dcp_type(const struct ck_dcp_reader *r, const struct ck_pv *v);
+
 int ck_dcp_no_memory(struct ck_dcp_reader *r);
 /* Pays for bytes kept, or steps done, from what the size of the .metadata
  * allows: an object may be named any number of times by two bytes each, and
  * must not be copied or walked as often for nothing. -EBADMSG. */
 CK_MUST_USE int ck_dcp_spend(struct ck_dcp_reader *r, uint64_t bytes);
-/* Fills the catalog from the rows and the pickle's root. */
+
+/* ints from pos on; of a checkpoint without any number too. */
+static inline const int64_t *ck_dcp_ints(const struct ck_dcp_reader *r,
+					 uint64_t pos)
+{
+	return r->ints ? r->ints + pos : NULL;
+}
+
+/* offsets (then sizes) of box i. */
+static inline const int64_t *ck_dcp_box(const struct ck_dcp_reader *r,
+					const struct ck_dcp_tensor_row *t,
+					uint32_t i)
+{
+	return ck_dcp_ints(r, t->boxes + (uint64_t)i * 2 * t->ndim);
+}
+
+/* Puts the entries, whose items are joined, into the catalog. */
+CK_MUST_USE int ck_dcp_fill(struct ck_dcp_reader *r);
+/* Joins the rows, from the pickle's root on, and fills the catalog. */
 CK_MUST_USE int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p);
 
 /* --- places; only where somebody asks ----------------------------------------- */
 
-/* A _StorageInfo was taken, the last of infos. */
+/* A storage record was taken, the last of infos. Returns 1, or a negative errno. */
 CK_MUST_USE int ck_dcp_place_info(struct ck_dcp_reader *r,
 				  const struct ck_pv *state);
 /* Of all items: how many there are is known now. */

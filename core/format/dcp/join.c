@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Joining the rows of a `.metadata`: each box finds its item by (fqn,
- * offset), as torch's own loader does, and each entry goes into the catalog.
+ * offset), as torch's own loader does. fill.c puts the entries into the catalog.
  *
  * storage_data has a row for each box, a million of them. A rank writes its
  * tensors in order and ranks follow each other, so for one tensor the rows
@@ -14,14 +14,16 @@
  * of a box with elements, which has the only row there: boxes with elements are
  * joined first, and an empty box takes a row that is left.
  */
-#include "ckptfs/json.h"
-#include "dcp_common.h"
 #include "dcp_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 /* Of an entry without boxes: what the catalog has of it, names, a fault. */
 enum { ENTRY_BYTES = 512 };
+
+/* Malformed storage records that get a note of their own. */
+enum { MALFORMED_NAMED = 16 };
 
 static int table_make(struct ck_dcp_reader *r, struct ck_dcp_table *t,
 		      uint32_t count)
@@ -53,9 +55,6 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 
 	return slot ? &r->entries[slot - 1] : NULL;
 }
-
-/* Bytes that a text takes in an arena beside its own. */
-enum { TEXT_COST = 16 };
 
 /* What an entry and its boxes take here and in the catalog: many keys may
  * have one value. */
@@ -105,11 +104,12 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 	for (uint32_t i = 0; rc == 0 && i < dict->count; i += 2) {
 		struct ck_str key;
 
-		rc = ck_pv_str(&dict->items[i], &key)
+		rc = ck_dcp_str(r, &dict->items[i], &key)
 			     ? entry_add(r, key, &dict->items[i + 1])
 			     : ck_fail(r->d, EBADMSG,
-				       "entry %u has a key that is no string",
-				       i / 2);
+				       "entry %u has a key that is no string, "
+				       "but %s",
+				       i / 2, ck_dcp_type(r, &dict->items[i]));
 	}
 	if (rc)
 		return rc;
@@ -128,7 +128,7 @@ static int paths_join(struct ck_dcp_reader *r, const struct ck_pv *state)
 	struct ck_pv paths;
 
 	if (!ck_pv_get(state, "planner_data", &paths) ||
-	    paths.tag != CK_PV_DICT)
+	    !ck_dcp_dict(r, &paths, &paths))
 		return 0;
 	for (uint32_t i = 0; i < paths.list->count; i += 2) {
 		struct ck_str key = { 0 };
@@ -150,25 +150,13 @@ static int paths_join(struct ck_dcp_reader *r, const struct ck_pv *state)
 
 /* --- rows of storage_data ---------------------------------------------------------- */
 
-/* ints from pos on; of a checkpoint without any number too. */
-static const int64_t *ints_at(const struct ck_dcp_reader *r, uint64_t pos)
-{
-	return r->ints ? r->ints + pos : NULL;
-}
-
-/* offsets (then sizes) of box i. */
-static const int64_t *box_at(const struct ck_dcp_reader *r,
-			     const struct ck_dcp_tensor_row *t, uint32_t i)
-{
-	return ints_at(r, t->boxes + (uint64_t)i * 2 * t->ndim);
-}
-
 /* An entry that is not a tensor has one item, which is not empty. */
 static bool is_empty(const struct ck_dcp_reader *r,
 		     const struct ck_dcp_entry *e, uint32_t i)
 {
 	const struct ck_dcp_tensor_row *t = e->tensor;
-	const int64_t *sizes = t && t->ndim ? box_at(r, t, i) + t->ndim : NULL;
+	const int64_t *sizes = t && t->ndim ? ck_dcp_box(r, t, i) + t->ndim
+					    : NULL;
 
 	for (uint32_t d = 0; sizes && d < t->ndim; d++)
 		if (sizes[d] == 0)
@@ -183,7 +171,7 @@ static bool is_offset(const struct ck_dcp_reader *r,
 	if (row->ndim != ndim)
 		return false;
 	return ndim == 0 || ndim == CK_DCP_NO_OFFSET ||
-	       memcmp(ints_at(r, row->offset), offset,
+	       memcmp(ck_dcp_ints(r, row->offset), offset,
 		      ndim * sizeof(*offset)) == 0;
 }
 
@@ -192,7 +180,7 @@ static bool is_item(const struct ck_dcp_reader *r, const struct ck_dcp_entry *e,
 {
 	if (!e->tensor)
 		return row->ndim == CK_DCP_NO_OFFSET;
-	return is_offset(r, row, box_at(r, e->tensor, i), e->tensor->ndim);
+	return is_offset(r, row, ck_dcp_box(r, e->tensor, i), e->tensor->ndim);
 }
 
 static struct ck_str row_fqn(const struct ck_dcp_index_row *row)
@@ -221,18 +209,72 @@ static void item_set(struct ck_dcp_reader *r, size_t item, uint32_t pair)
 		ck_dcp_place_item(r, item, (uint64_t)info.i);
 }
 
+/* What is wrong with a storage record. */
+static const char *record_fault(const struct ck_dcp_reader *r,
+				const struct ck_pv *record)
+{
+	static const char *const fields[] = { "relative_path", "offset",
+					      "length" };
+	const struct ck_pcall *call = ck_pv_any_call(record);
+	struct ck_pv state, v;
+	struct ck_str text;
+	int64_t number;
+
+	if (!call || !call->has_state)
+		return ck_shown("is %s", ck_dcp_type(r, record));
+	state = ck_dcp_fields(&call->state);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(fields); i++) {
+		if (!ck_pv_get(&state, fields[i], &v))
+			return ck_shown("has no %s", fields[i]);
+		if (i == 0 ? !ck_pv_str(&v, &text)
+			   : !ck_dcp_int(r, &v, &number))
+			return ck_shown("has a %s of type %s", fields[i],
+					ck_dcp_type(r, &v));
+	}
+	return ck_shown("is %s", ck_dcp_type(r, record));
+}
+
+/* Its box has no item; a note names it, of the first MALFORMED_NAMED records. */
+static int record_malformed(struct ck_dcp_reader *r, uint32_t pair)
+{
+	const struct ck_dcp_index_row *row = row_at(r, pair);
+	struct ck_buf line = { 0 };
+	int rc;
+
+	if (r->malformed++ >= MALFORMED_NAMED)
+		return 0;
+	ck_buf_printf(&line, "%s: the storage record of ",
+		      ck_show(row_fqn(row)));
+	if (row->ndim == CK_DCP_NO_OFFSET)
+		ck_buf_text(&line, "the entry");
+	for (uint32_t d = 0; d < row->ndim && row->ndim != CK_DCP_NO_OFFSET;
+	     d++)
+		ck_buf_printf(&line, "%s%" PRId64, d ? "," : "offset [",
+			      ck_dcp_ints(r, row->offset)[d]);
+	ck_buf_printf(&line, "%s %s; its bytes are not found",
+		      row->ndim == CK_DCP_NO_OFFSET ? ""
+		      : row->ndim == 0		    ? "its only box"
+						    : "]",
+		      record_fault(r, &r->storage[2 * (size_t)pair + 1]));
+	rc = line.err ? line.err : ck_catalog_doubt_add(r->c, line.data);
+	ck_buf_fini(&line);
+	return rc ? ck_dcp_no_memory(r) : 0;
+}
+
+/* Returns 1 if the pair is a row, 0 if its record is malformed, or -EBADMSG. */
 static int check_pair(struct ck_dcp_reader *r, uint32_t pair)
 {
 	const struct ck_pv *kv = &r->storage[2 * (size_t)pair];
 	struct ck_pv out;
 
-	if (ck_dcp_taken(&kv[0], CK_DCP_INDEX, &out) &&
-	    ck_dcp_taken(&kv[1], CK_DCP_INFO, &out))
-		return 0;
-	return ck_fail(
-		r->d, EBADMSG,
-		"storage_data: entry %u is not MetadataIndex to _StorageInfo",
-		pair);
+	if (!ck_dcp_taken(&kv[0], CK_DCP_INDEX, &out))
+		return ck_fail(r->d, EBADMSG,
+			       "storage_data: the key of entry %u is not a "
+			       "MetadataIndex, but %s",
+			       pair, ck_dcp_type(r, &kv[0]));
+	return ck_dcp_taken(&kv[1], CK_DCP_INFO, &out)
+		       ? 1
+		       : record_malformed(r, pair);
 }
 
 /* Takes every row that comes in order; marks the others by moving their
@@ -246,8 +288,10 @@ static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 		struct ck_dcp_entry *e;
 		int rc = check_pair(r, i);
 
-		if (rc)
+		if (rc < 0)
 			return rc;
+		if (rc == 0)
+			continue;
 		row = row_at(r, i);
 		e = entry_find(r, row_fqn(row));
 		while (e && e->next < e->count && is_empty(r, e, e->next))
@@ -300,7 +344,8 @@ static int leftovers_make(struct ck_dcp_reader *r, const uint32_t *left,
 	for (uint32_t i = 0; rc == 0 && i < nleft; i++) {
 		const struct ck_dcp_index_row *row = row_at(r, left[i]);
 		uint32_t *slot = left_slot(r, row_fqn(row),
-					   ints_at(r, row->offset), row->ndim);
+					   ck_dcp_ints(r, row->offset),
+					   row->ndim);
 
 		if (*slot)
 			return duplicate(r, row_fqn(row));
@@ -315,7 +360,7 @@ static uint32_t item_slot(const struct ck_dcp_reader *r,
 {
 	const struct ck_dcp_tensor_row *t = e->tensor;
 
-	return *left_slot(r, e->key, t ? box_at(r, t, i) : NULL,
+	return *left_slot(r, e->key, t ? ck_dcp_box(r, t, i) : NULL,
 			  t ? t->ndim : CK_DCP_NO_OFFSET);
 }
 
@@ -365,174 +410,48 @@ static int rows_join(struct ck_dcp_reader *r)
 	return rc;
 }
 
-/* --- the catalog ------------------------------------------------------------------------------- */
-
-static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
+static bool is_metadata(struct ck_dcp_reader *r, const struct ck_pcall *object)
 {
-	const struct ck_dcp_tensor_row *t = e->tensor;
-	struct ck_pv dtype = { .tag = CK_PV_GLOBAL, .i = t->dtype };
-	struct ck_str name = CK_STR("?");
-	int rc;
+	enum ck_dcp_kind kind = ck_dcp_kind(r, &object->callable);
+	struct ck_pv state = ck_dcp_fields(&object->state);
 
-	if (t->dtype >= 0)
-		name = ck_pickle_global(r->p, &dtype);
-	rc = ck_catalog_tensor_add(r->c, e->key, name, t->ndim,
-				   ints_at(r, t->shape));
-	if (rc == 0 && ck_dcp_is_flat(e->key, t->ndim))
-		ck_catalog_tensor_kind(r->c, CK_KIND_FLAT_PARAM);
-	if (rc == 0 && t->fault)
-		rc = ck_catalog_tensor_fault(r->c, t->err, t->fault);
-	if (rc == 0)
-		rc = ck_catalog_chunks_expect(r->c, t->nchunks);
-	for (uint32_t i = 0; rc == 0 && i < t->nchunks; i++) {
-		const int64_t *box = box_at(r, t, i);
-
-		rc = ck_catalog_chunk_add(r->c, box, box ? box + t->ndim : NULL,
-					  &r->items[e->first + i]);
-	}
-	return rc;
+	if (kind == CK_DCP_UNKNOWN)
+		kind = ck_dcp_form(r, &state);
+	return kind == CK_DCP_METADATA;
 }
 
-static bool is_path(const struct ck_pv *path)
+/* A field of the Metadata object that is a dict. */
+static int field_dict(struct ck_dcp_reader *r, const struct ck_pv *state,
+		      const char *field, struct ck_pv *out)
 {
-	for (uint32_t i = 0; i < ck_pv_count(path); i++) {
-		struct ck_pv part = ck_pv_at(path, i);
-
-		if (part.tag != CK_PV_STR &&
-		    (part.tag != CK_PV_INT || part.i < 0))
-			return false;
-	}
-	return true;
-}
-
-/* The parts joined by dots are the key: then its text is theirs too. *pos is
- * where the next part begins in it. */
-static int part_text(struct ck_dcp_reader *r, struct ck_str key,
-		     struct ck_str part, uint32_t *pos, struct ck_str *out)
-{
-	uint32_t len = (uint32_t)part.len;
-	struct ck_str rest = key;
-
-	rest.p += ck_min(*pos, key.len);
-	rest.len -= ck_min(*pos, key.len);
-	if (!ck_str_starts(rest, part) ||
-	    (rest.len > len && rest.p[len] != '.'))
-		return ck_dcp_spend(r, len + TEXT_COST)
-			       ? -EBADMSG
-			       : ck_catalog_text_add(r->c, part, out);
-	*out = (struct ck_str){ rest.p, len };
-	*pos += len + 1;
+	if (!ck_pv_get(state, field, out))
+		return ck_fail(r->d, EBADMSG, "no %s", field);
+	if (!ck_dcp_dict(r, out, out))
+		return ck_fail(r->d, EBADMSG, "%s is not a dict, but %s", field,
+			       ck_dcp_type(r, out));
 	return 0;
-}
-
-static int catalog_part(struct ck_dcp_reader *r, const struct ck_pv *part,
-			struct ck_str key, uint32_t *pos,
-			struct ck_path_part *out)
-{
-	struct ck_buf number = { 0 };
-	struct ck_str s, text;
-	int rc;
-
-	if (!ck_pv_str(part, &s)) {
-		ck_buf_i64(&number, part->i);
-		s = (struct ck_str){ number.data, number.len };
-	}
-	rc = number.err ? number.err : part_text(r, key, s, pos, &text);
-	if (rc == 0)
-		*out = (struct ck_path_part){ .p = text.p,
-					      .len = (uint32_t)text.len,
-					      .type = part->tag == CK_PV_INT
-							      ? CK_PATH_INDEX
-							      : CK_PATH_STR };
-	ck_buf_fini(&number);
-	return rc;
-}
-
-static int catalog_path(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
-{
-	struct ck_str key = ck_catalog_last_key(r->c);
-	uint32_t n = e->path ? ck_pv_count(e->path) : 0;
-	struct ck_path_part *path;
-	uint32_t pos = 0;
-	int rc = 0;
-
-	/* Many entries may have one path, which the input has once. */
-	if (ck_dcp_spend(r, n * sizeof(*path)))
-		return -EBADMSG;
-	if (n == 0 || !is_path(e->path))
-		return 0;
-	path = ck_catalog_path_add(r->c, n);
-	if (!path)
-		return -ENOMEM;
-	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		struct ck_pv part = ck_pv_at(e->path, i);
-
-		rc = catalog_part(r, &part, key, &pos, &path[i]);
-	}
-	return rc;
-}
-
-static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
-{
-	struct ck_item item;
-
-	if (e->tensor)
-		return catalog_tensor(r, e);
-	item = r->items[e->first];
-	if (!e->known)
-		item.err = EBADMSG; /* listed; what it is nobody knows */
-	return ck_catalog_object_add(r->c, e->key, &item);
-}
-
-static int catalog_globals(struct ck_dcp_reader *r)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && i < r->p->nglobals; i++) {
-		struct ck_pv v = { .tag = CK_PV_GLOBAL, .i = i };
-
-		if (ck_dcp_kind(r, &v) == CK_DCP_UNKNOWN)
-			rc = ck_catalog_global_add(r->c,
-						   ck_pickle_global(r->p, &v));
-	}
-	return rc;
-}
-
-static int catalog_fill(struct ck_dcp_reader *r)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && i < r->nentries; i++) {
-		rc = catalog_entry(r, &r->entries[i]);
-		if (rc == 0)
-			rc = catalog_path(r, &r->entries[i]);
-	}
-	if (rc == 0)
-		rc = catalog_globals(r);
-	return rc && !r->err ? ck_fail(r->d, -rc, "%s", strerror(-rc)) : rc;
 }
 
 int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 {
 	const struct ck_pcall *root = p->root.call;
-	struct ck_pv entries, storage;
+	struct ck_pv state, entries, storage;
 	int rc;
 
-	if (p->root.tag != CK_PV_NEW ||
-	    ck_dcp_kind(r, &root->callable) != CK_DCP_METADATA ||
-	    !root->has_state)
+	if (p->root.tag != CK_PV_NEW || !root->has_state ||
+	    !is_metadata(r, root))
 		return ck_fail(r->d, EBADMSG, "holds no Metadata object");
-	if (!ck_pv_get(&root->state, "state_dict_metadata", &entries) ||
-	    entries.tag != CK_PV_DICT)
-		return ck_fail(r->d, EBADMSG, "no state_dict_metadata");
-	if (!ck_pv_get(&root->state, "storage_data", &storage) ||
-	    storage.tag != CK_PV_DICT)
-		return ck_fail(r->d, EBADMSG, "no storage_data");
+	state = ck_dcp_fields(&root->state);
+	rc = field_dict(r, &state, "state_dict_metadata", &entries);
+	if (rc == 0)
+		rc = field_dict(r, &state, "storage_data", &storage);
+	if (rc)
+		return rc;
 	r->storage = storage.list->items;
 	r->nstorage = storage.list->count / 2;
 	rc = entries_make(r, entries.list);
 	if (rc == 0)
-		rc = paths_join(r, &root->state);
+		rc = paths_join(r, &state);
 	if (rc == 0)
 		rc = rows_join(r);
 	/* What is joined is not needed for filling: half the rows' memory. */
@@ -542,5 +461,5 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 	r->infos = NULL;
 	if (rc == 0 && r->places)
 		rc = ck_dcp_place_chunks(r);
-	return rc ? rc : catalog_fill(r);
+	return rc ? rc : ck_dcp_fill(r);
 }

@@ -4,116 +4,10 @@
  * (ChunkStorageMetadata, MetadataIndex, _StorageInfo) are taken from the
  * pickle at their BUILD and become rows of flat arrays; a tensor takes its
  * boxes the same way. When the pickle ends, join.c joins the rows.
- *
- * Facts: classes and their fields by release in torch/distributed/checkpoint/
- * metadata.py and filesystem.py; releases up to 2.2 keep TensorProperties in
- * torch/distributed/_shard/sharded_tensor/metadata.py, 1.13 everything in
- * torch/distributed/_shard/checkpoint.
  */
 #include "dcp_internal.h"
 
 #include <errno.h>
-
-/* --- classes ---------------------------------------------------------------- */
-
-static const struct {
-	const char *name; /* last component */
-	enum ck_dcp_kind kind;
-} classes[] = {
-	{ "Metadata", CK_DCP_METADATA },
-	{ "TensorStorageMetadata", CK_DCP_TENSOR },
-	{ "BytesStorageMetadata", CK_DCP_BYTES },
-	{ "ChunkStorageMetadata", CK_DCP_CHUNK },
-	{ "TensorProperties", CK_DCP_PROPERTIES },
-	{ "MetadataIndex", CK_DCP_INDEX },
-	{ "_StorageInfo", CK_DCP_INFO },
-	{ "StorageMeta", CK_DCP_KNOWN },
-	{ "_MEM_FORMAT_ENCODING", CK_DCP_KNOWN },
-	{ "MEM_FORMAT_ENCODING", CK_DCP_KNOWN },
-	{ "MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT", CK_DCP_KNOWN },
-};
-
-static const char *const known_globals[] = {
-	"torch.Size",
-	"torch.device",
-	"torch.serialization._get_layout",
-	"collections.OrderedDict",
-	"copyreg._reconstructor",
-	"builtins.object",
-	"builtins.getattr",
-	"builtins.set",
-	"_codecs.encode",
-	"pathlib.Path",
-	"pathlib.PosixPath",
-	"pathlib.PurePosixPath",
-	"pathlib.WindowsPath",
-	"pathlib.PureWindowsPath",
-	"pathlib._local.PosixPath",
-	"pathlib._local.PurePosixPath",
-};
-
-/* Are the classes of this module those of the format? */
-static bool is_format_module(struct ck_str full, struct ck_str *class)
-{
-	static const char *const modules[] = {
-		"torch.distributed.checkpoint.metadata.",
-		"torch.distributed.checkpoint.filesystem.",
-		"torch.distributed._shard.checkpoint.metadata.",
-		"torch.distributed._shard.checkpoint.filesystem.",
-		"torch.distributed._shard.sharded_tensor.metadata.",
-	};
-
-	for (size_t i = 0; i < CK_ARRAY_SIZE(modules); i++) {
-		struct ck_str module = ck_str_from(modules[i]);
-
-		if (!ck_str_starts(full, module))
-			continue;
-		*class = (struct ck_str){ full.p + module.len,
-					  full.len - module.len };
-		return true;
-	}
-	return false;
-}
-
-static bool is_torch_dtype(struct ck_str full)
-{
-	struct ck_str torch = CK_STR("torch.");
-
-	return ck_str_starts(full, torch) &&
-	       ck_dtype_by_name((struct ck_str){ full.p + torch.len,
-						 full.len - torch.len }) !=
-		       CK_DTYPE_UNKNOWN;
-}
-
-static enum ck_dcp_kind classify(struct ck_str full)
-{
-	struct ck_str class;
-
-	if (is_format_module(full, &class)) {
-		for (size_t i = 0; i < CK_ARRAY_SIZE(classes); i++)
-			if (ck_str_is(class, classes[i].name))
-				return classes[i].kind;
-		if (ck_str_starts(class, CK_STR("MEM_FORMAT_ENCODING.")) ||
-		    ck_str_starts(class, CK_STR("_MEM_FORMAT_ENCODING.")))
-			return CK_DCP_KNOWN;
-	}
-	for (size_t i = 0; i < CK_ARRAY_SIZE(known_globals); i++)
-		if (ck_str_is(full, known_globals[i]))
-			return CK_DCP_KNOWN;
-	return is_torch_dtype(full) ? CK_DCP_KNOWN : CK_DCP_UNKNOWN;
-}
-
-enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v)
-{
-	uint8_t *kind;
-
-	if (v->tag != CK_PV_GLOBAL || v->i >= CK_DCP_GLOBALS)
-		return CK_DCP_UNKNOWN;
-	kind = &r->kinds[v->i];
-	if (*kind == CK_DCP_NOT_SEEN)
-		*kind = (uint8_t)classify(ck_pickle_global(r->p, v));
-	return *kind;
-}
 
 bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
 		  struct ck_pv *out)
@@ -168,10 +62,12 @@ static bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 		return false;
 	if (!ROOM(r, ints, *n))
 		return ck_dcp_no_memory(r) == 0;
-	for (uint32_t i = 0; i < *n; i++) {
+	if (v->tag == CK_PV_INTS && *n)
+		memcpy(r->ints + r->nints, v->ints, *n * sizeof(*r->ints));
+	for (uint32_t i = 0; v->tag != CK_PV_INTS && i < *n; i++) {
 		struct ck_pv item = ck_pv_at(v, i);
 
-		if (!ck_pv_int(&item, &r->ints[r->nints + i]))
+		if (!ck_dcp_int(r, &item, &r->ints[r->nints + i]))
 			return false;
 	}
 	r->nints += *n;
@@ -300,8 +196,10 @@ static int take_index(struct ck_dcp_reader *r, const struct ck_pv *state,
 	struct ck_pv fqn, offset;
 	struct ck_str name;
 
-	if (!ck_pv_get(state, "fqn", &fqn) || !ck_pv_str(&fqn, &name))
-		return ck_fail(r->d, EBADMSG, "a MetadataIndex without fqn");
+	if (!ck_pv_get(state, "fqn", &fqn) || !ck_dcp_str(r, &fqn, &name))
+		return r->err ? r->err
+			      : ck_fail(r->d, EBADMSG,
+					"a MetadataIndex without fqn");
 	if (ck_pv_get(state, "offset", &offset) && offset.tag != CK_PV_NONE &&
 	    !add_ints(r, &offset, &row.ndim))
 		return r->err ? r->err
@@ -370,10 +268,12 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 	int rc;
 
 	if (!ck_pv_get(state, "relative_path", &path) ||
-	    !ck_pv_str(&path, &name) || !ck_pv_get(state, "offset", &offset) ||
-	    !ck_pv_int(&offset, &fpos) ||
-	    !ck_pv_get(state, "length", &length) || !ck_pv_int(&length, &len))
-		return ck_fail(r->d, EBADMSG, "a malformed _StorageInfo");
+	    !ck_dcp_str(r, &path, &name) ||
+	    !ck_pv_get(state, "offset", &offset) ||
+	    !ck_dcp_int(r, &offset, &fpos) ||
+	    !ck_pv_get(state, "length", &length) ||
+	    !ck_dcp_int(r, &length, &len))
+		return r->err; /* it stays an object; join.c names it */
 	rc = ck_dcp_spend(r, sizeof(info) + name.len);
 	if (rc == 0)
 		rc = add_file(r, name, &info.file);
@@ -388,14 +288,15 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 		return ck_dcp_no_memory(r);
 	*out = ext(CK_DCP_INFO, r->ninfos, 0);
 	r->infos[r->ninfos++] = info;
-	rc = r->places ? ck_dcp_place_info(r, state) : 0;
-	return rc ? rc : 1;
+	return 1;
 }
 
 static int take(struct ck_dcp_reader *r, const struct ck_pcall *call,
 		const struct ck_pv *state, struct ck_pv *out)
 {
-	switch (ck_dcp_kind(r, &call->callable)) {
+	enum ck_dcp_kind kind = ck_dcp_kind(r, &call->callable);
+
+	switch (kind == CK_DCP_UNKNOWN ? ck_dcp_form(r, state) : kind) {
 	case CK_DCP_CHUNK: return take_chunk(r, state, out);
 	case CK_DCP_PROPERTIES: return take_properties(r, state, out);
 	case CK_DCP_TENSOR: return take_tensor(r, state, out);
@@ -415,14 +316,23 @@ static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 		 struct ck_diag *d)
 {
 	struct ck_dcp_reader *r = ctx;
-	uint64_t fields = state->tag == CK_PV_DICT ? state->list->count : 0;
+	const struct ck_pv *fields = state;
+	struct ck_pv part;
+	uint64_t n;
 	int rc;
 
+	if (state->tag == CK_PV_TUPLE) {
+		part = ck_dcp_fields(state);
+		fields = &part;
+	}
+	n = fields->tag == CK_PV_DICT ? fields->list->count : 0;
 	r->p = p;
 	r->d = d;
-	rc = ck_dcp_spend(r, fields * CK_DCP_STEP);
+	rc = ck_dcp_spend(r, n * CK_DCP_STEP);
 	if (rc == 0)
-		rc = take(r, call, state, out);
+		rc = take(r, call, fields, out);
+	if (rc == 1 && r->places && out->aux == CK_DCP_INFO)
+		rc = ck_dcp_place_info(r, state);
 	return r->err ? r->err : rc;
 }
 

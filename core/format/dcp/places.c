@@ -33,10 +33,11 @@ int ck_dcp_place_info(struct ck_dcp_reader *r, const struct ck_pv *state)
 	s->infos = room;
 	s->infos[s->ninfos++] = (struct ck_dcp_place){
 		.build = (uint32_t)ck_min(build, CK_DCP_FIXED - 1),
-		.fixed = state->list->shared || r->p->full ||
-			 build >= CK_DCP_FIXED,
+		/* An insertion needs a dict on top of the stack. */
+		.fixed = state->tag != CK_PV_DICT || state->list->shared ||
+			 r->p->full || build >= CK_DCP_FIXED,
 	};
-	return 0;
+	return 1;
 }
 
 int ck_dcp_place_items(struct ck_dcp_reader *r)
