@@ -151,7 +151,10 @@ struct ck_vm {
 	struct ck_lex lex;
 	struct ck_pv *memo; /* one for each fetched slot */
 	bool *memo_set;
-	uint64_t memo_len; /* slots ever set: what MEMOIZE counts */
+	/* The slots below are set: MEMOIZE sets the next one, as in CPython, whose
+	 * picklers set slots in order. */
+	uint64_t memo_len;
+	bool memo_gaps; /* a slot beyond was set: how many are set is not known */
 	bool over_budget;
 	struct ck_plist *free_lists;	  /* linked through items[0] */
 	struct ck_pv *free_arrays;	  /* linked through their first item */

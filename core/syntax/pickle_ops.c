@@ -244,18 +244,24 @@ static int op_frame(struct ck_vm *vm)
 	return 0;
 }
 
+/* Counts the slots that are set, each once. */
+static void memo_count(struct ck_vm *vm, uint64_t slot)
+{
+	if (slot == vm->memo_len)
+		vm->memo_len++;
+	vm->memo_gaps |= slot > vm->memo_len;
+}
+
 static int memo_put(struct ck_vm *vm, uint64_t slot)
 {
 	int64_t i = ck_lex_slot(&vm->lex, slot);
 
 	if (!ck_vm_has(vm, 1))
 		return ck_vm_empty(vm);
-	if (i < 0) {
-		vm->memo_len++;
+	memo_count(vm, slot);
+	if (i < 0)
 		return 0;
-	}
 	ck_vm_share(&vm->stack[vm->top - 1]);
-	vm->memo_len += !vm->memo_set[i];
 	vm->memo[i] = vm->stack[vm->top - 1];
 	vm->memo_set[i] = true;
 	return 0;
@@ -275,6 +281,8 @@ static int memo_get(struct ck_vm *vm, uint64_t slot, const uint8_t *at)
 
 static int op_memoize(struct ck_vm *vm)
 {
+	if (vm->memo_gaps)
+		return ck_vm_bad(vm, "MEMOIZE after a memo slot out of order");
 	return memo_put(vm, vm->memo_len);
 }
 

@@ -167,6 +167,9 @@ static void test_stack_and_memo(void)
 		{ P("(K\1K\0020l."), "[1]", NULL },
 		/* a slot that is set twice counts once for MEMOIZE */
 		{ P("(K\1q\0q\0K\2\x94h\1h\0l."), "[1,2,2,1]", NULL },
+		{ P("(K\1q\0q\0K\2\x94h\1l."), "[1,2,2]", NULL },
+		{ P("(K\1q\5K\2q\6h\5l."), "[1,2,1]", NULL },
+		{ P("(K\1q\5K\2\x94h\1l."), NULL, "out of order" },
 		{ P("K\1(0."), "1", NULL }, /* POP takes a MARK */
 		{ P("K\1(K\0021."), "1", NULL },
 		{ P("K\0012\x86."), "{\"$tuple\":[1,1]}", NULL },
