@@ -156,8 +156,21 @@ def check(tap, program, what, change, listed):
         tap.check(not differs(home, state), f"{what}: dcp.load has the new values", *differs(home, state))
 
 
+def check_subclass(tap, program):
+    """A tensor of a subclass of torch.Tensor, which dcp.load itself refuses (weights_only)."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    marked = placed("another.package", type("Marked", (torch.Tensor,), {}))
+    tensor = torch.arange(12.).reshape(4, 3)
+    with tempfile.TemporaryDirectory() as home:
+        dcp.save({"w": tensor.as_subclass(marked)}, checkpoint_id=home)
+        got = subprocess.run([program, "cat", home, "raw/w"], capture_output=True, check=False)
+        tap.check(got.stdout == raw(tensor), "a tensor of a subclass", got.stderr.decode())
+
+
 def main():
     options, tap = live.arguments(__doc__), Tap()
+    check_subclass(tap, options.ckptfs)
     for what, (change, listed) in FORMS.items():
         check(tap, options.ckptfs, what, change, listed)
     return tap.finish()

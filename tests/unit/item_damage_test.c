@@ -132,10 +132,20 @@ static const struct {
 		    "0q\2"
 		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2"
 		    "ctorch.nn.parameter\nParameter\nh\1}tR") },
-	{ "a tensor of another type", -EBADMSG,
+	{ "a tensor of a subclass", 0,
 	  PIECE(10, "tq\1"
 		    "0q\2"
 		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2cm\n"
+		    "Tensor\nh\1}tR") },
+	{ "a subclass with a state that is no dict", -EBADMSG,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(h\2cm\n"
+		    "Tensor\nh\1K\5tR") },
+	{ "a subclass that a function of its own makes", -EBADMSG,
+	  PIECE(10, "tq\1"
+		    "0q\2"
+		    "0ctorch._tensor\n_rebuild_from_type_v2\n(cm\nmake\ncm\n"
 		    "Tensor\nh\1}tR") },
 	{ "a type of three arguments", -EBADMSG,
 	  PIECE(10, "tq\1"
@@ -233,9 +243,9 @@ static void test_what_is_no_tensor(void)
 			 "_rebuild_meta_tensor_no_storage\n)R."),
 		  "a meta tensor with 0 arguments" },
 		{ CK_STR("\x80\2ctorch._tensor\n_rebuild_from_type_v2\n"
-			 "(ctorch._utils\n_rebuild_tensor_v2\nc__main__\n"
-			 "Mine\n)}tR."),
-		  "found torch._tensor._rebuild_from_type_v2" },
+			 "(ctorch._utils\n_rebuild_wrapper_subclass\n"
+			 "c__main__\nMine\n)}tR."),
+		  "no dense tensor in data.pkl: found __main__.Mine" },
 		{ CK_STR("\x80\2"
 			 "cos\nsystem\n)R."),
 		  "os.system" },

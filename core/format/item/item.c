@@ -27,7 +27,8 @@ static int tensor_parse(const struct ck_pickle *p, struct tensor *t,
 	if (rc < 0)
 		return rc;
 	if (rc == 0 || !t->is.class.len)
-		return ck_fail(d, EBADMSG, "no tensor in data.pkl: found %s",
+		return ck_fail(d, EBADMSG,
+			       "no dense tensor in data.pkl: found %s",
 			       rc ? "a meta tensor" : ck_show(t->is.name));
 	if (t->is.dtype == CK_DTYPE_UNKNOWN)
 		return ck_fail(d, EBADMSG, "unknown dtype: %s of a %s",

@@ -67,23 +67,39 @@ static const struct rebuild *rebuild_find(const struct ck_pickle *p,
 	return NULL;
 }
 
-/* (function, type, its arguments, attributes): of torch.Tensor itself when
- * somebody set an attribute on one, as FSDP1 does. */
-static bool typed_unwrap(const struct ck_pickle *p, struct call *c)
+/* (function, type, its arguments, attributes). The type is torch.Tensor where an
+ * attribute was set on a tensor, as FSDP1 does, or a subclass. */
+static bool is_typed(const struct ck_pickle *p, const struct call *c,
+		     struct ck_pv *type)
 {
-	struct ck_pv type;
-
 	if (!ck_pv_is_global(p, &c->func,
 			     "torch._tensor._rebuild_from_type_v2") &&
 	    !ck_pv_is_global(p, &c->func, "torch.tensor._rebuild_from_type_v2"))
 		return false;
 	if (ck_pv_count(&c->args) != 4)
 		return false;
-	type = ck_pv_at(&c->args, 1);
-	if (!ck_pv_is_global(p, &type, "torch.Tensor") &&
-	    !ck_pv_is_global(p, &type, "torch.nn.parameter.Parameter"))
+	if (ck_pv_at(&c->args, 1).tag != CK_PV_GLOBAL)
 		return false;
-	c->func = ck_pv_at(&c->args, 0);
+	*type = ck_pv_at(&c->args, 1);
+	return true;
+}
+
+/* A subclass of a tensor is that tensor if PyTorch makes it by as_subclass() of a dense
+ * one. Wrappers, such as those of torchao, are made by functions of their own. */
+static bool typed_unwrap(const struct ck_pickle *p, struct call *c)
+{
+	struct ck_pv type, func, state;
+
+	if (!is_typed(p, c, &type))
+		return false;
+	func = ck_pv_at(&c->args, 0);
+	state = ck_pv_at(&c->args, 3);
+	if (!ck_pv_is_global(p, &type, "torch.Tensor") &&
+	    !ck_pv_is_global(p, &type, "torch.nn.parameter.Parameter") &&
+	    (!rebuild_find(p, &func) ||
+	     (state.tag != CK_PV_NONE && state.tag != CK_PV_DICT)))
+		return false;
+	c->func = func;
 	c->args = ck_pv_at(&c->args, 2);
 	return true;
 }
@@ -324,6 +340,7 @@ int ck_torch_tensor_take(const struct ck_pickle *p, const struct ck_pv *v,
 			 struct ck_torch_tensor *out, struct ck_diag *d)
 {
 	const struct rebuild *how;
+	struct ck_pv type;
 	struct call c;
 	int rc;
 
@@ -340,7 +357,9 @@ int ck_torch_tensor_take(const struct ck_pickle *p, const struct ck_pv *v,
 				   "_rebuild_meta_tensor_no_storage")) {
 		rc = meta_parse(p, &c, out, d);
 	} else {
-		out->name = found(p, &c.func);
+		type = c.func;
+		(void)is_typed(p, &c, &type);
+		out->name = found(p, &type);
 		return 0;
 	}
 	return rc ? rc : 1;
