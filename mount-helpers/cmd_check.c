@@ -54,25 +54,6 @@ static void clear_progress(const struct checking *k)
 
 /* --- findings ------------------------------------------------------------- */
 
-static void print_text(const struct checking *k, const struct ck_catalog *c,
-		       const struct ck_findings *f, struct ck_buf *out)
-{
-	for (size_t i = 0; i < f->n; i++) {
-		ck_fault_print(&f->faults[i], true, out);
-		ck_buf_text(out, "\n");
-	}
-	for (size_t i = 0; i < c->nglobals; i++) {
-		ck_buf_text(out, "unknown class, kept as it is: ");
-		ck_buf_escaped(out, c->globals[i]);
-		ck_buf_text(out, "\n");
-	}
-	if (k->dead_known && k->dead)
-		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
-	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
-		      f->items, f->items_total, f->n,
-		      f->n == 1 ? "finding" : "findings");
-}
-
 static void field(struct ck_buf *out, const char *before, struct ck_str s)
 {
 	ck_buf_text(out, before);
@@ -88,7 +69,7 @@ static struct ck_str text_of(const char *text)
 }
 
 /* hosts: there may be several. */
-static void print_finding(const struct ck_fault *f, bool hosts,
+static void print_finding(const struct ck_fault *f, bool hosts, bool is_warning,
 			  struct ck_buf *out)
 {
 	const char *err = f->err ? strerrorname_np(f->err) : NULL;
@@ -101,6 +82,8 @@ static void print_finding(const struct ck_fault *f, bool hosts,
 		ck_buf_text(out, ",\"pos\":null");
 	if (hosts)
 		field(out, ",\"host\":", text_of(f->host));
+	if (is_warning)
+		ck_buf_text(out, ",\"severity\":\"warning\"");
 	field(out, ",\"errno\":", text_of(err));
 	field(out, ",\"what\":", f->what);
 	field(out, ",\"expected\":", text_of(f->expected));
@@ -114,8 +97,55 @@ static void print_finding(const struct ck_fault *f, bool hosts,
 	ck_buf_text(out, f->box ? "}" : "null}");
 }
 
-static void print_json(const struct checking *k, const struct ck_catalog *c,
-		       const struct ck_findings *f, struct ck_buf *out)
+/* Appends a line, or an object of JSON, for each data file that is newer than its
+ * metadata; first: nothing stands before it. */
+static void print_warnings(const struct checking *k,
+			   const struct ck_checkpoint *cp,
+			   const struct ck_catalog *c, bool first,
+			   struct ck_buf *out)
+{
+	struct ck_fault f;
+
+	for (uint32_t i = ck_checkpoint_newer(cp, c, 0); i != CK_NO_FILE;
+	     i = ck_checkpoint_newer(cp, c, i + 1)) {
+		ck_checkpoint_newer_fault(cp, c, i, &f);
+		if (!k->json) {
+			ck_buf_text(out, "warning: ");
+			ck_buf_escaped(out, f.file);
+			ck_buf_printf(out, " %s; expected %s, found %s\n",
+				      f.what.p, f.expected, f.found);
+			continue;
+		}
+		ck_buf_text(out, first ? "\n" : ",\n");
+		print_finding(&f, k->options.elsewhere != NULL, true, out);
+		first = false;
+	}
+}
+
+static void print_text(const struct checking *k, const struct ck_checkpoint *cp,
+		       const struct ck_catalog *c, const struct ck_findings *f,
+		       struct ck_buf *out)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		ck_fault_print(&f->faults[i], true, out);
+		ck_buf_text(out, "\n");
+	}
+	for (size_t i = 0; i < c->nglobals; i++) {
+		ck_buf_text(out, "unknown class, kept as it is: ");
+		ck_buf_escaped(out, c->globals[i]);
+		ck_buf_text(out, "\n");
+	}
+	print_warnings(k, cp, c, true, out);
+	if (k->dead_known && k->dead)
+		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
+	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
+		      f->items, f->items_total, f->n,
+		      f->n == 1 ? "finding" : "findings");
+}
+
+static void print_json(const struct checking *k, const struct ck_checkpoint *cp,
+		       const struct ck_catalog *c, const struct ck_findings *f,
+		       struct ck_buf *out)
 {
 	ck_buf_printf(out,
 		      "{\"version\":1,\"ok\":%s,\"checked\":%" PRIu64
@@ -123,8 +153,10 @@ static void print_json(const struct checking *k, const struct ck_catalog *c,
 		      f->n ? "false" : "true", f->items, f->items_total);
 	for (size_t i = 0; i < f->n; i++) {
 		ck_buf_text(out, i ? ",\n" : "\n");
-		print_finding(&f->faults[i], k->options.elsewhere != NULL, out);
+		print_finding(&f->faults[i], k->options.elsewhere != NULL,
+			      false, out);
 	}
+	print_warnings(k, cp, c, f->n == 0, out);
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
 	for (size_t i = 0; i < c->nglobals; i++)
 		field(out, i ? "," : "", c->globals[i]);
@@ -173,9 +205,9 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 	}
 	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
 	if (k->json)
-		print_json(k, findings.catalog, &findings, &out);
+		print_json(k, cp, findings.catalog, &findings, &out);
 	else
-		print_text(k, findings.catalog, &findings, &out);
+		print_text(k, cp, findings.catalog, &findings, &out);
 	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
 	ck_findings_fini(&findings);
 	rc = ck_print(&out);

@@ -4,10 +4,10 @@
 # in what PyTorch wrote.
 need python3 jq
 
-# findings SOURCE [ARGUMENT...]: the exit status, and what each finding says.
+# findings SOURCE [ARGUMENT...]: the exit status, and each finding but the warnings.
 findings() {
 	"$CKPTFS" check --json "$@" >"$WORK/json" 2>"$WORK/out"
-	echo "$?" "$(jq -r '.findings[] | "\(.fqn) \(.errno) \(.pos)"' \
+	echo "$?" "$(jq -r '.findings[] | select(.severity != "warning") | "\(.fqn) \(.errno) \(.pos)"' \
 		"$WORK/json" | xargs)"
 }
 
@@ -50,6 +50,28 @@ equal 'a flipped bit: in the data' "$(findings "$source" --full | cut -d' ' -f1)
 equal 'a flipped bit: both checksums' "$(jq -r '.findings[0] |
 	"\(.expected | length) \(.found | length) \(.what)"' "$WORK/json")" \
 	'8 8 record data/0 has another CRC-32'
+
+# The file that was changed is newer than .metadata, which is a warning alone.
+newer=$WORK/newer
+cp -r "$FIXTURES/sample" "$newer"
+touch -d '2026-01-01 00:00:00 UTC' "$newer"/__*.distcp "$newer/.metadata"
+equal 'newer: nothing' "$("$CKPTFS" check "$newer" --json | jq -c .findings)" '[]'
+touch -d '2026-01-01 00:00:02 UTC' "$newer/__0_0.distcp"
+touch -d '2026-01-01 00:00:03 UTC' "$newer/__2_0.distcp"
+check 'newer: the exit status stays' "$CKPTFS" check "$newer"
+equal 'newer: lines' "$(cat "$WORK/out")" 'warning: __2_0.distcp is newer than .metadata: the save or copy may be incomplete; expected at most 2026-01-01T00:00:02Z, found 2026-01-01T00:00:03Z
+items checked 286 of 286; 0 findings'
+equal 'newer: JSON' "$("$CKPTFS" check "$newer" --json |
+	jq -c '.ok, (.findings[] | [.severity, .file, .errno, .found])')" 'true
+["warning","__2_0.distcp",null,"2026-01-01T00:00:03Z"]'
+mounted "$newer" -o write
+equal 'newer: status' "$(grep '^newer' "$mnt/.ckptfs/status")" \
+	'newer than metadata: __2_0.distcp'
+cat "$mnt/raw/model.norm.weight" >norm.bin
+cp norm.bin "$mnt/raw/model.norm.weight"
+equal 'newer: no more after a commit' "$(grep '^newer' "$mnt/.ckptfs/status")" ''
+unmounted
+
 rm "$source/__1_0.distcp"
 "$CKPTFS" check "$source" >"$WORK/lines" 2>"$WORK/out"
 equal 'a missing shard: exit' $? 1
