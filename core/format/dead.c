@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * dead: bytes that take room and are of no use. In the files that the metadata
- * names, those that belong to no item; and beside them whole files that look
- * like data files and are named by nothing. Files are compared by device and
+ * names, those that belong to no item; beside them whole files that look like data
+ * files and are named by nothing; and such files of ranks in the directories that the
+ * metadata names. Files are compared by device and
  * inode, since a metadata may spell a name in many ways.
  */
 #include "format_internal.h"
@@ -182,28 +183,115 @@ static bool ends_with(const char *name, const char *suffix)
 struct beside {
 	const struct ck_checkpoint *cp;
 	const struct rows *rows;
+	int dirfd;  /* the directory that is walked */
+	bool below; /* it is below the checkpoint's */
 	uint64_t *dead;
 };
+
+static bool may_be_dead(const struct beside *b, const char *name)
+{
+	return b->below ? b->cp->format->is_shard(name)
+			: ends_with(name, b->cp->format->suffix);
+}
 
 /* What the entry says of its inode saves most calls of stat(2). */
 static int dead_entry(void *arg, const struct dirent *e)
 {
 	const struct beside *b = arg;
-	const struct ck_checkpoint *cp = b->cp;
 	struct stat st;
 
-	if (ends_with(e->d_name, cp->format->suffix) &&
-	    !is_known(b->rows, cp->dev, e->d_ino) &&
-	    fstatat(cp->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	if (may_be_dead(b, e->d_name) &&
+	    !is_known(b->rows, b->cp->dev, e->d_ino) &&
+	    fstatat(b->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    S_ISREG(st.st_mode) && !is_known(b->rows, st.st_dev, st.st_ino))
 		*b->dead = plus(*b->dead, (uint64_t)st.st_size);
 	return 0;
 }
 
+/* --- the files in directories that the metadata names ------------------------- */
+
+static int str_cmp(const void *a, const void *b)
+{
+	const struct ck_str *x = a, *y = b;
+	int order = memcmp(x->p, y->p, ck_min(x->len, y->len));
+
+	return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+/* Another metadata in the directory, or in one above it and below the checkpoint's, may
+ * name its files. */
+static bool is_of_another(const struct ck_checkpoint *cp, struct ck_str dir)
+{
+	while (dir.len) {
+		ck_auto_fd int fd = ck_open_beneath(cp->dirfd, dir, O_PATH,
+						    CK_BENEATH_NO_SYMLINKS);
+		const char *slash = memrchr(dir.p, '/', dir.len);
+
+		if (fd < 0 || faccessat(fd, cp->format->metadata, F_OK,
+					AT_SYMLINK_NOFOLLOW) == 0)
+			return true;
+		dir.len = slash ? (size_t)(slash - dir.p) : 0;
+	}
+	return false;
+}
+
+static int dead_below(const struct ck_checkpoint *cp, const struct rows *rows,
+		      struct ck_str dir, uint64_t *dead)
+{
+	ck_auto_fd int fd = ck_open_beneath(
+		cp->dirfd, dir, O_RDONLY | O_DIRECTORY, CK_BENEATH_NO_SYMLINKS);
+	struct beside b = { cp, rows, fd, true, dead };
+
+	if (fd < 0 || is_of_another(cp, dir))
+		return 0;
+	return ck_dir_each((struct ck_directory){ fd, NULL }, ENTRIES_MOST,
+			   dead_entry, &b);
+}
+
+/* The directories of data files, without the checkpoint's own; n of them. */
+static struct ck_str *dirs_make(const struct ck_checkpoint *cp, size_t *n)
+{
+	uint32_t most = ck_files_count(cp->files);
+	struct ck_str *dirs = calloc(most + 1UL, sizeof(*dirs));
+
+	*n = 0;
+	for (uint32_t i = 0; dirs && i < most; i++) {
+		struct ck_str path = ck_files_info(cp->files, i)->path;
+		const char *slash = memrchr(path.p, '/', path.len);
+
+		if (slash && slash > path.p &&
+		    !ck_files_is_remote(cp->files, i))
+			dirs[(*n)++] = (struct ck_str){
+				path.p, (size_t)(slash - path.p)
+			};
+	}
+	if (*n)
+		qsort(dirs, *n, sizeof(*dirs), str_cmp);
+	return dirs;
+}
+
+static int dead_in_dirs(const struct ck_checkpoint *cp, const struct rows *rows,
+			uint64_t *dead)
+{
+	ck_auto_free struct ck_str *dirs = NULL;
+	size_t n;
+	int rc = 0;
+
+	if (!cp->format->is_shard)
+		return 0;
+	dirs = dirs_make(cp, &n);
+	if (!dirs)
+		return -ENOMEM;
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		if (i == 0 || !ck_str_eq(dirs[i], dirs[i - 1]))
+			rc = dead_below(cp, rows, dirs[i], dead);
+	return rc;
+}
+
 static int dead_beside(const struct ck_checkpoint *cp, const struct rows *rows,
 		       uint64_t *dead)
 {
-	struct beside b = { cp, rows, dead };
+	struct beside b = { cp, rows, cp->dirfd, false, dead };
 
 	/* Where others are called as its files are, nobody can tell. */
 	return cp->format->suffix
@@ -222,6 +310,8 @@ int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes)
 		return rc;
 	*bytes = dead_inside(&rows);
 	rc = cp->file ? 0 : dead_beside(cp, &rows, bytes);
+	if (rc == 0 && !cp->file)
+		rc = dead_in_dirs(cp, &rows, bytes);
 	free(rows.list);
 	return rc;
 }

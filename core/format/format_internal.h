@@ -40,6 +40,8 @@ struct ck_format {
 	/* Whether a file of this name may be a part of a checkpoint of it. NULL: no name
 	 * tells. */
 	bool (*is_part)(const char *name);
+	/* Whether a rank writes files of this name. NULL: not known. */
+	bool (*is_shard)(const char *name);
 	/* Whether all files of this name are read, beside those in cp->files. NULL: it is
 	 * the one that gives owner and time alone. */
 	bool (*is_read)(const char *name);
@@ -53,8 +55,7 @@ struct ck_format {
 	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
 			   uint64_t generation, const char *hex);
 	bool (*is_ours)(const char *name, uint64_t *generation);
-	/* Whether a commit may keep objects of this class, which the format does not
-	 * know, without the option keep_unknown; where there is write. */
+	/* Whether a commit may keep this unknown class without keep_unknown. */
 	bool (*is_carried)(struct ck_str global);
 	/* The rank that saved a data file of cp->files; CK_NO_RANK: nothing
 	 * tells. */

@@ -16,8 +16,6 @@ import pickle
 import sys
 import types
 
-import numpy
-
 MODULES = {}
 
 
@@ -427,33 +425,36 @@ def formed(index=Index, info=Info, word=str, path=str, number=int, dims=Size, di
                 storage_data=dict_of(dict(rows())))
 
 
-FORMS = {
-    "foreign Metadata": {"make": foreign("Metadata", Metadata)},
-    "foreign records": {"info": foreign("_StorageInfo", Info)},
-    "foreign indexes": {"index": foreign("MetadataIndex", Index)},
-    "foreign boxes": {"box": foreign("ChunkStorageMetadata", Chunk)},
-    "foreign tensors": {"whole": foreign("TensorStorageMetadata", Tensor)},
-    "records with slots": {"info": Slots},
-    "OrderedDict": {"dict_of": collections.OrderedDict},
-    "defaultdict": {"dict_of": lambda d: collections.defaultdict(dict, d)},
-    "NumPy integers of 64 bits": {"number": numpy.int64, "dims": tuple},
-    "NumPy integers of 8 bits": {"number": numpy.int8, "dims": tuple},
-    "NumPy integers, unsigned": {"number": numpy.uint16, "dims": tuple},
-    "NumPy integers, big-endian": {"number": numpy.dtype(">i4").type, "dims": tuple},
-    "paths": {"path": pathlib.PurePosixPath},
-    "subclasses of str": {"word": Word, "path": Word},
-    "all at once": {"info": foreign("_StorageInfo", Info), "number": numpy.int32, "dims": tuple, "word": Word,
-                    "path": pathlib.PurePosixPath, "dict_of": collections.OrderedDict,
-                    "make": foreign("Metadata", Metadata)},
-}
-for form, how in FORMS.items():
-    for p in range(2 if how.get("info") is Slots else 0, 6):     # 0 and 1 refuse __slots__
-        case(f"{form}, protocol {p}", formed(**how), BOX, protocol=p)
-for number in (numpy.float64(10), numpy.bool_(True), numpy.uint64(2**63)):
-    case(f"an offset that is {number!r}", checkpoint(
-        {"w": tensor((4, 3), ROWS)},
-        {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=number)}),
-        " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
+def add_forms():
+    """Only for the header: tests that import this file need no NumPy."""
+    import numpy
+    forms = {
+        "foreign Metadata": {"make": foreign("Metadata", Metadata)},
+        "foreign records": {"info": foreign("_StorageInfo", Info)},
+        "foreign indexes": {"index": foreign("MetadataIndex", Index)},
+        "foreign boxes": {"box": foreign("ChunkStorageMetadata", Chunk)},
+        "foreign tensors": {"whole": foreign("TensorStorageMetadata", Tensor)},
+        "records with slots": {"info": Slots},
+        "OrderedDict": {"dict_of": collections.OrderedDict},
+        "defaultdict": {"dict_of": lambda d: collections.defaultdict(dict, d)},
+        "NumPy integers of 64 bits": {"number": numpy.int64, "dims": tuple},
+        "NumPy integers of 8 bits": {"number": numpy.int8, "dims": tuple},
+        "NumPy integers, unsigned": {"number": numpy.uint16, "dims": tuple},
+        "NumPy integers, big-endian": {"number": numpy.dtype(">i4").type, "dims": tuple},
+        "paths": {"path": pathlib.PurePosixPath},
+        "subclasses of str": {"word": Word, "path": Word},
+        "all at once": {"info": foreign("_StorageInfo", Info), "number": numpy.int32, "dims": tuple, "word": Word,
+                        "path": pathlib.PurePosixPath, "dict_of": collections.OrderedDict,
+                        "make": foreign("Metadata", Metadata)},
+    }
+    for form, how in forms.items():
+        for p in range(2 if how.get("info") is Slots else 0, 6):     # 0 and 1 refuse __slots__
+            case(f"{form}, protocol {p}", formed(**how), BOX, protocol=p)
+    for number in (numpy.float64(10), numpy.bool_(True), numpy.uint64(2**63)):
+        case(f"an offset that is {number!r}", checkpoint(
+            {"w": tensor((4, 3), ROWS)},
+            {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=number)}),
+            " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
 
 
 def c_string(data):
@@ -464,6 +465,7 @@ def c_string(data):
 
 
 def main():
+    add_forms()
     print("/* SPDX-License-Identifier: MIT */")
     print("/* Made by dcp_cases.py: see there. */")
     print("/* clang-format off */")

@@ -10,6 +10,7 @@
 #include "dcp_internal.h"
 #include "dcp_rewrite.h"
 #include "format_internal.h"
+#include "nested.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@ static const uint64_t parse_most = 16 << 20;
 /* cp->own */
 struct own {
 	struct ck_dcp_common common; /* constant */
+	struct ck_dcp_nested nested; /* constant */
 	/* Where places are in .metadata, if it is to be written: of the one thread that
 	 * commits. */
 	struct ck_dcp_known known;
@@ -99,6 +101,24 @@ uint64_t ck_dcp_rank_of(const struct ck_checkpoint *cp, uint32_t file)
 	return ck_dcp_rank(ck_files_info(cp->files, file)->path);
 }
 
+static bool is_shard(const char *name)
+{
+	return ck_dcp_rank(ck_str_from(name)) != CK_NO_RANK &&
+	       ck_name_ends(name, ".distcp");
+}
+
+static uint64_t rank_of(const struct ck_checkpoint *cp, uint32_t file)
+{
+	const struct own *own = cp->own;
+	uint64_t rank = ck_dcp_rank_of(cp, file);
+
+	return rank != CK_NO_RANK
+		       ? rank
+		       : ck_dcp_nested_rank(
+				 &own->nested,
+				 ck_files_info(cp->files, file)->path);
+}
+
 static int read_pages(int fd, const struct stat *st, void **out,
 		      struct ck_diag *d)
 {
@@ -173,7 +193,11 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 			    : load_here(cp, c, options, brought, d);
 	if (rc == 0)
 		rc = ck_dcp_common_load(cp, c, &own->common, d);
-	return rc ? rc : ck_dcp_flat_load(cp, c, options, d);
+	if (rc == 0)
+		rc = ck_dcp_flat_load(cp, c, options, d);
+	if (rc == 0 && ck_dcp_nested_make(cp->files, &own->nested))
+		rc = ck_fail(d, ENOMEM, "out of memory");
+	return rc;
 }
 
 static void forget(struct ck_checkpoint *cp)
@@ -184,6 +208,7 @@ static void forget(struct ck_checkpoint *cp)
 		return;
 	ck_dcp_common_fini(&own->common);
 	ck_dcp_known_fini(&own->known);
+	ck_dcp_nested_fini(&own->nested);
 	free(own);
 }
 
@@ -275,7 +300,8 @@ const struct ck_format ck_format_dcp = {
 	.shard_name = ck_dcp_shard_name,
 	.is_ours = ck_dcp_is_ours,
 	.is_carried = ck_dcp_is_carried,
-	.rank = ck_dcp_rank_of,
+	.is_shard = is_shard,
+	.rank = rank_of,
 	.head = ck_dcp_head,
 	.sum = ck_dcp_sum,
 	.pickle_sum = ck_dcp_pickle_sum,
