@@ -34,8 +34,7 @@ struct ck_format {
 	/* What of it cannot be written, behind its name; NULL where there is write, or
 	 * nothing of it can be. */
 	const char *unwritable;
-	/* Of the names of data files; NULL: others are called so, too. */
-	const char *suffix;
+	const char *suffix; /* of data files; NULL: others have it, too */
 	bool has_sidecar; /* one that says what flat parameters are made of is read */
 	/* Whether a file of this name may be a part of a checkpoint of it. NULL: no name
 	 * tells. */
@@ -51,7 +50,7 @@ struct ck_format {
 	const char *metadata;
 	/* None is longer: a sparse file is not read for hours. */
 	uint64_t metadata_most;
-	/* ck_shard_name(), ck_name_is_ours(); where there is write. */
+	/* The next three where there is write. */
 	void (*shard_name)(char out[static CK_NAME_LEN], uint64_t rank,
 			   uint64_t generation, const char *hex);
 	bool (*is_ours)(const char *name, uint64_t *generation);

@@ -319,6 +319,38 @@ static void test_one_state_for_many_objects(void)
 	}
 }
 
+/* A path of n equal parts, in records of a known and of an unknown class. */
+static void test_paths_of_many_parts(size_t len, size_t n, size_t records)
+{
+	static const char classes[] = { 5, 7 };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(classes); i++) {
+		struct bomb b = { .name = "paths of many parts",
+				  .is_metadata = true };
+		ck_auto_free char *part = calloc(len + 1, 1);
+
+		memset(part, 'a', len);
+		add_prologue(&b.bytes, 1);
+		add(&b.bytes, "cvendor\nInfo\nq\7"
+			      "0");
+		add_str(&b.bytes, part);
+		add(&b.bytes, "q\10"
+			      "0cpathlib\nPosixPath\n(");
+		add_times(&b.bytes, "h\10", n);
+		add(&b.bytes, "tRq\11"
+			      "0}(");
+		add_str(&b.bytes, "relative_path");
+		add(&b.bytes, "h\11");
+		add_str(&b.bytes, "offset");
+		add(&b.bytes, "K\1");
+		add_str(&b.bytes, "length");
+		add(&b.bytes, "K\1uq\6"
+			      "0");
+		add_objects(&b.bytes, classes[i], records);
+		bounded(&b);
+	}
+}
+
 /* A state of many fields is searched once for each object. */
 static void test_many_fields(void)
 {
@@ -467,6 +499,9 @@ int main(void)
 	test_many_fields();
 	test_long_names();
 	test_one_chunk_many_times();
+	test_paths_of_many_parts(500000, 2000, 1);
+	test_paths_of_many_parts(0, 100000, 2000);
+	test_paths_of_many_parts(1, 1000, 50000);
 	test_one_tensor_under_many_keys();
 	test_one_path_for_many_entries("one long path for many entries", 2000,
 				       1);

@@ -381,6 +381,8 @@ case("an item of unknown class beyond its file", checkpoint(
 
 # --- forms that Python takes for the same, in each protocol
 
+BOX_AT = " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10"
+
 class Word(str):
     pass
 
@@ -425,6 +427,41 @@ def formed(index=Index, info=Info, word=str, path=str, number=int, dims=Size, di
                 storage_data=dict_of(dict(rows())))
 
 
+class Called:
+    """Pickles as a call: callable, arguments, and perhaps state, list and dict items."""
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return self.parts
+
+
+W = {"w": tensor((4, 3), ROWS)}
+GOOD = {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10)}
+LOST = " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA"
+for what, storage in (("an OrderedDict", Called(collections.OrderedDict, (list(GOOD.items()),))),
+                      ("a defaultdict", Called(collections.defaultdict, (dict, GOOD)))):
+    case(f"{what} whose items are arguments", checkpoint(W, storage), "storage_data is not a dict, but", error=True)
+case("two items of one key, the second malformed", twice((b"w2", b"w1"), pickle.dumps(checkpoint(
+    {"w1": Bytes()}, {index("w1"): info(), index("w2"): info(path=None)}), 2)), "two items of w1", error=True)
+for what, record in (("an index", Novel(fqn="w", index=0, offset="abc")), ("a broken index", Novel(fqn=None, index=3))):
+    case(f"{what} in place of a record", checkpoint(
+        W, {index("w", (0, 0)): info(), index("w", (2, 0)): record}), LOST)
+    case(f"{what} in a field that is not read", good(vendor=record), LINE)
+for value in ("abc", {"zstd": 1}, 5):
+    case(f"transforms that are {value!r}", checkpoint(
+        W, {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10, transform_descriptors=value)}), LOST)
+case("a Metadata that has all fields of others", stand_in("vendor", "Everything")(
+    state_dict_metadata=W, storage_data=GOOD, planner_data=None, offsets=Size((1,)), sizes=Size((1,)), size=Size((1,)),
+    properties=None, chunks=[], fqn=None, index=3, relative_path="f", offset=0, length=1), BOX_AT)
+for parts, want in ((("f", ""), BOX_AT), (("f", "."), BOX_AT), ((".", "f"), BOX_AT), (("x", "/f"), LOST),
+                    (("f", 1), LOST)):
+    case(f"a path of {parts!r}", checkpoint(W, {
+        index("w", (0, 0)): info(), index("w", (2, 0)): info(
+            offset=10, path=Called(pathlib.PurePosixPath, parts))}), want)
+
+
 def add_forms():
     """Only for the header: tests that import this file need no NumPy."""
     import numpy
@@ -441,6 +478,7 @@ def add_forms():
         "NumPy integers of 8 bits": {"number": numpy.int8, "dims": tuple},
         "NumPy integers, unsigned": {"number": numpy.uint16, "dims": tuple},
         "NumPy integers, big-endian": {"number": numpy.dtype(">i4").type, "dims": tuple},
+        "NumPy integers in torch.Size": {"number": numpy.int64},
         "paths": {"path": pathlib.PurePosixPath},
         "subclasses of str": {"word": Word, "path": Word},
         "all at once": {"info": foreign("_StorageInfo", Info), "number": numpy.int32, "dims": tuple, "word": Word,

@@ -159,15 +159,23 @@ static bool has(const struct ck_pv *state, const char *field)
 static bool is_record(struct ck_dcp_reader *r, const struct ck_pv *state)
 {
 	struct ck_pv path, offset, length;
-	struct ck_str name;
 	int64_t number;
 
 	return ck_pv_get(state, "relative_path", &path) &&
-	       ck_dcp_str(r, &path, &name) &&
-	       ck_pv_get(state, "offset", &offset) &&
+	       ck_dcp_is_str(r, &path) && ck_pv_get(state, "offset", &offset) &&
 	       ck_dcp_int(r, &offset, &number) &&
 	       ck_pv_get(state, "length", &length) &&
 	       ck_dcp_int(r, &length, &number);
+}
+
+static bool is_index(struct ck_dcp_reader *r, const struct ck_pv *state)
+{
+	struct ck_pv fqn, index;
+	int64_t number;
+
+	return ck_pv_get(state, "fqn", &fqn) && ck_dcp_is_str(r, &fqn) &&
+	       ck_pv_get(state, "index", &index) &&
+	       (index.tag == CK_PV_NONE || ck_dcp_int(r, &index, &number));
 }
 
 /* dtype, layout, requires_grad, memory_format, pin_memory: what
@@ -192,20 +200,18 @@ static bool is_properties(struct ck_dcp_reader *r, const struct ck_pv *state)
 
 enum ck_dcp_kind ck_dcp_form(struct ck_dcp_reader *r, const struct ck_pv *state)
 {
+	if (has(state, "state_dict_metadata") && has(state, "storage_data"))
+		return CK_DCP_METADATA;
 	if (is_properties(r, state))
 		return CK_DCP_PROPERTIES;
-	if (state->tag != CK_PV_DICT)
-		return CK_DCP_UNKNOWN;
 	if (is_record(r, state))
 		return CK_DCP_INFO;
-	if (has(state, "fqn") && has(state, "index"))
+	if (is_index(r, state))
 		return CK_DCP_INDEX;
 	if (has(state, "offsets") && has(state, "sizes"))
 		return CK_DCP_CHUNK;
 	if (has(state, "properties") && has(state, "size") &&
 	    has(state, "chunks"))
 		return CK_DCP_TENSOR;
-	if (has(state, "state_dict_metadata") && has(state, "storage_data"))
-		return CK_DCP_METADATA;
 	return CK_DCP_UNKNOWN;
 }

@@ -117,6 +117,7 @@ bool ck_dcp_taken(const struct ck_pv *v, enum ck_dcp_kind kind,
 
 bool ck_dcp_object_str(struct ck_dcp_reader *r, const struct ck_pv *v,
 		       struct ck_str *out);
+bool ck_dcp_object_is_str(struct ck_dcp_reader *r, const struct ck_pv *v);
 bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
 		       int64_t *out);
 
@@ -126,6 +127,12 @@ static inline bool ck_dcp_str(struct ck_dcp_reader *r, const struct ck_pv *v,
 			      struct ck_str *out)
 {
 	return ck_pv_str(v, out) || ck_dcp_object_str(r, v, out);
+}
+
+/* As ck_dcp_str(), without the text: a path may still have parts of other types. */
+static inline bool ck_dcp_is_str(struct ck_dcp_reader *r, const struct ck_pv *v)
+{
+	return v->tag == CK_PV_STR || ck_dcp_object_is_str(r, v);
 }
 
 /* An int or a NumPy integer that fits int64; no bool. */

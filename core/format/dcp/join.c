@@ -134,7 +134,7 @@ static int paths_join(struct ck_dcp_reader *r, const struct ck_pv *state)
 		struct ck_str key = { 0 };
 		struct ck_dcp_entry *e;
 
-		if (!ck_pv_str(&paths.list->items[i], &key))
+		if (!ck_dcp_str(r, &paths.list->items[i], &key))
 			continue;
 		e = entry_find(r, key);
 		if (e && e->path)
@@ -202,15 +202,16 @@ static void item_set(struct ck_dcp_reader *r, size_t item, uint32_t pair)
 {
 	struct ck_pv info;
 
-	(void)ck_dcp_taken(&r->storage[2 * (size_t)pair + 1], CK_DCP_INFO,
-			   &info);
+	if (!ck_dcp_taken(&r->storage[2 * (size_t)pair + 1], CK_DCP_INFO,
+			  &info))
+		return; /* malformed: it is a row all the same */
 	r->items[item] = r->infos[info.i];
 	if (r->places)
 		ck_dcp_place_item(r, item, (uint64_t)info.i);
 }
 
 /* What is wrong with a storage record. */
-static const char *record_fault(const struct ck_dcp_reader *r,
+static const char *record_fault(struct ck_dcp_reader *r,
 				const struct ck_pv *record)
 {
 	static const char *const fields[] = { "relative_path", "offset",
@@ -226,7 +227,7 @@ static const char *record_fault(const struct ck_dcp_reader *r,
 	for (size_t i = 0; i < CK_ARRAY_SIZE(fields); i++) {
 		if (!ck_pv_get(&state, fields[i], &v))
 			return ck_shown("has no %s", fields[i]);
-		if (i == 0 ? !ck_pv_str(&v, &text)
+		if (i == 0 ? !ck_dcp_str(r, &v, &text)
 			   : !ck_dcp_int(r, &v, &number))
 			return ck_shown("has a %s of type %s", fields[i],
 					ck_dcp_type(r, &v));
@@ -245,16 +246,13 @@ static int record_malformed(struct ck_dcp_reader *r, uint32_t pair)
 		return 0;
 	ck_buf_printf(&line, "%s: the storage record of ",
 		      ck_show(row_fqn(row)));
-	if (row->ndim == CK_DCP_NO_OFFSET)
-		ck_buf_text(&line, "the entry");
-	for (uint32_t d = 0; d < row->ndim && row->ndim != CK_DCP_NO_OFFSET;
-	     d++)
-		ck_buf_printf(&line, "%s%" PRId64, d ? "," : "offset [",
-			      ck_dcp_ints(r, row->offset)[d]);
-	ck_buf_printf(&line, "%s %s; its bytes are not found",
-		      row->ndim == CK_DCP_NO_OFFSET ? ""
-		      : row->ndim == 0		    ? "its only box"
-						    : "]",
+	if (row->ndim == CK_DCP_NO_OFFSET || row->ndim > CK_MAX_DIMS)
+		ck_buf_text(&line, "an entry");
+	else
+		ck_buf_text(&line, "offset ");
+	if (row->ndim <= CK_MAX_DIMS)
+		ck_dims_print(&line, ck_dcp_ints(r, row->offset), row->ndim);
+	ck_buf_printf(&line, " %s; its bytes are not found",
 		      record_fault(r, &r->storage[2 * (size_t)pair + 1]));
 	rc = line.err ? line.err : ck_catalog_doubt_add(r->c, line.data);
 	ck_buf_fini(&line);
@@ -290,8 +288,6 @@ static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 
 		if (rc < 0)
 			return rc;
-		if (rc == 0)
-			continue;
 		row = row_at(r, i);
 		e = entry_find(r, row_fqn(row));
 		while (e && e->next < e->count && is_empty(r, e, e->next))

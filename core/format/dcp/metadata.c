@@ -57,6 +57,14 @@ static struct ck_pv ext(enum ck_dcp_kind kind, uint64_t i, uint32_t len)
 static bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 		     uint32_t *n)
 {
+	struct ck_pv parts;
+
+	/* One of NumPy integers is a call. */
+	if (v->tag == CK_PV_CALL && ck_pv_call(r->p, v, "torch.Size") &&
+	    ck_pv_count(&v->call->args) == 1) {
+		parts = ck_pv_at(&v->call->args, 0);
+		v = &parts;
+	}
 	*n = ck_pv_count(v);
 	if (!ck_pv_is_sequence(v) || ck_dcp_spend(r, *n * sizeof(*r->ints)) < 0)
 		return false;
@@ -258,6 +266,14 @@ static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
 	return rc;
 }
 
+/* NONE if the record has none; false: they are no list. */
+static bool transforms_get(const struct ck_pv *state, struct ck_pv *out)
+{
+	*out = (struct ck_pv){ .tag = CK_PV_NONE };
+	return !ck_pv_get(state, "transform_descriptors", out) ||
+	       out->tag == CK_PV_NONE || ck_pv_is_sequence(out);
+}
+
 static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 		     struct ck_pv *out)
 {
@@ -272,12 +288,13 @@ static int take_info(struct ck_dcp_reader *r, const struct ck_pv *state,
 	    !ck_pv_get(state, "offset", &offset) ||
 	    !ck_dcp_int(r, &offset, &fpos) ||
 	    !ck_pv_get(state, "length", &length) ||
-	    !ck_dcp_int(r, &length, &len))
+	    !ck_dcp_int(r, &length, &len) ||
+	    !transforms_get(state, &transforms))
 		return r->err; /* it stays an object; join.c names it */
 	rc = ck_dcp_spend(r, sizeof(info) + name.len);
 	if (rc == 0)
 		rc = add_file(r, name, &info.file);
-	if (rc == 0 && ck_pv_get(state, "transform_descriptors", &transforms))
+	if (rc == 0 && transforms.tag != CK_PV_NONE)
 		rc = add_transforms(r, &transforms, &info.transform);
 	if (rc)
 		return r->err ? rc : ck_fail(r->d, -rc, "%s", strerror(-rc));
@@ -311,6 +328,18 @@ static int take(struct ck_dcp_reader *r, const struct ck_pcall *call,
 	return 0;
 }
 
+/* An object that only looks like one of the format stays what it is. */
+static int take_by_form(struct ck_dcp_reader *r, const struct ck_pcall *call,
+			const struct ck_pv *state, struct ck_pv *out)
+{
+	int rc = take(r, call, state, out);
+
+	return rc == -EBADMSG && !r->err &&
+			       ck_dcp_kind(r, &call->callable) == CK_DCP_UNKNOWN
+		       ? 0
+		       : rc;
+}
+
 static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 		 const struct ck_pv *state, struct ck_pv *out,
 		 struct ck_diag *d)
@@ -330,7 +359,7 @@ static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 	r->d = d;
 	rc = ck_dcp_spend(r, n * CK_DCP_STEP);
 	if (rc == 0)
-		rc = take(r, call, fields, out);
+		rc = take_by_form(r, call, fields, out);
 	if (rc == 1 && r->places && out->aux == CK_DCP_INFO)
 		rc = ck_dcp_place_info(r, state);
 	return r->err ? r->err : rc;

@@ -33,57 +33,106 @@ static bool is_path_class(const struct ck_pickle *p, const struct ck_pv *class)
 	return false;
 }
 
-/* The parts of a path, joined by slashes. */
+/* How long the joined parts are, at most. False: a part is no string, or begins anew
+ * at the root. */
+static bool parts_measure(struct ck_dcp_reader *r, const struct ck_pv *parts,
+			  uint64_t *len)
+{
+	uint32_t n = ck_pv_count(parts);
+
+	*len = 0;
+	if (ck_dcp_spend(r, (uint64_t)n * CK_DCP_STEP))
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		struct ck_pv v = ck_pv_at(parts, i);
+		struct ck_str part;
+
+		if (!ck_pv_str(&v, &part) ||
+		    (i && part.len && part.p[0] == '/'))
+			return false;
+		*len += part.len + 1; /* of 32 bits each: no overflow */
+	}
+	return true;
+}
+
+/* The parts of a path, joined by slashes; "" and "." are no parts. */
 static bool path_str(struct ck_dcp_reader *r, const struct ck_pv *parts,
 		     struct ck_str *out)
 {
 	struct ck_buf path = { 0 };
-	struct ck_str part;
-	bool good = true;
+	uint64_t len;
+	int rc;
 
-	for (uint32_t i = 0; good && i < ck_pv_count(parts); i++) {
+	if (!parts_measure(r, parts, &len) || ck_dcp_spend(r, 2 * len))
+		return false;
+	for (uint32_t i = 0; i < ck_pv_count(parts); i++) {
 		struct ck_pv v = ck_pv_at(parts, i);
+		struct ck_str part;
 
-		good = ck_pv_str(&v, &part);
-		if (good && path.len && path.data[path.len - 1] != '/')
+		(void)ck_pv_str(&v, &part);
+		if (part.len == 0 || ck_str_is(part, "."))
+			continue;
+		if (path.len && path.data[path.len - 1] != '/')
 			ck_buf_text(&path, "/");
-		if (good)
-			ck_buf_str(&path, part);
+		ck_buf_str(&path, part);
 	}
-	part = (struct ck_str){ path.data, path.len };
-	if (path.err || (good && (ck_dcp_spend(r, part.len) ||
-				  ck_catalog_text_add(r->c, part, out)))) {
-		good = false;
-		r->err = r->err ? r->err : -ENOMEM;
-	}
+	rc = path.err ? path.err
+		      : ck_catalog_text_add(
+				r->c, (struct ck_str){ path.data, path.len },
+				out);
 	ck_buf_fini(&path);
-	return good;
+	return rc == 0 || ck_dcp_no_memory(r) == 0;
+}
+
+/* A class of its own: no container or number of Python. */
+static bool may_be_str(struct ck_dcp_reader *r, const struct ck_pv *class)
+{
+	return ck_pv_is_global(r->p, class, "builtins.str") ||
+	       ck_dcp_kind(r, class) == CK_DCP_UNKNOWN;
+}
+
+/* object.__new__(class, text), in both spellings; *out: the text. */
+static bool subclass_text(struct ck_dcp_reader *r, const struct ck_pv *v,
+			  struct ck_pv *out)
+{
+	const struct ck_pcall *call = v->call;
+	struct ck_pv class = call->callable, base;
+
+	if (v->tag == CK_PV_NEW && ck_pv_count(&call->args) == 1) {
+		*out = ck_pv_at(&call->args, 0);
+	} else if (v->tag == CK_PV_CALL && ck_pv_count(&call->args) == 3 &&
+		   ck_pv_is_global(r->p, &class, "copyreg._reconstructor")) {
+		class = ck_pv_at(&call->args, 0);
+		base = ck_pv_at(&call->args, 1);
+		*out = ck_pv_at(&call->args, 2);
+		if (!ck_pv_is_global(r->p, &base, "builtins.str"))
+			return false;
+	} else {
+		return false;
+	}
+	return call->kwargs.tag == CK_PV_NONE && may_be_str(r, &class);
+}
+
+bool ck_dcp_object_is_str(struct ck_dcp_reader *r, const struct ck_pv *v)
+{
+	struct ck_pv text;
+
+	if (!ck_pv_any_call(v))
+		return false;
+	return is_path_class(r->p, &v->call->callable) ||
+	       (subclass_text(r, v, &text) && text.tag == CK_PV_STR);
 }
 
 bool ck_dcp_object_str(struct ck_dcp_reader *r, const struct ck_pv *v,
 		       struct ck_str *out)
 {
-	const struct ck_pcall *call = ck_pv_any_call(v);
 	struct ck_pv text;
-	uint32_t n;
 
-	if (!call)
+	if (!ck_pv_any_call(v))
 		return false;
-	n = ck_pv_count(&call->args);
-	if (is_path_class(r->p, &call->callable))
-		return path_str(r, &call->args, out);
-	if (v->tag == CK_PV_NEW && n == 1) {
-		text = ck_pv_at(&call->args, 0);
-		return ck_pv_str(&text, out);
-	}
-	if (n != 3 ||
-	    !ck_pv_is_global(r->p, &call->callable, "copyreg._reconstructor"))
-		return false;
-	text = ck_pv_at(&call->args, 1);
-	if (!ck_pv_is_global(r->p, &text, "builtins.str"))
-		return false;
-	text = ck_pv_at(&call->args, 2);
-	return ck_pv_str(&text, out);
+	if (v->tag == CK_PV_CALL && is_path_class(r->p, &v->call->callable))
+		return path_str(r, &v->call->args, out);
+	return subclass_text(r, v, &text) && ck_pv_str(&text, out);
 }
 
 /* --- ints ------------------------------------------------------------------------- */
@@ -111,32 +160,45 @@ static bool numpy_dtype(const struct ck_pickle *p, const struct ck_pv *v,
 	return true;
 }
 
+/* Latin-1 in UTF-8: 0xc2 and 0xc3 stand before the upper half. Returns the number of
+ * bytes; 0: more than 8, or other characters. */
+static uint32_t latin1_bytes(struct ck_str text, unsigned char out[static 8])
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < text.len; n++) {
+		unsigned char c = (unsigned char)text.p[i++];
+
+		if (n == 8 ||
+		    (c >= 0x80 && ((c & 0xfe) != 0xc2 || i == text.len)))
+			return 0;
+		if (c >= 0x80)
+			c = (unsigned char)((c & 3) << 6 |
+					    (text.p[i++] & 0x3f));
+		out[n] = c;
+	}
+	return n;
+}
+
 /* bytes; protocols 0 to 2 have them as _codecs.encode(text, "latin1"). */
 static uint32_t scalar_bytes(const struct ck_pickle *p, const struct ck_pv *v,
 			     unsigned char out[static 8])
 {
 	const struct ck_pcall *call = ck_pv_call(p, v, "_codecs.encode");
-	struct ck_pv text = *v;
-	uint32_t n = 0;
+	struct ck_str text, encoding;
+	struct ck_pv arg;
 
-	if (call && ck_pv_count(&call->args) >= 1)
-		text = ck_pv_at(&call->args, 0);
-	if (text.tag == CK_PV_BYTES && !call && text.len <= 8) {
-		memcpy(out, text.bytes, text.len);
-		return text.len;
+	if (v->tag == CK_PV_BYTES && v->len <= 8) {
+		memcpy(out, v->bytes, v->len);
+		return v->len;
 	}
-	if (text.tag != CK_PV_STR || !call)
+	if (!call || ck_pv_count(&call->args) != 2)
 		return 0;
-	for (uint32_t i = 0; i < text.len && n < 8; n++) {
-		unsigned char c = (unsigned char)text.bytes[i++];
-
-		/* Latin-1 in UTF-8: 0xc2 and 0xc3 stand before the upper half. */
-		if (c >= 0x80 && i < text.len)
-			c = (unsigned char)((c & 3) << 6 |
-					    (text.bytes[i++] & 0x3f));
-		out[n] = c;
-	}
-	return n;
+	arg = ck_pv_at(&call->args, 1);
+	if (!ck_pv_str(&arg, &encoding) || !ck_str_is(encoding, "latin1"))
+		return 0;
+	arg = ck_pv_at(&call->args, 0);
+	return ck_pv_str(&arg, &text) ? latin1_bytes(text, out) : 0;
 }
 
 static bool numpy_int(const struct ck_dcp_reader *r,
@@ -178,6 +240,18 @@ bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
 
 /* --- dicts ------------------------------------------------------------------------ */
 
+/* Its content may also be in the arguments: such a call is not a dict. */
+static bool is_dict_class(const struct ck_pickle *p,
+			  const struct ck_pcall *call)
+{
+	uint32_t n = ck_pv_count(&call->args);
+
+	if (ck_pv_is_global(p, &call->callable, "collections.OrderedDict"))
+		return n == 0;
+	return ck_pv_is_global(p, &call->callable, "collections.defaultdict") &&
+	       n <= 1;
+}
+
 bool ck_dcp_dict(const struct ck_dcp_reader *r, const struct ck_pv *v,
 		 struct ck_pv *out)
 {
@@ -186,10 +260,8 @@ bool ck_dcp_dict(const struct ck_dcp_reader *r, const struct ck_pv *v,
 	*out = *v;
 	if (v->tag == CK_PV_DICT)
 		return true;
-	if (!call || (!ck_pv_is_global(r->p, &call->callable,
-				       "collections.OrderedDict") &&
-		      !ck_pv_is_global(r->p, &call->callable,
-				       "collections.defaultdict")))
+	if (!call || call->kwargs.tag != CK_PV_NONE ||
+	    !is_dict_class(r->p, call))
 		return false;
 	*out = (struct ck_pv){ .tag = CK_PV_DICT, .list = &call->items };
 	return true;
