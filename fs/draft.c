@@ -6,6 +6,9 @@
  */
 #include "draft_internal.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
 
 /* --- what is said of it ----------------------------------------------------- */
 
@@ -120,6 +123,31 @@ void ck_draft_is_renamed(struct ck_draft *draft)
 	draft->size = UINT64_MAX;
 }
 
+/* The process of a thread; 0: it is gone, or not seen from here. */
+static pid_t process_of(pid_t thread)
+{
+	char text[1024], name[32];
+	ck_auto_fd int fd = -1;
+	const char *at;
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "/proc/%d/status", (int)thread);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	at = strstr(text, "\nTgid:");
+	return at ? (pid_t)strtol(at + 6, NULL, 10) : 0;
+}
+
+/* While it writes, since a thread may be gone when the file is closed. */
+static void note_writer(struct ck_draft *draft, pid_t thread)
+{
+	if (draft->writer || thread == 0)
+		return;
+	draft->writer = thread;
+	draft->process = process_of(thread);
+}
+
 int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 		   const void *bytes, size_t len, pid_t thread)
 {
@@ -133,6 +161,7 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 	fits = vpos < draft->size ? ck_min(len, draft->size - vpos) : 0;
 	draft->told_missing = false;
 	draft->written = true;
+	note_writer(draft, thread);
 	rc = ck_stage_write(draft->stage, vpos, bytes, fits, (uint32_t)thread,
 			    &d);
 	if (rc == 0 && fits < len)
@@ -151,6 +180,7 @@ static int truncate_to(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 
 	atomic_store(&draft->leaving, false);
 	draft->longer = draft->longer && size > 0;
+	draft->writer = size ? draft->writer : 0;
 	draft->told_missing = false;
 	rc = draft->stage ? ck_stage_truncate(draft->stage, size, &d)
 			  : ck_fail(&d, EBUSY, "was not opened for writing");
@@ -184,6 +214,19 @@ int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft, uint64_t end)
 		tell_once(fs, draft, &d);
 	pthread_mutex_unlock(&draft->lock);
 	return rc;
+}
+
+void ck_draft_closed_by(struct ck_draft *draft, pid_t thread)
+{
+	bool same;
+
+	if (!lock_idle(draft))
+		return; /* what is being committed was complete */
+	same = thread == draft->writer ||
+	       (draft->process && process_of(thread) == draft->process);
+	if (draft->stage)
+		ck_stage_closed_by(draft->stage, same);
+	pthread_mutex_unlock(&draft->lock);
 }
 
 void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,

@@ -49,6 +49,8 @@ CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 /* As ck_draft_truncate(), but never makes the file shorter. */
 CK_MUST_USE int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft,
 			      uint64_t end);
+/* Before ck_draft_settle() and ck_draft_keep(): which thread closes or syncs the file. */
+void ck_draft_closed_by(struct ck_draft *draft, pid_t thread);
 /* Notes who opened it, and with which flags; before the open is answered. */
 void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags);

@@ -31,6 +31,8 @@ struct ck_draft {
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
 	bool written;	   /* something was written since it was opened */
+	pid_t writer;	   /* the thread of the first write; 0: none yet */
+	pid_t process;	   /* of that thread; 0: not known */
 	bool told;	   /* what was refused is in the log */
 	bool told_missing; /* in the log; nothing was written since */
 };

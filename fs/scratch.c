@@ -368,7 +368,7 @@ static int allocate_now(struct ck_scratch *s, int mode, uint64_t fpos,
 	if (grows && ftruncate(s->fd, (off_t)end))
 		return -errno;
 	if (grows)
-		ck_written_size(&s->written, end);
+		ck_written_allocate(&s->written, end);
 	return 0;
 }
 

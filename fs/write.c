@@ -119,6 +119,7 @@ static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 {
 	int rc;
 
+	ck_draft_closed_by(draft, fuse_req_ctx(req)->pid);
 	if (fs->options->commit != CK_COMMIT_CLOSE)
 		return ck_draft_keep(fs, draft, sync);
 	rc = ck_draft_settle(fs, draft, sync);

@@ -198,7 +198,9 @@ struct ck_stage {
 	bool data_known;       /* and in which order they come */
 	bool head_accepted;    /* what is in head was compared */
 	struct ck_written_ranges written;
-	bool spoiled; /* never to be committed; `why` has the reason */
+	bool closed_by_writer; /* by the process that wrote: skipped bytes may
+				* be zeros */
+	bool spoiled;	       /* never to be committed; `why` has the reason */
 	char why[512];
 };
 

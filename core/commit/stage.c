@@ -81,6 +81,7 @@ static struct ck_stage *stage_make(struct ck_transaction *x,
 		return NULL;
 	s->x = x;
 	s->catalog = ck_catalog_hold(c);
+	s->closed_by_writer = true;
 	s->of = *of;
 	discard(s);
 	return s;
@@ -434,10 +435,20 @@ int ck_stage_grow(struct ck_stage *s, uint64_t end, struct ck_diag *d)
 	int rc = 0;
 
 	enter(s);
-	if (end > (s->anew ? s->written.end : ck_stage_total(s)))
+	if (end > (s->anew ? s->written.end : ck_stage_total(s))) {
 		rc = truncate_now(s, end, d);
+		if (rc == 0)
+			ck_written_allocate(&s->written, end);
+	}
 	leave(s);
 	return rc;
+}
+
+void ck_stage_closed_by(struct ck_stage *s, bool writer)
+{
+	enter(s);
+	s->closed_by_writer = writer;
+	leave(s);
 }
 
 static bool is_written(const struct ck_stage *s)
@@ -450,7 +461,7 @@ static bool is_written(const struct ck_stage *s)
 	if (g->end != end)
 		return false;
 	return ck_written_all(g, 0, end) ||
-	       (ck_written_skips(g) && g->failed.n == 0);
+	       (ck_written_skips(g) && g->failed.n == 0 && s->closed_by_writer);
 }
 
 static enum ck_stage_state state_now(struct ck_stage *s)

@@ -62,6 +62,12 @@ void ck_written_size(struct ck_written_ranges *g, uint64_t size)
 	g->sized = true;
 }
 
+void ck_written_allocate(struct ck_written_ranges *g, uint64_t size)
+{
+	ck_written_size(g, size);
+	g->jumped = true;
+}
+
 bool ck_written_nothing(const struct ck_written_ranges *g)
 {
 	return g->ranges.n == 0 && g->failed.n == 0;

@@ -109,6 +109,10 @@ CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
  * are missing until they are written. Errors as of write. */
 CK_MUST_USE int ck_stage_grow(struct ck_stage *s, uint64_t end,
 			      struct ck_diag *d);
+/* Before the file is closed or synced: whether the process does so that wrote it. A copy of
+ * the open file that another process closes, such as a child that exits, ends no write:
+ * skipped bytes are missing then. True at first. */
+void ck_stage_closed_by(struct ck_stage *s, bool writer);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
 /* The last bytes of the file, [*begin, *end), that were not written. False: all
  * were, or it was begun anew, or spoiled, or a write failed. */

@@ -70,6 +70,9 @@ CK_MUST_USE int ck_written_fail(struct ck_written_ranges *g, uint64_t begin,
 CK_MUST_USE int ck_written_lose(struct ck_written_ranges *g, uint64_t begin,
 				uint64_t end);
 void ck_written_size(struct ck_written_ranges *g, uint64_t size);
+/* fallocate(2): the file ends at `size`; bytes that this adds, and those skipped before,
+ * are missing until they are written. */
+void ck_written_allocate(struct ck_written_ranges *g, uint64_t size);
 bool ck_written_nothing(const struct ck_written_ranges *g);
 /* Some bytes were written, and those that were skipped are zeros. */
 bool ck_written_skips(const struct ck_written_ranges *g);

@@ -183,6 +183,16 @@ ways = {
     'allocated, both ends': (
         raw, allocated(lambda f, d: [os.pwrite(f, d[:9], 0),
                                      os.pwrite(f, d[-9:], size - 9)]), E),
+    'half, allocated then': (
+        raw, lambda f, d: [os.pwrite(f, d[:half], 0),
+                           os.posix_fallocate(f, 0, size)], E),
+    'all, cut, allocated then': (
+        raw, lambda f, d: [os.write(f, d), os.ftruncate(f, half),
+                           os.posix_fallocate(f, 0, size)], E),
+    'both ends, a child that merely exits, the rest': (
+        raw, lambda f, d: [os.pwrite(f, d[:9], 0),
+                           os.pwrite(f, d[-9:], size - 9), child(f),
+                           os.pwrite(f, d[9:-9], 9)], 0),
     'allocated, all written': (raw, allocated(front_to_back), 0),
     'copy_file_range of all': (raw, copied(size), 0),
     'copy_file_range of a part': (raw, copied(half), E),

@@ -52,6 +52,7 @@ class Model:
     def allocate(self, at, n):
         if at + n > len(self.bytes):
             self.truncate(at + n)
+            self.front_to_back = False
 
     def is_complete(self, size, header):
         """A header is never skipped."""
