@@ -221,7 +221,7 @@ void ck_draft_closed_by(struct ck_draft *draft, pid_t thread)
 	bool same;
 
 	if (!lock_idle(draft))
-		return; /* what is being committed was complete */
+		return; /* a commit runs: the stage is complete */
 	same = thread == draft->writer ||
 	       (draft->process && process_of(thread) == draft->process);
 	if (draft->stage)

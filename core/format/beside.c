@@ -33,14 +33,6 @@ static bool is_part(const char *name)
 
 /* --- what the checkpoint has ----------------------------------------------------- */
 
-static int str_cmp(const void *a, const void *b)
-{
-	const struct ck_str *x = a, *y = b;
-	int order = memcmp(x->p, y->p, ck_min(x->len, y->len));
-
-	return order ? order : (x->len > y->len) - (x->len < y->len);
-}
-
 /* Paths that begin with "./" are rare, and are then shown. */
 static int known_make(struct beside *b, const struct ck_checkpoint *cp)
 {
@@ -56,7 +48,7 @@ static int known_make(struct beside *b, const struct ck_checkpoint *cp)
 			b->known[b->nknown++] = path;
 	}
 	if (b->nknown)
-		qsort(b->known, b->nknown, sizeof(*b->known), str_cmp);
+		qsort(b->known, b->nknown, sizeof(*b->known), ck_str_cmp);
 	return 0;
 }
 
@@ -67,7 +59,7 @@ static bool is_known(const struct beside *b, const struct ck_checkpoint *cp,
 
 	return strcmp(name, ck_metadata_name(cp)) == 0 ||
 	       (cp->format->is_read && cp->format->is_read(name)) ||
-	       bsearch(&key, b->known, b->nknown, sizeof(key), str_cmp);
+	       bsearch(&key, b->known, b->nknown, sizeof(key), ck_str_cmp);
 }
 
 /* --- what there is ------------------------------------------------------------------ */

@@ -210,14 +210,6 @@ static int dead_entry(void *arg, const struct dirent *e)
 
 /* --- the files in directories that the metadata names ------------------------- */
 
-static int str_cmp(const void *a, const void *b)
-{
-	const struct ck_str *x = a, *y = b;
-	int order = memcmp(x->p, y->p, ck_min(x->len, y->len));
-
-	return order ? order : (x->len > y->len) - (x->len < y->len);
-}
-
 /* Another metadata in the directory, or in one above it and below the checkpoint's, may
  * name its files. */
 static bool is_of_another(const struct ck_checkpoint *cp, struct ck_str dir)
@@ -266,7 +258,7 @@ static struct ck_str *dirs_make(const struct ck_checkpoint *cp, size_t *n)
 			};
 	}
 	if (*n)
-		qsort(dirs, *n, sizeof(*dirs), str_cmp);
+		qsort(dirs, *n, sizeof(*dirs), ck_str_cmp);
 	return dirs;
 }
 

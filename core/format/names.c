@@ -6,6 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+int ck_str_cmp(const void *a, const void *b)
+{
+	const struct ck_str *x = a, *y = b;
+	int order = memcmp(x->p, y->p, ck_min(x->len, y->len));
+
+	return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
 bool ck_name_ends(const char *name, const char *suffix)
 {
 	size_t len = strlen(name), end = strlen(suffix);

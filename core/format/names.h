@@ -55,6 +55,8 @@ CK_MUST_USE int ck_dir_names_add(struct ck_dir_names *names, const char *name);
 /* In natural order. */
 void ck_dir_names_sort(struct ck_dir_names *names);
 void ck_dir_names_fini(struct ck_dir_names *names);
+/* Compares two struct ck_str byte by byte, for qsort(3) and bsearch(3). */
+int ck_str_cmp(const void *a, const void *b);
 /* Longer than the suffix, and ends with it. */
 bool ck_name_ends(const char *name, const char *suffix);
 

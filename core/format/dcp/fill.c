@@ -125,7 +125,7 @@ static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 		return catalog_tensor(r, e);
 	item = r->items[e->first];
 	if (!e->known)
-		item.err = EBADMSG; /* listed; what it is nobody knows */
+		item.err = EBADMSG; /* of unknown class: listed only */
 	return ck_catalog_object_add(r->c, e->key, &item);
 }
 

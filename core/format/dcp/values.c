@@ -33,8 +33,8 @@ static bool is_path_class(const struct ck_pickle *p, const struct ck_pv *class)
 	return false;
 }
 
-/* How long the joined parts are, at most. False: a part is no string, or begins anew
- * at the root. */
+/* How long the joined parts are, at most. False: a part is not a string, or is an
+ * absolute path. */
 static bool parts_measure(struct ck_dcp_reader *r, const struct ck_pv *parts,
 			  uint64_t *len)
 {
