@@ -123,29 +123,15 @@ void ck_draft_is_renamed(struct ck_draft *draft)
 	draft->size = UINT64_MAX;
 }
 
-/* The process of a thread; 0: it is gone, or not seen from here. */
-static pid_t process_of(pid_t thread)
+static void begin_change(struct ck_draft *draft)
 {
-	char text[1024], name[32];
-	ck_auto_fd int fd = -1;
-	const char *at;
-	ssize_t n;
-
-	snprintf(name, sizeof(name), "/proc/%d/status", (int)thread);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = '\0';
-	at = strstr(text, "\nTgid:");
-	return at ? (pid_t)strtol(at + 6, NULL, 10) : 0;
+	atomic_store(&draft->leaving, false);
+	atomic_store(&draft->changed, true);
 }
 
-/* While it writes, since a thread may be gone when the file is closed. */
-static void note_writer(struct ck_draft *draft, pid_t thread)
+bool ck_draft_is_changed(const struct ck_draft *draft)
 {
-	if (draft->writer || thread == 0)
-		return;
-	draft->writer = thread;
-	draft->process = process_of(thread);
+	return atomic_load(&draft->changed);
 }
 
 int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
@@ -155,13 +141,12 @@ int ck_draft_write(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
 	size_t fits;
 	int rc;
 
-	atomic_store(&draft->leaving, false);
+	begin_change(draft);
 	if (!lock_idle(draft))
 		return CK_AFTER;
 	fits = vpos < draft->size ? ck_min(len, draft->size - vpos) : 0;
 	draft->told_missing = false;
 	draft->written = true;
-	note_writer(draft, thread);
 	rc = ck_stage_write(draft->stage, vpos, bytes, fits, (uint32_t)thread,
 			    &d);
 	if (rc == 0 && fits < len)
@@ -178,9 +163,8 @@ static int truncate_to(struct ck_fs *fs, struct ck_draft *draft, uint64_t size)
 	struct ck_diag d = { 0 };
 	int rc;
 
-	atomic_store(&draft->leaving, false);
+	begin_change(draft);
 	draft->longer = draft->longer && size > 0;
-	draft->writer = size ? draft->writer : 0;
 	draft->told_missing = false;
 	rc = draft->stage ? ck_stage_truncate(draft->stage, size, &d)
 			  : ck_fail(&d, EBUSY, "was not opened for writing");
@@ -207,7 +191,7 @@ int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft, uint64_t end)
 
 	if (!lock_idle(draft))
 		return CK_AFTER;
-	atomic_store(&draft->leaving, false);
+	begin_change(draft);
 	draft->told_missing = false;
 	rc = ck_stage_grow(draft->stage, end, &d);
 	if (rc)
@@ -216,16 +200,29 @@ int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft, uint64_t end)
 	return rc;
 }
 
+/* While a commit runs the stage is complete: nothing is noted. */
 void ck_draft_closed_by(struct ck_draft *draft, pid_t thread)
 {
-	bool same;
-
 	if (!lock_idle(draft))
-		return; /* a commit runs: the stage is complete */
-	same = thread == draft->writer ||
-	       (draft->process && process_of(thread) == draft->process);
+		return;
 	if (draft->stage)
-		ck_stage_closed_by(draft->stage, same);
+		ck_stage_closed_by(draft->stage, (uint32_t)thread);
+	pthread_mutex_unlock(&draft->lock);
+}
+
+void ck_draft_synced(struct ck_draft *draft)
+{
+	if (!lock_idle(draft))
+		return;
+	if (draft->stage)
+		ck_stage_synced(draft->stage);
+	pthread_mutex_unlock(&draft->lock);
+}
+
+void ck_draft_removed(struct ck_draft *draft)
+{
+	pthread_mutex_lock(&draft->lock);
+	draft->removed = true;
 	pthread_mutex_unlock(&draft->lock);
 }
 
@@ -288,6 +285,36 @@ int ck_draft_begin(struct ck_fs *fs, struct ck_draft *draft)
 	return ck_draft_truncate(fs, draft, 0);
 }
 
+/* --- reading ----------------------------------------------------------------- */
+
+/* Under the lock, so that no commit comes between. */
+static int read_both(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
+		     size_t *len, void *bytes)
+{
+	uint64_t size;
+	bool empty = ck_stage_began_empty(draft->stage, &size);
+	int rc = 0;
+
+	*len = vpos < size ? (size_t)ck_min(*len, size - vpos) : 0;
+	if (empty)
+		memset(bytes, 0, *len);
+	else if (*len)
+		rc = ck_patch_read(fs, &draft->node, vpos, *len, bytes);
+	return rc ? rc : ck_stage_overlay(draft->stage, vpos, bytes, *len);
+}
+
+int ck_draft_read(struct ck_fs *fs, struct ck_draft *draft, uint64_t vpos,
+		  size_t *len, void *bytes)
+{
+	int rc;
+
+	if (!lock_idle(draft))
+		return CK_AFTER;
+	rc = read_both(fs, draft, vpos, len, bytes);
+	pthread_mutex_unlock(&draft->lock);
+	return rc;
+}
+
 /* --- patching ---------------------------------------------------------------- */
 
 /* The writer could read from the new file what is filled in, so he must be
@@ -336,6 +363,13 @@ static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 
 	if (draft->longer)
 		return -EINVAL; /* it was told why */
+	if (draft->removed && state != CK_STAGE_EMPTY) {
+		rc = ck_fail(&d, ESTALE,
+			     "was removed while it was open for writing; what "
+			     "was written is not committed");
+		tell_once(fs, draft, &d);
+		return rc;
+	}
 	if (state == CK_STAGE_PART && fs->options->patch) {
 		if (!draft->committing)
 			return 1; /* the commit reads the gaps and fills them in */

@@ -49,8 +49,19 @@ CK_MUST_USE int ck_draft_truncate(struct ck_fs *fs, struct ck_draft *draft,
 /* As ck_draft_truncate(), but never makes the file shorter. */
 CK_MUST_USE int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft,
 			      uint64_t end);
-/* Before ck_draft_settle() and ck_draft_keep(): which thread closes or syncs the file. */
+/* Before ck_draft_settle() and ck_draft_keep() of a close: which thread calls close(2);
+ * 0: it ended with the file open. */
 void ck_draft_closed_by(struct ck_draft *draft, pid_t thread);
+/* The same of an fsync(2). */
+void ck_draft_synced(struct ck_draft *draft);
+/* The file was removed: what is written is not committed. */
+void ck_draft_removed(struct ck_draft *draft);
+/* Something was written or cut since it was opened: its reader is given that. */
+CK_MUST_USE bool ck_draft_is_changed(const struct ck_draft *draft);
+/* What its writer reads: *len is the room, then how many bytes there are. CK_AFTER: a
+ * commit of it runs; errors of reading the tensor; -EINVAL: a write was refused. */
+CK_MUST_USE int ck_draft_read(struct ck_fs *fs, struct ck_draft *draft,
+			      uint64_t vpos, size_t *len, void *bytes);
 /* Notes who opened it, and with which flags; before the open is answered. */
 void ck_draft_opened_by(const struct ck_fs *fs, struct ck_draft *draft,
 			fuse_req_t req, int flags);

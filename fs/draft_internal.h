@@ -22,6 +22,7 @@ struct ck_draft {
 	atomic_bool leaving;   /* closed, and not written since */
 	atomic_bool anew;      /* its name was made by this open */
 	atomic_int thread;     /* that opened it */
+	atomic_bool changed;   /* something was written or cut */
 	atomic_bool told_mode; /* in the log: its mode cannot be changed */
 
 	pthread_mutex_t lock;
@@ -31,8 +32,7 @@ struct ck_draft {
 	struct ck_stage *stage;
 	bool longer;	   /* more was written than the file shows */
 	bool written;	   /* something was written since it was opened */
-	pid_t writer;	   /* the thread of the first write; 0: none yet */
-	pid_t process;	   /* of that thread; 0: not known */
+	bool removed;	   /* its name was: nothing is committed */
 	bool told;	   /* what was refused is in the log */
 	bool told_missing; /* in the log; nothing was written since */
 };

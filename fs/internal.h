@@ -113,7 +113,18 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
  * NULL: out of memory. */
 void *ck_reply_buffer(size_t len);
 
+/* --- write.c ------------------------------------------------------------ */
+
+/* Answers a read(2) by the program that writes the file. */
+void ck_fs_read_draft(fuse_req_t req, struct ck_draft *draft, uint64_t vpos,
+		      size_t size);
+
 /* --- patch.c ------------------------------------------------------------ */
+
+/* Bytes [vpos, vpos + len) of the file n as it was committed last: all, or an error of
+ * opening or reading it. */
+CK_MUST_USE int ck_patch_read(struct ck_fs *fs, const struct ck_node *n,
+			      uint64_t vpos, size_t len, void *bytes);
 
 /* What of the file n was not written into the stage becomes what it has now.
  * Errors of opening and reading it, and of ck_stage_fill(). */

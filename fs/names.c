@@ -178,9 +178,19 @@ static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 
 static int unlink_tensor(fuse_req_t req, const struct ck_node *n)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
+	struct ck_draft *draft = NULL;
 	int rc = may_replace(req, n, 0);
 
-	return rc ? rc : ck_node_hide(fuse_req_userdata(req), n);
+	if (rc == 0)
+		rc = ck_draft_find(fs, n, true, &draft);
+	if (rc == 0)
+		rc = ck_node_hide(fs, n);
+	if (draft && rc == 0)
+		ck_draft_removed(draft);
+	if (draft)
+		ck_draft_put(fs, draft);
+	return rc;
 }
 
 static int do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * patch: what a program did not write of a file becomes what the tensor has.
+ * patch: what a program did not write of a file is what the tensor has: with -o patch
+ * when it is committed, and for a program that reads from the file that it writes.
  */
 #include "ckptfs/memory.h"
 #include "internal.h"
@@ -34,15 +35,36 @@ static int gaps_fill(struct ck_fs *fs, struct ck_stage *stage,
 	return rc;
 }
 
-int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
-		  const struct ck_node *n, struct ck_diag *d)
+/* Opens the file as it was committed last. */
+static int open_present(struct ck_fs *fs, const struct ck_node *n,
+			struct fuse_file_info *out)
 {
-	struct fuse_file_info old = { .flags = O_RDONLY };
 	struct ck_node present;
 	int rc = ck_tree_present(fs->tree, n, &present);
 
-	if (rc == 0)
-		rc = ck_handle_open(fs, &present, &old);
+	*out = (struct fuse_file_info){ .flags = O_RDONLY };
+	return rc ? rc : ck_handle_open(fs, &present, out);
+}
+
+int ck_patch_read(struct ck_fs *fs, const struct ck_node *n, uint64_t vpos,
+		  size_t len, void *bytes)
+{
+	struct fuse_file_info file;
+	int rc = open_present(fs, n, &file);
+
+	if (rc)
+		return rc;
+	rc = ck_handle_read(fs, &file, vpos, len, bytes);
+	ck_handle_drop(fs, &file);
+	return rc;
+}
+
+int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
+		  const struct ck_node *n, struct ck_diag *d)
+{
+	struct fuse_file_info old;
+	int rc = open_present(fs, n, &old);
+
 	if (rc)
 		return ck_fail(d, -rc, "bytes that were not written: %s",
 			       strerror(-rc));

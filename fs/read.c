@@ -515,6 +515,8 @@ void ck_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	atomic_fetch_add(&h->refs, 1);
 	if (h->scratch)
 		reply_scratch(req, h, (uint64_t)off, size);
+	else if (h->draft && ck_draft_is_changed(h->draft))
+		ck_fs_read_draft(req, h->draft, (uint64_t)off, size);
 	else
 		reply_slice(req, h, (uint64_t)off, size, fi->lock_owner != 0);
 	ck_handle_put(fs, h);

@@ -329,7 +329,7 @@ int ck_scratch_read(struct ck_scratch *s, uint64_t fpos, size_t *len,
 static int write_now(struct ck_scratch *s, uint64_t fpos, const void *bytes,
 		     size_t len, pid_t thread)
 {
-	int lost, rc = ck_written_write(&s->written, fpos, fpos + len,
+	int lost, rc = ck_written_write(&s->written, fpos, bytes, len,
 					(uint32_t)thread);
 
 	if (rc == 0)
@@ -386,6 +386,20 @@ int ck_scratch_allocate(struct ck_fs *fs, struct ck_scratch *s, int mode,
 	return rc;
 }
 
+void ck_scratch_closed_by(struct ck_scratch *s, pid_t thread)
+{
+	pthread_mutex_lock(&s->io);
+	ck_written_close(&s->written, (uint32_t)thread);
+	pthread_mutex_unlock(&s->io);
+}
+
+void ck_scratch_synced(struct ck_scratch *s)
+{
+	pthread_mutex_lock(&s->io);
+	ck_written_sync(&s->written);
+	pthread_mutex_unlock(&s->io);
+}
+
 uint64_t ck_scratches_bytes(struct ck_fs *fs)
 {
 	struct ck_scratches *all = fs->scratches;
@@ -434,6 +448,7 @@ static int copy_through(struct ck_fs *fs, const struct ck_scratch *s,
 				draft, buf);
 	if (rc == 0 && w->end > end)
 		rc = ck_draft_truncate(fs, draft, w->end);
+	ck_draft_closed_by(draft, w->closed ? 1 : 0);
 	return rc;
 }
 

@@ -57,6 +57,10 @@ CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
  * Returns 0, or: -ESTALE as above; errors of fallocate(2). */
 CK_MUST_USE int ck_scratch_allocate(struct ck_fs *fs, struct ck_scratch *s,
 				    int mode, uint64_t fpos, uint64_t len);
+/* At each close(2) of it, by this thread; 0: the thread ended with the file open. */
+void ck_scratch_closed_by(struct ck_scratch *s, pid_t thread);
+/* At each fsync(2) of it. */
+void ck_scratch_synced(struct ck_scratch *s);
 /* At a close of its open files, and when it got another name: if it holds bytes,
  * the log says once that the name is no tensor's. */
 void ck_scratch_closed(struct ck_fs *fs, struct ck_scratch *s);

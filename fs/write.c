@@ -2,9 +2,9 @@
 /*
  * write: requests that change something, on a mount for writing. Bytes go into
  * the draft of the open file; a close or fsync(2) of a complete one commits
- * it, or keeps it for a commit of many. Until then everybody, the writer too,
- * is shown the file as it is committed: those who read it share the kernel's
- * inode.
+ * it, or keeps it for a commit of many. Until then the file is shown as it is
+ * committed, its size to the writer too: readers share the kernel's inode. Only the
+ * writer's own open file reads what was written there.
  *
  * Owner, mode and times of a tensor are those of the checkpoint. To change
  * them is accepted and has no effect, so that tools which copy them end well,
@@ -17,7 +17,9 @@
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* --- bytes ------------------------------------------------------------------ */
 
@@ -91,6 +93,45 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_write(req, len);
 }
 
+/* A read of what is being committed. */
+struct read_request {
+	struct ck_later later;
+	fuse_req_t req;
+	struct ck_draft *draft;
+	uint64_t vpos;
+	size_t size;
+};
+
+static int read_answer(struct ck_later *l)
+{
+	struct read_request *r = (struct read_request *)l;
+	void *bytes = ck_reply_buffer(r->size);
+	size_t len = r->size;
+	int rc = bytes ? ck_draft_read(fuse_req_userdata(r->req), r->draft,
+				       r->vpos, &len, bytes)
+		       : -ENOMEM;
+
+	if (rc == CK_AFTER && !l->may_commit)
+		return rc;
+	if (rc)
+		fuse_reply_err(r->req, rc == CK_AFTER ? EBUSY : -rc);
+	else
+		fuse_reply_buf(r->req, bytes, len);
+	return 0;
+}
+
+void ck_fs_read_draft(fuse_req_t req, struct ck_draft *draft, uint64_t vpos,
+		      size_t size)
+{
+	struct read_request r = { .later.answer = read_answer,
+				  .req = req,
+				  .draft = draft,
+				  .vpos = vpos,
+				  .size = size };
+
+	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
+}
+
 /* Without this call the C library writes a zero into each block, which could not be
  * distinguished from bytes of the tensor. */
 static void rw_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
@@ -113,13 +154,45 @@ static void rw_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 	fuse_reply_err(req, rc == CK_AFTER ? EBUSY : -rc);
 }
 
+/* Whether the kernel closes the file since its thread ends, and has not called close(2). */
+static bool is_ending(pid_t thread)
+{
+	enum { PF_EXITING = 4 }; /* of include/linux/sched.h */
+
+	char text[512], name[32];
+	ck_auto_fd int fd = -1;
+	unsigned long flags = 0;
+	const char *at;
+	ssize_t n;
+
+	snprintf(name, sizeof(name), "/proc/%d/stat", (int)thread);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	/* proc(5): pid (name) state ppid pgrp session tty_nr tpgid flags */
+	at = strrchr(text, ')');
+	return at &&
+	       sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+	       (flags & PF_EXITING);
+}
+
+static pid_t closing_thread(fuse_req_t req)
+{
+	pid_t thread = fuse_req_ctx(req)->pid;
+
+	return is_ending(thread) ? 0 : thread;
+}
+
 /* One that is complete is committed: 1, it will be answered. */
 static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 			struct ck_draft *draft, bool sync)
 {
 	int rc;
 
-	ck_draft_closed_by(draft, fuse_req_ctx(req)->pid);
+	if (sync)
+		ck_draft_synced(draft);
+	else
+		ck_draft_closed_by(draft, closing_thread(req));
 	if (fs->options->commit != CK_COMMIT_CLOSE)
 		return ck_draft_keep(fs, draft, sync);
 	rc = ck_draft_settle(fs, draft, sync);
@@ -147,8 +220,11 @@ static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int rc;
 
 	(void)ino;
-	if (ck_handle_scratch(fi))
+	if (ck_handle_scratch(fi)) {
+		ck_scratch_closed_by(ck_handle_scratch(fi),
+				     closing_thread(req));
 		ck_scratch_closed(fs, ck_handle_scratch(fi));
+	}
 	/* Once it is answered, by whomever, the open file may be gone. */
 	rc = draft ? commit_draft(fs, req, draft, false) : 0;
 	if (rc != 1)
@@ -163,6 +239,8 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 	int rc = draft ? commit_draft(fs, req, draft, true) : 0;
 
 	(void)ino, (void)datasync;
+	if (ck_handle_scratch(fi))
+		ck_scratch_synced(ck_handle_scratch(fi));
 	if (rc == 0 && !ck_handle_scratch(fi))
 		rc = commit_all(fs, req, draft);
 	if (rc != 1)

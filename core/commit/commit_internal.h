@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * commit, inside: writer.c has the lock, collect.c what was left behind, accept.c
- * which files can be written, stage.c what a program writes into one, written_ranges.c and
+ * which files can be written, stage.c what a program writes into one, staged.c what it
+ * reads back, written_ranges.c and
  * ranges.c what of it is missing, header.c what stands before the elements, cut.c
  * where its bytes go, batch.c which part of which file that is, shard.c the files,
  * owner.c whose they are, transaction.c what is committed together, together.c
@@ -156,6 +157,9 @@ void ck_cutter_fini(struct ck_cutter *k);
 /* Takes bytes of elements at pos, in the order in which they are written. */
 CK_MUST_USE int ck_cutter_place(struct ck_cutter *k, uint64_t pos,
 				const void *bytes, uint64_t len);
+/* Gives those bytes back, as far as they were placed. */
+CK_MUST_USE int ck_cutter_fetch(struct ck_cutter *k, uint64_t pos, void *bytes,
+				uint64_t len);
 
 /* --- accept.c: what can be written ------------------------------------------ */
 
@@ -198,9 +202,7 @@ struct ck_stage {
 	bool data_known;       /* and in which order they come */
 	bool head_accepted;    /* what is in head was compared */
 	struct ck_written_ranges written;
-	bool closed_by_writer; /* by the process that wrote: skipped bytes may
-				* be zeros */
-	bool spoiled;	       /* never to be committed; `why` has the reason */
+	bool spoiled; /* never to be committed; `why` has the reason */
 	char why[512];
 };
 

@@ -195,3 +195,36 @@ int ck_cutter_place(struct ck_cutter *k, uint64_t pos, const void *bytes,
 				 len - lead - whole);
 	return rc;
 }
+
+/* --- reading back ------------------------------------------------------------ */
+
+static int fetch(struct ck_cutter *k, uint64_t pos, void *bytes, uint64_t len)
+{
+	k->request.begin = pos;
+	k->request.end = pos + len;
+	return ck_host_collect(&k->request, k->places, bytes);
+}
+
+/* Whole numbers, whose bytes are then exchanged. */
+static int fetch_swapped(struct ck_cutter *k, uint64_t pos, uint8_t *bytes,
+			 uint64_t len)
+{
+	uint64_t begin = pos - pos % k->unit;
+	uint64_t end = (pos + len + k->unit - 1) / k->unit * k->unit;
+	ck_auto_free uint8_t *numbers = malloc(end - begin);
+	int rc = numbers ? fetch(k, begin, numbers, end - begin) : -ENOMEM;
+
+	for (uint64_t at = pos; rc == 0 && at < pos + len; at++)
+		bytes[at - pos] = numbers[at - begin - at % k->unit + k->unit -
+					  1 - at % k->unit];
+	return rc;
+}
+
+int ck_cutter_fetch(struct ck_cutter *k, uint64_t pos, void *bytes,
+		    uint64_t len)
+{
+	if (len == 0)
+		return 0;
+	return k->unit <= 1 ? fetch(k, pos, bytes, len)
+			    : fetch_swapped(k, pos, bytes, len);
+}

@@ -81,7 +81,6 @@ static struct ck_stage *stage_make(struct ck_transaction *x,
 		return NULL;
 	s->x = x;
 	s->catalog = ck_catalog_hold(c);
-	s->closed_by_writer = true;
 	s->of = *of;
 	discard(s);
 	return s;
@@ -322,7 +321,7 @@ static int write_now(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	s->touched = true;
 	rc = put(s, vpos, bytes, len, d);
 	if (rc == 0) {
-		rc = ck_written_write(&s->written, vpos, end, thread);
+		rc = ck_written_write(&s->written, vpos, bytes, len, thread);
 		rc = rc ? ck_fail(d, -rc, "too many pieces: %s", strerror(-rc))
 			: 0;
 	}
@@ -444,10 +443,18 @@ int ck_stage_grow(struct ck_stage *s, uint64_t end, struct ck_diag *d)
 	return rc;
 }
 
-void ck_stage_closed_by(struct ck_stage *s, bool writer)
+void ck_stage_closed_by(struct ck_stage *s, uint32_t thread)
 {
 	enter(s);
-	s->closed_by_writer = writer;
+	ck_written_close(&s->written, thread);
+	leave(s);
+}
+
+void ck_stage_synced(struct ck_stage *s)
+{
+	enter(s);
+	if (s->anew)
+		ck_written_sync(&s->written);
 	leave(s);
 }
 
@@ -461,7 +468,7 @@ static bool is_written(const struct ck_stage *s)
 	if (g->end != end)
 		return false;
 	return ck_written_all(g, 0, end) ||
-	       (ck_written_skips(g) && g->failed.n == 0 && s->closed_by_writer);
+	       (ck_written_skips(g) && g->failed.n == 0);
 }
 
 static enum ck_stage_state state_now(struct ck_stage *s)

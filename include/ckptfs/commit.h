@@ -109,15 +109,24 @@ CK_MUST_USE int ck_stage_truncate(struct ck_stage *s, uint64_t size,
  * are missing until they are written. Errors as of write. */
 CK_MUST_USE int ck_stage_grow(struct ck_stage *s, uint64_t end,
 			      struct ck_diag *d);
-/* Before the file is closed or synced: whether the process does so that wrote it. A copy of
- * the open file that another process closes, such as a child that exits, ends no write:
- * skipped bytes are missing then. True at first. */
-void ck_stage_closed_by(struct ck_stage *s, bool writer);
+/* Before ck_stage_state() at a close: which thread calls close(2); 0: it ended with the
+ * file open, or is not known. Only the thread that wrote ends a write with skipped bytes:
+ * a copy of the open file that a child closes, or a program that is killed, does not. */
+void ck_stage_closed_by(struct ck_stage *s, uint32_t thread);
+/* Before ck_stage_state() at an fsync(2): bytes skipped until now are missing. */
+void ck_stage_synced(struct ck_stage *s);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
 /* The last bytes of the file, [*begin, *end), that were not written. False: all
  * were, or it was begun anew, or spoiled, or a write failed. */
 CK_MUST_USE bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin,
 			      uint64_t *end);
+/* The file began empty (O_TRUNC): it has the bytes that were written, and zeros. *size: as
+ * its writer sees it. */
+CK_MUST_USE bool ck_stage_began_empty(struct ck_stage *s, uint64_t *size);
+/* Puts the bytes that were written of [vpos, vpos + len) into `bytes`, which has what the
+ * file had there before. -EINVAL: a write was refused; -EIO; -ENOMEM. */
+CK_MUST_USE int ck_stage_overlay(struct ck_stage *s, uint64_t vpos, void *bytes,
+				 size_t len);
 /* Says into d why the stage is not complete; -EINVAL. */
 CK_MUST_USE int ck_stage_explain(const struct ck_stage *s, struct ck_diag *d);
 

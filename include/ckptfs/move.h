@@ -219,6 +219,10 @@ struct ck_place {
 CK_MUST_USE int ck_host_scatter(const struct ck_request *r,
 				const struct ck_place *places,
 				const void *bytes);
+/* The same bytes back, as far as they were written. Errors and threads as above; -EIO: a
+ * file became shorter. */
+CK_MUST_USE int ck_host_collect(const struct ck_request *r,
+				const struct ck_place *places, void *bytes);
 void ck_target_unmap(struct ck_target *t);
 
 /* --- read-ahead on data files ---------------------------------------------------- */

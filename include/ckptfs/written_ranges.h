@@ -51,17 +51,20 @@ struct ck_written_ranges {
 				  * write, or the size that was set */
 	uint32_t by;		 /* the thread of all writes; 0: see jumped */
 	bool sized;		 /* the size was set after the last write */
+	bool closed; /* by that thread, after the last write and the last size */
 	bool jumped; /* skipped bytes are missing, not zeros: the writes did not
-		      * come from one thread, front to back */
+		      * come from one thread, front to back, or something else
+		      * was seen that tools for sparse files do not do */
 };
 
 /* Becomes the state of an empty file. */
 void ck_written_clear(struct ck_written_ranges *g);
 void ck_written_fini(struct ck_written_ranges *g);
-/* Adds [begin, end), written by `thread`; 0 is a thread that cannot be
+/* Adds `len` bytes at `begin`, written by `thread`; 0 is a thread that cannot be
  * identified. Errors as of ck_ranges_add(); then call ck_written_fail(). */
 CK_MUST_USE int ck_written_write(struct ck_written_ranges *g, uint64_t begin,
-				 uint64_t end, uint32_t thread);
+				 const void *bytes, uint64_t len,
+				 uint32_t thread);
 CK_MUST_USE int ck_written_fail(struct ck_written_ranges *g, uint64_t begin,
 				uint64_t end);
 /* Bytes of [begin, end) are unknown after a failed write to a file that is kept
@@ -74,6 +77,10 @@ void ck_written_size(struct ck_written_ranges *g, uint64_t size);
  * are missing until they are written. */
 void ck_written_allocate(struct ck_written_ranges *g, uint64_t size);
 bool ck_written_nothing(const struct ck_written_ranges *g);
+/* fsync(2): a program that syncs a file with skipped bytes will write them. */
+void ck_written_sync(struct ck_written_ranges *g);
+/* close(2) by `thread`; 0: it did not call close(2), but ended, or is not known. */
+void ck_written_close(struct ck_written_ranges *g, uint32_t thread);
 /* Some bytes were written, and those that were skipped are zeros. */
 bool ck_written_skips(const struct ck_written_ranges *g);
 /* All of [begin, end) was written, and no write failed for good. */

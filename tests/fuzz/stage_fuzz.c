@@ -224,9 +224,11 @@ static int write_outcome(uint64_t vpos, uint64_t end)
 	return end > m.npy.data + m.nbytes ? -EFBIG : 0;
 }
 
-static void model_order(uint64_t vpos, uint32_t thread)
+static void model_order(uint64_t vpos, const uint8_t *bytes, size_t len,
+			uint32_t thread)
 {
-	if (!thread || (m.by && m.by != thread) || vpos < m.size || m.sized)
+	if (!thread || (m.by && m.by != thread) || vpos < m.size || m.sized ||
+	    (len == 1 && *bytes == 0 && vpos > m.size))
 		m.jumped = true;
 	m.by = thread;
 }
@@ -248,7 +250,7 @@ static void op_write(uint64_t vpos, const uint8_t *bytes, size_t len,
 	if (rc)
 		return;
 	m.touched = true;
-	model_order(vpos, thread);
+	model_order(vpos, bytes, len, thread);
 	if (!m.raw && vpos < (m.valid ? m.npy.data : m.own) && m.valid &&
 	    memcmp(m.file + vpos, bytes, ck_min(len, m.npy.data - vpos)) != 0)
 		m.changed = true;
@@ -329,8 +331,10 @@ static size_t header_make(uint8_t how, uint8_t *to)
 static enum ck_stage_state op_look(void)
 {
 	bool whole = model_whole(), doubtful = model_doubtful();
-	enum ck_stage_state state = ck_stage_state(stage);
+	enum ck_stage_state state;
 
+	ck_stage_closed_by(stage, m.by);
+	state = ck_stage_state(stage);
 	if (m.refused)
 		must(state == CK_STAGE_SPOILED);
 	else if (m.anew && !some_given())

@@ -73,10 +73,9 @@ def in_thread(*args):
 class Writer:
     """What is written through one open file."""
 
-    def __init__(self, fd, readable, committed):
-        self.fd, self.readable, self.opened_on = fd, readable, committed
-        self.size = len(committed)
-        self.longer = False
+    def __init__(self, fd, readable, size):
+        self.fd, self.readable, self.size = fd, readable, size
+        self.longer = self.removed = False
         self.resting = False
         self.begin(False)
 
@@ -96,7 +95,8 @@ class Writer:
         if fits:
             self.touched = True
             self.jumped |= (self.by not in (None, thread) or self.sized or
-                            at < self.reached)
+                            at < self.reached or
+                            (fits == b'\0' and at > self.reached))
             self.by = thread
             self.bytes[at:at + len(fits)] = fits
             self.given.update(range(at, at + len(fits)))
@@ -126,16 +126,31 @@ class Writer:
         return 0
 
     def complete(self):
-        """What was skipped is zeros of one who wrote from front to back."""
+        """What was skipped is zeros of one who wrote from front to back, in the thread that closes."""
         if len(self.given) == self.size:
             return not self.anew or self.reached == self.size
         return (self.anew and self.reached == self.size and
-                not self.jumped and bool(self.given))
+                not self.jumped and self.by is False)
+
+    def sync(self):
+        """A file that is synced has no holes."""
+        if self.anew and len(self.given) < self.reached:
+            self.jumped = True
+
+    def reads(self, committed):
+        """What read() of all gives."""
+        if self.anew:
+            return bytes(self.bytes[:self.reached])
+        return bytes(self.bytes[i] if i in self.given else committed[i] for i in range(self.size))
 
     def settle(self):
         """The errno of a close, and whether it commits."""
         self.resting = True
-        if self.longer or self.spoiled:
+        if self.longer:
+            return errno.EINVAL, False
+        if self.removed and (self.touched or self.spoiled):
+            return errno.ESTALE, False
+        if self.spoiled:
             return errno.EINVAL, False
         if not self.touched:
             return 0, False
@@ -175,7 +190,7 @@ class Test:
         fd = call(f'open {flags:o}', want, os.open, raw, flags, 0o600)
         if fd is None:
             return
-        self.writer = Writer(fd, flags & os.O_RDWR, self.committed)
+        self.writer = Writer(fd, flags & os.O_RDWR, self.size)
         if self.hidden or self.made or flags & os.O_TRUNC:
             self.writer.cut(0)
         self.hidden = self.made = False
@@ -225,6 +240,7 @@ class Test:
 
     def sync(self):
         if self.writer:
+            self.writer.sync()
             self.end('fsync', os.fsync)
 
     def close_copy(self):
@@ -239,6 +255,8 @@ class Test:
     def unlink(self):
         want = errno.ENOENT if self.hidden else 0
         call('unlink', want, os.unlink, raw)
+        if self.writer and not self.hidden:
+            self.writer.removed = True
         self.hidden, self.made = True, False
 
     def mknod(self):
@@ -279,7 +297,9 @@ class Test:
         if not self.hidden and os.stat(raw).st_size != self.size:
             raise Wrong('another size')
         if self.writer and self.writer.readable:
-            if os.pread(self.writer.fd, 9999, 0) != self.writer.opened_on:
+            got = call('read by the writer', errno.EINVAL if self.writer.spoiled else 0,
+                       os.pread, self.writer.fd, 9999, 0)
+            if got is not None and got != self.writer.reads(self.committed):
                 raise Wrong('the writer reads other bytes')
 
     def keep(self):

@@ -146,6 +146,22 @@ def cut_and_written(fd, data):
     os.pwrite(fd, data[:half + 1], 0)
 
 
+def synced(call):
+    """fsync(2) after that; EINVAL of a tensor that lacks bytes does not end the program."""
+    def do(fd, data):
+        call(fd, data)
+        try:
+            os.fsync(fd)
+        except OSError as e:
+            assert e.errno == errno.EINVAL
+    return do
+
+
+def mapped(fd, data):
+    """numpy.memmap(mode='w+') of a file that cannot be mapped."""
+    os.pwrite(fd, b'\0', size - 1)
+
+
 E = errno.EINVAL
 ways = {
     'backwards': (raw, backwards, 0),
@@ -162,6 +178,20 @@ ways = {
         raw, sized_then(lambda f, d: os.write(f, d[:half])), E),
     'the end set, nothing written': (
         raw, lambda f, d: os.ftruncate(f, size), E),
+    'a zero at the end, to map the file': (raw, mapped, E),
+    'a part, and a zero at the end': (
+        raw, lambda f, d: [os.write(f, d[:9]), mapped(f, d)], E),
+    'a part, and bytes at the end': (
+        raw, lambda f, d: [os.write(f, d[:size // 8]),
+                           os.pwrite(f, d[-1:], size - 1)],
+        0, range(1, 8), -1),
+    'a hole, synced': (
+        raw, synced(lambda f, d: front_to_back(f, d, (3,))), E),
+    'a hole in front, synced, written then': (
+        raw, lambda f, d: [synced(lambda f, d: os.pwrite(f, d[8:], 8))(f, d),
+                           os.pwrite(f, d[:8], 0)], 0),
+    'in a thread, the last piece alone': (
+        raw, lambda f, d: in_threads(pieces(f, d, 8)[7]), E),
     'the end set, a child that merely exits': (
         raw, sized_then(lambda f, d: child(f)), E),
     'eight threads': (
@@ -209,6 +239,77 @@ ways = {
 }
 with open(raw, 'rb') as f:
     committed = f.read()
+
+
+def check(what, good):
+    global problems
+    problems += not good
+    if not good:
+        print(what)
+
+
+# A program that ends with the file open has not closed it.
+for end in 'os.kill(os.getpid(), 9)', 'os._exit(0)':
+    for path, begin in (raw, b'abc'), (npy, header):
+        subprocess.run((sys.executable, '-c', f'import os\n'
+                        f'fd = os.open({path!r}, os.O_WRONLY | os.O_TRUNC)\n'
+                        f'os.write(fd, {begin!r})\n'
+                        f'os.ftruncate(fd, {len(begin)} // 4 // 8 * 32 + {size})\n{end}'))
+        with open(raw, 'rb') as f:
+            check(f'{path}, a part and its size, {end}: other bytes', f.read() == committed)
+
+# What is written can be read through the same open file; others read what is committed.
+data = fresh()
+fd, last = os.open(raw, os.O_RDWR), half + 100
+check('read before a write', os.pread(fd, size, 0) == committed)
+os.pwrite(fd, data[half:last], half)
+mixed = committed[:half] + data[half:last] + committed[last:]
+check('read after a write', os.pread(fd, size, 0) == mixed)
+check('read after a write, across its end', os.pread(fd, 20, last - 10) == mixed[last - 10:last + 10])
+with open(raw, 'rb') as f:
+    check('read by others', f.read() == committed)
+os.ftruncate(fd, 0)
+os.pwrite(fd, data[8:16], 8)
+check('read after it was cut', os.pread(fd, size, 0) == bytes(8) + data[8:16])
+os.pwrite(fd, data, 0)
+os.fsync(fd)
+check('read after a commit', os.pread(fd, size, 0) == data)
+os.close(fd)
+committed = data
+
+# The same of numbers of the other byte order, whose rows lie in several boxes.
+import numpy  # noqa: E402
+
+array = numpy.load(npy)
+other = numpy.asfortranarray((array + 1).astype(array.dtype.newbyteorder('>')))
+numpy.save('other.npy', other)
+with open('other.npy', 'rb') as f:
+    data = f.read()
+fd = os.open(npy, os.O_RDWR | os.O_TRUNC)
+os.write(fd, data[:-7])
+check('read after a part of a Fortran array', os.pread(fd, len(data), 0) == data[:-7])
+check('read a part of a number', os.pread(fd, 5, 129) == data[129:134])
+os.pwrite(fd, data[-7:], len(data) - 7)
+os.close(fd)
+check('a Fortran array', numpy.load(npy).tobytes() == (array + 1).tobytes())
+with open(raw, 'rb') as f:
+    committed = f.read()
+
+# Nothing is committed of a file that was removed while it was open.
+fd = os.open(raw, os.O_WRONLY | os.O_TRUNC)
+os.unlink(raw)
+os.write(fd, fresh())
+try:
+    os.close(fd)
+    check('closed after it was removed', False)
+except OSError as e:
+    check(f'closed after it was removed: {e}', e.errno == errno.ESTALE)
+fd = os.open(raw, os.O_WRONLY | os.O_CREAT)
+os.write(fd, committed)
+os.close(fd)
+with open(npy, 'rb') as f:
+    check('removed, other bytes', f.read()[len(header):] == committed)
+
 routes = {'': opened, **{
     f', renamed from {directory}/': functools.partial(
         renamed, directory=directory)
@@ -222,6 +323,8 @@ for (name, (path, write, want, *left_out)), (route, way) in itertools.product(
         got = e.errno
     if not want:
         committed = with_holes(data, *left_out[0]) if left_out else data
+        if left_out[1:]:
+            committed = committed[:-1] + data[-1:]
     with open(raw, 'rb') as f:
         bytes_there = f.read()
     if got != want or bytes_there != committed:

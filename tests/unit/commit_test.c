@@ -347,6 +347,8 @@ static void test_refusals(const char *sample)
 	eq_err(write_rc(s, 0, &head, &said), 0);
 	eq_i64(ck_stage_state(s), CK_STAGE_PART);
 	eq_err(ck_stage_truncate(s, 128 + 1024, &d), 0);
+	eq_i64(ck_stage_state(s), CK_STAGE_PART);
+	ck_stage_closed_by(s, 1);
 	eq_i64(ck_stage_state(s), CK_STAGE_COMPLETE);
 	eq_err(ck_stage_truncate(s, 128 + 1000, &d), 0);
 	eq_i64(ck_stage_state(s), CK_STAGE_PART);

@@ -70,7 +70,7 @@ int __wrap_ck_cuts_make(struct ck_cuts *cuts, const struct ck_writer *w,
 enum byte { ABSENT, GIVEN, FAILED };
 
 static struct model {
-	bool anew, jumped, sized, refused, touched;
+	bool anew, jumped, sized, refused, touched, closed;
 	uint32_t by;
 	uint64_t size, total; /* of the file; anew: its end, and where it is */
 	uint64_t data;	      /* where elements begin */
@@ -83,7 +83,7 @@ static bool canary; /* the model forgets that a write failed */
 static void model_begin(bool anew)
 {
 	m.anew = anew;
-	m.jumped = m.sized = m.refused = false;
+	m.jumped = m.sized = m.refused = m.closed = false;
 	m.touched = anew;
 	m.by = 0;
 	m.size = 0;
@@ -112,7 +112,7 @@ static enum ck_stage_state model_state(void)
 		return m.total == 0 ? CK_STAGE_EMPTY : CK_STAGE_BEGUN;
 	if (has(FAILED, 0))
 		return CK_STAGE_PART;
-	skips = m.anew && !m.jumped && has(GIVEN, 0);
+	skips = m.anew && !m.jumped && m.closed && has(GIVEN, 0);
 	if ((m.anew && m.size != m.total) || (gap && !skips))
 		return CK_STAGE_PART;
 	return m.data == 0 || memcmp(m.file, m.head.data, m.data) == 0
@@ -126,6 +126,7 @@ static void model_write(uint64_t at, const uint8_t *bytes, uint64_t len,
 	if (!thread || (m.by && m.by != thread) || at < m.size || m.sized)
 		m.jumped = true;
 	m.by = thread;
+	m.closed = false;
 	memcpy(m.file + at, bytes, len);
 	memset(m.what + at, GIVEN, len);
 	m.size = ck_max(m.size, at + len);
@@ -203,6 +204,20 @@ static void op_size(uint64_t size)
 		memset(m.file + size, 0, LIMIT - size);
 	m.size = size;
 	m.sized = true;
+	m.closed = false;
+}
+
+static void op_close(void)
+{
+	uint32_t thread = lot(4) ? m.by : (uint32_t)lot(3);
+
+	if (lot(16) == 0) {
+		ck_stage_synced(stage);
+		for (uint64_t i = 0; m.anew && i < m.size; i++)
+			m.jumped |= m.what[i] != GIVEN;
+	}
+	ck_stage_closed_by(stage, thread);
+	m.closed = thread && thread == m.by;
 }
 
 static void operate(void)
@@ -278,8 +293,12 @@ static void test_round(struct ck_checkpoint *cp, struct ck_transaction *x,
 		op_size(0);
 	for (uint64_t i = lot(OPERATIONS); i > 0; i--) {
 		operate();
+		if (lot(4) == 0)
+			op_close();
 		look(cp, tensor, false);
 	}
+	if (lot(8))
+		op_close();
 	look(cp, tensor, true);
 	ck_stage_close(stage);
 	ck_buf_fini(&m.head);
@@ -329,12 +348,43 @@ static void test_pieces(void)
 	uint64_t i = 0;
 
 	for (; rc == 0 && i <= PIECES; i++)
-		rc = ck_written_write(&g, 2 * i, 2 * i + 1, 1);
+		rc = ck_written_write(&g, 2 * i, "x", 1, 1);
 	eq_u64(i, PIECES + 1);
 	eq_err(rc, -ENOSPC);
-	eq_err(ck_written_write(&g, 1, 2, 1), 0); /* it joins two */
-	eq_err(ck_written_write(&g, 2 * i, 2 * i + 1, 1), 0);
+	eq_err(ck_written_write(&g, 1, "x", 1, 1), 0); /* it joins two */
+	eq_err(ck_written_write(&g, 2 * i, "x", 1, 1), 0);
 	ck_written_fini(&g);
+}
+
+/* What a program does after it has left out bytes 4 to 8. */
+static void test_skipped(void)
+{
+	static const struct {
+		const char *last; /* written at 8 */
+		uint64_t len;
+		bool synced;
+		uint32_t closed_by;
+		bool skips;
+	} rows[] = {
+		{ "xyz", 3, false, 1, true },  { "\0\0\0", 3, false, 1, true },
+		{ "\0", 1, false, 1, false }, /* as numpy.memmap sets a size */
+		{ "x", 1, false, 1, true },    { "xyz", 3, true, 1, false },
+		{ "xyz", 3, false, 0, false }, /* killed */
+		{ "xyz", 3, false, 2, false },
+	};
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++) {
+		struct ck_written_ranges g = { 0 };
+
+		eq_err(ck_written_write(&g, 0, "abcd", 4, 1), 0);
+		eq_err(ck_written_write(&g, 8, rows[i].last, rows[i].len, 1),
+		       0);
+		if (rows[i].synced)
+			ck_written_sync(&g);
+		ck_written_close(&g, rows[i].closed_by);
+		eq_u64(ck_written_skips(&g), rows[i].skips);
+		ck_written_fini(&g);
+	}
 }
 
 int main(int argc, char **argv)
@@ -345,6 +395,7 @@ int main(int argc, char **argv)
 	if (argc < 2 || !mkdtemp(dir) || ck_sigbus_install())
 		return 2;
 	test_pieces();
+	test_skipped();
 	for (int i = 1; i < argc; i++)
 		test_fixture(argv[i], rounds);
 	eq_u64(wrong, 0);

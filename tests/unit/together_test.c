@@ -162,6 +162,7 @@ static void stage_sparse(struct scene *s, uint32_t tensor)
 	eq_err(ck_stage_truncate(stage, 0, &d), 0);
 	eq_err(put(stage, len / 2, len / 2 + 8, 7), 0);
 	eq_err(ck_stage_truncate(stage, len, &d), 0);
+	ck_stage_closed_by(stage, 1);
 	eq_err(keep(stage), 0);
 	ck_stage_close(stage);
 	expect(s, tensor, 0);

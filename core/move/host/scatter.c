@@ -175,3 +175,42 @@ int ck_host_scatter(const struct ck_request *r, const struct ck_place *places,
 	ck_workspace_trim(s);
 	return rc;
 }
+
+/* --- reading back ------------------------------------------------------------- */
+
+static int collect_copy(const struct ck_plan *plan, const struct ck_copy *c,
+			const struct ck_place *place, void *bytes)
+{
+	const struct ck_plan one = { .copies = (struct ck_copy *)(uintptr_t)c,
+				     .loops = plan->loops,
+				     .ncopies = 1,
+				     .nloops = plan->nloops };
+	struct ck_target *t = place->target;
+	const uint8_t *from;
+	uint64_t end;
+	int rc;
+
+	if (!ck_range_end(plan, c, place->fpos, &end) || end > t->size)
+		return -EINVAL;
+	rc = target_map(t);
+	if (rc)
+		return rc;
+	from = t->map + place->fpos + c->src;
+	return ck_gather_copy(&(struct ck_gather){ &one, &from, bytes });
+}
+
+int ck_host_collect(const struct ck_request *r, const struct ck_place *places,
+		    void *bytes)
+{
+	struct ck_workspace *s = ck_workspace_get();
+	int rc = s ? ck_plan_make(r, &s->plan) : -ENOMEM;
+
+	if (rc == 0 && s->plan.covered < r->end - r->begin)
+		rc = -ENODATA;
+	for (size_t i = 0; rc == 0 && i < s->plan.ncopies; i++)
+		rc = collect_copy(&s->plan, &s->plan.copies[i],
+				  &places[s->plan.copies[i].chunk], bytes);
+	if (s)
+		ck_workspace_trim(s);
+	return rc;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * staged: what a writer reads from its own open file. Bytes that it has written come
+ * from the stage; the others are zeros of a file that was begun empty, else bytes of the
+ * tensor as it was committed last, which the caller has read.
+ */
+#include "commit_internal.h"
+
+#include <errno.h>
+
+static int fetch(struct ck_stage *s, uint64_t vpos, char *to, uint64_t len)
+{
+	/* Before the header is complete nothing lies behind it. */
+	uint64_t data = s->data_known ? s->data : s->head.len;
+	uint64_t head = vpos < data ? ck_min(len, data - vpos) : 0;
+
+	if (head)
+		memcpy(to, s->head.data + vpos, head);
+	return ck_cutter_fetch(&s->cutter, vpos + head - data, to + head,
+			       len - head);
+}
+
+static int overlay(struct ck_stage *s, uint64_t vpos, char *bytes, size_t len)
+{
+	const struct ck_ranges *written = &s->written.ranges;
+	int rc = s->spoiled ? -EINVAL : 0;
+
+	for (size_t i = 0; rc == 0 && i < written->n; i++) {
+		uint64_t begin = ck_max(written->r[i].begin, vpos);
+		uint64_t end = ck_min(written->r[i].end, vpos + len);
+
+		if (begin < end)
+			rc = fetch(s, begin, bytes + (begin - vpos),
+				   end - begin);
+	}
+	return rc;
+}
+
+int ck_stage_overlay(struct ck_stage *s, uint64_t vpos, void *bytes, size_t len)
+{
+	int rc;
+
+	pthread_rwlock_rdlock(&s->x->placing);
+	rc = overlay(s, vpos, bytes, len);
+	pthread_rwlock_unlock(&s->x->placing);
+	return rc;
+}
+
+bool ck_stage_began_empty(struct ck_stage *s, uint64_t *size)
+{
+	bool anew;
+
+	pthread_rwlock_rdlock(&s->x->placing);
+	anew = s->anew;
+	*size = anew ? s->written.end : ck_stage_total(s);
+	pthread_rwlock_unlock(&s->x->placing);
+	return anew;
+}
