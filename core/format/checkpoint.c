@@ -4,12 +4,12 @@
  * everything else beneath that descriptor; the first format that knows the
  * directory reads it.
  */
-#include "blob.h"
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
+#include "current/blob.h"
+#include "current/undone.h"
 #include "flat/said.h"
-#include "gather.h"
-#include "undone.h"
+#include "load/gather.h"
 
 #include <errno.h>
 #include <fcntl.h>

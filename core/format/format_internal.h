@@ -8,7 +8,7 @@
 
 #include "ckptfs/format.h"
 #include "ckptfs/rewrite.h"
-#include "names.h"
+#include "load/names.h"
 #include <stdatomic.h>
 
 /* The metadata, where it was brought from another host. */

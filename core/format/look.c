@@ -4,8 +4,8 @@
  * holds against what it must, and the CRC-32 of its records. A long item is
  * read forward, and the kernel is asked for what follows.
  */
-#include "blob.h"
 #include "ckptfs/value.h"
+#include "current/blob.h"
 #include "format_internal.h"
 #include "item/item.h"
 #include "item/stored.h"

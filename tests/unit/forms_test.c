@@ -5,7 +5,7 @@
  * tensors; what is wrong with an item is told, and the next one is read.
  */
 #include "ckptfs/fault.h"
-#include "layout_internal.h"
+#include "current/layout_internal.h"
 #include "read_case.h"
 #include "world.h"
 

@@ -5,7 +5,7 @@
  *
  *	undone_test DIRECTORY		the fixture zstd
  */
-#include "../../core/format/undone.h"
+#include "../../core/format/current/undone.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  * whole tensor.
  */
 #include "boxes.h"
-#include "layout_internal.h"
+#include "current/layout_internal.h"
 #include "read_case.h"
 
 #include <stdlib.h>

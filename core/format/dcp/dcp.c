@@ -4,12 +4,12 @@
  * the torch.save archive that holds it.
  */
 #include "dcp.h"
+#include "../format_internal.h"
 #include "ckptfs/memory.h"
 #include "dcp_common.h"
 #include "dcp_files.h"
 #include "dcp_internal.h"
 #include "dcp_rewrite.h"
-#include "format_internal.h"
 #include "nested.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * names that say little. Which rank a file is of, what is in it says; if nothing does, the
  * number in which its name differs from the others'.
  */
-#include "../gather.h"
+#include "../load/gather.h"
 #include "flat.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * safetensors: a file, or a directory of them, as transformers and
  * torch.distributed.checkpoint's HuggingFaceStorageWriter leave them.
  */
-#include "../gather.h"
+#include "../load/gather.h"
 #include "safetensors_internal.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #define CK_SAFETENSORS_INTERNAL_H
 
 #include "../format_internal.h"
-#include "../index.h"
+#include "../load/index.h"
 #include "header.h"
 
 /* A file whose header was read. */

@@ -4,7 +4,7 @@
  * several side by side, or cut into pieces with or without an index, as transformers did before
  * safetensors.
  */
-#include "../gather.h"
+#include "../load/gather.h"
 #include "../ranks/flat.h"
 
 #include <errno.h>

@@ -8,9 +8,9 @@
 #define CK_TORCH_INTERNAL_H
 
 #include "../format_internal.h"
-#include "../index.h"
 #include "../item/item.h"
 #include "../item/stored.h"
+#include "../load/index.h"
 #include "../ranks/ranks.h"
 
 /* Bytes of a file that hold a storage, or were to. */

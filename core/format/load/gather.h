@@ -7,7 +7,7 @@
 #ifndef CK_FORMAT_GATHER_H
 #define CK_FORMAT_GATHER_H
 
-#include "format_internal.h"
+#include "../format_internal.h"
 
 static inline struct ck_directory ck_src_dir(const struct ck_src *src)
 {

@@ -6,7 +6,7 @@
 #ifndef CK_LAYOUT_INTERNAL_H
 #define CK_LAYOUT_INTERNAL_H
 
-#include "format_internal.h"
+#include "../format_internal.h"
 
 struct ck_located {
 	struct ck_layout layout; /* first: the layout is this */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* blob: see blob.h. */
 #include "blob.h"
-#include "safetensors/safetensors_internal.h"
+#include "../safetensors/safetensors_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

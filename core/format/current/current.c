@@ -6,8 +6,8 @@
  * time; that it is the present one, only a moment. Who has the one before keeps
  * it, and nobody waits for him.
  */
+#include "../format_internal.h"
 #include "ckptfs/rewrite.h"
-#include "format_internal.h"
 
 #include <errno.h>
 

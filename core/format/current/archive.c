@@ -3,9 +3,9 @@
  * archive: where the elements of a box are in an item that is an archive of torch.save, whatever
  * format names it.
  */
+#include "../item/item.h"
+#include "../item/stored.h"
 #include "blob.h"
-#include "item/item.h"
-#include "item/stored.h"
 #include "layout_internal.h"
 #include "undone.h"
 

@@ -4,7 +4,7 @@
  * in order, and the first that holds decides. A kind may have several rows, since
  * some of what it looks like is less sure than what others look like.
  */
-#include "gather.h"
+#include "load/gather.h"
 
 #include <errno.h>
 
