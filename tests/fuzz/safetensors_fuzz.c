@@ -4,8 +4,8 @@
  * bytes behind it without a gap, each as many as its shape says; and any bytes as JSON,
  * of which a valid text stays one when it is read value by value.
  */
+#include "item/safetensors_header.h"
 #include "must.h"
-#include "safetensors/header.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* blob: see blob.h. */
 #include "blob.h"
-#include "../safetensors/safetensors_internal.h"
+#include "../item/safetensors_file.h"
 
 #include <errno.h>
 #include <inttypes.h>

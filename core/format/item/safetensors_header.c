@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* header: see header.h. */
-#include "header.h"
+/* safetensors_header: see safetensors_header.h. */
+#include "safetensors_header.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * header: the JSON at the beginning of a safetensors file, or of a blob of one: which
- * tensors it has, and where.
+ * safetensors_header: parses the JSON at the beginning of a safetensors file, or of a
+ * piece of one, which lists its tensors and their bytes.
  *
  * Source: huggingface/safetensors, safetensors/src/tensor.rs, 0.8. What it refuses is
  * refused here, and so are keys that come twice, numbers from 2^63 on, an odd number of
