@@ -7,6 +7,7 @@
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
 #include "current/blob.h"
+#include "current/items_read.h"
 #include "current/undone.h"
 #include "flat/said.h"
 #include "load/gather.h"
@@ -323,10 +324,12 @@ static int load(struct ck_checkpoint *cp, const char *path,
 	if (rc)
 		return rc;
 	cp->layouts = ck_layouts_make(c);
+	cp->items_read = ck_items_read_make(c);
 	cp->access = ck_access_make(c);
 	cp->blobs = ck_blobs_make();
 	cp->undones = ck_undones_make();
-	return cp->layouts && cp->access && cp->blobs && cp->undones
+	return cp->layouts && cp->items_read && cp->access && cp->blobs &&
+			       cp->undones
 		       ? 0
 		       : ck_fail(d, ENOMEM, "out of memory");
 }
@@ -369,6 +372,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	if (!cp)
 		return;
 	ck_layouts_free(cp->layouts);
+	ck_items_read_free(cp->items_read);
 	ck_blobs_free(cp->blobs);
 	ck_undones_free(cp->undones);
 	free(cp->access);

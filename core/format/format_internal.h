@@ -294,7 +294,4 @@ void ck_checkpoint_learn(struct ck_checkpoint *cp);
 /* A tensor has another version: the layout of the one before is not to be given
  * out. */
 void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor);
-/* The item of another entry was looked at. rc: what came of it. */
-void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc);
-
 #endif

@@ -4,6 +4,7 @@
  * data.pkl of it is the value; what tensors inside it hold lies in other
  * records and is not looked at. Or it is a value of a larger pickle, and its own is in the catalog.
  */
+#include "current/items_read.h"
 #include "format_internal.h"
 #include "item/item.h"
 #include "item/stored.h"
@@ -230,7 +231,7 @@ int ck_object_json(struct ck_checkpoint *cp, uint32_t object,
 		     ? ck_fail(d, EBADMSG, "an entry of an unknown class")
 		     : json_make(cp, c, object, out, d);
 	if (!err && (rc == 0 || !d->passing))
-		ck_layouts_note_object(cp, object, rc);
+		ck_items_read_object(cp, object, rc);
 	ck_checkpoint_learn(cp);
 	if (rc == 0)
 		return 0;

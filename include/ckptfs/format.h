@@ -78,8 +78,9 @@ struct ck_checkpoint {
 	void *own;
 
 	/* Each locks itself, or is atomic: */
-	struct ck_files *files;	    /* numbers as in catalog->files */
-	struct ck_layouts *layouts; /* found so far; private */
+	struct ck_files *files;		  /* numbers as in catalog->files */
+	struct ck_layouts *layouts;	  /* found so far; private */
+	struct ck_items_read *items_read; /* private */
 	struct ck_blobs *blobs;	    /* headers of some data files; private */
 	struct ck_undones *undones; /* archives of runs; private */
 	struct ck_access *access;   /* private: as it was last seen */

@@ -131,12 +131,14 @@ static void stored_make(struct stored *s, uint8_t dtype, uint64_t *random)
 		add_box(s, i, random);
 	must(ck_catalog_finish(s->c, NULL));
 	cp->layouts = ck_layouts_make(cp->catalog);
-	must(!cp->layouts);
+	cp->items_read = ck_items_read_make(cp->catalog);
+	must(!cp->layouts || !cp->items_read);
 }
 
 static void stored_free(struct stored *s)
 {
 	ck_layouts_free(s->cp.layouts);
+	ck_items_read_free(s->cp.items_read);
 	ck_catalog_put(s->cp.catalog);
 	ck_files_free(s->cp.files);
 	pthread_mutex_destroy(&s->cp.changing);
@@ -236,6 +238,7 @@ static void row_make(struct stored *s, struct ck_item item,
 		must(ck_catalog_replica_add(c, replica));
 	must(ck_catalog_finish(c, NULL));
 	s->cp.layouts = ck_layouts_make(c);
+	s->cp.items_read = ck_items_read_make(c);
 }
 
 static void test_words(void)

@@ -10,13 +10,10 @@
  * first may both look; one result is kept, that of the present version. Who reads
  * an older version than that has a layout of his own.
  */
-#include "ckptfs/bits.h"
 #include "layout_internal.h"
 
 #include <errno.h>
 #include <pthread.h>
-
-enum seen_object { NOT_SEEN, SEEN_GOOD, SEEN_FAULTY };
 
 struct ck_layouts {
 	/* Constant: */
@@ -26,10 +23,6 @@ struct ck_layouts {
 	/* Under lock: */
 	struct ck_located **entries; /* of whole tensors, by tensor */
 	uint8_t *logged;	     /* by tensor */
-
-	/* Atomic: */
-	struct ck_bits seen; /* of chunks: looked at */
-	uint8_t *objects;    /* enum seen_object for each */
 };
 
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
@@ -42,14 +35,10 @@ struct ck_layouts *ck_layouts_make(const struct ck_catalog *c)
 	l->n = c->tensors.n;
 	l->entries = calloc(l->n + 1, sizeof(struct ck_located *));
 	l->logged = calloc(l->n + 1, 1);
-	l->objects = calloc(c->objects.n + 1UL, 1);
-	if (ck_bits_make(&l->seen, c->chunks.n) == 0 && l->entries &&
-	    l->logged && l->objects)
+	if (l->entries && l->logged)
 		return l;
-	free(l->objects);
 	free(l->entries);
 	free(l->logged);
-	ck_bits_fini(&l->seen);
 	free(l);
 	return NULL;
 }
@@ -63,19 +52,7 @@ void ck_layouts_free(struct ck_layouts *l)
 	pthread_mutex_destroy(&l->lock);
 	free(l->entries);
 	free(l->logged);
-	ck_bits_fini(&l->seen);
-	free(l->objects);
 	free(l);
-}
-
-bool ck_is_lasting(int rc)
-{
-	return rc == -EIO || rc == -EBADMSG || rc == -ENODATA;
-}
-
-void ck_layouts_note_box(struct ck_checkpoint *cp, uint32_t chunk)
-{
-	ck_bits_set_atomic(&cp->layouts->seen, chunk);
 }
 
 /* --- what is wrong with them ---------------------------------------------------- */
@@ -269,60 +246,6 @@ void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor)
 	pthread_mutex_unlock(&l->lock);
 	ck_catalog_put(now);
 	ck_located_free(e);
-}
-
-void ck_layouts_note_object(struct ck_checkpoint *cp, uint32_t object, int rc)
-{
-	if (rc == 0 || ck_is_lasting(rc))
-		__atomic_store_n(&cp->layouts->objects[object],
-				 rc ? SEEN_FAULTY : SEEN_GOOD,
-				 __ATOMIC_RELAXED);
-}
-
-bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	struct ck_items items =
-		ck_items_of_object(c, ck_catalog_object(c, object));
-	bool faulty = __atomic_load_n(&cp->layouts->objects[object],
-				      __ATOMIC_RELAXED) == SEEN_FAULTY;
-
-	for (uint32_t i = 0; i < items.n && !faulty; i++) {
-		const struct ck_item *item = ck_items_at(items, i);
-
-		faulty = item->err || ck_checkpoint_away(cp, item->file);
-	}
-	return faulty;
-}
-
-/* Boxes that have an item of their own. */
-static uint64_t items_count(const struct ck_catalog *c)
-{
-	uint64_t n = c->objects.n;
-
-	for (uint32_t i = 0; i < c->tensors.n; i++) {
-		const struct ck_tensor *t = ck_catalog_tensor(c, i);
-
-		if (t->entry.role == CK_ROLE_COPY)
-			continue;
-		for (uint32_t k = 0; k < t->nchunks; k++)
-			n += !ck_tensor_box_is_empty(t, k) &&
-			     ck_catalog_item(c, t->chunk + k)->form !=
-				     CK_FORM_WITHIN;
-	}
-	return n;
-}
-
-void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
-{
-	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
-	const struct ck_layouts *l = cp->layouts;
-
-	*items = items_count(c);
-	*seen = ck_bits_count(&l->seen);
-	for (uint32_t i = 0; i < c->objects.n; i++)
-		*seen += __atomic_load_n(&l->objects[i], __ATOMIC_RELAXED) !=
-			 NOT_SEEN;
 }
 
 /* What is there, or is found and entered. */

@@ -7,6 +7,7 @@
 #define CK_LAYOUT_INTERNAL_H
 
 #include "../format_internal.h"
+#include "items_read.h"
 
 struct ck_located {
 	struct ck_layout layout; /* first: the layout is this */
@@ -34,11 +35,5 @@ CK_MUST_USE int ck_archive_locate(struct ck_checkpoint *cp,
 				  const struct ck_item *item,
 				  struct ck_extent *extent, uint64_t *strides,
 				  struct ck_diag *d);
-
-/* A box was looked at. Any thread. */
-void ck_layouts_note_box(struct ck_checkpoint *cp, uint32_t chunk);
-/* Faults that say something about the checkpoint, and will be there next
- * time. */
-CK_MUST_USE bool ck_is_lasting(int rc);
 
 #endif

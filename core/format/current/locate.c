@@ -221,7 +221,7 @@ static int locate(struct locating *at, uint32_t k)
 	}
 	if ((rc == 0 || !d.passing) && at->t->entry.role != CK_ROLE_COPY &&
 	    item->form != CK_FORM_WITHIN)
-		ck_layouts_note_box(at->cp, chunk_of(at, k));
+		ck_items_read_box(at->cp, chunk_of(at, k));
 	d.err = -rc;
 	if (rc)
 		return take_fault(l, k, &d);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* items_read: see items_read.h. */
+#include "items_read.h"
+#include "../format_internal.h"
+#include "ckptfs/bits.h"
+
+#include <errno.h>
+
+enum object_state { NOT_READ, READ_GOOD, READ_FAULTY };
+
+struct ck_items_read {
+	/* Atomic: */
+	struct ck_bits boxes; /* by chunk: the header of its item was read */
+	uint8_t *objects;     /* by object: enum object_state */
+};
+
+struct ck_items_read *ck_items_read_make(const struct ck_catalog *c)
+{
+	struct ck_items_read *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->objects = calloc(c->objects.n + 1UL, 1);
+	if (ck_bits_make(&r->boxes, c->chunks.n) == 0 && r->objects)
+		return r;
+	ck_items_read_free(r);
+	return NULL;
+}
+
+void ck_items_read_free(struct ck_items_read *r)
+{
+	if (!r)
+		return;
+	ck_bits_fini(&r->boxes);
+	free(r->objects);
+	free(r);
+}
+
+bool ck_is_lasting(int rc)
+{
+	return rc == -EIO || rc == -EBADMSG || rc == -ENODATA;
+}
+
+void ck_items_read_box(struct ck_checkpoint *cp, uint32_t chunk)
+{
+	ck_bits_set_atomic(&cp->items_read->boxes, chunk);
+}
+
+void ck_items_read_object(struct ck_checkpoint *cp, uint32_t object, int rc)
+{
+	if (rc == 0 || ck_is_lasting(rc))
+		__atomic_store_n(&cp->items_read->objects[object],
+				 rc ? READ_FAULTY : READ_GOOD,
+				 __ATOMIC_RELAXED);
+}
+
+bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	struct ck_items items =
+		ck_items_of_object(c, ck_catalog_object(c, object));
+	bool faulty = __atomic_load_n(&cp->items_read->objects[object],
+				      __ATOMIC_RELAXED) == READ_FAULTY;
+
+	for (uint32_t i = 0; i < items.n && !faulty; i++) {
+		const struct ck_item *item = ck_items_at(items, i);
+
+		faulty = item->err || ck_checkpoint_away(cp, item->file);
+	}
+	return faulty;
+}
+
+/* Items of boxes, and of objects. Boxes within one archive have no item of their own. */
+static uint64_t items_count(const struct ck_catalog *c)
+{
+	uint64_t n = c->objects.n;
+
+	for (uint32_t i = 0; i < c->tensors.n; i++) {
+		const struct ck_tensor *t = ck_catalog_tensor(c, i);
+
+		if (t->entry.role == CK_ROLE_COPY)
+			continue;
+		for (uint32_t k = 0; k < t->nchunks; k++)
+			n += !ck_tensor_box_is_empty(t, k) &&
+			     ck_catalog_item(c, t->chunk + k)->form !=
+				     CK_FORM_WITHIN;
+	}
+	return n;
+}
+
+void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	const struct ck_items_read *r = cp->items_read;
+
+	*items = items_count(c);
+	*seen = ck_bits_count(&r->boxes);
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		*seen += __atomic_load_n(&r->objects[i], __ATOMIC_RELAXED) !=
+			 NOT_READ;
+}
