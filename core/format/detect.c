@@ -47,22 +47,6 @@ static const struct ck_kind rows[] = {
 
 const struct ck_kinds ck_kinds = { rows, CK_ARRAY_SIZE(rows) };
 
-int ck_src_has_name(const struct ck_src *src, bool (*wanted)(const char *name),
-		    struct ck_diag *d)
-{
-	const struct ck_dir_want want = { wanted, 1,
-					  src->brief ? CK_DIR_BRIEF
-						     : SIZE_MAX };
-	struct ck_dir_names names = { 0 };
-	int rc = src->file ? 0
-			   : ck_dir_names_read(ck_src_dir(src), &want, &names);
-
-	if (rc == 0)
-		rc = names.n > 0;
-	ck_dir_names_fini(&names);
-	return rc < 0 ? ck_fail(d, -rc, "%s", strerror(-rc)) : rc;
-}
-
 static bool is_wanted(const struct ck_kind *row, const struct ck_src *src)
 {
 	return !src->kind || strcmp(row->format->name, src->kind) == 0;

@@ -243,15 +243,3 @@ int ck_say_what_file(const struct ck_src *src, struct ck_diag *d)
 		return ck_fail(d, -fd, "%s", strerror(-fd));
 	return ck_fail(d, EBADMSG, "%s", file_words(fd, src->file));
 }
-
-/* --- files that are all lost ---------------------------------------------------------- */
-
-int ck_say_none_is_good(const struct ck_catalog *c, const char *first, size_t n,
-			struct ck_diag *d)
-{
-	struct ck_str what = c->losses[0].what;
-
-	return ck_fail(d, EBADMSG, "%s: %.*s%s", ck_show(ck_str_from(first)),
-		       (int)what.len, what.p,
-		       n > 1 ? "; no other file is any better" : "");
-}

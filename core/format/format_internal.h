@@ -149,12 +149,6 @@ CK_MUST_USE int ck_kind_unfinished(const struct ck_kinds *kinds,
 CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
 				const struct ck_src *src, struct ck_diag *d);
 
-/* 1: the source is a directory that has a file called so, 0: it is none or has none; errors
- * of its look. */
-CK_MUST_USE int ck_src_has_name(const struct ck_src *src,
-				bool (*wanted)(const char *name),
-				struct ck_diag *d);
-
 /* ck_checkpoint_open() with kinds that others have made up. */
 CK_MUST_USE int ck_checkpoint_open_as(const char *path,
 				      const struct ck_format_options *options,
@@ -217,12 +211,6 @@ CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 
 /* The same of a file of no kind. */
 CK_MUST_USE int ck_say_what_file(const struct ck_src *src, struct ck_diag *d);
-
-/* No file of several is good: what the catalog's first line of damage says, of this
- * file. -EBADMSG. */
-CK_MUST_USE int ck_say_none_is_good(const struct ck_catalog *c,
-				    const char *first, size_t n,
-				    struct ck_diag *d);
 
 /* Layouts found so far, one list for each checkpoint. */
 struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);

@@ -97,34 +97,6 @@ int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
-			   const struct ck_dir_names *names,
-			   const struct ck_format_options *options,
-			   struct ck_diag *d)
-{
-	const struct ck_brought nothing = { 0 };
-	int first = -ESTALE;
-
-	if (cp->elsewhere)
-		return 0;
-	if (names->n == 0)
-		return ck_fail(d, ESTALE, "its files were removed just now");
-	for (size_t i = 0; i < names->n; i++) {
-		struct ck_diag other = { 0 };
-		int fd, rc = ck_metadata_open(cp, c, names->all[i], options,
-					      &nothing, &fd, i ? &other : d);
-
-		if (rc == 0) {
-			close(fd);
-			return 0;
-		}
-		if (ck_is_shortage(rc))
-			return ck_fail(d, -rc, "%s", strerror(-rc));
-		first = i ? first : rc;
-	}
-	return first;
-}
-
 int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const char *name, const struct ck_brought *brought,
 		     struct ck_diag *d)

@@ -1,13 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather: a checkpoint of which files are on other hosts. Whoever reads one sees the
- * directories of all hosts as one: here its files become what they are there, and what is
- * read of them first comes all at once.
+ * gather: the files of a checkpoint that is being loaded, some of which may be on other
+ * hosts. A format sees the directories of all hosts as one directory. The bytes that
+ * formats read first are fetched from all remote files in one batch.
  */
 #include "gather.h"
 
 #include <errno.h>
 #include <unistd.h>
+
+/* --- names and damage ------------------------------------------------------------------- */
+
+int ck_src_has_name(const struct ck_src *src, bool (*wanted)(const char *name),
+		    struct ck_diag *d)
+{
+	const struct ck_dir_want want = { wanted, 1,
+					  src->brief ? CK_DIR_BRIEF
+						     : SIZE_MAX };
+	struct ck_dir_names names = { 0 };
+	int rc = src->file ? 0
+			   : ck_dir_names_read(ck_src_dir(src), &want, &names);
+
+	if (rc == 0)
+		rc = names.n > 0;
+	ck_dir_names_fini(&names);
+	return rc < 0 ? ck_fail(d, -rc, "%s", strerror(-rc)) : rc;
+}
+
+int ck_say_none_is_good(const struct ck_catalog *c, const char *first, size_t n,
+			struct ck_diag *d)
+{
+	struct ck_str what = c->losses[0].what;
+
+	return ck_fail(d, EBADMSG, "%s: %.*s%s", ck_show(ck_str_from(first)),
+		       (int)what.len, what.p,
+		       n > 1 ? "; no other file is any better" : "");
+}
 
 /* --- what is in use of them --------------------------------------------------------------- */
 
@@ -38,6 +66,34 @@ static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
 }
 
 /* --- which file is the metadata -------------------------------------------------------------- */
+
+int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
+			   const struct ck_dir_names *names,
+			   const struct ck_format_options *options,
+			   struct ck_diag *d)
+{
+	const struct ck_brought nothing = { 0 };
+	int first = -ESTALE;
+
+	if (cp->elsewhere)
+		return 0;
+	if (names->n == 0)
+		return ck_fail(d, ESTALE, "its files were removed just now");
+	for (size_t i = 0; i < names->n; i++) {
+		struct ck_diag other = { 0 };
+		int fd, rc = ck_metadata_open(cp, c, names->all[i], options,
+					      &nothing, &fd, i ? &other : d);
+
+		if (rc == 0) {
+			close(fd);
+			return 0;
+		}
+		if (ck_is_shortage(rc))
+			return ck_fail(d, -rc, "%s", strerror(-rc));
+		first = i ? first : rc;
+	}
+	return first;
+}
 
 /* On another host: nobody has a stat of it. */
 static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,

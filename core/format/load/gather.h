@@ -20,6 +20,17 @@ static inline struct ck_directory ck_checkpoint_dir(
 	return (struct ck_directory){ cp->dirfd, cp->elsewhere };
 }
 
+/* Returns 1 if the source is a directory that has a file with such a name; 0 if it has no
+ * such file, or is a file; else a negative errno of listing it. */
+CK_MUST_USE int ck_src_has_name(const struct ck_src *src,
+				bool (*wanted)(const char *name),
+				struct ck_diag *d);
+/* No file of n can be used: d names the first one and the first line of damage of the
+ * catalog. Returns -EBADMSG. */
+CK_MUST_USE int ck_say_none_is_good(const struct ck_catalog *c,
+				    const char *first, size_t n,
+				    struct ck_diag *d);
+
 struct ck_metadata_text {
 	void *pages; /* of ck_pages_alloc() */
 	size_t len;

@@ -15,14 +15,6 @@
 #define INDEX  ".safetensors.index.json"
 #define SUFFIX ".safetensors"
 
-int ck_template_file(int dirfd, const char *name)
-{
-	int fd = openat(dirfd, name,
-			O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
-}
-
 static bool is_index(const char *name)
 {
 	return name[0] != '.' && ck_name_ends(name, INDEX);
