@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look: one item as a whole, for check. Its directory, its pickle, what it
- * holds against what it must, and the CRC-32 of its records. A long item is
- * read forward, and the kernel is asked for what follows.
+ * verify_item: verifies one item for `check`: the directory and the pickle of its
+ * archive, its tensor against its box, and the CRC-32 of its records. A long item is
+ * read forward, with read-ahead.
  */
 #include "ckptfs/value.h"
 #include "current/blob.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dead: bytes that take room and are of no use. In the files that the metadata
- * names, those that belong to no item; beside them whole files that look like data
- * files and are named by nothing; and such files of ranks in the directories that the
- * metadata names. Files are compared by device and
- * inode, since a metadata may spell a name in many ways.
+ * unreferenced: counts bytes that the metadata does not use. They are: bytes of data
+ * files that belong to no item; whole files beside them that have the name of a data
+ * file, but that no metadata names; and such files in the directories of ranks that the
+ * metadata names. Files are compared by device and inode, because metadata can spell one
+ * path in several ways.
  */
 #include "format_internal.h"
 
