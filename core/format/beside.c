@@ -3,6 +3,7 @@
  * beside: files of the directory that look like parts of a checkpoint and of which
  * nothing is shown. Names alone are looked at.
  */
+#include "detect.h"
 #include "load/gather.h"
 
 #include <errno.h>

@@ -6,7 +6,8 @@
  * forward and large files do not keep one thread busy alone. What they find
  * is sorted at the end: the same checkpoint gives the same list.
  */
-#include "format_internal.h"
+#include "kind.h"
+#include "verify_item.h"
 
 #include <errno.h>
 #include <pthread.h>

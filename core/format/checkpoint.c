@@ -7,8 +7,11 @@
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
 #include "current/blob.h"
+#include "current/current.h"
 #include "current/items_read.h"
+#include "current/layout_internal.h"
 #include "current/undone.h"
+#include "detect.h"
 #include "flat/said.h"
 #include "load/gather.h"
 

@@ -4,7 +4,13 @@
  * in order, and the first that holds decides. A kind may have several rows, since
  * some of what it looks like is less sure than what others look like.
  */
+#include "detect.h"
+#include "dcp/dcp_kind.h"
 #include "load/gather.h"
+#include "ranks/ranks_kind.h"
+#include "run/run_kind.h"
+#include "safetensors/safetensors_kind.h"
+#include "torch/torch_kind.h"
 
 #include <errno.h>
 

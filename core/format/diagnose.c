@@ -5,7 +5,7 @@
  * is in a directory above: that is said. The work is bounded, no link is
  * followed, and no other file system is entered.
  */
-#include "format_internal.h"
+#include "detect.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * finished: nothing else shows that. Copies without times (`cp -r`) that take longer
  * than the tolerance look the same.
  */
-#include "format_internal.h"
+#include "kind.h"
 
 #include <time.h>
 

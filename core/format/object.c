@@ -4,10 +4,11 @@
  * data.pkl of it is the value; what tensors inside it hold lies in other
  * records and is not looked at. Or it is a value of a larger pickle, and its own is in the catalog.
  */
+#include "current/current.h"
 #include "current/items_read.h"
-#include "format_internal.h"
 #include "item/item.h"
 #include "item/stored.h"
+#include "object_value.h"
 
 #include <errno.h>
 

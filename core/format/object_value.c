@@ -4,9 +4,9 @@
  * when that one was read; around it goes an archive as torch.save makes one, with the
  * storages that the value refers to, which stay where they are.
  */
+#include "object_value.h"
 #include "ckptfs/value.h"
 #include "ckptfs/zipper.h"
-#include "format_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -6,7 +6,8 @@
  * metadata names. Files are compared by device and inode, because metadata can spell one
  * path in several ways.
  */
-#include "format_internal.h"
+#include "kind.h"
+#include "load/names.h"
 
 #include <errno.h>
 #include <fcntl.h>

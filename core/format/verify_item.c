@@ -4,11 +4,13 @@
  * archive, its tensor against its box, and the CRC-32 of its records. A long item is
  * read forward, with read-ahead.
  */
+#include "verify_item.h"
 #include "ckptfs/value.h"
 #include "current/blob.h"
-#include "format_internal.h"
 #include "item/item.h"
 #include "item/stored.h"
+#include "kind.h"
+#include "object_value.h"
 
 #include <errno.h>
 #include <inttypes.h>

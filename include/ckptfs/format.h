@@ -15,7 +15,7 @@
 #include "ckptfs/source.h"
 #include <pthread.h>
 
-struct ck_format; /* core/format/format_internal.h */
+struct ck_format; /* core/format/kind.h */
 struct ck_others; /* others.h */
 
 struct ck_format_options {

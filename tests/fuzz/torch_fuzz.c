@@ -6,7 +6,7 @@
  *
  * The first byte says as which; the rest is the file.
  */
-#include "format_internal.h"
+#include "ckptfs/format.h"
 #include "must.h"
 
 #include <fcntl.h>

@@ -7,7 +7,8 @@
  *	beside_test DIRECTORY	a checkpoint of some shards
  */
 #include "commit_again.h"
-#include "format_internal.h"
+#include "current/current.h"
+#include "current/layout_internal.h"
 #include "shell.h"
 #include "tap.h"
 

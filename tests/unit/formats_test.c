@@ -7,7 +7,9 @@
  * Its metadata begins with "LINES" and a newline; each line after it is a tensor of bytes: name,
  * file, rank, offset, length.
  */
-#include "format_internal.h"
+#include "current/metadata.h"
+#include "dcp/dcp_kind.h"
+#include "detect.h"
 #include "tap.h"
 
 #include <errno.h>

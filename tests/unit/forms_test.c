@@ -5,7 +5,9 @@
  * tensors; what is wrong with an item is told, and the next one is read.
  */
 #include "ckptfs/fault.h"
+#include "current/current.h"
 #include "current/layout_internal.h"
+#include "kind.h"
 #include "read_case.h"
 #include "world.h"
 

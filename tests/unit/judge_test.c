@@ -7,7 +7,7 @@
  *
  *	judge_test DIRECTORY	a checkpoint of some shards
  */
-#include "../../core/format/format_internal.h"
+#include "ckptfs/rewrite.h"
 #include "internal.h"
 #include "shell.h"
 #include "tap.h"

@@ -4,7 +4,6 @@
  * with an index, and with sharding information: names, boxes, replicas, aliases, losses.
  */
 #include "ckptfs/fault.h"
-#include "format_internal.h"
 #include "safetensors/safetensors_internal.h"
 #include "tap.h"
 

@@ -6,7 +6,7 @@
  *
  *	torch_test DIRECTORY	rank_0.pt, rank_1.pt
  */
-#include "format_internal.h"
+#include "ckptfs/format.h"
 #include "tap.h"
 
 #include <errno.h>

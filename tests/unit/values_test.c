@@ -11,8 +11,10 @@
 #include "ckptfs/pickler.h"
 #include "ckptfs/report.h"
 #include "ckptfs/zip.h"
-#include "format_internal.h"
+#include "current/metadata.h"
+#include "detect.h"
 #include "object_cases.h"
+#include "object_value.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  *
  *	views_test DIRECTORY	of checkpoints; those that cannot be opened are left out
  */
-#include "../../core/format/format_internal.h"
+#include "../../core/format/current/current.h"
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/npy.h"
 #include "ckptfs/report.h"

@@ -5,7 +5,8 @@
  * at one of these, to see whether it is still the same, notes what it is now; this
  * file compares, and makes the next catalog, in which they are right.
  */
-#include "../format_internal.h"
+#include "ckptfs/catalog_edit.h"
+#include "current.h"
 
 #include <errno.h>
 #include <fcntl.h>

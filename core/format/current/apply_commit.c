@@ -4,7 +4,9 @@
  * checkpoint gives the names and the new metadata; the next catalog is prepared before
  * the metadata is renamed, so that nothing can fail afterwards, and is published then.
  */
-#include "../format_internal.h"
+#include "current.h"
+#include "layout_internal.h"
+#include "metadata.h"
 
 #include <errno.h>
 

@@ -9,8 +9,8 @@
 #ifndef CK_FORMAT_BLOB_H
 #define CK_FORMAT_BLOB_H
 
-#include "../format_internal.h"
 #include "../item/stored.h"
+#include "ckptfs/format.h"
 
 struct ck_blob;
 

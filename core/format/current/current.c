@@ -7,7 +7,8 @@
  * ck_checkpoint.lock. Readers hold a reference and keep the catalog that they began
  * with, so that neither side waits for the other.
  */
-#include "../format_internal.h"
+#include "current.h"
+#include "../kind.h"
 
 /* Reading from a constant checkpoint takes its lock, too. */
 static void lock(const struct ck_checkpoint *cp)

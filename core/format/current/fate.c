@@ -2,7 +2,8 @@
 /*
  * fate: what became of a checkpoint since it was opened: saved again, moved, removed.
  */
-#include "../format_internal.h"
+#include "current.h"
+#include "metadata.h"
 
 #include <errno.h>
 #include <stdio.h>

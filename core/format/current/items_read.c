@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* items_read: see items_read.h. */
 #include "items_read.h"
-#include "../format_internal.h"
 #include "ckptfs/bits.h"
 
 #include <errno.h>

@@ -10,6 +10,7 @@
  * first may both look; one result is kept, that of the present version. Who reads
  * an older version than that has a layout of his own.
  */
+#include "current.h"
 #include "layout_internal.h"
 
 #include <errno.h>

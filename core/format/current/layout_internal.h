@@ -6,8 +6,19 @@
 #ifndef CK_LAYOUT_INTERNAL_H
 #define CK_LAYOUT_INTERNAL_H
 
-#include "../format_internal.h"
+#include "ckptfs/format.h"
 #include "items_read.h"
+
+/* --- layout.c ------------------------------------------------------------------ */
+
+/* The layouts found so far; one list for each checkpoint. NULL if memory is short. */
+struct ck_layouts *ck_layouts_make(const struct ck_catalog *c);
+void ck_layouts_free(struct ck_layouts *l); /* NULL is allowed */
+/* A tensor has another version: the layout of the version before is not shared any
+ * more. */
+void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor);
+
+/* --- locate.c ------------------------------------------------------------------ */
 
 struct ck_located {
 	struct ck_layout layout; /* first: the layout is this */
@@ -26,6 +37,8 @@ CK_MUST_USE int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 			  const struct ck_located *old,
 			  struct ck_located **out);
 void ck_located_free(struct ck_located *l); /* NULL is allowed */
+
+/* --- archive.c ------------------------------------------------------------------ */
 
 /* Finds box i of a tensor in an item that is an archive: fills its extent and strides.
  * Errors are those of ck_item_locate(), -ESTALE, and of open(2). */

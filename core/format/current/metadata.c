@@ -4,9 +4,10 @@
  * that is another one when the checkpoint was saved anew. Which file that is,
  * and what it says, the format knows.
  */
-#include "../load/gather.h"
+#include "metadata.h"
 #include "ckptfs/memory.h"
 #include "ckptfs/reach.h"
+#include "current.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,9 +6,9 @@
 #ifndef CK_FORMAT_UNDONE_H
 #define CK_FORMAT_UNDONE_H
 
-#include "../format_internal.h"
 #include "../item/item.h"
 #include "../item/stored.h"
+#include "ckptfs/format.h"
 
 struct ck_undone {
 	uint8_t *bytes; /* len */

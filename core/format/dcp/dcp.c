@@ -4,11 +4,11 @@
  * the torch.save archive that holds it.
  */
 #include "dcp.h"
-#include "../format_internal.h"
 #include "ckptfs/memory.h"
 #include "dcp_common.h"
 #include "dcp_files.h"
 #include "dcp_internal.h"
+#include "dcp_kind.h"
 #include "dcp_rewrite.h"
 #include "nested.h"
 

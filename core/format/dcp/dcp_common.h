@@ -3,7 +3,7 @@
 #ifndef CK_FORMAT_DCP_COMMON_H
 #define CK_FORMAT_DCP_COMMON_H
 
-#include "../format_internal.h"
+#include "../kind.h"
 
 #define CK_DCP_COMMON	   "common.pt"
 #define CK_DCP_COMMON_PART "common"

@@ -11,6 +11,7 @@
 #include "dcp_common.h"
 #include "dcp_files.h"
 #include "dcp_internal.h"
+#include "dcp_kind.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gather: what a format reads when it loads a checkpoint, wherever that lies: here, or some of
- * it on other hosts, whose directories are then one with that of this host. The names are
- * those of ck_dir_each(); data files are read by ck_files_get() and ck_files_read().
+ * gather: what formats use to load a checkpoint, whose files may be on several hosts. The
+ * directories of all hosts appear as one: ck_dir_each() lists it, ck_files_get() and
+ * ck_files_read() read its data files.
  */
 #ifndef CK_FORMAT_GATHER_H
 #define CK_FORMAT_GATHER_H
 
-#include "../format_internal.h"
+#include "../current/metadata.h"
+#include "../kind.h"
+#include "names.h"
 
 static inline struct ck_directory ck_src_dir(const struct ck_src *src)
 {
@@ -31,64 +33,37 @@ CK_MUST_USE int ck_say_none_is_good(const struct ck_catalog *c,
 				    const char *first, size_t n,
 				    struct ck_diag *d);
 
-struct ck_metadata_text {
-	void *pages; /* of ck_pages_alloc() */
-	size_t len;
-};
-
-/* All of the file that is the metadata from now on, over all hosts; the caller's. Errors of
- * ck_metadata_open(), those of ck_elsewhere.metadata(), and -EBADMSG: more than `most` bytes,
- * -ESTALE: it changed meanwhile; which file that is, is said. */
-CK_MUST_USE int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
-				 const char *name, uint64_t most,
-				 const struct ck_format_options *options,
-				 struct ck_metadata_text *out,
-				 struct ck_diag *d);
-/* The same of a file beside it. */
-CK_MUST_USE int ck_metadata_read_other(const struct ck_checkpoint *cp,
-				       const char *name, uint64_t most,
-				       struct ck_metadata_text *out,
-				       struct ck_diag *d);
-/* The same of one that is open; and if st is known of it. */
-CK_MUST_USE int ck_metadata_text_of(int fd, const char *name, uint64_t most,
-				    struct ck_metadata_text *out,
-				    struct ck_diag *d);
-CK_MUST_USE int ck_metadata_text_read(int fd, const struct stat *st,
-				      const char *name, uint64_t most,
-				      struct ck_metadata_text *out,
-				      struct ck_diag *d);
-void ck_metadata_text_fini(struct ck_metadata_text *text);
-
-/* The first of these that can be opened is the metadata: what is wrong with others is theirs.
- * Gives the error of the first. -ESTALE: there are none. Over hosts ck_checkpoint_gather()
- * does that. */
+/* Makes the first of these files that can be opened the metadata file. Returns 0, or the
+ * error of the first one; -ESTALE if there are no names. Over several hosts it does nothing:
+ * ck_checkpoint_gather() chooses the file. */
 CK_MUST_USE int ck_metadata_open_first(struct ck_checkpoint *cp,
 				       struct ck_catalog *c,
 				       const struct ck_dir_names *names,
 				       const struct ck_format_options *options,
 				       struct ck_diag *d);
 
-/* All files whose bytes load() reads were added to cp->files: where other hosts have some of
- * them, they can be read from now on as if they were here. If no file is the metadata by then,
- * it is the first one that can be used, by rank, or, if that is NULL, by number. */
+/* Called by load() after it has added to cp->files all files whose bytes it reads. Files on
+ * other hosts can be read from then on as if they were here. If there is no metadata file yet,
+ * it becomes the first file that can be used, by rank, or by number if rank is NULL. */
 CK_MUST_USE int ck_checkpoint_gather(
 	struct ck_checkpoint *cp, struct ck_catalog *c,
 	const struct ck_format_options *options,
 	uint64_t (*rank)(const struct ck_checkpoint *cp, uint32_t file),
 	struct ck_diag *d);
-/* The same of one file more, beside a checkpoint that has its metadata. */
+/* The same for one more file of a checkpoint that has a metadata file. */
 CK_MUST_USE int ck_checkpoint_gather_beside(struct ck_checkpoint *cp,
 					    struct ck_catalog *c, uint32_t file,
 					    struct ck_diag *d);
-/* The catalog is filled: so are all others, and the checkpoint is open. */
+/* Called when the catalog is filled: all other files can be read from then on. */
 CK_MUST_USE int ck_checkpoint_gather_all(struct ck_checkpoint *cp,
 					 struct ck_catalog *c,
 					 struct ck_diag *d);
 
-/* Opens a file of a directory that a user names, wherever links lead. A descriptor, or errors
- * of open(2). */
+/* Opens a file in a directory that the user names; links may lead anywhere. Returns a
+ * descriptor, or errors of open(2). */
 CK_MUST_USE int ck_template_file(int dirfd, const char *name);
-/* Brings what ck_checkpoint_others() has, of all hosts. Before the one above. -ENOMEM. */
+/* Fetches the files of ck_checkpoint_others() from all hosts. Must be called before
+ * ck_checkpoint_gather_all(). -ENOMEM. */
 CK_MUST_USE int ck_others_bring(struct ck_checkpoint *cp, struct ck_catalog *c);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "../load/gather.h"
 #include "flat.h"
+#include "ranks_kind.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* complete: whether a step is saved to its end. */
+#include "../detect.h"
 #include "run_internal.h"
+#include "run_kind.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,9 @@
  * run: a directory of steps as a checkpoint, which has no tensors itself: how it is
  * recognised, and how a step of it is opened.
  */
+#include "../current/metadata.h"
 #include "run_internal.h"
+#include "run_kind.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef CK_RUN_INTERNAL_H
 #define CK_RUN_INTERNAL_H
 
-#include "../format_internal.h"
+#include "../kind.h"
 #include "ckptfs/run.h"
 
 /* A subdirectory. Texts are owned. */

@@ -5,6 +5,7 @@
  */
 #include "../load/gather.h"
 #include "safetensors_internal.h"
+#include "safetensors_kind.h"
 
 #include <errno.h>
 #include <fcntl.h>

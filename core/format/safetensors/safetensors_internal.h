@@ -6,7 +6,6 @@
 #ifndef CK_SAFETENSORS_INTERNAL_H
 #define CK_SAFETENSORS_INTERNAL_H
 
-#include "../format_internal.h"
 #include "../item/safetensors_file.h"
 #include "../load/index.h"
 

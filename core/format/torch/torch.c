@@ -6,6 +6,7 @@
  */
 #include "../load/gather.h"
 #include "../ranks/flat.h"
+#include "torch_kind.h"
 
 #include <errno.h>
 

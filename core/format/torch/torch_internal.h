@@ -7,7 +7,6 @@
 #ifndef CK_TORCH_INTERNAL_H
 #define CK_TORCH_INTERNAL_H
 
-#include "../format_internal.h"
 #include "../item/item.h"
 #include "../item/stored.h"
 #include "../load/index.h"
