@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 
+import calls
 import evidence
 import form
 import headers
@@ -56,7 +57,7 @@ class Tree:
         return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
 
 
-CHECKS = []
+CHECKS = [(name, calls.faults, path, contents) for name, path, *contents in calls.CANARIES]
 
 
 def check(name, path, *canaries):
