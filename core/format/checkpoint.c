@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * checkpoint: a directory becomes a catalog. The directory is opened once and
- * everything else beneath that descriptor; the first format that knows the
- * directory reads it.
+ * checkpoint: opens a checkpoint: finds its format and loads its first catalog. The
+ * directory is opened once, and all its files beneath that descriptor. Everything after
+ * that is in current/.
  */
 #include "ckptfs/memory.h"
 #include "ckptfs/others.h"
@@ -36,8 +36,8 @@ static uint32_t max_open(void)
 	return (uint32_t)ck_min(limit.rlim_cur / 2, MAX_OPEN);
 }
 
-/* Of a path that leads nowhere. NULL: out of memory, or it is below a directory that
- * is gone. Free it. */
+/* Makes a path absolute that does not exist. NULL if memory is short, or the current
+ * directory was removed. Caller owns the text. */
 static char *absolute(const char *path)
 {
 	ck_auto_free char *here = *path == '/' ? strdup("") : getcwd(NULL, 0);
@@ -48,8 +48,8 @@ static char *absolute(const char *path)
 	return out;
 }
 
-/* Only others have such a directory: here an empty one takes its place, which has no
- * name any more. Who may look into theirs is not known: their owner. */
+/* Only other hosts have the directory. An empty, unlinked directory takes its place here.
+ * The mode of the others is not known, so that only their owner may enter. */
 static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 			const char *path, struct ck_diag *d)
 {
@@ -69,7 +69,8 @@ static int open_nowhere(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
-/* The directory of a regular file, whose path is cp->path. -ENOTDIR: it is something else. */
+/* Opens the directory of the regular file cp->path. -ENOTDIR if it is not a regular
+ * file. */
 static int open_above(struct ck_checkpoint *cp)
 {
 	char *slash = strrchr(cp->path, '/');
@@ -147,7 +148,7 @@ static int make_files(struct ck_checkpoint *cp,
 		       : ck_files_set_linkroot(cp->files, cp->linkroot);
 }
 
-/* The metadata that is one file of one name: all hosts have to have the same. */
+/* Looks on all hosts for metadata with a fixed name; all copies must be equal. */
 static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		    const struct ck_format_options *options,
 		    struct ck_brought *brought, const struct ck_kind **kind,
@@ -171,7 +172,7 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 	return rc;
 }
 
-/* What all directories together are. */
+/* Finds the format of the directories of all hosts together. */
 static int find_among(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 		      const struct ck_format_options *options,
 		      const struct ck_kind **kind, struct ck_diag *d)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kinds: what a checkpoint is recognised by. A row for each way; they are tried
- * in order, and the first that holds decides. A kind may have several rows, since
- * some of what it looks like is less sure than what others look like.
+ * detect: finds the format of a directory or file. There is a row for each way in which a
+ * checkpoint is recognised. Rows are tried in order, and the first that holds decides.
+ * A format has several rows if other formats come between them in that order.
  */
 #include "detect.h"
 #include "dcp/dcp_kind.h"
@@ -91,7 +91,7 @@ int ck_kind_unfinished(const struct ck_kinds *kinds, const struct ck_src *src,
 
 /* --- by name --------------------------------------------------------------------- */
 
-/* Has none of the rows before this name? */
+/* True if no earlier row is of the same format. */
 static bool is_first(size_t row)
 {
 	for (size_t i = 0; i < row; i++)
@@ -123,7 +123,7 @@ int ck_kind_named(const char *name, const char **out, struct ck_diag *d)
 	return rc;
 }
 
-/* Of what can be missing there: a directory of a file's kind, or the other way. */
+/* Prints what the source lacks, by the rows that are about sources of its type. */
 static void print_missing(const struct ck_kinds *kinds,
 			  const struct ck_src *src, struct ck_buf *out)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * elsewhere: a directory in which no format found anything. Who gave it and
- * meant a checkpoint has one of another kind, one whose saving did not end, or
- * is in a directory above: that is said. The work is bounded, no link is
- * followed, and no other file system is entered.
+ * diagnose: the message for a directory or file that no format reads. It names a save
+ * that did not end, and checkpoints in directories below, because a user may have given
+ * a directory above. The search is bounded, follows no links and enters no other file
+ * system.
  */
 #include "detect.h"
 
@@ -53,7 +53,7 @@ static void note_file(struct search *s, const char *name)
 		snprintf(s->saving, sizeof(s->saving), "%s", name);
 }
 
-/* Where memory is short the search is a shorter one. */
+/* If memory is short, the directory is left out. */
 static void note_directory(struct search *s, const char *above, unsigned level,
 			   const char *name)
 {
@@ -105,7 +105,7 @@ static bool is_a_checkpoint(const struct search *s, int fd)
 	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
 }
 
-/* True: it is a checkpoint. Else what is in it is noted. */
+/* True if the directory is a checkpoint; if not, its entries are recorded. */
 static bool look_in(struct search *s, const char *name, unsigned level)
 {
 	DIR *dir = list_open(s, name);
@@ -124,7 +124,7 @@ static bool look_in(struct search *s, const char *name, unsigned level)
 	return is_checkpoint;
 }
 
-/* By levels, so that what is near is found first. */
+/* Level by level, so that near directories come first. */
 static void search(struct search *s)
 {
 	look_in(s, "", 0);
@@ -140,7 +140,7 @@ static void search_fini(struct search *s)
 	free(s->places);
 }
 
-/* --- what is said of it ------------------------------------------------------------ */
+/* --- the message ------------------------------------------------------------ */
 
 static int place_cmp(const void *a, const void *b)
 {
@@ -206,7 +206,7 @@ int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 
 /* --- a file ------------------------------------------------------------------------ */
 
-/* What torch.save wrote until 2017. */
+/* The container of torch.save until 2017. */
 static bool is_tar(int fd)
 {
 	enum { MAGIC_AT = 257 };
@@ -217,7 +217,7 @@ static bool is_tar(int fd)
 	       memcmp(magic, "ustar", sizeof(magic)) == 0;
 }
 
-/* What a file of which no kind is known begins with, or is called. */
+/* Names an unknown file by its name or its first bytes. */
 static const char *file_words(int fd, const char *name)
 {
 	struct stat st;

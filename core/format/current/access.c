@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: who may read what. A catalog has the modes and owners of .metadata, the
- * directory and the data files as they were known when it was made. Whoever looks
- * at one of these, to see whether it is still the same, notes what it is now; this
- * file compares, and makes the next catalog, in which they are right.
+ * access: owners and modes that the checkpoint shows. A catalog has those of the
+ * metadata file, the directory and the data files as of when it was made. Each function
+ * that compares one of these files with what was read records its owner and mode. This
+ * file compares the records with the current catalog, and publishes a corrected one.
  */
 #include "ckptfs/catalog_edit.h"
 #include "current.h"
@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* What was seen last. Each field is atomic, and two that are read one after
- * the other may be of two moments; whoever acts on them looks again. */
+/* The rights that were seen last. Each field is atomic, but two fields that are read one
+ * after the other may be from different times. */
 struct ck_access {
 	struct ck_file_access metadata;
 	struct ck_file_access dir;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * blob: an item that is no archive, but a piece of a safetensors file that ends with its
- * data file, and in which the key of its tensor is looked up. What its length is does not
- * matter. The header of each is read once, and kept while there is room.
+ * blob: an item that is not an archive, but a piece of a safetensors file that ends with
+ * its data file. Its tensor is looked up by its key; the length of the item is ignored. The
+ * header of each piece is read once, and kept while there is room.
  *
  * Source: SerializationFormat.SAFETENSORS, torch/distributed/checkpoint/filesystem.py.
  */
@@ -23,16 +23,15 @@ struct ck_blob_want {
 	uint32_t box;
 };
 
-/* rc, *d: why an item is no archive. If it is a blob, finds its elements, which begin at
- * byte *fpos of the file, and compares dtype and shape with the box, and where there is
- * sharding information its offsets; a tensor with a fault is only looked up. If it is
- * neither, rc and d stay. *made: to be given to ck_blobs_keep(). Errors as of an archive. */
+/* rc, *d: why an item is not an archive. If it is a blob, sets *fpos to the byte of the file
+ * at which its elements begin, and compares dtype, shape and, with sharding information,
+ * offsets with the box; a tensor with a fault is only looked up. If it is not a blob, returns
+ * rc and leaves d. *made must be passed to ck_blobs_keep(). Errors as of an archive. */
 CK_MUST_USE int ck_blob_locate(struct ck_checkpoint *cp, struct ck_stored *item,
 			       const struct ck_blob_want *want, int rc,
 			       uint64_t *fpos, struct ck_blob **made,
 			       struct ck_diag *d);
-/* The file is what it was when the header was read, or it is not, and the header is
- * forgotten. NULL is allowed. */
+/* Keeps a header if its file is still the same, else frees it. NULL is allowed. */
 void ck_blobs_keep(struct ck_checkpoint *cp, struct ck_blob *made, bool same);
 
 #endif

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout: where the boxes of a tensor lie, found when it is first opened and
- * shared by all who open it. A layout is kept for the life of the mount
- * unless it holds whole items in memory (stream transforms) or a fault that
- * may pass; then it lives as long as somebody uses it. One that met an error
- * of the moment is given out to nobody else: whoever comes next asks again.
+ * layout: shares the layouts of tensors. A layout is made by locate.c when a tensor is
+ * first opened, and is kept for the life of the mount. If it holds whole items in memory
+ * (stream transforms) or a transient fault, it is freed with its last reference. A
+ * layout with a transient error is not shared: the next open locates the boxes again.
  *
- * No lock is held while files are read. Two threads that open the same tensor
- * first may both look; one result is kept, that of the present version. Who reads
- * an older version than that has a layout of his own.
+ * No lock is held while files are read. If two threads open the same tensor first, both
+ * may locate its boxes, and one result is kept. Only layouts of the current version of a
+ * tensor are shared; a reader of an older version has its own.
  */
 #include "current.h"
 #include "layout_internal.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * locate: finds where the boxes of a tensor of a catalog lie: the header of each
- * item is read, and no lock is held. Where the elements of all boxes lie in C
- * order without gaps, as nearly always, no strides are kept.
+ * locate: finds where the boxes of a tensor lie. It reads the header of the item of each
+ * box, and must be called without a lock. No strides are stored if the elements of all
+ * boxes lie in C order without gaps, which is the usual case.
  */
 #include "layout_internal.h"
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * metadata: the file that gives a checkpoint its owner, times and modes, and
- * that is another one when the checkpoint was saved anew. Which file that is,
- * and what it says, the format knows.
+ * metadata: see metadata.h.
  */
 #include "metadata.h"
 #include "ckptfs/memory.h"

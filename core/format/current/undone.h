@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * undone: archives whose stream transforms were undone, the last few of which are kept:
- * tensors that are runs of one are read one after another, and each would undo all of it.
+ * undone: archives whose stream transforms were undone. The last few are kept, because
+ * tensors that are parts of one archive are read one after another, and each would undo all
+ * of it.
  */
 #ifndef CK_FORMAT_UNDONE_H
 #define CK_FORMAT_UNDONE_H
@@ -32,15 +33,15 @@ CK_MUST_USE int ck_archive_undo(struct ck_stored *stored,
 struct ck_undones *ck_undones_make(void); /* NULL: out of memory */
 void ck_undones_free(struct ck_undones *u);
 
-/* The item's, if it is kept and still true of its file, or it is undone now. *out is set on
- * errors, too, and is NULL or to be given to ck_undones_keep(). Errors as of an archive. */
+/* Returns the kept archive of an item if its file is still the same, else undoes it. *out is
+ * also set on errors; pass it to ck_undones_keep() if it is not NULL. Errors as of an
+ * archive. */
 CK_MUST_USE int ck_undone_get(struct ck_undones *u, const struct ck_item *item,
 			      struct ck_stored *stored,
 			      struct ck_str transforms,
 			      const struct ck_item_want *want,
 			      struct ck_undone **out, struct ck_diag *d);
-/* The file is what it was when this was read, or it is not, and this is forgotten. NULL is
- * allowed. */
+/* Keeps an archive if its file is still the same, else drops it. NULL is allowed. */
 void ck_undones_keep(struct ck_undones *u, struct ck_undone *undone, bool same);
 
 #endif

@@ -70,7 +70,7 @@ int64_t ck_safetensors_find(const struct ck_safetensors_file *f,
 
 /* --- DCP_SHARDING_INFO --------------------------------------------------------------- */
 
-/* {"saved_offsets": [0, 4]}; counts what was there. */
+/* Reads {"saved_offsets": [0, 4]} of a tensor, and counts it in *found. */
 static int offsets_take(struct ck_safetensors_file *f, struct ck_json_reader *r,
 			int64_t tensor, struct ck_json_value *v,
 			uint32_t *found)
@@ -99,7 +99,7 @@ static int offsets_take(struct ck_safetensors_file *f, struct ck_json_reader *r,
 	return rc;
 }
 
-/* One tensor's. */
+/* Reads the information of one tensor. */
 static int info_take(struct ck_safetensors_file *f, struct ck_json_reader *r,
 		     const struct ck_json_value *of, uint32_t *found)
 {
@@ -138,7 +138,7 @@ static int info_read(struct ck_safetensors_file *f, struct ck_json_reader *r)
 	return rc || found == f->header.n ? rc : -EBADMSG;
 }
 
-/* What is wrong with it is that of the file's tensors. */
+/* Malformed information is a fault of each tensor of the file, not of this call. */
 static int info_add(struct ck_safetensors_file *f)
 {
 	struct ck_str text = ck_safetensors_note(&f->header,

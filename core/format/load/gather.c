@@ -37,7 +37,7 @@ int ck_say_none_is_good(const struct ck_catalog *c, const char *first, size_t n,
 		       n > 1 ? "; no other file is any better" : "");
 }
 
-/* --- what is in use of them --------------------------------------------------------------- */
+/* --- bytes in use ------------------------------------------------------------------------- */
 
 static void need(struct ck_checkpoint *cp, const struct ck_item *item)
 {
@@ -54,7 +54,7 @@ static void need_items(struct ck_checkpoint *cp, struct ck_items items)
 		need(cp, ck_items_at(items, i));
 }
 
-/* Copies of a file that end before what is in use of it are none. */
+/* A copy of a file that ends before its last byte in use does not count. */
 static void need_all(struct ck_checkpoint *cp, const struct ck_catalog *c)
 {
 	for (uint32_t i = 0; i < c->chunks.n; i++)
@@ -95,7 +95,7 @@ int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return first;
 }
 
-/* On another host: nobody has a stat of it. */
+/* The file is on another host; there is no stat of it. */
 static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    uint32_t file, struct ck_diag *d)
 {
@@ -107,7 +107,7 @@ static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return ck_metadata_take(cp, c, brought.said.path.p, &brought, d);
 }
 
-/* What other hosts have of it counts, too. */
+/* The time and the rights of copies on other hosts count, too. */
 static int take_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     uint32_t file, const struct ck_format_options *options,
 		     struct ck_diag *d)
@@ -145,8 +145,7 @@ static int take(struct ck_checkpoint *cp, struct ck_catalog *c, uint32_t file,
 		       : take_here(cp, c, file, options, d);
 }
 
-/* The one behind `last`, which comes at or before any other: by rank, then by number. n: there
- * is none. */
+/* The first file that was not tried, by rank, then by number; n if all were tried. */
 static uint32_t next_of(const struct ck_checkpoint *cp,
 			uint64_t (*rank)(const struct ck_checkpoint *cp,
 					 uint32_t file),
@@ -187,7 +186,7 @@ static int take_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     : ck_fail(d, ESTALE, "its files were removed just now");
 }
 
-/* --- what is read first ------------------------------------------------------------------------ */
+/* --- edges of files ---------------------------------------------------------------------------- */
 
 enum {
 	EDGE_MOST = 256 << 10, /* bytes at each end of a file, */
@@ -228,8 +227,8 @@ static int edges_of(struct ck_checkpoint *cp, struct ck_fetch *f)
 	return rc;
 }
 
-/* Headers and tables are at the ends of files: of many files they come together. What is
- * not in there is brought when it is read. */
+/* Fetches the edges of all remote files in one batch: headers and tables are there. Other
+ * bytes are fetched when they are read. */
 static int edges_bring(struct ck_checkpoint *cp)
 {
 	uint32_t n = ck_files_count(cp->files), far = 0;
@@ -289,7 +288,7 @@ int ck_checkpoint_gather_beside(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return rc ? ck_fail(d, -rc, "%s", strerror(-rc)) : 0;
 }
 
-/* Where nothing says which files there are, those of other hosts are not known. */
+/* Adds a note if a host was down and no metadata lists the files. */
 static int note_partly(struct ck_catalog *c)
 {
 	return c->partly ? ck_catalog_note_add(

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of run directories share: run.c (the checkpoint), look.c (what is in
- * the directory), names.c (what of it is shown), complete.c (whether a step is). */
+/*
+ * Shared by the files of run directories: run.c is the format, look.c reads the directory,
+ * names.c makes the list of steps that are shown, complete.c tells whether a step is
+ * complete.
+ *
+ * A run directory is a checkpoint whose steps are checkpoints: it detects and opens them by
+ * detect.c and checkpoint.c, which call it for the run directory. This is the only
+ * recursion among the layers of core/format (kind.h).
+ */
 #ifndef CK_RUN_INTERNAL_H
 #define CK_RUN_INTERNAL_H
 
