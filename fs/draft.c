@@ -408,6 +408,15 @@ void ck_draft_leave(struct ck_draft *draft)
 	atomic_store(&draft->leaving, true);
 }
 
+static void log_skipped(const struct ck_fs *fs, const struct ck_draft *draft)
+{
+	uint64_t skipped = ck_stage_skipped(draft->stage);
+
+	if (skipped)
+		ck_log("%s: %ju bytes that the program skipped are zeros",
+		       draft_name(fs, draft), (uintmax_t)skipped);
+}
+
 /* By whoever has the stage. failed: what the log says if it is not handed over. */
 static int hand_over(struct ck_fs *fs, struct ck_draft *draft, bool asked,
 		     int (*to)(struct ck_stage *s, struct ck_diag *d),
@@ -419,6 +428,7 @@ static int hand_over(struct ck_fs *fs, struct ck_draft *draft, bool asked,
 	if (rc != 1)
 		return rc;
 	atomic_store(&draft->anew, false);
+	log_skipped(fs, draft);
 	rc = to(draft->stage, &d);
 	if (rc)
 		ck_log("%s: %s: %s", draft_name(fs, draft), failed, d.text);

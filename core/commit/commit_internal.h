@@ -223,6 +223,11 @@ static inline const int64_t *ck_stage_shape(const struct ck_stage *s)
 
 /* Size of the whole file, as far as its header is known. */
 uint64_t ck_stage_total(const struct ck_stage *s);
+/* The first box of what the file holds, and how many there are. */
+uint32_t ck_stage_boxes(const struct ck_stage *s, uint32_t *n);
+/* staged.c: the bytes that the tensor has are those that were saved. Errors of
+ * ck_boxes_verify(). */
+CK_MUST_USE int ck_stage_verify(struct ck_stage *s, struct ck_diag *d);
 /* Refuses for good: -err. */
 int ck_stage_spoil(struct ck_stage *s, const struct ck_diag *d, int err);
 /* Refuses a file that would end at `end`, beyond its size: -EFBIG. */

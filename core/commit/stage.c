@@ -135,8 +135,7 @@ void ck_stage_renew(struct ck_stage *s)
 
 /* --- elements ------------------------------------------------------------------- */
 
-/* The first box of what the file holds, and how many there are. */
-static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
+uint32_t ck_stage_boxes(const struct ck_stage *s, uint32_t *n)
 {
 	bool whole = s->of.box == CK_ALL_BOXES;
 
@@ -146,7 +145,7 @@ static uint32_t first_box(const struct ck_stage *s, uint32_t *n)
 
 static int plan(struct ck_stage *s)
 {
-	uint32_t n, first = first_box(s, &n);
+	uint32_t n, first = ck_stage_boxes(s, &n);
 	struct ck_batch *batch = s->x->batch;
 
 	if (!batch && !s->batch)
@@ -161,7 +160,7 @@ static int plan(struct ck_stage *s)
 int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
 		   struct ck_diag *d)
 {
-	uint32_t n, first = first_box(s, &n);
+	uint32_t n, first = ck_stage_boxes(s, &n);
 	int rc = plan(s);
 
 	if (rc)
@@ -347,8 +346,11 @@ int ck_stage_fill(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	int rc;
 
 	enter(s);
-	s->carries = true;
-	rc = write_now(s, vpos, bytes, len, 0, d);
+	rc = s->carries ? 0 : ck_stage_verify(s, d);
+	if (rc == 0) {
+		s->carries = true;
+		rc = write_now(s, vpos, bytes, len, 0, d);
+	}
 	leave(s);
 	return rc;
 }
@@ -552,7 +554,7 @@ static int move_cuts(struct ck_stage *s, struct ck_cuts *to)
 
 int ck_stage_move(struct ck_stage *s, struct ck_batch *to)
 {
-	uint32_t n, first = first_box(s, &n);
+	uint32_t n, first = ck_stage_boxes(s, &n);
 	struct ck_cuts cuts;
 	int rc;
 

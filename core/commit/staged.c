@@ -46,6 +46,24 @@ int ck_stage_overlay(struct ck_stage *s, uint64_t vpos, void *bytes, size_t len)
 	return rc;
 }
 
+uint64_t ck_stage_skipped(struct ck_stage *s)
+{
+	uint64_t size, n;
+	bool empty = ck_stage_began_empty(s, &size);
+
+	pthread_rwlock_rdlock(&s->x->placing);
+	n = empty ? size - ck_written_bytes(&s->written, 0) : 0;
+	pthread_rwlock_unlock(&s->x->placing);
+	return n;
+}
+
+int ck_stage_verify(struct ck_stage *s, struct ck_diag *d)
+{
+	uint32_t n, first = ck_stage_boxes(s, &n);
+
+	return ck_boxes_verify(s->x->w->cp, s->of.tensor, first, n, d);
+}
+
 bool ck_stage_began_empty(struct ck_stage *s, uint64_t *size)
 {
 	bool anew;

@@ -5,6 +5,7 @@
  * read forward, with read-ahead.
  */
 #include "verify_item.h"
+#include "ckptfs/rewrite.h"
 #include "ckptfs/value.h"
 #include "current/blob.h"
 #include "item/item.h"
@@ -14,6 +15,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+
+enum { VERIFY_BUFFER = 1 << 20 };
 
 struct looking {
 	struct ck_checkpoint *cp;
@@ -261,6 +264,57 @@ int ck_look_at_item(struct ck_checkpoint *cp, const struct ck_look *look)
 	if (rc)
 		look->fault(look->ctx, chunk->fpos, &d);
 	return 0;
+}
+
+/* --- boxes whose bytes are carried on ------------------------------------------- */
+
+static void keep_first(void *ctx, uint64_t fpos, const struct ck_diag *d)
+{
+	struct ck_diag *first = ctx;
+
+	(void)fpos;
+	if (!first->err)
+		*first = *d;
+}
+
+static int verify_box(struct ck_checkpoint *cp, struct ck_look *look,
+		      struct ck_diag *d)
+{
+	struct ck_diag first = { 0 };
+	int rc;
+
+	look->ctx = &first;
+	rc = ck_look_at_item(cp, look);
+	if (rc)
+		return ck_fail(d, -rc, "%s", strerror(-rc));
+	if (first.err == 0)
+		return 0;
+	return ck_fail(
+		d, first.err, "bytes that were not written are damaged: %s: %s",
+		ck_show(ck_files_info(cp->files, look->item->file)->path),
+		first.text);
+}
+
+int ck_boxes_verify(struct ck_checkpoint *cp, uint32_t tensor, uint32_t first,
+		    uint32_t n, struct ck_diag *d)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	struct ck_look look = { .catalog = c,
+				.tensor = t,
+				.buffer = malloc(VERIFY_BUFFER),
+				.buffer_len = VERIFY_BUFFER,
+				.fault = keep_first };
+	int rc = look.buffer ? 0 : ck_fail(d, ENOMEM, "out of memory");
+
+	for (uint32_t i = first; rc == 0 && i < first + n; i++) {
+		look.item = ck_catalog_item(c, t->chunk + i);
+		look.box = i;
+		if (!ck_tensor_box_is_empty(t, i) && !look.item->err)
+			rc = verify_box(cp, &look, d);
+	}
+	free(look.buffer);
+	return rc;
 }
 
 /* --- one entry ------------------------------------------------------------- */

@@ -95,8 +95,9 @@ void ck_stage_close(struct ck_stage *s);
 CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
 			       const void *bytes, size_t len, uint32_t thread,
 			       struct ck_diag *d);
-/* The same of bytes that the tensor has: whoever may not read all files that it is in
- * cannot read the new ones either. Not in a transaction with `together`. */
+/* The same of bytes that the tensor has: a user who may not read all files that it is in
+ * cannot read the new ones either. The first call reads the items that have them, since
+ * damaged bytes would get a new sum: -EIO. Not in a transaction with `together`. */
 CK_MUST_USE int ck_stage_fill(struct ck_stage *s, uint64_t vpos,
 			      const void *bytes, size_t len, struct ck_diag *d);
 /* As O_TRUNC and ftruncate(2): 0 begins anew, with nothing written. Then bytes
@@ -123,6 +124,8 @@ CK_MUST_USE bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin,
 /* The file began empty (O_TRUNC): it has the bytes that were written, and zeros. *size: as
  * its writer sees it. */
 CK_MUST_USE bool ck_stage_began_empty(struct ck_stage *s, uint64_t *size);
+/* Bytes of a complete stage that were skipped, and are zeros. */
+CK_MUST_USE uint64_t ck_stage_skipped(struct ck_stage *s);
 /* Puts the bytes that were written of [vpos, vpos + len) into `bytes`, which has what the
  * file had there before. -EINVAL: a write was refused; -EIO; -ENOMEM. */
 CK_MUST_USE int ck_stage_overlay(struct ck_stage *s, uint64_t vpos, void *bytes,

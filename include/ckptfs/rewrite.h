@@ -80,6 +80,12 @@ CK_MUST_USE int ck_metadata_write(struct ck_checkpoint *cp,
 				  const struct ck_change_of_place *changes,
 				  uint32_t n, int fd, struct ck_diag *d);
 
+/* Before bytes of boxes [first, first + n) of a tensor are carried into new items, with
+ * new sums: reads the items that have them, and compares with their sums. -EIO and others:
+ * the first fault, of which d names the file; errors of reading. Any thread. */
+CK_MUST_USE int ck_boxes_verify(struct ck_checkpoint *cp, uint32_t tensor,
+				uint32_t first, uint32_t n, struct ck_diag *d);
+
 /* --- the catalog --------------------------------------------------------------- */
 
 /* Makes the catalog that is to be the next one, with the new places, so that

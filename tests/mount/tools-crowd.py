@@ -17,6 +17,16 @@ size = os.stat(f'{mount}/raw/{stems[0]}').st_size
 EXPECTED = {errno.EBUSY, errno.ENOENT, errno.EEXIST}
 
 
+def closes(fd, *calls):
+    """ESTALE: another process has removed the name meanwhile."""
+    for call in calls or (os.close,):
+        try:
+            call(fd)
+        except OSError as e:
+            if e.errno != errno.ESTALE:
+                raise
+
+
 def renames(i, path):
     """From either directory: the kernel locks both."""
     name = f'{mount}/{random.choice(("raw", "full"))}/x{i}'
@@ -28,22 +38,21 @@ def renames(i, path):
 def writes(i, path):
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, bytes([i]) * size)
-    os.close(fd)
+    closes(fd)
 
 
 def syncs(i, path):
     """The kernel locks the file for an fsync, and so for a rename onto it."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
     os.write(fd, bytes([i]) * size)
-    os.fsync(fd)
-    os.close(fd)
+    closes(fd, os.fsync, os.close)
 
 
 def makes(i, path):
     os.unlink(path)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     os.write(fd, bytes([i]) * size)
-    os.close(fd)
+    closes(fd)
 
 
 def looks(i, path):

@@ -98,10 +98,36 @@ check 'refused: nothing changed' cmp "$raw" want
 unmounted
 check 'no fault' "$CKPTFS" check "$source" --full
 
+# Damaged bytes do not get a new sum, with which nothing would find them.
+other=$mnt/raw/model.layers.0.attention.wk.weight
+mounted "$source" -o write,patch
+cp "$other" wk
+unmounted
+check 'a byte is damaged' python3 - wk "$source/__1_0.distcp" <<'EOF'
+import sys
+part = open(sys.argv[1], 'rb').read()[256:512]  # of rank 1
+with open(sys.argv[2], 'r+b') as f:
+    at = f.read().index(part) + 100
+    f.seek(at)
+    f.write(bytes([part[100] ^ 1]))
+EOF
+mounted "$source" -o write,patch
+fails 'damaged bytes' 'Input/output error' dd if=piece of="$other" bs=4 \
+	count=1 conv=notrunc
+check 'damaged bytes: the log says so' grep -q \
+	'bytes that were not written are damaged: __1_0.distcp: .*CRC-32' \
+	"$mnt/.ckptfs/log"
+unmounted
+fails 'damaged bytes: check finds them' '' "$CKPTFS" check "$source" --full
+mounted "$source" -o write,patch
+check 'damaged bytes: all are written' cp wk "$other"
+unmounted
+check 'all are written: no fault' "$CKPTFS" check "$source" --full
+
 # What is lost cannot stay.
 rm "$source/__2_0.distcp"
 mounted "$source" -o write,patch
-other=$mnt/raw/model.layers.0.attention.wk.weight
+other=$mnt/raw/model.layers.0.attention.wv.weight
 fails 'a shard is missing' 'No data available' dd if=piece of="$other" bs=4 \
 	count=1 conv=notrunc
 check 'a shard is missing: the log says so' grep -q \
