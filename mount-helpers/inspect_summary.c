@@ -78,14 +78,16 @@ static void print_bytes(struct ck_buf *out, uint64_t n)
 static void print_parameters(const struct ck_summary *s, struct ck_buf *out)
 {
 	static const char *const units[] = { "K", "M", "B", "T" };
-	uint64_t n = s->all.elements;
+	uint64_t n = s->all.parameters;
 
 	if (n < 10000) {
 		ck_buf_printf(out, "%ju parameters (", (uintmax_t)n);
 	} else {
 		print_scaled(out, n, 1000, units);
-		ck_buf_printf(out, " parameters (%ju ", (uintmax_t)n);
+		ck_buf_text(out, " parameters (");
 	}
+	if (n >= 10000 || n != s->all.elements)
+		ck_buf_printf(out, "%ju ", (uintmax_t)s->all.elements);
 	ck_buf_printf(out, "elements of %ju tensor%s), ",
 		      (uintmax_t)s->all.tensors,
 		      s->all.tensors == 1 ? "" : "s");
@@ -141,7 +143,7 @@ void ck_totals_print_json(const struct ck_totals *t, const char *list,
 
 void ck_summary_print_json(const struct ck_summary *s, struct ck_buf *out)
 {
-	ck_buf_printf(out, "\"parameters\":%ju,", (uintmax_t)s->all.elements);
+	ck_buf_printf(out, "\"parameters\":%ju,", (uintmax_t)s->all.parameters);
 	ck_total_print_json(&s->all, out);
 	ck_buf_printf(out, ",\"objects\":%zu,\"ranks\":%zu,\"files\":%zu,",
 		      s->objects, s->ranks, s->files);

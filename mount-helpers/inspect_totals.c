@@ -18,6 +18,7 @@ void ck_total_add(struct ck_total *sum, const struct ck_total *more)
 	sum->chunks += more->chunks;
 	add(&sum->bytes, more->bytes);
 	add(&sum->elements, more->elements);
+	add(&sum->parameters, more->parameters);
 }
 
 static uint64_t elements_of(const struct ck_tensor *t)
@@ -33,13 +34,15 @@ static uint64_t elements_of(const struct ck_tensor *t)
 
 void ck_total_count(struct ck_total *sum, const struct ck_tensor *t)
 {
-	const struct ck_total one = {
-		.tensors = 1,
-		.bytes = ck_tensor_alias_of(t) == CK_NO_TENSOR ? t->nbytes : 0,
-		.chunks = t->nchunks,
-		.elements = elements_of(t)
-	};
+	struct ck_total one = { .tensors = 1,
+				.bytes = ck_tensor_alias_of(t) == CK_NO_TENSOR
+						 ? t->nbytes
+						 : 0,
+				.chunks = t->nchunks,
+				.elements = elements_of(t) };
 
+	if (!ck_mul(&one.parameters, one.elements, ck_dtype_values(t->dtype)))
+		one.parameters = UINT64_MAX;
 	ck_total_add(sum, &one);
 }
 

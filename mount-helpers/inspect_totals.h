@@ -11,6 +11,7 @@
 struct ck_total {
 	struct ck_str name; /* borrowed from the catalog */
 	uint64_t tensors, bytes, chunks, elements;
+	uint64_t parameters; /* values; two in an element of some dtypes */
 };
 
 /* Sums of a list of tensors, in natural order of the names. */

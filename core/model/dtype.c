@@ -57,6 +57,11 @@ const struct ck_dtype *ck_dtype_at(uint8_t id)
 	return &table[id < CK_ARRAY_SIZE(table) ? id : CK_DTYPE_UNKNOWN];
 }
 
+unsigned ck_dtype_values(uint8_t id)
+{
+	return strcmp(ck_dtype_at(id)->name, "float4_e2m1fn_x2") == 0 ? 2 : 1;
+}
+
 uint8_t ck_dtype_by_name(struct ck_str name)
 {
 	for (uint8_t i = 1; i < CK_ARRAY_SIZE(table); i++)
