@@ -9,6 +9,7 @@
 #include "ckptfs/move.h"
 #include "ckptfs/replicas.h"
 #include "ckptfs/view.h"
+#include "ckptfs/warnings.h"
 #include "cluster.h"
 #include "commands.h"
 #include <errno.h>
@@ -20,6 +21,8 @@
 /* Checksums are faster than most disks; two threads keep one busy while the
  * other computes. */
 enum { THREADS = 4, PROGRESS_MSEC = 200 };
+
+enum { CLASSES = 64 }; /* unknown ones that lines name; JSON names all */
 
 struct checking {
 	bool full, json;
@@ -122,19 +125,23 @@ static void print_warnings(const struct checking *k,
 	}
 }
 
-static void print_text(const struct checking *k, const struct ck_checkpoint *cp,
+static void print_text(const struct checking *k, struct ck_checkpoint *cp,
 		       const struct ck_catalog *c, const struct ck_findings *f,
+		       const struct ck_unknown_classes *unknown,
 		       struct ck_buf *out)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		ck_fault_print(&f->faults[i], true, out);
 		ck_buf_text(out, "\n");
 	}
-	for (size_t i = 0; i < c->nglobals; i++) {
+	for (size_t i = 0; i < unknown->n && i < CLASSES; i++) {
 		ck_buf_text(out, "unknown class, kept as it is: ");
-		ck_buf_escaped(out, c->globals[i]);
+		ck_buf_escaped(out, unknown->all[i]);
 		ck_buf_text(out, "\n");
 	}
+	if (unknown->n > CLASSES)
+		ck_buf_printf(out, "unknown classes: and %zu more\n",
+			      unknown->n - CLASSES);
 	print_warnings(k, cp, c, true, out);
 	if (k->dead_known && k->dead)
 		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
@@ -143,8 +150,9 @@ static void print_text(const struct checking *k, const struct ck_checkpoint *cp,
 		      f->n == 1 ? "finding" : "findings");
 }
 
-static void print_json(const struct checking *k, const struct ck_checkpoint *cp,
+static void print_json(const struct checking *k, struct ck_checkpoint *cp,
 		       const struct ck_catalog *c, const struct ck_findings *f,
+		       const struct ck_unknown_classes *unknown,
 		       struct ck_buf *out)
 {
 	ck_buf_printf(out,
@@ -158,13 +166,27 @@ static void print_json(const struct checking *k, const struct ck_checkpoint *cp,
 	}
 	print_warnings(k, cp, c, f->n == 0, out);
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
-	for (size_t i = 0; i < c->nglobals; i++)
-		field(out, i ? "," : "", c->globals[i]);
+	for (size_t i = 0; i < unknown->n; i++)
+		field(out, i ? "," : "", unknown->all[i]);
 	ck_buf_text(out, "],\n\"dead_bytes\":");
 	if (k->dead_known)
 		ck_buf_printf(out, "%" PRIu64 "}\n", k->dead);
 	else
 		ck_buf_text(out, "null}\n");
+}
+
+static void print(const struct checking *k, struct ck_checkpoint *cp,
+		  const struct ck_findings *f, struct ck_buf *out)
+{
+	struct ck_unknown_classes unknown;
+
+	if (ck_checkpoint_unknown(cp, f->catalog, &unknown))
+		out->err = -ENOMEM;
+	if (k->json)
+		print_json(k, cp, f->catalog, f, &unknown, out);
+	else
+		print_text(k, cp, f->catalog, f, &unknown, out);
+	ck_unknown_classes_fini(&unknown);
 }
 
 /* --- the command ---------------------------------------------------------- */
@@ -204,10 +226,7 @@ static int check(struct checking *k, struct ck_checkpoint *cp,
 		return ck_trouble("%s", strerror(-rc));
 	}
 	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
-	if (k->json)
-		print_json(k, cp, findings.catalog, &findings, &out);
-	else
-		print_text(k, cp, findings.catalog, &findings, &out);
+	print(k, cp, &findings, &out);
 	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
 	ck_findings_fini(&findings);
 	rc = ck_print(&out);

@@ -148,6 +148,12 @@ static bool has_indented(struct ck_str name, const struct ck_cur *rest)
 	return is_indented(rest);
 }
 
+/* "  and 3 more", behind the lines of a list. */
+static bool is_rest(struct ck_str line)
+{
+	return line.len > 2 && without_more(cut(line, 1, line.len)).len == 0;
+}
+
 static void add_indented(struct ck_buf *out, struct ck_cur *at)
 {
 	bool first = true;
@@ -155,6 +161,8 @@ static void add_indented(struct ck_buf *out, struct ck_cur *at)
 
 	ck_buf_text(out, "[");
 	while (is_indented(at) && ck_cur_line(at, &line)) {
+		if (is_rest(line))
+			continue;
 		ck_buf_text(out, first ? "" : ",");
 		add_string(out, cut(line, 2, line.len));
 		first = false;

@@ -14,6 +14,7 @@
 #include "detect.h"
 #include "flat/said.h"
 #include "load/gather.h"
+#include "item/remarks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -333,7 +334,9 @@ int ck_checkpoint_open_as(const char *path,
 	cp->metadata_file = CK_NO_FILE;
 	pthread_mutex_init(&cp->changing, NULL);
 	pthread_mutex_init(&cp->lock, NULL);
-	rc = load(cp, path, options, kinds, &brought, d);
+	cp->remarks = ck_remarks_make();
+	rc = cp->remarks ? load(cp, path, options, kinds, &brought, d)
+			 : ck_fail(d, ENOMEM, "out of memory");
 	ck_pages_free(brought.pages, (size_t)brought.said.size);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
@@ -359,6 +362,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	ck_items_read_free(cp->items_read);
 	ck_blobs_free(cp->blobs);
 	ck_undones_free(cp->undones);
+	ck_remarks_free(cp->remarks);
 	free(cp->access);
 	ck_catalog_put(cp->catalog);
 	ck_files_free(cp->files);

@@ -161,9 +161,16 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 	return rc;
 }
 
-static int json_of(struct ck_stored *item, struct ck_str transforms,
-		   struct ck_buf *out, struct ck_diag *d)
+static void remark(void *arg, const struct ck_pickle *p)
 {
+	ck_remarks_classes(arg, p);
+}
+
+static int json_of(struct ck_remarks *r, struct ck_stored *item,
+		   struct ck_str transforms, struct ck_buf *out,
+		   struct ck_diag *d)
+{
+	const struct ck_pickle_taker taker = { remark, r };
 	ck_auto_free void *bytes = NULL;
 	struct ck_zip_source src;
 	size_t len = 0;
@@ -171,13 +178,13 @@ static int json_of(struct ck_stored *item, struct ck_str transforms,
 
 	if (transforms.len == 0) {
 		src = ck_source_stored(item);
-		return ck_item_json(&src, out, d);
+		return ck_item_json(&src, &taker, out, d);
 	}
 	rc = undo(item, transforms, &bytes, &len, d);
 	if (rc)
 		return rc;
 	src = ck_source_memory(bytes, len);
-	return ck_item_json(&src, out, d);
+	return ck_item_json(&src, &taker, out, d);
 }
 
 /* What an attempt has left is cut off. */
@@ -212,7 +219,8 @@ static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		rc = stored_get(cp, c, object, &item, d);
 		if (rc)
 			break;
-		rc = json_of(&item, transforms_of(c, object), out, d);
+		rc = json_of(cp->remarks, &item, transforms_of(c, object), out,
+			     d);
 		rc = ck_stored_put(&item, rc, d);
 	} while (item.again);
 	return rc;

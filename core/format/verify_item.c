@@ -79,6 +79,7 @@ static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 		.dtype = t->dtype,
 		.ndim = t->ndim,
 		.size = ck_tensor_box(t, l->look->box) + t->ndim,
+		.remarks = l->cp->remarks,
 	};
 	ck_auto_free uint64_t *strides = calloc(t->ndim + 1UL,
 						sizeof(*strides));
@@ -101,6 +102,8 @@ static int look_at_value(const struct looking *l, const struct ck_zip *zip,
 	size_t len;
 	int rc = ck_item_pickle(zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
 
+	if (rc == 0)
+		ck_remarks_classes(l->cp->remarks, &p);
 	if (rc == 0 && !l->look->tensor && !l->look->item->err)
 		rc = ck_pickle_json(&p, len, &json, d);
 	ck_buf_fini(&json);

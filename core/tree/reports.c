@@ -5,7 +5,12 @@
  */
 #include "ckptfs/report.h"
 #include "ckptfs/rewrite.h"
+#include "ckptfs/warnings.h"
 #include "tree_internal.h"
+
+#include <errno.h>
+
+enum { CLASSES = 64 }; /* unknown ones that are named */
 
 /* --- status ---------------------------------------------------------------------- */
 
@@ -66,14 +71,22 @@ static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
-static void print_globals(const struct ck_catalog *c, struct ck_buf *out)
+static void print_unknown(const struct ck_root *r, const struct ck_catalog *c,
+			  struct ck_buf *out)
 {
-	ck_buf_printf(out, "unknown classes: %zu\n", c->nglobals);
-	for (size_t i = 0; i < c->nglobals; i++) {
+	struct ck_unknown_classes unknown;
+
+	if (ck_checkpoint_unknown(r->cp, c, &unknown))
+		out->err = -ENOMEM;
+	ck_buf_printf(out, "unknown classes: %zu\n", unknown.n);
+	for (size_t i = 0; i < unknown.n && i < CLASSES; i++) {
 		ck_buf_text(out, "  ");
-		ck_buf_escaped(out, c->globals[i]);
+		ck_buf_escaped(out, unknown.all[i]);
 		ck_buf_text(out, "\n");
 	}
+	if (unknown.n > CLASSES)
+		ck_buf_printf(out, "  and %zu more\n", unknown.n - CLASSES);
+	ck_unknown_classes_fini(&unknown);
 }
 
 /* What the format has to say. */
@@ -101,7 +114,7 @@ void ck_status_end(const struct ck_root *r, struct ck_buf *out)
 	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
 
 	print_prefixed(c, out);
-	print_globals(c, out);
+	print_unknown(r, c, out);
 	print_notes(c, out);
 	ck_checkpoint_print_newer(r->cp, c, out);
 	for (size_t i = 0; i < r->n; i++)

@@ -83,6 +83,7 @@ struct ck_checkpoint {
 	struct ck_items_read *items_read; /* private */
 	struct ck_blobs *blobs;	    /* headers of some data files; private */
 	struct ck_undones *undones; /* archives of runs; private */
+	struct ck_remarks *remarks; /* what items say; private */
 	struct ck_access *access;   /* private: as it was last seen */
 };
 

@@ -36,7 +36,9 @@ static inline int locate(struct iw *w, const struct iw_tensor *t,
 			 struct got *got, struct ck_diag *d)
 {
 	struct ck_zip_source src = { w, iw_read, iw_len(w) };
-	struct ck_item_want want = { dtype_of(t), t->ndim, t->size };
+	struct ck_item_want want = { .dtype = dtype_of(t),
+				     .ndim = t->ndim,
+				     .size = t->size };
 
 	*got = (struct got){ 0 };
 	w->reads = 0;

@@ -13,10 +13,10 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 
 import live                                                             # finds the modules of tests/fixtures, too
 from tap import Tap
-
 
 class Bench:
     """One program, and directories of a test."""
@@ -55,6 +55,15 @@ def dcp_save(state, home):
 
 # ---- what only items have ----------------------------------------------------------------------------------------------------
 
+def placed(name):
+    """A class of a package that only this test has."""
+    module = sys.modules.setdefault("another.package", types.ModuleType("another.package"))
+    sys.modules.setdefault("another", types.ModuleType("another"))
+    made = type(name, (), {"__module__": "another.package"})
+    setattr(module, name, made)
+    return made
+
+
 def packed(bench):
     import torch
     if not hasattr(torch, "float4_e2m1fn_x2"):
@@ -67,11 +76,51 @@ def packed(bench):
                     "two values in an element", *lines)
 
 
+def objects(bench):
+    import torch
+    state = {"o": placed("Strange")(), "p": (placed("Stranger")(), torch.ones(2)),
+             "w": torch.ones(2)}
+    dcp_save(state, bench.home / "objects")
+    _, lines = bench.run("check", "objects", "--full")
+    bench.tap.check([line for line in lines if not line.startswith("items")] ==
+                    ["unknown class, kept as it is: another.package.Strange",
+                     "unknown class, kept as it is: another.package.Stranger"],
+                    "objects: check", *lines)
+    _, lines = bench.run("check", "objects", "--json")
+    report = json.loads("\n".join(lines))
+    bench.tap.check(report["ok"] and report["unknown_globals"] == ["another.package.Strange", "another.package.Stranger"],
+                    "objects: classes in JSON", *lines)
+    with live.Daemon(bench.program, bench.home / "objects", "ro") as mount:
+        before = mount.report("status").splitlines()
+        pathlib.Path(mount.point, "objects", "p.json").read_bytes()
+        status = mount.report("status").splitlines()
+    bench.tap.check("unknown classes: 0" in before, "objects: nothing is known before a read", *before)
+    at = status.index("unknown classes: 1") if "unknown classes: 1" in status else 0
+    bench.tap.check(at and status[at + 1] == "  another.package.Stranger", "objects: classes of what was read", *status)
+
+
+def many(bench):
+    """More unknown classes than lines name."""
+    dcp_save({"m": tuple(placed(f"C{i:02}")() for i in range(70))}, bench.home / "many")
+    _, lines = bench.run("check", "many")
+    bench.tap.check(lines[:-1] == [f"unknown class, kept as it is: another.package.C{i:02}" for i in range(64)] +
+                    ["unknown classes: and 6 more"], "many classes: check", *lines)
+    with live.Daemon(bench.program, bench.home / "many", "ro") as mount:
+        pathlib.Path(mount.point, "objects", "m.json").read_bytes()
+        status = mount.report("status").splitlines()
+        _, lines = bench.run("status", mount.point, "--json")
+    at = status.index("unknown classes: 70") if "unknown classes: 70" in status else 0
+    bench.tap.check(at and status[at + 65] == "  and 6 more", "many classes: status", *status)
+    bench.tap.check(len(json.loads("\n".join(lines))["unknown_classes"]) == 64, "many classes: status as JSON", *lines)
+
+
 def main():
     options, tap = live.arguments(__doc__), Tap()
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
-        packed(Bench(tap, options.ckptfs, home))
+        bench = Bench(tap, options.ckptfs, home)
+        for test in packed, objects, many:
+            test(bench)
     return tap.finish()
 
 

@@ -101,6 +101,14 @@ static bool strides_are_c(const struct ck_item_want *want,
 	return true;
 }
 
+static struct ck_item_want want_of(uint8_t dtype, uint32_t ndim,
+				   const int64_t *size)
+{
+	return (struct ck_item_want){ .dtype = dtype,
+				      .ndim = ndim,
+				      .size = size };
+}
+
 static void check_item(struct ck_item_want want, uint64_t fpos, bool crcs)
 {
 	struct whole w = { 0 };
@@ -134,10 +142,8 @@ static void test_every_dtype_is_found_again(void)
 		if (dtype->name[0] == 'q')
 			continue;
 		for (uint64_t fpos = 0; fpos < 70; fpos += 23) {
-			check_item((struct ck_item_want){ id, 2, DIMS(3, 5) },
-				   fpos, true);
-			check_item((struct ck_item_want){ id, 0, DIMS(0) },
-				   fpos, true);
+			check_item(want_of(id, 2, DIMS(3, 5)), fpos, true);
+			check_item(want_of(id, 0, DIMS(0)), fpos, true);
 		}
 	}
 }
@@ -149,15 +155,14 @@ static void test_every_shape_is_found_again(void)
 	uint8_t id = dtype_named("float16");
 
 	for (int i = 0; i < 64; i++)
-		check_item((struct ck_item_want){ id, 3,
-						  DIMS(sizes[i / 16 % 4],
-						       sizes[i / 4 % 4],
-						       sizes[i % 4] % 7) },
+		check_item(want_of(id, 3,
+				   DIMS(sizes[i / 16 % 4], sizes[i / 4 % 4],
+					sizes[i % 4] % 7)),
 			   (uint64_t)i, true);
 	for (uint32_t i = 0; i < CK_MAX_DIMS; i++)
 		many[i] = 1 + (i == 40);
 	for (uint32_t ndim = 0; ndim <= CK_MAX_DIMS; ndim++)
-		check_item((struct ck_item_want){ id, ndim, many }, ndim, true);
+		check_item(want_of(id, ndim, many), ndim, true);
 }
 
 static void test_a_wrong_crc_is_seen(void)
@@ -229,18 +234,15 @@ static void test_zip_is_that_of_another_writer(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(sizes); i++) {
 		check_zip(dtype_named("int8"), sizes[i]);
 		check_zip(dtype_named("float8_e5m2"), sizes[i]);
-		check_item((struct ck_item_want){ dtype_named("int8"), 1,
-						  &sizes[i] },
-			   7, false);
+		check_item(want_of(dtype_named("int8"), 1, &sizes[i]), 7,
+			   false);
 	}
 	/* numbers of every width in the pickle */
 	for (unsigned bits = 1; bits < 60; bits++)
 		for (int64_t more = -1; more <= 1; more++)
-			check_item(
-				(struct ck_item_want){
-					dtype_named("int16"), 1,
-					DIMS((INT64_C(1) << bits) + more) },
-				0, false);
+			check_item(want_of(dtype_named("int16"), 1,
+					   DIMS((INT64_C(1) << bits) + more)),
+				   0, false);
 }
 
 /* --- against PyTorch 2.4.1 ------------------------------------------------------- */

@@ -96,7 +96,7 @@ static int read_item(const void *bytes, size_t len, struct ck_buf *out)
 	if (rc == 0)
 		ck_buf_printf(out, "at %" PRIu64, ipos);
 	else if (rc != -ENOMEM)
-		rc = ck_item_json(&src, out, &d);
+		rc = ck_item_json(&src, NULL, out, &d);
 	return rc ? rc : out->err;
 }
 

@@ -11,12 +11,14 @@
 
 #include <errno.h>
 
-static struct ck_item_want want_of(const struct ck_tensor *t, uint32_t i)
+static struct ck_item_want want_of(const struct ck_checkpoint *cp,
+				   const struct ck_tensor *t, uint32_t i)
 {
 	return (struct ck_item_want){
 		.dtype = t->dtype,
 		.ndim = t->ndim,
 		.size = ck_tensor_box(t, i) + t->ndim,
+		.remarks = cp->remarks,
 	};
 }
 
@@ -106,7 +108,7 @@ static int locate_run(struct ck_checkpoint *cp, const struct held *h,
 		      struct ck_extent *extent, struct ck_undone **undone,
 		      struct ck_diag *d)
 {
-	const struct ck_item_want want = want_of(h->tensor, h->box);
+	const struct ck_item_want want = want_of(cp, h->tensor, h->box);
 	uint64_t size = ck_dtype_at(box->dtype)->size;
 	uint64_t bytes = ck_item_bytes(box);
 	int rc = ck_undone_get(cp->undones, item, stored, transforms, &want,
@@ -138,7 +140,7 @@ static int locate_held(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		       const struct ck_item_want *run, struct ck_extent *extent,
 		       uint64_t *strides, struct ck_diag *d)
 {
-	struct ck_item_want want = want_of(h->tensor, h->box);
+	struct ck_item_want want = want_of(cp, h->tensor, h->box);
 	const struct ck_blob_want box = { h->tensor, h->box };
 	struct ck_str transforms = transforms_of(c, item);
 	struct ck_stored stored;
@@ -180,7 +182,7 @@ int ck_archive_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		      uint64_t *strides, struct ck_diag *d)
 {
 	const struct held h = held_of(c, t, i, item);
-	const struct ck_item_want box = want_of(t, i);
+	const struct ck_item_want box = want_of(cp, t, i);
 	uint64_t stride = ck_dtype_at(box.dtype)->size;
 	int rc = locate_held(cp, c, &h, item, &box, extent,
 			     h.in ? &stride : strides, d);

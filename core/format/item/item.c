@@ -192,6 +192,8 @@ int ck_item_locate_in(const struct ck_zip *zip, const struct ck_item_want *want,
 	int rc = ck_item_pickle(zip, PICKLE_MAX, &p, &bytes, &len, d);
 
 	if (rc == 0)
+		ck_remarks_classes(want->remarks, &p);
+	if (rc == 0)
 		rc = locate(zip, &p, want, &t, d);
 	ck_pickle_fini(&p);
 	if (rc < 0)

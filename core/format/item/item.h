@@ -9,12 +9,14 @@
 #include "ckptfs/layout.h"
 #include "ckptfs/pickle.h"
 #include "ckptfs/zip.h"
+#include "remarks.h"
 
 /* What an item must hold. */
 struct ck_item_want {
 	uint8_t dtype; /* ck_dtype_at() */
 	uint32_t ndim;
-	const int64_t *size; /* the box's sizes, elements */
+	const int64_t *size;	    /* the box's sizes, elements */
+	struct ck_remarks *remarks; /* get its unknown classes; or NULL */
 };
 
 /* Bytes of its elements; the catalog has checked that they can be counted. */
@@ -45,9 +47,17 @@ CK_MUST_USE int ck_item_storage(const struct ck_zip *zip, struct ck_str key,
 /* Whether its values are big-endian. */
 CK_MUST_USE int ck_item_byteorder(const struct ck_zip *zip, bool *big,
 				  struct ck_diag *d);
-/* Appends the value of an archive as JSON. Errors of ck_zip_read() and
+
+/* Called with a pickle that was read. */
+struct ck_pickle_taker {
+	void (*take)(void *arg, const struct ck_pickle *p);
+	void *arg;
+};
+
+/* Appends the value of an archive as JSON. taker may be NULL. Errors of ck_zip_read() and
  * ck_pickle_json(). */
 CK_MUST_USE int ck_item_json(const struct ck_zip_source *src,
+			     const struct ck_pickle_taker *taker,
 			     struct ck_buf *out, struct ck_diag *d);
 /* ck_item_locate() in an archive whose directory was read. */
 CK_MUST_USE int ck_item_locate_in(const struct ck_zip *zip,

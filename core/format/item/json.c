@@ -6,7 +6,8 @@
 #include "ckptfs/value.h"
 #include "item.h"
 
-int ck_item_json(const struct ck_zip_source *src, struct ck_buf *out,
+int ck_item_json(const struct ck_zip_source *src,
+		 const struct ck_pickle_taker *taker, struct ck_buf *out,
 		 struct ck_diag *d)
 {
 	ck_auto_free void *bytes = NULL;
@@ -18,6 +19,8 @@ int ck_item_json(const struct ck_zip_source *src, struct ck_buf *out,
 	if (rc)
 		return rc;
 	rc = ck_item_pickle(&zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
+	if (rc == 0 && taker)
+		taker->take(taker->arg, &p);
 	if (rc == 0)
 		rc = ck_pickle_json(&p, len, out, d);
 	ck_pickle_fini(&p);

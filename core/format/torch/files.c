@@ -99,6 +99,8 @@ static int file_read(struct ck_torch_load *l, uint32_t i)
 	int rc = ck_torch_file_read(l->cp->files, f, &d);
 
 	if (rc == 0)
+		ck_remarks_classes(l->cp->remarks, &f->pickle);
+	if (rc == 0)
 		rc = rows_read(l, i, &d);
 	/* Of a rank's file that rank is lost, of one beside others that one. */
 	if (ck_is_shortage(rc) ||

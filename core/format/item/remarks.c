@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remarks: see remarks.h. The common case, a pickle whose classes are all known, takes no
+ * lock. All lists are bounded: a checkpoint with more is named as far as they go.
+ */
+#include "remarks.h"
+#include "ckptfs/model.h"
+#include "ckptfs/table.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+enum {
+	CLASSES_MOST = 4096,
+	CLASSES_BYTES = 1 << 20, /* of their names */
+};
+
+struct ck_remarks {
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_arena arena;
+	struct ck_str *classes;
+	size_t nclasses, classes_cap, bytes;
+	struct ck_table by_name; /* numbers in classes */
+};
+
+static struct ck_str class_name(const void *arg, uint32_t i)
+{
+	const struct ck_remarks *r = arg;
+
+	return r->classes[i];
+}
+
+struct ck_remarks *ck_remarks_make(void)
+{
+	struct ck_remarks *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
+	r->by_name = (struct ck_table){ .key = class_name, .arg = r };
+	return r;
+}
+
+void ck_remarks_free(struct ck_remarks *r)
+{
+	if (!r)
+		return;
+	pthread_mutex_destroy(&r->lock);
+	ck_table_fini(&r->by_name);
+	ck_arena_fini(&r->arena);
+	free(r->classes);
+	free(r);
+}
+
+/* --- classes --------------------------------------------------------------------- */
+
+/* Functions and classes that a value of PyTorch or Python is rebuilt with. */
+static const char *const known_globals[] = {
+	"torch._utils._rebuild_tensor_v2",
+	"collections.OrderedDict",
+	"torch._utils._rebuild_tensor",
+	"torch._utils._rebuild_tensor_v3",
+	"torch._utils._rebuild_qtensor",
+	"torch._utils._rebuild_parameter",
+	"torch._utils._rebuild_parameter_with_state",
+	"torch._utils._rebuild_sparse_tensor",
+	"torch._utils._rebuild_nested_tensor",
+	"torch._utils._rebuild_meta_tensor_no_storage",
+	"torch._utils._rebuild_wrapper_subclass",
+	"torch._utils._rebuild_device_tensor_from_cpu_tensor",
+	"torch._utils._rebuild_device_tensor_from_numpy",
+	"torch._utils._rebuild_xla_tensor",
+	"torch._tensor._rebuild_from_type_v2",
+	"torch.tensor._rebuild_from_type_v2",
+	"torch.serialization._get_layout",
+	"torch.storage.TypedStorage",
+	"torch.storage._TypedStorage",
+	"torch.storage._UntypedStorage",
+	"torch.nn.parameter.Parameter",
+	"torch.nn.parameter.Buffer",
+	"torch.Tensor",
+	"torch.Size",
+	"torch.device",
+	"torch.per_tensor_affine",
+	"torch.per_channel_affine",
+	"torch.per_channel_affine_float_qparams",
+	"torch.fx.passes.shape_prop.TensorMetadata",
+	"torch.strided",
+	"torch.contiguous_format",
+	"torch.preserve_format",
+	"collections.defaultdict",
+	"copyreg._reconstructor",
+	"_codecs.encode",
+};
+
+/* Of DTensors and ShardedTensors; the modules moved from release to release. */
+static const char *const known_modules[] = {
+	"torch.distributed.tensor.",	  "torch.distributed._tensor.",
+	"torch.distributed.device_mesh.", "torch.distributed._mesh_layout.",
+	"torch.distributed._shard.",	  "torch.distributed.remote_device.",
+};
+
+/* Of the module builtins. */
+static const char *const known_builtins[] = {
+	"bool",	     "bytearray", "bytes", "complex", "dict",	"float",
+	"frozenset", "getattr",	  "int",   "list",    "object", "set",
+	"slice",     "str",	  "tuple", "type",
+};
+
+static bool is_dtype_or_storage(struct ck_str full)
+{
+	struct ck_str torch = CK_STR("torch.");
+	struct ck_str name;
+
+	if (!ck_str_starts(full, torch))
+		return false;
+	name = (struct ck_str){ full.p + torch.len, full.len - torch.len };
+	return ck_dtype_by_name(name) != CK_DTYPE_UNKNOWN ||
+	       ck_dtype_by_storage(full) != CK_DTYPE_UNKNOWN ||
+	       ck_str_is(name, "storage.UntypedStorage");
+}
+
+static bool is_builtin(struct ck_str full)
+{
+	struct ck_str module = CK_STR("builtins.");
+	struct ck_str name = { full.p + module.len, full.len - module.len };
+
+	if (!ck_str_starts(full, module))
+		return false;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(known_builtins); i++)
+		if (ck_str_is(name, known_builtins[i]))
+			return true;
+	return false;
+}
+
+static bool is_known(struct ck_str full)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(known_globals); i++)
+		if (ck_str_is(full, known_globals[i]))
+			return true;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(known_modules); i++)
+		if (ck_str_starts(full, ck_str_from(known_modules[i])))
+			return true;
+	return is_dtype_or_storage(full) || is_builtin(full);
+}
+
+/* Under lock. */
+static void class_add(struct ck_remarks *r, struct ck_str full)
+{
+	struct ck_str *all;
+	uint32_t number;
+
+	if (r->nclasses >= CLASSES_MOST ||
+	    full.len > CLASSES_BYTES - r->bytes ||
+	    ck_table_find(&r->by_name, full) >= 0)
+		return;
+	all = ck_grow(r->classes, &r->classes_cap, r->nclasses, 1,
+		      sizeof(*all));
+	if (!all)
+		return;
+	r->classes = all;
+	all[r->nclasses] = ck_arena_copy(&r->arena, full);
+	if (all[r->nclasses].p &&
+	    ck_table_add(&r->by_name, full, (uint32_t)r->nclasses, &number) ==
+		    0) {
+		r->nclasses++;
+		r->bytes += full.len;
+	}
+}
+
+void ck_remarks_classes(struct ck_remarks *r, const struct ck_pickle *p)
+{
+	for (uint32_t i = 0; r && i < p->nglobals; i++) {
+		const struct ck_pv v = { .tag = CK_PV_GLOBAL, .i = i };
+		struct ck_str full = ck_pickle_global(p, &v);
+
+		if (is_known(full))
+			continue;
+		pthread_mutex_lock(&r->lock);
+		class_add(r, full);
+		pthread_mutex_unlock(&r->lock);
+	}
+}
+
+int ck_remarks_list_classes(struct ck_remarks *r, struct ck_arena *arena,
+			    struct ck_str **out, size_t *n)
+{
+	int rc;
+
+	pthread_mutex_lock(&r->lock);
+	*n = 0;
+	*out = calloc(r->nclasses + 1, sizeof(**out));
+	rc = *out ? 0 : -ENOMEM;
+	for (size_t i = 0; i < r->nclasses && rc == 0; i++) {
+		(*out)[i] = ck_arena_copy(arena, r->classes[i]);
+		rc = (*out)[i].p ? 0 : -ENOMEM;
+		*n += rc == 0;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return rc;
+}

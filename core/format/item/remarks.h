@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * remarks: facts that only the pickles of items have, collected as items are read: classes
+ * that the reader does not know.
+ *
+ * Each function may be called by any thread, and without memory notes nothing.
+ */
+#ifndef CK_FORMAT_REMARKS_H
+#define CK_FORMAT_REMARKS_H
+
+#include "ckptfs/pickle.h"
+
+struct ck_remarks;
+
+struct ck_remarks *ck_remarks_make(void); /* NULL: out of memory */
+void ck_remarks_free(struct ck_remarks *r);
+
+/* Notes the unknown classes that a pickle names. r may be NULL. */
+void ck_remarks_classes(struct ck_remarks *r, const struct ck_pickle *p);
+/* The classes, in no order, copied into an array and an arena of the caller. -ENOMEM: the
+ * array may have some of them. */
+CK_MUST_USE int ck_remarks_list_classes(struct ck_remarks *r,
+					struct ck_arena *arena,
+					struct ck_str **out, size_t *n);
+#endif
