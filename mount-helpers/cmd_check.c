@@ -100,29 +100,26 @@ static void print_finding(const struct ck_fault *f, bool hosts, bool is_warning,
 	ck_buf_text(out, f->box ? "}" : "null}");
 }
 
-/* Appends a line, or an object of JSON, for each data file that is newer than its
- * metadata; first: nothing stands before it. */
-static void print_warnings(const struct checking *k,
-			   const struct ck_checkpoint *cp,
-			   const struct ck_catalog *c, bool first,
-			   struct ck_buf *out)
-{
-	struct ck_fault f;
+/* Where warnings are printed, as lines or as objects of JSON. */
+struct warnings {
+	const struct checking *k;
+	struct ck_buf *out;
+	bool first; /* nothing stands before the next object */
+};
 
-	for (uint32_t i = ck_checkpoint_newer(cp, c, 0); i != CK_NO_FILE;
-	     i = ck_checkpoint_newer(cp, c, i + 1)) {
-		ck_checkpoint_newer_fault(cp, c, i, &f);
-		if (!k->json) {
-			ck_buf_text(out, "warning: ");
-			ck_buf_escaped(out, f.file);
-			ck_buf_printf(out, " %s; expected %s, found %s\n",
-				      f.what.p, f.expected, f.found);
-			continue;
-		}
-		ck_buf_text(out, first ? "\n" : ",\n");
-		print_finding(&f, k->options.elsewhere != NULL, true, out);
-		first = false;
+static void print_warning(void *arg, const struct ck_fault *f)
+{
+	struct warnings *w = arg;
+
+	if (w->k->json) {
+		ck_buf_text(w->out, w->first ? "\n" : ",\n");
+		print_finding(f, w->k->options.elsewhere != NULL, true, w->out);
+		w->first = false;
+		return;
 	}
+	ck_buf_text(w->out, "warning: ");
+	ck_warning_print(f, w->out);
+	ck_buf_text(w->out, "\n");
 }
 
 static void print_text(const struct checking *k, struct ck_checkpoint *cp,
@@ -130,6 +127,8 @@ static void print_text(const struct checking *k, struct ck_checkpoint *cp,
 		       const struct ck_unknown_classes *unknown,
 		       struct ck_buf *out)
 {
+	struct warnings w = { k, out, false };
+
 	for (size_t i = 0; i < f->n; i++) {
 		ck_fault_print(&f->faults[i], true, out);
 		ck_buf_text(out, "\n");
@@ -142,7 +141,7 @@ static void print_text(const struct checking *k, struct ck_checkpoint *cp,
 	if (unknown->n > CLASSES)
 		ck_buf_printf(out, "unknown classes: and %zu more\n",
 			      unknown->n - CLASSES);
-	print_warnings(k, cp, c, true, out);
+	ck_checkpoint_warn(cp, c, print_warning, &w);
 	if (k->dead_known && k->dead)
 		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
 	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
@@ -155,6 +154,8 @@ static void print_json(const struct checking *k, struct ck_checkpoint *cp,
 		       const struct ck_unknown_classes *unknown,
 		       struct ck_buf *out)
 {
+	struct warnings w = { k, out, f->n == 0 };
+
 	ck_buf_printf(out,
 		      "{\"version\":1,\"ok\":%s,\"checked\":%" PRIu64
 		      ",\"total\":%" PRIu64 ",\"findings\":[",
@@ -164,7 +165,7 @@ static void print_json(const struct checking *k, struct ck_checkpoint *cp,
 		print_finding(&f->faults[i], k->options.elsewhere != NULL,
 			      false, out);
 	}
-	print_warnings(k, cp, c, f->n == 0, out);
+	ck_checkpoint_warn(cp, c, print_warning, &w);
 	ck_buf_text(out, "],\n\"unknown_globals\":[");
 	for (size_t i = 0; i < unknown->n; i++)
 		field(out, i ? "," : "", unknown->all[i]);

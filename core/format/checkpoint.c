@@ -15,6 +15,7 @@
 #include "flat/said.h"
 #include "load/gather.h"
 #include "item/remarks.h"
+#include "warn.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * newer: data files that changed after their `.metadata`. A save writes the metadata
+ * newer: data files that changed after their `.metadata`, and metadata of another save. A save writes the metadata
  * last, so a newer data file belongs to another save, or to a copy that was not
  * finished: nothing else shows that. Copies without times (`cp -r`) that take longer
  * than the tolerance look the same.
  */
 #include "kind.h"
+#include "warn.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum {
-	TOLERANCE = 2, /* seconds: file systems round times */
-	NAMES = 8,     /* shown in one line */
+	TOLERANCE = 2,	       /* seconds: file systems round times */
+	NAMES = 8,	       /* shown in one line */
+	ENTRIES_MOST = 100000, /* of a directory, looked at */
 };
 
 static bool is_newer(const struct ck_checkpoint *cp, const struct ck_catalog *c,
@@ -27,8 +32,8 @@ static bool is_newer(const struct ck_checkpoint *cp, const struct ck_catalog *c,
 		 info->mtime.tv_nsec > most.tv_nsec));
 }
 
-uint32_t ck_checkpoint_newer(const struct ck_checkpoint *cp,
-			     const struct ck_catalog *c, uint32_t from)
+uint32_t ck_newer_file(const struct ck_checkpoint *cp,
+		       const struct ck_catalog *c, uint32_t from)
 {
 	if (!cp->format->metadata || c->meta.mtime.tv_sec == 0)
 		return CK_NO_FILE;
@@ -47,9 +52,9 @@ static const char *time_shown(time_t seconds)
 	return ck_shown("%s", text);
 }
 
-void ck_checkpoint_newer_fault(const struct ck_checkpoint *cp,
-			       const struct ck_catalog *c, uint32_t file,
-			       struct ck_fault *out)
+void ck_newer_file_fault(const struct ck_checkpoint *cp,
+			 const struct ck_catalog *c, uint32_t file,
+			 struct ck_fault *out)
 {
 	*out = (struct ck_fault){
 		.file = ck_catalog_file(c, file)->path,
@@ -63,13 +68,12 @@ void ck_checkpoint_newer_fault(const struct ck_checkpoint *cp,
 	};
 }
 
-void ck_checkpoint_print_newer(const struct ck_checkpoint *cp,
-			       const struct ck_catalog *c, struct ck_buf *out)
+void ck_newer_print(const struct ck_checkpoint *cp, const struct ck_catalog *c,
+		    struct ck_buf *out)
 {
-	uint32_t n = 0, file = ck_checkpoint_newer(cp, c, 0);
+	uint32_t n = 0, file = ck_newer_file(cp, c, 0);
 
-	for (; file != CK_NO_FILE;
-	     file = ck_checkpoint_newer(cp, c, file + 1), n++) {
+	for (; file != CK_NO_FILE; file = ck_newer_file(cp, c, file + 1), n++) {
 		if (n >= NAMES)
 			continue;
 		ck_buf_text(out, n ? ", " : "newer than metadata: ");
@@ -79,4 +83,69 @@ void ck_checkpoint_print_newer(const struct ck_checkpoint *cp,
 		ck_buf_printf(out, " and %u more", n - NAMES);
 	if (n)
 		ck_buf_text(out, "\n");
+}
+
+/* --- a save without collectives ------------------------------------------------- */
+
+/* `__<rank>.metadata` beside an older `.metadata`. */
+struct saves {
+	int dirfd;
+	struct timespec after, newest;
+	uint32_t n;
+	char *name; /* of the newest; owned */
+};
+
+static bool is_after(struct timespec a, struct timespec b)
+{
+	return a.tv_sec > b.tv_sec ||
+	       (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
+}
+
+static int save_look(void *arg, const struct dirent *e)
+{
+	struct saves *s = arg;
+	struct stat st;
+	char *name;
+
+	if (!ck_format_dcp_ranks.is_read(e->d_name) ||
+	    fstatat(s->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISREG(st.st_mode) || !is_after(st.st_mtim, s->after))
+		return 0;
+	s->n++;
+	if (s->name && !is_after(st.st_mtim, s->newest))
+		return 0;
+	name = strdup(e->d_name);
+	if (!name)
+		return -ENOMEM;
+	free(s->name);
+	s->name = name;
+	s->newest = st.st_mtim;
+	return 0;
+}
+
+void ck_newer_save_print(const struct ck_checkpoint *cp,
+			 const struct ck_catalog *c, struct ck_buf *out,
+			 char **file)
+{
+	struct saves s = { .dirfd = cp->dirfd, .after = c->meta.mtime };
+	int64_t seconds;
+
+	if (cp->format != &ck_format_dcp || cp->elsewhere || cp->nowhere ||
+	    c->meta.mtime.tv_sec == 0)
+		return;
+	/* As far as the directory can be listed. */
+	(void)!ck_dir_each(ck_checkpoint_dir(cp), ENTRIES_MOST, save_look, &s);
+	*file = s.name;
+	if (!s.name)
+		return;
+	seconds = s.newest.tv_sec - s.after.tv_sec +
+		  (s.newest.tv_nsec > s.after.tv_nsec);
+	ck_buf_printf(out,
+		      "a save without collectives beside .metadata, newer by "
+		      "%jd s: %s",
+		      (intmax_t)seconds, s.name);
+	if (s.n > 1)
+		ck_buf_printf(out, " and %u more", s.n - 1);
+	ck_buf_text(out, "; .metadata is read, as PyTorch does; without it, in "
+			 "a copy of the directory, the other save is");
 }

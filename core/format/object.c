@@ -9,6 +9,8 @@
 #include "item/item.h"
 #include "item/stored.h"
 #include "object_value.h"
+#include "ranks/ranks.h"
+#include "warn.h"
 
 #include <errno.h>
 
@@ -161,12 +163,28 @@ int ck_object_look(struct ck_checkpoint *cp, uint32_t object, struct ck_diag *d)
 	return rc;
 }
 
-static void remark(void *arg, const struct ck_pickle *p)
+void ck_object_remark(struct ck_checkpoint *cp, uint32_t object,
+		      const struct ck_pickle *p)
 {
-	ck_remarks_classes(arg, p);
+	ck_remarks_classes(cp->remarks, p);
+	if (ck_rank_holds_part(p))
+		ck_remarks_dtensor(cp->remarks, object);
 }
 
-static int json_of(struct ck_remarks *r, struct ck_stored *item,
+/* Whose pickle is read. */
+struct remarked {
+	struct ck_checkpoint *cp;
+	uint32_t object;
+};
+
+static void remark(void *arg, const struct ck_pickle *p)
+{
+	const struct remarked *r = arg;
+
+	ck_object_remark(r->cp, r->object, p);
+}
+
+static int json_of(struct remarked *r, struct ck_stored *item,
 		   struct ck_str transforms, struct ck_buf *out,
 		   struct ck_diag *d)
 {
@@ -208,6 +226,7 @@ static int value_json(struct ck_checkpoint *cp, const struct ck_catalog *c,
 static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		     uint32_t object, struct ck_buf *out, struct ck_diag *d)
 {
+	struct remarked r = { cp, object };
 	size_t begin = out->len;
 	struct ck_stored item;
 	int rc;
@@ -219,8 +238,7 @@ static int json_make(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		rc = stored_get(cp, c, object, &item, d);
 		if (rc)
 			break;
-		rc = json_of(cp->remarks, &item, transforms_of(c, object), out,
-			     d);
+		rc = json_of(&r, &item, transforms_of(c, object), out, d);
 		rc = ck_stored_put(&item, rc, d);
 	} while (item.again);
 	return rc;

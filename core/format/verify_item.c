@@ -12,6 +12,7 @@
 #include "item/stored.h"
 #include "kind.h"
 #include "object_value.h"
+#include "warn.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -83,12 +84,23 @@ static int look_at_box(const struct looking *l, const struct ck_zip *zip,
 	};
 	ck_auto_free uint64_t *strides = calloc(t->ndim + 1UL,
 						sizeof(*strides));
+	struct ck_buf words = { 0 };
 	uint64_t ipos;
 	uint16_t change;
+	int rc;
 
 	if (!strides)
 		return ck_fail(d, ENOMEM, "out of memory");
-	return ck_item_locate_in(zip, &want, &ipos, strides, &change, d);
+	if (ck_dtype_is_quantized(t->dtype))
+		want.quantizer = &words;
+	rc = ck_item_locate_in(zip, &want, &ipos, strides, &change, d);
+	if (words.len)
+		ck_remarks_quantizer(
+			l->cp->remarks,
+			ck_catalog_tensor_of(l->look->catalog, t->chunk),
+			(struct ck_str){ words.data, words.len });
+	ck_buf_fini(&words);
+	return rc;
 }
 
 /* Can it be read, and an entry be shown? Of a tensor that cannot be served
@@ -102,8 +114,10 @@ static int look_at_value(const struct looking *l, const struct ck_zip *zip,
 	size_t len;
 	int rc = ck_item_pickle(zip, CK_PICKLE_MAX, &p, &bytes, &len, d);
 
-	if (rc == 0)
+	if (rc == 0 && l->look->tensor)
 		ck_remarks_classes(l->cp->remarks, &p);
+	else if (rc == 0)
+		ck_object_remark(l->cp, l->look->box, &p);
 	if (rc == 0 && !l->look->tensor && !l->look->item->err)
 		rc = ck_pickle_json(&p, len, &json, d);
 	ck_buf_fini(&json);
@@ -360,6 +374,7 @@ int ck_object_print_fault(struct ck_checkpoint *cp, uint32_t object, bool name,
 	struct printing p = { cp, c, ck_catalog_object(c, object), name, out };
 	struct ck_look look = { .catalog = c,
 				.item = &p.o->item,
+				.box = object,
 				.pickle = p.o->pickle,
 				.fault = print_fault,
 				.ctx = &p };

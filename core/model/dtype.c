@@ -57,6 +57,11 @@ const struct ck_dtype *ck_dtype_at(uint8_t id)
 	return &table[id < CK_ARRAY_SIZE(table) ? id : CK_DTYPE_UNKNOWN];
 }
 
+bool ck_dtype_is_quantized(uint8_t id)
+{
+	return ck_dtype_at(id)->name[0] == 'q';
+}
+
 unsigned ck_dtype_values(uint8_t id)
 {
 	return strcmp(ck_dtype_at(id)->name, "float4_e2m1fn_x2") == 0 ? 2 : 1;

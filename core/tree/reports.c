@@ -116,7 +116,7 @@ void ck_status_end(const struct ck_root *r, struct ck_buf *out)
 	print_prefixed(c, out);
 	print_unknown(r, c, out);
 	print_notes(c, out);
-	ck_checkpoint_print_newer(r->cp, c, out);
+	ck_checkpoint_print_warnings(r->cp, c, out);
 	for (size_t i = 0; i < r->n; i++)
 		if (r->views[i]->status)
 			r->views[i]->status(c, r->states[i], out);

@@ -151,18 +151,6 @@ uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);
  * nothing. An error of open(2): the directory cannot be listed, and *bytes has
  * the former only; -ENOMEM. */
 CK_MUST_USE int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes);
-/* The next data file, from number `from` on, whose mtime is more than 2 s later than that
- * of `.metadata`; CK_NO_FILE if there is none, or no such metadata. Files on other hosts
- * are not compared. */
-uint32_t ck_checkpoint_newer(const struct ck_checkpoint *cp,
-			     const struct ck_catalog *c, uint32_t from);
-/* That as a warning; its texts are valid until other text is shown. */
-void ck_checkpoint_newer_fault(const struct ck_checkpoint *cp,
-			       const struct ck_catalog *c, uint32_t file,
-			       struct ck_fault *out);
-/* Appends a line that names such files, if there are any. */
-void ck_checkpoint_print_newer(const struct ck_checkpoint *cp,
-			       const struct ck_catalog *c, struct ck_buf *out);
 /* Data files that could not be looked at, or opened, when the checkpoint was:
  * one line of the log, if there are any. */
 void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp);

@@ -35,6 +35,8 @@ const struct ck_dtype *ck_dtype_at(uint8_t id);
 uint8_t ck_dtype_by_name(struct ck_str name);
 uint8_t ck_dtype_by_storage(struct ck_str storage_class);
 uint8_t ck_dtype_by_hub(struct ck_str name);
+/* Its numbers are values only with the scale and zero point of their tensor. */
+bool ck_dtype_is_quantized(uint8_t id);
 /* Values in one element: two are packed into one of float4_e2m1fn_x2. */
 unsigned ck_dtype_values(uint8_t id);
 

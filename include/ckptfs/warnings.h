@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * warnings: what a user of a checkpoint may have to know beside its damage. A part of format.
+ * warnings: signs that a checkpoint is not what its user expects, which are no damage: they
+ * change neither the exit status of check nor what is read. A part of format.
  */
 #ifndef CKPTFS_WARNINGS_H
 #define CKPTFS_WARNINGS_H
 
 #include "ckptfs/format.h"
+
+/* Calls warn() for each warning, with a fault whose err is 0. `what` is a sentence that is
+ * complete, or if `expected` is set, one whose subject is the file. Texts are valid during
+ * the call. Looks into the directory. */
+void ck_checkpoint_warn(struct ck_checkpoint *cp, const struct ck_catalog *c,
+			void (*warn)(void *arg, const struct ck_fault *f),
+			void *arg);
+/* Appends that sentence. */
+void ck_warning_print(const struct ck_fault *f, struct ck_buf *out);
+/* Appends the lines of `status`: data files that are newer than the metadata by name, and
+ * the other warnings, the first ones each in a line, less notes of the catalog. */
+void ck_checkpoint_print_warnings(struct ck_checkpoint *cp,
+				  const struct ck_catalog *c,
+				  struct ck_buf *out);
 
 /* Classes that are unknown, of the metadata and of the items that were read, each once and
  * sorted. */

@@ -124,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (ck_pickle_read(&p, data, size, NULL, NULL) == 0) {
 		const struct ck_plist *list = ck_pv_list(&p.root);
 
+		(void)ck_rank_holds_part(&p);
 		value_look(&p, &p.root);
 		for (uint32_t i = 0; list && i < list->count; i++)
 			value_look(&p, &list->items[i]);

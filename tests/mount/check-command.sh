@@ -72,6 +72,27 @@ cp norm.bin "$mnt/raw/model.norm.weight"
 equal 'newer: no more after a commit' "$(grep '^newer' "$mnt/.ckptfs/status")" ''
 unmounted
 
+# Beside .metadata lie those of a later save without collectives.
+touch -d '2026-01-01 00:00:00 UTC' "$newer"/__*.distcp "$newer/.metadata"
+: >"$newer/__0.metadata"
+: >"$newer/__1.metadata"
+: >"$newer/__2.metadata"
+touch -d '2025-12-31 00:00:00 UTC' "$newer/__0.metadata"
+touch -d '2026-01-01 00:00:07.5 UTC' "$newer/__1.metadata"
+touch -d '2026-01-01 00:00:01 UTC' "$newer/__2.metadata"
+other='a save without collectives beside .metadata, newer by 8 s: __1.metadata and 1 more; .metadata is read, as PyTorch does; without it, in a copy of the directory, the other save is'
+check 'another save: the exit status stays' "$CKPTFS" check "$newer"
+equal 'another save: a line' "$(grep '^warning' "$WORK/out")" "warning: $other"
+equal 'another save: JSON' "$("$CKPTFS" check "$newer" --json |
+	jq -r '.ok, (.findings[] | [.severity, .file, .errno, .what] | join("|"))')" "true
+warning|__1.metadata||$other"
+mounted "$newer"
+equal 'another save: status' "$(sed -n '/^warnings/,/^[^ w]/p' "$mnt/.ckptfs/status" | head -n 2)" "warnings: 1
+  $other"
+equal 'another save: status as JSON' "$("$CKPTFS" status "$mnt" --json | jq -r '.warnings[]')" "$other"
+unmounted
+rm "$newer"/__?.metadata
+
 rm "$source/__1_0.distcp"
 "$CKPTFS" check "$source" >"$WORK/lines" 2>"$WORK/out"
 equal 'a missing shard: exit' $? 1

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import types
+import warnings
 
 import live                                                             # finds the modules of tests/fixtures, too
 from tap import Tap
@@ -64,6 +65,34 @@ def placed(name):
     return made
 
 
+def sharded(torch):
+    """A DTensor of rank 1 of two."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    if not dist.is_initialized():
+        dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+    return (DTensor.from_local(torch.arange(3., 6.), mesh, [Shard(0)]),
+            DTensor.from_local(torch.arange(6.), mesh, [Replicate()], run_check=False))
+
+
+def quantized(bench):
+    import torch
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = torch.quantize_per_tensor(torch.tensor([0., .7, 2., 3., 4., 5.]), 0.1, 3, torch.qint8)
+        by_row = torch.quantize_per_channel(torch.ones(2, 3), torch.tensor([0.5, 0.25]), torch.tensor([0, 1]), 0, torch.qint8)
+        dcp_save({"one": one, "rows": by_row}, bench.home / "quantized")
+    said = "tensor one is qint8: the scale of its values is only in its item, __0_0.distcp at 0"
+    bench.says("a quantized tensor: check", 0, f"warning: {said}: scale 0.1, zero point 3", "check", "quantized")
+    _, lines = bench.run("check", "quantized")
+    bench.tap.check(any(line.startswith("warning: tensor rows is qint8: ") and
+                        line.endswith(": a scale and a zero point for each index of dimension 0") for line in lines),
+                    "a quantized tensor: by rows", *lines)
+    bench.status("quantized", "warnings: 2", f"  {said}")
+
+
 def packed(bench):
     import torch
     if not hasattr(torch, "float4_e2m1fn_x2"):
@@ -78,25 +107,32 @@ def packed(bench):
 
 def objects(bench):
     import torch
-    state = {"o": placed("Strange")(), "p": (placed("Stranger")(), torch.ones(2)),
+    part, whole = sharded(torch)
+    state = {"t": (part, 1), "r": (whole, 1), "o": placed("Strange")(), "p": (placed("Stranger")(), torch.ones(2)),
              "w": torch.ones(2)}
     dcp_save(state, bench.home / "objects")
+    said = "object t holds a DTensor of one rank: shards of the others are not in the checkpoint"
     _, lines = bench.run("check", "objects", "--full")
     bench.tap.check([line for line in lines if not line.startswith("items")] ==
                     ["unknown class, kept as it is: another.package.Strange",
-                     "unknown class, kept as it is: another.package.Stranger"],
+                     "unknown class, kept as it is: another.package.Stranger", f"warning: {said}"],
                     "objects: check", *lines)
     _, lines = bench.run("check", "objects", "--json")
     report = json.loads("\n".join(lines))
     bench.tap.check(report["ok"] and report["unknown_globals"] == ["another.package.Strange", "another.package.Stranger"],
                     "objects: classes in JSON", *lines)
+    bench.tap.check([(row["fqn"], row["severity"], row["errno"], row["what"]) for row in report["findings"]] ==
+                    [("t", "warning", None, said)], "objects: the warning in JSON", *lines)
     with live.Daemon(bench.program, bench.home / "objects", "ro") as mount:
         before = mount.report("status").splitlines()
-        pathlib.Path(mount.point, "objects", "p.json").read_bytes()
+        for name in "t", "r", "p":
+            pathlib.Path(mount.point, "objects", f"{name}.json").read_bytes()
         status = mount.report("status").splitlines()
     bench.tap.check("unknown classes: 0" in before, "objects: nothing is known before a read", *before)
     at = status.index("unknown classes: 1") if "unknown classes: 1" in status else 0
     bench.tap.check(at and status[at + 1] == "  another.package.Stranger", "objects: classes of what was read", *status)
+    at = status.index("warnings: 1") if "warnings: 1" in status else 0
+    bench.tap.check(at and status[at + 1] == f"  {said}", "objects: the warning in status", *status)
 
 
 def many(bench):
@@ -119,7 +155,7 @@ def main():
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(tap, options.ckptfs, home)
-        for test in packed, objects, many:
+        for test in quantized, packed, objects, many:
             test(bench)
     return tap.finish()
 

@@ -2,7 +2,7 @@
 /*
  * Which boxes a rank has, by the arithmetic of PyTorch's placements: all meshes of two
  * dimensions and all lengths against a model that counts rows; numbers that nobody can
- * have; and what names of files say.
+ * have; what names of files say; and a value that holds itself many times.
  */
 #include "ranks/ranks.h"
 #include "tap.h"
@@ -342,8 +342,32 @@ static void answers(void)
 	ok(file.rank == 5 && file.ranks == 8 && file.world == 16);
 }
 
+/* Pairs of one value, 200 deep: 2^200 of them cannot be visited. */
+static void holds_ends(void)
+{
+	struct ck_pickle p = { 0 };
+	struct ck_buf b = { 0 };
+
+	ck_buf_u8(&b, 0x80);
+	ck_buf_u8(&b, 2);
+	ck_buf_text(&b, "ctorch.distributed.tensor\nDTensor\n0)");
+	for (uint8_t i = 0; i < 200; i++) {
+		ck_buf_u8(&b, 'q');
+		ck_buf_u8(&b, i);
+		ck_buf_u8(&b, 'h');
+		ck_buf_u8(&b, i);
+		ck_buf_u8(&b, 0x86);
+	}
+	ck_buf_text(&b, ".");
+	eq_err(ck_pickle_read(&p, b.data, b.len, NULL, NULL), 0);
+	ok(!ck_rank_holds_part(&p));
+	ck_pickle_fini(&p);
+	ck_buf_fini(&b);
+}
+
 int main(void)
 {
+	holds_ends();
 	all_places();
 	combinations();
 	hostile();

@@ -4,6 +4,7 @@
  * storage it has, which is record data/<key>.
  */
 #include "item.h"
+#include "ckptfs/json.h"
 #include "tensor.h"
 
 #include <errno.h>
@@ -106,6 +107,31 @@ int ck_item_pickle(const struct ck_zip *zip, uint64_t limit,
 	return rc;
 }
 
+/* --- quantizer ------------------------------------------------------------------ */
+
+/* (torch.per_tensor_affine, scale, zero point), or (a scheme by channel, scales, zero
+ * points, dimension), where scales and zero points are tensors. */
+static void quantizer_print(const struct ck_pickle *p, const struct ck_pv *q,
+			    struct ck_buf *out)
+{
+	struct ck_pv part[4] = { 0 };
+	int64_t n;
+
+	for (uint32_t i = 0; i < 4 && i < ck_pv_count(q); i++)
+		part[i] = ck_pv_at(q, i);
+	if (ck_pv_is_global(p, &part[0], "torch.per_tensor_affine") &&
+	    part[1].tag == CK_PV_FLOAT && ck_pv_int(&part[2], &n)) {
+		ck_buf_text(out, "scale ");
+		ck_buf_json_float(out, part[1].f);
+		ck_buf_printf(out, ", zero point %" PRId64, n);
+	} else if (ck_pv_count(q) == 4 && ck_pv_int(&part[3], &n)) {
+		ck_buf_printf(out,
+			      "a scale and a zero point for each index of "
+			      "dimension %" PRId64,
+			      n);
+	}
+}
+
 /* --- place --------------------------------------------------------------------- */
 
 static int want_check(const struct ck_item_want *want, const struct tensor *t,
@@ -195,6 +221,8 @@ int ck_item_locate_in(const struct ck_zip *zip, const struct ck_item_want *want,
 		ck_remarks_classes(want->remarks, &p);
 	if (rc == 0)
 		rc = locate(zip, &p, want, &t, d);
+	if (rc == 0 && want->quantizer)
+		quantizer_print(&p, &t.is.quantizer, want->quantizer);
 	ck_pickle_fini(&p);
 	if (rc < 0)
 		return rc;

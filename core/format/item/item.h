@@ -17,6 +17,7 @@ struct ck_item_want {
 	uint32_t ndim;
 	const int64_t *size;	    /* the box's sizes, elements */
 	struct ck_remarks *remarks; /* get its unknown classes; or NULL */
+	struct ck_buf *quantizer;   /* gets its scale in words; or NULL */
 };
 
 /* Bytes of its elements; the catalog has checked that they can be counted. */

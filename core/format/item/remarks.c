@@ -13,6 +13,14 @@
 enum {
 	CLASSES_MOST = 4096,
 	CLASSES_BYTES = 1 << 20, /* of their names */
+	ROWS_MOST = 4096,	 /* objects; quantizers */
+	QUANTIZER_MOST = 200,	 /* bytes of its words */
+};
+
+struct quantizer {
+	uint32_t tensor;
+	struct ck_str words; /* in the arena */
+	bool differs;	     /* of the tensor's items */
 };
 
 struct ck_remarks {
@@ -22,6 +30,10 @@ struct ck_remarks {
 	struct ck_str *classes;
 	size_t nclasses, classes_cap, bytes;
 	struct ck_table by_name; /* numbers in classes */
+	uint32_t *objects;	 /* sorted */
+	size_t nobjects, objects_cap;
+	struct quantizer *quantizers; /* sorted by tensor */
+	size_t nquantizers, quantizers_cap;
 };
 
 static struct ck_str class_name(const void *arg, uint32_t i)
@@ -50,6 +62,8 @@ void ck_remarks_free(struct ck_remarks *r)
 	ck_table_fini(&r->by_name);
 	ck_arena_fini(&r->arena);
 	free(r->classes);
+	free(r->objects);
+	free(r->quantizers);
 	free(r);
 }
 
@@ -199,4 +213,113 @@ int ck_remarks_list_classes(struct ck_remarks *r, struct ck_arena *arena,
 	}
 	pthread_mutex_unlock(&r->lock);
 	return rc;
+}
+
+/* --- objects --------------------------------------------------------------------- */
+
+void ck_remarks_dtensor(struct ck_remarks *r, uint32_t object)
+{
+	uint32_t *all;
+	size_t at;
+
+	pthread_mutex_lock(&r->lock);
+	at = r->nobjects;
+	while (at > 0 && r->objects[at - 1] > object)
+		at--;
+	if (r->nobjects < ROWS_MOST &&
+	    (at == 0 || r->objects[at - 1] != object)) {
+		all = ck_grow(r->objects, &r->objects_cap, r->nobjects, 1,
+			      sizeof(*all));
+		if (all) {
+			r->objects = all;
+			memmove(all + at + 1, all + at,
+				(r->nobjects - at) * sizeof(*all));
+			all[at] = object;
+			r->nobjects++;
+		}
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+bool ck_remarks_dtensor_at(struct ck_remarks *r, size_t i, uint32_t *object)
+{
+	bool found;
+
+	pthread_mutex_lock(&r->lock);
+	found = i < r->nobjects;
+	if (found)
+		*object = r->objects[i];
+	pthread_mutex_unlock(&r->lock);
+	return found;
+}
+
+/* --- quantizers ------------------------------------------------------------------ */
+
+/* The place of a tensor's, or where it belongs. Under lock. */
+static size_t quantizer_place(const struct ck_remarks *r, uint32_t tensor)
+{
+	size_t lo = 0, hi = r->nquantizers;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (r->quantizers[mid].tensor < tensor)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Under lock. */
+static void quantizer_insert(struct ck_remarks *r, size_t at, uint32_t tensor,
+			     struct ck_str words)
+{
+	struct quantizer *all;
+	struct ck_str copy;
+
+	if (r->nquantizers >= ROWS_MOST)
+		return;
+	all = ck_grow(r->quantizers, &r->quantizers_cap, r->nquantizers, 1,
+		      sizeof(*all));
+	copy = ck_arena_copy(&r->arena, words);
+	if (all)
+		r->quantizers = all;
+	if (!all || !copy.p)
+		return;
+	memmove(all + at + 1, all + at, (r->nquantizers - at) * sizeof(*all));
+	all[at] = (struct quantizer){ .tensor = tensor, .words = copy };
+	r->nquantizers++;
+}
+
+void ck_remarks_quantizer(struct ck_remarks *r, uint32_t tensor,
+			  struct ck_str words)
+{
+	size_t at;
+
+	if (words.len > QUANTIZER_MOST)
+		return;
+	pthread_mutex_lock(&r->lock);
+	at = quantizer_place(r, tensor);
+	if (at == r->nquantizers || r->quantizers[at].tensor != tensor)
+		quantizer_insert(r, at, tensor, words);
+	else if (!ck_str_eq(r->quantizers[at].words, words))
+		r->quantizers[at].differs = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
+void ck_remarks_print_quantizer(struct ck_remarks *r, uint32_t tensor,
+				struct ck_buf *out)
+{
+	size_t at;
+
+	pthread_mutex_lock(&r->lock);
+	at = quantizer_place(r, tensor);
+	if (at < r->nquantizers && r->quantizers[at].tensor == tensor) {
+		if (r->quantizers[at].differs)
+			ck_buf_text(out, "another one in each item");
+		else
+			ck_buf_str(out, r->quantizers[at].words);
+	}
+	pthread_mutex_unlock(&r->lock);
 }

@@ -296,6 +296,7 @@ static int rest_parse(const struct call *c, const struct rebuild *how,
 	    (how->quantizer && quantizer.tag != CK_PV_TUPLE))
 		return ck_fail(d, EBADMSG, "malformed arguments of %s",
 			       how->name);
+	t->quantizer = quantizer;
 	if (!bits_take(&bits, &t->change) ||
 	    (t->change & CK_CHANGE_CONJ && t->dtype != CK_DTYPE_UNKNOWN &&
 	     !ck_dtype_at(t->dtype)->is_complex))

@@ -75,6 +75,9 @@ struct ck_rank_part {
 
 /* Is v called so? It may be malformed. */
 bool ck_rank_is_part(const struct ck_pickle *p, const struct ck_pv *v);
+/* Whether its value holds a DTensor of which it has one rank's part only, as far as a bounded
+ * walk finds it. */
+bool ck_rank_holds_part(const struct ck_pickle *p);
 /* 1: v is such a value, *out is filled; 0: it is none; -EBADMSG: it is malformed,
  * d says what was expected and found; -ENOMEM; errors of the storages. Memory is bounded
  * as for the pickle itself. `storages` may be NULL: then a mesh of 2.1 has no rank. */
