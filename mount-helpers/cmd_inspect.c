@@ -552,6 +552,7 @@ int ck_cmd_inspect(int argc, char **argv)
 		in.c = ck_checkpoint_catalog(cp);
 		rc = inspect(&in, cp);
 		ck_catalog_put(in.c);
+		ck_source_notes(argv[optind], cp);
 	}
 	ck_source_close(cluster, cp);
 	ck_hosts_options_fini(&in.hosts);

@@ -67,6 +67,8 @@ CK_MUST_USE int ck_source_open(const char *src,
 			       struct ck_hosts_options *hosts,
 			       struct ck_cluster **cluster,
 			       struct ck_checkpoint **out);
+/* Prints notes of the catalog that its user has to know, on stderr. */
+void ck_source_notes(const char *src, const struct ck_checkpoint *cp);
 /* For commands that are of one checkpoint: of a run directory its steps are named. The exit
  * status. */
 CK_MUST_USE int ck_source_is_one(const char *src,

@@ -38,6 +38,17 @@ void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp)
 		ck_checkpoint_close(cp);
 }
 
+void ck_source_notes(const char *src, const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	for (size_t i = 0; i < c->nnotes; i++)
+		if (c->notes[i].doubt)
+			(void)ck_trouble("%s: %.*s", ck_show(ck_str_from(src)),
+					 (int)c->notes[i].text.len,
+					 c->notes[i].text.p);
+}
+
 int ck_source_is_one(const char *src, const struct ck_checkpoint *cp)
 {
 	struct ck_rundir *run = ck_checkpoint_run(cp);
@@ -59,6 +70,7 @@ int ck_source_is_one(const char *src, const struct ck_checkpoint *cp)
 			 names.len ? names.data : "");
 	ck_buf_fini(&names);
 	ck_steps_put(steps);
+	ck_source_notes(src, cp);
 	return CK_EXIT_TROUBLE;
 }
 

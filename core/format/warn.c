@@ -117,6 +117,14 @@ static size_t tensors_warn(const struct warner *w, size_t most)
 	return n;
 }
 
+static void notes_warn(const struct warner *w)
+{
+	for (size_t i = 0; i < w->c->nnotes; i++)
+		if (w->c->notes[i].doubt)
+			w->warn(w->arg, &(struct ck_fault){
+						.what = w->c->notes[i].text });
+}
+
 void ck_checkpoint_warn(struct ck_checkpoint *cp, const struct ck_catalog *c,
 			void (*warn)(void *arg, const struct ck_fault *f),
 			void *arg)
@@ -127,6 +135,7 @@ void ck_checkpoint_warn(struct ck_checkpoint *cp, const struct ck_catalog *c,
 	save_warn(&w);
 	objects_warn(&w);
 	(void)tensors_warn(&w, SIZE_MAX);
+	notes_warn(&w);
 }
 
 void ck_warning_print(const struct ck_fault *f, struct ck_buf *out)

@@ -3,7 +3,7 @@
 #ifndef CK_FORMAT_WARN_H
 #define CK_FORMAT_WARN_H
 
-#include "format_internal.h"
+#include "kind.h"
 #include "item/remarks.h"
 
 /* Notes what only the pickle of an object's item has. Any thread. */
@@ -29,5 +29,11 @@ void ck_newer_print(const struct ck_checkpoint *cp, const struct ck_catalog *c,
 void ck_newer_save_print(const struct ck_checkpoint *cp,
 			 const struct ck_catalog *c, struct ck_buf *out,
 			 char **file);
+
+/* --- misplaced.c ----------------------------------------------------------------- */
+
+/* Adds a note if data files that are missing lie in a directory below. -ENOMEM. */
+CK_MUST_USE int ck_misplaced_note(const struct ck_checkpoint *cp,
+				  struct ck_catalog *c);
 
 #endif

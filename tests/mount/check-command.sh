@@ -93,6 +93,21 @@ equal 'another save: status as JSON' "$("$CKPTFS" status "$mnt" --json | jq -r '
 unmounted
 rm "$newer"/__?.metadata
 
+# Data files that were copied into a directory below.
+mkdir -p "$newer/apart" "$newer/copy-0/more"
+mv "$newer"/__[01]_0.distcp "$newer/copy-0/more/"
+misplaced='misplaced files: __0_0.distcp, __1_0.distcp lie in copy-0/more/, not where .metadata names them: move them there'
+fails 'misplaced files: check' "warning: $misplaced" "$CKPTFS" check "$newer"
+check 'misplaced files: inspect' "$CKPTFS" inspect "$newer" --summary
+equal 'misplaced files: inspect names them' "$(grep misplaced "$WORK/out")" "ckptfs: $newer: $misplaced"
+mounted "$newer"
+check 'misplaced files: status' grep -qxF "$misplaced" "$mnt/.ckptfs/status"
+check 'misplaced files: log' grep -qF "$misplaced" "$mnt/.ckptfs/log"
+unmounted
+: >"$newer/copy-0/more/.metadata"
+equal 'misplaced files: beside a .metadata of their own' "$("$CKPTFS" check "$newer" | grep '^warning')" \
+	"warning: ${misplaced%move*}give that directory, which has its own"
+
 rm "$source/__1_0.distcp"
 "$CKPTFS" check "$source" >"$WORK/lines" 2>"$WORK/out"
 equal 'a missing shard: exit' $? 1
