@@ -233,7 +233,7 @@ static int find_here(const struct ck_checkpoint *cp,
 	if (rc == 0 && options->kind)
 		rc = ck_kind_missing(kinds, &src, d);
 	if (rc == 0)
-		rc = src.file ? ck_say_what_file(&src, d)
+		rc = src.file ? ck_say_what_file(&src, path, d)
 			      : ck_say_what_is_here(kinds, cp->dirfd, path, d);
 	return rc;
 }

@@ -32,9 +32,6 @@ CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
  * `path`, are checkpoints. Returns -EBADMSG; -ENOMEM. */
 CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 				    const char *path, struct ck_diag *d);
-/* The same for a file. Errors of open(2). */
-CK_MUST_USE int ck_say_what_file(const struct ck_src *src, struct ck_diag *d);
-
 /* --- checkpoint.c ------------------------------------------------------------------ */
 
 /* ck_checkpoint_open() with a table of the caller; for tests. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * diagnose: the message for a directory or file that no format reads. It names a save
- * that did not end, and checkpoints in directories below, because a user may have given
- * a directory above. The search is bounded, follows no links and enters no other file
- * system.
+ * diagnose: messages for a directory, or file, in which no format finds a checkpoint. They
+ * name what lies there, checkpoints in directories below, and files of programs that are
+ * known but not read. The work is bounded, no link is followed, and no other file system is
+ * entered.
  */
 #include "detect.h"
+#include "warn.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +18,10 @@
 enum {
 	ENTRIES_MOST = 20000, /* looked at, in all directories together */
 	OPENS_MOST = 2000,    /* directories that are opened */
-	LEVELS = 2,	      /* below the directory */
+	LEVELS = 3,	      /* below the directory */
 	NAMES = 8,	      /* shown */
-	TEXT_MOST = 700,      /* bytes of a message after which none follows */
+	FOUND_MOST = 350, /* bytes of a message after which no name follows, */
+	TEXT_MOST = 700,  /* and after which no directory does */
 };
 
 /* --- what there is -------------------------------------------------------------- */
@@ -27,7 +29,7 @@ enum {
 struct place {
 	char *name; /* relative to the directory; owned */
 	unsigned level;
-	bool is_checkpoint;
+	bool is_checkpoint, is_orbax;
 };
 
 struct search {
@@ -36,8 +38,10 @@ struct search {
 	struct place *places; /* directories below, by levels */
 	size_t n, cap;
 	unsigned entries;
-	bool is_empty;
+	struct ck_dir_names
+		found; /* in the directory; of directories with a slash */
 	char saving[NAME_MAX + 1]; /* the first data file of DCP */
+	char part[NAME_MAX + 1];   /* the first file named as torch's are */
 };
 
 static bool ends_with(const char *name, const char *suffix)
@@ -47,10 +51,22 @@ static bool ends_with(const char *name, const char *suffix)
 	return len >= end && strcmp(name + len - end, suffix) == 0;
 }
 
-static void note_file(struct search *s, const char *name)
+static void keep_first(char kept[NAME_MAX + 1], const char *name)
 {
-	if (!*s->saving && ends_with(name, ".distcp"))
-		snprintf(s->saving, sizeof(s->saving), "%s", name);
+	if (!*kept || strcmp(name, kept) < 0)
+		snprintf(kept, NAME_MAX + 1, "%s", name);
+}
+
+/* Without memory less is named. */
+static void note_name(struct search *s, const char *name, bool is_directory)
+{
+	const char *shown = is_directory ? ck_shown("%s/", name) : name;
+
+	(void)!ck_dir_names_add(&s->found, shown);
+	if (!is_directory && ends_with(name, ".distcp"))
+		keep_first(s->saving, name);
+	if (!is_directory && ck_format_torch.is_part(name))
+		keep_first(s->part, name);
 }
 
 /* If memory is short, the directory is left out. */
@@ -76,10 +92,8 @@ static void note_entry(struct search *s, const char *above, unsigned level,
 {
 	if (e->d_name[0] == '.')
 		return;
-	if (level == 0) {
-		s->is_empty = false;
-		note_file(s, e->d_name);
-	}
+	if (level == 0)
+		note_name(s, e->d_name, e->d_type == DT_DIR);
 	if (e->d_type == DT_DIR || e->d_type == DT_UNKNOWN)
 		note_directory(s, above, level + 1, e->d_name);
 }
@@ -105,32 +119,43 @@ static bool is_a_checkpoint(const struct search *s, int fd)
 	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
 }
 
-/* True if the directory is a checkpoint; if not, its entries are recorded. */
-static bool look_in(struct search *s, const char *name, unsigned level)
+/* Notes what is in a directory, unless it is a checkpoint, or Orbax's. */
+static struct place look_in(struct search *s, struct place place)
 {
-	DIR *dir = list_open(s, name);
+	DIR *dir = list_open(s, place.name);
 	const struct dirent *e;
-	bool is_checkpoint;
+	struct ck_buf names = { 0 };
 
 	if (!dir)
-		return false;
-	is_checkpoint = level > 0 && is_a_checkpoint(s, dirfd(dir));
-	while (!is_checkpoint && level < LEVELS && s->entries < ENTRIES_MOST &&
+		return place;
+	if (place.level > 0) {
+		place.is_checkpoint = is_a_checkpoint(s, dirfd(dir));
+		place.is_orbax = !place.is_checkpoint &&
+				 ck_orbax_print(dirfd(dir), &names);
+	}
+	ck_buf_fini(&names);
+	while (!place.is_checkpoint && !place.is_orbax &&
+	       place.level < LEVELS && s->entries < ENTRIES_MOST &&
 	       (e = readdir(dir))) {
 		s->entries++;
-		note_entry(s, name, level, e);
+		note_entry(s, place.name, place.level, e);
 	}
 	closedir(dir);
-	return is_checkpoint;
+	return place;
 }
 
 /* Level by level, so that near directories come first. */
 static void search(struct search *s)
 {
-	look_in(s, "", 0);
-	for (size_t i = 0; i < s->n; i++)
-		s->places[i].is_checkpoint = look_in(s, s->places[i].name,
-						     s->places[i].level);
+	char none[] = "";
+
+	(void)look_in(s, (struct place){ .name = none });
+	for (size_t i = 0; i < s->n; i++) {
+		struct place place = look_in(s, s->places[i]);
+
+		s->places[i] = place; /* which may have moved */
+	}
+	ck_dir_names_sort(&s->found);
 }
 
 static void search_fini(struct search *s)
@@ -138,70 +163,7 @@ static void search_fini(struct search *s)
 	for (size_t i = 0; i < s->n; i++)
 		free(s->places[i].name);
 	free(s->places);
-}
-
-/* --- the message ------------------------------------------------------------ */
-
-static int place_cmp(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
-}
-
-/* "; try DIR/a, DIR/b", whole names only. */
-static void print_places(struct search *s, const char *path,
-			 struct ck_buf *text)
-{
-	struct ck_str dir = ck_str_from(path);
-	size_t shown = 0, all = 0;
-
-	while (dir.len > 0 && dir.p[dir.len - 1] == '/')
-		dir.len--;
-	if (s->n)
-		qsort(s->places, s->n, sizeof(*s->places), place_cmp);
-	for (size_t i = 0; i < s->n; i++) {
-		if (!s->places[i].is_checkpoint || all++ >= NAMES ||
-		    text->len + dir.len > TEXT_MOST)
-			continue;
-		ck_buf_text(text, shown++ ? ", " : "; try ");
-		ck_buf_escaped(text, dir);
-		ck_buf_text(text, "/");
-		ck_buf_escaped(text, ck_str_from(s->places[i].name));
-	}
-	if (shown < all)
-		ck_buf_printf(text, "%s and %zu more", shown ? "" : "; try one",
-			      all - shown);
-}
-
-int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
-			const char *path, struct ck_diag *d)
-{
-	struct search s = { .kinds = kinds, .dirfd = dirfd, .is_empty = true };
-	struct ck_buf text = { 0 };
-	int rc;
-
-	search(&s);
-	if (s.saving[0]) {
-		ck_buf_printf(&text, "no .metadata, but ");
-		ck_buf_escaped(&text, ck_str_from(s.saving));
-		ck_buf_text(&text, ": saving this checkpoint did not end, or "
-				   "its .metadata is on another machine");
-	} else {
-		ck_buf_text(&text, "no checkpoint known here; expected "
-				   ".metadata of "
-				   "torch.distributed.checkpoint, "
-				   "safetensors, or files of torch.save");
-		ck_buf_text(&text, s.is_empty
-					   ? ", found nothing"
-					   : ", found nothing of a checkpoint");
-	}
-	print_places(&s, path, &text);
-	rc = text.err ? ck_fail(d, ENOMEM, "out of memory")
-		      : ck_fail(d, EBADMSG, "%s", text.data);
-	ck_buf_fini(&text);
-	search_fini(&s);
-	return rc;
+	ck_dir_names_fini(&s->found);
 }
 
 /* --- a file ------------------------------------------------------------------------ */
@@ -217,15 +179,13 @@ static bool is_tar(int fd)
 	       memcmp(magic, "ustar", sizeof(magic)) == 0;
 }
 
-/* Names an unknown file by its name or its first bytes. */
-static const char *file_words(int fd, const char *name)
+/* What a file of which no kind is known begins with, or is called. */
+static const char *file_words(int fd)
 {
 	struct stat st;
 
 	if (fstat(fd, &st) == 0 && st.st_size == 0)
 		return "an empty file";
-	if (strcmp(name, ".metadata") == 0 || ends_with(name, ".distcp"))
-		return "a part of a checkpoint; give its directory";
 	if (is_tar(fd))
 		return "a tar container, which is not read: load with torch "
 		       "and save again";
@@ -233,13 +193,162 @@ static const char *file_words(int fd, const char *name)
 	       "of torch.save do";
 }
 
-int ck_say_what_file(const struct ck_src *src, struct ck_diag *d)
+/* --- what is said of it ------------------------------------------------------------ */
+
+static int place_cmp(const void *a, const void *b)
 {
-	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),
+	const struct place *x = a, *y = b;
+
+	return ck_str_natural_cmp(ck_str_from(x->name), ck_str_from(y->name));
+}
+
+/* "; try DIR/a, DIR/b" of checkpoints, or with other words of Orbax's; whole names only. */
+static void print_places(const struct search *s, struct ck_str dir, bool orbax,
+			 struct ck_buf *text)
+{
+	const char *words = orbax ? "; Orbax, not read: " : "; try ";
+	size_t shown = 0, all = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct place *p = &s->places[i];
+
+		if (!(orbax ? p->is_orbax : p->is_checkpoint) ||
+		    all++ >= NAMES || text->len + dir.len > TEXT_MOST)
+			continue;
+		ck_buf_text(text, shown++ ? ", " : words);
+		ck_buf_escaped(text, dir);
+		ck_buf_text(text, "/");
+		ck_buf_escaped(text, ck_str_from(p->name));
+	}
+	if (shown < all)
+		ck_buf_printf(text, "%s%s and %zu more", shown ? "" : words,
+			      shown ? "" : "one", all - shown);
+}
+
+static void print_found(const struct search *s, struct ck_buf *text)
+{
+	size_t i = 0;
+
+	ck_buf_text(text, s->found.n ? ", found nothing of a checkpoint: "
+				     : ", found nothing");
+	for (;
+	     i < s->found.n && i < NAMES && (i == 0 || text->len < FOUND_MOST);
+	     i++) {
+		ck_buf_text(text, i ? ", " : "");
+		ck_buf_text(text, ck_show(ck_str_from(s->found.all[i])));
+	}
+	if (i < s->found.n)
+		ck_buf_printf(text, " and %zu more", s->found.n - i);
+}
+
+/* What a file of the directory is that is called as torch's are. */
+static void print_part(const struct search *s, struct ck_buf *text)
+{
+	ck_auto_fd int fd = ck_open_beneath(s->dirfd, ck_str_from(s->part),
 					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
 					    CK_BENEATH_NO_SYMLINKS);
 
 	if (fd < 0)
+		return;
+	ck_buf_text(text, "; ");
+	ck_buf_text(text, ck_show(ck_str_from(s->part)));
+	ck_buf_printf(text, ": %s", file_words(fd));
+}
+
+/* What the directory itself is. */
+static void print_here(const struct search *s, struct ck_buf *text)
+{
+	struct ck_buf orbax = { 0 };
+
+	if (s->saving[0]) {
+		ck_buf_text(text, "no .metadata, but ");
+		ck_buf_escaped(text, ck_str_from(s->saving));
+		ck_buf_text(text, ": saving this checkpoint did not end, or "
+				  "its .metadata is on another machine");
+	} else if (ck_orbax_print(s->dirfd, &orbax)) {
+		ck_buf_printf(text,
+			      "Orbax, not read: found %s; load it with "
+			      "orbax.checkpoint and save it as safetensors",
+			      orbax.data);
+	} else {
+		ck_buf_text(text, "no checkpoint known here; expected "
+				  ".metadata of "
+				  "torch.distributed.checkpoint, "
+				  "safetensors, or files of torch.save");
+		print_found(s, text);
+	}
+	if (s->part[0])
+		print_part(s, text);
+	ck_buf_fini(&orbax);
+}
+
+int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
+			const char *path, struct ck_diag *d)
+{
+	struct search s = { .kinds = kinds, .dirfd = dirfd };
+	struct ck_str dir = ck_str_from(path);
+	struct ck_buf text = { 0 };
+	int rc;
+
+	while (dir.len > 0 && dir.p[dir.len - 1] == '/')
+		dir.len--;
+	search(&s);
+	if (s.n)
+		qsort(s.places, s.n, sizeof(*s.places), place_cmp);
+	print_here(&s, &text);
+	print_places(&s, dir, false, &text);
+	print_places(&s, dir, true, &text);
+	rc = text.err ? ck_fail(d, ENOMEM, "out of memory")
+		      : ck_fail(d, EBADMSG, "%s", text.data);
+	ck_buf_fini(&text);
+	search_fini(&s);
+	return rc;
+}
+
+/* --- a file that is given --------------------------------------------------------- */
+
+static bool directory_is_one(const struct ck_src *src)
+{
+	const struct ck_src above = { .dirfd = src->dirfd, .brief = true };
+	const struct ck_kind *kind;
+
+	return ck_kind_find(&ck_kinds, &above, &kind, NULL) == 0;
+}
+
+/* As the user wrote it. */
+static void print_directory(const char *path, struct ck_buf *text)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	if (slash == path)
+		len = 1;
+	ck_buf_escaped(text,
+		       slash ? (struct ck_str){ path, len } : CK_STR("."));
+}
+
+int ck_say_what_file(const struct ck_src *src, const char *path,
+		     struct ck_diag *d)
+{
+	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),
+					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
+					    CK_BENEATH_NO_SYMLINKS);
+	bool is_part = strcmp(src->file, ".metadata") == 0 ||
+		       ends_with(src->file, ".distcp");
+	struct ck_buf text = { 0 };
+	int rc;
+
+	if (fd < 0)
 		return ck_fail(d, -fd, "%s", strerror(-fd));
-	return ck_fail(d, EBADMSG, "%s", file_words(fd, src->file));
+	ck_buf_text(&text, is_part ? "a part of a checkpoint; give its "
+				     "directory: "
+				   : file_words(fd));
+	if (!is_part && directory_is_one(src))
+		ck_buf_text(&text, "; its directory is a checkpoint: try ");
+	if (is_part || directory_is_one(src))
+		print_directory(path, &text);
+	rc = text.err ? ck_fail(d, ENOMEM, "out of memory")
+		      : ck_fail(d, EBADMSG, "%s", text.data);
+	ck_buf_fini(&text);
+	return rc;
 }

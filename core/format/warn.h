@@ -36,4 +36,16 @@ void ck_newer_save_print(const struct ck_checkpoint *cp,
 CK_MUST_USE int ck_misplaced_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
 
+/* --- elsewhere.c ----------------------------------------------------------------- */
+
+/* A file that is of no kind: says into d what it is, and what to give instead. path: as the
+ * user wrote it. -EBADMSG; errors of open(2); -ENOMEM. */
+CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
+				 struct ck_diag *d);
+
+/* --- producers.c ------------------------------------------------------------------ */
+
+/* Appends names of files that Orbax writes. False: the directory is none of Orbax's. */
+bool ck_orbax_print(int dirfd, struct ck_buf *names);
+
 #endif

@@ -96,7 +96,7 @@ check 'canary: it would have, in Python' test -e "$WORK/gift-canary"
 fails 'one word is no mount' 'usage: ckptfs SRC MNT' "$CKPTFS" step-1000
 fails 'a directory that is no checkpoint' \
 	'no checkpoint known here; expected .metadata' "$CKPTFS" good ck
-fails 'the .metadata itself' 'give its directory' "$CKPTFS" step-1000/.metadata ck
+fails 'the .metadata itself' 'give its directory: step-1000' "$CKPTFS" step-1000/.metadata ck
 mv "$WORK/gift/.metadata" "$WORK/gift/.metadata.tmp"
 fails 'a save that did not end' 'saving this checkpoint did not end' \
 	"$CKPTFS" gift ck
@@ -122,17 +122,22 @@ here() {
 }
 none='no checkpoint known here; expected .metadata of torch.distributed.checkpoint, safetensors, or files of torch.save'
 here 'an empty directory' "$none, found nothing"
-here 'something else' "$none, found nothing of a checkpoint" notes.txt
+none="$none, found nothing of a checkpoint"
+here 'something else' "$none: notes.txt" notes.txt
+here 'many names' "$none: a/, f1, f2, f3, f4, f5, f6, f7 and 2 more" a/b f1 f2 f3 f4 f5 f6 f7 f8 f9
 here 'safetensors of no bytes' \
 	'model-00001-of-00002.safetensors: no safetensors file; expected at least 8 bytes, found 0' \
 	config.json model-00001-of-00002.safetensors optimizer.pt
 here 'weights of transformers' \
 	'pytorch_model.bin.index.json: JSON: byte 0: no value' \
 	pytorch_model.bin.index.json pytorch_model-00001-of-00002.bin
-here 'a file of no bytes' "$none, found nothing of a checkpoint" \
-	rank_0.pt
-here 'a .bin of no checkpoint' "$none, found nothing of a checkpoint" \
+here 'a file of no bytes' "$none: rank_0.pt; rank_0.pt: an empty file" rank_0.pt
+here 'a .bin of no checkpoint' "$none: training_args.bin; training_args.bin: an empty file" \
 	training_args.bin
+here 'three levels below' "$none: a/; try other/a/b/c" a/b/c/.metadata
+here 'a directory of Orbax' \
+	'Orbax, not read: found _CHECKPOINT_METADATA, manifest.ocdbt; load it with orbax.checkpoint and save it as safetensors' \
+	_CHECKPOINT_METADATA manifest.ocdbt d/1
 here 'data files alone' \
 	'no .metadata, but __0_0.distcp: saving this checkpoint did not end, or its .metadata is on another machine' \
 	__0_0.distcp

@@ -19,6 +19,10 @@ import warnings
 import live                                                             # finds the modules of tests/fixtures, too
 from tap import Tap
 
+NO_CHECKPOINT = ("no checkpoint known here; expected .metadata of torch.distributed.checkpoint, safetensors, or files of "
+                 "torch.save, found nothing of a checkpoint: ")
+
+
 class Bench:
     """One program, and directories of a test."""
 
@@ -52,6 +56,59 @@ class Bench:
 def dcp_save(state, home):
     import torch.distributed.checkpoint as dcp
     dcp.save(state, checkpoint_id=str(home), no_dist=True)
+
+
+# ---- directories that are no checkpoint ----------------------------------------------------------------------------------
+
+def deep(bench):
+    """Safetensors and DCP three levels below the directory that is given, as trainers with several parts lay them out."""
+    import torch
+    model = bench.directory("step/policy/weights/model")
+    head = json.dumps({"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
+    (model / "shard-00001-model-00001-of-00001.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(16))
+    dcp_save({"m": torch.ones(2, 2)}, bench.home / "step/policy/optimizer/optim")
+    (bench.home / "step/notes.txt").touch()
+    bench.says("three levels below", 2, f"ckptfs: step: {NO_CHECKPOINT}notes.txt, policy/; "
+               "try step/policy/optimizer/optim, step/policy/weights/model", "inspect", "step")
+    bench.says("one level below", 2, "ckptfs: step/policy/weights: a run directory; give one of its steps: model",
+               "inspect", "step/policy/weights")
+
+
+def files(bench):
+    import torch
+    adapter = bench.directory("adapter")
+    torch.save({"lora_A": torch.ones(4, 2)}, adapter / "pytorch_model_fsdp.bin")
+    (adapter / "adapter_config.json").write_text("{}")
+    _, lines = bench.run("inspect", "adapter")
+    bench.tap.check(any(line.split() == ["float32", "[4,2]", "32", "1", "lora_A"] for line in lines), "a .bin by torch.save",
+                    *lines)
+    bench.says("a file beside a checkpoint", 2, "ckptfs: adapter/adapter_config.json: no checkpoint: it does not begin as "
+               "files of safetensors or of torch.save do; its directory is a checkpoint: try adapter",
+               "inspect", "adapter/adapter_config.json")
+    strange = bench.directory("strange")
+    (strange / "pytorch_model.bin").write_bytes(b"GGUF" + bytes(60))
+    bench.says("a .bin by another program", 2, f"ckptfs: strange: {NO_CHECKPOINT}pytorch_model.bin; pytorch_model.bin: no "
+               "checkpoint: it does not begin as files of safetensors or of torch.save do", "inspect", "strange")
+
+
+def orbax(bench):
+    made = bench.directory("orbax/0")
+    for name in "_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt":
+        (made / name).write_text("{}")
+    (made / "d").mkdir()
+    bench.says("Orbax", 2, "ckptfs: orbax/0: Orbax, not read: found _CHECKPOINT_METADATA, manifest.ocdbt, _METADATA; load it "
+               "with orbax.checkpoint and save it as safetensors", "inspect", "orbax/0")
+    bench.says("Orbax below", 2, f"ckptfs: orbax: {NO_CHECKPOINT}0/; Orbax, not read: orbax/0", "inspect", "orbax")
+
+
+# ---- files of ranks --------------------------------------------------------------------------------------------------------
+
+def accelerate(bench):
+    import torch
+    made = bench.directory("accelerate")
+    for rank in range(2):
+        torch.save({"w": torch.arange(4.)}, made / f"pytorch_model_fsdp_0_rank{rank}.bin")
+    bench.status("accelerate", "kind: ranks (it has files of torch.save of several ranks)", "files: 2")
 
 
 # ---- what only items have ----------------------------------------------------------------------------------------------------
@@ -155,7 +212,7 @@ def main():
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(tap, options.ckptfs, home)
-        for test in quantized, packed, objects, many:
+        for test in deep, files, orbax, accelerate, quantized, packed, objects, many:
             test(bench)
     return tap.finish()
 
