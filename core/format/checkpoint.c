@@ -304,7 +304,8 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		rc = ck_checkpoint_gather_all(cp, c, d);
 	if (rc)
 		return rc;
-	if (describe_files(cp, c) || ck_misplaced_note(cp, c))
+	if (describe_files(cp, c) || ck_misplaced_note(cp, c) ||
+	    ck_deepspeed_note(cp, c))
 		return ck_fail(d, ENOMEM, "out of memory");
 	rc = ck_catalog_finish(c, d);
 	if (rc)

@@ -258,6 +258,7 @@ static void print_part(const struct search *s, struct ck_buf *text)
 /* What the directory itself is. */
 static void print_here(const struct search *s, struct ck_buf *text)
 {
+	ck_auto_free char *latest = ck_deepspeed_latest(s->dirfd);
 	struct ck_buf orbax = { 0 };
 
 	if (s->saving[0]) {
@@ -277,6 +278,9 @@ static void print_here(const struct search *s, struct ck_buf *text)
 				  "safetensors, or files of torch.save");
 		print_found(s, text);
 	}
+	if (latest)
+		ck_buf_printf(text, "; DeepSpeed's file latest names %s",
+			      ck_show(ck_str_from(latest)));
 	if (s->part[0])
 		print_part(s, text);
 	ck_buf_fini(&orbax);

@@ -45,6 +45,12 @@ CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
 
 /* --- producers.c ------------------------------------------------------------------ */
 
+/* The directory that DeepSpeed's file `latest` names, to be freed; NULL: the directory is
+ * none of DeepSpeed's. */
+char *ck_deepspeed_latest(int dirfd);
+/* Adds a note if it is DeepSpeed's. -ENOMEM. */
+CK_MUST_USE int ck_deepspeed_note(const struct ck_checkpoint *cp,
+				  struct ck_catalog *c);
 /* Appends names of files that Orbax writes. False: the directory is none of Orbax's. */
 bool ck_orbax_print(int dirfd, struct ck_buf *names);
 

@@ -111,6 +111,49 @@ def accelerate(bench):
     bench.status("accelerate", "kind: ranks (it has files of torch.save of several ranks)", "files: 2")
 
 
+def deepspeed(bench, stage):
+    """Linear(8, 7) in two ranks, as DeepSpeed 0.19.8 lays its files out."""
+    import torch
+    top = bench.directory(f"zero{stage}")
+    (top / "latest").write_text("global_step3")
+    (top / "zero_to_fp32.py").touch()
+    step = bench.directory(f"zero{stage}/global_step3")
+    shapes = [{"a.weight": torch.Size([7, 8]), "a.bias": torch.Size([7])}]
+    for rank in range(2):
+        empty = {name: torch.empty(0) for name in shapes[0]}
+        if stage == 3:
+            torch.save({"module": empty, "param_shapes": shapes},
+                       step / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
+        torch.save({"optimizer_state_dict": {"fp32_flat_groups": [torch.arange(32.) + rank]}},
+                   step / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt")
+    if stage == 1:
+        torch.save({"module": {"a.weight": torch.ones(7, 8)}}, step / "mp_rank_00_model_states.pt")
+    note = ("DeepSpeed: latest names global_step3, which is one of these checkpoints; slices of ZeRO in it are not put "
+            "together, zero_to_fp32.py does that")
+    bench.says(f"ZeRO-{stage}: the directory in latest", 2, f"ckptfs: zero{stage}: {note}", "inspect", f"zero{stage}")
+    bench.status(f"zero{stage}", note)
+    torch.save({}, top / "scheduler.pt")
+    bench.status(f"zero{stage}", "DeepSpeed: latest names global_step3, which is not shown here; give that directory")
+    return f"zero{stage}/global_step3"
+
+
+def zero(bench):
+    step = deepspeed(bench, 3)
+    note = ("DeepSpeed ZeRO-3: 4 empty tensors of zero_pp_rank_0_mp_rank_00_model_states.pt and 1 more files are not shown: the "
+            "parameters are slices in *_optim_states.pt, which are not put together; zero_to_fp32.py does that")
+    bench.status(step, note)
+    bench.says("ZeRO-3: inspect", 0, f"ckptfs: {step}: {note}", "inspect", step)
+    bench.says("ZeRO-3: check", 0, f"warning: {note}", "check", step)
+    _, lines = bench.run("inspect", step)
+    bench.tap.check(not any("module" in line and "[0]" in line for line in lines), "ZeRO-3: no empty tensors", *lines)
+    step = deepspeed(bench, 1)
+    bench.status(step, "DeepSpeed ZeRO: fp32 parameters and state of optimizers in "
+                 "zero_pp_rank_0_mp_rank_00_optim_states.pt are slices of a rank, which are not put together; zero_to_fp32.py "
+                 "does that")
+    _, lines = bench.run("inspect", step)
+    bench.tap.check(any(line.endswith("module.a.weight") for line in lines), "ZeRO-1: its module", *lines)
+
+
 # ---- what only items have ----------------------------------------------------------------------------------------------------
 
 def placed(name):
@@ -212,7 +255,7 @@ def main():
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(tap, options.ckptfs, home)
-        for test in deep, files, orbax, accelerate, quantized, packed, objects, many:
+        for test in deep, files, orbax, accelerate, zero, quantized, packed, objects, many:
             test(bench)
     return tap.finish()
 

@@ -202,6 +202,12 @@ CK_MUST_USE int ck_torch_name_take(struct ck_torch_load *l,
 				   const struct ck_torch_row *row,
 				   struct ck_str *name);
 
+/* --- zero.c -------------------------------------------------------------------------- */
+
+/* Notes what is in files of DeepSpeed's ZeRO, whose rows of empty tensors are shown no more.
+ * -ENOMEM. */
+CK_MUST_USE int ck_torch_zero_note(struct ck_torch_load *l);
+
 /* --- known.c ------------------------------------------------------------------------ */
 
 /* What is known by a text. If nothing is, *is is NULL, and to be set. -ENOMEM. */
