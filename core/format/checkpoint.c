@@ -13,8 +13,8 @@
 #include "current/undone.h"
 #include "detect.h"
 #include "flat/said.h"
-#include "load/gather.h"
 #include "item/remarks.h"
+#include "load/gather.h"
 #include "warn.h"
 
 #include <errno.h>

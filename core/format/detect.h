@@ -32,6 +32,10 @@ CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
  * `path`, are checkpoints. Returns -EBADMSG; -ENOMEM. */
 CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 				    const char *path, struct ck_diag *d);
+/* The same for a file: what it is, and what to give instead. path: as the user wrote it.
+ * Returns -EBADMSG; errors of open(2); -ENOMEM. */
+CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
+				 struct ck_diag *d);
 /* --- checkpoint.c ------------------------------------------------------------------ */
 
 /* ck_checkpoint_open() with a table of the caller; for tests. */

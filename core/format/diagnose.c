@@ -6,6 +6,8 @@
  * entered.
  */
 #include "detect.h"
+#include "load/names.h"
+#include "torch/torch_kind.h"
 #include "warn.h"
 
 #include <dirent.h>

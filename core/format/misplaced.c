@@ -5,7 +5,8 @@
  * there: two directories may have files of one name. The work is bounded, and no link is
  * followed.
  */
-#include "gather.h"
+#include "kind.h"
+#include "load/gather.h"
 #include "warn.h"
 
 #include <errno.h>

@@ -5,9 +5,11 @@
  * finished: nothing else shows that. Copies without times (`cp -r`) that take longer
  * than the tolerance look the same.
  */
-#include "kind.h"
+#include "dcp/dcp_kind.h"
+#include "load/gather.h"
 #include "warn.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -11,7 +11,7 @@ struct ck_look {
 	const struct ck_item *item;
 	const struct ck_tensor *tensor; /* NULL if the item is of an object */
 	uint32_t box;	      /* of the tensor; or the number of the object */
-	struct ck_str pickle;		/* of a CK_FORM_VALUE */
+	struct ck_str pickle; /* of a CK_FORM_VALUE */
 	void *buffer; /* to read bytes into; NULL: headers only are read */
 	size_t buffer_len;
 	/* Receives each fault; fpos: its byte of the file. */

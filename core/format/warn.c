@@ -5,6 +5,7 @@
  */
 #include "warn.h"
 #include "ckptfs/warnings.h"
+#include "load/names.h"
 
 #include <errno.h>
 

@@ -3,8 +3,8 @@
 #ifndef CK_FORMAT_WARN_H
 #define CK_FORMAT_WARN_H
 
-#include "kind.h"
 #include "item/remarks.h"
+#include "kind.h"
 
 /* Notes what only the pickle of an object's item has. Any thread. */
 void ck_object_remark(struct ck_checkpoint *cp, uint32_t object,
@@ -35,13 +35,6 @@ void ck_newer_save_print(const struct ck_checkpoint *cp,
 /* Adds a note if data files that are missing lie in a directory below. -ENOMEM. */
 CK_MUST_USE int ck_misplaced_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
-
-/* --- elsewhere.c ----------------------------------------------------------------- */
-
-/* A file that is of no kind: says into d what it is, and what to give instead. path: as the
- * user wrote it. -EBADMSG; errors of open(2); -ENOMEM. */
-CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
-				 struct ck_diag *d);
 
 /* --- producers.c ------------------------------------------------------------------ */
 
