@@ -248,8 +248,7 @@ int ck_text_string(struct ck_vm *vm, struct ck_str s, struct ck_pv *out)
 	return rc;
 }
 
-/* A code point as utf-8, surrogates as three bytes. */
-static void add_code_point(struct ck_buf *b, uint32_t cp)
+void ck_pickle_add_point(struct ck_buf *b, uint32_t cp)
 {
 	char out[4];
 	size_t len = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
@@ -272,7 +271,7 @@ static bool unicode_escape(struct ck_cur *c, struct ck_buf *b)
 		if (!hex(c, ch == 'u' ? 4 : 8, &cp) || cp > 0x10ffff)
 			return false;
 	}
-	add_code_point(b, cp);
+	ck_pickle_add_point(b, cp);
 	return true;
 }
 
@@ -289,7 +288,7 @@ int ck_text_unicode(struct ck_vm *vm, struct ck_str s, struct ck_pv *out)
 		if (ch == '\\')
 			good = unicode_escape(&c, &b);
 		else
-			add_code_point(&b, ch);
+			ck_pickle_add_point(&b, ch);
 	}
 	if (!good) {
 		ck_buf_fini(&b);

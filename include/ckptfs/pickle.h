@@ -185,6 +185,8 @@ struct ck_str ck_pickle_global(const struct ck_pickle *p,
 bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
 		     const char *full_name);
 bool ck_pv_str(const struct ck_pv *v, struct ck_str *out);
+/* Appends a code point of at most U+10FFFF as CK_PV_STR has it. */
+void ck_pickle_add_point(struct ck_buf *b, uint32_t cp);
 bool ck_pv_int(const struct ck_pv *v, int64_t *out); /* no bool */
 bool ck_pv_bool(const struct ck_pv *v, bool *out);
 

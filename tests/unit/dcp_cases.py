@@ -481,6 +481,7 @@ def add_forms():
         "NumPy integers in torch.Size": {"number": numpy.int64},
         "paths": {"path": pathlib.PurePosixPath},
         "subclasses of str": {"word": Word, "path": Word},
+        "NumPy strings": {"word": numpy.str_, "path": numpy.str_},
         "all at once": {"info": foreign("_StorageInfo", Info), "number": numpy.int32, "dims": tuple, "word": Word,
                         "path": pathlib.PurePosixPath, "dict_of": collections.OrderedDict,
                         "make": foreign("Metadata", Metadata)},
@@ -488,6 +489,19 @@ def add_forms():
     for form, how in forms.items():
         for p in range(2 if how.get("info") is Slots else 0, 6):     # 0 and 1 refuse __slots__
             case(f"{form}, protocol {p}", formed(**how), BOX, protocol=p)
+    string, utf32 = numpy._core.multiarray.scalar, numpy.dtype("<U3")
+    other = "\xe9\u20ac\U0001f600"
+    case("a NumPy string that is not ASCII", checkpoint({other: tensor((4, 3), ROWS)}, {
+        index(numpy.str_(other), o): info(offset=10 * i) for i, (o, _) in enumerate(ROWS)}), BOX_AT)
+    for what, parts, want in (
+            ("big-endian", (numpy.dtype(">U2"), "f\0".encode("utf-32-be")), BOX_AT),
+            ("empty", (numpy.dtype("<U2"), bytes(8)), BOX_AT),
+            ("of another length", (utf32, "f".encode("utf-32-le")), LOST),
+            ("of half a character", (numpy.dtype("<U1"), b"f\0\0"), LOST),
+            ("of bytes", (numpy.dtype("S1"), b"f"), LOST),
+            ("beyond U+10FFFF", (numpy.dtype("<U1"), b"\0\0\x11\0"), LOST)):
+        case(f"a NumPy string, {what}", checkpoint(W, {index("w", (0, 0)): info(), index("w", (2, 0)): info(
+            offset=10, path=Called(string, parts))}), want)
     for number in (numpy.float64(10), numpy.bool_(True), numpy.uint64(2**63)):
         case(f"an offset that is {number!r}", checkpoint(
             {"w": tensor((4, 3), ROWS)},

@@ -121,7 +121,7 @@ bool ck_dcp_object_is_str(struct ck_dcp_reader *r, const struct ck_pv *v);
 bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
 		       int64_t *out);
 
-/* A str, a str subclass, or a pathlib path. False for any other value, and if r->err
+/* A str, a str subclass, a NumPy string, or a pathlib path. False for any other value, and if r->err
  * is set, which ends the reading. */
 static inline bool ck_dcp_str(struct ck_dcp_reader *r, const struct ck_pv *v,
 			      struct ck_str *out)

@@ -1,18 +1,120 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Values in a `.metadata` that Python takes for a string, an int or a dict, though they
- * are objects of another class: subclasses of str, pathlib paths, NumPy integers,
- * OrderedDict and defaultdict. They are read by their content; no class is called.
+ * are objects of another class: subclasses of str, pathlib paths, NumPy strings and
+ * integers, OrderedDict and defaultdict. They are read by their content; no class is
+ * called.
  *
  * Facts: str subclasses are pickled by object.__reduce_ex__() (copyreg.__newobj__(class,
  * text); protocols 0 and 1: copyreg._reconstructor(class, str, text)); paths by
  * PurePath.__reduce__() in pathlib.py (class(*parts)); NumPy scalars by
  * numpy._core.multiarray.scalar(dtype, bytes), dtypes by numpy.dtype(code, False, True)
- * with a state (3, byte order, ...).
+ * with a state (3, byte order, ...). The dtype of numpy.str_ is U<characters>, its
+ * bytes are UTF-32.
  */
 #include "dcp_internal.h"
 
 #include <errno.h>
+
+/* --- NumPy's scalars --------------------------------------------------------------- */
+
+/* scalar(dtype, data) of NumPy. */
+struct scalar {
+	struct ck_str code; /* of the dtype: i8, U3 */
+	bool big;	    /* its byte order */
+	bool latin1; /* data is _codecs.encode(data, "latin1"): protocols 0 to 2 */
+	struct ck_str data;
+};
+
+static bool scalar_dtype(const struct ck_pickle *p, const struct ck_pv *v,
+			 struct scalar *out)
+{
+	const struct ck_pcall *call = ck_pv_call(p, v, "numpy.dtype");
+	struct ck_str order = CK_STR("|");
+	struct ck_pv arg;
+
+	if (!call || ck_pv_count(&call->args) < 1)
+		return false;
+	arg = ck_pv_at(&call->args, 0);
+	if (!ck_pv_str(&arg, &out->code) || out->code.len < 2)
+		return false;
+	if (call->has_state && ck_pv_count(&call->state) >= 2) {
+		arg = ck_pv_at(&call->state, 1);
+		(void)ck_pv_str(&arg, &order);
+	}
+	out->big = ck_str_is(order, ">");
+	return true;
+}
+
+static bool scalar_data(const struct ck_pickle *p, const struct ck_pv *v,
+			struct scalar *out)
+{
+	const struct ck_pcall *call = ck_pv_call(p, v, "_codecs.encode");
+	struct ck_str encoding;
+	struct ck_pv arg;
+
+	out->latin1 = v->tag != CK_PV_BYTES;
+	if (!out->latin1) {
+		out->data = (struct ck_str){ v->bytes, v->len };
+		return true;
+	}
+	if (!call || ck_pv_count(&call->args) != 2)
+		return false;
+	arg = ck_pv_at(&call->args, 1);
+	if (!ck_pv_str(&arg, &encoding) || !ck_str_is(encoding, "latin1"))
+		return false;
+	arg = ck_pv_at(&call->args, 0);
+	return ck_pv_str(&arg, &out->data);
+}
+
+static bool scalar_of(const struct ck_pickle *p, const struct ck_pv *v,
+		      struct scalar *out)
+{
+	const struct ck_pcall *call;
+	struct ck_pv dtype, data;
+
+	call = ck_pv_call(p, v, "numpy._core.multiarray.scalar");
+	if (!call)
+		call = ck_pv_call(p, v, "numpy.core.multiarray.scalar");
+	if (!call || ck_pv_count(&call->args) != 2)
+		return false;
+	dtype = ck_pv_at(&call->args, 0);
+	data = ck_pv_at(&call->args, 1);
+	return scalar_dtype(p, &dtype, out) && scalar_data(p, &data, out);
+}
+
+/* Latin-1 in UTF-8: 0xc2 and 0xc3 stand before the upper half. Returns the number of
+ * bytes; 0: more than `most`, or other characters. */
+static uint32_t latin1_bytes(struct ck_str text, unsigned char *out,
+			     uint64_t most)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < text.len; n++) {
+		unsigned char c = (unsigned char)text.p[i++];
+
+		if (n == most ||
+		    (c >= 0x80 && ((c & 0xfe) != 0xc2 || i == text.len)))
+			return 0;
+		if (c >= 0x80)
+			c = (unsigned char)((c & 3) << 6 |
+					    (text.p[i++] & 0x3f));
+		out[n] = c;
+	}
+	return n;
+}
+
+/* Returns the number of bytes; 0: more than `most`, or malformed. */
+static uint32_t scalar_bytes(const struct scalar *s, unsigned char *out,
+			     uint64_t most)
+{
+	if (s->latin1)
+		return latin1_bytes(s->data, out, most);
+	if (s->data.len > most)
+		return 0;
+	memcpy(out, s->data.p, s->data.len);
+	return (uint32_t)s->data.len;
+}
 
 /* --- strings --------------------------------------------------------------------- */
 
@@ -113,129 +215,112 @@ static bool subclass_text(struct ck_dcp_reader *r, const struct ck_pv *v,
 	return call->kwargs.tag == CK_PV_NONE && may_be_str(r, &class);
 }
 
+/* UTF-32 in UTF-8, without zeros at the end, which NumPy drops. */
+static bool add_utf32(struct ck_buf *b, const unsigned char *p, uint32_t n,
+		      bool big)
+{
+	size_t end = 0;
+
+	for (uint32_t i = 0; i < n; i += 4) {
+		uint32_t point = 0;
+
+		for (uint32_t k = 0; k < 4; k++)
+			point = point << 8 | p[i + (big ? k : 3 - k)];
+		if (point > 0x10ffff)
+			return false;
+		ck_pickle_add_point(b, point);
+		end = point ? b->len : end;
+	}
+	b->len = end;
+	return true;
+}
+
+/* numpy.str_ */
+static bool numpy_str(struct ck_dcp_reader *r, const struct scalar *s,
+		      struct ck_str *out)
+{
+	ck_auto_free unsigned char *bytes = NULL;
+	struct ck_buf text = { 0 };
+	bool good;
+	uint32_t n;
+	int rc;
+
+	if (ck_dcp_spend(r, 3 * (uint64_t)s->data.len))
+		return false;
+	bytes = malloc(s->data.len + 1);
+	if (!bytes)
+		return ck_dcp_no_memory(r) == 0;
+	n = scalar_bytes(s, bytes, s->data.len);
+	good = n % 4 == 0 && (n == 0) == (s->data.len == 0) &&
+	       ck_str_is(s->code, ck_shown("U%u", n / 4)) &&
+	       add_utf32(&text, bytes, n, s->big);
+	rc = text.err;
+	if (good && rc == 0)
+		rc = ck_catalog_text_add(
+			r->c, (struct ck_str){ text.data, text.len }, out);
+	ck_buf_fini(&text);
+	return rc ? ck_dcp_no_memory(r) == 0 : good;
+}
+
+static bool is_numpy_str(const struct ck_dcp_reader *r, const struct ck_pv *v,
+			 struct scalar *out)
+{
+	return scalar_of(r->p, v, out) && out->code.p[0] == 'U';
+}
+
 bool ck_dcp_object_is_str(struct ck_dcp_reader *r, const struct ck_pv *v)
 {
 	struct ck_pv text;
+	struct scalar s;
 
 	if (!ck_pv_any_call(v))
 		return false;
 	return is_path_class(r->p, &v->call->callable) ||
-	       (subclass_text(r, v, &text) && text.tag == CK_PV_STR);
+	       (subclass_text(r, v, &text) && text.tag == CK_PV_STR) ||
+	       is_numpy_str(r, v, &s);
 }
 
 bool ck_dcp_object_str(struct ck_dcp_reader *r, const struct ck_pv *v,
 		       struct ck_str *out)
 {
 	struct ck_pv text;
+	struct scalar s;
 
 	if (!ck_pv_any_call(v))
 		return false;
 	if (v->tag == CK_PV_CALL && is_path_class(r->p, &v->call->callable))
 		return path_str(r, &v->call->args, out);
+	if (is_numpy_str(r, v, &s))
+		return numpy_str(r, &s, out);
 	return subclass_text(r, v, &text) && ck_pv_str(&text, out);
 }
 
 /* --- ints ------------------------------------------------------------------------- */
 
-/* i1 to i8 and u1 to u8; *big: the byte order. */
-static bool numpy_dtype(const struct ck_pickle *p, const struct ck_pv *v,
-			struct ck_str *code, bool *big)
-{
-	const struct ck_pcall *call = ck_pv_call(p, v, "numpy.dtype");
-	struct ck_pv arg;
-	struct ck_str order = CK_STR("|");
-
-	if (!call || ck_pv_count(&call->args) < 1)
-		return false;
-	arg = ck_pv_at(&call->args, 0);
-	if (!ck_pv_str(&arg, code) || code->len != 2 ||
-	    (code->p[0] != 'i' && code->p[0] != 'u') ||
-	    !memchr("1248", code->p[1], 4))
-		return false;
-	if (call->has_state && ck_pv_count(&call->state) >= 2) {
-		arg = ck_pv_at(&call->state, 1);
-		(void)ck_pv_str(&arg, &order);
-	}
-	*big = ck_str_is(order, ">");
-	return true;
-}
-
-/* Latin-1 in UTF-8: 0xc2 and 0xc3 stand before the upper half. Returns the number of
- * bytes; 0: more than 8, or other characters. */
-static uint32_t latin1_bytes(struct ck_str text, unsigned char out[static 8])
-{
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < text.len; n++) {
-		unsigned char c = (unsigned char)text.p[i++];
-
-		if (n == 8 ||
-		    (c >= 0x80 && ((c & 0xfe) != 0xc2 || i == text.len)))
-			return 0;
-		if (c >= 0x80)
-			c = (unsigned char)((c & 3) << 6 |
-					    (text.p[i++] & 0x3f));
-		out[n] = c;
-	}
-	return n;
-}
-
-/* bytes; protocols 0 to 2 have them as _codecs.encode(text, "latin1"). */
-static uint32_t scalar_bytes(const struct ck_pickle *p, const struct ck_pv *v,
-			     unsigned char out[static 8])
-{
-	const struct ck_pcall *call = ck_pv_call(p, v, "_codecs.encode");
-	struct ck_str text, encoding;
-	struct ck_pv arg;
-
-	if (v->tag == CK_PV_BYTES && v->len <= 8) {
-		memcpy(out, v->bytes, v->len);
-		return v->len;
-	}
-	if (!call || ck_pv_count(&call->args) != 2)
-		return 0;
-	arg = ck_pv_at(&call->args, 1);
-	if (!ck_pv_str(&arg, &encoding) || !ck_str_is(encoding, "latin1"))
-		return 0;
-	arg = ck_pv_at(&call->args, 0);
-	return ck_pv_str(&arg, &text) ? latin1_bytes(text, out) : 0;
-}
-
-static bool numpy_int(const struct ck_dcp_reader *r,
-		      const struct ck_pcall *call, int64_t *out)
-{
-	struct ck_pv dtype = ck_pv_at(&call->args, 0);
-	struct ck_pv data = ck_pv_at(&call->args, 1);
-	unsigned char bytes[8] = { 0 };
-	uint64_t number = 0;
-	struct ck_str code;
-	uint32_t n, bits;
-	bool big;
-
-	if (!numpy_dtype(r->p, &dtype, &code, &big))
-		return false;
-	n = (uint32_t)(code.p[1] - '0');
-	if (scalar_bytes(r->p, &data, bytes) != n)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		number = number << 8 | bytes[big ? i : n - 1 - i];
-	bits = 64 - 8 * n;
-	if (code.p[0] == 'i')
-		*out = (int64_t)(number << bits) >> bits;
-	else
-		*out = (int64_t)number;
-	return code.p[0] == 'i' || number <= INT64_MAX;
-}
-
+/* Of the dtypes i1 to i8 and u1 to u8. */
 bool ck_dcp_object_int(const struct ck_dcp_reader *r, const struct ck_pv *v,
 		       int64_t *out)
 {
-	const struct ck_pcall *call;
+	unsigned char bytes[8] = { 0 };
+	uint64_t number = 0;
+	struct scalar s;
+	uint32_t n, bits;
 
-	call = ck_pv_call(r->p, v, "numpy._core.multiarray.scalar");
-	if (!call)
-		call = ck_pv_call(r->p, v, "numpy.core.multiarray.scalar");
-	return call && ck_pv_count(&call->args) == 2 && numpy_int(r, call, out);
+	if (!scalar_of(r->p, v, &s) || s.code.len != 2 ||
+	    (s.code.p[0] != 'i' && s.code.p[0] != 'u') ||
+	    !memchr("1248", s.code.p[1], 4))
+		return false;
+	n = (uint32_t)(s.code.p[1] - '0');
+	if (scalar_bytes(&s, bytes, sizeof(bytes)) != n)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		number = number << 8 | bytes[s.big ? i : n - 1 - i];
+	bits = 64 - 8 * n;
+	if (s.code.p[0] == 'i')
+		*out = (int64_t)(number << bits) >> bits;
+	else
+		*out = (int64_t)number;
+	return s.code.p[0] == 'i' || number <= INT64_MAX;
 }
 
 /* --- dicts ------------------------------------------------------------------------ */
