@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * header: is what a program writes before the elements the tensor's? Spellings
- * of a dtype that numpy lacks are many: `|V2`, `<V2` (ml_dtypes), `<u2` and
- * the name itself all are bfloat16.
+ * header: compares the header that a program writes before the elements with the
+ * tensor. A dtype that numpy lacks has several spellings: bfloat16 is `|V2`, `<V2`
+ * (ml_dtypes), `<u2` or its name.
  *
- * The header comes first, nearly always; it says in which order elements come.
- * Elements that come before it are taken to be in the order in which the mount
- * shows them, and the header must then agree.
+ * The header usually comes first, and gives the order of the elements. Elements that
+ * come before it are taken in the order in which the mount shows them, and the header
+ * must then agree.
  */
 #include "ckptfs/npy.h"
 #include "commit_internal.h"
@@ -45,6 +45,15 @@ static struct ck_str kind_of(struct ck_str descr, char *order)
 	return descr;
 }
 
+/* ml_dtypes has kinds of its own for float8_e5m2, and for complex32 and bcomplex32.
+ * numpy.save() writes them into the header; numpy.load() does not know them. */
+static bool is_ml_dtype(struct ck_str kind, const struct ck_dtype *dtype)
+{
+	return (ck_str_is(kind, "f1") &&
+		strcmp(dtype->name, "float8_e5m2") == 0) ||
+	       (ck_str_is(kind, "W4") && dtype->is_complex && dtype->size == 4);
+}
+
 static bool is_dtype(struct ck_str descr, const struct ck_dtype *dtype,
 		     bool *swapped)
 {
@@ -54,7 +63,8 @@ static bool is_dtype(struct ck_str descr, const struct ck_dtype *dtype,
 	char as_uint[8];
 
 	*swapped = order == '>' && dtype->unit > 1;
-	if (ck_str_is(descr, dtype->name) || ck_str_eq(kind, want))
+	if (ck_str_is(descr, dtype->name) || ck_str_eq(kind, want) ||
+	    is_ml_dtype(kind, dtype))
 		return true;
 	snprintf(as_uint, sizeof(as_uint), "u%u", dtype->size);
 	return want.p[0] == 'V' && ck_str_is(kind, as_uint);

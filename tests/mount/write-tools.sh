@@ -146,4 +146,35 @@ replaced 'mounted again'
 check 'mounted again: the others' env -C "$mnt" sha256sum --quiet -c \
 	"$WORK/others.sha256"
 unmounted
+
+# Dtypes that numpy lacks, as PyTorch and ml_dtypes name them. numpy.save() writes <f1 and <W4
+# for ml_dtypes' float8_e5m2 and complex32.
+mounted "$(fixture dtypes)" -o write
+check 'names of dtypes' python3 - "$mnt" <<'EOF'
+import errno, os, sys
+mount, wrong = sys.argv[1], 0
+for dtype, size, taken, refused in (
+        ('float8_e5m2', 1, '<f1 |f1 |V1 <V1 |u1 float8_e5m2', '<f2 |i1 <W4'),
+        ('complex32', 4, '<W4 |V4 <V4 <u4 complex32', '<f4 <W8 <f1'),
+        ('bfloat16', 2, '|V2 <V2 <u2 bfloat16', '<f2 <f1'),
+        ('float8_e4m3fn', 1, '|V1 <V1 |u1', '<f1'),
+        ('float8_e5m2fnuz', 1, '|V1', '<f1'),
+        ('complex64', 8, '<c8', '<W4 <W8'),
+        ('float32', 4, '<f4', '<W4 <V4')):
+    path, raw = f'{mount}/full/{dtype}.matrix.npy', f'{mount}/raw/{dtype}.matrix'
+    for descr in (taken + ' ' + refused).split():
+        text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (3, 5), }}\n".encode()
+        data, before, found = os.urandom(15 * size), open(raw, 'rb').read(), 0
+        try:
+            with open(path, 'wb') as f:
+                f.write(b'\x93NUMPY\1\0' + len(text).to_bytes(2, 'little') + text + data)
+        except OSError as e:
+            found = e.errno
+        want = 0 if descr in taken.split() else errno.EINVAL
+        if found != want or open(raw, 'rb').read() != (before if want else data):
+            wrong += 1
+            print(f'{dtype}: {descr}: {errno.errorcode.get(found, found)}')
+sys.exit(wrong > 0)
+EOF
+unmounted
 done_testing
