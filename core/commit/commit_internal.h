@@ -278,6 +278,9 @@ CK_MUST_USE int ck_header_write(struct ck_stage *s, uint64_t vpos,
 /* A whole header is compared with what the stage is for, and says in which order
  * elements come. -EINVAL, -EFBIG: the stage is spoiled; errors of placing. */
 CK_MUST_USE int ck_header_settle(struct ck_stage *s, struct ck_diag *d);
+/* Before the first element of a file without O_TRUNC: if the header was replaced by one
+ * that fits, elements come in its order. */
+void ck_header_order(struct ck_stage *s);
 
 /* --- transaction.c: open stages ------------------------------------------------ */
 

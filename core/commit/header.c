@@ -4,9 +4,10 @@
  * tensor. A dtype that numpy lacks has several spellings: bfloat16 is `|V2`, `<V2`
  * (ml_dtypes), `<u2` or its name.
  *
- * The header usually comes first, and gives the order of the elements. Elements that
- * come before it are taken in the order in which the mount shows them, and the header
- * must then agree.
+ * The header usually comes first, and gives the order of the elements. Without O_TRUNC
+ * it replaces the one that the mount shows, and has its length. Elements that come
+ * before it are taken in the order in which the mount shows them, and the header must
+ * then agree.
  */
 #include "ckptfs/npy.h"
 #include "commit_internal.h"
@@ -118,17 +119,21 @@ static int header_accept(const struct ck_stage *s, struct ck_npy *npy,
 	return 0;
 }
 
+static bool is_fortran(const struct ck_npy *npy)
+{
+	return npy->fortran_order && npy->ndim > 1;
+}
+
 /* --- as it is written -------------------------------------------------------- */
 
 int ck_header_settle(struct ck_stage *s, struct ck_diag *d)
 {
 	struct ck_npy npy;
-	bool swapped = false, fortran;
+	bool swapped = false;
 	int rc = header_accept(s, &npy, &swapped, d);
 
 	if (rc)
 		return ck_stage_spoil(s, d, EINVAL);
-	fortran = npy.fortran_order && npy.ndim > 1;
 	if (!s->data_known && npy.data < s->head.len) {
 		(void)ck_fail(d, EINVAL,
 			      "a header that became shorter, with elements "
@@ -136,13 +141,13 @@ int ck_header_settle(struct ck_stage *s, struct ck_diag *d)
 		return ck_stage_spoil(s, d, EINVAL);
 	}
 	if (!s->data_known) {
-		rc = ck_stage_place(s, fortran, swapped, d);
+		rc = ck_stage_place(s, is_fortran(&npy), swapped, d);
 		if (rc)
 			return rc;
 		s->data = npy.data;
 		s->data_known = true;
 	} else if (npy.data != s->data || swapped != s->swapped ||
-		   fortran != s->fortran) {
+		   is_fortran(&npy) != s->fortran) {
 		(void)ck_fail(d, EINVAL,
 			      "a header of another form, behind its "
 			      "elements");
@@ -152,6 +157,20 @@ int ck_header_settle(struct ck_stage *s, struct ck_diag *d)
 	return s->anew && s->written.end > ck_stage_total(s)
 		       ? ck_stage_too_long(s, s->written.end, d)
 		       : 0;
+}
+
+void ck_header_order(struct ck_stage *s)
+{
+	struct ck_npy npy;
+	struct ck_diag d;
+	bool swapped = false;
+
+	s->fortran = s->swapped = false;
+	if (s->head_accepted || header_accept(s, &npy, &swapped, &d) ||
+	    npy.data != s->data)
+		return;
+	s->fortran = is_fortran(&npy);
+	s->swapped = swapped;
 }
 
 /* Room for [0, end) of the header; what was not written is 0. */

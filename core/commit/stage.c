@@ -180,8 +180,13 @@ int ck_stage_place(struct ck_stage *s, bool fortran, bool swapped,
 
 int ck_stage_make(struct ck_stage *s, struct ck_diag *d)
 {
-	int rc = s->placing ? 0 : ck_stage_place(s, false, false, d);
+	int rc = 0;
 
+	if (!s->placing) {
+		if (!s->carries)
+			ck_header_order(s);
+		rc = ck_stage_place(s, s->fortran, s->swapped, d);
+	}
 	if (rc || s->made)
 		return rc;
 	rc = ck_cuts_make(&s->cuts, s->x->w, d);
@@ -496,6 +501,7 @@ bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin, uint64_t *end)
 	*begin = s->data;
 	*end = s->data_known ? ck_stage_total(s) : 0;
 	return !s->anew && !s->spoiled && s->written.failed.n == 0 &&
+	       !s->fortran && !s->swapped &&
 	       ck_ranges_gap(&s->written.ranges, begin, end);
 }
 

@@ -118,7 +118,8 @@ void ck_stage_closed_by(struct ck_stage *s, uint32_t thread);
 void ck_stage_synced(struct ck_stage *s);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
 /* The last bytes of the file, [*begin, *end), that were not written. False: all
- * were, or it was begun anew, or spoiled, or a write failed. */
+ * were, or it was begun anew, or spoiled, or a write failed, or elements were written in
+ * another order than the mount shows. */
 CK_MUST_USE bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin,
 			      uint64_t *end);
 /* The file began empty (O_TRUNC): it has the bytes that were written, and zeros. *size: as

@@ -94,6 +94,16 @@ fails 'another header' 'Invalid argument' python3 -c 'import sys
 with open(sys.argv[1], "r+b") as f:
     f.write(open(sys.argv[2], "rb").read(100))' "$npy" \
 	"$mnt/full/model.norm.weight.npy"
+# What is left out would be in C order.
+in_fortran_order() {
+	fails "$1" 'Invalid argument' python3 -c 'import sys
+with open(sys.argv[1], "r+b") as f:
+    head = f.read(128).replace(b"False", b"True ")
+    f.seek(0)
+    f.write(head + b"x" * int(sys.argv[2]))' "$npy" "$2"
+}
+in_fortran_order 'a header in Fortran order' 0
+in_fortran_order 'a header in Fortran order, and a part' 700
 check 'refused: nothing changed' cmp "$raw" want
 unmounted
 check 'no fault' "$CKPTFS" check "$source" --full

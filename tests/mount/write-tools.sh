@@ -84,6 +84,16 @@ numpy.save(sys.argv[1], numpy.asfortranarray(numpy.load("full.npy")))' "$npy"
 	into 'numpy.save, big-endian' "$NUMPY_PYTHON" -c '
 import numpy, sys
 numpy.save(sys.argv[1], numpy.load("full.npy").astype(">f4"))' "$npy"
+	into 'dd conv=notrunc in Fortran order' "$NUMPY_PYTHON" -c '
+import io, numpy, subprocess, sys
+file = io.BytesIO()
+numpy.save(file, numpy.asfortranarray(numpy.load("full.npy")))
+subprocess.run(["dd", "of=" + sys.argv[1], "bs=100", "conv=notrunc", "status=none"],
+               input=file.getvalue(), check=True)' "$npy"
+	into 'python, r+b, Fortran order, big-endian' "$NUMPY_PYTHON" -c '
+import numpy, sys
+with open(sys.argv[1], "r+b") as f:
+    numpy.save(f, numpy.asfortranarray(numpy.load("full.npy").astype(">f4")))' "$npy"
 	for version in 1 2 3; do
 		into "an npy header of version $version.0" "$NUMPY_PYTHON" -c '
 import numpy, sys

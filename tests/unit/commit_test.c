@@ -28,6 +28,7 @@ struct text {
 	struct ck_buf b;
 	uint8_t *elements; /* in C order, as the tensor will have them */
 	uint64_t len;
+	bool in_place; /* not cut to nothing first */
 };
 
 static void reverse(uint8_t *p, size_t n)
@@ -54,9 +55,10 @@ static uint64_t c_order(uint64_t i, const int64_t *shape, uint32_t ndim)
 	return at;
 }
 
+/* padded: as long as the header that the mount shows. */
 static void add_header(struct text *t, const struct ck_dtype *dtype,
 		       const int64_t *shape, uint32_t ndim, bool fortran,
-		       char order)
+		       char order, uint64_t padded)
 {
 	struct ck_buf dims = { 0 };
 	char head[1024];
@@ -68,6 +70,8 @@ static void add_header(struct text *t, const struct ck_dtype *dtype,
 		     "{'shape': (%s), 'fortran_order': %s, 'descr': '%c%s'}\n",
 		     dims.data ? dims.data : "", fortran ? "True" : "False",
 		     order, dtype->npy + 1);
+	for (; padded && 10 + (uint64_t)n < padded; n++)
+		head[n] = ' ';
 	ck_buf_add(&t->b, "\x93NUMPY\1\0", 8);
 	ck_buf_add(&t->b, (uint8_t[]){ (uint8_t)n, (uint8_t)(n >> 8) }, 2);
 	ck_buf_add(&t->b, head, (size_t)n);
@@ -82,9 +86,10 @@ static void text_make(struct text *t, const struct ck_catalog *c,
 	const int64_t *shape = x->shape;
 	bool fortran = !raw && tap_random(&rnd) % 3 == 0;
 	bool big = !raw && dtype->unit > 1 && tap_random(&rnd) % 3 == 0;
+	bool in_place = x->nbytes && tap_random(&rnd) % 3 == 0;
 	uint8_t element[32];
 
-	*t = (struct text){ .len = x->nbytes };
+	*t = (struct text){ .len = x->nbytes, .in_place = in_place };
 	t->elements = malloc(x->nbytes + 1);
 	for (uint64_t i = 0; i < x->nbytes; i++)
 		t->elements[i] = (uint8_t)(tap_random(&rnd) >> 9);
@@ -92,7 +97,10 @@ static void text_make(struct text *t, const struct ck_catalog *c,
 		add_header(t, dtype, shape, x->ndim, fortran,
 			   big			  ? '>'
 			   : dtype->npy[1] == 'V' ? '<'
-						  : dtype->npy[0]);
+						  : dtype->npy[0],
+			   in_place
+				   ? ck_npy_header_len(x->dtype, x->ndim, shape)
+				   : 0);
 	for (uint64_t i = 0; i < x->nbytes / dtype->size; i++) {
 		uint64_t at = fortran ? c_order(i, shape, x->ndim) : i;
 
@@ -115,7 +123,7 @@ static bool write_text(struct ck_stage *s, const struct text *t,
 {
 	uint64_t most = tap_random(&rnd) % 2 ? 7 : 5000;
 
-	if (ck_stage_truncate(s, 0, d))
+	if (!t->in_place && ck_stage_truncate(s, 0, d))
 		return false;
 	for (uint64_t at = 0; at < t->b.len;) {
 		uint64_t n = ck_min(1 + tap_random(&rnd) % most, t->b.len - at);
