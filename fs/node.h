@@ -39,6 +39,14 @@ bool ck_node_takes_files(const struct ck_node *n);
 void ck_node_forget_attributes(const struct ck_fs *fs, uint64_t number);
 /* The same of all directories, and of what has the time of the checkpoint. */
 void ck_nodes_forget_attributes(const struct ck_fs *fs);
+
+/* st_blocks of a file of that size. Tools such as `tar -S` take a file of no blocks for
+ * one of zeros, and do not read it. */
+static inline blkcnt_t ck_blocks_of(uint64_t size)
+{
+	return (blkcnt_t)(size / 512 + (size % 512 != 0));
+}
+
 /* Attributes. Errors of the moment of what is made; -ESTALE of a scratch file that is
  * gone. */
 CK_MUST_USE int ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,

@@ -209,7 +209,7 @@ static int fill_stat(const struct ck_scratch *s, struct stat *out)
 	out->st_ino = 0;
 	out->st_nlink = s->name ? 1 : 0;
 	out->st_size = bytes.st_size;
-	out->st_blocks = bytes.st_blocks;
+	out->st_blocks = ck_blocks_of((uint64_t)bytes.st_size);
 	out->st_blksize = bytes.st_blksize;
 	return 0;
 }

@@ -26,7 +26,18 @@ check 'tar' tar -cf t.tar -C "$mnt" full raw
 mkdir untarred
 check 'tar: out' tar -xf t.tar -C untarred
 check 'tar: bytes' sums untarred
-chmod -R u+w plain archive copy withx untarred
+check 'tar -S' tar -cSf s.tar -C "$mnt" .
+mkdir sparse
+check 'tar -S: out' tar -xf s.tar -C sparse
+check 'tar -S: bytes' sums sparse
+check 'tar -S: views' diff -r -x .ckptfs archive sparse
+for file in archive/.ckptfs/*; do
+	file=${file#*/}
+	check "tar -S: $file" cmp "sparse/$file" <(tr -d '\0' <"sparse/$file")
+done
+# Tools take a file of no blocks for one of zeros.
+equal 'blocks' "$(find "$mnt" -type f -size +0c -printf '%b %P\n' | grep '^0 ')" ''
+chmod -R u+w sparse plain archive copy withx untarred
 
 equal 'find' "$(find "$mnt/full" "$mnt/raw" -type f | wc -l)" $((2 * number))
 equal 'find: nothing empty' "$(find "$mnt" -name '*.npy' -empty)" ''

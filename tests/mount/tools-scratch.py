@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import stat
+import subprocess
 import sys
 
 mount, stem = sys.argv[1:]
@@ -48,6 +49,10 @@ def bytes_and_size():
     expect('size', os.fstat(fd).st_size, 3000001)
     expect('a hole', os.pread(fd, 5, 1000000), bytes(5))
     expect('the end', os.pread(fd, 5, 3000000), b'x')
+    expect('blocks', os.fstat(fd).st_blocks, 3000001 // 512 + 1)
+    packed = subprocess.run(('tar', '-cSC', raw, 'a'), stdout=subprocess.PIPE, check=True)
+    unpacked = subprocess.run(('tar', '-xO'), input=packed.stdout, stdout=subprocess.PIPE, check=True)
+    expect('tar -S', unpacked.stdout, b'hello'.ljust(3000000, b'\0') + b'x')
     os.ftruncate(fd, 3)
     expect('cut', os.pread(fd, 10, 0), b'hel')
     with open(f'{raw}/a', 'ab') as f:

@@ -57,6 +57,14 @@ exec 3<"$mnt/raw/$one"
 cp "new/$one" "$mnt/raw/$one"
 cp "new/$two.npy" "$mnt/full/$two.npy"
 check 'manual: a close does not commit' as_before
+cp "new/$one" "$mnt/raw/scratch"
+truncate -s 100 "$mnt/raw/empty.tmp"
+exec 4>"$mnt/raw/model.layers.0.attention.wq.weight"
+printf part >&4
+equal 'manual: blocks of all files' "$(find "$mnt" -type f -size +0c \
+	-printf '%b %P\n' | grep '^0 ')" ''
+exec 4>&- 2>/dev/null
+rm "$mnt/raw/scratch" "$mnt/raw/empty.tmp"
 equal 'manual: stat shows what is committed' "$(stat -c %i "$mnt/raw/$one")" \
 	"$inode"
 equal 'manual: status' "$(sed -n '/^commit: /p; /^staged tensors/p' \
