@@ -89,6 +89,16 @@ def verify_bytes(fd, good, ranges):
             yield f"at {at}: {data!r}, expected {bad or good[at:at + 4]!r}"
 
 
+def verify_seeks(fd):
+    """Damage is no hole: cp would write zeros for it."""
+    size = os.fstat(fd).st_size
+    for at in range(0, size, max(size // 4, 1)):
+        for how, expected in (os.SEEK_DATA, at), (os.SEEK_HOLE, size):
+            found = os.lseek(fd, at, how)
+            if found != expected:
+                yield f"lseek({at}, {how}): {found}"
+
+
 def verify_tensor(mnt, name, want):
     from source import values
     ranges = want.lost.get(name, [])
@@ -106,7 +116,7 @@ def verify_tensor(mnt, name, want):
         if name in want.gone or ranges and ranges[0][0] is None:
             yield f"{name}: was opened"
         elif name not in want.unsure:
-            for problem in verify_bytes(fd, values(name), ranges):
+            for problem in (*verify_bytes(fd, values(name), ranges), *verify_seeks(fd)):
                 yield f"{name}: {problem}"
     finally:
         os.close(fd)

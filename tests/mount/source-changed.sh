@@ -126,6 +126,15 @@ fails 'bytes of the hole' 'No data available' \
 	dd if="$mnt/raw/t0" of=/dev/null bs=1048576 skip=1 count=1
 fails 'one byte of it' 'No data available' \
 	dd if="$mnt/raw/t0" of=/dev/null bs=1 skip=1048575 count=2
+fails 'cp of it' 'No data available' cp "$mnt/raw/t0" copied
+fails 'cp --sparse=always of it' 'No data available' \
+	cp --sparse=always "$mnt/raw/t0" sparse
+for copied in copied sparse; do
+	check "$copied: good bytes alone" cmp -n "$(stat -c %s "$copied")" \
+		"$copied" "$WORK/rank0"
+	check "$copied: no hole in place of others" test \
+		"$(stat -c %s "$copied")" -le 1048576
+done
 check 'bytes behind it' \
 	dd if="$mnt/raw/t0" of=/dev/null bs=1048576 skip=2 count=2
 fails 'no shared mapping' 'No such device' python3 -c '

@@ -123,16 +123,34 @@ def allocated(call):
     return do
 
 
-def copied(n):
-    """copy_file_range(2) of n bytes of another file of the mount."""
+def copied(n, step):
+    """n bytes of another file of the mount, by step(from, to, bytes, position)."""
     def do(fd, data):
         source, done = f'{mount}/raw/.source', 0
         with open(source, 'w+b', buffering=0) as f:
             f.write(data)
             while done < n:
-                done += os.copy_file_range(f.fileno(), fd, n - done, done)
+                done += step(f.fileno(), fd, n - done, done)
         os.unlink(source)
     return do
+
+
+def spliced(source, fd, n, at):
+    """splice(2) through a pipe."""
+    out, into = os.pipe()
+    try:
+        n = os.splice(source, into, n, at)
+        return os.splice(out, fd, n)
+    finally:
+        os.close(out)
+        os.close(into)
+
+
+KERNEL_COPIES = {
+    'copy_file_range': os.copy_file_range,
+    'sendfile': lambda source, fd, n, at: os.sendfile(fd, source, at, n),
+    'splice': spliced,
+}
 
 
 def cut_and_grown(fd, data):
@@ -224,8 +242,10 @@ ways = {
                            os.pwrite(f, d[-9:], size - 9), child(f),
                            os.pwrite(f, d[9:-9], 9)], 0),
     'allocated, all written': (raw, allocated(front_to_back), 0),
-    'copy_file_range of all': (raw, copied(size), 0),
-    'copy_file_range of a part': (raw, copied(half), E),
+    **{f'{name} of all': (raw, copied(size, step), 0)
+       for name, step in KERNEL_COPIES.items()},
+    **{f'{name} of a part': (raw, copied(half, step), E)
+       for name, step in KERNEL_COPIES.items()},
     'cut, and longer again': (raw, cut_and_grown, 0, (4, 5, 6, 7)),
     'cut, longer again, and written': (raw, cut_and_written, E),
     'npy: the header last': (npy, header_last, 0),

@@ -169,6 +169,20 @@ equal 'the log says how many bytes were skipped' "$(grep -c \
 	't0: [0-9]* bytes that the program skipped are zeros' big.mnt/.ckptfs/log)" 2
 sparse 'dd conv=sparse' dd if=holes.bin of=big.mnt/raw/t0 bs=4096 \
 	conv=sparse status=none
+# Copies inside the kernel: in pieces, whatever copy_file_range(2) was answered before.
+cp holes.bin big.mnt/raw/inside
+mkdir other.mnt
+cp holes.bin big.mnt/raw/t0
+"$CKPTFS" mount big other.mnt
+cp keep.bin big.mnt/raw/t0
+for from in big.mnt/raw/inside other.mnt/raw/t0; do
+	sparse "cp from $from" cp --sparse=never "$from" big.mnt/raw/t0
+	sparse "shutil.copyfile from $from" python3 -c '
+import shutil, sys
+shutil.copyfile(*sys.argv[1:])' "$from" big.mnt/raw/t0
+done
+rm big.mnt/raw/inside
+"$CKPTFS" umount other.mnt
 "$CKPTFS" umount big.mnt
 
 # --- writes that fail ------------------------------------------------------------

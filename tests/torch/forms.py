@@ -10,6 +10,8 @@ checkpoint is read again by dcp.load, which finds these classes. The result is T
 """
 import collections
 import dataclasses
+import json
+import os
 import pathlib
 import pickle
 import subprocess
@@ -168,9 +170,52 @@ def check_subclass(tap, program):
         tap.check(got.stdout == raw(tensor), "a tensor of a subclass", got.stderr.decode())
 
 
+def read(program, home, path):
+    """What `ckptfs cat` gives, or its message."""
+    got = subprocess.run([program, "cat", home, path], capture_output=True, check=False)
+    return got.stderr.decode() if got.returncode else got.stdout
+
+
+def check_unfinished(tap, program):
+    """A second save of the same form was killed: the old .metadata, and a data file with new values that is shorter."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    with tempfile.TemporaryDirectory() as home, tempfile.TemporaryDirectory() as other:
+        old, new = ({name: torch.arange(500.) + n for name in "abc"} for n in (0, 1000))
+        dcp.save(old, checkpoint_id=home)
+        dcp.save(new, checkpoint_id=other)
+        with open(f"{home}/.metadata", "rb") as file:
+            items = sorted((item.offset, key.fqn) for key, item in pickle.load(file).storage_data.items())
+        written = pathlib.Path(other, "__0_0.distcp").read_bytes()[:items[-1][0] + 100]
+        pathlib.Path(home, "__0_0.distcp").write_bytes(written)
+        os.utime(f"{home}/.metadata", (1_700_000_000,) * 2)
+        for _, name in items[:-1]:
+            found = read(program, home, f"raw/{name}")
+            tap.check(found == raw(new[name]), f"a killed save: {name} is new", found[:100])
+        found = read(program, home, f"raw/{items[-1][1]}")
+        tap.check("No data available" in str(found), "a killed save: bytes behind the end", found)
+        report = json.loads(subprocess.run([program, "check", "--json", home], capture_output=True, check=False).stdout)
+        found = {(finding["fqn"], finding["errno"], finding.get("severity")) for finding in report["findings"]}
+        tap.check(found == {(None, None, "warning"), (items[-1][1], "ENODATA", None)},
+                  "a killed save: check warns, and names what is lost", *found)
+
+
+def check_gaps(tap, program):
+    """Empty containers leave nothing in .metadata: a list lacks its first element."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    with tempfile.TemporaryDirectory() as home:
+        dcp.save({"c": [{}, torch.ones(2)], "d": [{}, {}, 5]}, checkpoint_id=home)
+        tap.check(read(program, home, "raw/c.1") == raw(torch.ones(2)), "a list that begins with {}")
+        found = json.loads(read(program, home, ".ckptfs/state_dict.json"))
+        tap.check(found == {"c": [None, "c.1"], "d": [None, None, "d.2"]}, "unused positions are null", found)
+
+
 def main():
     options, tap = live.arguments(__doc__), Tap()
     check_subclass(tap, options.ckptfs)
+    check_unfinished(tap, options.ckptfs)
+    check_gaps(tap, options.ckptfs)
     for what, (change, listed) in FORMS.items():
         check(tap, options.ckptfs, what, change, listed)
     return tap.finish()
