@@ -58,9 +58,11 @@ void ck_files_free(struct ck_files *f)
 {
 	if (!f)
 		return;
-	for (uint32_t i = 0; i < f->count; i++)
+	for (uint32_t i = 0; i < f->count; i++) {
 		if (ck_file_of(f, i)->slot)
 			ck_file_slot_close(ck_file_of(f, i)->slot);
+		ck_file_head_free(ck_file_of(f, i)->head);
+	}
 	close(f->reach.dirfd);
 	if (f->reach.linkroot >= 0)
 		close(f->reach.linkroot);

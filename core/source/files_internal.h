@@ -27,6 +27,16 @@ struct ck_seen_file {
 	dev_t dev;
 	ino_t ino;
 	struct ck_file_access access; /* when it was last looked at */
+	/* The ctime of the last look, see ck_ctime_stamp(); 0: not known. Atomic, set
+	 * under the lock. The number of its last change is stored first. */
+	uint64_t ctime;
+	uint64_t touched; /* number of its last change of ctime. Atomic */
+	struct ck_file_head
+		*head; /* what load() read of it; NULL: nothing. Constant
+				    * once others use the set */
+	uint64_t
+		verified; /* the change up to which the head is the same. Atomic */
+	uint64_t other; /* the change with which the head is another. Atomic */
 	bool plain;   /* one component and no symlink: fstatat() can check it */
 	bool remote;  /* Atomic: becomes true, see ck_files_leave() */
 	bool copied;  /* it is here, and on other hosts. Atomic: becomes true */
@@ -56,6 +66,7 @@ struct ck_files {
 	uint32_t max_open;
 	uint64_t map_most;    /* bytes */
 	bool any_remote;      /* but this is atomic, and becomes true */
+	bool watches_ctime;   /* see ck_files_watch_ctime() */
 	struct ck_fetch kept; /* bytes of remote files */
 	struct ck_remote_reader *reader; /* NULL: nobody may wait for them */
 	struct ck_stats *stats;		 /* NULL: nobody counts */
@@ -67,6 +78,7 @@ struct ck_files {
 	/* Atomic: */
 	uint32_t count;
 	uint64_t changes; /* of files, that became known */
+	uint64_t touches; /* changes of ctime that were seen */
 	/* Atomic: the owner and group that files are shown with, in one word: */
 	uint64_t shown;
 	/* Of the one thread that adds files: */
@@ -80,6 +92,16 @@ struct ck_files {
 	uint32_t nopen;		  /* slots */
 	struct ck_file_slot idle; /* list head: newer is the longest unused */
 };
+
+/* A time in one word that is never 0. */
+static inline uint64_t ck_ctime_stamp(const struct timespec *t)
+{
+	const uint64_t seconds = UINT64_C(0x3ffffffff); /* as many as fit */
+	uint64_t stamp = ((uint64_t)t->tv_sec & seconds) << 30 |
+			 (uint64_t)t->tv_nsec;
+
+	return stamp ? stamp : 1;
+}
 
 /* Which block a file is in, and where there. */
 static inline unsigned ck_file_block(uint32_t number, uint32_t *at)
@@ -106,13 +128,33 @@ CK_MUST_USE int ck_file_record(const struct ck_files *f,
 struct ck_ids ck_files_shown_as(const struct ck_files *f);
 /* Is it the file that was seen, by name, by descriptor? 0, -ESTALE, or why
  * that cannot be told: then *passing is true. */
-CK_MUST_USE int ck_file_check_name(const struct ck_files *f,
+CK_MUST_USE int ck_file_check_name(struct ck_files *f,
 				   struct ck_seen_file *file, bool *passing);
-CK_MUST_USE int ck_file_check_fd(const struct ck_seen_file *file, int fd,
-				 bool *passing);
+CK_MUST_USE int ck_file_check_fd(struct ck_files *f, struct ck_seen_file *file,
+				 int fd, bool *passing);
 /* A descriptor of the file that was seen, or a negative errno as above. */
-CK_MUST_USE int ck_file_open(const struct ck_files *f,
-			     const struct ck_seen_file *file, bool *passing);
+CK_MUST_USE int ck_file_open(struct ck_files *f, struct ck_seen_file *file,
+			     bool *passing);
+
+/* --- touch.c -------------------------------------------------------------- */
+
+/* The file, which has the device, inode, size and mtime that were seen, has this
+ * ctime now: counts and logs a change. Any thread. */
+void ck_file_note_ctime(struct ck_files *f, struct ck_seen_file *file,
+			const struct timespec *ctime);
+/* Whether the head was not compared since this change of ctime. Any thread. */
+CK_MUST_USE bool ck_file_is_doubtful(const struct ck_seen_file *file,
+				     uint64_t touched);
+/* Whether the head was another one when it was last compared. Any thread. */
+CK_MUST_USE bool ck_file_has_other_head(const struct ck_seen_file *file);
+/* Compares the head of an open file with what load() read. 0: it is the same; -ESTALE,
+ * with *passing false; errors of pread(2), -ENOMEM. */
+CK_MUST_USE int ck_file_head_check(struct ck_seen_file *file, uint64_t touched,
+				   int fd, bool *passing);
+/* load() read these bytes of it. */
+void ck_file_head_add(struct ck_file_head *head, const void *bytes, size_t len,
+		      uint64_t fpos);
+void ck_file_head_free(struct ck_file_head *head); /* NULL is allowed */
 
 static inline bool ck_file_is_remote(const struct ck_seen_file *file)
 {

@@ -150,13 +150,17 @@ static bool is_same(const struct ck_seen_file *file, const struct stat *st)
 }
 
 /* rc: what a system call answered that asked for *st. */
-static int compare(const struct ck_seen_file *file, int rc,
+static int compare(struct ck_files *f, struct ck_seen_file *file, int rc,
 		   const struct stat *st, bool *passing)
 {
 	*passing = rc && !is_refusal(-rc);
 	if (*passing)
 		return rc;
-	return rc == 0 && is_same(file, st) ? 0 : -ESTALE;
+	if (rc || !is_same(file, st))
+		return -ESTALE;
+	if (f->watches_ctime)
+		ck_file_note_ctime(f, file, &st->st_ctim);
+	return ck_file_has_other_head(file) ? -ESTALE : 0;
 }
 
 /* There is none to a file in the directory itself. */
@@ -170,7 +174,7 @@ static void note_way(const struct ck_files *f, struct ck_seen_file *file,
 						ck_files_shown_as(f)));
 }
 
-int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
+int ck_file_check_name(struct ck_files *f, struct ck_seen_file *file,
 		       bool *passing)
 {
 	const char *name = file->plain ? file->info.path.p : "";
@@ -183,7 +187,7 @@ int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
 		rc = open_as(f, file->info.path, O_PATH, &fd, &st);
 	else if (TEMP_FAILURE_RETRY(fstatat(f->reach.dirfd, name, &st, flags)))
 		rc = -errno;
-	rc = compare(file, rc, &st, passing);
+	rc = compare(f, file, rc, &st, passing);
 	if (rc)
 		return rc;
 	ck_file_access_note(&file->access, &st,
@@ -192,23 +196,23 @@ int ck_file_check_name(const struct ck_files *f, struct ck_seen_file *file,
 	return 0;
 }
 
-int ck_file_check_fd(const struct ck_seen_file *file, int fd, bool *passing)
+int ck_file_check_fd(struct ck_files *f, struct ck_seen_file *file, int fd,
+		     bool *passing)
 {
 	struct stat st;
 	int rc = stat_fd(fd, &st);
 
-	return compare(file, rc, &st, passing);
+	return compare(f, file, rc, &st, passing);
 }
 
-int ck_file_open(const struct ck_files *f, const struct ck_seen_file *file,
-		 bool *passing)
+int ck_file_open(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 {
 	int fd = ck_open_reached(&f->reach, file->info.path, OPEN_FLAGS);
 	int rc;
 
 	if (fd < 0)
-		return compare(file, fd, NULL, passing);
-	rc = ck_file_check_fd(file, fd, passing);
+		return compare(f, file, fd, NULL, passing);
+	rc = ck_file_check_fd(f, file, fd, passing);
 	if (rc == 0)
 		return fd;
 	close(fd);
@@ -349,6 +353,8 @@ int ck_file_record(const struct ck_files *f, struct ck_seen_file *file)
 	info->gid = st.st_gid;
 	file->dev = st.st_dev;
 	file->ino = st.st_ino;
+	if (!info->err)
+		file->ctime = ck_ctime_stamp(&st.st_ctim);
 	if (!info->err && !memchr(info->path.p, '/', info->path.len) &&
 	    !fstatat(f->reach.dirfd, info->path.p, &by_name,
 		     AT_SYMLINK_NOFOLLOW))

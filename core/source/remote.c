@@ -235,6 +235,8 @@ int ck_files_read(struct ck_files *f, const struct ck_file *file, void *to,
 	if (!file->remote) {
 		rc = ck_pread_full(file->fd, to, len, fpos);
 		ck_stats_read(ck_files_stats(f), 0, len);
+		if (rc == 0 && file->head)
+			ck_file_head_add(file->head, to, len, fpos);
 		if (rc == 0 || !ck_files_leave(f, file->number, rc))
 			return rc;
 	}

@@ -228,6 +228,7 @@ static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 		file->dev = now.dev;
 		file->ino = now.ino;
 		file->plain = now.plain;
+		__atomic_store_n(&file->ctime, now.ctime, __ATOMIC_RELAXED);
 		ck_file_access_copy(&file->access, &now.access);
 		__atomic_store_n(&file->seen, true, __ATOMIC_RELEASE);
 	}
@@ -254,9 +255,42 @@ static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
 
 	if (rc)
 		return rc;
-	rc = ck_file_check_fd(file, s->fd, passing);
+	rc = ck_file_check_fd(f, file, s->fd, passing);
 	if (rc)
 		slot_retire(f, s);
+	return rc;
+}
+
+/* A slot of the file that was seen, in use. *touched: the last change of its ctime, which
+ * is older than what is read of it from now on. */
+static int slot_get(struct ck_files *f, uint32_t number,
+		    struct ck_file_slot **out, uint64_t *touched, bool *passing)
+{
+	struct ck_seen_file *file = ck_file_of(f, number);
+	int rc = known(f, number, passing);
+
+	if (rc)
+		return rc;
+	*out = slot_find(f, file);
+	rc = *out ? slot_check(f, *out, passing)
+		  : slot_open(f, number, out, passing);
+	*touched = ck_files_touched(f, number);
+	if (rc == 0 && ck_file_is_doubtful(file, *touched))
+		rc = ck_file_head_check(file, *touched, (*out)->fd, passing);
+	if (rc && *out)
+		slot_put(f, *out);
+	return rc;
+}
+
+/* Opens a file whose head has to be compared. */
+static int check_head(struct ck_files *f, uint32_t number, bool *passing)
+{
+	struct ck_file_slot *s = NULL;
+	uint64_t touched;
+	int rc = slot_get(f, number, &s, &touched, passing);
+
+	if (rc == 0)
+		slot_put(f, s);
 	return rc;
 }
 
@@ -269,11 +303,13 @@ static int check_here(struct ck_files *f, uint32_t number, bool *passing)
 	if (rc)
 		return rc;
 	s = slot_find(f, file);
-	if (!s)
-		return ck_file_check_name(f, file, passing);
-	rc = slot_check(f, s, passing);
-	slot_put(f, s);
-	return rc;
+	rc = s ? slot_check(f, s, passing)
+	       : ck_file_check_name(f, file, passing);
+	if (s)
+		slot_put(f, s);
+	return rc == 0 && ck_file_is_doubtful(file, ck_files_touched(f, number))
+		       ? check_head(f, number, passing)
+		       : rc;
 }
 
 /* That a file here has changed is noted, since bytes that were brought with others may
@@ -301,23 +337,6 @@ int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 	return ck_file_check_remote(file, passing);
 }
 
-/* A slot of the file that was seen, in use. */
-static int slot_get(struct ck_files *f, uint32_t number,
-		    struct ck_file_slot **out, bool *passing)
-{
-	int rc = known(f, number, passing);
-
-	if (rc)
-		return rc;
-	*out = slot_find(f, ck_file_of(f, number));
-	if (!*out)
-		return slot_open(f, number, out, passing);
-	rc = slot_check(f, *out, passing);
-	if (rc)
-		slot_put(f, *out);
-	return rc;
-}
-
 /* Whether it is still what it was is for its host to say, each time. */
 static int get_remote(const struct ck_seen_file *file, uint32_t number,
 		      struct ck_file *out)
@@ -337,8 +356,9 @@ static int get_remote(const struct ck_seen_file *file, uint32_t number,
 static int get_here(struct ck_files *f, uint32_t number, struct ck_file *out)
 {
 	const struct ck_file_info *info = &ck_file_of(f, number)->info;
-	struct ck_file_slot *s;
-	int rc = slot_get(f, number, &s, &out->passing);
+	struct ck_file_slot *s = NULL;
+	uint64_t touched;
+	int rc = slot_get(f, number, &s, &touched, &out->passing);
 
 	if (rc)
 		return rc;
@@ -349,6 +369,7 @@ static int get_here(struct ck_files *f, uint32_t number, struct ck_file *out)
 				 .map = __atomic_load_n(&s->map,
 							__ATOMIC_ACQUIRE),
 				 .size = info->size,
+				 .touched = touched,
 				 .number = number,
 				 .slot = s };
 	return 0;
@@ -375,7 +396,8 @@ int ck_files_look_again(struct ck_files *f, const struct ck_file *file,
 	*passing = false;
 	if (file->remote)
 		return 0;
-	rc = ck_file_check_fd(ck_file_of(f, file->number), file->fd, passing);
+	rc = ck_file_check_fd(f, ck_file_of(f, file->number), file->fd,
+			      passing);
 	return *passing ? rc : noted(f, file->number, rc);
 }
 

@@ -149,8 +149,8 @@ mode_t ck_files_closed_to(const struct ck_files *f, struct ck_str path, int fd,
 mode_t ck_dir_closed(int dir, struct ck_ids shown);
 
 /* Compares the file with what was seen, by name and, if it is open, by
- * descriptor: device, inode, size, mtime. *passing is set on an error; it may
- * be NULL. */
+ * descriptor: device, inode, size, mtime; after a change of its ctime also its
+ * head. *passing is set on an error; it may be NULL. */
 CK_MUST_USE int ck_files_check(struct ck_files *f, uint32_t number,
 			       bool *passing);
 
@@ -162,10 +162,12 @@ struct ck_file {
 			     * load from it may take a SIGBUS: only under
 			     * ck_sigbus_guard() or by the kernel (writev) */
 	uint64_t size;
+	uint64_t touched; /* see ck_files_touched(), before it is read */
 	uint32_t number;
 	bool remote;
 	bool passing;		   /* of an error, see above */
 	struct ck_file_slot *slot; /* private */
+	struct ck_file_head *head; /* private: while load() reads it */
 };
 
 /* Opens (or reuses) and checks as ck_files_check(). On an error nothing but
@@ -190,6 +192,26 @@ CK_MUST_USE int ck_files_read(struct ck_files *f, const struct ck_file *file,
 /* Notes them in this thread's ck_fetch, if it has one, since they will be read. */
 void ck_files_want(struct ck_files *f, const struct ck_file *file,
 		   uint64_t fpos, size_t len);
+
+/* --- ctime ------------------------------------------------------------------ */
+
+/* Changes of the ctime of local files are counted and logged from now on. Before others
+ * use the set. */
+void ck_files_watch_ctime(struct ck_files *f);
+/* How many changes were seen, of all files: of ctime, while device, inode, size and mtime
+ * stayed. Any thread. */
+uint64_t ck_files_touches(const struct ck_files *f);
+/* The number of the last change of a file, from 1 on; 0 if there was none. What was read
+ * of the file before that change may be of another file. Any thread. */
+uint64_t ck_files_touched(const struct ck_files *f, uint32_t number);
+/* The next ctime of a file that is seen counts as its first. Any thread. */
+void ck_files_forget_ctime(struct ck_files *f, uint32_t number);
+/* Bytes that are read of a file from here to ck_files_head_end() belong to its head, if
+ * `keep`; else the file has none. After a change of its ctime they are compared before the
+ * file is used. By the one thread that adds files. -ENOMEM. */
+CK_MUST_USE int ck_files_head_begin(struct ck_files *f, struct ck_file *file);
+CK_MUST_USE int ck_files_head_end(struct ck_files *f, struct ck_file *file,
+				  bool keep);
 
 /* --- remote files --------------------------------------------------------- */
 

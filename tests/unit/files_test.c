@@ -417,8 +417,8 @@ static void test_threads(void)
 /* More files in use than may be kept: all work, then the rest is closed. */
 static void test_all_in_use(void)
 {
+	static struct ck_file held[MANY];
 	struct ck_files *f = make_many();
-	struct ck_file held[MANY];
 	unsigned before = count_open();
 
 	for (uint32_t i = 0; i < MANY; i++)

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * touch: data files of this host whose ctime changes while device, inode, size and mtime
+ * stay: after chmod, rename or link, and after a file was written over and its times were
+ * restored. Such changes are numbered in the order in which they are seen. Whoever
+ * remembers something of a file remembers the number of its last change too, and reads
+ * again once that is another one.
+ *
+ * A head is all that load() read of a file whose places are in the catalog from then on:
+ * the header of safetensors, the pickle and the directory of a file of torch.save. After a
+ * change of ctime these bytes are read again. If they differ, the file is another one:
+ * ESTALE, until the next change of its ctime.
+ */
+#include "files_internal.h"
+
+#include <errno.h>
+#include <time.h>
+
+enum { BLOCK = 64 << 10 };
+
+struct head_range {
+	uint64_t fpos, len;
+};
+
+struct ck_file_head {
+	struct head_range *ranges; /* in the order in which they were read */
+	size_t n, cap;
+	struct ck_hasher *hasher; /* of their bytes */
+	uint64_t seed;
+	bool failed; /* out of memory */
+};
+
+/* --- changes -------------------------------------------------------------- */
+
+void ck_files_watch_ctime(struct ck_files *f)
+{
+	f->watches_ctime = true;
+}
+
+uint64_t ck_files_touches(const struct ck_files *f)
+{
+	return __atomic_load_n(&f->touches, __ATOMIC_ACQUIRE);
+}
+
+uint64_t ck_files_touched(const struct ck_files *f, uint32_t number)
+{
+	return __atomic_load_n(&ck_file_of(f, number)->touched,
+			       __ATOMIC_ACQUIRE);
+}
+
+/* Whether a ctime is later than the present time: then the clock was set back. */
+static bool is_ahead(uint64_t ctime)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return ctime > ck_ctime_stamp(&now);
+}
+
+/* Under the lock. Threads that do not take it see the change before the ctime. */
+static bool take_ctime(struct ck_files *f, struct ck_seen_file *file,
+		       uint64_t now)
+{
+	uint64_t was = file->ctime, touches = f->touches + 1;
+
+	/* Of two threads the later one may have the earlier stat. */
+	if (was == now || (now < was && !is_ahead(was)))
+		return false;
+	if (was) {
+		__atomic_store_n(&file->touched, touches, __ATOMIC_RELEASE);
+		__atomic_store_n(&f->touches, touches, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&file->ctime, now, __ATOMIC_RELEASE);
+	return was;
+}
+
+void ck_file_note_ctime(struct ck_files *f, struct ck_seen_file *file,
+			const struct timespec *ctime)
+{
+	uint64_t now = ck_ctime_stamp(ctime);
+	bool touched;
+
+	if (__atomic_load_n(&file->ctime, __ATOMIC_ACQUIRE) == now)
+		return;
+	pthread_mutex_lock(&f->lock);
+	touched = take_ctime(f, file, now);
+	pthread_mutex_unlock(&f->lock);
+	if (touched)
+		ck_log("%s: its ctime changed, its size and mtime did not: its "
+		       "headers are read again",
+		       ck_show(file->info.path));
+}
+
+void ck_files_forget_ctime(struct ck_files *f, uint32_t number)
+{
+	pthread_mutex_lock(&f->lock);
+	__atomic_store_n(&ck_file_of(f, number)->ctime, 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&f->lock);
+}
+
+/* --- heads ---------------------------------------------------------------- */
+
+static struct ck_file_head *head_make(void)
+{
+	struct ck_file_head *head = calloc(1, sizeof(*head));
+
+	if (!head)
+		return NULL;
+	head->seed = ck_hash_seed();
+	head->hasher = ck_hasher_make(head->seed);
+	if (head->hasher)
+		return head;
+	free(head);
+	return NULL;
+}
+
+int ck_files_head_begin(struct ck_files *f, struct ck_file *file)
+{
+	struct ck_seen_file *seen = ck_file_of(f, file->number);
+
+	if (!seen->head) {
+		seen->head = head_make();
+		seen->verified = file->touched;
+	}
+	file->head = seen->head;
+	return file->head ? 0 : -ENOMEM;
+}
+
+void ck_file_head_free(struct ck_file_head *head)
+{
+	if (!head)
+		return;
+	ck_hasher_free(head->hasher);
+	free(head->ranges);
+	free(head);
+}
+
+void ck_file_head_add(struct ck_file_head *head, const void *bytes, size_t len,
+		      uint64_t fpos)
+{
+	struct head_range *last = head->n ? &head->ranges[head->n - 1] : NULL;
+	struct head_range *ranges;
+
+	ck_hasher_add(head->hasher, (struct ck_str){ bytes, len });
+	if (last && last->fpos + last->len == fpos) {
+		last->len += len;
+		return;
+	}
+	ranges = ck_grow(head->ranges, &head->cap, head->n, 1, sizeof(*ranges));
+	if (!ranges) {
+		head->failed = true;
+		return;
+	}
+	head->ranges = ranges;
+	ranges[head->n++] = (struct head_range){ fpos, len };
+}
+
+int ck_files_head_end(struct ck_files *f, struct ck_file *file, bool keep)
+{
+	struct ck_seen_file *seen = ck_file_of(f, file->number);
+	struct ck_file_head *head = file->head;
+	bool failed = head->failed;
+
+	file->head = NULL;
+	if (keep && !failed && !file->remote) {
+		head->ranges = ck_trim(head->ranges, head->n,
+				       sizeof(*head->ranges));
+		head->cap = head->n;
+		return 0;
+	}
+	ck_file_head_free(head);
+	seen->head = NULL;
+	return failed ? -ENOMEM : 0;
+}
+
+bool ck_file_is_doubtful(const struct ck_seen_file *file, uint64_t touched)
+{
+	return file->head &&
+	       touched > __atomic_load_n(&file->verified, __ATOMIC_ACQUIRE);
+}
+
+bool ck_file_has_other_head(const struct ck_seen_file *file)
+{
+	uint64_t other = __atomic_load_n(&file->other, __ATOMIC_ACQUIRE);
+
+	return other &&
+	       other == __atomic_load_n(&file->touched, __ATOMIC_ACQUIRE);
+}
+
+static int range_hash(const struct head_range *r, int fd, struct ck_hasher *h,
+		      char *block)
+{
+	int rc = 0;
+
+	for (uint64_t at = 0; at < r->len && rc == 0; at += BLOCK) {
+		size_t len = (size_t)ck_min(BLOCK, r->len - at);
+
+		rc = ck_pread_full(fd, block, len, r->fpos + at);
+		if (rc == 0)
+			ck_hasher_add(h, (struct ck_str){ block, len });
+	}
+	return rc;
+}
+
+/* Whether its bytes are the same now. */
+static int head_compare(const struct ck_file_head *head, int fd, bool *same)
+{
+	ck_auto_free char *block = malloc(BLOCK);
+	struct ck_hasher *h = ck_hasher_make(head->seed);
+	int rc = block && h ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < head->n && rc == 0; i++)
+		rc = range_hash(&head->ranges[i], fd, h, block);
+	*same = rc == 0 && ck_hasher_sum(h) == ck_hasher_sum(head->hasher);
+	ck_hasher_free(h);
+	return rc;
+}
+
+/* Logged once, also if several threads find it. */
+static void note_other(struct ck_seen_file *file, uint64_t touched)
+{
+	if (__atomic_exchange_n(&file->other, touched, __ATOMIC_ACQ_REL) ==
+	    touched)
+		return;
+	ck_log("%s: its header is not the one that was read: its tensors "
+	       "are ESTALE; mount the checkpoint again",
+	       ck_show(file->info.path));
+}
+
+int ck_file_head_check(struct ck_seen_file *file, uint64_t touched, int fd,
+		       bool *passing)
+{
+	bool same;
+	int rc = head_compare(file->head, fd, &same);
+
+	/* It ends before: its size is another one by now. */
+	*passing = rc && rc != -ENODATA;
+	if (rc)
+		return *passing ? rc : -ESTALE;
+	if (same) {
+		__atomic_store_n(&file->verified, touched, __ATOMIC_RELEASE);
+		return 0;
+	}
+	note_other(file, touched);
+	return -ESTALE;
+}
