@@ -378,6 +378,7 @@ void ck_checkpoint_close(struct ck_checkpoint *cp)
 	pthread_mutex_destroy(&cp->changing);
 	pthread_mutex_destroy(&cp->lock);
 	free(cp->metadata_name);
+	free(cp->metadata_sum);
 	free(cp->file);
 	free(cp->path);
 	free(cp);

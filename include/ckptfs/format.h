@@ -15,8 +15,9 @@
 #include "ckptfs/source.h"
 #include <pthread.h>
 
-struct ck_format; /* core/format/kind.h */
-struct ck_others; /* others.h */
+struct ck_format;	/* core/format/kind.h */
+struct ck_others;	/* others.h */
+struct ck_metadata_sum; /* core/format/current/metadata_sum.c */
 
 struct ck_format_options {
 	enum ck_beneath shardlinks;
@@ -73,6 +74,7 @@ struct ck_checkpoint {
 	struct ck_others
 		*others;      /* constant; NULL: nobody has asked for them */
 	struct stat metadata; /* of the file that was read, or made last */
+	struct ck_metadata_sum *metadata_sum; /* private; or NULL */
 	/* Of the format, from its load() to its forget(): its own, and it says
 	 * who may use it when. */
 	void *own;
@@ -87,10 +89,9 @@ struct ck_checkpoint {
 	struct ck_access *access;   /* private: as it was last seen */
 };
 
-/* Opens the checkpoint in directory `path`, or that is the file of this path: finds its format, reads its
- * metadata, looks at every file named. Damage of single tensors is in the
- * catalog and no error. -ENOENT, -ENOTDIR, -EBADMSG (unknown, malformed or
- * dangerous metadata), -ENOMEM, errors of open(2). */
+/* Opens the checkpoint that is the directory or file `path`: finds its format, reads its metadata,
+ * looks at every file named. Damage of single tensors is in the catalog and no error. -ENOENT,
+ * -ENOTDIR, -EBADMSG (unknown, malformed or dangerous metadata), -ENOMEM, errors of open(2). */
 CK_MUST_USE int ck_checkpoint_open(const char *path,
 				   const struct ck_format_options *options,
 				   struct ck_checkpoint **out,
@@ -137,19 +138,17 @@ enum ck_fate {
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Looks at the files of these items of a catalog of it, as an open does. */
 void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
-/* Compares who may read the metadata, the directory and the files of these items of
- * a catalog of it with what the present one says; if something is other, the next
- * one is made, in which all of it is right. Looks at nothing: what counts is what
- * was last seen, of the first two by ck_checkpoint_fate(), of files by whoever
- * used them. -ENOMEM: it could not be made. */
+/* Compares who may read the metadata, the directory and the files of these items of a catalog
+ * of it with the present catalog; makes the next one if they differ. Looks at nothing: what
+ * was last seen counts, of the first two by ck_checkpoint_fate(), of files by their last use.
+ * -ENOMEM. */
 CK_MUST_USE int ck_checkpoint_renew_access(struct ck_checkpoint *cp,
 					   struct ck_items items);
 /* How often that was done, here or by a commit. */
 uint64_t ck_checkpoint_access(const struct ck_checkpoint *cp);
-/* Bytes that are of no use: in data files those that belong to no item, and
- * files beside them that have the name of a data file and are named by
- * nothing. An error of open(2): the directory cannot be listed, and *bytes has
- * the former only; -ENOMEM. */
+/* Dead bytes: those of data files that belong to no item, and files beside them that have the
+ * name of a data file and are named by nothing. An error of open(2): the directory cannot be
+ * listed, and *bytes has the former only; -ENOMEM. */
 CK_MUST_USE int ck_checkpoint_dead(struct ck_checkpoint *cp, uint64_t *bytes);
 /* Data files that could not be looked at, or opened, when the checkpoint was:
  * one line of the log, if there are any. */
@@ -158,15 +157,13 @@ void ck_checkpoint_log_troubles(const struct ck_checkpoint *cp);
  * use them find out; then modes and times in the catalog change. */
 bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp);
 
-/* Finds where the boxes of a tensor of a catalog of it, the present one or an
- * older one, lie that a window of it touches (ndim offsets, ndim sizes; NULL: all
- * of it): reads the headers of their items only, and compares each with its box.
- * The result is shared; put it back. It is good as long as the checkpoint. What
- * is wrong with single boxes is in the extents (and logged once); an error
- * is returned only for shortages of this process, which say nothing about the
- * checkpoint (-ENOMEM, -EMFILE, ...), and where bytes of remote files must be brought
- * first (-EREMOTE: see ck_files_read()). Boxes that met an error of the moment
- * are asked for again by the next call. May block on the source. */
+/* Finds where the boxes of a tensor of a catalog of it, the present one or an older one, lie
+ * that a window of it touches (ndim offsets, ndim sizes; NULL: all of it): reads the headers
+ * of their items only, and compares each with its box. The result is shared; put it back. It
+ * is good as long as the checkpoint. Faults of single boxes are in the
+ * extents (and logged once). Returns 0, or: -ENOMEM, -EMFILE and other shortages of this
+ * process; -EREMOTE if bytes of remote files must be fetched first, see ck_files_read(). Boxes
+ * with a transient error are looked at again by the next call. May block on the source. */
 CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp,
 			      const struct ck_catalog *c, uint32_t tensor,
 			      const uint64_t *window,

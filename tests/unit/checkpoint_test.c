@@ -7,6 +7,7 @@
  *	checkpoint_test DIRECTORY	a checkpoint of one shard, __0_0.distcp
  */
 #include "ckptfs/format.h"
+#include "ctime.h"
 #include "object_item.h"
 #include "tap.h"
 
@@ -142,6 +143,25 @@ static void move_back(void)
 	(void)rename(moved, dir);
 }
 
+/* As backup programs do, by a link. */
+static void chmod_metadata(void)
+{
+	ctime_chmod(dirfd_, ".metadata", 0640);
+}
+
+static void write_same(void)
+{
+	ctime_write(dirfd_, ".metadata", metadata.data, metadata.len, 0);
+}
+
+/* A save in place, whose times a copy has restored. */
+static void write_other(void)
+{
+	const char last = metadata.data[metadata.len - 1] ^ 1;
+
+	ctime_write(dirfd_, ".metadata", &last, 1, (off_t)metadata.len - 1);
+}
+
 static void test_changes(void)
 {
 	static const struct {
@@ -156,6 +176,9 @@ static void test_changes(void)
 		{ remove_metadata, CK_FATE_NO_METADATA, -ESTALE, 0 },
 		{ loop_metadata, CK_FATE_UNSEEN, -ELOOP, ELOOP },
 		{ move_directory, CK_FATE_MOVED, 0, 0 },
+		{ chmod_metadata, CK_FATE_NONE, 0, 0 },
+		{ write_same, CK_FATE_NONE, 0, 0 },
+		{ write_other, CK_FATE_SAVED, -ESTALE, 0 },
 	};
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(changes); i++) {
@@ -173,6 +196,7 @@ static void test_changes(void)
 		eq_err(ck_checkpoint_same(cp, &d), changes[i].same);
 		eq_i64(ck_checkpoint_fate(cp, &err), changes[i].change);
 		eq_i64(err, changes[i].err);
+		eq_i64(ck_checkpoint_fate(cp, &err), changes[i].change);
 		ck_checkpoint_close(cp);
 		move_back();
 	}

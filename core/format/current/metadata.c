@@ -113,14 +113,24 @@ int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return set_name(cp, name, d);
 }
 
-/* All or an error, also if somebody writes meanwhile. */
-static int read_same(int fd, const struct stat *st, void *to)
+/* All bytes or an error, also if the file is written meanwhile. Each block is hashed, if h is
+ * not NULL, while it is in the processor's cache. */
+static int read_same(int fd, const struct stat *st, char *to,
+		     struct ck_hasher *h)
 {
-	int rc = ck_pread_full(fd, to, (size_t)st->st_size, 0);
+	size_t size = (size_t)st->st_size;
+	size_t block = h ? (size_t)256 << 10 : size;
 	struct stat after;
 
-	if (rc)
-		return rc;
+	for (size_t at = 0; at < size; at += block) {
+		size_t len = ck_min(block, size - at);
+		int rc = ck_pread_full(fd, to + at, len, at);
+
+		if (rc)
+			return rc;
+		if (h)
+			ck_hasher_add(h, (struct ck_str){ to + at, len });
+	}
 	if (fstat(fd, &after))
 		return -errno;
 	return ck_metadata_is_same(&after, st) ? 0 : -ESTALE;
@@ -141,7 +151,7 @@ int ck_metadata_text_read(int fd, const struct stat *st, const char *name,
 	out->pages = ck_pages_alloc(out->len);
 	if (!out->pages)
 		return ck_fail(d, ENOMEM, "out of memory");
-	rc = read_same(fd, st, out->pages);
+	rc = read_same(fd, st, out->pages, out->hasher);
 	return rc ? ck_fail(d, -rc, "%s: %s", ck_show(ck_str_from(name)),
 			    strerror(-rc))
 		  : 0;
@@ -161,16 +171,19 @@ int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 					     most, &brought.said,
 					     &brought.pages, d);
 	if (rc == 0 && brought.pages) {
-		*out = (struct ck_metadata_text){ brought.pages,
-						  (size_t)brought.said.size };
+		out->pages = brought.pages;
+		out->len = (size_t)brought.said.size;
 		cp->metadata_far = true;
 		return ck_metadata_take(cp, c, name, &brought, d);
 	}
 	if (rc == 0)
 		rc = ck_metadata_open(cp, c, name, options, &brought, &fd, d);
-	return rc ? rc
-		  : ck_metadata_text_read(fd, &cp->metadata, name, most, out,
-					  d);
+	if (rc)
+		return rc;
+	ck_metadata_hash_begin(out);
+	rc = ck_metadata_text_read(fd, &cp->metadata, name, most, out, d);
+	ck_metadata_hash_end(cp, out, rc == 0);
+	return rc;
 }
 
 int ck_metadata_text_of(int fd, const char *name, uint64_t most,
@@ -262,8 +275,10 @@ int ck_metadata_changed(const struct ck_checkpoint *cp, const struct stat *was)
 	if (fstatat(cp->dirfd, cp->metadata_name, &st, 0))
 		return -errno;
 	/* What comes and goes in a directory makes no other of it. */
-	if (S_ISDIR(was->st_mode) ? st.st_ino != was->st_ino
-				  : !ck_metadata_is_same(&st, was))
+	if (S_ISDIR(was->st_mode)
+		    ? st.st_ino != was->st_ino
+		    : !ck_metadata_is_same(&st, was) ||
+			      ck_metadata_is_rewritten(cp, &st, was))
 		return 1;
 	ck_access_note_metadata(cp, &st);
 	return 0;

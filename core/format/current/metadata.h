@@ -44,6 +44,9 @@ CK_MUST_USE bool ck_metadata_is_same(const struct stat *a,
 struct ck_metadata_text {
 	void *pages; /* of ck_pages_alloc() */
 	size_t len;
+	/* Of the bytes, if it is set before they are read; else NULL. */
+	struct ck_hasher *hasher;
+	uint64_t seed;
 };
 
 /* Opens the metadata file on whichever host has it, and reads all of it. Caller owns *out.
@@ -69,5 +72,20 @@ CK_MUST_USE int ck_metadata_text_read(int fd, const struct stat *st,
 				      struct ck_metadata_text *out,
 				      struct ck_diag *d);
 void ck_metadata_text_fini(struct ck_metadata_text *text);
+
+/* --- metadata_sum.c ------------------------------------------------------------- */
+
+/* The bytes of the metadata have this hash. Not while another commit ends. */
+void ck_metadata_note_sum(struct ck_checkpoint *cp, uint64_t seed,
+			  uint64_t sum);
+/* The same of a text that is read between these two. Without memory no hash is known. */
+void ck_metadata_hash_begin(struct ck_metadata_text *text);
+void ck_metadata_hash_end(struct ck_checkpoint *cp,
+			  struct ck_metadata_text *text, bool read);
+/* now: the metadata file, which has the size and mtime of `was`. If its ctime changed its
+ * bytes are read: true if they are others. False too if they cannot be read. Any thread. */
+CK_MUST_USE bool ck_metadata_is_rewritten(const struct ck_checkpoint *cp,
+					  const struct stat *now,
+					  const struct stat *was);
 
 #endif

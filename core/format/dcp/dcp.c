@@ -143,6 +143,7 @@ static int parse(struct ck_checkpoint *cp, struct ck_catalog *c,
 	if (rc || !write)
 		return rc;
 	ck_dcp_known_make(known_of(cp), c, &places, bytes);
+	ck_metadata_note_sum(cp, known_of(cp)->seed, known_of(cp)->sum);
 	ck_dcp_places_fini(&places);
 	return 0;
 }
@@ -152,19 +153,21 @@ static int load_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const struct ck_brought *brought, struct ck_diag *d)
 {
 	ck_auto_fd int fd = -1;
-	size_t len;
-	void *pages = NULL;
+	struct ck_metadata_text text = { 0 };
 	int rc = ck_metadata_open(cp, c, CK_DCP_METADATA_NAME, options, brought,
 				  &fd, d);
 
 	if (rc)
 		return rc;
-	len = (size_t)cp->metadata.st_size;
-	rc = read_pages(fd, &cp->metadata, &pages, d);
-	if (rc)
-		return rc;
-	rc = parse(cp, c, (struct ck_str){ pages, len }, options->write, d);
-	ck_pages_free(pages, len);
+	if (!options->write) /* else the hash comes with the places */
+		ck_metadata_hash_begin(&text);
+	rc = ck_metadata_text_read(fd, &cp->metadata, CK_DCP_METADATA_NAME,
+				   ck_format_dcp.metadata_most, &text, d);
+	ck_metadata_hash_end(cp, &text, rc == 0);
+	if (rc == 0)
+		rc = parse(cp, c, (struct ck_str){ text.pages, text.len },
+			   options->write, d);
+	ck_metadata_text_fini(&text);
 	return rc;
 }
 
@@ -287,6 +290,7 @@ static int movable(const struct ck_checkpoint *cp, uint32_t chunk,
 static void switched(struct ck_checkpoint *cp)
 {
 	ck_dcp_known_next(known_of(cp));
+	ck_metadata_note_sum(cp, known_of(cp)->seed, known_of(cp)->sum);
 }
 
 const struct ck_format ck_format_dcp = {
