@@ -385,7 +385,8 @@ static int record_look(struct worker *w, const struct ck_item *item)
 {
 	const struct ck_sum *sum = w->k->cp->format->sum(w->k->cp, item);
 
-	if (!sum || atomic_load(&sum->is_known))
+	if (!sum || atomic_load(&sum->known) ==
+			    ck_files_touched(w->k->cp->files, item->file) + 1)
 		return 0;
 	return task_look(w, &(struct task){ item, NULL, RECORD });
 }

@@ -145,6 +145,7 @@ static int make_files(struct ck_checkpoint *cp,
 	cp->files = ck_files_make(cp->dirfd, options->shardlinks, most);
 	if (!cp->files)
 		return -ENOMEM;
+	ck_files_watch_ctime(cp->files);
 	return cp->linkroot < 0
 		       ? 0
 		       : ck_files_set_linkroot(cp->files, cp->linkroot);

@@ -32,8 +32,10 @@ struct ck_sum {
 	uint64_t fpos, len;
 	uint32_t file, crc;
 	/* Atomic: */
-	_Atomic uint32_t found; /* the CRC-32 of the bytes; valid if is_known */
-	_Atomic bool is_known;
+	_Atomic uint32_t
+		found; /* the CRC-32 of the bytes; valid if `known` is not 0 */
+	_Atomic uint64_t
+		known; /* ck_files_touched() when it was computed, + 1 */
 };
 
 /* --- a format ------------------------------------------------------------------ */

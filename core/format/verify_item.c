@@ -186,7 +186,7 @@ static int sum_take(struct looking *l, struct ck_sum *sum, uint32_t *crc)
 	const struct ck_crc_buffer b = { l->look->buffer, l->look->buffer_len };
 	int rc;
 
-	if (atomic_load(&sum->is_known)) {
+	if (atomic_load(&sum->known) == l->item.file.touched + 1) {
 		*crc = atomic_load(&sum->found);
 		return 0;
 	}
@@ -195,7 +195,7 @@ static int sum_take(struct looking *l, struct ck_sum *sum, uint32_t *crc)
 	if (rc)
 		return rc;
 	atomic_store(&sum->found, *crc);
-	atomic_store(&sum->is_known, true);
+	atomic_store(&sum->known, l->item.file.touched + 1);
 	return 0;
 }
 

@@ -200,6 +200,12 @@ static int make(struct ck_exports *all, struct ck_export_wish *w,
 	return rc ? rc : ck_export_fill(all, w, e);
 }
 
+static struct ck_files *files_of(const struct ck_exports *all,
+				 const struct ck_export_wish *w)
+{
+	return w->files ? w->files : all->route.files;
+}
+
 /* Under the lock; NULL: out of memory. */
 static struct ck_export *add(struct ck_exports *all,
 			     const struct ck_export_wish *w)
@@ -210,6 +216,7 @@ static struct ck_export *add(struct ck_exports *all,
 		return NULL;
 	*e = (struct ck_export){ .bytes = w->len,
 				 .slice = w->slice,
+				 .touches = ck_files_touches(files_of(all, w)),
 				 .own = w->own,
 				 .with_file = w->with_file,
 				 .users = 1 };
@@ -282,7 +289,9 @@ static int get(struct ck_exports *all, struct ck_export_wish *w,
 
 /* --- whether the files are still what they were ------------------------------------------ */
 
-static int look_at(struct ck_files *files, const struct ck_layout *layout)
+/* *touched: the last change of the ctime of one of its files. */
+static int look_at(struct ck_files *files, const struct ck_layout *layout,
+		   uint64_t *touched)
 {
 	uint32_t last = CK_NO_FILE;
 
@@ -300,30 +309,35 @@ static int look_at(struct ck_files *files, const struct ck_layout *layout)
 		rc = ck_files_get(files, e->file, &file);
 		if (rc)
 			return rc;
+		*touched = ck_max(*touched, file.touched);
 		ck_files_put(files, &file);
 	}
 	return 0;
 }
 
-/* What was made before is no tensor any more if a read would say so now. */
+/* A tensor that was made before is not used if a read would fail now, or if the ctime of
+ * one of its files changed since. */
 static int look_again(struct ck_exports *all, const struct ck_export_wish *w)
 {
 	uint32_t part = ck_slice_find(ck_opened_slice(w->from), w->vpos);
 	const struct ck_layout *layout = ck_opened_known(w->from, part);
-	struct ck_files *files = w->files ? w->files : all->route.files;
-	int rc = layout ? look_at(files, layout) : 0;
+	struct ck_files *files = files_of(all, w);
+	uint64_t touched = 0;
+	int rc = layout ? look_at(files, layout, &touched) : 0;
 	struct ck_export *e;
 
-	if (rc != -ESTALE)
+	if (rc != -ESTALE && touched == 0)
 		return 0;
 	pthread_mutex_lock(&all->lock);
 	e = find(all, w);
+	if (e && rc != -ESTALE && e->touches >= touched)
+		e = NULL;
 	if (e && e->users)
 		e->own = true; /* of those who have it */
 	else if (e)
 		drop(all, e);
 	pthread_mutex_unlock(&all->lock);
-	return rc;
+	return rc == -ESTALE ? rc : 0;
 }
 
 /* --- those who wait ---------------------------------------------------------------------- */

@@ -148,6 +148,32 @@ int ck_opened_again(struct ck_opened *o, uint32_t i,
 	return rc;
 }
 
+bool ck_opened_is_old(const struct ck_opened *o, const struct ck_layout *layout)
+{
+	return o->locator->is_old && o->locator->is_old(o->locator, layout);
+}
+
+int ck_opened_renew(struct ck_opened *o, uint32_t i,
+		    const struct ck_layout *old, ck_opened_use *use, void *arg)
+{
+	struct touched *first = present(o, i);
+	struct ck_part part = ck_slice_part(o->slice, i);
+	const struct ck_layout *layout;
+	int rc;
+
+	if (first->layout != old) /* another thread has renewed it */
+		return use(first->layout, arg);
+	rc = o->locator->renew(o->locator, part.number, part.at.box, &layout);
+	if (rc)
+		return rc;
+	if (layout != old && ck_layout_is_same(old, layout))
+		ck_layout_renew(old, ck_layout_touches(layout));
+	else if (layout != old && enter(o, i, first, layout))
+		return use(layout, arg);
+	o->locator->put(o->locator, layout);
+	return use(present(o, i)->layout, arg);
+}
+
 int ck_opened_locate(struct ck_opened *o)
 {
 	const struct ck_layout *layout;

@@ -102,6 +102,7 @@ static int read_box(struct ck_reading *rd, const struct ck_layout *layout,
 /* What a read wants of one part. */
 struct wanted {
 	struct ck_reading *rd;
+	const struct ck_opened *from;
 	const uint64_t *box;
 	uint64_t begin, end;
 	uint8_t *to;
@@ -119,6 +120,11 @@ static int read_by(const struct ck_layout *layout, void *arg)
 	if (packing)
 		mark = ck_packing_mark(packing);
 	rc = read_box(w->rd, layout, w->box, w->begin, w->end, w->to);
+	/* Its files were looked at just now. */
+	w->rd->old = w->rd->renewals < CK_RENEWALS &&
+		     ck_opened_is_old(w->from, layout);
+	if (w->rd->old)
+		rc = -ESTALE;
 	/* What was noted in vain may lead to memory that is gone. */
 	if (rc && remote)
 		remote->n = noted;
@@ -132,15 +138,22 @@ static int read_by(const struct ck_layout *layout, void *arg)
 static int read_tensor(struct ck_reading *rd, struct ck_opened *o, uint32_t i,
 		       uint64_t begin, uint64_t end, uint8_t *to)
 {
-	struct wanted w = { rd, ck_slice_part(ck_opened_slice(o), i).at.box,
-			    begin, end, to };
+	struct wanted w = {
+		rd,    o,   ck_slice_part(ck_opened_slice(o), i).at.box,
+		begin, end, to
+	};
 	const struct ck_layout *layout;
 	int rc = ck_opened_layout(o, i, &layout);
 
-	if (rc == 0)
-		rc = read_by(layout, &w);
-	else
+	if (rc)
 		return rc;
+	rc = read_by(layout, &w);
+	while (rd->old) {
+		rd->old = false;
+		rd->renewals++;
+		rc = ck_opened_renew(o, i, layout, read_by, &w);
+		layout = ck_opened_known(o, i);
+	}
 	if (rc == 0 || rc == -EREMOTE || rc == -E2BIG || !layout->passing)
 		return rc;
 	return ck_opened_again(o, i, layout, read_by, &w);
@@ -258,6 +271,22 @@ static bool leave_used(const struct ck_reading *rd, int rc)
 	return left;
 }
 
+/* Whether the ctime of a file that is in use changed since it was opened for this read: the
+ * bytes may be of two files. */
+static bool is_touched(struct ck_reading *rd)
+{
+	bool touched = false;
+
+	for (size_t i = 0; i < rd->space->nused && !touched; i++) {
+		const struct ck_file *file = &rd->space->used[i];
+
+		touched = !file->remote &&
+			  ck_files_touched(rd->files, file->number) !=
+				  file->touched;
+	}
+	return touched && rd->renewals++ < CK_RENEWALS;
+}
+
 int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 		   struct ck_remote_moves *remote, struct ck_packing *packing)
 {
@@ -266,7 +295,7 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 				 .space = ck_workspace_get(),
 				 .remote = remote,
 				 .packing = packing };
-	bool left;
+	bool again;
 	int rc;
 
 	if (r->len > size || r->vpos > size - r->len)
@@ -277,14 +306,14 @@ int ck_reading_run(struct ck_files *files, const struct ck_read *r,
 		return -ENOMEM;
 	do {
 		rc = look_again(&rd, read_parts(&rd, r));
-		left = leave_used(&rd, rc);
+		again = leave_used(&rd, rc) || is_touched(&rd);
 		rd.failed = false;
 		ck_copies_end(&rd);
-		if (left && remote)
+		if (again && remote)
 			ck_remote_fini(remote);
-		if (left && packing)
+		if (again && packing)
 			ck_packing_clear(packing);
-	} while (left);
+	} while (again);
 	ck_workspace_trim(rd.space);
 	return rc;
 }

@@ -122,13 +122,20 @@ int ck_damage_locate(struct ck_damage *known, const struct ck_catalog *c,
 		     uint32_t tensor, const uint64_t *window,
 		     const struct ck_layout **out, bool *faulty)
 {
-	bool lasting, passing;
+	bool lasting, passing = false, changed;
 	int rc = ck_layout_get(known->cp, c, tensor, window, out);
 
 	if (rc)
 		return rc;
-	passing = (*out)->passing;
-	lasting = (*out)->faulty | files_changed(known, *out, &passing);
+	changed = files_changed(known, *out, &passing);
+	if (ck_layout_is_old(known->cp, *out)) {
+		ck_layout_put(known->cp, *out);
+		rc = ck_layout_get(known->cp, c, tensor, window, out);
+		if (rc)
+			return rc;
+	}
+	passing |= (*out)->passing;
+	lasting = changed || (*out)->faulty;
 	*faulty = lasting || passing;
 	/* A window can show that there is a fault, not that there is none; what
 	 * could not be asked shows nothing, nor does a version that is not the

@@ -27,6 +27,24 @@ static int locate(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 	return rc;
 }
 
+static bool is_old(struct ck_locator *l, const struct ck_layout *layout)
+{
+	const struct ck_tree_file *f = (struct ck_tree_file *)l;
+
+	return ck_layout_is_old(f->node.dir.root->cp, layout);
+}
+
+/* Who may read it was judged when it was located first. */
+static int renew(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
+		 const struct ck_layout **out)
+{
+	const struct ck_tree_file *f = (struct ck_tree_file *)l;
+	bool faulty;
+
+	return ck_damage_locate(f->node.dir.root->damage, f->catalog, tensor,
+				window, out, &faulty);
+}
+
 static void layout_put(struct ck_locator *l, const struct ck_layout *layout)
 {
 	const struct ck_tree_file *f = (struct ck_tree_file *)l;
@@ -96,7 +114,8 @@ static int slice_open(struct ck_tree_file *f, struct ck_slice *slice)
 {
 	int rc;
 
-	f->locator = (struct ck_locator){ locate, layout_put, guess };
+	f->locator = (struct ck_locator){ locate, layout_put, guess, is_old,
+					  renew };
 	rc = ck_opened_make(slice, &f->locator, &f->opened);
 	if (rc)
 		ck_slice_free(slice);

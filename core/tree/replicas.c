@@ -87,6 +87,11 @@ static int side_locate(struct ck_locator *l, uint32_t tensor,
 	return ck_layout_get(s->cp, s->c, tensor, window, out);
 }
 
+static bool side_is_old(struct ck_locator *l, const struct ck_layout *layout)
+{
+	return ck_layout_is_old(((const struct ck_side *)l)->cp, layout);
+}
+
 static void side_put(struct ck_locator *l, const struct ck_layout *layout)
 {
 	ck_layout_put(((const struct ck_side *)l)->cp, layout);
@@ -99,7 +104,10 @@ int ck_side_open(struct ck_side *s, uint32_t tensor, const int64_t *box,
 	struct ck_slice *slice;
 	int rc;
 
-	s->locator = (struct ck_locator){ .get = side_locate, .put = side_put };
+	s->locator = (struct ck_locator){ .get = side_locate,
+					  .put = side_put,
+					  .is_old = side_is_old,
+					  .renew = side_locate };
 	if (!s->bytes)
 		s->bytes = malloc(CK_SIDE_BYTES);
 	if (!s->bytes)

@@ -20,6 +20,7 @@ struct ck_export {
 	/* Private, under ck_exports.lock: */
 	struct ck_export *next; /* of those that are found with it */
 	uint64_t slice;		/* what it has; */
+	uint64_t touches;	/* ck_files_touches() before it was filled */
 	uint8_t uuid[16];
 	struct ck_slab *slab; /* that it lies in; NULL: it has `memory` alone */
 	uint64_t room;	      /* bytes of memory that are its alone */

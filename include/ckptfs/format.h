@@ -160,7 +160,7 @@ bool ck_checkpoint_is_seen(const struct ck_checkpoint *cp);
 /* Finds where the boxes of a tensor of a catalog of it, the present one or an older one, lie
  * that a window of it touches (ndim offsets, ndim sizes; NULL: all of it): reads the headers
  * of their items only, and compares each with its box. The result is shared; put it back. It
- * is good as long as the checkpoint. Faults of single boxes are in the
+ * is good as long as the checkpoint, unless it is old. Faults of single boxes are in the
  * extents (and logged once). Returns 0, or: -ENOMEM, -EMFILE and other shortages of this
  * process; -EREMOTE if bytes of remote files must be fetched first, see ck_files_read(). Boxes
  * with a transient error are looked at again by the next call. May block on the source. */
@@ -169,8 +169,12 @@ CK_MUST_USE int ck_layout_get(struct ck_checkpoint *cp,
 			      const uint64_t *window,
 			      const struct ck_layout **out);
 void ck_layout_put(struct ck_checkpoint *cp, const struct ck_layout *layout);
-/* The layout of a tensor as a catalog has it, if one is kept, else NULL; reads
- * nothing. Put it back. */
+/* Whether a change of the ctime of one of its files was seen since the layout was found: then
+ * ck_layout_get() reads the headers of the items in that file again. Reads nothing. */
+CK_MUST_USE bool ck_layout_is_old(const struct ck_checkpoint *cp,
+				  const struct ck_layout *layout);
+/* The layout of a tensor as a catalog has it, if one is kept that is not old, else NULL;
+ * reads nothing. Put it back. */
 const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 					const struct ck_catalog *c,
 					uint32_t tensor);

@@ -31,8 +31,8 @@ struct ck_extent {
 				* more */
 };
 
-/* Stands alone: whoever has it needs no catalog. Constant, and shared by all who
- * read from it. */
+/* Stands alone: whoever has it needs no catalog. Constant but for `touches`, and shared by
+ * all who read from it. */
 struct ck_layout {
 	uint32_t tensor;
 	uint32_t n;	  /* boxes: all of the tensor's, or those of a window */
@@ -45,7 +45,9 @@ struct ck_layout {
 	uint16_t err;  /* 0, or the positive errno that every read answers; then
 			* there are no boxes */
 	uint16_t hole; /* positive errno of what is in no box; 0: ENODATA */
-	uint16_t change;	   /* union of the extents' */
+	uint16_t change; /* union of the extents' */
+	/* Changes of ctime up to this one do not concern it, see ck_files_touches(). Atomic. */
+	uint64_t touches;
 	const uint64_t *shape;	   /* ndim, of the tensor */
 	const int64_t *boxes;	   /* 2 * ndim for each: offsets, sizes; inside
 				    * the tensor and disjoint */
@@ -64,6 +66,18 @@ static inline uint32_t ck_layout_chunk(const struct ck_layout *layout,
 				       uint32_t box)
 {
 	return layout->chunks ? layout->chunks[box] : box;
+}
+
+/* Whether two layouts of the same boxes have all elements at the same places, with the same
+ * bytes where they are in memory, and no faults. */
+CK_MUST_USE bool ck_layout_is_same(const struct ck_layout *a,
+				   const struct ck_layout *b);
+/* Changes of ctime up to this one do not concern it either. Any thread. */
+void ck_layout_renew(const struct ck_layout *layout, uint64_t touches);
+
+static inline uint64_t ck_layout_touches(const struct ck_layout *layout)
+{
+	return __atomic_load_n(&layout->touches, __ATOMIC_ACQUIRE);
 }
 
 /* Whether a box of a layout has no elements. */
@@ -101,6 +115,13 @@ struct ck_locator {
 	void (*guess)(struct ck_locator *l, uint32_t tensor,
 		      const uint64_t *window, uint64_t begin, uint64_t end,
 		      ck_range_use *each, void *arg);
+	/* Whether the ctime of a file of the layout changed since the layout was found.
+	 * Reads nothing. NULL: never. Any thread. */
+	bool (*is_old)(struct ck_locator *l, const struct ck_layout *layout);
+	/* As get, in place of such a layout, which the caller still has. NULL if is_old
+	 * is. */
+	int (*renew)(struct ck_locator *l, uint32_t tensor,
+		     const uint64_t *window, const struct ck_layout **out);
 };
 
 #endif

@@ -91,7 +91,15 @@ typedef int ck_opened_use(const struct ck_layout *layout, void *arg);
 CK_MUST_USE int ck_opened_again(struct ck_opened *o, uint32_t i,
 				const struct ck_layout *failed,
 				ck_opened_use *use, void *arg);
-/* The same if it was located already, else NULL. */
+/* Whether the ctime of a file changed since this layout of a part was found. */
+CK_MUST_USE bool ck_opened_is_old(const struct ck_opened *o,
+				  const struct ck_layout *layout);
+/* After that: has the part located again, from the headers of its items, and `use` try with
+ * the new layout, which is kept for the part. Errors as of ck_locator.get, and of use. */
+CK_MUST_USE int ck_opened_renew(struct ck_opened *o, uint32_t i,
+				const struct ck_layout *old, ck_opened_use *use,
+				void *arg);
+/* The layout of part i, if it was located already, else NULL. */
 const struct ck_layout *ck_opened_known(const struct ck_opened *o, uint32_t i);
 /* Of one that was not: as of ck_locator.guess. */
 void ck_opened_guess(const struct ck_opened *o, uint32_t i, uint64_t begin,

@@ -38,13 +38,24 @@ static inline void read_case_put(struct ck_locator *l,
 		ck_layout_put(r->cp, layout);
 }
 
+static inline bool read_case_is_old(struct ck_locator *l,
+				    const struct ck_layout *layout)
+{
+	const struct read_case *r = (const struct read_case *)l;
+
+	return !r->layout && ck_layout_is_old(r->cp, layout);
+}
+
 /* All bytes of a slice, which is taken, into `to`. layout: NULL, or the one to read
  * by. Errors as of opening and reading it. */
 static inline int read_case_slice(struct ck_checkpoint *cp,
 				  struct ck_slice *slice,
 				  const struct ck_layout *layout, void *to)
 {
-	struct read_case c = { { .get = read_case_get, .put = read_case_put },
+	struct read_case c = { { .get = read_case_get,
+				 .put = read_case_put,
+				 .is_old = read_case_is_old,
+				 .renew = read_case_get },
 			       cp,
 			       layout };
 	struct ck_opened *opened;

@@ -154,7 +154,9 @@ static void test_guessed(int dirfd, const uint8_t *map, bool guessing)
 					      { FIRST, SIZE - FIRST } };
 	struct ck_files *files = ck_files_make(dirfd, CK_BENEATH_NO_SYMLINKS,
 					       16);
-	struct ck_locator locator = { locate, put, guessing ? guess : NULL };
+	struct ck_locator locator = { .get = locate,
+				      .put = put,
+				      .guess = guessing ? guess : NULL };
 	struct ck_ahead_stream stream = { 0 };
 	struct ck_slice_builder builder = { 0 };
 	struct ck_slice *slice;

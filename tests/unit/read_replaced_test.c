@@ -6,6 +6,7 @@
  *	read_replaced_test DIRECTORY		a checkpoint of one shard, __0_0.distcp
  */
 #include "copy_case.h"
+#include "ctime.h"
 #include "host/gather.h"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 static const char shard[] = "__0_0.distcp";
 static int source = -1; /* the directory */
-static bool armed, cut;
+static bool armed, cut, restores;
 static uint8_t other[1 << 20];
 
 static void write_over(void)
@@ -22,9 +23,12 @@ static void write_over(void)
 	int fd = openat(source, shard, O_WRONLY | O_CLOEXEC);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) || (size_t)st.st_size > sizeof(other) ||
-	    (cut && ftruncate(fd, 100)) ||
-	    (!cut && ck_write_full(fd, other, (size_t)st.st_size)))
+	if (fd < 0 || fstat(fd, &st) || (size_t)st.st_size > sizeof(other))
+		abort();
+	if (restores)
+		ctime_write(source, shard, other, (size_t)st.st_size, 0);
+	else if ((cut && ftruncate(fd, 100)) ||
+		 (!cut && ck_write_full(fd, other, (size_t)st.st_size)))
 		abort();
 	close(fd);
 }
@@ -38,6 +42,32 @@ int __wrap_ck_gather_copy(const struct ck_gather *g)
 		write_over();
 	armed = false;
 	return __real_ck_gather_copy(g);
+}
+
+/* The same, and its times are restored: no byte of it is taken for the tensor's. */
+static void test_restored(const char *from)
+{
+	struct ck_checkpoint *cp;
+	struct stat st;
+	uint8_t *bytes;
+	int rc;
+
+	shell("rm -rf %s && cp -r %s %s", dir, from, dir);
+	source = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	st = ctime_stat(source, shard);
+	cp = open_copy();
+	bytes = calloc(1, ck_tensor_views[1]->size(cp->catalog, 0) + 1);
+	eq_err(read_case(cp, 0, NULL, bytes), 0);
+	armed = true;
+	restores = true;
+	rc = read_case(cp, 0, NULL, bytes);
+	ok(!armed);
+	ok(ctime_stat(source, shard).st_mtim.tv_nsec == st.st_mtim.tv_nsec);
+	eq_err(rc, -EBADMSG);
+	eq_err(read_case(cp, 0, NULL, bytes), -EBADMSG);
+	free(bytes);
+	ck_checkpoint_close(cp);
+	close(source);
 }
 
 static void test(const char *from, bool cuts)
@@ -74,6 +104,7 @@ int main(int argc, char **argv)
 	memset(other, 0xa5, sizeof(other));
 	test(argv[1], false);
 	test(argv[1], true);
+	test_restored(argv[1]);
 	shell("rm -rf %s", dir);
 	return tap_done();
 }

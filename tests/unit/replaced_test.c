@@ -6,6 +6,7 @@
  *	replaced_test DIRECTORY		a checkpoint of one shard, __0_0.distcp
  */
 #include "ckptfs/format.h"
+#include "ctime.h"
 #include "tap.h"
 
 #include <fcntl.h>
@@ -22,7 +23,12 @@ static int dirfd_;
 
 /* --- a file that is written over ------------------------------------------------------ */
 
-enum { NEVER, ALL, CUT };
+enum {
+	NEVER,
+	ALL,
+	CUT,
+	RESTORED, /* all, and its times are restored */
+};
 
 static int how;		/* it is, */
 static unsigned before; /* before that read, from 0 on */
@@ -31,6 +37,8 @@ static void write_over(void)
 {
 	int fd = openat(dirfd_, names[1], O_WRONLY | O_CLOEXEC);
 
+	if (how == RESTORED)
+		ctime_write(dirfd_, names[1], other, len[1], 0);
 	if (fd < 0 || (how == CUT && ftruncate(fd, 100)) ||
 	    (how == ALL && ck_write_full(fd, other, len[1])))
 		abort();
@@ -169,6 +177,37 @@ static void test_whole(int (*look)(struct ck_checkpoint *cp), int what)
 	ok(times > 0);
 }
 
+/* Only the ctime shows it: old bytes, or an error of the archive, which does not last. */
+static void test_restored(int (*look)(struct ck_checkpoint *cp))
+{
+	unsigned times = 0, errors = 0;
+
+	for (unsigned read = 0; read < READS; read++) {
+		struct ck_checkpoint *cp = begin();
+		int rc;
+
+		eq_err(look(cp), 0);
+		ctime_chmod(dirfd_, names[1], 0640);
+		(void)!ck_files_check(cp->files, 0, NULL);
+		arm(RESTORED, read);
+		rc = look(cp);
+		if (is_over()) {
+			times++;
+			errors += rc != 0;
+			ok(rc == 0 || rc == -EBADMSG || rc == -EIO ||
+			   rc == -ENODATA);
+			(void)!ck_files_check(cp->files, 0, NULL);
+			ok(look(cp) != 0);
+			ctime_wait(dirfd_, names[1]);
+			restore();
+			(void)!ck_files_check(cp->files, 0, NULL);
+			eq_err(look(cp), 0);
+		}
+		end(cp);
+	}
+	ok(times > 0 && errors > 0);
+}
+
 /* Findings of a check: that it is another file, and none of damage. */
 static void test_check(int what)
 {
@@ -233,6 +272,8 @@ int main(int argc, char **argv)
 		test_copied(locate, what);
 		test_copied(object, what);
 	}
+	test_restored(locate);
+	test_restored(object);
 	close(dirfd_);
 	snprintf(command, sizeof(command), "rm -rf '%s'", dir);
 	return system(command) ? 2 : tap_done();

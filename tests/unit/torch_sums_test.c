@@ -68,7 +68,7 @@ static void is_in(uint32_t file, uint64_t fpos, uint32_t crc, uint64_t at,
 	struct ck_sum *sum = ck_torch_own_sum(own, &item);
 
 	ok(sum && sum->crc == crc && sum->fpos == at && sum->len == len &&
-	   sum->file == file && !sum->is_known);
+	   sum->file == file && !sum->known);
 	/* What is found is remembered for all items of the record. */
 	ok(sum && sum == ck_torch_own_sum(own, &item));
 }

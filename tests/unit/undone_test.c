@@ -6,6 +6,7 @@
  *	undone_test DIRECTORY		the fixture zstd
  */
 #include "../../core/format/current/undone.h"
+#include "ctime.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -87,6 +88,15 @@ static void test_used(void)
 	ok(was_kept(1));
 }
 
+/* After another ctime nothing that was kept is taken for the archive. */
+static void test_touched(const char *path)
+{
+	ok(was_kept(1));
+	ctime_chmod(AT_FDCWD, path, 0640);
+	ok(!was_kept(1));
+	ok(was_kept(1));
+}
+
 static void test_changed(const char *path)
 {
 	const struct timespec times[2] = { { 1000, 5 }, { 1000, 5 } };
@@ -124,6 +134,7 @@ int main(int argc, char **argv)
 		 file->path.p);
 	test_few();
 	test_used();
+	test_touched(path);
 	test_changed(path);
 	ck_catalog_put(c);
 	ck_checkpoint_close(cp);

@@ -171,7 +171,11 @@ void ck_checkpoint_switch(struct ck_checkpoint *cp, struct ck_catalog *next,
 		ck_access_renewed(cp);
 	ck_checkpoint_publish(cp, next, metadata);
 	pthread_mutex_unlock(&cp->changing);
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		/* Its owner may have been set after it was looked at. */
+		ck_files_forget_ctime(
+			cp->files, ck_catalog_item(c, changes[i].chunk)->file);
 		ck_layouts_forget(cp,
 				  ck_catalog_tensor_of(c, changes[i].chunk));
+	}
 }

@@ -14,6 +14,7 @@ static const uint64_t bytes_most = 64 << 20;
 struct ck_blob {
 	uint32_t file;
 	uint64_t fpos;
+	uint64_t touched;     /* of the file, see ck_files_touched() */
 	struct ck_diag fault; /* err: 0, or why it cannot be used */
 	struct ck_safetensors_file header;
 	struct ck_blob *next;
@@ -75,12 +76,14 @@ static struct ck_blob **slot_of(struct ck_blobs *b, uint32_t file,
 			 SLOTS];
 }
 
+/* A header that was read before the last change of the ctime of its file is not found. */
 static const struct ck_blob *find(struct ck_blobs *b, uint32_t file,
-				  uint64_t fpos)
+				  uint64_t fpos, uint64_t touched)
 {
 	const struct ck_blob *blob = *slot_of(b, file, fpos);
 
-	while (blob && (blob->file != file || blob->fpos != fpos))
+	while (blob && (blob->file != file || blob->fpos != fpos ||
+			blob->touched != touched))
 		blob = blob->next;
 	return blob;
 }
@@ -106,7 +109,7 @@ void ck_blobs_keep(struct ck_checkpoint *cp, struct ck_blob *made, bool same)
 		return;
 	}
 	pthread_mutex_lock(&b->lock);
-	if (find(b, made->file, made->fpos)) {
+	if (find(b, made->file, made->fpos, made->touched)) {
 		blob_free(made);
 	} else {
 		if (b->bytes > bytes_most)
@@ -244,6 +247,7 @@ static int make(struct ck_stored *item, struct ck_blob **out, struct ck_diag *d)
 		return ck_fail_passing(d, ENOMEM, "out of memory");
 	blob->file = item->file.number;
 	blob->fpos = item->fpos;
+	blob->touched = item->file.touched;
 	rc = ck_safetensors_header_read(item->files, &item->file, item->fpos,
 					&blob->header, &blob->fault);
 	if (rc && rc != -EBADMSG) {
@@ -268,7 +272,7 @@ int ck_blob_locate(struct ck_checkpoint *cp, struct ck_stored *item,
 		return fail_read(item, now, d);
 	*d = (struct ck_diag){ 0 };
 	pthread_mutex_lock(&b->lock);
-	blob = find(b, item->file.number, item->fpos);
+	blob = find(b, item->file.number, item->fpos, item->file.touched);
 	if (blob)
 		rc = look_up(blob, want, item->file.size, fpos, d);
 	pthread_mutex_unlock(&b->lock);

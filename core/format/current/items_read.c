@@ -8,6 +8,10 @@
 enum object_state { NOT_READ, READ_GOOD, READ_FAULTY };
 
 struct ck_items_read {
+	pthread_mutex_t lock; /* held while records are dropped */
+	/* Atomic, set under lock: the last change of ctime after which records of the
+	 * changed files were dropped. */
+	uint64_t touches;
 	/* Atomic: */
 	struct ck_bits boxes; /* by chunk: the header of its item was read */
 	uint8_t *objects;     /* by object: enum object_state */
@@ -19,6 +23,7 @@ struct ck_items_read *ck_items_read_make(const struct ck_catalog *c)
 
 	if (!r)
 		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
 	r->objects = calloc(c->objects.n + 1UL, 1);
 	if (ck_bits_make(&r->boxes, c->chunks.n) == 0 && r->objects)
 		return r;
@@ -31,6 +36,7 @@ void ck_items_read_free(struct ck_items_read *r)
 	if (!r)
 		return;
 	ck_bits_fini(&r->boxes);
+	pthread_mutex_destroy(&r->lock);
 	free(r->objects);
 	free(r);
 }
@@ -40,13 +46,64 @@ bool ck_is_lasting(int rc)
 	return rc == -EIO || rc == -EBADMSG || rc == -ENODATA;
 }
 
+/* --- after a change of ctime ------------------------------------------------------ */
+
+bool ck_file_is_touched(const struct ck_checkpoint *cp, uint32_t file,
+			uint64_t since)
+{
+	return file != CK_NO_FILE && file < ck_files_count(cp->files) &&
+	       ck_files_touched(cp->files, file) > since;
+}
+
+/* Must hold the lock. */
+static void drop_touched(const struct ck_checkpoint *cp,
+			 const struct ck_catalog *c, uint64_t since)
+{
+	struct ck_items_read *r = cp->items_read;
+	struct ck_item_walk walk = { 0 };
+
+	for (uint32_t i = 0; i < c->chunks.n; i++)
+		if (ck_bits_has(&r->boxes, i) &&
+		    ck_file_is_touched(cp, ck_item_walk_to(&walk, c, i)->file,
+				       since))
+			ck_bits_clear_atomic(&r->boxes, i);
+	for (uint32_t i = 0; i < c->objects.n; i++)
+		if (ck_file_is_touched(cp, ck_catalog_object(c, i)->item.file,
+				       since))
+			__atomic_store_n(&r->objects[i], NOT_READ,
+					 __ATOMIC_RELAXED);
+}
+
+/* Before something is recorded or counted. */
+static void drop_old(const struct ck_checkpoint *cp)
+{
+	struct ck_items_read *r = cp->items_read;
+	uint64_t now = ck_files_touches(cp->files);
+	const struct ck_catalog *c;
+
+	if (__atomic_load_n(&r->touches, __ATOMIC_ACQUIRE) >= now)
+		return;
+	c = ck_checkpoint_catalog(cp);
+	pthread_mutex_lock(&r->lock);
+	if (r->touches < now) {
+		drop_touched(cp, c, r->touches);
+		__atomic_store_n(&r->touches, now, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&r->lock);
+	ck_catalog_put(c);
+}
+
+/* --- records ------------------------------------------------------------------------ */
+
 void ck_items_read_box(struct ck_checkpoint *cp, uint32_t chunk)
 {
+	drop_old(cp);
 	ck_bits_set_atomic(&cp->items_read->boxes, chunk);
 }
 
 void ck_items_read_object(struct ck_checkpoint *cp, uint32_t object, int rc)
 {
+	drop_old(cp);
 	if (rc == 0 || ck_is_lasting(rc))
 		__atomic_store_n(&cp->items_read->objects[object],
 				 rc ? READ_FAULTY : READ_GOOD,
@@ -58,9 +115,11 @@ bool ck_object_known_faulty(const struct ck_checkpoint *cp, uint32_t object)
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	struct ck_items items =
 		ck_items_of_object(c, ck_catalog_object(c, object));
-	bool faulty = __atomic_load_n(&cp->items_read->objects[object],
-				      __ATOMIC_RELAXED) == READ_FAULTY;
+	bool faulty;
 
+	drop_old(cp);
+	faulty = __atomic_load_n(&cp->items_read->objects[object],
+				 __ATOMIC_RELAXED) == READ_FAULTY;
 	for (uint32_t i = 0; i < items.n && !faulty; i++) {
 		const struct ck_item *item = ck_items_at(items, i);
 
@@ -92,6 +151,7 @@ void ck_layouts_count(struct ck_checkpoint *cp, uint64_t *seen, uint64_t *items)
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 	const struct ck_items_read *r = cp->items_read;
 
+	drop_old(cp);
 	*items = items_count(c);
 	*seen = ck_bits_count(&r->boxes);
 	for (uint32_t i = 0; i < c->objects.n; i++)

@@ -55,6 +55,23 @@ void ck_layouts_free(struct ck_layouts *l)
 	free(l);
 }
 
+/* --- after a change of ctime ------------------------------------------------------ */
+
+bool ck_layout_is_old(const struct ck_checkpoint *cp,
+		      const struct ck_layout *layout)
+{
+	uint64_t since = ck_layout_touches(layout);
+	uint64_t now = ck_files_touches(cp->files);
+
+	if (now <= since)
+		return false;
+	for (uint32_t k = 0; k < layout->n; k++)
+		if (ck_file_is_touched(cp, layout->extents[k].file, since))
+			return true;
+	ck_layout_renew(layout, now);
+	return false;
+}
+
 /* --- what is wrong with them ---------------------------------------------------- */
 
 /* Whether an item has a fault, or its file one now: a positive errno, or 0.
@@ -170,14 +187,15 @@ static struct ck_located *known(struct ck_layouts *l,
 	return e;
 }
 
-/* Takes the entry of a tensor out, if it is another version's than `version`;
- * returns what is to be freed: nobody uses it. Under the lock. */
+/* Takes the entry of a tensor out, if it is of another version than `version`, or is `old`;
+ * returns the entry, to be freed, if it has no user. Under the lock. */
 static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
-				   uint64_t version)
+				   uint64_t version,
+				   const struct ck_located *old)
 {
 	struct ck_located *e = l->entries[tensor];
 
-	if (!e || e->layout.version == version)
+	if (!e || (e->layout.version == version && e != old))
 		return NULL;
 	l->entries[tensor] = NULL;
 	l->logged[tensor] = false;
@@ -185,12 +203,13 @@ static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
 	return e->refs ? NULL : e;
 }
 
-/* Enters e, or lets it go for one that came first: what is to be used. One with an
- * error of the moment, or of another version than the present one, is left to
- * those who use it. */
+/* Enters e in place of `replaced`, which may be NULL; or frees e, if another thread has
+ * entered one first. Returns what is to be used. A layout with a transient error, or of
+ * another version than the present one, is left to those who use it. */
 static struct ck_located *enter(struct ck_checkpoint *cp,
 				const struct ck_catalog *c,
-				struct ck_located *e)
+				struct ck_located *e,
+				const struct ck_located *replaced)
 {
 	struct ck_layouts *l = cp->layouts;
 	uint32_t tensor = e->layout.tensor;
@@ -202,7 +221,7 @@ static struct ck_located *enter(struct ck_checkpoint *cp,
 	now = ck_checkpoint_catalog(cp);
 	if (ck_catalog_tensor(now, tensor)->facts->version ==
 	    e->layout.version) {
-		old = take_out(l, tensor, e->layout.version);
+		old = take_out(l, tensor, e->layout.version, replaced);
 		first = l->entries[tensor];
 		if (!first || first->layout.passing)
 			first = l->entries[tensor] = e;
@@ -228,7 +247,7 @@ const struct ck_layout *ck_layout_known(struct ck_checkpoint *cp,
 {
 	struct ck_located *e = known(cp->layouts, c, tensor);
 
-	if (!e || !e->layout.passing)
+	if (!e || (!e->layout.passing && !ck_layout_is_old(cp, &e->layout)))
 		return e ? &e->layout : NULL;
 	ck_layout_put(cp, &e->layout);
 	return NULL;
@@ -242,26 +261,34 @@ void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor)
 
 	pthread_mutex_lock(&l->lock);
 	now = ck_checkpoint_catalog(cp);
-	e = take_out(l, tensor, ck_catalog_tensor(now, tensor)->facts->version);
+	e = take_out(l, tensor, ck_catalog_tensor(now, tensor)->facts->version,
+		     NULL);
 	pthread_mutex_unlock(&l->lock);
 	ck_catalog_put(now);
 	ck_located_free(e);
 }
 
-/* What is there, or is found and entered. */
+/* What is there, or is found and entered. After a change of ctime that moved nothing the
+ * layout that is there goes on. */
 static int get_whole(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		     uint32_t tensor, struct ck_located **out)
 {
 	struct ck_located *old = known(cp->layouts, c, tensor);
+	bool is_old = old && ck_layout_is_old(cp, &old->layout);
 	struct ck_located *l;
 	int rc;
 
 	*out = old;
-	if (old && !old->layout.passing)
+	if (old && !is_old && !old->layout.passing)
 		return 0;
 	rc = ck_locate(cp, c, tensor, NULL, old, &l);
+	if (rc == 0 && is_old && ck_layout_is_same(&old->layout, &l->layout)) {
+		ck_layout_renew(&old->layout, l->layout.touches);
+		ck_located_free(l);
+		return 0;
+	}
 	if (rc == 0)
-		*out = enter(cp, c, l);
+		*out = enter(cp, c, l, is_old ? old : NULL);
 	if (old)
 		ck_layout_put(cp, &old->layout);
 	return rc;

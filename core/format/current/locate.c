@@ -230,14 +230,17 @@ static int locate(struct locating *at, uint32_t k)
 	return keep_strides(&l->layout, k, at->strides);
 }
 
-/* Takes box k over from an older layout of the same boxes, if that has found
- * it. */
-static bool is_known(const struct ck_located *old, uint32_t k)
+/* Takes box k over from an older layout of the same boxes, if that has found it and the
+ * ctime of its file has not changed since. */
+static bool is_known(const struct ck_checkpoint *cp,
+		     const struct ck_located *old, uint32_t k)
 {
 	const struct ck_extent *x = old ? &old->layout.extents[k] : NULL;
 
 	return x && !x->err && !x->memory &&
-	       !ck_layout_box_is_empty(&old->layout, k);
+	       !ck_layout_box_is_empty(&old->layout, k) &&
+	       ck_files_touched(cp->files, x->file) <=
+		       ck_layout_touches(&old->layout);
 }
 
 static int reuse(const struct locating *at, const struct ck_located *old,
@@ -266,7 +269,8 @@ static int locate_all(struct locating *at, const struct ck_located *old)
 	if (!layout->extents || !at->strides)
 		rc = -ENOMEM;
 	for (uint32_t k = 0; rc == 0 && k < layout->n; k++)
-		rc = is_known(old, k) ? reuse(at, old, k) : locate(at, k);
+		rc = is_known(at->cp, old, k) ? reuse(at, old, k)
+					      : locate(at, k);
 	free(at->strides);
 	return rc == 0 && at->waits ? -EREMOTE : rc;
 }
@@ -343,8 +347,11 @@ int ck_locate(struct ck_checkpoint *cp, const struct ck_catalog *c,
 			       .c = c,
 			       .t = ck_catalog_tensor(c, tensor),
 			       .l = calloc(1, sizeof(*at.l)) };
+	uint64_t touches = ck_files_touches(cp->files);
 	int rc = at.l ? choose(c, tensor, window, at.l) : -ENOMEM;
 
+	if (rc == 0)
+		at.l->layout.touches = touches;
 	if (rc == 0)
 		rc = locate_all(&at, old);
 	if (rc)

@@ -80,14 +80,18 @@ static unsigned place_of(const struct ck_undones *u, const struct ck_item *item)
 	return i;
 }
 
-static struct ck_undone *find(struct ck_undones *u, const struct ck_item *item)
+/* What was undone before the last change of the ctime of its file is dropped. */
+static struct ck_undone *find(struct ck_undones *u, const struct ck_item *item,
+			      uint64_t touched)
 {
 	struct ck_undone *found = NULL;
 	unsigned i;
 
 	pthread_mutex_lock(&u->lock);
 	i = place_of(u, item);
-	if (i < u->n) {
+	if (i < u->n && u->kept[i]->touched != touched) {
+		drop(u, i);
+	} else if (i < u->n) {
 		found = u->kept[i];
 		put_first(u, found, i);
 		found->refs++;
@@ -125,13 +129,14 @@ int ck_undone_get(struct ck_undones *u, const struct ck_item *item,
 		  const struct ck_item_want *want, struct ck_undone **out,
 		  struct ck_diag *d)
 {
-	*out = find(u, item);
+	*out = find(u, item, stored->file.touched);
 	if (*out)
 		return ck_stored_touch(stored, d);
 	*out = calloc(1, sizeof(**out));
 	if (!*out)
 		return ck_fail_passing(d, ENOMEM, "out of memory");
 	(*out)->item = *item;
+	(*out)->touched = stored->file.touched;
 	(*out)->refs = 1;
 	return ck_archive_undo(stored, transforms, want, *out, &(*out)->stride,
 			       d);

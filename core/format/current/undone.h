@@ -19,7 +19,8 @@ struct ck_undone {
 	/* Of one that is kept, whose box has one dimension: */
 	uint64_t stride; /* bytes */
 	struct ck_item item;
-	unsigned refs; /* private, under ck_undones.lock */
+	uint64_t touched; /* of its file, see ck_files_touched() */
+	unsigned refs;	  /* private, under ck_undones.lock */
 };
 
 /* Undoes an archive and finds the elements of its box. out->bytes are the caller's; NULL on

@@ -78,7 +78,14 @@ static int file_open(struct ck_safetensors_load *l,
 	rc = ck_files_get(files, f->number, &file);
 	if (rc)
 		return ck_fail(d, -rc, "%s", strerrordesc_np(-rc));
-	rc = ck_safetensors_header_read(files, &file, 0, f, d);
+	rc = ck_files_head_begin(files, &file);
+	if (rc == 0) {
+		rc = ck_safetensors_header_read(files, &file, 0, f, d);
+		now = ck_files_head_end(files, &file, rc == 0);
+		rc = rc ? rc : now;
+	}
+	if (rc == -ENOMEM)
+		(void)ck_fail(d, ENOMEM, "out of memory");
 	now = ck_files_look_again(files, &file, &passing);
 	ck_files_put(files, &file);
 	return now ? ck_fail(d, -now, "%s", strerrordesc_np(-now)) : rc;

@@ -132,6 +132,19 @@ static int container_read(struct ck_stored *stored, struct ck_torch_file *f,
 					      f, d);
 }
 
+/* What is read of it is its head. */
+static int head_read(struct ck_files *files, struct ck_stored *stored,
+		     struct ck_torch_file *f, struct ck_diag *d)
+{
+	int rc = ck_files_head_begin(files, &stored->file), kept;
+
+	if (rc)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = container_read(stored, f, d);
+	kept = ck_files_head_end(files, &stored->file, rc == 0);
+	return rc || !kept ? rc : ck_fail(d, ENOMEM, "out of memory");
+}
+
 int ck_torch_file_read(struct ck_files *files, struct ck_torch_file *f,
 		       struct ck_diag *d)
 {
@@ -145,7 +158,7 @@ int ck_torch_file_read(struct ck_files *files, struct ck_torch_file *f,
 	rc = ck_stored_get(files, &all, &stored, d);
 	if (rc)
 		return rc;
-	rc = container_read(&stored, f, d);
+	rc = head_read(files, &stored, f, d);
 	return ck_stored_put(&stored, rc, d);
 }
 

@@ -237,7 +237,7 @@ static void sum_init(const struct ck_torch_sums *s, size_t i,
 	out->file = s->file;
 	out->crc = r->crc;
 	atomic_init(&out->found, 0);
-	atomic_init(&out->is_known, false);
+	atomic_init(&out->known, 0);
 }
 
 /* Of several threads that make them one wins. NULL: out of memory. */

@@ -109,7 +109,7 @@ static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
 	struct ck_torch_storage storage;
 	struct ck_item item = { .file = s->f->number, .length = len };
 	struct ck_stored stored;
-	int rc = ck_torch_storage_find(s->f, key, &storage, d);
+	int rc = ck_torch_storage_find(s->f, key, &storage, d), kept;
 
 	if (rc == 0 &&
 	    (storage.bad || storage.len < len || at > storage.len - len))
@@ -121,8 +121,13 @@ static int storage_read(void *ctx, struct ck_str key, void *buf, size_t len,
 	rc = ck_stored_get(s->files, &item, &stored, d);
 	if (rc)
 		return rc;
-	rc = ck_files_read(stored.files, &stored.file, buf, len, item.fpos,
-			   item.fpos + len);
+	rc = ck_files_head_begin(s->files, &stored.file);
+	if (rc == 0) {
+		rc = ck_files_read(stored.files, &stored.file, buf, len,
+				   item.fpos, item.fpos + len);
+		kept = ck_files_head_end(s->files, &stored.file, rc == 0);
+		rc = rc ? rc : kept;
+	}
 	if (rc)
 		rc = ck_fail(d, -rc, "%s", strerrordesc_np(-rc));
 	return ck_stored_put(&stored, rc, d);

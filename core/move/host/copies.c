@@ -58,6 +58,9 @@ static int find_copy(struct ck_reading *rd, const struct ck_extent *e,
 	uint64_t end;
 	int rc;
 
+	/* A look at its file may show that the layout is old. */
+	if (e->err)
+		(void)!use_file(rd, e->file, &file);
 	if (e->err)
 		return -e->err;
 	if (!ck_range_end(&rd->space->plan, c, e->pos, &end))

@@ -20,7 +20,12 @@ struct ck_reading {
 	struct ck_packing *packing; /* NULL: bytes go where they belong */
 	bool loads;  /* some copies of the plan are of files without mapping */
 	bool failed; /* bytes of a file that was found could not be had */
+	bool old; /* the ctime of a file changed since its layout was found */
+	unsigned renewals; /* how often that was, see CK_RENEWALS */
 };
+
+/* After so many changes of ctime during one read, the bytes count as they are. */
+enum { CK_RENEWALS = 8 };
 
 /* Finds the first run of each copy of the plan in rd->space. Its files are in use from
  * now on. -ENODATA, -EIO, -EREMOTE; errors of ck_files_get(), and of the extents. */
