@@ -147,10 +147,10 @@ struct ck_vm {
 	size_t top, stack_cap;
 	size_t *marks; /* stack heights */
 	size_t nmarks, marks_cap;
-
 	struct ck_lex lex;
 	struct ck_pv *memo; /* one for each fetched slot */
 	bool *memo_set;
+	const struct ck_pv *low[256]; /* of the first slots: of memo, if set */
 	/* The slots below are set: MEMOIZE sets the next one, as in CPython, whose
 	 * picklers set slots in order. */
 	uint64_t memo_len;

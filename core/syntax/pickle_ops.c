@@ -4,7 +4,7 @@
  * strings, stack and memo here, containers and calls in pickle_objects.c.
  * Pass one has checked that every argument lies inside the input.
  */
-#include "pickle_internal.h"
+#include "pickle_plain.h"
 
 #include <errno.h>
 
@@ -252,6 +252,18 @@ static void memo_count(struct ck_vm *vm, uint64_t slot)
 	vm->memo_gaps |= slot > vm->memo_len;
 }
 
+void ck_vm_memo(struct ck_vm *vm, uint64_t slot, struct ck_pv v)
+{
+	int64_t i = ck_lex_slot(&vm->lex, slot);
+
+	if (i < 0)
+		return;
+	vm->memo[i] = v;
+	vm->memo_set[i] = true;
+	if (slot < CK_ARRAY_SIZE(vm->low))
+		vm->low[slot] = &vm->memo[i];
+}
+
 static int memo_put(struct ck_vm *vm, uint64_t slot)
 {
 	int64_t i = ck_lex_slot(&vm->lex, slot);
@@ -262,8 +274,7 @@ static int memo_put(struct ck_vm *vm, uint64_t slot)
 	if (i < 0)
 		return 0;
 	ck_vm_share(&vm->stack[vm->top - 1]);
-	vm->memo[i] = vm->stack[vm->top - 1];
-	vm->memo_set[i] = true;
+	ck_vm_memo(vm, slot, vm->stack[vm->top - 1]);
 	return 0;
 }
 
@@ -271,11 +282,18 @@ static int memo_put(struct ck_vm *vm, uint64_t slot)
 static int memo_get(struct ck_vm *vm, uint64_t slot, const uint8_t *at)
 {
 	int64_t i = ck_lex_slot(&vm->lex, slot);
+	struct ck_pv taken;
+	int rc;
 
 	if (i < 0 || !vm->memo_set[i])
 		return ck_vm_bad(vm, "memo slot was never set");
 	if (at == vm->popped_at)
 		popped_take_back(vm, &vm->memo[i]);
+	if (vm->memo[i].tag == CK_PV_GLOBAL && *vm->p == OP_EMPTY_TUPLE) {
+		rc = ck_vm_plain(vm, &vm->memo[i], &taken);
+		if (rc)
+			return rc < 0 ? rc : ck_vm_push(vm, taken);
+	}
 	return push_again(vm, vm->memo[i]);
 }
 

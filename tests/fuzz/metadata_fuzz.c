@@ -5,10 +5,12 @@
  * if the first byte of the input is even, and missing if it is odd; the rest
  * of the input is the `.metadata`. One box gets another place, and then one
  * more: that is refused, or the new bytes are what was wanted, and then they
- * say what was wanted, too, as far as parsing had room.
+ * say what was wanted, too, as far as parsing had room. The same pickle with a
+ * FRAME before each BUILD gives the same catalog.
  */
 #include "ckptfs/catalog_edit.h"
 #include "dcp/dcp_rewrite.h"
+#include "stepwise.h"
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -124,25 +126,88 @@ static void rewrite(struct target *t, struct ck_dcp_known *known,
 	free(more);
 }
 
+/* Parsed, finished and printed. */
+static int read_in(struct target *t, struct ck_str in,
+		   struct ck_dcp_places *places, struct ck_buf *text,
+		   struct ck_diag *d)
+{
+	const struct ck_dcp_numbers numbers = { file_add, t, NULL };
+	int rc = ck_dcp_parse_places(t->c, in, &numbers, places, d);
+
+	if (rc == 0)
+		rc = ck_catalog_finish(t->c, d);
+	if (rc == 0)
+		ck_catalog_dump(t->c, text);
+	return rc;
+}
+
+static bool is_short(int rc, const struct ck_diag *d)
+{
+	return rc && strstr(d->text, "needs more memory");
+}
+
+static bool is_same(const struct ck_buf *a, const struct ck_buf *b)
+{
+	return a->len == b->len &&
+	       (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+static bool has_same_places(const struct ck_dcp_places *a,
+			    const struct ck_dcp_places *b)
+{
+	return a->nchunks == b->nchunks &&
+	       (a->nchunks == 0 ||
+		memcmp(a->chunks, b->chunks, a->nchunks * sizeof(*a->chunks)) ==
+			0);
+}
+
+/* Reading objects opcode by opcode gives the same, save that it may take more memory. */
+static void read_stepwise(struct ck_str in, int err, int rc,
+			  const struct ck_diag *d,
+			  const struct ck_dcp_places *places,
+			  const struct ck_buf *text)
+{
+	struct target t = { .c = ck_catalog_make("dcp"), .err = err };
+	struct ck_dcp_places other = { 0 };
+	struct ck_buf other_text = { 0 };
+	struct ck_diag why = { 0 };
+	size_t len;
+	char *steps = stepwise(in, &len);
+	int again;
+
+	if (!t.c)
+		abort();
+	again = read_in(&t, (struct ck_str){ steps, len }, &other, &other_text,
+			&why);
+	if (!is_short(rc, d) && !is_short(again, &why) &&
+	    (again != rc || !has_same_places(places, &other) ||
+	     !is_same(text, &other_text)))
+		abort();
+	ck_buf_fini(&other_text);
+	ck_dcp_places_fini(&other);
+	ck_catalog_put(t.c);
+	free(steps);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct target t = { .c = ck_catalog_make("dcp") };
 	struct ck_str in = { (const char *)data + 1, size ? size - 1 : 0 };
-	const struct ck_dcp_numbers numbers = { file_add, &t, NULL };
 	struct ck_dcp_places places = { 0 };
 	struct ck_dcp_known known;
 	struct ck_buf text = { 0 };
 	struct ck_diag d = { 0 };
+	int rc;
 
 	if (!t.c || size == 0) {
 		ck_catalog_put(t.c);
 		return 0;
 	}
 	t.err = data[0] % 2 ? ENODATA : 0;
-	if (ck_dcp_parse_places(t.c, in, &numbers, &places, &d) == 0 &&
-	    ck_catalog_finish(t.c, &d) == 0) {
+	rc = read_in(&t, in, &places, &text, &d);
+	read_stepwise(in, t.err, rc, &d, &places, &text);
+	if (rc == 0) {
 		find_all(t.c);
-		ck_catalog_dump(t.c, &text);
 		ck_dcp_known_make(&known, t.c, &places, in);
 		rewrite(&t, &known, data[0], in);
 		ck_dcp_known_fini(&known);

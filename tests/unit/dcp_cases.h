@@ -3990,4 +3990,473 @@ static const struct {
 	  "(K\003\214\001<\224NNNJ\377\377\377\377J\377\377\377\377K\000t\224bC\010\000\000\000\000\000\000\000\200\224\206\224R\224hDK\012ubuu"
 	  "b.",
 	  722, 0, " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA" },
+	{ "an offset that is that of the box",
+	  "\200\004\225V\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h,ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  609, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "offsets and sizes that are one",
+	  "\200\004\225\370\001\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\004\206\224\205\224R\224\214\006chunks\224]\224h\000"
+	  "\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\002K\002\206"
+	  "\224\205\224R\224\214\005sizes\224h#ubaubs\214\014planner_data\224N\214\014storage_d"
+	  "ata\224}\224h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224"
+	  "K\000\214\006offset\224h\026K\002K\002\206\224\205\224R\224ub\214'torch.distributed.che"
+	  "ckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015rela"
+	  "tive_path\224\214\001f\224h.K\000\214\006length\224K\012ubsub.",
+	  515, 0, " chunk off=[2,2] size=[2,2] file=0 pos=0 length=10" },
+	{ "a name that the keys have first, and a long path",
+	  "\200\004\225'\003\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224X-"
+	  "\001\000\000abbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	  "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	  "bbbbbbbbbbbbbbbb\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224"
+	  "}\224(\214\012properties\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005tor"
+	  "ch\224\214\007float32\224\223\224N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\002\205\224\205\224R\224"
+	  "\214\006chunks\224]\224h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007of"
+	  "fsets\224h\026K\000\205\224\205\224R\224\214\005sizes\224h\026K\002\205\224\205\224R\224ubaubs\214\014planne"
+	  "r_data\224N\214\014storage_data\224}\224h\000\214\015MetadataIndex\224\223\224)\201\224"
+	  "}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006offset\224h\026K\000\205\224\205\224R\224ub\214'torc"
+	  "h.distributed.checkpoint.filesystem\224\214\014_StorageIn"
+	  "fo\224\223\224)\201\224}\224(\214\015relative_path\224h\007h1K\000\214\006length\224K\012ubsu"
+	  "b.",
+	  818, 0, " chunk off=[0] size=[2] file=0 pos=0 length=10" },
+	{ "a path that comes again",
+	  "\200\004\225e\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\006a path\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7"
+	  "h\007h8K\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  624, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a place of 2147483648",
+	  "\200\004\225e\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9\212\005\000\000\000\200\000hDK\012ubuub.",
+	  624, 0, " pos=2147483648 length=10 err=ENODATA" },
+	{ "a place of -2147483648",
+	  "\200\004\225c\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9J\000\000\000\200hDK\012ubuub.",
+	  622, 0, " pos=18446744071562067968 length=10 err=ENODATA" },
+	{ "a place of 1099511627776",
+	  "\200\004\225f\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9\212\006\000\000\000\000\000\001hDK\012ubuub"
+	  ".",
+	  625, 0, " pos=1099511627776 length=10 err=ENODATA" },
+	{ "a place of 9223372036854775807",
+	  "\200\004\225h\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9\212\010\377\377\377\377\377\377\377\177hDK\012ubu"
+	  "ub.",
+	  627, 0, " pos=9223372036854775807 length=10 err=ENODATA" },
+	{ "a place of 70 bits",
+	  "\200\004\225i\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9\212\011\000\000\000\000\000\000\000\000@hDK\012ub"
+	  "uub.",
+	  628, 0, " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA" },
+	{ "1 dimensions",
+	  "\200\004\225R\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\002\205\224\205\224R\224\214\006chunks\224]\224(h\000\214"
+	  "\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000\205\224\205\224"
+	  "R\224\214\005sizes\224h\026K\001\205\224\205\224R\224ubh\035)\201\224}\224(h h\026K\001\205\224\205\224R\224h$h\026K\001"
+	  "\205\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h\000"
+	  "\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006offs"
+	  "et\224h\026K\000\205\224\205\224R\224ub\214'torch.distributed.checkpoint.fi"
+	  "lesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_path\224"
+	  "\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\001\205\224\205\224R"
+	  "\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  605, 0, " chunk off=[1] size=[1] file=0 pos=10 length=10" },
+	{ "2 dimensions",
+	  "\200\004\225`\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\001K\002\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\001K\001\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\000K\001\206\224\205\224"
+	  "R\224h$h\026K\001K\001\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\000K\001\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  619, 0, " chunk off=[0,1] size=[1,1] file=0 pos=10 length=10" },
+	{ "3 dimensions",
+	  "\200\004\225n\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\001K\001K\002\207\224\205\224R\224\214\006chunks\224]\224"
+	  "(h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000"
+	  "K\000K\000\207\224\205\224R\224\214\005sizes\224h\026K\001K\001K\001\207\224\205\224R\224ubh\035)\201\224}\224(h h\026K\000"
+	  "K\000K\001\207\224\205\224R\224h$h\026K\001K\001K\001\207\224\205\224R\224ubeubs\214\014planner_data\224N"
+	  "\214\014storage_data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fq"
+	  "n\224h\007\214\005index\224K\000\214\006offset\224h\026K\000K\000K\000\207\224\205\224R\224ub\214'torch.d"
+	  "istributed.checkpoint.filesystem\224\214\014_StorageInfo\224"
+	  "\223\224)\201\224}\224(\214\015relative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)"
+	  "\201\224}\224(h7h\007h8K\000h9h\026K\000K\000K\001\207\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012h"
+	  "DK\012ubuub.",
+	  633, 0, " chunk off=[0,0,1] size=[1,1,1] file=0 pos=10 length=10" },
+	{ "4 dimensions",
+	  "\200\004\225\203\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224(K\001K\001K\001K\002t\224\205\224R\224\214\006chunks"
+	  "\224]\224(h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h"
+	  "\026(K\000K\000K\000K\000t\224\205\224R\224\214\005sizes\224h\026(K\001K\001K\001K\001t\224\205\224R\224ubh\035)\201\224"
+	  "}\224(h h\026(K\000K\000K\000K\001t\224\205\224R\224h$h\026(K\001K\001K\001K\001t\224\205\224R\224ubeubs\214"
+	  "\014planner_data\224N\214\014storage_data\224}\224(h\000\214\015MetadataInd"
+	  "ex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006offset\224h\026(K\000K\000K\000K"
+	  "\000t\224\205\224R\224ub\214'torch.distributed.checkpoint.filesyst"
+	  "em\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_path\224\214\001f\224h9"
+	  "K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026(K\000K\000K\000K\001t\224\205\224"
+	  "R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  654, 0, " chunk off=[0,0,0,1] size=[1,1,1,1] file=0 pos=10 length=10" },
+	{ "5 dimensions",
+	  "\200\004\225\221\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224(K\001K\001K\001K\001K\002t\224\205\224R\224\214\006chun"
+	  "ks\224]\224(h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets"
+	  "\224h\026(K\000K\000K\000K\000K\000t\224\205\224R\224\214\005sizes\224h\026(K\001K\001K\001K\001K\001t\224\205\224R\224u"
+	  "bh\035)\201\224}\224(h h\026(K\000K\000K\000K\000K\001t\224\205\224R\224h$h\026(K\001K\001K\001K\001K\001t\224\205"
+	  "\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h\000\214\015M"
+	  "etadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006offset\224"
+	  "h\026(K\000K\000K\000K\000K\000t\224\205\224R\224ub\214'torch.distributed.checkpo"
+	  "int.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative"
+	  "_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026("
+	  "K\000K\000K\000K\000K\001t\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  668, 0, " chunk off=[0,0,0,0,1] size=[1,1,1,1,1] file=0 pos=10 length=10" },
+	{ "6 dimensions",
+	  "\200\004\225\237\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224(K\001K\001K\001K\001K\001K\002t\224\205\224R\224\214\006ch"
+	  "unks\224]\224(h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offse"
+	  "ts\224h\026(K\000K\000K\000K\000K\000K\000t\224\205\224R\224\214\005sizes\224h\026(K\001K\001K\001K\001K\001K\001t"
+	  "\224\205\224R\224ubh\035)\201\224}\224(h h\026(K\000K\000K\000K\000K\000K\001t\224\205\224R\224h$h\026(K\001K\001K"
+	  "\001K\001K\001K\001t\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_dat"
+	  "a\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K"
+	  "\000\214\006offset\224h\026(K\000K\000K\000K\000K\000K\000t\224\205\224R\224ub\214'torch.distrib"
+	  "uted.checkpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}"
+	  "\224(\214\015relative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h"
+	  "7h\007h8K\000h9h\026(K\000K\000K\000K\000K\000K\001t\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012"
+	  "hDK\012ubuub.",
+	  682, 0, " chunk off=[0,0,0,0,0,1] size=[1,1,1,1,1,1] file=0 pos=10 length=10" },
+	{ "7 dimensions",
+	  "\200\004\225\255\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224(K\001K\001K\001K\001K\001K\001K\002t\224\205\224R\224\214\006"
+	  "chunks\224]\224(h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007off"
+	  "sets\224h\026(K\000K\000K\000K\000K\000K\000K\000t\224\205\224R\224\214\005sizes\224h\026(K\001K\001K\001K\001K"
+	  "\001K\001K\001t\224\205\224R\224ubh\035)\201\224}\224(h h\026(K\000K\000K\000K\000K\000K\000K\001t\224\205\224R\224h$"
+	  "h\026(K\001K\001K\001K\001K\001K\001K\001t\224\205\224R\224ubeubs\214\014planner_data\224N\214\014s"
+	  "torage_data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h"
+	  "\007\214\005index\224K\000\214\006offset\224h\026(K\000K\000K\000K\000K\000K\000K\000t\224\205\224R\224ub\214't"
+	  "orch.distributed.checkpoint.filesystem\224\214\014_Storag"
+	  "eInfo\224\223\224)\201\224}\224(\214\015relative_path\224\214\001f\224h9K\000\214\006length\224K"
+	  "\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026(K\000K\000K\000K\000K\000K\000K\001t\224\205\224R\224ubh\077"
+	  ")\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  696, 0, " chunk off=[0,0,0,0,0,0,1] size=[1,1,1,1,1,1,1] file=0 pos=10 length=10" },
+	{ "8 dimensions",
+	  "\200\004\225\273\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224(K\001K\001K\001K\001K\001K\001K\001K\002t\224\205\224R\224"
+	  "\214\006chunks\224]\224(h\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007o"
+	  "ffsets\224h\026(K\000K\000K\000K\000K\000K\000K\000K\000t\224\205\224R\224\214\005sizes\224h\026(K\001K\001K"
+	  "\001K\001K\001K\001K\001K\001t\224\205\224R\224ubh\035)\201\224}\224(h h\026(K\000K\000K\000K\000K\000K\000K\000K\001"
+	  "t\224\205\224R\224h$h\026(K\001K\001K\001K\001K\001K\001K\001K\001t\224\205\224R\224ubeubs\214\014planner"
+	  "_data\224N\214\014storage_data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224"
+	  "}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006offset\224h\026(K\000K\000K\000K\000K\000K\000K\000K"
+	  "\000t\224\205\224R\224ub\214'torch.distributed.checkpoint.filesyst"
+	  "em\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_path\224\214\001f\224h9"
+	  "K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026(K\000K\000K\000K\000K\000K\000"
+	  "K\000K\001t\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012ubuub.",
+	  710, 0, " chunk off=[0,0,0,0,0,0,0,1] size=[1,1,1,1,1,1,1,1] file=0 pos=10 length=10" },
+	{ "a record of two boxes",
+	  "\200\004\225L\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\012\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh@uub.",
+	  599, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a box of two tensors",
+	  "\200\004\2259\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224(\214"
+	  "\001v\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012propertie"
+	  "s\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223"
+	  "\224N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\002K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubaub\214\001w\224h\011)\201\224}\224(h\014h\016)"
+	  "\201\224(h\022N\211N\211t\224bh\024h\026K\004K\003\206\224\205\224R\224h\032]\224h\036aubu\214\014planner_da"
+	  "ta\224N\214\014storage_data\224}\224h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214"
+	  "\003fqn\224\214\001w\224\214\005index\224K\000\214\006offset\224h\026K\002K\000\206\224\205\224R\224ub\214'torc"
+	  "h.distributed.checkpoint.filesystem\224\214\014_StorageIn"
+	  "fo\224\223\224)\201\224}\224(\214\015relative_path\224\214\001f\224h;K\012\214\006length\224K\012ub"
+	  "sub.",
+	  580, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a record with nine fields",
+	  "\200\004\225\234\002\000\000\000\000\000\000\214%torch.distributed.checkpoint.metada"
+	  "ta\224\214\010Metadata\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001"
+	  "w\224h\000\214\025TensorStorageMetadata\224\223\224)\201\224}\224(\214\012properties"
+	  "\224h\000\214\020TensorProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224"
+	  "N\211N\211t\224b\214\004size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h"
+	  "\000\214\024ChunkStorageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000"
+	  "\206\224\205\224R\224\214\005sizes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224"
+	  "R\224h$h\026K\002K\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_"
+	  "data\224}\224(h\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005inde"
+	  "x\224K\000\214\006offset\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.c"
+	  "heckpoint.filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015re"
+	  "lative_path\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K"
+	  "\000h9h\026K\002K\000\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012\214\005more0\224K\000\214"
+	  "\005more1\224K\001\214\005more2\224K\002\214\005more3\224K\003\214\005more4\224K\004\214\005more5\224K"
+	  "\005ubuub.",
+	  679, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a field that is set twice",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\005h9K\012hDK\012ubuub.",
+	  614, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a value without a key",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDubuub.",
+	  608, 1, "a key without a value" },
+	{ "a record that is its own length",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDhJubuub.",
+	  610, 0, " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA" },
+	{ "a slot that is set afterwards",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201\224}\224(h9hLhB\214\001f\224hDK\012ubuub.",
+	  612, 1, "was never set" },
+	{ "a slot that is not set",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9hLhDK\012ubuub.",
+	  610, 1, "was never set" },
+	{ "getattr as the class",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ub\214\010builtins\224\214\007getattr\224\223\2240hL)\201\224}\224(hBhCh9K\012"
+	  "hDK\012ubuub.",
+	  634, 1, "dangerous use of builtins.getattr" },
+	{ "getattr in a field",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ub\214\010builtins\224\214\007getattr\224\223\224h\077\214\001x\224\206\224R0h\077)\201\224}\224"
+	  "(hBhCh9K\012hDK\012\214\001m\224hLubuub.",
+	  649, 1, "dangerous use of builtins.getattr" },
+	{ "PUTs in place of MEMOIZE",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201qJ}rK\000\000\000(hBhCh9K\012hDK\012ubuub.",
+	  615, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a PUT of a slot further on",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201q`}qa(hBhCh9K\012hDK\012ubuub.",
+	  612, 0, " chunk off=[2,0] size=[2,3] file=0 pos=10 length=10" },
+	{ "a record without opcodes behind it",
+	  "\200\004\214%torch.distributed.checkpoint.metadata\224\214\010Meta"
+	  "data\224\223\224)\201\224}\224(\214\023state_dict_metadata\224}\224\214\001w\224h\000\214\025Ten"
+	  "sorStorageMetadata\224\223\224)\201\224}\224(\214\012properties\224h\000\214\020Tens"
+	  "orProperties\224\223\224)\201\224(\214\005torch\224\214\007float32\224\223\224N\211N\211t\224b\214\004"
+	  "size\224h\020\214\004Size\224\223\224K\004K\003\206\224\205\224R\224\214\006chunks\224]\224(h\000\214\024ChunkS"
+	  "torageMetadata\224\223\224)\201\224}\224(\214\007offsets\224h\026K\000K\000\206\224\205\224R\224\214\005s"
+	  "izes\224h\026K\002K\003\206\224\205\224R\224ubh\035)\201\224}\224(h h\026K\002K\000\206\224\205\224R\224h$h\026K\002K"
+	  "\003\206\224\205\224R\224ubeubs\214\014planner_data\224N\214\014storage_data\224}\224(h"
+	  "\000\214\015MetadataIndex\224\223\224)\201\224}\224(\214\003fqn\224h\007\214\005index\224K\000\214\006off"
+	  "set\224h\026K\000K\000\206\224\205\224R\224ub\214'torch.distributed.checkpoint"
+	  ".filesystem\224\214\014_StorageInfo\224\223\224)\201\224}\224(\214\015relative_pa"
+	  "th\224\214\001f\224h9K\000\214\006length\224K\012ubh4)\201\224}\224(h7h\007h8K\000h9h\026K\002K\000"
+	  "\206\224\205\224R\224ubh\077)\201\224}\224(hBhCh9K\012hDK\012u.uub.",
+	  610, 1, "STOP" },
 };

@@ -509,6 +509,73 @@ def add_forms():
             " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
 
 
+# --- objects that are plain but for one thing
+
+def add_nearly_plain():
+    offset, name = Size((2, 0)), "a" + "b" * 300
+    case("an offset that is that of the box", checkpoint(
+        {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((4, 3)), chunks=[
+            Chunk(offsets=Size((0, 0)), sizes=Size((2, 3))), Chunk(offsets=offset, sizes=Size((2, 3)))])},
+        {index("w", (0, 0)): info(), Index(fqn="w", index=0, offset=offset): info(offset=10)}), BOX)
+    case("offsets and sizes that are one", checkpoint(
+        {"w": Tensor(properties=TensorProperties(FLOAT32), size=Size((4, 4)), chunks=[
+            Chunk(offsets=(both := Size((2, 2))), sizes=both)])}, {index("w", (2, 2)): info()}),
+        " chunk off=[2,2] size=[2,2] file=0 pos=0 length=10")
+    case("a name that the keys have first, and a long path", checkpoint(
+        {name: tensor((2,), [((0,), (2,))])}, {index(name, (0,)): info(path=name)}),
+        " chunk off=[0] size=[2] file=0 pos=0 length=10")
+    case("a path that comes again", checkpoint(
+        {"w": tensor((4, 3), ROWS)},
+        {index("w", (0, 0)): info(path="a path"), index("w", (2, 0)): info(path="a path", offset=10)}), BOX)
+    for number in 2**31, -2**31, 2**40, 2**63 - 1:
+        case(f"a place of {number}", checkpoint(
+            {"w": tensor((4, 3), ROWS)}, {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=number)}),
+            f" pos={number % 2**64} length=10 err=ENODATA")
+    case("a place of 70 bits", checkpoint(
+        {"w": tensor((4, 3), ROWS)}, {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=2**70)}),
+        " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA")
+    for dims in range(1, 9):
+        at, size = (0,) * (dims - 1) + (1,), (1,) * dims
+        case(f"{dims} dimensions", checkpoint(
+            {"w": tensor((1,) * (dims - 1) + (2,), [((0,) * dims, size), (at, size)])},
+            {index("w", (0,) * dims): info(), index("w", at): info(offset=10)}),
+            f" chunk off=[{','.join(map(str, at))}] size=[{','.join(map(str, size))}] file=0 pos=10 length=10")
+    row = info(offset=10)
+    case("a record of two boxes", checkpoint(
+        {"w": tensor((4, 3), ROWS)}, {index("w", (0, 0)): row, index("w", (2, 0)): row}), BOX)
+    box = Chunk(offsets=Size((2, 0)), sizes=Size((2, 3)))
+    case("a box of two tensors", checkpoint(
+        {name: Tensor(properties=TensorProperties(FLOAT32), size=Size((4, 3)), chunks=[box]) for name in "vw"},
+        {index("w", (2, 0)): info(offset=10)}), BOX)
+    case("a record with nine fields", checkpoint(
+        {"w": tensor((4, 3), ROWS)},
+        {index("w", (0, 0)): info(), index("w", (2, 0)): info(offset=10, **{f"more{i}": i for i in range(6)})}), BOX)
+    add_spliced()
+
+
+def add_spliced():
+    """In place of the last record of good(), whose class is in slot 63, its fields' names in 66, 57 and 68, its path
+    in 67, and the next slot is 74."""
+    record, data = b"h?)\x81\x94}\x94(hBhCh9K\nhDK\nub", pickle.dumps(good(), 4)
+    assert data.count(record) == 1 and data[2] == 0x95
+    data = data[:2] + data[11:]                                        # without the FRAME, which tells a length
+    for name, other, want, error in (
+            ("a field that is set twice", b"h?)\x81\x94}\x94(hBhCh9K\x05h9K\nhDK\nub", BOX, False),
+            ("a value without a key", b"h?)\x81\x94}\x94(hBhCh9K\nhDub", "a key without a value", True),
+            ("a record that is its own length", b"h?)\x81\x94}\x94(hBhCh9K\nhDhJub",
+             " chunk off=[2,0] size=[2,3] file=none pos=0 length=0 err=ENODATA", False),
+            ("a slot that is set afterwards", b"h?)\x81\x94}\x94(h9hLhB\x8c\1f\x94hDK\nub", "was never set", True),
+            ("a slot that is not set", b"h?)\x81\x94}\x94(hBhCh9hLhDK\nub", "was never set", True),
+            ("getattr as the class", b"\x8c\x08builtins\x94\x8c\x07getattr\x94\x93\x940hL)\x81\x94}\x94(hBhCh9K\nhDK\nub",
+             "dangerous use of builtins.getattr", True),
+            ("getattr in a field", b"\x8c\x08builtins\x94\x8c\x07getattr\x94\x93\x94h?\x8c\1x\x94\x86\x94R0"
+             b"h?)\x81\x94}\x94(hBhCh9K\nhDK\n\x8c\1m\x94hLub", "dangerous use of builtins.getattr", True),
+            ("PUTs in place of MEMOIZE", b"h?)\x81qJ}r\x4b\0\0\0(hBhCh9K\nhDK\nub", BOX, False),
+            ("a PUT of a slot further on", b"h?)\x81q\x60}q\x61(hBhCh9K\nhDK\nub", BOX, False),
+            ("a record without opcodes behind it", b"h?)\x81\x94}\x94(hBhCh9K\nhDK\nu.", "STOP", True)):
+        case(name, data.replace(record, other), want, error=error)
+
+
 def c_string(data):
     rows = [data[i:i + 48] for i in range(0, len(data), 48)] or [b""]
     return "\n\t  ".join(
@@ -518,6 +585,7 @@ def c_string(data):
 
 def main():
     add_forms()
+    add_nearly_plain()
     print("/* SPDX-License-Identifier: MIT */")
     print("/* Made by dcp_cases.py: see there. */")
     print("/* clang-format off */")
