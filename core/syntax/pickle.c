@@ -21,14 +21,6 @@ int ck_vm_bad(struct ck_vm *vm, const char *what)
 		       (unsigned long long)(vm->p - vm->in), what);
 }
 
-bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes)
-{
-	if (bytes > p->budget)
-		return false;
-	p->budget -= bytes;
-	return true;
-}
-
 uint64_t ck_pickle_settle(struct ck_pickle *p, uint64_t len, uint64_t size)
 {
 	uint64_t spent = base_budget + len * BUDGET_PER_BYTE - p->budget;
@@ -94,18 +86,13 @@ static int grow(struct ck_vm *vm, void **array, size_t *cap, size_t item)
 	return 0;
 }
 
-int ck_vm_push(struct ck_vm *vm, struct ck_pv v)
+int ck_vm_grow(struct ck_vm *vm)
 {
-	if (vm->top == vm->stack_cap) {
-		void *array = vm->stack;
-		int rc = grow(vm, &array, &vm->stack_cap, sizeof(v));
+	void *array = vm->stack;
+	int rc = grow(vm, &array, &vm->stack_cap, sizeof(*vm->stack));
 
-		vm->stack = array;
-		if (rc)
-			return rc;
-	}
-	vm->stack[vm->top++] = v;
-	return 0;
+	vm->stack = array;
+	return rc;
 }
 
 int ck_vm_mark(struct ck_vm *vm)

@@ -178,7 +178,8 @@ extern int (*const ck_pickle_ops[256])(struct ck_vm *vm);
 int ck_vm_bad(struct ck_vm *vm, const char *what);
 void *ck_vm_alloc(struct ck_vm *vm, size_t size);
 CK_MUST_USE int ck_vm_mark(struct ck_vm *vm);
-CK_MUST_USE int ck_vm_push(struct ck_vm *vm, struct ck_pv v);
+/* More room on the stack. */
+CK_MUST_USE int ck_vm_grow(struct ck_vm *vm);
 /* Appends n values to a list of the tree. */
 CK_MUST_USE int ck_vm_extend(struct ck_vm *vm, struct ck_plist *list,
 			     const struct ck_pv *values, size_t n);
@@ -218,6 +219,15 @@ static inline struct ck_str ck_vm_arg_line(struct ck_vm *vm)
 
 	vm->p = nl + 1;
 	return s;
+}
+
+CK_MUST_USE static inline int ck_vm_push(struct ck_vm *vm, struct ck_pv v)
+{
+	int rc = vm->top == vm->stack_cap ? ck_vm_grow(vm) : 0;
+
+	if (rc == 0)
+		vm->stack[vm->top++] = v;
+	return rc;
 }
 
 /* Are there n values above the last mark? */

@@ -197,6 +197,40 @@ static inline bool skip_common(struct ck_cur *c, unsigned kind)
 	return true;
 }
 
+/* Steps over opcodes with the arguments that a .metadata is full of, and stops at
+ * another one, or near the end. */
+static const uint8_t *scan_common(struct ck_lex *lex, const uint8_t *p,
+				  const uint8_t *end)
+{
+	/* The longest of fixed length have 8 bytes. */
+	const uint8_t *last = end - p > 8 ? end - 8 : p;
+	uint32_t slot4;
+
+	while (p < last) {
+		unsigned kind = args[*p];
+
+		if (kind == ARG_NONE) {
+			p++;
+		} else if (kind >= 1 && kind <= 8) {
+			p += 1 + kind;
+		} else if (kind == ARG_GET1) {
+			(void)fetch(lex, p[1]); /* below 256: always fits */
+			p += 2;
+		} else if (kind == ARG_GET4) {
+			memcpy(&slot4, p + 1,
+			       sizeof(slot4)); /* little-endian hosts only */
+			if (!fetch(lex, slot4))
+				break;
+			p += 1 + sizeof(slot4);
+		} else if (kind == ARG_LEN1 && end - p >= 2 + p[1]) {
+			p += 2 + p[1];
+		} else {
+			break;
+		}
+	}
+	return p;
+}
+
 static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 		struct ck_diag *d)
 {
@@ -204,10 +238,15 @@ static int scan(struct ck_lex *lex, const uint8_t *in, size_t len,
 		"an argument is bad or reaches past the end: it is cut short or damaged";
 	struct ck_cur c = ck_cur_make(in, len);
 
-	while (c.p < c.end) {
-		uint64_t at = (uint64_t)(c.p - in);
-		unsigned kind = args[*c.p++];
+	for (;;) {
+		uint64_t at;
+		unsigned kind;
 
+		c.p = scan_common(lex, c.p, c.end);
+		if (c.p == c.end)
+			break;
+		at = (uint64_t)(c.p - in);
+		kind = args[*c.p++];
 		if (kind == ARG_NONE)
 			continue;
 		if (kind == ARG_GET1 && c.p < c.end) {

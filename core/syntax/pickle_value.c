@@ -74,24 +74,6 @@ struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i)
 	return v->list->items[i];
 }
 
-bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out)
-{
-	size_t len = strlen(key);
-
-	if (dict->tag != CK_PV_DICT)
-		return false;
-	for (uint32_t i = dict->list->count / 2; i > 0 && i--;) {
-		const struct ck_pv *k = &dict->list->items[2 * i];
-
-		if (k->tag == CK_PV_STR && k->len == len &&
-		    memcmp(k->bytes, key, len) == 0) {
-			*out = k[1];
-			return true;
-		}
-	}
-	return false;
-}
-
 const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
 				  const struct ck_pv *v, const char *full_name)
 {

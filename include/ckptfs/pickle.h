@@ -134,8 +134,17 @@ void ck_pickle_fini(struct ck_pickle *p);
 /* How long the pickle is that these bytes begin with; interprets nothing. -ENODATA: longer
  * than they are; -EBADMSG: it is none. */
 CK_MUST_USE int ck_pickle_length(const void *bytes, size_t len, uint64_t *out);
+
 /* Takes from the memory that the input is worth; false if that is spent. */
-CK_MUST_USE bool ck_pickle_spend(struct ck_pickle *p, uint64_t bytes);
+CK_MUST_USE static inline bool ck_pickle_spend(struct ck_pickle *p,
+					       uint64_t bytes)
+{
+	if (bytes > p->budget)
+		return false;
+	p->budget -= bytes;
+	return true;
+}
+
 /* Once a pickle of len bytes was read: from now on it may take what `size` bytes are worth by
  * themselves, so that many small pickles together are not worth CK_PICKLE_BASE each. Gives
  * what it has taken beyond that. */
@@ -214,9 +223,28 @@ bool ck_pv_is_sequence(const struct ck_pv *v); /* TUPLE, LIST or INTS */
 uint32_t ck_pv_count(const struct ck_pv *v);   /* of a sequence, else 0 */
 /* i < count. */
 struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i);
+
 /* The value of a string key of a DICT, of equal keys the last one's, as in
  * Python; false if there is none. */
-bool ck_pv_get(const struct ck_pv *dict, const char *key, struct ck_pv *out);
+static inline bool ck_pv_get(const struct ck_pv *dict, const char *key,
+			     struct ck_pv *out)
+{
+	size_t len = strlen(key);
+
+	if (dict->tag != CK_PV_DICT)
+		return false;
+	for (uint32_t i = dict->list->count / 2; i > 0 && i--;) {
+		const struct ck_pv *k = &dict->list->items[2 * (size_t)i];
+
+		if (k->tag == CK_PV_STR && k->len == len &&
+		    memcmp(k->bytes, key, len) == 0) {
+			*out = k[1];
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Call or object whose callable is that global; NULL otherwise. */
 const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
 				  const struct ck_pv *v, const char *full_name);
