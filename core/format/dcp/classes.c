@@ -104,8 +104,9 @@ static bool is_enum(struct ck_str class)
 	       ck_str_starts(class, CK_STR("LoadItemType."));
 }
 
-static enum ck_dcp_kind classify(struct ck_str full)
+enum ck_dcp_kind ck_dcp_classify(struct ck_dcp_reader *r, const struct ck_pv *v)
 {
+	struct ck_str full = ck_pickle_global(r->p, v);
 	struct ck_str class;
 
 	if (is_format_module(full, &class)) {
@@ -119,18 +120,6 @@ static enum ck_dcp_kind classify(struct ck_str full)
 		if (ck_str_is(full, known_globals[i]))
 			return CK_DCP_KNOWN;
 	return is_torch_dtype(full) ? CK_DCP_KNOWN : CK_DCP_UNKNOWN;
-}
-
-enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v)
-{
-	uint8_t *kind;
-
-	if (v->tag != CK_PV_GLOBAL || v->i >= CK_DCP_GLOBALS)
-		return CK_DCP_UNKNOWN;
-	kind = &r->kinds[v->i];
-	if (*kind == CK_DCP_NOT_SEEN)
-		*kind = (uint8_t)classify(ck_pickle_global(r->p, v));
-	return *kind;
 }
 
 bool ck_dcp_is_carried(struct ck_str global)

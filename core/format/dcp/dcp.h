@@ -65,7 +65,6 @@ struct ck_dcp_places {
 	/* private: of all rows, while the pickle runs */
 	struct ck_dcp_place *infos;
 	size_t ninfos, infos_cap;
-	uint32_t *of_item; /* number in infos + 1, 0: none */
 };
 
 /* As ck_dcp_parse(), and finds the places. */

@@ -58,7 +58,7 @@ struct ck_dcp_entry {
 	const struct ck_dcp_tensor_row *tensor; /* NULL: no tensor */
 	const struct ck_pv *path; /* of planner_data; NULL: none */
 	bool known;		  /* its class */
-	size_t first;		  /* in items */
+	size_t first;		  /* of its items */
 	uint32_t count;		  /* items: boxes, or one */
 	uint32_t next; /* the item that storage_data should name next */
 };
@@ -90,7 +90,8 @@ struct ck_dcp_reader {
 
 	struct ck_dcp_entry *entries; /* of state_dict_metadata, in order */
 	uint32_t nentries;
-	struct ck_item *items; /* of all boxes and other entries */
+	/* Of all boxes and other entries: number in infos + 1, 0: no row was found. */
+	uint32_t *of_item;
 	size_t nitems;
 	struct ck_dcp_table by_key;    /* entries */
 	struct ck_dcp_table leftovers; /* rows of storage_data out of order */
@@ -104,8 +105,23 @@ struct ck_dcp_reader {
 	struct ck_dcp_places *places; /* NULL: nobody asks */
 };
 
-/* The meaning of a global, found once for each. */
-enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r, const struct ck_pv *v);
+/* What a global means; ck_dcp_kind() asks once for each. */
+enum ck_dcp_kind ck_dcp_classify(struct ck_dcp_reader *r,
+				 const struct ck_pv *v);
+
+static inline enum ck_dcp_kind ck_dcp_kind(struct ck_dcp_reader *r,
+					   const struct ck_pv *v)
+{
+	uint8_t *kind;
+
+	if (v->tag != CK_PV_GLOBAL || v->i >= CK_DCP_GLOBALS)
+		return CK_DCP_UNKNOWN;
+	kind = &r->kinds[v->i];
+	if (*kind == CK_DCP_NOT_SEEN)
+		*kind = (uint8_t)ck_dcp_classify(r, v);
+	return *kind;
+}
+
 /* The kind of an object whose class is unknown, by the fields of its state; a table of
  * `Objects of .metadata` in ckptfs(5). CK_DCP_UNKNOWN if the fields are others. */
 enum ck_dcp_kind ck_dcp_form(struct ck_dcp_reader *r,
@@ -152,10 +168,17 @@ struct ck_pv ck_dcp_fields(const struct ck_pv *state);
 const char *ck_dcp_type(const struct ck_dcp_reader *r, const struct ck_pv *v);
 
 int ck_dcp_no_memory(struct ck_dcp_reader *r);
+/* Nothing is left to pay with: -EBADMSG. */
+int ck_dcp_spent(struct ck_dcp_reader *r);
+
 /* Pays for bytes kept, or steps done, from what the size of the .metadata
  * allows: an object may be named any number of times by two bytes each, and
  * must not be copied or walked as often for nothing. -EBADMSG. */
-CK_MUST_USE int ck_dcp_spend(struct ck_dcp_reader *r, uint64_t bytes);
+CK_MUST_USE static inline int ck_dcp_spend(struct ck_dcp_reader *r,
+					   uint64_t bytes)
+{
+	return ck_pickle_spend(r->p, bytes) ? 0 : ck_dcp_spent(r);
+}
 
 /* ints from pos on; of a checkpoint without any number too. */
 static inline const int64_t *ck_dcp_ints(const struct ck_dcp_reader *r,
@@ -182,10 +205,8 @@ CK_MUST_USE int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p);
 /* A storage record was taken, the last of infos. Returns 1, or a negative errno. */
 CK_MUST_USE int ck_dcp_place_info(struct ck_dcp_reader *r,
 				  const struct ck_pv *state);
-/* Of all items: how many there are is known now. */
-CK_MUST_USE int ck_dcp_place_items(struct ck_dcp_reader *r);
-/* The place of this item is that of this info. */
-void ck_dcp_place_item(struct ck_dcp_reader *r, size_t item, uint64_t info);
+/* An item has this info. */
+void ck_dcp_place_item(struct ck_dcp_reader *r, uint64_t info);
 /* All items are joined: the places of boxes. */
 CK_MUST_USE int ck_dcp_place_chunks(struct ck_dcp_reader *r);
 

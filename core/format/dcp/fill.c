@@ -12,6 +12,14 @@
 /* Bytes that a text takes in an arena beside its own. */
 enum { TEXT_COST = 16 };
 
+/* What its row of storage_data says, if it has one. */
+static const struct ck_item *item_at(const struct ck_dcp_reader *r, size_t item)
+{
+	static const struct ck_item none = { .file = CK_NO_FILE };
+
+	return r->of_item[item] ? &r->infos[r->of_item[item] - 1] : &none;
+}
+
 static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 {
 	const struct ck_dcp_tensor_row *t = e->tensor;
@@ -33,7 +41,7 @@ static int catalog_tensor(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 		const int64_t *box = ck_dcp_box(r, t, i);
 
 		rc = ck_catalog_chunk_add(r->c, box, box ? box + t->ndim : NULL,
-					  &r->items[e->first + i]);
+					  item_at(r, e->first + i));
 	}
 	return rc;
 }
@@ -123,7 +131,7 @@ static int catalog_entry(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 
 	if (e->tensor)
 		return catalog_tensor(r, e);
-	item = r->items[e->first];
+	item = *item_at(r, e->first);
 	if (!e->known)
 		item.err = EBADMSG; /* of unknown class: listed only */
 	return ck_catalog_object_add(r->c, e->key, &item);

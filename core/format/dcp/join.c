@@ -56,6 +56,20 @@ static struct ck_dcp_entry *entry_find(const struct ck_dcp_reader *r,
 	return slot ? &r->entries[slot - 1] : NULL;
 }
 
+/* The same; first it looks at the entry behind `last`, or the first one. */
+static struct ck_dcp_entry *entry_find_next(const struct ck_dcp_reader *r,
+					    struct ck_str key,
+					    const struct ck_dcp_entry *last)
+{
+	size_t next = last ? (size_t)(last - r->entries) + 1 : 0;
+	struct ck_dcp_entry *e = &r->entries[next < r->nentries ? next : 0];
+
+	if (r->nentries && e->key.len == key.len &&
+	    (e->key.p == key.p || ck_str_eq(e->key, key)))
+		return e;
+	return entry_find(r, key);
+}
+
 /* What an entry and its boxes take here and in the catalog: many keys may
  * have one value. */
 static int entry_spend(struct ck_dcp_reader *r,
@@ -113,12 +127,8 @@ static int entries_make(struct ck_dcp_reader *r, const struct ck_plist *dict)
 	}
 	if (rc)
 		return rc;
-	r->items = malloc((r->nitems + 1) * sizeof(*r->items));
-	if (!r->items)
-		return ck_dcp_no_memory(r);
-	for (size_t i = 0; i < r->nitems; i++)
-		r->items[i] = (struct ck_item){ .file = CK_NO_FILE };
-	return r->places ? ck_dcp_place_items(r) : 0;
+	r->of_item = calloc(r->nitems + 1, sizeof(*r->of_item));
+	return r->of_item ? 0 : ck_dcp_no_memory(r);
 }
 
 /* planner_data: where each entry is in the nested state dict. Some planners
@@ -205,9 +215,9 @@ static void item_set(struct ck_dcp_reader *r, size_t item, uint32_t pair)
 	if (!ck_dcp_taken(&r->storage[2 * (size_t)pair + 1], CK_DCP_INFO,
 			  &info))
 		return; /* malformed: it is a row all the same */
-	r->items[item] = r->infos[info.i];
+	r->of_item[item] = (uint32_t)info.i + 1;
 	if (r->places)
-		ck_dcp_place_item(r, item, (uint64_t)info.i);
+		ck_dcp_place_item(r, (uint64_t)info.i);
 }
 
 /* What is wrong with a storage record. */
@@ -280,16 +290,17 @@ static int check_pair(struct ck_dcp_reader *r, uint32_t pair)
 static int rows_in_order(struct ck_dcp_reader *r, uint32_t *left,
 			 uint32_t *nleft)
 {
+	struct ck_dcp_entry *e = NULL;
+
 	*nleft = 0;
 	for (uint32_t i = 0; i < r->nstorage; i++) {
 		const struct ck_dcp_index_row *row;
-		struct ck_dcp_entry *e;
 		int rc = check_pair(r, i);
 
 		if (rc < 0)
 			return rc;
 		row = row_at(r, i);
-		e = entry_find(r, row_fqn(row));
+		e = entry_find_next(r, row_fqn(row), e);
 		while (e && e->next < e->count && is_empty(r, e, e->next))
 			e->next++;
 		if (e && e->next < e->count && is_item(r, e, e->next, row)) {
@@ -450,11 +461,9 @@ int ck_dcp_join(struct ck_dcp_reader *r, const struct ck_pickle *p)
 		rc = paths_join(r, &state);
 	if (rc == 0)
 		rc = rows_join(r);
-	/* What is joined is not needed for filling: half the rows' memory. */
+	/* Not needed for filling. */
 	free(r->indexes);
-	free(r->infos);
 	r->indexes = NULL;
-	r->infos = NULL;
 	if (rc == 0 && r->places)
 		rc = ck_dcp_place_chunks(r);
 	return rc ? rc : ck_dcp_fill(r);

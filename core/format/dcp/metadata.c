@@ -26,24 +26,23 @@ int ck_dcp_no_memory(struct ck_dcp_reader *r)
 	return r->err;
 }
 
-int ck_dcp_spend(struct ck_dcp_reader *r, uint64_t bytes)
+int ck_dcp_spent(struct ck_dcp_reader *r)
 {
-	if (ck_pickle_spend(r->p, bytes))
-		return 0;
 	r->err = ck_fail(r->d, EBADMSG,
 			 "needs more memory than its size allows");
 	return r->err;
 }
 
+/* Room for `more`; false: out of memory. */
 #define ROOM(r, array, more)                                                   \
-	({                                                                     \
-		void *room_ = ck_grow((r)->array, &(r)->array##_cap,           \
-				      (r)->n##array, more,                     \
-				      sizeof(*(r)->array));                    \
-		if (room_)                                                     \
-			(r)->array = room_;                                    \
-		room_ != NULL;                                                 \
-	})
+	((r)->array##_cap - (r)->n##array >= (more) || ({                      \
+		 void *room_ = ck_grow((r)->array, &(r)->array##_cap,          \
+				       (r)->n##array, more,                    \
+				       sizeof(*(r)->array));                   \
+		 if (room_)                                                    \
+			 (r)->array = room_;                                   \
+		 room_ != NULL;                                                \
+	 }))
 
 static struct ck_pv ext(enum ck_dcp_kind kind, uint64_t i, uint32_t len)
 {
@@ -53,9 +52,9 @@ static struct ck_pv ext(enum ck_dcp_kind kind, uint64_t i, uint32_t len)
 			       .i = (int64_t)i };
 }
 
-/* Appends the ints of a sequence; false if it is none. */
-static bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
-		     uint32_t *n)
+/* A sequence that may have other values than ints. */
+static bool add_sequence(struct ck_dcp_reader *r, const struct ck_pv *v,
+			 uint32_t *n)
 {
 	struct ck_pv parts;
 
@@ -70,14 +69,29 @@ static bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 		return false;
 	if (!ROOM(r, ints, *n))
 		return ck_dcp_no_memory(r) == 0;
-	if (v->tag == CK_PV_INTS && *n)
-		memcpy(r->ints + r->nints, v->ints, *n * sizeof(*r->ints));
-	for (uint32_t i = 0; v->tag != CK_PV_INTS && i < *n; i++) {
+	for (uint32_t i = 0; i < *n; i++) {
 		struct ck_pv item = ck_pv_at(v, i);
 
 		if (!ck_dcp_int(r, &item, &r->ints[r->nints + i]))
 			return false;
 	}
+	r->nints += *n;
+	return true;
+}
+
+/* Appends the ints of a sequence; false if it is none. */
+static inline bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
+			    uint32_t *n)
+{
+	if (v->tag != CK_PV_INTS)
+		return add_sequence(r, v, n);
+	*n = v->len;
+	if (ck_dcp_spend(r, *n * sizeof(*r->ints)) < 0)
+		return false;
+	if (!ROOM(r, ints, *n))
+		return ck_dcp_no_memory(r) == 0;
+	for (uint32_t i = 0; i < *n; i++)
+		r->ints[r->nints + i] = v->ints[i];
 	r->nints += *n;
 	return true;
 }
@@ -372,7 +386,7 @@ static void reader_free(struct ck_dcp_reader *r)
 	free(r->infos);
 	free(r->tensors);
 	free(r->entries);
-	free(r->items);
+	free(r->of_item);
 	free(r->by_key.slots);
 	free(r->leftovers.slots);
 	free(r);

@@ -14,7 +14,6 @@ void ck_dcp_places_fini(struct ck_dcp_places *places)
 {
 	free(places->chunks);
 	free(places->infos);
-	free(places->of_item);
 	*places = (struct ck_dcp_places){ 0 };
 }
 
@@ -40,55 +39,45 @@ int ck_dcp_place_info(struct ck_dcp_reader *r, const struct ck_pv *state)
 	return 1;
 }
 
-int ck_dcp_place_items(struct ck_dcp_reader *r)
-{
-	struct ck_dcp_places *s = r->places;
-
-	/* Of items that entry_spend() paid for: no overflow. */
-	if (ck_dcp_spend(r, r->nitems * (sizeof(*s->of_item) +
-					 sizeof(*s->chunks))) < 0)
-		return -EBADMSG;
-	s->of_item = calloc(r->nitems + 1, sizeof(*s->of_item));
-	return s->of_item ? 0 : ck_dcp_no_memory(r);
-}
-
-void ck_dcp_place_item(struct ck_dcp_reader *r, size_t item, uint64_t info)
+void ck_dcp_place_item(struct ck_dcp_reader *r, uint64_t info)
 {
 	struct ck_dcp_place *place = &r->places->infos[info];
 
 	place->fixed |= place->used;
 	place->used = true;
-	r->places->of_item[item] = (uint32_t)info + 1;
 }
 
-static uint32_t place_of(const struct ck_dcp_places *s, size_t item)
+static uint32_t place_of(const struct ck_dcp_reader *r, size_t item)
 {
 	const struct ck_dcp_place *place;
 
-	if (!s->of_item[item])
+	if (!r->of_item[item])
 		return 0;
-	place = &s->infos[s->of_item[item] - 1];
+	place = &r->places->infos[r->of_item[item] - 1];
 	return place->build | (place->fixed ? CK_DCP_FIXED : 0);
 }
 
-static void entry_places(struct ck_dcp_places *s, const struct ck_dcp_entry *e)
+static void entry_places(struct ck_dcp_reader *r, const struct ck_dcp_entry *e)
 {
+	struct ck_dcp_places *s = r->places;
+
 	for (uint32_t i = 0; e->tensor && i < e->count; i++)
-		s->chunks[s->nchunks++] = place_of(s, e->first + i);
+		s->chunks[s->nchunks++] = place_of(r, e->first + i);
 }
 
 int ck_dcp_place_chunks(struct ck_dcp_reader *r)
 {
 	struct ck_dcp_places *s = r->places;
 
+	/* Of items that entry_spend() paid for: no overflow. */
+	if (ck_dcp_spend(r, r->nitems * sizeof(*s->chunks)))
+		return -EBADMSG;
 	s->chunks = malloc((r->nitems + 1) * sizeof(*s->chunks));
 	if (!s->chunks)
 		return ck_dcp_no_memory(r);
 	for (uint32_t i = 0; i < r->nentries; i++)
-		entry_places(s, &r->entries[i]);
+		entry_places(r, &r->entries[i]);
 	free(s->infos);
-	free(s->of_item);
 	s->infos = NULL;
-	s->of_item = NULL;
 	return 0;
 }
