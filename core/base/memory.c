@@ -7,8 +7,10 @@
 
 #include <pthread.h>
 #include <stdalign.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* --- pages ------------------------------------------------------------------ */
 
@@ -27,6 +29,16 @@ void ck_pages_free(void *p, size_t len)
 {
 	if (p)
 		munmap(p, len ? len : 1);
+}
+
+void ck_pages_wish(void *p, size_t len)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t before = (page - (uintptr_t)p % page) % page;
+
+	if (p && len > before)
+		(void)madvise((char *)p + before, (len - before) / page * page,
+			      MADV_HUGEPAGE);
 }
 
 void *ck_pages_reserve(struct ck_pages *p, size_t len)

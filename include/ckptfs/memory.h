@@ -13,6 +13,8 @@
  * NULL when out of memory. ck_pages_free(NULL, 0) is allowed. */
 void *ck_pages_alloc(size_t len);
 void ck_pages_free(void *p, size_t len);
+/* The same wish for memory of malloc(), before it is touched. NULL is allowed. */
+void ck_pages_wish(void *p, size_t len);
 
 /* Such memory that is made larger when more is needed. Zero-initialise. */
 struct ck_pages {

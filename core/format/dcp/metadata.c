@@ -5,6 +5,7 @@
  * pickle at their BUILD and become rows of flat arrays; a tensor takes its
  * boxes the same way. When the pickle ends, join.c joins the rows.
  */
+#include "ckptfs/memory.h"
 #include "dcp_internal.h"
 
 #include <errno.h>
@@ -379,6 +380,28 @@ static int build(void *ctx, struct ck_pickle *p, const struct ck_pcall *call,
 	return r->err ? r->err : rc;
 }
 
+/* Of a .metadata of this length and more. */
+static const size_t large = 4 << 20;
+
+/* Room for the rows that a large .metadata is expected to have: their arrays move less,
+ * and lie in huge pages. Without memory they begin small. */
+#define EXPECT(r, array, count)                                                \
+	({                                                                     \
+		size_t bytes_ = (count) * sizeof(*(r)->array);                 \
+		(r)->array = malloc(bytes_);                                   \
+		(r)->array##_cap = (r)->array ? (count) : 0;                   \
+		ck_pages_wish((r)->array, bytes_);                             \
+	})
+
+static void rows_expect(struct ck_dcp_reader *r)
+{
+	if (r->in.len < large)
+		return;
+	EXPECT(r, ints, r->in.len / 16);
+	EXPECT(r, indexes, r->in.len / 128);
+	EXPECT(r, infos, r->in.len / 128);
+}
+
 static void reader_free(struct ck_dcp_reader *r)
 {
 	free(r->ints);
@@ -404,6 +427,7 @@ static int parse(struct ck_dcp_reader *r)
 
 	r->p = &p;
 	r->seed = ck_hash_seed();
+	rows_expect(r);
 	rc = ck_pickle_read(&p, r->in.p, r->in.len, &hooks, r->d);
 	if (rc == 0) {
 		rc = p.end == r->in.len
