@@ -586,13 +586,9 @@ def c_string(data):
 def main():
     add_forms()
     add_nearly_plain()
-    print("/* SPDX-License-Identifier: MIT */")
-    print("/* Made by dcp_cases.py: see there. */")
-    print("/* clang-format off */")
-    print("#include <stddef.h>\n")
-    print("static const struct {\n\tconst char *name, *bytes;\n"
-          "\tsize_t len;\n\tint is_error;\n\tconst char *want;\n"
-          "} dcp_cases[] = {")
+    print("/* SPDX-License-Identifier: MIT */\n/* Made by dcp_cases.py: see there. */\n/* clang-format off */\n"
+          "#include <stddef.h>\n\nstatic const struct {\n\tconst char *name, *bytes;\n"
+          "\tsize_t len;\n\tint is_error;\n\tconst char *want;\n} dcp_cases[] = {")
     for name, data, error, want in CASES:
         escaped = want.replace('"', '\\"')
         print(f'\t{{ "{name}",\n\t  {c_string(data)},\n'

@@ -8,10 +8,11 @@
 enum object_state { NOT_READ, READ_GOOD, READ_FAULTY };
 
 struct ck_items_read {
-	pthread_mutex_t lock; /* held while records are dropped */
-	/* Atomic, set under lock: the last change of ctime after which records of the
-	 * changed files were dropped. */
-	uint64_t touches;
+	pthread_mutex_t lock;
+	/* Under lock; read atomically without it: */
+	uint64_t
+		touches; /* the last change of ctime for which items were dropped */
+
 	/* Atomic: */
 	struct ck_bits boxes; /* by chunk: the header of its item was read */
 	uint8_t *objects;     /* by object: enum object_state */
