@@ -61,8 +61,23 @@ static int print_new(struct following *f, const struct ck_buf *log)
 		(struct ck_str){ text.p + skip, text.len - skip });
 }
 
+/* Whether the daemon is still the same. A busy machine may leave the question without an
+ * answer: then it goes on as long as the mount is there. */
+static bool is_same_daemon(struct following *f)
+{
+	struct ck_record r;
+
+	ck_record_read(&f->at.mount, &r);
+	if (r.pid == 0)
+		return true;
+	if (f->daemon.pid == 0)
+		f->daemon = r;
+	return r.pid == f->daemon.pid && r.start == f->daemon.start &&
+	       ck_record_life(&r) != CK_LIFE_DEAD;
+}
+
 /* Whether what is mounted there is still the same. */
-static bool goes_on(const struct following *f)
+static bool goes_on(struct following *f)
 {
 	const struct ck_shown shown = {
 		.id = f->at.mount.id,
@@ -72,7 +87,6 @@ static bool goes_on(const struct following *f)
 	};
 	const struct ck_mount *there;
 	struct ck_mounts all;
-	struct ck_record r;
 	bool same;
 
 	if (ck_mounts_read(&all))
@@ -80,9 +94,7 @@ static bool goes_on(const struct following *f)
 	there = ck_mounts_shown(&all, &shown);
 	same = there && there->ours;
 	ck_mounts_fini(&all);
-	ck_record_read(&f->at.mount, &r);
-	return same && r.pid == f->daemon.pid && r.start == f->daemon.start &&
-	       ck_record_life(&r) != CK_LIFE_DEAD;
+	return same && is_same_daemon(f);
 }
 
 static int follow(struct following *f)

@@ -36,8 +36,10 @@ for i in range(count):
     except FileNotFoundError:
         pass
     if lines and i % 400 == 399:
-        end = last(f"{mnt}/.ckptfs/log")
+        end, until = last(f"{mnt}/.ckptfs/log"), time.monotonic() + 60
         while last(lines[0]) < end:
+            if time.monotonic() > until:
+                sys.exit("the follower does not come to the end of the log")
             time.sleep(0.01)' "$mnt" "$@"
 }
 numbers() {
@@ -56,7 +58,7 @@ has_come() {
 mounted "$source" -o debug
 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>"$WORK/errors" &
 follower=$!
-names 12000 "$WORK/lines"
+check '-f: keeps up' names 12000 "$WORK/lines"
 check '-f: the last line comes' come
 check '-f: the ring has turned over' grep -q '^\[[0-9]* bytes of older' \
 	<<<"$("$CKPTFS" log "$mnt")"
