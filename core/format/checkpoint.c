@@ -226,8 +226,11 @@ static int find_here(const struct ck_checkpoint *cp,
 		.level = CK_RUN_LEVELS -
 			 (unsigned)ck_min(CK_RUN_LEVELS, options->in_runs)
 	};
-	int rc = ck_kind_find(kinds, &src, kind, d);
+	int rc;
 
+	if (src.file && !options->kind && ck_part_of_dcp(src.file))
+		return ck_say_what_file(&src, path, d);
+	rc = ck_kind_find(kinds, &src, kind, d);
 	if (rc != -ENOENT)
 		return rc;
 	rc = ck_kind_unfinished(kinds, &src, d);

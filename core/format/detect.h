@@ -32,7 +32,11 @@ CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
  * `path`, are checkpoints. Returns -EBADMSG; -ENOMEM. */
 CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 				    const char *path, struct ck_diag *d);
-/* The same for a file: what it is, and what to give instead. path: as the user wrote it.
+/* By its name: a file that torch.distributed.checkpoint writes. Its items are files of
+ * torch.save, and it is none itself. */
+bool ck_part_of_dcp(const char *file);
+/* As ck_say_what_is_here() for a file: what it is, and what to give instead. path: as the
+ * user wrote it.
  * Returns -EBADMSG; errors of open(2); -ENOMEM. */
 CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
 				 struct ck_diag *d);

@@ -333,14 +333,18 @@ static void print_directory(const char *path, struct ck_buf *text)
 		       slash ? (struct ck_str){ path, len } : CK_STR("."));
 }
 
+bool ck_part_of_dcp(const char *file)
+{
+	return strcmp(file, ".metadata") == 0 || ends_with(file, ".distcp");
+}
+
 int ck_say_what_file(const struct ck_src *src, const char *path,
 		     struct ck_diag *d)
 {
 	ck_auto_fd int fd = ck_open_beneath(src->dirfd, ck_str_from(src->file),
 					    O_RDONLY | O_NONBLOCK | O_NOCTTY,
 					    CK_BENEATH_NO_SYMLINKS);
-	bool is_part = strcmp(src->file, ".metadata") == 0 ||
-		       ends_with(src->file, ".distcp");
+	bool is_part = ck_part_of_dcp(src->file);
 	struct ck_buf text = { 0 };
 	int rc;
 

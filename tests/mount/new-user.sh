@@ -97,6 +97,7 @@ fails 'one word is no mount' 'usage: ckptfs SRC MNT' "$CKPTFS" step-1000
 fails 'a directory that is no checkpoint' \
 	'no checkpoint known here; expected .metadata' "$CKPTFS" good ck
 fails 'the .metadata itself' 'give its directory: step-1000' "$CKPTFS" step-1000/.metadata ck
+fails 'a data file' 'give its directory: step-1000' "$CKPTFS" step-1000/__0_0.distcp ck
 mv "$WORK/gift/.metadata" "$WORK/gift/.metadata.tmp"
 fails 'a save that did not end' 'saving this checkpoint did not end' \
 	"$CKPTFS" gift ck
