@@ -74,7 +74,7 @@ for step in 1000 2000 3000; do
 done
 cp "$FIXTURES/files_zip/checkpoint.pt" ranks/model-rank0.pt
 cp "$FIXTURES/files_zip/checkpoint.pt" ranks/model-rank1.pt
-said='by the numbers in their names alone 3 files, as checkpoint_1000.pt is,'
+said='3 files such as checkpoint_1000.pt are read as one file per rank,'
 "$CKPTFS" mount steps "$mnt" 2>err
 equal 'regression: steps taken as ranks: the mount says so' "$(grep -c "$said" err)" 1
 equal 'and so does status' "$(grep -c "^ranks: $said" "$mnt/.ckptfs/status")" 1

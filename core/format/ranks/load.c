@@ -259,12 +259,11 @@ static int doubt_say(const struct ranks *r, size_t begin, size_t end)
 		return 0;
 	return ck_catalog_doubt_add(
 		       r->l->c,
-		       ck_shown(
-			       "ranks: by the numbers in their names alone "
-			       "%zu files, as %s is, are taken as one for each "
-			       "rank; if they are steps, -o kind=torch shows "
-			       "each by itself",
-			       end - begin, ck_show(ck_str_from(first->name))))
+		       ck_shown("ranks: %zu files such as %s are read as one "
+				"file per rank, only because of the numbers in "
+				"their names; if they are steps, -o kind=torch "
+				"shows each file separately",
+				end - begin, ck_show(ck_str_from(first->name))))
 		       ? no_memory(r->l)
 		       : 0;
 }
