@@ -115,7 +115,7 @@ static int refuse_longer(struct ck_draft *draft, uint64_t end,
 	draft->longer = true;
 	return ck_differs(d, EFBIG, ck_shown("%ju", (uintmax_t)draft->size),
 			  ck_shown("%ju", (uintmax_t)end),
-			  "too many bytes, header included");
+			  "more bytes than the file of the tensor has");
 }
 
 void ck_draft_is_renamed(struct ck_draft *draft)

@@ -241,8 +241,11 @@ static int explain_gap(const struct ck_stage *s, struct ck_diag *d)
 	return ck_differs(d, EINVAL,
 			  ck_shown("%ju bytes", (uintmax_t)ck_stage_total(s)),
 			  ck_shown("%ju", (uintmax_t)have),
-			  "not complete: bytes %ju to %ju were not written",
-			  (uintmax_t)begin, (uintmax_t)end - 1);
+			  "not complete: bytes %ju to %ju were not written%s",
+			  (uintmax_t)begin, (uintmax_t)end - 1,
+			  s->anew || s->fortran || s->swapped
+				  ? ""
+				  : "; a mount with -o patch keeps them");
 }
 
 static int explain(const struct ck_stage *s, struct ck_diag *d)
@@ -264,7 +267,7 @@ static int explain(const struct ck_stage *s, struct ck_diag *d)
 		return ck_fail(d, EINVAL,
 			       g->end ? "nothing but holes; zeros have to be "
 					"written"
-				      : "was begun anew, and nothing was "
+				      : "was truncated, and nothing was "
 					"written");
 	if (!s->data_known)
 		return ck_fail(d, EINVAL, "its header is not complete");

@@ -31,7 +31,7 @@ not() {
 before=$(lines)
 : >nothing
 not 'cp of nothing' cp /dev/null "$npy"
-told 'cp of nothing: the log says so' "$one: was begun anew, and nothing"
+told 'cp of nothing: the log says so' "$one: was truncated, and nothing"
 not 'python, opened and closed' python3 -c '
 import sys
 open(sys.argv[1], "wb").close()' "$raw"
@@ -129,6 +129,9 @@ told 'a shell that opens: the log says so' 'nothing was written'
 check 'ways of writing' python3 "$HERE/write-incomplete.py" "$mnt" "$one"
 head -c 8192 /dev/zero >zeros
 before=$(lines)
+not 'a part, without truncating' dd if=zeros of="$raw" bs=4 count=1 seek=3 conv=notrunc
+told 'a part, without truncating: the log names -o patch' \
+	'bytes 0 to 11 were not written; a mount with -o patch keeps them'
 head -c "$size" zeros >raw.bin
 not 'cp --sparse=always of a hole' cp --sparse=always raw.bin "$raw"
 told 'cp --sparse=always of a hole: the log says so' 'nothing but holes'
