@@ -179,9 +179,8 @@ static void print_found(const struct holders *h, struct ck_buf *out)
 	if (!h->n && !h->hidden)
 		ck_buf_text(out, "; no process of this system uses it");
 	if (h->hidden)
-		ck_buf_printf(out, "%s%u process%s that may not be looked at",
-			      h->n ? " and " : "; used by ", h->hidden,
-			      h->hidden == 1 ? "" : "es");
+		ck_buf_printf(out, "; %u process%s could not be examined",
+			      h->hidden, h->hidden == 1 ? "" : "es");
 }
 
 static int work(void *arg, struct ck_buf *answer)

@@ -367,8 +367,8 @@ fails 'root: status of a user' 'allow_other' "$CKPTFS" status "$mnt"
 holder=$!
 sleep 0.5
 said=$(as_nobody timeout -s KILL 20 "$CKPTFS" umount "$mnt" 2>&1)
-check 'user: busy, and who may not be looked at' grep -Eq "used by $holder \
-\\(sleep\\) and [0-9]+ process(es)? that may not be looked at\$" <<<"$said"
+check 'user: busy, and processes that cannot be examined' grep -Eq "used by $holder \
+\\(sleep\\); [0-9]+ process(es)? could not be examined\$" <<<"$said"
 release
 check 'user: umount' as_nobody "$CKPTFS" umount "$mnt"
 if [ -f /etc/fuse.conf ]; then
@@ -377,14 +377,14 @@ if [ -f /etc/fuse.conf ]; then
 	as_nobody "$CKPTFS" mount "$source" "$mnt" -o allow_other
 	hold file "$mnt/full/$one.npy"
 	said=$(as_nobody timeout -s KILL 20 "$CKPTFS" umount "$mnt" 2>&1)
-	check 'user: busy, and nobody may be looked at' grep -Eq "^ckptfs: \
-$mnt: busy; used by [0-9]+ process(es)? that may not be looked at\$" <<<"$said"
-	check 'user: busy, and nobody may be looked at: it stays' is_mounted
+	check 'user: busy, and no process can be examined' grep -Eq "^ckptfs: \
+$mnt: busy; [0-9]+ process(es)? could not be examined\$" <<<"$said"
+	check 'user: busy, and no process can be examined: it stays' is_mounted
 	release
 	check 'user: not busy any more' as_nobody "$CKPTFS" umount "$mnt"
 	umount /etc/fuse.conf
 else
-	skip 'user: busy, and nobody may be looked at' 'no /etc/fuse.conf'
+	skip 'user: busy, and no process can be examined' 'no /etc/fuse.conf'
 fi
 fails 'user: missing fusermount3' 'install the package fuse3' \
 	as_nobody bash -c '"$1" mount "$2" "$3" && PATH=/none "$1" umount "$3"' \
