@@ -21,19 +21,21 @@ static int ck_cmd_help(int argc, char **argv);
 	"  -o shardlinks=beneath      follow links to data files that stay "   \
 	"beneath SRC\n"                                                        \
 	"  -o linkroot=DIR            follow links to files beneath DIR\n"     \
-	"  -o sidecar=FILE            what flat parameters are made of\n"      \
-	"  -o kind=KIND               what SRC is: dcp, safetensors, torch, "  \
-	"ranks or run\n"
+	"  -o sidecar=FILE            the parameters in FSDP1's flat ones\n"   \
+	"  -o kind=KIND               require a kind: dcp, safetensors, "      \
+	"torch, ranks or run\n"
 #define VIEWS                                                                  \
-	"  -o root=NAME               what in SRC is the model that hf/ "      \
-	"shows\n"                                                              \
-	"  -o hf_shard_size=SIZE      hf/ has files of so many bytes\n"        \
-	"  -o hf_template=DIR         hf/ has the files that DIR names\n"
+	"  -o views=NAME[+NAME...]    only these of full, raw, local, "        \
+	"objects, hf\n"                                                        \
+	"  -o root=NAME               prefix of the model that hf/ shows\n"    \
+	"  -o hf_shard_size=SIZE      maximum size of a file in hf/\n"         \
+	"  -o hf_template=DIR         hf/ has the file names of DIR's "        \
+	"index\n"
 #define HOSTS                                                                  \
-	"  --hosts A[:N],...          SRC lies in pieces on these hosts\n"     \
+	"  --hosts A[:N],...          SRC is spread over these hosts\n"        \
 	"  --hostfile FILE            a file that lists hosts\n"               \
 	"  --map HOST=PATH            where SRC is on one of them\n"           \
-	"  --prefer A,...             whose copies count if they differ\n"     \
+	"  --prefer A,...             use the copies of A if copies differ\n"  \
 	"  --replicas HOW             compare copies: sample, full, first\n"
 #define READING_USAGE "[-o opt,...] [--hosts A,...]"
 #define READING	      LINKS HOSTS
@@ -48,32 +50,32 @@ static const struct command {
 } commands[] = {
 	{ "mount", ck_cmd_mount,
 	  "mount SRC MNT [-o opt,...] [-f] [--hosts A,...]",
-	  "show a checkpoint as a directory; -f stays in front",
+	  "mount a checkpoint as a directory",
 	  "  -o OPT,...                 see below\n"
-	  "  -f                         stay in front; messages to stderr\n"
+	  "  -f                         stay in the foreground; messages to "
+	  "stderr\n"
 	  "  -d                         the same as -o debug\n" HOSTS },
 	{ "umount", ck_cmd_umount, "umount [-l] MNT...",
-	  "end mounts; -l detaches what is busy or does not answer",
-	  "  -l                         detach what is busy or does not "
-	  "answer\n" },
+	  "unmount; -l detaches a mount that is busy or hangs",
+	  "  -l                         detach a mount that is busy or "
+	  "hangs\n" },
 	{ "mounts", ck_cmd_mounts, "mounts [--json]",
 	  "list mounted checkpoints",
 	  "  --json                     one JSON object\n" },
 	{ "status", ck_cmd_status, "status MNT [--json]",
-	  "what a mount has and does",
+	  "print the state of a mount: counts, options, faults",
 	  "  --json                     one JSON object\n" },
 	{ "log", ck_cmd_log, "log MNT [-f]",
-	  "what a mount has to say; -f goes on until it ends",
-	  "  -f                         go on until the mount ends\n" },
+	  "print the log of a mount; -f follows it",
+	  "  -f                         follow it until the mount ends\n" },
 	{ "commit", ck_cmd_commit, "commit MNT",
-	  "make all that is staged the checkpoint's content, at once", "" },
-	{ "abort", ck_cmd_abort, "abort MNT", "give up all that is staged",
-	  "" },
+	  "commit all staged tensors, or none of them", "" },
+	{ "abort", ck_cmd_abort, "abort MNT", "drop all staged tensors", "" },
 	{ "ls", ck_cmd_ls, "ls [-l] [-R] [--json] SRC [PATH...] " READING_USAGE,
 	  "list what a mount would show, without mounting",
-	  "  -l                         modes, owners, sizes and times, "
-	  "too\n"
-	  "  -R                         what is in directories, too\n"
+	  "  -l                         with modes, owners, sizes and "
+	  "times\n"
+	  "  -R                         list subdirectories recursively\n"
 	  "  --json                     one JSON object a line, with "
 	  "attributes\n" SHOWING },
 	{ "cat", ck_cmd_cat, "cat SRC PATH... " READING_USAGE,
@@ -81,9 +83,9 @@ static const struct command {
 	{ "cp", ck_cmd_cp,
 	  "cp [-r] [-j N] [--sync] SRC PATH... DEST " READING_USAGE,
 	  "copy files that a mount would show, without mounting",
-	  "  -r                         directories, too\n"
-	  "  -j N                       so many threads; else one for each "
-	  "processor\n"
+	  "  -r                         copy directories recursively\n"
+	  "  -j N                       number of threads; default: one for "
+	  "each processor\n"
 	  "  --sync                     return when all is on stable "
 	  "storage\n" SHOWING },
 	{ "getfattr", ck_cmd_getfattr, "getfattr SRC PATH " READING_USAGE,
@@ -92,8 +94,8 @@ static const struct command {
 	{ "inspect", ck_cmd_inspect,
 	  "inspect SRC [GLOB] [--summary] [--chunks] [--json|--csv] " READING_USAGE,
 	  "list tensors, without mounting",
-	  "  --summary                  the last line alone\n"
-	  "  --chunks                   the boxes of each tensor\n"
+	  "  --summary                  only the summary line\n"
+	  "  --chunks                   where the boxes of each tensor are stored\n"
 	  "  --json                     one JSON object\n"
 	  "  --csv                      one line for each tensor\n" READING },
 	{ "check", ck_cmd_check, "check SRC [--full] [--json] " READING_USAGE,
@@ -102,17 +104,18 @@ static const struct command {
 	  "checksums\n"
 	  "  --json                     one JSON object\n" READING },
 	{ "dump", ck_cmd_dump, "dump SRC " READING_USAGE,
-	  "print the catalog as text", READING },
+	  "print all that was parsed, as text, to look for a fault", READING },
 	{ "serve", ck_cmd_serve,
 	  "serve [--mount MNT] [--survive] SRC [-o opt,...]",
 	  "under mpirun or srun: this host's part of SRC, and a mount of all",
 	  "  --mount MNT                mount the checkpoint of all hosts here\n"
 	  "  --survive                  go on when another process dies\n"
-	  "  --prefer A,...             whose copies count if they differ\n"
+	  "  --prefer A,...             use the copies of A if copies differ\n"
 	  "  --replicas HOW             compare copies: sample, full, first\n"
 	  "  -o OPT,...                 options of the mount, as of ckptfs "
 	  "mount\n" },
-	{ "help", ck_cmd_help, "help [CMD]", "what a command does", "" },
+	{ "help", ck_cmd_help, "help [CMD]", "print the usage of a command",
+	  "" },
 };
 
 int ck_trouble(const char *fmt, ...)
@@ -191,7 +194,7 @@ static void print_options(const struct command *c, struct ck_buf *out)
 		return;
 	ck_buf_text(out, "\nOptions after -o, with commas between:\n\n");
 	ck_options_help(out);
-	ck_buf_text(out, "\nWhat else mount(8) and fstab(5) pass on is "
+	ck_buf_text(out, "\nOther options of mount(8) and fstab(5) are "
 			 "accepted and ignored.\n");
 }
 
