@@ -230,6 +230,10 @@ static int find_here(const struct ck_checkpoint *cp,
 
 	if (src.file && !options->kind && ck_part_of_dcp(src.file))
 		return ck_say_what_file(&src, path, d);
+	if (!src.file && !options->kind && ck_is_mount(cp->dirfd))
+		return ck_fail(d, EBADMSG,
+			       "a mount of ckptfs; give its source, which "
+			       "`ckptfs mounts` lists");
 	rc = ck_kind_find(kinds, &src, kind, d);
 	if (rc != -ENOENT)
 		return rc;

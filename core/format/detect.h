@@ -32,6 +32,9 @@ CK_MUST_USE int ck_kind_missing(const struct ck_kinds *kinds,
  * `path`, are checkpoints. Returns -EBADMSG; -ENOMEM. */
 CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 				    const char *path, struct ck_diag *d);
+/* The directory is the root of a mount of ckptfs, or a step in one. Its views would be
+ * taken for steps of a run directory. */
+bool ck_is_mount(int dirfd);
 /* By its name: a file that torch.distributed.checkpoint writes. Its items are files of
  * torch.save, and it is none itself. */
 bool ck_part_of_dcp(const char *file);

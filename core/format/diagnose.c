@@ -13,8 +13,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum {
@@ -309,6 +311,15 @@ int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
 	ck_buf_fini(&text);
 	search_fini(&s);
 	return rc;
+}
+
+/* hf/ and objects/ have files of safetensors and of torch.save. */
+bool ck_is_mount(int dirfd)
+{
+	struct statfs st;
+
+	return fstatfs(dirfd, &st) == 0 && st.f_type == FUSE_SUPER_MAGIC &&
+	       faccessat(dirfd, ".ckptfs/status", F_OK, 0) == 0;
 }
 
 /* --- a file that is given --------------------------------------------------------- */

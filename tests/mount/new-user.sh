@@ -49,6 +49,8 @@ equal 'what other ranks saved of it is there' \
 fails 'what this one saved is not' 'No data available' \
 	cat "ck/local/rank-2/$one.npy"
 check 'other entries' jq . ck/objects/step.json
+fails 'a mount is no source' 'ck: a mount of ckptfs; give its source' "$CKPTFS" inspect ck
+equal 'but its hf/ is one' "$("$CKPTFS" inspect ck/hf --csv | wc -l)" 22
 check 'umount' "$CKPTFS" umount ck
 
 "$CKPTFS" check step-1000 --json | jq -r '.findings[].file' | sort | uniq -c |
