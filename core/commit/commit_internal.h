@@ -191,16 +191,16 @@ struct ck_stage {
 	struct ck_cuts cuts;	/* in its files */
 	const struct ck_batch *kept_in; /* what it had before is there */
 	struct ck_cutter cutter;
-	bool placing;	       /* places are planned and the cutter is made */
+	bool placing, made;    /* places are planned; their files are made */
 	bool fortran, swapped; /* the order in which it takes elements */
-	bool made;	       /* their files too */
-	bool anew;	       /* begun with O_TRUNC: it has no other bytes */
-	bool touched;	       /* something was written or cut */
-	bool carries;	       /* some bytes are those that the tensor has */
-	struct ck_buf head;    /* the header; bytes not written are 0 */
-	uint64_t data;	       /* where elements begin */
-	bool data_known;       /* and in which order they come */
-	bool head_accepted;    /* what is in head was compared */
+	bool foreign;	    /* committed with another header than that shown */
+	bool anew;	    /* begun with O_TRUNC: it has no other bytes */
+	bool touched;	    /* something was written or cut */
+	bool carries;	    /* some bytes are those that the tensor has */
+	struct ck_buf head; /* the header; bytes not written are 0 */
+	uint64_t data;	    /* where elements begin */
+	bool data_known;    /* and in which order they come */
+	bool head_accepted; /* what is in head was compared */
 	struct ck_written_ranges written;
 	bool spoiled; /* never to be committed; `why` has the reason */
 	char why[512];

@@ -246,6 +246,7 @@ int ck_header_write(struct ck_stage *s, uint64_t vpos, const void *bytes,
 	if (vpos >= s->data)
 		return 0;
 	*used = ck_min(len, s->data - vpos);
+	s->foreign &= vpos > 0;
 	return change_header(s, vpos, bytes, *used)
 		       ? ck_fail(d, ENOMEM, "out of memory")
 		       : 0;

@@ -45,7 +45,7 @@ static void discard(struct ck_stage *s)
 	s->data = 0;
 	s->data_known = s->of.header.len == 0;
 	s->head_accepted = s->data_known;
-	s->touched = s->carries = false;
+	s->touched = s->carries = s->foreign = false;
 	s->spoiled = false;
 	s->why[0] = '\0';
 }
@@ -125,7 +125,10 @@ void ck_stage_close(struct ck_stage *s)
 
 void ck_stage_renew(struct ck_stage *s)
 {
+	bool foreign = s->fortran || s->swapped || s->data != s->of.header.len;
+
 	discard(s);
+	s->foreign = foreign;
 	s->anew = false;
 	/* Without the memory for the header it can only be written from the
 	 * beginning. */
@@ -217,6 +220,12 @@ static int write_elements(struct ck_stage *s, uint64_t vpos, const void *bytes,
 		return 0;
 	if (len > ck_stage_total(s) || vpos > ck_stage_total(s) - len)
 		return ck_stage_too_long(s, vpos + len, d);
+	if (s->foreign) {
+		(void)ck_fail(d, EINVAL,
+			      "after a sync with a header that is not the one "
+			      "shown, elements without their header");
+		return ck_stage_spoil(s, d, EINVAL);
+	}
 	rc = ck_stage_make(s, d);
 	if (rc)
 		return rc;

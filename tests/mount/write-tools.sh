@@ -94,6 +94,24 @@ subprocess.run(["dd", "of=" + sys.argv[1], "bs=100", "conv=notrunc", "status=non
 import numpy, sys
 with open(sys.argv[1], "r+b") as f:
     numpy.save(f, numpy.asfortranarray(numpy.load("full.npy").astype(">f4")))' "$npy"
+	synced_in_fortran_order() { # FROM: what is written again after fsync
+		"$NUMPY_PYTHON" - "$npy" "$1" <<-'EOF'
+			import io, numpy, os, sys
+			file = io.BytesIO()
+			numpy.save(file, numpy.asfortranarray(numpy.load('full.npy')))
+			data, begin = file.getvalue(), int(sys.argv[2])
+			fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+			os.write(fd, data)
+			os.fsync(fd)
+			os.pwrite(fd, data[begin:], begin)
+			os.close(fd)
+		EOF
+	}
+	into 'Fortran order, fsync, all again' synced_in_fortran_order 0
+	fresh
+	fails 'Fortran order, fsync, elements without their header' 'Invalid argument' \
+		synced_in_fortran_order 128
+	replaced 'Fortran order, fsync, elements without their header'
 	for version in 1 2 3; do
 		into "an npy header of version $version.0" "$NUMPY_PYTHON" -c '
 import numpy, sys
