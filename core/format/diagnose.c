@@ -242,7 +242,9 @@ static void print_found(const struct search *s, struct ck_buf *text)
 		ck_buf_text(text, ck_show(ck_str_from(s->found.all[i])));
 	}
 	if (i < s->found.n)
-		ck_buf_printf(text, " and %zu more", s->found.n - i);
+		ck_buf_printf(text, " and %s%zu more",
+			      s->entries < ENTRIES_MOST ? "" : "at least ",
+			      s->found.n - i);
 }
 
 /* What a file of the directory is that is called as torch's are. */

@@ -255,9 +255,10 @@ int ck_metadata_directory(struct ck_checkpoint *cp, struct ck_catalog *c)
 int ck_metadata_open_again(const struct ck_checkpoint *cp, int *fd,
 			   struct stat *st, struct ck_diag *d)
 {
+	const struct stat was = ck_checkpoint_metadata(cp);
 	int rc = open_as(cp, CK_BENEATH_SYMLINKS, fd, st, d);
 
-	if (rc || ck_metadata_is_same(st, &cp->metadata))
+	if (rc || ck_metadata_is_same(st, &was))
 		return rc;
 	close(*fd);
 	return ck_fail(d, ESTALE, "%s: is not the file that was read",
