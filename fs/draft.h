@@ -54,11 +54,12 @@ CK_MUST_USE int ck_draft_grow(struct ck_fs *fs, struct ck_draft *draft,
 void ck_draft_closed_by(struct ck_draft *draft, pid_t thread);
 /* The same of an fsync(2). */
 void ck_draft_synced(struct ck_draft *draft);
-/* The file was removed: what is written is not committed. */
+/* The file was removed: its written bytes are not committed. */
 void ck_draft_removed(struct ck_draft *draft);
-/* Something was written or cut since it was opened: its reader is given that. */
+/* True if the file was written or truncated since it was opened. */
 CK_MUST_USE bool ck_draft_is_changed(const struct ck_draft *draft);
-/* What its writer reads: *len is the room, then how many bytes there are. CK_AFTER: a
+/* Reads through the writer's own file: *len is the size of the buffer, then the number of
+ * bytes read. CK_AFTER: a
  * commit of it runs; errors of reading the tensor; -EINVAL: a write was refused. */
 CK_MUST_USE int ck_draft_read(struct ck_fs *fs, struct ck_draft *draft,
 			      uint64_t vpos, size_t *len, void *bytes);

@@ -4,7 +4,7 @@
  * the draft of the open file; a close or fsync(2) of a complete one commits
  * it, or keeps it for a commit of many. Until then the file is shown as it is
  * committed, its size to the writer too: readers share the kernel's inode. Only the
- * writer's own open file reads what was written there.
+ * writer's own open file reads its written bytes.
  *
  * Owner, mode and times of a tensor are those of the checkpoint. To change
  * them is accepted and has no effect, so that tools which copy them end well,
@@ -93,7 +93,7 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_write(req, len);
 }
 
-/* A read of what is being committed. */
+/* A read by the writer that waits for a commit. */
 struct read_request {
 	struct ck_later later;
 	fuse_req_t req;

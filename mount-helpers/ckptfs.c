@@ -69,7 +69,7 @@ static const struct command {
 	  "print the log of a mount; -f follows it",
 	  "  -f                         follow it until the mount ends\n" },
 	{ "commit", ck_cmd_commit, "commit MNT",
-	  "commit all staged tensors, or none of them", "" },
+	  "commit all staged tensors in one transaction", "" },
 	{ "abort", ck_cmd_abort, "abort MNT", "drop all staged tensors", "" },
 	{ "ls", ck_cmd_ls, "ls [-l] [-R] [--json] SRC [PATH...] " READING_USAGE,
 	  "list what a mount would show, without mounting",

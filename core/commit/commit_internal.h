@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * commit, inside: writer.c has the lock, collect.c what was left behind, accept.c
- * which files can be written, stage.c what a program writes into one, staged.c what it
- * reads back, written_ranges.c and
- * ranges.c what of it is missing, header.c what stands before the elements, cut.c
- * where its bytes go, batch.c which part of which file that is, shard.c the files,
- * owner.c whose they are, transaction.c what is committed together, together.c
- * what becomes of that, commit.c the protocol.
+ * Shared by the files of commit: writer.c has the lock of the checkpoint, collect.c removes
+ * files of earlier commits, accept.c decides which files can be written. stage.c takes the
+ * writes to one file, staged.c reads them back; written_ranges.c and ranges.c record the
+ * written bytes, header.c parses the npy header. cut.c maps elements to boxes, batch.c boxes
+ * to new files; shard.c makes these, owner.c sets owner and mode. transaction.c and
+ * together.c commit several stages, commit.c has the protocol.
  */
 #ifndef CK_COMMIT_INTERNAL_H
 #define CK_COMMIT_INTERNAL_H
@@ -193,14 +192,14 @@ struct ck_stage {
 	struct ck_cutter cutter;
 	bool placing, made;    /* places are planned; their files are made */
 	bool fortran, swapped; /* the order in which it takes elements */
-	bool foreign;	    /* committed with another header than that shown */
-	bool anew;	    /* begun with O_TRUNC: it has no other bytes */
-	bool touched;	    /* something was written or cut */
-	bool carries;	    /* some bytes are those that the tensor has */
+	bool foreign; /* committed with another header than that shown */
+	bool anew;    /* truncated to 0: committed bytes are not part of it */
+	bool touched; /* something was written or cut */
+	bool carries; /* some bytes are those that the tensor has */
 	struct ck_buf head; /* the header; bytes not written are 0 */
 	uint64_t data;	    /* where elements begin */
 	bool data_known;    /* and in which order they come */
-	bool head_accepted; /* what is in head was compared */
+	bool head_accepted; /* head was compared with the tensor */
 	struct ck_written_ranges written;
 	bool spoiled; /* never to be committed; `why` has the reason */
 	char why[512];

@@ -168,7 +168,7 @@ static int find_far(struct ck_checkpoint *cp, const struct ck_kinds *kinds,
 			continue;
 		*kind = &kinds->rows[i];
 		rc = e->metadata(e, ck_str_from(format->metadata),
-				 format->metadata_most, &brought->said,
+				 format->metadata_most, &brought->info,
 				 &brought->pages, d);
 	}
 	cp->metadata_far = brought->pages != NULL;
@@ -347,7 +347,7 @@ int ck_checkpoint_open_as(const char *path,
 	cp->remarks = ck_remarks_make();
 	rc = cp->remarks ? load(cp, path, options, kinds, &brought, d)
 			 : ck_fail(d, ENOMEM, "out of memory");
-	ck_pages_free(brought.pages, (size_t)brought.said.size);
+	ck_pages_free(brought.pages, (size_t)brought.info.size);
 	if (rc) {
 		ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
 		ck_checkpoint_close(cp);

@@ -36,11 +36,10 @@ CK_MUST_USE int ck_say_what_is_here(const struct ck_kinds *kinds, int dirfd,
  * taken for steps of a run directory. */
 bool ck_is_mount(int dirfd);
 /* By its name: a file that torch.distributed.checkpoint writes. Its items are files of
- * torch.save, and it is none itself. */
+ * torch.save, but the file is not. */
 bool ck_part_of_dcp(const char *file);
-/* As ck_say_what_is_here() for a file: what it is, and what to give instead. path: as the
- * user wrote it.
- * Returns -EBADMSG; errors of open(2); -ENOMEM. */
+/* As ck_say_what_is_here() for a file: its type, and the directory to give instead. path:
+ * as the user wrote it. Returns -EBADMSG; errors of open(2); -ENOMEM. */
 CK_MUST_USE int ck_say_what_file(const struct ck_src *src, const char *path,
 				 struct ck_diag *d);
 /* --- checkpoint.c ------------------------------------------------------------------ */

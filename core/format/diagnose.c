@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * diagnose: messages for a directory, or file, in which no format finds a checkpoint. They
- * name what lies there, checkpoints in directories below, and files of programs that are
+ * name its files, checkpoints in directories below, and files of programs that are
  * known but not read. The work is bounded, no link is followed, and no other file system is
  * entered.
  */
@@ -123,7 +123,7 @@ static bool is_a_checkpoint(const struct search *s, int fd)
 	return ck_kind_find(s->kinds, &src, &kind, NULL) == 0;
 }
 
-/* Notes what is in a directory, unless it is a checkpoint, or Orbax's. */
+/* Records the entries of a directory, unless it is a checkpoint, or Orbax's. */
 static struct place look_in(struct search *s, struct place place)
 {
 	DIR *dir = list_open(s, place.name);
@@ -151,9 +151,9 @@ static struct place look_in(struct search *s, struct place place)
 /* Level by level, so that near directories come first. */
 static void search(struct search *s)
 {
-	char none[] = "";
+	char top[] = "";
 
-	(void)look_in(s, (struct place){ .name = none });
+	(void)look_in(s, (struct place){ .name = top });
 	for (size_t i = 0; i < s->n; i++) {
 		struct place place = look_in(s, s->places[i]);
 
@@ -197,7 +197,7 @@ static const char *file_words(int fd)
 	       "of torch.save do";
 }
 
-/* --- what is said of it ------------------------------------------------------------ */
+/* --- the message ------------------------------------------------------------------- */
 
 static int place_cmp(const void *a, const void *b)
 {

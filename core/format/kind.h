@@ -5,7 +5,7 @@
  * recognised. The layers of core/format, from the top:
  *
  *   core/format/    detect.c, diagnose.c and checkpoint.c detect and load; other files
- *                   check, list and print what is loaded
+ *                   check, list and print loaded checkpoints
  *   dcp/ ranks/ run/ safetensors/ torch/    formats, called through these structs
  *   load/ flat/     functions that formats share when they load
  *   current/        the current catalog, access rights, metadata file, layouts, commits
@@ -22,8 +22,8 @@
 
 /* Metadata that was fetched from another host. */
 struct ck_brought {
-	struct ck_file_info said; /* of the file; its path is not set */
-	void *pages; /* said.size bytes; NULL if the file is in the directory */
+	struct ck_file_info info; /* its path is not set */
+	void *pages; /* info.size bytes; NULL if the file is in the directory */
 };
 
 /* Bytes of a data file for which the file has a CRC-32. */
@@ -31,18 +31,17 @@ struct ck_sum {
 	/* Constant: */
 	uint64_t fpos, len;
 	uint32_t file, crc;
-	/* Atomic: */
-	_Atomic uint32_t
-		found; /* the CRC-32 of the bytes; valid if `known` is not 0 */
-	_Atomic uint64_t
-		known; /* ck_files_touched() when it was computed, + 1 */
+	/* Atomic: the CRC-32 of the bytes, valid if `known` is not 0; and
+	 * ck_files_touched() when it was computed, + 1: */
+	_Atomic uint32_t found;
+	_Atomic uint64_t known;
 };
 
 /* --- a format ------------------------------------------------------------------ */
 
 struct ck_src;
 
-/* Functions are called from one thread unless their comment says otherwise. */
+/* Functions are called from one thread unless their comment names others. */
 struct ck_format {
 	const char *name;
 	/* Text behind the name in the message that such a checkpoint cannot be
@@ -57,7 +56,7 @@ struct ck_format {
 	/* True if a rank writes files of this name. NULL if that is not known. */
 	bool (*is_shard)(const char *name);
 	/* True if load() reads all files of this name, in addition to cp->files. NULL
-	 * if it reads one, the metadata file, or none. */
+	 * if it reads at most the metadata file. */
 	bool (*is_read)(const char *name);
 	/* The name of the file that lists the data files; a commit renames a new one
 	 * over it. NULL if no file has such a fixed name. */
@@ -104,9 +103,9 @@ struct ck_format {
 	/* The metadata that write() wrote last has replaced the metadata file. Set
 	 * where write is set. */
 	void (*switched)(struct ck_checkpoint *cp);
-	/* Whether saving a checkpoint of this format has ended: 0, or -EBADMSG, and d
-	 * says what is missing. NULL: it has ended if the checkpoint opens and nothing
-	 * is lost. */
+	/* Returns 0 if saving a checkpoint of this format has ended, or -EBADMSG; then d
+	 * names the missing part. NULL: it has ended if the checkpoint opens without
+	 * losses. */
 	int (*complete)(const struct ck_src *src, struct ck_diag *d);
 	bool of_one_host; /* is not read from several hosts */
 	/* No other directory looks the same: a directory with such a subdirectory is
@@ -142,7 +141,7 @@ struct ck_kind {
 	 * if it cannot be read. */
 	int (*holds)(const struct ck_src *src, struct ck_diag *d);
 	/* Called if no row holds. Returns 0, or -EBADMSG if saving such a checkpoint
-	 * has begun and not ended, and d says so. May be NULL. */
+	 * has begun and not ended; d has the message. May be NULL. */
 	int (*unfinished)(const struct ck_src *src, struct ck_diag *d);
 	/* What the source lacks if the row does not hold, for the message of kind=;
 	 * of a directory, or of a file. May be NULL. */

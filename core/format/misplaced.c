@@ -35,7 +35,7 @@ struct search {
 	struct ck_buf names;
 };
 
-/* --- what is missing -------------------------------------------------------------- */
+/* --- missing files ---------------------------------------------------------------- */
 
 static int missing_add(struct search *s, struct ck_str path)
 {
@@ -133,9 +133,9 @@ static void look(struct search *s, int fd, const char *above, unsigned level)
 	ck_dir_names_fini(&names);
 }
 
-/* --- what is said ----------------------------------------------------------------- */
+/* --- the message ------------------------------------------------------------------ */
 
-static int say(const struct search *s, struct ck_catalog *c)
+static int note_add(const struct search *s, struct ck_catalog *c)
 {
 	struct ck_buf line = { 0 };
 	int rc;
@@ -167,7 +167,7 @@ int ck_misplaced_note(const struct ck_checkpoint *cp, struct ck_catalog *c)
 	if (rc == 0 && s.n)
 		look(&s, cp->dirfd, "", 1);
 	if (rc == 0 && s.where)
-		rc = say(&s, c);
+		rc = note_add(&s, c);
 	for (size_t i = 0; i < s.n; i++)
 		free(s.texts[i]);
 	free(s.texts);

@@ -23,7 +23,8 @@ static bool has(int dirfd, const char *name)
 
 /* --- DeepSpeed ---------------------------------------------------------------------- */
 
-/* The first bytes of a small file without white space at their end; -1: it has none. */
+/* Reads the first bytes of a small file, without white space at their end. Returns their
+ * number, or -1 if there are no such bytes. */
 static ssize_t text_read(int dirfd, const char *name, char text[TEXT_MOST])
 {
 	ck_auto_fd int fd = ck_open_beneath(dirfd, ck_str_from(name),

@@ -33,9 +33,9 @@ static void files_warn(const struct warner *w)
 	}
 }
 
-/* A sentence about an entry, or file; it is freed. Nothing if it is empty. */
-static void say(const struct warner *w, struct ck_fault *f,
-		struct ck_buf *sentence)
+/* Warns with a sentence about an entry or file, unless it is empty. Frees the sentence. */
+static void warn_with(const struct warner *w, struct ck_fault *f,
+		      struct ck_buf *sentence)
 {
 	f->what = (struct ck_str){ sentence->data, sentence->len };
 	if (sentence->len && !sentence->err)
@@ -52,7 +52,7 @@ static void save_warn(const struct warner *w)
 	ck_newer_save_print(w->cp, w->c, &sentence, &file);
 	if (file)
 		f.file = ck_str_from(file);
-	say(w, &f, &sentence);
+	warn_with(w, &f, &sentence);
 	free(file);
 }
 
@@ -72,7 +72,7 @@ static void objects_warn(const struct warner *w)
 		ck_buf_text(&sentence,
 			    " holds a DTensor of one rank: shards of the "
 			    "others are not in the checkpoint");
-		say(w, &f, &sentence);
+		warn_with(w, &f, &sentence);
 	}
 }
 
@@ -103,7 +103,7 @@ static void quantized_warn(const struct warner *w, uint32_t tensor)
 		ck_buf_text(&sentence, words.data);
 	}
 	ck_buf_fini(&words);
-	say(w, &f, &sentence);
+	warn_with(w, &f, &sentence);
 }
 
 /* Warns of the first tensors, at most so many. Returns how many there are. */

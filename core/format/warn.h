@@ -13,8 +13,8 @@ void ck_object_remark(struct ck_checkpoint *cp, uint32_t object,
 /* --- newer.c ------------------------------------------------------------------- */
 
 /* The next data file, from number `from` on, whose mtime is more than 2 s later than that
- * of `.metadata`; CK_NO_FILE if there is none, or no such metadata. Files on other hosts
- * are not compared. */
+ * of `.metadata`; CK_NO_FILE if no file is left, or there is no such metadata. Files on
+ * other hosts are not compared. */
 uint32_t ck_newer_file(const struct ck_checkpoint *cp,
 		       const struct ck_catalog *c, uint32_t from);
 /* That as a warning; its texts are valid until other text is shown. */
@@ -38,13 +38,13 @@ CK_MUST_USE int ck_misplaced_note(const struct ck_checkpoint *cp,
 
 /* --- producers.c ------------------------------------------------------------------ */
 
-/* The directory that DeepSpeed's file `latest` names, to be freed; NULL: the directory is
- * none of DeepSpeed's. */
+/* The directory that DeepSpeed's file `latest` names. Caller frees it. NULL if the directory
+ * is not DeepSpeed's. */
 char *ck_deepspeed_latest(int dirfd);
 /* Adds a note if it is DeepSpeed's. -ENOMEM. */
 CK_MUST_USE int ck_deepspeed_note(const struct ck_checkpoint *cp,
 				  struct ck_catalog *c);
-/* Appends names of files that Orbax writes. False: the directory is none of Orbax's. */
+/* Appends names of files that Orbax writes. False if the directory is not Orbax's. */
 bool ck_orbax_print(int dirfd, struct ck_buf *names);
 
 #endif

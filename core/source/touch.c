@@ -2,9 +2,9 @@
 /*
  * touch: data files of this host whose ctime changes while device, inode, size and mtime
  * stay: after chmod, rename or link, and after a file was written over and its times were
- * restored. Such changes are numbered in the order in which they are seen. Whoever
- * remembers something of a file remembers the number of its last change too, and reads
- * again once that is another one.
+ * restored. Such changes are numbered in the order in which they are seen. A cache of data
+ * of a file stores the number of the file's last change, and is refilled if the number
+ * differs.
  *
  * A head is all that load() read of a file whose places are in the catalog from then on:
  * the header of safetensors, the pickle and the directory of a file of torch.save. After a

@@ -261,8 +261,8 @@ static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
 	return rc;
 }
 
-/* A slot of the file that was seen, in use. *touched: the last change of its ctime, which
- * is older than what is read of it from now on. */
+/* Acquires a slot of the file that was seen. *touched: the number of the last change of its
+ * ctime. Bytes read after this call are newer than that change. */
 static int slot_get(struct ck_files *f, uint32_t number,
 		    struct ck_file_slot **out, uint64_t *touched, bool *passing)
 {

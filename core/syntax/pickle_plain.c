@@ -22,14 +22,15 @@ struct plain {
 	uint32_t n;    /* items: key, value, key, value ... */
 	uint32_t nints;
 	struct ck_pv items[ITEMS];
-	uint64_t slots[ITEMS]; /* that a MEMOIZE sets to them; 0: none */
+	uint64_t
+		slots[ITEMS]; /* that a MEMOIZE sets to them; 0: not memoized */
 	int64_t ints[INTS];
 };
 
 /* --- opcodes -----------------------------------------------------------------------
  *
- * p: the next one; pass one has checked all of them. Each function returns what is behind
- * those that it reads; NULL: they are others, and the object is not plain.
+ * p: the next opcode; pass one has checked all of them. Each function returns the position
+ * behind the opcodes that it reads, or NULL if they differ: then the object is not plain.
  */
 
 static inline const uint8_t *read_op(const uint8_t *p, uint8_t op)

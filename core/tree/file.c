@@ -34,7 +34,7 @@ static bool is_old(struct ck_locator *l, const struct ck_layout *layout)
 	return ck_layout_is_old(f->node.dir.root->cp, layout);
 }
 
-/* Who may read it was judged when it was located first. */
+/* Read access was checked when the tensor was located first. */
 static int renew(struct ck_locator *l, uint32_t tensor, const uint64_t *window,
 		 const struct ck_layout **out)
 {

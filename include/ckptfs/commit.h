@@ -95,9 +95,9 @@ void ck_stage_close(struct ck_stage *s);
 CK_MUST_USE int ck_stage_write(struct ck_stage *s, uint64_t vpos,
 			       const void *bytes, size_t len, uint32_t thread,
 			       struct ck_diag *d);
-/* The same of bytes that the tensor has: a user who may not read all files that it is in
- * cannot read the new ones either. The first call reads the items that have them, since
- * damaged bytes would get a new sum: -EIO. Not in a transaction with `together`. */
+/* The same for bytes copied from the tensor: the new files are not readable by users
+ * without read access to all files that have the tensor. The first call reads the items
+ * that have them, since damaged bytes would get a new sum: -EIO. Not in a transaction with `together`. */
 CK_MUST_USE int ck_stage_fill(struct ck_stage *s, uint64_t vpos,
 			      const void *bytes, size_t len, struct ck_diag *d);
 /* As O_TRUNC and ftruncate(2): 0 begins anew, with nothing written. Then bytes
@@ -117,9 +117,9 @@ void ck_stage_closed_by(struct ck_stage *s, uint32_t thread);
 /* Before ck_stage_state() at an fsync(2): bytes skipped until now are missing. */
 void ck_stage_synced(struct ck_stage *s);
 enum ck_stage_state ck_stage_state(struct ck_stage *s);
-/* The last bytes of the file, [*begin, *end), that were not written. False: all
- * were, or it was begun anew, or spoiled, or a write failed, or elements were written in
- * another order than the mount shows. */
+/* The last bytes of the file, [*begin, *end), that were not written. False if all bytes
+ * were written, or the file was truncated to 0 or spoiled, a write failed, or elements were
+ * written in another order than the mount shows. */
 CK_MUST_USE bool ck_stage_gap(const struct ck_stage *s, uint64_t *begin,
 			      uint64_t *end);
 /* The file began empty (O_TRUNC): it has the bytes that were written, and zeros. *size: as

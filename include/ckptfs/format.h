@@ -85,7 +85,7 @@ struct ck_checkpoint {
 	struct ck_items_read *items_read; /* private */
 	struct ck_blobs *blobs;	    /* headers of some data files; private */
 	struct ck_undones *undones; /* archives of runs; private */
-	struct ck_remarks *remarks; /* what items say; private */
+	struct ck_remarks *remarks; /* facts found in items; private */
 	struct ck_access *access;   /* private: as it was last seen */
 };
 
@@ -138,10 +138,9 @@ enum ck_fate {
 CK_MUST_USE enum ck_fate ck_checkpoint_fate(struct ck_checkpoint *cp, int *err);
 /* Looks at the files of these items of a catalog of it, as an open does. */
 void ck_checkpoint_look(struct ck_checkpoint *cp, struct ck_items items);
-/* Compares who may read the metadata, the directory and the files of these items of a catalog
- * of it with the present catalog; makes the next one if they differ. Looks at nothing: what
- * was last seen counts, of the first two by ck_checkpoint_fate(), of files by their last use.
- * -ENOMEM. */
+/* Compares the access rights of the metadata, the directory and the files of these items with
+ * the current catalog, and publishes a corrected one if they differ. Does no I/O: the rights
+ * are those of the last ck_checkpoint_fate(), and of files those of their last use. -ENOMEM. */
 CK_MUST_USE int ck_checkpoint_renew_access(struct ck_checkpoint *cp,
 					   struct ck_items items);
 /* How often that was done, here or by a commit. */

@@ -31,8 +31,7 @@ struct ck_extent {
 				* more */
 };
 
-/* Stands alone: whoever has it needs no catalog. Constant but for `touches`, and shared by
- * all who read from it. */
+/* Complete without a catalog. Constant but for `touches`, and shared by all readers. */
 struct ck_layout {
 	uint32_t tensor;
 	uint32_t n;	  /* boxes: all of the tensor's, or those of a window */

@@ -201,14 +201,14 @@ void ck_files_watch_ctime(struct ck_files *f);
 /* How many changes were seen, of all files: of ctime, while device, inode, size and mtime
  * stayed. Any thread. */
 uint64_t ck_files_touches(const struct ck_files *f);
-/* The number of the last change of a file, from 1 on; 0 if there was none. What was read
- * of the file before that change may be of another file. Any thread. */
+/* The number of the last change of a file, from 1 on; 0 if it has not changed. Bytes read
+ * before that change may be of another file. Any thread. */
 uint64_t ck_files_touched(const struct ck_files *f, uint32_t number);
 /* The next ctime of a file that is seen counts as its first. Any thread. */
 void ck_files_forget_ctime(struct ck_files *f, uint32_t number);
-/* Bytes that are read of a file from here to ck_files_head_end() belong to its head, if
- * `keep`; else the file has none. After a change of its ctime they are compared before the
- * file is used. By the one thread that adds files. -ENOMEM. */
+/* Bytes that are read of a file from here to ck_files_head_end() become its head if `keep`
+ * is true; else the file has no head. After a change of its ctime they are compared before
+ * the file is used. By the one thread that adds files. -ENOMEM. */
 CK_MUST_USE int ck_files_head_begin(struct ck_files *f, struct ck_file *file);
 CK_MUST_USE int ck_files_head_end(struct ck_files *f, struct ck_file *file,
 				  bool keep);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * warnings: signs that a checkpoint is not what its user expects, which are no damage: they
- * change neither the exit status of check nor what is read. A part of format.
+ * warnings: signs of a mistake or an unfinished save that are not damage: they change
+ * neither the exit status of check nor the data that is read. A part of format.
  */
 #ifndef CKPTFS_WARNINGS_H
 #define CKPTFS_WARNINGS_H
@@ -30,7 +30,7 @@ struct ck_unknown_classes {
 	struct ck_arena text; /* private */
 };
 
-/* -ENOMEM: there are none, or not all of them. To be freed in each case. */
+/* Lists them. On -ENOMEM the list may be incomplete. Caller frees it in each case. */
 CK_MUST_USE int ck_checkpoint_unknown(const struct ck_checkpoint *cp,
 				      const struct ck_catalog *c,
 				      struct ck_unknown_classes *out);

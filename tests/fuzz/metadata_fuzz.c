@@ -4,8 +4,8 @@
  * again under its stem. The data files are as large as anything may ask for
  * if the first byte of the input is even, and missing if it is odd; the rest
  * of the input is the `.metadata`. One box gets another place, and then one
- * more: that is refused, or the new bytes are what was wanted, and then they
- * say what was wanted, too, as far as parsing had room. The same pickle with a
+ * more: that is refused, or the new bytes are the expected ones, and parsing them
+ * gives the expected places, as far as the budget allows. The same pickle with a
  * FRAME before each BUILD gives the same catalog.
  */
 #include "ckptfs/catalog_edit.h"

@@ -45,7 +45,7 @@ static inline void ctime_chmod(int dirfd, const char *name, mode_t mode)
 		abort();
 }
 
-/* Writes over bytes of a file, whose times are then what they were. */
+/* Writes over bytes of a file, and restores its times. */
 static inline void ctime_write(int dirfd, const char *name, const void *bytes,
 			       size_t len, off_t at)
 {

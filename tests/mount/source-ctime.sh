@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # Files of the source whose ctime changes under the mount while their size and mtime stay:
-# after chmod and link all reads go on; what was written over is read at its new place, or
-# is an error.
+# after chmod and link all reads go on; items that were written over are read at their new
+# place, or are an error.
 #
 # -o direct: every read reaches the daemon.
 need python3
@@ -31,7 +31,7 @@ equal 'no line before' "$(lines "$seen")" 0
 chmod 640 "$data"
 equal 'chmod: an open file is read' "$(head -c 8192 <&3 | cmp - "$WORK/t0" && echo same)" same
 equal 'chmod: one line' "$(lines "__0_0.distcp: $seen")" 1
-equal 'chmod: what was checked before does not count' \
+equal 'chmod: earlier checks do not count' \
 	"$(tail -n 1 "$mnt/.ckptfs/damage")" 'items checked 1 of 2'
 check 'chmod: t0' cmp "$mnt/raw/t0" "$WORK/t0"
 check 'chmod: t1' cmp "$mnt/raw/t1" "$WORK/t1"
@@ -101,7 +101,7 @@ source=$WORK/big
 mounted "$source" -o write
 for bytes in t1 t0; do
 	check "commit of $bytes over t0" cp "$WORK/$bytes" "$mnt/raw/t0"
-	check "$bytes: what was written" cmp "$mnt/raw/t0" "$WORK/$bytes"
+	check "$bytes: the written bytes" cmp "$mnt/raw/t0" "$WORK/$bytes"
 	chmod 600 "$source/.metadata"
 done
 equal 'commits: no line' "$(lines "$seen")" 0

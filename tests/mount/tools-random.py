@@ -126,7 +126,7 @@ class Writer:
         return 0
 
     def complete(self):
-        """What was skipped is zeros of one who wrote from front to back, in the thread that closes."""
+        """Skipped bytes are zeros if the thread that closes wrote from front to back."""
         if len(self.given) == self.size:
             return not self.anew or self.reached == self.size
         return (self.anew and self.reached == self.size and

@@ -278,7 +278,7 @@ for end in 'os.kill(os.getpid(), 9)', 'os._exit(0)':
         with open(raw, 'rb') as f:
             check(f'{path}, a part and its size, {end}: other bytes', f.read() == committed)
 
-# What is written can be read through the same open file; others read what is committed.
+# Written bytes can be read through the same open file; other open files read committed bytes.
 data = fresh()
 fd, last = os.open(raw, os.O_RDWR), half + 100
 check('read before a write', os.pread(fd, size, 0) == committed)

@@ -168,7 +168,7 @@ not_sparse() {
 }
 not_sparse
 printf x | dd of=holes.bin bs=1 seek=1048575 conv=notrunc status=none
-equal 'the log says how many bytes were skipped' "$(grep -c \
+equal 'the log has the number of skipped bytes' "$(grep -c \
 	't0: [0-9]* bytes that the program skipped are zeros' big.mnt/.ckptfs/log)" 2
 sparse 'dd conv=sparse' dd if=holes.bin of=big.mnt/raw/t0 bs=4096 \
 	conv=sparse status=none

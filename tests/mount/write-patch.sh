@@ -94,7 +94,7 @@ fails 'another header' 'Invalid argument' python3 -c 'import sys
 with open(sys.argv[1], "r+b") as f:
     f.write(open(sys.argv[2], "rb").read(100))' "$npy" \
 	"$mnt/full/model.norm.weight.npy"
-# What is left out would be in C order.
+# The bytes that are left out would be in C order.
 in_fortran_order() {
 	fails "$1" 'Invalid argument' python3 -c 'import sys
 with open(sys.argv[1], "r+b") as f:
@@ -124,7 +124,7 @@ EOF
 mounted "$source" -o write,patch
 fails 'damaged bytes' 'Input/output error' dd if=piece of="$other" bs=4 \
 	count=1 conv=notrunc
-check 'damaged bytes: the log says so' grep -q \
+check 'damaged bytes: the log names the file' grep -q \
 	'bytes that were not written are damaged: __1_0.distcp: .*CRC-32' \
 	"$mnt/.ckptfs/log"
 unmounted

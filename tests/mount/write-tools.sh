@@ -94,7 +94,7 @@ subprocess.run(["dd", "of=" + sys.argv[1], "bs=100", "conv=notrunc", "status=non
 import numpy, sys
 with open(sys.argv[1], "r+b") as f:
     numpy.save(f, numpy.asfortranarray(numpy.load("full.npy").astype(">f4")))' "$npy"
-	synced_in_fortran_order() { # FROM: what is written again after fsync
+	synced_in_fortran_order() { # FROM: the first byte that is written again after fsync
 		"$NUMPY_PYTHON" - "$npy" "$1" <<-'EOF'
 			import io, numpy, os, sys
 			file = io.BytesIO()

@@ -197,7 +197,7 @@ def check_unfinished(tap, program):
         report = json.loads(subprocess.run([program, "check", "--json", home], capture_output=True, check=False).stdout)
         found = {(finding["fqn"], finding["errno"], finding.get("severity")) for finding in report["findings"]}
         tap.check(found == {(None, None, "warning"), (items[-1][1], "ENODATA", None)},
-                  "a killed save: check warns, and names what is lost", *found)
+                  "a killed save: check warns, and names the lost tensors", *found)
 
 
 def check_gaps(tap, program):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What ckptfs says of directories that are no checkpoint, or not the one that their user expects.
+"""Messages about directories that are no checkpoint, or not the expected one.
 
     messages.py CKPTFS
 
 Small directories in the form that DCP, accelerate, DeepSpeed and Orbax leave them, with files of torch.save and dcp.save.
-Each command must name what it found and the next step; check and status must have the same warnings. The result is TAP.
+Each command must name the files found and the next step; check and status must have the same warnings. The result is TAP.
 """
 import json
 import os
@@ -34,7 +34,7 @@ class Bench:
         done = subprocess.run([self.program, *words], cwd=self.home, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr.splitlines() + done.stdout.splitlines()
 
-    def says(self, what, status, line, *words):
+    def prints(self, what, status, line, *words):
         """The command ends so, and one of its lines is that."""
         got, lines = self.run(*words)
         self.tap.check(got == status and line in lines, what, f"status {got}, expected {status}: {line}", *lines)
@@ -68,9 +68,9 @@ def deep(bench):
     (model / "shard-00001-model-00001-of-00001.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(16))
     dcp_save({"m": torch.ones(2, 2)}, bench.home / "step/policy/optimizer/optim")
     (bench.home / "step/notes.txt").touch()
-    bench.says("three levels below", 2, f"ckptfs: step: {NO_CHECKPOINT}notes.txt, policy/; "
+    bench.prints("three levels below", 2, f"ckptfs: step: {NO_CHECKPOINT}notes.txt, policy/; "
                "try step/policy/optimizer/optim, step/policy/weights/model", "inspect", "step")
-    bench.says("one level below", 2, "ckptfs: step/policy/weights: a run directory; give one of its steps: model",
+    bench.prints("one level below", 2, "ckptfs: step/policy/weights: a run directory; give one of its steps: model",
                "inspect", "step/policy/weights")
 
 
@@ -82,12 +82,12 @@ def files(bench):
     _, lines = bench.run("inspect", "adapter")
     bench.tap.check(any(line.split() == ["float32", "[4,2]", "32", "1", "lora_A"] for line in lines), "a .bin by torch.save",
                     *lines)
-    bench.says("a file beside a checkpoint", 2, "ckptfs: adapter/adapter_config.json: no checkpoint: it does not begin as "
+    bench.prints("a file beside a checkpoint", 2, "ckptfs: adapter/adapter_config.json: no checkpoint: it does not begin as "
                "files of safetensors or of torch.save do; its directory is a checkpoint: try adapter",
                "inspect", "adapter/adapter_config.json")
     strange = bench.directory("strange")
     (strange / "pytorch_model.bin").write_bytes(b"GGUF" + bytes(60))
-    bench.says("a .bin by another program", 2, f"ckptfs: strange: {NO_CHECKPOINT}pytorch_model.bin; pytorch_model.bin: no "
+    bench.prints("a .bin by another program", 2, f"ckptfs: strange: {NO_CHECKPOINT}pytorch_model.bin; pytorch_model.bin: no "
                "checkpoint: it does not begin as files of safetensors or of torch.save do", "inspect", "strange")
 
 
@@ -96,9 +96,9 @@ def orbax(bench):
     for name in "_CHECKPOINT_METADATA", "_METADATA", "manifest.ocdbt":
         (made / name).write_text("{}")
     (made / "d").mkdir()
-    bench.says("Orbax", 2, "ckptfs: orbax/0: Orbax, not read: found _CHECKPOINT_METADATA, manifest.ocdbt, _METADATA; load it "
+    bench.prints("Orbax", 2, "ckptfs: orbax/0: Orbax, not read: found _CHECKPOINT_METADATA, manifest.ocdbt, _METADATA; load it "
                "with orbax.checkpoint and save it as safetensors", "inspect", "orbax/0")
-    bench.says("Orbax below", 2, f"ckptfs: orbax: {NO_CHECKPOINT}0/; Orbax, not read: orbax/0", "inspect", "orbax")
+    bench.prints("Orbax below", 2, f"ckptfs: orbax: {NO_CHECKPOINT}0/; Orbax, not read: orbax/0", "inspect", "orbax")
 
 
 # ---- files of ranks --------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def deepspeed(bench, stage):
         torch.save({"module": {"a.weight": torch.ones(7, 8)}}, step / "mp_rank_00_model_states.pt")
     note = ("DeepSpeed: latest names global_step3, which is one of these checkpoints; slices of ZeRO in it are not put "
             "together, zero_to_fp32.py does that")
-    bench.says(f"ZeRO-{stage}: the directory in latest", 2, f"ckptfs: zero{stage}: {note}", "inspect", f"zero{stage}")
+    bench.prints(f"ZeRO-{stage}: the directory in latest", 2, f"ckptfs: zero{stage}: {note}", "inspect", f"zero{stage}")
     bench.status(f"zero{stage}", note)
     torch.save({}, top / "scheduler.pt")
     bench.status(f"zero{stage}", "DeepSpeed: latest names global_step3, which is not shown here; give that directory")
@@ -142,8 +142,8 @@ def zero(bench):
     note = ("DeepSpeed ZeRO-3: 4 empty tensors of zero_pp_rank_0_mp_rank_00_model_states.pt and 1 more files are not shown: the "
             "parameters are slices in *_optim_states.pt, which are not put together; zero_to_fp32.py does that")
     bench.status(step, note)
-    bench.says("ZeRO-3: inspect", 0, f"ckptfs: {step}: {note}", "inspect", step)
-    bench.says("ZeRO-3: check", 0, f"warning: {note}", "check", step)
+    bench.prints("ZeRO-3: inspect", 0, f"ckptfs: {step}: {note}", "inspect", step)
+    bench.prints("ZeRO-3: check", 0, f"warning: {note}", "check", step)
     _, lines = bench.run("inspect", step)
     bench.tap.check(not any("module" in line and "[0]" in line for line in lines), "ZeRO-3: no empty tensors", *lines)
     step = deepspeed(bench, 1)
@@ -184,13 +184,13 @@ def quantized(bench):
         one = torch.quantize_per_tensor(torch.tensor([0., .7, 2., 3., 4., 5.]), 0.1, 3, torch.qint8)
         by_row = torch.quantize_per_channel(torch.ones(2, 3), torch.tensor([0.5, 0.25]), torch.tensor([0, 1]), 0, torch.qint8)
         dcp_save({"one": one, "rows": by_row}, bench.home / "quantized")
-    said = "tensor one is qint8: the scale of its values is only in its item, __0_0.distcp at 0"
-    bench.says("a quantized tensor: check", 0, f"warning: {said}: scale 0.1, zero point 3", "check", "quantized")
+    sentence = "tensor one is qint8: the scale of its values is only in its item, __0_0.distcp at 0"
+    bench.prints("a quantized tensor: check", 0, f"warning: {sentence}: scale 0.1, zero point 3", "check", "quantized")
     _, lines = bench.run("check", "quantized")
     bench.tap.check(any(line.startswith("warning: tensor rows is qint8: ") and
                         line.endswith(": a scale and a zero point for each index of dimension 0") for line in lines),
                     "a quantized tensor: by rows", *lines)
-    bench.status("quantized", "warnings: 2", f"  {said}")
+    bench.status("quantized", "warnings: 2", f"  {sentence}")
 
 
 def packed(bench):
@@ -211,18 +211,18 @@ def objects(bench):
     state = {"t": (part, 1), "r": (whole, 1), "o": placed("Strange")(), "p": (placed("Stranger")(), torch.ones(2)),
              "w": torch.ones(2)}
     dcp_save(state, bench.home / "objects")
-    said = "object t holds a DTensor of one rank: shards of the others are not in the checkpoint"
+    sentence = "object t holds a DTensor of one rank: shards of the others are not in the checkpoint"
     _, lines = bench.run("check", "objects", "--full")
     bench.tap.check([line for line in lines if not line.startswith("items")] ==
                     ["unknown class, kept as it is: another.package.Strange",
-                     "unknown class, kept as it is: another.package.Stranger", f"warning: {said}"],
+                     "unknown class, kept as it is: another.package.Stranger", f"warning: {sentence}"],
                     "objects: check", *lines)
     _, lines = bench.run("check", "objects", "--json")
     report = json.loads("\n".join(lines))
     bench.tap.check(report["ok"] and report["unknown_globals"] == ["another.package.Strange", "another.package.Stranger"],
                     "objects: classes in JSON", *lines)
     bench.tap.check([(row["fqn"], row["severity"], row["errno"], row["what"]) for row in report["findings"]] ==
-                    [("t", "warning", None, said)], "objects: the warning in JSON", *lines)
+                    [("t", "warning", None, sentence)], "objects: the warning in JSON", *lines)
     with live.Daemon(bench.program, bench.home / "objects", "ro") as mount:
         before = mount.report("status").splitlines()
         for name in "t", "r", "p":
@@ -230,9 +230,9 @@ def objects(bench):
         status = mount.report("status").splitlines()
     bench.tap.check("unknown classes: 0" in before, "objects: nothing is known before a read", *before)
     at = status.index("unknown classes: 1") if "unknown classes: 1" in status else 0
-    bench.tap.check(at and status[at + 1] == "  another.package.Stranger", "objects: classes of what was read", *status)
+    bench.tap.check(at and status[at + 1] == "  another.package.Stranger", "objects: classes of items read", *status)
     at = status.index("warnings: 1") if "warnings: 1" in status else 0
-    bench.tap.check(at and status[at + 1] == f"  {said}", "objects: the warning in status", *status)
+    bench.tap.check(at and status[at + 1] == f"  {sentence}", "objects: the warning in status", *status)
 
 
 def many(bench):

@@ -92,14 +92,14 @@ class Olmo:
 # ---- Megatron-core --------------------------------------------------------------------------------------------------
 
 class Megatron:
-    """Boxes of one size and of others, an axis that layers are stacked on, an object of each rank, and what is the same
-    in all of them, which goes into common.pt."""
+    """Even and uneven boxes, an axis on which layers are stacked, an object of each rank, and values that are equal
+    on all ranks, which go into common.pt."""
     replaced = "uneven"
     WHOLE = {"even": (4, 3), "uneven": (5, 3), "stacked": (RANKS, 2, 3), "replicated": (6,)}
 
     @staticmethod
     def on_cpu():
-        """It waits for a GPU, and makes one-element tensors there, also where there is none; and 0.15.0 wants NumPy 1."""
+        """Megatron-core waits for a GPU and makes one-element tensors on it, even without a GPU; 0.15.0 needs NumPy 1."""
         import numpy
         import torch
         numpy.product = numpy.prod

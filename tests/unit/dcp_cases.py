@@ -558,7 +558,7 @@ def add_spliced():
     in 67, and the next slot is 74."""
     record, data = b"h?)\x81\x94}\x94(hBhCh9K\nhDK\nub", pickle.dumps(good(), 4)
     assert data.count(record) == 1 and data[2] == 0x95
-    data = data[:2] + data[11:]                                        # without the FRAME, which tells a length
+    data = data[:2] + data[11:]                                        # without the FRAME, which has a length
     for name, other, want, error in (
             ("a field that is set twice", b"h?)\x81\x94}\x94(hBhCh9K\x05h9K\nhDK\nub", BOX, False),
             ("a value without a key", b"h?)\x81\x94}\x94(hBhCh9K\nhDub", "a key without a value", True),

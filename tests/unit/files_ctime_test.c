@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files_ctime: changes of the ctime of data files whose size and mtime stay: that each is
- * counted once, whoever sees it, and that the bytes that were read first are compared then.
+ * files_ctime: changes of the ctime of data files whose size and mtime stay: each change is
+ * counted once, by whichever thread, and the head of the file is compared then.
  */
 #include "ckptfs/source.h"
 #include "ctime.h"
@@ -110,7 +110,7 @@ static void *look_often(void *arg)
 	return NULL;
 }
 
-/* Each change counts once, whoever sees it, and is known to the next who looks. */
+/* Each change counts once, and every later look at the file returns its number. */
 static void test_touched_by_threads(void)
 {
 	struct ck_files *f = watching();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which boxes a rank has, by the arithmetic of PyTorch's placements: all meshes of two
- * dimensions and all lengths against a model that counts rows; numbers that nobody can
- * have; what names of files say; and a value that holds itself many times.
+ * dimensions and all lengths against a model that counts rows; numbers out of range; ranks
+ * in names of files; and a value that holds itself many times.
  */
 #include "ranks/ranks.h"
 #include "tap.h"

@@ -2,7 +2,7 @@
 /*
  * access: owners and modes that the checkpoint shows. A catalog has those of the
  * metadata file, the directory and the data files as of when it was made. Each function
- * that compares one of these files with what was read records its owner and mode. This
+ * that revalidates one of these files records its owner and mode. This
  * file compares the records with the current catalog, and publishes a corrected one.
  */
 #include "ckptfs/catalog_edit.h"

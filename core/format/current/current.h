@@ -16,7 +16,7 @@
 void ck_checkpoint_publish(struct ck_checkpoint *cp,
 			   const struct ck_catalog *next,
 			   const struct stat *metadata);
-/* A data file as a row of a catalog, by what is known of it. */
+/* Returns the catalog row of a data file, from its last stat. */
 struct ck_data_file ck_file_described(const struct ck_checkpoint *cp,
 				      uint32_t number);
 

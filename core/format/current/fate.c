@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fate: what became of a checkpoint since it was opened: saved again, moved, removed.
+ * fate: detects that a checkpoint was saved again, moved or removed since it was opened.
  */
 #include "current.h"
 #include "metadata.h"

@@ -204,8 +204,8 @@ static struct ck_located *take_out(struct ck_layouts *l, uint32_t tensor,
 }
 
 /* Enters e in place of `replaced`, which may be NULL; or frees e, if another thread has
- * entered one first. Returns what is to be used. A layout with a transient error, or of
- * another version than the present one, is left to those who use it. */
+ * entered one first. Returns the entry to use. A layout with a transient error, or of
+ * another version than the current one, is not entered: only its users have it. */
 static struct ck_located *enter(struct ck_checkpoint *cp,
 				const struct ck_catalog *c,
 				struct ck_located *e,
@@ -268,8 +268,8 @@ void ck_layouts_forget(struct ck_checkpoint *cp, uint32_t tensor)
 	ck_located_free(e);
 }
 
-/* What is there, or is found and entered. After a change of ctime that moved nothing the
- * layout that is there goes on. */
+/* Returns the entered layout, or locates the tensor and enters it. If a change of ctime
+ * moved no elements, the old layout is kept. */
 static int get_whole(struct ck_checkpoint *cp, const struct ck_catalog *c,
 		     uint32_t tensor, struct ck_located **out)
 {

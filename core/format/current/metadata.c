@@ -89,7 +89,7 @@ int ck_metadata_open(struct ck_checkpoint *cp, struct ck_catalog *c,
 		return rc;
 	ck_file_access_note(&now, st, *fd, "", AT_EMPTY_PATH);
 	c->meta = (struct ck_attr){
-		ck_time_newest(st->st_mtim, brought->said.mtime),
+		ck_time_newest(st->st_mtim, brought->info.mtime),
 		now.mode & ~ck_metadata_closed(cp), now.uid, now.gid
 	};
 	ck_files_show_as(cp->files, (struct ck_ids){ now.uid, now.gid });
@@ -100,16 +100,16 @@ int ck_metadata_take(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     const char *name, const struct ck_brought *brought,
 		     struct ck_diag *d)
 {
-	const struct ck_file_info *said = &brought->said;
+	const struct ck_file_info *info = &brought->info;
 
-	c->meta = (struct ck_attr){ said->mtime, said->mode, said->uid,
-				    said->gid };
-	cp->metadata = (struct stat){ .st_mode = S_IFREG | said->mode,
-				      .st_uid = said->uid,
-				      .st_gid = said->gid,
-				      .st_size = (off_t)said->size,
-				      .st_mtim = said->mtime };
-	ck_files_show_as(cp->files, (struct ck_ids){ said->uid, said->gid });
+	c->meta = (struct ck_attr){ info->mtime, info->mode, info->uid,
+				    info->gid };
+	cp->metadata = (struct stat){ .st_mode = S_IFREG | info->mode,
+				      .st_uid = info->uid,
+				      .st_gid = info->gid,
+				      .st_size = (off_t)info->size,
+				      .st_mtim = info->mtime };
+	ck_files_show_as(cp->files, (struct ck_ids){ info->uid, info->gid });
 	return set_name(cp, name, d);
 }
 
@@ -168,11 +168,11 @@ int ck_metadata_read(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	if (cp->elsewhere)
 		rc = cp->elsewhere->metadata(cp->elsewhere, ck_str_from(name),
-					     most, &brought.said,
+					     most, &brought.info,
 					     &brought.pages, d);
 	if (rc == 0 && brought.pages) {
 		out->pages = brought.pages;
-		out->len = (size_t)brought.said.size;
+		out->len = (size_t)brought.info.size;
 		cp->metadata_far = true;
 		return ck_metadata_take(cp, c, name, &brought, d);
 	}

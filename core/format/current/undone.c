@@ -80,7 +80,7 @@ static unsigned place_of(const struct ck_undones *u, const struct ck_item *item)
 	return i;
 }
 
-/* What was undone before the last change of the ctime of its file is dropped. */
+/* Drops an archive that was decoded before the last change of its file's ctime. */
 static struct ck_undone *find(struct ck_undones *u, const struct ck_item *item,
 			      uint64_t touched)
 {

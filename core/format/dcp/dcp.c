@@ -178,7 +178,7 @@ static int load_brought(struct ck_checkpoint *cp, struct ck_catalog *c,
 
 	return rc ? rc
 		  : parse(cp, c,
-			  (struct ck_str){ brought->pages, brought->said.size },
+			  (struct ck_str){ brought->pages, brought->info.size },
 			  false, d);
 }
 

@@ -12,7 +12,7 @@
 /* Bytes that a text takes in an arena beside its own. */
 enum { TEXT_COST = 16 };
 
-/* What its row of storage_data says, if it has one. */
+/* The item of a row of storage_data; an item without a file if there is no row. */
 static const struct ck_item *item_at(const struct ck_dcp_reader *r, size_t item)
 {
 	static const struct ck_item none = { .file = CK_NO_FILE };

@@ -80,7 +80,7 @@ static bool add_sequence(struct ck_dcp_reader *r, const struct ck_pv *v,
 	return true;
 }
 
-/* Appends the ints of a sequence; false if it is none. */
+/* Appends the ints of a sequence; false if v is not one. */
 static inline bool add_ints(struct ck_dcp_reader *r, const struct ck_pv *v,
 			    uint32_t *n)
 {
@@ -281,7 +281,7 @@ static int add_transforms(struct ck_dcp_reader *r, const struct ck_pv *list,
 	return rc;
 }
 
-/* NONE if the record has none; false: they are no list. */
+/* *out: the transforms, CK_PV_NONE if the field is missing. False if it is not a list. */
 static bool transforms_get(const struct ck_pv *state, struct ck_pv *out)
 {
 	*out = (struct ck_pv){ .tag = CK_PV_NONE };
@@ -343,7 +343,7 @@ static int take(struct ck_dcp_reader *r, const struct ck_pcall *call,
 	return 0;
 }
 
-/* An object that only looks like one of the format stays what it is. */
+/* An object that has the fields of a known class but other types is left unchanged. */
 static int take_by_form(struct ck_dcp_reader *r, const struct ck_pcall *call,
 			const struct ck_pv *state, struct ck_pv *out)
 {

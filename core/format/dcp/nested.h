@@ -18,7 +18,7 @@ struct ck_dcp_nested {
 CK_MUST_USE int ck_dcp_nested_make(const struct ck_files *files,
 				   struct ck_dcp_nested *out);
 void ck_dcp_nested_fini(struct ck_dcp_nested *nested);
-/* The rank of a path that has a directory; CK_NO_RANK: none of those. */
+/* The rank of a path with a directory; CK_NO_RANK if the path has no rank. */
 uint64_t ck_dcp_nested_rank(const struct ck_dcp_nested *nested,
 			    struct ck_str path);
 

@@ -3,7 +3,7 @@
  * remarks: facts that only the pickles of items have, collected as items are read: classes
  * that the reader does not know, entries that hold a DTensor of one rank, and quantizers.
  *
- * Each function may be called by any thread, and without memory notes nothing.
+ * Each function may be called by any thread. If memory is short, a fact is not recorded.
  */
 #ifndef CK_FORMAT_REMARKS_H
 #define CK_FORMAT_REMARKS_H
@@ -32,7 +32,7 @@ CK_MUST_USE int ck_remarks_list_classes(struct ck_remarks *r,
  * more. */
 CK_MUST_USE bool ck_remarks_dtensor_at(struct ck_remarks *r, size_t i,
 				       uint32_t *object);
-/* Appends what is noted of a tensor's quantizer; nothing if nothing is. */
+/* Appends the words recorded for a tensor's quantizer, if there are any. */
 void ck_remarks_print_quantizer(struct ck_remarks *r, uint32_t tensor,
 				struct ck_buf *out);
 

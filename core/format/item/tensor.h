@@ -21,7 +21,7 @@ struct ck_torch_tensor {
 	uint32_t ndim;
 	int64_t size[CK_MAX_DIMS];
 	int64_t stride[CK_MAX_DIMS]; /* elements */
-	struct ck_pv quantizer;	     /* a tuple; CK_PV_NONE: it has none */
+	struct ck_pv quantizer;	     /* a tuple; CK_PV_NONE if not quantized */
 };
 
 /* v of the pickle p as a tensor: 1 and *out, whose texts are p's; 0: it is none, and out->name

@@ -99,12 +99,12 @@ int ck_metadata_open_first(struct ck_checkpoint *cp, struct ck_catalog *c,
 static int take_far(struct ck_checkpoint *cp, struct ck_catalog *c,
 		    uint32_t file, struct ck_diag *d)
 {
-	struct ck_brought brought = { .said = *ck_files_info(cp->files, file) };
+	struct ck_brought brought = { .info = *ck_files_info(cp->files, file) };
 
-	brought.said.mode &= ~brought.said.closed;
+	brought.info.mode &= ~brought.info.closed;
 	cp->metadata_far = true;
 	cp->metadata_file = file;
-	return ck_metadata_take(cp, c, brought.said.path.p, &brought, d);
+	return ck_metadata_take(cp, c, brought.info.path.p, &brought, d);
 }
 
 /* The time and the rights of copies on other hosts count, too. */
@@ -113,7 +113,7 @@ static int take_here(struct ck_checkpoint *cp, struct ck_catalog *c,
 		     struct ck_diag *d)
 {
 	const struct ck_file_info *info = ck_files_info(cp->files, file);
-	const struct ck_brought brought = { .said.mtime = ck_files_mtime(
+	const struct ck_brought brought = { .info.mtime = ck_files_mtime(
 						    cp->files, file) };
 	int fd, rc;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * template_file: opens a file in a directory that the user names (hf_template=). In a
- * checkpoint links are followed only as far as its options say; here they lead anywhere.
+ * checkpoint, links are followed as far as its options allow; here all are followed.
  */
 #include "gather.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Shared by the files of run directories: run.c is the format, look.c reads the directory,
- * names.c makes the list of steps that are shown, complete.c tells whether a step is
- * complete.
+ * names.c makes the list of steps that are shown, complete.c detects complete steps.
  *
  * A run directory is a checkpoint whose steps are checkpoints: it detects and opens them by
  * detect.c and checkpoint.c, which call it for the run directory. This is the only

@@ -132,7 +132,7 @@ static int container_read(struct ck_stored *stored, struct ck_torch_file *f,
 					      f, d);
 }
 
-/* What is read of it is its head. */
+/* Reads a file; the bytes read are its head, see ck_files_head_begin(). */
 static int head_read(struct ck_files *files, struct ck_stored *stored,
 		     struct ck_torch_file *f, struct ck_diag *d)
 {

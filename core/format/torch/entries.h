@@ -204,7 +204,7 @@ CK_MUST_USE int ck_torch_name_take(struct ck_torch_load *l,
 
 /* --- zero.c -------------------------------------------------------------------------- */
 
-/* Notes what is in files of DeepSpeed's ZeRO, whose rows of empty tensors are shown no more.
+/* Hides the empty tensors in files of DeepSpeed's ZeRO, and adds a note about them.
  * -ENOMEM. */
 CK_MUST_USE int ck_torch_zero_note(struct ck_torch_load *l);
 
