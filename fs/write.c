@@ -14,12 +14,12 @@
  * then has the tensor's mode, as one that is renamed. Scratch files are ordinary
  * ones.
  */
+#include "ckptfs/process.h"
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* --- bytes ------------------------------------------------------------------ */
 
@@ -159,20 +159,13 @@ static bool is_ending(pid_t thread)
 {
 	enum { PF_EXITING = 4 }; /* of include/linux/sched.h */
 
-	char text[512], name[32];
-	ck_auto_fd int fd = -1;
+	char text[CK_PROCESS_STAT];
+	const char *fields = ck_process_stat(thread, text);
 	unsigned long flags = 0;
-	const char *at;
-	ssize_t n;
 
-	snprintf(name, sizeof(name), "/proc/%d/stat", (int)thread);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = '\0';
-	/* proc(5): pid (name) state ppid pgrp session tty_nr tpgid flags */
-	at = strrchr(text, ')');
-	return at &&
-	       sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
+	/* state ppid pgrp session tty_nr tpgid flags */
+	return fields &&
+	       sscanf(fields, " %*c %*d %*d %*d %*d %*d %lu", &flags) == 1 &&
 	       (flags & PF_EXITING);
 }
 

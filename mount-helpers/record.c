@@ -10,6 +10,7 @@
  * mounts of another; and only of the mount whose number is in it, with all that
  * are bound to it, since a device number is used again. A daemon that cannot write one goes without.
  */
+#include "ckptfs/process.h"
 #include "mounts.h"
 #include <dirent.h>
 #include <errno.h>
@@ -30,23 +31,14 @@ enum { SIZE_MOST = 1024, SPACE_NONE = 0 };
  * seen. */
 static bool process_read(pid_t pid, char *state, uint64_t *start)
 {
-	char path[64], text[1024];
-	ck_auto_fd int fd = -1;
-	const char *at;
-	ssize_t n;
+	char text[CK_PROCESS_STAT];
+	const char *fields = ck_process_stat(pid, text);
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	/* The second field is in parentheses and may have any in it. */
-	at = strrchr(text, ')');
-	return at && sscanf(at + 1,
-			    " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u "
-			    "%*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-			    state, start) == 2;
+	return fields &&
+	       sscanf(fields,
+		      " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u "
+		      "%*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+		      state, start) == 2;
 }
 
 /* Whether all ids of a process are that user's. Who owns its directory in /proc

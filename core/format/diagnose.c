@@ -48,13 +48,6 @@ struct search {
 	char part[NAME_MAX + 1];   /* the first file named as torch's are */
 };
 
-static bool ends_with(const char *name, const char *suffix)
-{
-	size_t len = strlen(name), end = strlen(suffix);
-
-	return len >= end && strcmp(name + len - end, suffix) == 0;
-}
-
 static void keep_first(char kept[NAME_MAX + 1], const char *name)
 {
 	if (!*kept || strcmp(name, kept) < 0)
@@ -67,7 +60,7 @@ static void note_name(struct search *s, const char *name, bool is_directory)
 	const char *shown = is_directory ? ck_shown("%s/", name) : name;
 
 	(void)!ck_dir_names_add(&s->found, shown);
-	if (!is_directory && ends_with(name, ".distcp"))
+	if (!is_directory && ck_name_ends(name, ".distcp"))
 		keep_first(s->saving, name);
 	if (!is_directory && ck_format_torch.is_part(name))
 		keep_first(s->part, name);
@@ -348,7 +341,7 @@ static void print_directory(const char *path, struct ck_buf *text)
 
 bool ck_part_of_dcp(const char *file)
 {
-	return strcmp(file, ".metadata") == 0 || ends_with(file, ".distcp");
+	return strcmp(file, ".metadata") == 0 || ck_name_ends(file, ".distcp");
 }
 
 int ck_say_what_file(const struct ck_src *src, const char *path,

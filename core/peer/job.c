@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* job: see job.h. */
 #include "ckptfs/job.h"
+#include "ckptfs/process.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -205,21 +206,15 @@ static bool has_ended(const struct ck_job *job, int msec)
 	return false;
 }
 
-/* Whether a process is of this session; what /proc says of it. */
+/* Whether a process belongs to this session. */
 static bool is_of_session(pid_t process, pid_t session)
 {
-	char name[32], text[512], *after;
-	ck_auto_fd int fd = -1;
+	char text[CK_PROCESS_STAT];
+	const char *fields = ck_process_stat(process, text);
 	long of = 0;
-	ssize_t n;
 
-	snprintf(name, sizeof(name), "/proc/%d/stat", (int)process);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = '\0';
-	/* Behind its own name: state, parent, group, session. */
-	after = strrchr(text, ')');
-	return after && sscanf(after, ") %*c %*d %*d %ld", &of) == 1 &&
+	/* state, parent, group, session */
+	return fields && sscanf(fields, " %*c %*d %*d %ld", &of) == 1 &&
 	       of == session;
 }
 

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <time.h>
 
-enum { BLOCK = 64 << 10 };
+enum { BLOCK = 256 << 10 };
 
 struct head_range {
 	uint64_t fpos, len;
@@ -187,17 +187,18 @@ bool ck_file_has_other_head(const struct ck_seen_file *file)
 	       other == __atomic_load_n(&file->touched, __ATOMIC_ACQUIRE);
 }
 
-static int range_hash(const struct head_range *r, int fd, struct ck_hasher *h,
-		      char *block)
+int ck_hash_range(struct ck_hasher *h, int fd, uint64_t fpos, uint64_t len)
 {
-	int rc = 0;
+	size_t size = (size_t)ck_min((uint64_t)BLOCK, len);
+	ck_auto_free char *block = malloc(size + 1);
+	int rc = block ? 0 : -ENOMEM;
 
-	for (uint64_t at = 0; at < r->len && rc == 0; at += BLOCK) {
-		size_t len = (size_t)ck_min(BLOCK, r->len - at);
+	for (uint64_t at = 0; at < len && rc == 0; at += size) {
+		size_t n = (size_t)ck_min((uint64_t)size, len - at);
 
-		rc = ck_pread_full(fd, block, len, r->fpos + at);
+		rc = ck_pread_full(fd, block, n, fpos + at);
 		if (rc == 0)
-			ck_hasher_add(h, (struct ck_str){ block, len });
+			ck_hasher_add(h, (struct ck_str){ block, n });
 	}
 	return rc;
 }
@@ -205,12 +206,12 @@ static int range_hash(const struct head_range *r, int fd, struct ck_hasher *h,
 /* Whether its bytes are the same now. */
 static int head_compare(const struct ck_file_head *head, int fd, bool *same)
 {
-	ck_auto_free char *block = malloc(BLOCK);
 	struct ck_hasher *h = ck_hasher_make(head->seed);
-	int rc = block && h ? 0 : -ENOMEM;
+	int rc = h ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < head->n && rc == 0; i++)
-		rc = range_hash(&head->ranges[i], fd, h, block);
+		rc = ck_hash_range(h, fd, head->ranges[i].fpos,
+				   head->ranges[i].len);
 	*same = rc == 0 && ck_hasher_sum(h) == ck_hasher_sum(head->hasher);
 	ck_hasher_free(h);
 	return rc;

@@ -213,6 +213,11 @@ CK_MUST_USE int ck_files_head_begin(struct ck_files *f, struct ck_file *file);
 CK_MUST_USE int ck_files_head_end(struct ck_files *f, struct ck_file *file,
 				  bool keep);
 
+/* Adds bytes [fpos, fpos + len) of a file to a hash. Returns 0, or: -ENOMEM; errors of
+ * ck_pread_full(). Any thread. */
+CK_MUST_USE int ck_hash_range(struct ck_hasher *h, int fd, uint64_t fpos,
+			      uint64_t len);
+
 /* --- remote files --------------------------------------------------------- */
 
 /* A file that was added is remote, and this is what its host says of it, but for the

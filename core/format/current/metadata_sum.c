@@ -94,23 +94,6 @@ static void note(const struct ck_checkpoint *cp, const struct stat *was,
 	unlock(cp);
 }
 
-static int hash_open(int fd, uint64_t size, struct ck_hasher *h)
-{
-	enum { BLOCK = 256 << 10 };
-
-	ck_auto_free char *block = malloc(BLOCK);
-	int rc = block ? 0 : -ENOMEM;
-
-	for (uint64_t at = 0; at < size && rc == 0; at += BLOCK) {
-		size_t len = (size_t)ck_min((uint64_t)BLOCK, size - at);
-
-		rc = ck_pread_full(fd, block, len, at);
-		if (rc == 0)
-			ck_hasher_add(h, (struct ck_str){ block, len });
-	}
-	return rc;
-}
-
 /* The hash of the file, which has the ctime of *now before and after. */
 static int hash_file(const struct ck_checkpoint *cp, const struct stat *now,
 		     uint64_t seed, uint64_t *sum)
@@ -122,7 +105,7 @@ static int hash_file(const struct ck_checkpoint *cp, const struct stat *now,
 	int rc = h ? ck_metadata_open_again(cp, &fd, &st, &d) : -ENOMEM;
 
 	if (rc == 0)
-		rc = hash_open(fd, (uint64_t)st.st_size, h);
+		rc = ck_hash_range(h, fd, 0, (uint64_t)st.st_size);
 	if (rc == 0 && fstat(fd, &st))
 		rc = -errno;
 	if (rc == 0 && (!ck_metadata_is_same(&st, now) ||
