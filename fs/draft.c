@@ -7,8 +7,6 @@
 #include "draft_internal.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
 
 /* --- what is said of it ----------------------------------------------------- */
 
@@ -365,8 +363,8 @@ static int settle(struct ck_fs *fs, struct ck_draft *draft, bool asked)
 		return -EINVAL; /* it was told why */
 	if (draft->removed && state != CK_STAGE_EMPTY) {
 		rc = ck_fail(&d, ESTALE,
-			     "was removed while it was open for writing; what "
-			     "was written is not committed");
+			     "was removed while it was open for writing; the "
+			     "written bytes are not committed");
 		tell_once(fs, draft, &d);
 		return rc;
 	}

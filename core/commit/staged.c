@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * staged: what a writer reads from its own open file. Bytes that it has written come
- * from the stage; the others are zeros of a file that was begun empty, else bytes of the
- * tensor as it was committed last, which the caller has read.
+ * staged: reads by the writer from its own open file. Written bytes come from the stage.
+ * The others are zeros if the file was truncated to 0, else committed bytes, which the
+ * caller has read.
  */
 #include "commit_internal.h"
 
@@ -48,11 +48,11 @@ int ck_stage_overlay(struct ck_stage *s, uint64_t vpos, void *bytes, size_t len)
 
 uint64_t ck_stage_skipped(struct ck_stage *s)
 {
-	uint64_t size, n;
-	bool empty = ck_stage_began_empty(s, &size);
+	const struct ck_written_ranges *g = &s->written;
+	uint64_t n;
 
 	pthread_rwlock_rdlock(&s->x->placing);
-	n = empty ? size - ck_written_bytes(&s->written, 0) : 0;
+	n = s->anew ? g->end - ck_written_bytes(g, 0) : 0;
 	pthread_rwlock_unlock(&s->x->placing);
 	return n;
 }
