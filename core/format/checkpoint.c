@@ -13,6 +13,7 @@
 #include "current/undone.h"
 #include "detect.h"
 #include "flat/said.h"
+#include "hub_cache.h"
 #include "item/remarks.h"
 #include "load/gather.h"
 #include "warn.h"
@@ -118,9 +119,12 @@ static int open_source(struct ck_checkpoint *cp, struct ck_catalog *c,
 	return 0;
 }
 
+/* The directory of the option, or the blobs of a Hugging Face cache. */
 static int open_linkroot(struct ck_checkpoint *cp, const char *path,
 			 struct ck_diag *d)
 {
+	if (!path && !cp->elsewhere)
+		cp->linkroot = ck_hub_cache_open_blobs(cp->path);
 	if (!path)
 		return 0;
 	if (cp->elsewhere)
@@ -287,11 +291,11 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->elsewhere = options->elsewhere;
 	cp->write = options->write;
-	rc = open_linkroot(cp, options->linkroot, d);
-	if (rc == 0)
-		rc = ck_flat_said_check(options, d);
+	rc = ck_flat_said_check(options, d);
 	if (rc == 0)
 		rc = open_source(cp, c, path, d);
+	if (rc == 0)
+		rc = open_linkroot(cp, options->linkroot, d);
 	if (rc == 0)
 		rc = find_kind(cp, kinds, path, options, brought, d);
 	if (rc)

@@ -64,13 +64,32 @@ equal 'a rank without a file: others are there' \
 check 'a rank without a file: what others have, too' cat "$mnt/raw/layers.0.step"
 unmounted
 
-fails 'hub cache: a link is not followed' 'is a symbolic link' \
-	"$CKPTFS" mount hub/cache/snapshots/main "$mnt"
-fails 'hub cache: not beneath that directory' 'is a symbolic link' \
-	"$CKPTFS" mount -o linkroot=hub/one hub/cache/snapshots/main "$mnt"
-kind 'hub cache' hub/cache/snapshots/main 'it has an index of safetensors files' \
+# huggingface_hub's cache: snapshots/REVISION/FILE are links to blobs/HASH.
+kind 'hub cache' hub/cache/snapshots/main 'it has an index of safetensors files'
+unmounted
+kind 'hub cache: with linkroot=' hub/cache/snapshots/main 'it has an index of safetensors files' \
 	-o linkroot=hub/cache
 unmounted
+fails 'hub cache: not beneath that directory' 'is a symbolic link' \
+	"$CKPTFS" mount -o linkroot=hub/one hub/cache/snapshots/main "$mnt"
+mkdir -p hub/cache/snapshots/part/unet hub/cache/snapshots/out hub/whole/blobs hub/whole/snapshots/rev
+cp hub/one/weights hub/whole/blobs/0
+ln -s ../../blobs/0 hub/whole/snapshots/rev/model.safetensors
+equal 'hub cache: its directory is a run directory' "$("$CKPTFS" ls hub/whole snapshots | xargs)" \
+	'rev latest .ckptfs'
+ln -s "../../../blobs/$(ls hub/cache/blobs | head -n 1)" hub/cache/snapshots/part/unet/config.json
+ln -s "$WORK/hub/one/weights" hub/cache/snapshots/out/model.safetensors
+cp hub/one/weights hub/cache/snapshots/part/unet/model.safetensors
+equal 'hub cache: a directory in a snapshot' \
+	"$("$CKPTFS" ls hub/cache/snapshots/part/unet hf | xargs)" 'model.safetensors config.json'
+fails 'hub cache: a link out of blobs is not followed' 'is a symbolic link' \
+	"$CKPTFS" mount hub/cache/snapshots/out "$mnt"
+mv hub/cache/blobs hub/cache/blobs.d
+ln -s blobs.d hub/cache/blobs
+fails 'hub cache: blobs itself is no link' 'is a symbolic link' \
+	"$CKPTFS" mount hub/cache/snapshots/main "$mnt"
+rm hub/cache/blobs
+mv hub/cache/blobs.d hub/cache/blobs
 # A daemon is elsewhere when it opens a step.
 mkdir -p hub/run/step-1
 ln -s ../../one/weights hub/run/step-1/model.safetensors
