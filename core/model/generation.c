@@ -52,23 +52,30 @@ struct ck_owned *ck_tensor_hold(const struct ck_tensor *t)
 /* --- facts ------------------------------------------------------------------ */
 
 /* Nobody changes what it says, but rows are counted. */
-static uint32_t *facts_refs(const struct ck_tensor_facts *f)
+/* The count is outside of the facts: they are copied while other threads change it. */
+struct shared_facts {
+	struct ck_tensor_facts facts; /* first; constant */
+	uint32_t refs; /* atomic: rows and tables that point to it */
+};
+
+static struct shared_facts *shared_of(const struct ck_tensor_facts *f)
 {
-	return (uint32_t *)(uintptr_t)&f->refs;
+	return (struct shared_facts *)(uintptr_t)f;
 }
 
 static void facts_hold(const struct ck_tensor_facts *f)
 {
 	if (f)
-		__atomic_fetch_add(facts_refs(f), 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&shared_of(f)->refs, 1, __ATOMIC_RELAXED);
 }
 
 void ck_tensor_facts_put(const struct ck_tensor_facts *f)
 {
-	if (!f || __atomic_sub_fetch(facts_refs(f), 1, __ATOMIC_ACQ_REL))
+	if (!f ||
+	    __atomic_sub_fetch(&shared_of(f)->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
 	ck_owned_put(f->owner);
-	free((void *)(uintptr_t)f);
+	free(shared_of(f));
 }
 
 static bool is_same(const struct ck_tensor_facts *a,
@@ -84,14 +91,13 @@ static bool is_same(const struct ck_tensor_facts *a,
 static const struct ck_tensor_facts *facts_make(
 	const struct ck_tensor_facts *like)
 {
-	struct ck_tensor_facts *f = malloc(sizeof(*f));
+	struct shared_facts *f = malloc(sizeof(*f));
 
 	if (!f)
 		return NULL;
-	*f = *like;
-	f->refs = 1;
-	ck_owned_hold(f->owner);
-	return f;
+	*f = (struct shared_facts){ *like, 1 };
+	ck_owned_hold(f->facts.owner);
+	return &f->facts;
 }
 
 /* CK_FACTS_WAYS of what was met, among which these have their place. */

@@ -12,9 +12,8 @@
 
 #define CK_NO_TENSOR UINT32_MAX
 
-/* What very many tensors have in common. Nobody changes one that a row has. */
+/* What many tensors have in common. It is constant once a row points to it. */
 struct ck_tensor_facts {
-	uint32_t refs; /* private, atomic: rows that have it */
 	mode_t mode; /* r bits that its files, .metadata and directory share */
 	struct ck_str dtype_name; /* as stored, without "torch." */
 	struct timespec mtime;	  /* newest of its files */
