@@ -31,7 +31,13 @@ struct hf {
 	struct name *names;
 	size_t nnames, cap;
 	bool has_asides; /* they are in names */
+	bool noted;	 /* the log has the line that there is no CONFIG */
 };
+
+#define CONFIG "config.json"
+#define NO_CONFIG                                                              \
+	"no " CONFIG ", which transformers and vLLM need; "                    \
+	"-o hf_template=DIR takes it from a directory of the model"
 
 static struct hf *hf_of(const void *state)
 {
@@ -86,6 +92,20 @@ static int name_add(struct hf *s, const char *text, uint32_t aside)
 		return -ENOMEM;
 	s->nnames++;
 	return 0;
+}
+
+/* A program looked for it, or lists the directory to its end. Once. */
+static void note_no_config(struct hf *s)
+{
+	bool is_first;
+
+	pthread_mutex_lock(&s->lock);
+	is_first = s->has_asides && !s->noted &&
+		   name_find(s, CK_STR(CONFIG)) < 0;
+	s->noted |= is_first;
+	pthread_mutex_unlock(&s->lock);
+	if (is_first)
+		ck_log("hf: " NO_CONFIG);
 }
 
 /* Those behind the first n, which nobody has seen. */
@@ -257,6 +277,8 @@ static int hf_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	rc = found < 0 ? -ENOENT : entry_find(dir, (uint32_t)found, &e);
 	ck_hf_plan_put(e.plan);
 	out->entry = (uint32_t)found;
+	if (rc == -ENOENT && ck_str_is(name, CONFIG))
+		note_no_config(s);
 	return rc;
 }
 
@@ -276,8 +298,10 @@ static int hf_next(const struct ck_catalog *c, const struct ck_dir *dir,
 	while (*at < n && entry_find(dir, (uint32_t)*at, &e))
 		++*at;
 	ck_hf_plan_put(e.plan);
-	if (*at >= n)
+	if (*at >= n) {
+		note_no_config(s);
 		return -ENOENT;
+	}
 	out->entry = (uint32_t)*at;
 	return 0;
 }
@@ -414,10 +438,15 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 		      struct ck_buf *out)
 {
 	const struct ck_dir dir = { .state = state };
+	struct hf *s = hf_of(state);
 	struct ck_hf_plan *p;
 
 	if (hf_is_empty(c, state) || plan_get(&dir, c, &p))
 		return;
+	pthread_mutex_lock(&s->lock);
+	if (s->has_asides && name_find(s, CK_STR(CONFIG)) < 0)
+		ck_buf_text(out, "hf: " NO_CONFIG "\n");
+	pthread_mutex_unlock(&s->lock);
 	for (uint32_t i = 0; i < p->chosen.nleft_out; i++) {
 		ck_buf_text(out, "hf: left out: ");
 		ck_buf_escaped(out, p->chosen.left_out[i].name);

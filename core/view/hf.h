@@ -48,6 +48,8 @@ bool ck_hf_has_some(const struct ck_catalog *c,
 
 /* Bytes of an element, or of two of float4_e2m1fn_x2. Of chosen tensors. */
 uint64_t ck_hf_width(const struct ck_catalog *c, uint32_t tensor);
+/* The product of the shape that the file has of a chosen tensor. */
+uint64_t ck_hf_values(const struct ck_catalog *c, uint32_t tensor);
 /* A file of these tensors, in this order, which is the one that makes each aligned: widths
  * descend. Takes the tensors in any case; holds c. -ENOMEM, -EOVERFLOW. */
 CK_MUST_USE int ck_hf_file_make(const struct ck_catalog *c,

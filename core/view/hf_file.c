@@ -46,6 +46,14 @@ uint64_t ck_hf_width(const struct ck_catalog *c, uint32_t tensor)
 }
 
 /* torch counts bytes of two values, the file counts values. */
+uint64_t ck_hf_values(const struct ck_catalog *c, uint32_t tensor)
+{
+	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);
+	uint64_t elements = t->nbytes / ck_dtype_at(t->dtype)->size;
+
+	return is_half(t) ? 2 * elements : elements;
+}
+
 static void print_shape(const struct ck_tensor *t, struct ck_buf *out)
 {
 	for (uint32_t d = 0; d < t->ndim; d++) {

@@ -256,14 +256,19 @@ static struct named *named_sort(const struct dealing *l, uint32_t *n)
 static void index_print(const struct dealing *l, const struct named *all,
 			uint32_t n, struct ck_buf *out)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, values = 0;
 
-	for (uint32_t f = 0; f < l->p->nfiles; f++)
+	for (uint32_t f = 0; f < l->p->nfiles; f++) {
 		bytes += l->p->files[f].bytes;
+		for (uint32_t i = 0; i < l->p->files[f].n; i++)
+			values += ck_hf_values(l->c, l->p->files[f].tensors[i]);
+	}
 	ck_buf_printf(out,
-		      "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64
+		      "{\n  \"metadata\": {\n"
+		      "    \"total_parameters\": %" PRIu64 ",\n"
+		      "    \"total_size\": %" PRIu64
 		      "\n  },\n  \"weight_map\": {",
-		      bytes);
+		      values, bytes);
 	for (uint32_t i = 0; i < n; i++) {
 		ck_buf_text(out, i ? ",\n    " : "\n    ");
 		ck_buf_json_str(out, all[i].name);

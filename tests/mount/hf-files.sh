@@ -41,6 +41,14 @@ mounted copied
 check 'and has the same bytes' sh -c 'cd "$1" && sha256sum --quiet -c "$2"' - "$mnt" <(grep ' full/' "$FIXTURES/sample.sha256" | grep -v optim | sed 's| full/model\.| full/|')
 unmounted
 
+lacks='hf: no config.json, which transformers and vLLM need; -o hf_template=DIR takes it'
+mounted "$FIXTURES/sample"
+check 'status: no config.json' grep -q "^$lacks" "$mnt/.ckptfs/status"
+equal 'the log has no line before a program asks' "$(grep -c "$lacks" "$mnt/.ckptfs/log")" 0
+cat "$mnt/hf/config.json" "$mnt/hf/config.json" 2>/dev/null
+equal 'and then one' "$(grep -c "$lacks" "$mnt/.ckptfs/log")" 1
+unmounted
+
 # --- options -------------------------------------------------------------------------------
 
 for root in optim optim.state ''; do
@@ -79,6 +87,7 @@ chmod 640 "$source/chat.jinja"
 mounted "$source"
 equal 'small files' "$(cd "$mnt/hf" && ls | xargs)" 'chat.jinja config.json empty.py large.model merges.txt model.safetensors'
 check 'as they are' cmp "$mnt/hf/config.json" "$source/config.json"
+equal 'status: with a config.json' "$(grep -c "$lacks" "$mnt/.ckptfs/status")" 0
 check 'of 64 MiB' cmp "$mnt/hf/large.model" "$source/large.model"
 equal 'who may read one' "$(cd "$mnt/hf" && stat -c '%n %a' chat.jinja config.json merges.txt | xargs)" 'chat.jinja 440 config.json 444 merges.txt 400'
 equal 'an empty one' "$(stat -c %s "$mnt/hf/empty.py")" 0

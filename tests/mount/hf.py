@@ -10,6 +10,7 @@ The rules are written down here a second time, of what raw/ and the reports show
 import argparse
 import errno
 import json
+import math
 import os
 import random
 import struct
@@ -214,7 +215,10 @@ def index(groups):
     total = sum(row["bytes"] for group in groups.values() for _, row in group)
     weights = {name: file for file, group in groups.items() for name, _ in group}
     weights = dict(sorted(weights.items(), key=lambda item: item[0].encode()))
-    return json.dumps({"metadata": {"total_size": total}, "weight_map": weights}, indent=2, ensure_ascii=False) + "\n"
+    values = sum(math.prod(row["shape"]) * (2 if row["dtype"].startswith("float4") else 1)
+                 for group in groups.values() for _, row in group)
+    return json.dumps({"metadata": {"total_parameters": values, "total_size": total}, "weight_map": weights}, indent=2,
+                      ensure_ascii=False) + "\n"
 
 
 def differ(mnt, root, shard):
