@@ -16,6 +16,7 @@ All ends with close() or when this process dies, see hosts_keeper.py.
 """
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -37,6 +38,12 @@ try:
 except OSError as e:
     print(-e.errno)
 """
+
+
+def has_stopped(pid):
+    states = [pathlib.Path(task, "stat").read_text().rpartition(") ")[2][0]
+              for task in pathlib.Path(f"/proc/{pid}/task").iterdir()]
+    return set(states) <= {"T", "Z"}
 
 
 class Hosts:
@@ -143,7 +150,11 @@ class Hosts:
         os.kill(pid, number)
 
     def stop(self, pid):
+        """Returns when each thread has stopped: kill(2) does not wait for that."""
         self.signal(pid, signal.SIGSTOP)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not has_stopped(pid):
+            time.sleep(0.005)
 
     def cont(self, pid):
         self.signal(pid, signal.SIGCONT)

@@ -104,17 +104,12 @@ foreign_end
 
 # --- one that never answers -----------------------------------------------------
 
-# hurried SECONDS COMMAND...: whose seconds are tenths.
-hurried() {
-	ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_HURRY=1 \
-		LD_PRELOAD=$LIBMUTE_BIN quick "$@"
-}
 # beside 'WHAT' COMMAND WORD...: a command and such a mount, beside others.
 beside() (
 	mnt=$WORK/$1
 	mkdir -p "$mnt"
 	foreign "${@:3}"
-	hurried 25 "$CKPTFS" $2 "$mnt" >"$mnt.said" 2>&1
+	quick 120 "$CKPTFS" $2 "$mnt" >"$mnt.said" 2>&1
 	echo "ended: $?" >>"$mnt.said"
 	findmnt -M "$mnt" >/dev/null && echo 'still mounted' >>"$mnt.said"
 	foreign_end 2>/dev/null
@@ -216,7 +211,7 @@ ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 MUTE_HURRY=1 LD_PRELOAD=$
 	"$CKPTFS" mount held "$mnt/.ckptfs" -o write
 pid=$(findmnt -no PID "$mnt/.ckptfs" 2>/dev/null || "$CKPTFS" mounts --json |
 	jq -r --arg m "$mnt/.ckptfs" '.mounts[] | select(.mountpoint == $m) | .pid')
-kill -STOP "$server"
+stop "$server"
 kill -TERM "$pid"
 check 'regression: below a mount that stops: the daemon ends' gone "$pid"
 mkdir elsewhere

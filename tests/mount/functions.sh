@@ -204,6 +204,15 @@ is_gone() {
 	! readlink "/proc/$1/exe" >/dev/null
 }
 
+# stop PID: stops a process. kill(1) returns before all of its threads have stopped.
+stop() {
+	kill -STOP "$1"
+	comes has_stopped "$1"
+}
+has_stopped() {
+	! grep -qv '^State:[[:space:]]T' <(grep -h '^State:' /proc/"$1"/task/*/status)
+}
+
 # Where the program was built, whichever it is.
 build_directory() {
 	local at

@@ -69,7 +69,7 @@ check '-f: as many as were asked for' \
 	test "$(wc -l <"$WORK/numbers")" -ge 12000
 equal '-f: nothing is missing' "$(cat "$WORK/errors")" ''
 
-kill -STOP "$follower"
+stop "$follower"
 names 12000
 kill -CONT "$follower"
 check '-f: slower than the log: goes on' come
@@ -81,11 +81,11 @@ check '-f: does not keep the mount busy' "$CKPTFS" umount "$mnt"
 wait "$follower"
 equal '-f: ends with the mount' $? 0
 
-mounted "$source"
+mounted "$source" -o debug
 pid=$(daemon)
 timeout -s KILL 300 "$CKPTFS" log -f "$mnt" >"$WORK/lines" 2>&1 &
 follower=$!
-sleep 0.3
+check '-f: follows until then' comes test -s "$WORK/lines"
 kill -KILL "$pid"
 wait "$follower"
 equal '-f: ends with the daemon' $? 0

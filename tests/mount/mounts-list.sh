@@ -92,7 +92,7 @@ equal 'JSON: none of them' "$(row "$mnt" pid)$(row "$other" pid)" ''
 
 mounted "$WORK/plain"
 pid=$(daemon)
-kill -STOP "$pid"
+stop "$pid"
 check 'stopped: mounts does not ask it' timeout -s KILL 100 "$CKPTFS" mounts
 equal 'stopped: alive' "$(row "$mnt" dead)" false
 kill -KILL "$pid"

@@ -129,7 +129,7 @@ class Writer:
         """Skipped bytes are zeros if the thread that closes wrote from front to back."""
         if len(self.given) == self.size:
             return not self.anew or self.reached == self.size
-        return (self.anew and self.reached == self.size and
+        return (bool(self.given) and self.anew and self.reached == self.size and
                 not self.jumped and self.by is False)
 
     def sync(self):

@@ -100,7 +100,7 @@ wait "$client"
 
 mounted "$source"
 pid=$(daemon)
-kill -STOP "$pid"
+stop "$pid"
 fails 'stopped' "does not answer; its process $pid lives" umounts "$mnt"
 check 'stopped: still mounted' is_mounted
 fails 'stopped: status' 'does not answer' quick "$CKPTFS" status "$mnt"
@@ -225,7 +225,7 @@ swapped() {
 	local pid asker status
 	pid=$("$CKPTFS" mounts |
 		awk -v m="$WORK/parent/precious" '$1 == m { print $5 }')
-	kill -STOP "$pid"
+	stop "$pid"
 	umounts "$@" parent/precious &
 	asker=$!
 	sleep 0.7

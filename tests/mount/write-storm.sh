@@ -9,7 +9,7 @@ mounted "$WORK/big" -o write
 check 'a reader of two versions is found out' \
 	bash -c '! timeout 100 "$@" | grep -q ", 0 readers failed"' - \
 	python3 "$HERE/write-storm.py" "$mnt" t1 1000 200 plant
-timeout 150 python3 "$HERE/write-storm.py" "$mnt" t1 "${STORM_READS:-100000}" \
+timeout 900 python3 "$HERE/write-storm.py" "$mnt" t1 "${STORM_READS:-100000}" \
 	"${STORM_COMMITS:-1000}" >"$WORK/out" 2>&1
 result $? 'reads beside commits'
 show
