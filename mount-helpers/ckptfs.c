@@ -81,13 +81,14 @@ static const struct command {
 	{ "cat", ck_cmd_cat, "cat SRC PATH... " READING_USAGE,
 	  "print files that a mount would show, without mounting", SHOWING },
 	{ "cp", ck_cmd_cp,
-	  "cp [-r] [-j N] [--sync] SRC PATH... DEST " READING_USAGE,
+	  "cp [-r] [-j N] [--sync] [--resume] SRC PATH... DEST " READING_USAGE,
 	  "copy files that a mount would show, without mounting",
 	  "  -r                         copy directories recursively\n"
 	  "  -j N                       number of threads; default: one for "
 	  "each processor\n"
 	  "  --sync                     return when all is on stable "
-	  "storage\n" SHOWING },
+	  "storage\n"
+	  "  --resume                   with -r: complete an interrupted copy\n" SHOWING },
 	{ "getfattr", ck_cmd_getfattr, "getfattr SRC PATH " READING_USAGE,
 	  "print the extended attributes of a file as JSON, without mounting",
 	  SHOWING },

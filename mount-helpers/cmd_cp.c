@@ -19,11 +19,13 @@ struct cp {
 	struct ck_unmounted u;
 	struct ck_copy_how how;
 	struct ck_progress progress;
-	struct ck_paths names; /* what is to be copied */
-	bool several;	       /* they need a directory */
-	bool into;	       /* DEST is one */
-	char *dest;	       /* as it is named in messages; owned */
-	char *parent, *last;   /* where the copy is, if DEST is none; owned */
+	bool resume;
+	char mark[CK_MARK_NAME]; /* its name */
+	struct ck_paths names;	 /* what is to be copied */
+	bool several;		 /* they need a directory */
+	bool into;		 /* DEST is one */
+	char *dest;		 /* as it is named in messages; owned */
+	char *parent, *last;	 /* where the copy is, if DEST is none; owned */
 	int top; /* the directory that is DEST, or that it is in; -1: not open */
 	uint64_t total; /* bytes to be copied */
 	int status;	/* what was found wrong was said */
@@ -164,15 +166,73 @@ static int split_dest(struct cp *k, const char *dest)
 					       : ck_trouble("out of memory");
 }
 
+/* Whether DEST has the first name of the directory that is copied. */
+struct first {
+	const char *dest;
+	bool is_there;
+};
+
+static int look_at_first(void *arg, struct ck_node *n, const char *name)
+{
+	struct first *f = arg;
+	ck_auto_free char *path = ck_path_join(f->dest, name);
+	struct stat st;
+
+	(void)n;
+	f->is_there = path && lstat(path, &st) == 0;
+	return 1;
+}
+
+/* After a copy that has ended well the same command would copy into the copy. */
+static int check_unmarked(struct cp *k, const char *dest)
+{
+	const struct ck_named *dir = &k->names.all[0];
+	struct first f = { .dest = dest };
+
+	if (!k->resume || k->several || !is_dir(dir))
+		return CK_EXIT_FINE;
+	(void)!ck_unmounted_each(&k->u, dir->node.number, look_at_first, &f);
+	if (!f.is_there)
+		return CK_EXIT_FINE;
+	return ck_trouble(
+		"%s: has files of such a copy, and no mark that it is "
+		"incomplete; to copy into it leave out --resume",
+		ck_show(ck_str_from(dest)));
+}
+
+/* DEST is a directory; an interrupted run may have made it. */
+static int look_at_mark(struct cp *k, const char *dest)
+{
+	if (!k->deep || k->names.n == 0)
+		return CK_EXIT_FINE;
+	switch (ck_mark_look(dest, k->mark)) {
+	case CK_MARK_NONE: return check_unmarked(k, dest);
+	case CK_MARK_IN: return CK_EXIT_FINE;
+	case CK_MARK_IS:
+	default: break;
+	}
+	if (!k->resume)
+		return ck_trouble(
+			"%s: an incomplete copy; --resume completes it",
+			ck_show(ck_str_from(dest)));
+	k->into = false;
+	return CK_EXIT_FINE;
+}
+
 /* Whether DEST is a directory; what is there instead is seen when it is replaced. */
 static int look_at_dest(struct cp *k, const char *dest)
 {
 	const char *shown = ck_show(ck_str_from(dest));
 	size_t len = strlen(dest);
 	struct stat st;
-	int err = stat(dest, &st) ? errno : 0;
+	int err = stat(dest, &st) ? errno : 0, rc = CK_EXIT_FINE;
 
 	k->into = err == 0 && S_ISDIR(st.st_mode);
+	ck_mark_name(&k->names, k->several, k->mark);
+	if (k->into)
+		rc = look_at_mark(k, dest);
+	if (rc)
+		return rc;
 	if (k->into) {
 		while (len > 1 && dest[len - 1] == '/')
 			len--;
@@ -288,16 +348,46 @@ static int copy_all(struct cp *k)
 	return rc ? rc : status;
 }
 
+/* Without a mark the copy is as good, but cannot be resumed. */
+static int open_mark(struct cp *k, const char *dest)
+{
+	const struct ck_mark_place at = {
+		.dir = k->top,
+		.last = k->into ? NULL : k->last,
+		.base = strlen(k->dest) + (k->into ? 0 : 1 + strlen(k->last)),
+		.name = k->mark,
+		.resume = k->resume,
+	};
+	int rc;
+
+	if (!k->deep || (!k->into && !is_dir(&k->names.all[0])))
+		return CK_EXIT_FINE;
+	rc = ck_mark_open(&at, &k->how.mark);
+	if (rc == -EBUSY && (k->resume || !k->into))
+		return ck_trouble("%s: another process makes this copy",
+				  ck_show(ck_str_from(dest)));
+	if (rc && k->resume)
+		return ck_trouble("%s: cannot record which files are complete: "
+				  "%s",
+				  ck_show(ck_str_from(dest)), strerror(-rc));
+	return CK_EXIT_FINE;
+}
+
 static int copy(struct cp *k, const char *dest)
 {
 	int rc = open_top(k, dest);
 
+	if (rc == 0)
+		rc = open_mark(k, dest);
 	if (rc)
 		return rc;
 	ck_copy_signals();
 	show_progress(k);
 	rc = copy_all(k);
 	ck_progress_end(&k->progress);
+	if (k->resume && k->how.mark && rc != CK_EXIT_TROUBLE &&
+	    !ck_copy_signalled())
+		ck_mark_say(k->how.mark);
 	return rc;
 }
 
@@ -322,7 +412,6 @@ static int run(struct cp *k, char **argv, int n)
 {
 	const char *dest = argv[n - 1];
 	int rc = ck_unmounted_open(&k->u, argv[0]);
-
 	if (rc == 0)
 		rc = prepare(k, argv + 1, n - 2, dest);
 	if (rc == 0 && k->names.n)
@@ -354,6 +443,7 @@ static int parse(struct cp *k, int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{ "sync", no_argument, NULL, 's' },
+		{ "resume", no_argument, NULL, 'e' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int letter, rc = CK_EXIT_FINE;
@@ -363,6 +453,7 @@ static int parse(struct cp *k, int argc, char **argv)
 		switch (letter) {
 		case 'r': k->deep = true; break;
 		case 's': k->how.sync = true; break;
+		case 'e': k->resume = true; break;
 		case 'j': rc = parse_threads(k, optarg); break;
 		case 'o':
 			rc = ck_parse_reading(&k->u.options, &k->u.hosts,
@@ -372,6 +463,8 @@ static int parse(struct cp *k, int argc, char **argv)
 		}
 	if (rc == 0 && argc - optind < 3)
 		rc = ck_usage(argv[0]);
+	if (rc == 0 && k->resume && !k->deep)
+		rc = ck_trouble("cp: option --resume needs -r");
 	return rc ? rc : ck_check_hosts(&k->u.hosts);
 }
 
@@ -379,6 +472,7 @@ static void cp_fini(struct cp *k)
 {
 	ck_progress_fini(&k->progress);
 	ck_paths_fini(&k->names);
+	ck_mark_close(k->how.mark);
 	ck_unmounted_close(&k->u);
 	ck_fd_cleanup(&k->top);
 	free(k->dest);

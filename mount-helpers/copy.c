@@ -280,6 +280,15 @@ static void drop(struct ck_copying *c, struct ck_copy_file *f)
 	}
 }
 
+/* DEST gets its mode and time after the mark is gone. */
+static void mark_end(struct ck_copying *c)
+{
+	if (c->how.mark && atomic_load(&c->status) == CK_EXIT_FINE &&
+	    !ck_copy_stopping(c))
+		ck_mark_remove(c->how.mark);
+	ck_into_put(c, c->marked);
+}
+
 int ck_copy_end(struct ck_copying *c)
 {
 	int status;
@@ -292,6 +301,7 @@ int ck_copy_end(struct ck_copying *c)
 		pthread_join(c->threads[i], NULL);
 	drop(c, c->open);
 	drop(c, c->first);
+	mark_end(c);
 	status = atomic_load(&c->status);
 	discard(c);
 	return status;

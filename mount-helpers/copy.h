@@ -16,12 +16,56 @@ struct ck_copying;
 /* A directory that is written into. */
 struct ck_into;
 
+/* --- copy_mark.c ---------------------------------------------------------------- */
+
+/* The record of one copy of directories: a hidden file in DEST, which lists the files that
+ * are complete. It exists from before the first file until all are complete. */
+struct ck_mark;
+
+enum { CK_MARK_NAME = 32 };
+
+/* What an earlier run left in DEST. */
+enum ck_mark_form {
+	CK_MARK_NONE, /* no mark of this copy */
+	CK_MARK_IN,   /* the copy is in DEST, which existed before */
+	CK_MARK_IS,   /* DEST is the copy; that run made it */
+};
+
+/* The name of the mark: a hash of what is copied. */
+void ck_mark_name(const struct ck_paths *names, bool several,
+		  char out[static CK_MARK_NAME]);
+enum ck_mark_form ck_mark_look(const char *dest, const char *name);
+
+/* Where a mark lies. */
+struct ck_mark_place {
+	/* DEST if it existed before the copy; else the directory that it is or will be in, and
+	 * `last` is its name there. */
+	int dir;
+	const char *last;
+	size_t base; /* bytes of DEST in messages */
+	const char *name;
+	bool resume; /* files in the mark are not copied again */
+};
+
+/* Makes or takes over the mark, and locks it; makes DEST with the mark in it. Returns 0,
+ * or: -EBUSY if another process makes the same copy; -ENOMEM; errors of open(2), mkdir(2)
+ * and rename(2). */
+CK_MUST_USE int ck_mark_open(const struct ck_mark_place *at,
+			     struct ck_mark **out);
+/* Frees it; the file stays if it was not removed. NULL is allowed. */
+void ck_mark_close(struct ck_mark *m);
+/* Prints how many files were skipped. */
+void ck_mark_say(struct ck_mark *m);
+
+/* --- copy.c ----------------------------------------------------------------------- */
+
 /* How to copy. */
 struct ck_copy_how {
 	struct ck_unmounted *from; /* outlives the copying */
 	unsigned threads;	   /* at least 1 */
 	bool sync;		   /* what was written is durable at the end */
 	struct ck_progress *progress; /* outlives it, too */
+	struct ck_mark *mark;	      /* NULL, or outlives it, too */
 };
 
 /* SIGINT, SIGTERM, SIGHUP and SIGQUIT are no more than noted from now on, if they are

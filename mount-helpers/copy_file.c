@@ -67,18 +67,20 @@ static int source_open(struct ck_copying *c, struct ck_copy_file *f)
 	return rc;
 }
 
-int ck_copy_name(char name[static CK_COPY_NAME])
+int ck_copy_name(const struct ck_mark *mark, char name[static CK_COPY_NAME])
 {
+	const char *id = ck_mark_id(mark);
 	char hex[17];
 	int rc = ck_random_hex(hex);
 
-	snprintf(name, CK_COPY_NAME, ".ckptfs-cp-%s", rc ? "" : hex);
+	snprintf(name, CK_COPY_NAME, ".ckptfs-cp-%s%s%s", id, *id ? "-" : "",
+		 rc ? "" : hex);
 	return -rc;
 }
 
-static int target_open(struct ck_copy_file *f)
+static int target_open(const struct ck_copying *c, struct ck_copy_file *f)
 {
-	int err = ck_copy_name(f->temporary);
+	int err = ck_copy_name(c->how.mark, f->temporary);
 
 	if (err)
 		return err;
@@ -105,7 +107,9 @@ bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 		ck_copy_refuse(c, f->into, f->name, why);
 		return false;
 	}
-	err = target_open(f);
+	if (ck_mark_has(c, f))
+		return false;
+	err = target_open(c, f);
 	if (err)
 		unwritten(c, f, err);
 	return err == 0;
@@ -180,14 +184,21 @@ static int target_close(struct ck_copy_file *f)
 static int give_name(struct ck_copying *c, struct ck_copy_file *f)
 {
 	int err = ck_copy_set_mode(f->fd, &f->st);
+	struct stat done;
 
 	if (err == 0 && c->how.sync && fsync(f->fd))
 		err = errno;
+	if (err == 0 && fstat(f->fd, &done))
+		err = errno;
 	if (err == 0)
 		err = target_close(f);
+	if (err == 0)
+		ck_mark_name_file(c, f, &done);
 	if (err == 0 &&
 	    renameat(f->into->fd, f->temporary, f->into->fd, f->name))
 		err = errno;
+	if (err == 0)
+		ck_mark_add(c, f, &done);
 	return err;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copy_internal: what copy.c, copy_file.c and copy_into.c share.
+ * copy_internal: what copy.c, copy_content.c, copy_file.c, copy_into.c and copy_mark.c share.
  */
 #ifndef CKPTFS_COPY_INTERNAL_H
 #define CKPTFS_COPY_INTERNAL_H
@@ -15,6 +15,7 @@ enum {
 	CK_COPY_RANGE = 8 << 20,   /* bytes that a thread takes at once */
 	CK_COPY_QUEUE = 128,	   /* files; each holds its directory open */
 	CK_COPY_NAME = 40,	   /* bytes of a temporary name */
+	CK_CONTENT_HEX = 33,	   /* bytes of a content id as text */
 };
 
 struct ck_into {
@@ -41,6 +42,8 @@ struct ck_copy_file {
 	uint64_t size;
 	int fd; /* -1: there is no temporary file */
 	char temporary[CK_COPY_NAME];
+	/* With a mark: which bytes, mode and time it has; "" if that is not known. */
+	char content[CK_CONTENT_HEX];
 	atomic_bool failed; /* it will not be complete; was said if need be */
 	/* Protected by the copying's lock: */
 	uint64_t next;	/* what nobody has taken begins here */
@@ -64,6 +67,7 @@ struct ck_copying {
 	unsigned opening;	   /* how many are just being opened */
 	bool ended;		   /* there will be no more files */
 	/* One thread, that which began it: */
+	struct ck_into *marked; /* used: the directory of the mark, or NULL */
 	pthread_t *threads;
 	unsigned nthreads;
 };
@@ -103,12 +107,15 @@ CK_MUST_USE int ck_copy_set_mode(int fd, const struct ck_node_stat *st);
 
 /* --- copy_file.c ------------------------------------------------------------------- */
 
-/* A name that nobody has, for what is not complete yet. A positive errno, or 0. */
-CK_MUST_USE int ck_copy_name(char name[static CK_COPY_NAME]);
+/* A new name for a file or link that is not complete yet; a run that takes over the mark
+ * knows it by `mark`, which may be NULL. A positive errno, or 0. */
+CK_MUST_USE int ck_copy_name(const struct ck_mark *mark,
+			     char name[static CK_COPY_NAME]);
 /* NULL: out of memory. */
 struct ck_copy_file *ck_copy_file_make(const struct ck_named *from,
 				       struct ck_into *into, const char *name);
-/* Opens both ends. False: it cannot be copied, which was said. */
+/* Opens both ends. False: it cannot be copied, which was said, or an earlier run has
+ * copied it. */
 CK_MUST_USE bool ck_copy_file_open(struct ck_copying *c,
 				   struct ck_copy_file *f);
 /* Copies bytes [begin, end) by way of CK_COPY_PIECE bytes at `buffer`. */
@@ -123,5 +130,47 @@ void ck_copy_file_end(struct ck_copying *c, struct ck_copy_file *f);
 /* Makes a link; what is wrong is said. */
 void ck_copy_link(struct ck_copying *c, const struct ck_named *from,
 		  struct ck_into *into, const char *name);
+
+/* --- copy_mark.c ------------------------------------------------------------------- */
+
+/* Eight hex digits that the temporary names of this copy have; "" if m is NULL. */
+const char *ck_mark_id(const struct ck_mark *m);
+/* Whether an earlier run has completed the file, and neither its bytes should be others now
+ * nor was the copy changed. Counts it. With `sync` the copy is durable then. Any thread. */
+CK_MUST_USE bool ck_mark_has(struct ck_copying *c, struct ck_copy_file *f);
+/* Before and after a complete file gets its name; done: as it is before. Nothing without a
+ * mark. Any thread. */
+void ck_mark_name_file(const struct ck_copying *c, const struct ck_copy_file *f,
+		       const struct stat *done);
+void ck_mark_add(const struct ck_copying *c, const struct ck_copy_file *f,
+		 const struct stat *done);
+/* Before a directory is made: whether an earlier run of this copy has made it. If there is
+ * nothing of the name, the mark has it from now on. */
+CK_MUST_USE bool ck_mark_makes(const struct ck_mark *m,
+			       const struct ck_into *up, const char *name);
+/* Removes temporary files that an earlier run of this copy left in a directory. */
+void ck_mark_clean(const struct ck_mark *m, int dir);
+/* Whether it lies in this directory, which this copy made. */
+CK_MUST_USE bool ck_mark_is_in(const struct ck_mark *m, int dir);
+/* All is complete: removes it, and the files of an earlier run that this copy does not have. */
+void ck_mark_remove(struct ck_mark *m);
+
+/* --- copy_content.c ---------------------------------------------------------------- */
+
+/* What is known of the checkpoints that files are copied from. Zero-initialise, with
+ * the lock. */
+struct ck_contents {
+	pthread_mutex_t lock;
+	/* Under lock: */
+	struct ck_content_source *sources;
+	size_t n, cap;
+};
+
+void ck_contents_fini(struct ck_contents *s);
+/* Two files with the same id have the same bytes, mode and time: it is a hash of the
+ * catalog, the times and inodes of all data files, and what the file consists of. Empty if
+ * that cannot be known now. Any thread. */
+void ck_content_of(struct ck_contents *s, const struct ck_copy_file *f,
+		   char out[static CK_CONTENT_HEX]);
 
 #endif

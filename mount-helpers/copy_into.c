@@ -122,12 +122,14 @@ static bool is_source(const struct ck_copying *c, int fd)
 static int open_dir(struct ck_copying *c, const struct ck_into *up,
 		    const char *name, bool *made)
 {
+	bool ours = ck_mark_makes(c->how.mark, up, name);
 	int how = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, err = 0;
 	int fd = -1;
 
 	*made = mkdirat(up->fd, name, 0700) == 0;
 	if (!*made && errno != EEXIST)
 		err = errno;
+	*made |= ours;
 	if (err == 0)
 		fd = openat(up->fd, name,
 			    how | (*made || c->how.sync ? 0 : O_PATH));
@@ -137,7 +139,7 @@ static int open_dir(struct ck_copying *c, const struct ck_into *up,
 		ck_copy_refuse(c, up, name, "is not a directory");
 	else if (err)
 		ck_copy_unwritten(c, up, name, err);
-	else if (!*made && is_source(c, fd)) {
+	else if (is_source(c, fd)) {
 		err = EINVAL;
 		close(fd);
 		ck_copy_refuse(c, up, name, "is the checkpoint's directory");
@@ -199,5 +201,10 @@ struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
 	into->becomes = st;
 	if (into->made)
 		(void)fchmod(into->fd, (st.mode & 0777) | 0700);
+	if (c->how.mark) {
+		ck_mark_clean(c->how.mark, into->fd);
+		if (!c->marked && ck_mark_is_in(c->how.mark, into->fd))
+			c->marked = ck_into_use(into);
+	}
 	return into;
 }

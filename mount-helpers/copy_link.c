@@ -10,12 +10,13 @@
 #include <unistd.h>
 
 /* A positive errno, or 0. */
-static int link_make(const struct ck_into *into, const char *name,
-		     const char *target, const struct ck_node_stat *st)
+static int link_make(const struct ck_mark *mark, const struct ck_into *into,
+		     const char *name, const char *target,
+		     const struct ck_node_stat *st)
 {
 	const struct timespec times[2] = { st->mtime, st->mtime };
 	char temporary[CK_COPY_NAME];
-	int rc = ck_copy_name(temporary), err;
+	int rc = ck_copy_name(mark, temporary), err;
 
 	if (rc)
 		return rc;
@@ -46,7 +47,7 @@ void ck_copy_link(struct ck_copying *c, const struct ck_named *from,
 	if (rc == 0)
 		rc = ck_tree_stat(&from->node, &st);
 	if (rc == 0)
-		err = link_make(into, name, target.data, &st);
+		err = link_make(c->how.mark, into, name, target.data, &st);
 	ck_buf_fini(&target);
 	if (rc)
 		ck_copy_unread(c, from, rc);

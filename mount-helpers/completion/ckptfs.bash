@@ -193,7 +193,7 @@ _ckptfs() {
 	serve) options='--mount --survive --prefer --replicas -o' most=1 ;;
 	ls) options="-l -R --json -o $hosts" most=99 ;;
 	cat) options="-o $hosts" most=99 ;;
-	cp) options="-r -j --sync -o $hosts" most=99 ;;
+	cp) options="-r -j --sync --resume -o $hosts" most=99 ;;
 	getfattr) options="-o $hosts" most=2 ;;
 	status) options='--json' most=1 ;;
 	help) options='' most=1 ;;

@@ -502,8 +502,8 @@ WORDS = [
      'go through ckptfs/base.h',
      # not in a checkpoint: in a template, around the mount, what cp writes, /run, /proc
      ('core/base/', 'core/format/load/template_file.c', 'fs/mountpoint.c',
-      'mount-helpers/copy_file.c', 'mount-helpers/copy_into.c', 'mount-helpers/holders.c',
-      'mount-helpers/mountpoint.c', 'mount-helpers/record.c'),
+      'mount-helpers/copy_file.c', 'mount-helpers/copy_into.c', 'mount-helpers/copy_mark.c',
+      'mount-helpers/holders.c', 'mount-helpers/mountpoint.c', 'mount-helpers/record.c'),
      '\tpread(a, b, c, d);\n'),
     ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',
      'a position in a view is none in a file', (),

@@ -31,9 +31,9 @@ def cp(*arguments, **more):
 
 
 def right(folder):
-    """Each file below a directory by its name there: all that is allowed."""
+    """Each file below a directory by its name there: all that is allowed, beside the mark of an incomplete copy."""
     return {str(p.relative_to(folder)): p.read_bytes()
-            for p in pathlib.Path(folder).rglob("*") if p.is_file()}
+            for p in pathlib.Path(folder).rglob("*") if p.is_file() and not p.name.startswith(".ckptfs-copy-")}
 
 
 def temporary(folder):

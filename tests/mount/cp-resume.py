@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: MIT
+"""See cp-resume.sh: a copy that was interrupted, and the run that completes it."""
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "lib"), str(HERE.parent / "crash")]
+import injector  # noqa: E402
+from tap import Tap, cases, seed  # noqa: E402
+
+CKPTFS, MUTE = os.environ["CKPTFS"], os.environ["LIBMUTE_BIN"]
+tap, top = Tap(), pathlib.Path("top")
+out = top / "out"
+
+
+def cp(*arguments, **more):
+    return subprocess.run([CKPTFS, "cp", "-r", *map(str, arguments)], text=True, capture_output=True, **more)
+
+
+def resume(*arguments, **more):
+    return cp("--resume", *arguments, **more)
+
+
+def skipped(done):
+    """(skipped, all) as the last line has it, or what it has instead."""
+    words = done.stderr.split()
+    return (int(words[2]), int(words[5])) if words[:2] == ["ckptfs:", "skipped"] else done.stderr
+
+
+def tree(folder):
+    """Type, mode, time and bytes of all below a directory, and of itself."""
+    folder = pathlib.Path(folder)
+    return {str(p.relative_to(folder)): (p.lstat().st_mode, p.lstat().st_mtime_ns, p.read_bytes() if p.is_file() else b"")
+            for p in [folder, *folder.rglob("*")]}
+
+
+def inodes(folder):
+    return {p.name: p.stat().st_ino for p in pathlib.Path(folder).rglob("*") if p.is_file()}
+
+
+def left(folder=top):
+    """Temporary files and marks."""
+    return [str(p) for p in pathlib.Path(folder).rglob(".ckptfs-*")]
+
+
+def marks(folder=top):
+    return list(pathlib.Path(folder).rglob(".ckptfs-copy-*"))
+
+
+def other(a, b):
+    """Names of which two trees have others."""
+    return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
+
+
+def start():
+    subprocess.run(["chmod", "-R", "u+w", str(top)], check=False, stderr=subprocess.DEVNULL)
+    shutil.rmtree(top, ignore_errors=True)
+    top.mkdir()
+
+
+def want(*arguments):
+    """What an uninterrupted copy of the same is."""
+    start()
+    cp(*arguments, out)
+    return tree(out)
+
+
+def killed(at, *arguments, calls=("renameat",), late=True, into=out):
+    """SIGKILL at the call of that number in the copy's directory: by default after the name of a file."""
+    fault = injector.Kill(at, late, counted=frozenset(calls) if calls else injector.CHANGES)
+    injector.Injector([CKPTFS, "cp", "-r", "-j", "1", *map(str, arguments), str(into)], str(top.resolve()), fault).wait()
+    return fault
+
+
+def saved(name, source="small"):
+    """A copy of a checkpoint with all of its times."""
+    shutil.rmtree(name, ignore_errors=True)
+    shutil.copytree(source, name)
+    return pathlib.Path(name)
+
+
+# --- a directory that the first run made --------------------------------------------
+# The first call that renames gives DEST its name, the others each give a file one.
+
+whole = want("small", "full")
+start()
+killed(4, "small", "full")
+before, mark = inodes(out), marks()
+tap.check(len(before) == 4 and len(mark) == 1 and mark[0].parent == out, "killed: three files and a mark", before, mark)
+done = cp("small", "full", out)
+tap.check(done.returncode == 2 and done.stderr == "ckptfs: top/out: an incomplete copy; --resume completes it\n" and
+          not (out / "full").exists(), "without --resume: refused, and no directory in it", done)
+done = resume("small", "full", out)
+tap.check(done.returncode == 0 and not other(tree(out), whole), "resumed: as if it had not been interrupted",
+          done, other(tree(out), whole))
+# The last file has its name, but is not in the mark.
+tap.check(skipped(done) == (2, 5), "resumed: two files of five are skipped", done)
+tap.check(sum(before.get(name) == ino for name, ino in inodes(out).items()) == 2, "resumed: those are the same files", before)
+tap.check(not left(), "resumed: no mark and no temporary file", left())
+(out / "t0.npy").chmod(0o600)
+tap.check(other(tree(out), whole) == ["t0.npy"], "canary: another mode is found", other(tree(out), whole))
+done = resume("small", "full", out)
+tap.check(done.returncode == 2 and "has files of such a copy, and no mark" in done.stderr and not (out / "full").exists(),
+          "complete: --resume makes no directory in it", done)
+start()
+killed(4, "small", "full")
+done = resume("small", "raw", out)
+tap.check(done.returncode == 0 and skipped(done) == (0, 5) and (out / "raw").is_dir() and marks() == mark,
+          "another directory: not skipped, and no mark is lost", done)
+tap.check(skipped(resume("small", "full/", out)) == (2, 5), "a PATH may be spelled otherwise", marks())
+
+# --- a directory that existed --------------------------------------------------------
+
+start()
+out.mkdir()
+(out / "own").write_text("own")
+killed(3, "small", "full", "raw")
+tap.check(marks() and marks()[0].parent == out, "into a directory: it has the mark", marks())
+done = resume("small", "full", "raw", out)
+tap.check(done.returncode == 0 and skipped(done) == (2, 10) and not other(tree(out / "full"), whole) and
+          sorted(os.listdir(out)) == ["full", "own", "raw"], "into a directory: resumed there", done, os.listdir(out))
+start()
+out.mkdir()
+killed(3, "small", "full")
+done = cp("small", "full", out)
+tap.check(done.returncode == 0 and not done.stderr and not other(tree(out / "full"), whole) and not left(),
+          "into a directory, without --resume: all is copied", done, left())
+done = resume("small", "full", out)
+tap.check(done.returncode == 0 and skipped(done) == (0, 5), "into a directory: nothing to resume", done)
+
+# --- what may not be skipped ---------------------------------------------------------
+
+
+def not_skipped(what, change, count, *options, first=(), source="changing"):
+    """After the change, that many files of the five are skipped; the copy is what a new one is."""
+    start()
+    saved(source)
+    killed(5, *first, source, "full")
+    change(pathlib.Path(source))
+    done = resume(*options, source, "full", out)
+    got = tree(out)
+    expect = want(*options, source, "full")
+    tap.check(done.returncode == 0 and skipped(done) == (count, 5) and not other(got, expect), what, done, other(got, expect))
+
+
+def rewritten(source):
+    data = bytearray((source / "__0_0.distcp").read_bytes())
+    data[3000:3008] = b"12345678"
+    (source / "__0_0.distcp").write_bytes(data)
+
+
+def resaved(source):
+    text = (source / ".metadata").read_bytes()
+    (source / ".metadata").unlink()
+    (source / ".metadata").write_bytes(text)
+
+
+def extended(_):
+    with open(sorted(out.glob("t*"))[0], "ab") as file:
+        file.write(b"x")
+
+
+def altered(_):
+    """Same size and time; only the ctime is another."""
+    path = sorted(out.glob("t*"))[0]
+    st = path.stat()
+    path.chmod(0o644)
+    with open(path, "r+b") as file:
+        file.write(b"x")
+    path.chmod(st.st_mode & 0o777)
+    os.utime(path, ns=(st.st_atime_ns, st.st_mtime_ns))
+
+
+def removed(_):
+    sorted(out.glob("t*"))[0].unlink()
+
+
+def rebooted(_):
+    """Lines of another boot."""
+    marks()[0].write_text(re.sub(r" [0-9a-f]{32}$", " " + "0" * 32, marks()[0].read_text(), flags=re.M))
+
+
+not_skipped("control: nothing has changed", lambda _: None, 3)
+not_skipped("a data file was written: all is copied again", rewritten, 0)
+not_skipped("saved again: all is copied again", resaved, 0)
+not_skipped("a copy is longer: it is copied again", extended, 2)
+not_skipped("a copy has other bytes, size and mtime as before: it is copied again", altered, 2)
+not_skipped("a copy is gone: it is copied again", removed, 2)
+not_skipped("the host has restarted: all is copied again", rebooted, 0)
+not_skipped("--sync: the host has restarted, and nothing is lost", rebooted, 3, first=["--sync"])
+not_skipped("--sync of what was not: skipped", lambda _: None, 3, "--sync")
+
+hf = ["-o", "hf_shard_size=100K"]
+start()
+killed(4, *hf, "small", "hf")
+before = sorted(p.name for p in out.glob("*.safetensors"))
+(out / before[0]).write_bytes(b"own")
+more = ["-o", "hf_shard_size=200K"]
+done = resume(*more, "small", "hf", out)
+own = (out / before[0]).read_bytes() if (out / before[0]).exists() else None
+(out / before[0]).unlink(missing_ok=True)
+got = sorted(os.listdir(out))
+tap.check(done.returncode == 0 and skipped(done) == (0, 4) and len(before) == 3,
+          "another hf_shard_size=: nothing is skipped", done, before)
+tap.check(own == b"own" and got == sorted(name for name in want(*more, "small", "hf") if name != "."),
+          "files that only the killed run had are removed, none that was changed since", own, got)
+whole_hf = want(*hf, "small", "hf")
+start()
+killed(3, *hf, "small", "hf")
+done = resume(*hf, "small", "hf", out)
+tap.check(done.returncode == 0 and skipped(done)[0] == 1 and not other(tree(out), whole_hf) and len(whole_hf) == 7,
+          "hf/ in several files: one is skipped", done, list(whole_hf))
+
+# --- temporary files, and others who copy ---------------------------------------------
+
+start()
+killed(2, "large", "raw", calls=("pwrite64",))
+stale = [name for name in left() if "-cp-" in name]
+foreign = out / ".ckptfs-cp-0123456789abcdef"
+foreign.write_text("another copy")
+done = resume("large", "raw", out)
+tap.check(len(stale) == 1 and left() == [str(foreign)], "a temporary file of the killed run is removed, no other", stale, left())
+
+
+def slow(hold):
+    asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return {**os.environ, "LD_PRELOAD": MUTE, "MUTE_WRITE": "0", "MUTE_HOLD": str(hold), "ASAN_OPTIONS": asan}
+
+
+def held(*arguments):
+    """A copy that waits before its first byte for as long as there is a file `hold`."""
+    pathlib.Path("hold").touch()
+    copy = subprocess.Popen([CKPTFS, "cp", "-r", *arguments, str(out)], env=slow(pathlib.Path("hold").resolve()),
+                            stderr=subprocess.PIPE, text=True)
+    while copy.poll() is None and not any("-cp-" in p.name for p in out.glob(".ckptfs-*")):
+        time.sleep(0.01)
+    return copy
+
+
+start()
+copy = held("large", "raw")
+before = left()
+done = resume("large", "raw", out)
+tap.check(done.returncode == 2 and done.stderr == "ckptfs: top/out: another process makes this copy\n" and left() == before,
+          "a second run while the first one copies: refused", done, before, left())
+pathlib.Path("hold").unlink()
+tap.check(copy.wait() == 0 and not left(), "the first one ends well", left())
+for number in signal.SIGINT, signal.SIGTERM:
+    start()
+    copy = held("large", "raw")
+    copy.send_signal(number)
+    pathlib.Path("hold").unlink()
+    copy.communicate()
+    tap.check(copy.returncode == -number and left() == [str(marks()[0])], f"{number.name}: the mark stays, and nothing else", left())
+done = resume("large", "raw", out)
+tap.check(done.returncode == 0 and tree(out) == want("large", "raw"), "after a signal: resumed", done)
+
+# --- files that cannot be written, or read ---------------------------------------------
+
+start()
+done = subprocess.run(["bash", "-c", 'ulimit -f 20000; exec "$0" cp -j 1 -r "$@"', CKPTFS, "large", "raw", str(out)],
+                      text=True, capture_output=True)
+tap.check(done.returncode == 2 and "File too large" in done.stderr and marks(), "no room for a file: 2, and a mark", done)
+shutil.copytree("small", "torn")
+torn = pathlib.Path("torn/__1_0.distcp")
+data = torn.read_bytes()
+start()
+os.truncate(torn, len(data) // 2)
+done = cp("torn", "raw", out)
+tap.check(done.returncode == 1 and marks(), "damage: 1, and a mark", done)
+os.truncate(torn, 0)
+torn.write_bytes(data)
+done = resume("torn", "raw", out)
+tap.check(done.returncode == 0 and not left() and tree(out) == want("torn", "raw"), "the damage is repaired: complete", done)
+
+# --- the order of --sync ----------------------------------------------------------------
+
+start()
+trace = [(call.name, call.paths[-1].rsplit("/", 1)[-1]) for call in killed(0, "--sync", "small", "full", calls=()).seen]
+done_at = [i for i, call in enumerate(trace) if call[0] == "renameat" and call[1].startswith("t")]
+good = [i for i in done_at if trace[i - 2][0] == "fsync" and trace[i + 1][0] == "write" and "-copy-" in trace[i + 1][1]]
+tap.check(len(good) == 5 and good == done_at, "--sync: bytes, then the name, then the mark", trace)
+
+# --- killed anywhere -------------------------------------------------------------------------
+
+
+def anywhere(what, existing, arguments, points, dice):
+    """Killed at calls by lot, again while it is resumed, and resumed."""
+    expect, hits, bad = None, set(), []
+    start()
+    if existing:
+        out.mkdir()
+    count = len(killed(0, *arguments, calls=()).seen)
+    expect = tree(out)
+    for _ in range(points):
+        start()
+        if existing:
+            out.mkdir()
+        at, late = dice.randrange(1, count + 1), dice.random() < 0.5
+        hits.add(killed(at, *arguments, calls=(), late=late).hit.name)
+        if dice.random() < 0.5:
+            killed(dice.randrange(1, count + 1), "--resume", *arguments, calls=(), late=late)
+        made = out / "full" if existing else out
+        done = resume(*arguments, out) if marks() or not made.exists() else None
+        # A kill between the removal of the mark and the end leaves only the time of the directory undone.
+        wrong = [name for name in other(tree(out), expect) if name != "." or not existing]
+        if (done and done.returncode) or (wrong and (done or wrong != ["."])) or left():
+            bad.append((at, late, done, other(tree(out), expect), left()))
+    tap.check(not bad, f"killed anywhere, {what}: {points} copies are complete", *bad[:3], sorted(hits))
+
+
+number = cases("CKPTFS_KILLS", 3, 100)
+lot = random.Random(seed())
+anywhere("a new directory", False, [*hf, "small", "hf"], number, lot)
+anywhere("in a directory", True, ["small", "full", "local"], number, lot)
+anywhere("--sync", False, ["--sync", "small", "."], number, lot)
+start()
+sys.exit(tap.finish())

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+#
+# `ckptfs cp -r` that is interrupted, and `--resume`: what is complete is skipped, all else is
+# copied again, into the same place.
+need python3
+python3 "$HERE/big.py" small 5 2 40960 || skip_all 'no checkpoint'
+python3 "$HERE/big.py" large 2 2 12000000
+exec python3 -B "$HERE/cp-resume.py"
