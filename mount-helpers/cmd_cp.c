@@ -14,6 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Hugging Face's libraries write files of about this size. */
+static const uint64_t HF_FILE = UINT64_C(5) << 30;
+
 struct cp {
 	bool deep; /* -r */
 	struct ck_unmounted u;
@@ -408,10 +411,29 @@ static int prepare(struct cp *k, char **paths, int n, const char *dest)
 	return rc ? rc : check_slash(k, dest);
 }
 
+/* With -r, hf/ has files of the size that hubs have. It is one file, as ls shows it, if a
+ * PATH names that file. The index of a template decides before this does. */
+static void choose_hf_files(struct cp *k, char **paths, int n)
+{
+	static const char one[] = "model.safetensors";
+	bool named = false;
+
+	for (int i = 0; i < n; i++) {
+		const char *slash = strrchr(paths[i], '/');
+
+		named |= slash && strcmp(slash + 1, one) == 0;
+	}
+	if (k->deep && !named && k->u.view.hf_shard_size == 0)
+		k->u.view.hf_shard_size = HF_FILE;
+}
+
 static int run(struct cp *k, char **argv, int n)
 {
 	const char *dest = argv[n - 1];
-	int rc = ck_unmounted_open(&k->u, argv[0]);
+	int rc;
+
+	choose_hf_files(k, argv + 1, n - 2);
+	rc = ck_unmounted_open(&k->u, argv[0]);
 	if (rc == 0)
 		rc = prepare(k, argv + 1, n - 2, dest);
 	if (rc == 0 && k->names.n)

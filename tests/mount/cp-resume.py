@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """See cp-resume.sh: a copy that was interrupted, and the run that completes it."""
+import json
 import os
 import pathlib
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -287,6 +289,44 @@ trace = [(call.name, call.paths[-1].rsplit("/", 1)[-1]) for call in killed(0, "-
 done_at = [i for i, call in enumerate(trace) if call[0] == "renameat" and call[1].startswith("t")]
 good = [i for i in done_at if trace[i - 2][0] == "fsync" and trace[i + 1][0] == "write" and "-copy-" in trace[i + 1][1]]
 tap.check(len(good) == 5 and good == done_at, "--sync: bytes, then the name, then the mark", trace)
+
+# --- files of 5 GiB -----------------------------------------------------------------------
+
+
+def sparse(path, *sizes):
+    """A safetensors file with such tensors, which takes no room."""
+    head, at = {}, 0
+    for i, size in enumerate(sizes):
+        head[f"t{i}"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(head).encode()
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(struct.pack("<Q", len(text)) + text)
+    os.truncate(path, 8 + len(text) + at)
+
+
+def planned(*arguments):
+    """Names of the files that it makes of hf/, none of which may be larger than 1 MB."""
+    start()
+    done = subprocess.run(["bash", "-c", 'ulimit -f 1000; exec "$0" cp "$@"', CKPTFS, *arguments, str(out)],
+                          text=True, capture_output=True)
+    return sorted(line.split(": ")[1].rsplit("/", 1)[-1] for line in done.stderr.splitlines() if "too large" in line)
+
+
+G = 1 << 30
+halves = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+sparse(pathlib.Path("huge/model.safetensors"), 3 * G, 2 * G, 1 << 20)
+tap.check(planned("-r", "huge", "hf") == halves, "more than 5 GiB: two files", left())
+index = json.loads((out / "model.safetensors.index.json").read_text())
+tap.check(index["weight_map"] == {"t0": halves[0], "t1": halves[0], "t2": halves[1]}, "exactly 5 GiB are in one", index)
+tap.check(planned("-r", "-o", "hf_shard_size=100G", "huge", "hf") == ["model.safetensors"], "hf_shard_size=100G: one file")
+tap.check(planned("-r", "huge", "hf/model.safetensors") == [out.name], "a file by its name in ls: one file")
+tap.check(planned("huge", "hf/model.safetensors") == [out.name], "without -r: as in a mount")
+listed = subprocess.run([CKPTFS, "ls", "huge", "hf"], text=True, capture_output=True, check=False).stdout.split()
+tap.check(listed == ["model.safetensors"], "ls: one file", listed)
+pathlib.Path("template").mkdir()
+pathlib.Path("template/model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(index["weight_map"], "all.safetensors")}))
+tap.check(planned("-r", "-o", "hf_template=template", "huge", "hf") == ["all.safetensors"], "the index of a template decides")
 
 # --- killed anywhere -------------------------------------------------------------------------
 

@@ -225,6 +225,25 @@ def copied(tap, ckptfs, scratch):
     tap.line(done.returncode == 0 and not wrong(want, whole(target), "copy"), "cp of hf/ without a mount", [done.stderr])
 
 
+def exported(tap, ckptfs, scratch):
+    """An export into several files, of which the first run may not write the largest one."""
+    import resource
+    import torch
+    import transformers
+    target = scratch / "export"
+    command = [ckptfs, "cp", "-r", "-o", "hf_shard_size=5K"], [str(scratch / "saved"), "hf", str(target)]
+    first = subprocess.run(command[0] + command[1], capture_output=True, text=True, check=False,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)))
+    complete = len(files_of(target))
+    done = subprocess.run(command[0] + ["--resume"] + command[1], capture_output=True, text=True, check=False)
+    made = logits(transformers.AutoModelForCausalLM.from_pretrained(target).eval())
+    count = len(list(target.iterdir()))
+    tap.line(first.returncode == 2 and done.returncode == 0 and 0 < complete < len(files_of(target)) and
+             done.stderr.endswith(f"skipped {complete + 2} files of {count} that an earlier run completed\n") and
+             torch.equal(made, logits(tiny())), "from_pretrained: an export, interrupted and resumed",
+             [first.stderr, done.stderr, f"{complete} of {count}"])
+
+
 def main():
     options = live.arguments(__doc__, cases=(6, 30))
     try:
@@ -243,6 +262,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="hf-") as scratch:
         pretrained(tap, options.ckptfs, pathlib.Path(scratch))
         copied(tap, options.ckptfs, pathlib.Path(scratch))
+        exported(tap, options.ckptfs, pathlib.Path(scratch))
     print(f"# {count} tensors")
     return tap.finish()
 
