@@ -7,8 +7,9 @@
 Random models are saved by torch.distributed.checkpoint in 1 to 4 processes, by torch.save and by the safetensors package,
 beside an optimizer's state; each is mounted, with a random hf_shard_size=. safe_open must list the model's names and give
 its tensors, whole and by slices; safetensors' loader of whole files, and 8 threads that read files in blocks, as vLLM does,
-must get the same. A tiny model of transformers is saved by DCP and made from hf/ by from_pretrained, in one file, in several,
-and with a template: its logits are equal. CKPTFS_SEED repeats a run. The result is TAP.
+must get the same. Four processes train two models of transformers under FSDP2, a llama and a GPT-2 with tied weights, and
+save them by DCP, the llama beside its optimizer. from_pretrained makes both from hf/, in one file, in several, and with a
+template: the logits are those of the training model, bit for bit. CKPTFS_SEED repeats a run. The result is TAP.
 """
 import concurrent.futures
 import gc
@@ -177,71 +178,139 @@ def problems_of(ckptfs, lot, saver, home):
 
 # ---- transformers -------------------------------------------------------------------------------------------------
 
-def tiny():
+RANKS = 4
+LAYERS = {"llama": "model.layers", "gpt2": "transformer.h"}
+
+
+def tiny(name, seed=7):
     import torch
     import transformers
-    torch.manual_seed(7)
-    config = transformers.LlamaConfig(vocab_size=97, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32)
-    return transformers.LlamaForCausalLM(config).eval()
+    torch.manual_seed(seed)
+    if name == "llama":
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            vocab_size=97, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=32)).eval()
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=97, n_embd=16, n_layer=2, n_head=4, n_positions=32)).eval()
+
+
+def batch():
+    import torch
+    return torch.arange(20).reshape(2, 10) % 97
 
 
 def logits(model):
     import torch
     with torch.no_grad():
-        return model(torch.arange(20).reshape(2, 10) % 97).logits
+        return model(batch()).logits
 
 
-def pretrained(tap, ckptfs, scratch):
+def train(rank, size, scratch):
+    """One step under FSDP2. The llama is saved below app.model, beside its optimizer; the GPT-2 with its own names."""
     import torch
     import torch.distributed.checkpoint as dcp
+    import models
+    import world
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_state_dict
+    mesh = world.init_device_mesh("cpu", (size,))
+    for name, layers in LAYERS.items():
+        model = tiny(name)
+        for layer in model.get_submodule(layers):
+            models.fully_shard(layer, mesh=mesh)
+        models.fully_shard(model, mesh=mesh)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        model(batch(), labels=batch()).loss.backward()
+        optimizer.step()
+        state = get_model_state_dict(model)
+        whole = {key: value.full_tensor() for key, value in state.items()}
+        if name == "llama":
+            state = {"app": dict(zip(("model", "optim"), get_state_dict(model, optimizer))), "step": 1}
+        dcp.save(state, checkpoint_id=f"{scratch}/{name}")
+        result = logits(model)
+        if rank == 0:
+            torch.save((whole, result), f"{scratch}/{name}.pt")
+
+
+def template_of(name, folder):
+    """What save_pretrained writes of the model before the training: config.json, and files with other values."""
+    model = tiny(name)
+    model.save_pretrained(folder, max_shard_size="8KB")
+    return model
+
+
+def from_hf(folder):
+    """The logits of the model, and whether its tied weights are one tensor."""
     import transformers
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    model, home, template = tiny(), scratch / "saved", scratch / "template"
-    dcp.save({"app": {"model": {f"module.{name}": t for name, t in model.state_dict().items()}, "optim": {"lr": torch.ones(3)}}},
-             checkpoint_id=str(home))
-    model.save_pretrained(template, max_shard_size="8KB")
-    (home / "config.json").write_bytes((template / "config.json").read_bytes())
-    for what, options in ("one file", []), ("several", ["-o", "hf_shard_size=5K"]), ("a template", ["-o", f"hf_template={template}"]):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    result = logits(model), model.get_input_embeddings().weight is model.get_output_embeddings().weight
+    del model
+    gc.collect()                                                         # its weights are the file's pages
+    return result
+
+
+def pretrained(tap, ckptfs, scratch, name):
+    """A model in all forms of hf/."""
+    import torch
+    home, template, plain = scratch / name, scratch / f"{name}-template", scratch / f"{name}-plain"
+    whole_state, expected = torch.load(scratch / f"{name}.pt")
+    first = template_of(name, template)
+    plain.mkdir()
+    beside = home if name == "llama" else plain                          # the llama has its config.json in SRC
+    (beside / "config.json").write_bytes((template / "config.json").read_bytes())
+    config = [] if beside is home else ["-o", f"hf_template={plain}"]
+    for what, options in (("one file", config), ("several", [*config, "-o", "hf_shard_size=5K"]),
+                          ("a template", ["-o", f"hf_template={template}"])):
         with interop.Mount(ckptfs, home, *options) as top:
-            made = logits(transformers.AutoModelForCausalLM.from_pretrained(os.fsdecode(top) + "/hf").eval())
-            gc.collect()                                                 # its weights are the file's pages
-            same = torch.equal(made, logits(model))
-            files = [path.name for path in files_of(os.fsdecode(top) + "/hf")]
-        tap.line(same, f"from_pretrained: {what}", [str(files)])
-    tap.line(files == [path.name for path in files_of(template)], "the files of the template", [str(files)])
-    with torch.no_grad():
-        model.model.norm.weight[0] += 1
-    tap.line(not torch.equal(made, logits(model)), "canary: another weight has other logits", [])
+            folder = os.fsdecode(top) + "/hf"
+            made, tied = from_hf(folder)
+            files = [path.name for path in files_of(folder)]
+            found = wrong(whole_state, whole(folder), "hf/") if what != "a template" else []
+        same = torch.equal(made, expected) and tied == (name == "gpt2")
+        good = same and not found and (len(files) == 1) == (what == "one file")
+        tap.line(good, f"from_pretrained: {name}, {what}", [str(files), *found])
+    tap.line(files == [path.name for path in files_of(template)], f"{name}: the files of the template", [str(files)])
+    tap.line(not torch.equal(made, logits(first)), f"canary: {name} before its training has other logits", [])
 
 
 def copied(tap, ckptfs, scratch):
     """A copy of hf/ is a checkpoint of its own, without FUSE."""
+    import torch
     target = scratch / "copy"
-    done = subprocess.run([ckptfs, "cp", "-r", str(scratch / "saved"), "hf/", str(target)], capture_output=True, text=True,
+    done = subprocess.run([ckptfs, "cp", "-r", str(scratch / "llama"), "hf/", str(target)], capture_output=True, text=True,
                           check=False)
-    want = {name: t for name, t in tiny().state_dict().items()}
-    tap.line(done.returncode == 0 and not wrong(want, whole(target), "copy"), "cp of hf/ without a mount", [done.stderr])
+    want, expected = torch.load(scratch / "llama.pt")
+    good = done.returncode == 0 and not wrong(want, whole(target), "copy") and torch.equal(from_hf(str(target))[0], expected)
+    tap.line(good, "cp of hf/ without a mount", [done.stderr])
 
 
 def exported(tap, ckptfs, scratch):
-    """An export into several files, of which the first run may not write the largest one."""
+    """An export into several files, of which the first run may not write the largest."""
     import resource
     import torch
-    import transformers
     target = scratch / "export"
-    command = [ckptfs, "cp", "-r", "-o", "hf_shard_size=5K"], [str(scratch / "saved"), "hf", str(target)]
+    command = [ckptfs, "cp", "-r", "-o", "hf_shard_size=5K"], [str(scratch / "llama"), "hf", str(target)]
     first = subprocess.run(command[0] + command[1], capture_output=True, text=True, check=False,
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)))
     complete = len(files_of(target))
     done = subprocess.run(command[0] + ["--resume"] + command[1], capture_output=True, text=True, check=False)
-    made = logits(transformers.AutoModelForCausalLM.from_pretrained(target).eval())
-    count = len(list(target.iterdir()))
-    tap.line(first.returncode == 2 and done.returncode == 0 and 0 < complete < len(files_of(target)) and
-             done.stderr.endswith(f"skipped {complete + 2} files of {count} that an earlier run completed\n") and
-             torch.equal(made, logits(tiny())), "from_pretrained: an export, interrupted and resumed",
-             [first.stderr, done.stderr, f"{complete} of {count}"])
+    count, files = len(list(target.iterdir())), len(files_of(target))
+    _, expected = torch.load(scratch / "llama.pt")
+    tap.line(first.returncode == 2 and done.returncode == 0 and 0 < complete < files and
+             f"skipped {count - files + complete} files of {count} " in done.stderr and torch.equal(from_hf(str(target))[0], expected),
+             "from_pretrained: an export, interrupted and resumed", [first.stderr, done.stderr, f"{complete} of {count}"])
+
+
+def models_of_transformers(tap, ckptfs, scratch):
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for name in LAYERS:
+        tiny(name)                                                       # imports the model before the forks
+    spawn.run(train, RANKS, scratch)
+    for name in LAYERS:
+        pretrained(tap, ckptfs, scratch, name)
+    copied(tap, ckptfs, scratch)
+    exported(tap, ckptfs, scratch)
 
 
 def main():
@@ -260,9 +329,7 @@ def main():
         count += tensors
         tap.line(not found, f"{saver.__name__}: {tensors} tensors", found)
     with tempfile.TemporaryDirectory(prefix="hf-") as scratch:
-        pretrained(tap, options.ckptfs, pathlib.Path(scratch))
-        copied(tap, options.ckptfs, pathlib.Path(scratch))
-        exported(tap, options.ckptfs, pathlib.Path(scratch))
+        models_of_transformers(tap, options.ckptfs, pathlib.Path(scratch))
     print(f"# {count} tensors")
     return tap.finish()
 
