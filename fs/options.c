@@ -109,18 +109,21 @@ static int set_shardlinks(struct ck_mount_options *o, const char *name,
 	return 0;
 }
 
-static int set_linkroot(struct ck_mount_options *o, const char *name,
-			const char *value, struct ck_diag *d)
+static int set_path(struct ck_mount_options *o, const char *name,
+		    const char *value, struct ck_diag *d)
 {
-	(void)name;
-	return set_text(&o->format.linkroot, "linkroot", value, d);
-}
+	const struct {
+		const char *name;
+		char **path;
+	} paths[] = { { "linkroot", &o->format.linkroot },
+		      { "sidecar", &o->format.sidecar },
+		      { "hf_template", &o->view.hf_template } };
 
-static int set_sidecar(struct ck_mount_options *o, const char *name,
-		       const char *value, struct ck_diag *d)
-{
-	(void)name;
-	return set_text(&o->format.sidecar, "sidecar", value, d);
+	size_t i = 0;
+
+	while (!ck_str_starts(ck_str_from(name), ck_str_from(paths[i].name)))
+		i++;
+	return set_text(paths[i].path, paths[i].name, value, d);
 }
 
 static int set_kind(struct ck_mount_options *o, const char *name,
@@ -159,13 +162,6 @@ static int set_hf_shard_size(struct ck_mount_options *o, const char *name,
 	return ck_fail(d, EINVAL,
 		       "option hf_shard_size=%s: expected a size, as 5G",
 		       ck_show(ck_str_from(value)));
-}
-
-static int set_hf_template(struct ck_mount_options *o, const char *name,
-			   const char *value, struct ck_diag *d)
-{
-	(void)name;
-	return set_text(&o->view.hf_template, "hf_template", value, d);
 }
 
 static int set_allow_other(struct ck_mount_options *o, const char *name,
@@ -307,9 +303,8 @@ static const struct option table[] = {
 	{ "umask=", set_umask, "OCTAL", "remove these bits from modes" },
 	{ "shardlinks=", set_shardlinks, "beneath",
 	  "follow links to data files that stay beneath SRC" },
-	{ "linkroot=", set_linkroot, "DIR",
-	  "follow links to files beneath DIR" },
-	{ "sidecar=", set_sidecar, "FILE",
+	{ "linkroot=", set_path, "DIR", "follow links to files beneath DIR" },
+	{ "sidecar=", set_path, "FILE",
 	  "names the parameters in FSDP1's flat parameters" },
 	{ "kind=", set_kind, "KIND",
 	  "require a kind: dcp, safetensors, torch, ranks, run" },
@@ -319,7 +314,7 @@ static const struct option table[] = {
 	  "prefix of the model that hf/ shows; empty: all" },
 	{ "hf_shard_size=", set_hf_shard_size, "SIZE",
 	  "maximum size of a file in hf/" },
-	{ "hf_template=", set_hf_template, "DIR",
+	{ "hf_template=", set_path, "DIR",
 	  "hf/ has the file names and configuration of DIR" },
 	{ "hosts=", set_of_hosts, "A[:N][+B...]",
 	  "SRC is spread over these hosts" },
@@ -422,11 +417,10 @@ static bool matches(const char *name, const char *word)
 /* Whether it says how a checkpoint is read, mounted or not. */
 static bool is_reading(const struct option *o)
 {
-	return o->set == set_shardlinks || o->set == set_linkroot ||
-	       o->set == set_sidecar || o->set == set_kind ||
-	       o->set == set_of_hosts || o->set == set_views ||
-	       o->set == set_root || o->set == set_hf_shard_size ||
-	       o->set == set_hf_template;
+	return o->set == set_shardlinks || o->set == set_path ||
+	       o->set == set_kind || o->set == set_of_hosts ||
+	       o->set == set_views || o->set == set_root ||
+	       o->set == set_hf_shard_size;
 }
 
 static struct ck_str name_of(const char *word)
@@ -550,7 +544,7 @@ int ck_options_parse_reading(struct ck_format_options *o,
 		all.view = (struct ck_view_options){ 0 };
 	}
 	all.hosts = (struct ck_hosts_options){ 0 };
-	all.format.linkroot = all.format.sidecar = NULL;
+	all.format = (struct ck_format_options){ 0 };
 	ck_options_fini(&all);
 	return rc;
 }
