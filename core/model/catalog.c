@@ -167,6 +167,12 @@ static struct ck_entry *last_entry(struct ck_catalog *c)
 			    : &ck_catalog_own_tensor(c, id.i)->entry;
 }
 
+void ck_catalog_rename(struct ck_catalog *c, const struct ck_renames *m)
+{
+	ck_renames_put(c->caps->listing->renames);
+	c->caps->listing->renames = ck_renames_hold(m);
+}
+
 void ck_catalog_path_is_key(struct ck_catalog *c)
 {
 	struct ck_entry *e = last_entry(c);
@@ -324,6 +330,8 @@ int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d)
 {
 	int rc = ck_listing_finish(c->caps->listing, d);
 
+	if (rc == 0)
+		rc = ck_listing_note_unused(c->listing, c);
 	if (rc == 0)
 		rc = ck_catalog_check(c);
 	if (rc == -ENOMEM)

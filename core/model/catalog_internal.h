@@ -132,6 +132,13 @@ CK_MUST_USE int ck_catalog_tensor_renew(struct ck_catalog *c, uint32_t tensor,
 					struct ck_facts_met *met);
 CK_MUST_USE int ck_catalog_object_renew(struct ck_catalog *c, uint32_t object);
 
+/* rename.c: gives entries the names of listing->renames, between unwrapping and stems.
+ * -EBADMSG: two would have one name; -ENOMEM. */
+CK_MUST_USE int ck_listing_rename(struct ck_listing *l, struct ck_diag *d);
+/* Adds a doubt that counts the lines that match no name. -ENOMEM. */
+CK_MUST_USE int ck_listing_note_unused(const struct ck_listing *l,
+				       struct ck_catalog *c);
+
 /* catalog_items.c: a chunk's item was replaced: its replicas have what was
  * before. -ENOMEM. */
 CK_MUST_USE int ck_catalog_replicas_drop(struct ck_catalog *c, uint32_t chunk);

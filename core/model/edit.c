@@ -411,6 +411,8 @@ static int relist(struct ck_catalog *c, const struct ck_edit *edits, uint32_t n,
 	struct ck_listing *l = ck_listing_make();
 	int rc = l ? list_all(c, l, edits, n) : -ENOMEM;
 
+	if (l)
+		l->renames = ck_renames_hold(c->listing->renames);
 	if (rc == 0)
 		rc = same_again(c, l);
 	if (rc == 0)

@@ -474,6 +474,8 @@ int ck_listing_finish(struct ck_listing *l, struct ck_diag *d)
 	if (rc == 0)
 		rc = clashes_solve(l, d);
 	if (rc == 0)
+		rc = ck_listing_rename(l, d);
+	if (rc == 0)
 		rc = stems_make(l);
 	if (rc == 0)
 		rc = places_make(l);
@@ -510,6 +512,7 @@ void ck_listing_put(const struct ck_listing *l)
 	free(last->by_stem);
 	free(last->prefixed);
 	free(last->same);
+	ck_renames_put(last->renames);
 	ck_arena_fini(&last->text);
 	free(last);
 }

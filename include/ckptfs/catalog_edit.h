@@ -99,6 +99,8 @@ struct ck_path_part *ck_catalog_path_add(struct ck_catalog *c, uint32_t n);
 void ck_catalog_path_is_key(struct ck_catalog *c);
 /* The key of the entry added last, as the catalog has it. */
 struct ck_str ck_catalog_last_key(const struct ck_catalog *c);
+/* Entries are shown as this map names them; NULL: as their keys do. Call it before finish. */
+void ck_catalog_rename(struct ck_catalog *c, const struct ck_renames *m);
 /* An unknown global; the same one may be added again. */
 CK_MUST_USE int ck_catalog_global_add(struct ck_catalog *c, struct ck_str name);
 /* The texts are copied. */
@@ -114,7 +116,7 @@ CK_MUST_USE int ck_catalog_transform_add(struct ck_catalog *c,
 /* Names and stems, order, sizes, modes, and the faults that need no item:
  * boxes outside, overlapping, sizes that overflow, holes, missing files,
  * items outside their file, items of one tensor that share bytes.
- * -EBADMSG: two entries have one key. */
+ * -EBADMSG: two entries have one key, or a map gives them one name. */
 CK_MUST_USE int ck_catalog_finish(struct ck_catalog *c, struct ck_diag *d);
 
 /* --- the next one --------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #ifndef CKPTFS_LISTING_H
 #define CKPTFS_LISTING_H
 
-#include "ckptfs/base.h"
+#include "ckptfs/rename.h"
 
 struct ck_owned; /* catalog_internal.h */
 
@@ -115,6 +115,10 @@ struct ck_listing {
 	/* Entries that have no name of their own, by the one whose it is. */
 	struct ck_same_name *same;
 	size_t n, nprefixed, nsame;
+	/* Names that the user gives to entries; NULL: there are none. Held. */
+	const struct ck_renames *renames;
+	uint32_t nrenamed;		/* entries that a line of it names */
+	uint32_t nunused, unused_first; /* lines that name no entry; an index */
 	/* private */
 	struct ck_names *names; /* of each entry, until it is finished */
 	/* Name and stem of the others are the key without its first bytes: */
