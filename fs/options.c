@@ -117,6 +117,7 @@ static int set_path(struct ck_mount_options *o, const char *name,
 		char **path;
 	} paths[] = { { "linkroot", &o->format.linkroot },
 		      { "sidecar", &o->format.sidecar },
+		      { "rename", &o->format.rename },
 		      { "hf_template", &o->view.hf_template } };
 
 	size_t i = 0;
@@ -306,6 +307,7 @@ static const struct option table[] = {
 	{ "linkroot=", set_path, "DIR", "follow links to files beneath DIR" },
 	{ "sidecar=", set_path, "FILE",
 	  "names the parameters in FSDP1's flat parameters" },
+	{ "rename=", set_path, "FILE", "shows names as this map has them" },
 	{ "kind=", set_kind, "KIND",
 	  "require a kind: dcp, safetensors, torch, ranks, run" },
 	{ "views=", set_views, "NAME[+NAME...]",

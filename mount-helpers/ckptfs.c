@@ -22,6 +22,8 @@ static int ck_cmd_help(int argc, char **argv);
 	"beneath SRC\n"                                                        \
 	"  -o linkroot=DIR            follow links to files beneath DIR\n"     \
 	"  -o sidecar=FILE            the parameters in FSDP1's flat ones\n"   \
+	"  -o rename=FILE             show names as the lines OLD<tab>NEW "    \
+	"of FILE have them\n"                                                  \
 	"  -o kind=KIND               require a kind: dcp, safetensors, "      \
 	"torch, ranks or run\n"
 #define VIEWS                                                                  \

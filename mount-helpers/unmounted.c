@@ -181,6 +181,8 @@ int ck_unmounted_open(struct ck_unmounted *u, const char *src)
 	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);
 	if (rc)
 		return rc;
+	if (u->options.rename)
+		ck_source_notes(src, u->cp);
 	if (ck_sigbus_install() || tree_make(u))
 		return ck_trouble("%s: out of memory",
 				  ck_show(ck_str_from(src)));

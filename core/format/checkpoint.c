@@ -139,6 +139,43 @@ static int open_linkroot(struct ck_checkpoint *cp, const char *path,
 		       strerror(errno));
 }
 
+static int renames_of(const char *path, const struct ck_renames **out,
+		      struct ck_diag *d)
+{
+	ck_auto_fd int fd = open(path,
+				 O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct ck_metadata_text text = { 0 };
+	int rc;
+
+	if (fd < 0)
+		return ck_fail(d, errno, "option rename: %s: %s",
+			       ck_show(ck_str_from(path)), strerror(errno));
+	rc = ck_metadata_text_of(fd, path, CK_RENAMES_MOST, &text, d);
+	if (rc == 0) {
+		rc = ck_renames_parse((struct ck_str){ text.pages, text.len },
+				      out, d);
+		if (rc)
+			ck_diag_prefix(d, "%s", ck_show(ck_str_from(path)));
+	}
+	ck_metadata_text_fini(&text);
+	if (rc)
+		ck_diag_prefix(d, "option rename");
+	return rc;
+}
+
+/* A run has read the map for its steps. */
+static int read_renames(struct ck_catalog *c,
+			const struct ck_format_options *options,
+			struct ck_diag *d)
+{
+	const struct ck_renames *m = ck_renames_hold(options->renames);
+	int rc = m || !options->rename ? 0 : renames_of(options->rename, &m, d);
+
+	ck_catalog_rename(c, m);
+	ck_renames_put(m);
+	return rc;
+}
+
 static int make_files(struct ck_checkpoint *cp,
 		      const struct ck_format_options *options)
 {
@@ -291,7 +328,9 @@ static int load(struct ck_checkpoint *cp, const char *path,
 		return ck_fail(d, ENOMEM, "out of memory");
 	cp->elsewhere = options->elsewhere;
 	cp->write = options->write;
-	rc = ck_flat_said_check(options, d);
+	rc = read_renames(c, options, d);
+	if (rc == 0)
+		rc = ck_flat_said_check(options, d);
 	if (rc == 0)
 		rc = open_source(cp, c, path, d);
 	if (rc == 0)

@@ -9,6 +9,7 @@
 #include "tree_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 enum { CLASSES = 64 }; /* unknown ones that are named */
 
@@ -71,6 +72,13 @@ static void print_prefixed(const struct ck_catalog *c, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
+static void print_renamed(const struct ck_catalog *c, struct ck_buf *out)
+{
+	if (c->listing->renames)
+		ck_buf_printf(out, "renamed names: %" PRIu32 "\n",
+			      c->listing->nrenamed);
+}
+
 static void print_unknown(const struct ck_root *r, const struct ck_catalog *c,
 			  struct ck_buf *out)
 {
@@ -114,6 +122,7 @@ void ck_status_end(const struct ck_root *r, struct ck_buf *out)
 	ck_auto_catalog *c = ck_checkpoint_catalog(r->cp);
 
 	print_prefixed(c, out);
+	print_renamed(c, out);
 	print_unknown(r, c, out);
 	print_notes(c, out);
 	ck_checkpoint_print_warnings(r->cp, c, out);

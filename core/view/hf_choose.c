@@ -237,7 +237,8 @@ static char *root_name(const struct rule *rule)
 	return name.data;
 }
 
-/* Where all keys begin with "module." they are shown without it, and nothing is cut off. */
+/* Where all keys begin with "module." they are shown without it, and nothing is cut off.
+ * Nor is where the user gives names: these are complete. */
 struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 			 const struct ck_catalog *c, uint32_t tensor)
 {
@@ -245,7 +246,7 @@ struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 	size_t cut = 0;
 
 	if (chosen->root[0] && is_name_below(name, chosen->root) &&
-	    !(chosen->by_path && c->listing->dropped))
+	    !(chosen->by_path && (c->listing->dropped || c->listing->renames)))
 		cut = strlen(chosen->root) + 1;
 	if (chosen->module)
 		cut += strlen(MODULE);
@@ -288,7 +289,7 @@ int ck_hf_choose(const struct ck_catalog *c, const struct ck_view_options *o,
 	for (size_t at = 0; next_tensor(c, &at, &tensor);)
 		if (is_meant(c, &rule, tensor))
 			out->tensors[out->n++] = tensor;
-	out->module = all_are_modules(c, out);
+	out->module = !c->listing->renames && all_are_modules(c, out);
 	return good_keep(c, out);
 }
 

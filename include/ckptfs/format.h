@@ -12,6 +12,7 @@
 #include "ckptfs/items.h"
 #include "ckptfs/layout.h"
 #include "ckptfs/reach.h"
+#include "ckptfs/rename.h"
 #include "ckptfs/source.h"
 #include <pthread.h>
 
@@ -27,6 +28,10 @@ struct ck_format_options {
 	/* A file that says what flat parameters are made of; NULL: one that lies with
 	 * them does. Owned. */
 	char *sidecar;
+	/* A file with names that entries are shown as, see rename.h; NULL: there is none.
+	 * Owned. renames: the map, if it was read already; held. */
+	char *rename;
+	const struct ck_renames *renames;
 	/* See ck_kind_named(); NULL: any. */
 	const char *kind;
 	bool write; /* with what ck_writer_open() needs */
@@ -43,7 +48,10 @@ static inline void ck_format_options_fini(struct ck_format_options *o)
 {
 	free(o->linkroot);
 	free(o->sidecar);
-	o->linkroot = o->sidecar = NULL;
+	free(o->rename);
+	ck_renames_put(o->renames);
+	o->linkroot = o->sidecar = o->rename = NULL;
+	o->renames = NULL;
 }
 
 /* One checkpoint that is open: its directory, its data files, what is in it.

@@ -201,6 +201,16 @@ def test_sidecar(hosts):
     tap.check(not found, "but one that sidecar= names", *found[:20])
 
 
+def test_rename(hosts):
+    """A map of names, which only the host of the mount has."""
+    dealt(hosts, "dcp_flat")
+    with open(hosts.directory("h1") + "/names", "w", encoding="utf-8") as out:
+        out.write("*\tnew.*\n")
+    with hosts_mount.mounted(hosts, CKPTFS, f"rename={hosts.src}/names"):
+        shown = names_of(hosts)
+    tap.check(shown and all(name.startswith("new.") for name in shown), "names of a file that one host has", shown)
+
+
 def test_dcp_sidecar(hosts):
     """Flat parameters that DCP saved, their boxes and the sidecar on any host."""
     name = "dcp_flat"
@@ -409,6 +419,7 @@ def scene_copies(hosts):
     test_common(hosts)
     test_aside(hosts)
     test_sidecar(hosts)
+    test_rename(hosts)
     test_dcp_sidecar(hosts)
     test_sidecar_link(hosts)
     test_links(hosts)

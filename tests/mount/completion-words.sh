@@ -53,7 +53,7 @@ offers 'ckptfs ch' check checkpoint
 hosts=(--hostfile --hosts --map --prefer --replicas)
 offers 'ckptfs check checkpoint -' --full --hostfile --hosts --json --map --prefer \
 	--replicas -o
-offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= root= \
+offers 'ckptfs check checkpoint -o ' hf_shard_size= hf_template= kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= rename= root= \
 	shardlinks=beneath sidecar= views=
 offers 'ckptfs mount ' checkpoint
 offers 'ckptfs serve -' --mount --prefer --replicas --survive -o
@@ -84,7 +84,7 @@ offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
 	cache= commit=close commit=fsync commit=manual debug direct fsname= \
 	gather=auto gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
 	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=auto nccl=force nccl=off \
-	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off replicas=first \
+	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off rename= replicas=first \
 	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= timeout= uid= \
 	umask= views= write
 offers 'ckptfs a b -o allow' allow_other
@@ -110,6 +110,7 @@ offers 'ckptfs serve ' step.ckpt sub
 offers 'ckptfs inspect sub/' sub/h.pt
 HOME=$WORK offers 'ckptfs inspect ~/files/b' '~/files/b.pt'
 offers 'ckptfs ls -o sidecar=s' s.json step.ckpt/ sub/
+offers 'ckptfs ls -o rename=n' notes.txt
 offers 'ckptfs ls -o kind=ranks,sidecar=f' 'f\ g.pt'
 offers 'ckptfs ls -o linkroot=s' step.ckpt/ sub/
 offers 'ckptfs ls -o hf_template=s' step.ckpt/ sub/

@@ -272,6 +272,42 @@ def pretrained(tap, ckptfs, scratch, name):
     tap.line(not torch.equal(made, logits(first)), f"canary: {name} before its training has other logits", [])
 
 
+# Names of torchtitan and of transformers, of the layers and of the rest.
+TITAN = {"layers.{}.attention.wq": "model.layers.{}.self_attn.q_proj", "layers.{}.attention.wk": "model.layers.{}.self_attn.k_proj",
+         "layers.{}.attention.wv": "model.layers.{}.self_attn.v_proj", "layers.{}.attention.wo": "model.layers.{}.self_attn.o_proj",
+         "layers.{}.feed_forward.w1": "model.layers.{}.mlp.gate_proj", "layers.{}.feed_forward.w2": "model.layers.{}.mlp.down_proj",
+         "layers.{}.feed_forward.w3": "model.layers.{}.mlp.up_proj", "layers.{}.attention_norm": "model.layers.{}.input_layernorm",
+         "layers.{}.ffn_norm": "model.layers.{}.post_attention_layernorm"}
+ENDS = {"tok_embeddings.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+
+
+def renamed(tap, ckptfs, scratch):
+    """A Llama under torchtitan's names; q and k are not permuted here, as no renaming would do that. What is written under a
+    new name PyTorch loads under the old one."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    model, home, names = tiny("llama"), scratch / "titan", scratch / "names"
+    lines = {f"{old.format(i)}.weight": f"{new.format(i)}.weight" for i in range(2) for old, new in TITAN.items()} | ENDS
+    names.write_text("".join(f"{old}\t{new}\n" for old, new in lines.items()), encoding="utf-8")
+    state = {old: model.state_dict()[new] for old, new in lines.items()}
+    dcp.save(state | {"optimizer.state.step": torch.tensor(1.0), "train_state": {"step": 7}}, checkpoint_id=str(home))
+    model.config.save_pretrained(home)
+    with interop.Mount(ckptfs, home, "-o", f"rename={names}") as top:
+        folder = os.fsdecode(top) + "/hf"
+        tap.line(not wrong(model.state_dict(), whole(folder), "renamed"), "renamed: the names of transformers", [])
+        made, _ = from_hf(folder)
+    tap.line(torch.equal(made, logits(model)), "renamed: from_pretrained", [])
+    with interop.Mount(ckptfs, home) as top:
+        tap.line(sorted(whole(os.fsdecode(top) + "/hf")) == sorted(state), "canary: without the map it has the old names", [])
+    new = torch.full_like(state["layers.1.attention.wo.weight"], 0.5)
+    with interop.Mount(ckptfs, home, "-o", f"write,rename={names}") as top:
+        pathlib.Path(os.fsdecode(top), "raw", lines["layers.1.attention.wo.weight"]).write_bytes(oracle.raw_bytes(new))
+    want = state | {"layers.1.attention.wo.weight": new}
+    got = {name: torch.zeros_like(t) for name, t in state.items()}
+    dcp.load(got, checkpoint_id=str(home))
+    tap.line(not wrong(want, got, "dcp.load"), "renamed: dcp.load after a write", wrong(want, got, "dcp.load"))
+
+
 def copied(tap, ckptfs, scratch):
     """A copy of hf/ is a checkpoint of its own, without FUSE."""
     import torch
@@ -311,6 +347,7 @@ def models_of_transformers(tap, ckptfs, scratch):
         pretrained(tap, ckptfs, scratch, name)
     copied(tap, ckptfs, scratch)
     exported(tap, ckptfs, scratch)
+    renamed(tap, ckptfs, scratch)
 
 
 def main():

@@ -109,7 +109,7 @@ static void refused(void)
 		{ "shardlink=beneath", "shardlinks", EINVAL },
 		{ "fsnam=x", "fsname", EINVAL },
 		/* Not the words that are accepted and do nothing. */
-		{ "relatme", "nearest is fsname=", EINVAL },
+		{ "relatme", "nearest is rename=", EINVAL },
 		{ "ownr", "nearest is kind=", EINVAL },
 		/* A word that takes no value, one that needs it. */
 		{ "direct=1", "direct", EINVAL },

@@ -131,6 +131,8 @@ static int run_make(struct ck_checkpoint *cp,
 		.files_most = FILES_MOST,
 		.in_runs = options->in_runs + 1,
 	};
+	/* The map was read when the run was opened: it is the same for all steps. */
+	r->options.renames = ck_renames_hold(cp->catalog->listing->renames);
 	rc = path_keep(options->linkroot, &r->options.linkroot);
 	return rc ? rc : path_keep(options->sidecar, &r->options.sidecar);
 }
