@@ -297,6 +297,11 @@ def renamed(tap, ckptfs, scratch):
         tap.line(not wrong(model.state_dict(), whole(folder), "renamed"), "renamed: the names of transformers", [])
         made, _ = from_hf(folder)
     tap.line(torch.equal(made, logits(model)), "renamed: from_pretrained", [])
+    template = scratch / "llama-template"
+    with interop.Mount(ckptfs, home, "-o", f"rename={names},hf_template={template}") as top:
+        folder = os.fsdecode(top) + "/hf"
+        good = [path.name for path in files_of(folder)] == [path.name for path in files_of(template)]
+        tap.line(good and not wrong(model.state_dict(), whole(folder), "template"), "renamed: in the files of a template", [])
     with interop.Mount(ckptfs, home) as top:
         tap.line(sorted(whole(os.fsdecode(top) + "/hf")) == sorted(state), "canary: without the map it has the old names", [])
     new = torch.full_like(state["layers.1.attention.wo.weight"], 0.5)
