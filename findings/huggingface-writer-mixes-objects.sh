@@ -13,7 +13,8 @@
 # Known: no issue was found.
 # Remedy: save tensors only; a number as torch.tensor([3]). Load each file after saving.
 #
-# ckptfs refuses such a file, too: "a header of ... bytes in a file of ...".
+# ckptfs refuses such a file, too: "begins with an archive of torch.save, not with the size of a
+# header".
 #
 # Output seen:
 #	tensors only             loaded [1.0, 2.0], first bytes b'\xa8\x00'

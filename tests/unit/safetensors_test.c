@@ -507,6 +507,8 @@ static void test_files_faulty(void)
 	n = 0;
 	put("a.safetensors", &n, 8);
 	refused("", "a header of 0 bytes");
+	put("a.safetensors", "PK\3\4\0\0\0\0", 8);
+	refused("", "begins with an archive of torch.save");
 	put_file("a.safetensors", "nothing", 0);
 	refused("", "a.safetensors: JSON: byte 0");
 	put_file("b.safetensors", B1, 4);

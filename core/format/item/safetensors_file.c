@@ -161,6 +161,13 @@ static int info_add(struct ck_safetensors_file *f)
 
 /* --- the header ------------------------------------------------------------------------ */
 
+/* HuggingFaceStorageWriter writes a value that is no tensor in front of the tensors (PyTorch
+ * 2.13, torch/distributed/checkpoint/filesystem.py, _write_files_from_queue). */
+static bool is_archive(uint64_t n)
+{
+	return memcmp(&n, "PK\3\4", 4) == 0;
+}
+
 static int length_take(struct ck_files *files, const struct ck_file *file,
 		       uint64_t fpos, uint64_t *out, struct ck_diag *d)
 {
@@ -176,6 +183,12 @@ static int length_take(struct ck_files *files, const struct ck_file *file,
 	if (rc)
 		return ck_fail(d, -rc, "%s", strerrordesc_np(-rc));
 	*out = n;
+	if (is_archive(n))
+		return ck_fail(d, EBADMSG,
+			       "begins with an archive of torch.save, not with "
+			       "the size of a header; PyTorch writes one in "
+			       "front of the tensors for a value that is not a "
+			       "tensor");
 	if (n == 0 || n > CK_SAFETENSORS_MOST ||
 	    n > size - CK_SAFETENSORS_BEGIN)
 		return ck_fail(d, EBADMSG,
