@@ -15,8 +15,9 @@
 # Remedy: copy the scalars from `sharded/` before it is deleted, or give them one dimension,
 # or save with save_pretrained().
 #
-# ckptfs shows the bytes of the file that it is given: 0 in the consolidated directory, the
-# right value in a mount of `sharded/`. hf/ of a DCP checkpoint has the right value.
+# ckptfs shows the bytes of the file that it is given: 0 in the consolidated directory, with a
+# warning of `ckptfs check` if `sharded/` is there, and the right value in a mount of `sharded/`.
+# hf/ of a DCP checkpoint has the right value.
 #
 # Output seen:
 #	logit_scale of the model      2.6592

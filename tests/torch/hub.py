@@ -14,6 +14,8 @@ import json
 import os
 import pathlib
 import random
+import struct
+import subprocess
 import sys
 import tempfile
 
@@ -152,6 +154,24 @@ def problems_of(ckptfs, lot, saver, home):
     return found, len(table)
 
 
+def save_joined(rank, world_size, home):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    state = {"scale": torch.tensor(2.5), "w": torch.ones(3)}
+    dcp.save(state, storage_writer=dcp.HuggingFaceStorageWriter(str(home), save_distributed=True, enable_consolidation=True))
+
+
+def consolidated(tap, ckptfs, home):
+    """PyTorch's consolidation writes 0 for tensors without dimensions: check says so, and sharded/ has the value."""
+    spawn.run(save_joined, 1, home)
+    line = "tensors without dimensions that are 0: 1 (scale); PyTorch's consolidation writes 0 for all of them"
+    said = [subprocess.run([ckptfs, "check", source], capture_output=True, text=True, check=False)
+            for source in (home, home / "sharded")]
+    read = subprocess.run([ckptfs, "cat", home / "sharded", "raw/scale"], capture_output=True, check=False).stdout
+    good = line in said[0].stdout and said[0].returncode == 0 and line not in said[1].stdout
+    tap.line(good and read == struct.pack("<f", 2.5), "consolidated: zeros are named", [one.stdout for one in said])
+
+
 def main():
     options = live.arguments(__doc__, cases=(24, 60))
     try:
@@ -166,6 +186,8 @@ def main():
             found, tensors = problems_of(options.ckptfs, lot, saver, pathlib.Path(scratch))
         count += tensors
         tap.line(not found, f"{saver.__name__}: {tensors} tensors", found)
+    with tempfile.TemporaryDirectory(prefix="hub-") as scratch:
+        consolidated(tap, options.ckptfs, pathlib.Path(scratch))
     print(f"# {count} tensors")
     return tap.finish()
 

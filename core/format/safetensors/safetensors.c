@@ -307,6 +307,8 @@ static int load(struct ck_checkpoint *cp, struct ck_catalog *c,
 	if (rc == 0)
 		rc = ck_safetensors_tensors_add(&l);
 	if (rc == 0)
+		rc = ck_consolidated_note(&l);
+	if (rc == 0)
 		rc = notes_add(&l);
 	if (rc == 0)
 		rc = heads_keep(&l);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Shared by the files of the format: safetensors.c detects and loads a checkpoint,
- * files.c reads the headers of its files, tensors.c joins boxes to tensors.
+ * files.c reads the headers of its files, tensors.c joins boxes to tensors, consolidated.c
+ * warns of what PyTorch's consolidation loses.
  */
 #ifndef CK_SAFETENSORS_INTERNAL_H
 #define CK_SAFETENSORS_INTERNAL_H
@@ -34,5 +35,10 @@ uint64_t ck_safetensors_rank(struct ck_str path);
 
 /* All that is shown, into the catalog. */
 CK_MUST_USE int ck_safetensors_tensors_add(struct ck_safetensors_load *l);
+
+/* --- consolidated.c -------------------------------------------------------------- */
+
+/* Adds a doubt if sharded/ is below, and tensors without dimensions are 0. -ENOMEM. */
+CK_MUST_USE int ck_consolidated_note(const struct ck_safetensors_load *l);
 
 #endif
