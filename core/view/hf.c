@@ -455,7 +455,22 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 	ck_hf_plan_put(p);
 }
 
-/* What whoever mounts it has asked for is not all there. */
+/* Why it is absent. */
+static void print_absent(const struct ck_catalog *c, const char *root,
+			 struct ck_buf *out)
+{
+	if (root) {
+		ck_buf_text(out, "option root=");
+		ck_buf_escaped(out, ck_str_from(root));
+		ck_buf_text(out, ": no tensor for hf/, which is not there");
+	} else if (c->tensors.n) {
+		ck_buf_text(
+			out,
+			"no hf/: no tensor is a model's, by its name and dtype; -o root= selects tensors");
+	}
+}
+
+/* What was asked for is not all there. */
 static void hf_log(const struct ck_catalog *c, const void *state,
 		   struct ck_buf *out)
 {
@@ -464,10 +479,8 @@ static void hf_log(const struct ck_catalog *c, const void *state,
 	struct ck_hf_plan *p;
 	uint32_t lacks = 0;
 
-	if (s->options->root && hf_is_empty(c, state)) {
-		ck_buf_text(out, "option root=");
-		ck_buf_escaped(out, ck_str_from(s->options->root));
-		ck_buf_text(out, ": no tensor for hf/, which is not there");
+	if (hf_is_empty(c, state)) {
+		print_absent(c, s->options->root, out);
 		return;
 	}
 	if (!s->options->weight_map || plan_get(&dir, c, &p))

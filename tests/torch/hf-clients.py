@@ -341,6 +341,16 @@ def exported(tap, ckptfs, scratch):
              "from_pretrained: an export, interrupted and resumed", [first.stderr, done.stderr, f"{complete} of {count}"])
 
 
+def without_model(tap, ckptfs, scratch):
+    import torch
+    import torch.distributed.checkpoint as dcp
+    dcp.save({"optimizer": {"exp_avg": torch.ones(2)}}, checkpoint_id=str(scratch / "optimizer"))
+    with interop.Mount(ckptfs, scratch / "optimizer") as top:
+        shown, log = os.listdir(top), pathlib.Path(os.fsdecode(top), ".ckptfs/log").read_text(encoding="utf-8")
+    tap.line(b"hf" not in shown and log.count("no hf/: no tensor is a model's, by its name and dtype") == 1,
+             "without a model: no hf/, and the log has the reason", [str(shown), log])
+
+
 def models_of_transformers(tap, ckptfs, scratch):
     import transformers
     transformers.logging.set_verbosity_error()
@@ -353,6 +363,7 @@ def models_of_transformers(tap, ckptfs, scratch):
     copied(tap, ckptfs, scratch)
     exported(tap, ckptfs, scratch)
     renamed(tap, ckptfs, scratch)
+    without_model(tap, ckptfs, scratch)
 
 
 def main():
