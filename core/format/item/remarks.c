@@ -138,10 +138,11 @@ static bool is_dtype_or_storage(struct ck_str full)
 static bool is_builtin(struct ck_str full)
 {
 	struct ck_str module = CK_STR("builtins.");
-	struct ck_str name = { full.p + module.len, full.len - module.len };
+	struct ck_str name;
 
 	if (!ck_str_starts(full, module))
 		return false;
+	name = (struct ck_str){ full.p + module.len, full.len - module.len };
 	for (size_t i = 0; i < CK_ARRAY_SIZE(known_builtins); i++)
 		if (ck_str_is(name, known_builtins[i]))
 			return true;
