@@ -169,33 +169,33 @@ static int split_dest(struct cp *k, const char *dest)
 					       : ck_trouble("out of memory");
 }
 
-/* Whether DEST has the first name of the directory that is copied. */
-struct first {
+/* Whether DEST has a name of the directory that is copied. */
+struct present {
 	const char *dest;
-	bool is_there;
+	bool found;
 };
 
-static int look_at_first(void *arg, struct ck_node *n, const char *name)
+static int present_look(void *arg, struct ck_node *n, const char *name)
 {
-	struct first *f = arg;
-	ck_auto_free char *path = ck_path_join(f->dest, name);
+	struct present *p = arg;
+	ck_auto_free char *path = ck_path_join(p->dest, name);
 	struct stat st;
 
 	(void)n;
-	f->is_there = path && lstat(path, &st) == 0;
-	return 1;
+	p->found = path && lstat(path, &st) == 0;
+	return p->found;
 }
 
 /* After a copy that has ended well the same command would copy into the copy. */
 static int check_unmarked(struct cp *k, const char *dest)
 {
 	const struct ck_named *dir = &k->names.all[0];
-	struct first f = { .dest = dest };
+	struct present p = { .dest = dest };
 
 	if (!k->resume || k->several || !is_dir(dir))
 		return CK_EXIT_FINE;
-	(void)!ck_unmounted_each(&k->u, dir->node.number, look_at_first, &f);
-	if (!f.is_there)
+	(void)!ck_unmounted_each(&k->u, dir->node.number, present_look, &p);
+	if (!p.found)
 		return CK_EXIT_FINE;
 	return ck_trouble(
 		"%s: has files of such a copy, and no mark that it is "

@@ -2,8 +2,9 @@
 /*
  * copy_content: an id of what a copy of a file has. Ids of two runs are equal only if both
  * read the same save with the same options. An id has no bytes of tensors: instead it has the
- * time and inode of every data file, as they were when the checkpoint was opened. A
- * data file that changes later fails the copy, or changes the ids of the next run.
+ * times and inode of every data file, as they were when the checkpoint was opened. A
+ * data file that changes later fails the copy, or changes the ids of the next run. Its ctime
+ * shows bytes that were written in place under the old mtime.
  */
 #include "copy_internal.h"
 #include <inttypes.h>
@@ -32,10 +33,12 @@ static void source_print(struct ck_checkpoint *cp, const struct stat *metadata,
 	ck_buf_text(out, CK_VERSION);
 	ck_buf_u64(out, metadata->st_ino);
 	time_add(out, metadata->st_mtim);
+	time_add(out, metadata->st_ctim);
 	time_add(out, c->meta.mtime);
 	for (uint32_t i = 0; i < c->files.n; i++) {
 		ck_buf_u64(out, ck_files_id(cp->files, i).ino);
 		time_add(out, ck_files_info(cp->files, i)->mtime);
+		ck_buf_u64(out, ck_files_ctime(cp->files, i));
 	}
 	ck_catalog_dump(c, out);
 }

@@ -427,14 +427,29 @@ static int file_open(struct ck_mark *m)
 	return rc == 1 ? 0 : head_put(m);
 }
 
-static int dest_fill(struct ck_mark *m, int parent, const char *name)
+/* The temporary name can be predicted: a directory that another user has made there would
+ * become DEST, with all that is in it. */
+static int dest_open(struct ck_mark *m, int parent, const char *name)
 {
-	struct ck_buf key = { 0 };
-	int rc;
+	struct stat st;
 
 	m->dir = openat(parent, name,
 			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	rc = m->dir < 0 ? -errno : file_open(m);
+	if (m->dir < 0 || fstat(m->dir, &st))
+		return -errno;
+	if (st.st_uid == geteuid())
+		return 0;
+	ck_fd_cleanup(&m->dir);
+	return -EPERM;
+}
+
+static int dest_fill(struct ck_mark *m, int parent, const char *name)
+{
+	struct ck_buf key = { 0 };
+	int rc = dest_open(m, parent, name);
+
+	if (rc == 0)
+		rc = file_open(m);
 	if (rc)
 		return rc;
 	m->made = true;
@@ -456,9 +471,8 @@ static int dest_make(struct ck_mark *m, const struct ck_mark_place *at)
 	rc = dest_fill(m, at->dir, name);
 	if (rc == 0 && renameat(at->dir, name, at->dir, at->last))
 		rc = -errno;
-	if (rc && rc != -EBUSY) {
-		if (m->dir >= 0)
-			(void)unlinkat(m->dir, m->name, 0);
+	if (rc && rc != -EBUSY && m->dir >= 0) {
+		(void)unlinkat(m->dir, m->name, 0);
 		(void)unlinkat(at->dir, name, AT_REMOVEDIR);
 	}
 	return rc;

@@ -380,6 +380,11 @@ struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number)
 	return (struct ck_file_id){ file->dev, file->ino };
 }
 
+uint64_t ck_files_ctime(const struct ck_files *f, uint32_t number)
+{
+	return __atomic_load_n(&ck_file_of(f, number)->ctime, __ATOMIC_ACQUIRE);
+}
+
 int ck_files_identify(const struct ck_files *f, uint32_t number,
 		      struct ck_file_id *out)
 {

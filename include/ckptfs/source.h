@@ -105,6 +105,9 @@ struct ck_file_id {
 
 /* The one that was seen; zeros if none was. */
 struct ck_file_id ck_files_id(const struct ck_files *f, uint32_t number);
+/* The ctime of the last look, as a number; 0 if the file is on another host, or was not
+ * seen. Any thread. */
+uint64_t ck_files_ctime(const struct ck_files *f, uint32_t number);
 /* The one that the path leads to now, also if it cannot be used. -ENOENT: it
  * leads to none; after any other error nobody can say. */
 CK_MUST_USE int ck_files_identify(const struct ck_files *f, uint32_t number,

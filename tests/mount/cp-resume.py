@@ -111,12 +111,30 @@ tap.check(other(tree(out), whole) == ["t0.npy"], "canary: another mode is found"
 done = resume("small", "full", out)
 tap.check(done.returncode == 2 and "has files of such a copy, and no mark" in done.stderr and not (out / "full").exists(),
           "complete: --resume makes no directory in it", done)
+out.chmod(0o755)
+(out / "t0.npy").unlink()
+done = resume("small", "full", out)
+tap.check(done.returncode == 2 and "no mark" in done.stderr and not (out / "full").exists(),
+          "complete, and the first file removed: --resume makes no directory in it", done)
 start()
 killed(4, "small", "full")
 done = resume("small", "raw", out)
 tap.check(done.returncode == 0 and skipped(done) == (0, 5) and (out / "raw").is_dir() and marks() == mark,
           "another directory: not skipped, and no mark is lost", done)
 tap.check(skipped(resume("small", "full/", out)) == (2, 5), "a PATH may be spelled otherwise", marks())
+
+# Its temporary name is known in advance.
+start()
+seen = killed(1, "small", "full", calls=("mkdirat",)).seen
+planted = top / pathlib.Path(seen[0].paths[-1]).name
+tap.check(planted.name.startswith(".ckptfs-cp-") and planted.is_dir(), "killed: DEST has its temporary name", seen)
+(planted / "config.json").write_text("planted")
+if os.geteuid() == 0:
+    os.chown(planted, 65534, 65534)
+    done = cp("small", "full", out)
+    got, kept = tree(out), left()
+    tap.check(done.returncode == 0 and not other(got, whole) and kept == [str(planted)] and (planted / "config.json").exists(),
+              "a directory of another user has the temporary name: it does not become DEST", done, kept, other(got, whole))
 
 # --- a directory that existed --------------------------------------------------------
 
@@ -158,6 +176,13 @@ def rewritten(source):
     (source / "__0_0.distcp").write_bytes(data)
 
 
+def in_place(source):
+    """Other bytes under the old mtime."""
+    st = (source / "__0_0.distcp").stat()
+    rewritten(source)
+    os.utime(source / "__0_0.distcp", ns=(st.st_atime_ns, st.st_mtime_ns))
+
+
 def resaved(source):
     text = (source / ".metadata").read_bytes()
     (source / ".metadata").unlink()
@@ -191,6 +216,7 @@ def rebooted(_):
 
 not_skipped("control: nothing has changed", lambda _: None, 3)
 not_skipped("a data file was written: all is copied again", rewritten, 0)
+not_skipped("a data file has other bytes, size and mtime as before: all is copied again", in_place, 0)
 not_skipped("saved again: all is copied again", resaved, 0)
 not_skipped("a copy is longer: it is copied again", extended, 2)
 not_skipped("a copy has other bytes, size and mtime as before: it is copied again", altered, 2)
