@@ -362,6 +362,10 @@ def copy_differs(tree, bare, to):
             yield f"{path}: not said: {start!r} in {said!r}"
     there = {os.path.relpath(os.path.join(place, name), to)
              for place, dirs, files in os.walk(to) for name in dirs + files}
+    marks = {name for name in there if name.startswith(".ckptfs-copy-")}
+    there -= marks
+    if len(marks) != bool(bad):
+        yield f"marks of a copy that is not complete: {sorted(marks)!r}"
     wanted = {row["path"] for row in tree.rows} - bad.keys()
     if there != wanted:
         yield f"copied are {sorted(there ^ wanted)!r} too much or not"
