@@ -402,9 +402,12 @@ static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
 {
 	if (err == EINTR || atomic_exchange(&h->logged, true))
 		return;
-	ck_log("%s: %s; reading %zu bytes at %ju",
+	ck_log("%s: %s; reading %zu bytes at %ju%s",
 	       ck_node_shown_name(h->fs, &h->file.node), strerror(err), size,
-	       (uintmax_t)vpos);
+	       (uintmax_t)vpos,
+	       err == ENODATA || err == EIO || err == EBADMSG
+		       ? "; " CK_CONTROL_DIR "/damage names the cause"
+		       : "");
 }
 
 int ck_handle_read(struct ck_fs *fs, const struct fuse_file_info *fi,

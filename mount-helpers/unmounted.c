@@ -170,12 +170,18 @@ static int streams_make(struct ck_unmounted *u)
 
 /* --- the whole -------------------------------------------------------------------- */
 
+static void note(const char *line)
+{
+	(void)ck_trouble("%s", line);
+}
+
 int ck_unmounted_open(struct ck_unmounted *u, const char *src)
 {
 	struct ck_diag d = { 0 };
 	int rc;
 
 	ck_log_detach();
+	u->view.note = note;
 	if (ck_template_use(&u->view, &u->template, &d))
 		return ck_trouble("%s", d.text);
 	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);

@@ -32,7 +32,12 @@ static int root_lookup(const struct ck_catalog *c, const struct ck_dir *dir,
 	const struct ck_root *r = dir->state;
 
 	for (size_t i = 0; i < r->n; i++)
-		if (ck_str_is(name, r->views[i]->top) && ck_root_has(r, c, i)) {
+		if (ck_str_is(name, r->views[i]->top)) {
+			if (!ck_root_has(r, c, i)) {
+				if (r->views[i]->absent)
+					r->views[i]->absent(c, r->states[i]);
+				return -ENOENT;
+			}
 			child_set(r, i, out);
 			return 0;
 		}
@@ -87,16 +92,20 @@ static const struct ck_view view_root = {
 
 enum { OWN = 2 }; /* views of the tree itself */
 
-/* What of it was asked for and is not there. */
+/* Options of the view that have no effect. */
 static void view_log(const struct ck_root *r, const struct ck_catalog *c,
 		     size_t i)
 {
 	struct ck_buf line = { 0 };
+	size_t start;
 
-	if (r->views[i]->log)
-		r->views[i]->log(c, r->states[i], &line);
-	if (line.len)
-		ck_log("%s: %s", ck_show(ck_str_from(r->cp->path)), line.data);
+	if (!r->views[i]->log)
+		return;
+	ck_buf_printf(&line, "%s: ", ck_show(ck_str_from(r->cp->path)));
+	start = line.len;
+	r->views[i]->log(c, r->states[i], &line);
+	if (line.len > start && !line.err)
+		ck_view_note(r->options->view, line.data);
 	ck_buf_fini(&line);
 }
 

@@ -30,14 +30,14 @@ struct hf {
 		*plan; /* of the newest generation asked for; or NULL */
 	struct name *names;
 	size_t nnames, cap;
-	bool has_asides; /* they are in names */
-	bool noted;	 /* the log has the line that there is no CONFIG */
+	bool has_asides;   /* they are in names */
+	bool noted;	   /* the log has the line that there is no CONFIG */
+	bool noted_absent; /* the log has the reason for an absent hf/ */
 };
 
-#define CONFIG "config.json"
-#define NO_CONFIG                                                              \
-	"no " CONFIG ", which transformers and vLLM need; "                    \
-	"-o hf_template=DIR takes it from a directory of the model"
+#define CONFIG	     "config.json"
+#define NO_CONFIG    "no " CONFIG ", which transformers and vLLM need"
+#define USE_TEMPLATE "-o hf_template=DIR takes it from a directory of the model"
 
 static struct hf *hf_of(const void *state)
 {
@@ -105,7 +105,7 @@ static void note_no_config(struct hf *s)
 	s->noted |= is_first;
 	pthread_mutex_unlock(&s->lock);
 	if (is_first)
-		ck_log("hf: " NO_CONFIG);
+		ck_log("hf: " NO_CONFIG "; " USE_TEMPLATE);
 }
 
 /* Those behind the first n, which nobody has seen. */
@@ -434,6 +434,45 @@ static uint64_t hf_count(const struct ck_catalog *c, const void *state)
 	return n;
 }
 
+/* Why hf/ is empty, and the option that changes that. */
+static void print_absent(const struct hf *s, const struct ck_catalog *c,
+			 struct ck_buf *out)
+{
+	if (c->tensors.n && s->options->root && s->options->root[0]) {
+		ck_buf_text(out, "option root=");
+		ck_buf_escaped(out, ck_str_from(s->options->root));
+		ck_buf_text(out, ": no tensor for hf/; names begin with ");
+		ck_hf_print_tops(c, out);
+	} else if (s->options->weight_map && ck_hf_has_some(c, s->options)) {
+		ck_buf_text(out, "hf_template: its index names no tensor of "
+				 "the checkpoint; names begin with ");
+		ck_hf_print_tops(c, out);
+		ck_buf_text(out, "; rename= gives other names");
+	} else {
+		ck_buf_text(out, "no tensor for hf/; root=NAME selects those "
+				 "below NAME, and root= all");
+	}
+}
+
+static void hf_absent(const struct ck_catalog *c, const void *state)
+{
+	struct hf *s = hf_of(state);
+	struct ck_buf line = { 0 };
+	bool is_first;
+
+	pthread_mutex_lock(&s->lock);
+	is_first = !s->noted_absent;
+	s->noted_absent = true;
+	pthread_mutex_unlock(&s->lock);
+	if (!is_first)
+		return;
+	ck_buf_text(&line, "hf: absent: ");
+	print_absent(s, c, &line);
+	if (!line.err)
+		ck_view_note(s->options, line.data);
+	ck_buf_fini(&line);
+}
+
 static void hf_status(const struct ck_catalog *c, const void *state,
 		      struct ck_buf *out)
 {
@@ -441,11 +480,19 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 	struct hf *s = hf_of(state);
 	struct ck_hf_plan *p;
 
-	if (hf_is_empty(c, state) || plan_get(&dir, c, &p))
+	if (hf_is_empty(c, state)) {
+		if (c->tensors.n) {
+			ck_buf_text(out, "hf: absent: ");
+			print_absent(s, c, out);
+			ck_buf_text(out, "\n");
+		}
+		return;
+	}
+	if (plan_get(&dir, c, &p))
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (s->has_asides && name_find(s, CK_STR(CONFIG)) < 0)
-		ck_buf_text(out, "hf: " NO_CONFIG "\n");
+		ck_buf_text(out, "hf: " NO_CONFIG "; " USE_TEMPLATE "\n");
 	pthread_mutex_unlock(&s->lock);
 	for (uint32_t i = 0; i < p->chosen.nleft_out; i++) {
 		ck_buf_text(out, "hf: left out: ");
@@ -455,44 +502,58 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 	ck_hf_plan_put(p);
 }
 
-/* Why it is absent. */
-static void print_absent(const struct ck_catalog *c, const char *root,
-			 struct ck_buf *out)
+/* True if hf_template= is given and its directory has no CONFIG. */
+static bool template_lacks_config(struct hf *s)
 {
-	if (root) {
-		ck_buf_text(out, "option root=");
-		ck_buf_escaped(out, ck_str_from(root));
-		ck_buf_text(out, ": no tensor for hf/, which is not there");
-	} else if (c->tensors.n) {
-		ck_buf_text(
-			out,
-			"no hf/: no tensor is a model's, by its name and dtype; -o root= selects tensors");
-	}
+	struct ck_aside *aside = s->options->aside;
+	uint32_t n = 0;
+
+	if (!aside || aside->count(aside, &n))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(aside->name(aside, i), CONFIG) == 0)
+			return false;
+	s->noted = true;
+	return true;
 }
 
-/* What was asked for is not all there. */
+/* The number of names that only the index of the template has. */
+static uint32_t template_only(const struct ck_catalog *c, const void *state)
+{
+	const struct ck_dir dir = { .state = state };
+	struct ck_hf_plan *p;
+	uint32_t n = 0;
+
+	if (!hf_of(state)->options->weight_map || plan_get(&dir, c, &p))
+		return 0;
+	for (uint32_t i = 0; i < p->chosen.nleft_out; i++)
+		n += p->chosen.left_out[i].why == ck_hf_only_template;
+	ck_hf_plan_put(p);
+	return n;
+}
+
+/* root= or hf_template= without an effect that the user expects. */
 static void hf_log(const struct ck_catalog *c, const void *state,
 		   struct ck_buf *out)
 {
 	struct hf *s = hf_of(state);
-	const struct ck_dir dir = { .state = state };
-	struct ck_hf_plan *p;
-	uint32_t lacks = 0;
+	uint32_t lacks;
 
-	if (hf_is_empty(c, state)) {
-		print_absent(c, s->options->root, out);
+	if ((s->options->root || s->options->weight_map) &&
+	    hf_is_empty(c, state)) {
+		ck_buf_text(out, "hf: absent: ");
+		print_absent(s, c, out);
+		s->noted_absent = true;
 		return;
 	}
-	if (!s->options->weight_map || plan_get(&dir, c, &p))
-		return;
-	for (uint32_t i = 0; i < p->chosen.nleft_out; i++)
-		lacks += p->chosen.left_out[i].why == ck_hf_only_template;
+	lacks = template_only(c, state);
 	if (lacks)
 		ck_buf_printf(out,
 			      "hf_template: %u names of its index are not "
 			      "in the checkpoint; .ckptfs/status has them",
 			      lacks);
-	ck_hf_plan_put(p);
+	else if (template_lacks_config(s))
+		ck_buf_text(out, "hf_template: " NO_CONFIG);
 }
 
 const struct ck_view ck_view_hf = {
@@ -506,6 +567,7 @@ const struct ck_view ck_view_hf = {
 	.slice = hf_slice,
 	.many = hf_many,
 	.is_empty = hf_is_empty,
+	.absent = hf_absent,
 	.status = hf_status,
 	.log = hf_log,
 	.count = hf_count,

@@ -43,6 +43,8 @@ struct ck_str ck_hf_name(const struct ck_hf_chosen *chosen,
 /* Whether ck_hf_choose() would find any, which takes no memory. */
 bool ck_hf_has_some(const struct ck_catalog *c,
 		    const struct ck_view_options *o);
+/* Appends the parts before the first dot of the names of tensors, the first eight. */
+void ck_hf_print_tops(const struct ck_catalog *c, struct ck_buf *out);
 
 /* --- hf_file.c ---------------------------------------------------------------------- */
 

@@ -99,12 +99,18 @@ static bool next_tensor(const struct ck_catalog *c, size_t *at, uint32_t *out)
 	return false;
 }
 
-static bool is_trainers(struct ck_str name)
+/* The part of a name before its first dot. */
+static struct ck_str top_of(struct ck_str name)
 {
 	const char *dot = name.len ? memchr(name.p, '.', name.len) : NULL;
 
-	if (dot)
-		name.len = (size_t)(dot - name.p);
+	return (struct ck_str){ name.p,
+				dot ? (size_t)(dot - name.p) : name.len };
+}
+
+static bool is_trainers(struct ck_str name)
+{
+	name = top_of(name);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(trainers); i++)
 		if (ck_str_is(name, trainers[i]))
 			return true;
@@ -273,6 +279,30 @@ bool ck_hf_has_some(const struct ck_catalog *c, const struct ck_view_options *o)
 		if (is_meant(c, &rule, tensor) && !why_not(c, &whole, tensor))
 			return true;
 	return false;
+}
+
+void ck_hf_print_tops(const struct ck_catalog *c, struct ck_buf *out)
+{
+	struct ck_str tops[8];
+	size_t n = 0;
+	uint32_t tensor;
+
+	for (size_t at = 0; next_tensor(c, &at, &tensor);) {
+		struct ck_str top = top_of(ck_tensor_names(c, tensor).name);
+		size_t i = 0;
+
+		while (i < n && !ck_str_eq(tops[i], top))
+			i++;
+		if (i < n)
+			continue;
+		ck_buf_text(out, n ? ", " : "");
+		if (n == CK_ARRAY_SIZE(tops)) {
+			ck_buf_text(out, "...");
+			return;
+		}
+		ck_buf_escaped(out, top);
+		tops[n++] = top;
+	}
 }
 
 int ck_hf_choose(const struct ck_catalog *c, const struct ck_view_options *o,

@@ -129,7 +129,12 @@ struct ck_view_options {
 	/* What is in it, of whoever opened it; or NULL: */
 	struct ck_aside *aside;
 	const struct ck_weight_map *weight_map; /* NULL: it has no index */
+	/* Receives the lines that ck_view_note() logs; NULL: the log alone has them. */
+	void (*note)(const char *line);
 };
+
+/* Logs a line for the user: an option without effect, a directory that is absent. */
+void ck_view_note(const struct ck_view_options *o, const char *line);
 
 void ck_view_options_fini(struct ck_view_options *o);
 /* Whether a directory of this name is shown. */
@@ -189,6 +194,8 @@ struct ck_view {
 	/* Whether there is nothing in its directory in the root, which is not shown
 	 * then. NULL: there is always something. */
 	bool (*is_empty)(const struct ck_catalog *c, const void *state);
+	/* A program looked up its directory while that is empty. NULL: not logged. */
+	void (*absent)(const struct ck_catalog *c, const void *state);
 	/* Appends lines of `status`. NULL: it has nothing to say. */
 	void (*status)(const struct ck_catalog *c, const void *state,
 		       struct ck_buf *out);

@@ -58,7 +58,16 @@ for root in optim optim.state ''; do
 done
 "$CKPTFS" mount "$FIXTURES/optimizer" "$mnt" -o root=nothing 2>said
 check 'root= of nothing: hf/ is not there' test ! -e "$mnt/hf" -a -d "$mnt/raw"
-equal 'one line says so' "$(cat said)" "ckptfs: $FIXTURES/optimizer: option root=nothing: no tensor for hf/, which is not there"
+equal 'one line says so' "$(cat said)" "ckptfs: $FIXTURES/optimizer: hf: absent: option root=nothing: no tensor for hf/; names begin with model, optim"
+check 'and status' grep -q '^hf: absent: option root=nothing: ' "$mnt/.ckptfs/status"
+unmounted
+fails 'and cp' "$FIXTURES/optimizer: hf: absent: option root=nothing: " "$CKPTFS" cp -r "$FIXTURES/optimizer" hf none -o root=nothing
+printf '*\toptim.*\n' >trainers
+mounted "$FIXTURES/plain" -o rename=trainers
+absent='hf: absent: no tensor for hf/; root=NAME selects those below NAME, and root= all'
+check 'without a model: status has the reason' grep -qx "$absent" "$mnt/.ckptfs/status"
+ls "$mnt/hf" "$mnt/hf" 2>/dev/null
+equal 'and the log, once, when a program asks' "$(grep -c "^ckptfs: $absent" "$mnt/.ckptfs/log")" 1
 unmounted
 mounted "$FIXTURES/sample" -o views=hf+raw
 equal 'views=' "$(ls -aU "$mnt" | tr '\n' ' ')" '. .. raw hf .ckptfs '
@@ -151,6 +160,9 @@ done
 printf '{"weight_map": ' >template/model.safetensors.index.json
 fails 'a malformed one' 'hf_template=template: model.safetensors.index.json' "$CKPTFS" mount "$source" "$mnt" -o hf_template=template
 fails 'none' 'hf_template=none: No such file' "$CKPTFS" ls "$source" hf -o hf_template=none
+echo '{"weight_map": {"other": "a.safetensors"}}' >template/model.safetensors.index.json
+fails 'one of another model' 'hf: absent: hf_template: its index names no tensor of the checkpoint; names begin with model, optim' \
+	"$CKPTFS" cp -r "$source" hf none -o hf_template=template
 rm template/model.safetensors.index.json
 equal 'one without an index' "$("$CKPTFS" ls "$source" hf -o hf_template=template | xargs)" 'model.safetensors config.json'
 
@@ -167,6 +179,8 @@ unmounted
 rm "$victim"
 mounted "$source"
 check 'a file that is gone' hf
+fails 'it cannot be read as a whole' 'No data available' cat "$mnt/hf/model.safetensors"
+check 'the log refers to damage' grep -q '^ckptfs: model.safetensors: No data available; .*; .ckptfs/damage names the cause$' "$mnt/.ckptfs/log"
 unmounted
 mounted "$source" -o root=
 check 'with what trains it' hf --root ''
