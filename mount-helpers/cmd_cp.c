@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ struct cp {
 	char mark[CK_MARK_NAME]; /* its name */
 	struct ck_paths names;	 /* what is to be copied */
 	bool several;		 /* they need a directory */
+	bool whole;		 /* the root is among them */
 	bool into;		 /* DEST is one */
 	char *dest;		 /* as it is named in messages; owned */
 	char *parent, *last;	 /* where the copy is, if DEST is none; owned */
@@ -97,9 +99,11 @@ static int open_root(struct cp *k)
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < given; i++)
-		if (!is_not_root(&k->names.all[i]))
+		if (!is_not_root(&k->names.all[i])) {
+			k->whole = true;
 			rc = ck_unmounted_each(&k->u, CK_TREE_ROOT, add_each,
 					       k);
+		}
 	keep_only(&k->names, is_not_root);
 	return rc ? ck_trouble("%s", strerror(-rc)) : CK_EXIT_FINE;
 }
@@ -198,8 +202,9 @@ static int check_unmarked(struct cp *k, const char *dest)
 	if (!p.found)
 		return CK_EXIT_FINE;
 	return ck_trouble(
-		"%s: has files of such a copy, and no mark that it is "
-		"incomplete; to copy into it leave out --resume",
+		"%s: has files of such a copy, and no mark of an interrupted "
+		"one; it may be complete. Without --resume the copy is a new "
+		"directory in it",
 		ck_show(ck_str_from(dest)));
 }
 
@@ -376,6 +381,19 @@ static int open_mark(struct cp *k, const char *dest)
 	return CK_EXIT_FINE;
 }
 
+/* The mark stays. After a signal stderr may be full: the process must end nevertheless. */
+static void say_incomplete(const struct cp *k, const char *dest, int rc)
+{
+	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	if (!k->how.mark || (rc != CK_EXIT_TROUBLE && !ck_copy_signalled()))
+		return;
+	if (!ck_copy_signalled() || poll(&ready, 1, 0) == 1)
+		(void)ck_trouble(
+			"%s: an incomplete copy; --resume completes it",
+			ck_show(ck_str_from(dest)));
+}
+
 static int copy(struct cp *k, const char *dest)
 {
 	int rc = open_top(k, dest);
@@ -388,6 +406,7 @@ static int copy(struct cp *k, const char *dest)
 	show_progress(k);
 	rc = copy_all(k);
 	ck_progress_end(&k->progress);
+	say_incomplete(k, dest, rc);
 	if (k->resume && k->how.mark && rc != CK_EXIT_TROUBLE &&
 	    !ck_copy_signalled())
 		ck_mark_say(k->how.mark);
@@ -409,6 +428,47 @@ static int prepare(struct cp *k, char **paths, int n, const char *dest)
 	if (rc == 0)
 		rc = check_names(k);
 	return rc ? rc : check_slash(k, dest);
+}
+
+/* Names that a checkpoint has lost are in none of its directories. A run directory itself
+ * has none. */
+static void say_losses(struct cp *k)
+{
+	const struct ck_root *last = NULL;
+
+	for (size_t i = 0; i < k->names.n; i++) {
+		const struct ck_node *n = &k->names.all[i].node;
+		const struct ck_root *root = n->dir.root;
+
+		if (!root || root == last ||
+		    (!is_dir(&k->names.all[i]) &&
+		     n->about.topic != CK_ABOUT_MANY))
+			continue;
+		last = root;
+		k->status |= ck_source_losses(ck_root_checkpoint(root));
+	}
+}
+
+/* An export without config.json cannot be loaded. Of hf_template= the view reports it. */
+static void say_config(struct cp *k)
+{
+	static const struct ck_str config = { "config.json", 11 };
+
+	for (size_t i = 0; i < k->names.n; i++) {
+		const struct ck_node *n = &k->names.all[i].node;
+		struct ck_node found;
+
+		if (k->whole || k->u.view.hf_template ||
+		    !is_dir(&k->names.all[i]) ||
+		    strcmp(name_of(&k->names.all[i]), "hf") != 0 ||
+		    ck_tree_name(k->u.tree, n->number, config, &found) !=
+			    -ENOENT)
+			continue;
+		(void)ck_trouble("%s: no config.json, which transformers and "
+				 "vLLM need; -o hf_template=DIR takes it from "
+				 "a directory of the model",
+				 ck_path_shown(k->names.all[i].path));
+	}
 }
 
 /* With -r, hf/ has files of the size that hubs have. It is one file, as ls shows it, if a
@@ -436,8 +496,11 @@ static int run(struct cp *k, char **argv, int n)
 	rc = ck_unmounted_open(&k->u, argv[0]);
 	if (rc == 0)
 		rc = prepare(k, argv + 1, n - 2, dest);
-	if (rc == 0 && k->names.n)
+	if (rc == 0 && k->names.n) {
+		say_config(k);
+		say_losses(k);
 		rc = copy(k, dest);
+	}
 	return rc > k->status ? rc : k->status;
 }
 

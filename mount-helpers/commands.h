@@ -69,6 +69,9 @@ CK_MUST_USE int ck_source_open(const char *src,
 			       struct ck_checkpoint **out);
 /* Prints notes of the catalog that its user has to know, on stderr. */
 void ck_source_notes(const char *src, const struct ck_checkpoint *cp);
+/* CK_EXIT_DAMAGE, and a line on stderr: names of the checkpoint cannot be read, so no
+ * directory shows them. */
+CK_MUST_USE int ck_source_losses(const struct ck_checkpoint *cp);
 /* For commands that are of one checkpoint: of a run directory its steps are named. The exit
  * status. */
 CK_MUST_USE int ck_source_is_one(const char *src,

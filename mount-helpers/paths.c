@@ -3,6 +3,7 @@
  * paths: what the PATHs of a command name. A name that there is stands for itself, also
  * where it could be a pattern; so whatever `ls` shows can be given as it is.
  */
+#include "ckptfs/run.h"
 #include "commands.h"
 #include "unmounted.h"
 #include <errno.h>
@@ -181,6 +182,10 @@ static int find(struct ck_unmounted *u, const char *path, struct ck_paths *out)
 	rc = rc ? rc : find_in(&f, &root, "", path);
 	if (f.utf8)
 		freelocale(f.utf8);
+	if (rc == -ENOENT && ck_checkpoint_run(u->cp))
+		return ck_trouble("%s: %s; in a run directory, a PATH begins "
+				  "with the name of a step: ckptfs ls SRC",
+				  shown, strerror(ENOENT));
 	return rc ? ck_trouble("%s: %s", shown, strerror(-rc)) : CK_EXIT_FINE;
 }
 

@@ -49,6 +49,18 @@ void ck_source_notes(const char *src, const struct ck_checkpoint *cp)
 					 c->notes[i].text.p);
 }
 
+int ck_source_losses(const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	if (c->nlosses == 0)
+		return CK_EXIT_FINE;
+	(void)ck_trouble("%s: %zu files or names cannot be read and are left "
+			 "out; ckptfs check names them",
+			 ck_show(ck_str_from(cp->path)), c->nlosses);
+	return CK_EXIT_DAMAGE;
+}
+
 int ck_source_is_one(const char *src, const struct ck_checkpoint *cp)
 {
 	struct ck_rundir *run = ck_checkpoint_run(cp);

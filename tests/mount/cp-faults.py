@@ -109,8 +109,9 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         time.sleep(0.01)
     copy.send_signal(number)
     said = copy.communicate()[1]
-    tap.result(copy.returncode == -number and not said,
-               f"{number.name}: it dies of it", [f"{copy.returncode} {said}"])
+    tap.result(copy.returncode == -number and
+               said == b"ckptfs: dest: an incomplete copy; --resume completes it\n",
+               f"{number.name}: it dies of it, and a line names --resume", [f"{copy.returncode} {said}"])
     tap.result(not right(dest), f"{number.name}: nothing is left",
                right(dest))
 anew()

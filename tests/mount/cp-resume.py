@@ -32,7 +32,7 @@ def resume(*arguments, **more):
 
 def skipped(done):
     """(skipped, all) as the last line has it, or what it has instead."""
-    words = done.stderr.split()
+    words = (done.stderr.splitlines() or [""])[-1].split()
     return (int(words[2]), int(words[5])) if words[:2] == ["ckptfs:", "skipped"] else done.stderr
 
 
@@ -109,7 +109,7 @@ tap.check(not left(), "resumed: no mark and no temporary file", left())
 (out / "t0.npy").chmod(0o600)
 tap.check(other(tree(out), whole) == ["t0.npy"], "canary: another mode is found", other(tree(out), whole))
 done = resume("small", "full", out)
-tap.check(done.returncode == 2 and "has files of such a copy, and no mark" in done.stderr and not (out / "full").exists(),
+tap.check(done.returncode == 2 and "has files of such a copy, and no mark of an interrupted one; it may be" in done.stderr and not (out / "full").exists(),
           "complete: --resume makes no directory in it", done)
 out.chmod(0o755)
 (out / "t0.npy").unlink()
@@ -285,8 +285,9 @@ for number in signal.SIGINT, signal.SIGTERM:
     copy = held("large", "raw")
     copy.send_signal(number)
     pathlib.Path("hold").unlink()
-    copy.communicate()
+    said = copy.communicate()[1]
     tap.check(copy.returncode == -number and left() == [str(marks()[0])], f"{number.name}: the mark stays, and nothing else", left())
+    tap.check(said == "ckptfs: top/out: an incomplete copy; --resume completes it\n", f"{number.name}: a line names --resume", said)
 done = resume("large", "raw", out)
 tap.check(done.returncode == 0 and tree(out) == want("large", "raw"), "after a signal: resumed", done)
 

@@ -164,6 +164,13 @@ echo '{"weight_map": {"other": "a.safetensors"}}' >template/model.safetensors.in
 fails 'one of another model' 'hf: absent: hf_template: its index names no tensor of the checkpoint; names begin with model, optim' \
 	"$CKPTFS" cp -r "$source" hf none -o hf_template=template
 rm template/model.safetensors.index.json
+mkdir bare
+"$CKPTFS" cp -r "$FIXTURES/sample" hf exported 2>said
+equal 'an export without config.json: one line' "$(cat said)" "ckptfs: $lacks from a directory of the model"
+"$CKPTFS" cp -r "$FIXTURES/sample" hf exported -o hf_template=bare 2>said
+equal 'a template without one' "$(cat said)" "ckptfs: $FIXTURES/sample: hf_template: no config.json, which transformers and vLLM need"
+"$CKPTFS" cp -r "$FIXTURES/sample" hf complete -o hf_template=template 2>said
+equal 'canary: with one, no line' "$(cat said)" ''
 equal 'one without an index' "$("$CKPTFS" ls "$source" hf -o hf_template=template | xargs)" 'model.safetensors config.json'
 
 # --- damage ------------------------------------------------------------------------------------
@@ -185,6 +192,14 @@ unmounted
 mounted "$source" -o root=
 check 'with what trains it' hf --root ''
 unmounted
+source=$(fixture hub_index)
+chmod -R u+w "$source"
+rm "$source/model-00002-of-00003.safetensors"
+"$CKPTFS" cp -r "$source" hf lost 2>said
+equal 'an export without the tensors of a lost file: status 1' $? 1
+check 'and a line' grep -qE "^ckptfs: $source: [0-9]+ files or names cannot be read and are left out; ckptfs check names them$" said
+"$CKPTFS" cp "$source" hf/config.json config.copy 2>said
+equal 'canary: one small file: status 0, no line' "$? $(cat said)" '0 '
 
 # --- a commit -----------------------------------------------------------------------------------
 

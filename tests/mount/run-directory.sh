@@ -17,6 +17,9 @@ for command in inspect check dump; do
 	equal "$command: names its steps" "$(cat "$WORK/err")" \
 		"ckptfs: $run: a run directory; give one of its steps: step-2, step-10"
 done
+fails 'hf/ of a run directory: it is in the steps' \
+	'hf: No such file or directory; in a run directory, a PATH begins with the name of a step: ckptfs ls SRC' \
+	"$CKPTFS" cp -r "$run" hf none
 file=$("$CKPTFS" ls "$run" latest/full | head -n 1)
 check 'without a mount: a file of a step' cmp \
 	<("$CKPTFS" cat "$run" "latest/full/$file") \
