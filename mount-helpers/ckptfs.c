@@ -29,10 +29,12 @@ static int ck_cmd_help(int argc, char **argv);
 #define VIEWS                                                                  \
 	"  -o views=NAME[+NAME...]    only these of full, raw, local, "        \
 	"objects, hf\n"                                                        \
-	"  -o root=NAME               prefix of the model that hf/ shows\n"    \
-	"  -o hf_shard_size=SIZE      maximum size of a file in hf/\n"         \
-	"  -o hf_template=DIR         hf/ has the file names of DIR's "        \
-	"index\n"
+	"  -o root=NAME               prefix of the model that hf/ shows; "    \
+	"empty: all\n"                                                         \
+	"  -o hf_shard_size=SIZE      maximum size of a file in hf/; "         \
+	"with cp -r: 5G\n"                                                     \
+	"  -o hf_template=DIR         config.json, tokenizer and file "        \
+	"names of hf/\n"
 #define HOSTS                                                                  \
 	"  --hosts A[:N],...          SRC is spread over these hosts\n"        \
 	"  --hostfile FILE            a file that lists hosts\n"               \
