@@ -480,18 +480,15 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 	struct hf *s = hf_of(state);
 	struct ck_hf_plan *p;
 
-	if (hf_is_empty(c, state)) {
-		if (c->tensors.n) {
-			ck_buf_text(out, "hf: absent: ");
-			print_absent(s, c, out);
-			ck_buf_text(out, "\n");
-		}
-		return;
-	}
 	if (plan_get(&dir, c, &p))
 		return;
+	if (p->nfiles == 0 && c->tensors.n) {
+		ck_buf_text(out, "hf: absent: ");
+		print_absent(s, c, out);
+		ck_buf_text(out, "\n");
+	}
 	pthread_mutex_lock(&s->lock);
-	if (s->has_asides && name_find(s, CK_STR(CONFIG)) < 0)
+	if (p->nfiles && s->has_asides && name_find(s, CK_STR(CONFIG)) < 0)
 		ck_buf_text(out, "hf: " NO_CONFIG "; " USE_TEMPLATE "\n");
 	pthread_mutex_unlock(&s->lock);
 	for (uint32_t i = 0; i < p->chosen.nleft_out; i++) {

@@ -49,6 +49,13 @@ cat "$mnt/hf/config.json" "$mnt/hf/config.json" 2>/dev/null
 equal 'and then one' "$(grep -c "$lacks" "$mnt/.ckptfs/log")" 1
 unmounted
 
+mkdir foreign
+echo '{"weight_map": {"other": "a.safetensors"}}' >foreign/model.safetensors.index.json
+mounted "$FIXTURES/hub_one" -o hf_template="$PWD/foreign"
+check 'a template of another model: status lists all names' \
+	grep -q '^hf: left out: other: only the template has it$' "$mnt/.ckptfs/status"
+unmounted
+
 # --- options -------------------------------------------------------------------------------
 
 for root in optim optim.state ''; do
@@ -108,6 +115,8 @@ echo other >"$source/merges.txt"
 rm "$source/chat.jinja"
 fails 'one that has changed' 'Stale file handle' dd if="$mnt/hf/merges.txt" of=/dev/null iflag=direct
 fails 'one that is gone' 'Stale file handle' cat "$mnt/hf/chat.jinja"
+ln -s "$FIXTURES/README.md" "$source/chat.jinja"
+fails 'one that is a link now' 'Stale file handle' cat "$mnt/hf/chat.jinja"
 fails 'and if it is open' 'Stale file handle' cat <&7
 exec 7<&-
 check 'others are there' cat "$mnt/hf/config.json"

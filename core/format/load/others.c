@@ -141,7 +141,8 @@ int ck_other_open(const struct ck_others *o, uint32_t i)
 	int fd = open_at(&o->reach, o->anywhere, o->all[i].name);
 	int rc;
 
-	if (fd == -ENOENT || fd == -ENOTDIR)
+	/* The name is gone, or has become a link. */
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EXDEV)
 		return -ESTALE;
 	if (fd < 0)
 		return fd;
