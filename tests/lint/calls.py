@@ -85,3 +85,6 @@ def faults(tree):
             if layer_of(there)[0] > own and name not in RECURSION.get(folder, ()):
                 line = text.count('\n', 0, m.start()) + 1
                 yield f'{path}:{line}: {name} is of a higher layer ({there})'
+
+
+CHECKS = [(name, faults, path, contents) for name, path, *contents in CANARIES]

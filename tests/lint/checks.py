@@ -14,6 +14,7 @@ import calls
 import evidence
 import form
 import headers
+import language
 import locks
 import seeds
 
@@ -57,7 +58,7 @@ class Tree:
         return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
 
 
-CHECKS = [(name, calls.faults, path, contents) for name, path, *contents in calls.CANARIES]
+CHECKS = calls.CHECKS + language.CHECKS + seeds.CHECKS
 
 
 def check(name, path, *canaries):
@@ -479,12 +480,6 @@ def check_locks(tree):
 def check_locks_listed(tree):
     yield from named(tree, locks.LIST,
                      lambda t, _: locks.list_faults(t, CODE_DIRS))
-
-
-@check('seeds', 'tests/mount/canary.py', *seeds.CANARIES)
-def check_seeds(tree):
-    """Tests have fixed seeds."""
-    yield from seeds.faults(tree)
 
 
 # --- words ---------------------------------------------------------------------

@@ -9,8 +9,9 @@ HELPERS = ('tests/lib/tap.h', 'tests/lib/tap.py', 'tests/mount/functions.sh', 't
 # A shell script draws from RANDOM after this line.
 SEEDED_SHELL = 'RANDOM=$(seed '
 
-# A test plants these; each is a file of its own.
-CANARIES = (
+# The name of the check, the file that it must find, and with which contents.
+CANARIES = ((
+    'seeds', 'tests/mount/canary.py',
     '\tseed = tap_seed((uint64_t)time(NULL));\n',
     '\tconst char *text = getenv("CKPTFS_SEED");\n',
     'seed = int(os.environ.get("CKPTFS_SEED", 1))\n',
@@ -24,7 +25,7 @@ CANARIES = (
     'at=$((RANDOM % 9))\n',
     'at=$RANDOM\n',
     'seed=${CKPTFS_SEED:-1}\n',
-)
+),)
 
 FROM_OUTSIDE = 'take the seed from tap_seed(), tap.seed() or seed of functions.sh'
 RULES = [(re.compile(pattern), instead) for pattern, instead in (
@@ -57,3 +58,6 @@ def faults(tree):
             continue
         if path.endswith(('.c', '.h', '.py', '.sh')) or tree.bytes(path)[:2] == b'#!':
             yield from faults_of(path, tree.text(path))
+
+
+CHECKS = [(name, faults, path, contents) for name, path, *contents in CANARIES]
