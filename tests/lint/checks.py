@@ -17,6 +17,7 @@ import headers
 import language
 import locks
 import seeds
+import subjects
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
@@ -58,7 +59,7 @@ class Tree:
         return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
 
 
-CHECKS = calls.CHECKS + language.CHECKS + seeds.CHECKS
+CHECKS = calls.CHECKS + language.CHECKS + seeds.CHECKS + subjects.CHECKS
 
 
 def check(name, path, *canaries):
