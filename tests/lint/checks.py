@@ -11,6 +11,7 @@ import re
 import subprocess
 
 import calls
+import cycles
 import evidence
 import form
 import headers
@@ -59,7 +60,7 @@ class Tree:
         return [p for p in self.ending('.c', '.h') if p.startswith(CODE_DIRS)]
 
 
-CHECKS = calls.CHECKS + language.CHECKS + seeds.CHECKS + subjects.CHECKS
+CHECKS = calls.CHECKS + cycles.CHECKS + language.CHECKS + seeds.CHECKS + subjects.CHECKS
 
 
 def check(name, path, *canaries):
