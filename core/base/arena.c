@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arena: blocks that double in size up to 1 MiB, freed together. An object
- * larger than a block gets a block of its own behind the head, so that what
- * is left of the head stays in use. And the one way in which flat arrays grow.
+ * arena: a list of blocks that double in size up to 1 MiB and are freed
+ * together. An object larger than a block gets a separate block behind the
+ * head, so that the rest of the head stays in use. ck_grow() and ck_trim()
+ * resize flat arrays. An arena and an array have one user at a time.
  */
 #include "ckptfs/base.h"
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* bits: a fixed number of bits. Those behind the last one stay 0. */
+/*
+ * bits: a fixed number of bits in an array of words. Unused bits of the last
+ * word stay 0, so that whole words can be counted. bits.h states the rules for
+ * threads.
+ */
 #include "ckptfs/bits.h"
 
 static size_t words_of(const struct ck_bits *b)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * buf: bytes that grow by doubling, and the two ways in which bytes that are
- * not trusted are made printable: escaped text and base64.
+ * buf: a byte buffer that grows by doubling, and the two printable forms of
+ * untrusted bytes: escaped text and base64. A buffer is empty, has data, or has
+ * failed (`err`), which ends in ck_buf_fini(). It has one user at a time.
  */
 #include "ckptfs/base.h"
 
@@ -14,7 +15,8 @@ void ck_buf_fini(struct ck_buf *b)
 	*b = (struct ck_buf){ 0 };
 }
 
-/* Room for len bytes and a terminator. */
+/* Ensures room for `len` more bytes and a terminator. False if the buffer
+ * failed. */
 static bool reserve(struct ck_buf *b, size_t len)
 {
 	size_t need;
@@ -63,7 +65,7 @@ void ck_buf_text(struct ck_buf *b, const char *text)
 	ck_buf_add(b, text, strlen(text));
 }
 
-/* The lowest len bytes of it. */
+/* Appends the lowest `len` bytes of a number, little-endian. */
 static void add_number(struct ck_buf *b, uint64_t value, size_t len)
 {
 	uint8_t bytes[8];
@@ -117,7 +119,7 @@ static bool is_c1_control(const char *p, size_t len)
 	return len == 2 && (uint8_t)p[0] == 0xc2 && (uint8_t)p[1] < 0xa0;
 }
 
-/* len: of the character at p, 0 if it is none. */
+/* len: bytes of the UTF-8 character at p, 0 if it is malformed. */
 static bool is_plain(const char *p, size_t len)
 {
 	uint8_t c = (uint8_t)*p;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* component: see component.h. */
+/*
+ * component: finds a shared module, loads it with dlopen(3), and compares its
+ * version with that of the program. It has no state of its own; any thread.
+ */
 #include "ckptfs/component.h"
 
 #include <dlfcn.h>
@@ -43,7 +46,8 @@ static int load(const struct ck_component *c, const char *path,
 		       ck_show(name), c->what);
 }
 
-/* Beside the running program. */
+/* The path of the module in the directory of the running program. Returns 0 if
+ * it exists there. */
 static int beside_program(const struct ck_component *c, char out[PATH_BYTES])
 {
 	size_t len = strlen(c->file) + 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cur: the only place where bytes that are not trusted are stepped through.
+ * cur: a bounded cursor, the only code that steps through untrusted bytes. A
+ * cursor is a pair of pointers, without memory of its own, for one thread.
  */
 #include "ckptfs/base.h"
 
@@ -16,7 +17,7 @@ size_t ck_cur_left(const struct ck_cur *c)
 	return (size_t)(c->end - c->p);
 }
 
-/* The next len (at most 8) bytes as a little-endian number. */
+/* Reads the next `len` bytes, at most 8, as a little-endian number. */
 static bool number(struct ck_cur *c, size_t len, uint64_t *out)
 {
 	uint64_t value = 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * diag: an errno for the program and a line for a person, made in one call.
+ * diag: records an errno for the program and a line for a person in one call. A
+ * struct ck_diag belongs to its caller; the ring of ck_show() belongs to the
+ * thread.
  */
 #include "ckptfs/base.h"
 
@@ -43,7 +45,8 @@ int ck_fail_passing(struct ck_diag *d, int err, const char *fmt, ...)
 	return -err;
 }
 
-/* Appends the end of a text if there is room for all of it. */
+/* Formats "; expected EXPECTED, found FOUND". Returns its length, or 0 if
+ * `size` is too small. */
 static int print_difference(const struct ck_diag *d, char *out, size_t size)
 {
 	int len = snprintf(out, size, "; expected %s, found %s", d->expected,

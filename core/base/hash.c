@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hash: XXH3 compiled in, so that it uses the vector units of the machine it
- * was built for and links nothing.
+ * hash: XXH3, compiled in, so that it uses the vector units of the target
+ * machine without a shared library. A hasher has one user at a time; the other
+ * functions have no state.
  */
 #include "ckptfs/base.h"
 
@@ -20,7 +21,7 @@ uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed)
 	return XXH3_64bits_withSeed(s.p, s.len, seed);
 }
 
-/* The library's state wants to lie at a multiple of 64 bytes. */
+/* XXH3_state_t needs an alignment of 64 bytes. */
 struct ck_hasher {
 	XXH3_state_t state;
 };
@@ -31,7 +32,7 @@ struct ck_hasher *ck_hasher_make(uint64_t seed)
 
 	if (!h)
 		return NULL;
-	/* XXH3_64bits_reset_withSeed() reads the seed of before. */
+	/* XXH3_64bits_reset_withSeed() reads the previous seed. */
 	XXH3_INITSTATE(&h->state);
 	(void)XXH3_64bits_reset_withSeed(&h->state, seed);
 	return h;
@@ -47,7 +48,7 @@ uint64_t ck_hasher_sum(const struct ck_hasher *h)
 	return XXH3_64bits_digest(&h->state);
 }
 
-/* The library's state is the same for both lengths until the end. */
+/* XXH3_state_t is the same for both digest lengths; only the digest differs. */
 void ck_hasher_sum128(const struct ck_hasher *h, uint8_t out[static 16])
 {
 	XXH128_canonical_t canonical;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* loader: see component.h; where the loader of programs looks. */
+/*
+ * loader: predicts whether the dynamic loader finds a library, from its cache
+ * and its directories, without loading the library. No state; any thread.
+ */
 #include "ckptfs/component.h"
 
 #include <dlfcn.h>
@@ -9,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Its cache: strings, some of which are ends of others. */
+/* Searches the loader's cache file for a string: a name may be the end of a
+ * longer string. */
 static bool is_in(FILE *cache, const char *library)
 {
 	struct stat st;
@@ -48,7 +52,8 @@ static bool is_in_directory(const char *name, const char *library)
 	return n < 0 || (size_t)n >= sizeof(path) || access(path, F_OK) == 0;
 }
 
-/* Those in which it looks for what this program needs. */
+/* True if a directory that the loader searches for this program has the file,
+ * or if the directories cannot be determined. */
 static bool is_in_directories(const char *library)
 {
 	void *program = dlopen(NULL, RTLD_LAZY);

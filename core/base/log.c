@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * log: one line at a time to stderr (in front), to a file or syslog (if
- * asked), and always into a ring of 1 MiB that .ckptfs/log shows. The ring
- * holds whole lines; the oldest give way.
+ * log: writes one line at a time to stderr (until ck_log_detach()), to a file
+ * or syslog (if configured), and always into a ring of 1 MiB that .ckptfs/log
+ * shows. The oldest lines of the ring are overwritten. Any thread; one lock
+ * protects the state and is not held during writes.
  */
 #include "ckptfs/base.h"
 
@@ -18,7 +19,7 @@ enum { RING = 1 << 20, LINE = 2048 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Under lock: */
 static char *ring;
-static size_t ring_end; /* bytes ever written */
+static size_t ring_end; /* total bytes written */
 static bool to_stderr = true, to_syslog;
 static int file_fd = -1;
 
@@ -32,8 +33,8 @@ static void ring_add(const char *line, size_t len)
 		ring[ring_end++ % RING] = line[i];
 }
 
-/* line ends in a newline. What receives it may be slow, or stand still: the
- * lock is not held meanwhile. */
+/* `line` ends in a newline. The lock is not held during the writes, which may
+ * block. */
 static void write_line(const char *line, size_t len)
 {
 	bool terminal, system;
@@ -80,7 +81,7 @@ int ck_log_open(const char *file)
 		pthread_mutex_unlock(&lock);
 		return 0;
 	}
-	/* A FIFO or terminal that nobody reads holds up no request. */
+	/* A full FIFO or a stopped terminal must not block a request. */
 	fd = open(file,
 		  O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY |
 			  O_CLOEXEC,
@@ -100,7 +101,7 @@ void ck_log_detach(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Where the oldest whole line begins, in bytes ever written. */
+/* Begin of the oldest whole line, counted in total bytes written. */
 static size_t oldest_line(void)
 {
 	size_t at;

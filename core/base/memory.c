@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memory: pages from the kernel, and what is freed when a thread ends, which no
- * _Thread_local variable can see to alone.
+ * memory: pages from the kernel, and memory that is freed when its thread ends,
+ * which a _Thread_local variable alone cannot do: a pthread key has the list of
+ * such memory of each thread. Any thread; a struct ck_pages has one user at a
+ * time.
  */
 #include "ckptfs/memory.h"
 
@@ -21,7 +23,7 @@ void *ck_pages_alloc(size_t len)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	(void)madvise(p, len, MADV_HUGEPAGE); /* only a wish */
+	(void)madvise(p, len, MADV_HUGEPAGE); /* a hint; may fail */
 	return p;
 }
 
@@ -57,7 +59,7 @@ void ck_pages_fini(struct ck_pages *p)
 	*p = (struct ck_pages){ 0 };
 }
 
-/* --- kept by a thread ------------------------------------------------------- */
+/* --- memory of a thread ----------------------------------------------------- */
 
 struct kept {
 	struct kept *next;
@@ -65,7 +67,7 @@ struct kept {
 	alignas(max_align_t) unsigned char memory[];
 };
 
-static pthread_key_t key; /* a thread's list */
+static pthread_key_t key; /* list of the thread's struct kept */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int key_err;
 

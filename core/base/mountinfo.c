@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mountinfo: rows are fields with one blank between; in a field blanks and the
- * like are `\` and three octal digits. Nothing else separates: a carriage
- * return in a name is part of the name, and a source may be empty.
+ * mountinfo: parses /proc/self/mountinfo. The fields of a row are separated by
+ * one blank; in a field, blanks and similar characters are `\` and three octal
+ * digits. A carriage return in a name is part of the name, and a source may be
+ * empty. No state; any thread.
  */
 #include "ckptfs/mountinfo.h"
 
@@ -32,7 +33,7 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* The number that a text begins with; *text is then what follows. */
+/* Parses the number at the begin of *text and advances *text. */
 static bool take_number(char **text, unsigned long most, unsigned long *out)
 {
 	char *end;
@@ -55,7 +56,7 @@ static bool read_number(char *field, int *out)
 	return true;
 }
 
-/* "0:47" */
+/* A field such as "0:47". */
 static bool read_device(char *field, struct ck_mountinfo *out)
 {
 	unsigned long major, minor;
@@ -68,7 +69,7 @@ static bool read_device(char *field, struct ck_mountinfo *out)
 	return true;
 }
 
-/* Of fields of which there may be any number, up to "-". */
+/* Skips the optional fields, up to and including "-". */
 static bool skip_tags(char **rest)
 {
 	const char *field;
@@ -81,7 +82,8 @@ static bool skip_tags(char **rest)
 
 /* --- rows ------------------------------------------------------------------- */
 
-/* "36 35 0:47 / POINT rw,noatime shared:1 - TYPE SOURCE rw,user_id=0" */
+/* A line such as "36 35 0:47 / POINT rw,noatime shared:1 - TYPE SOURCE
+ * rw,user_id=0". */
 bool ck_mountinfo_parse(char *line, struct ck_mountinfo *out)
 {
 	enum { ID, PARENT, DEVICE, ROOT, POINT, FLAGS, BEFORE };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * privileges: a daemon of root reads what strangers wrote, for days. It keeps
- * the right to read and, where it writes, to write and to give files away; it
- * has mounted before, and another process unmounts (see detacher.c). Whoever
- * took the daemon over could start no program, look into no other process,
- * open no socket and mount nothing.
+ * privileges: a daemon of root reads untrusted files for days. It keeps the
+ * capability to read and, with a writable mount, to write and to change owners.
+ * It has mounted before, and another process unmounts (see detacher.c). So an
+ * attacker who controls the daemon cannot start a program, inspect another
+ * process, open a socket or mount. Capabilities and filter belong to the
+ * calling thread and are inherited by the threads that it starts.
  */
 #include "ckptfs/privileges.h"
 #include <errno.h>
@@ -30,7 +31,7 @@ static const struct {
 	[CK_ROLE_WRITER] = { 5,
 			     { CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE, CAP_CHOWN,
 			       CAP_FOWNER, CAP_FSETID } },
-	/* The way to the mount point may be somebody's alone. */
+	/* The directories above the mount point may be private to a user. */
 	[CK_ROLE_DETACHER] = { 2, { CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH } },
 };
 
@@ -42,8 +43,9 @@ static bool is_kept(enum ck_role role, cap_value_t cap)
 	return false;
 }
 
-/* What can be had by execve(2). Without CAP_SETPCAP that stays as it is, and so
- * does nothing: there is no execve(2) that adds to what a process has. */
+/* Reduces the bounding set, which limits gains by execve(2). Without
+ * CAP_SETPCAP the set cannot be reduced, which is harmless: PR_SET_NO_NEW_PRIVS
+ * already prevents gains by execve(2). */
 static void drop_bounds(enum ck_role role)
 {
 	for (cap_value_t cap = 0; CAP_IS_SUPPORTED(cap); cap++)
@@ -52,7 +54,8 @@ static void drop_bounds(enum ck_role role)
 	(void)cap_reset_ambient();
 }
 
-/* Nothing is inheritable. What the process does not have it does not get. */
+/* Keeps the capabilities of the role that the process has; the inheritable set
+ * becomes empty. */
 static int drop_sets(enum ck_role role)
 {
 	cap_t have = cap_get_proc(), want = cap_init();
@@ -84,20 +87,21 @@ static const int refused[] = {
 	SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(ptrace),
 	SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev),
 	SCMP_SYS(process_madvise), SCMP_SYS(pidfd_getfd), SCMP_SYS(kcmp),
-	/* mounts, roots and namespaces */
+	/* mounts, root directories and namespaces */
 	SCMP_SYS(mount), SCMP_SYS(umount), SCMP_SYS(mount_setattr),
 	SCMP_SYS(move_mount), SCMP_SYS(fsopen), SCMP_SYS(fsconfig),
 	SCMP_SYS(fsmount), SCMP_SYS(fspick), SCMP_SYS(open_tree),
 	SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(setns),
 	SCMP_SYS(unshare), SCMP_SYS(open_by_handle_at),
-	/* much of the kernel behind one call; io_uring opens sockets, too */
+	/* large kernel interfaces behind one call; io_uring can open sockets */
 	SCMP_SYS(io_uring_setup), SCMP_SYS(bpf), SCMP_SYS(perf_event_open),
 	SCMP_SYS(userfaultfd), SCMP_SYS(keyctl), SCMP_SYS(add_key),
 	SCMP_SYS(request_key), SCMP_SYS(init_module), SCMP_SYS(finit_module),
 	SCMP_SYS(delete_module), SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load)
 };
 
-/* EPERM; -EDOM: this machine does not have the call. */
+/* Makes a call fail with EPERM. libseccomp's -EDOM, for a call that this
+ * machine does not have, is not an error. */
 static int refuse(scmp_filter_ctx filter, int call)
 {
 	int rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), call, 0);
@@ -115,9 +119,9 @@ static int refuse_sockets(scmp_filter_ctx filter, enum ck_sockets but)
 				1, SCMP_A0(SCMP_CMP_NE, AF_UNIX, 0));
 }
 
-/* A thread is made by the same call as a process in namespaces of its own, which
- * is told by its flags; those of clone3(2) lie in memory, where a filter does not
- * look: without it the C library takes clone(2). */
+/* clone(2) creates threads as well as processes in new namespaces; the flags
+ * differ. A filter cannot read the flags of clone3(2), which lie in memory:
+ * with ENOSYS the C library falls back to clone(2). */
 static int refuse_namespaces(scmp_filter_ctx filter)
 {
 	static const uint64_t flags[] = { CLONE_NEWNS,	 CLONE_NEWCGROUP,
@@ -148,7 +152,7 @@ static int fill(scmp_filter_ctx filter, enum ck_role role,
 	return rc;
 }
 
-/* Calls of another architecture's numbers end the process. */
+/* System calls with the numbers of another architecture kill the process. */
 static void filter_calls(enum ck_role role, enum ck_sockets sockets)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
@@ -159,7 +163,7 @@ static void filter_calls(enum ck_role role, enum ck_sockets sockets)
 	if (filter)
 		seccomp_release(filter);
 	if (rc)
-		ck_log("no system call is refused: %s", strerror(-rc));
+		ck_log("cannot install the seccomp filter: %s", strerror(-rc));
 }
 
 #else
@@ -186,15 +190,15 @@ int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
 	return 0;
 }
 
-/* --- threads that are there before ---------------------------------------------- */
+/* --- threads that are started before the drop ------------------------------------ */
 
-/* Its starter's, and there until `done` was posted. */
+/* Lies on the stack of the starting thread; valid until `done` is posted. */
 struct beginning {
 	const struct ck_first *first;
 	void *(*run)(void *arg);
 	void *arg;
 	sem_t done;
-	int rc; /* of what is first, once that is done */
+	int rc; /* result of the hook; valid when `done` is posted */
 };
 
 static void *begin(void *arg)

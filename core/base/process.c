@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* process: reads files of /proc/<pid>. It has no state. */
+/* process: reads files of /proc/<pid>. No state; any thread. */
 #include "ckptfs/process.h"
 
 #include <fcntl.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* reach: see reach.h. */
+/*
+ * reach: opens files beneath a directory, and link targets beneath linkroot.
+ * The target of a refused link is computed from names, compared with the path
+ * of linkroot, and then opened beneath linkroot without following links. So a
+ * race with a rename leads at worst to another file beneath linkroot. No state;
+ * any thread.
+ */
 #include "ckptfs/reach.h"
 
 #include <errno.h>
@@ -11,7 +17,8 @@
 
 enum { LINKS_MOST = 8 };
 
-/* Of an open file or directory. Errors of readlink(2). */
+/* The absolute path of an open file or directory. Returns 0, -ENAMETOOLONG, or
+ * the error of readlink(2). */
 static int path_of(int fd, char out[static PATH_MAX])
 {
 	char name[32];
@@ -49,8 +56,8 @@ int ck_path_beneath(int dirfd, int fd, char **out)
 	return *out ? 0 : -ENOMEM;
 }
 
-/* Appends a path to an absolute one, component by component; ".." takes the last one away.
- * Names only: nothing is looked at. */
+/* Appends a path to an absolute one, component by component; ".." removes the
+ * last component. Works on names only, without a system call. */
 static int join(char abs[static PATH_MAX], const char *path)
 {
 	size_t len = strlen(abs);
@@ -78,7 +85,8 @@ static int join(char abs[static PATH_MAX], const char *path)
 	return 0;
 }
 
-/* The directory that a name lies in, which no link leads to, and its own last component. */
+/* Opens the directory of a path, without following links, and sets *name to the
+ * last component. */
 static int parent_open(int dirfd, struct ck_str path, struct ck_str *name)
 {
 	const char *slash = memrchr(path.p, '/', path.len);
@@ -91,7 +99,7 @@ static int parent_open(int dirfd, struct ck_str path, struct ck_str *name)
 		  : openat(dirfd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Where a link leads, as an absolute path. -EINVAL: it is none. */
+/* The target of a link as an absolute path. -EINVAL if it is not a link. */
 static int target_of(int dirfd, struct ck_str path, char out[static PATH_MAX])
 {
 	struct ck_str last;
@@ -117,8 +125,9 @@ static int target_of(int dirfd, struct ck_str path, char out[static PATH_MAX])
 	return rc ? rc : join(out, target);
 }
 
-/* The link, to what it leads to, if the names say that it is beneath linkroot: opened from
- * there without any link. -EXDEV: it is not. */
+/* Opens the target of a link, without following another link, if its name is
+ * beneath linkroot, and stores that name in *rest. -EXDEV if it is not beneath
+ * linkroot. */
 static int follow(int linkroot, int dirfd, struct ck_str path, int flags,
 		  struct ck_buf *rest)
 {
@@ -144,7 +153,8 @@ static int follow(int linkroot, int dirfd, struct ck_str path, int flags,
 					   flags, CK_BENEATH_NO_SYMLINKS);
 }
 
-/* refused: the errno if it does not lead there. */
+/* refused: the error to return if the link does not lead to a regular file
+ * beneath linkroot. */
 static int open_from_linkroot(const struct ck_reach *r, struct ck_str path,
 			      int flags, int refused)
 {
@@ -152,7 +162,7 @@ static int open_from_linkroot(const struct ck_reach *r, struct ck_str path,
 	struct stat st;
 	int fd = follow(r->linkroot, r->dirfd, path, flags, &at);
 
-	/* What it leads to may be a link in its turn. */
+	/* The target may be a link, too. */
 	for (int i = 0; i < LINKS_MOST && fd == -ELOOP && at.data; i++) {
 		ck_auto_free char *name = strdup(at.data);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rights: what a mode leaves to whom, and an ACL of it.
+ * rights: computes permission bits from a mode, owners and a POSIX ACL. The ACL
+ * is read in the form of the kernel's attribute, which is untrusted. No state;
+ * any thread.
  */
 #include "ckptfs/rights.h"
 
@@ -27,8 +29,8 @@ mode_t ck_rights_as(mode_t mode, struct ck_ids of, struct ck_ids shown)
 
 /* --- reading --------------------------------------------------------------- */
 
-/* One way to each file: *path is NULL, and *fd is open, or the other way
- * round. */
+/* Names a file by an open descriptor or by a path: `path` is NULL, or `fd` is
+ * not used. */
 struct way {
 	int fd;
 	char *path;
@@ -48,7 +50,8 @@ static ssize_t ask(const struct way *w, void *to, size_t room)
 	return n < 0 ? -errno : n;
 }
 
-/* Most have none: the length is asked for first, which needs no room. */
+/* Appends the ACL. Most files do not have one, so the length is requested
+ * first, without a buffer. */
 static ssize_t take(const struct way *w, struct ck_buf *out)
 {
 	ck_auto_free void *acl = NULL;
@@ -78,8 +81,8 @@ int ck_acl_read(int dirfd, const char *name, int flags, struct ck_buf *out)
 
 	if (n != -EBADF)
 		return (int)n;
-	/* No system call takes the name of a file in an open directory, or a
-	 * descriptor of O_PATH. */
+	/* getxattr(2) has no variant for a name in an open directory or for an
+	 * O_PATH descriptor. */
 	if (asprintf(&path, "/proc/self/fd/%d%s%s", dirfd, itself ? "" : "/",
 		     name) < 0)
 		return -ENOMEM;
@@ -99,7 +102,7 @@ static bool entry_add(struct granted *g, uint16_t tag, uint16_t rights)
 {
 	switch (tag) {
 	case ACL_USER_OBJ:
-	case ACL_OTHER: return true; /* as the mode says */
+	case ACL_OTHER: return true; /* the mode has these bits */
 	case ACL_GROUP_OBJ: g->group = rights; return true;
 	case ACL_MASK: g->mask = rights; return true;
 	case ACL_USER:

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* rows: see rows.h. */
+/*
+ * rows: a persistent array in blocks below a tree of nodes. A node or block
+ * with one reference is changed in place; with more, it is copied first. The
+ * tree grows by a new root. rows.h states the rules for threads.
+ */
 #include "ckptfs/rows.h"
 
 #include <errno.h>
@@ -7,7 +11,7 @@
 
 enum { CHILDREN = 1 << CK_ROWS_FAN };
 
-/* Rows are numbered with 32 bits. */
+/* Row numbers have 32 bits. */
 #define ROWS_MAX UINT32_MAX
 
 static size_t block_bytes(const struct ck_rows_type *type)
@@ -22,7 +26,7 @@ static char *row_in(struct ck_rows_node *block, const struct ck_rows_type *type,
 	return block->rows + (size_t)i * type->size;
 }
 
-/* Of zeros, with one reference: a block at level 0, else a node. */
+/* Allocates a block (level 0) or a node, zeroed, with one reference. */
 static struct ck_rows_node *node_make(const struct ck_rows_type *type,
 				      uint32_t level)
 {
@@ -55,7 +59,7 @@ static void block_put(const struct ck_rows_type *type,
 	free(block);
 }
 
-/* As deep as the tree, which has at most seven levels. */
+/* Recursion is as deep as the tree, at most seven levels. */
 static void node_put(const struct ck_rows_type *type, /* NOLINT */
 		     struct ck_rows_node *node, uint32_t level)
 {
@@ -89,8 +93,8 @@ static void copy_node(struct ck_rows_node *to, const struct ck_rows_node *from)
 	}
 }
 
-/* Puts a copy of what *at leads to in its place, or what is new. NULL: out of
- * memory. */
+/* Replaces *at by a copy, or by a new node or block if it is NULL. Returns it,
+ * or NULL when out of memory. */
 static struct ck_rows_node *copy_of(const struct ck_rows_type *type,
 				    struct ck_rows_node **at, uint32_t level)
 {
@@ -107,7 +111,8 @@ static struct ck_rows_node *copy_of(const struct ck_rows_type *type,
 	return copy;
 }
 
-/* What *at leads to, nobody else's from now on. NULL: out of memory. */
+/* Ensures that *at has one reference, by a copy if needed. NULL when out of
+ * memory. */
 static inline struct ck_rows_node *own(const struct ck_rows_type *type,
 				       struct ck_rows_node **at, uint32_t level)
 {
@@ -135,13 +140,13 @@ void *ck_rows_edit(struct ck_rows *r, uint32_t i)
 	return node ? row_in(node, type, i & ((1U << type->bits) - 1)) : NULL;
 }
 
-/* Rows that the tree as it is has numbers for. */
+/* The number of rows that the tree can have with its present levels. */
 static uint64_t room(const struct ck_rows *r)
 {
 	return UINT64_C(1) << (r->type->bits + r->levels * CK_ROWS_FAN);
 }
 
-/* A node above the root. */
+/* Adds a node above the root. */
 static int raise_root(struct ck_rows *r)
 {
 	struct ck_rows_node *root = node_make(r->type, r->levels + 1);

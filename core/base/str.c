@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * str: comparing borrowed bytes, how far they are apart, and what is UTF-8; the
- * cleanup functions of ck_auto_free and ck_auto_fd.
+ * str: compares borrowed bytes, computes edit distances, validates UTF-8,
+ * parses numbers, and has the cleanup functions of ck_auto_free and ck_auto_fd.
+ * No state; any thread.
  */
 #include "ckptfs/base.h"
 
@@ -35,7 +36,8 @@ bool ck_str_eq(struct ck_str a, struct ck_str b)
 
 bool ck_str_is(struct ck_str a, const char *text)
 {
-	/* Mostly it is none of a list of texts, which the first byte tells. */
+	/* Callers compare with lists of texts: the first byte usually
+	 * differs. */
 	if (a.len && a.p[0] != *text)
 		return false;
 	return ck_str_eq(a, ck_str_from(text));
@@ -62,7 +64,8 @@ static int bytes_cmp(struct ck_str a, struct ck_str b)
 	return (a.len > b.len) - (a.len < b.len);
 }
 
-/* The run of digits at s.p[*i], without leading zeros; moves *i behind. */
+/* The run of digits at s.p[*i], without leading zeros; moves *i behind the
+ * run. */
 static struct ck_str digit_run(struct ck_str s, size_t *i)
 {
 	size_t begin;
@@ -105,11 +108,11 @@ int ck_str_natural_cmp(struct ck_str a, struct ck_str b)
 	return bytes_cmp(a, b);
 }
 
-/* --- how far two names are apart ------------------------------------------- */
+/* --- edit distance ---------------------------------------------------------- */
 
-#define DISTANCE_LEN 256 /* of what differs */
+#define DISTANCE_LEN 256 /* bytes of the differing parts */
 
-/* Takes off what both begin and end with: most names have much in common. */
+/* Removes the common prefix and suffix, which is most of a typical pair. */
 static void cut_common(struct ck_str *a, struct ck_str *b)
 {
 	size_t n = 0, most = ck_min(a->len, b->len);
@@ -124,8 +127,9 @@ static void cut_common(struct ck_str *a, struct ck_str *b)
 	}
 }
 
-/* row[j]: from the first bytes of a, of which c is the i-th and last, to j bytes
- * of b; it has those of one byte less. Returns the least of them. */
+/* Computes row i of the distances from row i - 1, in place. row[j] is the
+ * distance of the first i bytes of a, the last of which is c, to the first j
+ * bytes of b. Returns the smallest value of the row. */
 static size_t next_row(size_t *row, size_t i, char c, struct ck_str b)
 {
 	size_t corner = row[0], least = i;

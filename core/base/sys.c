@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sys: the system calls that touch a checkpoint's files, and the guard that
- * turns a SIGBUS on a truncated mapping into an error.
+ * sys: the system calls on a checkpoint's files, time and threads, and the
+ * guard that turns a SIGBUS on a truncated mapping into -EIO. The state of the
+ * guard belongs to the thread; the signal handler belongs to the process.
  */
 #include "ckptfs/base.h"
 
@@ -17,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Longer paths than of CLIMB_MAX directories do not exist. */
+/* A path of more than CLIMB_MAX directories cannot exist. */
 enum { PATH_BYTES = 4095, OPEN_TRIES = 64, CLIMB_MAX = 4096 };
 
 int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
@@ -42,7 +43,7 @@ int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos)
 	return 0;
 }
 
-/* At fpos, or, if that is negative, where the descriptor stands. */
+/* Writes at fpos, or at the position of the descriptor if fpos is negative. */
 static int write_all(int fd, const char *p, size_t len, off_t fpos)
 {
 	while (len) {
@@ -119,7 +120,7 @@ int ck_random_hex(char out[static 17])
 	return 0;
 }
 
-/* Is a component of path ".."? */
+/* True if a component of the path is "..". */
 static bool climbs(struct ck_str path)
 {
 	for (size_t i = 0; i < path.len;) {
@@ -153,8 +154,8 @@ int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 		return -ENOMEM;
 	if (how == CK_BENEATH_NO_SYMLINKS)
 		open_how.resolve |= RESOLVE_NO_SYMLINKS;
-	/* EAGAIN: something was renamed meanwhile; or somebody holds a lease
-	 * on the file, for a minute perhaps. */
+	/* EAGAIN: a concurrent rename, or a lease on the file, which may last a
+	 * minute. */
 	for (int tries = 0; tries < OPEN_TRIES; tries++) {
 		fd = syscall(SYS_openat2, dirfd, text, &open_how,
 			     sizeof(open_how));
@@ -215,15 +216,14 @@ static void on_sigbus(int number)
 	sigset_t this;
 
 	if (guard_on) {
-		/* The jump does not restore the mask: to save that at each
-		 * guard would cost a system call. */
+		/* The jump does not restore the signal mask, because saving it
+		 * at each guard would cost a system call. */
 		sigemptyset(&this);
 		sigaddset(&this, number);
 		pthread_sigmask(SIG_UNBLOCK, &this, NULL);
 		siglongjmp(guard_exit, 1);
 	}
-	/* Not from a guarded copy: the process dies of it as without a
-	 * handler. */
+	/* Not in a guarded copy: die by the signal, as without a handler. */
 	sigaction(number, &dfl, NULL);
 	raise(number);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* table: see table.h. */
+/*
+ * table: an open-addressing hash table of numbers, at most half full, which
+ * grows by four. The seed is chosen at the first growth. table.h states the
+ * rules for threads.
+ */
 #include "ckptfs/table.h"
 
 #include <errno.h>
@@ -15,7 +19,7 @@ static uint32_t *slot_of(const struct ck_table *t, struct ck_str text)
 	return &t->slots[i];
 }
 
-/* At most half full. */
+/* Grows the table if one more entry would make it more than half full. */
 static int grow(struct ck_table *t)
 {
 	struct ck_table wide = *t;

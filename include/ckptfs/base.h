@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base: what all of ckptfs stands on. Checked numbers, scope-bound cleanup,
+ * base: the module below all others. Checked numbers, scope-bound cleanup,
  * borrowed and growable bytes, an arena, a bounded cursor, diagnostics, the
- * log, hashes, and the system calls that touch a checkpoint's files.
- * Knows nothing of checkpoints.
+ * log, hashes, and the system calls on a checkpoint's files.
+ * Has no code that depends on the contents of a checkpoint.
  *
  * Conventions of the whole code base:
  *  - fallible functions return 0 or a negative errno and are CK_MUST_USE;
@@ -26,7 +26,7 @@
 struct stat; /* of stat(2) */
 
 #define CK_MUST_USE __attribute__((warn_unused_result))
-/* Arithmetic modulo 2^n is meant; clang can look for all that is not. */
+/* Marks intended arithmetic modulo 2^n; clang's sanitizer reports all other. */
 #ifdef __clang__
 #define CK_WRAPS __attribute__((no_sanitize("integer")))
 #else
@@ -47,7 +47,7 @@ static inline CK_MUST_USE bool ck_mul(uint64_t *out, uint64_t a, uint64_t b)
 	return !__builtin_mul_overflow(a, b, out);
 }
 
-/* Faults of this process, that say nothing about any file. */
+/* Shortages of this process: they do not depend on the file that was read. */
 static inline bool ck_is_shortage(int rc)
 {
 	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
@@ -70,7 +70,7 @@ void ck_fd_cleanup(int *fd); /* closes, sets -1, keeps errno */
 
 #define ck_auto_free __attribute__((cleanup(ck_free_cleanup)))
 #define ck_auto_fd   __attribute__((cleanup(ck_fd_cleanup)))
-/* Hands an owned pointer over to the caller. */
+/* Transfers ownership of a pointer to the caller, and sets it to NULL. */
 #define ck_steal(p)                                                            \
 	({                                                                     \
 		__typeof__(*(p)) stolen = *(p);                                \
@@ -94,18 +94,18 @@ bool ck_str_starts(struct ck_str a, struct ck_str prefix);
 /* Natural order: runs of digits compare as numbers, the rest by bytes, ties
  * by bytes. <0, 0, >0. */
 int ck_str_natural_cmp(struct ck_str a, struct ck_str b);
-/* How many bytes have to be inserted, removed or replaced to make b of a; most
- * + 1 if it takes more than `most`, or what differs is longer than 256 bytes. */
+/* Edit distance: bytes to insert, remove or replace to turn a into b. Returns
+ * most + 1 if above `most`, or if the differing parts exceed 256 bytes. */
 size_t ck_str_distance(struct ck_str a, struct ck_str b, size_t most);
-/* Decimal digits from *text on, which moves behind them. False: none, or too many. */
+/* Parses decimal digits and advances *text. False if no digit or overflow. */
 CK_MUST_USE bool ck_digits_take(const char **text, uint64_t *out);
-/* Bytes, as digits and K, M, G or nothing behind them. */
+/* Parses a size in bytes: digits, optionally followed by K, M or G. */
 CK_MUST_USE bool ck_size_parse(const char *text, uint64_t *out);
 
 /* --- growable bytes ----------------------------------------------------- */
 
-/* Zero-initialise. An allocation failure is remembered in `err` and makes
- * every later append a no-op, so that it is checked once, at the end. */
+/* Zero-initialise. An allocation failure sets `err` and makes every later
+ * append a no-op, so callers check it once, at the end. */
 struct ck_buf {
 	char *data; /* owned; NUL after the last byte when not NULL */
 	size_t len;
@@ -117,22 +117,22 @@ void ck_buf_fini(struct ck_buf *b);
 void ck_buf_add(struct ck_buf *b, const void *bytes, size_t len);
 void ck_buf_str(struct ck_buf *b, struct ck_str s);
 void ck_buf_text(struct ck_buf *b, const char *text);
-/* A number, little-endian, as ck_cur_u8() to ck_cur_u64() take them. */
+/* Append a little-endian number, the inverse of ck_cur_u8() to ck_cur_u64(). */
 void ck_buf_u8(struct ck_buf *b, uint8_t value);
 void ck_buf_u16(struct ck_buf *b, uint16_t value);
 void ck_buf_u32(struct ck_buf *b, uint32_t value);
 void ck_buf_u64(struct ck_buf *b, uint64_t value);
 void ck_buf_printf(struct ck_buf *b, const char *fmt, ...) CK_PRINTF(2, 3);
-/* Appends bytes so that no control character, U+0080 to U+009F included, and
- * no malformed UTF-8 reaches a terminal: such bytes become %XX, `%` too. */
+/* Appends bytes safe for a terminal: bytes of control characters (including
+ * U+0080 to U+009F) and of malformed UTF-8, and `%`, become %XX. */
 void ck_buf_escaped(struct ck_buf *b, struct ck_str s);
-/* Whether it is UTF-8 without such characters; it may have a `%`. */
+/* True if s is valid UTF-8 without control characters; `%` is allowed. */
 bool ck_str_plain(struct ck_str s);
-/* Appends a text of lines that others have escaped, or should have: those that
- * are plain as they are, the others escaped. */
+/* Appends text from an untrusted peer that should be escaped already: plain
+ * lines unchanged, other lines escaped. */
 void ck_buf_plain_lines(struct ck_buf *b, struct ck_str text);
-/* Appends a text that was escaped so, as one of a list with commas between:
- * its own become %2C. */
+/* Appends escaped text as an element of a comma-separated list: its commas
+ * become %2C. */
 void ck_buf_listed(struct ck_buf *b, struct ck_str escaped);
 /* RFC 4648 base64 with padding. */
 void ck_buf_base64(struct ck_buf *b, struct ck_str s);
@@ -153,23 +153,23 @@ struct ck_arena {
 
 /* NULL when out of memory. */
 void *ck_arena_alloc(struct ck_arena *a, size_t size);
-/* Copies, adds a terminator. p is NULL when out of memory. */
+/* Copies s and adds a terminator. p is NULL when out of memory. */
 struct ck_str ck_arena_copy(struct ck_arena *a, struct ck_str s);
 void ck_arena_fini(struct ck_arena *a);
 
 /* --- flat arrays that grow by doubling ----------------------------------- */
 
-/* The array (of *cap elements of `size` bytes, `used` of them taken) with
- * room for `more`; moved if need be. NULL and unchanged when out of memory;
- * not NULL otherwise, also for 0 elements. */
+/* Ensures room for `more` elements of `size` bytes behind the `used` ones; *cap
+ * is the capacity. Returns the array, possibly moved, and never NULL (also for
+ * 0 elements), or NULL when out of memory: then the array is unchanged. */
 void *ck_grow(void *array, size_t *cap, size_t used, size_t more, size_t size);
-/* The array with room for `count` elements only, moved if need be; as it is where
- * that is not to be had. */
+/* Shrinks the array to `count` elements. Returns it, possibly moved; unchanged
+ * if the reallocation fails. */
 void *ck_trim(void *array, size_t count, size_t size);
 
-/* --- bounded cursor over bytes that are not trusted --------------------- */
+/* --- bounded cursor over untrusted bytes -------------------------------- */
 
-/* Every read is checked; false leaves the cursor where it was.
+/* Every read is bounds-checked; on false the cursor does not move.
  * Integers are little-endian. */
 struct ck_cur {
 	const uint8_t *p;
@@ -191,64 +191,63 @@ CK_MUST_USE bool ck_cur_line(struct ck_cur *c, struct ck_str *out);
 
 /* --- diagnostics -------------------------------------------------------- */
 
-/* What went wrong, for a person: one line, names already escaped. */
+/* An error for a person: one line, names already escaped. */
 struct ck_diag {
 	int err;      /* positive errno, 0 if nothing failed */
-	bool passing; /* the source could not be asked now: nothing is said
-		       * about its bytes, and whoever asks again may know */
+	bool passing; /* transient: the source could not be read now; its bytes
+		       * are not judged, and a retry may succeed */
 	char text[1024];
-	/* Of a difference, what should be and what is; else empty. The text
-	 * ends with both. */
+	/* Set by ck_differs(): the expected and the actual value, else empty.
+	 * The text ends with both. */
 	char expected[256], found[256];
 };
 
 /* Records and returns -err. d may be NULL. */
 int ck_fail(struct ck_diag *d, int err, const char *fmt, ...) CK_PRINTF(3, 4);
-/* The same for a system call on the source that failed: it is passing. */
+/* The same for a failed system call on the source; sets `passing`. */
 int ck_fail_passing(struct ck_diag *d, int err, const char *fmt, ...)
 	CK_PRINTF(3, 4);
-/* The same as ck_fail() for something that is not what it should be: the text
- * goes on
- * "; expected EXPECTED, found FOUND". */
+/* The same as ck_fail() for an unexpected value: appends
+ * "; expected EXPECTED, found FOUND" to the text. */
 int ck_differs(struct ck_diag *d, int err, const char *expected,
 	       const char *found, const char *fmt, ...) CK_PRINTF(5, 6);
-/* The text without what ck_differs() put behind it. */
+/* The text without the suffix that ck_differs() appended. */
 struct ck_str ck_diag_what(const struct ck_diag *d);
-/* Puts "prefix: " before what is recorded. */
+/* Prepends "prefix: " to the recorded text. */
 void ck_diag_prefix(struct ck_diag *d, const char *fmt, ...) CK_PRINTF(2, 3);
 /* s escaped as by ck_buf_escaped, cut at about 200 bytes; from a ring of
  * eight buffers for each thread, so several fit into one ck_fail(). */
 const char *ck_show(struct ck_str s);
-/* A short text from the same ring: a number with its unit. */
+/* Formats a short text, such as a number with a unit, in the same ring. */
 const char *ck_shown(const char *fmt, ...) CK_PRINTF(1, 2);
 
 /* --- log ---------------------------------------------------------------- */
 
-/* One line each, any thread, never blocks on a reader. Lines go to stderr
- * until ck_log_detach(); always into a ring of the last 1 MiB. */
+/* Logs one line, from any thread; never blocks on a reader. Lines go to stderr
+ * until ck_log_detach(), and always into a ring of the last 1 MiB. */
 void ck_log(const char *fmt, ...) CK_PRINTF(1, 2);
-/* Writes go to `file` (NULL: nowhere), "syslog" to syslog(3). Opens it. */
+/* Also logs to `file`, which it opens, or to syslog(3) if it is "syslog"; NULL
+ * changes nothing. */
 CK_MUST_USE int ck_log_open(const char *file);
-/* No more lines to stderr: the process is a daemon now. */
+/* Stops logging to stderr, for a process that becomes a daemon. */
 void ck_log_detach(void);
-/* Appends what the ring holds, oldest line first, whole lines only. If there
- * were older ones, the first line counts their bytes; no other line begins as
- * that does. */
+/* Appends the lines of the ring, oldest first, whole lines only. If older lines
+ * were overwritten, the first line has the form CK_LOG_GONE and counts their
+ * bytes; no other line begins like that. */
 #define CK_LOG_GONE "[%zu bytes of older lines are gone]"
 void ck_log_snapshot(struct ck_buf *out);
 
 /* --- hashes (XXH3, seed 0 unless one is given) ------------------------------ */
 
 uint64_t ck_hash64(struct ck_str s);
-/* For tables of bytes that are not trusted: with a random seed nobody can
- * make keys that collide. */
+/* For tables with untrusted keys: a random seed prevents chosen collisions. */
 uint64_t ck_hash64_seeded(struct ck_str s, uint64_t seed);
 uint64_t ck_hash_seed(void);
-/* ck_hash64_seeded() of bytes that come in pieces. NULL when out of memory. */
+/* Incremental ck_hash64_seeded(). NULL when out of memory. */
 struct ck_hasher *ck_hasher_make(uint64_t seed);
 void ck_hasher_add(struct ck_hasher *h, struct ck_str s);
 uint64_t ck_hasher_sum(const struct ck_hasher *h);
-/* The XXH3-128 of the same, most significant byte first, as ck_hash128_hex(). */
+/* XXH3-128 of the same bytes, in the byte order of ck_hash128_hex(). */
 void ck_hasher_sum128(const struct ck_hasher *h, uint8_t out[static 16]);
 void ck_hasher_free(struct ck_hasher *h);
 /* 32 lower-case hex digits as `xxhsum -H2` prints them, and a terminator. */
@@ -256,18 +255,18 @@ void ck_hash128_hex(struct ck_str s, char out[static 33]);
 
 /* --- system calls -------------------------------------------------------- */
 
-/* Reads exactly len bytes at fpos, repeating short reads and EINTR.
- * -ENODATA if the file ends before. */
+/* Reads exactly len bytes at fpos, continuing after short reads and EINTR.
+ * Returns 0, -ENODATA if the file ends before, or the error of pread(2). */
 CK_MUST_USE int ck_pread_full(int fd, void *buf, size_t len, uint64_t fpos);
-/* Writes all. */
+/* Write all len bytes, continuing after short writes and EINTR. */
 CK_MUST_USE int ck_write_full(int fd, const void *buf, size_t len);
 CK_MUST_USE int ck_pwrite_full(int fd, const void *buf, size_t len,
 			       uint64_t fpos);
-/* The time of a clock, that many milliseconds from now. */
+/* The time of a clock in `msec` milliseconds from now. */
 struct timespec ck_time_in(clockid_t clock, unsigned msec);
-/* Milliseconds of a clock that never goes back. */
+/* Milliseconds of a monotonic clock. */
 uint64_t ck_msec_now(void);
-/* pthread_create(3), but 0 or a negative errno; signals are for others. */
+/* pthread_create(3) with all signals blocked. Returns 0 or a negative errno. */
 CK_MUST_USE int ck_thread_start(pthread_t *out, void *(*run)(void *arg),
 				void *arg);
 /* 16 random hex digits and a terminator. */
@@ -282,18 +281,18 @@ enum ck_beneath { CK_BENEATH_NO_SYMLINKS, CK_BENEATH_SYMLINKS };
 CK_MUST_USE int ck_open_beneath(int dirfd, struct ck_str path, int flags,
 				enum ck_beneath how);
 
-/* The same directory with an own position and own locks; a new file in it that
- * has no name, for reading and writing. A descriptor, close-on-exec, or a
- * negative errno. */
+/* Open the same directory again, with its own position and locks, or a new
+ * unnamed file in it for reading and writing (O_TMPFILE). Return a descriptor,
+ * close-on-exec, or a negative errno. */
 CK_MUST_USE int ck_open_again(int dirfd);
 CK_MUST_USE int ck_open_unnamed(int dirfd);
-/* Whether directory `what` is fd's or one above it, as far as those may be
- * searched. Closes fd. */
+/* True if `what` is the directory of fd or one of its ancestors, as far as
+ * those may be searched. Closes fd. */
 CK_MUST_USE bool ck_lies_in(int fd, const struct stat *what);
 
-/* Runs copy(arg); returns -EIO instead of dying if it takes a SIGBUS on a
- * mapping of a file that was truncated. Any thread; not nested; copy() must
- * not own anything. ck_sigbus_install() once before the first use. */
+/* Runs copy(arg). Returns 0, or -EIO if a SIGBUS occurs on a mapping of a
+ * truncated file; the process survives. Any thread; not nested; copy() must not
+ * own resources. Call ck_sigbus_install() once before the first use. */
 CK_MUST_USE int ck_sigbus_guard(void (*copy)(void *arg), void *arg);
 CK_MUST_USE int ck_sigbus_install(void);
 

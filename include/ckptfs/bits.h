@@ -3,10 +3,10 @@
  * bits: a fixed number of bits, all 0 at first. A part of base.
  *
  * Any thread may call the functions that end in _atomic, and ck_bits_has() and
- * ck_bits_count(), at any time: of threads that change neighbouring bits none
- * undoes what the other did. They order no other memory. The others change
- * whole words without looking whether somebody else does: their caller has the
- * bits for himself, or holds the lock that protects them.
+ * ck_bits_count(), at any time: concurrent changes of neighbouring bits are not
+ * lost. They order no other memory. The other functions change whole words
+ * without synchronisation: their caller owns the bits, or holds the lock that
+ * protects them.
  */
 #ifndef CKPTFS_BITS_H
 #define CKPTFS_BITS_H
@@ -18,13 +18,13 @@
 /* Zero-initialised it has no bits. */
 struct ck_bits {
 	uint64_t *words; /* owned */
-	size_t n;	 /* bits; a number that is not below is a mistake */
+	size_t n;	 /* number of bits; an index must be below it */
 };
 
-/* -ENOMEM: it has no bits. */
+/* Returns 0, or -ENOMEM: then b has no bits. */
 CK_MUST_USE int ck_bits_make(struct ck_bits *b, size_t n);
 void ck_bits_fini(struct ck_bits *b);
-/* How many are set. */
+/* The number of bits that are set. */
 size_t ck_bits_count(const struct ck_bits *b);
 void ck_bits_clear_all(struct ck_bits *b);
 /* Other threads may see some of them set before the rest. */
@@ -63,7 +63,7 @@ static inline void ck_bits_set_atomic(struct ck_bits *b, size_t i)
 			  __ATOMIC_RELAXED);
 }
 
-/* Whether it was set: of several threads that clear it, one is told so. */
+/* True if the bit was set. If several threads clear it, one gets true. */
 static inline bool ck_bits_clear_atomic(struct ck_bits *b, size_t i)
 {
 	return __atomic_fetch_and(ck_bits_word(b, i), ~ck_bits_mask(i),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * component: a file of its own that belongs to the program and is loaded when it is needed, so
- * that the program is not linked with what that needs. A part of base.
+ * component: a shared module of the program that is loaded on demand, so that
+ * the program is not linked to the libraries of the module. A part of base. Any
+ * thread.
  */
 #ifndef CKPTFS_COMPONENT_H
 #define CKPTFS_COMPONENT_H
@@ -9,11 +10,11 @@
 #include "ckptfs/base.h"
 
 struct ck_component {
-	const char *file; /* its name */
-	const char *
-		symbol; /* that it exports: a struct that begins with a ck_component_is */
-	const char *what; /* for a person */
-	uint32_t version; /* of that struct */
+	const char *file; /* file name of the module */
+	/* Exported struct, which begins with a ck_component_is: */
+	const char *symbol;
+	const char *what; /* name in messages */
+	uint32_t version; /* of the exported struct */
 };
 
 struct ck_component_is {
@@ -21,16 +22,18 @@ struct ck_component_is {
 	char program[28]; /* CK_VERSION of the program that it is for */
 };
 
-/* What it exports. path: the file; NULL: beside the running program, where a build has it,
- * or else where it is installed. -ENOENT: there is none; -ELIBACC: it, or what it needs,
- * cannot be loaded; -ELIBBAD: it is another version's. What is loaded stays. */
+/* Loads a module and sets *out to its exported struct. path: the file; NULL:
+ * the directory of the running program, as in a build, else the installed one.
+ * Returns 0, or: -ENOENT or another error of access(2) if the file cannot be
+ * found; -ELIBACC if the module or a library that it needs cannot be loaded;
+ * -ELIBBAD if it is of another version. A loaded module stays loaded. */
 CK_MUST_USE int ck_component_load(const struct ck_component *c,
 				  const char *path, const void **out,
 				  struct ck_diag *d);
 
-/* False: dlopen() of that name in a program of ours would find nothing, as far as that can be
- * told without loading it. Whoever tells the loader something by its environment is not
- * judged: true. */
+/* False if dlopen(library) would not find the library: it is neither in the
+ * loader's cache nor in its directories. Nothing is loaded. True if that cannot
+ * be determined, or if LD_LIBRARY_PATH, LD_PRELOAD or LD_AUDIT is set. */
 CK_MUST_USE bool ck_loader_may_find(const char *library);
 
 #endif

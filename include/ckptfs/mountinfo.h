@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mountinfo: the kernel's table of mounts, /proc/self/mountinfo. No mount is
- * asked. What its lines say is partly the choice of who mounted, and so is not
- * trusted: neither paths nor sources are text for a terminal.
+ * mountinfo: the kernel's table of mounts, /proc/self/mountinfo. No request is
+ * sent to a mount. The user who mounted chose parts of the lines: paths and
+ * sources are untrusted, and must be escaped before they are printed. Any
+ * thread.
  */
 #ifndef CKPTFS_MOUNTINFO_H
 #define CKPTFS_MOUNTINFO_H
@@ -11,28 +12,28 @@
 
 #define CK_MOUNTINFO "/proc/self/mountinfo"
 
-/* A row. Its texts lie in the line that was parsed. */
+/* A row. Its strings point into the parsed line. */
 struct ck_mountinfo {
 	int id, parent;
 	unsigned major, minor;	     /* the device number */
-	char *root;		     /* what of the file system shows */
+	char *root;		     /* directory of the file system */
 	char *point, *type, *source; /* any bytes but NUL */
-	char *options; /* of the file system, with commas between */
+	char *options; /* of the file system, separated by commas */
 };
 
-/* Changes the line, which may end with a newline, and is the caller's. False:
- * it is none of the table. */
+/* Parses a line, which may end with a newline, in place. The caller owns the
+ * line. False if it is not a line of the table. */
 CK_MUST_USE bool ck_mountinfo_parse(char *line, struct ck_mountinfo *out);
 
-/* Whether one of the options is `name`, or `name=VALUE`: then *value, which
- * may be NULL, is VALUE, else "". */
+/* True if one of the options is `name` or `name=VALUE`. *value becomes VALUE or
+ * "", unless `value` is NULL. */
 bool ck_mountinfo_option(const struct ck_mountinfo *row, const char *name,
 			 struct ck_str *value);
-/* The N of the option user_id=N. False: there is none. */
+/* The N of the option user_id=N. False if the row does not have it. */
 CK_MUST_USE bool ck_mountinfo_user(const struct ck_mountinfo *row, uid_t *out);
 
-/* Calls each(row, arg) for every row until that is not 0, and returns what it
- * was; or -errno: the table cannot be read. */
+/* Calls each(row, arg) for every row until that returns a value other than 0.
+ * Returns that value, 0, or -errno if the table cannot be read. */
 CK_MUST_USE int ck_mountinfo_each(int (*each)(const struct ck_mountinfo *row,
 					      void *arg),
 				  void *arg);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * privileges: what a process of root gives up for good once it has what it
- * needs.
+ * privileges: drops capabilities and system calls of a root process
+ * permanently, once its resources are open. The state is that of the calling
+ * thread, in the kernel.
  */
 #ifndef CKPTFS_PRIVILEGES_H
 #define CKPTFS_PRIVILEGES_H
@@ -12,34 +13,35 @@
 
 enum ck_role {
 	CK_ROLE_READER,	  /* reads the checkpoint */
-	CK_ROLE_WRITER,	  /* writes it, too */
+	CK_ROLE_WRITER,	  /* reads and writes it */
 	CK_ROLE_DETACHER, /* unmounts */
 };
 
-/* Which ones it may still make. */
+/* Sockets that the process may still open. */
 enum ck_sockets {
 	CK_SOCKETS_NONE,
-	CK_SOCKETS_UNIX, /* syslog(3) may connect anew */
-	CK_SOCKETS_ALL,	 /* it speaks with other hosts */
+	CK_SOCKETS_UNIX, /* syslog(3) may reconnect */
+	CK_SOCKETS_ALL,	 /* connections to other hosts */
 };
 
-/* Gives up every capability that the role does not need, execve(2) of anything
- * with more than that, and system calls that no role needs, for the calling
- * thread and those that it starts. A
- * system that has no filter for calls, or does not let sets be made smaller,
- * is no error. */
+/* Drops, for the calling thread and the threads that it starts later: every
+ * capability that the role does not need, gains of privileges by execve(2), and
+ * system calls that no role needs. Not an error: a kernel without seccomp
+ * filters, or a refusal to reduce the bounding set. Returns 0, -ENOMEM, or the
+ * error of the system call that failed. */
 CK_MUST_USE int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
 				   struct ck_diag *d);
 
-/* What a thread has to do before all else, since it is started before its process has given
- * up anything. run: 0 or an error; NULL: there is nothing to do. */
+/* Thread-start hook: runs first in a thread that is started before its process
+ * drops its privileges. run returns 0 or an error; NULL if the thread needs no
+ * hook. */
 struct ck_first {
 	int (*run)(void *arg);
 	void *arg;
 };
 
-/* As ck_thread_start(), but returns when that is done. If it fails there is no thread, and
- * its error is returned. */
+/* As ck_thread_start(), but returns after the hook. If the hook fails, the
+ * thread ends and its error is returned. */
 CK_MUST_USE int ck_thread_start_first(pthread_t *out,
 				      const struct ck_first *first,
 				      void *(*run)(void *arg), void *arg);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reach: where the files of a checkpoint may lie: beneath its directory, and with a
- * second directory, linkroot, also where a link leads to a regular file beneath that
- * one, as those of a hub cache do: snapshots/<revision>/x leads to ../../blobs/y. A part
- * of base. Any thread.
+ * reach: the files that a checkpoint may consist of: those beneath its
+ * directory and, with a second directory, linkroot, also regular files beneath
+ * linkroot that symbolic links point to. An example is a hub cache, where
+ * snapshots/<revision>/x points to ../../blobs/y. A part of base. Any thread.
  */
 #ifndef CKPTFS_REACH_H
 #define CKPTFS_REACH_H
@@ -13,16 +13,17 @@
 struct ck_reach {
 	int dirfd;
 	enum ck_beneath how; /* links that stay beneath dirfd */
-	int linkroot;	     /* a directory; -1: there is none */
+	int linkroot;	     /* a directory, or -1 */
 };
 
-/* ck_open_beneath(); a link for which that is refused is followed by its names: if they
- * lie beneath linkroot, what they name is opened from there, without any other link.
- * Nothing else that it may lead to is touched. */
+/* As ck_open_beneath(). If that refuses a link, its target is resolved by name
+ * only, and is opened if it is a regular file beneath linkroot. Links beneath
+ * linkroot are resolved in the same way. No other target is touched. */
 CK_MUST_USE int ck_open_reached(const struct ck_reach *r, struct ck_str path,
 				int flags);
-/* Where an open file lies, seen from a directory that it is beneath: free *out. -EXDEV:
- * it is not; errors of readlink(2), -ENOMEM: nobody can tell. */
+/* The path of an open file relative to a directory above it. The caller frees
+ * *out. Returns 0, -EXDEV if the file is not beneath dirfd, -ENOMEM, or the
+ * error of readlink(2). */
 CK_MUST_USE int ck_path_beneath(int dirfd, int fd, char **out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rights: who may do what with a file, by its mode, owner, group and ACL. All
+ * rights: access rights to a file by its mode, owner, group and ACL. All
  * functions may be called from any thread.
  */
 #ifndef CKPTFS_RIGHTS_H
@@ -14,24 +14,26 @@ struct ck_ids {
 	gid_t gid;
 };
 
-/* What the mode of a file of these ids leaves, 0777, where others are shown as
- * its owner and group: to whom it does not belong its bits for others count. */
+/* The permission bits (0777) for a file that belongs to `of` and is shown with
+ * the owner and group `shown`: an owner or group that differs gets only the
+ * bits of others. */
 mode_t ck_rights_as(mode_t mode, struct ck_ids of, struct ck_ids shown);
 
-/* The ACL of a file, as the attribute system.posix_acl_access has it, behind
- * what is in *out; nothing where it has none. dirfd, name and flags are as of
- * fstatat(2): AT_EMPTY_PATH with an empty name is dirfd itself, opened in any
- * way; AT_SYMLINK_NOFOLLOW. -ENOMEM, or the error of the system call. */
+/* Appends the ACL of a file to *out, in the form of the attribute
+ * system.posix_acl_access; nothing if the file has no ACL. dirfd, name and
+ * flags are those of fstatat(2): AT_EMPTY_PATH with an empty name is dirfd
+ * itself, which may be an O_PATH descriptor; AT_SYMLINK_NOFOLLOW. Returns 0,
+ * -ENOMEM, or the error of the system call. */
 CK_MUST_USE int ck_acl_read(int dirfd, const char *name, int flags,
 			    struct ck_buf *out);
-/* Which bits of 077 an ACL leaves. The group bits of a mode are the mask of its
- * ACL, no rights of the group: the group keeps what its own entry and all named
- * ones grant, and others what all named ones grant. Whoever is granted more by
- * his name alone does not count. No bytes: all bits; an ACL that is not
- * understood: none. */
+/* The bits of 077 that an ACL grants. The group bits of a mode are the mask of
+ * the ACL, not rights of the group. The group gets the bits that its own entry
+ * and all named entries grant; others get the bits that all named entries
+ * grant. More rights of one named user or group do not count. All bits for an
+ * empty ACL, and no bits for one that cannot be parsed. */
 mode_t ck_acl_leaves(struct ck_str acl);
-/* The same of a file's ACL, see ck_acl_read(). One that cannot be read leaves
- * nothing. */
+/* The same for the ACL of a file, see ck_acl_read(). No bits if it cannot be
+ * read. */
 mode_t ck_acl_leaves_of(int dirfd, const char *name, int flags);
 
 #endif

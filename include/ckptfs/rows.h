@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rows: an array of rows that many values share. The rows lie in blocks, the
- * blocks in a tree of nodes; both are counted. A value that is made of another
- * one shares all of it at first, and changing a row copies its block and the
- * nodes that lead there, unless nobody else has them. So a value that stays as
- * it is, beside one that goes on, costs only the blocks that differ. A part of
+ * rows: a persistent array: copies share rows, and a change copies only a part.
+ * The rows lie in blocks, and a tree of nodes leads to the blocks; both are
+ * reference-counted. A new copy shares all blocks. The change of a row copies
+ * its block and the nodes above it, unless only this copy refers to them. So an
+ * old copy beside a newer one costs only the blocks that differ. A part of
  * base.
  *
- * Threads: a value that is not changed any more may be read by any number of
- * them; one that is being changed belongs to one. Values that share blocks may be
- * used, and ended, by different threads at once.
+ * Threads: any number of threads may read a copy that no longer changes; one
+ * thread at a time may change a copy. Different threads may use and free copies
+ * that share blocks at the same time.
  */
 #ifndef CKPTFS_ROWS_H
 #define CKPTFS_ROWS_H
 
 #include "ckptfs/base.h"
 
-/* What rows are. Rows that were not added yet are zeros. */
+/* The type of the rows. Rows that are not added yet are zeros. */
 struct ck_rows_type {
 	uint32_t size; /* bytes of a row; a multiple of its alignment */
 	uint32_t bits; /* a block has 1 << bits rows */
-	/* Of rows that own something that is counted: a copy of one was made,
-	 * one is gone. Also of rows of zeros. NULL: they own nothing. */
+	/* For rows that own reference-counted objects: called after a row was
+	 * copied, and before one is freed; also for rows of zeros. NULL if rows
+	 * own nothing. */
 	void (*hold)(const void *row);
 	void (*drop)(const void *row);
 };
@@ -46,8 +47,8 @@ struct ck_rows_node {
 	};
 };
 
-/* As ck_rows_at(); for rows by the million it is faster to say what r->type says,
- * so that the compiler knows. */
+/* As ck_rows_at(), with constants that must equal those of r->type: faster for
+ * millions of rows. */
 static inline const void *ck_rows_at_of(const struct ck_rows *r, uint32_t i,
 					uint32_t bits, uint32_t size)
 {
@@ -62,19 +63,19 @@ static inline const void *ck_rows_at_of(const struct ck_rows *r, uint32_t i,
 	return node->rows + (size_t)(i & ((1U << bits) - 1)) * size;
 }
 
-/* Row i, of n. Good as long as the value, or another one that shares it. */
+/* Row i, below n. Valid as long as this copy, or one that shares the row. */
 static inline const void *ck_rows_at(const struct ck_rows *r, uint32_t i)
 {
 	return ck_rows_at_of(r, i, r->type->bits, r->type->size);
 }
 
-/* Row i to be changed; not copied before it must be. NULL: out of memory; then
- * all rows are as they were. */
+/* Row i for a change; its block is copied only if it is shared. NULL when out
+ * of memory: then all rows are unchanged. */
 void *ck_rows_edit(struct ck_rows *r, uint32_t i);
-/* Adds a row behind the others, which takes over what `row` owns. -ENOMEM,
- * -EOVERFLOW: nothing is added. */
+/* Appends a row, which takes ownership of the objects of `row`. Returns 0, or
+ * -ENOMEM or -EOVERFLOW: then nothing is appended. */
 CK_MUST_USE int ck_rows_add(struct ck_rows *r, const void *row);
-/* Another value that has the same rows. */
+/* A copy that shares all rows. */
 struct ck_rows ck_rows_share(const struct ck_rows *r);
 void ck_rows_fini(struct ck_rows *r);
 
