@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * full: full/<stem>.npy is an npy header and the whole tensor.
+ * full: the view full/. full/<stem>.npy consists of an npy header and the whole
+ * tensor. No state beside the catalog; any thread.
  */
 #include "ckptfs/npy.h"
 #include "view_internal.h"

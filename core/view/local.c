@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * local: local/<owner>/ shows what one rank saved, as it saved it: each box
- * of a tensor in its own npy file, and other entries where each rank has its own.
- * The owner of a box is the rank that its data file is named after
- * (`__<rank>_...`), or else the file itself.
+ * local: the index of the view local/. local/<owner>/ contains the data of one
+ * rank as the rank saved it: each box of a tensor in a separate npy file, and
+ * objects of which each rank has its own. The owner of a box is the rank in the
+ * name of its data file (`__<rank>_...`), or else the file itself.
  *
- * Owners are in the order of the data files, the entries of an owner in the
- * checkpoint's order: boxes, by their number in the catalog, and behind them
- * objects. Two arrays hold that for a million boxes: for each entry
- * its owner, and all of them sorted by owner. They are made once: a commit that
- * moves boxes to other files does not move them to other directories.
+ * Owners are in the order of the data files. The entries of an owner are in the
+ * order of the checkpoint: boxes by their number in the catalog, then objects.
+ * For a million boxes, two arrays are enough: the owner of each entry, and all
+ * entries sorted by owner. They are built once and then constant, so any thread
+ * reads them: a commit that moves boxes to other files does not move them to
+ * other directories.
  */
 #include "local.h"
 #include "ckptfs/items.h"
@@ -72,7 +73,7 @@ static int find_owners(struct ck_local *l, const struct ck_catalog *c,
 
 /* --- entries ---------------------------------------------------------------- */
 
-/* Sorts them by owner, keeping their order: counts, then places. */
+/* Sorts the entries by owner with a stable counting sort. */
 static void sort_entries(struct ck_local *l)
 {
 	uint32_t at = 0;
@@ -91,7 +92,9 @@ static void sort_entries(struct ck_local *l)
 			l->entries[l->owners[l->of_entry[i]].end++] = i;
 }
 
-/* Of the boxes of tensors that have copies, or are no rank's, none is here. */
+/* Sets the owner of each box. Tensors that local/ does not show (`apart`), such
+ * as those with replicas or without a rank, and boxes without a data file get
+ * no owner. */
 static void find_boxes(struct ck_local *l, const struct ck_catalog *c,
 		       const uint32_t *of_file)
 {
@@ -194,7 +197,8 @@ void ck_local_name(const struct ck_local *l, const struct ck_catalog *c,
 	ck_name_stem(ck_catalog_file(c, o->file)->path, 1, out);
 }
 
-/* The rank of a directory's name, without leading zeros. */
+/* Parses the rank in the name of a directory; leading zeros are not
+ * accepted. */
 static bool rank_in(struct ck_str name, uint64_t *rank)
 {
 	struct ck_str prefix = CK_STR("rank-");
@@ -264,7 +268,8 @@ static bool has_others(const struct ck_local *l, const struct ck_tensor *t,
 	return false;
 }
 
-/* Has this owner another box of that name? */
+/* True if the owner has another box with the same name: then the name of the
+ * file needs the offsets. */
 static bool has_siblings(const struct ck_local *l, const struct ck_catalog *c,
 			 const struct ck_tensor *t, uint32_t box)
 {
@@ -335,7 +340,7 @@ void ck_local_box_name(const struct ck_local *l, const struct ck_catalog *c,
 	ck_buf_text(out, ".npy");
 }
 
-/* A name that is looked for. */
+/* A lookup of a file name. */
 struct looked {
 	const struct ck_local *l;
 	const struct ck_catalog *c;
@@ -352,7 +357,8 @@ static bool ends_in(struct ck_str name, struct ck_str suffix)
 						suffix.p, suffix.len) == 0;
 }
 
-/* The stem in a file name: what it ends in and the text of offsets are cut off. */
+/* Sets k->stem to the name without its suffix and offsets. False if the suffix
+ * is not .npy or .json. */
 static bool stem_in(struct looked *k)
 {
 	const char *at;

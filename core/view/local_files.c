@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* local_files: what the files of local/ consist of, and its directories. */
+/*
+ * local_files: the view local/: its directories, and the slice of each file, an
+ * npy header and one box. The state is the constant index of local.h; any
+ * thread.
+ */
 #include "ckptfs/npy.h"
 #include "local.h"
 #include "view_internal.h"
 
 #include <errno.h>
 
-/* --- what a file consists of ------------------------------------------------ */
+/* --- contents of a file ----------------------------------------------------- */
 
 /* Bytes of a box; false if they cannot be counted or shown. */
 static bool box_bytes(const struct ck_tensor *t, const int64_t *size,
@@ -56,7 +60,8 @@ int ck_local_slice(const struct ck_catalog *c, uint32_t box,
 
 /* --- the directories -------------------------------------------------------------- */
 
-/* a[0]: 0 is local/ itself, else 1 + owner. */
+/* ck_dir.a[0] is 0 for local/ itself, and 1 + owner for the directory of an
+ * owner. */
 
 static void owner_set(const struct ck_local *l, uint32_t owner,
 		      struct ck_child *out)
@@ -71,7 +76,8 @@ static void owner_set(const struct ck_local *l, uint32_t owner,
 	};
 }
 
-/* One of a tensor that was removed is nobody's. */
+/* True if an entry belongs to this directory and its tensor or object was not
+ * removed. */
 static bool is_of_owner(const struct ck_catalog *c, const struct ck_dir *dir,
 			uint32_t entry)
 {
@@ -187,7 +193,7 @@ static int local_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 {
 	uint32_t tensor, object;
 
-	/* What an object is as JSON, the tree makes. */
+	/* The tree creates the JSON text of objects. */
 	if (!is_of_owner(c, dir, entry) ||
 	    ck_local_is_object(dir->state, entry, &object))
 		return -ENOENT;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * raw: raw/<stem> is the bytes of the whole tensor and nothing else.
+ * raw: the view raw/. raw/<stem> consists of the bytes of the whole tensor,
+ * without a header. No state beside the catalog; any thread.
  */
 #include "view_internal.h"
 

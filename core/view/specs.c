@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * specs: see specs.h. A name is found by its hash; a table of the most there can be is
- * small enough to be there at once.
+ * specs: an open-addressing hash table of directory names, allocated with its
+ * final size, which is small. Names are added and never removed. One lock; any
+ * thread.
  */
 #include "specs.h"
 
@@ -14,7 +15,7 @@ struct ck_specs {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	uint32_t n;
-	char *names[CK_SPECS_MOST]; /* copies; each stays */
+	char *names[CK_SPECS_MOST]; /* copies; never freed before the table */
 	uint16_t slots[SLOTS];	    /* 1 + number, by hash; 0: free */
 };
 
@@ -39,7 +40,7 @@ void ck_specs_free(struct ck_specs *s)
 	free(s);
 }
 
-/* The slot of a name, or a free one. */
+/* The slot of a name, or the free slot where it belongs. */
 static uint16_t *slot_of(struct ck_specs *s, struct ck_str name)
 {
 	size_t i = ck_hash64(name) % SLOTS;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tensors: what is the same in all views of one file for each tensor: a file name is a
- * stem and the view's suffix, and an entry is the number of a tensor.
+ * tensors: the common functions of the views with one file for each tensor
+ * (full/, raw/). A file name is the stem of the tensor and the suffix of the
+ * view; an entry is the number of a tensor. No state beside the catalog; any
+ * thread.
  */
 #include "view_internal.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view: the table of views, and how the slices of most are made.
+ * view: the table of views, the options that select them, and the construction
+ * of slices for the views with one tensor in a file. No state; any thread.
  */
 #include "view_internal.h"
 
@@ -17,7 +18,8 @@ const size_t ck_ntensor_views = CK_ARRAY_SIZE(ck_tensor_views);
 
 /* --- options -------------------------------------------------------------------- */
 
-/* The next of names with `+` between; *text moves behind it. False: there is none. */
+/* The next of names with `+` between; *text moves behind it. False: there is
+ * none. */
 static bool word_next(const char **text, struct ck_str *out)
 {
 	size_t len = strcspn(*text, "+");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * view_internal: the views, and what they share.
+ * view_internal: the views, and their common functions.
  */
 #ifndef CK_VIEW_INTERNAL_H
 #define CK_VIEW_INTERNAL_H
@@ -10,7 +10,7 @@
 extern const struct ck_tensor_view ck_view_full, ck_view_raw;
 extern const struct ck_view ck_view_local, ck_view_hf;
 
-/* The functions that are the same in all views of one file for each tensor. */
+/* The common functions of the views with one file for each tensor. */
 #define CK_TENSOR_VIEW                                                         \
 	.lookup = ck_tensors_lookup, .next = ck_tensors_next,                  \
 	.name = ck_tensors_name, .stat = ck_tensors_stat,                      \
@@ -28,28 +28,31 @@ int ck_tensors_slice(const struct ck_catalog *c, const struct ck_dir *dir,
 		     uint32_t entry, struct ck_slice **out);
 uint64_t ck_tensors_count(const struct ck_catalog *c, const void *state);
 
-/* Does the tensor have bytes that can be counted? If not (dtype without whole
- * bytes per element, impossible shape), its files have size 0 and no part;
- * its err says why. */
+/* True if the bytes of the tensor can be counted. If not (a dtype without whole
+ * bytes per element, or an impossible shape), its files have size 0 and no
+ * part, and t->err is the reason. */
 bool ck_view_has_bytes(const struct ck_tensor *t);
 
-/* What the file of one tensor, or of one box of it, consists of. */
+/* The contents of the file of one tensor, or of one box of it. */
 struct ck_view_part {
-	struct ck_str literal; /* bytes before the elements; may be none */
+	struct ck_str literal; /* bytes before the elements; may be empty */
 	bool has_tensor;       /* false: no elements can be shown */
 	uint32_t tensor;
 	uint64_t nbytes; /* of the elements */
-	/* ndim offsets, then ndim sizes, as in catalog->boxes and inside the
-	 * tensor; NULL: all of the tensor. */
+	/* ndim offsets, then ndim sizes, as in catalog->boxes, within the
+	 * tensor; NULL for the whole tensor. */
 	const int64_t *box;
 	uint32_t ndim;
 };
 
-/* Of a file whose items are looked at when it is opened. */
+/* The slice of a file whose items are located and checked at open(2). Returns 0
+ * or -ENOMEM. */
 CK_MUST_USE int ck_view_slice_make(const struct ck_view_part *p,
 				   struct ck_slice **out);
-/* rc is that of making *out. Boxes that lie are refused at the open; a dtype that
- * cannot be shown is answered by each read, for the size is 0. */
+/* Completes *out, whose construction returned rc, with the error of the tensor.
+ * With inconsistent boxes the open must fail: *out is freed and -t->err
+ * returned. A dtype that cannot be shown (EBADMSG) is stored in the slice: the
+ * file has size 0, and each read fails. */
 CK_MUST_USE int ck_view_slice_checked(const struct ck_tensor *t, int rc,
 				      struct ck_slice **out);
 
