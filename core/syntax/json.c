@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * json: strings and numbers as JSON spells them, so that Python's json gives
- * the same value back: a float in the shortest form that does, as Python's
- * repr() has it, and an integer of any width in all its digits.
+ * json: prints strings and numbers as JSON, so that Python's json module reads
+ * the same value back: a float in its shortest form, as Python's repr() prints
+ * it, and an integer of any width with all digits. No state; any thread.
  */
 #include "ckptfs/json.h"
 #include "pow10.h"
@@ -44,7 +44,7 @@ void ck_buf_json_str(struct ck_buf *b, struct ck_str s)
 		return;
 	}
 	if (s.len == 0)
-		s.p = ""; /* it may be no place at all */
+		s.p = ""; /* s.p may be NULL */
 	ck_buf_text(b, "\"");
 	for (size_t i = 0; i < s.len; i++) {
 		if ((uint8_t)s.p[i] >= 0x20 && s.p[i] != '"' && s.p[i] != '\\')
@@ -66,11 +66,12 @@ struct decimal {
 	int point;
 };
 
-/* c * 2^q and the bounds of what reads back as it, all times four. */
+/* c * 2^q and the bounds of the decimals that read back as it, all times
+ * four. */
 struct interval {
 	uint64_t below, value, above;
 	int q;
-	bool closed; /* the bounds read back too: an even number */
+	bool closed; /* the bounds themselves read back: c is even */
 	bool uneven; /* below a power of two, doubles are twice as dense */
 };
 
@@ -115,8 +116,8 @@ static uint64_t round_to_odd(const uint64_t g[static 2], uint64_t c)
 	return (uint64_t)(high >> 64) | ((uint64_t)high > 1);
 }
 
-/* The shortest decimal that reads back as value, of these the nearest, as
- * digits * 10^*exponent: Schubfach, R. Giulietti, "The Schubfach way to
+/* The shortest decimal that reads back as `value`, and the nearest of several,
+ * as digits * 10^*exponent: Schubfach, R. Giulietti, "The Schubfach way to
  * render doubles", 2020. */
 static uint64_t shortest(double value, int *exponent)
 {
@@ -158,7 +159,7 @@ static void decimal_make(double value, struct decimal *out)
 		out->digits[--n] = (char)('0' + digits % 10);
 }
 
-/* As Python: an exponent below 1e-4 and from 1e16 on. */
+/* Prints with an exponent below 1e-4 and from 1e16 on, as Python does. */
 static void decimal_print(struct ck_buf *b, const struct decimal *dec)
 {
 	static const char zeros[] = "0000000000000000";
@@ -252,8 +253,9 @@ static inline uint32_t divide_limb(uint64_t *rest, uint32_t limb)
 	return (uint32_t)(value / BASE);
 }
 
-/* Divides by BASE four times at once, each division a limb behind the one
- * before: alone, each limb would wait for the remainder of the last. */
+/* Divides by BASE four times in one pass, each division one limb behind the
+ * previous one. A single division would stall at each limb on the remainder of
+ * the one before. */
 static void divide(uint32_t *limbs, size_t *n, uint32_t rests[static CHAINS])
 {
 	uint64_t a = 0, b = 0, c = 0, d = 0;

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* json_reader: see json_reader.h. */
+/*
+ * json_reader: a pull parser over one JSON text. The state is the position, a
+ * stack of open objects and arrays, and the keys of the open objects, which
+ * detect duplicates. A string without escapes is borrowed from the text; others
+ * are copied into an arena. One thread at a time.
+ */
 #include "ckptfs/json_reader.h"
 
 #include <errno.h>
@@ -59,7 +64,7 @@ static void white_skip(struct ck_json_reader *r)
 		r->p++;
 }
 
-/* Is this the next character? Takes it then. */
+/* Consumes the next character if it is c. */
 static bool take(struct ck_json_reader *r, char c)
 {
 	if (r->p == r->end || *r->p != c)
@@ -82,7 +87,8 @@ static bool digits_take(struct ck_json_reader *r)
 	return true;
 }
 
-/* As the parsers of Rust and of Python's float() have it: what is infinite is none. */
+/* Refuses a number beyond the range of a double, as Rust's parser does;
+ * Python's float() returns infinity. */
 static int finite_check(struct ck_json_reader *r, struct ck_str s)
 {
 	ck_auto_free char *text = strndup(s.p, s.len);
@@ -112,7 +118,7 @@ static int number_take(struct ck_json_reader *r, struct ck_json_value *out)
 		return bad(r, "malformed number");
 	out->type = CK_JSON_NUMBER;
 	out->text = (struct ck_str){ begin, (size_t)(r->p - begin) };
-	/* Of few digits without an exponent none is beyond all floats. */
+	/* A number of few digits without an exponent is always finite. */
 	if (out->text.len < 20 && !memchr(begin, 'e', out->text.len) &&
 	    !memchr(begin, 'E', out->text.len))
 		return 0;
@@ -151,7 +157,8 @@ static int hex_value(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Four digits at p, which there may not be. */
+/* Parses four hex digits at p. False if the text ends before or another
+ * character occurs. */
 static bool hex4(const struct ck_json_reader *r, const char *p, uint32_t *out)
 {
 	*out = 0;
@@ -187,7 +194,7 @@ static char *utf8_put(char *to, uint32_t c)
 	return to;
 }
 
-/* What follows \u, r->p behind it. */
+/* Decodes the digits after \u, and the second half of a surrogate pair. */
 static int unicode_take(struct ck_json_reader *r, char **to)
 {
 	uint32_t high, low;
@@ -208,7 +215,7 @@ static int unicode_take(struct ck_json_reader *r, char **to)
 	return 0;
 }
 
-/* What follows a backslash. */
+/* Decodes the escape after a backslash. */
 static int escape_take(struct ck_json_reader *r, char **to)
 {
 	static const char from[] = "\"\\/bfnrt", is[] = "\"\\/\b\f\n\r\t";
@@ -222,7 +229,8 @@ static int escape_take(struct ck_json_reader *r, char **to)
 	return take(r, 'u') ? unicode_take(r, to) : bad(r, "unknown escape");
 }
 
-/* One character; to: NULL while there is no escape. */
+/* Checks and consumes one character, and appends it to the copy; *to is NULL as
+ * long as the string had no escape. */
 static int character_take(struct ck_json_reader *r, char **to)
 {
 	size_t len;
@@ -240,8 +248,9 @@ static int character_take(struct ck_json_reader *r, char **to)
 	return 0;
 }
 
-/* From the first escape on there is a copy, which is never longer than what is
- * copied. Gives where its end will be. */
+/* Begins the copy of a string at its first escape; the copy is never longer
+ * than the spelling in the text. Returns the end of the copy so far. NULL when
+ * out of memory. */
 static char *copy_begin(struct ck_json_reader *r, const char *begin)
 {
 	const char *quote = r->p;
@@ -257,7 +266,7 @@ static char *copy_begin(struct ck_json_reader *r, const char *begin)
 	return copy;
 }
 
-/* r->p is behind the quote. */
+/* Parses a string; r->p is behind its first quote. */
 static int string_take(struct ck_json_reader *r, struct ck_str *out)
 {
 	const char *begin = r->p;
@@ -302,7 +311,7 @@ static int twice(struct ck_json_reader *r, struct ck_str key)
 		       (size_t)(r->p - r->begin), ck_show(key));
 }
 
-/* Of an object that ends; its keys are dropped. */
+/* Checks the keys of an object that ends for duplicates, and drops them. */
 static int keys_end(struct ck_json_reader *r, size_t first)
 {
 	struct ck_str *keys = r->keys;
@@ -393,7 +402,7 @@ static int value_take(struct ck_json_reader *r, struct ck_json_value *out)
 	return rc;
 }
 
-/* Inside of an object or array. */
+/* Parses the next member of an object or array, or its end. */
 static int member_take(struct ck_json_reader *r, struct ck_json_value *out)
 {
 	struct ck_json_level *level = &r->levels[r->nlevels - 1];

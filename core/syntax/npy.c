@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * npy: the header before the data of an .npy file, written and read.
+ * npy: writes and reads the header before the data of an .npy file.
  *
  *	\x93NUMPY  major minor  length (u16, or u32 from 2.0)  text
  *
  * The text is a Python dict literal with the keys descr, fortran_order and
  * shape, padded with spaces and ended by a newline so that the data begin at
- * a multiple of 64. We write what numpy writes, byte for byte, its spare
- * room for a growing first dimension included; and read what numpy reads.
+ * a multiple of 64. The header is byte for byte that of numpy, with its spare
+ * room for a growing first dimension; the reader accepts the headers that numpy
+ * accepts. No state; any thread.
  */
 #include "ckptfs/npy.h"
 
@@ -27,7 +28,7 @@ enum {
 #define CLOSE	    "), }"
 #define TEXT_LEN(s) (sizeof(s) - 1)
 
-/* So version 1.0 always does. */
+/* The longest header fits into version 1.0. */
 _Static_assert(PREAMBLE + TEXT_LEN(DESCR_KEY ORDER_KEY CLOSE) + 16 +
 			       CK_MAX_DIMS * (DIGITS_MAX + 2) + GROWTH_DIGITS +
 			       ALIGN <
@@ -72,7 +73,8 @@ uint64_t ck_npy_header_len(uint8_t dtype, uint32_t ndim, const int64_t *shape)
 {
 	size_t len = text_len(ck_dtype_at(dtype)->npy, ndim, shape);
 
-	/* A whole ALIGN of padding where none is needed: so does numpy. */
+	/* If the length is already aligned, numpy adds a whole ALIGN of
+	 * padding. */
 	return (PREAMBLE + len + 1) / ALIGN * ALIGN + ALIGN;
 }
 
@@ -118,7 +120,7 @@ static void skip_spaces(struct ck_cur *c)
 		*c = next;
 }
 
-/* Takes the character if it is the next one after spaces. */
+/* Consumes `want` if it is the next character after spaces. */
 static bool take(struct ck_cur *c, char want)
 {
 	struct ck_cur next;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pass two over a pickle: a stack machine whose values are 16 bytes. Ints,
- * floats, strings (borrowed from the input) and tuples of ints need no node.
- * An object that a hook takes at its BUILD is collapsed to one value, and the
- * nodes of its state, if no memo slot refers to them, are used again for the
- * next one: so the tree of a large .metadata never exists.
+ * pickle: pass two over a pickle, a stack machine with values of 16 bytes.
+ * Ints, floats, strings (borrowed from the input) and tuples of ints need no
+ * node. An object that a hook takes at its BUILD is collapsed to one value. The
+ * nodes of its state are recycled for the next object, unless a memo slot
+ * refers to them: so the tree of a large .metadata never exists. One thread at
+ * a time for each pickle.
  */
 #include "pickle_internal.h"
 
@@ -173,8 +174,8 @@ static int register_heap(struct ck_vm *vm, struct ck_plist *list)
 	return 0;
 }
 
-/* Arrays that a recycled list left behind, linked through their first item;
- * the second holds the capacity. */
+/* Takes an array of a recycled list. Free arrays are linked through their first
+ * item; the second item has the capacity. */
 static struct ck_pv *take_array(struct ck_vm *vm, size_t *cap)
 {
 	struct ck_pv *items = vm->free_arrays;
@@ -195,8 +196,8 @@ static void give_array(struct ck_vm *vm, struct ck_plist *list)
 	list->cap = list->count = 0;
 }
 
-/* Room for cap items: in the arena while small, else on the heap, where
- * growing frees what it leaves behind. */
+/* Ensures room for `cap` items: in the arena while small, else on the heap,
+ * where growing frees the old array. */
 static int reserve(struct ck_vm *vm, struct ck_plist *list, size_t cap)
 {
 	bool heap = list->on_heap;
@@ -256,8 +257,8 @@ int ck_vm_extend(struct ck_vm *vm, struct ck_plist *list,
 	return 0;
 }
 
-/* Sets a flag that may be set already: there is one empty tuple, which all
- * values share. */
+/* Sets a flag, without a write if it is set already: all values share one empty
+ * tuple. */
 static void set(uint8_t *flag)
 {
 	if (!*flag)
@@ -296,7 +297,8 @@ static void recycle_child(struct ck_vm *vm, const struct ck_pv *v)
 		give_array(vm, v->list);
 }
 
-/* Lists on the heap belong to their place: it is registered to be freed. */
+/* The address of a list on the heap is registered for its release, so such a
+ * call is not recycled. */
 static void recycle_call(struct ck_vm *vm, struct ck_pcall *call)
 {
 	if (call->shared || call->list.on_heap || call->items.on_heap)
@@ -305,7 +307,7 @@ static void recycle_call(struct ck_vm *vm, struct ck_pcall *call)
 	vm->free_calls = call;
 }
 
-/* Not deep: what is inside a container inside is left to the arena. */
+/* Recycles one level: nodes of nested containers stay in the arena. */
 void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v)
 {
 	struct ck_plist *list = v->list;

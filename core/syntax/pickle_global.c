@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names in pickles: interned once each, spelled as Python 3 spells them, and
- * compared with the closed list of what no checkpoint needs and an attack
- * does. A name is never more than a name here.
+ * pickle_global: names of classes and functions in pickles. A name is interned
+ * once, in the spelling of Python 3, and compared with the closed list of names
+ * that an attack needs and a checkpoint does not. Nothing is ever imported. The
+ * state is that of the pickle.
  */
 #include "pickle_internal.h"
 
@@ -33,7 +34,7 @@ static bool is_dangerous_module(struct ck_str s)
 	return listed(s, dangerous_modules, CK_ARRAY_SIZE(dangerous_modules));
 }
 
-/* The text before the first dot; *rest is what follows it. */
+/* The text before the first dot; *rest becomes the text after it. */
 static struct ck_str first_component(struct ck_str s, struct ck_str *rest)
 {
 	const char *dot = s.len ? memchr(s.p, '.', s.len) : NULL;
@@ -44,7 +45,7 @@ static struct ck_str first_component(struct ck_str s, struct ck_str *rest)
 	return (struct ck_str){ s.p, len };
 }
 
-/* A component, but the last, that is one of the modules. */
+/* True if a component other than the last is a dangerous module. */
 static bool passes_through(struct ck_str name)
 {
 	struct ck_str rest = name;

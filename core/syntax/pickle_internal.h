@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the pickle reader share: pickle_lex.c (pass one),
+ * Interface between the parts of the pickle reader: pickle_lex.c (pass one),
  * pickle.c (pass two: the machine), pickle_ops.c (its opcodes),
  * pickle_text.c (text arguments), pickle_global.c (names).
  */
@@ -91,11 +91,11 @@ enum ck_op {
 
 /* --- pass one: lexing ----------------------------------------------------- */
 
-/* What pass one learns. Pass two relies on it: every opcode up to `end` is
- * known and its argument lies inside the input. */
+/* Result of pass one. Pass two relies on it: every opcode up to `end` is known,
+ * and its argument lies inside the input. */
 struct ck_lex {
 	uint64_t end;	   /* bytes, STOP included */
-	uint64_t *fetched; /* bitmap of memo slots that some GET names */
+	uint64_t *fetched; /* bitmap of memo slots that a GET refers to */
 	uint32_t *before;  /* for each word of fetched: bits set before it */
 	size_t nwords;
 	size_t used;	     /* words up to the last one that is not 0 */
@@ -117,7 +117,7 @@ static inline CK_WRAPS uint32_t ck_lex_bits(uint64_t word)
 	return (uint32_t)(word * UINT64_C(0x0101010101010101) >> 56);
 }
 
-/* Number of a fetched slot among the fetched ones; -1: no GET names it. */
+/* Number of a slot among the fetched ones; -1 if no GET refers to it. */
 static inline int64_t ck_lex_slot(const struct ck_lex *lex, uint64_t slot)
 {
 	uint64_t word, bit;
@@ -131,13 +131,13 @@ static inline int64_t ck_lex_slot(const struct ck_lex *lex, uint64_t slot)
 	return lex->before[slot / 64] + ck_lex_bits(word & (bit - 1));
 }
 
-/* A decimal memo index of GET and PUT; false if it is none. */
+/* Parses a decimal memo index of GET and PUT; false if malformed. */
 bool ck_lex_index(struct ck_str digits, uint64_t *out);
 
 /* --- pass two: the machine ------------------------------------------------- */
 
 struct ck_vm {
-	const uint8_t *p; /* next byte: an argument once the op was taken */
+	const uint8_t *p; /* next byte: the argument of the present opcode */
 	const uint8_t *in;
 	struct ck_pickle *out;
 	const struct ck_pickle_hooks *hooks;
@@ -151,10 +151,10 @@ struct ck_vm {
 	struct ck_pv *memo; /* one for each fetched slot */
 	bool *memo_set;
 	const struct ck_pv *low[256]; /* of the first slots: of memo, if set */
-	/* The slots below are set: MEMOIZE sets the next one, as in CPython, whose
-	 * picklers set slots in order. */
+	/* The slots below are set: MEMOIZE sets the next one, as in CPython,
+	 * whose picklers set slots in order. */
 	uint64_t memo_len;
-	bool memo_gaps; /* a slot beyond was set: how many are set is not known */
+	bool memo_gaps; /* a later slot was set: memo_len is not the count */
 	bool over_budget;
 	struct ck_plist *free_lists;	  /* linked through items[0] */
 	struct ck_pv *free_arrays;	  /* linked through their first item */
@@ -187,7 +187,7 @@ struct ck_plist *ck_vm_list(struct ck_vm *vm);
 struct ck_pcall *ck_vm_call(struct ck_vm *vm);
 /* Makes the nodes of a value that nothing else refers to reusable. */
 void ck_vm_recycle(struct ck_vm *vm, const struct ck_pv *v);
-/* The value is in a second place from now on: its nodes may not be reused. */
+/* Marks a value that gets a second reference: its nodes must not be reused. */
 void ck_vm_share(struct ck_pv *v);
 uint16_t ck_vm_depth(const struct ck_pv *v);
 
@@ -230,7 +230,7 @@ CK_MUST_USE static inline int ck_vm_push(struct ck_vm *vm, struct ck_pv v)
 	return rc;
 }
 
-/* Are there n values above the last mark? */
+/* True if at least n values lie above the last mark. */
 static inline bool ck_vm_has(const struct ck_vm *vm, size_t n)
 {
 	size_t floor = vm->nmarks ? vm->marks[vm->nmarks - 1] : 0;

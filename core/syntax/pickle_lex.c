@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pass one over a pickle: where does each opcode end, where does the pickle,
- * and which memo slots does some GET name? A .metadata of a million chunks
- * fills sixteen million slots and fetches a thousand of them; pass two keeps
- * only those.
+ * pickle_lex: pass one over a pickle. Finds the end of each opcode and of the
+ * pickle, and the memo slots that a GET refers to. A .metadata of a million
+ * chunks fills sixteen million slots and fetches a thousand of them; pass two
+ * keeps only those. The state is a struct ck_lex of the caller; one thread at a
+ * time.
  */
 #include "ckptfs/memory.h"
 #include "pickle_internal.h"
@@ -12,7 +13,7 @@
 
 /* Kinds of argument; 1 to 8: that many bytes. */
 enum {
-	ARG_BAD = 0, /* unknown, or what torch never writes */
+	ARG_BAD = 0, /* unknown, or never written by torch */
 	ARG_NONE = 16,
 	ARG_LINE, /* text up to a newline */
 	ARG_2_LINES,
@@ -117,7 +118,7 @@ bool ck_lex_index(struct ck_str digits, uint64_t *out)
  * its output; small sparse numbers are allowed. */
 static bool fetch(struct ck_lex *lex, uint64_t slot)
 {
-	if (!lex->nwords) /* nobody wants to know */
+	if (!lex->nwords) /* slots are not collected */
 		return true;
 	if (slot / 64 >= lex->nwords)
 		return false;
@@ -153,7 +154,7 @@ static bool skip_get(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
 	       fetch(lex, slot);
 }
 
-/* Steps over the argument of an opcode that the hot loop left. */
+/* Skips the argument of an opcode that the hot loop does not handle. */
 static bool skip_arg(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
 {
 	struct ck_str line;
@@ -173,8 +174,8 @@ static bool skip_arg(struct ck_lex *lex, struct ck_cur *c, unsigned kind)
 	}
 }
 
-/* The arguments that a .metadata is full of. False: another, or it reaches
- * past the end. */
+/* Skips an argument of a kind that is frequent in a .metadata. False for
+ * another kind, or if the argument reaches past the end. */
 static inline bool skip_common(struct ck_cur *c, unsigned kind)
 {
 	size_t left = (size_t)(c->end - c->p);
@@ -197,8 +198,8 @@ static inline bool skip_common(struct ck_cur *c, unsigned kind)
 	return true;
 }
 
-/* Steps over opcodes with the arguments that a .metadata is full of, and stops at
- * another one, or near the end. */
+/* Skips opcodes with arguments that are frequent in a .metadata. Stops at
+ * another opcode, or near the end. */
 static const uint8_t *scan_common(struct ck_lex *lex, const uint8_t *p,
 				  const uint8_t *end)
 {
@@ -305,7 +306,7 @@ static int number_slots(struct ck_lex *lex, struct ck_diag *d)
 	return 0;
 }
 
-/* Most pickles are short, and pages would cost them more than all else here. */
+/* For a short pickle, whole pages would cost more than the pass. */
 enum { BITMAP_OF_PAGES = 1 << 16 }; /* bytes */
 
 static void *bitmap_make(size_t bytes)
@@ -339,15 +340,15 @@ int ck_lex_run(struct ck_lex *lex, const uint8_t *in, size_t len,
 
 /* --- one more pass: where BUILDs and frames are ----------------------------- */
 
-/* Kinds for this pass; of the memo nothing is wanted. */
+/* Additional kinds of ck_pickle_walk(), which ignores the memo. */
 enum { ARG_MARK = ARG_STOP + 1, ARG_BUILD };
 
 struct walk {
 	struct ck_cur c;
 	uint8_t kinds[256]; /* of opcodes */
 	const uint8_t *in;
-	struct ck_pickle_build *next, *end; /* those not yet found */
-	uint32_t builds;		    /* met so far */
+	struct ck_pickle_build *next, *end; /* requested, not yet found */
+	uint32_t builds;		    /* BUILDs so far */
 	uint64_t mark;			    /* the last one */
 	bool marked;			    /* there was one */
 	struct ck_pickle_frames *frames;
@@ -371,7 +372,7 @@ static int walk_frame(struct walk *w, uint64_t at)
 	void *room;
 
 	if (!ck_cur_u64(&c, &len))
-		return 0; /* skip_arg() will say so */
+		return 0; /* skip_arg() fails then */
 	room = ck_grow(f->rows, &f->cap, f->n, 1, sizeof(*f->rows));
 	if (!room)
 		return ck_fail(w->d, ENOMEM, "pickle: out of memory");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickle_names: what the names in a pickle are: pickle_global.c, pickle_renamed.c. A part of
- * pickle_internal.h.
+ * pickle_names: names of classes and functions in a pickle: pickle_global.c,
+ * pickle_renamed.c. A part of pickle_internal.h.
  */
 #ifndef CK_SYNTAX_PICKLE_NAMES_H
 #define CK_SYNTAX_PICKLE_NAMES_H
@@ -16,19 +16,19 @@ struct ck_pglobal {
 	size_t module_len;
 };
 
-/* Finds or adds a global and gives its value. -EBADMSG: dangerous. */
+/* Finds or adds a global and returns its value. -EBADMSG if it is dangerous. */
 CK_MUST_USE int ck_vm_global(struct ck_vm *vm, struct ck_str module,
 			     struct ck_str name, struct ck_pv *out);
 /* getattr(C, "name") as the global "C.name". */
 CK_MUST_USE int ck_vm_getattr(struct ck_vm *vm, const struct ck_pv *args,
 			      struct ck_pv *out);
-/* Is it in the closed list of what no checkpoint needs? */
+/* True if the name is in the closed list of dangerous names. */
 bool ck_global_dangerous(struct ck_str module, struct ck_str name);
-/* A name that Python 3 has renamed, in protocols below 3 or in any: as Python 3 spells
- * it. False: it was not. */
+/* Replaces a name by its spelling in Python 3, for protocols below 3 or for
+ * all. False if Python 3 did not rename it. */
 bool ck_global_rename(struct ck_str *module, struct ck_str *name,
 		      bool is_python2);
-/* May it be the second argument of getattr()? */
+/* True if the name may be the second argument of getattr(). */
 bool ck_global_is_attribute(struct ck_str name);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opcodes that make or fill containers, name globals, call and build. A
- * tuple of ints becomes one value without a node, and so does the torch.Size
- * made of it; a call becomes a value that says what would be called.
+ * pickle_objects: opcodes that create or fill containers, name globals, call
+ * and build. A tuple of ints becomes one value without a node, and so does a
+ * torch.Size of it. A call becomes a value with the callable and its arguments.
+ * The state is that of the machine.
  */
 #include "pickle_internal.h"
 
@@ -276,7 +277,8 @@ static bool as_size(struct ck_vm *vm, const struct ck_pv *args,
 	return true;
 }
 
-/* What is taken out of a tuple that is in other places, too, is in these as well. */
+/* Marks parts of a shared tuple as shared: they stay reachable through the
+ * tuple. */
 static void parts_share(const struct ck_pv *args, struct ck_pv part[static 3])
 {
 	for (uint32_t i = 0; args->list->shared && i < 3; i++)
@@ -301,8 +303,8 @@ static bool is_plain_object(struct ck_vm *vm, const struct ck_pv *callable,
 	return true;
 }
 
-/* copyreg.__newobj_ex__(class, args, kwargs): protocols 2 and 3 have no opcode of that
- * name. */
+/* copyreg.__newobj_ex__(class, args, kwargs): protocols 2 and 3 have no opcode
+ * of that name. */
 static bool is_newobj_ex(struct ck_vm *vm, const struct ck_pv *callable,
 			 const struct ck_pv *args, struct ck_pv part[static 3])
 {

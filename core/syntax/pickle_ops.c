@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The opcodes of the pickle machine, one small function each: scalars,
- * strings, stack and memo here, containers and calls in pickle_objects.c.
- * Pass one has checked that every argument lies inside the input.
+ * pickle_ops: the opcodes of the pickle machine, one small function each:
+ * scalars, strings, stack and memo here, containers and calls in
+ * pickle_objects.c. Pass one has checked that every argument lies inside the
+ * input. The state is that of the machine.
  */
 #include "pickle_plain.h"
 
@@ -201,8 +202,8 @@ static int op_pop(struct ck_vm *vm)
 	return 0;
 }
 
-/* A call that contains itself was made twice, and one is dropped in favour of the
- * other: nothing was done to its argument. */
+/* A pickler creates a call that contains itself twice, and drops one copy in
+ * favour of the other. Such a dropped call did not modify its argument. */
 static void popped_take_back(struct ck_vm *vm, const struct ck_pv *now)
 {
 	const struct ck_pv *first = &vm->popped.call->callable;
@@ -216,7 +217,7 @@ static void popped_take_back(struct ck_vm *vm, const struct ck_pv *now)
 	object.call->touched = false;
 }
 
-/* A value that is elsewhere already. */
+/* Pushes a value that has another reference already. */
 static int push_again(struct ck_vm *vm, struct ck_pv v)
 {
 	vm->getattr_pushed += v.tag == CK_PV_GLOBAL && v.i == vm->getattr;
@@ -231,7 +232,8 @@ static int op_dup(struct ck_vm *vm)
 	return push_again(vm, vm->stack[vm->top - 1]);
 }
 
-/* The number says nothing about what follows but how names are spelled. */
+/* The protocol number decides only the spelling of names, not the allowed
+ * opcodes. */
 static int op_proto(struct ck_vm *vm)
 {
 	vm->is_python2 = ck_vm_arg(vm, 1) < 3;
@@ -278,7 +280,7 @@ static int memo_put(struct ck_vm *vm, uint64_t slot)
 	return 0;
 }
 
-/* at: its opcode. */
+/* at: the opcode of the GET. */
 static int memo_get(struct ck_vm *vm, uint64_t slot, const uint8_t *at)
 {
 	int64_t i = ck_lex_slot(&vm->lex, slot);

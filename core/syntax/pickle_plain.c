@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Plain objects: those whose fields are numbers, strings and torch.Size, as the three
- * classes are of which a `.metadata` of a million chunks has a million objects each.
- * Picklers write their opcodes from the class to BUILD in one order, which is read here in
- * one go: the hook gets the fields from an array of this file, without nodes, stack or
- * memo.
+ * pickle_plain: a fast path for plain objects, whose fields are numbers,
+ * strings and torch.Size. A `.metadata` of a million chunks has a million
+ * objects of each of three such classes. Picklers write the opcodes from the
+ * class to BUILD in one order, which is read here in one pass: the hook gets
+ * the fields from an array, without nodes, stack or memo.
  *
- * The machine stays as it is until the hook has taken the object. An object that differs
- * in any way (another opcode or type, a memo slot in use that holds more than a string or
- * a Size, an object that the hook leaves) is read opcode by opcode.
+ * The machine is unchanged until the hook has taken the object. An object that
+ * differs in any way (another opcode or type, a memo slot in use that holds
+ * more than a string or a Size, an object that the hook leaves) is read opcode
+ * by opcode.
  */
 #include "pickle_plain.h"
 
@@ -18,7 +19,7 @@ enum { ITEMS = 16, INTS = 64 };
 
 struct plain {
 	const struct ck_vm *vm;
-	uint64_t slot; /* that the next MEMOIZE sets */
+	uint64_t slot; /* slot that the next MEMOIZE sets */
 	uint32_t n;    /* items: key, value, key, value ... */
 	uint32_t nints;
 	struct ck_pv items[ITEMS];
@@ -38,7 +39,7 @@ static inline const uint8_t *read_op(const uint8_t *p, uint8_t op)
 	return *p == op ? p + 1 : NULL;
 }
 
-/* One that is followed by MEMOIZE. */
+/* Reads an opcode that is followed by MEMOIZE. */
 static inline const uint8_t *read_op_put(struct plain *o, const uint8_t *p,
 					 uint8_t op)
 {
@@ -46,7 +47,7 @@ static inline const uint8_t *read_op_put(struct plain *o, const uint8_t *p,
 	return p[0] == op && p[1] == OP_MEMOIZE ? p + 2 : NULL;
 }
 
-/* A GET of a slot that is set. */
+/* Reads a GET of a slot that is set. */
 static inline const uint8_t *read_get(const struct ck_vm *vm, const uint8_t *p,
 				      const struct ck_pv **v)
 {
@@ -202,7 +203,7 @@ static inline const uint8_t *read_value(struct plain *o, const uint8_t *p)
 	}
 }
 
-/* From behind the class to behind BUILD. */
+/* Reads the opcodes after the class, up to and including BUILD. */
 static const uint8_t *read_fields(struct plain *o, const uint8_t *p)
 {
 	p = read_op(p, OP_EMPTY_TUPLE);
@@ -223,7 +224,7 @@ static uint64_t bits_below(uint64_t slot)
 	return ((uint64_t)1 << slot % 64) - 1;
 }
 
-/* Slots of the object that some GET names. */
+/* The number of slots of the object that a GET refers to. */
 static uint32_t count_fetched(const struct plain *o)
 {
 	const struct ck_lex *lex = &o->vm->lex;
@@ -246,7 +247,8 @@ static bool is_fetched(const struct plain *o, uint32_t item)
 	return o->slots[item] && ck_lex_slot(&o->vm->lex, o->slots[item]) >= 0;
 }
 
-/* Items that some GET names; -1: one names something else of the object. */
+/* The number of items that a GET refers to, or -1 if a GET refers to another
+ * part of the object. */
 static int64_t count_kept(const struct plain *o)
 {
 	uint32_t fetched = count_fetched(o), n = 0;
@@ -276,7 +278,7 @@ static int keep(struct ck_vm *vm, const struct plain *o, uint32_t i)
 
 /* --- the hook ------------------------------------------------------------------------ */
 
-/* 1: it was taken. */
+/* Offers the object to the hook. Returns 1 if the hook took it. */
 static int offer(struct ck_vm *vm, struct plain *o, const struct ck_pv *class,
 		 struct ck_pv *out)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickle_renamed: modules and names that Python 3 has renamed. Protocols below 3 spell
- * them the Python 2 way: Lib/_compat_pickle.py of CPython 3.11. Later protocols have no
- * other meaning for those of __builtin__ and copy_reg; the others, in a later protocol,
- * are names of a module of the user.
+ * pickle_renamed: modules and names that Python 3 renamed. Protocols below 3
+ * use the names of Python 2: Lib/_compat_pickle.py of CPython 3.11. In later
+ * protocols, names of __builtin__ and copy_reg have the same meaning; all
+ * others belong to modules of the user. Constant tables; any thread.
  */
 #include "pickle_internal.h"
 
 #include <stdlib.h>
 
-/* Names that moved, sorted. */
+/* Names that moved to another module, sorted. */
 static const struct moved_name {
 	const char *module, *name, *to_module, *to_name;
 } names[] = {
@@ -64,7 +64,7 @@ static const struct moved_name {
 	{ "whichdb", "whichdb", "dbm", "whichdb" },
 };
 
-/* Modules that are called otherwise, with all other names in them; sorted. */
+/* Renamed modules, for all other names in them; sorted. */
 static const struct moved_module {
 	const char *module, *to;
 } modules[] = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The text arguments of protocol 0 and the numbers of any width.
+ * pickle_text: parses the text arguments of protocol 0, and numbers of any
+ * width. The results lie in the arena of the pickle; no other state.
  */
 #include "pickle_internal.h"
 
@@ -76,7 +77,7 @@ static void decimal_to_le(struct ck_str digits, bool negative, uint8_t *le,
 	struct limbs l;
 	unsigned carry = 1;
 
-	l.n = 0; /* what is behind n is not looked at */
+	l.n = 0; /* limbs from n on are not read before they are set */
 	limbs_read(&l, digits);
 	for (size_t j = 0; j < len; j++) {
 		uint32_t limb = j / 4 < l.n ? l.value[j / 4] : 0;
@@ -167,7 +168,7 @@ static bool hex(struct ck_cur *c, unsigned n, uint32_t *out)
 	return true;
 }
 
-/* What follows a backslash in a Python 2 string. */
+/* Decodes the escape after a backslash in a Python 2 string. */
 static bool escape(struct ck_cur *c, struct ck_buf *b)
 {
 	static const char names[] = "\\'\"abfnrtv";

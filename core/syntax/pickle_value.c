@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading the values of a pickle: each accessor answers whether the value is
- * of the kind asked for, so that callers state what they expect and nothing
- * else gets through.
+ * pickle_value: typed accessors for the values of a pickle. Each returns false
+ * or NULL if the value is of another kind, so callers state the kind that they
+ * expect. No state; any thread may read a finished pickle.
  */
 #include "pickle_internal.h"
 

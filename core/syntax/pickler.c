@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* pickler: values to opcodes. */
+/*
+ * pickler: writes single values as opcodes of protocol 2 into a buffer. The
+ * state is the index of the next memo slot; one thread at a time.
+ */
 #include "ckptfs/pickler.h"
 #include "pickle_internal.h"
 
-/* Little-endian, as this machine has it. */
+/* Appends a number; the host is little-endian. */
 static void put(struct ck_pickler *p, uint64_t value, unsigned bytes)
 {
 	ck_buf_add(p->out, &value, bytes);
@@ -14,7 +17,7 @@ static void put_op(struct ck_pickler *p, enum ck_op op)
 	put(p, op, 1);
 }
 
-/* The object on top of the stack may be named by its index later. */
+/* Gives the object on top of the stack a memo index, for a later GET. */
 static void memoize(struct ck_pickler *p)
 {
 	bool is_long = p->memo > UINT8_MAX;
@@ -48,7 +51,7 @@ void ck_pickler_bool(struct ck_pickler *p, bool value)
 	put_op(p, value ? OP_NEWTRUE : OP_NEWFALSE);
 }
 
-/* Two's complement, so that many bytes of it. */
+/* Appends `bytes` bytes of two's complement. */
 static void put_long(struct ck_pickler *p, uint64_t value, unsigned bytes)
 {
 	put_op(p, OP_LONG1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the writer of values share: pickler_value.c (containers, order),
- * pickler_named.c (numbers of the memo, names of classes), pickler_leaf.c (values
- * without values inside).
+ * Interface between the parts of the value writer: pickler_value.c (containers,
+ * order), pickler_named.c (memo numbers, names of classes), pickler_leaf.c
+ * (values without nested values).
  */
 #ifndef CK_SYNTAX_PICKLER_INTERNAL_H
 #define CK_SYNTAX_PICKLER_INTERNAL_H
@@ -10,15 +10,15 @@
 #include "ckptfs/pickler.h"
 #include "pickle_internal.h"
 
-/* What has a number by now. */
+/* A value that has a memo number. */
 struct ck_numbered {
-	const void
-		*at; /* what is the same when the value is; NULL: a free slot */
+	const void *at; /* identity of the value; NULL: a free slot */
 	uint32_t number;
 	uint8_t tag, aux;
 };
 
-/* Names that protocol 2 needs for what has opcodes of its own later. */
+/* Names that protocol 2 needs for values that have opcodes in later
+ * protocols. */
 enum ck_known {
 	CK_KNOWN_SET,
 	CK_KNOWN_FROZENSET,
@@ -33,23 +33,23 @@ enum ck_known {
 	CK_KNOWN
 };
 
-/* A pickle that is written, and another whose values it gets. */
+/* The pickle being written, and the pickle that its values come from. */
 struct ck_written {
 	struct ck_pickler *p;
 	const struct ck_pickle *from;
 	struct ck_diag *d;
-	struct ck_numbered *slots; /* hash table, freed by whoever began */
+	struct ck_numbered *slots; /* hash table, freed by ck_pickler_value() */
 	size_t nslots, nnamed;
 	uint64_t seed; /* of the hashes */
-	/* number + 1; 0: none yet */
+	/* memo number + 1; 0 if not written yet */
 	uint32_t known[CK_KNOWN], latin1;
-	uint32_t *globals; /* of from->nglobals, the same */
+	uint32_t *globals; /* the same for each of from->nglobals */
 };
 
 int ck_written_bad(struct ck_written *w, const char *what);
 int ck_written_no_memory(struct ck_written *w);
 
-/* Little-endian, as this machine has it. */
+/* Appends a number; the host is little-endian. */
 static inline void ck_put(struct ck_written *w, uint64_t value, unsigned bytes)
 {
 	ck_buf_add(w->p->out, &value, bytes);
@@ -60,22 +60,22 @@ static inline void ck_put_op(struct ck_written *w, enum ck_op op)
 	ck_put(w, op, 1);
 }
 
-/* What lies on the stack now is v: it gets a number, if it may come again. */
+/* v is on top of the stack: gives it a memo number if it may occur again. */
 CK_MUST_USE int ck_name_it(struct ck_written *w, const struct ck_pv *v);
-/* NULL: it has none. */
+/* The memo entry of a value, or NULL. */
 const struct ck_numbered *ck_named_find(const struct ck_written *w,
 					const struct ck_pv *v);
-/* Gives what lies on the stack the next number. */
+/* Gives the top of the stack the next memo number, and returns it. */
 uint32_t ck_number_next(struct ck_written *w);
-/* What has that number, on the stack. */
+/* Pushes the value with a memo number. */
 void ck_number_get(struct ck_written *w, uint32_t number);
 void ck_known_write(struct ck_written *w, enum ck_known k);
-/* -EBADMSG: protocol 2 has no name for it. */
+/* Writes a global. -EBADMSG if protocol 2 cannot name it. */
 CK_MUST_USE int ck_global_write(struct ck_written *w, const struct ck_pv *v);
 
 void ck_int_write(struct ck_written *w, int64_t i);
 void ck_text_write(struct ck_written *w, const struct ck_pv *v);
-/* Any value without values inside; -EBADMSG: it is none. */
+/* Writes a value without nested values. -EBADMSG if it is of another kind. */
 CK_MUST_USE int ck_leaf_write(struct ck_written *w, const struct ck_pv *v);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickler_leaf: values without values inside, as protocol 2 has them: bytes are
- * _codecs.encode(text, "latin1") there, as CPython writes them.
+ * pickler_leaf: writes values without nested values in protocol 2. Bytes are
+ * written as _codecs.encode(text, "latin1"), as CPython does. The state is that
+ * of the writer.
  */
 #include "pickler_internal.h"
 
@@ -50,7 +51,7 @@ void ck_text_write(struct ck_written *w, const struct ck_pv *v)
 	ck_buf_add(w->p->out, v->bytes, v->len);
 }
 
-/* Each byte as the character of that number. */
+/* Writes each byte as the character with that code point. */
 static int latin1_write(struct ck_written *w, const struct ck_pv *v)
 {
 	uint64_t len = v->len;
@@ -81,7 +82,7 @@ static void latin1_name(struct ck_written *w)
 	w->latin1 = ck_number_next(w) + 1;
 }
 
-/* _codecs.encode(text, "latin1"); bytes() if there are none. */
+/* Writes _codecs.encode(text, "latin1"), or bytes() for an empty value. */
 static int bytes_write(struct ck_written *w, const struct ck_pv *v)
 {
 	int rc = 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickler_named: what can be named again in a pickle that is written: values that are
- * in more than one place, by the address that they share, and classes.
+ * pickler_named: memo numbers of the pickle being written: of values with more
+ * than one reference, identified by their address, and of classes. The state is
+ * that of the writer.
  */
 #include "pickler_internal.h"
 
 #include <errno.h>
 
-enum { SHORT = 4 }; /* bytes of text that is written again each time */
+enum { SHORT = 4 }; /* texts of so few bytes are written again each time */
 
 int ck_written_bad(struct ck_written *w, const char *what)
 {
@@ -19,15 +20,16 @@ int ck_written_no_memory(struct ck_written *w)
 	return ck_fail(w->d, ENOMEM, "out of memory");
 }
 
-/* --- values that have a number ------------------------------------------------ */
+/* --- values with a memo number ------------------------------------------------ */
 
-/* An address that stands for the value; NULL: it is short, or in one place only. */
+/* The address that identifies a value; NULL if it is short or has one
+ * reference. */
 static const void *identity(const struct ck_pv *v)
 {
 	const struct ck_plist *list = ck_pv_list(v);
 	const struct ck_pcall *call = ck_pv_any_call(v);
 
-	if (list) /* the empty tuple is everybody's */
+	if (list) /* all empty tuples share one list */
 		return list->shared && (v->tag != CK_PV_TUPLE || list->count)
 			       ? list
 			       : NULL;
@@ -35,7 +37,7 @@ static const void *identity(const struct ck_pv *v)
 		return call->shared ? call : NULL;
 	switch (v->tag) {
 	case CK_PV_INTS: return v->kept && v->len ? v->ints : NULL;
-	case CK_PV_BYTEARRAY: return v->bytes; /* who changes one changes all */
+	case CK_PV_BYTEARRAY: return v->bytes; /* mutable: keep its identity */
 	case CK_PV_BYTES: return v->len ? v->bytes : NULL;
 	case CK_PV_STR:
 	case CK_PV_BIGINT: return v->len > SHORT ? v->bytes : NULL;
@@ -43,7 +45,8 @@ static const void *identity(const struct ck_pv *v)
 	}
 }
 
-/* Who made the pickle knows how far its texts are apart: the seed is random. */
+/* The author of a pickle knows the distances of its texts, so the seed is
+ * random. */
 static struct ck_numbered *slot_of(const struct ck_written *w, const void *at,
 				   uint8_t tag, uint8_t aux)
 {
@@ -107,7 +110,7 @@ uint32_t ck_number_next(struct ck_written *w)
 	return w->p->memo++;
 }
 
-/* What lies on the stack now is v. */
+/* v is on top of the stack. */
 int ck_name_it(struct ck_written *w, const struct ck_pv *v)
 {
 	const void *at = identity(v);
@@ -143,14 +146,14 @@ static size_t first_dot(struct ck_str s)
 	return dot ? (size_t)(dot - s.p) : s.len;
 }
 
-/* Has protocol 2 another meaning for it? */
+/* True if the name has another meaning in protocol 2. */
 static bool is_renamed(struct ck_str module, struct ck_str name)
 {
 	return ck_global_rename(&module, &name, true);
 }
 
-/* Does protocol 2 name it without naming something else on the way, or by the
- * name of another module? */
+/* True if protocol 2 can name the global, a nested one by getattr(): each name
+ * on the way must be allowed, and the first one must not be renamed. */
 static bool is_spelled(const struct ck_pglobal *g)
 {
 	struct ck_str module = part(g->full, 0, g->module_len);
@@ -212,7 +215,8 @@ void ck_known_write(struct ck_written *w, enum ck_known k)
 	w->known[k] = ck_number_next(w) + 1;
 }
 
-/* getattr(getattr(A, "B"), "C"): functions first, then each pair is complete. */
+/* getattr(getattr(A, "B"), "C"): functions first, then each pair is
+ * complete. */
 static void global_nested(struct ck_written *w, struct ck_str module,
 			  struct ck_str name)
 {

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickler_value: a value that was read from a pickle of any protocol, written as
- * protocol 2 writes it.
+ * pickler_value: writes a value that was read from a pickle of any protocol as
+ * protocol 2.
  *
- * What the memo named in more than one place is written once and named again here,
- * so that what comes out is not much longer than what was read, and means the same:
- * one list in two places is one list. What later protocols have opcodes for is
- * spelled as CPython spells it in protocol 2: sets, bytes and bytearrays as calls,
- * nested classes as getattr(C, "D"); but modules have the names of Python 3, and
- * arguments with keywords go through copyreg.__newobj_ex__.
+ * A value with several references is written once and then referred to by its
+ * memo number. So the output is not much longer than the input and means the
+ * same: one list in two places stays one list. Values with opcodes of later
+ * protocols are spelled as CPython spells them in protocol 2: sets, bytes and
+ * bytearrays as calls, nested classes as getattr(C, "D"). But modules have the
+ * names of Python 3, and keyword arguments go through copyreg.__newobj_ex__.
  *
- * A list, dict or object has its number before it is filled, so what it contains may
- * contain it. A tuple, call or set has one only when it is complete. If it contains
- * itself, by way of a list, it is written once more inside of that list, ends
- * there first, and the outer one is dropped (POP) in favour of it, as CPython does.
+ * A list, dict or object gets its number before its contents are written, so
+ * the contents may refer to it. A tuple, call or set gets its number only when
+ * it is complete. If it contains itself, through a list, it is written again
+ * inside of that list, is complete there first, and the outer copy is dropped
+ * (POP) in favour of the inner one, as CPython does. The writer is a stack of
+ * tasks, without recursion; one thread at a time.
  */
 #include "ckptfs/pickler.h"
 #include "ckptfs/value.h"
@@ -28,16 +30,16 @@ enum {
 
 enum todo_kind {
 	TODO_VALUE,    /* writes v */
-	TODO_CHILDREN, /* writes items; op after each BATCH, if there is one */
+	TODO_CHILDREN, /* writes items, and op (if any) after each BATCH */
 	TODO_OP,       /* writes op */
-	TODO_NUMBER,   /* v is complete: it gets its number */
-	TODO_KNOWN,    /* writes a name, i */
+	TODO_NUMBER,   /* v is complete: gives it its number */
+	TODO_KNOWN,    /* writes name i of enum ck_known */
 };
 
 struct todo {
 	enum todo_kind kind;
 	uint8_t op;
-	uint8_t rest; /* of NUMBER: how many below it are of the same value */
+	uint8_t rest; /* for NUMBER: number of tasks below for the same value */
 	uint32_t i, n;
 	const struct ck_pv *items;
 	struct ck_pv v;
@@ -46,9 +48,9 @@ struct todo {
 struct writing {
 	struct ck_written to;
 	const struct ck_storage_names *storages;
-	size_t most; /* length of what is written, and what was there before */
+	size_t most; /* maximum length of the output buffer */
 	uint32_t ntodo;
-	struct todo *todo; /* the last one is next */
+	struct todo *todo; /* stack: the last task is next */
 	size_t todo_cap;
 };
 
@@ -66,7 +68,7 @@ static int todo_add(struct writing *w, struct todo t)
 	return 0;
 }
 
-/* The last is done first. */
+/* Pushes tasks; the last one runs first. */
 static int todo_all(struct writing *w, const struct todo *t, unsigned n)
 {
 	int rc = 0;
@@ -76,7 +78,8 @@ static int todo_all(struct writing *w, const struct todo *t, unsigned n)
 	return rc;
 }
 
-/* v is complete, and so may one be that it contains, which is the same. */
+/* v is complete. If an inner copy of v was completed before, v is dropped in
+ * favour of it. */
 static int number_step(struct writing *w, const struct todo *t)
 {
 	const struct ck_numbered *same = ck_named_find(&w->to, &t->v);
@@ -85,7 +88,7 @@ static int number_step(struct writing *w, const struct todo *t)
 		return ck_name_it(&w->to, &t->v);
 	ck_put_op(&w->to, OP_POP);
 	ck_number_get(&w->to, same->number);
-	w->ntodo -= t->rest; /* that one is filled already */
+	w->ntodo -= t->rest; /* the inner copy is filled already */
 	return 0;
 }
 
@@ -101,7 +104,7 @@ static struct todo op(enum ck_op code)
 	return (struct todo){ .kind = TODO_OP, .op = (uint8_t)code };
 }
 
-/* code: an opcode; 0: none. */
+/* code: an opcode, or 0. */
 static struct todo children(const struct ck_plist *list, unsigned code)
 {
 	return (struct todo){ .kind = TODO_CHILDREN,
@@ -160,7 +163,7 @@ static int set_write(struct writing *w, const struct ck_pv *v)
 	return todo_all(w, all, CK_ARRAY_SIZE(all));
 }
 
-/* What becomes of an object when it is made. */
+/* Writes the contents of an object after its creation: items, state, number. */
 static int fill(struct writing *w, const struct ck_pv *v)
 {
 	const struct ck_pcall *call = v->call;
@@ -227,7 +230,7 @@ static int call_write(struct writing *w, const struct ck_pv *v)
 	return todo_all(w, made, CK_ARRAY_SIZE(made));
 }
 
-/* ("storage", class, key, location, numel), with the key that it has there. */
+/* ("storage", class, key, location, numel), with the key in the new pickle. */
 static int storage_write(struct writing *w, const struct ck_pv *v)
 {
 	struct ck_pv id = v->list->items[0];
@@ -354,7 +357,7 @@ int ck_pickler_value(struct ck_pickler *p, const struct ck_pickle *from,
 	bool memoize = p->memoize;
 	int rc;
 
-	p->memoize = false; /* what is named again is known here */
+	p->memoize = false; /* this file decides which values get a number */
 	rc = write_all(&w, v);
 	p->memoize = memoize;
 	free(w.to.globals);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pow10: the table, see pow10.h. In Python, for n = 10**abs(k) with b bits:
+ * pow10: the constant table of pow10.h. In Python, for n = 10**abs(k) of b bits:
  *
  *	k >= 0   -(-(n << 128) >> b)
  *	k < 0    -(-(1 << (127 + b)) // n)

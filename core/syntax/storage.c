@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * storage: how a pickle of torch.save names the bytes of a tensor. The
- * persistent id ('storage', class, key, location, numel) says the record,
- * data/<key>, and how many elements of which dtype it has; only the last
- * component of the class counts, as for torch itself. Before 1.6 there was a sixth part.
+ * storage: parses the persistent ids by which a pickle of torch.save refers to
+ * the bytes of a tensor. The id ('storage', class, key, location, numel) gives
+ * the record, data/<key>, its dtype and its number of elements. Only the last
+ * component of the class counts, as in torch. Before torch 1.6 the id had a
+ * sixth part. No state; any thread.
  */
 #include "ckptfs/value.h"
 
@@ -21,7 +22,7 @@ bool ck_storage_take(const struct ck_pickle *p, const struct ck_pv *v,
 		return false;
 	for (uint32_t i = 0; i < parts; i++)
 		part[i] = ck_pv_at(&id, i);
-	/* The last of six: of which other storage it is a part. */
+	/* The sixth part: the storage that this one is a view of. */
 	if (part[1].tag != CK_PV_GLOBAL ||
 	    (parts == 6 && part[5].tag != CK_PV_NONE))
 		return false;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * value: prints the tree of a pickle as JSON, with a stack of its own.
+ * value: prints the tree of a pickle as JSON. A stack of frames has the open
+ * arrays and objects, so there is no recursion. One thread at a time for each
+ * printer.
  */
 #include "ckptfs/value.h"
 #include "ckptfs/json.h"
@@ -92,7 +94,7 @@ enum ck_json_form ck_json_form(struct ck_json *j, const struct ck_pv *global)
 
 /* --- opening ------------------------------------------------------------------- */
 
-/* Text that opens a frame, levels for its children. */
+/* Prints the text that opens a frame, and pushes the frame. */
 static int frame_open(struct ck_json *j, struct ck_json_frame f,
 		      const char *text)
 {
@@ -127,7 +129,7 @@ static int equal_keys(struct ck_json *j, struct ck_str key)
 	return ck_fail(j->d, EBADMSG, "two values of key %s", ck_show(key));
 }
 
-/* Most dicts are small: each key with each. */
+/* Compares all pairs of keys, which is fastest for a small dict. */
 static int few_keys_check(struct ck_json *j, const struct ck_plist *list)
 {
 	struct ck_str key, other;
@@ -141,8 +143,7 @@ static int few_keys_check(struct ck_json *j, const struct ck_plist *list)
 	return 0;
 }
 
-/* Strings among the keys: are any two equal? The table is of this dict
- * alone. */
+/* Refuses equal string keys, with a hash table for this dict only. */
 static int keys_check(struct ck_json *j, const struct ck_plist *list)
 {
 	ck_auto_free uint32_t *slots = NULL;
@@ -230,7 +231,8 @@ static bool is_plain_dict(const struct ck_pcall *call)
 	       call->list.count == 0 && call->kwargs.tag == CK_PV_NONE;
 }
 
-/* A call as what it stands for, or as a call. */
+/* Prints a call as the value that it creates, if its function is known, or as a
+ * call. */
 static int call_open(struct ck_json *j, const struct ck_pv *v)
 {
 	const struct ck_pcall *call = v->call;
@@ -277,8 +279,8 @@ static int value_start(struct ck_json *j, const struct ck_pv *v)
 	}
 }
 
-/* A value is complete. reach: the deepest level that was needed before it was
- * begun. */
+/* Ends a value. reach: the deepest level that was needed before the value
+ * began. */
 static int value_end(struct ck_json *j, uint32_t record, uint32_t reach)
 {
 	int rc = record ? ck_json_record_close(j, record) : 0;
@@ -457,7 +459,8 @@ static int prepare(struct ck_json *j, size_t len)
 	j->steps = base_steps + STEPS_PER_BYTE * (uint64_t)len;
 	j->limit = base_memory + MEMORY_PER_BYTE * (uint64_t)len;
 	j->limit -= ck_min(used, j->limit);
-	j->limit -= j->limit / 4; /* what growing leaves behind, one leaf */
+	/* A reserve for the growth of buffers, and for one leaf. */
+	j->limit -= j->limit / 4;
 	j->limit += j->out->len;
 	j->frames = malloc(CK_JSON_LEVELS * sizeof(*j->frames));
 	j->nnodes = CK_JSON_ROOT + 1;

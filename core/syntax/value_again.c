@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * value_again: values that are in more than one place.
+ * value_again: values with more than one reference.
  *
- * The memo of a pickle says "the same again"
- * in two bytes. Each such value has a record of where its text is. Met again,
- * a text of up to 4,096 bytes is copied, a longer one is printed as a
- * reference to the first, and so is a value that is still open, for it
- * contains itself. So a value made of two equal halves is as long as one,
- * and 2^64 of them are no more than 64. What short texts still add up to is
- * bounded by the size of the pickle: more is malformed.
+ * A pickle refers to a memoized value again in two bytes. Each such value has a
+ * record with the position of its text in the output. At a second occurrence, a
+ * text of up to 4,096 bytes is copied. A longer one is printed as a reference
+ * to the first occurrence, and so is a value that is still open, because it
+ * contains itself. So 64 nested doublings of a value add 64 references, not
+ * 2^64 copies. The total of copied short texts is bounded by the size of the
+ * pickle; a larger total is malformed.
  *
- * A reference is a JSON Pointer. The place of a value is kept only once its
- * text is too long to copy; the places of what is open are on the stack.
+ * A reference is a JSON Pointer. The path of a value is stored only if its text
+ * is too long to copy; the paths of open values are on the stack of frames. The
+ * state is that of the printer.
  */
 #include "ckptfs/json.h"
 #include "value_internal.h"
@@ -23,7 +24,7 @@ static const char *const part_names[] = { "$class", "args",  "kwargs",
 
 /* --- places ------------------------------------------------------------------ */
 
-/* Of the child that the frame prints now. */
+/* The path component of the child that the frame prints now. */
 static struct ck_json_node child_place(const struct ck_json_frame *f)
 {
 	struct ck_json_node n = { .prefix = f->prefix, .index = f->i - 1 };
@@ -58,7 +59,7 @@ static int node_add(struct ck_json *j, struct ck_json_node node, uint32_t *out)
 	return 0;
 }
 
-/* The place of the value that a frame prints. Those below it get theirs
+/* The path node of the value that a frame prints; frames below get theirs
  * first. */
 static int frame_place(struct ck_json *j, uint32_t frame, uint32_t *out)
 {
@@ -83,7 +84,7 @@ static int frame_place(struct ck_json *j, uint32_t frame, uint32_t *out)
 	return 0;
 }
 
-/* The place of the value that is printed now and has no frame. */
+/* The path node of the value that is printed now and has no frame. */
 static int value_place(struct ck_json *j, uint32_t *out)
 {
 	struct ck_json_node n;
@@ -145,7 +146,7 @@ static int reference_print(struct ck_json *j, uint32_t node)
 
 /* --- values that may come again ------------------------------------------------ */
 
-/* Scalars come again only as long text. */
+/* Of scalars, only long texts are recognised. */
 const void *ck_json_identity(const struct ck_json *j, const struct ck_pv *v)
 {
 	const struct ck_plist *list = ck_pv_list(v);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the printer share: value.c (containers, order),
- * value_again.c (values met again), value_leaf.c (values that are one piece of text),
+ * Interface between the parts of the printer: value.c (containers, order),
+ * value_again.c (repeated values), value_leaf.c (values without nested values),
  * value_tensor.c (calls that build a tensor).
  */
 #ifndef CK_SYNTAX_VALUE_INTERNAL_H
@@ -58,12 +58,12 @@ enum ck_json_form {
 	CK_FORM_DEVICE,	  /* tensor or array, dtype */
 };
 
-/* A value that may come again, and where its text is. */
+/* A value that may occur again, and the position of its text. */
 struct ck_json_record {
-	const void *at; /* what is the same when the value is */
+	const void *at; /* identity of the value, see ck_json_identity() */
 	uint64_t begin; /* in the output */
 	uint64_t len;
-	uint32_t node; /* its place; while it is open, its frame */
+	uint32_t node; /* its path node; its frame while it is open */
 	uint8_t tag, aux;
 	uint8_t height; /* levels it needs */
 	bool open;	/* being printed: it contains itself */
@@ -78,17 +78,17 @@ struct ck_json_frame {
 	uint32_t i, n;	/* next of items; for a call, next part */
 	const struct ck_pv *items;
 	const struct ck_pcall *call;
-	const char *prefix; /* of its children in a pointer, NULL: none */
+	const char *prefix; /* of its children in a pointer, or NULL */
 	const char *close;  /* text at its end */
 	uint32_t record;    /* number + 1 */
 	uint32_t node;
 };
 
-/* The place of a value: the last part of its pointer. */
+/* A path node: the last component of the pointer to a value. */
 struct ck_json_node {
 	uint32_t parent;
-	uint32_t index;		 /* UINT32_MAX: none */
-	const char *prefix;	 /* before the index, NULL: none */
+	uint32_t index;		 /* UINT32_MAX if unused */
+	const char *prefix;	 /* before the index, or NULL */
 	const struct ck_pv *key; /* in place of prefix and index */
 	char side;		 /* '0' or '1' of a pair, NUL: no pair */
 };
@@ -119,17 +119,18 @@ struct ck_json {
 
 int ck_json_bad(struct ck_json *j, const char *what);
 int ck_json_no_memory(struct ck_json *j);
-/* Is there room for so many bytes more? */
+/* Checks that `more` bytes stay within the limit. */
 CK_MUST_USE int ck_json_limit(struct ck_json *j, uint64_t more);
-/* A piece of text that opens so many levels and closes them again. */
+/* Checks that `levels` more levels are allowed, for a text that opens and
+ * closes them. */
 CK_MUST_USE int ck_json_levels(struct ck_json *j, uint32_t levels);
-/* A string inside a piece of text, below so many levels of it. */
+/* Prints a string within a text that has opened `levels` levels. */
 CK_MUST_USE int ck_json_str(struct ck_json *j, struct ck_str s,
 			    uint32_t levels);
 enum ck_json_form ck_json_form(struct ck_json *j, const struct ck_pv *global);
 
-/* An address that stands for the value: equal wherever the same value is met.
- * NULL: it need not be recognised. */
+/* The address that identifies a value: equal at each occurrence of the same
+ * value. NULL if repetitions need not be recognised. */
 const void *ck_json_identity(const struct ck_json *j, const struct ck_pv *v);
 const struct ck_json_record *ck_json_record_find(const struct ck_json *j,
 						 const struct ck_pv *v,
@@ -139,25 +140,26 @@ CK_MUST_USE int ck_json_record_open(struct ck_json *j, const struct ck_pv *v,
 				    const void *at, uint32_t *number);
 /* The value is printed; j->reach is the deepest level that it needed. */
 CK_MUST_USE int ck_json_record_close(struct ck_json *j, uint32_t number);
-/* Prints a value that was met before: its text, or a reference. */
+/* Prints a repeated value: its text, or a reference. */
 CK_MUST_USE int ck_json_again(struct ck_json *j,
 			      const struct ck_json_record *r);
 
-/* A call and nothing else. */
+/* True for a call without list items, dict items and state. */
 static inline bool ck_json_is_bare(const struct ck_pcall *call)
 {
 	return !call->has_state && call->list.count == 0 &&
 	       call->items.count == 0 && call->kwargs.tag == CK_PV_NONE;
 }
 
-/* Values without values inside. */
+/* Prints a value without nested values. */
 CK_MUST_USE int ck_json_leaf(struct ck_json *j, const struct ck_pv *v);
 /* The items of a tuple of ints. */
 void ck_json_ints(struct ck_json *j, const struct ck_pv *v);
-/* Calls by which a pickle spells a value without values inside: 1 if this is
- * one and is printed. */
+/* Prints a call that spells a value without nested values, such as bytes in
+ * protocol 2. Returns 1 if v is such a call, 0 if not, or a negative errno. */
 CK_MUST_USE int ck_json_call_leaf(struct ck_json *j, const struct ck_pv *v);
-/* Calls that build a tensor: 1 if this is one and is printed. */
+/* Prints a call that builds a tensor. Returns 1 if v is such a call, 0 if not,
+ * or a negative errno. */
 CK_MUST_USE int ck_json_tensor(struct ck_json *j, const struct ck_pv *v);
 CK_MUST_USE int ck_json_storage(struct ck_json *j, const struct ck_pv *v);
 

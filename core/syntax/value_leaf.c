@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * value_leaf: values whose text has no other value inside: scalars, strings,
- * bytes, tuples of ints, names; and the calls by which protocol 2 spells
- * bytes and numbers that later protocols have opcodes for:
+ * value_leaf: prints values without nested values: scalars, strings, bytes,
+ * tuples of ints, names. The state is that of the printer. Protocol 2 spells some
+ * of these values, which have opcodes in later protocols, as calls:
  *
  *   _codecs.encode('text', 'latin1')     bytes
  *   builtins.bytearray(bytes)            bytearray

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * value_tensor: a tensor inside an object is shown by dtype and shape. It is
- * one of the calls by which torch rebuilds tensors, perhaps inside others:
- * the dtype may be in one of them and the shape in another. One of these
- * functions with other arguments than torch's is malformed.
+ * value_tensor: prints a tensor inside an object by its dtype and shape. The
+ * tensor is a call of a torch function that rebuilds tensors, possibly nested
+ * in other such calls: one of them may have the dtype, and another one the
+ * shape. Such a function with arguments that torch does not write is malformed.
+ * The state is that of the printer.
  */
 #include "ckptfs/model.h"
 #include "ckptfs/value.h"
@@ -14,14 +15,14 @@
 
 enum { WRAPS_MAX = 8 };
 
-/* What is found on the way in. */
+/* Properties of the tensor, collected from the outer call to the inner ones. */
 struct built {
-	struct ck_pv func, args; /* of the call looked at */
+	struct ck_pv func, args; /* of the present call */
 	struct ck_str dtype;
 	struct ck_pv shape;
 	bool has_dtype, has_shape;
-	bool inside;  /* func and args are those of a call further in */
-	bool foreign; /* that call is none of torch's functions */
+	bool inside;  /* func and args are those of a nested call */
+	bool foreign; /* that call is not of a known torch function */
 };
 
 static int malformed(struct ck_json *j, const struct built *b)
@@ -73,7 +74,7 @@ static bool take_storage(struct ck_json *j, struct built *b,
 	return true;
 }
 
-/* The call that this argument is. */
+/* Makes an argument that is a known call the present call. */
 static bool enter(struct ck_json *j, struct built *b, const struct ck_pv *v)
 {
 	if (v->tag != CK_PV_CALL && v->tag != CK_PV_NEW)
@@ -142,8 +143,8 @@ static bool enter_typed(struct ck_json *j, struct built *b)
 	return !b->foreign && ck_pv_is_sequence(&b->args);
 }
 
-/* Looks at one call: takes what it says and enters the call inside, if there
- * is one. */
+/* Evaluates the present call: takes dtype or shape from it, and enters the
+ * nested call if there is one. */
 static bool look(struct ck_json *j, struct built *b)
 {
 	static const uint8_t arguments[] = {
@@ -184,8 +185,8 @@ static bool look(struct ck_json *j, struct built *b)
 	}
 }
 
-/* Looks until dtype and shape are known; 0 if the call inside is none of
- * torch's. */
+/* Evaluates calls until dtype and shape are known. Returns 1, 0 if a nested
+ * call is not of a known torch function, or a negative errno. */
 static int find(struct ck_json *j, struct built *b)
 {
 	for (int i = 0; i < WRAPS_MAX; i++) {

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* weight_map: see weight_map.h. */
+/*
+ * weight_map: parses the index of a model that is split into several files. The
+ * map borrows names from the text, or owns those with escapes; it is constant
+ * once parsed.
+ */
 #include "ckptfs/weight_map.h"
 #include "ckptfs/table.h"
 
@@ -17,7 +21,7 @@ static struct ck_str path_of(const void *arg, uint32_t i)
 	return ck_str_from(l->files[i]);
 }
 
-/* The number of the file of this path, which is added if it is a new one. */
+/* The number of the file with a path; a new path is added. */
 static int file_of(struct ck_weight_map *l, struct ck_table *t,
 		   struct ck_str path, uint32_t *out)
 {

@@ -7,11 +7,12 @@
  *   entry, name, extra				the same, in the same order
  *   end records					zip_end.c
  *
- * A zip says most things twice, and readers that believe different copies see
- * different archives. So the copies must agree, and every byte must belong
- * to one thing: then there is one way to read it. The directory is walked
- * once; each entry's local header is checked before the next entry is looked
- * at, so that a bad archive is refused at its first bad record.
+ * A zip has most facts twice, and readers that trust different copies see
+ * different archives. So the copies must agree, and every byte must belong to one
+ * structure: then all readers see the same archive. The directory is walked once.
+ * The local header of each entry is checked before the next entry is read, so a
+ * bad archive is refused at its first bad record. One thread at a time; a finished
+ * struct ck_zip is constant.
  *
  * Source: miniz's writer as PyTorch 1.13 to 2.15 configures it; records are
  * never deflated, and data that follow their header's zeros have a
@@ -40,7 +41,7 @@ enum {
 
 /* --- records --------------------------------------------------------------- */
 
-/* What header and entry of a record both say. */
+/* Fields that occur both in the local header and in the entry of a record. */
 struct fields {
 	uint16_t flags, method;
 	uint32_t crc, packed, len;
@@ -56,7 +57,7 @@ struct record {
 	bool zip64;    /* its descriptor has 64-bit sizes */
 };
 
-/* From the flags on: a run of fields that both structures share. */
+/* Parses the fields from the flags on, which are common to both structures. */
 static void fields_take(struct ck_cur *c, struct fields *f)
 {
 	f->flags = ck_zip_u16(c);
@@ -155,8 +156,8 @@ static int entry_parse(struct ck_zip_bytes *b, uint64_t *dirpos,
 	return 0;
 }
 
-/* Do the sizes of a local header fit its entry's? With a descriptor they are
- * 0, but torch writes the zip64 block where the true ones need it. */
+/* True if the sizes of a local header fit those of the entry. With a descriptor
+ * they are 0, but torch writes the zip64 block where the real sizes need it. */
 static bool local_sizes_agree(const struct record *r, const struct fields *f,
 			      struct ck_cur zip64)
 {
@@ -198,8 +199,8 @@ static bool local_agrees(struct ck_cur *c, struct record *r)
 	return local_sizes_agree(r, &f, zip64);
 }
 
-/* Length of the local header of a record: its extra may be longer than the
- * entry's, nothing else. */
+/* Length of the local header of a record. Only its extra may be longer than
+ * that of the entry. */
 static int local_measure(struct ck_zip_bytes *b, const struct record *r,
 			 size_t *len, struct ck_diag *d)
 {
@@ -301,7 +302,7 @@ static int record_cmp(const void *a, const void *b)
 	return name_cmp(x->name, y->name);
 }
 
-/* Cuts the first component off. */
+/* Splits off the first component. */
 static bool name_split(struct ck_str name, struct ck_str *prefix,
 		       struct ck_str *rest)
 {
@@ -316,7 +317,7 @@ static bool name_split(struct ck_str name, struct ck_str *prefix,
 	return true;
 }
 
-/* Could another reader take it for the same file under another name? */
+/* False if another reader could normalise the name to that of another file. */
 static bool name_is_normal(struct ck_str name)
 {
 	size_t begin = 0;
@@ -412,7 +413,8 @@ static int walk_all(struct walk *w, const struct ck_zip_ends *e,
 	return 0;
 }
 
-/* The buffer of names does not move any more. */
+/* Sets the names of all records, once the buffer of names no longer moves;
+ * sorts the records, and refuses two with one name. */
 static int names_settle(struct walk *w, struct ck_diag *d)
 {
 	struct ck_zip *zip = w->zip;

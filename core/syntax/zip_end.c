@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * zip: bytes and end records. Reads go through windows. A typical item needs
- * two: its last 4 KiB (the directory) and its first 4 KiB (data.pkl and most
- * local headers); the other windows slide over what is between.
+ * zip_end: reads bytes of an archive, and its end records. Reads go through
+ * windows. A typical item needs two: its last 4 KiB (the directory) and its first
+ * 4 KiB (data.pkl and most local headers); the other windows slide over the rest.
+ * The state is that of the archive.
  *
- * The end records are the last thing of an archive:
+ * The end records are the last part of an archive:
  *
  *   zip64 end record, zip64 locator	always by torch, optional here
  *   end record				the same numbers, as far as they fit
@@ -124,7 +125,7 @@ int ck_zip_fetch(struct ck_zip_bytes *b, struct ck_zip_window *w, uint64_t ipos,
 
 /* --- end records ----------------------------------------------------------- */
 
-/* Position in the window of the last end record that is whole; -1: none. */
+/* Position in the window of the last complete end record, or -1. */
 static int64_t end_search(const struct ck_zip_window *w)
 {
 	for (size_t i = w->len; i > 0 && i--;) {
@@ -200,7 +201,8 @@ static int end64_parse(struct ck_zip_bytes *b, uint64_t ipos,
 	return 0;
 }
 
-/* The end record says what the zip64 one says, as far as it fits. */
+/* True if the end record has the values of the zip64 end record, as far as they
+ * fit. */
 static bool ends_agree(const struct ck_zip_ends *e,
 		       const struct ck_zip_ends *wide)
 {
@@ -275,7 +277,7 @@ int ck_zip_ends_read(struct ck_zip_bytes *b, struct ck_zip_ends *e,
 	rc = end_parse(b, end, e, d);
 	if (rc < 0)
 		return rc;
-	/* Without a comment, bytes after the end are no part of the zip. */
+	/* Without a comment, bytes after the end do not belong to the zip. */
 	if (e->comment && b->src.len - end != END_LEN + (uint64_t)e->comment)
 		return ck_fail(d, EBADMSG,
 			       "zip comment of %u bytes does not end the item",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the zip reader share: zip_end.c (bytes and end records),
- * zip.c (records).
+ * Interface between the parts of the zip reader: zip_end.c (bytes and end
+ * records), zip.c (records).
  */
 #ifndef CK_SYNTAX_ZIP_INTERNAL_H
 #define CK_SYNTAX_ZIP_INTERNAL_H
@@ -32,15 +32,15 @@ CK_MUST_USE int ck_zip_bytes_read(const struct ck_zip_bytes *b, void *buf,
 /* [ipos, ipos + len) if the edges have it, else NULL. */
 const uint8_t *ck_zip_peek(const struct ck_zip_bytes *b, uint64_t ipos,
 			   size_t len);
-/* A cursor over [ipos, ipos + len): in an edge, or in w, which is moved there
- * if it must. Good until w moves again. Nobody asks for more than a header
- * with a name and an extra of 64 KiB each. -EBADMSG past the item's end. */
+/* A cursor over [ipos, ipos + len): in an edge, or in w, which is moved if
+ * needed. Valid until w moves again. len is at most a header with a name and an
+ * extra of 64 KiB each. -EBADMSG past the end of the item. */
 CK_MUST_USE int ck_zip_fetch(struct ck_zip_bytes *b, struct ck_zip_window *w,
 			     uint64_t ipos, size_t len, struct ck_cur *out,
 			     struct ck_diag *d);
 
-/* The next field of a structure, little-endian. Its bytes are there, since
- * ck_zip_fetch() gave all of it; past the end it would be 0. */
+/* The next field of a structure, little-endian. ck_zip_fetch() has returned the
+ * whole structure; past its end the value would be 0. */
 static inline uint64_t ck_zip_take(struct ck_cur *c, unsigned bytes)
 {
 	struct ck_str s;

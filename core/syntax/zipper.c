@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* zipper: records to an archive. */
+/*
+ * zipper: writes the headers, descriptors and directory of a zip archive into a
+ * buffer. Records are written one after the other; the directory ends the
+ * archive. One thread at a time.
+ */
 #include "ckptfs/zipper.h"
 
 #include <isa-l/crc.h>
@@ -10,10 +14,10 @@ enum {
 	FLAG_UTF8 = 0x0800, /* names */
 };
 
-/* What a field of 32 bits says when a zip64 field says it instead. */
+/* The value of a 32-bit field that is replaced by a zip64 field. */
 static const uint64_t full = UINT32_MAX;
 
-/* Little-endian, as this machine has it. */
+/* Appends a number; the host is little-endian. */
 static void put(struct ck_buf *b, uint64_t value, unsigned bytes)
 {
 	ck_buf_add(b, &value, bytes);
@@ -31,13 +35,14 @@ static uint32_t capped(uint64_t value)
 	return (uint32_t)ck_min(value, full);
 }
 
-/* Bytes of the zip64 extra field behind its own header; 0: none is needed. */
+/* Bytes of the zip64 extra field without its header; 0 if the field is not
+ * needed. */
 static unsigned zip64_len(const struct ck_zipper_record *r)
 {
 	return (r->len >= full ? 16u : 0) + (r->header >= full ? 8u : 0);
 }
 
-/* packed: the second size, which torch leaves 0 before the data. */
+/* packed: the compressed size, which torch writes as 0 in the local header. */
 static void put_zip64(struct ck_buf *b, const struct ck_zipper_record *r,
 		      uint64_t packed)
 {
@@ -55,7 +60,8 @@ static void put_zip64(struct ck_buf *b, const struct ck_zipper_record *r,
 		put(b, r->header, 8);
 }
 
-/* What header and directory entry share: flags to the length of the name. */
+/* Appends the common fields of local header and directory entry: flags to
+ * length of the name. */
 static void put_shared(struct ck_buf *b, const struct ck_zipper_record *r,
 		       uint32_t crc, uint32_t len)
 {
@@ -67,7 +73,7 @@ static void put_shared(struct ck_buf *b, const struct ck_zipper_record *r,
 	put(b, strlen(r->name), 2);
 }
 
-/* A row for it; NULL: out of memory. */
+/* Appends a row for a record. NULL when out of memory. */
 static struct ck_zipper_record *record_make(struct ck_zipper *z,
 					    const char *name, uint64_t len)
 {
@@ -86,7 +92,7 @@ static struct ck_zipper_record *record_make(struct ck_zipper *z,
 	return r;
 }
 
-/* The header, so padded that the data may follow. */
+/* Appends the local header, padded so that the data are aligned. */
 static struct ck_zipper_record *record_begin(struct ck_zipper *z,
 					     const char *name, uint64_t len)
 {
@@ -113,7 +119,7 @@ static struct ck_zipper_record *record_begin(struct ck_zipper *z,
 	return r;
 }
 
-/* The descriptor; of an empty record torch writes none. */
+/* Appends the descriptor, except for an empty record, as torch does. */
 static void record_end(struct ck_zipper *z, const struct ck_zipper_record *r)
 {
 	unsigned width = zip64_len(r) ? 8 : 4;
@@ -157,7 +163,8 @@ size_t ck_zipper_skip(struct ck_zipper *z, const char *name, uint64_t len,
 
 /* --- directory -------------------------------------------------------------------- */
 
-/* Gives where its CRC-32 is in out. */
+/* Appends a directory entry, and returns the position of its CRC-32 in the
+ * buffer. */
 static uint64_t put_entry(struct ck_buf *b, const struct ck_zipper_record *r)
 {
 	unsigned zip64 = zip64_len(r);
@@ -175,7 +182,7 @@ static uint64_t put_entry(struct ck_buf *b, const struct ck_zipper_record *r)
 	return crc_at;
 }
 
-/* All three, always, as torch does. */
+/* Appends all three end records, always, as torch does. */
 static void put_ends(struct ck_zipper *z, uint64_t dir)
 {
 	uint64_t end = here(z), len = end - dir;

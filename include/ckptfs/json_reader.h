@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * json_reader: one JSON text (RFC 8259), value by value. Strict: valid UTF-8, no
- * unpaired surrogates, no key twice in an object, at most 127 levels. No recursion;
- * memory is 16 bytes for each key of the objects that are open, and what strings with
- * escapes take. One thread at a time.
+ * json_reader: reads one JSON text (RFC 8259) value by value. Strict: valid
+ * UTF-8, no unpaired surrogates, no duplicate keys in an object, at most 127
+ * levels. No recursion. Memory: 16 bytes for each key of the open objects, and
+ * copies of strings with escapes. One thread at a time.
  */
 #ifndef CKPTFS_JSON_READER_H
 #define CKPTFS_JSON_READER_H
@@ -20,13 +20,13 @@ enum ck_json_type {
 	CK_JSON_STRING,
 	CK_JSON_OBJECT, /* its values follow, then CK_JSON_END */
 	CK_JSON_ARRAY,	/* the same */
-	CK_JSON_END,	/* of the object or array begun last */
-	CK_JSON_DONE,	/* of the text */
+	CK_JSON_END,	/* end of the innermost open object or array */
+	CK_JSON_DONE,	/* end of the text */
 };
 
 struct ck_json_value {
 	enum ck_json_type type;
-	size_t at;	   /* byte of the text */
+	size_t at;	   /* offset in the text */
 	struct ck_str key; /* in an object; else p is NULL */
 	struct ck_str
 		text; /* of a string, without escapes; a number as spelled */
@@ -34,15 +34,15 @@ struct ck_json_value {
 
 struct ck_json_level {
 	bool is_object;
-	bool some;   /* it has a value */
-	size_t keys; /* those before are of objects around it */
+	bool some; /* it has a value */
+	size_t keys; /* index of its first key; earlier ones are of outer objects */
 };
 
 struct ck_json_reader {
 	/* private */
 	const char *begin, *p, *end;
 	struct ck_diag *d;
-	bool done; /* the one value of the text */
+	bool done; /* the value of the text is complete */
 	uint32_t nlevels;
 	struct ck_json_level levels[CK_JSON_READER_LEVELS];
 	struct ck_str *keys;
@@ -50,22 +50,23 @@ struct ck_json_reader {
 	struct ck_arena texts;
 };
 
-/* The text outlives it; keys and texts are good until fini. */
+/* The text must outlive the reader; keys and texts are valid until fini. */
 void ck_json_reader_init(struct ck_json_reader *r, struct ck_str text,
 			 struct ck_diag *d);
 void ck_json_reader_fini(struct ck_json_reader *r);
-/* Ends it, but for the strings that it has copied, which *texts has from now on. */
+/* Ends the reader and transfers the copied strings to *texts. */
 void ck_json_reader_leave(struct ck_json_reader *r, struct ck_arena *texts);
-/* The next value. -EBADMSG: malformed, and the diagnosis says where; -ENOMEM. Not
- * after an error. */
+/* Reads the next value; must not be called after an error. Returns 0, -ENOMEM,
+ * or -EBADMSG if the text is malformed; the diagnosis has the position. */
 CK_MUST_USE int ck_json_next(struct ck_json_reader *r,
 			     struct ck_json_value *out);
-/* What is in the object or array that v begins; of other values nothing. */
+/* Skips the contents of the object or array that v begins; does nothing for
+ * another value. */
 CK_MUST_USE int ck_json_skip(struct ck_json_reader *r,
 			     const struct ck_json_value *v);
-/* A number that is digits only, below 2^63. */
+/* Converts a number of digits only, below 2^63. False for another value. */
 CK_MUST_USE bool ck_json_u63(const struct ck_json_value *v, uint64_t *out);
-/* Refuses the text at v. -EBADMSG. */
+/* Records an error at the position of v, and returns -EBADMSG. */
 int ck_json_refuse(struct ck_json_reader *r, const struct ck_json_value *v,
 		   const char *what);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickle: protocols 0 to 5 read as data. Nothing is imported or called; what
- * a pickle would call becomes a value that says so.
+ * pickle: reads pickles of protocols 0 to 5 as data. Nothing is imported or
+ * called: a call in a pickle becomes a value with the callable and its
+ * arguments. One thread at a time reads a pickle; any thread may use a finished
+ * one.
  *
  * Bounds for any input: memory at most 64 MiB + 40 bytes, time about 200 ns,
  * for each byte of input; nesting at most 256 deep; no recursion.
@@ -30,7 +32,7 @@ enum ck_pv_tag {
 	CK_PV_CALL,	 /* call: REDUCE, INST, OBJ */
 	CK_PV_NEW, /* call: NEWOBJ, NEWOBJ_EX; aux 1: object.__new__(class) */
 	CK_PV_PERSID, /* list of one: the persistent id */
-	CK_PV_EXT,    /* made by a hook; aux and i are the hook's */
+	CK_PV_EXT,    /* created by a hook, which defines aux and i */
 };
 
 /* A value: 16 bytes, scalars and short tuples of ints need no node. */
@@ -57,11 +59,11 @@ struct ck_plist {
 	uint32_t count;
 	uint32_t cap;
 	uint16_t depth;	 /* of the containers below, this one included */
-	uint8_t shared;	 /* may be reached from more than one place */
-	uint8_t on_heap; /* items are malloc'ed, for they grow large */
+	uint8_t shared;	 /* may have more than one reference */
+	uint8_t on_heap; /* items are allocated by malloc(3): a large list */
 };
 
-/* callable(*args), then what was appended, set and BUILT. */
+/* callable(*args), then the values of APPEND, SETITEM and BUILD. */
 struct ck_pcall {
 	struct ck_pv callable;
 	struct ck_pv args;     /* TUPLE or INTS */
@@ -72,47 +74,47 @@ struct ck_pcall {
 	bool has_state;
 	uint8_t shared;
 	uint16_t depth;
-	/* It was an argument of a call whose result was dropped: as of a function that
-	 * sets its state. */
+	/* The object was an argument of a call whose result was dropped, such
+	 * as a function that sets its state. */
 	bool touched;
 	struct ck_pv collapsed; /* tag EXT once a hook took it, else NONE */
 };
 
 struct ck_pickle;
 
-/* Lets the reader of a format take known objects as they complete, so that
- * a large pickle leaves no tree behind. */
+/* Hooks take known objects as soon as they are complete, so that a large pickle
+ * needs no tree. */
 struct ck_pickle_hooks {
 	void *ctx;
-	bool no_persids; /* persistent ids are malformed here */
-	/* Those of storages have six parts, as torch.save wrote them before 1.6. */
+	bool no_persids; /* persistent ids are malformed */
+	/* Persistent ids of storages have six parts, as before torch 1.6. */
 	bool old_persids;
-	/* A persistent id is complete. 1: *out stands in its place, 0: it stays;
-	 * or a negative errno. NULL: all stay. */
+	/* Called for a complete persistent id. Returns 1 to replace it by *out,
+	 * 0 to keep it, or a negative errno. NULL keeps all. */
 	int (*persid)(void *ctx, struct ck_pickle *p, const struct ck_pv *id,
 		      struct ck_pv *out, struct ck_diag *d);
-	/* A BUILD of `call` with `state` is about to be recorded. What the
-	 * hook keeps, and looks at, it pays for by ck_pickle_spend(): one
-	 * state may come back any number of times. Returns 1
-	 * and sets *out (tag EXT) to replace the object, 0 to leave it, or a
-	 * negative errno. The children of state may not be kept. NULL: all are
-	 * left. */
+	/* Called before a BUILD of `call` with `state` is recorded. The hook
+	 * calls ck_pickle_spend() for the memory that it keeps and the data
+	 * that it reads, because one state may occur any number of times.
+	 * Returns 1 and sets *out (tag EXT) to replace the object, 0 to keep
+	 * it, or a negative errno. The children of `state` are valid only
+	 * during the call. NULL keeps all. */
 	int (*build)(void *ctx, struct ck_pickle *p,
 		     const struct ck_pcall *call, const struct ck_pv *state,
 		     struct ck_pv *out, struct ck_diag *d);
 };
 
-/* Bytes that the smallest pickle may take. */
+/* Bytes of memory that the smallest pickle may use. */
 #define CK_PICKLE_BASE (UINT64_C(64) << 20)
 
 struct ck_pickle {
 	struct ck_pv root;
 	uint64_t end; /* bytes of input used, STOP included */
 	bool old_persids;
-	bool dangerous; /* it was refused, and nobody is to read it */
+	bool dangerous; /* refused for a dangerous global */
 	/* while a hook runs */
-	uint64_t builds; /* this BUILD's number, the first one's is 1 */
-	bool full;	 /* as many MARKs are open as may be */
+	uint64_t builds; /* number of this BUILD, from 1 */
+	bool full;	 /* the maximum number of MARKs is open */
 	/* private */
 	uint64_t budget; /* bytes that may still be allocated */
 	struct ck_arena arena;
@@ -123,19 +125,21 @@ struct ck_pickle {
 	uint32_t nheap_lists, heap_lists_cap;
 };
 
-/* Reads one pickle at the start of bytes, which must outlive p. Anything that
- * is no pickle, or asks for what torch never writes (extension registry,
- * out-of-band buffers, text persistent ids), is -EBADMSG; a dangerous global
- * is too and is named. hooks may be NULL. */
+/* Reads one pickle at the start of `bytes`, which must outlive p. hooks may be
+ * NULL. Returns 0, -ENOMEM, the error of a hook, or -EBADMSG: not a pickle, a
+ * feature that torch never writes (extension registry, out-of-band buffers,
+ * text persistent ids), or a dangerous global, which the diagnosis names. */
 CK_MUST_USE int ck_pickle_read(struct ck_pickle *p, const void *bytes,
 			       size_t len, const struct ck_pickle_hooks *hooks,
 			       struct ck_diag *d);
 void ck_pickle_fini(struct ck_pickle *p);
-/* How long the pickle is that these bytes begin with; interprets nothing. -ENODATA: longer
- * than they are; -EBADMSG: it is none. */
+/* The length of the pickle at the start of `bytes`, without interpreting it.
+ * Returns 0, -ENODATA if the pickle is longer than `bytes`, or -EBADMSG if it
+ * is not a pickle. */
 CK_MUST_USE int ck_pickle_length(const void *bytes, size_t len, uint64_t *out);
 
-/* Takes from the memory that the input is worth; false if that is spent. */
+/* Takes `bytes` from the memory budget of the pickle; false if too few are
+ * left. */
 CK_MUST_USE static inline bool ck_pickle_spend(struct ck_pickle *p,
 					       uint64_t bytes)
 {
@@ -145,25 +149,26 @@ CK_MUST_USE static inline bool ck_pickle_spend(struct ck_pickle *p,
 	return true;
 }
 
-/* Once a pickle of len bytes was read: from now on it may take what `size` bytes are worth by
- * themselves, so that many small pickles together are not worth CK_PICKLE_BASE each. Gives
- * what it has taken beyond that. */
+/* Reduces the budget of a pickle of `len` bytes after it was read to the share
+ * of `size` bytes, without CK_PICKLE_BASE: else many small pickles would have
+ * CK_PICKLE_BASE each. Returns the bytes used beyond that share. */
 CK_MUST_USE uint64_t ck_pickle_settle(struct ck_pickle *p, uint64_t len,
 				      uint64_t size);
-/* It may take so many bytes more; and what is left of them, its own being taken first. */
+/* Lend the pickle a number of bytes, and take back the unused ones; the pickle
+ * uses its own budget first. */
 void ck_pickle_lend(struct ck_pickle *p, uint64_t bytes);
 CK_MUST_USE uint64_t ck_pickle_take_back(struct ck_pickle *p, uint64_t bytes);
-/* Half of that is left, of an input of len bytes. */
+/* True if at least half of the budget of an input of `len` bytes is left. */
 bool ck_pickle_is_roomy(const struct ck_pickle *p, size_t len);
-/* Bytes that it holds. */
+/* Bytes of memory that the pickle holds. */
 uint64_t ck_pickle_memory(const struct ck_pickle *p);
 
-/* --- where opcodes are ----------------------------------------------------- */
+/* --- positions of opcodes -------------------------------------------------- */
 
 struct ck_pickle_build {
-	uint32_t number; /* which one is wanted; the first has 1 */
+	uint32_t number; /* requested BUILD, from 1 */
 	uint64_t at;	 /* position of the opcode */
-	uint64_t mark;	 /* of the last MARK before it; at: there is none */
+	uint64_t mark;	 /* position of the last MARK before, or `at` */
 };
 
 struct ck_pickle_frame {
@@ -176,10 +181,10 @@ struct ck_pickle_frames {
 	size_t n, cap;
 };
 
-/* Steps from opcode to opcode of one pickle that fills all the bytes, and
- * interprets nothing: finds n BUILDs (sorted by number, each once) and all
- * frames, which are the caller's also after an error. -EBADMSG: malformed, or
- * there is no such BUILD; -ENOMEM. */
+/* Walks the opcodes of one pickle that fills all of `bytes`, without
+ * interpreting them: finds n BUILDs (sorted by number, without duplicates) and
+ * all frames. The caller owns the frames, also after an error. Returns 0,
+ * -ENOMEM, or -EBADMSG if the pickle is malformed or a BUILD does not exist. */
 CK_MUST_USE int ck_pickle_walk(struct ck_str bytes,
 			       struct ck_pickle_build *builds, size_t n,
 			       struct ck_pickle_frames *frames,
@@ -190,7 +195,7 @@ CK_MUST_USE int ck_pickle_walk(struct ck_str bytes,
 /* "module.name" in Python 3 spelling; valid as long as p. */
 struct ck_str ck_pickle_global(const struct ck_pickle *p,
 			       const struct ck_pv *v);
-/* Is v the global with this full name? */
+/* True if v is the global with this full name. */
 bool ck_pv_is_global(const struct ck_pickle *p, const struct ck_pv *v,
 		     const char *full_name);
 bool ck_pv_str(const struct ck_pv *v, struct ck_str *out);
@@ -224,8 +229,8 @@ uint32_t ck_pv_count(const struct ck_pv *v);   /* of a sequence, else 0 */
 /* i < count. */
 struct ck_pv ck_pv_at(const struct ck_pv *v, uint32_t i);
 
-/* The value of a string key of a DICT, of equal keys the last one's, as in
- * Python; false if there is none. */
+/* The value of a string key of a DICT; of equal keys the last one counts, as in
+ * Python. False if the key does not exist. */
 static inline bool ck_pv_get(const struct ck_pv *dict, const char *key,
 			     struct ck_pv *out)
 {
@@ -245,7 +250,8 @@ static inline bool ck_pv_get(const struct ck_pv *dict, const char *key,
 	return false;
 }
 
-/* Call or object whose callable is that global; NULL otherwise. */
+/* The call or object whose callable is this global; NULL for any other
+ * value. */
 const struct ck_pcall *ck_pv_call(const struct ck_pickle *p,
 				  const struct ck_pv *v, const char *full_name);
 

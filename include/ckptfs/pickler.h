@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pickler: writes pickles of protocol 2, value by value, with opcodes that
- * Python's own pickler uses; an object is named a second time only in a value
- * that was read from another pickle. What is written can be a whole pickle or a part
- * of one. One thread at a time.
+ * pickler: writes pickles of protocol 2, value by value, with the opcodes of
+ * Python's own pickler. Memo references occur only in values that were read
+ * from another pickle. The output is a whole pickle or a part of one. One
+ * thread at a time.
  */
 #ifndef CKPTFS_PICKLER_H
 #define CKPTFS_PICKLER_H
@@ -12,13 +12,13 @@
 
 struct ck_pickler {
 	struct ck_buf *out; /* borrowed; appended to, and has the error */
-	bool memoize;	    /* a PUT follows each object, as Python writes it */
-	uint32_t memo;	    /* index of the next one */
+	bool memoize;	    /* write a PUT after each object, as Python does */
+	uint32_t memo;	    /* index of the next PUT */
 };
 
-/* Protocol 2; first in a whole pickle. */
+/* Begins a whole pickle: writes the protocol. */
 void ck_pickler_begin(struct ck_pickler *p);
-/* The value on the stack is the pickle's. */
+/* Ends a whole pickle, whose value is on the stack. */
 void ck_pickler_end(struct ck_pickler *p);
 
 /* --- values ----------------------------------------------------------------- */
@@ -27,8 +27,8 @@ void ck_pickler_none(struct ck_pickler *p);
 void ck_pickler_bool(struct ck_pickler *p, bool value);
 /* At most INT64_MAX; in the shortest form. */
 void ck_pickler_int(struct ck_pickler *p, uint64_t value);
-/* The same in 5 bytes if it is at most INT32_MAX, and in 10 if not, as Python
- * does not write it. */
+/* The same in a fixed length, which Python does not write: 5 bytes up to
+ * INT32_MAX, and 10 bytes above. */
 void ck_pickler_int_wide(struct ck_pickler *p, uint64_t value);
 /* UTF-8, shorter than 4 GiB. */
 void ck_pickler_text(struct ck_pickler *p, struct ck_str s);
@@ -40,38 +40,43 @@ void ck_pickler_ints(struct ck_pickler *p, uint32_t n, const uint64_t *ints);
 
 /* --- values that were read ----------------------------------------------------- */
 
-/* What the storages of such a value are called in the pickle that is written. */
+/* Maps keys of storages to keys in the pickle being written. */
 struct ck_storage_names {
 	void *arg;
-	/* *key, the one that was read, becomes another one, which is good until the
-	 * next call. Errors are passed on. */
+	/* Replaces *key, which is valid until the next call. ck_pickler_value()
+	 * returns an error of this function. */
 	int (*name)(void *arg, struct ck_str *key, struct ck_diag *d);
 };
 
-/* v of the pickle `from`, which may be the root or any value below it: read again it
- * is the same value. The memo goes on at p->memo, whatever p->memoize says. storages:
- * NULL: they keep their names. Sets and bytes are calls then, so some that were not
- * nested too deep to be read are now. Who writes many values of one pickle, which may all
- * have the same in them, bounds what comes of all. -EBADMSG: p->out would have more than
- * `most` bytes, or it is nested too deep, has a persistent id of no storage, a value that a
- * hook took, an object whose state a call has set, or a name that protocol 2 does not
- * have; -ENOMEM. After an error p->out has a part of it. */
+/* Writes v, the root of the pickle `from` or any value below it, so that it
+ * reads as the same value. Memo indices begin at p->memo, with and without
+ * p->memoize. storages: NULL keeps all keys. A caller that writes several
+ * values of one pickle must bound their total length, because they may contain
+ * the same values.
+ *
+ * Returns 0, -ENOMEM, an error of storages->name(), or -EBADMSG if p->out would
+ * have more than `most` bytes, or v is nested too deep (sets and bytes, as
+ * calls, are deeper than in the input), or has a persistent id that is not of a
+ * storage, a value that a hook took, an object whose state was set by a call,
+ * or a name that protocol 2 cannot spell. After an error, p->out has a part of
+ * v. */
 CK_MUST_USE int ck_pickler_value(struct ck_pickler *p,
 				 const struct ck_pickle *from,
 				 const struct ck_pv *v,
 				 const struct ck_storage_names *storages,
 				 size_t most, struct ck_diag *d);
 
-/* --- of the values on the stack ----------------------------------------------- */
+/* --- operations on the stack -------------------------------------------------- */
 
 void ck_pickler_mark(struct ck_pickler *p);
-/* A tuple of those above the mark. */
+/* Replaces the values above the mark by a tuple of them. */
 void ck_pickler_tuple(struct ck_pickler *p);
-/* Those above the mark, key and value in turn, into the dict below it. */
+/* Adds the values above the mark, alternating keys and values, to the dict
+ * below it. */
 void ck_pickler_set_items(struct ck_pickler *p);
-/* callable and tuple: what the call returns. */
+/* Replaces a callable and a tuple of arguments by the result of the call. */
 void ck_pickler_reduce(struct ck_pickler *p);
-/* The object with that persistent id. */
+/* Replaces a persistent id by its object. */
 void ck_pickler_persid(struct ck_pickler *p);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * weight_map: an index of safetensors or torch files, as transformers writes it, which
- * says in which file each tensor is:
- * {"metadata": {...}, "weight_map": {"<name>": "<file>", ...}}. A part of syntax.
+ * weight_map: an index of safetensors or torch files, as transformers writes
+ * it. It maps the name of each tensor to a file: {"metadata": {...},
+ * "weight_map": {"<name>": "<file>", ...}}. A part of syntax. Constant once
+ * parsed.
  */
 #ifndef CKPTFS_WEIGHT_MAP_H
 #define CKPTFS_WEIGHT_MAP_H
@@ -10,12 +11,12 @@
 #include "ckptfs/json_reader.h"
 
 struct ck_weight_row {
-	struct ck_str name; /* as long as the map and its text */
-	uint32_t file;	    /* in files */
+	struct ck_str name; /* valid as long as the map and its text */
+	uint32_t file;	    /* index in files */
 };
 
 struct ck_weight_map {
-	char **files; /* each once, as they are met */
+	char **files; /* without duplicates, in the order of occurrence */
 	size_t nfiles, files_cap;
 	struct ck_weight_row *rows; /* in the order of the index */
 	size_t nrows, rows_cap;
@@ -23,8 +24,9 @@ struct ck_weight_map {
 	struct ck_json_reader json;
 };
 
-/* Reads the text of an index, which stays the caller's, as long as the map. *out begins as
- * { 0 }, and is the caller's also after an error: -EBADMSG, -ENOMEM. */
+/* Reads an index. The caller owns `text`, which must outlive the map. *out must
+ * be { 0 }; the caller frees it, also after an error. Returns 0, -EBADMSG or
+ * -ENOMEM. */
 CK_MUST_USE int ck_weight_map_parse(struct ck_str text,
 				    struct ck_weight_map *out,
 				    struct ck_diag *d);

@@ -9,13 +9,14 @@
 
 #include "ckptfs/base.h"
 
-/* Of both ends of an archive so many are read first, and often nothing else. */
+/* Bytes of both ends of an archive that are read first, and often nothing
+ * else. */
 enum { CK_ZIP_EDGE = 4096 };
 
 /* Bytes of one item; ipos counts from its start. */
 struct ck_zip_source {
 	void *ctx;
-	/* Whole read or negative errno. */
+	/* Reads all len bytes. Returns 0 or a negative errno. */
 	int (*read)(void *ctx, void *buf, size_t len, uint64_t ipos);
 	uint64_t len;
 };
@@ -23,29 +24,29 @@ struct ck_zip_source {
 /* One record, name without the archive's prefix. */
 struct ck_zip_record {
 	struct ck_str name; /* borrowed from the ck_zip */
-	uint64_t ipos;	    /* of its data */
+	uint64_t ipos;	    /* position of its data */
 	uint64_t len;
-	uint32_t crc; /* 0: none was written */
+	uint32_t crc; /* 0: not written */
 };
 
 struct ck_zip {
 	struct ck_zip_record *records; /* owned; sorted by name */
 	uint32_t nrecords;
 	struct ck_buf names;	    /* the records' names */
-	struct ck_zip_bytes *bytes; /* private: what was read of the source */
+	struct ck_zip_bytes *bytes; /* private: bytes read from the source */
 };
 
 /* Reads and checks the directory, every local header and every descriptor.
- * src->ctx must outlive zip. -EBADMSG for any other dialect; errors of the
- * source as they are. */
+ * src->ctx must outlive zip. Returns 0, -ENOMEM, -EBADMSG for any other
+ * dialect, or the error of the source. */
 CK_MUST_USE int ck_zip_read(const struct ck_zip_source *src, struct ck_zip *zip,
 			    struct ck_diag *d);
 void ck_zip_fini(struct ck_zip *zip);
-/* NULL if there is no record of this name. */
+/* The record with a name, or NULL. */
 const struct ck_zip_record *ck_zip_find(const struct ck_zip *zip,
 					struct ck_str name);
-/* Copies the data of a record, all of it: without a read if ck_zip_read()
- * came by. Errors of the source. */
+/* Copies all data of a record, without a read if ck_zip_read() has read them.
+ * Returns 0 or the error of the source. */
 CK_MUST_USE int ck_zip_load(const struct ck_zip *zip,
 			    const struct ck_zip_record *record, void *buf,
 			    struct ck_diag *d);
