@@ -33,10 +33,10 @@ struct cp {
 	char *parent, *last;	 /* where the copy is, if DEST is none; owned */
 	int top; /* the directory that is DEST, or that it is in; -1: not open */
 	uint64_t total; /* bytes to be copied */
-	int status;	/* what was found wrong was said */
+	int status;	/* exit status of faults that stderr has */
 };
 
-/* --- what is copied -------------------------------------------------------------------- */
+/* --- nodes to copy -------------------------------------------------------------------- */
 
 static const char *name_of(const struct ck_named *n)
 {
@@ -92,7 +92,7 @@ static bool is_not_root(const struct ck_named *n)
 	return *n->path != '\0';
 }
 
-/* What is in the root goes into DEST, in place of the root. */
+/* The root is replaced by its entries. */
 static int open_root(struct cp *k)
 {
 	size_t given = k->names.n;
@@ -136,7 +136,7 @@ static bool is_unmarked(const struct ck_named *n)
 	return n->node.number != 0;
 }
 
-/* What was found twice is copied once. */
+/* A node that two PATHs name is copied once. */
 static int check_names(struct cp *k)
 {
 	size_t n = k->names.n;

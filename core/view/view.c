@@ -42,13 +42,6 @@ bool ck_view_is_wanted(const struct ck_view_options *o, const char *top)
 	return !o->views;
 }
 
-void ck_view_note(const struct ck_view_options *o, const char *line)
-{
-	ck_log("%s", line);
-	if (o && o->note)
-		o->note(line);
-}
-
 static bool is_view(struct ck_str name)
 {
 	for (size_t i = 0; i < ck_nviews; i++)

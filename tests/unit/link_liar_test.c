@@ -488,7 +488,8 @@ static void test_deaf(void)
 		pthread_join(threads[i], &wrong);
 		ok(!wrong);
 	}
-	ok(msec_now() - from < 60000); /* it ends: no request waits for an answer */
+	ok(msec_now() - from <
+	   60000); /* it ends: no request waits for an answer */
 	(void)joined_end(j);
 }
 
