@@ -259,6 +259,8 @@ struct ck_copying *ck_copy_begin(const struct ck_copy_how *how)
 	pthread_cond_init(&c->work, NULL);
 	pthread_cond_init(&c->room, NULL);
 	(void)umask(0077);
+	if (how->from->cp->file)
+		c->source = ck_checkpoint_metadata(how->from->cp);
 	if (how->from->cp->file || fstat(how->from->cp->dirfd, &c->source) == 0)
 		threads_begin(c);
 	if (c->nthreads == 0) {

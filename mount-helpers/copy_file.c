@@ -93,6 +93,19 @@ static int target_open(const struct ck_copying *c, struct ck_copy_file *f)
 	return 0;
 }
 
+/* NULL, or why the name in DEST may not be replaced. A checkpoint that is one file may have
+ * copies beside it. */
+static const char *refusal(const struct ck_copying *c,
+			   const struct ck_copy_file *f)
+{
+	struct stat st;
+
+	if (fstatat(f->into->fd, f->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_dev == c->source.st_dev && st.st_ino == c->source.st_ino)
+		return "is the source";
+	return ck_copy_kept(f->into, f->name, 0);
+}
+
 bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 {
 	const char *why;
@@ -102,7 +115,7 @@ bool ck_copy_file_open(struct ck_copying *c, struct ck_copy_file *f)
 		unread(c, f, rc);
 		return false;
 	}
-	why = ck_copy_kept(f->into, f->name, 0);
+	why = refusal(c, f);
 	if (why) {
 		ck_copy_refuse(c, f->into, f->name, why);
 		return false;

@@ -53,7 +53,7 @@ struct ck_copy_file {
 struct ck_copying {
 	/* Constant: */
 	struct ck_copy_how how;
-	/* The checkpoint's directory; zeros if it is a file, beside which copies may be. */
+	/* The checkpoint's directory, or the file that it is. */
 	struct stat source;
 	/* Atomic: */
 	atomic_int status;

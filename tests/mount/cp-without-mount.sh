@@ -145,6 +145,13 @@ status 'below it' 2 'lies in the checkpoint' \
 	cp_ -r "$source" raw "$source/sub"
 rmdir "$source/sub"
 cp -a "$source" full
+mkdir one
+cp "$FIXTURES/hub_one/model.safetensors" one/model.safetensors
+ino=$(stat -c %i one/model.safetensors)
+status 'over a source that is a file' 2 'one/model.safetensors: is the source' \
+	cp_ one/model.safetensors hf/model.safetensors one
+equal 'the source is as it was' "$(stat -c %i one/model.safetensors)" "$ino"
+status 'beside it' 0 '' cp_ one/model.safetensors hf/model.safetensors one/copy
 status 'a directory that is the checkpoint' 2 "is the checkpoint's directory" \
 	cp_ -r full full .
 equal 'nothing was written there' "$(diff -r full "$source")" ''
