@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * alike: names that Linux tells apart and a file system that folds case or
- * normalises Unicode does not. A copy of the tree to such a one would lose
- * all but one of each group.
+ * alike: groups of names that are different on Linux, and equal on a file
+ * system that folds case or normalises Unicode. A copy of the tree to such a
+ * file system would lose all but one file of each group. No state; any thread.
  */
 #include "ckptfs/report.h"
 
@@ -22,7 +22,7 @@ static int folded_cmp(const void *a, const void *b)
 	return order ? order : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* Stems are UTF-8 and have no NUL. */
+/* Folds the stem of an entry. Stems are UTF-8 without NUL. */
 static int fold(const struct ck_catalog *c, uint32_t entry, struct folded *out)
 {
 	struct ck_str stem = ck_entry_names(c, entry).stem;
@@ -42,7 +42,7 @@ static bool is_alike(const struct folded *a, const struct folded *b)
 	return strcmp((const char *)a->text, (const char *)b->text) == 0;
 }
 
-/* Of n sorted ones, those that are not alone. */
+/* Collects those of n sorted names that equal a neighbour. */
 static void collect(const struct folded *all, size_t n, struct ck_alike *out)
 {
 	for (size_t i = 0; i < n; i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * grid: how a tensor was cut, if its boxes are the cells of a grid: each
- * combination of a few intervals in each dimension, once. Boxes without
- * elements count: that is what ranks save who got nothing of a tensor.
+ * grid: detects whether the boxes of a tensor are the cells of a grid: each
+ * combination of intervals of the dimensions exactly once. Boxes without
+ * elements count: ranks that own no part of a tensor save such boxes. No state;
+ * any thread.
  */
 #include "ckptfs/report.h"
 
@@ -14,9 +15,9 @@ struct interval {
 
 /* Scratch, one of each for every box. */
 struct cells {
-	struct interval *sorted; /* of one dimension, each once */
+	struct interval *sorted; /* of one dimension, without duplicates */
 	uint32_t nsorted;
-	uint64_t *number; /* of a box's cell, in the dimensions so far */
+	uint64_t *number; /* cell of each box, in the dimensions so far */
 	bool *taken;	  /* cells */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report: tensors.csv and tensors.jsonl, in natural order of the shown
- * names.
+ * report: prints tensors.csv and tensors.jsonl, in natural order of the shown
+ * names. No state beside the catalog; any thread.
  */
 #include "ckptfs/report.h"
 #include "ckptfs/json.h"
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Of a list in one line, these at most. */
+/* Maximum number of names in a list in one line. */
 enum { NAMES = 6 };
 
 /* --- order ------------------------------------------------------------------ */
@@ -110,7 +110,7 @@ static void tensors_print(const struct ck_catalog *c,
 
 /* --- csv -------------------------------------------------------------------- */
 
-/* One field as RFC 4180 has it: quoted if it must be. */
+/* Prints one field as in RFC 4180, quoted if necessary. */
 static void field_print(struct ck_buf *out, struct ck_str s)
 {
 	bool plain = true;
@@ -137,7 +137,8 @@ void ck_report_tensor_csv(const struct ck_catalog *c, uint32_t tensor,
 	struct ck_buf shape = { 0 }, dtype = { 0 };
 
 	ck_dims_print(&shape, t->shape, t->ndim);
-	/* An unknown one can be any bytes, and this is read on terminals. */
+	/* The name of an unknown dtype can be any bytes; escape for
+	 * terminals. */
 	ck_buf_escaped(&dtype, t->facts->dtype_name);
 	field_print(out, ck_tensor_names(c, t->entry.number).stem);
 	ck_buf_text(out, ",");

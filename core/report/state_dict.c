@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * state_dict: the nested state dict that was saved, with a shown name where
- * an entry was. The paths of all entries make a tree: nodes in one array,
- * children linked in the order of the checkpoint and found through a hash
- * table. A node whose children are positions is an array; positions that
- * nobody has, where empty mappings were, are null.
+ * state_dict: prints the nested state dict that was saved, with the shown name
+ * in place of each entry. The paths of all entries form a tree: nodes in one
+ * array, children linked in the order of the checkpoint and found through a
+ * hash table. A node whose children are positions is an array; positions
+ * without an entry, which were empty mappings, are null.
  *
- * Paths come from a file. Those that cannot be of one state dict (an entry
- * inside another, positions beside names, an array of nulls alone) or are
- * deeper than JSON should be are not used, none of them.
+ * Paths come from a file and are untrusted. If they cannot belong to one state
+ * dict (an entry inside another, positions beside names, an array of only
+ * nulls), or are too deep for JSON, all paths are ignored. The tree is local to
+ * one call; any thread.
  */
 #include "ckptfs/json.h"
 #include "ckptfs/report.h"
@@ -17,7 +18,7 @@
 
 enum { PARTS_MAX = 64 };
 
-/* Positions without an entry: a floor, and more for each entry. */
+/* Limit of positions without an entry: a base, and more for each entry. */
 static const uint64_t nulls_base = 1 << 20;
 
 enum { NULLS_PER_ENTRY = 16 };
@@ -25,12 +26,12 @@ enum { NULLS_PER_ENTRY = 16 };
 enum kind { KIND_OBJECT, KIND_DICT, KIND_ARRAY };
 
 struct node {
-	struct ck_path_part part; /* how its parent has it */
+	struct ck_path_part part; /* its key in the parent */
 	uint32_t parent;
-	uint32_t first, last, next; /* child, child, sibling; 0: none */
-	uint32_t entry;		    /* number + 1; 0: none */
+	uint32_t first, last, next; /* child, child, sibling; or 0 */
+	uint32_t entry;		    /* number + 1, or 0 */
 	uint32_t kids, positions;   /* children, those that are positions */
-	uint64_t nulls;		    /* before it, in an array */
+	uint64_t nulls;		    /* number of nulls before it, in an array */
 	enum kind kind;
 };
 
@@ -41,13 +42,14 @@ struct tree {
 	uint32_t *slots; /* hash table of nodes: number, 0 empty */
 	size_t mask;
 	uint64_t seed;
-	uint64_t nulls; /* that may still be printed */
+	uint64_t nulls; /* number that may still be printed */
 	struct ck_buf *out;
 };
 
 /* --- building ----------------------------------------------------------------- */
 
-/* Keys of JSON are texts, whatever their type was. */
+/* True for a position. Keys of JSON are texts for any type of the original
+ * key. */
 static bool is_index(const struct ck_path_part *part)
 {
 	return part->type == CK_PATH_INDEX;
@@ -70,7 +72,7 @@ static uint32_t *slot_of(const struct tree *t, uint32_t parent,
 	}
 }
 
-/* The child of that name, made if need be; 0 when out of memory. */
+/* Finds or creates the child with a key. Returns 0 when out of memory. */
 static uint32_t child_of(struct tree *t, uint32_t parent,
 			 struct ck_path_part part)
 {
@@ -96,7 +98,8 @@ static uint32_t child_of(struct tree *t, uint32_t parent,
 	return number;
 }
 
-/* 0, -ENOMEM, or -EINVAL: the paths contradict each other. */
+/* Adds the path of an entry. Returns 0, -ENOMEM, or -EINVAL if paths contradict
+ * each other. */
 static int entry_add(struct tree *t, uint32_t entry,
 		     const struct ck_path_part *parts, uint32_t n)
 {
@@ -141,7 +144,7 @@ static void tree_fini(struct tree *t)
 	free(t->nodes);
 }
 
-/* An entry without a path is at the top under its key. */
+/* Adds all entries; one without a path is at the top, under its key. */
 static int entries_add(struct tree *t, bool nested)
 {
 	const struct ck_catalog *c = t->c;
@@ -236,7 +239,7 @@ static int kinds_find(struct tree *t)
 
 /* --- printing ------------------------------------------------------------------- */
 
-/* What stands before a child. */
+/* Prints comma, nulls and key before a child. */
 static void child_begin(const struct tree *t, uint32_t child)
 {
 	const struct node *n = &t->nodes[child], *in = &t->nodes[n->parent];
@@ -280,8 +283,8 @@ static void node_end(const struct tree *t, const struct node *n)
 		ck_buf_text(t->out, close[n->kind]);
 }
 
-/* In order, without recursion: down to a first child, on to a sibling, or
- * back up. */
+/* Prints the tree in order, without recursion: down to the first child, to the
+ * next sibling, or up. */
 static void tree_print(const struct tree *t)
 {
 	uint32_t i = 0;
@@ -309,7 +312,7 @@ static void tree_print(const struct tree *t)
 	ck_buf_text(t->out, "\n");
 }
 
-/* Of all paths. */
+/* The number of parts of all paths. */
 static size_t parts_count(const struct ck_catalog *c)
 {
 	size_t n = 0;
