@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* fetch: see fetch.h. */
+/*
+ * fetch: the ranges of remote files that one request needs. Ranges begin as
+ * wanted; once brought, they are sorted by file and position and found by a
+ * binary search. A thread has a stack of struct ck_fetch, the innermost of
+ * which records its reads. One thread at a time for each struct ck_fetch.
+ */
 #include "ckptfs/fetch.h"
 
 #include <errno.h>
@@ -23,7 +28,8 @@ struct ck_fetch *ck_fetch_present(void)
 	return present;
 }
 
-/* By place; of those that begin together the longest is last. */
+/* Orders by file and position; of pieces with one position, the longest is
+ * last. */
 static int piece_cmp(const void *a, const void *b)
 {
 	const struct ck_piece *x = a, *y = b;
@@ -35,8 +41,7 @@ static int piece_cmp(const void *a, const void *b)
 	return (x->len > y->len) - (x->len < y->len);
 }
 
-/* The last piece that was brought and begins there or before; NULL: there is
- * none. */
+/* The last brought piece that begins at fpos or before, or NULL. */
 static const struct ck_piece *piece_before(const struct ck_fetch *f,
 					   uint32_t file, uint64_t fpos)
 {
@@ -63,8 +68,8 @@ static bool has(const struct ck_piece *p, uint32_t file, uint64_t fpos,
 	       len <= p->len - (fpos - p->fpos);
 }
 
-/* The piece that has the range; NULL: none that is found. One that begins earlier
- * and reaches further may be missed: then the range is wanted by itself, once. */
+/* A brought piece that contains the range, or NULL. A piece that begins earlier
+ * and is longer may be missed: then the range is fetched separately, once. */
 static const struct ck_piece *piece_find(const struct ck_fetch *f,
 					 uint32_t file, uint64_t fpos,
 					 size_t len)
@@ -74,8 +79,8 @@ static const struct ck_piece *piece_find(const struct ck_fetch *f,
 	return p && has(p, file, fpos, len) ? p : NULL;
 }
 
-/* Whether one that was noted just now has the range: who looks at an item notes its
- * ends first. */
+/* True if one of the last wanted pieces contains the range: a reader of an item
+ * first requests both ends of the item. */
 static bool is_wanted(const struct ck_fetch *f, uint32_t file, uint64_t fpos,
 		      size_t len)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * files: see source.h. What was seen of a file when it was added is kept for
- * good: this file has the set of them, look.c looks and compares, and use.c
- * opens.
+ * files: the set of data files of a checkpoint, by number and by path. The
+ * facts of a local file never change once they are recorded. look.c records and
+ * compares them, and use.c opens files. One thread at a time adds files; any
+ * thread uses files that were added before.
  */
 #include "files_internal.h"
 #include <errno.h>
@@ -10,8 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Mappings take addresses, which may be limited: a quarter of them, the
- * rest is for memory and stacks. */
+/* Mappings use address space, which may be limited. They may use a quarter of
+ * it; the rest is for memory and stacks. */
 static uint64_t map_most(void)
 {
 	struct rlimit limit;
@@ -115,7 +116,7 @@ struct timespec ck_files_mtime(const struct ck_files *f, uint32_t number)
 	return ck_time_newest(file->newest, file->info.mtime);
 }
 
-/* The bucket that holds path, or the empty one where it belongs. */
+/* The bucket with this path, or the empty bucket where it belongs. */
 static uint32_t *bucket_of(const struct ck_files *f, struct ck_str path)
 {
 	uint64_t i = ck_hash64_seeded(path, f->hash_seed);
@@ -148,7 +149,7 @@ static int grow_table(struct ck_files *f)
 	return 0;
 }
 
-/* Room for one more file in a block and the hash table. */
+/* Ensures room for one more file in a block and in the hash table. */
 static int grow(struct ck_files *f)
 {
 	uint32_t at;

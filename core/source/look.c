@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look: what a data file is now, and whether it is what it was. It is
- * compared at every use, by name and by descriptor: a file that was replaced,
- * cut or rewritten answers ESTALE and never gives a byte of another
- * generation.
+ * look: records the state of a data file, and compares it at every use, by name
+ * and by descriptor. A file that was replaced, truncated or rewritten gives
+ * ESTALE, and never a byte of another generation. Any thread; the state is that
+ * of the file set.
  */
 #include "ckptfs/rights.h"
 #include "files_internal.h"
@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Errors that say: there is no such file, or it may not be used. The others
- * say that somebody could not look. */
+/* True for errors that are facts about the file: it does not exist or must not
+ * be used. Other errors are transient failures of the system call. */
 static bool is_refusal(int err)
 {
 	switch (err) {
@@ -30,16 +30,17 @@ static bool is_refusal(int err)
 	}
 }
 
-/* Network file systems may be interrupted; a reader must not hear of it. */
+/* On a network file system a signal may interrupt fstat(2), which is
+ * repeated. */
 static int stat_fd(int fd, struct stat *st)
 {
 	return TEMP_FAILURE_RETRY(fstat(fd, st)) ? -errno : 0;
 }
 
-/* Of a data file; no FIFO makes the open wait. */
+/* Flags for data files; O_NONBLOCK so that a FIFO does not block the open. */
 enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY };
 
-/* An open file, in place of the one that *fd was before. */
+/* Opens a file; on success it replaces the open file *fd. */
 static int open_as(const struct ck_files *f, struct ck_str path, int flags,
 		   int *fd, struct stat *st)
 {
@@ -63,16 +64,17 @@ static int look_as(const struct ck_files *f, struct ck_str path, int flags,
 	return open_as(f, path, flags, &fd, st);
 }
 
-/* Nearly always it is what it was: nothing is written then. */
+/* Stores a value that rarely changes, without a write if it is unchanged. */
 static void note(unsigned *to, unsigned value)
 {
 	if (__atomic_load_n(to, __ATOMIC_RELAXED) != value)
 		__atomic_store_n(to, value, __ATOMIC_RELAXED);
 }
 
-/* When a file was changed, in the bits above those of what its ACL leaves. Both
- * are one word, so that what one thread wrote is never taken for another's. Of
- * the seconds it keeps as many bits as there is room for, four years of them. */
+/* ck_file_access.acl: the bits that the ACL grants, and above them a stamp of
+ * the ctime. They share one word, so a thread never combines the values of two
+ * writers. The seconds are cut to the bits that are left, which wrap after four
+ * years. */
 enum { ACL_LEAVES = 077, ACL_KNOWN = 0100, STAMP_SECONDS = 0x7ffffff };
 
 static uint64_t acl_stamp(const struct stat *st)
@@ -82,8 +84,8 @@ static uint64_t acl_stamp(const struct stat *st)
 	return (sec << 30 | (uint64_t)st->st_ctim.tv_nsec) << 7 | ACL_KNOWN;
 }
 
-/* The clock of ctimes may stand still for a moment: an ACL that is set just
- * after it was read can leave the same ctime. */
+/* False for a recent ctime: the clock of ctimes is coarse, so an ACL that is
+ * set just after it was read may leave the ctime unchanged. */
 static bool is_settled(const struct stat *st)
 {
 	struct timespec now;
@@ -102,7 +104,7 @@ static mode_t acl_leaves(struct ck_file_access *to, const struct stat *st,
 	if ((known & ~(uint64_t)ACL_LEAVES) == stamp)
 		return (mode_t)known & ACL_LEAVES;
 	left = ck_acl_leaves_of(dirfd, name, flags);
-	/* Nothing may be left because it could not be read just now. */
+	/* 0 may mean that the ACL could not be read: it is not cached. */
 	if (left && is_settled(st))
 		__atomic_store_n(&to->acl, stamp | left, __ATOMIC_RELAXED);
 	return left;
@@ -149,7 +151,8 @@ static bool is_same(const struct ck_seen_file *file, const struct stat *st)
 	       st->st_mtim.tv_nsec == seen->mtime.tv_nsec;
 }
 
-/* rc: what a system call answered that asked for *st. */
+/* Compares a stat with the recorded state. rc: the result of the system call
+ * that filled *st. */
 static int compare(struct ck_files *f, struct ck_seen_file *file, int rc,
 		   const struct stat *st, bool *passing)
 {
@@ -163,7 +166,8 @@ static int compare(struct ck_files *f, struct ck_seen_file *file, int rc,
 	return ck_file_has_other_head(file) ? -ESTALE : 0;
 }
 
-/* There is none to a file in the directory itself. */
+/* Updates the r bits that directories on the path deny. A file in the
+ * checkpoint's directory itself has no such directories. */
 static void note_way(const struct ck_files *f, struct ck_seen_file *file,
 		     int fd)
 {
@@ -232,7 +236,7 @@ enum why {
 	DIFFERS,
 };
 
-/* Other programs of this version know them by their numbers. */
+/* Hosts send these texts as their numbers. */
 static const char *const whys[] = {
 	[MISSING] = "is missing",
 	[LINK] = "is a link that is not followed",
@@ -279,7 +283,7 @@ const char *ck_file_why(uint8_t number)
 	return number < CK_ARRAY_SIZE(whys) ? whys[number] : NULL;
 }
 
-/* A link is not followed, or leads in a circle. */
+/* The reason for a link that is not followed, or that is part of a loop. */
 static enum why link_reason(const struct ck_files *f, struct ck_str path)
 {
 	ck_auto_fd int fd = ck_open_beneath(f->reach.dirfd, path, O_PATH,
@@ -291,11 +295,11 @@ static enum why link_reason(const struct ck_files *f, struct ck_str path)
 	return LINK;
 }
 
-/* The file at path, as it is now: 0, -ENODATA, or why nobody can tell. First
- * without opening it, since opening a device or a FIFO does something to it.
- * That is enough to know which file it is; *trouble is why it cannot be opened
- * at the moment. What an open tells is fresher on a network file system. *fd is
- * what *st was seen of, -1 if nothing was. */
+/* Finds the present file of a path. Returns 0, -ENODATA if it cannot be used,
+ * or a transient error. The first open is by O_PATH, because opening a device
+ * or a FIFO has side effects. It suffices to identify the file; *trouble is the
+ * error of the second open. On a network file system the stat after the second
+ * open is fresher. *fd is the descriptor that *st belongs to, or -1. */
 static int look(const struct ck_files *f, struct ck_str path, int *fd,
 		struct stat *st, int *trouble)
 {
@@ -315,8 +319,8 @@ static int look(const struct ck_files *f, struct ck_str path, int *fd,
 	return S_ISREG(st->st_mode) ? 0 : -ENODATA;
 }
 
-/* Why a file cannot be used. rc: what look() said, mode: of what it saw, if
- * anything. */
+/* The reason why a file cannot be used. rc: the result of look(); mode: the
+ * mode that it found, or 0. */
 static enum why reason(const struct ck_files *f, struct ck_str path, int rc,
 		       mode_t mode)
 {
@@ -395,6 +399,6 @@ int ck_files_identify(const struct ck_files *f, uint32_t number,
 	*out = (struct ck_file_id){ st.st_dev, st.st_ino };
 	if (rc == -ENOTDIR)
 		rc = -ENOENT;
-	/* One that was there may be somewhere else now. */
+	/* A file that existed may have been moved. */
 	return rc == -ENOENT && !info->err ? -ESTALE : rc;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * remote: data files that lie on other hosts. What their host said of them stands for
- * a look at them; their bytes are brought by somebody else, see fetch.h.
+ * remote: data files on other hosts. The report of the host replaces a local
+ * stat. The bytes are fetched by the remote backend, see fetch.h. A file may
+ * become remote, when a local read fails and it has replicas. Any thread,
+ * except where source.h requires one.
  */
 #include "files_internal.h"
 
@@ -117,7 +119,8 @@ void ck_files_set_newest(struct ck_files *f, uint32_t number,
 	ck_file_of(f, number)->newest = newest;
 }
 
-/* `closed` is what it was when it was looked at, with what these take now. */
+/* Sets the r bits that replicas deny; the bits that the path denies stay those
+ * of the last stat. */
 void ck_files_note_others(struct ck_files *f, uint32_t number, mode_t closed)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
@@ -213,8 +216,8 @@ int ck_file_check_remote(const struct ck_seen_file *file, bool *passing)
 
 /* --- their bytes --------------------------------------------------------------- */
 
-/* A request that came in vain is widened each time it comes again, so that what is
- * read in small steps does not need a round for each. */
+/* The length to fetch: it grows with each repetition of a request, so that a
+ * reader with small steps does not need a round trip for each. */
 static size_t widened(const struct ck_fetch *fetch, size_t len, uint64_t room)
 {
 	enum { FIRST = 4096, LAST_ROUND = 5 };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* stats: see stats.h. */
+/*
+ * stats: atomic counters of reads, and their text. Any thread.
+ */
 #include "ckptfs/stats.h"
 
 #include <stddef.h>
@@ -58,7 +60,8 @@ static void print_number(const char *name, const uint64_t *counter,
 	ck_buf_printf(out, "\"%s\":%ju,", name, (uintmax_t)value(counter));
 }
 
-/* The comma behind the last member, if there is one, becomes the end of the object. */
+/* Replaces the comma behind the last member, if any, by the end of the
+ * object. */
 static void close_object(struct ck_buf *out, const char *behind)
 {
 	if (out->err == 0 && out->data[out->len - 1] == ',')
@@ -66,8 +69,9 @@ static void close_object(struct ck_buf *out, const char *behind)
 	ck_buf_printf(out, "}%s", behind);
 }
 
-/* Of each host, all its processes. which: the place of the counter in a host. Names have
- * no character that JSON would escape. */
+/* Prints a counter for each host, summed over its processes. which: the offset
+ * of the counter in a host. Names of hosts contain no character that JSON
+ * escapes. */
 static void print_hosts(const struct ck_stats *s, const char *name,
 			size_t which, bool others_only, struct ck_buf *out)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * touch: data files of this host whose ctime changes while device, inode, size and mtime
- * stay: after chmod, rename or link, and after a file was written over and its times were
- * restored. Such changes are numbered in the order in which they are seen. A cache of data
- * of a file stores the number of the file's last change, and is refilled if the number
- * differs.
+ * touch: data files of this host whose ctime changes while device, inode, size
+ * and mtime stay: after chmod, rename or link, and after a file was written
+ * over and its times were restored. Such changes are numbered in the order in
+ * which they are seen. A cache of data of a file stores the number of the
+ * file's last change, and is refilled if the number differs.
  *
- * A head is all that load() read of a file whose places are in the catalog from then on:
- * the header of safetensors, the pickle and the directory of a file of torch.save. After a
- * change of ctime these bytes are read again. If they differ, the file is another one:
- * ESTALE, until the next change of its ctime.
+ * A head is the bytes that load() read of a file to find the positions in the
+ * catalog: the header of safetensors, the pickle and the directory of a file of
+ * torch.save. After a change of ctime these bytes are read again. If they
+ * differ, the file gives ESTALE until the next change of its ctime. Any thread;
+ * the lock of the file set covers the ctime.
  */
 #include "files_internal.h"
 
@@ -48,7 +49,7 @@ uint64_t ck_files_touched(const struct ck_files *f, uint32_t number)
 			       __ATOMIC_ACQUIRE);
 }
 
-/* Whether a ctime is later than the present time: then the clock was set back. */
+/* True if a ctime is later than the present time: the clock was set back. */
 static bool is_ahead(uint64_t ctime)
 {
 	struct timespec now;
@@ -57,13 +58,14 @@ static bool is_ahead(uint64_t ctime)
 	return ctime > ck_ctime_stamp(&now);
 }
 
-/* Under the lock. Threads that do not take it see the change before the ctime. */
+/* Must hold f->lock. Threads without the lock see the number of the change
+ * before the new ctime. */
 static bool take_ctime(struct ck_files *f, struct ck_seen_file *file,
 		       uint64_t now)
 {
 	uint64_t was = file->ctime, touches = f->touches + 1;
 
-	/* Of two threads the later one may have the earlier stat. */
+	/* The thread that gets the lock later may have the earlier stat. */
 	if (was == now || (now < was && !is_ahead(was)))
 		return false;
 	if (was) {
@@ -203,7 +205,7 @@ int ck_hash_range(struct ck_hasher *h, int fd, uint64_t fpos, uint64_t len)
 	return rc;
 }
 
-/* Whether its bytes are the same now. */
+/* Sets *same to whether the bytes of the head are unchanged. */
 static int head_compare(const struct ck_file_head *head, int fd, bool *same)
 {
 	struct ck_hasher *h = ck_hasher_make(head->seed);
@@ -217,7 +219,8 @@ static int head_compare(const struct ck_file_head *head, int fd, bool *same)
 	return rc;
 }
 
-/* Logged once, also if several threads find it. */
+/* Records a changed head, and logs it once, also if several threads detect
+ * it. */
 static void note_other(struct ck_seen_file *file, uint64_t touched)
 {
 	if (__atomic_exchange_n(&file->other, touched, __ATOMIC_ACQ_REL) ==
@@ -234,7 +237,7 @@ int ck_file_head_check(struct ck_seen_file *file, uint64_t touched, int fd,
 	bool same;
 	int rc = head_compare(file->head, fd, &same);
 
-	/* It ends before: its size is another one by now. */
+	/* -ENODATA: the file is shorter now, which is a change. */
 	*passing = rc && rc != -ENODATA;
 	if (rc)
 		return *passing ? rc : -ESTALE;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * use: open data files. An open file is a slot: descriptor and mapping
- * with a count of users. Slots without users form a list from the longest
- * unused to the last used; when there are too many slots the longest unused
- * is closed. A slot in use is never closed, so there may be more of them
- * while all are in use.
+ * use: a cache of open data files. An open file is a slot: a descriptor, a
+ * mapping and a count of users. Slots without users form a list, from the least
+ * to the most recently used; when there are too many slots, the least recently
+ * used one is closed. A slot in use is never closed, so the limit may be
+ * exceeded while all slots are in use. A retired slot is not found any more and
+ * is closed after its last use.
  *
- * The lock covers the slots' counts and lists. No system call is made under
- * it.
+ * Any thread. The lock covers counts and lists of slots; no system call is made
+ * under it.
  */
 #include "files_internal.h"
 #include <errno.h>
@@ -45,7 +46,7 @@ static void slot_use(struct ck_file_slot *s)
 		idle_remove(s);
 }
 
-/* Lock held. Nobody finds the slot any more. */
+/* Must hold f->lock. Makes a slot unfindable. */
 static void slot_forget(struct ck_files *f, const struct ck_file_slot *s)
 {
 	ck_file_of(f, s->number)->slot = NULL;
@@ -53,8 +54,8 @@ static void slot_forget(struct ck_files *f, const struct ck_file_slot *s)
 	f->mapped -= s->map_len;
 }
 
-/* Lock held. Takes the longest unused slots out until there are few enough;
- * they are linked by `newer`, for slots_close() without the lock. */
+/* Must hold f->lock. Removes the least recently used slots until the limit is
+ * met. They are linked by `newer`, for slots_close() without the lock. */
 static struct ck_file_slot *slots_evict(struct ck_files *f)
 {
 	struct ck_file_slot *victims = NULL;
@@ -80,7 +81,7 @@ static void slots_close(struct ck_file_slot *victims)
 	}
 }
 
-/* The slot of a file that is open, in use from now on; NULL if it is not. */
+/* Acquires the slot of a file, or returns NULL if the file is not open. */
 static struct ck_file_slot *slot_find(struct ck_files *f,
 				      struct ck_seen_file *file)
 {
@@ -110,8 +111,8 @@ static void slot_put(struct ck_files *f, struct ck_file_slot *s)
 	slots_close(victims);
 }
 
-/* The next one who needs the file opens it anew: a descriptor that cannot be
- * asked any more may be one that a server has forgotten. */
+/* Makes the next user of the file open it again: a descriptor on which fstat(2)
+ * fails may be a stale handle of a file server. */
 static void slot_retire(struct ck_files *f, struct ck_file_slot *s)
 {
 	pthread_mutex_lock(&f->lock);
@@ -121,7 +122,8 @@ static void slot_retire(struct ck_files *f, struct ck_file_slot *s)
 	pthread_mutex_unlock(&f->lock);
 }
 
-/* Makes a slot known, in use; or uses the one another thread made first. */
+/* Publishes a slot and acquires it; or acquires the slot that another thread
+ * published first. */
 static struct ck_file_slot *slot_publish(struct ck_files *f,
 					 struct ck_seen_file *file,
 					 struct ck_file_slot *mine)
@@ -145,7 +147,7 @@ static struct ck_file_slot *slot_publish(struct ck_files *f,
 	return s;
 }
 
-/* Has a mapping of so many bytes room beside the others? */
+/* True if a mapping of `size` bytes stays within the limit. */
 static bool map_has_room(struct ck_files *f, uint64_t size)
 {
 	bool has;
@@ -165,8 +167,8 @@ static void slot_map_set(struct ck_files *f, struct ck_file_slot *s, void *map,
 	__atomic_store_n(&s->map, map, __ATOMIC_RELEASE);
 }
 
-/* Maps the file of a slot in use, if that is possible now; else it is read
- * with read(2). */
+/* Maps the file of an acquired slot, if possible; else the file is read with
+ * read(2). */
 static void slot_map(struct ck_files *f, struct ck_file_slot *s, uint64_t size)
 {
 	void *map;
@@ -177,8 +179,8 @@ static void slot_map(struct ck_files *f, struct ck_file_slot *s, uint64_t size)
 	map = mmap(NULL, size, PROT_READ, MAP_SHARED, s->fd, 0);
 	if (map == MAP_FAILED)
 		return;
-	/* A fault would read as much around it as the disk's read-ahead says,
-	 * which may be megabytes. The movers say what they need. */
+	/* Else a page fault would read the disk's read-ahead size, possibly
+	 * megabytes. The backends announce the ranges that they need. */
 	(void)madvise(map, size, MADV_RANDOM);
 	pthread_mutex_lock(&f->lock);
 	mine = !s->map && !s->retired;
@@ -212,8 +214,8 @@ static int slot_open(struct ck_files *f, uint32_t number,
 
 /* --- use ----------------------------------------------------------------- */
 
-/* Looks at a file that could not be looked at before. What two threads see at
- * two moments may differ: the first one counts. */
+/* Records a file that could not be recorded when it was added. If two threads
+ * record different states, the first one counts. */
 static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 {
 	struct ck_seen_file now = { .info = { .path = file->info.path } };
@@ -236,7 +238,8 @@ static int learn(struct ck_files *f, struct ck_seen_file *file, bool *passing)
 	return 0;
 }
 
-/* 0, or why the file cannot be used. */
+/* Ensures that the file is recorded. Returns 0, or the error for which it
+ * cannot be used. */
 static int known(struct ck_files *f, uint32_t number, bool *passing)
 {
 	struct ck_seen_file *file = ck_file_of(f, number);
@@ -261,8 +264,9 @@ static int slot_check(struct ck_files *f, struct ck_file_slot *s, bool *passing)
 	return rc;
 }
 
-/* Acquires a slot of the file that was seen. *touched: the number of the last change of its
- * ctime. Bytes read after this call are newer than that change. */
+/* Acquires a slot of the recorded file. *touched: the number of the last
+ * change of its ctime. Bytes that are read after this call are newer than
+ * that change. */
 static int slot_get(struct ck_files *f, uint32_t number,
 		    struct ck_file_slot **out, uint64_t *touched, bool *passing)
 {
@@ -282,7 +286,7 @@ static int slot_get(struct ck_files *f, uint32_t number,
 	return rc;
 }
 
-/* Opens a file whose head has to be compared. */
+/* Compares the head of a file, and opens the file for that. */
 static int check_head(struct ck_files *f, uint32_t number, bool *passing)
 {
 	struct ck_file_slot *s = NULL;
@@ -312,8 +316,7 @@ static int check_here(struct ck_files *f, uint32_t number, bool *passing)
 		       : rc;
 }
 
-/* That a file here has changed is noted, since bytes that were brought with others may
- * have been kept. */
+/* Records a change of a local file, because a cache may have its bytes. */
 static int noted(struct ck_files *f, uint32_t number, int rc)
 {
 	if (rc == 0 || rc == -ESTALE)
@@ -337,7 +340,8 @@ int ck_files_check(struct ck_files *f, uint32_t number, bool *passing)
 	return ck_file_check_remote(file, passing);
 }
 
-/* Whether it is still what it was is for its host to say, each time. */
+/* The host of a remote file compares it at each read, so nothing is compared
+ * here. */
 static int get_remote(const struct ck_seen_file *file, uint32_t number,
 		      struct ck_file *out)
 {
@@ -362,7 +366,7 @@ static int get_here(struct ck_files *f, uint32_t number, struct ck_file *out)
 
 	if (rc)
 		return rc;
-	/* Set once, by whoever comes first. */
+	/* Set once, by the first thread. */
 	if (!__atomic_load_n(&s->map, __ATOMIC_ACQUIRE))
 		slot_map(f, s, info->size);
 	*out = (struct ck_file){ .fd = s->fd,

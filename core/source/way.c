@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * way: who can get to a data file. A file that others may read is still closed
- * to whoever may not search a directory between the checkpoint's and the file.
+ * way: search permission along the path of a data file. A user who may read a
+ * file still cannot open it without search permission on each directory between
+ * the checkpoint's and the file. No state; any thread.
  */
 #include "ckptfs/rights.h"
 #include "files_internal.h"
@@ -10,7 +11,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* Their x bits, as r bits. */
+/* The x bits of a directory, shifted to r bits: who may search it. */
 static mode_t searchers(int dir, struct ck_ids shown)
 {
 	mode_t left = ck_acl_leaves_of(dir, "", AT_EMPTY_PATH);
@@ -18,7 +19,7 @@ static mode_t searchers(int dir, struct ck_ids shown)
 
 	if (fstat(dir, &st))
 		return 0;
-	/* Members of another group are among the others of the mount. */
+	/* In the mount, members of another group count as others. */
 	if (st.st_gid != shown.gid)
 		left &= 070 | st.st_mode >> 3;
 	left = ck_rights_as(st.st_mode & (~(mode_t)077 | left),
@@ -26,11 +27,11 @@ static mode_t searchers(int dir, struct ck_ids shown)
 	return (left & 0111) << 2;
 }
 
-/* Of all directories in a path. */
+/* The same for all directories of a path together. */
 static mode_t searchers_on(int dirfd, struct ck_str path, enum ck_beneath how,
 			   struct ck_ids shown)
 {
-	/* A link on the way may lead up: the path to it is opened anew. */
+	/* A link on the path may lead up: each prefix is opened from dirfd. */
 	bool stepwise = how == CK_BENEATH_NO_SYMLINKS;
 	ck_auto_fd int at = -1;
 	mode_t all = 0444;
@@ -57,7 +58,8 @@ static mode_t searchers_on(int dirfd, struct ck_str path, enum ck_beneath how,
 	return all;
 }
 
-/* Of the directories on the way to where links have led: none where nobody can tell. */
+/* The same for the directories above the target of links; 0 if it cannot be
+ * determined. */
 static mode_t searchers_to(const struct ck_files *f, struct ck_str path, int fd,
 			   struct ck_ids shown)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fetch: bytes of remote files that one request needs before it can be answered. A
- * request runs until it needs bytes that are not here; these are noted and it is
- * given up with -EREMOTE. Somebody brings them, all at once, and the request runs
- * again from its beginning; what was brought it finds here. So code that reads
- * headers is written once, as if all files were here, and no thread waits.
- * A part of source.
+ * fetch: bytes of remote files that one request needs. The request runs until
+ * it needs bytes that are not local; these are recorded as wanted, and the
+ * request fails with -EREMOTE. The caller fetches all wanted bytes at once and
+ * runs the request again from its begin; now it finds them here. So code that
+ * reads headers is written once, as if all files were local, and no thread
+ * blocks. A part of source.
  */
 #ifndef CKPTFS_FETCH_H
 #define CKPTFS_FETCH_H
@@ -17,49 +17,50 @@ struct ck_piece {
 	uint32_t file;
 	uint64_t fpos;
 	size_t len;
-	uint8_t *bytes; /* owned, len; set when it is noted */
-	int rc;		/* of one that was brought: 0, or why there are none */
+	uint8_t *bytes; /* owned, len bytes; allocated when recorded */
+	int rc;		/* of a brought piece: 0 or the error of the fetch */
 };
 
-/* Zero-initialise. Of one request, which one thread at a time runs. */
+/* Zero-initialise. Belongs to one request, which one thread at a time runs. */
 struct ck_fetch {
 	struct ck_piece *pieces;
 	size_t n, cap;
-	size_t brought; /* the first ones, sorted by place; those behind them are
+	size_t brought;	 /* pieces below are brought, and sorted; the rest are
 			 * wanted */
-	size_t bytes;	/* of all pieces */
-	unsigned rounds;	/* how often some were brought */
-	int err;		/* 0 or -ENOMEM: some could not be noted */
+	size_t bytes;	 /* of all pieces */
+	unsigned rounds; /* number of fetches */
+	int err;	 /* 0, or -ENOMEM if a piece could not be recorded */
 	struct ck_fetch *outer; /* private */
 };
 
-/* Until the end, what this thread reads of remote files is taken from it, or noted
- * in it. They may be nested: the inner one counts. */
+/* Between begin and end, reads of remote files by this thread are served from
+ * f, or recorded in f. Calls may be nested: the innermost f counts. */
 void ck_fetch_begin(struct ck_fetch *f);
 void ck_fetch_end(struct ck_fetch *f);
-/* Its thread's; NULL: it has none. */
+/* The innermost struct ck_fetch of this thread, or NULL. */
 struct ck_fetch *ck_fetch_present(void);
 
-/* Notes a range as wanted, unless it was brought, or noted just before. */
+/* Records a range as wanted, unless it was brought or was among the last ones
+ * recorded. */
 void ck_fetch_want(struct ck_fetch *f, uint32_t file, uint64_t fpos,
 		   size_t len);
-/* Whether it was brought, or is why it could not be known. */
+/* True if a range was brought, with success or with an error. */
 CK_MUST_USE bool ck_fetch_has(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len);
 
-/* Whether something has to be brought. */
+/* True if a range is wanted. */
 static inline bool ck_fetch_wants(const struct ck_fetch *f)
 {
 	return f->n > f->brought;
 }
 
-/* Copies a range that was brought: 0, or why it could not be. -EREMOTE: it was not,
- * and nothing is noted. */
+/* Copies a brought range. Returns 0, the error of its fetch, or -EREMOTE if it
+ * was not brought; nothing is recorded. */
 CK_MUST_USE int ck_fetch_take(const struct ck_fetch *f, uint32_t file,
 			      uint64_t fpos, size_t len, void *to);
-/* All that was wanted has its bytes or its rc. */
+/* Marks all wanted ranges as brought; each has its bytes or its rc. */
 void ck_fetch_came(struct ck_fetch *f);
-/* Those that did not come are as if nobody had asked. */
+/* Removes the brought ranges that have an error. */
 void ck_fetch_forget_failed(struct ck_fetch *f);
 void ck_fetch_fini(struct ck_fetch *f);
 
