@@ -364,7 +364,8 @@ def test_end(how):
                               start_new_session=True,
                               stderr=None if how == "closed" else
                               subprocess.DEVNULL)
-    held = {**json.loads(holder.stdout.readline()), "before": before}
+    line = next(line for line in holder.stdout if line.startswith(b"{"))
+    held = {**json.loads(line), "before": before}
     pins = namespaces_of(held["pids"])
     count = len(held["pids"])
     check(count >= 3 + 2 * 6 and all(map(alive, held["pids"])) and
