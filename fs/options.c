@@ -261,7 +261,6 @@ static int set_of_gpus(struct ck_mount_options *o, const char *name,
 
 const char *const ck_commit_words[] = {
 	[CK_COMMIT_CLOSE] = "close",
-	[CK_COMMIT_FSYNC] = "fsync",
 	[CK_COMMIT_MANUAL] = "manual",
 };
 
@@ -276,8 +275,7 @@ static int set_commit(struct ck_mount_options *o, const char *name,
 		i++;
 	if (i == CK_ARRAY_SIZE(ck_commit_words))
 		return ck_fail(d, EINVAL,
-			       "option commit=%s: expected close, fsync or "
-			       "manual",
+			       "option commit=%s: expected close or manual",
 			       ck_show(ck_str_from(value)));
 	o->commit = (enum ck_commit_when)i;
 	o->commit_given = true;
@@ -286,7 +284,7 @@ static int set_commit(struct ck_mount_options *o, const char *name,
 
 static const struct option table[] = {
 	{ "write", set_write, "", "tensors can be replaced by writing" },
-	{ "commit=", set_commit, "close|fsync|manual",
+	{ "commit=", set_commit, "close|manual",
 	  "with write: when tensors are committed" },
 	{ "patch", set_patch, "",
 	  "with write: bytes not written keep their values" },

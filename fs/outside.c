@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * outside: scratch files that somebody may take for part of the checkpoint.
- * A name with a typo is a scratch file like any other, and gone with the mount:
- * so the log says, when one that holds bytes is closed, that it is no tensor's,
- * and which name is the nearest. `ckptfs commit` says it of all that there are,
- * `status` names them, and the log says what was dropped at the end.
+ * outside: reports on scratch files, which a user may take for part of the checkpoint.
+ * A misspelled name of a tensor makes a scratch file, which ends with the mount. The log
+ * has a line when one that holds bytes is closed, `ckptfs commit` and `status` name those
+ * that exist, and the log names those that the end of the mount drops.
  *
- * Tools have names that they rename in a moment. Of those the log says nothing
- * at a close; they count in all the rest.
+ * Temporary names of tools, which are renamed soon, get no line at a close.
  */
 #include "scratch_internal.h"
 #include <stdio.h>
@@ -18,83 +16,12 @@ enum {
 	ANSWER_MOST = 1900 /* bytes of an answer that sentences may fill */
 };
 
-/* --- the nearest name ------------------------------------------------------- */
-
-static struct ck_str without_suffix(struct ck_str name, struct ck_str suffix)
-{
-	if (name.len > suffix.len &&
-	    ck_str_eq((struct ck_str){ name.p + name.len - suffix.len,
-				       suffix.len },
-		      suffix))
-		name.len -= suffix.len;
-	return name;
-}
-
-/* Of two that are equally near, the first in natural order. */
-static bool is_nearer(struct ck_str a, struct ck_str b, struct ck_str name,
-		      size_t least)
-{
-	size_t n = ck_str_distance(a, name, least);
-
-	return n < least || (n == least && b.p && ck_str_natural_cmp(a, b) < 0);
-}
-
-/* Appends the name of a file in the directory that somebody may have meant: what
- * has to be changed is at most a third. Nothing if there is none. */
-static void print_nearest(const struct ck_fs *fs, const struct ck_node *dir,
-			  struct ck_str name, struct ck_buf *out)
-{
-	struct ck_str file, suffix = ck_str_from(dir->dir.suffix);
-	struct ck_buf buf = { 0 }, best = { 0 };
-	struct ck_tree_list *list;
-	struct ck_node n;
-	size_t least;
-
-	if (ck_tree_list(fs->tree, dir->number, &list))
-		return;
-	name = without_suffix(name, CK_STR(".npy"));
-	name = without_suffix(name, CK_STR(".npz"));
-	least = name.len / 3 + 1;
-	for (uint64_t at = 0; ck_tree_list_next(list, &at, &n, &buf) == 0;
-	     at++) {
-		file = without_suffix((struct ck_str){ buf.data, buf.len },
-				      suffix);
-		if (!is_nearer(file, (struct ck_str){ best.data, best.len },
-			       name, least))
-			continue;
-		least = ck_str_distance(file, name, least);
-		best.len = 0;
-		ck_buf_str(&best, file);
-	}
-	if (best.len && best.err == 0 && buf.err == 0) {
-		ck_buf_escaped(out, (struct ck_str){ best.data, best.len });
-		ck_buf_str(out, suffix);
-	}
-	ck_tree_list_end(list);
-	ck_buf_fini(&buf);
-	ck_buf_fini(&best);
-}
-
-void ck_nearest_print(const struct ck_fs *fs, const struct ck_node *dir,
-		      const char *name, struct ck_buf *out)
-{
-	struct ck_buf nearest = { 0 };
-
-	print_nearest(fs, dir, ck_str_from(name), &nearest);
-	if (nearest.len) {
-		ck_buf_text(out, ", the nearest is ");
-		ck_buf_add(out, nearest.data, nearest.len);
-	}
-	ck_buf_fini(&nearest);
-}
-
 static void print_sentence(const struct ck_fs *fs, const struct ck_node *dir,
 			   const char *name, struct ck_buf *out)
 {
 	ck_buf_text(out, "not part of the checkpoint: ");
 	ck_dir_print(fs, dir, name, out);
 	ck_buf_text(out, "; no tensor has the name");
-	ck_nearest_print(fs, dir, name, out);
 }
 
 /* --- one, when it is closed -------------------------------------------------- */

@@ -29,7 +29,6 @@
 
 enum job_kind {
 	JOB_DRAFT, /* commit the draft */
-	JOB_ALL,   /* commit all that is kept */
 	JOB_ORDER, /* do it */
 	JOB_LATER, /* take the request up */
 };
@@ -175,7 +174,8 @@ static int drop_all(struct ck_publisher *p, struct ck_outcome *out,
 	return rc;
 }
 
-static void do_all(struct ck_publisher *p, struct job *job)
+/* All staged tensors. */
+static void do_order(struct ck_publisher *p, struct job *job)
 {
 	struct ck_outcome out;
 
@@ -214,7 +214,7 @@ static void job_do(struct ck_publisher *p, struct job *job)
 	if (job->kind == JOB_DRAFT)
 		job->rc = commit(p, job->draft, job->asked);
 	else
-		do_all(p, job);
+		do_order(p, job);
 	answer(p, job);
 	ck_buf_fini(&job->text);
 }
@@ -339,13 +339,6 @@ int ck_publish_later(struct ck_fs *fs, struct ck_later *l)
 	return publish(fs, &job, NULL);
 }
 
-int ck_publish_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
-{
-	struct job job = { .kind = JOB_ALL, .req = req };
-
-	return publish(fs, &job, draft);
-}
-
 int ck_publish_order(struct ck_fs *fs, fuse_req_t req, unsigned order)
 {
 	struct job job = { .kind = JOB_ORDER, .req = req, .order = order };
@@ -367,15 +360,9 @@ void ck_publish_rest(struct ck_fs *fs)
 	ck_transaction_status(fs->transaction, &status);
 	if (status.staged == 0)
 		return;
-	if (fs->options->commit == CK_COMMIT_FSYNC) {
-		if (commit_all(fs->publisher, &out, &text) == 0)
-			ck_log("%s", text.data ? text.data : "committed");
-		else if (!out.published && out.n)
-			ck_log("unmounted: what was staged is dropped");
-	} else if (drop_all(fs->publisher, &out, &text) == 0) {
+	if (drop_all(fs->publisher, &out, &text) == 0)
 		ck_log("unmounted without a commit: %s",
 		       text.data ? text.data : "staged tensors are dropped");
-	}
 	ck_outcome_fini(&out);
 	ck_buf_fini(&text);
 }

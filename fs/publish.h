@@ -28,18 +28,14 @@ CK_MUST_USE int ck_publish(struct ck_fs *fs, fuse_req_t req,
 /* Takes up a request where it may commit, and owns it then. -ENOMEM: it does
  * not. */
 CK_MUST_USE int ck_publish_later(struct ck_fs *fs, struct ck_later *l);
-/* Commits all that is kept and answers req as for an fsync(2). draft, or NULL:
- * what the answer is for. -ENOMEM: nobody will answer. */
-CK_MUST_USE int ck_publish_all(struct ck_fs *fs, fuse_req_t req,
-			       struct ck_draft *draft);
 /* Commits a draft in the calling thread, where a request may commit. */
 CK_MUST_USE int ck_publish_now(struct ck_fs *fs, struct ck_draft *draft);
 
 /* Does what is ordered, and answers. -ENOMEM: nobody will answer. */
 CK_MUST_USE int ck_publish_order(struct ck_fs *fs, fuse_req_t req,
 				 unsigned order);
-/* What is kept when the mount ends, whose publisher has ended: it is committed
- * or given up, as the mount does it, and the log says so. */
+/* Drops the tensors that are staged when the mount ends; the log names them. The publisher
+ * has ended. */
 void ck_publish_rest(struct ck_fs *fs);
 
 #endif

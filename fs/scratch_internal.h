@@ -55,9 +55,5 @@ void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s);
 /* Appends the path of a name in a directory, for people. */
 void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 		  const char *name, struct ck_buf *out);
-/* outside.c: appends ", the nearest is NAME", if a name of a tensor or box in the
- * directory is near. */
-void ck_nearest_print(const struct ck_fs *fs, const struct ck_node *dir,
-		      const char *name, struct ck_buf *out);
 
 #endif

@@ -35,15 +35,12 @@ void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 		       const char *name)
 {
-	struct ck_buf path = { 0 }, nearest = { 0 };
+	struct ck_buf path = { 0 };
 
 	ck_dir_print(fs, dir, name, &path);
-	ck_nearest_print(fs, dir, name, &nearest);
-	ck_log("%s: no tensor of this checkpoint; none can be added%s",
-	       path.data ? path.data : "a new file",
-	       nearest.data ? nearest.data : "");
+	ck_log("%s: no tensor of this checkpoint; none can be added",
+	       path.data ? path.data : "a new file");
 	ck_buf_fini(&path);
-	ck_buf_fini(&nearest);
 }
 
 /* A name that ends as a tensor's would be taken for a new one, but for the

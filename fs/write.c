@@ -195,17 +195,6 @@ static int commit_draft(struct ck_fs *fs, fuse_req_t req,
 	return rc ? rc : 1;
 }
 
-/* fsync(2) commits everything that waits for a commit. */
-static int commit_all(struct ck_fs *fs, fuse_req_t req, struct ck_draft *draft)
-{
-	int rc;
-
-	if (fs->options->commit != CK_COMMIT_FSYNC || !ck_may_write(fs, req))
-		return 0;
-	rc = ck_publish_all(fs, req, draft);
-	return rc ? rc : 1;
-}
-
 static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
@@ -234,19 +223,6 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 	(void)ino, (void)datasync;
 	if (ck_handle_scratch(fi))
 		ck_scratch_synced(ck_handle_scratch(fi));
-	if (rc == 0 && !ck_handle_scratch(fi))
-		rc = commit_all(fs, req, draft);
-	if (rc != 1)
-		fuse_reply_err(req, -rc);
-}
-
-/* Programs sync the directory after a rename. */
-static void rw_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync,
-			struct fuse_file_info *fi)
-{
-	int rc = commit_all(fuse_req_userdata(req), req, NULL);
-
-	(void)ino, (void)datasync, (void)fi;
 	if (rc != 1)
 		fuse_reply_err(req, -rc);
 }
@@ -376,7 +352,6 @@ void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)
 	ops->fallocate = rw_fallocate;
 	ops->flush = rw_flush;
 	ops->fsync = rw_fsync;
-	ops->fsyncdir = rw_fsyncdir;
 	ops->setattr = rw_setattr;
 	ops->setxattr = ck_fs_setxattr;
 	ops->removexattr = ck_fs_removexattr;

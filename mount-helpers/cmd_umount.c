@@ -261,38 +261,24 @@ static void keep_dropped(struct ending *e, const struct ck_buf *status)
 	ck_buf_fini(&names);
 }
 
-/* Refuses to unmount while tensors are staged: they would be lost without a
- * word, or committed when nobody can be told of an error. With -l nothing waits
- * for a commit: the user is told instead. */
-static int settle_manual(const struct ending *e, const char *staged)
+/* Refuses to unmount while tensors are staged: they would be lost. With -l they are, and a
+ * line names how many. */
+static int settle_staged(const struct ending *e, const struct ck_buf *status)
 {
-	if (!e->lazy)
-		return ck_trouble("%s: tensors are staged and not committed: "
-				  "%s; first commit, or abort",
-				  e->name, staged);
-	if (!ck_mount_elsewhere(&e->mount, true))
+	struct ck_buf staged = { 0 };
+	bool some = ck_status_field(status, "staged tensors", &staged) &&
+		    strcmp(staged.data, "0") != 0;
+	int rc = CK_EXIT_FINE;
+
+	if (some && !e->lazy)
+		rc = ck_trouble("%s: tensors are staged and not committed: "
+				"%s; first commit, or abort",
+				e->name, staged.data);
+	else if (some && !ck_mount_elsewhere(&e->mount, true))
 		fprintf(stderr,
 			"ckptfs: %s: tensors were staged and not committed: %s; they "
 			"are dropped\n",
-			e->name, staged);
-	return CK_EXIT_FINE;
-}
-
-static int settle_staged(const struct ending *e, const struct ck_buf *status)
-{
-	struct ck_buf commit = { 0 }, staged = { 0 };
-	int rc = CK_EXIT_FINE;
-
-	if (ck_status_field(status, "commit", &commit) &&
-	    ck_status_field(status, "staged tensors", &staged) &&
-	    strcmp(staged.data, "0") != 0) {
-		if (strcmp(commit.data, "fsync") != 0)
-			rc = settle_manual(e, staged.data);
-		else if (!e->lazy)
-			rc = ck_order(&e->mount, e->name, CK_ORDER_COMMIT,
-				      false);
-	}
-	ck_buf_fini(&commit);
+			e->name, staged.data);
 	ck_buf_fini(&staged);
 	return rc;
 }

@@ -16,7 +16,6 @@
 /* When what is written into a file becomes part of the checkpoint. */
 enum ck_commit_when {
 	CK_COMMIT_CLOSE,  /* at close(2) and fsync(2) */
-	CK_COMMIT_FSYNC,  /* at fsync(2), with all that was closed before */
 	CK_COMMIT_MANUAL, /* when it is ordered, with all others */
 };
 

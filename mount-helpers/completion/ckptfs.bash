@@ -151,7 +151,7 @@ _ckptfs_reading_options() {
 
 _ckptfs_mount_options() {
 	_ckptfs_option_words "$1" "$2" agent= allhosts allow_other \
-		auto_unmount cache= commit=close commit=fsync \
+		auto_unmount cache= commit=close \
 		commit=manual debug direct fsname= gather=auto gather=gpu \
 		gather=host gid= gpu= gpu=auto gpu=off gpucache= hf_shard_size= hf_template= hostfile= hosts= \
 		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=auto nccl=force nccl=off net= \

@@ -194,7 +194,7 @@ equal '--help: every option that does something' \
 		"$HERE/../../fs/options.c" | sort | xargs)"
 equal '--help: no line is too long' "$(awk 'length > 80' "$WORK/help" |
 	grep -v 'every tensor is a file\|^  ckptfs ')" ''
-check 'help mount has them, too' grep -q '^  commit=close|fsync|manual ' \
+check 'help mount has them, too' grep -q '^  commit=close|manual ' \
 	<<<"$("$CKPTFS" help mount)"
 
 fails 'an unknown command' 'the nearest command is inspect' \

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Several tensors in one commit: -o commit=manual and commit=fsync, the commands
+# Several tensors in one commit: -o commit=manual, the commands
 # commit, abort and status, and what becomes of what is staged when the mount
 # ends.
 need python3 sha256sum
@@ -29,7 +29,7 @@ done
 unmounted
 
 # Words.
-fails 'commit=: another word' 'expected close, fsync or manual' \
+fails 'commit=: another word' 'expected close or manual' \
 	"$CKPTFS" mount "$source" "$mnt" -o write,commit=often
 fails 'commit=: without write' 'only with write' \
 	"$CKPTFS" mount "$source" "$mnt" -o commit=manual
@@ -74,6 +74,7 @@ fails 'manual: chmod of what is staged' 'not permitted' \
 	chmod 600 "$mnt/raw/$one"
 check 'manual: fsync does not commit' sh -c \
 	'dd if="$1" of="$2" conv=fsync status=none' - "new/$one" "$mnt/raw/$one"
+check 'manual: fsync of a file for reading, and of a directory' sync "$mnt/raw/$two" "$mnt/raw"
 equal 'manual: a second time is no second tensor' "$(staged)" 2
 fails 'manual: umount is refused' 'staged and not committed: 2' \
 	"$CKPTFS" umount "$mnt"
@@ -174,49 +175,6 @@ equal 'a foreign save: exit status' "$("$CKPTFS" commit "$mnt" \
 	>"$WORK/out" 2>&1; echo $?)" 2
 check 'a foreign save: abort' "$CKPTFS" abort "$mnt"
 unmounted
-
-# fsync: one of any file commits all.
-mounted "$source" -o write,commit=fsync,log="$log"
-cp other "$mnt/raw/$one"
-equal 'fsync: a close does not commit' "$(staged)" 1
-check 'fsync: nothing is seen' cmp "new/$one" "$mnt/raw/$one"
-dd if="new/$two" of="$mnt/raw/$two" conv=fsync status=none
-check 'fsync: it commits all' cmp other "$mnt/raw/$one"
-equal 'fsync: nothing is staged' "$(staged)" 0
-cp again "$mnt/raw/$one"
-check 'fsync: of a file for reading' sync "$mnt/raw/$two"
-check 'fsync: of a file for reading: committed' cmp again "$mnt/raw/$one"
-cp other "$mnt/raw/.scratch"
-mv "$mnt/raw/.scratch" "$mnt/raw/$one"
-check 'fsync: a rename stages' test "$(staged)" = 1
-check 'fsync: of the directory' sync "$mnt/raw"
-check 'fsync: of the directory: committed' cmp other "$mnt/raw/$one"
-fails 'fsync: of a part' 'Invalid argument' sh -c \
-	'dd if=other of="$1" bs=100 count=1 conv=fsync status=none' - \
-	"$mnt/raw/$one"
-cp again "$mnt/raw/$one"
-unmounted
-mounted "$source" -o write,commit=fsync,log="$log"
-check 'fsync: umount commits' cmp again "$mnt/raw/$one"
-cp other "$mnt/raw/$one"
-pid=$(daemon)
-kill -TERM "$pid"
-check 'fsync: SIGTERM' gone "$pid"
-mounted "$source"
-check 'fsync: SIGTERM commits' cmp other "$mnt/raw/$one"
-unmounted
-
-# A commit that fails when the mount ends.
-mounted "$source" -o write,commit=fsync,log="$log"
-cp again "$mnt/raw/$one"
-touch "$source"/__3_0.distcp
-pid=$(daemon)
-fails 'fsync: ckptfs umount says that it cannot commit' \
-	"1 tensor ($one) stays staged" "$CKPTFS" umount "$mnt"
-umount "$mnt" 2>"$WORK/out" || fusermount3 -u "$mnt"
-check 'fsync: the end' gone "$pid"
-check 'regression: the log says what was dropped' \
-	grep -qx "ckptfs: unmounted: what was staged is dropped" "$log"
 
 # Who may.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
