@@ -97,8 +97,8 @@ static bool order_goes_on(void *arg)
 	       ck_mount_asked(a->mount, ORDER_MSEC) == 0;
 }
 
-/* How long a command waits depends on whose mount it is: the mount of another
- * user could answer other questions for ever, and never this one. */
+/* The mount of root or of the caller may take as long as it answers other questions. The
+ * mount of another user could answer these without end, and never this one: 60 s. */
 static int give_order(const struct ck_mount *m, unsigned long order,
 		      struct ck_buf *out)
 {
@@ -116,12 +116,12 @@ static int print_line(struct ck_buf *out)
 	return ck_print(out);
 }
 
-int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
-	     bool say)
+/* Gives an order and prints the answer. name: of the mount, escaped. */
+static int order(const struct ck_mount *m, const char *name, unsigned long what)
 {
 	struct ck_order answer = { 0 };
 	struct ck_buf out = { 0 };
-	int rc = give_order(m, order, &out);
+	int rc = give_order(m, what, &out);
 
 	if (rc == 0 && out.len == sizeof(answer))
 		memcpy(&answer, out.data, sizeof(answer));
@@ -132,20 +132,20 @@ int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
 	ck_buf_plain_lines(&out, ck_str_from(answer.text));
 	if (answer.err)
 		rc = ck_trouble("%s: %s", name, out.data ? out.data : "");
-	else if (say)
+	else
 		rc = print_line(&out);
 	ck_buf_fini(&out);
 	return rc;
 }
 
-static int run_order(int argc, char **argv, unsigned long order)
+static int run_order(int argc, char **argv, unsigned long what)
 {
 	struct ck_subject at;
 	int rc;
 
 	rc = ck_subject_find(argc, argv, &at);
 	if (rc == CK_EXIT_FINE)
-		rc = ck_order(&at.mount, at.name, order, true);
+		rc = order(&at.mount, at.name, what);
 	ck_subject_fini(&at);
 	return rc;
 }

@@ -108,11 +108,6 @@ bool ck_status_field(const struct ck_buf *status, const char *field,
 		     struct ck_buf *value);
 /* In words, why a mount gave no answer. */
 const char *ck_why_silent(int rc);
-/* One of fs.h to a mount; name is how it was given, escaped. say: print the
- * answer. The exit status. Of root's mount, or the caller's own, the answer may
- * take as long as the mount answers other questions; else 60 s. */
-int ck_order(const struct ck_mount *m, const char *name, unsigned long order,
-	     bool say);
 /* A checkpoint of thousands of shards needs thousands of descriptors. */
 void ck_raise_nofile(void);
 
