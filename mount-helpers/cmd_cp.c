@@ -208,6 +208,12 @@ static int check_unmarked(struct cp *k, const char *dest)
 		ck_show(ck_str_from(dest)));
 }
 
+static int say_incomplete(const char *dest)
+{
+	return ck_trouble("%s: an incomplete copy; --resume completes it",
+			  ck_show(ck_str_from(dest)));
+}
+
 /* DEST is a directory; an interrupted run may have made it. */
 static int look_at_mark(struct cp *k, const char *dest)
 {
@@ -220,9 +226,7 @@ static int look_at_mark(struct cp *k, const char *dest)
 	default: break;
 	}
 	if (!k->resume)
-		return ck_trouble(
-			"%s: an incomplete copy; --resume completes it",
-			ck_show(ck_str_from(dest)));
+		return say_incomplete(dest);
 	k->into = false;
 	return CK_EXIT_FINE;
 }
@@ -382,16 +386,14 @@ static int open_mark(struct cp *k, const char *dest)
 }
 
 /* The mark stays. After a signal stderr may be full: the process must end nevertheless. */
-static void say_incomplete(const struct cp *k, const char *dest, int rc)
+static void say_resume(const struct cp *k, const char *dest, int rc)
 {
 	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
 
 	if (!k->how.mark || (rc != CK_EXIT_TROUBLE && !ck_copy_signalled()))
 		return;
 	if (!ck_copy_signalled() || poll(&ready, 1, 0) == 1)
-		(void)ck_trouble(
-			"%s: an incomplete copy; --resume completes it",
-			ck_show(ck_str_from(dest)));
+		(void)say_incomplete(dest);
 }
 
 static int copy(struct cp *k, const char *dest)
@@ -406,7 +408,7 @@ static int copy(struct cp *k, const char *dest)
 	show_progress(k);
 	rc = copy_all(k);
 	ck_progress_end(&k->progress);
-	say_incomplete(k, dest, rc);
+	say_resume(k, dest, rc);
 	if (k->resume && k->how.mark && rc != CK_EXIT_TROUBLE &&
 	    !ck_copy_signalled())
 		ck_mark_say(k->how.mark);
@@ -464,9 +466,7 @@ static void say_config(struct cp *k)
 		    ck_tree_name(k->u.tree, n->number, config, &found) !=
 			    -ENOENT)
 			continue;
-		(void)ck_trouble("%s: no config.json, which transformers and "
-				 "vLLM need; -o hf_template=DIR takes it from "
-				 "a directory of the model",
+		(void)ck_trouble("%s: " CK_NO_CONFIG "; " CK_USE_TEMPLATE,
 				 ck_path_shown(k->names.all[i].path));
 	}
 }

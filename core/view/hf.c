@@ -35,9 +35,7 @@ struct hf {
 	bool noted_absent; /* the log has the reason for an absent hf/ */
 };
 
-#define CONFIG	     "config.json"
-#define NO_CONFIG    "no " CONFIG ", which transformers and vLLM need"
-#define USE_TEMPLATE "-o hf_template=DIR takes it from a directory of the model"
+#define CONFIG "config.json"
 
 static struct hf *hf_of(const void *state)
 {
@@ -105,7 +103,7 @@ static void note_no_config(struct hf *s)
 	s->noted |= is_first;
 	pthread_mutex_unlock(&s->lock);
 	if (is_first)
-		ck_log("hf: " NO_CONFIG "; " USE_TEMPLATE);
+		ck_log("hf: " CK_NO_CONFIG "; " CK_USE_TEMPLATE);
 }
 
 /* Those behind the first n, which nobody has seen. */
@@ -438,6 +436,7 @@ static uint64_t hf_count(const struct ck_catalog *c, const void *state)
 static void print_absent(const struct hf *s, const struct ck_catalog *c,
 			 struct ck_buf *out)
 {
+	ck_buf_text(out, "hf: absent: ");
 	if (c->tensors.n && s->options->root && s->options->root[0]) {
 		ck_buf_text(out, "option root=");
 		ck_buf_escaped(out, ck_str_from(s->options->root));
@@ -466,7 +465,6 @@ static void hf_absent(const struct ck_catalog *c, const void *state)
 	pthread_mutex_unlock(&s->lock);
 	if (!is_first)
 		return;
-	ck_buf_text(&line, "hf: absent: ");
 	print_absent(s, c, &line);
 	if (!line.err)
 		ck_view_note(s->options, line.data);
@@ -483,13 +481,12 @@ static void hf_status(const struct ck_catalog *c, const void *state,
 	if (plan_get(&dir, c, &p))
 		return;
 	if (p->nfiles == 0 && c->tensors.n) {
-		ck_buf_text(out, "hf: absent: ");
 		print_absent(s, c, out);
 		ck_buf_text(out, "\n");
 	}
 	pthread_mutex_lock(&s->lock);
 	if (p->nfiles && s->has_asides && name_find(s, CK_STR(CONFIG)) < 0)
-		ck_buf_text(out, "hf: " NO_CONFIG "; " USE_TEMPLATE "\n");
+		ck_buf_text(out, "hf: " CK_NO_CONFIG "; " CK_USE_TEMPLATE "\n");
 	pthread_mutex_unlock(&s->lock);
 	for (uint32_t i = 0; i < p->chosen.nleft_out; i++) {
 		ck_buf_text(out, "hf: left out: ");
@@ -538,7 +535,6 @@ static void hf_log(const struct ck_catalog *c, const void *state,
 
 	if ((s->options->root || s->options->weight_map) &&
 	    hf_is_empty(c, state)) {
-		ck_buf_text(out, "hf: absent: ");
 		print_absent(s, c, out);
 		s->noted_absent = true;
 		return;
@@ -550,7 +546,7 @@ static void hf_log(const struct ck_catalog *c, const void *state,
 			      "in the checkpoint; .ckptfs/status has them",
 			      lacks);
 	else if (template_lacks_config(s))
-		ck_buf_text(out, "hf_template: " NO_CONFIG);
+		ck_buf_text(out, "hf_template: " CK_NO_CONFIG);
 }
 
 const struct ck_view ck_view_hf = {

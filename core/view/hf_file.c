@@ -45,7 +45,7 @@ uint64_t ck_hf_width(const struct ck_catalog *c, uint32_t tensor)
 	return ck_dtype_at(ck_catalog_tensor(c, tensor)->dtype)->size;
 }
 
-/* torch counts bytes of two values, the file counts values. */
+/* Of F4, torch counts bytes of two values, and the file counts values. */
 uint64_t ck_hf_values(const struct ck_catalog *c, uint32_t tensor)
 {
 	const struct ck_tensor *t = ck_catalog_tensor(c, tensor);

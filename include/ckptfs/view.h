@@ -133,6 +133,11 @@ struct ck_view_options {
 	void (*note)(const char *line);
 };
 
+/* Text of messages: hf/ without a configuration, and the remedy. */
+#define CK_NO_CONFIG "no config.json, which transformers and vLLM need"
+#define CK_USE_TEMPLATE                                                        \
+	"-o hf_template=DIR takes it from a directory of the model"
+
 /* Logs a line for the user: an option without effect, a directory that is absent. */
 void ck_view_note(const struct ck_view_options *o, const char *line);
 
