@@ -112,23 +112,19 @@ static int line_add(struct ck_renames *m, struct ck_table by_to[2],
 	return rc ? rc : line_enter(m, &by_to[line.is_prefix], "new", d);
 }
 
-static int lines_parse(struct ck_renames *m, struct ck_str text,
-		       struct ck_diag *d)
+/* len: bytes of m->text, of which the last is a line feed. */
+static int lines_parse(struct ck_renames *m, size_t len, struct ck_diag *d)
 {
 	struct ck_table by_to[2] = { { .key = to_of, .arg = m },
 				     { .key = to_of, .arg = m } };
+	struct ck_cur at = ck_cur_make(m->text, len);
+	struct ck_str line;
 	uint32_t number = 0;
 	int rc = 0;
 
-	while (text.len && rc == 0) {
-		const char *end = memchr(text.p, '\n', text.len);
-		size_t len = end ? (size_t)(end - text.p) : text.len;
-		size_t cr = len && text.p[len - 1] == '\r';
-
-		rc = line_add(m, by_to, (struct ck_str){ text.p, len - cr },
-			      ++number, d);
-		text.p += len + (end != NULL);
-		text.len -= len + (end != NULL);
+	while (rc == 0 && ck_cur_line(&at, &line)) {
+		line.len -= line.len && line.p[line.len - 1] == '\r';
+		rc = line_add(m, by_to, line, ++number, d);
 	}
 	ck_table_fini(&by_to[0]);
 	ck_table_fini(&by_to[1]);
@@ -153,7 +149,8 @@ int ck_renames_parse(struct ck_str text, const struct ck_renames **out,
 							   .arg = m };
 	if (text.len)
 		memcpy(m->text, text.p, text.len);
-	rc = lines_parse(m, (struct ck_str){ m->text, text.len }, d);
+	m->text[text.len] = '\n'; /* ends the last line */
+	rc = lines_parse(m, text.len + 1, d);
 	if (rc)
 		ck_renames_put(m);
 	else
