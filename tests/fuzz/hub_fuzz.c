@@ -7,13 +7,7 @@
  * The first byte selects the file; the rest is its content. All other files are those of
  * tests/fixtures.
  */
-#include "ckptfs/format.h"
-#include "must.h"
-
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "look_catalog.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,12 +24,8 @@ static char dirs[WAYS][64];
 
 static void dirs_remove(void)
 {
-	char command[256];
-
-	for (int i = 0; i < WAYS; i++) {
-		snprintf(command, sizeof(command), "rm -rf %s", dirs[i]);
-		must(system(command) == 0);
-	}
+	for (int i = 0; i < WAYS; i++)
+		dir_remove(dirs[i]);
 }
 
 static void dirs_make(void)
@@ -43,9 +33,7 @@ static void dirs_make(void)
 	char command[1024];
 
 	for (int i = 0; i < WAYS; i++) {
-		snprintf(dirs[i], sizeof(dirs[i]), "%s/ckptfs-hub-XXXXXX",
-			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-		must(mkdtemp(dirs[i]));
+		dir_make(dirs[i], "hub");
 		snprintf(command, sizeof(command),
 			 "cp " CK_FIXTURE "/../%s/*.safetensors %s",
 			 ways[i].fixture, dirs[i]);
@@ -54,59 +42,8 @@ static void dirs_make(void)
 	atexit(dirs_remove);
 }
 
-static void put(int way, const uint8_t *bytes, size_t len)
-{
-	char path[256];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", dirs[way], ways[way].file);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	must(fd >= 0 && ck_write_full(fd, bytes, len) == 0);
-	close(fd);
-}
-
-/* A tensor that can be read has its boxes in the tensor. */
-static void look_at_boxes(const struct ck_tensor *t)
-{
-	for (uint32_t b = 0; b < t->nchunks && !t->err; b++) {
-		const int64_t *at = ck_tensor_box(t, b);
-
-		for (uint32_t d = 0; d < t->ndim; d++)
-			must(at[d] >= 0 && at[t->ndim + d] >= 0 &&
-			     at[d] <= t->shape[d] &&
-			     at[t->ndim + d] <= t->shape[d] - at[d]);
-	}
-}
-
-static void look_at_item(const struct ck_catalog *c, const struct ck_item *item)
-{
-	uint64_t size;
-
-	if (item->file == CK_NO_FILE || item->err || item->length == 0)
-		return;
-	size = ck_catalog_file(c, item->file)->size;
-	must(item->fpos <= size && item->length <= size - item->fpos);
-}
-
-static void look(const struct ck_catalog *c)
-{
-	struct ck_buf text = { 0 };
-
-	for (uint32_t i = 0; i < c->tensors.n; i++)
-		look_at_boxes(ck_catalog_tensor(c, i));
-	for (uint32_t i = 0; i < c->chunks.n; i++)
-		look_at_item(c, ck_catalog_item(c, i));
-	for (uint32_t i = 0; i < c->nlosses; i++)
-		must(c->losses[i].err && c->losses[i].what.len);
-	ck_catalog_dump(c, &text);
-	ck_buf_fini(&text);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct ck_format_options options = { 0 };
-	struct ck_checkpoint *cp = NULL;
-	struct ck_diag d = { 0 };
 	int way;
 
 	if (size == 0)
@@ -114,11 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!dirs[0][0])
 		dirs_make();
 	way = data[0] % WAYS;
-	put(way, data + 1, size - 1);
-	if (ck_checkpoint_open(dirs[way], &options, &cp, &d))
-		must(*d.text);
-	else
-		look(cp->catalog);
-	ck_checkpoint_close(cp);
+	put_bytes(dirs[way], ways[way].file, data + 1, size - 1);
+	open_and_look(dirs[way], OWN_SIZE);
 	return 0;
 }
