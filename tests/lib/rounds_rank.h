@@ -472,12 +472,13 @@ static inline bool rank_turn(struct rank *k)
 
 	while (rank_wants(k) && k->asked < RANK_WINDOW && now >= k->not_before)
 		rank_ask(k);
+	/* A rank that leaves begins an epoch too: that one does not count. */
+	if (!k->said_finished)
+		k->result->epoch = k->ordered.epoch;
 	if (k->rounds >= k->plan->rounds && rank_has_seen_all(k) &&
 	    !k->said_finished && !k->fetches)
 		rank_finish(k);
 	fetches_look(k);
-	if (!k->said_finished) /* others may leave then */
-		k->result->epoch = k->ordered.epoch;
 	due = ck_rounds_tick(k->all, now);
 	if (due == CK_ROUNDS_IDLE && !k->fetches && rank_all_finished(k) &&
 	    k->ordered.out == 0)
