@@ -427,8 +427,7 @@ TEST = 'mount `umount-clean`: `busy`'
        f'- **P1** A comment is no case. [{TEST}, `Readers at work`]\n',
        f'- **P1** One test is not. [{TEST}; unit `canary`: `busy`]\n',
        '- **P1** A part of a name. [unit `zip`: `test_wor`]\n',
-       f'- **P2** Begins late. [{TEST}]\n',
-       f'- **P1** A gap. [{TEST}]\n- **P3** Here. [{TEST}]\n',
+       f'- **P2** Before a smaller one. [{TEST}]\n- **P1** Here. [{TEST}]\n',
        f'- **P1** Twice. [{TEST}]\n- **P1** Here. [{TEST}]\n',
        f'- **P1** Other form. [{TEST}]\n* **P2** Here. [{TEST}]\n',
        'Nothing is promised.\n')
@@ -441,9 +440,8 @@ def check_promises(tree):
        '| S-P1 | No case. | mount `umount-clean` |\n',
        '| S-P1 | No such test. | unit `canary`: `test_good` |\n',
        f'| S-P1 | One case is not. | {TEST}, `canary` |\n',
-       f'| S-P1 | A gap. | {TEST} |\n| S-P3 | Here. | {TEST} |\n',
        f'| S-P1 | Twice. | {TEST} |\n| S-P1 | Here. | {TEST} |\n',
-       f'| S-Z2 | Begins late. | {TEST} |\n',
+       f'| S-Z2 | Too early. | {TEST} |\n| S-Z1 | Here. | {TEST} |\n',
        f'| S-P1 | Other form. | {TEST} |\n| S-P2: Here. | {TEST} |\n',
        'Nothing is said.\n')
 def check_statements(tree):

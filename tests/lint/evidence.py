@@ -99,20 +99,20 @@ def evidence_faults(tree, text):
             for fault in reference_faults(tree, part.strip())]
 
 
-def order_faults(rows, first):
-    """rows: (line, letters, number); each letter counts from `first`."""
-    due = {}
+def order_faults(rows):
+    """rows: (line, letters, number). The numbers of each letter ascend; the number of a
+    row that was removed stays free."""
+    last = {}
     for line, letters, number in rows:
-        want = due.get(letters, first)
-        if number != want:
-            yield line, f'{letters}{number} where {letters}{want} is due'
-        due[letters] = max(number, want) + 1
+        if number <= last.get(letters, 0):
+            yield line, f'{letters}{number} follows {letters}{last[letters]}'
+        last[letters] = number
 
 
 def judge(tree, path, rows):
     """rows: (line, letters, number, text of the references)."""
     rows = list(rows)
-    for line, fault in order_faults([row[:3] for row in rows], 1):
+    for line, fault in order_faults([row[:3] for row in rows]):
         yield f'{path}:{line}: {fault}'
     for line, letters, number, text in rows:
         for fault in evidence_faults(tree, text):
