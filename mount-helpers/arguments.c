@@ -141,7 +141,7 @@ int ck_parse_operands(struct ck_format_options *o,
 		rc = letter == 'o' ? ck_parse_reading(o, hosts, view, optarg)
 				   : CK_EXIT_TROUBLE;
 	if (rc == 0 && (argc - optind < least || argc - optind > most))
-		rc = ck_usage(argv[0]);
+		rc = ck_usage();
 	return rc ? rc : ck_check_hosts(hosts);
 }
 

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ckptfs: the program. Its commands are a table, of which the help is made;
- * `ckptfs SRC MNT` is short for
- * `ckptfs mount SRC MNT`, and under the name mount.ckptfs it takes what
- * mount(8) passes.
+ * ckptfs: main() and the table of commands. The help is made of the table.
+ * `ckptfs SRC MNT` is short for `ckptfs mount SRC MNT`. Under the name
+ * mount.ckptfs the program takes the arguments of mount(8).
  */
 #include "ckptfs/fs.h"
 #include "commands.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 enum { WORD_LEN = 64 }; /* longer words are not compared to their end */
@@ -123,18 +121,6 @@ static const struct command {
 	  "" },
 };
 
-int ck_trouble(const char *fmt, ...)
-{
-	char text[1200];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	fprintf(stderr, "ckptfs: %s\n", text);
-	return CK_EXIT_TROUBLE;
-}
-
 static const struct command *find_command(const char *name)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(commands); i++)
@@ -159,36 +145,6 @@ static const char *nearest_command(const char *name)
 		}
 	}
 	return best;
-}
-
-int ck_usage(const char *command)
-{
-	const struct command *c = find_command(command);
-
-	return ck_trouble("usage: ckptfs %s; ckptfs help %s says more",
-			  c ? c->usage : "CMD", command);
-}
-
-int ck_print(struct ck_buf *out)
-{
-	int rc = out->err;
-
-	if (rc == 0)
-		rc = ck_write_full(STDOUT_FILENO, out->data, out->len);
-	ck_buf_fini(out);
-	if (rc)
-		return ck_trouble("standard output: %s", strerror(-rc));
-	return CK_EXIT_FINE;
-}
-
-void ck_raise_nofile(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static void print_options(const struct command *c, struct ck_buf *out)
@@ -241,7 +197,7 @@ static int ck_cmd_help(int argc, char **argv)
 	const struct command *c = argc > 1 ? find_command(argv[1]) : NULL;
 
 	if (argc > 2)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	if (argc == 1)
 		return print_help();
 	return c ? print_help_of(c) : unknown_command(argv[1]);
@@ -285,6 +241,12 @@ static int unknown_option(const char *given)
 			  ck_nearest_option(given + 2, longs));
 }
 
+static int run(const struct command *c, int argc, char **argv)
+{
+	ck_usage_set(c->name, c->usage);
+	return c->run(argc, argv);
+}
+
 static int run_command(int argc, char **argv)
 {
 	static char mount[] = "mount";
@@ -294,7 +256,7 @@ static int run_command(int argc, char **argv)
 	if (c && asks_help(argc - 1, argv + 1))
 		return print_help_of(c);
 	if (c)
-		return c->run(argc - 1, argv + 1);
+		return run(c, argc - 1, argv + 1);
 	if (asks_help(argc, argv))
 		return print_help_of(find_command(mount));
 	if (strncmp(first, "--", 2) == 0 && first[2])
@@ -306,16 +268,18 @@ static int run_command(int argc, char **argv)
 		return ck_trouble("usage: ckptfs SRC MNT [-o opt,...] [-f]; "
 				  "ckptfs --help lists the commands");
 	argv[0] = mount;
-	return ck_cmd_mount(argc, argv);
+	return run(find_command(mount), argc, argv);
 }
 
 static int run_mount_helper(int argc, char **argv)
 {
 	static char mount[] = "mount";
+	const struct command *c = find_command(mount);
 
 	if (asks_help(argc, argv))
-		return print_help_of(find_command(mount));
+		return print_help_of(c);
 	argv[0] = mount;
+	ck_usage_set(c->name, c->usage);
 	return ck_cmd_mount_helper(argc, argv);
 }
 

@@ -259,7 +259,7 @@ static int parse(struct checking *k, int argc, char **argv)
 	if (rc)
 		return rc;
 	if (argc - optind != 1)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	if (k->full && k->hosts.replicas == CK_REPLICAS_SAMPLE)
 		k->hosts.replicas = CK_REPLICAS_FULL;
 	return ck_check_hosts(&k->hosts);

@@ -547,7 +547,7 @@ static int parse(struct cp *k, int argc, char **argv)
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	if (rc == 0 && argc - optind < 3)
-		rc = ck_usage(argv[0]);
+		rc = ck_usage();
 	if (rc == 0 && k->resume && !k->deep)
 		rc = ck_trouble("cp: option --resume needs -r");
 	return rc ? rc : ck_check_hosts(&k->u.hosts);

@@ -525,7 +525,7 @@ static int parse(struct inspection *in, int argc, char **argv)
 	if (rc)
 		return rc;
 	if (argc - optind < 1 || argc - optind > 2)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	if ((in->chunks || in->summary_only) && in->style == CSV)
 		return ck_trouble("inspect: --csv has one line for each "
 				  "tensor; --%s goes with --json",

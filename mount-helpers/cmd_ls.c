@@ -307,7 +307,7 @@ static int parse(struct listing *l, int argc, char **argv)
 		default: rc = CK_EXIT_TROUBLE;
 		}
 	if (rc == 0 && argc - optind < 1)
-		rc = ck_usage(argv[0]);
+		rc = ck_usage();
 	return rc ? rc : ck_check_hosts(&l->u.hosts);
 }
 

@@ -241,7 +241,7 @@ static int parse_options(struct mount *m, const char *text)
 static int parse_operands(struct mount *m, int argc, char **argv)
 {
 	if (argc - optind != 2)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	m->source = argv[optind];
 	m->place = argv[optind + 1];
 	m->target = ck_path(m->place, &m->there);

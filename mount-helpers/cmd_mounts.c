@@ -151,7 +151,7 @@ int ck_cmd_mounts(int argc, char **argv)
 		json = true;
 	}
 	if (optind != argc)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	rc = ck_mounts_read(&l.all);
 	if (rc)
 		return ck_trouble("mounts: %s", strerror(-rc));

@@ -347,7 +347,7 @@ static int parse(struct serving *s, int argc, char **argv)
 	s->mpi |= s->user;
 	if (argc - optind != 1 || (!s->user && (l->place || l->survive)) ||
 	    (s->user && s->nccl))
-		return ck_usage(argv[0]);
+		return ck_usage();
 	rc = s->user ? ck_launched_parse(l) : parse_reading(l);
 	if (s->user)
 		s->nccl = l->options.hosts.nccl;

@@ -400,7 +400,7 @@ int ck_cmd_umount(int argc, char **argv)
 		lazy = true;
 	}
 	if (optind == argc)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	for (int i = optind; i < argc; i++)
 		if (end_one(argv[i], lazy))
 			rc = CK_EXIT_TROUBLE;

@@ -10,10 +10,9 @@
 #include "ckptfs/format.h"
 #include "ckptfs/hosts_options.h"
 #include "ckptfs/view.h"
+#include "cli.h"
 #include "mounts.h"
 #include <getopt.h>
-
-enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
 
 int ck_cmd_mount(int argc, char **argv);
 int ck_cmd_mount_helper(int argc, char **argv); /* as mount(8) calls it */
@@ -32,10 +31,6 @@ int ck_cmd_cp(int argc, char **argv);
 int ck_cmd_serve(int argc, char **argv);
 int ck_cmd_getfattr(int argc, char **argv);
 
-/* Prints "ckptfs: ..." on stderr; names must be escaped. CK_EXIT_TROUBLE. */
-int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
-/* Says how the command is used, as the table has it. CK_EXIT_TROUBLE. */
-int ck_usage(const char *command);
 /* getopt_long(3), of argv of a command; longs may be empty, not NULL. '?': an
  * option is wrong, which was said. */
 int ck_getopt(int argc, char **argv, const char *letters,
@@ -77,12 +72,6 @@ CK_MUST_USE int ck_source_losses(const struct ck_checkpoint *cp);
 CK_MUST_USE int ck_source_is_one(const char *src,
 				 const struct ck_checkpoint *cp);
 void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp);
-/* Writes all of out to stdout and frees it. The exit status. */
-int ck_print(struct ck_buf *out);
-/* Writes text to stdout, in which lines may have any bytes. The exit status. */
-int ck_print_lines(struct ck_str text);
-/* The same as ck_print() for JSON: its control characters are spelled \u. */
-int ck_print_json(struct ck_buf *json);
 /* Appends a status, which may be any bytes, as one JSON object, with a newline. */
 void ck_status_json(const struct ck_buf *status, struct ck_buf *out);
 
@@ -108,7 +97,4 @@ bool ck_status_field(const struct ck_buf *status, const char *field,
 		     struct ck_buf *value);
 /* In words, why a mount gave no answer. */
 const char *ck_why_silent(int rc);
-/* A checkpoint of thousands of shards needs thousands of descriptors. */
-void ck_raise_nofile(void);
-
 #endif

@@ -1,97 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copy: see copy.h. A thread goes on with the file that it has begun, else begins the
- * next one in the queue, else helps with one that another has begun: each writes
- * to a file of its own for as long as there are enough, for the kernel lets only one
- * at a time write to a file.
+ * copy: the queue of files and the threads that copy them. A thread continues the file
+ * that it has opened. Without one it opens the next file of the queue; if the queue is
+ * empty it copies ranges of a file that another thread has opened. The kernel lets one
+ * thread at a time write to a file, so each thread has its own file while there are
+ * enough of them.
  */
 #include "ckptfs/memory.h"
-#include "commands.h"
+#include "cli.h"
 #include "copy_internal.h"
 #include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-
-/* --- signals ------------------------------------------------------------------------ */
-
-static atomic_int signalled;
-
-static void on_signal(int number)
-{
-	atomic_store(&signalled, number);
-}
-
-void ck_copy_signals(void)
-{
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
-	struct sigaction act = { .sa_handler = on_signal,
-				 .sa_flags = SA_RESTART };
-	struct sigaction old;
-
-	for (size_t i = 0; i < CK_ARRAY_SIZE(numbers); i++)
-		if (sigaction(numbers[i], NULL, &old) == 0 &&
-		    old.sa_handler != SIG_IGN)
-			(void)sigaction(numbers[i], &act, NULL);
-	/* Whoever read the messages is gone, or a file is too large: the calls
-	 * say so. */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-}
-
-int ck_copy_signalled(void)
-{
-	return atomic_load(&signalled);
-}
-
-bool ck_copy_stopping(const struct ck_copying *c)
-{
-	return atomic_load(&c->stopped) || ck_copy_signalled();
-}
-
-/* --- messages ------------------------------------------------------------------------ */
-
-static void note_status(struct ck_copying *c, int status)
-{
-	int worst = atomic_load(&c->status);
-
-	while (worst < status &&
-	       !atomic_compare_exchange_weak(&c->status, &worst, status))
-		continue;
-}
-
-void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc)
-{
-	if (!ck_progress_hide(c->how.progress))
-		return; /* a signal ends all */
-	note_status(c, ck_unmounted_say(&from->node, from->path, rc));
-	ck_progress_show(c->how.progress);
-}
-
-static void say(struct ck_copying *c, const struct ck_into *into,
-		const char *name, const char *what)
-{
-	ck_auto_free char *path = ck_into_path(into, name ? name : "");
-
-	if (!ck_progress_hide(c->how.progress))
-		return; /* a signal ends all */
-	note_status(c,
-		    ck_trouble("%s: %s", ck_show(ck_str_from(path ? path : "")),
-			       what));
-	ck_progress_show(c->how.progress);
-}
-
-void ck_copy_unwritten(struct ck_copying *c, const struct ck_into *into,
-		       const char *name, int err)
-{
-	if (!atomic_exchange(&c->stopped, true))
-		say(c, into, name, strerror(err));
-}
-
-void ck_copy_refuse(struct ck_copying *c, const struct ck_into *into,
-		    const char *name, const char *why)
-{
-	say(c, into, name, why);
-}
 
 /* --- threads ------------------------------------------------------------------------- */
 
@@ -218,12 +136,12 @@ static void *copying(void *arg)
 	struct range r = { .file = NULL };
 	void *buffer = ck_pages_alloc(CK_COPY_PIECE);
 
-	if (!buffer && !atomic_exchange(&c->stopped, true))
-		note_status(c, ck_trouble("out of memory"));
+	if (!buffer)
+		ck_copy_no_memory(c);
 	while (take(c, &r))
 		ck_copy_file_range(c, r.file, r.begin, r.end, buffer);
 	ck_pages_free(buffer, buffer ? CK_COPY_PIECE : 0);
-	/* If it stopped, others may be waiting for what never comes. */
+	/* After an error the other threads still wait for ranges and for room. */
 	wake_all(c);
 	return NULL;
 }

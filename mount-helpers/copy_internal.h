@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * copy_internal: what copy.c, copy_content.c, copy_file.c, copy_into.c and copy_mark.c share.
+ * copy_internal: shared by copy.c, copy_content.c, copy_error.c, copy_file.c, copy_into.c,
+ * copy_link.c and copy_mark.c.
  */
 #ifndef CKPTFS_COPY_INTERNAL_H
 #define CKPTFS_COPY_INTERNAL_H
@@ -72,17 +73,21 @@ struct ck_copying {
 	unsigned nthreads;
 };
 
-/* --- copy.c ---------------------------------------------------------------------- */
+/* --- copy_error.c ---------------------------------------------------------------- */
 
-/* Nothing more is begun. */
+/* True if no other file or range may be begun. */
 bool ck_copy_stopping(const struct ck_copying *c);
-/* Says why something cannot be read; the rest is copied. */
+/* Reports a file that cannot be read; the rest is copied. */
 void ck_copy_unread(struct ck_copying *c, const struct ck_named *from, int rc);
-/* Says of a name in a directory that it cannot be written: all ends. Only the first
- * one is said. name: NULL is the directory itself. err: positive. */
+/* Reports a name in a directory that cannot be written, and stops the copy. Only the
+ * first one is reported. name: NULL is the directory itself. err: positive. */
 void ck_copy_unwritten(struct ck_copying *c, const struct ck_into *into,
 		       const char *name, int err);
-/* Says why a name in a directory is left as it is; the rest is copied. */
+/* Reports that there is no memory, and stops the copy. */
+void ck_copy_no_memory(struct ck_copying *c);
+/* Path of a name in a directory, for messages. Caller frees it. NULL: out of memory. */
+char *ck_into_path(const struct ck_into *into, const char *name);
+/* Reports a name in a directory that is left as it is; the rest is copied. */
 void ck_copy_refuse(struct ck_copying *c, const struct ck_into *into,
 		    const char *name, const char *why);
 
@@ -93,8 +98,6 @@ void ck_copy_refuse(struct ck_copying *c, const struct ck_into *into,
 struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
 			      const char *name, const struct ck_named *from);
 struct ck_into *ck_into_use(struct ck_into *into);
-/* Of a name in it, for messages: free() it. NULL: out of memory. */
-char *ck_into_path(const struct ck_into *into, const char *name);
 /* Whoever is the last one completes it. */
 void ck_into_put(struct ck_copying *c, struct ck_into *into);
 

@@ -37,17 +37,6 @@ struct ck_into *ck_into_use(struct ck_into *into)
 	return into;
 }
 
-char *ck_into_path(const struct ck_into *into, const char *name)
-{
-	size_t len = strlen(into->path);
-	bool apart = len && into->path[len - 1] != '/';
-	char *path;
-
-	return asprintf(&path, "%s%s%s", into->path, apart ? "/" : "", name) < 0
-		       ? NULL
-		       : path;
-}
-
 /* --- completing one ----------------------------------------------------------------- */
 
 /* What a file system cannot keep is left out; it is our own file or directory. */

@@ -29,15 +29,6 @@ struct step {
 static int find_in(struct finding *f, const struct ck_node *in,
 		   const char *path, const char *rest);
 
-const char *ck_path_shown(const char *path)
-{
-	struct ck_str s = ck_str_from(path);
-
-	if (s.len == 0)
-		return ".";
-	return ck_str_plain(s) ? path : ck_show(s);
-}
-
 static bool is_pattern(const char *path)
 {
 	return strpbrk(path, "*?[\\") != NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * report: what a mount says of itself, in the files of its .ckptfs, and how that
- * comes to a terminal. What is mounted may be no daemon of ours, so that nothing
- * it says is taken for text that a terminal may have.
+ * report: reads the files in .ckptfs of a mount. The file system that is mounted
+ * there may be any other one: a child process reads, with a deadline (ck_ask()), the
+ * length is limited, and fields with control characters are refused.
  */
 #include "commands.h"
 #include "mounts.h"
@@ -82,7 +82,7 @@ int ck_subject_find(int argc, char **argv, struct ck_subject *out)
 {
 	*out = (struct ck_subject){ 0 };
 	if (argc - optind != 1)
-		return ck_usage(argv[0]);
+		return ck_usage();
 	out->name = strdup(ck_show(ck_str_from(argv[optind])));
 	return out->name ? ck_mount_find(argv[optind], &out->mount)
 			 : ck_trouble("out of memory");
@@ -101,33 +101,4 @@ int ck_subject_report(const struct ck_subject *p, const char *report,
 
 	return rc ? ck_trouble("%s: %s", p->name, ck_why_silent(rc))
 		  : CK_EXIT_FINE;
-}
-
-/* --- printing ------------------------------------------------------------- */
-
-int ck_print_lines(struct ck_str text)
-{
-	struct ck_buf out = { 0 };
-
-	ck_buf_plain_lines(&out, text);
-	return ck_print(&out);
-}
-
-/* Only in its strings there can be any; they stay what they are. */
-int ck_print_json(struct ck_buf *json)
-{
-	struct ck_buf out = { .err = json->err };
-
-	for (size_t i = 0; i < json->len; i++) {
-		const uint8_t *p = (const uint8_t *)json->data + i;
-		bool two = *p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
-
-		if (two || *p == 0x7f)
-			ck_buf_printf(&out, "\\u%04x", p[two]);
-		else
-			ck_buf_add(&out, p, 1);
-		i += two;
-	}
-	ck_buf_fini(json);
-	return ck_print(&out);
 }

@@ -280,6 +280,15 @@ static bool is_damage(int err)
 	return err == EIO || err == ENODATA || err == EBADMSG || err == ESTALE;
 }
 
+const char *ck_path_shown(const char *path)
+{
+	struct ck_str s = ck_str_from(path);
+
+	if (s.len == 0)
+		return ".";
+	return ck_str_plain(s) ? path : ck_show(s);
+}
+
 int ck_unmounted_say(const struct ck_node *n, const char *path, int rc)
 {
 	const char *shown = ck_path_shown(path);

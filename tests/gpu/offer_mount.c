@@ -457,5 +457,6 @@ int ck_cmd_mount(int argc, char **argv)
 int ck_cmd_mount_helper(int argc, char **argv)
 {
 	(void)argc;
-	return ck_usage(argv[0]);
+	(void)argv;
+	return ck_usage();
 }
