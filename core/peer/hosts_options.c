@@ -185,7 +185,7 @@ static int set_rejoin(struct ck_hosts_options *o, const struct setting *s,
 	int rc;
 
 	if (strcmp(s->value, "off") == 0) {
-		o->rejoin = CK_REJOIN_OFF;
+		o->rejoin = CK_RESTART_OFF;
 		return 0;
 	}
 	rc = parse_seconds(s, REJOIN_MOST, "seconds from 1 to 3600, or off",

@@ -13,7 +13,7 @@
 /* How copies of one file are compared. */
 enum ck_replicas { CK_REPLICAS_SAMPLE, CK_REPLICAS_FULL, CK_REPLICAS_FIRST };
 
-enum { CK_REJOIN_OFF = -1 };
+enum { CK_RESTART_OFF = -1 };
 
 struct ck_door_way;
 
@@ -45,7 +45,7 @@ struct ck_hosts_options {
 	enum ck_replicas replicas;
 	bool allhosts;	  /* one that is missing is an error */
 	unsigned timeout; /* seconds without progress of a read */
-	int rejoin;	  /* seconds between tries, or CK_REJOIN_OFF */
+	int rejoin;	  /* seconds between tries, or CK_RESTART_OFF */
 	uint64_t segment, cache, ownermem; /* bytes */
 	/* Set by who has a process for rounds, before the job starts; nccl: see
 	 * ck_launch_options. Borrowed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * note: what the process of a mount, its starter and the keepers of jobs say to each
- * other (see starter.h): short messages over a socket that keeps them apart, with
+ * other (see spawn_helper.h): short messages over a socket that keeps them apart, with
  * descriptors. All are of one program on one host.
  */
 #ifndef CKPTFS_NOTE_H

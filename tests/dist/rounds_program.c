@@ -14,7 +14,7 @@
 #include "../../core/peer/link_internal.h"
 #include "ckptfs/link.h"
 #include "cluster.h"
-#include "launched.h"
+#include "serve_rank.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,15 +33,15 @@ int __wrap_ck_cluster_start(struct ck_hosts_options *options,
 			    struct ck_cluster **out, struct ck_diag *d);
 
 int __real_ck_cluster_join(struct ck_hosts_options *options,
-			   struct ck_handed *handed,
+			   struct ck_inherited *handed,
 			   struct ck_format_options *format,
 			   struct ck_cluster **out, struct ck_diag *d);
 int __wrap_ck_cluster_join(struct ck_hosts_options *options,
-			   struct ck_handed *handed,
+			   struct ck_inherited *handed,
 			   struct ck_format_options *format,
 			   struct ck_cluster **out, struct ck_diag *d);
-int __real_ck_launched_parse(struct ck_launched *l);
-int __wrap_ck_launched_parse(struct ck_launched *l);
+int __real_ck_serve_rank_parse(struct ck_serve_rank *l);
+int __wrap_ck_serve_rank_parse(struct ck_serve_rank *l);
 
 struct job {
 	struct ck_door_way way;
@@ -133,14 +133,14 @@ static void ask_for(struct ck_hosts_options *options)
 	options->rounds = &taker;
 }
 
-int __wrap_ck_launched_parse(struct ck_launched *l)
+int __wrap_ck_serve_rank_parse(struct ck_serve_rank *l)
 {
 	ask_for(&l->options.hosts);
-	return __real_ck_launched_parse(l);
+	return __real_ck_serve_rank_parse(l);
 }
 
 int __wrap_ck_cluster_join(struct ck_hosts_options *options,
-			   struct ck_handed *handed,
+			   struct ck_inherited *handed,
 			   struct ck_format_options *format,
 			   struct ck_cluster **out, struct ck_diag *d)
 {

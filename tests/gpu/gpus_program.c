@@ -33,7 +33,7 @@ static void free_chosen(struct ck_gpus *g);
 #define ck_gpus_make	  make_chosen
 #define ck_gpus_count	  count_chosen
 #define ck_gpus_free	  free_chosen
-#include "../../mount-helpers/gpus.c"
+#include "../../mount-helpers/dist/gpus.c"
 #undef ck_gpus_make
 #undef ck_gpus_count
 #undef ck_gpus_free

@@ -27,7 +27,7 @@
 #include "ckptfs/memory.h"
 #include "commands.h"
 #include "gpus.h"
-#include "unmounted.h"
+#include "offline_tree.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -41,7 +41,7 @@ enum { MESSAGE = 8192, PIECE = 1 << 20, SENT = 64 << 10, THREADS_MOST = 64 };
 static struct {
 	struct ck_mount_options options;
 	struct ck_gpus *gpus;
-	struct ck_unmounted u; /* its route has no gatherer */
+	struct ck_offline u;   /* its route has no gatherer */
 	struct ck_route route; /* and this one has */
 	struct ck_exports *exports;
 } offer;
@@ -70,7 +70,7 @@ static int file_open(char *path, struct ck_tree_file *out)
 	int rc = find(path, &node);
 
 	*out = (struct ck_tree_file){ .is_open = false };
-	return rc ? rc : ck_unmounted_file(&offer.u, &node, out);
+	return rc ? rc : ck_offline_file(&offer.u, &node, out);
 }
 
 /* --- tensors ----------------------------------------------------------------------------- */
@@ -260,7 +260,7 @@ static int read_file(char *path, unsigned threads, struct both *out)
 	if (rc == 0)
 		rc = -f.err;
 	if (rc == 0) {
-		out->size = ck_unmounted_size(&f);
+		out->size = ck_offline_size(&f);
 		to = ck_pages_alloc(2 * out->size);
 		rc = to ? read_both(&f, threads, to, out) : -ENOMEM;
 	}
@@ -302,7 +302,7 @@ static int bytes_read(char *path, uint8_t **to, struct both *out)
 	if (rc == 0) {
 		struct reading by_gpu = { .route = &offer.route, .file = &f };
 
-		out->size = by_gpu.size = ck_unmounted_size(&f);
+		out->size = by_gpu.size = ck_offline_size(&f);
 		*to = by_gpu.to = malloc(out->size + 1);
 		rc = *to ? read_all(&by_gpu, 1, &out->gpu) : -ENOMEM;
 		out->gpu_bytes = stats ? stats->gpu_bytes - before : 0;
@@ -402,7 +402,7 @@ static int open_all(const char *source)
 		rc = ck_gpus_start(offer.gpus, &d);
 	if (rc)
 		return ck_trouble("%s", d.text);
-	rc = ck_unmounted_open(&offer.u, source);
+	rc = ck_offline_open(&offer.u, source);
 	if (rc)
 		return rc;
 	if (ck_gpus_settle(offer.gpus, &d) ||

@@ -16,11 +16,11 @@ import evidence
 import form
 import headers
 import language
+import layers
 import locks
 import seeds
 import subjects
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 CODE_DIRS = ('core/', 'fs/', 'mount-helpers/', 'include/')
 SPDX = 'SPDX-License-Identifier: MIT'
 
@@ -137,55 +137,20 @@ def check_file_length(tree):
 
 # --- structure ---------------------------------------------------------------
 
-def layer_table():
-    modules, uses, only = {}, {}, {}
-    with open(os.path.join(HERE, 'layers.txt')) as f:
-        for line in f:
-            words = line.split('#')[0].split()
-            if words:
-                table = {'module': modules, 'uses': uses, 'only': only}
-                table[words[0]][words[1]] = words[2:]
-    return modules, uses, only
-
-
-def module_of(path, modules):
-    for name, places in modules.items():
-        if any(path == p or path.startswith(p + '/') for p in places):
-            return name
-    return None
-
-
-def include_fault(tree, path, name, header, modules, uses):
-    """Why the file `path` of module `name` may not include "header"."""
-    if header.startswith('ckptfs/'):
-        target = module_of('include/' + header, modules)
-        if target is None:
-            return f'{header} belongs to no module'
-        if target != name and target not in uses[name]:
-            return f'{name} must not know {target} ({header})'
-        return None
-    home = modules[name][0]
-    for folder in (os.path.dirname(path), home):
-        found = os.path.normpath(os.path.join(folder, header))
-        if found.startswith(home + '/') and os.path.exists(tree.full(found)):
-            return None
-    return f'{header} is no header of {name}'
-
-
-@check('layers', 'core/view/canary.c', '#include "ckptfs/move.h"\n')
+@check('layers', 'core/view/canary.c', '#include "ckptfs/move.h"\n',
+       '#include "cli.h"\n', '#include "copied.h"\n')
 def check_layers(tree):
-    modules, uses, only = layer_table()
+    table = modules, _, only, _ = layers.layer_table()
     include = re.compile(r'^\s*#\s*include\s+([<"])([^">]+)[">]', re.M)
     for path in tree.code():
-        name = module_of(path, modules)
+        name = layers.module_of(path, modules)
         if name is None:
             yield f'{path}:1: belongs to no module of layers.txt'
             continue
         text = tree.text(path)
         for m in include.finditer(text):
             if m.group(1) == '"':
-                fault = include_fault(tree, path, name, m.group(2), modules,
-                                      uses)
+                fault = layers.include_fault(tree, path, name, m.group(2), table)
             else:
                 allowed = only.get(os.path.basename(m.group(2)), [name])
                 fault = (None if name in allowed else
@@ -203,9 +168,9 @@ STRANGE_WORDS = {
 
 @check('strange words', 'core/move/canary.c', 'struct ck_catalog;\n')
 def check_strange_words(tree):
-    modules, _, _ = layer_table()
+    modules = layers.layer_table()[0]
     for path in tree.code():
-        word = STRANGE_WORDS.get(module_of(path, modules))
+        word = STRANGE_WORDS.get(layers.module_of(path, modules))
         if word is None:
             continue
         for n, line in enumerate(tree.text(path).split('\n'), 1):
@@ -237,7 +202,7 @@ def check_sources_built(tree):
 
 def manual(tree, page):
     """The text of a manual page, its escapes undone."""
-    return tree.text(f'mount-helpers/{page}.scd').replace('\\', '')
+    return tree.text(f'mount-helpers/man/{page}.scd').replace('\\', '')
 
 
 def undocumented(tree, source, row, places):
@@ -292,7 +257,7 @@ def listed(tree, path, begin, end, word):
 # What a document has of a table of the source: where, and in what form.
 BASH = 'mount-helpers/completion/ckptfs.bash'
 ZSH = 'mount-helpers/completion/_ckptfs'
-PAGE = 'mount-helpers/ckptfs.1.scd'
+PAGE = 'mount-helpers/man/ckptfs.1.scd'
 COPIES = [
     ('fs/options.c', r'\{ "(\w+)=?", set_', BASH,
      ('_ckptfs_mount_options() {\n\t_ckptfs_option_words "$1" "$2"', '\n}',
@@ -497,8 +462,8 @@ WORDS = [
      'go through ckptfs/base.h',
      # not in a checkpoint: in a template, around the mount, what cp writes, /run, /proc
      ('core/base/', 'core/format/load/template_file.c', 'fs/mountpoint.c',
-      'mount-helpers/copy_file.c', 'mount-helpers/copy_into.c', 'mount-helpers/copy_mark.c',
-      'mount-helpers/holders.c', 'mount-helpers/mountpoint.c', 'mount-helpers/record.c'),
+      'mount-helpers/offline/cp_file.c', 'mount-helpers/offline/cp_directory.c', 'mount-helpers/offline/cp_mark.c',
+      'mount-helpers/mtab/busy_procs.c', 'mount-helpers/mtab/mountpoint.c', 'mount-helpers/mtab/mount_record.c'),
      '\tpread(a, b, c, d);\n'),
     ('positions', r'\bck_pread_full\s*\([^;]*\bvpos\b',
      'a position in a view is none in a file', (),

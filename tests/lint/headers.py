@@ -50,6 +50,7 @@ def findings(tree):
             '-std=gnu17', '-fsyntax-only', '-Wall', '-Wextra', '-Werror',
             '-D_GNU_SOURCE', '-D_FILE_OFFSET_BITS=64', '-Iinclude',
             '-I' + (os.path.dirname(path) or '.'), '-Itests/lib',
+            '-Imount-helpers', '-Imount-helpers/offline',
             *flags, '-include', path, '-x', 'c', '/dev/null']
         out = subprocess.run(command, cwd=tree.root, capture_output=True,
                              text=True)

@@ -122,4 +122,4 @@ static void far_close(struct ck_checkpoint *cp)
 
 #define ck_checkpoint_open  far_open
 #define ck_checkpoint_close far_close
-#include "../../mount-helpers/cmd_mount.c"
+#include "../../mount-helpers/cmd/cmd_mount.c"

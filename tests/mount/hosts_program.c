@@ -263,7 +263,8 @@ int ck_cluster_start(struct ck_hosts_options *options,
 	return 0;
 }
 
-int ck_cluster_join(struct ck_hosts_options *options, struct ck_handed *handed,
+int ck_cluster_join(struct ck_hosts_options *options,
+		    struct ck_inherited *handed,
 		    struct ck_format_options *format, struct ck_cluster **out,
 		    struct ck_diag *d)
 {

@@ -111,7 +111,7 @@ check 'fstab: a source with a blank, umount' umount "$mnt"
 # The lines of the documents, as they are.
 docs=$HERE/../..
 lines='s,^ *\(`*\)/ckpt/step-1000 /mnt/ck \([^`]*\)\1$,\2,p'
-sed -n "$lines" "$docs/mount-helpers/mount.ckptfs.8.scd" >lines
+sed -n "$lines" "$docs/mount-helpers/man/mount.ckptfs.8.scd" >lines
 equal 'the manual has lines for fstab' "$(wc -l <lines)" 2
 while read -r line; do
 	echo "$source $mnt $line" >fstab

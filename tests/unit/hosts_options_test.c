@@ -56,7 +56,7 @@ static void values(void)
 	eq_text(o.agent, "ssh -p 22");
 	eq_text(o.program, "/opt/ckptfs");
 	eq_text(o.net, "10.0.0.0/8+192.168.1.0/24");
-	ok(o.timeout == 600 && o.rejoin == CK_REJOIN_OFF);
+	ok(o.timeout == 600 && o.rejoin == CK_RESTART_OFF);
 	eq_u64(o.segment, 256 << 10);
 	eq_u64(o.cache, UINT64_C(2) << 30);
 	eq_u64(o.ownermem, 1048577);

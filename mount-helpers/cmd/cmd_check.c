@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check: looks at everything in a checkpoint without mounting it, and says
+ * what is wrong: one line for each fault, or JSON. The exit status says
+ * whether there was any.
+ */
+#include "ckptfs/format.h"
+#include "ckptfs/json.h"
+#include "ckptfs/move.h"
+#include "ckptfs/replicas.h"
+#include "ckptfs/view.h"
+#include "ckptfs/warnings.h"
+#include "cluster.h"
+#include "commands.h"
+#include "offline_tree.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Checksums are faster than most disks; two threads keep one busy while the
+ * other computes. */
+enum { THREADS = 4, PROGRESS_MSEC = 200 };
+
+enum { CLASSES = 64 }; /* unknown ones that lines name; JSON names all */
+
+struct checking {
+	bool full, json;
+	struct ck_format_options options;
+	struct ck_hosts_options hosts;
+	int64_t shown; /* when progress was, milliseconds; 0: never */
+	uint64_t dead;
+	bool dead_known;
+};
+
+/* --- progress ------------------------------------------------------------- */
+
+static void show_progress(void *arg, const struct ck_check_progress *p)
+{
+	struct checking *k = arg;
+	int64_t now = (int64_t)ck_msec_now();
+
+	if (now - k->shown < PROGRESS_MSEC)
+		return;
+	k->shown = now;
+	fprintf(stderr,
+		"\rckptfs: %" PRIu64 " of %" PRIu64 " items, %" PRIu64
+		" of %" PRIu64 " MiB\033[K",
+		p->items, p->items_total, p->bytes >> 20, p->bytes_total >> 20);
+}
+
+static void clear_progress(const struct checking *k)
+{
+	if (k->shown)
+		fprintf(stderr, "\r\033[K");
+}
+
+/* --- findings ------------------------------------------------------------- */
+
+static void field(struct ck_buf *out, const char *before, struct ck_str s)
+{
+	ck_buf_text(out, before);
+	if (s.p)
+		ck_buf_json_str(out, s);
+	else
+		ck_buf_text(out, "null");
+}
+
+static struct ck_str text_of(const char *text)
+{
+	return text ? ck_str_from(text) : (struct ck_str){ 0 };
+}
+
+/* hosts: there may be several. */
+static void print_finding(const struct ck_fault *f, bool hosts, bool is_warning,
+			  struct ck_buf *out)
+{
+	const char *err = f->err ? strerrorname_np(f->err) : NULL;
+
+	field(out, "{\"fqn\":", f->name);
+	field(out, ",\"file\":", f->file);
+	if (f->file.p && f->has_pos)
+		ck_buf_printf(out, ",\"pos\":%" PRIu64, f->pos);
+	else
+		ck_buf_text(out, ",\"pos\":null");
+	if (hosts)
+		field(out, ",\"host\":", text_of(f->host));
+	if (is_warning)
+		ck_buf_text(out, ",\"severity\":\"warning\"");
+	field(out, ",\"errno\":", text_of(err));
+	field(out, ",\"what\":", f->what);
+	field(out, ",\"expected\":", text_of(f->expected));
+	field(out, ",\"found\":", text_of(f->found));
+	ck_buf_text(out, ",\"offset\":");
+	if (f->box)
+		ck_dims_print(out, f->box, f->ndim);
+	ck_buf_text(out, f->box ? ",\"size\":" : "null,\"size\":");
+	if (f->box)
+		ck_dims_print(out, f->box + f->ndim, f->ndim);
+	ck_buf_text(out, f->box ? "}" : "null}");
+}
+
+/* Where warnings are printed, as lines or as objects of JSON. */
+struct warnings {
+	const struct checking *k;
+	struct ck_buf *out;
+	bool first; /* nothing stands before the next object */
+};
+
+static void print_warning(void *arg, const struct ck_fault *f)
+{
+	struct warnings *w = arg;
+
+	if (w->k->json) {
+		ck_buf_text(w->out, w->first ? "\n" : ",\n");
+		print_finding(f, w->k->options.elsewhere != NULL, true, w->out);
+		w->first = false;
+		return;
+	}
+	ck_buf_text(w->out, "warning: ");
+	ck_warning_print(f, w->out);
+	ck_buf_text(w->out, "\n");
+}
+
+static void print_text(const struct checking *k, struct ck_checkpoint *cp,
+		       const struct ck_catalog *c, const struct ck_findings *f,
+		       const struct ck_unknown_classes *unknown,
+		       struct ck_buf *out)
+{
+	struct warnings w = { k, out, false };
+
+	for (size_t i = 0; i < f->n; i++) {
+		ck_fault_print(&f->faults[i], true, out);
+		ck_buf_text(out, "\n");
+	}
+	for (size_t i = 0; i < unknown->n && i < CLASSES; i++) {
+		ck_buf_text(out, "unknown class, kept as it is: ");
+		ck_buf_escaped(out, unknown->all[i]);
+		ck_buf_text(out, "\n");
+	}
+	if (unknown->n > CLASSES)
+		ck_buf_printf(out, "unknown classes: and %zu more\n",
+			      unknown->n - CLASSES);
+	ck_checkpoint_warn(cp, c, print_warning, &w);
+	if (k->dead_known && k->dead)
+		ck_buf_printf(out, "dead bytes: %" PRIu64 "\n", k->dead);
+	ck_buf_printf(out, "items checked %" PRIu64 " of %" PRIu64 "; %zu %s\n",
+		      f->items, f->items_total, f->n,
+		      f->n == 1 ? "finding" : "findings");
+}
+
+static void print_json(const struct checking *k, struct ck_checkpoint *cp,
+		       const struct ck_catalog *c, const struct ck_findings *f,
+		       const struct ck_unknown_classes *unknown,
+		       struct ck_buf *out)
+{
+	struct warnings w = { k, out, f->n == 0 };
+
+	ck_buf_printf(out,
+		      "{\"version\":1,\"ok\":%s,\"checked\":%" PRIu64
+		      ",\"total\":%" PRIu64 ",\"findings\":[",
+		      f->n ? "false" : "true", f->items, f->items_total);
+	for (size_t i = 0; i < f->n; i++) {
+		ck_buf_text(out, i ? ",\n" : "\n");
+		print_finding(&f->faults[i], k->options.elsewhere != NULL,
+			      false, out);
+	}
+	ck_checkpoint_warn(cp, c, print_warning, &w);
+	ck_buf_text(out, "],\n\"unknown_globals\":[");
+	for (size_t i = 0; i < unknown->n; i++)
+		field(out, i ? "," : "", unknown->all[i]);
+	ck_buf_text(out, "],\n\"dead_bytes\":");
+	if (k->dead_known)
+		ck_buf_printf(out, "%" PRIu64 "}\n", k->dead);
+	else
+		ck_buf_text(out, "null}\n");
+}
+
+static void print(const struct checking *k, struct ck_checkpoint *cp,
+		  const struct ck_findings *f, struct ck_buf *out)
+{
+	struct ck_unknown_classes unknown;
+
+	if (ck_checkpoint_unknown(cp, f->catalog, &unknown))
+		out->err = -ENOMEM;
+	if (k->json)
+		print_json(k, cp, f->catalog, f, &unknown, out);
+	else
+		print_text(k, cp, f->catalog, f, &unknown, out);
+	ck_unknown_classes_fini(&unknown);
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+static int replicas_check(struct ck_checkpoint *cp, struct ck_cluster *cluster,
+			  struct ck_findings *out)
+{
+	struct ck_route route;
+	int rc;
+
+	ck_route_init(&route, cp->files, ck_cluster_mover(cluster));
+	rc = ck_replicas_check(cp, &route, out);
+	ck_route_fini(&route);
+	return rc;
+}
+
+static int check(struct checking *k, struct ck_checkpoint *cp,
+		 struct ck_cluster *cluster)
+{
+	struct ck_check_options options = {
+		.full = k->full,
+		.threads = THREADS,
+		.progress = isatty(STDERR_FILENO) ? show_progress : NULL,
+		.arg = k,
+	};
+	struct ck_findings findings;
+	struct ck_buf out = { 0 };
+	struct ck_diag d = { 0 };
+	int status, rc = ck_checkpoint_check(cp, &options, &findings, &d);
+
+	clear_progress(k);
+	if (rc)
+		return ck_trouble("%s", d.text);
+	rc = k->full ? replicas_check(cp, cluster, &findings) : 0;
+	if (rc) {
+		ck_findings_fini(&findings);
+		return ck_trouble("%s", strerror(-rc));
+	}
+	k->dead_known = ck_checkpoint_dead(cp, &k->dead) == 0;
+	print(k, cp, &findings, &out);
+	status = findings.n ? CK_EXIT_DAMAGE : CK_EXIT_FINE;
+	ck_findings_fini(&findings);
+	rc = ck_print(&out);
+	return rc ? rc : status;
+}
+
+static int parse(struct checking *k, int argc, char **argv)
+{
+	static const struct option long_options[] = {
+		{ "full", no_argument, NULL, 'f' },
+		{ "json", no_argument, NULL, 'j' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int letter, rc = CK_EXIT_FINE;
+
+	while (rc == 0 &&
+	       (letter = ck_getopt_hosts(argc, argv, "o:", long_options,
+					 &k->hosts)) != -1) {
+		switch (letter) {
+		case 'f': k->full = true; break;
+		case 'j': k->json = true; break;
+		case 'o':
+			rc = ck_parse_reading(&k->options, &k->hosts, NULL,
+					      optarg);
+			break;
+		default: rc = CK_EXIT_TROUBLE;
+		}
+	}
+	if (rc)
+		return rc;
+	if (argc - optind != 1)
+		return ck_usage();
+	if (k->full && k->hosts.replicas == CK_REPLICAS_SAMPLE)
+		k->hosts.replicas = CK_REPLICAS_FULL;
+	return ck_check_hosts(&k->hosts);
+}
+
+int ck_cmd_check(int argc, char **argv)
+{
+	struct checking k = { .options.shardlinks = CK_BENEATH_NO_SYMLINKS };
+	struct ck_checkpoint *cp = NULL;
+	struct ck_cluster *cluster = NULL;
+	int rc = parse(&k, argc, argv);
+
+	if (rc == 0)
+		rc = ck_source_open(argv[optind], &k.options, &k.hosts,
+				    &cluster, &cp);
+	if (rc == 0)
+		rc = ck_source_is_one(argv[optind], cp);
+	if (rc == 0)
+		rc = check(&k, cp, cluster);
+	ck_source_close(cluster, cp);
+	ck_hosts_options_fini(&k.hosts);
+	ck_format_options_fini(&k.options);
+	return rc;
+}

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cp: files and directories of the tree, copied as cp(1) would. What goes where is
+ * decided, and refused, before anything is written.
+ */
+#include "commands.h"
+#include "cp.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Hugging Face's libraries write files of about this size. */
+static const uint64_t HF_FILE = UINT64_C(5) << 30;
+
+struct cp {
+	bool deep; /* -r */
+	struct ck_offline u;
+	struct ck_copy_how how;
+	struct ck_progress progress;
+	bool resume;
+	char mark[CK_MARK_NAME]; /* its name */
+	struct ck_paths names;	 /* what is to be copied */
+	bool several;		 /* they need a directory */
+	bool whole;		 /* the root is among them */
+	bool into;		 /* DEST is one */
+	char *dest;		 /* as it is named in messages; owned */
+	char *parent, *last;	 /* where the copy is, if DEST is none; owned */
+	int top; /* the directory that is DEST, or that it is in; -1: not open */
+	uint64_t total; /* bytes to be copied */
+	int status;	/* exit status of faults that stderr has */
+};
+
+/* --- nodes to copy -------------------------------------------------------------------- */
+
+static const char *name_of(const struct ck_named *n)
+{
+	const char *slash = strrchr(n->path, '/');
+
+	return slash ? slash + 1 : n->path;
+}
+
+static bool is_dir(const struct ck_named *n)
+{
+	return n->node.about.type == CK_TYPE_DIR;
+}
+
+static void keep_only(struct ck_paths *names,
+		      bool (*is_kept)(const struct ck_named *n))
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (is_kept(&names->all[i]))
+			names->all[kept++] = names->all[i];
+		else
+			free(names->all[i].path);
+	names->n = kept;
+}
+
+static bool is_no_dir(const struct ck_named *n)
+{
+	return !is_dir(n);
+}
+
+/* Directories are left out, but for -r. */
+static void drop_dirs(struct cp *k)
+{
+	for (size_t i = 0; i < k->names.n; i++)
+		if (is_dir(&k->names.all[i]))
+			k->status =
+				ck_trouble("%s: is a directory; -r copies it",
+					   ck_path_shown(k->names.all[i].path));
+	keep_only(&k->names, is_no_dir);
+}
+
+static int add_each(void *arg, struct ck_node *n, const char *name)
+{
+	struct cp *k = arg;
+	int rc = ck_tree_use(k->u.tree, n);
+
+	return rc ? rc : ck_paths_add(&k->names, n, strdup(name));
+}
+
+static bool is_not_root(const struct ck_named *n)
+{
+	return *n->path != '\0';
+}
+
+/* The root is replaced by its entries. */
+static int open_root(struct cp *k)
+{
+	size_t given = k->names.n;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < given; i++)
+		if (!is_not_root(&k->names.all[i])) {
+			k->whole = true;
+			rc = ck_offline_each(&k->u, CK_TREE_ROOT, add_each, k);
+		}
+	keep_only(&k->names, is_not_root);
+	return rc ? ck_trouble("%s", strerror(-rc)) : CK_EXIT_FINE;
+}
+
+/* By the names that they will have, then by paths. */
+static int compare(const void *a, const void *b)
+{
+	const struct ck_named *x = *(const struct ck_named *const *)a;
+	const struct ck_named *y = *(const struct ck_named *const *)b;
+	int order = strcmp(name_of(x), name_of(y));
+
+	return order ? order : strcmp(x->path, y->path);
+}
+
+/* Of neighbours: the same one is dropped, one of the same name refused. */
+static int compare_to(struct ck_named *a, struct ck_named *b)
+{
+	if (strcmp(name_of(a), name_of(b)) != 0)
+		return CK_EXIT_FINE;
+	if (strcmp(a->path, b->path) != 0)
+		return ck_trouble("%s and %s: would have the same name in DEST",
+				  ck_path_shown(a->path),
+				  ck_path_shown(b->path));
+	a->node.number = 0; /* marks it; no node in use has it */
+	return CK_EXIT_FINE;
+}
+
+static bool is_unmarked(const struct ck_named *n)
+{
+	return n->node.number != 0;
+}
+
+/* A node that two PATHs name is copied once. */
+static int check_names(struct cp *k)
+{
+	size_t n = k->names.n;
+	struct ck_named **sorted = calloc(n ? n : 1, sizeof(struct ck_named *));
+	int rc = CK_EXIT_FINE;
+
+	if (!sorted)
+		return ck_trouble("out of memory");
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = &k->names.all[i];
+	qsort(sorted, n, sizeof(struct ck_named *), compare);
+	for (size_t i = 1; rc == 0 && i < n; i++)
+		rc = compare_to(sorted[i - 1], sorted[i]);
+	free(sorted);
+	keep_only(&k->names, is_unmarked);
+	return rc;
+}
+
+/* --- where it goes ----------------------------------------------------------------------- */
+
+/* The path above DEST's last name, and that name. */
+static int split_dest(struct cp *k, const char *dest)
+{
+	size_t len = strlen(dest), last;
+
+	while (len > 1 && dest[len - 1] == '/')
+		len--;
+	for (last = len; last > 0 && dest[last - 1] != '/';)
+		last--;
+	k->last = strndup(dest + last, len - last);
+	k->parent = last ? strndup(dest, last) : strdup(".");
+	k->dest = strndup(dest, last > 1 ? last - 1 : last);
+	return k->last && k->parent && k->dest ? CK_EXIT_FINE
+					       : ck_trouble("out of memory");
+}
+
+/* Whether DEST has a name of the directory that is copied. */
+struct present {
+	const char *dest;
+	bool found;
+};
+
+static int present_look(void *arg, struct ck_node *n, const char *name)
+{
+	struct present *p = arg;
+	ck_auto_free char *path = ck_path_join(p->dest, name);
+	struct stat st;
+
+	(void)n;
+	p->found = path && lstat(path, &st) == 0;
+	return p->found;
+}
+
+/* After a copy that has ended well the same command would copy into the copy. */
+static int check_unmarked(struct cp *k, const char *dest)
+{
+	const struct ck_named *dir = &k->names.all[0];
+	struct present p = { .dest = dest };
+
+	if (!k->resume || k->several || !is_dir(dir))
+		return CK_EXIT_FINE;
+	(void)!ck_offline_each(&k->u, dir->node.number, present_look, &p);
+	if (!p.found)
+		return CK_EXIT_FINE;
+	return ck_trouble(
+		"%s: has files of such a copy, and no mark of an interrupted "
+		"one; it may be complete. Without --resume the copy is a new "
+		"directory in it",
+		ck_show(ck_str_from(dest)));
+}
+
+static int say_incomplete(const char *dest)
+{
+	return ck_trouble("%s: an incomplete copy; --resume completes it",
+			  ck_show(ck_str_from(dest)));
+}
+
+/* DEST is a directory; an interrupted run may have made it. */
+static int look_at_mark(struct cp *k, const char *dest)
+{
+	if (!k->deep || k->names.n == 0)
+		return CK_EXIT_FINE;
+	switch (ck_mark_look(dest, k->mark)) {
+	case CK_MARK_NONE: return check_unmarked(k, dest);
+	case CK_MARK_IN: return CK_EXIT_FINE;
+	case CK_MARK_IS:
+	default: break;
+	}
+	if (!k->resume)
+		return say_incomplete(dest);
+	k->into = false;
+	return CK_EXIT_FINE;
+}
+
+/* Whether DEST is a directory; what is there instead is seen when it is replaced. */
+static int look_at_dest(struct cp *k, const char *dest)
+{
+	const char *shown = ck_show(ck_str_from(dest));
+	size_t len = strlen(dest);
+	struct stat st;
+	int err = stat(dest, &st) ? errno : 0, rc = CK_EXIT_FINE;
+
+	k->into = err == 0 && S_ISDIR(st.st_mode);
+	ck_mark_name(&k->names, k->several, k->mark);
+	if (k->into)
+		rc = look_at_mark(k, dest);
+	if (rc)
+		return rc;
+	if (k->into) {
+		while (len > 1 && dest[len - 1] == '/')
+			len--;
+		k->dest = strndup(dest, len);
+		return k->dest ? CK_EXIT_FINE : ck_trouble("out of memory");
+	}
+	if (*dest == '\0' || (err && err != ENOENT))
+		return ck_trouble("%s: %s", *dest ? shown : "DEST",
+				  strerror(err));
+	if (k->several)
+		return ck_trouble("%s: is not a directory; several files need "
+				  "one",
+				  shown);
+	return split_dest(k, dest);
+}
+
+/* A file there would take the place of a data file, or be taken for one. */
+static int open_top(struct cp *k, const char *dest)
+{
+	k->top = open(k->into ? dest : k->parent,
+		      O_DIRECTORY | O_CLOEXEC | (k->how.sync ? 0 : O_PATH));
+	if (k->top < 0)
+		return ck_trouble(
+			"%s: %s",
+			ck_show(ck_str_from(k->into ? dest : k->parent)),
+			strerror(errno));
+	if (ck_checkpoint_holds(k->u.cp, fcntl(k->top, F_DUPFD_CLOEXEC, 0)))
+		return ck_trouble("%s: lies in the checkpoint, where its data "
+				  "files are",
+				  ck_show(ck_str_from(dest)));
+	return CK_EXIT_FINE;
+}
+
+/* cp(1) makes a directory of such a name, but no file. */
+static int check_slash(const struct cp *k, const char *dest)
+{
+	size_t len = strlen(dest);
+
+	if (k->into || k->names.n == 0 || dest[len - 1] != '/' ||
+	    is_dir(&k->names.all[0]))
+		return CK_EXIT_FINE;
+	return ck_trouble("%s: is not a directory", ck_show(ck_str_from(dest)));
+}
+
+/* --- how much it is ------------------------------------------------------------------------ */
+
+static int count_node(struct cp *k, const struct ck_node *n);
+
+static int count_each(void *arg, struct ck_node *n, const char *name)
+{
+	(void)name;
+	return count_node(arg, n);
+}
+
+/* What cannot be looked at is said when it is copied. */
+static int count_node(struct cp *k, const struct ck_node *n)
+{
+	struct ck_node dir = *n;
+	struct ck_node_stat st;
+
+	if (ck_copy_signalled())
+		return 1;
+	if (n->about.type != CK_TYPE_DIR) {
+		k->total += ck_tree_stat(n, &st) ? 0 : st.size;
+		return 0;
+	}
+	if (ck_tree_use(k->u.tree, &dir))
+		return 0;
+	(void)!ck_offline_each(&k->u, dir.number, count_each, k);
+	ck_tree_forget(k->u.tree, dir.number, 1);
+	return 0;
+}
+
+static void show_progress(struct cp *k)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	for (size_t i = 0; i < k->names.n; i++)
+		if (count_node(k, &k->names.all[i].node))
+			return;
+	ck_progress_begin(&k->progress, k->total);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static void copy_each(struct cp *k, struct ck_copying *c, struct ck_into *top)
+{
+	bool fine = true;
+
+	for (size_t i = 0; fine && i < k->names.n; i++) {
+		struct ck_named *n = &k->names.all[i];
+
+		fine = ck_copy(c, n, top, k->into ? name_of(n) : k->last);
+	}
+}
+
+static int copy_all(struct cp *k)
+{
+	struct ck_copying *c = ck_copy_begin(&k->how);
+	struct ck_into *top;
+	int rc = CK_EXIT_FINE, status;
+
+	if (!c)
+		return ck_trouble("neither memory nor threads are to be had");
+	top = ck_copy_into(k->top, k->dest);
+	k->top = -1;
+	if (top) {
+		copy_each(k, c, top);
+		ck_copy_into_end(c, top);
+	} else
+		rc = ck_trouble("out of memory");
+	status = ck_copy_end(c);
+	return rc ? rc : status;
+}
+
+/* Without a mark the copy is as good, but cannot be resumed. */
+static int open_mark(struct cp *k, const char *dest)
+{
+	const struct ck_mark_place at = {
+		.dir = k->top,
+		.last = k->into ? NULL : k->last,
+		.base = strlen(k->dest) + (k->into ? 0 : 1 + strlen(k->last)),
+		.name = k->mark,
+		.resume = k->resume,
+	};
+	int rc;
+
+	if (!k->deep || (!k->into && !is_dir(&k->names.all[0])))
+		return CK_EXIT_FINE;
+	rc = ck_mark_open(&at, &k->how.mark);
+	if (rc == -EBUSY && (k->resume || !k->into))
+		return ck_trouble("%s: another process makes this copy",
+				  ck_show(ck_str_from(dest)));
+	if (rc && k->resume)
+		return ck_trouble("%s: cannot record which files are complete: "
+				  "%s",
+				  ck_show(ck_str_from(dest)), strerror(-rc));
+	return CK_EXIT_FINE;
+}
+
+/* The mark stays. After a signal stderr may be full: the process must end nevertheless. */
+static void say_resume(const struct cp *k, const char *dest, int rc)
+{
+	struct pollfd ready = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	if (!k->how.mark || (rc != CK_EXIT_TROUBLE && !ck_copy_signalled()))
+		return;
+	if (!ck_copy_signalled() || poll(&ready, 1, 0) == 1)
+		(void)say_incomplete(dest);
+}
+
+static int copy(struct cp *k, const char *dest)
+{
+	int rc = open_top(k, dest);
+
+	if (rc == 0)
+		rc = open_mark(k, dest);
+	if (rc)
+		return rc;
+	ck_copy_signals();
+	show_progress(k);
+	rc = copy_all(k);
+	ck_progress_end(&k->progress);
+	say_resume(k, dest, rc);
+	if (k->resume && k->how.mark && rc != CK_EXIT_TROUBLE &&
+	    !ck_copy_signalled())
+		ck_mark_say(k->how.mark);
+	return rc;
+}
+
+static int prepare(struct cp *k, char **paths, int n, const char *dest)
+{
+	int rc;
+
+	for (int i = 0; i < n; i++)
+		k->status |= ck_paths_find(&k->u, paths[i], &k->names);
+	k->several = n > 1 || k->names.by_pattern;
+	if (!k->deep)
+		drop_dirs(k);
+	rc = look_at_dest(k, dest);
+	if (rc == 0 && k->into)
+		rc = open_root(k);
+	if (rc == 0)
+		rc = check_names(k);
+	return rc ? rc : check_slash(k, dest);
+}
+
+/* Names that a checkpoint has lost are in none of its directories. A run directory itself
+ * has none. */
+static void say_losses(struct cp *k)
+{
+	const struct ck_root *last = NULL;
+
+	for (size_t i = 0; i < k->names.n; i++) {
+		const struct ck_node *n = &k->names.all[i].node;
+		const struct ck_root *root = n->dir.root;
+
+		if (!root || root == last ||
+		    (!is_dir(&k->names.all[i]) &&
+		     n->about.topic != CK_ABOUT_MANY))
+			continue;
+		last = root;
+		k->status |= ck_source_losses(ck_root_checkpoint(root));
+	}
+}
+
+/* An export without config.json cannot be loaded. Of hf_template= the view reports it. */
+static void say_config(struct cp *k)
+{
+	static const struct ck_str config = { "config.json", 11 };
+
+	for (size_t i = 0; i < k->names.n; i++) {
+		const struct ck_node *n = &k->names.all[i].node;
+		struct ck_node found;
+
+		if (k->whole || k->u.view.hf_template ||
+		    !is_dir(&k->names.all[i]) ||
+		    strcmp(name_of(&k->names.all[i]), "hf") != 0 ||
+		    ck_tree_name(k->u.tree, n->number, config, &found) !=
+			    -ENOENT)
+			continue;
+		(void)ck_trouble("%s: " CK_NO_CONFIG "; " CK_USE_TEMPLATE,
+				 ck_path_shown(k->names.all[i].path));
+	}
+}
+
+/* With -r, hf/ has files of the size that hubs have. It is one file, as ls shows it, if a
+ * PATH names that file. The index of a template decides before this does. */
+static void choose_hf_files(struct cp *k, char **paths, int n)
+{
+	static const char one[] = "model.safetensors";
+	bool named = false;
+
+	for (int i = 0; i < n; i++) {
+		const char *slash = strrchr(paths[i], '/');
+
+		named |= slash && strcmp(slash + 1, one) == 0;
+	}
+	if (k->deep && !named && k->u.view.hf_shard_size == 0)
+		k->u.view.hf_shard_size = HF_FILE;
+}
+
+static int run(struct cp *k, char **argv, int n)
+{
+	const char *dest = argv[n - 1];
+	int rc;
+
+	choose_hf_files(k, argv + 1, n - 2);
+	rc = ck_offline_open(&k->u, argv[0]);
+	if (rc == 0)
+		rc = prepare(k, argv + 1, n - 2, dest);
+	if (rc == 0 && k->names.n) {
+		say_config(k);
+		say_losses(k);
+		rc = copy(k, dest);
+	}
+	return rc > k->status ? rc : k->status;
+}
+
+static unsigned processors(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+
+	return n < CK_COPY_THREADS ? (unsigned)n : CK_COPY_THREADS;
+}
+
+static int parse_threads(struct cp *k, const char *text)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || n < 1 || n > CK_COPY_THREADS)
+		return ck_trouble("cp: option -j: expected 1 to %d, found %s",
+				  CK_COPY_THREADS, ck_show(ck_str_from(text)));
+	k->how.threads = (unsigned)n;
+	return CK_EXIT_FINE;
+}
+
+static int parse(struct cp *k, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "sync", no_argument, NULL, 's' },
+		{ "resume", no_argument, NULL, 'e' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int letter, rc = CK_EXIT_FINE;
+
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, "rj:o:", longs,
+						    &k->u.hosts)) != -1)
+		switch (letter) {
+		case 'r': k->deep = true; break;
+		case 's': k->how.sync = true; break;
+		case 'e': k->resume = true; break;
+		case 'j': rc = parse_threads(k, optarg); break;
+		case 'o':
+			rc = ck_parse_reading(&k->u.options, &k->u.hosts,
+					      &k->u.view, optarg);
+			break;
+		default: rc = CK_EXIT_TROUBLE;
+		}
+	if (rc == 0 && argc - optind < 3)
+		rc = ck_usage();
+	if (rc == 0 && k->resume && !k->deep)
+		rc = ck_trouble("cp: option --resume needs -r");
+	return rc ? rc : ck_check_hosts(&k->u.hosts);
+}
+
+static void cp_fini(struct cp *k)
+{
+	ck_progress_fini(&k->progress);
+	ck_paths_fini(&k->names);
+	ck_mark_close(k->how.mark);
+	ck_offline_close(&k->u);
+	ck_fd_cleanup(&k->top);
+	free(k->dest);
+	free(k->parent);
+	free(k->last);
+}
+
+/* Whoever waits for this process shall see what ended it. */
+static void end_by(int number)
+{
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+int ck_cmd_cp(int argc, char **argv)
+{
+	struct cp k = { .top = -1, .how.threads = processors() };
+	int rc;
+
+	k.how.from = &k.u;
+	k.how.progress = &k.progress;
+	ck_progress_init(&k.progress, ck_copy_signalled);
+	rc = parse(&k, argc, argv);
+	if (rc == 0)
+		rc = run(&k, argv + optind, argc - optind);
+	cp_fini(&k);
+	if (ck_copy_signalled())
+		end_by(ck_copy_signalled());
+	return rc;
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve: one process on each host of a checkpoint: answers what is asked of the files of
+ * SRC, and passes on what a mount beside it asks of the others. Either a mount has
+ * started them, with --mpi or --ranks, and the first with the name of its door; or a
+ * launcher of the user's has, and then they start the mounts.
+ */
+#include "ckptfs/door.h"
+#include "ckptfs/launch.h"
+#include "ckptfs/plugin.h"
+#include "ckptfs/privileges.h"
+#include "ckptfs/serve.h"
+#include "commands.h"
+#include "gpus.h"
+#include "mpi_tmpdir.h"
+#include "rank_rounds.h"
+#include "serve_rank.h"
+#include "spawn_helper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+enum {
+	JOIN_MSEC = 10000, /* until all ranks are there */
+	END_SECONDS = 3,   /* that a read of a file may take when all is over */
+	THREADS_MOST = 8,
+	OPEN_MOST = 1024,     /* files, at a time */
+	SILENCE_MSEC = 25000, /* of the mount's rank, after which it is over */
+	RANKS_MOST = 65536,
+	ROUND_SECONDS =
+		30, /* that a round by NCCL may take, if nothing is said */
+};
+
+static const uint64_t memory_most = 256 << 20; /* bytes for answers */
+
+struct serving {
+	const char *door;
+	const char *ranks; /* "RANK/SIZE:DIRECTORY"; NULL: there is one */
+	bool mpi;	   /* they are those of an mpirun */
+	bool user;	   /* whose launcher has started them */
+	struct ck_serve_rank launched;
+	struct ck_door_way way;
+	const char *nccl; /* GPUs for rounds; NULL: there are none */
+	struct ck_rank_rounds rounds;
+	struct ck_serve_options options;
+};
+
+/* --- what it needs ----------------------------------------------------------------- */
+
+static int fail(const char *what, int rc)
+{
+	return ck_trouble("serve: %s: %s", ck_show(ck_str_from(what)),
+			  strerror(-rc));
+}
+
+/* A number and what stands behind it. */
+static bool take_number(const char **text, char end, unsigned *out)
+{
+	unsigned long n;
+	char *after;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	n = strtoul(*text, &after, 10);
+	if (n > RANKS_MOST || *after != end)
+		return false;
+	*out = (unsigned)n;
+	*text = after + 1;
+	return true;
+}
+
+static int join_ranks(struct serving *s)
+{
+	const char *directory = s->ranks;
+	unsigned rank, size;
+	int rc;
+
+	if (!take_number(&directory, '/', &rank) ||
+	    !take_number(&directory, ':', &size) || rank >= size)
+		return ck_trouble("serve: option --ranks: expected "
+				  "RANK/SIZE:DIRECTORY");
+	rc = ck_xport_local(directory, rank, size, JOIN_MSEC,
+			    &s->options.xport);
+	return rc ? fail(directory, rc) : CK_EXIT_FINE;
+}
+
+static int join_mpi(struct serving *s)
+{
+	struct ck_diag d = { 0 };
+
+	ck_mpi_tmpdir_enter();
+	if (ck_xport_mpi(&s->options.xport, &d))
+		return ck_trouble("serve: %s", d.text);
+	return CK_EXIT_FINE;
+}
+
+static int enter(struct serving *s)
+{
+	int rc;
+
+	if (!s->door || (s->options.xport && s->options.xport->rank))
+		return CK_EXIT_FINE;
+	rc = ck_door_enter(s->door, &s->way);
+	if (rc == -EINVAL)
+		return ck_trouble("serve: option --door: not the name of one");
+	if (rc)
+		return fail("the mount", rc);
+	s->options.link = s->way.sock;
+	s->options.memory = s->way.memory;
+	s->options.size = s->way.size;
+	/* The mount has the process of rounds then, and hands this on to it. */
+	rc = s->nccl ? ck_door_enter(s->door, &s->rounds.way) : 0;
+	return rc ? fail("the mount", rc) : CK_EXIT_FINE;
+}
+
+/* Before there is MPI, or anything that a process that is started should not have. That
+ * there is none is no reason not to serve. */
+static void rounds_start(struct serving *s)
+{
+	struct ck_diag d = { 0 };
+
+	if (s->nccl && !s->door && !s->launched.place &&
+	    ck_rank_rounds_start(&s->rounds, s->nccl,
+				 s->launched.options.hosts.net, &d))
+		(void)ck_trouble("serve: no rounds by NCCL: %s", d.text);
+}
+
+static void use_rounds(struct serving *s)
+{
+	const struct ck_rank_mount *mount = &s->launched.mount;
+	const struct ck_door_way *way = mount->rounds.sock >= 0
+						? &mount->rounds
+						: &s->rounds.way;
+	uint32_t timeout = s->launched.options.hosts.timeout;
+
+	s->options.rounds = (struct ck_serve_rounds){
+		.link = way->sock,
+		.memory = way->memory,
+		.size = way->size,
+		.msec = (timeout ? timeout : ROUND_SECONDS) * 1000,
+		.used = s->nccl != NULL,
+		.allowed = s->user, /* each rank has its own options */
+	};
+}
+
+/* A host without that directory offers nothing. */
+static int own(struct serving *s, const char *source)
+{
+	ck_auto_fd int fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		return CK_EXIT_FINE;
+	if (fd < 0)
+		return fail(source, -errno);
+	s->options.owner = ck_data_owner_make(
+		fd, s->launched.options.format.shardlinks, OPEN_MOST);
+	return s->options.owner ? CK_EXIT_FINE : fail(source, -ENOMEM);
+}
+
+/* Signals that end it are read from a descriptor, and by no thread: those of MPI must not
+ * have them either, and come before all else. */
+static int take_signals(void)
+{
+	sigset_t ending;
+	int fd;
+
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGHUP);
+	if (pthread_sigmask(SIG_BLOCK, &ending, NULL))
+		return -EINVAL;
+	fd = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+static int drop_privileges(const struct serving *s)
+{
+	enum ck_sockets sockets = s->mpi ? CK_SOCKETS_ALL : CK_SOCKETS_NONE;
+	struct ck_diag d = { 0 };
+
+	if (geteuid() == 0 && ck_privileges_drop(CK_ROLE_READER, sockets, &d))
+		return ck_trouble("serve: %s", d.text);
+	return CK_EXIT_FINE;
+}
+
+/* --- serving ----------------------------------------------------------------------- */
+
+/* A thread may be in a call that does not return, on a disk that is gone. */
+static void end_anyway(int signal)
+{
+	(void)signal;
+	_exit(CK_EXIT_FINE);
+}
+
+static void ending(void *arg)
+{
+	struct sigaction act = { .sa_handler = end_anyway };
+	struct serving *s = arg;
+
+	ck_rank_mount_stop(&s->launched.mount);
+	(void)sigaction(SIGALRM, &act, NULL);
+	(void)alarm(END_SECONDS);
+}
+
+/* Answers are made in memory that was used before, for writing to fresh pages takes as
+ * long as copying to them. Before there are threads. */
+static void keep_memory(void)
+{
+	enum { LARGEST = 32 << 20, KEPT = 64 << 20 }; /* bytes */
+
+	(void)mallopt(M_MMAP_THRESHOLD, LARGEST);
+	(void)mallopt(M_TRIM_THRESHOLD, KEPT);
+	(void)mallopt(M_ARENA_MAX, 1);
+}
+
+static int prepare(struct serving *s, const char *source)
+{
+	int rc = CK_EXIT_FINE;
+
+	keep_memory();
+	s->options.stop = take_signals();
+	rounds_start(s);
+	if (s->options.stop < 0)
+		rc = fail("signals", s->options.stop);
+	else if (s->mpi)
+		rc = join_mpi(s);
+	else if (s->ranks)
+		rc = join_ranks(s);
+	if (rc == 0 && s->user)
+		rc = ck_serve_rank_meet(&s->launched, source, &s->options);
+	if (rc == 0)
+		rc = enter(s);
+	if (rc == 0)
+		rc = own(s, source);
+	if (rc == 0 && ck_sigbus_install())
+		rc = fail("signals", -EINVAL);
+	if (rc)
+		return rc;
+	/* Nobody's directory is in use for as long as it serves. */
+	(void)!chdir("/");
+	return drop_privileges(s);
+}
+
+/* Whoever has started these ranks has a mount beside the first. */
+static int one_mount(struct serving *s)
+{
+	uint32_t n = s->options.xport ? s->options.xport->size : 1;
+	bool *mounts = calloc(n, sizeof(*mounts));
+
+	if (!mounts)
+		return fail("ended", -ENOMEM);
+	mounts[0] = true;
+	s->options.mounts = s->launched.mounts = mounts;
+	return CK_EXIT_FINE;
+}
+
+static int serve(struct serving *s)
+{
+	uint64_t memory = s->launched.options.hosts.ownermem;
+	int rc;
+
+	s->options.memory_most = memory ? memory : memory_most;
+	s->options.threads = (unsigned)ck_min(ck_max((uint64_t)get_nprocs(), 2),
+					      THREADS_MOST);
+	s->options.ending = ending;
+	s->options.arg = s;
+	s->options.silence_msec = SILENCE_MSEC;
+	use_rounds(s);
+	rc = ck_serve_run(&s->options);
+	s->options.xport = NULL;
+	(void)alarm(0);
+	return rc ? fail("ended", rc) : CK_EXIT_FINE;
+}
+
+static void serving_fini(struct serving *s)
+{
+	if (s->options.xport)
+		s->options.xport->close(s->options.xport);
+	ck_data_owner_free(s->options.owner);
+	ck_fd_cleanup(&s->options.stop);
+	ck_door_way_fini(&s->way);
+	ck_rank_rounds_end(&s->rounds);
+	ck_serve_rank_fini(&s->launched);
+}
+
+/* --- arguments --------------------------------------------------------------------- */
+
+static int take_letter(struct serving *s, int letter)
+{
+	struct ck_serve_rank *l = &s->launched;
+
+	switch (letter) {
+	case 'D': s->door = optarg; break;
+	case 'M': s->mpi = true; break;
+	case 'R': s->ranks = optarg; break;
+	case 'n': s->nccl = optarg; break;
+	case 'm': l->place = optarg; break;
+	case 's': l->survive = true; break;
+	case 'o': l->texts[l->ntexts++] = optarg; break;
+	default: return CK_EXIT_TROUBLE;
+	}
+	return CK_EXIT_FINE;
+}
+
+/* Of a process that a mount has started. */
+static int parse_reading(struct ck_serve_rank *l)
+{
+	int rc = CK_EXIT_FINE;
+
+	for (size_t i = 0; i < l->ntexts && rc == 0; i++)
+		rc = ck_parse_reading(&l->options.format, &l->options.hosts,
+				      NULL, l->texts[i]);
+	return rc;
+}
+
+static int parse(struct serving *s, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "door", required_argument, NULL, 'D' },
+		{ "mpi", no_argument, NULL, 'M' },
+		{ "ranks", required_argument, NULL, 'R' },
+		{ "nccl", required_argument, NULL, 'n' },
+		{ "mount", required_argument, NULL, 'm' },
+		{ "survive", no_argument, NULL, 's' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct ck_serve_rank *l = &s->launched;
+	int letter, rc = CK_EXIT_FINE;
+
+	l->texts = calloc((size_t)argc, sizeof(*l->texts));
+	if (!l->texts)
+		return fail("arguments", -ENOMEM);
+	while (rc == 0 && (letter = ck_getopt_hosts(argc, argv, "o:", longs,
+						    &l->options.hosts)) != -1)
+		rc = take_letter(s, letter);
+	if (rc)
+		return rc;
+	s->user = !s->door && !s->ranks && !s->mpi;
+	s->mpi |= s->user;
+	if (argc - optind != 1 || (!s->user && (l->place || l->survive)) ||
+	    (s->user && s->nccl))
+		return ck_usage();
+	rc = s->user ? ck_serve_rank_parse(l) : parse_reading(l);
+	if (s->user)
+		s->nccl = l->options.hosts.nccl;
+	return rc;
+}
+
+static int run(struct serving *s, const char *source)
+{
+	int rc = prepare(s, source), ended;
+
+	if (rc == 0 && !s->user)
+		rc = one_mount(s);
+	if (rc == 0)
+		rc = serve(s);
+	ended = ck_serve_rank_end(&s->launched);
+	return rc ? rc : ended;
+}
+
+/* The words behind --launch: a launcher that ends with the process that has started it,
+ * however that ends. Who waits for one that hangs, on a dead host, is nobody. */
+static int launch(char **words)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return fail("the launcher", -errno);
+	if (getppid() == 1)
+		return CK_EXIT_TROUBLE; /* it has ended meanwhile */
+	execvp(words[0], words);
+	return fail(words[0], -errno);
+}
+
+/* What is in the way here of a job of others. */
+static int tell_self(const char *net)
+{
+	struct ck_buf said = { 0 };
+	int rc;
+
+	ck_launch_self(net, &said);
+	rc = said.err || (said.len && fputs(said.data, stdout) < 0);
+	ck_buf_fini(&said);
+	return rc || fflush(stdout) ? fail("standard output", -EIO)
+				    : CK_EXIT_FINE;
+}
+
+int ck_cmd_serve(int argc, char **argv)
+{
+	struct serving s = {
+		.way = CK_DOOR_NO_WAY,
+		.rounds = CK_RANK_NO_ROUNDS,
+		.launched = { .mount = { .way = CK_DOOR_NO_WAY,
+					 .rounds = CK_DOOR_NO_WAY,
+					 .rope = -1,
+					 .job = { .ended = -1, .said = -1 } } },
+		.options = { .link = -1,
+			     .memory = -1,
+			     .rounds = { .link = -1, .memory = -1 },
+			     .stop = -1 }
+	};
+	int rc;
+
+	if (argc > 2 && strcmp(argv[1], "--launch") == 0)
+		return launch(argv + 2);
+	if (argc > 2 && strcmp(argv[1], CK_LAUNCH_SHELTER) == 0)
+		return ck_mpi_tmpdir_run(argv + 2);
+	if (argc > 2 && strcmp(argv[1], CK_SPAWN_HELPER_WORD) == 0)
+		return ck_spawn_helper_run(argv + 2);
+	if (argc > 1 && strcmp(argv[1], CK_GPUS_WORD) == 0)
+		return ck_gpus_run(argv + 2);
+	if (argc == 3 && strcmp(argv[1], CK_LAUNCH_SELF) == 0)
+		return tell_self(argv[2]);
+	rc = parse(&s, argc, argv);
+	if (rc == 0)
+		rc = run(&s, argv[optind]);
+	serving_fini(&s);
+	/* Ending MPI would wait for all ranks, those that are dead too. */
+	if (s.mpi)
+		_exit(rc);
+	return rc;
+}

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: MIT */
+/* cluster: see cluster.h. */
+#include "cluster.h"
+#include "cluster_internal.h"
+#include "inherit_fds.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	END_MSEC = 4000, /* until a keeper has ended all */
+	WINDOW = 16 << 20,
+	PING_MSEC = 1000,
+	PINGS = 8, /* at least, in the time that a read has */
+	SILENCE_MSEC = 5000,
+	HEAR_MSEC = 2000, /* from one question for files to the next */
+	STATE_MSEC = 500, /* from one look at who is up to the next */
+	HOLD_MSEC = 9500, /* that reads wait for a job that takes over */
+	ASK_MSEC = 3000,  /* for hosts to say whether they are back */
+	SOON_MSEC =
+		1000, /* until a job without which there is none is tried again */
+};
+
+/* --- what they say ------------------------------------------------------------------ */
+
+/* OpenMPI's parent and child both make the child's group, and the parent complains when
+ * it comes second. That a host begins is for the keeper. */
+static bool is_noise(struct ck_str line)
+{
+	static const char late[] = "plm:rsh: Warning: setpgid(";
+
+	return ck_str_starts(line, CK_STR(CK_LAUNCH_BEGAN)) ||
+	       memmem(line.p, line.len, late, sizeof(late) - 1) != NULL;
+}
+
+/* Ours say who speaks, as all lines of the log do. */
+static void log_line(struct ck_str line)
+{
+	static const char ours[] = "ckptfs: ";
+	size_t len = sizeof(ours) - 1;
+
+	if (line.len > len && memcmp(line.p, ours, len) == 0)
+		line = (struct ck_str){ line.p + len, line.len - len };
+	if (line.len && !is_noise(line))
+		ck_log("%s", ck_show(line));
+}
+
+/* Whole lines; what is left waits for its end. */
+void ck_cluster_log_lines(struct ck_buf *said)
+{
+	struct ck_cur c = ck_cur_make(said->data, said->len);
+	struct ck_str line;
+
+	while (ck_cur_line(&c, &line))
+		log_line(line);
+	if (ck_cur_left(&c)) {
+		size_t left = ck_cur_left(&c);
+
+		memmove(said->data, said->data + said->len - left, left);
+		said->len = left;
+	} else {
+		said->len = 0;
+	}
+}
+
+/* Once the job is up. False: it has ended. */
+static bool hear_keeper(struct ck_cluster *c)
+{
+	struct ck_note n;
+
+	if (ck_note_take(c->keeper, &n, c->room))
+		return false;
+	ck_note_close(&n);
+	if (n.kind != CK_NOTE_SAID)
+		return false;
+	ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
+	ck_cluster_log_lines(&c->said);
+	return true;
+}
+
+/* --- starting ------------------------------------------------------------------------- */
+
+static int check_all(const struct ck_cluster *c, struct ck_diag *d)
+{
+	const struct ck_host_list *list = &c->options->list;
+
+	for (size_t i = 0; c->options->allhosts && i < list->n; i++)
+		if (!c->there[i])
+			return ck_fail(
+				d, EIO, "option allhosts: %s is missing",
+				ck_show(ck_str_from(list->hosts[i].name)));
+	return 0;
+}
+
+/* Those of all hosts, as they would be if all were there. */
+static int ranks_make(struct ck_cluster *c)
+{
+	const struct ck_host_list *list = &c->options->list;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < list->n; i++)
+		n += list->hosts[i].ranks;
+	c->ranks = calloc(n, sizeof(*c->ranks));
+	if (!c->ranks)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->n; i++)
+		for (uint32_t k = 0; k < list->hosts[i].ranks; k++) {
+			c->ranks[c->nranks] = (struct ck_host_rank){
+				.name = list->hosts[i].name,
+				.path = list->hosts[i].path,
+				.rank = c->nranks,
+				.missing = !c->there[i],
+			};
+			c->nranks++;
+		}
+	return 0;
+}
+
+static int stats_make(struct ck_cluster *c)
+{
+	c->stats = ck_stats_make(c->nranks);
+	for (uint32_t i = 0; c->stats && i < c->nranks; i++)
+		c->stats->hosts[i].name = c->ranks[i].name;
+	return c->stats ? 0 : -ENOMEM;
+}
+
+/* What mpirun numbers them: those that are there, in their order. Owned; NULL: out of
+ * memory. */
+uint32_t *ck_cluster_numbers(const struct ck_cluster *c, const bool *there)
+{
+	const struct ck_host_list *list = &c->options->list;
+	uint32_t *numbers = calloc(c->nranks, sizeof(*numbers)), n = 0, at = 0;
+
+	for (size_t i = 0; numbers && i < list->n; i++)
+		for (uint32_t k = 0; k < list->hosts[i].ranks; k++)
+			numbers[at++] = there[i] ? n++ : CK_LINK_NO_RANK;
+	return numbers;
+}
+
+/* The same of ranks that were given. */
+static uint32_t *numbers_of(const struct ck_cluster *c)
+{
+	uint32_t *numbers = calloc(c->nranks, sizeof(*numbers));
+
+	for (uint32_t i = 0; numbers && i < c->nranks; i++)
+		numbers[i] = c->ranks[i].rank;
+	return numbers;
+}
+
+int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
+			 const uint32_t *numbers, struct ck_link **out,
+			 struct ck_diag *d)
+{
+	uint32_t timeout_msec = c->options->timeout * 1000;
+	struct ck_link_options link = {
+		.sock = way->sock,
+		.memory = way->memory,
+		.size = way->size,
+		.calls = { .npeers = c->nranks,
+			   .ping_msec = (uint32_t)ck_min(PING_MSEC,
+							 timeout_msec / PINGS),
+			   .silence_msec = SILENCE_MSEC,
+			   .timeout_msec = timeout_msec,
+			   .window = WINDOW,
+			   .epoch = ++c->links,
+			   .hold_msec = c->next.tries.n ? HOLD_MSEC : 0,
+			   .stats = c->stats },
+		.ranks = numbers,
+	};
+	int rc;
+
+	/* Who listens makes the others, and has nothing to give up any more. */
+	if (c->links == 1)
+		link.first = c->options->first;
+	rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
+	if (rc)
+		return ck_fail(d, -rc, "link: %s", strerror(-rc));
+	way->sock = way->memory = -1;
+	return 0;
+}
+
+void ck_cluster_rounds_give(const struct ck_cluster *c, struct ck_door_way *way,
+			    const uint32_t *numbers)
+{
+	const struct ck_rounds_taker *taker = c->options->rounds;
+	struct ck_door_way given = *way;
+
+	if (!taker || way->sock < 0)
+		return;
+	way->sock = way->memory = -1;
+	taker->take(taker->arg, &given, c->links, numbers, c->nranks);
+}
+
+struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n)
+{
+	return (struct ck_cluster_ways){
+		.link = { n->files[0], n->files[1], n->size },
+		.rounds = { n->files[2], n->files[3], CK_CLUSTER_ROUNDS },
+	};
+}
+
+/* The first link, and the rounds beside it. */
+static int link_start(struct ck_cluster *c, struct ck_door_way *way,
+		      struct ck_door_way *rounds, uint32_t *numbers,
+		      struct ck_diag *d)
+{
+	int rc = ck_cluster_link_make(c, way, numbers, &c->link, d);
+
+	if (rc == 0)
+		ck_cluster_rounds_give(c, rounds, numbers);
+	free(numbers);
+	return rc;
+}
+
+/* The keeper says it last. */
+static int take_failed(const struct ck_note *n, struct ck_diag *d)
+{
+	return ck_fail(d, n->err ? (int)n->err : EIO, "%.*s", (int)n->bytes.len,
+		       n->bytes.p);
+}
+
+/* Until there is a note, or nobody waits. */
+static int await_note(const struct ck_cluster *c, struct ck_diag *d)
+{
+	struct pollfd fds[] = { { .fd = c->keeper, .events = POLLIN },
+				{ .fd = c->wanted } };
+
+	while (poll(fds, CK_ARRAY_SIZE(fds), -1) < 0)
+		; /* a signal */
+	return fds[1].revents ? ck_fail(d, ECANCELED, "nobody waits for it")
+			      : 0;
+}
+
+/* -EAGAIN: it has said something, and is not done. */
+static int take_note(struct ck_cluster *c, struct ck_cluster_ways *ways,
+		     struct ck_diag *d)
+{
+	struct ck_note n;
+	int rc = await_note(c, d);
+
+	if (rc)
+		return rc;
+	rc = ck_note_take(c->keeper, &n, c->room);
+	if (rc)
+		return ck_fail(d, EIO, "what starts processes has ended");
+	switch (n.kind) {
+	case CK_NOTE_SAID:
+		ck_buf_add(&c->said, n.bytes.p, n.bytes.len);
+		ck_cluster_log_lines(&c->said);
+		return -EAGAIN;
+	case CK_NOTE_UP:
+		if (n.bytes.len != c->options->list.n)
+			return ck_fail(d, EPROTO, "hosts: %s",
+				       strerror(EPROTO));
+		memcpy(c->there, n.bytes.p, n.bytes.len);
+		*ways = ck_cluster_ways_of(&n);
+		return 0;
+	case CK_NOTE_TRIED: return -EAGAIN;
+	case CK_NOTE_FAILED:
+	case CK_NOTE_START:
+	case CK_NOTE_ROUNDS:
+	default: return take_failed(&n, d);
+	}
+}
+
+/* Until all of them are there. */
+static int let_in(struct ck_cluster *c, struct ck_cluster_ways *ways,
+		  struct ck_diag *d)
+{
+	int rc;
+
+	c->room = malloc(CK_NOTE_MOST);
+	c->there = calloc(c->options->list.n, sizeof(*c->there));
+	if (!c->there || !c->room)
+		return ck_fail(d, ENOMEM, "out of memory");
+	rc = ck_spawn_helper_begin(&c->starter, (const uint8_t *)c->there,
+				   c->options->list.n, 0, &c->keeper);
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	do
+		rc = take_note(c, ways, d);
+	while (rc == -EAGAIN);
+	return rc;
+}
+
+/* --- one thread for all that ----------------------------------------------------------- */
+
+/* How long it may listen until there is something to do. */
+static int work(struct ck_cluster *c, uint64_t *next)
+{
+	uint64_t now = ck_msec_now();
+
+	if (now >= *next) {
+		ck_hosts_hear(c->hosts);
+		*next = now + HEAR_MSEC;
+	}
+	ck_restart_look(c);
+	if (ck_restart_compare(c))
+		return 0;
+	if (__atomic_load_n(&c->measures, __ATOMIC_ACQUIRE) &&
+	    ck_hosts_measure(c->hosts))
+		return 0;
+	return (int)ck_min(*next - now, STATE_MSEC);
+}
+
+static void *listen_run(void *arg)
+{
+	struct ck_cluster *c = arg;
+	uint64_t next = ck_msec_now() + HEAR_MSEC;
+	struct pollfd fds[] = { { .fd = c->stop, .events = POLLIN },
+				{ .fd = c->rope, .events = POLLIN },
+				{ .fd = c->keeper, .events = POLLIN },
+				{ .events = POLLIN } };
+
+	while (!fds[0].revents) {
+		int wait = work(c, &next);
+
+		fds[3].fd = c->next.keeper;
+		if (poll(fds, CK_ARRAY_SIZE(fds), wait) <= 0)
+			continue;
+		if (fds[1].revents) {
+			(void)kill(getpid(), SIGTERM);
+			fds[1].fd = -1;
+		}
+		if (fds[2].revents && !hear_keeper(c))
+			fds[2].fd = -1;
+		if (fds[3].revents) {
+			ck_restart_hear(c);
+			fds[2].fd = c->keeper;
+		}
+	}
+	return NULL;
+}
+
+static int listen_start(struct ck_cluster *c)
+{
+	int stop = eventfd(0, EFD_CLOEXEC), rc;
+
+	if (stop < 0)
+		return -errno;
+	c->stop = stop;
+	rc = ck_thread_start_first(&c->listener, &c->options->first, listen_run,
+				   c);
+	if (rc)
+		ck_fd_cleanup(&c->stop);
+	return rc;
+}
+
+static void listen_end(struct ck_cluster *c)
+{
+	if (c->stop < 0)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->ending = true;
+	if (c->asked)
+		ck_link_cut(c->asked);
+	pthread_mutex_unlock(&c->lock);
+	(void)eventfd_write(c->stop, 1);
+	pthread_join(c->listener, NULL);
+	ck_fd_cleanup(&c->stop);
+}
+
+static int meet(struct ck_cluster *c, struct ck_diag *d)
+{
+	struct ck_hosts_setup hosts = { .list = c->ranks,
+					.n = c->nranks,
+					.replicas = c->options->replicas,
+					.order = c->options->order,
+					.norder = c->options->norder,
+					.stats = c->stats };
+	int rc;
+
+	hosts.calls = ck_link_calls(c->link);
+	c->hosts = ck_hosts_make(&hosts);
+	rc = c->hosts ? listen_start(c) : -ENOMEM;
+	return rc ? ck_fail(d, -rc, "hosts: %s", strerror(-rc)) : 0;
+}
+
+static int start(struct ck_cluster *c, struct ck_diag *d)
+{
+	const struct ck_hosts_options *o = c->options;
+	ck_auto_free char *program = ck_launch_program();
+	struct ck_launch_options launch = {
+		.hosts = &o->list,
+		.agent = o->agent,
+		.program = o->program ? o->program : program,
+		.net = o->net,
+		.shardlinks = c->how == CK_BENEATH_SYMLINKS,
+		.ownermem = o->ownermem,
+		.nccl = o->nccl,
+		.timeout = o->timeout,
+	};
+	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
+	int rc = ck_launch_find(o->agent, d);
+
+	if (rc == 0 && !launch.program)
+		rc = ck_fail(d, ENOMEM, "the path of this program: %s",
+			     strerror(errno));
+	if (rc)
+		return rc;
+	ck_launch_networks(&launch, CK_LAUNCH_RDMA, &c->networks);
+	rc = ck_spawn_helper_make(&launch, &c->starter);
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	rc = let_in(c, &ways, d);
+	if (rc)
+		return rc;
+	rc = ranks_make(c) || stats_make(c) || ck_restart_prepare(c)
+		     ? ck_fail(d, ENOMEM, "out of memory")
+		     : check_all(c, d);
+	if (rc == 0)
+		rc = link_start(c, &ways.link, &ways.rounds,
+				ck_cluster_numbers(c, c->there), d);
+	ck_cluster_ways_fini(&ways);
+	return rc ? rc : meet(c, d);
+}
+
+static struct ck_cluster *make(const struct ck_hosts_options *options,
+			       const struct ck_format_options *format)
+{
+	struct ck_cluster *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->options = options;
+	c->how = format->shardlinks;
+	c->starter = (struct ck_spawn_helper){
+		.job = { .ended = -1, .said = -1 }, .sock = -1
+	};
+	pthread_mutex_init(&c->lock, NULL);
+	c->stop = c->keeper = c->rope = c->ended = c->next.keeper = -1;
+	return c;
+}
+
+/* rc: of that. */
+static int started(struct ck_cluster *c, int rc,
+		   struct ck_format_options *format, struct ck_cluster **out)
+{
+	if (rc) {
+		ck_cluster_end(c);
+		return rc;
+	}
+	format->elsewhere = ck_hosts_elsewhere(c->hosts);
+	*out = c;
+	return 0;
+}
+
+int ck_cluster_start(struct ck_hosts_options *options,
+		     struct ck_format_options *format, const char **source,
+		     int wanted, struct ck_cluster **out, struct ck_diag *d)
+{
+	struct ck_cluster *c;
+	int rc;
+
+	*out = NULL;
+	if (!ck_hosts_options_given(options))
+		return 0;
+	rc = ck_hosts_options_settle(options, *source, d);
+	if (rc)
+		return rc;
+	c = make(options, format);
+	if (!c)
+		return ck_fail(d, ENOMEM, "out of memory");
+	c->wanted = wanted;
+	rc = started(c, start(c, d), format, out);
+	if (rc == 0)
+		*source = options->list.hosts[0].path;
+	return rc;
+}
+
+int ck_cluster_join(struct ck_hosts_options *options,
+		    struct ck_inherited *handed,
+		    struct ck_format_options *format, struct ck_cluster **out,
+		    struct ck_diag *d)
+{
+	int rc = ck_hosts_options_settle_known(options, d);
+	struct ck_cluster *c;
+
+	if (rc)
+		return rc;
+	c = make(options, format);
+	if (!c)
+		return ck_fail(d, ENOMEM, "out of memory");
+	c->ranks = ck_steal(&handed->ranks);
+	c->nranks = handed->n;
+	c->rope = handed->rope;
+	handed->rope = -1;
+	rc = stats_make(c) ? ck_fail(d, ENOMEM, "out of memory")
+			   : link_start(c, &handed->way, &handed->rounds,
+					numbers_of(c), d);
+	if (rc == 0)
+		rc = meet(c, d);
+	return started(c, rc, format, out);
+}
+
+void ck_cluster_ready(struct ck_cluster *c)
+{
+	if (!c)
+		return;
+	ck_cluster_log_lines(&c->networks);
+	__atomic_store_n(&c->measures, true, __ATOMIC_RELEASE);
+}
+
+struct ck_hosts *ck_cluster_hosts(struct ck_cluster *c)
+{
+	return c ? c->hosts : NULL;
+}
+
+/* Waits until it is gone, and with it all that it has. */
+static void wait_for(struct ck_cluster *c, int *keeper, uint64_t end)
+{
+	struct pollfd fd = { .fd = *keeper, .events = POLLIN };
+	uint64_t now;
+	struct ck_note n;
+
+	while (fd.fd >= 0 && (now = ck_msec_now()) < end) {
+		if (poll(&fd, 1, (int)(end - now)) <= 0)
+			continue;
+		if (ck_note_take(*keeper, &n, c->room))
+			fd.fd = -1;
+		else
+			ck_note_close(&n);
+	}
+	ck_fd_cleanup(keeper);
+}
+
+static void keepers_end(struct ck_cluster *c)
+{
+	uint64_t end = ck_msec_now() + END_MSEC;
+	int *const all[] = { &c->keeper, &c->next.keeper, &c->ended };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
+		if (*all[i] >= 0)
+			(void)shutdown(*all[i], SHUT_WR);
+	for (size_t i = 0; i < CK_ARRAY_SIZE(all); i++)
+		wait_for(c, all[i], end);
+}
+
+void ck_cluster_end(struct ck_cluster *c)
+{
+	if (!c)
+		return;
+	listen_end(c);
+	if (c->hosts)
+		ck_hosts_hear_end(c->hosts);
+	ck_link_free(c->link);
+	keepers_end(c);
+	ck_spawn_helper_end(&c->starter);
+	ck_fd_cleanup(&c->rope);
+	ck_hosts_free(c->hosts);
+	ck_buf_fini(&c->networks);
+	ck_buf_fini(&c->said);
+	ck_buf_fini(&c->next.said);
+	ck_tries_fini(&c->next.tries);
+	free(c->next.tried);
+	free(c->next.there);
+	free(c->room);
+	free(c->stats);
+	free(c->ranks);
+	free(c->there);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* gpus_run: see gpus.h; the process that forks movers, and a mover. */
+#include "ckptfs/gpuserve.h"
+#include "ckptfs/job.h"
+#include "ckptfs/note.h"
+#include "ckptfs/privileges.h"
+#include "cli.h"
+#include "gpus.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SOCK = CK_JOB_FILES };
+
+/* --- a mover --------------------------------------------------------------------------- */
+
+static int drop(enum ck_sockets sockets, struct ck_diag *d)
+{
+	return geteuid() == 0 ? ck_privileges_drop(CK_ROLE_READER, sockets, d)
+			      : 0;
+}
+
+/* What the driver needs was opened; NCCL needs more, between devices, if it is used. */
+static int keep_no_sockets(bool spreads, struct ck_diag *d)
+{
+	return drop(spreads ? CK_SOCKETS_ALL : CK_SOCKETS_NONE, d);
+}
+
+/* NCCL speaks with other hosts, whenever there are others. */
+static int keep_sockets(bool spreads, struct ck_diag *d)
+{
+	(void)spreads;
+	return drop(CK_SOCKETS_ALL, d);
+}
+
+/* It ends with the process that forked it, however that ends. */
+static int mover_run(struct ck_gpuserve_options *options, pid_t parent)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+		return CK_EXIT_TROUBLE;
+	/* It looks again after 20 us whether a device has done something, and not after the
+	 * 50 more that the kernel adds to who says nothing. */
+	(void)prctl(PR_SET_TIMERSLACK, 1UL);
+	close(SOCK);
+	/* Devices of one host, which nobody else is to reach. */
+	if (options->spreading && setenv("NCCL_SOCKET_IFNAME", "lo", 0))
+		return CK_EXIT_TROUBLE;
+	return ck_gpuserve_run(options) ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
+}
+
+static pid_t mover_fork(struct ck_gpuserve_options *options)
+{
+	pid_t parent = getpid(), child = fork();
+
+	if (child == 0)
+		_exit(mover_run(options, parent));
+	return child;
+}
+
+/* Whatever it does, a call of the driver that never returns even. */
+static void mover_end(pid_t mover)
+{
+	if (mover <= 0)
+		return;
+	(void)kill(mover, SIGKILL);
+	while (waitpid(mover, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* --- the process ----------------------------------------------------------------------- */
+
+static bool take_devices(char **words, uint32_t *devices, uint32_t *n)
+{
+	for (*n = 0; words[*n]; (*n)++) {
+		if (*n == CK_GPUS_GIVEN_MOST)
+			return false;
+		devices[*n] = (uint32_t)strtoul(words[*n], NULL, 10);
+	}
+	return true;
+}
+
+/* What a mover is for. False: that is said by no note. */
+static bool take_note(const struct ck_note *n, struct ck_gpuserve_options *o)
+{
+	const int *of_mount = n->kind == CK_NOTE_START ? n->files : NULL;
+	const int *of_rounds = n->kind == CK_NOTE_ROUNDS ? n->files : NULL;
+
+	o->sock = of_mount ? of_mount[0] : -1;
+	o->memory = of_mount ? of_mount[1] : -1;
+	o->rounds_sock = of_rounds ? of_rounds[0] : -1;
+	o->rounds_memory = of_rounds ? of_rounds[1] : -1;
+	o->rounds_size = of_rounds ? n->size : 0;
+	o->spreading = of_mount ? (enum ck_gpu_spreading)n->size : CK_GPU_ALONE;
+	o->opened = of_rounds || n->err ? keep_sockets : keep_no_sockets;
+	return (of_mount || of_rounds) && n->files[1] >= 0;
+}
+
+int ck_gpus_run(char **words)
+{
+	uint32_t devices[CK_GPUS_GIVEN_MOST];
+	struct ck_gpuserve_options options = { .devices = devices };
+	ck_auto_free char *room = malloc(CK_NOTE_MOST);
+	struct ck_note note;
+	pid_t mover = -1;
+
+	if (!room || !take_devices(words, devices, &options.n) ||
+	    ck_job_settle())
+		return CK_EXIT_TROUBLE;
+	while (ck_note_take(SOCK, &note, room) == 0) {
+		mover_end(mover);
+		mover = -1;
+		if (take_note(&note, &options))
+			mover = mover_fork(&options);
+		ck_note_close(&note);
+	}
+	mover_end(mover);
+	return CK_EXIT_FINE;
+}

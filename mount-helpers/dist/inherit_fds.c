@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/* inherit_fds: see inherit_fds.h. */
+#include "inherit_fds.h"
+#include "ckptfs/launch.h"
+#include "cluster.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* In the order in which they are handed over; the last two if there are rounds. */
+enum {
+	SOCK,
+	MEMORY,
+	LIST,
+	ROPE,
+	FILES,
+	ROUNDS_SOCK = FILES,
+	ROUNDS_MEMORY,
+	FILES_MOST
+};
+
+static size_t files_of(bool rounds)
+{
+	return rounds ? FILES_MOST : FILES;
+}
+
+enum {
+	END_MSEC = 4000,      /* until it has unmounted */
+	LIST_MOST = 64 << 20, /* bytes */
+	WORDS = 8,	      /* beside those of the options */
+};
+
+/* --- the rank ----------------------------------------------------------------------- */
+
+/* The list, to be read from its beginning. */
+static int list_make(const struct ck_roster *roster, uint32_t rank)
+{
+	ck_auto_fd int fd = memfd_create("ckptfs-ranks", MFD_CLOEXEC);
+	struct ck_buf text = { 0 };
+	int rc = fd < 0 ? -errno : 0, out = fd;
+
+	ck_roster_list(roster, rank, &text);
+	if (rc == 0)
+		rc = text.err;
+	if (rc == 0)
+		rc = ck_pwrite_full(fd, text.data, text.len, 0);
+	ck_buf_fini(&text);
+	if (rc)
+		return rc;
+	fd = -1;
+	return out;
+}
+
+static int spawn(char *const words[], char *source, char *place,
+		 const int files[static FILES_MOST], struct ck_job *job)
+{
+	static char mount[] = "mount", front[] = "-f", end[] = "--",
+		    alone[] = "--" CK_INHERITED_OPTION,
+		    also[] = "--" CK_INHERITED_OPTION "=" CK_INHERITED_ROUNDS;
+	bool rounds = files[ROUNDS_SOCK] >= 0;
+	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char **argv = NULL;
+	size_t n = 0;
+
+	if (!program)
+		return -errno;
+	while (words[n])
+		n++;
+	argv = calloc(n + WORDS, sizeof(*argv));
+	if (!argv)
+		return -ENOMEM;
+	argv[0] = program;
+	argv[1] = mount;
+	argv[2] = front;
+	argv[3] = rounds ? also : alone;
+	memcpy(argv + 4, words, n * sizeof(*argv));
+	argv[n + 4] = end;
+	argv[n + 5] = source;
+	argv[n + 6] = place;
+	return ck_job_start_beside(argv, files, files_of(rounds), job);
+}
+
+static int hand_over(const struct ck_roster *roster, uint32_t rank,
+		     char *const words[], char *place,
+		     const struct ck_door_way *way,
+		     const struct ck_door_way *rounds,
+		     struct ck_rank_mount *out)
+{
+	ck_auto_free char *source = strdup(roster->ranks[rank].path);
+	ck_auto_fd int list = list_make(roster, rank), rope = -1;
+	int ends[2], rc;
+
+	if (list < 0)
+		return list;
+	if (!source)
+		return -ENOMEM;
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	rope = ends[0];
+	out->rope = ends[1];
+	rc = spawn(words, source, place,
+		   (const int[FILES_MOST]){ way->sock, way->memory, list, rope,
+					    rounds->sock, rounds->memory },
+		   &out->job);
+	if (rc)
+		ck_fd_cleanup(&out->rope);
+	return rc;
+}
+
+int ck_rank_mount_start(const struct ck_roster *roster, uint32_t rank,
+			char *const words[], char *place, bool rounds,
+			struct ck_rank_mount *out, struct ck_diag *d)
+{
+	struct ck_door_way other = CK_DOOR_NO_WAY, of_rounds = CK_DOOR_NO_WAY;
+	int rc = ck_door_pair(CK_CLUSTER_MEMORY, &out->way, &other);
+
+	if (rc == 0 && rounds)
+		rc = ck_door_pair(CK_CLUSTER_ROUNDS, &out->rounds, &of_rounds);
+	if (rc == 0)
+		rc = hand_over(roster, rank, words, place, &other, &of_rounds,
+			       out);
+	ck_door_way_fini(&other);
+	ck_door_way_fini(&of_rounds);
+	return rc ? ck_fail(d, -rc, "the mount: %s", strerror(-rc)) : 0;
+}
+
+void ck_rank_mount_stop(struct ck_rank_mount *m)
+{
+	ck_fd_cleanup(&m->rope);
+	if (m->way.sock >= 0)
+		(void)shutdown(m->way.sock, SHUT_RDWR);
+}
+
+int ck_rank_mount_end(struct ck_rank_mount *m)
+{
+	ck_rank_mount_stop(m);
+	ck_door_way_fini(&m->way);
+	ck_door_way_fini(&m->rounds);
+	if (m->job.ended < 0)
+		return 0;
+	ck_job_end(&m->job, END_MSEC);
+	if (m->job.status == 0)
+		return 0;
+	return WIFEXITED(m->job.status) ? -EIO : -ECHILD;
+}
+
+/* --- the process of the mount ------------------------------------------------------- */
+
+/* Nothing that this process starts has them. */
+static int keep_files(const struct ck_inherited *h)
+{
+	for (size_t i = 0; i < files_of(h->has_rounds); i++)
+		if (fcntl(CK_JOB_FILES + (int)i, F_SETFD, FD_CLOEXEC))
+			return -errno;
+	if (fcntl(CK_JOB_FILES + ROPE, F_SETFL, O_NONBLOCK))
+		return -errno;
+	return 0;
+}
+
+static int size_of(int fd, uint64_t most, uint64_t *out)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most)
+		return -EPROTO;
+	*out = (uint64_t)st.st_size;
+	return 0;
+}
+
+static int read_list(struct ck_inherited *h)
+{
+	ck_auto_fd int fd = CK_JOB_FILES + LIST;
+	uint64_t len;
+	int rc = size_of(fd, LIST_MOST, &len);
+
+	if (rc)
+		return rc;
+	h->text = malloc(len + 1);
+	if (!h->text)
+		return -ENOMEM;
+	rc = ck_pread_full(fd, h->text, len, 0);
+	return rc ? rc
+		  : ck_roster_take((struct ck_str){ h->text, len }, &h->ranks,
+				   &h->n);
+}
+
+static int take(struct ck_inherited *h)
+{
+	int rc = keep_files(h);
+
+	if (rc)
+		return rc;
+	h->way.sock = CK_JOB_FILES + SOCK;
+	h->way.memory = CK_JOB_FILES + MEMORY;
+	h->rope = CK_JOB_FILES + ROPE;
+	if (h->has_rounds)
+		h->rounds = (struct ck_door_way){
+			CK_JOB_FILES + ROUNDS_SOCK,
+			CK_JOB_FILES + ROUNDS_MEMORY,
+			CK_CLUSTER_ROUNDS,
+		};
+	rc = size_of(h->way.memory, CK_CLUSTER_MEMORY, &h->way.size);
+	return rc ? rc : read_list(h);
+}
+
+/* Ranks of one host follow each other. */
+static int name_hosts(const struct ck_inherited *h, struct ck_host_list *list,
+		      struct ck_diag *d)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < h->n && rc == 0; i++)
+		if (i == 0 ||
+		    strcmp(h->ranks[i].name, h->ranks[i - 1].name) != 0)
+			rc = ck_host_list_add(list, h->ranks[i].name, ',', d);
+	return rc;
+}
+
+int ck_inherited_take(struct ck_inherited *h, struct ck_hosts_options *options,
+		      struct ck_diag *d)
+{
+	int rc = take(h);
+
+	if (rc)
+		return ck_fail(d, -rc,
+			       "option --" CK_INHERITED_OPTION
+			       ": nothing was handed over: %s",
+			       strerror(-rc));
+	return name_hosts(h, &options->list, d);
+}
+
+void ck_inherited_fini(struct ck_inherited *h)
+{
+	ck_door_way_fini(&h->way);
+	ck_door_way_fini(&h->rounds);
+	ck_fd_cleanup(&h->rope);
+	free(h->ranks);
+	free(h->text);
+}

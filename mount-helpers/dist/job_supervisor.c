@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: MIT */
+/* job_supervisor: see keeper.h. */
+#include "job_supervisor.h"
+#include "ckptfs/door.h"
+#include "ckptfs/job.h"
+#include "ckptfs/tries.h"
+#include "cli.h"
+#include "cluster.h"
+#include "mpi_tmpdir.h"
+#include "spawn_helper.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+	COME_MSEC = 30000, /* until all processes have found each other */
+	AGAIN_MSEC =
+		8000, /* the same of a job beside another: MPI tries once, and too
+			    * soon if a host's network is not up yet */
+	TRY_MSEC = 3000, /* for hosts to start what mpirun starts */
+	TRIES_MOST = 3, /* of the first job, each without those that were bad */
+	END_MSEC = 1000, /* until they have ended by themselves */
+	SAY_MOST = 32 << 10,
+};
+
+struct keeper {
+	struct ck_launch_options launch;
+	const uint8_t *how; /* by host, of enum ck_try */
+	bool *there;	    /* by host */
+	bool *absent;	    /* the same: nothing was started there */
+	bool *bad;	    /* the same: nothing can be */
+	int sock; /* to whom it is for; closed by him: all is to end */
+	int over; /* readable when it is closed, or the job has ended */
+	struct ck_door door;
+	struct ck_mpi_tmpdir shelter;
+	struct ck_job job;
+};
+
+/* --- what is said ------------------------------------------------------------------- */
+
+/* Who does not read it does without it. */
+static void say(const struct keeper *k, struct ck_buf *said)
+{
+	for (size_t at = 0; at < said->len; at += SAY_MOST) {
+		const struct ck_note note = { .kind = CK_NOTE_SAID,
+					      .bytes = { said->data + at,
+							 ck_min(said->len - at,
+								SAY_MOST) },
+					      .files = CK_NOTE_NO_FILES };
+
+		(void)!ck_note_send(k->sock, &note, false);
+	}
+	said->len = 0;
+}
+
+static void pass_on(const struct keeper *k)
+{
+	struct ck_buf said = { 0 };
+
+	ck_job_hear(&k->job, &said);
+	say(k, &said);
+	ck_buf_fini(&said);
+}
+
+static void say_failed(const struct keeper *k, const struct ck_diag *d)
+{
+	const struct ck_note note = { .kind = CK_NOTE_FAILED,
+				      .err = (uint32_t)d->err,
+				      .bytes = ck_str_from(d->text),
+				      .files = CK_NOTE_NO_FILES };
+
+	(void)!ck_note_send(k->sock, &note, true);
+}
+
+static int say_up(const struct keeper *k, struct ck_cluster_ways *ways)
+{
+	const struct ck_door_way *rounds = &ways->rounds;
+	const struct ck_note note = {
+		.kind = CK_NOTE_UP,
+		.size = ways->link.size,
+		.bytes = { (const char *)k->there, k->launch.hosts->n },
+		.files = { ways->link.sock, ways->link.memory, rounds->sock,
+			   rounds->memory }
+	};
+	int rc = ck_note_send(k->sock, &note, true);
+
+	ck_cluster_ways_fini(ways);
+	return rc;
+}
+
+/* For who is to decide what comes next. */
+static void say_tried(const struct keeper *k)
+{
+	struct ck_buf tried = { 0 };
+	struct ck_note note = { .kind = CK_NOTE_TRIED,
+				.files = CK_NOTE_NO_FILES };
+
+	for (size_t i = 0; i < k->launch.hosts->n; i++)
+		ck_buf_u8(&tried, k->bad[i]	 ? CK_TRIED_BAD
+				  : k->absent[i] ? CK_TRIED_ABSENT
+				  : k->there[i]	 ? CK_TRIED_IN
+						 : CK_TRIED_NOT);
+	note.bytes = (struct ck_str){ tried.data, tried.len };
+	if (!tried.err)
+		(void)!ck_note_send(k->sock, &note, true);
+	ck_buf_fini(&tried);
+}
+
+/* --- before ------------------------------------------------------------------------- */
+
+/* Than are up. */
+static bool has_more(const struct keeper *k)
+{
+	bool more = false;
+
+	for (size_t i = 0; i < k->launch.hosts->n; i++)
+		more |= k->there[i] && k->how[i] != CK_TRY_UP;
+	return more;
+}
+
+/* One that is up has to be in it, too. */
+static int check_up(struct keeper *k, struct ck_diag *d)
+{
+	const struct ck_host_list *hosts = k->launch.hosts;
+
+	for (size_t i = 0; i < hosts->n; i++) {
+		if (k->how[i] != CK_TRY_UP || k->there[i])
+			continue;
+		k->bad[i] = true;
+		say_tried(k);
+		return ck_fail(d, EAGAIN, "host %s is up, and has not answered",
+			       hosts->hosts[i].name);
+	}
+	return 0;
+}
+
+/* Those that may make it fail have no part in it where others are back. */
+static void leave_out(struct keeper *k)
+{
+	bool others = false;
+
+	for (size_t i = 1; i < k->launch.hosts->n; i++)
+		others |= k->there[i] && k->how[i] == CK_TRY_WANTED;
+	for (size_t i = 1; i < k->launch.hosts->n; i++)
+		if (k->how[i] == CK_TRY_LEFT_OUT ||
+		    (others && k->how[i] == CK_TRY_DOUBTFUL))
+			k->there[i] = false;
+}
+
+/* Which hosts can take part. */
+static int ask(struct keeper *k, struct ck_diag *d)
+{
+	struct ck_buf lines = { 0 };
+	int rc = ck_launch_ask(&k->launch, k->there, &lines, d);
+
+	say(k, &lines);
+	ck_buf_fini(&lines);
+	if (rc == 0)
+		leave_out(k);
+	if (rc == 0 && !has_more(k))
+		rc = ck_fail(d, EALREADY, "no host has come back");
+	return rc ? rc : check_up(k, d);
+}
+
+/* --- the job ------------------------------------------------------------------------ */
+
+/* mpirun, by way of this program: it ends when this process has ended, however it did,
+ * also where it waits for a host that is dead. */
+static int job_start(struct keeper *k, char **mpirun, char **environment)
+{
+	static char serve[] = "serve", how[] = "--launch";
+	ck_auto_free char *program = ck_launch_program();
+	ck_auto_free char **argv = NULL;
+	size_t n = 0;
+
+	if (!program)
+		return -errno;
+	while (mpirun[n])
+		n++;
+	argv = calloc(n + 4, sizeof(*argv));
+	if (!argv)
+		return -ENOMEM;
+	argv[0] = program;
+	argv[1] = serve;
+	argv[2] = how;
+	memcpy(argv + 3, mpirun, n * sizeof(*argv));
+	return ck_job_start(argv, environment, &k->job);
+}
+
+static int run_mpirun(struct keeper *k, struct ck_diag *d)
+{
+	char **argv = ck_launch_argv(&k->launch, k->there);
+	char **environment = ck_launch_environment(environ);
+	int rc = argv && environment ? 0 : -ENOMEM;
+
+	if (rc == 0)
+		rc = job_start(k, argv, environment);
+	ck_launch_words_free(argv);
+	ck_launch_words_free(environment);
+	return rc ? ck_fail(d, -rc, "mpirun: %s", strerror(-rc)) : 0;
+}
+
+static int watch(int epoll, int fd, uint32_t events)
+{
+	struct epoll_event e = { .events = events };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+}
+
+static int watch_end(struct keeper *k)
+{
+	int rc;
+
+	k->over = epoll_create1(EPOLL_CLOEXEC);
+	if (k->over < 0)
+		return -errno;
+	rc = watch(k->over, k->job.ended, EPOLLIN);
+	return rc ? rc : watch(k->over, k->sock, EPOLLRDHUP);
+}
+
+/* Behind some words, if there are such hosts. */
+static const char *where(const struct keeper *k, const bool *of,
+			 const char *words)
+{
+	const struct ck_host_list *hosts = k->launch.hosts;
+	struct ck_buf names = { 0 };
+	const char *text = "";
+
+	for (size_t i = 0; i < hosts->n; i++)
+		if (of[i])
+			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
+				      hosts->hosts[i].name);
+	if (names.len)
+		text = ck_shown("; %s %s", words, names.data);
+	ck_buf_fini(&names);
+	return text;
+}
+
+/* Its processes, and what it had to wait for them. */
+static void job_over(struct keeper *k)
+{
+	ck_job_end(&k->job, END_MSEC);
+	ck_fd_cleanup(&k->over);
+}
+
+/* The job's first process comes in, and a second time if it has a way for rounds. */
+static int let_in(const struct keeper *k, int msec,
+		  struct ck_cluster_ways *ways)
+{
+	uint64_t end = ck_msec_now() + (uint64_t)msec, now;
+	int rc = ck_door_wait(&k->door, CK_CLUSTER_MEMORY, k->over, msec,
+			      &ways->link);
+
+	if (rc || !k->launch.nccl)
+		return rc;
+	now = ck_msec_now();
+	return ck_door_wait(&k->door, CK_CLUSTER_ROUNDS, k->over,
+			    now < end ? (int)(end - now) : 0, &ways->rounds);
+}
+
+/* One of those that are there. Errors of ck_door_wait(), then the job is there, or with a
+ * message. */
+static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
+		   struct ck_diag *d)
+{
+	int rc = ck_door_open(&k->door);
+
+	if (rc)
+		return ck_fail(d, -rc, "hosts: %s", strerror(-rc));
+	k->launch.door = k->door.name;
+	rc = run_mpirun(k, d);
+	if (rc == 0)
+		rc = watch_end(k);
+	if (rc == 0)
+		rc = let_in(k, msec, ways);
+	if (rc)
+		ck_cluster_ways_fini(ways);
+	ck_door_close(&k->door);
+	return rc;
+}
+
+/* --- who it was --------------------------------------------------------------------- */
+
+/* Each host alone is to start what mpirun starts there. Whoever has not been reached in
+ * all the time that there was need not be asked. */
+static void find_bad(struct keeper *k, bool is_late, struct ck_buf *lines)
+{
+	const struct ck_host_list *hosts = k->launch.hosts;
+	struct ck_launch_options launch = k->launch;
+	ck_auto_free bool *good = calloc(hosts->n, sizeof(*good));
+
+	launch.ask_msec = TRY_MSEC;
+	if (good)
+		good[0] = true;
+	for (size_t i = 1; good && i < hosts->n; i++) {
+		k->bad[i] = is_late && k->absent[i];
+		good[i] = k->there[i] && !k->bad[i];
+		if (k->bad[i])
+			ck_buf_printf(lines,
+				      "host %s: missing: it was not started "
+				      "there\n",
+				      hosts->hosts[i].name);
+	}
+	if (!good || ck_launch_try(&launch, good, lines))
+		return;
+	for (size_t i = 1; i < hosts->n; i++)
+		k->bad[i] |= k->there[i] && !good[i];
+}
+
+static bool is_any_bad(const struct keeper *k)
+{
+	for (size_t i = 0; i < k->launch.hosts->n; i++)
+		if (k->bad[i])
+			return true;
+	return false;
+}
+
+/* Where a job of this host alone fails, too, it is no other one's doing. */
+static void try_alone(struct keeper *k)
+{
+	size_t n = k->launch.hosts->n;
+	ck_auto_free bool *there = calloc(n, sizeof(*there));
+	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
+	struct ck_diag d = { 0 };
+
+	if (!there || k->how[0] != CK_TRY_UP || is_any_bad(k))
+		return;
+	memcpy(there, k->there, n * sizeof(*there));
+	memset(k->there + 1, 0, (n - 1) * sizeof(*there));
+	job_over(k);
+	k->bad[0] = job_try(k, AGAIN_MSEC, &ways, &d) != 0;
+	ck_cluster_ways_fini(&ways);
+	memcpy(k->there, there, n * sizeof(*there));
+}
+
+static const char *why(const struct keeper *k)
+{
+	if (k->bad[0])
+		return "; one of this host alone does not begin either";
+	if (is_any_bad(k))
+		return where(k, k->bad, "nothing can be started on");
+	return where(k, k->absent, "it was not started on");
+}
+
+static int fail_with(const struct keeper *k, int rc, int msec,
+		     struct ck_diag *d)
+{
+	const char *also = why(k);
+
+	if (rc == -ECHILD)
+		return ck_fail(d, EIO, "mpirun: it has ended, see above%s",
+			       also);
+	if (rc == -ETIMEDOUT)
+		return ck_fail(d, ETIMEDOUT,
+			       "mpirun: its processes have not found each "
+			       "other in %d s%s",
+			       msec / 1000,
+			       *also ? also
+				     : "; all hosts have to reach each other");
+	return ck_fail(d, -rc, "mpirun: no process has come: %s",
+		       strerror(-rc));
+}
+
+/* While there is no job reads wait for one: the next is tried at once. */
+static bool has_time(const struct keeper *k)
+{
+	return !k->launch.ask_msec || k->how[0] == CK_TRY_UP;
+}
+
+/* What it had to say is why it ended, unless that is known better. */
+static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
+{
+	struct ck_buf said = { 0 }, lines = { 0 };
+
+	ck_job_hear(&k->job, &said);
+	ck_launch_absent(&k->launch, k->there,
+			 (struct ck_str){ said.data, said.len }, k->absent);
+	if (has_time(k))
+		find_bad(k, rc == -ETIMEDOUT, &lines);
+	if (k->launch.ask_msec || !is_any_bad(k))
+		say(k, &said);
+	say(k, &lines);
+	ck_buf_fini(&said);
+	ck_buf_fini(&lines);
+	try_alone(k);
+	say_tried(k);
+	return fail_with(k, rc, msec, d);
+}
+
+/* Those that are bad take no part. False: there are none. */
+static bool leave_out_bad(struct keeper *k)
+{
+	bool any = false;
+
+	for (size_t i = 1; i < k->launch.hosts->n; i++) {
+		any |= k->bad[i];
+		k->there[i] &= !k->bad[i];
+		k->bad[i] = false;
+	}
+	return any;
+}
+
+/* The first job is tried again without those that were bad; others come later. */
+static int start(struct keeper *k, struct ck_diag *d)
+{
+	int msec = k->launch.ask_msec ? AGAIN_MSEC : COME_MSEC;
+	int most = k->launch.ask_msec ? 1 : TRIES_MOST;
+	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
+	int rc = ask(k, d);
+
+	if (rc)
+		return rc;
+	ck_mpi_tmpdir_make(&k->shelter);
+	for (int i = 1;; i++) {
+		rc = job_try(k, msec, &ways, d);
+		if (rc == 0)
+			return say_up(k, &ways);
+		if (k->job.ended < 0)
+			return rc;
+		rc = no_mover(k, rc, msec, d);
+		if (i == most || !leave_out_bad(k))
+			return rc;
+		job_over(k);
+		msec = AGAIN_MSEC;
+	}
+}
+
+/* Until it has ended, or nobody wants it any more. */
+static void keep(const struct keeper *k)
+{
+	struct pollfd fds[] = { { .fd = k->over, .events = POLLIN },
+				{ .fd = k->job.said, .events = POLLIN } };
+
+	while (!fds[0].revents) {
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		pass_on(k);
+		if (fds[1].revents && !(fds[1].revents & POLLIN))
+			fds[1].fd = -1; /* all of them have closed it */
+	}
+}
+
+void ck_job_supervisor_run(const struct ck_launch_options *launch,
+			   const struct ck_note *asked)
+{
+	struct keeper k = { .launch = *launch,
+			    .how = (const uint8_t *)asked->bytes.p,
+			    .there = calloc(launch->hosts->n, sizeof(bool)),
+			    .absent = calloc(launch->hosts->n, sizeof(bool)),
+			    .bad = calloc(launch->hosts->n, sizeof(bool)),
+			    .sock = asked->files[0],
+			    .over = -1,
+			    .door = { .listener = -1 },
+			    .shelter = { .locks = { -1, -1 } },
+			    .job = { .ended = -1, .said = -1 } };
+	struct ck_diag d = { 0 };
+	int rc;
+
+	k.launch.ask_msec = (int)asked->err;
+	k.launch.stop = k.sock;
+	rc = k.there && k.absent && k.bad
+		     ? start(&k, &d)
+		     : ck_fail(&d, ENOMEM, "out of memory");
+	if (rc == 0)
+		keep(&k);
+	if (k.job.ended >= 0)
+		ck_job_end(&k.job, END_MSEC);
+	ck_mpi_tmpdir_end(&k.shelter);
+	if (rc)
+		say_failed(&k, &d);
+	_exit(CK_EXIT_FINE);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* job_supervisor: the process that has a job; see spawn_helper.h. */
+#ifndef CKPTFS_JOB_SUPERVISOR_H
+#define CKPTFS_JOB_SUPERVISOR_H
+
+#include "ckptfs/launch.h"
+#include "ckptfs/note.h"
+
+/* What is asked for, with the socket to whom it is for. Does not return. */
+_Noreturn void ck_job_supervisor_run(const struct ck_launch_options *launch,
+				     const struct ck_note *asked);
+
+#endif

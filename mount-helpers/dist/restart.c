@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * restart: when hosts are back, another job is started beside the one that there is, and
+ * takes over. It has all hosts that are up, and more.
+ */
+#include "cluster_internal.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	ASK_MSEC = 3000, /* for hosts to say whether they are back */
+	FAILED_MOST = 4, /* times, then it is said */
+};
+
+/* --- taking over ---------------------------------------------------------------------- */
+
+/* A host that answers and cannot take part would keep all others from coming back. */
+static void tell(struct ck_cluster *c)
+{
+	struct ck_tries *t = &c->next.tries;
+
+	for (size_t i = ck_tries_tell(t); i < t->n; i = ck_tries_tell(t))
+		ck_log("host %s: it answers, but takes no part: the others come "
+		       "back without it; longer and longer pauses before the "
+		       "next try, up to %d min",
+		       c->options->list.hosts[i].name,
+		       CK_TRIES_PAUSE_MOST / 60000);
+	if (t->failed == FAILED_MOST)
+		ck_log("hosts: another job has failed %d times: longer and "
+		       "longer pauses before the next, up to %d min",
+		       FAILED_MOST, CK_TRIES_PAUSE_MOST / 60000);
+}
+
+/* Whoever waits for it does not any more, unless another one is tried at once. */
+static void next_end(struct ck_cluster *c)
+{
+	ck_fd_cleanup(&c->next.keeper);
+	c->next.said.len = 0;
+	c->next.was_tried = false;
+	if (c->next.tries.due > ck_msec_now())
+		ck_calls_release(ck_link_calls(c->link));
+}
+
+static void next_failed(struct ck_cluster *c)
+{
+	ck_tries_failed(&c->next.tries,
+			c->next.was_tried ? c->next.tried : NULL,
+			ck_msec_now());
+	tell(c);
+	next_end(c);
+}
+
+/* Who was in it and is not up was refused, or did not answer. */
+static void next_is_over(struct ck_cluster *c)
+{
+	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
+
+	if (up && ck_hosts_states(c->hosts, up))
+		ck_tries_over(&c->next.tries, c->next.there, up, ck_msec_now());
+	tell(c);
+	next_end(c);
+}
+
+/* Hosts that are there again, too, are in it. */
+static void take_over(struct ck_cluster *c, struct ck_link *link)
+{
+	ck_fd_cleanup(&c->ended);
+	c->ended = c->keeper;
+	(void)shutdown(c->ended, SHUT_WR);
+	c->keeper = c->next.keeper;
+	c->next.keeper = -1;
+	memcpy(c->there, c->next.there, c->options->list.n * sizeof(*c->there));
+	ck_link_free(c->link);
+	c->link = link;
+	c->said.len = 0;
+	ck_cluster_log_lines(&c->next.said);
+	ck_log("hosts: another job has taken over");
+	ck_count(&c->stats->restarts, 1);
+	next_is_over(c);
+}
+
+/* By rank. NULL: out of memory. */
+static bool *ranks_there(const struct ck_cluster *c, const bool *there)
+{
+	const struct ck_host_list *list = &c->options->list;
+	bool *ranks = calloc(c->nranks, sizeof(*ranks));
+	uint32_t at = 0;
+
+	for (size_t i = 0; ranks && i < list->n; i++)
+		for (uint32_t k = 0; k < list->hosts[i].ranks; k++)
+			ranks[at++] = there[i];
+	return ranks;
+}
+
+/* It is cut when all ends. -ECANCELED: it is not to be asked. */
+static int asked_set(struct ck_cluster *c, struct ck_link *link)
+{
+	bool ending;
+
+	pthread_mutex_lock(&c->lock);
+	ending = c->ending;
+	c->asked = link;
+	pthread_mutex_unlock(&c->lock);
+	return ending ? -ECANCELED : 0;
+}
+
+static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
+{
+	ck_auto_free bool *ranks = ranks_there(c, c->next.there);
+	ck_auto_free uint32_t *numbers = ck_cluster_numbers(c, c->next.there);
+	struct ck_link *link = NULL;
+	struct ck_diag d = { 0 };
+	int rc = ck_cluster_link_make(c, &ways->link, numbers, &link, &d);
+
+	if (rc == 0)
+		rc = asked_set(c, link);
+	if (rc == 0)
+		rc = ranks ? ck_hosts_renew(c->hosts, ck_link_calls(link),
+					    ranks)
+			   : -ENOMEM;
+	(void)asked_set(c, NULL);
+	if (rc == 0) {
+		ck_cluster_rounds_give(c, &ways->rounds, numbers);
+		ck_cluster_ways_fini(ways);
+		take_over(c, link);
+		return;
+	}
+	ck_cluster_ways_fini(ways);
+	ck_link_free(link);
+	ck_log("hosts: another job has not taken over: %s", strerror(-rc));
+	next_failed(c);
+}
+
+/* Whoever ends all of it does not wait for that. */
+bool ck_restart_compare(struct ck_cluster *c)
+{
+	bool more = asked_set(c, c->link) == 0 && ck_hosts_compare(c->hosts);
+
+	(void)asked_set(c, NULL);
+	return more;
+}
+
+static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
+{
+	if (n->err == EALREADY) {
+		ck_tries_nobody(&c->next.tries, ck_msec_now());
+		next_end(c);
+		return;
+	}
+	ck_log("hosts: no other job: %.*s", (int)n->bytes.len, n->bytes.p);
+	next_failed(c);
+}
+
+/* What it says, or that it is there, or has failed. */
+void ck_restart_hear(struct ck_cluster *c)
+{
+	struct ck_cluster_ways ways;
+	struct ck_note n;
+
+	if (ck_note_take(c->next.keeper, &n, c->room)) {
+		next_failed(c);
+		return;
+	}
+	if (n.kind == CK_NOTE_SAID) {
+		ck_buf_add(&c->next.said, n.bytes.p, n.bytes.len);
+	} else if (n.kind == CK_NOTE_TRIED &&
+		   n.bytes.len == c->options->list.n) {
+		memcpy(c->next.tried, n.bytes.p, n.bytes.len);
+		c->next.was_tried = true;
+	} else if (n.kind == CK_NOTE_UP && n.bytes.len == c->options->list.n) {
+		memcpy(c->next.there, n.bytes.p, n.bytes.len);
+		ways = ck_cluster_ways_of(&n);
+		next_is_up(c, &ways);
+	} else {
+		hear_failed(c, &n);
+	}
+}
+
+/* Who starts them was killed, and this process may not start another one. */
+static void no_more(struct ck_cluster *c)
+{
+	ck_log("hosts: the process that starts others has ended: no host "
+	       "comes back before the next mount");
+	ck_tries_fini(&c->next.tries);
+	ck_calls_release(ck_link_calls(c->link));
+}
+
+static void begin(struct ck_cluster *c)
+{
+	size_t n = c->options->list.n;
+	ck_auto_free uint8_t *how = calloc(n, sizeof(*how));
+	int rc = how ? 0 : -ENOMEM;
+
+	if (rc == 0) {
+		ck_tries_choose(&c->next.tries, ck_msec_now(), how);
+		rc = ck_spawn_helper_begin(&c->starter, how, n, ASK_MSEC,
+					   &c->next.keeper);
+	}
+	if (rc == -EPIPE)
+		no_more(c);
+	else if (rc)
+		next_failed(c);
+}
+
+/* One is tried as soon as a host goes down, and then from time to time. */
+void ck_restart_look(struct ck_cluster *c)
+{
+	ck_auto_free bool *up = calloc(c->options->list.n, sizeof(*up));
+
+	if (!c->next.tries.n || !up || !ck_hosts_states(c->hosts, up))
+		return;
+	if (ck_tries_look(&c->next.tries, up, ck_msec_now()) &&
+	    c->next.keeper < 0)
+		begin(c);
+}
+
+/* Whether there may be other jobs. */
+int ck_restart_prepare(struct ck_cluster *c)
+{
+	size_t n = c->options->list.n;
+
+	if (c->options->rejoin == CK_RESTART_OFF)
+		return 0;
+	c->next.tried = calloc(n, sizeof(*c->next.tried));
+	c->next.there = calloc(n, sizeof(*c->next.there));
+	if (!c->next.tried || !c->next.there)
+		return -ENOMEM;
+	return ck_tries_make(&c->next.tries, c->there, n,
+			     (uint64_t)c->options->rejoin * 1000,
+			     ck_msec_now());
+}

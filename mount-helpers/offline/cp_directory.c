@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cp_directory: directories that are written into. One that was made can be written by
+ * its owner until all that belongs in it is there; then it gets the mode and the time
+ * of the tree's. Files in it are private until they are whole.
+ */
+#include "cp_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static struct ck_into *make(struct ck_into *up, int fd, char *path)
+{
+	struct ck_into *into = path ? calloc(1, sizeof(*into)) : NULL;
+
+	if (!into) {
+		free(path);
+		close(fd);
+		return NULL;
+	}
+	into->up = up ? ck_into_use(up) : NULL;
+	into->fd = fd;
+	into->path = path;
+	atomic_init(&into->users, 1);
+	return into;
+}
+
+struct ck_into *ck_copy_into(int fd, const char *path)
+{
+	return make(NULL, fd, strdup(path));
+}
+
+struct ck_into *ck_into_use(struct ck_into *into)
+{
+	atomic_fetch_add(&into->users, 1);
+	return into;
+}
+
+/* --- completing one ----------------------------------------------------------------- */
+
+/* What a file system cannot keep is left out; it is our own file or directory. */
+static int not_kept(int rc)
+{
+	bool cannot = errno == EPERM || errno == ENOTSUP || errno == ENOSYS;
+
+	return rc && !cannot ? errno : 0;
+}
+
+const char *ck_copy_kept(const struct ck_into *into, const char *name,
+			 int flags)
+{
+	struct stat st;
+
+	if (fstatat(into->fd, name, &st, flags) || S_ISREG(st.st_mode) ||
+	    S_ISLNK(st.st_mode))
+		return NULL;
+	return S_ISDIR(st.st_mode) ? "is a directory" : "is a special file";
+}
+
+int ck_copy_set_mode(int fd, const struct ck_node_stat *st)
+{
+	const struct timespec times[2] = { st->mtime, st->mtime };
+	int err = not_kept(futimens(fd, times));
+
+	return err ? err : not_kept(fchmod(fd, st->mode & 0777));
+}
+
+static void complete(struct ck_copying *c, const struct ck_into *into)
+{
+	int err = into->made ? ck_copy_set_mode(into->fd, &into->becomes) : 0;
+
+	if (err == 0 && c->how.sync && fsync(into->fd))
+		err = errno;
+	if (err)
+		ck_copy_unwritten(c, into, NULL, err);
+}
+
+void ck_into_put(struct ck_copying *c, struct ck_into *into)
+{
+	while (into && atomic_fetch_sub(&into->users, 1) == 1) {
+		struct ck_into *up = into->up;
+
+		if (!ck_copy_stopping(c))
+			complete(c, into);
+		if (into->number)
+			ck_tree_forget(c->how.from->tree, into->number, 1);
+		close(into->fd);
+		free(into->path);
+		free(into);
+		into = up;
+	}
+}
+
+void ck_copy_into_end(struct ck_copying *c, struct ck_into *into)
+{
+	ck_into_put(c, into);
+}
+
+/* --- making one ---------------------------------------------------------------------- */
+
+static bool is_source(const struct ck_copying *c, int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == c->source.st_dev &&
+	       st.st_ino == c->source.st_ino;
+}
+
+/* A descriptor, or a negative errno, which was said. */
+static int open_dir(struct ck_copying *c, const struct ck_into *up,
+		    const char *name, bool *made)
+{
+	bool ours = ck_mark_makes(c->how.mark, up, name);
+	int how = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, err = 0;
+	int fd = -1;
+
+	*made = mkdirat(up->fd, name, 0700) == 0;
+	if (!*made && errno != EEXIST)
+		err = errno;
+	*made |= ours;
+	if (err == 0)
+		fd = openat(up->fd, name,
+			    how | (*made || c->how.sync ? 0 : O_PATH));
+	if (err == 0 && fd < 0)
+		err = errno;
+	if (err == ENOTDIR)
+		ck_copy_refuse(c, up, name, "is not a directory");
+	else if (err)
+		ck_copy_unwritten(c, up, name, err);
+	else if (is_source(c, fd)) {
+		err = EINVAL;
+		close(fd);
+		ck_copy_refuse(c, up, name, "is the checkpoint's directory");
+	}
+	return err ? -err : fd;
+}
+
+/* The directory of the tree is in use from now on. */
+static int note_source(struct ck_copying *c, const struct ck_named *from,
+		       struct ck_node *n, struct ck_node_stat *st)
+{
+	int rc;
+
+	*n = from->node;
+	rc = ck_tree_use(c->how.from->tree, n);
+	if (rc)
+		return rc;
+	rc = ck_tree_stat(n, st);
+	if (rc)
+		ck_tree_forget(c->how.from->tree, n->number, 1);
+	return rc;
+}
+
+/* Takes the use of n. */
+static struct ck_into *enter(struct ck_copying *c, struct ck_into *up,
+			     const char *name, const struct ck_node *n)
+{
+	struct ck_into *into = NULL;
+	bool made = false;
+	int fd = open_dir(c, up, name, &made);
+
+	if (fd >= 0)
+		into = make(up, fd, ck_into_path(up, name));
+	if (fd >= 0 && !into)
+		ck_copy_unwritten(c, up, name, ENOMEM);
+	if (into) {
+		into->number = n->number;
+		into->made = made;
+	} else
+		ck_tree_forget(c->how.from->tree, n->number, 1);
+	return into;
+}
+
+struct ck_into *ck_into_enter(struct ck_copying *c, struct ck_into *up,
+			      const char *name, const struct ck_named *from)
+{
+	struct ck_node_stat st;
+	struct ck_into *into;
+	struct ck_node n;
+	int rc = note_source(c, from, &n, &st);
+
+	if (rc) {
+		ck_copy_unread(c, from, rc);
+		return NULL;
+	}
+	into = enter(c, up, name, &n);
+	if (!into)
+		return NULL;
+	into->becomes = st;
+	if (into->made)
+		(void)fchmod(into->fd, (st.mode & 0777) | 0700);
+	if (c->how.mark) {
+		ck_mark_clean(c->how.mark, into->fd);
+		if (!c->marked && ck_mark_is_in(c->how.mark, into->fd))
+			c->marked = ck_into_use(into);
+	}
+	return into;
+}

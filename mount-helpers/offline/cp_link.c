@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cp_link: a link of the tree becomes a link, which leads where the tree's does once
+ * that is copied, too.
+ */
+#include "cp_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* A positive errno, or 0. */
+static int link_make(const struct ck_mark *mark, const struct ck_into *into,
+		     const char *name, const char *target,
+		     const struct ck_node_stat *st)
+{
+	const struct timespec times[2] = { st->mtime, st->mtime };
+	char temporary[CK_COPY_NAME];
+	int rc = ck_copy_name(mark, temporary), err;
+
+	if (rc)
+		return rc;
+	if (symlinkat(target, into->fd, temporary))
+		return errno;
+	/* Some file systems keep no times of links. */
+	(void)utimensat(into->fd, temporary, times, AT_SYMLINK_NOFOLLOW);
+	if (renameat(into->fd, temporary, into->fd, name) == 0)
+		return 0;
+	err = errno;
+	(void)unlinkat(into->fd, temporary, 0);
+	return err;
+}
+
+void ck_copy_link(struct ck_copying *c, const struct ck_named *from,
+		  struct ck_into *into, const char *name)
+{
+	const char *why = ck_copy_kept(into, name, AT_SYMLINK_NOFOLLOW);
+	struct ck_buf target = { 0 };
+	struct ck_node_stat st;
+	int rc, err = 0;
+
+	if (why) {
+		ck_copy_refuse(c, into, name, why);
+		return;
+	}
+	rc = ck_tree_link(&from->node, &target);
+	if (rc == 0)
+		rc = ck_tree_stat(&from->node, &st);
+	if (rc == 0)
+		err = link_make(c->how.mark, into, name, target.data, &st);
+	ck_buf_fini(&target);
+	if (rc)
+		ck_copy_unread(c, from, rc);
+	else if (err)
+		ck_copy_unwritten(c, into, name, err);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cp_threads: the queue of files and the threads that copy them. A thread continues the file
+ * that it has opened. Without one it opens the next file of the queue; if the queue is
+ * empty it copies ranges of a file that another thread has opened. The kernel lets one
+ * thread at a time write to a file, so each thread has its own file while there are
+ * enough of them.
+ */
+#include "ckptfs/memory.h"
+#include "cli.h"
+#include "cp_internal.h"
+#include <errno.h>
+
+/* --- threads ------------------------------------------------------------------------- */
+
+/* What a thread has taken. */
+struct range {
+	struct ck_copy_file *file; /* NULL: nothing */
+	uint64_t begin, end;
+};
+
+static bool has_more(const struct ck_copy_file *f)
+{
+	return f && f->next < f->size;
+}
+
+static void leave_open(struct ck_copying *c, struct ck_copy_file *f)
+{
+	struct ck_copy_file **at = &c->open;
+
+	while (*at && *at != f)
+		at = &(*at)->next_file;
+	if (*at)
+		*at = f->next_file;
+}
+
+static void take_range(struct ck_copying *c, struct ck_copy_file *f,
+		       struct range *r)
+{
+	*r = (struct range){ f, f->next,
+			     ck_min(f->size, f->next + CK_COPY_RANGE) };
+	f->next = r->end;
+	f->users++;
+	if (!has_more(f))
+		leave_open(c, f);
+}
+
+/* A range was copied, or never will be. The file, if that was the last one. */
+static struct ck_copy_file *release(struct ck_copying *c, struct range *r)
+{
+	struct ck_copy_file *f = r->file;
+
+	if (!f)
+		return NULL;
+	if (atomic_load(&f->failed)) {
+		leave_open(c, f);
+		f->next = f->size;
+	}
+	f->users--;
+	if (has_more(f))
+		return NULL;
+	r->file = NULL;
+	return f->users ? NULL : f;
+}
+
+/* The lock is released meanwhile. */
+static void take_queued(struct ck_copying *c, struct range *r)
+{
+	struct ck_copy_file *f = c->first;
+	bool opened;
+
+	c->first = f->next_file;
+	if (!c->first)
+		c->last = &c->first;
+	f->next_file = NULL;
+	c->queued--;
+	c->opening++;
+	pthread_cond_signal(&c->room);
+	pthread_mutex_unlock(&c->lock);
+	opened = ck_copy_file_open(c, f);
+	if (!opened)
+		ck_copy_file_end(c, f);
+	pthread_mutex_lock(&c->lock);
+	c->opening--;
+	if (opened && f->size > CK_COPY_RANGE) {
+		f->next_file = c->open;
+		c->open = f;
+	}
+	if (opened)
+		take_range(c, f, r);
+	if (c->open || c->ended)
+		pthread_cond_broadcast(&c->work);
+}
+
+/* Gives back what was taken, and takes what is next. False: there is nothing. */
+static bool take(struct ck_copying *c, struct range *r)
+{
+	struct ck_copy_file *done;
+	bool found = false;
+
+	pthread_mutex_lock(&c->lock);
+	done = release(c, r);
+	if (done) {
+		pthread_mutex_unlock(&c->lock);
+		ck_copy_file_end(c, done);
+		pthread_mutex_lock(&c->lock);
+	}
+	while (!found && !ck_copy_stopping(c)) {
+		if (r->file)
+			take_range(c, r->file, r);
+		else if (c->first)
+			take_queued(c, r);
+		else if (c->open)
+			take_range(c, c->open, r);
+		else if (c->ended && !c->opening)
+			break;
+		else
+			pthread_cond_wait(&c->work, &c->lock);
+		found = r->file != NULL;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return found;
+}
+
+static void wake_all(struct ck_copying *c)
+{
+	pthread_mutex_lock(&c->lock);
+	pthread_cond_broadcast(&c->work);
+	pthread_cond_broadcast(&c->room);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void *copying(void *arg)
+{
+	struct ck_copying *c = arg;
+	struct range r = { .file = NULL };
+	void *buffer = ck_pages_alloc(CK_COPY_PIECE);
+
+	if (!buffer)
+		ck_copy_no_memory(c);
+	while (take(c, &r))
+		ck_copy_file_range(c, r.file, r.begin, r.end, buffer);
+	ck_pages_free(buffer, buffer ? CK_COPY_PIECE : 0);
+	/* After an error the other threads still wait for ranges and for room. */
+	wake_all(c);
+	return NULL;
+}
+
+/* --- begin and end --------------------------------------------------------------------- */
+
+static void threads_begin(struct ck_copying *c)
+{
+	c->threads = calloc(c->how.threads, sizeof(*c->threads));
+	while (c->threads && c->nthreads < c->how.threads &&
+	       pthread_create(&c->threads[c->nthreads], NULL, copying, c) == 0)
+		c->nthreads++;
+}
+
+static void discard(struct ck_copying *c)
+{
+	pthread_cond_destroy(&c->room);
+	pthread_cond_destroy(&c->work);
+	pthread_mutex_destroy(&c->lock);
+	free(c->threads);
+	free(c);
+}
+
+struct ck_copying *ck_copy_begin(const struct ck_copy_how *how)
+{
+	struct ck_copying *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->how = *how;
+	c->last = &c->first;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->work, NULL);
+	pthread_cond_init(&c->room, NULL);
+	(void)umask(0077);
+	if (how->from->cp->file)
+		c->source = ck_checkpoint_metadata(how->from->cp);
+	if (how->from->cp->file || fstat(how->from->cp->dirfd, &c->source) == 0)
+		threads_begin(c);
+	if (c->nthreads == 0) {
+		discard(c);
+		return NULL;
+	}
+	return c;
+}
+
+/* What is left when it was stopped. */
+static void drop(struct ck_copying *c, struct ck_copy_file *f)
+{
+	while (f) {
+		struct ck_copy_file *next = f->next_file;
+
+		atomic_store(&f->failed, true);
+		ck_copy_file_end(c, f);
+		f = next;
+	}
+}
+
+/* DEST gets its mode and time after the mark is gone. */
+static void mark_end(struct ck_copying *c)
+{
+	if (c->how.mark && atomic_load(&c->status) == CK_EXIT_FINE &&
+	    !ck_copy_stopping(c))
+		ck_mark_remove(c->how.mark);
+	ck_into_put(c, c->marked);
+}
+
+int ck_copy_end(struct ck_copying *c)
+{
+	int status;
+
+	pthread_mutex_lock(&c->lock);
+	c->ended = true;
+	pthread_mutex_unlock(&c->lock);
+	wake_all(c);
+	for (unsigned i = 0; i < c->nthreads; i++)
+		pthread_join(c->threads[i], NULL);
+	drop(c, c->open);
+	drop(c, c->first);
+	mark_end(c);
+	status = atomic_load(&c->status);
+	discard(c);
+	return status;
+}
+
+/* --- the walk ---------------------------------------------------------------------------- */
+
+static bool queue(struct ck_copying *c, struct ck_copy_file *f)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->queued >= CK_COPY_QUEUE && !ck_copy_stopping(c))
+		pthread_cond_wait(&c->room, &c->lock);
+	*c->last = f;
+	c->last = &f->next_file;
+	c->queued++;
+	pthread_cond_signal(&c->work);
+	pthread_mutex_unlock(&c->lock);
+	return !ck_copy_stopping(c);
+}
+
+struct walk {
+	struct ck_copying *c;
+	const struct ck_named *dir;
+	struct ck_into *into;
+};
+
+static int walk_each(void *arg, struct ck_node *n, const char *name)
+{
+	const struct walk *w = arg;
+	struct ck_named found = { *n, ck_path_join(w->dir->path, name) };
+	int rc = -ENOMEM;
+
+	if (found.path)
+		rc = ck_copy(w->c, &found, w->into, name) ? 0 : 1;
+	free(found.path);
+	return rc;
+}
+
+static bool copy_dir(struct ck_copying *c, const struct ck_named *from,
+		     struct ck_into *up, const char *name)
+{
+	struct ck_into *into = ck_into_enter(c, up, name, from);
+	struct walk w = { c, from, into };
+	int rc;
+
+	if (!into)
+		return !ck_copy_stopping(c);
+	rc = ck_offline_each(c->how.from, into->number, walk_each, &w);
+	if (rc < 0)
+		ck_copy_unread(c, from, rc);
+	ck_into_put(c, into);
+	return !ck_copy_stopping(c);
+}
+
+bool ck_copy(struct ck_copying *c, const struct ck_named *from,
+	     struct ck_into *into, const char *name)
+{
+	struct ck_copy_file *f;
+
+	if (from->node.about.type == CK_TYPE_DIR)
+		return copy_dir(c, from, into, name);
+	if (from->node.about.type == CK_TYPE_LINK) {
+		ck_copy_link(c, from, into, name);
+		return !ck_copy_stopping(c);
+	}
+	f = ck_copy_file_make(from, into, name);
+	if (f)
+		return queue(c, f);
+	ck_copy_unwritten(c, into, name, ENOMEM);
+	return false;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* offline_tree: see offline_tree.h. */
+#include "offline_tree.h"
+#include "ckptfs/run.h"
+#include "cli.h"
+#include "cluster.h"
+#include <errno.h>
+
+static int tree_make(struct ck_offline *u)
+{
+	int rc;
+
+	u->shown.view = &u->view;
+	rc = ck_root_make(u->cp, ck_views, ck_nviews, &u->shown, &u->root);
+
+	return rc ? rc : ck_tree_make(u->root, &u->tree);
+}
+
+int ck_source_open(const char *src, struct ck_format_options *options,
+		   struct ck_hosts_options *hosts, struct ck_cluster **cluster,
+		   struct ck_checkpoint **out)
+{
+	struct ck_diag d = { 0 };
+
+	if (ck_cluster_start(hosts, options, &src, -1, cluster, &d))
+		return ck_trouble("%s", d.text);
+	if (*cluster)
+		ck_hosts_let_wait(ck_cluster_hosts(*cluster));
+	if (ck_checkpoint_open(src, options, out, &d))
+		return ck_trouble("%s", d.text);
+	return CK_EXIT_FINE;
+}
+
+void ck_source_close(struct ck_cluster *cluster, struct ck_checkpoint *cp)
+{
+	ck_cluster_end(cluster);
+	if (cp)
+		ck_checkpoint_close(cp);
+}
+
+void ck_source_notes(const char *src, const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	for (size_t i = 0; i < c->nnotes; i++)
+		if (c->notes[i].doubt)
+			(void)ck_trouble("%s: %.*s", ck_show(ck_str_from(src)),
+					 (int)c->notes[i].text.len,
+					 c->notes[i].text.p);
+}
+
+int ck_source_losses(const struct ck_checkpoint *cp)
+{
+	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
+
+	if (c->nlosses == 0)
+		return CK_EXIT_FINE;
+	(void)ck_trouble("%s: %zu files or names cannot be read and are left "
+			 "out; ckptfs check names them",
+			 ck_show(ck_str_from(cp->path)), c->nlosses);
+	return CK_EXIT_DAMAGE;
+}
+
+int ck_source_is_one(const char *src, const struct ck_checkpoint *cp)
+{
+	struct ck_rundir *run = ck_checkpoint_run(cp);
+	const struct ck_steps *steps;
+	struct ck_buf names = { 0 };
+
+	if (!run)
+		return CK_EXIT_FINE;
+	if (ck_run_steps(run, &steps))
+		return ck_trouble("%s: its steps cannot be listed",
+				  ck_show(ck_str_from(src)));
+	for (uint32_t i = 0; i < steps->nshown; i++)
+		if (!steps->all[i].is_link)
+			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
+				      steps->all[i].stem);
+	(void)ck_trouble("%s: a run directory%s%s", ck_show(ck_str_from(src)),
+			 names.len ? "; give one of its steps: "
+				   : " of which no step is complete",
+			 names.len ? names.data : "");
+	ck_buf_fini(&names);
+	ck_steps_put(steps);
+	ck_source_notes(src, cp);
+	return CK_EXIT_TROUBLE;
+}
+
+/* --- readers -------------------------------------------------------------------- */
+
+struct ck_reader ck_reader_of(struct ck_offline *u,
+			      const struct ck_tree_file *f)
+{
+	return (struct ck_reader){ .u = u,
+				   .file = f,
+				   .stream.slice = f->node.number };
+}
+
+static struct ck_files *files_of(const struct ck_tree_file *f)
+{
+	return ck_root_checkpoint(f->node.dir.root)->files;
+}
+
+/* Of a step all files are here. */
+static int read_here(struct ck_reader *r, struct ck_read *what,
+		     ck_stream_taker *take, void *arg)
+{
+	struct ck_files *files = files_of(r->file);
+	int rc = files == r->u->cp->files ? ck_move_read(&r->u->route, what)
+					  : ck_host_read(files, what);
+
+	if (rc == 0)
+		take(arg, &(struct iovec){ what->to, what->len }, 1);
+	return rc;
+}
+
+int ck_reader_pass(struct ck_reader *r, uint64_t vpos, size_t len, void *room,
+		   ck_stream_taker *take, void *arg)
+{
+	const struct ck_tree_file *f = r->file;
+	struct ck_offline *u = r->u;
+	struct ck_read what = {
+		.from = f->opened, .vpos = vpos, .len = len, .to = room
+	};
+	int rc = -f->err;
+
+	r->stream.reader = r;
+	if (rc == 0)
+		rc = u->streams ? ck_stream_pass(u->streams, &u->route,
+						 &r->stream, &what, take, arg)
+				: read_here(r, &what, take, arg);
+	if (f->node.about.topic != CK_ABOUT_CHECKPOINT)
+		ck_stats_answered(ck_files_stats(files_of(f)), len, rc);
+	return rc;
+}
+
+void ck_reader_end(struct ck_reader *r)
+{
+	struct ck_offline *u = r->u;
+
+	if (!u->streams)
+		return;
+	pthread_mutex_lock(&u->lock);
+	while (r->held)
+		pthread_cond_wait(&u->changed, &u->lock);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static void reader_hold(struct ck_stream *s)
+{
+	struct ck_reader *r = s->reader;
+
+	pthread_mutex_lock(&r->u->lock);
+	r->held++;
+	pthread_mutex_unlock(&r->u->lock);
+}
+
+static void reader_drop(struct ck_stream *s)
+{
+	struct ck_reader *r = s->reader;
+	struct ck_offline *u = r->u;
+
+	pthread_mutex_lock(&u->lock);
+	r->held--;
+	pthread_cond_broadcast(&u->changed);
+	pthread_mutex_unlock(&u->lock);
+}
+
+/* What is read ahead of several hosts. */
+static int streams_make(struct ck_offline *u)
+{
+	const struct ck_streams_options o = { .route = &u->route,
+					      .segment = u->hosts.segment,
+					      .cache = u->hosts.cache,
+					      .hold = reader_hold,
+					      .drop = reader_drop };
+
+	pthread_mutex_init(&u->lock, NULL);
+	pthread_cond_init(&u->changed, NULL);
+	return ck_streams_make(&o, &u->streams);
+}
+
+/* --- the whole -------------------------------------------------------------------- */
+
+static void note(const char *line)
+{
+	(void)ck_trouble("%s", line);
+}
+
+int ck_offline_open(struct ck_offline *u, const char *src)
+{
+	struct ck_diag d = { 0 };
+	int rc;
+
+	ck_log_detach();
+	u->view.note = note;
+	if (ck_template_use(&u->view, &u->template, &d))
+		return ck_trouble("%s", d.text);
+	rc = ck_source_open(src, &u->options, &u->hosts, &u->cluster, &u->cp);
+	if (rc)
+		return rc;
+	if (u->options.rename)
+		ck_source_notes(src, u->cp);
+	if (ck_sigbus_install() || tree_make(u))
+		return ck_trouble("%s: out of memory",
+				  ck_show(ck_str_from(src)));
+	ck_route_init(&u->route, u->cp->files, ck_cluster_mover(u->cluster));
+	if (u->cluster && streams_make(u))
+		return ck_trouble("%s: out of memory",
+				  ck_show(ck_str_from(src)));
+	return CK_EXIT_FINE;
+}
+
+void ck_offline_close(struct ck_offline *u)
+{
+	ck_streams_free(u->streams);
+	ck_tree_free(u->tree);
+	ck_root_free(u->root);
+	ck_source_close(u->cluster, u->cp);
+	ck_hosts_options_fini(&u->hosts);
+	ck_template_leave(&u->view, &u->template);
+	ck_view_options_fini(&u->view);
+	ck_format_options_fini(&u->options);
+}
+
+/* --- files ---------------------------------------------------------------------- */
+
+int ck_offline_file(struct ck_offline *u, const struct ck_node *n,
+		    struct ck_tree_file *out)
+{
+	int rc;
+
+	*out = (struct ck_tree_file){ .node = *n };
+	rc = ck_tree_pin(u->tree, n, &out->catalog);
+	return rc ? rc : ck_tree_file_open(out);
+}
+
+uint64_t ck_offline_size(const struct ck_tree_file *f)
+{
+	return f->opened ? ck_opened_slice(f->opened)->size : 0;
+}
+
+/* Of empty ones nothing was read. */
+static int check_boxes(struct ck_files *files, const struct ck_layout *l)
+{
+	uint32_t last = UINT32_MAX;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && l && i < l->n; i++) {
+		uint32_t file = l->extents[i].file;
+
+		if (file == last || ck_layout_box_is_empty(l, i))
+			continue;
+		rc = ck_files_check(files, file, NULL);
+		last = file;
+	}
+	return rc;
+}
+
+int ck_offline_check(struct ck_offline *u, const struct ck_tree_file *f)
+{
+	const struct ck_slice *slice = ck_opened_slice(f->opened);
+	struct ck_files *files = files_of(f);
+	int rc = 0;
+
+	(void)u;
+	for (uint32_t i = 0; rc == 0 && i < slice->nparts; i++) {
+		struct ck_part part = ck_slice_part(slice, i);
+
+		if (part.kind == CK_PART_RANGE)
+			rc = ck_files_check(files, part.number, NULL);
+		else if (part.kind == CK_PART_BOX)
+			rc = check_boxes(files, ck_opened_known(f->opened, i));
+	}
+	return rc;
+}
+
+static bool is_damage(int err)
+{
+	return err == EIO || err == ENODATA || err == EBADMSG || err == ESTALE;
+}
+
+const char *ck_path_shown(const char *path)
+{
+	struct ck_str s = ck_str_from(path);
+
+	if (s.len == 0)
+		return ".";
+	return ck_str_plain(s) ? path : ck_show(s);
+}
+
+int ck_offline_say(const struct ck_node *n, const char *path, int rc)
+{
+	const char *shown = ck_path_shown(path);
+	struct ck_buf why = { 0 };
+	struct ck_str line;
+	struct ck_cur at;
+
+	if (!is_damage(-rc))
+		return ck_trouble("%s: %s", shown, strerror(-rc));
+	if (ck_tree_xattr(n, CK_XATTR_PREFIX "error", NULL, &why))
+		why.len = 0;
+	at = ck_cur_make(why.data, why.len);
+	if (!ck_cur_line(&at, &line))
+		line = (struct ck_str){ why.data, why.len };
+	(void)ck_trouble("%s: %s%s%.*s", shown, strerror(-rc),
+			 line.len ? "; " : "", (int)line.len,
+			 line.len ? line.p : "");
+	ck_buf_fini(&why);
+	return CK_EXIT_DAMAGE;
+}
+
+/* --- directories -------------------------------------------------------------------- */
+
+int ck_offline_each(struct ck_offline *u, uint64_t dir,
+		    int (*each)(void *arg, struct ck_node *n, const char *name),
+		    void *arg)
+{
+	struct ck_buf name = { 0 };
+	struct ck_tree_list *list;
+	struct ck_node n;
+	int rc = ck_tree_list(u->tree, dir, &list);
+
+	if (rc)
+		return rc;
+	for (uint64_t at = 0; rc == 0; at++) {
+		rc = ck_tree_list_next(list, &at, &n, &name);
+		if (rc == 0)
+			rc = each(arg, &n, name.data);
+	}
+	ck_tree_list_end(list);
+	ck_buf_fini(&name);
+	return rc == -ENOENT ? 0 : rc;
+}

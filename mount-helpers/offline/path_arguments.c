@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * path_arguments: what the PATHs of a command name. A name that there is stands for itself, also
+ * where it could be a pattern; so whatever `ls` shows can be given as it is.
+ */
+#include "ckptfs/run.h"
+#include "cli.h"
+#include "offline_tree.h"
+#include <errno.h>
+#include <fnmatch.h>
+#include <locale.h>
+#include <stdio.h>
+
+struct finding {
+	struct ck_offline *u;
+	struct ck_paths *out;
+	locale_t utf8; /* names are; 0: patterns match bytes */
+};
+
+/* What was found so far of one PATH, and what is to be found there. */
+struct step {
+	struct finding *f;
+	struct ck_node in;
+	const char *path; /* of `in` */
+	char *pattern;	  /* for names in it; owned */
+	const char *rest; /* behind that */
+};
+
+static int find_in(struct finding *f, const struct ck_node *in,
+		   const char *path, const char *rest);
+
+static bool is_pattern(const char *path)
+{
+	return strpbrk(path, "*?[\\") != NULL;
+}
+
+int ck_paths_add(struct ck_paths *to, const struct ck_node *n, char *path)
+{
+	struct ck_named *all = path ? ck_grow(to->all, &to->cap, to->n, 1,
+					      sizeof(*all))
+				    : NULL;
+
+	if (!all) {
+		free(path);
+		return -ENOMEM;
+	}
+	to->all = all;
+	to->all[to->n++] = (struct ck_named){ .node = *n, .path = path };
+	return 0;
+}
+
+char *ck_path_join(const char *path, const char *name)
+{
+	char *out;
+
+	return asprintf(&out, "%s%s%s", path, *path ? "/" : "", name) < 0 ? NULL
+									  : out;
+}
+
+/* A link of a run directory leads to a name beside it; one at the end of a PATH is that
+ * itself. */
+static int follow(const struct step *s, struct ck_node *n)
+{
+	struct ck_tree *t = s->f->u->tree;
+	struct ck_buf target = { 0 };
+	int rc = 0;
+
+	if (n->about.type == CK_TYPE_LINK && *s->rest) {
+		rc = ck_tree_link(n, &target);
+		if (rc == 0)
+			rc = ck_tree_name(
+				t, s->in.number,
+				(struct ck_str){ target.data, target.len }, n);
+	}
+	ck_buf_fini(&target);
+	return rc ? rc : ck_tree_use(t, n);
+}
+
+/* A name that is there, and what is behind it; it is in use for as long as the tree. */
+static int found(const struct step *s, struct ck_node *n, const char *name)
+{
+	ck_auto_free char *path = ck_path_join(s->path, name);
+	int rc = follow(s, n);
+
+	if (rc == 0 && !path)
+		rc = -ENOMEM;
+	return rc ? rc : find_in(s->f, n, path, s->rest);
+}
+
+/* A `?` is a character. */
+static bool matches(const struct step *s, const char *name)
+{
+	locale_t before = s->f->utf8 ? uselocale(s->f->utf8) : NULL;
+	bool found = fnmatch(s->pattern, name, 0) == 0;
+
+	if (before)
+		uselocale(before);
+	return found;
+}
+
+static int found_each(void *arg, struct ck_node *n, const char *name)
+{
+	const struct step *s = arg;
+	int rc = matches(s, name) ? found(s, n, name) : 0;
+
+	/* What is behind it need not be there in each of several. */
+	return rc == -ENOTDIR || rc == -ENOENT ? 0 : rc;
+}
+
+/* In a directory. */
+static int find_name(struct step *s)
+{
+	struct ck_offline *u = s->f->u;
+	size_t before = s->f->out->n;
+	struct ck_node n;
+	int rc = ck_tree_name(u->tree, s->in.number, ck_str_from(s->pattern),
+			      &n);
+
+	if (rc == 0)
+		return found(s, &n, s->pattern);
+	if (rc != -ENOENT || !is_pattern(s->pattern))
+		return rc;
+	s->f->out->by_pattern = true;
+	rc = ck_offline_each(u, s->in.number, found_each, s);
+	return rc == 0 && s->f->out->n == before ? -ENOENT : rc;
+}
+
+/* `rest` is what is left of the PATH. */
+static int find_in(struct finding *f, const struct ck_node *in,
+		   const char *path, const char *rest)
+{
+	struct step s = { .f = f, .in = *in, .path = path };
+	size_t len;
+	int rc;
+
+	do {
+		rest += strspn(rest, "/");
+		len = strcspn(rest, "/");
+		s.rest = rest + len;
+	} while (len == 1 && *rest == '.' && (rest = s.rest));
+	if (len == 0)
+		return ck_paths_add(f->out, in, strdup(path));
+	if (in->about.type != CK_TYPE_DIR)
+		return -ENOTDIR;
+	s.pattern = strndup(rest, len);
+	rc = s.pattern ? find_name(&s) : -ENOMEM;
+	free(s.pattern);
+	return rc;
+}
+
+static bool leaves_root(const char *path)
+{
+	for (const char *at = path; (at = strstr(at, "..")); at += 2)
+		if ((at == path || at[-1] == '/') &&
+		    (at[2] == '\0' || at[2] == '/'))
+			return true;
+	return false;
+}
+
+static int find(struct ck_offline *u, const char *path, struct ck_paths *out)
+{
+	struct finding f = { .u = u, .out = out };
+	const char *shown = ck_path_shown(path);
+	struct ck_node root;
+	int rc;
+
+	if (leaves_root(path))
+		return ck_trouble("%s: .. is not allowed; a PATH begins at the "
+				  "root of the tree",
+				  shown);
+	f.utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+	rc = ck_tree_find(u->tree, CK_TREE_ROOT, &root);
+	rc = rc ? rc : find_in(&f, &root, "", path);
+	if (f.utf8)
+		freelocale(f.utf8);
+	if (rc == -ENOENT && ck_checkpoint_run(u->cp))
+		return ck_trouble("%s: %s; in a run directory, a PATH begins "
+				  "with the name of a step: ckptfs ls SRC",
+				  shown, strerror(ENOENT));
+	return rc ? ck_trouble("%s: %s", shown, strerror(-rc)) : CK_EXIT_FINE;
+}
+
+int ck_paths_find(struct ck_offline *u, const char *path, struct ck_paths *out)
+{
+	int rc = find(u, path, out);
+
+	if (rc)
+		out->by_pattern |= is_pattern(path);
+	return rc;
+}
+
+void ck_paths_fini(struct ck_paths *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->all[i].path);
+	free(names->all);
+	*names = (struct ck_paths){ 0 };
+}
