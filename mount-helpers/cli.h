@@ -10,12 +10,12 @@
 enum { CK_EXIT_FINE = 0, CK_EXIT_DAMAGE = 1, CK_EXIT_TROUBLE = 2 };
 
 /* Prints "ckptfs: ..." on stderr; names must be escaped. Returns CK_EXIT_TROUBLE. */
-int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
+CK_EXPORT int ck_trouble(const char *fmt, ...) CK_PRINTF(1, 2);
 /* Sets the name and the usage line of the command that runs, for ck_usage(). Both must
  * live as long as the process. Called once, before threads start. */
 void ck_usage_set(const char *command, const char *usage);
 /* Prints the usage line of the command that runs on stderr. Returns CK_EXIT_TROUBLE. */
-int ck_usage(void);
+CK_EXPORT int ck_usage(void);
 /* Writes `out` to stdout and frees it. Returns the exit status. */
 int ck_print(struct ck_buf *out);
 /* Writes text to stdout, lines kept, other control characters escaped. Returns the exit

@@ -4,7 +4,7 @@
  */
 #include "ckptfs/launch.h"
 
-#include "hostlist_internal.h"
+#include "ckptfs/hostlist.h"
 #include "launch_internal.h"
 
 #include <arpa/inet.h>

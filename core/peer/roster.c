@@ -8,7 +8,7 @@
  */
 #include "ckptfs/roster.h"
 
-#include "hostlist_internal.h"
+#include "ckptfs/hostlist.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,8 +2,8 @@
 /*
  * base: the module below all others. Checked numbers, scope-bound cleanup,
  * borrowed and growable bytes, an arena, a bounded cursor, diagnostics, the
- * log, hashes, and the system calls on a checkpoint's files.
- * Has no code that depends on the contents of a checkpoint.
+ * log, hashes, and the system calls on a checkpoint's files. No code of it depends
+ * on the contents of a checkpoint.
  *
  * Conventions of the whole code base:
  *  - fallible functions return 0 or a negative errno and are CK_MUST_USE;
@@ -26,6 +26,7 @@
 struct stat; /* of stat(2) */
 
 #define CK_MUST_USE __attribute__((warn_unused_result))
+#define CK_EXPORT   __attribute__((visibility("default")))
 /* Marks intended arithmetic modulo 2^n; clang's sanitizer reports all other. */
 #ifdef __clang__
 #define CK_WRAPS __attribute__((no_sanitize("integer")))

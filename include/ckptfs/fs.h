@@ -56,17 +56,18 @@ struct ck_gpu_choice {
 };
 
 /* One of them: name with its `=`. -EINVAL. */
-CK_MUST_USE int ck_gpu_choice_set(struct ck_gpu_choice *c, const char *name,
-				  const char *value, struct ck_diag *d);
+CK_EXPORT CK_MUST_USE int ck_gpu_choice_set(struct ck_gpu_choice *c,
+					    const char *name, const char *value,
+					    struct ck_diag *d);
 /* -EINVAL: one that needs another. */
 CK_MUST_USE int ck_gpu_choice_check(const struct ck_gpu_choice *c,
 				    struct ck_diag *d);
 
 /* Whether processes of hosts are to make rounds. */
-bool ck_gpu_choice_has_rounds(const struct ck_gpu_choice *c);
+CK_EXPORT bool ck_gpu_choice_has_rounds(const struct ck_gpu_choice *c);
 /* The devices as gpu= has them. */
-void ck_gpu_choice_text(const struct ck_gpu_choice *c,
-			char out[static CK_GPUS_TEXT]);
+CK_EXPORT void ck_gpu_choice_text(const struct ck_gpu_choice *c,
+				  char out[static CK_GPUS_TEXT]);
 
 /* Mount options (the contract's section 8), parsed. */
 struct ck_mount_options {
@@ -108,8 +109,8 @@ struct ck_mount_options {
 
 /* Adds "a,b=c,..." (`\` escapes a comma, and in map= a `+`, too). -EINVAL names an unknown option and
  * the nearest one that does something. */
-CK_MUST_USE int ck_options_parse(struct ck_mount_options *o, const char *text,
-				 struct ck_diag *d);
+CK_EXPORT CK_MUST_USE int ck_options_parse(struct ck_mount_options *o,
+					   const char *text, struct ck_diag *d);
 /* The same where nothing is mounted: only options that say how a checkpoint is
  * read and shown, and from where, are known. view: NULL: nothing is shown. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
@@ -117,11 +118,11 @@ CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 					 struct ck_view_options *view,
 					 const char *text, struct ck_diag *d);
 /* -EINVAL: one that needs, or excludes, another. */
-CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,
-				 struct ck_diag *d);
+CK_EXPORT CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,
+					   struct ck_diag *d);
 /* Appends a line for each option that does something, `write` first. */
 void ck_options_help(struct ck_buf *out);
-void ck_options_fini(struct ck_mount_options *o);
+CK_EXPORT void ck_options_fini(struct ck_mount_options *o);
 
 /* A process that unmounts for a daemon of root, which gives up that right. */
 struct ck_detacher;
@@ -136,7 +137,7 @@ void ck_detacher_end(struct ck_detacher *detacher);
 /* What gives up all that root's daemon does not need to serve, in each thread that is started
  * before it is mounted; why it fails is logged. A user's has nothing to give up. The options
  * stay the caller's. */
-struct ck_first ck_fs_first(struct ck_mount_options *o);
+CK_EXPORT struct ck_first ck_fs_first(struct ck_mount_options *o);
 
 /* Mounts cp on mountpoint and serves requests until the mount ends or
  * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(mount, arg) is called

@@ -58,4 +58,17 @@ CK_MUST_USE int ck_host_list_prefer(const struct ck_host_list *list,
 				    size_t **out, size_t *n, struct ck_diag *d);
 void ck_host_list_fini(struct ck_host_list *list);
 
+/* --- names and paths, for modules that read lists of their own --------------------- */
+
+/* Takes the next piece of *rest and the separator behind it. Returns false if no piece is
+ * left; an empty text has one piece, which is empty. */
+bool ck_host_piece(struct ck_str *rest, char separator, struct ck_str *piece);
+/* Checks that a name can be the name of a host. Returns 0, or -EINVAL with a message that
+ * begins with `where`. */
+CK_MUST_USE int ck_host_name_check(struct ck_str name, const char *where,
+				   struct ck_diag *d);
+/* The absolute path of `source` on this host; it need not exist. Caller owns it. NULL with
+ * errno set on failure. */
+char *ck_host_absolute(const char *source);
+
 #endif

@@ -8,7 +8,7 @@ build=$(build_directory)
 check 'meson install' meson install -C "$build" --no-rebuild \
 	--destdir "$root"
 prefix=$(dirname "$(dirname "$(find "$root" -path '*/bin/ckptfs')")")
-equal 'the program runs' "$("$prefix/bin/ckptfs" --version)" \
+equal 'the program runs' "$(env -u LD_LIBRARY_PATH "$prefix/bin/ckptfs" --version)" \
 	"$("$CKPTFS" --version)"
 check 'mount.ckptfs is a link to it' test "$prefix/sbin/mount.ckptfs" \
 	-ef "$prefix/bin/ckptfs"
@@ -17,8 +17,9 @@ equal 'completion' "$(cd "$prefix/share" && ls bash-completion/completions/* \
 	'bash-completion/completions/ckptfs zsh/site-functions/_ckptfs'
 equal 'modules for Python' "$(cd "$prefix/share/ckptfs/python" && ls | xargs)" \
 	ckptfs_sidecar.py
-equal 'parts that are loaded' "$(find "$prefix" -path '*/ckptfs/*.so' |
-	sed 's|.*/||' | sort)" "$(cd "$build/mount-helpers" && ls -- *.so | sort)"
+equal 'modules and the library' "$(find "$prefix" -path '*/ckptfs/*.so' |
+	sed 's|.*/||' | sort)" \
+	"$(cd "$build" && ls -- mount-helpers/*.so core/*.so | sed 's|.*/||' | sort)"
 
 if ! command -v scdoc >/dev/null; then
 	skip 'manual pages' 'no scdoc'

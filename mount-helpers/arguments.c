@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * arguments: what the commands share in reading theirs. getopt_long(3) says
- * no more than that something is wrong; here the option is named, and the one
- * that was probably meant.
+ * arguments: getopt_long(3) with messages of our own, which name the wrong option and
+ * the nearest right one. The state is that of getopt_long(3).
  */
+#include "arguments.h"
 #include "ckptfs/fs.h"
-#include "commands.h"
+#include "cli.h"
 #include <stdio.h>
 
 enum { WORD_LEN = 64 }; /* longer words are not compared to their end */

@@ -5,12 +5,14 @@
  * started them, with --mpi or --ranks, and the first with the name of its door; or a
  * launcher of the user's has, and then they start the mounts.
  */
+#include "arguments.h"
 #include "ckptfs/door.h"
 #include "ckptfs/launch.h"
 #include "ckptfs/plugin.h"
 #include "ckptfs/privileges.h"
 #include "ckptfs/serve.h"
-#include "commands.h"
+#include "cli.h"
+#include "dist.h"
 #include "gpus.h"
 #include "mpi_tmpdir.h"
 #include "rank_rounds.h"

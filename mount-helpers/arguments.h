@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arguments: parses the command line of the commands. A wrong option is reported with its
+ * name and, for a long option, the nearest name. Before threads start.
+ */
+#ifndef CKPTFS_ARGUMENTS_H
+#define CKPTFS_ARGUMENTS_H
+
+#include "ckptfs/format.h"
+#include "ckptfs/hosts_options.h"
+#include "ckptfs/view.h"
+#include <getopt.h>
+
+/* getopt_long(3) of the argv of a command; longs may be empty, not NULL. Returns '?' after
+ * a message if an option is wrong. */
+int ck_getopt(int argc, char **argv, const char *letters,
+	      const struct option *longs);
+/* The name in longs, or "help", that is nearest to a word without its dashes. */
+const char *ck_nearest_option(const char *word, const struct option *longs);
+/* ck_getopt() with the long options for hosts, which are stored in *hosts and not
+ * returned. longs: at most 8. */
+CK_EXPORT int ck_getopt_hosts(int argc, char **argv, const char *letters,
+			      const struct option *longs,
+			      struct ck_hosts_options *hosts);
+/* Parses the value of -o of a command that does not mount. Returns the exit status. */
+CK_EXPORT int ck_parse_reading(struct ck_format_options *o,
+			       struct ck_hosts_options *hosts,
+			       struct ck_view_options *view, const char *text);
+/* Parses the arguments of a command whose only options are -o and those for hosts, with
+ * `least` to `most` operands. Returns the exit status. */
+int ck_parse_operands(struct ck_format_options *o,
+		      struct ck_hosts_options *hosts,
+		      struct ck_view_options *view, int argc, char **argv,
+		      int least, int most);
+/* Checks that the options for hosts agree, after all were parsed. Returns the exit
+ * status. */
+int ck_check_hosts(const struct ck_hosts_options *hosts);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dist_module: the table that ckptfs-dist.so exports. Constant.
+ */
+#include "dist.h"
+
+CK_EXPORT extern const struct ck_dist ckptfs_dist;
+const struct ck_dist ckptfs_dist = {
+	.is = { .version = CK_DIST_VERSION, .program = CK_VERSION },
+	.cmd_serve = ck_cmd_serve,
+	.cluster_start = ck_cluster_start,
+	.cluster_join = ck_cluster_join,
+	.cluster_ready = ck_cluster_ready,
+	.cluster_hosts = ck_cluster_hosts,
+	.cluster_end = ck_cluster_end,
+	.hosts_let_wait = ck_hosts_let_wait,
+	.hosts_mover = ck_hosts_mover,
+	.inherited_take = ck_inherited_take,
+	.inherited_fini = ck_inherited_fini,
+	.gpus_make = ck_gpus_make,
+	.gpus_start = ck_gpus_start,
+	.gpus_settle = ck_gpus_settle,
+	.gpus_count = ck_gpus_count,
+	.gpus_meet = ck_gpus_meet,
+	.gpus_part = ck_gpus_part,
+	.gpus_end = ck_gpus_end,
+	.gpus_free = ck_gpus_free,
+};
