@@ -88,17 +88,40 @@ static inline struct ck_data_owner *owner_make(void)
 	return o;
 }
 
+/* Whether a thread of this process ends: pthread_join(3) may return before its entry in
+ * /proc is removed. */
+static inline bool thread_is_ending(const char *tid)
+{
+	enum { EXITING = 4 }; /* PF_EXITING of the kernel */
+
+	char path[300];
+	unsigned flags = EXITING;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/stat", tid);
+	f = fopen(path, "re");
+	if (f &&
+	    fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+		flags = EXITING;
+	if (f)
+		fclose(f);
+	return flags & EXITING;
+}
+
 /* How many there are of this process: descriptors ("fd") or threads ("task"). */
 static inline unsigned proc_count(const char *what)
 {
+	bool threads = strcmp(what, "task") == 0;
+	const struct dirent *entry;
 	char path[64];
 	unsigned n = 0;
 	DIR *d;
 
 	snprintf(path, sizeof(path), "/proc/self/%s", what);
 	d = opendir(path);
-	while (d && readdir(d))
-		n++;
+	while (d && (entry = readdir(d)))
+		n += entry->d_name[0] != '.' &&
+		     !(threads && thread_is_ending(entry->d_name));
 	if (d)
 		closedir(d);
 	return n;
@@ -148,8 +171,8 @@ static inline struct joined *joined_make(void)
 	j->options.size = 72 << 20;
 	j->options.calls = (struct ck_calls_options){ .npeers = 1,
 						      .ping_msec = 20,
-						      .silence_msec = 10000,
-						      .timeout_msec = 20000,
+						      .silence_msec = 60000,
+						      .timeout_msec = 120000,
 						      .window = 4 << 20 };
 	j->serve = (struct ck_serve_options){
 		.memory_most = 8 << 20,
@@ -265,6 +288,18 @@ static inline int joined_look(struct joined *j, uint32_t peer)
 	return rc;
 }
 
+/* The same of a link whose limits may expire while a busy machine answers. */
+static inline void joined_look_until(struct joined *j, uint32_t peer)
+{
+	uint64_t end = msec_now() + 60000;
+
+	while (joined_look(j, peer)) {
+		if (msec_now() > end)
+			abort();
+		msec_sleep(50);
+	}
+}
+
 /* --- moves ------------------------------------------------------------------------------ */
 
 enum { MOVES = 3, LOOPS = 2, TO = 200000, FILL = 0xa5 };
@@ -354,7 +389,7 @@ static inline void trip_make(struct trip *t, uint64_t *r)
 /* Waits until it is done. */
 static inline void trip_wait(struct trip *t)
 {
-	struct timespec end = ck_time_in(CLOCK_REALTIME, 60000);
+	struct timespec end = ck_time_in(CLOCK_REALTIME, 180000);
 
 	while (sem_timedwait(&t->done, &end))
 		if (errno != EINTR)

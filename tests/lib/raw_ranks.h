@@ -56,7 +56,7 @@ static inline void raw_ranks_add_rounds(struct raw_ranks *r)
 static inline void raw_ranks_begin_with(struct raw_ranks *r,
 					struct ck_serve_options options)
 {
-	const struct timeval patience = { 10, 0 };
+	const struct timeval patience = { 120, 0 };
 	int ends[2];
 
 	*r = (struct raw_ranks){ 0 };

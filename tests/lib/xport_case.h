@@ -102,7 +102,7 @@ static inline int raw_connect(const char *directory, uint32_t rank)
 	struct sockaddr_un a = address(directory, rank);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	for (unsigned i = 0; i < 2000; i++) {
+	for (unsigned i = 0; i < 60000; i++) {
 		if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
 			return fd;
 		usleep(2000);

@@ -192,7 +192,7 @@ static void rank_run(struct job *b, uint32_t rank, const int stop[2])
 		b->j->serve.link = -1;
 	}
 	b->j->serve.stop = stop[0];
-	if (ck_xport_local(mesh, rank, RANKS, 5000, &b->j->serve.xport))
+	if (ck_xport_local(mesh, rank, RANKS, 60000, &b->j->serve.xport))
 		_exit(2);
 	b->j->serve.owner = ck_data_owner_make(fd, CK_BENEATH_NO_SYMLINKS, 16);
 	_exit(ck_serve_run(&b->j->serve) != 0);
@@ -205,8 +205,6 @@ static void ranks_begin(struct job *b)
 	b->j = joined_make();
 	b->j->options.calls.npeers = RANKS;
 	b->j->options.ranks = ranks;
-	b->j->options.calls.silence_msec = 20000;
-	b->j->options.calls.timeout_msec = 40000;
 	joined_prepare(b->j);
 	if (pipe(stop))
 		abort();

@@ -26,7 +26,7 @@ static void rank_serve(struct joined *j, uint32_t rank, uint32_t n, int stop,
 		       bool offers)
 {
 	j->serve.stop = stop;
-	if (ck_xport_local(mesh, rank, n, 5000, &j->serve.xport))
+	if (ck_xport_local(mesh, rank, n, 60000, &j->serve.xport))
 		_exit(2);
 	j->serve.owner = offers ? owner_make() : NULL;
 	_exit(ck_serve_run(&j->serve) != 0);
@@ -57,8 +57,6 @@ static void ranks_start(struct ranks *r, uint32_t n, bool last_offers)
 
 	*r = (struct ranks){ .j = joined_make(), .n = n };
 	r->j->options.calls.npeers = n;
-	r->j->options.calls.silence_msec = 20000;
-	r->j->options.calls.timeout_msec = 40000;
 	joined_prepare(r->j);
 	if (pipe(stop))
 		abort();

@@ -275,7 +275,7 @@ static void test_killed(void)
 	close(s.raw[BAD]);
 	s.raw[BAD] = -1;
 	half -= CK_WIRE_HEAD + BODY;
-	for (unsigned i = 0; i < 1000 && !are_bytes(s.to, half / 8 * 8, 2); i++)
+	for (unsigned i = 0; i < 6000 && !are_bytes(s.to, half / 8 * 8, 2); i++)
 		eq_err(s.x->wait(s.x, NULL, 0, 10), 0);
 	ok(are_bytes(s.to, half / 8 * 8, 2));
 	ok(s.got[BAD] == 0 && s.lost[BAD] == 0 && s.unsent == 0);
