@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +50,18 @@ static void hear(const struct ck_job *job, char last, struct ck_buf *said)
 			abort();
 		ck_job_hear(job, said);
 	}
+}
+
+/* Waits until so many bytes can be read. */
+static bool has_said(const struct ck_job *job, int bytes)
+{
+	uint64_t end = ck_msec_now() + IN_TIME;
+	int n = 0;
+
+	while (ioctl(job->said, FIONREAD, &n) == 0 && n < bytes &&
+	       ck_msec_now() < end)
+		usleep(5000);
+	return n >= bytes;
 }
 
 static uint64_t cpu_msec(void)
@@ -341,8 +354,8 @@ static void test_term(void)
 	ok(WIFSIGNALED(job.status) && WTERMSIG(job.status) == SIGTERM);
 
 	/* By itself, when it is told to. */
-	shell_start("trap 'exit 4' TERM; printf . >&2; "
-		    "while :; do sleep 0.02; done",
+	shell_start("trap 'exit 4' TERM; sleep 90 2>/dev/null & printf . >&2; "
+		    "wait",
 		    &job);
 	hear(&job, '.', &said);
 	took = end_timed(&job, 200);
@@ -386,7 +399,7 @@ static void test_speaks_without_end(void)
 	shell_start("trap '' TERM PIPE; exec cat /dev/zero >&2", &job);
 	/* More in the pipe than is heard at once. */
 	ok(fcntl(job.said, F_SETPIPE_SZ, 1 << 20) > 0);
-	usleep(100000);
+	ok(has_said(&job, 256 << 10));
 	ck_job_hear(&job, &said);
 	ok(said.len >= 4096 && said.len <= 80 << 10);
 	took = end_timed(&job, 100);

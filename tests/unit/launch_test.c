@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { PATIENT_MSEC = 60000 };
+
 static struct ck_diag d;
 static char root[256];
 
@@ -277,10 +279,30 @@ static void remove_programs(void)
 
 /* --- asking ------------------------------------------------------------------------- */
 
-/* Of hosts with commas between; lines: what it says, or NULL if that is not known. The
- * first is this one. */
-static uint64_t ask(const char *names, const char *who, const char *lines,
-		    int msec)
+static void judge(const struct ck_host_list *list, const bool *there,
+		  const char *who)
+{
+	eq_u64(list->n, strlen(who));
+	for (size_t i = 0; i < list->n; i++)
+		if (!tap_result(there[i] == (who[i] == 'y'), __FILE__, __LINE__,
+				list->hosts[i].name))
+			printf("# there: %d\n", there[i]);
+}
+
+static bool have_answered(const bool *there, const char *who)
+{
+	for (; *who; who++, there++)
+		if (*who == 'y' && !*there)
+			return false;
+	return true;
+}
+
+/* Of hosts with commas between, of which the first is this one. who: those that answer, as
+ * "yn"; while too few do, as on a busy machine, the limit becomes longer. lines: the expected
+ * text, or NULL if it varies; the limit is added to one without an end of line. Returns how
+ * many milliseconds more than the limit it took; negative: less. */
+static int64_t ask(const char *names, const char *who, const char *lines,
+		   int msec)
 {
 	struct ck_host_list list = { 0 };
 	ck_auto_free char *words = NULL, *ours = strdup(path_of("ck'pt fs"));
@@ -289,30 +311,34 @@ static uint64_t ask(const char *names, const char *who, const char *lines,
 					     .ask_msec = msec };
 	struct ck_buf said = { 0 };
 	bool there[16] = { false };
-	uint64_t begin = ck_msec_now();
+	uint64_t took = ck_msec_now();
+	int rc;
 
 	if (asprintf(&words, " %s  -v", path_of("agent")) < 0)
 		abort();
 	options.agent = words;
 	eq_err(ck_host_list_add(&list, names, ',', &d), 0);
-	eq_err(ck_launch_ask(&options, there, &said, &d), 0);
-	begin = ck_msec_now() - begin;
-	eq_u64(list.n, strlen(who));
-	for (size_t i = 0; i < list.n; i++)
-		if (!tap_result(there[i] == (who[i] == 'y'), __FILE__, __LINE__,
-				list.hosts[i].name))
-			printf("# there: %d\n", there[i]);
+	rc = ck_launch_ask(&options, there, &said, &d);
+	took = ck_msec_now() - took;
+	if (msec < PATIENT_MSEC && (rc || !have_answered(there, who))) {
+		ck_buf_fini(&said);
+		ck_host_list_fini(&list);
+		return ask(names, who, lines, 4 * msec);
+	}
+	eq_err(rc, 0);
+	judge(&list, there, who);
+	if (lines && *lines && !strchr(lines, '\n'))
+		lines = ck_shown("%s%g s\n", lines, msec / 1000.0);
 	if (lines)
 		eq_text(said.data ? said.data : "", lines);
 	ck_buf_fini(&said);
 	ck_host_list_fini(&list);
-	return begin;
+	return (int64_t)took - msec;
 }
 
 static void answers(void)
 {
-	ask("here", "y", "", 5000);
-	ask("here,good1,late,good2,crlf", "yyyyy", "", 5000);
+	ask("here,good1,late,good2,crlf", "yyyyy", "", PATIENT_MSEC);
 	ask("here,mpi,good,own,longer", "ynynn",
 	    "host mpi: missing: it has mpirun (Open MPI) 4.0.0 and ckptfs "
 	    "0.1.0, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
@@ -320,12 +346,12 @@ static void answers(void)
 	    "0.1.1, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
 	    "host longer: missing: it has mpirun (Open MPI) 4.1.4 and ckptfs "
 	    "0.1.0+, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n",
-	    5000);
+	    PATIENT_MSEC);
 	ask("here,new,lacks", "ynn",
 	    "host new: missing: it has mpirun (Open MPI) 4.1.4 and ckptfs "
 	    "0.2.0, this host has mpirun (Open MPI) 4.1.4 and ckptfs 0.1.0\n"
 	    "host lacks: missing: a %1B\n",
-	    5000);
+	    PATIENT_MSEC);
 	ask("here,fail,after,dies,mute,half,good", "ynnnnny",
 	    "host fail: missing: exit status 255: refused %1B[1m\n"
 	    "host after: missing: exit status 1: ckptfs 0.1.0\n"
@@ -334,7 +360,7 @@ static void answers(void)
 	    "nothing\n"
 	    "host half: missing: it did not name its versions: mpirun (Open "
 	    "MPI) 4.1.4\n",
-	    5000);
+	    PATIENT_MSEC);
 }
 
 /* A host that says how its daemon is used has started it; not all are asked. */
@@ -343,27 +369,38 @@ static void tries(void)
 	struct ck_host_list list = { 0 };
 	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
 	ck_auto_free char *with = strdup(path_of("agent"));
-	struct ck_launch_options options = {
-		.hosts = &list, .agent = with, .program = ours, .ask_msec = 500
-	};
+	struct ck_launch_options options = { .hosts = &list,
+					     .agent = with,
+					     .program = ours };
 	const bool want[] = { true, true, false, false, false };
-	bool there[] = { true, true, true, false, true };
-	bool as_before[] = { true, true, true, false, true };
+	const bool before[] = { true, true, true, false, true };
+	bool there[5];
 	struct ck_buf said = { 0 };
+	int msec = 500;
 
 	eq_err(ck_host_list_add(&list, "here,good,fail,mute,hang", ',', &d), 0);
-	eq_err(ck_launch_try(&options, there, &said), 0);
+	for (;; msec *= 4) {
+		options.ask_msec = msec;
+		memcpy(there, before, sizeof(there));
+		eq_err(ck_launch_try(&options, there, &said), 0);
+		if (memcmp(there, want, sizeof(want)) == 0 ||
+		    msec >= PATIENT_MSEC)
+			break;
+		ck_buf_fini(&said); /* busy: a longer limit */
+	}
 	eq_mem(there, sizeof(there), want, sizeof(want));
 	eq_text(said.data,
-		"host fail: missing: nothing can be started there: exit status "
-		"255: refused %1B[1m\n"
-		"host hang: missing: nothing can be started there: did not "
-		"answer in 0.5 s\n");
+		ck_shown("host fail: missing: nothing can be started there: "
+			 "exit status 255: refused %%1B[1m\n"
+			 "host hang: missing: nothing can be started there: "
+			 "did not answer in %g s\n",
+			 msec / 1000.0));
 	ck_buf_fini(&said);
 	/* What does not work here, either, says nothing of others. */
 	options.program = "/bin/false";
-	eq_err(ck_launch_try(&options, as_before, &said), 0);
-	ok(as_before[1] && as_before[2] && as_before[4] && said.len == 0);
+	memcpy(there, before, sizeof(there));
+	eq_err(ck_launch_try(&options, there, &said), 0);
+	ok(there[1] && there[2] && there[4] && said.len == 0);
 	ck_buf_fini(&said);
 	ck_host_list_fini(&list);
 }
@@ -376,7 +413,7 @@ static void same_host(void)
 	ck_auto_free char *ours = strdup(path_of("ck'pt fs"));
 	ck_auto_free char *with = strdup(path_of("agent"));
 
-	ask("here,is-1,good,is-2", "yyyy", "", 5000);
+	ask("here,is-1,good,is-2", "yyyy", "", PATIENT_MSEC);
 	eq_err(ask_with("here,is-1,good,is-1x", ours, with), -EINVAL);
 	eq_text(d.text, "option hosts: is-1 and is-1x are one host");
 }
@@ -446,18 +483,15 @@ static bool is_gone(const char *file)
 /* They have one deadline, and nothing of them is left. */
 static void hanging(void)
 {
-	enum { LIMIT_MSEC = 2500 };
+	int64_t more = ask("here,hang,child,talk,good,hang2", "ynnnyn", NULL,
+			   2500);
 
-	uint64_t msec = ask("here,hang,child,talk,good,hang2", "ynnnyn", NULL,
-			    LIMIT_MSEC);
-
-	printf("# %" PRIu64 " ms\n", msec);
-	ok(msec >= LIMIT_MSEC);
-	ok(msec < LIMIT_MSEC + 2000 || TAP_SLOW || !tap_is_long());
+	printf("# %" PRId64 " ms more\n", more);
+	ok(more >= 0 && (more < 2000 || TAP_SLOW || !tap_is_long()));
 	ok(is_gone("child"));
-	msec = ask("here,deaf", "yn",
-		   "host deaf: missing: did not answer in 0.7 s\n", 700);
-	ok(msec >= 700 && (msec < 4000 || TAP_SLOW || !tap_is_long()));
+	more = ask("here,deaf", "yn", "host deaf: missing: did not answer in ",
+		   700);
+	ok(more >= 0 && (more < 3300 || TAP_SLOW || !tap_is_long()));
 }
 
 static int ask_with(const char *names, const char *ours, const char *with)
@@ -465,7 +499,8 @@ static int ask_with(const char *names, const char *ours, const char *with)
 	struct ck_host_list list = { 0 };
 	struct ck_launch_options options = { .hosts = &list,
 					     .agent = with,
-					     .program = ours };
+					     .program = ours,
+					     .ask_msec = PATIENT_MSEC };
 	struct ck_buf lines = { 0 };
 	bool there[4];
 	int rc;
