@@ -16,6 +16,8 @@ struct stream_case {
 	struct ck_route route;
 	struct ck_files *files;
 	struct ck_opened *opened;
+	/* The mover, which answers only while a read waits; NULL: any time. */
+	struct answerer *lazy;
 	/* How often reads were answered: from segments, after they had waited for
 	 * them, by themselves since nobody had them, or since segments failed, and not
 	 * any more. */
@@ -61,9 +63,24 @@ static inline void stream_case_begin(struct stream_case *c, struct ck_files *in,
 		abort();
 }
 
+static inline void stream_case_waits(struct stream_case *c, bool waits)
+{
+	if (c->lazy)
+		answerer_hold(c->lazy, !waits);
+}
+
+/* From now on. */
+static inline void stream_case_be_lazy(struct stream_case *c,
+				       struct answerer *a)
+{
+	c->lazy = a;
+	stream_case_waits(c, false);
+}
+
 /* Whether nothing is held any more. */
 static inline bool stream_case_end(struct stream_case *c)
 {
+	stream_case_waits(c, true);
 	ck_streams_free(c->streams);
 	ck_route_fini(&c->route);
 	return __atomic_load_n(&c->held, __ATOMIC_RELAXED) == 0;
@@ -113,8 +130,10 @@ static inline int stream_await(struct stream_reader *r,
 	if (interrupt && rc == -EINPROGRESS)
 		ck_stream_interrupt(r->c->streams, &s);
 	if (rc == -EINPROGRESS) {
+		stream_case_waits(r->c, true);
 		while (sem_wait(&w.done))
 			;
+		stream_case_waits(r->c, false);
 		rc = w.rc;
 		r->c->waited += rc == 0;
 		r->c->failed += rc == -EIO;
@@ -133,7 +152,12 @@ static inline int stream_alone(struct stream_reader *r, struct ck_read *what,
 	if (note)
 		ck_stream_note(r->c->streams, &r->stream, what, rc == -EREMOTE);
 	r->c->alone++;
-	return rc == -EREMOTE ? ck_move_read(&r->c->route, what) : rc;
+	if (rc != -EREMOTE)
+		return rc;
+	stream_case_waits(r->c, true);
+	rc = ck_move_read(&r->c->route, what);
+	stream_case_waits(r->c, false);
+	return rc;
 }
 
 /* Bytes [vpos, vpos + len). 0, -EINTR, or errors as of ck_read. */
@@ -180,9 +204,12 @@ static inline int stream_case_pass(struct stream_reader *r, uint64_t vpos,
 	struct ck_read what = {
 		.from = r->c->opened, .vpos = vpos, .len = len, .to = room
 	};
-	int rc = ck_stream_pass(r->c->streams, &r->c->route, &r->stream, &what,
-				stream_case_take, &end);
+	int rc;
 
+	stream_case_waits(r->c, true);
+	rc = ck_stream_pass(r->c->streams, &r->c->route, &r->stream, &what,
+			    stream_case_take, &end);
+	stream_case_waits(r->c, false);
 	free(room);
 	return rc == 0 && end != to + len ? -EPROTO : rc;
 }

@@ -17,12 +17,14 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { READERS = 3, ROUNDS = TAP_SLOW ? 4000 : 40000 };
 
 static char dir[] = "/tmp/ckptfs-beside-XXXXXX";
 static struct ck_checkpoint *cp;
 static atomic_bool ended;
+static atomic_uint begun; /* readers that have looked once */
 
 static uint32_t tensors(void)
 {
@@ -83,6 +85,8 @@ static void look(struct reader *r)
 
 static void *read_all(void *arg)
 {
+	look(arg);
+	atomic_fetch_add(&begun, 1);
 	while (!atomic_load(&ended))
 		look(arg);
 	return NULL;
@@ -99,6 +103,8 @@ static void test_beside(void)
 		readers[i] = (struct reader){ .random = i + 1 };
 		pthread_create(&threads[i], NULL, read_all, &readers[i]);
 	}
+	while (atomic_load(&begun) < READERS)
+		usleep(1000);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		commits += commit_again(cp, round % 3 ? 0 : round % n);
 		if (round % 16 == 0)

@@ -273,8 +273,9 @@ static void test_rounds(const char *what, round_of *run, bool never)
 	       never ? ", never answered" : "", t.came, t.interrupted);
 	eq_u64(t.wrong, 0);
 	eq_u64(answerer.wrong, 0);
-	ok(t.interrupted > 0);
-	ok(never ? t.came == 0 : t.came > 0);
+	ok(never ? t.came == 0 : t.came + t.interrupted > 0);
+	ok(t.interrupted > 0 || (!never && !tap_is_long()));
+	ok(t.came > 0 || never || !tap_is_long());
 	rows_free(w);
 }
 

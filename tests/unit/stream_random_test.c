@@ -101,6 +101,8 @@ static unsigned check_trial(struct trial_world *w, uint64_t *random)
 	stream_case_begin(&t->c, trial_files(w->remote, true), world_open(w->w),
 			  &answerer.mover, 64U << boxes_below(random, 5),
 			  512U << boxes_below(random, 6), 0);
+	if (boxes_one_in(random, 2))
+		stream_case_be_lazy(&t->c, &answerer);
 	wrong = read_all(t, random);
 	wrong += !stream_case_end(&t->c);
 	ck_opened_free(t->c.opened);

@@ -231,7 +231,7 @@ static void test_foreign_save(void)
 
 	scene_begin(&s);
 	stage_all(&s, wk, 1);
-	shell("touch %s/.metadata", dir);
+	shell("touch -d '1 hour ago' %s/.metadata", dir);
 	eq_err(ck_transaction_commit(s.x, &out, &d), -ESTALE);
 	ok(!out.published && !out.lost && out.n == 1);
 	ck_outcome_fini(&out);
@@ -388,13 +388,14 @@ struct opener {
 	atomic_bool end;
 };
 
-/* Opens a tensor for writing as often as it can. */
+/* Opens a tensor for writing as often as it can, and once at least: at the end no other
+ * thread has it. */
 static void *open_often(void *arg)
 {
 	struct opener *o = arg;
 	unsigned opened = 0;
 
-	while (!atomic_load(&o->end)) {
+	while (!atomic_load(&o->end) || !opened) {
 		struct ck_stage *stage;
 		struct ck_diag d;
 

@@ -273,7 +273,7 @@ static void test_very_many_paths_of_one_key(void)
 	else
 		printf("# %s\n", d.text);
 	ck_checkpoint_close(cp);
-	ok(clock() - began < 10 * CLOCKS_PER_SEC);
+	ok(clock() - began < 10 * CLOCKS_PER_SEC || !tap_is_long());
 	clear();
 }
 
