@@ -25,7 +25,7 @@ class Late:
     def end(self):
         """How many moves its mover was asked for."""
         subprocess.run([CKPTFS, "umount", self.mount], check=True)
-        rest = self.process.communicate(timeout=20)[0]
+        rest = self.process.communicate(timeout=120)[0]
         assert self.process.returncode == 0, self.process.returncode
         self.moves = int(rest.split()[0])
         return self.moves

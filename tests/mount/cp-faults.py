@@ -101,35 +101,41 @@ anew()
 tap.result(wrong(dest, {"t0": b"whole"}) == ["t0"], "a half file is found")
 
 # --- signals --------------------------------------------------------------------
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+
+HOLD = pathlib.Path("hold")
+
+
+def begun(*command):
+    """A copy that has a temporary file, and writes no byte while there is the file HOLD."""
     anew()
-    copy = subprocess.Popen([CKPTFS, "cp", "-r", "large", "raw", "full",
-                             str(dest)], env=slow(50), stderr=subprocess.PIPE)
+    HOLD.touch()
+    copy = subprocess.Popen([*command, str(dest)], env=slow(0, MUTE_HOLD=str(HOLD.resolve())),
+                            text=True, stderr=subprocess.PIPE)
     while not temporary(dest) and copy.poll() is None:
         time.sleep(0.01)
+    return copy
+
+
+def signalled(copy, number):
     copy.send_signal(number)
-    said = copy.communicate()[1]
+    HOLD.unlink()
+    return copy.communicate()[1]
+
+
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    copy = begun(CKPTFS, "cp", "-r", "large", "raw", "full")
+    said = signalled(copy, number)
     tap.result(copy.returncode == -number and
-               said == b"ckptfs: dest: an incomplete copy; --resume completes it\n",
+               said == "ckptfs: dest: an incomplete copy; --resume completes it\n",
                f"{number.name}: it dies of it, and a line names --resume", [f"{copy.returncode} {said}"])
     tap.result(not right(dest), f"{number.name}: nothing is left",
                right(dest))
-anew()
-copy = subprocess.Popen(["nohup", CKPTFS, "cp", "large", "raw/t0", str(dest)],
-                        env=slow(5), stderr=subprocess.DEVNULL)
-while not temporary(dest) and copy.poll() is None:
-    time.sleep(0.01)
-copy.send_signal(signal.SIGHUP)
-tap.result(copy.wait() == 0, "a signal that is ignored ends nothing")
+copy = begun("nohup", CKPTFS, "cp", "large", "raw/t0")
+signalled(copy, signal.SIGHUP)
+tap.result(copy.returncode == 0, "a signal that is ignored ends nothing")
 
 # What a first copy has begun, a second one ends.
-anew()
-copy = subprocess.Popen([CKPTFS, "cp", "-r", "large", "raw", str(dest)],
-                        env=slow(50))
-while not temporary(dest) and copy.poll() is None:
-    time.sleep(0.01)
-copy.send_signal(signal.SIGTERM)
-copy.wait()
+signalled(begun(CKPTFS, "cp", "-r", "large", "raw"), signal.SIGTERM)
 mode = (dest / "raw").stat().st_mode & 0o777
 tap.result(mode == 0o755, "what was begun shows to others what it will",
            [oct(mode)])
@@ -236,17 +242,10 @@ def cut(shard):
 
 def changed(source, what, change):
     """Changed once there is a temporary file, and before bytes are written to it."""
-    anew()
-    hold = pathlib.Path("hold")
-    hold.touch()
     shutil.copytree(source, "changing")
-    copy = subprocess.Popen([CKPTFS, "cp", "-j", "1", "changing", what,
-                             str(dest)], env=slow(0, MUTE_HOLD="hold"), text=True,
-                            stderr=subprocess.PIPE)
-    while not temporary(dest) and copy.poll() is None:
-        time.sleep(0.01)
+    copy = begun(CKPTFS, "cp", "-j", "1", "changing", what)
     change(pathlib.Path("changing/__0_0.distcp"))
-    hold.unlink()
+    HOLD.unlink()
     said = copy.communicate()[1]
     shutil.rmtree("changing")
     tap.result(copy.returncode == 1 and said.startswith(f"ckptfs: {what}: ")

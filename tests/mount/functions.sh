@@ -196,12 +196,16 @@ comes() {
 	done
 }
 
-# gone PID: the process ends. One that only waits for its parent to notice is gone.
+# gone PID: the process ends, and with it all that it has open. One that only waits for its
+# parent to notice is gone; one that exits and still has a thread is not.
 gone() {
 	comes is_gone "$1"
 }
 is_gone() {
-	! readlink "/proc/$1/exe" >/dev/null
+	local state
+	state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null)
+	[ -n "$state" ] || return 0
+	[[ $state = [ZX] ]] && [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -le 1 ]
 }
 
 # stop PID: stops a process. kill(1) returns before all of its threads have stopped.

@@ -136,12 +136,19 @@ def threads(pid):
         return 0
 
 
+def has_ended(pid):
+    """With all of its threads and open files; a zombie counts."""
+    try:
+        return threads(pid) <= 1 and states([pid]) in 'ZX'
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def whole(pid):
-    """It has ended with all its threads, though its parent may not know."""
     until = time.monotonic() + END
-    while threads(pid) > 1 and time.monotonic() < until:
+    while not has_ended(pid) and time.monotonic() < until:
         time.sleep(0.005)
-    return threads(pid) <= 1
+    return has_ended(pid)
 
 
 def detach():

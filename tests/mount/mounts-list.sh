@@ -97,7 +97,10 @@ check 'stopped: mounts does not ask it' timeout -s KILL 100 "$CKPTFS" mounts
 equal 'stopped: alive' "$(row "$mnt" dead)" false
 kill -KILL "$pid"
 gone "$pid"
-equal 'killed: dead' "$(row "$mnt" dead)" true
+is_dead() {
+	[ "$(row "$mnt" dead)" = true ]
+}
+check 'killed: dead' comes is_dead
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
 	unshare -m sh -c 'umount -l "$1" && "$2" mounts' - "$mnt" "$CKPTFS" \
 		>"$WORK/elsewhere"
