@@ -416,7 +416,7 @@ static inline void grank_run(const char *directory, uint32_t rank,
 	    (!k->driver.control || k->driver.control(plan->words)))
 		abort();
 	for (unsigned i = 0; i < ck_max(plan->lives, 1); i++) {
-		if (ck_xport_local(directory, rank, ranks, 20000, &k->x))
+		if (ck_xport_local(directory, rank, ranks, 60000, &k->x))
 			grank_fails("no transport");
 		grank_live(k);
 	}

@@ -139,7 +139,7 @@ class Export:
 
     def descriptor(self):
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(10)
+            s.settimeout(60)
             s.connect(b"\0" + self.socket)
             s.sendall(self.token)
             _, control, _, _ = s.recvmsg(1, socket.CMSG_SPACE(4))

@@ -229,7 +229,7 @@ class Keeper:
         statuses = map(os.fstat, self.pins)
         namespaces = {(status.st_dev, status.st_ino) for status in statuses}
         own = set(self.pids.values())
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             found = set(inside(namespaces)) - own
             if not found and not own:
