@@ -100,8 +100,9 @@ static bool goes_on(struct following *f)
 static int follow(struct following *f)
 {
 	int rc = CK_EXIT_FINE;
+	bool over = false;
 
-	while (rc == CK_EXIT_FINE) {
+	while (rc == CK_EXIT_FINE && !over) {
 		struct ck_buf log = { 0 };
 		int err;
 
@@ -109,9 +110,11 @@ static int follow(struct following *f)
 		if (!goes_on(f))
 			break;
 		err = ck_report_read(&f->at.mount, "log", &log);
+		/* The daemon ends: its process may still be listed. */
+		over = err == -ENOTCONN || err == -ECONNABORTED;
 		if (err == 0)
 			rc = print_new(f, &log);
-		else if (err != -ETIMEDOUT && goes_on(f))
+		else if (!over && err != -ETIMEDOUT && goes_on(f))
 			rc = ck_trouble("%s: %s", f->at.name,
 					ck_why_silent(err));
 		ck_buf_fini(&log);
