@@ -507,7 +507,7 @@ static void test_deaf(void)
 		ok(!wrong);
 	}
 	/* It ends: no request waits for an answer. */
-	ok(msec_now() - from < 60000);
+	ok(msec_now() - from < 60000 || !tap_is_long());
 	(void)joined_end(j);
 }
 
