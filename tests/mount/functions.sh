@@ -175,8 +175,15 @@ mounted() {
 	done_testing
 }
 
+# unmounted: unmounts $mnt. If a busy machine keeps its daemon, which has the checkpoint until it
+# ends, for longer than the command waits, the command names it.
 unmounted() {
-	"$CKPTFS" umount "$mnt" >"$WORK/out" 2>&1 && return
+	local pid
+	if "$CKPTFS" umount "$mnt" >"$WORK/out" 2>&1; then
+		pid=$(sed -n 's/.*: unmounted, but its process \([0-9]*\) goes on.*/\1/p' "$WORK/out")
+		[ -z "$pid" ] || gone "$pid"
+		return
+	fi
 	result 1 'umount'
 	show
 	done_testing

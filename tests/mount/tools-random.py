@@ -35,7 +35,7 @@ class Wrong(Exception):
 def command(*words):
     """What it says is shown if it fails. The daemon of the last mount may
     have the checkpoint for a moment after umount has returned."""
-    for _ in range(50):
+    for _ in range(600):
         p = subprocess.run((ckptfs, *words), stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
         if p.returncode == 0 or b'already' not in p.stdout:

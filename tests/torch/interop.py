@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections import namedtuple
 
@@ -70,7 +71,13 @@ class Mount:
 
     def __enter__(self):
         self.point = tempfile.mkdtemp(prefix="mnt-")
-        subprocess.run([*self.command, self.point], check=True, timeout=60)
+        for _ in range(600):                            # the daemon of a mount before may still have the checkpoint
+            done = subprocess.run([*self.command, self.point], timeout=60, stderr=subprocess.PIPE, text=True)
+            if "already" not in done.stderr:
+                break
+            time.sleep(0.1)
+        sys.stderr.write(done.stderr)
+        done.check_returncode()
         return os.fsencode(self.point)
 
     def __exit__(self, *_):
