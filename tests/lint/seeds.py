@@ -3,7 +3,7 @@
 import re
 
 # These hand the variable on to other programs, too.
-HELPERS = ('tests/lib/tap.h', 'tests/lib/tap.py', 'tests/mount/functions.sh', 'tests/gpu/ncclcheck.c',
+HELPERS = ('tests/lib/tap.h', 'tests/lib/tap.py', 'tests/mount/functions.sh', 'tests/gpu/tools/ncclcheck.c',
            'tests/mpi/run', 'tests/run')
 
 # A shell script draws from RANDOM after this line.

@@ -12,6 +12,8 @@ equal 'the program runs' "$(env -u LD_LIBRARY_PATH "$prefix/bin/ckptfs" --versio
 	"$("$CKPTFS" --version)"
 check 'mount.ckptfs is a link to it' test "$prefix/sbin/mount.ckptfs" \
 	-ef "$prefix/bin/ckptfs"
+equal 'no other program' "$(cd "$prefix" && ls bin sbin | xargs)" \
+	'bin: ckptfs sbin: mount.ckptfs'
 equal 'completion' "$(cd "$prefix/share" && ls bash-completion/completions/* \
 	zsh/site-functions/* | xargs)" \
 	'bash-completion/completions/ckptfs zsh/site-functions/_ckptfs'
