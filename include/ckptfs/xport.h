@@ -68,13 +68,4 @@ struct ck_xport {
 	void (*lost)(void *arg, uint32_t rank);
 };
 
-/* --- between processes of one machine ------------------------------------------------ */
-
-/* UNIX sockets `0`, `1`, ... in a directory that exists and belongs to the job: each rank
- * waits, at most msec, until it is joined to all others; then its name there is gone.
- * Processes of other users are not let in. -ETIMEDOUT; -EADDRINUSE: there is such a rank
- * already; -EINVAL, -ENOMEM, errors of sockets. */
-CK_MUST_USE int ck_xport_local(const char *directory, uint32_t rank,
-			       uint32_t size, int msec, struct ck_xport **out);
-
 #endif

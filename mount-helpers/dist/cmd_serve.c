@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * serve: one process on each host of a checkpoint: answers what is asked of the files of
- * SRC, and passes on what a mount beside it asks of the others. Either a mount has
- * started them, with --mpi or --ranks, and the first with the name of its door; or a
- * launcher of the user's has, and then they start the mounts.
+ * SRC, and forwards the requests of a mount beside it to the others. Either a mount has
+ * started them, with --mpi, and the first with the name of its door; or a launcher of
+ * the user has, and then they start the mounts. A single process needs no transport.
  */
 #include "arguments.h"
 #include "ckptfs/door.h"
@@ -30,12 +30,10 @@
 #include <unistd.h>
 
 enum {
-	JOIN_MSEC = 10000, /* until all ranks are there */
-	END_SECONDS = 3,   /* that a read of a file may take when all is over */
+	END_SECONDS = 3, /* that a read of a file may take when all is over */
 	THREADS_MOST = 8,
 	OPEN_MOST = 1024,     /* files, at a time */
 	SILENCE_MSEC = 25000, /* of the mount's rank, after which it is over */
-	RANKS_MOST = 65536,
 	ROUND_SECONDS =
 		30, /* that a round by NCCL may take, if nothing is said */
 };
@@ -44,9 +42,8 @@ static const uint64_t memory_most = 256 << 20; /* bytes for answers */
 
 struct serving {
 	const char *door;
-	const char *ranks; /* "RANK/SIZE:DIRECTORY"; NULL: there is one */
-	bool mpi;	   /* they are those of an mpirun */
-	bool user;	   /* whose launcher has started them */
+	bool mpi;  /* the ranks are those of an mpirun; else there is one */
+	bool user; /* a launcher of the user has started them */
 	struct ck_serve_rank launched;
 	struct ck_door_way way;
 	const char *nccl; /* GPUs for rounds; NULL: there are none */
@@ -60,37 +57,6 @@ static int fail(const char *what, int rc)
 {
 	return ck_trouble("serve: %s: %s", ck_show(ck_str_from(what)),
 			  strerror(-rc));
-}
-
-/* A number and what stands behind it. */
-static bool take_number(const char **text, char end, unsigned *out)
-{
-	unsigned long n;
-	char *after;
-
-	if (**text < '0' || **text > '9')
-		return false;
-	n = strtoul(*text, &after, 10);
-	if (n > RANKS_MOST || *after != end)
-		return false;
-	*out = (unsigned)n;
-	*text = after + 1;
-	return true;
-}
-
-static int join_ranks(struct serving *s)
-{
-	const char *directory = s->ranks;
-	unsigned rank, size;
-	int rc;
-
-	if (!take_number(&directory, '/', &rank) ||
-	    !take_number(&directory, ':', &size) || rank >= size)
-		return ck_trouble("serve: option --ranks: expected "
-				  "RANK/SIZE:DIRECTORY");
-	rc = ck_xport_local(directory, rank, size, JOIN_MSEC,
-			    &s->options.xport);
-	return rc ? fail(directory, rc) : CK_EXIT_FINE;
 }
 
 static int join_mpi(struct serving *s)
@@ -234,8 +200,6 @@ static int prepare(struct serving *s, const char *source)
 		rc = fail("signals", s->options.stop);
 	else if (s->mpi)
 		rc = join_mpi(s);
-	else if (s->ranks)
-		rc = join_ranks(s);
 	if (rc == 0 && s->user)
 		rc = ck_serve_rank_meet(&s->launched, source, &s->options);
 	if (rc == 0)
@@ -302,7 +266,6 @@ static int take_letter(struct serving *s, int letter)
 	switch (letter) {
 	case 'D': s->door = optarg; break;
 	case 'M': s->mpi = true; break;
-	case 'R': s->ranks = optarg; break;
 	case 'n': s->nccl = optarg; break;
 	case 'm': l->place = optarg; break;
 	case 's': l->survive = true; break;
@@ -328,7 +291,6 @@ static int parse(struct serving *s, int argc, char **argv)
 	static const struct option longs[] = {
 		{ "door", required_argument, NULL, 'D' },
 		{ "mpi", no_argument, NULL, 'M' },
-		{ "ranks", required_argument, NULL, 'R' },
 		{ "nccl", required_argument, NULL, 'n' },
 		{ "mount", required_argument, NULL, 'm' },
 		{ "survive", no_argument, NULL, 's' },
@@ -345,7 +307,7 @@ static int parse(struct serving *s, int argc, char **argv)
 		rc = take_letter(s, letter);
 	if (rc)
 		return rc;
-	s->user = !s->door && !s->ranks && !s->mpi;
+	s->user = !s->door && !s->mpi;
 	s->mpi |= s->user;
 	if (argc - optind != 1 || (!s->user && (l->place || l->survive)) ||
 	    (s->user && s->nccl))

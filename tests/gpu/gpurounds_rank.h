@@ -9,6 +9,7 @@
 #define GPUROUNDS_RANK_H
 
 #include "gpurounds_part.h"
+#include "xport_local.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -6,10 +6,11 @@
 #ifndef CK_RAW_RANKS_H
 #define CK_RAW_RANKS_H
 
-#include "../../core/peer/mesh.h"
 #include "serve_case.h"
 #include "wire_case.h"
 #include "xport_case.h"
+#include "xport_local.h"
+#include "xport_mesh.h"
 
 enum { RAW_RANKS = 3, RAW_MEMORY = 72 << 20 };
 

@@ -328,7 +328,7 @@ STRANGERS = [
 @check('strangers to commit', 'core/commit/owner.c',
        'static const char *x = ".metadata";\n',
        'static const char *x = "__0_0.distcp";\n')
-@check('strangers to MPI', 'core/peer/xport_local.c', '#include <mpi.h>\n',
+@check('strangers to MPI', 'core/peer/xport_base.c', '#include <mpi.h>\n',
        '#include "mpi/mpi_internal.h"\n')
 @check('strangers to fs', 'fs/read.c', 'if (topic == CK_ABOUT_BOX)\n',
        'ck_local_size(c, 0);\n', 'ck_views[0];\n')

@@ -23,7 +23,7 @@ apart() {
 
 # server HOST: the process that serves it.
 server() {
-	pgrep -f -- "serve --ranks ./3:.* $WORK/$1\$"
+	pgrep -f -- "serve --mpi .* $WORK/$1\$"
 }
 
 all_is_there() {
@@ -110,4 +110,12 @@ fails 'metadata that differs is refused' 'differs between hosts' \
 CKPTFS_HOSTS_PREFER=0 apart
 check 'unless one of them is preferred' all_is_there
 unmounted
+
+# serve SRC: a process of such a job, which is the only one.
+serve() {
+	CKPTFS_HOSTS_RANK=0/1:$WORK timeout 60 "$CKPTFS" serve --mpi "$1"
+}
+long=$(printf 'x%.0s' $(seq 300))
+fails 'SRC is a file' 'Not a directory' serve "$WORK/h0/.metadata"
+fails "SRC's name is too long" 'File name too long' serve "$WORK/$long"
 done_testing

@@ -2,13 +2,15 @@
 /*
  * hosts: the program, but for what starts hosts: every checkpoint that is opened for
  * reading lies on those that CKPTFS_HOSTS names, SRC being the directory of the first.
- * Each is a process of the program beside this one, started without a launcher.
+ * Each is a process of this program, started without a launcher. Its transport is
+ * xport_local instead of MPI: no plugin is loaded.
  *
  *	CKPTFS_HOSTS	HOST=DIRECTORY:HOST=DIRECTORY..., in the order of ranks. Those of
  *			a host follow each other. HOST= is missing: no process.
  *	CKPTFS_HOSTS_PREFER	The number of the host whose copies count.
  *	CKPTFS_HOSTS_LATE	What a shell does when all files are known.
  *	CKPTFS_HOSTS_FIRST	Copies are not compared.
+ *	CKPTFS_HOSTS_RANK	RANK/SIZE:DIRECTORY: set here for such a process.
  *	CKPTFS_HOSTS_END	RANK:SIGNAL:MICROSECONDS: what is sent to a rank when the
  *			opening has begun; "late": when all files are known.
  *
@@ -18,7 +20,9 @@
 #include "ckptfs/hosts.h"
 #include "ckptfs/job.h"
 #include "ckptfs/link.h"
+#include "ckptfs/plugin.h"
 #include "cluster.h"
+#include "xport_local.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -28,7 +32,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS_MOST = 16, MEMORY = 96 << 20 };
+enum { RANKS_MOST = 16, MEMORY = 96 << 20, JOIN_MSEC = 60000 };
 
 static struct ck_cluster {
 	struct ck_host_rank list[RANKS_MOST];
@@ -82,26 +86,46 @@ static void names_read(void)
 
 /* --- processes ------------------------------------------------------------------------ */
 
+static const char variable[] = "CKPTFS_HOSTS_RANK";
+
+/* In place of that of core/peer/plugin.c. */
+int ck_xport_mpi(struct ck_xport **out, struct ck_diag *d)
+{
+	const char *where = getenv(variable);
+	uint32_t rank, size;
+	int len = 0, rc;
+
+	if (!where || sscanf(where, "%u/%u:%n", &rank, &size, &len) != 2 ||
+	    !len)
+		return ck_fail(d, EINVAL, "%s is not set", variable);
+	rc = ck_xport_local(where + len, rank, size, JOIN_MSEC, out);
+	return rc ? ck_fail(d, -rc, "%s: %s", where, strerror(-rc)) : 0;
+}
+
 static void rank_start(const struct ck_door *at, uint32_t i,
 		       enum ck_beneath how)
 {
-	static char program[] = CK_PROGRAM, serve[] = "serve",
-		    door[] = "--door", ranks[] = "--ranks", option[] = "-o",
+	static char program[] = "/proc/self/exe", serve[] = "serve",
+		    mpi[] = "--mpi", door[] = "--door", option[] = "-o",
 		    beneath[] = "shardlinks=beneath";
 	char where[sizeof(job.mesh) + 32], name[CK_DOOR_NAME];
-	char *argv[] = {
-		program,     serve,
-		ranks,	     where,
-		door,	     name,
-		job.dirs[i], how == CK_BENEATH_SYMLINKS ? option : NULL,
-		beneath,     NULL
-	};
+	char *argv[] = { program,
+			 serve,
+			 mpi,
+			 door,
+			 name,
+			 job.dirs[i],
+			 how == CK_BENEATH_SYMLINKS ? option : NULL,
+			 beneath,
+			 NULL };
 	uint32_t rank = job.numbers[i];
 	int rc;
 
 	snprintf(where, sizeof(where), "%u/%u:%s", rank, job.ranks, job.mesh);
 	snprintf(name, sizeof(name), "%s", at->name);
-	rc = ck_job_start(argv, NULL, &job.jobs[rank]);
+	rc = setenv(variable, where, true)
+		     ? -errno
+		     : ck_job_start(argv, NULL, &job.jobs[rank]);
 	if (rc)
 		die(program, rc);
 }

@@ -178,25 +178,13 @@ refused 'no arguments' 'usage:'
 refused 'two directories' 'usage:' --door "$nobody" "$source" "$source"
 refused 'a mount of one that a mount has started' 'usage:' --door "$nobody" \
 	--mount "$mnt" "$source"
-refused 'it is to survive' 'usage:' --ranks 0/1:/ --survive "$source"
+refused 'it is to survive' 'usage:' --door "$nobody" --survive "$source"
 refused 'an unknown option' 'unknown' --window "$source"
 refused 'a bad -o' 'rw' --door "$nobody" -o rw "$source"
 refused 'a door that is none' 'option --door' --door x "$source"
 refused 'a name that is too long' 'option --door' --door "$long" "$source"
 refused 'nobody behind it' 'the mount: Connection refused' --door "$nobody" \
 	"$source"
-for ranks in '' x 1 0/1 0/1, /1:d 0/:d 1/1:d 0/0:d 2/1:d -1/1:d 0/-1:d \
-	-2/-1:d 0x0/1:d 4294967296/4294967297:d 0/99999999999999999999:d ' 0/1:d'; do
-	refused "regression: --ranks $ranks" 'option --ranks' \
-		--ranks "$ranks" "$source"
-done
-refused 'no directory for ranks' 'No such file' --ranks 0/2:/nonexistent \
-	"$source"
-refused 'its name is too long' 'too long' --ranks "0/2:$WORK/$long" "$source"
-refused 'SRC is a file' 'Not a directory' --ranks "0/1:$WORK" \
-	"$source/.metadata"
-refused "SRC's name is too long" 'File name too long' --ranks "0/1:$WORK" \
-	"$WORK/$long"
 # Nobody but a rank starts a mount so.
 fails 'nothing was handed over' 'nothing was handed over' within 8 \
 	"$CKPTFS" mount -f --beside-rank "$source" "$mnt" 3<&- 4<&- 5<&- 6<&-

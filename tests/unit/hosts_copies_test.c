@@ -7,6 +7,7 @@
 #include "ckptfs/hosts.h"
 #include "ckptfs/memory.h"
 #include "link_case.h"
+#include "xport_local.h"
 
 #include <signal.h>
 #include <sys/stat.h>

@@ -4,6 +4,7 @@
  * over all of them, ranks that are killed, and ranks that offer nothing.
  */
 #include "link_case.h"
+#include "xport_local.h"
 
 #include <signal.h>
 #include <sys/stat.h>

@@ -5,6 +5,7 @@
  * the other way, in time, which the long run judges. CKPTFS_CASES: rounds.
  */
 #include "rounds_rank.h"
+#include "xport_local.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>

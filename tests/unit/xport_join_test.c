@@ -3,8 +3,9 @@
  * xport: how ranks join: late, never, under names that are taken, and who else comes
  * meanwhile: what is no rank, or another user's.
  */
-#include "mesh.h"
 #include "xport_case.h"
+#include "xport_local.h"
+#include "xport_mesh.h"
 
 #include <fcntl.h>
 #include <pthread.h>

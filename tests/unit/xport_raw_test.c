@@ -3,9 +3,10 @@
  * xport: a rank whose peers are sockets of this test: some say what is no message, stop in
  * the middle of one, die, or never read. The others go on, whatever one does.
  */
-#include "mesh.h"
 #include "xport_case.h"
 #include "xport_garbage.h"
+#include "xport_local.h"
+#include "xport_mesh.h"
 
 #include <signal.h>
 #include <sys/wait.h>

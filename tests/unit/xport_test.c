@@ -5,6 +5,7 @@
  * are in xport_raw_test.c, how they join in xport_join_test.c.
  */
 #include "xport_exchange.h"
+#include "xport_local.h"
 
 enum { RANKS = 4, JOIN_MSEC = 60000 };
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xport_local: the transport between processes of one machine, see xport.h. Each rank
+ * xport_local: the transport between processes of one machine, see xport_local.h. Each rank
  * has a stream socket, a queue of parcels, and a message that is coming: all that is
  * kept of both is how many bytes of the message are over.
  */
+#include "xport_local.h"
 #include "ckptfs/memory.h"
-#include "mesh.h"
 #include "xport_internal.h"
+#include "xport_mesh.h"
 
 #include <errno.h>
 #include <limits.h>

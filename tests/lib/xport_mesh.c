@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mesh: see mesh.h. */
-#include "mesh.h"
+/* xport_mesh: see xport_mesh.h. */
+#include "xport_mesh.h"
 #include "sockets.h"
 
 #include <errno.h>

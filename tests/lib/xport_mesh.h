@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mesh: joins the processes of one machine, each to each, by UNIX sockets in a
+ * xport_mesh: joins the processes of one machine, each to each, by UNIX sockets in a
  * directory: a rank listens on the socket that has its number, and connects to those
  * with lower numbers.
  */
-#ifndef CK_MESH_H
-#define CK_MESH_H
+#ifndef CK_XPORT_MESH_H
+#define CK_XPORT_MESH_H
 
 #include "ckptfs/base.h"
 
