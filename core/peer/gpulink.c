@@ -185,7 +185,6 @@ static int hear_one(struct ck_gpulink *l, struct ck_gpulink_mover *m)
 	case CK_GPU_ALLOCATED: return ck_gpulink_allocated(l, m, &message);
 	case CK_GPU_JOINED: ck_gpulink_hear_joined(l, m, &message); return 0;
 	case CK_GPU_ABSENT: ck_gpulink_hear_absent(l, &message); return 0;
-	case CK_GPU_SPREADS: ck_gpulink_hear_spread(l, &message); return 0;
 	case CK_GPU_TURNS: return 0;
 	default: return -EPROTO;
 	}

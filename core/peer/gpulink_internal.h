@@ -110,7 +110,6 @@ struct ck_gpulink {
 	bool ending, heard; /* heard: the first mover has said something */
 	bool over;	    /* no other mover will be started */
 	struct ck_gpulink_job job;
-	struct ck_gpulink_spread spread;
 	int err;		/* positive: why there is none now */
 	char text[CK_GPU_TEXT]; /* its devices, or why there is none */
 
@@ -157,9 +156,6 @@ void ck_gpulink_hear_joined(struct ck_gpulink *l, struct ck_gpulink_mover *m,
 void ck_gpulink_hear_absent(struct ck_gpulink *l,
 			    const struct ck_gpu_message *message);
 void ck_gpulink_job_fini(struct ck_gpulink_job *job);
-/* Of the thread: whether the mover's devices are used for each other. */
-void ck_gpulink_hear_spread(struct ck_gpulink *l,
-			    const struct ck_gpu_message *message);
 /* Of the thread: hands over the link to a job, if one waits for that. */
 void ck_gpulink_hand_over(struct ck_gpulink *l, struct ck_gpulink_mover *m);
 /* The mover that took part is gone. Under the lock. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gpulink_rounds: the job that a mover of GPUs takes part in, so that bytes of other hosts
- * come straight to its device. A mover that replaces another takes part in the next job. And
- * what it says of bytes that go between its own devices.
+ * come straight to its device. A mover that replaces another takes part in the next job.
  */
 #include "gpulink_internal.h"
 
@@ -128,12 +127,6 @@ void ck_gpulink_left(struct ck_gpulink *l)
 		set_job(l, -EPIPE,
 			"the process with the GPU was replaced; the next job "
 			"of the hosts has NCCL again");
-	if (!l->spread.heard)
-		return;
-	l->spread.used = false;
-	l->spread.rc = -EPIPE;
-	(void)snprintf(l->spread.text, sizeof(l->spread.text),
-		       "its process is being replaced");
 }
 
 int ck_gpulink_joined(struct ck_gpulink *l, uint32_t set, uint32_t msec,
@@ -171,38 +164,4 @@ bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size)
 				    : "no job of hosts takes part");
 	pthread_mutex_unlock(&l->lock);
 	return there;
-}
-
-/* --- several devices ------------------------------------------------------------------- */
-
-void ck_gpulink_hear_spread(struct ck_gpulink *l,
-			    const struct ck_gpu_message *message)
-{
-	struct ck_gpulink_spread now = {
-		.heard = true,
-		.used = message->set != 0,
-		.rc = message->rc,
-		.rate = { (double)message->bytes / 1e9,
-			  (double)message->at / 1e3 },
-	};
-	bool again;
-
-	_Static_assert(sizeof(now.text) == sizeof(message->text), "one text");
-	memcpy(now.text, message->text, sizeof(now.text));
-	pthread_mutex_lock(&l->lock);
-	again = l->spread.rc && l->spread.rc != -EPIPE;
-	l->spread = now;
-	pthread_mutex_unlock(&l->lock);
-	if (now.rc)
-		ck_log("no bytes go by NCCL between GPUs: %s",
-		       ck_show(ck_str_from(now.text)));
-	else if (again)
-		ck_log("bytes go by NCCL between GPUs again: %s", now.text);
-}
-
-void ck_gpulink_spread(struct ck_gpulink *l, struct ck_gpulink_spread *out)
-{
-	pthread_mutex_lock(&l->lock);
-	*out = l->spread;
-	pthread_mutex_unlock(&l->lock);
 }

@@ -34,7 +34,6 @@ struct serving {
 	uint32_t slots;
 	struct ck_gpujob *jobs; /* by slot */
 	struct ck_gpu *gpu;
-	struct ck_gpu_spread spread;
 	struct ck_gpuhand hand;
 	uint32_t on_way;
 	uint64_t said;	   /* when it said that it turns, in ms */
@@ -364,20 +363,6 @@ static int say(int sock, enum ck_gpu_kind kind, int rc, const char *text)
 	return ck_gpu_send(sock, &m, true);
 }
 
-static int say_spread(struct serving *s)
-{
-	const struct ck_gpu_spread *p = &s->spread;
-	struct ck_gpu_message m = { .kind = CK_GPU_SPREADS,
-				    .rc = p->rc,
-				    .set = p->used,
-				    .bytes = p->rate,
-				    .at = p->nsec };
-
-	(void)snprintf(m.text, sizeof(m.text), "%.*s", CK_GPU_TEXT - 1,
-		       p->text);
-	return s->sock < 0 ? 0 : ck_gpu_send(s->sock, &m, true);
-}
-
 /* Whoever waits knows that he does not wait in vain. */
 static int say_turns(struct serving *s)
 {
@@ -445,8 +430,6 @@ static int serve(struct serving *s)
 			rc = answer_done(s);
 		if (rc == 0)
 			rc = say_turns(s);
-		if (rc == 0 && s->gpu->spread(s->gpu, &s->spread))
-			rc = say_spread(s);
 		trouble = s->gpu->trouble(s->gpu);
 	} while (rc == 0 && !trouble);
 	if (rc == -EPIPE)
@@ -494,26 +477,15 @@ static int open_gpus(struct serving *s,
 				       .n = options->n,
 				       .memory = s->memory,
 				       .size = s->size,
-				       .room = CK_GPU_ROOM,
-				       .spreading = options->spreading };
+				       .room = CK_GPU_ROOM };
 	int rc = ck_gpu_open(&gpus, &s->gpu, d);
-	bool spreads;
 
 	if (rc)
 		return rc;
-	spreads = options->spreading && s->gpu->n > 1;
 	rc = ck_gpuhand_open(&s->hand);
 	if (rc)
 		return ck_fail(d, -rc, "its socket: %s", strerror(-rc));
-	if (options->opened)
-		rc = options->opened(spreads, d);
-	if (rc == 0)
-		rc = s->gpu->begin_spread(s->gpu, d);
-	if (rc == 0 && s->gpu->spread(s->gpu, &s->spread) && say_spread(s))
-		rc = ck_fail(d, EPIPE, "its mount is gone");
-	if (rc == 0 && options->opened && spreads && !s->spread.used)
-		rc = options->opened(false, d);
-	return rc;
+	return options->opened ? options->opened(d) : 0;
 }
 
 static void serving_fini(struct serving *s)

@@ -42,9 +42,6 @@ enum ck_gpu_kind {
 			* why */
 	CK_GPU_TURNS, /* of the mover, each CK_GPU_TURNS_MSEC while something is on its way:
 		       * it does not wait for anything */
-	CK_GPU_SPREADS, /* of the mover, before it can be asked, and when that changes: what
-			* came of a struct ck_gpu_spread: `rc`, `set`: used, `bytes`: rate,
-			* `at`: nsec, text */
 };
 
 struct ck_gpu_message {

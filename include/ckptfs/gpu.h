@@ -18,23 +18,6 @@ enum {
 /* So many times as fast as without it NCCL has to be, to be used if nobody says whether. */
 #define CK_NCCL_FASTER 1.3
 
-/* Whether what goes to memory of one device may be put together on others, and come from there
- * by NCCL: so that it goes up by more than one link. */
-enum ck_gpu_spreading {
-	CK_GPU_ALONE,
-	CK_GPU_SPREAD_FASTER, /* if that was so much faster when it was tried */
-	CK_GPU_SPREAD,
-};
-
-/* What came of that. */
-struct ck_gpu_spread {
-	int rc;	   /* why it cannot be; 0: it can */
-	bool used; /* now */
-	uint64_t rate,
-		nsec; /* bytes a second, and for a few bytes; 0: not measured */
-	char text[512]; /* NCCL's version and file, or why */
-};
-
 struct ck_gpu_options {
 	/* Numbers of the driver's devices; n 0: all that it shows. */
 	const uint32_t *devices;
@@ -43,7 +26,6 @@ struct ck_gpu_options {
 	uint8_t *memory;
 	size_t size; /* bytes; 0: nothing is gathered */
 	size_t room; /* bytes that one gathering packs, and brings, at most */
-	enum ck_gpu_spreading spreading; /* see begin_spread() */
 };
 
 /* Memory of a device that another process can open. */
@@ -110,13 +92,6 @@ struct ck_gpu {
 	 * one after the other, and it can only be closed; then the process is to end, for
 	 * what devices may write to still is not given back. */
 	const char *(*trouble)(const struct ck_gpu *g);
-	/* Finds out whether works are spread, if the options want that, and waits for it.
-	 * Nothing is on its way. That they cannot be is no error. -EIO: nothing comes to a
-	 * device at all, and it can only be closed. */
-	int (*begin_spread)(struct ck_gpu *g, struct ck_diag *d);
-	/* Whether something changed since it was asked for last. False for good, if nothing
-	 * was to be spread, or there is one device. */
-	bool (*spread)(struct ck_gpu *g, struct ck_gpu_spread *out);
 	/* So many bytes, at least 1, on the device of that UUID; with_file: by a
 	 * descriptor, else by a handle. -ENODEV: there is none; -ENOSPC: it has no room;
 	 * -EIO. */

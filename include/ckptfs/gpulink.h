@@ -73,20 +73,6 @@ void ck_gpulink_stop(struct ck_gpulink *l);
  * there are no rounds now. Whether there are. */
 bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size);
 
-/* --- several devices ------------------------------------------------------------------- */
-
-/* Whether bytes for one GPU come by the links of all, from there by NCCL. */
-struct ck_gpulink_spread {
-	bool heard; /* the mover has said something of it */
-	bool used;
-	int rc; /* why it cannot be; 0: it can */
-	struct ck_gpulink_rate rate;
-	char text[512]; /* NCCL's version and file, or why */
-};
-
-/* As the mover that there is, or was, has said it last. */
-void ck_gpulink_spread(struct ck_gpulink *l, struct ck_gpulink_spread *out);
-
 /* --- as rows --------------------------------------------------------------------------- */
 
 /* Whether something came of it. */

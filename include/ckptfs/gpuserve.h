@@ -14,15 +14,13 @@ struct ck_gpuserve_options {
 	int sock, memory;	 /* -1: there is no mount */
 	const uint32_t *devices; /* numbers of the driver's; n 0: all of them */
 	uint32_t n;
-	enum ck_gpu_spreading spreading;
 	/* The same of a link to a rank, for rounds; -1: there is none, or the mount hands
 	 * it over later. */
 	int rounds_sock, rounds_memory;
 	uint64_t rounds_size; /* bytes */
-	/* Called when the devices are open and nothing was read of the memory. May be
-	 * NULL. spreads: devices may speak with each other from now on, until it is called
-	 * once more without that. An error ends it. */
-	int (*opened)(bool spreads, struct ck_diag *d);
+	/* Called when the devices are open, before the memory is read. May be NULL. An
+	 * error ends the worker. */
+	int (*opened)(struct ck_diag *d);
 };
 
 /* Serves until the mount is gone, or the rank if there is none, or the GPUs are: what it was

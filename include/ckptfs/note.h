@@ -22,10 +22,10 @@ enum ck_note_kind {
 	CK_NOTE_FAILED, /* bytes: why; `err`: a positive errno */
 	CK_NOTE_TRIED, /* before that: a job was begun; bytes: for each host, an
 			 * enum ck_tried */
-	/* To what forks movers of GPUs, as CK_NOTE_START is for one that a mount has, of which
-	 * `size` is an enum ck_gpu_spreading: one that
-	 * only makes rounds (a mount's may too, later, if its `err` is not 0); socket and
-	 * memory, of `size` bytes, of its link to a rank. */
+	/* To the process that forks workers of GPUs: CK_NOTE_START is for the worker of a
+	 * mount, which may join rounds later if `err` is not 0. This one is for a worker
+	 * that only makes rounds; socket and memory, of `size` bytes, of its link to a
+	 * rank. */
 	CK_NOTE_ROUNDS,
 };
 

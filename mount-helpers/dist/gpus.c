@@ -44,32 +44,12 @@ static int mover_start(void *arg, int sock, int memory)
 	const struct ck_gpus *g = arg;
 	const struct ck_note note = { .kind = CK_NOTE_START,
 				      .err = g->options->hosts.rounds != NULL,
-				      .size = g->spreading,
 				      .files = { sock, memory, -1 } };
 
 	return ck_note_send(g->sock, &note, false);
 }
 
 /* --- the mount ------------------------------------------------------------------------- */
-
-/* NULL: it is used. */
-static const char *why_not_spread(const struct ck_gpulink_spread *s)
-{
-	if (s->used)
-		return NULL;
-	return s->rc ? s->text : "one GPU alone was as fast";
-}
-
-/* With several GPUs, or if they have to be. */
-static void print_spread(const struct ck_gpus *g, struct ck_buf *out)
-{
-	struct ck_gpulink_spread s;
-
-	ck_gpulink_spread(g->link, &s);
-	if (s.heard)
-		ck_gpulink_print_rounds(g->host, &s.rate, s.used,
-					why_not_spread(&s), out);
-}
 
 static void print_paths(void *arg, struct ck_buf *out)
 {
@@ -81,24 +61,20 @@ static void print_paths(void *arg, struct ck_buf *out)
 		ck_gpulink_print_file(g->link, gathers, out);
 	}
 	ck_gpulink_print(g->link, gathers, out);
-	print_spread(g, out);
 	ck_gpus_rounds_print(g, out);
 }
 
 static void print_status(void *arg, struct ck_buf *out)
 {
 	struct ck_gpus *g = arg;
-	struct ck_gpulink_spread s;
 	char text[512];
 	bool there;
 
-	ck_gpulink_spread(g->link, &s);
-	if (!g->options->hosts.rounds && !s.heard)
+	if (!g->options->hosts.rounds)
 		return;
-	there = s.heard ? s.rc == 0
-			: ck_gpulink_nccl(g->link, text, sizeof(text));
+	there = ck_gpulink_nccl(g->link, text, sizeof(text));
 	ck_buf_text(out, there ? "NCCL: " : "NCCL: no, ");
-	ck_buf_escaped(out, ck_str_from(s.heard ? s.text : text));
+	ck_buf_escaped(out, ck_str_from(text));
 	ck_buf_text(out, "\n");
 }
 
@@ -156,20 +132,6 @@ static void forker_end(struct ck_gpus *g)
 		ck_job_end(&g->job, END_MSEC);
 }
 
-/* nccl=force without hosts: bytes have to go between GPUs. why: no GPU is there. */
-static int check_spread(const struct ck_gpus *g, const struct ck_diag *why,
-			struct ck_diag *d)
-{
-	struct ck_gpulink_spread s;
-
-	ck_gpulink_spread(g->link, &s);
-	if (g->spreading != CK_GPU_SPREAD || s.used)
-		return 0;
-	return ck_fail(
-		d, EIO, "option nccl=force: no bytes go between GPUs: %s",
-		ck_show(ck_str_from(s.heard ? why_not_spread(&s) : why->text)));
-}
-
 /* No GPU is an error only if one has to be used, or several; else the log says it, and
  * .ckptfs/paths. Without a driver no more is left of it. */
 static int settle(struct ck_gpus *g, struct ck_mount_options *o,
@@ -179,8 +141,6 @@ static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 	int rc = ck_gpulink_wait(g->link, OPEN_MSEC, &why);
 	bool there = rc == 0;
 
-	if (check_spread(g, &why, d))
-		return -EIO;
 	if (there)
 		ck_gpulink_measure(g->link);
 	if (there && !ck_gpulink_works(g->link))
@@ -204,14 +164,6 @@ static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 	return 0;
 }
 
-static enum ck_gpu_spreading spreading_of(const struct ck_mount_options *o)
-{
-	if (o->gpu.nccl == CK_NCCL_OFF || ck_hosts_options_given(&o->hosts))
-		return CK_GPU_ALONE;
-	return o->gpu.nccl == CK_NCCL_FORCE ? CK_GPU_SPREAD
-					    : CK_GPU_SPREAD_FASTER;
-}
-
 /* The name of this one, as a field of a row. */
 static void name_host(char *out, size_t size)
 {
@@ -232,6 +184,11 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 	*out = NULL;
 	if (!options->gpu.used)
 		return 0;
+	if (options->gpu.nccl == CK_NCCL_FORCE &&
+	    !ck_hosts_options_given(&options->hosts))
+		return ck_fail(d, EINVAL,
+			       "option nccl=force: NCCL transfers between "
+			       "hosts; this mount has one, see --hosts");
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return ck_fail(d, ENOMEM, "out of memory");
@@ -239,7 +196,6 @@ int ck_gpus_make(struct ck_mount_options *options, struct ck_gpus **out,
 	g->sock = -1;
 	g->job = (struct ck_job){ .ended = -1, .said = -1 };
 	g->counts = true;
-	g->spreading = spreading_of(options);
 	name_host(g->host, sizeof(g->host));
 	ck_gpus_rounds_make(g);
 	*out = g;

@@ -14,15 +14,14 @@
 struct ck_gpus; /* opaque */
 struct ck_hosts;
 
-/* What the options want; *out stays NULL if that is nothing. Before hosts are started, of
- * whose options it sets those of rounds. Of all that follow g may be NULL. */
+/* *out stays NULL without gpu=. Called before hosts are started, whose options for rounds it
+ * sets. -EINVAL if nccl=force without hosts; -ENOMEM. In all functions below g may be NULL. */
 CK_MUST_USE int ck_gpus_make(struct ck_mount_options *options,
 			     struct ck_gpus **out, struct ck_diag *d);
 /* Starts it. What is done until ck_gpus_settle() need not wait for it. */
 CK_MUST_USE int ck_gpus_start(struct ck_gpus *g, struct ck_diag *d);
-/* Waits for it, and sets those members of the options that are for a gatherer. -EIO:
- * gather=gpu, and no GPU can be used; nccl=force without hosts, and no bytes go between
- * GPUs. */
+/* Waits for the worker, and sets the members of the options that are for a gatherer. -EIO if
+ * gather=gpu and no GPU can be used. */
 CK_MUST_USE int ck_gpus_settle(struct ck_gpus *g, struct ck_diag *d);
 /* What is read of it is counted. -ENOMEM. */
 CK_MUST_USE int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,

@@ -51,7 +51,6 @@ struct ck_gpus {
 	struct ck_stats *stats;
 	char host[256];
 	bool counts; /* nobody else does */
-	enum ck_gpu_spreading spreading;
 	struct ck_gpus_rounds rounds;
 };
 

@@ -23,16 +23,15 @@ static int drop(enum ck_sockets sockets, struct ck_diag *d)
 			      : 0;
 }
 
-/* What the driver needs was opened; NCCL needs more, between devices, if it is used. */
-static int keep_no_sockets(bool spreads, struct ck_diag *d)
+/* The driver has opened what it needs. */
+static int keep_no_sockets(struct ck_diag *d)
 {
-	return drop(spreads ? CK_SOCKETS_ALL : CK_SOCKETS_NONE, d);
+	return drop(CK_SOCKETS_NONE, d);
 }
 
-/* NCCL speaks with other hosts, whenever there are others. */
-static int keep_sockets(bool spreads, struct ck_diag *d)
+/* NCCL connects to other hosts at any time. */
+static int keep_sockets(struct ck_diag *d)
 {
-	(void)spreads;
 	return drop(CK_SOCKETS_ALL, d);
 }
 
@@ -45,9 +44,6 @@ static int mover_run(struct ck_gpuserve_options *options, pid_t parent)
 	 * 50 more that the kernel adds to who says nothing. */
 	(void)prctl(PR_SET_TIMERSLACK, 1UL);
 	close(SOCK);
-	/* Devices of one host, which nobody else is to reach. */
-	if (options->spreading && setenv("NCCL_SOCKET_IFNAME", "lo", 0))
-		return CK_EXIT_TROUBLE;
 	return ck_gpuserve_run(options) ? CK_EXIT_TROUBLE : CK_EXIT_FINE;
 }
 
@@ -93,7 +89,6 @@ static bool take_note(const struct ck_note *n, struct ck_gpuserve_options *o)
 	o->rounds_sock = of_rounds ? of_rounds[0] : -1;
 	o->rounds_memory = of_rounds ? of_rounds[1] : -1;
 	o->rounds_size = of_rounds ? n->size : 0;
-	o->spreading = of_mount ? (enum ck_gpu_spreading)n->size : CK_GPU_ALONE;
 	o->opened = of_rounds || n->err ? keep_sockets : keep_no_sockets;
 	return (of_mount || of_rounds) && n->files[1] >= 0;
 }

@@ -37,7 +37,6 @@ def findings(tree):
               'core/move/cuda/nccl_': nccl_flags(),
               'tests/gpu/standin/nccl_': nccl_flags(),
               'tests/gpu/tools/': nccl_flags() and [*nccl_flags(), '-Icore/move/cuda'],
-              'tests/gpu/spread_': nccl_flags(),
               'core/move/cuda/': cuda_flags(), 'tests/gpu/': cuda_flags(),
               '': cflags('fuse3')}
 

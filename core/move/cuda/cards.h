@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cards: all devices of this process, each with a pipe, behind struct ck_gpu: cards.c (works),
- * cards_spread.c (which of them are used for what goes to one), gpu.c (all else).
+ * gpu.c (all else).
  */
 #ifndef CK_CARDS_H
 #define CK_CARDS_H
 
 #include "ckptfs/gpu.h"
-#include "nccl_spread.h"
 #include "pipe.h"
 
 enum {
@@ -17,9 +16,7 @@ enum {
 
 struct ck_card_way {
 	struct ck_gpu_work *work;
-	struct ck_pipe_batch batch; /* `stays`: it is to be transferred; */
-	bool moves;		    /* it was asked for */
-	struct ck_transfer transfer;
+	struct ck_pipe_batch batch;
 };
 
 struct ck_card {
@@ -42,11 +39,6 @@ struct ck_cards {
 	void *pinned;
 	struct ck_gpu_work *refused, **refused_end;
 	struct ck_gpu_options options;
-	struct ck_nccl_spread *spread; /* NULL: nothing is */
-	bool spreads;		       /* it is used, if it can be */
-	struct ck_gpu_spread said;     /* of it */
-	bool news;		       /* that, and not asked for yet */
-	struct ck_gpu_work *again, **again_end; /* were not transferred */
 	struct ck_diag trouble;
 };
 
@@ -61,13 +53,5 @@ struct ck_gpu_work *ck_cards_member_done(struct ck_cards *all);
 /* Functions of struct ck_gpu. */
 int ck_cards_start(struct ck_gpu *is, struct ck_gpu_work *w);
 struct ck_gpu_work *ck_cards_done(struct ck_gpu *is);
-int ck_cards_spread_begin(struct ck_gpu *is, struct ck_diag *d);
-bool ck_cards_spread(struct ck_gpu *is, struct ck_gpu_spread *out);
-
-/* What goes to memory of one device may be put together on others now. */
-bool ck_cards_are_spread(const struct ck_cards *all);
-void ck_cards_spread_end(struct ck_cards *all);
-/* With a trouble, for good: then what it has is given back by the end of the process only. */
-bool ck_cards_may_move(const struct ck_cards *all);
 
 #endif

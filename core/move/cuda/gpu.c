@@ -46,12 +46,19 @@ static int allocate(struct ck_gpu *is, const uint8_t uuid[16], uint64_t bytes,
 	return rc;
 }
 
+/* After an error of the device a round may still write to its memory: that is released only
+ * by the end of the process. */
+static bool may_be_written(const struct ck_cards *all)
+{
+	return all->member && *all->trouble.text;
+}
+
 static void release(struct ck_gpu *is, struct ck_gpu_memory *m)
 {
 	struct ck_cards *all = (struct ck_cards *)is;
 	struct ck_device *device = all->list[m->gpu].device;
 
-	if (ck_cards_may_move(all))
+	if (may_be_written(all))
 		return;
 	(void)ck_device_use(device);
 	ck_given_free(device, m);
@@ -198,9 +205,8 @@ static void close_all(struct ck_gpu *is)
 {
 	struct ck_cards *all = (struct ck_cards *)is;
 
-	if (ck_cards_may_move(all) || !leave(is))
+	if (may_be_written(all) || !leave(is))
 		return;
-	ck_cards_spread_end(all);
 	if (all->pinned) {
 		(void)ck_device_use(all->list[0].device);
 		for (uint32_t i = 0; i < all->n; i++)
@@ -285,8 +291,6 @@ static int open_all(const struct ck_gpu_options *options, struct ck_gpu **out,
 	all->is = (struct ck_gpu){ .start = ck_cards_start,
 				   .done = ck_cards_done,
 				   .trouble = trouble,
-				   .begin_spread = ck_cards_spread_begin,
-				   .spread = ck_cards_spread,
 				   .allocate = allocate,
 				   .release = release,
 				   .join = join,
@@ -300,7 +304,6 @@ static int open_all(const struct ck_gpu_options *options, struct ck_gpu **out,
 				   .unpack = unpack,
 				   .close = close_all };
 	all->refused_end = &all->refused;
-	all->again_end = &all->again;
 	all->options = *options;
 	all->slot = options->room + CK_CARD_TILES;
 	rc = ck_cuda_load(&all->cuda, d);

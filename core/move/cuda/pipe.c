@@ -72,7 +72,7 @@ int ck_pipe_take(struct ck_pipe *p, CUdeviceptr result, struct ck_pipe_batch *b)
 {
 	int rc = take(&p->filled, &b->filled);
 
-	if (result || b->to || b->stays)
+	if (result || b->to)
 		give_back(&b->read);
 	if (result)
 		give_back(&b->gathered);
@@ -80,7 +80,7 @@ int ck_pipe_take(struct ck_pipe *p, CUdeviceptr result, struct ck_pipe_batch *b)
 		rc = take(&p->staging, &b->staging);
 	if (rc == 0 && !result)
 		rc = take(&p->gathered, &b->gathered);
-	if (rc == 0 && !result && !b->to && !b->stays)
+	if (rc == 0 && !result && !b->to)
 		rc = take(&p->read, &b->read);
 	if (rc)
 		return rc;
@@ -205,12 +205,12 @@ int ck_pipe_send(struct ck_pipe *p, struct ck_pipe_batch *b, size_t filled,
 	rc = go_up(p, b, filled, at, placed.end);
 	if (rc == 0)
 		rc = work(p, b, b->staged + at, &placed);
-	if (rc == 0 && b->gathered && !b->stays)
+	if (rc == 0 && b->gathered)
 		rc = come_down(p, b, down);
 	b->fill = NULL;
 	ck_slot_release(b->filled);
 	ck_slot_release(b->staging);
-	if (b->gathered && !b->to && !b->stays)
+	if (b->gathered && !b->to)
 		ck_slot_release(b->gathered);
 	return rc;
 }
@@ -221,9 +221,9 @@ int ck_pipe_is_done(struct ck_pipe *p, struct ck_pipe_batch *b)
 
 	if (!b->gathered)
 		return ck_slot_is_done(&p->staging, b->staging);
-	rc = b->to || b->stays ? ck_slot_is_done(&p->gathered, b->gathered)
-			       : ck_slot_is_done(&p->read, b->read);
-	if (rc == 1 && !b->stays)
+	rc = b->to ? ck_slot_is_done(&p->gathered, b->gathered)
+		   : ck_slot_is_done(&p->read, b->read);
+	if (rc == 1)
 		b->bytes = b->to ? b->to : b->read->host;
 	return rc;
 }
@@ -232,6 +232,6 @@ void ck_pipe_put(struct ck_pipe_batch *b)
 {
 	if (b->read)
 		ck_slot_release(b->read);
-	if ((b->to || b->stays) && b->gathered)
+	if (b->to && b->gathered)
 		ck_slot_release(b->gathered);
 }

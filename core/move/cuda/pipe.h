@@ -37,8 +37,6 @@ struct ck_pipe_batch {
 	const uint8_t *from;
 	uint8_t *to;
 	bool split; /* see ck_pipe_bring() */
-	bool stays; /* it is put together in `result`, a slot of the device, which is the
-		     * batch's until ck_pipe_put(): nothing comes down */
 	/* From ck_pipe_take() until ck_pipe_send(), the caller's to fill. Tiles go from
 	 * `staged` on, where the bytes of `fill` will be, to `result`. */
 	uint8_t *fill;
