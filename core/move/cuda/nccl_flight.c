@@ -24,7 +24,7 @@ static void drop(struct ck_nccl_flight *f, int rc)
 	f->rc = rc;
 	f->step = CK_FLIGHT_DROPS;
 	f->since = ck_msec_now();
-	f->crew->drop(f->arg);
+	ck_nccl_epochs_drop(f->epochs);
 }
 
 void ck_nccl_flight_begin(struct ck_nccl_flight *f, int rc)
@@ -50,13 +50,13 @@ void ck_nccl_flight_give_up(struct ck_nccl_flight *f, int rc)
 
 static int wait_for_launch(struct ck_nccl_flight *f)
 {
-	int rc = f->crew->look(f->arg);
+	int rc = ck_nccl_epochs_look(f->epochs);
 
 	if (rc == -EINPROGRESS)
 		return rc;
 	f->step = CK_FLIGHT_RUNS;
 	if (rc == 0) {
-		rc = f->crew->mark(f->arg);
+		rc = ck_nccl_lane_mark(&f->epochs->lane);
 		f->broken |= rc != 0;
 	}
 	if (rc)
@@ -66,10 +66,10 @@ static int wait_for_launch(struct ck_nccl_flight *f)
 
 static int wait_for_transfers(struct ck_nccl_flight *f)
 {
-	int rc = f->crew->is_marked(f->arg);
+	int rc = ck_nccl_lane_is_marked(&f->epochs->lane);
 	/* After that: of a communicator that is ended the stream is soon empty, too,
 	 * whatever has come. */
-	int state = f->crew->look(f->arg);
+	int state = ck_nccl_epochs_look(f->epochs);
 
 	f->broken |= rc && rc != -EINPROGRESS;
 	if ((rc == 0 || rc == -EINPROGRESS) &&
@@ -79,18 +79,18 @@ static int wait_for_transfers(struct ck_nccl_flight *f)
 		drop(f, -EIO);
 		return 0;
 	}
-	f->crew->rest(f->arg);
+	ck_nccl_epochs_rest(f->epochs);
 	over(f, 0);
 	return 0;
 }
 
 static int wait_for_drop(struct ck_nccl_flight *f)
 {
-	if (!f->crew->is_dropped(f->arg)) {
+	if (!ck_nccl_epochs_is_dropped(f->epochs)) {
 		if (ck_msec_now() - f->since < DROP_MSEC)
 			return -EINPROGRESS;
 		fail(f);
-	} else if (f->crew->mark(f->arg)) {
+	} else if (ck_nccl_lane_mark(&f->epochs->lane)) {
 		fail(f);
 	} else {
 		f->step = CK_FLIGHT_DRAINS;
@@ -100,7 +100,7 @@ static int wait_for_drop(struct ck_nccl_flight *f)
 
 static int wait_for_streams(struct ck_nccl_flight *f)
 {
-	int rc = f->crew->is_marked(f->arg);
+	int rc = ck_nccl_lane_is_marked(&f->epochs->lane);
 
 	if (rc == -EINPROGRESS && ck_msec_now() - f->since < DROP_MSEC)
 		return rc;

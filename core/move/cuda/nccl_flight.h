@@ -7,28 +7,11 @@
 #ifndef CK_NCCL_FLIGHT_H
 #define CK_NCCL_FLIGHT_H
 
-#include "ckptfs/base.h"
-
-/* What is done with those who move it. */
-struct ck_nccl_crew {
-	/* 0: all of it is in the streams; -EINPROGRESS; else it can only be given up. An error
-	 * as soon as it is to be ended by force, whoever wants that. */
-	int (*look)(void *arg);
-	/* An event comes behind what is in the streams, and whether it has come: 0;
-	 * -EINPROGRESS; else a device does what it must not. */
-	int (*mark)(void *arg);
-	int (*is_marked)(void *arg);
-	/* Nothing more is to be looked after. */
-	void (*rest)(void *arg);
-	/* Ends it by force, soon. */
-	void (*drop)(void *arg);
-	bool (*is_dropped)(void *arg);
-};
+#include "nccl_epochs.h"
 
 /* One thread. */
 struct ck_nccl_flight {
-	const struct ck_nccl_crew *crew;
-	void *arg;
+	struct ck_nccl_epochs *epochs; /* has the communicator */
 	int rc; /* once it is over: -EIO, or why it was given up */
 	/* Of some it is not known whether it has ended: a device fails, or NCCL does not
 	 * end it. For good. */

@@ -3,7 +3,6 @@
  * nccl_rounds: see nccl_rounds.h. A round waits until the communicator is up; then it is a flight.
  */
 #include "nccl_rounds.h"
-#include "nccl_epochs.h"
 #include "nccl_flight.h"
 
 #include <errno.h>
@@ -57,39 +56,6 @@ static int wait_for_comm(struct rounds *x)
 		ck_nccl_epochs_start(&x->epochs, x->round, x->members, x->n));
 	return 0;
 }
-
-static int look(void *arg)
-{
-	return ck_nccl_epochs_look(arg);
-}
-
-static int mark(void *arg)
-{
-	return ck_nccl_lane_mark(&((struct ck_nccl_epochs *)arg)->lane);
-}
-
-static int is_marked(void *arg)
-{
-	return ck_nccl_lane_is_marked(&((struct ck_nccl_epochs *)arg)->lane);
-}
-
-static void rest(void *arg)
-{
-	ck_nccl_epochs_rest(arg);
-}
-
-static void drop(void *arg)
-{
-	ck_nccl_epochs_drop(arg);
-}
-
-static bool is_dropped(void *arg)
-{
-	return ck_nccl_epochs_is_dropped(arg);
-}
-
-static const struct ck_nccl_crew crew = { look, mark, is_marked,
-					  rest, drop, is_dropped };
 
 static int poll_round(struct ck_round_mover *m, struct ck_round *r)
 {
@@ -211,8 +177,7 @@ int ck_nccl_rounds_make(struct ck_device *g, uint32_t rank,
 					 .is_broken = is_broken,
 					 .end = end };
 	x->rank = rank;
-	x->flight.crew = &crew;
-	x->flight.arg = &x->epochs;
+	x->flight.epochs = &x->epochs;
 	rc = ck_nccl_load(&x->nccl, d);
 	if (rc) {
 		free(x);
