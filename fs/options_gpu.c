@@ -52,17 +52,17 @@ static int set_gpu(struct ck_gpu_choice *c, const char *value,
 	return *p || p[-1] == '+' ? refuse("gpu=", value, expected, d) : 0;
 }
 
-/* Which of three words it is. -EINVAL: none. */
-static int word_of(const char *name, const char *const words[static 3],
+/* Returns the index of the value in `words`, or -EINVAL. */
+static int word_of(const char *name, const char *const words[static 2],
 		   const char *value, struct ck_diag *d)
 {
 	char expected[64];
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		if (strcmp(value, words[i]) == 0)
 			return i;
-	(void)snprintf(expected, sizeof(expected), "%s, %s or %s", words[0],
-		       words[1], words[2]);
+	(void)snprintf(expected, sizeof(expected), "%s or %s", words[0],
+		       words[1]);
 	return refuse(name, value, expected, d);
 }
 
@@ -70,7 +70,6 @@ static int set_gather(struct ck_gpu_choice *c, const char *value,
 		      struct ck_diag *d)
 {
 	static const char *const words[] = {
-		[CK_GATHER_AUTO] = "auto",
 		[CK_GATHER_HOST] = "host",
 		[CK_GATHER_GPU] = "gpu",
 	};
@@ -87,7 +86,6 @@ static int set_nccl(struct ck_gpu_choice *c, const char *value,
 		    struct ck_diag *d)
 {
 	static const char *const words[] = {
-		[CK_NCCL_AUTO] = "auto",
 		[CK_NCCL_OFF] = "off",
 		[CK_NCCL_FORCE] = "force",
 	};
@@ -136,7 +134,7 @@ int ck_gpu_choice_set(struct ck_gpu_choice *c, const char *name,
 
 bool ck_gpu_choice_has_rounds(const struct ck_gpu_choice *c)
 {
-	return c->used && c->nccl != CK_NCCL_OFF;
+	return c->used && c->nccl == CK_NCCL_FORCE;
 }
 
 void ck_gpu_choice_text(const struct ck_gpu_choice *c,

@@ -105,8 +105,7 @@ struct ck_gpulink {
 		*movers; /* the first is the one that is asked, if it is not
 				   * gone */
 	struct ck_gpulink_memory
-		*released;	     /* of which movers are not told yet */
-	struct ck_gpulink_rate here; /* gbps 0: it was not measured */
+		*released;  /* of which movers are not told yet */
 	bool ending, heard; /* heard: the first mover has said something */
 	bool over;	    /* no other mover will be started */
 	struct ck_gpulink_job job;

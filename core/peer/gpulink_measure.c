@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpulink_measure: how fast bytes of a read go through a GPU, with the copy into a slot and the
- * one from there that a read has, beside a copy in memory, which is what a read of files in the
- * page cache costs: all that a gathering could save.
+ * gpulink_measure: the rate at which a GPU gathers bytes of reads, with the two copies in memory
+ * of such a read, and the rate at which NCCL transfers bytes of another rank. Both also show
+ * that the path works.
  */
 #include "ckptfs/memory.h"
 #include "gpulink_internal.h"
@@ -213,49 +213,6 @@ bool ck_gpulink_measure_rank(struct ck_gpulink *l, uint32_t set, uint32_t rank,
 	return true;
 }
 
-static struct ck_gpulink_rate measure_here(void)
-{
-	size_t bytes = (size_t)AT_A_TIME * CK_GPU_PIECE;
-	uint8_t *memory = ck_pages_alloc(2 * bytes);
-	double end = seconds() + MOMENT_MSEC / 1000.0, least = 0;
-
-	if (!memory)
-		return (struct ck_gpulink_rate){ 0 };
-	memset(memory, 1, 2 * bytes);
-	do {
-		double begun = seconds(), took;
-
-		memcpy(memory + bytes, memory, bytes);
-		__asm__ volatile("" ::"r"(memory) : "memory");
-		took = seconds() - begun;
-		if (least <= 0 || took < least)
-			least = took;
-	} while (seconds() < end);
-	ck_pages_free(memory, 2 * bytes);
-	return (struct ck_gpulink_rate){
-		.gbps = (double)bytes / least / 1e9,
-		.usec = least * 1e6 * FEW / (double)bytes,
-	};
-}
-
-/* Measured when somebody first wants to know it. Two at once may both do that: either's
- * figure may stay. */
-static struct ck_gpulink_rate rate_here(struct ck_gpulink *l)
-{
-	struct ck_gpulink_rate rate;
-
-	pthread_mutex_lock(&l->lock);
-	rate = l->here;
-	pthread_mutex_unlock(&l->lock);
-	if (rate.gbps > 0)
-		return rate;
-	rate = measure_here();
-	pthread_mutex_lock(&l->lock);
-	l->here = rate;
-	pthread_mutex_unlock(&l->lock);
-	return rate;
-}
-
 void ck_gpulink_measure(struct ck_gpulink *l)
 {
 	size_t bytes = (size_t)AT_A_TIME * CK_GPU_PIECE;
@@ -271,11 +228,6 @@ void ck_gpulink_measure(struct ck_gpulink *l)
 bool ck_gpulink_works(const struct ck_gpulink *l)
 {
 	return l->gpu.gbps > 0;
-}
-
-bool ck_gpulink_is_faster(struct ck_gpulink *l)
-{
-	return l->gpu.gbps > rate_here(l).gbps;
 }
 
 /* --- as rows --------------------------------------------------------------------------- */
@@ -330,9 +282,6 @@ void ck_gpulink_print_rounds(const char *host,
 void ck_gpulink_print_file(struct ck_gpulink *l, bool gathers,
 			   struct ck_buf *out)
 {
-	const struct ck_gpulink_rate here = rate_here(l);
-
-	ck_buf_printf(out, "%s,file,", l->options.host);
-	print_rate(&here, out);
-	ck_buf_printf(out, ",%s\n", gathers ? "no" : "yes");
+	ck_buf_printf(out, "%s,file,,,%s\n", l->options.host,
+		      gathers ? "no" : "yes");
 }

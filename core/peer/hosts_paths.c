@@ -226,7 +226,6 @@ void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 		.name = host->name,
 		.here = first == &h->hosts[0],
 		.again = host->again,
-		.rate = __atomic_load_n(&first->way.rate, __ATOMIC_RELAXED),
 	};
 }
 

@@ -24,16 +24,14 @@ extern const char *const ck_commit_words[];
 
 /* Where the bytes of reads are put together. */
 enum ck_gather_where {
-	CK_GATHER_AUTO, /* on a GPU if that was measured to be faster */
 	CK_GATHER_HOST,
 	CK_GATHER_GPU,
 };
 
 /* Whether bytes of other hosts come straight to a GPU. */
 enum ck_nccl_use {
-	CK_NCCL_AUTO, /* where that was measured to be faster */
 	CK_NCCL_OFF,
-	CK_NCCL_FORCE,
+	CK_NCCL_FORCE, /* always; otherwise the mount fails */
 };
 
 enum {

@@ -15,9 +15,6 @@ enum {
 	CK_GPU_PARCEL = 8 << 20, /* bytes that one takes */
 };
 
-/* So many times as fast as without it NCCL has to be, to be used if nobody says whether. */
-#define CK_NCCL_FASTER 1.3
-
 struct ck_gpu_options {
 	/* Numbers of the driver's devices; n 0: all that it shows. */
 	const uint32_t *devices;

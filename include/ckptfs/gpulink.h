@@ -77,9 +77,6 @@ bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size);
 
 /* Whether something came of it. */
 CK_MUST_USE bool ck_gpulink_works(const struct ck_gpulink *l);
-/* Whether the GPU was faster than a copy in memory is, which is measured for a moment when
- * that or print_file() first needs it. */
-CK_MUST_USE bool ck_gpulink_is_faster(struct ck_gpulink *l);
 struct ck_gatherer *ck_gpulink_gatherer(struct ck_gpulink *l);
 
 /* For .ckptfs/paths: a row for the way by GPUs. gathers: reads go there. */
@@ -88,7 +85,7 @@ void ck_gpulink_print(struct ck_gpulink *l, bool gathers, struct ck_buf *out);
 void ck_gpulink_print_rounds(const char *host,
 			     const struct ck_gpulink_rate *rate, bool used,
 			     const char *why, struct ck_buf *out);
-/* The same for files of this host, where nobody else measures that. */
+/* A row for files of this host, without a rate. */
 void ck_gpulink_print_file(struct ck_gpulink *l, bool gathers,
 			   struct ck_buf *out);
 

@@ -58,7 +58,6 @@ struct ck_hosts_peer {
 	const char *name; /* of its host */
 	bool here,
 		again; /* on this host; the one before it is of the same host */
-	uint64_t rate; /* bytes a second, by MPI, as measured; 0: it was not */
 };
 
 void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,

@@ -152,9 +152,9 @@ _ckptfs_reading_options() {
 _ckptfs_mount_options() {
 	_ckptfs_option_words "$1" "$2" agent= allhosts allow_other \
 		auto_unmount cache= commit=close \
-		commit=manual debug direct fsname= gather=auto gather=gpu \
+		commit=manual debug direct fsname= gather=gpu \
 		gather=host gid= gpu= gpu=auto gpu=off gpucache= hf_shard_size= hf_template= hostfile= hosts= \
-		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=auto nccl=force nccl=off net= \
+		keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=force nccl=off net= \
 		nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off rename= replicas=first \
 		replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= \
 		timeout= uid= umask= views= write

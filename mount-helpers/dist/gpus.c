@@ -78,17 +78,6 @@ static void print_status(void *arg, struct ck_buf *out)
 	ck_buf_text(out, "\n");
 }
 
-/* Whether reads go there. */
-static bool decide(const struct ck_gpus *g)
-{
-	switch (g->options->gpu.gather) {
-	case CK_GATHER_GPU: return true;
-	case CK_GATHER_AUTO: return ck_gpulink_is_faster(g->link);
-	case CK_GATHER_HOST:
-	default: return false;
-	}
-}
-
 /* Where no driver can be found no process looks for it, unless it has to be found. */
 static const char *why_none(const struct ck_mount_options *o)
 {
@@ -145,7 +134,7 @@ static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 		ck_gpulink_measure(g->link);
 	if (there && !ck_gpulink_works(g->link))
 		rc = ck_fail(&why, EIO, "nothing came back from there");
-	o->gathers = rc == 0 && decide(g);
+	o->gathers = rc == 0 && o->gpu.gather == CK_GATHER_GPU;
 	if (rc && o->gpu.gather == CK_GATHER_GPU)
 		return ck_fail(d, EIO,
 			       "option gather=gpu: no GPU can be used: %s",

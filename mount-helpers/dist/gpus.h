@@ -26,8 +26,8 @@ CK_MUST_USE int ck_gpus_settle(struct ck_gpus *g, struct ck_diag *d);
 /* What is read of it is counted. -ENOMEM. */
 CK_MUST_USE int ck_gpus_count(struct ck_gpus *g, struct ck_checkpoint *cp,
 			      struct ck_diag *d);
-/* Finds out from which hosts bytes come by NCCL; hosts may be NULL. -EIO: nccl=force, and
- * from some they do not. ck_gpus_part() is due before the hosts end. */
+/* With nccl=force, waits until NCCL has transferred bytes from every host; hosts may be NULL.
+ * -EIO if a host cannot. ck_gpus_part() must be called before the hosts end. */
 CK_MUST_USE int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts,
 			     struct ck_diag *d);
 void ck_gpus_part(struct ck_gpus *g);

@@ -18,15 +18,14 @@
 /* One of the hosts' processes. */
 struct ck_gpus_peer {
 	uint32_t rank; /* in the job; UINT32_MAX: it is not in it */
-	struct ck_gpulink_rate rate;
-	bool measured, used;
+	struct ck_gpulink_rate rate; /* 0: NCCL is not used */
+	bool measured;
 };
 
 struct ck_gpus_rounds {
 	/* Constant once it is made: */
 	struct ck_rounds_taker taker;
 	char devices[CK_GPUS_TEXT]; /* for the ranks, as text */
-	bool force;
 	/* Constant once the thread runs: */
 	struct ck_hosts *hosts;
 	pthread_t thread;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpus_rounds: which hosts' bytes come straight to the GPU, by NCCL. A thread finds out, once
- * for each job: it brings some by both ways, and those of a host come by NCCL where that is
- * clearly faster, or where they have to. Until it is known they come by MPI.
+ * gpus_rounds: the hosts from which NCCL transfers bytes to the GPU. For each job a thread
+ * transfers some bytes from every other host. NCCL is used for a host from which they arrive;
+ * MPI is used for the others, and until then. A mount fails if a host is not used at its start.
  */
 #include "ckptfs/launch.h"
 #include "ckptfs/link.h"
@@ -14,9 +14,8 @@
 
 enum {
 	JOIN_MSEC = 60000, /* until the mover takes part */
-	RATE_MSEC = 30000, /* until it is known how fast MPI is */
 	LOOK_MSEC = 200,
-	SETTLE_MSEC = 90000, /* that a mount waits which has to use it */
+	SETTLE_MSEC = 90000, /* that a mount waits at its start */
 };
 
 /* --- a job ------------------------------------------------------------------------------ */
@@ -61,6 +60,11 @@ void ck_gpus_rounds_link(struct ck_gpus *g)
 	pthread_mutex_unlock(&g->rounds.lock);
 }
 
+static bool is_used(const struct ck_gpus_peer *p)
+{
+	return p->rate.gbps > 0;
+}
+
 /* --- who is used ------------------------------------------------------------------------ */
 
 /* Whether it is still about that job. Under the lock. */
@@ -79,20 +83,6 @@ static bool is_on(struct ck_gpus_rounds *r, uint32_t set)
 	return on;
 }
 
-/* For so long, or until it is about another job: false. */
-static bool wait_a_little(struct ck_gpus_rounds *r, uint32_t set)
-{
-	struct timespec next = ck_time_in(CLOCK_REALTIME, LOOK_MSEC);
-	bool on;
-
-	pthread_mutex_lock(&r->lock);
-	if (goes_on(r, set))
-		(void)pthread_cond_timedwait(&r->changed, &r->lock, &next);
-	on = goes_on(r, set);
-	pthread_mutex_unlock(&r->lock);
-	return on;
-}
-
 /* Those that are used, for who asks for bytes. */
 static void tell(struct ck_gpus_rounds *r, uint32_t set)
 {
@@ -102,7 +92,8 @@ static void tell(struct ck_gpus_rounds *r, uint32_t set)
 	pthread_mutex_lock(&r->lock);
 	ranks = calloc(r->npeers + 1UL, sizeof(*ranks));
 	for (uint32_t i = 0; ranks && i < r->npeers; i++)
-		ranks[i] = r->peers[i].used ? r->peers[i].rank : UINT32_MAX;
+		ranks[i] = is_used(&r->peers[i]) ? r->peers[i].rank
+						 : UINT32_MAX;
 	by.ranks = ranks;
 	by.n = ranks ? r->npeers : 0;
 	if (!goes_on(r, set))
@@ -113,29 +104,14 @@ static void tell(struct ck_gpus_rounds *r, uint32_t set)
 	free(ranks);
 }
 
-/* How fast bytes of its host come by MPI; 0: nobody knows in time. */
-static uint64_t mpi_rate(struct ck_gpus_rounds *r, uint32_t set, uint32_t i)
-{
-	uint64_t end = ck_msec_now() + RATE_MSEC;
-	struct ck_hosts_peer peer;
-
-	do
-		ck_hosts_peer(r->hosts, i, &peer);
-	while (!peer.rate && ck_msec_now() < end && wait_a_little(r, set));
-	return peer.rate;
-}
-
 static void measure_peer(struct ck_gpus *g, uint32_t set, uint32_t i,
 			 uint32_t rank)
 {
 	struct ck_gpus_rounds *r = &g->rounds;
 	struct ck_gpus_peer found = { .rank = rank, .measured = true };
-	uint64_t mpi = r->force ? 0 : mpi_rate(r, set, i);
 
-	if (ck_gpulink_measure_rank(g->link, set, rank, &found.rate))
-		found.used = r->force ||
-			     (mpi && found.rate.gbps * 1e9 >
-					     CK_NCCL_FASTER * (double)mpi);
+	if (!ck_gpulink_measure_rank(g->link, set, rank, &found.rate))
+		found.rate.gbps = 0;
 	pthread_mutex_lock(&r->lock);
 	if (goes_on(r, set))
 		r->peers[i] = found;
@@ -219,7 +195,6 @@ void ck_gpus_rounds_make(struct ck_gpus *g)
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_cond_init(&r->changed, NULL);
 	r->way = (struct ck_door_way)CK_DOOR_NO_WAY;
-	r->force = o->gpu.nccl == CK_NCCL_FORCE;
 	if (!ck_gpu_choice_has_rounds(&o->gpu) ||
 	    !ck_hosts_options_given(&o->hosts))
 		return;
@@ -238,7 +213,7 @@ static const char *why_not(struct ck_gpus *g, uint32_t i, char text[static 512])
 
 	if (p->rank == UINT32_MAX)
 		return "missing";
-	if (!p->measured || p->rate.gbps > 0)
+	if (!p->measured || is_used(p))
 		return NULL;
 	if (ck_gpulink_why_absent(g->link, r->set, p->rank, text, 512))
 		return text;
@@ -275,7 +250,7 @@ static int check_peers(struct ck_gpus *g, struct ck_diag *d)
 		const char *why = there ? why_not(g, i, peers) : text;
 
 		ck_hosts_peer(r->hosts, i, &peer);
-		if (peer.here || r->peers[i].used ||
+		if (peer.here || is_used(&r->peers[i]) ||
 		    r->peers[i].rank == UINT32_MAX)
 			continue;
 		return ck_fail(d, EIO, "option nccl=force: host %s: %s",
@@ -321,7 +296,7 @@ int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts, struct ck_diag *d)
 	if (rc)
 		return ck_fail(d, -rc, "GPUs: %s", strerror(-rc));
 	r->started = true;
-	return r->force ? wait_settled(g, d) : 0;
+	return wait_settled(g, d);
 }
 
 void ck_gpus_part(struct ck_gpus *g)
@@ -354,9 +329,9 @@ void ck_gpus_rounds_print(struct ck_gpus *g, struct ck_buf *out)
 		ck_hosts_peer(r->hosts, i, &peer);
 		if (peer.here || peer.again)
 			continue;
-		ck_gpulink_print_rounds(peer.name, &p->rate, p->used && there,
-					there ? why_not(g, i, peers) : text,
-					out);
+		ck_gpulink_print_rounds(
+			peer.name, &p->rate, is_used(p) && there,
+			there ? why_not(g, i, peers) : text, out);
 	}
 	pthread_mutex_unlock(&r->lock);
 }

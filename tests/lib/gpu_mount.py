@@ -109,11 +109,6 @@ class Mount:
                     return int(pid)
         return None
 
-    def peak(self):
-        """The most memory that it ever had, in bytes."""
-        with open(f"/proc/{self.daemon()}/status") as file:
-            return 1024 * next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
-
     def forker(self):
         for pid in children(self.daemon()):
             with contextlib.suppress(OSError):

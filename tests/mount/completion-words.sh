@@ -82,8 +82,8 @@ check 'bash: options of inspect are those of --help' diff \
 
 offers 'ckptfs mount a b -o ' agent= allhosts allow_other auto_unmount \
 	cache= commit=close commit=manual debug direct fsname= \
-	gather=auto gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
-	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=auto nccl=force nccl=off \
+	gather=gpu gather=host gid= gpu= gpu=auto gpu=off gpucache= \
+	hf_shard_size= hf_template= hostfile= hosts= keep_unknown kind=dcp kind=ranks kind=run kind=safetensors kind=torch linkroot= log= log=syslog map= nccl=force nccl=off \
 	net= nonempty noxattr ownermem= patch pinned= prefer= program= rejoin= rejoin=off rename= replicas=first \
 	replicas=full replicas=sample ro root= segment= shardlinks=beneath sidecar= timeout= uid= \
 	umask= views= write
