@@ -5,6 +5,7 @@
  * that the path works.
  */
 #include "ckptfs/memory.h"
+#include "ckptfs/stats.h"
 #include "gpulink_internal.h"
 #include "wants.h"
 
@@ -230,58 +231,23 @@ bool ck_gpulink_works(const struct ck_gpulink *l)
 	return l->gpu.gbps > 0;
 }
 
-/* --- as rows --------------------------------------------------------------------------- */
-
-static void print_rate(const struct ck_gpulink_rate *r, struct ck_buf *out)
-{
-	if (r->gbps > 0)
-		ck_buf_printf(out, "%.6f,%.1f", r->gbps, r->usec);
-	else
-		ck_buf_text(out, ",");
-}
-
-/* The host's name has no letters that a field cannot have; what is wrong may. */
-static void print_text(const char *text, struct ck_buf *out)
-{
-	ck_buf_text(out, ",\"");
-	for (const char *p = ck_show(ck_str_from(text)); *p; p++)
-		ck_buf_printf(out, "%s%c", *p == '"' ? "\"" : "", *p);
-	ck_buf_text(out, "\"");
-}
+/* --- as a row -------------------------------------------------------------------------- */
 
 void ck_gpulink_print(struct ck_gpulink *l, bool gathers, struct ck_buf *out)
 {
-	char text[CK_GPU_TEXT];
+	char text[CK_GPU_TEXT] = "its process is being replaced";
+	struct ck_stats_path row = { .host = l->options.host,
+				     .path = "gpu",
+				     .gbps = l->gpu.gbps,
+				     .usec = l->gpu.usec };
 	bool up;
 
 	pthread_mutex_lock(&l->lock);
 	up = l->movers && l->movers->up;
-	memcpy(text, l->err ? l->text : "its process is being replaced",
-	       l->err ? sizeof(text) : sizeof("its process is being replaced"));
+	if (l->err)
+		memcpy(text, l->text, sizeof(text));
 	pthread_mutex_unlock(&l->lock);
-	ck_buf_printf(out, "%s,gpu,", l->options.host);
-	print_rate(&l->gpu, out);
-	ck_buf_printf(out, ",%s", up && gathers ? "yes" : "no");
-	if (!up)
-		print_text(text, out);
-	ck_buf_text(out, "\n");
-}
-
-void ck_gpulink_print_rounds(const char *host,
-			     const struct ck_gpulink_rate *rate, bool used,
-			     const char *why, struct ck_buf *out)
-{
-	ck_buf_printf(out, "%s,nccl,", host);
-	print_rate(rate, out);
-	ck_buf_printf(out, ",%s", used ? "yes" : "no");
-	if (why)
-		print_text(why, out);
-	ck_buf_text(out, "\n");
-}
-
-void ck_gpulink_print_file(struct ck_gpulink *l, bool gathers,
-			   struct ck_buf *out)
-{
-	ck_buf_printf(out, "%s,file,,,%s\n", l->options.host,
-		      gathers ? "no" : "yes");
+	row.used = up && gathers;
+	row.reason = up ? NULL : text;
+	ck_stats_print_path(&row, out);
 }

@@ -229,7 +229,7 @@ void ck_hosts_peer(const struct ck_hosts *h, uint32_t i,
 	};
 }
 
-/* --- as a table ------------------------------------------------------------------------- */
+/* --- as rows --------------------------------------------------------------------------- */
 
 /* NULL: it has not failed. */
 static const char *why_not(const struct ck_hosts_host *host, bool here, bool up)
@@ -250,29 +250,27 @@ static void print_way(const struct ck_hosts *h,
 {
 	struct ck_hosts_load load = ck_hosts_load(h, host->name);
 	bool here = host == &h->hosts[0];
-	const char *why = why_not(host, here, load.up);
-	bool used = load.files && (here || load.up);
 	uint64_t rate = __atomic_load_n(&host->way.rate, __ATOMIC_RELAXED);
 	uint64_t nsec = __atomic_load_n(&host->way.nsec, __ATOMIC_RELAXED);
+	const struct ck_stats_path row = {
+		.host = host->name,
+		.path = here ? "file" : "mpi",
+		.gbps = (double)rate / SEC,
+		.usec = (double)nsec / 1000,
+		.used = load.files && (here || load.up),
+		.reason = why_not(host, here, load.up),
+	};
 
-	ck_buf_printf(out, "%s,%s,", host->name, here ? "file" : "mpi");
-	if (rate)
-		ck_buf_printf(out, "%.6f,%.1f", (double)rate / SEC,
-			      (double)nsec / 1000);
-	else
-		ck_buf_text(out, ",");
-	ck_buf_printf(out, ",%s%s%s\n", used ? "yes" : "no", why ? "," : "",
-		      why ? why : "");
+	ck_stats_print_path(&row, out);
 }
 
-/* Where those who ask may wait, it is measured for them. */
+/* Without a mount the rates are measured now. */
 void ck_hosts_paths(const struct ck_elsewhere *e, struct ck_buf *out)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
 
 	while (h->let_wait && ck_hosts_measure(h))
 		;
-	ck_buf_text(out, "host,path,GBps,us,used\n");
 	for (uint32_t i = 0; i < h->n; i++)
 		if (!h->hosts[i].again)
 			print_way(h, &h->hosts[i], out);

@@ -61,12 +61,12 @@ static void print_number(const char *name, const uint64_t *counter,
 }
 
 /* Replaces the comma behind the last member, if any, by the end of the
- * object. */
-static void close_object(struct ck_buf *out, const char *behind)
+ * object or list. */
+static void close_with(struct ck_buf *out, const char *end)
 {
 	if (out->err == 0 && out->data[out->len - 1] == ',')
 		out->len--;
-	ck_buf_printf(out, "}%s", behind);
+	ck_buf_text(out, end);
 }
 
 /* Prints a counter for each host, summed over its processes. which: the offset
@@ -92,7 +92,7 @@ static void print_hosts(const struct ck_stats *s, const char *name,
 		skip = false;
 		sum = 0;
 	}
-	close_object(out, ",");
+	close_with(out, "},");
 }
 
 static void print_waits(const struct ck_stats *s, struct ck_buf *out)
@@ -106,7 +106,7 @@ static void print_waits(const struct ck_stats *s, struct ck_buf *out)
 				      (uintmax_t)(UINT64_C(1) << i),
 				      (uintmax_t)n);
 	}
-	close_object(out, ",");
+	close_with(out, "},");
 }
 
 static void print_errors(const struct ck_stats *s, struct ck_buf *out)
@@ -119,10 +119,32 @@ static void print_errors(const struct ck_stats *s, struct ck_buf *out)
 		if (n)
 			print_number(name, &n, out);
 	}
-	close_object(out, ",");
+	close_with(out, "},");
 }
 
-void ck_stats_print(const struct ck_stats *s, struct ck_buf *out)
+void ck_stats_print_path(const struct ck_stats_path *p, struct ck_buf *out)
+{
+	ck_buf_printf(out, "{\"host\":\"%s\",\"path\":\"%s\",", p->host,
+		      p->path);
+	if (p->gbps > 0)
+		ck_buf_printf(out, "\"GBps\":%.6f,\"us\":%.1f,", p->gbps,
+			      p->usec);
+	ck_buf_printf(out, "\"used\":%s", p->used ? "true" : "false");
+	if (p->reason) {
+		ck_buf_text(out, ",\"reason\":\"");
+		/* ck_show() has replaced control characters. */
+		for (const char *c = ck_show(ck_str_from(p->reason)); *c; c++)
+			ck_buf_printf(out,
+				      *c == '"' || *c == '\\' ? "\\%c" : "%c",
+				      *c);
+		ck_buf_text(out, "\"");
+	}
+	ck_buf_text(out, "},");
+}
+
+void ck_stats_print(const struct ck_stats *s,
+		    void (*print_paths)(void *arg, struct ck_buf *out),
+		    void *arg, struct ck_buf *out)
 {
 	ck_buf_text(out, "{");
 	print_number("read_bytes", &s->read_bytes, out);
@@ -137,5 +159,7 @@ void ck_stats_print(const struct ck_stats *s, struct ck_buf *out)
 	print_number("restarts", &s->restarts, out);
 	print_number("gpu_bytes", &s->gpu_bytes, out);
 	print_number("rounds", &s->rounds, out);
-	close_object(out, "\n");
+	ck_buf_text(out, "\"paths\":[");
+	print_paths(arg, out);
+	close_with(out, "]}\n");
 }

@@ -169,14 +169,6 @@ static void print_log(void *arg, struct ck_buf *out)
 	ck_log_snapshot(out);
 }
 
-/* Only where bytes come by more than one way: from other hosts, or by GPUs. */
-static void print_stats(void *arg, struct ck_buf *out)
-{
-	const struct ck_root *r = arg;
-
-	ck_stats_print(ck_files_stats(r->cp->files), out);
-}
-
 static void print_paths(void *arg, struct ck_buf *out)
 {
 	const struct ck_root *r = arg;
@@ -185,6 +177,14 @@ static void print_paths(void *arg, struct ck_buf *out)
 		r->cp->elsewhere->paths(r->cp->elsewhere, out);
 	if (r->options->gpu_paths)
 		r->options->gpu_paths(r->options->gpu_arg, out);
+}
+
+/* Only in mounts with more than one path: of several hosts, or with GPUs. */
+static void print_stats(void *arg, struct ck_buf *out)
+{
+	const struct ck_root *r = arg;
+
+	ck_stats_print(ck_files_stats(r->cp->files), print_paths, arg, out);
 }
 
 static void print_csv(void *arg, struct ck_buf *out)
@@ -219,12 +219,11 @@ const struct ck_report ck_reports[] = {
 	{ "tensors.jsonl", print_jsonl, false },
 	{ "state_dict.json", print_state_dict, false },
 	{ "stats", print_stats, true },
-	{ "paths", print_paths, true },
 };
 
 size_t ck_report_count(const struct ck_root *r)
 {
 	bool all = ck_files_stats(r->cp->files) != NULL;
 
-	return CK_ARRAY_SIZE(ck_reports) - (all ? 0 : 2);
+	return CK_ARRAY_SIZE(ck_reports) - (all ? 0 : 1);
 }

@@ -90,8 +90,7 @@ struct ck_elsewhere {
 		       struct ck_unused_copy *out);
 	/* Appends a line for each host to a status. Any thread. */
 	void (*print)(const struct ck_elsewhere *e, struct ck_buf *out);
-	/* Appends a table of the ways by which bytes come, one for each host. Any
-	 * thread. */
+	/* Appends a row of "paths" in .ckptfs/stats for each host. Any thread. */
 	void (*paths)(const struct ck_elsewhere *e, struct ck_buf *out);
 	struct ck_stats *stats; /* what was read so far; NULL: nobody counts */
 };

@@ -69,8 +69,8 @@ bool ck_gpulink_why_absent(struct ck_gpulink *l, uint32_t set, uint32_t rank,
 			   char *out, size_t size);
 /* Nothing is measured any more: whoever waits for that returns soon. Any thread. */
 void ck_gpulink_stop(struct ck_gpulink *l);
-/* For `status`, and for .ckptfs/paths: the version of NCCL and where it was found, or why
- * there are no rounds now. Whether there are. */
+/* For `status` and `stats`: sets out to NCCL's version and file, or to the reason why there
+ * are no rounds now. Returns true if there are. */
 bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size);
 
 /* --- as rows --------------------------------------------------------------------------- */
@@ -79,14 +79,7 @@ bool ck_gpulink_nccl(struct ck_gpulink *l, char *out, size_t size);
 CK_MUST_USE bool ck_gpulink_works(const struct ck_gpulink *l);
 struct ck_gatherer *ck_gpulink_gatherer(struct ck_gpulink *l);
 
-/* For .ckptfs/paths: a row for the way by GPUs. gathers: reads go there. */
+/* Appends the row of the path "gpu" for .ckptfs/stats. gathers: reads are gathered there. */
 void ck_gpulink_print(struct ck_gpulink *l, bool gathers, struct ck_buf *out);
-/* A row for what comes by NCCL from a host: used, or why not. */
-void ck_gpulink_print_rounds(const char *host,
-			     const struct ck_gpulink_rate *rate, bool used,
-			     const char *why, struct ck_buf *out);
-/* A row for files of this host, without a rate. */
-void ck_gpulink_print_file(struct ck_gpulink *l, bool gathers,
-			   struct ck_buf *out);
 
 #endif

@@ -60,7 +60,20 @@ void ck_stats_came(struct ck_stats *s, uint32_t peer, uint64_t bytes);
 /* Counts bytes of files that a peer has read. */
 void ck_stats_read(struct ck_stats *s, uint32_t peer, uint64_t bytes);
 
-/* Appends the counters as one JSON object and a newline. */
-void ck_stats_print(const struct ck_stats *s, struct ck_buf *out);
+/* A path by which bytes arrive, one row of "paths". */
+struct ck_stats_path {
+	const char *host, *path; /* without a character that JSON escapes */
+	double gbps, usec;	 /* as measured; 0: unknown */
+	bool used;
+	const char *reason; /* NULL if the path has not failed */
+};
+
+/* Appends a row and a comma. */
+void ck_stats_print_path(const struct ck_stats_path *p, struct ck_buf *out);
+/* Appends the counters as one JSON object and a newline. print_paths appends the rows of
+ * "paths". */
+void ck_stats_print(const struct ck_stats *s,
+		    void (*print_paths)(void *arg, struct ck_buf *out),
+		    void *arg, struct ck_buf *out);
 
 #endif

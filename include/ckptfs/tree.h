@@ -37,7 +37,7 @@ struct ck_tree_options {
 	 * the tree: between ck_status_begin() and ck_status_end(). May be NULL. */
 	void (*status)(void *arg, struct ck_root *of, struct ck_buf *out);
 	void *arg;
-	/* Appends rows of .ckptfs/paths for GPUs. May be NULL. */
+	/* Appends rows of "paths" in .ckptfs/stats for GPUs. May be NULL. */
 	void (*gpu_paths)(void *arg, struct ck_buf *out);
 	/* The same, lines of .ckptfs/status. */
 	void (*gpu_status)(void *arg, struct ck_buf *out);

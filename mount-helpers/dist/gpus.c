@@ -56,10 +56,12 @@ static void print_paths(void *arg, struct ck_buf *out)
 	struct ck_gpus *g = arg;
 	bool gathers = g->options->gathers;
 
-	if (g->counts) {
-		ck_buf_text(out, "host,path,GBps,us,used\n");
-		ck_gpulink_print_file(g->link, gathers, out);
-	}
+	const struct ck_stats_path file = { .host = g->host,
+					    .path = "file",
+					    .used = !gathers };
+
+	if (g->counts)
+		ck_stats_print_path(&file, out);
 	ck_gpulink_print(g->link, gathers, out);
 	ck_gpus_rounds_print(g, out);
 }
@@ -121,8 +123,8 @@ static void forker_end(struct ck_gpus *g)
 		ck_job_end(&g->job, END_MSEC);
 }
 
-/* No GPU is an error only if one has to be used, or several; else the log says it, and
- * .ckptfs/paths. Without a driver no more is left of it. */
+/* A missing GPU is an error only with gather=gpu; otherwise the log and .ckptfs/stats have the
+ * reason. Without a driver the process that forks workers ends. */
 static int settle(struct ck_gpus *g, struct ck_mount_options *o,
 		  struct ck_diag *d)
 {

@@ -329,9 +329,15 @@ void ck_gpus_rounds_print(struct ck_gpus *g, struct ck_buf *out)
 		ck_hosts_peer(r->hosts, i, &peer);
 		if (peer.here || peer.again)
 			continue;
-		ck_gpulink_print_rounds(
-			peer.name, &p->rate, is_used(p) && there,
-			there ? why_not(g, i, peers) : text, out);
+		ck_stats_print_path(
+			&(struct ck_stats_path){
+				.host = peer.name,
+				.path = "nccl",
+				.gbps = p->rate.gbps,
+				.usec = p->rate.usec,
+				.used = is_used(p) && there,
+				.reason = there ? why_not(g, i, peers) : text },
+			out);
 	}
 	pthread_mutex_unlock(&r->lock);
 }

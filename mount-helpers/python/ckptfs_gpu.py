@@ -62,7 +62,7 @@ _VERSION, _PRIVATE = 1, 2
 _IOC_GPU = 3 << 30 | ctypes.sizeof(_Gpu) << 16 | ord("k") << 8 | 3  # _IOWR('k', 3, ...)
 
 _WHY = {
-    errno.EOPNOTSUPP: "the mount uses no GPU, or has lost it: .ckptfs/paths says why",
+    errno.EOPNOTSUPP: "the mount uses no GPU, or has lost it: .ckptfs/stats has the reason",
     errno.ENODEV: "the mount does not use this GPU",
     errno.ENOSPC: "no room for the tensor on the GPU",
     errno.EBUSY: "others have the tensor in another form: private=True gives one of its own",

@@ -19,7 +19,7 @@ import hosts_gpu  # noqa: E402
 import shardings  # noqa: E402
 import two_trees  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
-from hosts_gpu import (FIXTURES, bytes_of, ended_by, grows, measured, mount,  # noqa: E402
+from hosts_gpu import (FIXTURES, bytes_of, ended_by, grows, kinds_of, measured, mount,  # noqa: E402
                        mounted_and_read, names_of, paths, paths_by_a_bad_gpu, place,
                        stats, umount, whole, without_h3)
 from hosts_mount import BOX, all_up, left, must_mount, report  # noqa: E402
@@ -61,10 +61,9 @@ def try_fixture(hosts, name, how):
 def test_same(hosts):
     try_fixture(hosts, "sample", "by rank")
     rows = paths(hosts)
-    check([row[:2] for row in rows] ==
-          [["h1", "file"], ["h2", "mpi"], ["h3", "mpi"], ["h1", "gpu"]] and
-          all(len(row) == 5 and row[4] == "yes" and float(row[2]) > 0
-              for row in rows), "paths: a row for each host, and one for the GPU", rows)
+    check(kinds_of(rows) ==
+          [("h1", "file"), ("h2", "mpi"), ("h3", "mpi"), ("h1", "gpu")] and
+          all(row["used"] and row["GBps"] > 0 for row in rows), "paths: a row for each host, and one for the GPU", rows)
     umount(hosts)
 
 

@@ -22,7 +22,7 @@ import shardings  # noqa: E402
 import two_trees  # noqa: E402
 from hosts import Hosts, skipped, until  # noqa: E402
 from hosts_gpu import (FIXTURES, bytes_of, deal_sample, driver, ended_by,  # noqa: E402
-                       grows, measured, mount, mounted_and_read, names_of, paths,
+                       grows, kinds_of, measured, mount, mounted_and_read, names_of, paths,
                        paths_by_a_bad_gpu, place, stats, umount, whole, without_h3)
 from hosts_mount import all_up, left, must_mount, report  # noqa: E402
 from scenes import play  # noqa: E402
@@ -44,11 +44,11 @@ def process(hosts, host):
 
 def by_nccl(hosts):
     """Hosts from which bytes come so."""
-    return [row[0] for row in paths(hosts) if row[1] == "nccl" and row[4] == "yes"]
+    return [row["host"] for row in paths(hosts) if row["path"] == "nccl" and row["used"]]
 
 
 def rounds_measured(hosts):
-    return until(lambda: all(row[2] for row in paths(hosts) if row[1] == "nccl"), 60)
+    return until(lambda: all("GBps" in row for row in paths(hosts) if row["path"] == "nccl"), 60)
 
 
 # --- reads ------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def try_fixture(hosts, name, how):
 def test_same(hosts):
     try_fixture(hosts, "sample", "by rank")
     rows = paths(hosts)
-    check([row[:2] for row in rows] ==
-          [["h1", "file"], ["h2", "mpi"], ["h3", "mpi"], ["h1", "gpu"], ["h2", "nccl"],
-           ["h3", "nccl"]] and by_nccl(hosts) == ["h2", "h3"],
+    check(kinds_of(rows) ==
+          [("h1", "file"), ("h2", "mpi"), ("h3", "mpi"), ("h1", "gpu"), ("h2", "nccl"),
+           ("h3", "nccl")] and by_nccl(hosts) == ["h2", "h3"],
           "paths: a row for each host by NCCL", rows)
     status = report(hosts, "status")
     check("NCCL: 2." in status and "libnccl.so.2" in status,
@@ -277,7 +277,7 @@ def test_off(hosts):
     must_mount(tap, CKPTFS, hosts, "gpu=0,gather=gpu", env=driver())
     check(not process(hosts, "h2") and not process(hosts, "h3"),
           "no option: no process of rounds")
-    check(not any(row[1] == "nccl" for row in paths(hosts)) and
+    check(not any(row["path"] == "nccl" for row in paths(hosts)) and
           "NCCL" not in report(hosts, "status"), "no option: status has no line of NCCL")
     umount(hosts)
 

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What `.ckptfs/stats` and `.ckptfs/paths` say of several hosts, while all is well and
-after something of them has failed. How many bytes there are is for wire.py. Prints TAP.
+"""The content of `.ckptfs/stats` of several hosts, while all are up and after a failure. How many bytes there are is for wire.py. Prints TAP.
 
     reports.py CKPTFS            needs root
 """
-import csv
 import errno
 import json
 import os
@@ -27,7 +25,6 @@ FIXTURE = os.path.join(HERE, "../fixtures/sample")
 TENSOR = "model.tok_embeddings.weight"    # of all four ranks
 BOX = {"h1": f"local/rank-0/{TENSOR}.npy", "h2": f"local/rank-1/{TENSOR}.npy",
        "h3": f"local/rank-2/{TENSOR}.npy"}
-HEADER = ["host", "path", "GBps", "us", "used"]
 REPORTS = {"status", "damage", "log", "tensors.csv", "tensors.jsonl",
            "state_dict.json"}
 tap = Tap()
@@ -41,15 +38,14 @@ def stats(hosts):
 
 
 def paths(hosts, text=None):
-    header, *rows = csv.reader((text or report(hosts, "paths")).splitlines())
-    if header != HEADER:
-        check(False, "paths: its header", header)
-    return {row[0]: row[1:] for row in rows}
+    """{host: its object of "paths", without the name}"""
+    rows = json.loads(text or report(hosts, "stats"))["paths"]
+    return {row.pop("host"): row for row in rows}
 
 
 def is_good(row, path):
-    return len(row) == 4 and row[0] == path and row[3] == "yes" and \
-        float(row[1]) > 0 and float(row[2]) > 0
+    return row == {**row, "path": path, "used": True} and "reason" not in row and \
+        row["GBps"] > 0 and row["us"] > 0
 
 
 def all_measured(rows, names=("h1", "h2", "h3")):
@@ -68,12 +64,12 @@ def test_well(hosts):
     mount(hosts)
     names = set(hosts.run("h1", ["ls", f"{hosts.mnt}/.ckptfs"], text=True,
                           stdout=subprocess.PIPE).stdout.split())
-    check(names == REPORTS | {"stats", "paths"}, "both are there", names)
+    check(names == REPORTS | {"stats"}, "stats is there", names)
     complete(hosts, "a mount")
     begun = stats(hosts)
     check(list(begun) == ["read_bytes", "file_bytes", "wire_bytes", "copies",
                           "waits", "errors", "cache_bytes", "restarts",
-                          "gpu_bytes", "rounds"] and
+                          "gpu_bytes", "rounds", "paths"] and
           list(begun["file_bytes"]) == hosts.names and
           list(begun["wire_bytes"]) == ["h2", "h3"], "stats: its members",
           begun)
@@ -122,8 +118,8 @@ def test_down(hosts):
           "errors has it", now)
     check(max(map(int, now["waits"])) >= 2048,
           "waits: the read waited for seconds", now)
-    check(until(lambda: paths(hosts)["h2"][3:] == ["no", "down"], 5),
-          "paths: it is down", report(hosts, "paths"))
+    check(until(lambda: not paths(hosts)["h2"]["used"] and
+                paths(hosts)["h2"]["reason"] == "down", 5), "paths: it is down", paths(hosts))
     rows = paths(hosts)
     check(is_good(rows["h1"], "file") and is_good(rows["h3"], "mpi"),
           "paths: the others are used", rows)
@@ -147,7 +143,7 @@ def test_restart(hosts):
 def test_missing(hosts):
     mount(hosts, agent=agent_without(hosts, "h3"))
     rows = paths(hosts)
-    check(rows["h3"] == ["mpi", "", "", "no", "missing"],
+    check(rows["h3"] == {"path": "mpi", "used": False, "reason": "missing"},
           "paths: a host is missing", rows)
     umount(hosts)
 
@@ -156,10 +152,10 @@ def test_slow(hosts):
     """More than 50 ms are not waited for a way, and nobody else waits for that."""
     hosts.netem("h3", "delay 80ms")
     mount(hosts)
-    check(until(lambda: paths(hosts)["h3"][4:] == ["nothing came in time"], 8),
-          "paths: nothing came in time", report(hosts, "paths"))
+    check(until(lambda: paths(hosts)["h3"].get("reason") == "nothing came in time", 8),
+          "paths: nothing came in time", paths(hosts))
     rows = paths(hosts)
-    check(rows["h3"][:4] == ["mpi", "", "", "yes"] and
+    check(rows["h3"] == {"path": "mpi", "used": True, "reason": "nothing came in time"} and
           is_good(rows["h2"], "mpi"), "paths: the others are measured", rows)
     umount(hosts)
     hosts.netem("h3", None)
@@ -182,11 +178,11 @@ def test_copies(hosts):
 
 
 def test_alone(hosts):
-    """Without hosts there is neither."""
+    """Without hosts there is no stats."""
     mount(hosts, alone=True)
     names = set(hosts.run("h1", ["ls", f"{hosts.mnt}/.ckptfs"], text=True,
                           stdout=subprocess.PIPE).stdout.split())
-    check(names == REPORTS, "no hosts: neither", names)
+    check(names == REPORTS, "no hosts: no stats", names)
     gone = hosts.run("h1", ["cat", f"{hosts.mnt}/.ckptfs/stats"],
                      stderr=subprocess.PIPE, text=True)
     check(gone.returncode == 1 and "No such file" in gone.stderr,
@@ -205,9 +201,9 @@ def cat(hosts, *names):
 
 
 def test_unmounted(hosts):
-    rows = paths(hosts, cat(hosts, ".ckptfs/paths"))
+    text = cat(hosts, ".ckptfs/stats")
+    now, rows = json.loads(text), paths(hosts, text)
     check(all_measured(rows), "cat: paths", rows)
-    now = json.loads(cat(hosts, ".ckptfs/stats"))
     check(now["wire_bytes"]["h2"] > 0 and now["read_bytes"] == 0,
           "cat: stats", now)
 

@@ -154,7 +154,7 @@ def test_idle(hosts):
 
 
 def test_all(hosts, chance):
-    tap.check(measured(hosts), "paths is complete", report(hosts, "paths"))
+    tap.check(measured(hosts), "stats has the rate of each host", report(hosts, "stats"))
     sums = {name: test_reads(hosts, name, chance) for name in SHARDINGS}
     tap.result(sums["here"][0] == 0 and sums["here"][1] <= IDLE * 5,
                "nothing moves for bytes of this host", [str(sums["here"])])

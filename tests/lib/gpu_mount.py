@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A mount that uses GPUs, on the stand-in for CUDA's driver, and its processes."""
 import contextlib
-import csv
-import io
 import json
 import os
 import subprocess
@@ -11,7 +9,6 @@ import time
 import tap
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROWS = ["host", "path", "GBps", "us", "used"]
 SAMPLE = os.path.join(HERE, "../fixtures/sample")
 SOON = 10 if tap.is_long() else 120  # seconds until an event
 
@@ -94,10 +91,8 @@ class Mount:
         return json.loads(self.report("stats"))
 
     def paths(self):
-        """{path: row}"""
-        rows = list(csv.reader(io.StringIO(self.report("paths"))))
-        assert rows[0] == ROWS, rows
-        return {row[1]: row for row in rows[1:]}
+        """{path: its object}"""
+        return {row["path"]: row for row in self.stats()["paths"]}
 
     def daemon(self):
         """The process that serves the mount: the one that has its connection."""

@@ -2,7 +2,6 @@
 """Mounts of several hosts with GPUs, on the stand-ins for CUDA's driver and NCCL: what tests
 of them ask and read. begin() comes first."""
 import contextlib
-import csv
 import json
 import os
 import threading
@@ -47,12 +46,17 @@ def stats(hosts):
 
 
 def paths(hosts):
-    return list(csv.reader(report(hosts, "paths").splitlines()))[1:]
+    return stats(hosts)["paths"]
+
+
+def kinds_of(rows):
+    """[(host, path)]"""
+    return [(row["host"], row["path"]) for row in rows]
 
 
 def measured(hosts):
-    """Each way was: from then on nothing moves that nobody reads."""
-    return until(lambda: all(len(row) == 5 and row[2] for row in paths(hosts)), 30)
+    """Whether each path was, soon: from then on only readers make bytes move."""
+    return until(lambda: all("GBps" in row and "reason" not in row for row in paths(hosts)), 30)
 
 
 def names_of(hosts, *views):

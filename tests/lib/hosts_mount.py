@@ -11,6 +11,7 @@ or with a result for each step:
     umount(hosts)
 """
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -123,7 +124,7 @@ def all_up(hosts, host=None):
 def measured(hosts):
     """Waits until each way was: from then on nothing moves that nobody reads."""
     def known():
-        rows = [row.split(",") for row in report(hosts, "paths").splitlines()[1:]]
+        rows = json.loads(report(hosts, "stats"))["paths"]
         return len(rows) == len(hosts.names) and \
-            all(len(row) == 5 and row[2] for row in rows)
+            all("GBps" in row and "reason" not in row for row in rows)
     return until(known)

@@ -8,7 +8,7 @@ import re
 import two_trees
 
 HOSTS = "user.ckptfs.hosts"
-REPORTS = {".ckptfs/stats", ".ckptfs/paths"}
+REPORTS = {".ckptfs/stats"}
 # Those that are looked at.
 SEEN = REPORTS - {f".ckptfs/{name}" for name in two_trees.OF_GPUS}
 

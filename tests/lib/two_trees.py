@@ -19,10 +19,9 @@ import subprocess
 CKPTFS = os.environ.get("CKPTFS", "ckptfs")
 PREFIX = "user.ckptfs."
 # What they say depends on what was looked at, and on who tells.
-LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log", ".ckptfs/stats",
-        ".ckptfs/paths"}
+LIVE = {".ckptfs/status", ".ckptfs/damage", ".ckptfs/log", ".ckptfs/stats"}
 # Of a mount that uses GPUs, and not of what is shown without one.
-OF_GPUS = {"stats", "paths"} if os.environ.get("CKPTFS_GPUS") else set()
+OF_GPUS = {"stats"} if os.environ.get("CKPTFS_GPUS") else set()
 UNKNOWN = object    # an attribute `error` that may not be asked for
 DAMAGED = {errno.EIO, errno.ENODATA, errno.EBADMSG, errno.ESTALE}
 AT_ONCE = 60000    # bytes of names that one call of a command gets

@@ -17,11 +17,17 @@ static struct ck_stats *make(const char *const *names, uint32_t n)
 	return s;
 }
 
+static void no_rows(void *arg, struct ck_buf *out)
+{
+	(void)arg;
+	(void)out;
+}
+
 static void is_text(const struct ck_stats *s, const char *want)
 {
 	struct ck_buf text = { 0 };
 
-	ck_stats_print(s, &text);
+	ck_stats_print(s, no_rows, NULL, &text);
 	eq_i64(text.err, 0);
 	eq_mem(text.data, text.len, want, strlen(want));
 	ck_buf_fini(&text);
@@ -35,11 +41,11 @@ static void test_nothing(void)
 	is_text(one,
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
 		"\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
-		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
+		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	is_text(two,
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0,\"b.c\":0},"
 		"\"wire_bytes\":{\"b.c\":0},\"copies\":0,\"waits\":{},"
-		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
+		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(one);
 	free(two);
 }
@@ -71,7 +77,7 @@ static void test_all(void)
 		"\"wire_bytes\":{\"b\":131072,\"c\":8623489024},"
 		"\"copies\":3,\"waits\":{},"
 		"\"errors\":{\"EIO\":2,\"ESTALE\":1},"
-		"\"cache_bytes\":6,\"restarts\":1,\"gpu_bytes\":0,\"rounds\":0}\n");
+		"\"cache_bytes\":6,\"restarts\":1,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
 
@@ -89,7 +95,7 @@ static void test_unknown(void)
 		"{\"read_bytes\":0,\"file_bytes\":{\"a\":0},"
 		"\"wire_bytes\":{},\"copies\":0,\"waits\":{},"
 		"\"errors\":{\"other\":4,\"EHWPOISON\":1},"
-		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
 
@@ -108,7 +114,7 @@ static void test_waits(void)
 		"\"wire_bytes\":{},\"copies\":0,"
 		"\"waits\":{\"1\":1,\"2\":1,\"4\":2,\"8\":2,\"16\":1,"
 		"\"4194304\":1,\"8388608\":3},"
-		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
+		"\"errors\":{},\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
 
@@ -120,6 +126,26 @@ static void test_nobody(void)
 	ck_stats_came(NULL, 0, 1);
 	ck_stats_read(NULL, 0, 1);
 	ok(true);
+}
+
+/* A letter that JSON escapes, a line break and bytes that are no text. */
+static void test_paths(void)
+{
+	static const struct ck_stats_path rows[] = {
+		{ "a", "file", 1.5, 20, true, NULL },
+		{ "b.c", "mpi", 0, 0, false, "a \"b\" \\ c\n\xff" },
+	};
+	static const char want[] =
+		"{\"host\":\"a\",\"path\":\"file\",\"GBps\":1.500000,\"us\":20.0,"
+		"\"used\":true},"
+		"{\"host\":\"b.c\",\"path\":\"mpi\",\"used\":false,"
+		"\"reason\":\"a \\\"b\\\" \\\\ c%0A%FF\"},";
+	struct ck_buf text = { 0 };
+
+	for (size_t i = 0; i < CK_ARRAY_SIZE(rows); i++)
+		ck_stats_print_path(&rows[i], &text);
+	eq_mem(text.data, text.len, want, strlen(want));
+	ck_buf_fini(&text);
 }
 
 /* --- threads -------------------------------------------------------------------------- */
@@ -155,7 +181,7 @@ static void test_threads(void)
 		"{\"read_bytes\":240000,\"file_bytes\":{\"a\":80000,\"b\":0},"
 		"\"wire_bytes\":{\"b\":160000},\"copies\":0,"
 		"\"waits\":{\"8\":80000},\"errors\":{\"EIO\":80000},"
-		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0}\n");
+		"\"cache_bytes\":0,\"restarts\":0,\"gpu_bytes\":0,\"rounds\":0,\"paths\":[]}\n");
 	free(s);
 }
 
@@ -166,6 +192,7 @@ int main(void)
 	test_unknown();
 	test_waits();
 	test_nobody();
+	test_paths();
 	test_threads();
 	return tap_done();
 }
