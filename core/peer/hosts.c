@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* hosts: see hosts.h. */
-#include "hosts_conflicts.h"
+#include "hosts_internal.h"
 
 #include <errno.h>
 
@@ -270,7 +270,6 @@ struct ck_hosts *ck_hosts_make(const struct ck_hosts_setup *o)
 		&h->requester,
 		&(struct ck_ways){ .calls = h->calls, .files = NULL, .n = 0 });
 	h->requester.stats = o->stats;
-	pthread_mutex_init(&h->shared.lock, NULL);
 	if (groups_make(h, o))
 		return h;
 	ck_hosts_free(h);
@@ -281,15 +280,12 @@ void ck_hosts_free(struct ck_hosts *h)
 {
 	if (!h)
 		return;
-	ck_hosts_late_drop(h);
 	ck_requester_fini(&h->requester);
 	ck_hosts_tables_fini(&h->at);
 	ck_hosts_names_fini(h);
 	free(h->metadata.text);
-	free(h->shared.copies.list);
-	free(h->shared.unused.list);
-	pthread_mutex_destroy(&h->shared.lock);
-	ck_hosts_conflicts_free(h->conflicts);
+	free(h->copies.list);
+	free(h->unused.list);
 	free(h->groups);
 	free(h->prefer);
 	free(h);

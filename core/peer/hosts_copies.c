@@ -42,21 +42,21 @@ int ck_hosts_copies_add(struct ck_hosts_copies *copies, uint32_t file,
 struct ck_hosts_copy *ck_hosts_copies_of(const struct ck_hosts *h,
 					 uint32_t file, size_t *n)
 {
-	const struct ck_hosts_shared *s = &h->shared;
-	size_t from = 0, end = s->copies.n;
+	const struct ck_hosts_copies *copies = &h->copies;
+	size_t from = 0, end = copies->n;
 
 	while (from < end) {
 		size_t mid = from + (end - from) / 2;
 
-		if (s->copies.list[mid].file < file)
+		if (copies->list[mid].file < file)
 			from = mid + 1;
 		else
 			end = mid;
 	}
-	while (end < s->copies.n && s->copies.list[end].file == file)
+	while (end < copies->n && copies->list[end].file == file)
 		end++;
 	*n = end - from;
-	return end > from ? &s->copies.list[from] : NULL;
+	return end > from ? &copies->list[from] : NULL;
 }
 
 static bool all_have_changed(const struct ck_hosts_copy *list, size_t n)

@@ -4,10 +4,10 @@
  * several others that have a file the one with the least to serve is taken; the others
  * are for when that fails. See copies.h.
  */
-#include "hosts_conflicts.h"
 #include "hosts_gather.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* --- choosing ----------------------------------------------------------------------------- */
 
@@ -77,8 +77,14 @@ static const char *show_copy(const struct ck_hosts *h,
 			     uint32_t host)
 {
 	const struct ck_file_copy *copy = &g->copies[host][i];
+	char hex[2 * CK_COPY_DIGEST + 1];
 
-	return ck_hosts_copy_show(h, host, copy->size, copy->digest);
+	for (unsigned k = 0; k < CK_COPY_DIGEST; k++)
+		snprintf(hex + 2UL * k, 3, "%02x", copy->digest[k]);
+	return ck_shown(
+		"%s has %ju bytes, XXH3-128 %s%s",
+		h->hosts[h->groups[host].first].name, (uintmax_t)copy->size,
+		h->replicas == CK_REPLICAS_FULL ? "" : "of a sample ", hex);
 }
 
 static const char *show_difference(const struct ck_hosts *h,
@@ -176,8 +182,8 @@ static int join_copies(struct ck_hosts *h, const struct ck_gathered *g,
 		if (k > 0)
 			info->closed |= ck_hosts_closed(&access, g->shown);
 		if (n > 1)
-			rc = ck_hosts_copies_add(&h->shared.copies,
-						 g->numbers[i], rank, access);
+			rc = ck_hosts_copies_add(&h->copies, g->numbers[i],
+						 rank, access);
 	}
 	return rc;
 }
@@ -266,12 +272,12 @@ static int note_unused(struct ck_hosts *h, const struct ck_gathered *g,
 
 		if (is_chosen(g, n, host) || (!copy->has && !err))
 			continue;
-		list = ck_grow(h->shared.unused.list, &h->shared.unused.cap,
-			       h->shared.unused.n, 1, sizeof(*list));
+		list = ck_grow(h->unused.list, &h->unused.cap, h->unused.n, 1,
+			       sizeof(*list));
 		if (!list)
 			return -ENOMEM;
-		h->shared.unused.list = list;
-		list[h->shared.unused.n++] = (struct ck_hosts_unused_copy){
+		h->unused.list = list;
+		list[h->unused.n++] = (struct ck_hosts_unused_copy){
 			.file = g->numbers[i],
 			.host = host,
 			.err = err,

@@ -24,7 +24,6 @@ struct ck_hosts_host {
 	bool again;    /* the one before it is of the same host */
 	/* Of the thread that opens the checkpoint, then of the one that hears: */
 	bool there; /* it has answered all that it was asked, of this job */
-	bool uncompared; /* it may have copies that are not known, see hosts_late.c */
 	/* Atomic, see ck_hosts_note_states(): */
 	bool was_there; /* in some job */
 	bool up;
@@ -78,17 +77,11 @@ struct ck_hosts_tables {
 	struct ck_hosts_places known;
 };
 
-/* Copies that are not used, where others are: found while the checkpoint is opened, or
- * later. */
+/* A replica that is not used although another one is. */
 struct ck_hosts_unused_copy {
 	uint32_t file, host; /* the latter one of the groups */
 	int err;	     /* positive: why it cannot be read; 0: it can be */
 	uint64_t size, needed;
-	/* It came late, and is not the one that this host has; what is compared: */
-	bool late;
-	uint32_t other; /* one of the groups */
-	uint64_t other_size;
-	uint8_t digest[CK_COPY_DIGEST], other_digest[CK_COPY_DIGEST];
 };
 
 struct ck_hosts_unused {
@@ -96,20 +89,7 @@ struct ck_hosts_unused {
 	size_t n, cap;
 };
 
-/* What threads look into that take no part in any of this. */
-struct ck_hosts_shared {
-	pthread_mutex_t lock;
-	/* Under lock, but for the thread that opens the checkpoint, then for the one that
-	 * hears, which replaces them, and for that of the line, which has nothing to do
-	 * meanwhile: */
-	struct ck_hosts_copies
-		copies; /* what is in them: of the line's thread */
-	struct ck_hosts_unused unused;
-};
-
-struct ck_hosts_conflicts;
 struct ck_hosts_hearing;
-struct ck_hosts_late;
 
 struct ck_hosts {
 	struct ck_elsewhere elsewhere; /* first */
@@ -124,14 +104,13 @@ struct ck_hosts {
 	struct ck_ids shown;
 	uint32_t nfiles; /* of which it is known where they are */
 	struct ck_hosts_names names;
+	struct ck_hosts_unused unused;
+	/* Files and hosts are constant; the rest belongs to the thread of the link, and to
+	 * the one that hears while nothing is on its way: */
+	struct ck_hosts_copies copies;
 	/* Of the thread that opens the checkpoint, then of the one that hears: */
 	struct ck_hosts_tables at;
-	uint64_t late_due;	    /* when hosts are compared; 0: not */
-	uint64_t late_pause;	    /* since it was put off; 0: it was not */
-	struct ck_hosts_late *late; /* NULL: none is being compared */
-	struct ck_hosts_shared shared;
-	struct ck_hosts_conflicts *conflicts; /* atomic pointer; or NULL */
-	struct ck_hosts_hearing *hearing;     /* atomic: set when all else is */
+	struct ck_hosts_hearing *hearing; /* atomic: set when all else is */
 
 	struct {
 		struct ck_str name; /* of no bytes: it is a data file */
@@ -288,11 +267,6 @@ void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
 size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file);
 /* Which group a rank is in. */
 uint32_t ck_hosts_group_of(const struct ck_hosts *h, uint32_t rank);
-
-/* Another job is there: what was compared so far was of the one before, and hosts are to
- * be compared now. */
-void ck_hosts_late_anew(struct ck_hosts *h);
-void ck_hosts_late_drop(struct ck_hosts *h);
 
 /* Once the checkpoint's files are known. -ENOMEM. */
 CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);

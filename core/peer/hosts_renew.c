@@ -1,18 +1,71 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hosts_renew: another job takes over. Each host that takes part in it is asked again
- * for the files that it had, and for those that may be on a host that was away: what is
- * as it was when it was first heard of is read there from now on, and nothing else is.
+ * hosts_renew: a new job replaces the one before it. Each host of the new job is asked
+ * for the files that it had, and for files that no host had so far. A file that is
+ * unchanged since it was first seen there is read there again.
+ *
+ * Replicas are compared when the checkpoint is opened, and at no other time. A file that
+ * no host had then is read on the first host that has it, or on the first preferred one;
+ * other replicas of it, and replicas that appear later, are ignored until the next mount.
  */
-#include "hosts_renew.h"
+#include "hosts_internal.h"
 
 #include <errno.h>
 
+/* What one rank is asked for. */
+struct renewal_rank {
+	struct ck_str *names;
+	uint32_t *files;
+	struct ck_looked *said;
+	size_t n, cap_names, cap;
+	size_t of_metadata; /* 1: the last question is for the metadata */
+	bool there;	    /* it has answered all questions */
+	bool is_back;	    /* and was not up in the job before */
+};
+
+struct renewal {
+	struct ck_hosts *hosts;
+	struct ck_calls *calls;
+	const bool *there;	    /* by rank: takes part in the new job */
+	struct renewal_rank *asked; /* by rank */
+	struct ck_hosts_tables at;  /* the result */
+};
+
+/* --- answers ------------------------------------------------------------------------- */
+
+/* No host had the file so far. */
+static bool is_away(const struct ck_hosts *h, uint32_t file)
+{
+	return ck_files_is_remote(h->set, file) &&
+	       !ck_files_is_seen(h->set, file);
+}
+
+/* What a rank has answered about a file. NULL: it was not asked, or has not answered.
+ * The questions are in the order of the files. */
+static const struct ck_looked *said_of(const struct renewal *r, uint32_t rank,
+				       uint32_t file)
+{
+	const struct renewal_rank *a = &r->asked[rank];
+	size_t from = 0, end = a->n;
+
+	while (a->there && from < end) {
+		size_t mid = from + (end - from) / 2;
+
+		if (a->files[mid] == file)
+			return &a->said[mid];
+		if (a->files[mid] < file)
+			from = mid + 1;
+		else
+			end = mid;
+	}
+	return NULL;
+}
+
 /* --- asking ------------------------------------------------------------------------- */
 
-static int ask_for(struct ck_renewal *r, uint32_t rank, uint32_t file)
+static int ask_for(struct renewal *r, uint32_t rank, uint32_t file)
 {
-	struct ck_renewal_rank *a = &r->asked[rank];
+	struct renewal_rank *a = &r->asked[rank];
 	struct ck_str name = ck_files_info(r->hosts->set, file)->path;
 	struct ck_str *names = ck_grow(a->names, &a->cap_names, a->n, 1,
 				       sizeof(*names));
@@ -31,11 +84,11 @@ static int ask_for(struct ck_renewal *r, uint32_t rank, uint32_t file)
 }
 
 /* Of every rank that takes part. */
-static int ask_for_away(struct ck_renewal *r, uint32_t file)
+static int ask_for_away(struct renewal *r, uint32_t file)
 {
 	int rc = 0;
 
-	if (!ck_renewal_is_away(r->hosts, file) ||
+	if (!is_away(r->hosts, file) ||
 	    ck_files_info(r->hosts->set, file)->path.len > CK_WIRE_NAME_MAX)
 		return 0;
 	for (uint32_t rank = 1; rank < r->hosts->n && rc == 0; rank++)
@@ -47,7 +100,7 @@ static int ask_for_away(struct ck_renewal *r, uint32_t file)
 /* --- metadata ----------------------------------------------------------------------- */
 
 /* It was missing or down. This host sees for itself what becomes of its own files. */
-static bool is_back(const struct ck_renewal *r, uint32_t rank)
+static bool is_back(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
 
@@ -57,10 +110,10 @@ static bool is_back(const struct ck_renewal *r, uint32_t rank)
 
 /* Nobody has looked after the metadata of a host that was away. Where it is said whose
  * counts, that of others does not. The question stands behind those for files. */
-static int ask_for_metadata(struct ck_renewal *r, uint32_t rank)
+static int ask_for_metadata(struct renewal *r, uint32_t rank)
 {
 	struct ck_str name = r->hosts->metadata.name;
-	struct ck_renewal_rank *a = &r->asked[rank];
+	struct renewal_rank *a = &r->asked[rank];
 	struct ck_str *names;
 
 	if (!a->is_back || r->hosts->nprefer || name.len == 0)
@@ -76,7 +129,7 @@ static int ask_for_metadata(struct ck_renewal *r, uint32_t rank)
 
 /* -ESTALE: it is not the same as that of this checkpoint; whatever its time says, for the
  * bytes are compared. */
-static int compare_metadata(const struct ck_renewal *r, uint32_t rank,
+static int compare_metadata(const struct renewal *r, uint32_t rank,
 			    const struct ck_looked *l)
 {
 	const struct ck_hosts *h = r->hosts;
@@ -96,10 +149,10 @@ static int compare_metadata(const struct ck_renewal *r, uint32_t rank,
 }
 
 /* A host that is back has to have the same, or none. */
-static int check_metadata(const struct ck_renewal *r, uint32_t rank)
+static int check_metadata(const struct renewal *r, uint32_t rank)
 {
 	const struct ck_hosts *h = r->hosts;
-	const struct ck_renewal_rank *a = &r->asked[rank];
+	const struct renewal_rank *a = &r->asked[rank];
 	const struct ck_looked *l = &a->said[a->n];
 	int rc;
 
@@ -118,7 +171,7 @@ static int check_metadata(const struct ck_renewal *r, uint32_t rank)
 
 /* --- all that is asked --------------------------------------------------------------- */
 
-static int choose(struct ck_renewal *r)
+static int choose(struct renewal *r)
 {
 	const struct ck_hosts_places *known = &r->hosts->at.known;
 	size_t k = 0;
@@ -140,8 +193,8 @@ static int choose(struct ck_renewal *r)
 /* Who does not have the directory has no file. */
 static int look(struct ck_hosts_task *t)
 {
-	const struct ck_renewal *r = t->arg;
-	struct ck_renewal_rank *a = &r->asked[t->index];
+	const struct renewal *r = t->arg;
+	struct renewal_rank *a = &r->asked[t->index];
 	size_t n = a->n + a->of_metadata;
 	int rc;
 
@@ -159,7 +212,7 @@ static int look(struct ck_hosts_task *t)
 }
 
 /* Whoever does not answer has no part in it. */
-static int look_at_all(struct ck_renewal *r)
+static int look_at_all(struct renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
 	ck_auto_free struct ck_hosts_task *tasks = calloc(h->n, sizeof(*tasks));
@@ -184,11 +237,11 @@ static int look_at_all(struct ck_renewal *r)
 
 /* Nobody is asked for a file, and this says why: it is another one now, or its host is not
  * in the job, where it is down, or did not answer. */
-static void leave_out(struct ck_renewal *r, const struct ck_hosts_place *p)
+static void leave_out(struct renewal *r, const struct ck_hosts_place *p)
 {
 	struct ck_whereabouts *at = &r->at.files[p->file];
 
-	const struct ck_looked *l = ck_renewal_said_of(r, p->peer, p->file);
+	const struct ck_looked *l = said_of(r, p->peer, p->file);
 
 	if (l && l->seen)
 		*at = (struct ck_whereabouts){ p->peer, UINT32_MAX };
@@ -198,15 +251,15 @@ static void leave_out(struct ck_renewal *r, const struct ck_hosts_place *p)
 
 /* n places of a file that was there when it was opened. Those that have changed, and those
  * of hosts that are not in the job or have not answered, are left out. */
-static int place_again(struct ck_renewal *r, const struct ck_hosts_place *list,
+static int place_again(struct renewal *r, const struct ck_hosts_place *list,
 		       size_t n)
 {
 	bool is_first = true;
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		const struct ck_looked *l = ck_renewal_said_of(r, list[i].peer,
-							       list[i].file);
+		const struct ck_looked *l = said_of(r, list[i].peer,
+						    list[i].file);
 
 		rc = ck_hosts_tables_know(&r->at, &list[i]);
 		if (rc || !l || !l->seen ||
@@ -222,7 +275,46 @@ static int place_again(struct ck_renewal *r, const struct ck_hosts_place *list,
 	return rc;
 }
 
-static int place_all(struct ck_renewal *r)
+static bool is_usable(const struct renewal *r, uint32_t rank, uint32_t file)
+{
+	const struct ck_looked *l = said_of(r, rank, file);
+
+	return l && l->seen && !l->trouble && !l->info.err &&
+	       l->info.size >= ck_files_needed(r->hosts->set, file);
+}
+
+/* The rank where a file that no host had so far is read: the first preferred one that has
+ * it, else the first one. The number of ranks: no rank has it. */
+static uint32_t first_usable(const struct renewal *r, uint32_t file)
+{
+	const struct ck_hosts *h = r->hosts;
+	uint32_t rank = 1;
+
+	for (uint32_t i = 0; i < h->nprefer; i++)
+		if (is_usable(r, h->groups[h->prefer[i]].first, file))
+			return h->groups[h->prefer[i]].first;
+	while (rank < h->n && !is_usable(r, rank, file))
+		rank++;
+	return rank;
+}
+
+static int place_first(struct renewal *r, uint32_t file)
+{
+	uint32_t rank = first_usable(r, file);
+	struct ck_hosts_place place = { .file = file, .peer = rank };
+	const struct ck_looked *l;
+	int rc;
+
+	if (rank == r->hosts->n)
+		return 0;
+	l = said_of(r, rank, file);
+	place.mtime = ck_hosts_nsec(l->info.mtime);
+	rc = ck_hosts_tables_know(&r->at, &place);
+	return rc ? rc
+		  : ck_hosts_tables_use(&r->at, file, rank, l->number, true);
+}
+
+static int place_all(struct renewal *r)
 {
 	const struct ck_whereabouts nowhere = { UINT32_MAX, 0 };
 	const struct ck_hosts *h = r->hosts;
@@ -237,8 +329,8 @@ static int place_all(struct ck_renewal *r)
 			end++;
 		if (end > from)
 			rc = place_again(r, known->list + from, end - from);
-		else if (ck_renewal_is_away(h, file))
-			rc = ck_renewal_place_first(r, file);
+		else if (is_away(h, file))
+			rc = place_first(r, file);
 		from = end;
 	}
 	return rc;
@@ -247,76 +339,67 @@ static int place_all(struct ck_renewal *r)
 /* --- taking over ------------------------------------------------------------------------ */
 
 /* Files that were away have a place now, and are what they are there. */
-static void set_back_all(const struct ck_renewal *r)
+static void set_back_all(const struct renewal *r)
 {
 	const struct ck_hosts *h = r->hosts;
 
 	for (uint32_t file = 0; file < h->nfiles; file++) {
 		uint32_t rank = h->at.files[file].peer;
 
-		if (rank < h->n && ck_renewal_is_away(h, file))
-			ck_files_set_back(
-				h->set, file,
-				&ck_renewal_said_of(r, rank, file)->info);
+		if (rank < h->n && is_away(h, file))
+			ck_files_set_back(h->set, file,
+					  &said_of(r, rank, file)->info);
 	}
 }
 
 /* What was said of files counts as if it was heard. */
-static void note_all(const struct ck_renewal *r)
+static void note_all(const struct renewal *r)
 {
 	for (uint32_t rank = 1; rank < r->hosts->n; rank++) {
-		const struct ck_renewal_rank *a = &r->asked[rank];
+		const struct renewal_rank *a = &r->asked[rank];
 
 		for (size_t i = 0; a->there && i < a->n; i++)
 			if (a->said[i].seen && !a->said[i].trouble &&
-			    !ck_renewal_is_away(r->hosts, a->files[i]))
+			    !is_away(r->hosts, a->files[i]))
 				ck_hosts_note(r->hosts, a->files[i], rank,
 					      &a->said[i]);
 	}
 }
 
-static void take_over(struct ck_renewal *r)
+static void take_over(struct renewal *r)
 {
 	struct ck_hosts *h = r->hosts;
 
 	ck_hosts_hearing_stop(h);
 	note_all(r);
-	ck_hosts_late_anew(h);
 	ck_hosts_tables_replace(h, &r->at, r->calls);
-	for (uint32_t i = 0; i < h->n; i++) {
+	for (uint32_t i = 0; i < h->n; i++)
 		h->hosts[i].there = r->asked[i].there;
-		h->hosts[i].uncompared |= r->asked[i].is_back ||
-					  r->asked[i].is_beside;
-	}
 	ck_hosts_measure_again(h);
 	set_back_all(r);
-	ck_hosts_conflicts_replace(h, &r->conflicts);
 	ck_hosts_note_states(h);
 }
 
-static void fini(struct ck_renewal *r)
+static void fini(struct renewal *r)
 {
 	for (uint32_t i = 0; r->asked && i < r->hosts->n; i++) {
 		free(r->asked[i].names);
 		free(r->asked[i].files);
 		free(r->asked[i].said);
-		free(r->asked[i].digests);
-		free(r->asked[i].places);
 	}
 	free(r->asked);
 	ck_hosts_tables_fini(&r->at);
-	free(r->conflicts.list);
 }
 
 int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 		   const bool *there)
 {
-	struct ck_renewal r = { .hosts = h,
-				.calls = calls,
-				.there = there,
-				.asked = calloc(h->n, sizeof(*r.asked)),
-				.at.files = calloc(h->nfiles + 1UL,
-						   sizeof(*r.at.files)) };
+	struct renewal r = { .hosts = h,
+			     .calls = calls,
+			     .there = there,
+			     .asked = calloc(h->n, sizeof(*r.asked)),
+			     .at.files = calloc(h->nfiles + 1UL,
+						sizeof(*r.at.files)) };
 	int rc = r.asked && r.at.files ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; rc == 0 && i < h->n; i++) {
@@ -329,8 +412,6 @@ int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 		rc = look_at_all(&r);
 	if (rc == 0 && !r.asked[0].there)
 		rc = -EIO;
-	if (rc == 0)
-		rc = ck_renewal_compare(&r);
 	if (rc == 0)
 		rc = place_all(&r);
 	if (rc == 0)

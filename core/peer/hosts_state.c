@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* hosts_state: which hosts are up, and what is read on which. */
-#include "hosts_conflicts.h"
+#include "hosts_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <time.h>
 
 /* A process that is down takes its host with it, for nobody knows better. */
@@ -69,7 +68,6 @@ static const struct ck_hosts_host *host_behind(struct ck_hosts *h,
 	const struct ck_hosts_copy *list;
 	size_t n;
 
-	pthread_mutex_lock(&h->shared.lock);
 	list = ck_hosts_copies_of(h, file, &n);
 	for (size_t k = 0; k < n; k++) {
 		if (first < h->n && strcmp(h->hosts[list[k].peer].name,
@@ -81,7 +79,6 @@ static const struct ck_hosts_host *host_behind(struct ck_hosts *h,
 		}
 		i--;
 	}
-	pthread_mutex_unlock(&h->shared.lock);
 	return host;
 }
 
@@ -138,15 +135,6 @@ static const char *show_down(struct ck_hosts *h, uint32_t file)
 		others ? ", and those of its copies" : "");
 }
 
-/* Of which nobody has read anything yet. */
-static const char *show_unseen(const struct ck_hosts *h, uint32_t file)
-{
-	const struct ck_hosts_conflict *c = ck_hosts_conflict_of(h, file);
-
-	return ck_shown("its file %s",
-			c ? ck_hosts_conflict_show(h, c) : ck_file_why_away());
-}
-
 const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
@@ -156,7 +144,7 @@ const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 	    ck_files_info(h->set, file)->err)
 		return NULL;
 	if (!ck_files_is_seen(h->set, file))
-		return show_unseen(h, file);
+		return ck_shown("its file %s", ck_file_why_away());
 	for (uint32_t i = 0; ck_requester_place(&h->requester, file, i, &place);
 	     i++)
 		if (place.peer < h->n &&
@@ -165,42 +153,8 @@ const char *ck_hosts_away(const struct ck_elsewhere *e, uint32_t file)
 	return show_down(h, file);
 }
 
-static const char *group_name(const struct ck_hosts *h, uint32_t group)
-{
-	return h->hosts[h->groups[group].first].name;
-}
-
-static const char *show_digest(const struct ck_hosts *h, uint64_t size,
-			       const uint8_t *digest)
-{
-	char hex[2 * CK_COPY_DIGEST + 1];
-
-	for (unsigned k = 0; k < CK_COPY_DIGEST; k++)
-		snprintf(hex + 2UL * k, 3, "%02x", digest[k]);
-	return ck_shown("%ju bytes, XXH3-128 %s%s", (uintmax_t)size,
-			h->replicas == CK_REPLICAS_FULL ? "" : "of a sample ",
-			hex);
-}
-
-static void tell_late(const struct ck_hosts *h,
-		      const struct ck_hosts_unused_copy *copy,
-		      struct ck_unused_copy *out)
-{
-	bool by_size = copy->size != copy->other_size;
-
-	out->late = true;
-	out->what = ck_shown("a copy that came late and is not used: it "
-			     "differs from that of host %s",
-			     group_name(h, copy->other));
-	out->expected =
-		by_size ? ck_shown("%ju bytes", (uintmax_t)copy->other_size)
-			: show_digest(h, copy->other_size, copy->other_digest);
-	out->found = by_size ? ck_shown("%ju", (uintmax_t)copy->size)
-			     : show_digest(h, copy->size, copy->digest);
-}
-
-static void tell_unused(const struct ck_hosts_unused_copy *copy,
-			struct ck_unused_copy *out)
+static void describe_unused(const struct ck_hosts_unused_copy *copy,
+			    struct ck_unused_copy *out)
 {
 	if (copy->err) {
 		out->what = ck_shown("a copy that is not used: %s",
@@ -222,23 +176,17 @@ bool ck_hosts_unused(const struct ck_elsewhere *e, size_t i,
 		     struct ck_unused_copy *out)
 {
 	struct ck_hosts *h = ck_hosts_of(e);
-	struct ck_hosts_unused_copy copy = { 0 };
-	bool is_there;
+	const struct ck_hosts_unused_copy *copy;
 
-	pthread_mutex_lock(&h->shared.lock);
-	is_there = i < h->shared.unused.n;
-	if (is_there)
-		copy = h->shared.unused.list[i];
-	pthread_mutex_unlock(&h->shared.lock);
-	if (!is_there)
+	if (i >= h->unused.n)
 		return false;
-	*out = (struct ck_unused_copy){ .file = copy.file,
-					.host = group_name(h, copy.host),
-					.err = copy.err ? copy.err : EIO };
-	if (copy.late)
-		tell_late(h, &copy, out);
-	else
-		tell_unused(&copy, out);
+	copy = &h->unused.list[i];
+	*out = (struct ck_unused_copy){
+		.file = copy->file,
+		.host = h->hosts[h->groups[copy->host].first].name,
+		.err = copy->err ? copy->err : EIO
+	};
+	describe_unused(copy, out);
 	return true;
 }
 
@@ -287,8 +235,7 @@ static bool differs(const struct ck_hosts *h, uint32_t file)
 	const char *why = ck_files_info(h->set, file)->why;
 	struct ck_str text = ck_str_from(ck_file_why_differs());
 
-	return ck_hosts_conflict_of(h, file) ||
-	       (why && ck_str_starts(ck_str_from(why), text));
+	return why && ck_str_starts(ck_str_from(why), text);
 }
 
 static struct lost lost_files(const struct ck_hosts *h)

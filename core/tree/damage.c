@@ -262,32 +262,6 @@ static bool print_object(struct ck_damage *known, const struct ck_catalog *c,
 	return faulty;
 }
 
-/* Nothing is lost with them, but hosts are to have the same. */
-static void print_late_copies(const struct ck_checkpoint *cp,
-			      const struct ck_catalog *c, struct ck_buf *out)
-{
-	const struct ck_elsewhere *e = cp->elsewhere;
-	struct ck_unused_copy copy;
-	uint64_t n = 0;
-
-	for (size_t i = 0; e && e->unused(e, i, &copy); i++) {
-		const struct ck_fault f = {
-			.file = ck_catalog_file(c, copy.file)->path,
-			.host = copy.host,
-			.err = copy.err,
-			.what = ck_str_from(copy.what),
-			.expected = copy.expected,
-			.found = copy.found,
-		};
-
-		if (copy.late && ++n <= LINES_MAX)
-			print_line(&f, "", out);
-	}
-	if (n > LINES_MAX)
-		ck_buf_printf(out, "and %" PRIu64 " more copies\n",
-			      n - LINES_MAX);
-}
-
 static void print_losses(const struct ck_catalog *c, struct ck_buf *out)
 {
 	struct ck_fault f;
@@ -318,7 +292,6 @@ void ck_damage_print(struct ck_damage *known, struct ck_buf *out)
 		}
 	}
 	print_losses(c, out);
-	print_late_copies(known->cp, c, out);
 	ck_layouts_count(known->cp, &seen, &items);
 	ck_buf_printf(out,
 		      "damaged entries %" PRIu64 " of %zu\n"

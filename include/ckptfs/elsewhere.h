@@ -18,8 +18,6 @@ struct ck_unused_copy {
 	int err; /* positive errno that it would give */
 	const char *what;
 	const char *expected, *found; /* NULL: no difference */
-	/* Its host came, or came back, when the checkpoint was open, and it differs. */
-	bool late;
 };
 
 enum { CK_ELSEWHERE_HEAD = 32 }; /* bytes */

@@ -80,9 +80,6 @@ void ck_hosts_hear(struct ck_hosts *h);
  * are not. -EIO: this host does not answer; -ENOMEM. By the thread of ck_hosts_hear(). */
 CK_MUST_USE int ck_hosts_renew(struct ck_hosts *h, struct ck_calls *calls,
 			       const bool *there);
-/* Compares copies of hosts that came with that, some at a time, each of which takes its
- * time: see hosts_late.c. True: there are more. By the same thread. */
-bool ck_hosts_compare(struct ck_hosts *h);
 /* By host of the list, which may have several ranks: whether it is up. False: the
  * checkpoint is being opened. By the same thread. */
 bool ck_hosts_states(struct ck_hosts *h, bool *up);

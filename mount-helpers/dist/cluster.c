@@ -300,8 +300,6 @@ static int work(struct ck_cluster *c, uint64_t *next)
 		*next = now + HEAR_MSEC;
 	}
 	ck_restart_look(c);
-	if (ck_restart_compare(c))
-		return 0;
 	if (__atomic_load_n(&c->measures, __ATOMIC_ACQUIRE) &&
 	    ck_hosts_measure(c->hosts))
 		return 0;

@@ -80,8 +80,6 @@ struct ck_cluster_ways ck_cluster_ways_of(const struct ck_note *n);
 CK_MUST_USE int ck_restart_prepare(struct ck_cluster *c);
 /* Tries one if it is time to. */
 void ck_restart_look(struct ck_cluster *c);
-/* Compares some of the copies that came with it. True: there are more. */
-bool ck_restart_compare(struct ck_cluster *c);
 /* What its keeper says. */
 void ck_restart_hear(struct ck_cluster *c);
 

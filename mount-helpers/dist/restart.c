@@ -133,15 +133,6 @@ static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
 	next_failed(c);
 }
 
-/* Whoever ends all of it does not wait for that. */
-bool ck_restart_compare(struct ck_cluster *c)
-{
-	bool more = asked_set(c, c->link) == 0 && ck_hosts_compare(c->hosts);
-
-	(void)asked_set(c, NULL);
-	return more;
-}
-
 static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
 {
 	if (n->err == EALREADY) {

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What hosts have that come back, or come late: which metadata, which copies; and hosts
-that answer, but never take part.
+"""Hosts that return, or join after the mount: which metadata and which replicas they may
+have; and hosts that answer, but never take part.
 
     returns.py CKPTFS            needs root
 """
 import contextlib
 import errno
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -191,7 +190,7 @@ def test_had_the_only_one(hosts, mount):
 
 
 def copied(hosts, names):
-    """Also on h3, which nobody knows yet."""
+    """Files of h1 and h2, also on h3."""
     dealt(hosts, hosts.names)
     for name in names:
         for host in ("h1", "h2"):
@@ -201,89 +200,26 @@ def copied(hosts, names):
 
 
 def test_late(hosts, mount):
-    """A host that was missing has copies of what others have: they take their place."""
-    copied(hosts, ["__0_0.distcp", "__1_0.distcp"])
-    mount.leave_out("h3")
-    with mount.mounted("rejoin=1"):
-        want = {host: mount.direct(BOX[host]) for host in ("h1", "h2")}
-        mount.let_in("h3")
-        check(mount.are_up("h1", "h2", "h3") and
-              all(mount.direct(BOX[host]) == want[host] for host in want),
-              "late copies: the same bytes", mount.report("log"))
-        check(mount.lose("h2"), "a host is gone that had a late copy of its files")
-        check(None is not mount.direct(BOX["h2"]) == want["h2"], "the late copy is read",
-              mount.report("log"), mount.report("damage"))
-        shard = f"{hosts.directory('h1')}/__0_0.distcp"
-        shutil.copy2(shard, f"{hosts.base}/kept")
-        os.truncate(shard, 0)
-        check(mount.direct(BOX["h1"]) == want["h1"] and
-              "read on other hosts from now on" in mount.report("log"),
-              "and that of a file of this host", mount.report("log"))
-        check("damaged entries 0" in mount.report("damage"), "nothing is damaged",
-              mount.report("damage"))
-        mount.find("h2")
-        check(mount.are_up("h1", "h2", "h3") and mount.lose("h3") and
-              mount.direct(BOX["h2"]) == want["h2"] and mount.direct(BOX["h1"]) is None,
-              "the other one is gone", mount.report("log"))
-        mount.find("h3")
-        check(mount.are_up("h1", "h2", "h3") and
-              all(mount.direct(BOX[host]) == want[host] for host in want),
-              "all are back", mount.report("log"))
-
-
-REFUSED = (r"^EIO: a copy that came late and is not used: it differs from that of host h2; "
-           r"__1_0.distcp on host h3; expected \d+ bytes, XXH3-128 \w{32}, "
-           r"found \d+ bytes, XXH3-128 \w{32}$")
-
-
-def test_late_differs(hosts, mount):
-    """Its bytes are never those of a file that is read elsewhere, preferred or not."""
-    copied(hosts, ["__0_0.distcp", "__1_0.distcp"])
-    own = f"{hosts.directory('h3')}/__1_0.distcp"
-    deal.flip(own)
-    mount.leave_out("h3")
-    with mount.mounted("rejoin=1", "replicas=full", "prefer=h3"):
-        want = mount.direct(BOX["h2"])
-        mount.let_in("h3")
-        check(until(lambda: "host h3: its copy of __1_0.distcp differs from that of host h2, "
-                    "and is not used" in mount.report("log"), 10),
-              "a late copy differs: the log", mount.report("log"))
-        check(re.search(REFUSED, mount.report("damage"), re.M),
-              "a late copy differs: damage", mount.report("damage"))
-        check(mount.direct(BOX["h2"]) == want and mount.lose("h2") and
-              mount.direct(BOX["h2"]) is None, "it is not used, also when the other is gone",
-              mount.report("log"))
-        mount.find("h2")
-        check(mount.are_up("h1", "h2", "h3"), "all are up", mount.states())
-        deal.flip(own)
-        mount.kill_rank("h3")
-        check(until(lambda: "a copy that came late" not in mount.report("damage"), 15),
-              "it is put right, and comes back", mount.report("log"))
-        check(mount.lose("h2") and mount.direct(BOX["h2"]) == want, "and is used then",
-              mount.report("log"))
-        mount.find("h2")
-
-
-def test_late_alone(hosts, mount):
-    """The host whose file it is a copy of is down: it waits until they can be compared."""
+    """A host that was missing has replicas of what others have: they are not used before
+    the next mount, also if they are the only ones left."""
     copied(hosts, ["__1_0.distcp"])
     mount.leave_out("h3")
     with mount.mounted("rejoin=1"):
         want = mount.direct(BOX["h2"])
-        check(mount.lose("h2"), "the other is down")
         mount.let_in("h3")
-        check(mount.are_up("h1", "h3"), "a late one comes", mount.report("log"))
-        check(mount.direct(BOX["h2"]) is None, "its copy cannot be compared: EIO")
+        check(mount.are_up("h1", "h2", "h3") and mount.direct(BOX["h2"]) == want and
+              mount.direct(BOX["h3"]), "a host joins: its own files are read",
+              mount.report("log"))
+        check(mount.lose("h2") and mount.direct(BOX["h2"]) is None,
+              "a late replica is not used", mount.report("log"))
         mount.find("h2")
         check(mount.are_up("h1", "h2", "h3") and mount.direct(BOX["h2"]) == want,
-              "both are there", mount.report("log"))
+              "the host of the file is back", mount.report("log"))
+        check("damaged entries 0" in mount.report("damage"), "nothing is damaged",
+              mount.report("damage"))
+    with mount.mounted():
         check(mount.lose("h2") and mount.direct(BOX["h2"]) == want,
-              "it was compared then, and is used", mount.report("log"))
-        mount.find("h2")
-
-
-CONFLICT = (r"EIO: .*its file differs between hosts: h2 has (\d+) bytes, XXH3-128 (\w{32}); "
-            r"h3 has (\d+) bytes, XXH3-128 (\w{32}); __1_0.distcp")
+              "the next mount uses it", mount.report("log"))
 
 
 def let_in_at_once(mount):
@@ -294,65 +230,22 @@ def let_in_at_once(mount):
 
 
 def test_both_are_late(hosts, mount):
-    """Two hosts that were missing come at once, with different copies: a conflict, until
-    they are the same."""
+    """Two hosts that were missing join at once, with different replicas of a file: the
+    preferred one is read."""
     copied(hosts, ["__1_0.distcp"])
-    own = f"{hosts.directory('h3')}/__1_0.distcp"
+    with mount.mounted("prefer=h3"):
+        want = mount.direct(BOX["h2"])
+    with open(f"{hosts.directory('h2')}/__1_0.distcp", "ab") as f:
+        f.write(b"more")
     mount.leave_out("h2")
     mount.leave_out("h3")
-    for how in "their bytes", "their sizes":
-        if how == "their bytes":
-            deal.flip(own)
-        else:
-            with open(own, "ab") as f:
-                f.write(b"more")
-        with mount.mounted("rejoin=1", "replicas=full"):
-            let_in_at_once(mount)
-            check(mount.are_up(*hosts.names, seconds=20), f"{how}: both are up",
-                  mount.report("log"))
-            said = re.search(CONFLICT, mount.report("damage"))
-            check(said and (said[1], said[2]) != (said[3], said[4]) and
-                  (said[1] == said[3]) == (how == "their bytes"),
-                  f"{how}: damage has both hosts, sizes and digests", mount.report("damage"))
-            check("whole: no; 1 of 4 files differ between hosts" in mount.report("status"),
-                  f"{how}: status has it", mount.report("status"))
-            check(mount.read(BOX["h2"]) == -errno.EIO and mount.read(BOX["h3"]) > 0 and
-                  "__1_0.distcp: its file differs between hosts" in mount.report("log"),
-                  f"{how}: it is an error, and the log has it", mount.report("log"))
-            check(mount.lose("h3") and mount.read(BOX["h2"]) == -errno.EIO,
-                  f"{how}: it stays one when one of them is gone", mount.report("damage"))
-            if how == "their sizes":
-                mount.leave_out("h2")
-                mount.kill_rank("h2")
-                until(lambda: mount.states()["h2"] == "down", 10)
-                mount.let_in("h2")
-                check(mount.are_up("h1", "h2", seconds=20) and
-                      mount.read(BOX["h2"]) == -errno.EIO,
-                      f"{how}: also when the other has come back alone",
-                      mount.report("damage"))
-            shutil.copy2(f"{hosts.directory('h2')}/__1_0.distcp", own)
-            mount.find("h3")
-            check(mount.are_up(*hosts.names, seconds=20) and mount.read(BOX["h2"]) > 0 and
-                  "differs between hosts" not in mount.report("damage") and
-                  "whole: yes" in mount.report("status"),
-                  f"{how}: they are the same, and are read", mount.report("log"))
-            check(mount.lose("h2") and mount.direct(BOX["h2"]),
-                  f"{how}: one is read when the other is gone", mount.report("status"))
-            hosts.link("h2", "up")
-        mount.leave_out("h2")
-        mount.leave_out("h3")
-
-
-def test_both_are_late_preferred(hosts, mount):
-    """One of them is preferred: nobody has read bytes of the other."""
-    copied(hosts, ["__1_0.distcp"])
-    deal.flip(f"{hosts.directory('h3')}/__1_0.distcp")
-    mount.leave_out("h2")
-    mount.leave_out("h3")
-    with mount.mounted("rejoin=1", "replicas=full", "prefer=h2"):
+    with mount.mounted("rejoin=1", "prefer=h3"):
         let_in_at_once(mount)
-        check(mount.are_up(*hosts.names, seconds=20) and mount.read(BOX["h2"]) > 0,
-              "one of two late ones is preferred, and read", mount.report("log"))
+        check(mount.are_up(*hosts.names, seconds=20) and mount.direct(BOX["h2"]) == want and
+              "whole: yes" in mount.report("status"),
+              "one of two late replicas is preferred, and read", mount.report("log"))
+        check(mount.lose("h3") and mount.direct(BOX["h2"]) is None,
+              "the other one is not used", mount.report("log"))
 
 
 # --- hosts that never take part -----------------------------------------------------------
