@@ -338,31 +338,6 @@ char **ck_launch_argv(const struct ck_launch_options *options,
 	return ck_words_take(&w);
 }
 
-/* Its own number, of which the first is that of this host. */
-static bool has_begun(struct ck_str said, const char *number)
-{
-	ck_auto_free char *line = NULL;
-
-	if (asprintf(&line, CK_LAUNCH_BEGAN "%s\n", number) < 0) {
-		line = NULL;
-		return false;
-	}
-	return said.len && memmem(said.p, said.len, line, strlen(line));
-}
-
-void ck_launch_absent(const struct ck_launch_options *options,
-		      const bool *there, struct ck_str said, bool *absent)
-{
-	size_t number = 0;
-
-	memset(absent, 0, options->hosts->n * sizeof(*absent));
-	if (!is_plain(options->program))
-		return;
-	for (size_t i = 1; i < options->hosts->n; i++)
-		absent[i] = there[i] &&
-			    !has_begun(said, ck_shown("%zu", ++number));
-}
-
 /* --- its environment ---------------------------------------------------------------- */
 
 /* Parameters for mpirun may be the user's; those of ranks are their job's. */

@@ -20,8 +20,6 @@
 /* What it is told with before the words of a launch daemon, which it starts and cleans up
  * behind. */
 #define CK_LAUNCH_SHELTER "--shelter"
-/* How it says that it does, before the number that mpirun gives to the host. */
-#define CK_LAUNCH_BEGAN	  "ckptfs-began: "
 
 /* All texts are the caller's. */
 struct ck_launch_options {
@@ -86,10 +84,6 @@ void ck_launch_networks(const struct ck_launch_options *options,
  * variables for NCCL that this process has. NULL: out of memory. */
 char **ck_launch_argv(const struct ck_launch_options *options,
 		      const bool *there);
-/* On which of those that are there mpirun has not started anything, if that can be known.
- * said: by the job; absent: of as many as there are hosts. */
-void ck_launch_absent(const struct ck_launch_options *options,
-		      const bool *there, struct ck_str said, bool *absent);
 /* Those of an environment, NULL behind the last, that do not make mpirun believe that
  * it is part of another job. Owned; NULL: out of memory. */
 char **ck_launch_environment(char *const from[]);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tries: with which of the hosts that are not up the next job is tried, and when. A job
- * fails as a whole if one of its hosts cannot take part, so a host that has made one fail
- * is left out of the next, and tried again after longer and longer pauses, when no other
- * host is waiting. Where it is not known which one it was, half of them are tried, and so
- * on. No input or output here, and no clock: times are milliseconds of one that never goes
- * back. One thread.
+ * tries: which hosts that are down the next job includes, and when it is started. A job
+ * fails as a whole if one of its hosts cannot take part. A host that made a job fail, or
+ * may have, is a suspect: it is left out of jobs of other hosts, and tried after pauses that
+ * grow, one suspect at a time. No I/O and no clock: times are milliseconds of a monotonic
+ * clock. One thread.
  */
 #ifndef CKPTFS_TRIES_H
 #define CKPTFS_TRIES_H
@@ -14,67 +13,62 @@
 
 enum { CK_TRIES_PAUSE_MOST = 5 * 60 * 1000 }; /* milliseconds */
 
-/* What a host is to the next job. Whoever makes it takes those that are doubtful only if
- * none that is wanted can take part, but for the first host, which is in each. */
+/* The part of a host in the next job. The first host takes part in each job. */
 enum ck_try {
-	CK_TRY_WANTED, /* it is not up, and nothing speaks against it */
-	CK_TRY_UP, /* in the job that there is: without it there is to be none */
-	CK_TRY_LEFT_OUT,
-	CK_TRY_DOUBTFUL, /* it may have made a job fail */
+	CK_TRY_WANTED,	 /* it is down, and is included if it answers */
+	CK_TRY_UP,	 /* it is up: without it no job is started */
+	CK_TRY_LEFT_OUT, /* a suspect that waits */
+	CK_TRY_SUSPECT,	 /* included only if no host that is wanted answers */
 };
 
-/* What a host was in a job that was tried. */
+/* The part of a host in a job that failed. */
 enum ck_tried {
-	CK_TRIED_NOT, /* it was not in it */
+	CK_TRIED_NOT, /* it was not in the job */
 	CK_TRIED_IN,
-	CK_TRIED_ABSENT, /* it was to be, and nothing was started there: for that, or
-			  * because another one was faster to fail */
-	CK_TRIED_BAD, /* the same, and nothing can be: that was tried by itself */
+	CK_TRIED_BAD, /* it was, and no program can be started there */
 };
 
 struct ck_tries_host {
 	bool up;
-	bool doubtful;	 /* it was in a job that failed, as others were */
-	unsigned failed; /* jobs, one after the other, that failed by it */
-	uint64_t due;	 /* it is left out until then */
-	uint64_t last;	 /* when a job with it has failed */
-	bool offered;	 /* the next may have it */
-	bool untold;	 /* that it is left out, see ck_tries_tell() */
-	bool told;
+	bool logged; /* see ck_tries_log() */
+	unsigned
+		failed; /* jobs in a row that failed with it; not 0: a suspect */
+	uint64_t due;	/* it is left out until then */
 };
 
 struct ck_tries {
 	struct ck_tries_host *hosts; /* n; the first is this one */
 	size_t n;
-	uint64_t every;	 /* milliseconds between two tries */
-	size_t most;	 /* doubtful hosts that are tried together */
-	unsigned failed; /* jobs, one after the other, that failed by no host */
-	uint64_t due;	 /* when the next is tried */
+	uint64_t every; /* milliseconds between two jobs */
+	size_t suspect; /* the one that the next job may include; 0: none */
+	uint64_t due;	/* when the next job is started */
 };
 
-/* up: of n hosts. -ENOMEM. */
+/* up: of n hosts. Returns 0, or -ENOMEM. */
 CK_MUST_USE int ck_tries_make(struct ck_tries *t, const bool *up, size_t n,
 			      uint64_t every, uint64_t now);
 void ck_tries_fini(struct ck_tries *t);
 
-/* Notes which hosts are up now; one that has gone down is tried at once. Whether a job is
- * to be tried now, if none is. */
+/* Records which hosts are up now. A host that has gone down is tried at once. Returns true
+ * if a job is to be started now, unless one is being started. */
 bool ck_tries_look(struct ck_tries *t, const bool *up, uint64_t now);
-/* With whom: n of enum ck_try. */
+/* how: the part of each host, n of enum ck_try. */
 void ck_tries_choose(struct ck_tries *t, uint64_t now, uint8_t *how);
 
-/* What came of it, one of these: */
+/* The result of a job, one of these: */
 
-/* No other host than those that are up can take part: who was chosen did not answer. */
-void ck_tries_nobody(struct ck_tries *t, uint64_t now);
-/* It has failed. tried: n of enum ck_tried; NULL: it had not begun. By those that are bad,
- * and by no other one where this host is, or one that is up. */
+/* No host that is down has answered. */
+void ck_tries_silent(struct ck_tries *t, uint64_t now);
+/* The job has failed. tried: n of enum ck_tried; NULL: it did not begin. If no program can
+ * be started on some hosts, these are suspects, else all that joined. Hosts that are up
+ * are never suspects; nor is any host if no program can be started on one that is up. */
 void ck_tries_failed(struct ck_tries *t, const uint8_t *tried, uint64_t now);
-/* It has taken over. in: who was in it; up: who is now. */
+/* The job has taken over. in: the hosts in it; up: those that are up now. */
 void ck_tries_over(struct ck_tries *t, const bool *in, const bool *up,
 		   uint64_t now);
 
-/* The number of a host that is left out from now on, once each time; n: there is none. */
-size_t ck_tries_tell(struct ck_tries *t);
+/* Returns the number of a suspect that the log is to name, once for each time that it is
+ * down; n: there is none. */
+size_t ck_tries_log(struct ck_tries *t);
 
 #endif

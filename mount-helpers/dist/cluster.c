@@ -29,13 +29,12 @@ enum {
 /* --- what they say ------------------------------------------------------------------ */
 
 /* OpenMPI's parent and child both make the child's group, and the parent complains when
- * it comes second. That a host begins is for the keeper. */
+ * it comes second. */
 static bool is_noise(struct ck_str line)
 {
 	static const char late[] = "plm:rsh: Warning: setpgid(";
 
-	return ck_str_starts(line, CK_STR(CK_LAUNCH_BEGAN)) ||
-	       memmem(line.p, line.len, late, sizeof(late) - 1) != NULL;
+	return memmem(line.p, line.len, late, sizeof(late) - 1) != NULL;
 }
 
 /* Ours say who speaks, as all lines of the log do. */

@@ -21,7 +21,7 @@ enum {
 		8000, /* the same of a job beside another: MPI tries once, and too
 			    * soon if a host's network is not up yet */
 	TRY_MSEC = 3000, /* for hosts to start what mpirun starts */
-	TRIES_MOST = 3, /* of the first job, each without those that were bad */
+	TRIES_MOST = 3,	 /* jobs until the first one is up */
 	END_MSEC = 1000, /* until they have ended by themselves */
 	SAY_MOST = 32 << 10,
 };
@@ -30,8 +30,7 @@ struct keeper {
 	struct ck_launch_options launch;
 	const uint8_t *how; /* by host, of enum ck_try */
 	bool *there;	    /* by host */
-	bool *absent;	    /* the same: nothing was started there */
-	bool *bad;	    /* the same: nothing can be */
+	bool *bad;	    /* by host: no program can be started there */
 	int sock; /* to whom it is for; closed by him: all is to end */
 	int over; /* readable when it is closed, or the job has ended */
 	struct ck_door door;
@@ -99,10 +98,9 @@ static void say_tried(const struct keeper *k)
 				.files = CK_NOTE_NO_FILES };
 
 	for (size_t i = 0; i < k->launch.hosts->n; i++)
-		ck_buf_u8(&tried, k->bad[i]	 ? CK_TRIED_BAD
-				  : k->absent[i] ? CK_TRIED_ABSENT
-				  : k->there[i]	 ? CK_TRIED_IN
-						 : CK_TRIED_NOT);
+		ck_buf_u8(&tried, k->bad[i]	? CK_TRIED_BAD
+				  : k->there[i] ? CK_TRIED_IN
+						: CK_TRIED_NOT);
 	note.bytes = (struct ck_str){ tried.data, tried.len };
 	if (!tried.err)
 		(void)!ck_note_send(k->sock, &note, true);
@@ -122,22 +120,19 @@ static bool has_more(const struct keeper *k)
 }
 
 /* One that is up has to be in it, too. */
-static int check_up(struct keeper *k, struct ck_diag *d)
+static int check_up(const struct keeper *k, struct ck_diag *d)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
 
-	for (size_t i = 0; i < hosts->n; i++) {
-		if (k->how[i] != CK_TRY_UP || k->there[i])
-			continue;
-		k->bad[i] = true;
-		say_tried(k);
-		return ck_fail(d, EAGAIN, "host %s is up, and has not answered",
-			       hosts->hosts[i].name);
-	}
+	for (size_t i = 0; i < hosts->n; i++)
+		if (k->how[i] == CK_TRY_UP && !k->there[i])
+			return ck_fail(d, EAGAIN,
+				       "host %s is up, and has not answered",
+				       hosts->hosts[i].name);
 	return 0;
 }
 
-/* Those that may make it fail have no part in it where others are back. */
+/* Suspects take no part if other hosts are back. */
 static void leave_out(struct keeper *k)
 {
 	bool others = false;
@@ -146,7 +141,7 @@ static void leave_out(struct keeper *k)
 		others |= k->there[i] && k->how[i] == CK_TRY_WANTED;
 	for (size_t i = 1; i < k->launch.hosts->n; i++)
 		if (k->how[i] == CK_TRY_LEFT_OUT ||
-		    (others && k->how[i] == CK_TRY_DOUBTFUL))
+		    (others && k->how[i] == CK_TRY_SUSPECT))
 			k->there[i] = false;
 }
 
@@ -221,24 +216,6 @@ static int watch_end(struct keeper *k)
 	return rc ? rc : watch(k->over, k->sock, EPOLLRDHUP);
 }
 
-/* Behind some words, if there are such hosts. */
-static const char *where(const struct keeper *k, const bool *of,
-			 const char *words)
-{
-	const struct ck_host_list *hosts = k->launch.hosts;
-	struct ck_buf names = { 0 };
-	const char *text = "";
-
-	for (size_t i = 0; i < hosts->n; i++)
-		if (of[i])
-			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
-				      hosts->hosts[i].name);
-	if (names.len)
-		text = ck_shown("; %s %s", words, names.data);
-	ck_buf_fini(&names);
-	return text;
-}
-
 /* Its processes, and what it had to wait for them. */
 static void job_over(struct keeper *k)
 {
@@ -282,110 +259,74 @@ static int job_try(struct keeper *k, int msec, struct ck_cluster_ways *ways,
 	return rc;
 }
 
-/* --- who it was --------------------------------------------------------------------- */
+/* --- a job that failed ---------------------------------------------------------------- */
 
-/* Each host alone is to start what mpirun starts there. Whoever has not been reached in
- * all the time that there was need not be asked. */
-static void find_bad(struct keeper *k, bool is_late, struct ck_buf *lines)
+/* Finds the hosts on which no program can be started: each is to start what mpirun starts
+ * there, by itself. lines: gets one for each that fails. */
+static void find_bad(struct keeper *k, struct ck_buf *lines)
 {
 	const struct ck_host_list *hosts = k->launch.hosts;
 	struct ck_launch_options launch = k->launch;
 	ck_auto_free bool *good = calloc(hosts->n, sizeof(*good));
 
+	if (!good)
+		return;
 	launch.ask_msec = TRY_MSEC;
-	if (good)
-		good[0] = true;
-	for (size_t i = 1; good && i < hosts->n; i++) {
-		k->bad[i] = is_late && k->absent[i];
-		good[i] = k->there[i] && !k->bad[i];
-		if (k->bad[i])
-			ck_buf_printf(lines,
-				      "host %s: missing: it was not started "
-				      "there\n",
-				      hosts->hosts[i].name);
-	}
-	if (!good || ck_launch_try(&launch, good, lines))
+	memcpy(good, k->there, hosts->n * sizeof(*good));
+	if (ck_launch_try(&launch, good, lines))
 		return;
 	for (size_t i = 1; i < hosts->n; i++)
-		k->bad[i] |= k->there[i] && !good[i];
+		k->bad[i] = k->there[i] && !good[i];
 }
 
-static bool is_any_bad(const struct keeper *k)
+/* "; nothing can be started on h2, h3", or "". */
+static const char *show_bad(const struct keeper *k)
 {
-	for (size_t i = 0; i < k->launch.hosts->n; i++)
+	const struct ck_host_list *hosts = k->launch.hosts;
+	struct ck_buf names = { 0 };
+	const char *text = "";
+
+	for (size_t i = 0; i < hosts->n; i++)
 		if (k->bad[i])
-			return true;
-	return false;
-}
-
-/* Where a job of this host alone fails, too, it is no other one's doing. */
-static void try_alone(struct keeper *k)
-{
-	size_t n = k->launch.hosts->n;
-	ck_auto_free bool *there = calloc(n, sizeof(*there));
-	struct ck_cluster_ways ways = CK_CLUSTER_NO_WAYS;
-	struct ck_diag d = { 0 };
-
-	if (!there || k->how[0] != CK_TRY_UP || is_any_bad(k))
-		return;
-	memcpy(there, k->there, n * sizeof(*there));
-	memset(k->there + 1, 0, (n - 1) * sizeof(*there));
-	job_over(k);
-	k->bad[0] = job_try(k, AGAIN_MSEC, &ways, &d) != 0;
-	ck_cluster_ways_fini(&ways);
-	memcpy(k->there, there, n * sizeof(*there));
-}
-
-static const char *why(const struct keeper *k)
-{
-	if (k->bad[0])
-		return "; one of this host alone does not begin either";
-	if (is_any_bad(k))
-		return where(k, k->bad, "nothing can be started on");
-	return where(k, k->absent, "it was not started on");
+			ck_buf_printf(&names, "%s%s", names.len ? ", " : "",
+				      hosts->hosts[i].name);
+	if (names.len)
+		text = ck_shown("; nothing can be started on %s", names.data);
+	ck_buf_fini(&names);
+	return text;
 }
 
 static int fail_with(const struct keeper *k, int rc, int msec,
 		     struct ck_diag *d)
 {
-	const char *also = why(k);
+	const char *bad = show_bad(k);
 
 	if (rc == -ECHILD)
 		return ck_fail(d, EIO, "mpirun: it has ended, see above%s",
-			       also);
+			       bad);
 	if (rc == -ETIMEDOUT)
-		return ck_fail(d, ETIMEDOUT,
-			       "mpirun: its processes have not found each "
-			       "other in %d s%s",
-			       msec / 1000,
-			       *also ? also
-				     : "; all hosts have to reach each other");
+		return ck_fail(
+			d, ETIMEDOUT,
+			"mpirun: its processes have not found each other in %d "
+			"s%s",
+			msec / 1000,
+			*bad ? bad : "; all hosts have to reach each other");
 	return ck_fail(d, -rc, "mpirun: no process has come: %s",
 		       strerror(-rc));
 }
 
-/* While there is no job reads wait for one: the next is tried at once. */
-static bool has_time(const struct keeper *k)
-{
-	return !k->launch.ask_msec || k->how[0] == CK_TRY_UP;
-}
-
-/* What it had to say is why it ended, unless that is known better. */
+/* Logs what mpirun has printed; at the first job only if no host explains the failure. */
 static int no_mover(struct keeper *k, int rc, int msec, struct ck_diag *d)
 {
 	struct ck_buf said = { 0 }, lines = { 0 };
 
 	ck_job_hear(&k->job, &said);
-	ck_launch_absent(&k->launch, k->there,
-			 (struct ck_str){ said.data, said.len }, k->absent);
-	if (has_time(k))
-		find_bad(k, rc == -ETIMEDOUT, &lines);
-	if (k->launch.ask_msec || !is_any_bad(k))
+	find_bad(k, &lines);
+	if (k->launch.ask_msec || lines.len == 0)
 		say(k, &said);
 	say(k, &lines);
 	ck_buf_fini(&said);
 	ck_buf_fini(&lines);
-	try_alone(k);
 	say_tried(k);
 	return fail_with(k, rc, msec, d);
 }
@@ -449,7 +390,6 @@ void ck_job_supervisor_run(const struct ck_launch_options *launch,
 	struct keeper k = { .launch = *launch,
 			    .how = (const uint8_t *)asked->bytes.p,
 			    .there = calloc(launch->hosts->n, sizeof(bool)),
-			    .absent = calloc(launch->hosts->n, sizeof(bool)),
 			    .bad = calloc(launch->hosts->n, sizeof(bool)),
 			    .sock = asked->files[0],
 			    .over = -1,
@@ -461,9 +401,8 @@ void ck_job_supervisor_run(const struct ck_launch_options *launch,
 
 	k.launch.ask_msec = (int)asked->err;
 	k.launch.stop = k.sock;
-	rc = k.there && k.absent && k.bad
-		     ? start(&k, &d)
-		     : ck_fail(&d, ENOMEM, "out of memory");
+	rc = k.there && k.bad ? start(&k, &d)
+			      : ck_fail(&d, ENOMEM, "out of memory");
 	if (rc == 0)
 		keep(&k);
 	if (k.job.ended >= 0)

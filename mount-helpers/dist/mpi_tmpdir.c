@@ -177,16 +177,6 @@ static void wait_for_all(pid_t first, int told)
 	}
 }
 
-/* That it can be reached is known by that. */
-static void say_began(char **words)
-{
-	static const char number[] = "ess_base_vpid";
-
-	for (; words[0] && words[1]; words++)
-		if (strcmp(words[0], number) == 0)
-			(void)dprintf(2, CK_LAUNCH_BEGAN "%s\n", words[1]);
-}
-
 static void watch(char **words, int told)
 {
 	static const int ignored[] = { SIGHUP, SIGINT, SIGTERM };
@@ -196,7 +186,6 @@ static void watch(char **words, int told)
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	(void)!chdir("/");
 	ck_mpi_tmpdir_make(&s);
-	say_began(words);
 	first = start(words);
 	for (size_t i = 0; i < CK_ARRAY_SIZE(ignored); i++)
 		(void)signal(ignored[i], SIG_IGN);

@@ -11,26 +11,21 @@
 
 enum {
 	ASK_MSEC = 3000, /* for hosts to say whether they are back */
-	FAILED_MOST = 4, /* times, then it is said */
 };
 
 /* --- taking over ---------------------------------------------------------------------- */
 
 /* A host that answers and cannot take part would keep all others from coming back. */
-static void tell(struct ck_cluster *c)
+static void log_suspects(struct ck_cluster *c)
 {
 	struct ck_tries *t = &c->next.tries;
 
-	for (size_t i = ck_tries_tell(t); i < t->n; i = ck_tries_tell(t))
+	for (size_t i = ck_tries_log(t); i < t->n; i = ck_tries_log(t))
 		ck_log("host %s: it answers, but takes no part: the others come "
 		       "back without it; longer and longer pauses before the "
 		       "next try, up to %d min",
 		       c->options->list.hosts[i].name,
 		       CK_TRIES_PAUSE_MOST / 60000);
-	if (t->failed == FAILED_MOST)
-		ck_log("hosts: another job has failed %d times: longer and "
-		       "longer pauses before the next, up to %d min",
-		       FAILED_MOST, CK_TRIES_PAUSE_MOST / 60000);
 }
 
 /* Whoever waits for it does not any more, unless another one is tried at once. */
@@ -48,7 +43,7 @@ static void next_failed(struct ck_cluster *c)
 	ck_tries_failed(&c->next.tries,
 			c->next.was_tried ? c->next.tried : NULL,
 			ck_msec_now());
-	tell(c);
+	log_suspects(c);
 	next_end(c);
 }
 
@@ -59,7 +54,7 @@ static void next_is_over(struct ck_cluster *c)
 
 	if (up && ck_hosts_states(c->hosts, up))
 		ck_tries_over(&c->next.tries, c->next.there, up, ck_msec_now());
-	tell(c);
+	log_suspects(c);
 	next_end(c);
 }
 
@@ -136,7 +131,7 @@ static void next_is_up(struct ck_cluster *c, struct ck_cluster_ways *ways)
 static void hear_failed(struct ck_cluster *c, const struct ck_note *n)
 {
 	if (n->err == EALREADY) {
-		ck_tries_nobody(&c->next.tries, ck_msec_now());
+		ck_tries_silent(&c->next.tries, ck_msec_now());
 		next_end(c);
 		return;
 	}

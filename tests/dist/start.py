@@ -108,14 +108,14 @@ def test_agents(hosts):
 
 
 def test_agent_hangs(hosts):
-    fails(hosts, "the agent hangs later", "host h2: missing: it was not started there",
-          "host h3: missing: it was not started there", "no host has a .metadata",
+    fails(hosts, "the agent hangs later", "host h2: missing: nothing can be started there",
+          "host h3: missing: nothing can be started there", "no host has a .metadata",
           seconds=38, agent=agent(hosts, "hangs later"))
 
 
 def test_agent_hangs_once(hosts):
     fails(hosts, "the agent hangs later at one host",
-          "host h2: missing: it was not started there\n", "option allhosts: h2 is missing",
+          "host h2: missing: nothing can be started there", "option allhosts: h2 is missing",
           options=("allhosts",), names="h1,h3,h2", seconds=38,
           agent=agent(hosts, "hangs later at one host"))
 

@@ -418,41 +418,6 @@ static void same_host(void)
 	eq_text(d.text, "option hosts: is-1 and is-1x are one host");
 }
 
-/* Which of them mpirun has started nothing on. */
-static void absent(void)
-{
-	static const struct {
-		const char *program, *said, *names;
-		bool there[3];
-	} cases[] = {
-		{ "/p", "", "b.x.org, c", { true, true, true } },
-		{ "/p", "x\nckptfs-began: 2\ny\n", "b.x.org", { 1, 1, 1 } },
-		{ "/p", "ckptfs-began: 1\nckptfs-began: 2\n", "", { 1, 1, 1 } },
-		{ "/p", "ckptfs-began: 10\n", "c", { 1, 0, 1 } },
-		{ "/p", "ckptfs-began: 1\n", "", { 1, 0, 1 } },
-		{ "/p p", "", "", { 1, 1, 1 } },
-	};
-	struct ck_host_list list = three();
-
-	for (size_t i = 0; i < CK_ARRAY_SIZE(cases); i++) {
-		struct ck_launch_options o = { .hosts = &list,
-					       .program = cases[i].program };
-		struct ck_buf names = { 0 };
-		bool absent[3] = { true, true, true };
-
-		ck_launch_absent(&o, cases[i].there, ck_str_from(cases[i].said),
-				 absent);
-		for (size_t k = 0; k < list.n; k++)
-			if (absent[k])
-				ck_buf_printf(&names, "%s%s",
-					      names.len ? ", " : "",
-					      list.hosts[k].name);
-		eq_text(names.data ? names.data : "", cases[i].names);
-		ck_buf_fini(&names);
-	}
-	ck_host_list_fini(&list);
-}
-
 /* Dead, if nobody has asked for its status yet. */
 static bool is_over(int pid)
 {
@@ -588,7 +553,6 @@ int main(void)
 	answers();
 	tries();
 	same_host();
-	absent();
 	hanging();
 	not_asked();
 	finding();
