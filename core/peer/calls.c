@@ -147,16 +147,6 @@ static uint64_t left_of(const struct ck_calls *all, const struct ck_call *c)
 	return c->brief ? ck_min(left, (uint64_t)BRIEF_MSEC) : left;
 }
 
-/* Its peer is silent. Whoever is there is asked often enough, and says so. */
-static bool is_left(const struct ck_calls *all, const struct peer *p,
-		    const struct ck_call *c)
-{
-	uint64_t share = ck_max(left_of(all, c) / 2,
-				2 * (uint64_t)all->options.ping_msec);
-
-	return c->hasty && all->now - p->heard >= share;
-}
-
 /* Takes it off the way. */
 static void arrive(struct ck_calls *all, struct ck_call *c)
 {
@@ -265,8 +255,7 @@ void ck_calls_send(struct ck_calls *all, struct ck_call *c)
 	pthread_mutex_lock(&all->lock);
 	c->state = NEW;
 	c->since = all->now;
-	if ((!p->up && !is_held(all, p, c)) || left_of(all, c) == 0 ||
-	    is_left(all, p, c)) {
+	if ((!p->up && !is_held(all, p, c)) || left_of(all, c) == 0) {
 		give_up(all, c, -EIO);
 	} else {
 		c->state = QUEUED;
@@ -443,7 +432,7 @@ static void give_up_old(struct ck_calls *all, const struct peer *p)
 
 	for (; c != &p->on_way.head; c = next) {
 		next = c->next;
-		if (is_too_late(all, c) || is_left(all, p, c))
+		if (is_too_late(all, c))
 			give_up(all, c, -EIO);
 	}
 }
@@ -455,9 +444,8 @@ static void give_up_waiting(struct ck_calls *all, const struct peer *p)
 
 	for (; c != &p->queue.head; c = next) {
 		next = c->next;
-		if (is_left(all, p, c) ||
-		    (is_too_late(all, c) &&
-		     all->now - p->progress >= left_of(all, c)))
+		if (is_too_late(all, c) &&
+		    all->now - p->progress >= left_of(all, c))
 			give_up(all, c, -EIO);
 	}
 }

@@ -36,26 +36,13 @@ bool ck_places_find(const struct ck_ways *w, uint32_t file, uint32_t i,
 	return true;
 }
 
-/* Whether a place behind those that were tried may answer. */
-static bool has_next(const struct ck_ways *w, uint32_t file, uint32_t tries)
-{
-	struct ck_whereabouts at;
-
-	for (uint32_t i = tries + 1; ck_places_find(w, file, i, &at); i++)
-		if (at.number != UINT32_MAX &&
-		    ck_calls_is_up(w->calls, at.peer))
-			return true;
-	return false;
-}
-
 struct ck_sorted ck_places_sorted(const struct ck_ways *w, struct ck_move *m,
 				  uint32_t index, uint32_t tries)
 {
-	struct ck_sorted to = { { UINT32_MAX, 0 }, index, false };
+	struct ck_sorted to = { { UINT32_MAX, 0 }, index };
 
 	if (!ck_places_find(w, m->file, tries, &to.at))
 		return to;
-	to.has_next = has_next(w, m->file, tries);
 	if (to.at.number == UINT32_MAX) {
 		to.at.peer = UINT32_MAX;
 		m->rc = -ESTALE;
@@ -69,8 +56,6 @@ static int sorted_cmp(const void *a, const void *b)
 
 	if (x->at.peer != y->at.peer)
 		return x->at.peer < y->at.peer ? -1 : 1;
-	if (x->has_next != y->has_next)
-		return x->has_next ? -1 : 1;
 	return (x->index > y->index) - (x->index < y->index);
 }
 
@@ -83,8 +68,7 @@ size_t ck_sorted_end(const struct ck_sorted *order, size_t from, size_t n)
 {
 	size_t end = from + 1;
 
-	while (end < n && order[end].at.peer == order[from].at.peer &&
-	       order[end].has_next == order[from].has_next)
+	while (end < n && order[end].at.peer == order[from].at.peer)
 		end++;
 	return end;
 }

@@ -16,7 +16,6 @@ CK_MUST_USE bool ck_places_find(const struct ck_ways *w, uint32_t file,
 struct ck_sorted {
 	struct ck_whereabouts at;
 	uint32_t index; /* in the moves */
-	bool has_next;	/* somebody else is up who can be asked for it */
 };
 
 /* Who is asked for a move, at the place that is tried next. Nobody is where there is none,

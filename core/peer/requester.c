@@ -3,10 +3,8 @@
  * requester: see requester.h. Moves are sorted by peer, and those of each become READs.
  * When all READs of one peer have come or were given up, those of its moves that failed
  * are sorted by the peers of the next copies, and so on; all is done when no peer is
- * asked any more. A peer that is silent is left soon for one that is up. If in the end
- * none had the bytes, all are asked a second time, and waited for as long as there is
- * time. Those that were not answered, and have no other copy, are asked for once more, by
- * calls that wait for another line if there may be one.
+ * asked any more. Those that were not answered, and have no other copy, are asked for once
+ * more, by calls that wait for another line if there may be one.
  */
 #include "ckptfs/requester.h"
 #include "places.h"
@@ -27,8 +25,6 @@ struct ck_requester_op {
 struct attempt {
 	uint32_t tries; /* how many places were tried before */
 	bool patient;	/* its calls are */
-	bool left;   /* one of them may have been left because it was silent */
-	bool second; /* all places were tried, now nobody is left so soon */
 	uint64_t spent; /* milliseconds, at most, that the moves have taken */
 };
 
@@ -41,7 +37,6 @@ struct part {
 	/* Of the ways by which it is asked: */
 	struct ck_calls *line;
 	uint32_t generation;
-	bool hasty;	 /* its calls are */
 	bool unanswered; /* of a call nobody has said what it came to */
 	bool over;	 /* under ck_requester.lock: `line` may be gone */
 	struct read_call *calls;
@@ -95,7 +90,6 @@ static int add_call(struct part *p, struct ck_reads *reads)
 				 .call.spent = p->attempt.spent,
 				 .call.patient = p->attempt.patient,
 				 .call.brief = p->op->moves->brief,
-				 .call.hasty = p->hasty,
 				 .call.came = call_came,
 				 .part = p };
 	rc = ck_ask_read(reads, &c->call.ask);
@@ -128,7 +122,6 @@ static struct part *part_make(struct ck_requester_op *op,
 	p->op = op;
 	p->peer = order[0].at.peer;
 	p->attempt = attempt;
-	p->hasty = order[0].has_next && !attempt.second;
 	p->line = op->r->ways.calls;
 	p->generation = op->r->generation;
 	p->n = n;
@@ -144,7 +137,7 @@ static struct part *part_make(struct ck_requester_op *op,
 	return NULL;
 }
 
-/* One for each peer that is asked for some of the moves, or two. -ENOMEM. */
+/* One for each peer that is asked for some of the moves. -ENOMEM. */
 static int parts_make(struct ck_requester_op *op, struct ck_sorted *order,
 		      size_t n, struct attempt attempt, struct part **out)
 {
@@ -341,8 +334,7 @@ static void ask_again(struct part *failed, struct attempt attempt,
 	}
 }
 
-/* By other ways, if there are; at the next places; at all of them once more; or at the
- * same, with patience. */
+/* By other ways, if there are; at the next places; or at the same, with patience. */
 static void try_again(struct part *failed)
 {
 	struct attempt next = failed->attempt;
@@ -355,17 +347,12 @@ static void try_again(struct part *failed)
 		ask_again(failed, (struct attempt){ 0 }, false);
 		return;
 	}
-	next.left |= failed->hasty && failed->unanswered;
 	next.tries++;
 	next.patient = false;
 	if (failed->op->r->ways.nothers)
 		ask_again(failed, next, false);
-	next.tries = failed->attempt.tries;
-	if (next.left && !next.second) {
-		next.tries = 0;
-		next.second = true;
-		ask_again(failed, next, true);
-	} else if (failed->unanswered && !failed->attempt.patient) {
+	if (failed->unanswered && !failed->attempt.patient) {
+		next.tries = failed->attempt.tries;
 		next.patient = true;
 		ask_again(failed, next, true);
 	}

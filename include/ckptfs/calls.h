@@ -49,9 +49,6 @@ struct ck_call {
 	uint32_t peer;
 	bool patient; /* it waits while the peer is down, see hold_msec */
 	bool brief;   /* it takes 2 s at most, of those that are left */
-	/* Somebody else may know: it is given up, too, when its peer has been silent for
-	 * half of the time that it has, or for two pings if that is more. */
-	bool hasty;
 	uint64_t
 		spent; /* milliseconds of its time that are over already, since it
 			 * was sent to another peer before; with those it took when

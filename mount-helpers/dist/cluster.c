@@ -16,14 +16,11 @@ enum {
 	END_MSEC = 4000, /* until a keeper has ended all */
 	WINDOW = 16 << 20,
 	PING_MSEC = 1000,
-	PINGS = 8, /* at least, in the time that a read has */
-	SILENCE_MSEC = 5000,
-	HEAR_MSEC = 2000, /* from one question for files to the next */
-	STATE_MSEC = 500, /* from one look at who is up to the next */
-	HOLD_MSEC = 9500, /* that reads wait for a job that takes over */
-	ASK_MSEC = 3000,  /* for hosts to say whether they are back */
-	SOON_MSEC =
-		1000, /* until a job without which there is none is tried again */
+	PINGS = 8,	     /* at least, in the time that a read has */
+	SILENCE_MSEC = 5000, /* at most, until a host is down */
+	HEAR_MSEC = 2000,    /* from one question for files to the next */
+	STATE_MSEC = 500,    /* from one look at who is up to the next */
+	HOLD_MSEC = 9500,    /* that reads wait for a job that takes over */
 };
 
 /* --- what they say ------------------------------------------------------------------ */
@@ -163,7 +160,8 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 		.calls = { .npeers = c->nranks,
 			   .ping_msec = (uint32_t)ck_min(PING_MSEC,
 							 timeout_msec / PINGS),
-			   .silence_msec = SILENCE_MSEC,
+			   .silence_msec = (uint32_t)ck_min(SILENCE_MSEC,
+							    timeout_msec / 2),
 			   .timeout_msec = timeout_msec,
 			   .window = WINDOW,
 			   .epoch = ++c->links,

@@ -21,7 +21,7 @@ static struct ck_requester requester;
 static struct ck_stats *stats; /* by owner; from begin() to end() */
 static struct ck_whereabouts files[SET_FILES];
 static unsigned ended;
-static uint32_t case_timeout = 10000; /* msec */
+static uint32_t case_timeout = 10000, case_silence = 5000; /* msec */
 
 static inline int line_send(struct ck_line *l, uint32_t peer,
 			    const struct ck_ask *a)
@@ -46,7 +46,7 @@ static inline void begin(void)
 	struct ck_calls_options options = {
 		.npeers = OWNERS,
 		.ping_msec = (uint32_t)ck_min(1000, case_timeout / 8),
-		.silence_msec = 5000,
+		.silence_msec = case_silence,
 		.timeout_msec = case_timeout,
 		.window = CK_WIRE_READ_MAX,
 	};
