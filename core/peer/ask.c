@@ -27,14 +27,6 @@ static int finish(struct ck_ask *a)
 	return rc;
 }
 
-int ck_ask_hello(struct ck_ask *a, struct ck_str program)
-{
-	begin(a, CK_WIRE_HELLO);
-	program.len = (size_t)ck_min(program.len, CK_WIRE_TEXT_MAX);
-	ck_wire_text_put(&a->body, program);
-	return finish(a);
-}
-
 int ck_ask_ping(struct ck_ask *a)
 {
 	begin(a, CK_WIRE_PING);

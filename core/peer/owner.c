@@ -60,23 +60,6 @@ void ck_data_owner_free(struct ck_data_owner *o)
 
 /* --- what is short ------------------------------------------------------------------ */
 
-static bool hello_cost(struct ck_cur body, uint64_t *bytes)
-{
-	struct ck_str program;
-
-	*bytes += ck_data_owner_room(2 + CK_WIRE_TEXT_MAX);
-	return ck_wire_text_get(&body, CK_WIRE_TEXT_MAX, &program) &&
-	       ck_cur_left(&body) == 0;
-}
-
-static int hello(struct ck_data_owner *o, struct ck_cur body,
-		 struct ck_answer *out)
-{
-	(void)o, (void)body;
-	ck_wire_text_put(&out->body, CK_STR("ckptfs " CK_VERSION));
-	return 0;
-}
-
 static bool ping_cost(struct ck_cur body, uint64_t *bytes)
 {
 	(void)bytes;
@@ -99,7 +82,6 @@ struct kind {
 };
 
 static const struct kind kinds[CK_WIRE_REQUESTS] = {
-	[CK_WIRE_HELLO] = { hello_cost, hello },
 	[CK_WIRE_LIST] = { ck_data_owner_list_cost, ck_data_owner_list },
 	[CK_WIRE_LOOK] = { ck_data_owner_look_cost, ck_data_owner_look },
 	[CK_WIRE_READ] = { ck_data_owner_read_cost, ck_data_owner_read },
@@ -114,7 +96,7 @@ static const struct kind *kind_of(const struct ck_message *m)
 
 	if (h->answer || h->err || h->payload || m->payload.len ||
 	    h->body != m->body.len || h->body > CK_WIRE_BODY_MAX ||
-	    h->type == 0 || h->type >= CK_WIRE_REQUESTS)
+	    h->type < CK_WIRE_LIST || h->type >= CK_WIRE_REQUESTS)
 		return NULL;
 	return &kinds[h->type];
 }

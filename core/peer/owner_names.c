@@ -12,8 +12,7 @@
 
 static bool list_get(struct ck_cur *c, uint64_t *cursor, struct ck_str *name)
 {
-	return ck_cur_u64(c, cursor) &&
-	       ck_wire_text_get(c, CK_WIRE_NAME_MAX, name) &&
+	return ck_cur_u64(c, cursor) && ck_wire_text_get(c, name) &&
 	       ck_cur_left(c) == 0;
 }
 
@@ -149,7 +148,7 @@ bool ck_data_owner_look_cost(struct ck_cur body, uint64_t *bytes)
 	if (!look_get(&body, &ids, &n))
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
-		if (!ck_wire_text_get(&body, CK_WIRE_NAME_MAX, &name))
+		if (!ck_wire_text_get(&body, &name))
 			return false;
 		*bytes += NAME_COST + name.len;
 	}
@@ -244,7 +243,7 @@ int ck_data_owner_look(struct ck_data_owner *o, struct ck_cur body,
 		struct ck_looked looked = { 0 };
 		int rc;
 
-		if (!ck_wire_text_get(&body, CK_WIRE_NAME_MAX, &name))
+		if (!ck_wire_text_get(&body, &name))
 			return -EPROTO;
 		rc = look(o, name, ids, &looked);
 		if (rc)

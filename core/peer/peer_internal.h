@@ -27,8 +27,7 @@ struct ck_ask_part {
 
 /* A text of at most CK_WIRE_NAME_MAX bytes. */
 void ck_wire_text_put(struct ck_buf *b, struct ck_str text);
-CK_MUST_USE bool ck_wire_text_get(struct ck_cur *c, size_t most,
-				  struct ck_str *out);
+CK_MUST_USE bool ck_wire_text_get(struct ck_cur *c, struct ck_str *out);
 /* A number that has to be 0. */
 CK_MUST_USE bool ck_wire_zero(struct ck_cur *c);
 /* n, 0: what READ and DIGEST begin with. n >= 1. */

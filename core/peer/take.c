@@ -13,7 +13,6 @@
 static bool body_fits(const struct ck_ask *a, uint32_t len)
 {
 	switch (a->head.type) {
-	case CK_WIRE_HELLO: return len <= 2 + CK_WIRE_TEXT_MAX;
 	case CK_WIRE_LIST: return len <= CK_LIST_HEAD + CK_WIRE_LIST_MAX;
 	case CK_WIRE_LOOK: return len == 4 + a->n * CK_WIRE_LOOKED;
 	case CK_WIRE_READ:
@@ -61,21 +60,6 @@ static int open_answer(const struct ck_ask *a, enum ck_wire_type type,
 
 /* --- what is short ------------------------------------------------------------------- */
 
-int ck_take_hello(const struct ck_ask *a, const struct ck_message *m,
-		  struct ck_str *program)
-{
-	struct ck_str text;
-	struct ck_cur c;
-	int rc = open_answer(a, CK_WIRE_HELLO, m, &c);
-
-	if (rc)
-		return rc;
-	if (!ck_wire_text_get(&c, CK_WIRE_TEXT_MAX, &text) || ck_cur_left(&c))
-		return -EPROTO;
-	*program = text;
-	return 0;
-}
-
 int ck_take_ping(const struct ck_ask *a, const struct ck_message *m)
 {
 	struct ck_cur c;
@@ -108,7 +92,7 @@ static bool row_get(struct ck_cur *c, struct ck_page_row *out)
 	uint8_t kind;
 
 	if (!ck_cur_u8(c, &kind) || kind == 0 || kind >= CK_WIRE_KINDS ||
-	    !ck_wire_text_get(c, CK_WIRE_NAME_MAX, &out->name))
+	    !ck_wire_text_get(c, &out->name))
 		return false;
 	out->kind = (enum ck_wire_kind)kind;
 	return is_name(out->name);

@@ -46,7 +46,8 @@ static bool is_ours(struct ck_cur *c)
 /* What every message of its type keeps to. */
 static bool is_sound(const struct ck_wire_head *h, uint32_t flags)
 {
-	if (h->type == 0 || h->type >= CK_WIRE_TYPES || flags > ANSWER)
+	if (h->type < CK_WIRE_LIST || h->type >= CK_WIRE_TYPES ||
+	    flags > ANSWER)
 		return false;
 	if (h->body > CK_WIRE_BODY_MAX || h->payload > CK_WIRE_READ_MAX)
 		return false;
@@ -92,11 +93,12 @@ void ck_wire_text_put(struct ck_buf *b, struct ck_str text)
 	ck_buf_str(b, text);
 }
 
-bool ck_wire_text_get(struct ck_cur *c, size_t most, struct ck_str *out)
+bool ck_wire_text_get(struct ck_cur *c, struct ck_str *out)
 {
 	uint16_t len;
 
-	return ck_cur_u16(c, &len) && len <= most && ck_cur_bytes(c, len, out);
+	return ck_cur_u16(c, &len) && len <= CK_WIRE_NAME_MAX &&
+	       ck_cur_bytes(c, len, out);
 }
 
 bool ck_wire_zero(struct ck_cur *c)

@@ -12,7 +12,6 @@
  *
  *	head	magic u32, version u16, type u16, flags u32 (1: an answer), err u32,
  *		id u64, payload u64, body u32, epoch u32, 24 bytes of zeros
- *	HELLO	program text			-> program text
  *	LIST	cursor u64, directory text	-> next u64, n u32, more u32,
  *						   n x (type u8, name text)
  *	LOOK	uid u32, gid u32, n u32,	-> n u32, n x what is said of a file,
@@ -56,13 +55,11 @@ enum {
 	CK_WIRE_OPEN_MAX = 1024,     /* requests to one owner, not answered */
 	CK_WIRE_ASKED_MAX = 4 << 20, /* bytes of their bodies */
 	CK_WIRE_NAME_MAX = 4096,     /* bytes */
-	CK_WIRE_TEXT_MAX = 255,	     /* bytes of the name of a program */
 	CK_WIRE_ERR_MAX = 4095,	     /* the greatest errno */
 };
 
 enum ck_wire_type {
-	CK_WIRE_HELLO = 1,
-	CK_WIRE_LIST,
+	CK_WIRE_LIST = 2, /* the first */
 	CK_WIRE_LOOK,
 	CK_WIRE_READ,
 	CK_WIRE_DIGEST,
@@ -121,8 +118,7 @@ static inline uint64_t ck_ask_bytes(const struct ck_ask *a)
 	return a->bytes;
 }
 
-/* All of these: -ENOMEM. program: at most CK_WIRE_TEXT_MAX bytes count. */
-CK_MUST_USE int ck_ask_hello(struct ck_ask *a, struct ck_str program);
+/* All of these: -ENOMEM. */
 CK_MUST_USE int ck_ask_ping(struct ck_ask *a);
 /* The names in a directory, "" for the owner's own. cursor: 0, or `next` of the page
  * before. -ENAMETOOLONG. */
@@ -183,9 +179,6 @@ CK_MUST_USE int ck_ask_check(const struct ck_ask *a,
  * message, its head too, before they use anything. */
 
 /* The program of the owner: any bytes, borrowed from the message. */
-CK_MUST_USE int ck_take_hello(const struct ck_ask *a,
-			      const struct ck_message *m,
-			      struct ck_str *program);
 CK_MUST_USE int ck_take_ping(const struct ck_ask *a,
 			     const struct ck_message *m);
 

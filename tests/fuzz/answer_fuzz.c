@@ -35,7 +35,6 @@ static void ask_make(struct ck_ask *a, unsigned type)
 	int rc = 0;
 
 	switch (type) {
-	case CK_WIRE_HELLO: rc = ck_ask_hello(a, CK_STR("x")); break;
 	case CK_WIRE_LIST: rc = ck_ask_list(a, CK_STR(""), 0); break;
 	case CK_WIRE_LOOK:
 		rc = ck_ask_look(a, (struct ck_ids){ 0, 0 }, names, NAMES, &n);
@@ -95,15 +94,6 @@ static int take_look(const struct ck_ask *a, const struct ck_message *m)
 		must((info->closed & ~(mode_t)0444) == 0);
 	}
 	free(looked);
-	return rc;
-}
-
-static int take_hello(const struct ck_ask *a, const struct ck_message *m)
-{
-	struct ck_str text;
-	int rc = ck_take_hello(a, m, &text);
-
-	must(rc || (text.p == m->body.p + 2 && text.len == m->body.len - 2));
 	return rc;
 }
 
@@ -169,7 +159,6 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 	uint8_t sum[16];
 
 	switch (a->head.type) {
-	case CK_WIRE_HELLO: return take_hello(a, m);
 	case CK_WIRE_LIST: return take_list(a, m);
 	case CK_WIRE_LOOK: return take_look(a, m);
 	case CK_WIRE_READ: return take_read(a, m);

@@ -134,7 +134,6 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 	struct ck_looked looked[2];
 	struct ck_page page;
 	struct ck_page_row row;
-	struct ck_str text;
 	uint8_t sum[16];
 	int rc;
 
@@ -146,7 +145,7 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 		return rc;
 	case CK_WIRE_LOOK: return ck_take_look(a, m, looked);
 	case CK_WIRE_DIGEST: return ck_take_digest(a, m, sum);
-	default: return ck_take_hello(a, m, &text);
+	default: return ck_take_ping(a, m);
 	}
 }
 
@@ -182,7 +181,7 @@ static void call_begin(struct slot *s)
 		rc = ck_ask_look(a, (struct ck_ids){ 0, 0 }, names, 2, &n);
 		break;
 	case 2: rc = ck_ask_digest(a, &run, 1); break;
-	default: rc = ck_ask_hello(a, CK_STR("x")); break;
+	default: rc = ck_ask_ping(a); break;
 	}
 	must(rc == 0);
 	s->call.peer = number % PEERS;

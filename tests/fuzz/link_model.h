@@ -16,7 +16,7 @@ enum {
 	BLOCK = 64 << 10,
 	MEMORY = 4 * BLOCK,
 	SLOTS = 8,
-	SIMPLE = 4, /* the first: a LIST, LOOK, DIGEST and HELLO */
+	SIMPLE = 4, /* the first: a LIST, LOOK, DIGEST and PING */
 	MOVES = 3,  /* of each other one */
 	ROOM = 200,
 	WIDE = 3 * BLOCK - 17, /* bytes of the last slot's moves */

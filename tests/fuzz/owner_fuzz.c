@@ -103,12 +103,10 @@ static void check_taken(const struct ck_message *m, const struct ck_answer *a)
 	struct ck_cur c = ck_wire_body(m);
 	struct ck_looked *looked;
 	struct ck_page page;
-	struct ck_str text;
 	uint8_t sum[16];
 	int rc = 0;
 
 	switch (m->head.type) {
-	case CK_WIRE_HELLO: rc = ck_take_hello(&ask, &answer, &text); break;
 	case CK_WIRE_LIST: rc = ck_take_list(&ask, &answer, &page); break;
 	case CK_WIRE_PING: rc = ck_take_ping(&ask, &answer); break;
 	case CK_WIRE_DIGEST: rc = ck_take_digest(&ask, &answer, sum); break;

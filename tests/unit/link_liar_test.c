@@ -547,11 +547,11 @@ static int came_to_nothing(struct ck_call *c, const struct ck_message *m,
 	return 0;
 }
 
-static void ask_hello(struct joined *j, struct ck_call *calls, unsigned n)
+static void ask_lists(struct joined *j, struct ck_call *calls, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		calls[i] = (struct ck_call){ .came = came_to_nothing };
-		if (ck_ask_hello(&calls[i].ask, CK_STR("all")))
+		if (ck_ask_list(&calls[i].ask, CK_STR(""), 0))
 			abort();
 		ck_calls_send(ck_link_calls(j->link), &calls[i]);
 	}
@@ -566,10 +566,10 @@ static void test_open(void)
 	struct joined *j = joined_make();
 
 	joined_start(j, false, silent_run);
-	ask_hello(j, calls, MUCH);
+	ask_lists(j, calls, MUCH);
 	for (unsigned i = 0; i < MUCH; i++)
 		ck_calls_drop(ck_link_calls(j->link), &calls[i]);
-	ask_hello(j, calls + MUCH, MUCH);
+	ask_lists(j, calls + MUCH, MUCH);
 	for (uint64_t end = msec_now() + 60000;
 	     frames_counted() < CK_WIRE_OPEN_MAX && msec_now() < end;)
 		msec_sleep(5);

@@ -139,7 +139,6 @@ static void take(struct ck_str input)
 	struct ck_page page;
 	struct ck_message m;
 	struct ck_ask a;
-	struct ck_str text;
 	uint64_t read;
 	size_t n;
 	int rc = -EPROTO;
@@ -151,7 +150,6 @@ static void take(struct ck_str input)
 	a.head.id = m.head.id;
 	a.head.epoch = m.head.epoch;
 	switch (m.head.type) {
-	case CK_WIRE_HELLO: rc = ck_take_hello(&a, &m, &text); break;
 	case CK_WIRE_LIST: rc = ck_take_list(&a, &m, &page); break;
 	case CK_WIRE_LOOK: rc = ck_take_look(&a, &m, looked); break;
 	case CK_WIRE_READ: rc = ck_take_read(&a, &m, &read); break;

@@ -37,8 +37,6 @@ static inline void put_counted(struct ck_buf *b, uint32_t n)
 
 static inline void put_request(struct ck_buf *b, enum which which)
 {
-	if (which == HELLO)
-		ck_buf_add(b, "\14\0ckptfs 0.1.0", 14);
 	if (which == LIST)
 		ck_buf_add(b, "\5\0\0\0\0\0\0\0\3\0sub", 13);
 	if (which == LOOK)
@@ -78,8 +76,6 @@ static inline void put_looked(struct ck_buf *b, uint32_t number, uint8_t seen,
 
 static inline void put_answer(struct ck_buf *b, enum which which)
 {
-	if (which == A_HELLO)
-		ck_buf_add(b, "\5\0other", 7);
 	if (which == A_LIST)
 		ck_buf_add(b,
 			   "\x4d\0\0\0\0\0\0\0\2\0\0\0\1\0\0\0"
@@ -101,7 +97,7 @@ static const uint8_t packed[] = "aaaabbbbccccddddeeeeffffgggggggg";
 static inline void put_message(struct ck_buf *b, enum which which)
 {
 	struct ck_buf body = { 0 };
-	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER + 1),
+	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER),
 				     .answer = which >= AN_ANSWER,
 				     .id = ID,
 				     .epoch = EPOCH };

@@ -15,8 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *const names[] = { "HELLO", "LIST",	"LOOK",
-				     "READ",  "DIGEST", "PING" };
+static const char *const names[REQUESTS] = {
+	[LIST] = "LIST",     [LOOK] = "LOOK", [READ] = "READ",
+	[DIGEST] = "DIGEST", [PING] = "PING",
+};
 
 static struct ck_data_owner *owner;
 
@@ -30,7 +32,6 @@ static int ask_make(struct ck_ask *a, enum which which)
 	int rc = 0;
 
 	switch (which % AN_ANSWER) {
-	case HELLO: rc = ck_ask_hello(a, CK_STR("ckptfs 0.1.0")); break;
 	case LIST: rc = ck_ask_list(a, CK_STR("sub"), 5); break;
 	case LOOK:
 		rc = ck_ask_look(a, (struct ck_ids){ 1, 2 }, looked, 2, &n);
@@ -51,7 +52,7 @@ static int ask_make(struct ck_ask *a, enum which which)
 
 static void test_requests_are_these_bytes(void)
 {
-	for (enum which i = HELLO; i < REQUESTS; i++) {
+	for (enum which i = LIST; i < REQUESTS; i++) {
 		struct ck_buf want = { 0 }, got = { 0 };
 		struct ck_ask a;
 
@@ -90,7 +91,6 @@ static void test_head_bytes(void)
 /* --- what they are taken for --------------------------------------------------------- */
 
 static struct {
-	struct ck_str program;
 	struct ck_page page;
 	struct ck_looked looked[2];
 	uint8_t digest[16];
@@ -101,7 +101,6 @@ static int take(const struct ck_ask *a, enum which which,
 		const struct ck_message *m)
 {
 	switch (which % AN_ANSWER) {
-	case HELLO: return ck_take_hello(a, m, &got.program);
 	case LIST: return ck_take_list(a, m, &got.page);
 	case LOOK: return ck_take_look(a, m, got.looked);
 	case READ: return ck_take_read(a, m, &got.read);
@@ -158,8 +157,6 @@ static void check_answer(struct ck_buf *bytes, enum which which)
 	ok(wire_split(bytes->data, bytes->len, &m) == 0);
 	ok(ck_ask_check(&a, &m.head) == 0);
 	eq_err(take(&a, which, &m), 0);
-	if (which == A_HELLO)
-		ok(ck_str_is(got.program, "other"));
 	if (which == A_LIST)
 		check_page();
 	if (which == A_LOOK)
@@ -173,7 +170,7 @@ static void check_answer(struct ck_buf *bytes, enum which which)
 
 static void test_answers_are_taken(void)
 {
-	for (enum which i = A_HELLO; i <= A_PING; i++) {
+	for (enum which i = A_LIST; i <= A_PING; i++) {
 		struct ck_buf b = { 0 };
 
 		put_message(&b, i);
@@ -192,7 +189,7 @@ static void test_errors_are_taken(void)
 				       { EINPROGRESS, -EIO } };
 
 	for (size_t i = 0; i < CK_ARRAY_SIZE(errs); i++) {
-		for (enum which k = A_HELLO; k <= A_PING; k++) {
+		for (enum which k = A_LIST; k <= A_PING; k++) {
 			struct ck_message m = { 0 };
 			struct ck_ask a;
 
@@ -362,11 +359,11 @@ static void test_bits(enum which which)
  * something. */
 static void test_canary(void)
 {
-	for (enum which i = HELLO; i <= A_PING; i++) {
+	for (enum which i = LIST; i <= A_PING; i++) {
 		struct ck_buf b = { 0 };
 
 		if (i == REQUESTS)
-			i = A_HELLO;
+			i = A_LIST;
 		put_message(&b, i);
 		ok(!is_refused(i, b.data, b.len));
 		ck_buf_fini(&b);
@@ -385,7 +382,7 @@ static bool is_refused_body(enum which which, struct ck_buf *body,
 			    size_t payload)
 {
 	static char bytes[64];
-	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER + 1),
+	struct ck_wire_head head = { .type = (uint16_t)(which % AN_ANSWER),
 				     .answer = which >= AN_ANSWER,
 				     .id = ID,
 				     .payload = payload,
@@ -461,8 +458,6 @@ static bool refuses_page(uint32_t more)
 static void test_edges(void)
 {
 	ok(!refuses_loops(CK_MAX_DIMS) && refuses_loops(CK_MAX_DIMS + 1));
-	ok(!refuses_text(HELLO, 255) && refuses_text(HELLO, 256));
-	ok(!refuses_text(A_HELLO, 255) && refuses_text(A_HELLO, 256));
 	ok(!refuses_text(LIST, 4096) && refuses_text(LIST, 4097));
 	ok(!refuses_text(LOOK, 4096) && refuses_text(LOOK, 4097));
 	ok(!refuses_text(A_LIST, 4096) && refuses_text(A_LIST, 4097));
@@ -501,9 +496,6 @@ static void test_limits(void)
 	run.len++;
 	eq_err(ck_ask_digest(&a, &run, 1), -E2BIG);
 	eq_err(ck_ask_digest(&a, &run, 0), -E2BIG);
-	ok(ck_ask_hello(&a, too_long) == 0);
-	eq_u64(a.head.body, 2 + CK_WIRE_TEXT_MAX);
-	ck_ask_fini(&a);
 }
 
 int main(void)
@@ -522,9 +514,9 @@ int main(void)
 	test_errors_are_taken();
 	test_canary();
 	test_faults();
-	for (enum which i = HELLO; i <= A_PING; i++) {
+	for (enum which i = LIST; i <= A_PING; i++) {
 		if (i == REQUESTS)
-			i = A_HELLO;
+			i = A_LIST;
 		test_lengths(i);
 		test_bits(i);
 	}
