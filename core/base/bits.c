@@ -41,12 +41,3 @@ void ck_bits_clear_all(struct ck_bits *b)
 	if (b->n)
 		memset(b->words, 0, words_of(b) * sizeof(*b->words));
 }
-
-void ck_bits_set_all_atomic(struct ck_bits *b)
-{
-	for (size_t i = 0; i < b->n / 64; i++)
-		__atomic_store_n(&b->words[i], UINT64_MAX, __ATOMIC_RELAXED);
-	if (b->n % 64)
-		__atomic_store_n(&b->words[b->n / 64], ck_bits_mask(b->n) - 1,
-				 __ATOMIC_RELAXED);
-}

@@ -21,7 +21,6 @@ struct ck_sections {
 	uint32_t n;
 	uint32_t nparts;
 	uint64_t size;
-	size_t memory;
 	unsigned held; /* atomic */
 	struct table tables[CK_SECTIONS_MAX];
 	uint64_t ends[]; /* of all tables */
@@ -190,7 +189,6 @@ int ck_sections_make(const struct ck_section *sections, uint32_t n,
 	}
 	s->maker = maker;
 	s->held = 1;
-	s->memory = sizeof(*s) + rows * sizeof(*s->ends);
 	rc = sections_fill(s, sections, n);
 	if (rc)
 		ck_sections_put(s);
@@ -217,9 +215,4 @@ void ck_sections_put(struct ck_sections *s)
 uint64_t ck_sections_size(const struct ck_sections *s)
 {
 	return s->size;
-}
-
-size_t ck_sections_memory(const struct ck_sections *s)
-{
-	return s->memory;
 }

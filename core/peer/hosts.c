@@ -207,16 +207,6 @@ static void prefer(struct ck_hosts *h, size_t host)
 			h->prefer[h->nprefer++] = i;
 }
 
-uint32_t ck_hosts_group_of(const struct ck_hosts *h, uint32_t rank)
-{
-	uint32_t i = 0;
-
-	while (rank < h->groups[i].first ||
-	       rank >= h->groups[i].first + h->groups[i].n)
-		i++;
-	return i;
-}
-
 static bool groups_make(struct ck_hosts *h, const struct ck_hosts_setup *o)
 {
 	h->groups = calloc(h->n + 1UL, sizeof(*h->groups));

@@ -265,8 +265,6 @@ void ck_hosts_tables_replace(struct ck_hosts *h, struct ck_hosts_tables *t,
 			     struct ck_calls *calls);
 /* The first place of a file among those known, or where it would be. */
 size_t ck_hosts_places_of(const struct ck_hosts_places *known, uint32_t file);
-/* Which group a rank is in. */
-uint32_t ck_hosts_group_of(const struct ck_hosts *h, uint32_t rank);
 
 /* Once the checkpoint's files are known. -ENOMEM. */
 CK_MUST_USE int ck_hosts_hearing_make(struct ck_hosts *h);

@@ -135,14 +135,6 @@ int ck_rounds_ask(struct ck_rounds *all, const uint32_t *ranks, uint32_t n,
 	return 0;
 }
 
-void ck_rounds_cancel(struct ck_rounds *all, uint64_t op)
-{
-	struct ck_asked *a = find(all, op);
-
-	if (a && a->nready < a->nranks)
-		over(all, a, -ECANCELED);
-}
-
 /* --- proposing ------------------------------------------------------------------------------- */
 
 static void put_stated(struct ck_rounds *all, const struct ck_asked *a)

@@ -60,13 +60,6 @@ static int open_answer(const struct ck_ask *a, enum ck_wire_type type,
 
 /* --- what is short ------------------------------------------------------------------- */
 
-int ck_take_ping(const struct ck_ask *a, const struct ck_message *m)
-{
-	struct ck_cur c;
-
-	return open_answer(a, CK_WIRE_PING, m, &c);
-}
-
 int ck_take_digest(const struct ck_ask *a, const struct ck_message *m,
 		   uint8_t out[static 16])
 {

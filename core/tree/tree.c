@@ -308,22 +308,6 @@ int ck_tree_stat(const struct ck_node *n, struct ck_node_stat *out)
 	return ck_tree_stat_in(c, n, out);
 }
 
-int ck_tree_lookup(struct ck_tree *t, uint64_t dir, struct ck_str name,
-		   struct ck_node_stat *out)
-{
-	struct ck_node n;
-	int rc = ck_tree_name(t, dir, name, &n);
-
-	if (rc == 0)
-		rc = ck_tree_use(t, &n);
-	if (rc)
-		return rc;
-	rc = ck_tree_stat(&n, out);
-	if (rc)
-		ck_tree_forget(t, n.number, 1);
-	return rc;
-}
-
 /* The version that a file has in a catalog. */
 static uint64_t version_of(const struct ck_catalog *c, const struct ck_node *n,
 			   struct ck_about *about)

@@ -179,11 +179,6 @@ void ck_local_free(struct ck_local *l)
 
 /* --- directories ------------------------------------------------------------ */
 
-uint32_t ck_local_count(const struct ck_local *l)
-{
-	return l->nowners;
-}
-
 void ck_local_name(const struct ck_local *l, const struct ck_catalog *c,
 		   uint32_t owner, struct ck_buf *out)
 {

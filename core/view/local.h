@@ -34,7 +34,6 @@ struct ck_local {
 CK_MUST_USE int ck_local_make(const struct ck_catalog *c,
 			      struct ck_local **out);
 void ck_local_free(struct ck_local *l);
-uint32_t ck_local_count(const struct ck_local *l); /* number of owners */
 /* The number of entries of an owner, and entry i of them. */
 uint32_t ck_local_boxes(const struct ck_local *l, uint32_t owner);
 uint32_t ck_local_box(const struct ck_local *l, uint32_t owner, uint32_t i);

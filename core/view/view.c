@@ -14,7 +14,6 @@ const size_t ck_nviews = CK_ARRAY_SIZE(ck_views);
 
 const struct ck_tensor_view *const ck_tensor_views[] = { &ck_view_full,
 							 &ck_view_raw };
-const size_t ck_ntensor_views = CK_ARRAY_SIZE(ck_tensor_views);
 
 /* --- options -------------------------------------------------------------------- */
 

@@ -27,8 +27,8 @@ void ck_bits_fini(struct ck_bits *b);
 /* The number of bits that are set. */
 size_t ck_bits_count(const struct ck_bits *b);
 void ck_bits_clear_all(struct ck_bits *b);
+
 /* Other threads may see some of them set before the rest. */
-void ck_bits_set_all_atomic(struct ck_bits *b);
 
 static inline uint64_t ck_bits_mask(size_t i)
 {

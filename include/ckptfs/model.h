@@ -49,8 +49,5 @@ void ck_name_unwrap(struct ck_str key, struct ck_buf *out);
 /* Appends the file name, without suffix, for a shown name. `nth` is 1, or
  * the n of the `~n` that tells equal long stems apart. */
 void ck_name_stem(struct ck_str name, unsigned nth, struct ck_buf *out);
-/* Appends the name a stem stands for. -EINVAL for what is no stem, -ENOENT
- * for a shortened one (`%~`): only the catalog knows its name. */
-CK_MUST_USE int ck_name_decode(struct ck_str stem, struct ck_buf *out);
 
 #endif

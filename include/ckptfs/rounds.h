@@ -92,8 +92,6 @@ void ck_rounds_free(struct ck_rounds *all);
  * has not; -EINVAL, -ENOMEM. */
 CK_MUST_USE int ck_rounds_ask(struct ck_rounds *all, const uint32_t *ranks,
 			      uint32_t n, struct ck_str what, uint64_t *op);
-/* Nobody here wants it any more: that is heeded until it is proposed. */
-void ck_rounds_cancel(struct ck_rounds *all, uint64_t op);
 /* This rank is ready for a round that it has prepared, or that has ended meanwhile.
  * -EINVAL: what is said cannot be. */
 CK_MUST_USE int ck_rounds_ready(struct ck_rounds *all, uint64_t op,

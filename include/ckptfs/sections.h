@@ -53,8 +53,6 @@ CK_MUST_USE int ck_sections_make(const struct ck_section *sections, uint32_t n,
 struct ck_sections *ck_sections_hold(struct ck_sections *s);
 void ck_sections_put(struct ck_sections *s);		/* NULL is allowed */
 uint64_t ck_sections_size(const struct ck_sections *s); /* bytes of the file */
-/* Bytes of memory, without the maker's. */
-size_t ck_sections_memory(const struct ck_sections *s);
 /* A slice, which holds it. -ENOMEM. */
 CK_MUST_USE int ck_sections_slice(struct ck_sections *s, struct ck_slice **out);
 

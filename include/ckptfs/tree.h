@@ -153,9 +153,6 @@ void ck_tree_forget(struct ck_tree *t, uint64_t number, uint64_t n);
 /* Owner, mode, time and size, as they are now. Errors of the moment of what is
  * made. */
 CK_MUST_USE int ck_tree_stat(const struct ck_node *n, struct ck_node_stat *out);
-/* A name that is looked up: the node is in use once more. */
-CK_MUST_USE int ck_tree_lookup(struct ck_tree *t, uint64_t dir,
-			       struct ck_str name, struct ck_node_stat *out);
 /* The same without what is made: its mode is that by what is known now of those who
  * may read the bytes that a catalog, the present one or an older one, says. Also of
  * any directory of a checkpoint, or of any file that is about no entry: of that there

@@ -240,8 +240,7 @@ struct ck_tensor_view {
 };
 
 /* full/ and raw/, in the order shown. */
-extern const struct ck_tensor_view *const ck_tensor_views[];
-extern const size_t ck_ntensor_views;
+extern const struct ck_tensor_view *const ck_tensor_views[2];
 
 /* The tensor whose file this name is; -ENOENT. */
 CK_MUST_USE int ck_tensor_view_lookup(const struct ck_tensor_view *v,

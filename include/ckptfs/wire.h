@@ -178,10 +178,6 @@ CK_MUST_USE int ck_ask_check(const struct ck_ask *a,
 /* All of these: -EPROTO; or what the owner says, any other errno. They check the whole
  * message, its head too, before they use anything. */
 
-/* The program of the owner: any bytes, borrowed from the message. */
-CK_MUST_USE int ck_take_ping(const struct ck_ask *a,
-			     const struct ck_message *m);
-
 enum ck_wire_kind {
 	CK_WIRE_FILE = 1,
 	CK_WIRE_DIRECTORY,

@@ -163,7 +163,7 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 	case CK_WIRE_LOOK: return take_look(a, m);
 	case CK_WIRE_READ: return take_read(a, m);
 	case CK_WIRE_DIGEST: return ck_take_digest(a, m, sum);
-	default: return ck_take_ping(a, m);
+	default: return take_ping(a, m);
 	}
 }
 

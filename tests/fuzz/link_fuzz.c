@@ -145,7 +145,7 @@ static int take(const struct ck_ask *a, const struct ck_message *m)
 		return rc;
 	case CK_WIRE_LOOK: return ck_take_look(a, m, looked);
 	case CK_WIRE_DIGEST: return ck_take_digest(a, m, sum);
-	default: return ck_take_ping(a, m);
+	default: return take_ping(a, m);
 	}
 }
 

@@ -6,6 +6,7 @@
  */
 #include "ckptfs/model.h"
 #include "must.h"
+#include "name_decode.h"
 
 #include <errno.h>
 
@@ -26,7 +27,7 @@ static void as_name(struct ck_str name)
 	must(stem.data[0] != '.' && !memchr(stem.data, '/', stem.len));
 	must(!memchr(stem.data, '\0', stem.len));
 	must(ck_utf8_valid(str_of(&stem)));
-	rc = ck_name_decode(str_of(&stem), &back);
+	rc = name_decode(str_of(&stem), &back);
 	if (ck_str_starts(str_of(&stem), CK_STR("%~")))
 		must(rc == -ENOENT && name.len > 66);
 	else
@@ -39,7 +40,7 @@ static void as_stem(struct ck_str stem)
 {
 	struct ck_buf name = { 0 }, again = { 0 };
 
-	if (ck_name_decode(stem, &name) == 0) {
+	if (name_decode(stem, &name) == 0) {
 		ck_name_stem(str_of(&name), 1, &again);
 		must(ck_str_eq(str_of(&again), stem));
 	} else {

@@ -108,7 +108,7 @@ static void check_taken(const struct ck_message *m, const struct ck_answer *a)
 
 	switch (m->head.type) {
 	case CK_WIRE_LIST: rc = ck_take_list(&ask, &answer, &page); break;
-	case CK_WIRE_PING: rc = ck_take_ping(&ask, &answer); break;
+	case CK_WIRE_PING: rc = take_ping(&ask, &answer); break;
 	case CK_WIRE_DIGEST: rc = ck_take_digest(&ask, &answer, sum); break;
 	case CK_WIRE_LOOK:
 		must(ck_cur_skip(&c, 8) && ck_cur_u32(&c, &ask.n));

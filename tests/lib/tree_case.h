@@ -5,6 +5,7 @@
 
 #include "shell.h"
 #include "tap.h"
+#include "tree_lookup.h"
 #include "tree_views.h"
 #include "tree_walk.h"
 
@@ -32,7 +33,7 @@ static void begin(void)
 static struct ck_node_stat looked_up(uint64_t in, const char *name)
 {
 	struct ck_node_stat st = { .number = 0 };
-	int rc = ck_tree_lookup(tree, in, ck_str_from(name), &st);
+	int rc = tree_lookup(tree, in, ck_str_from(name), &st);
 
 	if (rc)
 		printf("# lookup of %s: %s\n", name, strerror(-rc));
@@ -47,7 +48,7 @@ static uint64_t any(unsigned i)
 	int rc;
 
 	snprintf(name, sizeof(name), "any%u", i);
-	rc = ck_tree_lookup(tree, deep_st.number, ck_str_from(name), &st);
+	rc = tree_lookup(tree, deep_st.number, ck_str_from(name), &st);
 	ck_tree_forget(tree, deep_st.number, 1);
 	return rc ? 0 : st.number;
 }

@@ -7,6 +7,7 @@
 #define CK_TREE_WALK_H
 
 #include "ckptfs/tree.h"
+#include "tree_lookup.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -75,7 +76,7 @@ static inline size_t node_is_wrong(struct ck_tree *t, uint64_t in,
 				   struct ck_node_stat *st)
 {
 	struct ck_node_stat listed = *st, now;
-	size_t wrong = ck_tree_lookup(t, in, ck_str_from(name), st) != 0;
+	size_t wrong = tree_lookup(t, in, ck_str_from(name), st) != 0;
 	struct ck_buf at = { 0 };
 	struct ck_node n;
 	uint64_t parent;

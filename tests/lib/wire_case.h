@@ -96,4 +96,14 @@ static inline int wire_serve(struct ck_data_owner *o, const struct ck_ask *a,
 	return rc;
 }
 
+/* A check of the answer to a PING, which has only a head. Returns 0, the negative errno in
+ * it, or -EPROTO. */
+static inline int take_ping(const struct ck_ask *a, const struct ck_message *m)
+{
+	if (a->head.type != CK_WIRE_PING || ck_ask_check(a, &m->head) ||
+	    m->body.len || m->payload.len)
+		return -EPROTO;
+	return -(int)m->head.err;
+}
+
 #endif

@@ -8,7 +8,7 @@
  */
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
-#include "dcp/dcp.h"
+#include "dcp_parse.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int no_file(void *ctx, struct ck_str path, uint32_t *number)
 static int read_metadata(const struct bomb *b, struct ck_diag *d)
 {
 	struct ck_catalog *c = ck_catalog_make("dcp");
-	int rc = ck_dcp_parse(c, b->bytes.data, b->bytes.len, no_file, NULL, d);
+	int rc = dcp_parse(c, b->bytes.data, b->bytes.len, no_file, NULL, d);
 
 	if (rc == 0)
 		rc = ck_catalog_finish(c, d);

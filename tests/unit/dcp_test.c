@@ -2,7 +2,7 @@
 /* `.metadata` that no torch writes: what is damage of one tensor, what of the
  * whole, and what is none. */
 #include "ckptfs/catalog_edit.h"
-#include "dcp/dcp.h"
+#include "dcp_parse.h"
 #include "tap.h"
 
 #include "dcp_cases.h"
@@ -22,7 +22,7 @@ static int read_case(const void *bytes, size_t len, struct ck_buf *dump,
 		     struct ck_diag *d)
 {
 	struct ck_catalog *c = ck_catalog_make("dcp");
-	int rc = ck_dcp_parse(c, bytes, len, one_file, c, d);
+	int rc = dcp_parse(c, bytes, len, one_file, c, d);
 
 	if (rc == 0)
 		rc = ck_catalog_finish(c, d);
@@ -121,7 +121,7 @@ static int paths_read(const char *planner_data, struct ck_buf *out)
 	ck_buf_text(&b, "Vstorage_data\n}Vplanner_data\n");
 	ck_buf_text(&b, planner_data);
 	ck_buf_text(&b, "ub.");
-	rc = ck_dcp_parse(c, b.data, b.len, one_file, c, NULL);
+	rc = dcp_parse(c, b.data, b.len, one_file, c, NULL);
 	if (rc == 0)
 		paths_show(c, out);
 	ck_buf_fini(&b);
@@ -201,7 +201,7 @@ static void test_many_boxes(void)
 		for (unsigned i = 0; i < BOXES_EACH; i++)
 			add_row(&b, t, i);
 	ck_buf_text(&b, "dub.");
-	eq_err(ck_dcp_parse(c, b.data, b.len, one_file, c, &d), 0);
+	eq_err(dcp_parse(c, b.data, b.len, one_file, c, &d), 0);
 	printf("# %s\n", d.text);
 	eq_u64(c->tensors.n, TENSORS);
 	for (uint32_t t = 0; t < c->tensors.n; t++)
@@ -252,7 +252,7 @@ static void empty_boxes_read(const char *boxes, const char *rows, char *found)
 			      i);
 	}
 	ck_buf_text(&b, "dub.");
-	rc = ck_dcp_parse(c, b.data, b.len, one_file, c, NULL);
+	rc = dcp_parse(c, b.data, b.len, one_file, c, NULL);
 	for (uint32_t i = 0; rc == 0 && i < c->chunks.n; i++) {
 		const struct ck_item *k = ck_catalog_item(c, i);
 

@@ -6,7 +6,7 @@
  */
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
-#include "dcp/dcp.h"
+#include "dcp_parse.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -198,7 +198,7 @@ static bool is_listed(size_t i)
 	add_str(&b, "planner_data");
 	add_call(&b, i, GLOBAL);
 	ck_buf_text(&b, "ub.");
-	rc = ck_dcp_parse(c, b.data, b.len, no_file, NULL, NULL);
+	rc = dcp_parse(c, b.data, b.len, no_file, NULL, NULL);
 	if (rc == 0 && c->nglobals != 1)
 		rc = 1;
 	ck_catalog_put(c);

@@ -48,12 +48,12 @@ static void case_close(void)
 static int file_find(const char *spec, uint32_t rank, struct ck_node_stat *st)
 {
 	char name[32];
-	int rc = ck_tree_lookup(tree, CK_TREE_ROOT, CK_STR("many"), st);
+	int rc = tree_lookup(tree, CK_TREE_ROOT, CK_STR("many"), st);
 
 	snprintf(name, sizeof(name), "rank-%u", rank);
-	rc = rc ? rc : ck_tree_lookup(tree, st->number, ck_str_from(spec), st);
-	rc = rc ? rc : ck_tree_lookup(tree, st->number, ck_str_from(name), st);
-	return rc ? rc : ck_tree_lookup(tree, st->number, CK_STR("all"), st);
+	rc = rc ? rc : tree_lookup(tree, st->number, ck_str_from(spec), st);
+	rc = rc ? rc : tree_lookup(tree, st->number, ck_str_from(name), st);
+	return rc ? rc : tree_lookup(tree, st->number, CK_STR("all"), st);
 }
 
 static int file_open(uint64_t number, struct ck_tree_file *f)
@@ -308,9 +308,9 @@ static void test_names(const char *path)
 	struct ck_node_stat in, st;
 
 	ok(case_open(path));
-	eq_err(ck_tree_lookup(tree, CK_TREE_ROOT, CK_STR("many"), &in), 0);
+	eq_err(tree_lookup(tree, CK_TREE_ROOT, CK_STR("many"), &in), 0);
 	eq_u64(listed(), 0);
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("03"), &st), -ENOENT);
+	eq_err(tree_lookup(tree, in.number, CK_STR("03"), &st), -ENOENT);
 	eq_err(file_find("3", 3, &st), -ENOENT);
 	eq_u64(listed(), 7);
 	eq_err(file_find("tp=2", 1, &st), 0);
@@ -320,11 +320,11 @@ static void test_names(const char *path)
 		char name[32];
 
 		snprintf(name, sizeof(name), "x=%u", i);
-		if (ck_tree_lookup(tree, in.number, ck_str_from(name), &st))
+		if (tree_lookup(tree, in.number, ck_str_from(name), &st))
 			ok(false);
 		ck_tree_forget(tree, st.number, 1);
 	}
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("7"), &st), -ENOSPC);
+	eq_err(tree_lookup(tree, in.number, CK_STR("7"), &st), -ENOSPC);
 	eq_err(file_find("tp=2", 0, &st), 0);
 	case_close();
 }

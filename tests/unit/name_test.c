@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Keys to names, names to stems and back. */
 #include "ckptfs/model.h"
+#include "name_decode.h"
 #include "tap.h"
 
 static const char *unwrapped(const char *key)
@@ -106,7 +107,7 @@ static void test_stem_long_cuts_nothing(void)
 static int decode_rc(struct ck_str stem)
 {
 	struct ck_buf b = { 0 };
-	int rc = ck_name_decode(stem, &b);
+	int rc = name_decode(stem, &b);
 
 	ck_buf_fini(&b);
 	return rc;
@@ -135,11 +136,11 @@ static void test_decode_appends(void)
 	struct ck_buf b = { 0 };
 
 	ck_buf_text(&b, "x:");
-	eq_err(ck_name_decode(CK_STR("%2Ea%2F"), &b), 0);
+	eq_err(name_decode(CK_STR("%2Ea%2F"), &b), 0);
 	eq_text(b.data, "x:.a/");
-	eq_err(ck_name_decode(CK_STR("%2"), &b), -EINVAL);
+	eq_err(name_decode(CK_STR("%2"), &b), -EINVAL);
 	eq_text(b.data, "x:.a/");
-	eq_err(ck_name_decode(CK_STR("%_"), &b), 0);
+	eq_err(name_decode(CK_STR("%_"), &b), 0);
 	eq_text(b.data, "x:.a/");
 	ck_buf_fini(&b);
 }
@@ -180,7 +181,7 @@ static bool round_trips(struct ck_str name, struct ck_buf *stem,
 	s = (struct ck_str){ stem->data, stem->len };
 	if (!is_legal(s))
 		return false;
-	rc = ck_name_decode(s, back);
+	rc = name_decode(s, back);
 	if (ck_str_starts(s, CK_STR("%~"))) {
 		++*cut;
 		return rc == -ENOENT && s.len <= 155;

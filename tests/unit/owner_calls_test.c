@@ -153,7 +153,7 @@ static void take(struct ck_str input)
 	case CK_WIRE_LIST: rc = ck_take_list(&a, &m, &page); break;
 	case CK_WIRE_LOOK: rc = ck_take_look(&a, &m, looked); break;
 	case CK_WIRE_READ: rc = ck_take_read(&a, &m, &read); break;
-	default: rc = ck_take_ping(&a, &m); break;
+	default: rc = take_ping(&a, &m); break;
 	}
 	must(rc <= 0);
 	ck_ask_fini(&a);

@@ -34,7 +34,7 @@ static void bytes_of(struct ck_tree *t, uint64_t in, const char *name,
 	struct ck_node_stat st;
 	struct ck_slice *s;
 
-	eq_err(ck_tree_lookup(t, in, ck_str_from(name), &st), 0);
+	eq_err(tree_lookup(t, in, ck_str_from(name), &st), 0);
 	if (tree_slice(t, st.number, &of, &s)) {
 		ok(false);
 		return;
@@ -91,7 +91,7 @@ static void test_example(void)
 	eq_err(ck_tree_make(root, &t), 0);
 	eq_u64(tree_walk(t, CK_TREE_ROOT, "", count, &listed), 0);
 	eq_u64(listed, c->tensors.n);
-	eq_err(ck_tree_lookup(t, CK_TREE_ROOT, CK_STR("first"), &in), 0);
+	eq_err(tree_lookup(t, CK_TREE_ROOT, CK_STR("first"), &in), 0);
 	for (uint32_t i = 0; i < c->tensors.n; i++)
 		texts += compare(t, in.number, i);
 	ok(texts > 0);
@@ -166,7 +166,7 @@ static void compare_run(struct ck_tree *t, uint64_t in, unsigned i)
 	snprintf(name, sizeof(name), "run-%u", i);
 	eq_err(ck_tree_make(roots[i], &own), 0);
 	eq_u64(tree_walk(own, CK_TREE_ROOT, "", print_path, &alone), 0);
-	eq_err(ck_tree_lookup(t, in, ck_str_from(name), &st), 0);
+	eq_err(tree_lookup(t, in, ck_str_from(name), &st), 0);
 	eq_u64(st.uid, i ? 7 : (uint64_t)getuid());
 	snprintf(path, sizeof(path), "/runs/%s", name);
 	eq_u64(tree_walk(t, st.number, path, print_path, &below), 0);
@@ -189,10 +189,9 @@ static uint64_t number_of(struct ck_tree *t, uint64_t in, const char *run)
 	ck_auto_catalog *c = ck_checkpoint_catalog(cps[i]);
 	struct ck_node_stat st;
 
-	eq_err(ck_tree_lookup(t, in, ck_str_from(run), &st), 0);
-	eq_err(ck_tree_lookup(t, st.number, CK_STR("raw"), &st), 0);
-	eq_err(ck_tree_lookup(t, st.number, ck_tensor_names(c, 0).stem, &st),
-	       0);
+	eq_err(tree_lookup(t, in, ck_str_from(run), &st), 0);
+	eq_err(tree_lookup(t, st.number, CK_STR("raw"), &st), 0);
+	eq_err(tree_lookup(t, st.number, ck_tensor_names(c, 0).stem, &st), 0);
 	return st.number;
 }
 
@@ -212,7 +211,7 @@ static void test_runs(void)
 		       0);
 	eq_err(ck_root_make(cps[0], views, 1, &options[0], &root), 0);
 	eq_err(ck_tree_make(root, &t), 0);
-	eq_err(ck_tree_lookup(t, CK_TREE_ROOT, CK_STR("runs"), &in), 0);
+	eq_err(tree_lookup(t, CK_TREE_ROOT, CK_STR("runs"), &in), 0);
 	for (unsigned i = 0; i < RUNS; i++)
 		compare_run(t, in.number, i);
 	/* A commit to one changes nothing of the other. */

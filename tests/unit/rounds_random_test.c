@@ -93,14 +93,6 @@ static void do_stop(struct model *m)
 	n->stopped = !n->stopped && model_one_in(m, 8);
 }
 
-static void do_cancel(struct model *m)
-{
-	struct node *n = &m->nodes[any_node(m)];
-
-	if (m->nops && runs(n))
-		ck_rounds_cancel(n->all, m->ops[m->choose(m, m->nops)].op);
-}
-
 /* Time in which nobody has anything to do goes by. */
 static void do_pause(struct model *m)
 {
@@ -128,10 +120,6 @@ static void step(struct model *m, enum harm harm)
 	case 6:
 	case 7:
 	case 8: do_tick(m); break;
-	case 9:
-		if (model_one_in(m, 10))
-			do_cancel(m);
-		break;
 	case 10:
 		if (harm >= STOPS && model_one_in(m, 4))
 			do_stop(m);

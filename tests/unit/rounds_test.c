@@ -156,26 +156,6 @@ static void test_refused(void)
 	end();
 }
 
-static void test_cancelled(void)
-{
-	uint64_t op, later;
-
-	begin(3, false);
-	op = ask(0, 7);
-	go();
-	ck_rounds_cancel(m.nodes[0].all, op);
-	go();
-	eq_i64(model_op(&m, op)->rc, -ECANCELED);
-	/* Once it was proposed it runs to its end. */
-	m.quick = true;
-	later = ask(0, 7);
-	(void)model_deliver_all(&m);
-	ck_rounds_cancel(m.nodes[0].all, later);
-	go();
-	eq_i64(model_op(&m, later)->rc, 0);
-	end();
-}
-
 static void test_counts(void)
 {
 	struct ck_round_pair p = { 1, { 5, 1 }, { 0, 0 } };
@@ -422,7 +402,6 @@ int main(void)
 	test_busy();
 	test_asked_too_often();
 	test_refused();
-	test_cancelled();
 	test_counts();
 	test_unsound_pairs();
 	test_slow();

@@ -9,6 +9,7 @@
 #include "ckptfs/tree.h"
 #include "shell.h"
 #include "tap.h"
+#include "tree_lookup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -123,10 +124,10 @@ static uint64_t file_of(struct ck_tree *t, const char *step)
 {
 	struct ck_node_stat in, st = { 0 };
 
-	eq_err(ck_tree_lookup(t, CK_TREE_ROOT, ck_str_from(step), &in), 0);
-	eq_err(ck_tree_lookup(t, in.number, CK_STR(".ckptfs"), &st), 0);
+	eq_err(tree_lookup(t, CK_TREE_ROOT, ck_str_from(step), &in), 0);
+	eq_err(tree_lookup(t, in.number, CK_STR(".ckptfs"), &st), 0);
 	ck_tree_forget(t, in.number, 1);
-	eq_err(ck_tree_lookup(t, st.number, CK_STR("tensors.csv"), &in), 0);
+	eq_err(tree_lookup(t, st.number, CK_STR("tensors.csv"), &in), 0);
 	ck_tree_forget(t, st.number, 1);
 	return in.number;
 }

@@ -10,7 +10,7 @@
  */
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/pickle.h"
-#include "dcp/dcp.h"
+#include "dcp_parse.h"
 #include "tap.h"
 
 #include "dcp_cases.h"
@@ -77,7 +77,7 @@ static void read_both(const struct input *in)
 		ck_pickle_fini(&p);
 	else
 		ck_log("%s", d.text);
-	rc = ck_dcp_parse(c, in->bytes, in->len, no_file, NULL, &d);
+	rc = dcp_parse(c, in->bytes, in->len, no_file, NULL, &d);
 	if (rc == 0)
 		rc = ck_catalog_finish(c, &d);
 	if (rc)

@@ -8,7 +8,7 @@
  */
 #include "ckptfs/catalog_edit.h"
 #include "ckptfs/value.h"
-#include "dcp/dcp.h"
+#include "dcp_parse.h"
 #include "item/item.h"
 #include "shortage.h"
 #include "tap.h"
@@ -52,7 +52,7 @@ static int read_metadata(const void *bytes, size_t len, struct ck_buf *out)
 
 	if (!c)
 		return -ENOMEM;
-	rc = ck_dcp_parse(c, bytes, len, add_file, c, &d);
+	rc = dcp_parse(c, bytes, len, add_file, c, &d);
 	if (rc == 0)
 		rc = ck_catalog_finish(c, &d);
 	if (rc == 0)

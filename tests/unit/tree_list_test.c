@@ -28,8 +28,7 @@ static void test_listing(void)
 	for (; ck_tree_list_next(list, &at, &n, &name) == 0; at++) {
 		given += n.number != 0;
 		ok(n.number || SMALL);
-		eq_err(ck_tree_lookup(tree, d.number, ck_str_from(name.data),
-				      &st),
+		eq_err(tree_lookup(tree, d.number, ck_str_from(name.data), &st),
 		       0);
 		ok(n.number == 0 || n.number == st.number);
 		ck_tree_forget(tree, st.number, 1);

@@ -160,8 +160,8 @@ static void test_nodes(void)
 			 CK_STR("../../flat/")));
 	eq_err(tree_link(tree, all.number, &target), -EINVAL);
 	eq_err(tree_link(tree, in.number, &target), -EINVAL);
-	eq_err(ck_tree_lookup(tree, all.number, CK_STR("x"), &d), -ENOTDIR);
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("x"), &d), -ENOENT);
+	eq_err(tree_lookup(tree, all.number, CK_STR("x"), &d), -ENOTDIR);
+	eq_err(tree_lookup(tree, in.number, CK_STR("x"), &d), -ENOENT);
 	eq_err(tree_parent(tree, all.number, &parent), 0);
 	eq_u64(parent, in.number);
 	eq_err(tree_parent(tree, CK_TREE_ROOT, &parent), 0);
@@ -192,7 +192,7 @@ static void test_no_node(void)
 	for (size_t i = 0; i < CK_ARRAY_SIZE(none); i++) {
 		eq_err(tree_stat(tree, none[i], &st), -ESTALE);
 		ok(tree_slice(tree, none[i], &of, &slice) < 0);
-		ok(ck_tree_lookup(tree, none[i], CK_STR("flat"), &st) < 0);
+		ok(tree_lookup(tree, none[i], CK_STR("flat"), &st) < 0);
 		ck_tree_forget(tree, none[i], 1);
 	}
 }
@@ -228,7 +228,7 @@ static int visit(uint64_t in, const char *stem, uint32_t tensor)
 	const struct ck_catalog *of;
 	struct ck_node_stat st;
 	struct ck_slice *slice;
-	int rc = ck_tree_lookup(tree, in, ck_str_from(stem), &st);
+	int rc = tree_lookup(tree, in, ck_str_from(stem), &st);
 
 	if (rc)
 		return rc;
@@ -335,10 +335,10 @@ static void test_run_out(void)
 
 	begin();
 	in = looked_up(CK_TREE_ROOT, "deep");
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("any99"), &st), -ENFILE);
+	eq_err(tree_lookup(tree, in.number, CK_STR("any99"), &st), -ENFILE);
 	st = in;
 	do
-		rc = ck_tree_lookup(tree, st.number, CK_STR("any1"), &st);
+		rc = tree_lookup(tree, st.number, CK_STR("any1"), &st);
 	while (rc == 0 && ++n);
 	eq_err(rc, -ENFILE);
 	eq_u64(n, CK_DIRS_MAX);

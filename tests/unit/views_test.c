@@ -221,10 +221,10 @@ static void local_expect(struct ck_buf *out)
 static int find_in(const char *dir, const char *name, struct ck_node_stat *st)
 {
 	struct ck_node_stat in;
-	int rc = ck_tree_lookup(tree, CK_TREE_ROOT, ck_str_from("local"), &in);
+	int rc = tree_lookup(tree, CK_TREE_ROOT, ck_str_from("local"), &in);
 
-	rc = rc ? rc : ck_tree_lookup(tree, in.number, ck_str_from(dir), &in);
-	return rc ? rc : ck_tree_lookup(tree, in.number, ck_str_from(name), st);
+	rc = rc ? rc : tree_lookup(tree, in.number, ck_str_from(dir), &in);
+	return rc ? rc : tree_lookup(tree, in.number, ck_str_from(name), st);
 }
 
 static void edited(const struct ck_edit *edit)
@@ -338,10 +338,10 @@ static void test_live(void)
 	struct ck_node_stat in, a, b;
 	struct ck_slice *s;
 
-	eq_err(ck_tree_lookup(tree, CK_TREE_ROOT, CK_STR(".ckptfs"), &in), 0);
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("status"), &a), 0);
+	eq_err(tree_lookup(tree, CK_TREE_ROOT, CK_STR(".ckptfs"), &in), 0);
+	eq_err(tree_lookup(tree, in.number, CK_STR("status"), &a), 0);
 	eq_err(tree_slice(tree, a.number, &of, &s), 0);
-	eq_err(ck_tree_lookup(tree, in.number, CK_STR("status"), &b), 0);
+	eq_err(tree_lookup(tree, in.number, CK_STR("status"), &b), 0);
 	eq_u64(b.number, a.number);
 	eq_u64(b.size, a.size + 1);
 	eq_u64(s->size, a.size);

@@ -10,17 +10,7 @@
 
 #include "ckptfs/model.h"
 
-/* Adds what a `.metadata` says to an empty catalog: entries in the order of
- * state_dict_metadata, their boxes and items. file(ctx, path, number) is
- * called once for each relative_path and gives its number. bytes need not
- * outlive the call. -EBADMSG: malformed, dangerous, or duplicate keys. */
-CK_MUST_USE int ck_dcp_parse(struct ck_catalog *c, const void *bytes,
-			     size_t len,
-			     int (*file)(void *ctx, struct ck_str path,
-					 uint32_t *number),
-			     void *ctx, struct ck_diag *d);
-
-/* Numbers of files, as above. */
+/* Numbers of files: file(ctx, path, number) is called once for each relative_path. */
 struct ck_dcp_numbers {
 	int (*file)(void *ctx, struct ck_str path, uint32_t *number);
 	void *ctx;
@@ -30,7 +20,8 @@ struct ck_dcp_numbers {
 /* What one rank says where each has a metadata of its own. */
 struct ck_dcp_part {
 	uint64_t rank;
-	struct ck_catalog *c; /* as ck_dcp_parse() leaves it; not finished */
+	struct ck_catalog
+		*c;	 /* as ck_dcp_parse_places() leaves it; not finished */
 	uint32_t *files; /* of its numbers of files: those that all share */
 };
 
@@ -67,7 +58,10 @@ struct ck_dcp_places {
 	size_t ninfos, infos_cap;
 };
 
-/* As ck_dcp_parse(), and finds the places. */
+/* Adds the contents of a `.metadata` to an empty catalog: entries in the order of
+ * state_dict_metadata, their boxes and items. places: receives the places of the boxes,
+ * unless it is NULL. The bytes need not outlive the call. Returns 0, or: -EBADMSG if they are
+ * malformed or dangerous, or keys occur twice; -ENOMEM. */
 CK_MUST_USE int ck_dcp_parse_places(struct ck_catalog *c, struct ck_str bytes,
 				    const struct ck_dcp_numbers *numbers,
 				    struct ck_dcp_places *places,

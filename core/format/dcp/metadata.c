@@ -466,13 +466,3 @@ int ck_dcp_parse_places(struct ck_catalog *c, struct ck_str bytes,
 		ck_dcp_places_fini(places);
 	return rc;
 }
-
-int ck_dcp_parse(struct ck_catalog *c, const void *bytes, size_t len,
-		 int (*file)(void *ctx, struct ck_str path, uint32_t *number),
-		 void *ctx, struct ck_diag *d)
-{
-	struct ck_dcp_numbers numbers = { file, ctx, NULL };
-
-	return ck_dcp_parse_places(c, (struct ck_str){ bytes, len }, &numbers,
-				   NULL, d);
-}
