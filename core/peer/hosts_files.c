@@ -122,11 +122,6 @@ static uint32_t rank_of(const struct ck_hosts *h, const struct ck_gathered *g,
 	return best;
 }
 
-int64_t ck_hosts_nsec(struct timespec t)
-{
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Here, and in what is kept for other jobs. */
 static int add_place(struct ck_hosts *h, const struct ck_gathered *g, size_t i,
 		     uint32_t rank, bool is_first)

@@ -242,7 +242,6 @@ mode_t ck_hosts_closed(const struct ck_file_access *access,
  * when it was first heard of there. */
 bool ck_hosts_is_same(const struct ck_hosts *h, uint32_t file, uint32_t peer,
 		      const struct ck_file_info *said);
-int64_t ck_hosts_nsec(struct timespec t);
 /* Notes it. */
 void ck_hosts_note(struct ck_hosts *h, uint32_t file, uint32_t peer,
 		   const struct ck_looked *said);
@@ -251,6 +250,8 @@ void ck_hosts_hearing_stop(struct ck_hosts *h);
 
 /* --- where files are; of the same thread ------------------------------------------------- */
 
+/* Nanoseconds. */
+int64_t ck_hosts_nsec(struct timespec t);
 /* A place of a file, if that is used in this job: number is what it has there. Files come
  * in their order, the places of one in that in which they are tried. -ENOMEM. */
 CK_MUST_USE int ck_hosts_tables_use(struct ck_hosts_tables *t, uint32_t file,

@@ -4,6 +4,11 @@
 
 #include <errno.h>
 
+int64_t ck_hosts_nsec(struct timespec t)
+{
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 int ck_hosts_tables_use(struct ck_hosts_tables *t, uint32_t file, uint32_t peer,
 			uint32_t number, bool is_first)
 {

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hosts_task: work that waits for other hosts. A task is done for each host, by a thread
+ * of its own; a read waits until the mover of remote files has completed it. Below all
+ * other hosts files.
+ */
+#include "hosts_internal.h"
+
+#include <errno.h>
+
+/* --- all at once -------------------------------------------------------------------- */
+
+struct work {
+	struct ck_hosts_task *task;
+	int (*run)(struct ck_hosts_task *t);
+	pthread_t thread;
+	bool started;
+};
+
+static void *work_run(void *arg)
+{
+	const struct work *w = arg;
+
+	w->task->rc = w->run(w->task);
+	return NULL;
+}
+
+int ck_hosts_run(struct ck_hosts_task *tasks, uint32_t n,
+		 int (*run)(struct ck_hosts_task *t))
+{
+	ck_auto_free struct work *list = calloc(n, sizeof(*list));
+	int rc = list ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		tasks[i].rc = -EIO;
+		if (!tasks[i].wanted)
+			continue;
+		list[i] = (struct work){ .task = &tasks[i], .run = run };
+		rc = ck_thread_start(&list[i].thread, work_run, &list[i]);
+		list[i].started = rc == 0;
+	}
+	for (uint32_t i = 0; list && i < n; i++)
+		if (list[i].started)
+			pthread_join(list[i].thread, NULL);
+	return rc;
+}
+
+uint32_t ck_hosts_there(const struct ck_hosts *h)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < h->n; i++)
+		n += h->hosts[i].there;
+	return n;
+}
+
+int ck_hosts_each(struct ck_hosts *h, int (*run)(struct ck_hosts_task *t),
+		  void *arg, struct ck_hosts_task *tasks)
+{
+	int rc;
+
+	for (uint32_t i = 0; i < h->n; i++)
+		tasks[i] =
+			(struct ck_hosts_task){ .hosts = h,
+						.host = &h->hosts[i],
+						.index = i,
+						.arg = arg,
+						.wanted = h->hosts[i].there };
+	rc = ck_hosts_run(tasks, h->n, run);
+	/* None of them looks at it any more. */
+	for (uint32_t i = 0; i < h->n; i++) {
+		struct ck_hosts_host *host = &h->hosts[i];
+
+		if (!host->there)
+			continue;
+		host->there = ck_calls_is_up(h->calls, i);
+		if (!host->there)
+			ck_log("host %s: its process went down while the "
+			       "checkpoint was opened",
+			       host->name);
+	}
+	return rc;
+}
+
+/* --- reads that wait ------------------------------------------------------------ */
+
+/* For moves that are on their way. */
+struct await {
+	pthread_mutex_t lock;
+	/* Under lock: */
+	pthread_cond_t changed;
+	bool came;
+};
+
+static void came(struct ck_moves *moves)
+{
+	struct await *a = moves->arg;
+
+	pthread_mutex_lock(&a->lock);
+	a->came = true;
+	pthread_cond_signal(&a->changed);
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* Until they have come, or until then. False: they have not. */
+static bool await_moves(struct await *a, const struct timespec *until)
+{
+	bool there;
+	int rc = 0;
+
+	pthread_mutex_lock(&a->lock);
+	while (!a->came && rc == 0)
+		rc = until ? pthread_cond_clockwait(&a->changed, &a->lock,
+						    CLOCK_MONOTONIC, until)
+			   : pthread_cond_wait(&a->changed, &a->lock);
+	there = a->came;
+	pthread_mutex_unlock(&a->lock);
+	return there;
+}
+
+static void bring(struct ck_requester *r, struct ck_move *list, size_t n,
+		  const struct timespec *until)
+{
+	struct await a = { .lock = PTHREAD_MUTEX_INITIALIZER,
+			   .changed = PTHREAD_COND_INITIALIZER };
+	struct ck_moves moves = {
+		.list = list, .n = n, .done = came, .arg = &a
+	};
+
+	if (r->mover.start(&r->mover, &moves) == -EINPROGRESS &&
+	    !await_moves(&a, until)) {
+		__atomic_store_n(&moves.unwanted, true, __ATOMIC_RELEASE);
+		r->mover.interrupt(&r->mover, &moves);
+		(void)await_moves(&a, NULL);
+	}
+	pthread_cond_destroy(&a.changed);
+	pthread_mutex_destroy(&a.lock);
+}
+
+void ck_hosts_bring_all(struct ck_requester *r, struct ck_move *list, size_t n)
+{
+	if (n)
+		bring(r, list, n, NULL);
+}
+
+int ck_hosts_bring(struct ck_requester *r, uint32_t file, uint64_t fpos,
+		   uint64_t len, void *to, const struct timespec *until)
+{
+	struct ck_move move = {
+		.file = file, .fpos = fpos, .run = len, .to = to
+	};
+
+	bring(r, &move, len > 0, until);
+	return move.rc;
+}
