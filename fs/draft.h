@@ -5,13 +5,12 @@
 #ifndef CKPTFS_FS_DRAFT_H
 #define CKPTFS_FS_DRAFT_H
 
+#include "later.h"
 #include "publish.h"
-#include <time.h>
 
 struct ck_draft;
 struct ck_drafts;
 struct ck_fs;
-struct ck_laters;
 struct ck_node;
 
 /* --- drafts.c: who writes which tensor ---------------------------------------- */
@@ -95,39 +94,5 @@ CK_MUST_USE int ck_draft_commit(struct ck_fs *fs, struct ck_draft *draft,
 CK_MUST_USE int ck_draft_keep(struct ck_fs *fs, struct ck_draft *draft,
 			      bool asked);
 const struct ck_node *ck_draft_node(const struct ck_draft *draft);
-
-/* --- later.c: requests that wait for a draft to be gone --------------------- */
-
-/* What nobody is told: the request has to be answered later; or by the thread
- * that commits, since it commits itself or comes during a commit. */
-#define CK_LATER (-EINPROGRESS)
-#define CK_AFTER (-EALREADY)
-
-/* A request, at the beginning of what else is needed to answer it. That is
- * copied while it waits, and has no pointers to what the caller owns. */
-struct ck_later {
-	struct ck_later *next;
-	/* Answers it, or says CK_LATER; never that if it is the last time. Or
-	 * CK_AFTER; never that if it may commit. In any thread. */
-	int (*answer)(struct ck_later *l);
-	uint32_t tensor; /* whose draft it waits for: set by answer */
-	bool last;
-	bool may_commit;       /* it takes long, and may do so in this thread */
-	struct timespec until; /* CLOCK_MONOTONIC; 0: has not waited */
-};
-
-/* Starts its thread. NULL: no memory, or no thread. */
-struct ck_laters *ck_laters_start(struct ck_fs *fs);
-/* Ends its thread and answers all that wait, when nothing is asked any more. NULL
- * is allowed. */
-void ck_laters_end(struct ck_laters *all);
-void ck_laters_free(struct ck_laters *all); /* NULL is allowed */
-/* A draft is gone. NULL is allowed. */
-void ck_laters_look(struct ck_laters *all);
-/* Answers a request now, or when the draft that is in its way is gone, or 0.3 s
- * later. size: of all that begins with *l. */
-void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size);
-/* The same, in the thread that commits. Takes l, which was allocated. */
-void ck_later_commit(struct ck_fs *fs, struct ck_later *l);
 
 #endif

@@ -24,19 +24,19 @@ static int check(fuse_req_t req, const struct ck_handle *h,
 		 struct ckptfs_gpu *gpu)
 {
 	uid_t uid = fuse_req_ctx(req)->uid;
-	int rc = ck_wished_check(&h->file, gpu);
+	int rc = ck_wished_check(&h->reader.file, gpu);
 
 	if (rc)
 		return rc;
-	if (h->scratch || (!h->file.opened && !h->file.err))
+	if (h->scratch || (!h->reader.file.opened && !h->reader.file.err))
 		return -EINVAL;
 	if (uid != 0 && uid != geteuid())
 		return -EPERM;
 	if (!h->fs->exports)
 		return -EOPNOTSUPP;
-	if (ck_root_is_gone(ck_node_root(h->fs, &h->file.node)))
+	if (ck_root_is_gone(ck_node_root(h->fs, &h->reader.file.node)))
 		return -ESTALE;
-	return ck_wished_describe(&h->file, gpu);
+	return ck_wished_describe(&h->reader.file, gpu);
 }
 
 /* --- what a file has ------------------------------------------------------------------- */
@@ -76,17 +76,6 @@ static int keep(struct ck_handle *h, const struct ck_export_wish *w,
 	h->exports = new;
 	pthread_mutex_unlock(&h->fs->handles_lock);
 	return 0;
-}
-
-void ck_exported_end(struct ck_handle *h)
-{
-	while (h->exports) {
-		struct ck_handle_export *next = h->exports->next;
-
-		ck_exports_put(h->fs->exports, h->exports->export);
-		free(h->exports);
-		h->exports = next;
-	}
 }
 
 /* --- in a thread of the pool ------------------------------------------------------------ */
@@ -135,8 +124,8 @@ static void request_end(struct request *r, int rc)
 	struct ck_handle *h = r->handle;
 
 	fuse_req_interrupt_func(r->req, NULL, NULL);
-	if (rc == -ESTALE && h->file.opened)
-		ck_tree_file_changed(&h->file);
+	if (rc == -ESTALE && h->reader.file.opened)
+		ck_tree_file_changed(&h->reader.file);
 	if (rc)
 		fuse_reply_err(r->req, -rc);
 	else
@@ -180,7 +169,7 @@ void ck_exported_ioctl(fuse_req_t req, const struct fuse_file_info *fi,
 	r->job.run = run;
 	r->req = req;
 	r->handle = h;
-	r->has_bytes = ck_wished_find(&h->file, &r->gpu, &r->wish);
+	r->has_bytes = ck_wished_find(&h->reader.file, &r->gpu, &r->wish);
 	atomic_fetch_add(&h->refs, 1);
 	fuse_req_interrupt_func(req, interrupted, r);
 	if (!ck_pool_offer(h->fs->export_pool, &r->job))

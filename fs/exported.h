@@ -10,8 +10,6 @@
 /* The one request. */
 void ck_exported_ioctl(fuse_req_t req, const struct fuse_file_info *fi,
 		       const void *in, size_t in_len, size_t out_len);
-/* Gives back what the file has; nobody uses it any more. */
-void ck_exported_end(struct ck_handle *h);
 /* All requests, of which some are orders. */
 void ck_fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 		 struct fuse_file_info *fi, unsigned flags, const void *in,

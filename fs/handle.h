@@ -6,27 +6,24 @@
 #define CK_HANDLE_H
 
 #include "ckptfs/export.h"
+#include "file_reader.h"
 #include "internal.h"
 
 /* A reply wakes the reader before our call returns, so the file may be closed
  * while a read of it still ends here: each read holds a reference. */
 struct ck_handle {
-	/* First: the file is the handle. Without a catalog: a scratch file. Not
-	 * open: nothing is read, or it is a scratch file. */
-	struct ck_tree_file file;
+	/* Not open in the handle of a scratch file, and in one for writing only: */
+	struct ck_file_reader reader;
 	struct ck_handle *next, *prev; /* under ck_fs.handles_lock */
 	atomic_uint refs;
 	/* Set before it is open: */
 	struct ck_fs *fs;
 	bool direct;		    /* not through the page cache */
-	mode_t shown;		    /* of the node, as it was opened */
 	struct ck_draft *draft;	    /* what is written; or NULL */
 	struct ck_scratch *scratch; /* or NULL */
 	/* It locks itself, or is atomic: */
-	_Atomic uint64_t judged; /* what said last that it may be read; or 0 */
 	atomic_bool logged;	 /* a failure was put into the log */
-	struct ck_ahead_stream stream; /* fs->ahead protects it */
-	struct ck_stream remote;       /* fs->streams protects it */
+	struct ck_stream remote; /* fs->streams protects it */
 	/* Under ck_fs.handles_lock: */
 	struct ck_handle_export *exports; /* memory of GPUs that it holds */
 };

@@ -8,6 +8,7 @@
 #define CKPTFS_FS_INTERNAL_H
 
 #include "access.h"
+#include "caller.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/damage.h"
 #include "ckptfs/fs.h"
@@ -19,6 +20,7 @@
 #include "draft.h"
 #include "node.h"
 #include "order.h"
+#include "outcome.h"
 #include "publish.h"
 #include "scratch.h"
 #include "turn.h"
@@ -84,7 +86,7 @@ struct ck_fs {
 	struct ck_handle *handles; /* open files */
 };
 
-/* --- read.c: open files ----------------------------------------------------- */
+/* --- handle.c: open files ----------------------------------------------------- */
 
 /* Frees the files that were open when the mount ended: the kernel sends no
  * release for them. No thread may serve any more. */
@@ -97,11 +99,6 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi);
 /* open(2) of a file by fi->flags. */
 CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 			       struct fuse_file_info *fi);
-/* Bytes [vpos, vpos + len) of a tensor that was opened for reading, into `to`:
- * all, or an error as of ck_read. */
-CK_MUST_USE int ck_handle_read(struct ck_fs *fs,
-			       const struct fuse_file_info *fi, uint64_t vpos,
-			       size_t len, void *to);
 /* Closes a file of which the kernel did not take the handle: it sends no
  * release. */
 void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);

@@ -10,14 +10,15 @@
  * over. Those that commit then, or have to wait for a commit, go on to the
  * thread that commits, so that no other waits for them.
  */
-#include "internal.h"
-#include <errno.h>
+#include "later.h"
+#include <pthread.h>
+#include <stdlib.h>
 
 #define LATER_MSEC 300
 
 struct ck_laters {
 	/* Constant, or of the one thread that starts and ends it: */
-	struct ck_fs *fs;
+	struct ck_laters_options o;
 	bool started;
 	pthread_t thread;
 
@@ -42,7 +43,7 @@ static struct ck_later *take(struct ck_laters *all)
 {
 	struct ck_later **at = &all->first, *l;
 
-	while ((l = *at) && !is_over(l) && ck_draft_leaves(all->fs, l->tensor))
+	while ((l = *at) && !is_over(l) && all->o.waits(all->o.arg, l->tensor))
 		at = &l->next;
 	if (!l)
 		return NULL;
@@ -83,7 +84,7 @@ static void go_on(struct ck_laters *all, struct ck_later *l, int answer)
 {
 	if (answer == CK_LATER && put(all, l))
 		return;
-	if (answer == CK_AFTER && ck_publish_later(all->fs, l) == 0)
+	if (answer == CK_AFTER && all->o.commit(all->o.arg, l) == 0)
 		return;
 	if (answer != CK_LATER && answer != CK_AFTER) {
 		free(l);
@@ -101,10 +102,10 @@ static void take_up(struct ck_laters *all, struct ck_later *l)
 	go_on(all, l, l->answer(l));
 }
 
-void ck_later_commit(struct ck_fs *fs, struct ck_later *l)
+void ck_later_commit(struct ck_laters *all, struct ck_later *l)
 {
 	l->may_commit = true;
-	take_up(fs->laters, l);
+	take_up(all, l);
 }
 
 static void *laters_run(void *arg)
@@ -130,14 +131,14 @@ static void *laters_run(void *arg)
 	return NULL;
 }
 
-struct ck_laters *ck_laters_start(struct ck_fs *fs)
+struct ck_laters *ck_laters_start(const struct ck_laters_options *o)
 {
 	struct ck_laters *all = calloc(1, sizeof(*all));
 	pthread_condattr_t attr;
 
 	if (!all)
 		return NULL;
-	all->fs = fs;
+	all->o = *o;
 	pthread_mutex_init(&all->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -189,7 +190,7 @@ void ck_laters_look(struct ck_laters *all)
 	pthread_mutex_unlock(&all->lock);
 }
 
-void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size)
+void ck_later_answer(struct ck_laters *all, struct ck_later *l, size_t size)
 {
 	struct ck_later *copy;
 	int rc;
@@ -200,7 +201,7 @@ void ck_later_answer(struct ck_fs *fs, struct ck_later *l, size_t size)
 	copy = malloc(size);
 	if (copy) {
 		memcpy(copy, l, size);
-		go_on(fs->laters, copy, rc);
+		go_on(all, copy, rc);
 		return;
 	}
 	l->last = true;

@@ -138,6 +138,7 @@ static int create_answer(struct ck_later *l)
 static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct create_request r = { .later.answer = create_answer,
 				    .req = req,
 				    .parent = parent,
@@ -149,7 +150,7 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		return;
 	}
 	memcpy(r.name, name, strlen(name) + 1);
-	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
+	ck_later_answer(fs->laters, &r.later, sizeof(r));
 }
 
 /* tar makes a file so that it can give it attributes, and opens it then. */
@@ -362,6 +363,7 @@ static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      fuse_ino_t newparent, const char *newname,
 		      unsigned int flags)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct rename_request r = { .later.answer = rename_answer,
 				    .req = req,
 				    .parent = parent,
@@ -374,7 +376,7 @@ static void rw_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 	}
 	memcpy(r.name, name, strlen(name) + 1);
 	memcpy(r.newname, newname, strlen(newname) + 1);
-	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
+	ck_later_answer(fs->laters, &r.later, sizeof(r));
 }
 
 void ck_fs_name_ops(struct fuse_lowlevel_ops *ops)

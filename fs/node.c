@@ -5,7 +5,10 @@
 
 /* --- all of them ------------------------------------------------------------------ */
 
-int ck_nodes_make(struct ck_fs *fs, struct ck_diag *d)
+int ck_nodes_make(struct ck_fs *fs,
+		  void (*status)(void *arg, struct ck_root *of,
+				 struct ck_buf *out),
+		  struct ck_diag *d)
 {
 	const struct ck_mount_options *o = fs->options;
 	int rc;
@@ -22,7 +25,7 @@ int ck_nodes_make(struct ck_fs *fs, struct ck_diag *d)
 		.have_gid = o->have_gid,
 		.uid = o->uid,
 		.gid = o->gid,
-		.status = ck_control_status,
+		.status = status,
 		.arg = fs,
 		.gpu_paths = o->gpu_paths,
 		.gpu_status = o->gpu_status,
@@ -43,22 +46,7 @@ void ck_nodes_free(struct ck_fs *fs)
 	ck_template_leave(&fs->view, &fs->template);
 }
 
-/* --- what it is ------------------------------------------------------------------ */
-
-struct ck_node ck_node_of_scratch(uint32_t number)
-{
-	return (struct ck_node){ .number = CK_TREE_FOREIGN + number };
-}
-
-bool ck_node_is_scratch(const struct ck_node *n)
-{
-	return n->number >= CK_TREE_FOREIGN;
-}
-
-uint32_t ck_node_scratch(const struct ck_node *n)
-{
-	return (uint32_t)(n->number - CK_TREE_FOREIGN);
-}
+/* --- finding ----------------------------------------------------------------------- */
 
 int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 {
@@ -66,42 +54,6 @@ int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 		return ck_tree_find(fs->tree, ino, out);
 	*out = ck_node_of_scratch((uint32_t)(ino - CK_TREE_FOREIGN));
 	return fs->scratches && out->number == ino ? 0 : -ESTALE;
-}
-
-bool ck_node_is_dir(const struct ck_node *n)
-{
-	return n->about.type == CK_TYPE_DIR;
-}
-
-bool ck_node_accepts(const struct ck_node *n)
-{
-	return n->about.accepts != CK_ACCEPTS_NOTHING;
-}
-
-bool ck_node_is_of_tensors(const struct ck_node *n)
-{
-	return ck_node_accepts(n) || n->about.topic == CK_ABOUT_MANY;
-}
-
-bool ck_node_is_report(const struct ck_node *n)
-{
-	return n->about.topic == CK_ABOUT_CHECKPOINT;
-}
-
-bool ck_node_takes_files(const struct ck_node *n)
-{
-	return ck_node_is_dir(n) && n->dir.suffix;
-}
-
-struct ck_root *ck_node_root(const struct ck_fs *fs, const struct ck_node *n)
-{
-	return n->dir.root ? n->dir.root : fs->root;
-}
-
-struct ck_checkpoint *ck_node_checkpoint(const struct ck_fs *fs,
-					 const struct ck_node *n)
-{
-	return n->dir.root ? ck_root_checkpoint(n->dir.root) : fs->cp;
 }
 
 /* --- attributes -------------------------------------------------------------------- */

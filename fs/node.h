@@ -14,9 +14,12 @@
 
 struct ck_fs;
 
-/* The tree of the checkpoint, with the views that options ask for; d says what is wrong. To be
- * freed in any case. */
-CK_MUST_USE int ck_nodes_make(struct ck_fs *fs, struct ck_diag *d);
+/* Makes the tree of the checkpoint, with the views that options ask for; d explains an
+ * error. status: as of ck_tree_options, its arg is fs. Must be freed in any case. */
+CK_MUST_USE int ck_nodes_make(struct ck_fs *fs,
+			      void (*status)(void *arg, struct ck_root *of,
+					     struct ck_buf *out),
+			      struct ck_diag *d);
 void ck_nodes_free(struct ck_fs *fs);
 /* A node that the kernel has. -ESTALE: there is none of this number any more. */
 CK_MUST_USE int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino,

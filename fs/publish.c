@@ -222,7 +222,7 @@ static void job_do(struct ck_publisher *p, struct job *job)
 static void job_run(struct ck_publisher *p, struct job *job)
 {
 	if (job->kind == JOB_LATER)
-		ck_later_commit(p->fs, job->later);
+		ck_later_commit(p->fs->laters, job->later);
 	else
 		job_do(p, job);
 	free(job);

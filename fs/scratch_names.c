@@ -93,14 +93,6 @@ bool ck_scratch_next(const struct ck_fs *fs, const struct ck_node *dir,
 	return found;
 }
 
-void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s)
-{
-	if (s->name)
-		ck_tree_forget(fs->tree, s->dir.number, 1);
-	free(s->name);
-	s->name = NULL;
-}
-
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number)
 {
 	struct ck_scratches *all = fs->scratches;

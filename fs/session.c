@@ -353,6 +353,25 @@ static int session_loop(struct fuse_session *session)
 	return rc;
 }
 
+static bool request_waits(void *arg, uint32_t tensor)
+{
+	return ck_draft_leaves(arg, tensor);
+}
+
+static int request_commit(void *arg, struct ck_later *l)
+{
+	return ck_publish_later(arg, l);
+}
+
+static struct ck_laters *laters_start(struct ck_fs *fs)
+{
+	const struct ck_laters_options o = { .waits = request_waits,
+					     .commit = request_commit,
+					     .arg = fs };
+
+	return ck_laters_start(&o);
+}
+
 static int threads_start(struct session *s, struct ck_diag *d)
 {
 	struct ck_fs *fs = s->fs;
@@ -361,7 +380,7 @@ static int threads_start(struct session *s, struct ck_diag *d)
 	fs->ahead = ck_ahead_make(fs->cp->files);
 	if (fs->writer) {
 		fs->publisher = ck_publisher_start(fs);
-		fs->laters = ck_laters_start(fs);
+		fs->laters = laters_start(fs);
 	}
 	if (fs->route.remote)
 		rc = -ck_late_streams(fs);
@@ -466,7 +485,7 @@ static int fs_make(struct ck_fs *fs, struct ck_diag *d)
 			fs->options->gatherer, fs->options->gpu.cache);
 	if (fs->options->gatherer)
 		fs->export_pool = ck_pool_make(EXPORT_THREADS);
-	rc = ck_nodes_make(fs, d);
+	rc = ck_nodes_make(fs, ck_control_status, d);
 	if (rc)
 		return rc;
 	if ((fs->options->gatherer && (!fs->exports || !fs->export_pool)))

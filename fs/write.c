@@ -123,13 +123,14 @@ static int read_answer(struct ck_later *l)
 void ck_fs_read_draft(fuse_req_t req, struct ck_draft *draft, uint64_t vpos,
 		      size_t size)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct read_request r = { .later.answer = read_answer,
 				  .req = req,
 				  .draft = draft,
 				  .vpos = vpos,
 				  .size = size };
 
-	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
+	ck_later_answer(fs->laters, &r.later, sizeof(r));
 }
 
 /* Without this call the C library writes a zero into each block, which could not be
@@ -334,6 +335,7 @@ static int setattr_answer(struct ck_later *l)
 static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		       int to_set, struct fuse_file_info *fi)
 {
+	struct ck_fs *fs = fuse_req_userdata(req);
 	struct setattr_request r = {
 		.later.answer = setattr_answer,
 		.req = req,
@@ -343,7 +345,7 @@ static void rw_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		.draft = fi ? ck_handle_draft(fi) : NULL,
 	};
 
-	ck_later_answer(fuse_req_userdata(req), &r.later, sizeof(r));
+	ck_later_answer(fs->laters, &r.later, sizeof(r));
 }
 
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops)

@@ -315,7 +315,7 @@ STRANGERS = [
      'the name of a file of a format'),
     ('core/commit/', (), r'"[^"\n]*\.(?:metadata|distcp)',
      'the name of a file of a format'),
-    ('fs/', ('fs/node.c',), r'\bCK_ABOUT_\w+', 'what a view is about'),
+    ('fs/', ('fs/node.c', 'fs/node_kind.c'), r'\bCK_ABOUT_\w+', 'what a view is about'),
     ('fs/', ('fs/node.c',), r'\bck_(?:views|tensor_view\w*|local_\w+)',
      'a view'),
     ('', ('core/peer/mpi/', 'tests/mpi/'),

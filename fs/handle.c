@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * handle: open files.
+ */
+#include "handle.h"
+#include <errno.h>
+#include <fcntl.h>
+
+/* The node is in use as long as the handle, which the thread of a read may have longer
+ * than the kernel has the file: it closes that, and forgets it, once it has the answer. */
+static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
+{
+	struct ck_handle *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	ck_file_reader_init(&h->reader, fs, n);
+	h->fs = fs;
+	h->remote.slice = n->number;
+	h->remote.reader = h;
+	atomic_init(&h->refs, 1);
+	pthread_mutex_lock(&fs->handles_lock);
+	h->next = fs->handles;
+	if (h->next)
+		h->next->prev = h;
+	fs->handles = h;
+	pthread_mutex_unlock(&fs->handles_lock);
+	return h;
+}
+
+static void handle_unlink(struct ck_fs *fs, struct ck_handle *h)
+{
+	pthread_mutex_lock(&fs->handles_lock);
+	if (h->prev)
+		h->prev->next = h->next;
+	else
+		fs->handles = h->next;
+	if (h->next)
+		h->next->prev = h->prev;
+	pthread_mutex_unlock(&fs->handles_lock);
+}
+
+static void exports_put(struct ck_handle *h)
+{
+	while (h->exports) {
+		struct ck_handle_export *next = h->exports->next;
+
+		ck_exports_put(h->fs->exports, h->exports->export);
+		free(h->exports);
+		h->exports = next;
+	}
+}
+
+void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
+{
+	if (atomic_fetch_sub(&h->refs, 1) != 1)
+		return;
+	handle_unlink(fs, h);
+	if (h->draft)
+		ck_draft_put(fs, h->draft);
+	if (h->scratch)
+		ck_scratch_drop(fs, h->scratch);
+	exports_put(h);
+	ck_file_reader_fini(&h->reader);
+	free(h);
+}
+
+void ck_handles_close(struct ck_fs *fs)
+{
+	while (fs->handles)
+		ck_handle_put(fs, fs->handles);
+}
+
+struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi)
+{
+	const struct ck_handle *h = (const struct ck_handle *)fi->fh;
+
+	return h->draft;
+}
+
+struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
+{
+	const struct ck_handle *h = (const struct ck_handle *)fi->fh;
+
+	return h->scratch;
+}
+
+/* --- open ------------------------------------------------------------------ */
+
+/* What is wrong with a file that can be opened all the same is in the log. */
+static int file_open(struct ck_handle *h)
+{
+	const struct ck_about *about = &h->reader.file.node.about;
+	int rc = ck_file_reader_open(&h->reader);
+
+	if (rc)
+		return rc;
+	h->direct = h->reader.file.err || h->reader.file.faulty ||
+		    about->live ||
+		    (h->fs->options->direct &&
+		     ck_node_accepts(&h->reader.file.node));
+	atomic_store(&h->logged, h->reader.file.err && about->made);
+	return 0;
+}
+
+static bool is_for_writing(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
+/* What is written goes past the page cache, where those who read the present
+ * version have it; O_RDWR reads that version, too. */
+static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
+		      struct ck_handle *h)
+{
+	int rc = (flags & O_ACCMODE) == O_RDWR ? file_open(h) : 0;
+
+	if (rc == 0)
+		rc = ck_draft_open(fs, n, &h->draft);
+	if (rc == 0 && ck_node_made(fs, n))
+		rc = ck_draft_begin(fs, h->draft);
+	if (rc == 0)
+		ck_node_begun(fs, n);
+	h->direct = true;
+	return rc;
+}
+
+/* Not through the page cache: what a mapping was given would be missing when
+ * the file becomes a tensor. */
+static int scratch_open(struct ck_fs *fs, const struct ck_node *n,
+			struct ck_handle *h)
+{
+	h->direct = true;
+	h->scratch = ck_scratch_hold(fs, ck_node_scratch(n));
+	return h->scratch ? 0 : -ESTALE;
+}
+
+static int node_open(struct ck_fs *fs, const struct ck_node *n, int flags,
+		     struct ck_handle *h)
+{
+	int rc;
+
+	if (ck_node_is_scratch(n))
+		return scratch_open(fs, n, h);
+	rc = ck_file_reader_pin(&h->reader);
+	if (rc)
+		return rc;
+	return is_for_writing(flags) ? draft_open(fs, n, flags, h)
+				     : file_open(h);
+}
+
+int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
+		   struct fuse_file_info *fi)
+{
+	bool writable = fs->writer &&
+			(ck_node_is_scratch(n) || ck_node_accepts(n));
+	struct ck_handle *h;
+	int rc;
+
+	if (ck_node_is_dir(n))
+		return -EISDIR;
+	if (is_for_writing(fi->flags) && !writable)
+		return -EROFS;
+	h = handle_make(fs, n);
+	if (!h)
+		return -ENOMEM;
+	rc = node_open(fs, n, fi->flags, h);
+	if (rc) {
+		ck_handle_put(fs, h);
+		return rc;
+	}
+	fi->fh = (uintptr_t)h;
+	fi->direct_io = h->direct;
+	fi->keep_cache = !h->direct || h->draft;
+	fi->noflush = !h->draft && !h->scratch;
+	return 0;
+}
+
+void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
+{
+	ck_handle_put(fs, (struct ck_handle *)fi->fh);
+}
+
+/* --- replies --------------------------------------------------------------- */
+
+/* The first failure of a handle is worth a line; a scan of a broken tensor
+ * would fill the log with one for each block. */
+static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
+			int err)
+{
+	if (err == EINTR || atomic_exchange(&h->logged, true))
+		return;
+	ck_log("%s: %s; reading %zu bytes at %ju%s",
+	       ck_node_shown_name(h->fs, &h->reader.file.node), strerror(err),
+	       size, (uintmax_t)vpos,
+	       err == ENODATA || err == EIO || err == EBADMSG
+		       ? "; " CK_CONTROL_DIR "/damage names the cause"
+		       : "");
+}
+
+struct ck_files *ck_handle_files(const struct ck_handle *h)
+{
+	return ck_node_checkpoint(h->fs, &h->reader.file.node)->files;
+}
+
+void ck_handle_note(struct ck_handle *h, const struct ck_read *r)
+{
+	if (ck_handle_files(h) == h->fs->cp->files)
+		ck_ahead_note(h->fs->ahead, &h->reader.stream, r);
+}
+
+static void count(const struct ck_handle *h, const struct ck_read *r, int rc)
+{
+	if (!ck_node_is_report(&h->reader.file.node))
+		ck_stats_answered(ck_files_stats(ck_handle_files(h)), r->len,
+				  rc);
+}
+
+void ck_handle_reply(fuse_req_t req, struct ck_handle *h,
+		     const struct ck_read *r, size_t size, int rc)
+{
+	count(h, r, rc);
+	if (rc == -ESTALE && h->reader.file.opened)
+		ck_tree_file_changed(&h->reader.file);
+	if (rc) {
+		log_failure(h, r->vpos, size, -rc);
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	fuse_reply_buf(req, r->to, r->len);
+}
