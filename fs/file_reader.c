@@ -22,7 +22,7 @@ static mode_t reader_mode(const struct ck_file_reader *r)
 }
 
 /* Another number as soon as another catalog says who may read what; never 0. */
-static uint64_t judged_as(const struct ck_checkpoint *cp)
+static uint64_t checked_as(const struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
 
@@ -33,14 +33,14 @@ static uint64_t judged_as(const struct ck_checkpoint *cp)
 static int located(struct ck_tree_file *f)
 {
 	struct ck_file_reader *r = (struct ck_file_reader *)f;
-	uint64_t known = judged_as(ck_node_checkpoint(r->fs, &f->node));
+	uint64_t known = checked_as(ck_node_checkpoint(r->fs, &f->node));
 
 	/* A file of many tensors comes here for each of them. */
-	if (atomic_load(&r->judged) == known)
+	if (atomic_load(&r->checked) == known)
 		return 0;
 	if (reader_mode(r) != r->shown)
 		return -ESTALE;
-	atomic_store(&r->judged, known);
+	atomic_store(&r->checked, known);
 	return 0;
 }
 

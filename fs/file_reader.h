@@ -19,7 +19,7 @@ struct ck_file_reader {
 	mode_t shown; /* mode of the node when it was opened */
 	/* Atomic: */
 	_Atomic uint64_t
-		judged; /* version of the last permission check; or 0 */
+		checked; /* version of the last permission check; or 0 */
 	/* Under the lock of fs->ahead: */
 	struct ck_ahead_stream stream;
 };

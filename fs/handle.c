@@ -56,8 +56,8 @@ void ck_handle_put(struct ck_fs *fs, struct ck_handle *h)
 	if (atomic_fetch_sub(&h->refs, 1) != 1)
 		return;
 	handle_unlink(fs, h);
-	if (h->draft)
-		ck_draft_put(fs, h->draft);
+	if (h->wh)
+		ck_write_handle_put(fs, h->wh);
 	if (h->scratch)
 		ck_scratch_drop(fs, h->scratch);
 	exports_put(h);
@@ -71,11 +71,11 @@ void ck_handles_close(struct ck_fs *fs)
 		ck_handle_put(fs, fs->handles);
 }
 
-struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi)
+struct ck_write_handle *ck_write_handle_of(const struct fuse_file_info *fi)
 {
 	const struct ck_handle *h = (const struct ck_handle *)fi->fh;
 
-	return h->draft;
+	return h->wh;
 }
 
 struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
@@ -110,17 +110,17 @@ static bool is_for_writing(int flags)
 
 /* What is written goes past the page cache, where those who read the present
  * version have it; O_RDWR reads that version, too. */
-static int draft_open(struct ck_fs *fs, const struct ck_node *n, int flags,
-		      struct ck_handle *h)
+static int open_for_writing(struct ck_fs *fs, const struct ck_node *n,
+			    int flags, struct ck_handle *h)
 {
 	int rc = (flags & O_ACCMODE) == O_RDWR ? file_open(h) : 0;
 
 	if (rc == 0)
-		rc = ck_draft_open(fs, n, &h->draft);
-	if (rc == 0 && ck_node_made(fs, n))
-		rc = ck_draft_begin(fs, h->draft);
+		rc = ck_write_handle_open(fs, n, &h->wh);
+	if (rc == 0 && ck_whiteout_is_recreated(fs, n))
+		rc = ck_write_handle_recreate(fs, h->wh);
 	if (rc == 0)
-		ck_node_begun(fs, n);
+		ck_whiteout_opened(fs, n);
 	h->direct = true;
 	return rc;
 }
@@ -145,7 +145,7 @@ static int node_open(struct ck_fs *fs, const struct ck_node *n, int flags,
 	rc = ck_file_reader_pin(&h->reader);
 	if (rc)
 		return rc;
-	return is_for_writing(flags) ? draft_open(fs, n, flags, h)
+	return is_for_writing(flags) ? open_for_writing(fs, n, flags, h)
 				     : file_open(h);
 }
 
@@ -171,8 +171,8 @@ int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
 	}
 	fi->fh = (uintptr_t)h;
 	fi->direct_io = h->direct;
-	fi->keep_cache = !h->direct || h->draft;
-	fi->noflush = !h->draft && !h->scratch;
+	fi->keep_cache = !h->direct || h->wh;
+	fi->noflush = !h->wh && !h->scratch;
 	return 0;
 }
 

@@ -2,8 +2,8 @@
 /*
  * handle: an open file, as those who answer reads of it know it.
  */
-#ifndef CK_HANDLE_H
-#define CK_HANDLE_H
+#ifndef CKPTFS_FS_HANDLE_H
+#define CKPTFS_FS_HANDLE_H
 
 #include "ckptfs/export.h"
 #include "file_reader.h"
@@ -19,7 +19,7 @@ struct ck_handle {
 	/* Set before it is open: */
 	struct ck_fs *fs;
 	bool direct;		    /* not through the page cache */
-	struct ck_draft *draft;	    /* what is written; or NULL */
+	struct ck_write_handle *wh; /* what is written; or NULL */
 	struct ck_scratch *scratch; /* or NULL */
 	/* It locks itself, or is atomic: */
 	atomic_bool logged;	 /* a failure was put into the log */

@@ -7,7 +7,7 @@
 #ifndef CKPTFS_FS_INTERNAL_H
 #define CKPTFS_FS_INTERNAL_H
 
-#include "access.h"
+#include "access_check.h"
 #include "caller.h"
 #include "ckptfs/commit.h"
 #include "ckptfs/damage.h"
@@ -16,20 +16,20 @@
 #include "ckptfs/object.h"
 #include "ckptfs/stream.h"
 #include "ckptfs/tree.h"
-#include "control.h"
-#include "draft.h"
 #include "node.h"
-#include "order.h"
-#include "outcome.h"
-#include "publish.h"
-#include "scratch.h"
-#include "turn.h"
+#include "session/mount_status.h"
+#include "write/commit_thread.h"
+#include "write/control_ioctl.h"
+#include "write/outcome.h"
+#include "write/reopen_lease.h"
+#include "write/scratch.h"
+#include "write/write_handle.h"
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
 /* Seconds the kernel may believe names and attributes: they change by commits
- * only, and then it is told, but not of single names (see publish.c). */
+ * only, and then it is told, but not of single names (see commit_thread.c). */
 #define CK_TIMEOUT 86400.0
 
 /* Bytes of a name that the kernel asks for, at most. */
@@ -53,26 +53,27 @@ struct ck_fs {
 	struct ck_tree_options shown;
 	struct ck_root *root;
 	struct ck_tree *tree;
-	struct ck_judged *judged;
+	struct ck_access_checks *access_checks;
 	struct ck_ahead *ahead;
 	struct ck_route route;
 	struct ck_streams *streams; /* NULL: nothing is brought ahead */
-	struct ck_lates *lates;
+	struct ck_async_replies *async_replies;
 	struct ck_exports *exports; /* NULL: there is no GPU; as well as: */
 	struct ck_pool *export_pool;
 	double name_timeout; /* of tensors and boxes, in seconds */
 	struct fuse_session *session;
 	struct ck_pool *pool;
 	struct ck_pool *compare_pool; /* for who asks which ranks differ */
-	struct ck_turns *turns;
-	struct ck_drafts *drafts;
+	struct ck_reopen_leases *reopen_leases;
+	struct ck_write_handles *write_handles;
 	/* Constant, too; NULL unless it is a mount for writing: */
 	struct ck_writer *writer;
 	struct ck_transaction *transaction; /* of all that is written */
-	struct ck_laters *laters;
-	struct ck_publisher *publisher;
+	struct ck_deferred_queue *deferred;
+	struct ck_commit_thread *commit_thread;
 	struct ck_scratches *scratches;
-	struct ck_hidden *hidden; /* names that were removed, or made again */
+	struct ck_whiteouts
+		*whiteouts; /* names that were removed, or made again */
 
 	/* Atomic: */
 	atomic_uint commits; /* odd while one is made */
@@ -93,7 +94,7 @@ struct ck_fs {
 void ck_handles_close(struct ck_fs *fs);
 /* What is written through an open file; NULL: it was opened for reading, or is
  * no tensor's. */
-struct ck_draft *ck_handle_draft(const struct fuse_file_info *fi);
+struct ck_write_handle *ck_write_handle_of(const struct fuse_file_info *fi);
 /* NULL: it is no scratch file. */
 struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi);
 /* open(2) of a file by fi->flags. */
@@ -110,11 +111,11 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
  * NULL: out of memory. */
 void *ck_reply_buffer(size_t len);
 
-/* --- write.c ------------------------------------------------------------ */
+/* --- write_ops.c ------------------------------------------------------------ */
 
 /* Answers a read(2) by the program that writes the file. */
-void ck_fs_read_draft(fuse_req_t req, struct ck_draft *draft, uint64_t vpos,
-		      size_t size);
+void ck_fs_read_written(fuse_req_t req, struct ck_write_handle *wh,
+			uint64_t vpos, size_t size);
 
 /* --- patch.c ------------------------------------------------------------ */
 
@@ -128,7 +129,7 @@ CK_MUST_USE int ck_patch_read(struct ck_fs *fs, const struct ck_node *n,
 CK_MUST_USE int ck_patch_fill(struct ck_fs *fs, struct ck_stage *stage,
 			      const struct ck_node *n, struct ck_diag *d);
 
-/* --- mountpoint.c ------------------------------------------------------------ */
+/* --- mountpoint_check.c ------------------------------------------------------------ */
 
 /* Whether a checkpoint may be mounted there (S-F5): 0 or -EINVAL, errors of
  * open(2). */
@@ -166,10 +167,10 @@ void ck_fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 
 /* Fills the rows of everything that would change something: refused. */
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);
-/* write.c: changes those that a mount for writing has. */
+/* write_ops.c: changes those that a mount for writing has. */
 void ck_fs_write_ops(struct fuse_lowlevel_ops *ops);
 
-/* names.c: fills the rows that create, rename and remove names. */
+/* name_ops.c: fills the rows that create, rename and remove names. */
 void ck_fs_name_ops(struct fuse_lowlevel_ops *ops);
 /* As those of a mount for reading: EPERM where tensors are, else EROFS. */
 void ck_fs_refuse_in(fuse_req_t req, fuse_ino_t dir);

@@ -8,8 +8,8 @@
  * reports, since that is the moment their snapshot is made, and scratch files:
  * the name of one may be a tensor's after a rename.
  */
+#include "async_reply.h"
 #include "internal.h"
-#include "late.h"
 #include <errno.h>
 
 int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
@@ -114,7 +114,7 @@ static int do_lookup(struct ck_fs *fs, fuse_ino_t parent, const char *name,
 	if (rc)
 		return rc;
 	rc = ck_fs_name(fs, &dir, name, &n);
-	if (rc == -ENOENT || (rc == 0 && ck_node_hidden(fs, &n))) {
+	if (rc == -ENOENT || (rc == 0 && ck_whiteout_has(fs, &n))) {
 		no_entry(fs, &dir, out);
 		return 0;
 	}
@@ -133,8 +133,8 @@ static void reply_lookup(fuse_req_t req, int rc,
 }
 
 /* One that may need bytes of remote files, for what is made when it is looked up. */
-struct late_lookup {
-	struct ck_late_fetch fetch; /* first */
+struct async_lookup {
+	struct ck_async_fetch fetch; /* first */
 	fuse_ino_t parent;
 	struct fuse_entry_param entry;
 	char name[];
@@ -143,8 +143,8 @@ struct late_lookup {
 /* A report is made of what is there, and made again when the rest has come. */
 static int lookup_run(void *arg)
 {
-	struct late_lookup *l = arg;
-	struct ck_fs *fs = l->fetch.late.fs;
+	struct async_lookup *l = arg;
+	struct ck_fs *fs = l->fetch.reply.fs;
 	int rc = do_lookup(fs, l->parent, l->name, &l->entry);
 
 	if (rc || !ck_fetch_wants(&l->fetch.errand.fetch))
@@ -153,28 +153,28 @@ static int lookup_run(void *arg)
 	return -EREMOTE;
 }
 
-static void lookup_answer(struct ck_late_fetch *fetch)
+static void lookup_answer(struct ck_async_fetch *fetch)
 {
-	struct late_lookup *l = (struct late_lookup *)fetch;
-	int rc = ck_late_run(fetch, lookup_run, l);
+	struct async_lookup *l = (struct async_lookup *)fetch;
+	int rc = ck_async_fetch_run(fetch, lookup_run, l);
 
 	if (rc > 0)
 		return;
-	reply_lookup(fetch->late.req, rc, &l->entry);
-	ck_late_fetch_end(fetch);
+	reply_lookup(fetch->reply.req, rc, &l->entry);
+	ck_async_fetch_end(fetch);
 	free(l);
 }
 
 static void lookup_remote(struct ck_fs *fs, fuse_req_t req, fuse_ino_t parent,
 			  const char *name)
 {
-	struct late_lookup *l = malloc(sizeof(*l) + strlen(name) + 1);
+	struct async_lookup *l = malloc(sizeof(*l) + strlen(name) + 1);
 
 	if (!l) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	ck_late_fetch_init(&l->fetch, fs, req, lookup_answer);
+	ck_async_fetch_init(&l->fetch, fs, req, lookup_answer);
 	l->parent = parent;
 	memcpy(l->name, name, strlen(name) + 1);
 	lookup_answer(&l->fetch);
@@ -191,7 +191,8 @@ void ck_fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	if (fs->writer)
-		ck_turn_renew(fs->turns, fuse_req_ctx(req)->pid);
+		ck_reopen_lease_renew(fs->reopen_leases,
+				      fuse_req_ctx(req)->pid);
 	rc = do_lookup(fs, parent, name, &e);
 	reply_lookup(req, rc, &e);
 }
@@ -207,7 +208,7 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 		return rc;
 	if (ck_node_is_scratch(&n))
 		return ck_node_stat(fs, &n, st);
-	(void)!ck_access_look(fs, &n); /* as it is known, then */
+	(void)!ck_access_refresh(fs, &n); /* as it is known, then */
 	rc = ck_node_stat(fs, &n, st);
 	if (rc == 0)
 		*timeout = attr_timeout(fs, &n, (uint64_t)st->st_size);
@@ -224,8 +225,8 @@ static void reply_getattr(fuse_req_t req, int rc, const struct stat *st,
 }
 
 /* As a lookup. */
-struct late_getattr {
-	struct ck_late_fetch fetch; /* first */
+struct async_getattr {
+	struct ck_async_fetch fetch; /* first */
 	fuse_ino_t ino;
 	struct stat st;
 	double timeout;
@@ -233,32 +234,32 @@ struct late_getattr {
 
 static int getattr_run(void *arg)
 {
-	struct late_getattr *l = arg;
+	struct async_getattr *l = arg;
 
-	return do_getattr(l->fetch.late.fs, l->ino, &l->st, &l->timeout);
+	return do_getattr(l->fetch.reply.fs, l->ino, &l->st, &l->timeout);
 }
 
-static void getattr_answer(struct ck_late_fetch *fetch)
+static void getattr_answer(struct ck_async_fetch *fetch)
 {
-	struct late_getattr *l = (struct late_getattr *)fetch;
-	int rc = ck_late_run(fetch, getattr_run, l);
+	struct async_getattr *l = (struct async_getattr *)fetch;
+	int rc = ck_async_fetch_run(fetch, getattr_run, l);
 
 	if (rc > 0)
 		return;
-	reply_getattr(fetch->late.req, rc, &l->st, l->timeout);
-	ck_late_fetch_end(fetch);
+	reply_getattr(fetch->reply.req, rc, &l->st, l->timeout);
+	ck_async_fetch_end(fetch);
 	free(l);
 }
 
 static void getattr_remote(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino)
 {
-	struct late_getattr *l = malloc(sizeof(*l));
+	struct async_getattr *l = malloc(sizeof(*l));
 
 	if (!l) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	ck_late_fetch_init(&l->fetch, fs, req, getattr_answer);
+	ck_async_fetch_init(&l->fetch, fs, req, getattr_answer);
 	l->ino = ino;
 	getattr_answer(&l->fetch);
 }

@@ -65,21 +65,22 @@ const char *ck_tensor_name(const struct ck_fs *fs, uint32_t tensor);
 /* Its present version. */
 uint64_t ck_tensor_version(const struct ck_fs *fs, uint32_t tensor);
 
-/* --- hidden.c: names that were removed ------------------------------------------ */
+/* --- whiteout.c: names that were removed ------------------------------------------ */
 
-struct ck_hidden *ck_hidden_make(void);	  /* NULL: out of memory */
-void ck_hidden_free(struct ck_hidden *h); /* NULL is allowed */
+struct ck_whiteouts *ck_whiteouts_make(void);	/* NULL: out of memory */
+void ck_whiteouts_free(struct ck_whiteouts *h); /* NULL is allowed */
 /* Whether the file was removed from this mount. */
-CK_MUST_USE bool ck_node_hidden(const struct ck_fs *fs,
-				const struct ck_node *n);
+CK_MUST_USE bool ck_whiteout_has(const struct ck_fs *fs,
+				 const struct ck_node *n);
 /* -ENOMEM. */
-CK_MUST_USE int ck_node_hide(struct ck_fs *fs, const struct ck_node *n);
-void ck_node_show(struct ck_fs *fs, const struct ck_node *n);
+CK_MUST_USE int ck_whiteout_add(struct ck_fs *fs, const struct ck_node *n);
+void ck_whiteout_remove(struct ck_fs *fs, const struct ck_node *n);
 /* Shows one that was hidden and is made again without being opened. It is made
  * until it is begun: what is then written begins with nothing. */
-void ck_node_make(struct ck_fs *fs, const struct ck_node *n);
-CK_MUST_USE bool ck_node_made(const struct ck_fs *fs, const struct ck_node *n);
-void ck_node_begun(struct ck_fs *fs, const struct ck_node *n);
+void ck_whiteout_recreate(struct ck_fs *fs, const struct ck_node *n);
+CK_MUST_USE bool ck_whiteout_is_recreated(const struct ck_fs *fs,
+					  const struct ck_node *n);
+void ck_whiteout_opened(struct ck_fs *fs, const struct ck_node *n);
 
 /* The checkpoint that a node is of, and its root: in a run directory a step's. */
 struct ck_root *ck_node_root(const struct ck_fs *fs, const struct ck_node *n);

@@ -137,7 +137,7 @@ static int add_tree(struct listing *l)
 		if (rc)
 			break;
 		l->at = at + TREE_AT;
-		if (ck_node_hidden(l->fs, &l->node))
+		if (ck_whiteout_has(l->fs, &l->node))
 			l->at++;
 		else
 			entry_add(l);

@@ -194,7 +194,7 @@ int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
 
 /* Lies on the stack of the starting thread; valid until `done` is posted. */
 struct beginning {
-	const struct ck_first *first;
+	const struct ck_thread_init *first;
 	void *(*run)(void *arg);
 	void *arg;
 	sem_t done;
@@ -212,8 +212,8 @@ static void *begin(void *arg)
 	return rc ? NULL : run(its);
 }
 
-int ck_thread_start_first(pthread_t *out, const struct ck_first *first,
-			  void *(*run)(void *arg), void *arg)
+int ck_thread_start_init(pthread_t *out, const struct ck_thread_init *first,
+			 void *(*run)(void *arg), void *arg)
 {
 	struct beginning b = { .first = first, .run = run, .arg = arg };
 	int rc;

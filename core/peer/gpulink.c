@@ -375,7 +375,7 @@ static int begin(struct ck_gpulink *l)
 		tell_failed(l, ENOENT, l->options.none);
 		return 0;
 	}
-	rc = ck_thread_start_first(&l->thread, &l->options.first, run, l);
+	rc = ck_thread_start_init(&l->thread, &l->options.thread_init, run, l);
 	l->started = rc == 0;
 	return rc;
 }

@@ -307,7 +307,8 @@ static int prepare(struct ck_link *l, const struct ck_link_options *o)
 		return l->event;
 	l->calls = ck_calls_make(&o->calls, &l->line, ck_msec_now());
 	rc = l->calls ? number(l, o->ranks) : -ENOMEM;
-	return rc ? rc : ck_thread_start_first(&l->thread, &o->first, run, l);
+	return rc ? rc
+		  : ck_thread_start_init(&l->thread, &o->thread_init, run, l);
 }
 
 int ck_link_make(const struct ck_link_options *o, struct ck_link **out)

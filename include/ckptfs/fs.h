@@ -135,7 +135,7 @@ void ck_detacher_end(struct ck_detacher *detacher);
 /* What gives up all that root's daemon does not need to serve, in each thread that is started
  * before it is mounted; why it fails is logged. A user's has nothing to give up. The options
  * stay the caller's. */
-CK_EXPORT struct ck_first ck_fs_first(struct ck_mount_options *o);
+CK_EXPORT struct ck_thread_init ck_fs_thread_init(struct ck_mount_options *o);
 
 /* Mounts cp on mountpoint and serves requests until the mount ends or
  * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(mount, arg) is called
@@ -160,12 +160,12 @@ CK_MUST_USE int ck_fs_version_print(void);
 /* --- orders: what commands ask of a mount for writing ---------------------- */
 
 /* The answer to an ioctl(2) on the mount's root. */
-struct ck_order {
+struct ck_control_reply {
 	int32_t err; /* 0, or a positive errno */
 	char text[2044];
 };
 
-#define CK_ORDER_COMMIT _IOR('k', 1, struct ck_order)
-#define CK_ORDER_ABORT	_IOR('k', 2, struct ck_order)
+#define CK_IOC_COMMIT _IOR('k', 1, struct ck_control_reply)
+#define CK_IOC_ABORT  _IOR('k', 2, struct ck_control_reply)
 
 #endif

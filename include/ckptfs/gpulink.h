@@ -23,12 +23,12 @@ struct ck_gpulink_options {
 	void *arg;
 	const char
 		*none; /* NULL, or why there is no driver: nothing is started */
-	struct ck_first first; /* of the link's thread */
-	const char *host;      /* the name of this one, for reports; borrowed */
+	struct ck_thread_init thread_init; /* of the link's thread */
+	const char *host; /* the name of this one, for reports; borrowed */
 };
 
 /* Starts its thread, and the first mover. -EINVAL: not one slot has room; -ENOMEM, errors
- * of ck_thread_start_first(), of memory and sockets. */
+ * of ck_thread_start_init(), of memory and sockets. */
 CK_MUST_USE int ck_gpulink_make(const struct ck_gpulink_options *options,
 				struct ck_gpulink **out);
 /* Nobody has a slot any more. NULL is allowed. */

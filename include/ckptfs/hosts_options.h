@@ -53,7 +53,7 @@ struct ck_hosts_options {
 	const struct ck_rounds_taker *rounds; /* NULL: nobody takes a way */
 	/* Of threads that are there before the checkpoint is mounted; set by who gives up
 	 * privileges then. */
-	struct ck_first first;
+	struct ck_thread_init thread_init;
 	const char *dependent; /* private: one that needs hosts */
 };
 

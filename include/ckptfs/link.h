@@ -26,12 +26,12 @@ struct ck_link_options {
 	 * CK_LINK_NO_RANK: it is not in it, and down as long as this link is. NULL:
 	 * peers are ranks. Borrowed while it is made. */
 	const uint32_t *ranks;
-	struct ck_first first; /* of its thread */
+	struct ck_thread_init thread_init; /* of its thread */
 };
 
 /* Starts its thread. -EINVAL: the memory is not so, or there are no peers or no
  * ping_msec, or two have one rank; -ENOMEM; errors of mmap(2) and
- * ck_thread_start_first(). */
+ * ck_thread_start_init(). */
 CK_MUST_USE int ck_link_make(const struct ck_link_options *options,
 			     struct ck_link **out);
 struct ck_calls *ck_link_calls(struct ck_link *l);

@@ -35,15 +35,15 @@ CK_MUST_USE int ck_privileges_drop(enum ck_role role, enum ck_sockets sockets,
 /* Thread-start hook: runs first in a thread that is started before its process
  * drops its privileges. run returns 0 or an error; NULL if the thread needs no
  * hook. */
-struct ck_first {
+struct ck_thread_init {
 	int (*run)(void *arg);
 	void *arg;
 };
 
 /* As ck_thread_start(), but returns after the hook. If the hook fails, the
  * thread ends and its error is returned. */
-CK_MUST_USE int ck_thread_start_first(pthread_t *out,
-				      const struct ck_first *first,
-				      void *(*run)(void *arg), void *arg);
+CK_MUST_USE int ck_thread_start_init(pthread_t *out,
+				     const struct ck_thread_init *first,
+				     void *(*run)(void *arg), void *arg);
 
 #endif

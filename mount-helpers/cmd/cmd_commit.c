@@ -77,7 +77,7 @@ static int order_work(void *arg, struct ck_buf *out)
 	const struct asked *a = arg;
 	ck_auto_fd int fd = ck_mount_open(a->mount, ".",
 					  O_RDONLY | O_DIRECTORY);
-	struct ck_order answer = { 0 };
+	struct ck_control_reply answer = { 0 };
 
 	if (fd < 0)
 		return fd;
@@ -119,7 +119,7 @@ static int print_line(struct ck_buf *out)
 /* Gives an order and prints the answer. name: of the mount, escaped. */
 static int order(const struct ck_mount *m, const char *name, unsigned long what)
 {
-	struct ck_order answer = { 0 };
+	struct ck_control_reply answer = { 0 };
 	struct ck_buf out = { 0 };
 	int rc = give_order(m, what, &out);
 
@@ -152,10 +152,10 @@ static int run_order(int argc, char **argv, unsigned long what)
 
 int ck_cmd_commit(int argc, char **argv)
 {
-	return run_order(argc, argv, CK_ORDER_COMMIT);
+	return run_order(argc, argv, CK_IOC_COMMIT);
 }
 
 int ck_cmd_abort(int argc, char **argv)
 {
-	return run_order(argc, argv, CK_ORDER_ABORT);
+	return run_order(argc, argv, CK_IOC_ABORT);
 }

@@ -108,7 +108,7 @@ static int serve(struct mount *m)
 		return ck_trouble("%s: cannot be opened as log: %s",
 				  ck_show(ck_str_from(log)), strerror(-rc));
 	m->options.format.write = m->options.write && !m->options.ro;
-	m->options.hosts.first = ck_fs_first(&m->options);
+	m->options.hosts.thread_init = ck_fs_thread_init(&m->options);
 	rc = ck_detacher_start(m->target, &detacher, &d);
 	if (rc == 0)
 		rc = ck_gpus_make(&m->options, &m->gpus, &d);

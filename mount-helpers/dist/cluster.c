@@ -173,7 +173,7 @@ int ck_cluster_link_make(struct ck_cluster *c, struct ck_door_way *way,
 
 	/* Who listens makes the others, and has nothing to give up any more. */
 	if (c->links == 1)
-		link.first = c->options->first;
+		link.thread_init = c->options->thread_init;
 	rc = numbers ? ck_link_make(&link, out) : -ENOMEM;
 	if (rc)
 		return ck_fail(d, -rc, "link: %s", strerror(-rc));
@@ -339,8 +339,8 @@ static int listen_start(struct ck_cluster *c)
 	if (stop < 0)
 		return -errno;
 	c->stop = stop;
-	rc = ck_thread_start_first(&c->listener, &c->options->first, listen_run,
-				   c);
+	rc = ck_thread_start_init(&c->listener, &c->options->thread_init,
+				  listen_run, c);
 	if (rc)
 		ck_fd_cleanup(&c->stop);
 	return rc;

@@ -101,7 +101,7 @@ static int link_start(struct ck_gpus *g)
 		.timeout_msec = timeout * 1000,
 		.start = mover_start,
 		.arg = g,
-		.first = ck_fs_first(g->options),
+		.thread_init = ck_fs_thread_init(g->options),
 		.none = why_none(o),
 		.host = g->host,
 	};

@@ -284,15 +284,15 @@ static int wait_settled(struct ck_gpus *g, struct ck_diag *d)
 int ck_gpus_meet(struct ck_gpus *g, struct ck_hosts *hosts, struct ck_diag *d)
 {
 	struct ck_gpus_rounds *r;
-	struct ck_first first;
+	struct ck_thread_init thread_init;
 	int rc;
 
 	if (!g || !hosts || !g->options->hosts.rounds)
 		return 0;
 	r = &g->rounds;
 	r->hosts = hosts;
-	first = ck_fs_first(g->options);
-	rc = ck_thread_start_first(&r->thread, &first, run, g);
+	thread_init = ck_fs_thread_init(g->options);
+	rc = ck_thread_start_init(&r->thread, &thread_init, run, g);
 	if (rc)
 		return ck_fail(d, -rc, "GPUs: %s", strerror(-rc));
 	r->started = true;

@@ -2,7 +2,7 @@
 /*
  * hot: a mount with one file, "hot", that answers each read from the same
  * buffer: what the kernel's side of a read costs, which no daemon can be
- * faster than. Whatever bears upon that is as in fs/session.c and fs/read.c:
+ * faster than. Whatever bears upon that is as in fs/session/session.c and fs/read_ops.c:
  * capabilities, sizes of requests, threads, mount options, flags of an open
  * file. It runs until it is unmounted.
  *

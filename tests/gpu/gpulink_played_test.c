@@ -530,7 +530,8 @@ static void test_not_begun(void)
 	struct ck_gpulink_options options = { .pinned = PINNED,
 					      .timeout_msec = 1000,
 					      .start = start_counts,
-					      .first = { first_fails, NULL },
+					      .thread_init = { first_fails,
+							       NULL },
 					      .arg = &starts,
 					      .host = "here" };
 	struct ck_gpulink *link;

@@ -21,7 +21,7 @@
  * is answered with JSON, too, and then with all the bytes, by GPUs, as messages of 64 KiB. It
  * says "ready" on stdout, and ends where stdin does.
  */
-#include "../../fs/wished.h"
+#include "../../fs/gpu_ioctl_args.h"
 #include "ckptfs/client.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/memory.h"
@@ -85,17 +85,17 @@ struct held {
 static int give(struct held *h, struct ckptfs_gpu *gpu)
 {
 	struct ck_export_wish wish;
-	int rc = ck_wished_check(&h->file, gpu);
+	int rc = ck_gpu_ioctl_check(&h->file, gpu);
 
 	if (rc == 0)
-		rc = ck_wished_describe(&h->file, gpu);
-	if (rc || !ck_wished_find(&h->file, gpu, &wish))
+		rc = ck_gpu_ioctl_describe(&h->file, gpu);
+	if (rc || !ck_gpu_ioctl_wish(&h->file, gpu, &wish))
 		return rc;
 	if (!offer.exports)
 		return -EOPNOTSUPP;
 	rc = ck_exports_get(offer.exports, &wish, &h->export);
 	if (rc == 0)
-		ck_wished_answer(gpu, h->export);
+		ck_gpu_ioctl_fill(gpu, h->export);
 	return rc;
 }
 
@@ -129,7 +129,7 @@ static void answer_gpu(int sock, char *message, struct held **all)
 		int32_t err;
 		uint8_t gpu[sizeof(struct ckptfs_gpu)];
 	} answer;
-	struct ckptfs_gpu gpu = ck_wished_take(message);
+	struct ckptfs_gpu gpu = ck_gpu_ioctl_take(message);
 
 	answer.err = -held_make(all, &gpu, message + sizeof(gpu));
 	memcpy(answer.gpu, &gpu, sizeof(gpu));
@@ -161,7 +161,7 @@ static void came(struct ck_read *r, int rc)
 	sem_post(sem);
 }
 
-/* As fs/read.c does it: by the route at once, if that has a gatherer. */
+/* As fs/read_ops.c does it: by the route at once, if that has a gatherer. */
 static int read_piece(struct reading *a, uint64_t at)
 {
 	struct ck_read r = { .from = a->file->opened,

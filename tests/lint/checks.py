@@ -219,17 +219,17 @@ def undocumented(tree, source, row, places):
                           f'{m.group(1)}'
 
 
-@check('options documented', 'fs/options.c', '\t{ "canary=", set_canary },\n')
+@check('options documented', 'fs/session/options.c', '\t{ "canary=", set_canary },\n')
 def check_options(tree):
     """Every mount option is in a manual page; one that does something also
     in what the shells complete."""
     folder = 'mount-helpers/completion/'
     pages = manual(tree, 'ckptfs.1') + manual(tree, 'mount.ckptfs.8')
     yield from undocumented(
-        tree, 'fs/options.c', r'\t(?:\{ )?"([\w-]+=?)\*?",',
+        tree, 'fs/session/options.c', r'\t(?:\{ )?"([\w-]+=?)\*?",',
         [('ckptfs(1) or mount.ckptfs(8)', pages, '*{}')])
     yield from undocumented(
-        tree, 'fs/options.c', r'\s*\{ "(\w+)=?", set_',
+        tree, 'fs/session/options.c', r'\s*\{ "(\w+)=?", set_',
         [('the completion of bash', tree.text(folder + 'ckptfs.bash'), '{}'),
          ('the completion of zsh', tree.text(folder + '_ckptfs'), "'{}")])
 
@@ -259,13 +259,13 @@ BASH = 'mount-helpers/completion/ckptfs.bash'
 ZSH = 'mount-helpers/completion/_ckptfs'
 PAGE = 'mount-helpers/man/ckptfs.1.scd'
 COPIES = [
-    ('fs/options.c', r'\{ "(\w+)=?", set_', BASH,
+    ('fs/session/options.c', r'\{ "(\w+)=?", set_', BASH,
      ('_ckptfs_mount_options() {\n\t_ckptfs_option_words "$1" "$2"', '\n}',
       r'(?:^|\s)(\w+)\b'), '{} canary\n}}\n'),
-    ('fs/options.c', r'\{ "(\w+)=?", set_', ZSH,
+    ('fs/session/options.c', r'\{ "(\w+)=?", set_', ZSH,
      ("_values -s , 'mount option'", '\n}', r"^\s*'(\w+)\["),
      "{}\n\t'canary[x]'\n}}\n"),
-    ('fs/options.c', r'\{ "(\w+)=?", set_', PAGE,
+    ('fs/session/options.c', r'\{ "(\w+)=?", set_', PAGE,
      ('# OPTIONS', '# EXIT STATUS', r'^(?:\*\w+[^\n]*, )?\*([\w\\]+)[=*]'),
      '{}\n\n*canary*\n\tx\n\n# EXIT STATUS\n'),
     ('mount-helpers/ckptfs.c', r'\{ "(\w+)", ck_cmd_', BASH,
@@ -330,7 +330,7 @@ STRANGERS = [
        'static const char *x = "__0_0.distcp";\n')
 @check('strangers to MPI', 'core/peer/xport_base.c', '#include <mpi.h>\n',
        '#include "mpi/mpi_internal.h"\n')
-@check('strangers to fs', 'fs/read.c', 'if (topic == CK_ABOUT_BOX)\n',
+@check('strangers to fs', 'fs/read_ops.c', 'if (topic == CK_ABOUT_BOX)\n',
        'ck_local_size(c, 0);\n', 'ck_views[0];\n')
 def check_strangers(tree):
     """Rooms know no more than they have to."""
@@ -461,7 +461,7 @@ WORDS = [
     ('raw reads', r'(?<![>.\w])(pread|preadv|pwrite|openat|openat2)\s*\(',
      'go through ckptfs/base.h',
      # not in a checkpoint: in a template, around the mount, what cp writes, /run, /proc
-     ('core/base/', 'core/format/load/template_file.c', 'fs/mountpoint.c',
+     ('core/base/', 'core/format/load/template_file.c', 'fs/session/mountpoint_check.c',
       'mount-helpers/offline/cp_file.c', 'mount-helpers/offline/cp_directory.c', 'mount-helpers/offline/cp_mark.c',
       'mount-helpers/mtab/busy_procs.c', 'mount-helpers/mtab/mountpoint.c', 'mount-helpers/mtab/mount_record.c'),
      '\tpread(a, b, c, d);\n'),

@@ -31,7 +31,7 @@ USED = re.compile(r'(?<!struct )(?<!union )(?<!enum )(?<![.\w>])(?:ck|CK)_\w+')
 # The name of a check, the file that it must find, and with which contents.
 CANARIES = (
     ('cycles', 'core/base/buf.c', 'void ck_buf_fini(struct ck_buf *b)\n{\n\tck_zip_read(b);\n}\n'),
-    ('cycles that grow', 'fs/pool.c',
+    ('cycles that grow', 'fs/session/pool.c',
      'void ck_pool_run(void)\n{\n\tck_fs_open();\n}\n'),
     ('cycles through tables', 'core/base/buf.c',
      'void ck_buf_fini(struct ck_buf *b)\n{\n\tuse(ck_reports);\n}\n',

@@ -33,7 +33,7 @@ static void owner_start(const struct ck_checkpoint *cp,
 						.silence_msec = 5000,
 						.timeout_msec = 30000,
 						.window = 16 << 20 },
-				     .first = mount->hosts.first };
+				     .thread_init = mount->hosts.thread_init };
 	static char program[] = CK_PROGRAM, serve[] = "serve",
 		    door[] = "--door", option[] = "-o",
 		    beneath[] = "shardlinks=beneath";

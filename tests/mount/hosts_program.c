@@ -139,7 +139,7 @@ static void ranks_start(const struct ck_hosts_options *options,
 						.timeout_msec = 30000,
 						.window = 16 << 20 },
 				     .ranks = job.numbers,
-				     .first = options->first };
+				     .thread_init = options->thread_init };
 	struct ck_door_way way;
 	struct ck_door at;
 	int rc = ck_door_open(&at);

@@ -280,13 +280,13 @@ static void test_first_fails(void)
 {
 	bool ran = false;
 	int runs = 0;
-	const struct ck_first first = { fail_first, &ran }, none = { 0 };
+	const struct ck_thread_init first = { fail_first, &ran }, none = { 0 };
 	pthread_t thread;
 
-	is_int(ck_thread_start_first(&thread, &first, count_runs, &runs),
+	is_int(ck_thread_start_init(&thread, &first, count_runs, &runs),
 	       -EACCES, "what is first fails", "so does the start");
 	is_int(ran && runs == 0, 1, "what is first fails", "nothing else runs");
-	is_int(ck_thread_start_first(&thread, &none, count_runs, &runs), 0,
+	is_int(ck_thread_start_init(&thread, &none, count_runs, &runs), 0,
 	       "nothing is first", "a thread");
 	pthread_join(thread, NULL);
 	is_int(runs, 1, "nothing is first", "it has run");
@@ -321,11 +321,11 @@ static void *count_in_thread(void *arg)
 static int start_dropper(void)
 {
 	struct dropper d = { 0 };
-	const struct ck_first first = { drop_first, &d };
+	const struct ck_thread_init first = { drop_first, &d };
 	int before = count_kept(NULL);
 	pthread_t thread;
 
-	if (ck_thread_start_first(&thread, &first, count_in_thread, &d))
+	if (ck_thread_start_init(&thread, &first, count_in_thread, &d))
 		return 1;
 	if (!d.ran)
 		return 2;

@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * session: one mount from its first to its last moment. The calling thread runs libfuse's
+ * workers; a second one, the keeper, says that the tree can be used, and ends the mount at a
+ * signal (see mount_ready.c).
+ *
+ * Root's daemon gives up its privileges between the mount and its first thread, and another
+ * process unmounts (see detacher.c); a user's unmounts by fusermount3.
+ */
+#include "../async_reply.h"
+#include "../gpu_ioctl.h"
+#include "../internal.h"
+#include "ckptfs/privileges.h"
+#include "detacher.h"
+#include "host.h"
+#include "mount_ready.h"
+#include "pool.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+	POOL_THREADS = 8,
+	COMPARE_THREADS = 2, /* who compares what ranks have reads all of it */
+	/* Who waits for a tensor that another one fills is not to keep back others. */
+	EXPORT_THREADS = 64,
+};
+
+/* One mount, while this thread serves it. */
+struct session {
+	struct ck_fs *fs;
+	struct fuse_session *fuse;
+	struct ck_detacher *detacher; /* or NULL */
+	const char *mountpoint;
+	struct ck_mount_id mounted;
+	bool noted; /* which mount it is */
+	struct ck_mount_ready ready;
+};
+
+/* --- what the kernel is asked for ----------------------------------------- */
+
+static const struct {
+	unsigned flag;
+	const char *why;
+} capabilities[] = {
+	{ FUSE_CAP_ASYNC_READ, "read-ahead requests run beside each other" },
+	{ FUSE_CAP_ASYNC_DIO, "so do the parts of one large direct read" },
+	{ FUSE_CAP_PARALLEL_DIROPS, "lookups in one directory too" },
+	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
+	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
+	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
+	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
+	  "the cache holds what was mounted; nothing is dropped by guess" },
+	/* Not asked for, though libfuse would:
+	 * AUTO_INVAL_DATA: the opposite of the last one;
+	 * SPLICE_*: measured 2 to 3 times slower, and a file cut short gives
+	 * a short reply, which a reader takes for the end of the tensor;
+	 * WRITEBACK_CACHE: errors of a write would come at the wrong call,
+	 * and what is staged would be seen by readers;
+	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
+};
+
+/* Those who wait for other hosts or for a GPU keep nobody from reading what is here, and a direct
+ * read can be interrupted, which the kernel does not do with its parts. */
+static void session_init_remote(struct fuse_conn_info *conn)
+{
+	enum { MOST = 16384 };
+
+	conn->max_background = MOST;
+	conn->congestion_threshold = MOST / 4 * 3;
+	conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
+}
+
+static void session_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct ck_fs *fs = userdata;
+
+	conn->want = 0;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
+		conn->want |= capabilities[i].flag & conn->capable;
+	if (fs->route.remote || fs->route.gatherer)
+		session_init_remote(conn);
+	conn->max_write = CK_REQUEST_MAX;
+	conn->max_read = CK_READ_MAX;
+	/* The kernel keeps what it has if that is less, and the keeper may
+	 * raise it before this answer is there. */
+	conn->max_readahead = CK_READ_AHEAD_KB << 10;
+	conn->time_gran = 1;
+	atomic_store(&fs->was_asked, true);
+	sem_post(&fs->asked);
+}
+
+static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
+{
+	struct fuse_lowlevel_ops ops = {
+		.init = session_init,
+		.lookup = ck_fs_lookup,
+		.forget = ck_fs_forget,
+		.forget_multi = ck_fs_forget_multi,
+		.getattr = ck_fs_getattr,
+		.statfs = ck_fs_statfs,
+		.readdir = ck_fs_readdir,
+		.readdirplus = ck_fs_readdirplus,
+		.open = ck_fs_open,
+		.read = ck_fs_read,
+		.ioctl = ck_fs_ioctl,
+		.release = ck_fs_release,
+		.readlink = ck_fs_readlink,
+		.getxattr = ck_fs_getxattr,
+		.listxattr = ck_fs_listxattr,
+	};
+
+	ck_fs_readonly_ops(&ops);
+	if (fs->writer)
+		ck_fs_write_ops(&ops);
+	return ops;
+}
+
+/* --- libfuse's messages --------------------------------------------------- */
+
+/* What libfuse said last, for the message of a mount that fails. Written
+ * before workers exist, or by them into the log only. */
+static char fuse_said[256];
+static atomic_bool serving;
+
+CK_PRINTF(2, 0)
+
+static void log_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char text[256];
+	const char *said;
+	size_t len;
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	len = strlen(text);
+	while (len > 0 && text[len - 1] == '\n')
+		len--;
+	said = ck_show((struct ck_str){ text, len });
+	if (atomic_load(&serving) || level > FUSE_LOG_ERR)
+		ck_log("%s", said);
+	else
+		snprintf(fuse_said, sizeof(fuse_said), "%s", said);
+}
+
+/* --- mounting ------------------------------------------------------------- */
+
+static void add_escaped(struct ck_buf *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == ',' || *text == '\\')
+			ck_buf_text(out, "\\");
+		ck_buf_add(out, text, 1);
+	}
+}
+
+static const char *fsname_of(const struct ck_fs *fs)
+{
+	return fs->options->fsname ? fs->options->fsname : fs->cp->path;
+}
+
+/* The option text for libfuse. Modes are checked by the kernel in any case:
+ * allow_other without that would show a private checkpoint to everyone. */
+static void mount_text(const struct session *s, struct ck_buf *out)
+{
+	const struct ck_fs *fs = s->fs;
+	const struct ck_mount_options *o = fs->options;
+
+	ck_buf_printf(out,
+		      "%s,nosuid,nodev,default_permissions,max_read=%u,"
+		      "subtype=ckptfs,fsname=",
+		      fs->writer ? "rw" : "ro", CK_READ_MAX);
+	add_escaped(out, fsname_of(fs));
+	if (o->allow_other)
+		ck_buf_text(out, ",allow_other");
+	if (o->auto_unmount && !s->detacher)
+		ck_buf_text(out, ",auto_unmount");
+	if (o->debug)
+		ck_buf_text(out, ",debug");
+}
+
+static int session_make(struct session *s, struct ck_diag *d)
+{
+	struct fuse_lowlevel_ops ops = session_ops(s->fs);
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	struct ck_buf text = { 0 };
+	bool fine;
+
+	mount_text(s, &text);
+	fine = text.err == 0 && fuse_opt_add_arg(&args, "ckptfs") == 0 &&
+	       fuse_opt_add_arg(&args, "-o") == 0 &&
+	       fuse_opt_add_arg(&args, text.data) == 0;
+	ck_buf_fini(&text);
+	s->fuse = fine ? fuse_session_new(&args, &ops, sizeof(ops), s->fs)
+		       : NULL;
+	fuse_opt_free_args(&args);
+	if (!s->fuse)
+		return ck_fail(d, ENOMEM, "no FUSE session; %s", fuse_said);
+	return 0;
+}
+
+static int mount_by_fuse(struct session *s, struct ck_diag *d)
+{
+	const char *name = ck_show(ck_str_from(s->mountpoint));
+
+	if (fuse_session_mount(s->fuse, s->mountpoint) == 0)
+		return 0;
+	if (access("/dev/fuse", F_OK))
+		return ck_fail(d, errno,
+			       "%s: cannot be mounted; there is no /dev/fuse; "
+			       "ckptfs ls, cat, cp and getfattr need none",
+			       name);
+	if (geteuid() != 0 && !ck_host_has_fusermount())
+		return ck_fail(d, ENOENT,
+			       "%s: cannot be mounted; there is no "
+			       "fusermount3, install the package fuse3",
+			       name);
+	return ck_fail(d, EPERM, "%s: cannot be mounted; %s", name,
+		       fuse_said[0] ? fuse_said : "fusermount3 has said why");
+}
+
+/* Where the new mount cannot be told from others in the table, it is served,
+ * but not unmounted at the end. */
+static int mount_as_root(struct session *s, struct ck_diag *d)
+{
+	const char *fsname = fsname_of(s->fs);
+	struct ck_mounts_before before;
+	int listed = ck_mounts_note(fsname, &before);
+	int rc = mount_by_fuse(s, d);
+
+	if (rc == 0 && listed == 0)
+		s->noted = !ck_mount_find_new(fsname, s->mountpoint, &before,
+					      &s->mounted);
+	if (s->noted)
+		ck_detacher_tell(s->detacher, &s->mounted,
+				 s->fs->options->auto_unmount);
+	else if (rc == 0)
+		ck_log("%s: which mount it is cannot be told%s%s; unmount it "
+		       "by hand",
+		       ck_show(ck_str_from(s->mountpoint)), listed ? ": " : "",
+		       listed ? strerror(-listed) : "");
+	ck_mounts_forget(&before);
+	return rc;
+}
+
+static int session_mount(struct session *s, struct ck_diag *d)
+{
+	int rc, seen;
+
+	if (s->detacher)
+		return mount_as_root(s, d);
+	rc = mount_by_fuse(s, d);
+	seen = rc ? rc : ck_mount_id(s->mountpoint, &s->mounted);
+	s->noted = seen == 0;
+	if (rc == 0 && seen)
+		ck_log("%s: %s", ck_show(ck_str_from(s->mountpoint)),
+		       strerror(-seen));
+	return rc;
+}
+
+/* Somebody has unmounted already, or cut the connection. */
+static bool session_is_gone(struct fuse_session *session)
+{
+	struct pollfd device = { .fd = fuse_session_fd(session) };
+
+	return poll(&device, 1, 0) == 1 && device.revents & POLLERR;
+}
+
+/* libfuse takes the session for one that has ended, and does not try to unmount
+ * what this process may not: at a pipe that nobody reads it sees the same as at
+ * a device without a mount. */
+static void device_close(struct fuse_session *session)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return;
+	close(ends[0]);
+	dup3(ends[1], fuse_session_fd(session), O_CLOEXEC);
+	close(ends[1]);
+}
+
+/* The device is closed first: then nobody waits for an answer any more. -EBUSY:
+ * a mount is left that nobody serves. */
+static int session_unmount(struct session *s)
+{
+	bool gone, left;
+
+	if (!s->detacher) {
+		fuse_session_unmount(s->fuse);
+		return 0;
+	}
+	gone = session_is_gone(s->fuse);
+	if (!gone && s->noted)
+		ck_detacher_tell(s->detacher, &s->mounted, true);
+	device_close(s->fuse);
+	fuse_session_unmount(s->fuse);
+	left = ck_detacher_wait(s->detacher) != 0 || !s->noted;
+	return left && !gone ? -EBUSY : 0;
+}
+
+static int fail_left(const struct session *s, struct ck_diag *d)
+{
+	return ck_fail(d, EBUSY, "%s: is not unmounted, do it by umount",
+		       ck_show(ck_str_from(s->mountpoint)));
+}
+
+static int privileges_drop(const struct ck_mount_options *o, struct ck_diag *d)
+{
+	bool syslog = o->log && strcmp(o->log, "syslog") == 0;
+
+	return ck_privileges_drop(
+		o->write && !o->ro ? CK_ROLE_WRITER : CK_ROLE_READER,
+		syslog ? CK_SOCKETS_UNIX : CK_SOCKETS_NONE, d);
+}
+
+static int thread_first(void *arg)
+{
+	struct ck_diag d = { 0 };
+	int rc = geteuid() == 0 ? privileges_drop(arg, &d) : 0;
+
+	if (rc)
+		ck_log("%s", d.text);
+	return rc;
+}
+
+struct ck_thread_init ck_fs_thread_init(struct ck_mount_options *o)
+{
+	return (struct ck_thread_init){ thread_first, o };
+}
+
+/* Before the first thread of those that serve. */
+static int session_drop(const struct session *s, struct ck_diag *d)
+{
+	return s->detacher ? privileges_drop(s->fs->options, d) : 0;
+}
+
+static int session_loop(struct fuse_session *session)
+{
+	struct fuse_loop_config *config = fuse_loop_cfg_create();
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned threads = (unsigned)(cpus < 1 ? 2 : cpus > 4 ? 8 : 2 * cpus);
+	int rc;
+
+	if (!config)
+		return -ENOMEM;
+	fuse_loop_cfg_set_max_threads(config, threads);
+	fuse_loop_cfg_set_clone_fd(config, 0);
+	rc = fuse_session_loop_mt(session, config);
+	fuse_loop_cfg_destroy(config);
+	return rc;
+}
+
+static bool request_waits(void *arg, uint32_t tensor)
+{
+	return ck_write_handle_is_closing(arg, tensor);
+}
+
+static int request_commit(void *arg, struct ck_deferred *l)
+{
+	return ck_commit_thread_retry(arg, l);
+}
+
+static struct ck_deferred_queue *deferred_start(struct ck_fs *fs)
+{
+	const struct ck_deferred_options o = { .waits = request_waits,
+					       .commit = request_commit,
+					       .arg = fs };
+
+	return ck_deferred_queue_start(&o);
+}
+
+static int threads_start(struct session *s, struct ck_diag *d)
+{
+	struct ck_fs *fs = s->fs;
+	int rc = 0;
+
+	fs->ahead = ck_ahead_make(fs->cp->files);
+	if (fs->writer) {
+		fs->commit_thread = ck_commit_thread_start(fs);
+		fs->deferred = deferred_start(fs);
+	}
+	if (fs->route.remote)
+		rc = -ck_async_streams_make(fs);
+	if (!fs->ahead || (fs->writer && (!fs->commit_thread || !fs->deferred)))
+		rc = EAGAIN;
+	if (rc == 0)
+		rc = ck_mount_ready_start(&s->ready,
+					  s->noted ? &s->mounted : NULL);
+	return rc ? ck_fail(d, rc, "no thread for the mount") : 0;
+}
+
+/* Serves a session that is mounted, until it ends. Commits that were asked
+ * for are finished while those who asked can be answered. */
+static int session_run(struct session *s, struct ck_diag *d)
+{
+	int left, rc = session_drop(s, d);
+
+	if (rc == 0)
+		rc = threads_start(s, d);
+	if (rc) {
+		left = session_unmount(s);
+		if (left)
+			ck_log("%s", d->text);
+		return left ? fail_left(s, d) : rc;
+	}
+	rc = session_loop(s->fuse);
+	ck_mount_ready_stop(&s->ready);
+	ck_deferred_queue_end(s->fs->deferred);
+	if (s->fs->commit_thread) {
+		ck_commit_thread_end(s->fs->commit_thread);
+		ck_commit_thread_drop_rest(s->fs);
+		ck_scratches_dropped(s->fs);
+	}
+	atomic_store(&s->fs->ends, true);
+	ck_pool_free(s->fs->pool);
+	ck_pool_free(s->fs->compare_pool);
+	s->fs->pool = s->fs->compare_pool = NULL;
+	if (s->fs->exports)
+		ck_exports_stop(s->fs->exports);
+	ck_async_replies_end(s->fs);
+	left = session_unmount(s);
+	ck_mount_ready_join(&s->ready);
+	if (rc < 0)
+		return ck_fail(d, -rc, "serving the mount: %s", strerror(-rc));
+	if (left)
+		return fail_left(s, d);
+	if (!atomic_load(&s->fs->was_asked))
+		return ck_fail(d, ECONNABORTED,
+			       "unmounted before it could be used");
+	return 0;
+}
+
+static void wait_for_reopens(void *arg)
+{
+	const struct ck_fs *fs = arg;
+
+	ck_reopen_leases_wait(fs->reopen_leases);
+}
+
+/* Before there are threads: it prepares the catalog for changes. */
+static int writer_open(struct ck_fs *fs, struct ck_diag *d)
+{
+	struct ck_writer_options options = {
+		.keep_unknown = fs->options->keep_unknown,
+		.before_switch = wait_for_reopens,
+		.arg = fs,
+	};
+	int rc;
+
+	rc = ck_options_check(fs->options, d);
+	if (rc || !fs->options->write || fs->options->ro)
+		return rc;
+	if (fs->options->remote)
+		return ck_fail(d, EINVAL,
+			       "option write: data files of other hosts cannot "
+			       "be written");
+	rc = ck_fs_check_proc(fs->cp, d);
+	if (rc == 0)
+		rc = ck_writer_open(fs->cp, &options, &fs->writer, d);
+	if (rc == 0 &&
+	    ck_transaction_begin(fs->writer,
+				 fs->options->commit != CK_COMMIT_CLOSE,
+				 &fs->transaction))
+		rc = ck_fail(d, ENOMEM, "out of memory");
+	return rc;
+}
+
+static int fs_make(struct ck_fs *fs, struct ck_diag *d)
+{
+	int rc;
+
+	ck_route_init(&fs->route, fs->cp->files, fs->options->remote);
+	if (fs->options->gathers || fs->options->remote)
+		fs->route.gatherer = fs->options->gatherer;
+	fs->route.rounds_only = !fs->options->gathers;
+	rc = ck_objects_keep(fs->cp, &fs->route);
+	if (rc)
+		return ck_fail(d, -rc, "entries in remote files: %s",
+			       strerror(-rc));
+	if (fs->options->gatherer)
+		fs->exports = ck_exports_make(
+			fs->cp->files, fs->options->remote,
+			fs->options->gatherer, fs->options->gpu.cache);
+	if (fs->options->gatherer)
+		fs->export_pool = ck_pool_make(EXPORT_THREADS);
+	rc = ck_nodes_make(fs, ck_mount_status_report, d);
+	if (rc)
+		return rc;
+	if ((fs->options->gatherer && (!fs->exports || !fs->export_pool)))
+		return ck_fail(d, ENOMEM, "out of memory");
+	fs->access_checks = ck_access_checks_make();
+	fs->write_handles = ck_write_handles_make();
+	fs->reopen_leases = ck_reopen_leases_make();
+	fs->pool = ck_pool_make(POOL_THREADS);
+	fs->compare_pool = ck_pool_make(COMPARE_THREADS);
+	fs->async_replies = ck_async_replies_make();
+	if (!fs->access_checks || !fs->write_handles || !fs->reopen_leases ||
+	    !fs->pool || !fs->compare_pool || !fs->async_replies)
+		return ck_fail(d, ENOMEM, "out of memory");
+	if (!fs->writer)
+		return 0;
+	fs->scratches = ck_scratches_make();
+	fs->whiteouts = ck_whiteouts_make();
+	if (!fs->whiteouts || !fs->scratches)
+		return ck_fail(d, ENOMEM, "out of memory");
+	return 0;
+}
+
+static void fs_fini(struct ck_fs *fs)
+{
+	ck_pool_free(fs->export_pool);
+	ck_pool_free(fs->compare_pool);
+	ck_pool_free(fs->pool);
+	ck_commit_thread_free(fs->commit_thread);
+	ck_streams_free(fs->streams);
+	ck_handles_close(fs);
+	ck_exports_free(fs->exports);
+	ck_async_replies_free(fs->async_replies);
+	ck_route_fini(&fs->route);
+	ck_deferred_queue_free(fs->deferred);
+	ck_write_handles_free(fs->write_handles);
+	ck_reopen_leases_free(fs->reopen_leases);
+	ck_scratches_free(fs->scratches);
+	ck_whiteouts_free(fs->whiteouts);
+	ck_ahead_free(fs->ahead);
+	pthread_mutex_destroy(&fs->handles_lock);
+	ck_nodes_free(fs);
+	ck_access_checks_free(fs->access_checks);
+	ck_transaction_end(fs->transaction);
+	if (fs->writer)
+		ck_writer_close(fs->writer);
+}
+
+/* Signals are taken before there is a mount: one between would leave it without a daemon. */
+static int serve(struct session *s, struct ck_diag *d)
+{
+	struct ck_fs *fs = s->fs;
+	sigset_t old;
+	int rc = session_make(s, d);
+
+	if (rc)
+		return rc;
+	fs->session = s->fuse;
+	ck_mount_ready_take_signals(&s->ready, &old);
+	rc = session_mount(s, d);
+	if (rc == 0) {
+		ck_fs_log_faults(fs);
+		ck_checkpoint_log_troubles(fs->cp);
+		atomic_store(&serving, true);
+		rc = session_run(s, d);
+	}
+	fuse_session_destroy(s->fuse);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc;
+}
+
+int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
+		const struct ck_mount_options *options,
+		struct ck_detacher *detacher,
+		void (*ready)(uint64_t mount, void *arg), void *arg,
+		struct ck_diag *d)
+{
+	struct ck_fs fs = { .cp = cp,
+			    .options = options,
+			    .handles_lock = PTHREAD_MUTEX_INITIALIZER };
+	struct session s = { .fs = &fs,
+			     .detacher = detacher,
+			     .mountpoint = mountpoint,
+			     .ready = {
+				     .fs = &fs, .ready = ready, .arg = arg } };
+	int rc = ck_fs_check_mountpoint(cp, mountpoint, options->nonempty, d);
+
+	if (rc)
+		return rc;
+	if (options->allow_other && ck_host_refuses_allow_other())
+		return ck_fail(d, EPERM,
+			       "allow_other: a user may give it only if "
+			       "/etc/fuse.conf has the line user_allow_other");
+	fuse_set_log_func(log_fuse);
+	ck_host_load_unwinder();
+	rc = ck_sigbus_install();
+	if (rc)
+		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
+			       strerror(-rc));
+	sem_init(&fs.asked, 0, 0);
+	rc = writer_open(&fs, d);
+	if (rc == 0)
+		rc = fs_make(&fs, d);
+	if (rc == 0)
+		rc = serve(&s, d);
+	fs_fini(&fs);
+	sem_destroy(&fs.asked);
+	return rc;
+}

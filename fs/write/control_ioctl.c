@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * order: what `ckptfs commit` and `ckptfs abort` ask for, by ioctl(2) on the
+ * root of a mount for writing. The work is the publisher's. Orders may come from
+ * those who may have written: root, the user who mounted, and those who may write a
+ * tensor's file.
+ */
+#include "../internal.h"
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* --- who may -------------------------------------------------------------------- */
+
+static bool may_write(struct ck_fs *fs, fuse_req_t req)
+{
+	/* What all files that can be written have in common. */
+	const struct ck_node any = { .dir.root = fs->root,
+				     .about.accepts = CK_ACCEPTS_RAW };
+	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
+
+	if (fuse_req_ctx(req)->uid == geteuid())
+		return true;
+	if (c->tensors.n == 0)
+		return fuse_req_ctx(req)->uid == 0;
+	return ck_access_may_now(fs, req, &any, CK_MAY_WRITE);
+}
+
+/* --- the request ------------------------------------------------------------------ */
+
+static void reply_nothing(fuse_req_t req, unsigned order)
+{
+	struct ck_control_reply answer = { 0 };
+	struct ck_buf text = { 0 };
+
+	ck_buf_text(&text, "nothing is staged: with commit=close each file is "
+			   "committed when it is closed");
+	if (order == CK_IOC_COMMIT)
+		ck_scratches_print(fuse_req_userdata(req), &text);
+	snprintf(answer.text, sizeof(answer.text), "%s",
+		 text.data ? text.data : "out of memory");
+	ck_buf_fini(&text);
+	fuse_reply_ioctl(req, 0, &answer, sizeof(answer));
+}
+
+static int do_control(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino,
+		      unsigned order, size_t out_len)
+{
+	if (ino != FUSE_ROOT_ID ||
+	    (order != CK_IOC_COMMIT && order != CK_IOC_ABORT) ||
+	    out_len < sizeof(struct ck_control_reply))
+		return -ENOTTY;
+	if (!may_write(fs, req))
+		return -EPERM;
+	if (fs->options->commit != CK_COMMIT_CLOSE)
+		return ck_commit_thread_control(fs, req, order);
+	reply_nothing(req, order);
+	return 0;
+}
+
+void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned order,
+			 void *arg, struct fuse_file_info *fi, unsigned flags,
+			 const void *in, size_t in_len, size_t out_len)
+{
+	int rc = do_control(fuse_req_userdata(req), req, ino, order, out_len);
+
+	(void)arg, (void)fi, (void)flags, (void)in, (void)in_len;
+	if (rc)
+		fuse_reply_err(req, -rc);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * later: requests that wait for a draft to be gone.
+ */
+#ifndef CKPTFS_FS_DEFERRED_H
+#define CKPTFS_FS_DEFERRED_H
+
+#include "ckptfs/base.h"
+#include <errno.h>
+#include <time.h>
+
+struct ck_deferred_queue;
+
+/* Results of a request that cannot be answered yet. The kernel never gets them. LATER:
+ * wait until the draft of the tensor is gone. AFTER: retry in the thread that commits,
+ * since the request commits, or meets a commit. */
+#define CK_AFTER_RELEASE (-EINPROGRESS)
+#define CK_AFTER_COMMIT	 (-EALREADY)
+
+/* A request. It is the first member of a struct with all that the answer needs. That
+ * struct is copied while the request waits, so it has no pointers to memory of the
+ * caller. */
+struct ck_deferred {
+	struct ck_deferred *next;
+	/* Answers the request in any thread and returns 0, or returns: CK_AFTER_RELEASE, but
+	 * not if `last`; CK_AFTER_COMMIT, but not if `may_commit`. */
+	int (*answer)(struct ck_deferred *l);
+	uint32_t tensor;       /* set by answer(): its draft is in the way */
+	bool last;	       /* the wait is over */
+	bool may_commit;       /* this is the thread that commits */
+	struct timespec until; /* CLOCK_MONOTONIC; 0: has not waited yet */
+};
+
+/* Callbacks of the queue, which any thread may call. */
+struct ck_deferred_options {
+	/* True if a request about this tensor still has to wait. */
+	bool (*waits)(void *arg, uint32_t tensor);
+	/* Hands a request to the thread that commits, which calls ck_deferred_commit().
+	 * Returns 0, or -ENOMEM. */
+	int (*commit)(void *arg, struct ck_deferred *l);
+	void *arg;
+};
+
+/* Starts the thread of the queue. Copies *o. NULL if memory or threads are exhausted. */
+struct ck_deferred_queue *ck_deferred_queue_start(
+	const struct ck_deferred_options *o);
+/* Ends the thread and answers all requests that wait. No request may come any more.
+ * NULL is allowed. */
+void ck_deferred_queue_end(struct ck_deferred_queue *all);
+void ck_deferred_queue_free(
+	struct ck_deferred_queue *all); /* NULL is allowed */
+/* Retries requests, since a draft is gone. NULL is allowed. */
+void ck_deferred_queue_retry(struct ck_deferred_queue *all);
+/* Answers a request now, or after the draft in its way is gone, or 0.3 s later. size: of
+ * the struct that begins with *l. */
+void ck_deferred_answer(struct ck_deferred_queue *all, struct ck_deferred *l,
+			size_t size);
+/* The same in the thread that commits. Frees l, which was allocated. */
+void ck_deferred_commit(struct ck_deferred_queue *all, struct ck_deferred *l);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * xattr: extended attributes, which the tree has. They follow from what the file
+ * is and cannot be changed. Tools that copy a file back with its attributes set them
+ * all the same: that is accepted, and has no effect.
+ */
+#include "async_reply.h"
+#include "ckptfs/replicas.h"
+#include "internal.h"
+#include "session/pool.h"
+#include <errno.h>
+
+/* What is asked of the source; the last one reads all of a file, and what others have. */
+static const char *const slow_names[] = { CK_XATTR_PREFIX "error",
+					  CK_XATTR_PREFIX "replicas_differ" };
+
+/* NULL: it is none of them. */
+static const char *slow_name(const char *name)
+{
+	for (size_t i = 0; i < CK_ARRAY_SIZE(slow_names); i++)
+		if (strcmp(name, slow_names[i]) == 0)
+			return slow_names[i];
+	return NULL;
+}
+
+static bool compares(const char *slow)
+{
+	return slow == slow_names[CK_ARRAY_SIZE(slow_names) - 1];
+}
+
+static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
+		       const struct ck_stop *stop, struct ck_buf *out)
+{
+	struct ck_node n;
+
+	if (fs->options->noxattr)
+		return -ENOSYS; /* after ENOSYS the kernel does not ask again */
+	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
+		return -EOPNOTSUPP;
+	if (ck_node_find(fs, ino, &n))
+		return -ENODATA;
+	return ck_tree_xattr(&n, name, stop, out);
+}
+
+static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
+{
+	struct ck_node n;
+
+	if (fs->options->noxattr)
+		return -ENOSYS;
+	if (ck_node_find(fs, ino, &n) == 0)
+		ck_tree_xattrs(&n, out);
+	return 0;
+}
+
+/* size 0 asks how long the value is. */
+static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
+			size_t size)
+{
+	if (rc == 0)
+		rc = value->err;
+	if (rc == 0 && size > 0 && size < value->len)
+		rc = -ERANGE;
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else if (size == 0)
+		fuse_reply_xattr(req, value->len);
+	else
+		fuse_reply_buf(req, value->data, value->len);
+}
+
+/* One that asks for such an attribute. */
+struct question {
+	struct ck_pool_job job; /* first: the job is the question */
+	struct ck_async_fetch fetch;
+	fuse_req_t req;
+	fuse_ino_t ino;
+	const char *name;
+	size_t size;
+	struct ck_buf value;
+};
+
+static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
+		   size_t size)
+{
+	struct ck_buf value = { 0 };
+	int rc = do_getxattr(fuse_req_userdata(req), ino, name, NULL, &value);
+
+	reply_value(req, rc, &value, size);
+	ck_buf_fini(&value);
+}
+
+/* Who asked was killed, or the mount ends. */
+static bool is_in_vain(void *arg)
+{
+	const struct question *q = arg;
+	const struct ck_fs *fs = fuse_req_userdata(q->req);
+
+	return atomic_load(&fs->ends) || fuse_req_interrupted(q->req);
+}
+
+static int question_run(void *arg)
+{
+	struct question *q = arg;
+	const struct ck_stop stop = { is_in_vain, q };
+
+	q->value.len = 0;
+	return do_getxattr(fuse_req_userdata(q->req), q->ino, q->name, &stop,
+			   &q->value);
+}
+
+static void question_answer(struct question *q)
+{
+	int rc = ck_async_fetch_run(&q->fetch, question_run, q);
+
+	if (rc > 0)
+		return;
+	reply_value(q->req, rc, &q->value, q->size);
+	ck_async_fetch_end(&q->fetch);
+	ck_buf_fini(&q->value);
+	free(q);
+}
+
+static void question_goes_on(struct ck_async_fetch *fetch)
+{
+	char *at = (char *)fetch - offsetof(struct question, fetch);
+
+	question_answer((struct question *)(void *)at);
+}
+
+static void run_question(struct ck_pool_job *job, bool ended)
+{
+	struct question *q = (struct question *)job;
+
+	if (ended) {
+		fuse_reply_err(q->req, ECONNABORTED);
+		free(q);
+	} else {
+		question_answer(q);
+	}
+}
+
+void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    size_t size)
+{
+	struct ck_fs *fs = fuse_req_userdata(req);
+	const char *slow = slow_name(name);
+	struct question *q = NULL;
+
+	if (!slow) {
+		answer(req, ino, name, size);
+		return;
+	}
+	q = malloc(sizeof(*q));
+	if (!q) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	*q = (struct question){
+		.job.run = run_question,
+		.req = req,
+		.ino = ino,
+		.name = slow,
+		.size = size,
+	};
+	ck_async_fetch_init(&q->fetch, fs, req, question_goes_on);
+	ck_pool_run(compares(slow) ? fs->compare_pool : fs->pool, &q->job);
+}
+
+void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct ck_buf names = { 0 };
+	int rc = do_listxattr(fuse_req_userdata(req), ino, &names);
+
+	reply_value(req, rc, &names, size);
+	ck_buf_fini(&names);
+}
+
+/* --- on a mount for writing ------------------------------------------------- */
+
+static int do_change(const struct ck_fs *fs, fuse_ino_t ino, const char *name)
+{
+	struct ck_node n;
+
+	if (fs->options->noxattr)
+		return -ENOSYS;
+	if (ck_node_find(fs, ino, &n) ||
+	    !(ck_node_accepts(&n) || ck_node_is_scratch(&n)))
+		return -EOPNOTSUPP;
+	return ck_str_starts(ck_str_from(name), CK_STR(CK_XATTR_PREFIX))
+		       ? 0
+		       : -EOPNOTSUPP;
+}
+
+void ck_fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		    const char *value, size_t size, int flags)
+{
+	(void)value, (void)size, (void)flags;
+	fuse_reply_err(req, -do_change(fuse_req_userdata(req), ino, name));
+}
+
+void ck_fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	fuse_reply_err(req, -do_change(fuse_req_userdata(req), ino, name));
+}
