@@ -104,6 +104,19 @@ CK_MUST_USE int ck_handle_open(struct ck_fs *fs, const struct ck_node *n,
  * release. */
 void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi);
 
+/* --- session/mount_state.c ---------------------------------------------------- */
+
+/* Opens the checkpoint for writing if the options ask for that. Errors are in d. */
+CK_MUST_USE int ck_fs_open_writer(struct ck_fs *fs, struct ck_diag *d);
+/* Makes all other parts that need no thread. Must be freed by ck_fs_fini() in any case. */
+CK_MUST_USE int ck_fs_make(struct ck_fs *fs, struct ck_diag *d);
+void ck_fs_fini(struct ck_fs *fs);
+
+/* --- session/kernel_ops.c ----------------------------------------------------- */
+
+/* The handlers of all requests, as the kind of mount (read-only, writable) has them. */
+struct fuse_lowlevel_ops ck_fs_ops(const struct ck_fs *fs);
+
 /* --- buffer.c -------------------------------------------------------------- */
 
 /* At least len bytes, whole pages and with any content, for the reply that this

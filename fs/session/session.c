@@ -8,7 +8,6 @@
  * process unmounts (see detacher.c); a user's unmounts by fusermount3.
  */
 #include "../async_reply.h"
-#include "../gpu_ioctl.h"
 #include "../internal.h"
 #include "ckptfs/privileges.h"
 #include "detacher.h"
@@ -22,13 +21,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum {
-	POOL_THREADS = 8,
-	COMPARE_THREADS = 2, /* who compares what ranks have reads all of it */
-	/* Who waits for a tensor that another one fills is not to keep back others. */
-	EXPORT_THREADS = 64,
-};
-
 /* One mount, while this thread serves it. */
 struct session {
 	struct ck_fs *fs;
@@ -39,85 +31,6 @@ struct session {
 	bool noted; /* which mount it is */
 	struct ck_mount_ready ready;
 };
-
-/* --- what the kernel is asked for ----------------------------------------- */
-
-static const struct {
-	unsigned flag;
-	const char *why;
-} capabilities[] = {
-	{ FUSE_CAP_ASYNC_READ, "read-ahead requests run beside each other" },
-	{ FUSE_CAP_ASYNC_DIO, "so do the parts of one large direct read" },
-	{ FUSE_CAP_PARALLEL_DIROPS, "lookups in one directory too" },
-	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
-	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
-	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
-	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
-	  "the cache holds what was mounted; nothing is dropped by guess" },
-	/* Not asked for, though libfuse would:
-	 * AUTO_INVAL_DATA: the opposite of the last one;
-	 * SPLICE_*: measured 2 to 3 times slower, and a file cut short gives
-	 * a short reply, which a reader takes for the end of the tensor;
-	 * WRITEBACK_CACHE: errors of a write would come at the wrong call,
-	 * and what is staged would be seen by readers;
-	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
-};
-
-/* Those who wait for other hosts or for a GPU keep nobody from reading what is here, and a direct
- * read can be interrupted, which the kernel does not do with its parts. */
-static void session_init_remote(struct fuse_conn_info *conn)
-{
-	enum { MOST = 16384 };
-
-	conn->max_background = MOST;
-	conn->congestion_threshold = MOST / 4 * 3;
-	conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
-}
-
-static void session_init(void *userdata, struct fuse_conn_info *conn)
-{
-	struct ck_fs *fs = userdata;
-
-	conn->want = 0;
-	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
-		conn->want |= capabilities[i].flag & conn->capable;
-	if (fs->route.remote || fs->route.gatherer)
-		session_init_remote(conn);
-	conn->max_write = CK_REQUEST_MAX;
-	conn->max_read = CK_READ_MAX;
-	/* The kernel keeps what it has if that is less, and the keeper may
-	 * raise it before this answer is there. */
-	conn->max_readahead = CK_READ_AHEAD_KB << 10;
-	conn->time_gran = 1;
-	atomic_store(&fs->was_asked, true);
-	sem_post(&fs->asked);
-}
-
-static struct fuse_lowlevel_ops session_ops(const struct ck_fs *fs)
-{
-	struct fuse_lowlevel_ops ops = {
-		.init = session_init,
-		.lookup = ck_fs_lookup,
-		.forget = ck_fs_forget,
-		.forget_multi = ck_fs_forget_multi,
-		.getattr = ck_fs_getattr,
-		.statfs = ck_fs_statfs,
-		.readdir = ck_fs_readdir,
-		.readdirplus = ck_fs_readdirplus,
-		.open = ck_fs_open,
-		.read = ck_fs_read,
-		.ioctl = ck_fs_ioctl,
-		.release = ck_fs_release,
-		.readlink = ck_fs_readlink,
-		.getxattr = ck_fs_getxattr,
-		.listxattr = ck_fs_listxattr,
-	};
-
-	ck_fs_readonly_ops(&ops);
-	if (fs->writer)
-		ck_fs_write_ops(&ops);
-	return ops;
-}
 
 /* --- libfuse's messages --------------------------------------------------- */
 
@@ -183,7 +96,7 @@ static void mount_text(const struct session *s, struct ck_buf *out)
 
 static int session_make(struct session *s, struct ck_diag *d)
 {
-	struct fuse_lowlevel_ops ops = session_ops(s->fs);
+	struct fuse_lowlevel_ops ops = ck_fs_ops(s->fs);
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct ck_buf text = { 0 };
 	bool fine;
@@ -433,107 +346,6 @@ static int session_run(struct session *s, struct ck_diag *d)
 	return 0;
 }
 
-static void wait_for_reopens(void *arg)
-{
-	const struct ck_fs *fs = arg;
-
-	ck_reopen_leases_wait(fs->reopen_leases);
-}
-
-/* Before there are threads: it prepares the catalog for changes. */
-static int writer_open(struct ck_fs *fs, struct ck_diag *d)
-{
-	struct ck_writer_options options = {
-		.keep_unknown = fs->options->keep_unknown,
-		.before_switch = wait_for_reopens,
-		.arg = fs,
-	};
-	int rc;
-
-	rc = ck_options_check(fs->options, d);
-	if (rc || !fs->options->write || fs->options->ro)
-		return rc;
-	if (fs->options->remote)
-		return ck_fail(d, EINVAL,
-			       "option write: data files of other hosts cannot "
-			       "be written");
-	rc = ck_fs_check_proc(fs->cp, d);
-	if (rc == 0)
-		rc = ck_writer_open(fs->cp, &options, &fs->writer, d);
-	if (rc == 0 &&
-	    ck_transaction_begin(fs->writer,
-				 fs->options->commit != CK_COMMIT_CLOSE,
-				 &fs->transaction))
-		rc = ck_fail(d, ENOMEM, "out of memory");
-	return rc;
-}
-
-static int fs_make(struct ck_fs *fs, struct ck_diag *d)
-{
-	int rc;
-
-	ck_route_init(&fs->route, fs->cp->files, fs->options->remote);
-	if (fs->options->gathers || fs->options->remote)
-		fs->route.gatherer = fs->options->gatherer;
-	fs->route.rounds_only = !fs->options->gathers;
-	rc = ck_objects_keep(fs->cp, &fs->route);
-	if (rc)
-		return ck_fail(d, -rc, "entries in remote files: %s",
-			       strerror(-rc));
-	if (fs->options->gatherer)
-		fs->exports = ck_exports_make(
-			fs->cp->files, fs->options->remote,
-			fs->options->gatherer, fs->options->gpu.cache);
-	if (fs->options->gatherer)
-		fs->export_pool = ck_pool_make(EXPORT_THREADS);
-	rc = ck_nodes_make(fs, ck_mount_status_report, d);
-	if (rc)
-		return rc;
-	if ((fs->options->gatherer && (!fs->exports || !fs->export_pool)))
-		return ck_fail(d, ENOMEM, "out of memory");
-	fs->access_checks = ck_access_checks_make();
-	fs->write_handles = ck_write_handles_make();
-	fs->reopen_leases = ck_reopen_leases_make();
-	fs->pool = ck_pool_make(POOL_THREADS);
-	fs->compare_pool = ck_pool_make(COMPARE_THREADS);
-	fs->async_replies = ck_async_replies_make();
-	if (!fs->access_checks || !fs->write_handles || !fs->reopen_leases ||
-	    !fs->pool || !fs->compare_pool || !fs->async_replies)
-		return ck_fail(d, ENOMEM, "out of memory");
-	if (!fs->writer)
-		return 0;
-	fs->scratches = ck_scratches_make();
-	fs->whiteouts = ck_whiteouts_make();
-	if (!fs->whiteouts || !fs->scratches)
-		return ck_fail(d, ENOMEM, "out of memory");
-	return 0;
-}
-
-static void fs_fini(struct ck_fs *fs)
-{
-	ck_pool_free(fs->export_pool);
-	ck_pool_free(fs->compare_pool);
-	ck_pool_free(fs->pool);
-	ck_commit_thread_free(fs->commit_thread);
-	ck_streams_free(fs->streams);
-	ck_handles_close(fs);
-	ck_exports_free(fs->exports);
-	ck_async_replies_free(fs->async_replies);
-	ck_route_fini(&fs->route);
-	ck_deferred_queue_free(fs->deferred);
-	ck_write_handles_free(fs->write_handles);
-	ck_reopen_leases_free(fs->reopen_leases);
-	ck_scratches_free(fs->scratches);
-	ck_whiteouts_free(fs->whiteouts);
-	ck_ahead_free(fs->ahead);
-	pthread_mutex_destroy(&fs->handles_lock);
-	ck_nodes_free(fs);
-	ck_access_checks_free(fs->access_checks);
-	ck_transaction_end(fs->transaction);
-	if (fs->writer)
-		ck_writer_close(fs->writer);
-}
-
 /* Signals are taken before there is a mount: one between would leave it without a daemon. */
 static int serve(struct session *s, struct ck_diag *d)
 {
@@ -586,12 +398,12 @@ int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 		return ck_fail(d, -rc, "no handler for SIGBUS: %s",
 			       strerror(-rc));
 	sem_init(&fs.asked, 0, 0);
-	rc = writer_open(&fs, d);
+	rc = ck_fs_open_writer(&fs, d);
 	if (rc == 0)
-		rc = fs_make(&fs, d);
+		rc = ck_fs_make(&fs, d);
 	if (rc == 0)
 		rc = serve(&s, d);
-	fs_fini(&fs);
+	ck_fs_fini(&fs);
 	sem_destroy(&fs.asked);
 	return rc;
 }

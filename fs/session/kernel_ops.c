@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * kernel_ops: the FUSE requests that a mount answers, and the capabilities that it
+ * requests from the kernel in the first one (FUSE_INIT). session_init() runs in a worker
+ * thread of libfuse, before any other handler. No locks.
+ */
+#include "../gpu_ioctl.h"
+#include "../internal.h"
+#include "mount_ready.h"
+
+static const struct {
+	unsigned flag;
+	const char *why;
+} capabilities[] = {
+	{ FUSE_CAP_ASYNC_READ, "read-ahead requests run beside each other" },
+	{ FUSE_CAP_ASYNC_DIO, "so do the parts of one large direct read" },
+	{ FUSE_CAP_PARALLEL_DIROPS, "lookups in one directory too" },
+	{ FUSE_CAP_READDIRPLUS, "a listing with attributes is one request" },
+	{ FUSE_CAP_READDIRPLUS_AUTO, "and one without does not pay for them" },
+	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
+	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
+	  "the cache holds what was mounted; nothing is dropped by guess" },
+	/* Not asked for, though libfuse would:
+	 * AUTO_INVAL_DATA: the opposite of the last one;
+	 * SPLICE_*: measured 2 to 3 times slower, and a file cut short gives
+	 * a short reply, which a reader takes for the end of the tensor;
+	 * WRITEBACK_CACHE: errors of a write would come at the wrong call,
+	 * and what is staged would be seen by readers;
+	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
+};
+
+/* Those who wait for other hosts or for a GPU keep nobody from reading what is here, and a direct
+ * read can be interrupted, which the kernel does not do with its parts. */
+static void session_init_remote(struct fuse_conn_info *conn)
+{
+	enum { MOST = 16384 };
+
+	conn->max_background = MOST;
+	conn->congestion_threshold = MOST / 4 * 3;
+	conn->want &= ~(unsigned)FUSE_CAP_ASYNC_DIO;
+}
+
+static void session_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct ck_fs *fs = userdata;
+
+	conn->want = 0;
+	for (size_t i = 0; i < CK_ARRAY_SIZE(capabilities); i++)
+		conn->want |= capabilities[i].flag & conn->capable;
+	if (fs->route.remote || fs->route.gatherer)
+		session_init_remote(conn);
+	conn->max_write = CK_REQUEST_MAX;
+	conn->max_read = CK_READ_MAX;
+	/* The kernel keeps what it has if that is less, and the keeper may
+	 * raise it before this answer is there. */
+	conn->max_readahead = CK_READ_AHEAD_KB << 10;
+	conn->time_gran = 1;
+	atomic_store(&fs->was_asked, true);
+	sem_post(&fs->asked);
+}
+
+struct fuse_lowlevel_ops ck_fs_ops(const struct ck_fs *fs)
+{
+	struct fuse_lowlevel_ops ops = {
+		.init = session_init,
+		.lookup = ck_fs_lookup,
+		.forget = ck_fs_forget,
+		.forget_multi = ck_fs_forget_multi,
+		.getattr = ck_fs_getattr,
+		.statfs = ck_fs_statfs,
+		.readdir = ck_fs_readdir,
+		.readdirplus = ck_fs_readdirplus,
+		.open = ck_fs_open,
+		.read = ck_fs_read,
+		.ioctl = ck_fs_ioctl,
+		.release = ck_fs_release,
+		.readlink = ck_fs_readlink,
+		.getxattr = ck_fs_getxattr,
+		.listxattr = ck_fs_listxattr,
+	};
+
+	ck_fs_readonly_ops(&ops);
+	if (fs->writer)
+		ck_fs_write_ops(&ops);
+	return ops;
+}
