@@ -1,28 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: who may do what, when that is changed under a mount. The kernel
- * judges by the modes and owners that it was told, and it was told them long
- * ago. Each open and each change of a name looks at those of the source, and
- * where they are others the daemon shows these from then on, and judges by them
- * itself. It does not leave that to the kernel, which would have to look the
- * name up again: a file of /proc/self/fd is opened without a name. Before the
- * kernel refuses somebody it asks for the attributes of the file: these are
- * looked at then, too.
+ * access_check: permission checks for a source whose modes and owners change
+ * under a mount.
+ *
+ * The kernel checks permissions by the attributes in its cache, which may be
+ * hours old. Each open and each change of a name reads the modes and owners of
+ * the source again. If they have changed, the daemon shows the new ones and
+ * checks permissions itself. The kernel cannot do it: it would need a new
+ * lookup, and a file of /proc/self/fd is opened without a name. Before the
+ * kernel refuses an access it requests the attributes, which are then read
+ * again, too.
+ *
+ * State: a counter of changes, and the nodes whose cached attributes were
+ * dropped since the last change.
+ *
+ * Threads: all functions may be called by any thread.
  */
 #include "internal.h"
 #include <errno.h>
 #include <fcntl.h>
 
-/* Nodes that are remembered; of others it is told again. */
-enum { TOLD = 1024 };
+/* Nodes that are remembered; the kernel may be notified of others more than
+ * once. */
+enum { KNOWN = 1024 };
 
 struct ck_access_checks {
 	pthread_mutex_t lock;
 	/* Changed under lock; atomic for readers without it: */
-	uint64_t renewed; /* how often what is shown was changed */
+	/* number of changes of the shown attributes */
+	uint64_t changes;
 	/* Under lock: */
-	uint64_t told_of;    /* renewal */
-	uint64_t told[TOLD]; /* numbers of nodes of which the kernel was told */
+	uint64_t notified_of; /* change that notified[] belongs to */
+	/* numbers of nodes whose cached attributes were dropped */
+	uint64_t notified[KNOWN];
 };
 
 struct ck_access_checks *ck_access_checks_make(void)
@@ -42,15 +52,15 @@ void ck_access_checks_free(struct ck_access_checks *j)
 	free(j);
 }
 
-/* True: what is shown was changed. */
-static bool note_renewal(struct ck_fs *fs, const struct ck_node *n)
+/* True if the shown attributes have changed. */
+static bool note_change(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_access_checks *j = fs->access_checks;
 
 	if (!ck_root_is_renewed(ck_node_root(fs, n)))
 		return false;
 	pthread_mutex_lock(&j->lock);
-	__atomic_add_fetch(&j->renewed, 1, __ATOMIC_ACQ_REL);
+	__atomic_add_fetch(&j->changes, 1, __ATOMIC_ACQ_REL);
 	pthread_mutex_unlock(&j->lock);
 	return true;
 }
@@ -59,30 +69,30 @@ static size_t slot_of(uint64_t number)
 {
 	struct ck_str bytes = { (const char *)&number, sizeof(number) };
 
-	return (size_t)(ck_hash64_seeded(bytes, 0) % TOLD);
+	return (size_t)(ck_hash64_seeded(bytes, 0) % KNOWN);
 }
 
-/* The kernel may have what was before the last renewal: it is told once. */
-static bool is_to_tell(struct ck_access_checks *j, uint64_t number)
+/* True once for each change: the kernel may have older attributes of the node. */
+static bool must_notify(struct ck_access_checks *j, uint64_t number)
 {
 	size_t slot = slot_of(number);
-	bool tell;
+	bool notify;
 
-	if (__atomic_load_n(&j->renewed, __ATOMIC_ACQUIRE) == 0)
+	if (__atomic_load_n(&j->changes, __ATOMIC_ACQUIRE) == 0)
 		return false;
 	pthread_mutex_lock(&j->lock);
-	if (j->told_of != j->renewed)
-		memset(j->told, 0, sizeof(j->told));
-	j->told_of = j->renewed;
-	tell = j->told[slot] != number;
-	j->told[slot] = number;
+	if (j->notified_of != j->changes)
+		memset(j->notified, 0, sizeof(j->notified));
+	j->notified_of = j->changes;
+	notify = j->notified[slot] != number;
+	j->notified[slot] = number;
 	pthread_mutex_unlock(&j->lock);
-	return tell;
+	return notify;
 }
 
-/* What the bytes of a node come from in a catalog. */
-static int look(struct ck_fs *fs, const struct ck_catalog *of,
-		const struct ck_node *n)
+/* Reads the source of the bytes that a node has in a catalog. */
+static int refresh(struct ck_fs *fs, const struct ck_catalog *of,
+		   const struct ck_node *n)
 {
 	struct ck_items items = ck_about_items(of, &n->about);
 
@@ -95,31 +105,31 @@ int ck_access_refresh(struct ck_fs *fs, const struct ck_node *n)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, n));
 
-	return look(fs, c, n);
+	return refresh(fs, c, n);
 }
 
-/* -ENOMEM: what is shown may be old. */
-static int renew(struct ck_fs *fs, const struct ck_catalog *of,
-		 const struct ck_node *n)
+/* -ENOMEM: the shown attributes may be old. */
+static int update(struct ck_fs *fs, const struct ck_catalog *of,
+		  const struct ck_node *n)
 {
 	int rc = ck_checkpoint_renew_access(ck_node_checkpoint(fs, n),
 					    ck_about_items(of, &n->about));
 
-	if (note_renewal(fs, n))
+	if (note_change(fs, n))
 		ck_nodes_forget_attributes(fs);
-	if (!ck_node_is_scratch(n) && is_to_tell(fs->access_checks, n->number))
+	if (!ck_node_is_scratch(n) && must_notify(fs->access_checks, n->number))
 		ck_node_forget_attributes(fs, n->number);
 	return rc;
 }
 
-/* --- judging ------------------------------------------------------------------ */
+/* --- judging -------------------------------------------------------------- */
 
 static bool was_changed(const struct ck_fs *fs, const struct ck_node *n)
 {
 	return ck_checkpoint_access(ck_node_checkpoint(fs, n)) != 0;
 }
 
-/* All directories of a checkpoint show the same. */
+/* All directories of a checkpoint have the same attributes. */
 static bool may_in(const struct ck_fs *fs, fuse_req_t req,
 		   const struct ck_node *in, mode_t bits)
 {
@@ -150,10 +160,10 @@ static bool may_now(struct ck_fs *fs, fuse_req_t req,
 		    const struct ck_catalog *of, const struct ck_node *n,
 		    mode_t bits)
 {
-	int rc = look(fs, of, n);
+	int rc = refresh(fs, of, n);
 
 	if (rc == 0)
-		rc = renew(fs, of, n);
+		rc = update(fs, of, n);
 	return rc == 0 && may_as_seen(fs, req, of, n, bits);
 }
 
@@ -179,7 +189,7 @@ int ck_access_check_open(struct ck_fs *fs, fuse_req_t req,
 			 int flags)
 {
 	mode_t bits = ck_access_bits(flags);
-	int rc = renew(fs, of, n);
+	int rc = update(fs, of, n);
 
 	if (rc)
 		return rc;
@@ -192,10 +202,10 @@ int ck_access_check_names(struct ck_fs *fs, fuse_req_t req,
 			  const struct ck_node *dir)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(ck_node_checkpoint(fs, dir));
-	int rc = look(fs, c, dir);
+	int rc = refresh(fs, c, dir);
 
 	if (rc == 0)
-		rc = renew(fs, c, dir);
+		rc = update(fs, c, dir);
 	if (rc)
 		return rc;
 	if (!was_changed(fs, dir) ||

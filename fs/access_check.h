@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * access: who may open what, when that is changed under a mount.
+ * access_check: permission checks with the present modes and owners of the
+ * source.
  */
 #ifndef CKPTFS_FS_ACCESS_CHECK_H
 #define CKPTFS_FS_ACCESS_CHECK_H
@@ -15,29 +16,34 @@ struct ck_catalog;
 struct ck_fs;
 struct ck_node;
 
-struct ck_access_checks *ck_access_checks_make(void); /* NULL: no memory */
+/* NULL if memory is exhausted */
+struct ck_access_checks *ck_access_checks_make(void);
 void ck_access_checks_free(struct ck_access_checks *j);
-/* Looks at the source again: from then on ck_node_stat() answers what is
- * there now. -ENOMEM: it may answer what was. */
+/* Reads modes and owners of the source again. Afterwards ck_node_stat() has the
+ * present ones. -ENOMEM: it may still have the old ones. */
 CK_MUST_USE int ck_access_refresh(struct ck_fs *fs, const struct ck_node *n);
-/* Looks at the source: whoever asks may search the directories and has these bits
- * of the file. bits: CK_MAY_*; of a scratch file they are the kernel's to judge.
- * If anything was changed the kernel is told to ask for attributes anew, so this
- * is not for the request that asks for them: it would drop the answer. */
+/* Reads the source again. True if the sender of the request may search the
+ * directories and has all of `bits` (CK_MAY_*) for the file. The kernel alone
+ * checks the bits of a scratch file.
+ *
+ * If modes or owners have changed, the kernel is notified to request attributes
+ * again. So this must not be called while such a request is answered: the
+ * kernel would drop the reply. */
 CK_MUST_USE bool ck_access_may_now(struct ck_fs *fs, fuse_req_t req,
 				   const struct ck_node *n, mode_t bits);
-/* The kernel has let the caller pass, by modes that it was told earlier.
- * Judges again by those of now: 0, or -EACCES if they were changed and he
- * may not any more. For open(2) with these flags, after .metadata and the
- * directory were looked at, or the data files, too. What is judged are the bytes
- * that the catalog `of` says, which may be an older one than the present. */
+/* Checks open(2) with these flags again, where the kernel has checked it by
+ * older modes. Call it after a look at .metadata and the directory, and once
+ * more after the data files were opened. of: the catalog that has the bytes to
+ * be read, which may be older than the present one. Returns 0, or: -EACCES if
+ * modes have changed and the sender has no permission now; -ENOMEM. */
 CK_MUST_USE int ck_access_check_open(struct ck_fs *fs, fuse_req_t req,
 				     const struct ck_catalog *of,
 				     const struct ck_node *n, int flags);
-/* The same for a change of names in this directory; looks at the source. */
+/* The same for creating, renaming and removing names in the directory; reads
+ * the source again. */
 CK_MUST_USE int ck_access_check_names(struct ck_fs *fs, fuse_req_t req,
 				      const struct ck_node *dir);
-/* CK_MAY_* of open(2). */
+/* Returns the CK_MAY_* bits that open(2) with these flags needs. */
 CK_MUST_USE mode_t ck_access_bits(int flags);
 
 #endif

@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * late: see async_reply.h. A request that waits for another host keeps no thread of the
- * mount: the mover calls back when it is done. A program that opens, or reads
- * directly, and is interrupted, gets EINTR; what fills pages waits, since a page
- * fault that failed would kill a program that only got a signal, or be EFAULT of a
- * call. A read(2) says whose it is, and what fills pages does not. A signal that
- * ends a program ends its read(2) by the kernel alone, but not a fault on a page
- * of which nothing was asked for ahead: that waits for the mover's answer.
+ * async_reply: replies to requests that need bytes of remote files. Such a
+ * request occupies no thread of the mount while it waits: the backend calls
+ * back when it is done.
+ *
+ * Interruption: a program gets EINTR from open(2) and from a direct read(2).
+ * Only a direct read carries `lock_owner`. A page-cache fill has none and must
+ * not be interrupted: failing it would raise SIGBUS in the program, or EFAULT
+ * in a system call. A fatal signal ends a read(2) in the kernel alone. A page
+ * fault without read-ahead waits for the reply of the backend.
+ *
+ * States of a request: in the list of requests in flight; ready, when it cannot
+ * be interrupted any more; answered and freed. ck_async_replies_end() waits
+ * until the list is empty.
+ *
+ * Threads: begun by a FUSE thread, completed by the thread of the backend.
  */
 #include "async_reply.h"
 #include "ckptfs/memory.h"
@@ -46,7 +54,7 @@ static void reply_interrupt(const struct ck_async_reply *l)
 		ck_stream_interrupt(l->fs->streams, l->segments);
 }
 
-/* libfuse holds the request's lock, so it is not answered meanwhile. */
+/* libfuse holds the lock of the request, so it cannot be answered meanwhile. */
 static void interrupted(fuse_req_t req, void *arg)
 {
 	const struct ck_async_reply *l = arg;
@@ -55,7 +63,7 @@ static void interrupted(fuse_req_t req, void *arg)
 	reply_interrupt(l);
 }
 
-/* It begins to wait; before its mover knows it. */
+/* Enters a request into the list, before the backend knows it. */
 static void reply_begin(struct ck_async_reply *l)
 {
 	struct ck_async_replies *all = l->fs->async_replies;
@@ -70,14 +78,14 @@ static void reply_begin(struct ck_async_reply *l)
 		fuse_req_interrupt_func(l->req, interrupted, l);
 }
 
-/* Is answered next, and not interrupted any more. */
+/* The request is answered next, and cannot be interrupted any more. */
 static void reply_ready(const struct ck_async_reply *l)
 {
 	if (l->may_end)
 		fuse_req_interrupt_func(l->req, NULL, NULL);
 }
 
-/* Was answered: the mount may end. */
+/* The request was answered: the mount may end. */
 static void reply_end(struct ck_async_reply *l)
 {
 	struct ck_async_replies *all = l->fs->async_replies;
@@ -107,7 +115,7 @@ void ck_async_replies_end(struct ck_fs *fs)
 	pthread_mutex_unlock(&all->lock);
 }
 
-/* --- read ahead ---------------------------------------------------------------------- */
+/* --- read ahead ----------------------------------------------------------- */
 
 static void stream_hold(struct ck_stream *s)
 {
@@ -135,17 +143,17 @@ int ck_async_streams_make(struct ck_fs *fs)
 	return hosts->cache ? ck_streams_make(&o, &fs->streams) : 0;
 }
 
-/* --- reads ------------------------------------------------------------------------- */
+/* --- reads ---------------------------------------------------------------- */
 
 struct async_read {
 	struct ck_async_reply reply; /* first */
 	struct ck_read read;
 	struct ck_stream_read segments;
 	struct ck_handle *handle;
-	size_t size; /* as it was asked for */
+	size_t size; /* as the kernel requested it */
 };
 
-/* New pages cost more than small reads. */
+/* For smaller reads malloc() is cheaper than new pages. */
 enum { PAGES_LEAST = 128 << 10 };
 
 static void *bytes_alloc(size_t len)
@@ -176,7 +184,7 @@ static void done(struct ck_read *r, int rc)
 	struct ck_handle *h = l->handle;
 
 	reply_ready(&l->reply);
-	/* Others were noted when it was known that they are remote. */
+	/* Other reads were noted when they turned out to be remote. */
 	if (h->fs->streams && ck_route_gathers(&h->fs->route))
 		ck_stream_note(h->fs->streams, &h->remote, r, r->remote);
 	ck_handle_reply(l->reply.req, l->handle, r, l->size, rc);
@@ -184,7 +192,7 @@ static void done(struct ck_read *r, int rc)
 	answer_end(l);
 }
 
-/* Without a copy of the bytes. */
+/* Replies from prefetched segments without a copy. */
 static void reply_segments(fuse_req_t req, const struct ck_handle *h,
 			   const struct ck_read *r, struct ck_stream_read *s)
 {
@@ -195,8 +203,8 @@ static void reply_segments(fuse_req_t req, const struct ck_handle *h,
 	ck_stream_put(fs->streams, s);
 }
 
-/* By itself: what it needs of remote files is asked for now. */
-static void bring(struct async_read *l)
+/* Fetches the bytes directly, without read-ahead. */
+static void fetch_directly(struct async_read *l)
 {
 	struct ck_read *r = &l->read;
 	int rc = -ENOMEM;
@@ -208,14 +216,15 @@ static void bring(struct async_read *l)
 		done(r, rc);
 }
 
-/* The segments came. If they did not, that may be for bytes that are not this read's. */
-static void segments_came(struct ck_stream_read *s, int rc)
+/* Prefetched segments have arrived. A failure may concern bytes outside this
+ * read, so the read is then fetched directly, with a short deadline. */
+static void segments_arrived(struct ck_stream_read *s, int rc)
 {
 	struct async_read *l = s->arg;
 
 	if (rc) {
 		l->read.brief = true;
-		bring(l);
+		fetch_directly(l);
 		return;
 	}
 	reply_ready(&l->reply);
@@ -235,7 +244,7 @@ static struct async_read *async_read_make(fuse_req_t req, struct ck_handle *h,
 					    .req = req,
 					    .waiter = &l->read.waiter,
 					    .may_end = may_end };
-	l->segments.done = segments_came;
+	l->segments.done = segments_arrived;
 	l->segments.arg = l;
 	if (h->fs->streams)
 		l->reply.segments = &l->segments;
@@ -252,7 +261,7 @@ static struct async_read *async_read_make(fuse_req_t req, struct ck_handle *h,
 	return l;
 }
 
-/* segments: it waits for those that come. */
+/* segments: wait for prefetched segments in flight. */
 static void read_async(fuse_req_t req, struct ck_handle *h,
 		       const struct ck_read *r, size_t size, bool may_end,
 		       bool segments)
@@ -268,12 +277,13 @@ static void read_async(fuse_req_t req, struct ck_handle *h,
 		rc = ck_stream_read(h->fs->streams, &h->remote, &l->read,
 				    &l->segments);
 	if (rc == 0)
-		segments_came(&l->segments, 0);
+		segments_arrived(&l->segments, 0);
 	else if (rc != -EINPROGRESS)
-		bring(l);
+		fetch_directly(l);
 }
 
-/* What is here is answered at once, unless it is put together elsewhere. */
+/* If all data is local, replies synchronously, unless reads are gathered on a
+ * GPU. */
 static void read_here(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 		      size_t size, bool may_end)
 {
@@ -312,7 +322,7 @@ void ck_async_read(fuse_req_t req, struct ck_handle *h, struct ck_read *r,
 		read_here(req, h, r, size, may_end);
 }
 
-/* --- other requests ---------------------------------------------------------------- */
+/* --- other requests ------------------------------------------------------- */
 
 static void fetched(struct ck_errand *e, int rc)
 {

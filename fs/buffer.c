@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * buffer: where the bytes of a reply are put together. Each thread that answers
- * reads keeps one, which is not what the movers keep for themselves.
+ * buffer: the memory in which a thread assembles the bytes of a reply. Each
+ * FUSE thread keeps one buffer, apart from the workspace of the I/O engine. No
+ * locks.
  */
 #include "ckptfs/memory.h"
 #include "internal.h"

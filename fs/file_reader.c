@@ -12,7 +12,7 @@
 #include "internal.h"
 #include <errno.h>
 
-/* The mode of the file by the present knowledge of its data files. */
+/* The mode of the file, as far as its data files are known now. */
 static mode_t reader_mode(const struct ck_file_reader *r)
 {
 	struct ck_node_stat known;
@@ -21,7 +21,7 @@ static mode_t reader_mode(const struct ck_file_reader *r)
 	return known.mode;
 }
 
-/* Another number as soon as another catalog says who may read what; never 0. */
+/* Identifies a catalog and its access rights; never 0. */
 static uint64_t checked_as(const struct ck_checkpoint *cp)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(cp);
@@ -29,7 +29,8 @@ static uint64_t checked_as(const struct ck_checkpoint *cp)
 	return ((c->generation + 1) << 32) + ck_checkpoint_access(cp);
 }
 
-/* -ESTALE: a data file was seen only now, and with it who may read the tensor. */
+/* -ESTALE: a data file was opened only now, and its mode restricts that of the
+ * file. */
 static int located(struct ck_tree_file *f)
 {
 	struct ck_file_reader *r = (struct ck_file_reader *)f;

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* exported: see gpu_ioctl.h. It takes long: a thread of the pool waits for it. */
+/*
+ * gpu_ioctl: exports an open tensor in the memory of a GPU. The export takes
+ * long, so a thread of `export_pool` makes it and replies.
+ *
+ * An open file holds its exports until its last close (ck_handle.exports). The
+ * same request again returns the same export while its memory is still valid.
+ *
+ * States of a request: checked in the FUSE thread; queued in the pool; answered
+ * and freed. A signal interrupts it until then.
+ */
 #include "gpu_ioctl.h"
 #include "gpu_ioctl_args.h"
 #include "session/pool.h"
@@ -14,12 +23,12 @@ struct request {
 	struct ck_handle *handle;
 	struct ckptfs_gpu gpu;
 	struct ck_export_wish wish;
-	bool has_bytes; /* that are wished for */
+	bool has_bytes; /* the tensor has elements */
 };
 
-/* --- what it is about ------------------------------------------------------------------ */
+/* --- checks --------------------------------------------------------------- */
 
-/* Whether it may be had; what the tensor is goes to gpu. */
+/* Whether the request is allowed. Fills gpu with the description of the tensor. */
 static int check(fuse_req_t req, const struct ck_handle *h,
 		 struct ckptfs_gpu *gpu)
 {
@@ -39,9 +48,10 @@ static int check(fuse_req_t req, const struct ck_handle *h,
 	return ck_gpu_ioctl_describe(&h->reader.file, gpu);
 }
 
-/* --- what a file has ------------------------------------------------------------------- */
+/* --- exports of a file ---------------------------------------------------- */
 
-/* The same that was asked for before, if it is there still. */
+/* The export of an earlier request with the same arguments, if its memory is
+ * still valid. */
 static struct ck_export *find_had(struct ck_handle *h,
 				  const struct ck_export_wish *w)
 {
@@ -78,7 +88,7 @@ static int keep(struct ck_handle *h, const struct ck_export_wish *w,
 	return 0;
 }
 
-/* --- in a thread of the pool ------------------------------------------------------------ */
+/* --- in a thread of the pool ---------------------------------------------- */
 
 static int get(struct request *r, struct ck_export **out)
 {
@@ -141,7 +151,7 @@ static void run(struct ck_pool_job *job, bool ended)
 	request_end(r, ended ? -ECONNABORTED : export_tensor(r));
 }
 
-/* --- requests -------------------------------------------------------------------------- */
+/* --- requests ------------------------------------------------------------- */
 
 void ck_gpu_ioctl(fuse_req_t req, const struct fuse_file_info *fi,
 		  const void *in, size_t in_len, size_t out_len)

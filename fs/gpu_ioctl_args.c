@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* wished: see gpu_ioctl_args.h. */
+/*
+ * gpu_ioctl_args: arguments and results of CKPTFS_IOC_GPU. No state, no locks.
+ */
 #include "gpu_ioctl_args.h"
 
 #include <errno.h>
@@ -7,12 +9,12 @@
 
 struct ckptfs_gpu ck_gpu_ioctl_take(const void *in)
 {
-	struct ckptfs_gpu said, out;
+	struct ckptfs_gpu in_args, out;
 
-	memcpy(&said, in, sizeof(said));
-	out = (struct ckptfs_gpu){ .version = said.version,
-				   .flags = said.flags };
-	memcpy(out.uuid, said.uuid, sizeof(out.uuid));
+	memcpy(&in_args, in, sizeof(in_args));
+	out = (struct ckptfs_gpu){ .version = in_args.version,
+				   .flags = in_args.flags };
+	memcpy(out.uuid, in_args.uuid, sizeof(out.uuid));
 	return out;
 }
 
@@ -52,7 +54,7 @@ int ck_gpu_ioctl_describe(const struct ck_tree_file *f, struct ckptfs_gpu *gpu)
 	return 0;
 }
 
-/* Its elements are one part, behind a header. */
+/* The elements of a tensor are one part of the slice, behind a header. */
 bool ck_gpu_ioctl_wish(const struct ck_tree_file *f,
 		       const struct ckptfs_gpu *gpu, struct ck_export_wish *out)
 {

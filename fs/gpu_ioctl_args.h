@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wished: what is asked of an open tensor by CKPTFS_IOC_GPU, and what is answered: see
- * client.h. Knows no request of the kernel.
+ * gpu_ioctl_args: arguments and results of CKPTFS_IOC_GPU, see ckptfs/client.h.
+ * It does not depend on FUSE.
  */
 #ifndef CKPTFS_FS_GPU_IOCTL_ARGS_H
 #define CKPTFS_FS_GPU_IOCTL_ARGS_H
@@ -10,19 +10,22 @@
 #include "ckptfs/export.h"
 #include "ckptfs/tree.h"
 
-/* What was asked, without what the caller had in the fields of the answer. */
+/* Copies the arguments. Fields of the result are cleared. */
 struct ckptfs_gpu ck_gpu_ioctl_take(const void *in);
-/* Whether such a question can be asked of the file. -EINVAL; -ENOTTY: it is no tensor. */
+/* Returns 0, or: -EINVAL if version or flags are unknown; -ENOTTY if the file
+ * is not a tensor. */
 CK_MUST_USE int ck_gpu_ioctl_check(const struct ck_tree_file *f,
 				   const struct ckptfs_gpu *gpu);
-/* What the tensor is goes to gpu. Errors as of a read of it; -EOVERFLOW. */
+/* Fills gpu with dtype, shape and generation. Returns 0, or: -EOVERFLOW if the
+ * tensor has too many dimensions; errors of reading it. */
 CK_MUST_USE int ck_gpu_ioctl_describe(const struct ck_tree_file *f,
 				      struct ckptfs_gpu *gpu);
-/* Which bytes are wanted, and how. False: the tensor has none, and all was answered. */
+/* Fills *out with the bytes to export. False if the tensor has no elements: gpu
+ * is complete then. */
 CK_MUST_USE bool ck_gpu_ioctl_wish(const struct ck_tree_file *f,
 				   const struct ckptfs_gpu *gpu,
 				   struct ck_export_wish *out);
-/* Where they are. */
+/* Fills gpu with the location of an export. */
 void ck_gpu_ioctl_fill(struct ckptfs_gpu *gpu, const struct ck_export *e);
 
 #endif

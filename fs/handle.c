@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * handle: open files.
+ * handle: open files. A handle has the version of the file that was opened
+ * (file_reader.h), and for a file open for writing its write handle or its
+ * scratch file.
+ *
+ * Lifetime: made by open(2) or create(2). References: one of the kernel, until
+ * release, and one of each read in flight. The last one closes the file. The
+ * list of handles is for the end of the mount, when the kernel sends no
+ * release.
+ *
+ * Page cache: only a tensor without fault is read through it. A file with a
+ * fault is read directly, so that a read fails if and only if it touches a lost
+ * byte; a page would fail whole. Files that are written are read directly, too.
+ *
+ * Threads: any; references are atomic, the list is under ck_fs.handles_lock.
  */
 #include "handle.h"
 #include <errno.h>
 #include <fcntl.h>
 
-/* The node is in use as long as the handle, which the thread of a read may have longer
- * than the kernel has the file: it closes that, and forgets it, once it has the answer. */
+/* The node stays in use as long as the handle. The thread of a read may drop
+ * the handle later than the kernel closes the file and forgets its node. */
 static struct ck_handle *handle_make(struct ck_fs *fs, const struct ck_node *n)
 {
 	struct ck_handle *h = calloc(1, sizeof(*h));
@@ -85,9 +98,9 @@ struct ck_scratch *ck_handle_scratch(const struct fuse_file_info *fi)
 	return h->scratch;
 }
 
-/* --- open ------------------------------------------------------------------ */
+/* --- open ----------------------------------------------------------------- */
 
-/* What is wrong with a file that can be opened all the same is in the log. */
+/* If the file can be opened in spite of an error, that error is in the log. */
 static int file_open(struct ck_handle *h)
 {
 	const struct ck_about *about = &h->reader.file.node.about;
@@ -108,8 +121,8 @@ static bool is_for_writing(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
 }
 
-/* What is written goes past the page cache, where those who read the present
- * version have it; O_RDWR reads that version, too. */
+/* Written bytes bypass the page cache, which has the committed version for
+ * readers. O_RDWR reads the committed version, too. */
 static int open_for_writing(struct ck_fs *fs, const struct ck_node *n,
 			    int flags, struct ck_handle *h)
 {
@@ -125,8 +138,8 @@ static int open_for_writing(struct ck_fs *fs, const struct ck_node *n,
 	return rc;
 }
 
-/* Not through the page cache: what a mapping was given would be missing when
- * the file becomes a tensor. */
+/* Not through the page cache: bytes written through a mapping would be lost
+ * when the file becomes a tensor. */
 static int scratch_open(struct ck_fs *fs, const struct ck_node *n,
 			struct ck_handle *h)
 {
@@ -181,10 +194,10 @@ void ck_handle_drop(struct ck_fs *fs, struct fuse_file_info *fi)
 	ck_handle_put(fs, (struct ck_handle *)fi->fh);
 }
 
-/* --- replies --------------------------------------------------------------- */
+/* --- replies -------------------------------------------------------------- */
 
-/* The first failure of a handle is worth a line; a scan of a broken tensor
- * would fill the log with one for each block. */
+/* Only the first failure of a handle is logged: a scan of a broken tensor would
+ * log one for each block. */
 static void log_failure(struct ck_handle *h, uint64_t vpos, size_t size,
 			int err)
 {

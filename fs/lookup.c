@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lookup: names to nodes, and attributes. Answers carry
- * long timeouts, also "no such name": names change by requests of the same
- * kernel only. On a mount for writing a name of a tensor or box leads to a new
- * inode after a commit, so it is good for a second at most; the attributes of an
- * inode, which is one version, are good for long. Looked up anew each time are live
- * reports, since that is the moment their snapshot is made, and scratch files:
- * the name of one may be a tensor's after a rename.
+ * lookup: names to nodes, and attributes of nodes.
+ *
+ * Cache lifetimes:
+ * - Names and attributes, and missing names, are valid for a day: only requests
+ *   of the same kernel change names.
+ * - The name of a tensor or box of a writable mount is valid for a second at
+ *   most: a commit gives it a new inode. An inode is one version, so its
+ *   attributes stay valid for a day.
+ * - Live reports are looked up each time, since that makes their snapshot. So
+ *   are scratch files, whose names may be those of tensors after a rename.
+ *
+ * No state. Handlers run in any FUSE thread; with remote files the reply may
+ * come from the thread of the backend (async_reply.c).
  */
 #include "async_reply.h"
 #include "internal.h"
@@ -26,8 +32,8 @@ int ck_fs_name(const struct ck_fs *fs, const struct ck_node *dir,
 	return rc;
 }
 
-/* How long a name is good, in seconds. changes: of what a commit may make another one of,
- * or a scratch file; msec: as its directory has it. */
+/* Seconds for which a name is valid. changes: a commit replaces the node, or it
+ * is a scratch file; msec: limit of its directory, or 0. */
 static double name_timeout(const struct ck_fs *fs, bool changes, uint32_t msec)
 {
 	double seconds = fs->writer && changes ? fs->name_timeout : CK_TIMEOUT;
@@ -35,8 +41,8 @@ static double name_timeout(const struct ck_fs *fs, bool changes, uint32_t msec)
 	return msec && msec / 1e3 < seconds ? msec / 1e3 : seconds;
 }
 
-/* Who may read a file turns out only when all its data files were seen; what
- * an entry is, perhaps when its file is back. */
+/* Without all data files the permissions of a file are not known. The size of
+ * an object whose file is missing may become known later. */
 static double attr_timeout(const struct ck_fs *fs, const struct ck_node *n,
 			   uint64_t size)
 {
@@ -64,7 +70,8 @@ void ck_fs_entry_fill(const struct ck_fs *fs, const struct ck_node *n,
 	ck_node_stat_fill(fs, n, known, &out->attr);
 }
 
-/* It may be a tensor's after a rename: nothing of it is kept. */
+/* A scratch file may become a tensor by a rename: its attributes are not
+ * cached. */
 static int scratch_entry(const struct ck_fs *fs, const struct ck_node *n,
 			 struct fuse_entry_param *out)
 {
@@ -92,14 +99,15 @@ int ck_fs_entry(struct ck_fs *fs, const struct ck_node *n,
 	return rc;
 }
 
-/* Inode 0 means: no such name, and remember it. */
+/* Inode 0 means that there is no such name, and that the kernel caches this. */
 static void no_entry(const struct ck_fs *fs, const struct ck_node *dir,
 		     struct fuse_entry_param *out)
 {
 	*out = (struct fuse_entry_param){
 		.entry_timeout =
 			dir->dir.names_msec
-				? 0 /* it is to be seen soon when it is there */
+				/* a new step becomes visible soon */
+				? 0
 				: name_timeout(fs, ck_node_takes_files(dir), 0),
 	};
 }
@@ -132,7 +140,7 @@ static void reply_lookup(fuse_req_t req, int rc,
 		ck_fs_reply_entry(req, e);
 }
 
-/* One that may need bytes of remote files, for what is made when it is looked up. */
+/* A lookup that may need bytes of remote files, for a node that is made by it. */
 struct async_lookup {
 	struct ck_async_fetch fetch; /* first */
 	fuse_ino_t parent;
@@ -140,7 +148,8 @@ struct async_lookup {
 	char name[];
 };
 
-/* A report is made of what is there, and made again when the rest has come. */
+/* A report is made with the bytes that are here, and again when the others have
+ * arrived. */
 static int lookup_run(void *arg)
 {
 	struct async_lookup *l = arg;
@@ -208,7 +217,8 @@ static int do_getattr(struct ck_fs *fs, fuse_ino_t ino, struct stat *st,
 		return rc;
 	if (ck_node_is_scratch(&n))
 		return ck_node_stat(fs, &n, st);
-	(void)!ck_access_refresh(fs, &n); /* as it is known, then */
+	/* on failure: the known attributes */
+	(void)!ck_access_refresh(fs, &n);
 	rc = ck_node_stat(fs, &n, st);
 	if (rc == 0)
 		*timeout = attr_timeout(fs, &n, (uint64_t)st->st_size);
@@ -224,7 +234,7 @@ static void reply_getattr(fuse_req_t req, int rc, const struct stat *st,
 		fuse_reply_attr(req, st, timeout);
 }
 
-/* As a lookup. */
+/* A getattr that may need bytes of remote files. */
 struct async_getattr {
 	struct ck_async_fetch fetch; /* first */
 	fuse_ino_t ino;
@@ -297,7 +307,7 @@ void ck_fs_readlink(fuse_req_t req, fuse_ino_t ino)
 	ck_buf_fini(&target);
 }
 
-/* --- forgetting ------------------------------------------------------------ */
+/* --- forgetting ----------------------------------------------------------- */
 
 void ck_fs_forget_one(struct ck_fs *fs, uint64_t number, uint64_t n)
 {
@@ -307,7 +317,7 @@ void ck_fs_forget_one(struct ck_fs *fs, uint64_t number, uint64_t n)
 
 void ck_fs_reply_entry(fuse_req_t req, const struct fuse_entry_param *e)
 {
-	/* The kernel did not take it, and will not forget it. */
+	/* The kernel dropped the reply and will not forget the node. */
 	if (fuse_reply_entry(req, e) == -ENOENT)
 		ck_fs_forget_one(fuse_req_userdata(req), e->ino, 1);
 }

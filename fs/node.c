@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* node: see node.h. */
+/*
+ * node: finds nodes and their attributes, and makes the tree of the mount. The
+ * tree and the list of scratch files lock themselves; there is no other state.
+ */
 #include "internal.h"
 #include <errno.h>
 
-/* --- all of them ------------------------------------------------------------------ */
+/* --- the tree ------------------------------------------------------------- */
 
 int ck_nodes_make(struct ck_fs *fs,
 		  void (*status)(void *arg, struct ck_root *of,
@@ -46,7 +49,7 @@ void ck_nodes_free(struct ck_fs *fs)
 	ck_template_leave(&fs->view, &fs->template);
 }
 
-/* --- finding ----------------------------------------------------------------------- */
+/* --- finding -------------------------------------------------------------- */
 
 int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 {
@@ -56,7 +59,7 @@ int ck_node_find(const struct ck_fs *fs, fuse_ino_t ino, struct ck_node *out)
 	return fs->scratches && out->number == ino ? 0 : -ESTALE;
 }
 
-/* --- attributes -------------------------------------------------------------------- */
+/* --- attributes ----------------------------------------------------------- */
 
 void ck_node_forget_attributes(const struct ck_fs *fs, uint64_t number)
 {
@@ -74,8 +77,7 @@ void ck_nodes_forget_attributes(const struct ck_fs *fs)
 		ck_log("out of memory: directories may show old times");
 }
 
-/* A read that asks the daemon each time pays for each request, so tools are
- * told to ask for much. */
+/* With direct I/O each read is a request, so tools are asked to use large ones. */
 static blksize_t node_blksize(const struct ck_fs *fs, const struct ck_node *n)
 {
 	if (ck_node_accepts(n) && fs->options->direct)
@@ -117,7 +119,7 @@ int ck_node_stat(const struct ck_fs *fs, const struct ck_node *n,
 	return rc;
 }
 
-/* --- names of tensors ----------------------------------------------------------------- */
+/* --- names of tensors ----------------------------------------------------- */
 
 const char *ck_node_shown_name(const struct ck_fs *fs, const struct ck_node *n)
 {

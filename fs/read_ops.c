@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * read: open, read, release. An open file is a handle: the slice that its view,
- * report or entry made (what the file consists of) and what was located of it so
- * far. A read is the mover's work: it brings the bytes into a buffer.
+ * read_ops: handlers of open, read and release. The open file is a handle
+ * (handle.h); the I/O engine brings its bytes into a buffer, or async_reply.c
+ * does with remote files.
  *
- * What needs bytes of remote files goes on when they have come, see async_reply.c.
+ * A commit does not change open files: they have the version that was opened.
+ * The page cache belongs to the inode, and so to one version of a tensor. An
+ * inode of an older version cannot be opened any more: ESTALE makes the kernel
+ * look the name up again. This holds even if the kernel has not been notified
+ * of the commit yet.
  *
- * A commit changes nothing of that: whoever opened a file before reads what it
- * was then. The page cache belongs to the inode, and so to one version of a
- * tensor: an old inode is not opened again. ESTALE makes the kernel look the
- * name up anew, also where it has not been told of the commit yet.
+ * States of an open: run in the FUSE thread; then, if needed, waiting for
+ * remote headers (async_reply.c) or for the release of a writer (deferred.h);
+ * answered.
  *
- * A tensor without fault is read through the page cache, which keeps its
- * bytes between opens. One with a fault is read directly, so that a read
- * fails if and only if it touches a byte that is lost; a page would fail
- * whole.
+ * Threads: any FUSE thread; the rest of an open may run in the thread of the
+ * backend, of the deferred queue, or of commits.
  */
 #include "async_reply.h"
 #include "gpu_ioctl.h"
@@ -22,9 +23,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-/* Whether the caller may open it is judged before anything is done; and again,
- * since the data files may have been closed to him, or have turned up, while
- * they were opened. */
+/* Checks the permission before the open, and again after it: data files may
+ * have become known, or lost the permission, while they were opened. */
 static int checked_open(struct ck_fs *fs, fuse_req_t req,
 			const struct ck_node *n, struct fuse_file_info *fi)
 {
@@ -38,7 +38,7 @@ static int checked_open(struct ck_fs *fs, fuse_req_t req,
 		rc = ck_handle_open(fs, n, fi);
 	if (rc)
 		return rc;
-	/* By what it reads, if a commit came between. */
+	/* By the catalog of the open file, if a commit came between. */
 	h = (const struct ck_handle *)fi->fh;
 	rc = ck_access_check_open(
 		fs, req, h->reader.file.catalog ? h->reader.file.catalog : c, n,
@@ -53,10 +53,10 @@ struct open_request {
 	fuse_req_t req;
 	fuse_ino_t ino;
 	struct fuse_file_info fi;
-	struct async_open *async; /* NULL: there are no remote files */
+	struct async_open *async; /* NULL without remote files */
 };
 
-/* One that may need headers of remote items. */
+/* An open that may need headers of remote items. */
 struct async_open {
 	struct ck_async_fetch fetch; /* first */
 	struct open_request request;
@@ -85,8 +85,8 @@ static int do_open(struct open_request *r)
 	return rc;
 }
 
-/* Shortage of memory or descriptors in the daemon: the program sees only an
- * errno, so the log says what it was. */
+/* A shortage of memory or descriptors in the daemon is logged: the program gets
+ * only an errno. */
 static void log_shortage(const struct ck_fs *fs, fuse_ino_t ino, int err)
 {
 	struct ck_node n;
@@ -103,15 +103,15 @@ static int open_run(void *arg)
 	return do_open(arg);
 }
 
-static void open_goes_on(struct ck_async_fetch *fetch)
+static void open_retry(struct ck_async_fetch *fetch)
 {
 	struct open_request *r = &((struct async_open *)fetch)->request;
 
 	ck_deferred_answer(fetch->reply.fs->deferred, &r->deferred, sizeof(*r));
 }
 
-/* Or 1: it goes on later, and may be answered by now. */
-static int open_at_last(struct open_request *r)
+/* Returns 1 if the open continues later; it may be answered by then. */
+static int open_try(struct open_request *r)
 {
 	struct async_open *async = r->async;
 
@@ -129,7 +129,7 @@ static void open_reply(struct open_request *r, int rc)
 	if (rc)
 		fuse_reply_err(r->req, -rc);
 	else if (fuse_reply_open(r->req, &r->fi) == -ENOENT)
-		/* interrupted: no release comes */
+		/* interrupted: the kernel sends no release */
 		ck_handle_drop(fs, &r->fi);
 }
 
@@ -137,7 +137,7 @@ static int open_answer(struct ck_deferred *l)
 {
 	struct open_request *r = (struct open_request *)l;
 	struct async_open *async = r->async;
-	int rc = open_at_last(r);
+	int rc = open_try(r);
 
 	if (rc > 0)
 		return 0;
@@ -163,7 +163,7 @@ static void open_remote(const struct open_request *r)
 		fuse_reply_err(r->req, ENOMEM);
 		return;
 	}
-	ck_async_fetch_init(&async->fetch, fs, r->req, open_goes_on);
+	ck_async_fetch_init(&async->fetch, fs, r->req, open_retry);
 	async->request = *r;
 	async->request.async = async;
 	ck_deferred_answer(fs->deferred, &async->request.deferred,
@@ -193,8 +193,8 @@ void ck_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* --- read ----------------------------------------------------------------- */
 
-/* How many of `size` bytes at vpos there are. The kernel asks behind the end,
- * too: for the second half of a large read of a short file. */
+/* Number of bytes at vpos, at most `size`. The kernel reads beyond the end,
+ * too: the second half of a large read of a short file. */
 static size_t bytes_there(const struct ck_handle *h, uint64_t vpos, size_t size)
 {
 	uint64_t end = ck_opened_slice(h->reader.file.opened)->size;

@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * readdir: a directory is a row of entries by position; the position is the
- * cookie, so cookies are stable and any of them can be asked for. 0 is `.`,
- * 1 is `..`, then the tree's own, then scratch files by their numbers. What was
- * removed leaves a gap in the row.
+ * readdir: a directory is a sequence of entries by position. The position is
+ * the cookie, so cookies are stable and a listing may start at any of them.
+ *
+ * Positions: 0 is `.`, 1 is `..`, then the entries of the tree, then scratch
+ * files by their numbers. Removed files leave a gap. No state between two
+ * requests, no locks.
  */
 #include "internal.h"
 #include <errno.h>
 
 #define TREE_AT	   2
-#define SCRATCH_AT ((uint64_t)1 << 48) /* no view has so many positions */
+/* no view has that many entries */
+#define SCRATCH_AT ((uint64_t)1 << 48)
 
-/* What d_ino is where it is not known, as libfuse has it. */
+/* d_ino where the number is not known, as in libfuse. */
 #define UNKNOWN_INO 0xffffffff
 
-/* One answer being filled. The entry at hand is in node and name. */
+/* A reply being filled. node and name are the current entry. */
 struct listing {
 	struct ck_fs *fs;
 	struct ck_tree_list *list; /* owned */
 	fuse_req_t req;
-	bool plus;   /* with attributes */
-	uint64_t at; /* position of the entry at hand, or of the next one */
+	bool plus; /* the reply has attributes */
+	/* position of the current entry, or of the next one */
+	uint64_t at;
 	struct ck_node dir, node;
 	struct ck_buf name;
 	char *buf;
@@ -28,9 +32,9 @@ struct listing {
 	bool full;
 };
 
-/* Number and type only. In an answer with attributes inode 0 says so: for `.`
+/* Number and type only. In a reply with attributes inode 0 means so: for `.`
  * and `..`, which must not count as looked up, and for reports and objects,
- * since a listing is no reason to make them. */
+ * which a listing must not make. */
 static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){ .ino = 0 };
@@ -40,7 +44,7 @@ static void entry_plain(const struct listing *l, struct fuse_entry_param *e)
 		e->attr.st_mode = S_IFLNK;
 }
 
-/* With attributes: the node is in use once more then. */
+/* With attributes: the node gets one more use. */
 static int entry_full(struct listing *l, struct fuse_entry_param *e)
 {
 	struct ck_node_stat known;
@@ -63,7 +67,7 @@ static bool is_plain(const struct listing *l)
 					 : l->node.number == 0);
 }
 
-/* Bytes that it takes; nothing is added where there is less room. */
+/* Returns the size of the entry. If it exceeds `room`, nothing is added. */
 static size_t add_plain(const struct listing *l, size_t room)
 {
 	struct fuse_entry_param e;
@@ -73,7 +77,7 @@ static size_t add_plain(const struct listing *l, size_t room)
 				 &e.attr, (off_t)(l->at + 1));
 }
 
-/* The same. Nothing is in use for an entry that has no room. */
+/* The same with attributes. An entry without room gets no use. */
 static size_t add_full(struct listing *l, size_t room)
 {
 	size_t len = fuse_add_direntry_plus(l->req, NULL, 0, l->name.data, NULL,
@@ -88,7 +92,7 @@ static size_t add_full(struct listing *l, size_t room)
 				      l->name.data, &e, (off_t)(l->at + 1));
 }
 
-/* Adds what is at hand, and goes on; not when there is no room. */
+/* Adds the current entry and goes to the next, if there is room. */
 static void entry_add(struct listing *l)
 {
 	size_t left = l->room - l->used;
@@ -193,7 +197,8 @@ static int do_readdir(struct listing *l, fuse_ino_t ino)
 	if (rc == 0)
 		rc = fill(l);
 	if (l->used)
-		rc = 0; /* what there is is in use; the next request meets it */
+		/* entries so far have uses; the next request fails */
+		rc = 0;
 	ck_tree_list_end(l->list);
 	return rc;
 }

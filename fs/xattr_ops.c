@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * xattr: extended attributes, which the tree has. They follow from what the file
- * is and cannot be changed. Tools that copy a file back with its attributes set them
- * all the same: that is accepted, and has no effect.
+ * xattr_ops: extended attributes, which the tree computes. They cannot be
+ * changed. Tools that copy a file back with its attributes set them: that is
+ * accepted without effect.
+ *
+ * Attributes that read the source are computed by threads of a pool, and may
+ * wait for remote bytes (async_reply.c). No state, no locks.
  */
 #include "async_reply.h"
 #include "ckptfs/replicas.h"
@@ -10,11 +13,12 @@
 #include "session/pool.h"
 #include <errno.h>
 
-/* What is asked of the source; the last one reads all of a file, and what others have. */
+/* Attributes that read the source. The last one reads all of a file and of its
+ * replicas. */
 static const char *const slow_names[] = { CK_XATTR_PREFIX "error",
 					  CK_XATTR_PREFIX "replicas_differ" };
 
-/* NULL: it is none of them. */
+/* NULL if the attribute does not read the source. */
 static const char *slow_name(const char *name)
 {
 	for (size_t i = 0; i < CK_ARRAY_SIZE(slow_names); i++)
@@ -34,7 +38,8 @@ static int do_getxattr(struct ck_fs *fs, fuse_ino_t ino, const char *name,
 	struct ck_node n;
 
 	if (fs->options->noxattr)
-		return -ENOSYS; /* after ENOSYS the kernel does not ask again */
+		/* the kernel sends no further requests then */
+		return -ENOSYS;
 	if (ck_str_starts(ck_str_from(name), CK_STR("system.posix_acl_")))
 		return -EOPNOTSUPP;
 	if (ck_node_find(fs, ino, &n))
@@ -53,7 +58,7 @@ static int do_listxattr(struct ck_fs *fs, fuse_ino_t ino, struct ck_buf *out)
 	return 0;
 }
 
-/* size 0 asks how long the value is. */
+/* size 0 requests the length of the value. */
 static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 			size_t size)
 {
@@ -69,7 +74,7 @@ static void reply_value(fuse_req_t req, int rc, const struct ck_buf *value,
 		fuse_reply_buf(req, value->data, value->len);
 }
 
-/* One that asks for such an attribute. */
+/* A request for such an attribute. */
 struct question {
 	struct ck_pool_job job; /* first: the job is the question */
 	struct ck_async_fetch fetch;
@@ -90,8 +95,8 @@ static void answer(fuse_req_t req, fuse_ino_t ino, const char *name,
 	ck_buf_fini(&value);
 }
 
-/* Who asked was killed, or the mount ends. */
-static bool is_in_vain(void *arg)
+/* The program was killed, or the mount ends. */
+static bool is_cancelled(void *arg)
 {
 	const struct question *q = arg;
 	const struct ck_fs *fs = fuse_req_userdata(q->req);
@@ -102,7 +107,7 @@ static bool is_in_vain(void *arg)
 static int question_run(void *arg)
 {
 	struct question *q = arg;
-	const struct ck_stop stop = { is_in_vain, q };
+	const struct ck_stop stop = { is_cancelled, q };
 
 	q->value.len = 0;
 	return do_getxattr(fuse_req_userdata(q->req), q->ino, q->name, &stop,
@@ -121,7 +126,7 @@ static void question_answer(struct question *q)
 	free(q);
 }
 
-static void question_goes_on(struct ck_async_fetch *fetch)
+static void question_retry(struct ck_async_fetch *fetch)
 {
 	char *at = (char *)fetch - offsetof(struct question, fetch);
 
@@ -163,7 +168,7 @@ void ck_fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		.name = slow,
 		.size = size,
 	};
-	ck_async_fetch_init(&q->fetch, fs, req, question_goes_on);
+	ck_async_fetch_init(&q->fetch, fs, req, question_retry);
 	ck_pool_run(compares(slow) ? fs->compare_pool : fs->pool, &q->job);
 }
 
@@ -176,7 +181,7 @@ void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	ck_buf_fini(&names);
 }
 
-/* --- on a mount for writing ------------------------------------------------- */
+/* --- on a mount for writing ----------------------------------------------- */
 
 static int do_change(const struct ck_fs *fs, fuse_ino_t ino, const char *name)
 {

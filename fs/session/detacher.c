@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * detacher: a daemon of root that has mounted gives up the right to unmount
- * (see privileges.c). It leaves that to a process which it starts before it
- * opens anything, so that no device, lock or memory of the daemon is there. It
- * waits at a pipe. The last order that came through it counts when its other
- * end is closed, which the kernel does, too, for a daemon that is killed.
+ * detacher: the process that unmounts for a daemon of root. After it has
+ * mounted, such a daemon drops the privilege to unmount (see privileges.c).
  *
- * The place may be another mount's by then: somebody unmounted ours, or has
- * covered it. Only what is the mount that the daemon made is detached, and
- * neither question nor answer needs a daemon.
+ * The process is forked before the daemon opens anything, so it has no device,
+ * lock or memory of the daemon. It waits at a pipe. When the other end closes,
+ * it executes the last message that it has read. The kernel closes that end for
+ * a daemon that is killed, too.
+ *
+ * By then the path may lead to another mount: ours may be unmounted already, or
+ * covered. Only the mount with the identity from the message is detached.
+ * Neither lookup nor detaching needs a reply of a FUSE daemon.
+ *
+ * Threads: the daemon calls these functions from one thread at a time.
  */
 #include "detacher.h"
 #include "ckptfs/privileges.h"
@@ -27,7 +31,7 @@ enum { WAIT_MSEC = 10000 };
 
 struct ck_detacher {
 	pid_t process;
-	int orders; /* end of the pipe; owned */
+	int orders; /* owned; end of the pipe */
 	const char *mountpoint;
 };
 
@@ -36,10 +40,10 @@ struct order {
 	bool detach;
 };
 
-/* --- the process ---------------------------------------------------------------- */
+/* --- the process ---------------------------------------------------------- */
 
-/* 0: it is not there, or not there any more. By the descriptor, so that nothing
- * can come between; where there is no /proc, by the place. */
+/* Returns 0 also if the mount does not exist any more. The mount is detached by
+ * its descriptor, so no other can take its place; without /proc by its path. */
 static int detach_mount(const char *mountpoint,
 			const struct ck_mount_id *mounted)
 {
@@ -56,8 +60,7 @@ static int detach_mount(const char *mountpoint,
 		       : -1;
 }
 
-/* Nothing of the daemon's caller is kept but the end of the pipe. Signals are
- * blocked. */
+/* Closes everything of the daemon's caller but the pipe. Signals are blocked. */
 static void leave_all(int *orders)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -86,10 +89,10 @@ static int wait_and_detach(const char *mountpoint, int orders)
 	return order.detach && detach_mount(mountpoint, &order.mounted) ? 1 : 0;
 }
 
-/* --- its daemon -------------------------------------------------------------------- */
+/* --- its daemon ----------------------------------------------------------- */
 
-/* Signals are blocked from before the new process is there: one for the group
- * of its daemon, as a terminal sends it, would end it. */
+/* Signals are blocked before the fork: one for the process group of the daemon,
+ * as a terminal sends it, would end the new process. */
 static pid_t start(const char *mountpoint, const int ends[2])
 {
 	sigset_t all, old;
@@ -142,8 +145,8 @@ void ck_detacher_tell(struct ck_detacher *d, const struct ck_mount_id *mounted,
 		       ck_show(ck_str_from(d->mountpoint)));
 }
 
-/* A directory above the mount may be in a file system that does not answer: the
- * daemon, which has the checkpoint locked, does not wait for that. */
+/* A directory above the mount may be in a file system that does not answer. The
+ * daemon holds the lock of the checkpoint and must not wait for it. */
 static bool has_ended(pid_t process)
 {
 	ck_auto_fd int fd = (int)syscall(SYS_pidfd_open, process, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * host: what this machine has for mounts: libfuse, and the program that mounts
- * for an ordinary user.
+ * host: properties of this machine that mounting depends on: libfuse, and the
+ * program that mounts for an ordinary user. No state, no locks.
  */
 #include "host.h"
 #include "../internal.h"

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * host: what this machine has for mounts.
+ * host: properties of this machine that mounting depends on.
  */
 #ifndef CKPTFS_FS_HOST_H
 #define CKPTFS_FS_HOST_H
 
 #include <stdbool.h>
 
-/* allow_other of an ordinary user is decided by fusermount3's file. */
+/* True if fusermount3 would refuse allow_other: an ordinary user needs a line
+ * in /etc/fuse.conf. */
 bool ck_host_refuses_allow_other(void);
-/* Whether fusermount3 is where libfuse looks for it. */
+/* True if fusermount3 is where libfuse looks for it. */
 bool ck_host_has_fusermount(void);
 
-/* A thread that is ended needs a library that glibc loads then; where there is
- * no memory for that, it ends the process. So it is loaded here. */
+/* Loads the library that glibc needs to end a thread. If glibc cannot load it
+ * later, it ends the process. */
 void ck_host_load_unwinder(void);
 
 #endif

@@ -20,17 +20,17 @@ static const struct {
 	{ FUSE_CAP_IOCTL_DIR, "orders come to the root" },
 	{ FUSE_CAP_EXPLICIT_INVAL_DATA,
 	  "the cache holds what was mounted; nothing is dropped by guess" },
-	/* Not asked for, though libfuse would:
-	 * AUTO_INVAL_DATA: the opposite of the last one;
-	 * SPLICE_*: measured 2 to 3 times slower, and a file cut short gives
-	 * a short reply, which a reader takes for the end of the tensor;
-	 * WRITEBACK_CACHE: errors of a write would come at the wrong call,
-	 * and what is staged would be seen by readers;
-	 * ATOMIC_O_TRUNC: cuts the file under those who map it. */
+	/* Not requested, though libfuse would: AUTO_INVAL_DATA: the opposite of
+	 * the last one; SPLICE_*: measured 2 to 3 times slower, and a truncated
+	 * file gives a short reply, which a reader takes for the end of the
+	 * tensor; WRITEBACK_CACHE: errors of a write would come at the wrong
+	 * call, and readers would see staged bytes; ATOMIC_O_TRUNC: cuts the
+	 * file under programs that map it. */
 };
 
-/* Those who wait for other hosts or for a GPU keep nobody from reading what is here, and a direct
- * read can be interrupted, which the kernel does not do with its parts. */
+/* Requests that wait for other hosts or for a GPU must not hold back others.
+ * Without ASYNC_DIO a direct read can be interrupted; the kernel does not
+ * interrupt its parts. */
 static void session_init_remote(struct fuse_conn_info *conn)
 {
 	enum { MOST = 16384 };
@@ -51,8 +51,8 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 		session_init_remote(conn);
 	conn->max_write = CK_REQUEST_MAX;
 	conn->max_read = CK_READ_MAX;
-	/* The kernel keeps what it has if that is less, and the keeper may
-	 * raise it before this answer is there. */
+	/* The kernel keeps a smaller value of its own. mount_ready.c may raise
+	 * it before this reply arrives. */
 	conn->max_readahead = CK_READ_AHEAD_KB << 10;
 	conn->time_gran = 1;
 	atomic_store(&fs->was_asked, true);

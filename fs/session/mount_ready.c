@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * keeper: waits for the first answer of the mount (no worker may, it would wait
- * for itself), raises the read-ahead, says that the tree can be used, and then
- * waits for a signal that ends the mount.
+ * mount_ready: a thread that waits for the first request of the kernel, raises
+ * the read-ahead, reports that the mount can be used, and then waits for a
+ * signal that ends the mount. A FUSE thread cannot do this: it would wait for
+ * itself.
  *
- * Signals are blocked in all threads and taken by the keeper alone, so none is
- * lost between a test of a flag and a wait. It wakes the thread that serves by
- * KICK until that has seen the end.
+ * Signals are blocked in all threads and taken by this one with sigwait(), so
+ * none can be lost between the test of a flag and a wait. It wakes the serving
+ * thread with KICK until that thread has left its loop.
+ *
+ * States: waiting for the first request; ready; ending; joined.
  */
 #include "mount_ready.h"
 #include "../internal.h"
@@ -25,8 +28,8 @@ static bool write_text(const char *path, const char *text)
 	return fd >= 0 && ck_write_full(fd, text, strlen(text)) == 0;
 }
 
-/* The kernel offers 128 KiB, and FUSE can only lower that; reading what is
- * not cached yet is 1.4 to 2 times faster with more. */
+/* The default is 128 KiB, and FUSE can only lower it. Reads of uncached data
+ * are 1.4 to 2 times faster with more. */
 static bool read_ahead_raise(const char *path)
 {
 	char text[16];
@@ -35,9 +38,9 @@ static bool read_ahead_raise(const char *path)
 	return write_text(path, text);
 }
 
-/* The kernel has asked its first question, so the mount works, or did if it has
- * ended since. Nothing that is asked of it here may be a request: a daemon that
- * is killed while it waits for its own answer is never gone. */
+/* The kernel has sent its first request, so the mount works, or has worked if
+ * it ended since. This thread must not access files in the mount: a daemon that
+ * is killed while it waits for its own reply would never end. */
 static void mount_finish(struct ck_mount_ready *k)
 {
 	char path[64] = "";
@@ -47,7 +50,7 @@ static void mount_finish(struct ck_mount_ready *k)
 		snprintf(path, sizeof(path),
 			 "/sys/class/bdi/%u:%u/read_ahead_kb",
 			 k->mounted->major, k->mounted->minor);
-	/* The number may be another's when the mount has ended. */
+	/* After the end of the mount its device number may be reused. */
 	raised = !k->mounted || atomic_load(&k->ended) ||
 		 read_ahead_raise(path);
 	k->ready(k->mounted ? k->mounted->id : 0, k->arg);
@@ -57,7 +60,7 @@ static void mount_finish(struct ck_mount_ready *k)
 		       CK_READ_AHEAD_KB, path);
 }
 
-/* The signals that end a mount; nohup's wish is respected. */
+/* The signals that end a mount. SIGHUP is not one under nohup. */
 static void signals_fill(sigset_t *out)
 {
 	struct sigaction hup;
@@ -96,7 +99,7 @@ static void kicked(int sig)
 	(void)sig;
 }
 
-/* The calling thread alone may be kicked. */
+/* Only the calling thread may be kicked. */
 void ck_mount_ready_take_signals(struct ck_mount_ready *k, sigset_t *old)
 {
 	struct sigaction kick = { .sa_handler = kicked };
@@ -108,7 +111,8 @@ void ck_mount_ready_take_signals(struct ck_mount_ready *k, sigset_t *old)
 	pthread_sigmask(SIG_BLOCK, &ends, old);
 	sigaction(KICK, &kick, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
-	sigaction(SIGXFSZ, &ignore, NULL); /* the writer is told EFBIG */
+	/* a write beyond the limit fails with EFBIG */
+	sigaction(SIGXFSZ, &ignore, NULL);
 }
 
 int ck_mount_ready_start(struct ck_mount_ready *k,
@@ -125,7 +129,8 @@ void ck_mount_ready_stop(struct ck_mount_ready *k)
 
 void ck_mount_ready_join(struct ck_mount_ready *k)
 {
-	sem_post(&k->fs->asked); /* the kernel may not have asked */
+	/* the kernel may not have sent a request */
+	sem_post(&k->fs->asked);
 	pthread_kill(k->thread, SIGTERM);
 	pthread_join(k->thread, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * keeper: the thread that says that a mount can be used, and ends it at a signal.
+ * mount_ready: the thread that reports that a mount can be used, and ends it at
+ * a signal.
  */
 #ifndef CKPTFS_FS_MOUNT_READY_H
 #define CKPTFS_FS_MOUNT_READY_H
@@ -10,31 +11,33 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-/* What the kernel reads ahead, if it may. */
+/* Read-ahead of the kernel, in KiB, where it can be set. */
 #define CK_READ_AHEAD_KB 1024
 
 struct ck_fs;
 
-/* One for each mount; zero but for these three. */
+/* State of one mount. Zero-initialise, but for the first three fields. */
 struct ck_mount_ready {
 	struct ck_fs *fs;
-	/* Called once, when the tree can be used; see ck_fs_serve(). */
+	/* Called once, when the mount can be used; see ck_fs_serve(). */
 	void (*ready)(uint64_t mount, void *arg);
 	void *arg;
-	/* mount_ready.c */
+	/* Private: */
 	const struct ck_mount_id *mounted;
 	pthread_t thread, caller;
-	atomic_bool ended; /* the caller left the loop of its session */
+	/* the caller has left the loop of its session */
+	atomic_bool ended;
 };
 
-/* Blocks the signals that end a mount, for this thread, which is the one that
- * will serve it, and for all to come. old: what was blocked before. */
+/* Blocks the signals that end a mount, in the calling thread, which will serve
+ * it, and in threads that it starts. old: the mask before. */
 void ck_mount_ready_take_signals(struct ck_mount_ready *k, sigset_t *old);
-/* Starts the thread when fs->session is mounted. mounted stays the caller's;
- * NULL: which mount it is cannot be told. 0, or errno. */
+/* Starts the thread after fs->session was mounted. mounted must stay valid;
+ * NULL if the identity of the mount is not known. Returns 0 or a positive
+ * errno. */
 CK_MUST_USE int ck_mount_ready_start(struct ck_mount_ready *k,
 				     const struct ck_mount_id *mounted);
-/* The calling thread has left the loop: it need not be woken. */
+/* The calling thread has left the loop, and must not be woken any more. */
 void ck_mount_ready_stop(struct ck_mount_ready *k);
 /* Ends the thread. */
 void ck_mount_ready_join(struct ck_mount_ready *k);

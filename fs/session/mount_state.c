@@ -11,8 +11,10 @@
 
 enum {
 	POOL_THREADS = 8,
-	COMPARE_THREADS = 2, /* who compares what ranks have reads all of it */
-	/* Who waits for a tensor that another one fills is not to keep back others. */
+	/* each reads all of a file and of its replicas */
+	COMPARE_THREADS = 2,
+	/* A thread that waits for a tensor being exported must not hold back
+	 * others. */
 	EXPORT_THREADS = 64,
 };
 
@@ -23,7 +25,7 @@ static void wait_for_reopens(void *arg)
 	ck_reopen_leases_wait(fs->reopen_leases);
 }
 
-/* Before there are threads: it prepares the catalog for changes. */
+/* Before threads exist: it prepares the catalog for changes. */
 int ck_fs_open_writer(struct ck_fs *fs, struct ck_diag *d)
 {
 	struct ck_writer_options options = {

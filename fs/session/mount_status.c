@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* control: what a mount says of itself, in .ckptfs/status and in the log. */
+/*
+ * mount_status: the state of a mount, in .ckptfs/status and in the log: changes
+ * of the source under the mount, options, and counters of writing.
+ *
+ * State: the root remembers which changes of the source are in the log. Any
+ * thread.
+ */
 #include "../internal.h"
 #include "ckptfs/report.h"
 #include <errno.h>
 #include <unistd.h>
 
-/* --- what becomes of the source -------------------------------------------- */
+/* --- changes of the source ------------------------------------------------ */
 
-/* In the log: what happened, and to what; NULL: to the metadata. */
+/* Text of the log: the event, and its object; NULL is the metadata. */
 static const struct {
 	const char *who, *what;
 } fates[] = {
@@ -19,8 +25,8 @@ static const struct {
 	[CK_FATE_UNSEEN] = { NULL, "cannot be looked at" },
 };
 
-/* While this mount commits, its own .metadata is there before it is known to
- * be: what is seen then says nothing. */
+/* During a commit of this mount the new .metadata exists before the mount knows
+ * it. So the result of a look during a commit is ignored. */
 static enum ck_fate seen_fate(struct ck_fs *fs, const struct ck_root *of,
 			      int *err)
 {
@@ -57,7 +63,8 @@ void ck_mount_status_notice(struct ck_fs *fs, struct ck_root *of)
 	(void)noticed_fate(fs, of, &err);
 }
 
-/* Whoever looks for a name without the prefix does not find it. */
+/* The log names those that are shown with the prefix, since a lookup without it
+ * fails. */
 static void log_prefixed(const struct ck_fs *fs)
 {
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
@@ -79,9 +86,9 @@ void ck_fs_log_faults(const struct ck_fs *fs)
 	log_prefixed(fs);
 }
 
-/* --- the report `status` ---------------------------------------------------- */
+/* --- the report `status` -------------------------------------------------- */
 
-/* Says nothing where it is not known. */
+/* Prints nothing if the figure is not known. */
 static void print_dead(struct ck_fs *fs, struct ck_buf *out)
 {
 	uint64_t dead;

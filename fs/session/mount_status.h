@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control: what a mount says of itself.
+ * mount_status: the state of a mount, in .ckptfs/status and in the log.
  */
 #ifndef CKPTFS_FS_MOUNT_STATUS_H
 #define CKPTFS_FS_MOUNT_STATUS_H
@@ -13,7 +13,7 @@ struct ck_fs;
 /* Appends the report `status`; arg is the mount. */
 void ck_mount_status_report(void *arg, struct ck_root *of, struct ck_buf *out);
 
-/* Notices what became of the source, and logs it once. */
+/* Looks at the source, and logs once if it was replaced, moved or removed. */
 void ck_mount_status_notice(struct ck_fs *fs, struct ck_root *of);
 
 #endif

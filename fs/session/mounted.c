@@ -14,7 +14,7 @@ enum { TRIES = 50, TRY_USEC = 1000 };
 #define STATX_MNT_ID_UNIQUE 0x4000U /* Linux 6.8; else the id may come again */
 #endif
 
-/* --- by descriptor -------------------------------------------------------- */
+/* --- identity ------------------------------------------------------------- */
 
 static int id_of(int fd, const char *path, int flags, struct ck_mount_id *out)
 {
@@ -36,14 +36,14 @@ int ck_mount_id(const char *path, struct ck_mount_id *out)
 	return id_of(AT_FDCWD, path, 0, out);
 }
 
-/* Before Linux 5.8 there are no numbers, and the device has to do. */
+/* Before Linux 5.8 there are no numbers, and the device is compared alone. */
 static bool same_row(const struct ck_mount_id *a, const struct ck_mount_id *b)
 {
 	return (a->row == b->row || a->row == 0 || b->row == 0) &&
 	       a->major == b->major && a->minor == b->minor;
 }
 
-/* What is at path, if it is that row: a descriptor. id: 0 is any. */
+/* Opens path if it is that mount. id 0 matches any. */
 static int open_if(const char *path, const struct ck_mount_id *wanted,
 		   struct ck_mount_id *out)
 {
@@ -58,7 +58,7 @@ static int open_if(const char *path, const struct ck_mount_id *wanted,
 	return -ENOENT;
 }
 
-/* --- which is new --------------------------------------------------------- */
+/* --- the new mount -------------------------------------------------------- */
 
 static struct ck_mount_id id_in(const struct ck_mountinfo *row)
 {
@@ -153,7 +153,7 @@ int ck_mount_find_new(const char *fsname, const char *mountpoint,
 {
 	int fd = -ENOENT;
 
-	/* Its path may change between the table and the look at it. */
+	/* The path may change between the table and the open. */
 	for (int i = 0; i < TRIES && fd == -ENOENT; i++) {
 		struct search s = { .fsname = fsname,
 				    .mountpoint = mountpoint,
@@ -174,7 +174,7 @@ int ck_mount_find_new(const char *fsname, const char *mountpoint,
 	return 0;
 }
 
-/* --- where it is ---------------------------------------------------------- */
+/* --- opening -------------------------------------------------------------- */
 
 enum { FOUND = 1 };
 

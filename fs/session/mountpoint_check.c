@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mountpoint: where a mount may not be (S-F5). In its own source the daemon would
- * meet its own mount on the way to a shard, and wait for itself; over its
- * source the mount would hide what it serves, and over files it would hide
- * them.
+ * mountpoint_check: refuses mount points that cannot work (S-F5). Inside its
+ * own source the daemon would reach its own mount on the way to a shard, and
+ * wait for itself. Over its source the mount would hide it, and over files it
+ * would hide them. No state, no locks.
  */
 #include "../internal.h"
 #include <dirent.h>
@@ -19,7 +19,7 @@ static int dir_open(int dirfd, const char *path)
 	return openat(dirfd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* Also of a directory that cannot be listed: then nobody knows better. */
+/* True also for a directory that cannot be listed. */
 static bool is_empty(int place)
 {
 	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -46,8 +46,8 @@ int ck_fs_check_mountpoint(const struct ck_checkpoint *cp,
 	struct stat place_st;
 	struct statfs dead;
 
-	/* A mount whose daemon is gone may still show cached attributes; only
-	 * the size of the filesystem is never cached. */
+	/* A mount whose daemon is dead may still have cached attributes. Only
+	 * statfs(2) is never answered from a cache. */
 	if (place < 0 || fstat(place, &place_st) || fstatfs(place, &dead))
 		return ck_fail(d, errno, "%s: %s%s", name, strerror(errno),
 			       errno == ENOTCONN

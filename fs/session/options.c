@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * options: the text after -o, by a table. mount(8) passes what fstab has,
- * also words that mean nothing to a filesystem or that the kernel handles:
- * those are accepted and ignored; a word that nobody knows is an error, since
- * it is most often a known one misspelt.
+ * options: parses the text after -o by a table. mount(8) passes all words of
+ * fstab, also words that the kernel handles, or that mean nothing to a
+ * filesystem: those are accepted and ignored. Any other unknown word is an
+ * error, since it is most often a misspelt option.
+ *
+ * No state, no locks: the result is in struct ck_mount_options.
  */
 #include "ckptfs/fs.h"
 #include <ctype.h>
@@ -12,16 +14,16 @@
 struct option {
 	/* With `=` at the end: takes a value. With `*`: a prefix. */
 	const char *name;
-	/* name: as above; value: "" if it takes none. */
+	/* name: as above; value: "" if the option takes none. */
 	int (*set)(struct ck_mount_options *o, const char *name,
 		   const char *value, struct ck_diag *d);
-	/* For the help: what may stand behind `=`, and one line. */
+	/* For the help: values after `=`, and one line of text. */
 	const char *values, *what;
 };
 
 /* --- values --------------------------------------------------------------- */
 
-/* A number without sign. name, expected: for the message. */
+/* Checks for a number without sign. name, expected: for the message. */
 static int parse_number(const char *name, const char *value, int base,
 			unsigned long most, const char *expected,
 			struct ck_diag *d)
@@ -143,7 +145,7 @@ static int set_views(struct ck_mount_options *o, const char *name,
 	return rc ? rc : ck_view_options_check(&o->view, d);
 }
 
-/* No name at all is one, too: the root of all. */
+/* An empty name is valid: the root of all names. */
 static int set_root(struct ck_mount_options *o, const char *name,
 		    const char *value, struct ck_diag *d)
 {
@@ -245,14 +247,14 @@ static int set_patch(struct ck_mount_options *o, const char *name,
 	return 0;
 }
 
-/* Those of several hosts. */
+/* Options of several hosts. */
 static int set_of_hosts(struct ck_mount_options *o, const char *name,
 			const char *value, struct ck_diag *d)
 {
 	return ck_hosts_options_set(&o->hosts, name, value, '+', d);
 }
 
-/* Those of GPUs. */
+/* Options of GPUs. */
 static int set_of_gpus(struct ck_mount_options *o, const char *name,
 		       const char *value, struct ck_diag *d)
 {
@@ -359,7 +361,7 @@ static const struct option table[] = {
 };
 
 static const char *const ignored[] = {
-	/* What the mount has, or cannot have, in any case. */
+	/* Properties that every mount has, or cannot have. */
 	"default_permissions",
 	"rw",
 	"nodev",
@@ -414,7 +416,8 @@ static bool matches(const char *name, const char *word)
 
 #define NAME_LEN 64 /* of names compared; longer words are cut */
 
-/* Whether it says how a checkpoint is read, mounted or not. */
+/* True if the option is valid without a mount, too: it tells how a checkpoint
+ * is read. */
 static bool is_reading(const struct option *o)
 {
 	return o->set == set_shardlinks || o->set == set_path ||
@@ -428,7 +431,7 @@ static struct ck_str name_of(const char *word)
 	return (struct ck_str){ word, ck_min(strcspn(word, "="), NAME_LEN) };
 }
 
-/* Of the options that do something. */
+/* The option with an effect whose name is nearest to a word. */
 static const char *nearest(const char *word, bool reading)
 {
 	const char *best = "";
@@ -454,7 +457,7 @@ static bool is_ignored(const char *word)
 	return false;
 }
 
-/* reading: nothing is mounted. */
+/* reading: without a mount. */
 static int option_set(struct ck_mount_options *o, const char *word,
 		      bool reading, struct ck_diag *d)
 {
@@ -476,7 +479,7 @@ static int option_set(struct ck_mount_options *o, const char *word,
 		       nearest(word, reading));
 }
 
-/* A map is a list in which `\` escapes, too: see ck_host_list_map_all(). */
+/* In a map `\` is also an escape of the list: see ck_host_list_map_all(). */
 static bool keeps_escapes(const struct ck_buf *word)
 {
 	return ck_str_starts((struct ck_str){ word->data, word->len },

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* options_gpu: those of GPUs: gpu=, gather=, nccl=, pinned= and gpucache=. */
+/*
+ * options_gpu: the options of GPUs: gpu=, gather=, nccl=, pinned= and
+ * gpucache=. No state, no locks.
+ */
 #include "ckptfs/fs.h"
 
 #include <errno.h>
@@ -12,7 +15,7 @@ static int refuse(const char *name, const char *value, const char *expected,
 		       ck_show(ck_str_from(value)), expected);
 }
 
-/* The next number of a list, of at most four digits. */
+/* Takes the next number of a list, of at most four digits. */
 static bool take_device(const char **text, uint32_t *out)
 {
 	size_t digits = strspn(*text, "0123456789");
@@ -52,7 +55,7 @@ static int set_gpu(struct ck_gpu_choice *c, const char *value,
 	return *p || p[-1] == '+' ? refuse("gpu=", value, expected, d) : 0;
 }
 
-/* Returns the index of the value in `words`, or -EINVAL. */
+/* Index of the value in `words`, or -EINVAL. */
 static int word_of(const char *name, const char *const words[static 2],
 		   const char *value, struct ck_diag *d)
 {

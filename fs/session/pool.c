@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pool: see pool.h. Few threads answer requests, since more of them copy bytes
- * more slowly. Whoever looks at items waits for the source, which may be slow: in
- * one of these few he would keep everybody waiting, a commit too. So that is done
- * here, by threads that are made when they are needed.
+ * pool: threads for requests that wait for the source. A mount has few FUSE
+ * threads, since more of them copy bytes more slowly. A request that reads
+ * items may wait long for the source; in a FUSE thread it would hold back all
+ * others, a commit too.
+ *
+ * Threads are started when all others are busy, up to a maximum, and run until
+ * the pool is freed. Jobs wait in a queue of limited length. Any thread may add
+ * jobs.
  */
 #include "pool.h"
 #include <pthread.h>
@@ -16,14 +20,14 @@ struct ck_pool {
 	/* Under lock: */
 	pthread_cond_t more;
 	struct ck_pool_job *first, **last; /* jobs that wait */
-	unsigned waiting;		   /* how many */
-	unsigned idle;			   /* threads that wait for a job */
-	unsigned n, most;		   /* threads */
+	unsigned waiting;		   /* number of these */
+	unsigned idle;			   /* threads without a job */
+	unsigned n, most;		   /* threads, and their maximum */
 	bool ended;
 	pthread_t threads[];
 };
 
-/* The next job; NULL: there are none, and none will come. Under the lock. */
+/* Waits for the next job; NULL if the pool has ended. Under the lock. */
 static struct ck_pool_job *take(struct ck_pool *p, bool *ended)
 {
 	struct ck_pool_job *job;
@@ -59,7 +63,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Another thread, if there may be one. Under the lock. */
+/* Starts another thread if the maximum allows it. Under the lock. */
 static void grow(struct ck_pool *p)
 {
 	if (p->n < p->most && ck_thread_start(&p->threads[p->n], work, p) == 0)

@@ -9,21 +9,23 @@
 
 struct ck_pool;
 
-/* First in what is to be done. */
+/* First member of a struct with all that the job needs. */
 struct ck_pool_job {
 	struct ck_pool_job *next; /* private */
-	/* Frees the job. ended: nobody waits for it any more. Any thread. */
+	/* Runs the job in any thread, and frees it. ended: the pool ends, so
+	 * the result is not needed. */
 	void (*run)(struct ck_pool_job *job, bool ended);
 };
 
-/* threads: at most. NULL: out of memory. */
+/* threads: the maximum. NULL if memory is exhausted. */
 struct ck_pool *ck_pool_make(unsigned threads);
-/* Runs it, soon and in a thread of the pool; if none can have it, now and here. */
+/* Runs a job in a thread of the pool. If the pool cannot take it, runs it in
+ * the calling thread. */
 void ck_pool_run(struct ck_pool *p, struct ck_pool_job *job);
-/* The same, but false if none can have it. */
+/* The same, but returns false if the pool cannot take it. */
 CK_MUST_USE bool ck_pool_offer(struct ck_pool *p, struct ck_pool_job *job);
-/* Returns when those that had begun are done, and the others have ended; nobody
- * gives it more. NULL is allowed. */
+/* Waits for running jobs, and ends the queued ones. No job may be added any
+ * more. NULL is allowed. */
 void ck_pool_free(struct ck_pool *p);
 
 #endif

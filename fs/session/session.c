@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * session: one mount from its first to its last moment. The calling thread runs libfuse's
- * workers; a second one, the keeper, says that the tree can be used, and ends the mount at a
- * signal (see mount_ready.c).
+ * session: one mount from beginning to end.
  *
- * Root's daemon gives up its privileges between the mount and its first thread, and another
- * process unmounts (see detacher.c); a user's unmounts by fusermount3.
+ * States: made; mounted; serving (the loop of libfuse runs); ending (deferred
+ * requests and commits are finished, exports and remote reads interrupted);
+ * unmounted.
+ *
+ * Threads: the calling thread runs the loop with the FUSE threads of libfuse. A
+ * second thread reports that the mount can be used and waits for signals
+ * (mount_ready.c). The commit thread, the deferred queue and pools end before
+ * the unmount, while their requests can still be answered.
+ *
+ * Privileges: a daemon of root drops them between the mount and its first
+ * thread, and another process unmounts (detacher.c). The daemon of a user
+ * unmounts by fusermount3.
  */
 #include "../async_reply.h"
 #include "../internal.h"
@@ -28,15 +36,15 @@ struct session {
 	struct ck_detacher *detacher; /* or NULL */
 	const char *mountpoint;
 	struct ck_mount_id mounted;
-	bool noted; /* which mount it is */
+	bool identified; /* its identity is known */
 	struct ck_mount_ready ready;
 };
 
 /* --- libfuse's messages --------------------------------------------------- */
 
-/* What libfuse said last, for the message of a mount that fails. Written
- * before workers exist, or by them into the log only. */
-static char fuse_said[256];
+/* The last error of libfuse, for the message of a failed mount. Written before
+ * FUSE threads exist; later messages go to the log. */
+static char fuse_error[256];
 static atomic_bool serving;
 
 CK_PRINTF(2, 0)
@@ -44,18 +52,18 @@ CK_PRINTF(2, 0)
 static void log_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
 	char text[256];
-	const char *said;
+	const char *shown;
 	size_t len;
 
 	vsnprintf(text, sizeof(text), fmt, ap);
 	len = strlen(text);
 	while (len > 0 && text[len - 1] == '\n')
 		len--;
-	said = ck_show((struct ck_str){ text, len });
+	shown = ck_show((struct ck_str){ text, len });
 	if (atomic_load(&serving) || level > FUSE_LOG_ERR)
-		ck_log("%s", said);
+		ck_log("%s", shown);
 	else
-		snprintf(fuse_said, sizeof(fuse_said), "%s", said);
+		snprintf(fuse_error, sizeof(fuse_error), "%s", shown);
 }
 
 /* --- mounting ------------------------------------------------------------- */
@@ -74,8 +82,8 @@ static const char *fsname_of(const struct ck_fs *fs)
 	return fs->options->fsname ? fs->options->fsname : fs->cp->path;
 }
 
-/* The option text for libfuse. Modes are checked by the kernel in any case:
- * allow_other without that would show a private checkpoint to everyone. */
+/* Options for libfuse. The kernel always checks modes: without that,
+ * allow_other would show a private checkpoint to all users. */
 static void mount_text(const struct session *s, struct ck_buf *out)
 {
 	const struct ck_fs *fs = s->fs;
@@ -110,7 +118,7 @@ static int session_make(struct session *s, struct ck_diag *d)
 		       : NULL;
 	fuse_opt_free_args(&args);
 	if (!s->fuse)
-		return ck_fail(d, ENOMEM, "no FUSE session; %s", fuse_said);
+		return ck_fail(d, ENOMEM, "no FUSE session; %s", fuse_error);
 	return 0;
 }
 
@@ -123,7 +131,7 @@ static int mount_by_fuse(struct session *s, struct ck_diag *d)
 	if (access("/dev/fuse", F_OK))
 		return ck_fail(d, errno,
 			       "%s: cannot be mounted; there is no /dev/fuse; "
-			       "ckptfs ls, cat, cp and getfattr need none",
+			       "ckptfs ls, cat, cp and getfattr do not need it",
 			       name);
 	if (geteuid() != 0 && !ck_host_has_fusermount())
 		return ck_fail(d, ENOENT,
@@ -131,11 +139,12 @@ static int mount_by_fuse(struct session *s, struct ck_diag *d)
 			       "fusermount3, install the package fuse3",
 			       name);
 	return ck_fail(d, EPERM, "%s: cannot be mounted; %s", name,
-		       fuse_said[0] ? fuse_said : "fusermount3 has said why");
+		       fuse_error[0] ? fuse_error
+				     : "see the message of fusermount3");
 }
 
-/* Where the new mount cannot be told from others in the table, it is served,
- * but not unmounted at the end. */
+/* If the new mount cannot be identified in the mount table, it is served, but
+ * not unmounted at the end. */
 static int mount_as_root(struct session *s, struct ck_diag *d)
 {
 	const char *fsname = fsname_of(s->fs);
@@ -144,13 +153,13 @@ static int mount_as_root(struct session *s, struct ck_diag *d)
 	int rc = mount_by_fuse(s, d);
 
 	if (rc == 0 && listed == 0)
-		s->noted = !ck_mount_find_new(fsname, s->mountpoint, &before,
-					      &s->mounted);
-	if (s->noted)
+		s->identified = !ck_mount_find_new(fsname, s->mountpoint,
+						   &before, &s->mounted);
+	if (s->identified)
 		ck_detacher_tell(s->detacher, &s->mounted,
 				 s->fs->options->auto_unmount);
 	else if (rc == 0)
-		ck_log("%s: which mount it is cannot be told%s%s; unmount it "
+		ck_log("%s: cannot identify the new mount%s%s; unmount it "
 		       "by hand",
 		       ck_show(ck_str_from(s->mountpoint)), listed ? ": " : "",
 		       listed ? strerror(-listed) : "");
@@ -166,14 +175,14 @@ static int session_mount(struct session *s, struct ck_diag *d)
 		return mount_as_root(s, d);
 	rc = mount_by_fuse(s, d);
 	seen = rc ? rc : ck_mount_id(s->mountpoint, &s->mounted);
-	s->noted = seen == 0;
+	s->identified = seen == 0;
 	if (rc == 0 && seen)
 		ck_log("%s: %s", ck_show(ck_str_from(s->mountpoint)),
 		       strerror(-seen));
 	return rc;
 }
 
-/* Somebody has unmounted already, or cut the connection. */
+/* True if the mount was unmounted, or its connection aborted. */
 static bool session_is_gone(struct fuse_session *session)
 {
 	struct pollfd device = { .fd = fuse_session_fd(session) };
@@ -181,9 +190,9 @@ static bool session_is_gone(struct fuse_session *session)
 	return poll(&device, 1, 0) == 1 && device.revents & POLLERR;
 }
 
-/* libfuse takes the session for one that has ended, and does not try to unmount
- * what this process may not: at a pipe that nobody reads it sees the same as at
- * a device without a mount. */
+/* Makes libfuse take the session for ended, so that it does not try to unmount,
+ * which this process may not. A pipe without a reader looks to it like a device
+ * without a mount. */
 static void device_close(struct fuse_session *session)
 {
 	int ends[2];
@@ -195,8 +204,8 @@ static void device_close(struct fuse_session *session)
 	close(ends[1]);
 }
 
-/* The device is closed first: then nobody waits for an answer any more. -EBUSY:
- * a mount is left that nobody serves. */
+/* Closes the device first, so that programs in the mount stop waiting. -EBUSY:
+ * a mount without a daemon is left. */
 static int session_unmount(struct session *s)
 {
 	bool gone, left;
@@ -206,11 +215,11 @@ static int session_unmount(struct session *s)
 		return 0;
 	}
 	gone = session_is_gone(s->fuse);
-	if (!gone && s->noted)
+	if (!gone && s->identified)
 		ck_detacher_tell(s->detacher, &s->mounted, true);
 	device_close(s->fuse);
 	fuse_session_unmount(s->fuse);
-	left = ck_detacher_wait(s->detacher) != 0 || !s->noted;
+	left = ck_detacher_wait(s->detacher) != 0 || !s->identified;
 	return left && !gone ? -EBUSY : 0;
 }
 
@@ -244,7 +253,7 @@ struct ck_thread_init ck_fs_thread_init(struct ck_mount_options *o)
 	return (struct ck_thread_init){ thread_first, o };
 }
 
-/* Before the first thread of those that serve. */
+/* Must run before the first thread that serves. */
 static int session_drop(const struct session *s, struct ck_diag *d)
 {
 	return s->detacher ? privileges_drop(s->fs->options, d) : 0;
@@ -301,12 +310,12 @@ static int threads_start(struct session *s, struct ck_diag *d)
 		rc = EAGAIN;
 	if (rc == 0)
 		rc = ck_mount_ready_start(&s->ready,
-					  s->noted ? &s->mounted : NULL);
+					  s->identified ? &s->mounted : NULL);
 	return rc ? ck_fail(d, rc, "no thread for the mount") : 0;
 }
 
-/* Serves a session that is mounted, until it ends. Commits that were asked
- * for are finished while those who asked can be answered. */
+/* Serves a mounted session until it ends. Requested commits are finished while
+ * their programs can still be answered. */
 static int session_run(struct session *s, struct ck_diag *d)
 {
 	int left, rc = session_drop(s, d);
@@ -346,7 +355,8 @@ static int session_run(struct session *s, struct ck_diag *d)
 	return 0;
 }
 
-/* Signals are taken before there is a mount: one between would leave it without a daemon. */
+/* Signals are blocked before the mount: one in between would leave a mount
+ * without a daemon. */
 static int serve(struct session *s, struct ck_diag *d)
 {
 	struct ck_fs *fs = s->fs;

@@ -23,7 +23,7 @@ static uint64_t plus(uint64_t a, uint64_t b)
 	return ck_add(&sum, a, b) ? sum : UINT64_MAX;
 }
 
-/* Of the source's file system, for those who may write; else zeros. */
+/* statfs(2) of the source on a writable mount; else zeros. */
 static struct statvfs source_statvfs(const struct ck_fs *fs)
 {
 	struct statvfs st;
@@ -40,8 +40,9 @@ uint64_t ck_fs_free_bytes(const struct ck_fs *fs)
 	return times(source.f_bavail, source.f_frsize);
 }
 
-/* Used is what the tensors take, free what the source has: both are part of
- * the size. Where the source counts no inodes, there is nothing to add to. */
+/* Used is the size of the tensors, free is the free space of the source, and
+ * the size is their sum. If the source counts no inodes, neither does the
+ * mount. */
 void ck_fs_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);

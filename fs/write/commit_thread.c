@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * publish: commits, and telling the kernel of them. When close(2) or fsync(2)
- * returns 0, the new bytes are durable, and whoever opens the file has them;
- * whoever looks it up sees them, with a new inode number, within a second.
+ * commit_thread: commits, and notifies the kernel of them. When close(2) or
+ * fsync(2) returns 0, the new bytes are durable, and every later open gets
+ * them. A lookup gets the new inode number within a second.
  *
- * One thread commits: commits are made one at a time and take long; those who
- * answer requests go on meanwhile. A rename(2) that commits is answered here,
- * and so is whoever writes, cuts or closes what is being committed. Where a
- * commit is of many, it takes all that drafts have left in the transaction; who
- * orders it by ioctl(2) is answered here, too.
+ * One thread makes all commits, one at a time, since each takes long; FUSE
+ * threads keep serving meanwhile. It runs jobs from a queue: commit one write
+ * handle; execute an ioctl(2) that commits or drops all staged tensors; retry a
+ * deferred request, as a rename(2) that commits or a write to a file being
+ * committed.
  *
- * Nothing that the kernel is told may wait for a lock of its directories. Who
- * asks for something has such a lock until he is answered, and if the daemon is
- * killed before that, a thread that waits for the lock never ends: it keeps the
- * device open, so that nobody who waits for an answer is released. Therefore
- * single names are never dropped. The kernel is told that all names are old,
- * which waits for nothing; one that cannot be told so, before Linux 6.16, is
- * given no name to keep.
+ * Notifying the kernel must not take a lock of its directories. A program in a
+ * request holds such a lock until the reply. If the daemon is killed before, a
+ * thread that waits for the lock never ends and keeps the device open, so that
+ * no waiting program is released. Therefore no single dentry is invalidated.
+ * FUSE_NOTIFY_INC_EPOCH expires all dentries without taking a lock. Kernels
+ * before 6.16 lack it; there the entry timeout is 0.
  *
- * Telling is a matter of what stat(2) shows. An open of an inode that the
- * kernel still has is refused by ESTALE (see read_ops.c), so that it never leads
- * to bytes of another version.
+ * Notifications only affect stat(2). An open of the inode of an older version
+ * fails with ESTALE (see read_ops.c), and never returns bytes of another
+ * version.
+ *
+ * States: started; ended (queued jobs are finished); freed.
  */
 #include "../internal.h"
 #include <errno.h>
@@ -28,21 +29,21 @@
 #include <unistd.h>
 
 enum job_kind {
-	JOB_COMMIT,  /* commit the draft */
-	JOB_CONTROL, /* do it */
-	JOB_RETRY,   /* take the request up */
+	JOB_COMMIT,  /* commit the write handle */
+	JOB_CONTROL, /* execute an ioctl(2) */
+	JOB_RETRY,   /* retry a deferred request */
 };
 
 struct job {
 	struct job *next;
 	enum job_kind kind;
-	fuse_req_t req;		      /* to be answered */
+	fuse_req_t req;		      /* for the reply */
 	struct ck_write_handle *wh;   /* a reference, or NULL */
-	bool asked;		      /* for all of it to be there */
+	bool asked;		      /* an incomplete file is an error */
 	struct ck_deferred *deferred; /* owned */
 	unsigned order;
-	int rc;		    /* the answer */
-	struct ck_buf text; /* of an order */
+	int rc;		    /* result */
+	struct ck_buf text; /* text of the reply to an ioctl(2) */
 };
 
 struct ck_commit_thread {
@@ -51,20 +52,20 @@ struct ck_commit_thread {
 	bool started;
 	pthread_t thread;
 
-	pthread_mutex_t commit; /* one at a time, with a job or without */
+	pthread_mutex_t commit; /* one commit at a time */
 
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
 	struct job *first, **last;
-	bool ended; /* the thread is to end when nothing is left */
+	bool ended; /* the thread ends when the queue is empty */
 };
 
-/* --- telling the kernel ----------------------------------------------------- */
+/* --- notifying the kernel ------------------------------------------------- */
 
-/* What the device takes: the head of a message to the kernel, and
- * FUSE_NOTIFY_INC_EPOCH, which libfuse 3.14 does not know. */
-struct word {
+/* Message to the FUSE device: a header with FUSE_NOTIFY_INC_EPOCH, which
+ * libfuse 3.14 does not have. */
+struct notification {
 	uint32_t len;
 	int32_t what;
 	uint64_t unique;
@@ -72,31 +73,36 @@ struct word {
 
 enum { INC_EPOCH = 8 };
 
-#define NAME_TIMEOUT 1.0 /* where the kernel takes that, in seconds */
+/* seconds, on kernels that have the notification */
+#define NAME_TIMEOUT 1.0
 
-/* All names are looked up anew when they are used. False: the kernel cannot do
- * that. */
-static bool forget_names(const struct ck_fs *fs)
+/* Expires all cached names. False if the kernel does not support it. */
+static bool expire_names(const struct ck_fs *fs)
 {
-	const struct word word = { .len = sizeof(word), .what = INC_EPOCH };
+	const struct notification notification = { .len = sizeof(notification),
+						   .what = INC_EPOCH };
 
-	return write(fuse_session_fd(fs->session), &word, sizeof(word)) >= 0;
+	return write(fuse_session_fd(fs->session), &notification,
+		     sizeof(notification)) >= 0;
 }
 
-/* What has the time of .metadata, and names. The text of the reports that were made
- * once stays: a commit changes no name, shape, dtype or number of boxes. */
-static void tell(const struct ck_fs *fs)
+/* Expires attributes with the time of .metadata, and names. Reports that are
+ * made once stay cached: a commit changes no name, shape, dtype or number of
+ * boxes. */
+static void notify(const struct ck_fs *fs)
 {
 	ck_nodes_forget_attributes(fs);
 	if (fs->name_timeout > 0)
-		(void)forget_names(fs); /* it has ended */
+		/* fails only if the mount has ended */
+		(void)expire_names(fs);
 }
 
-/* --- committing -------------------------------------------------------------- */
+/* --- committing ----------------------------------------------------------- */
 
-enum { LARGE = 16 << 20 }; /* bytes of metadata, all written by each commit */
+/* size of metadata, which each commit writes whole */
+enum { LARGE = 16 << 20 };
 
-/* Said once. */
+/* Logs the hint once. */
 static void advise(struct ck_fs *fs)
 {
 	const struct ck_checkpoint *cp = fs->cp;
@@ -111,8 +117,8 @@ static void advise(struct ck_fs *fs)
 		       (uintmax_t)(bytes >> 20));
 }
 
-/* A commit that fails after the rename is there all the same, and readers
- * must see it. */
+/* A commit that fails after its rename is visible all the same, so readers are
+ * notified. */
 static int commit(struct ck_commit_thread *p, struct ck_write_handle *wh,
 		  bool asked)
 {
@@ -132,12 +138,12 @@ static int commit(struct ck_commit_thread *p, struct ck_write_handle *wh,
 	if (!changed)
 		return rc;
 	ck_damage_forget(ck_root_damage(fs->root), tensor);
-	tell(fs);
+	notify(fs);
 	advise(fs);
 	return rc;
 }
 
-/* What is to be said of it goes into text; into the log, too, if it failed. */
+/* Appends the result to text, and logs it if the commit failed. */
 static int commit_all(struct ck_commit_thread *p, struct ck_outcome *out,
 		      struct ck_buf *text)
 {
@@ -153,14 +159,14 @@ static int commit_all(struct ck_commit_thread *p, struct ck_outcome *out,
 	for (uint32_t i = 0; out->published && i < out->n; i++)
 		ck_damage_forget(ck_root_damage(fs->root), out->tensors[i]);
 	if (out->published)
-		tell(fs);
+		notify(fs);
 	ck_outcome_print(fs, out, rc, &d, text);
 	if (rc)
 		ck_log("%s", text->data ? text->data : d.text);
 	return rc;
 }
 
-/* --- jobs --------------------------------------------------------------------- */
+/* --- jobs ----------------------------------------------------------------- */
 
 static int drop_all(struct ck_commit_thread *p, struct ck_outcome *out,
 		    struct ck_buf *text)
@@ -175,7 +181,7 @@ static int drop_all(struct ck_commit_thread *p, struct ck_outcome *out,
 	return rc;
 }
 
-/* All staged tensors. */
+/* Commits or drops all staged tensors. */
 static void do_control(struct ck_commit_thread *p, struct job *job)
 {
 	struct ck_outcome out;
@@ -196,7 +202,7 @@ static void answer_control(const struct job *job)
 	fuse_reply_ioctl(job->req, 0, &answer, sizeof(answer));
 }
 
-/* Other requests may have waited for the draft. */
+/* Deferred requests may have waited for the write handle. */
 static void answer(struct ck_commit_thread *p, struct job *job)
 {
 	if (job->wh) {
@@ -228,7 +234,7 @@ static void job_run(struct ck_commit_thread *p, struct job *job)
 	free(job);
 }
 
-/* --- the thread --------------------------------------------------------------- */
+/* --- the thread ----------------------------------------------------------- */
 
 static void job_add(struct ck_commit_thread *p, struct job *job)
 {
@@ -240,7 +246,7 @@ static void job_add(struct ck_commit_thread *p, struct job *job)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Waits for the next job. NULL: all are done, and the thread is to end. */
+/* Waits for the next job. NULL if the queue is empty and the thread must end. */
 static struct job *job_take(struct ck_commit_thread *p)
 {
 	struct job *job;
@@ -275,7 +281,7 @@ struct ck_commit_thread *ck_commit_thread_start(struct ck_fs *fs)
 		return NULL;
 	p->fs = fs;
 	p->last = &p->first;
-	fs->name_timeout = forget_names(fs) ? NAME_TIMEOUT : 0;
+	fs->name_timeout = expire_names(fs) ? NAME_TIMEOUT : 0;
 	pthread_mutex_init(&p->commit, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->changed, NULL);
@@ -309,7 +315,7 @@ void ck_commit_thread_free(struct ck_commit_thread *p)
 	free(p);
 }
 
-/* --- what others ask for -------------------------------------------------------- */
+/* --- requests to the thread ----------------------------------------------- */
 
 static int publish(struct ck_fs *fs, const struct job *what,
 		   struct ck_write_handle *wh)

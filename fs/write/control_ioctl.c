@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order: what `ckptfs commit` and `ckptfs abort` ask for, by ioctl(2) on the
- * root of a mount for writing. The work is the publisher's. Orders may come from
- * those who may have written: root, the user who mounted, and those who may write a
- * tensor's file.
+ * control_ioctl: ioctl(2) on the root of a writable mount, by `ckptfs commit`
+ * and `ckptfs abort`. The commit thread executes it and replies. It is allowed
+ * to root, to the user who mounted, and to users who may write the file of a
+ * tensor. No state, no locks.
  */
 #include "../internal.h"
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* --- who may -------------------------------------------------------------------- */
+/* --- permission ----------------------------------------------------------- */
 
 static bool may_write(struct ck_fs *fs, fuse_req_t req)
 {
-	/* What all files that can be written have in common. */
+	/* Properties that all writable files have in common. */
 	const struct ck_node any = { .dir.root = fs->root,
 				     .about.accepts = CK_ACCEPTS_RAW };
 	ck_auto_catalog *c = ck_checkpoint_catalog(fs->cp);
@@ -26,7 +26,7 @@ static bool may_write(struct ck_fs *fs, fuse_req_t req)
 	return ck_access_may_now(fs, req, &any, CK_MAY_WRITE);
 }
 
-/* --- the request ------------------------------------------------------------------ */
+/* --- the request ---------------------------------------------------------- */
 
 static void reply_nothing(fuse_req_t req, unsigned order)
 {

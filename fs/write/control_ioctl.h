@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order: ioctl(2) on the root.
+ * control_ioctl: ioctl(2) on the root of a mount, by `ckptfs commit` and
+ * `ckptfs abort`.
  */
 #ifndef CKPTFS_FS_CONTROL_IOCTL_H
 #define CKPTFS_FS_CONTROL_IOCTL_H
@@ -9,7 +10,7 @@
 
 #include <fuse_lowlevel.h>
 
-/* ioctl(2). */
+/* Handles CK_IOC_COMMIT and CK_IOC_ABORT. */
 void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned order,
 			 void *arg, struct fuse_file_info *fi, unsigned flags,
 			 const void *in, size_t in_len, size_t out_len);

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * later: requests that wait for a draft to be gone. The kernel tells of the last
- * close after close(2) has returned, so that the next program may open, cut or
- * replace a file before. A draft that was closed, and not written since, has a
- * moment to be gone.
+ * deferred: requests that wait until a write handle of their tensor is
+ * released. FUSE sends RELEASE only after close(2) has returned, so the next
+ * program may open, truncate or replace the file before. A request that finds a
+ * closed but unreleased write handle is deferred, up to 300 ms.
  *
- * What waits is the request; those who answer requests go on with others. One
- * thread takes requests up again, when their draft is gone or their moment is
- * over. Those that commit then, or have to wait for a commit, go on to the
- * thread that commits, so that no other waits for them.
+ * The FUSE thread copies the request into the queue and serves others. The
+ * thread of the queue retries a request when its write handle is released, or
+ * when its time is over. A request that commits, or that meets a commit, goes
+ * on to the commit thread, so that it does not hold back others.
+ *
+ * States of a request: tried in the FUSE thread; in the queue; in the commit
+ * thread; answered and freed.
+ *
+ * Whether a write handle still exists is asked by a callback: this file knows
+ * neither write handles nor commits.
  */
 #include "deferred.h"
 #include <pthread.h>
@@ -25,7 +31,7 @@ struct ck_deferred_queue {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t changed;
-	struct ck_deferred *first; /* by their ends */
+	struct ck_deferred *first; /* by deadline */
 	bool ended;
 };
 
@@ -37,8 +43,8 @@ static bool is_over(const struct ck_deferred *l)
 					     : now.tv_nsec >= l->until.tv_nsec;
 }
 
-/* The first that can be taken up, out of the list; NULL: all wait. Under the
- * lock. */
+/* Takes the first request that can be retried out of the list; NULL if all must
+ * wait. Under the lock. */
 static struct ck_deferred *take(struct ck_deferred_queue *all)
 {
 	struct ck_deferred **at = &all->first, *l;
@@ -53,7 +59,7 @@ static struct ck_deferred *take(struct ck_deferred_queue *all)
 	return l;
 }
 
-/* False: it is too late for that. */
+/* False if the queue has ended. */
 static bool put(struct ck_deferred_queue *all, struct ck_deferred *l)
 {
 	struct ck_deferred **at = &all->first;
@@ -65,7 +71,7 @@ static bool put(struct ck_deferred_queue *all, struct ck_deferred *l)
 		pthread_mutex_unlock(&all->lock);
 		return false;
 	}
-	/* One that waited before has less time left than others. */
+	/* A request that has waited before has less time left than others. */
 	while (*at && ((*at)->until.tv_sec < l->until.tv_sec ||
 		       ((*at)->until.tv_sec == l->until.tv_sec &&
 			(*at)->until.tv_nsec <= l->until.tv_nsec)))
@@ -77,11 +83,11 @@ static bool put(struct ck_deferred_queue *all, struct ck_deferred *l)
 	return true;
 }
 
-static void take_up(struct ck_deferred_queue *all, struct ck_deferred *l);
+static void retry(struct ck_deferred_queue *all, struct ck_deferred *l);
 
-/* Goes on with it after this answer. */
-static void go_on(struct ck_deferred_queue *all, struct ck_deferred *l,
-		  int answer)
+/* Continues with a request after this result of answer(). */
+static void proceed(struct ck_deferred_queue *all, struct ck_deferred *l,
+		    int answer)
 {
 	if (answer == CK_AFTER_RELEASE && put(all, l))
 		return;
@@ -91,22 +97,22 @@ static void go_on(struct ck_deferred_queue *all, struct ck_deferred *l,
 		free(l);
 		return;
 	}
-	/* No memory for a job is no reason not to do it; here, then. */
+	/* Without memory for a job the request is executed here. */
 	l->last = l->last || answer == CK_AFTER_RELEASE;
 	l->may_commit = l->may_commit || answer == CK_AFTER_COMMIT;
-	take_up(all, l);
+	retry(all, l);
 }
 
-/* As ck_deferred_answer(), of one that was allocated. */
-static void take_up(struct ck_deferred_queue *all, struct ck_deferred *l)
+/* As ck_deferred_answer(), for a request that was allocated. */
+static void retry(struct ck_deferred_queue *all, struct ck_deferred *l)
 {
-	go_on(all, l, l->answer(l));
+	proceed(all, l, l->answer(l));
 }
 
 void ck_deferred_commit(struct ck_deferred_queue *all, struct ck_deferred *l)
 {
 	l->may_commit = true;
-	take_up(all, l);
+	retry(all, l);
 }
 
 static void *queue_run(void *arg)
@@ -119,7 +125,7 @@ static void *queue_run(void *arg)
 		l = take(all);
 		if (l) {
 			pthread_mutex_unlock(&all->lock);
-			take_up(all, l);
+			retry(all, l);
 			pthread_mutex_lock(&all->lock);
 		} else if (all->first) {
 			pthread_cond_timedwait(&all->changed, &all->lock,
@@ -169,7 +175,7 @@ void ck_deferred_queue_end(struct ck_deferred_queue *all)
 		all->first = l->next;
 		l->last = true;
 		l->may_commit = false;
-		take_up(all, l);
+		retry(all, l);
 	}
 }
 
@@ -204,7 +210,7 @@ void ck_deferred_answer(struct ck_deferred_queue *all, struct ck_deferred *l,
 	copy = malloc(size);
 	if (copy) {
 		memcpy(copy, l, size);
-		go_on(all, copy, rc);
+		proceed(all, copy, rc);
 		return;
 	}
 	l->last = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * later: requests that wait for a draft to be gone.
+ * deferred: requests that wait until a write handle of their tensor is
+ * released.
  */
 #ifndef CKPTFS_FS_DEFERRED_H
 #define CKPTFS_FS_DEFERRED_H
@@ -11,9 +12,9 @@
 
 struct ck_deferred_queue;
 
-/* Results of a request that cannot be answered yet. The kernel never gets them. LATER:
- * wait until the draft of the tensor is gone. AFTER: retry in the thread that commits,
- * since the request commits, or meets a commit. */
+/* Results of a request that cannot be answered yet. The kernel never gets them.
+ * RELEASE: wait until the write handle of the tensor is released. COMMIT: retry
+ * in the commit thread, since the request commits, or meets a commit. */
 #define CK_AFTER_RELEASE (-EINPROGRESS)
 #define CK_AFTER_COMMIT	 (-EALREADY)
 
@@ -25,9 +26,10 @@ struct ck_deferred {
 	/* Answers the request in any thread and returns 0, or returns: CK_AFTER_RELEASE, but
 	 * not if `last`; CK_AFTER_COMMIT, but not if `may_commit`. */
 	int (*answer)(struct ck_deferred *l);
-	uint32_t tensor;       /* set by answer(): its draft is in the way */
+	/* set by answer(): its write handle is in the way */
+	uint32_t tensor;
 	bool last;	       /* the wait is over */
-	bool may_commit;       /* this is the thread that commits */
+	bool may_commit;       /* the calling thread may commit */
 	struct timespec until; /* CLOCK_MONOTONIC; 0: has not waited yet */
 };
 
@@ -35,8 +37,8 @@ struct ck_deferred {
 struct ck_deferred_options {
 	/* True if a request about this tensor still has to wait. */
 	bool (*waits)(void *arg, uint32_t tensor);
-	/* Hands a request to the thread that commits, which calls ck_deferred_commit().
-	 * Returns 0, or -ENOMEM. */
+	/* Hands a request to the commit thread, which calls
+	 * ck_deferred_commit(). Returns 0, or -ENOMEM. */
 	int (*commit)(void *arg, struct ck_deferred *l);
 	void *arg;
 };
@@ -49,13 +51,13 @@ struct ck_deferred_queue *ck_deferred_queue_start(
 void ck_deferred_queue_end(struct ck_deferred_queue *all);
 void ck_deferred_queue_free(
 	struct ck_deferred_queue *all); /* NULL is allowed */
-/* Retries requests, since a draft is gone. NULL is allowed. */
+/* Retries requests, since a write handle was released. NULL is allowed. */
 void ck_deferred_queue_retry(struct ck_deferred_queue *all);
-/* Answers a request now, or after the draft in its way is gone, or 0.3 s later. size: of
- * the struct that begins with *l. */
+/* Answers a request now, or when the write handle in its way is released, or
+ * after 0.3 s. size: of the struct that begins with *l. */
 void ck_deferred_answer(struct ck_deferred_queue *all, struct ck_deferred *l,
 			size_t size);
-/* The same in the thread that commits. Frees l, which was allocated. */
+/* The same in the commit thread. Frees l, which was allocated. */
 void ck_deferred_commit(struct ck_deferred_queue *all, struct ck_deferred *l);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: requests that make, remove and change names, on a mount for writing.
- * The name of a tensor or box is removed from this mount only, and making it
- * again is writing it anew. Any other new name beside those is a scratch file's;
- * a rename of one onto the name of a tensor or box is a commit.
+ * name_ops: handlers that create, rename and remove names, on a writable mount.
  *
- * The kernel has locked the directories while it waits for the answer, so no
- * two of these requests meet in one directory.
+ * Names of tensors and boxes are removed from this mount only (whiteout.c).
+ * Creating such a name again replaces the contents. Any other new name in a
+ * directory of tensors is a scratch file; its rename onto a tensor or box is a
+ * commit.
+ *
+ * The kernel locks the directories until the reply, so no two of these requests
+ * meet in one directory. No state, no locks.
  */
 #include "../internal.h"
 #include <errno.h>
@@ -19,10 +21,10 @@ static int refusal(const struct ck_node *dir)
 	return ck_node_takes_files(dir) ? -EPERM : -EROFS;
 }
 
-/* The kernel has asked whether the directory may be written, as for any name.
- * Here the name stands for the tensor, for all who use the mount: to replace or
- * to hide it is for those who may write it. bits: CK_MAY_READ if he is to read it,
- * too. */
+/* The kernel has checked that the directory is writable, as for any name. Here
+ * the name stands for a tensor that all users of the mount share: only users
+ * with write permission for it may replace or remove it. bits: CK_MAY_READ if
+ * it is also read. */
 static int may_replace(fuse_req_t req, const struct ck_node *n, mode_t bits)
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
@@ -31,11 +33,11 @@ static int may_replace(fuse_req_t req, const struct ck_node *n, mode_t bits)
 	return ck_access_may_now(fs, req, n, bits) ? 0 : -EACCES;
 }
 
-/* --- making ----------------------------------------------------------------- */
+/* --- making --------------------------------------------------------------- */
 
-/* A name is made with an open file, or without one: then fi is NULL. */
+/* Names are created with an open file, or without one: then fi is NULL. */
 
-/* The tensor is shown as it is; what is written into it begins with nothing. */
+/* The committed tensor stays visible; the written bytes replace all of it. */
 static int create_tensor(fuse_req_t req, const struct ck_node *n,
 			 struct fuse_file_info *fi)
 {
@@ -47,11 +49,12 @@ static int create_tensor(fuse_req_t req, const struct ck_node *n,
 	ck_whiteout_recreate(fs, n);
 	rc = fi ? ck_handle_open(fs, n, fi) : 0;
 	if (rc)
-		(void)!ck_whiteout_add(fs, n); /* it was, and is made only */
+		/* undoes ck_whiteout_recreate() */
+		(void)!ck_whiteout_add(fs, n);
 	return rc;
 }
 
-/* *n is the node then. */
+/* Sets *n to the node. */
 static int create_scratch(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name, const struct stat *attr,
 			  struct fuse_file_info *fi, struct ck_node *n)
@@ -128,7 +131,7 @@ static int create_answer(struct ck_deferred *l)
 	if (rc)
 		fuse_reply_err(r->req, -rc);
 	else if (fuse_reply_create(r->req, &r->out, &r->fi) == -ENOENT) {
-		/* interrupted: no release comes */
+		/* interrupted: the kernel sends no release */
 		ck_handle_drop(fs, &r->fi);
 		ck_fs_forget_one(fs, r->out.ino, 1);
 	}
@@ -153,7 +156,7 @@ static void rw_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 	ck_deferred_answer(fs->deferred, &r.deferred, sizeof(r));
 }
 
-/* tar makes a file so that it can give it attributes, and opens it then. */
+/* tar creates a file, sets its attributes, and opens it then. */
 static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode, dev_t rdev)
 {
@@ -175,7 +178,7 @@ static void rw_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		ck_fs_reply_entry(req, &r.out);
 }
 
-/* --- removing --------------------------------------------------------------- */
+/* --- removing ------------------------------------------------------------- */
 
 static int unlink_tensor(fuse_req_t req, const struct ck_node *n)
 {
@@ -218,7 +221,7 @@ static void rw_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	fuse_reply_err(req, -do_unlink(req, parent, name));
 }
 
-/* --- renaming --------------------------------------------------------------- */
+/* --- renaming ------------------------------------------------------------- */
 
 /* One rename. */
 struct move {
@@ -228,11 +231,12 @@ struct move {
 	unsigned flags;
 	bool may_commit;
 	struct ck_node source;
-	struct ck_node target; /* of a tensor if it becomes one */
+	/* of a tensor, if the file becomes one */
+	struct ck_node target;
 };
 
-/* The bytes are shown with the tensor's mode then: it takes who could copy
- * them. */
+/* Afterwards all readers of the tensor can read the bytes, so the sender must
+ * be able to copy them. */
 static int may_become(struct ck_fs *fs, const struct move *m)
 {
 	struct stat shown;
@@ -246,7 +250,7 @@ static int may_become(struct ck_fs *fs, const struct move *m)
 	return may_replace(m->req, &m->target, 0);
 }
 
-/* On an error both are as they were. */
+/* On an error source and target are unchanged. */
 static int become_tensor(struct ck_fs *fs, const struct move *m)
 {
 	uint32_t number = ck_node_scratch(&m->source);
@@ -292,7 +296,7 @@ static int become_scratch(struct ck_fs *fs, const struct move *m, bool replaces)
 	return 0;
 }
 
-/* RENAME_NOREPLACE is all that is known of flags. */
+/* RENAME_NOREPLACE is the only flag that is supported. */
 static int flags_check(const struct ck_fs *fs, const struct move *m, bool found)
 {
 	if (m->flags & ~(unsigned)RENAME_NOREPLACE)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * patch: what a program did not write of a file is what the tensor has: with -o patch
- * when it is committed, and for a program that reads from the file that it writes.
+ * patch: bytes of a file that were not written, from its committed version. A
+ * commit with -o patch needs them, and a program that reads the file that it
+ * writes.
+ *
+ * Each call opens the committed version, reads, and closes it. No state; the
+ * caller holds the lock of the write handle or commits.
  */
 #include "../file_reader.h"
 #include "../internal.h"
@@ -21,7 +25,7 @@ static int gap_fill(struct ck_stage *stage, struct ck_file_reader *old,
 	return ck_stage_fill(stage, end - len, bytes, len, d);
 }
 
-/* From the end, so that there is little behind a gap in the list of ranges. */
+/* From the end, so that little moves behind a gap in the list of ranges. */
 static int gaps_fill(struct ck_stage *stage, struct ck_file_reader *old,
 		     struct ck_diag *d)
 {
@@ -35,7 +39,7 @@ static int gaps_fill(struct ck_stage *stage, struct ck_file_reader *old,
 	return rc;
 }
 
-/* Opens the file as it was committed last. */
+/* Opens the last committed version. */
 static int open_present(struct ck_fs *fs, const struct ck_node *n,
 			struct ck_file_reader *out)
 {

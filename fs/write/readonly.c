@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * readonly: everything that would change something answers EROFS. The kernel
- * answers so itself on a mount with `ro`; these are for one that somebody
- * remounted `rw`. A mount for writing has some of them, too: in a directory of
- * tensors, where there is something that can be written, the answer is EPERM.
+ * readonly: handlers that refuse changes with EROFS. The kernel refuses by
+ * itself on a mount with `ro`; these are for a mount that was remounted `rw`.
+ *
+ * A writable mount has some of them, too. In a directory of tensors, which
+ * contains writable files, the error is EPERM. No state, no locks.
  */
 #include "../internal.h"
 #include <errno.h>
@@ -13,7 +14,7 @@ static void refuse(fuse_req_t req)
 	fuse_reply_err(req, EROFS);
 }
 
-/* A name in a directory. */
+/* Refuses a change of a name in a directory. */
 void ck_fs_refuse_in(fuse_req_t req, fuse_ino_t dir)
 {
 	const struct ck_fs *fs = fuse_req_userdata(req);

@@ -1,37 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * turn: a program that was overtaken by a commit opens next. The open of an inode whose
- * tensor has a newer version is answered ESTALE; the kernel then looks the name
- * up anew and opens what it finds, but does so only once. So that no second
- * commit comes between, none is shown until the same thread has opened what it
- * found: a moment only, since that thread may have ended. It may also wait for
- * its directory, which somebody else has locked; when it looks up at last, its
- * moment begins again.
+ * reopen_lease: prevents starvation of open(2) by commits.
  *
- * If there is no room to note a turn, or nobody comes, nothing is lost: that
- * open may fail with ESTALE.
+ * The open of an inode whose tensor has a newer version fails with ESTALE. The
+ * kernel then looks the name up again and opens the new inode, but retries only
+ * once. So no further version is published until the same thread has opened the
+ * file, or its lease has expired: the thread may have ended. A thread may also
+ * wait for the lock of its directory; when its lookup comes at last, the lease
+ * starts again.
+ *
+ * States of a lease: held until `until`; renewed by a lookup until `last`;
+ * released by an open, or expired. Leases are an optimisation: without a free
+ * slot, or after expiry, that open may fail with ESTALE.
+ *
+ * Threads: FUSE threads grant and release; the commit thread waits.
  */
 #include "../internal.h"
 #include <errno.h>
 
 enum {
 	LEASES = 32,	  /* at a time, in one mount */
-	LEASE_MSEC = 300, /* after that it is over */
-	LAST_MSEC = 2000, /* and after that it cannot be renewed */
+	LEASE_MSEC = 300, /* lease time */
+	LAST_MSEC = 2000, /* no renewal after that */
 };
 
-struct turn {
+struct lease {
 	pid_t thread;
-	struct timespec until; /* in the past: nobody waits for it */
-	struct timespec last;  /* until then it is renewed */
+	struct timespec until; /* in the past: expired or released */
+	struct timespec last;  /* end of renewals */
 };
 
 struct ck_reopen_leases {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	pthread_cond_t taken;
-	struct turn reopen_leases[LEASES];
-	size_t next; /* to be given: the oldest */
+	struct lease leases[LEASES];
+	size_t next; /* the oldest, which is replaced next */
 };
 
 struct ck_reopen_leases *ck_reopen_leases_make(void)
@@ -72,7 +76,7 @@ static bool is_before(struct timespec a, struct timespec b)
 void ck_reopen_lease_grant(struct ck_reopen_leases *t, pid_t thread)
 {
 	pthread_mutex_lock(&t->lock);
-	t->reopen_leases[t->next++ % LEASES] = (struct turn){
+	t->leases[t->next++ % LEASES] = (struct lease){
 		.thread = thread,
 		.until = end_of_lease(),
 		.last = ck_time_in(CLOCK_MONOTONIC, LAST_MSEC),
@@ -86,9 +90,9 @@ void ck_reopen_lease_renew(struct ck_reopen_leases *t, pid_t thread)
 
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i < LEASES; i++)
-		if (t->reopen_leases[i].thread == thread &&
-		    is_before(now, t->reopen_leases[i].last))
-			t->reopen_leases[i].until = end_of_lease();
+		if (t->leases[i].thread == thread &&
+		    is_before(now, t->leases[i].last))
+			t->leases[i].until = end_of_lease();
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -96,8 +100,8 @@ void ck_reopen_lease_end(struct ck_reopen_leases *t, pid_t thread)
 {
 	pthread_mutex_lock(&t->lock);
 	for (size_t i = 0; i < LEASES; i++)
-		if (t->reopen_leases[i].thread == thread)
-			t->reopen_leases[i] = (struct turn){ 0 };
+		if (t->leases[i].thread == thread)
+			t->leases[i] = (struct lease){ 0 };
 	pthread_cond_broadcast(&t->taken);
 	pthread_mutex_unlock(&t->lock);
 }
@@ -108,7 +112,7 @@ static bool is_any_held(const struct ck_reopen_leases *t)
 	struct timespec now = ck_time_in(CLOCK_MONOTONIC, 0);
 
 	for (size_t i = 0; i < LEASES; i++)
-		if (is_before(now, t->reopen_leases[i].until))
+		if (is_before(now, t->leases[i].until))
 			return true;
 	return false;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * turn: a program that was overtaken by a commit opens next.
+ * reopen_lease: prevents starvation of open(2) by commits. A thread whose open
+ * failed with ESTALE gets 300 ms in which no new version is published.
  */
 #ifndef CKPTFS_FS_REOPEN_LEASE_H
 #define CKPTFS_FS_REOPEN_LEASE_H
@@ -9,15 +10,18 @@
 
 struct ck_reopen_leases;
 
-struct ck_reopen_leases *ck_reopen_leases_make(void); /* NULL: out of memory */
+/* NULL if memory is exhausted */
+struct ck_reopen_leases *ck_reopen_leases_make(void);
 void ck_reopen_leases_free(struct ck_reopen_leases *t);
-/* This thread was answered ESTALE for an old inode, and will come again. */
+/* The open of an old inode by this thread fails with ESTALE; the kernel will
+ * retry it. */
 void ck_reopen_lease_grant(struct ck_reopen_leases *t, pid_t thread);
-/* It looks a name up: what it is answered is to be what it opens. */
+/* This thread looks up a name, whose node it opens next: its lease starts
+ * again. */
 void ck_reopen_lease_renew(struct ck_reopen_leases *t, pid_t thread);
-/* It has come. */
+/* The thread has opened the file: its lease ends. */
 void ck_reopen_lease_end(struct ck_reopen_leases *t, pid_t thread);
-/* Before a commit is shown: waits for those who have a turn, 0.3 s at most. */
+/* Waits before a commit is published until no lease is held, 0.3 s at most. */
 void ck_reopen_leases_wait(struct ck_reopen_leases *t);
 
 #endif

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch: files that are no tensors. Tools write to a name of their own and
- * rename it; until then their bytes are in a file without a name in the
- * checkpoint's directory (or in memory, where there can be none), so nothing
- * is left of them when the mount ends, however it does.
+ * scratch: files that are not tensors. Tools write to a temporary name and
+ * rename it. Until then the bytes are in an unnamed file in the directory of
+ * the checkpoint (or in memory, if the filesystem has no unnamed files). So no
+ * file is left when the mount ends, even if the daemon is killed.
  *
- * Owner, mode and times are kept here, since a daemon that is not root cannot
- * give a file away. When a scratch file becomes a tensor its written ranges are
- * copied into a draft, which judges missing bytes as it does those of its own
- * writers. A program that still has the scratch file open cannot write any more,
- * as those bytes would be lost.
+ * Owner, mode and times are kept here, since a daemon without root cannot give
+ * a file away. The ranges that were written are recorded, for the file may
+ * become a tensor (scratch_commit.c). After that, programs that still have it
+ * open get ESTALE for writes: their bytes would be lost.
+ *
+ * States: named; removed but open; a tensor (`taken`); freed, without a name
+ * and without references.
+ *
+ * Threads: any. ck_scratches.lock protects the list, names and attributes;
+ * ck_scratch.io the bytes of one file.
  */
 #include "scratch_internal.h"
 #include <errno.h>
@@ -24,7 +29,7 @@
 
 /* --- the list ------------------------------------------------------------- */
 
-/* Each has a descriptor, and the data files need some, too. */
+/* Each file has a descriptor, and data files need some, too. */
 static uint32_t most_files(void)
 {
 	struct rlimit limit;
@@ -69,7 +74,7 @@ void ck_scratches_free(struct ck_scratches *all)
 	free(all);
 }
 
-/* The functions up to the next rule are for whoever has the lock. */
+/* Up to the next rule: the lock must be held. */
 
 struct ck_scratch *ck_scratch_by_number(const struct ck_scratches *all,
 					uint32_t number)
@@ -96,18 +101,18 @@ void ck_scratch_settle(struct ck_scratches *all, struct ck_scratch *s)
 
 static int enter(struct ck_scratches *all, struct ck_scratch *s)
 {
-	if (all->count >= all->most || all->given > UINT32_MAX)
+	if (all->count >= all->most || all->next_number > UINT32_MAX)
 		return -ENFILE;
-	s->number = (uint32_t)all->given++;
+	s->number = (uint32_t)all->next_number++;
 	s->next = all->first;
 	all->first = s;
 	all->count++;
 	return 0;
 }
 
-/* --- making, and having ------------------------------------------------------ */
+/* --- creating and references ---------------------------------------------- */
 
-/* Where the filesystem has no files without names, memory is used. */
+/* If the filesystem has no unnamed files, memory is used. */
 static int backing_open(const struct ck_fs *fs)
 {
 	int fd = ck_open_unnamed(fs->cp->dirfd);
@@ -202,7 +207,7 @@ void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s)
 	s->name = NULL;
 }
 
-/* --- attributes ------------------------------------------------------------ */
+/* --- attributes ----------------------------------------------------------- */
 
 /* Under the lock. */
 static int fill_stat(const struct ck_scratch *s, struct stat *out)
@@ -305,7 +310,7 @@ int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
 	return rc;
 }
 
-/* --- bytes ------------------------------------------------------------------ */
+/* --- bytes ---------------------------------------------------------------- */
 
 static int read_now(const struct ck_scratch *s, uint64_t fpos, size_t *len,
 		    void *bytes)
@@ -325,7 +330,7 @@ int ck_scratch_read(struct ck_scratch *s, uint64_t fpos, size_t *len,
 {
 	int rc;
 
-	do /* -ENODATA: it was truncated meanwhile */
+	do /* -ENODATA: truncated meanwhile */
 		rc = read_now(s, fpos, len, bytes);
 	while (rc == -ENODATA);
 	return rc;

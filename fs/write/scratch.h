@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch: files that are no tensors, for the time of the mount. They have
- * numbers, and names in the directories that have files of tensors or boxes.
+ * scratch: files that are not tensors, in directories of tensors or boxes. They
+ * exist until the end of the mount, and are identified by numbers.
  */
 #ifndef CKPTFS_FS_SCRATCH_H
 #define CKPTFS_FS_SCRATCH_H
@@ -11,39 +11,40 @@
 
 struct ck_fs;
 struct ck_node;
-struct ck_scratch; /* there as long as it has a name, or is open */
+struct ck_scratch; /* exists while it has a name or is open */
 
-struct ck_scratches *ck_scratches_make(void); /* NULL: out of memory */
+/* NULL if memory is exhausted */
+struct ck_scratches *ck_scratches_make(void);
 void ck_scratches_free(struct ck_scratches *all);
-/* What they take of the disk. */
+/* Disk space of all scratch files, in bytes. */
 uint64_t ck_scratches_bytes(struct ck_fs *fs);
-/* Whether a new file may have this name in a directory of files of tensors or
- * boxes. -EPERM (why goes into the log), -ENAMETOOLONG. */
+/* Checks that a new file may have this name in a directory of tensors or boxes.
+ * Returns 0, or: -EPERM, which is explained in the log; -ENAMETOOLONG. */
 CK_MUST_USE int ck_scratch_name_check(struct ck_fs *fs,
 				      const struct ck_node *dir,
 				      const char *name);
-/* A new file with a name that is free. -ENFILE: too many; -ENOMEM, errors of
- * open(2). */
+/* Creates a file with a name that is free. Returns 0, or: -ENFILE if there are
+ * too many; -ENOMEM; errors of open(2). */
 CK_MUST_USE int ck_scratch_create(struct ck_fs *fs, const struct ck_node *dir,
 				  const char *name, const struct stat *attr,
 				  uint32_t *number);
 CK_MUST_USE int ck_scratch_find(const struct ck_fs *fs,
 				const struct ck_node *dir, const char *name,
 				uint32_t *number);
-/* The scratch file with the lowest number, not below *number, that has a
- * name in the directory; appends that name. */
+/* Finds the scratch file with the lowest number, not below *number, that has a
+ * name in the directory. Appends that name. */
 CK_MUST_USE bool ck_scratch_next(const struct ck_fs *fs,
 				 const struct ck_node *dir, uint64_t *number,
 				 struct ck_buf *name);
-/* -ESTALE: it is gone. */
+/* -ESTALE if it was deleted. */
 CK_MUST_USE int ck_scratch_stat(const struct ck_fs *fs, uint32_t number,
 				struct stat *out);
 CK_MUST_USE int ck_scratch_setattr(struct ck_fs *fs, uint32_t number,
 				   const struct stat *attr, int to_set);
-/* With a reference; NULL: it is gone. */
+/* Adds a reference. NULL if it was deleted. */
 struct ck_scratch *ck_scratch_hold(struct ck_fs *fs, uint32_t number);
 void ck_scratch_drop(struct ck_fs *fs, struct ck_scratch *s);
-/* Reads up to *len bytes; *len becomes how many there are. */
+/* Reads up to *len bytes; sets *len to the number of bytes read. */
 CK_MUST_USE int ck_scratch_read(struct ck_scratch *s, uint64_t fpos,
 				size_t *len, void *bytes);
 /* Writes by `thread`; 0 is a thread that cannot be identified. Returns 0, or:
@@ -57,28 +58,29 @@ CK_MUST_USE int ck_scratch_write(struct ck_fs *fs, struct ck_scratch *s,
  * Returns 0, or: -ESTALE as above; errors of fallocate(2). */
 CK_MUST_USE int ck_scratch_allocate(struct ck_fs *fs, struct ck_scratch *s,
 				    int mode, uint64_t fpos, uint64_t len);
-/* At each close(2) of it, by this thread; 0: the thread ended with the file open. */
+/* At each close(2) by this thread; 0: the thread ended with the file open. */
 void ck_scratch_closed_by(struct ck_scratch *s, pid_t thread);
-/* At each fsync(2) of it. */
+/* At each fsync(2). */
 void ck_scratch_synced(struct ck_scratch *s);
-/* At a close of its open files, and when it got another name: if it holds bytes,
- * the log says once that the name is no tensor's. */
+/* At a close, and after a rename: logs once that the file is not a tensor, if
+ * it holds bytes. */
 void ck_scratch_warn(struct ck_fs *fs, struct ck_scratch *s);
-/* Appends the lines of `status`: how many have a name and hold bytes, and which. */
+/* Appends lines of `status`: the number of files that hold bytes, and their
+ * names. */
 void ck_scratches_status(struct ck_fs *fs, struct ck_buf *out);
-/* Appends a sentence for each of those. */
+/* Appends a sentence for each of those files. */
 void ck_scratches_print(struct ck_fs *fs, struct ck_buf *out);
-/* The log says that they are gone. */
+/* Logs the names of those files when the mount ends. */
 void ck_scratches_dropped(struct ck_fs *fs);
-/* The name is free then. */
+/* Removes the name, which is free then. */
 void ck_scratch_remove(struct ck_fs *fs, uint32_t number);
-/* Renames it to a name that is free. -ENOMEM. */
+/* Renames the file to a name that is free. -ENOMEM. */
 CK_MUST_USE int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 				const struct ck_node *dir, const char *name);
-/* Its bytes replace those of the file of a tensor or box. Bytes that were never
- * written to the scratch file are missing there as well, by the same rules. Returns
- * 0, or: -EBUSY if that file has a writer; -EINVAL if bytes are missing; other
- * errors of writing and closing such a file. */
+/* Replaces a tensor or box with the bytes of the file. Ranges that were never
+ * written are missing in the tensor as well, by the same rules. Returns 0, or:
+ * -EBUSY if the tensor has a writer; -EINVAL if bytes are missing; other errors
+ * of writing and closing such a file. */
 CK_MUST_USE int ck_scratch_commit(struct ck_fs *fs, struct ck_scratch *s,
 				  const struct ck_node *n);
 

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch_commit: rename(2) of a scratch file onto the file of a tensor or box.
+ * scratch_commit: rename(2) of a scratch file onto a tensor or box.
+ *
+ * The written ranges of the file are copied into a write handle, which judges
+ * missing bytes as for a program that writes the tensor directly. Then the
+ * write handle is committed, or staged with commit=manual. On success the
+ * scratch file is `taken`: it cannot be written any more.
+ *
+ * Threads: the commit thread; ck_scratch.io is held meanwhile.
  */
 #include "ckptfs/memory.h"
 #include "scratch_internal.h"
@@ -26,9 +33,9 @@ static int copy_range(struct ck_fs *fs, const struct ck_scratch *s,
 	return rc;
 }
 
-/* Replays the writes, so that the draft takes skipped bytes for zeros or for
- * missing as if they had been made there: one thread (1 stands for it) that wrote
- * front to back, or unknown threads (0). */
+/* Replays the writes, so that the write handle judges skipped bytes as if the
+ * writes had been made there: by one thread (1 stands for it) front to back, or
+ * by unknown threads (0). */
 static int copy_through(struct ck_fs *fs, const struct ck_scratch *s,
 			struct ck_write_handle *wh, void *buf)
 {

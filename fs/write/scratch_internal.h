@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch, inside: what its files share.
+ * scratch, inside: interfaces that its files share.
  */
 #ifndef CKPTFS_FS_SCRATCH_INTERNAL_H
 #define CKPTFS_FS_SCRATCH_INTERNAL_H
@@ -12,19 +12,20 @@ struct ck_scratch {
 	/* Under ck_scratches.lock: */
 	struct ck_scratch *next;
 	uint32_t number;
-	struct ck_node dir; /* that its name is in, and in use by that */
-	char *name;	    /* owned; NULL: it has none any more */
-	bool told;	    /* the log says that it is no tensor's */
+	/* directory of the name, which keeps it in use */
+	struct ck_node dir;
+	char *name;  /* owned; NULL after removal */
+	bool logged; /* the log has the warning that it is not a tensor */
 	unsigned refs;
 	struct stat attr;
 
 	/* Constant: */
 	int fd; /* owned */
 
-	pthread_mutex_t io; /* of whoever changes the bytes */
+	pthread_mutex_t io; /* held while bytes change */
 	/* Under io: */
 	bool taken;			  /* it has become a tensor */
-	struct ck_written_ranges written; /* its ranges that were written */
+	struct ck_written_ranges written; /* ranges that were written */
 };
 
 struct ck_scratches {
@@ -35,24 +36,25 @@ struct ck_scratches {
 	/* Under lock: */
 	struct ck_scratch *first; /* by falling numbers */
 	uint32_t count;
-	uint64_t given; /* numbers */
+	uint64_t next_number; /* numbers given so far */
 };
 
-/* Those below are for whoever has the lock. */
+/* For the following functions the lock must be held. */
 
-/* NULL: it is gone. */
+/* NULL if it was deleted. */
 struct ck_scratch *ck_scratch_by_number(const struct ck_scratches *all,
 					uint32_t number);
-/* It is gone when it has neither a name nor a reference. */
+/* Frees the file if it has neither a name nor a reference. */
 void ck_scratch_settle(struct ck_scratches *all, struct ck_scratch *s);
-/* The time for what has changed. */
+/* The time of a change. */
 void ck_scratch_now(struct timespec *out);
 
-/* Those below need no lock. */
+/* The following functions need no lock. */
 
-/* Whoever takes the name away frees what it has with it. */
+/* Frees the name. Caller must have removed the file from the list, or hold the
+ * lock. */
 void ck_scratch_unname(const struct ck_fs *fs, struct ck_scratch *s);
-/* Appends the path of a name in a directory, for people. */
+/* Appends the path of a name in a directory, for a message. */
 void ck_dir_print(const struct ck_fs *fs, const struct ck_node *dir,
 		  const char *name, struct ck_buf *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scratch_names: where scratch files are in the tree. The name of one is free
- * for another as soon as it is removed or moved; the file stays as long as it is
- * open.
+ * scratch_names: names of scratch files. A name is free for another file after
+ * a removal or rename; the file itself exists as long as it is open.
+ * ck_scratches.lock protects names.
  */
 #include "scratch_internal.h"
 #include <errno.h>
@@ -43,8 +43,8 @@ static void refuse_new(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_buf_fini(&path);
 }
 
-/* A name that ends as a tensor's would be taken for a new one, but for the
- * hidden ones of tools. */
+/* A name with the suffix of tensors would look like a new tensor. Hidden names
+ * of tools may have it. */
 int ck_scratch_name_check(struct ck_fs *fs, const struct ck_node *dir,
 			  const char *name)
 {
@@ -122,7 +122,7 @@ int ck_scratch_move(struct ck_fs *fs, uint32_t number,
 		ck_tree_hold(fs->tree, dir->number);
 		ck_scratch_unname(fs, s);
 		s->name = copy;
-		s->told = false;
+		s->logged = false;
 		s->dir = *dir;
 		ck_scratch_now(&s->attr.st_ctim);
 	}

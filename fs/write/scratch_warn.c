@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * outside: reports on scratch files, which a user may take for part of the checkpoint.
- * A misspelled name of a tensor makes a scratch file, which ends with the mount. The log
- * has a line when one that holds bytes is closed, `ckptfs commit` and `status` name those
- * that exist, and the log names those that the end of the mount drops.
+ * scratch_warn: warnings about scratch files, which a user may take for
+ * tensors. A misspelled name of a tensor makes a scratch file, which ends with
+ * the mount.
  *
- * Temporary names of tools, which are renamed soon, get no line at a close.
+ * A line is logged when a file that holds bytes is closed. `ckptfs commit` and
+ * `status` list those files, and the log lists those that the end of the mount
+ * drops. Temporary names of tools, which are renamed soon, are not logged at a
+ * close.
+ *
+ * No state but `logged` of each scratch file. Any thread.
  */
 #include "scratch_internal.h"
 #include <stdio.h>
 #include <sys/stat.h>
 
 enum {
-	NAMES = 8,	   /* of those that are named in one line */
-	ANSWER_MOST = 1900 /* bytes of an answer that sentences may fill */
+	NAMES = 8,	   /* files that one line lists */
+	ANSWER_MOST = 1900 /* bytes of a reply for these sentences */
 };
 
 static void print_sentence(const struct ck_fs *fs, const struct ck_node *dir,
@@ -24,9 +28,9 @@ static void print_sentence(const struct ck_fs *fs, const struct ck_node *dir,
 	ck_buf_text(out, "; no tensor has the name");
 }
 
-/* --- one, when it is closed -------------------------------------------------- */
+/* --- at a close ----------------------------------------------------------- */
 
-/* Hidden names (rsync, editors), those of sed, and what people call so. */
+/* Hidden names (rsync, editors), those of sed, and common temporary ones. */
 static bool is_temporary(const char *name)
 {
 	size_t len = strlen(name);
@@ -49,13 +53,13 @@ void ck_scratch_warn(struct ck_fs *fs, struct ck_scratch *s)
 	ck_auto_free char *name = NULL;
 	struct ck_buf text = { 0 };
 	struct ck_node dir;
-	bool told;
+	bool logged;
 
 	pthread_mutex_lock(&fs->scratches->lock);
 	dir = s->dir;
-	told = !s->told && holds_bytes(s) && !is_temporary(s->name);
-	if (told) {
-		s->told = true;
+	logged = !s->logged && holds_bytes(s) && !is_temporary(s->name);
+	if (logged) {
+		s->logged = true;
 		name = strdup(s->name);
 		ck_tree_hold(fs->tree, dir.number);
 	}
@@ -64,16 +68,16 @@ void ck_scratch_warn(struct ck_fs *fs, struct ck_scratch *s)
 		print_sentence(fs, &dir, name, &text);
 	if (text.err == 0 && text.len)
 		ck_log("%s", text.data);
-	if (told)
+	if (logged)
 		ck_tree_forget(fs->tree, dir.number, 1);
 	ck_buf_fini(&text);
 }
 
-/* --- all of them ---------------------------------------------------------------- */
+/* --- the tree ------------------------------------------------------------- */
 
 struct named_file {
 	char *name;	    /* owned */
-	struct ck_node dir; /* in use */
+	struct ck_node dir; /* kept in use */
 	struct ck_buf path;
 };
 
@@ -111,7 +115,7 @@ static int path_cmp(const void *a, const void *b)
 	return ck_str_natural_cmp(path_of(a), path_of(b));
 }
 
-/* Without memory there seem to be less. */
+/* Without memory the list is incomplete. */
 static struct named_files named_files_find(struct ck_fs *fs)
 {
 	struct ck_scratches *all = fs->scratches;

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hidden: files that were removed from this mount, by their places. The directory of each
- * stays in use, so that the place is not another one's later.
+ * whiteout: files that were removed in this mount only, by the place of their
+ * name. The directory of each stays in use, so that its place is not reused.
+ *
+ * States of a name: absent (the file is visible); removed; recreated (visible
+ * again, and the next writer replaces all of it). Names are in a tree of
+ * tsearch(3).
+ *
+ * Threads: any; an atomic counter answers the common case without the lock.
  */
 #include "../internal.h"
 #include <errno.h>
 #include <search.h>
 
-/* One that was removed, or made again and not begun. */
+/* A name that was removed, or recreated and not yet opened. */
 struct name {
-	uint64_t place;	 /* first: what it is found by */
-	uint64_t number; /* of the file then; in use */
-	bool made;
+	uint64_t place;	 /* first: the key */
+	uint64_t number; /* of the file at its removal; in use */
+	bool recreated;
 };
 
 struct ck_whiteouts {
@@ -20,7 +26,7 @@ struct ck_whiteouts {
 	void *names; /* of tsearch(3) */
 
 	/* Atomic: */
-	atomic_size_t n; /* of names: mostly none */
+	atomic_size_t n; /* number of names, mostly 0 */
 };
 
 struct ck_whiteouts *ck_whiteouts_make(void)
@@ -57,8 +63,9 @@ static struct name *find(struct ck_whiteouts *h, const struct ck_node *n)
 	return at ? *at : NULL;
 }
 
-/* Whether there is one, and it was made again or not. */
-static bool is_there(const struct ck_fs *fs, const struct ck_node *n, bool made)
+/* True if there is such a name, recreated or not. */
+static bool is_there(const struct ck_fs *fs, const struct ck_node *n,
+		     bool recreated)
 {
 	struct ck_whiteouts *h = fs->whiteouts;
 	const struct name *name;
@@ -68,7 +75,7 @@ static bool is_there(const struct ck_fs *fs, const struct ck_node *n, bool made)
 		return false;
 	pthread_rwlock_rdlock(&h->lock);
 	name = find(h, n);
-	found = name && name->made == made;
+	found = name && name->recreated == recreated;
 	pthread_rwlock_unlock(&h->lock);
 	return found;
 }
@@ -110,7 +117,7 @@ int ck_whiteout_add(struct ck_fs *fs, const struct ck_node *n)
 	pthread_rwlock_wrlock(&h->lock);
 	name = find(h, n);
 	if (name)
-		name->made = false;
+		name->recreated = false;
 	else
 		rc = name_add(fs, n);
 	pthread_rwlock_unlock(&h->lock);
@@ -143,7 +150,7 @@ void ck_whiteout_recreate(struct ck_fs *fs, const struct ck_node *n)
 	pthread_rwlock_wrlock(&h->lock);
 	name = find(h, n);
 	if (name)
-		name->made = true;
+		name->recreated = true;
 	pthread_rwlock_unlock(&h->lock);
 }
 

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * draft: what is written through one open file, from open(2) to its last
- * close, around the stage that holds the bytes. Which of them there are is in
- * writers.c. Whoever comes while one is committed asks after that, see commit_thread.c.
+ * write_handle: state of writing a tensor or box, from open(2) to release,
+ * around the stage with its bytes. writers.c keeps the list of write handles.
+ *
+ * States: open; changed (written or truncated); committing (the commit thread
+ * owns the stage; other requests get CK_AFTER_COMMIT and are retried after the
+ * commit); closing (closed, and not written since: RELEASE will follow); freed
+ * with the last reference.
+ *
+ * Threads: any. wh->lock protects the stage, except during a commit, which runs
+ * without the lock.
  */
 #include "write_handle_internal.h"
 #include <errno.h>
 #include <fcntl.h>
 
-/* --- what is said of it ----------------------------------------------------- */
+/* --- log ------------------------------------------------------------------ */
 
 static const char *tensor_name(const struct ck_fs *fs,
 			       const struct ck_write_handle *wh)
@@ -16,39 +23,39 @@ static const char *tensor_name(const struct ck_fs *fs,
 	return ck_tensor_name(fs, wh->node.about.number);
 }
 
-static void tell(const struct ck_fs *fs, const struct ck_write_handle *wh,
-		 const struct ck_diag *d)
+static void log_refusal(const struct ck_fs *fs,
+			const struct ck_write_handle *wh,
+			const struct ck_diag *d)
 {
 	ck_log("%s: %s; the tensor stays as it was", tensor_name(fs, wh),
 	       d->text);
 }
 
-/* What a program did wrong is said once for each open file. */
+/* Logs a mistake of the program once for each handle. */
 static void log_once(const struct ck_fs *fs, struct ck_write_handle *wh,
 		     const struct ck_diag *d)
 {
-	if (!wh->told)
-		tell(fs, wh, d);
-	wh->told = true;
+	if (!wh->logged)
+		log_refusal(fs, wh, d);
+	wh->logged = true;
 }
 
-/* Bytes that are missing may still be written as long as the file is open.
- * So they are logged when fsync(2) asks for all of them, and after the last
- * close. */
+/* Missing bytes may be written as long as the file is open. So they are logged
+ * at an fsync(2), which requests all bytes, and after the last close. */
 static void log_missing(const struct ck_fs *fs, struct ck_write_handle *wh)
 {
 	enum ck_stage_state state = ck_stage_state(wh->stage);
 	struct ck_diag d = { 0 };
 
-	if ((state != CK_STAGE_BEGUN && state != CK_STAGE_PART) || wh->longer ||
-	    wh->logged_missing)
+	if ((state != CK_STAGE_BEGUN && state != CK_STAGE_PART) ||
+	    wh->exceeded || wh->logged_missing)
 		return;
 	if (ck_stage_explain(wh->stage, &d))
-		tell(fs, wh, &d);
+		log_refusal(fs, wh, &d);
 	wh->logged_missing = true;
 }
 
-/* --- its stage ---------------------------------------------------------------- */
+/* --- its stage ------------------------------------------------------------ */
 
 static int stage_open(struct ck_fs *fs, struct ck_write_handle *wh,
 		      struct ck_diag *d)
@@ -92,9 +99,9 @@ const struct ck_node *ck_write_handle_node(const struct ck_write_handle *wh)
 	return &wh->node;
 }
 
-/* --- writing ------------------------------------------------------------------ */
+/* --- writing -------------------------------------------------------------- */
 
-/* Takes the lock, unless the draft is being committed. */
+/* Takes the lock, unless the handle is being committed. */
 static bool lock_idle(struct ck_write_handle *wh)
 {
 	pthread_mutex_lock(&wh->lock);
@@ -104,13 +111,13 @@ static bool lock_idle(struct ck_write_handle *wh)
 	return false;
 }
 
-/* The kernel takes a write behind the end for a longer file, and those who read
- * it from the page cache would be given zeros there, until the kernel asks for
- * the size again. A file of a tensor never has to be longer than it is. */
+/* The kernel takes a write beyond the end for a longer file. Readers would get
+ * zeros there from the page cache, until the kernel requests the size again. A
+ * file of a tensor never has to be longer. */
 static int refuse_longer(struct ck_write_handle *wh, uint64_t end,
 			 struct ck_diag *d)
 {
-	wh->longer = true;
+	wh->exceeded = true;
 	return ck_differs(d, EFBIG, ck_shown("%ju", (uintmax_t)wh->size),
 			  ck_shown("%ju", (uintmax_t)end),
 			  "more bytes than the file of the tensor has");
@@ -123,7 +130,7 @@ void ck_write_handle_allow_longer(struct ck_write_handle *wh)
 
 static void begin_change(struct ck_write_handle *wh)
 {
-	atomic_store(&wh->leaving, false);
+	atomic_store(&wh->closing, false);
 	atomic_store(&wh->changed, true);
 }
 
@@ -155,7 +162,7 @@ int ck_write_handle_write(struct ck_fs *fs, struct ck_write_handle *wh,
 	return rc;
 }
 
-/* As ck_write_handle_truncate(), under the lock. */
+/* As ck_write_handle_truncate(), with the lock held. */
 static int truncate_to(struct ck_fs *fs, struct ck_write_handle *wh,
 		       uint64_t size)
 {
@@ -163,7 +170,7 @@ static int truncate_to(struct ck_fs *fs, struct ck_write_handle *wh,
 	int rc;
 
 	begin_change(wh);
-	wh->longer = wh->longer && size > 0;
+	wh->exceeded = wh->exceeded && size > 0;
 	wh->logged_missing = false;
 	rc = wh->stage ? ck_stage_truncate(wh->stage, size, &d)
 		       : ck_fail(&d, EBUSY, "was not opened for writing");
@@ -201,7 +208,7 @@ int ck_write_handle_grow(struct ck_fs *fs, struct ck_write_handle *wh,
 	return rc;
 }
 
-/* While a commit runs the stage is complete: nothing is noted. */
+/* During a commit the stage is complete, and a close changes nothing. */
 void ck_write_handle_closed_by(struct ck_write_handle *wh, pid_t thread)
 {
 	if (!lock_idle(wh))
@@ -232,16 +239,16 @@ void ck_write_handle_opened_by(const struct ck_fs *fs,
 			       int flags)
 {
 	atomic_store(&wh->thread, fuse_req_ctx(req)->pid);
-	/* Opened with O_RDWR: the kernel has checked the right to read. */
+	/* With O_RDWR the kernel has checked the permission to read. */
 	wh->reads = (flags & O_ACCMODE) == O_RDWR;
 	if (fs->options->patch && !wh->reads)
 		ck_caller_take(&wh->by, req);
 }
 
-/* What open(2) with O_TRUNC asks for cannot be told from truncate(2), but both
- * come from a thread. Of another one it would put zeros in place of what was
- * written. Where all threads look alike it is the opener's as long as there is
- * nothing to lose. */
+/* open(2) with O_TRUNC looks like truncate(2), but both come from a thread. A
+ * truncation by another thread would replace written bytes by zeros. If threads
+ * cannot be told apart, a truncation is accepted as long as no byte can be
+ * lost. */
 static bool may_truncate(const struct ck_write_handle *wh, uint64_t size,
 			 pid_t thread)
 {
@@ -263,7 +270,7 @@ int ck_write_handle_truncate_by(struct ck_fs *fs, struct ck_write_handle *wh,
 	return rc;
 }
 
-/* cp -p does so before it has closed what it made. */
+/* cp -p changes the mode before it closes the file. */
 bool ck_write_handle_ignore_mode(const struct ck_fs *fs,
 				 struct ck_write_handle *wh, mode_t mode,
 				 pid_t thread)
@@ -279,18 +286,18 @@ bool ck_write_handle_ignore_mode(const struct ck_fs *fs,
 
 bool ck_write_handle_is_recreated(const struct ck_write_handle *wh)
 {
-	return atomic_load(&wh->anew);
+	return atomic_load(&wh->recreated);
 }
 
 int ck_write_handle_recreate(struct ck_fs *fs, struct ck_write_handle *wh)
 {
-	atomic_store(&wh->anew, true);
+	atomic_store(&wh->recreated, true);
 	return ck_write_handle_truncate(fs, wh, 0);
 }
 
-/* --- reading ----------------------------------------------------------------- */
+/* --- reading -------------------------------------------------------------- */
 
-/* Under the lock, so that no commit comes between. */
+/* With the lock held, so that no commit comes between. */
 static int read_both(struct ck_fs *fs, struct ck_write_handle *wh,
 		     uint64_t vpos, size_t *len, void *bytes)
 {
@@ -318,9 +325,9 @@ int ck_write_handle_read(struct ck_fs *fs, struct ck_write_handle *wh,
 	return rc;
 }
 
-/* --- patching ---------------------------------------------------------------- */
+/* --- patching ------------------------------------------------------------- */
 
-/* The writer could read from the new file what is filled in, so he must be
+/* The writer could read the filled bytes from the new file, so he must be
  * allowed to read the tensor. */
 static int may_fill(struct ck_fs *fs, struct ck_write_handle *wh,
 		    const struct ck_node *n, struct ck_diag *d)
@@ -338,7 +345,7 @@ static int may_fill(struct ck_fs *fs, struct ck_write_handle *wh,
 		       wh->by.uid);
 }
 
-/* Nobody else can commit the tensor meanwhile. */
+/* No other thread can commit the tensor meanwhile. */
 static int fill(struct ck_fs *fs, struct ck_write_handle *wh)
 {
 	struct ck_diag d = { 0 };
@@ -355,17 +362,17 @@ static int fill(struct ck_fs *fs, struct ck_write_handle *wh)
 	return rc;
 }
 
-/* --- closing ------------------------------------------------------------------ */
+/* --- closing -------------------------------------------------------------- */
 
-/* As ck_write_handle_check(), for whoever has the stage. */
-static int settle(struct ck_fs *fs, struct ck_write_handle *wh, bool asked)
+/* As ck_write_handle_check(), for the owner of the stage. */
+static int check(struct ck_fs *fs, struct ck_write_handle *wh, bool asked)
 {
 	enum ck_stage_state state = ck_stage_state(wh->stage);
 	struct ck_diag d = { 0 };
 	int rc;
 
-	if (wh->longer)
-		return -EINVAL; /* it was told why */
+	if (wh->exceeded)
+		return -EINVAL; /* the reason is in the log */
 	if (wh->removed && state != CK_STAGE_EMPTY) {
 		rc = ck_fail(&d, ESTALE,
 			     "was removed while it was open for writing; the "
@@ -375,7 +382,7 @@ static int settle(struct ck_fs *fs, struct ck_write_handle *wh, bool asked)
 	}
 	if (state == CK_STAGE_PART && fs->options->patch) {
 		if (!wh->committing)
-			return 1; /* the commit reads the gaps and fills them in */
+			return 1; /* the commit fills the gaps */
 		rc = fill(fs, wh);
 		if (rc)
 			return rc;
@@ -400,7 +407,7 @@ int ck_write_handle_check(struct ck_fs *fs, struct ck_write_handle *wh,
 
 	if (!lock_idle(wh))
 		return 1;
-	rc = settle(fs, wh, asked);
+	rc = check(fs, wh, asked);
 	pthread_mutex_unlock(&wh->lock);
 	if (rc != 1)
 		ck_write_handle_set_closing(wh);
@@ -409,7 +416,7 @@ int ck_write_handle_check(struct ck_fs *fs, struct ck_write_handle *wh,
 
 void ck_write_handle_set_closing(struct ck_write_handle *wh)
 {
-	atomic_store(&wh->leaving, true);
+	atomic_store(&wh->closing, true);
 }
 
 static void log_skipped(const struct ck_fs *fs,
@@ -422,17 +429,17 @@ static void log_skipped(const struct ck_fs *fs,
 		       tensor_name(fs, wh), (uintmax_t)skipped);
 }
 
-/* By whoever has the stage. failed: what the log says if it is not handed over. */
+/* For the owner of the stage. failed: text of the log if `to` fails. */
 static int hand_over(struct ck_fs *fs, struct ck_write_handle *wh, bool asked,
 		     int (*to)(struct ck_stage *s, struct ck_diag *d),
 		     const char *failed)
 {
 	struct ck_diag d = { 0 };
-	int rc = settle(fs, wh, asked);
+	int rc = check(fs, wh, asked);
 
 	if (rc != 1)
 		return rc;
-	atomic_store(&wh->anew, false);
+	atomic_store(&wh->recreated, false);
 	log_skipped(fs, wh);
 	rc = to(wh->stage, &d);
 	if (rc)
@@ -458,9 +465,9 @@ int ck_write_handle_commit(struct ck_fs *fs, struct ck_write_handle *wh,
 	return rc;
 }
 
-/* Reads what was written once more, for its checksums, and syncs nothing: 0.2 s
- * for a GiB in the page cache. Whoever waits for the lock meanwhile uses the same open
- * file. */
+/* Reads the written bytes again for their checksums, and syncs nothing: 0.2 s
+ * for a GiB in the page cache. Threads that wait for the lock meanwhile use the
+ * same open file. */
 int ck_write_handle_stage(struct ck_fs *fs, struct ck_write_handle *wh,
 			  bool asked)
 {

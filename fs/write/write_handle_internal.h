@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * draft, inside: what write_handle.c and writers.c share.
+ * write_handle, inside: interfaces that write_handle.c and writers.c share.
  */
 #ifndef CKPTFS_FS_WRITE_HANDLE_INTERNAL_H
 #define CKPTFS_FS_WRITE_HANDLE_INTERNAL_H
@@ -14,33 +14,36 @@ struct ck_write_handle {
 
 	/* Constant once it is open: */
 	struct ck_node node; /* the file, in use */
-	uint64_t size;	     /* of it, as shown */
-	bool reads;	     /* it was opened for reading, too */
-	struct ck_caller by; /* else who opened it, with patch */
+	uint64_t size;	     /* of the file, as shown */
+	bool reads;	     /* opened for reading, too */
+	/* with patch: else the user who opened it */
+	struct ck_caller by;
 
 	/* Atomic: */
-	atomic_bool leaving;	 /* closed, and not written since */
-	atomic_bool anew;	 /* its name was made by this open */
-	atomic_int thread;	 /* that opened it */
-	atomic_bool changed;	 /* something was written or cut */
-	atomic_bool logged_mode; /* in the log: its mode cannot be changed */
+	atomic_bool closing;   /* closed, and not written since */
+	atomic_bool recreated; /* created by this open */
+	atomic_int thread;     /* thread that opened the file */
+	atomic_bool changed;   /* written or truncated */
+	/* that its mode cannot be changed is in the log */
+	atomic_bool logged_mode;
 
 	pthread_mutex_t lock;
 	/* Under lock: */
-	bool committing; /* a thread commits it */
-	/* Under lock; of the one thread that commits, while one does: */
+	bool committing; /* a commit of it runs */
+	/* Under lock; during a commit only for the one thread that commits: */
 	struct ck_stage *stage;
-	bool longer;	     /* more was written than the file shows */
-	bool written;	     /* something was written since it was opened */
-	bool removed;	     /* its name was: nothing is committed */
-	bool told;	     /* what was refused is in the log */
-	bool logged_missing; /* in the log; nothing was written since */
+	bool exceeded; /* a write exceeded the shown size */
+	bool written;  /* written since it was opened */
+	bool removed;  /* removed in this mount: must not be committed */
+	bool logged;   /* a refusal is in the log */
+	/* missing bytes are in the log, and no write came since */
+	bool logged_missing;
 };
 
-/* Opens its stage. Errors of ck_stage_open(), which are in the log. */
+/* Opens the stage. Errors of ck_stage_open(), which are logged. */
 CK_MUST_USE int ck_write_handle_open_stage(struct ck_fs *fs,
 					   struct ck_write_handle *wh);
-/* What it has is given up; the log says what is missing. No reference is left. */
+/* Drops the stage, and logs missing bytes. No reference may be left. */
 void ck_write_handle_close_stage(struct ck_fs *fs, struct ck_write_handle *wh);
 
 #endif

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * write: requests that change something, on a mount for writing. Bytes go into
- * the draft of the open file; a close or fsync(2) of a complete one commits
- * it, or keeps it for a commit of many. Until then the file is shown as it is
- * committed, its size to the writer too: readers share the kernel's inode. Only the
- * writer's own open file reads its written bytes.
+ * write_ops: handlers that change files, on a writable mount. Written bytes go
+ * into the write handle of the open file. A close or fsync(2) of a complete
+ * file commits it, or stages it with commit=manual. Until then the committed
+ * version is shown, with its size, to the writer too: readers share the inode
+ * in the kernel. Only the open file of the writer returns written bytes.
  *
- * Owner, mode and times of a tensor are those of the checkpoint. To change
- * them is accepted and has no effect, so that tools which copy them end well,
- * but for one thing: who takes permissions from others must not believe that
- * it was done. Whoever has the file open for writing, as `cp -p`, is told by the log
- * alone. A file that was made anew starts as private as its maker likes, and
- * then has the tensor's mode, as one that is renamed. Scratch files are ordinary
- * ones.
+ * Owner, mode and times of a tensor are those of the checkpoint. Changes are
+ * accepted without effect, so that tools that copy them succeed. One change is
+ * refused: removing permissions of group or others must not look successful. A
+ * program that has the file open for writing, as `cp -p`, only gets a line in
+ * the log. A file that was created again may start private, as the tool
+ * requests it, and has the mode of the tensor afterwards. So does a renamed
+ * file. Scratch files have attributes of their own.
+ *
+ * No state: requests that meet a commit are copied and deferred (deferred.h).
+ * Threads: any FUSE thread, the deferred queue, the commit thread.
  */
 #include "../internal.h"
 #include "ckptfs/process.h"
@@ -21,10 +24,10 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-/* --- bytes ------------------------------------------------------------------ */
+/* --- bytes ---------------------------------------------------------------- */
 
-/* A write into what is being committed. The open file stays until it is
- * answered. */
+/* A write to a file that is being committed. The file stays open until the
+ * reply. */
 struct write_request {
 	struct ck_deferred deferred;
 	fuse_req_t req;
@@ -95,7 +98,7 @@ static void rw_write(fuse_req_t req, fuse_ino_t ino, const char *bytes,
 		fuse_reply_write(req, len);
 }
 
-/* A read by the writer that waits for a commit. */
+/* A read by the writer, which may wait for a commit. */
 struct read_request {
 	struct ck_deferred deferred;
 	fuse_req_t req;
@@ -158,7 +161,7 @@ static void rw_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off,
 	fuse_reply_err(req, rc == CK_AFTER_COMMIT ? EBUSY : -rc);
 }
 
-/* Whether the kernel closes the file since its thread ends, and has not called close(2). */
+/* True if the kernel closes the file because its thread ends, without close(2). */
 static bool is_ending(pid_t thread)
 {
 	enum { PF_EXITING = 4 }; /* of include/linux/sched.h */
@@ -180,7 +183,7 @@ static pid_t closing_thread(fuse_req_t req)
 	return is_ending(thread) ? 0 : thread;
 }
 
-/* One that is complete is committed: 1, it will be answered. */
+/* A complete file is committed. Returns 1 if the reply follows later. */
 static int close_or_sync(struct ck_fs *fs, fuse_req_t req,
 			 struct ck_write_handle *wh, bool sync)
 {
@@ -211,7 +214,7 @@ static void rw_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 				     closing_thread(req));
 		ck_scratch_warn(fs, ck_handle_scratch(fi));
 	}
-	/* Once it is answered, by whomever, the open file may be gone. */
+	/* After the reply, by any thread, the open file may be freed. */
 	rc = wh ? close_or_sync(fs, req, wh, false) : 0;
 	if (rc != 1)
 		fuse_reply_err(req, -rc);
@@ -231,9 +234,9 @@ static void rw_fsync(fuse_req_t req, fuse_ino_t ino, int datasync,
 		fuse_reply_err(req, -rc);
 }
 
-/* --- attributes --------------------------------------------------------------- */
+/* --- attributes ----------------------------------------------------------- */
 
-/* Takes bits from group or others that the file shows. */
+/* True if the mode removes bits of group or others that the file shows. */
 static bool is_private(const struct stat *shown, mode_t mode)
 {
 	return shown->st_mode & ~mode & 077;
@@ -245,12 +248,12 @@ struct setattr_request {
 	fuse_ino_t ino;
 	struct stat attr;
 	int to_set;
-	struct ck_write_handle *wh; /* of the open file, if it has one */
+	struct ck_write_handle *wh; /* of the open file; or NULL */
 	struct stat out;
 };
 
-/* open(2) with O_TRUNC comes without its open file, as truncate(2) does: it is
- * for whoever has the file open for writing. */
+/* open(2) with O_TRUNC is sent without its open file, as truncate(2) is: it is
+ * for the write handle of the file. */
 static int set_size(const struct setattr_request *r, const struct ck_node *n)
 {
 	struct ck_fs *fs = fuse_req_userdata(r->req);
@@ -273,7 +276,7 @@ static int set_size(const struct setattr_request *r, const struct ck_node *n)
 	return rc;
 }
 
-/* Bits are taken that are shown: 0 if that may be dropped. */
+/* The mode removes bits that are shown. Returns 0 if the change may be ignored. */
 static int set_private(const struct setattr_request *r, const struct ck_node *n)
 {
 	struct ck_fs *fs = fuse_req_userdata(r->req);

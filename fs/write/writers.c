@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * drafts: who writes which tensor. A draft is entered by open(2), and leaves with
- * the last reference to it. There is one for a tensor at a time, whichever of its
- * files it is.
+ * writers: the list of write handles. open(2) adds one, and the last reference
+ * removes it. A tensor has at most one, by whichever of its files.
  *
- * Whoever comes while a draft may be about to be closed for the last time asks later,
- * see deferred.c.
+ * A request that finds a closing handle waits for its release (deferred.h).
+ *
+ * Threads: any; ck_write_handles.lock protects the list and references.
  */
 #include "write_handle_internal.h"
 #include <errno.h>
 
 #define BUSY_LOGGED 64
-#define BUSY_SEC    10 /* between two lines that a tensor has a writer */
+/* seconds between two log lines about one tensor */
+#define BUSY_SEC    10
 
 struct ck_write_handles {
 	pthread_mutex_t lock;
 	/* Under lock: */
 	struct ck_write_handle *first;
 
-	/* Atomic: of tensors by their numbers, when it was said that one is
-	 * being written, in seconds; 0 is never: */
+	/* Atomic: by tensor number modulo the size, seconds of the last log
+	 * line about a busy tensor; 0 is never: */
 	atomic_uint busy_logged[BUSY_LOGGED];
 };
 
@@ -43,7 +44,7 @@ void ck_write_handles_free(struct ck_write_handles *all)
 
 /* --- the list ------------------------------------------------------------- */
 
-/* The draft of a tensor. Under the lock. */
+/* The write handle of a tensor. Under the lock. */
 static struct ck_write_handle *of_tensor(const struct ck_write_handles *all,
 					 uint32_t tensor)
 {
@@ -69,7 +70,7 @@ static void leave(struct ck_write_handles *all, struct ck_write_handle *wh)
 	*at = wh->next;
 }
 
-/* Enters a draft when its tensor has no other. */
+/* Adds a handle if its tensor has no other. */
 static int enter_alone(struct ck_write_handles *all, struct ck_write_handle *wh)
 {
 	const struct ck_write_handle *other;
@@ -80,7 +81,7 @@ static int enter_alone(struct ck_write_handles *all, struct ck_write_handle *wh)
 	if (!other)
 		enter(all, wh);
 	else
-		rc = atomic_load(&other->leaving) ? CK_AFTER_RELEASE : -EBUSY;
+		rc = atomic_load(&other->closing) ? CK_AFTER_RELEASE : -EBUSY;
 	pthread_mutex_unlock(&all->lock);
 	return rc;
 }
@@ -92,7 +93,7 @@ bool ck_write_handle_is_closing(struct ck_fs *fs, uint32_t tensor)
 
 	pthread_mutex_lock(&fs->write_handles->lock);
 	wh = of_tensor(fs->write_handles, tensor);
-	leaves = wh && atomic_load(&wh->leaving);
+	leaves = wh && atomic_load(&wh->closing);
 	pthread_mutex_unlock(&fs->write_handles->lock);
 	return leaves;
 }
@@ -123,7 +124,7 @@ int ck_write_handle_find(struct ck_fs *fs, const struct ck_node *n, bool last,
 	*out = NULL;
 	pthread_mutex_lock(&fs->write_handles->lock);
 	wh = of_tensor(fs->write_handles, n->about.number);
-	if (wh && atomic_load(&wh->leaving) && !last)
+	if (wh && atomic_load(&wh->closing) && !last)
 		rc = CK_AFTER_RELEASE;
 	else if (wh && wh->node.place == n->place && wh->refs) {
 		wh->refs++;
@@ -133,8 +134,8 @@ int ck_write_handle_find(struct ck_fs *fs, const struct ck_node *n, bool last,
 	return rc;
 }
 
-/* The stage is closed first: as long as the draft is listed, nobody asks for
- * another one of the tensor. */
+/* The stage is closed first: no other handle of the tensor can be opened while
+ * this one is in the list. */
 void ck_write_handle_put(struct ck_fs *fs, struct ck_write_handle *wh)
 {
 	bool last;
@@ -152,20 +153,20 @@ void ck_write_handle_put(struct ck_fs *fs, struct ck_write_handle *wh)
 	write_handle_free(fs, wh);
 }
 
-/* --- opening ---------------------------------------------------------------- */
+/* --- opening -------------------------------------------------------------- */
 
-/* Programs that wait for their turn by trying again would fill the log. */
+/* Programs that retry would fill the log. */
 int ck_write_handle_busy(struct ck_fs *fs, uint32_t tensor)
 {
-	atomic_uint *told =
+	atomic_uint *logged =
 		&fs->write_handles->busy_logged[tensor % BUSY_LOGGED];
 	struct timespec t;
-	unsigned now, before = atomic_load(told);
+	unsigned now, before = atomic_load(logged);
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	now = (unsigned)t.tv_sec + BUSY_SEC; /* never 0 */
 	if ((before == 0 || now - before >= BUSY_SEC) &&
-	    atomic_compare_exchange_strong(told, &before, now))
+	    atomic_compare_exchange_strong(logged, &before, now))
 		ck_log("%s: is being written already",
 		       ck_tensor_name(fs, tensor));
 	return -EBUSY;

@@ -25,18 +25,17 @@
 
 #define CKPTFS_GPU_VERSION 1
 
-/* Flags of what is wanted. */
-#define CKPTFS_GPU_FD 1u /* a descriptor in place of an IPC handle */
-#define CKPTFS_GPU_PRIVATE                                                     \
-	2u /* memory of its own, another one each time; it may be written */
+/* Flags of the request. */
+#define CKPTFS_GPU_FD	   1u /* a descriptor in place of an IPC handle */
+/* Memory of its own, which may be written; a new one for each request. */
+#define CKPTFS_GPU_PRIVATE 2u
 
-/* What there is. */
+/* Kinds of handles. */
 #define CKPTFS_GPU_KIND_IPC 1u /* `handle` is a CUipcMemHandle */
-#define CKPTFS_GPU_KIND_FD                                                     \
-	2u /* a descriptor of cuMemExportToShareableHandle(): connect to the \
-	    * stream socket `socket` in Linux's abstract space, send the `token`,      \
-	    * and receive one byte with the descriptor (SCM_RIGHTS); map all of        \
-	    * `size` bytes */
+/* A descriptor of cuMemExportToShareableHandle(): connect to the stream socket
+ * `socket` in Linux's abstract space, send the `token`, and receive one byte with
+ * the descriptor (SCM_RIGHTS). Map all of `size` bytes. */
+#define CKPTFS_GPU_KIND_FD  2u
 
 #define CKPTFS_GPU_DIMS 16
 
@@ -49,12 +48,10 @@ struct ckptfs_gpu {
 	uint32_t kind;
 	uint32_t ndim;
 	uint8_t handle[64];
-	uint64_t
-		size; /* bytes of the allocation; what is not the tensor may be anything
-			  * that the mount had there */
+	/* Bytes of the allocation. Bytes outside the tensor are undefined. */
+	uint64_t size;
 	uint64_t offset; /* of the tensor in it: a multiple of 256 */
-	uint64_t
-		bytes; /* of the tensor; 0: there is no memory, and no handle */
+	uint64_t bytes;	 /* of the tensor; 0: no memory and no handle */
 	uint64_t shape[CKPTFS_GPU_DIMS];
 	uint64_t generation; /* of the checkpoint: commits that it is behind */
 	char dtype[32];	     /* as torch names it: "bfloat16" */
@@ -63,13 +60,19 @@ struct ckptfs_gpu {
 };
 
 /*
- * errno: EOPNOTSUPP: the mount uses no GPU, or has lost it. ENODEV: no such device. ENOSPC:
- * no room on it. EBUSY: others have the tensor in the other form; one of its own can be had.
- * EPERM: it is for the mount's user, and root. EOVERFLOW: more than CKPTFS_GPU_DIMS
- * dimensions. ENOTTY: no tensor. EINVAL: an unknown version or flag, or the file is not
- * open for reading. EINTR: any signal that is handled ends it, and what was done is done
- * again when it is asked for again: block those of timers. EAGAIN: too many ask at once. And as a read of the whole tensor:
- * EIO, ENODATA, EBADMSG, ESTALE.
+ * Returns 0, or -1 with errno:
+ * EOPNOTSUPP if the mount uses no GPU, or has lost it;
+ * ENODEV if there is no such device; ENOSPC if it has no memory left;
+ * EBUSY if other programs have the tensor as the other kind of handle
+ *   (CKPTFS_GPU_PRIVATE succeeds);
+ * EPERM for other users than that of the mount and root;
+ * ENOTTY if the file is not a tensor; EOVERFLOW if the tensor has more than
+ *   CKPTFS_GPU_DIMS dimensions;
+ * EINVAL if version or flags are unknown, or the file is not open for reading;
+ * EINTR at any signal with a handler: the next request starts again, so block
+ *   those of timers;
+ * EAGAIN if too many requests are in flight;
+ * EIO, ENODATA, EBADMSG, ESTALE as read(2) of the whole tensor.
  */
 #define CKPTFS_IOC_GPU _IOWR('k', 3, struct ckptfs_gpu)
 

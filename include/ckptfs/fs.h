@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fs: FUSE requests in and out, nothing else. Mounts a checkpoint that is
- * open and serves it until it is unmounted.
+ * fs: mounts an open checkpoint and serves FUSE requests until it is unmounted.
  */
 #ifndef CKPTFS_FS_H
 #define CKPTFS_FS_H
@@ -13,22 +12,22 @@
 
 #include <sys/ioctl.h>
 
-/* When what is written into a file becomes part of the checkpoint. */
+/* When written bytes become part of the checkpoint. */
 enum ck_commit_when {
 	CK_COMMIT_CLOSE,  /* at close(2) and fsync(2) */
-	CK_COMMIT_MANUAL, /* when it is ordered, with all others */
+	CK_COMMIT_MANUAL, /* by CK_IOC_COMMIT, with all others */
 };
 
-/* As -o commit= has them. */
+/* Words of -o commit=. */
 extern const char *const ck_commit_words[];
 
-/* Where the bytes of reads are put together. */
+/* Where the bytes of reads are gathered. */
 enum ck_gather_where {
 	CK_GATHER_HOST,
 	CK_GATHER_GPU,
 };
 
-/* Whether bytes of other hosts come straight to a GPU. */
+/* Whether bytes of other hosts are transferred directly to a GPU. */
 enum ck_nccl_use {
 	CK_NCCL_OFF,
 	CK_NCCL_FORCE, /* always; otherwise the mount fails */
@@ -41,43 +40,43 @@ enum {
 
 /* Options of GPUs. */
 struct ck_gpu_choice {
-	bool used; /* gpu= was given, and is not off */
-	/* Numbers of the driver's devices; n 0: all of them. */
+	bool used; /* gpu= is given, and not off */
+	/* Device numbers of the driver; n 0: all devices. */
 	uint32_t devices[CK_GPUS_GIVEN_MOST];
 	uint32_t n;
 	enum ck_gather_where gather;
 	enum ck_nccl_use nccl;
-	uint64_t pinned; /* bytes; 0: it was not given */
-	uint64_t
-		cache; /* bytes of exports that are kept while nobody has them */
+	uint64_t pinned; /* bytes; 0 if not given */
+	/* Bytes of exports that stay in memory after their last file was closed. */
+	uint64_t cache;
 	bool cache_given;
 };
 
-/* One of them: name with its `=`. -EINVAL. */
+/* Sets one option: name with its `=`. -EINVAL. */
 CK_EXPORT CK_MUST_USE int ck_gpu_choice_set(struct ck_gpu_choice *c,
 					    const char *name, const char *value,
 					    struct ck_diag *d);
-/* -EINVAL: one that needs another. */
+/* Returns 0, or -EINVAL if an option needs another one. */
 CK_MUST_USE int ck_gpu_choice_check(const struct ck_gpu_choice *c,
 				    struct ck_diag *d);
 
-/* Whether processes of hosts are to make rounds. */
+/* True if the processes on the hosts take part in NCCL rounds. */
 CK_EXPORT bool ck_gpu_choice_has_rounds(const struct ck_gpu_choice *c);
-/* The devices as gpu= has them. */
+/* Writes the devices in the form of gpu=. */
 CK_EXPORT void ck_gpu_choice_text(const struct ck_gpu_choice *c,
 				  char out[static CK_GPUS_TEXT]);
 
-/* Mount options (the contract's section 8), parsed. */
+/* Parsed mount options, see ckptfs(1). */
 struct ck_mount_options {
 	bool allow_other;
 	bool auto_unmount;
 	bool nonempty; /* the mount point may hide files */
 	bool direct;   /* FOPEN_DIRECT_IO for every tensor */
 	bool noxattr;  /* ENOSYS to all attribute requests */
-	bool ro;       /* whatever `write` says */
+	bool ro;       /* overrides `write` */
 	bool write;
 	bool keep_unknown;
-	bool patch; /* what is not written stays, when a file is closed */
+	bool patch; /* bytes that are not written keep their values */
 	bool commit_given;
 	enum ck_commit_when commit;
 	bool debug; /* libfuse's trace */
@@ -88,78 +87,81 @@ struct ck_mount_options {
 	char *log;    /* file or "syslog"; owned */
 	char *fsname; /* owned; NULL: the checkpoint's path */
 	struct ck_format_options format;
-	struct ck_hosts_options hosts; /* those of -o, and long ones */
+	struct ck_hosts_options hosts; /* of -o, and long ones */
 	struct ck_view_options view;
-	struct ck_mover *remote; /* the caller's, of remote files; or NULL */
+	/* borrowed; backend of remote files; or NULL */
+	struct ck_mover *remote;
 	struct ck_gpu_choice gpu;
-	/* The caller's, which has GPUs; NULL: nobody has. */
+	/* Borrowed; the engine that gathers on GPUs; NULL without a GPU. */
 	struct ck_gatherer *gatherer;
-	bool gathers; /* reads go there */
+	bool gathers; /* reads are gathered there */
 	/* As of ck_tree_options. */
 	void (*gpu_paths)(void *arg, struct ck_buf *out);
 	void (*gpu_status)(void *arg, struct ck_buf *out);
 	void *gpu_arg;
-	/* nviews, the caller's; NULL: ck_views. */
+	/* nviews of them, borrowed; NULL: ck_views. */
 	const struct ck_view *const *views;
 	size_t nviews;
-	struct ck_buf given; /* the text of all options, for the report */
+	struct ck_buf given; /* the text of all options, for `status` */
 };
 
-/* Adds "a,b=c,..." (`\` escapes a comma, and in map= a `+`, too). -EINVAL names an unknown option and
- * the nearest one that does something. */
+/* Adds "a,b=c,...". `\` escapes a comma, and in map= also a `+`. Returns 0, or
+ * -EINVAL; for an unknown option the message has the nearest known one. */
 CK_EXPORT CK_MUST_USE int ck_options_parse(struct ck_mount_options *o,
 					   const char *text, struct ck_diag *d);
-/* The same where nothing is mounted: only options that say how a checkpoint is
- * read and shown, and from where, are known. view: NULL: nothing is shown. */
+/* The same without a mount: only options that tell how, and from where, a
+ * checkpoint is read and shown. view: NULL if nothing is shown. */
 CK_MUST_USE int ck_options_parse_reading(struct ck_format_options *o,
 					 struct ck_hosts_options *hosts,
 					 struct ck_view_options *view,
 					 const char *text, struct ck_diag *d);
-/* -EINVAL: one that needs, or excludes, another. */
+/* Returns 0, or -EINVAL if an option needs or excludes another one. */
 CK_EXPORT CK_MUST_USE int ck_options_check(const struct ck_mount_options *o,
 					   struct ck_diag *d);
-/* Appends a line for each option that does something, `write` first. */
+/* Appends a line for each option that has an effect, `write` first. */
 void ck_options_help(struct ck_buf *out);
 CK_EXPORT void ck_options_fini(struct ck_mount_options *o);
 
-/* A process that unmounts for a daemon of root, which gives up that right. */
+/* The process that unmounts for a daemon of root, which drops that privilege. */
 struct ck_detacher;
 
-/* Starts it, before there are threads and anything is open; *out stays as it is
- * for those who are not root. mountpoint stays the caller's, as long as *out is. */
+/* Starts the process. Must be called before threads are started and files
+ * opened. For other users than root *out is unchanged. mountpoint must stay
+ * valid as long as *out. */
 CK_MUST_USE int ck_detacher_start(const char *mountpoint,
 				  struct ck_detacher **out, struct ck_diag *d);
-/* It does what it was told last and ends. NULL is allowed. */
+/* Makes it execute its last message and end. NULL is allowed. */
 void ck_detacher_end(struct ck_detacher *detacher);
 
-/* What gives up all that root's daemon does not need to serve, in each thread that is started
- * before it is mounted; why it fails is logged. A user's has nothing to give up. The options
- * stay the caller's. */
+/* Returns the hook for threads that are started before the mount. It drops the
+ * privileges of root that serving does not need; a failure is logged. For other
+ * users it does nothing. *o must stay valid. */
 CK_EXPORT struct ck_thread_init ck_fs_thread_init(struct ck_mount_options *o);
 
-/* Mounts cp on mountpoint and serves requests until the mount ends or
- * SIGTERM, SIGINT or SIGHUP arrives; then unmounts. ready(mount, arg) is called
- * once when the tree can be used, from another thread; mount is the number that
- * statx(2) has for it, from Linux 6.8 on the one that never comes again, and 0
- * if it cannot be told from others. detacher: told to unmount, and not ended;
- * NULL: the process that serves unmounts itself. With one the process keeps
- * no privilege that serving does not need. 0 after a clean end. */
+/* Mounts cp on mountpoint and serves requests until the mount ends, or until
+ * SIGTERM, SIGINT or SIGHUP; then unmounts.
+ *
+ * ready(mount, arg) is called once, from another thread, when the mount can be
+ * used. mount is its id of statx(2), which Linux 6.8 and later never reuse; 0
+ * if it cannot be identified. detacher: unmounts for this process, which then
+ * keeps no privilege that serving does not need; stays the caller's. NULL: this
+ * process unmounts itself. Returns 0 after a clean end. */
 CK_MUST_USE int ck_fs_serve(struct ck_checkpoint *cp, const char *mountpoint,
 			    const struct ck_mount_options *options,
 			    struct ck_detacher *detacher,
 			    void (*ready)(uint64_t mount, void *arg), void *arg,
 			    struct ck_diag *d);
 
-/* Prints lines on stdout: the versions of libfuse, of the kernel's interface
- * that it speaks, and of fusermount3. 0, or -errno. */
+/* Prints the versions of libfuse, its kernel interface, and fusermount3 on
+ * stdout. Returns 0 or a negative errno. */
 CK_MUST_USE int ck_fs_version_print(void);
 
-/* Of mounts, as the kernel's table has it. */
+/* Type of mounts in the kernel's table. */
 #define CK_FS_TYPE "fuse.ckptfs"
 
-/* --- orders: what commands ask of a mount for writing ---------------------- */
+/* --- commands to a writable mount ------------------------------------------ */
 
-/* The answer to an ioctl(2) on the mount's root. */
+/* Result of an ioctl(2) on the root of a mount. */
 struct ck_control_reply {
 	int32_t err; /* 0, or a positive errno */
 	char text[2044];
