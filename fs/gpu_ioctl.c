@@ -9,10 +9,9 @@
  * States of a request: checked in the FUSE thread; queued in the pool; answered
  * and freed. A signal interrupts it until then.
  */
-#include "gpu_ioctl.h"
 #include "gpu_ioctl_args.h"
+#include "handle.h"
 #include "session/pool.h"
-#include "write/control_ioctl.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -153,8 +152,8 @@ static void run(struct ck_pool_job *job, bool ended)
 
 /* --- requests ------------------------------------------------------------- */
 
-void ck_gpu_ioctl(fuse_req_t req, const struct fuse_file_info *fi,
-		  const void *in, size_t in_len, size_t out_len)
+static void gpu_ioctl(fuse_req_t req, const struct fuse_file_info *fi,
+		      const void *in, size_t in_len, size_t out_len)
 {
 	struct ck_handle *h = (struct ck_handle *)fi->fh;
 	struct request *r;
@@ -192,11 +191,11 @@ void ck_fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
 {
 	struct ck_fs *fs = fuse_req_userdata(req);
 
+	(void)arg;
 	if (cmd == CKPTFS_IOC_GPU && !(flags & FUSE_IOCTL_DIR))
-		ck_gpu_ioctl(req, fi, in, in_len, out_len);
+		gpu_ioctl(req, fi, in, in_len, out_len);
 	else if (fs->writer)
-		ck_fs_control_ioctl(req, ino, cmd, arg, fi, flags, in, in_len,
-				    out_len);
+		ck_fs_control_ioctl(req, ino, cmd, out_len);
 	else
 		fuse_reply_err(req, ENOTTY);
 }

@@ -20,7 +20,6 @@
 #include "node.h"
 #include "session/mount_status.h"
 #include "write/commit_thread.h"
-#include "write/control_ioctl.h"
 #include "write/outcome.h"
 #include "write/reopen_lease.h"
 #include "write/scratch.h"
@@ -182,6 +181,14 @@ void ck_fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void ck_fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		    const char *value, size_t size, int flags);
 void ck_fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+
+/* Handles CKPTFS_IOC_GPU, and those of control_ioctl.c. */
+void ck_fs_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg,
+		 struct fuse_file_info *fi, unsigned flags, const void *in,
+		 size_t in_len, size_t out_len);
+/* control_ioctl.c: handles CK_IOC_COMMIT and CK_IOC_ABORT. */
+void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd,
+			 size_t out_len);
 
 /* Sets the handlers of all requests that change files: they are refused. */
 void ck_fs_readonly_ops(struct fuse_lowlevel_ops *ops);

@@ -18,7 +18,6 @@
  * backend, of the deferred queue, or of commits.
  */
 #include "async_reply.h"
-#include "gpu_ioctl.h"
 #include "handle.h"
 #include <errno.h>
 #include <fcntl.h>

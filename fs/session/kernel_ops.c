@@ -4,7 +4,6 @@
  * requests from the kernel in the first one (FUSE_INIT). session_init() runs in a worker
  * thread of libfuse, before any other handler. No locks.
  */
-#include "../gpu_ioctl.h"
 #include "../internal.h"
 #include "mount_ready.h"
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * mounted: identifies a mount in the kernel by statx(2) and /proc/self/mountinfo. A mount may
+ * move while it is searched, so a search that fails is repeated. No state, no locks.
+ */
 #include "mounted.h"
 #include "ckptfs/fs.h"
 #include "ckptfs/mountinfo.h"

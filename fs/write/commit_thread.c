@@ -41,7 +41,7 @@ struct job {
 	struct ck_write_handle *wh;   /* a reference, or NULL */
 	bool asked;		      /* an incomplete file is an error */
 	struct ck_deferred *deferred; /* owned */
-	unsigned order;
+	unsigned cmd;
 	int rc;		    /* result */
 	struct ck_buf text; /* text of the reply to an ioctl(2) */
 };
@@ -186,9 +186,9 @@ static void do_control(struct ck_commit_thread *p, struct job *job)
 {
 	struct ck_outcome out;
 
-	job->rc = job->order == CK_IOC_ABORT ? drop_all(p, &out, &job->text)
-					     : commit_all(p, &out, &job->text);
-	if (job->rc == 0 && job->order == CK_IOC_COMMIT)
+	job->rc = job->cmd == CK_IOC_ABORT ? drop_all(p, &out, &job->text)
+					   : commit_all(p, &out, &job->text);
+	if (job->rc == 0 && job->cmd == CK_IOC_COMMIT)
 		ck_scratches_print(p->fs, &job->text);
 	ck_outcome_fini(&out);
 }
@@ -345,9 +345,9 @@ int ck_commit_thread_retry(struct ck_fs *fs, struct ck_deferred *l)
 	return publish(fs, &job, NULL);
 }
 
-int ck_commit_thread_control(struct ck_fs *fs, fuse_req_t req, unsigned order)
+int ck_commit_thread_control(struct ck_fs *fs, fuse_req_t req, unsigned cmd)
 {
-	struct job job = { .kind = JOB_CONTROL, .req = req, .order = order };
+	struct job job = { .kind = JOB_CONTROL, .req = req, .cmd = cmd };
 
 	return publish(fs, &job, NULL);
 }

@@ -39,7 +39,7 @@ CK_MUST_USE int ck_commit_thread_commit_here(struct ck_fs *fs,
 /* Executes CK_IOC_COMMIT or CK_IOC_ABORT, and replies. -ENOMEM: the caller must
  * reply. */
 CK_MUST_USE int ck_commit_thread_control(struct ck_fs *fs, fuse_req_t req,
-					 unsigned order);
+					 unsigned cmd);
 /* Drops staged tensors when the mount ends, and logs their names. The thread
  * must have ended. */
 void ck_commit_thread_drop_rest(struct ck_fs *fs);

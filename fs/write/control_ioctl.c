@@ -28,14 +28,14 @@ static bool may_write(struct ck_fs *fs, fuse_req_t req)
 
 /* --- the request ---------------------------------------------------------- */
 
-static void reply_nothing(fuse_req_t req, unsigned order)
+static void reply_nothing(fuse_req_t req, unsigned cmd)
 {
 	struct ck_control_reply answer = { 0 };
 	struct ck_buf text = { 0 };
 
 	ck_buf_text(&text, "nothing is staged: with commit=close each file is "
 			   "committed when it is closed");
-	if (order == CK_IOC_COMMIT)
+	if (cmd == CK_IOC_COMMIT)
 		ck_scratches_print(fuse_req_userdata(req), &text);
 	snprintf(answer.text, sizeof(answer.text), "%s",
 		 text.data ? text.data : "out of memory");
@@ -44,27 +44,25 @@ static void reply_nothing(fuse_req_t req, unsigned order)
 }
 
 static int do_control(struct ck_fs *fs, fuse_req_t req, fuse_ino_t ino,
-		      unsigned order, size_t out_len)
+		      unsigned cmd, size_t out_len)
 {
 	if (ino != FUSE_ROOT_ID ||
-	    (order != CK_IOC_COMMIT && order != CK_IOC_ABORT) ||
+	    (cmd != CK_IOC_COMMIT && cmd != CK_IOC_ABORT) ||
 	    out_len < sizeof(struct ck_control_reply))
 		return -ENOTTY;
 	if (!may_write(fs, req))
 		return -EPERM;
 	if (fs->options->commit != CK_COMMIT_CLOSE)
-		return ck_commit_thread_control(fs, req, order);
-	reply_nothing(req, order);
+		return ck_commit_thread_control(fs, req, cmd);
+	reply_nothing(req, cmd);
 	return 0;
 }
 
-void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned order,
-			 void *arg, struct fuse_file_info *fi, unsigned flags,
-			 const void *in, size_t in_len, size_t out_len)
+void ck_fs_control_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd,
+			 size_t out_len)
 {
-	int rc = do_control(fuse_req_userdata(req), req, ino, order, out_len);
+	int rc = do_control(fuse_req_userdata(req), req, ino, cmd, out_len);
 
-	(void)arg, (void)fi, (void)flags, (void)in, (void)in_len;
 	if (rc)
 		fuse_reply_err(req, -rc);
 }
