@@ -73,7 +73,7 @@ rm "$sbin/mount.ckptfs" "$sbin/ckptfs"
 check 'meson install' meson install -C "$(build_directory)" --no-rebuild \
 	--destdir "$WORK/root"
 if [ -x root/usr/local/bin/ckptfs ]; then
-	mount --bind root/usr/local/bin /usr/local/bin
+	mount --bind root/usr/local /usr/local
 	CKPTFS=/usr/local/bin/ckptfs
 else
 	skip 'fstab' 'the prefix is not /usr/local'

@@ -43,7 +43,7 @@ check 'a user mounts' as_nobody "$CKPTFS" mount "$source" "$mnt"
 check 'what he sees' as_nobody "$python" "$HERE/two-ways.py" --take "$mnt" \
 	kept/theirs
 check 'he umounts' as_nobody "$CKPTFS" umount "$mnt"
-fails 'here a mount fails, which says what does not' 'ls, cat, cp and getfattr need none' \
+fails 'here a mount fails, which says what does not' 'ls, cat, cp and getfattr do not need it' \
 	alone "$CKPTFS" mount "$source" "$mnt"
 check 'without a mount' alone "$python" "$HERE/two-ways.py" --compare \
 	"$source" kept/theirs kept/roots

@@ -230,7 +230,7 @@ if [ "$(id -u)" = 0 ]; then
 		unknown $look eval 'kill -TERM "$pid"'
 		equal "regression: an unknown mount, look $look: status" $? 2
 		check "regression: an unknown mount, look $look: it is said" \
-			grep -q "^ckptfs: $mnt: which mount it is cannot be" \
+			grep -q "^ckptfs: $mnt: cannot identify the new mount" \
 			"$WORK/front"
 		check "regression: an unknown mount, look $look: at the end" \
 			grep -q "^ckptfs: $mnt: is not unmounted, do it by" \
